@@ -1,0 +1,69 @@
+package dblock
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Errors that every package of the toolkit can return. They are disjoint, because a caller does
+// something else on each: match them with errors.Is.
+var (
+	// ErrUnavailable: the server can't be reached or takes no writes. Nothing was written.
+	ErrUnavailable = errors.New("dblock: database unavailable")
+
+	// ErrOutcomeUnknown: the request was sent and no answer came, so it may or may not have
+	// happened. Send the same key again (or look it up) to learn which.
+	ErrOutcomeUnknown = errors.New("dblock: outcome unknown")
+
+	// ErrOverloaded: too many requests wait in this process. Nothing was sent.
+	ErrOverloaded = errors.New("dblock: overloaded")
+
+	// ErrBusy: somebody else's transaction holds what is needed, for longer than the bound.
+	// Nothing was written.
+	ErrBusy = errors.New("dblock: busy")
+
+	// ErrClosed: the object was closed before the call. Nothing was sent.
+	ErrClosed = errors.New("dblock: closed")
+
+	// ErrSchema: dblock's tables are missing, older or newer than this program. The error is a
+	// *SchemaError.
+	ErrSchema = errors.New("dblock: schema does not match")
+
+	// ErrServerTooOld: the server lacks what dblock needs. The error is a *ServerVersionError.
+	ErrServerTooOld = errors.New("dblock: server too old")
+)
+
+// SchemaError says how a database's dblock tables differ from what this program needs.
+type SchemaError struct {
+	Have int64 // version found in the database; 0 when there are no tables
+	Want int64 // version this program needs
+}
+
+func (e *SchemaError) Error() string {
+	switch {
+	case e.Have == 0:
+		return fmt.Sprintf("dblock: the database has no dblock tables (version %d is needed): run `dblock migrate up`", e.Want)
+	case e.Have < e.Want:
+		return fmt.Sprintf("dblock: the database's dblock tables have version %d, older than %d: run `dblock migrate up`", e.Have, e.Want)
+	default:
+		return fmt.Sprintf("dblock: the database's dblock tables have version %d, newer than %d, the latest this program knows: "+
+			"update the program, or run the newer program's `dblock migrate down`", e.Have, e.Want)
+	}
+}
+
+// Is makes errors.Is(err, ErrSchema) true.
+func (e *SchemaError) Is(target error) bool { return target == ErrSchema }
+
+// ServerVersionError says which server version was found and which is needed.
+type ServerVersionError struct {
+	Server string // "PostgreSQL", "MySQL" or "MariaDB"
+	Have   string // for example "13.4"
+	Need   string // the oldest version that works, for example "14"
+}
+
+func (e *ServerVersionError) Error() string {
+	return fmt.Sprintf("dblock: %s %s is too old: %s or later is needed", e.Server, e.Have, e.Need)
+}
+
+// Is makes errors.Is(err, ErrServerTooOld) true.
+func (e *ServerVersionError) Is(target error) bool { return target == ErrServerTooOld }

@@ -1,0 +1,39 @@
+// Package schema knows dblock's tables by name and version, so that engines can check a database
+// before they use it and find the tables in a schema of the host's choice.
+package schema
+
+import (
+	"regexp"
+	"strings"
+
+	"github.com/dblock-go/dblock"
+)
+
+// Version is the schema version that this program needs: the number of the newest migration.
+const Version int64 = 1
+
+// VersionTable is where applied migrations are recorded. It is dblock's own: the host's goose
+// state is never touched.
+const VersionTable = "dblock_schema_version"
+
+// tables matches each of dblock's table names as a whole word. Names of constraints and indexes
+// also begin with dblock_, but must not be qualified.
+var tables = regexp.MustCompile(`\bdblock_(stock|reservation|adjustment|schema_version)\b`)
+
+// Check compares the version that a database has with the one this program needs.
+func Check(have int64) error {
+	if have != Version {
+		return &dblock.SchemaError{Have: have, Want: Version}
+	}
+	return nil
+}
+
+// Qualify puts every dblock table of sql into the named schema; quote is the engine's way to
+// quote a name. Without a name sql stays as it is, and the connection's own setting decides.
+func Qualify(sql, name string, quote func(string) string) string {
+	if name == "" {
+		return sql
+	}
+	prefix := strings.ReplaceAll(quote(name), "$", "$$") + "."
+	return tables.ReplaceAllString(sql, prefix+"${0}")
+}
