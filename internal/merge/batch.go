@@ -1,0 +1,165 @@
+package merge
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/dblock-go/dblock"
+)
+
+// batch is what one statement carries.
+type batch[Q, A any] struct {
+	calls  []*call[Q, A]
+	shares []share[Q, A]
+}
+
+// share is one key's part of a batch.
+type share[Q, A any] struct {
+	lane     *lane[Q, A]
+	requests int
+}
+
+func (q *Queue[Q, A]) lane(req Q) *lane[Q, A] {
+	key := q.o.Key(req)
+	l := q.lanes[key]
+	if l == nil {
+		l = &lane[Q, A]{key: key}
+		q.lanes[key] = l
+	}
+	return l
+}
+
+// forget drops a lane that nobody needs, so that the map holds only what is under way.
+func (q *Queue[Q, A]) forget(l *lane[Q, A]) {
+	if l.idle() && !l.ready {
+		delete(q.lanes, l.key)
+	}
+}
+
+// dispatch sends what can be sent now.
+func (q *Queue[Q, A]) dispatch() {
+	for q.running < q.o.MaxInFlight && len(q.ready) > 0 {
+		b := q.form()
+		if len(b.calls) == 0 {
+			continue
+		}
+		q.running++
+		go q.execute(b)
+	}
+}
+
+// offer puts a lane into the line of those that a statement could take from.
+func (q *Queue[Q, A]) offer(l *lane[Q, A]) {
+	if !l.ready && l.eligible(q.o.PerKey) {
+		l.ready = true
+		q.ready = append(q.ready, l)
+	}
+}
+
+// form takes the next batch off the ready lanes: the first lane, and further ones while they may
+// share a statement with it.
+func (q *Queue[Q, A]) form() batch[Q, A] {
+	var b batch[Q, A]
+	for range len(q.ready) {
+		room := q.o.MaxBatch - len(b.calls)
+		if room == 0 {
+			break
+		}
+		l := q.ready[0]
+		if l.eligible(q.o.PerKey) && len(b.calls) > 0 && !mixes(l) {
+			q.ready = append(q.ready[1:], l) // its turn comes in a statement of its own
+			continue
+		}
+		q.ready = q.ready[1:]
+		l.ready = false
+		if !l.eligible(q.o.PerKey) {
+			q.forget(l)
+			continue
+		}
+		exclusive := !mixes(l)
+		calls := l.take(room)
+		l.start(len(calls))
+		q.waiting -= len(calls)
+		b.calls = append(b.calls, calls...)
+		b.shares = append(b.shares, share[Q, A]{l, len(calls)})
+		q.offer(l)
+		if exclusive {
+			break
+		}
+	}
+	return b
+}
+
+// mixes tells whether a lane's next calls may go out beside other keys: not when they were
+// skipped for being locked, and not while a statement of this process holds the key.
+func mixes[Q, A any](l *lane[Q, A]) bool {
+	return l.running == 0 && !l.head().alone
+}
+
+// execute runs one statement and hands out its answers.
+func (q *Queue[Q, A]) execute(b batch[Q, A]) {
+	skipped := q.run(b.calls, len(b.shares) == 1)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.putBack(skipped)
+	q.settle(b.shares)
+}
+
+// settle notes that a statement has ended, and sends what waited for it.
+func (q *Queue[Q, A]) settle(shares []share[Q, A]) {
+	q.running--
+	for _, s := range shares {
+		s.lane.end(s.requests)
+		q.offer(s.lane)
+		q.forget(s.lane)
+	}
+	q.dispatch()
+	q.drained()
+}
+
+// run executes calls in one statement, or, when one of them poisons it, in halves. It returns
+// those that were skipped.
+func (q *Queue[Q, A]) run(calls []*call[Q, A], alone bool) (skipped []*call[Q, A]) {
+	reqs := make([]Q, len(calls))
+	for i, c := range calls {
+		reqs[i] = c.req
+	}
+	answers, err := q.o.Run(context.Background(), reqs)
+	if err != nil && len(calls) > 1 && q.o.Poison(err) {
+		half := len(calls) / 2
+		return append(q.run(calls[:half], alone), q.run(calls[half:], alone)...)
+	}
+	if err == nil && len(answers) != len(calls) {
+		panic(fmt.Sprintf("merge: %d answers to %d requests", len(answers), len(calls)))
+	}
+	for i, c := range calls {
+		switch {
+		case err != nil:
+			c.answer <- Answer[A]{Err: err}
+		case !answers[i].Alone:
+			c.answer <- answers[i]
+		case alone:
+			c.answer <- Answer[A]{Err: stayedLocked(c.lane.key)}
+		default:
+			skipped = append(skipped, c)
+		}
+	}
+	return skipped
+}
+
+// putBack queues skipped calls again, at the head of their lanes, each key to go out alone.
+func (q *Queue[Q, A]) putBack(skipped []*call[Q, A]) {
+	byLane := make(map[*lane[Q, A]][]*call[Q, A])
+	for _, c := range skipped {
+		c.sent, c.alone = false, true
+		byLane[c.lane] = append(byLane[c.lane], c)
+	}
+	for l, calls := range byLane {
+		l.unshift(calls)
+	}
+	q.waiting += len(skipped)
+}
+
+func stayedLocked(key string) error {
+	return fmt.Errorf("%w: %q stayed locked; nothing was written", dblock.ErrBusy, key)
+}

@@ -1,0 +1,19 @@
+// Package merge is the one idea behind the toolkit's speed: while one statement is in flight, the
+// calls that arrive wait together and go out in the next.
+//
+// A hot row takes as many durable commits a second as the disk takes flushes, so the lever is how
+// much work each statement carries. There is no timer and no linger: a lone caller runs its
+// statement on its own goroutine and pays nothing, a crowd shares.
+//
+// The rules, each of which a test holds:
+//
+//   - Bounded at admission only: past MaxQueue a call is refused with dblock.ErrOverloaded, unless
+//     it ends a hold, which is never refused.
+//   - A caller whose context ends while its call is queued was certainly not executed. Once sent,
+//     the outcome is what the database says, or dblock.ErrOutcomeUnknown.
+//   - An answer counts when Run has returned without an error, never before.
+//   - One bad request never fails its neighbours: the batch is halved until it stands alone.
+//   - At most PerKey statements are in flight for one key. Keys share a statement only while none
+//     of them is in another; what such a statement had to skip is asked again alone.
+//   - Calls of one key keep the order in which they arrived.
+package merge

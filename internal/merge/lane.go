@@ -1,0 +1,86 @@
+package merge
+
+// call is one request that stands in the queue.
+type call[Q, A any] struct {
+	req    Q
+	lane   *lane[Q, A]
+	answer chan Answer[A] // holds one, so that nobody has to be there to take it
+
+	sent      bool // it left the queue for a statement
+	withdrawn bool // its caller gave up before that
+	alone     bool // it may share a statement with its own key only
+}
+
+// lane is the line of calls for one key.
+type lane[Q, A any] struct {
+	key     string
+	calls   []*call[Q, A] // in order of arrival; those withdrawn are passed over when their turn comes
+	live    int           // calls that are not withdrawn
+	running int           // statements in flight that carry this key
+	sending int           // requests for this key in those
+	ready   bool          // it stands in Queue.ready
+}
+
+func (l *lane[Q, A]) idle() bool { return l.live == 0 && l.running == 0 }
+
+func (l *lane[Q, A]) push(c *call[Q, A]) {
+	l.calls = append(l.calls, c)
+	l.live++
+}
+
+// unshift puts calls back at the head, in their order.
+func (l *lane[Q, A]) unshift(calls []*call[Q, A]) {
+	l.calls = append(append(make([]*call[Q, A], 0, len(calls)+len(l.calls)), calls...), l.calls...)
+	l.live += len(calls)
+}
+
+// withdraw takes c out. It may stand anywhere in a long line, so it is only marked.
+func (l *lane[Q, A]) withdraw(c *call[Q, A]) {
+	c.withdrawn = true
+	l.live--
+	if l.live == 0 {
+		l.calls = nil
+	}
+}
+
+// start notes a statement that carries n requests for this key, and end takes it back.
+func (l *lane[Q, A]) start(n int) { l.running++; l.sending += n }
+func (l *lane[Q, A]) end(n int)   { l.running--; l.sending -= n }
+
+// eligible tells whether a statement may take from this lane now. A second statement for a key
+// that is under way goes out only with a fair share of the crowd: alone, it would cost a flush of
+// its own for almost nothing.
+func (l *lane[Q, A]) eligible(perKey int) bool {
+	switch {
+	case l.live == 0 || l.running >= perKey:
+		return false
+	case l.running == 0:
+		return true
+	default:
+		return 2*l.live >= l.sending
+	}
+}
+
+// head returns the first call that still waits; live must not be 0.
+func (l *lane[Q, A]) head() *call[Q, A] {
+	for l.calls[0].withdrawn {
+		l.calls = l.calls[1:]
+	}
+	return l.calls[0]
+}
+
+// take removes up to n calls from the head and marks them sent.
+func (l *lane[Q, A]) take(n int) []*call[Q, A] {
+	taken := make([]*call[Q, A], 0, min(n, l.live))
+	for len(taken) < n && l.live > 0 {
+		c := l.head()
+		l.calls = l.calls[1:]
+		l.live--
+		c.sent = true
+		taken = append(taken, c)
+	}
+	if l.live == 0 {
+		l.calls = nil
+	}
+	return taken
+}
