@@ -16,9 +16,13 @@ const Version int64 = 1
 // state is never touched.
 const VersionTable = "dblock_schema_version"
 
+// Tables are the tables that the migrations create, without VersionTable. Services read and write
+// them.
+func Tables() []string { return []string{"dblock_stock", "dblock_reservation", "dblock_adjustment"} }
+
 // tables matches each of dblock's table names as a whole word. Names of constraints and indexes
 // also begin with dblock_, but must not be qualified.
-var tables = regexp.MustCompile(`\bdblock_(stock|reservation|adjustment|schema_version)\b`)
+var tables = regexp.MustCompile(`\b(` + strings.Join(append(Tables(), VersionTable), "|") + `)\b`)
 
 // Check compares the version that a database has with the one this program needs.
 func Check(have int64) error {
@@ -34,6 +38,6 @@ func Qualify(sql, name string, quote func(string) string) string {
 	if name == "" {
 		return sql
 	}
-	prefix := strings.ReplaceAll(quote(name), "$", "$$") + "."
-	return tables.ReplaceAllString(sql, prefix+"${0}")
+	prefix := quote(name) + "."
+	return tables.ReplaceAllStringFunc(sql, func(table string) string { return prefix + table })
 }

@@ -1,0 +1,57 @@
+package schema
+
+import (
+	"fmt"
+	"strings"
+)
+
+// PostgresServiceGrants are the statements that let a role run a service on dblock's tables in the
+// named schema, and nothing more. docs/grants.md shows them; tests run as a role that has no others.
+func PostgresServiceGrants(schemaName, role string) []string {
+	to := " TO " + QuotePostgres(role)
+	in := QuotePostgres(schemaName)
+	grants := []string{"GRANT USAGE ON SCHEMA " + in + to}
+	for _, table := range Tables() {
+		grants = append(grants, "GRANT SELECT, INSERT, UPDATE ON "+in+"."+table+to)
+	}
+	return append(grants, "GRANT SELECT ON "+in+"."+VersionTable+to)
+}
+
+// PostgresMigrationGrants are the statements that let a role create dblock's tables in a schema that
+// exists. It owns what it creates, so it needs nothing to change or drop it.
+func PostgresMigrationGrants(schemaName, role string) []string {
+	return []string{"GRANT USAGE, CREATE ON SCHEMA " + QuotePostgres(schemaName) + " TO " + QuotePostgres(role)}
+}
+
+// MySQLServiceGrants are the statements that let an account run a service on dblock's tables in the
+// named database, and nothing more. An account is user@host; without a host it is any host.
+func MySQLServiceGrants(database, account string) []string {
+	to := " TO " + quoteAccount(account)
+	in := QuoteMySQL(database)
+	var grants []string
+	for _, table := range Tables() {
+		grants = append(grants, "GRANT SELECT, INSERT, UPDATE ON "+in+"."+table+to)
+	}
+	return append(grants, "GRANT SELECT ON "+in+"."+VersionTable+to)
+}
+
+// MySQLMigrationGrants are the statements that let an account create, change and drop dblock's
+// tables in a database that exists. MySQL has no owners, so they hold for the whole database.
+func MySQLMigrationGrants(database, account string) []string {
+	// In this place, and only here, _ and % in a name are wildcards: a grant on my_app would also
+	// be one on myXapp.
+	pattern := strings.NewReplacer(`_`, `\_`, `%`, `\%`).Replace(QuoteMySQL(database))
+	return []string{fmt.Sprintf("GRANT CREATE, ALTER, DROP, INDEX, SELECT, INSERT, UPDATE, DELETE ON %s.* TO %s",
+		pattern, quoteAccount(account))}
+}
+
+func quoteAccount(account string) string {
+	user, host := account, "%"
+	if at := strings.LastIndexByte(account, '@'); at >= 0 {
+		user, host = account[:at], account[at+1:]
+	}
+	quote := func(s string) string {
+		return "'" + strings.NewReplacer(`\`, `\\`, "'", "''").Replace(s) + "'"
+	}
+	return quote(user) + "@" + quote(host)
+}
