@@ -1,0 +1,120 @@
+// Package mysqltext sends statements to MySQL and MariaDB as text with their arguments in place,
+// so that each is one round trip. With placeholders the driver prepares, executes and closes every
+// statement, unless the host's DSN says interpolateParams, on which nothing here may depend.
+//
+// Arguments become numbers and hexadecimal literals, never quoted strings, so that no sql_mode and
+// no character set can change what they mean.
+package mysqltext
+
+import (
+	"context"
+	"database/sql"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Conn is what statements are sent on: *sql.DB, *sql.Conn or *sql.Tx.
+type Conn interface {
+	ExecContext(context.Context, string, ...any) (sql.Result, error)
+	PrepareContext(context.Context, string) (*sql.Stmt, error)
+	QueryContext(context.Context, string, ...any) (*sql.Rows, error)
+	QueryRowContext(context.Context, string, ...any) *sql.Row
+}
+
+// Inline is a Conn that puts the arguments into the statement. Its arguments can be integers and
+// []byte, which is all that dblock's statements take.
+type Inline struct {
+	Conn
+	// Rewrite changes a statement before it is sent, for example to name the database of its
+	// tables. May be nil.
+	Rewrite func(string) string
+}
+
+func (c Inline) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	return c.Conn.ExecContext(ctx, c.text(query, args))
+}
+
+func (c Inline) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	return c.Conn.QueryContext(ctx, c.text(query, args))
+}
+
+func (c Inline) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
+	return c.Conn.QueryRowContext(ctx, c.text(query, args))
+}
+
+func (c Inline) text(query string, args []any) string {
+	if c.Rewrite != nil {
+		query = c.Rewrite(query)
+	}
+	return Text(query, args...)
+}
+
+// Text puts args in the place of the question marks of query, but for those in a name that is
+// quoted with backticks. It panics where their number or type does not fit: that is a defect of
+// the caller, and never of the data.
+func Text(query string, args ...any) string {
+	buf := make([]byte, 0, len(query)+32*len(args))
+	quoted := false
+	next := 0
+	for i := range len(query) {
+		c := query[i]
+		if c == '`' {
+			quoted = !quoted
+		}
+		if c != '?' || quoted {
+			buf = append(buf, c)
+			continue
+		}
+		if next < len(args) {
+			buf = literal(buf, args[next])
+		}
+		next++
+	}
+	if next != len(args) {
+		panic(fmt.Sprintf("mysqltext: %d arguments for %d places in %q", len(args), next, query))
+	}
+	return string(buf)
+}
+
+// Rows repeats the one row of a statement's VALUES n times.
+func Rows(query string, n int) string {
+	begin := strings.Index(query, "VALUES ") + len("VALUES ")
+	end := begin + closing(query[begin:]) + 1
+	row := query[begin:end]
+	return query[:begin] + strings.Repeat(row+", ", n-1) + row + query[end:]
+}
+
+// closing returns where the parenthesis closes with which s begins.
+func closing(s string) int {
+	depth := 0
+	for i := range len(s) {
+		switch s[i] {
+		case '(':
+			depth++
+		case ')':
+			depth--
+			if depth == 0 {
+				return i
+			}
+		}
+	}
+	panic(fmt.Sprintf("mysqltext: no row of VALUES in %q", s))
+}
+
+func literal(buf []byte, arg any) []byte {
+	switch v := arg.(type) {
+	case int64:
+		return strconv.AppendInt(buf, v, 10)
+	case int32:
+		return strconv.AppendInt(buf, int64(v), 10)
+	case int16:
+		return strconv.AppendInt(buf, int64(v), 10)
+	case []byte:
+		buf = append(buf, "x'"...)
+		return append(hex.AppendEncode(buf, v), '\'')
+	default:
+		panic(fmt.Sprintf("mysqltext: an argument of type %T", arg))
+	}
+}

@@ -1,0 +1,100 @@
+package inventory
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/dblock-go/dblock/internal/merge"
+	"github.com/dblock-go/dblock/inventory/internal/engine"
+)
+
+type answer = merge.Answer[Reservation]
+
+// decide says what becomes of each request, in the order of their arrival, and what is to be
+// written for it. A request that fits is sold even where an earlier, bigger one did not fit.
+func decide(reqs []Request, books engine.Books, recordRefusals bool) (engine.Plan, []answer) {
+	d := decision{books: books, decided: make(map[string]engine.Row), taken: make(map[string]int64)}
+	answers := make([]answer, len(reqs))
+	for i, r := range reqs {
+		answers[i] = d.request(r, recordRefusals)
+	}
+	return d.plan(), answers
+}
+
+type decision struct {
+	books   engine.Books
+	decided map[string]engine.Row // by this very batch, by key
+	taken   map[string]int64      // by this very batch, by SKU
+}
+
+func (d *decision) request(r Request, recordRefusals bool) answer {
+	if row, ok := d.books.Recorded[r.Key]; ok {
+		return replay(r, row)
+	}
+	if row, ok := d.decided[r.Key]; ok {
+		return replay(r, row)
+	}
+	if d.books.Skipped[r.SKU] {
+		return answer{Alone: true}
+	}
+	left, known := d.books.Stock[r.SKU]
+	if !known {
+		return answer{Err: &UnknownSKUError{r.Key, r.SKU}}
+	}
+	left -= d.taken[r.SKU]
+	if r.Qty <= left {
+		d.taken[r.SKU] += r.Qty
+		d.decided[r.Key] = r.row(Sold)
+		return answer{Value: r.reservation(Sold)}
+	}
+	if recordRefusals {
+		d.decided[r.Key] = r.row(Refused)
+	}
+	return answer{
+		Value: r.reservation(Refused),
+		Err:   &SoldOutError{Key: r.Key, SKU: r.SKU, Wanted: r.Qty, Available: left},
+	}
+}
+
+func (d *decision) plan() engine.Plan {
+	var p engine.Plan
+	for _, row := range d.decided {
+		p.Insert = append(p.Insert, row)
+	}
+	for sku, qty := range d.taken {
+		p.Take = append(p.Take, engine.Units{SKU: sku, Qty: qty})
+	}
+	slices.SortFunc(p.Insert, func(a, b engine.Row) int { return cmp.Compare(a.Key, b.Key) })
+	slices.SortFunc(p.Take, func(a, b engine.Units) int { return cmp.Compare(a.SKU, b.SKU) })
+	return p
+}
+
+// replay answers a request whose key is recorded.
+func replay(r Request, row engine.Row) answer {
+	if row.SKU != r.SKU || row.Buyer != r.Buyer || row.Qty != r.Qty {
+		return answer{Err: &KeyReusedError{Key: r.Key, Recorded: contents(row), Sent: contents(r.row(0))}}
+	}
+	a := answer{Value: reservation(row)}
+	a.Value.Replayed = true
+	if a.Value.State == Refused {
+		a.Err = &SoldOutError{Key: r.Key, SKU: r.SKU, Wanted: r.Qty, Replayed: true}
+	}
+	return a
+}
+
+func contents(row engine.Row) string {
+	return fmt.Sprintf("%d of %q for buyer %q", row.Qty, row.SKU, row.Buyer)
+}
+
+func (r Request) row(s State) engine.Row {
+	return engine.Row{Key: r.Key, SKU: r.SKU, Buyer: r.Buyer, Qty: r.Qty, State: int16(s)}
+}
+
+func (r Request) reservation(s State) Reservation {
+	return reservation(r.row(s))
+}
+
+func reservation(row engine.Row) Reservation {
+	return Reservation{Key: row.Key, SKU: row.SKU, Buyer: row.Buyer, Qty: row.Qty, State: State(row.State)}
+}

@@ -1,0 +1,87 @@
+package inventory
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Errors of a Store, beside those that all of dblock shares (dblock.ErrOverloaded, ErrBusy,
+// ErrUnavailable, ErrOutcomeUnknown, ErrSchema, ErrClosed). They are disjoint: match them with
+// errors.Is.
+var (
+	// ErrSoldOut: fewer units are left than were asked for, as read under the row lock. The error
+	// is a *SoldOutError.
+	ErrSoldOut = errors.New("inventory: sold out")
+
+	// ErrKeyReused: the key was used before, with other contents. The error is a *KeyReusedError.
+	ErrKeyReused = errors.New("inventory: key reused")
+
+	// ErrUnknownSKU: no such SKU was ever restocked. The error is an *UnknownSKUError.
+	ErrUnknownSKU = errors.New("inventory: unknown SKU")
+
+	// ErrNotFound: nothing is recorded under the key.
+	ErrNotFound = errors.New("inventory: not found")
+
+	// ErrInvalid: the request can't be right, whatever the database holds. The error is an
+	// *InvalidError, and nothing was sent.
+	ErrInvalid = errors.New("inventory: invalid request")
+
+	// ErrRejected: the database refused this one request, by a trigger or a constraint of its
+	// owner's, say. It wraps the driver's error; nothing was written.
+	ErrRejected = errors.New("inventory: rejected by the database")
+)
+
+// SoldOutError says how much was left.
+type SoldOutError struct {
+	Key, SKU  string
+	Wanted    int64
+	Available int64 // units left when it was decided
+	Replayed  bool  // it was refused before and is recorded: Available is not known
+}
+
+func (e *SoldOutError) Error() string {
+	if e.Replayed {
+		return fmt.Sprintf("inventory: sold out: order %q for %d of %q was refused before", e.Key, e.Wanted, e.SKU)
+	}
+	return fmt.Sprintf("inventory: sold out: order %q wants %d of %q, %d left", e.Key, e.Wanted, e.SKU, e.Available)
+}
+
+// Is makes errors.Is(err, ErrSoldOut) true.
+func (e *SoldOutError) Is(target error) bool { return target == ErrSoldOut }
+
+// KeyReusedError says what the key stands for.
+type KeyReusedError struct {
+	Key      string
+	Recorded string // what is recorded under it
+	Sent     string // what was sent now
+}
+
+func (e *KeyReusedError) Error() string {
+	return fmt.Sprintf("inventory: key %q reused: it stands for %s, and was sent with %s; nothing was written", e.Key, e.Recorded, e.Sent)
+}
+
+// Is makes errors.Is(err, ErrKeyReused) true.
+func (e *KeyReusedError) Is(target error) bool { return target == ErrKeyReused }
+
+// UnknownSKUError says which SKU there is no stock of.
+type UnknownSKUError struct{ Key, SKU string }
+
+func (e *UnknownSKUError) Error() string {
+	return fmt.Sprintf("inventory: unknown SKU %q in %q: it was never restocked; nothing was written", e.SKU, e.Key)
+}
+
+// Is makes errors.Is(err, ErrUnknownSKU) true.
+func (e *UnknownSKUError) Is(target error) bool { return target == ErrUnknownSKU }
+
+// InvalidError says which field is wrong, and how.
+type InvalidError struct {
+	Field  string // for example "Request.Qty"
+	Reason string
+}
+
+func (e *InvalidError) Error() string {
+	return fmt.Sprintf("inventory: invalid %s: %s", e.Field, e.Reason)
+}
+
+// Is makes errors.Is(err, ErrInvalid) true.
+func (e *InvalidError) Is(target error) bool { return target == ErrInvalid }

@@ -1,0 +1,101 @@
+// Package engine is the seam between inventory, which decides, and its engine rooms, which know
+// one database's SQL: an engine runs statements and decides nothing.
+package engine
+
+import "context"
+
+// Row is one reservation as the database holds it.
+type Row struct {
+	Key, SKU, Buyer string
+	Qty             int64
+	State           int16
+}
+
+// Books is what a transaction reads before it decides.
+type Books struct {
+	Stock    map[string]int64 // units left of each SKU, its row locked
+	Skipped  map[string]bool  // SKUs that are known but were locked by somebody else
+	Recorded map[string]Row   // reservations that exist already, by key
+}
+
+// Plan is what a transaction writes. An empty plan ends it without a write.
+type Plan struct {
+	Insert []Row   // sorted by key, so that two batches never wait for each other crosswise
+	Take   []Units // sorted by SKU
+}
+
+// Units is a quantity of one SKU.
+type Units struct {
+	SKU string
+	Qty int64
+}
+
+// Adjustment is a change of stock that is not a sale.
+type Adjustment struct {
+	ID, SKU string
+	Delta   int64
+}
+
+// Balance is one SKU's books, as read at one moment.
+type Balance struct {
+	SKU                              string
+	Available, Held, Sold, Restocked int64
+}
+
+// Engine is one database. Its errors are what the driver says; Fault tells what they mean.
+type Engine interface {
+	// SellOne sells one order outright, in the fewest round trips. False means that nothing was
+	// written, without saying why: Transact will.
+	SellOne(ctx context.Context, row Row) (bool, error)
+
+	// Transact locks the stock of skus in order, reads what is recorded under keys, and writes
+	// what decide makes of it, all in one READ COMMITTED transaction. Without wait it passes over
+	// rows that are locked.
+	Transact(ctx context.Context, skus, keys []string, wait bool, decide func(Books) Plan) error
+
+	// Adjust runs fn in one READ COMMITTED transaction, which is committed where fn returns nil.
+	Adjust(ctx context.Context, fn func(AdjustTx) error) error
+
+	// Adjustment returns what is recorded under id.
+	Adjustment(ctx context.Context, id string) (a Adjustment, found bool, err error)
+
+	// Lookup returns what is recorded under key.
+	Lookup(ctx context.Context, key string) (row Row, found bool, err error)
+
+	// Balances reads the books of every SKU in one snapshot.
+	Balances(ctx context.Context) ([]Balance, error)
+
+	// Fault tells what an error of this engine means.
+	Fault(err error) Fault
+}
+
+// AdjustTx is the transaction of one adjustment.
+type AdjustTx interface {
+	InsertAdjustment(ctx context.Context, a Adjustment) error
+	// AdjustStock adds a.Delta; false where there is no such SKU, or too little of it.
+	AdjustStock(ctx context.Context, a Adjustment) (bool, error)
+	InsertStock(ctx context.Context, u Units) error
+	LockStock(ctx context.Context, sku string) (available int64, found bool, err error)
+}
+
+// Fault is what an error means to the one who has to go on.
+type Fault int
+
+const (
+	Other       Fault = iota // nothing is known that would help
+	Retry                    // the transaction was rolled back for others' sake: run it again
+	Duplicate                // the key is taken: read it and run again
+	Busy                     // a lock was held too long; nothing was written
+	Unreachable              // no connection, or none that may write; nothing was written
+	Lost                     // the connection broke when the commit may have been under way
+	Poison                   // one of the rows is to blame; nothing was written
+	NoSchema                 // the tables are not there
+)
+
+// Uncommitted marks an error that came before a commit was sent: whatever it was, the server
+// rolls the transaction back.
+type Uncommitted struct{ Err error }
+
+func (e *Uncommitted) Error() string { return e.Err.Error() }
+
+func (e *Uncommitted) Unwrap() error { return e.Err }

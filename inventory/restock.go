@@ -1,0 +1,69 @@
+package inventory
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/dblock-go/dblock/inventory/internal/engine"
+)
+
+// Restock changes the stock of a.SKU by a.Delta: up for a delivery or a return, down for a
+// write-off. An SKU that is new comes into being, unless Delta is negative. Sent again under the
+// same ID it changes nothing and says replayed.
+//
+// Errors: ErrSoldOut (a negative Delta that exceeds what is left), ErrUnknownSKU, ErrKeyReused,
+// ErrInvalid, ErrRejected, and of dblock ErrBusy, ErrUnavailable, ErrOutcomeUnknown, ErrSchema.
+func (s *Store) Restock(ctx context.Context, a Adjustment) (replayed bool, err error) {
+	if err := a.validate(); err != nil {
+		return false, err
+	}
+	change := engine.Adjustment(a)
+	err = s.retry(ctx, func(ctx context.Context) error {
+		replayed = false
+		err := s.engine.Adjust(ctx, func(tx engine.AdjustTx) error { return adjust(ctx, tx, change) })
+		if err == nil || s.engine.Fault(err) != engine.Duplicate {
+			return err
+		}
+		recorded, found, lookup := s.engine.Adjustment(ctx, a.ID)
+		switch {
+		case lookup != nil:
+			return lookup
+		case !found:
+			return err // it was the stock row that somebody else made first: run again
+		case recorded != change:
+			return &KeyReusedError{Key: a.ID, Recorded: describe(recorded), Sent: describe(change)}
+		}
+		replayed = true
+		return nil
+	})
+	return replayed, s.explain(err, fmt.Sprintf("adjustment %q", a.ID))
+}
+
+// adjust is the transaction of one adjustment. The ledger comes first: its key decides whether
+// there is anything to do.
+func adjust(ctx context.Context, tx engine.AdjustTx, a engine.Adjustment) error {
+	if err := tx.InsertAdjustment(ctx, a); err != nil {
+		return err
+	}
+	done, err := tx.AdjustStock(ctx, a)
+	if done || err != nil {
+		return err
+	}
+	left, known, err := tx.LockStock(ctx, a.SKU)
+	switch {
+	case err != nil:
+		return err
+	case known && left+a.Delta >= 0: // the row came into being just now
+		_, err := tx.AdjustStock(ctx, a)
+		return err
+	case known:
+		return &SoldOutError{Key: a.ID, SKU: a.SKU, Wanted: -a.Delta, Available: left}
+	case a.Delta < 0:
+		return &UnknownSKUError{a.ID, a.SKU}
+	}
+	return tx.InsertStock(ctx, engine.Units{SKU: a.SKU, Qty: a.Delta})
+}
+
+func describe(a engine.Adjustment) string {
+	return fmt.Sprintf("%+d of %q", a.Delta, a.SKU)
+}

@@ -1,0 +1,120 @@
+package inventory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/schema"
+	"github.com/dblock-go/dblock/inventory/internal/engine"
+)
+
+const (
+	firstPause  = 5 * time.Millisecond   // before the second attempt, at most
+	longestStep = 250 * time.Millisecond // pauses double up to this
+	dialTries   = 3                      // while nothing was ever sent; a pool may hold several dead connections
+)
+
+// ended is how a retry ended that got no answer from the database.
+type ended struct {
+	as    error // what the caller is told: one of dblock's errors, or a context's
+	cause error // what the driver said last
+}
+
+func (e *ended) Error() string   { return e.cause.Error() }
+func (e *ended) Unwrap() []error { return []error{e.as, e.cause} }
+
+// retry runs what until it says yes or no, within Options.Timeout. An attempt whose connection
+// was lost may have been committed: from then on only an attempt that completes can end it well,
+// as it finds what was recorded.
+func (s *Store) retry(parent context.Context, what func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(parent, s.o.Timeout)
+	defer cancel()
+	doubt := false
+	unreachable := 0
+	for attempt := 0; ; attempt++ {
+		err := what(ctx)
+		if err == nil {
+			return nil
+		}
+		fault := s.engine.Fault(err)
+		switch fault {
+		case engine.Retry, engine.Duplicate:
+		case engine.Lost:
+			doubt = true
+		case engine.Unreachable:
+			unreachable++
+			if !doubt && unreachable == dialTries {
+				return &ended{dblock.ErrUnavailable, err}
+			}
+		case engine.Busy:
+			if !doubt {
+				return &ended{dblock.ErrBusy, err}
+			}
+		default:
+			if !doubt {
+				return err
+			}
+		}
+		if !pause(ctx, attempt) {
+			return outOfTime(parent, doubt, fault, err)
+		}
+	}
+}
+
+// outOfTime says how a retry ends whose time has run out.
+func outOfTime(parent context.Context, doubt bool, fault engine.Fault, err error) error {
+	switch {
+	case doubt:
+		return &ended{errors.Join(dblock.ErrOutcomeUnknown, context.Cause(parent)), err}
+	case parent.Err() != nil:
+		return &ended{context.Cause(parent), err}
+	case fault == engine.Unreachable:
+		return &ended{dblock.ErrUnavailable, err}
+	default:
+		return &ended{dblock.ErrBusy, err}
+	}
+}
+
+// pause waits before the next attempt, with full jitter, so that those who collided don't meet
+// again. False: there is no time left for one.
+func pause(ctx context.Context, attempt int) bool {
+	if ctx.Err() != nil {
+		return false
+	}
+	step := min(longestStep, firstPause<<min(attempt, 10))
+	timer := time.NewTimer(rand.N(step))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// explain puts an error of the engine into this package's words. What is in them already, and
+// what the queue says, stays as it is.
+func (s *Store) explain(err error, what string) error {
+	var end *ended
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &end) && errors.Is(end.as, dblock.ErrOutcomeUnknown):
+		return fmt.Errorf("%w: %s: no answer within %v; send the same key again to learn it: %w",
+			end.as, what, s.o.Timeout, end.cause)
+	case errors.As(err, &end):
+		return fmt.Errorf("%w: %s: nothing was written: %w", end.as, what, end.cause)
+	}
+	switch s.engine.Fault(err) {
+	case engine.NoSchema:
+		return fmt.Errorf("%s: %w: %w", what, &dblock.SchemaError{Want: schema.Version}, err)
+	case engine.Poison:
+		return fmt.Errorf("%w: %s: nothing was written: %w", ErrRejected, what, err)
+	default:
+		return err
+	}
+}

@@ -1,0 +1,109 @@
+package inventory
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/dblock-go/dblock/internal/merge"
+	"github.com/dblock-go/dblock/inventory/internal/engine"
+)
+
+// Store sells from one database. It is safe for concurrent use; one a process is enough, and one
+// a process merges best. Make it with pginventory.New or mysqlinventory.New.
+type Store struct {
+	engine engine.Engine
+	o      Options
+	queue  *merge.Queue[Request, Reservation] // nil under Direct
+}
+
+// New makes a Store on an engine. It is for the engine rooms: outside this module there are none.
+func New(e engine.Engine, o Options) (*Store, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{engine: e, o: o}
+	if o.Strategy == Merge {
+		s.queue = merge.New(merge.Options[Request, Reservation]{
+			Run:         s.sell,
+			Key:         func(r Request) string { return r.SKU },
+			Poison:      func(err error) bool { return s.engine.Fault(err) == engine.Poison },
+			MaxBatch:    o.MaxBatch,
+			MaxQueue:    o.MaxQueue,
+			MaxInFlight: o.MaxInFlight,
+		})
+	}
+	return s, nil
+}
+
+// Reserve sells r.Qty units of r.SKU, all or none. It waits while ctx lives; where ctx ends
+// before the order was sent, nothing was written, and afterwards the error is
+// dblock.ErrOutcomeUnknown.
+//
+// Errors: ErrSoldOut, ErrKeyReused, ErrUnknownSKU, ErrInvalid, ErrRejected, and of dblock
+// ErrOverloaded, ErrBusy, ErrUnavailable, ErrOutcomeUnknown, ErrSchema, ErrClosed.
+func (s *Store) Reserve(ctx context.Context, r Request) (Reservation, error) {
+	if err := r.validate(); err != nil {
+		return Reservation{}, err
+	}
+	var res Reservation
+	var err error
+	if s.queue != nil {
+		res, err = s.queue.Do(ctx, r)
+	} else {
+		res, err = s.sellAlone(ctx, r)
+	}
+	return res, s.explain(err, fmt.Sprintf("order %q", r.Key))
+}
+
+// Lookup returns what is recorded under key: ErrNotFound where nothing is.
+func (s *Store) Lookup(ctx context.Context, key string) (Reservation, error) {
+	if err := text("key", key, 1); err != nil {
+		return Reservation{}, err
+	}
+	var row engine.Row
+	var found bool
+	err := s.retry(ctx, func(ctx context.Context) (err error) {
+		row, found, err = s.engine.Lookup(ctx, key)
+		return err
+	})
+	if err != nil {
+		return Reservation{}, s.explain(err, fmt.Sprintf("look-up of %q", key))
+	}
+	if !found {
+		return Reservation{}, fmt.Errorf("%w: nothing is recorded under key %q", ErrNotFound, key)
+	}
+	return reservation(row), nil
+}
+
+// Audit returns the books of the given SKUs, or of all where none is given, sorted by SKU, all
+// read at one moment. It reads the whole ledger: seconds, where there are millions of rows.
+func (s *Store) Audit(ctx context.Context, skus ...string) ([]Balance, error) {
+	var rows []engine.Balance
+	err := s.retry(ctx, func(ctx context.Context) (err error) {
+		rows, err = s.engine.Balances(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, s.explain(err, "audit")
+	}
+	var balances []Balance
+	for _, b := range rows {
+		if len(skus) == 0 || slices.Contains(skus, b.SKU) {
+			balances = append(balances, Balance{
+				SKU: b.SKU, Restocked: b.Restocked, Available: b.Available, Held: b.Held, Sold: b.Sold,
+			})
+		}
+	}
+	return balances, nil
+}
+
+// Close refuses further orders and waits, while ctx lives, for those under way. It leaves the
+// pool, which is its owner's, open.
+func (s *Store) Close(ctx context.Context) error {
+	if s.queue == nil {
+		return nil
+	}
+	return s.queue.Close(ctx)
+}
