@@ -18,9 +18,13 @@ func (s *Store) Restock(ctx context.Context, a Adjustment) (replayed bool, err e
 		return false, err
 	}
 	change := engine.Adjustment(a)
+	var verdict error
 	err = s.retry(ctx, func(ctx context.Context) error {
-		replayed = false
-		err := s.engine.Adjust(ctx, func(tx engine.AdjustTx) error { return adjust(ctx, tx, change) })
+		replayed, verdict = false, nil
+		err := s.engine.Adjust(ctx, func(tx engine.AdjustTx) (commit bool, err error) {
+			verdict, err = adjust(ctx, tx, change)
+			return verdict == nil, err
+		})
 		if err == nil || s.engine.Fault(err) != engine.Duplicate {
 			return err
 		}
@@ -31,37 +35,40 @@ func (s *Store) Restock(ctx context.Context, a Adjustment) (replayed bool, err e
 		case !found:
 			return err // it was the stock row that somebody else made first: run again
 		case recorded != change:
-			return &KeyReusedError{Key: a.ID, Recorded: describe(recorded), Sent: describe(change)}
+			verdict = &KeyReusedError{Key: a.ID, Recorded: describe(recorded), Sent: describe(change)}
+		default:
+			replayed = true
 		}
-		replayed = true
 		return nil
 	})
-	return replayed, s.explain(err, fmt.Sprintf("adjustment %q", a.ID))
+	if err != nil {
+		return false, s.explain(err, fmt.Sprintf("adjustment %q", a.ID))
+	}
+	return replayed, verdict
 }
 
-// adjust is the transaction of one adjustment. The ledger comes first: its key decides whether
-// there is anything to do.
-func adjust(ctx context.Context, tx engine.AdjustTx, a engine.Adjustment) error {
+// adjust is the transaction of one adjustment; its verdict says why nothing is to be written. The
+// ledger comes first: its key decides whether there is anything to do.
+func adjust(ctx context.Context, tx engine.AdjustTx, a engine.Adjustment) (verdict, err error) {
 	if err := tx.InsertAdjustment(ctx, a); err != nil {
-		return err
+		return nil, err
 	}
-	done, err := tx.AdjustStock(ctx, a)
-	if done || err != nil {
-		return err
+	if done, err := tx.AdjustStock(ctx, a); done || err != nil {
+		return nil, err
 	}
 	left, known, err := tx.LockStock(ctx, a.SKU)
 	switch {
 	case err != nil:
-		return err
+		return nil, err
 	case known && left+a.Delta >= 0: // the row came into being just now
 		_, err := tx.AdjustStock(ctx, a)
-		return err
+		return nil, err
 	case known:
-		return &SoldOutError{Key: a.ID, SKU: a.SKU, Wanted: -a.Delta, Available: left}
+		return &SoldOutError{Key: a.ID, SKU: a.SKU, Wanted: -a.Delta, Available: left}, nil
 	case a.Delta < 0:
-		return &UnknownSKUError{a.ID, a.SKU}
+		return &UnknownSKUError{a.ID, a.SKU}, nil
 	}
-	return tx.InsertStock(ctx, engine.Units{SKU: a.SKU, Qty: a.Delta})
+	return nil, tx.InsertStock(ctx, engine.Units{SKU: a.SKU, Qty: a.Delta})
 }
 
 func describe(a engine.Adjustment) string {

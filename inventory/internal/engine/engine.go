@@ -24,6 +24,17 @@ type Plan struct {
 	Take   []Units // sorted by SKU
 }
 
+// Skipped returns the SKUs that are known and yet were not locked.
+func Skipped(known []string, locked map[string]int64) map[string]bool {
+	skipped := make(map[string]bool)
+	for _, sku := range known {
+		if _, ok := locked[sku]; !ok {
+			skipped[sku] = true
+		}
+	}
+	return skipped
+}
+
 // Units is a quantity of one SKU.
 type Units struct {
 	SKU string
@@ -53,8 +64,8 @@ type Engine interface {
 	// rows that are locked.
 	Transact(ctx context.Context, skus, keys []string, wait bool, decide func(Books) Plan) error
 
-	// Adjust runs fn in one READ COMMITTED transaction, which is committed where fn returns nil.
-	Adjust(ctx context.Context, fn func(AdjustTx) error) error
+	// Adjust runs fn in one READ COMMITTED transaction, and commits it where fn says so.
+	Adjust(ctx context.Context, fn func(AdjustTx) (commit bool, err error)) error
 
 	// Adjustment returns what is recorded under id.
 	Adjustment(ctx context.Context, id string) (a Adjustment, found bool, err error)
@@ -99,3 +110,12 @@ type Uncommitted struct{ Err error }
 func (e *Uncommitted) Error() string { return e.Err.Error() }
 
 func (e *Uncommitted) Unwrap() error { return e.Err }
+
+// NoWrite marks an error that left nothing written, such as that of a statement that only reads. It
+// returns nil for nil.
+func NoWrite(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &Uncommitted{err}
+}

@@ -1,0 +1,81 @@
+package pginventory
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/dblock-go/dblock/inventory/internal/engine"
+)
+
+// SQLSTATEs that are told apart here, from https://www.postgresql.org/docs/current/errcodes-appendix.html.
+const (
+	uniqueViolation      = "23505"
+	readOnlyTransaction  = "25006"
+	invalidSchemaName    = "3F000"
+	serializationFailure = "40001"
+	deadlockDetected     = "40P01"
+	undefinedTable       = "42P01"
+	tooManyConnections   = "53300"
+	lockNotAvailable     = "55P03"
+	queryCanceled        = "57014" // the server's statement_timeout, or an administrator
+	raiseException       = "P0001" // a trigger's RAISE
+
+	classConnection = "08"
+	classData       = "22"
+	classIntegrity  = "23"
+	classOperator   = "57" // the server shuts down, crashed, or starts
+)
+
+// Fault tells what an error means.
+func (d *database) Fault(err error) engine.Fault {
+	var uncommitted *engine.Uncommitted
+	safe := errors.As(err, &uncommitted) || pgconn.SafeToRetry(err)
+	var refused *pgconn.ConnectError
+	if errors.As(err, &refused) {
+		return engine.Unreachable
+	}
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return fault(pg.Code, safe)
+	}
+	switch {
+	case !safe:
+		return engine.Lost
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return engine.Retry // nothing is to blame: whoever retries sees that time is up
+	default:
+		return engine.Unreachable
+	}
+}
+
+// fault sorts what the server itself said. After most of it the transaction is rolled back for
+// certain; a shutdown may come while a commit waits for a replica.
+func fault(code string, safe bool) engine.Fault {
+	switch code {
+	case serializationFailure, deadlockDetected:
+		return engine.Retry
+	case uniqueViolation:
+		return engine.Duplicate
+	case lockNotAvailable, queryCanceled:
+		return engine.Busy
+	case undefinedTable, invalidSchemaName:
+		return engine.NoSchema
+	case readOnlyTransaction, tooManyConnections:
+		return engine.Unreachable
+	case raiseException:
+		return engine.Poison
+	}
+	switch code[:2] {
+	case classData, classIntegrity:
+		return engine.Poison
+	case classConnection, classOperator:
+		if safe {
+			return engine.Unreachable
+		}
+		return engine.Lost
+	default:
+		return engine.Other
+	}
+}

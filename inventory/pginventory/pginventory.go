@@ -1,0 +1,107 @@
+// Package pginventory sells stock from Postgres 14 or later, with pgx: the engine room of package
+// inventory, which holds the contract and the guarantees.
+//
+// The tables come from package migrations (`dblock migrate up`), the grants that a service needs
+// from docs/grants.md. Statements run in READ COMMITTED, whatever the database's default. A sale
+// is as durable as the connection's synchronous_commit says. Poolers in transaction mode are fine,
+// as nothing depends on a session.
+package pginventory
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/db/pgdb"
+	"github.com/dblock-go/dblock/internal/schema"
+	"github.com/dblock-go/dblock/inventory"
+	"github.com/dblock-go/dblock/inventory/internal/engine"
+)
+
+// New makes a Store that sells from the database of pool, which stays its owner's. It asks the
+// server for its version and for that of the tables.
+//
+// Errors: dblock.ErrSchema, dblock.ErrServerTooOld, dblock.ErrUnavailable, inventory.ErrInvalid.
+func New(ctx context.Context, pool *pgxpool.Pool, o inventory.Options) (*inventory.Store, error) {
+	if err := schema.CheckPostgresName(o.Schema); err != nil {
+		return nil, &inventory.InvalidError{Field: "Options.Schema", Reason: err.Error()}
+	}
+	d := &database{pool: pool, schema: o.Schema}
+	if err := d.check(ctx); err != nil {
+		return nil, err
+	}
+	return inventory.New(d, o)
+}
+
+// database is the Postgres side of a Store.
+type database struct {
+	pool   *pgxpool.Pool
+	schema string
+	q      pgdb.Queries
+}
+
+var _ engine.Engine = (*database)(nil)
+
+// check makes sure that server and tables are what the statements here were written for.
+func (d *database) check(ctx context.Context) error {
+	version, err := d.q.ServerVersion(ctx, d.on(d.pool))
+	if err != nil {
+		return d.unavailable(err)
+	}
+	if err := schema.PostgresServer(version); err != nil {
+		return err
+	}
+	have, err := d.q.SchemaVersion(ctx, d.on(d.pool))
+	if err != nil && d.Fault(err) != engine.NoSchema {
+		return d.unavailable(err)
+	}
+	return schema.Check(have)
+}
+
+// sql puts the tables of a statement into the schema that the host chose.
+func (d *database) sql(query string) string {
+	return schema.Qualify(query, d.schema, schema.QuotePostgres)
+}
+
+// on returns what the generated queries run on.
+func (d *database) on(db pgdb.DBTX) pgdb.DBTX {
+	if d.schema == "" {
+		return db
+	}
+	return qualified{db, d}
+}
+
+// qualified sends every statement with its tables qualified.
+type qualified struct {
+	pgdb.DBTX
+	d *database
+}
+
+func (q qualified) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	return q.DBTX.Exec(ctx, q.d.sql(sql), args...)
+}
+
+func (q qualified) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	return q.DBTX.Query(ctx, q.d.sql(sql), args...)
+}
+
+func (q qualified) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	return q.DBTX.QueryRow(ctx, q.d.sql(sql), args...)
+}
+
+var readCommitted = pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}
+
+// beginReadCommitted is readCommitted as a statement, to be sent beside others.
+const beginReadCommitted = "begin isolation level read committed read write"
+
+// unavailable says that the server could not be asked.
+func (d *database) unavailable(err error) error {
+	if d.Fault(engine.NoWrite(err)) != engine.Unreachable {
+		return err
+	}
+	return fmt.Errorf("%w: %w", dblock.ErrUnavailable, err)
+}

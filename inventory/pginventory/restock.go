@@ -1,0 +1,63 @@
+package pginventory
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/dblock-go/dblock/db/pgdb"
+	"github.com/dblock-go/dblock/inventory/internal/engine"
+)
+
+// Adjust runs fn in a transaction of its own.
+func (d *database) Adjust(ctx context.Context, fn func(engine.AdjustTx) (bool, error)) error {
+	tx, err := d.pool.BeginTx(ctx, readCommitted)
+	if err != nil {
+		return engine.NoWrite(err)
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // after a commit it does nothing
+	if _, err := tx.Exec(ctx, "select set_config('lock_timeout', $1, true)", lockTimeout(ctx)); err != nil {
+		return engine.NoWrite(err)
+	}
+	commit, err := fn(adjustTx{d, d.on(tx)})
+	if err != nil || !commit {
+		return engine.NoWrite(err)
+	}
+	return tx.Commit(ctx)
+}
+
+type adjustTx struct {
+	d  *database
+	on pgdb.DBTX
+}
+
+func (t adjustTx) InsertAdjustment(ctx context.Context, a engine.Adjustment) error {
+	return t.d.q.InsertAdjustment(ctx, t.on, a.ID, a.SKU, a.Delta)
+}
+
+func (t adjustTx) AdjustStock(ctx context.Context, a engine.Adjustment) (bool, error) {
+	n, err := t.d.q.AdjustStock(ctx, t.on, a.Delta, a.SKU, -a.Delta)
+	return n == 1, err
+}
+
+func (t adjustTx) InsertStock(ctx context.Context, u engine.Units) error {
+	return t.d.q.InsertStock(ctx, t.on, u.SKU, u.Qty)
+}
+
+func (t adjustTx) LockStock(ctx context.Context, sku string) (int64, bool, error) {
+	rows, err := t.d.q.LockStock(ctx, t.on, []string{sku})
+	if err != nil || len(rows) == 0 {
+		return 0, false, err
+	}
+	return rows[0].Available, true, nil
+}
+
+// Adjustment returns what is recorded under id.
+func (d *database) Adjustment(ctx context.Context, id string) (engine.Adjustment, bool, error) {
+	r, err := d.q.Adjustment(ctx, d.on(d.pool), id)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return engine.Adjustment{}, false, nil
+	}
+	return engine.Adjustment{ID: id, SKU: r.Sku, Delta: r.Delta}, err == nil, engine.NoWrite(err)
+}
