@@ -16,13 +16,20 @@ VALUES (?, ?, ?, ?, 2,
         UTC_TIMESTAMP() + INTERVAL MICROSECOND(NOW(6)) MICROSECOND)
 `
 
+type InsertReservationParams struct {
+	ReservationKey []byte
+	Sku            []byte
+	Buyer          []byte
+	Qty            int64
+}
+
 // created_at is UTC_TIMESTAMP(6), written in the one way that sqlc parses.
-func (q *Queries) InsertReservation(ctx context.Context, db DBTX, reservationKey []byte, sku []byte, buyer []byte, qty int64) error {
+func (q *Queries) InsertReservation(ctx context.Context, db DBTX, arg InsertReservationParams) error {
 	_, err := db.ExecContext(ctx, InsertReservation,
-		reservationKey,
-		sku,
-		buyer,
-		qty,
+		arg.ReservationKey,
+		arg.Sku,
+		arg.Buyer,
+		arg.Qty,
 	)
 	return err
 }
@@ -32,14 +39,22 @@ INSERT INTO dblock_reservation (reservation_key, sku, buyer, qty, state, created
 VALUES (?, ?, ?, ?, ?, UTC_TIMESTAMP() + INTERVAL MICROSECOND(NOW(6)) MICROSECOND)
 `
 
+type InsertReservationsParams struct {
+	ReservationKey []byte
+	Sku            []byte
+	Buyer          []byte
+	Qty            int64
+	State          int16
+}
+
 // The engine repeats the row for each reservation of a batch.
-func (q *Queries) InsertReservations(ctx context.Context, db DBTX, reservationKey []byte, sku []byte, buyer []byte, qty int64, state int16) error {
+func (q *Queries) InsertReservations(ctx context.Context, db DBTX, arg InsertReservationsParams) error {
 	_, err := db.ExecContext(ctx, InsertReservations,
-		reservationKey,
-		sku,
-		buyer,
-		qty,
-		state,
+		arg.ReservationKey,
+		arg.Sku,
+		arg.Buyer,
+		arg.Qty,
+		arg.State,
 	)
 	return err
 }

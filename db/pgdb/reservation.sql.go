@@ -18,13 +18,21 @@ FROM ROWS FROM (
 ) AS n (reservation_key, sku, buyer, qty, state)
 `
 
-func (q *Queries) InsertReservations(ctx context.Context, db DBTX, reservationKeys []string, skus []string, buyers []string, qtys []int64, states []int16) error {
+type InsertReservationsParams struct {
+	ReservationKeys []string
+	Skus            []string
+	Buyers          []string
+	Qtys            []int64
+	States          []int16
+}
+
+func (q *Queries) InsertReservations(ctx context.Context, db DBTX, arg InsertReservationsParams) error {
 	_, err := db.Exec(ctx, InsertReservations,
-		reservationKeys,
-		skus,
-		buyers,
-		qtys,
-		states,
+		arg.ReservationKeys,
+		arg.Skus,
+		arg.Buyers,
+		arg.Qtys,
+		arg.States,
 	)
 	return err
 }
@@ -175,13 +183,20 @@ SELECT $1, taken.sku, taken.bucket, $2, $3, 2
 FROM taken
 `
 
+type SellOneParams struct {
+	ReservationKey string
+	Buyer          string
+	Qty            int64
+	Sku            string
+}
+
 // One statement sells one order. Nothing happens, and no row is locked, where too little is left.
-func (q *Queries) SellOne(ctx context.Context, db DBTX, reservationKey string, buyer string, qty int64, sku string) (int64, error) {
+func (q *Queries) SellOne(ctx context.Context, db DBTX, arg SellOneParams) (int64, error) {
 	result, err := db.Exec(ctx, SellOne,
-		reservationKey,
-		buyer,
-		qty,
-		sku,
+		arg.ReservationKey,
+		arg.Buyer,
+		arg.Qty,
+		arg.Sku,
 	)
 	if err != nil {
 		return 0, err

@@ -3,6 +3,7 @@ package pginventory
 import (
 	"context"
 
+	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
@@ -14,6 +15,6 @@ func (d *database) SellOne(ctx context.Context, r engine.Row) (bool, error) {
 		return false, engine.NoWrite(err)
 	}
 	defer conn.Release()
-	n, err := d.q.SellOne(ctx, d.on(conn), r.Qty, r.SKU, r.Key, r.Buyer)
+	n, err := d.q.SellOne(ctx, d.on(conn), pgdb.SellOneParams{ReservationKey: r.Key, Sku: r.SKU, Buyer: r.Buyer, Qty: r.Qty})
 	return n == 1, err
 }

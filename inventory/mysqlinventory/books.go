@@ -1,0 +1,27 @@
+package mysqlinventory
+
+import (
+	"context"
+
+	"github.com/dblock-go/dblock/inventory/internal/engine"
+)
+
+// Lookup returns what is recorded under key.
+func (d *database) Lookup(ctx context.Context, key string) (engine.Row, bool, error) {
+	rows, err := d.recorded(ctx, d.on(d.pool), []string{key})
+	row, found := rows[key]
+	return row, found, engine.NoWrite(err)
+}
+
+// Balances reads the books of every SKU in one statement, and so in one snapshot.
+func (d *database) Balances(ctx context.Context) ([]engine.Balance, error) {
+	rows, err := d.q.Balances(ctx, d.on(d.pool))
+	if err != nil {
+		return nil, engine.NoWrite(err)
+	}
+	balances := make([]engine.Balance, len(rows))
+	for i, r := range rows {
+		balances[i] = engine.Balance{SKU: string(r.Sku), Available: r.Available, Held: r.Held, Sold: r.Sold, Restocked: r.Restocked}
+	}
+	return balances, nil
+}

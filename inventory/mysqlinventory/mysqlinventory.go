@@ -1,0 +1,97 @@
+// Package mysqlinventory sells stock from MySQL 8.0.16 or later and MariaDB 10.6 or later, with
+// database/sql: the engine room of package inventory, which holds the contract and the guarantees.
+//
+// The tables come from package migrations (`dblock migrate up`), the grants that a service needs
+// from docs/grants.md. Transactions run in READ COMMITTED, which wants binlog_format ROW or MIXED.
+// No option of the DSN matters: not parseTime, loc, clientFoundRows, interpolateParams or
+// multiStatements, nor sql_mode and time_zone. A sale is as durable as the server's
+// innodb_flush_log_at_trx_commit and sync_binlog say.
+package mysqlinventory
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/db/mysqldb"
+	"github.com/dblock-go/dblock/internal/mysqltext"
+	"github.com/dblock-go/dblock/internal/schema"
+	"github.com/dblock-go/dblock/inventory"
+	"github.com/dblock-go/dblock/inventory/internal/engine"
+)
+
+// New makes a Store that sells from the database of db, which stays its owner's. It asks the
+// server for its version and for that of the tables.
+//
+// Errors: dblock.ErrSchema, dblock.ErrServerTooOld, dblock.ErrUnavailable, inventory.ErrInvalid.
+func New(ctx context.Context, db *sql.DB, o inventory.Options) (*inventory.Store, error) {
+	if err := schema.CheckMySQLName(o.Schema); err != nil {
+		return nil, &inventory.InvalidError{Field: "Options.Schema", Reason: err.Error()}
+	}
+	d := &database{pool: db, schema: o.Schema}
+	if err := d.check(ctx); err != nil {
+		return nil, err
+	}
+	return inventory.New(d, o)
+}
+
+// database is the MySQL side of a Store.
+type database struct {
+	pool   *sql.DB
+	schema string
+	q      mysqldb.Queries
+}
+
+var _ engine.Engine = (*database)(nil)
+
+// check makes sure that server and tables are what the statements here were written for.
+func (d *database) check(ctx context.Context) error {
+	version, err := d.q.ServerVersion(ctx, d.on(d.pool))
+	if err != nil {
+		return d.unavailable(err)
+	}
+	if _, err := schema.MySQLServer(version); err != nil {
+		return err
+	}
+	have, err := d.q.SchemaVersion(ctx, d.on(d.pool))
+	if err != nil && d.Fault(err) != engine.NoSchema {
+		return d.unavailable(err)
+	}
+	return schema.Check(have)
+}
+
+// sql puts the tables of a statement into the database that the host chose.
+func (d *database) sql(query string) string {
+	return schema.Qualify(query, d.schema, schema.QuoteMySQL)
+}
+
+// on returns what the generated queries run on.
+func (d *database) on(conn mysqltext.Conn) mysqldb.DBTX {
+	return mysqltext.Inline{Conn: conn, Rewrite: d.sql}
+}
+
+// unavailable says that the server could not be asked.
+func (d *database) unavailable(err error) error {
+	if d.Fault(engine.NoWrite(err)) != engine.Unreachable {
+		return err
+	}
+	return fmt.Errorf("%w: %w", dblock.ErrUnavailable, err)
+}
+
+var readCommitted = &sql.TxOptions{Isolation: sql.LevelReadCommitted}
+
+// inTx runs fn in a transaction of its own, and commits it where fn says so. An error of the
+// commit itself leaves it open whether it took place.
+func (d *database) inTx(ctx context.Context, fn func(mysqldb.DBTX) (commit bool, err error)) error {
+	tx, err := d.pool.BeginTx(ctx, readCommitted)
+	if err != nil {
+		return engine.NoWrite(err)
+	}
+	defer func() { _ = tx.Rollback() }() // after a commit it does nothing
+	commit, err := fn(d.on(tx))
+	if err != nil || !commit {
+		return engine.NoWrite(err)
+	}
+	return tx.Commit()
+}

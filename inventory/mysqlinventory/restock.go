@@ -1,0 +1,50 @@
+package mysqlinventory
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"github.com/dblock-go/dblock/db/mysqldb"
+	"github.com/dblock-go/dblock/inventory/internal/engine"
+)
+
+// Adjust runs fn in a transaction of its own.
+func (d *database) Adjust(ctx context.Context, fn func(engine.AdjustTx) (bool, error)) error {
+	return d.inTx(ctx, func(on mysqldb.DBTX) (bool, error) {
+		return fn(adjustTx{d, on})
+	})
+}
+
+type adjustTx struct {
+	d  *database
+	on mysqldb.DBTX
+}
+
+func (t adjustTx) InsertAdjustment(ctx context.Context, a engine.Adjustment) error {
+	return t.d.q.InsertAdjustment(ctx, t.on, []byte(a.ID), []byte(a.SKU), a.Delta)
+}
+
+func (t adjustTx) AdjustStock(ctx context.Context, a engine.Adjustment) (bool, error) {
+	n, err := t.d.q.AdjustStock(ctx, t.on, a.Delta, []byte(a.SKU), -a.Delta)
+	return n == 1, err
+}
+
+func (t adjustTx) InsertStock(ctx context.Context, u engine.Units) error {
+	return t.d.q.InsertStock(ctx, t.on, []byte(u.SKU), u.Qty)
+}
+
+func (t adjustTx) LockStock(ctx context.Context, sku string) (int64, bool, error) {
+	stock, err := t.d.lock(ctx, t.on, []string{sku}, true)
+	left, found := stock[sku]
+	return left, found, err
+}
+
+// Adjustment returns what is recorded under id.
+func (d *database) Adjustment(ctx context.Context, id string) (engine.Adjustment, bool, error) {
+	r, err := d.q.Adjustment(ctx, d.on(d.pool), []byte(id))
+	if errors.Is(err, sql.ErrNoRows) {
+		return engine.Adjustment{}, false, nil
+	}
+	return engine.Adjustment{ID: id, SKU: string(r.Sku), Delta: r.Delta}, err == nil, engine.NoWrite(err)
+}
