@@ -1,0 +1,80 @@
+package devdb
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+func (s *Server) askMySQLVersion(ctx context.Context) (serverVersion, error) {
+	var text string
+	err := s.withMySQL(ctx, func(db *sql.DB) error {
+		return db.QueryRowContext(ctx, "SELECT VERSION()").Scan(&text)
+	})
+	return mysqlVersion(text), err
+}
+
+func (s *Server) withMySQL(ctx context.Context, fn func(*sql.DB) error) error {
+	c, err := ParseMySQL(s.admin)
+	if err != nil {
+		return err
+	}
+	c.Logger = &mysql.NopLogger{} // refused connections are expected while a server starts
+	connector, err := mysql.NewConnector(c)
+	if err != nil {
+		return err
+	}
+	db := sql.OpenDB(connector)
+	defer db.Close()
+	return fn(db)
+}
+
+func (s *Server) createMySQL(ctx context.Context, name string) (string, func(context.Context) error, error) {
+	err := s.withMySQL(ctx, func(db *sql.DB) error {
+		_, err := db.ExecContext(ctx, "CREATE DATABASE "+name)
+		return err
+	})
+	if err != nil {
+		return "", nil, fmt.Errorf("create a database on the %s server from %s: %w", s.Kind, s.Source, err)
+	}
+	drop := func(ctx context.Context) error {
+		if err := s.withMySQL(ctx, func(db *sql.DB) error { return dropMySQL(ctx, db, name) }); err != nil {
+			return fmt.Errorf("drop database %s: %w", name, err)
+		}
+		return nil
+	}
+	c, err := ParseMySQL(s.admin)
+	if err != nil {
+		return "", nil, err
+	}
+	return mysqlWithDatabase(c, name), drop, nil
+}
+
+// dropMySQL first ends the sessions in the database: an open transaction there would make DROP
+// wait for its metadata lock.
+func dropMySQL(ctx context.Context, db *sql.DB, name string) error {
+	rows, err := db.QueryContext(ctx, "SELECT id FROM information_schema.processlist WHERE db = ?", name)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	var ids []int64
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return err
+		}
+		ids = append(ids, id)
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	for _, id := range ids {
+		// A session that ended by itself in the meantime is no error.
+		_, _ = db.ExecContext(ctx, fmt.Sprintf("KILL %d", id))
+	}
+	_, err = db.ExecContext(ctx, "DROP DATABASE IF EXISTS "+name)
+	return err
+}

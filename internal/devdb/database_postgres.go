@@ -1,0 +1,63 @@
+package devdb
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+func (s *Server) checkDSN() error {
+	if s.Kind == Postgres {
+		_, err := ParsePostgres(s.admin)
+		return err
+	}
+	_, err := ParseMySQL(s.admin)
+	return err
+}
+
+func (s *Server) askVersion(ctx context.Context) (serverVersion, error) {
+	if s.Kind != Postgres {
+		return s.askMySQLVersion(ctx)
+	}
+	var text string
+	err := s.withPostgres(ctx, func(c *pgx.Conn) error {
+		return c.QueryRow(ctx, "SHOW server_version").Scan(&text)
+	})
+	number, _, _ := strings.Cut(text, " ") // "15.18 (Debian 15.18-0+deb12u1)"
+	return serverVersion{Postgres, number}, err
+}
+
+func (s *Server) withPostgres(ctx context.Context, fn func(*pgx.Conn) error) error {
+	c, err := ParsePostgres(s.admin)
+	if err != nil {
+		return err
+	}
+	conn, err := pgx.ConnectConfig(ctx, c.ConnConfig)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	return fn(conn)
+}
+
+func (s *Server) createPostgres(ctx context.Context, name string) (string, func(context.Context) error, error) {
+	exec := func(ctx context.Context, sql string) error {
+		return s.withPostgres(ctx, func(c *pgx.Conn) error {
+			_, err := c.Exec(ctx, sql)
+			return err
+		})
+	}
+	// template0, because template1 can't be copied while somebody is connected to it.
+	if err := exec(ctx, "CREATE DATABASE "+name+" TEMPLATE template0"); err != nil {
+		return "", nil, fmt.Errorf("create a database on the postgres server from %s: %w", s.Source, err)
+	}
+	drop := func(ctx context.Context) error {
+		if err := exec(ctx, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)"); err != nil {
+			return fmt.Errorf("drop database %s: %w", name, err)
+		}
+		return nil
+	}
+	return postgresWithDatabase(s.admin, name), drop, nil
+}

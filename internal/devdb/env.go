@@ -1,0 +1,26 @@
+package devdb
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+const (
+	envPostgresURL = "DBLOCK_POSTGRES_URL"
+	envPostgresBin = "DBLOCK_POSTGRES_BIN"
+	envMySQLDSN    = "DBLOCK_MYSQL_DSN"
+	envMySQLD      = "DBLOCK_MYSQLD"
+	envServersDir  = "DBLOCK_SERVERS_DIR"
+)
+
+func postgresURL() string { return os.Getenv(envPostgresURL) }
+func mysqlDSN() string    { return os.Getenv(envMySQLDSN) }
+
+// serversDir is where scripts/fetch-servers.sh puts servers; both must agree on the default.
+func serversDir() string {
+	if d := os.Getenv(envServersDir); d != "" {
+		return d
+	}
+	return filepath.Join("/var/tmp", fmt.Sprintf("dblock-servers-%d", os.Getuid()))
+}

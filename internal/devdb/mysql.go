@@ -1,0 +1,119 @@
+package devdb
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+// mysqlEngine runs both MariaDB and MySQL.
+type mysqlEngine struct{}
+
+const initFile = "init.sql"
+
+func (mysqlEngine) initialize(ctx context.Context, l *local) error {
+	if err := writeInitFile(l); err != nil {
+		return err
+	}
+	data := "--datadir=" + l.dir.join(dataName)
+	if l.bin.kind == MySQL {
+		return l.runTool(ctx, l.bin.daemon, []string{
+			"--no-defaults", "--initialize-insecure", data, "--innodb-flush-method=nosync",
+			"--innodb-redo-log-capacity=8M", "--skip-log-bin", "--secure-file-priv=NULL",
+		})
+	}
+	return l.runTool(ctx, l.bin.install, []string{
+		"--no-defaults", data, "--auth-root-authentication-method=normal", "--skip-test-db",
+		"--skip-name-resolve", "--innodb-log-file-size=" + mariadbLogSize(l), "--innodb-flush-method=nosync",
+	})
+}
+
+// writeInitFile has the server make, at each start, the one user that can come in over TCP. The
+// users that the installers make have no password; they are left for the socket only, which lies
+// in a folder that nobody else can enter.
+func writeInitFile(l *local) error {
+	statements := []string{
+		"CREATE USER IF NOT EXISTS 'dblock'@'127.0.0.1' IDENTIFIED BY '" + l.password + "'",
+		"GRANT ALL ON *.* TO 'dblock'@'127.0.0.1' WITH GRANT OPTION",
+		"DROP USER IF EXISTS 'root'@'127.0.0.1'",
+		"DROP USER IF EXISTS 'root'@'::1'",
+	}
+	path := l.dir.join(initFile)
+	// The init file takes one statement a line.
+	if err := os.WriteFile(path, []byte(strings.Join(statements, ";\n")+";\n"), 0o600); err != nil {
+		return err
+	}
+	return giveToServer(path)
+}
+
+func (mysqlEngine) args(l *local) []string {
+	data := l.dir.join(dataName)
+	args := []string{
+		"--no-defaults", "--datadir=" + data, "--bind-address=127.0.0.1", "--port=" + strconv.Itoa(l.port),
+		"--socket=" + data + "/s.sock", "--pid-file=" + data + "/pid", "--init-file=" + l.dir.join(initFile),
+		"--skip-log-bin", "--skip-name-resolve", "--max-connections=300", "--performance-schema=ON",
+	}
+	if l.bin.kind == MySQL {
+		return append(append(args, "--mysqlx=OFF", "--secure-file-priv=NULL"), mysqlSizes(l.durable)...)
+	}
+	return append(append(args, "--innodb-log-file-size="+mariadbLogSize(l)), mariadbSizes(l.durable)...)
+}
+
+func mysqlSizes(durable bool) []string {
+	if durable {
+		return []string{
+			"--innodb-flush-log-at-trx-commit=1", "--innodb-buffer-pool-size=256M", "--innodb-redo-log-capacity=256M",
+		}
+	}
+	return []string{
+		"--innodb-flush-log-at-trx-commit=0", "--innodb-buffer-pool-size=64M", "--innodb-redo-log-capacity=8M",
+		"--innodb-flush-method=nosync", "--innodb-doublewrite=OFF",
+	}
+}
+
+func mariadbSizes(durable bool) []string {
+	if durable {
+		return []string{"--innodb-flush-log-at-trx-commit=1", "--innodb-buffer-pool-size=256M"}
+	}
+	return []string{
+		"--innodb-flush-log-at-trx-commit=0", "--innodb-buffer-pool-size=64M",
+		"--innodb-flush-method=nosync", "--skip-innodb-doublewrite",
+	}
+}
+
+// mariadbLogSize is given at the making too: another size at the start would make it anew.
+func mariadbLogSize(l *local) string {
+	if l.durable {
+		return "256M"
+	}
+	return "8M"
+}
+
+func (mysqlEngine) adminDSN(l *local) string {
+	c := mysql.NewConfig()
+	c.User, c.Passwd, c.Net, c.Addr = "dblock", l.password, "tcp", fmt.Sprintf("127.0.0.1:%d", l.port)
+	return c.FormatDSN()
+}
+
+func (mysqlEngine) ready(ctx context.Context, l *local, s *Server) error {
+	return s.withMySQL(ctx, func(db *sql.DB) error {
+		var dir string
+		if err := db.QueryRowContext(ctx, "SELECT @@datadir").Scan(&dir); err != nil {
+			return err
+		}
+		return sameFolder(dir, l.dir.join(dataName))
+	})
+}
+
+func (mysqlEngine) onParentDeath() syscall.Signal { return syscall.SIGKILL }
+
+// stop does not wait for an orderly shutdown: the data is thrown away.
+func (mysqlEngine) stop(l *local) error { return l.proc.kill() }
+
+func (mysqlEngine) cleanUp(*local) {}

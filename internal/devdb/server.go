@@ -1,0 +1,114 @@
+package devdb
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+)
+
+// Server is a running database server.
+type Server struct {
+	Kind    Kind
+	Version string // for example "15.18"
+	Source  string // where it came from: a binary's place, an environment variable, an image
+
+	admin string       // DSN of a user who may create databases
+	local *local       // nil for a server that we did not start
+	stop  func() error // for a server that somebody else started for us; may be nil
+}
+
+func (s *Server) describe() string {
+	line := fmt.Sprintf("%s %s from %s", s.Kind, s.Version, s.Source)
+	if s.local == nil {
+		return line
+	}
+	mode := "fast"
+	if s.local.durable {
+		mode = "durable"
+	}
+	return fmt.Sprintf("%s (%s), port %d", line, mode, s.local.port)
+}
+
+// AdminDSN is the connection string of a user who may create databases and see every session.
+func (s *Server) AdminDSN() string { return s.admin }
+
+// CreateDatabase makes an empty database with a random name. drop removes it and ends the sessions
+// that are still in it.
+func (s *Server) CreateDatabase(ctx context.Context) (dsn string, drop func(context.Context) error, err error) {
+	b := make([]byte, 8)
+	if _, err := rand.Read(b); err != nil {
+		return "", nil, err
+	}
+	name := "dblock_" + hex.EncodeToString(b)
+	if s.Kind == Postgres {
+		return s.createPostgres(ctx, name)
+	}
+	return s.createMySQL(ctx, name)
+}
+
+// Close stops the server if Start started it, and removes its folder. A server that was given by a
+// DSN keeps running. Closing twice is safe.
+func (s *Server) Close() error {
+	if s.local != nil {
+		return s.local.close()
+	}
+	if stop := s.stop; stop != nil {
+		s.stop = nil
+		return stop()
+	}
+	return nil
+}
+
+// Kill ends the server's processes with kill -9 and leaves its data as it lies, as a crash does.
+func (s *Server) Kill() error {
+	if s.local == nil {
+		return s.notOurs("kill")
+	}
+	return s.local.kill()
+}
+
+// Restart starts the server again on the same port and data, after Kill or while it runs (then it
+// is killed first). Databases, users and passwords are what they were.
+func (s *Server) Restart(ctx context.Context) error {
+	if s.local == nil {
+		return s.notOurs("restart")
+	}
+	if err := s.local.kill(); err != nil {
+		return err
+	}
+	return s.local.run(ctx, s)
+}
+
+// PID is the process id of the server; 0 when it is not ours or does not run.
+func (s *Server) PID() int {
+	if s.local == nil {
+		return 0
+	}
+	s.local.mu.Lock()
+	defer s.local.mu.Unlock()
+	if s.local.proc == nil {
+		return 0
+	}
+	return s.local.proc.pid
+}
+
+// Port is the TCP port on 127.0.0.1; 0 when the server is not ours.
+func (s *Server) Port() int {
+	if s.local == nil {
+		return 0
+	}
+	return s.local.port
+}
+
+// Dir is the server's folder, with its data and its log; "" when the server is not ours.
+func (s *Server) Dir() string {
+	if s.local == nil {
+		return ""
+	}
+	return s.local.dir.path
+}
+
+func (s *Server) notOurs(verb string) error {
+	return fmt.Errorf("devdb: can't %s the %s server from %s: it was not started here", verb, s.Kind, s.Source)
+}
