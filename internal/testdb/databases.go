@@ -1,0 +1,132 @@
+package testdb
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/dblock-go/dblock/internal/devdb"
+)
+
+const (
+	// Enough for a crowd of goroutines in one test, and small enough for many parallel tests on a
+	// server that takes 300 connections.
+	maxConns = 20
+
+	// Creating and dropping a database takes about a tenth of a second; a machine that is busy
+	// with other tests is given much more.
+	databaseTimeout = time.Minute
+
+	// A pool that is not empty by then was leaked a connection.
+	closeTimeout = 10 * time.Second
+)
+
+// DSN is the connection string of a fresh database of the test's own: a URL on Postgres, a DSN of
+// the Go driver without any options on MariaDB and MySQL. It is dropped when the test ends.
+func DSN(tb testing.TB, kind devdb.Kind) string {
+	tb.Helper()
+	server := Server(tb, kind)
+	ctx, cancel := context.WithTimeout(context.Background(), databaseTimeout)
+	defer cancel()
+	dsn, drop, err := server.CreateDatabase(ctx)
+	if err != nil {
+		tb.Fatalf("testdb: %v", err)
+	}
+	tb.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), databaseTimeout)
+		defer cancel()
+		if err := drop(ctx); err != nil {
+			tb.Errorf("testdb: %v", err)
+		}
+	})
+	return dsn
+}
+
+// PostgresURL is DSN for Postgres.
+func PostgresURL(tb testing.TB) string {
+	tb.Helper()
+	return DSN(tb, devdb.Postgres)
+}
+
+// MySQLDSN is DSN for the MySQL-family server under test.
+func MySQLDSN(tb testing.TB) string {
+	tb.Helper()
+	kind, err := mysqlFamily(context.Background())
+	if err != nil {
+		tb.Fatalf("testdb: %v", err)
+	}
+	return DSN(tb, kind)
+}
+
+// Postgres is a pool of up to 20 connections to a fresh database of the test's own.
+func Postgres(tb testing.TB) *pgxpool.Pool {
+	tb.Helper()
+	config, err := devdb.ParsePostgres(PostgresURL(tb))
+	if err != nil {
+		tb.Fatalf("testdb: %v", err)
+	}
+	config.MaxConns = maxConns
+	pool, err := pgxpool.NewWithConfig(context.Background(), config)
+	if err != nil {
+		tb.Fatalf("testdb: %v", err)
+	}
+	tb.Cleanup(func() { closeInTime(tb, pool.Close) })
+	return pool
+}
+
+// MySQL is a pool of up to 20 connections to a fresh database of the test's own, on the
+// MySQL-family server under test.
+func MySQL(tb testing.TB) *sql.DB {
+	tb.Helper()
+	return openMySQL(tb, MySQLDSN(tb))
+}
+
+// MySQLOn is MySQL for a test that ranges over Engines and names the kind.
+func MySQLOn(tb testing.TB, kind devdb.Kind) *sql.DB {
+	tb.Helper()
+	return openMySQL(tb, DSN(tb, kind))
+}
+
+func openMySQL(tb testing.TB, dsn string) *sql.DB {
+	tb.Helper()
+	config, err := devdb.ParseMySQL(dsn)
+	if err != nil {
+		tb.Fatalf("testdb: %v", err)
+	}
+	config.Logger = &mysql.NopLogger{} // tests cut connections on purpose
+	connector, err := mysql.NewConnector(config)
+	if err != nil {
+		tb.Fatalf("testdb: %v", err)
+	}
+	db := sql.OpenDB(connector)
+	db.SetMaxOpenConns(maxConns)
+	db.SetMaxIdleConns(maxConns)
+	tb.Cleanup(func() {
+		closeInTime(tb, func() {
+			if err := db.Close(); err != nil {
+				tb.Errorf("testdb: close the pool: %v", err)
+			}
+		})
+	})
+	return db
+}
+
+// closeInTime turns a connection that was never given back into a failure of the test that kept
+// it; pgxpool's Close would wait for it for ever.
+func closeInTime(tb testing.TB, fn func()) {
+	tb.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		fn()
+	}()
+	select {
+	case <-done:
+	case <-time.After(closeTimeout):
+		tb.Errorf("testdb: the pool did not close in %v: a connection was not given back", closeTimeout)
+	}
+}
