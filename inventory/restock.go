@@ -19,7 +19,7 @@ func (s *Store) Restock(ctx context.Context, a Adjustment) (replayed bool, err e
 	}
 	change := engine.Adjustment(a)
 	var verdict error
-	err = s.retry(ctx, func(ctx context.Context) error {
+	err = s.retry(ctx, attempt{}, func(ctx context.Context, _ attempt) error {
 		replayed, verdict = false, nil
 		err := s.engine.Adjust(ctx, func(tx engine.AdjustTx) (commit bool, err error) {
 			verdict, err = adjust(ctx, tx, change)

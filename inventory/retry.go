@@ -27,16 +27,21 @@ type ended struct {
 func (e *ended) Error() string   { return e.cause.Error() }
 func (e *ended) Unwrap() []error { return []error{e.as, e.cause} }
 
+// attempt is how a statement is to be tried.
+type attempt struct {
+	outright bool // the short way first
+	doubt    bool // one before it may have been committed, or may yet be
+}
+
 // retry runs what until it says yes or no, within Options.Timeout. An attempt whose connection
 // was lost may have been committed: from then on only an attempt that completes can end it well,
 // as it finds what was recorded.
-func (s *Store) retry(parent context.Context, what func(context.Context) error) error {
+func (s *Store) retry(parent context.Context, this attempt, what func(context.Context, attempt) error) error {
 	ctx, cancel := context.WithTimeout(parent, s.o.Timeout)
 	defer cancel()
-	doubt := false
 	unreachable := 0
-	for attempt := 0; ; attempt++ {
-		err := what(ctx)
+	for n := 0; ; n++ {
+		err := what(ctx, this)
 		if err == nil {
 			return nil
 		}
@@ -44,24 +49,25 @@ func (s *Store) retry(parent context.Context, what func(context.Context) error) 
 		switch fault {
 		case engine.Retry, engine.Duplicate:
 		case engine.Lost:
-			doubt = true
+			this.doubt = true
 		case engine.Unreachable:
 			unreachable++
-			if !doubt && unreachable == dialTries {
+			if !this.doubt && unreachable == dialTries {
 				return &ended{dblock.ErrUnavailable, err}
 			}
 		case engine.Busy:
-			if !doubt {
+			if !this.doubt {
 				return &ended{dblock.ErrBusy, err}
 			}
 		default:
-			if !doubt {
+			if !this.doubt {
 				return err
 			}
 		}
-		if !pause(ctx, attempt) {
-			return outOfTime(parent, doubt, fault, err)
+		if !pause(ctx, n) {
+			return outOfTime(parent, this.doubt, fault, err)
 		}
+		this.outright = false
 	}
 }
 

@@ -7,24 +7,18 @@ import (
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
-// sellAlone sells one order.
-func (s *Store) sellAlone(ctx context.Context, r Request) (Reservation, error) {
-	answers, err := s.sell(ctx, []Request{r})
-	if err != nil {
-		return Reservation{}, err
-	}
-	return answers[0].Value, answers[0].Err
+// sell decides a batch of the queue. Under Merge a lone order is tried in one statement first,
+// which is all that a sale takes; under Direct that was done before.
+func (s *Store) sell(ctx context.Context, reqs []Request) ([]answer, error) {
+	return s.settle(ctx, reqs, attempt{outright: len(reqs) == 1 && s.o.Strategy == Merge})
 }
 
-// sell decides a batch. One order is tried in one statement first, which is all that a sale takes;
-// what that statement does not explain, and every larger batch, is decided with the stock locked
-// and the books read. Running it again is safe: what was committed is found recorded.
-func (s *Store) sell(ctx context.Context, reqs []Request) (answers []answer, err error) {
-	tryOne := len(reqs) == 1
-	err = s.retry(ctx, func(ctx context.Context) error {
-		if tryOne {
-			tryOne = false
-			sold, err := s.engine.SellOne(ctx, reqs[0].row(Sold))
+// settle decides a batch with the stock locked and the books read, unless one order can be sold
+// outright. Running it again is safe: what was committed is found recorded.
+func (s *Store) settle(ctx context.Context, reqs []Request, first attempt) (answers []answer, err error) {
+	err = s.retry(ctx, first, func(ctx context.Context, this attempt) (err error) {
+		if this.outright {
+			sold, err := s.engine.SellOne(ctx, reqs[0].row(Sold), s.o.Timeout)
 			if sold {
 				answers = []answer{{Value: reqs[0].reservation(Sold)}}
 				return nil
@@ -33,19 +27,20 @@ func (s *Store) sell(ctx context.Context, reqs []Request) (answers []answer, err
 				return err
 			}
 		}
-		var err error
-		answers, err = s.transact(ctx, reqs)
+		answers, err = s.transact(ctx, reqs, this.doubt)
 		return err
 	})
 	return answers, err
 }
 
 // transact decides a batch in one transaction. A batch of several SKUs passes over rows that are
-// locked; one SKU alone waits for its row, as nobody else is kept waiting by it.
-func (s *Store) transact(ctx context.Context, reqs []Request) (answers []answer, err error) {
+// locked; one SKU alone waits for its row, as nobody else is kept waiting by it. In doubt a
+// refusal is recorded: an attempt whose connection was lost may still be under way on the server,
+// and must not sell after this one has refused.
+func (s *Store) transact(ctx context.Context, reqs []Request, doubt bool) (answers []answer, err error) {
 	skus, keys := contended(reqs)
 	err = s.engine.Transact(ctx, skus, keys, len(skus) == 1, func(books engine.Books) (plan engine.Plan) {
-		plan, answers = decide(reqs, books, s.o.RecordRefusals)
+		plan, answers = decide(reqs, books, s.o.RecordRefusals || doubt)
 		return plan
 	})
 	return answers, err

@@ -14,7 +14,7 @@ import (
 type Store struct {
 	engine engine.Engine
 	o      Options
-	queue  *merge.Queue[Request, Reservation] // nil under Direct
+	queue  *merge.Queue[Request, Reservation]
 }
 
 // New makes a Store on an engine. It is for the engine rooms: outside this module there are none.
@@ -24,16 +24,14 @@ func New(e engine.Engine, o Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{engine: e, o: o}
-	if o.Strategy == Merge {
-		s.queue = merge.New(merge.Options[Request, Reservation]{
-			Run:         s.sell,
-			Key:         func(r Request) string { return r.SKU },
-			Poison:      func(err error) bool { return s.engine.Fault(err) == engine.Poison },
-			MaxBatch:    o.MaxBatch,
-			MaxQueue:    o.MaxQueue,
-			MaxInFlight: o.MaxInFlight,
-		})
-	}
+	s.queue = merge.New(merge.Options[Request, Reservation]{
+		Run:         s.sell,
+		Key:         func(r Request) string { return r.SKU },
+		Poison:      func(err error) bool { return s.engine.Fault(err) == engine.Poison },
+		MaxBatch:    o.MaxBatch,
+		MaxQueue:    o.MaxQueue,
+		MaxInFlight: o.MaxInFlight,
+	})
 	return s, nil
 }
 
@@ -47,13 +45,11 @@ func (s *Store) Reserve(ctx context.Context, r Request) (Reservation, error) {
 	if err := r.validate(); err != nil {
 		return Reservation{}, err
 	}
-	var res Reservation
-	var err error
-	if s.queue != nil {
-		res, err = s.queue.Do(ctx, r)
-	} else {
-		res, err = s.sellAlone(ctx, r)
+	sell := s.queue.Do
+	if s.o.Strategy == Direct {
+		sell = s.direct
 	}
+	res, err := sell(ctx, r)
 	return res, s.explain(err, fmt.Sprintf("order %q", r.Key))
 }
 
@@ -64,7 +60,7 @@ func (s *Store) Lookup(ctx context.Context, key string) (Reservation, error) {
 	}
 	var row engine.Row
 	var found bool
-	err := s.retry(ctx, func(ctx context.Context) (err error) {
+	err := s.retry(ctx, attempt{}, func(ctx context.Context, _ attempt) (err error) {
 		row, found, err = s.engine.Lookup(ctx, key)
 		return err
 	})
@@ -81,7 +77,7 @@ func (s *Store) Lookup(ctx context.Context, key string) (Reservation, error) {
 // read at one moment. It reads the whole ledger: seconds, where there are millions of rows.
 func (s *Store) Audit(ctx context.Context, skus ...string) ([]Balance, error) {
 	var rows []engine.Balance
-	err := s.retry(ctx, func(ctx context.Context) (err error) {
+	err := s.retry(ctx, attempt{}, func(ctx context.Context, _ attempt) (err error) {
 		rows, err = s.engine.Balances(ctx)
 		return err
 	})
@@ -102,8 +98,5 @@ func (s *Store) Audit(ctx context.Context, skus ...string) ([]Balance, error) {
 // Close refuses further orders and waits, while ctx lives, for those under way. It leaves the
 // pool, which is its owner's, open.
 func (s *Store) Close(ctx context.Context) error {
-	if s.queue == nil {
-		return nil
-	}
 	return s.queue.Close(ctx)
 }

@@ -9,14 +9,8 @@ import (
 
 // batch is what one statement carries.
 type batch[Q, A any] struct {
-	calls  []*call[Q, A]
-	shares []share[Q, A]
-}
-
-// share is one key's part of a batch.
-type share[Q, A any] struct {
-	lane     *lane[Q, A]
-	requests int
+	calls []*call[Q, A]
+	lanes []*lane[Q, A]
 }
 
 func (q *Queue[Q, A]) lane(req Q) *lane[Q, A] {
@@ -50,7 +44,7 @@ func (q *Queue[Q, A]) dispatch() {
 
 // offer puts a lane into the line of those that a statement could take from.
 func (q *Queue[Q, A]) offer(l *lane[Q, A]) {
-	if !l.ready && l.eligible(q.o.PerKey) {
+	if !l.ready && l.eligible() {
 		l.ready = true
 		q.ready = append(q.ready, l)
 	}
@@ -61,57 +55,46 @@ func (q *Queue[Q, A]) offer(l *lane[Q, A]) {
 func (q *Queue[Q, A]) form() batch[Q, A] {
 	var b batch[Q, A]
 	for range len(q.ready) {
-		room := q.o.MaxBatch - len(b.calls)
-		if room == 0 {
-			break
-		}
 		l := q.ready[0]
-		if l.eligible(q.o.PerKey) && len(b.calls) > 0 && !mixes(l) {
+		if l.live > 0 && len(b.calls) > 0 && l.head().alone {
 			q.ready = append(q.ready[1:], l) // its turn comes in a statement of its own
 			continue
 		}
 		q.ready = q.ready[1:]
 		l.ready = false
-		if !l.eligible(q.o.PerKey) {
+		if l.live == 0 {
 			q.forget(l)
 			continue
 		}
-		exclusive := !mixes(l)
-		calls := l.take(room)
-		l.start(len(calls))
+		alone := l.head().alone
+		calls := l.take(q.o.MaxBatch - len(b.calls))
+		l.running = true
 		q.waiting -= len(calls)
 		b.calls = append(b.calls, calls...)
-		b.shares = append(b.shares, share[Q, A]{l, len(calls)})
-		q.offer(l)
-		if exclusive {
+		b.lanes = append(b.lanes, l)
+		if alone || len(b.calls) == q.o.MaxBatch {
 			break
 		}
 	}
 	return b
 }
 
-// mixes tells whether a lane's next calls may go out beside other keys: not when they were
-// skipped for being locked, and not while a statement of this process holds the key.
-func mixes[Q, A any](l *lane[Q, A]) bool {
-	return l.running == 0 && !l.head().alone
-}
-
 // execute runs one statement and hands out its answers.
 func (q *Queue[Q, A]) execute(b batch[Q, A]) {
-	skipped := q.run(b.calls, len(b.shares) == 1)
+	skipped := q.run(b.calls, len(b.lanes) == 1)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.putBack(skipped)
-	q.settle(b.shares)
+	q.settle(b.lanes...)
 }
 
 // settle notes that a statement has ended, and sends what waited for it.
-func (q *Queue[Q, A]) settle(shares []share[Q, A]) {
+func (q *Queue[Q, A]) settle(lanes ...*lane[Q, A]) {
 	q.running--
-	for _, s := range shares {
-		s.lane.end(s.requests)
-		q.offer(s.lane)
-		q.forget(s.lane)
+	for _, l := range lanes {
+		l.running = false
+		q.offer(l)
+		q.forget(l)
 	}
 	q.dispatch()
 	q.drained()

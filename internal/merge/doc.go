@@ -13,7 +13,7 @@
 //     the outcome is what the database says, or dblock.ErrOutcomeUnknown.
 //   - An answer counts when Run has returned without an error, never before.
 //   - One bad request never fails its neighbours: the batch is halved until it stands alone.
-//   - At most PerKey statements are in flight for one key. Keys share a statement only while none
-//     of them is in another; what such a statement had to skip is asked again alone.
+//   - One statement is in flight for a key: a second would only wait for the first one's row lock.
+//     Keys share a statement; what it had to skip is asked again alone.
 //   - Calls of one key keep the order in which they arrived.
 package merge

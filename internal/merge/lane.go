@@ -16,12 +16,14 @@ type lane[Q, A any] struct {
 	key     string
 	calls   []*call[Q, A] // in order of arrival; those withdrawn are passed over when their turn comes
 	live    int           // calls that are not withdrawn
-	running int           // statements in flight that carry this key
-	sending int           // requests for this key in those
+	running bool          // a statement that carries this key is in flight
 	ready   bool          // it stands in Queue.ready
 }
 
-func (l *lane[Q, A]) idle() bool { return l.live == 0 && l.running == 0 }
+func (l *lane[Q, A]) idle() bool { return l.live == 0 && !l.running }
+
+// eligible tells whether a statement may take from this lane now.
+func (l *lane[Q, A]) eligible() bool { return l.live > 0 && !l.running }
 
 func (l *lane[Q, A]) push(c *call[Q, A]) {
 	l.calls = append(l.calls, c)
@@ -40,24 +42,6 @@ func (l *lane[Q, A]) withdraw(c *call[Q, A]) {
 	l.live--
 	if l.live == 0 {
 		l.calls = nil
-	}
-}
-
-// start notes a statement that carries n requests for this key, and end takes it back.
-func (l *lane[Q, A]) start(n int) { l.running++; l.sending += n }
-func (l *lane[Q, A]) end(n int)   { l.running--; l.sending -= n }
-
-// eligible tells whether a statement may take from this lane now. A second statement for a key
-// that is under way goes out only with a fair share of the crowd: alone, it would cost a flush of
-// its own for almost nothing.
-func (l *lane[Q, A]) eligible(perKey int) bool {
-	switch {
-	case l.live == 0 || l.running >= perKey:
-		return false
-	case l.running == 0:
-		return true
-	default:
-		return 2*l.live >= l.sending
 	}
 }
 

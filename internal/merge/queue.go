@@ -29,7 +29,6 @@ type Options[Q, A any] struct {
 	MaxBatch    int // requests in one statement; default 1,024
 	MaxQueue    int // calls that may wait; default 65,536
 	MaxInFlight int // statements in flight, over all keys; default 4
-	PerKey      int // statements in flight for one key; default 2
 }
 
 // Answer is what Run says of one request.
@@ -65,7 +64,6 @@ func New[Q, A any](o Options[Q, A]) *Queue[Q, A] {
 	o.MaxBatch = cmp.Or(o.MaxBatch, 1024)
 	o.MaxQueue = cmp.Or(o.MaxQueue, 65536)
 	o.MaxInFlight = cmp.Or(o.MaxInFlight, 4)
-	o.PerKey = cmp.Or(o.PerKey, 2)
 	return &Queue[Q, A]{o: o, lanes: make(map[string]*lane[Q, A])}
 }
 
@@ -83,7 +81,7 @@ func (q *Queue[Q, A]) Do(ctx context.Context, req Q) (A, error) {
 	l := q.lane(req)
 	if l.idle() && len(q.ready) == 0 && q.running < q.o.MaxInFlight {
 		q.running++
-		l.start(1)
+		l.running = true
 		q.mu.Unlock()
 		return q.lone(ctx, l, req)
 	}
@@ -125,7 +123,7 @@ func (q *Queue[Q, A]) lone(ctx context.Context, l *lane[Q, A], req Q) (A, error)
 	defer func() {
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		q.settle([]share[Q, A]{{l, 1}})
+		q.settle(l)
 	}()
 	var none A
 	answers, err := q.o.Run(ctx, []Q{req})

@@ -149,7 +149,7 @@ func TestLoneCallerRunsOnItsOwnGoroutine(t *testing.T) {
 
 func TestCrowdSharesTheNextStatement(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		r := newRig(func(o *Options[order, int]) { o.PerKey = 1 })
+		r := newRig(nil)
 		first := r.do(t.Context(), "a", 0)
 		s := r.next(t)
 		var rest []chan error
@@ -173,7 +173,7 @@ func TestCrowdSharesTheNextStatement(t *testing.T) {
 
 func TestMaxBatchBoundsAStatement(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		r := newRig(func(o *Options[order, int]) { o.PerKey, o.MaxBatch = 1, 20 })
+		r := newRig(func(o *Options[order, int]) { o.MaxBatch = 20 })
 		ends := []chan error{r.do(t.Context(), "a", 0)}
 		s := r.next(t)
 		for n := 1; n <= 50; n++ {
@@ -197,7 +197,7 @@ func TestMaxBatchBoundsAStatement(t *testing.T) {
 func TestAdmissionIsBoundedButWhatEndsAHoldIsNot(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(func(o *Options[order, int]) {
-			o.PerKey, o.MaxQueue = 1, 2
+			o.MaxQueue = 2
 			o.Ends = func(o order) bool { return o.n >= 100 }
 		})
 		ends := []chan error{r.do(t.Context(), "a", 0), r.do(t.Context(), "a", 1), r.do(t.Context(), "a", 2)}
@@ -217,7 +217,7 @@ func TestAdmissionIsBoundedButWhatEndsAHoldIsNot(t *testing.T) {
 
 func TestCancelledWhileQueuedIsNeverExecuted(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		r := newRig(func(o *Options[order, int]) { o.PerKey = 1 })
+		r := newRig(nil)
 		first := r.do(t.Context(), "a", 0)
 		ctx, cancel := context.WithCancel(t.Context())
 		gone := r.do(ctx, "a", 1)
@@ -242,7 +242,7 @@ func TestCancelledWhileQueuedIsNeverExecuted(t *testing.T) {
 
 func TestAllCancelledLeavesNothingBehind(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		r := newRig(func(o *Options[order, int]) { o.PerKey = 1 })
+		r := newRig(nil)
 		first := r.do(t.Context(), "a", 0)
 		ctx, cancel := context.WithCancel(t.Context())
 		var gone []chan error
@@ -264,7 +264,7 @@ func TestAllCancelledLeavesNothingBehind(t *testing.T) {
 
 func TestCancelledAfterSendingIsUnknown(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		r := newRig(func(o *Options[order, int]) { o.PerKey = 1 })
+		r := newRig(nil)
 		first := r.do(t.Context(), "a", 0)
 		ctx, cancel := context.WithCancel(t.Context())
 		sent := r.do(ctx, "a", 1)
@@ -300,7 +300,6 @@ func TestOneBadRequestNeverFailsItsNeighbours(t *testing.T) {
 		statements := 0
 		held := make(chan struct{})
 		q := New(Options[order, int]{
-			PerKey: 1,
 			Key:    func(o order) string { return o.key },
 			Poison: func(err error) bool { return errors.Is(err, poison) },
 			Run: func(_ context.Context, batch []order) ([]Answer[int], error) {
@@ -336,7 +335,6 @@ func TestOneBadRequestNeverFailsItsNeighbours(t *testing.T) {
 func TestOtherErrorsAreNotTriedInHalves(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(func(o *Options[order, int]) {
-			o.PerKey = 1
 			o.Poison = func(error) bool { return false }
 		})
 		ends := []chan error{r.do(t.Context(), "a", 0), r.do(t.Context(), "a", 1), r.do(t.Context(), "a", 2)}
@@ -354,21 +352,20 @@ func TestOtherErrorsAreNotTriedInHalves(t *testing.T) {
 
 func TestStatementsInFlightAreBounded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		r := newRig(func(o *Options[order, int]) { o.MaxInFlight = 3 })
+		r := newRig(func(o *Options[order, int]) { o.MaxInFlight = 2 })
 		var ends []chan error
 		for n := range 8 {
 			ends = append(ends, r.do(t.Context(), "hot", n))
 		}
-		a, b := r.next(t), r.next(t)
-		r.quiet(t) // two for one key, whatever waits
+		a := r.next(t)
+		r.quiet(t) // one for one key, whatever waits
 		ends = append(ends, r.do(t.Context(), "other", 8))
-		c := r.next(t)
+		b := r.next(t)
 		ends = append(ends, r.do(t.Context(), "third", 9))
-		r.quiet(t) // three in all
-		for _, s := range []statement{a, b, c} {
-			s.answer()
-		}
-		for answered := 3; answered < len(ends); {
+		r.quiet(t) // two in all
+		a.answer()
+		b.answer()
+		for answered := 2; answered < len(ends); {
 			s := r.next(t)
 			answered += len(s.batch)
 			s.answer()
@@ -379,57 +376,26 @@ func TestStatementsInFlightAreBounded(t *testing.T) {
 	})
 }
 
-func TestSecondStatementForAKeyNeedsACrowd(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := newRig(nil)
-		ends := []chan error{r.do(t.Context(), "a", 0), r.do(t.Context(), "a", 1)}
-		one, two := r.next(t), r.next(t)
-		for n := 2; n < 12; n++ {
-			ends = append(ends, r.do(t.Context(), "a", n))
-		}
-		one.answer()
-		two.answer()
-		crowd := r.next(t)
-		if len(crowd.batch) != 10 {
-			t.Fatalf("the crowd went out as %d", len(crowd.batch))
-		}
-		for n := 12; n < 16; n++ {
-			ends = append(ends, r.do(t.Context(), "a", n))
-			r.quiet(t) // fewer than half of what is under way
-		}
-		ends = append(ends, r.do(t.Context(), "a", 16))
-		half := r.next(t)
-		if len(half.batch) != 5 {
-			t.Fatalf("the second statement carries %d", len(half.batch))
-		}
-		crowd.answer()
-		half.answer()
-		for _, end := range ends {
-			want(t, end, nil)
-		}
-	})
-}
-
-func TestKeysShareAStatementButNotWithOneUnderWay(t *testing.T) {
+func TestKeysShareAStatement(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(func(o *Options[order, int]) { o.MaxInFlight = 2 })
 		ends := []chan error{r.do(t.Context(), "a", 0), r.do(t.Context(), "b", 1)}
 		a, b := r.next(t), r.next(t)
-		for n, key := range []string{"a", "c", "d", "e"} {
+		for n, key := range []string{"a", "c", "d", "a", "c"} {
 			ends = append(ends, r.do(t.Context(), key, 2+n))
 		}
 		b.answer()
-		alone := r.next(t) // a is still under way: its next statement carries nothing else
-		if got := alone.numbers(); !slices.Equal(got, []int{2}) {
-			t.Fatalf("sent %v beside a key that is under way", got)
+		shared := r.next(t) // not with a, which is under way
+		if got := shared.numbers(); !slices.Equal(got, []int{3, 6, 4}) {
+			t.Fatalf("sent %v, want c's two and d's one together", got)
 		}
 		a.answer()
-		shared := r.next(t)
-		if got := shared.numbers(); !slices.Equal(got, []int{3, 4, 5}) {
-			t.Fatalf("sent %v, want c, d and e together", got)
+		rest := r.next(t)
+		if got := rest.numbers(); !slices.Equal(got, []int{2, 5}) {
+			t.Fatalf("sent %v, want a's two", got)
 		}
-		alone.answer()
 		shared.answer()
+		rest.answer()
 		for _, end := range ends {
 			want(t, end, nil)
 		}
@@ -501,7 +467,7 @@ func TestKeysTakeTurns(t *testing.T) {
 
 func TestCloseWaitsForWhatIsUnderWay(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		r := newRig(func(o *Options[order, int]) { o.PerKey = 1 })
+		r := newRig(nil)
 		ends := []chan error{r.do(t.Context(), "a", 0), r.do(t.Context(), "a", 1)}
 		closed := make(chan error, 1)
 		go func() { closed <- r.Close(t.Context()) }()

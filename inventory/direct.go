@@ -1,0 +1,35 @@
+package inventory
+
+import (
+	"context"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/inventory/internal/engine"
+)
+
+// direct sells one order in a statement of its own. What that does not settle is decided with the
+// stock locked, and that is merged: refusals, which write nothing, need not queue for the row one
+// by one.
+func (s *Store) direct(ctx context.Context, r Request) (Reservation, error) {
+	sold, err := s.engine.SellOne(ctx, r.row(Sold), s.o.Timeout)
+	if sold {
+		return r.reservation(Sold), nil
+	}
+	if err == nil {
+		return s.queue.Do(ctx, r)
+	}
+	switch s.engine.Fault(err) {
+	case engine.Retry, engine.Duplicate, engine.Unreachable:
+		return s.queue.Do(ctx, r)
+	case engine.Lost:
+		answers, err := s.settle(ctx, []Request{r}, attempt{doubt: true})
+		if err != nil {
+			return Reservation{}, err
+		}
+		return answers[0].Value, answers[0].Err
+	case engine.Busy:
+		return Reservation{}, &ended{dblock.ErrBusy, err}
+	default:
+		return Reservation{}, err
+	}
+}
