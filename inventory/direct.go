@@ -3,7 +3,6 @@ package inventory
 import (
 	"context"
 
-	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
@@ -11,14 +10,22 @@ import (
 // stock locked, and that is merged: refusals, which write nothing, need not queue for the row one
 // by one.
 func (s *Store) direct(ctx context.Context, r Request) (Reservation, error) {
+	if err := s.slots.enter(ctx); err != nil {
+		return Reservation{}, err
+	}
+	if s.shortages.covers(r) {
+		s.slots.leave()
+		return s.queue.Do(ctx, r)
+	}
 	sold, err := s.engine.SellOne(ctx, r.row(Sold), s.o.Timeout)
+	s.slots.leave()
 	if sold {
 		return r.reservation(Sold), nil
 	}
 	if err == nil {
 		return s.queue.Do(ctx, r)
 	}
-	switch s.engine.Fault(err) {
+	switch fault := s.engine.Fault(err); fault {
 	case engine.Retry, engine.Duplicate, engine.Unreachable:
 		return s.queue.Do(ctx, r)
 	case engine.Lost:
@@ -28,7 +35,7 @@ func (s *Store) direct(ctx context.Context, r Request) (Reservation, error) {
 		}
 		return answers[0].Value, answers[0].Err
 	case engine.Busy:
-		return Reservation{}, &ended{dblock.ErrBusy, err}
+		return Reservation{}, outOfTime(ctx, false, fault, err)
 	default:
 		return Reservation{}, err
 	}

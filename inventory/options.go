@@ -55,14 +55,14 @@ type Options struct {
 	Timeout time.Duration
 
 	// MaxQueue bounds how many orders may wait in this process; more are refused with
-	// dblock.ErrOverloaded. Default 65,536. Merge only.
+	// dblock.ErrOverloaded. Default 65,536.
 	MaxQueue int
 
-	// MaxBatch bounds how many orders share a statement. Default 1,024, at most 8,192. Merge only.
+	// MaxBatch bounds how many orders share a statement. Default 1,024, at most 8,192.
 	MaxBatch int
 
-	// MaxInFlight bounds how many statements, and so connections, are in use at once. Default 4.
-	// Merge only: under Direct the pool bounds them.
+	// MaxInFlight bounds how many statements, and so connections, are in use at once. Default 4
+	// under Merge, which gains nothing by more; 64 under Direct.
 	MaxInFlight int
 
 	// RecordRefusals also records orders that found too little stock, so that the answer to a key
@@ -73,6 +73,8 @@ type Options struct {
 const (
 	minTimeout = 10 * time.Millisecond
 	maxBatch   = 8192
+
+	mergedInFlight = 4 // merged statements at once
 )
 
 // withDefaults fills in the defaults and refuses what makes no sense.
@@ -92,6 +94,9 @@ func (o Options) withDefaults() (Options, error) {
 	o.Timeout = cmp.Or(o.Timeout, 10*time.Second)
 	o.MaxQueue = cmp.Or(o.MaxQueue, 65536)
 	o.MaxBatch = cmp.Or(o.MaxBatch, 1024)
-	o.MaxInFlight = cmp.Or(o.MaxInFlight, 4)
+	if o.Strategy == Direct {
+		o.MaxInFlight = cmp.Or(o.MaxInFlight, 64)
+	}
+	o.MaxInFlight = cmp.Or(o.MaxInFlight, mergedInFlight)
 	return o, nil
 }

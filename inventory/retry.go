@@ -57,7 +57,7 @@ func (s *Store) retry(parent context.Context, this attempt, what func(context.Co
 			}
 		case engine.Busy:
 			if !this.doubt {
-				return &ended{dblock.ErrBusy, err}
+				return outOfTime(parent, false, fault, err)
 			}
 		default:
 			if !this.doubt {

@@ -10,7 +10,8 @@ import (
 // sell decides a batch of the queue. Under Merge a lone order is tried in one statement first,
 // which is all that a sale takes; under Direct that was done before.
 func (s *Store) sell(ctx context.Context, reqs []Request) ([]answer, error) {
-	return s.settle(ctx, reqs, attempt{outright: len(reqs) == 1 && s.o.Strategy == Merge})
+	outright := len(reqs) == 1 && s.o.Strategy == Merge && !s.shortages.covers(reqs[0])
+	return s.settle(ctx, reqs, attempt{outright: outright})
 }
 
 // settle decides a batch with the stock locked and the books read, unless one order can be sold
@@ -41,6 +42,7 @@ func (s *Store) transact(ctx context.Context, reqs []Request, doubt bool) (answe
 	skus, keys := contended(reqs)
 	err = s.engine.Transact(ctx, skus, keys, len(skus) == 1, func(books engine.Books) (plan engine.Plan) {
 		plan, answers = decide(reqs, books, s.o.RecordRefusals || doubt)
+		s.shortages.note(reqs, answers, books)
 		return plan
 	})
 	return answers, err

@@ -12,9 +12,11 @@ import (
 // Store sells from one database. It is safe for concurrent use; one a process is enough, and one
 // a process merges best. Make it with pginventory.New or mysqlinventory.New.
 type Store struct {
-	engine engine.Engine
-	o      Options
-	queue  *merge.Queue[Request, Reservation]
+	engine    engine.Engine
+	o         Options
+	queue     *merge.Queue[Request, Reservation]
+	slots     *slots // under Direct
+	shortages shortages
 }
 
 // New makes a Store on an engine. It is for the engine rooms: outside this module there are none.
@@ -23,14 +25,14 @@ func New(e engine.Engine, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{engine: e, o: o}
+	s := &Store{engine: e, o: o, slots: newSlots(o.MaxInFlight, o.MaxQueue)}
 	s.queue = merge.New(merge.Options[Request, Reservation]{
 		Run:         s.sell,
 		Key:         func(r Request) string { return r.SKU },
 		Poison:      func(err error) bool { return s.engine.Fault(err) == engine.Poison },
 		MaxBatch:    o.MaxBatch,
 		MaxQueue:    o.MaxQueue,
-		MaxInFlight: o.MaxInFlight,
+		MaxInFlight: min(o.MaxInFlight, mergedInFlight),
 	})
 	return s, nil
 }

@@ -172,10 +172,14 @@ func (q *Queries) Reservations(ctx context.Context, db DBTX, reservationKeys []s
 }
 
 const SellOne = `-- name: SellOne :execrows
-WITH taken AS (
+WITH bound AS MATERIALIZED (
+    SELECT set_config('lock_timeout', $4, true) AS lock_timeout
+), taken AS (
     UPDATE dblock_stock s
     SET available = s.available - $3
-    WHERE s.sku = $4 AND s.bucket = 0 AND s.available >= $3
+    FROM bound
+    WHERE s.sku = $5 AND s.bucket = 0 AND s.available >= $3
+      AND bound.lock_timeout IS NOT NULL
     RETURNING s.sku, s.bucket
 )
 INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state)
@@ -187,15 +191,18 @@ type SellOneParams struct {
 	ReservationKey string
 	Buyer          string
 	Qty            int64
+	LockTimeout    string
 	Sku            string
 }
 
 // One statement sells one order. Nothing happens, and no row is locked, where too little is left.
+// The bound on the lock is set inside it, so that it holds behind a pooler too and ends with it.
 func (q *Queries) SellOne(ctx context.Context, db DBTX, arg SellOneParams) (int64, error) {
 	result, err := db.Exec(ctx, SellOne,
 		arg.ReservationKey,
 		arg.Buyer,
 		arg.Qty,
+		arg.LockTimeout,
 		arg.Sku,
 	)
 	if err != nil {

@@ -40,7 +40,7 @@ func (postgresEngine) args(l *local) []string {
 	args := []string{
 		"-D", l.dir.join(dataName), "-h", "127.0.0.1", "-p", strconv.Itoa(l.port),
 		"-k", "", // no Unix socket: it would lie outside of our folder's rights
-		"-c", "max_connections=300",
+		"-c", "max_connections=1000",
 		"-c", "dynamic_shared_memory_type=mmap", // in the folder, so that kill -9 leaves nothing in /dev/shm
 	}
 	if l.durable {

@@ -18,6 +18,8 @@ func (d *database) SellOne(ctx context.Context, r engine.Row, bound time.Duratio
 	defer conn.Release()
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
-	n, err := d.q.SellOne(ctx, d.on(conn), pgdb.SellOneParams{ReservationKey: r.Key, Sku: r.SKU, Buyer: r.Buyer, Qty: r.Qty})
+	n, err := d.q.SellOne(ctx, d.on(conn), pgdb.SellOneParams{
+		ReservationKey: r.Key, Sku: r.SKU, Buyer: r.Buyer, Qty: r.Qty, LockTimeout: lockTimeout(ctx),
+	})
 	return n == 1, err
 }

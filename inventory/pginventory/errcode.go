@@ -44,7 +44,7 @@ func (d *database) Fault(err error) engine.Fault {
 	case !safe:
 		return engine.Lost
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return engine.Retry // nothing is to blame: whoever retries sees that time is up
+		return engine.Busy // it waited too long, for a lock or for a connection
 	default:
 		return engine.Unreachable
 	}

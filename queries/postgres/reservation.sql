@@ -1,9 +1,14 @@
 -- One statement sells one order. Nothing happens, and no row is locked, where too little is left.
+-- The bound on the lock is set inside it, so that it holds behind a pooler too and ends with it.
 -- name: SellOne :execrows
-WITH taken AS (
+WITH bound AS MATERIALIZED (
+    SELECT set_config('lock_timeout', sqlc.arg(lock_timeout), true) AS lock_timeout
+), taken AS (
     UPDATE dblock_stock s
     SET available = s.available - sqlc.arg(qty)
+    FROM bound
     WHERE s.sku = sqlc.arg(sku) AND s.bucket = 0 AND s.available >= sqlc.arg(qty)
+      AND bound.lock_timeout IS NOT NULL
     RETURNING s.sku, s.bucket
 )
 INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state)

@@ -100,7 +100,7 @@ const (
 	Other       Fault = iota // nothing is known that would help
 	Retry                    // the transaction was rolled back for others' sake: run it again
 	Duplicate                // the key is taken: read it and run again
-	Busy                     // a lock was held too long; nothing was written
+	Busy                     // a lock or a connection did not come in time; nothing was written
 	Unreachable              // no connection, or none that may write; nothing was written
 	Lost                     // the connection broke when the commit may have been under way
 	Poison                   // one of the rows is to blame; nothing was written

@@ -1,0 +1,192 @@
+package conformance
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/devdb"
+	"github.com/dblock-go/dblock/inventory"
+)
+
+// aPoisonedOrderFailsAlone has the host's own trigger refuse one buyer.
+func aPoisonedOrderFailsAlone(t *testing.T, s *shop) {
+	s.stock(t, "sale", 1000)
+	if s.e.Kind == devdb.Postgres {
+		s.exec(t, `CREATE FUNCTION poison() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'banned'; END $$`)
+		s.exec(t, `CREATE TRIGGER poison BEFORE INSERT ON dblock_reservation FOR EACH ROW
+			WHEN (NEW.buyer = 'banned') EXECUTE FUNCTION poison()`)
+	} else {
+		s.exec(t, `CREATE TRIGGER poison BEFORE INSERT ON dblock_reservation FOR EACH ROW
+			IF NEW.buyer = 'banned' THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'banned'; END IF`)
+	}
+	reqs := ordersFor(300, "sale")
+	for i := range reqs {
+		if i%100 == 42 {
+			reqs[i].Buyer = "banned"
+		}
+	}
+	for _, a := range crowd(t.Context(), s.Store, reqs) {
+		banned := a.req.Buyer == "banned"
+		if banned && (!errors.Is(a.err, inventory.ErrRejected) || !strings.Contains(a.err.Error(), "banned")) {
+			t.Errorf("%s: got %v, want the trigger's own words", a.req.Key, a.err)
+		}
+		if !banned && a.err != nil {
+			t.Errorf("%s failed for another's sake: %v", a.req.Key, a.err)
+		}
+	}
+	if b := s.balance(t, "sale"); b.Sold != 297 {
+		t.Errorf("%+v", b)
+	}
+	s.sound(t)
+}
+
+// aLockedSKUDoesNotStallTheRest has somebody else's transaction hold one row.
+func aLockedSKUDoesNotStallTheRest(t *testing.T, s *shop) {
+	s.stock(t, "locked", 100)
+	s.stock(t, "free", 200)
+	tx, err := s.db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.ExecContext(t.Context(), "SELECT 1 FROM dblock_stock WHERE sku = 'locked' FOR UPDATE"); err != nil {
+		t.Fatal(err)
+	}
+	o := s.o
+	o.Timeout = 3 * time.Second
+	store := s.open(t, o)
+	var reqs []inventory.Request
+	for i := range 200 {
+		reqs = append(reqs, order(fmt.Sprintf("order-%d", i), []string{"locked", "free"}[i%2], 1))
+	}
+	start := time.Now()
+	free := make(chan time.Duration, len(reqs))
+	done := make(chan []told)
+	go func() {
+		done <- crowd(t.Context(), store, reqs)
+	}()
+	for i := range 100 {
+		if _, err := store.Reserve(t.Context(), order(fmt.Sprintf("late-%d", i), "free", 1)); err != nil {
+			t.Error(err)
+		}
+		free <- time.Since(start)
+	}
+	for _, a := range <-done {
+		switch {
+		case a.req.SKU == "free" && a.err != nil:
+			t.Errorf("%s: %v", a.req.Key, a.err)
+		case a.req.SKU == "locked" && !errors.Is(a.err, dblock.ErrBusy):
+			t.Errorf("%s: got %v, want ErrBusy", a.req.Key, a.err)
+		}
+	}
+	locked := time.Since(start)
+	for range 100 {
+		if took := <-free; took >= locked {
+			t.Errorf("an order for a free SKU took %v, as long as those for the locked one", took)
+		}
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if b := s.balance(t, "locked"); b.Available != 100 {
+		t.Errorf("busy, and yet sold: %+v", b)
+	}
+	if _, err := store.Reserve(t.Context(), order("after", "locked", 1)); err != nil {
+		t.Error(err)
+	}
+	s.sound(t)
+}
+
+// The seller that gets killed is this test binary again, told by its environment what to do.
+const (
+	sellerDSN      = "DBLOCK_TEST_SELLER"
+	sellerStrategy = "DBLOCK_TEST_SELLER_STRATEGY"
+	sellerOrders   = 3000
+)
+
+// Main sells and exits where this process is a seller that a test has started. Call it first in
+// TestMain.
+func (e Inventory) Main() {
+	dsn := os.Getenv(sellerDSN)
+	if dsn == "" {
+		return
+	}
+	strategy, err := inventory.ParseStrategy(os.Getenv(sellerStrategy))
+	if err == nil {
+		err = e.sellUntilKilled(dsn, strategy)
+	}
+	fmt.Fprintln(os.Stderr, "seller:", err)
+	os.Exit(1)
+}
+
+// sellUntilKilled sells the orders over and over, and writes a line when the first ones are sold.
+func (e Inventory) sellUntilKilled(dsn string, strategy inventory.Strategy) error {
+	store, _, err := e.Open(context.Background(), dsn, inventory.Options{Strategy: strategy})
+	if err != nil {
+		return err
+	}
+	reqs := ordersFor(sellerOrders, "sale")
+	go func() {
+		for { // wait for the first sale, not for the first answer
+			if _, err := store.Lookup(context.Background(), reqs[0].Key); err == nil {
+				fmt.Println("selling")
+				return
+			}
+		}
+	}()
+	for first := 0; ; first = (first + 300) % len(reqs) {
+		for _, a := range crowd(context.Background(), store, reqs[first:first+300]) {
+			if a.err != nil {
+				return a.err
+			}
+		}
+	}
+}
+
+// survivesAKilledSeller kills -9 a process in mid-sale and has another send the same orders.
+func survivesAKilledSeller(t *testing.T, s *shop) {
+	s.stock(t, "sale", sellerOrders+100)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	seller := exec.CommandContext(ctx, os.Args[0])
+	seller.Env = append(os.Environ(), sellerDSN+"="+s.dsn, sellerStrategy+"="+s.o.Strategy.String())
+	seller.Stderr = os.Stderr
+	out, err := seller.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := seller.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err := seller.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err != nil || line != "selling\n" {
+		t.Fatalf("the seller wrote %q, %v", line, err)
+	}
+	_ = seller.Wait() // it says that it was killed
+	replayed := 0
+	for _, a := range crowd(t.Context(), s.Store, ordersFor(sellerOrders, "sale")) {
+		if a.err != nil {
+			t.Errorf("%s: %v", a.req.Key, a.err)
+		}
+		if a.res.Replayed {
+			replayed++
+		}
+	}
+	if replayed == 0 || replayed == sellerOrders {
+		t.Errorf("the seller had sold %d of %d orders when it was killed: nothing was shown", replayed, sellerOrders)
+	}
+	if b := s.balance(t, "sale"); b.Sold != sellerOrders || b.Available != 100 {
+		t.Errorf("after the kill: %+v", b)
+	}
+	s.sound(t)
+}

@@ -1,0 +1,207 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/dblock-go/dblock/internal/sale"
+	"github.com/dblock-go/dblock/inventory"
+)
+
+func sellsExactlyItsStock(t *testing.T, s *shop) {
+	const units = 3200
+	r, err := sale.Sale{Name: "sale", Buyers: units, Stock: units, Seed: 1}.Run(t.Context(), s.Store, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Check(); err != nil {
+		t.Error(err)
+	}
+	if r.Sold != units || r.Balance.Sold != units {
+		t.Errorf("%d buyers wanted %d units: %d were told so, %d are in the books", units, units, r.Sold, r.Balance.Sold)
+	}
+	s.sound(t)
+}
+
+func tellsTheRestSoldOut(t *testing.T, s *shop) {
+	const units, buyers = 3200, 32000
+	r, err := sale.Sale{Name: "sale", Buyers: buyers, Stock: units, Seed: 2}.Run(t.Context(), s.Store, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Check(); err != nil {
+		t.Error(err)
+	}
+	if r.Sold != units || r.SoldOut != buyers-units {
+		t.Errorf("%d sold, %d told that it is sold out", r.Sold, r.SoldOut)
+	}
+	s.sound(t)
+}
+
+// controlOversells shows that the sale and the audit would notice: the same crowd, on code that
+// reads and then writes, as so much hand-written code does.
+func controlOversells(t *testing.T, e Inventory) {
+	s := e.shop(t, inventory.Options{})
+	const units = 10
+	s.stock(t, "sale", units)
+	s.db.SetMaxOpenConns(16)
+	read := make(chan struct{})
+	var readers, sellers sync.WaitGroup
+	readers.Add(16)
+	for i := range 16 {
+		sellers.Go(func() {
+			var left int64
+			err := s.db.QueryRowContext(t.Context(), "SELECT available FROM dblock_stock WHERE sku = 'sale'").Scan(&left)
+			readers.Done()
+			<-read
+			if err != nil || left < 1 {
+				t.Errorf("%d left, %v", left, err)
+				return
+			}
+			_, err = s.db.ExecContext(t.Context(), fmt.Sprintf(
+				"INSERT INTO dblock_reservation (reservation_key, sku, buyer, qty, state, created_at) VALUES ('%d', 'sale', '', 1, 2, now())", i))
+			if err == nil {
+				_, err = s.db.ExecContext(t.Context(), fmt.Sprintf("UPDATE dblock_stock SET available = %d WHERE sku = 'sale'", left-1))
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	readers.Wait()
+	close(read)
+	sellers.Wait()
+	if b := s.balance(t, "sale"); b.Drift() == 0 || b.Sold <= units {
+		t.Errorf("the control sold %d of %d and the audit says %d: the tests of selling exactly the stock could not fail", b.Sold, units, b.Drift())
+	}
+}
+
+func sellsEveryUnitOfMixedQuantities(t *testing.T, s *shop) {
+	random := rand.New(rand.NewPCG(3, 0))
+	var reqs []inventory.Request
+	for i := range 600 {
+		reqs = append(reqs, order(fmt.Sprintf("order-%d", i), "sale", 1+random.Int64N(5)))
+	}
+	for i := range 100 { // enough small ones that the last unit finds a buyer
+		reqs = append(reqs, order(fmt.Sprintf("small-%d", i), "sale", 1))
+	}
+	s.stock(t, "sale", 1000)
+	var sold int64
+	for _, a := range crowd(t.Context(), s.Store, reqs) {
+		var out *inventory.SoldOutError
+		switch {
+		case a.err == nil:
+			sold += a.req.Qty
+		case !errors.As(a.err, &out):
+			t.Errorf("%s: %v", a.req.Key, a.err)
+		case out.Available >= a.req.Qty:
+			t.Errorf("%s was refused %d while %d were left", a.req.Key, a.req.Qty, out.Available)
+		}
+	}
+	if b := s.balance(t, "sale"); sold != b.Sold || b.Available > 0 {
+		t.Errorf("callers were told of %d units, the books hold %d, %d are left", sold, b.Sold, b.Available)
+	}
+	s.sound(t)
+}
+
+func aSoldOutSKUDoesNotStopTheRest(t *testing.T, s *shop) {
+	s.stock(t, "plenty", 1000)
+	s.stock(t, "none", 0)
+	s.stock(t, "few", 5)
+	var reqs []inventory.Request
+	for i := range 900 {
+		sku := []string{"plenty", "none", "few", "never heard of"}[i%4]
+		reqs = append(reqs, order(fmt.Sprintf("order-%d", i), sku, 1))
+	}
+	got := map[string]int{}
+	for _, a := range crowd(t.Context(), s.Store, reqs) {
+		switch {
+		case a.err == nil:
+			got[a.req.SKU+" sold"]++
+		case errors.Is(a.err, inventory.ErrSoldOut):
+			got[a.req.SKU+" sold out"]++
+		case errors.Is(a.err, inventory.ErrUnknownSKU):
+			got[a.req.SKU+" unknown"]++
+		default:
+			t.Errorf("%s: %v", a.req.Key, a.err)
+		}
+	}
+	want := map[string]int{"plenty sold": 225, "none sold out": 225, "few sold": 5, "few sold out": 220, "never heard of unknown": 225}
+	for what, n := range want {
+		if got[what] != n {
+			t.Errorf("%s: %d, want %d", what, got[what], n)
+		}
+	}
+	s.sound(t)
+}
+
+func manySKUsAtOnceNeverDeadlock(t *testing.T, s *shop) {
+	const skus, each = 20, 60
+	stores := []*inventory.Store{s.Store, s.open(t, s.o), s.open(t, s.o), s.open(t, s.o)}
+	for sku := range skus {
+		s.stock(t, fmt.Sprintf("sku-%d", sku), int64(len(stores)*each))
+	}
+	var processes sync.WaitGroup
+	for p, store := range stores {
+		processes.Go(func() {
+			var reqs []inventory.Request
+			for i := range skus * each {
+				reqs = append(reqs, order(fmt.Sprintf("order-%d-%d", p, i), fmt.Sprintf("sku-%d", (i*7+p)%skus), 1))
+			}
+			for _, a := range crowd(t.Context(), store, reqs) {
+				if a.err != nil {
+					t.Errorf("%s: %v", a.req.Key, a.err)
+				}
+			}
+		})
+	}
+	processes.Wait()
+	for sku := range skus {
+		if b := s.balance(t, fmt.Sprintf("sku-%d", sku)); b.Available != 0 {
+			t.Errorf("%d units of %s are left", b.Available, b.SKU)
+		}
+	}
+	s.sound(t)
+}
+
+func aCancelledCallerGetsADefiniteEnd(t *testing.T, s *shop) {
+	s.stock(t, "sale", 2000)
+	dead, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.Reserve(dead, order("dead", "sale", 1)); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := s.Lookup(t.Context(), "dead"); !errors.Is(err, inventory.ErrNotFound) {
+		t.Errorf("a call with a dead context was executed: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var callers sync.WaitGroup
+	reqs := ordersFor(1000, "sale")
+	got := make([]error, len(reqs))
+	for i, r := range reqs {
+		callers.Go(func() {
+			_, got[i] = s.Reserve(ctx, r)
+			if i == 100 {
+				cancel()
+			}
+		})
+	}
+	callers.Wait()
+	// A caller of the same key waits for whatever the server still does with it.
+	for i, a := range crowd(t.Context(), s.Store, reqs) {
+		switch {
+		case a.err != nil:
+			t.Errorf("%s: %v", a.req.Key, a.err)
+		case got[i] == nil && !a.res.Replayed:
+			t.Errorf("%s: a sale that the caller was told of was not recorded", a.req.Key)
+		case got[i] != nil && !isUnknown(got[i]) && a.res.Replayed:
+			t.Errorf("%s: the caller was told that nothing was written, and it was: %v", a.req.Key, got[i])
+		}
+	}
+	s.sound(t)
+}

@@ -1,0 +1,44 @@
+package mysqlinventory_test
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+
+	_ "github.com/go-sql-driver/mysql"
+
+	"github.com/dblock-go/dblock/internal/conformance"
+	"github.com/dblock-go/dblock/internal/devdb"
+	"github.com/dblock-go/dblock/internal/testdb"
+	"github.com/dblock-go/dblock/inventory"
+	"github.com/dblock-go/dblock/inventory/mysqlinventory"
+)
+
+func open(ctx context.Context, dsn string, o inventory.Options) (*inventory.Store, func(), error) {
+	db, err := sql.Open("mysql", dsn)
+	if err != nil {
+		return nil, nil, err
+	}
+	db.SetMaxOpenConns(64)
+	db.SetMaxIdleConns(64)
+	store, err := mysqlinventory.New(ctx, db, o)
+	if err != nil {
+		_ = db.Close()
+		return nil, nil, err
+	}
+	return store, func() { _ = db.Close() }, nil
+}
+
+func TestMain(m *testing.M) {
+	conformance.Inventory{Open: open}.Main()
+	testdb.Main(m, devdb.MariaDB, devdb.MySQL)
+}
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	for _, kind := range testdb.Engines() {
+		if kind != devdb.Postgres {
+			t.Run(string(kind), func(t *testing.T) { conformance.Inventory{Kind: kind, Open: open}.Run(t) })
+		}
+	}
+}

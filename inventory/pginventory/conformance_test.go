@@ -1,0 +1,44 @@
+package pginventory_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/dblock-go/dblock/internal/conformance"
+	"github.com/dblock-go/dblock/internal/devdb"
+	"github.com/dblock-go/dblock/internal/testdb"
+	"github.com/dblock-go/dblock/inventory"
+	"github.com/dblock-go/dblock/inventory/pginventory"
+)
+
+var engine = conformance.Inventory{Kind: devdb.Postgres, Open: open}
+
+func open(ctx context.Context, dsn string, o inventory.Options) (*inventory.Store, func(), error) {
+	cfg, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		return nil, nil, err
+	}
+	cfg.MaxConns = 64
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	store, err := pginventory.New(ctx, pool, o)
+	if err != nil {
+		pool.Close()
+		return nil, nil, err
+	}
+	return store, pool.Close, nil
+}
+
+func TestMain(m *testing.M) {
+	engine.Main()
+	testdb.Main(m, devdb.Postgres)
+}
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	engine.Run(t)
+}
