@@ -46,17 +46,27 @@ func findPostgres(ctx context.Context) (*binaries, error) {
 	return nil, nil
 }
 
-// postgresDirs are the places that packages use, the newest version first in each.
-func postgresDirs() []string {
-	var dirs []string
-	for _, pattern := range []string{
+// The places that packages use. scripts/servers.sh looks into the same ones.
+var (
+	postgresPlaces = []string{
 		"/usr/lib/postgresql/*/bin",              // Debian, Ubuntu
 		"/usr/pgsql-*/bin",                       // Postgres' own rpm packages
 		"/opt/homebrew/opt/postgresql@*/bin",     // macOS on ARM
 		"/usr/local/opt/postgresql@*/bin",        // macOS on Intel
 		"/usr/local/pgsql/bin", "/usr/local/bin", // built from source
 		"/Applications/Postgres.app/Contents/Versions/*/bin",
-	} {
+	}
+	mysqldPlaces = []string{
+		"/usr/sbin", "/usr/libexec", "/usr/local/sbin", "/usr/local/bin", "/usr/local/mysql/bin",
+		"/opt/homebrew/opt/mariadb/bin", "/opt/homebrew/opt/mysql/bin",
+		"/usr/local/opt/mariadb/bin", "/usr/local/opt/mysql/bin",
+	}
+)
+
+// postgresDirs has the newest version first where a place holds several.
+func postgresDirs() []string {
+	var dirs []string
+	for _, pattern := range postgresPlaces {
 		dirs = append(dirs, newestFirst(pattern)...)
 	}
 	if p, err := exec.LookPath("postgres"); err == nil {
@@ -118,7 +128,7 @@ func mysqldKind(ctx context.Context) (Kind, error) {
 	return b.kind, nil
 }
 
-// mysqldPaths are the places of packages. A mysqld may be MariaDB under its old name, and a
+// mysqldPaths are the candidates. A mysqld may be MariaDB under its old name, and a
 // mariadbd never is MySQL.
 func mysqldPaths(kind Kind) []string {
 	names := []string{"mysqld"}
@@ -130,11 +140,7 @@ func mysqldPaths(kind Kind) []string {
 		if p, err := exec.LookPath(name); err == nil {
 			paths = append(paths, p)
 		}
-		for _, dir := range []string{
-			"/usr/sbin", "/usr/libexec", "/usr/local/sbin", "/usr/local/bin", "/usr/local/mysql/bin",
-			"/opt/homebrew/opt/mariadb/bin", "/opt/homebrew/opt/mysql/bin",
-			"/usr/local/opt/mariadb/bin", "/usr/local/opt/mysql/bin",
-		} {
+		for _, dir := range mysqldPlaces {
 			paths = append(paths, filepath.Join(dir, name))
 		}
 		paths = append(paths, newestFirst(filepath.Join(serversDir(), "*", "bin", name))...)

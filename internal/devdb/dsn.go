@@ -47,6 +47,11 @@ func ParseMySQL(dsn string) (*mysql.Config, error) {
 	if err != nil {
 		return nil, &DSNError{Err: errMySQLDSN}
 	}
+	// Where the @ is missing, the driver takes user and password for the name of a network, and
+	// would show it when it dials.
+	if c.Net != "tcp" && c.Net != "unix" {
+		return nil, &DSNError{Err: errMySQLDSN}
+	}
 	return c, nil
 }
 

@@ -17,10 +17,15 @@ const (
 func postgresURL() string { return os.Getenv(envPostgresURL) }
 func mysqlDSN() string    { return os.Getenv(envMySQLDSN) }
 
-// serversDir is where scripts/fetch-servers.sh puts servers; both must agree on the default.
+// serversDir is where scripts/fetch-servers.sh puts servers; both must agree on the default. That
+// one lies where anybody may make folders, so one of somebody else is passed over.
 func serversDir() string {
 	if d := os.Getenv(envServersDir); d != "" {
 		return d
 	}
-	return filepath.Join("/var/tmp", fmt.Sprintf("dblock-servers-%d", os.Getuid()))
+	d := filepath.Join("/var/tmp", fmt.Sprintf("dblock-servers-%d", os.Getuid()))
+	if st, err := os.Lstat(d); err != nil || !st.IsDir() || !ownedByUs(st) {
+		return os.DevNull // nothing lies below it
+	}
+	return d
 }

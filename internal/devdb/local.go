@@ -22,6 +22,9 @@ const (
 
 	// A first start may have to recover from a crash on a busy disk.
 	readyTimeout = 2 * time.Minute
+
+	// Whatever accepts the connection and then says nothing is not our server.
+	attemptTimeout = 2 * time.Second
 )
 
 // local is a server that runs from a folder of ours.
@@ -90,10 +93,16 @@ func (l *local) startNew(ctx context.Context, s *Server) error {
 		if l.port, err = freePort(); err != nil {
 			return err
 		}
+		s.admin = l.engine.adminDSN(l)
 		if err = l.run(ctx, s); !errors.Is(err, errPortTaken) {
-			return err
+			break
 		}
 	}
+	if err != nil {
+		return err
+	}
+	version, err := s.askVersion(ctx)
+	s.Version = version.number
 	return err
 }
 
@@ -116,20 +125,17 @@ func (l *local) run(ctx context.Context, s *Server) error {
 	if err := os.WriteFile(l.dir.join(pidName), fmt.Appendln(nil, l.proc.pid), 0o600); err != nil {
 		return errors.Join(err, l.proc.kill())
 	}
-	s.admin = l.engine.adminDSN(l)
 	if err := l.awaitReady(ctx, s); err != nil {
 		return errors.Join(err, l.proc.kill())
 	}
-	version, err := s.askVersion(ctx)
-	s.Version = version.number
-	return err
+	return nil
 }
 
 func (l *local) awaitReady(ctx context.Context, s *Server) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	for {
-		err := l.engine.ready(ctx, l, s)
+		err := l.attempt(ctx, s)
 		if err == nil {
 			return nil
 		}
@@ -142,6 +148,12 @@ func (l *local) awaitReady(ctx context.Context, s *Server) error {
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
+}
+
+func (l *local) attempt(ctx context.Context, s *Server) error {
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	return l.engine.ready(ctx, l, s)
 }
 
 func (l *local) endedEarly() error {
@@ -188,11 +200,22 @@ func (l *local) kill() error {
 	return err
 }
 
+func (l *local) withRunning(fn func(pid int)) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.proc == nil || l.proc.ended() {
+		return fmt.Errorf("the %s server on port %d does not run", l.bin.kind, l.port)
+	}
+	fn(l.proc.pid)
+	return nil
+}
+
 func (l *local) close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var err error
 	if l.proc != nil {
+		thawTree(l.proc.pid) // a frozen server would not hear the signal
 		err = l.engine.stop(l)
 		l.proc = nil
 	}

@@ -79,19 +79,6 @@ func (p *process) kill() error {
 	return waitGone(pids)
 }
 
-// killTree kills a process and its children, and names them all. Postgres puts each backend into a
-// group of its own, so the group is not enough. The parent is stopped first, or it could start
-// another child between the look and the kill.
-func killTree(pid int) []int {
-	signalProcess(pid, syscall.SIGSTOP)
-	pids := append(children(pid), pid)
-	for _, p := range pids {
-		signalProcess(p, syscall.SIGKILL)
-	}
-	signalGroup(pid, syscall.SIGKILL)
-	return pids
-}
-
 // waitGone waits for orphans, which are not ours to wait for otherwise.
 func waitGone(pids []int) error {
 	deadline := time.Now().Add(10 * time.Second)

@@ -80,6 +80,23 @@ func (s *Server) Restart(ctx context.Context) error {
 	return s.local.run(ctx, s)
 }
 
+// Freeze stops the server's processes where they are, as a hung machine does: connections stay
+// open and nothing answers. Thaw lets it go on.
+func (s *Server) Freeze() error {
+	if s.local == nil {
+		return s.notOurs("freeze")
+	}
+	return s.local.withRunning(freezeTree)
+}
+
+// Thaw lets a frozen server go on.
+func (s *Server) Thaw() error {
+	if s.local == nil {
+		return s.notOurs("thaw")
+	}
+	return s.local.withRunning(thawTree)
+}
+
 // PID is the process id of the server; 0 when it is not ours or does not run.
 func (s *Server) PID() int {
 	if s.local == nil {

@@ -94,3 +94,28 @@ func killOrphan(path string) {
 		killTree(pid)
 	}
 }
+
+// killTree kills a process and its children, and names them all. Postgres puts each backend into a
+// group of its own, so the group is not enough. The parent is stopped first, or it could start
+// another child between the look and the kill.
+func killTree(pid int) []int {
+	signalProcess(pid, syscall.SIGSTOP)
+	pids := append(children(pid), pid)
+	for _, p := range pids {
+		signalProcess(p, syscall.SIGKILL)
+	}
+	signalGroup(pid, syscall.SIGKILL)
+	return pids
+}
+
+// signalTree signals a process and its children.
+func signalTree(pid int, sig syscall.Signal) {
+	signalProcess(pid, sig)
+	for _, p := range children(pid) {
+		signalProcess(p, sig)
+	}
+}
+
+// freezeTree stops a process and its children where they are; thawTree lets them go on.
+func freezeTree(pid int) { signalTree(pid, syscall.SIGSTOP) }
+func thawTree(pid int)   { signalTree(pid, syscall.SIGCONT) }

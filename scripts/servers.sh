@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# Installs the database servers that the demo and the tests start, if this machine has none.
+# Says nothing and takes no time when all is there. See docs/testing.md for other ways.
+set -euo pipefail
+
+servers_dir=${DBLOCK_SERVERS_DIR:-/var/tmp/dblock-servers-$(id -u)}
+
+say() { printf 'servers: %s\n' "$*" >&2; }
+die() {
+	say "$@"
+	exit 1
+}
+
+# any FILE... : one of them can be run
+any() {
+	local f
+	for f in "$@"; do
+		[[ -f $f && -x $f ]] && return 0
+	done
+	return 1
+}
+
+have_postgres() {
+	[[ -n ${DBLOCK_POSTGRES_URL:-}${DBLOCK_POSTGRES_BIN:-} ]] && return 0
+	any /usr/lib/postgresql/*/bin/initdb /usr/pgsql-*/bin/initdb /opt/homebrew/opt/postgresql@*/bin/initdb \
+		/usr/local/opt/postgresql@*/bin/initdb /usr/local/pgsql/bin/initdb /usr/local/bin/initdb \
+		/Applications/Postgres.app/Contents/Versions/*/bin/initdb "$servers_dir"/postgres-*/bin/initdb && return 0
+	command -v initdb >/dev/null && command -v postgres >/dev/null
+}
+
+have_mysql() {
+	[[ -n ${DBLOCK_MYSQL_DSN:-}${DBLOCK_MYSQLD:-} ]] && return 0
+	command -v mariadbd >/dev/null && return 0
+	command -v mysqld >/dev/null && return 0
+	any /usr/sbin/{mariadbd,mysqld} /usr/libexec/{mariadbd,mysqld} /usr/local/sbin/{mariadbd,mysqld} \
+		/usr/local/mysql/bin/mysqld {/opt/homebrew,/usr/local}/opt/{mariadb/bin/mariadbd,mysql/bin/mysqld} \
+		"$servers_dir"/*/bin/{mariadbd,mysqld}
+}
+
+command -v go >/dev/null || die "Go is not installed, or not on the PATH: see https://go.dev/doc/install"
+
+missing=()
+have_postgres || missing+=(postgresql)
+have_mysql || missing+=(mariadb-server)
+[[ ${#missing[@]} -eq 0 ]] && exit 0
+
+command -v apt-get >/dev/null || die "missing: ${missing[*]}. Install them with your package manager" \
+	"(Fedora: dnf install postgresql-server mariadb-server; macOS: brew install postgresql@17 mariadb)," \
+	"or name running servers in DBLOCK_POSTGRES_URL and DBLOCK_MYSQL_DSN."
+
+as_root=()
+if [[ $(id -u) -ne 0 ]]; then
+	command -v sudo >/dev/null || die "missing: ${missing[*]}, and there is no sudo to install them with." \
+		"As root: apt-get install -y --no-install-recommends ${missing[*]}"
+	as_root=(sudo)
+fi
+
+# The packages start their service when installed, unless this file says no. A machine that has the
+# file keeps its own.
+policy=/usr/sbin/policy-rc.d
+if [[ ! -e $policy ]]; then
+	trap '"${as_root[@]}" rm -f "$policy"' EXIT
+	printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" tee "$policy" >/dev/null
+	"${as_root[@]}" chmod 755 "$policy"
+fi
+
+say "installing ${missing[*]} (not started; dblock starts servers of its own)"
+"${as_root[@]}" apt-get update -qq || say "apt-get update failed; trying with the lists at hand"
+"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null ||
+	die "apt-get could not install ${missing[*]}: its messages are above"
+
+# Installed for the demo and the tests only, so they need not run after the next boot either.
+if command -v systemctl >/dev/null; then
+	for unit in "${missing[@]}"; do
+		"${as_root[@]}" systemctl disable --quiet "${unit/mariadb-server/mariadb}" 2>/dev/null || true
+	done
+fi
+say "installed ${missing[*]}"
