@@ -15,97 +15,102 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-func TestKillAndRestartKeepsCommittedData(t *testing.T) {
+// One server a kind lives through all of this, in this order, because starting one takes seconds.
+func TestLife(t *testing.T) {
 	t.Parallel()
 	eachKind(t, func(t *testing.T, kind Kind) {
 		s := start(t, kind, true)
-		dsn, drop, err := s.CreateDatabase(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		execute(t, kind, dsn, "CREATE TABLE t (a int)", "INSERT INTO t VALUES (41), (42)")
-		pid, port := s.PID(), s.Port()
-		if err := s.Kill(); err != nil {
-			t.Fatal(err)
-		}
-		if alive(pid) || s.PID() != 0 {
-			t.Errorf("after Kill process %d lives (PID() is %d)", pid, s.PID())
-		}
-		if _, err := s.askVersion(t.Context()); err == nil {
-			t.Error("a killed server answers")
-		}
-		if err := s.Restart(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if s.Port() != port {
-			t.Errorf("port %d after the restart, %d before", s.Port(), port)
-		}
-		if n := count(t, kind, dsn); n != 2 {
-			t.Errorf("%d rows after the crash, want 2", n)
-		}
-		if err := s.Restart(t.Context()); err != nil {
-			t.Errorf("restart of a running server: %v", err)
-		}
-		if err := drop(t.Context()); err != nil {
-			t.Error(err)
-		}
+		t.Run("drop ends sessions", func(t *testing.T) { dropEndsSessions(t, s) })
+		t.Run("freeze holds answers back", func(t *testing.T) { freezeHoldsAnswersBack(t, s) })
+		t.Run("kill and restart keeps data", func(t *testing.T) { restartKeepsData(t, s) })
+		t.Run("a taken port is told from other failures", func(t *testing.T) { takenPort(t, s) })
+		t.Run("a failed start shows the log", func(t *testing.T) { failedStart(t, s) })
 	})
 }
 
-func TestFreezeHoldsAnswersBack(t *testing.T) {
-	t.Parallel()
-	eachKind(t, func(t *testing.T, kind Kind) {
-		s := start(t, kind, false)
-		if err := s.Freeze(); err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-		defer cancel()
-		if _, err := s.askVersion(ctx); err == nil {
-			t.Error("a frozen server answers")
-		}
-		if err := s.Thaw(); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.askVersion(t.Context()); err != nil {
-			t.Errorf("after Thaw: %v", err)
-		}
-		if err := s.Freeze(); err != nil { // Close, in the cleanup, must cope with it
-			t.Fatal(err)
-		}
-	})
+func restartKeepsData(t *testing.T, s *Server) {
+	dsn, drop, err := s.CreateDatabase(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	execute(t, s.Kind, dsn, "CREATE TABLE t (a int)", "INSERT INTO t VALUES (41), (42)")
+	pid, port := s.PID(), s.Port()
+	if err := s.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if alive(pid) || s.PID() != 0 {
+		t.Errorf("after Kill process %d lives (PID() is %d)", pid, s.PID())
+	}
+	if _, err := s.askVersion(t.Context()); err == nil {
+		t.Error("a killed server answers")
+	}
+	if err := s.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if s.Port() != port {
+		t.Errorf("port %d after the restart, %d before", s.Port(), port)
+	}
+	if n := count(t, s.Kind, dsn); n != 2 {
+		t.Errorf("%d rows after the crash, want 2", n)
+	}
+	if err := s.Restart(t.Context()); err != nil {
+		t.Errorf("restart of a running server: %v", err)
+	}
+	if err := drop(t.Context()); err != nil {
+		t.Error(err)
+	}
 }
 
-func TestDropEndsSessions(t *testing.T) {
-	t.Parallel()
-	eachKind(t, func(t *testing.T, kind Kind) {
-		s := start(t, kind, false)
-		dsn, drop, err := s.CreateDatabase(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		execute(t, kind, dsn, "CREATE TABLE t (a int)")
-		leave := openTransaction(t, kind, dsn)
-		defer leave()
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		defer cancel()
-		if err := drop(ctx); err != nil {
-			t.Error(err)
-		}
-		if err := drop(ctx); err != nil {
-			t.Errorf("the second time: %v", err)
-		}
-	})
+func freezeHoldsAnswersBack(t *testing.T, s *Server) {
+	if err := s.Freeze(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if _, err := s.askVersion(ctx); err == nil {
+		t.Error("a frozen server answers")
+	}
+	if err := s.Thaw(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.askVersion(t.Context()); err != nil {
+		t.Errorf("after Thaw: %v", err)
+	}
+	if err := s.Freeze(); err != nil { // Kill must cope with it
+		t.Fatal(err)
+	}
+	if err := s.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func dropEndsSessions(t *testing.T, s *Server) {
+	dsn, drop, err := s.CreateDatabase(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	execute(t, s.Kind, dsn, "CREATE TABLE t (a int)")
+	leave := openTransaction(t, s.Kind, dsn)
+	defer leave()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := drop(ctx); err != nil {
+		t.Error(err)
+	}
+	if err := drop(ctx); err != nil {
+		t.Errorf("the second time: %v", err)
+	}
 }
 
 func TestServersAtOnceHaveTheirOwnPorts(t *testing.T) {
 	t.Parallel()
+	kind := startable(t)[0]
 	servers := make([]*Server, 2)
 	var wg sync.WaitGroup
 	for i := range servers {
 		wg.Go(func() {
 			var err error
-			if servers[i], err = Start(t.Context(), anyKind(t), Options{Durable: i == 1}); err != nil {
+			if servers[i], err = Start(t.Context(), kind, Options{Durable: i == 1}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -128,59 +133,40 @@ func TestServersAtOnceHaveTheirOwnPorts(t *testing.T) {
 	}
 }
 
-func TestTakenPortIsToldFromOtherFailures(t *testing.T) {
-	t.Parallel()
-	eachKind(t, func(t *testing.T, kind Kind) {
-		s := start(t, kind, false)
-		if err := s.Kill(); err != nil {
-			t.Fatal(err)
-		}
-		taken, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", s.Port()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer taken.Close()
-		if err := s.Restart(t.Context()); err == nil || !strings.Contains(err.Error(), errPortTaken.Error()) {
-			t.Errorf("restart on a taken port: %v, want %v", err, errPortTaken)
-		}
-	})
+func takenPort(t *testing.T, s *Server) {
+	if err := s.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	taken, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", s.Port()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	if err := s.Restart(t.Context()); err == nil || !strings.Contains(err.Error(), errPortTaken.Error()) {
+		t.Errorf("restart on a taken port: %v, want %v", err, errPortTaken)
+	}
 }
 
-func TestFailedStartShowsTheLog(t *testing.T) {
-	t.Parallel()
-	eachKind(t, func(t *testing.T, kind Kind) {
-		s := start(t, kind, false)
-		if err := s.Kill(); err != nil {
+func failedStart(t *testing.T, s *Server) {
+	if err := s.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	for _, victim := range []string{"PG_VERSION", "ibdata1", "aria_log_control"} {
+		path := filepath.Join(s.Dir(), dataName, victim)
+		if _, err := os.Stat(path); err != nil {
+			continue
+		}
+		if err := os.WriteFile(path, []byte("broken\n"), 0o600); err != nil {
 			t.Fatal(err)
-		}
-		for _, victim := range []string{"PG_VERSION", "ibdata1", "aria_log_control"} {
-			path := filepath.Join(s.Dir(), dataName, victim)
-			if _, err := os.Stat(path); err != nil {
-				continue
-			}
-			if err := os.WriteFile(path, []byte("broken\n"), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-		err := s.Restart(t.Context())
-		if err == nil {
-			t.Fatal("started on broken data")
-		}
-		if !strings.Contains(err.Error(), "log ends with:\n") || len(err.Error()) < 100 {
-			t.Errorf("the error lacks the log: %v", err)
-		}
-	})
-}
-
-// anyKind is the first kind that this machine can start.
-func anyKind(t *testing.T) Kind {
-	for _, kind := range []Kind{Postgres, MariaDB, MySQL} {
-		if bin, err := findBinaries(t.Context(), kind); err == nil && bin != nil {
-			return kind
 		}
 	}
-	t.Error(&NotFoundError{Kind: Postgres})
-	return Postgres
+	err := s.Restart(t.Context())
+	if err == nil {
+		t.Fatal("started on broken data")
+	}
+	if !strings.Contains(err.Error(), "log ends with:\n") || len(err.Error()) < 100 {
+		t.Errorf("the error lacks the log: %v", err)
+	}
 }
 
 func open(t *testing.T, kind Kind, dsn string) *sql.DB {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -113,17 +114,31 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// eachKind runs the test on every kind of server that this machine can start.
-func eachKind(t *testing.T, fn func(t *testing.T, kind Kind)) {
+// startable are the kinds of server that this machine can start, of those that the run is about.
+func startable(t *testing.T) []Kind {
 	t.Helper()
+	var kinds []Kind
 	for _, kind := range []Kind{Postgres, MariaDB, MySQL} {
+		if list := os.Getenv("DBLOCK_TEST_ENGINES"); list != "" && !strings.Contains(list, string(kind)) {
+			continue
+		}
 		bin, err := findBinaries(t.Context(), kind)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if bin == nil {
-			continue
+		if bin != nil {
+			kinds = append(kinds, kind)
 		}
+	}
+	if len(kinds) == 0 {
+		t.Fatal(errors.Join(&NotFoundError{Postgres}, &NotFoundError{MariaDB}))
+	}
+	return kinds
+}
+
+func eachKind(t *testing.T, fn func(t *testing.T, kind Kind)) {
+	t.Helper()
+	for _, kind := range startable(t) {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
 			fn(t, kind)
