@@ -25,8 +25,8 @@ type Line struct {
 
 // BadLine is a line that can't be an order.
 type BadLine struct {
-	Number int
-	Reason string
+	Number int    `json:"line"`
+	Reason string `json:"reason"`
 }
 
 // File is what a file holds.

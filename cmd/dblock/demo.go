@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/dblock-go/dblock/internal/devdb"
+	"github.com/dblock-go/dblock/internal/sale"
+	"github.com/dblock-go/dblock/inventory"
+)
+
+// demoCmd is `dblock demo`.
+type demoCmd struct {
+	Buyers   int      `default:"2000" help:"Buyers of one sale, each of whom tries once to buy one unit."`
+	Stock    int64    `default:"500" help:"Units of one sale."`
+	Rounds   int      `default:"5" help:"Sales of each strategy, in turn."`
+	Strategy []string `help:"Strategies: merge, direct. Default: all."`
+	Engine   []string `help:"Servers: postgres, mariadb, mysql. Default: each that is found."`
+	Seed     uint64   `default:"1" help:"Decides who comes first."`
+	Orders   string   `type:"existingfile" placeholder:"FILE.csv" help:"Replay the order lines of this file instead (columns InvoiceNo, StockCode, Quantity, CustomerID), with half the stock that they order."`
+	Passes   int      `default:"2" help:"How often the file is sent. From the second time on, all of it was seen already."`
+	Workers  int      `default:"64" help:"Order lines that are sent at once."`
+	JSON     bool     `name:"json" help:"Print one JSON array instead of tables."`
+}
+
+// Help is what `dblock demo --help` says beside the flags.
+func (demoCmd) Help() string {
+	return `Runs a flash sale on a throwaway server of each kind that is found, with durable settings, and prints
+for each strategy what was sold, what was lost, how fast, and whether the books balance.
+
+Servers come from DBLOCK_POSTGRES_URL and DBLOCK_MYSQL_DSN (a database of its own is made there, and
+dropped), or else from the binaries on this machine (DBLOCK_POSTGRES_BIN, DBLOCK_MYSQLD).
+
+Exit status 1: a unit was lost or oversold, or left while a buyer was refused, or the books are off.`
+}
+
+// check refuses what makes no sense, before any server is started.
+func (c *demoCmd) check() error {
+	for name, n := range map[string]int64{
+		"--buyers": int64(c.Buyers), "--rounds": int64(c.Rounds), "--passes": int64(c.Passes), "--workers": int64(c.Workers),
+	} {
+		if n < 1 || n > 1_000_000 {
+			return fmt.Errorf("%s: %d is not within 1 to 1,000,000", name, n)
+		}
+	}
+	if c.Stock < 0 || c.Stock > inventory.MaxQty {
+		return fmt.Errorf("--stock: %d is not within 0 to %d", c.Stock, int64(inventory.MaxQty))
+	}
+	_, err := c.strategies()
+	return err
+}
+
+// strategies puts direct first: it is what the others are held against.
+func (c *demoCmd) strategies() ([]inventory.Strategy, error) {
+	if len(c.Strategy) == 0 {
+		all := inventory.Strategies()
+		slices.Reverse(all)
+		return all, nil
+	}
+	var chosen []inventory.Strategy
+	for _, name := range c.Strategy {
+		s, err := inventory.ParseStrategy(name)
+		if err != nil {
+			return nil, fmt.Errorf("--strategy: %w", err)
+		}
+		chosen = append(chosen, s)
+	}
+	return chosen, nil
+}
+
+func (c *demoCmd) kinds(ctx context.Context) ([]devdb.Kind, error) {
+	if len(c.Engine) == 0 {
+		if found := devdb.Available(ctx); len(found) > 0 {
+			return found, nil
+		}
+		return nil, &devdb.NotFoundError{Kind: devdb.Postgres}
+	}
+	var kinds []devdb.Kind
+	for _, name := range c.Engine {
+		kind := devdb.Kind(name)
+		if !slices.Contains([]devdb.Kind{devdb.Postgres, devdb.MariaDB, devdb.MySQL}, kind) {
+			return nil, fmt.Errorf("--engine: there is no %q; there are postgres, mariadb and mysql", name)
+		}
+		kinds = append(kinds, kind)
+	}
+	return kinds, nil
+}
+
+// run runs the demo on every engine. What is wrong with one does not keep the others from running.
+func (c *demoCmd) run(ctx context.Context, out, progress io.Writer) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	kinds, err := c.kinds(ctx)
+	if err != nil {
+		return err
+	}
+	one := c.sales
+	if c.Orders != "" {
+		if one, err = c.replays(); err != nil {
+			return err
+		}
+	}
+	var wrong []error
+	results := []any{}
+	for _, kind := range kinds {
+		s, err := openShop(ctx, kind, progress)
+		if err != nil {
+			return errors.Join(append(wrong, err)...)
+		}
+		result, err := one(ctx, s, out, progress)
+		if err != nil {
+			wrong = append(wrong, fmt.Errorf("%s: %w", kind, err))
+		}
+		results = append(results, result...)
+		if err := s.close(); err != nil {
+			wrong = append(wrong, err)
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	if c.JSON {
+		in := json.NewEncoder(out)
+		in.SetIndent("", "  ")
+		wrong = append(wrong, in.Encode(results))
+	}
+	return errors.Join(wrong...)
+}
+
+// sales runs the rounds of all strategies in turn, so that whatever slows the machine down for a
+// while slows all of them.
+func (c *demoCmd) sales(ctx context.Context, s *shop, out, progress io.Writer) ([]any, error) {
+	strategies, err := c.strategies()
+	if err != nil {
+		return nil, err
+	}
+	var lines []*saleLine
+	for _, strategy := range strategies {
+		store, err := s.store(ctx, inventory.Options{Strategy: strategy})
+		if err != nil {
+			return nil, err
+		}
+		lines = append(lines, &saleLine{store: store, strategy: strategy, latency: sale.Histogram()})
+	}
+	bar := newBar(progress, string(s.server.Kind), (c.Rounds+1)*len(lines)*c.Buyers)
+	for round := range c.Rounds + 1 { // the first one warms up connections and is not counted
+		for _, l := range lines {
+			this := sale.Sale{
+				Name:   fmt.Sprintf("sale-%d-%s-%d", c.Seed, l.strategy, round),
+				Buyers: c.Buyers, Stock: c.Stock, Seed: c.Seed + uint64(round),
+			}
+			result, err := this.Run(ctx, l.store, bar.tick)
+			if err != nil {
+				return nil, err
+			}
+			if round > 0 {
+				l.add(result)
+			}
+		}
+	}
+	bar.done()
+	if err := aloneInTurn(ctx, lines); err != nil {
+		return nil, err
+	}
+	if !c.JSON {
+		c.printSales(out, s, lines)
+	}
+	return saleResults(c, s, lines), checkLines(lines)
+}

@@ -1,0 +1,215 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/dblock-go/dblock/internal/sale"
+	"github.com/dblock-go/dblock/inventory"
+)
+
+// saleLine is one strategy's line of the demo's table.
+type saleLine struct {
+	store    *inventory.Store
+	strategy inventory.Strategy
+	results  []sale.Result
+	latency  *hdrhistogram.Histogram // of all rounds
+	alone    time.Duration           // median of a single buyer's orders
+}
+
+func (l *saleLine) add(r sale.Result) {
+	l.results = append(l.results, r)
+	l.latency.Merge(r.Latency)
+}
+
+func (l *saleLine) sum(of func(sale.Result) int64) (n int64) {
+	for _, r := range l.results {
+		n += of(r)
+	}
+	return n
+}
+
+// rate is the median of the rounds' units sold a second, from the start of a sale to the last
+// answer that said sold.
+func (l *saleLine) rate() float64 {
+	return median(l.rates())
+}
+
+func (l *saleLine) rates() []float64 {
+	rates := make([]float64, len(l.results))
+	for i, r := range l.results {
+		if r.Took > 0 {
+			rates[i] = float64(r.Sold) / r.Took.Seconds()
+		}
+	}
+	return rates
+}
+
+// ratio is the median of the rounds' ratios to another line's same round; 0 where there is none.
+func (l *saleLine) ratio(to *saleLine) float64 {
+	mine, theirs := l.rates(), to.rates()
+	var ratios []float64
+	for i := range mine {
+		if theirs[i] > 0 {
+			ratios = append(ratios, mine[i]/theirs[i])
+		}
+	}
+	return median(ratios)
+}
+
+func median(xs []float64) float64 {
+	if len(xs) == 0 {
+		return 0
+	}
+	xs = slices.Sorted(slices.Values(xs))
+	return xs[len(xs)/2]
+}
+
+// direct returns the line that the others are held against, or nil.
+func direct(lines []*saleLine) *saleLine {
+	for _, l := range lines {
+		if l.strategy == inventory.Direct {
+			return l
+		}
+	}
+	return nil
+}
+
+func checkLines(lines []*saleLine) error {
+	var wrong []error
+	for _, l := range lines {
+		for round, r := range l.results {
+			if err := r.Check(); err != nil {
+				wrong = append(wrong, fmt.Errorf("%s, round %d: %w", l.strategy, round+1, err))
+			}
+		}
+	}
+	return errors.Join(wrong...)
+}
+
+// aloneInTurn has a single buyer order one unit after another, of each strategy in turn: what
+// merging costs those who have nobody to share with.
+func aloneInTurn(ctx context.Context, lines []*saleLine) error {
+	const orders = 200
+	took := make([]*hdrhistogram.Histogram, len(lines))
+	for i, l := range lines {
+		took[i] = sale.Histogram()
+		sku := "alone-" + l.strategy.String()
+		if _, err := l.store.Restock(ctx, inventory.Adjustment{ID: sku, SKU: sku, Delta: orders}); err != nil {
+			return err
+		}
+	}
+	for n := range orders {
+		for i, l := range lines {
+			sku := "alone-" + l.strategy.String()
+			start := time.Now()
+			_, err := l.store.Reserve(ctx, inventory.Request{Key: fmt.Sprintf("%s-%d", sku, n), SKU: sku, Qty: 1})
+			if err != nil {
+				return err
+			}
+			_ = took[i].RecordValue(max(1, time.Since(start).Microseconds()))
+		}
+	}
+	for i, l := range lines {
+		l.alone = microseconds(took[i].ValueAtQuantile(50))
+	}
+	return nil
+}
+
+func microseconds(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
+
+func (c *demoCmd) printSales(out io.Writer, s *shop, lines []*saleLine) {
+	_, _ = fmt.Fprintf(out, "\n%s %s, every commit durable: %d sales a strategy, %d units for %d buyers each, seed %d\n\n",
+		s.server.Kind, s.server.Version, c.Rounds, c.Stock, c.Buyers, c.Seed)
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	row := func(cells ...any) {
+		for _, cell := range cells {
+			_, _ = fmt.Fprintf(t, "%v\t", cell)
+		}
+		_, _ = fmt.Fprintln(t)
+	}
+	row("strategy", "units sold", "of", "oversold", "lost", "unsold, buyers refused", "sold/s", "p50", "p99", "p50 alone", "× direct")
+	base := direct(lines)
+	for _, l := range lines {
+		ratio := "-"
+		if base != nil {
+			ratio = fmt.Sprintf("%.1f", l.ratio(base))
+		}
+		row(l.strategy, l.sum(func(r sale.Result) int64 { return r.Balance.Sold }), c.Stock*int64(len(l.results)),
+			l.sum(func(r sale.Result) int64 { return r.Oversold }),
+			l.sum(func(r sale.Result) int64 { return r.Lost }),
+			l.sum(func(r sale.Result) int64 { return r.Unsold }),
+			fmt.Sprintf("%.0f", l.rate()),
+			rounded(microseconds(l.latency.ValueAtQuantile(50))), rounded(microseconds(l.latency.ValueAtQuantile(99))),
+			rounded(l.alone), ratio)
+	}
+	_ = t.Flush()
+	if checkLines(lines) == nil {
+		_, _ = fmt.Fprintln(out, "\nThe books balance: units restocked = units sold + units left, for every sale.")
+	}
+}
+
+// rounded keeps three digits.
+func rounded(d time.Duration) time.Duration {
+	unit := time.Microsecond
+	for d >= 1000*unit {
+		unit *= 10
+	}
+	return d.Round(unit)
+}
+
+// saleResult is a saleLine as JSON.
+type saleResult struct {
+	Engine       string  `json:"engine"`
+	Server       string  `json:"server"`
+	Strategy     string  `json:"strategy"`
+	Buyers       int     `json:"buyers"`
+	Stock        int64   `json:"stock"`
+	Rounds       int     `json:"rounds"`
+	Seed         uint64  `json:"seed"`
+	Sold         int64   `json:"sold"`
+	SoldOut      int64   `json:"sold_out"`
+	Failed       int64   `json:"failed"`
+	Oversold     int64   `json:"oversold"`
+	Lost         int64   `json:"lost"`
+	Unsold       int64   `json:"unsold_while_refused"`
+	SoldPerS     float64 `json:"sold_per_s"`
+	P50MS        float64 `json:"p50_ms"`
+	P99MS        float64 `json:"p99_ms"`
+	AloneP50MS   float64 `json:"alone_p50_ms"`
+	RatioDirect  float64 `json:"ratio_to_direct,omitempty"`
+	BooksBalance bool    `json:"books_balance"`
+}
+
+func saleResults(c *demoCmd, s *shop, lines []*saleLine) []any {
+	var results []any
+	base := direct(lines)
+	for _, l := range lines {
+		r := saleResult{
+			Engine: string(s.server.Kind), Server: s.server.Version, Strategy: l.strategy.String(),
+			Buyers: c.Buyers, Stock: c.Stock, Rounds: len(l.results), Seed: c.Seed,
+			Sold:     l.sum(func(r sale.Result) int64 { return r.Balance.Sold }),
+			SoldOut:  l.sum(func(r sale.Result) int64 { return r.SoldOut }),
+			Failed:   l.sum(func(r sale.Result) int64 { return r.Failed }),
+			Oversold: l.sum(func(r sale.Result) int64 { return r.Oversold }),
+			Lost:     l.sum(func(r sale.Result) int64 { return r.Lost }),
+			Unsold:   l.sum(func(r sale.Result) int64 { return r.Unsold }),
+			SoldPerS: l.rate(),
+			P50MS:    float64(l.latency.ValueAtQuantile(50)) / 1000, P99MS: float64(l.latency.ValueAtQuantile(99)) / 1000,
+			AloneP50MS:   float64(l.alone.Microseconds()) / 1000,
+			BooksBalance: checkLines([]*saleLine{l}) == nil,
+		}
+		if base != nil {
+			r.RatioDirect = l.ratio(base)
+		}
+		results = append(results, r)
+	}
+	return results
+}
