@@ -104,13 +104,16 @@ func dropEndsSessions(t *testing.T, s *Server) {
 
 func TestServersAtOnceHaveTheirOwnPorts(t *testing.T) {
 	t.Parallel()
-	kind := startable(t)[0]
+	bin, err := findBinaries(t.Context(), startable(t)[0])
+	if err != nil {
+		t.Fatal(err)
+	}
 	servers := make([]*Server, 2)
 	var wg sync.WaitGroup
 	for i := range servers {
 		wg.Go(func() {
 			var err error
-			if servers[i], err = Start(t.Context(), kind, Options{Durable: i == 1}); err != nil {
+			if servers[i], err = startLocal(t.Context(), bin, i == 1); err != nil {
 				t.Error(err)
 			}
 		})

@@ -74,7 +74,7 @@ func Postgres(tb testing.TB) *pgxpool.Pool {
 	if err != nil {
 		tb.Fatalf("testdb: %v", err)
 	}
-	tb.Cleanup(func() { closeInTime(tb, pool.Close) })
+	tb.Cleanup(func() { closeInTime(tb, closeTimeout, pool.Close) })
 	return pool
 }
 
@@ -106,7 +106,7 @@ func openMySQL(tb testing.TB, dsn string) *sql.DB {
 	db.SetMaxOpenConns(maxConns)
 	db.SetMaxIdleConns(maxConns)
 	tb.Cleanup(func() {
-		closeInTime(tb, func() {
+		closeInTime(tb, closeTimeout, func() {
 			if err := db.Close(); err != nil {
 				tb.Errorf("testdb: close the pool: %v", err)
 			}
@@ -117,7 +117,7 @@ func openMySQL(tb testing.TB, dsn string) *sql.DB {
 
 // closeInTime turns a connection that was never given back into a failure of the test that kept
 // it; pgxpool's Close would wait for it for ever.
-func closeInTime(tb testing.TB, fn func()) {
+func closeInTime(tb testing.TB, limit time.Duration, fn func()) {
 	tb.Helper()
 	done := make(chan struct{})
 	go func() {
@@ -126,7 +126,7 @@ func closeInTime(tb testing.TB, fn func()) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(closeTimeout):
-		tb.Errorf("testdb: the pool did not close in %v: a connection was not given back", closeTimeout)
+	case <-time.After(limit):
+		tb.Errorf("testdb: the pool did not close in %v: a connection was not given back", limit)
 	}
 }

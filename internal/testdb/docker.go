@@ -6,9 +6,11 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/url"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,6 +19,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx", for the wait on Postgres
 	"github.com/moby/moby/api/types/network"
 	"github.com/testcontainers/testcontainers-go"
+	"github.com/testcontainers/testcontainers-go/log"
 	"github.com/testcontainers/testcontainers-go/wait"
 
 	"github.com/dblock-go/dblock/internal/devdb"
@@ -33,6 +36,7 @@ func dockerFirst() bool { return os.Getenv(envDocker) == "1" }
 
 // dockerUsable asks the daemon: a docker command on the PATH says nothing about one.
 var dockerUsable = sync.OnceValue(func() error {
+	log.SetDefault(quiet{}) // it announces the daemon, twelve lines a process
 	ctx, cancel := context.WithTimeout(context.Background(), daemonTimeout)
 	defer cancel()
 	provider, err := testcontainers.NewDockerProvider()
@@ -45,6 +49,10 @@ var dockerUsable = sync.OnceValue(func() error {
 	dockerWasUsed.Store(true)
 	return nil
 })
+
+type quiet struct{}
+
+func (quiet) Printf(string, ...any) {}
 
 // image is how one kind runs in a container. The images' entrypoints take these variables.
 type image struct {
@@ -91,10 +99,15 @@ func startDocker(ctx context.Context, kind devdb.Kind) (*devdb.Server, error) {
 	img := images[kind]
 	name := cmp.Or(os.Getenv(img.env), img.fallback)
 	s, err := startImage(ctx, kind, img, name)
-	if err != nil {
+	switch {
+	case err == nil:
+		return s, nil
+	case strings.Contains(err.Error(), "reaper"):
+		return nil, fmt.Errorf("Docker can't run testcontainers' own image, which removes containers after a crash "+
+			"(to do without it: set TESTCONTAINERS_RYUK_DISABLED=true): %w", err)
+	default:
 		return nil, fmt.Errorf("Docker can't run %s (another image: set %s): %w", name, img.env, err)
 	}
-	return s, nil
 }
 
 func startImage(ctx context.Context, kind devdb.Kind, img image, name string) (*devdb.Server, error) {
@@ -122,7 +135,7 @@ func startImage(ctx context.Context, kind devdb.Kind, img image, name string) (*
 	})
 	stop := func() error { return testcontainers.TerminateContainer(c) }
 	if err != nil {
-		return nil, errors.Join(err, stop())
+		return nil, errors.Join(err, lastWords(c), stop())
 	}
 	host, err1 := c.Host(ctx)
 	port, err2 := c.MappedPort(ctx, img.port)
@@ -134,6 +147,25 @@ func startImage(ctx context.Context, kind devdb.Kind, img image, name string) (*
 		return nil, errors.Join(err, stop())
 	}
 	return s, nil
+}
+
+// lastWords is the end of what a container printed, or nil.
+func lastWords(c testcontainers.Container) error {
+	if c == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), daemonTimeout)
+	defer cancel()
+	logs, err := c.Logs(ctx)
+	if err != nil {
+		return nil // it never ran, so the error at hand says it all
+	}
+	defer logs.Close()
+	text, err := io.ReadAll(logs)
+	if err != nil || len(text) == 0 {
+		return nil
+	}
+	return fmt.Errorf("the container's log ends with:\n%s", text[max(0, len(text)-2000):])
 }
 
 func dockerDSN(kind devdb.Kind, password, addr string) string {

@@ -38,13 +38,11 @@ var selected = sync.OnceValues(func() ([]devdb.Kind, error) {
 		kinds = append(kinds, devdb.Postgres)
 	}
 	family, err := mysqlFamily(ctx)
-	if err != nil {
-		var absent *devdb.NotFoundError
-		if !errors.As(err, &absent) {
-			return nil, err
-		}
-	} else if can(ctx, family) {
+	switch {
+	case err == nil:
 		kinds = append(kinds, family)
+	case !errors.As(err, new(*devdb.NotFoundError)):
+		return nil, err
 	}
 	if len(kinds) == 0 {
 		return nil, fmt.Errorf("testdb: no database to test with: %w; %w; Docker: %w",
@@ -80,7 +78,7 @@ func mysqlFamily(ctx context.Context) (devdb.Kind, error) {
 		}
 	}
 	kind, err := devdb.MySQLFamily(ctx)
-	if err != nil && dockerUsable() == nil {
+	if errors.As(err, new(*devdb.NotFoundError)) && dockerUsable() == nil {
 		return devdb.MariaDB, nil
 	}
 	return kind, err

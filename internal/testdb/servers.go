@@ -43,6 +43,9 @@ func start(kind devdb.Kind) (*devdb.Server, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	if dockerFirst() {
+		if err := dockerUsable(); err != nil {
+			return nil, fmt.Errorf("%s=1 asks for Docker: %w", envDocker, err)
+		}
 		s, err := startDocker(ctx, kind)
 		if err == nil {
 			logf("%s %s from %s", s.Kind, s.Version, s.Source)
