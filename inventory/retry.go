@@ -107,8 +107,6 @@ func pause(ctx context.Context, attempt int) bool {
 func (s *Store) explain(err error, what string) error {
 	var end *ended
 	switch {
-	case err == nil:
-		return nil
 	case errors.As(err, &end) && errors.Is(end.as, dblock.ErrOutcomeUnknown):
 		return fmt.Errorf("%w: %s: no answer within %v; send the same key again to learn it: %w",
 			end.as, what, s.o.Timeout, end.cause)

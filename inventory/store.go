@@ -52,7 +52,10 @@ func (s *Store) Reserve(ctx context.Context, r Request) (Reservation, error) {
 		sell = s.direct
 	}
 	res, err := sell(ctx, r)
-	return res, s.explain(err, fmt.Sprintf("order %q", r.Key))
+	if err != nil {
+		err = s.explain(err, fmt.Sprintf("order %q", r.Key))
+	}
+	return res, err
 }
 
 // Lookup returns what is recorded under key: ErrNotFound where nothing is.

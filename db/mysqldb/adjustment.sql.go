@@ -42,9 +42,8 @@ func (q *Queries) Adjustment(ctx context.Context, db DBTX, adjustmentID []byte) 
 }
 
 const InsertAdjustment = `-- name: InsertAdjustment :exec
-INSERT INTO dblock_adjustment (adjustment_id, sku, delta, created_at)
-VALUES (?, ?, ?,
-        UTC_TIMESTAMP() + INTERVAL MICROSECOND(NOW(6)) MICROSECOND)
+INSERT INTO dblock_adjustment (adjustment_id, sku, delta)
+VALUES (?, ?, ?)
 `
 
 func (q *Queries) InsertAdjustment(ctx context.Context, db DBTX, adjustmentID []byte, sku []byte, delta int64) error {

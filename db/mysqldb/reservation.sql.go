@@ -11,9 +11,8 @@ import (
 )
 
 const InsertReservation = `-- name: InsertReservation :exec
-INSERT INTO dblock_reservation (reservation_key, sku, buyer, qty, state, created_at)
-VALUES (?, ?, ?, ?, 2,
-        UTC_TIMESTAMP() + INTERVAL MICROSECOND(NOW(6)) MICROSECOND)
+INSERT INTO dblock_reservation (reservation_key, sku, buyer, qty, state)
+VALUES (?, ?, ?, ?, 2)
 `
 
 type InsertReservationParams struct {
@@ -23,7 +22,6 @@ type InsertReservationParams struct {
 	Qty            int64
 }
 
-// created_at is UTC_TIMESTAMP(6), written in the one way that sqlc parses.
 func (q *Queries) InsertReservation(ctx context.Context, db DBTX, arg InsertReservationParams) error {
 	_, err := db.ExecContext(ctx, InsertReservation,
 		arg.ReservationKey,
@@ -35,8 +33,8 @@ func (q *Queries) InsertReservation(ctx context.Context, db DBTX, arg InsertRese
 }
 
 const InsertReservations = `-- name: InsertReservations :exec
-INSERT INTO dblock_reservation (reservation_key, sku, buyer, qty, state, created_at)
-VALUES (?, ?, ?, ?, ?, UTC_TIMESTAMP() + INTERVAL MICROSECOND(NOW(6)) MICROSECOND)
+INSERT INTO dblock_reservation (reservation_key, sku, buyer, qty, state)
+VALUES (?, ?, ?, ?, ?)
 `
 
 type InsertReservationsParams struct {

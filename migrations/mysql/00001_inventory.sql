@@ -24,7 +24,7 @@ CREATE TABLE IF NOT EXISTS dblock_reservation (
     qty             BIGINT         NOT NULL,
     state           SMALLINT       NOT NULL,
     expires_at      DATETIME(6),
-    created_at      DATETIME(6)    NOT NULL,
+    created_at      DATETIME(6)    NOT NULL DEFAULT (ADDTIME(UTC_TIMESTAMP(6), 0)),
     PRIMARY KEY (reservation_key, line),
     CONSTRAINT dblock_reservation_qty CHECK (qty > 0),
     CONSTRAINT dblock_reservation_state CHECK (state BETWEEN 1 AND 5)
@@ -36,7 +36,7 @@ CREATE TABLE IF NOT EXISTS dblock_adjustment (
     adjustment_id VARBINARY(255) NOT NULL PRIMARY KEY,
     sku           VARBINARY(255) NOT NULL,
     delta         BIGINT         NOT NULL,
-    created_at    DATETIME(6)    NOT NULL
+    created_at    DATETIME(6)    NOT NULL DEFAULT (ADDTIME(UTC_TIMESTAMP(6), 0))
 ) ENGINE = InnoDB;
 
 -- +goose Down

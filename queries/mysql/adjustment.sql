@@ -1,7 +1,6 @@
 -- name: InsertAdjustment :exec
-INSERT INTO dblock_adjustment (adjustment_id, sku, delta, created_at)
-VALUES (sqlc.arg(adjustment_id), sqlc.arg(sku), sqlc.arg(delta),
-        UTC_TIMESTAMP() + INTERVAL MICROSECOND(NOW(6)) MICROSECOND);
+INSERT INTO dblock_adjustment (adjustment_id, sku, delta)
+VALUES (sqlc.arg(adjustment_id), sqlc.arg(sku), sqlc.arg(delta));
 
 -- name: Adjustment :one
 SELECT a.sku, a.delta

@@ -1,8 +1,6 @@
--- created_at is UTC_TIMESTAMP(6), written in the one way that sqlc parses.
 -- name: InsertReservation :exec
-INSERT INTO dblock_reservation (reservation_key, sku, buyer, qty, state, created_at)
-VALUES (sqlc.arg(reservation_key), sqlc.arg(sku), sqlc.arg(buyer), sqlc.arg(qty), 2,
-        UTC_TIMESTAMP() + INTERVAL MICROSECOND(NOW(6)) MICROSECOND);
+INSERT INTO dblock_reservation (reservation_key, sku, buyer, qty, state)
+VALUES (sqlc.arg(reservation_key), sqlc.arg(sku), sqlc.arg(buyer), sqlc.arg(qty), 2);
 
 -- name: TakeOne :execrows
 UPDATE dblock_stock s
@@ -37,8 +35,8 @@ WHERE r.reservation_key IN (sqlc.slice(reservation_keys)) AND r.line = 0;
 
 -- The engine repeats the row for each reservation of a batch.
 -- name: InsertReservations :exec
-INSERT INTO dblock_reservation (reservation_key, sku, buyer, qty, state, created_at)
-VALUES (?, ?, ?, ?, ?, UTC_TIMESTAMP() + INTERVAL MICROSECOND(NOW(6)) MICROSECOND);
+INSERT INTO dblock_reservation (reservation_key, sku, buyer, qty, state)
+VALUES (?, ?, ?, ?, ?);
 
 -- The engine repeats the row for each SKU of a batch. Every row is there and locked, so nothing
 -- is ever inserted: it is the form of an UPDATE that takes many rows with a value each.
