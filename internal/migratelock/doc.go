@@ -1,0 +1,87 @@
+// Package migratelock lets one process at a time migrate a schema. Its lockers are what goose calls
+// a SessionLocker: a server's own lock, bound to the connection that migrates, so that the server
+// frees it when that connection ends, however it ends.
+//
+// goose brings none that is right for both engines: for MySQL it has only a table with expiry times,
+// in which sessions of different time zones both get the lock.
+//
+// The package needs no driver. Connections whose lock state is unknown are closed, never pooled.
+package migratelock
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dblock-go/dblock"
+)
+
+// DefaultTimeout is how long a waiter waits where no Timeout is set.
+const DefaultTimeout = time.Minute
+
+// unlockBound bounds the unlock, which runs under no context of the caller.
+const unlockBound = 5 * time.Second
+
+// Closer ends the driver's own connection. It is needed where driver.ErrBadConn isn't enough: a
+// connection that database/sql borrowed from another pool goes back there, with the lock.
+type Closer func(driverConn any)
+
+// name is what all processes that migrate the same schema agree on.
+func name(engine, schema string) [sha256.Size]byte {
+	return sha256.Sum256([]byte("dblock/migrate/" + engine + "\x00" + schema))
+}
+
+func errTimeout(waited time.Duration) error {
+	return fmt.Errorf("dblock: another process is migrating this schema and did not end within %v: "+
+		"try again when it is done: %w", waited, dblock.ErrBusy)
+}
+
+// errUnlock: what was migrated stays migrated; the error is there because a server that can't be
+// reached, or a pooler that moved the session, is worth knowing about.
+func errUnlock(cause error) error {
+	return fmt.Errorf("dblock: the migration lock's release was not confirmed, so its connection was closed: %w", cause)
+}
+
+var errNotHeld = errors.New("the session did not hold the lock: is there a pooler between?")
+
+// discard takes conn out of its pool and closes it, which ends the lock on the server.
+func discard(conn *sql.Conn, end Closer) {
+	// The only error is that the connection is closed already.
+	_ = conn.Raw(func(driverConn any) error {
+		if end != nil {
+			end(driverConn)
+		}
+		return driver.ErrBadConn
+	})
+}
+
+// unlock runs ask, which must answer true when the lock was held and is now free.
+func unlock(ctx context.Context, conn *sql.Conn, end Closer, ask func(context.Context) (bool, error)) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), unlockBound)
+	defer cancel()
+	held, err := ask(ctx)
+	if err == nil && !held {
+		err = errNotHeld
+	}
+	if err != nil {
+		discard(conn, end)
+		return errUnlock(err)
+	}
+	return nil
+}
+
+// sleep waits for d, or less when ctx ends.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+		return nil
+	}
+}

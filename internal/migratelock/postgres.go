@@ -1,0 +1,67 @@
+package migratelock
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// A waiter asks again after a random part of a growing bound: at first soon, because most
+// migrations are short, and later seldom, because then a long one runs.
+const (
+	firstPause   = 20 * time.Millisecond
+	longestPause = time.Second
+)
+
+// Postgres is an advisory lock on a session. It holds for one database: its names are not shared
+// with others on the server. It needs a connection of its own for the time it is held: behind a
+// pooler that gives each transaction another one it excludes nobody.
+type Postgres struct {
+	Schema  string        // whose tables are migrated: other schemas don't wait
+	Timeout time.Duration // how long to wait; 0 stands for DefaultTimeout
+	Close   Closer        // may be nil
+}
+
+// SessionLock waits until conn holds the lock, ctx ends, or the timeout has passed; the last is
+// dblock.ErrBusy. It polls: a session that waits inside the server holds a snapshot, and the
+// holder's CREATE INDEX CONCURRENTLY would wait for that, for ever.
+func (p *Postgres) SessionLock(ctx context.Context, conn *sql.Conn) error {
+	timeout := cmp.Or(p.Timeout, DefaultTimeout)
+	deadline := time.Now().Add(timeout)
+	for pause := firstPause; ; pause = min(2*pause, longestPause) {
+		var got bool
+		err := conn.QueryRowContext(ctx, "SELECT pg_try_advisory_lock($1)", p.key()).Scan(&got)
+		if err != nil {
+			discard(conn, p.Close)
+			return fmt.Errorf("dblock: taking the migration lock: %w", err)
+		}
+		if got {
+			return nil
+		}
+		left := time.Until(deadline)
+		if left <= 0 {
+			return errTimeout(timeout)
+		}
+		if err := sleep(ctx, min(rand.N(pause), left)); err != nil {
+			return fmt.Errorf("dblock: waiting for the migration lock: %w", err)
+		}
+	}
+}
+
+// SessionUnlock gives the lock back. It doesn't look at whether ctx has ended. An error says that
+// this could not be confirmed, and that conn was closed for it.
+func (p *Postgres) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
+	return unlock(ctx, conn, p.Close, func(ctx context.Context) (held bool, err error) {
+		err = conn.QueryRowContext(ctx, "SELECT pg_advisory_unlock($1)", p.key()).Scan(&held)
+		return held, err
+	})
+}
+
+func (p *Postgres) key() int64 {
+	sum := name("postgres", p.Schema)
+	return int64(binary.BigEndian.Uint64(sum[:8])) //nolint:gosec // all 64 bits are the key; the sign says nothing
+}

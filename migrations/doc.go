@@ -1,0 +1,14 @@
+// Package migrations holds dblock's tables as goose files, and applies them.
+//
+// Up is safe to call from every process of a service at start: one of them migrates, the others
+// wait. What is applied is recorded in dblock's own table, dblock_schema_version; a goose of the
+// host's own is never touched, and neither is the pool that is passed in (it stays open).
+//
+// Two other ways lead to the same tables: `dblock migrate up` from the command line, and SQL, whose
+// text goes into migrations of your own. Mixed use is fine, because all of them record the same.
+//
+// Migrating needs a direct connection to the server. Postgres behind a pooler such as PgBouncer is
+// refused with ErrPooler: there the lock that keeps two migrations apart can't be relied on.
+//
+// What the user who migrates may do, and what the service's user needs, is in docs/grants.md.
+package migrations

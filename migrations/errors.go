@@ -1,0 +1,83 @@
+package migrations
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"net"
+	"path"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/pressly/goose/v3"
+
+	"github.com/dblock-go/dblock"
+)
+
+// ErrPooler: a pooler such as PgBouncer stands between this process and Postgres. Nothing was
+// written.
+var ErrPooler = errors.New("dblock: a connection pooler stands before the server, " +
+	"and the lock that keeps two migrations apart needs a session of its own: migrate on a direct connection")
+
+// What servers answer that take no writes.
+// https://www.postgresql.org/docs/current/errcodes-appendix.html
+// https://dev.mysql.com/doc/mysql-errors/8.0/en/server-error-reference.html
+const (
+	pgReadOnlyTransaction = "25006" // a standby, or default_transaction_read_only
+	myNoSuchTable         = 1146
+	myOptionPrevents      = 1290 // --read-only, --super-read-only
+	myReadOnlyMode        = 1836
+)
+
+// firstContact sorts the errors from before anything was asked. A server that answers, and be it
+// with a refusal of the password, is not unavailable.
+func firstContact(err error) error {
+	var refused *pgconn.PgError
+	if errors.As(err, &refused) {
+		return fmt.Errorf("dblock: connecting: %w", err)
+	}
+	var connect *pgconn.ConnectError
+	var network net.Error
+	if errors.As(err, &connect) || errors.As(err, &network) ||
+		errors.Is(err, driver.ErrBadConn) || errors.Is(err, mysql.ErrInvalidConn) {
+		return fmt.Errorf("%w: %w", dblock.ErrUnavailable, err)
+	}
+	return fmt.Errorf("dblock: connecting: %w", err)
+}
+
+// explain reduces what goose reports to the one cause that a caller can act on.
+func explain(ctx context.Context, session *preparing, err error) error {
+	var partial *goose.PartialError
+	switch {
+	case err == nil:
+		return nil
+	case session.lockErr != nil:
+		err = session.lockErr
+	case errors.As(err, &partial):
+		err = fmt.Errorf("dblock: migration %s failed: %w", path.Base(partial.Failed.Source.Path), partial.Err)
+	case session.unlockErr != nil:
+		err = session.unlockErr
+	default:
+		err = fmt.Errorf("dblock: migrating: %w", err)
+	}
+	if ended := context.Cause(ctx); ended != nil && !errors.Is(err, ended) {
+		err = fmt.Errorf("%w: %w", err, ended)
+	}
+	if readOnly(err) {
+		err = fmt.Errorf("%w: %w", dblock.ErrUnavailable, err)
+	}
+	return err
+}
+
+func readOnly(err error) bool {
+	var pg *pgconn.PgError
+	var my *mysql.MySQLError
+	return errors.As(err, &pg) && pg.Code == pgReadOnlyTransaction ||
+		errors.As(err, &my) && (my.Number == myOptionPrevents || my.Number == myReadOnlyMode)
+}
+
+func noSuchTable(err error) bool {
+	var my *mysql.MySQLError
+	return errors.As(err, &my) && my.Number == myNoSuchTable
+}

@@ -1,0 +1,37 @@
+package migrations
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/dblock-go/dblock/internal/migratelock"
+)
+
+// Options say where to migrate and how. The zero value is ready to use.
+type Options struct {
+	// Schema holds the tables, unquoted. On Postgres it is a schema, which Up creates where it is
+	// missing; the default is the one in the connection's search_path that has the tables already,
+	// or else the first of them. On MySQL and MariaDB it is a database that must exist; the default
+	// is the connection's own.
+	Schema string
+
+	// Logger is told about each migration that was applied. The default is silence.
+	Logger *slog.Logger
+
+	// LockTimeout is how long to wait for another process that migrates the same schema. When it
+	// has passed, the error is dblock.ErrBusy. The default is 1 minute.
+	LockTimeout time.Duration
+}
+
+func (o Options) withDefaults() (Options, error) {
+	if o.LockTimeout < 0 {
+		return o, fmt.Errorf("dblock: migrations: LockTimeout is %v: it must not be negative", o.LockTimeout)
+	}
+	o.LockTimeout = cmp.Or(o.LockTimeout, migratelock.DefaultTimeout)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o, nil
+}

@@ -1,0 +1,132 @@
+package migrations
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/pressly/goose/v3/database"
+
+	"github.com/dblock-go/dblock/internal/schema"
+)
+
+// store is goose's own version table with two changes, which both keep goose from writing before it
+// has the lock: it asks for pending migrations first and would create the table for that, in a race
+// with all others who start now. prepare creates it instead.
+type store struct {
+	database.Store
+	target *target
+}
+
+func newStore(t *target) (*store, error) {
+	inner, err := gooseStore(t.engine, t.versionTable())
+	return &store{inner, t}, err
+}
+
+func gooseStore(engine Engine, table string) (database.Store, error) {
+	return database.NewStore(database.Dialect(engine), table)
+}
+
+// TableExists keeps goose from creating the table.
+func (s *store) TableExists(context.Context, database.DBTxConn) (bool, error) { return true, nil }
+
+// ListMigrations takes a missing table as an empty one.
+func (s *store) ListMigrations(ctx context.Context, db database.DBTxConn) ([]*database.ListMigrationsResult, error) {
+	exists, err := s.exists(ctx, db)
+	if err != nil || !exists {
+		return nil, err
+	}
+	return s.Store.ListMigrations(ctx, db)
+}
+
+// exists replaces goose's own question, which takes a quoted name for an unquoted one.
+func (s *store) exists(ctx context.Context, db database.DBTxConn) (exists bool, err error) {
+	if s.target.engine == Postgres {
+		err = db.QueryRowContext(ctx, "SELECT pg_catalog.to_regclass($1::text) IS NOT NULL", s.Tablename()).Scan(&exists)
+	} else {
+		// Which names are the same is the server's setting; information_schema doesn't always follow it.
+		exists = true
+		var none int
+		err = db.QueryRowContext(ctx, "SELECT 1 FROM "+s.Tablename()+" LIMIT 0").Scan(&none)
+		if errors.Is(err, sql.ErrNoRows) {
+			err = nil
+		}
+		if noSuchTable(err) {
+			return false, nil
+		}
+	}
+	if err != nil {
+		return false, fmt.Errorf("dblock: looking for %s: %w", s.Tablename(), err)
+	}
+	return exists, nil
+}
+
+// versions are the ones in the database, without goose's 0. It writes nothing.
+func (s *store) versions(ctx context.Context, db database.DBTxConn) (map[int64]bool, error) {
+	rows, err := s.ListMigrations(ctx, db)
+	versions := make(map[int64]bool, len(rows))
+	for _, row := range rows {
+		if row.Version > 0 {
+			versions[row.Version] = true
+		}
+	}
+	return versions, err
+}
+
+// prepare runs under the lock. It leaves a version table that has goose's row 0, whatever a process
+// that was cut off has left behind: on MySQL a table is there at once and its rows are not.
+func (s *store) prepare(ctx context.Context, conn *sql.Conn) error {
+	if err := s.createSchema(ctx, conn); err != nil {
+		return err
+	}
+	// The transaction also ends the snapshot that a connection without autocommit may have had
+	// since before the lock.
+	tx, err := conn.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // does nothing after Commit
+	exists, err := s.exists(ctx, tx)
+	if err != nil {
+		return err
+	}
+	if !exists {
+		if err := s.CreateVersionTable(ctx, tx); err != nil {
+			return err
+		}
+	}
+	rows, err := s.ListMigrations(ctx, tx)
+	if err != nil {
+		return err
+	}
+	if len(rows) == 0 {
+		if err := s.Insert(ctx, tx, database.InsertRequest{Version: 0}); err != nil {
+			return err
+		}
+	}
+	for _, row := range rows {
+		if row.Version > schema.Version {
+			return schema.Check(row.Version)
+		}
+	}
+	return tx.Commit()
+}
+
+// createSchema asks first: CREATE SCHEMA IF NOT EXISTS needs the right to create one even where it
+// exists.
+func (s *store) createSchema(ctx context.Context, conn *sql.Conn) error {
+	if s.target.engine != Postgres {
+		return nil
+	}
+	var exists bool
+	err := conn.QueryRowContext(ctx, "SELECT count(*) > 0 FROM pg_catalog.pg_namespace WHERE nspname = $1::text",
+		s.target.schema).Scan(&exists)
+	if err == nil && !exists {
+		_, err = conn.ExecContext(ctx, "CREATE SCHEMA IF NOT EXISTS "+schema.QuotePostgres(s.target.schema))
+	}
+	if err != nil {
+		return fmt.Errorf("dblock: schema %s: %w", s.target.schema, err)
+	}
+	return nil
+}

@@ -1,0 +1,143 @@
+package migrations
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/dblock-go/dblock/internal/schema"
+)
+
+// DB is what a host may pass in: a pool of pgx, or a *sql.DB of MySQL, MariaDB or Postgres (through
+// pgx/stdlib). Which server it leads to is asked from the server. It is never closed.
+type DB interface {
+	*pgxpool.Pool | *sql.DB
+}
+
+// target is a place whose server was looked at and found good: one schema of one database.
+type target struct {
+	engine Engine
+	db     *sql.DB
+	schema string // never empty: what the connection's setting means was asked once
+	direct bool   // no pooler between, as far as can be told
+	close  func() error
+}
+
+func (t *target) versionTable() string {
+	return t.engine.quote(t.schema) + "." + schema.VersionTable
+}
+
+// open looks at the server behind db. The caller must call the target's close.
+func open[D DB](ctx context.Context, db D, schemaName string) (*target, error) {
+	t := &target{schema: schemaName, close: func() error { return nil }}
+	switch db := any(db).(type) {
+	case *pgxpool.Pool:
+		if db == nil {
+			return nil, errNilDB
+		}
+		t.db = stdlib.OpenDBFromPool(db)
+		t.close = t.db.Close // this wrapper is ours; the pool below it stays open
+	case *sql.DB:
+		if db == nil {
+			return nil, errNilDB
+		}
+		t.db = db
+	}
+	if err := t.look(ctx); err != nil {
+		_ = t.close() // the reason is more useful
+		return nil, err
+	}
+	return t, nil
+}
+
+var errNilDB = errors.New("dblock: migrations: the database is nil: pass an open *pgxpool.Pool or *sql.DB")
+
+// look writes nothing.
+func (t *target) look(ctx context.Context) error {
+	conn, err := t.db.Conn(ctx)
+	if err != nil {
+		return firstContact(err)
+	}
+	defer func() { _ = conn.Close() }() // goes back to its pool
+	var version string
+	if err := conn.QueryRowContext(ctx, "SELECT version()").Scan(&version); err != nil {
+		return firstContact(err)
+	}
+	if rest, ok := strings.CutPrefix(version, "PostgreSQL "); ok {
+		t.engine = Postgres
+		err = schema.PostgresServer(rest)
+	} else {
+		t.engine = MySQL
+		_, err = schema.MySQLServer(version)
+	}
+	if err != nil {
+		return err
+	}
+	if err := t.engine.checkName(t.schema); err != nil {
+		return err
+	}
+	if t.engine == Postgres {
+		return t.lookPostgres(ctx, conn)
+	}
+	return t.lookMySQL(ctx, conn)
+}
+
+// lookPostgres prefers the schema where the tables are over the one where new tables would go: a
+// "$user" schema that somebody creates later must not lead to a second set of tables.
+func (t *target) lookPostgres(ctx context.Context, conn *sql.Conn) error {
+	var name sql.NullString
+	err := conn.QueryRowContext(ctx, `SELECT COALESCE(NULLIF($1::text, ''),
+		(SELECT n.nspname::text FROM pg_catalog.pg_class c
+		   JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+		  WHERE c.oid = pg_catalog.to_regclass($2::text)),
+		pg_catalog.current_schema()::text)`, t.schema, schema.VersionTable).Scan(&name)
+	if err != nil {
+		return fmt.Errorf("dblock: looking for the schema: %w", err)
+	}
+	if !name.Valid {
+		return errors.New("dblock: no schema of the connection's search_path exists: name one in Options.Schema")
+	}
+	t.schema = name.String
+	t.direct, err = direct(ctx, conn)
+	return err
+}
+
+func (t *target) lookMySQL(ctx context.Context, conn *sql.Conn) error {
+	t.direct = true // what a proxy does to sessions shows in no number here
+	if t.schema != "" {
+		return nil
+	}
+	var current sql.NullString
+	if err := conn.QueryRowContext(ctx, "SELECT DATABASE()").Scan(&current); err != nil {
+		return fmt.Errorf("dblock: looking for the database: %w", err)
+	}
+	if !current.Valid {
+		return errors.New("dblock: the connection has no database: name one in the DSN or in Options.Schema")
+	}
+	t.schema = current.String
+	return nil
+}
+
+// direct tells whether the server process is the one that greeted: a pooler greets by itself. Where
+// the driver is wrapped, so that this can't be seen, it is taken as direct.
+func direct(ctx context.Context, conn *sql.Conn) (bool, error) {
+	var greeted, pid uint32
+	err := conn.Raw(func(driverConn any) error {
+		if c, ok := driverConn.(*stdlib.Conn); ok {
+			greeted = c.Conn().PgConn().PID()
+		}
+		return nil
+	})
+	if err != nil || greeted == 0 {
+		return err == nil, err
+	}
+	if err := conn.QueryRowContext(ctx, "SELECT pg_catalog.pg_backend_pid()").Scan(&pid); err != nil {
+		return false, fmt.Errorf("dblock: looking for a pooler: %w", err)
+	}
+	return greeted == pid, nil
+}
