@@ -1,0 +1,82 @@
+// Command dblock looks after dblock's tables and shows what the toolkit does. See dblock --help.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+	"golang.org/x/term"
+)
+
+// cli has one field a subcommand; each lives in a file of its own and has the method
+// Run(context.Context, streams) error.
+type cli struct {
+	Demo    demoCmd    `cmd:"" help:"Run a flash sale on throwaway servers and check the books."`
+	Migrate migrateCmd `cmd:"" help:"Create, look at or drop dblock's tables."`
+	Version versionCmd `cmd:"" help:"Print the version of this program and of its tables."`
+}
+
+// Run leads to the demo itself, which knows only writers.
+func (c *demoCmd) Run(ctx context.Context, s streams) error { return c.run(ctx, s.out, s.err) }
+
+const description = `Relational locks on the Postgres or MySQL/MariaDB that you already run.
+
+Exit status: 0 done, 1 failed (one line on stderr says why), 2 the command line is wrong.`
+
+// streams are what a command talks to.
+type streams struct {
+	in       io.Reader
+	out, err io.Writer
+	terminal bool // a person answers on in
+}
+
+func main() {
+	// The second signal kills, because the first one lets go of the context.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	terminal := term.IsTerminal(int(os.Stdin.Fd())) //nolint:gosec // a descriptor is a small number
+	os.Exit(run(ctx, os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr, terminal}))
+}
+
+const (
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// run is the whole command but for the process around it.
+func run(ctx context.Context, args []string, s streams) int {
+	ended := -1
+	parser, err := kong.New(&cli{}, kong.Name("dblock"), kong.Description(description), kong.Writers(s.out, s.err),
+		kong.Exit(func(code int) { ended = code }), kong.UsageOnError(),
+		kong.BindTo(ctx, (*context.Context)(nil)), kong.Bind(s))
+	if err != nil {
+		panic(err) // the tags of cli are wrong, for whatever arguments
+	}
+	command, err := parser.Parse(args)
+	if ended >= 0 { // --help has printed what was wanted
+		return ended
+	}
+	if err != nil {
+		return fail(s, fmt.Errorf("%w (see dblock --help)", err), exitUsage)
+	}
+	if err := command.Run(); err != nil {
+		return fail(s, err, exitFailed)
+	}
+	return 0
+}
+
+// fail prints one line, whatever lists drivers put into their errors.
+func fail(s streams, err error, code int) int {
+	line := strings.Join(strings.Fields(err.Error()), " ")
+	if !strings.HasPrefix(line, "dblock: ") {
+		line = "dblock: " + line
+	}
+	_, _ = fmt.Fprintln(s.err, line) // nobody is left to tell
+	return code
+}
