@@ -1,0 +1,48 @@
+# What can be done here: make help
+
+GO ?= go
+SQLC = $(GO) tool -modfile=tools/go.mod sqlc
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-race soak bench generate verify lint matrix
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+demo: ## a flash sale on a real Postgres and a real MariaDB or MySQL; installs what is missing
+	@scripts/servers.sh
+	$(GO) run ./cmd/dblock demo
+
+test: ## all tests, on Postgres and one server of the MySQL family; installs what is missing
+	@scripts/servers.sh
+	$(GO) test -count=1 ./...
+
+test-race: ## the same under the race detector; needs a C compiler
+	@scripts/servers.sh
+	CGO_ENABLED=1 $(GO) test -race -count=1 ./...
+
+soak: ## the tests of faults for longer: SOAK=10m
+	@scripts/servers.sh
+	DBLOCK_SOAK=$(or $(SOAK),10m) $(GO) test -count=1 -timeout 0 -v -run 'Conformance/.*Faults' ./inventory/...
+
+bench: ## each strategy against direct, durable, in more rounds than the demo
+	@scripts/servers.sh
+	$(GO) run ./cmd/dblock demo --rounds 20 --stock 2000
+
+generate: ## db/ from queries/ and migrations/
+	$(SQLC) generate
+
+verify: ## db/ is up to date, and every query prepares on every server found
+	@scripts/servers.sh
+	$(SQLC) diff
+	$(GO) run ./internal/withdb $(SQLC) vet
+
+lint: ## format, vet, static checks, tidy modules
+	@test -z "$$(gofmt -l .)" || { echo "not formatted by gofmt:"; gofmt -l .; exit 1; }
+	$(GO) vet ./...
+	$(GO) tool -modfile=tools/go.mod staticcheck ./...
+	$(GO) mod tidy -diff
+
+matrix: ## the tests on every server found, version by version (scripts/fetch-servers.sh brings more)
+	@scripts/servers.sh
+	scripts/matrix.sh

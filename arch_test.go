@@ -1,0 +1,181 @@
+package dblock_test
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// The architecture, held by parsing the imports: a test that ran `go list` could be answered from
+// the test cache after a rule was broken.
+
+const module = "github.com/dblock-go/dblock"
+
+// rooms lists every folder with Go files, top to bottom. A room imports only rooms below its own
+// line; rooms of one line don't know each other.
+var rooms = [][]string{
+	{"cmd/dblock", "internal/withdb"},
+	{"internal/conformance"},
+	{"internal/testdb"},
+	{"inventory/pginventory", "inventory/mysqlinventory"},
+	{"migrations"},
+	{"internal/sale", "internal/orders"},
+	{"inventory"},
+	{"inventory/internal/engine"},
+	{"db/pgdb", "db/mysqldb", "internal/migratelock", "internal/devdb", "internal/mysqltext"},
+	{"internal/merge", "internal/schema"},
+	{"."},
+}
+
+// drivers says which rooms may import a database driver, and which one.
+var drivers = map[string][]string{
+	"github.com/jackc/pgx/": {
+		"db/pgdb", "inventory/pginventory", "migrations", "internal/migratelock", "internal/devdb", "internal/conformance",
+		"internal/testdb", "cmd/dblock", "internal/withdb",
+	},
+	"github.com/go-sql-driver/": {
+		"inventory/mysqlinventory", "migrations", "internal/migratelock", "internal/devdb", "internal/conformance",
+		"internal/testdb", "cmd/dblock", "internal/withdb",
+	},
+}
+
+// heavy says which rooms may import what a service that embeds dblock should not have to carry.
+var heavy = map[string][]string{
+	"github.com/pressly/goose/":         {"migrations", "internal/migratelock"},
+	"github.com/alecthomas/kong":        {"cmd/dblock"},
+	"github.com/schollz/progressbar/":   {"cmd/dblock"},
+	"github.com/HdrHistogram/":          {"internal/sale", "cmd/dblock"},
+	"github.com/testcontainers/":        testOnly,
+	"go.uber.org/goleak":                testOnly,
+	"github.com/google/go-cmp/":         testOnly,
+	"github.com/anishathalye/porcupine": testOnly,
+	"testing":                           testOnly,
+	module + "/internal/testdb":         testOnly,
+	module + "/internal/conformance":    testOnly,
+}
+
+// testOnly are the rooms that only test files import.
+var testOnly = []string{"internal/testdb", "internal/conformance"}
+
+func TestImportsPointDown(t *testing.T) {
+	t.Parallel()
+	level := map[string]int{}
+	for i, line := range rooms {
+		for _, room := range line {
+			level[room] = i
+		}
+	}
+	eachImport(t, func(file, room, imported string, isTest bool) {
+		from, known := level[room]
+		if !known {
+			t.Errorf("%s: the room %q is not in this test's list", file, room)
+			return
+		}
+		target, ours := strings.CutPrefix(imported, module)
+		if !ours || isTest {
+			return
+		}
+		target = strings.TrimPrefix(target, "/")
+		if target == "" {
+			target = "."
+		}
+		if to, known := level[target]; !known || to <= from {
+			t.Errorf("%s imports %s, which is not below it", file, imported)
+		}
+	})
+}
+
+func TestOnlyTheRoomsForItImportADriver(t *testing.T) {
+	t.Parallel()
+	only(t, drivers)
+}
+
+func TestWhatServicesEmbedStaysLean(t *testing.T) {
+	t.Parallel()
+	only(t, heavy)
+}
+
+// only checks that what is listed is imported by the rooms it allows, or by tests.
+func only(t *testing.T, allowed map[string][]string) {
+	eachImport(t, func(file, room, imported string, isTest bool) {
+		for prefix, by := range allowed {
+			if strings.HasPrefix(imported, prefix) && !isTest && !slices.Contains(by, room) {
+				t.Errorf("%s imports %s", file, imported)
+			}
+		}
+	})
+}
+
+// eachImport calls f with every import of every Go file of the module.
+func eachImport(t *testing.T, f func(file, room, imported string, isTest bool)) {
+	t.Helper()
+	files := 0
+	err := filepath.WalkDir(".", func(file string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (d.Name() == "tools" || d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".") && d.Name() != "."):
+			return filepath.SkipDir
+		case d.IsDir() || filepath.Ext(file) != ".go":
+			return nil
+		}
+		files++
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		for _, spec := range parsed.Imports {
+			imported, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				return err
+			}
+			f(file, path.Dir(filepath.ToSlash(file)), imported, strings.HasSuffix(file, "_test.go"))
+		}
+		return nil
+	})
+	if err != nil || files < 50 {
+		t.Fatalf("read %d files, %v", files, err)
+	}
+}
+
+// TestEnginesAreTwins: what one engine's room lacks shows in its list of files.
+func TestEnginesAreTwins(t *testing.T) {
+	t.Parallel()
+	for _, twins := range [][2]string{
+		{"inventory/pginventory", "inventory/mysqlinventory"},
+		{"queries/postgres", "queries/mysql"},
+		{"migrations/postgres", "migrations/mysql"},
+	} {
+		one, other := names(t, twins[0]), names(t, twins[1])
+		if !slices.Equal(one, other) {
+			t.Errorf("%s has %v, %s has %v", twins[0], one, twins[1], other)
+		}
+	}
+}
+
+func names(t *testing.T, dir string) []string {
+	t.Helper()
+	files, err := filepath.Glob(dir + "/*")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%s: %d files, %v", dir, len(files), err)
+	}
+	var names []string
+	for _, file := range files {
+		name := filepath.Base(file)
+		switch {
+		case strings.HasSuffix(name, "_test.go"):
+			continue
+		case name == path.Base(dir)+".go": // the room's own file is named for it
+			name = "(room).go"
+		}
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
