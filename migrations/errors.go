@@ -41,9 +41,24 @@ func firstContact(err error) error {
 	var network net.Error
 	if errors.As(err, &connect) || errors.As(err, &network) ||
 		errors.Is(err, driver.ErrBadConn) || errors.Is(err, mysql.ErrInvalidConn) {
-		return fmt.Errorf("%w: %w", dblock.ErrUnavailable, err)
+		return fmt.Errorf("%w: %w", dblock.ErrUnavailable, brief(err))
 	}
 	return fmt.Errorf("dblock: connecting: %w", err)
+}
+
+// brief drops pgx's repetition: it tries one address with and without TLS, and tells of both.
+func brief(err error) error {
+	var connect *pgconn.ConnectError
+	var dial *net.OpError
+	if !errors.As(err, &connect) || !errors.As(err, &dial) {
+		return err
+	}
+	for _, other := range connect.Config.Fallbacks {
+		if other.Host != connect.Config.Host || other.Port != connect.Config.Port {
+			return err
+		}
+	}
+	return dial
 }
 
 // explain reduces what goose reports to the one cause that a caller can act on.

@@ -40,6 +40,15 @@ func errTimeout(waited time.Duration) error {
 		"try again when it is done: %w", waited, dblock.ErrBusy)
 }
 
+// errTaking says why ctx ended, where that is the reason: drivers may tell only of the connection
+// that they closed for it.
+func errTaking(ctx context.Context, err error) error {
+	if ended := context.Cause(ctx); ended != nil && !errors.Is(err, ended) {
+		err = fmt.Errorf("%w: %w", ended, err)
+	}
+	return fmt.Errorf("dblock: taking the migration lock: %w", err)
+}
+
 // errUnlock: what was migrated stays migrated; the error is there because a server that can't be
 // reached, or a pooler that moved the session, is worth knowing about.
 func errUnlock(cause error) error {

@@ -46,7 +46,7 @@ func (m *MySQL) SessionLock(ctx context.Context, conn *sql.Conn) error {
 		got, err := ask(ctx, conn, "SELECT GET_LOCK(?, ?)", m.name(), wait)
 		if err != nil {
 			discard(conn, m.Close)
-			return fmt.Errorf("dblock: taking the migration lock: %w", err)
+			return errTaking(ctx, err)
 		}
 		if got {
 			return nil

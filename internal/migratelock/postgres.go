@@ -37,7 +37,7 @@ func (p *Postgres) SessionLock(ctx context.Context, conn *sql.Conn) error {
 		err := conn.QueryRowContext(ctx, "SELECT pg_try_advisory_lock($1)", p.key()).Scan(&got)
 		if err != nil {
 			discard(conn, p.Close)
-			return fmt.Errorf("dblock: taking the migration lock: %w", err)
+			return errTaking(ctx, err)
 		}
 		if got {
 			return nil
