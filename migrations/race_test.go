@@ -1,0 +1,152 @@
+package migrations_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"database/sql"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"sync"
+	"testing"
+
+	"github.com/pressly/goose/v3/lock"
+
+	"github.com/dblock-go/dblock/internal/schema"
+	"github.com/dblock-go/dblock/migrations"
+)
+
+// Eight processes of a service start at once, and each of them migrates. The test binary plays all
+// of them: what a racer needs to know is in its environment.
+const (
+	racers     = 8
+	envRacer   = "DBLOCK_TEST_RACER" // the engine
+	envDSN     = "DBLOCK_TEST_RACER_DSN"
+	envBarrier = "DBLOCK_TEST_RACER_BARRIER" // where the racers wait for each other
+	envNoLock  = "DBLOCK_TEST_RACER_NO_LOCK" // the control
+)
+
+func racer() int {
+	engine := migrations.Engine(os.Getenv(envRacer))
+	err := race(context.Background(), engine, os.Getenv(envDSN), func() error { return await(os.Getenv(envBarrier)) })
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	return 0
+}
+
+func race(ctx context.Context, engine migrations.Engine, dsn string, barrier func() error) error {
+	db, err := openDB(engine, dsn)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = db.Close() }()
+	if os.Getenv(envNoLock) != "" {
+		_, err := migrations.UpWithLocker(ctx, db, noLock{barrier})
+		return err
+	}
+	if err := db.PingContext(ctx); err != nil {
+		return err
+	}
+	if err := barrier(); err != nil {
+		return err
+	}
+	_, err = migrations.Up(ctx, db, migrations.Options{})
+	return err
+}
+
+// noLock lets everybody in, at the same moment.
+type noLock struct{ barrier func() error }
+
+var _ lock.SessionLocker = noLock{}
+
+func (l noLock) SessionLock(context.Context, *sql.Conn) error { return l.barrier() }
+func (noLock) SessionUnlock(context.Context, *sql.Conn) error { return nil }
+
+// await blocks until the barrier has seen all racers.
+func await(address string) error {
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	_, err = bufio.NewReader(conn).ReadString('\n')
+	return err
+}
+
+// openBarrier lets go of all racers when the last one has come.
+func openBarrier(l net.Listener) {
+	var waiting []net.Conn
+	for range racers {
+		conn, err := l.Accept()
+		if err != nil {
+			break // the test has ended
+		}
+		waiting = append(waiting, conn)
+	}
+	for _, conn := range waiting {
+		_, _ = io.WriteString(conn, "go\n") // one that has died is seen by its exit status
+		_ = conn.Close()
+	}
+}
+
+// runRacers returns what the racers that failed have said.
+func (e env) runRacers(extra ...string) (failures []string) {
+	e.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	e.must(err)
+	go openBarrier(l)
+	defer func() { _ = l.Close() }()
+	self, err := os.Executable()
+	e.must(err)
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	for range racers {
+		wg.Go(func() {
+			cmd := exec.CommandContext(e.Context(), self)
+			cmd.Env = append(os.Environ(), envRacer+"="+string(e.engine), envDSN+"="+e.dsn, envBarrier+"="+l.Addr().String())
+			cmd.Env = append(cmd.Env, extra...)
+			var out bytes.Buffer
+			cmd.Stdout, cmd.Stderr = &out, &out
+			if err := cmd.Run(); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				failures = append(failures, fmt.Sprintf("%v: %s", err, &out))
+			}
+		})
+	}
+	wg.Wait()
+	return failures
+}
+
+func TestEightProcessesMigrateAtOnce(t *testing.T) {
+	each(t, func(e env) {
+		if failures := e.runRacers(); len(failures) > 0 {
+			t.Errorf("%d of %d failed: %v", len(failures), racers, failures)
+		}
+		e.wantTables("", all())
+		e.wantVersions(schema.VersionTable, everyVersion())
+		e.wantApplied(migrations.Options{})
+	})
+}
+
+// The control: without the lock the same race goes wrong, on this machine in nearly every round.
+func TestWithoutTheLockTheRaceIsLost(t *testing.T) {
+	const rounds = 5
+	each(t, func(e env) {
+		for round := range rounds {
+			if failures := e.runRacers(envNoLock + "=1"); len(failures) > 0 {
+				t.Logf("round %d: %d of %d failed", round+1, len(failures), racers)
+				return
+			}
+			for _, table := range all() {
+				e.exec("DROP TABLE " + table)
+			}
+		}
+		t.Errorf("no racer failed in %d rounds: the test of the lock would not see it missing", rounds)
+	})
+}
