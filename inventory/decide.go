@@ -11,24 +11,38 @@ import (
 
 type answer = merge.Answer[Reservation]
 
+// mode is how a batch is to be decided.
+type mode struct {
+	// assumeNew: the books were read without what is recorded. That saves a look-up a key, and is
+	// enough to sell, as a key that is taken can't be written again. It is not enough to refuse:
+	// who does not fit is to be asked again.
+	assumeNew bool
+
+	recordRefusals bool
+}
+
 // decide says what becomes of each request, in the order of their arrival, and what is to be
 // written for it. A request that fits is sold even where an earlier, bigger one did not fit.
-func decide(reqs []Request, books engine.Books, recordRefusals bool) (engine.Plan, []answer) {
-	d := decision{books: books, decided: make(map[string]engine.Row), taken: make(map[string]int64)}
+func decide(reqs []Request, books engine.Books, m mode) (engine.Plan, []answer) {
+	d := decision{
+		books: books, mode: m,
+		decided: make(map[string]engine.Row, len(reqs)), taken: make(map[string]int64),
+	}
 	answers := make([]answer, len(reqs))
 	for i, r := range reqs {
-		answers[i] = d.request(r, recordRefusals)
+		answers[i] = d.request(r)
 	}
 	return d.plan(), answers
 }
 
 type decision struct {
 	books   engine.Books
+	mode    mode
 	decided map[string]engine.Row // by this very batch, by key
 	taken   map[string]int64      // by this very batch, by SKU
 }
 
-func (d *decision) request(r Request, recordRefusals bool) answer {
+func (d *decision) request(r Request) answer {
 	if row, ok := d.books.Recorded[r.Key]; ok {
 		return replay(r, row)
 	}
@@ -39,16 +53,18 @@ func (d *decision) request(r Request, recordRefusals bool) answer {
 		return answer{Alone: true}
 	}
 	left, known := d.books.Stock[r.SKU]
-	if !known {
-		return answer{Err: &UnknownSKUError{r.Key, r.SKU}}
-	}
 	left -= d.taken[r.SKU]
-	if r.Qty <= left {
+	switch {
+	case known && r.Qty <= left:
 		d.taken[r.SKU] += r.Qty
 		d.decided[r.Key] = r.row(Sold)
 		return answer{Value: r.reservation(Sold)}
+	case d.mode.assumeNew:
+		return answer{Alone: true}
+	case !known:
+		return answer{Err: &UnknownSKUError{r.Key, r.SKU}}
 	}
-	if recordRefusals {
+	if d.mode.recordRefusals {
 		d.decided[r.Key] = r.row(Refused)
 	}
 	return answer{

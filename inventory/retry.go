@@ -29,8 +29,9 @@ func (e *ended) Unwrap() []error { return []error{e.as, e.cause} }
 
 // attempt is how a statement is to be tried.
 type attempt struct {
-	outright bool // the short way first
-	doubt    bool // one before it may have been committed, or may yet be
+	outright  bool // the short way first
+	assumeNew bool // without looking up what is recorded
+	doubt     bool // one before it may have been committed, or may yet be
 }
 
 // retry runs what until it says yes or no, within Options.Timeout. An attempt whose connection
@@ -67,7 +68,7 @@ func (s *Store) retry(parent context.Context, this attempt, what func(context.Co
 		if !pause(ctx, n) {
 			return outOfTime(parent, this.doubt, fault, err)
 		}
-		this.outright = false
+		this.outright, this.assumeNew = false, false
 	}
 }
 

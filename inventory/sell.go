@@ -7,11 +7,19 @@ import (
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
+// cautious is how many batches look up what is recorded after one ran into a key that was taken:
+// replays come in crowds, and each would have its batch decided twice.
+const cautious = 64
+
 // sell decides a batch of the queue. Under Merge a lone order is tried in one statement first,
 // which is all that a sale takes; under Direct that was done before.
-func (s *Store) sell(ctx context.Context, reqs []Request) ([]answer, error) {
-	outright := len(reqs) == 1 && s.o.Strategy == Merge && !s.shortages.covers(reqs[0])
-	return s.settle(ctx, reqs, attempt{outright: outright})
+func (s *Store) sell(ctx context.Context, reqs []Request, again bool) ([]answer, error) {
+	scarce := slices.ContainsFunc(reqs, s.shortages.covers)
+	lone := len(reqs) == 1
+	return s.settle(ctx, reqs, attempt{
+		outright:  lone && !scarce && s.o.Strategy == Merge,
+		assumeNew: !lone && !scarce && !again && s.caution.Add(-1) < 0,
+	})
 }
 
 // settle decides a batch with the stock locked and the books read, unless one order can be sold
@@ -28,7 +36,10 @@ func (s *Store) settle(ctx context.Context, reqs []Request, first attempt) (answ
 				return err
 			}
 		}
-		answers, err = s.transact(ctx, reqs, this.doubt)
+		answers, err = s.transact(ctx, reqs, this)
+		if this.assumeNew && err != nil && s.engine.Fault(err) == engine.Duplicate {
+			s.caution.Store(cautious)
+		}
 		return err
 	})
 	return answers, err
@@ -38,10 +49,14 @@ func (s *Store) settle(ctx context.Context, reqs []Request, first attempt) (answ
 // locked; one SKU alone waits for its row, as nobody else is kept waiting by it. In doubt a
 // refusal is recorded: an attempt whose connection was lost may still be under way on the server,
 // and must not sell after this one has refused.
-func (s *Store) transact(ctx context.Context, reqs []Request, doubt bool) (answers []answer, err error) {
+func (s *Store) transact(ctx context.Context, reqs []Request, this attempt) (answers []answer, err error) {
 	skus, keys := contended(reqs)
+	if this.assumeNew {
+		keys = nil
+	}
+	m := mode{assumeNew: this.assumeNew, recordRefusals: s.o.RecordRefusals || this.doubt}
 	err = s.engine.Transact(ctx, skus, keys, len(skus) == 1, func(books engine.Books) (plan engine.Plan) {
-		plan, answers = decide(reqs, books, s.o.RecordRefusals || doubt)
+		plan, answers = decide(reqs, books, m)
 		s.shortages.note(reqs, answers, books)
 		return plan
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync/atomic"
 
 	"github.com/dblock-go/dblock/internal/merge"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
@@ -17,6 +18,7 @@ type Store struct {
 	queue     *merge.Queue[Request, Reservation]
 	slots     *slots // under Direct
 	shortages shortages
+	caution   atomic.Int64 // batches yet to look up what is recorded; negative: none
 }
 
 // New makes a Store on an engine. It is for the engine rooms: outside this module there are none.

@@ -16,7 +16,7 @@ import (
 // demoCmd is `dblock demo`.
 type demoCmd struct {
 	Buyers   int      `default:"2000" help:"Buyers of one sale, each of whom tries once to buy one unit."`
-	Stock    int64    `default:"500" help:"Units of one sale."`
+	Stock    int64    `default:"800" help:"Units of one sale."`
 	Rounds   int      `default:"5" help:"Sales of each strategy, in turn."`
 	Strategy []string `help:"Strategies: merge, direct. Default: all."`
 	Engine   []string `help:"Servers: postgres, mariadb, mysql. Default: each that is found."`

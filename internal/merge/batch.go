@@ -81,7 +81,7 @@ func (q *Queue[Q, A]) form() batch[Q, A] {
 
 // execute runs one statement and hands out its answers.
 func (q *Queue[Q, A]) execute(b batch[Q, A]) {
-	skipped := q.run(b.calls, len(b.lanes) == 1)
+	skipped := q.run(b.calls)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.putBack(skipped)
@@ -102,15 +102,17 @@ func (q *Queue[Q, A]) settle(lanes ...*lane[Q, A]) {
 
 // run executes calls in one statement, or, when one of them poisons it, in halves. It returns
 // those that were skipped.
-func (q *Queue[Q, A]) run(calls []*call[Q, A], alone bool) (skipped []*call[Q, A]) {
+func (q *Queue[Q, A]) run(calls []*call[Q, A]) (skipped []*call[Q, A]) {
 	reqs := make([]Q, len(calls))
+	again := false
 	for i, c := range calls {
 		reqs[i] = c.req
+		again = again || c.alone
 	}
-	answers, err := q.o.Run(context.Background(), reqs)
+	answers, err := q.o.Run(context.Background(), reqs, again)
 	if err != nil && len(calls) > 1 && q.o.Poison(err) {
 		half := len(calls) / 2
-		return append(q.run(calls[:half], alone), q.run(calls[half:], alone)...)
+		return append(q.run(calls[:half]), q.run(calls[half:])...)
 	}
 	if err == nil && len(answers) != len(calls) {
 		panic(fmt.Sprintf("merge: %d answers to %d requests", len(answers), len(calls)))
@@ -121,7 +123,7 @@ func (q *Queue[Q, A]) run(calls []*call[Q, A], alone bool) (skipped []*call[Q, A
 			c.answer <- Answer[A]{Err: err}
 		case !answers[i].Alone:
 			c.answer <- answers[i]
-		case alone:
+		case c.alone:
 			c.answer <- Answer[A]{Err: stayedLocked(c.lane.key)}
 		default:
 			skipped = append(skipped, c)

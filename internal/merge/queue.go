@@ -14,8 +14,9 @@ import (
 type Options[Q, A any] struct {
 	// Run sends one statement for a batch and answers each request at its index. An error is the
 	// whole batch's, and then no answer counts. The context is the caller's own where the batch is
-	// one lone call, and never ends where it is shared: Run sets its own bound.
-	Run func(ctx context.Context, batch []Q) ([]Answer[A], error)
+	// one lone call, and never ends where it is shared: Run sets its own bound. Again says that
+	// some of the batch were answered Alone before.
+	Run func(ctx context.Context, batch []Q, again bool) ([]Answer[A], error)
 
 	// Key names what a request contends for, for example a SKU.
 	Key func(Q) string
@@ -35,7 +36,7 @@ type Options[Q, A any] struct {
 type Answer[A any] struct {
 	Value A
 	Err   error
-	Alone bool // nothing was decided: ask again in a statement that carries no other key
+	Alone bool // nothing was decided: ask again, once, in a statement that carries no other key
 }
 
 // Queue merges concurrent calls of Do into few calls of Run. It is safe for concurrent use.
@@ -126,7 +127,7 @@ func (q *Queue[Q, A]) lone(ctx context.Context, l *lane[Q, A], req Q) (A, error)
 		q.settle(l)
 	}()
 	var none A
-	answers, err := q.o.Run(ctx, []Q{req})
+	answers, err := q.o.Run(ctx, []Q{req}, false)
 	if err != nil {
 		return none, err
 	}

@@ -22,6 +22,7 @@ type order struct {
 type statement struct {
 	ctx   context.Context
 	batch []order
+	again bool
 	reply chan result
 }
 
@@ -61,8 +62,8 @@ func newRig(change func(*Options[order, int])) *rig {
 	r := &rig{sent: make(chan statement, 100)}
 	o := Options[order, int]{
 		Key: func(o order) string { return o.key },
-		Run: func(ctx context.Context, batch []order) ([]Answer[int], error) {
-			s := statement{ctx, slices.Clone(batch), make(chan result)}
+		Run: func(ctx context.Context, batch []order, again bool) ([]Answer[int], error) {
+			s := statement{ctx, slices.Clone(batch), again, make(chan result)}
 			r.sent <- s
 			got := <-s.reply
 			return got.answers, got.err
@@ -132,7 +133,7 @@ func TestLoneCallerRunsOnItsOwnGoroutine(t *testing.T) {
 		var ownContext bool
 		q := New(Options[order, int]{
 			Key: func(o order) string { return o.key },
-			Run: func(ctx context.Context, batch []order) ([]Answer[int], error) {
+			Run: func(ctx context.Context, batch []order, _ bool) ([]Answer[int], error) {
 				ownContext = ctx.Value(marker{}) == "mine"
 				return echo(batch), nil
 			},
@@ -302,7 +303,7 @@ func TestOneBadRequestNeverFailsItsNeighbours(t *testing.T) {
 		q := New(Options[order, int]{
 			Key:    func(o order) string { return o.key },
 			Poison: func(err error) bool { return errors.Is(err, poison) },
-			Run: func(_ context.Context, batch []order) ([]Answer[int], error) {
+			Run: func(_ context.Context, batch []order, _ bool) ([]Answer[int], error) {
 				statements++
 				if statements == 1 {
 					<-held
@@ -420,8 +421,8 @@ func TestWhatWasSkippedIsAskedAgainAlone(t *testing.T) {
 		want(t, ends[1], nil)
 		want(t, ends[4], nil)
 		s = r.next(t)
-		if got := s.numbers(); !slices.Equal(got, []int{2, 3}) {
-			t.Fatalf("asked again: %v, want b's two, in their order", got)
+		if got := s.numbers(); !slices.Equal(got, []int{2, 3}) || !s.again {
+			t.Fatalf("asked again: %v (%v), want b's two, in their order", got, s.again)
 		}
 		s.answer()
 		for _, n := range []int{0, 2, 3} {
@@ -492,7 +493,7 @@ func TestEveryCallIsAnsweredOnce(t *testing.T) {
 	q := New(Options[order, int]{
 		MaxBatch: 7,
 		Key:      func(o order) string { return o.key },
-		Run: func(_ context.Context, batch []order) ([]Answer[int], error) {
+		Run: func(_ context.Context, batch []order, _ bool) ([]Answer[int], error) {
 			answers := echo(batch)
 			keys := map[string]bool{}
 			for _, o := range batch {

@@ -42,7 +42,9 @@ func (d *database) read(ctx context.Context, on mysqldb.DBTX, skus, keys []strin
 		}
 		books.Skipped = engine.Skipped(texts(known), books.Stock)
 	}
-	books.Recorded, err = d.recorded(ctx, on, keys)
+	if len(keys) > 0 {
+		books.Recorded, err = d.recorded(ctx, on, keys)
+	}
 	return books, err
 }
 

@@ -63,10 +63,12 @@ func (d *database) read(ctx context.Context, conn *pgxpool.Conn, skus, keys []st
 			return err
 		})
 	}
-	batch.Queue(d.sql(pgdb.Reservations), keys).Query(func(rows pgx.Rows) (err error) {
-		books.Recorded, err = recorded(rows)
-		return err
-	})
+	if len(keys) > 0 {
+		batch.Queue(d.sql(pgdb.Reservations), keys).Query(func(rows pgx.Rows) (err error) {
+			books.Recorded, err = recorded(rows)
+			return err
+		})
+	}
 	if err := conn.SendBatch(ctx, &batch).Close(); err != nil {
 		return engine.Books{}, err
 	}

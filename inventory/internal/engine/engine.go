@@ -65,7 +65,7 @@ type Engine interface {
 
 	// Transact locks the stock of skus in order, reads what is recorded under keys, and writes
 	// what decide makes of it, all in one READ COMMITTED transaction. Without wait it passes over
-	// rows that are locked.
+	// rows that are locked; without keys it looks none up.
 	Transact(ctx context.Context, skus, keys []string, wait bool, decide func(Books) Plan) error
 
 	// Adjust runs fn in one READ COMMITTED transaction, and commits it where fn says so.
