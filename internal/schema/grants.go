@@ -55,3 +55,9 @@ func quoteAccount(account string) string {
 	}
 	return quote(user) + "@" + quote(host)
 }
+
+// PostgresCreateSchemaGrants are the statements that let a role create the schema itself, which Up
+// does when it is missing.
+func PostgresCreateSchemaGrants(database, role string) []string {
+	return []string{"GRANT CREATE ON DATABASE " + QuotePostgres(database) + " TO " + QuotePostgres(role)}
+}
