@@ -2,6 +2,7 @@ package pginventory_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -20,7 +21,9 @@ func open(ctx context.Context, dsn string, o inventory.Options) (*inventory.Stor
 	if err != nil {
 		return nil, nil, err
 	}
-	cfg.MaxConns = 64
+	if !strings.Contains(dsn, "pool_max_conns") {
+		cfg.MaxConns = 64
+	}
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, nil, err

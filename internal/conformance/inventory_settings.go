@@ -1,0 +1,70 @@
+package conformance
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/dblock-go/dblock/inventory"
+)
+
+// RunWith sells over connections with other settings than the usual: each gives the same answers.
+// A setting is what is appended to the DSN's query.
+func (e Inventory) RunWith(t *testing.T, settings map[string]string) {
+	for name, setting := range settings {
+		for _, strategy := range inventory.Strategies() {
+			t.Run(name+"/"+strategy.String(), func(t *testing.T) {
+				t.Parallel()
+				s := e.shop(t, inventory.Options{})
+				s.dsn = appendQuery(s.dsn, setting)
+				s.o.Strategy = strategy
+				s.Store = s.open(t, s.o)
+				s.sellsAsUsual(t)
+			})
+		}
+	}
+}
+
+func appendQuery(dsn, setting string) string {
+	if strings.Contains(dsn, "?") {
+		return dsn + "&" + setting
+	}
+	return dsn + "?" + setting
+}
+
+// sellsAsUsual tries every answer that a Store can give, in small, from two Stores at once.
+func (s *shop) sellsAsUsual(t *testing.T) {
+	s.stock(t, "sale", 30)
+	if replayed, err := s.Restock(t.Context(), inventory.Adjustment{ID: "stock of sale", SKU: "sale", Delta: 30}); err != nil || !replayed {
+		t.Errorf("a repeated restock: %v, %v", replayed, err)
+	}
+	other := s.open(t, s.o)
+	elsewhere := make(chan []told)
+	reqs := ordersFor(80, "sale")
+	for i := range 20 {
+		reqs = append(reqs, order(fmt.Sprintf("unknown-%d", i), "nonsense", 1))
+	}
+	go func() { elsewhere <- crowd(t.Context(), other, reqs) }()
+	sold := map[string]bool{}
+	for _, a := range append(crowd(t.Context(), s.Store, reqs), <-elsewhere...) {
+		switch {
+		case a.err == nil:
+			sold[a.req.Key] = true
+		case a.req.SKU == "sale" && !errors.Is(a.err, inventory.ErrSoldOut),
+			a.req.SKU != "sale" && !errors.Is(a.err, inventory.ErrUnknownSKU):
+			t.Errorf("%s: %v", a.req.Key, a.err)
+		}
+	}
+	if b := s.balance(t, "sale"); len(sold) != 30 || b.Sold != 30 || b.Available != 0 {
+		t.Errorf("30 units, sold by two to 80 buyers each: %d were told so; %+v", len(sold), b)
+	}
+	for key := range sold {
+		got, err := s.Lookup(t.Context(), key)
+		if err != nil || got.State != inventory.Sold {
+			t.Errorf("%+v, %v", got, err)
+		}
+		break
+	}
+	s.sound(t)
+}
