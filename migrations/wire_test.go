@@ -36,26 +36,39 @@ func (l lying) Read(b []byte) (int, error) {
 // through is the test's database by way of connections that lie.
 func (e env) through(change func([]byte)) *sql.DB {
 	e.Helper()
-	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
-		conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
-		return lying{conn, change}, err
-	}
-	var db *sql.DB
-	if e.engine == migrations.Postgres {
-		config, err := devdb.ParsePostgres(e.dsn)
-		e.must(err)
-		config.ConnConfig.DialFunc = dial
-		db = stdlib.OpenDB(*config.ConnConfig)
-	} else {
-		config, err := devdb.ParseMySQL(e.dsn)
-		e.must(err)
-		config.DialFunc = dial
-		connector, err := mysql.NewConnector(config)
-		e.must(err)
-		db = sql.OpenDB(connector)
-	}
+	db, err := openThrough(e.engine, e.dsn, func(conn net.Conn) net.Conn { return lying{conn, change} })
+	e.must(err)
 	e.Cleanup(func() { _ = db.Close() })
 	return db
+}
+
+// openThrough wraps each connection, which is never encrypted: the wrapper is to see what passes.
+func openThrough(engine migrations.Engine, dsn string, wrap func(net.Conn) net.Conn) (*sql.DB, error) {
+	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return wrap(conn), nil
+	}
+	if engine == migrations.Postgres {
+		config, err := devdb.ParsePostgres(dsn)
+		if err != nil {
+			return nil, err
+		}
+		config.ConnConfig.DialFunc, config.ConnConfig.TLSConfig, config.ConnConfig.Fallbacks = dial, nil, nil
+		return stdlib.OpenDB(*config.ConnConfig), nil
+	}
+	config, err := devdb.ParseMySQL(dsn)
+	if err != nil {
+		return nil, err
+	}
+	config.DialFunc, config.TLSConfig = dial, ""
+	connector, err := mysql.NewConnector(config)
+	if err != nil {
+		return nil, err
+	}
+	return sql.OpenDB(connector), nil
 }
 
 // version is the server's own, with the major number that the test wants to see instead.
