@@ -6,34 +6,32 @@ import (
 
 	"github.com/dblock-go/dblock/internal/conformance"
 	"github.com/dblock-go/dblock/internal/devdb"
-	"github.com/dblock-go/dblock/internal/testdb"
 )
 
 // TestNothingDependsOnTheDSN holds what the package's documentation says.
 func TestNothingDependsOnTheDSN(t *testing.T) {
 	t.Parallel()
 	set := func(variable, value string) string { return variable + "=" + url.QueryEscape("'"+value+"'") }
-	for _, kind := range testdb.Engines() {
-		settings := map[string]string{
-			"parseTime":         "parseTime=true&loc=Local",
-			"clientFoundRows":   "clientFoundRows=true",
-			"interpolateParams": "interpolateParams=true",
-			"multiStatements":   "multiStatements=true",
-			"sql_mode":          set("sql_mode", "ANSI_QUOTES,NO_BACKSLASH_ESCAPES,PIPES_AS_CONCAT,STRICT_ALL_TABLES"),
-			"lax":               set("sql_mode", ""),
-			"time_zone":         set("time_zone", "+05:45"),
-			"collation":         "collation=latin1_swedish_ci",
-			"one second locks":  "innodb_lock_wait_timeout=1",
-		}
-		switch kind {
-		case devdb.Postgres:
-			continue
-		case devdb.MySQL:
-			settings["serializable"] = set("transaction_isolation", "SERIALIZABLE")
-		case devdb.MariaDB:
-			settings["serializable"] = set("tx_isolation", "SERIALIZABLE")
-			settings["snapshot isolation"] = "innodb_snapshot_isolation=ON"
-		}
-		conformance.Inventory{Kind: kind, Open: open}.RunWith(t, settings)
+	for _, kind := range family() {
+		t.Run(string(kind), func(t *testing.T) {
+			settings := map[string]string{
+				"parseTime":         "parseTime=true&loc=Local",
+				"clientFoundRows":   "clientFoundRows=true",
+				"interpolateParams": "interpolateParams=true",
+				"multiStatements":   "multiStatements=true",
+				"sql_mode":          set("sql_mode", "ANSI_QUOTES,NO_BACKSLASH_ESCAPES,PIPES_AS_CONCAT,STRICT_ALL_TABLES"),
+				"lax":               set("sql_mode", ""),
+				"time_zone":         set("time_zone", "+05:45"),
+				"collation":         "collation=latin1_swedish_ci",
+				"one second locks":  "innodb_lock_wait_timeout=1",
+			}
+			if kind == devdb.MariaDB {
+				settings["serializable"] = set("tx_isolation", "SERIALIZABLE")
+				settings["snapshot isolation"] = "innodb_snapshot_isolation=ON"
+			} else {
+				settings["serializable"] = set("transaction_isolation", "SERIALIZABLE")
+			}
+			conformance.Inventory{Kind: kind, Open: open}.RunWith(t, settings)
+		})
 	}
 }
