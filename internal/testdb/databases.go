@@ -14,7 +14,7 @@ import (
 
 const (
 	// Enough for a crowd of goroutines in one test, and small enough for many parallel tests on a
-	// server that takes 300 connections.
+	// server that takes 1,000 connections.
 	maxConns = 20
 
 	// Creating and dropping a database takes about a tenth of a second; a machine that is busy

@@ -76,16 +76,16 @@ var images = map[devdb.Kind]image{
 		env: "DBLOCK_MARIADB_IMAGE", fallback: "mariadb:11.4", port: "3306/tcp", driver: "mysql",
 		passwordVars: []string{"MARIADB_ROOT_PASSWORD", "MYSQL_ROOT_PASSWORD"},
 		args: []string{
-			"--innodb-flush-log-at-trx-commit=0", "--max-connections=300", "--performance-schema=ON",
-			"--skip-name-resolve",
+			"--innodb-flush-log-at-trx-commit=0", "--innodb-flush-method=nosync", "--skip-innodb-doublewrite",
+			"--max-connections=300", "--performance-schema=ON", "--skip-name-resolve",
 		},
 	},
 	devdb.MySQL: {
 		env: "DBLOCK_MYSQL_IMAGE", fallback: "mysql:8.4", port: "3306/tcp", driver: "mysql",
 		passwordVars: []string{"MYSQL_ROOT_PASSWORD"},
 		args: []string{
-			"--innodb-flush-log-at-trx-commit=0", "--max-connections=300", "--skip-log-bin",
-			"--skip-name-resolve",
+			"--innodb-flush-log-at-trx-commit=0", "--innodb-flush-method=nosync", "--innodb-doublewrite=OFF",
+			"--max-connections=300", "--skip-log-bin", "--skip-name-resolve",
 		},
 	},
 }
