@@ -77,7 +77,7 @@ var images = map[devdb.Kind]image{
 		passwordVars: []string{"MARIADB_ROOT_PASSWORD", "MYSQL_ROOT_PASSWORD"},
 		args: []string{
 			"--innodb-flush-log-at-trx-commit=0", "--innodb-flush-method=nosync", "--skip-innodb-doublewrite",
-			"--max-connections=300", "--performance-schema=ON", "--skip-name-resolve",
+			"--max-connections=300", "--skip-name-resolve",
 		},
 	},
 	devdb.MySQL: {
@@ -103,10 +103,10 @@ func startDocker(ctx context.Context, kind devdb.Kind) (*devdb.Server, error) {
 	case err == nil:
 		return s, nil
 	case strings.Contains(err.Error(), "reaper"):
-		return nil, fmt.Errorf("Docker can't run testcontainers' own image, which removes containers after a crash "+
+		return nil, fmt.Errorf("can't run testcontainers' own image in Docker, which removes containers after a crash "+
 			"(to do without it: set TESTCONTAINERS_RYUK_DISABLED=true): %w", err)
 	default:
-		return nil, fmt.Errorf("Docker can't run %s (another image: set %s): %w", name, img.env, err)
+		return nil, fmt.Errorf("can't run %s in Docker (another image: set %s): %w", name, img.env, err)
 	}
 }
 
