@@ -69,7 +69,7 @@ var images = map[devdb.Kind]image{
 		passwordVars: []string{"POSTGRES_PASSWORD"},
 		args: []string{
 			"-c", "fsync=off", "-c", "synchronous_commit=off", "-c", "full_page_writes=off",
-			"-c", "max_connections=300",
+			"-c", "max_connections=1000",
 		},
 	},
 	devdb.MariaDB: {
@@ -77,7 +77,7 @@ var images = map[devdb.Kind]image{
 		passwordVars: []string{"MARIADB_ROOT_PASSWORD", "MYSQL_ROOT_PASSWORD"},
 		args: []string{
 			"--innodb-flush-log-at-trx-commit=0", "--innodb-flush-method=nosync", "--skip-innodb-doublewrite",
-			"--max-connections=300", "--skip-name-resolve",
+			"--max-connections=1000", "--skip-name-resolve",
 		},
 	},
 	devdb.MySQL: {
@@ -85,7 +85,7 @@ var images = map[devdb.Kind]image{
 		passwordVars: []string{"MYSQL_ROOT_PASSWORD"},
 		args: []string{
 			"--innodb-flush-log-at-trx-commit=0", "--innodb-flush-method=nosync", "--innodb-doublewrite=OFF",
-			"--max-connections=300", "--skip-log-bin", "--skip-name-resolve",
+			"--max-connections=1000", "--skip-log-bin", "--skip-name-resolve",
 		},
 	},
 }
