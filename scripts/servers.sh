@@ -65,9 +65,14 @@ if [[ ! -e $policy ]]; then
 fi
 
 say "installing ${missing[*]} (not started; dblock starts servers of its own)"
-"${as_root[@]}" apt-get update -qq || say "apt-get update failed; trying with the lists at hand"
-"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null ||
-	die "apt-get could not install ${missing[*]}: its messages are above"
+log=$(mktemp)
+"${as_root[@]}" apt-get update -qq >"$log" 2>&1 || say "apt-get update failed; trying with the lists at hand"
+"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" \
+	>>"$log" 2>&1 || {
+	tail -n 30 "$log" >&2
+	die "apt-get could not install ${missing[*]}: the end of what it said is above, all of it in $log"
+}
+rm -f "$log"
 
 # Installed for the demo and the tests only, so they need not run after the next boot either.
 if command -v systemctl >/dev/null; then
