@@ -17,7 +17,7 @@ func (s *Store) direct(ctx context.Context, r Request) (Reservation, error) {
 		s.slots.leave()
 		return s.queue.Do(ctx, r)
 	}
-	sold, err := s.engine.SellOne(ctx, r.row(Sold), s.o.Timeout)
+	sold, err := s.sellOne(ctx, r)
 	s.slots.leave()
 	if sold {
 		return r.reservation(Sold), nil
@@ -39,4 +39,12 @@ func (s *Store) direct(ctx context.Context, r Request) (Reservation, error) {
 	default:
 		return Reservation{}, err
 	}
+}
+
+// sellOne bounds the statement and the wait for its connection: it holds a slot meanwhile, and a
+// dead connection that nobody gives up on would keep that for ever.
+func (s *Store) sellOne(ctx context.Context, r Request) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
+	defer cancel()
+	return s.engine.SellOne(ctx, r.row(Sold))
 }

@@ -27,7 +27,7 @@ func (s *Store) sell(ctx context.Context, reqs []Request, again bool) ([]answer,
 func (s *Store) settle(ctx context.Context, reqs []Request, first attempt) (answers []answer, err error) {
 	err = s.retry(ctx, first, func(ctx context.Context, this attempt) (err error) {
 		if this.outright {
-			sold, err := s.engine.SellOne(ctx, reqs[0].row(Sold), s.o.Timeout)
+			sold, err := s.engine.SellOne(ctx, reqs[0].row(Sold))
 			if sold {
 				answers = []answer{{Value: reqs[0].reservation(Sold)}}
 				return nil

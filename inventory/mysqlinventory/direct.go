@@ -2,7 +2,6 @@ package mysqlinventory
 
 import (
 	"context"
-	"time"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
@@ -10,15 +9,8 @@ import (
 
 // SellOne is one conditional UPDATE and its order row in one transaction. The row goes in first,
 // so that the hot row is locked for no longer than the commit takes.
-func (d *database) SellOne(ctx context.Context, r engine.Row, bound time.Duration) (sold bool, err error) {
-	conn, err := d.pool.Conn(ctx)
-	if err != nil {
-		return false, engine.NoWrite(err)
-	}
-	defer func() { _ = conn.Close() }()
-	ctx, cancel := context.WithTimeout(ctx, bound)
-	defer cancel()
-	err = d.inTx(ctx, conn, func(on mysqldb.DBTX) (bool, error) {
+func (d *database) SellOne(ctx context.Context, r engine.Row) (sold bool, err error) {
+	err = d.inTx(ctx, func(on mysqldb.DBTX) (bool, error) {
 		if err := d.q.InsertReservation(ctx, on, mysqldb.InsertReservationParams{
 			ReservationKey: []byte(r.Key), Sku: []byte(r.SKU), Buyer: []byte(r.Buyer), Qty: r.Qty,
 		}); err != nil {

@@ -13,7 +13,7 @@ import (
 func (d *database) Transact(
 	ctx context.Context, skus, keys []string, wait bool, decide func(engine.Books) engine.Plan,
 ) error {
-	return d.inTx(ctx, d.pool, func(on mysqldb.DBTX) (bool, error) {
+	return d.inTx(ctx, func(on mysqldb.DBTX) (bool, error) {
 		books, err := d.read(ctx, on, skus, keys, wait)
 		if err != nil {
 			return false, err

@@ -78,25 +78,3 @@ func (d *database) unavailable(err error) error {
 	}
 	return fmt.Errorf("%w: %w", dblock.ErrUnavailable, err)
 }
-
-var readCommitted = &sql.TxOptions{Isolation: sql.LevelReadCommitted}
-
-// beginner is what a transaction can begin on: the pool, or a connection of it.
-type beginner interface {
-	BeginTx(context.Context, *sql.TxOptions) (*sql.Tx, error)
-}
-
-// inTx runs fn in a transaction of its own, and commits it where fn says so. An error of the
-// commit itself leaves it open whether it took place.
-func (d *database) inTx(ctx context.Context, on beginner, fn func(mysqldb.DBTX) (commit bool, err error)) error {
-	tx, err := on.BeginTx(ctx, readCommitted)
-	if err != nil {
-		return engine.NoWrite(err)
-	}
-	defer func() { _ = tx.Rollback() }() // after a commit it does nothing
-	commit, err := fn(d.on(tx))
-	if err != nil || !commit {
-		return engine.NoWrite(err)
-	}
-	return tx.Commit()
-}

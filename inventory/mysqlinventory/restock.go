@@ -11,7 +11,7 @@ import (
 
 // Adjust runs fn in a transaction of its own.
 func (d *database) Adjust(ctx context.Context, fn func(engine.AdjustTx) (bool, error)) error {
-	return d.inTx(ctx, d.pool, func(on mysqldb.DBTX) (bool, error) {
+	return d.inTx(ctx, func(on mysqldb.DBTX) (bool, error) {
 		return fn(adjustTx{d, on})
 	})
 }

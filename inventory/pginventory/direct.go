@@ -2,7 +2,6 @@ package pginventory
 
 import (
 	"context"
-	"time"
 
 	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
@@ -10,14 +9,12 @@ import (
 
 // SellOne is one statement in autocommit: one round trip and one flush. The stock is taken first,
 // so that nothing is written where there is too little.
-func (d *database) SellOne(ctx context.Context, r engine.Row, bound time.Duration) (bool, error) {
+func (d *database) SellOne(ctx context.Context, r engine.Row) (bool, error) {
 	conn, err := d.pool.Acquire(ctx)
 	if err != nil {
 		return false, engine.NoWrite(err)
 	}
 	defer conn.Release()
-	ctx, cancel := context.WithTimeout(ctx, bound)
-	defer cancel()
 	n, err := d.q.SellOne(ctx, d.on(conn), pgdb.SellOneParams{
 		ReservationKey: r.Key, Sku: r.SKU, Buyer: r.Buyer, Qty: r.Qty, LockTimeout: lockTimeout(ctx),
 	})

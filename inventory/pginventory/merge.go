@@ -3,8 +3,6 @@ package pginventory
 import (
 	"context"
 	"errors"
-	"strconv"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -131,26 +129,4 @@ func each[T any](rows pgx.Rows, f func(T)) error {
 		f(r)
 	}
 	return err
-}
-
-// lockTimeout lets the server give up on a lock before we give up on the server: the error then
-// says which of the two it was, and the connection lives on. It counts twice: who waits for a row
-// that many want waits for a place at the head of the line, and then for the row.
-func lockTimeout(ctx context.Context) string {
-	deadline, ok := ctx.Deadline()
-	if !ok {
-		return "0"
-	}
-	return strconv.FormatInt(max(1, (time.Until(deadline)*2/5).Milliseconds()), 10)
-}
-
-// rollback ends the transaction even where ctx has ended. Where that fails, releasing the
-// connection closes it.
-func rollback(ctx context.Context, conn *pgxpool.Conn) {
-	if conn.Conn().IsClosed() {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-	defer cancel()
-	_, _ = conn.Exec(ctx, "rollback")
 }

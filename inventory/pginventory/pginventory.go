@@ -3,8 +3,7 @@
 //
 // The tables come from package migrations (`dblock migrate up`), the grants that a service needs
 // from docs/grants.md. Statements run in READ COMMITTED, whatever the database's default. A sale
-// is as durable as the connection's synchronous_commit says. Poolers in transaction mode are fine,
-// as nothing depends on a session.
+// is as durable as the connection's synchronous_commit says.
 package pginventory
 
 import (
@@ -92,11 +91,6 @@ func (q qualified) Query(ctx context.Context, sql string, args ...any) (pgx.Rows
 func (q qualified) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 	return q.DBTX.QueryRow(ctx, q.d.sql(sql), args...)
 }
-
-var readCommitted = pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}
-
-// beginReadCommitted is readCommitted as a statement, to be sent beside others.
-const beginReadCommitted = "begin isolation level read committed read write"
 
 // unavailable says that the server could not be asked.
 func (d *database) unavailable(err error) error {

@@ -2,10 +2,7 @@
 // one database's SQL: an engine runs statements and decides nothing.
 package engine
 
-import (
-	"context"
-	"time"
-)
+import "context"
 
 // Row is one reservation as the database holds it.
 type Row struct {
@@ -59,9 +56,8 @@ type Balance struct {
 // Engine is one database. Its errors are what the driver says; Fault tells what they mean.
 type Engine interface {
 	// SellOne sells one order outright, in the fewest round trips. False means that nothing was
-	// written, without saying why: Transact will. Only ctx bounds the wait for a connection; once
-	// there is one, bound does too.
-	SellOne(ctx context.Context, row Row, bound time.Duration) (bool, error)
+	// written, without saying why: Transact will.
+	SellOne(ctx context.Context, row Row) (bool, error)
 
 	// Transact locks the stock of skus in order, reads what is recorded under keys, and writes
 	// what decide makes of it, all in one READ COMMITTED transaction. Without wait it passes over
