@@ -109,11 +109,11 @@ func parse(record []string, at map[string]int, width int, invoices map[string]in
 	qty, err := strconv.ParseInt(quantity, 10, 64)
 	switch {
 	case err != nil:
-		return Line{}, fmt.Errorf("Quantity %q is not a whole number", quantity)
+		return Line{}, fmt.Errorf("the quantity %q is not a whole number", quantity)
 	case qty == 0:
-		return Line{}, errors.New("Quantity is 0")
+		return Line{}, errors.New("the quantity is 0")
 	case qty > inventory.MaxQty || qty < -inventory.MaxQty:
-		return Line{}, fmt.Errorf("Quantity %d is beyond ±%d", qty, int64(inventory.MaxQty))
+		return Line{}, fmt.Errorf("the quantity %d is beyond ±%d", qty, int64(inventory.MaxQty))
 	case sku == "":
 		return Line{}, errors.New("StockCode is empty")
 	}
