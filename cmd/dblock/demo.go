@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 
 	"github.com/dblock-go/dblock/internal/devdb"
@@ -38,19 +37,29 @@ dropped), or else from the binaries on this machine (DBLOCK_POSTGRES_BIN, DBLOCK
 Exit status 1: a unit was lost or oversold, or left while a buyer was refused, or the books are off.`
 }
 
-// check refuses what makes no sense, before any server is started.
-func (c *demoCmd) check() error {
-	for name, n := range map[string]int64{
-		"--buyers": int64(c.Buyers), "--rounds": int64(c.Rounds), "--passes": int64(c.Passes), "--workers": int64(c.Workers),
-	} {
-		if n < 1 || n > 1_000_000 {
-			return fmt.Errorf("%s: %d is not within 1 to 1,000,000", name, n)
+// Validate refuses what makes no sense, before any server is started. Kong calls it.
+func (c *demoCmd) Validate() error {
+	for _, f := range []struct {
+		flag string
+		n    int
+	}{{"--buyers", c.Buyers}, {"--rounds", c.Rounds}, {"--passes", c.Passes}, {"--workers", c.Workers}} {
+		if f.n < 1 || f.n > 1_000_000 {
+			return fmt.Errorf("%s: %d is not within 1 to 1,000,000", f.flag, f.n)
 		}
 	}
 	if c.Stock < 0 || c.Stock > inventory.MaxQty {
 		return fmt.Errorf("--stock: %d is not within 0 to %d", c.Stock, int64(inventory.MaxQty))
 	}
-	_, err := c.strategies()
+	for _, name := range c.Engine {
+		if !slices.Contains([]devdb.Kind{devdb.Postgres, devdb.MariaDB, devdb.MySQL}, devdb.Kind(name)) {
+			return fmt.Errorf("--engine: there is no %q; there are postgres, mariadb and mysql", name)
+		}
+	}
+	strategies, err := c.strategies()
+	if err == nil && c.Orders != "" && len(c.Strategy) > 0 && len(strategies) > 1 {
+		// the second one would find all of its orders seen
+		return errors.New("--orders: give one --strategy, not several")
+	}
 	return err
 }
 
@@ -81,20 +90,13 @@ func (c *demoCmd) kinds(ctx context.Context) ([]devdb.Kind, error) {
 	}
 	var kinds []devdb.Kind
 	for _, name := range c.Engine {
-		kind := devdb.Kind(name)
-		if !slices.Contains([]devdb.Kind{devdb.Postgres, devdb.MariaDB, devdb.MySQL}, kind) {
-			return nil, fmt.Errorf("--engine: there is no %q; there are postgres, mariadb and mysql", name)
-		}
-		kinds = append(kinds, kind)
+		kinds = append(kinds, devdb.Kind(name))
 	}
 	return kinds, nil
 }
 
-// run runs the demo on every engine. What is wrong with one does not keep the others from running.
-func (c *demoCmd) run(ctx context.Context, out, progress io.Writer) error {
-	if err := c.check(); err != nil {
-		return err
-	}
+// Run runs the demo on every engine. What is wrong with one does not keep the others from running.
+func (c *demoCmd) Run(ctx context.Context, std streams) error {
 	kinds, err := c.kinds(ctx)
 	if err != nil {
 		return err
@@ -108,11 +110,11 @@ func (c *demoCmd) run(ctx context.Context, out, progress io.Writer) error {
 	var wrong []error
 	results := []any{}
 	for _, kind := range kinds {
-		s, err := openShop(ctx, kind, progress)
+		s, err := openShop(ctx, kind, std.err)
 		if err != nil {
 			return errors.Join(append(wrong, err)...)
 		}
-		result, err := one(ctx, s, out, progress)
+		result, err := one(ctx, s, std)
 		if err != nil {
 			wrong = append(wrong, fmt.Errorf("%s: %w", kind, err))
 		}
@@ -125,16 +127,16 @@ func (c *demoCmd) run(ctx context.Context, out, progress io.Writer) error {
 		}
 	}
 	if c.JSON {
-		in := json.NewEncoder(out)
-		in.SetIndent("", "  ")
-		wrong = append(wrong, in.Encode(results))
+		out := json.NewEncoder(std.out)
+		out.SetIndent("", "  ")
+		wrong = append(wrong, out.Encode(results))
 	}
 	return errors.Join(wrong...)
 }
 
 // sales runs the rounds of all strategies in turn, so that whatever slows the machine down for a
 // while slows all of them.
-func (c *demoCmd) sales(ctx context.Context, s *shop, out, progress io.Writer) ([]any, error) {
+func (c *demoCmd) sales(ctx context.Context, s *shop, std streams) ([]any, error) {
 	strategies, err := c.strategies()
 	if err != nil {
 		return nil, err
@@ -147,7 +149,7 @@ func (c *demoCmd) sales(ctx context.Context, s *shop, out, progress io.Writer) (
 		}
 		lines = append(lines, &saleLine{store: store, strategy: strategy, latency: sale.Histogram()})
 	}
-	bar := newBar(progress, string(s.server.Kind), (c.Rounds+1)*len(lines)*c.Buyers)
+	bar := newBar(std.err, string(s.server.Kind), (c.Rounds+1)*len(lines)*c.Buyers)
 	for round := range c.Rounds + 1 { // the first one warms up connections and is not counted
 		for _, l := range lines {
 			this := sale.Sale{
@@ -168,7 +170,7 @@ func (c *demoCmd) sales(ctx context.Context, s *shop, out, progress io.Writer) (
 		return nil, err
 	}
 	if !c.JSON {
-		c.printSales(out, s, lines)
+		c.printSales(std.out, s, lines)
 	}
 	return saleResults(c, s, lines), checkLines(lines)
 }

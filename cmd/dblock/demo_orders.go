@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -37,7 +36,7 @@ type replayAudit struct {
 }
 
 // replays reads the file and returns what replays it on one engine.
-func (c *demoCmd) replays() (func(context.Context, *shop, io.Writer, io.Writer) ([]any, error), error) {
+func (c *demoCmd) replays() (func(context.Context, *shop, streams) ([]any, error), error) {
 	in, err := os.Open(c.Orders)
 	if err != nil {
 		return nil, err
@@ -52,19 +51,14 @@ func (c *demoCmd) replays() (func(context.Context, *shop, io.Writer, io.Writer) 
 	}
 	strategy := inventory.Merge
 	if len(c.Strategy) > 0 {
-		chosen, err := c.strategies()
-		if err != nil {
+		if strategy, err = inventory.ParseStrategy(c.Strategy[0]); err != nil {
 			return nil, err
 		}
-		if len(chosen) > 1 { // the second one would find all of its orders seen
-			return nil, errors.New("--orders: give one --strategy, not several")
-		}
-		strategy = chosen[0]
 	}
-	return func(ctx context.Context, s *shop, out, progress io.Writer) ([]any, error) {
-		result, err := c.replay(ctx, s, file, strategy, progress)
+	return func(ctx context.Context, s *shop, std streams) ([]any, error) {
+		result, err := c.replay(ctx, s, file, strategy, std.err)
 		if !c.JSON {
-			result.print(out)
+			result.print(std.out)
 		}
 		return []any{result}, err
 	}, nil

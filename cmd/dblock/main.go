@@ -22,9 +22,6 @@ type cli struct {
 	Version versionCmd `cmd:"" help:"Print the version of this program and of its tables."`
 }
 
-// Run leads to the demo itself, which knows only writers.
-func (c *demoCmd) Run(ctx context.Context, s streams) error { return c.run(ctx, s.out, s.err) }
-
 const description = `Relational locks on the Postgres or MySQL/MariaDB that you already run.
 
 Exit status: 0 done, 1 failed (one line on stderr says why), 2 the command line is wrong.`

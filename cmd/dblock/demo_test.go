@@ -1,0 +1,125 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/dblock-go/dblock/internal/orders"
+	"github.com/dblock-go/dblock/internal/sale"
+	"github.com/dblock-go/dblock/internal/testdb"
+	"github.com/dblock-go/dblock/inventory"
+)
+
+// demo runs `dblock demo --json` on every engine under test.
+func demo[T any](t *testing.T, args ...string) []T {
+	t.Helper()
+	args = append([]string{"demo", "--json"}, args...)
+	for _, kind := range testdb.Engines() {
+		args = append(args, "--engine", string(kind))
+	}
+	r := dblock(t, "", args...)
+	var got []T
+	if err := json.Unmarshal([]byte(r.out), &got); err != nil || r.code != 0 {
+		t.Fatalf("exit %d, %v, stderr %q, stdout %q", r.code, err, r.err, r.out)
+	}
+	return got
+}
+
+func TestDemoSells(t *testing.T) {
+	t.Parallel()
+	got := demo[saleResult](t, "--buyers", "60", "--stock", "25", "--rounds", "2", "--seed", "7")
+	if want := 2 * len(testdb.Engines()); len(got) != want {
+		t.Fatalf("%d results, want %d", len(got), want)
+	}
+	for _, r := range got {
+		if r.Sold != 50 || r.SoldOut != 70 || r.Failed+r.Oversold+r.Lost+r.Unsold != 0 || !r.BooksBalance ||
+			r.SoldPerS <= 0 || r.P50MS <= 0 || r.P99MS < r.P50MS || r.AloneP50MS <= 0 || r.RatioDirect <= 0 {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
+func TestDemoPrintsATable(t *testing.T) {
+	t.Parallel()
+	kind := string(testdb.Engines()[0])
+	r := dblock(t, "", "demo", "--engine", kind, "--buyers", "10", "--stock", "20", "--rounds", "1")
+	for _, word := range []string{"strategy", "oversold", "sold/s", "direct", "merge", "The books balance"} {
+		if r.code != 0 || !strings.Contains(r.out, word) {
+			t.Errorf("exit %d, no %q in %q; stderr %q", r.code, word, r.out, r.err)
+		}
+	}
+	if !strings.Contains(r.err, kind) || !strings.Contains(r.err, "durable") {
+		t.Errorf("stderr does not say which server was taken: %q", r.err)
+	}
+}
+
+// TestDemoFailsWhenTheBooksAreOff is the control: a result that is wrong ends with an error.
+func TestDemoFailsWhenTheBooksAreOff(t *testing.T) {
+	t.Parallel()
+	good := sale.Result{Sold: 5, Balance: inventory.Balance{Restocked: 5, Sold: 5}}
+	l := &saleLine{results: []sale.Result{good}}
+	if err := checkLines([]*saleLine{l}); err != nil {
+		t.Error(err)
+	}
+	bad := good
+	bad.Balance.Sold = 4
+	bad.Lost = 1
+	l.results = append(l.results, bad)
+	if err := checkLines([]*saleLine{l}); err == nil || !strings.Contains(err.Error(), "round 2") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestDemoReplaysOrders(t *testing.T) {
+	t.Parallel()
+	const file = "../../internal/orders/testdata/online_retail_2010-12-01.csv"
+	for _, r := range demo[replayResult](t, "--orders", file) {
+		first, second := r.Passes[0], r.Passes[1]
+		if r.Lines != 999 || len(r.Bad) != 0 || first.Accepted+first.SoldOut+first.Returned != 999 || first.Seen != 0 {
+			t.Errorf("%+v", r)
+		}
+		if want := (orders.Report{Seen: 999}); second != want {
+			t.Errorf("the second time: %+v", second)
+		}
+		if a := r.Audit; a.SKUs == 0 || a.Drifting != 0 || a.Restocked != a.Sold+a.Available {
+			t.Errorf("%+v", a)
+		}
+	}
+}
+
+func TestDemoSaysWhichLinesAreBad(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "orders.csv")
+	text := "InvoiceNo,StockCode,Quantity,CustomerID\n1,A,4,ann\n1,A,lots,ann\n2,B,-1,\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := dblock(t, "", "demo", "--orders", file, "--engine", string(testdb.Engines()[0]))
+	for _, want := range []string{`line 3: the quantity "lots" is not a whole number`, "audit: 2 SKUs, 3 units restocked = 0 sold + 3 left"} {
+		if r.code != 0 || !strings.Contains(r.out, want) {
+			t.Errorf("exit %d, no %q in %q; stderr %q", r.code, want, r.out, r.err)
+		}
+	}
+}
+
+func TestDemoRefusesNonsense(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		args string
+		code int
+		says string
+	}{
+		{"--buyers 0", exitUsage, "--buyers: 0 is not within"},
+		{"--rounds 2000000", exitUsage, "--rounds"},
+		{"--stock=-1", exitUsage, "--stock: -1"},
+		{"--engine oracle", exitUsage, `there is no "oracle"`},
+		{"--strategy magic", exitUsage, `"magic"`},
+		{"--orders nowhere.csv", exitUsage, "nowhere.csv"},
+		{"--orders main.go", exitFailed, "InvoiceNo"},
+	} {
+		dblock(t, "", append([]string{"demo"}, strings.Fields(c.args)...)...).wantFailure(t, c.code, c.says)
+	}
+}
