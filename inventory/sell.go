@@ -46,16 +46,19 @@ func (s *Store) settle(ctx context.Context, reqs []Request, first attempt) (answ
 }
 
 // transact decides a batch in one transaction. A batch of several SKUs passes over rows that are
-// locked; one SKU alone waits for its row, as nobody else is kept waiting by it. In doubt a
-// refusal is recorded: an attempt whose connection was lost may still be under way on the server,
-// and must not sell after this one has refused.
+// locked; one SKU alone waits for its row, as nobody else is kept waiting by it.
+//
+// In doubt, an attempt whose connection was lost may still be under way on the server. A refusal
+// is recorded then, so that it can't sell after this one has refused. And every row is waited for:
+// it may be the one who holds them, and who is passed over is asked again by a call that knows of
+// no doubt and would say that nothing was written.
 func (s *Store) transact(ctx context.Context, reqs []Request, this attempt) (answers []answer, err error) {
 	skus, keys := contended(reqs)
 	if this.assumeNew {
 		keys = nil
 	}
 	m := mode{assumeNew: this.assumeNew, recordRefusals: s.o.RecordRefusals || this.doubt}
-	err = s.engine.Transact(ctx, skus, keys, len(skus) == 1, func(books engine.Books) (plan engine.Plan) {
+	err = s.engine.Transact(ctx, skus, keys, len(skus) == 1 || this.doubt, func(books engine.Books) (plan engine.Plan) {
 		plan, answers = decide(reqs, books, m)
 		s.shortages.note(reqs, answers, books)
 		return plan
