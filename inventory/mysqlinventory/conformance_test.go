@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	for _, kind := range family() {
-		t.Run(string(kind), func(t *testing.T) { conformance.Inventory{Kind: kind, Open: open}.Run(t) })
+		t.Run(string(kind), func(t *testing.T) { on(kind).Run(t) })
 	}
 }
 

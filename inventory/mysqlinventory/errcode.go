@@ -62,8 +62,8 @@ func (d *database) Fault(err error) engine.Fault {
 	}
 }
 
-// fault sorts what the server itself said. After all of it but a lost connection the transaction
-// is rolled back for certain.
+// fault sorts what the server itself said. After all of it but a lost connection and an
+// interrupted commit the transaction is rolled back for certain.
 func fault(number uint16, safe bool) engine.Fault {
 	switch number {
 	case deadlock, lockWaitTimeout, recordChanged, cantCommit, rollbackDuringCommit:
@@ -71,7 +71,10 @@ func fault(number uint16, safe bool) engine.Fault {
 	case duplicateEntry:
 		return engine.Duplicate
 	case queryInterrupted, statementTimeout, maxStatementTime:
-		return engine.Busy
+		if safe {
+			return engine.Busy
+		}
+		return engine.Lost // a commit that waited for a replica, say, and stands
 	case noSuchTable, unknownDatabase:
 		return engine.NoSchema
 	case tooManyConnections, optionPreventsIt, readOnlyTransaction, readOnlyServer, readOnlyMode:

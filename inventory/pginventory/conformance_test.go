@@ -14,7 +14,7 @@ import (
 	"github.com/dblock-go/dblock/inventory/pginventory"
 )
 
-var engine = conformance.Inventory{Kind: devdb.Postgres, Open: open}
+var engine = conformance.Inventory{Kind: devdb.Postgres, Open: open, OpenOn: openOn}
 
 func open(ctx context.Context, dsn string, o inventory.Options) (*inventory.Store, func(), error) {
 	cfg, err := pgxpool.ParseConfig(dsn)

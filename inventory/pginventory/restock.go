@@ -16,7 +16,11 @@ func (d *database) Adjust(ctx context.Context, fn func(engine.AdjustTx) (bool, e
 	if err != nil {
 		return engine.NoWrite(err)
 	}
-	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // after a commit it does nothing
+	defer func() { // after a commit it does nothing
+		ctx, cancel := ending(ctx)
+		defer cancel()
+		_ = tx.Rollback(ctx)
+	}()
 	if _, err := tx.Exec(ctx, "select set_config('lock_timeout', $1, true)", lockTimeout(ctx)); err != nil {
 		return engine.NoWrite(err)
 	}

@@ -32,7 +32,13 @@ func rollback(ctx context.Context, conn *pgxpool.Conn) {
 	if conn.Conn().IsClosed() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	ctx, cancel := ending(ctx)
 	defer cancel()
 	_, _ = conn.Exec(ctx, "rollback")
+}
+
+// ending bounds a rollback, which has to be sent even where ctx has ended, and must not wait for
+// ever where the network goes silent.
+func ending(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 }

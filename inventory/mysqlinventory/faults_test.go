@@ -1,0 +1,56 @@
+package mysqlinventory_test
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/dblock-go/dblock/internal/conformance"
+	"github.com/dblock-go/dblock/internal/devdb"
+	"github.com/dblock-go/dblock/internal/faultconn"
+	"github.com/dblock-go/dblock/internal/testdb"
+	"github.com/dblock-go/dblock/inventory"
+	"github.com/dblock-go/dblock/inventory/mysqlinventory"
+)
+
+// openOn is open with connections of the given dialer's.
+func openOn(
+	ctx context.Context, dsn string, dialer *faultconn.Dialer, o inventory.Options,
+) (*inventory.Store, func(), error) {
+	cfg, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		return nil, nil, err
+	}
+	cfg.DialFunc = dialer.DialContext
+	cfg.Logger = &mysql.NopLogger{} // connections are cut on purpose
+	connector, err := mysql.NewConnector(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	db := sql.OpenDB(connector)
+	db.SetMaxOpenConns(64)
+	db.SetMaxIdleConns(64)
+	store, err := mysqlinventory.New(ctx, db, o)
+	if err != nil {
+		_ = db.Close()
+		return nil, nil, err
+	}
+	return store, func() { _ = db.Close() }, nil
+}
+
+// TestConformanceUnderFaults runs for as long as DBLOCK_SOAK says. The kind stands in the name of
+// its subtest and not above it, where `go test -run` could not pick it out.
+func TestConformanceUnderFaults(t *testing.T) {
+	t.Parallel()
+	for _, kind := range testdb.Engines() {
+		if kind != devdb.Postgres {
+			t.Run("SurvivesFaultsOn "+string(kind), func(t *testing.T) { on(kind).SurvivesFaults(t) })
+		}
+	}
+}
+
+func on(kind devdb.Kind) conformance.Inventory {
+	return conformance.Inventory{Kind: kind, Open: open, OpenOn: openOn}
+}
