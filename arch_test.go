@@ -29,7 +29,7 @@ var rooms = [][]string{
 	{"inventory"},
 	{"inventory/internal/engine"},
 	{"db/pgdb", "db/mysqldb", "internal/migratelock", "internal/devdb", "internal/mysqltext"},
-	{"internal/merge", "internal/schema"},
+	{"internal/merge", "internal/schema", "internal/faultconn"},
 	{"."},
 }
 
@@ -58,10 +58,11 @@ var heavy = map[string][]string{
 	"testing":                           testOnly,
 	module + "/internal/testdb":         testOnly,
 	module + "/internal/conformance":    testOnly,
+	module + "/internal/faultconn":      testOnly,
 }
 
 // testOnly are the rooms that only test files import.
-var testOnly = []string{"internal/testdb", "internal/conformance"}
+var testOnly = []string{"internal/testdb", "internal/conformance", "internal/faultconn"}
 
 func TestImportsPointDown(t *testing.T) {
 	t.Parallel()

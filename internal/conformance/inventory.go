@@ -11,6 +11,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/dblock-go/dblock/internal/devdb"
+	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/internal/testdb"
 	"github.com/dblock-go/dblock/inventory"
 	"github.com/dblock-go/dblock/migrations"
@@ -23,6 +24,11 @@ type Inventory struct {
 	// Open makes a Store on the database of dsn, with a pool of its own of up to 64 connections,
 	// which closePool ends.
 	Open func(ctx context.Context, dsn string, o inventory.Options) (store *inventory.Store, closePool func(), err error)
+
+	// OpenOn is Open with connections of the given dialer's.
+	OpenOn func(
+		ctx context.Context, dsn string, dialer *faultconn.Dialer, o inventory.Options,
+	) (store *inventory.Store, closePool func(), err error)
 }
 
 // Run runs the suite.
@@ -49,6 +55,8 @@ func (e Inventory) Run(t *testing.T) {
 				"ACancelledCallerGetsADefiniteEnd": aCancelledCallerGetsADefiniteEnd,
 				"ReplaysARealOrderFile":            replaysARealOrderFile,
 				"SurvivesAKilledSeller":            survivesAKilledSeller,
+				"AnOrderCutAnywhere":               anOrderCutAnywhere,
+				"AnAdjustmentCutAnywhere":          anAdjustmentCutAnywhere,
 			} {
 				t.Run(name, func(t *testing.T) {
 					t.Parallel()
@@ -57,6 +65,8 @@ func (e Inventory) Run(t *testing.T) {
 			}
 		})
 	}
+	t.Run("ABatchCutAnywhere", func(t *testing.T) { t.Parallel(); aBatchCutAnywhere(t, e.shop(t, inventory.Options{})) })
+	t.Run("ControlSellsTwice", func(t *testing.T) { t.Parallel(); controlSellsTwice(t, e.shop(t, inventory.Options{})) })
 	t.Run("ControlOversells", func(t *testing.T) { t.Parallel(); controlOversells(t, e) })
 	t.Run("ChecksTheSchema", func(t *testing.T) { t.Parallel(); checksTheSchema(t, e) })
 	t.Run("UsesASchemaOfTheHostsChoice", func(t *testing.T) { t.Parallel(); usesASchemaOfTheHostsChoice(t, e) })

@@ -1,0 +1,113 @@
+package conformance
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/dblock-go/dblock/internal/devdb"
+	"github.com/dblock-go/dblock/internal/faultconn"
+	"github.com/dblock-go/dblock/inventory"
+)
+
+// controlSellsTwice shows that the cuts find what they are for: the same ones, on code that makes
+// up a new key for each attempt and takes an error for "nothing was written".
+func controlSellsTwice(t *testing.T, s *shop) {
+	var twice, falselyNot atomic.Int64
+	everywhere(t, []cut{{mode: faultconn.CutBefore}, {mode: faultconn.CutAfter}, {mode: faultconn.Late}}, func(c cut, k int) (bool, error) {
+		sku := fmt.Sprintf("%v %d", c, k)
+		if _, err := s.Restock(t.Context(), inventory.Adjustment{ID: sku, SKU: sku, Delta: 10}); err != nil {
+			return false, err
+		}
+		var dialer faultconn.Dialer
+		db, err := s.e.connectOn(s.dsn, &dialer)
+		if err == nil {
+			err = db.PingContext(t.Context())
+		}
+		if err != nil {
+			return false, err
+		}
+		dialer.Arm(k, c.mode, nil)
+		first := naiveSale(t.Context(), db, s.e.Kind, sku)
+		struck := dialer.Disarm()
+		dialer.Release()
+		if first != nil { // the server has ended the transaction when another gets the row
+			if err := naiveSale(t.Context(), db, s.e.Kind, sku); err != nil {
+				return struck, err
+			}
+		}
+		books, err := s.Audit(t.Context(), sku)
+		if err == nil {
+			err = db.Close()
+		}
+		if err != nil {
+			return struck, err
+		}
+		if books[0].Sold > 1 {
+			twice.Add(1)
+			if c.mode == faultconn.Late {
+				falselyNot.Add(1)
+			}
+		}
+		if books[0].Drift() != 0 {
+			err = fmt.Errorf("the control is to be wrong in one thing only: %+v", books[0])
+		}
+		return struck, err
+	})
+	t.Logf("the control sold %d orders twice, %d of them as the commit came late", twice.Load(), falselyNot.Load())
+	if twice.Load() <= falselyNot.Load() || falselyNot.Load() == 0 {
+		t.Error("the control has done nothing wrong: the tests of cuts could not fail")
+	}
+}
+
+// naiveSale is what is so often written by hand.
+func naiveSale(ctx context.Context, db *sql.DB, kind devdb.Kind, sku string) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	if _, err := tx.ExecContext(ctx, fmt.Sprintf(
+		"INSERT INTO dblock_reservation (reservation_key, sku, buyer, qty, state) VALUES ('%s', '%s', '', 1, 2)", rand.Text(), sku)); err != nil {
+		return err
+	}
+	res, err := tx.ExecContext(ctx, fmt.Sprintf(
+		"UPDATE dblock_stock SET available = available - 1 WHERE sku = '%s' AND available >= 1", sku))
+	if err != nil {
+		return err
+	}
+	if n, err := res.RowsAffected(); err != nil || n != 1 {
+		return errors.Join(fmt.Errorf("%s: %d rows", kind, n), err)
+	}
+	return tx.Commit()
+}
+
+// connectOn is a pool of the suite's own on a dialer that strikes.
+func (e Inventory) connectOn(dsn string, dialer *faultconn.Dialer) (*sql.DB, error) {
+	if e.Kind == devdb.Postgres {
+		cfg, err := pgx.ParseConfig(dsn)
+		if err != nil {
+			return nil, err
+		}
+		cfg.DialFunc = dialer.DialContext
+		return stdlib.OpenDB(*cfg), nil
+	}
+	cfg, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		return nil, err
+	}
+	cfg.DialFunc, cfg.Logger = dialer.DialContext, &mysql.NopLogger{}
+	connector, err := mysql.NewConnector(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return sql.OpenDB(connector), nil
+}

@@ -1,0 +1,130 @@
+// Package faultconn breaks a connection at a chosen point of a protocol: at the k-th Read or Write
+// of all connections of one Dialer. Counting k up until nothing is struck any more covers every
+// point there is, without any timing. Only tests import it.
+package faultconn
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"time"
+)
+
+// Mode is what happens at the call that is struck.
+type Mode int
+
+const (
+	CutBefore  Mode = iota + 1 // the connection is closed before the call is forwarded
+	CutAfter                   // the call is forwarded, then the connection is closed: a lost reply
+	Stall                      // from here on nothing gets through in either direction, and nobody is told
+	Late                       // this side sees a cut; the other side gets the bytes, and the end, with Release
+	HookBefore                 // the hook is called, then all goes on
+	HookAfter                  // the call is forwarded, then the hook is called
+)
+
+func (m Mode) String() string {
+	return map[Mode]string{
+		CutBefore: "cut before", CutAfter: "cut after", Stall: "stall", Late: "late",
+		HookBefore: "hook before", HookAfter: "hook after",
+	}[m]
+}
+
+// ErrCut is what a call on a cut connection returns.
+var ErrCut = errors.New("faultconn: the connection was cut")
+
+// releaseTimeout bounds the wait for a server's answer to what came late.
+const releaseTimeout = 10 * time.Second
+
+// Dialer dials TCP connections and strikes one call of theirs. The zero value strikes none.
+type Dialer struct {
+	mu     sync.Mutex
+	mode   Mode
+	left   int // calls until the one to strike, that one included; 0: none
+	calls  int
+	struck bool
+	hook   func()
+	conns  []*conn
+}
+
+// DialContext is a dial function for pgx and for the Go MySQL driver.
+func (d *Dialer) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
+	var dialer net.Dialer
+	inner, err := dialer.DialContext(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	c := &conn{Conn: inner, d: d}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.conns = append(d.conns, c)
+	return c, nil
+}
+
+// Arm starts to count anew and strikes the k-th call from now on, which is one that begins. The
+// hook is called in the modes that have one.
+func (d *Dialer) Arm(k int, mode Mode, hook func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.mode, d.left, d.hook, d.calls, d.struck = mode, k, hook, 0, false
+}
+
+// Disarm ends the counting and tells whether a call was struck.
+func (d *Dialer) Disarm() (struck bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.left = 0
+	return d.struck
+}
+
+// Calls is how many calls began since Arm.
+func (d *Dialer) Calls() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.calls
+}
+
+// CloseAll closes every connection there is, as a server does that restarts.
+func (d *Dialer) CloseAll() {
+	for _, c := range d.all() {
+		c.set(cut)
+		_ = c.Conn.Close()
+	}
+}
+
+// Release delivers what was held in the mode Late, waits until the other side has answered, and
+// ends its connection.
+func (d *Dialer) Release() {
+	for _, c := range d.all() {
+		c.release()
+	}
+}
+
+func (d *Dialer) all() []*conn {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return append([]*conn(nil), d.conns...)
+}
+
+// count counts a call that begins and returns what is to happen to it; 0: nothing.
+func (d *Dialer) count() Mode {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.calls++
+	if d.left == 0 {
+		return 0
+	}
+	d.left--
+	if d.left > 0 {
+		return 0
+	}
+	d.struck = true
+	return d.mode
+}
+
+func (d *Dialer) callHook() {
+	d.mu.Lock()
+	hook := d.hook
+	d.mu.Unlock()
+	hook()
+}
