@@ -1,0 +1,118 @@
+package pginventory_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/dblock-go/dblock/internal/testdb"
+	"github.com/dblock-go/dblock/inventory"
+	"github.com/dblock-go/dblock/inventory/pginventory"
+	"github.com/dblock-go/dblock/migrations"
+)
+
+// A deadlock is retried and so nobody would notice it but by its cost: only the server's own count
+// tells whether rows are locked in one order.
+
+func TestBatchesOfManySKUsNeverDeadlock(t *testing.T) {
+	t.Parallel()
+	pool := testdb.Postgres(t)
+	if _, err := migrations.Up(t.Context(), pool, migrations.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	const processes, skus, buyers, each = 4, 12, 48, 25
+	var stores []*inventory.Store
+	for range processes {
+		store, err := pginventory.New(t.Context(), pool, inventory.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stores = append(stores, store)
+	}
+	for sku := range skus {
+		name := fmt.Sprint("sku-", sku)
+		if _, err := stores[0].Restock(t.Context(), inventory.Adjustment{ID: name, SKU: name, Delta: 1e6}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var crowd sync.WaitGroup
+	for p, store := range stores {
+		for b := range buyers {
+			crowd.Go(func() { // one order after another, so that batches of several SKUs keep forming
+				for i := range each {
+					r := inventory.Request{Key: fmt.Sprintf("%d-%d-%d", p, b, i), SKU: fmt.Sprint("sku-", (b+i*(1+p))%skus), Qty: 1}
+					if _, err := store.Reserve(t.Context(), r); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+	}
+	crowd.Wait()
+	if n := deadlocks(t, pool.Config().ConnString(), pool.Reset); n != 0 {
+		t.Errorf("%d deadlocks", n)
+	}
+}
+
+// TestControlDeadlocks locks two rows crosswise: the count sees it.
+func TestControlDeadlocks(t *testing.T) {
+	t.Parallel()
+	pool := testdb.Postgres(t)
+	ctx := t.Context()
+	if _, err := pool.Exec(ctx, "CREATE TABLE t AS SELECT i FROM generate_series(1, 2) i"); err != nil {
+		t.Fatal(err)
+	}
+	var locked, done sync.WaitGroup
+	locked.Add(2)
+	for me := range 2 {
+		done.Go(func() {
+			tx, err := pool.Begin(ctx)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer func() { _ = tx.Rollback(ctx) }()
+			_, err = tx.Exec(ctx, "SELECT 1 FROM t WHERE i = $1 FOR UPDATE", 1+me)
+			if err != nil {
+				t.Error(err)
+			}
+			locked.Done()
+			locked.Wait()
+			_, _ = tx.Exec(ctx, "SELECT 1 FROM t WHERE i = $1 FOR UPDATE", 2-me) // one of the two fails
+		})
+	}
+	done.Wait()
+	if n := deadlocks(t, pool.Config().ConnString(), pool.Reset); n != 1 {
+		t.Errorf("%d deadlocks, want 1", n)
+	}
+}
+
+// deadlocks returns the server's count for the database. A session reports its own when it ends,
+// so endSessions ends them, and this waits until they are gone.
+func deadlocks(t *testing.T, url string, endSessions func()) (n int64) {
+	t.Helper()
+	endSessions()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	for others := 1; others > 0; {
+		err := conn.QueryRow(ctx, `SELECT count(*) FROM pg_catalog.pg_stat_activity
+			WHERE datname = current_database() AND pid <> pg_backend_pid()`).Scan(&others)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	err = conn.QueryRow(ctx, "SELECT deadlocks FROM pg_catalog.pg_stat_database WHERE datname = current_database()").Scan(&n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
