@@ -31,7 +31,7 @@ const (
 // Fault tells what an error means.
 func (d *database) Fault(err error) engine.Fault {
 	var uncommitted *engine.Uncommitted
-	safe := errors.As(err, &uncommitted) || pgconn.SafeToRetry(err)
+	safe := errors.As(err, &uncommitted) || neverSent(err)
 	var refused *pgconn.ConnectError
 	if errors.As(err, &refused) {
 		return engine.Unreachable
@@ -48,6 +48,14 @@ func (d *database) Fault(err error) engine.Fault {
 	default:
 		return engine.Unreachable
 	}
+}
+
+// neverSent tells that nothing of a statement reached the server. pgconn says so too of a connection
+// that is closed, and means one that was closed before; but it reports that as well where the
+// connection broke while it waited for the answer to a statement of the simple protocol, such as a
+// commit.
+func neverSent(err error) bool {
+	return pgconn.SafeToRetry(err) && !errors.Is(err, pgconn.ErrConnClosed)
 }
 
 // fault sorts what the server itself said. After most of it the transaction is rolled back for
