@@ -148,6 +148,7 @@ func (x *cutStore) arm() {
 func (x *cutStore) end() (struck bool) {
 	struck = x.dialer.Disarm()
 	x.dialer.Release()
+	x.dialer.CloseAll() // a pool would wait for a server that is stalled
 	x.cancel()
 	x.closePool()
 	return struck
@@ -169,6 +170,16 @@ func (x *cutStore) excused(struck bool, err error) error {
 		return nil
 	}
 	return fmt.Errorf("told without need: %w", err)
+}
+
+// Cuts runs the tests of cut orders alone, for an engine in another mode than its usual one.
+func (e Inventory) Cuts(t *testing.T) {
+	for _, strategy := range inventory.Strategies() {
+		t.Run("AnOrder/"+strategy.String(), func(t *testing.T) {
+			anOrderCutAnywhere(t, e.shop(t, inventory.Options{Strategy: strategy}))
+		})
+	}
+	t.Run("ABatch", func(t *testing.T) { aBatchCutAnywhere(t, e.shop(t, inventory.Options{})) })
 }
 
 // anOrderCutAnywhere sells one order a trial, each of an SKU of its own.

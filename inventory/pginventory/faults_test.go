@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dblock-go/dblock/internal/faultconn"
@@ -15,10 +16,28 @@ import (
 func openOn(
 	ctx context.Context, dsn string, dialer *faultconn.Dialer, o inventory.Options,
 ) (*inventory.Store, func(), error) {
-	cfg, err := pgxpool.ParseConfig(dsn)
-	if err != nil {
-		return nil, nil, err
+	return openIn(pgx.QueryExecModeCacheStatement)(ctx, dsn, dialer, o)
+}
+
+type opener = func(context.Context, string, *faultconn.Dialer, inventory.Options) (*inventory.Store, func(), error)
+
+// openIn is openOn for a host that has pgx send statements in another way.
+func openIn(mode pgx.QueryExecMode) opener {
+	return func(
+		ctx context.Context, dsn string, dialer *faultconn.Dialer, o inventory.Options,
+	) (*inventory.Store, func(), error) {
+		cfg, err := pgxpool.ParseConfig(dsn)
+		if err != nil {
+			return nil, nil, err
+		}
+		cfg.ConnConfig.DefaultQueryExecMode = mode
+		return openConfig(ctx, cfg, dialer, o)
 	}
+}
+
+func openConfig(
+	ctx context.Context, cfg *pgxpool.Config, dialer *faultconn.Dialer, o inventory.Options,
+) (*inventory.Store, func(), error) {
 	cfg.MaxConns = 64
 	cfg.ConnConfig.DialFunc = dialer.DialContext
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
@@ -31,6 +50,20 @@ func openOn(
 		return nil, nil, err
 	}
 	return store, pool.Close, nil
+}
+
+// TestCutsInOtherQueryModes: behind some poolers hosts choose one of these, and each is another
+// conversation with the server.
+func TestCutsInOtherQueryModes(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol} {
+		t.Run(mode.String(), func(t *testing.T) {
+			t.Parallel()
+			e := engine
+			e.OpenOn = openIn(mode)
+			e.Cuts(t)
+		})
+	}
 }
 
 // TestConformanceUnderFaults runs for as long as DBLOCK_SOAK says.
