@@ -1,5 +1,215 @@
 package conformance
 
-import "testing"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"testing"
+	"time"
 
-func (e Inventory) SurvivesFaults(t *testing.T) {}
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/devdb"
+	"github.com/dblock-go/dblock/internal/faultconn"
+	"github.com/dblock-go/dblock/inventory"
+	"github.com/dblock-go/dblock/migrations"
+)
+
+const (
+	envSoak      = "DBLOCK_SOAK"
+	chaosSellers = 6               // of each Store
+	chaosBurst   = 8               // orders that a seller sends at once
+	chaosRound   = 8 * time.Second // then the books are closed and all starts anew
+	chaosTimeout = 2 * time.Second // Options.Timeout
+)
+
+// SurvivesFaults sells on a server of its own that is killed, frozen and cut off from its clients,
+// for 4 s or as long as DBLOCK_SOAK says.
+func (e Inventory) SurvivesFaults(t *testing.T) {
+	lasts := 4 * time.Second
+	if soak := os.Getenv(envSoak); soak != "" {
+		var err error
+		if lasts, err = time.ParseDuration(soak); err != nil {
+			t.Fatalf("%s: %v", envSoak, err)
+		}
+	}
+	s, server := e.shopOfItsOwn(t)
+	if server != nil {
+		answersWhileFrozen(t, s, server)
+	}
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("the nemesis has seed %d", seed)
+	n := &nemesis{s: s, server: server, random: rand.New(rand.NewPCG(seed, 0)), did: map[string]int{}}
+	stores := map[string]*inventory.Store{}
+	for _, strategy := range inventory.Strategies() {
+		stores[strategy.String()] = s.open(t, inventory.Options{Strategy: strategy, Timeout: chaosTimeout})
+	}
+	end := time.Now().Add(lasts)
+	for round := 0; !t.Failed() && time.Now().Before(end); round++ {
+		c := newChaos(s, stores, fmt.Sprintf("round %d", round), seed+uint64(round)+1)
+		c.run(t, n, min(chaosRound, time.Until(end)))
+	}
+	t.Logf("the nemesis did %v", n.did)
+}
+
+// shopOfItsOwn is a shop on a server that nobody else uses, and which syncs its commits. Where the
+// server is given, and can't be killed, it is the one of all tests, and server is nil.
+func (e Inventory) shopOfItsOwn(t *testing.T) (s *shop, server *devdb.Server) {
+	t.Helper()
+	e.Open = func(ctx context.Context, dsn string, o inventory.Options) (*inventory.Store, func(), error) {
+		return e.OpenOn(ctx, dsn, &faultconn.Dialer{}, o) // it strikes nothing, and its driver says nothing
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	server, err := devdb.Start(ctx, e.Kind, devdb.Options{Durable: true})
+	if err != nil && !errors.As(err, new(*devdb.NotFoundError)) {
+		t.Fatal(err)
+	}
+	if err != nil || server.PID() == 0 {
+		t.Logf("no %s server to kill and freeze: only its sessions are", e.Kind)
+		s = e.shop(t, inventory.Options{})
+		s.db.SetMaxIdleConns(0)
+		return s, nil
+	}
+	t.Cleanup(func() {
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	s = &shop{e: e}
+	if s.dsn, _, err = server.CreateDatabase(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if s.db, err = e.connectOn(s.dsn, &faultconn.Dialer{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.db.Close() })
+	s.db.SetMaxIdleConns(0) // one that was idle may be dead
+	if _, err := migrations.Up(ctx, s.db, migrations.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	s.Store = s.open(t, inventory.Options{})
+	return s, server
+}
+
+// chaos is one round: sellers that send new orders and old ones again, and what each was told.
+type chaos struct {
+	s      *shop
+	stores map[string]*inventory.Store
+	name   string
+	random *rand.Rand // under mu
+
+	mu     sync.Mutex
+	orders []inventory.Request
+	told   map[string]*verdicts
+	errs   map[string]int // how often each kind of answer was given
+}
+
+// verdicts counts what was said of one order.
+type verdicts struct{ sold, fresh, soldOut int }
+
+const plenty, scarceStock = 1_000_000, 150
+
+func newChaos(s *shop, stores map[string]*inventory.Store, name string, seed uint64) *chaos {
+	return &chaos{
+		s: s, stores: stores, name: name, random: rand.New(rand.NewPCG(seed, 1)),
+		told: map[string]*verdicts{}, errs: map[string]int{},
+	}
+}
+
+func (c *chaos) plenty() string { return c.name + " plenty" }
+func (c *chaos) scarce() string { return c.name + " scarce" }
+
+// run has them sell while the nemesis is at work, then sends everything again until it is answered.
+func (c *chaos) run(t *testing.T, n *nemesis, lasts time.Duration) {
+	for sku, units := range map[string]int64{c.plenty(): plenty, c.scarce(): scarceStock} {
+		if _, err := c.s.Restock(t.Context(), inventory.Adjustment{ID: sku, SKU: sku, Delta: units}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, stop := context.WithTimeout(t.Context(), lasts)
+	defer stop()
+	var sellers sync.WaitGroup
+	for _, store := range c.stores {
+		for range chaosSellers {
+			sellers.Go(func() {
+				for ctx.Err() == nil {
+					c.sell(t, store)
+				}
+			})
+		}
+	}
+	if err := n.rage(ctx); err != nil {
+		t.Error(err)
+	}
+	sellers.Wait()
+	t.Logf("%s: %d orders, answers %v", c.name, len(c.orders), c.errs)
+	if t.Failed() {
+		return
+	}
+	c.sendAllAgain(t)
+	faults := c.judge(t)
+	for _, fault := range faults {
+		t.Errorf("%s: %s", c.name, fault)
+	}
+	if len(faults) == 0 {
+		c.judgeNotices(t)
+	}
+	c.s.sound(t)
+}
+
+// sell sends a burst of orders at once, half of them new. The caller is never the one to give up.
+func (c *chaos) sell(t *testing.T, store *inventory.Store) {
+	var burst sync.WaitGroup
+	for range chaosBurst {
+		burst.Go(func() { c.send(t, store, c.next()) })
+	}
+	burst.Wait()
+}
+
+func (c *chaos) next() inventory.Request {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.orders) > 0 && c.random.IntN(2) == 0 {
+		return c.orders[c.random.IntN(len(c.orders))]
+	}
+	sku := c.plenty()
+	if c.random.IntN(4) == 0 {
+		sku = c.scarce()
+	}
+	r := order(fmt.Sprintf("%s, order %d", c.name, len(c.orders)), sku, 1)
+	c.orders = append(c.orders, r)
+	c.told[r.Key] = &verdicts{}
+	return r
+}
+
+// send sends one order and notes the answer. It returns whether that is one for good.
+func (c *chaos) send(t *testing.T, store *inventory.Store, r inventory.Request) bool {
+	res, err := store.Reserve(t.Context(), r)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	v := c.told[r.Key]
+	switch {
+	case err == nil:
+		v.sold++
+		if !res.Replayed {
+			v.fresh++
+		}
+		c.errs["sold"]++
+		return true
+	case errors.Is(err, inventory.ErrSoldOut):
+		v.soldOut++
+		c.errs["sold out"]++
+		return true
+	}
+	for _, allowed := range []error{dblock.ErrBusy, dblock.ErrUnavailable, dblock.ErrOutcomeUnknown} {
+		if errors.Is(err, allowed) {
+			c.errs[allowed.Error()]++
+			return false
+		}
+	}
+	t.Errorf("%s: an error of no kind: %v", r.Key, err)
+	return true
+}

@@ -75,6 +75,7 @@ func (c *conn) Close() error {
 	if c.now() == late {
 		return nil
 	}
+	c.d.forget(c)
 	return c.Conn.Close()
 }
 

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"sync"
 	"time"
 )
@@ -100,10 +101,16 @@ func (d *Dialer) Release() {
 	}
 }
 
+func (d *Dialer) forget(c *conn) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.conns = slices.DeleteFunc(d.conns, func(other *conn) bool { return other == c })
+}
+
 func (d *Dialer) all() []*conn {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return append([]*conn(nil), d.conns...)
+	return slices.Clone(d.conns)
 }
 
 // count counts a call that begins and returns what is to happen to it; 0: nothing.
