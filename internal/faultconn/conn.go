@@ -36,6 +36,9 @@ func (c *conn) Read(b []byte) (int, error) {
 			return 0, ErrCut
 		}
 		n, err := c.Conn.Read(b)
+		if err != nil && c.now() == late {
+			return 0, ErrCut
+		}
 		if err != nil {
 			return n, err
 		}
@@ -79,6 +82,26 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
+// SetDeadline and its like leave a connection that is late alone.
+func (c *conn) SetDeadline(t time.Time) error {
+	return c.deadline(t, c.Conn.SetDeadline)
+}
+
+func (c *conn) SetReadDeadline(t time.Time) error {
+	return c.deadline(t, c.Conn.SetReadDeadline)
+}
+
+func (c *conn) SetWriteDeadline(t time.Time) error {
+	return c.deadline(t, c.Conn.SetWriteDeadline)
+}
+
+func (c *conn) deadline(t time.Time, set func(time.Time) error) error {
+	if c.now() == late {
+		return nil
+	}
+	return set(t)
+}
+
 func (c *conn) before(mode Mode, written []byte) {
 	switch mode {
 	case CutBefore:
@@ -91,6 +114,7 @@ func (c *conn) before(mode Mode, written []byte) {
 		c.mu.Lock()
 		c.held = append([]byte(nil), written...)
 		c.mu.Unlock()
+		_ = c.Conn.SetDeadline(time.Unix(1, 0)) // ends a Read that another goroutine is in
 	case HookBefore:
 		c.d.callHook()
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"runtime"
 	"testing"
 	"time"
 )
@@ -133,6 +134,33 @@ func TestLateComesWithRelease(t *testing.T) {
 		}
 	}
 	d.Release() // again it does nothing
+}
+
+// TestLateEndsAReadUnderWay: drivers read in one goroutine while they write in another.
+func TestLateEndsAReadUnderWay(t *testing.T) {
+	t.Parallel()
+	addr, _ := echo(t)
+	var d Dialer
+	conn, err := d.DialContext(t.Context(), "tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Arm(2, Late, nil)
+	read := make(chan error)
+	go func() {
+		_, err := conn.Read(make([]byte, 16))
+		read <- err
+	}()
+	for d.Calls() == 0 {
+		runtime.Gosched()
+	}
+	if _, err := conn.Write([]byte("hello\n")); err != nil {
+		t.Error(err)
+	}
+	if err := <-read; !errors.Is(err, ErrCut) {
+		t.Errorf("got %v", err)
+	}
+	d.Release()
 }
 
 func TestCloseAllAndCalls(t *testing.T) {
