@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	_ "github.com/go-sql-driver/mysql"
+	"github.com/go-sql-driver/mysql"
 
 	"github.com/dblock-go/dblock/internal/conformance"
 	"github.com/dblock-go/dblock/internal/devdb"
@@ -16,10 +16,20 @@ import (
 )
 
 func open(ctx context.Context, dsn string, o inventory.Options) (*inventory.Store, func(), error) {
-	db, err := sql.Open("mysql", dsn)
+	cfg, err := mysql.ParseDSN(dsn)
 	if err != nil {
 		return nil, nil, err
 	}
+	return storeOn(ctx, cfg, o)
+}
+
+// storeOn makes a Store with a pool of its own.
+func storeOn(ctx context.Context, cfg *mysql.Config, o inventory.Options) (*inventory.Store, func(), error) {
+	connector, err := mysql.NewConnector(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	db := sql.OpenDB(connector)
 	db.SetMaxOpenConns(64)
 	db.SetMaxIdleConns(64)
 	store, err := mysqlinventory.New(ctx, db, o)

@@ -2,7 +2,6 @@ package mysqlinventory_test
 
 import (
 	"context"
-	"database/sql"
 	"testing"
 
 	"github.com/go-sql-driver/mysql"
@@ -12,7 +11,6 @@ import (
 	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/internal/testdb"
 	"github.com/dblock-go/dblock/inventory"
-	"github.com/dblock-go/dblock/inventory/mysqlinventory"
 )
 
 // openOn is open with connections of the given dialer's.
@@ -25,19 +23,7 @@ func openOn(
 	}
 	cfg.DialFunc = dialer.DialContext
 	cfg.Logger = &mysql.NopLogger{} // connections are cut on purpose
-	connector, err := mysql.NewConnector(cfg)
-	if err != nil {
-		return nil, nil, err
-	}
-	db := sql.OpenDB(connector)
-	db.SetMaxOpenConns(64)
-	db.SetMaxIdleConns(64)
-	store, err := mysqlinventory.New(ctx, db, o)
-	if err != nil {
-		_ = db.Close()
-		return nil, nil, err
-	}
-	return store, func() { _ = db.Close() }, nil
+	return storeOn(ctx, cfg, o)
 }
 
 // TestConformanceUnderFaults runs for as long as DBLOCK_SOAK says. The kind stands in the name of

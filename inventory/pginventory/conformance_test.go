@@ -24,6 +24,11 @@ func open(ctx context.Context, dsn string, o inventory.Options) (*inventory.Stor
 	if !strings.Contains(dsn, "pool_max_conns") {
 		cfg.MaxConns = 64
 	}
+	return storeOn(ctx, cfg, o)
+}
+
+// storeOn makes a Store with a pool of its own.
+func storeOn(ctx context.Context, cfg *pgxpool.Config, o inventory.Options) (*inventory.Store, func(), error) {
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, nil, err

@@ -9,7 +9,6 @@ import (
 
 	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/inventory"
-	"github.com/dblock-go/dblock/inventory/pginventory"
 )
 
 // openOn is open with connections of the given dialer's.
@@ -40,16 +39,7 @@ func openConfig(
 ) (*inventory.Store, func(), error) {
 	cfg.MaxConns = 64
 	cfg.ConnConfig.DialFunc = dialer.DialContext
-	pool, err := pgxpool.NewWithConfig(ctx, cfg)
-	if err != nil {
-		return nil, nil, err
-	}
-	store, err := pginventory.New(ctx, pool, o)
-	if err != nil {
-		pool.Close()
-		return nil, nil, err
-	}
-	return store, pool.Close, nil
+	return storeOn(ctx, cfg, o)
 }
 
 // TestCutsInOtherQueryModes: behind some poolers hosts choose one of these, and each is another
