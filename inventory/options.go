@@ -50,8 +50,9 @@ type Options struct {
 	// connection looks first (search_path, or the database it is connected to).
 	Schema string
 
-	// Timeout bounds the work on one order or one merged batch, retries included. Default 10 s,
-	// at least 10 ms.
+	// Timeout bounds the work on one order or one merged batch, retries included. A caller can wait
+	// twice as long: behind the batch before its own, or, under Direct, while an order whose
+	// connection was lost is looked up. Default 10 s, at least 10 ms.
 	Timeout time.Duration
 
 	// MaxQueue bounds how many orders may wait in this process; more are refused with
