@@ -3,6 +3,7 @@ package inventory
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 
 	"github.com/dblock-go/dblock"
@@ -14,6 +15,8 @@ type slots struct {
 	free    chan struct{}
 	waiting atomic.Int64
 	most    int64 // that may wait
+	closing sync.Mutex
+	closed  atomic.Bool
 }
 
 func newSlots(n, mayWait int) *slots {
@@ -21,6 +24,17 @@ func newSlots(n, mayWait int) *slots {
 }
 
 func (s *slots) enter(ctx context.Context) error {
+	if err := s.wait(ctx); err != nil {
+		return err
+	}
+	if s.closed.Load() { // perhaps while we waited
+		s.leave()
+		return fmt.Errorf("%w: nothing was sent", dblock.ErrClosed)
+	}
+	return nil
+}
+
+func (s *slots) wait(ctx context.Context) error {
 	select {
 	case s.free <- struct{}{}:
 		return nil
@@ -40,3 +54,19 @@ func (s *slots) enter(ctx context.Context) error {
 }
 
 func (s *slots) leave() { <-s.free }
+
+// close lets nobody in any more, and waits for those who are: whoever has all slots is alone.
+func (s *slots) close(ctx context.Context) error {
+	s.closed.Store(true)
+	s.closing.Lock()
+	defer s.closing.Unlock()
+	for range cap(s.free) {
+		select {
+		case s.free <- struct{}{}:
+			defer s.leave()
+		case <-ctx.Done():
+			return fmt.Errorf("inventory: orders are still under way: %w", context.Cause(ctx))
+		}
+	}
+	return nil
+}

@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -105,5 +106,5 @@ func (s *Store) Audit(ctx context.Context, skus ...string) ([]Balance, error) {
 // Close refuses further orders and waits, while ctx lives, for those under way. It leaves the
 // pool, which is its owner's, open.
 func (s *Store) Close(ctx context.Context) error {
-	return s.queue.Close(ctx)
+	return errors.Join(s.slots.close(ctx), s.queue.Close(ctx))
 }

@@ -37,7 +37,7 @@ func main() {
 	// The second signal kills, because the first one lets go of the context.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
-	terminal := term.IsTerminal(int(os.Stdin.Fd())) //nolint:gosec // a descriptor is a small number
+	terminal := term.IsTerminal(int(os.Stdin.Fd())) // a descriptor is a small number
 	os.Exit(run(ctx, os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr, terminal}))
 }
 

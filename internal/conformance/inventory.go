@@ -53,6 +53,7 @@ func (e Inventory) Run(t *testing.T) {
 				"ALockedSKUDoesNotStallTheRest":    aLockedSKUDoesNotStallTheRest,
 				"ManySKUsAtOnceNeverDeadlock":      manySKUsAtOnceNeverDeadlock,
 				"ACancelledCallerGetsADefiniteEnd": aCancelledCallerGetsADefiniteEnd,
+				"RefusesOrdersOnceClosed":          refusesOrdersOnceClosed,
 				"ReplaysARealOrderFile":            replaysARealOrderFile,
 				"SurvivesAKilledSeller":            survivesAKilledSeller,
 				"AnOrderCutAnywhere":               anOrderCutAnywhere,

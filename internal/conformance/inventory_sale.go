@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/sale"
 	"github.com/dblock-go/dblock/inventory"
 )
@@ -202,6 +203,37 @@ func aCancelledCallerGetsADefiniteEnd(t *testing.T, s *shop) {
 		case got[i] != nil && !isUnknown(got[i]) && a.res.Replayed:
 			t.Errorf("%s: the caller was told that nothing was written, and it was: %v", a.req.Key, got[i])
 		}
+	}
+	s.sound(t)
+}
+
+// refusesOrdersOnceClosed closes a Store in mid-sale: who is told that the sale took place is in
+// the books when Close returns, and nobody else is.
+func refusesOrdersOnceClosed(t *testing.T, s *shop) {
+	s.stock(t, "sale", 2000)
+	store := s.open(t, s.o)
+	answers := make(chan []told)
+	go func() { answers <- crowd(t.Context(), store, ordersFor(1000, "sale")) }()
+	for range 2 { // the second time there is nothing left to do
+		if err := store.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	books := s.balance(t, "sale")
+	sold := int64(0)
+	for _, a := range <-answers {
+		switch {
+		case a.err == nil:
+			sold++
+		case !errors.Is(a.err, dblock.ErrClosed):
+			t.Errorf("%s: %v", a.req.Key, a.err)
+		}
+	}
+	if books.Sold != sold {
+		t.Errorf("%d were told that they have it, %d were in the books when the Store was closed", sold, books.Sold)
+	}
+	if _, err := store.Reserve(t.Context(), order("late", "sale", 1)); !errors.Is(err, dblock.ErrClosed) {
+		t.Errorf("after Close: %v", err)
 	}
 	s.sound(t)
 }

@@ -63,5 +63,5 @@ func (p *Postgres) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
 
 func (p *Postgres) key() int64 {
 	sum := name("postgres", p.Schema)
-	return int64(binary.BigEndian.Uint64(sum[:8])) //nolint:gosec // all 64 bits are the key; the sign says nothing
+	return int64(binary.BigEndian.Uint64(sum[:8])) // all 64 bits are the key; the sign says nothing
 }
