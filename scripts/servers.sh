@@ -1,5 +1,9 @@
 #!/usr/bin/env bash
-# Installs the database servers that the demo and the tests start, if this machine has none.
+# Installs the database servers that the demo and the tests start, if this machine has none:
+#
+#   scripts/servers.sh          Postgres and MariaDB
+#   scripts/servers.sh peers    Redis and etcd as well, for the benchmarks against them
+#
 # Says nothing and takes no time when all is there. See docs/testing.md for other ways.
 set -euo pipefail
 
@@ -37,16 +41,27 @@ have_mysql() {
 		"$servers_dir"/*/bin/{mariadbd,mysqld}
 }
 
+# have_peer DAEMON : on the PATH or where packages put it
+have_peer() {
+	command -v "$1" >/dev/null || any {/usr,/usr/local,/opt/homebrew}/bin/"$1"
+}
+
+[[ $# -eq 0 || ($# -eq 1 && $1 == peers) ]] || die "usage: scripts/servers.sh [peers]"
 command -v go >/dev/null || die "Go is not installed, or not on the PATH: see https://go.dev/doc/install"
 
 missing=()
 have_postgres || missing+=(postgresql)
 have_mysql || missing+=(mariadb-server)
+if [[ ${1:-} == peers ]]; then
+	[[ -n ${DBLOCK_REDIS_URL:-}${DBLOCK_REDIS_SERVER:-} ]] || have_peer redis-server || missing+=(redis-server)
+	[[ -n ${DBLOCK_ETCD_URL:-}${DBLOCK_ETCD:-} ]] || have_peer etcd || missing+=(etcd-server)
+fi
 [[ ${#missing[@]} -eq 0 ]] && exit 0
 
 command -v apt-get >/dev/null || die "missing: ${missing[*]}. Install them with your package manager" \
-	"(Fedora: dnf install postgresql-server mariadb-server; macOS: brew install postgresql@17 mariadb)," \
-	"or name running servers in DBLOCK_POSTGRES_URL and DBLOCK_MYSQL_DSN."
+	"(Fedora: dnf install postgresql-server mariadb-server; macOS: brew install postgresql@17 mariadb;" \
+	"for peers also: brew install redis etcd), or name running servers in DBLOCK_POSTGRES_URL," \
+	"DBLOCK_MYSQL_DSN, DBLOCK_REDIS_URL and DBLOCK_ETCD_URL."
 
 as_root=()
 if [[ $(id -u) -ne 0 ]]; then
@@ -77,7 +92,10 @@ rm -f "$log"
 # Installed for the demo and the tests only, so they need not run after the next boot either.
 if command -v systemctl >/dev/null; then
 	for unit in "${missing[@]}"; do
-		"${as_root[@]}" systemctl disable --quiet "${unit/mariadb-server/mariadb}" 2>/dev/null || true
+		case $unit in
+		mariadb-server | etcd-server) unit=${unit%-server} ;; # the others' units are named like their packages
+		esac
+		"${as_root[@]}" systemctl disable --quiet "$unit" 2>/dev/null || true
 	done
 fi
 say "installed ${missing[*]}"
