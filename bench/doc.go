@@ -1,0 +1,12 @@
+// Package bench measures dblock as pgbench measures Postgres: callers in a closed or an open loop,
+// for a given time, against a real server, with the failures by kind, the latencies in an HDR
+// histogram, and what an operation cost in statements, log bytes and allocations.
+//
+// What is measured is a Scenario. Several of them run interleaved, round by round, so that whatever
+// slows the machine down for a while slows all of them, and the ratio of two scenarios is taken
+// within a round. Absolute numbers are the machine's.
+//
+// A scenario is a value with a name and a way to open it; `dblock bench --list` names all of them.
+// Sales and locks, ours and those of peers, share their callers: a new one is a SaleScenario or a
+// LockScenario with the few lines that are its own.
+package bench

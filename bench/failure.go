@@ -1,0 +1,32 @@
+package bench
+
+import (
+	"errors"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/inventory"
+)
+
+// kinds are the errors of dblock that callers have to expect, and what they are counted as.
+var kinds = []struct {
+	err  error
+	kind string
+}{
+	{inventory.ErrSoldOut, "sold_out"},
+	{dblock.ErrBusy, "busy"},
+	{dblock.ErrOverloaded, "overloaded"},
+}
+
+// failureKind tells what an operation's error is counted as; "" is an error that ends the run.
+func failureKind(err error) string {
+	var f *Failure
+	if errors.As(err, &f) {
+		return f.Kind
+	}
+	for _, k := range kinds {
+		if errors.Is(err, k.err) {
+			return k.kind
+		}
+	}
+	return ""
+}

@@ -1,0 +1,83 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync/atomic"
+
+	"github.com/dblock-go/dblock/internal/devdb"
+)
+
+// Locker takes and gives back exclusive locks, in whatever way is to be measured.
+type Locker interface {
+	// Lock waits until the caller holds the key, and returns how to give it back.
+	Lock(ctx context.Context, key string) (unlock func(context.Context) error, err error)
+
+	Close() error
+}
+
+// LockScenarios measure pairs of lock and unlock: "lock/…", where every caller has a key of its own,
+// and "hotlock/…", where all want the same key. That no two callers hold a key at once is checked
+// as it goes.
+func LockScenarios(
+	name, about string, engines []devdb.Kind, conns []int, open func(context.Context, *Env) (Locker, error),
+) []Scenario {
+	scenario := func(family, how string, hot bool) Scenario {
+		return Scenario{
+			Name: family + "/" + name, About: about + "; " + how, Engines: engines, Conns: conns,
+			Open: func(ctx context.Context, env *Env) (Workload, error) {
+				locker, err := open(ctx, env)
+				if err != nil {
+					return nil, err
+				}
+				w := locks{locker: locker, hot: hot}
+				if d, ok := locker.(Described); ok {
+					return describedLocks{w, d}, nil
+				}
+				return w, nil
+			},
+		}
+	}
+	return []Scenario{
+		scenario("lock", "a key for each caller", false),
+		scenario("hotlock", "all callers want the same key", true),
+	}
+}
+
+type locks struct {
+	locker Locker
+	hot    bool
+}
+
+// describedLocks says of a Locker on a server of its own which one that is.
+type describedLocks struct {
+	locks
+	Described
+}
+
+var errTwoHolders = errors.New("two callers held the same lock at once")
+
+func (l locks) Close() error { return l.locker.Close() }
+
+func (l locks) Round(_ context.Context, n int) (Round, error) {
+	hot := "hot-" + strconv.Itoa(n)
+	var hotHeld atomic.Bool
+	return Round{Client: func(id int) (Op, error) {
+		key, held := hot, &hotHeld
+		if !l.hot {
+			key, held = "key-"+strconv.Itoa(n)+"-"+strconv.Itoa(id), new(atomic.Bool)
+		}
+		return func(ctx context.Context) (int, error) {
+			unlock, err := l.locker.Lock(ctx, key)
+			if err != nil {
+				return 0, err
+			}
+			if held.Swap(true) {
+				return 0, errTwoHolders
+			}
+			held.Store(false)
+			return 1, unlock(ctx)
+		}, nil
+	}}, nil
+}

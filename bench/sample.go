@@ -1,0 +1,123 @@
+package bench
+
+import (
+	"math"
+	"sync"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// Sample is what was counted in one round.
+type Sample struct {
+	OK      int64 // units of work that were done
+	Failed  map[string]int64
+	Elapsed time.Duration // from the start to the last answer
+	Latency Latency       // of the operations that did something
+}
+
+// Total is the number of failed operations, of all kinds.
+func (s Sample) totalFailed() (n int64) {
+	for _, k := range s.Failed {
+		n += k
+	}
+	return n
+}
+
+func (s Sample) perSecond() float64 {
+	if s.Elapsed <= 0 {
+		return 0
+	}
+	return float64(s.OK) / s.Elapsed.Seconds()
+}
+
+// Latency is the distribution of the latencies of a round, in milliseconds.
+type Latency struct {
+	P50    float64 `json:"p50"`
+	P95    float64 `json:"p95"`
+	P99    float64 `json:"p99"`
+	Mean   float64 `json:"mean"`
+	Stddev float64 `json:"stddev"`
+	Max    float64 `json:"max"`
+}
+
+// Histogram bounds: latencies are kept to three digits, from a tenth of a microsecond to ten
+// minutes; what takes longer counts as ten minutes.
+const (
+	shortest = 100 * time.Nanosecond
+	longest  = 10 * time.Minute
+)
+
+// recorder takes the results of many callers. Callers share a few shards: a histogram each would
+// take more memory than what is measured.
+type recorder struct{ shards [16]shard }
+
+type shard struct {
+	mu      sync.Mutex
+	latency *hdrhistogram.Histogram
+	ops, ok int64
+	sum     float64 // of the latencies, in milliseconds; the histogram's own mean is rounded
+	squares float64
+	failed  map[string]int64
+}
+
+func newRecorder() *recorder {
+	r := &recorder{}
+	for i := range r.shards {
+		r.shards[i].latency = hdrhistogram.New(shortest.Nanoseconds(), longest.Nanoseconds(), 3)
+		r.shards[i].failed = make(map[string]int64)
+	}
+	return r
+}
+
+func (r *recorder) done(client, units int, took time.Duration) {
+	ms := milliseconds(took)
+	s := &r.shards[client%len(r.shards)]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_ = s.latency.RecordValue(min(max(took, shortest), longest).Nanoseconds()) // always within bounds
+	s.ops++
+	s.ok += int64(units)
+	s.sum += ms
+	s.squares += ms * ms
+}
+
+func (r *recorder) failed(client int, kind string, n int64) {
+	s := &r.shards[client%len(r.shards)]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failed[kind] += n
+}
+
+// sample returns what was recorded until now, by callers that may go on.
+func (r *recorder) sample(elapsed time.Duration) Sample {
+	s := Sample{Failed: make(map[string]int64), Elapsed: elapsed}
+	all := hdrhistogram.New(shortest.Nanoseconds(), longest.Nanoseconds(), 3)
+	var ops int64
+	var sum, squares float64
+	for i := range r.shards {
+		one := &r.shards[i]
+		one.mu.Lock()
+		all.Merge(one.latency)
+		ops += one.ops
+		s.OK += one.ok
+		sum += one.sum
+		squares += one.squares
+		for kind, n := range one.failed {
+			s.Failed[kind] += n
+		}
+		one.mu.Unlock()
+	}
+	if ops == 0 {
+		return s
+	}
+	at := func(q float64) float64 { return milliseconds(time.Duration(all.ValueAtQuantile(q))) }
+	mean := sum / float64(ops)
+	s.Latency = Latency{
+		P50: at(50), P95: at(95), P99: at(99), Max: milliseconds(time.Duration(all.Max())),
+		Mean: mean, Stddev: math.Sqrt(max(0, squares/float64(ops)-mean*mean)),
+	}
+	return s
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e6 }

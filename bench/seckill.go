@@ -1,0 +1,83 @@
+package bench
+
+import (
+	"context"
+	"errors"
+
+	"github.com/dblock-go/dblock/internal/devdb"
+	"github.com/dblock-go/dblock/inventory"
+	"github.com/dblock-go/dblock/inventory/mysqlinventory"
+	"github.com/dblock-go/dblock/inventory/pginventory"
+)
+
+// seckill is the hot SKU of a flash sale, with every strategy of package inventory.
+func seckill() []Scenario {
+	var all []Scenario
+	for _, strategy := range inventory.Strategies() {
+		all = append(all, SaleScenario("seckill/"+strategy.String(), "one hot SKU, sold by the strategy "+strategy.String(),
+			enginesOf(strategy), connsOf(strategy),
+			func(ctx context.Context, env *Env) (Seller, error) { return newStore(ctx, env, strategy) }))
+	}
+	return all
+}
+
+// connsOf lists the numbers of connections to try. Merged orders share a few, and more change
+// nothing.
+func connsOf(s inventory.Strategy) []int {
+	if s == inventory.Merge {
+		return []int{4}
+	}
+	return []int{2, 4, 16, 64}
+}
+
+func enginesOf(inventory.Strategy) []devdb.Kind { return nil }
+
+// store is a Seller on an inventory.Store.
+type store struct {
+	*inventory.Store
+	closePool func() error
+}
+
+func newStore(ctx context.Context, env *Env, strategy inventory.Strategy) (*store, error) {
+	o := inventory.Options{Strategy: strategy, MaxInFlight: env.Conns}
+	if env.Kind == devdb.Postgres {
+		pool, err := env.Postgres(ctx)
+		if err != nil {
+			return nil, err
+		}
+		s, err := pginventory.New(ctx, pool, o)
+		return &store{s, func() error { pool.Close(); return nil }}, err
+	}
+	db, err := env.MySQL(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s, err := mysqlinventory.New(ctx, db, o)
+	return &store{s, db.Close}, err
+}
+
+func (s *store) Stock(ctx context.Context, sku string, units int64) error {
+	_, err := s.Restock(ctx, inventory.Adjustment{ID: "stock of " + sku, SKU: sku, Delta: units})
+	return err
+}
+
+func (s *store) Sell(ctx context.Context, key, sku, buyer string) error {
+	_, err := s.Reserve(ctx, inventory.Request{Key: key, SKU: sku, Buyer: buyer, Qty: 1})
+	return err
+}
+
+func (s *store) Sold(ctx context.Context, sku string) (int64, error) {
+	books, err := s.Audit(ctx, sku)
+	if err != nil {
+		return 0, err
+	}
+	var sold int64
+	for _, b := range books {
+		sold += b.Sold
+	}
+	return sold, nil
+}
+
+func (s *store) Close() error {
+	return errors.Join(s.Store.Close(context.Background()), s.closePool())
+}
