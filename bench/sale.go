@@ -35,9 +35,18 @@ func SaleScenario(
 			if err != nil {
 				return nil, err
 			}
+			if d, ok := seller.(Described); ok {
+				return describedSale{sale{seller}, d}, nil
+			}
 			return sale{seller}, nil
 		},
 	}
+}
+
+// describedSale says of a Seller that uses a server of its own, too, which one that is.
+type describedSale struct {
+	sale
+	Described
 }
 
 // endless is more than any round sells, and less than what overflows.
