@@ -8,19 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-func (s *Server) checkDSN() error {
-	if s.Kind == Postgres {
-		_, err := ParsePostgres(s.admin)
-		return err
-	}
-	_, err := ParseMySQL(s.admin)
-	return err
-}
-
-func (s *Server) askVersion(ctx context.Context) (serverVersion, error) {
-	if s.Kind != Postgres {
-		return s.askMySQLVersion(ctx)
-	}
+func (s *Server) askPostgresVersion(ctx context.Context) (serverVersion, error) {
 	var text string
 	err := s.withPostgres(ctx, func(c *pgx.Conn) error {
 		return c.QueryRow(ctx, "SHOW server_version").Scan(&text)

@@ -11,6 +11,10 @@ const (
 	envPostgresBin = "DBLOCK_POSTGRES_BIN"
 	envMySQLDSN    = "DBLOCK_MYSQL_DSN"
 	envMySQLD      = "DBLOCK_MYSQLD"
+	envRedisURL    = "DBLOCK_REDIS_URL"
+	envRedisServer = "DBLOCK_REDIS_SERVER"
+	envEtcdURL     = "DBLOCK_ETCD_URL"
+	envEtcd        = "DBLOCK_ETCD"
 	envServersDir  = "DBLOCK_SERVERS_DIR"
 )
 

@@ -66,11 +66,22 @@ func startLocal(ctx context.Context, bin *binaries, durable bool) (*Server, erro
 }
 
 func engineOf(kind Kind) engine {
+	if p := peers[kind]; p != nil {
+		return p.engine
+	}
 	if kind == Postgres {
 		return postgresEngine{}
 	}
 	return mysqlEngine{}
 }
+
+// disposable is the end of a server whose data is thrown away and which leaves nothing outside of
+// its folder, so that no shutdown needs to be waited for.
+type disposable struct{}
+
+func (disposable) onParentDeath() syscall.Signal { return syscall.SIGKILL }
+func (disposable) stop(l *local) error           { return l.proc.kill() }
+func (disposable) cleanUp(*local)                {}
 
 func (l *local) startNew(ctx context.Context, s *Server) error {
 	b := make([]byte, 12)

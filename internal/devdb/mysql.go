@@ -7,13 +7,12 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"github.com/go-sql-driver/mysql"
 )
 
 // mysqlEngine runs both MariaDB and MySQL.
-type mysqlEngine struct{}
+type mysqlEngine struct{ disposable }
 
 const initFile = "init.sql"
 
@@ -113,10 +112,3 @@ func (mysqlEngine) ready(ctx context.Context, l *local, s *Server) error {
 		return sameFolder(dir, l.dir.join(dataName))
 	})
 }
-
-func (mysqlEngine) onParentDeath() syscall.Signal { return syscall.SIGKILL }
-
-// stop does not wait for an orderly shutdown: the data is thrown away.
-func (mysqlEngine) stop(l *local) error { return l.proc.kill() }
-
-func (mysqlEngine) cleanUp(*local) {}

@@ -7,7 +7,7 @@ import (
 	"fmt"
 )
 
-// Server is a running database server.
+// Server is a running server.
 type Server struct {
 	Kind    Kind
 	Version string // for example "15.18"
@@ -30,12 +30,38 @@ func (s *Server) describe() string {
 	return fmt.Sprintf("%s (%s), port %d", line, mode, s.local.port)
 }
 
-// AdminDSN is the connection string of a user who may create databases and see every session.
+// AdminDSN is the connection string of a user who may create databases and see every session; for
+// Redis redis://:password@host:port/0, for etcd http://host:port.
 func (s *Server) AdminDSN() string { return s.admin }
 
+func (s *Server) checkDSN() (err error) {
+	if p := peers[s.Kind]; p != nil {
+		return p.checkURL(s.admin)
+	}
+	if s.Kind == Postgres {
+		_, err = ParsePostgres(s.admin)
+	} else {
+		_, err = ParseMySQL(s.admin)
+	}
+	return err
+}
+
+func (s *Server) askVersion(ctx context.Context) (serverVersion, error) {
+	if p := peers[s.Kind]; p != nil {
+		return p.ask(ctx, s.admin)
+	}
+	if s.Kind == Postgres {
+		return s.askPostgresVersion(ctx)
+	}
+	return s.askMySQLVersion(ctx)
+}
+
 // CreateDatabase makes an empty database with a random name. drop removes it and ends the sessions
-// that are still in it.
+// that are still in it. It is an error on Redis and etcd, which have none.
 func (s *Server) CreateDatabase(ctx context.Context) (dsn string, drop func(context.Context) error, err error) {
+	if peers[s.Kind] != nil {
+		return "", nil, fmt.Errorf("devdb: %s has no databases to create: use AdminDSN", s.Kind)
+	}
 	b := make([]byte, 8)
 	if _, err := rand.Read(b); err != nil {
 		return "", nil, err
