@@ -211,14 +211,13 @@ func (l *local) kill() error {
 	return err
 }
 
-func (l *local) withRunning(fn func(pid int)) error {
+func (l *local) withRunning(fn func(pid int) error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.proc == nil || l.proc.ended() {
 		return fmt.Errorf("the %s server on port %d does not run", l.bin.kind, l.port)
 	}
-	fn(l.proc.pid)
-	return nil
+	return fn(l.proc.pid)
 }
 
 func (l *local) close() error {

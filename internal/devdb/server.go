@@ -107,7 +107,7 @@ func (s *Server) Restart(ctx context.Context) error {
 }
 
 // Freeze stops the server's processes where they are, as a hung machine does: connections stay
-// open and nothing answers. Thaw lets it go on.
+// open and nothing answers any more when Freeze returns. Thaw lets it go on.
 func (s *Server) Freeze() error {
 	if s.local == nil {
 		return s.notOurs("freeze")
@@ -120,7 +120,10 @@ func (s *Server) Thaw() error {
 	if s.local == nil {
 		return s.notOurs("thaw")
 	}
-	return s.local.withRunning(thawTree)
+	return s.local.withRunning(func(pid int) error {
+		thawTree(pid)
+		return nil
+	})
 }
 
 // PID is the process id of the server; 0 when it is not ours or does not run.

@@ -24,7 +24,7 @@ func asServer(*exec.Cmd, syscall.Signal)      {}
 func signalProcess(pid int, _ syscall.Signal) {}
 func alive(int) bool                          { return false }
 func killTree(int) []int                      { return nil }
-func freezeTree(int)                          {}
+func freezeTree(int) error                    { return errForeign }
 func thawTree(int)                            {}
 func killOrphan(string)                       {}
 func removeSegment(int)                       {}

@@ -15,9 +15,11 @@ import (
 // dieWithParent has the kernel signal the server when the thread that started it ends.
 func dieWithParent(attr *syscall.SysProcAttr, sig syscall.Signal) { attr.Pdeathsig = sig }
 
-// statFields are the fields of /proc/PID/stat from the state on: state, parent, group, …
-func statFields(pid int) []string {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+func statFields(pid int) []string { return readStat(fmt.Sprintf("/proc/%d/stat", pid)) }
+
+// readStat gives the fields of /proc/PID/stat from the state on: state, parent, group, …
+func readStat(path string) []string {
+	b, err := os.ReadFile(path)
 	if err != nil {
 		return nil
 	}
@@ -27,6 +29,17 @@ func statFields(pid int) []string {
 func isZombie(pid int) bool {
 	f := statFields(pid)
 	return len(f) > 0 && f[0] == "Z"
+}
+
+// stopped is true of a process that has ended as well.
+func stopped(pid int) bool {
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/[0-9]*/stat", pid)) // as in children
+	for _, thread := range threads {
+		if f := readStat(thread); len(f) > 0 && !strings.Contains("TtZX", f[0]) {
+			return false
+		}
+	}
+	return true
 }
 
 func children(parent int) []int {

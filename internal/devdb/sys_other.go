@@ -13,9 +13,21 @@ import (
 // the server instead.
 func dieWithParent(*syscall.SysProcAttr, syscall.Signal) {}
 
-func isZombie(pid int) bool {
+func isZombie(pid int) bool { return strings.HasPrefix(state(pid), "Z") }
+
+// stopped is true of a process that has ended as well.
+func stopped(pid int) bool {
+	s := state(pid)
+	return s == "" || s[0] == 'T' || s[0] == 'Z'
+}
+
+// state is "" when there is no such process.
+func state(pid int) string {
 	out, err := exec.Command("ps", "-o", "state=", "-p", strconv.Itoa(pid)).Output()
-	return err == nil && strings.HasPrefix(strings.TrimSpace(string(out)), "Z")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(out))
 }
 
 func children(parent int) []int {

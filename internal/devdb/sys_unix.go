@@ -5,12 +5,14 @@ package devdb
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // nobody runs the servers that root starts. It has a line in /etc/passwd everywhere, which
@@ -99,7 +101,7 @@ func killOrphan(path string) {
 // group of its own, so the group is not enough. The parent is stopped first, or it could start
 // another child between the look and the kill.
 func killTree(pid int) []int {
-	signalProcess(pid, syscall.SIGSTOP)
+	_ = stopProcess(pid) // one that does not stop is killed all the same
 	pids := append(children(pid), pid)
 	for _, p := range pids {
 		signalProcess(p, syscall.SIGKILL)
@@ -108,14 +110,41 @@ func killTree(pid int) []int {
 	return pids
 }
 
-// signalTree signals a process and its children.
-func signalTree(pid int, sig syscall.Signal) {
-	signalProcess(pid, sig)
-	for _, p := range children(pid) {
-		signalProcess(p, sig)
+// freezeTree stops a process and its children where they are. The parent goes first, as in killTree.
+func freezeTree(pid int) error {
+	err := stopProcess(pid)
+	pids := children(pid)
+	for _, p := range pids {
+		signalProcess(p, syscall.SIGSTOP)
 	}
+	for _, p := range pids {
+		err = errors.Join(err, awaitStopped(p))
+	}
+	return err
 }
 
-// freezeTree stops a process and its children where they are; thawTree lets them go on.
-func freezeTree(pid int) { signalTree(pid, syscall.SIGSTOP) }
-func thawTree(pid int)   { signalTree(pid, syscall.SIGCONT) }
+func stopProcess(pid int) error {
+	signalProcess(pid, syscall.SIGSTOP)
+	return awaitStopped(pid)
+}
+
+// awaitStopped: the signal is only on its way when kill returns. A thread stops when it is next
+// given a processor, and until then the other threads go on: 0.2 second on a busy machine.
+func awaitStopped(pid int) error {
+	deadline := time.Now().Add(10 * time.Second)
+	for !stopped(pid) {
+		if time.Now().After(deadline) {
+			return fmt.Errorf("process %d did not stop", pid)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return nil
+}
+
+// thawTree lets a frozen process and its children go on.
+func thawTree(pid int) {
+	signalProcess(pid, syscall.SIGCONT)
+	for _, p := range children(pid) {
+		signalProcess(p, syscall.SIGCONT)
+	}
+}
