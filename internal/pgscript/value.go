@@ -141,13 +141,17 @@ func absolute(x int64) uint64 {
 	return uint64(x)
 }
 
-// append writes a number as pgbench does: a double in 15 digits.
+// append writes a number as pgbench does: a double in 15 digits, or as C spells it.
 func (v value) append(dst []byte) []byte {
 	switch {
 	case !v.isDouble:
 		return strconv.AppendInt(dst, v.i, 10)
-	case math.IsInf(v.f, 0):
-		return strconv.AppendFloat(dst, v.f, 'g', -1, 64) // +Inf and -Inf, which Postgres reads
+	case math.IsInf(v.f, 1):
+		return append(dst, "inf"...)
+	case math.IsInf(v.f, -1):
+		return append(dst, "-inf"...)
+	case math.IsNaN(v.f):
+		return append(dst, "nan"...)
 	default:
 		return strconv.AppendFloat(dst, v.f, 'g', 15, 64)
 	}
