@@ -141,17 +141,15 @@ func absolute(x int64) uint64 {
 	return uint64(x)
 }
 
-// append writes a number as pgbench does: a double in 15 digits, or as C spells it.
+// append writes a number as pgbench does: a double in 15 digits.
 func (v value) append(dst []byte) []byte {
 	switch {
 	case !v.isDouble:
 		return strconv.AppendInt(dst, v.i, 10)
 	case math.IsInf(v.f, 1):
-		return append(dst, "inf"...)
+		return append(dst, "Infinity"...)
 	case math.IsInf(v.f, -1):
-		return append(dst, "-inf"...)
-	case math.IsNaN(v.f):
-		return append(dst, "nan"...)
+		return append(dst, "-Infinity"...)
 	default:
 		return strconv.AppendFloat(dst, v.f, 'g', 15, 64)
 	}
