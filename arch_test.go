@@ -21,6 +21,7 @@ const module = "github.com/dblock-go/dblock"
 // line; rooms of one line don't know each other.
 var rooms = [][]string{
 	{"cmd/dblock", "internal/withdb"},
+	{"bench"},
 	{"internal/conformance"},
 	{"internal/testdb"},
 	{"inventory/pginventory", "inventory/mysqlinventory"},
@@ -29,7 +30,7 @@ var rooms = [][]string{
 	{"inventory"},
 	{"inventory/internal/engine"},
 	{"db/pgdb", "db/mysqldb", "internal/migratelock", "internal/devdb", "internal/mysqltext"},
-	{"internal/merge", "internal/schema", "internal/faultconn"},
+	{"internal/merge", "internal/schema", "internal/faultconn", "internal/pgscript"},
 	{"."},
 }
 
@@ -37,11 +38,11 @@ var rooms = [][]string{
 var drivers = map[string][]string{
 	"github.com/jackc/pgx/": {
 		"db/pgdb", "inventory/pginventory", "migrations", "internal/migratelock", "internal/devdb", "internal/conformance",
-		"internal/testdb", "cmd/dblock", "internal/withdb",
+		"internal/testdb", "cmd/dblock", "internal/withdb", "bench",
 	},
 	"github.com/go-sql-driver/": {
 		"inventory/mysqlinventory", "migrations", "internal/migratelock", "internal/devdb", "internal/conformance",
-		"internal/testdb", "cmd/dblock", "internal/withdb",
+		"internal/testdb", "cmd/dblock", "internal/withdb", "bench",
 	},
 }
 
@@ -50,7 +51,8 @@ var heavy = map[string][]string{
 	"github.com/pressly/goose/":         {"migrations", "internal/migratelock"},
 	"github.com/alecthomas/kong":        {"cmd/dblock"},
 	"github.com/schollz/progressbar/":   {"cmd/dblock"},
-	"github.com/HdrHistogram/":          {"internal/sale", "cmd/dblock"},
+	"github.com/HdrHistogram/":          {"internal/sale", "bench", "cmd/dblock"},
+	"github.com/agnivade/levenshtein":   {"bench"},
 	"github.com/testcontainers/":        testOnly,
 	"go.uber.org/goleak":                testOnly,
 	"github.com/google/go-cmp/":         testOnly,
@@ -121,6 +123,8 @@ func eachImport(t *testing.T, f func(file, room, imported string, isTest bool)) 
 		switch {
 		case err != nil:
 			return err
+		case d.IsDir() && file == "bench/peers": // a module of its own
+			return filepath.SkipDir
 		case d.IsDir() && (d.Name() == "tools" || d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".") && d.Name() != "."):
 			return filepath.SkipDir
 		case d.IsDir() || filepath.Ext(file) != ".go":

@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"errors"
+	"runtime"
 	"strconv"
 	"sync/atomic"
 
@@ -76,6 +77,7 @@ func (l locks) Round(_ context.Context, n int) (Round, error) {
 			if held.Swap(true) {
 				return 0, errTwoHolders
 			}
+			runtime.Gosched() // whoever else is let in has a chance to show
 			held.Store(false)
 			return 1, unlock(ctx)
 		}, nil

@@ -17,6 +17,7 @@ import (
 // cli has one field a subcommand; each lives in a file of its own and has the method
 // Run(context.Context, streams) error.
 type cli struct {
+	Bench   benchCmd   `cmd:"" help:"Measure strategies, locks, limits and SQL scripts on throwaway servers."`
 	Demo    demoCmd    `cmd:"" help:"Run a flash sale on throwaway servers and check the books."`
 	Migrate migrateCmd `cmd:"" help:"Create, look at or drop dblock's tables."`
 	Version versionCmd `cmd:"" help:"Print the version of this program and of its tables."`

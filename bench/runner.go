@@ -1,0 +1,181 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/dblock-go/dblock/internal/devdb"
+)
+
+// Run does what the flags say, which Check has passed. It prints what was measured on out, what
+// happens meanwhile on log. Where a scenario fails, the rounds until then are printed, and the error
+// is returned.
+func Run(ctx context.Context, f Flags, all []Scenario, out, log io.Writer) error {
+	if f.List {
+		return list(out, all)
+	}
+	chosen, err := f.choose(all)
+	if err != nil {
+		return err
+	}
+	if f.Threads > 0 {
+		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(f.Threads))
+	}
+	r := &runner{f: f, out: out, log: log}
+	err = r.engines(ctx, chosen)
+	if f.JSON {
+		err = errors.Join(err, r.printJSON())
+	}
+	return err
+}
+
+// runner is one call of Run.
+type runner struct {
+	f        Flags
+	out, log io.Writer
+	results  []result // of all engines, for JSON
+}
+
+// engines runs the scenarios on one kind of server after the other.
+func (r *runner) engines(ctx context.Context, chosen []Scenario) error {
+	kinds := r.f.kinds()
+	named := len(kinds) > 0
+	if !named {
+		if kinds = devdb.Available(ctx); len(kinds) == 0 {
+			return &devdb.NotFoundError{Kind: devdb.Postgres}
+		}
+	}
+	if named {
+		for _, kind := range kinds {
+			if lacks := without(chosen, kind); len(lacks) > 0 {
+				return fmt.Errorf("%s does not run on %s, only on %s", lacks[0].Name, kind, joined(lacks[0].Engines))
+			}
+		}
+	}
+	ran := false
+	for _, kind := range kinds {
+		here := slices.DeleteFunc(slices.Clone(chosen), func(s Scenario) bool { return !s.runsOn(kind) })
+		for _, s := range without(chosen, kind) {
+			r.logf("%s: %s runs on %s only: left out", kind, s.Name, joined(s.Engines))
+		}
+		if len(here) == 0 {
+			continue
+		}
+		ran = true
+		if err := r.engine(ctx, kind, here); err != nil {
+			return fmt.Errorf("%s: %w", kind, err)
+		}
+	}
+	if !ran {
+		return fmt.Errorf("%s runs on %s only, which was not found", chosen[0].Name, joined(chosen[0].Engines))
+	}
+	return nil
+}
+
+func without(chosen []Scenario, kind devdb.Kind) []Scenario {
+	return slices.DeleteFunc(slices.Clone(chosen), func(s Scenario) bool { return s.runsOn(kind) })
+}
+
+func (r *runner) logf(format string, args ...any) { _, _ = fmt.Fprintf(r.log, format+"\n", args...) }
+
+// engine starts a server, runs all rounds on it, and reports what there is, however it ended.
+func (r *runner) engine(ctx context.Context, kind devdb.Kind, chosen []Scenario) (err error) {
+	b := &board{runner: r, kind: kind}
+	defer func() { err = errors.Join(err, b.close()) }()
+	if err := b.open(ctx, chosen); err != nil {
+		return err
+	}
+	err = b.rounds(ctx)
+	if !r.f.JSON {
+		b.report()
+	}
+	for _, e := range b.entries {
+		r.results = append(r.results, e.results...)
+	}
+	return err
+}
+
+// rounds runs the warm-up and then every round of every scenario. Every second round is run in the
+// opposite order, so that no scenario always comes after the same one.
+func (b *board) rounds(ctx context.Context) error {
+	if b.f.Warmup > 0 {
+		for _, e := range b.entries {
+			if _, err := b.once(ctx, e, time.Duration(b.f.Warmup)); err != nil {
+				return fmt.Errorf("%s, warm-up: %w", e.Name, err)
+			}
+		}
+	}
+	for round := 1; round <= b.f.Rounds; round++ {
+		order := slices.Clone(b.entries)
+		if round%2 == 0 {
+			slices.Reverse(order)
+		}
+		this := make(map[*entry]result)
+		for _, e := range order {
+			res, err := b.once(ctx, e, time.Duration(b.f.Time))
+			if err != nil {
+				b.keep(this)
+				return fmt.Errorf("%s, round %d: %w", e.Name, round, err)
+			}
+			res.round = round
+			this[e] = res
+			b.logf("round %d of %d: %s: %.1f tps, %d failed", round, b.f.Rounds, e.Name, res.perSecond(), res.totalFailed())
+		}
+		b.keep(this)
+	}
+	return nil
+}
+
+// keep adds what was finished of a round. Ratios are only taken within one, so where its first
+// scenario did not finish, or did nothing, there are none.
+func (b *board) keep(this map[*entry]result) {
+	first := this[b.entries[0]].perSecond()
+	for _, e := range b.entries {
+		res, finished := this[e]
+		if !finished {
+			continue
+		}
+		if first > 0 {
+			ratio := res.perSecond() / first
+			res.ratio = &ratio
+		}
+		e.results = append(e.results, res)
+	}
+}
+
+// once runs one round of one scenario.
+func (b *board) once(ctx context.Context, e *entry, d time.Duration) (result, error) {
+	n := e.next
+	e.next++
+	round, err := e.load.Round(ctx, n)
+	if err != nil {
+		return result{}, err
+	}
+	runtime.GC() // none of this round's time goes into the last one's garbage
+	meter, err := b.meter(ctx, e)
+	if err != nil {
+		return result{}, err
+	}
+	sample, err := round.run(ctx, load{
+		clients: e.env.Clients, time: d, rate: b.f.Rate, seed: b.f.Seed + uint64(n),
+		watch: watcher(b.log, time.Duration(b.f.Progress), e.Name),
+	})
+	if err != nil {
+		return result{}, err
+	}
+	cost, err := meter.stop(ctx, sample.OK)
+	if err != nil {
+		return result{}, err
+	}
+	if round.Check != nil {
+		if err := round.Check(ctx, sample.OK); err != nil {
+			return result{}, fmt.Errorf("the result is wrong: %w", err)
+		}
+	}
+	return result{entry: e, board: b, Sample: sample, cost: cost}, nil
+}
