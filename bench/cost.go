@@ -5,7 +5,7 @@ import (
 	"runtime/metrics"
 )
 
-// cost is what a unit of work took beside time.
+// cost is what a unit of work took beside time. What is not known is 0.
 type cost struct {
 	Statements float64 `json:"statements"`
 	LogBytes   float64 `json:"log_bytes"` // of WAL, or of redo
@@ -63,3 +63,6 @@ func (m *meter) stop(ctx context.Context, units int64) (cost, error) {
 		AllocBytes: each(m.start.allocBytes, end.allocBytes),
 	}, nil
 }
+
+// ofTheServer leaves out what was counted in this process.
+func (c cost) ofTheServer() cost { return cost{LogBytes: c.LogBytes} }

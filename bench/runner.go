@@ -172,6 +172,9 @@ func (b *board) once(ctx context.Context, e *entry, d time.Duration) (result, er
 	if err != nil {
 		return result{}, err
 	}
+	if round.Run != nil { // the work was another program's
+		cost = cost.ofTheServer()
+	}
 	if round.Check != nil {
 		if err := round.Check(ctx, sample.OK); err != nil {
 			return result{}, fmt.Errorf("the result is wrong: %w", err)
