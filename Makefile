@@ -4,7 +4,7 @@ GO ?= go
 SQLC = $(GO) tool -modfile=tools/go.mod sqlc
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-race soak bench generate verify lint matrix
+.PHONY: help demo test test-race soak bench peers generate verify lint matrix
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -25,9 +25,15 @@ soak: ## the tests of faults for longer: SOAK=10m
 	@scripts/servers.sh
 	DBLOCK_SOAK=$(or $(SOAK),10m) $(GO) test -count=1 -timeout 0 -v -run 'Conformance/.*Faults' ./inventory/...
 
-bench: ## each strategy against direct, durable, in more rounds than the demo
+bench: ## every strategy of selling, held against direct, and the limits of the machine: BENCH="--rounds 5"
 	@scripts/servers.sh
-	$(GO) run ./cmd/dblock demo --rounds 20 --stock 2000
+	$(GO) run ./cmd/dblock bench seckill/direct 'seckill/*' --clients 2000 $(BENCH)
+	$(GO) run ./cmd/dblock bench 'limit/*' $(BENCH)
+
+peers: ## a second of every benchmark against other locks; installs Redis and etcd
+	@scripts/servers.sh
+	@scripts/servers.sh peers
+	cd bench/peers && $(GO) test -count=1 ./...
 
 generate: ## db/ from queries/ and migrations/
 	$(SQLC) generate
@@ -42,6 +48,7 @@ lint: ## format, vet, static checks, tidy modules
 	$(GO) vet ./...
 	$(GO) tool -modfile=tools/go.mod staticcheck ./...
 	$(GO) mod tidy -diff
+	cd bench/peers && $(GO) vet ./... && $(GO) tool -modfile=../../tools/go.mod staticcheck ./... && $(GO) mod tidy -diff
 
 matrix: ## the tests on every server found, version by version (scripts/fetch-servers.sh brings more)
 	@scripts/servers.sh
