@@ -51,10 +51,8 @@ func (r *runner) engines(ctx context.Context, chosen []Scenario) error {
 		}
 	}
 	if named {
-		for _, kind := range kinds {
-			if lacks := without(chosen, kind); len(lacks) > 0 {
-				return fmt.Errorf("%s does not run on %s, only on %s", lacks[0].Name, kind, joined(lacks[0].Engines))
-			}
+		if err := r.refuse(chosen, kinds); err != nil {
+			return err
 		}
 	}
 	ran := false
@@ -73,6 +71,19 @@ func (r *runner) engines(ctx context.Context, chosen []Scenario) error {
 	}
 	if !ran {
 		return fmt.Errorf("%s runs on %s only, which was not found", chosen[0].Name, joined(chosen[0].Engines))
+	}
+	return nil
+}
+
+// refuse tells of a scenario that was asked for by name, as were the engines, and that one of them
+// lacks. What a pattern found is only left out.
+func (r *runner) refuse(chosen []Scenario, kinds []devdb.Kind) error {
+	for _, kind := range kinds {
+		for _, s := range without(chosen, kind) {
+			if slices.Contains(r.f.Scenarios, s.Name) {
+				return fmt.Errorf("%s does not run on %s, only on %s", s.Name, kind, joined(s.Engines))
+			}
+		}
 	}
 	return nil
 }

@@ -221,6 +221,22 @@ func (p pausing) Round(context.Context, int) (Round, error) {
 	return each(func(context.Context) (int, error) { time.Sleep(p.d); return 1, nil }), nil
 }
 
+// TestAScenarioThatTheEngineLacks is refused where both were named, and left out by a pattern.
+func TestAScenarioThatTheEngineLacks(t *testing.T) {
+	t.Parallel()
+	kind := testdb.Engines()[0]
+	foreign := fake("a/foreign", fine)
+	foreign.Engines = []devdb.Kind{"oracle"}
+	all := []Scenario{fake("a/one", fine), foreign}
+	if _, _, err := short(t, kind, Flags{}, all...); err == nil || !strings.Contains(err.Error(), "a/foreign does not run on") {
+		t.Errorf("got %v", err)
+	}
+	out, log, err := short(t, kind, Flags{Scenarios: []string{"a/*"}}, all...)
+	if err != nil || !strings.Contains(log, "a/foreign runs on oracle only: left out") || !strings.Contains(out, "scenario: a/one") {
+		t.Errorf("%v, log %s", err, log)
+	}
+}
+
 func TestMoreConnectionsThanTheServerTakes(t *testing.T) {
 	t.Parallel()
 	_, _, err := short(t, testdb.Engines()[0], Flags{Conns: 5000}, fake("a/one", fine))
