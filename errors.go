@@ -29,6 +29,10 @@ var (
 	// *SchemaError.
 	ErrSchema = errors.New("dblock: schema does not match")
 
+	// ErrUnsupported: this kind of database lacks what was asked for. The error says what to use
+	// instead. Nothing was written.
+	ErrUnsupported = errors.New("dblock: not supported by this database")
+
 	// ErrServerTooOld: the server lacks what dblock needs. The error is a *ServerVersionError.
 	ErrServerTooOld = errors.New("dblock: server too old")
 )

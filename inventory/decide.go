@@ -26,7 +26,10 @@ type mode struct {
 func decide(reqs []Request, books engine.Books, m mode) (engine.Plan, []answer) {
 	d := decision{
 		books: books, mode: m,
-		decided: make(map[string]engine.Row, len(reqs)), taken: make(map[string]int64),
+		decided: make(map[string]engine.Row, len(reqs)), left: make(map[string]int64, len(books.Stock)),
+	}
+	for sku, buckets := range books.Stock {
+		d.left[sku] = total(buckets)
 	}
 	answers := make([]answer, len(reqs))
 	for i, r := range reqs {
@@ -39,7 +42,7 @@ type decision struct {
 	books   engine.Books
 	mode    mode
 	decided map[string]engine.Row // by this very batch, by key
-	taken   map[string]int64      // by this very batch, by SKU
+	left    map[string]int64      // of each SKU, once this very batch has what it was sold
 }
 
 func (d *decision) request(r Request) answer {
@@ -49,17 +52,13 @@ func (d *decision) request(r Request) answer {
 	if row, ok := d.decided[r.Key]; ok {
 		return replay(r, row)
 	}
-	if d.books.Skipped[r.SKU] {
-		return answer{Alone: true}
-	}
-	left, known := d.books.Stock[r.SKU]
-	left -= d.taken[r.SKU]
+	left, known := d.left[r.SKU]
 	switch {
 	case known && r.Qty <= left:
-		d.taken[r.SKU] += r.Qty
+		d.left[r.SKU] -= r.Qty
 		d.decided[r.Key] = r.row(Sold)
 		return answer{Value: r.reservation(Sold)}
-	case d.mode.assumeNew:
+	case d.mode.assumeNew || d.books.Skipped(r.SKU):
 		return answer{Alone: true}
 	case !known:
 		return answer{Err: &UnknownSKUError{r.Key, r.SKU}}
@@ -78,11 +77,13 @@ func (d *decision) plan() engine.Plan {
 	for _, row := range d.decided {
 		p.Insert = append(p.Insert, row)
 	}
-	for sku, qty := range d.taken {
-		p.Take = append(p.Take, engine.Units{SKU: sku, Qty: qty})
+	for sku, buckets := range d.books.Stock {
+		p.Take = append(p.Take, taken(sku, buckets, total(buckets)-d.left[sku])...)
 	}
 	slices.SortFunc(p.Insert, func(a, b engine.Row) int { return cmp.Compare(a.Key, b.Key) })
-	slices.SortFunc(p.Take, func(a, b engine.Units) int { return cmp.Compare(a.SKU, b.SKU) })
+	slices.SortFunc(p.Take, func(a, b engine.Units) int {
+		return cmp.Or(cmp.Compare(a.SKU, b.SKU), cmp.Compare(a.Bucket, b.Bucket))
+	})
 	return p
 }
 

@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	stdcmp "cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -16,6 +17,9 @@ import (
 func req(key, sku string, qty int64) Request {
 	return Request{Key: key, SKU: sku, Buyer: "b", Qty: qty}
 }
+
+// none is Books.Skipped of a transaction that has all rows.
+func none(string) bool { return false }
 
 // verdict names what a request was told.
 func verdict(a answer) string {
@@ -40,7 +44,9 @@ func verdict(a answer) string {
 
 func TestDecide(t *testing.T) {
 	t.Parallel()
-	stock := map[string]int64{"a": 5, "empty": 0}
+	stock := map[string][]engine.Bucket{"a": {{Left: 5}}, "empty": {{}}, "spread": {{Left: 2}, {Number: 1, Left: 3}, {Number: 2, Left: 1}}}
+	stock["partly"] = []engine.Bucket{{Number: 1, Left: 2}} // somebody else has bucket 0
+	skipped := func(sku string) bool { return sku == "locked" || sku == "partly" }
 	recorded := map[string]engine.Row{
 		"old":    {Key: "old", SKU: "a", Buyer: "b", Qty: 2, State: int16(Sold)},
 		"gone":   {Key: "gone", SKU: "a", Buyer: "b", Qty: 1, State: int16(Refused)},
@@ -94,6 +100,14 @@ func TestDecide(t *testing.T) {
 			mode: mode{recordRefusals: true},
 			want: []string{"sold out, 0 left", "sold out, 0 left", "sold"}, insert: 2, take: 1,
 		},
+		"a quantity may span buckets": {
+			reqs: []Request{req("1", "spread", 4), req("2", "spread", 3), req("3", "spread", 2)},
+			want: []string{"sold", "sold out, 2 left", "sold"}, insert: 2,
+		},
+		"what fits beside a locked bucket is sold, and what does not is asked again": {
+			reqs: []Request{req("1", "partly", 1), req("2", "partly", 2), req("3", "partly", 1)},
+			want: []string{"sold", "alone", "sold"}, insert: 2,
+		},
 		"without a look-up nobody is refused": {
 			reqs: []Request{req("1", "a", 4), req("2", "a", 2), req("3", "x", 1), req("4", "a", 1)},
 			mode: mode{assumeNew: true, recordRefusals: true},
@@ -102,7 +116,7 @@ func TestDecide(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			books := engine.Books{Stock: stock, Skipped: map[string]bool{"locked": true}, Recorded: recorded}
+			books := engine.Books{Stock: stock, Skipped: skipped, Recorded: recorded}
 			plan, answers := decide(c.reqs, books, c.mode)
 			var got []string
 			for _, a := range answers {
@@ -113,7 +127,9 @@ func TestDecide(t *testing.T) {
 			}
 			var take int64
 			for _, u := range plan.Take {
-				take += u.Qty
+				if u.SKU == "a" {
+					take += u.Qty
+				}
 			}
 			if len(plan.Insert) != c.insert || take != c.take {
 				t.Errorf("inserts %v, takes %v", plan.Insert, plan.Take)
@@ -122,18 +138,24 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestPlanBalances: whatever the batch, what is taken is what is sold, and never more than there is.
+// TestPlanBalances: whatever the batch, what is taken is what is sold, and never more than there is
+// in a bucket.
 func TestPlanBalances(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
-		stock := map[string]int64{"a": random.Int64N(20), "b": random.Int64N(20)}
+		stock := map[string][]engine.Bucket{}
+		for _, sku := range []string{"a", "b"} {
+			for i := range 1 + random.Int32N(4) {
+				stock[sku] = append(stock[sku], engine.Bucket{Number: i, Left: random.Int64N(12)})
+			}
+		}
 		var reqs []Request
 		for range random.IntN(30) {
 			sku := []string{"a", "b", "x"}[random.IntN(3)]
 			reqs = append(reqs, req(fmt.Sprint(random.IntN(20)), sku, 1+random.Int64N(5)))
 		}
-		plan, _ := decide(reqs, engine.Books{Stock: stock}, mode{recordRefusals: random.IntN(2) == 0})
+		plan, _ := decide(reqs, engine.Books{Stock: stock, Skipped: none}, mode{recordRefusals: random.IntN(2) == 0})
 		sold := map[string]int64{}
 		for _, row := range plan.Insert {
 			if row.State == int16(Sold) {
@@ -141,13 +163,19 @@ func TestPlanBalances(t *testing.T) {
 			}
 		}
 		for _, u := range plan.Take {
-			if u.Qty != sold[u.SKU] || u.Qty > stock[u.SKU] {
-				t.Fatalf("takes %d of %q: %d sold, %d there", u.Qty, u.SKU, sold[u.SKU], stock[u.SKU])
+			if there := stock[u.SKU][u.Bucket].Left; u.Qty < 1 || u.Qty > there {
+				t.Fatalf("takes %d of %q: %d there", u.Qty, u.SKU, there)
 			}
-			delete(sold, u.SKU)
+			sold[u.SKU] -= u.Qty
 		}
-		if len(sold) > 0 {
-			t.Fatalf("sold and not taken: %v", sold)
+		for sku, n := range sold {
+			if n != 0 {
+				t.Fatalf("%d of %q sold and not taken", n, sku)
+			}
+		}
+		byBucket := func(a, b engine.Units) int { return stdcmp.Or(strings.Compare(a.SKU, b.SKU), int(a.Bucket-b.Bucket)) }
+		if !slices.IsSortedFunc(plan.Take, byBucket) {
+			t.Fatalf("rows are not in the order of their buckets: %v", plan.Take)
 		}
 		byKey := func(a, b engine.Row) int { return strings.Compare(a.Key, b.Key) }
 		if !slices.IsSortedFunc(plan.Insert, byKey) {

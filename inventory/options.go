@@ -6,30 +6,72 @@ import (
 	"time"
 )
 
-// Strategy is how a Store sells.
+// Strategy is how a Store sells. All of them keep the promises of the package's documentation, but
+// for one: see SellsAll.
 type Strategy int
 
 const (
-	// Merge: orders that queue while a statement is in flight share the next one. A lone order
-	// runs as under Direct.
+	// Merge: orders that queue while a statement is in flight share the next one, and one flush of
+	// the disk. A lone order runs as under Direct.
 	Merge Strategy = iota
-	// Direct: one conditional UPDATE an order.
+
+	// Direct: one conditional UPDATE an order, which waits for its row. As many orders a second as
+	// the disk takes flushes.
 	Direct
+
+	// ForUpdate: SELECT ... FOR UPDATE, then the order and the UPDATE, in two turns of the client's
+	// (more on MySQL). As Direct, but the row is locked for a round trip longer.
+	ForUpdate
+
+	// NoWait: FOR UPDATE NOWAIT. Where another transaction has the row locked the order is refused
+	// as dblock.ErrBusy at once. In a crowd that is most of them: units stay unsold unless buyers
+	// come again.
+	NoWait
+
+	// SkipLocked: an SKU's stock is spread over buckets (see Options.Buckets), and an order takes a
+	// free one that has enough, FOR UPDATE SKIP LOCKED. Refused as dblock.ErrBusy where all that
+	// have enough are locked.
+	SkipLocked
+
+	// CAS: compare and swap. It reads without a lock and writes if the row has not changed since, up
+	// to 5 times, each in a transaction of its own; then the order is refused as dblock.ErrBusy. Good
+	// for rows that few people want, and the worst of all for one that many want.
+	CAS
+
+	// Advisory, on Postgres only: one conditional UPDATE by whoever has the SKU's advisory lock,
+	// pg_try_advisory_xact_lock in its WHERE. All others are refused as dblock.ErrBusy at once, as
+	// under NoWait, but more cheaply. It excludes Stores of the same strategy and Options.Schema,
+	// and waits for the rest.
+	Advisory
 )
 
+var strategies = [...]string{
+	Merge: "merge", Direct: "direct", ForUpdate: "forupdate", NoWait: "nowait", SkipLocked: "skiplocked", CAS: "cas",
+	Advisory: "advisory",
+}
+
 // Strategies lists all of them, the default first.
-func Strategies() []Strategy { return []Strategy{Merge, Direct} }
+func Strategies() []Strategy {
+	all := make([]Strategy, len(strategies))
+	for i := range all {
+		all[i] = Strategy(i)
+	}
+	return all
+}
+
+// SellsAll tells that buyers who ask once, and wait, get all that there is. Under the other
+// strategies an order is refused as dblock.ErrBusy when another one is in its way, however much is
+// left: nothing was written then, and it may be sent again.
+func (s Strategy) SellsAll() bool { return s == Merge || s == Direct || s == ForUpdate }
 
 func (s Strategy) String() string {
-	switch s {
-	case Merge:
-		return "merge"
-	case Direct:
-		return "direct"
-	default:
+	if !s.known() {
 		return fmt.Sprintf("Strategy(%d)", int(s))
 	}
+	return strategies[s]
 }
+
+func (s Strategy) known() bool { return s >= 0 && int(s) < len(strategies) }
 
 // ParseStrategy returns the strategy of that name.
 func ParseStrategy(name string) (Strategy, error) {
@@ -51,8 +93,8 @@ type Options struct {
 	Schema string
 
 	// Timeout bounds the work on one order or one merged batch, retries included. A caller can wait
-	// twice as long: behind the batch before its own, or, under Direct, while an order whose
-	// connection was lost is looked up. Default 10 s, at least 10 ms.
+	// twice as long: behind the batch before its own, or, under the other strategies, while an order
+	// whose connection was lost is looked up. Default 10 s, at least 10 ms.
 	Timeout time.Duration
 
 	// MaxQueue bounds how many orders may wait in this process; more are refused with
@@ -63,8 +105,13 @@ type Options struct {
 	MaxBatch int
 
 	// MaxInFlight bounds how many statements, and so connections, are in use at once. Default 4
-	// under Merge, which gains nothing by more; 64 under Direct.
+	// under Merge, which gains nothing by more; 64 under the others.
 	MaxInFlight int
+
+	// Buckets is over how many rows Restock spreads what comes in of an SKU; it never takes a row
+	// away. More than one makes sense under SkipLocked only, but every strategy sells from
+	// whatever there are. Default 1, 16 under SkipLocked; at most 1,024.
+	Buckets int
 
 	// RecordRefusals also records orders that found too little stock, so that the answer to a key
 	// never changes, restock or not. It costs a row a refusal.
@@ -74,6 +121,7 @@ type Options struct {
 const (
 	minTimeout = 10 * time.Millisecond
 	maxBatch   = 8192
+	maxBuckets = 1024
 
 	mergedInFlight = 4 // merged statements at once
 )
@@ -81,7 +129,7 @@ const (
 // withDefaults fills in the defaults and refuses what makes no sense.
 func (o Options) withDefaults() (Options, error) {
 	switch {
-	case o.Strategy != Merge && o.Strategy != Direct:
+	case !o.Strategy.known():
 		return o, &InvalidError{"Options.Strategy", fmt.Sprintf("%v; there are %v", o.Strategy, Strategies())}
 	case o.Timeout != 0 && o.Timeout < minTimeout:
 		return o, &InvalidError{"Options.Timeout", fmt.Sprintf("%v is shorter than %v", o.Timeout, minTimeout)}
@@ -91,13 +139,19 @@ func (o Options) withDefaults() (Options, error) {
 		return o, &InvalidError{"Options.MaxBatch", fmt.Sprintf("%d is not within 0 to %d", o.MaxBatch, maxBatch)}
 	case o.MaxInFlight < 0:
 		return o, &InvalidError{"Options.MaxInFlight", fmt.Sprintf("%d is negative", o.MaxInFlight)}
+	case o.Buckets < 0 || o.Buckets > maxBuckets:
+		return o, &InvalidError{"Options.Buckets", fmt.Sprintf("%d is not within 0 to %d", o.Buckets, maxBuckets)}
 	}
 	o.Timeout = cmp.Or(o.Timeout, 10*time.Second)
 	o.MaxQueue = cmp.Or(o.MaxQueue, 65536)
 	o.MaxBatch = cmp.Or(o.MaxBatch, 1024)
-	if o.Strategy == Direct {
+	if o.Strategy != Merge {
 		o.MaxInFlight = cmp.Or(o.MaxInFlight, 64)
 	}
+	if o.Strategy == SkipLocked {
+		o.Buckets = cmp.Or(o.Buckets, 16)
+	}
+	o.Buckets = cmp.Or(o.Buckets, 1)
 	o.MaxInFlight = cmp.Or(o.MaxInFlight, mergedInFlight)
 	return o, nil
 }

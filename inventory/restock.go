@@ -22,7 +22,7 @@ func (s *Store) Restock(ctx context.Context, a Adjustment) (replayed bool, err e
 	err = s.retry(ctx, attempt{}, func(ctx context.Context, _ attempt) error {
 		replayed, verdict = false, nil
 		err := s.engine.Adjust(ctx, func(tx engine.AdjustTx) (commit bool, err error) {
-			verdict, err = adjust(ctx, tx, change)
+			verdict, err = adjust(ctx, tx, change, s.o.Buckets)
 			return verdict == nil, err
 		})
 		if err == nil || s.engine.Fault(err) != engine.Duplicate {
@@ -33,7 +33,7 @@ func (s *Store) Restock(ctx context.Context, a Adjustment) (replayed bool, err e
 		case lookup != nil:
 			return lookup
 		case !found:
-			return err // it was the stock row that somebody else made first: run again
+			return err // the one who has it is gone: run again
 		case recorded != change:
 			verdict = &KeyReusedError{Key: a.ID, Recorded: describe(recorded), Sent: describe(change)}
 		default:
@@ -48,27 +48,34 @@ func (s *Store) Restock(ctx context.Context, a Adjustment) (replayed bool, err e
 }
 
 // adjust is the transaction of one adjustment; its verdict says why nothing is to be written. The
-// ledger comes first: its key decides whether there is anything to do.
-func adjust(ctx context.Context, tx engine.AdjustTx, a engine.Adjustment) (verdict, err error) {
+// ledger comes first: its key decides whether there is anything to do. Most stock is one row, which
+// takes one statement.
+func adjust(ctx context.Context, tx engine.AdjustTx, a engine.Adjustment, buckets int) (verdict, err error) {
 	if err := tx.InsertAdjustment(ctx, a); err != nil {
 		return nil, err
 	}
-	if done, err := tx.AdjustStock(ctx, a); done || err != nil {
+	if buckets == 1 {
+		if done, err := tx.AdjustStock(ctx, a); done || err != nil {
+			return nil, err
+		}
+	}
+	have, err := tx.LockStock(ctx, a.SKU)
+	if err != nil {
 		return nil, err
 	}
-	left, known, err := tx.LockStock(ctx, a.SKU)
+	left := total(have)
 	switch {
-	case err != nil:
-		return nil, err
-	case known && left+a.Delta >= 0: // the row came into being just now
-		_, err := tx.AdjustStock(ctx, a)
-		return nil, err
-	case known:
+	case a.Delta < 0 && len(have) == 0:
+		return &UnknownSKUError{a.ID, a.SKU}, nil
+	case left+a.Delta < 0:
 		return &SoldOutError{Key: a.ID, SKU: a.SKU, Wanted: -a.Delta, Available: left}, nil
 	case a.Delta < 0:
-		return &UnknownSKUError{a.ID, a.SKU}, nil
+		return nil, tx.TakeStock(ctx, taken(a.SKU, have, -a.Delta))
 	}
-	return nil, tx.InsertStock(ctx, engine.Units{SKU: a.SKU, Qty: a.Delta})
+	if units := spread(a.SKU, have, buckets, a.Delta); len(units) > 0 {
+		return nil, tx.AddStock(ctx, units)
+	}
+	return nil, nil
 }
 
 func describe(a engine.Adjustment) string {

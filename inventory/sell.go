@@ -12,7 +12,7 @@ import (
 const cautious = 64
 
 // sell decides a batch of the queue. Under Merge a lone order is tried in one statement first,
-// which is all that a sale takes; under Direct that was done before.
+// which is all that a sale takes; under the other strategies that was done before.
 func (s *Store) sell(ctx context.Context, reqs []Request, again bool) ([]answer, error) {
 	scarce := slices.ContainsFunc(reqs, s.shortages.covers)
 	lone := len(reqs) == 1
@@ -27,8 +27,8 @@ func (s *Store) sell(ctx context.Context, reqs []Request, again bool) ([]answer,
 func (s *Store) settle(ctx context.Context, reqs []Request, first attempt) (answers []answer, err error) {
 	err = s.retry(ctx, first, func(ctx context.Context, this attempt) (err error) {
 		if this.outright {
-			sold, err := s.engine.SellOne(ctx, reqs[0].row(Sold))
-			if sold {
+			verdict, err := s.way(ctx, reqs[0].row(Sold))
+			if err == nil && verdict == engine.Sold {
 				answers = []answer{{Value: reqs[0].reservation(Sold)}}
 				return nil
 			}

@@ -17,13 +17,13 @@ func TestShortagesFollowWhatWasSeen(t *testing.T) {
 		t.Error("a shortage before anything was seen")
 	}
 	reqs := []Request{req("1", "a", 9), req("2", "a", 2), req("3", "b", 1)}
-	books := engine.Books{Stock: map[string]int64{"a": 5, "b": 5}}
+	books := engine.Books{Stock: map[string][]engine.Bucket{"a": {{Left: 5}}, "b": {{Left: 5}}}, Skipped: none}
 	_, answers := decide(reqs, books, mode{})
 	s.note(reqs, answers, books)
 	if s.covers(req("4", "a", 3)) || !s.covers(req("5", "a", 6)) || s.covers(req("6", "b", 99)) {
 		t.Errorf("after 9 of 5 were refused: %v", s.left)
 	}
-	books.Stock["a"] = 50 // restocked, and everybody served
+	books.Stock["a"][0].Left = 50 // restocked, and everybody served
 	_, answers = decide(reqs, books, mode{})
 	s.note(reqs, answers, books)
 	if s.covers(req("7", "a", 6)) {
@@ -37,7 +37,7 @@ func TestShortagesAreBounded(t *testing.T) {
 	for i := range maxShortages + 10 {
 		sku := fmt.Sprint(i)
 		reqs := []Request{req("k", sku, 1)}
-		books := engine.Books{Stock: map[string]int64{sku: 0}}
+		books := engine.Books{Stock: map[string][]engine.Bucket{sku: {{}}}, Skipped: none}
 		_, answers := decide(reqs, books, mode{})
 		s.note(reqs, answers, books)
 	}

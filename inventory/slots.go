@@ -9,7 +9,7 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// slots bounds how many statements are in flight under Direct. The pool would do so too, but its
+// slots bounds how many statements are in flight where none are merged. The pool would do so too, but its
 // line is not ours: what is merged needs a connection as well, and would wait behind everybody.
 type slots struct {
 	free    chan struct{}

@@ -17,18 +17,22 @@ type Store struct {
 	engine    engine.Engine
 	o         Options
 	queue     *merge.Queue[Request, Reservation]
-	slots     *slots // under Direct
+	slots     *slots      // of all strategies but Merge
+	way       engine.Sell // of a single order
 	shortages shortages
 	caution   atomic.Int64 // batches yet to look up what is recorded; negative: none
 }
 
-// New makes a Store on an engine. It is for the engine rooms: outside this module there are none.
+// New makes a Store on an engine; dblock.ErrUnsupported where that lacks the strategy. It is for the engine rooms: outside this module there are none.
 func New(e engine.Engine, o Options) (*Store, error) {
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
 	}
 	s := &Store{engine: e, o: o, slots: newSlots(o.MaxInFlight, o.MaxQueue)}
+	if s.way, err = s.wayOf(o.Strategy); err != nil {
+		return nil, err
+	}
 	s.queue = merge.New(merge.Options[Request, Reservation]{
 		Run:         s.sell,
 		Key:         func(r Request) string { return r.SKU },
@@ -45,14 +49,15 @@ func New(e engine.Engine, o Options) (*Store, error) {
 // dblock.ErrOutcomeUnknown.
 //
 // Errors: ErrSoldOut, ErrKeyReused, ErrUnknownSKU, ErrInvalid, ErrRejected, and of dblock
-// ErrOverloaded, ErrBusy, ErrUnavailable, ErrOutcomeUnknown, ErrSchema, ErrClosed.
+// ErrOverloaded, ErrBusy, ErrUnavailable, ErrOutcomeUnknown, ErrSchema, ErrClosed. Under a Strategy
+// that does not wait (see SellsAll) dblock.ErrBusy is an everyday answer: send the same order again.
 func (s *Store) Reserve(ctx context.Context, r Request) (Reservation, error) {
 	if err := r.validate(); err != nil {
 		return Reservation{}, err
 	}
 	sell := s.queue.Do
-	if s.o.Strategy == Direct {
-		sell = s.direct
+	if s.o.Strategy != Merge {
+		sell = s.outright
 	}
 	res, err := sell(ctx, r)
 	if err != nil {
@@ -60,6 +65,9 @@ func (s *Store) Reserve(ctx context.Context, r Request) (Reservation, error) {
 	}
 	return res, err
 }
+
+// Strategy is how the Store sells.
+func (s *Store) Strategy() Strategy { return s.o.Strategy }
 
 // Lookup returns what is recorded under key: ErrNotFound where nothing is.
 func (s *Store) Lookup(ctx context.Context, key string) (Reservation, error) {

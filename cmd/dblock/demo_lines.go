@@ -86,7 +86,7 @@ func checkLines(lines []*saleLine) error {
 	var wrong []error
 	for _, l := range lines {
 		for round, r := range l.results {
-			if err := r.Check(); err != nil {
+			if err := r.Check(l.strategy); err != nil {
 				wrong = append(wrong, fmt.Errorf("%s, round %d: %w", l.strategy, round+1, err))
 			}
 		}
@@ -135,17 +135,18 @@ func (c *demoCmd) printSales(out io.Writer, s *shop, lines []*saleLine) {
 		}
 		_, _ = fmt.Fprintln(t)
 	}
-	row("strategy", "units sold", "of", "oversold", "lost", "unsold, buyers refused", "sold/s", "p50", "p99", "p50 alone", "× direct")
+	row("strategy", "units sold", "of", "told busy", "lost sales", "oversold", "unrecorded", "sold/s", "p50", "p99", "p50 alone", "× direct")
 	base := direct(lines)
 	for _, l := range lines {
 		ratio := "-"
 		if base != nil {
-			ratio = fmt.Sprintf("%.1f", l.ratio(base))
+			ratio = twoDigits(l.ratio(base))
 		}
 		row(l.strategy, l.sum(func(r sale.Result) int64 { return r.Balance.Sold }), c.Stock*int64(len(l.results)),
+			l.sum(func(r sale.Result) int64 { return r.Busy }),
+			l.sum(func(r sale.Result) int64 { return r.LostSales }),
 			l.sum(func(r sale.Result) int64 { return r.Oversold }),
-			l.sum(func(r sale.Result) int64 { return r.Lost }),
-			l.sum(func(r sale.Result) int64 { return r.Unsold }),
+			l.sum(func(r sale.Result) int64 { return r.Unrecorded }),
 			fmt.Sprintf("%.0f", l.rate()),
 			rounded(microseconds(l.latency.ValueAtQuantile(50))), rounded(microseconds(l.latency.ValueAtQuantile(99))),
 			rounded(l.alone), ratio)
@@ -154,6 +155,13 @@ func (c *demoCmd) printSales(out io.Writer, s *shop, lines []*saleLine) {
 	if checkLines(lines) == nil {
 		_, _ = fmt.Fprintln(out, "\nThe books balance: units restocked = units sold + units left, for every sale.")
 	}
+}
+
+func twoDigits(x float64) string {
+	if x < 1 {
+		return fmt.Sprintf("%.2f", x)
+	}
+	return fmt.Sprintf("%.1f", x)
 }
 
 // rounded keeps three digits.
@@ -176,10 +184,12 @@ type saleResult struct {
 	Seed         uint64  `json:"seed"`
 	Sold         int64   `json:"sold"`
 	SoldOut      int64   `json:"sold_out"`
+	Busy         int64   `json:"busy"`
 	Failed       int64   `json:"failed"`
+	LostSales    int64   `json:"lost_sales"`
+	SellsAll     bool    `json:"promises_to_sell_all"`
 	Oversold     int64   `json:"oversold"`
-	Lost         int64   `json:"lost"`
-	Unsold       int64   `json:"unsold_while_refused"`
+	Unrecorded   int64   `json:"unrecorded"`
 	SoldPerS     float64 `json:"sold_per_s"`
 	P50MS        float64 `json:"p50_ms"`
 	P99MS        float64 `json:"p99_ms"`
@@ -195,14 +205,16 @@ func saleResults(c *demoCmd, s *shop, lines []*saleLine) []any {
 		r := saleResult{
 			Engine: string(s.server.Kind), Server: s.server.Version, Strategy: l.strategy.String(),
 			Buyers: c.Buyers, Stock: c.Stock, Rounds: len(l.results), Seed: c.Seed,
-			Sold:     l.sum(func(r sale.Result) int64 { return r.Balance.Sold }),
-			SoldOut:  l.sum(func(r sale.Result) int64 { return r.SoldOut }),
-			Failed:   l.sum(func(r sale.Result) int64 { return r.Failed }),
-			Oversold: l.sum(func(r sale.Result) int64 { return r.Oversold }),
-			Lost:     l.sum(func(r sale.Result) int64 { return r.Lost }),
-			Unsold:   l.sum(func(r sale.Result) int64 { return r.Unsold }),
-			SoldPerS: l.rate(),
-			P50MS:    float64(l.latency.ValueAtQuantile(50)) / 1000, P99MS: float64(l.latency.ValueAtQuantile(99)) / 1000,
+			Sold:       l.sum(func(r sale.Result) int64 { return r.Balance.Sold }),
+			SoldOut:    l.sum(func(r sale.Result) int64 { return r.SoldOut }),
+			Busy:       l.sum(func(r sale.Result) int64 { return r.Busy }),
+			Failed:     l.sum(func(r sale.Result) int64 { return r.Failed }),
+			LostSales:  l.sum(func(r sale.Result) int64 { return r.LostSales }),
+			SellsAll:   l.strategy.SellsAll(),
+			Oversold:   l.sum(func(r sale.Result) int64 { return r.Oversold }),
+			Unrecorded: l.sum(func(r sale.Result) int64 { return r.Unrecorded }),
+			SoldPerS:   l.rate(),
+			P50MS:      float64(l.latency.ValueAtQuantile(50)) / 1000, P99MS: float64(l.latency.ValueAtQuantile(99)) / 1000,
 			AloneP50MS:   float64(l.alone.Microseconds()) / 1000,
 			BooksBalance: checkLines([]*saleLine{l}) == nil,
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/orders"
 	"github.com/dblock-go/dblock/internal/sale"
 	"github.com/dblock-go/dblock/internal/testdb"
@@ -31,11 +32,20 @@ func demo[T any](t *testing.T, args ...string) []T {
 func TestDemoSells(t *testing.T) {
 	t.Parallel()
 	got := demo[saleResult](t, "--buyers", "60", "--stock", "25", "--rounds", "2", "--seed", "7")
-	if want := 2 * len(testdb.Engines()); len(got) != want {
+	want := 0
+	for _, kind := range testdb.Engines() {
+		want += len(inventory.Strategies())
+		if kind != devdb.Postgres {
+			want-- // no advisory
+		}
+	}
+	if len(got) != want {
 		t.Fatalf("%d results, want %d", len(got), want)
 	}
 	for _, r := range got {
-		if r.Sold != 50 || r.SoldOut != 70 || r.Failed+r.Oversold+r.Lost+r.Unsold != 0 || !r.BooksBalance ||
+		if r.SellsAll && (r.Sold != 50 || r.SoldOut != 70 || r.Busy+r.LostSales != 0) ||
+			r.Sold < 1 || r.Sold+r.SoldOut+r.Busy != 120 || r.LostSales != min(50-r.Sold, 120-r.Sold) ||
+			r.Failed+r.Oversold+r.Unrecorded != 0 || !r.BooksBalance ||
 			r.SoldPerS <= 0 || r.P50MS <= 0 || r.P99MS < r.P50MS || r.AloneP50MS <= 0 || r.RatioDirect <= 0 {
 			t.Errorf("%+v", r)
 		}
@@ -46,7 +56,13 @@ func TestDemoPrintsATable(t *testing.T) {
 	t.Parallel()
 	kind := string(testdb.Engines()[0])
 	r := dblock(t, "", "demo", "--engine", kind, "--buyers", "10", "--stock", "20", "--rounds", "1")
-	for _, word := range []string{"strategy", "oversold", "sold/s", "direct", "merge", "The books balance"} {
+	words := []string{"strategy", "told busy", "lost sales", "oversold", "sold/s", "The books balance"}
+	for _, s := range inventory.Strategies() {
+		if s != inventory.Advisory || kind == string(devdb.Postgres) {
+			words = append(words, s.String())
+		}
+	}
+	for _, word := range words {
 		if r.code != 0 || !strings.Contains(r.out, word) {
 			t.Errorf("exit %d, no %q in %q; stderr %q", r.code, word, r.out, r.err)
 		}
@@ -66,17 +82,61 @@ func TestDemoFailsWhenTheBooksAreOff(t *testing.T) {
 	}
 	bad := good
 	bad.Balance.Sold = 4
-	bad.Lost = 1
+	bad.Unrecorded = 1
 	l.results = append(l.results, bad)
 	if err := checkLines([]*saleLine{l}); err == nil || !strings.Contains(err.Error(), "round 2") {
 		t.Errorf("got %v", err)
 	}
 }
 
+// TestDemoHoldsStrategiesToTheirPromise: buyers who are refused as busy are a fault of a strategy
+// that promises to sell all, and what is to be expected of the others.
+func TestDemoHoldsStrategiesToTheirPromise(t *testing.T) {
+	t.Parallel()
+	lost := sale.Result{Sold: 4, Busy: 1, LostSales: 1, Balance: inventory.Balance{Restocked: 5, Sold: 4, Available: 1}}
+	for _, s := range inventory.Strategies() {
+		err := checkLines([]*saleLine{{strategy: s, results: []sale.Result{lost}}})
+		if s.SellsAll() != (err != nil) {
+			t.Errorf("%v: %v", s, err)
+		}
+	}
+}
+
+func TestDemoHelpListsTheStrategies(t *testing.T) {
+	t.Parallel()
+	r := dblock(t, "", "demo", "--help")
+	for _, s := range inventory.Strategies() {
+		if r.code != 0 || !strings.Contains(r.out, s.String()) {
+			t.Errorf("exit %d, no %v in %q", r.code, s, r.out)
+		}
+	}
+}
+
+// TestDemoWhereAStrategyIsMissing: one that was not asked for is left out, with a line; one that
+// was is refused.
+func TestDemoWhereAStrategyIsMissing(t *testing.T) {
+	t.Parallel()
+	for _, kind := range testdb.Engines() {
+		if kind == devdb.Postgres {
+			continue // it has all
+		}
+		all := dblock(t, "", "demo", "--engine", string(kind), "--buyers", "5", "--stock", "5", "--rounds", "1")
+		if all.code != 0 || strings.Contains(all.out, "advisory") || !strings.Contains(all.err, "no strategy advisory") {
+			t.Errorf("exit %d, stdout %q, stderr %q", all.code, all.out, all.err)
+		}
+		named := dblock(t, "", "demo", "--engine", string(kind), "--strategy", "advisory")
+		if named.code != exitFailed || named.out != "" || !strings.Contains(named.err, "not supported by this database") {
+			t.Errorf("exit %d, stdout %q, stderr %q", named.code, named.out, named.err)
+		}
+	}
+}
+
 func TestDemoReplaysOrders(t *testing.T) {
 	t.Parallel()
 	const file = "../../internal/orders/testdata/online_retail_2010-12-01.csv"
-	for _, r := range demo[replayResult](t, "--orders", file) {
+	results := demo[replayResult](t, "--orders", file)
+	results = append(results, demo[replayResult](t, "--orders", file, "--strategy", "nowait")...)
+	for _, r := range results {
 		first, second := r.Passes[0], r.Passes[1]
 		if r.Lines != 999 || len(r.Bad) != 0 || first.Accepted+first.SoldOut+first.Returned != 999 || first.Seen != 0 {
 			t.Errorf("%+v", r)

@@ -9,6 +9,18 @@ import (
 	"context"
 )
 
+const AddStock = `-- name: AddStock :exec
+INSERT INTO dblock_stock (sku, bucket, available)
+VALUES (?, ?, ?)
+ON DUPLICATE KEY UPDATE available = dblock_stock.available + VALUES(available), epoch = dblock_stock.epoch + 1
+`
+
+// Rows that are missing come into being. The engine repeats the row for each bucket.
+func (q *Queries) AddStock(ctx context.Context, db DBTX, sku []byte, bucket int32, available int64) error {
+	_, err := db.ExecContext(ctx, AddStock, sku, bucket, available)
+	return err
+}
+
 const AdjustStock = `-- name: AdjustStock :execrows
 UPDATE dblock_stock s
 SET s.available = s.available + ?, s.epoch = s.epoch + 1
@@ -48,15 +60,5 @@ VALUES (?, ?, ?)
 
 func (q *Queries) InsertAdjustment(ctx context.Context, db DBTX, adjustmentID []byte, sku []byte, delta int64) error {
 	_, err := db.ExecContext(ctx, InsertAdjustment, adjustmentID, sku, delta)
-	return err
-}
-
-const InsertStock = `-- name: InsertStock :exec
-INSERT INTO dblock_stock (sku, available)
-VALUES (?, ?)
-`
-
-func (q *Queries) InsertStock(ctx context.Context, db DBTX, sku []byte, available int64) error {
-	_, err := db.ExecContext(ctx, InsertStock, sku, available)
 	return err
 }

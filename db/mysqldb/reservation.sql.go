@@ -10,28 +10,6 @@ import (
 	"strings"
 )
 
-const InsertReservation = `-- name: InsertReservation :exec
-INSERT INTO dblock_reservation (reservation_key, sku, buyer, qty, state)
-VALUES (?, ?, ?, ?, 2)
-`
-
-type InsertReservationParams struct {
-	ReservationKey []byte
-	Sku            []byte
-	Buyer          []byte
-	Qty            int64
-}
-
-func (q *Queries) InsertReservation(ctx context.Context, db DBTX, arg InsertReservationParams) error {
-	_, err := db.ExecContext(ctx, InsertReservation,
-		arg.ReservationKey,
-		arg.Sku,
-		arg.Buyer,
-		arg.Qty,
-	)
-	return err
-}
-
 const InsertReservations = `-- name: InsertReservations :exec
 INSERT INTO dblock_reservation (reservation_key, sku, buyer, qty, state)
 VALUES (?, ?, ?, ?, ?)
@@ -57,14 +35,20 @@ func (q *Queries) InsertReservations(ctx context.Context, db DBTX, arg InsertRes
 	return err
 }
 
-const KnownSKUs = `-- name: KnownSKUs :many
-SELECT s.sku
+const KnownBuckets = `-- name: KnownBuckets :many
+SELECT s.sku, COUNT(*) AS buckets
 FROM dblock_stock s
-WHERE s.sku IN (/*SLICE:skus*/?) AND s.bucket = 0
+WHERE s.sku IN (/*SLICE:skus*/?)
+GROUP BY s.sku
 `
 
-func (q *Queries) KnownSKUs(ctx context.Context, db DBTX, skus [][]byte) ([][]byte, error) {
-	query := KnownSKUs
+type KnownBucketsRow struct {
+	Sku     []byte
+	Buckets int64
+}
+
+func (q *Queries) KnownBuckets(ctx context.Context, db DBTX, skus [][]byte) ([]KnownBucketsRow, error) {
+	query := KnownBuckets
 	var queryParams []interface{}
 	if len(skus) > 0 {
 		for _, v := range skus {
@@ -79,13 +63,13 @@ func (q *Queries) KnownSKUs(ctx context.Context, db DBTX, skus [][]byte) ([][]by
 		return nil, err
 	}
 	defer rows.Close()
-	var items [][]byte
+	var items []KnownBucketsRow
 	for rows.Next() {
-		var sku []byte
-		if err := rows.Scan(&sku); err != nil {
+		var i KnownBucketsRow
+		if err := rows.Scan(&i.Sku, &i.Buckets); err != nil {
 			return nil, err
 		}
-		items = append(items, sku)
+		items = append(items, i)
 	}
 	if err := rows.Close(); err != nil {
 		return nil, err
@@ -97,15 +81,16 @@ func (q *Queries) KnownSKUs(ctx context.Context, db DBTX, skus [][]byte) ([][]by
 }
 
 const LockFreeStock = `-- name: LockFreeStock :many
-SELECT s.sku, s.available
+SELECT s.sku, s.bucket, s.available
 FROM dblock_stock s
-WHERE s.sku IN (/*SLICE:skus*/?) AND s.bucket = 0
-ORDER BY s.sku
+WHERE s.sku IN (/*SLICE:skus*/?)
+ORDER BY s.sku, s.bucket
 FOR UPDATE SKIP LOCKED
 `
 
 type LockFreeStockRow struct {
 	Sku       []byte
+	Bucket    int32
 	Available int64
 }
 
@@ -129,7 +114,7 @@ func (q *Queries) LockFreeStock(ctx context.Context, db DBTX, skus [][]byte) ([]
 	var items []LockFreeStockRow
 	for rows.Next() {
 		var i LockFreeStockRow
-		if err := rows.Scan(&i.Sku, &i.Available); err != nil {
+		if err := rows.Scan(&i.Sku, &i.Bucket, &i.Available); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -144,19 +129,21 @@ func (q *Queries) LockFreeStock(ctx context.Context, db DBTX, skus [][]byte) ([]
 }
 
 const LockStock = `-- name: LockStock :many
-SELECT s.sku, s.available
+SELECT s.sku, s.bucket, s.available
 FROM dblock_stock s
-WHERE s.sku IN (/*SLICE:skus*/?) AND s.bucket = 0
-ORDER BY s.sku
+WHERE s.sku IN (/*SLICE:skus*/?)
+ORDER BY s.sku, s.bucket
 FOR UPDATE
 `
 
 type LockStockRow struct {
 	Sku       []byte
+	Bucket    int32
 	Available int64
 }
 
-// Rows are locked in the order of their SKU, so that two batches never wait for each other.
+// Rows are locked in the order of their SKU and bucket, so that two batches never wait for each
+// other.
 func (q *Queries) LockStock(ctx context.Context, db DBTX, skus [][]byte) ([]LockStockRow, error) {
 	query := LockStock
 	var queryParams []interface{}
@@ -176,7 +163,7 @@ func (q *Queries) LockStock(ctx context.Context, db DBTX, skus [][]byte) ([]Lock
 	var items []LockStockRow
 	for rows.Next() {
 		var i LockStockRow
-		if err := rows.Scan(&i.Sku, &i.Available); err != nil {
+		if err := rows.Scan(&i.Sku, &i.Bucket, &i.Available); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -243,29 +230,15 @@ func (q *Queries) Reservations(ctx context.Context, db DBTX, reservationKeys [][
 	return items, nil
 }
 
-const TakeOne = `-- name: TakeOne :execrows
-UPDATE dblock_stock s
-SET s.available = s.available - ?
-WHERE s.sku = ? AND s.bucket = 0 AND s.available >= ?
-`
-
-func (q *Queries) TakeOne(ctx context.Context, db DBTX, qty int64, sku []byte, least int64) (int64, error) {
-	result, err := db.ExecContext(ctx, TakeOne, qty, sku, least)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected()
-}
-
 const TakeStock = `-- name: TakeStock :exec
-INSERT INTO dblock_stock (sku, available)
-VALUES (?, ?)
+INSERT INTO dblock_stock (sku, bucket, available)
+VALUES (?, ?, ?)
 ON DUPLICATE KEY UPDATE available = dblock_stock.available - VALUES(available)
 `
 
-// The engine repeats the row for each SKU of a batch. Every row is there and locked, so nothing
+// The engine repeats the row for each bucket of a batch. Every row is there and locked, so nothing
 // is ever inserted: it is the form of an UPDATE that takes many rows with a value each.
-func (q *Queries) TakeStock(ctx context.Context, db DBTX, sku []byte, available int64) error {
-	_, err := db.ExecContext(ctx, TakeStock, sku, available)
+func (q *Queries) TakeStock(ctx context.Context, db DBTX, sku []byte, bucket int32, available int64) error {
+	_, err := db.ExecContext(ctx, TakeStock, sku, bucket, available)
 	return err
 }

@@ -9,6 +9,21 @@ import (
 	"context"
 )
 
+const AddStock = `-- name: AddStock :exec
+INSERT INTO dblock_stock AS s (sku, bucket, available)
+SELECT n.sku, n.bucket, n.qty
+FROM ROWS FROM (
+    unnest($1::text[]), unnest($2::int[]), unnest($3::bigint[])
+) AS n (sku, bucket, qty)
+ON CONFLICT (sku, bucket) DO UPDATE SET available = s.available + excluded.available, epoch = s.epoch + 1
+`
+
+// Rows that are missing come into being.
+func (q *Queries) AddStock(ctx context.Context, db DBTX, skus []string, buckets []int32, qtys []int64) error {
+	_, err := db.Exec(ctx, AddStock, skus, buckets, qtys)
+	return err
+}
+
 const AdjustStock = `-- name: AdjustStock :execrows
 UPDATE dblock_stock s
 SET available = s.available + $1, epoch = s.epoch + 1
@@ -48,15 +63,5 @@ VALUES ($1, $2, $3)
 
 func (q *Queries) InsertAdjustment(ctx context.Context, db DBTX, adjustmentID string, sku string, delta int64) error {
 	_, err := db.Exec(ctx, InsertAdjustment, adjustmentID, sku, delta)
-	return err
-}
-
-const InsertStock = `-- name: InsertStock :exec
-INSERT INTO dblock_stock (sku, available)
-VALUES ($1, $2)
-`
-
-func (q *Queries) InsertStock(ctx context.Context, db DBTX, sku string, available int64) error {
-	_, err := db.Exec(ctx, InsertStock, sku, available)
 	return err
 }

@@ -37,25 +37,31 @@ func (q *Queries) InsertReservations(ctx context.Context, db DBTX, arg InsertRes
 	return err
 }
 
-const KnownSKUs = `-- name: KnownSKUs :many
-SELECT s.sku
+const KnownBuckets = `-- name: KnownBuckets :many
+SELECT s.sku, count(*) AS buckets
 FROM dblock_stock s
-WHERE s.sku = ANY ($1::text[]) AND s.bucket = 0
+WHERE s.sku = ANY ($1::text[])
+GROUP BY s.sku
 `
 
-func (q *Queries) KnownSKUs(ctx context.Context, db DBTX, skus []string) ([]string, error) {
-	rows, err := db.Query(ctx, KnownSKUs, skus)
+type KnownBucketsRow struct {
+	Sku     string
+	Buckets int64
+}
+
+func (q *Queries) KnownBuckets(ctx context.Context, db DBTX, skus []string) ([]KnownBucketsRow, error) {
+	rows, err := db.Query(ctx, KnownBuckets, skus)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []string
+	var items []KnownBucketsRow
 	for rows.Next() {
-		var sku string
-		if err := rows.Scan(&sku); err != nil {
+		var i KnownBucketsRow
+		if err := rows.Scan(&i.Sku, &i.Buckets); err != nil {
 			return nil, err
 		}
-		items = append(items, sku)
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -64,15 +70,16 @@ func (q *Queries) KnownSKUs(ctx context.Context, db DBTX, skus []string) ([]stri
 }
 
 const LockFreeStock = `-- name: LockFreeStock :many
-SELECT s.sku, s.available
+SELECT s.sku, s.bucket, s.available
 FROM dblock_stock s
-WHERE s.sku = ANY ($1::text[]) AND s.bucket = 0
-ORDER BY s.sku
+WHERE s.sku = ANY ($1::text[])
+ORDER BY s.sku, s.bucket
 FOR NO KEY UPDATE SKIP LOCKED
 `
 
 type LockFreeStockRow struct {
 	Sku       string
+	Bucket    int32
 	Available int64
 }
 
@@ -86,7 +93,7 @@ func (q *Queries) LockFreeStock(ctx context.Context, db DBTX, skus []string) ([]
 	var items []LockFreeStockRow
 	for rows.Next() {
 		var i LockFreeStockRow
-		if err := rows.Scan(&i.Sku, &i.Available); err != nil {
+		if err := rows.Scan(&i.Sku, &i.Bucket, &i.Available); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -98,19 +105,21 @@ func (q *Queries) LockFreeStock(ctx context.Context, db DBTX, skus []string) ([]
 }
 
 const LockStock = `-- name: LockStock :many
-SELECT s.sku, s.available
+SELECT s.sku, s.bucket, s.available
 FROM dblock_stock s
-WHERE s.sku = ANY ($1::text[]) AND s.bucket = 0
-ORDER BY s.sku
+WHERE s.sku = ANY ($1::text[])
+ORDER BY s.sku, s.bucket
 FOR NO KEY UPDATE
 `
 
 type LockStockRow struct {
 	Sku       string
+	Bucket    int32
 	Available int64
 }
 
-// Rows are locked in the order of their SKU, so that two batches never wait for each other.
+// Rows are locked in the order of their SKU and bucket, so that two batches never wait for each
+// other.
 func (q *Queries) LockStock(ctx context.Context, db DBTX, skus []string) ([]LockStockRow, error) {
 	rows, err := db.Query(ctx, LockStock, skus)
 	if err != nil {
@@ -120,7 +129,7 @@ func (q *Queries) LockStock(ctx context.Context, db DBTX, skus []string) ([]Lock
 	var items []LockStockRow
 	for rows.Next() {
 		var i LockStockRow
-		if err := rows.Scan(&i.Sku, &i.Available); err != nil {
+		if err := rows.Scan(&i.Sku, &i.Bucket, &i.Available); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -171,54 +180,16 @@ func (q *Queries) Reservations(ctx context.Context, db DBTX, reservationKeys []s
 	return items, nil
 }
 
-const SellOne = `-- name: SellOne :execrows
-WITH bound AS MATERIALIZED (
-    SELECT set_config('lock_timeout', $4, true) AS lock_timeout
-), taken AS (
-    UPDATE dblock_stock s
-    SET available = s.available - $3
-    FROM bound
-    WHERE s.sku = $5 AND s.bucket = 0 AND s.available >= $3
-      AND bound.lock_timeout IS NOT NULL
-    RETURNING s.sku, s.bucket
-)
-INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state)
-SELECT $1, taken.sku, taken.bucket, $2, $3, 2
-FROM taken
-`
-
-type SellOneParams struct {
-	ReservationKey string
-	Buyer          string
-	Qty            int64
-	LockTimeout    string
-	Sku            string
-}
-
-// One statement sells one order. Nothing happens, and no row is locked, where too little is left.
-// The bound on the lock is set inside it, so that it holds behind a pooler too and ends with it.
-func (q *Queries) SellOne(ctx context.Context, db DBTX, arg SellOneParams) (int64, error) {
-	result, err := db.Exec(ctx, SellOne,
-		arg.ReservationKey,
-		arg.Buyer,
-		arg.Qty,
-		arg.LockTimeout,
-		arg.Sku,
-	)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
 const TakeStock = `-- name: TakeStock :exec
 UPDATE dblock_stock s
 SET available = s.available - n.qty
-FROM ROWS FROM (unnest($1::text[]), unnest($2::bigint[])) AS n (sku, qty)
-WHERE s.sku = n.sku AND s.bucket = 0
+FROM ROWS FROM (
+    unnest($1::text[]), unnest($2::int[]), unnest($3::bigint[])
+) AS n (sku, bucket, qty)
+WHERE s.sku = n.sku AND s.bucket = n.bucket
 `
 
-func (q *Queries) TakeStock(ctx context.Context, db DBTX, skus []string, qtys []int64) error {
-	_, err := db.Exec(ctx, TakeStock, skus, qtys)
+func (q *Queries) TakeStock(ctx context.Context, db DBTX, skus []string, buckets []int32, qtys []int64) error {
+	_, err := db.Exec(ctx, TakeStock, skus, buckets, qtys)
 	return err
 }

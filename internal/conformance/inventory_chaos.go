@@ -43,7 +43,7 @@ func (e Inventory) SurvivesFaults(t *testing.T) {
 	t.Logf("the nemesis has seed %d", seed)
 	n := &nemesis{s: s, server: server, random: rand.New(rand.NewPCG(seed, 0)), did: map[string]int{}}
 	stores := map[string]*inventory.Store{}
-	for _, strategy := range inventory.Strategies() {
+	for _, strategy := range []inventory.Strategy{inventory.Merge, inventory.Direct, inventory.SkipLocked, inventory.CAS} {
 		stores[strategy.String()] = s.open(t, inventory.Options{Strategy: strategy, Timeout: chaosTimeout})
 	}
 	end := time.Now().Add(lasts)

@@ -33,7 +33,7 @@ type frozenCall struct {
 func answersWhileFrozen(t *testing.T, s *shop, server *devdb.Server) {
 	s.stock(t, "frozen", 1000)
 	stores := map[string]*inventory.Store{}
-	for _, strategy := range inventory.Strategies() {
+	for _, strategy := range s.e.strategies() {
 		stores[strategy.String()] = s.open(t, inventory.Options{Strategy: strategy, Timeout: frozenTimeout})
 	}
 	if err := server.Freeze(); err != nil {

@@ -173,7 +173,7 @@ func (x *cutStore) excused(struck bool, err error) error {
 
 // Cuts runs the tests of cut orders alone, for an engine in another mode than its usual one.
 func (e Inventory) Cuts(t *testing.T) {
-	for _, strategy := range inventory.Strategies() {
+	for _, strategy := range []inventory.Strategy{inventory.Merge, inventory.SkipLocked} {
 		t.Run("AnOrder/"+strategy.String(), func(t *testing.T) {
 			anOrderCutAnywhere(t, e.shop(t, inventory.Options{Strategy: strategy}))
 		})
@@ -223,7 +223,7 @@ func (s *shop) honest(t *testing.T, r inventory.Request, told error) error {
 	case definite(told) && found:
 		return fmt.Errorf("%s: told that nothing was written, recorded is %+v: %w", r.Key, got, told)
 	}
-	again, err := s.Reserve(t.Context(), r)
+	again, err := reserve(t.Context(), s.Store, r)
 	switch {
 	case err != nil:
 		return fmt.Errorf("%s: told %v, and sent again: %w", r.Key, told, err)

@@ -2,7 +2,6 @@ package conformance
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -13,16 +12,18 @@ import (
 // A setting is what is appended to the DSN's query.
 func (e Inventory) RunWith(t *testing.T, settings map[string]string) {
 	for name, setting := range settings {
-		for _, strategy := range inventory.Strategies() {
-			t.Run(name+"/"+strategy.String(), func(t *testing.T) {
-				t.Parallel()
-				s := e.shop(t, inventory.Options{})
-				s.dsn = appendQuery(s.dsn, setting)
-				s.o.Strategy = strategy
-				s.Store = s.open(t, s.o)
-				s.sellsAsUsual(t)
-			})
-		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := e.shop(t, inventory.Options{})
+			s.dsn = appendQuery(s.dsn, setting)
+			for _, strategy := range e.strategies() {
+				t.Run(strategy.String(), func(t *testing.T) {
+					s.o = small(strategy)
+					s.Store = s.open(t, s.o)
+					s.sellsAsUsual(t, strategy.String())
+				})
+			}
+		})
 	}
 }
 
@@ -34,30 +35,27 @@ func appendQuery(dsn, setting string) string {
 }
 
 // sellsAsUsual tries every answer that a Store can give, in small, from two Stores at once.
-func (s *shop) sellsAsUsual(t *testing.T) {
-	s.stock(t, "sale", 30)
-	if replayed, err := s.Restock(t.Context(), inventory.Adjustment{ID: "stock of sale", SKU: "sale", Delta: 30}); err != nil || !replayed {
+func (s *shop) sellsAsUsual(t *testing.T, sku string) {
+	s.stock(t, sku, 30)
+	if replayed, err := s.Restock(t.Context(), inventory.Adjustment{ID: "stock of " + sku, SKU: sku, Delta: 30}); err != nil || !replayed {
 		t.Errorf("a repeated restock: %v, %v", replayed, err)
 	}
 	other := s.open(t, s.o)
 	elsewhere := make(chan []told)
-	reqs := ordersFor(80, "sale")
-	for i := range 20 {
-		reqs = append(reqs, order(fmt.Sprintf("unknown-%d", i), "nonsense", 1))
-	}
+	reqs := append(ordersOf(sku, 50, sku), ordersOf(sku+" unknown", 10, "nonsense")...)
 	go func() { elsewhere <- crowd(t.Context(), other, reqs) }()
 	sold := map[string]bool{}
 	for _, a := range append(crowd(t.Context(), s.Store, reqs), <-elsewhere...) {
 		switch {
 		case a.err == nil:
 			sold[a.req.Key] = true
-		case a.req.SKU == "sale" && !errors.Is(a.err, inventory.ErrSoldOut),
-			a.req.SKU != "sale" && !errors.Is(a.err, inventory.ErrUnknownSKU):
+		case a.req.SKU == sku && !errors.Is(a.err, inventory.ErrSoldOut),
+			a.req.SKU != sku && !errors.Is(a.err, inventory.ErrUnknownSKU):
 			t.Errorf("%s: %v", a.req.Key, a.err)
 		}
 	}
-	if b := s.balance(t, "sale"); len(sold) != 30 || b.Sold != 30 || b.Available != 0 {
-		t.Errorf("30 units, sold by two to 80 buyers each: %d were told so; %+v", len(sold), b)
+	if b := s.balance(t, sku); len(sold) != 30 || b.Sold != 30 || b.Available != 0 {
+		t.Errorf("30 units, sold by two to 50 buyers each: %d were told so; %+v", len(sold), b)
 	}
 	for key := range sold {
 		got, err := s.Lookup(t.Context(), key)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/inventory"
 )
 
@@ -26,16 +27,18 @@ type Sale struct {
 
 // Result is what the buyers saw, and what the books say.
 type Result struct {
-	Sold     int64         // buyers who were told that they have it
-	SoldOut  int64         // buyers who were told that there is none left
-	Failed   int64         // buyers who were told something else
-	Failure  error         // the first of that
-	Took     time.Duration // from the start to the last answer that said sold
-	Latency  *hdrhistogram.Histogram
-	Balance  inventory.Balance
-	Oversold int64 // units sold beyond the stock
-	Lost     int64 // sales that buyers were told of and the books don't hold
-	Unsold   int64 // units left although a buyer was refused
+	Sold    int64         // buyers who were told that they have it
+	SoldOut int64         // buyers who were told that there is none left
+	Busy    int64         // buyers who were told to come again
+	Failed  int64         // buyers who were told something else
+	Failure error         // the first of that
+	Took    time.Duration // from the start to the last answer that said sold
+	Latency *hdrhistogram.Histogram
+	Balance inventory.Balance
+
+	Oversold   int64 // units sold beyond the stock
+	Unrecorded int64 // sales that buyers were told of and the books don't hold
+	LostSales  int64 // units left that a buyer who was refused would have bought
 }
 
 // Histogram returns one for latencies in microseconds, up to a minute, to three digits.
@@ -59,10 +62,8 @@ func (s Sale) Run(ctx context.Context, store *inventory.Store, done func()) (Res
 	}
 	r.Balance = books[0]
 	r.Oversold = max(0, r.Balance.Sold-s.Stock)
-	r.Lost = max(0, r.Sold-r.Balance.Sold)
-	if r.SoldOut > 0 {
-		r.Unsold = r.Balance.Available
-	}
+	r.Unrecorded = max(0, r.Sold-r.Balance.Sold)
+	r.LostSales = min(r.SoldOut+r.Busy, r.Balance.Available)
 	return r, nil
 }
 
@@ -101,6 +102,8 @@ func (r *Result) count(err error, at time.Duration) {
 		r.Took = max(r.Took, at)
 	case errors.Is(err, inventory.ErrSoldOut):
 		r.SoldOut++
+	case errors.Is(err, dblock.ErrBusy):
+		r.Busy++
 	default:
 		r.Failed++
 		if r.Failure == nil {
@@ -110,15 +113,18 @@ func (r *Result) count(err error, at time.Duration) {
 }
 
 // Check says what is wrong with the result of a sale, or nil: every unit is accounted for, none
-// was sold twice, and nobody was refused while one was left.
-func (r Result) Check() error {
+// was sold twice, and nobody was told that it is sold out while one was left. A strategy that
+// promises to sell all must not have refused anybody as busy either.
+func (r Result) Check(promised inventory.Strategy) error {
 	switch {
 	case r.Oversold > 0:
 		return fmt.Errorf("%d units were sold that there never were", r.Oversold)
-	case r.Lost > 0:
-		return fmt.Errorf("%d sales were confirmed to buyers and are not in the books", r.Lost)
-	case r.Unsold > 0:
-		return fmt.Errorf("%d units were left while %d buyers were refused", r.Unsold, r.SoldOut)
+	case r.Unrecorded > 0:
+		return fmt.Errorf("%d sales were confirmed to buyers and are not in the books", r.Unrecorded)
+	case r.SoldOut > 0 && r.Balance.Available > 0:
+		return fmt.Errorf("%d units were left while %d buyers were told that it is sold out", r.Balance.Available, r.SoldOut)
+	case r.Busy > 0 && promised.SellsAll():
+		return fmt.Errorf("%d buyers were refused as busy, and %d units were left", r.Busy, r.Balance.Available)
 	case r.Balance.Drift() != 0:
 		return fmt.Errorf("the books are off by %d units", r.Balance.Drift())
 	case r.Failed > 0:

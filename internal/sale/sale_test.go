@@ -11,21 +11,35 @@ import (
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	good := Result{Sold: 5, SoldOut: 3, Balance: inventory.Balance{Restocked: 5, Sold: 5}}
-	if err := good.Check(); err != nil {
-		t.Errorf("a good sale: %v", err)
-	}
 	for want, spoil := range map[string]func(*Result){
-		"never were":     func(r *Result) { r.Oversold = 1 },
-		"not in the":     func(r *Result) { r.Lost = 1 },
-		"were left":      func(r *Result) { r.Unsold = 1 },
-		"off by 1":       func(r *Result) { r.Balance.Restocked = 6 },
-		"got no answer":  func(r *Result) { r.Failed, r.Failure = 1, errors.New("down") },
-		"the first: dow": func(r *Result) { r.Failed, r.Failure = 1, errors.New("down") },
+		"":                func(*Result) {},
+		"never were":      func(r *Result) { r.Oversold = 1 },
+		"not in the":      func(r *Result) { r.Unrecorded = 1 },
+		"told that it is": func(r *Result) { r.Balance = inventory.Balance{Restocked: 6, Sold: 5, Available: 1} },
+		"off by 1":        func(r *Result) { r.Balance.Restocked = 6 },
+		"got no answer":   func(r *Result) { r.Failed, r.Failure = 1, errors.New("down") },
+		"the first: dow":  func(r *Result) { r.Failed, r.Failure = 1, errors.New("down") },
 	} {
-		r := good
-		spoil(&r)
-		if err := r.Check(); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, want something with %q", err, want)
+		for _, promised := range inventory.Strategies() {
+			r := good
+			spoil(&r)
+			wants(t, r.Check(promised), want)
 		}
+	}
+}
+
+// TestCheckHoldsAStrategyToItsPromise: who is refused as busy is a lost sale under every strategy,
+// and a fault only where it was promised that nobody is.
+func TestCheckHoldsAStrategyToItsPromise(t *testing.T) {
+	t.Parallel()
+	lost := Result{Sold: 5, Busy: 3, LostSales: 2, Balance: inventory.Balance{Restocked: 7, Sold: 5, Available: 2}}
+	wants(t, lost.Check(inventory.Direct), "refused as busy")
+	wants(t, lost.Check(inventory.NoWait), "")
+}
+
+func wants(t *testing.T, err error, want string) {
+	t.Helper()
+	if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+		t.Errorf("got %v, want %q", err, want)
 	}
 }

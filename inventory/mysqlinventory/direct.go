@@ -7,18 +7,39 @@ import (
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
-// SellOne is one conditional UPDATE and its order row in one transaction. The row goes in first,
-// so that the hot row is locked for no longer than the commit takes.
-func (d *database) SellOne(ctx context.Context, r engine.Row) (sold bool, err error) {
-	err = d.inTx(ctx, func(on mysqldb.DBTX) (bool, error) {
-		if err := d.q.InsertReservation(ctx, on, mysqldb.InsertReservationParams{
-			ReservationKey: []byte(r.Key), Sku: []byte(r.SKU), Buyer: []byte(r.Buyer), Qty: r.Qty,
-		}); err != nil {
-			return false, err
-		}
-		n, err := d.q.TakeOne(ctx, on, r.Qty, []byte(r.SKU), r.Qty)
-		sold = n == 1
-		return sold, err
+// direct is one conditional UPDATE and its order row in one transaction. The row goes in first, so
+// that the hot row is locked for no longer than the commit takes.
+func (d *database) direct(ctx context.Context, r engine.Row) (engine.Verdict, error) {
+	return d.outright(ctx, func(on mysqldb.DBTX) (engine.Verdict, error) {
+		return d.writeOne(ctx, on, r, 0)
 	})
-	return sold && err == nil, err
+}
+
+// outright sells in a transaction of its own. One that sells nothing is rolled back.
+func (d *database) outright(
+	ctx context.Context, sell func(mysqldb.DBTX) (engine.Verdict, error),
+) (verdict engine.Verdict, err error) {
+	err = d.inTx(ctx, func(on mysqldb.DBTX) (bool, error) {
+		verdict, err = sell(on)
+		return verdict == engine.Sold, err
+	})
+	return verdict, err
+}
+
+// writeOne writes the order and takes its units from one bucket.
+func (d *database) writeOne(ctx context.Context, on mysqldb.DBTX, r engine.Row, bucket int32) (engine.Verdict, error) {
+	if err := d.insert(ctx, on, r, bucket); err != nil {
+		return engine.TooFew, err
+	}
+	n, err := d.q.TakeOne(ctx, on, mysqldb.TakeOneParams{Qty: r.Qty, Sku: []byte(r.SKU), Bucket: bucket, Least: r.Qty})
+	if n != 1 {
+		return engine.TooFew, err
+	}
+	return engine.Sold, err
+}
+
+func (d *database) insert(ctx context.Context, on mysqldb.DBTX, r engine.Row, bucket int32) error {
+	return d.q.InsertReservation(ctx, on, mysqldb.InsertReservationParams{
+		ReservationKey: []byte(r.Key), Sku: []byte(r.SKU), Bucket: bucket, Buyer: []byte(r.Buyer), Qty: r.Qty,
+	})
 }

@@ -43,6 +43,7 @@ const (
 	packetTooLarge        = 1153
 	readOnlyMode          = 1874 // InnoDB is in read-only mode
 	triggerCausedConflict = 1442
+	lockNoWait            = 3572 // NOWAIT found the row locked; MariaDB says lockWaitTimeout
 )
 
 // Fault tells what an error means.

@@ -18,7 +18,12 @@ func (d *database) Transact(
 		if err != nil {
 			return false, err
 		}
+		known := buckets{ctx: ctx, on: on, d: d, skus: skus}
+		books.Skipped = func(sku string) bool { return !wait && int64(len(books.Stock[sku])) < known.of(sku) }
 		plan := decide(books)
+		if known.err != nil {
+			return false, known.err
+		}
 		if len(plan.Insert) == 0 {
 			return false, nil // a rollback needs no flush
 		}
@@ -35,33 +40,54 @@ func (d *database) read(ctx context.Context, on mysqldb.DBTX, skus, keys []strin
 	if err != nil {
 		return books, err
 	}
-	if len(books.Stock) < len(skus) && !wait {
-		known, err := d.q.KnownSKUs(ctx, on, blobs(skus))
-		if err != nil {
-			return books, err
-		}
-		books.Skipped = engine.Skipped(texts(known), books.Stock)
-	}
 	if len(keys) > 0 {
 		books.Recorded, err = d.recorded(ctx, on, keys)
 	}
 	return books, err
 }
 
-func (d *database) lock(ctx context.Context, on mysqldb.DBTX, skus []string, wait bool) (map[string]int64, error) {
-	stock := make(map[string]int64, len(skus))
+func (d *database) lock(
+	ctx context.Context, on mysqldb.DBTX, skus []string, wait bool,
+) (map[string][]engine.Bucket, error) {
+	stock := make(map[string][]engine.Bucket, len(skus))
+	add := func(r mysqldb.LockStockRow) {
+		stock[string(r.Sku)] = append(stock[string(r.Sku)], engine.Bucket{Number: r.Bucket, Left: r.Available})
+	}
 	if wait {
 		rows, err := d.q.LockStock(ctx, on, blobs(skus))
 		for _, r := range rows {
-			stock[string(r.Sku)] = r.Available
+			add(r)
 		}
 		return stock, err
 	}
 	rows, err := d.q.LockFreeStock(ctx, on, blobs(skus))
 	for _, r := range rows {
-		stock[string(r.Sku)] = r.Available
+		add(mysqldb.LockStockRow(r))
 	}
 	return stock, err
+}
+
+// buckets counts the buckets of each SKU, locked or not, when that is first asked: only who does
+// not fit makes it matter.
+type buckets struct {
+	ctx   context.Context
+	on    mysqldb.DBTX
+	d     *database
+	skus  []string
+	known map[string]int64
+	err   error
+}
+
+func (b *buckets) of(sku string) int64 {
+	if b.known == nil {
+		b.known = make(map[string]int64, len(b.skus))
+		var rows []mysqldb.KnownBucketsRow
+		rows, b.err = b.d.q.KnownBuckets(b.ctx, b.on, blobs(b.skus))
+		for _, r := range rows {
+			b.known[string(r.Sku)] = r.Buckets
+		}
+	}
+	return b.known[sku]
 }
 
 func (d *database) recorded(ctx context.Context, on mysqldb.DBTX, keys []string) (map[string]engine.Row, error) {
@@ -85,11 +111,16 @@ func (d *database) write(ctx context.Context, on mysqldb.DBTX, plan engine.Plan)
 	if len(plan.Take) == 0 {
 		return nil
 	}
-	var units []any
-	for _, u := range plan.Take {
-		units = append(units, []byte(u.SKU), u.Qty)
+	return d.units(ctx, on, mysqldb.TakeStock, plan.Take)
+}
+
+// units runs a statement that has one row a bucket.
+func (d *database) units(ctx context.Context, on mysqldb.DBTX, query string, units []engine.Units) error {
+	var args []any
+	for _, u := range units {
+		args = append(args, []byte(u.SKU), u.Bucket, u.Qty)
 	}
-	_, err := on.ExecContext(ctx, mysqltext.Rows(mysqldb.TakeStock, len(plan.Take)), units...)
+	_, err := on.ExecContext(ctx, mysqltext.Rows(query, len(units)), args...)
 	return err
 }
 
@@ -99,12 +130,4 @@ func blobs(texts []string) [][]byte {
 		b[i] = []byte(s)
 	}
 	return b
-}
-
-func texts(blobs [][]byte) []string {
-	t := make([]string, len(blobs))
-	for i, b := range blobs {
-		t[i] = string(b)
-	}
-	return t
 }

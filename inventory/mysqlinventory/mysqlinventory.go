@@ -24,7 +24,8 @@ import (
 // New makes a Store that sells from the database of db, which stays its owner's. It asks the
 // server for its version and for that of the tables.
 //
-// Errors: dblock.ErrSchema, dblock.ErrServerTooOld, dblock.ErrUnavailable, inventory.ErrInvalid.
+// Errors: dblock.ErrSchema, dblock.ErrServerTooOld, dblock.ErrUnavailable, inventory.ErrInvalid, and
+// dblock.ErrUnsupported for inventory.Advisory.
 func New(ctx context.Context, db *sql.DB, o inventory.Options) (*inventory.Store, error) {
 	if err := schema.CheckMySQLName(o.Schema); err != nil {
 		return nil, &inventory.InvalidError{Field: "Options.Schema", Reason: err.Error()}
@@ -44,6 +45,11 @@ type database struct {
 }
 
 var _ engine.Engine = (*database)(nil)
+
+// Ways are the ways to sell one order, each a file.
+func (d *database) Ways() engine.Ways {
+	return engine.Ways{Direct: d.direct, NoWait: d.noWait, SkipLocked: d.skipLocked, CAS: d.cas, Advisory: advisory}
+}
 
 // check makes sure that server and tables are what the statements here were written for.
 func (d *database) check(ctx context.Context) error {

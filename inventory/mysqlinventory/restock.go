@@ -30,14 +30,17 @@ func (t adjustTx) AdjustStock(ctx context.Context, a engine.Adjustment) (bool, e
 	return n == 1, err
 }
 
-func (t adjustTx) InsertStock(ctx context.Context, u engine.Units) error {
-	return t.d.q.InsertStock(ctx, t.on, []byte(u.SKU), u.Qty)
+func (t adjustTx) LockStock(ctx context.Context, sku string) ([]engine.Bucket, error) {
+	stock, err := t.d.lock(ctx, t.on, []string{sku}, true)
+	return stock[sku], err
 }
 
-func (t adjustTx) LockStock(ctx context.Context, sku string) (int64, bool, error) {
-	stock, err := t.d.lock(ctx, t.on, []string{sku}, true)
-	left, found := stock[sku]
-	return left, found, err
+func (t adjustTx) AddStock(ctx context.Context, units []engine.Units) error {
+	return t.d.units(ctx, t.on, mysqldb.AddStock, units)
+}
+
+func (t adjustTx) TakeStock(ctx context.Context, units []engine.Units) error {
+	return t.d.units(ctx, t.on, mysqldb.TakeStock, units)
 }
 
 // Adjustment returns what is recorded under id.

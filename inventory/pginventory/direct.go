@@ -7,16 +7,31 @@ import (
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
-// SellOne is one statement in autocommit: one round trip and one flush. The stock is taken first,
-// so that nothing is written where there is too little.
-func (d *database) SellOne(ctx context.Context, r engine.Row) (bool, error) {
+// direct takes the stock first, so that nothing is written where there is too little.
+func (d *database) direct(ctx context.Context, r engine.Row) (engine.Verdict, error) {
+	return d.outright(ctx, func(on pgdb.DBTX) (engine.Verdict, error) {
+		n, err := d.q.SellOne(ctx, on, pgdb.SellOneParams{
+			ReservationKey: r.Key, Sku: r.SKU, Buyer: r.Buyer, Qty: r.Qty, LockTimeout: lockTimeout(ctx),
+		})
+		return soldIf(n == 1, engine.TooFew), err
+	})
+}
+
+// outright sells on a connection of its own, in autocommit.
+func (d *database) outright(
+	ctx context.Context, sell func(pgdb.DBTX) (engine.Verdict, error),
+) (engine.Verdict, error) {
 	conn, err := d.pool.Acquire(ctx)
 	if err != nil {
-		return false, engine.NoWrite(err)
+		return engine.TooFew, engine.NoWrite(err)
 	}
 	defer conn.Release()
-	n, err := d.q.SellOne(ctx, d.on(conn), pgdb.SellOneParams{
-		ReservationKey: r.Key, Sku: r.SKU, Buyer: r.Buyer, Qty: r.Qty, LockTimeout: lockTimeout(ctx),
-	})
-	return n == 1, err
+	return sell(d.on(conn))
+}
+
+func soldIf(sold bool, otherwise engine.Verdict) engine.Verdict {
+	if sold {
+		return engine.Sold
+	}
+	return otherwise
 }

@@ -47,18 +47,19 @@ func (d *database) read(ctx context.Context, conn *pgxpool.Conn, skus, keys []st
 	if !wait {
 		lock = pgdb.LockFreeStock
 	}
-	books := engine.Books{Stock: make(map[string]int64, len(skus))}
-	var known []string
+	books := engine.Books{Stock: make(map[string][]engine.Bucket, len(skus))}
+	known := make(map[string]int64)
 	var batch pgx.Batch
 	batch.Queue(beginReadCommitted)
 	batch.Queue("select set_config('lock_timeout', $1, true)", lockTimeout(ctx))
 	batch.Queue(d.sql(lock), skus).Query(func(rows pgx.Rows) error {
-		return each(rows, func(r pgdb.LockStockRow) { books.Stock[r.Sku] = r.Available })
+		return each(rows, func(r pgdb.LockStockRow) {
+			books.Stock[r.Sku] = append(books.Stock[r.Sku], engine.Bucket{Number: r.Bucket, Left: r.Available})
+		})
 	})
 	if !wait {
-		batch.Queue(d.sql(pgdb.KnownSKUs), skus).Query(func(rows pgx.Rows) (err error) {
-			known, err = pgx.CollectRows(rows, pgx.RowTo[string])
-			return err
+		batch.Queue(d.sql(pgdb.KnownBuckets), skus).Query(func(rows pgx.Rows) error {
+			return each(rows, func(r pgdb.KnownBucketsRow) { known[r.Sku] = r.Buckets })
 		})
 	}
 	if len(keys) > 0 {
@@ -70,7 +71,7 @@ func (d *database) read(ctx context.Context, conn *pgxpool.Conn, skus, keys []st
 	if err := conn.SendBatch(ctx, &batch).Close(); err != nil {
 		return engine.Books{}, err
 	}
-	books.Skipped = engine.Skipped(known, books.Stock)
+	books.Skipped = func(sku string) bool { return int64(len(books.Stock[sku])) < known[sku] }
 	return books, nil
 }
 
@@ -81,13 +82,8 @@ func (d *database) write(ctx context.Context, conn *pgxpool.Conn, plan engine.Pl
 	var batch pgx.Batch
 	batch.Queue(d.sql(pgdb.InsertReservations), keys, skus, buyers, qtys, states)
 	if len(plan.Take) > 0 {
-		var from []string
-		var units []int64
-		for _, u := range plan.Take {
-			from = append(from, u.SKU)
-			units = append(units, u.Qty)
-		}
-		batch.Queue(d.sql(pgdb.TakeStock), from, units)
+		from, buckets, units := unitColumns(plan.Take)
+		batch.Queue(d.sql(pgdb.TakeStock), from, buckets, units)
 	}
 	var tag string
 	batch.Queue("commit").Exec(func(ct pgconn.CommandTag) error {
@@ -112,6 +108,15 @@ func columns(rows []engine.Row) (keys, skus, buyers []string, qtys []int64, stat
 		states = append(states, r.State)
 	}
 	return keys, skus, buyers, qtys, states
+}
+
+func unitColumns(units []engine.Units) (skus []string, buckets []int32, qtys []int64) {
+	for _, u := range units {
+		skus = append(skus, u.SKU)
+		buckets = append(buckets, u.Bucket)
+		qtys = append(qtys, u.Qty)
+	}
+	return skus, buckets, qtys
 }
 
 func recorded(rows pgx.Rows) (map[string]engine.Row, error) {

@@ -45,6 +45,11 @@ type database struct {
 
 var _ engine.Engine = (*database)(nil)
 
+// Ways are the ways to sell one order, each a file.
+func (d *database) Ways() engine.Ways {
+	return engine.Ways{Direct: d.direct, NoWait: d.noWait, SkipLocked: d.skipLocked, CAS: d.cas, Advisory: d.advisory}
+}
+
 // check makes sure that server and tables are what the statements here were written for.
 func (d *database) check(ctx context.Context) error {
 	version, err := d.q.ServerVersion(ctx, d.on(d.pool))

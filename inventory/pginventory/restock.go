@@ -45,16 +45,23 @@ func (t adjustTx) AdjustStock(ctx context.Context, a engine.Adjustment) (bool, e
 	return n == 1, err
 }
 
-func (t adjustTx) InsertStock(ctx context.Context, u engine.Units) error {
-	return t.d.q.InsertStock(ctx, t.on, u.SKU, u.Qty)
+func (t adjustTx) LockStock(ctx context.Context, sku string) ([]engine.Bucket, error) {
+	rows, err := t.d.q.LockStock(ctx, t.on, []string{sku})
+	buckets := make([]engine.Bucket, len(rows))
+	for i, r := range rows {
+		buckets[i] = engine.Bucket{Number: r.Bucket, Left: r.Available}
+	}
+	return buckets, err
 }
 
-func (t adjustTx) LockStock(ctx context.Context, sku string) (int64, bool, error) {
-	rows, err := t.d.q.LockStock(ctx, t.on, []string{sku})
-	if err != nil || len(rows) == 0 {
-		return 0, false, err
-	}
-	return rows[0].Available, true, nil
+func (t adjustTx) AddStock(ctx context.Context, units []engine.Units) error {
+	skus, buckets, qtys := unitColumns(units)
+	return t.d.q.AddStock(ctx, t.on, skus, buckets, qtys)
+}
+
+func (t adjustTx) TakeStock(ctx context.Context, units []engine.Units) error {
+	skus, buckets, qtys := unitColumns(units)
+	return t.d.q.TakeStock(ctx, t.on, skus, buckets, qtys)
 }
 
 // Adjustment returns what is recorded under id.

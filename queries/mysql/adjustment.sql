@@ -12,6 +12,8 @@ UPDATE dblock_stock s
 SET s.available = s.available + sqlc.arg(delta), s.epoch = s.epoch + 1
 WHERE s.sku = sqlc.arg(sku) AND s.bucket = 0 AND s.available >= sqlc.arg(least);
 
--- name: InsertStock :exec
-INSERT INTO dblock_stock (sku, available)
-VALUES (sqlc.arg(sku), sqlc.arg(available));
+-- Rows that are missing come into being. The engine repeats the row for each bucket.
+-- name: AddStock :exec
+INSERT INTO dblock_stock (sku, bucket, available)
+VALUES (?, ?, ?)
+ON DUPLICATE KEY UPDATE available = dblock_stock.available + VALUES(available), epoch = dblock_stock.epoch + 1;

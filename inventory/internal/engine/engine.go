@@ -11,34 +11,30 @@ type Row struct {
 	State           int16
 }
 
+// Bucket is one row of an SKU's stock.
+type Bucket struct {
+	Number int32 // from 0, without a gap
+	Left   int64
+}
+
 // Books is what a transaction reads before it decides.
 type Books struct {
-	Stock    map[string]int64 // units left of each SKU, its row locked
-	Skipped  map[string]bool  // SKUs that are known but were locked by somebody else
-	Recorded map[string]Row   // reservations that exist already, by key
+	Stock    map[string][]Bucket   // what is left of each SKU, by number, each row locked
+	Skipped  func(sku string) bool // whether somebody else has locked a row of the SKU
+	Recorded map[string]Row        // reservations that exist already, by key
 }
 
 // Plan is what a transaction writes. An empty plan ends it without a write.
 type Plan struct {
 	Insert []Row   // sorted by key, so that two batches never wait for each other crosswise
-	Take   []Units // sorted by SKU
+	Take   []Units // sorted by SKU and bucket
 }
 
-// Skipped returns the SKUs that are known and yet were not locked.
-func Skipped(known []string, locked map[string]int64) map[string]bool {
-	skipped := make(map[string]bool)
-	for _, sku := range known {
-		if _, ok := locked[sku]; !ok {
-			skipped[sku] = true
-		}
-	}
-	return skipped
-}
-
-// Units is a quantity of one SKU.
+// Units is a quantity of one SKU's bucket.
 type Units struct {
-	SKU string
-	Qty int64
+	SKU    string
+	Bucket int32
+	Qty    int64
 }
 
 // Adjustment is a change of stock that is not a sale.
@@ -53,13 +49,36 @@ type Balance struct {
 	Available, Held, Sold, Restocked int64
 }
 
+// Verdict is what became of an order that was sent outright.
+type Verdict int
+
+const (
+	TooFew Verdict = iota // nothing was written: too few are left where it looked, or the SKU is unknown; Transact will say
+	Sold
+	Taken // nothing was written: there is enough, as far as can be seen, and somebody else holds or has just changed it
+)
+
+// Sell sells one order in a transaction of its own, in the fewest round trips.
+type Sell func(ctx context.Context, row Row) (Verdict, error)
+
+// Ways are the ways to sell one order outright. All but SkipLocked sell from bucket 0. One that the
+// database lacks is nil.
+type Ways struct {
+	Direct   Sell // one conditional UPDATE
+	NoWait   Sell // a lock that is refused at once
+	CAS      Sell // a row that has not changed since it was read, in one attempt
+	Advisory Sell // one conditional UPDATE, by whoever has the SKU's advisory lock
+
+	// SkipLocked sells from the first free bucket that has enough, beginning with the given one.
+	SkipLocked func(ctx context.Context, row Row, first int32) (Verdict, error)
+}
+
 // Engine is one database. Its errors are what the driver says; Fault tells what they mean.
 type Engine interface {
-	// SellOne sells one order outright, in the fewest round trips. False means that nothing was
-	// written, without saying why: Transact will.
-	SellOne(ctx context.Context, row Row) (bool, error)
+	// Ways are the ways to sell one order outright.
+	Ways() Ways
 
-	// Transact locks the stock of skus in order, reads what is recorded under keys, and writes
+	// Transact locks the stock of skus, all buckets, in order, reads what is recorded under keys, and writes
 	// what decide makes of it, all in one READ COMMITTED transaction. Without wait it passes over
 	// rows that are locked; without keys it looks none up.
 	Transact(ctx context.Context, skus, keys []string, wait bool, decide func(Books) Plan) error
@@ -83,10 +102,14 @@ type Engine interface {
 // AdjustTx is the transaction of one adjustment.
 type AdjustTx interface {
 	InsertAdjustment(ctx context.Context, a Adjustment) error
-	// AdjustStock adds a.Delta; false where there is no such SKU, or too little of it.
+	// AdjustStock adds a.Delta to bucket 0; false where there is no such SKU, or too little in it.
 	AdjustStock(ctx context.Context, a Adjustment) (bool, error)
-	InsertStock(ctx context.Context, u Units) error
-	LockStock(ctx context.Context, sku string) (available int64, found bool, err error)
+	// LockStock locks all buckets of an SKU, in order; none where there is no such SKU.
+	LockStock(ctx context.Context, sku string) ([]Bucket, error)
+	// AddStock adds to buckets of one SKU, and makes those that are missing.
+	AddStock(ctx context.Context, units []Units) error
+	// TakeStock takes from buckets of one SKU that are locked.
+	TakeStock(ctx context.Context, units []Units) error
 }
 
 // Fault is what an error means to the one who has to go on.

@@ -1,0 +1,86 @@
+package inventory
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/inventory/internal/engine"
+)
+
+// outright sells one order in a transaction of its own, as every strategy but Merge does. What that
+// does not settle is decided with the stock locked, and that is merged: refusals, which write
+// nothing, need not queue for the row one by one.
+func (s *Store) outright(ctx context.Context, r Request) (Reservation, error) {
+	if err := s.slots.enter(ctx); err != nil {
+		return Reservation{}, err
+	}
+	if s.shortages.covers(r) {
+		s.slots.leave()
+		return s.queue.Do(ctx, r)
+	}
+	verdict, err := s.sellOne(ctx, r)
+	s.slots.leave()
+	if err == nil {
+		switch verdict {
+		case engine.Sold:
+			return r.reservation(Sold), nil
+		case engine.Taken:
+			return Reservation{}, outOfTime(ctx, false, engine.Busy, &takenError{r.SKU})
+		default:
+			return s.queue.Do(ctx, r)
+		}
+	}
+	switch fault := s.engine.Fault(err); fault {
+	case engine.Retry, engine.Duplicate, engine.Unreachable:
+		return s.queue.Do(ctx, r)
+	case engine.Lost:
+		answers, err := s.settle(ctx, []Request{r}, attempt{doubt: true})
+		if err != nil {
+			return Reservation{}, err
+		}
+		return answers[0].Value, answers[0].Err
+	case engine.Busy:
+		return Reservation{}, outOfTime(ctx, false, fault, err)
+	default:
+		return Reservation{}, err
+	}
+}
+
+// sellOne bounds the statement and the wait for its connection: it holds a slot meanwhile, and a
+// dead connection that nobody gives up on would keep that for ever.
+func (s *Store) sellOne(ctx context.Context, r Request) (engine.Verdict, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
+	defer cancel()
+	return s.way(ctx, r.row(Sold))
+}
+
+// wayOf returns how single orders are sold.
+func (s *Store) wayOf(strategy Strategy) (engine.Sell, error) {
+	ways := s.engine.Ways()
+	way := ways.Direct // under Merge too, for a lone order
+	switch strategy {
+	case ForUpdate:
+		way = s.forUpdate
+	case NoWait:
+		way = ways.NoWait
+	case SkipLocked:
+		way = fromAnyBucket(ways.SkipLocked, s.o.Buckets)
+	case CAS:
+		way = repeated(ways.CAS)
+	case Advisory:
+		way = ways.Advisory
+	}
+	if way == nil {
+		return nil, fmt.Errorf("%w: Options.Strategy: there is no %v; take %v, which refuses buyers in the same way, or %v, which refuses none",
+			dblock.ErrUnsupported, strategy, NoWait, Merge)
+	}
+	return way, nil
+}
+
+// takenError is what a caller is told who does not wait for others.
+type takenError struct{ sku string }
+
+func (e *takenError) Error() string {
+	return fmt.Sprintf("another transaction holds the stock of %q, or was faster; some may be left, and the same order may be sent again", e.sku)
+}

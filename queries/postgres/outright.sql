@@ -1,0 +1,110 @@
+-- Each of these sells one order outright, in autocommit: one round trip and one flush. Nothing
+-- happens, and no row is locked, where too little is left. What bounds the wait for a lock is set
+-- inside the statement, so that it holds behind a pooler too and ends with it.
+
+-- name: SellOne :execrows
+WITH bound AS MATERIALIZED (
+    SELECT set_config('lock_timeout', sqlc.arg(lock_timeout), true) AS lock_timeout
+), taken AS (
+    UPDATE dblock_stock s
+    SET available = s.available - sqlc.arg(qty)
+    FROM bound
+    WHERE s.sku = sqlc.arg(sku) AND s.bucket = 0 AND s.available >= sqlc.arg(qty)
+      AND bound.lock_timeout IS NOT NULL
+    RETURNING s.sku, s.bucket
+)
+INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state)
+SELECT sqlc.arg(reservation_key), taken.sku, taken.bucket, sqlc.arg(buyer), sqlc.arg(qty), 2
+FROM taken;
+
+-- name: SellNoWait :execrows
+WITH bound AS MATERIALIZED (
+    SELECT set_config('lock_timeout', sqlc.arg(lock_timeout), true) AS lock_timeout
+), held AS MATERIALIZED (
+    SELECT s.sku, s.bucket
+    FROM dblock_stock s, bound
+    WHERE s.sku = sqlc.arg(sku) AND s.bucket = 0 AND s.available >= sqlc.arg(qty)
+      AND bound.lock_timeout IS NOT NULL
+    FOR NO KEY UPDATE OF s NOWAIT
+), taken AS (
+    UPDATE dblock_stock s
+    SET available = s.available - sqlc.arg(qty)
+    FROM held
+    WHERE s.sku = held.sku AND s.bucket = held.bucket
+    RETURNING s.sku, s.bucket
+)
+INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state)
+SELECT sqlc.arg(reservation_key), taken.sku, taken.bucket, sqlc.arg(buyer), sqlc.arg(qty), 2
+FROM taken;
+
+-- enough is what the statement's snapshot shows: where nothing was sold and yet there is enough,
+-- somebody else holds it. The first bucket is drawn by the caller, or all would begin with the same.
+-- name: SellSkipLocked :one
+WITH bound AS MATERIALIZED (
+    SELECT set_config('lock_timeout', sqlc.arg(lock_timeout), true) AS lock_timeout
+), held AS MATERIALIZED (
+    SELECT s.sku, s.bucket
+    FROM dblock_stock s, bound
+    WHERE s.sku = sqlc.arg(sku) AND s.available >= sqlc.arg(qty) AND bound.lock_timeout IS NOT NULL
+    ORDER BY s.bucket < sqlc.arg(first_bucket), s.bucket
+    LIMIT 1
+    FOR NO KEY UPDATE OF s SKIP LOCKED
+), taken AS (
+    UPDATE dblock_stock s
+    SET available = s.available - sqlc.arg(qty)
+    FROM held
+    WHERE s.sku = held.sku AND s.bucket = held.bucket
+    RETURNING s.sku, s.bucket
+), sold AS (
+    INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state)
+    SELECT sqlc.arg(reservation_key), taken.sku, taken.bucket, sqlc.arg(buyer), sqlc.arg(qty), 2
+    FROM taken
+    RETURNING reservation_key
+)
+SELECT EXISTS (SELECT 1 FROM sold)::boolean AS sold,
+       EXISTS (SELECT 1 FROM dblock_stock s WHERE s.sku = sqlc.arg(sku) AND s.available >= sqlc.arg(qty))::boolean AS enough;
+
+-- The lock is asked for last, and only of the one row that the key finds: a function that locks in
+-- WHERE must never stand beside ORDER BY, LIMIT or OR.
+-- name: SellAdvisory :one
+WITH bound AS MATERIALIZED (
+    SELECT set_config('lock_timeout', sqlc.arg(lock_timeout), true) AS lock_timeout
+), taken AS (
+    UPDATE dblock_stock s
+    SET available = s.available - sqlc.arg(qty)
+    FROM bound
+    WHERE s.sku = sqlc.arg(sku) AND s.bucket = 0 AND s.available >= sqlc.arg(qty)
+      AND bound.lock_timeout IS NOT NULL
+      AND pg_try_advisory_xact_lock(sqlc.arg(advisory_key))
+    RETURNING s.sku, s.bucket
+), sold AS (
+    INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state)
+    SELECT sqlc.arg(reservation_key), taken.sku, taken.bucket, sqlc.arg(buyer), sqlc.arg(qty), 2
+    FROM taken
+    RETURNING reservation_key
+)
+SELECT EXISTS (SELECT 1 FROM sold)::boolean AS sold,
+       EXISTS (SELECT 1 FROM dblock_stock s
+               WHERE s.sku = sqlc.arg(sku) AND s.bucket = 0 AND s.available >= sqlc.arg(qty))::boolean AS enough;
+
+-- available falls with each sale, and epoch grows whenever it rises: a row in which both are the
+-- same has not changed.
+-- name: SeeStock :one
+SELECT s.available, s.epoch
+FROM dblock_stock s
+WHERE s.sku = sqlc.arg(sku) AND s.bucket = 0;
+
+-- name: SellSeen :execrows
+WITH bound AS MATERIALIZED (
+    SELECT set_config('lock_timeout', sqlc.arg(lock_timeout), true) AS lock_timeout
+), taken AS (
+    UPDATE dblock_stock s
+    SET available = sqlc.arg(left_after)
+    FROM bound
+    WHERE s.sku = sqlc.arg(sku) AND s.bucket = 0
+      AND s.available = sqlc.arg(seen_available) AND s.epoch = sqlc.arg(seen_epoch) AND bound.lock_timeout IS NOT NULL
+    RETURNING s.sku, s.bucket
+)
+INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state)
+SELECT sqlc.arg(reservation_key), taken.sku, taken.bucket, sqlc.arg(buyer), sqlc.arg(qty), 2
+FROM taken;
