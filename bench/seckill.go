@@ -14,11 +14,29 @@ import (
 func seckill() []Scenario {
 	var all []Scenario
 	for _, strategy := range inventory.Strategies() {
-		all = append(all, SaleScenario("seckill/"+strategy.String(), "one hot SKU, sold by the strategy "+strategy.String(),
+		all = append(all, SaleScenario("seckill/"+strategy.String(), "one hot SKU: "+how[strategy],
 			enginesOf(strategy), connsOf(strategy),
 			func(ctx context.Context, env *Env) (Seller, error) { return newStore(ctx, env, strategy) }))
 	}
 	return all
+}
+
+// how a strategy sells, in a line.
+var how = map[inventory.Strategy]string{
+	inventory.Merge:      "orders that queue share the next statement",
+	inventory.Direct:     "a conditional UPDATE an order",
+	inventory.ForUpdate:  "SELECT FOR UPDATE, the order, UPDATE",
+	inventory.NoWait:     "FOR UPDATE NOWAIT, or the buyer is refused",
+	inventory.SkipLocked: "FOR UPDATE SKIP LOCKED over 16 buckets, or the buyer is refused",
+	inventory.CAS:        "UPDATE if nobody was faster, 5 attempts, or the buyer is refused",
+	inventory.Advisory:   "UPDATE by whoever has pg_try_advisory_xact_lock, or the buyer is refused",
+}
+
+func enginesOf(s inventory.Strategy) []devdb.Kind {
+	if s == inventory.Advisory {
+		return []devdb.Kind{devdb.Postgres}
+	}
+	return nil
 }
 
 // connsOf lists the numbers of connections to try. Merged orders share a few, and more change
@@ -29,8 +47,6 @@ func connsOf(s inventory.Strategy) []int {
 	}
 	return []int{2, 4, 16, 64}
 }
-
-func enginesOf(inventory.Strategy) []devdb.Kind { return nil }
 
 // store is a Seller on an inventory.Store.
 type store struct {
