@@ -17,7 +17,7 @@ func Scenarios() []Scenario { return slices.Concat(seckill(), limits()) }
 // list names every scenario, and those that only --sql has.
 func list(out io.Writer, all []Scenario) error {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	for _, s := range append(slices.Clone(all), SQLScenario("FILE", nil, ""), PgbenchScenario("FILE", "")) {
+	for _, s := range append(slices.Clone(all), SQLScenario("FILE", nil, ""), PgbenchScenario("FILE", "", nil)) {
 		on := joined(s.Engines)
 		if on == "" {
 			on = "any engine"

@@ -15,21 +15,22 @@ import (
 
 // Flags are those of the command, with the tags that kong reads.
 type Flags struct {
-	Scenarios []string `arg:"" optional:"" name:"scenario" help:"What to measure: names, or patterns such as 'seckill/*'. The others are held against the first. --list names all."`
-	List      bool     `help:"Name every scenario and what it does."`
-	Engine    []string `help:"Servers: postgres, mariadb, mysql. Default: each that is found."`
-	Clients   int      `short:"c" default:"64" help:"Callers at once."`
-	Threads   int      `short:"j" placeholder:"N" help:"Threads that run Go code at once. Default: one a core."`
-	Conns     int      `placeholder:"N" help:"Connections of each scenario. Default: what is best for it of the numbers that it knows, or one a caller, at most 64."`
-	Time      Seconds  `short:"T" default:"5s" help:"How long a round is, in seconds or as 1m30s."`
-	Warmup    Seconds  `default:"1s" help:"How long each scenario runs before the first round. 0: not at all."`
-	Rounds    int      `default:"3" help:"Rounds of each scenario, in turn."`
-	Progress  Seconds  `short:"P" placeholder:"SECONDS" help:"Print a line on stderr every so often while a round runs."`
-	Rate      float64  `short:"R" placeholder:"N" help:"Operations a second of all callers together, at random moments; latencies count from the moment that an operation was due. Default: each caller goes on when its last operation has ended."`
-	Seed      uint64   `default:"1" help:"For whatever is random."`
-	SQL       string   `name:"sql" placeholder:"FILE" help:"Run this pgbench script, as the scenario sql; the scenario pgbench runs it with pgbench."`
-	Setup     string   `placeholder:"FILE" help:"SQL to run once before the script of --sql, for its tables."`
-	JSON      bool     `name:"json" help:"Print one JSON array, an element for each round of a scenario."`
+	Scenarios []string          `arg:"" optional:"" name:"scenario" help:"What to measure: names, or patterns such as 'seckill/*'. The others are held against the first. --list names all."`
+	List      bool              `help:"Name every scenario and what it does."`
+	Engine    []string          `help:"Servers: postgres, mariadb, mysql. Default: each that is found."`
+	Clients   int               `short:"c" default:"64" help:"Callers at once."`
+	Threads   int               `short:"j" placeholder:"N" help:"Threads that run Go code at once. Default: one a core."`
+	Conns     int               `placeholder:"N" help:"Connections of each scenario. Default: what is best for it of the numbers that it knows, or one a caller, at most 64."`
+	Time      Seconds           `short:"T" default:"5s" help:"How long a round is, in seconds or as 1m30s."`
+	Warmup    Seconds           `default:"1s" help:"How long each scenario runs before the first round. 0: not at all."`
+	Rounds    int               `default:"3" help:"Rounds of each scenario, in turn."`
+	Progress  Seconds           `short:"P" placeholder:"SECONDS" help:"Print a line on stderr every so often while a round runs."`
+	Rate      float64           `short:"R" placeholder:"N" help:"Operations a second of all callers together, at random moments; latencies count from the moment that an operation was due. Default: each caller goes on when its last operation has ended."`
+	Seed      uint64            `default:"1" help:"For whatever is random."`
+	SQL       string            `name:"sql" placeholder:"FILE" help:"Run this pgbench script, as the scenario sql; the scenario pgbench runs it with pgbench."`
+	Setup     string            `placeholder:"FILE" help:"SQL to run once before the script of --sql, for its tables."`
+	Define    map[string]string `short:"D" mapsep:"none" placeholder:"NAME=VALUE" help:"Define a variable of the script; may be given several times."`
+	JSON      bool              `name:"json" help:"Print one JSON array, an element for each round of a scenario."`
 
 	script  *pgscript.Script
 	prepare string // what Setup holds
@@ -93,8 +94,8 @@ func (f *Flags) Check(all []Scenario) error {
 // readScript reads the files of --sql and --setup, so that a bad line is told at once.
 func (f *Flags) readScript() error {
 	if f.SQL == "" {
-		if f.Setup != "" {
-			return errors.New("--setup: it goes with --sql")
+		if f.Setup != "" || len(f.Define) > 0 {
+			return errors.New("--setup and --define go with --sql")
 		}
 		return nil
 	}
@@ -102,7 +103,7 @@ func (f *Flags) readScript() error {
 	if err != nil {
 		return fmt.Errorf("--sql: %w", err)
 	}
-	if f.script, err = pgscript.Parse(f.SQL, string(text), nil); err != nil {
+	if f.script, err = pgscript.Parse(f.SQL, string(text), f.Define); err != nil {
 		return fmt.Errorf("--sql: %w", err)
 	}
 	if f.Setup != "" {
@@ -119,7 +120,7 @@ func (f *Flags) readScript() error {
 func (f *Flags) choose(all []Scenario) ([]Scenario, error) {
 	names := f.Scenarios
 	if f.script != nil {
-		all = append(slices.Clone(all), SQLScenario(f.SQL, f.script, f.prepare), PgbenchScenario(f.SQL, f.prepare))
+		all = append(slices.Clone(all), SQLScenario(f.SQL, f.script, f.prepare), PgbenchScenario(f.SQL, f.prepare, f.Define))
 		if len(names) == 0 {
 			names = []string{"sql"}
 		}

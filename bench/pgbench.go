@@ -23,11 +23,11 @@ import (
 )
 
 // PgbenchScenario has the real pgbench run a script, to hold SQLScenario against. setup is SQL that
-// is run once before, and may be empty.
-func PgbenchScenario(file, setup string) Scenario {
+// is run once before, and may be empty; defined are variables of the script.
+func PgbenchScenario(file, setup string, defined map[string]string) Scenario {
 	return Scenario{
 		Name: "pgbench", About: "pgbench itself with the script " + file, Engines: []devdb.Kind{devdb.Postgres},
-		Open: func(ctx context.Context, env *Env) (Workload, error) { return openPgbench(ctx, env, file, setup) },
+		Open: func(ctx context.Context, env *Env) (Workload, error) { return openPgbench(ctx, env, file, setup, defined) },
 	}
 }
 
@@ -37,15 +37,16 @@ type pgbench struct {
 	detailed bool   // it counts failures by their kind
 	script   []byte
 	file     string
+	defined  map[string]string
 	server   *pgx.ConnConfig
 }
 
-func openPgbench(ctx context.Context, env *Env, file, setup string) (Workload, error) {
+func openPgbench(ctx context.Context, env *Env, file, setup string, defined map[string]string) (Workload, error) {
 	cfg, err := devdb.ParsePostgres(env.DSN)
 	if err != nil {
 		return nil, err
 	}
-	p := &pgbench{env: env, file: file, server: cfg.ConnConfig}
+	p := &pgbench{env: env, file: file, defined: defined, server: cfg.ConnConfig}
 	source := ""
 	if env.Server != nil {
 		source = env.Server.Source
@@ -119,15 +120,29 @@ func majorVersion(text string) int {
 
 func (p *pgbench) Close() error { return nil }
 
+// mostSeconds is how long it may run where no transaction comes about in less.
+const mostSeconds = 60
+
 func (p *pgbench) Round(_ context.Context, n int) (Round, error) {
 	return Round{Run: func(ctx context.Context, d time.Duration) (Sample, error) {
-		dir, err := os.MkdirTemp(p.env.Dir, "pgbench-")
-		if err != nil {
-			return Sample{}, err
+		for seconds := max(1, int(math.Ceil(d.Seconds()))); ; seconds *= 2 {
+			sample, err := p.run(ctx, n, seconds)
+			// It begins to count before it connects, which can take all of a short round.
+			if !errors.Is(err, errNothingDone) || seconds >= mostSeconds {
+				return sample, err
+			}
 		}
-		sample, err := p.run(ctx, dir, n, d)
-		return sample, errors.Join(err, os.RemoveAll(dir))
 	}}, nil
+}
+
+// run has it write its files into a folder of its own.
+func (p *pgbench) run(ctx context.Context, n, seconds int) (Sample, error) {
+	dir, err := os.MkdirTemp(p.env.Dir, "pgbench-")
+	if err != nil {
+		return Sample{}, err
+	}
+	sample, err := p.runIn(ctx, dir, n, seconds)
+	return sample, errors.Join(err, os.RemoveAll(dir))
 }
 
 const (
@@ -135,12 +150,11 @@ const (
 	pgbenchLog    = "log"
 )
 
-// run has it write its files into a folder of its own.
-func (p *pgbench) run(ctx context.Context, dir string, n int, d time.Duration) (Sample, error) {
+func (p *pgbench) runIn(ctx context.Context, dir string, n, seconds int) (Sample, error) {
 	if err := os.WriteFile(filepath.Join(dir, pgbenchScript), withClock(p.script), 0o600); err != nil {
 		return Sample{}, err
 	}
-	cmd := exec.CommandContext(ctx, p.path, p.args(n, d)...)
+	cmd := exec.CommandContext(ctx, p.path, p.args(n, seconds)...)
 	cmd.Dir = dir // its arguments hold no path then, of which it would misread an @
 	cmd.Env = append(os.Environ(), p.environment()...)
 	var out, said bytes.Buffer
@@ -170,12 +184,15 @@ func withClock(script []byte) []byte {
 	return slices.Concat(script, []byte("\n\\set dblock_clock 0\n"))
 }
 
-func (p *pgbench) args(n int, d time.Duration) []string {
+func (p *pgbench) args(n, seconds int) []string {
 	args := []string{
 		"--no-vacuum", "--protocol=prepared", "--file=" + pgbenchScript,
 		"--client=" + strconv.Itoa(p.env.Clients), "--jobs=" + strconv.Itoa(min(p.env.Clients, runtime.GOMAXPROCS(0))),
-		"--time=" + strconv.Itoa(max(1, int(math.Ceil(d.Seconds())))),
+		"--time=" + strconv.Itoa(seconds),
 		"--log", "--log-prefix=" + pgbenchLog, "--random-seed=" + strconv.FormatUint(p.env.Seed+uint64(n), 10),
+	}
+	for name, value := range p.defined {
+		args = append(args, "--define="+name+"="+value)
 	}
 	if p.detailed {
 		args = append(args, "--failures-detailed")

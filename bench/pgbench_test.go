@@ -42,7 +42,7 @@ func openPgbenchOn(t *testing.T, script, setup string, clients int) (*Env, Workl
 		Kind: devdb.Postgres, Server: testdb.Server(t, devdb.Postgres), DSN: testdb.PostgresURL(t),
 		Clients: clients, Conns: clients, Seed: 7, Dir: t.TempDir(),
 	}
-	w, err := PgbenchScenario(file, setup).Open(t.Context(), env)
+	w, err := PgbenchScenario(file, setup, nil).Open(t.Context(), env)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func TestPgbenchSaysWhatIsWrong(t *testing.T) {
 		}
 	}
 	env := &Env{Kind: devdb.Postgres, DSN: testdb.PostgresURL(t)}
-	if _, err := PgbenchScenario(filepath.Join(t.TempDir(), "missing"), "").Open(t.Context(), env); !errors.Is(err, os.ErrNotExist) {
+	if _, err := PgbenchScenario(filepath.Join(t.TempDir(), "missing"), "", nil).Open(t.Context(), env); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -270,7 +270,7 @@ func TestBadFlags(t *testing.T) {
 		`there is no "oracle"`:         func(f *Flags) { f.Engine = []string{"oracle"} },
 		"no such file":                 func(f *Flags) { f.SQL = "/nowhere.sql" },
 		"bad.sql:2: ":                  func(f *Flags) { f.SQL = script },
-		"it goes with --sql":           func(f *Flags) { f.Setup = script },
+		"go with --sql":                func(f *Flags) { f.Setup = script },
 		"which scenario":               func(f *Flags) { f.Scenarios = nil },
 		"give its file with --sql":     func(f *Flags) { f.Scenarios = []string{"sql"} },
 	} {
