@@ -27,7 +27,9 @@ import (
 func PgbenchScenario(file, setup string, defined map[string]string) Scenario {
 	return Scenario{
 		Name: "pgbench", About: "pgbench itself with the script " + file, Engines: []devdb.Kind{devdb.Postgres},
-		Open: func(ctx context.Context, env *Env) (Workload, error) { return openPgbench(ctx, env, file, setup, defined) },
+		Open: func(ctx context.Context, env *Env) (Workload, error) {
+			return openPgbench(ctx, env, file, setup, defined)
+		},
 	}
 }
 

@@ -28,7 +28,7 @@ var (
 
 var (
 	errNoNumber    = errors.New("no number of transactions or no tps")
-	errNothingDone = errors.New("not one transaction was done in the time, which connecting is a part of,")
+	errNothingDone = errors.New("not one transaction was done")
 	errUnreadable  = errors.New("a line that is no transaction")
 	errNoLog       = errors.New("it wrote no log")
 )
