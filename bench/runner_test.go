@@ -197,11 +197,10 @@ func (openDoor) Close() error { return nil }
 func TestTheBestNumberOfConnections(t *testing.T) {
 	t.Parallel()
 	slow := Scenario{Name: "a/slow", About: "is best with 3", Conns: []int{2, 3, 5}, Open: func(_ context.Context, env *Env) (Workload, error) {
-		d := 5 * time.Millisecond
 		if env.Conns == 3 {
-			d = time.Millisecond
+			return busy{units: 10_000}, nil
 		}
-		return pausing{d}, nil
+		return busy{units: 1}, nil
 	}}
 	out, _, err := short(t, testdb.Engines()[0], Flags{}, slow)
 	if err != nil || !strings.Contains(out, "number of connections: 3 (the best of 2: ") {
@@ -213,12 +212,13 @@ func TestTheBestNumberOfConnections(t *testing.T) {
 	}
 }
 
-type pausing struct{ d time.Duration }
+// busy does so many units a call.
+type busy struct{ units int }
 
-func (pausing) Close() error { return nil }
+func (busy) Close() error { return nil }
 
-func (p pausing) Round(context.Context, int) (Round, error) {
-	return each(func(context.Context) (int, error) { time.Sleep(p.d); return 1, nil }), nil
+func (b busy) Round(context.Context, int) (Round, error) {
+	return each(func(context.Context) (int, error) { time.Sleep(time.Millisecond); return b.units, nil }), nil
 }
 
 // TestAScenarioThatTheEngineLacks is refused where both were named, and left out by a pattern.
