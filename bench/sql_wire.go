@@ -35,7 +35,12 @@ func dialWire(ctx context.Context, cfg *pgconn.Config) (*wire, error) {
 	if err != nil {
 		return nil, err
 	}
-	made, err := conn.Hijack()
+	// A write that took long has it read in the background, where it would take our first answer.
+	err = conn.SyncConn(ctx)
+	var made *pgconn.HijackedConn
+	if err == nil {
+		made, err = conn.Hijack()
+	}
 	if err != nil {
 		return nil, errors.Join(err, conn.Close(ctx))
 	}
