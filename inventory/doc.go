@@ -10,8 +10,8 @@
 // # What is guaranteed
 //
 //   - Never oversold: units sold + units left = units restocked, at every commit. Audit shows it.
-//   - Never refused while what you ask for is left: ErrSoldOut is said only after the stock was
-//     read under its row lock.
+//   - Never told sold out while what you ask for is left: ErrSoldOut is said only after all of the
+//     SKU's stock was read under its row locks.
 //   - Idempotent: an order is sold at most once per Key, whoever sends it again, from wherever,
 //     after whatever fault. A repeated key returns the recorded outcome with Replayed set; the
 //     same key with other contents is ErrKeyReused.
@@ -28,7 +28,20 @@
 //
 // # Strategies
 //
-// Merge, the default, lets orders that arrive while a statement is in flight share the next one,
-// and so is not bound by the disk's flushes a second on one hot row. Direct runs one conditional
-// UPDATE an order. Both give the guarantees above.
+// Options.Strategy says how a Store sells. All of them give the guarantees above; they differ in
+// speed, and in what they do with a buyer who meets another one:
+//
+//   - Merge, the default, lets orders that arrive while a statement is in flight share the next one,
+//     and so is not bound by the disk's flushes a second on one hot row. Direct runs one conditional
+//     UPDATE an order, ForUpdate locks the row, looks, and writes. Under these three buyers wait for
+//     each other, and whoever asks once gets a unit while there is one.
+//   - NoWait, SkipLocked, CAS and Advisory (Postgres only) refuse whoever meets another buyer, with
+//     dblock.ErrBusy: nothing was written, and the same order may be sent again. In a crowd that asks
+//     once they leave units unsold, most of them under NoWait and Advisory. They are here for those
+//     who know them, and to be measured beside the others; `dblock demo` shows both.
+//
+// Strategy.SellsAll tells the two kinds apart. Stores with different strategies can sell the same SKU
+// at the same time. Under SkipLocked what comes in is spread over several rows, see Options.Buckets;
+// the other strategies but Merge and ForUpdate look into the first of them, and leave what they do
+// not find there to the slower way that reads all.
 package inventory

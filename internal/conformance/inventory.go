@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	_ "github.com/go-sql-driver/mysql" // for the suite's own statements
 	_ "github.com/jackc/pgx/v5/stdlib"
@@ -84,31 +85,31 @@ func (e Inventory) Run(t *testing.T) {
 	for _, strategy := range e.strategies() {
 		t.Run(strategy.String(), func(t *testing.T) {
 			t.Parallel()
-			run := func(tests map[string]func(*testing.T, *shop)) {
+			run := func(tests map[string]func(*testing.T, *shop), o inventory.Options) {
 				for name, test := range tests {
 					t.Run(name, func(t *testing.T) {
 						t.Parallel()
-						test(t, e.shop(t, small(strategy)))
+						test(t, e.shop(t, o))
 					})
 				}
 			}
-			run(ofAll)
+			run(ofAll, small(strategy))
 			switch {
 			case strategy.SellsAll():
-				run(ofThoseThatSellAll)
+				run(ofThoseThatSellAll, patient(strategy))
 			case strategy == inventory.CAS:
-				run(ofThoseThatRefuse)
-				run(ofCAS)
+				run(ofThoseThatRefuse, patient(strategy))
+				run(ofCAS, small(strategy))
 			default:
-				run(ofThoseThatRefuse)
-				run(ofThoseThatNeverWait)
+				run(ofThoseThatRefuse, patient(strategy))
+				run(ofThoseThatNeverWait, small(strategy))
 			}
 			soak := os.Getenv(envSoak) != ""
 			if soak || slices.Contains(cutOrders, strategy) {
-				run(map[string]func(*testing.T, *shop){"AnOrderCutAnywhere": anOrderCutAnywhere})
+				run(map[string]func(*testing.T, *shop){"AnOrderCutAnywhere": anOrderCutAnywhere}, small(strategy))
 			}
 			if soak || slices.Contains(cutAdjustments, strategy) {
-				run(map[string]func(*testing.T, *shop){"AnAdjustmentCutAnywhere": anAdjustmentCutAnywhere})
+				run(map[string]func(*testing.T, *shop){"AnAdjustmentCutAnywhere": anAdjustmentCutAnywhere}, small(strategy))
 			}
 		})
 	}
@@ -131,12 +132,18 @@ func (e Inventory) Run(t *testing.T) {
 	}
 }
 
-// small bounds how many connections a Store opens, which take longer than most tests do: 16 at once
-// are in each other's way as 64 are.
+// patient has orders wait for as long as a busy machine may take: the tests of that bound set their
+// own.
+func patient(strategy inventory.Strategy) inventory.Options {
+	return inventory.Options{Strategy: strategy, Timeout: time.Minute}
+}
+
+// small also bounds how many connections a Store opens, which take longer than most tests do: 12 at
+// once are in each other's way as 64 are.
 func small(strategy inventory.Strategy) inventory.Options {
-	o := inventory.Options{Strategy: strategy}
-	if strategy != inventory.Merge && strategy != inventory.Direct {
-		o.MaxInFlight = 16
+	o := patient(strategy)
+	if strategy != inventory.Merge {
+		o.MaxInFlight = 12
 	}
 	return o
 }
