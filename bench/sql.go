@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"time"
 
 	"github.com/dblock-go/dblock/internal/devdb"
@@ -98,19 +97,9 @@ type scriptCaller struct {
 	vars   *pgscript.Session
 	own    scriptConn // nil if it has to wait for one
 	free   turns[scriptConn]
-	runs   uint
 }
 
-// turn is how many operations a caller does before it lets others go on.
-const turn = 16
-
 func (c *scriptCaller) op(ctx context.Context) (int, error) {
-	// A server on the same machine often answers before we look, so that a caller never waits. Go's
-	// scheduler would leave it running for 10 ms, and let those who are preempted after such a time
-	// wait for many others: for seconds, where all do that.
-	if c.runs++; c.runs%turn == 0 {
-		runtime.Gosched()
-	}
 	conn := c.own
 	if conn == nil {
 		var err error

@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"errors"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -133,5 +134,40 @@ func TestSQLOnAServerThatFails(t *testing.T) {
 			}
 			end(nil)
 		})
+	}
+}
+
+// lateConn comes back late from its writes: the answer is there before.
+type lateConn struct{ net.Conn }
+
+func (c lateConn) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	time.Sleep(50 * time.Millisecond)
+	return n, err
+}
+
+// pgx reads in the background once a write takes long, and goes on with it into our first answer.
+func TestWireGetsItsFirstAnswer(t *testing.T) {
+	t.Parallel()
+	if !hasPostgres() {
+		return
+	}
+	cfg, err := devdb.ParsePostgres(testdb.PostgresURL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dial := cfg.ConnConfig.DialFunc
+	cfg.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		return lateConn{conn}, err
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	w, err := dialWire(ctx, &cfg.ConnConfig.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(w.begin(ctx), w.simple("SELECT 1"), w.close()); err != nil {
+		t.Error(err)
 	}
 }
