@@ -137,12 +137,18 @@ func TestSQLOnAServerThatFails(t *testing.T) {
 	}
 }
 
-// lateConn comes back late from its writes: the answer is there before.
-type lateConn struct{ net.Conn }
+// lateConn comes back late from its first writes, those that make a connection: the answer is there
+// before.
+type lateConn struct {
+	net.Conn
+	writes *int
+}
 
 func (c lateConn) Write(b []byte) (int, error) {
 	n, err := c.Conn.Write(b)
-	time.Sleep(50 * time.Millisecond)
+	if *c.writes++; *c.writes <= 3 {
+		time.Sleep(50 * time.Millisecond)
+	}
 	return n, err
 }
 
@@ -159,7 +165,7 @@ func TestWireGetsItsFirstAnswer(t *testing.T) {
 	dial := cfg.ConnConfig.DialFunc
 	cfg.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := dial(ctx, network, addr)
-		return lateConn{conn}, err
+		return lateConn{conn, new(int)}, err
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
