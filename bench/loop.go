@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -156,6 +155,3 @@ func sleepUntil(ctx context.Context, at time.Time) bool {
 		return false
 	}
 }
-
-// ended tells whether a run was ended from outside.
-func ended(err error) bool { return errors.Is(err, context.Canceled) }
