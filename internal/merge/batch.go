@@ -44,7 +44,7 @@ func (q *Queue[Q, A]) dispatch() {
 
 // offer puts a lane into the line of those that a statement could take from.
 func (q *Queue[Q, A]) offer(l *lane[Q, A]) {
-	if !l.ready && l.eligible() {
+	if !l.ready && l.live > 0 && l.flying < q.o.PerKey {
 		l.ready = true
 		q.ready = append(q.ready, l)
 	}
@@ -67,11 +67,12 @@ func (q *Queue[Q, A]) form() batch[Q, A] {
 			continue
 		}
 		alone := l.head().alone
-		calls := l.take(q.o.MaxBatch - len(b.calls))
-		l.running = true
-		q.waiting -= len(calls)
-		b.calls = append(b.calls, calls...)
+		before := len(b.calls)
+		b.calls = l.take(q.o.MaxBatch-before, b.calls)
+		l.flying++
+		q.waiting -= len(b.calls) - before
 		b.lanes = append(b.lanes, l)
+		q.offer(l) // where it had more than fits, and may have another statement
 		if alone || len(b.calls) == q.o.MaxBatch {
 			break
 		}
@@ -92,7 +93,7 @@ func (q *Queue[Q, A]) execute(b batch[Q, A]) {
 func (q *Queue[Q, A]) settle(lanes ...*lane[Q, A]) {
 	q.running--
 	for _, l := range lanes {
-		l.running = false
+		l.flying--
 		q.offer(l)
 		q.forget(l)
 	}

@@ -13,7 +13,8 @@
 //     the outcome is what the database says, or dblock.ErrOutcomeUnknown.
 //   - An answer counts when Run has returned without an error, never before.
 //   - One bad request never fails its neighbours: the batch is halved until it stands alone.
-//   - One statement is in flight for a key: a second would only wait for the first one's row lock.
-//     Keys share a statement; what it had to skip is asked again alone.
-//   - Calls of one key keep the order in which they arrived.
+//   - PerKey statements are in flight for a key: one, as a second would only wait for the first one's
+//     row lock, unless a statement does some of its work before it takes that. Keys share a
+//     statement; what it had to skip is asked again alone.
+//   - Calls of one key are sent in the order in which they arrived.
 package merge

@@ -1,5 +1,7 @@
 package merge
 
+import "slices"
+
 // call is one request that stands in the queue.
 type call[Q, A any] struct {
 	req    Q
@@ -13,17 +15,14 @@ type call[Q, A any] struct {
 
 // lane is the line of calls for one key.
 type lane[Q, A any] struct {
-	key     string
-	calls   []*call[Q, A] // in order of arrival; those withdrawn are passed over when their turn comes
-	live    int           // calls that are not withdrawn
-	running bool          // a statement that carries this key is in flight
-	ready   bool          // it stands in Queue.ready
+	key    string
+	calls  []*call[Q, A] // in order of arrival; those withdrawn are passed over when their turn comes
+	live   int           // calls that are not withdrawn
+	flying int           // statements in flight that carry this key
+	ready  bool          // it stands in Queue.ready
 }
 
-func (l *lane[Q, A]) idle() bool { return l.live == 0 && !l.running }
-
-// eligible tells whether a statement may take from this lane now.
-func (l *lane[Q, A]) eligible() bool { return l.live > 0 && !l.running }
+func (l *lane[Q, A]) idle() bool { return l.live == 0 && l.flying == 0 }
 
 func (l *lane[Q, A]) push(c *call[Q, A]) {
 	l.calls = append(l.calls, c)
@@ -53,18 +52,18 @@ func (l *lane[Q, A]) head() *call[Q, A] {
 	return l.calls[0]
 }
 
-// take removes up to n calls from the head and marks them sent.
-func (l *lane[Q, A]) take(n int) []*call[Q, A] {
-	taken := make([]*call[Q, A], 0, min(n, l.live))
-	for len(taken) < n && l.live > 0 {
+// take moves up to n calls from the head to the end of calls, and marks them sent.
+func (l *lane[Q, A]) take(n int, calls []*call[Q, A]) []*call[Q, A] {
+	calls = slices.Grow(calls, min(n, l.live))
+	for ; n > 0 && l.live > 0; n-- {
 		c := l.head()
 		l.calls = l.calls[1:]
 		l.live--
 		c.sent = true
-		taken = append(taken, c)
+		calls = append(calls, c)
 	}
 	if l.live == 0 {
 		l.calls = nil
 	}
-	return taken
+	return calls
 }

@@ -30,6 +30,7 @@ type Options[Q, A any] struct {
 	MaxBatch    int // requests in one statement; default 1,024
 	MaxQueue    int // calls that may wait; default 65,536
 	MaxInFlight int // statements in flight, over all keys; default 4
+	PerKey      int // statements in flight that carry one key; default 1
 }
 
 // Answer is what Run says of one request.
@@ -48,6 +49,7 @@ type Queue[Q, A any] struct {
 	ready   []*lane[Q, A]          // lanes that a statement could take from, longest waiting first
 	waiting int
 	running int           // statements in flight
+	spare   sync.Pool     // calls that were answered; their channels are most of what a call would cost
 	closed  chan struct{} // not nil once Close was called; closed itself when nothing is left
 }
 
@@ -65,6 +67,7 @@ func New[Q, A any](o Options[Q, A]) *Queue[Q, A] {
 	o.MaxBatch = cmp.Or(o.MaxBatch, 1024)
 	o.MaxQueue = cmp.Or(o.MaxQueue, 65536)
 	o.MaxInFlight = cmp.Or(o.MaxInFlight, 4)
+	o.PerKey = cmp.Or(o.PerKey, 1)
 	return &Queue[Q, A]{o: o, lanes: make(map[string]*lane[Q, A])}
 }
 
@@ -82,7 +85,7 @@ func (q *Queue[Q, A]) Do(ctx context.Context, req Q) (A, error) {
 	l := q.lane(req)
 	if l.idle() && len(q.ready) == 0 && q.running < q.o.MaxInFlight {
 		q.running++
-		l.running = true
+		l.flying++
 		q.mu.Unlock()
 		return q.lone(ctx, l, req)
 	}
@@ -91,7 +94,7 @@ func (q *Queue[Q, A]) Do(ctx context.Context, req Q) (A, error) {
 		q.mu.Unlock()
 		return none, fmt.Errorf("%w: %d calls wait already; nothing was sent", dblock.ErrOverloaded, q.o.MaxQueue)
 	}
-	c := &call[Q, A]{req: req, lane: l, answer: make(chan Answer[A], 1)}
+	c := q.call(req, l)
 	l.push(c)
 	q.waiting++
 	q.offer(l)
@@ -100,10 +103,20 @@ func (q *Queue[Q, A]) Do(ctx context.Context, req Q) (A, error) {
 	return q.wait(ctx, c)
 }
 
+func (q *Queue[Q, A]) call(req Q, l *lane[Q, A]) *call[Q, A] {
+	c, _ := q.spare.Get().(*call[Q, A])
+	if c == nil {
+		c = &call[Q, A]{answer: make(chan Answer[A], 1)}
+	}
+	*c = call[Q, A]{req: req, lane: l, answer: c.answer}
+	return c
+}
+
 // wait returns the answer of a call that stands in the queue, or why there is none.
 func (q *Queue[Q, A]) wait(ctx context.Context, c *call[Q, A]) (A, error) {
 	select {
 	case a := <-c.answer:
+		q.spare.Put(c)
 		return a.Value, a.Err
 	case <-ctx.Done():
 	}

@@ -377,6 +377,35 @@ func TestStatementsInFlightAreBounded(t *testing.T) {
 	})
 }
 
+func TestTwoStatementsMayCarryOneKey(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(func(o *Options[order, int]) { o.PerKey, o.MaxBatch = 2, 3 })
+		var ends []chan error
+		for n := range 9 {
+			ends = append(ends, r.do(t.Context(), "hot", n))
+		}
+		a, b := r.next(t), r.next(t)
+		r.quiet(t)
+		b.answer() // the second one may come first
+		c := r.next(t)
+		if got := c.numbers(); !slices.Equal(got, []int{2, 3, 4}) {
+			t.Fatalf("sent %v, want those that waited, in their order", got)
+		}
+		r.quiet(t)
+		a.answer()
+		c.answer()
+		d, e := r.next(t), r.next(t) // a lane that has more than fits goes out twice
+		if got := append(d.numbers(), e.numbers()...); len(got) != 4 {
+			t.Fatalf("sent %v, want the last four", got)
+		}
+		e.answer()
+		d.answer()
+		for _, end := range ends {
+			want(t, end, nil)
+		}
+	})
+}
+
 func TestKeysShareAStatement(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(func(o *Options[order, int]) { o.MaxInFlight = 2 })
@@ -491,8 +520,8 @@ func TestCloseWaitsForWhatIsUnderWay(t *testing.T) {
 func TestEveryCallIsAnsweredOnce(t *testing.T) {
 	t.Parallel()
 	q := New(Options[order, int]{
-		MaxBatch: 7,
-		Key:      func(o order) string { return o.key },
+		MaxBatch: 7, PerKey: 2,
+		Key: func(o order) string { return o.key },
 		Run: func(_ context.Context, batch []order, _ bool) ([]Answer[int], error) {
 			answers := echo(batch)
 			keys := map[string]bool{}
