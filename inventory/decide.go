@@ -9,7 +9,13 @@ import (
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
-type answer = merge.Answer[Reservation]
+// outcome is what became of a request: whoever sent it has the rest.
+type outcome struct {
+	State    State // 0: nothing
+	Replayed bool
+}
+
+type answer = merge.Answer[outcome]
 
 // mode is how a batch is to be decided.
 type mode struct {
@@ -57,7 +63,7 @@ func (d *decision) request(r Request) answer {
 	case known && r.Qty <= left:
 		d.left[r.SKU] -= r.Qty
 		d.decided[r.Key] = r.row(Sold)
-		return answer{Value: r.reservation(Sold)}
+		return answer{Value: outcome{State: Sold}}
 	case d.mode.assumeNew || d.books.Skipped(r.SKU):
 		return answer{Alone: true}
 	case !known:
@@ -67,7 +73,7 @@ func (d *decision) request(r Request) answer {
 		d.decided[r.Key] = r.row(Refused)
 	}
 	return answer{
-		Value: r.reservation(Refused),
+		Value: outcome{State: Refused},
 		Err:   &SoldOutError{Key: r.Key, SKU: r.SKU, Wanted: r.Qty, Available: left},
 	}
 }
@@ -92,8 +98,7 @@ func replay(r Request, row engine.Row) answer {
 	if row.SKU != r.SKU || row.Buyer != r.Buyer || row.Qty != r.Qty {
 		return answer{Err: &KeyReusedError{Key: r.Key, Recorded: contents(row), Sent: contents(r.row(0))}}
 	}
-	a := answer{Value: reservation(row)}
-	a.Value.Replayed = true
+	a := answer{Value: outcome{State: State(row.State), Replayed: true}}
 	if a.Value.State == Refused {
 		a.Err = &SoldOutError{Key: r.Key, SKU: r.SKU, Wanted: r.Qty, Replayed: true}
 	}
@@ -108,8 +113,11 @@ func (r Request) row(s State) engine.Row {
 	return engine.Row{Key: r.Key, SKU: r.SKU, Buyer: r.Buyer, Qty: r.Qty, State: int16(s)}
 }
 
-func (r Request) reservation(s State) Reservation {
-	return reservation(r.row(s))
+func (r Request) reservation(o outcome) Reservation {
+	if o.State == 0 {
+		return Reservation{}
+	}
+	return Reservation{Key: r.Key, SKU: r.SKU, Buyer: r.Buyer, Qty: r.Qty, State: o.State, Replayed: o.Replayed}
 }
 
 func reservation(row engine.Row) Reservation {

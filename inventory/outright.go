@@ -11,11 +11,11 @@ import (
 // outright sells one order in a transaction of its own, as every strategy but Merge does. What that
 // does not settle is decided with the stock locked, and that is merged: refusals, which write
 // nothing, need not queue for the row one by one.
-func (s *Store) outright(ctx context.Context, r Request) (Reservation, error) {
+func (s *Store) outright(ctx context.Context, r Request) (outcome, error) {
 	if err := s.slots.enter(ctx); err != nil {
-		return Reservation{}, err
+		return outcome{}, err
 	}
-	if s.shortages.covers(r) {
+	if s.seen.tooFew(r) {
 		s.slots.leave()
 		return s.queue.Do(ctx, r)
 	}
@@ -24,9 +24,9 @@ func (s *Store) outright(ctx context.Context, r Request) (Reservation, error) {
 	if err == nil {
 		switch verdict {
 		case engine.Sold:
-			return r.reservation(Sold), nil
+			return outcome{State: Sold}, nil
 		case engine.Taken:
-			return Reservation{}, outOfTime(ctx, false, engine.Busy, &takenError{r.SKU})
+			return outcome{}, outOfTime(ctx, false, engine.Busy, &takenError{r.SKU})
 		default:
 			return s.queue.Do(ctx, r)
 		}
@@ -37,13 +37,13 @@ func (s *Store) outright(ctx context.Context, r Request) (Reservation, error) {
 	case engine.Lost:
 		answers, err := s.settle(ctx, []Request{r}, attempt{doubt: true})
 		if err != nil {
-			return Reservation{}, err
+			return outcome{}, err
 		}
 		return answers[0].Value, answers[0].Err
 	case engine.Busy:
-		return Reservation{}, outOfTime(ctx, false, fault, err)
+		return outcome{}, outOfTime(ctx, false, fault, err)
 	default:
-		return Reservation{}, err
+		return outcome{}, err
 	}
 }
 

@@ -44,6 +44,7 @@ func (s *Store) Restock(ctx context.Context, a Adjustment) (replayed bool, err e
 	if err != nil {
 		return false, s.explain(err, fmt.Sprintf("adjustment %q", a.ID))
 	}
+	s.seen.forget(a.SKU)
 	return replayed, verdict
 }
 

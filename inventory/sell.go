@@ -11,29 +11,35 @@ import (
 // replays come in crowds, and each would have its batch decided twice.
 const cautious = 64
 
-// sell decides a batch of the queue. Under Merge a lone order is tried in one statement first,
-// which is all that a sale takes; under the other strategies that was done before.
+// sell decides a batch of the queue. Most are sold the short way, and where not all may be, they
+// are decided one by one with the stock locked.
 func (s *Store) sell(ctx context.Context, reqs []Request, again bool) ([]answer, error) {
-	scarce := slices.ContainsFunc(reqs, s.shortages.covers)
-	lone := len(reqs) == 1
-	return s.settle(ctx, reqs, attempt{
-		outright:  lone && !scarce && s.o.Strategy == Merge,
-		assumeNew: !lone && !scarce && !again && s.caution.Add(-1) < 0,
-	})
+	var first attempt
+	switch {
+	case s.seen.tooFew(reqs...):
+	case len(reqs) > 1 && s.caution.Add(-1) >= 0:
+	case s.mayGoTogether(reqs):
+		first.outright = true
+	case len(reqs) > 1:
+		first.assumeNew = !again
+	}
+	return s.settle(ctx, reqs, first)
 }
 
-// settle decides a batch with the stock locked and the books read, unless one order can be sold
+// settle decides a batch with the stock locked and the books read, unless all of it can be sold
 // outright. Running it again is safe: what was committed is found recorded.
 func (s *Store) settle(ctx context.Context, reqs []Request, first attempt) (answers []answer, err error) {
 	err = s.retry(ctx, first, func(ctx context.Context, this attempt) (err error) {
 		if this.outright {
-			verdict, err := s.way(ctx, reqs[0].row(Sold))
-			if err == nil && verdict == engine.Sold {
-				answers = []answer{{Value: reqs[0].reservation(Sold)}}
+			sold, err := s.together(ctx, reqs)
+			switch {
+			case sold:
+				answers = allSold(reqs)
 				return nil
-			}
-			if err != nil && s.engine.Fault(err) != engine.Duplicate {
+			case err != nil && s.engine.Fault(err) != engine.Duplicate:
 				return err
+			case err != nil && len(reqs) > 1:
+				s.caution.Store(cautious)
 			}
 		}
 		answers, err = s.transact(ctx, reqs, this)
@@ -60,7 +66,7 @@ func (s *Store) transact(ctx context.Context, reqs []Request, this attempt) (ans
 	m := mode{assumeNew: this.assumeNew, recordRefusals: s.o.RecordRefusals || this.doubt}
 	err = s.engine.Transact(ctx, skus, keys, len(skus) == 1 || this.doubt, func(books engine.Books) (plan engine.Plan) {
 		plan, answers = decide(reqs, books, m)
-		s.shortages.note(reqs, answers, books)
+		s.seen.noteAll(books, plan)
 		return plan
 	})
 	return answers, err

@@ -14,13 +14,13 @@ import (
 // Store sells from one database. It is safe for concurrent use; one a process is enough, and one
 // a process merges best. Make it with pginventory.New or mysqlinventory.New.
 type Store struct {
-	engine    engine.Engine
-	o         Options
-	queue     *merge.Queue[Request, Reservation]
-	slots     *slots      // of all strategies but Merge
-	way       engine.Sell // of a single order
-	shortages shortages
-	caution   atomic.Int64 // batches yet to look up what is recorded; negative: none
+	engine  engine.Engine
+	o       Options
+	queue   *merge.Queue[Request, outcome]
+	slots   *slots      // of all strategies but Merge
+	way     engine.Sell // of a single order
+	seen    seen
+	caution atomic.Int64 // batches yet to look up what is recorded; negative: none
 }
 
 // New makes a Store on an engine; dblock.ErrUnsupported where that lacks the strategy. It is for the engine rooms: outside this module there are none.
@@ -29,19 +29,29 @@ func New(e engine.Engine, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{engine: e, o: o, slots: newSlots(o.MaxInFlight, o.MaxQueue)}
+	s := &Store{engine: e, o: o, slots: newSlots(o.MaxInFlight, o.MaxQueue), seen: seen{spread: o.Strategy == SkipLocked}}
 	if s.way, err = s.wayOf(o.Strategy); err != nil {
 		return nil, err
 	}
-	s.queue = merge.New(merge.Options[Request, Reservation]{
+	s.queue = merge.New(merge.Options[Request, outcome]{
 		Run:         s.sell,
 		Key:         func(r Request) string { return r.SKU },
 		Poison:      func(err error) bool { return s.engine.Fault(err) == engine.Poison },
 		MaxBatch:    o.MaxBatch,
 		MaxQueue:    o.MaxQueue,
 		MaxInFlight: min(o.MaxInFlight, mergedInFlight),
+		PerKey:      s.perSKU(),
 	})
 	return s, nil
+}
+
+// perSKU is how many statements for one SKU are in flight at once. Where the stock is locked after
+// the orders were written, a second one writes its own meanwhile; else it would only wait.
+func (s *Store) perSKU() int {
+	if s.engine.Ways().Together != nil {
+		return 2
+	}
+	return 1
 }
 
 // Reserve sells r.Qty units of r.SKU, all or none. It waits while ctx lives; where ctx ends
@@ -59,11 +69,11 @@ func (s *Store) Reserve(ctx context.Context, r Request) (Reservation, error) {
 	if s.o.Strategy != Merge {
 		sell = s.outright
 	}
-	res, err := sell(ctx, r)
+	got, err := sell(ctx, r)
 	if err != nil {
 		err = s.explain(err, fmt.Sprintf("order %q", r.Key))
 	}
-	return res, err
+	return r.reservation(got), err
 }
 
 // Strategy is how the Store sells.

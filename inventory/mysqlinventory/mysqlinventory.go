@@ -48,7 +48,7 @@ var _ engine.Engine = (*database)(nil)
 
 // Ways are the ways to sell one order, each a file.
 func (d *database) Ways() engine.Ways {
-	return engine.Ways{Direct: d.direct, NoWait: d.noWait, SkipLocked: d.skipLocked, CAS: d.cas, Advisory: advisory}
+	return engine.Ways{Together: together, Direct: d.direct, NoWait: d.noWait, SkipLocked: d.skipLocked, CAS: d.cas, Advisory: advisory}
 }
 
 // check makes sure that server and tables are what the statements here were written for.

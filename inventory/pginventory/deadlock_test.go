@@ -58,6 +58,50 @@ func TestBatchesOfManySKUsNeverDeadlock(t *testing.T) {
 	}
 }
 
+// TestTheSameOrdersFromTwoProcessesNeverDeadlock: a batch that goes the short way writes its orders
+// and then takes the stock, one that is decided under the lock goes the other way round. They meet
+// crosswise in an order that a buyer sends twice at once.
+func TestTheSameOrdersFromTwoProcessesNeverDeadlock(t *testing.T) {
+	t.Parallel()
+	pool := testdb.Postgres(t)
+	if _, err := migrations.Up(t.Context(), pool, migrations.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	const processes, buyers, each = 3, 32, 40
+	var stores []*inventory.Store
+	for range processes {
+		store, err := pginventory.New(t.Context(), pool, inventory.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stores = append(stores, store)
+	}
+	if _, err := stores[0].Restock(t.Context(), inventory.Adjustment{ID: "1", SKU: "sku", Delta: 1e6}); err != nil {
+		t.Fatal(err)
+	}
+	var crowd sync.WaitGroup
+	for b := range buyers {
+		crowd.Go(func() {
+			for i := range each {
+				var twice sync.WaitGroup
+				for _, store := range stores {
+					twice.Go(func() {
+						r := inventory.Request{Key: fmt.Sprintf("%d-%d", b, i), SKU: "sku", Qty: 1}
+						if _, err := store.Reserve(t.Context(), r); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				twice.Wait()
+			}
+		})
+	}
+	crowd.Wait()
+	if n := deadlocks(t, pool.Config().ConnString(), pool.Reset); n != 0 {
+		t.Errorf("%d deadlocks", n)
+	}
+}
+
 // TestControlDeadlocks locks two rows crosswise: the count sees it.
 func TestControlDeadlocks(t *testing.T) {
 	t.Parallel()

@@ -12,6 +12,7 @@ import (
 // SQLSTATEs that are told apart here, from https://www.postgresql.org/docs/current/errcodes-appendix.html.
 const (
 	uniqueViolation      = "23505"
+	checkViolation       = "23514"
 	readOnlyTransaction  = "25006"
 	invalidSchemaName    = "3F000"
 	serializationFailure = "40001"
@@ -35,6 +36,10 @@ func (d *database) Fault(err error) engine.Fault {
 	var refused *pgconn.ConnectError
 	if errors.As(err, &refused) {
 		return engine.Unreachable
+	}
+	var taken *keyTaken
+	if errors.As(err, &taken) {
+		return engine.Duplicate
 	}
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {

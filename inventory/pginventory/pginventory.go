@@ -45,9 +45,9 @@ type database struct {
 
 var _ engine.Engine = (*database)(nil)
 
-// Ways are the ways to sell one order, each a file.
+// Ways are the ways to sell outright, each a file.
 func (d *database) Ways() engine.Ways {
-	return engine.Ways{Direct: d.direct, NoWait: d.noWait, SkipLocked: d.skipLocked, CAS: d.cas, Advisory: d.advisory}
+	return engine.Ways{Together: d.together, Direct: d.direct, NoWait: d.noWait, SkipLocked: d.skipLocked, CAS: d.cas, Advisory: d.advisory}
 }
 
 // check makes sure that server and tables are what the statements here were written for.

@@ -1,5 +1,5 @@
--- Each of these sells one order outright, in autocommit: one round trip and one flush. Nothing
--- happens, and no row is locked, where too little is left. What bounds the wait for a lock is set
+-- Each of these sells outright, in autocommit: one round trip and one flush. Nothing
+-- is written where too little is left. What bounds the wait for a lock is set
 -- inside the statement, so that it holds behind a pooler too and ends with it.
 
 -- name: SellOne :execrows
@@ -16,6 +16,26 @@ WITH bound AS MATERIALIZED (
 INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state)
 SELECT sqlc.arg(reservation_key), taken.sku, taken.bucket, sqlc.arg(buyer), sqlc.arg(qty), 2
 FROM taken;
+
+-- All orders of a batch, of one SKU, or none: where too little is left the table's check fails. The
+-- orders come first, so that the stock is locked for the flush alone and the next batch can be
+-- written meanwhile. The sum is taken from what was written, which is what makes it come first. (unnest in
+-- the select list takes a tenth less time than in FROM, which keeps all rows in a store first.)
+-- name: SellTogether :one
+WITH bound AS MATERIALIZED (
+    SELECT set_config('lock_timeout', sqlc.arg(lock_timeout), true) AS lock_timeout
+), sold AS (
+    INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state)
+    SELECT unnest(sqlc.arg(reservation_keys)::text[]), s.sku, s.bucket,
+           unnest(sqlc.arg(buyers)::text[]), unnest(sqlc.arg(qtys)::bigint[]), 2
+    FROM bound, dblock_stock s
+    WHERE s.sku = sqlc.arg(sku) AND s.bucket = 0 AND bound.lock_timeout IS NOT NULL
+    RETURNING qty
+)
+UPDATE dblock_stock s
+SET available = s.available - (SELECT sum(sold.qty) FROM sold)
+WHERE s.sku = sqlc.arg(sku) AND s.bucket = 0
+RETURNING s.available;
 
 -- name: SellNoWait :execrows
 WITH bound AS MATERIALIZED (

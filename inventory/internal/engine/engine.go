@@ -61,9 +61,22 @@ const (
 // Sell sells one order in a transaction of its own, in the fewest round trips.
 type Sell func(ctx context.Context, row Row) (Verdict, error)
 
-// Ways are the ways to sell one order outright. All but SkipLocked sell from bucket 0. One that the
-// database lacks is nil.
+// Orders are orders for one SKU, sorted by key, no key twice.
+type Orders struct {
+	SKU          string
+	Keys, Buyers []string
+	Qtys         []int64
+}
+
+// SellTogether sells all orders or none, in a transaction of its own and one round trip, and returns
+// what is left then. It locks the stock last, when the orders are written.
+type SellTogether func(ctx context.Context, o Orders) (v Verdict, left int64, err error)
+
+// Ways are the ways to sell outright. All but SkipLocked sell from bucket 0. One that the database
+// lacks is nil.
 type Ways struct {
+	Together SellTogether // a batch in one statement
+
 	Direct   Sell // one conditional UPDATE
 	NoWait   Sell // a lock that is refused at once
 	CAS      Sell // a row that has not changed since it was read, in one attempt
@@ -75,7 +88,7 @@ type Ways struct {
 
 // Engine is one database. Its errors are what the driver says; Fault tells what they mean.
 type Engine interface {
-	// Ways are the ways to sell one order outright.
+	// Ways are the ways to sell outright.
 	Ways() Ways
 
 	// Transact locks the stock of skus, all buckets, in order, reads what is recorded under keys, and writes
