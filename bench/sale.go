@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 
 	"github.com/dblock-go/dblock/internal/devdb"
 )
@@ -23,8 +24,9 @@ type Seller interface {
 }
 
 // SaleScenario measures how many units a second are really sold when every caller wants the same
-// SKU, which never sells out: each sale is an order row and a unit off one counter. At the end of a
-// round the recorded orders are counted.
+// SKU, which never sells out: each sale is an order row and a unit off one counter. The orders are
+// numbered as they come, as a sequence, a ULID or a UUIDv7 would. At the end of a round those that
+// are recorded are counted.
 func SaleScenario(
 	name, about string, engines []devdb.Kind, conns []int, open func(context.Context, *Env) (Seller, error),
 ) Scenario {
@@ -61,14 +63,14 @@ func (s sale) Round(ctx context.Context, n int) (Round, error) {
 	if err := s.seller.Stock(ctx, sku, endless); err != nil {
 		return Round{}, err
 	}
+	var orders atomic.Int64
+	orders.Store(1e9) // all numbers of one length sort as they grow
 	return Round{
 		Client: func(id int) (Op, error) {
 			buyer := "buyer-" + strconv.Itoa(id)
-			prefix := sku + "/" + strconv.Itoa(id) + "/"
-			sent := 0
+			key := []byte(sku + "/")
 			return func(ctx context.Context) (int, error) {
-				sent++
-				return 1, s.seller.Sell(ctx, prefix+strconv.Itoa(sent), sku, buyer)
+				return 1, s.seller.Sell(ctx, string(strconv.AppendInt(key, orders.Add(1), 10)), sku, buyer)
 			}, nil
 		},
 		Check: func(ctx context.Context, ok int64) error {
