@@ -18,8 +18,8 @@ func req(key, sku string, qty int64) Request {
 	return Request{Key: key, SKU: sku, Buyer: "b", Qty: qty}
 }
 
-// none is Books.Skipped of a transaction that has all rows.
-func none(string) bool { return false }
+// skipsNone is Books.Skipped of a transaction that has all rows.
+func skipsNone(string) bool { return false }
 
 // verdict names what a request was told.
 func verdict(a answer) string {
@@ -155,7 +155,7 @@ func TestPlanBalances(t *testing.T) {
 			sku := []string{"a", "b", "x"}[random.IntN(3)]
 			reqs = append(reqs, req(fmt.Sprint(random.IntN(20)), sku, 1+random.Int64N(5)))
 		}
-		plan, _ := decide(reqs, engine.Books{Stock: stock, Skipped: none}, mode{recordRefusals: random.IntN(2) == 0})
+		plan, _ := decide(reqs, engine.Books{Stock: stock, Skipped: skipsNone}, mode{recordRefusals: random.IntN(2) == 0})
 		sold := map[string]int64{}
 		for _, row := range plan.Insert {
 			if row.State == int16(Sold) {

@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"iter"
 	"sync"
 
 	"github.com/dblock-go/dblock/inventory/internal/engine"
@@ -12,39 +13,108 @@ import (
 type seen struct {
 	spread bool // the short way sells from every bucket, and not from the first alone
 
-	mu   sync.Mutex
-	left map[string]int64
+	mu    sync.Mutex
+	stock map[string]sight
+}
+
+// sight is one SKU.
+type sight struct {
+	known   bool
+	left    int64 // as it was last seen
+	claimed int64 // by batches under way, which may be seen in left already, or not
 }
 
 // maxSeen bounds the memory. Forgetting costs a statement, nothing else.
 const maxSeen = 65536
 
-// tooFew tells whether less was left of an SKU than is asked for: by all requests together where
-// they are of one SKU, or by any of them.
-func (s *seen) tooFew(reqs ...Request) bool {
+// tooFew tells whether less is left of an SKU than r asks for.
+func (s *seen) tooFew(r Request) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var asked int64
-	for i, r := range reqs {
-		if i == 0 || r.SKU != reqs[i-1].SKU {
+	return s.stock[r.SKU].supply(r.Qty) >= few
+}
+
+// supply is how much seems to be there for a batch.
+type supply int
+
+const (
+	enough  supply = iota // for all
+	unknown               // of some SKU
+	few                   // too few for all who ask for some SKU
+	none                  // of some SKU
+)
+
+// claim tells how much there is for a batch. Whoever asks meanwhile finds so much less, until
+// unclaim. Those of one SKU stand together.
+func (s *seen) claim(batch []Request) (there supply) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for sku, asked := range perSKU(batch) {
+		sight := s.stock[sku]
+		there = max(there, sight.supply(asked))
+		sight.claimed += asked
+		s.put(sku, sight)
+	}
+	return there
+}
+
+func (s sight) supply(asked int64) supply {
+	switch left := s.left - s.claimed; {
+	case !s.known:
+		return unknown
+	case left <= 0:
+		return none
+	case left < asked:
+		return few
+	default:
+		return enough
+	}
+}
+
+func (s *seen) unclaim(batch []Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for sku, asked := range perSKU(batch) {
+		sight := s.stock[sku]
+		sight.claimed = max(0, sight.claimed-asked)
+		s.put(sku, sight)
+	}
+}
+
+// perSKU adds up what a batch asks for.
+func perSKU(batch []Request) iter.Seq2[string, int64] {
+	return func(yield func(string, int64) bool) {
+		var asked int64
+		for i, r := range batch {
+			asked += r.Qty
+			if i+1 < len(batch) && batch[i+1].SKU == r.SKU {
+				continue
+			}
+			if !yield(r.SKU, asked) {
+				return
+			}
 			asked = 0
 		}
-		asked += r.Qty
-		if left, ok := s.left[r.SKU]; ok && left < asked {
-			return true
-		}
 	}
-	return false
+}
+
+// put forgets what says nothing.
+func (s *seen) put(sku string, now sight) {
+	if now == (sight{}) {
+		delete(s.stock, sku)
+		return
+	}
+	if s.stock == nil || len(s.stock) >= maxSeen {
+		s.stock = make(map[string]sight)
+	}
+	s.stock[sku] = now
 }
 
 // note takes over what one statement left behind.
 func (s *seen) note(sku string, left int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.left == nil || len(s.left) >= maxSeen {
-		s.left = make(map[string]int64)
-	}
-	s.left[sku] = left
+	s.put(sku, sight{true, left, s.stock[sku].claimed})
 }
 
 // noteAll takes over what one transaction saw and is about to take.
@@ -71,5 +141,5 @@ func (s *seen) inReach(bucket int32) bool { return s.spread || bucket == 0 }
 func (s *seen) forget(sku string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.left, sku)
+	s.put(sku, sight{claimed: s.stock[sku].claimed})
 }

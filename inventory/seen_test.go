@@ -27,7 +27,7 @@ func TestSeenFollowsWhatIsLeft(t *testing.T) {
 			"a": {{Left: 5}, {Number: 1, Left: 4}}, "b": {{Left: 1}},
 		}}, engine.Plan{Take: []engine.Units{{SKU: "a", Qty: 3}, {SKU: "a", Bucket: 1, Qty: 1}, {SKU: "b", Qty: 1}}})
 		if s.tooFew(req("2", "a", c.left)) || !s.tooFew(req("3", "a", c.left+1)) || !s.tooFew(req("4", "b", 1)) {
-			t.Errorf("%s: %v", name, s.left)
+			t.Errorf("%s: %v", name, s.stock)
 		}
 		s.forget("b")
 		if s.tooFew(req("5", "b", 1)) {
@@ -36,24 +36,49 @@ func TestSeenFollowsWhatIsLeft(t *testing.T) {
 	}
 }
 
-func TestSeenAddsUpABatch(t *testing.T) {
+func TestClaimAddsUpABatch(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		batch []Request
+		want  supply
+	}{
+		"enough":           {[]Request{req("1", "a", 2), req("2", "a", 3)}, enough},
+		"too few":          {[]Request{req("1", "a", 2), req("2", "a", 3), req("3", "a", 1)}, few},
+		"enough of each":   {[]Request{req("1", "a", 5), req("2", "b", 5)}, enough},
+		"too few of one":   {[]Request{req("1", "a", 5), req("2", "b", 3), req("3", "b", 3)}, few},
+		"none of one":      {[]Request{req("1", "a", 5), req("2", "out", 1)}, none},
+		"nothing is known": {[]Request{req("1", "c", 99)}, unknown},
+		"one is unknown":   {[]Request{req("1", "a", 5), req("2", "c", 99)}, unknown},
+	} {
+		var s seen
+		s.note("a", 5)
+		s.note("b", 5)
+		s.note("out", 0)
+		if got := s.claim(c.batch); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+		s.unclaim(c.batch)
+		if s.stock["a"] != (sight{true, 5, 0}) || len(s.stock) != 3 {
+			t.Errorf("%s: after the claim: %v", name, s.stock)
+		}
+	}
+}
+
+func TestBatchesUnderWayCount(t *testing.T) {
 	t.Parallel()
 	var s seen
 	s.note("a", 5)
-	s.note("b", 5)
-	for name, c := range map[string]struct {
-		batch []Request
-		want  bool
-	}{
-		"enough":           {[]Request{req("1", "a", 2), req("2", "a", 3)}, false},
-		"too few":          {[]Request{req("1", "a", 2), req("2", "a", 3), req("3", "a", 1)}, true},
-		"enough of each":   {[]Request{req("1", "a", 5), req("2", "b", 5)}, false},
-		"too few of one":   {[]Request{req("1", "a", 5), req("2", "b", 3), req("3", "b", 3)}, true},
-		"nothing is known": {[]Request{req("1", "c", 99)}, false},
-	} {
-		if got := s.tooFew(c.batch...); got != c.want {
-			t.Errorf("%s: %v", name, got)
-		}
+	first := []Request{req("1", "a", 4)}
+	s.claim(first)
+	if got := s.claim([]Request{req("2", "a", 2)}); got != few {
+		t.Errorf("2 of 5, of which 4 are claimed: %v", got)
+	}
+	if !s.tooFew(req("3", "a", 1)) {
+		t.Error("a claim of the rest is not seen")
+	}
+	s.unclaim(first)
+	if s.tooFew(req("3", "a", 3)) {
+		t.Error("a claim that has ended is seen")
 	}
 }
 
@@ -63,8 +88,8 @@ func TestSeenIsBounded(t *testing.T) {
 	for i := range maxSeen + 10 {
 		s.note(fmt.Sprint(i), 1)
 	}
-	if len(s.left) > maxSeen {
-		t.Errorf("%d are remembered", len(s.left))
+	if len(s.stock) > maxSeen {
+		t.Errorf("%d are remembered", len(s.stock))
 	}
 }
 

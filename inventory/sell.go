@@ -15,13 +15,15 @@ const cautious = 64
 // are decided one by one with the stock locked.
 func (s *Store) sell(ctx context.Context, reqs []Request, again bool) ([]answer, error) {
 	var first attempt
+	there := s.seen.claim(reqs)
+	defer s.seen.unclaim(reqs)
+	lone := len(reqs) == 1
 	switch {
-	case s.seen.tooFew(reqs...):
-	case len(reqs) > 1 && s.caution.Add(-1) >= 0:
-	case s.mayGoTogether(reqs):
+	case there == none, !lone && s.caution.Add(-1) >= 0: // some are to be refused, or were sold before
+	case s.mayGoTogether(reqs) && (there == enough || there == unknown && lone):
 		first.outright = true
-	case len(reqs) > 1:
-		first.assumeNew = !again
+	default:
+		first.assumeNew = !lone && !again
 	}
 	return s.settle(ctx, reqs, first)
 }
@@ -40,6 +42,8 @@ func (s *Store) settle(ctx context.Context, reqs []Request, first attempt) (answ
 				return err
 			case err != nil && len(reqs) > 1:
 				s.caution.Store(cautious)
+			default:
+				this.assumeNew = len(reqs) > 1 && err == nil
 			}
 		}
 		answers, err = s.transact(ctx, reqs, this)

@@ -9,11 +9,9 @@ import (
 )
 
 // together sells all orders of a batch, of one SKU, in one statement, or none of them: the short
-// way, open while there is enough for all. Where the engine has no statement for many, it sells
-// one.
+// way, open while there is enough for all.
 func (s *Store) together(ctx context.Context, reqs []Request) (sold bool, err error) {
-	sell := s.engine.Ways().Together
-	if sell == nil {
+	if len(reqs) == 1 {
 		verdict, err := s.engine.Ways().Direct(ctx, reqs[0].row(Sold))
 		return err == nil && verdict == engine.Sold, err
 	}
@@ -21,7 +19,7 @@ func (s *Store) together(ctx context.Context, reqs []Request) (sold bool, err er
 	if !distinct {
 		return false, nil
 	}
-	verdict, left, err := sell(ctx, orders)
+	verdict, left, err := s.engine.Ways().Together(ctx, orders)
 	if err != nil || verdict != engine.Sold {
 		return false, err
 	}

@@ -127,24 +127,26 @@ func (q *Queries) SellNoWait(ctx context.Context, db DBTX, arg SellNoWaitParams)
 const SellOne = `-- name: SellOne :execrows
 
 WITH bound AS MATERIALIZED (
-    SELECT set_config('lock_timeout', $4, true) AS lock_timeout
+    SELECT set_config('lock_timeout', $5, true) AS lock_timeout
 ), taken AS (
     UPDATE dblock_stock s
     SET available = s.available - $3
     FROM bound
-    WHERE s.sku = $5 AND s.bucket = 0 AND s.available >= $3
+    WHERE s.sku = $6 AND s.bucket = 0 AND s.available >= $3
       AND bound.lock_timeout IS NOT NULL
     RETURNING s.sku, s.bucket
 )
 INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state)
 SELECT $1, taken.sku, taken.bucket, $2, $3, 2
 FROM taken
+WHERE set_config('lock_timeout', $4, true) IS NOT NULL
 `
 
 type SellOneParams struct {
 	ReservationKey string
 	Buyer          string
 	Qty            int64
+	KeyTimeout     string
 	LockTimeout    string
 	Sku            string
 }
@@ -152,11 +154,15 @@ type SellOneParams struct {
 // Each of these sells outright, in autocommit: one round trip and one flush. Nothing
 // is written where too little is left. What bounds the wait for a lock is set
 // inside the statement, so that it holds behind a pooler too and ends with it.
+// The stock comes first, so that nothing is written where there is too little. While it is locked,
+// an order that somebody else is writing is waited for only so long: that may be a batch that has
+// written its orders and waits for the stock.
 func (q *Queries) SellOne(ctx context.Context, db DBTX, arg SellOneParams) (int64, error) {
 	result, err := db.Exec(ctx, SellOne,
 		arg.ReservationKey,
 		arg.Buyer,
 		arg.Qty,
+		arg.KeyTimeout,
 		arg.LockTimeout,
 		arg.Sku,
 	)

@@ -7,13 +7,12 @@ import (
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
-// direct takes the stock first, so that nothing is written where there is too little.
 func (d *database) direct(ctx context.Context, r engine.Row) (engine.Verdict, error) {
 	return d.outright(ctx, func(on pgdb.DBTX) (engine.Verdict, error) {
 		n, err := d.q.SellOne(ctx, on, pgdb.SellOneParams{
-			ReservationKey: r.Key, Sku: r.SKU, Buyer: r.Buyer, Qty: r.Qty, LockTimeout: lockTimeout(ctx),
+			ReservationKey: r.Key, Sku: r.SKU, Buyer: r.Buyer, Qty: r.Qty, LockTimeout: lockTimeout(ctx), KeyTimeout: keyTimeout,
 		})
-		return soldIf(n == 1, engine.TooFew), err
+		return soldIf(n == 1, engine.TooFew), orKeyTaken(err)
 	})
 }
 

@@ -75,16 +75,6 @@ func (d *database) read(ctx context.Context, conn *pgxpool.Conn, skus, keys []st
 	return books, nil
 }
 
-// keyTimeout bounds, in milliseconds, how long the stock stays locked for an order that somebody
-// else is writing at this moment. A batch that goes the short way writes its orders first and then
-// takes the stock: it may be waiting for us.
-const keyTimeout = "20"
-
-// keyTaken says that somebody else was writing an order of the same key.
-type keyTaken struct{ error }
-
-func (e *keyTaken) Unwrap() error { return e.error }
-
 // write writes the plan and commits. Once this is sent, a lost connection leaves it open whether
 // the commit took place.
 func (d *database) write(ctx context.Context, conn *pgxpool.Conn, plan engine.Plan) error {
@@ -102,11 +92,7 @@ func (d *database) write(ctx context.Context, conn *pgxpool.Conn, plan engine.Pl
 		return nil
 	})
 	if err := conn.SendBatch(ctx, &batch).Close(); err != nil {
-		var pg *pgconn.PgError
-		if errors.As(err, &pg) && pg.Code == lockNotAvailable {
-			return &keyTaken{err}
-		}
-		return err
+		return orKeyTaken(err)
 	}
 	if tag != "COMMIT" {
 		return &engine.Uncommitted{Err: errors.New("pginventory: the server answered " + tag + " to commit")}

@@ -2,6 +2,9 @@
 -- is written where too little is left. What bounds the wait for a lock is set
 -- inside the statement, so that it holds behind a pooler too and ends with it.
 
+-- The stock comes first, so that nothing is written where there is too little. While it is locked,
+-- an order that somebody else is writing is waited for only so long: that may be a batch that has
+-- written its orders and waits for the stock.
 -- name: SellOne :execrows
 WITH bound AS MATERIALIZED (
     SELECT set_config('lock_timeout', sqlc.arg(lock_timeout), true) AS lock_timeout
@@ -15,7 +18,8 @@ WITH bound AS MATERIALIZED (
 )
 INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state)
 SELECT sqlc.arg(reservation_key), taken.sku, taken.bucket, sqlc.arg(buyer), sqlc.arg(qty), 2
-FROM taken;
+FROM taken
+WHERE set_config('lock_timeout', sqlc.arg(key_timeout), true) IS NOT NULL;
 
 -- All orders of a batch, of one SKU, or none: where too little is left the table's check fails. The
 -- orders come first, so that the stock is locked for the flush alone and the next batch can be
