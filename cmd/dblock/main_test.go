@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -77,9 +78,10 @@ func TestMigrate(t *testing.T) {
 	each(t, func(t *testing.T, _ devdb.Kind, database string) {
 		dblock(t, "", "migrate", "status", database).want(t, 0, "pending  00001_inventory.sql\n")
 		dblock(t, "", "migrate", "up", database).want(t, 0, "applied 00001_inventory.sql (")
-		dblock(t, "", "migrate", "up", database).want(t, 0, "up to date: version 1\n")
+		dblock(t, "", "migrate", "up", database).want(t, 0, fmt.Sprintf("up to date: version %d\n", schema.Version))
 		dblock(t, "", "migrate", "status", database).want(t, 0, "applied  00001_inventory.sql\n")
-		dblock(t, "", "migrate", "down", "--yes", database).want(t, 0, "undone 00001_inventory.sql (")
+		dblock(t, "", "migrate", "down", "--yes", database).want(t, 0, "undone 00002_lease.sql (")
+		dblock(t, "", "migrate", "down", "--yes", "--all", database).want(t, 0, "undone 00001_inventory.sql (")
 		dblock(t, "", "migrate", "down", "--yes", "--all", database).want(t, 0, "nothing to undo")
 		dblock(t, "", "migrate", "status", database).want(t, 0, "pending  00001_inventory.sql\n")
 	})
@@ -124,12 +126,12 @@ func TestNewerTables(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = db.Close() }()
-		if _, err := db.ExecContext(t.Context(), "INSERT INTO dblock_schema_version (version_id, is_applied) VALUES (2, true)"); err != nil {
+		if _, err := db.ExecContext(t.Context(), "INSERT INTO dblock_schema_version (version_id, is_applied) VALUES (99, true)"); err != nil {
 			t.Fatal(err)
 		}
-		dblock(t, "", "migrate", "up", database).wantFailure(t, 1, "newer than 1")
-		dblock(t, "", "migrate", "down", "--yes", database).wantFailure(t, 1, "newer than 1")
-		dblock(t, "", "migrate", "status", database).want(t, 0, "version 2: newer than this program")
+		dblock(t, "", "migrate", "up", database).wantFailure(t, 1, fmt.Sprint("newer than ", schema.Version))
+		dblock(t, "", "migrate", "down", "--yes", database).wantFailure(t, 1, fmt.Sprint("newer than ", schema.Version))
+		dblock(t, "", "migrate", "status", database).want(t, 0, "version 99: newer than this program")
 	})
 }
 
@@ -146,7 +148,7 @@ func TestHelpAndVersion(t *testing.T) {
 	t.Parallel()
 	dblock(t, "", "--help").want(t, 0, "migrate up")
 	dblock(t, "", "migrate", "down", "--help").want(t, 0, "--yes")
-	dblock(t, "", "version").want(t, 0, "tables version 1")
+	dblock(t, "", "version").want(t, 0, fmt.Sprint("tables version ", schema.Version))
 }
 
 func TestUsageErrors(t *testing.T) {

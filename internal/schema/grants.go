@@ -12,9 +12,17 @@ func PostgresServiceGrants(schemaName, role string) []string {
 	in := QuotePostgres(schemaName)
 	grants := []string{"GRANT USAGE ON SCHEMA " + in + to}
 	for _, table := range Tables() {
-		grants = append(grants, "GRANT SELECT, INSERT, UPDATE ON "+in+"."+table+to)
+		grants = append(grants, "GRANT "+rights(table)+" ON "+in+"."+table+to)
 	}
 	return append(grants, "GRANT SELECT ON "+in+"."+VersionTable+to)
+}
+
+// rights are what a service needs on a table.
+func rights(table string) string {
+	if passing(table) {
+		return "SELECT, INSERT, UPDATE, DELETE"
+	}
+	return "SELECT, INSERT, UPDATE"
 }
 
 // PostgresMigrationGrants are the statements that let a role create dblock's tables in a schema that
@@ -30,7 +38,7 @@ func MySQLServiceGrants(database, account string) []string {
 	in := QuoteMySQL(database)
 	var grants []string
 	for _, table := range Tables() {
-		grants = append(grants, "GRANT SELECT, INSERT, UPDATE ON "+in+"."+table+to)
+		grants = append(grants, "GRANT "+rights(table)+" ON "+in+"."+table+to)
 	}
 	return append(grants, "GRANT SELECT ON "+in+"."+VersionTable+to)
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // Version is the schema version that this program needs: the number of the newest migration.
-const Version int64 = 1
+const Version int64 = 2
 
 // VersionTable is where applied migrations are recorded. It is dblock's own: the host's goose
 // state is never touched.
@@ -18,7 +18,17 @@ const VersionTable = "dblock_schema_version"
 
 // Tables are the tables that the migrations create, without VersionTable. Services read and write
 // them.
-func Tables() []string { return []string{"dblock_stock", "dblock_reservation", "dblock_adjustment"} }
+func Tables() []string {
+	return []string{
+		"dblock_stock", "dblock_reservation", "dblock_adjustment",
+		"dblock_member", "dblock_lease", "dblock_lease_waiter", "dblock_fence",
+	}
+}
+
+// passing tells tables whose rows come and go, so that a service deletes them, too.
+func passing(table string) bool {
+	return table == "dblock_member" || table == "dblock_lease" || table == "dblock_lease_waiter"
+}
 
 // tables matches each of dblock's table names as a whole word. Names of constraints and indexes
 // also begin with dblock_, but must not be qualified.

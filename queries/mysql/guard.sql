@@ -1,0 +1,22 @@
+-- The lease's row stays locked till the end of the caller's transaction, so nobody can take it over
+-- before that. A heartbeat never touches it. (MariaDB has no FOR SHARE.)
+-- name: Guard :many
+SELECT 1 AS ours FROM dblock_lease l
+WHERE l.lease_key = sqlc.arg(lease_key) AND l.token = sqlc.arg(token) AND l.handle = CAST(sqlc.arg(handle) AS BINARY)
+LOCK IN SHARE MODE;
+
+-- Whoever begins to read a resource raises its fence to its own token. The assignments run from left
+-- to right: token comes last. CheckRaised tells whether it was raised.
+-- name: Raise :exec
+INSERT INTO dblock_fence (resource, token, handle, raised_at)
+VALUES (sqlc.arg(resource), sqlc.arg(token), sqlc.arg(handle), DEFAULT)
+ON DUPLICATE KEY UPDATE
+    raised_at = IF(dblock_fence.token < VALUES(token), VALUES(raised_at), dblock_fence.raised_at),
+    handle = IF(dblock_fence.token < VALUES(token), VALUES(handle), dblock_fence.handle),
+    token = GREATEST(dblock_fence.token, VALUES(token));
+
+-- Whoever writes it checks that nobody has raised it since; and nobody does before its transaction ends.
+-- name: CheckRaised :many
+SELECT 1 AS ours FROM dblock_fence f
+WHERE f.resource = sqlc.arg(resource) AND f.token = sqlc.arg(token) AND f.handle = CAST(sqlc.arg(handle) AS BINARY)
+LOCK IN SHARE MODE;

@@ -1,0 +1,172 @@
+-- Each of these is one autocommit statement, in whatever isolation the connection has. None of
+-- those that change a lease ever waits for a lock of its row: a client cannot take back a statement
+-- that waits, and one that goes on when its client has given up would grant a lease to nobody.
+-- There is no UPDATE with SKIP LOCKED; so the rows are locked by a derived table, which LIMIT keeps
+-- whole, and the UPDATE finds them by its keys, its own already. The order of the joins matters: the
+-- member is read first, before anything is locked, as a default isolation has it locked too, in
+-- shared mode.
+
+-- Grants what is free of a batch, each key once. It does nothing once the member has beaten twice more
+-- than the caller knew: then the caller has given up on it, and it was under way for too long.
+-- The engine repeats the SELECT of ask for each of the batch. The token of the last one granted is the
+-- statement's insert id.
+-- name: AcquireLeases :execresult
+UPDATE (
+    SELECT l.lease_key, ask.handle, ask.label, ask.data, ask.hold_us, ask.member_id
+    FROM (
+        SELECT m.member_id FROM dblock_member m
+        WHERE m.member_id = sqlc.arg(member_id) AND m.beat <= CAST(sqlc.arg(beat) AS SIGNED) + 1 AND m.expires_at > +UTC_TIMESTAMP(6)
+    ) me
+    STRAIGHT_JOIN (
+        SELECT CAST(sqlc.arg(lease_key) AS BINARY) AS lease_key, CAST(sqlc.arg(handle) AS BINARY) AS handle, CAST(sqlc.arg(keeper) AS BINARY) AS member_id, CAST(sqlc.arg(hold_us) AS SIGNED) AS hold_us, CAST(sqlc.arg(label) AS BINARY) AS label, CAST(sqlc.arg(data) AS BINARY) AS data
+    ) ask
+    STRAIGHT_JOIN dblock_lease l FORCE INDEX (PRIMARY) ON l.lease_key = ask.lease_key
+    WHERE l.handle IS NULL OR l.held_until <= +UTC_TIMESTAMP(6)
+    LIMIT 1000000
+    FOR UPDATE SKIP LOCKED
+) free
+STRAIGHT_JOIN dblock_lease t FORCE INDEX (PRIMARY) ON t.lease_key = free.lease_key
+SET t.token = LAST_INSERT_ID(GREATEST(t.token + 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6)))),
+    t.handle = free.handle,
+    t.member_id = NULLIF(free.member_id, ''),
+    t.held_until = TIMESTAMPADD(MICROSECOND, NULLIF(free.hold_us, 0), +UTC_TIMESTAMP(6)),
+    t.changed_at = +UTC_TIMESTAMP(6), t.label = free.label, t.data = NULLIF(free.data, '');
+
+-- Rows that are missing come into being, free: nobody has anything by them, so one that comes late does no
+-- harm. IGNORE and not ON DUPLICATE KEY UPDATE, which would wait for a guarded row.
+-- The engine repeats the row for each key.
+-- name: MakeLeases :exec
+INSERT IGNORE INTO dblock_lease (lease_key, token)
+VALUES (?, 0);
+
+-- Who has what, or what is free, as one snapshot shows it: a holder's member that it lacks is gone.
+-- name: SeeLeases :many
+SELECT l.lease_key, l.token, l.handle, l.member_id, l.label,
+       EXISTS (
+           SELECT 1 FROM dblock_member me
+           WHERE me.member_id = sqlc.arg(member_id) AND me.beat <= CAST(sqlc.arg(beat) AS SIGNED) + 1 AND me.expires_at > +UTC_TIMESTAMP(6)
+       ) AS alive,
+       CAST(CASE WHEN l.handle IS NOT NULL AND (l.held_until IS NULL OR l.held_until > +UTC_TIMESTAMP(6)) THEN 1 ELSE 0 END AS SIGNED) AS held,
+       CAST(CASE WHEN l.member_id IS NOT NULL AND (m.member_id IS NULL OR m.expires_at <= +UTC_TIMESTAMP(6)) THEN 1 ELSE 0 END AS SIGNED) AS holder_dead,
+       CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, +UTC_TIMESTAMP(6),
+            LEAST(COALESCE(l.held_until, m.expires_at), COALESCE(m.expires_at, l.held_until))), 0) AS SIGNED) AS remaining_us
+FROM dblock_lease l
+LEFT JOIN dblock_member m ON m.member_id = l.member_id
+WHERE l.lease_key IN (sqlc.slice(lease_keys));
+
+-- Takes a lease over from a member that is gone for good (see MemberStands).
+-- name: TakeLeaseOver :execresult
+UPDATE (
+    SELECT l.lease_key
+    FROM (
+        SELECT m.member_id FROM dblock_member m
+        WHERE m.member_id = sqlc.arg(member_id) AND m.beat <= CAST(sqlc.arg(beat) AS SIGNED) + 1 AND m.expires_at > +UTC_TIMESTAMP(6)
+    ) me
+    STRAIGHT_JOIN dblock_lease l
+    WHERE l.lease_key = sqlc.arg(lease_key) AND l.member_id = CAST(sqlc.arg(gone) AS BINARY)
+    LIMIT 1000000
+    FOR UPDATE SKIP LOCKED
+) theirs
+STRAIGHT_JOIN dblock_lease t FORCE INDEX (PRIMARY) ON t.lease_key = theirs.lease_key
+SET t.token = LAST_INSERT_ID(GREATEST(t.token + 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6)))),
+    t.handle = CAST(sqlc.arg(handle) AS BINARY),
+    t.member_id = NULLIF(CAST(sqlc.arg(keeper) AS BINARY), ''),
+    t.held_until = TIMESTAMPADD(MICROSECOND, NULLIF(CAST(sqlc.arg(hold_us) AS SIGNED), 0), +UTC_TIMESTAMP(6)),
+    t.changed_at = +UTC_TIMESTAMP(6), t.label = sqlc.arg(label), t.data = NULLIF(CAST(sqlc.arg(data) AS BINARY), '');
+
+-- Gives back a batch, each key once. Rows that are locked, by a guard for example, are passed over.
+-- The engine repeats the SELECT of ask.
+-- name: ReleaseLeases :execrows
+UPDATE (
+    SELECT l.lease_key
+    FROM (
+        SELECT CAST(sqlc.arg(lease_key) AS BINARY) AS lease_key, CAST(sqlc.arg(handle) AS BINARY) AS handle, CAST(sqlc.arg(token) AS SIGNED) AS token
+    ) ask
+    STRAIGHT_JOIN dblock_lease l FORCE INDEX (PRIMARY) ON l.lease_key = ask.lease_key
+    WHERE l.handle = ask.handle AND (ask.token = 0 OR l.token = ask.token)
+    LIMIT 1000000
+    FOR UPDATE SKIP LOCKED
+) ours
+STRAIGHT_JOIN dblock_lease t FORCE INDEX (PRIMARY) ON t.lease_key = ours.lease_key
+SET t.handle = NULL, t.member_id = NULL, t.held_until = NULL, t.changed_at = +UTC_TIMESTAMP(6), t.label = '', t.data = NULL;
+
+-- name: LeaseHandles :many
+SELECT l.lease_key, l.token, l.handle
+FROM dblock_lease l
+WHERE l.lease_key IN (sqlc.slice(lease_keys));
+
+-- Ends a lease at a moment of its own, whatever heartbeats come.
+-- name: ExpireLease :execrows
+UPDATE (
+    SELECT l.lease_key
+    FROM dblock_lease l
+    WHERE l.lease_key = sqlc.arg(lease_key) AND l.token = sqlc.arg(token) AND l.handle = CAST(sqlc.arg(handle) AS BINARY)
+      AND (l.held_until IS NULL OR l.held_until > +UTC_TIMESTAMP(6))
+    LIMIT 1000000
+    FOR UPDATE SKIP LOCKED
+) ours
+STRAIGHT_JOIN dblock_lease t FORCE INDEX (PRIMARY) ON t.lease_key = ours.lease_key
+SET t.held_until = TIMESTAMPADD(MICROSECOND, CAST(sqlc.arg(hold_us) AS SIGNED), +UTC_TIMESTAMP(6));
+
+-- name: LeaseStands :one
+SELECT COUNT(*) AS stands
+FROM dblock_lease l
+WHERE l.lease_key = sqlc.arg(lease_key) AND l.token = sqlc.arg(token) AND l.handle = CAST(sqlc.arg(handle) AS BINARY)
+  AND (l.held_until IS NULL OR l.held_until > +UTC_TIMESTAMP(6));
+
+-- name: WaitForLease :exec
+INSERT INTO dblock_lease_waiter (lease_key, member_id, expires_at)
+VALUES (sqlc.arg(lease_key), sqlc.arg(member_id), TIMESTAMPADD(MICROSECOND, CAST(sqlc.arg(ttl_us) AS SIGNED), +UTC_TIMESTAMP(6)))
+ON DUPLICATE KEY UPDATE expires_at = VALUES(expires_at);
+
+-- name: StopWaiting :exec
+DELETE FROM dblock_lease_waiter WHERE lease_key = sqlc.arg(lease_key) AND member_id = sqlc.arg(member_id);
+
+-- name: ListLeases :many
+SELECT l.lease_key, l.token, l.handle, l.member_id, l.label, COALESCE(m.label, '') AS member_label,
+       CAST(TIMESTAMPDIFF(MICROSECOND, l.changed_at, +UTC_TIMESTAMP(6)) AS SIGNED) AS age_us,
+       CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, +UTC_TIMESTAMP(6),
+            LEAST(COALESCE(l.held_until, m.expires_at), COALESCE(m.expires_at, l.held_until))), 0) AS SIGNED) AS remaining_us,
+       (SELECT COUNT(*) FROM dblock_lease_waiter w
+        WHERE w.lease_key = l.lease_key AND w.expires_at > +UTC_TIMESTAMP(6)) AS waiters
+FROM dblock_lease l
+LEFT JOIN dblock_member m ON m.member_id = l.member_id
+WHERE l.handle IS NOT NULL AND (l.held_until IS NULL OR l.held_until > +UTC_TIMESTAMP(6))
+  AND (l.member_id IS NULL OR m.expires_at > +UTC_TIMESTAMP(6))
+ORDER BY l.lease_key;
+
+-- Leases that nobody has used for long, also those whose member is gone for good, read without a
+-- lock. Whoever acquires one of them from now on changes changed_at, so that SweepLeases leaves it.
+-- name: UnusedLeases :many
+SELECT l.lease_key
+FROM dblock_lease l
+LEFT JOIN dblock_member m ON m.member_id = l.member_id
+WHERE l.lease_key > sqlc.arg(after_key)
+  AND l.changed_at < TIMESTAMPADD(MICROSECOND, 0 - CAST(sqlc.arg(older_us) AS SIGNED), +UTC_TIMESTAMP(6))
+  AND (l.handle IS NULL OR l.held_until <= +UTC_TIMESTAMP(6) OR (l.member_id IS NOT NULL AND m.member_id IS NULL))
+ORDER BY l.lease_key
+LIMIT ?;
+
+-- Their token is lost with them: a new one begins at the clock, which is past it.
+-- name: SweepLeases :execrows
+DELETE d
+FROM (
+    SELECT l.lease_key
+    FROM dblock_lease l FORCE INDEX (PRIMARY)
+    WHERE l.lease_key IN (sqlc.slice(lease_keys))
+      AND l.changed_at < TIMESTAMPADD(MICROSECOND, 0 - CAST(sqlc.arg(older_us) AS SIGNED), +UTC_TIMESTAMP(6))
+    LIMIT 1000000
+    FOR UPDATE SKIP LOCKED
+) unused
+STRAIGHT_JOIN dblock_lease d FORCE INDEX (PRIMARY) ON d.lease_key = unused.lease_key;
+
+-- name: ExpiredWaiters :many
+SELECT w.lease_key, w.member_id
+FROM dblock_lease_waiter w
+WHERE w.lease_key >= sqlc.arg(from_key) AND w.expires_at < +UTC_TIMESTAMP(6)
+ORDER BY w.lease_key, w.member_id
+LIMIT ?;
+
+-- name: SweepWaiter :execrows
+DELETE FROM dblock_lease_waiter
+WHERE lease_key = sqlc.arg(lease_key) AND member_id = sqlc.arg(member_id) AND expires_at < +UTC_TIMESTAMP(6);

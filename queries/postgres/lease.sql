@@ -1,0 +1,153 @@
+-- Each of these is one autocommit statement. What bounds the wait for a lock is set inside it, so
+-- that it holds behind a pooler too and ends with it.
+
+-- Grants what is free of a batch, each key once. It does nothing once the member has beaten twice more
+-- than the caller knew: then the caller has given up on it, and it was under way for too long.
+-- Rows are locked in the order of their keys, and one that is locked is passed over; the
+-- condition is checked again on the row as it was locked. A row that is missing is made: most
+-- keys, such as those of orders, are locked once. Whoever is refused learns who holds the key, as
+-- the statement's snapshot shows it.
+-- name: AcquireLeases :many
+WITH me AS MATERIALIZED (
+    SELECT m.member_id FROM dblock_member m
+    WHERE m.member_id = sqlc.arg(member_id) AND m.beat <= sqlc.arg(beat)::bigint + 1 AND m.expires_at > clock_timestamp()
+      AND set_config('lock_timeout', sqlc.arg(lock_timeout), true) IS NOT NULL
+), ask AS MATERIALIZED (
+    SELECT unnest(sqlc.arg(lease_keys)::text[]) AS lease_key, unnest(sqlc.arg(handles)::uuid[]) AS handle,
+           unnest(sqlc.arg(labels)::text[]) AS label, unnest(sqlc.arg(datas)::bytea[]) AS data,
+           unnest(sqlc.arg(hold_us)::bigint[]) AS hold_us, unnest(sqlc.arg(detached)::boolean[]) AS detached
+), free AS MATERIALIZED (
+    SELECT l.lease_key
+    FROM me, ask, dblock_lease l
+    WHERE l.lease_key = ask.lease_key AND (l.handle IS NULL OR l.held_until <= clock_timestamp())
+    ORDER BY l.lease_key
+    FOR NO KEY UPDATE OF l SKIP LOCKED
+), taken AS (
+    UPDATE dblock_lease l
+    SET token = GREATEST(l.token + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint),
+        handle = ask.handle,
+        member_id = CASE WHEN ask.detached THEN NULL ELSE sqlc.arg(member_id) END,
+        held_until = clock_timestamp() + NULLIF(ask.hold_us, 0) * interval '1 microsecond',
+        changed_at = clock_timestamp(), label = ask.label, data = ask.data
+    FROM free, ask
+    WHERE l.lease_key = free.lease_key AND ask.lease_key = free.lease_key
+    RETURNING l.lease_key, l.token
+), made AS (
+    INSERT INTO dblock_lease (lease_key, token, handle, member_id, held_until, label, data)
+    SELECT ask.lease_key, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, ask.handle,
+           CASE WHEN ask.detached THEN NULL ELSE me.member_id END,
+           clock_timestamp() + NULLIF(ask.hold_us, 0) * interval '1 microsecond', ask.label, ask.data
+    FROM me, ask
+    WHERE NOT EXISTS (SELECT 1 FROM dblock_lease l WHERE l.lease_key = ask.lease_key)
+    ORDER BY ask.lease_key
+    ON CONFLICT DO NOTHING
+    RETURNING lease_key, token
+)
+SELECT ask.lease_key::text AS lease_key,
+       COALESCE(taken.token, made.token, 0)::bigint AS granted,
+       EXISTS (SELECT 1 FROM me)::boolean AS alive,
+       (l.handle IS NOT NULL AND (l.held_until IS NULL OR l.held_until > clock_timestamp()))::boolean AS held,
+       l.member_id AS holder, COALESCE(l.label, '')::text AS holder_label, COALESCE(l.token, 0)::bigint AS holder_token,
+       COALESCE(l.member_id IS NOT NULL AND (m.member_id IS NULL OR m.expires_at <= clock_timestamp()), false)::boolean AS holder_dead,
+       COALESCE(extract(epoch FROM LEAST(l.held_until, m.expires_at) - clock_timestamp()) * 1000000, 0)::bigint AS remaining_us
+FROM ask
+LEFT JOIN taken ON taken.lease_key = ask.lease_key
+LEFT JOIN made ON made.lease_key = ask.lease_key
+LEFT JOIN dblock_lease l ON l.lease_key = ask.lease_key
+LEFT JOIN dblock_member m ON m.member_id = l.member_id;
+
+-- Takes a lease over from a member that is gone for good (see MemberStands).
+-- name: TakeLeaseOver :one
+UPDATE dblock_lease l
+SET token = GREATEST(l.token + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint),
+    handle = sqlc.arg(handle),
+    member_id = CASE WHEN sqlc.arg(detached)::boolean THEN NULL ELSE me.member_id END,
+    held_until = clock_timestamp() + NULLIF(sqlc.arg(hold_us)::bigint, 0) * interval '1 microsecond',
+    changed_at = clock_timestamp(), label = sqlc.arg(label), data = sqlc.narg(data)
+FROM dblock_member me
+WHERE l.lease_key = sqlc.arg(lease_key) AND l.member_id = sqlc.arg(gone)
+  AND me.member_id = sqlc.arg(member_id) AND me.beat <= sqlc.arg(beat)::bigint + 1 AND me.expires_at > clock_timestamp()
+  AND set_config('lock_timeout', sqlc.arg(lock_timeout), true) IS NOT NULL
+RETURNING l.token;
+
+-- Gives back a batch, each key once. Rows that are locked, by a guard for example, are passed over: stands tells that
+-- they are to be
+-- asked for again. Whoever waits for what is free now is notified, after the commit.
+-- name: ReleaseLeases :many
+WITH ask AS MATERIALIZED (
+    SELECT unnest(sqlc.arg(lease_keys)::text[]) AS lease_key, unnest(sqlc.arg(tokens)::bigint[]) AS token,
+           unnest(sqlc.arg(handles)::uuid[]) AS handle,
+           set_config('lock_timeout', sqlc.arg(lock_timeout), true) AS lock_timeout
+), ours AS MATERIALIZED (
+    SELECT l.lease_key
+    FROM ask, dblock_lease l
+    WHERE l.lease_key = ask.lease_key AND l.handle = ask.handle AND (ask.token = 0 OR l.token = ask.token)
+    ORDER BY l.lease_key
+    FOR NO KEY UPDATE OF l SKIP LOCKED
+), freed AS (
+    UPDATE dblock_lease l
+    SET handle = NULL, member_id = NULL, held_until = NULL, changed_at = clock_timestamp(), label = '', data = NULL
+    FROM ours
+    WHERE l.lease_key = ours.lease_key
+    RETURNING l.lease_key
+)
+SELECT ask.lease_key::text AS lease_key,
+       (freed.lease_key IS NOT NULL)::boolean AS freed,
+       COALESCE(l.handle = ask.handle, false)::boolean AS stood,
+       COALESCE(CASE WHEN freed.lease_key IS NOT NULL AND EXISTS (
+                    SELECT 1 FROM dblock_lease_waiter w
+                    WHERE w.lease_key = ask.lease_key AND w.expires_at > clock_timestamp())
+                THEN pg_notify('dblock_released', ask.lease_key)::text END, '')::text AS notified
+FROM ask
+LEFT JOIN freed ON freed.lease_key = ask.lease_key
+LEFT JOIN dblock_lease l ON l.lease_key = ask.lease_key;
+
+-- Ends a lease at a moment of its own, whatever heartbeats come.
+-- name: ExpireLease :execrows
+UPDATE dblock_lease l
+SET held_until = clock_timestamp() + sqlc.arg(hold_us)::bigint * interval '1 microsecond'
+WHERE l.lease_key = sqlc.arg(lease_key) AND l.token = sqlc.arg(token) AND l.handle = sqlc.arg(handle)
+  AND (l.held_until IS NULL OR l.held_until > clock_timestamp())
+  AND set_config('lock_timeout', sqlc.arg(lock_timeout), true) IS NOT NULL;
+
+-- name: WaitForLease :exec
+INSERT INTO dblock_lease_waiter AS w (lease_key, member_id, expires_at)
+VALUES (sqlc.arg(lease_key), sqlc.arg(member_id), clock_timestamp() + sqlc.arg(ttl_us)::bigint * interval '1 microsecond')
+ON CONFLICT (lease_key, member_id) DO UPDATE SET expires_at = excluded.expires_at;
+
+-- name: StopWaiting :exec
+DELETE FROM dblock_lease_waiter w WHERE w.lease_key = sqlc.arg(lease_key) AND w.member_id = sqlc.arg(member_id);
+
+-- name: ListLeases :many
+SELECT l.lease_key, l.token, l.handle, l.member_id, l.label, COALESCE(m.label, '')::text AS member_label,
+       (extract(epoch FROM clock_timestamp() - l.changed_at) * 1000000)::bigint AS age_us,
+       COALESCE(extract(epoch FROM LEAST(l.held_until, m.expires_at) - clock_timestamp()) * 1000000, 0)::bigint AS remaining_us,
+       (SELECT count(*) FROM dblock_lease_waiter w
+        WHERE w.lease_key = l.lease_key AND w.expires_at > clock_timestamp()) AS waiters
+FROM dblock_lease l
+LEFT JOIN dblock_member m ON m.member_id = l.member_id
+WHERE l.handle IS NOT NULL AND (l.held_until IS NULL OR l.held_until > clock_timestamp())
+  AND (l.member_id IS NULL OR m.expires_at > clock_timestamp())
+ORDER BY l.lease_key;
+
+-- name: LeaseKeysAfter :many
+SELECT l.lease_key FROM dblock_lease l
+WHERE l.lease_key > sqlc.arg(after_key)
+ORDER BY l.lease_key
+LIMIT sqlc.arg(most);
+
+-- Rows between two keys that nobody has used for long, or whose member has been gone for long. Their
+-- token is lost with them: a new row begins at the clock, which is past it.
+-- name: SweepLeases :execrows
+DELETE FROM dblock_lease d
+WHERE d.lease_key IN (
+    SELECT l.lease_key FROM dblock_lease l
+    WHERE l.lease_key > sqlc.arg(after_key) AND l.lease_key <= sqlc.arg(until_key)
+      AND l.changed_at < clock_timestamp() - sqlc.arg(older_us)::bigint * interval '1 microsecond'
+      AND (l.handle IS NULL OR l.held_until <= clock_timestamp() OR l.member_id IS NOT NULL
+           AND NOT EXISTS (SELECT 1 FROM dblock_member m WHERE m.member_id = l.member_id))
+    ORDER BY l.lease_key FOR UPDATE OF l SKIP LOCKED
+);
+
+-- name: SweepWaiters :execrows
+DELETE FROM dblock_lease_waiter d WHERE d.expires_at < clock_timestamp();
