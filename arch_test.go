@@ -24,24 +24,25 @@ var rooms = [][]string{
 	{"bench"},
 	{"internal/conformance"},
 	{"internal/testdb"},
-	{"inventory/pginventory", "inventory/mysqlinventory"},
+	{"inventory/pginventory", "inventory/mysqlinventory", "pglock", "mysqllock"},
 	{"migrations"},
 	{"internal/sale", "internal/orders"},
 	{"inventory"},
-	{"inventory/internal/engine"},
+	{"inventory/internal/engine", "internal/lease"},
+	{"internal/member"},
 	{"db/pgdb", "db/mysqldb", "internal/migratelock", "internal/devdb", "internal/mysqltext"},
-	{"internal/merge", "internal/schema", "internal/faultconn", "internal/pgscript"},
+	{"internal/merge", "internal/schema", "internal/faultconn", "internal/pgscript", "internal/clock"},
 	{"."},
 }
 
 // drivers says which rooms may import a database driver, and which one.
 var drivers = map[string][]string{
 	"github.com/jackc/pgx/": {
-		"db/pgdb", "inventory/pginventory", "migrations", "internal/migratelock", "internal/devdb", "internal/conformance",
+		"db/pgdb", "inventory/pginventory", "pglock", "migrations", "internal/migratelock", "internal/devdb", "internal/conformance",
 		"internal/testdb", "cmd/dblock", "internal/withdb", "bench",
 	},
 	"github.com/go-sql-driver/": {
-		"inventory/mysqlinventory", "migrations", "internal/migratelock", "internal/devdb", "internal/conformance",
+		"inventory/mysqlinventory", "mysqllock", "migrations", "internal/migratelock", "internal/devdb", "internal/conformance",
 		"internal/testdb", "cmd/dblock", "internal/withdb", "bench",
 	},
 }
@@ -154,6 +155,7 @@ func TestEnginesAreTwins(t *testing.T) {
 	t.Parallel()
 	for _, twins := range [][2]string{
 		{"inventory/pginventory", "inventory/mysqlinventory"},
+		{"pglock", "mysqllock"},
 		{"queries/postgres", "queries/mysql"},
 		{"migrations/postgres", "migrations/mysql"},
 	} {

@@ -193,11 +193,13 @@ func (s *shop) open(t *testing.T, o inventory.Options) *inventory.Store {
 
 func (e Inventory) connect(t *testing.T, dsn string) *sql.DB {
 	t.Helper()
-	driver := "mysql"
-	if e.Kind == devdb.Postgres {
-		driver = "pgx"
-	}
-	db, err := sql.Open(driver, dsn)
+	return connect(t, e.Kind, dsn)
+}
+
+// connect opens the suite's own connections to a database.
+func connect(t *testing.T, kind devdb.Kind, dsn string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open(driverOf(kind), dsn)
 	if err != nil {
 		t.Fatal(err)
 	}

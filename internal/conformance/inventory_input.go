@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"net"
 	"net/url"
@@ -143,7 +144,7 @@ func usesASchemaOfTheHostsChoice(t *testing.T, e Inventory) {
 // runsWithTheDocumentedGrants sells as a user that has what docs/grants.md gives it, and no more.
 func runsWithTheDocumentedGrants(t *testing.T, e Inventory) {
 	s := e.shop(t, inventory.Options{})
-	dsn := s.serviceUser(t)
+	dsn := serviceUser(t, e.Kind, s.dsn, s.db)
 	for _, strategy := range e.strategies() {
 		store, closePool, err := e.Open(t.Context(), dsn, inventory.Options{Strategy: strategy, MaxInFlight: small(strategy).MaxInFlight, RecordRefusals: true})
 		if err != nil {
@@ -176,37 +177,43 @@ func runsWithTheDocumentedGrants(t *testing.T, e Inventory) {
 	s.sound(t)
 }
 
-// serviceUser makes a user with the documented grants and returns its DSN.
-func (s *shop) serviceUser(t *testing.T) string {
+// serviceUser makes a user of a database with the documented grants and returns its DSN.
+func serviceUser(t *testing.T, kind devdb.Kind, dsn string, db *sql.DB) string {
 	t.Helper()
-	if s.e.Kind == devdb.Postgres {
-		u, err := url.Parse(s.dsn)
+	exec := func(statement string) {
+		t.Helper()
+		if _, err := db.ExecContext(t.Context(), statement); err != nil {
+			t.Fatalf("%v in %s", err, statement)
+		}
+	}
+	if kind == devdb.Postgres {
+		u, err := url.Parse(dsn)
 		if err != nil {
 			t.Fatal(err)
 		}
 		role := "service_of_" + strings.TrimPrefix(u.Path, "/")
-		s.exec(t, "CREATE ROLE "+role+" LOGIN PASSWORD 'secret'")
+		exec("CREATE ROLE " + role + " LOGIN PASSWORD 'secret'")
 		for _, grant := range schema.PostgresServiceGrants("public", role) {
-			s.exec(t, grant)
+			exec(grant)
 		}
 		t.Cleanup(func() {
 			ctx := context.WithoutCancel(t.Context())
-			_, _ = s.db.ExecContext(ctx, "DROP OWNED BY "+role)
-			_, _ = s.db.ExecContext(ctx, "DROP ROLE "+role)
+			_, _ = db.ExecContext(ctx, "DROP OWNED BY "+role)
+			_, _ = db.ExecContext(ctx, "DROP ROLE "+role)
 		})
 		u.User = url.UserPassword(role, "secret")
 		return u.String()
 	}
-	cfg, err := mysql.ParseDSN(s.dsn)
+	cfg, err := mysql.ParseDSN(dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
 	user := "svc_" + cfg.DBName[max(0, len(cfg.DBName)-20):]
-	s.exec(t, "CREATE USER '"+user+"'@'%' IDENTIFIED BY 'secret'")
+	exec("CREATE USER '" + user + "'@'%' IDENTIFIED BY 'secret'")
 	for _, grant := range schema.MySQLServiceGrants(cfg.DBName, user) {
-		s.exec(t, grant)
+		exec(grant)
 	}
-	t.Cleanup(func() { _, _ = s.db.ExecContext(context.WithoutCancel(t.Context()), "DROP USER '"+user+"'@'%'") })
+	t.Cleanup(func() { _, _ = db.ExecContext(context.WithoutCancel(t.Context()), "DROP USER '"+user+"'@'%'") })
 	cfg.User, cfg.Passwd = user, "secret"
 	return cfg.FormatDSN()
 }

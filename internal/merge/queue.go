@@ -193,6 +193,7 @@ func (q *Queue[Q, A]) drained() {
 	}
 }
 
-func notSent(ctx context.Context) error {
-	return fmt.Errorf("dblock: the wait ended before the request was sent, nothing was written: %w", context.Cause(ctx))
-}
+// ErrNotSent: the caller's context ended while its call stood in the queue. The error says why, too.
+var ErrNotSent = errors.New("dblock: the wait ended before the request was sent, nothing was written")
+
+func notSent(ctx context.Context) error { return fmt.Errorf("%w: %w", ErrNotSent, context.Cause(ctx)) }

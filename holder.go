@@ -1,0 +1,116 @@
+package dblock
+
+import (
+	"fmt"
+	"time"
+)
+
+// Holder is who holds a lock, as far as the database tells.
+type Holder struct {
+	Label  string // free text of the acquirer's, or of its process
+	Member string // the holder's process, a random number in hexadecimal
+	Token  int64  // of its acquisition; 0 where the backend has none
+}
+
+// HeldError says who has the lock that was not acquired. Matches ErrNotAcquired, and where a context
+// ended the wait the context's error, too.
+type HeldError struct {
+	Key    string
+	Holder Holder
+
+	// Remaining is how long the holder may keep the lock without another sign of life; 0 where
+	// that is not known. A live holder renews it.
+	Remaining time.Duration
+
+	// Wait is what ended the wait: nil where nothing was waited for.
+	Wait error
+}
+
+func (e *HeldError) Error() string {
+	text := fmt.Sprintf("dblock: %q is held by %s", e.Key, e.Holder)
+	if e.Remaining > 0 {
+		text += fmt.Sprintf(", for %v without another heartbeat", e.Remaining.Round(time.Millisecond))
+	}
+	if e.Wait != nil {
+		text += fmt.Sprintf("; the wait ended: %v", e.Wait)
+	}
+	return text
+}
+
+// Is makes errors.Is(err, ErrNotAcquired) true.
+func (e *HeldError) Is(target error) bool { return target == ErrNotAcquired }
+
+// Unwrap returns what ended the wait.
+func (e *HeldError) Unwrap() error { return e.Wait }
+
+func (h Holder) String() string {
+	switch {
+	case h.Label != "" && h.Member != "":
+		return fmt.Sprintf("%q (member %s)", h.Label, h.Member)
+	case h.Member != "":
+		return "member " + h.Member
+	case h.Label != "":
+		return fmt.Sprintf("%q", h.Label)
+	default:
+		return "another caller of this process"
+	}
+}
+
+// Reason says why a lock was lost.
+type Reason string
+
+const (
+	// Expired: no heartbeat was confirmed for so long that others may have the lock.
+	Expired Reason = "the member expired: no heartbeat was confirmed in time"
+
+	// Evicted: the database no longer knows the member: others have found it dead.
+	Evicted Reason = "the member was evicted: others found it dead"
+
+	// Stolen: the lock's row says that somebody else has it, or nobody.
+	Stolen Reason = "the lock was taken away"
+
+	// Ended: the time is up that WithMaxHold, WithoutRenewal or ExpireIn gave.
+	Ended Reason = "its time is up"
+
+	// Disconnected: the connection that the lock lived on was lost.
+	Disconnected Reason = "the connection was lost"
+
+	// Closed: the Locker was closed.
+	Closed Reason = "the Locker was closed"
+)
+
+// LostError is the cause of a lock's context once it is lost, and what Release says then. Matches
+// ErrLost.
+type LostError struct {
+	Key    string
+	Reason Reason
+}
+
+func (e *LostError) Error() string { return fmt.Sprintf("dblock: lost %q: %s", e.Key, e.Reason) }
+
+// Is makes errors.Is(err, ErrLost) true.
+func (e *LostError) Is(target error) bool { return target == ErrLost }
+
+// DeadlockError says that a call waits for a lock that it holds itself, below the lock's own context.
+// Matches ErrDeadlock. WithReentrant takes it once more instead.
+type DeadlockError struct {
+	Key   string
+	Where string // file and line of the call that took it
+}
+
+func (e *DeadlockError) Error() string {
+	return fmt.Sprintf("dblock: %q is held by this very call, since %s: release it first, or acquire it with WithReentrant", e.Key, e.Where)
+}
+
+// Is makes errors.Is(err, ErrDeadlock) true.
+func (e *DeadlockError) Is(target error) bool { return target == ErrDeadlock }
+
+// HeldLock is one lock that somebody holds, as the database shows it.
+type HeldLock struct {
+	Key       string
+	Fence     Fence
+	Holder    Holder
+	Age       time.Duration // since it was acquired
+	Remaining time.Duration // until it ends without another heartbeat
+	Waiters   int64         // processes that wait for it
+}

@@ -1,0 +1,32 @@
+// Package clock is time as the state machines here see it, so that a test can be the clock.
+package clock
+
+import "time"
+
+// Clock tells the time and calls back.
+type Clock interface {
+	Now() time.Time
+	// AfterFunc calls f on a goroutine of its own once d has passed.
+	AfterFunc(d time.Duration, f func()) Timer
+}
+
+// Timer is a call that was arranged.
+type Timer interface {
+	// Stop prevents the call; false where it was made, or stopped before.
+	Stop() bool
+}
+
+// Real is the clock of the machine.
+type Real struct{}
+
+// Now is time.Now.
+func (Real) Now() time.Time { return time.Now() }
+
+// AfterFunc is time.AfterFunc.
+func (Real) AfterFunc(d time.Duration, f func()) Timer { return time.AfterFunc(d, f) }
+
+// Past tells whether until has come, by the monotonic clock or by the wall clock, whichever says
+// so first: the monotonic one stands still while a machine sleeps.
+func Past(now, until time.Time) bool {
+	return !now.Before(until) || !now.Round(0).Before(until.Round(0))
+}

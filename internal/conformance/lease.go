@@ -1,0 +1,198 @@
+package conformance
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/devdb"
+	"github.com/dblock-go/dblock/internal/faultconn"
+	"github.com/dblock-go/dblock/internal/testdb"
+	"github.com/dblock-go/dblock/migrations"
+)
+
+// Lease is an engine room's lease locks.
+type Lease struct {
+	Kind devdb.Kind
+
+	// Open makes a Locker on the database of dsn, as a process of its own would: with a pool that closePool
+	// ends.
+	Open func(ctx context.Context, dsn string, o LeaseOptions) (l Leases, closePool func(), err error)
+
+	// OpenOn is Open with connections of the given dialer's.
+	OpenOn func(
+		ctx context.Context, dsn string, dialer *faultconn.Dialer, o LeaseOptions,
+	) (l Leases, closePool func(), err error)
+
+	// Guarded runs a statement in the Locker's GuardedTx, and within it then says so.
+	Guarded func(ctx context.Context, l Leases, lock *dblock.Lock, statement string, within func()) error
+}
+
+// LeaseOptions are those of the engine rooms' LeaseOptions that the suite sets.
+type LeaseOptions struct {
+	TTL, Margin, Poll time.Duration
+	Label, Schema     string
+	Observer          dblock.Observer
+}
+
+// Leases is what the engine rooms' Lease is.
+type Leases interface {
+	dblock.Locker
+	Held(ctx context.Context) ([]dblock.HeldLock, error)
+	Sweep(ctx context.Context) (int64, error)
+}
+
+// Run runs the suite.
+func (e Lease) Run(t *testing.T) {
+	for name, test := range map[string]func(*testing.T, *vault){
+		"Excludes":                        excludes,
+		"ExcludesWithinAProcess":          excludesWithinAProcess,
+		"ServesThoseWhoWaitInLine":        servesThoseWhoWaitInLine,
+		"WakesAnotherProcess":             wakesAnotherProcess,
+		"AWaitEndsWithItsContext":         aWaitEndsWithItsContext,
+		"KeepsWhatIsInUse":                keepsWhatIsInUse,
+		"EndsWhenItsTimeIsUp":             endsWhenItsTimeIsUp,
+		"LastsWithoutItsProcess":          lastsWithoutItsProcess,
+		"TakesOverFromTheDead":            takesOverFromTheDead,
+		"AGuardFencesOff":                 aGuardFencesOff,
+		"AGuardKeepsOthersOut":            aGuardKeepsOthersOut,
+		"NeverWaitsForItself":             neverWaitsForItself,
+		"KeysAreBytes":                    keysAreBytes,
+		"RefusesWhatMakesNoSense":         refusesWhatMakesNoSense,
+		"ShowsWhoHoldsWhat":               showsWhoHoldsWhat,
+		"CloseGivesBack":                  closeGivesBack,
+		"SweepsWhatNobodyUses":            sweepsWhatNobodyUses,
+		"ManyProcessesNeverMeet":          manyProcessesNeverMeet,
+		"ControlMeets":                    controlMeets,
+		"TellsTheObserver":                tellsTheObserver,
+		"AnAcquireCutAnywhere":            anAcquireCutAnywhere,
+		"AReleaseCutAnywhere":             aReleaseCutAnywhere,
+		"LosesNothingToAPause":            losesNothingToAPause,
+		"ControlLosesToAPause":            controlLosesToAPause,
+		"UsesASchemaOfTheHostsChoice":     locksInASchema,
+		"RunsWithTheDocumentedGrants":     locksWithTheDocumentedGrants,
+		"ALostMemberLosesAllAndJoinsAnew": aLostMemberLosesAll,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, e.vault(t))
+		})
+	}
+}
+
+// vault is a database with dblock's tables.
+type vault struct {
+	e   Lease
+	dsn string
+	db  *sql.DB
+}
+
+func (e Lease) vault(t *testing.T) *vault {
+	t.Helper()
+	v := &vault{e: e, dsn: testdb.DSN(t, e.Kind)}
+	v.db = connect(t, e.Kind, v.dsn)
+	if _, err := migrations.Up(t.Context(), v.db, migrations.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// process is a Locker as a process of its own would have it. It never has to be closed.
+func (v *vault) process(t *testing.T, o LeaseOptions) Leases {
+	t.Helper()
+	if o.TTL == 0 {
+		o.TTL = time.Minute // a busy machine must not lose what a test holds
+	}
+	if o.Poll == 0 {
+		o.Poll = 50 * time.Millisecond
+	}
+	l, closePool, err := v.e.Open(t.Context(), v.dsn, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		_ = l.Close(ctx)
+		closePool()
+	})
+	return l
+}
+
+func (v *vault) exec(t *testing.T, statement string) {
+	t.Helper()
+	if _, err := v.db.ExecContext(t.Context(), statement); err != nil {
+		t.Fatalf("%v in %s", err, statement)
+	}
+}
+
+func (v *vault) count(t *testing.T, query string) (n int64) {
+	t.Helper()
+	if err := v.db.QueryRowContext(t.Context(), query).Scan(&n); err != nil {
+		t.Fatalf("%v in %s", err, query)
+	}
+	return n
+}
+
+// soon bounds what has to happen, on however busy a machine.
+func soon(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func acquire(t *testing.T, l dblock.Locker, key string, opts ...dblock.Option) *dblock.Lock {
+	t.Helper()
+	lock, err := l.Acquire(soon(t), key, opts...)
+	if err != nil {
+		t.Fatalf("acquire %q: %v", key, err)
+	}
+	return lock
+}
+
+func release(t *testing.T, lock *dblock.Lock) {
+	t.Helper()
+	if err := lock.Release(t.Context()); err != nil {
+		t.Errorf("release of %q: %v", lock.Key(), err)
+	}
+}
+
+func token(t *testing.T, lock *dblock.Lock) int64 {
+	t.Helper()
+	f, ok := lock.Fence()
+	if !ok || f.Key != lock.Key() || f.Token <= 0 || f.Handle == [16]byte{} {
+		t.Fatalf("a fence of %+v (%v)", f, ok)
+	}
+	return f.Token
+}
+
+// isHeld fails unless err says that somebody has the key.
+func isHeld(t *testing.T, err error, key string) *dblock.HeldError {
+	t.Helper()
+	var held *dblock.HeldError
+	if !errors.As(err, &held) || !errors.Is(err, dblock.ErrNotAcquired) || held.Key != key {
+		t.Fatalf("got %v, want it held", err)
+	}
+	return held
+}
+
+// isLost waits until the lock is lost, for that reason.
+func isLost(t *testing.T, lock *dblock.Lock, want dblock.Reason) {
+	t.Helper()
+	select {
+	case <-lock.Context().Done():
+	case <-soon(t).Done():
+		t.Fatalf("%q is not lost", lock.Key())
+	}
+	var lost *dblock.LostError
+	if cause := context.Cause(lock.Context()); !errors.As(cause, &lost) || lost.Reason != want {
+		t.Errorf("%q ended by %v, want: %s", lock.Key(), cause, want)
+	}
+	if err := lock.Release(t.Context()); !errors.Is(err, dblock.ErrLost) {
+		t.Errorf("release of what was lost: %v", err)
+	}
+}

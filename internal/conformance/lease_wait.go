@@ -1,0 +1,152 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+)
+
+// servesThoseWhoWaitInLine: all of one process that wait for a key get it, in the order in which they
+// came.
+func servesThoseWhoWaitInLine(t *testing.T, v *vault) {
+	l := v.process(t, LeaseOptions{})
+	const callers = 30
+	lock := acquire(t, l, "k")
+	var line sync.WaitGroup
+	var mu sync.Mutex
+	var served []int
+	for i := range callers {
+		line.Go(func() {
+			lock, err := l.Acquire(soon(t), "k")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			mu.Lock()
+			served = append(served, i)
+			mu.Unlock()
+			release(t, lock)
+		})
+		time.Sleep(2 * time.Millisecond) // nothing shows that a caller stands in line; too short only tests less
+	}
+	release(t, lock)
+	line.Wait()
+	for i, who := range served {
+		if who != i {
+			t.Errorf("served %v", served)
+			break
+		}
+	}
+	if len(served) != callers {
+		t.Errorf("%d were served", len(served))
+	}
+}
+
+// wakesAnotherProcess: on Postgres long before the poll is due, as it is notified.
+func wakesAnotherProcess(t *testing.T, v *vault) {
+	poll := 50 * time.Millisecond
+	if v.e.Kind == "postgres" {
+		poll = time.Minute
+	}
+	a, b := v.process(t, LeaseOptions{}), v.process(t, LeaseOptions{Poll: poll})
+	lock := acquire(t, a, "k")
+	got := make(chan *dblock.Lock, 1)
+	go func() {
+		lock, err := b.Acquire(soon(t), "k")
+		if err != nil {
+			t.Error(err)
+		}
+		got <- lock
+	}()
+	for v.count(t, "SELECT count(*) FROM dblock_lease_waiter") == 0 {
+		if soon(t).Err() != nil {
+			t.Fatal("nobody waits")
+		}
+	}
+	time.Sleep(20 * time.Millisecond) // it may be asking once more before it sleeps
+	began := time.Now()
+	release(t, lock)
+	next := <-got
+	if next == nil {
+		return
+	}
+	if took := time.Since(began); took > 15*time.Second {
+		t.Errorf("woken after %v", took)
+	}
+	release(t, next)
+}
+
+func aWaitEndsWithItsContext(t *testing.T, v *vault) {
+	a, b := v.process(t, LeaseOptions{Label: "a"}), v.process(t, LeaseOptions{})
+	lock := acquire(t, a, "k")
+	for name, l := range map[string]dblock.Locker{"another process": b, "the same process": a} {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		_, err := l.Acquire(ctx, "k")
+		cancel()
+		if errors.Is(err, dblock.ErrOutcomeUnknown) {
+			continue // the moment came while a statement was under way: as honest
+		}
+		held := isHeld(t, err, "k")
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: %v does not say what ended the wait", name, err)
+		}
+		if name == "another process" && held.Holder.Token != token(t, lock) {
+			t.Errorf("held by %+v", held.Holder)
+		}
+	}
+	if lock.Context().Err() != nil {
+		t.Error("the holder's lock ended")
+	}
+	release(t, lock)
+	release(t, acquire(t, b, "k"))
+}
+
+// aGuardFencesOff: who has lost the lease writes nothing.
+func aGuardFencesOff(t *testing.T, v *vault) {
+	v.exec(t, "CREATE TABLE written (n INT)")
+	const write = "INSERT INTO written VALUES (1)"
+	a, b := v.process(t, LeaseOptions{}), v.process(t, LeaseOptions{})
+	lock := acquire(t, a, "k")
+	if err := v.e.Guarded(t.Context(), a, lock, write, func() {}); err != nil {
+		t.Fatal(err)
+	}
+	v.exec(t, "UPDATE dblock_member SET expires_at = '2000-01-01'") // a was paused for too long, and has not noticed
+	next := acquire(t, b, "k")
+	if err := v.e.Guarded(t.Context(), a, lock, write, func() {}); !errors.Is(err, dblock.ErrFenced) {
+		t.Errorf("the old holder's write: %v", err)
+	}
+	if n := v.count(t, "SELECT count(*) FROM written"); n != 1 {
+		t.Errorf("%d writes, want 1", n)
+	}
+	if err := v.e.Guarded(t.Context(), b, next, write, func() {}); err != nil {
+		t.Errorf("the new holder's write: %v", err)
+	}
+	release(t, next)
+	_ = lock.Release(t.Context())
+}
+
+// aGuardKeepsOthersOut: while a guarded transaction is open nobody takes the lease over, however dead
+// its holder looks.
+func aGuardKeepsOthersOut(t *testing.T, v *vault) {
+	v.exec(t, "CREATE TABLE written (n INT)")
+	a, b := v.process(t, LeaseOptions{}), v.process(t, LeaseOptions{})
+	lock := acquire(t, a, "k")
+	err := v.e.Guarded(t.Context(), a, lock, "INSERT INTO written VALUES (1)", func() {
+		v.exec(t, "DELETE FROM dblock_member")
+		for range 3 {
+			if next, err := b.TryAcquire(t.Context(), "k"); err == nil {
+				t.Error("taken over inside a guarded transaction")
+				release(t, next)
+			}
+		}
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	release(t, acquire(t, b, "k"))
+	_ = lock.Release(t.Context())
+}

@@ -1,0 +1,107 @@
+package lease
+
+import (
+	"context"
+	"time"
+
+	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/internal/merge"
+)
+
+// giveBack releases a lease. The row may be locked: for a moment, by whoever was about to ask for it, or
+// for long, by a guarded transaction. Then, and where no clear answer comes, it goes on in the
+// background until the server has said that the lease is not ours, or all that was ours has ended.
+func (l *Locker) giveBack(ctx context.Context, b Back, life *member.Life) {
+	for n := range promptly {
+		if l.gaveBack(ctx, b) {
+			return
+		}
+		if l.sleep(ctx, time.Millisecond<<n) != nil {
+			return // the Locker is closed, and leaves
+		}
+	}
+	l.background(func() {
+		for pause := time.Millisecond << promptly; life.Alive(); pause = min(2*pause, time.Second) {
+			if l.sleep(l.ending, pause) != nil || l.gaveBack(l.ending, b) {
+				return
+			}
+		}
+	})
+}
+
+// promptly is how often a lease is given back before its caller goes on.
+const promptly = 3
+
+func (l *Locker) gaveBack(ctx context.Context, b Back) bool {
+	ctx, cancel := context.WithTimeout(ctx, l.bound())
+	defer cancel()
+	got, err := l.release.Do(ctx, b)
+	return err == nil && (got.Freed || !got.Stood)
+}
+
+// background runs f beside the callers, unless the Locker is closed.
+func (l *Locker) background(f func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.closed {
+		l.tasks.Go(f)
+	}
+}
+
+// doubt undoes what an acquisition may have left behind that got no answer. What is asked for under a
+// beat is granted no later than one heartbeat after it, and a lock's wait: three later it is certain.
+func (l *Locker) doubt(life *member.Life, b Back, asked int64) {
+	life.Doubt(func(ctx context.Context, beat int64) bool {
+		got, err := l.engine.Release(ctx, []Back{b})
+		return err == nil && (got[0].Freed || !got[0].Stood && beat >= asked+3)
+	})
+}
+
+// runRelease is one statement of the queue. A key may stand in a batch more than once, as two handles of it
+// may be given back at once, and goes out once.
+func (l *Locker) runRelease(ctx context.Context, batch []Back, _ bool) ([]merge.Answer[Returned], error) {
+	ctx, cancel := context.WithTimeout(ctx, l.bound())
+	defer cancel()
+	answers := make([]merge.Answer[Returned], len(batch))
+	left := make([]int, len(batch))
+	for i := range batch {
+		left[i] = i
+	}
+	for len(left) > 0 {
+		var backs []Back
+		var at, later []int
+		keys := make(map[string]bool, len(left))
+		for _, i := range left {
+			if keys[batch[i].Key] {
+				later = append(later, i)
+				continue
+			}
+			keys[batch[i].Key] = true
+			backs, at = append(backs, batch[i]), append(at, i)
+		}
+		got, err := l.engine.Release(ctx, backs)
+		if err != nil {
+			return nil, err
+		}
+		for n, i := range at {
+			answers[i].Value = got[n]
+		}
+		left = later
+	}
+	return answers, nil
+}
+
+// sleep waits while ctx lives.
+func (l *Locker) sleep(ctx context.Context, d time.Duration) error {
+	woken := make(chan struct{})
+	timer := l.o.Clock.AfterFunc(d, func() { close(woken) })
+	defer timer.Stop()
+	select {
+	case <-woken:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-l.ending.Done():
+		return context.Cause(l.ending)
+	}
+}

@@ -1,0 +1,122 @@
+package lease
+
+import (
+	"context"
+	"time"
+
+	"github.com/dblock-go/dblock/internal/member"
+)
+
+// Handle names one acquisition: random, never used twice.
+type Handle = member.ID
+
+// By is on whose behalf leases are taken. The statement does nothing once the member has beaten twice
+// more than Beat: what is under way for so long has been given up.
+type By struct {
+	Member member.ID
+	Beat   int64
+}
+
+// Ask is one acquisition.
+type Ask struct {
+	Key      string
+	Handle   Handle
+	Label    string
+	Data     []byte
+	Hold     time.Duration // it ends so long after it was granted, whatever the member does; 0: never
+	Detached bool          // no member keeps it: it lasts for Hold
+}
+
+// Answer is what became of an Ask.
+type Answer struct {
+	Token int64 // of the grant; 0: it was not granted
+
+	// What follows says why, as one statement saw it.
+	MemberGone bool // ours: it has expired, or has beaten on
+	Held       bool // somebody has it; else it was locked for a moment, and may be free
+	Holder     Holder
+}
+
+// Holder is who has a lease.
+type Holder struct {
+	Member    member.ID // zero: nobody keeps it alive
+	Label     string
+	Token     int64
+	Dead      bool          // the member has expired or is gone: the lease can be taken over
+	Remaining time.Duration // until it ends without a heartbeat
+}
+
+// Back is one lease to be given back. Token 0 is any: the handle is enough.
+type Back struct {
+	Key    string
+	Token  int64
+	Handle Handle
+}
+
+// Returned is what became of a Back.
+type Returned struct {
+	Freed bool // by this very call
+	Stood bool // the row was ours when the statement began: not freed, it was locked
+}
+
+// Listed is a lease that is held.
+type Listed struct {
+	Key         string
+	Token       int64
+	Handle      Handle
+	Holder      Holder
+	MemberLabel string
+	Age         time.Duration
+	Waiters     int64
+}
+
+// Engine is the leases of one database. Each call but TakeOver is one autocommit statement, or acts as
+// one, under a lock timeout; a batch has each key once. Its errors are what the driver says; Fault tells what
+// they mean.
+type Engine interface {
+	member.Engine
+
+	// Acquire grants what is free of a batch. A row that somebody else has locked is passed over.
+	Acquire(ctx context.Context, by By, asks []Ask) ([]Answer, error)
+
+	// TakeOver grants a lease whose member, gone, was seen to be dead. It evicts that first, and makes sure in a
+	// statement of its own that it is gone: where it is not, or somebody was faster, nothing is granted.
+	TakeOver(ctx context.Context, by By, a Ask, gone member.ID) (token int64, err error)
+
+	// Release gives a batch back.
+	Release(ctx context.Context, backs []Back) ([]Returned, error)
+
+	// ExpireIn ends a lease d from now; false where it is not ours any more.
+	ExpireIn(ctx context.Context, b Back, d time.Duration) (bool, error)
+
+	// Wait notes that a process waits for a key, so that whoever gives it back says so; StopWaiting ends it.
+	Wait(ctx context.Context, key string, id member.ID, ttl time.Duration) error
+	StopWaiting(ctx context.Context, key string, id member.ID) error
+
+	// Listen calls wake with each key that was given back while somebody waited, until ctx ends or
+	// the connection breaks; ready is called when it has begun. Where a database cannot, it returns
+	// ErrUnsupported.
+	Listen(ctx context.Context, ready func(), wake func(key string)) error
+
+	// List reads what is held, sorted by key.
+	List(ctx context.Context) ([]Listed, error)
+
+	// Sweep tidies away members, waiters and leases that nobody has used for so long, in small steps.
+	Sweep(ctx context.Context, unused time.Duration) (removed int64, err error)
+
+	// Fault tells what an error of this engine means.
+	Fault(err error) Fault
+}
+
+// Fault is what an error means to the one who has to go on.
+type Fault int
+
+const (
+	Other       Fault = iota // nothing is known that would help
+	Retry                    // rolled back for others' sake: run it again
+	Busy                     // a lock or a connection did not come in time; nothing was written
+	Unreachable              // no connection, or none that may write; nothing was written
+	Lost                     // the connection broke when the statement may have been under way
+	Poison                   // one of the batch is to blame; nothing was written
+	NoSchema                 // the tables are not there
+)

@@ -1,0 +1,204 @@
+package lease
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/clock"
+	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/internal/merge"
+)
+
+// Options of a Locker.
+type Options struct {
+	Label    string
+	Observer dblock.Observer
+	Clock    clock.Clock   // default: the machine's
+	Poll     time.Duration // how often a process asks again for a key that it waits for; default 1 s
+	MaxQueue int           // calls that may wait; default 65,536
+}
+
+// Locker is a dblock.Locker of leases. It is safe for concurrent use.
+type Locker struct {
+	engine  Engine
+	member  *member.Member
+	o       Options
+	acquire *merge.Queue[ask, Answer]
+	release *merge.Queue[Back, Returned]
+	bells   bells
+
+	mu     sync.Mutex
+	lines  map[string]*line
+	holds  map[*hold]struct{}
+	closed bool
+	empty  chan struct{} // closed when no hold is left; made by Close
+	ending context.Context
+	end    context.CancelCauseFunc
+	tasks  sync.WaitGroup
+}
+
+// ask is an Ask of one life.
+type ask struct {
+	Ask
+	life *member.Life
+}
+
+var _ dblock.Locker = (*Locker)(nil)
+
+// New makes a Locker on an engine. The member is the caller's to close, after the Locker.
+func New(e Engine, m *member.Member, o Options) *Locker {
+	o.Poll = cmp.Or(o.Poll, time.Second)
+	if o.Clock == nil {
+		o.Clock = clock.Real{}
+	}
+	l := &Locker{engine: e, member: m, o: o, lines: make(map[string]*line), holds: make(map[*hold]struct{})}
+	l.ending, l.end = context.WithCancelCause(context.Background())
+	poison := func(err error) bool { return e.Fault(err) == Poison }
+	l.acquire = merge.New(merge.Options[ask, Answer]{
+		Run: l.runAcquire, Key: func(a ask) string { return a.Key }, Poison: poison, MaxQueue: o.MaxQueue,
+	})
+	l.release = merge.New(merge.Options[Back, Returned]{
+		Run: l.runRelease, Key: func(b Back) string { return b.Key }, Ends: func(Back) bool { return true }, Poison: poison,
+	})
+	l.bells.init()
+	l.tasks.Go(l.listen)
+	return l
+}
+
+// Caps says what leases promise.
+func (l *Locker) Caps() dblock.Caps {
+	return dblock.Caps{Fencing: true, MaxHold: true, SurvivesConnectionLoss: true, PoolerSafe: true}
+}
+
+// Acquire waits for the lock of key while ctx lives.
+func (l *Locker) Acquire(ctx context.Context, key string, opts ...dblock.Option) (*dblock.Lock, error) {
+	r, err := dblock.NewRequest(key, opts)
+	if err != nil {
+		return nil, err
+	}
+	return l.observed(ctx, r, l.wait)
+}
+
+// TryAcquire never waits for a holder.
+func (l *Locker) TryAcquire(ctx context.Context, key string, opts ...dblock.Option) (*dblock.Lock, error) {
+	r, err := dblock.NewRequest(key, opts)
+	if err != nil {
+		return nil, err
+	}
+	return l.observed(ctx, r, l.try)
+}
+
+// observed is what Acquire and TryAcquire have in common.
+func (l *Locker) observed(
+	ctx context.Context, r dblock.Request, how func(context.Context, dblock.Request) (*dblock.Lock, error),
+) (lock *dblock.Lock, err error) {
+	if r.Shared {
+		return nil, fmt.Errorf("%w: this kind of lock has no shared mode", dblock.ErrUnsupported)
+	}
+	if lock, err := dblock.Held(ctx, l, r); lock != nil || err != nil {
+		return lock, err
+	}
+	if ctx.Err() != nil {
+		return nil, ended(l.lastSeen(r.Key), context.Cause(ctx))
+	}
+	began := l.o.Clock.Now()
+	lock, err = how(ctx, r)
+	waited := l.o.Clock.Now().Sub(began)
+	if err == nil && l.o.Observer.Acquired != nil {
+		l.o.Observer.Acquired(r.Key, waited)
+	}
+	if err != nil && l.o.Observer.NotAcquired != nil {
+		l.o.Observer.NotAcquired(r.Key, waited, err)
+	}
+	return lock, err
+}
+
+// try asks once, unless somebody of this process holds the key, or stands in line for it.
+func (l *Locker) try(ctx context.Context, r dblock.Request) (*dblock.Lock, error) {
+	place, held := l.enter(r.Key, false)
+	if held != nil {
+		return nil, held
+	}
+	defer l.leave(place)
+	lock, refused, err := l.ask(ctx, place, r)
+	if err != nil {
+		return nil, err
+	}
+	if lock == nil {
+		return nil, refused
+	}
+	return lock, nil
+}
+
+// wait stands in line for the key, and asks once its turn has come, until it is granted.
+func (l *Locker) wait(ctx context.Context, r dblock.Request) (*dblock.Lock, error) {
+	place, err := l.enter(r.Key, true)
+	if err != nil {
+		return nil, err
+	}
+	defer l.leave(place)
+	if err := l.turn(ctx, place); err != nil {
+		return nil, err
+	}
+	var bell *bell
+	defer func() { l.stopWaiting(r.Key, bell) }()
+	for {
+		lock, refused, err := l.ask(ctx, place, r)
+		if lock != nil || err != nil {
+			return lock, err
+		}
+		if bell == nil { // whoever gives it back from now on tells us; but it may be free already
+			if bell, err = l.startWaiting(ctx, r.Key); err == nil {
+				continue
+			}
+			bell = nil
+		}
+		if err := l.pause(ctx, bell, refused); err != nil {
+			return nil, ended(refused, err)
+		}
+	}
+}
+
+// ended says who has the lock that was not acquired, and what ended the wait for it.
+func ended(refused *dblock.HeldError, why error) error {
+	if errors.Is(why, dblock.ErrClosed) {
+		return why
+	}
+	told := *refused
+	told.Wait = why
+	return &told
+}
+
+// Close refuses further calls, ends the contexts of all locks, and waits until they are released.
+func (l *Locker) Close(ctx context.Context) error {
+	l.mu.Lock()
+	if l.empty == nil {
+		l.closed = true
+		l.empty = make(chan struct{})
+		if len(l.holds) == 0 {
+			close(l.empty)
+		}
+	}
+	var all []*hold
+	for h := range l.holds {
+		all = append(all, h)
+	}
+	empty := l.empty
+	l.mu.Unlock()
+	l.end(fmt.Errorf("%w", dblock.ErrClosed))
+	for _, h := range all {
+		h.lose(dblock.Closed)
+	}
+	select {
+	case <-empty:
+	case <-ctx.Done():
+		return fmt.Errorf("dblock: locks are still in use: %w", context.Cause(ctx))
+	}
+	l.tasks.Wait()
+	return errors.Join(l.acquire.Close(ctx), l.release.Close(ctx))
+}

@@ -1,0 +1,32 @@
+package member
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"time"
+)
+
+// ID names one life of one member: random, never used twice.
+type ID [16]byte
+
+// NewID draws one.
+func NewID() (id ID) {
+	_, _ = rand.Read(id[:]) // never fails
+	return id
+}
+
+func (id ID) String() string { return hex.EncodeToString(id[:]) }
+
+// Engine is the member's row in one database. Each call is one autocommit statement.
+type Engine interface {
+	// Join makes the row, to expire after ttl.
+	Join(ctx context.Context, id ID, label string, ttl time.Duration) error
+
+	// Beat moves its end to ttl from now, unless that is past or the row is gone: then alive is
+	// false. It returns how often the member has beaten.
+	Beat(ctx context.Context, id ID, ttl time.Duration) (beat int64, alive bool, err error)
+
+	// Leave deletes the row: all that it held is free.
+	Leave(ctx context.Context, id ID) error
+}

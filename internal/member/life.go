@@ -1,0 +1,197 @@
+package member
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/clock"
+)
+
+// Life is one membership, from Join until it is lost or left.
+type Life struct {
+	ID ID
+	m  *Member
+
+	mu      sync.Mutex
+	trusted time.Time // what this process may believe until
+	beat    int64     // the last one that was confirmed
+	failing int       // heartbeats since then
+	ended   bool
+	why     dblock.Reason
+	next    clock.Timer // the next heartbeat
+	end     clock.Timer // when trust ends
+	onEnd   map[*func(dblock.Reason)]struct{}
+	doubts  []func(context.Context, int64) bool
+}
+
+// Beat is the number of the last heartbeat that was confirmed.
+func (l *Life) Beat() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.beat
+}
+
+// TrustedUntil is until when what this life holds may be believed.
+func (l *Life) TrustedUntil() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.trusted
+}
+
+// Alive tells whether this life may be trusted now; what it finds ended, it ends.
+func (l *Life) Alive() bool {
+	l.mu.Lock()
+	late := !l.ended && clock.Past(l.m.o.Clock.Now(), l.trusted)
+	alive := !l.ended && !late
+	l.mu.Unlock()
+	if late {
+		l.finish(dblock.Expired)
+	}
+	return alive
+}
+
+// OnEnd has f called when this life ends, at once where it has ended, unless forget is called first.
+func (l *Life) OnEnd(f func(dblock.Reason)) (forget func()) {
+	l.mu.Lock()
+	if l.ended {
+		why := l.why
+		l.mu.Unlock()
+		f(why)
+		return func() {}
+	}
+	l.onEnd[&f] = struct{}{}
+	l.mu.Unlock()
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.onEnd, &f)
+	}
+}
+
+// Doubt has settle called after each heartbeat that is confirmed, with its number, until it returns
+// true. It ends with the life, as what the life left behind ends with its row.
+func (l *Life) Doubt(settle func(ctx context.Context, beat int64) (settled bool)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.ended {
+		l.doubts = append(l.doubts, settle)
+	}
+}
+
+// Suspect is for whoever was told that the member's row is gone, or has beaten on: it beats at once, to
+// find out.
+func (l *Life) Suspect() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.ended && l.next != nil && l.next.Stop() {
+		l.next = l.m.o.Clock.AfterFunc(0, l.heartbeat)
+	}
+}
+
+// begin starts the heart of a life whose Join was sent at the given time.
+func (l *Life) begin(sent time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.trust(sent)
+	l.next = l.m.o.Clock.AfterFunc(l.m.tick(), l.heartbeat)
+}
+
+// trust notes what a heartbeat that was sent at the given time is worth; l.mu is held.
+func (l *Life) trust(sent time.Time) {
+	l.trusted = sent.Add(l.m.o.TTL - l.m.o.Margin)
+	if l.end != nil {
+		l.end.Stop()
+	}
+	l.end = l.m.o.Clock.AfterFunc(l.trusted.Sub(l.m.o.Clock.Now()), func() { l.Alive() })
+}
+
+// heartbeat is one beat and, when it was confirmed, what is in doubt.
+func (l *Life) heartbeat() {
+	if !l.Alive() {
+		return
+	}
+	sent := l.m.o.Clock.Now()
+	ctx, cancel := context.WithTimeout(context.Background(), l.m.o.TTL/2)
+	defer cancel()
+	beat, alive, err := l.m.engine.Beat(ctx, l.ID, l.m.o.TTL)
+	if err == nil && !alive {
+		l.finish(dblock.Evicted)
+		return
+	}
+	l.note(sent, beat, err)
+	if err == nil {
+		l.settle(ctx, beat)
+	}
+}
+
+// note takes over how a heartbeat ended, and arranges the next: a third of the TTL after a good one,
+// soon after a failed one, and several times before trust ends.
+func (l *Life) note(sent time.Time, beat int64, err error) {
+	l.mu.Lock()
+	if l.ended {
+		l.mu.Unlock()
+		return
+	}
+	pause := l.m.tick()
+	remaining := l.trusted.Sub(l.m.o.Clock.Now())
+	if err == nil {
+		l.failing = 0
+		l.beat = beat
+		l.trust(sent)
+	} else {
+		l.failing++
+		pause = min(pause, 20*time.Millisecond<<min(l.failing, 6), max(20*time.Millisecond, remaining/4))
+	}
+	l.next = l.m.o.Clock.AfterFunc(pause, l.heartbeat)
+	l.mu.Unlock()
+	if err != nil {
+		l.m.o.Log.Warn("dblock: a heartbeat was not confirmed", "member", l.ID.String(), "remaining", remaining, "error", err)
+		if late := l.m.o.Observer.HeartbeatLate; late != nil {
+			late(remaining, err)
+		}
+	}
+}
+
+// settle asks after what is in doubt.
+func (l *Life) settle(ctx context.Context, beat int64) {
+	l.mu.Lock()
+	doubts := l.doubts
+	l.doubts = nil
+	l.mu.Unlock()
+	var left []func(context.Context, int64) bool
+	for _, settle := range doubts {
+		if !settle(ctx, beat) {
+			left = append(left, settle)
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.doubts = append(left, l.doubts...)
+}
+
+// finish ends the life, once.
+func (l *Life) finish(why dblock.Reason) {
+	l.mu.Lock()
+	if l.ended {
+		l.mu.Unlock()
+		return
+	}
+	l.ended, l.why = true, why
+	for _, t := range []clock.Timer{l.next, l.end} {
+		if t != nil {
+			t.Stop()
+		}
+	}
+	callbacks := l.onEnd
+	l.onEnd, l.doubts = nil, nil
+	l.mu.Unlock()
+	l.m.forget(l)
+	if why != dblock.Closed {
+		l.m.o.Log.Warn("dblock: the member is lost, and all that it held", "member", l.ID.String(), "reason", string(why))
+	}
+	for f := range callbacks {
+		(*f)(why)
+	}
+}

@@ -1,0 +1,149 @@
+package member
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/clock"
+)
+
+// Options of a Member.
+type Options struct {
+	TTL      time.Duration // without a heartbeat for so long it is dead; default 10 s, 1 s to a day
+	Margin   time.Duration // by how much earlier its own process believes so; default a tenth of TTL
+	Label    string
+	Observer dblock.Observer
+	Log      *slog.Logger // default: none
+	Clock    clock.Clock  // default: the machine's
+}
+
+// Bounds of a TTL.
+const (
+	MinTTL = time.Second
+	MaxTTL = 24 * time.Hour
+)
+
+// WithDefaults fills in what is missing, and refuses what makes no sense; the fields are called as those of owner.
+func (o Options) WithDefaults(owner string) (Options, error) {
+	o.TTL = cmp.Or(o.TTL, 10*time.Second)
+	o.Margin = cmp.Or(o.Margin, o.TTL/10)
+	if o.TTL < MinTTL || o.TTL > MaxTTL {
+		return o, &dblock.InvalidError{Field: owner + ".TTL", Reason: fmt.Sprintf("%v is not within %v to %v", o.TTL, MinTTL, MaxTTL)}
+	}
+	if o.Margin < 0 || o.Margin >= o.TTL/2 {
+		return o, &dblock.InvalidError{Field: owner + ".Margin", Reason: fmt.Sprintf("%v is not within 0 and half of the TTL of %v", o.Margin, o.TTL)}
+	}
+	if err := dblock.CheckText(owner+".Label", o.Label, 0, dblock.MaxLabelBytes); err != nil {
+		return o, err
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Clock == nil {
+		o.Clock = clock.Real{}
+	}
+	return o, nil
+}
+
+// Member joins when it is first needed, and again after it was lost. It is safe for concurrent use.
+type Member struct {
+	engine Engine
+	o      Options
+
+	mu      sync.Mutex
+	life    *Life         // nil while there is none
+	joining chan struct{} // closed when the join under way has ended
+	closed  bool
+}
+
+// New makes a Member; o has its defaults.
+func New(e Engine, o Options) *Member { return &Member{engine: e, o: o} }
+
+// tick is the time between two heartbeats.
+func (m *Member) tick() time.Duration { return m.o.TTL / 3 }
+
+// TTL is the time after which it is dead without a heartbeat.
+func (m *Member) TTL() time.Duration { return m.o.TTL }
+
+// Life returns the present membership, and joins first where there is none.
+func (m *Member) Life(ctx context.Context) (*Life, error) {
+	for {
+		m.mu.Lock()
+		switch {
+		case m.closed:
+			m.mu.Unlock()
+			return nil, fmt.Errorf("%w: nothing was sent", dblock.ErrClosed)
+		case m.life != nil:
+			life := m.life
+			m.mu.Unlock()
+			if life.Alive() {
+				return life, nil
+			}
+			continue // it was forgotten
+		case m.joining == nil:
+			m.joining = make(chan struct{})
+			m.mu.Unlock()
+			return m.join(ctx)
+		}
+		wait := m.joining
+		m.mu.Unlock()
+		select {
+		case <-wait:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// join makes a new life. One whose answer was lost is never used: its row expires by itself.
+func (m *Member) join(ctx context.Context) (*Life, error) {
+	life := &Life{ID: NewID(), m: m, onEnd: make(map[*func(dblock.Reason)]struct{})}
+	sent := m.o.Clock.Now()
+	err := m.engine.Join(ctx, life.ID, m.o.Label, m.o.TTL)
+	if err == nil {
+		life.begin(sent)
+	}
+	m.mu.Lock()
+	close(m.joining)
+	m.joining = nil
+	if err == nil && !m.closed {
+		m.life = life
+	}
+	closed := m.closed
+	m.mu.Unlock()
+	switch {
+	case err != nil:
+		return nil, err
+	case closed:
+		life.finish(dblock.Closed)
+		_ = m.engine.Leave(ctx, life.ID) // or its row expires
+		return nil, fmt.Errorf("%w: nothing was sent", dblock.ErrClosed)
+	}
+	return life, nil
+}
+
+func (m *Member) forget(l *Life) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.life == l {
+		m.life = nil
+	}
+}
+
+// Close ends the present life and deletes its row, which frees all that it held.
+func (m *Member) Close(ctx context.Context) error {
+	m.mu.Lock()
+	life := m.life
+	m.closed = true
+	m.mu.Unlock()
+	if life == nil {
+		return nil
+	}
+	life.finish(dblock.Closed)
+	return m.engine.Leave(ctx, life.ID)
+}

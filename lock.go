@@ -1,0 +1,201 @@
+package dblock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"runtime"
+	"sync"
+	"time"
+)
+
+// Lock is one acquisition of one key. It is safe for concurrent use.
+type Lock struct {
+	held   *held
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	outer  *Lock // the next lock up in the acquirer's context
+
+	release sync.Once
+	ended   error // what Release said
+}
+
+// Fence names one acquisition to those who guard data by it. Token is larger than that of every
+// earlier acquisition of Key; Handle is a random number that no other acquisition has.
+type Fence struct {
+	Key    string
+	Token  int64
+	Handle [16]byte
+}
+
+var errReleased = errors.New("dblock: the lock was released")
+
+// Key is what was locked.
+func (l *Lock) Key() string { return l.held.key }
+
+// Context carries the values of the acquirer's context, and not its end. It is done once the lock is
+// lost or released; where it was lost, context.Cause is a *LostError. Calls below it that acquire
+// the same key again get ErrDeadlock, or a child of this lock under WithReentrant.
+func (l *Lock) Context() context.Context { return l.ctx }
+
+// Bind returns a context that ends with ctx, or with the lock, whichever is first.
+func (l *Lock) Bind(ctx context.Context) context.Context {
+	bound, _ := l.bind(ctx)
+	return bound
+}
+
+func (l *Lock) bind(ctx context.Context) (bound context.Context, stop func()) {
+	bound, cancel := context.WithCancelCause(context.WithValue(ctx, innermost{}, l))
+	unhook := context.AfterFunc(l.ctx, func() { cancel(context.Cause(l.ctx)) })
+	context.AfterFunc(bound, func() { unhook() })
+	return bound, func() { cancel(context.Canceled) }
+}
+
+// Fence is what guards check; false where the kind of lock has no token.
+func (l *Lock) Fence() (Fence, bool) { return l.held.hold.Fence() }
+
+// ValidUntil is until when this process may trust the lock without asking. A heartbeat moves it.
+func (l *Lock) ValidUntil() time.Time { return l.held.hold.ValidUntil() }
+
+// ExpireIn has the lock end d from now, whatever heartbeats come: at least 1 ms, and never later
+// than WithMaxHold allows. Called again it moves the end again, either way. The lock is lost then
+// with the reason Ended, if it is not released before.
+//
+// Errors: ErrLost, ErrInvalid, ErrUnsupported, ErrUnavailable, ErrOutcomeUnknown (it may end then, or
+// not).
+func (l *Lock) ExpireIn(ctx context.Context, d time.Duration) error {
+	if d < time.Millisecond {
+		return &InvalidError{"duration", fmt.Sprintf("%v is shorter than 1ms", d)}
+	}
+	return l.held.hold.ExpireIn(ctx, d)
+}
+
+// Release gives the lock back. It works under a context that has ended, within a bound of its own,
+// and a second call returns what the first one did. Where the answer does not come in time, or a
+// guarded transaction is still open, it is nil too: the lock has ended for this process, and the
+// database is told until it confirms.
+//
+// Errors: a *LostError (ErrLost) where the lock had been lost before. What was done under it may then
+// not have been done alone.
+func (l *Lock) Release(ctx context.Context) error {
+	l.release.Do(func() {
+		l.cancel(errReleased)
+		l.ended = l.held.leave(ctx, l)
+	})
+	return l.ended
+}
+
+// Hold is a backend's side of a lock. It is for engine rooms: outside this module there is no use
+// for it.
+type Hold interface {
+	Fence() (Fence, bool)
+	ValidUntil() time.Time
+	ExpireIn(ctx context.Context, d time.Duration) error
+
+	// Release is called once, when nobody uses the lock any more, also where it was lost before. It
+	// bounds itself.
+	Release(ctx context.Context, lost bool)
+}
+
+// held is what reentrant locks of one key share.
+type held struct {
+	key    string
+	owner  any // the Locker
+	shared bool
+	where  [4]uintptr
+	hold   Hold
+
+	mu   sync.Mutex
+	refs map[*Lock]struct{} // those that are not released
+	lost error
+}
+
+// innermost is the context key of the lock that was acquired last.
+type innermost struct{}
+
+// NewLock makes the Lock of a hold; lose is to be called when it is lost. It is for engine rooms.
+func NewLock(ctx context.Context, owner any, r Request, hold Hold) (l *Lock, lose func(Reason)) {
+	h := &held{key: r.Key, owner: owner, shared: r.Shared, hold: hold, where: r.where, refs: make(map[*Lock]struct{})}
+	return h.enter(ctx), h.lose
+}
+
+// enter makes one more Lock of the hold.
+func (h *held) enter(ctx context.Context) *Lock {
+	outer, _ := ctx.Value(innermost{}).(*Lock)
+	l := &Lock{held: h, outer: outer}
+	l.ctx, l.cancel = context.WithCancelCause(context.WithValue(context.WithoutCancel(ctx), innermost{}, l))
+	h.refs[l] = struct{}{}
+	return l
+}
+
+// leave ends one Lock; the last one releases the hold.
+func (h *held) leave(ctx context.Context, l *Lock) error {
+	h.mu.Lock()
+	delete(h.refs, l)
+	last, lost := len(h.refs) == 0, h.lost
+	h.mu.Unlock()
+	if last {
+		h.hold.Release(ctx, lost != nil)
+	}
+	return lost
+}
+
+func (h *held) lose(why Reason) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.lost != nil {
+		return
+	}
+	h.lost = &LostError{h.key, why}
+	for l := range h.refs {
+		l.cancel(h.lost)
+	}
+}
+
+// Held looks for a lock of the same Locker and key further up in ctx: what it returns is a counted
+// child of that where r asks for one, else a *DeadlockError; nothing where there is none. It is for
+// engine rooms.
+func Held(ctx context.Context, owner any, r Request) (*Lock, error) {
+	up, _ := ctx.Value(innermost{}).(*Lock)
+	for ; up != nil; up = up.outer {
+		h := up.held
+		if h.owner != owner || h.key != r.Key {
+			continue
+		}
+		if again, live := h.again(ctx, r); live {
+			if again != nil {
+				return again, nil
+			}
+			return nil, &DeadlockError{Key: r.Key, Where: site(h.where)}
+		}
+	}
+	return nil, nil
+}
+
+// again makes a child where r asks for one of the same mode; live is false once the hold has ended.
+func (h *held) again(ctx context.Context, r Request) (child *Lock, live bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.lost != nil || len(h.refs) == 0 {
+		return nil, false
+	}
+	if !r.Reentrant || h.shared != r.Shared {
+		return nil, true
+	}
+	return h.enter(ctx), true
+}
+
+// site names the innermost call that is not dblock's own.
+func site(pcs [4]uintptr) string {
+	frames := runtime.CallersFrames(pcs[:])
+	for {
+		frame, more := frames.Next()
+		if !more || !own.MatchString(frame.Function) {
+			return fmt.Sprintf("%s:%d", frame.File, frame.Line)
+		}
+	}
+}
+
+// own matches the functions of the rooms that a call goes through on its way here.
+var own = regexp.MustCompile(`^github\.com/dblock-go/dblock(/internal/lease|/pglock|/mysqllock|/dblocktest)?\.`)

@@ -1,0 +1,91 @@
+package dblock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Locker hands out locks of one kind, from one database. It is safe for concurrent use; one a
+// process is enough, and one a process merges best.
+type Locker interface {
+	// Acquire waits for the lock of key while ctx lives. ctx bounds the wait and never the hold.
+	//
+	// Errors: where ctx ended the wait, a *HeldError that matches both ErrNotAcquired and the
+	// context's error; ErrOutcomeUnknown where a request was sent and no answer came (the lock is
+	// given back within two heartbeats, should it have been granted); ErrDeadlock, ErrInvalid,
+	// ErrUnsupported, ErrOverloaded, ErrUnavailable, ErrClosed, ErrSchema.
+	Acquire(ctx context.Context, key string, opts ...Option) (*Lock, error)
+
+	// TryAcquire never waits for a holder: where there is one it returns a *HeldError, which
+	// matches ErrNotAcquired. Other errors are those of Acquire.
+	TryAcquire(ctx context.Context, key string, opts ...Option) (*Lock, error)
+
+	// Caps says what this kind of lock promises.
+	Caps() Caps
+
+	// Close refuses further calls, ends the contexts of all locks that are held, and waits, while
+	// ctx lives, until they are released; then it gives back everything in one statement.
+	Close(ctx context.Context) error
+}
+
+// Caps is what a kind of lock promises. What is not promised is refused with ErrUnsupported.
+type Caps struct {
+	Fencing                bool // Lock.Fence has a token that only grows, and guards check it
+	Shared                 bool // WithShared
+	MaxHold                bool // WithMaxHold, WithoutRenewal and Lock.ExpireIn
+	SurvivesConnectionLoss bool // a lock outlives the connection that took it
+	PoolerSafe             bool // works behind a pooler in transaction mode, such as PgBouncer
+}
+
+// Do runs fn while it holds the lock of key, and releases the lock whatever fn does. The context
+// that fn is given ends with ctx, and when the lock is lost.
+//
+// The error is fn's, joined with ErrLost where the lock was lost before fn returned: what fn did last
+// may then not have been alone, unless a guard has checked it.
+func Do(ctx context.Context, l Locker, key string, fn func(context.Context, *Lock) error, opts ...Option) (err error) {
+	lock, err := l.Acquire(ctx, key, opts...)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.Release(ctx)) }()
+	bound, stop := lock.bind(ctx)
+	defer stop()
+	return fn(bound, lock)
+}
+
+// MaxKeyBytes is how long a key may be, in bytes of UTF-8.
+const MaxKeyBytes = 512
+
+// Errors of locks.
+var (
+	// ErrNotAcquired: somebody else has the lock. The error is a *HeldError.
+	ErrNotAcquired = errors.New("dblock: not acquired")
+
+	// ErrLost: the lock was lost before it was released. The error is a *LostError, and also the
+	// cause of the lock's context.
+	ErrLost = errors.New("dblock: lock lost")
+
+	// ErrFenced: a guard found that the lock is no longer ours. Roll the transaction back.
+	ErrFenced = errors.New("dblock: fenced off")
+
+	// ErrDeadlock: the lock is held further up in the same call. The error is a *DeadlockError.
+	ErrDeadlock = errors.New("dblock: would wait for itself")
+
+	// ErrInvalid: an argument or an option makes no sense. The error is an *InvalidError. Nothing
+	// was sent.
+	ErrInvalid = errors.New("dblock: invalid")
+)
+
+// InvalidError says which argument makes no sense, and why.
+type InvalidError struct {
+	Field  string // for example "key" or "LeaseOptions.TTL"
+	Reason string
+}
+
+func (e *InvalidError) Error() string {
+	return fmt.Sprintf("dblock: invalid %s: %s", e.Field, e.Reason)
+}
+
+// Is makes errors.Is(err, ErrInvalid) true.
+func (e *InvalidError) Is(target error) bool { return target == ErrInvalid }

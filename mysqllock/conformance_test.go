@@ -1,0 +1,88 @@
+package mysqllock_test
+
+import (
+	"context"
+	"database/sql"
+	"slices"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/conformance"
+	"github.com/dblock-go/dblock/internal/devdb"
+	"github.com/dblock-go/dblock/internal/faultconn"
+	"github.com/dblock-go/dblock/internal/testdb"
+	"github.com/dblock-go/dblock/mysqllock"
+)
+
+func open(ctx context.Context, dsn string, o conformance.LeaseOptions) (conformance.Leases, func(), error) {
+	cfg, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		return nil, nil, err
+	}
+	return leasesOn(ctx, cfg, o)
+}
+
+// openOn is open with connections of the given dialer's.
+func openOn(
+	ctx context.Context, dsn string, dialer *faultconn.Dialer, o conformance.LeaseOptions,
+) (conformance.Leases, func(), error) {
+	cfg, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		return nil, nil, err
+	}
+	cfg.DialFunc = dialer.DialContext
+	return leasesOn(ctx, cfg, o)
+}
+
+func leasesOn(ctx context.Context, cfg *mysql.Config, o conformance.LeaseOptions) (conformance.Leases, func(), error) {
+	cfg.Logger = &mysql.NopLogger{} // connections are cut on purpose
+	connector, err := mysql.NewConnector(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	db := sql.OpenDB(connector)
+	db.SetMaxOpenConns(8)
+	db.SetMaxIdleConns(8)
+	l, err := mysqllock.NewLease(ctx, db, mysqllock.LeaseOptions{
+		TTL: o.TTL, Margin: o.Margin, Poll: o.Poll, Label: o.Label, Schema: o.Schema, Observer: o.Observer,
+	})
+	if err != nil {
+		_ = db.Close()
+		return nil, nil, err
+	}
+	return l, func() { _ = db.Close() }, nil
+}
+
+func guarded(ctx context.Context, l conformance.Leases, lock *dblock.Lock, statement string, within func()) error {
+	return l.(*mysqllock.Lease).GuardedTx(ctx, lock, func(ctx context.Context, tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, statement)
+		within()
+		return err
+	})
+}
+
+func leases(kind devdb.Kind) conformance.Lease {
+	return conformance.Lease{Kind: kind, Open: open, OpenOn: openOn, Guarded: guarded}
+}
+
+func TestMain(m *testing.M) {
+	leases("").Main()
+	testdb.Main(m, devdb.MariaDB, devdb.MySQL)
+}
+
+func TestLease(t *testing.T) {
+	t.Parallel()
+	for _, kind := range family() {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			leases(kind).Run(t)
+		})
+	}
+}
+
+// family is the servers under test that speak MySQL's protocol: usually one.
+func family() []devdb.Kind {
+	return slices.DeleteFunc(slices.Clone(testdb.Engines()), func(k devdb.Kind) bool { return k == devdb.Postgres })
+}

@@ -1,0 +1,20 @@
+// Package mysqllock is dblock's locks on MySQL 8.0.16 or later and MariaDB 10.6 or later, through
+// database/sql with github.com/go-sql-driver/mysql.
+//
+// A Lease is the lock that survives everything: a row with a unique key. Its holder's heartbeat is
+// judged by the server's clock, its token only grows, and a guard makes a holder harmless that was
+// paused for too long:
+//
+//	leases, err := mysqllock.NewLease(ctx, db, mysqllock.LeaseOptions{})
+//	lock, err := leases.Acquire(ctx, "invoice-run")        // waits while ctx lives
+//	defer lock.Release(ctx)
+//	err = leases.GuardedTx(ctx, lock, func(ctx context.Context, tx *sql.Tx) error {
+//		_, err := tx.ExecContext(ctx, "UPDATE invoice SET ...") // commits only if the lock is still ours
+//		return err
+//	})
+//
+// The tables come from package migrations (`dblock migrate up`), the grants that a service needs
+// from docs/grants.md. No option of the DSN matters: not parseTime, loc, clientFoundRows,
+// interpolateParams or multiStatements, nor sql_mode, time_zone or the isolation. A lease is as durable as
+// the server's innodb_flush_log_at_trx_commit and sync_binlog say.
+package mysqllock

@@ -1,0 +1,248 @@
+package mysqllock
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/lease"
+	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/internal/schema"
+)
+
+// LeaseOptions of a Lease. The zero value is good for use.
+type LeaseOptions struct {
+	// TTL is after how long without a heartbeat a process counts as dead, and others may have what
+	// it held. A heartbeat is sent every third of it. Default 10 s; 1 s to 24 h. Leases of one pool
+	// and TTL share their heartbeat.
+	TTL time.Duration
+
+	// Margin is by how much earlier than the server a process itself believes so: for clocks that
+	// run at different speeds, and for threads that come late. Default a tenth of TTL; less than half of it.
+	Margin time.Duration
+
+	// Label says for people who holds what this process holds, as WithLabel does for one lock.
+	Label string
+
+	// Schema is the database that holds dblock's tables. Default: the one that the pool is connected to.
+	Schema string
+
+	// Poll is how often a process asks again for a key that it waits for, give or take a half. There is
+	// nothing here that could notify it. Default 100 ms; 10 ms to 1 min.
+	Poll time.Duration
+
+	// MaxQueue bounds how many calls may wait for a statement in this process; more are refused with
+	// dblock.ErrOverloaded. Default 65,536.
+	MaxQueue int
+
+	Observer dblock.Observer
+	Log      *slog.Logger // heartbeats that fail, members that are lost; default: nothing
+}
+
+// Lease hands out lease locks. Make it with NewLease. It is safe for concurrent use.
+type Lease struct {
+	locker *lease.Locker
+	shared *shared
+	guards Guards
+}
+
+var _ dblock.Locker = (*Lease)(nil)
+
+// NewLease makes a Lease in the database of pool, which stays its owner's. It keeps one connection of the
+// pool for heartbeats, and uses up to 4 more at once, for a statement or two each. It asks the server for
+// its version and for that of the tables.
+//
+// Errors: dblock.ErrInvalid (also where the pool has no more than one connection), dblock.ErrSchema,
+// dblock.ErrServerTooOld, dblock.ErrUnavailable.
+func NewLease(ctx context.Context, pool *sql.DB, o LeaseOptions) (*Lease, error) {
+	if pool == nil {
+		return nil, &dblock.InvalidError{Field: "pool", Reason: "it is nil"}
+	}
+	if pool.Stats().MaxOpenConnections == 1 {
+		return nil, &dblock.InvalidError{Field: "pool", Reason: "it may open 1 connection; a heartbeat needs one of its own: allow 2 at least"}
+	}
+	if err := schema.CheckMySQLName(o.Schema); err != nil {
+		return nil, &dblock.InvalidError{Field: "LeaseOptions.Schema", Reason: err.Error()}
+	}
+	if o.Poll == 0 {
+		o.Poll = 100 * time.Millisecond
+	}
+	if o.Poll < 10*time.Millisecond || o.Poll > time.Minute {
+		return nil, &dblock.InvalidError{Field: "LeaseOptions.Poll", Reason: fmt.Sprintf("%v is not within 10ms to 1m", o.Poll)}
+	}
+	if o.MaxQueue < 0 {
+		return nil, &dblock.InvalidError{Field: "LeaseOptions.MaxQueue", Reason: fmt.Sprintf("%d is negative", o.MaxQueue)}
+	}
+	m, err := member.Options{TTL: o.TTL, Margin: o.Margin, Label: o.Label, Observer: o.Observer, Log: o.Log}.WithDefaults("LeaseOptions")
+	if err != nil {
+		return nil, err
+	}
+	s, err := share(ctx, pool, o.Schema, m)
+	if err != nil {
+		return nil, err
+	}
+	return &Lease{
+		locker: lease.New(s.engine, s.member, lease.Options{
+			Label: o.Label, Observer: o.Observer, Poll: o.Poll, MaxQueue: o.MaxQueue,
+		}),
+		shared: s, guards: Guards{Schema: o.Schema},
+	}, nil
+}
+
+// Acquire waits for the lock of key while ctx lives. See dblock.Locker.
+func (l *Lease) Acquire(ctx context.Context, key string, opts ...dblock.Option) (*dblock.Lock, error) {
+	return l.locker.Acquire(ctx, key, opts...)
+}
+
+// TryAcquire never waits for a holder. See dblock.Locker.
+func (l *Lease) TryAcquire(ctx context.Context, key string, opts ...dblock.Option) (*dblock.Lock, error) {
+	return l.locker.TryAcquire(ctx, key, opts...)
+}
+
+// Caps says what leases promise.
+func (l *Lease) Caps() dblock.Caps { return l.locker.Caps() }
+
+// Close ends the contexts of all locks, waits, while ctx lives, until they are released, and leaves:
+// with the last Lease of a pool and TTL the heartbeat ends, and all that is left is free in one statement.
+func (l *Lease) Close(ctx context.Context) error {
+	return errors.Join(l.locker.Close(ctx), l.shared.leave(ctx))
+}
+
+// Guard checks inside tx that the lease is still ours, and keeps it so till tx ends: nobody can take it
+// over before. It comes first in the transaction that writes what the lease protects.
+//
+// Errors: dblock.ErrFenced where the lease is not ours any more: roll back. Others are the driver's.
+func (l *Lease) Guard(ctx context.Context, tx *sql.Tx, f dblock.Fence) error {
+	return l.guards.Guard(ctx, tx, f)
+}
+
+// GuardedTx begins a READ COMMITTED transaction of the pool, guards it with the lock's fence, runs fn,
+// and commits. Its context ends when the lock is lost.
+//
+// Errors: fn's, after a rollback; dblock.ErrFenced, dblock.ErrLost; dblock.ErrOutcomeUnknown where the connection
+// was lost while it committed.
+func (l *Lease) GuardedTx(ctx context.Context, lock *dblock.Lock, fn func(context.Context, *sql.Tx) error) error {
+	f, ok := lock.Fence()
+	if !ok {
+		return fmt.Errorf("%w: the lock of %q has no token to guard with", dblock.ErrUnsupported, lock.Key())
+	}
+	ctx = lock.Bind(ctx)
+	conn, err := l.shared.key.host.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	restore, err := boundIdle(ctx, conn, l.shared.key.ttl)
+	if err != nil {
+		return err
+	}
+	defer restore()
+	return l.guardedOn(ctx, conn, f, fn)
+}
+
+func (l *Lease) guardedOn(ctx context.Context, conn *sql.Conn, f dblock.Fence, fn func(context.Context, *sql.Tx) error) error {
+	tx, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // nothing, where it has ended
+	if err := l.Guard(ctx, tx, f); err != nil {
+		return err
+	}
+	if err := fn(ctx, tx); err != nil {
+		return err
+	}
+	err = tx.Commit()
+	if err != nil && l.shared.engine.Fault(err) == lease.Lost {
+		return fmt.Errorf("%w: the commit under %q: %w", dblock.ErrOutcomeUnknown, f.Key, err)
+	}
+	return err
+}
+
+// boundIdle has the server end the session once it was idle for the TTL: a client that hangs would hold
+// the lease for hours.
+func boundIdle(ctx context.Context, conn *sql.Conn, ttl time.Duration) (restore func(), err error) {
+	var before int64
+	if err := conn.QueryRowContext(ctx, "SELECT @@SESSION.wait_timeout").Scan(&before); err != nil {
+		return nil, err
+	}
+	seconds := int64((ttl + time.Second - 1) / time.Second)
+	if before <= seconds {
+		return func() {}, nil
+	}
+	if _, err := conn.ExecContext(ctx, fmt.Sprintf("SET SESSION wait_timeout = %d", seconds)); err != nil {
+		discard(conn)
+		return nil, err
+	}
+	return func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		if _, err := conn.ExecContext(ctx, fmt.Sprintf("SET SESSION wait_timeout = %d", before)); err != nil {
+			discard(conn)
+		}
+	}, nil
+}
+
+// Sweep removes what nobody has used for an hour: members that died, keys that are free. It is for
+// tidiness alone; nothing waits for it. It returns how many rows it removed.
+func (l *Lease) Sweep(ctx context.Context) (removed int64, err error) { return l.locker.Sweep(ctx) }
+
+// Held lists the leases that are held now, by whomever, sorted by key.
+func (l *Lease) Held(ctx context.Context) ([]dblock.HeldLock, error) { return l.locker.List(ctx) }
+
+// shared is what the Leases of one pool and TTL have in common.
+type shared struct {
+	key    sharedKey
+	refs   int
+	engine *engine
+	member *member.Member
+}
+
+type sharedKey struct {
+	host        *sql.DB
+	schema      string
+	ttl, margin time.Duration
+}
+
+var (
+	sharing sync.Mutex
+	shares  = make(map[sharedKey]*shared)
+)
+
+func share(ctx context.Context, host *sql.DB, schemaName string, o member.Options) (*shared, error) {
+	key := sharedKey{host, schemaName, o.TTL, o.Margin}
+	sharing.Lock()
+	defer sharing.Unlock()
+	if s := shares[key]; s != nil {
+		s.refs++
+		return s, nil
+	}
+	e := newEngine(host, schemaName)
+	if err := e.check(ctx); err != nil {
+		return nil, err
+	}
+	s := &shared{key: key, refs: 1, engine: e, member: member.New(e, o)}
+	shares[key] = s
+	return s, nil
+}
+
+func (s *shared) leave(ctx context.Context) error {
+	sharing.Lock()
+	s.refs--
+	last := s.refs == 0
+	if last {
+		delete(shares, s.key)
+	}
+	sharing.Unlock()
+	if !last {
+		return nil
+	}
+	err := s.member.Close(ctx)
+	s.engine.close()
+	return err
+}

@@ -1,0 +1,113 @@
+package mysqllock
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"time"
+
+	"github.com/dblock-go/dblock/db/mysqldb"
+	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/internal/mysqltext"
+)
+
+// Join makes the member's row.
+func (e *engine) Join(ctx context.Context, id member.ID, label string, ttl time.Duration) error {
+	return e.beating(ctx, func(on mysqldb.DBTX) error {
+		return e.q.Join(ctx, on, id[:], []byte(label), ttl.Microseconds())
+	})
+}
+
+// Beat moves its end. The row always changes, so that the count tells whether it was there whatever
+// clientFoundRows says.
+func (e *engine) Beat(ctx context.Context, id member.ID, ttl time.Duration) (beat int64, alive bool, err error) {
+	err = e.beating(ctx, func(on mysqldb.DBTX) error {
+		result, err := e.q.Beat(ctx, on, ttl.Microseconds(), id[:])
+		if err != nil {
+			return err
+		}
+		beat, alive, err = granted(result)
+		return err
+	})
+	return beat, alive, err
+}
+
+// Leave deletes the row.
+func (e *engine) Leave(ctx context.Context, id member.ID) error {
+	return e.beating(ctx, func(on mysqldb.DBTX) error { return e.q.Leave(ctx, on, id[:]) })
+}
+
+func (e *engine) beating(ctx context.Context, statement func(mysqldb.DBTX) error) error {
+	return e.heart.do(ctx, e.on, statement)
+}
+
+// granted reads what an UPDATE of one row told as its insert id, and whether it found the row.
+func granted(result sql.Result) (told int64, found bool, err error) {
+	n, err := result.RowsAffected()
+	if err != nil || n == 0 {
+		return 0, false, err
+	}
+	told, err = result.LastInsertId()
+	return told, err == nil, err
+}
+
+// heart is a connection that only heartbeats use, so that they come through when all others are busy.
+// Where the pool has no more than one, it is not kept.
+type heart struct {
+	pool *sql.DB
+	turn chan struct{} // holds one: whose turn it is to use conn; a channel, as a wait for it can end
+	conn *sql.Conn     // nil: to be made
+}
+
+func newHeart(pool *sql.DB) heart { return heart{pool: pool, turn: make(chan struct{}, 1)} }
+
+// do runs one autocommit statement. After any error the next one gets a connection of its own.
+func (h *heart) do(ctx context.Context, on func(mysqltext.Conn) mysqldb.DBTX, statement func(mysqldb.DBTX) error) error {
+	select {
+	case h.turn <- struct{}{}:
+		defer func() { <-h.turn }()
+	case <-ctx.Done():
+		return noWrite(ctx.Err())
+	}
+	for n := 1; ; n++ {
+		if err := h.connect(ctx); err != nil {
+			return noWrite(err)
+		}
+		err := statement(on(h.conn))
+		if err != nil {
+			discard(h.conn)
+		}
+		if err != nil || h.pool.Stats().MaxOpenConnections == 1 {
+			h.drop()
+		}
+		if n == attempts || !unsent(err) {
+			return sent(err)
+		}
+	}
+}
+
+func (h *heart) connect(ctx context.Context) (err error) {
+	if h.conn == nil {
+		h.conn, err = h.pool.Conn(ctx)
+	}
+	return err
+}
+
+func (h *heart) drop() {
+	if h.conn != nil {
+		_ = h.conn.Close()
+		h.conn = nil
+	}
+}
+
+// close gives the connection back; a later statement takes one again.
+func (h *heart) close() {
+	h.turn <- struct{}{}
+	defer func() { <-h.turn }()
+	h.drop()
+}
+
+// discard closes a connection that the pool must not get.
+func discard(conn *sql.Conn) {
+	_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+}

@@ -1,0 +1,138 @@
+package mysqllock
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/dblock-go/dblock/db/mysqldb"
+	"github.com/dblock-go/dblock/internal/lease"
+)
+
+// passes is how often a row that is locked is tried again at once. Whoever asks for a key that is held
+// locks its row for a moment, and a guard for long: only that is worth another heartbeat.
+const passes = 8
+
+// Release is one UPDATE where all of a batch are ours, and one SELECT more where not all were freed.
+// Where some of a batch were not ours any more and others were freed, those whose rows are free now count as freed.
+func (e *engine) Release(ctx context.Context, backs []lease.Back) ([]lease.Returned, error) {
+	answers := make([]lease.Returned, len(backs))
+	left := make([]int, len(backs))
+	for i := range left {
+		left[i] = i
+	}
+	for n := 1; ; n++ {
+		freed, err := e.free(ctx, backs, left)
+		if err != nil {
+			return nil, err
+		}
+		if freed == int64(len(left)) {
+			for _, i := range left {
+				answers[i] = lease.Returned{Freed: true}
+			}
+			return answers, nil
+		}
+		if left, err = e.standing(ctx, backs, left, freed, answers); err != nil {
+			return nil, half(err, freed > 0)
+		}
+		if len(left) == 0 || n == passes || pause(ctx, rand.N(time.Millisecond<<min(n, 3))) != nil {
+			return answers, nil
+		}
+	}
+}
+
+// free gives back those at the given places.
+func (e *engine) free(ctx context.Context, backs []lease.Back, at []int) (freed int64, err error) {
+	var args []any
+	for _, i := range at {
+		args = append(args, []byte(backs[i].Key), backs[i].Handle[:], backs[i].Token)
+	}
+	err = e.once(ctx, func(on mysqldb.DBTX) error {
+		result, err := on.ExecContext(ctx, repeated(mysqldb.ReleaseLeases, len(at)), args...)
+		if err != nil {
+			return err
+		}
+		freed, err = result.RowsAffected()
+		return err
+	})
+	return freed, err
+}
+
+// standing reads which rows are still ours, and notes which of the others were freed: all, where they are
+// as many as were freed.
+func (e *engine) standing(
+	ctx context.Context, backs []lease.Back, at []int, freed int64, answers []lease.Returned,
+) (left []int, err error) {
+	keys := make([][]byte, len(at))
+	places := make(map[string]int, len(at))
+	for n, i := range at {
+		keys[n] = []byte(backs[i].Key)
+		places[backs[i].Key] = i
+		answers[i] = lease.Returned{}
+	}
+	var rows []mysqldb.LeaseHandlesRow
+	err = e.read(ctx, func(on mysqldb.DBTX) (err error) {
+		rows, err = e.q.LeaseHandles(ctx, on, keys)
+		return err
+	})
+	for _, r := range rows {
+		i := places[string(r.LeaseKey)]
+		b := backs[i]
+		switch {
+		case !r.Handle.Valid:
+			answers[i].Freed = freed > 0
+		case id(r.Handle.String) == b.Handle && (b.Token == 0 || b.Token == r.Token):
+			answers[i].Stood = true
+			left = append(left, i)
+		}
+	}
+	if freed == int64(len(at)-len(left)) {
+		for _, i := range at {
+			answers[i].Freed = !answers[i].Stood
+		}
+	}
+	return left, err
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// ExpireIn ends a lease d from now.
+func (e *engine) ExpireIn(ctx context.Context, b lease.Back, d time.Duration) (bool, error) {
+	for n := 1; ; n++ {
+		var changed int64
+		err := e.once(ctx, func(on mysqldb.DBTX) (err error) {
+			changed, err = e.q.ExpireLease(ctx, on, mysqldb.ExpireLeaseParams{
+				LeaseKey: []byte(b.Key), Token: b.Token, Handle: b.Handle[:], HoldUs: d.Microseconds(),
+			})
+			return err
+		})
+		if err != nil || changed > 0 {
+			return changed > 0, err
+		}
+		stands, err := e.stands(ctx, b)
+		if err != nil || !stands {
+			return false, err
+		}
+		if n == passes || pause(ctx, rand.N(time.Millisecond<<min(n, 3))) != nil {
+			return false, errLocked
+		}
+	}
+}
+
+func (e *engine) stands(ctx context.Context, b lease.Back) (bool, error) {
+	var stands int64
+	err := e.read(ctx, func(on mysqldb.DBTX) (err error) {
+		stands, err = e.q.LeaseStands(ctx, on, []byte(b.Key), b.Token, b.Handle[:])
+		return err
+	})
+	return stands > 0, err
+}

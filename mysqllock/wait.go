@@ -1,0 +1,30 @@
+package mysqllock
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/db/mysqldb"
+	"github.com/dblock-go/dblock/internal/member"
+)
+
+// Wait notes that a process waits for a key. Nobody is told here; it is for people to see (List).
+func (e *engine) Wait(ctx context.Context, key string, id member.ID, ttl time.Duration) error {
+	return noWrite(e.once(ctx, func(on mysqldb.DBTX) error {
+		return e.q.WaitForLease(ctx, on, []byte(key), id[:], ttl.Microseconds())
+	}))
+}
+
+// StopWaiting ends it.
+func (e *engine) StopWaiting(ctx context.Context, key string, id member.ID) error {
+	return noWrite(e.once(ctx, func(on mysqldb.DBTX) error {
+		return e.q.StopWaiting(ctx, on, []byte(key), id[:])
+	}))
+}
+
+// Listen is not to be had: these servers tell nobody anything unasked.
+func (e *engine) Listen(context.Context, func(), func(key string)) error {
+	return fmt.Errorf("%w: MySQL and MariaDB have no notifications: keys that are waited for are polled", dblock.ErrUnsupported)
+}

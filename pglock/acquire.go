@@ -1,0 +1,40 @@
+package pglock
+
+import (
+	"context"
+
+	"github.com/dblock-go/dblock/db/pgdb"
+	"github.com/dblock-go/dblock/internal/lease"
+)
+
+// Acquire is one statement, whatever the size of the batch.
+func (e *engine) Acquire(ctx context.Context, by lease.By, asks []lease.Ask) ([]lease.Answer, error) {
+	p := pgdb.AcquireLeasesParams{MemberID: id(by.Member), Beat: by.Beat, LockTimeout: lockTimeout(ctx)}
+	for _, a := range asks {
+		p.LeaseKeys = append(p.LeaseKeys, a.Key)
+		p.Handles = append(p.Handles, id(a.Handle))
+		p.Labels = append(p.Labels, a.Label)
+		p.Datas = append(p.Datas, a.Data)
+		p.HoldUs = append(p.HoldUs, micros(a.Hold))
+		p.Detached = append(p.Detached, a.Detached)
+	}
+	rows, err := e.q.AcquireLeases(ctx, e.on(e.pool), p)
+	if err != nil {
+		return nil, err
+	}
+	found := make(map[string]lease.Answer, len(rows))
+	for _, r := range rows {
+		found[r.LeaseKey] = lease.Answer{
+			Token: r.Granted, MemberGone: !r.Alive, Held: r.Granted == 0 && r.Held,
+			Holder: lease.Holder{
+				Member: r.Holder.Bytes, Label: r.HolderLabel, Token: r.HolderToken,
+				Dead: r.Granted == 0 && r.Held && r.HolderDead, Remaining: max(0, duration(r.RemainingUs)),
+			},
+		}
+	}
+	answers := make([]lease.Answer, len(asks))
+	for i, a := range asks {
+		answers[i] = found[a.Key]
+	}
+	return answers, nil
+}

@@ -1,0 +1,71 @@
+package pglock_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/conformance"
+	"github.com/dblock-go/dblock/internal/devdb"
+	"github.com/dblock-go/dblock/internal/faultconn"
+	"github.com/dblock-go/dblock/internal/testdb"
+	"github.com/dblock-go/dblock/pglock"
+)
+
+var leases = conformance.Lease{Kind: devdb.Postgres, Open: open, OpenOn: openOn, Guarded: guarded}
+
+func open(ctx context.Context, dsn string, o conformance.LeaseOptions) (conformance.Leases, func(), error) {
+	cfg, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		return nil, nil, err
+	}
+	return leasesOn(ctx, cfg, o)
+}
+
+// openOn is open with connections of the given dialer's.
+func openOn(
+	ctx context.Context, dsn string, dialer *faultconn.Dialer, o conformance.LeaseOptions,
+) (conformance.Leases, func(), error) {
+	cfg, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		return nil, nil, err
+	}
+	cfg.ConnConfig.DialFunc = dialer.DialContext
+	return leasesOn(ctx, cfg, o)
+}
+
+func leasesOn(ctx context.Context, cfg *pgxpool.Config, o conformance.LeaseOptions) (conformance.Leases, func(), error) {
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	l, err := pglock.NewLease(ctx, pool, pglock.LeaseOptions{
+		TTL: o.TTL, Margin: o.Margin, Poll: o.Poll, Label: o.Label, Schema: o.Schema, Observer: o.Observer,
+	})
+	if err != nil {
+		pool.Close()
+		return nil, nil, err
+	}
+	return l, pool.Close, nil
+}
+
+func guarded(ctx context.Context, l conformance.Leases, lock *dblock.Lock, statement string, within func()) error {
+	return l.(*pglock.Lease).GuardedTx(ctx, lock, func(ctx context.Context, tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, statement)
+		within()
+		return err
+	})
+}
+
+func TestMain(m *testing.M) {
+	leases.Main()
+	testdb.Main(m, devdb.Postgres)
+}
+
+func TestLease(t *testing.T) {
+	t.Parallel()
+	leases.Run(t)
+}

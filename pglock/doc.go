@@ -1,0 +1,17 @@
+// Package pglock is dblock's locks on Postgres 14 or later, with pgx.
+//
+// A Lease is the lock that survives everything: a row with a unique key. Its holder's heartbeat is
+// judged by the server's clock, its token only grows, and a guard makes a holder harmless that was
+// paused for too long:
+//
+//	leases, err := pglock.NewLease(ctx, pool, pglock.LeaseOptions{})
+//	lock, err := leases.Acquire(ctx, "invoice-run")        // waits while ctx lives
+//	defer lock.Release(ctx)
+//	err = leases.GuardedTx(ctx, lock, func(ctx context.Context, tx pgx.Tx) error {
+//		_, err := tx.Exec(ctx, "UPDATE invoice SET ...")   // commits only if the lock is still ours
+//		return err
+//	})
+//
+// The tables come from package migrations (`dblock migrate up`), the grants that a service needs
+// from docs/grants.md.
+package pglock

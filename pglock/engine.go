@@ -1,0 +1,70 @@
+package pglock
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/db/pgdb"
+	"github.com/dblock-go/dblock/internal/lease"
+	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/internal/schema"
+)
+
+// engine is the Postgres side of the lease locks.
+type engine struct {
+	pool   *pgxpool.Pool // its own: a heartbeat never stands in line behind the host's work
+	schema string
+	q      pgdb.Queries
+}
+
+var _ lease.Engine = (*engine)(nil)
+
+// check makes sure that server and tables are what the statements here were written for.
+func (e *engine) check(ctx context.Context) error {
+	version, err := e.q.ServerVersion(ctx, e.on(e.pool))
+	if err != nil {
+		return e.unavailable(err)
+	}
+	if err := schema.PostgresServer(version); err != nil {
+		return err
+	}
+	have, err := e.q.SchemaVersion(ctx, e.on(e.pool))
+	if err != nil && e.Fault(err) != lease.NoSchema {
+		return e.unavailable(err)
+	}
+	return schema.Check(have)
+}
+
+func (e *engine) unavailable(err error) error {
+	if fault := e.Fault(err); fault != lease.Unreachable && fault != lease.Lost {
+		return err
+	}
+	return fmt.Errorf("%w: %w", dblock.ErrUnavailable, err)
+}
+
+// lockTimeout lets the server give up on a lock before we give up on the server: the error then says
+// which of the two it was.
+func lockTimeout(ctx context.Context) string {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return "1000"
+	}
+	return strconv.FormatInt(max(1, (time.Until(deadline)/3).Milliseconds()), 10)
+}
+
+func id(of member.ID) pgtype.UUID { return pgtype.UUID{Bytes: of, Valid: true} }
+
+func micros(d time.Duration) int64 {
+	if d > 0 && d < time.Microsecond {
+		return 1
+	}
+	return d.Microseconds()
+}
+
+func duration(us int64) time.Duration { return time.Duration(us) * time.Microsecond }

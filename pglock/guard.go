@@ -1,0 +1,106 @@
+package pglock
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/db/pgdb"
+	"github.com/dblock-go/dblock/internal/schema"
+)
+
+// Tx is a transaction: a pgx.Tx, or what SQLTx makes of a *sql.Tx.
+type Tx interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+}
+
+// SQLTx lets the functions of this package take a transaction of database/sql, and so of GORM, ent or
+// sqlx. The driver underneath must be pgx's (github.com/jackc/pgx/v5/stdlib): with another one they
+// fail, and say so.
+func SQLTx(tx *sql.Tx) Tx { return sqlTx{tx} }
+
+type sqlTx struct{ tx *sql.Tx }
+
+// Exec passes on an option that only pgx's driver takes for one.
+func (t sqlTx) Exec(ctx context.Context, query string, args ...any) (pgconn.CommandTag, error) {
+	result, err := t.tx.ExecContext(ctx, query, append([]any{pgx.QueryExecModeCacheDescribe}, args...)...)
+	if err != nil {
+		var pg *pgconn.PgError
+		if !errors.As(err, &pg) && ctx.Err() == nil && !errors.Is(err, sql.ErrTxDone) {
+			return pgconn.CommandTag{}, fmt.Errorf("%w: a *sql.Tx of another driver than pgx's stdlib, or a broken connection: %w",
+				dblock.ErrUnsupported, err)
+		}
+		return pgconn.CommandTag{}, err
+	}
+	n, err := result.RowsAffected()
+	return pgconn.NewCommandTag("SELECT " + strconv.FormatInt(n, 10)), err
+}
+
+// Guards check fences inside transactions. The zero value is good for use.
+type Guards struct {
+	// Schema is where dblock's tables are. Default: where the connection looks first.
+	Schema string
+
+	// IdleTimeout is after how long the server ends a guarded transaction that is idle, where the
+	// host has set no idle_in_transaction_session_timeout: until then a client that hangs keeps
+	// others from taking the lease over. Default 10 s, at least 1 ms.
+	IdleTimeout time.Duration
+}
+
+// Guard checks, in the database of the leases, that a lease is still ours, and keeps it so till tx ends:
+// nobody can take it over before. It comes first in the transaction that writes what the lease protects.
+//
+// Errors: dblock.ErrFenced where the lease is not ours any more: roll back. Others are pgx's.
+func (g Guards) Guard(ctx context.Context, tx Tx, f dblock.Fence) error {
+	idle := g.IdleTimeout
+	if idle <= 0 {
+		idle = 10 * time.Second
+	}
+	query := schema.Qualify(pgdb.Guard, g.Schema, schema.QuotePostgres)
+	tag, err := tx.Exec(ctx, query, strconv.FormatInt(max(1, idle.Milliseconds()), 10), f.Key, f.Token, f.Handle)
+	return fenced(tag, err, fmt.Sprintf("lease %q with token %d", f.Key, f.Token))
+}
+
+// Raise says, in whatever database the data is, that the holder of f begins to read resource: from then on
+// nobody with a smaller token passes CheckRaised. It is for data that is not in the database of the leases, and
+// comes first in the critical section. That database needs dblock's tables, too.
+//
+// Errors: dblock.ErrFenced where somebody with a larger token was there before. Others are pgx's.
+func (g Guards) Raise(ctx context.Context, tx Tx, f dblock.Fence, resource string) error {
+	if err := dblock.CheckText("resource", resource, 1, dblock.MaxKeyBytes); err != nil {
+		return err
+	}
+	query := schema.Qualify(pgdb.Raise, g.Schema, schema.QuotePostgres)
+	tag, err := tx.Exec(ctx, query, resource, f.Token, f.Handle)
+	return fenced(tag, err, fmt.Sprintf("resource %q with token %d", resource, f.Token))
+}
+
+// CheckRaised checks that nobody has raised the fence of resource since Raise, and keeps it so till tx
+// ends. It belongs into each transaction that writes the resource.
+//
+// Errors: dblock.ErrFenced where somebody has: roll back. Others are pgx's.
+func (g Guards) CheckRaised(ctx context.Context, tx Tx, f dblock.Fence, resource string) error {
+	query := schema.Qualify(pgdb.CheckRaised, g.Schema, schema.QuotePostgres)
+	tag, err := tx.Exec(ctx, query, resource, f.Token, f.Handle)
+	return fenced(tag, err, fmt.Sprintf("resource %q with token %d", resource, f.Token))
+}
+
+// fenced reads the answer of a guard. In REPEATABLE READ and above a row that has changed is a failed
+// serialization.
+func fenced(tag pgconn.CommandTag, err error, what string) error {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && pg.Code == serializationFailure {
+		return fmt.Errorf("%w: %s: %w", dblock.ErrFenced, what, err)
+	}
+	if err == nil && tag.RowsAffected() != 1 {
+		return fmt.Errorf("%w: %s is not ours any more: roll back", dblock.ErrFenced, what)
+	}
+	return err
+}

@@ -1,0 +1,228 @@
+package pglock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/lease"
+	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/internal/schema"
+)
+
+// LeaseOptions of a Lease. The zero value is good for use.
+type LeaseOptions struct {
+	// TTL is after how long without a heartbeat a process counts as dead, and others may have what
+	// it held. A heartbeat is sent every third of it. Default 10 s; 1 s to 24 h. Leases of one pool
+	// and TTL share their heartbeat.
+	TTL time.Duration
+
+	// Margin is by how much earlier than the server a process itself believes so: for clocks that
+	// run at different speeds, and for threads that come late. Default a tenth of TTL; less than half of it.
+	Margin time.Duration
+
+	// Label says for people who holds what this process holds, as WithLabel does for one lock.
+	Label string
+
+	// Schema is where dblock's tables are. Default: where the connection looks first (search_path).
+	Schema string
+
+	// Poll is how often a process asks again for a key that it waits for, give or take a half, where
+	// no notification comes. Default 1 s; 10 ms to 1 min.
+	Poll time.Duration
+
+	// MaxQueue bounds how many calls may wait for a statement in this process; more are refused with
+	// dblock.ErrOverloaded. Default 65,536.
+	MaxQueue int
+
+	Observer dblock.Observer
+	Log      *slog.Logger // heartbeats that fail, members that are lost; default: nothing
+}
+
+// Lease hands out lease locks. Make it with NewLease. It is safe for concurrent use.
+type Lease struct {
+	locker *lease.Locker
+	shared *shared
+	host   *pgxpool.Pool
+	guards Guards
+}
+
+var _ dblock.Locker = (*Lease)(nil)
+
+// NewLease makes a Lease in the database of pool, which stays its owner's and is used for nothing but
+// GuardedTx: statements go through up to 4 connections of a pool of its own, with the settings of
+// pool, and one more waits for notifications. It asks the server for its version and for that of the tables.
+//
+// Errors: dblock.ErrInvalid, dblock.ErrSchema, dblock.ErrServerTooOld, dblock.ErrUnavailable.
+func NewLease(ctx context.Context, pool *pgxpool.Pool, o LeaseOptions) (*Lease, error) {
+	if pool == nil {
+		return nil, &dblock.InvalidError{Field: "pool", Reason: "it is nil"}
+	}
+	if err := schema.CheckPostgresName(o.Schema); err != nil {
+		return nil, &dblock.InvalidError{Field: "LeaseOptions.Schema", Reason: err.Error()}
+	}
+	if o.Poll != 0 && (o.Poll < 10*time.Millisecond || o.Poll > time.Minute) {
+		return nil, &dblock.InvalidError{Field: "LeaseOptions.Poll", Reason: fmt.Sprintf("%v is not within 10ms to 1m", o.Poll)}
+	}
+	if o.MaxQueue < 0 {
+		return nil, &dblock.InvalidError{Field: "LeaseOptions.MaxQueue", Reason: fmt.Sprintf("%d is negative", o.MaxQueue)}
+	}
+	m, err := member.Options{TTL: o.TTL, Margin: o.Margin, Label: o.Label, Observer: o.Observer, Log: o.Log}.WithDefaults("LeaseOptions")
+	if err != nil {
+		return nil, err
+	}
+	s, err := share(ctx, pool, o.Schema, m)
+	if err != nil {
+		return nil, err
+	}
+	return &Lease{
+		locker: lease.New(s.engine, s.member, lease.Options{
+			Label: o.Label, Observer: o.Observer, Poll: o.Poll, MaxQueue: o.MaxQueue,
+		}),
+		shared: s, host: pool, guards: Guards{Schema: o.Schema, IdleTimeout: m.TTL},
+	}, nil
+}
+
+// Acquire waits for the lock of key while ctx lives. See dblock.Locker.
+func (l *Lease) Acquire(ctx context.Context, key string, opts ...dblock.Option) (*dblock.Lock, error) {
+	return l.locker.Acquire(ctx, key, opts...)
+}
+
+// TryAcquire never waits for a holder. See dblock.Locker.
+func (l *Lease) TryAcquire(ctx context.Context, key string, opts ...dblock.Option) (*dblock.Lock, error) {
+	return l.locker.TryAcquire(ctx, key, opts...)
+}
+
+// Caps says what leases promise.
+func (l *Lease) Caps() dblock.Caps { return l.locker.Caps() }
+
+// Close ends the contexts of all locks, waits, while ctx lives, until they are released, and leaves:
+// with the last Lease of a pool and TTL the heartbeat ends, and all that is left is free in one statement.
+func (l *Lease) Close(ctx context.Context) error {
+	return errors.Join(l.locker.Close(ctx), l.shared.leave(ctx))
+}
+
+// Guard checks inside tx that the lease is still ours, and keeps it so till tx ends: nobody can take it
+// over before. It comes first in the transaction that writes what the lease protects.
+//
+// Errors: dblock.ErrFenced where the lease is not ours any more: roll back. Others are pgx's.
+func (l *Lease) Guard(ctx context.Context, tx Tx, f dblock.Fence) error {
+	return l.guards.Guard(ctx, tx, f)
+}
+
+// GuardedTx begins a READ COMMITTED transaction of the host's pool, guards it with the lock's fence,
+// runs fn, and commits. Its context ends when the lock is lost.
+//
+// Errors: fn's, after a rollback; dblock.ErrFenced, dblock.ErrLost; dblock.ErrOutcomeUnknown where the connection
+// was lost while it committed.
+func (l *Lease) GuardedTx(ctx context.Context, lock *dblock.Lock, fn func(context.Context, pgx.Tx) error) error {
+	f, ok := lock.Fence()
+	if !ok {
+		return fmt.Errorf("%w: the lock of %q has no token to guard with", dblock.ErrUnsupported, lock.Key())
+	}
+	ctx = lock.Bind(ctx)
+	tx, err := l.host.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = tx.Rollback(ctx) // nothing, where it has ended
+	}()
+	if err := l.Guard(ctx, tx, f); err != nil {
+		return err
+	}
+	if err := fn(ctx, tx); err != nil {
+		return err
+	}
+	err = tx.Commit(ctx)
+	var refused *pgconn.PgError
+	if err != nil && !errors.As(err, &refused) && !errors.Is(err, pgx.ErrTxCommitRollback) && !errors.Is(err, pgx.ErrTxClosed) {
+		return fmt.Errorf("%w: the commit under %q: %w", dblock.ErrOutcomeUnknown, f.Key, err)
+	}
+	return err
+}
+
+// Sweep removes what nobody has used for an hour: members that died, keys that are free. It is for
+// tidiness alone; nothing waits for it. It returns how many rows it removed.
+func (l *Lease) Sweep(ctx context.Context) (removed int64, err error) {
+	return l.locker.Sweep(ctx)
+}
+
+// Held lists the leases that are held now, by whomever, sorted by key.
+func (l *Lease) Held(ctx context.Context) ([]dblock.HeldLock, error) { return l.locker.List(ctx) }
+
+// shared is what the Leases of one pool and TTL have in common.
+type shared struct {
+	key    sharedKey
+	refs   int
+	pool   *pgxpool.Pool
+	engine *engine
+	member *member.Member
+}
+
+type sharedKey struct {
+	host        *pgxpool.Pool
+	schema      string
+	ttl, margin time.Duration
+}
+
+var (
+	sharing sync.Mutex
+	shares  = make(map[sharedKey]*shared)
+)
+
+// ownConns is how many connections the leases of one pool and TTL use, without the one that listens.
+const ownConns = 4
+
+func share(ctx context.Context, host *pgxpool.Pool, schemaName string, o member.Options) (*shared, error) {
+	key := sharedKey{host, schemaName, o.TTL, o.Margin}
+	sharing.Lock()
+	defer sharing.Unlock()
+	if s := shares[key]; s != nil {
+		s.refs++
+		return s, nil
+	}
+	if err := host.Ping(ctx); err != nil {
+		return nil, fmt.Errorf("%w: %w", dblock.ErrUnavailable, err)
+	}
+	cfg := host.Config()
+	cfg.MaxConns, cfg.MinConns, cfg.MinIdleConns = ownConns, 0, 0
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", dblock.ErrUnavailable, err)
+	}
+	e := &engine{pool: pool, schema: schemaName}
+	if err := e.check(ctx); err != nil {
+		pool.Close()
+		return nil, err
+	}
+	s := &shared{key: key, refs: 1, pool: pool, engine: e, member: member.New(e, o)}
+	shares[key] = s
+	return s, nil
+}
+
+func (s *shared) leave(ctx context.Context) error {
+	sharing.Lock()
+	s.refs--
+	last := s.refs == 0
+	if last {
+		delete(shares, s.key)
+	}
+	sharing.Unlock()
+	if !last {
+		return nil
+	}
+	err := s.member.Close(ctx)
+	s.pool.Close()
+	return err
+}

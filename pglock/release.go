@@ -1,0 +1,40 @@
+package pglock
+
+import (
+	"context"
+	"time"
+
+	"github.com/dblock-go/dblock/db/pgdb"
+	"github.com/dblock-go/dblock/internal/lease"
+)
+
+// Release is one statement, whatever the size of the batch.
+func (e *engine) Release(ctx context.Context, backs []lease.Back) ([]lease.Returned, error) {
+	p := pgdb.ReleaseLeasesParams{LockTimeout: lockTimeout(ctx)}
+	for _, b := range backs {
+		p.LeaseKeys = append(p.LeaseKeys, b.Key)
+		p.Tokens = append(p.Tokens, b.Token)
+		p.Handles = append(p.Handles, id(b.Handle))
+	}
+	rows, err := e.q.ReleaseLeases(ctx, e.on(e.pool), p)
+	if err != nil {
+		return nil, err
+	}
+	found := make(map[string]lease.Returned, len(rows))
+	for _, r := range rows {
+		found[r.LeaseKey] = lease.Returned{Freed: r.Freed, Stood: r.Stood}
+	}
+	returned := make([]lease.Returned, len(backs))
+	for i, b := range backs {
+		returned[i] = found[b.Key]
+	}
+	return returned, nil
+}
+
+// ExpireIn ends a lease d from now.
+func (e *engine) ExpireIn(ctx context.Context, b lease.Back, d time.Duration) (bool, error) {
+	n, err := e.q.ExpireLease(ctx, e.on(e.pool), pgdb.ExpireLeaseParams{
+		HoldUs: micros(d), LeaseKey: b.Key, Token: b.Token, Handle: id(b.Handle), LockTimeout: lockTimeout(ctx),
+	})
+	return n == 1, err
+}
