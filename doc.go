@@ -1,12 +1,15 @@
 // Package dblock is the contract of a toolkit of relational locks: what the engines for Postgres
 // and for MySQL/MariaDB have in common, and nothing that needs a driver.
 //
-// This package holds the errors that every part of the toolkit shares. What you build with lives
-// below it:
+// A Locker hands out Locks: Acquire waits for one, TryAcquire does not, Do holds one while a function
+// runs. A Lock has a context that ends when it is lost, and a Fence by which a guard checks it
+// inside the transaction that writes what it protects. Lockers, and all else, come from below:
 //
+//	pglock        lease locks on Postgres, with pgx
+//	mysqllock     lease locks on MySQL and MariaDB, with database/sql
 //	inventory     stock that many buyers want at once: sell exactly what there is
 //	  pginventory     … on Postgres, with pgx
 //	  mysqlinventory  … on MySQL and MariaDB, with database/sql
 //	migrations    the tables, as goose files, and the calls that apply them
-//	cmd/dblock    the command-line tool: demo, migrate
+//	cmd/dblock    the command-line tool: demo, bench, migrate
 package dblock
