@@ -11,5 +11,5 @@
 //	  pginventory     … on Postgres, with pgx
 //	  mysqlinventory  … on MySQL and MariaDB, with database/sql
 //	migrations    the tables, as goose files, and the calls that apply them
-//	cmd/dblock    the command-line tool: demo, bench, migrate
+//	cmd/dblock    the command-line tool: demo, bench, lock, locks, unlock, migrate
 package dblock

@@ -195,6 +195,15 @@ func (l *Lease) Sweep(ctx context.Context) (removed int64, err error) { return l
 // Held lists the leases that are held now, by whomever, sorted by key.
 func (l *Lease) Held(ctx context.Context) ([]dblock.HeldLock, error) { return l.locker.List(ctx) }
 
+// ForceRelease gives back a lease that somebody else holds, if the token is right (see Held). It is for people:
+// the holder learns of it when it asks or guards, and not before.
+//
+// Errors: dblock.ErrNotHeld where nobody holds the key, or not with that token; dblock.ErrBusy while a
+// guarded transaction of the holder is open.
+func (l *Lease) ForceRelease(ctx context.Context, key string, token int64) error {
+	return l.locker.ForceRelease(ctx, key, token)
+}
+
 // shared is what the Leases of one pool and TTL have in common.
 type shared struct {
 	key    sharedKey

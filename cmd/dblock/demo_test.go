@@ -21,7 +21,7 @@ func demo[T any](t *testing.T, args ...string) []T {
 	for _, kind := range testdb.Engines() {
 		args = append(args, "--engine", string(kind))
 	}
-	r := dblock(t, "", args...)
+	r := invoke(t, "", args...)
 	var got []T
 	if err := json.Unmarshal([]byte(r.out), &got); err != nil || r.code != 0 {
 		t.Fatalf("exit %d, %v, stderr %q, stdout %q", r.code, err, r.err, r.out)
@@ -55,7 +55,7 @@ func TestDemoSells(t *testing.T) {
 func TestDemoPrintsATable(t *testing.T) {
 	t.Parallel()
 	kind := string(testdb.Engines()[0])
-	r := dblock(t, "", "demo", "--engine", kind, "--buyers", "10", "--stock", "20", "--rounds", "1")
+	r := invoke(t, "", "demo", "--engine", kind, "--buyers", "10", "--stock", "20", "--rounds", "1")
 	words := []string{"strategy", "told busy", "lost sales", "oversold", "sold/s", "The books balance"}
 	for _, s := range inventory.Strategies() {
 		if s != inventory.Advisory || kind == string(devdb.Postgres) {
@@ -104,7 +104,7 @@ func TestDemoHoldsStrategiesToTheirPromise(t *testing.T) {
 
 func TestDemoHelpListsTheStrategies(t *testing.T) {
 	t.Parallel()
-	r := dblock(t, "", "demo", "--help")
+	r := invoke(t, "", "demo", "--help")
 	for _, s := range inventory.Strategies() {
 		if r.code != 0 || !strings.Contains(r.out, s.String()) {
 			t.Errorf("exit %d, no %v in %q", r.code, s, r.out)
@@ -120,11 +120,11 @@ func TestDemoWhereAStrategyIsMissing(t *testing.T) {
 		if kind == devdb.Postgres {
 			continue // it has all
 		}
-		all := dblock(t, "", "demo", "--engine", string(kind), "--buyers", "5", "--stock", "5", "--rounds", "1")
+		all := invoke(t, "", "demo", "--engine", string(kind), "--buyers", "5", "--stock", "5", "--rounds", "1")
 		if all.code != 0 || strings.Contains(all.out, "advisory") || !strings.Contains(all.err, "no strategy advisory") {
 			t.Errorf("exit %d, stdout %q, stderr %q", all.code, all.out, all.err)
 		}
-		named := dblock(t, "", "demo", "--engine", string(kind), "--strategy", "advisory")
+		named := invoke(t, "", "demo", "--engine", string(kind), "--strategy", "advisory")
 		if named.code != exitFailed || named.out != "" || !strings.Contains(named.err, "not supported by this database") {
 			t.Errorf("exit %d, stdout %q, stderr %q", named.code, named.out, named.err)
 		}
@@ -157,7 +157,7 @@ func TestDemoSaysWhichLinesAreBad(t *testing.T) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r := dblock(t, "", "demo", "--orders", file, "--engine", string(testdb.Engines()[0]))
+	r := invoke(t, "", "demo", "--orders", file, "--engine", string(testdb.Engines()[0]))
 	for _, want := range []string{`line 3: the quantity "lots" is not a whole number`, "audit: 2 SKUs, 3 units restocked = 0 sold + 3 left"} {
 		if r.code != 0 || !strings.Contains(r.out, want) {
 			t.Errorf("exit %d, no %q in %q; stderr %q", r.code, want, r.out, r.err)
@@ -180,6 +180,6 @@ func TestDemoRefusesNonsense(t *testing.T) {
 		{"--orders nowhere.csv", exitUsage, "nowhere.csv"},
 		{"--orders main.go", exitFailed, "InvoiceNo"},
 	} {
-		dblock(t, "", append([]string{"demo"}, strings.Fields(c.args)...)...).wantFailure(t, c.code, c.says)
+		invoke(t, "", append([]string{"demo"}, strings.Fields(c.args)...)...).wantFailure(t, c.code, c.says)
 	}
 }

@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -12,6 +13,8 @@ import (
 
 	"github.com/alecthomas/kong"
 	"golang.org/x/term"
+
+	"github.com/dblock-go/dblock"
 )
 
 // cli has one field a subcommand; each lives in a file of its own and has the method
@@ -19,13 +22,17 @@ import (
 type cli struct {
 	Bench   benchCmd   `cmd:"" help:"Measure strategies, locks, limits and SQL scripts on throwaway servers."`
 	Demo    demoCmd    `cmd:"" help:"Run a flash sale on throwaway servers and check the books."`
+	Lock    lockCmd    `cmd:"" help:"Run a command while holding a lease lock: dblock lock KEY -- COMMAND."`
+	Locks   locksCmd   `cmd:"" help:"List the lease locks that are held, and by whom."`
+	Unlock  unlockCmd  `cmd:"" help:"Give back a lease lock that somebody else holds."`
 	Migrate migrateCmd `cmd:"" help:"Create, look at or drop dblock's tables."`
 	Version versionCmd `cmd:"" help:"Print the version of this program and of its tables."`
 }
 
 const description = `Relational locks on the Postgres or MySQL/MariaDB that you already run.
 
-Exit status: 0 done, 1 failed (one line on stderr says why), 2 the command line is wrong.`
+Exit status: 0 done, 1 failed (one line on stderr says why), 2 the command line is wrong. dblock lock ends with the status of
+its command.`
 
 // streams are what a command talks to.
 type streams struct {
@@ -63,10 +70,19 @@ func run(ctx context.Context, args []string, s streams) int {
 	if err != nil {
 		return fail(s, fmt.Errorf("%w (see dblock --help)", err), exitUsage)
 	}
-	if err := command.Run(); err != nil {
+	err = command.Run()
+	var ran *commandFailed
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &ran):
+		if !errors.Is(err, dblock.ErrLost) {
+			return ran.status // the command itself has said why
+		}
+		return fail(s, err, ran.status)
+	default:
 		return fail(s, err, exitFailed)
 	}
-	return 0
 }
 
 // fail prints one line, whatever lists drivers put into their errors.

@@ -33,8 +33,8 @@ type result struct {
 	out, err string
 }
 
-// dblock runs the command in this process; in is what a person types.
-func dblock(t *testing.T, in string, args ...string) result {
+// invoke runs the command in this process; in is what a person types.
+func invoke(t *testing.T, in string, args ...string) result {
 	t.Helper()
 	var out, errs bytes.Buffer
 	code := run(t.Context(), args, streams{strings.NewReader(in), &out, &errs, in != ""})
@@ -76,22 +76,22 @@ func each(t *testing.T, fn func(t *testing.T, kind devdb.Kind, database string))
 
 func TestMigrate(t *testing.T) {
 	each(t, func(t *testing.T, _ devdb.Kind, database string) {
-		dblock(t, "", "migrate", "status", database).want(t, 0, "pending  00001_inventory.sql\n")
-		dblock(t, "", "migrate", "up", database).want(t, 0, "applied 00001_inventory.sql (")
-		dblock(t, "", "migrate", "up", database).want(t, 0, fmt.Sprintf("up to date: version %d\n", schema.Version))
-		dblock(t, "", "migrate", "status", database).want(t, 0, "applied  00001_inventory.sql\n")
-		dblock(t, "", "migrate", "down", "--yes", database).want(t, 0, "undone 00002_lease.sql (")
-		dblock(t, "", "migrate", "down", "--yes", "--all", database).want(t, 0, "undone 00001_inventory.sql (")
-		dblock(t, "", "migrate", "down", "--yes", "--all", database).want(t, 0, "nothing to undo")
-		dblock(t, "", "migrate", "status", database).want(t, 0, "pending  00001_inventory.sql\n")
+		invoke(t, "", "migrate", "status", database).want(t, 0, "pending  00001_inventory.sql\n")
+		invoke(t, "", "migrate", "up", database).want(t, 0, "applied 00001_inventory.sql (")
+		invoke(t, "", "migrate", "up", database).want(t, 0, fmt.Sprintf("up to date: version %d\n", schema.Version))
+		invoke(t, "", "migrate", "status", database).want(t, 0, "applied  00001_inventory.sql\n")
+		invoke(t, "", "migrate", "down", "--yes", database).want(t, 0, "undone 00002_lease.sql (")
+		invoke(t, "", "migrate", "down", "--yes", "--all", database).want(t, 0, "undone 00001_inventory.sql (")
+		invoke(t, "", "migrate", "down", "--yes", "--all", database).want(t, 0, "nothing to undo")
+		invoke(t, "", "migrate", "status", database).want(t, 0, "pending  00001_inventory.sql\n")
 	})
 }
 
 func TestStatusJSON(t *testing.T) {
 	each(t, func(t *testing.T, _ devdb.Kind, database string) {
-		dblock(t, "", "migrate", "up", database).want(t, 0, "")
+		invoke(t, "", "migrate", "up", database).want(t, 0, "")
 		var got status
-		if err := json.Unmarshal([]byte(dblock(t, "", "migrate", "status", "--json", database).out), &got); err != nil {
+		if err := json.Unmarshal([]byte(invoke(t, "", "migrate", "status", "--json", database).out), &got); err != nil {
 			t.Fatal(err)
 		}
 		if got.Have != schema.Version || got.Want != schema.Version || len(got.Migrations) != int(schema.Version) ||
@@ -104,15 +104,15 @@ func TestStatusJSON(t *testing.T) {
 // The data goes only when somebody has said so.
 func TestDownNeedsAYes(t *testing.T) {
 	each(t, func(t *testing.T, _ devdb.Kind, database string) {
-		dblock(t, "", "migrate", "up", database).want(t, 0, "")
-		dblock(t, "", "migrate", "down", database).wantFailure(t, 1, "--yes")
+		invoke(t, "", "migrate", "up", database).want(t, 0, "")
+		invoke(t, "", "migrate", "down", database).wantFailure(t, 1, "--yes")
 		for _, answer := range []string{"no\n", "y\n", "\n"} {
-			if r := dblock(t, answer, "migrate", "down", database); r.code != 1 || !strings.Contains(r.err, "nothing was dropped") {
+			if r := invoke(t, answer, "migrate", "down", database); r.code != 1 || !strings.Contains(r.err, "nothing was dropped") {
 				t.Errorf("the answer %q: %+v", answer, r)
 			}
 		}
-		dblock(t, "", "migrate", "status", database).want(t, 0, "applied")
-		if r := dblock(t, "yes\n", "migrate", "down", database); r.code != 0 || !strings.Contains(r.out, "undone") {
+		invoke(t, "", "migrate", "status", database).want(t, 0, "applied")
+		if r := invoke(t, "yes\n", "migrate", "down", database); r.code != 0 || !strings.Contains(r.out, "undone") {
 			t.Errorf("the answer yes: %+v", r)
 		}
 	})
@@ -120,7 +120,7 @@ func TestDownNeedsAYes(t *testing.T) {
 
 func TestNewerTables(t *testing.T) {
 	each(t, func(t *testing.T, _ devdb.Kind, database string) {
-		dblock(t, "", "migrate", "up", database).want(t, 0, "")
+		invoke(t, "", "migrate", "up", database).want(t, 0, "")
 		db, err := databaseFlags{Database: strings.TrimPrefix(database, "--database=")}.open()
 		if err != nil {
 			t.Fatal(err)
@@ -129,26 +129,26 @@ func TestNewerTables(t *testing.T) {
 		if _, err := db.ExecContext(t.Context(), "INSERT INTO dblock_schema_version (version_id, is_applied) VALUES (99, true)"); err != nil {
 			t.Fatal(err)
 		}
-		dblock(t, "", "migrate", "up", database).wantFailure(t, 1, fmt.Sprint("newer than ", schema.Version))
-		dblock(t, "", "migrate", "down", "--yes", database).wantFailure(t, 1, fmt.Sprint("newer than ", schema.Version))
-		dblock(t, "", "migrate", "status", database).want(t, 0, "version 99: newer than this program")
+		invoke(t, "", "migrate", "up", database).wantFailure(t, 1, fmt.Sprint("newer than ", schema.Version))
+		invoke(t, "", "migrate", "down", "--yes", database).wantFailure(t, 1, fmt.Sprint("newer than ", schema.Version))
+		invoke(t, "", "migrate", "status", database).want(t, 0, "version 99: newer than this program")
 	})
 }
 
 func TestSQL(t *testing.T) {
 	t.Parallel()
 	for _, engine := range []string{"postgres", "mysql"} {
-		dblock(t, "", "migrate", "sql", "--engine", engine).want(t, 0, "CREATE TABLE")
-		dblock(t, "", "migrate", "sql", "--engine", engine, "--down").want(t, 0, "DROP TABLE dblock_schema_version;")
-		dblock(t, "", "migrate", "sql", "--engine", engine, "--format=goose", "--schema=locks").want(t, 0, "-- +goose Down\n")
+		invoke(t, "", "migrate", "sql", "--engine", engine).want(t, 0, "CREATE TABLE")
+		invoke(t, "", "migrate", "sql", "--engine", engine, "--down").want(t, 0, "DROP TABLE dblock_schema_version;")
+		invoke(t, "", "migrate", "sql", "--engine", engine, "--format=goose", "--schema=locks").want(t, 0, "-- +goose Down\n")
 	}
 }
 
 func TestHelpAndVersion(t *testing.T) {
 	t.Parallel()
-	dblock(t, "", "--help").want(t, 0, "migrate up")
-	dblock(t, "", "migrate", "down", "--help").want(t, 0, "--yes")
-	dblock(t, "", "version").want(t, 0, fmt.Sprint("tables version ", schema.Version))
+	invoke(t, "", "--help").want(t, 0, "migrate up")
+	invoke(t, "", "migrate", "down", "--help").want(t, 0, "--yes")
+	invoke(t, "", "version").want(t, 0, fmt.Sprint("tables version ", schema.Version))
 }
 
 func TestUsageErrors(t *testing.T) {
@@ -162,7 +162,7 @@ func TestUsageErrors(t *testing.T) {
 		"--lock-timeout":          {"migrate", "up", "--database=x", "--lock-timeout=soon"},
 		"unknown flag":            {"migrate", "up", "--databse=u:s3cret@tcp(h)/x"},
 	} {
-		dblock(t, "", args...).wantFailure(t, 2, text)
+		invoke(t, "", args...).wantFailure(t, 2, text)
 	}
 }
 
@@ -187,13 +187,13 @@ func TestErrorsNeverShowThePassword(t *testing.T) {
 		"host=localhost user=u password=s3cret":      "not readable as a MySQL DSN",
 		"u:s3cret@tcp(" + address + ")/x?timeout=no": "not readable as a MySQL DSN",
 	} {
-		dblock(t, "", "migrate", "up", "--database="+database).wantFailure(t, 1, text)
+		invoke(t, "", "migrate", "up", "--database="+database).wantFailure(t, 1, text)
 	}
 }
 
 func TestBadSchemaName(t *testing.T) {
 	each(t, func(t *testing.T, _ devdb.Kind, database string) {
-		dblock(t, "", "migrate", "up", "--schema=a.b", database).wantFailure(t, 1, "contains a dot")
+		invoke(t, "", "migrate", "up", "--schema=a.b", database).wantFailure(t, 1, "contains a dot")
 	})
 }
 
@@ -221,7 +221,7 @@ func TestProcess(t *testing.T) {
 		if waiting.ProcessState.ExitCode() != 1 || !strings.Contains(out.String(), "terminated") && !strings.Contains(out.String(), "canceled") {
 			t.Errorf("%v: %q, want exit 1 and the reason", err, &out)
 		}
-		dblock(t, "", "migrate", "status", database).want(t, 0, "applied")
+		invoke(t, "", "migrate", "status", database).want(t, 0, "applied")
 	})
 }
 

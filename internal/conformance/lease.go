@@ -43,6 +43,7 @@ type Leases interface {
 	dblock.Locker
 	Held(ctx context.Context) ([]dblock.HeldLock, error)
 	Sweep(ctx context.Context) (int64, error)
+	ForceRelease(ctx context.Context, key string, token int64) error
 }
 
 // Run runs the suite.
@@ -73,6 +74,7 @@ func (e Lease) Run(t *testing.T) {
 		"LosesNothingToAPause":            losesNothingToAPause,
 		"ControlLosesToAPause":            controlLosesToAPause,
 		"UsesASchemaOfTheHostsChoice":     locksInASchema,
+		"ForceReleaseWantsTheToken":       forceReleaseWantsTheToken,
 		"RunsWithTheDocumentedGrants":     locksWithTheDocumentedGrants,
 		"ALostMemberLosesAllAndJoinsAnew": aLostMemberLosesAll,
 	} {

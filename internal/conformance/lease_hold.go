@@ -484,3 +484,25 @@ func locksInASchema(t *testing.T, v *vault) {
 	release(t, lock)
 	release(t, there)
 }
+
+func forceReleaseWantsTheToken(t *testing.T, v *vault) {
+	a, b := v.process(t, LeaseOptions{}), v.process(t, LeaseOptions{})
+	lock := acquire(t, a, "k")
+	for key, token := range map[string]int64{"k": token(t, lock) + 1, "nobody's": token(t, lock)} {
+		if err := b.ForceRelease(t.Context(), key, token); !errors.Is(err, dblock.ErrNotHeld) {
+			t.Errorf("%s with %d: %v", key, token, err)
+		}
+	}
+	if err := b.ForceRelease(t.Context(), "k", token(t, lock)); err != nil {
+		t.Fatal(err)
+	}
+	next := acquire(t, b, "k")
+	if err := v.e.Guarded(t.Context(), a, lock, "SELECT 1", func() {}); !errors.Is(err, dblock.ErrFenced) {
+		t.Errorf("the old holder's guard: %v", err)
+	}
+	release(t, lock) // it has not heard of it, and takes nothing from the new holder
+	if _, err := a.TryAcquire(t.Context(), "k"); !errors.Is(err, dblock.ErrNotAcquired) {
+		t.Errorf("after the old holder's release: %v", err)
+	}
+	release(t, next)
+}

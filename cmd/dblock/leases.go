@@ -1,0 +1,72 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/devdb"
+	"github.com/dblock-go/dblock/mysqllock"
+	"github.com/dblock-go/dblock/pglock"
+)
+
+// leases is what the engines' Lease is.
+type leases interface {
+	dblock.Locker
+	Held(ctx context.Context) ([]dblock.HeldLock, error)
+	ForceRelease(ctx context.Context, key string, token int64) error
+}
+
+// leases connects to the lease locks of the database; closeAll leaves what is held.
+func (f databaseFlags) leases(ctx context.Context, ttl time.Duration, label string) (l leases, closeAll func() error, err error) {
+	if strings.HasPrefix(f.Database, "postgres://") || strings.HasPrefix(f.Database, "postgresql://") {
+		return f.postgresLeases(ctx, ttl, label)
+	}
+	db, err := f.open()
+	if err != nil {
+		return nil, nil, err
+	}
+	locker, err := mysqllock.NewLease(ctx, db, mysqllock.LeaseOptions{TTL: ttl, Label: label, Schema: f.Schema})
+	if err != nil {
+		return nil, nil, errors.Join(err, db.Close())
+	}
+	return locker, func() error { return errors.Join(closeLeases(ctx, locker), db.Close()) }, nil
+}
+
+func (f databaseFlags) postgresLeases(ctx context.Context, ttl time.Duration, label string) (leases, func() error, error) {
+	db, err := f.open() // for its errors, which show no password
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := db.Close(); err != nil {
+		return nil, nil, err
+	}
+	config, err := devdb.ParsePostgres(f.Database)
+	if err != nil {
+		return nil, nil, err
+	}
+	config.ConnConfig.ConnectTimeout = dialTimeout
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, nil, err
+	}
+	locker, err := pglock.NewLease(ctx, pool, pglock.LeaseOptions{TTL: ttl, Label: label, Schema: f.Schema})
+	if err != nil {
+		pool.Close()
+		return nil, nil, err
+	}
+	return locker, func() error {
+		defer pool.Close()
+		return closeLeases(ctx, locker)
+	}, nil
+}
+
+func closeLeases(ctx context.Context, l leases) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dialTimeout)
+	defer cancel()
+	return l.Close(ctx)
+}

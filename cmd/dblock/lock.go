@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/dblock-go/dblock"
+)
+
+// lockCmd is `dblock lock`.
+type lockCmd struct {
+	databaseFlags
+	Key     string        `arg:"" help:"The key."`
+	Command []string      `arg:"" passthrough:"" help:"The command and its arguments, behind --."`
+	Wait    time.Duration `default:"-1s" placeholder:"DURATION" help:"How long to wait for the lock; 0: not at all. Default: for as long as it takes."`
+	TTL     time.Duration `name:"ttl" default:"10s" help:"After how long without a heartbeat others may have the lock."`
+	Label   string        `help:"Shown to others. Default: this host and process."`
+	Grace   time.Duration `default:"5s" help:"How long the command has after SIGTERM, before SIGKILL."`
+}
+
+// commandFailed is the exit status of the command that ran under the lock.
+type commandFailed struct{ status int }
+
+func (e *commandFailed) Error() string {
+	return fmt.Sprintf("the command ended with status %d", e.status)
+}
+
+// Run runs a command while it holds a lock, as flock does; the command is ended when the lock is lost.
+func (c *lockCmd) Run(ctx context.Context, s streams) (err error) {
+	argv := c.Command
+	if len(argv) > 0 && argv[0] == "--" {
+		argv = argv[1:]
+	}
+	if len(argv) == 0 {
+		return errors.New("no command: dblock lock KEY -- COMMAND ARGUMENT…")
+	}
+	if c.Label == "" {
+		host, _ := os.Hostname()
+		c.Label = host + ":" + strconv.Itoa(os.Getpid())
+	}
+	l, closeAll, err := c.leases(ctx, c.TTL, c.Label)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeAll()) }()
+	lock, err := c.acquire(ctx, l)
+	if err != nil {
+		return err
+	}
+	ran := c.run(ctx, s, lock, argv)
+	return errors.Join(ran, lock.Release(ctx))
+}
+
+func (c *lockCmd) acquire(ctx context.Context, l leases) (*dblock.Lock, error) {
+	switch {
+	case c.Wait == 0:
+		return l.TryAcquire(ctx, c.Key)
+	case c.Wait > 0:
+		ctx, cancel := context.WithTimeout(ctx, c.Wait)
+		defer cancel()
+		return l.Acquire(ctx, c.Key)
+	default:
+		return l.Acquire(ctx, c.Key)
+	}
+}
+
+// run gives the command the terminal, and the token in its environment.
+func (c *lockCmd) run(ctx context.Context, s streams, lock *dblock.Lock, argv []string) error {
+	fence, _ := lock.Fence()
+	cmd := exec.CommandContext(lock.Bind(ctx), argv[0], argv[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = s.in, s.out, s.err
+	cmd.Env = append(os.Environ(), "DBLOCK_KEY="+fence.Key, "DBLOCK_TOKEN="+strconv.FormatInt(fence.Token, 10),
+		"DBLOCK_HANDLE="+hex.EncodeToString(fence.Handle[:]))
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = c.Grace
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		return err
+	}
+	if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return &commandFailed{128 + int(status.Signal())}
+	}
+	return &commandFailed{exit.ExitCode()}
+}

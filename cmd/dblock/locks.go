@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"text/tabwriter"
+	"time"
+
+	"github.com/dblock-go/dblock"
+)
+
+// locksCmd is `dblock locks`.
+type locksCmd struct {
+	databaseFlags
+	JSON  bool          `name:"json" help:"Print JSON: a list, a lock each; times in milliseconds."`
+	Watch time.Duration `placeholder:"EVERY" help:"Print it again and again, every so often, until it is interrupted."`
+}
+
+// Run prints what is held, by whom.
+func (c *locksCmd) Run(ctx context.Context, s streams) (err error) {
+	if c.Watch < 0 {
+		return fmt.Errorf("--watch: %v is negative", c.Watch)
+	}
+	l, closeAll, err := c.leases(ctx, 0, "")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeAll()) }()
+	for {
+		held, err := l.Held(ctx)
+		if err != nil {
+			return err
+		}
+		if err := c.print(s.out, held); err != nil || c.Watch == 0 {
+			return err
+		}
+		select {
+		case <-time.After(c.Watch):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// shownLock is one lock for a program.
+type shownLock struct {
+	Key         string `json:"key"`
+	Token       int64  `json:"token"`
+	Label       string `json:"label"`
+	Member      string `json:"member"`
+	AgeMs       int64  `json:"age_ms"`
+	RemainingMs int64  `json:"remaining_ms"` // without another heartbeat
+	Waiters     int64  `json:"waiters"`      // processes
+}
+
+func (c *locksCmd) print(out io.Writer, held []dblock.HeldLock) error {
+	if c.JSON {
+		shown := make([]shownLock, len(held))
+		for i, h := range held {
+			shown[i] = shownLock{
+				h.Key, h.Fence.Token, h.Holder.Label, h.Holder.Member, h.Age.Milliseconds(), h.Remaining.Milliseconds(), h.Waiters,
+			}
+		}
+		return json.NewEncoder(out).Encode(shown)
+	}
+	if len(held) == 0 {
+		_, err := fmt.Fprintln(out, "nothing is held")
+		return err
+	}
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(t, "KEY\tTOKEN\tLABEL\tMEMBER\tAGE\tREMAINING\tWAITERS")
+	for _, h := range held {
+		_, _ = fmt.Fprintf(t, "%s\t%d\t%s\t%.8s\t%v\t%v\t%d\n", printable(h.Key), h.Fence.Token, printable(h.Holder.Label), h.Holder.Member,
+			h.Age.Round(time.Millisecond), h.Remaining.Round(time.Millisecond), h.Waiters)
+	}
+	return t.Flush()
+}
+
+// printable keeps what others have chosen from playing with the terminal.
+func printable(s string) string {
+	if quoted := strconv.Quote(s); quoted != `"`+s+`"` {
+		return quoted
+	}
+	return s
+}
+
+// unlockCmd is `dblock unlock`.
+type unlockCmd struct {
+	databaseFlags
+	Key   string `arg:"" help:"The key."`
+	Token int64  `required:"" help:"The token of the acquisition that is to end, as dblock locks shows it: another holder's lock is left alone."`
+}
+
+// Run gives a lock back that somebody else holds.
+func (c *unlockCmd) Run(ctx context.Context, s streams) (err error) {
+	l, closeAll, err := c.leases(ctx, 0, "")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeAll()) }()
+	if err := l.ForceRelease(ctx, c.Key, c.Token); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(s.out, "released %s\n", printable(c.Key))
+	return err
+}

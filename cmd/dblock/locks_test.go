@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/devdb"
+)
+
+// holdKey holds a key as another process would.
+func holdKey(t *testing.T, database, key string) (*dblock.Lock, leases) {
+	t.Helper()
+	l, closeAll, err := databaseFlags{Database: strings.TrimPrefix(database, "--database=")}.leases(t.Context(), time.Minute, "a test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = closeAll() })
+	lock, err := l.Acquire(t.Context(), key, dblock.WithLabel("by \x1b[31mhand"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = lock.Release(context.Background()) })
+	return lock, l
+}
+
+func TestLocksAndUnlock(t *testing.T) {
+	each(t, func(t *testing.T, _ devdb.Kind, database string) {
+		invoke(t, "", "locks", database).wantFailure(t, 1, "migrate up")
+		invoke(t, "", "migrate", "up", database).want(t, 0, "")
+		invoke(t, "", "locks", database).want(t, 0, "nothing is held")
+		lock, _ := holdKey(t, database, "k")
+		token := strconv.FormatInt(fence(t, lock).Token, 10)
+		shown := invoke(t, "", "locks", database)
+		shown.want(t, 0, token)
+		if strings.Contains(shown.out, "\x1b") || !strings.Contains(shown.out, `by \x1b[31mhand`) {
+			t.Errorf("shown as %q", shown.out)
+		}
+		var list []shownLock
+		if err := json.Unmarshal([]byte(invoke(t, "", "locks", "--json", database).out), &list); err != nil || len(list) != 1 ||
+			list[0].Key != "k" || strconv.FormatInt(list[0].Token, 10) != token || list[0].RemainingMs <= 0 || len(list[0].Member) != 32 {
+			t.Errorf("%+v, %v", list, err)
+		}
+		invoke(t, "", "unlock", "k", "--token=1", database).wantFailure(t, 1, "token "+token)
+		invoke(t, "", "unlock", "nobody's", "--token="+token, database).wantFailure(t, 1, "nobody holds")
+		invoke(t, "", "unlock", "k", database).wantFailure(t, 2, "--token")
+		invoke(t, "", "unlock", "k", "--token="+token, database).want(t, 0, "released k")
+		invoke(t, "", "locks", database).want(t, 0, "nothing is held")
+	})
+}
+
+func fence(t *testing.T, lock *dblock.Lock) dblock.Fence {
+	t.Helper()
+	f, ok := lock.Fence()
+	if !ok {
+		t.Fatal("no fence")
+	}
+	return f
+}
+
+func TestLockRunsACommand(t *testing.T) {
+	each(t, func(t *testing.T, _ devdb.Kind, database string) {
+		invoke(t, "", "migrate", "up", database).want(t, 0, "")
+		invoke(t, "", "lock", database, "k", "--", "sh", "-c", "echo $DBLOCK_KEY $DBLOCK_TOKEN $DBLOCK_HANDLE").want(t, 0, "k 1")
+		if r := invoke(t, "", "lock", database, "k", "--", "sh", "-c", "exit 7"); r.code != 7 || r.err != "" {
+			t.Errorf("%+v", r)
+		}
+		if r := invoke(t, "", "lock", database, "k", "--", "sh", "-c", "kill -9 $$"); r.code != 128+9 {
+			t.Errorf("%+v", r)
+		}
+		invoke(t, "", "lock", database, "k", "--", "no such command").wantFailure(t, 1, "no such command")
+		invoke(t, "", "lock", database, "k").wantFailure(t, 2, "command")
+		invoke(t, "", "lock", database, "--ttl=1ms", "k", "--", "true").wantFailure(t, 1, "TTL")
+		lock, _ := holdKey(t, database, "k")
+		invoke(t, "", "lock", database, "--wait=0", "k", "--", "echo", "ran").wantFailure(t, 1, "is held by")
+		invoke(t, "", "lock", database, "--wait=50ms", "k", "--", "echo", "ran").wantFailure(t, 1, "is held by")
+		if err := lock.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		invoke(t, "", "lock", database, "--wait=0", "k", "--", "echo", "ran").want(t, 0, "ran")
+	})
+}
+
+// TestLockEndsTheCommandWhenTheLockIsLost: another process would run it beside us.
+func TestLockEndsTheCommandWhenTheLockIsLost(t *testing.T) {
+	each(t, func(t *testing.T, _ devdb.Kind, database string) {
+		invoke(t, "", "migrate", "up", database).want(t, 0, "")
+		ended := make(chan result, 1)
+		go func() {
+			ended <- invoke(t, "", "lock", database, "--ttl=1s", "k", "--", "sh", "-c", "trap 'echo asked; exit 3' TERM; while :; do sleep 0.05; done")
+		}()
+		db, err := databaseFlags{Database: strings.TrimPrefix(database, "--database=")}.open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = db.Close() }()
+		for held := 0; held == 0; {
+			if err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM dblock_lease WHERE handle IS NOT NULL").Scan(&held); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(200 * time.Millisecond) // the shell sets its trap
+		if _, err := db.ExecContext(t.Context(), "DELETE FROM dblock_member"); err != nil {
+			t.Fatal(err)
+		}
+		if r := <-ended; r.code != 3 || !strings.Contains(r.err, "lost") || r.out != "asked\n" {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
+// TestLockPassesSignalsOn: whoever interrupts dblock means the command.
+func TestLockPassesSignalsOn(t *testing.T) {
+	each(t, func(t *testing.T, _ devdb.Kind, database string) {
+		invoke(t, "", "migrate", "up", database).want(t, 0, "")
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "lock", database, "k", "--", "sh", "-c",
+			"trap 'echo asked; exit 3' TERM; echo ready; while :; do sleep 0.05; done")
+		cmd.Env = append(os.Environ(), envCommand+"=1")
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		var line string
+		if _, err := fmt.Fscanln(out, &line); err != nil || line != "ready" {
+			t.Fatal(line, err)
+		}
+		_ = cmd.Process.Signal(syscall.SIGINT)
+		if _, err := fmt.Fscanln(out, &line); err != nil || line != "asked" {
+			t.Error(line, err)
+		}
+		if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 3 {
+			t.Errorf("%v, status %d", err, cmd.ProcessState.ExitCode())
+		}
+	})
+}
