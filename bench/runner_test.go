@@ -302,7 +302,7 @@ func TestListNamesEveryScenario(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, s := range Scenarios() {
-		if s.About == "" || strings.Count(out.String(), fmt.Sprintf("%s ", s.Name)) != 1 {
+		if s.About == "" || strings.Count("\n"+out.String(), fmt.Sprintf("\n%s ", s.Name)) != 1 {
 			t.Errorf("%s is not in the list, or without a word:\n%s", s.Name, out.String())
 		}
 	}

@@ -158,6 +158,15 @@ func (l *Lease) Sweep(ctx context.Context) (removed int64, err error) {
 	return l.locker.Sweep(ctx)
 }
 
+// RunSweeper sweeps every so often, at least 1 s, until ctx ends; then it returns the context's error. Call it in every
+// process: one of them at a time sweeps, the others stand by. What an hour leaves behind is little, so
+// once a minute is plenty.
+//
+// Errors: the context's; dblock.ErrClosed, dblock.ErrInvalid.
+func (l *Lease) RunSweeper(ctx context.Context, every time.Duration) error {
+	return l.locker.RunSweeper(ctx, every)
+}
+
 // Held lists the leases that are held now, by whomever, sorted by key.
 func (l *Lease) Held(ctx context.Context) ([]dblock.HeldLock, error) { return l.locker.List(ctx) }
 

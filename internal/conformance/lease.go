@@ -43,6 +43,7 @@ type Leases interface {
 	dblock.Locker
 	Held(ctx context.Context) ([]dblock.HeldLock, error)
 	Sweep(ctx context.Context) (int64, error)
+	RunSweeper(ctx context.Context, every time.Duration) error
 	ForceRelease(ctx context.Context, key string, token int64) error
 }
 
@@ -75,6 +76,8 @@ func (e Lease) Run(t *testing.T) {
 		"ControlLosesToAPause":            controlLosesToAPause,
 		"UsesASchemaOfTheHostsChoice":     locksInASchema,
 		"ForceReleaseWantsTheToken":       forceReleaseWantsTheToken,
+		"OneSweepsAtATime":                oneSweepsAtATime,
+		"TakesOverFromTheKilled":          takesOverFromTheKilled,
 		"RunsWithTheDocumentedGrants":     locksWithTheDocumentedGrants,
 		"ALostMemberLosesAllAndJoinsAnew": aLostMemberLosesAll,
 	} {

@@ -125,19 +125,10 @@ func (v *vault) pauseHolders(t *testing.T, mode string, n int) (written, counted
 	var readers sync.WaitGroup
 	var all []*exec.Cmd
 	for range holders {
-		cmd := exec.CommandContext(ctx, os.Args[0])
-		cmd.Env = append(os.Environ(), holderDSN+"="+v.dsn, holderKind+"="+string(v.e.Kind), holderMode+"="+mode)
-		cmd.Stderr = os.Stderr
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		cmd, lines := v.startHolder(t, ctx, mode)
 		all = append(all, cmd)
 		readers.Go(func() {
-			for lines := bufio.NewScanner(out); lines.Scan(); {
+			for lines.Scan() {
 				switch strings.TrimSpace(lines.Text()) {
 				case "written":
 					acknowledged.Add(1)
@@ -169,6 +160,22 @@ func (v *vault) pauseHolders(t *testing.T, mode string, n int) (written, counted
 		_ = cmd.Wait()
 	}
 	return acknowledged.Load(), v.count(t, "SELECT n FROM counter")
+}
+
+// startHolder starts a process that works under the lock; its lines say what it does.
+func (v *vault) startHolder(t *testing.T, ctx context.Context, mode string) (*exec.Cmd, *bufio.Scanner) {
+	t.Helper()
+	cmd := exec.CommandContext(ctx, os.Args[0])
+	cmd.Env = append(os.Environ(), holderDSN+"="+v.dsn, holderKind+"="+string(v.e.Kind), holderMode+"="+mode)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return cmd, bufio.NewScanner(out)
 }
 
 func driverOf(kind devdb.Kind) string {

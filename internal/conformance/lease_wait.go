@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -149,4 +150,76 @@ func aGuardKeepsOthersOut(t *testing.T, v *vault) {
 	}
 	release(t, acquire(t, b, "k"))
 	_ = lock.Release(t.Context())
+}
+
+// oneSweepsAtATime: of two processes that are to sweep one does, and the other when that one is gone.
+func oneSweepsAtATime(t *testing.T, v *vault) {
+	l := v.process(t, LeaseOptions{})
+	if err := l.RunSweeper(t.Context(), 0); !errors.Is(err, dblock.ErrInvalid) {
+		t.Errorf("every 0s: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	first, second := v.process(t, LeaseOptions{}), v.process(t, LeaseOptions{})
+	firstCtx, stopFirst := context.WithCancel(ctx)
+	sweep := func(ctx context.Context, l Leases) {
+		if err := l.RunSweeper(ctx, time.Second); !errors.Is(err, context.Canceled) {
+			t.Errorf("it ended with %v", err)
+		}
+	}
+	all.Go(func() { sweep(firstCtx, first) })
+	sweeper := func() (member string) {
+		for ctx := soon(t); ctx.Err() == nil; {
+			held, err := l.Held(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(held) == 1 {
+				return held[0].Holder.Member
+			}
+		}
+		t.Fatal("nobody sweeps")
+		return ""
+	}
+	before := sweeper()
+	all.Go(func() { sweep(ctx, second) })
+	release(t, acquire(t, l, "old"))
+	v.exec(t, "UPDATE dblock_lease SET changed_at = '2000-01-01' WHERE lease_key = 'old'")
+	for ctx := soon(t); v.count(t, "SELECT count(*) FROM dblock_lease WHERE lease_key = 'old'") == 1; {
+		if ctx.Err() != nil {
+			t.Fatal("nothing is swept")
+		}
+	}
+	if after := sweeper(); after != before {
+		t.Errorf("%s swept, and then %s", before, after)
+	}
+	stopFirst()
+	for ctx := soon(t); sweeper() == before; {
+		if ctx.Err() != nil {
+			t.Fatal("nobody took over")
+		}
+	}
+	cancel()
+	all.Wait()
+}
+
+// takesOverFromTheKilled kills -9 a holder: who waits has the lock when the holder's time is up.
+func takesOverFromTheKilled(t *testing.T, v *vault) {
+	v.exec(t, "CREATE TABLE counter (n INT)")
+	v.exec(t, "INSERT INTO counter VALUES (0)")
+	holder, lines := v.startHolder(t, soon(t), guardedWrites)
+	if !lines.Scan() { // it holds the key most of the time, and now for certain
+		t.Fatal("the holder ended")
+	}
+	_ = holder.Process.Signal(syscall.SIGSTOP)
+	_ = holder.Process.Kill()
+	_ = holder.Wait()
+	began := time.Now()
+	l := v.process(t, LeaseOptions{})
+	release(t, acquire(t, l, "counter"))
+	took := time.Since(began)
+	t.Logf("taken over after %v of a TTL of %v", took, pauseTTL)
+	if took > 20*pauseTTL {
+		t.Errorf("taken over after %v", took)
+	}
 }

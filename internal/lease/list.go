@@ -4,23 +4,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/member"
 )
-
-// unused is for how long nobody has used what Sweep removes.
-const unused = time.Hour
-
-// Sweep tidies away what nobody has used for an hour.
-func (l *Locker) Sweep(ctx context.Context) (removed int64, err error) {
-	removed, err = l.engine.Sweep(ctx, unused)
-	if err != nil {
-		return removed, l.explain(err, "of the sweep")
-	}
-	return removed, nil
-}
 
 // List reads what is held.
 func (l *Locker) List(ctx context.Context) ([]dblock.HeldLock, error) {

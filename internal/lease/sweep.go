@@ -1,0 +1,52 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/dblock-go/dblock"
+)
+
+// unused is for how long nobody has used what Sweep removes.
+const unused = time.Hour
+
+// Sweep tidies away what nobody has used for an hour.
+func (l *Locker) Sweep(ctx context.Context) (removed int64, err error) {
+	removed, err = l.engine.Sweep(ctx, unused)
+	if err != nil {
+		return removed, l.explain(err, "of the sweep")
+	}
+	return removed, nil
+}
+
+// sweeperKey is the lease of whoever sweeps.
+const sweeperKey = "dblock sweeper"
+
+// RunSweeper sweeps every so often until ctx ends, in one process of all that call it.
+func (l *Locker) RunSweeper(ctx context.Context, every time.Duration) error {
+	if every < time.Second {
+		return &dblock.InvalidError{Field: "every", Reason: every.String() + " is shorter than 1s"}
+	}
+	for {
+		err := dblock.Do(ctx, l, sweeperKey, func(ctx context.Context, _ *dblock.Lock) error {
+			for {
+				if _, err := l.Sweep(ctx); err != nil {
+					return err
+				}
+				if err := l.sleep(ctx, every); err != nil {
+					return err
+				}
+			}
+		})
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if errors.Is(err, dblock.ErrClosed) {
+			return err
+		}
+		if err := l.sleep(ctx, every); err != nil { // the database is away, or the lock was lost: another one sweeps
+			return err
+		}
+	}
+}
