@@ -22,19 +22,25 @@ func (e *engine) Acquire(ctx context.Context, by lease.By, asks []lease.Ask) ([]
 	if err != nil {
 		return nil, err
 	}
+	gone := false
 	found := make(map[string]lease.Answer, len(rows))
 	for _, r := range rows {
-		found[r.LeaseKey] = lease.Answer{
-			Token: r.Granted, MemberGone: !r.Alive, Held: r.Granted == 0 && r.Held,
-			Holder: lease.Holder{
-				Member: r.Holder.Bytes, Label: r.HolderLabel, Token: r.HolderToken,
-				Dead: r.Granted == 0 && r.Held && r.HolderDead, Remaining: max(0, duration(r.RemainingUs)),
-			},
+		switch {
+		case r.LeaseKey == "":
+			gone = true
+		case r.Granted != 0:
+			found[r.LeaseKey] = lease.Answer{Token: r.Granted}
+		case found[r.LeaseKey].Token == 0:
+			found[r.LeaseKey] = lease.Answer{Held: true, Holder: lease.Holder{
+				Member: r.Holder.Bytes, Label: r.HolderLabel, Token: r.HolderToken, Dead: r.HolderDead,
+				Remaining: max(0, duration(r.RemainingUs)),
+			}}
 		}
 	}
 	answers := make([]lease.Answer, len(asks))
 	for i, a := range asks {
 		answers[i] = found[a.Key]
+		answers[i].MemberGone = gone
 	}
 	return answers, nil
 }

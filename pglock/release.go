@@ -22,7 +22,7 @@ func (e *engine) Release(ctx context.Context, backs []lease.Back) ([]lease.Retur
 	}
 	found := make(map[string]lease.Returned, len(rows))
 	for _, r := range rows {
-		found[r.LeaseKey] = lease.Returned{Freed: r.Freed, Stood: r.Stood}
+		found[r.LeaseKey] = lease.Returned{Freed: r.Freed || found[r.LeaseKey].Freed, Stood: true}
 	}
 	returned := make([]lease.Returned, len(backs))
 	for i, b := range backs {

@@ -22,7 +22,7 @@ WITH me AS MATERIALIZED (
            unnest($6::text[]) AS label, unnest($7::bytea[]) AS data,
            unnest($8::bigint[]) AS hold_us, unnest($9::boolean[]) AS detached
 ), free AS MATERIALIZED (
-    SELECT l.lease_key
+    SELECT l.lease_key, ask.handle, ask.label, ask.data, ask.hold_us, ask.detached
     FROM me, ask, dblock_lease l
     WHERE l.lease_key = ask.lease_key AND (l.handle IS NULL OR l.held_until <= clock_timestamp())
     ORDER BY l.lease_key
@@ -30,12 +30,12 @@ WITH me AS MATERIALIZED (
 ), taken AS (
     UPDATE dblock_lease l
     SET token = GREATEST(l.token + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint),
-        handle = ask.handle,
-        member_id = CASE WHEN ask.detached THEN NULL ELSE $1 END,
-        held_until = clock_timestamp() + NULLIF(ask.hold_us, 0) * interval '1 microsecond',
-        changed_at = clock_timestamp(), label = ask.label, data = ask.data
-    FROM free, ask
-    WHERE l.lease_key = free.lease_key AND ask.lease_key = free.lease_key
+        handle = free.handle,
+        member_id = CASE WHEN free.detached THEN NULL ELSE $1 END,
+        held_until = clock_timestamp() + NULLIF(free.hold_us, 0) * interval '1 microsecond',
+        changed_at = clock_timestamp(), label = free.label, data = free.data
+    FROM free
+    WHERE l.lease_key = free.lease_key
     RETURNING l.lease_key, l.token
 ), made AS (
     INSERT INTO dblock_lease (lease_key, token, handle, member_id, held_until, label, data)
@@ -48,18 +48,21 @@ WITH me AS MATERIALIZED (
     ON CONFLICT DO NOTHING
     RETURNING lease_key, token
 )
-SELECT ask.lease_key::text AS lease_key,
-       COALESCE(taken.token, made.token, 0)::bigint AS granted,
-       EXISTS (SELECT 1 FROM me)::boolean AS alive,
-       (l.handle IS NOT NULL AND (l.held_until IS NULL OR l.held_until > clock_timestamp()))::boolean AS held,
-       l.member_id AS holder, COALESCE(l.label, '')::text AS holder_label, COALESCE(l.token, 0)::bigint AS holder_token,
-       COALESCE(l.member_id IS NOT NULL AND (m.member_id IS NULL OR m.expires_at <= clock_timestamp()), false)::boolean AS holder_dead,
-       COALESCE(extract(epoch FROM LEAST(l.held_until, m.expires_at) - clock_timestamp()) * 1000000, 0)::bigint AS remaining_us
+SELECT taken.lease_key::text AS lease_key, taken.token AS granted, NULL::uuid AS holder, ''::text AS holder_label,
+       0::bigint AS holder_token, false AS holder_dead, 0::bigint AS remaining_us
+FROM taken
+UNION ALL
+SELECT made.lease_key, made.token, NULL, '', 0, false, 0 FROM made
+UNION ALL
+SELECT ask.lease_key, 0, l.member_id, l.label, l.token,
+       l.member_id IS NOT NULL AND (m.member_id IS NULL OR m.expires_at <= clock_timestamp()),
+       COALESCE(extract(epoch FROM LEAST(l.held_until, m.expires_at) - clock_timestamp()) * 1000000, 0)::bigint
 FROM ask
-LEFT JOIN taken ON taken.lease_key = ask.lease_key
-LEFT JOIN made ON made.lease_key = ask.lease_key
-LEFT JOIN dblock_lease l ON l.lease_key = ask.lease_key
+JOIN dblock_lease l ON l.lease_key = ask.lease_key
 LEFT JOIN dblock_member m ON m.member_id = l.member_id
+WHERE l.handle IS NOT NULL AND (l.held_until IS NULL OR l.held_until > clock_timestamp())
+UNION ALL
+SELECT '', 0, NULL, '', 0, false, 0 WHERE NOT EXISTS (SELECT 1 FROM me)
 `
 
 type AcquireLeasesParams struct {
@@ -77,8 +80,6 @@ type AcquireLeasesParams struct {
 type AcquireLeasesRow struct {
 	LeaseKey    string
 	Granted     int64
-	Alive       bool
-	Held        bool
 	Holder      pgtype.UUID
 	HolderLabel string
 	HolderToken int64
@@ -92,8 +93,9 @@ type AcquireLeasesRow struct {
 // than the caller knew: then the caller has given up on it, and it was under way for too long.
 // Rows are locked in the order of their keys, and one that is locked is passed over; the
 // condition is checked again on the row as it was locked. A row that is missing is made: most
-// keys, such as those of orders, are locked once. Whoever is refused learns who holds the key, as
-// the statement's snapshot shows it.
+// keys, such as those of orders, are locked once. It returns what was granted, and who holds the rest, as the
+// statement's snapshot shows it; one row without a key says that the member is gone. (No two of the
+// lists are joined with each other: they have no index.)
 func (q *Queries) AcquireLeases(ctx context.Context, db DBTX, arg AcquireLeasesParams) ([]AcquireLeasesRow, error) {
 	rows, err := db.Query(ctx, AcquireLeases,
 		arg.MemberID,
@@ -116,8 +118,6 @@ func (q *Queries) AcquireLeases(ctx context.Context, db DBTX, arg AcquireLeasesP
 		if err := rows.Scan(
 			&i.LeaseKey,
 			&i.Granted,
-			&i.Alive,
-			&i.Held,
 			&i.Holder,
 			&i.HolderLabel,
 			&i.HolderToken,
@@ -250,12 +250,12 @@ func (q *Queries) ListLeases(ctx context.Context, db DBTX) ([]ListLeasesRow, err
 const ReleaseLeases = `-- name: ReleaseLeases :many
 WITH ask AS MATERIALIZED (
     SELECT unnest($1::text[]) AS lease_key, unnest($2::bigint[]) AS token,
-           unnest($3::uuid[]) AS handle,
-           set_config('lock_timeout', $4, true) AS lock_timeout
+           unnest($3::uuid[]) AS handle
 ), ours AS MATERIALIZED (
     SELECT l.lease_key
     FROM ask, dblock_lease l
     WHERE l.lease_key = ask.lease_key AND l.handle = ask.handle AND (ask.token = 0 OR l.token = ask.token)
+      AND set_config('lock_timeout', $4, true) IS NOT NULL
     ORDER BY l.lease_key
     FOR NO KEY UPDATE OF l SKIP LOCKED
 ), freed AS (
@@ -265,16 +265,15 @@ WITH ask AS MATERIALIZED (
     WHERE l.lease_key = ours.lease_key
     RETURNING l.lease_key
 )
-SELECT ask.lease_key::text AS lease_key,
-       (freed.lease_key IS NOT NULL)::boolean AS freed,
-       COALESCE(l.handle = ask.handle, false)::boolean AS stood,
-       COALESCE(CASE WHEN freed.lease_key IS NOT NULL AND EXISTS (
-                    SELECT 1 FROM dblock_lease_waiter w
-                    WHERE w.lease_key = ask.lease_key AND w.expires_at > clock_timestamp())
-                THEN pg_notify('dblock_released', ask.lease_key)::text END, '')::text AS notified
+SELECT freed.lease_key::text AS lease_key, true AS freed,
+       COALESCE(CASE WHEN EXISTS (SELECT 1 FROM dblock_lease_waiter w
+                                  WHERE w.lease_key = freed.lease_key AND w.expires_at > clock_timestamp())
+                THEN pg_notify('dblock_released', freed.lease_key)::text END, '')::text AS notified
+FROM freed
+UNION ALL
+SELECT ask.lease_key, false, ''
 FROM ask
-LEFT JOIN freed ON freed.lease_key = ask.lease_key
-LEFT JOIN dblock_lease l ON l.lease_key = ask.lease_key
+JOIN dblock_lease l ON l.lease_key = ask.lease_key AND l.handle = ask.handle
 `
 
 type ReleaseLeasesParams struct {
@@ -287,13 +286,12 @@ type ReleaseLeasesParams struct {
 type ReleaseLeasesRow struct {
 	LeaseKey string
 	Freed    bool
-	Stood    bool
 	Notified string
 }
 
-// Gives back a batch, each key once. Rows that are locked, by a guard for example, are passed over: stands tells that
-// they are to be
-// asked for again. Whoever waits for what is free now is notified, after the commit.
+// Gives back a batch, each key once. It returns what was freed, and what was ours when it began: of
+// that, what was not freed was locked, by a guard for example, and is to be asked for again. Whoever waits
+// for what is free now is notified, after the commit.
 func (q *Queries) ReleaseLeases(ctx context.Context, db DBTX, arg ReleaseLeasesParams) ([]ReleaseLeasesRow, error) {
 	rows, err := db.Query(ctx, ReleaseLeases,
 		arg.LeaseKeys,
@@ -308,12 +306,7 @@ func (q *Queries) ReleaseLeases(ctx context.Context, db DBTX, arg ReleaseLeasesP
 	var items []ReleaseLeasesRow
 	for rows.Next() {
 		var i ReleaseLeasesRow
-		if err := rows.Scan(
-			&i.LeaseKey,
-			&i.Freed,
-			&i.Stood,
-			&i.Notified,
-		); err != nil {
+		if err := rows.Scan(&i.LeaseKey, &i.Freed, &i.Notified); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

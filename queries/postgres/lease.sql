@@ -5,8 +5,9 @@
 -- than the caller knew: then the caller has given up on it, and it was under way for too long.
 -- Rows are locked in the order of their keys, and one that is locked is passed over; the
 -- condition is checked again on the row as it was locked. A row that is missing is made: most
--- keys, such as those of orders, are locked once. Whoever is refused learns who holds the key, as
--- the statement's snapshot shows it.
+-- keys, such as those of orders, are locked once. It returns what was granted, and who holds the rest, as the
+-- statement's snapshot shows it; one row without a key says that the member is gone. (No two of the
+-- lists are joined with each other: they have no index.)
 -- name: AcquireLeases :many
 WITH me AS MATERIALIZED (
     SELECT m.member_id FROM dblock_member m
@@ -17,7 +18,7 @@ WITH me AS MATERIALIZED (
            unnest(sqlc.arg(labels)::text[]) AS label, unnest(sqlc.arg(datas)::bytea[]) AS data,
            unnest(sqlc.arg(hold_us)::bigint[]) AS hold_us, unnest(sqlc.arg(detached)::boolean[]) AS detached
 ), free AS MATERIALIZED (
-    SELECT l.lease_key
+    SELECT l.lease_key, ask.handle, ask.label, ask.data, ask.hold_us, ask.detached
     FROM me, ask, dblock_lease l
     WHERE l.lease_key = ask.lease_key AND (l.handle IS NULL OR l.held_until <= clock_timestamp())
     ORDER BY l.lease_key
@@ -25,12 +26,12 @@ WITH me AS MATERIALIZED (
 ), taken AS (
     UPDATE dblock_lease l
     SET token = GREATEST(l.token + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint),
-        handle = ask.handle,
-        member_id = CASE WHEN ask.detached THEN NULL ELSE sqlc.arg(member_id) END,
-        held_until = clock_timestamp() + NULLIF(ask.hold_us, 0) * interval '1 microsecond',
-        changed_at = clock_timestamp(), label = ask.label, data = ask.data
-    FROM free, ask
-    WHERE l.lease_key = free.lease_key AND ask.lease_key = free.lease_key
+        handle = free.handle,
+        member_id = CASE WHEN free.detached THEN NULL ELSE sqlc.arg(member_id) END,
+        held_until = clock_timestamp() + NULLIF(free.hold_us, 0) * interval '1 microsecond',
+        changed_at = clock_timestamp(), label = free.label, data = free.data
+    FROM free
+    WHERE l.lease_key = free.lease_key
     RETURNING l.lease_key, l.token
 ), made AS (
     INSERT INTO dblock_lease (lease_key, token, handle, member_id, held_until, label, data)
@@ -43,18 +44,21 @@ WITH me AS MATERIALIZED (
     ON CONFLICT DO NOTHING
     RETURNING lease_key, token
 )
-SELECT ask.lease_key::text AS lease_key,
-       COALESCE(taken.token, made.token, 0)::bigint AS granted,
-       EXISTS (SELECT 1 FROM me)::boolean AS alive,
-       (l.handle IS NOT NULL AND (l.held_until IS NULL OR l.held_until > clock_timestamp()))::boolean AS held,
-       l.member_id AS holder, COALESCE(l.label, '')::text AS holder_label, COALESCE(l.token, 0)::bigint AS holder_token,
-       COALESCE(l.member_id IS NOT NULL AND (m.member_id IS NULL OR m.expires_at <= clock_timestamp()), false)::boolean AS holder_dead,
-       COALESCE(extract(epoch FROM LEAST(l.held_until, m.expires_at) - clock_timestamp()) * 1000000, 0)::bigint AS remaining_us
+SELECT taken.lease_key::text AS lease_key, taken.token AS granted, NULL::uuid AS holder, ''::text AS holder_label,
+       0::bigint AS holder_token, false AS holder_dead, 0::bigint AS remaining_us
+FROM taken
+UNION ALL
+SELECT made.lease_key, made.token, NULL, '', 0, false, 0 FROM made
+UNION ALL
+SELECT ask.lease_key, 0, l.member_id, l.label, l.token,
+       l.member_id IS NOT NULL AND (m.member_id IS NULL OR m.expires_at <= clock_timestamp()),
+       COALESCE(extract(epoch FROM LEAST(l.held_until, m.expires_at) - clock_timestamp()) * 1000000, 0)::bigint
 FROM ask
-LEFT JOIN taken ON taken.lease_key = ask.lease_key
-LEFT JOIN made ON made.lease_key = ask.lease_key
-LEFT JOIN dblock_lease l ON l.lease_key = ask.lease_key
-LEFT JOIN dblock_member m ON m.member_id = l.member_id;
+JOIN dblock_lease l ON l.lease_key = ask.lease_key
+LEFT JOIN dblock_member m ON m.member_id = l.member_id
+WHERE l.handle IS NOT NULL AND (l.held_until IS NULL OR l.held_until > clock_timestamp())
+UNION ALL
+SELECT '', 0, NULL, '', 0, false, 0 WHERE NOT EXISTS (SELECT 1 FROM me);
 
 -- Takes a lease over from a member that is gone for good (see MemberStands).
 -- name: TakeLeaseOver :one
@@ -70,18 +74,18 @@ WHERE l.lease_key = sqlc.arg(lease_key) AND l.member_id = sqlc.arg(gone)
   AND set_config('lock_timeout', sqlc.arg(lock_timeout), true) IS NOT NULL
 RETURNING l.token;
 
--- Gives back a batch, each key once. Rows that are locked, by a guard for example, are passed over: stands tells that
--- they are to be
--- asked for again. Whoever waits for what is free now is notified, after the commit.
+-- Gives back a batch, each key once. It returns what was freed, and what was ours when it began: of
+-- that, what was not freed was locked, by a guard for example, and is to be asked for again. Whoever waits
+-- for what is free now is notified, after the commit.
 -- name: ReleaseLeases :many
 WITH ask AS MATERIALIZED (
     SELECT unnest(sqlc.arg(lease_keys)::text[]) AS lease_key, unnest(sqlc.arg(tokens)::bigint[]) AS token,
-           unnest(sqlc.arg(handles)::uuid[]) AS handle,
-           set_config('lock_timeout', sqlc.arg(lock_timeout), true) AS lock_timeout
+           unnest(sqlc.arg(handles)::uuid[]) AS handle
 ), ours AS MATERIALIZED (
     SELECT l.lease_key
     FROM ask, dblock_lease l
     WHERE l.lease_key = ask.lease_key AND l.handle = ask.handle AND (ask.token = 0 OR l.token = ask.token)
+      AND set_config('lock_timeout', sqlc.arg(lock_timeout), true) IS NOT NULL
     ORDER BY l.lease_key
     FOR NO KEY UPDATE OF l SKIP LOCKED
 ), freed AS (
@@ -91,16 +95,15 @@ WITH ask AS MATERIALIZED (
     WHERE l.lease_key = ours.lease_key
     RETURNING l.lease_key
 )
-SELECT ask.lease_key::text AS lease_key,
-       (freed.lease_key IS NOT NULL)::boolean AS freed,
-       COALESCE(l.handle = ask.handle, false)::boolean AS stood,
-       COALESCE(CASE WHEN freed.lease_key IS NOT NULL AND EXISTS (
-                    SELECT 1 FROM dblock_lease_waiter w
-                    WHERE w.lease_key = ask.lease_key AND w.expires_at > clock_timestamp())
-                THEN pg_notify('dblock_released', ask.lease_key)::text END, '')::text AS notified
+SELECT freed.lease_key::text AS lease_key, true AS freed,
+       COALESCE(CASE WHEN EXISTS (SELECT 1 FROM dblock_lease_waiter w
+                                  WHERE w.lease_key = freed.lease_key AND w.expires_at > clock_timestamp())
+                THEN pg_notify('dblock_released', freed.lease_key)::text END, '')::text AS notified
+FROM freed
+UNION ALL
+SELECT ask.lease_key, false, ''
 FROM ask
-LEFT JOIN freed ON freed.lease_key = ask.lease_key
-LEFT JOIN dblock_lease l ON l.lease_key = ask.lease_key;
+JOIN dblock_lease l ON l.lease_key = ask.lease_key AND l.handle = ask.handle;
 
 -- Ends a lease at a moment of its own, whatever heartbeats come.
 -- name: ExpireLease :execrows
