@@ -42,6 +42,10 @@ type Locker struct {
 	tasks  sync.WaitGroup
 }
 
+// inFlight is how many statements that acquire, and that release, are under way at once. One would carry
+// most; with two, a connection that went silent does not stop all keys.
+const inFlight = 2
+
 // ask is an Ask of one life.
 type ask struct {
 	Ask
@@ -60,10 +64,11 @@ func New(e Engine, m *member.Member, o Options) *Locker {
 	l.ending, l.end = context.WithCancelCause(context.Background())
 	poison := func(err error) bool { return e.Fault(err) == Poison }
 	l.acquire = merge.New(merge.Options[ask, Answer]{
-		Run: l.runAcquire, Key: func(a ask) string { return a.Key }, Poison: poison, MaxQueue: o.MaxQueue,
+		Run: l.runAcquire, Key: func(a ask) string { return a.Key }, Poison: poison, MaxQueue: o.MaxQueue, MaxInFlight: inFlight,
 	})
 	l.release = merge.New(merge.Options[Back, Returned]{
 		Run: l.runRelease, Key: func(b Back) string { return b.Key }, Ends: func(Back) bool { return true }, Poison: poison,
+		MaxInFlight: inFlight,
 	})
 	l.bells.init()
 	l.tasks.Go(l.listen)
