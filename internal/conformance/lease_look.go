@@ -1,0 +1,110 @@
+package conformance
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+)
+
+func showsWhoHoldsWhat(t *testing.T, v *vault) {
+	l := v.process(t, LeaseOptions{Label: "worker 7"})
+	b := acquire(t, l, "b")
+	a := acquire(t, l, "a", dblock.WithLabel("by hand"), dblock.WithMaxHold(time.Hour), dblock.WithData([]byte{0, 255}))
+	held, err := l.Held(t.Context())
+	if err != nil || len(held) != 2 {
+		t.Fatalf("%v, %v", held, err)
+	}
+	fa, _ := a.Fence()
+	if h := held[0]; h.Key != "a" || h.Fence != fa || h.Holder.Label != "by hand" || h.Remaining <= 0 || h.Remaining > time.Minute {
+		t.Errorf("shown: %+v", h)
+	}
+	if h := held[1]; h.Key != "b" || h.Holder.Label != "worker 7" || len(h.Holder.Member) != 32 || h.Age < 0 || h.Age > time.Minute {
+		t.Errorf("shown: %+v", h)
+	}
+	release(t, a)
+	release(t, b)
+	if held, err := l.Held(t.Context()); err != nil || len(held) != 0 {
+		t.Errorf("after the release: %v, %v", held, err)
+	}
+}
+
+func sweepsWhatNobodyUses(t *testing.T, v *vault) {
+	l := v.process(t, LeaseOptions{})
+	used := acquire(t, l, "used")
+	lasting := acquire(t, l, "lasting", dblock.WithoutRenewal(time.Hour))
+	for i := range 5 {
+		release(t, acquire(t, l, fmt.Sprint("free", i)))
+	}
+	fresh := acquire(t, l, "fresh")
+	release(t, fresh)
+	v.exec(t, "UPDATE dblock_lease SET changed_at = '2000-01-01' WHERE lease_key <> 'fresh'")
+	if n, err := l.Sweep(t.Context()); err != nil || n != 5 {
+		t.Errorf("swept %d rows, %v, want the 5 free ones", n, err)
+	}
+	if n := v.count(t, "SELECT count(*) FROM dblock_lease"); n != 3 {
+		t.Errorf("%d rows are left, want 3", n)
+	}
+	again := acquire(t, l, "fresh")
+	if token(t, again) <= token(t, fresh) {
+		t.Error("the token fell")
+	}
+	release(t, again)
+	release(t, used)
+	release(t, lasting)
+}
+
+func tellsTheObserver(t *testing.T, v *vault) {
+	var mu sync.Mutex
+	var told []string
+	note := func(format string, args ...any) {
+		mu.Lock()
+		defer mu.Unlock()
+		told = append(told, fmt.Sprintf(format, args...))
+	}
+	l := v.process(t, LeaseOptions{Observer: dblock.Observer{
+		Acquired: func(key string, _ time.Duration) { note("acquired %s", key) },
+		NotAcquired: func(key string, _ time.Duration, err error) {
+			note("not acquired %s: %v", key, errors.Is(err, dblock.ErrNotAcquired))
+		},
+		Released: func(key string, _ time.Duration) { note("released %s", key) },
+		Lost:     func(key string, _ time.Duration, why dblock.Reason) { note("lost %s: %s", key, why) },
+	}})
+	lock := acquire(t, l, "k")
+	_, _ = l.TryAcquire(t.Context(), "k")
+	release(t, lock)
+	short := acquire(t, l, "short", dblock.WithMaxHold(time.Millisecond))
+	isLost(t, short, dblock.Ended)
+	want := "acquired k, not acquired k: true, released k, acquired short, lost short: " + string(dblock.Ended)
+	mu.Lock()
+	defer mu.Unlock()
+	if got := strings.Join(told, ", "); got != want {
+		t.Errorf("told %s\nwant %s", got, want)
+	}
+}
+
+func forceReleaseWantsTheToken(t *testing.T, v *vault) {
+	a, b := v.process(t, LeaseOptions{}), v.process(t, LeaseOptions{})
+	lock := acquire(t, a, "k")
+	for key, token := range map[string]int64{"k": token(t, lock) + 1, "nobody's": token(t, lock)} {
+		if err := b.ForceRelease(t.Context(), key, token); !errors.Is(err, dblock.ErrNotHeld) {
+			t.Errorf("%s with %d: %v", key, token, err)
+		}
+	}
+	if err := b.ForceRelease(t.Context(), "k", token(t, lock)); err != nil {
+		t.Fatal(err)
+	}
+	next := acquire(t, b, "k")
+	if err := v.e.Guarded(t.Context(), a, lock, "SELECT 1", func() {}); !errors.Is(err, dblock.ErrFenced) {
+		t.Errorf("the old holder's guard: %v", err)
+	}
+	release(t, lock) // it has not heard of it, and takes nothing from the new holder
+	if _, err := a.TryAcquire(t.Context(), "k"); !errors.Is(err, dblock.ErrNotAcquired) {
+		t.Errorf("after the old holder's release: %v", err)
+	}
+	release(t, next)
+}

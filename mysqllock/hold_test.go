@@ -1,0 +1,183 @@
+package mysqllock
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/lease"
+	"github.com/dblock-go/dblock/internal/member"
+)
+
+func TestTakeOver(t *testing.T) {
+	each(t, plain, func(r rig) {
+		us, them := r.join("us"), r.join("them")
+		old := r.take(them, ask("k"))
+		a := ask("k")
+		a.Label = "taken over"
+		token, err := r.TakeOver(r.ctx, us, a, them.Member)
+		r.ok(err)
+		if token != 0 {
+			r.Fatalf("taken from the living: %d", token)
+		}
+		r.kill(them)
+		if got := r.acquire(us, a)[0]; !got.Held || !got.Holder.Dead || got.Holder.Member != them.Member || got.Holder.Remaining != 0 {
+			r.Fatalf("a dead holder: %+v", got)
+		}
+		stale := us
+		stale.Beat = -2
+		if token, err = r.TakeOver(r.ctx, stale, a, them.Member); err != nil || token != 0 {
+			r.Errorf("taken over on an old beat: %d, %v", token, err)
+		}
+		if got := r.acquire(us, a)[0]; !got.Held || !got.Holder.Dead {
+			r.Fatalf("an evicted holder: %+v", got)
+		}
+		if token, err = r.TakeOver(r.ctx, us, a, them.Member); err != nil || token <= old.Token {
+			r.Fatalf("not taken over: %d after %d, %v", token, old.Token, err)
+		}
+		if token, err = r.TakeOver(r.ctx, us, ask("k"), them.Member); err != nil || token != 0 {
+			r.Errorf("taken over twice: %d, %v", token, err)
+		}
+		if got := r.release(old); got[0] != (lease.Returned{}) {
+			r.Errorf("the dead one released it: %+v", got)
+		}
+		r.ok(r.Leave(r.ctx, us.Member))
+		third := r.join("third")
+		if token, err = r.TakeOver(r.ctx, third, ask("k"), us.Member); err != nil || token == 0 {
+			r.Errorf("not taken over from one that left: %d, %v", token, err)
+		}
+	})
+}
+
+func TestGuard(t *testing.T) {
+	each(t, settings, func(r rig) {
+		us := r.join("us")
+		back := r.take(us, ask("k"))
+		free := r.take(us, ask("free"))
+		fence := dblock.Fence{Key: "k", Token: back.Token, Handle: back.Handle}
+		tx, err := r.db.BeginTx(r.ctx, nil)
+		r.ok(err)
+		defer func() { _ = tx.Rollback() }()
+		r.ok((Guards{}).Guard(r.ctx, tx, fence))
+		began := time.Now()
+		if got := r.release(back, free); got[0] != (lease.Returned{Stood: true}) || got[1] != (lease.Returned{Freed: true}) {
+			r.Errorf("released under a guard: %+v", got)
+		}
+		if got := r.release(back); got[0] != (lease.Returned{Stood: true}) {
+			r.Errorf("released under a guard: %+v", got)
+		}
+		if _, err := r.ExpireIn(r.ctx, back, time.Hour); r.Fault(err) != lease.Busy {
+			r.Errorf("ended under a guard: %v", err)
+		}
+		if got := r.acquire(us, ask("k"))[0]; !got.Held {
+			r.Errorf("acquired under a guard: %+v", got)
+		}
+		r.kill(us)
+		them := r.join("them")
+		if token, err := r.TakeOver(r.ctx, them, ask("k"), us.Member); err != nil || token != 0 {
+			r.Errorf("taken over under a guard: %d, %v", token, err)
+		}
+		if took := time.Since(began); took > 10*time.Second {
+			r.Errorf("something waited for the guard: %v", took)
+		}
+		r.ok(tx.Commit())
+		if got := r.release(back); !got[0].Freed {
+			r.Errorf("not released after the guard: %+v", got)
+		}
+		tx2, err := r.db.BeginTx(r.ctx, nil)
+		r.ok(err)
+		defer func() { _ = tx2.Rollback() }()
+		if err := (Guards{}).Guard(r.ctx, tx2, fence); !errors.Is(err, dblock.ErrFenced) {
+			r.Errorf("the guard of a lease that was given back: %v", err)
+		}
+	})
+}
+
+func TestHolds(t *testing.T) {
+	each(t, settings, func(r rig) {
+		us, them := r.join("us"), r.join("them")
+		a := ask("detached")
+		a.Hold, a.Detached = 300*time.Millisecond, true
+		r.take(us, a)
+		r.ok(r.Leave(r.ctx, us.Member))
+		got := r.acquire(them, ask("detached"))[0]
+		if !got.Held || got.Holder.Dead || got.Holder.Member != (member.ID{}) || got.Holder.Remaining <= 0 || got.Holder.Remaining > a.Hold {
+			r.Errorf("refused with %+v", got)
+		}
+		time.Sleep(a.Hold)
+		r.take(them, ask("detached"))
+
+		back := r.take(them, ask("k"))
+		if ours, err := r.ExpireIn(r.ctx, back, 2*time.Hour); err != nil || !ours {
+			r.Errorf("ExpireIn: %v, %v", ours, err)
+		}
+		if got := r.acquire(them, ask("k"))[0]; !got.Held || got.Holder.Remaining > time.Hour {
+			r.Errorf("the heartbeat's end comes first: %+v", got)
+		}
+		if ours, err := r.ExpireIn(r.ctx, back, time.Millisecond); err != nil || !ours {
+			r.Errorf("ExpireIn: %v, %v", ours, err)
+		}
+		time.Sleep(20 * time.Millisecond)
+		if ours, err := r.ExpireIn(r.ctx, back, time.Hour); err != nil || ours {
+			r.Errorf("ExpireIn of what has ended: %v, %v", ours, err)
+		}
+		r.take(them, ask("k"))
+		if got := r.release(back); got[0] != (lease.Returned{}) {
+			r.Errorf("released what somebody else has: %+v", got)
+		}
+	})
+}
+
+func TestSweep(t *testing.T) {
+	each(t, settings, func(r rig) {
+		us, dead := r.join("us"), r.join("dead")
+		r.take(us, ask("held"))
+		r.take(dead, ask("of the dead"))
+		r.take(dead, ask("of the expired"))
+		ended := ask("ended")
+		ended.Hold, ended.Detached = time.Millisecond, true
+		r.take(us, ended)
+		var asks []lease.Ask
+		var backs []lease.Back
+		for i := range 450 {
+			asks = append(asks, ask(fmt.Sprint("free ", i)))
+		}
+		for i, a := range r.acquire(us, asks...) {
+			backs = append(backs, lease.Back{Key: asks[i].Key, Token: a.Token, Handle: asks[i].Handle})
+		}
+		for _, got := range r.release(backs...) {
+			if !got.Freed {
+				r.Fatalf("not released: %+v", got)
+			}
+		}
+		r.exec("UPDATE dblock_lease SET changed_at = TIMESTAMPADD(MINUTE, -70, UTC_TIMESTAMP(6))")
+		r.release(r.take(us, ask("fresh")))
+		r.ok(r.Wait(r.ctx, "held", us.Member, time.Hour))
+		r.ok(r.Wait(r.ctx, "held", us.Member, time.Hour))
+		r.ok(r.Wait(r.ctx, "held", dead.Member, time.Microsecond))
+		r.ok(r.Wait(r.ctx, "stopped", us.Member, time.Hour))
+		r.ok(r.StopWaiting(r.ctx, "stopped", us.Member))
+		expired := r.join("expired")
+		r.exec("UPDATE dblock_lease SET member_id = ? WHERE lease_key = 'of the expired'", expired.Member[:])
+		r.kill(expired)
+		r.ok(r.Leave(r.ctx, dead.Member))
+		time.Sleep(5 * time.Millisecond)
+		// 450 free, one ended, one of the dead, a member and a waiter.
+		if n, err := r.Sweep(r.ctx, time.Hour); err != nil || n != 454 {
+			r.Errorf("swept %d, %v", n, err)
+		}
+		// What the expired member had is seen to be unused now.
+		if n, err := r.Sweep(r.ctx, time.Hour); err != nil || n != 1 {
+			r.Errorf("then swept %d, %v", n, err)
+		}
+		var left int
+		r.ok(r.db.QueryRow("SELECT COUNT(*) FROM dblock_lease WHERE lease_key IN ('held', 'fresh')").Scan(&left))
+		listed, err := r.List(r.ctx)
+		r.ok(err)
+		if left != 2 || len(listed) != 1 || listed[0].Waiters != 1 {
+			r.Errorf("%d rows left, listed %+v", left, listed)
+		}
+	})
+}

@@ -1,0 +1,222 @@
+package mysqllock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/lease"
+)
+
+// TestRace has a crowd race for few keys, some of them in batches, while a sweeper and the heartbeats
+// go on: nobody ever holds a key beside another, tokens grow, and nothing fails.
+func TestRace(t *testing.T) {
+	each(t, races, func(r rig) {
+		rounds := 100
+		if strings.HasSuffix(r.Name(), "/plain") {
+			rounds = 300
+		}
+		var holders, last [4]atomic.Int64
+		var grants, stood atomic.Int64
+		var crowd sync.WaitGroup
+		fail := func(format string, args ...any) { r.Errorf(format, args...) }
+		for range 16 {
+			us := r.join("racer")
+			crowd.Go(func() {
+				for n := range rounds {
+					if n%100 == 50 {
+						beat, alive, err := r.Beat(r.ctx, us.Member, time.Hour)
+						if err != nil || !alive {
+							fail("beat: %v %v", alive, err)
+						}
+						us.Beat = beat
+					}
+					keys := rand.Perm(4)[:1+n%2]
+					asks := make([]lease.Ask, len(keys))
+					for i, k := range keys {
+						asks[i] = ask(fmt.Sprint(k))
+					}
+					got, err := r.Acquire(r.ctx, us, asks)
+					if err != nil {
+						fail("acquire: %v", err)
+						return
+					}
+					var backs []lease.Back
+					for i, k := range keys {
+						if got[i].Token == 0 {
+							continue
+						}
+						grants.Add(1)
+						if holders[k].Add(1) != 1 {
+							fail("two hold %d", k)
+						}
+						if before := last[k].Swap(got[i].Token); before >= got[i].Token {
+							fail("the token of %d went from %d to %d", k, before, got[i].Token)
+						}
+						backs = append(backs, lease.Back{Key: asks[i].Key, Token: got[i].Token, Handle: asks[i].Handle})
+					}
+					for _, k := range keys {
+						if slices.ContainsFunc(backs, func(b lease.Back) bool { return b.Key == fmt.Sprint(k) }) {
+							holders[k].Add(-1)
+						}
+					}
+					for len(backs) > 0 {
+						got, err := r.Release(r.ctx, backs)
+						if err != nil {
+							fail("release: %v", err)
+							return
+						}
+						var left []lease.Back
+						for i, b := range backs {
+							if got[i].Stood {
+								stood.Add(1)
+								left = append(left, b)
+							} else if !got[i].Freed {
+								fail("not ours: %v", b)
+							}
+						}
+						backs = left
+					}
+				}
+			})
+		}
+		crowd.Wait()
+		r.Logf("%d grants, %d releases stood", grants.Load(), stood.Load())
+	})
+}
+
+// TestFreshKeys has pairs race for keys that nobody has locked before.
+func TestFreshKeys(t *testing.T) {
+	each(t, races, func(r rig) {
+		var crowd sync.WaitGroup
+		var granted [300]atomic.Int64
+		for range 8 {
+			us := r.join("racer")
+			crowd.Go(func() {
+				for n := range granted {
+					got, err := r.Acquire(r.ctx, us, []lease.Ask{ask(fmt.Sprint("fresh ", n))})
+					if err != nil {
+						r.Errorf("acquire: %v", err)
+						return
+					}
+					if got[0].Token != 0 {
+						granted[n].Add(1)
+					}
+				}
+			})
+		}
+		crowd.Wait()
+		for n := range granted {
+			if granted[n].Load() != 1 {
+				r.Errorf("%d was granted %d times", n, granted[n].Load())
+			}
+		}
+	})
+}
+
+// TestAHeartbeatComesThrough has every connection but one busy.
+func TestAHeartbeatComesThrough(t *testing.T) {
+	each(t, plain, func(r rig) {
+		us := r.join("us")
+		r.db.SetMaxOpenConns(2)
+		busy, err := r.db.Conn(r.ctx)
+		r.ok(err)
+		defer busy.Close()
+		ctx, cancel := context.WithTimeout(r.ctx, 5*time.Second)
+		defer cancel()
+		if _, alive, err := r.Beat(ctx, us.Member, time.Hour); err != nil || !alive {
+			r.Errorf("beat: %v, %v", alive, err)
+		}
+		short, cancel := context.WithTimeout(r.ctx, 50*time.Millisecond)
+		defer cancel()
+		if _, err := r.Acquire(short, us, []lease.Ask{ask("k")}); r.Fault(err) != lease.Busy {
+			r.Errorf("no connection: %v", err)
+		}
+		// A connection that broke is made anew.
+		var pid int64
+		r.ok(r.heart.conn.QueryRowContext(r.ctx, "SELECT CONNECTION_ID()").Scan(&pid))
+		_, err = busy.ExecContext(r.ctx, fmt.Sprint("KILL ", pid))
+		r.ok(err)
+		time.Sleep(100 * time.Millisecond)
+		for try := 1; ; try++ {
+			_, alive, err := r.Beat(ctx, us.Member, time.Hour)
+			if err == nil && alive {
+				break
+			}
+			if try == 2 {
+				r.Fatalf("beat after its connection was killed: %v, %v", alive, err)
+			}
+		}
+	})
+}
+
+func TestListenIsNotToBeHad(t *testing.T) {
+	each(t, plain, func(r rig) {
+		if err := r.Listen(r.ctx, func() {}, func(string) {}); !errors.Is(err, dblock.ErrUnsupported) {
+			r.Errorf("got %v", err)
+		}
+	})
+}
+
+// TestHeartbeatsAmongAcquires has one process acquire and release with all its might while its heart
+// beats without a pause: the statements read the member's row under a shared lock, and none may fail
+// by that, or hold a heartbeat up.
+func TestHeartbeatsAmongAcquires(t *testing.T) {
+	each(t, races, func(r rig) {
+		us := r.join("us")
+		var beat atomic.Int64
+		var crowd sync.WaitGroup
+		for g := range 16 {
+			crowd.Go(func() {
+				for n := range 60 {
+					a := ask(fmt.Sprint(g%8, " ", n%3))
+					got, err := r.Acquire(r.ctx, lease.By{Member: us.Member, Beat: beat.Load() + 1000}, []lease.Ask{a})
+					if err != nil {
+						r.Errorf("acquire: %v", err)
+						return
+					}
+					if got[0].Token != 0 {
+						back := lease.Back{Key: a.Key, Token: got[0].Token, Handle: a.Handle}
+						for stood := true; stood; {
+							got, err := r.Release(r.ctx, []lease.Back{back})
+							if err != nil || !got[0].Freed && !got[0].Stood {
+								r.Errorf("release: %+v, %v", got, err)
+								return
+							}
+							stood = got[0].Stood
+						}
+					}
+				}
+			})
+		}
+		done := make(chan struct{})
+		go func() { crowd.Wait(); close(done) }()
+		var longest time.Duration
+		for running := true; running; {
+			began := time.Now()
+			n, alive, err := r.Beat(r.ctx, us.Member, time.Hour)
+			if err != nil || !alive {
+				r.Fatalf("beat: %v, %v", alive, err)
+			}
+			beat.Store(n)
+			longest = max(longest, time.Since(began))
+			select {
+			case <-done:
+				running = false
+			default:
+			}
+		}
+		r.Logf("%d beats, the longest took %v", beat.Load(), longest)
+		if longest > 5*time.Second {
+			r.Errorf("a heartbeat took %v", longest)
+		}
+	})
+}
