@@ -64,7 +64,10 @@ func guarded(ctx context.Context, l conformance.Leases, lock *dblock.Lock, state
 }
 
 func leases(kind devdb.Kind) conformance.Lease {
-	return conformance.Lease{Kind: kind, Open: open, OpenOn: openOn, Guarded: guarded}
+	return conformance.Lease{
+		Kind: kind, Open: open, OpenOn: openOn, Guarded: guarded,
+		Raise: mysqllock.Guards{}.Raise, CheckRaised: mysqllock.Guards{}.CheckRaised,
+	}
 }
 
 func TestMain(m *testing.M) {

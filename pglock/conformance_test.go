@@ -2,6 +2,7 @@ package pglock_test
 
 import (
 	"context"
+	"database/sql"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -15,7 +16,7 @@ import (
 	"github.com/dblock-go/dblock/pglock"
 )
 
-var leases = conformance.Lease{Kind: devdb.Postgres, Open: open, OpenOn: openOn, Guarded: guarded}
+var leases = conformance.Lease{Kind: devdb.Postgres, Open: open, OpenOn: openOn, Guarded: guarded, Raise: raise, CheckRaised: checkRaised}
 
 func open(ctx context.Context, dsn string, o conformance.LeaseOptions) (conformance.Leases, func(), error) {
 	cfg, err := pgxpool.ParseConfig(dsn)
@@ -58,6 +59,14 @@ func guarded(ctx context.Context, l conformance.Leases, lock *dblock.Lock, state
 		within()
 		return err
 	})
+}
+
+func raise(ctx context.Context, tx *sql.Tx, f dblock.Fence, resource string) error {
+	return pglock.Guards{}.Raise(ctx, pglock.SQLTx(tx), f, resource)
+}
+
+func checkRaised(ctx context.Context, tx *sql.Tx, f dblock.Fence, resource string) error {
+	return pglock.Guards{}.CheckRaised(ctx, pglock.SQLTx(tx), f, resource)
 }
 
 func TestMain(m *testing.M) {

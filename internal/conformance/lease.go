@@ -27,6 +27,9 @@ type Lease struct {
 		ctx context.Context, dsn string, dialer *faultconn.Dialer, o LeaseOptions,
 	) (l Leases, closePool func(), err error)
 
+	// Raise and CheckRaised call the engine room's Guards in a transaction of db.
+	Raise, CheckRaised func(ctx context.Context, tx *sql.Tx, f dblock.Fence, resource string) error
+
 	// Guarded runs a statement in the Locker's GuardedTx, and within it then says so.
 	Guarded func(ctx context.Context, l Leases, lock *dblock.Lock, statement string, within func()) error
 }
@@ -78,6 +81,7 @@ func (e Lease) Run(t *testing.T) {
 		"ForceReleaseWantsTheToken":       forceReleaseWantsTheToken,
 		"OneSweepsAtATime":                oneSweepsAtATime,
 		"TakesOverFromTheKilled":          takesOverFromTheKilled,
+		"ARaisedFenceKeepsOthersOut":      aRaisedFenceKeepsOthersOut,
 		"RunsWithTheDocumentedGrants":     locksWithTheDocumentedGrants,
 		"ALostMemberLosesAllAndJoinsAnew": aLostMemberLosesAll,
 	} {

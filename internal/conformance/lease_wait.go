@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"sync"
 	"syscall"
@@ -221,5 +222,53 @@ func takesOverFromTheKilled(t *testing.T, v *vault) {
 	t.Logf("taken over after %v of a TTL of %v", took, pauseTTL)
 	if took > 20*pauseTTL {
 		t.Errorf("taken over after %v", took)
+	}
+}
+
+// aRaisedFenceKeepsOthersOut: once the next holder has begun to read, the one before it writes nothing, in
+// whatever database that is.
+func aRaisedFenceKeepsOthersOut(t *testing.T, v *vault) {
+	l := v.process(t, LeaseOptions{})
+	old := acquire(t, l, "k")
+	release(t, old)
+	next := acquire(t, l, "k")
+	defer release(t, next)
+	inTx := func(check func(context.Context, *sql.Tx, dblock.Fence, string) error, lock *dblock.Lock, resource string) error {
+		tx, err := v.db.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = tx.Rollback() }()
+		f, _ := lock.Fence()
+		if err := check(t.Context(), tx, f, resource); err != nil {
+			return err
+		}
+		return tx.Commit()
+	}
+	for i, step := range []struct {
+		check  func(context.Context, *sql.Tx, dblock.Fence, string) error
+		lock   *dblock.Lock
+		fenced bool
+	}{
+		{v.e.CheckRaised, old, true}, // it has not been raised at all
+		{v.e.Raise, old, false},
+		{v.e.Raise, old, false}, // again
+		{v.e.CheckRaised, old, false},
+		{v.e.CheckRaised, next, true}, // it has not begun
+		{v.e.Raise, next, false},
+		{v.e.CheckRaised, next, false},
+		{v.e.CheckRaised, old, true},
+		{v.e.Raise, old, true},
+		{v.e.CheckRaised, next, false},
+	} {
+		if err := inTx(step.check, step.lock, "report"); step.fenced != errors.Is(err, dblock.ErrFenced) || !step.fenced && err != nil {
+			t.Errorf("step %d: %v", i, err)
+		}
+	}
+	if err := inTx(v.e.Raise, old, "another one"); err != nil {
+		t.Error(err)
+	}
+	if err := inTx(v.e.Raise, old, ""); !errors.Is(err, dblock.ErrInvalid) {
+		t.Errorf("no resource: %v", err)
 	}
 }
