@@ -57,7 +57,7 @@ func excludesWithinAProcess(t *testing.T, v *vault) {
 }
 
 func keepsWhatIsInUse(t *testing.T, v *vault) {
-	const ttl = 2 * time.Second
+	const ttl = 4 * time.Second
 	a, b := v.process(t, LeaseOptions{TTL: ttl}), v.process(t, LeaseOptions{})
 	lock := acquire(t, a, "k")
 	for end := time.Now().Add(2 * ttl); time.Now().Before(end); {
@@ -111,7 +111,7 @@ func lastsWithoutItsProcess(t *testing.T, v *vault) {
 }
 
 func takesOverFromTheDead(t *testing.T, v *vault) {
-	a, b := v.process(t, LeaseOptions{TTL: 3 * time.Second}), v.process(t, LeaseOptions{})
+	a, b := v.process(t, LeaseOptions{TTL: 10 * time.Second}), v.process(t, LeaseOptions{})
 	lock := acquire(t, a, "k")
 	_, err := b.TryAcquire(t.Context(), "k")
 	isHeld(t, err, "k")
@@ -132,7 +132,7 @@ func takesOverFromTheDead(t *testing.T, v *vault) {
 }
 
 func aLostMemberLosesAll(t *testing.T, v *vault) {
-	l := v.process(t, LeaseOptions{TTL: time.Second})
+	l := v.process(t, LeaseOptions{TTL: 5 * time.Second})
 	var locks []*dblock.Lock
 	for i := range 20 {
 		locks = append(locks, acquire(t, l, fmt.Sprint("k", i)))

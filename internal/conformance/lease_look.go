@@ -77,7 +77,7 @@ func tellsTheObserver(t *testing.T, v *vault) {
 	lock := acquire(t, l, "k")
 	_, _ = l.TryAcquire(t.Context(), "k")
 	release(t, lock)
-	short := acquire(t, l, "short", dblock.WithMaxHold(time.Millisecond))
+	short := acquire(t, l, "short", dblock.WithMaxHold(200*time.Millisecond))
 	isLost(t, short, dblock.Ended)
 	want := "acquired k, not acquired k: true, released k, acquired short, lost short: " + string(dblock.Ended)
 	mu.Lock()

@@ -33,7 +33,7 @@ func servesThoseWhoWaitInLine(t *testing.T, v *vault) {
 			mu.Unlock()
 			release(t, lock)
 		})
-		time.Sleep(2 * time.Millisecond) // nothing shows that a caller stands in line; too short only tests less
+		time.Sleep(20 * time.Millisecond) // nothing shows that a caller stands in line; too short only tests less
 	}
 	release(t, lock)
 	line.Wait()
