@@ -1,7 +1,6 @@
 package dblock
 
 import (
-	"errors"
 	"fmt"
 	"time"
 )
@@ -115,6 +114,3 @@ type HeldLock struct {
 	Remaining time.Duration // until it ends without another heartbeat
 	Waiters   int64         // processes that wait for it
 }
-
-// ErrNotHeld: nobody holds the key, or not with that token.
-var ErrNotHeld = errors.New("dblock: not held")

@@ -25,7 +25,7 @@ type Locker interface {
 	Caps() Caps
 
 	// Close refuses further calls, ends the contexts of all locks that are held, and waits, while
-	// ctx lives, until they are released; then it gives back everything in one statement.
+	// ctx lives, until they are released. What they held is given back.
 	Close(ctx context.Context) error
 }
 
@@ -65,6 +65,9 @@ var (
 	// ErrLost: the lock was lost before it was released. The error is a *LostError, and also the
 	// cause of the lock's context.
 	ErrLost = errors.New("dblock: lock lost")
+
+	// ErrNotHeld: nobody holds the key, or not with that token.
+	ErrNotHeld = errors.New("dblock: not held")
 
 	// ErrFenced: a guard found that the lock is no longer ours. Roll the transaction back.
 	ErrFenced = errors.New("dblock: fenced off")

@@ -49,14 +49,17 @@ func (e *engine) unavailable(err error) error {
 }
 
 // lockTimeout lets the server give up on a lock before we give up on the server: the error then says
-// which of the two it was.
+// which of the two it was. Rows are passed over where they are locked; what is waited for, a take-over
+// from under a guard say, keeps others of this process waiting.
 func lockTimeout(ctx context.Context) string {
-	deadline, ok := ctx.Deadline()
-	if !ok {
-		return "1000"
+	wait := longestWait
+	if deadline, ok := ctx.Deadline(); ok {
+		wait = min(wait, time.Until(deadline)/3)
 	}
-	return strconv.FormatInt(max(1, (time.Until(deadline)/3).Milliseconds()), 10)
+	return strconv.FormatInt(max(1, wait.Milliseconds()), 10)
 }
+
+const longestWait = time.Second
 
 func id(of member.ID) pgtype.UUID { return pgtype.UUID{Bytes: of, Valid: true} }
 

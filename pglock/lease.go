@@ -146,6 +146,9 @@ func (l *Lease) GuardedTx(ctx context.Context, lock *dblock.Lock, fn func(contex
 	}
 	err = tx.Commit(ctx)
 	var refused *pgconn.PgError
+	if err != nil && neverSent(err) { // the lock was lost, or ctx ended
+		return errors.Join(context.Cause(ctx), err)
+	}
 	if err != nil && !errors.As(err, &refused) && !errors.Is(err, pgx.ErrTxCommitRollback) && !errors.Is(err, pgx.ErrTxClosed) {
 		return fmt.Errorf("%w: the commit under %q: %w", dblock.ErrOutcomeUnknown, f.Key, err)
 	}

@@ -37,8 +37,11 @@ func sweepsWhatNobodyUses(t *testing.T, v *vault) {
 	l := v.process(t, LeaseOptions{})
 	used := acquire(t, l, "used")
 	lasting := acquire(t, l, "lasting", dblock.WithoutRenewal(time.Hour))
+	var last int64 // token of what is swept
 	for i := range 5 {
-		release(t, acquire(t, l, fmt.Sprint("free", i)))
+		lock := acquire(t, l, fmt.Sprint("free", i))
+		last = token(t, lock)
+		release(t, lock)
 	}
 	fresh := acquire(t, l, "fresh")
 	release(t, fresh)
@@ -49,11 +52,13 @@ func sweepsWhatNobodyUses(t *testing.T, v *vault) {
 	if n := v.count(t, "SELECT count(*) FROM dblock_lease"); n != 3 {
 		t.Errorf("%d rows are left, want 3", n)
 	}
-	again := acquire(t, l, "fresh")
-	if token(t, again) <= token(t, fresh) {
-		t.Error("the token fell")
+	for key, before := range map[string]int64{"fresh": token(t, fresh), "free4": last} {
+		again := acquire(t, l, key)
+		if token(t, again) <= before {
+			t.Errorf("%s: token %d after %d", key, token(t, again), before)
+		}
+		release(t, again)
 	}
-	release(t, again)
 	release(t, used)
 	release(t, lasting)
 }

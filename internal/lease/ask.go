@@ -22,7 +22,7 @@ func (l *Locker) ask(ctx context.Context, p *place, r dblock.Request) (*dblock.L
 		life, err := l.member.Life(ctx)
 		if err != nil {
 			if !l.again(ctx, err, n) {
-				return nil, nil, l.unanswered(ctx, err, r.Key)
+				return nil, nil, l.unjoined(ctx, err, r.Key)
 			}
 			continue
 		}
@@ -31,7 +31,7 @@ func (l *Locker) ask(ctx context.Context, p *place, r dblock.Request) (*dblock.L
 		beat := life.Beat()
 		answer, err := l.acquire.Do(ctx, ask{a, life})
 		if err == nil && answer.Token == 0 && answer.Holder.Dead {
-			answer.Token, err = l.engine.TakeOver(ctx, By{life.ID, beat}, a, answer.Holder.Member)
+			answer.Token, err = l.takeOver(ctx, By{life.ID, beat}, a, answer.Holder.Member)
 			answer.Held = false
 		}
 		if err != nil {
@@ -58,6 +58,26 @@ func (l *Locker) ask(ctx context.Context, p *place, r dblock.Request) (*dblock.L
 		if err := l.sleep(ctx, time.Millisecond<<n); err != nil {
 			return nil, nil, l.unanswered(ctx, err, r.Key)
 		}
+	}
+}
+
+func (l *Locker) takeOver(ctx context.Context, by By, a Ask, gone member.ID) (token int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, l.bound())
+	defer cancel()
+	return l.engine.TakeOver(ctx, by, a, gone)
+}
+
+// unjoined is the error of a call whose process could not join: whatever became of that, nothing was asked for.
+func (l *Locker) unjoined(ctx context.Context, err error, key string) error {
+	switch {
+	case errors.Is(err, dblock.ErrClosed):
+		return err
+	case ctx.Err() != nil:
+		return ended(l.lastSeen(key), context.Cause(ctx))
+	case l.engine.Fault(err) == Lost:
+		return fmt.Errorf("%w: lock %q: nothing was asked for: %w", dblock.ErrUnavailable, key, err)
+	default:
+		return l.explain(err, key)
 	}
 }
 

@@ -105,6 +105,8 @@ func (h *hold) ExpireIn(ctx context.Context, d time.Duration) error {
 	if !most.IsZero() {
 		d = min(d, most.Sub(sent))
 	}
+	ctx, cancel := context.WithTimeout(ctx, h.l.bound())
+	defer cancel()
 	ours, err := h.l.engine.ExpireIn(ctx, h.back(), d)
 	switch {
 	case err != nil && h.l.engine.Fault(err) == Lost:

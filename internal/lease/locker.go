@@ -157,11 +157,11 @@ func (l *Locker) wait(ctx context.Context, r dblock.Request) (*dblock.Lock, erro
 		if lock != nil || err != nil {
 			return lock, err
 		}
-		if bell == nil { // whoever gives it back from now on tells us; but it may be free already
-			if bell, err = l.startWaiting(ctx, r.Key); err == nil {
-				continue
+		if bell == nil || clock.Past(l.o.Clock.Now(), bell.stale) {
+			if told, err := l.startWaiting(ctx, r.Key); err == nil {
+				bell = told
+				continue // whoever gives it back from now on tells us; but it may be free already
 			}
-			bell = nil
 		}
 		if err := l.pause(ctx, bell, refused); err != nil {
 			return nil, ended(refused, err)

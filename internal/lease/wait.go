@@ -20,8 +20,9 @@ type bells struct {
 
 // bell is rung for one key; one call at a time waits for one.
 type bell struct {
-	rung chan struct{} // holds one
-	id   member.ID     // under which the database knows that we wait
+	rung  chan struct{} // holds one
+	id    member.ID     // under which the database knows that we wait
+	stale time.Time     // when it is to be told anew
 }
 
 func (b *bells) init() { b.key = make(map[string]*bell) }
@@ -56,7 +57,7 @@ func (l *Locker) startWaiting(ctx context.Context, key string) (*bell, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &bell{rung: make(chan struct{}, 1), id: life.ID}
+	b := &bell{rung: make(chan struct{}, 1), id: life.ID, stale: l.o.Clock.Now().Add(waitsFor * l.o.Poll / 2)}
 	l.bells.mu.Lock()
 	l.bells.key[key] = b
 	l.bells.mu.Unlock()
@@ -69,8 +70,8 @@ func (l *Locker) startWaiting(ctx context.Context, key string) (*bell, error) {
 	return b, nil
 }
 
-// waitsFor is for how many polls the database takes it that a process waits; it is told anew before
-// that.
+// waitsFor is for how many polls the database takes it that a process waits; it is told anew when half of
+// them are over.
 const waitsFor = 120
 
 func (l *Locker) stopWaiting(key string, b *bell) {

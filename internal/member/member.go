@@ -100,9 +100,12 @@ func (m *Member) Life(ctx context.Context) (*Life, error) {
 	}
 }
 
-// join makes a new life. One whose answer was lost is never used: its row expires by itself.
+// join makes a new life, within a bound of its own, as others wait for it. One whose answer was lost is never
+// used: its row expires by itself.
 func (m *Member) join(ctx context.Context) (*Life, error) {
 	life := &Life{ID: NewID(), m: m, onEnd: make(map[*func(dblock.Reason)]struct{})}
+	ctx, cancel := context.WithTimeout(ctx, m.o.TTL/2)
+	defer cancel()
 	sent := m.o.Clock.Now()
 	err := m.engine.Join(ctx, life.ID, m.o.Label, m.o.TTL)
 	if err == nil {
