@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/dblock-go/dblock"
@@ -47,7 +46,8 @@ type LeaseOptions struct {
 // Lease hands out lease locks. Make it with NewLease. It is safe for concurrent use.
 type Lease struct {
 	locker *lease.Locker
-	shared *shared
+	key    shareKey
+	leave  func(context.Context) error
 	guards Guards
 }
 
@@ -82,15 +82,16 @@ func NewLease(ctx context.Context, pool *sql.DB, o LeaseOptions) (*Lease, error)
 	if err != nil {
 		return nil, err
 	}
-	s, err := share(ctx, pool, o.Schema, m)
+	key := shareKey{pool, o.Schema, m.TTL, m.Margin}
+	s, err := shares.Enter(key, m, func() (*engine, func(), error) { return openEngine(ctx, pool, o.Schema) })
 	if err != nil {
 		return nil, err
 	}
 	return &Lease{
-		locker: lease.New(s.engine, s.member, lease.Options{
+		locker: lease.New(s.Engine, s.Member, lease.Options{
 			Label: o.Label, Observer: o.Observer, Poll: o.Poll, MaxQueue: o.MaxQueue,
 		}),
-		shared: s, guards: Guards{Schema: o.Schema},
+		key: key, leave: shares.Leaver(key), guards: Guards{Schema: o.Schema},
 	}, nil
 }
 
@@ -110,7 +111,7 @@ func (l *Lease) Caps() dblock.Caps { return l.locker.Caps() }
 // Close ends the contexts of all locks, waits, while ctx lives, until they are released, and leaves:
 // with the last Lease of a pool and TTL the heartbeat ends, and all that is left is free in one statement.
 func (l *Lease) Close(ctx context.Context) error {
-	return errors.Join(l.locker.Close(ctx), l.shared.leave(ctx))
+	return errors.Join(l.locker.Close(ctx), l.leave(ctx))
 }
 
 // Guard checks inside tx that the lease is still ours, and keeps it so till tx ends: nobody can take it
@@ -132,12 +133,12 @@ func (l *Lease) GuardedTx(ctx context.Context, lock *dblock.Lock, fn func(contex
 		return fmt.Errorf("%w: the lock of %q has no token to guard with", dblock.ErrUnsupported, lock.Key())
 	}
 	ctx = lock.Bind(ctx)
-	conn, err := l.shared.key.host.Conn(ctx)
+	conn, err := l.key.host.Conn(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = conn.Close() }()
-	restore, err := boundIdle(ctx, conn, l.shared.key.ttl)
+	restore, err := boundIdle(ctx, conn, l.key.ttl)
 	if err != nil {
 		return err
 	}
@@ -158,7 +159,7 @@ func (l *Lease) guardedOn(ctx context.Context, conn *sql.Conn, f dblock.Fence, f
 		return err
 	}
 	err = tx.Commit()
-	if err != nil && l.shared.engine.Fault(err) == lease.Lost {
+	if err != nil && (*engine)(nil).Fault(err) == lease.Lost {
 		return fmt.Errorf("%w: the commit under %q: %w", dblock.ErrOutcomeUnknown, f.Key, err)
 	}
 	return err
@@ -213,54 +214,19 @@ func (l *Lease) ForceRelease(ctx context.Context, key string, token int64) error
 	return l.locker.ForceRelease(ctx, key, token)
 }
 
-// shared is what the Leases of one pool and TTL have in common.
-type shared struct {
-	key    sharedKey
-	refs   int
-	engine *engine
-	member *member.Member
-}
-
-type sharedKey struct {
+// shareKey names what Leases have in common.
+type shareKey struct {
 	host        *sql.DB
 	schema      string
 	ttl, margin time.Duration
 }
 
-var (
-	sharing sync.Mutex
-	shares  = make(map[sharedKey]*shared)
-)
+var shares lease.Shares[shareKey, *engine]
 
-func share(ctx context.Context, host *sql.DB, schemaName string, o member.Options) (*shared, error) {
-	key := sharedKey{host, schemaName, o.TTL, o.Margin}
-	sharing.Lock()
-	defer sharing.Unlock()
-	if s := shares[key]; s != nil {
-		s.refs++
-		return s, nil
-	}
+func openEngine(ctx context.Context, host *sql.DB, schemaName string) (*engine, func(), error) {
 	e := newEngine(host, schemaName)
 	if err := e.check(ctx); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	s := &shared{key: key, refs: 1, engine: e, member: member.New(e, o)}
-	shares[key] = s
-	return s, nil
-}
-
-func (s *shared) leave(ctx context.Context) error {
-	sharing.Lock()
-	s.refs--
-	last := s.refs == 0
-	if last {
-		delete(shares, s.key)
-	}
-	sharing.Unlock()
-	if !last {
-		return nil
-	}
-	err := s.member.Close(ctx)
-	s.engine.close()
-	return err
+	return e, e.close, nil
 }

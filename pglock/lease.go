@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -50,8 +49,8 @@ type LeaseOptions struct {
 // Lease hands out lease locks. Make it with NewLease. It is safe for concurrent use.
 type Lease struct {
 	locker *lease.Locker
-	shared *shared
-	host   *pgxpool.Pool
+	key    shareKey
+	leave  func(context.Context) error
 	guards Guards
 }
 
@@ -79,15 +78,16 @@ func NewLease(ctx context.Context, pool *pgxpool.Pool, o LeaseOptions) (*Lease, 
 	if err != nil {
 		return nil, err
 	}
-	s, err := share(ctx, pool, o.Schema, m)
+	key := shareKey{pool, o.Schema, m.TTL, m.Margin}
+	s, err := shares.Enter(key, m, func() (*engine, func(), error) { return openEngine(ctx, pool, o.Schema) })
 	if err != nil {
 		return nil, err
 	}
 	return &Lease{
-		locker: lease.New(s.engine, s.member, lease.Options{
+		locker: lease.New(s.Engine, s.Member, lease.Options{
 			Label: o.Label, Observer: o.Observer, Poll: o.Poll, MaxQueue: o.MaxQueue,
 		}),
-		shared: s, host: pool, guards: Guards{Schema: o.Schema, IdleTimeout: m.TTL},
+		key: key, leave: shares.Leaver(key), guards: Guards{Schema: o.Schema, IdleTimeout: m.TTL},
 	}, nil
 }
 
@@ -107,7 +107,7 @@ func (l *Lease) Caps() dblock.Caps { return l.locker.Caps() }
 // Close ends the contexts of all locks, waits, while ctx lives, until they are released, and leaves:
 // with the last Lease of a pool and TTL the heartbeat ends, and all that is left is free in one statement.
 func (l *Lease) Close(ctx context.Context) error {
-	return errors.Join(l.locker.Close(ctx), l.shared.leave(ctx))
+	return errors.Join(l.locker.Close(ctx), l.leave(ctx))
 }
 
 // Guard checks inside tx that the lease is still ours, and keeps it so till tx ends: nobody can take it
@@ -129,7 +129,7 @@ func (l *Lease) GuardedTx(ctx context.Context, lock *dblock.Lock, fn func(contex
 		return fmt.Errorf("%w: the lock of %q has no token to guard with", dblock.ErrUnsupported, lock.Key())
 	}
 	ctx = lock.Bind(ctx)
-	tx, err := l.host.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+	tx, err := l.key.host.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
 	if err != nil {
 		return err
 	}
@@ -182,68 +182,33 @@ func (l *Lease) ForceRelease(ctx context.Context, key string, token int64) error
 	return l.locker.ForceRelease(ctx, key, token)
 }
 
-// shared is what the Leases of one pool and TTL have in common.
-type shared struct {
-	key    sharedKey
-	refs   int
-	pool   *pgxpool.Pool
-	engine *engine
-	member *member.Member
-}
-
-type sharedKey struct {
+// shareKey names what Leases have in common.
+type shareKey struct {
 	host        *pgxpool.Pool
 	schema      string
 	ttl, margin time.Duration
 }
 
-var (
-	sharing sync.Mutex
-	shares  = make(map[sharedKey]*shared)
-)
+var shares lease.Shares[shareKey, *engine]
 
 // ownConns is how many connections the leases of one pool and TTL use, without the one that listens.
 const ownConns = 4
 
-func share(ctx context.Context, host *pgxpool.Pool, schemaName string, o member.Options) (*shared, error) {
-	key := sharedKey{host, schemaName, o.TTL, o.Margin}
-	sharing.Lock()
-	defer sharing.Unlock()
-	if s := shares[key]; s != nil {
-		s.refs++
-		return s, nil
-	}
+// openEngine makes an engine with a pool of its own.
+func openEngine(ctx context.Context, host *pgxpool.Pool, schemaName string) (*engine, func(), error) {
 	if err := host.Ping(ctx); err != nil {
-		return nil, fmt.Errorf("%w: %w", dblock.ErrUnavailable, err)
+		return nil, nil, fmt.Errorf("%w: %w", dblock.ErrUnavailable, err)
 	}
 	cfg := host.Config()
 	cfg.MaxConns, cfg.MinConns, cfg.MinIdleConns = ownConns, 0, 0
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", dblock.ErrUnavailable, err)
+		return nil, nil, fmt.Errorf("%w: %w", dblock.ErrUnavailable, err)
 	}
 	e := &engine{pool: pool, schema: schemaName}
 	if err := e.check(ctx); err != nil {
 		pool.Close()
-		return nil, err
+		return nil, nil, err
 	}
-	s := &shared{key: key, refs: 1, pool: pool, engine: e, member: member.New(e, o)}
-	shares[key] = s
-	return s, nil
-}
-
-func (s *shared) leave(ctx context.Context) error {
-	sharing.Lock()
-	s.refs--
-	last := s.refs == 0
-	if last {
-		delete(shares, s.key)
-	}
-	sharing.Unlock()
-	if !last {
-		return nil
-	}
-	err := s.member.Close(ctx)
-	s.pool.Close()
-	return err
+	return e, pool.Close, nil
 }

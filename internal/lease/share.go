@@ -1,0 +1,69 @@
+package lease
+
+import (
+	"context"
+	"sync"
+
+	"github.com/dblock-go/dblock/internal/member"
+)
+
+// Shares are what the Lockers of one pool and TTL have in common, by K: an engine, and its member.
+type Shares[K comparable, E Engine] struct {
+	mu sync.Mutex
+	by map[K]*Share[E]
+}
+
+// Share is one of them.
+type Share[E Engine] struct {
+	Engine E
+	Member *member.Member
+	refs   int
+	close  func()
+}
+
+// Enter returns the share of key, and opens an engine where it is the first; closeEngine ends that.
+func (s *Shares[K, E]) Enter(key K, o member.Options, open func() (e E, closeEngine func(), err error)) (*Share[E], error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if share := s.by[key]; share != nil {
+		share.refs++
+		return share, nil
+	}
+	e, closeEngine, err := open()
+	if err != nil {
+		return nil, err
+	}
+	share := &Share[E]{Engine: e, Member: member.New(e, o), refs: 1, close: closeEngine}
+	if s.by == nil {
+		s.by = make(map[K]*Share[E])
+	}
+	s.by[key] = share
+	return share, nil
+}
+
+// Leaver returns how the one who entered leaves: once, however often it is called.
+func (s *Shares[K, E]) Leaver(key K) func(context.Context) error {
+	var once sync.Once
+	return func(ctx context.Context) (err error) {
+		once.Do(func() { err = s.leave(ctx, key) })
+		return err
+	}
+}
+
+// leave ends a share with the last who leaves: its member's heartbeat, and all that is still held.
+func (s *Shares[K, E]) leave(ctx context.Context, key K) error {
+	s.mu.Lock()
+	share := s.by[key]
+	share.refs--
+	last := share.refs == 0
+	if last {
+		delete(s.by, key)
+	}
+	s.mu.Unlock()
+	if !last {
+		return nil
+	}
+	err := share.Member.Close(ctx)
+	share.close()
+	return err
+}
