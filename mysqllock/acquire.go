@@ -140,7 +140,7 @@ func (e *engine) makeRows(ctx context.Context, asks []lease.Ask) error {
 func askArgs(by lease.By, asks []lease.Ask) []any {
 	args := []any{by.Member[:], by.Beat}
 	for _, a := range asks {
-		args = append(args, []byte(a.Key), a.Handle[:], keeper(by, a), a.Hold.Microseconds(), []byte(a.Label), a.Data)
+		args = append(args, []byte(a.Key), a.Handle[:], a.Instead[:], keeper(by, a), a.Hold.Microseconds(), []byte(a.Label), a.Data)
 	}
 	return args
 }

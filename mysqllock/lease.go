@@ -88,7 +88,7 @@ func NewLease(ctx context.Context, pool *sql.DB, o LeaseOptions) (*Lease, error)
 		return nil, err
 	}
 	return &Lease{
-		locker: lease.New(s.Engine, s.Member, lease.Options{
+		locker: lease.New(s, lease.Options{
 			Label: o.Label, Observer: o.Observer, Poll: o.Poll, MaxQueue: o.MaxQueue,
 		}),
 		key: key, leave: shares.Leaver(key), guards: Guards{Schema: o.Schema},

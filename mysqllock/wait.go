@@ -24,6 +24,15 @@ func (e *engine) StopWaiting(ctx context.Context, key string, id member.ID) erro
 	}))
 }
 
+// OthersWait tells whether another member that is alive waits for a key.
+func (e *engine) OthersWait(ctx context.Context, key string, id member.ID) (waits bool, err error) {
+	err = e.read(ctx, func(on mysqldb.DBTX) (err error) {
+		waits, err = e.q.OthersWait(ctx, on, []byte(key), id[:])
+		return err
+	})
+	return waits, err
+}
+
 // Listen is not to be had: these servers tell nobody anything unasked.
 func (e *engine) Listen(context.Context, func(), func(key string)) error {
 	return fmt.Errorf("%w: MySQL and MariaDB have no notifications: keys that are waited for are polled", dblock.ErrUnsupported)

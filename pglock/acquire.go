@@ -13,6 +13,7 @@ func (e *engine) Acquire(ctx context.Context, by lease.By, asks []lease.Ask) ([]
 	for _, a := range asks {
 		p.LeaseKeys = append(p.LeaseKeys, a.Key)
 		p.Handles = append(p.Handles, id(a.Handle))
+		p.Insteads = append(p.Insteads, id(a.Instead))
 		p.Labels = append(p.Labels, a.Label)
 		p.Datas = append(p.Datas, a.Data)
 		p.HoldUs = append(p.HoldUs, micros(a.Hold))

@@ -22,8 +22,13 @@ func (e *engine) StopWaiting(ctx context.Context, key string, m member.ID) error
 	return e.q.StopWaiting(ctx, e.on(e.pool), key, id(m))
 }
 
-// Listen uses a connection of its own. Behind a pooler in transaction mode nothing is heard: then the
-// poll has to do.
+// OthersWait tells whether another member that is alive waits for a key.
+func (e *engine) OthersWait(ctx context.Context, key string, m member.ID) (bool, error) {
+	return e.q.OthersWait(ctx, e.on(e.pool), key, id(m))
+}
+
+// Listen uses a connection of its own. Behind a pooler in transaction mode nothing is heard there, and then
+// the poll has to do: so it sends itself something first.
 func (e *engine) Listen(ctx context.Context, ready func(), wake func(key string)) error {
 	conn, err := pgx.ConnectConfig(ctx, e.pool.Config().ConnConfig)
 	if err != nil {
@@ -34,15 +39,46 @@ func (e *engine) Listen(ctx context.Context, ready func(), wake func(key string)
 		defer cancel()
 		_ = conn.Close(ctx)
 	}()
-	if _, err := conn.Exec(ctx, "listen "+channel); err != nil {
+	if err := e.hearsItself(ctx, conn); err != nil {
 		return err
 	}
-	ready() // whatever was given back before is asked for again
+	ready()
 	for {
 		n, err := conn.WaitForNotification(ctx)
 		if err != nil {
 			return err
 		}
-		wake(n.Payload)
+		if n.Channel == channel {
+			wake(n.Payload)
+		}
 	}
 }
+
+// hearsItself begins to listen, and makes sure that what another connection sends comes.
+func (e *engine) hearsItself(ctx context.Context, conn *pgx.Conn) error {
+	ctx, cancel := context.WithTimeout(ctx, heardWithin)
+	defer cancel()
+	own := "dblock_" + member.NewID().String()
+	for _, c := range []string{own, channel} {
+		if _, err := conn.Exec(ctx, "listen "+pgx.Identifier{c}.Sanitize()); err != nil {
+			return err
+		}
+	}
+	if err := e.q.NotifyNothing(ctx, e.on(e.pool), own); err != nil {
+		return err
+	}
+	for {
+		n, err := conn.WaitForNotification(ctx)
+		if err != nil {
+			return err
+		}
+		if n.Channel == own {
+			break
+		}
+	}
+	_, err := conn.Exec(ctx, "unlisten "+pgx.Identifier{own}.Sanitize())
+	return err
+}
+
+// heardWithin is how long a notification may take, on however busy a server.
+const heardWithin = 5 * time.Second

@@ -20,10 +20,10 @@ UPDATE (
         WHERE m.member_id = ? AND m.beat <= CAST(? AS SIGNED) + 1 AND m.expires_at > +UTC_TIMESTAMP(6)
     ) me
     STRAIGHT_JOIN (
-        SELECT CAST(? AS BINARY) AS lease_key, CAST(? AS BINARY) AS handle, CAST(? AS BINARY) AS member_id, CAST(? AS SIGNED) AS hold_us, CAST(? AS BINARY) AS label, CAST(? AS BINARY) AS data
+        SELECT CAST(? AS BINARY) AS lease_key, CAST(? AS BINARY) AS handle, CAST(? AS BINARY) AS instead, CAST(? AS BINARY) AS member_id, CAST(? AS SIGNED) AS hold_us, CAST(? AS BINARY) AS label, CAST(? AS BINARY) AS data
     ) ask
     STRAIGHT_JOIN dblock_lease l FORCE INDEX (PRIMARY) ON l.lease_key = ask.lease_key
-    WHERE l.handle IS NULL OR l.held_until <= +UTC_TIMESTAMP(6)
+    WHERE l.handle IS NULL OR l.handle = ask.instead OR l.held_until <= +UTC_TIMESTAMP(6)
     LIMIT 1000000
     FOR UPDATE SKIP LOCKED
 ) free
@@ -40,6 +40,7 @@ type AcquireLeasesParams struct {
 	Beat     int64
 	LeaseKey interface{}
 	Handle   interface{}
+	Instead  interface{}
 	Keeper   interface{}
 	HoldUs   int64
 	Label    interface{}
@@ -54,7 +55,8 @@ type AcquireLeasesParams struct {
 // member is read first, before anything is locked, as a default isolation has it locked too, in
 // shared mode.
 // Grants what is free of a batch, each key once. It does nothing once the member has beaten twice more
-// than the caller knew: then the caller has given up on it, and it was under way for too long.
+// than the caller knew: then the caller has given up on it, and it was under way for too long. What is held in
+// the place of which it is asked for counts as free.
 // The engine repeats the SELECT of ask for each of the batch. The token of the last one granted is the
 // statement's insert id.
 func (q *Queries) AcquireLeases(ctx context.Context, db DBTX, arg AcquireLeasesParams) (sql.Result, error) {
@@ -63,6 +65,7 @@ func (q *Queries) AcquireLeases(ctx context.Context, db DBTX, arg AcquireLeasesP
 		arg.Beat,
 		arg.LeaseKey,
 		arg.Handle,
+		arg.Instead,
 		arg.Keeper,
 		arg.HoldUs,
 		arg.Label,
@@ -269,6 +272,22 @@ VALUES (?, 0)
 func (q *Queries) MakeLeases(ctx context.Context, db DBTX, leaseKey []byte) error {
 	_, err := db.ExecContext(ctx, MakeLeases, leaseKey)
 	return err
+}
+
+const OthersWait = `-- name: OthersWait :one
+SELECT EXISTS (
+    SELECT 1 FROM dblock_lease_waiter w
+    JOIN dblock_member m ON m.member_id = w.member_id
+    WHERE w.lease_key = ? AND w.member_id <> ?
+      AND w.expires_at > +UTC_TIMESTAMP(6) AND m.expires_at > +UTC_TIMESTAMP(6)
+) AS waits
+`
+
+func (q *Queries) OthersWait(ctx context.Context, db DBTX, leaseKey []byte, memberID []byte) (bool, error) {
+	row := db.QueryRowContext(ctx, OthersWait, leaseKey, memberID)
+	var waits bool
+	err := row.Scan(&waits)
+	return waits, err
 }
 
 const ReleaseLeases = `-- name: ReleaseLeases :execrows

@@ -19,12 +19,13 @@ WITH me AS MATERIALIZED (
       AND set_config('lock_timeout', $3, true) IS NOT NULL
 ), ask AS MATERIALIZED (
     SELECT unnest($4::text[]) AS lease_key, unnest($5::uuid[]) AS handle,
-           unnest($6::text[]) AS label, unnest($7::bytea[]) AS data,
-           unnest($8::bigint[]) AS hold_us, unnest($9::boolean[]) AS detached
+           unnest($6::uuid[]) AS instead,
+           unnest($7::text[]) AS label, unnest($8::bytea[]) AS data,
+           unnest($9::bigint[]) AS hold_us, unnest($10::boolean[]) AS detached
 ), free AS MATERIALIZED (
     SELECT l.lease_key, ask.handle, ask.label, ask.data, ask.hold_us, ask.detached
     FROM me, ask, dblock_lease l
-    WHERE l.lease_key = ask.lease_key AND (l.handle IS NULL OR l.held_until <= clock_timestamp())
+    WHERE l.lease_key = ask.lease_key AND (l.handle IS NULL OR l.handle = ask.instead OR l.held_until <= clock_timestamp())
     ORDER BY l.lease_key
     FOR NO KEY UPDATE OF l SKIP LOCKED
 ), taken AS (
@@ -71,6 +72,7 @@ type AcquireLeasesParams struct {
 	LockTimeout string
 	LeaseKeys   []string
 	Handles     []pgtype.UUID
+	Insteads    []pgtype.UUID
 	Labels      []string
 	Datas       [][]byte
 	HoldUs      []int64
@@ -92,7 +94,8 @@ type AcquireLeasesRow struct {
 // Grants what is free of a batch, each key once. It does nothing once the member has beaten twice more
 // than the caller knew: then the caller has given up on it, and it was under way for too long.
 // Rows are locked in the order of their keys, and one that is locked is passed over; the
-// condition is checked again on the row as it was locked. A row that is missing is made: most
+// condition is checked again on the row as it was locked. What is held in the place of which it is asked for counts
+// as free. A row that is missing is made: most
 // keys, such as those of orders, are locked once. It returns what was granted, and who holds the rest, as the
 // statement's snapshot shows it; one row without a key says that the member is gone. (No two of the
 // lists are joined with each other: they have no index.)
@@ -103,6 +106,7 @@ func (q *Queries) AcquireLeases(ctx context.Context, db DBTX, arg AcquireLeasesP
 		arg.LockTimeout,
 		arg.LeaseKeys,
 		arg.Handles,
+		arg.Insteads,
 		arg.Labels,
 		arg.Datas,
 		arg.HoldUs,
@@ -245,6 +249,31 @@ func (q *Queries) ListLeases(ctx context.Context, db DBTX) ([]ListLeasesRow, err
 		return nil, err
 	}
 	return items, nil
+}
+
+const NotifyNothing = `-- name: NotifyNothing :exec
+SELECT pg_notify($1, '')
+`
+
+func (q *Queries) NotifyNothing(ctx context.Context, db DBTX, channel string) error {
+	_, err := db.Exec(ctx, NotifyNothing, channel)
+	return err
+}
+
+const OthersWait = `-- name: OthersWait :one
+SELECT EXISTS (
+    SELECT 1 FROM dblock_lease_waiter w
+    JOIN dblock_member m ON m.member_id = w.member_id
+    WHERE w.lease_key = $1 AND w.member_id <> $2
+      AND w.expires_at > clock_timestamp() AND m.expires_at > clock_timestamp()
+)
+`
+
+func (q *Queries) OthersWait(ctx context.Context, db DBTX, leaseKey string, memberID pgtype.UUID) (bool, error) {
+	row := db.QueryRow(ctx, OthersWait, leaseKey, memberID)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
 }
 
 const ReleaseLeases = `-- name: ReleaseLeases :many

@@ -90,18 +90,3 @@ func (l *Locker) runRelease(ctx context.Context, batch []Back, _ bool) ([]merge.
 	}
 	return answers, nil
 }
-
-// sleep waits while ctx lives.
-func (l *Locker) sleep(ctx context.Context, d time.Duration) error {
-	woken := make(chan struct{})
-	timer := l.o.Clock.AfterFunc(d, func() { close(woken) })
-	defer timer.Stop()
-	select {
-	case <-woken:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-l.ending.Done():
-		return context.Cause(l.ending)
-	}
-}

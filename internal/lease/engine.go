@@ -25,6 +25,7 @@ type Ask struct {
 	Data     []byte
 	Hold     time.Duration // it ends so long after it was granted, whatever the member does; 0: never
 	Detached bool          // no member keeps it: it lasts for Hold
+	Instead  Handle        // an acquisition that is given up for this one, where it still stands; zero: none
 }
 
 // Answer is what became of an Ask.
@@ -93,9 +94,12 @@ type Engine interface {
 	Wait(ctx context.Context, key string, id member.ID, ttl time.Duration) error
 	StopWaiting(ctx context.Context, key string, id member.ID) error
 
+	// OthersWait tells whether another member that is alive waits for a key.
+	OthersWait(ctx context.Context, key string, id member.ID) (bool, error)
+
 	// Listen calls wake with each key that was given back while somebody waited, until ctx ends or
-	// the connection breaks; ready is called when it has begun. Where a database cannot, it returns
-	// ErrUnsupported.
+	// the connection breaks; ready is called when it is certain that they come. Where a database cannot, it
+	// returns ErrUnsupported.
 	Listen(ctx context.Context, ready func(), wake func(key string)) error
 
 	// List reads what is held, sorted by key.

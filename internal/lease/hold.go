@@ -29,7 +29,8 @@ type hold struct {
 	over  bool // lost or released
 }
 
-// grant makes the hold of a lease that was asked for at the given time.
+// grant makes the hold of a lease that was asked for at the given time. It came from the database, or from the one
+// before in line.
 func (l *Locker) grant(
 	ctx context.Context, p *place, life *member.Life, r dblock.Request, a Ask, token int64, sent time.Time,
 ) (*dblock.Lock, error) {
@@ -47,6 +48,9 @@ func (l *Locker) grant(
 	}
 	l.holds[h] = struct{}{}
 	p.taken = true
+	if p.given == nil {
+		l.lines[p.key].since = h.began
+	}
 	l.mu.Unlock()
 	if a.Hold > 0 {
 		h.mu.Lock()
@@ -151,11 +155,14 @@ func (h *hold) lose(why dblock.Reason) {
 	}
 }
 
-// Release gives the lease back, and lets the next one of this process ask for it.
+// Release hands the lease over to the next one of this process, or gives it back.
 func (h *hold) Release(ctx context.Context, lost bool) {
 	h.forget()
-	if h.stop() || lost { // what was lost may still stand, where only we have lost it
-		h.l.giveBack(context.WithoutCancel(ctx), h.back(), h.life)
+	ctx = context.WithoutCancel(ctx)
+	stood := h.stop()
+	handed := stood && h.l.handOver(ctx, h)
+	if !handed && (stood || lost) { // what was lost may still stand, where only we have lost it
+		h.l.giveBack(ctx, h.back(), h.life)
 	}
 	if released := h.l.o.Observer.Released; released != nil && !lost {
 		released(h.fence.Key, h.l.o.Clock.Now().Sub(h.began))

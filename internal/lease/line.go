@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/dblock-go/dblock"
 )
@@ -14,17 +15,23 @@ import (
 type line struct {
 	places []*place // the first one's turn it is
 	seen   *dblock.HeldError
+	since  time.Time // when this process got the key from another one
 }
 
 // place is one call in a line.
 type place struct {
-	key   string
-	turn  chan struct{} // closed when it is the first
-	taken bool          // by a hold, which leaves it when it ends
+	key     string
+	request dblock.Request
+	turn    chan struct{} // closed when it is the first; what follows does not change any more then
+	given   *given        // what the one before has handed over
+	after   bool          // the one before gave it back for another process's sake
+	asked   bool          // the one before is about to hand over
+	taken   bool          // by a hold, which leaves it when it ends
 }
 
 // enter takes the last place of a line. Who does not wait is refused where somebody is before it.
-func (l *Locker) enter(key string, wait bool) (*place, error) {
+func (l *Locker) enter(r dblock.Request, wait bool) (*place, error) {
+	key := r.Key
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
@@ -42,7 +49,7 @@ func (l *Locker) enter(key string, wait bool) (*place, error) {
 		}
 		return nil, &dblock.HeldError{Key: key}
 	}
-	p := &place{key: key, turn: make(chan struct{})}
+	p := &place{key: key, request: r, turn: make(chan struct{})}
 	of.places = append(of.places, p)
 	if len(of.places) == 1 {
 		close(p.turn)
@@ -56,10 +63,21 @@ func (l *Locker) turn(ctx context.Context, p *place) error {
 	case <-p.turn:
 		return nil
 	case <-ctx.Done():
-		return ended(l.lastSeen(p.key), context.Cause(ctx))
 	case <-l.ending.Done():
+	}
+	l.mu.Lock()
+	first, asked := l.lines[p.key].places[0] == p, p.asked
+	l.mu.Unlock()
+	switch {
+	case first: // it came at the same moment, and what was handed over with it is ours
+		return nil
+	case asked:
+		return fmt.Errorf("%w: the wait for the lock of %q ended while it was handed over; it goes on to the next one",
+			dblock.ErrOutcomeUnknown, p.key)
+	case ctx.Err() == nil:
 		return fmt.Errorf("%w: nothing was sent", dblock.ErrClosed)
 	}
+	return ended(l.lastSeen(p.key), context.Cause(ctx))
 }
 
 func (l *Locker) lastSeen(key string) *dblock.HeldError {
@@ -84,7 +102,16 @@ func (l *Locker) see(key string, held *dblock.HeldError) {
 func (l *Locker) leave(p *place) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !p.taken {
+	switch {
+	case p.taken:
+	case p.given != nil && !l.closed: // it came too late: it goes on to the next one
+		l.tasks.Go(func() {
+			l.giveBack(l.ending, p.given.back(), p.given.life)
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.remove(p)
+		})
+	default:
 		l.remove(p)
 	}
 }

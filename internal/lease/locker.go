@@ -30,7 +30,7 @@ type Locker struct {
 	o       Options
 	acquire *merge.Queue[ask, Answer]
 	release *merge.Queue[Back, Returned]
-	bells   bells
+	waits   *Waits
 
 	mu     sync.Mutex
 	lines  map[string]*line
@@ -54,24 +54,24 @@ type ask struct {
 
 var _ dblock.Locker = (*Locker)(nil)
 
-// New makes a Locker on an engine. The member is the caller's to close, after the Locker.
-func New(e Engine, m *member.Member, o Options) *Locker {
+// New makes a Locker of what it shares with others.
+func New[E Engine](of *Share[E], o Options) *Locker {
+	e := of.Engine
 	o.Poll = cmp.Or(o.Poll, time.Second)
 	if o.Clock == nil {
 		o.Clock = clock.Real{}
 	}
-	l := &Locker{engine: e, member: m, o: o, lines: make(map[string]*line), holds: make(map[*hold]struct{})}
+	l := &Locker{engine: e, member: of.Member, waits: of.waits, o: o, lines: make(map[string]*line), holds: make(map[*hold]struct{})}
 	l.ending, l.end = context.WithCancelCause(context.Background())
 	poison := func(err error) bool { return e.Fault(err) == Poison }
 	l.acquire = merge.New(merge.Options[ask, Answer]{
-		Run: l.runAcquire, Key: func(a ask) string { return a.Key }, Poison: poison, MaxQueue: o.MaxQueue, MaxInFlight: inFlight,
+		Run: l.runAcquire, Key: func(a ask) string { return a.Key }, Ends: func(a ask) bool { return a.Instead != Handle{} },
+		Poison: poison, MaxQueue: o.MaxQueue, MaxInFlight: inFlight,
 	})
 	l.release = merge.New(merge.Options[Back, Returned]{
 		Run: l.runRelease, Key: func(b Back) string { return b.Key }, Ends: func(Back) bool { return true }, Poison: poison,
 		MaxInFlight: inFlight,
 	})
-	l.bells.init()
-	l.tasks.Go(l.listen)
 	return l
 }
 
@@ -125,7 +125,7 @@ func (l *Locker) observed(
 
 // try asks once, unless somebody of this process holds the key, or stands in line for it.
 func (l *Locker) try(ctx context.Context, r dblock.Request) (*dblock.Lock, error) {
-	place, held := l.enter(r.Key, false)
+	place, held := l.enter(r, false)
 	if held != nil {
 		return nil, held
 	}
@@ -138,35 +138,6 @@ func (l *Locker) try(ctx context.Context, r dblock.Request) (*dblock.Lock, error
 		return nil, refused
 	}
 	return lock, nil
-}
-
-// wait stands in line for the key, and asks once its turn has come, until it is granted.
-func (l *Locker) wait(ctx context.Context, r dblock.Request) (*dblock.Lock, error) {
-	place, err := l.enter(r.Key, true)
-	if err != nil {
-		return nil, err
-	}
-	defer l.leave(place)
-	if err := l.turn(ctx, place); err != nil {
-		return nil, err
-	}
-	var bell *bell
-	defer func() { l.stopWaiting(r.Key, bell) }()
-	for {
-		lock, refused, err := l.ask(ctx, place, r)
-		if lock != nil || err != nil {
-			return lock, err
-		}
-		if bell == nil || clock.Past(l.o.Clock.Now(), bell.stale) {
-			if told, err := l.startWaiting(ctx, r.Key); err == nil {
-				bell = told
-				continue // whoever gives it back from now on tells us; but it may be free already
-			}
-		}
-		if err := l.pause(ctx, bell, refused); err != nil {
-			return nil, ended(refused, err)
-		}
-	}
 }
 
 // ended says who has the lock that was not acquired, and what ended the wait for it.

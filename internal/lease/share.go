@@ -7,7 +7,8 @@ import (
 	"github.com/dblock-go/dblock/internal/member"
 )
 
-// Shares are what the Lockers of one pool and TTL have in common, by K: an engine, and its member.
+// Shares are what the Lockers of one pool and TTL have in common, by K: an engine, its member, and what it
+// waits for.
 type Shares[K comparable, E Engine] struct {
 	mu sync.Mutex
 	by map[K]*Share[E]
@@ -17,6 +18,7 @@ type Shares[K comparable, E Engine] struct {
 type Share[E Engine] struct {
 	Engine E
 	Member *member.Member
+	waits  *Waits
 	refs   int
 	close  func()
 }
@@ -34,6 +36,7 @@ func (s *Shares[K, E]) Enter(key K, o member.Options, open func() (e E, closeEng
 		return nil, err
 	}
 	share := &Share[E]{Engine: e, Member: member.New(e, o), refs: 1, close: closeEngine}
+	share.waits = newWaits(e, share.Member, o.Clock)
 	if s.by == nil {
 		s.by = make(map[K]*Share[E])
 	}
@@ -63,6 +66,7 @@ func (s *Shares[K, E]) leave(ctx context.Context, key K) error {
 	if !last {
 		return nil
 	}
+	share.waits.close()
 	err := share.Member.Close(ctx)
 	share.close()
 	return err

@@ -2,90 +2,60 @@ package lease
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
-	"sync"
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/internal/clock"
 )
 
-// bells are rung when a key was given back that this process waits for. They are a hint: the poll is
-// the truth.
-type bells struct {
-	mu  sync.Mutex
-	key map[string]*bell
-}
-
-// bell is rung for one key; one call at a time waits for one.
-type bell struct {
-	rung  chan struct{} // holds one
-	id    member.ID     // under which the database knows that we wait
-	stale time.Time     // when it is to be told anew
-}
-
-func (b *bells) init() { b.key = make(map[string]*bell) }
-
-func (b *bells) ring(key string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if bell := b.key[key]; bell != nil {
-		bell.ring()
-	}
-}
-
-// ringAll is for when it is not known what was missed.
-func (b *bells) ringAll() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, bell := range b.key {
-		bell.ring()
-	}
-}
-
-func (b *bell) ring() {
-	select {
-	case b.rung <- struct{}{}:
-	default:
-	}
-}
-
-// startWaiting tells the database that this process waits for a key.
-func (l *Locker) startWaiting(ctx context.Context, key string) (*bell, error) {
-	life, err := l.member.Life(ctx)
+// wait stands in line for the key, and asks once its turn has come, until it is granted.
+func (l *Locker) wait(ctx context.Context, r dblock.Request) (*dblock.Lock, error) {
+	place, err := l.enter(r, true)
 	if err != nil {
 		return nil, err
 	}
-	b := &bell{rung: make(chan struct{}, 1), id: life.ID, stale: l.o.Clock.Now().Add(waitsFor * l.o.Poll / 2)}
-	l.bells.mu.Lock()
-	l.bells.key[key] = b
-	l.bells.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, l.bound())
-	defer cancel()
-	if err := l.engine.Wait(ctx, key, b.id, waitsFor*l.o.Poll); err != nil {
-		l.stopWaiting(key, b)
+	defer l.leave(place)
+	if err := l.turn(ctx, place); err != nil {
 		return nil, err
 	}
-	return b, nil
+	if g := place.given; g != nil {
+		return l.grant(ctx, place, g.life, r, g.ask, g.token, g.sent)
+	}
+	if place.after { // the longest that anybody's poll takes, where they don't hear of it
+		if err := l.standBack(ctx); err != nil {
+			return nil, ended(l.lastSeen(r.Key), err)
+		}
+	}
+	return l.poll(ctx, place, r)
 }
 
-// waitsFor is for how many polls the database takes it that a process waits; it is told anew when half of
-// them are over.
-const waitsFor = 120
-
-func (l *Locker) stopWaiting(key string, b *bell) {
-	if b == nil {
-		return
+// poll asks for the key until it is granted, as often as it is worth it.
+func (l *Locker) poll(ctx context.Context, place *place, r dblock.Request) (*dblock.Lock, error) {
+	var told *bell
+	defer func() { l.stopWaiting(told) }()
+	for {
+		lock, refused, err := l.ask(ctx, place, r)
+		if lock != nil || err != nil {
+			return lock, err
+		}
+		if told == nil || clock.Past(l.o.Clock.Now(), told.stale) {
+			if b, err := l.waits.start(ctx, r.Key); err == nil {
+				l.stopWaiting(told)
+				told = b
+				continue // whoever gives it back from now on tells us; but it may be free already
+			}
+		}
+		if err := l.pause(ctx, told, refused); err != nil {
+			return nil, ended(refused, err)
+		}
 	}
-	l.bells.mu.Lock()
-	delete(l.bells.key, key)
-	l.bells.mu.Unlock()
-	l.background(func() { // who waited has the lock, and is not to wait for this; or the row expires
-		ctx, cancel := context.WithTimeout(context.Background(), l.bound())
-		defer cancel()
-		_ = l.engine.StopWaiting(ctx, key, b.id)
-	})
+}
+
+func (l *Locker) stopWaiting(b *bell) {
+	if b != nil {
+		l.waits.stop(b)
+	}
 }
 
 // pause waits until it is worth asking again: the bell rings, the holder's time is up, or the poll
@@ -99,31 +69,37 @@ func (l *Locker) pause(ctx context.Context, b *bell, refused *dblock.HeldError) 
 	if b != nil {
 		rung = b.rung
 	}
+	return l.sleepUntil(ctx, d, rung)
+}
+
+// standBack lets another process have a key that this one has given back for its sake.
+func (l *Locker) standBack(ctx context.Context) error {
+	if l.waits.hearing() {
+		return l.sleep(ctx, heardWithin)
+	}
+	return l.sleep(ctx, l.o.Poll*3/2)
+}
+
+// heardWithin is how long it takes, with much to spare, until another process has heard of a release and
+// asked for the key.
+const heardWithin = 20 * time.Millisecond
+
+// sleep waits while ctx lives.
+func (l *Locker) sleep(ctx context.Context, d time.Duration) error { return l.sleepUntil(ctx, d, nil) }
+
+// sleepUntil is sleep that ends early when rung is.
+func (l *Locker) sleepUntil(ctx context.Context, d time.Duration, rung <-chan struct{}) error {
 	due := make(chan struct{})
 	timer := l.o.Clock.AfterFunc(d, func() { close(due) })
 	defer timer.Stop()
 	select {
-	case <-rung:
 	case <-due:
+		return nil
+	case <-rung:
+		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-l.ending.Done():
 		return context.Cause(l.ending)
 	}
-	return nil
 }
-
-// listen rings the bells for what other processes give back, for as long as the Locker lives.
-func (l *Locker) listen() {
-	for n := 0; l.ending.Err() == nil; n++ {
-		err := l.engine.Listen(l.ending, func() { n = 0; l.bells.ringAll() }, l.bells.ring)
-		if err != nil && isUnsupported(err) {
-			return
-		}
-		if l.sleep(l.ending, rand.N(time.Second<<min(n, 5))) != nil {
-			return
-		}
-	}
-}
-
-func isUnsupported(err error) bool { return errors.Is(err, dblock.ErrUnsupported) }

@@ -7,7 +7,8 @@
 -- shared mode.
 
 -- Grants what is free of a batch, each key once. It does nothing once the member has beaten twice more
--- than the caller knew: then the caller has given up on it, and it was under way for too long.
+-- than the caller knew: then the caller has given up on it, and it was under way for too long. What is held in
+-- the place of which it is asked for counts as free.
 -- The engine repeats the SELECT of ask for each of the batch. The token of the last one granted is the
 -- statement's insert id.
 -- name: AcquireLeases :execresult
@@ -18,10 +19,10 @@ UPDATE (
         WHERE m.member_id = sqlc.arg(member_id) AND m.beat <= CAST(sqlc.arg(beat) AS SIGNED) + 1 AND m.expires_at > +UTC_TIMESTAMP(6)
     ) me
     STRAIGHT_JOIN (
-        SELECT CAST(sqlc.arg(lease_key) AS BINARY) AS lease_key, CAST(sqlc.arg(handle) AS BINARY) AS handle, CAST(sqlc.arg(keeper) AS BINARY) AS member_id, CAST(sqlc.arg(hold_us) AS SIGNED) AS hold_us, CAST(sqlc.arg(label) AS BINARY) AS label, CAST(sqlc.arg(data) AS BINARY) AS data
+        SELECT CAST(sqlc.arg(lease_key) AS BINARY) AS lease_key, CAST(sqlc.arg(handle) AS BINARY) AS handle, CAST(sqlc.arg(instead) AS BINARY) AS instead, CAST(sqlc.arg(keeper) AS BINARY) AS member_id, CAST(sqlc.arg(hold_us) AS SIGNED) AS hold_us, CAST(sqlc.arg(label) AS BINARY) AS label, CAST(sqlc.arg(data) AS BINARY) AS data
     ) ask
     STRAIGHT_JOIN dblock_lease l FORCE INDEX (PRIMARY) ON l.lease_key = ask.lease_key
-    WHERE l.handle IS NULL OR l.held_until <= +UTC_TIMESTAMP(6)
+    WHERE l.handle IS NULL OR l.handle = ask.instead OR l.held_until <= +UTC_TIMESTAMP(6)
     LIMIT 1000000
     FOR UPDATE SKIP LOCKED
 ) free
@@ -121,6 +122,14 @@ ON DUPLICATE KEY UPDATE expires_at = VALUES(expires_at);
 
 -- name: StopWaiting :exec
 DELETE FROM dblock_lease_waiter WHERE lease_key = sqlc.arg(lease_key) AND member_id = sqlc.arg(member_id);
+
+-- name: OthersWait :one
+SELECT EXISTS (
+    SELECT 1 FROM dblock_lease_waiter w
+    JOIN dblock_member m ON m.member_id = w.member_id
+    WHERE w.lease_key = sqlc.arg(lease_key) AND w.member_id <> sqlc.arg(member_id)
+      AND w.expires_at > +UTC_TIMESTAMP(6) AND m.expires_at > +UTC_TIMESTAMP(6)
+) AS waits;
 
 -- name: ListLeases :many
 SELECT l.lease_key, l.token, l.handle, l.member_id, l.label, COALESCE(m.label, '') AS member_label,

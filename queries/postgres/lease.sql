@@ -4,7 +4,8 @@
 -- Grants what is free of a batch, each key once. It does nothing once the member has beaten twice more
 -- than the caller knew: then the caller has given up on it, and it was under way for too long.
 -- Rows are locked in the order of their keys, and one that is locked is passed over; the
--- condition is checked again on the row as it was locked. A row that is missing is made: most
+-- condition is checked again on the row as it was locked. What is held in the place of which it is asked for counts
+-- as free. A row that is missing is made: most
 -- keys, such as those of orders, are locked once. It returns what was granted, and who holds the rest, as the
 -- statement's snapshot shows it; one row without a key says that the member is gone. (No two of the
 -- lists are joined with each other: they have no index.)
@@ -15,12 +16,13 @@ WITH me AS MATERIALIZED (
       AND set_config('lock_timeout', sqlc.arg(lock_timeout), true) IS NOT NULL
 ), ask AS MATERIALIZED (
     SELECT unnest(sqlc.arg(lease_keys)::text[]) AS lease_key, unnest(sqlc.arg(handles)::uuid[]) AS handle,
+           unnest(sqlc.arg(insteads)::uuid[]) AS instead,
            unnest(sqlc.arg(labels)::text[]) AS label, unnest(sqlc.arg(datas)::bytea[]) AS data,
            unnest(sqlc.arg(hold_us)::bigint[]) AS hold_us, unnest(sqlc.arg(detached)::boolean[]) AS detached
 ), free AS MATERIALIZED (
     SELECT l.lease_key, ask.handle, ask.label, ask.data, ask.hold_us, ask.detached
     FROM me, ask, dblock_lease l
-    WHERE l.lease_key = ask.lease_key AND (l.handle IS NULL OR l.held_until <= clock_timestamp())
+    WHERE l.lease_key = ask.lease_key AND (l.handle IS NULL OR l.handle = ask.instead OR l.held_until <= clock_timestamp())
     ORDER BY l.lease_key
     FOR NO KEY UPDATE OF l SKIP LOCKED
 ), taken AS (
@@ -120,6 +122,17 @@ ON CONFLICT (lease_key, member_id) DO UPDATE SET expires_at = excluded.expires_a
 
 -- name: StopWaiting :exec
 DELETE FROM dblock_lease_waiter w WHERE w.lease_key = sqlc.arg(lease_key) AND w.member_id = sqlc.arg(member_id);
+
+-- name: NotifyNothing :exec
+SELECT pg_notify(sqlc.arg(channel), '');
+
+-- name: OthersWait :one
+SELECT EXISTS (
+    SELECT 1 FROM dblock_lease_waiter w
+    JOIN dblock_member m ON m.member_id = w.member_id
+    WHERE w.lease_key = sqlc.arg(lease_key) AND w.member_id <> sqlc.arg(member_id)
+      AND w.expires_at > clock_timestamp() AND m.expires_at > clock_timestamp()
+);
 
 -- name: ListLeases :many
 SELECT l.lease_key, l.token, l.handle, l.member_id, l.label, COALESCE(m.label, '')::text AS member_label,
