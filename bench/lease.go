@@ -10,30 +10,36 @@ import (
 	"github.com/dblock-go/dblock/pglock"
 )
 
-// leases are dblock's lease locks: a durable row a key, merged over keys.
+// leases are dblock's lease locks, beside other locks, and beside their own statements.
 func leases() []Scenario {
-	return LockScenarios("lease", "dblock's lease locks, durable", nil, []int{4},
-		func(ctx context.Context, env *Env) (Locker, error) {
-			locker, closePool, err := openLease(ctx, env)
-			return leaseLocks{locker, closePool}, err
-		})
+	merged := func(ctx context.Context, env *Env) (Locker, error) { return openLease(ctx, env, 0, 0) }
+	single := func(ctx context.Context, env *Env) (Locker, error) { return openLease(ctx, env, 1, env.Conns) }
+	return append(LockScenarios("lease", "dblock's lease locks, durable", nil, []int{4}, merged),
+		lockScenario("lease/bare", "a pair of UPDATEs by hand: no heartbeat, no expiry, no waiting", nil, []int{2, 4, 16, 64}, false, openBare),
+		lockScenario("lease/single", "dblock's lease locks, a statement a call", nil, []int{4, 16, 64}, false, single),
+		lockScenario("lease/merged", "dblock's lease locks: calls that queue share the next statement", nil, []int{4}, false, merged),
+	)
 }
 
-func openLease(ctx context.Context, env *Env) (dblock.Locker, func() error, error) {
+func openLease(ctx context.Context, env *Env, maxBatch, maxInFlight int) (_ Locker, err error) {
+	var l leaseLocks
 	if env.Kind == devdb.Postgres {
 		pool, err := env.Postgres(ctx)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		locker, err := pglock.NewLease(ctx, pool, pglock.LeaseOptions{})
-		return locker, func() error { pool.Close(); return nil }, err
+		l.closePool = func() error { pool.Close(); return nil }
+		l.Locker, err = pglock.NewLease(ctx, pool, pglock.LeaseOptions{MaxBatch: maxBatch, MaxInFlight: maxInFlight})
+		return l, err
 	}
 	db, err := env.MySQL(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	locker, err := mysqllock.NewLease(ctx, db, mysqllock.LeaseOptions{})
-	return locker, db.Close, err
+	l.closePool = db.Close
+	db.SetMaxOpenConns(2*env.Conns + 1) // a heartbeat keeps one
+	l.Locker, err = mysqllock.NewLease(ctx, db, mysqllock.LeaseOptions{MaxBatch: maxBatch, MaxInFlight: maxInFlight})
+	return l, err
 }
 
 type leaseLocks struct {

@@ -24,25 +24,28 @@ type Locker interface {
 func LockScenarios(
 	name, about string, engines []devdb.Kind, conns []int, open func(context.Context, *Env) (Locker, error),
 ) []Scenario {
-	scenario := func(family, how string, hot bool) Scenario {
-		return Scenario{
-			Name: family + "/" + name, About: about + "; " + how, Engines: engines, Conns: conns,
-			Open: func(ctx context.Context, env *Env) (Workload, error) {
-				locker, err := open(ctx, env)
-				if err != nil {
-					return nil, err
-				}
-				w := locks{locker: locker, hot: hot}
-				if d, ok := locker.(Described); ok {
-					return describedLocks{w, d}, nil
-				}
-				return w, nil
-			},
-		}
-	}
 	return []Scenario{
-		scenario("lock", "a key for each caller", false),
-		scenario("hotlock", "all callers want the same key", true),
+		lockScenario("lock/"+name, about+"; a key for each caller", engines, conns, false, open),
+		lockScenario("hotlock/"+name, about+"; all callers want the same key", engines, conns, true, open),
+	}
+}
+
+func lockScenario(
+	name, about string, engines []devdb.Kind, conns []int, hot bool, open func(context.Context, *Env) (Locker, error),
+) Scenario {
+	return Scenario{
+		Name: name, About: about, Engines: engines, Conns: conns,
+		Open: func(ctx context.Context, env *Env) (Workload, error) {
+			locker, err := open(ctx, env)
+			if err != nil {
+				return nil, err
+			}
+			w := locks{locker: locker, hot: hot}
+			if d, ok := locker.(Described); ok {
+				return describedLocks{w, d}, nil
+			}
+			return w, nil
+		},
 	}
 }
 

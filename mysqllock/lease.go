@@ -39,6 +39,15 @@ type LeaseOptions struct {
 	// dblock.ErrOverloaded. Default 65,536.
 	MaxQueue int
 
+	// MaxBatch bounds how many calls share a statement. Default 1,024, at most 8,192; with 1 each call
+	// has a statement of its own.
+	MaxBatch int
+
+	// MaxInFlight bounds how many statements that acquire, and how many that give back, are under way at
+	// once, and with them the connections. Default: one, and a second where the first takes
+	// longer than 10 ms. More gain nothing unless MaxBatch is small.
+	MaxInFlight int
+
 	Observer dblock.Observer
 	Log      *slog.Logger // heartbeats that fail, members that are lost; default: nothing
 }
@@ -52,6 +61,9 @@ type Lease struct {
 }
 
 var _ dblock.Locker = (*Lease)(nil)
+
+// defaultPoll is how often, at most, a process asks for a key: ten times a second.
+const defaultPoll = 100 * time.Millisecond
 
 // NewLease makes a Lease in the database of pool, which stays its owner's. It keeps one connection of the
 // pool for heartbeats, and uses up to 4 more at once, for a statement or two each. It asks the server for
@@ -69,14 +81,11 @@ func NewLease(ctx context.Context, pool *sql.DB, o LeaseOptions) (*Lease, error)
 	if err := schema.CheckMySQLName(o.Schema); err != nil {
 		return nil, &dblock.InvalidError{Field: "LeaseOptions.Schema", Reason: err.Error()}
 	}
-	if o.Poll == 0 {
-		o.Poll = 100 * time.Millisecond
-	}
-	if o.Poll < 10*time.Millisecond || o.Poll > time.Minute {
-		return nil, &dblock.InvalidError{Field: "LeaseOptions.Poll", Reason: fmt.Sprintf("%v is not within 10ms to 1m", o.Poll)}
-	}
-	if o.MaxQueue < 0 {
-		return nil, &dblock.InvalidError{Field: "LeaseOptions.MaxQueue", Reason: fmt.Sprintf("%d is negative", o.MaxQueue)}
+	lo, err := lease.Options{
+		Label: o.Label, Observer: o.Observer, Poll: o.Poll, MaxQueue: o.MaxQueue, MaxBatch: o.MaxBatch, MaxInFlight: o.MaxInFlight,
+	}.WithDefaults("LeaseOptions", defaultPoll)
+	if err != nil {
+		return nil, err
 	}
 	m, err := member.Options{TTL: o.TTL, Margin: o.Margin, Label: o.Label, Observer: o.Observer, Log: o.Log}.WithDefaults("LeaseOptions")
 	if err != nil {
@@ -88,10 +97,8 @@ func NewLease(ctx context.Context, pool *sql.DB, o LeaseOptions) (*Lease, error)
 		return nil, err
 	}
 	return &Lease{
-		locker: lease.New(s, lease.Options{
-			Label: o.Label, Observer: o.Observer, Poll: o.Poll, MaxQueue: o.MaxQueue,
-		}),
-		key: key, leave: shares.Leaver(key), guards: Guards{Schema: o.Schema},
+		locker: lease.New(s, lo),
+		key:    key, leave: shares.Leaver(key), guards: Guards{Schema: o.Schema},
 	}, nil
 }
 

@@ -11,6 +11,7 @@ import (
 
 // SQLSTATEs that are told apart here, from https://www.postgresql.org/docs/current/errcodes-appendix.html.
 const (
+	protocolViolation    = "08P01"
 	readOnlyTransaction  = "25006"
 	invalidSchemaName    = "3F000"
 	serializationFailure = "40001"
@@ -46,6 +47,12 @@ func (*engine) Fault(err error) lease.Fault {
 	default:
 		return lease.Unreachable
 	}
+}
+
+// isLocked tells that a row was locked for longer than a statement would wait.
+func isLocked(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.Code == lockNotAvailable
 }
 
 // neverSent tells that nothing of a statement reached the server. pgconn says so too of a connection

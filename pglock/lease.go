@@ -42,6 +42,15 @@ type LeaseOptions struct {
 	// dblock.ErrOverloaded. Default 65,536.
 	MaxQueue int
 
+	// MaxBatch bounds how many calls share a statement. Default 1,024, at most 8,192; with 1 each call
+	// has a statement of its own.
+	MaxBatch int
+
+	// MaxInFlight bounds how many statements that acquire, and how many that give back, are under way at
+	// once, and with them the connections. Default: one, and a second where the first takes
+	// longer than 10 ms. More gain nothing unless MaxBatch is small.
+	MaxInFlight int
+
 	Observer dblock.Observer
 	Log      *slog.Logger // heartbeats that fail, members that are lost; default: nothing
 }
@@ -56,6 +65,9 @@ type Lease struct {
 
 var _ dblock.Locker = (*Lease)(nil)
 
+// defaultPoll is seldom: notifications come at once.
+const defaultPoll = time.Second
+
 // NewLease makes a Lease in the database of pool, which stays its owner's and is used for nothing but
 // GuardedTx: statements go through up to 4 connections of a pool of its own, with the settings of
 // pool, and one more waits for notifications. It asks the server for its version and for that of the tables.
@@ -68,26 +80,24 @@ func NewLease(ctx context.Context, pool *pgxpool.Pool, o LeaseOptions) (*Lease, 
 	if err := schema.CheckPostgresName(o.Schema); err != nil {
 		return nil, &dblock.InvalidError{Field: "LeaseOptions.Schema", Reason: err.Error()}
 	}
-	if o.Poll != 0 && (o.Poll < 10*time.Millisecond || o.Poll > time.Minute) {
-		return nil, &dblock.InvalidError{Field: "LeaseOptions.Poll", Reason: fmt.Sprintf("%v is not within 10ms to 1m", o.Poll)}
-	}
-	if o.MaxQueue < 0 {
-		return nil, &dblock.InvalidError{Field: "LeaseOptions.MaxQueue", Reason: fmt.Sprintf("%d is negative", o.MaxQueue)}
+	lo, err := lease.Options{
+		Label: o.Label, Observer: o.Observer, Poll: o.Poll, MaxQueue: o.MaxQueue, MaxBatch: o.MaxBatch, MaxInFlight: o.MaxInFlight,
+	}.WithDefaults("LeaseOptions", defaultPoll)
+	if err != nil {
+		return nil, err
 	}
 	m, err := member.Options{TTL: o.TTL, Margin: o.Margin, Label: o.Label, Observer: o.Observer, Log: o.Log}.WithDefaults("LeaseOptions")
 	if err != nil {
 		return nil, err
 	}
-	key := shareKey{pool, o.Schema, m.TTL, m.Margin}
-	s, err := shares.Enter(key, m, func() (*engine, func(), error) { return openEngine(ctx, pool, o.Schema) })
+	key := shareKey{pool, o.Schema, m.TTL, m.Margin, int32(max(ownConns, 2*o.MaxInFlight))}
+	s, err := shares.Enter(key, m, func() (*engine, func(), error) { return openEngine(ctx, key) })
 	if err != nil {
 		return nil, err
 	}
 	return &Lease{
-		locker: lease.New(s, lease.Options{
-			Label: o.Label, Observer: o.Observer, Poll: o.Poll, MaxQueue: o.MaxQueue,
-		}),
-		key: key, leave: shares.Leaver(key), guards: Guards{Schema: o.Schema, IdleTimeout: m.TTL},
+		locker: lease.New(s, lo),
+		key:    key, leave: shares.Leaver(key), guards: Guards{Schema: o.Schema, IdleTimeout: m.TTL},
 	}, nil
 }
 
@@ -187,28 +197,7 @@ type shareKey struct {
 	host        *pgxpool.Pool
 	schema      string
 	ttl, margin time.Duration
+	conns       int32
 }
 
 var shares lease.Shares[shareKey, *engine]
-
-// ownConns is how many connections the leases of one pool and TTL use, without the one that listens.
-const ownConns = 4
-
-// openEngine makes an engine with a pool of its own.
-func openEngine(ctx context.Context, host *pgxpool.Pool, schemaName string) (*engine, func(), error) {
-	if err := host.Ping(ctx); err != nil {
-		return nil, nil, fmt.Errorf("%w: %w", dblock.ErrUnavailable, err)
-	}
-	cfg := host.Config()
-	cfg.MaxConns, cfg.MinConns, cfg.MinIdleConns = ownConns, 0, 0
-	pool, err := pgxpool.NewWithConfig(ctx, cfg)
-	if err != nil {
-		return nil, nil, fmt.Errorf("%w: %w", dblock.ErrUnavailable, err)
-	}
-	e := &engine{pool: pool, schema: schemaName}
-	if err := e.check(ctx); err != nil {
-		pool.Close()
-		return nil, nil, err
-	}
-	return e, pool.Close, nil
-}

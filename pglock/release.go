@@ -2,14 +2,38 @@ package pglock
 
 import (
 	"context"
+	"errors"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/lease"
 )
 
-// Release is one statement, whatever the size of the batch.
+// Release is one statement, whatever the size of the batch, and a cheaper one for a lone lease, unless its row is
+// locked.
 func (e *engine) Release(ctx context.Context, backs []lease.Back) ([]lease.Returned, error) {
+	if len(backs) == 1 {
+		freed, err := e.releaseOne(ctx, backs[0])
+		if !isLocked(err) {
+			return []lease.Returned{{Freed: freed}}, err
+		}
+	}
+	return e.releaseMany(ctx, backs)
+}
+
+func (e *engine) releaseOne(ctx context.Context, b lease.Back) (freed bool, err error) {
+	_, err = e.q.ReleaseLease(ctx, e.on(e.pool), pgdb.ReleaseLeaseParams{
+		LeaseKey: b.Key, Handle: id(b.Handle), Token: b.Token, LockTimeout: briefly,
+	})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func (e *engine) releaseMany(ctx context.Context, backs []lease.Back) ([]lease.Returned, error) {
 	p := pgdb.ReleaseLeasesParams{LockTimeout: lockTimeout(ctx)}
 	for _, b := range backs {
 		p.LeaseKeys = append(p.LeaseKeys, b.Key)

@@ -11,6 +11,54 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
+const AcquireLease = `-- name: AcquireLease :one
+UPDATE dblock_lease l
+SET token = GREATEST(l.token + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint),
+    handle = $1,
+    member_id = CASE WHEN $2::boolean THEN NULL ELSE me.member_id END,
+    held_until = clock_timestamp() + NULLIF($3::bigint, 0) * interval '1 microsecond',
+    changed_at = clock_timestamp(), label = $4, data = $5
+FROM dblock_member me
+WHERE me.member_id = $6 AND me.beat <= $7::bigint + 1 AND me.expires_at > clock_timestamp()
+  AND set_config('lock_timeout', $8, true) IS NOT NULL
+  AND l.lease_key = $9
+  AND (l.handle IS NULL OR l.handle = $10 OR l.held_until <= clock_timestamp())
+RETURNING l.token
+`
+
+type AcquireLeaseParams struct {
+	Handle      pgtype.UUID
+	Detached    bool
+	HoldUs      int64
+	Label       string
+	Data        []byte
+	MemberID    pgtype.UUID
+	Beat        int64
+	LockTimeout string
+	LeaseKey    string
+	Instead     pgtype.UUID
+}
+
+// Grants one key where it is free, or held in the place of which it is asked for: AcquireLeases for a lone caller,
+// at the price of an UPDATE by the key. Where it finds nothing, AcquireLeases says why, and makes the row.
+func (q *Queries) AcquireLease(ctx context.Context, db DBTX, arg AcquireLeaseParams) (int64, error) {
+	row := db.QueryRow(ctx, AcquireLease,
+		arg.Handle,
+		arg.Detached,
+		arg.HoldUs,
+		arg.Label,
+		arg.Data,
+		arg.MemberID,
+		arg.Beat,
+		arg.LockTimeout,
+		arg.LeaseKey,
+		arg.Instead,
+	)
+	var token int64
+	err := row.Scan(&token)
+	return token, err
+}
+
 const AcquireLeases = `-- name: AcquireLeases :many
 
 WITH me AS MATERIALIZED (
@@ -274,6 +322,36 @@ func (q *Queries) OthersWait(ctx context.Context, db DBTX, leaseKey string, memb
 	var exists bool
 	err := row.Scan(&exists)
 	return exists, err
+}
+
+const ReleaseLease = `-- name: ReleaseLease :one
+UPDATE dblock_lease l
+SET handle = NULL, member_id = NULL, held_until = NULL, changed_at = clock_timestamp(), label = '', data = NULL
+WHERE l.lease_key = $1 AND l.handle = $2 AND ($3::bigint = 0 OR l.token = $3::bigint)
+  AND set_config('lock_timeout', $4, true) IS NOT NULL
+RETURNING COALESCE(CASE WHEN EXISTS (SELECT 1 FROM dblock_lease_waiter w
+                                     WHERE w.lease_key = l.lease_key AND w.expires_at > clock_timestamp())
+                   THEN pg_notify('dblock_released', l.lease_key)::text END, '')::text AS notified
+`
+
+type ReleaseLeaseParams struct {
+	LeaseKey    string
+	Handle      pgtype.UUID
+	Token       int64
+	LockTimeout string
+}
+
+// Gives one lease back: ReleaseLeases for a lone caller. It waits where the row is locked.
+func (q *Queries) ReleaseLease(ctx context.Context, db DBTX, arg ReleaseLeaseParams) (string, error) {
+	row := db.QueryRow(ctx, ReleaseLease,
+		arg.LeaseKey,
+		arg.Handle,
+		arg.Token,
+		arg.LockTimeout,
+	)
+	var notified string
+	err := row.Scan(&notified)
+	return notified, err
 }
 
 const ReleaseLeases = `-- name: ReleaseLeases :many

@@ -99,6 +99,9 @@ func (l *Locker) asked(r dblock.Request) Ask {
 	if r.MaxHold != nil {
 		a.Hold = *r.MaxHold
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a.Contended = l.lines[r.Key].seen != nil
 	return a
 }
 

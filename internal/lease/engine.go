@@ -19,13 +19,14 @@ type By struct {
 
 // Ask is one acquisition.
 type Ask struct {
-	Key      string
-	Handle   Handle
-	Label    string
-	Data     []byte
-	Hold     time.Duration // it ends so long after it was granted, whatever the member does; 0: never
-	Detached bool          // no member keeps it: it lasts for Hold
-	Instead  Handle        // an acquisition that is given up for this one, where it still stands; zero: none
+	Key       string
+	Handle    Handle
+	Label     string
+	Data      []byte
+	Hold      time.Duration // it ends so long after it was granted, whatever the member does; 0: never
+	Detached  bool          // no member keeps it: it lasts for Hold
+	Contended bool          // somebody else had it when it was last asked for
+	Instead   Handle        // an acquisition that is given up for this one, where it still stands; zero: none
 }
 
 // Answer is what became of an Ask.

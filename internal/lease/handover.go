@@ -38,7 +38,7 @@ func (l *Locker) handOver(ctx context.Context, h *hold) bool {
 		return false
 	}
 	g := &given{ask: l.asked(next.request), life: h.life, sent: l.o.Clock.Now()}
-	g.ask.Instead = h.fence.Handle
+	g.ask.Instead, g.ask.Contended = h.fence.Handle, false
 	beat := h.life.Beat()
 	answer, err := l.acquire.Do(ctx, ask{g.ask, h.life})
 	if err != nil && l.mayStand(err) {

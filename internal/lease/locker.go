@@ -1,27 +1,15 @@
 package lease
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/merge"
 )
-
-// Options of a Locker.
-type Options struct {
-	Label    string
-	Observer dblock.Observer
-	Clock    clock.Clock   // default: the machine's
-	Poll     time.Duration // how often a process asks again for a key that it waits for; default 1 s
-	MaxQueue int           // calls that may wait; default 65,536
-}
 
 // Locker is a dblock.Locker of leases. It is safe for concurrent use.
 type Locker struct {
@@ -42,10 +30,6 @@ type Locker struct {
 	tasks  sync.WaitGroup
 }
 
-// inFlight is how many statements that acquire, and that release, are under way at once. One would carry
-// most; with two, a connection that went silent does not stop all keys.
-const inFlight = 2
-
 // ask is an Ask of one life.
 type ask struct {
 	Ask
@@ -54,23 +38,19 @@ type ask struct {
 
 var _ dblock.Locker = (*Locker)(nil)
 
-// New makes a Locker of what it shares with others.
+// New makes a Locker of what it shares with others; o has its defaults.
 func New[E Engine](of *Share[E], o Options) *Locker {
 	e := of.Engine
-	o.Poll = cmp.Or(o.Poll, time.Second)
-	if o.Clock == nil {
-		o.Clock = clock.Real{}
-	}
 	l := &Locker{engine: e, member: of.Member, waits: of.waits, o: o, lines: make(map[string]*line), holds: make(map[*hold]struct{})}
 	l.ending, l.end = context.WithCancelCause(context.Background())
 	poison := func(err error) bool { return e.Fault(err) == Poison }
 	l.acquire = merge.New(merge.Options[ask, Answer]{
 		Run: l.runAcquire, Key: func(a ask) string { return a.Key }, Ends: func(a ask) bool { return a.Instead != Handle{} },
-		Poison: poison, MaxQueue: o.MaxQueue, MaxInFlight: inFlight,
+		Poison: poison, MaxQueue: o.MaxQueue, MaxBatch: o.MaxBatch, MaxInFlight: o.MaxInFlight, Patience: o.patience,
 	})
 	l.release = merge.New(merge.Options[Back, Returned]{
 		Run: l.runRelease, Key: func(b Back) string { return b.Key }, Ends: func(Back) bool { return true }, Poison: poison,
-		MaxInFlight: inFlight,
+		MaxBatch: o.MaxBatch, MaxInFlight: o.MaxInFlight, Patience: o.patience,
 	})
 	return l
 }

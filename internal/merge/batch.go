@@ -3,6 +3,7 @@ package merge
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/dblock-go/dblock"
 )
@@ -32,14 +33,43 @@ func (q *Queue[Q, A]) forget(l *lane[Q, A]) {
 
 // dispatch sends what can be sent now.
 func (q *Queue[Q, A]) dispatch() {
-	for q.running < q.o.MaxInFlight && len(q.ready) > 0 {
+	for len(q.ready) > 0 {
+		if !q.mayBegin() {
+			q.beginLater()
+			return
+		}
 		b := q.form()
 		if len(b.calls) == 0 {
 			continue
 		}
-		q.running++
+		q.begin()
 		go q.execute(b)
 	}
+}
+
+// mayBegin tells whether a statement may be sent now.
+func (q *Queue[Q, A]) mayBegin() bool {
+	return q.running == 0 || q.running < q.o.MaxInFlight && (q.o.Patience == 0 || time.Since(q.began) >= q.o.Patience)
+}
+
+func (q *Queue[Q, A]) begin() {
+	q.running++
+	if q.o.Patience > 0 {
+		q.began = time.Now()
+	}
+}
+
+// beginLater sends what waits when the last statement has been under way for long, should it still be.
+func (q *Queue[Q, A]) beginLater() {
+	if q.late != nil || q.running >= q.o.MaxInFlight {
+		return
+	}
+	q.late = time.AfterFunc(q.o.Patience-time.Since(q.began), func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.late = nil
+		q.dispatch()
+	})
 }
 
 // offer puts a lane into the line of those that a statement could take from.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/dblock-go/dblock"
 )
@@ -31,6 +32,10 @@ type Options[Q, A any] struct {
 	MaxQueue    int // calls that may wait; default 65,536
 	MaxInFlight int // statements in flight, over all keys; default 4
 	PerKey      int // statements in flight that carry one key; default 1
+
+	// Patience is how long the statement that began last must have been under way before another one begins
+	// beside it: what arrives meanwhile shares the next. Default 0: another one begins at once.
+	Patience time.Duration
 }
 
 // Answer is what Run says of one request.
@@ -49,6 +54,8 @@ type Queue[Q, A any] struct {
 	ready   []*lane[Q, A]          // lanes that a statement could take from, longest waiting first
 	waiting int
 	running int           // statements in flight
+	began   time.Time     // when the last of them was sent
+	late    *time.Timer   // for when that is long enough ago; nil: nobody waits for it
 	spare   sync.Pool     // calls that were answered; their channels are most of what a call would cost
 	closed  chan struct{} // not nil once Close was called; closed itself when nothing is left
 }
@@ -83,8 +90,8 @@ func (q *Queue[Q, A]) Do(ctx context.Context, req Q) (A, error) {
 		return none, fmt.Errorf("%w: nothing was sent", dblock.ErrClosed)
 	}
 	l := q.lane(req)
-	if l.idle() && len(q.ready) == 0 && q.running < q.o.MaxInFlight {
-		q.running++
+	if l.idle() && len(q.ready) == 0 && q.mayBegin() {
+		q.begin()
 		l.flying++
 		q.mu.Unlock()
 		return q.lone(ctx, l, req)

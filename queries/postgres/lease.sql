@@ -62,6 +62,22 @@ WHERE l.handle IS NOT NULL AND (l.held_until IS NULL OR l.held_until > clock_tim
 UNION ALL
 SELECT '', 0, NULL, '', 0, false, 0 WHERE NOT EXISTS (SELECT 1 FROM me);
 
+-- Grants one key where it is free, or held in the place of which it is asked for: AcquireLeases for a lone caller,
+-- at the price of an UPDATE by the key. Where it finds nothing, AcquireLeases says why, and makes the row.
+-- name: AcquireLease :one
+UPDATE dblock_lease l
+SET token = GREATEST(l.token + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint),
+    handle = sqlc.arg(handle),
+    member_id = CASE WHEN sqlc.arg(detached)::boolean THEN NULL ELSE me.member_id END,
+    held_until = clock_timestamp() + NULLIF(sqlc.arg(hold_us)::bigint, 0) * interval '1 microsecond',
+    changed_at = clock_timestamp(), label = sqlc.arg(label), data = sqlc.narg(data)
+FROM dblock_member me
+WHERE me.member_id = sqlc.arg(member_id) AND me.beat <= sqlc.arg(beat)::bigint + 1 AND me.expires_at > clock_timestamp()
+  AND set_config('lock_timeout', sqlc.arg(lock_timeout), true) IS NOT NULL
+  AND l.lease_key = sqlc.arg(lease_key)
+  AND (l.handle IS NULL OR l.handle = sqlc.arg(instead) OR l.held_until <= clock_timestamp())
+RETURNING l.token;
+
 -- Takes a lease over from a member that is gone for good (see MemberStands).
 -- name: TakeLeaseOver :one
 UPDATE dblock_lease l
@@ -106,6 +122,16 @@ UNION ALL
 SELECT ask.lease_key, false, ''
 FROM ask
 JOIN dblock_lease l ON l.lease_key = ask.lease_key AND l.handle = ask.handle;
+
+-- Gives one lease back: ReleaseLeases for a lone caller. It waits where the row is locked.
+-- name: ReleaseLease :one
+UPDATE dblock_lease l
+SET handle = NULL, member_id = NULL, held_until = NULL, changed_at = clock_timestamp(), label = '', data = NULL
+WHERE l.lease_key = sqlc.arg(lease_key) AND l.handle = sqlc.arg(handle) AND (sqlc.arg(token)::bigint = 0 OR l.token = sqlc.arg(token)::bigint)
+  AND set_config('lock_timeout', sqlc.arg(lock_timeout), true) IS NOT NULL
+RETURNING COALESCE(CASE WHEN EXISTS (SELECT 1 FROM dblock_lease_waiter w
+                                     WHERE w.lease_key = l.lease_key AND w.expires_at > clock_timestamp())
+                   THEN pg_notify('dblock_released', l.lease_key)::text END, '')::text AS notified;
 
 -- Ends a lease at a moment of its own, whatever heartbeats come.
 -- name: ExpireLease :execrows
