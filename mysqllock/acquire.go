@@ -10,27 +10,35 @@ import (
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/member"
-	"github.com/dblock-go/dblock/internal/mysqltext"
 )
 
 // Acquire is one UPDATE where one ask is granted, and one SELECT more for those that are not, or for a
-// batch. Only rows that are missing take more: they are made, free, and asked for again.
+// batch. Rows that are missing are made, and granted by that; a lone ask tries it before it looks.
 func (e *engine) Acquire(ctx context.Context, by lease.By, asks []lease.Ask) ([]lease.Answer, error) {
+	if len(asks) == 1 && !asks[0].Contended {
+		return e.acquireOne(ctx, by, asks[0])
+	}
 	answers := make([]lease.Answer, len(asks))
 	missing, err := e.grant(ctx, by, asks, answers)
 	if err != nil || len(missing) == 0 {
 		return answers, err
 	}
-	again := make([]lease.Ask, len(missing))
+	slices.SortFunc(missing, func(i, j int) int { return strings.Compare(asks[i].Key, asks[j].Key) })
+	fresh := make([]lease.Ask, len(missing))
 	for n, i := range missing {
-		again[n] = asks[i]
+		fresh[n] = asks[i]
 	}
-	got := make([]lease.Answer, len(again))
-	if err = e.makeRows(ctx, again); err == nil {
-		_, err = e.grant(ctx, by, again, got)
-	}
+	token, made, err := e.makeRows(ctx, by, fresh)
 	if err != nil {
-		return nil, half(err, len(again) < len(asks))
+		return nil, half(err, len(fresh) < len(asks))
+	}
+	got := make([]lease.Answer, len(fresh))
+	if made == int64(len(fresh)) {
+		for n := range got {
+			got[n].Token = token
+		}
+	} else if err := e.seeGranted(ctx, by, fresh, got, made); err != nil {
+		return nil, half(err, len(fresh) < len(asks))
 	}
 	for n, i := range missing {
 		answers[i] = got[n]
@@ -38,20 +46,26 @@ func (e *engine) Acquire(ctx context.Context, by lease.By, asks []lease.Ask) ([]
 	return answers, nil
 }
 
+// acquireOne takes one key where it is free, makes its row where that is missing, and else says who has it.
+func (e *engine) acquireOne(ctx context.Context, by lease.By, a lease.Ask) ([]lease.Answer, error) {
+	asks, answers := []lease.Ask{a}, make([]lease.Answer, 1)
+	taken, token, err := e.take(ctx, by, asks)
+	if err == nil && taken == 0 {
+		token, taken, err = e.makeRows(ctx, by, asks)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if taken == 1 {
+		answers[0].Token = token
+		return answers, nil
+	}
+	return answers, e.seeGranted(ctx, by, asks, answers, 0)
+}
+
 // grant takes what is free, and finds out about the rest. It returns which of the rows are missing.
 func (e *engine) grant(ctx context.Context, by lease.By, asks []lease.Ask, answers []lease.Answer) (missing []int, err error) {
-	var taken, token int64
-	err = e.once(ctx, func(on mysqldb.DBTX) error {
-		result, err := on.ExecContext(ctx, repeated(mysqldb.AcquireLeases, len(asks)), askArgs(by, asks)...)
-		if err != nil {
-			return err
-		}
-		if taken, err = result.RowsAffected(); err != nil {
-			return err
-		}
-		token, err = result.LastInsertId()
-		return err
-	})
+	taken, token, err := e.take(ctx, by, asks)
 	if err != nil {
 		return nil, err
 	}
@@ -67,6 +81,42 @@ func (e *engine) grant(ctx context.Context, by lease.By, asks []lease.Ask, answe
 		return nil, errUnseen // somebody reads it back who does not see it: better in doubt than held for ever
 	}
 	return missing, nil
+}
+
+// take grants what is free; the token is that of the last one.
+func (e *engine) take(ctx context.Context, by lease.By, asks []lease.Ask) (taken, token int64, err error) {
+	return e.change(ctx, repeated(mysqldb.AcquireLeases, len(asks)), askArgs(by, asks))
+}
+
+// change runs a statement that tells a number as its insert id.
+func (e *engine) change(ctx context.Context, statement string, args []any) (rows, told int64, err error) {
+	err = e.once(ctx, func(on mysqldb.DBTX) error {
+		result, err := on.ExecContext(ctx, statement, args...)
+		if err != nil {
+			return err
+		}
+		if rows, err = result.RowsAffected(); err != nil {
+			return err
+		}
+		told, err = result.LastInsertId()
+		return err
+	})
+	return rows, told, err
+}
+
+// seeGranted reads what became of asks of which so many were granted at least.
+func (e *engine) seeGranted(ctx context.Context, by lease.By, asks []lease.Ask, answers []lease.Answer, granted int64) error {
+	missing, seen, err := e.see(ctx, by, asks, answers)
+	if len(missing) > 0 {
+		e.clock.doubt() // it was set, so that the statement seemed to come late
+	}
+	switch {
+	case err != nil:
+		return half(err, granted > 0)
+	case seen < granted:
+		return errUnseen
+	}
+	return nil
 }
 
 // errUnseen says that a lease was granted that could not be read back: it may stand. It is Lost.
@@ -118,22 +168,18 @@ func refused(r mysqldb.SeeLeasesRow) lease.Answer {
 	return a
 }
 
-// makeRows makes the rows of keys that have none, in the order of the keys.
-func (e *engine) makeRows(ctx context.Context, asks []lease.Ask) error {
-	keys := make([]string, len(asks))
-	for i, a := range asks {
-		keys[i] = a.Key
+// makeRows makes the rows of keys that have none, and grants them. The keys are in order.
+func (e *engine) makeRows(ctx context.Context, by lease.By, asks []lease.Ask) (token, made int64, err error) {
+	latest, err := e.clock.latest(ctx)
+	if err != nil {
+		return 0, 0, noWrite(err)
 	}
-	slices.Sort(keys)
-	rows := make([]any, len(keys))
-	for i, key := range keys {
-		rows[i] = []byte(key)
+	var args []any
+	for _, a := range asks {
+		args = append(args, []byte(a.Key), a.Handle[:], keeper(by, a), a.Hold.Microseconds(), []byte(a.Label), a.Data)
 	}
-	// Nobody's lease is in these rows: whatever became of them, nothing was granted.
-	return noWrite(e.once(ctx, func(on mysqldb.DBTX) error {
-		_, err := on.ExecContext(ctx, mysqltext.Rows(mysqldb.MakeLeases, len(rows)), rows...)
-		return err
-	}))
+	made, token, err = e.change(ctx, repeated(mysqldb.MakeLeases, len(asks)), append(args, latest))
+	return token, made, err
 }
 
 // askArgs are the arguments of AcquireLeases.

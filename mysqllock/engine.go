@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"time"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/mysqldb"
@@ -16,6 +17,7 @@ import (
 type engine struct {
 	pool   *sql.DB
 	heart  heart
+	clock  serverClock
 	schema string
 	q      mysqldb.Queries
 }
@@ -23,8 +25,22 @@ type engine struct {
 var _ lease.Engine = (*engine)(nil)
 
 func newEngine(db *sql.DB, schemaName string) *engine {
-	return &engine{pool: db, heart: newHeart(db), schema: schemaName}
+	e := &engine{pool: db, heart: newHeart(db), schema: schemaName}
+	e.clock.ask = e.askClock
+	return e
 }
+
+func (e *engine) askClock(ctx context.Context) (us int64, lockWait time.Duration, err error) {
+	var r mysqldb.ServerClockRow
+	err = e.read(ctx, func(on mysqldb.DBTX) (err error) {
+		r, err = e.q.ServerClock(ctx, on)
+		return err
+	})
+	return r.NowUs, time.Duration(r.LockWaitS) * time.Second, err
+}
+
+// Lingers is for how long a statement may wait for a gap, once the client has given up.
+func (e *engine) Lingers() time.Duration { return e.clock.wait() }
 
 // close gives the heart's connection back to the pool.
 func (e *engine) close() { e.heart.close() }

@@ -260,10 +260,12 @@ func TestABeatTooOldGrantsNothing(t *testing.T) {
 				r.Fatalf("beat %d, alive %v", beat, alive)
 			}
 		}
-		for _, key := range []string{"k", "k"} { // the second time there is a row
-			if got := r.acquire(us, ask(key))[0]; got != (lease.Answer{MemberGone: true}) {
-				r.Errorf("after two beats more: %+v", got)
-			}
+		them := r.join("them")
+		for _, key := range []string{"k", "other"} { // so that there are rows
+			r.release(r.take(them, ask(key)))
+		}
+		if got := r.acquire(us, ask("k"))[0]; got != (lease.Answer{MemberGone: true}) {
+			r.Errorf("after two beats more: %+v", got)
 		}
 		us.Beat = 1
 		r.take(us, ask("k"))
@@ -277,6 +279,30 @@ func TestABeatTooOldGrantsNothing(t *testing.T) {
 		}
 		if _, alive, err := r.Beat(r.ctx, member.NewID(), time.Hour); err != nil || alive {
 			r.Errorf("a heartbeat of nobody: %v %v", alive, err)
+		}
+	})
+}
+
+// TestARowMadeTooLateIsNot has the server get the statement that makes a row an hour after its client gave up.
+func TestARowMadeTooLateIsNot(t *testing.T) {
+	each(t, plain, func(r rig) {
+		us := r.join("us")
+		late := func() {
+			r.clock.us, r.clock.at = r.clock.us-time.Hour.Microseconds(), time.Now()
+		}
+		r.take(us, ask("first")) // the server's clock is known from here on
+		for _, asks := range [][]lease.Ask{{ask("a")}, {ask("b"), ask("c")}} {
+			late()
+			for i, got := range r.acquire(us, asks...) {
+				if got != (lease.Answer{}) {
+					r.Errorf("%q, late: %+v", asks[i].Key, got)
+				}
+			}
+			for i, got := range r.acquire(us, asks...) { // it was found out
+				if got.Token == 0 {
+					r.Errorf("%q, in time: %+v", asks[i].Key, got)
+				}
+			}
 		}
 	})
 }

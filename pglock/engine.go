@@ -61,6 +61,9 @@ func lockTimeout(ctx context.Context) string {
 
 const longestWait = time.Second
 
+// Lingers is for how long a statement may wait for a lock, once the client has given up.
+func (e *engine) Lingers() time.Duration { return longestWait }
+
 func id(of member.ID) pgtype.UUID { return pgtype.UUID{Bytes: of, Valid: true} }
 
 func micros(d time.Duration) int64 {

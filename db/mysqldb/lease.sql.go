@@ -261,17 +261,41 @@ func (q *Queries) ListLeases(ctx context.Context, db DBTX) ([]ListLeasesRow, err
 	return items, nil
 }
 
-const MakeLeases = `-- name: MakeLeases :exec
-INSERT IGNORE INTO dblock_lease (lease_key, token)
-VALUES (?, 0)
+const MakeLeases = `-- name: MakeLeases :execresult
+INSERT IGNORE INTO dblock_lease (lease_key, token, handle, member_id, held_until, label, data)
+SELECT ask.lease_key, LAST_INSERT_ID(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6))), ask.handle, NULLIF(ask.member_id, ''),
+       TIMESTAMPADD(MICROSECOND, NULLIF(ask.hold_us, 0), +UTC_TIMESTAMP(6)), ask.label, NULLIF(ask.data, '')
+FROM (
+    SELECT CAST(? AS BINARY) AS lease_key, CAST(? AS BINARY) AS handle, CAST(? AS BINARY) AS member_id, CAST(? AS SIGNED) AS hold_us, CAST(? AS BINARY) AS label, CAST(? AS BINARY) AS data
+) ask
+WHERE TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6)) < CAST(? AS SIGNED)
 `
 
-// Rows that are missing come into being, free: nobody has anything by them, so one that comes late does no
-// harm. IGNORE and not ON DUPLICATE KEY UPDATE, which would wait for a guarded row.
-// The engine repeats the row for each key.
-func (q *Queries) MakeLeases(ctx context.Context, db DBTX, leaseKey []byte) error {
-	_, err := db.ExecContext(ctx, MakeLeases, leaseKey)
-	return err
+type MakeLeasesParams struct {
+	LeaseKey interface{}
+	Handle   interface{}
+	Keeper   interface{}
+	HoldUs   int64
+	Label    interface{}
+	Data     interface{}
+	LatestUs int64
+}
+
+// Makes the rows that are missing, and grants them. It reads no member: that would lock its row while the
+// statement waits for a gap, and keep the heartbeat from it. So it does nothing after a moment of the
+// server's clock: what is under way for so long has been given up. IGNORE and not ON DUPLICATE KEY
+// UPDATE, which would wait for a guarded row. The engine repeats the SELECT of ask. All have the same token, the
+// statement's insert id.
+func (q *Queries) MakeLeases(ctx context.Context, db DBTX, arg MakeLeasesParams) (sql.Result, error) {
+	return db.ExecContext(ctx, MakeLeases,
+		arg.LeaseKey,
+		arg.Handle,
+		arg.Keeper,
+		arg.HoldUs,
+		arg.Label,
+		arg.Data,
+		arg.LatestUs,
+	)
 }
 
 const OthersWait = `-- name: OthersWait :one
@@ -386,6 +410,22 @@ func (q *Queries) SeeLeases(ctx context.Context, db DBTX, memberID []byte, beat 
 		return nil, err
 	}
 	return items, nil
+}
+
+const ServerClock = `-- name: ServerClock :one
+SELECT CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6)) AS SIGNED) AS now_us, CAST(@@innodb_lock_wait_timeout AS SIGNED) AS lock_wait_s
+`
+
+type ServerClockRow struct {
+	NowUs     int64
+	LockWaitS int64
+}
+
+func (q *Queries) ServerClock(ctx context.Context, db DBTX) (ServerClockRow, error) {
+	row := db.QueryRowContext(ctx, ServerClock)
+	var i ServerClockRow
+	err := row.Scan(&i.NowUs, &i.LockWaitS)
+	return i, err
 }
 
 const StopWaiting = `-- name: StopWaiting :exec

@@ -48,12 +48,15 @@ func (l *Locker) background(f func()) {
 	}
 }
 
-// doubt undoes what an acquisition may have left behind that got no answer. What is asked for under a
-// beat is granted no later than one heartbeat after it, and a lock's wait: three later it is certain.
+// doubt undoes what an acquisition may have left behind that got no answer. What is asked for under a beat
+// begins no later than one heartbeat after it, and then may wait for a lock: three heartbeats and that wait later
+// it is certain.
 func (l *Locker) doubt(life *member.Life, b Back, asked int64) {
+	over := l.o.Clock.Now().Add(l.bound() + l.engine.Lingers())
 	life.Doubt(func(ctx context.Context, beat int64) bool {
 		got, err := l.engine.Release(ctx, []Back{b})
-		return err == nil && (got[0].Freed || !got[0].Stood && beat >= asked+3)
+		certain := beat >= asked+3 && l.o.Clock.Now().After(over)
+		return err == nil && (got[0].Freed || !got[0].Stood && certain)
 	})
 }
 

@@ -109,6 +109,10 @@ type Engine interface {
 	// Sweep tidies away members, waiters and leases that nobody has used for so long, in small steps.
 	Sweep(ctx context.Context, unused time.Duration) (removed int64, err error)
 
+	// Lingers is for how long a statement may wait at the server for others' locks before it takes effect, though
+	// its client has given up.
+	Lingers() time.Duration
+
 	// Fault tells what an error of this engine means.
 	Fault(err error) Fault
 }

@@ -33,12 +33,22 @@ SET t.token = LAST_INSERT_ID(GREATEST(t.token + 1, TIMESTAMPDIFF(MICROSECOND, '1
     t.held_until = TIMESTAMPADD(MICROSECOND, NULLIF(free.hold_us, 0), +UTC_TIMESTAMP(6)),
     t.changed_at = +UTC_TIMESTAMP(6), t.label = free.label, t.data = NULLIF(free.data, '');
 
--- Rows that are missing come into being, free: nobody has anything by them, so one that comes late does no
--- harm. IGNORE and not ON DUPLICATE KEY UPDATE, which would wait for a guarded row.
--- The engine repeats the row for each key.
--- name: MakeLeases :exec
-INSERT IGNORE INTO dblock_lease (lease_key, token)
-VALUES (?, 0);
+-- Makes the rows that are missing, and grants them. It reads no member: that would lock its row while the
+-- statement waits for a gap, and keep the heartbeat from it. So it does nothing after a moment of the
+-- server's clock: what is under way for so long has been given up. IGNORE and not ON DUPLICATE KEY
+-- UPDATE, which would wait for a guarded row. The engine repeats the SELECT of ask. All have the same token, the
+-- statement's insert id.
+-- name: MakeLeases :execresult
+INSERT IGNORE INTO dblock_lease (lease_key, token, handle, member_id, held_until, label, data)
+SELECT ask.lease_key, LAST_INSERT_ID(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6))), ask.handle, NULLIF(ask.member_id, ''),
+       TIMESTAMPADD(MICROSECOND, NULLIF(ask.hold_us, 0), +UTC_TIMESTAMP(6)), ask.label, NULLIF(ask.data, '')
+FROM (
+    SELECT CAST(sqlc.arg(lease_key) AS BINARY) AS lease_key, CAST(sqlc.arg(handle) AS BINARY) AS handle, CAST(sqlc.arg(keeper) AS BINARY) AS member_id, CAST(sqlc.arg(hold_us) AS SIGNED) AS hold_us, CAST(sqlc.arg(label) AS BINARY) AS label, CAST(sqlc.arg(data) AS BINARY) AS data
+) ask
+WHERE TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6)) < CAST(sqlc.arg(latest_us) AS SIGNED);
+
+-- name: ServerClock :one
+SELECT CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6)) AS SIGNED) AS now_us, CAST(@@innodb_lock_wait_timeout AS SIGNED) AS lock_wait_s;
 
 -- Who has what, or what is free, as one snapshot shows it: a holder's member that it lacks is gone.
 -- name: SeeLeases :many
