@@ -80,6 +80,7 @@ func (e Lease) Run(t *testing.T) {
 		"UsesASchemaOfTheHostsChoice":     locksInASchema,
 		"ForceReleaseWantsTheToken":       forceReleaseWantsTheToken,
 		"OneSweepsAtATime":                oneSweepsAtATime,
+		"CostsFewRoundTrips":              costsFewRoundTrips,
 		"TakesOverFromTheKilled":          takesOverFromTheKilled,
 		"ARaisedFenceKeepsOthersOut":      aRaisedFenceKeepsOthersOut,
 		"RunsWithTheDocumentedGrants":     locksWithTheDocumentedGrants,

@@ -43,6 +43,7 @@ type Dialer struct {
 	mode   Mode
 	left   int // calls until the one to strike, that one included; 0: none
 	calls  int
+	writes int
 	struck bool
 	hook   func()
 	conns  []*conn
@@ -67,7 +68,7 @@ func (d *Dialer) DialContext(ctx context.Context, network, addr string) (net.Con
 func (d *Dialer) Arm(k int, mode Mode, hook func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.mode, d.left, d.hook, d.calls, d.struck = mode, k, hook, 0, false
+	d.mode, d.left, d.hook, d.calls, d.writes, d.struck = mode, k, hook, 0, 0, false
 }
 
 // Disarm ends the counting and tells whether a call was struck.
@@ -83,6 +84,13 @@ func (d *Dialer) Calls() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.calls
+}
+
+// Writes is how many of them were writes: of a driver that waits for each answer, the round trips.
+func (d *Dialer) Writes() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.writes
 }
 
 // CloseAll closes every connection there is, as a server does that restarts.
@@ -114,10 +122,13 @@ func (d *Dialer) all() []*conn {
 }
 
 // count counts a call that begins and returns what is to happen to it; 0: nothing.
-func (d *Dialer) count() Mode {
+func (d *Dialer) count(write bool) Mode {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.calls++
+	if write {
+		d.writes++
+	}
 	if d.left == 0 {
 		return 0
 	}
