@@ -21,7 +21,7 @@ func open(ctx context.Context, dsn string, o conformance.LeaseOptions) (conforma
 	if err != nil {
 		return nil, nil, err
 	}
-	return leasesOn(ctx, cfg, o)
+	return leasesOn(ctx, cfg, 8, o)
 }
 
 // openOn is open with connections of the given dialer's.
@@ -33,18 +33,18 @@ func openOn(
 		return nil, nil, err
 	}
 	cfg.DialFunc = dialer.DialContext
-	return leasesOn(ctx, cfg, o)
+	return leasesOn(ctx, cfg, 8, o)
 }
 
-func leasesOn(ctx context.Context, cfg *mysql.Config, o conformance.LeaseOptions) (conformance.Leases, func(), error) {
+func leasesOn(ctx context.Context, cfg *mysql.Config, conns int, o conformance.LeaseOptions) (conformance.Leases, func(), error) {
 	cfg.Logger = &mysql.NopLogger{} // connections are cut on purpose
 	connector, err := mysql.NewConnector(cfg)
 	if err != nil {
 		return nil, nil, err
 	}
 	db := sql.OpenDB(connector)
-	db.SetMaxOpenConns(8)
-	db.SetMaxIdleConns(8)
+	db.SetMaxOpenConns(conns)
+	db.SetMaxIdleConns(conns)
 	l, err := mysqllock.NewLease(ctx, db, mysqllock.LeaseOptions{
 		TTL: o.TTL, Margin: o.Margin, Poll: o.Poll, Label: o.Label, Schema: o.Schema, Observer: o.Observer,
 	})

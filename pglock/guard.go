@@ -64,7 +64,7 @@ func (g Guards) Guard(ctx context.Context, tx Tx, f dblock.Fence) error {
 		idle = 10 * time.Second
 	}
 	query := schema.Qualify(pgdb.Guard, g.Schema, schema.QuotePostgres)
-	tag, err := tx.Exec(ctx, query, strconv.FormatInt(max(1, idle.Milliseconds()), 10), f.Key, f.Token, f.Handle)
+	tag, err := tx.Exec(ctx, query, strconv.FormatInt(max(1, idle.Milliseconds()), 10), f.Key, f.Token, id(f.Handle))
 	return fenced(tag, err, fmt.Sprintf("lease %q with token %d", f.Key, f.Token))
 }
 
@@ -78,7 +78,7 @@ func (g Guards) Raise(ctx context.Context, tx Tx, f dblock.Fence, resource strin
 		return err
 	}
 	query := schema.Qualify(pgdb.Raise, g.Schema, schema.QuotePostgres)
-	tag, err := tx.Exec(ctx, query, resource, f.Token, f.Handle)
+	tag, err := tx.Exec(ctx, query, resource, f.Token, id(f.Handle))
 	return fenced(tag, err, fmt.Sprintf("resource %q with token %d", resource, f.Token))
 }
 
@@ -88,7 +88,7 @@ func (g Guards) Raise(ctx context.Context, tx Tx, f dblock.Fence, resource strin
 // Errors: dblock.ErrFenced where somebody has: roll back. Others are pgx's.
 func (g Guards) CheckRaised(ctx context.Context, tx Tx, f dblock.Fence, resource string) error {
 	query := schema.Qualify(pgdb.CheckRaised, g.Schema, schema.QuotePostgres)
-	tag, err := tx.Exec(ctx, query, resource, f.Token, f.Handle)
+	tag, err := tx.Exec(ctx, query, resource, f.Token, id(f.Handle))
 	return fenced(tag, err, fmt.Sprintf("resource %q with token %d", resource, f.Token))
 }
 

@@ -139,7 +139,7 @@ func (l *Lease) GuardedTx(ctx context.Context, lock *dblock.Lock, fn func(contex
 		return fmt.Errorf("%w: the lock of %q has no token to guard with", dblock.ErrUnsupported, lock.Key())
 	}
 	ctx = lock.Bind(ctx)
-	tx, err := l.key.host.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+	tx, err := l.key.host.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite})
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ const ownConns = 4
 // it reads small tables whole, which a plan that is kept must not do as they grow. Nothing here gains by more than
 // READ COMMITTED, whatever the host's sessions begin with.
 var sessions = map[string]string{
-	"default_transaction_isolation": "read committed",
+	"default_transaction_isolation": "read committed", "default_transaction_read_only": "off",
 
 	"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off",
 }

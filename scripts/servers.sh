@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the database servers that the demo and the tests start, if this machine has none:
 #
-#   scripts/servers.sh          Postgres and MariaDB
+#   scripts/servers.sh          Postgres, MariaDB and PgBouncer
 #   scripts/servers.sh peers    Redis and etcd as well, for the benchmarks against them
 #
 # Says nothing and takes no time when all is there. See docs/testing.md for other ways.
@@ -43,7 +43,7 @@ have_mysql() {
 
 # have_peer DAEMON : on the PATH or where packages put it
 have_peer() {
-	command -v "$1" >/dev/null || any {/usr,/usr/local,/opt/homebrew}/bin/"$1"
+	command -v "$1" >/dev/null || any {/usr,/usr/local,/opt/homebrew}/{bin,sbin}/"$1"
 }
 
 [[ $# -eq 0 || ($# -eq 1 && $1 == peers) ]] || die "usage: scripts/servers.sh [peers]"
@@ -52,6 +52,7 @@ command -v go >/dev/null || die "Go is not installed, or not on the PATH: see ht
 missing=()
 have_postgres || missing+=(postgresql)
 have_mysql || missing+=(mariadb-server)
+[[ -n ${DBLOCK_PGBOUNCER:-} ]] || have_peer pgbouncer || missing+=(pgbouncer)
 if [[ ${1:-} == peers ]]; then
 	[[ -n ${DBLOCK_REDIS_URL:-}${DBLOCK_REDIS_SERVER:-} ]] || have_peer redis-server || missing+=(redis-server)
 	[[ -n ${DBLOCK_ETCD_URL:-}${DBLOCK_ETCD:-} ]] || have_peer etcd || missing+=(etcd-server)
@@ -59,9 +60,9 @@ fi
 [[ ${#missing[@]} -eq 0 ]] && exit 0
 
 command -v apt-get >/dev/null || die "missing: ${missing[*]}. Install them with your package manager" \
-	"(Fedora: dnf install postgresql-server mariadb-server; macOS: brew install postgresql@17 mariadb;" \
+	"(Fedora: dnf install postgresql-server mariadb-server pgbouncer; macOS: brew install postgresql@17 mariadb pgbouncer;" \
 	"for peers also: brew install redis etcd), or name running servers in DBLOCK_POSTGRES_URL," \
-	"DBLOCK_MYSQL_DSN, DBLOCK_REDIS_URL and DBLOCK_ETCD_URL."
+	"DBLOCK_MYSQL_DSN, DBLOCK_REDIS_URL and DBLOCK_ETCD_URL, and PgBouncer's binary in DBLOCK_PGBOUNCER."
 
 as_root=()
 if [[ $(id -u) -ne 0 ]]; then

@@ -80,7 +80,7 @@ WITH me AS MATERIALIZED (
     UPDATE dblock_lease l
     SET token = GREATEST(l.token + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint),
         handle = free.handle,
-        member_id = CASE WHEN free.detached THEN NULL ELSE $1 END,
+        member_id = CASE WHEN free.detached THEN NULL ELSE $1::uuid END,
         held_until = clock_timestamp() + NULLIF(free.hold_us, 0) * interval '1 microsecond',
         changed_at = clock_timestamp(), label = free.label, data = free.data
     FROM free

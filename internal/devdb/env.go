@@ -15,6 +15,7 @@ const (
 	envRedisServer = "DBLOCK_REDIS_SERVER"
 	envEtcdURL     = "DBLOCK_ETCD_URL"
 	envEtcd        = "DBLOCK_ETCD"
+	envPgBouncer   = "DBLOCK_PGBOUNCER"
 	envServersDir  = "DBLOCK_SERVERS_DIR"
 )
 

@@ -50,7 +50,7 @@ func (s *Server) askVersion(ctx context.Context) (serverVersion, error) {
 	if p := peers[s.Kind]; p != nil {
 		return p.ask(ctx, s.admin)
 	}
-	if s.Kind == Postgres {
+	if s.Kind == Postgres || s.Kind == pooler {
 		return s.askPostgresVersion(ctx)
 	}
 	return s.askMySQLVersion(ctx)

@@ -29,7 +29,7 @@ WITH me AS MATERIALIZED (
     UPDATE dblock_lease l
     SET token = GREATEST(l.token + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint),
         handle = free.handle,
-        member_id = CASE WHEN free.detached THEN NULL ELSE sqlc.arg(member_id) END,
+        member_id = CASE WHEN free.detached THEN NULL ELSE sqlc.arg(member_id)::uuid END,
         held_until = clock_timestamp() + NULLIF(free.hold_us, 0) * interval '1 microsecond',
         changed_at = clock_timestamp(), label = free.label, data = free.data
     FROM free
