@@ -19,7 +19,10 @@ type engine struct {
 	heart  heart
 	clock  serverClock
 	schema string
-	q      mysqldb.Queries
+
+	mariaDB bool // it can do what MySQL can't
+
+	q mysqldb.Queries
 }
 
 var _ lease.Engine = (*engine)(nil)
@@ -51,9 +54,11 @@ func (e *engine) check(ctx context.Context) error {
 	if err != nil {
 		return e.unavailable(err)
 	}
-	if _, err := schema.MySQLServer(version); err != nil {
+	name, err := schema.MySQLServer(version)
+	if err != nil {
 		return err
 	}
+	e.mariaDB = name == "MariaDB"
 	have, err := e.q.SchemaVersion(ctx, e.on(e.pool))
 	if err != nil && e.Fault(err) != lease.NoSchema {
 		return e.unavailable(err)
