@@ -87,10 +87,18 @@ const heardWithin = 20 * time.Millisecond
 // sleep waits while ctx lives.
 func (l *Locker) sleep(ctx context.Context, d time.Duration) error { return l.sleepUntil(ctx, d, nil) }
 
+// brief is what a pause is shorter than that only lets others finish: whoever stops the clock must not stop
+// that, or a call would hang for a reason that its caller can't see.
+const brief = 100 * time.Millisecond
+
 // sleepUntil is sleep that ends early when rung is.
 func (l *Locker) sleepUntil(ctx context.Context, d time.Duration, rung <-chan struct{}) error {
+	c := l.o.Clock
+	if d < brief {
+		c = clock.Real{}
+	}
 	due := make(chan struct{})
-	timer := l.o.Clock.AfterFunc(d, func() { close(due) })
+	timer := c.AfterFunc(d, func() { close(due) })
 	defer timer.Stop()
 	select {
 	case <-due:

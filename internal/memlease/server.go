@@ -54,7 +54,9 @@ func (s *Server) alive(id member.ID) bool {
 }
 
 // serves tells whether a lease may be granted on behalf of a process; s.mu is held.
-func (s *Server) serves(by lease.By) bool { return s.alive(by.Member) && s.members[by.Member].beat <= by.Beat+1 }
+func (s *Server) serves(by lease.By) bool {
+	return s.alive(by.Member) && s.members[by.Member].beat <= by.Beat+1
+}
 
 // ended tells whether a lease's own time is up.
 func (l *leaseRow) ended(now time.Time) bool { return !l.until.IsZero() && !l.until.After(now) }
