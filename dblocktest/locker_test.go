@@ -57,8 +57,12 @@ func fence(t *testing.T, lock *dblock.Lock) dblock.Fence {
 // isLost fails unless the lock is lost by now; with no reason, unless it is not.
 func isLost(t *testing.T, lock *dblock.Lock, want dblock.Reason) {
 	t.Helper()
+	var got dblock.Reason
 	var lost *dblock.LostError
-	if errors.As(context.Cause(lock.Context()), &lost); want == "" && lock.Context().Err() != nil || want != "" && (lost == nil || lost.Reason != want) {
+	if errors.As(context.Cause(lock.Context()), &lost) {
+		got = lost.Reason
+	}
+	if got != want || want == "" && lock.Context().Err() != nil {
 		t.Errorf("the lock ended by %v, want: %q", context.Cause(lock.Context()), want)
 	}
 }
@@ -257,7 +261,8 @@ func TestFail(t *testing.T) {
 func TestOptionsAreChecked(t *testing.T) {
 	t.Parallel()
 	for field, o := range map[string]Options{
-		"Options.TTL": {TTL: time.Millisecond}, "Options.Margin": {Margin: -1}, "Options.Poll": {Poll: time.Hour}, "Options.Label": {Label: "\x00"},
+		"Options.TTL": {TTL: time.Millisecond}, "Options.Margin": {Margin: -1}, "Options.Poll": {Poll: time.Hour},
+		"Options.Label": {Label: "\x00"},
 	} {
 		var invalid *dblock.InvalidError
 		if _, err := NewServer(nil).NewLocker(o); !errors.As(err, &invalid) || invalid.Field != field {
