@@ -112,6 +112,9 @@ func (l *Locker) leave(p *place) {
 			l.remove(p)
 		})
 	default:
+		if p.given != nil {
+			l.leaveBehind(p.given.life, p.given.back())
+		}
 		l.remove(p)
 	}
 }
