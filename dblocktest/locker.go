@@ -3,7 +3,6 @@ package dblocktest
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -73,8 +72,9 @@ func New(t testing.TB) *Locker {
 //
 // Errors: dblock.ErrInvalid.
 func (s *Server) NewLocker(o Options) (*Locker, error) {
-	if o.Poll != 0 && (o.Poll < 10*time.Millisecond || o.Poll > time.Minute) {
-		return nil, &dblock.InvalidError{Field: "Options.Poll", Reason: fmt.Sprintf("%v is not within 10ms to 1m", o.Poll)}
+	lo, err := lease.Options{Label: o.Label, Observer: o.Observer, Clock: s.clock, Poll: o.Poll}.WithDefaults("Options", time.Second)
+	if err != nil {
+		return nil, err
 	}
 	m, err := member.Options{TTL: o.TTL, Margin: o.Margin, Label: o.Label, Observer: o.Observer, Clock: s.clock}.WithDefaults("Options")
 	if err != nil {
@@ -88,7 +88,7 @@ func (s *Server) NewLocker(o Options) (*Locker, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.locker = lease.New(l.share, lease.Options{Label: o.Label, Observer: o.Observer, Clock: s.clock, Poll: o.Poll})
+	l.locker = lease.New(l.share, lo)
 	l.leave = own.Leaver(struct{}{})
 	return l, nil
 }

@@ -69,6 +69,9 @@ func (p *process) locker(t *testing.T, o lease.Options) *lease.Locker {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if o, err = o.WithDefaults("Options", time.Second); err != nil {
+		t.Fatal(err)
+	}
 	share, err := p.shares.Enter(0, m, func() (*memlease.Engine, func(), error) { return p.engine, func() {}, nil })
 	if err != nil {
 		t.Fatal(err)
