@@ -8,7 +8,9 @@ import (
 	"github.com/dblock-go/dblock/internal/clock"
 )
 
-// Clock is a clock that stands still until Advance moves it. It is safe for concurrent use.
+// Clock is a clock that stands still until Advance moves it. All that is judged by time goes by it: heartbeats, the
+// ends of locks, polls, sweeps. Only pauses of less than 100 ms, between two tries of one call, pass by the machine's
+// clock, so that no call hangs in one while the clock stands still. It is safe for concurrent use.
 type Clock struct {
 	advancing sync.Mutex // one Advance at a time
 

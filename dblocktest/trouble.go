@@ -67,16 +67,17 @@ func (l *Locker) Evict() {
 		case <-time.After(time.Millisecond): // a heartbeat may have been under way that came before
 		}
 	}
+	if life.Alive() {
+		return
+	}
 	for _, lock := range kept {
-		if !life.Alive() {
-			<-lock.Context().Done()
-		}
+		<-lock.Context().Done()
 	}
 }
 
-// StopHeartbeats keeps all heartbeats of this process from reaching the server, until ResumeHeartbeats. Its locks are lost with
-// the reason dblock.Expired when TTL less Margin has passed since the last one that got through, and others
-// may have them when TTL has.
+// StopHeartbeats keeps all heartbeats of this process from reaching the server, until ResumeHeartbeats. Its locks
+// are lost with the reason dblock.Expired when TTL less Margin has passed since the last one that got through,
+// and others may have them when TTL has.
 func (l *Locker) StopHeartbeats() { l.muteUntil(l.server.clock.Now().AddDate(1000, 0, 0)) }
 
 // DelayHeartbeats is StopHeartbeats for d. A heartbeat that fails is repeated, sooner than it would otherwise be due.
