@@ -85,10 +85,15 @@ func tellsTheObserver(t *testing.T, v place) {
 	short := acquire(t, l, "short", dblock.WithMaxHold(200*time.Millisecond))
 	isLost(t, short, dblock.Ended)
 	want := "acquired k, not acquired k: true, released k, acquired short, lost short: " + string(dblock.Ended)
-	mu.Lock()
-	defer mu.Unlock()
-	if got := strings.Join(told, ", "); got != want {
-		t.Errorf("told %s\nwant %s", got, want)
+	sofar := func() string {
+		mu.Lock()
+		defer mu.Unlock()
+		return strings.Join(told, ", ")
+	}
+	for ctx := soon(t); sofar() != want; time.Sleep(time.Millisecond) { // who uses the lock is told first
+		if ctx.Err() != nil {
+			t.Fatalf("told %s\nwant %s", sofar(), want)
+		}
 	}
 }
 
