@@ -22,7 +22,7 @@ func (l *Locker) wait(ctx context.Context, r dblock.Request) (*dblock.Lock, erro
 	if g := place.given; g != nil {
 		return l.grant(ctx, place, g.life, r, g.ask, g.token, g.sent)
 	}
-	if place.after { // the longest that anybody's poll takes, where they don't hear of it
+	if l.standsBack(r.Key) {
 		if err := l.standBack(ctx); err != nil {
 			return nil, ended(l.lastSeen(r.Key), err)
 		}
@@ -72,7 +72,8 @@ func (l *Locker) pause(ctx context.Context, b *bell, refused *dblock.HeldError) 
 	return l.sleepUntil(ctx, d, rung)
 }
 
-// standBack lets another process have a key that this one has given back for its sake.
+// standBack lets another process have a key that this one has given back for its sake: for the longest that a
+// poll takes, where it does not hear of it.
 func (l *Locker) standBack(ctx context.Context) error {
 	if l.waits.hearing() {
 		return l.sleep(ctx, heardWithin)
