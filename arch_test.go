@@ -31,19 +31,19 @@ var rooms = [][]string{
 	{"inventory"},
 	{"inventory/internal/engine", "internal/lease"},
 	{"internal/member"},
-	{"db/pgdb", "db/mysqldb", "internal/migratelock", "internal/devdb", "internal/mysqltext"},
-	{"internal/merge", "internal/schema", "internal/faultconn", "internal/pgscript", "internal/clock"},
+	{"db/pgdb", "db/mysqldb", "internal/migratelock", "internal/devdb", "internal/mysqltext", "internal/pgfault", "internal/mysqlfault"},
+	{"internal/merge", "internal/schema", "internal/faultconn", "internal/pgscript", "internal/clock", "internal/fault"},
 	{"."},
 }
 
 // drivers says which rooms may import a database driver, and which one.
 var drivers = map[string][]string{
 	"github.com/jackc/pgx/": {
-		"db/pgdb", "inventory/pginventory", "pglock", "migrations", "internal/migratelock", "internal/devdb", "internal/conformance",
+		"db/pgdb", "internal/pgfault", "inventory/pginventory", "pglock", "migrations", "internal/migratelock", "internal/devdb", "internal/conformance",
 		"internal/testdb", "cmd/dblock", "internal/withdb", "bench",
 	},
 	"github.com/go-sql-driver/": {
-		"inventory/mysqlinventory", "mysqllock", "migrations", "internal/migratelock", "internal/devdb", "internal/conformance",
+		"internal/mysqlfault", "inventory/mysqlinventory", "mysqllock", "migrations", "internal/migratelock", "internal/devdb", "internal/conformance",
 		"internal/testdb", "cmd/dblock", "internal/withdb", "bench",
 	},
 }

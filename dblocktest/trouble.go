@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/lease"
+	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/memlease"
 )
 
@@ -118,7 +118,7 @@ func (l *Locker) disturb(_ context.Context, call string, run func() error) error
 	switch call {
 	case "Beat":
 		if l.muted() {
-			return &memlease.Failure{As: lease.Unreachable, Err: errMuted}
+			return &memlease.Failure{As: fault.Unreachable, Err: errMuted}
 		}
 	case "Acquire":
 		err := l.failure()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
@@ -26,22 +27,22 @@ func (s *Store) outright(ctx context.Context, r Request) (outcome, error) {
 		case engine.Sold:
 			return outcome{State: Sold}, nil
 		case engine.Taken:
-			return outcome{}, outOfTime(ctx, false, engine.Busy, &takenError{r.SKU})
+			return outcome{}, outOfTime(ctx, false, fault.Busy, &takenError{r.SKU})
 		default:
 			return s.queue.Do(ctx, r)
 		}
 	}
-	switch fault := s.engine.Fault(err); fault {
-	case engine.Retry, engine.Duplicate, engine.Unreachable:
+	switch is := s.engine.Fault(err); is {
+	case fault.Retry, fault.Duplicate, fault.Unreachable:
 		return s.queue.Do(ctx, r)
-	case engine.Lost:
+	case fault.Lost:
 		answers, err := s.settle(ctx, []Request{r}, attempt{doubt: true})
 		if err != nil {
 			return outcome{}, err
 		}
 		return answers[0].Value, answers[0].Err
-	case engine.Busy:
-		return outcome{}, outOfTime(ctx, false, fault, err)
+	case fault.Busy:
+		return outcome{}, outOfTime(ctx, false, is, err)
 	default:
 		return outcome{}, err
 	}

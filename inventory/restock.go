@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
@@ -25,7 +26,7 @@ func (s *Store) Restock(ctx context.Context, a Adjustment) (replayed bool, err e
 			verdict, err = adjust(ctx, tx, change, s.o.Buckets)
 			return verdict == nil, err
 		})
-		if err == nil || s.engine.Fault(err) != engine.Duplicate {
+		if err == nil || s.engine.Fault(err) != fault.Duplicate {
 			return err
 		}
 		recorded, found, lookup := s.engine.Adjustment(ctx, a.ID)

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/schema"
-	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
 const (
@@ -46,19 +46,19 @@ func (s *Store) retry(parent context.Context, this attempt, what func(context.Co
 		if err == nil {
 			return nil
 		}
-		fault := s.engine.Fault(err)
-		switch fault {
-		case engine.Retry, engine.Duplicate:
-		case engine.Lost:
+		is := s.engine.Fault(err)
+		switch is {
+		case fault.Retry, fault.Duplicate:
+		case fault.Lost:
 			this.doubt = true
-		case engine.Unreachable:
+		case fault.Unreachable:
 			unreachable++
 			if !this.doubt && unreachable == dialTries {
 				return &ended{dblock.ErrUnavailable, err}
 			}
-		case engine.Busy:
+		case fault.Busy:
 			if !this.doubt {
-				return outOfTime(parent, false, fault, err)
+				return outOfTime(parent, false, is, err)
 			}
 		default:
 			if !this.doubt {
@@ -66,20 +66,20 @@ func (s *Store) retry(parent context.Context, this attempt, what func(context.Co
 			}
 		}
 		if !pause(ctx, n) {
-			return outOfTime(parent, this.doubt, fault, err)
+			return outOfTime(parent, this.doubt, is, err)
 		}
 		this.outright, this.assumeNew = false, false
 	}
 }
 
 // outOfTime says how a retry ends whose time has run out.
-func outOfTime(parent context.Context, doubt bool, fault engine.Fault, err error) error {
+func outOfTime(parent context.Context, doubt bool, is fault.Fault, err error) error {
 	switch {
 	case doubt:
 		return &ended{errors.Join(dblock.ErrOutcomeUnknown, context.Cause(parent)), err}
 	case parent.Err() != nil:
 		return &ended{context.Cause(parent), err}
-	case fault == engine.Unreachable:
+	case is == fault.Unreachable:
 		return &ended{dblock.ErrUnavailable, err}
 	default:
 		return &ended{dblock.ErrBusy, err}
@@ -115,9 +115,9 @@ func (s *Store) explain(err error, what string) error {
 		return fmt.Errorf("%w: %s: nothing was written: %w", end.as, what, end.cause)
 	}
 	switch s.engine.Fault(err) {
-	case engine.NoSchema:
+	case fault.NoSchema:
 		return fmt.Errorf("%s: %w: %w", what, &dblock.SchemaError{Want: schema.Version}, err)
-	case engine.Poison:
+	case fault.Poison:
 		return fmt.Errorf("%w: %s: nothing was written: %w", ErrRejected, what, err)
 	default:
 		return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
@@ -38,7 +39,7 @@ func (s *Store) settle(ctx context.Context, reqs []Request, first attempt) (answ
 			case sold:
 				answers = allSold(reqs)
 				return nil
-			case err != nil && s.engine.Fault(err) != engine.Duplicate:
+			case err != nil && s.engine.Fault(err) != fault.Duplicate:
 				return err
 			case err != nil && len(reqs) > 1:
 				s.caution.Store(cautious)
@@ -47,7 +48,7 @@ func (s *Store) settle(ctx context.Context, reqs []Request, first attempt) (answ
 			}
 		}
 		answers, err = s.transact(ctx, reqs, this)
-		if this.assumeNew && err != nil && s.engine.Fault(err) == engine.Duplicate {
+		if this.assumeNew && err != nil && s.engine.Fault(err) == fault.Duplicate {
 			s.caution.Store(cautious)
 		}
 		return err

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/merge"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
@@ -36,7 +37,7 @@ func New(e engine.Engine, o Options) (*Store, error) {
 	s.queue = merge.New(merge.Options[Request, outcome]{
 		Run:         s.sell,
 		Key:         func(r Request) string { return r.SKU },
-		Poison:      func(err error) bool { return s.engine.Fault(err) == engine.Poison },
+		Poison:      func(err error) bool { return s.engine.Fault(err) == fault.Poison },
 		MaxBatch:    o.MaxBatch,
 		MaxQueue:    o.MaxQueue,
 		MaxInFlight: min(o.MaxInFlight, mergedInFlight),

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
+	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/member"
 )
@@ -172,7 +173,7 @@ func refused(r mysqldb.SeeLeasesRow) lease.Answer {
 func (e *engine) makeRows(ctx context.Context, by lease.By, asks []lease.Ask) (token, made int64, err error) {
 	latest, err := e.clock.latest(ctx)
 	if err != nil {
-		return 0, 0, noWrite(err)
+		return 0, 0, fault.NoWrite(err)
 	}
 	var args []any
 	for _, a := range asks {

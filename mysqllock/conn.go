@@ -7,7 +7,7 @@ import (
 	"errors"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
-	"github.com/dblock-go/dblock/internal/lease"
+	"github.com/dblock-go/dblock/internal/fault"
 )
 
 // attempts is how often a statement is sent that had no chance: its connection was dead, or it was
@@ -20,11 +20,11 @@ func (e *engine) once(ctx context.Context, statement func(mysqldb.DBTX) error) e
 	for n := 1; ; n++ {
 		conn, err := e.pool.Conn(ctx)
 		if err != nil {
-			return noWrite(err)
+			return fault.NoWrite(err)
 		}
 		err = statement(e.on(conn))
 		_ = conn.Close() // back to the pool, which drops a broken one
-		if n == attempts || !unsent(err) && e.Fault(err) != lease.Retry {
+		if n == attempts || !unsent(err) && e.Fault(err) != fault.Retry {
 			return sent(err)
 		}
 	}
@@ -32,7 +32,7 @@ func (e *engine) once(ctx context.Context, statement func(mysqldb.DBTX) error) e
 
 // read is once for what only reads.
 func (e *engine) read(ctx context.Context, query func(mysqldb.DBTX) error) error {
-	return noWrite(e.once(ctx, query))
+	return fault.NoWrite(e.once(ctx, query))
 }
 
 // unsent tells that the driver found the connection dead before it sent anything.
@@ -41,7 +41,7 @@ func unsent(err error) bool { return errors.Is(err, driver.ErrBadConn) }
 // sent is the error of a statement, marked where nothing of it can have reached the server.
 func sent(err error) error {
 	if unsent(err) || errors.Is(err, sql.ErrConnDone) {
-		return noWrite(err)
+		return fault.NoWrite(err)
 	}
 	return err
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/mysqldb"
+	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/mysqltext"
 	"github.com/dblock-go/dblock/internal/schema"
@@ -61,7 +62,7 @@ func (e *engine) check(ctx context.Context) error {
 	}
 	e.mariaDB = name == "MariaDB"
 	have, err := e.q.SchemaVersion(ctx, e.on(e.pool))
-	if err != nil && e.Fault(err) != lease.NoSchema {
+	if err != nil && e.Fault(err) != fault.NoSchema {
 		return e.unavailable(err)
 	}
 	return schema.Check(have)
@@ -69,7 +70,7 @@ func (e *engine) check(ctx context.Context) error {
 
 // unavailable says that the server could not be asked.
 func (e *engine) unavailable(err error) error {
-	if e.Fault(noWrite(err)) != lease.Unreachable {
+	if e.Fault(fault.NoWrite(err)) != fault.Unreachable {
 		return err
 	}
 	return fmt.Errorf("%w: %w", dblock.ErrUnavailable, err)

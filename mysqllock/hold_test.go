@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/member"
 )
@@ -68,7 +69,7 @@ func TestGuard(t *testing.T) {
 		if got := r.release(back); got[0] != (lease.Returned{Stood: true}) {
 			r.Errorf("released under a guard: %+v", got)
 		}
-		if _, err := r.ExpireIn(r.ctx, back, time.Hour); r.Fault(err) != lease.Busy {
+		if _, err := r.ExpireIn(r.ctx, back, time.Hour); r.Fault(err) != fault.Busy {
 			r.Errorf("ended under a guard: %v", err)
 		}
 		if got := r.acquire(us, ask("k"))[0]; !got.Held {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/schema"
@@ -166,7 +167,7 @@ func (l *Lease) guardedOn(ctx context.Context, conn *sql.Conn, f dblock.Fence, f
 		return err
 	}
 	err = tx.Commit()
-	if err != nil && (*engine)(nil).Fault(err) == lease.Lost {
+	if err != nil && (*engine)(nil).Fault(err) == fault.Lost {
 		return fmt.Errorf("%w: the commit under %q: %w", dblock.ErrOutcomeUnknown, f.Key, err)
 	}
 	return err

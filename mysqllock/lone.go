@@ -3,12 +3,10 @@ package mysqllock
 import (
 	"context"
 	"database/sql"
-	"errors"
-
-	"github.com/go-sql-driver/mysql"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/lease"
+	"github.com/dblock-go/dblock/internal/mysqlfault"
 )
 
 // nowait has MariaDB run a statement that waits for no lock: error 1205 comes at once. MySQL has nothing like it,
@@ -39,7 +37,7 @@ func (e *engine) takeOne(ctx context.Context, by lease.By, a lease.Ask) (taken, 
 		taken, token, err = changed(result)
 		return err
 	})
-	if isLocked(err) {
+	if mysqlfault.IsLocked(err) {
 		return 0, 0, nil
 	}
 	return taken, token, err
@@ -56,7 +54,7 @@ func (e *engine) freeOne(ctx context.Context, b lease.Back) (freed int64, err er
 		}
 		return err
 	})
-	if isLocked(err) {
+	if mysqlfault.IsLocked(err) {
 		return 0, nil
 	}
 	return freed, err
@@ -68,10 +66,4 @@ func changed(result sql.Result) (rows, told int64, err error) {
 		told, err = result.LastInsertId()
 	}
 	return rows, told, err
-}
-
-// isLocked tells that a row was locked when a statement would not wait.
-func isLocked(err error) bool {
-	var server *mysql.MySQLError
-	return errors.As(err, &server) && (server.Number == lockWaitTimeout || server.Number == lockNoWait)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
+	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/mysqltext"
 )
@@ -67,11 +68,11 @@ func (h *heart) do(ctx context.Context, on func(mysqltext.Conn) mysqldb.DBTX, st
 	case h.turn <- struct{}{}:
 		defer func() { <-h.turn }()
 	case <-ctx.Done():
-		return noWrite(ctx.Err())
+		return fault.NoWrite(ctx.Err())
 	}
 	for n := 1; ; n++ {
 		if err := h.connect(ctx); err != nil {
-			return noWrite(err)
+			return fault.NoWrite(err)
 		}
 		err := statement(on(h.conn))
 		if err != nil {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/lease"
 )
 
@@ -137,7 +138,7 @@ func TestAHeartbeatComesThrough(t *testing.T) {
 		}
 		short, cancel := context.WithTimeout(r.ctx, 50*time.Millisecond)
 		defer cancel()
-		if _, err := r.Acquire(short, us, []lease.Ask{ask("k")}); r.Fault(err) != lease.Busy {
+		if _, err := r.Acquire(short, us, []lease.Ask{ask("k")}); r.Fault(err) != fault.Busy {
 			r.Errorf("no connection: %v", err)
 		}
 		// A connection that broke is made anew.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
+	"github.com/dblock-go/dblock/internal/fault"
 )
 
 const (
@@ -23,7 +24,7 @@ func (e *engine) Sweep(ctx context.Context, unused time.Duration) (removed int64
 		n, err := sweep(ctx, older)
 		removed += n
 		if err != nil {
-			return removed, noWrite(err) // no lease is granted or taken by it
+			return removed, fault.NoWrite(err) // no lease is granted or taken by it
 		}
 	}
 	return removed, nil

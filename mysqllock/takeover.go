@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
+	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/member"
 )
@@ -19,7 +20,7 @@ func (e *engine) TakeOver(ctx context.Context, by lease.By, a lease.Ask, gone me
 		})
 	}
 	if err != nil || stands > 0 {
-		return 0, noWrite(err) // an eviction gives nobody anything
+		return 0, fault.NoWrite(err) // an eviction gives nobody anything
 	}
 	err = e.once(ctx, func(on mysqldb.DBTX) error {
 		result, err := e.q.TakeLeaseOver(ctx, on, mysqldb.TakeLeaseOverParams{

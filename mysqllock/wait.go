@@ -7,19 +7,20 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/mysqldb"
+	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/member"
 )
 
 // Wait notes that a process waits for a key. Nobody is told here; it is for people to see (List).
 func (e *engine) Wait(ctx context.Context, key string, id member.ID, ttl time.Duration) error {
-	return noWrite(e.once(ctx, func(on mysqldb.DBTX) error {
+	return fault.NoWrite(e.once(ctx, func(on mysqldb.DBTX) error {
 		return e.q.WaitForLease(ctx, on, []byte(key), id[:], ttl.Microseconds())
 	}))
 }
 
 // StopWaiting ends it.
 func (e *engine) StopWaiting(ctx context.Context, key string, id member.ID) error {
-	return noWrite(e.once(ctx, func(on mysqldb.DBTX) error {
+	return fault.NoWrite(e.once(ctx, func(on mysqldb.DBTX) error {
 		return e.q.StopWaiting(ctx, on, []byte(key), id[:])
 	}))
 }

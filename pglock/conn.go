@@ -2,7 +2,6 @@ package pglock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 
@@ -12,6 +11,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/pgdb"
+	"github.com/dblock-go/dblock/internal/pgfault"
 	"github.com/dblock-go/dblock/internal/schema"
 )
 
@@ -65,7 +65,7 @@ func openEngine(ctx context.Context, of shareKey) (*engine, func(), error) {
 		return nil, nil, fmt.Errorf("%w: %w", dblock.ErrUnavailable, err)
 	}
 	pool, err := openPool(ctx, of, sessions)
-	if refusesParameters(err) {
+	if pgfault.RefusesParameters(err) { // a pooler: to set them later would set them for others, who share its connections
 		pool, err = openPool(ctx, of, nil)
 	}
 	if err != nil {
@@ -93,11 +93,4 @@ func openPool(ctx context.Context, of shareKey, parameters map[string]string) (*
 		return nil, err
 	}
 	return pool, nil
-}
-
-// refusesParameters tells that a pooler stands between, which lets sessions begin without parameters only.
-// (To set them later would set them for others, too, who share its connections to the server.)
-func refusesParameters(err error) bool {
-	var refused *pgconn.PgError
-	return errors.As(err, &refused) && refused.Code == protocolViolation
 }

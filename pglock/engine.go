@@ -11,6 +11,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/pgdb"
+	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/schema"
@@ -35,14 +36,14 @@ func (e *engine) check(ctx context.Context) error {
 		return err
 	}
 	have, err := e.q.SchemaVersion(ctx, e.on(e.pool))
-	if err != nil && e.Fault(err) != lease.NoSchema {
+	if err != nil && e.Fault(err) != fault.NoSchema {
 		return e.unavailable(err)
 	}
 	return schema.Check(have)
 }
 
 func (e *engine) unavailable(err error) error {
-	if fault := e.Fault(err); fault != lease.Unreachable && fault != lease.Lost {
+	if is := e.Fault(err); is != fault.Unreachable && is != fault.Lost {
 		return err
 	}
 	return fmt.Errorf("%w: %w", dblock.ErrUnavailable, err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/pgdb"
+	"github.com/dblock-go/dblock/internal/pgfault"
 	"github.com/dblock-go/dblock/internal/schema"
 )
 
@@ -95,8 +96,7 @@ func (g Guards) CheckRaised(ctx context.Context, tx Tx, f dblock.Fence, resource
 // fenced reads the answer of a guard. In REPEATABLE READ and above a row that has changed is a failed
 // serialization.
 func fenced(tag pgconn.CommandTag, err error, what string) error {
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) && pg.Code == serializationFailure {
+	if pgfault.IsUnserializable(err) {
 		return fmt.Errorf("%w: %s: %w", dblock.ErrFenced, what, err)
 	}
 	if err == nil && tag.RowsAffected() != 1 {

@@ -14,6 +14,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/internal/pgfault"
 	"github.com/dblock-go/dblock/internal/schema"
 )
 
@@ -156,7 +157,7 @@ func (l *Lease) GuardedTx(ctx context.Context, lock *dblock.Lock, fn func(contex
 	}
 	err = tx.Commit(ctx)
 	var refused *pgconn.PgError
-	if err != nil && neverSent(err) { // the lock was lost, or ctx ended
+	if err != nil && pgfault.NeverSent(err) { // the lock was lost, or ctx ended
 		return errors.Join(context.Cause(ctx), err)
 	}
 	if err != nil && !errors.As(err, &refused) && !errors.Is(err, pgx.ErrTxCommitRollback) && !errors.Is(err, pgx.ErrTxClosed) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/lease"
+	"github.com/dblock-go/dblock/internal/pgfault"
 )
 
 // briefly is how long what is done for a lone caller waits for a row, in milliseconds: about as long as another
@@ -20,13 +21,13 @@ func (e *engine) acquireOne(ctx context.Context, by lease.By, a lease.Ask) (toke
 		Handle: id(a.Handle), Detached: a.Detached, HoldUs: micros(a.Hold), Label: a.Label, Data: a.Data,
 		MemberID: id(by.Member), Beat: by.Beat, LockTimeout: briefly, LeaseKey: a.Key, Instead: id(a.Instead),
 	})
-	if errors.Is(err, pgx.ErrNoRows) || isLocked(err) {
+	if errors.Is(err, pgx.ErrNoRows) || pgfault.IsLocked(err) {
 		return 0, nil
 	}
 	return token, err
 }
 
-// releaseOne fails with isLocked where somebody has the row.
+// releaseOne fails as locked where somebody has the row.
 func (e *engine) releaseOne(ctx context.Context, b lease.Back) (freed bool, err error) {
 	_, err = e.q.ReleaseLease(ctx, e.on(e.pool), pgdb.ReleaseLeaseParams{
 		LeaseKey: b.Key, Handle: id(b.Handle), Token: b.Token, LockTimeout: briefly,

@@ -6,6 +6,7 @@ import (
 
 	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/lease"
+	"github.com/dblock-go/dblock/internal/pgfault"
 )
 
 // Release is one statement, whatever the size of the batch, and a cheaper one for a lone lease, unless its row is
@@ -13,7 +14,7 @@ import (
 func (e *engine) Release(ctx context.Context, backs []lease.Back) ([]lease.Returned, error) {
 	if len(backs) == 1 {
 		freed, err := e.releaseOne(ctx, backs[0])
-		if !isLocked(err) {
+		if !pgfault.IsLocked(err) {
 			return []lease.Returned{{Freed: freed}}, err
 		}
 	}

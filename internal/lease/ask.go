@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/merge"
 	"github.com/dblock-go/dblock/internal/schema"
@@ -74,7 +75,7 @@ func (l *Locker) unjoined(ctx context.Context, err error, key string) error {
 		return err
 	case ctx.Err() != nil:
 		return ended(l.lastSeen(key), context.Cause(ctx))
-	case l.engine.Fault(err) == Lost:
+	case l.engine.Fault(err) == fault.Lost:
 		return fmt.Errorf("%w: lock %q: nothing was asked for: %w", dblock.ErrUnavailable, key, err)
 	default:
 		return l.explain(err, key)
@@ -84,7 +85,7 @@ func (l *Locker) unjoined(ctx context.Context, err error, key string) error {
 // again tells, after a pause, whether a statement that failed is to be sent again: nothing of it was
 // written. A pool may hold several connections that died, with a server that was restarted say.
 func (l *Locker) again(ctx context.Context, err error, n int) bool {
-	if fault := l.engine.Fault(err); fault != Retry && fault != Unreachable || errors.Is(err, dblock.ErrClosed) {
+	if is := l.engine.Fault(err); is != fault.Retry && is != fault.Unreachable || errors.Is(err, dblock.ErrClosed) {
 		return false
 	}
 	return n < tries && l.sleep(ctx, time.Millisecond<<n) == nil
@@ -118,7 +119,7 @@ func heldBy(key string, a Answer) *dblock.HeldError {
 
 // mayStand tells whether a lease may have been granted, or may yet be, though the answer is an error.
 func (l *Locker) mayStand(err error) bool {
-	return errors.Is(err, dblock.ErrOutcomeUnknown) || !errors.Is(err, merge.ErrNotSent) && l.engine.Fault(err) == Lost
+	return errors.Is(err, dblock.ErrOutcomeUnknown) || !errors.Is(err, merge.ErrNotSent) && l.engine.Fault(err) == fault.Lost
 }
 
 // unanswered puts an error into the words of package dblock.
@@ -135,14 +136,14 @@ func (l *Locker) unanswered(ctx context.Context, err error, key string) error {
 
 func (l *Locker) explain(err error, key string) error {
 	switch l.engine.Fault(err) {
-	case Lost:
+	case fault.Lost:
 		return fmt.Errorf("%w: lock %q: no answer came; should it have been granted, it is given back within two heartbeats: %w",
 			dblock.ErrOutcomeUnknown, key, err)
-	case Busy, Retry:
+	case fault.Busy, fault.Retry:
 		return fmt.Errorf("%w: lock %q: nothing was written: %w", dblock.ErrBusy, key, err)
-	case Unreachable:
+	case fault.Unreachable:
 		return fmt.Errorf("%w: lock %q: nothing was written: %w", dblock.ErrUnavailable, key, err)
-	case NoSchema:
+	case fault.NoSchema:
 		return fmt.Errorf("lock %q: %w: %w", key, &dblock.SchemaError{Want: schema.Version}, err)
 	default:
 		return fmt.Errorf("lock %q: %w", key, err)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/memlease"
 )
@@ -73,7 +74,7 @@ func TestCloseWhileAReleaseIsRepeated(t *testing.T) {
 		began := time.Now()
 		p.disturb(func(_ context.Context, call string, run func() error) error {
 			if call == "Release" && time.Since(began) < time.Second {
-				return &memlease.Failure{As: lease.Busy, Err: errors.New("locked")}
+				return &memlease.Failure{As: fault.Busy, Err: errors.New("locked")}
 			}
 			return run()
 		})
@@ -94,7 +95,7 @@ func TestCloseWithADoubt(t *testing.T) {
 		p.disturb(func(_ context.Context, call string, run func() error) error {
 			if call == "Acquire" {
 				_ = run()
-				return &memlease.Failure{As: lease.Lost, Err: errors.New("lost")}
+				return &memlease.Failure{As: fault.Lost, Err: errors.New("lost")}
 			}
 			return run()
 		})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/member"
 )
 
@@ -114,18 +115,5 @@ type Engine interface {
 	Lingers() time.Duration
 
 	// Fault tells what an error of this engine means.
-	Fault(err error) Fault
+	Fault(err error) fault.Fault
 }
-
-// Fault is what an error means to the one who has to go on.
-type Fault int
-
-const (
-	Other       Fault = iota // nothing is known that would help
-	Retry                    // rolled back for others' sake: run it again
-	Busy                     // a lock or a connection did not come in time; nothing was written
-	Unreachable              // no connection, or none that may write; nothing was written
-	Lost                     // the connection broke when the statement may have been under way
-	Poison                   // one of the batch is to blame; nothing was written
-	NoSchema                 // the tables are not there
-)

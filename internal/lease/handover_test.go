@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/memlease"
 )
@@ -175,7 +176,7 @@ func TestAHandOverWithoutAnAnswer(t *testing.T) {
 					if sent {
 						_ = run()
 					}
-					return &memlease.Failure{As: lease.Lost, Err: errors.New("connection lost")}
+					return &memlease.Failure{As: fault.Lost, Err: errors.New("connection lost")}
 				})
 				began := time.Now()
 				release(t, lock)
@@ -200,8 +201,8 @@ func TestAHandOverWithoutAnAnswer(t *testing.T) {
 
 // TestAHandOverThatFails: the lock is given back, and the next one asks for itself.
 func TestAHandOverThatFails(t *testing.T) {
-	for _, fault := range []lease.Fault{lease.Other, lease.Retry, lease.Busy, lease.Unreachable} {
-		t.Run(strconv.Itoa(int(fault)), func(t *testing.T) {
+	for _, is := range []fault.Fault{fault.Other, fault.Retry, fault.Busy, fault.Unreachable} {
+		t.Run(strconv.Itoa(int(is)), func(t *testing.T) {
 			bubble(t, func(t *testing.T, s *memlease.Server) {
 				p := newProcess(s)
 				l := p.locker(t, lease.Options{})
@@ -210,7 +211,7 @@ func TestAHandOverThatFails(t *testing.T) {
 				q.join(t, l, "next", 0)
 				p.disturb(func(_ context.Context, call string, run func() error) error {
 					if call == "HandOver" {
-						return &memlease.Failure{As: fault, Err: errors.New("no")}
+						return &memlease.Failure{As: is, Err: errors.New("no")}
 					}
 					return run()
 				})

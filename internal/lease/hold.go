@@ -8,6 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/clock"
+	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/member"
 )
 
@@ -113,7 +114,7 @@ func (h *hold) ExpireIn(ctx context.Context, d time.Duration) error {
 	defer cancel()
 	ours, err := h.l.engine.ExpireIn(ctx, h.back(), d)
 	switch {
-	case err != nil && h.l.engine.Fault(err) == Lost:
+	case err != nil && h.l.engine.Fault(err) == fault.Lost:
 		return fmt.Errorf("%w: the end of %q: %w", dblock.ErrOutcomeUnknown, h.fence.Key, err)
 	case err != nil:
 		return h.l.explain(err, h.fence.Key)

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/merge"
 )
@@ -43,7 +44,7 @@ func New[E Engine](of *Share[E], o Options) *Locker {
 	e := of.Engine
 	l := &Locker{engine: e, member: of.Member, waits: of.waits, o: o, lines: make(map[string]*line), holds: make(map[*hold]struct{})}
 	l.ending, l.end = context.WithCancelCause(context.Background())
-	poison := func(err error) bool { return e.Fault(err) == Poison }
+	poison := func(err error) bool { return e.Fault(err) == fault.Poison }
 	l.acquire = merge.New(merge.Options[ask, Answer]{
 		Run: l.runAcquire, Key: func(a ask) string { return a.Key }, Ends: func(a ask) bool { return a.Instead != Handle{} },
 		Poison: poison, MaxQueue: o.MaxQueue, MaxBatch: o.MaxBatch, MaxInFlight: o.MaxInFlight, Patience: o.patience,

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/memlease"
 )
@@ -89,7 +90,7 @@ func TestWhatIsHeldEndsWithItsProcess(t *testing.T) {
 		lock := acquire(t, dead.locker(t, lease.Options{}))
 		dead.disturb(func(_ context.Context, call string, run func() error) error {
 			if call == "Beat" {
-				return &memlease.Failure{As: lease.Unreachable, Err: errors.New("no route")}
+				return &memlease.Failure{As: fault.Unreachable, Err: errors.New("no route")}
 			}
 			return run()
 		})

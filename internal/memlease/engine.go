@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/member"
 )
@@ -37,7 +38,7 @@ func (e *Engine) Disturb(around Around) {
 
 // Failure is an error of an Engine's that means what its Fault says.
 type Failure struct {
-	As  lease.Fault
+	As  fault.Fault
 	Err error
 }
 
@@ -47,15 +48,15 @@ func (f *Failure) Error() string { return f.Err.Error() }
 func (f *Failure) Unwrap() error { return f.Err }
 
 // Fault tells what an error means. A context that ended has kept the call from being sent.
-func (e *Engine) Fault(err error) lease.Fault {
+func (e *Engine) Fault(err error) fault.Fault {
 	var f *Failure
 	switch {
 	case errors.As(err, &f):
 		return f.As
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return lease.Busy
+		return fault.Busy
 	}
-	return lease.Other
+	return fault.Other
 }
 
 // Lingers is 0: no statement waits at the server.

@@ -3,6 +3,7 @@ package mysqlinventory
 import (
 	"context"
 
+	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
@@ -10,14 +11,14 @@ import (
 func (d *database) Lookup(ctx context.Context, key string) (engine.Row, bool, error) {
 	rows, err := d.recorded(ctx, d.on(d.pool), []string{key})
 	row, found := rows[key]
-	return row, found, engine.NoWrite(err)
+	return row, found, fault.NoWrite(err)
 }
 
 // Balances reads the books of every SKU in one statement, and so in one snapshot.
 func (d *database) Balances(ctx context.Context) ([]engine.Balance, error) {
 	rows, err := d.q.Balances(ctx, d.on(d.pool))
 	if err != nil {
-		return nil, engine.NoWrite(err)
+		return nil, fault.NoWrite(err)
 	}
 	balances := make([]engine.Balance, len(rows))
 	for i, r := range rows {

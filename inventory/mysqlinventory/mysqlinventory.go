@@ -15,6 +15,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/mysqldb"
+	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/mysqltext"
 	"github.com/dblock-go/dblock/internal/schema"
 	"github.com/dblock-go/dblock/inventory"
@@ -61,7 +62,7 @@ func (d *database) check(ctx context.Context) error {
 		return err
 	}
 	have, err := d.q.SchemaVersion(ctx, d.on(d.pool))
-	if err != nil && d.Fault(err) != engine.NoSchema {
+	if err != nil && d.Fault(err) != fault.NoSchema {
 		return d.unavailable(err)
 	}
 	return schema.Check(have)
@@ -79,7 +80,7 @@ func (d *database) on(conn mysqltext.Conn) mysqldb.DBTX {
 
 // unavailable says that the server could not be asked.
 func (d *database) unavailable(err error) error {
-	if d.Fault(engine.NoWrite(err)) != engine.Unreachable {
+	if d.Fault(fault.NoWrite(err)) != fault.Unreachable {
 		return err
 	}
 	return fmt.Errorf("%w: %w", dblock.ErrUnavailable, err)

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
-	"github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/internal/fault"
 )
 
 // inTx runs fn in a READ COMMITTED transaction of its own, and commits it where fn says so. An
@@ -18,7 +18,7 @@ import (
 func (d *database) inTx(ctx context.Context, fn func(mysqldb.DBTX) (commit bool, err error)) error {
 	conn, err := d.pool.Conn(ctx)
 	if err != nil {
-		return engine.NoWrite(err)
+		return fault.NoWrite(err)
 	}
 	ended := false
 	defer func() {
@@ -28,12 +28,12 @@ func (d *database) inTx(ctx context.Context, fn func(mysqldb.DBTX) (commit bool,
 		_ = conn.Close() // back to the pool, unless it was discarded
 	}()
 	if err := begin(ctx, conn); err != nil {
-		return engine.NoWrite(err)
+		return fault.NoWrite(err)
 	}
 	commit, err := fn(d.on(conn))
 	if err != nil || !commit {
 		ended = rollback(ctx, conn)
-		return engine.NoWrite(err)
+		return fault.NoWrite(err)
 	}
 	_, err = conn.ExecContext(ctx, "COMMIT")
 	ended = err == nil

@@ -3,6 +3,7 @@ package pginventory
 import (
 	"context"
 
+	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
@@ -10,7 +11,7 @@ import (
 func (d *database) Lookup(ctx context.Context, key string) (engine.Row, bool, error) {
 	rows, err := d.q.Reservations(ctx, d.on(d.pool), []string{key})
 	if err != nil || len(rows) == 0 {
-		return engine.Row{}, false, engine.NoWrite(err)
+		return engine.Row{}, false, fault.NoWrite(err)
 	}
 	r := rows[0]
 	return engine.Row{Key: r.ReservationKey, SKU: r.Sku, Buyer: r.Buyer, Qty: r.Qty, State: r.State}, true, nil
@@ -20,7 +21,7 @@ func (d *database) Lookup(ctx context.Context, key string) (engine.Row, bool, er
 func (d *database) Balances(ctx context.Context) ([]engine.Balance, error) {
 	rows, err := d.q.Balances(ctx, d.on(d.pool))
 	if err != nil {
-		return nil, engine.NoWrite(err)
+		return nil, fault.NoWrite(err)
 	}
 	balances := make([]engine.Balance, len(rows))
 	for i, r := range rows {

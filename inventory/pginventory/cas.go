@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/dblock-go/dblock/db/pgdb"
+	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
@@ -19,7 +20,7 @@ func (d *database) cas(ctx context.Context, r engine.Row) (engine.Verdict, error
 			return engine.TooFew, nil
 		}
 		if err != nil || saw.Available < r.Qty {
-			return engine.TooFew, engine.NoWrite(err)
+			return engine.TooFew, fault.NoWrite(err)
 		}
 		n, err := d.q.SellSeen(ctx, on, pgdb.SellSeenParams{
 			ReservationKey: r.Key, Sku: r.SKU, Buyer: r.Buyer, Qty: r.Qty, LeftAfter: saw.Available - r.Qty,

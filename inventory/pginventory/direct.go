@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/dblock-go/dblock/db/pgdb"
+	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
@@ -22,7 +23,7 @@ func (d *database) outright(
 ) (engine.Verdict, error) {
 	conn, err := d.pool.Acquire(ctx)
 	if err != nil {
-		return engine.TooFew, engine.NoWrite(err)
+		return engine.TooFew, fault.NoWrite(err)
 	}
 	defer conn.Release()
 	return sell(d.on(conn))

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dblock-go/dblock/db/pgdb"
+	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
@@ -19,13 +20,13 @@ func (d *database) Transact(
 ) error {
 	conn, err := d.pool.Acquire(ctx)
 	if err != nil {
-		return engine.NoWrite(err)
+		return fault.NoWrite(err)
 	}
 	defer conn.Release() // which closes it where the transaction is still open
 	books, err := d.read(ctx, conn, skus, keys, wait)
 	if err != nil {
 		rollback(ctx, conn)
-		return engine.NoWrite(err)
+		return fault.NoWrite(err)
 	}
 	plan := decide(books)
 	if len(plan.Insert) == 0 {
@@ -95,7 +96,7 @@ func (d *database) write(ctx context.Context, conn *pgxpool.Conn, plan engine.Pl
 		return orKeyTaken(err)
 	}
 	if tag != "COMMIT" {
-		return &engine.Uncommitted{Err: errors.New("pginventory: the server answered " + tag + " to commit")}
+		return &fault.Uncommitted{Err: errors.New("pginventory: the server answered " + tag + " to commit")}
 	}
 	return nil
 }

@@ -2,11 +2,9 @@ package pginventory
 
 import (
 	"context"
-	"errors"
-
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/dblock-go/dblock/db/pgdb"
+	"github.com/dblock-go/dblock/internal/pgfault"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
@@ -16,8 +14,7 @@ func (d *database) noWait(ctx context.Context, r engine.Row) (engine.Verdict, er
 		n, err := d.q.SellNoWait(ctx, on, pgdb.SellNoWaitParams{
 			ReservationKey: r.Key, Sku: r.SKU, Buyer: r.Buyer, Qty: r.Qty, LockTimeout: lockTimeout(ctx),
 		})
-		var pg *pgconn.PgError
-		if errors.As(err, &pg) && pg.Code == lockNotAvailable {
+		if pgfault.IsLocked(err) {
 			return engine.Taken, nil
 		}
 		return soldIf(n == 1, engine.TooFew), err

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/dblock-go/dblock/db/pgdb"
+	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
@@ -14,7 +15,7 @@ import (
 func (d *database) Adjust(ctx context.Context, fn func(engine.AdjustTx) (bool, error)) error {
 	tx, err := d.pool.BeginTx(ctx, readCommitted)
 	if err != nil {
-		return engine.NoWrite(err)
+		return fault.NoWrite(err)
 	}
 	defer func() { // after a commit it does nothing
 		ctx, cancel := ending(ctx)
@@ -22,11 +23,11 @@ func (d *database) Adjust(ctx context.Context, fn func(engine.AdjustTx) (bool, e
 		_ = tx.Rollback(ctx)
 	}()
 	if _, err := tx.Exec(ctx, "select set_config('lock_timeout', $1, true)", lockTimeout(ctx)); err != nil {
-		return engine.NoWrite(err)
+		return fault.NoWrite(err)
 	}
 	commit, err := fn(adjustTx{d, d.on(tx)})
 	if err != nil || !commit {
-		return engine.NoWrite(err)
+		return fault.NoWrite(err)
 	}
 	return tx.Commit(ctx)
 }
@@ -70,5 +71,5 @@ func (d *database) Adjustment(ctx context.Context, id string) (engine.Adjustment
 	if errors.Is(err, pgx.ErrNoRows) {
 		return engine.Adjustment{}, false, nil
 	}
-	return engine.Adjustment{ID: id, SKU: r.Sku, Delta: r.Delta}, err == nil, engine.NoWrite(err)
+	return engine.Adjustment{ID: id, SKU: r.Sku, Delta: r.Delta}, err == nil, fault.NoWrite(err)
 }

@@ -5,9 +5,9 @@ import (
 	"errors"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/dblock-go/dblock/db/pgdb"
+	"github.com/dblock-go/dblock/internal/pgfault"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
@@ -20,11 +20,7 @@ func (d *database) together(ctx context.Context, o engine.Orders) (verdict engin
 		left, err = d.q.SellTogether(ctx, on, pgdb.SellTogetherParams{
 			Sku: o.SKU, LockTimeout: lockTimeout(ctx), ReservationKeys: o.Keys, Buyers: o.Buyers, Qtys: o.Qtys,
 		})
-		var pg *pgconn.PgError
-		if errors.As(err, &pg) && pg.Code == checkViolation && pg.ConstraintName == notNegative {
-			return engine.TooFew, nil
-		}
-		if errors.Is(err, pgx.ErrNoRows) { // no such SKU
+		if pgfault.Violates(err, notNegative) || errors.Is(err, pgx.ErrNoRows) { // or there is no such SKU
 			return engine.TooFew, nil
 		}
 		return engine.Sold, err

@@ -2,7 +2,11 @@
 // one database's SQL: an engine runs statements and decides nothing.
 package engine
 
-import "context"
+import (
+	"context"
+
+	"github.com/dblock-go/dblock/internal/fault"
+)
 
 // Row is one reservation as the database holds it.
 type Row struct {
@@ -109,7 +113,7 @@ type Engine interface {
 	Balances(ctx context.Context) ([]Balance, error)
 
 	// Fault tells what an error of this engine means.
-	Fault(err error) Fault
+	Fault(err error) fault.Fault
 }
 
 // AdjustTx is the transaction of one adjustment.
@@ -123,35 +127,4 @@ type AdjustTx interface {
 	AddStock(ctx context.Context, units []Units) error
 	// TakeStock takes from buckets of one SKU that are locked.
 	TakeStock(ctx context.Context, units []Units) error
-}
-
-// Fault is what an error means to the one who has to go on.
-type Fault int
-
-const (
-	Other       Fault = iota // nothing is known that would help
-	Retry                    // the transaction was rolled back for others' sake: run it again
-	Duplicate                // the key is taken: read it and run again
-	Busy                     // a lock or a connection did not come in time; nothing was written
-	Unreachable              // no connection, or none that may write; nothing was written
-	Lost                     // the connection broke when the commit may have been under way
-	Poison                   // one of the rows is to blame; nothing was written
-	NoSchema                 // the tables are not there
-)
-
-// Uncommitted marks an error that came before a commit was sent: whatever it was, the server
-// rolls the transaction back.
-type Uncommitted struct{ Err error }
-
-func (e *Uncommitted) Error() string { return e.Err.Error() }
-
-func (e *Uncommitted) Unwrap() error { return e.Err }
-
-// NoWrite marks an error that left nothing written, such as that of a statement that only reads. It
-// returns nil for nil.
-func NoWrite(err error) error {
-	if err == nil {
-		return nil
-	}
-	return &Uncommitted{err}
 }

@@ -1,0 +1,117 @@
+// Package pgfault tells what errors of Postgres and of pgx mean.
+package pgfault
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/dblock-go/dblock/internal/fault"
+)
+
+// SQLSTATEs that are told apart here, from https://www.postgresql.org/docs/current/errcodes-appendix.html.
+const (
+	protocolViolation    = "08P01"
+	uniqueViolation      = "23505"
+	checkViolation       = "23514"
+	readOnlyTransaction  = "25006"
+	invalidSchemaName    = "3F000"
+	serializationFailure = "40001"
+	deadlockDetected     = "40P01"
+	undefinedTable       = "42P01"
+	tooManyConnections   = "53300"
+	lockNotAvailable     = "55P03"
+	queryCanceled        = "57014" // the server's statement_timeout, or an administrator
+	raiseException       = "P0001" // a trigger's RAISE
+
+	classConnection = "08"
+	classData       = "22"
+	classIntegrity  = "23"
+	classOperator   = "57" // the server shuts down, crashed, or starts
+)
+
+// Of tells what an error means.
+func Of(err error) fault.Fault {
+	if err == nil {
+		return fault.Other
+	}
+	var uncommitted *fault.Uncommitted
+	safe := errors.As(err, &uncommitted) || NeverSent(err)
+	var refused *pgconn.ConnectError
+	if errors.As(err, &refused) {
+		return fault.Unreachable
+	}
+	if code := codeOf(err); code != "" {
+		return ofCode(code, safe)
+	}
+	switch {
+	case !safe:
+		return fault.Lost
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return fault.Busy // it waited too long, for a lock or for a connection
+	default:
+		return fault.Unreachable
+	}
+}
+
+// NeverSent tells that nothing of a statement reached the server. pgconn says so too of a connection
+// that is closed, and means one that was closed before; but it reports that as well where the
+// connection broke while it waited for the answer to a statement of the simple protocol, such as a
+// commit.
+func NeverSent(err error) bool {
+	return pgconn.SafeToRetry(err) && !errors.Is(err, pgconn.ErrConnClosed)
+}
+
+// IsLocked tells that a row was locked for longer than a statement would wait.
+func IsLocked(err error) bool { return codeOf(err) == lockNotAvailable }
+
+// IsUnserializable tells that in REPEATABLE READ or above a row had changed.
+func IsUnserializable(err error) bool { return codeOf(err) == serializationFailure }
+
+// Violates tells that a CHECK of that name would not hold.
+func Violates(err error, check string) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.Code == checkViolation && pg.ConstraintName == check
+}
+
+// RefusesParameters tells that a pooler lets sessions begin only without the parameters that were asked for.
+func RefusesParameters(err error) bool { return codeOf(err) == protocolViolation }
+
+func codeOf(err error) string {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return pg.Code
+	}
+	return ""
+}
+
+// ofCode sorts what the server itself said. After most of it the transaction is rolled back for
+// certain; a shutdown may come while a commit waits for a replica.
+func ofCode(code string, safe bool) fault.Fault {
+	switch code {
+	case serializationFailure, deadlockDetected:
+		return fault.Retry
+	case uniqueViolation:
+		return fault.Duplicate
+	case lockNotAvailable, queryCanceled:
+		return fault.Busy
+	case undefinedTable, invalidSchemaName:
+		return fault.NoSchema
+	case readOnlyTransaction, tooManyConnections:
+		return fault.Unreachable
+	case raiseException:
+		return fault.Poison
+	}
+	switch code[:2] {
+	case classData, classIntegrity:
+		return fault.Poison
+	case classConnection, classOperator:
+		if safe {
+			return fault.Unreachable
+		}
+		return fault.Lost
+	default:
+		return fault.Other
+	}
+}
