@@ -85,6 +85,8 @@ func (e Lease) Run(t *testing.T) {
 		"ARaisedFenceKeepsOthersOut":      aRaisedFenceKeepsOthersOut,
 		"RunsWithTheDocumentedGrants":     locksWithTheDocumentedGrants,
 		"ALostMemberLosesAllAndJoinsAnew": aLostMemberLosesAll,
+		"KeepsItsWordThroughCrashes":      keepsItsWordThroughCrashes,
+		"ControlLosesUpdates":             controlLosesUpdates,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
