@@ -87,6 +87,9 @@ func (e Lease) Run(t *testing.T) {
 		"ALostMemberLosesAllAndJoinsAnew": aLostMemberLosesAll,
 		"KeepsItsWordThroughCrashes":      keepsItsWordThroughCrashes,
 		"ControlLosesUpdates":             controlLosesUpdates,
+		"TakesOverACrowd":                 takesOverACrowd,
+		"CloseFreesACrowd":                closeFreesACrowd,
+		"ACrowdCostsOneRow":               aCrowdCostsOneRow,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

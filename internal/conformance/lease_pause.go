@@ -1,7 +1,6 @@
 package conformance
 
 import (
-	"bufio"
 	"context"
 	"database/sql"
 	"errors"
@@ -16,14 +15,6 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/devdb"
-)
-
-// The processes that are paused are this test binary again, told by its environment what to do.
-const (
-	holderDSN  = "DBLOCK_TEST_HOLDER"
-	holderKind = "DBLOCK_TEST_HOLDER_KIND"
-	holderMode = "DBLOCK_TEST_HOLDER_MODE" // guarded, or not
 )
 
 const (
@@ -31,22 +22,7 @@ const (
 	pauses     = 10          // in a short run
 	soakPauses = 100
 	holders    = 3
-
-	guardedWrites   = "guarded"
-	unguardedWrites = "unguarded"
 )
-
-// Main works under a lock and never returns where this process is one that a test has started.
-// Call it first in TestMain.
-func (e Lease) Main() {
-	dsn := os.Getenv(holderDSN)
-	if dsn == "" {
-		return
-	}
-	e.Kind = devdb.Kind(os.Getenv(holderKind))
-	fmt.Fprintln(os.Stderr, "holder:", e.countUntilKilled(dsn, os.Getenv(holderMode) == guardedWrites))
-	os.Exit(1)
-}
 
 // countUntilKilled adds one to a counter, over and over, each time under the lock: it reads, takes its time, and
 // writes. It writes a line when it has read, and one when it was told that its write stands.
@@ -125,11 +101,12 @@ func (v *vault) pauseHolders(t *testing.T, mode string, n int) (written, counted
 	var readers sync.WaitGroup
 	var all []*exec.Cmd
 	for range holders {
-		cmd, lines := v.startHolder(t, ctx, mode)
+		child := v.startHolder(t, ctx, mode)
+		cmd := child.Cmd
 		all = append(all, cmd)
 		readers.Go(func() {
-			for lines.Scan() {
-				switch strings.TrimSpace(lines.Text()) {
+			for child.lines.Scan() {
+				switch strings.TrimSpace(child.lines.Text()) {
 				case "written":
 					acknowledged.Add(1)
 				case "read":
@@ -160,27 +137,4 @@ func (v *vault) pauseHolders(t *testing.T, mode string, n int) (written, counted
 		_ = cmd.Wait()
 	}
 	return acknowledged.Load(), v.count(t, "SELECT n FROM counter")
-}
-
-// startHolder starts a process that works under the lock; its lines say what it does.
-func (v *vault) startHolder(t *testing.T, ctx context.Context, mode string) (*exec.Cmd, *bufio.Scanner) {
-	t.Helper()
-	cmd := exec.CommandContext(ctx, os.Args[0])
-	cmd.Env = append(os.Environ(), holderDSN+"="+v.dsn, holderKind+"="+string(v.e.Kind), holderMode+"="+mode)
-	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	return cmd, bufio.NewScanner(out)
-}
-
-func driverOf(kind devdb.Kind) string {
-	if kind == devdb.Postgres {
-		return "pgx"
-	}
-	return "mysql"
 }
