@@ -90,6 +90,9 @@ func (e Lease) Run(t *testing.T) {
 		"TakesOverACrowd":                 takesOverACrowd,
 		"CloseFreesACrowd":                closeFreesACrowd,
 		"ACrowdCostsOneRow":               aCrowdCostsOneRow,
+		"EndsWhoStopsInAGuard":            endsWhoStopsInAGuard,
+		"LosesNothingElsewhere":           losesNothingElsewhere,
+		"NeverCommitsWhatIsLost":          neverCommitsWhatIsLost,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

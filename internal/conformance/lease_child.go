@@ -18,12 +18,16 @@ const (
 	holderDSN  = "DBLOCK_TEST_HOLDER"
 	holderKind = "DBLOCK_TEST_HOLDER_KIND"
 	holderMode = "DBLOCK_TEST_HOLDER_MODE" // one of those below
+	holderData = "DBLOCK_TEST_HOLDER_DATA" // the database that is written to, where it is another one
 )
 
 const (
 	guardedWrites   = "guarded"
 	unguardedWrites = "unguarded"
+	raisedWrites    = "raised"
 	holdsCrowd      = "crowd"
+	staysInGuard    = "in a guarded transaction"
+	staysUnbounded  = "in one that nothing bounds"
 )
 
 // Main does what a test has started this process for, and then never returns. Call it first in TestMain.
@@ -36,10 +40,12 @@ func (e Lease) Main() {
 	mode := os.Getenv(holderMode)
 	var err error
 	switch mode {
-	case guardedWrites, unguardedWrites:
-		err = e.countUntilKilled(dsn, mode == guardedWrites)
+	case guardedWrites, unguardedWrites, raisedWrites:
+		err = e.countUntilKilled(dsn, mode)
 	case holdsCrowd:
 		err = e.holdCrowdUntilKilled(dsn)
+	case staysInGuard, staysUnbounded:
+		err = e.writeWhenTold(dsn, mode)
 	}
 	fmt.Fprintln(os.Stderr, "holder:", err)
 	os.Exit(1)
@@ -55,8 +61,14 @@ type child struct {
 // startHolder starts a process that works under a lock.
 func (v *vault) startHolder(t *testing.T, ctx context.Context, mode string) *child {
 	t.Helper()
+	return v.startHolderOf(t, ctx, mode, v.dsn)
+}
+
+// startHolderOf starts one that writes to another database.
+func (v *vault) startHolderOf(t *testing.T, ctx context.Context, mode, data string) *child {
+	t.Helper()
 	cmd := exec.CommandContext(ctx, os.Args[0])
-	cmd.Env = append(os.Environ(), holderDSN+"="+v.dsn, holderKind+"="+string(v.e.Kind), holderMode+"="+mode)
+	cmd.Env = append(os.Environ(), holderDSN+"="+v.dsn, holderKind+"="+string(v.e.Kind), holderMode+"="+mode, holderData+"="+data)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
