@@ -167,6 +167,9 @@ func (l *Lease) guardedOn(ctx context.Context, conn *sql.Conn, f dblock.Fence, f
 		return err
 	}
 	err = tx.Commit()
+	if errors.Is(err, sql.ErrTxDone) || ctx.Err() != nil && errors.Is(err, ctx.Err()) { // never sent: the lock was lost, or ctx ended
+		return errors.Join(context.Cause(ctx), err)
+	}
 	if err != nil && (*engine)(nil).Fault(err) == lease.Lost {
 		return fmt.Errorf("%w: the commit under %q: %w", dblock.ErrOutcomeUnknown, f.Key, err)
 	}
