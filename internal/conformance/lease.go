@@ -93,6 +93,9 @@ func (e Lease) Run(t *testing.T) {
 		"EndsWhoStopsInAGuard":            endsWhoStopsInAGuard,
 		"LosesNothingElsewhere":           losesNothingElsewhere,
 		"NeverCommitsWhatIsLost":          neverCommitsWhatIsLost,
+		"AJoinCutAnywhere":                aJoinCutAnywhere,
+		"ABeatCutAnywhere":                aBeatCutAnywhere,
+		"ALeaveCutAnywhere":               aLeaveCutAnywhere,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -47,7 +47,9 @@ func (e Lease) Main() {
 	case staysInGuard, staysUnbounded:
 		err = e.writeWhenTold(dsn, mode)
 	}
-	fmt.Fprintln(os.Stderr, "holder:", err)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "holder:", err)
+	}
 	os.Exit(1)
 }
 

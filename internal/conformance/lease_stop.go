@@ -42,7 +42,7 @@ func (e Lease) writeWhenTold(dsn, mode string) error {
 	} else {
 		fmt.Println("committed")
 	}
-	return err
+	return nil
 }
 
 // inUnboundedTx guards a transaction as one might by hand: nothing ends it.
