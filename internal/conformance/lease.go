@@ -96,6 +96,8 @@ func (e Lease) Run(t *testing.T) {
 		"AJoinCutAnywhere":                aJoinCutAnywhere,
 		"ABeatCutAnywhere":                aBeatCutAnywhere,
 		"ALeaveCutAnywhere":               aLeaveCutAnywhere,
+		"OverlapsWithoutDeadlocks":        overlapsWithoutDeadlocks,
+		"OneLockedRowStallsNobody":        oneLockedRowStallsNobody,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
