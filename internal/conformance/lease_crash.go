@@ -19,7 +19,7 @@ const (
 	crashKeys      = 12
 	crashTTL       = 2 * time.Second // what is in doubt after a crash is cleared up within three heartbeats
 	crashStrikes   = 2               // in a round of a short run
-	soakStrikes    = 40
+	soakStrikes    = 10
 	crashUpdates   = 15 // between two of them, at least
 )
 
