@@ -1,9 +1,11 @@
 package conformance
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -166,6 +168,24 @@ func (h *history) forgeriesAreNoticed(t *testing.T, exclusive bool) {
 			t.Errorf("%s went unnoticed: this test could not fail", name)
 		}
 	}
+}
+
+// wrong shows the steps of one key that make no sense, in the order of their tokens.
+func (h *history) wrong(exclusive bool) string {
+	for _, steps := range byKey(h.steps) {
+		if porcupine.CheckOperations(fencedLock(exclusive), steps) {
+			continue
+		}
+		slices.SortStableFunc(steps, func(a, b porcupine.Operation) int {
+			return cmp.Or(cmp.Compare(a.Input.(step).token, b.Input.(step).token), cmp.Compare(a.Call, b.Call))
+		})
+		var all strings.Builder
+		for _, s := range steps {
+			fmt.Fprintf(&all, "process %d, from %v to %v: %+v\n", s.ClientId, time.Duration(s.Call), time.Duration(s.Return), s.Input)
+		}
+		return all.String()
+	}
+	return ""
 }
 
 func (h *history) String() string {
