@@ -7,6 +7,7 @@
 //
 //	pglock        lease locks on Postgres, with pgx
 //	mysqllock     lease locks on MySQL and MariaDB, with database/sql
+//	dblocktest    the same in memory, for tests of your own
 //	inventory     stock that many buyers want at once: sell exactly what there is
 //	  pginventory     … on Postgres, with pgx
 //	  mysqlinventory  … on MySQL and MariaDB, with database/sql

@@ -85,6 +85,9 @@ func (e *engine) grant(ctx context.Context, by lease.By, asks []lease.Ask, answe
 
 // take grants what is free; the token is that of the last one.
 func (e *engine) take(ctx context.Context, by lease.By, asks []lease.Ask) (taken, token int64, err error) {
+	if len(asks) == 1 {
+		return e.takeOne(ctx, by, asks[0])
+	}
 	return e.change(ctx, repeated(mysqldb.AcquireLeases, len(asks)), askArgs(by, asks))
 }
 
@@ -95,10 +98,7 @@ func (e *engine) change(ctx context.Context, statement string, args []any) (rows
 		if err != nil {
 			return err
 		}
-		if rows, err = result.RowsAffected(); err != nil {
-			return err
-		}
-		told, err = result.LastInsertId()
+		rows, told, err = changed(result)
 		return err
 	})
 	return rows, told, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/dblock-go/dblock"
@@ -19,7 +20,10 @@ type engine struct {
 	heart  heart
 	clock  serverClock
 	schema string
-	q      mysqldb.Queries
+
+	mariaDB bool // it can do what MySQL can't
+
+	q mysqldb.Queries
 }
 
 var _ lease.Engine = (*engine)(nil)
@@ -51,9 +55,11 @@ func (e *engine) check(ctx context.Context) error {
 	if err != nil {
 		return e.unavailable(err)
 	}
-	if _, err := schema.MySQLServer(version); err != nil {
+	name, err := schema.MySQLServer(version)
+	if err != nil {
 		return err
 	}
+	e.mariaDB = name == "MariaDB"
 	have, err := e.q.SchemaVersion(ctx, e.on(e.pool))
 	if err != nil && e.Fault(err) != lease.NoSchema {
 		return e.unavailable(err)
@@ -76,4 +82,57 @@ func on(conn mysqltext.Conn, schemaName string) mysqldb.DBTX {
 	return mysqltext.Inline{Conn: conn, Rewrite: func(query string) string {
 		return schema.Qualify(query, schemaName, schema.QuoteMySQL)
 	}}
+}
+
+// serverClock is what is known of the server's clock, so that a statement can be told when it comes too late.
+// Only that hangs on it, so it need not be exact.
+type serverClock struct {
+	ask func(context.Context) (us int64, lockWait time.Duration, err error)
+
+	mu       sync.Mutex
+	us       int64     // what the server said
+	at       time.Time // when it was asked; zero: it is to be asked
+	lockWait time.Duration
+}
+
+// asked is after how long the server is asked again, as its clock may have been set.
+const asked = time.Minute
+
+// latest is the moment of the server's clock, in microseconds since 1970, at which the context's deadline comes.
+func (c *serverClock) latest(ctx context.Context) (us int64, err error) {
+	c.mu.Lock()
+	us, at := c.us, c.at
+	c.mu.Unlock()
+	if now := time.Now(); now.Sub(at) > asked {
+		at = now
+		var lockWait time.Duration
+		if us, lockWait, err = c.ask(ctx); err != nil {
+			return 0, err
+		}
+		c.mu.Lock()
+		c.us, c.at, c.lockWait = us, at, lockWait
+		c.mu.Unlock()
+	}
+	left := longestBound
+	if deadline, ok := ctx.Deadline(); ok {
+		left = time.Until(deadline)
+	}
+	return us + (time.Since(at) + left).Microseconds(), nil
+}
+
+// longestBound is how long a statement may be under way whose context has no end.
+const longestBound = 10 * time.Second
+
+// doubt has the server asked again before the next use.
+func (c *serverClock) doubt() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at = time.Time{}
+}
+
+// wait is how long a statement may wait for a lock at the server.
+func (c *serverClock) wait() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.lockWait
 }

@@ -43,6 +43,9 @@ func (e *engine) Release(ctx context.Context, backs []lease.Back) ([]lease.Retur
 
 // free gives back those at the given places.
 func (e *engine) free(ctx context.Context, backs []lease.Back, at []int) (freed int64, err error) {
+	if len(at) == 1 {
+		return e.freeOne(ctx, backs[at[0]])
+	}
 	var args []any
 	for _, i := range at {
 		args = append(args, []byte(backs[i].Key), backs[i].Handle[:], backs[i].Token)
@@ -108,15 +111,15 @@ func pause(ctx context.Context, d time.Duration) error {
 // ExpireIn ends a lease d from now.
 func (e *engine) ExpireIn(ctx context.Context, b lease.Back, d time.Duration) (bool, error) {
 	for n := 1; ; n++ {
-		var changed int64
+		var rows int64
 		err := e.once(ctx, func(on mysqldb.DBTX) (err error) {
-			changed, err = e.q.ExpireLease(ctx, on, mysqldb.ExpireLeaseParams{
+			rows, err = e.q.ExpireLease(ctx, on, mysqldb.ExpireLeaseParams{
 				LeaseKey: []byte(b.Key), Token: b.Token, Handle: b.Handle[:], HoldUs: d.Microseconds(),
 			})
 			return err
 		})
-		if err != nil || changed > 0 {
-			return changed > 0, err
+		if err != nil || rows > 0 {
+			return rows > 0, err
 		}
 		stands, err := e.stands(ctx, b)
 		if err != nil || !stands {

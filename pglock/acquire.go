@@ -2,9 +2,6 @@ package pglock
 
 import (
 	"context"
-	"errors"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/lease"
@@ -20,22 +17,6 @@ func (e *engine) Acquire(ctx context.Context, by lease.By, asks []lease.Ask) ([]
 		}
 	}
 	return e.acquireMany(ctx, by, asks)
-}
-
-// briefly is how long what is done for a lone caller waits for a row, in milliseconds: about as long as another
-// caller's commit takes. After that the statement comes which passes over what is locked.
-const briefly = "10"
-
-// acquireOne returns 0 where it finds nothing that is free.
-func (e *engine) acquireOne(ctx context.Context, by lease.By, a lease.Ask) (token int64, err error) {
-	token, err = e.q.AcquireLease(ctx, e.on(e.pool), pgdb.AcquireLeaseParams{
-		Handle: id(a.Handle), Detached: a.Detached, HoldUs: micros(a.Hold), Label: a.Label, Data: a.Data,
-		MemberID: id(by.Member), Beat: by.Beat, LockTimeout: briefly, LeaseKey: a.Key, Instead: id(a.Instead),
-	})
-	if errors.Is(err, pgx.ErrNoRows) || isLocked(err) {
-		return 0, nil
-	}
-	return token, err
 }
 
 func (e *engine) acquireMany(ctx context.Context, by lease.By, asks []lease.Ask) ([]lease.Answer, error) {

@@ -2,10 +2,15 @@ package pglock
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"maps"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/schema"
 )
@@ -39,4 +44,60 @@ func (q qualified) Query(ctx context.Context, sql string, args ...any) (pgx.Rows
 
 func (q qualified) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 	return q.DBTX.QueryRow(ctx, q.e.sql(sql), args...)
+}
+
+// ownConns is how many connections the leases of one pool and TTL use by default, without the one that listens.
+const ownConns = 4
+
+// sessions begin with these parameters. They have the server plan each statement once, by its keys. Left to itself it plans anew each time, as an array
+// of unknown length looks dear, and that costs a lone caller more than the rest of the statement; and
+// it reads small tables whole, which a plan that is kept must not do as they grow. Nothing here gains by more than
+// READ COMMITTED, whatever the host's sessions begin with.
+var sessions = map[string]string{
+	"default_transaction_isolation": "read committed", "default_transaction_read_only": "off",
+
+	"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off",
+}
+
+// openEngine makes an engine with a pool of its own.
+func openEngine(ctx context.Context, of shareKey) (*engine, func(), error) {
+	if err := of.host.Ping(ctx); err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", dblock.ErrUnavailable, err)
+	}
+	pool, err := openPool(ctx, of, sessions)
+	if refusesParameters(err) {
+		pool, err = openPool(ctx, of, nil)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", dblock.ErrUnavailable, err)
+	}
+	e := &engine{pool: pool, schema: of.schema}
+	if err := e.check(ctx); err != nil {
+		pool.Close()
+		return nil, nil, err
+	}
+	return e, pool.Close, nil
+}
+
+// openPool makes a pool as the host's is, whose sessions begin with these parameters.
+func openPool(ctx context.Context, of shareKey, parameters map[string]string) (*pgxpool.Pool, error) {
+	cfg := of.host.Config()
+	cfg.MaxConns, cfg.MinConns, cfg.MinIdleConns = of.conns, 0, 0
+	maps.Copy(cfg.ConnConfig.RuntimeParams, parameters)
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := pool.Ping(ctx); err != nil {
+		pool.Close()
+		return nil, err
+	}
+	return pool, nil
+}
+
+// refusesParameters tells that a pooler stands between, which lets sessions begin without parameters only.
+// (To set them later would set them for others, too, who share its connections to the server.)
+func refusesParameters(err error) bool {
+	var refused *pgconn.PgError
+	return errors.As(err, &refused) && refused.Code == protocolViolation
 }

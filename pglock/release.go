@@ -2,10 +2,7 @@ package pglock
 
 import (
 	"context"
-	"errors"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/lease"
@@ -21,16 +18,6 @@ func (e *engine) Release(ctx context.Context, backs []lease.Back) ([]lease.Retur
 		}
 	}
 	return e.releaseMany(ctx, backs)
-}
-
-func (e *engine) releaseOne(ctx context.Context, b lease.Back) (freed bool, err error) {
-	_, err = e.q.ReleaseLease(ctx, e.on(e.pool), pgdb.ReleaseLeaseParams{
-		LeaseKey: b.Key, Handle: id(b.Handle), Token: b.Token, LockTimeout: briefly,
-	})
-	if errors.Is(err, pgx.ErrNoRows) {
-		return false, nil
-	}
-	return err == nil, err
 }
 
 func (e *engine) releaseMany(ctx context.Context, backs []lease.Back) ([]lease.Returned, error) {

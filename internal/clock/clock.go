@@ -10,11 +10,9 @@ type Clock interface {
 	AfterFunc(d time.Duration, f func()) Timer
 }
 
-// Timer is a call that was arranged.
-type Timer interface {
-	// Stop prevents the call; false where it was made, or stopped before.
-	Stop() bool
-}
+// Timer is a call that was arranged. Stop prevents it; false where it was made, or stopped before. It
+// has no name of its own, so that a clock of another package's need not know this one.
+type Timer = interface{ Stop() bool }
 
 // Real is the clock of the machine.
 type Real struct{}

@@ -55,54 +55,34 @@ type Leases interface {
 
 // Run runs the suite.
 func (e Lease) Run(t *testing.T) {
+	RunLeases(t, func(t *testing.T) LeasePlace { return e.vault(t) })
 	for name, test := range map[string]func(*testing.T, *vault){
-		"Excludes":                        excludes,
-		"ExcludesWithinAProcess":          excludesWithinAProcess,
-		"ServesThoseWhoWaitInLine":        servesThoseWhoWaitInLine,
-		"WakesAnotherProcess":             wakesAnotherProcess,
-		"AWaitEndsWithItsContext":         aWaitEndsWithItsContext,
-		"KeepsWhatIsInUse":                keepsWhatIsInUse,
-		"EndsWhenItsTimeIsUp":             endsWhenItsTimeIsUp,
-		"LastsWithoutItsProcess":          lastsWithoutItsProcess,
-		"TakesOverFromTheDead":            takesOverFromTheDead,
-		"AGuardFencesOff":                 aGuardFencesOff,
-		"AGuardKeepsOthersOut":            aGuardKeepsOthersOut,
-		"NeverWaitsForItself":             neverWaitsForItself,
-		"KeysAreBytes":                    keysAreBytes,
-		"RefusesWhatMakesNoSense":         refusesWhatMakesNoSense,
-		"ShowsWhoHoldsWhat":               showsWhoHoldsWhat,
-		"CloseGivesBack":                  closeGivesBack,
-		"SweepsWhatNobodyUses":            sweepsWhatNobodyUses,
-		"ManyProcessesNeverMeet":          manyProcessesNeverMeet,
-		"ControlMeets":                    controlMeets,
-		"TellsTheObserver":                tellsTheObserver,
-		"AnAcquireCutAnywhere":            anAcquireCutAnywhere,
-		"AReleaseCutAnywhere":             aReleaseCutAnywhere,
-		"LosesNothingToAPause":            losesNothingToAPause,
-		"ControlLosesToAPause":            controlLosesToAPause,
-		"UsesASchemaOfTheHostsChoice":     locksInASchema,
-		"ForceReleaseWantsTheToken":       forceReleaseWantsTheToken,
-		"OneSweepsAtATime":                oneSweepsAtATime,
-		"CostsFewRoundTrips":              costsFewRoundTrips,
-		"TakesOverFromTheKilled":          takesOverFromTheKilled,
-		"ARaisedFenceKeepsOthersOut":      aRaisedFenceKeepsOthersOut,
-		"RunsWithTheDocumentedGrants":     locksWithTheDocumentedGrants,
-		"ALostMemberLosesAllAndJoinsAnew": aLostMemberLosesAll,
-		"KeepsItsWordThroughCrashes":      keepsItsWordThroughCrashes,
-		"ControlLosesUpdates":             controlLosesUpdates,
-		"TakesOverACrowd":                 takesOverACrowd,
-		"CloseFreesACrowd":                closeFreesACrowd,
-		"ACrowdCostsOneRow":               aCrowdCostsOneRow,
-		"EndsWhoStopsInAGuard":            endsWhoStopsInAGuard,
-		"LosesNothingElsewhere":           losesNothingElsewhere,
-		"NeverCommitsWhatIsLost":          neverCommitsWhatIsLost,
-		"AJoinCutAnywhere":                aJoinCutAnywhere,
-		"ABeatCutAnywhere":                aBeatCutAnywhere,
-		"ALeaveCutAnywhere":               aLeaveCutAnywhere,
-		"OverlapsWithoutDeadlocks":        overlapsWithoutDeadlocks,
-		"OneLockedRowStallsNobody":        oneLockedRowStallsNobody,
-		"ARefusalWritesNothing":           aRefusalWritesNothing,
-		"ASiblingOutlivesAnother":         aSiblingOutlivesAnother,
+		"AGuardFencesOff":             aGuardFencesOff,
+		"AGuardKeepsOthersOut":        aGuardKeepsOthersOut,
+		"AnAcquireCutAnywhere":        anAcquireCutAnywhere,
+		"AReleaseCutAnywhere":         aReleaseCutAnywhere,
+		"LosesNothingToAPause":        losesNothingToAPause,
+		"ControlLosesToAPause":        controlLosesToAPause,
+		"UsesASchemaOfTheHostsChoice": locksInASchema,
+		"CostsFewRoundTrips":          costsFewRoundTrips,
+		"TakesOverFromTheKilled":      takesOverFromTheKilled,
+		"ARaisedFenceKeepsOthersOut":  aRaisedFenceKeepsOthersOut,
+		"RunsWithTheDocumentedGrants": locksWithTheDocumentedGrants,
+		"KeepsItsWordThroughCrashes":  keepsItsWordThroughCrashes,
+		"ControlLosesUpdates":         controlLosesUpdates,
+		"TakesOverACrowd":             takesOverACrowd,
+		"CloseFreesACrowd":            closeFreesACrowd,
+		"ACrowdCostsOneRow":           aCrowdCostsOneRow,
+		"EndsWhoStopsInAGuard":        endsWhoStopsInAGuard,
+		"LosesNothingElsewhere":       losesNothingElsewhere,
+		"NeverCommitsWhatIsLost":      neverCommitsWhatIsLost,
+		"AJoinCutAnywhere":            aJoinCutAnywhere,
+		"ABeatCutAnywhere":            aBeatCutAnywhere,
+		"ALeaveCutAnywhere":           aLeaveCutAnywhere,
+		"OverlapsWithoutDeadlocks":    overlapsWithoutDeadlocks,
+		"OneLockedRowStallsNobody":    oneLockedRowStallsNobody,
+		"ARefusalWritesNothing":       aRefusalWritesNothing,
+		"ASiblingOutlivesAnother":     aSiblingOutlivesAnother,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -131,23 +111,7 @@ func (e Lease) vault(t *testing.T) *vault {
 // process is a Locker as a process of its own would have it. It never has to be closed.
 func (v *vault) process(t *testing.T, o LeaseOptions) Leases {
 	t.Helper()
-	if o.TTL == 0 {
-		o.TTL = time.Minute // a busy machine must not lose what a test holds
-	}
-	if o.Poll == 0 {
-		o.Poll = 50 * time.Millisecond
-	}
-	l, closePool, err := v.e.Open(t.Context(), v.dsn, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		_ = l.Close(ctx)
-		closePool()
-	})
-	return l
+	return place{v}.process(t, o)
 }
 
 func (v *vault) exec(t *testing.T, statement string) {

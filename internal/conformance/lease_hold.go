@@ -10,7 +10,7 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-func excludes(t *testing.T, v *vault) {
+func excludes(t *testing.T, v place) {
 	a, b := v.process(t, LeaseOptions{Label: "a's process"}), v.process(t, LeaseOptions{})
 	first := acquire(t, a, "k", dblock.WithLabel("nightly run"))
 	_, err := b.TryAcquire(t.Context(), "k")
@@ -43,7 +43,7 @@ func excludes(t *testing.T, v *vault) {
 	release(t, other)
 }
 
-func excludesWithinAProcess(t *testing.T, v *vault) {
+func excludesWithinAProcess(t *testing.T, v place) {
 	l := v.process(t, LeaseOptions{})
 	lock := acquire(t, l, "k")
 	_, err := l.TryAcquire(t.Context(), "k")
@@ -56,7 +56,7 @@ func excludesWithinAProcess(t *testing.T, v *vault) {
 	release(t, again)
 }
 
-func keepsWhatIsInUse(t *testing.T, v *vault) {
+func keepsWhatIsInUse(t *testing.T, v place) {
 	const ttl = 4 * time.Second
 	a, b := v.process(t, LeaseOptions{TTL: ttl}), v.process(t, LeaseOptions{})
 	lock := acquire(t, a, "k")
@@ -70,7 +70,7 @@ func keepsWhatIsInUse(t *testing.T, v *vault) {
 	release(t, lock)
 }
 
-func endsWhenItsTimeIsUp(t *testing.T, v *vault) {
+func endsWhenItsTimeIsUp(t *testing.T, v place) {
 	a, b := v.process(t, LeaseOptions{}), v.process(t, LeaseOptions{})
 	capped := acquire(t, a, "capped", dblock.WithMaxHold(300*time.Millisecond))
 	bounded := acquire(t, a, "bounded")
@@ -95,11 +95,11 @@ func endsWhenItsTimeIsUp(t *testing.T, v *vault) {
 	release(t, long)
 }
 
-func lastsWithoutItsProcess(t *testing.T, v *vault) {
+func lastsWithoutItsProcess(t *testing.T, v place) {
 	a, b := v.process(t, LeaseOptions{}), v.process(t, LeaseOptions{})
 	lock := acquire(t, a, "k", dblock.WithoutRenewal(1500*time.Millisecond))
 	kept := acquire(t, a, "with the process")
-	v.exec(t, "DELETE FROM dblock_member") // the process is dead, as far as anybody can tell
+	v.ForgetMembers(t) // the process is dead, as far as anybody can tell
 	release(t, acquire(t, b, "with the process"))
 	if _, err := b.TryAcquire(t.Context(), "k"); !errors.Is(err, dblock.ErrNotAcquired) && time.Now().Before(lock.ValidUntil()) {
 		t.Errorf("got %v while it lasts", err)
@@ -110,12 +110,12 @@ func lastsWithoutItsProcess(t *testing.T, v *vault) {
 	_ = kept.Release(t.Context())
 }
 
-func takesOverFromTheDead(t *testing.T, v *vault) {
+func takesOverFromTheDead(t *testing.T, v place) {
 	a, b := v.process(t, LeaseOptions{TTL: 10 * time.Second}), v.process(t, LeaseOptions{})
 	lock := acquire(t, a, "k")
 	_, err := b.TryAcquire(t.Context(), "k")
 	isHeld(t, err, "k")
-	v.exec(t, "UPDATE dblock_member SET expires_at = '2000-01-01'")
+	v.ExpireMembers(t)
 	next, err := b.TryAcquire(t.Context(), "k")
 	if err != nil {
 		// b's own member is dead as well: it joins again once it has noticed
@@ -131,13 +131,13 @@ func takesOverFromTheDead(t *testing.T, v *vault) {
 	release(t, next)
 }
 
-func aLostMemberLosesAll(t *testing.T, v *vault) {
+func aLostMemberLosesAll(t *testing.T, v place) {
 	l := v.process(t, LeaseOptions{TTL: 5 * time.Second})
 	var locks []*dblock.Lock
 	for i := range 20 {
 		locks = append(locks, acquire(t, l, fmt.Sprint("k", i)))
 	}
-	v.exec(t, "DELETE FROM dblock_member")
+	v.ForgetMembers(t)
 	for _, lock := range locks {
 		isLost(t, lock, dblock.Evicted)
 	}
@@ -146,7 +146,7 @@ func aLostMemberLosesAll(t *testing.T, v *vault) {
 	}
 }
 
-func closeGivesBack(t *testing.T, v *vault) {
+func closeGivesBack(t *testing.T, v place) {
 	a, b := v.process(t, LeaseOptions{}), v.process(t, LeaseOptions{})
 	lock := acquire(t, a, "k")
 	waits := make(chan error, 1)
@@ -169,7 +169,7 @@ func closeGivesBack(t *testing.T, v *vault) {
 	}
 	release(t, acquire(t, b, "k"))
 	release(t, blocker)
-	if n := v.count(t, "SELECT count(*) FROM dblock_member"); n != 1 {
+	if n, _, _ := v.Rows(t); n != 1 {
 		t.Errorf("%d members, want b's", n)
 	}
 }

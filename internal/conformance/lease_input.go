@@ -12,7 +12,7 @@ import (
 	"github.com/dblock-go/dblock/migrations"
 )
 
-func neverWaitsForItself(t *testing.T, v *vault) {
+func neverWaitsForItself(t *testing.T, v place) {
 	l := v.process(t, LeaseOptions{})
 	lock := acquire(t, l, "k")
 	_, err := l.Acquire(lock.Context(), "k")
@@ -51,7 +51,7 @@ func neverWaitsForItself(t *testing.T, v *vault) {
 	}
 }
 
-func keysAreBytes(t *testing.T, v *vault) {
+func keysAreBytes(t *testing.T, v place) {
 	l := v.process(t, LeaseOptions{})
 	for _, key := range []string{"a", "A", "a ", " a", "\u00e1", "a\u0301", "a\t", "'; --", strings.Repeat("k", dblock.MaxKeyBytes), "%"} {
 		lock, err := l.TryAcquire(t.Context(), key)
@@ -69,7 +69,7 @@ func keysAreBytes(t *testing.T, v *vault) {
 	}
 }
 
-func refusesWhatMakesNoSense(t *testing.T, v *vault) {
+func refusesWhatMakesNoSense(t *testing.T, v place) {
 	l := v.process(t, LeaseOptions{})
 	for name, o := range map[string]dblock.Option{
 		"no time":    dblock.WithMaxHold(0),
@@ -86,9 +86,9 @@ func refusesWhatMakesNoSense(t *testing.T, v *vault) {
 	}
 	for _, o := range []LeaseOptions{
 		{TTL: 999 * time.Millisecond}, {TTL: 25 * time.Hour}, {TTL: time.Second, Margin: time.Second}, {Margin: -1},
-		{Poll: time.Millisecond}, {Label: "\xff"}, {Schema: "a\x00"},
+		{Poll: time.Millisecond}, {Label: "\xff"},
 	} {
-		if _, closePool, err := v.e.Open(t.Context(), v.dsn, o); !errors.Is(err, dblock.ErrInvalid) {
+		if _, closePool, err := v.OpenLeases(t.Context(), o); !errors.Is(err, dblock.ErrInvalid) {
 			if err == nil {
 				closePool()
 			}
@@ -153,6 +153,9 @@ func locksInASchema(t *testing.T, v *vault) {
 	}
 	if n := v.count(t, "SELECT count(*) FROM "+name+".dblock_lease"); n != 1 {
 		t.Errorf("%d leases", n)
+	}
+	if _, _, err := v.e.Open(t.Context(), v.dsn, LeaseOptions{Schema: "a\x00"}); !errors.Is(err, dblock.ErrInvalid) {
+		t.Errorf("a schema with NUL: %v", err)
 	}
 	if _, err := l.Sweep(t.Context()); err != nil {
 		t.Error(err)

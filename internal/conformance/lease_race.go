@@ -8,7 +8,7 @@ import (
 )
 
 // manyProcessesNeverMeet counts who is inside, in memory, and sees the tokens grow.
-func manyProcessesNeverMeet(t *testing.T, v *vault) {
+func manyProcessesNeverMeet(t *testing.T, v place) {
 	const processes, callers, rounds, keys = 3, 6, 20, 2
 	var inside [keys]guarded
 	var crowd sync.WaitGroup
@@ -41,7 +41,7 @@ func manyProcessesNeverMeet(t *testing.T, v *vault) {
 }
 
 // controlMeets does the same without a lock: the counter sees it.
-func controlMeets(t *testing.T, _ *vault) {
+func controlMeets(t *testing.T, _ place) {
 	var inside guarded
 	if fault := inside.enter(1); fault != "" {
 		t.Fatal(fault)

@@ -14,7 +14,7 @@ import (
 
 // servesThoseWhoWaitInLine: all of one process that wait for a key get it, in the order in which they
 // came.
-func servesThoseWhoWaitInLine(t *testing.T, v *vault) {
+func servesThoseWhoWaitInLine(t *testing.T, v place) {
 	l := v.process(t, LeaseOptions{})
 	const callers = 30
 	lock := acquire(t, l, "k")
@@ -48,10 +48,10 @@ func servesThoseWhoWaitInLine(t *testing.T, v *vault) {
 	}
 }
 
-// wakesAnotherProcess: on Postgres long before the poll is due, as it is notified.
-func wakesAnotherProcess(t *testing.T, v *vault) {
+// wakesAnotherProcess: where it is notified, as on Postgres, long before the poll is due.
+func wakesAnotherProcess(t *testing.T, v place) {
 	poll := 50 * time.Millisecond
-	if v.e.Kind == "postgres" {
+	if v.Notifies() {
 		poll = time.Minute
 	}
 	a, b := v.process(t, LeaseOptions{}), v.process(t, LeaseOptions{Poll: poll})
@@ -64,8 +64,8 @@ func wakesAnotherProcess(t *testing.T, v *vault) {
 		}
 		got <- lock
 	}()
-	for v.count(t, "SELECT count(*) FROM dblock_lease_waiter") == 0 {
-		if soon(t).Err() != nil {
+	for ctx, waiters := soon(t), 0; waiters == 0; _, _, waiters = v.Rows(t) {
+		if ctx.Err() != nil {
 			t.Fatal("nobody waits")
 		}
 	}
@@ -82,7 +82,7 @@ func wakesAnotherProcess(t *testing.T, v *vault) {
 	release(t, next)
 }
 
-func aWaitEndsWithItsContext(t *testing.T, v *vault) {
+func aWaitEndsWithItsContext(t *testing.T, v place) {
 	a, b := v.process(t, LeaseOptions{Label: "a"}), v.process(t, LeaseOptions{})
 	lock := acquire(t, a, "k")
 	for name, l := range map[string]dblock.Locker{"another process": b, "the same process": a} {
@@ -154,7 +154,7 @@ func aGuardKeepsOthersOut(t *testing.T, v *vault) {
 }
 
 // oneSweepsAtATime: of two processes that are to sweep one does, and the other when that one is gone.
-func oneSweepsAtATime(t *testing.T, v *vault) {
+func oneSweepsAtATime(t *testing.T, v place) {
 	l := v.process(t, LeaseOptions{})
 	if err := l.RunSweeper(t.Context(), 0); !errors.Is(err, dblock.ErrInvalid) {
 		t.Errorf("every 0s: %v", err)
@@ -185,8 +185,8 @@ func oneSweepsAtATime(t *testing.T, v *vault) {
 	before := sweeper()
 	all.Go(func() { sweep(ctx, second) })
 	release(t, acquire(t, l, "old"))
-	v.exec(t, "UPDATE dblock_lease SET changed_at = '2000-01-01' WHERE lease_key = 'old'")
-	for ctx := soon(t); v.count(t, "SELECT count(*) FROM dblock_lease WHERE lease_key = 'old'") == 1; {
+	v.AgeLeases(t)
+	for ctx, leases := soon(t), 2; leases == 2; _, leases, _ = v.Rows(t) { // the sweeper's is the other one
 		if ctx.Err() != nil {
 			t.Fatal("nothing is swept")
 		}

@@ -17,17 +17,29 @@ func (l *Locker) giveBack(ctx context.Context, b Back, life *member.Life) {
 			return
 		}
 		if l.sleep(ctx, time.Millisecond<<n) != nil {
-			return // the Locker is closed, and leaves
+			l.leaveBehind(life, b)
+			return
 		}
 	}
-	l.background(func() {
+	begun := l.background(func() {
 		for pause := time.Millisecond << promptly; life.Alive(); pause = min(2*pause, time.Second) {
-			if l.sleep(l.ending, pause) != nil || l.gaveBack(l.ending, b) {
+			if l.gaveBack(l.ending, b) {
 				return
 			}
+			if l.sleep(l.ending, pause) != nil {
+				break
+			}
 		}
+		l.leaveBehind(life, b)
 	})
+	if !begun {
+		l.leaveBehind(life, b)
+	}
 }
+
+// leaveBehind is for a Locker that is closed, while its process may live on with others: the heartbeat sees to it
+// that what it held is given back.
+func (l *Locker) leaveBehind(life *member.Life, b Back) { l.doubt(life, b, life.Beat()) }
 
 // promptly is how often a lease is given back before its caller goes on.
 const promptly = 3
@@ -39,13 +51,14 @@ func (l *Locker) gaveBack(ctx context.Context, b Back) bool {
 	return err == nil && (got.Freed || !got.Stood)
 }
 
-// background runs f beside the callers, unless the Locker is closed.
-func (l *Locker) background(f func()) {
+// background runs f beside the callers; false where the Locker is closed.
+func (l *Locker) background(f func()) (begun bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.closed {
 		l.tasks.Go(f)
 	}
+	return !l.closed
 }
 
 // doubt undoes what an acquisition may have left behind that got no answer. What is asked for under a beat

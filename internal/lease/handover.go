@@ -33,7 +33,7 @@ func (l *Locker) handOver(ctx context.Context, h *hold) bool {
 	}
 	if l.hadItsTurn(h) && l.waits.others(ctx, h.fence.Key, h.life) {
 		l.mu.Lock()
-		next.after, next.asked = true, false
+		l.lines[h.fence.Key].after, next.asked = true, false
 		l.mu.Unlock()
 		return false
 	}
@@ -94,4 +94,13 @@ func (l *Locker) deliver(p *place, g *given) bool {
 	}
 	p.given = g
 	return true
+}
+
+// standsBack tells whether the one whose turn it is shall let another process go first.
+func (l *Locker) standsBack(key string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	of := l.lines[key]
+	defer func() { of.after = false }()
+	return of.after
 }

@@ -16,6 +16,7 @@ type line struct {
 	places []*place // the first one's turn it is
 	seen   *dblock.HeldError
 	since  time.Time // when this process got the key from another one
+	after  bool      // it was given back for another process's sake, and whoever is next stands back
 }
 
 // place is one call in a line.
@@ -24,7 +25,6 @@ type place struct {
 	request dblock.Request
 	turn    chan struct{} // closed when it is the first; what follows does not change any more then
 	given   *given        // what the one before has handed over
-	after   bool          // the one before gave it back for another process's sake
 	asked   bool          // the one before is about to hand over
 	taken   bool          // by a hold, which leaves it when it ends
 }
@@ -112,6 +112,9 @@ func (l *Locker) leave(p *place) {
 			l.remove(p)
 		})
 	default:
+		if p.given != nil {
+			l.leaveBehind(p.given.life, p.given.back())
+		}
 		l.remove(p)
 	}
 }

@@ -22,7 +22,7 @@ func (l *Locker) wait(ctx context.Context, r dblock.Request) (*dblock.Lock, erro
 	if g := place.given; g != nil {
 		return l.grant(ctx, place, g.life, r, g.ask, g.token, g.sent)
 	}
-	if place.after { // the longest that anybody's poll takes, where they don't hear of it
+	if l.standsBack(r.Key) {
 		if err := l.standBack(ctx); err != nil {
 			return nil, ended(l.lastSeen(r.Key), err)
 		}
@@ -72,7 +72,8 @@ func (l *Locker) pause(ctx context.Context, b *bell, refused *dblock.HeldError) 
 	return l.sleepUntil(ctx, d, rung)
 }
 
-// standBack lets another process have a key that this one has given back for its sake.
+// standBack lets another process have a key that this one has given back for its sake: for the longest that a
+// poll takes, where it does not hear of it.
 func (l *Locker) standBack(ctx context.Context) error {
 	if l.waits.hearing() {
 		return l.sleep(ctx, heardWithin)
@@ -87,10 +88,18 @@ const heardWithin = 20 * time.Millisecond
 // sleep waits while ctx lives.
 func (l *Locker) sleep(ctx context.Context, d time.Duration) error { return l.sleepUntil(ctx, d, nil) }
 
+// brief is what a pause is shorter than that only lets others finish: whoever stops the clock must not stop
+// that, or a call would hang for a reason that its caller can't see.
+const brief = 100 * time.Millisecond
+
 // sleepUntil is sleep that ends early when rung is.
 func (l *Locker) sleepUntil(ctx context.Context, d time.Duration, rung <-chan struct{}) error {
+	c := l.o.Clock
+	if d < brief {
+		c = clock.Real{}
+	}
 	due := make(chan struct{})
-	timer := l.o.Clock.AfterFunc(d, func() { close(due) })
+	timer := c.AfterFunc(d, func() { close(due) })
 	defer timer.Stop()
 	select {
 	case <-due:

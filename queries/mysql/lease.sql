@@ -33,6 +33,44 @@ SET t.token = LAST_INSERT_ID(GREATEST(t.token + 1, TIMESTAMPDIFF(MICROSECOND, '1
     t.held_until = TIMESTAMPADD(MICROSECOND, NULLIF(free.hold_us, 0), +UTC_TIMESTAMP(6)),
     t.changed_at = +UTC_TIMESTAMP(6), t.label = free.label, t.data = NULLIF(free.data, '');
 
+-- AcquireLeases for a lone caller, without the tables that the server makes for a batch. It would wait for the row:
+-- only MariaDB can be told that a statement must not, and there it is several times as fast.
+-- name: AcquireLease :execresult
+UPDATE dblock_lease t
+SET t.token = LAST_INSERT_ID(GREATEST(t.token + 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6)))),
+    t.handle = CAST(sqlc.arg(handle) AS BINARY),
+    t.member_id = NULLIF(CAST(sqlc.arg(keeper) AS BINARY), ''),
+    t.held_until = TIMESTAMPADD(MICROSECOND, NULLIF(CAST(sqlc.arg(hold_us) AS SIGNED), 0), +UTC_TIMESTAMP(6)),
+    t.changed_at = +UTC_TIMESTAMP(6), t.label = sqlc.arg(label), t.data = NULLIF(CAST(sqlc.arg(data) AS BINARY), '')
+WHERE t.lease_key = sqlc.arg(lease_key)
+  AND (t.handle IS NULL OR t.handle = CAST(sqlc.arg(instead) AS BINARY) OR t.held_until <= +UTC_TIMESTAMP(6))
+  AND EXISTS (
+      SELECT 1 FROM dblock_member m
+      WHERE m.member_id = sqlc.arg(member_id) AND m.beat <= CAST(sqlc.arg(beat) AS SIGNED) + 1 AND m.expires_at > +UTC_TIMESTAMP(6)
+  );
+
+-- The same where the row has to be passed over.
+-- name: AcquireLeaseSkipping :execresult
+UPDATE dblock_lease t
+SET t.token = LAST_INSERT_ID(GREATEST(t.token + 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6)))),
+    t.handle = CAST(sqlc.arg(handle) AS BINARY),
+    t.member_id = NULLIF(CAST(sqlc.arg(keeper) AS BINARY), ''),
+    t.held_until = TIMESTAMPADD(MICROSECOND, NULLIF(CAST(sqlc.arg(hold_us) AS SIGNED), 0), +UTC_TIMESTAMP(6)),
+    t.changed_at = +UTC_TIMESTAMP(6), t.label = sqlc.arg(label), t.data = NULLIF(CAST(sqlc.arg(data) AS BINARY), '')
+WHERE t.lease_key = (
+    SELECT free.lease_key FROM (
+        SELECT l.lease_key FROM dblock_lease l
+        WHERE l.lease_key = sqlc.arg(lease_key)
+          AND (l.handle IS NULL OR l.handle = CAST(sqlc.arg(instead) AS BINARY) OR l.held_until <= +UTC_TIMESTAMP(6))
+          AND EXISTS (
+              SELECT 1 FROM dblock_member m
+              WHERE m.member_id = sqlc.arg(member_id) AND m.beat <= CAST(sqlc.arg(beat) AS SIGNED) + 1 AND m.expires_at > +UTC_TIMESTAMP(6)
+          )
+        LIMIT 1
+        FOR UPDATE SKIP LOCKED
+    ) free
+);
+
 -- Makes the rows that are missing, and grants them. It reads no member: that would lock its row while the
 -- statement waits for a gap, and keep the heartbeat from it. So it does nothing after a moment of the
 -- server's clock: what is under way for so long has been given up. IGNORE and not ON DUPLICATE KEY
@@ -100,6 +138,27 @@ UPDATE (
 ) ours
 STRAIGHT_JOIN dblock_lease t FORCE INDEX (PRIMARY) ON t.lease_key = ours.lease_key
 SET t.handle = NULL, t.member_id = NULL, t.held_until = NULL, t.changed_at = +UTC_TIMESTAMP(6), t.label = '', t.data = NULL;
+
+-- ReleaseLeases for a lone caller, where a statement can be told not to wait.
+-- name: ReleaseLease :execrows
+UPDATE dblock_lease t
+SET t.handle = NULL, t.member_id = NULL, t.held_until = NULL, t.changed_at = +UTC_TIMESTAMP(6), t.label = '', t.data = NULL
+WHERE t.lease_key = sqlc.arg(lease_key) AND t.handle = CAST(sqlc.arg(handle) AS BINARY)
+  AND (CAST(sqlc.arg(token) AS SIGNED) = 0 OR t.token = sqlc.arg(token));
+
+-- The same where the row has to be passed over.
+-- name: ReleaseLeaseSkipping :execrows
+UPDATE dblock_lease t
+SET t.handle = NULL, t.member_id = NULL, t.held_until = NULL, t.changed_at = +UTC_TIMESTAMP(6), t.label = '', t.data = NULL
+WHERE t.lease_key = (
+    SELECT ours.lease_key FROM (
+        SELECT l.lease_key FROM dblock_lease l
+        WHERE l.lease_key = sqlc.arg(lease_key) AND l.handle = CAST(sqlc.arg(handle) AS BINARY)
+          AND (CAST(sqlc.arg(token) AS SIGNED) = 0 OR l.token = sqlc.arg(token))
+        LIMIT 1
+        FOR UPDATE SKIP LOCKED
+    ) ours
+);
 
 -- name: LeaseHandles :many
 SELECT l.lease_key, l.token, l.handle

@@ -1,0 +1,41 @@
+package dblocktest
+
+import (
+	"context"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/conformance"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// TestLease: the part of the engines' suite that needs no database.
+func TestLease(t *testing.T) {
+	t.Parallel()
+	conformance.RunLeases(t, func(*testing.T) conformance.LeasePlace { return inMemory{NewServer(nil)} })
+}
+
+// inMemory is a Server as the suite sees it.
+type inMemory struct{ *Server }
+
+func (m inMemory) OpenLeases(_ context.Context, o conformance.LeaseOptions) (conformance.Leases, func(), error) {
+	l, err := m.NewLocker(Options{TTL: o.TTL, Margin: o.Margin, Poll: o.Poll, Label: o.Label, Observer: o.Observer})
+	if err != nil {
+		return nil, nil, err
+	}
+	return l, func() {}, nil
+}
+
+func (m inMemory) Check(_ context.Context, _ conformance.Leases, lock *dblock.Lock) error {
+	f, _ := lock.Fence()
+	return m.Server.Check(f)
+}
+
+func (m inMemory) Notifies() bool                                 { return true }
+func (m inMemory) ForgetMembers(*testing.T)                       { m.rows.ForgetMembers() }
+func (m inMemory) ExpireMembers(*testing.T)                       { m.rows.ExpireMembers() }
+func (m inMemory) AgeLeases(*testing.T)                           { m.rows.AgeLeases() }
+func (m inMemory) Rows(*testing.T) (members, leases, waiters int) { return m.rows.Rows() }

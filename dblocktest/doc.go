@@ -1,0 +1,18 @@
+// Package dblocktest has locks without a database, for the tests of services that use dblock: those of pglock and
+// mysqllock in memory, held to the same tests, and with what a test needs besides: a clock that it
+// moves, locks that are lost at the right moment, calls that fail.
+//
+//	locks := dblocktest.New(t)                             // for a test that wants no more than locks
+//
+//	clock := dblocktest.NewClock(time.Now())               // for one in which time passes
+//	server := dblocktest.NewServer(clock)
+//	a, err := server.NewLocker(dblocktest.Options{})       // each Locker is a process of its own
+//	b, err := server.NewLocker(dblocktest.Options{})
+//
+// Lockers of one Server exclude each other, as processes with one database do. A service is given a
+// Locker where it takes a dblock.Locker; where it guards its writes, the fake of its storage calls Server.Check in the
+// guard's place.
+//
+// What these locks don't have is a transaction: nothing keeps a lock from being taken over between Check
+// and the write that follows. That only a guard in a real database can promise.
+package dblocktest

@@ -1,0 +1,150 @@
+package dblocktest
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/lease"
+	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/internal/memlease"
+)
+
+// Options of a Locker, as those of pglock.LeaseOptions and mysqllock.LeaseOptions. The zero value is good for
+// use.
+type Options struct {
+	// TTL is after how long without a heartbeat a process counts as dead, and others may have what
+	// it held. A heartbeat is sent every third of it. Default 10 s; 1 s to 24 h.
+	TTL time.Duration
+
+	// Margin is by how much earlier than the server a process itself believes so. Default a tenth of TTL;
+	// less than half of it.
+	Margin time.Duration
+
+	// Poll is how often a process asks again for a key that it waits for, give or take a half. It is woken
+	// before that when the key is given back. Default 1 s; 10 ms to 1 min.
+	Poll time.Duration
+
+	// Label says for people who holds what this process holds, as WithLabel does for one lock.
+	Label string
+
+	Observer dblock.Observer
+}
+
+// Locker hands out lease locks, as a process of its own would. Make it with New or Server.NewLocker. It is safe for
+// concurrent use.
+type Locker struct {
+	server *Server
+	share  *lease.Share[*memlease.Engine]
+	locker *lease.Locker
+	leave  func(context.Context) error
+
+	mu    sync.Mutex
+	locks map[*dblock.Lock]struct{} // those that have not ended
+	fails []error                   // what the next calls are told
+	mute  time.Time                 // until when no heartbeat gets through
+}
+
+var _ dblock.Locker = (*Locker)(nil)
+
+// New makes a Locker on a Server of its own, with the machine's clock and defaults, and closes it when
+// the test ends. A lock that is not released then, nor within a second, fails the test.
+func New(t testing.TB) *Locker {
+	t.Helper()
+	l, err := NewServer(nil).NewLocker(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if err := l.Close(ctx); err != nil {
+			t.Errorf("dblocktest: %v", err)
+		}
+	})
+	return l
+}
+
+// NewLocker makes a Locker: another process with a heartbeat of its own. Close it.
+//
+// Errors: dblock.ErrInvalid.
+func (s *Server) NewLocker(o Options) (*Locker, error) {
+	lo, err := lease.Options{Label: o.Label, Observer: o.Observer, Clock: s.clock, Poll: o.Poll}.WithDefaults("Options", time.Second)
+	if err != nil {
+		return nil, err
+	}
+	m, err := member.Options{TTL: o.TTL, Margin: o.Margin, Label: o.Label, Observer: o.Observer, Clock: s.clock}.WithDefaults("Options")
+	if err != nil {
+		return nil, err
+	}
+	l := &Locker{server: s, locks: make(map[*dblock.Lock]struct{})}
+	engine := s.rows.Open()
+	engine.Disturb(l.disturb)
+	var own lease.Shares[struct{}, *memlease.Engine]
+	l.share, err = own.Enter(struct{}{}, m, func() (*memlease.Engine, func(), error) { return engine, func() {}, nil })
+	if err != nil {
+		return nil, err
+	}
+	l.locker = lease.New(l.share, lo)
+	l.leave = own.Leaver(struct{}{})
+	return l, nil
+}
+
+// Acquire waits for the lock of key while ctx lives. See dblock.Locker.
+func (l *Locker) Acquire(ctx context.Context, key string, opts ...dblock.Option) (*dblock.Lock, error) {
+	return l.noted(l.locker.Acquire(ctx, key, opts...))
+}
+
+// TryAcquire never waits for a holder. See dblock.Locker.
+func (l *Locker) TryAcquire(ctx context.Context, key string, opts ...dblock.Option) (*dblock.Lock, error) {
+	return l.noted(l.locker.TryAcquire(ctx, key, opts...))
+}
+
+// noted keeps what was acquired in mind, until it ends.
+func (l *Locker) noted(lock *dblock.Lock, err error) (*dblock.Lock, error) {
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	l.locks[lock] = struct{}{}
+	l.mu.Unlock()
+	context.AfterFunc(lock.Context(), func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.locks, lock)
+	})
+	return lock, nil
+}
+
+// Caps says what leases promise.
+func (l *Locker) Caps() dblock.Caps { return l.locker.Caps() }
+
+// Close ends the contexts of all locks, waits, while ctx lives, until they are released, and leaves: the
+// heartbeat ends, and all that is left is free.
+func (l *Locker) Close(ctx context.Context) error {
+	return errors.Join(l.locker.Close(ctx), l.leave(ctx))
+}
+
+// Held lists the locks that are held now on the Server, by whomever, sorted by key.
+func (l *Locker) Held(ctx context.Context) ([]dblock.HeldLock, error) { return l.locker.List(ctx) }
+
+// ForceRelease gives back a lock that somebody else holds, if the token is right (see Held). The holder
+// learns of it when it asks or guards, and not before; Lose tells it.
+//
+// Errors: dblock.ErrNotHeld where nobody holds the key, or not with that token; dblock.ErrInvalid.
+func (l *Locker) ForceRelease(ctx context.Context, key string, token int64) error {
+	return l.locker.ForceRelease(ctx, key, token)
+}
+
+// Sweep removes what nobody has used for an hour. It returns how many rows a database would have removed.
+func (l *Locker) Sweep(ctx context.Context) (removed int64, err error) { return l.locker.Sweep(ctx) }
+
+// RunSweeper sweeps every so often, at least 1 s, until ctx ends; then it returns the context's error.
+//
+// Errors: the context's; dblock.ErrClosed, dblock.ErrInvalid.
+func (l *Locker) RunSweeper(ctx context.Context, every time.Duration) error {
+	return l.locker.RunSweeper(ctx, every)
+}

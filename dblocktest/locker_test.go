@@ -1,0 +1,302 @@
+package dblocktest
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+)
+
+const ttl = 9 * time.Second
+
+// processes are Lockers of one server, on a clock that the test moves.
+func processes(t *testing.T, n int, o Options) (*Server, *Clock, []*Locker) {
+	t.Helper()
+	t.Parallel()
+	c := NewClock(start)
+	s := NewServer(c)
+	var all []*Locker
+	o.TTL = ttl
+	for range n {
+		l, err := s.NewLocker(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			ended, cancel := context.WithCancel(context.Background())
+			cancel() // some tests leave locks behind
+			_ = l.Close(ended)
+		})
+		all = append(all, l)
+	}
+	return s, c, all
+}
+
+func acquire(t *testing.T, l *Locker, opts ...dblock.Option) *dblock.Lock {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	lock, err := l.Acquire(ctx, "k", opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lock
+}
+
+func fence(t *testing.T, lock *dblock.Lock) dblock.Fence {
+	t.Helper()
+	f, ok := lock.Fence()
+	if !ok {
+		t.Fatal("no fence")
+	}
+	return f
+}
+
+// isLost fails unless the lock is lost by now; with no reason, unless it is not.
+func isLost(t *testing.T, lock *dblock.Lock, want dblock.Reason) {
+	t.Helper()
+	var got dblock.Reason
+	var lost *dblock.LostError
+	if errors.As(context.Cause(lock.Context()), &lost) {
+		got = lost.Reason
+	}
+	if got != want || want == "" && lock.Context().Err() != nil {
+		t.Errorf("the lock ended by %v, want: %q", context.Cause(lock.Context()), want)
+	}
+}
+
+func isFenced(t *testing.T, s *Server, lock *dblock.Lock, want bool) {
+	t.Helper()
+	if err := s.Check(fence(t, lock)); errors.Is(err, dblock.ErrFenced) != want || !want && err != nil {
+		t.Errorf("checked: %v, want it fenced off: %v", err, want)
+	}
+}
+
+func TestHeartbeatsAreSentOnTheWay(t *testing.T) {
+	s, c, l := processes(t, 2, Options{})
+	lock := acquire(t, l[0])
+	c.Advance(time.Hour)
+	isLost(t, lock, "")
+	isFenced(t, s, lock, false)
+	if until := lock.ValidUntil(); until.Before(c.Now()) || until.After(c.Now().Add(ttl)) {
+		t.Errorf("valid until %v, it is %v", until, c.Now())
+	}
+	if _, err := l[1].TryAcquire(t.Context(), "k"); !errors.Is(err, dblock.ErrNotAcquired) {
+		t.Errorf("another process got %v", err)
+	}
+}
+
+func TestALockExpiresToTheNanosecond(t *testing.T) {
+	s, c, l := processes(t, 2, Options{Margin: time.Second})
+	lock := acquire(t, l[0])
+	l[0].StopHeartbeats()
+	c.Advance(ttl - time.Second - 1)
+	isLost(t, lock, "")
+	c.Advance(1)
+	isLost(t, lock, dblock.Expired)
+	c.Advance(time.Second - 1)
+	if _, err := l[1].TryAcquire(t.Context(), "k"); !errors.Is(err, dblock.ErrNotAcquired) {
+		t.Errorf("before the time is up: %v", err)
+	}
+	isFenced(t, s, lock, false)
+	c.Advance(1)
+	next := acquire(t, l[1])
+	isFenced(t, s, lock, true)
+	isFenced(t, s, next, false)
+	l[0].ResumeHeartbeats()
+	if err := lock.Release(t.Context()); !errors.Is(err, dblock.ErrLost) {
+		t.Errorf("release: %v", err)
+	}
+	_ = next.Release(t.Context())
+	again := acquire(t, l[0])
+	c.Advance(time.Hour)
+	isLost(t, again, "")
+}
+
+func TestLateHeartbeatsAreHarmlessWithinTheTTL(t *testing.T) {
+	late := 0
+	_, c, l := processes(t, 1, Options{Observer: dblock.Observer{HeartbeatLate: func(time.Duration, error) { late++ }}})
+	lock := acquire(t, l[0])
+	l[0].DelayHeartbeats(ttl * 2 / 3)
+	c.Advance(time.Hour)
+	isLost(t, lock, "")
+	if late == 0 {
+		t.Error("no heartbeat was late")
+	}
+	l[0].DelayHeartbeats(ttl)
+	c.Advance(ttl)
+	isLost(t, lock, dblock.Expired)
+}
+
+func TestMaxHoldEndsByTheClock(t *testing.T) {
+	_, c, l := processes(t, 2, Options{})
+	lock := acquire(t, l[0], dblock.WithMaxHold(time.Hour))
+	c.Advance(time.Hour - 1)
+	isLost(t, lock, "")
+	c.Advance(1)
+	isLost(t, lock, dblock.Ended)
+	acquire(t, l[1])
+}
+
+// TestWhoWaitsHasItOnceTheTimeIsUp: however Advance and the one who waits meet.
+func TestWhoWaitsHasItOnceTheTimeIsUp(t *testing.T) {
+	_, c, l := processes(t, 2, Options{})
+	for range 200 {
+		lock := acquire(t, l[0])
+		got := make(chan *dblock.Lock)
+		go func() { got <- acquire(t, l[1]) }()
+		l[0].StopHeartbeats()
+		c.Advance(ttl)
+		isLost(t, lock, dblock.Expired)
+		next := <-got
+		l[0].ResumeHeartbeats()
+		go func() { got <- acquire(t, l[0]) }()
+		c.Advance(10 * time.Minute)
+		_ = next.Release(t.Context())
+		_ = (<-got).Release(t.Context())
+	}
+}
+
+func TestLose(t *testing.T) {
+	s, _, l := processes(t, 2, Options{})
+	lock := acquire(t, l[0])
+	if l[0].Lose("another") || l[1].Lose("k") {
+		t.Error("lost what is not held")
+	}
+	if !l[0].Lose("k") {
+		t.Error("not lost")
+	}
+	isLost(t, lock, dblock.Stolen)
+	isFenced(t, s, lock, true)
+	next := acquire(t, l[1])
+	if err := lock.Release(t.Context()); !errors.Is(err, dblock.ErrLost) {
+		t.Errorf("release: %v", err)
+	}
+	isFenced(t, s, next, false)
+	if l[0].Lose("k") {
+		t.Error("lost twice")
+	}
+}
+
+func TestLoseEndsReentrantLocksToo(t *testing.T) {
+	_, _, l := processes(t, 1, Options{})
+	lock := acquire(t, l[0])
+	child, err := l[0].Acquire(lock.Context(), "k", dblock.WithReentrant())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = lock.Release(t.Context())
+	if !l[0].Lose("k") {
+		t.Error("not lost")
+	}
+	isLost(t, child, dblock.Stolen)
+}
+
+func TestEvict(t *testing.T) {
+	s, _, l := processes(t, 2, Options{})
+	lock := acquire(t, l[0])
+	lasting, err := l[0].Acquire(t.Context(), "lasting", dblock.WithoutRenewal(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l[0].Evict()
+	isLost(t, lock, dblock.Evicted)
+	isLost(t, lasting, "")
+	isFenced(t, s, lock, false) // nobody has it yet
+	next := acquire(t, l[1])
+	isFenced(t, s, lock, true)
+	_ = next.Release(t.Context())
+	isLost(t, acquire(t, l[0]), "") // it has joined again
+}
+
+// TestEvictAPausedProcess: it goes on in good faith, and only the guard tells.
+func TestEvictAPausedProcess(t *testing.T) {
+	s, c, l := processes(t, 2, Options{Margin: time.Second})
+	lock := acquire(t, l[0])
+	l[0].StopHeartbeats()
+	l[0].Evict()
+	next := acquire(t, l[1])
+	isLost(t, lock, "")
+	isFenced(t, s, lock, true)
+	isFenced(t, s, next, false)
+	c.Advance(ttl - time.Second)
+	isLost(t, lock, dblock.Expired)
+	isLost(t, next, "")
+}
+
+func TestFail(t *testing.T) {
+	s, c, l := processes(t, 2, Options{})
+	for _, want := range []error{dblock.ErrUnavailable, dblock.ErrBusy, errors.New("something else")} {
+		l[0].Fail(want)
+		if _, err := l[0].Acquire(t.Context(), "k"); !errors.Is(err, want) {
+			t.Errorf("got %v, want %v", err, want)
+		}
+		lock, err := l[1].TryAcquire(t.Context(), "k") // nothing has happened
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = lock.Release(t.Context())
+	}
+	l[0].Fail(dblock.ErrOutcomeUnknown)
+	l[0].Fail(dblock.ErrUnavailable)
+	if _, err := l[0].TryAcquire(t.Context(), "k"); !errors.Is(err, dblock.ErrOutcomeUnknown) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := l[0].TryAcquire(t.Context(), "other"); !errors.Is(err, dblock.ErrUnavailable) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := l[1].TryAcquire(t.Context(), "k"); !errors.Is(err, dblock.ErrNotAcquired) {
+		t.Errorf("after an unknown outcome another process got %v", err)
+	}
+	c.Advance(ttl / 3)
+	lock, err := l[1].TryAcquire(t.Context(), "k")
+	if err != nil {
+		t.Fatalf("a heartbeat later: %v", err)
+	}
+	isFenced(t, s, lock, false)
+}
+
+func TestOptionsAreChecked(t *testing.T) {
+	t.Parallel()
+	for field, o := range map[string]Options{
+		"Options.TTL": {TTL: time.Millisecond}, "Options.Margin": {Margin: -1}, "Options.Poll": {Poll: time.Hour},
+		"Options.Label": {Label: "\x00"},
+	} {
+		var invalid *dblock.InvalidError
+		if _, err := NewServer(nil).NewLocker(o); !errors.As(err, &invalid) || invalid.Field != field {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+}
+
+// witness is a test as New sees it.
+type witness struct {
+	testing.TB
+	cleanup func()
+	failed  bool
+}
+
+func (w *witness) Helper()               {}
+func (w *witness) Cleanup(f func())      { w.cleanup = f }
+func (w *witness) Errorf(string, ...any) { w.failed = true }
+
+func TestNewClosesAndTellsWhatIsLeft(t *testing.T) {
+	t.Parallel()
+	for _, released := range []bool{true, false} {
+		w := &witness{TB: t}
+		l := New(w)
+		lock := acquire(t, l)
+		if released {
+			_ = lock.Release(t.Context())
+		}
+		w.cleanup()
+		if w.failed == released {
+			t.Errorf("released %v, failed %v", released, w.failed)
+		}
+		if _, err := l.TryAcquire(t.Context(), "k"); !errors.Is(err, dblock.ErrClosed) {
+			t.Errorf("after the test: %v", err)
+		}
+	}
+}

@@ -1,0 +1,145 @@
+package dblocktest
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/lease"
+	"github.com/dblock-go/dblock/internal/memlease"
+)
+
+// Lose takes the lock of key away from this process and tells it so, as when somebody has force-released
+// it: when Lose returns, the lock's context is done, with a *dblock.LostError that says dblock.Stolen as its
+// cause, Server.Check refuses its fence, and the key is free. It returns false where this process does not
+// hold key.
+func (l *Locker) Lose(key string) bool {
+	lock := l.holding(key)
+	if lock == nil {
+		return false
+	}
+	f, _ := lock.Fence()
+	l.server.rows.Free(key, f.Handle)
+	return errors.Is(lock.ExpireIn(context.Background(), time.Hour), dblock.ErrLost) // it asks, and so is told
+}
+
+// holding returns a lock of key that has not ended; nil where there is none.
+func (l *Locker) holding(key string) *dblock.Lock {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for lock := range l.locks {
+		if lock.Key() == key && lock.Context().Err() == nil {
+			return lock
+		}
+	}
+	return nil
+}
+
+// Evict has the server forget this process, as when others found it dead. Everybody may have what it held, without
+// waiting for its TTL; but for locks WithoutRenewal, which last. Until somebody has it Server.Check passes, as a guard
+// would. When Evict returns the process knows: the contexts of these locks are done, with a *dblock.LostError that
+// says dblock.Evicted as their cause.
+//
+// While no heartbeats get through (StopHeartbeats) it does not learn of it: it goes on in good faith, as a process does
+// that was paused, while others have its locks.
+func (l *Locker) Evict() {
+	life, err := l.share.Member.Life(context.Background())
+	if err != nil {
+		return // it is closed, and holds nothing
+	}
+	ended := make(chan struct{})
+	forget := life.OnEnd(func(dblock.Reason) { close(ended) })
+	defer forget()
+	var kept []*dblock.Lock
+	l.mu.Lock()
+	for lock := range l.locks {
+		if f, _ := lock.Fence(); l.server.rows.Keeps(life.ID, f.Key, f.Handle) {
+			kept = append(kept, lock)
+		}
+	}
+	l.mu.Unlock()
+	l.server.rows.Forget(life.ID)
+	for life.Alive() && !l.muted() {
+		life.Suspect()
+		select {
+		case <-ended:
+		case <-time.After(time.Millisecond): // a heartbeat may have been under way that came before
+		}
+	}
+	if life.Alive() {
+		return
+	}
+	for _, lock := range kept {
+		<-lock.Context().Done()
+	}
+}
+
+// StopHeartbeats keeps all heartbeats of this process from reaching the server, until ResumeHeartbeats. Its locks
+// are lost with the reason dblock.Expired when TTL less Margin has passed since the last one that got through,
+// and others may have them when TTL has.
+func (l *Locker) StopHeartbeats() { l.muteUntil(l.server.clock.Now().AddDate(1000, 0, 0)) }
+
+// DelayHeartbeats is StopHeartbeats for d. A heartbeat that fails is repeated, sooner than it would otherwise be due.
+func (l *Locker) DelayHeartbeats(d time.Duration) { l.muteUntil(l.server.clock.Now().Add(d)) }
+
+// ResumeHeartbeats lets heartbeats through again. The next one is sent when it is due.
+func (l *Locker) ResumeHeartbeats() { l.muteUntil(time.Time{}) }
+
+func (l *Locker) muteUntil(until time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mute = until
+}
+
+func (l *Locker) muted() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.server.clock.Now().Before(l.mute)
+}
+
+// Fail has the next call that asks the server for a lock return an error that matches err, for example
+// dblock.ErrUnavailable. Called again it is the turn of the call after that. A call that only this process answers,
+// such as TryAcquire of what it holds itself, asks nobody; a call of Acquire that waits asks again from time to
+// time; and calls of one moment may ask together, and fail together.
+//
+// With dblock.ErrOutcomeUnknown the lock is granted where it is free, and the answer lost: the key is held
+// until the next heartbeat, by nobody who knows of it. With any other error nothing has happened.
+func (l *Locker) Fail(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fails = append(l.fails, err)
+}
+
+var errMuted = errors.New("dblocktest: no heartbeats get through")
+
+// disturb runs around each statement of this process.
+func (l *Locker) disturb(_ context.Context, call string, run func() error) error {
+	switch call {
+	case "Beat":
+		if l.muted() {
+			return &memlease.Failure{As: lease.Unreachable, Err: errMuted}
+		}
+	case "Acquire":
+		err := l.failure()
+		if errors.Is(err, dblock.ErrOutcomeUnknown) {
+			return errors.Join(err, run())
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return run()
+}
+
+// failure takes what the next call is told.
+func (l *Locker) failure() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.fails) == 0 {
+		return nil
+	}
+	err := l.fails[0]
+	l.fails = l.fails[1:]
+	return err
+}

@@ -1,0 +1,119 @@
+package conformance
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/devdb"
+)
+
+// contract is what leases promise wherever they lie. Tests that need a database are in Lease.Run.
+var contract = map[string]func(*testing.T, place){
+	"Excludes":                        excludes,
+	"ExcludesWithinAProcess":          excludesWithinAProcess,
+	"ServesThoseWhoWaitInLine":        servesThoseWhoWaitInLine,
+	"WakesAnotherProcess":             wakesAnotherProcess,
+	"AWaitEndsWithItsContext":         aWaitEndsWithItsContext,
+	"KeepsWhatIsInUse":                keepsWhatIsInUse,
+	"EndsWhenItsTimeIsUp":             endsWhenItsTimeIsUp,
+	"LastsWithoutItsProcess":          lastsWithoutItsProcess,
+	"TakesOverFromTheDead":            takesOverFromTheDead,
+	"NeverWaitsForItself":             neverWaitsForItself,
+	"KeysAreBytes":                    keysAreBytes,
+	"RefusesWhatMakesNoSense":         refusesWhatMakesNoSense,
+	"ShowsWhoHoldsWhat":               showsWhoHoldsWhat,
+	"CloseGivesBack":                  closeGivesBack,
+	"SweepsWhatNobodyUses":            sweepsWhatNobodyUses,
+	"ManyProcessesNeverMeet":          manyProcessesNeverMeet,
+	"ControlMeets":                    controlMeets,
+	"TellsTheObserver":                tellsTheObserver,
+	"ForceReleaseWantsTheToken":       forceReleaseWantsTheToken,
+	"OneSweepsAtATime":                oneSweepsAtATime,
+	"ALostMemberLosesAllAndJoinsAnew": aLostMemberLosesAll,
+}
+
+// RunLeases runs the part of the suite that needs no database, each test on a place of its own.
+func RunLeases(t *testing.T, at func(t *testing.T) LeasePlace) {
+	for name, test := range contract {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, place{at(t)})
+		})
+	}
+}
+
+// LeasePlace is where processes have their leases in common: a database, or what stands in for one.
+type LeasePlace interface {
+	// OpenLeases makes a Locker, as a process of its own would; end ends what it was made of.
+	OpenLeases(ctx context.Context, o LeaseOptions) (l Leases, end func(), err error)
+
+	// Check guards a lock, as its holder would before a write.
+	Check(ctx context.Context, l Leases, lock *dblock.Lock) error
+
+	// Notifies tells whether processes hear of what others give back.
+	Notifies() bool
+
+	// ForgetMembers deletes all members; ExpireMembers lets them expire, long ago.
+	ForgetMembers(t *testing.T)
+	ExpireMembers(t *testing.T)
+
+	// AgeLeases has all leases look as if nobody had used them for long.
+	AgeLeases(t *testing.T)
+
+	// Rows counts what there is.
+	Rows(t *testing.T) (members, leases, waiters int)
+}
+
+// place is a LeasePlace with what tests want of it.
+type place struct{ LeasePlace }
+
+// process is a Locker as a process of its own would have it. It never has to be closed.
+func (p place) process(t *testing.T, o LeaseOptions) Leases {
+	t.Helper()
+	if o.TTL == 0 {
+		o.TTL = time.Minute // a busy machine must not lose what a test holds
+	}
+	if o.Poll == 0 {
+		o.Poll = 50 * time.Millisecond
+	}
+	l, end, err := p.OpenLeases(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		_ = l.Close(ctx)
+		end()
+	})
+	return l
+}
+
+var _ LeasePlace = (*vault)(nil)
+
+func (v *vault) OpenLeases(ctx context.Context, o LeaseOptions) (Leases, func(), error) {
+	return v.e.Open(ctx, v.dsn, o)
+}
+
+func (v *vault) Check(ctx context.Context, l Leases, lock *dblock.Lock) error {
+	return v.e.Guarded(ctx, l, lock, "SELECT 1", func() {})
+}
+
+func (v *vault) Notifies() bool { return v.e.Kind == devdb.Postgres }
+
+func (v *vault) ForgetMembers(t *testing.T) { v.exec(t, "DELETE FROM dblock_member") }
+
+func (v *vault) ExpireMembers(t *testing.T) {
+	v.exec(t, "UPDATE dblock_member SET expires_at = '2000-01-01'")
+}
+
+func (v *vault) AgeLeases(t *testing.T) {
+	v.exec(t, "UPDATE dblock_lease SET changed_at = '2000-01-01'")
+}
+
+func (v *vault) Rows(t *testing.T) (members, leases, waiters int) {
+	return int(v.count(t, "SELECT count(*) FROM dblock_member")), int(v.count(t, "SELECT count(*) FROM dblock_lease")),
+		int(v.count(t, "SELECT count(*) FROM dblock_lease_waiter"))
+}

@@ -1,0 +1,110 @@
+package lease_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/lease"
+	"github.com/dblock-go/dblock/internal/memlease"
+)
+
+// What a Locker held is given back where its process lives on with another one, too.
+
+// TestCloseInAHandOver: what was handed to a caller goes back when the Locker is closed before the caller has it.
+func TestCloseInAHandOver(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memlease.Server) {
+		p, first, closed := newProcess(s), true, make(chan error, 1)
+		var l *lease.Locker
+		l = p.locker(t, lease.Options{Observer: dblock.Observer{Released: func(string, time.Duration) {
+			if first {
+				first = false
+				go func() { closed <- l.Close(context.Background()) }()
+				synctest.Wait()
+			}
+		}}})
+		other := p.locker(t, lease.Options{})
+		lock := acquire(t, l)
+		ended := failing(t.Context(), l)
+		release(t, lock)
+		if err := <-ended; !errors.Is(err, dblock.ErrClosed) && !errors.Is(err, dblock.ErrOutcomeUnknown) {
+			t.Errorf("told %v", err)
+		}
+		<-closed
+		time.Sleep(2 * ttl)
+		isFree(t, other)
+	})
+}
+
+// TestCloseWhileAHandOverIsUnderWay is the same with the statement under way.
+func TestCloseWhileAHandOverIsUnderWay(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memlease.Server) {
+		p := newProcess(s)
+		l, other := p.locker(t, lease.Options{}), p.locker(t, lease.Options{})
+		lock := acquire(t, l)
+		ended := failing(t.Context(), l)
+		closed := make(chan error, 1)
+		p.disturb(func(_ context.Context, call string, run func() error) error {
+			if call == "HandOver" {
+				go func() { closed <- l.Close(context.Background()) }()
+				synctest.Wait()
+			}
+			return run()
+		})
+		release(t, lock)
+		if err := <-ended; !errors.Is(err, dblock.ErrClosed) && !errors.Is(err, dblock.ErrOutcomeUnknown) {
+			t.Errorf("told %v", err)
+		}
+		<-closed
+		time.Sleep(2 * ttl)
+		isFree(t, other)
+	})
+}
+
+// TestCloseWhileAReleaseIsRepeated: a lease whose release failed is still given back after Close.
+func TestCloseWhileAReleaseIsRepeated(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memlease.Server) {
+		p := newProcess(s)
+		l, other := p.locker(t, lease.Options{}), p.locker(t, lease.Options{})
+		lock := acquire(t, l)
+		began := time.Now()
+		p.disturb(func(_ context.Context, call string, run func() error) error {
+			if call == "Release" && time.Since(began) < time.Second {
+				return &memlease.Failure{As: lease.Busy, Err: errors.New("locked")}
+			}
+			return run()
+		})
+		release(t, lock)
+		if err := l.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(10 * ttl)
+		isFree(t, other)
+	})
+}
+
+// TestCloseWithADoubt: a doubt outlives its Locker.
+func TestCloseWithADoubt(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memlease.Server) {
+		p := newProcess(s)
+		l, other := p.locker(t, lease.Options{}), p.locker(t, lease.Options{})
+		p.disturb(func(_ context.Context, call string, run func() error) error {
+			if call == "Acquire" {
+				_ = run()
+				return &memlease.Failure{As: lease.Lost, Err: errors.New("lost")}
+			}
+			return run()
+		})
+		if _, err := l.Acquire(t.Context(), key); !errors.Is(err, dblock.ErrOutcomeUnknown) {
+			t.Error(err)
+		}
+		if err := l.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(10 * ttl)
+		isFree(t, other)
+	})
+}

@@ -1,0 +1,138 @@
+package lease_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/clock"
+	"github.com/dblock-go/dblock/internal/lease"
+	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/internal/memlease"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const ttl = 9 * time.Second
+
+// bubble runs f with a server in memory, on a clock of its own.
+func bubble(t *testing.T, f func(t *testing.T, s *memlease.Server)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) { f(t, memlease.NewServer(clock.Real{})) })
+}
+
+// process has Lockers that share what those of one process do, and counts what it asks the server.
+type process struct {
+	engine *memlease.Engine
+	shares lease.Shares[int, *memlease.Engine]
+
+	mu    sync.Mutex
+	calls map[string]int
+}
+
+func newProcess(s *memlease.Server) *process {
+	p := &process{engine: s.Open(), calls: make(map[string]int)}
+	p.disturb(func(_ context.Context, _ string, run func() error) error { return run() })
+	return p
+}
+
+// disturb has around run around each call from now on, beside the counting.
+func (p *process) disturb(around memlease.Around) {
+	p.engine.Disturb(func(ctx context.Context, call string, run func() error) error {
+		p.mu.Lock()
+		p.calls[call]++
+		p.mu.Unlock()
+		return around(ctx, call, run)
+	})
+}
+
+// called returns how often the server was asked since the last time.
+func (p *process) called() map[string]int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	calls := p.calls
+	p.calls = make(map[string]int)
+	return calls
+}
+
+// locker makes one more Locker, which ends with the test.
+func (p *process) locker(t *testing.T, o lease.Options) *lease.Locker {
+	t.Helper()
+	m, err := member.Options{TTL: ttl}.WithDefaults("Options")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o, err = o.WithDefaults("Options", time.Second); err != nil {
+		t.Fatal(err)
+	}
+	share, err := p.shares.Enter(0, m, func() (*memlease.Engine, func(), error) { return p.engine, func() {}, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, leave := lease.New(share, o), p.shares.Leaver(0)
+	t.Cleanup(func() {
+		if err := errors.Join(l.Close(context.Background()), leave(context.Background())); err != nil {
+			t.Error(err)
+		}
+	})
+	return l
+}
+
+const key = "k"
+
+func acquire(t *testing.T, l *lease.Locker) *dblock.Lock {
+	t.Helper()
+	lock, err := l.Acquire(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lock
+}
+
+func release(t *testing.T, lock *dblock.Lock) {
+	t.Helper()
+	if err := lock.Release(context.Background()); err != nil {
+		t.Error(err)
+	}
+}
+
+// queue has callers that want the key, each with a name, and notes how they are served.
+type queue struct {
+	all sync.WaitGroup
+
+	mu     sync.Mutex
+	served []string
+}
+
+// join starts a caller that keeps the key for a while, and returns when it stands in line.
+func (q *queue) join(t *testing.T, l *lease.Locker, name string, while time.Duration) {
+	q.all.Go(func() {
+		lock, err := l.Acquire(t.Context(), key)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			return
+		}
+		q.mu.Lock()
+		q.served = append(q.served, name)
+		q.mu.Unlock()
+		time.Sleep(while)
+		release(t, lock)
+	})
+	synctest.Wait()
+}
+
+// isFree fails unless nobody has the key.
+func isFree(t *testing.T, l *lease.Locker) {
+	t.Helper()
+	held, err := l.List(t.Context())
+	if err != nil || len(held) != 0 {
+		t.Errorf("held: %+v, %v", held, err)
+	}
+}

@@ -1,0 +1,104 @@
+package memlease
+
+import (
+	"context"
+	"time"
+
+	"github.com/dblock-go/dblock/internal/lease"
+	"github.com/dblock-go/dblock/internal/member"
+)
+
+// Acquire grants what is free of a batch.
+func (e *Engine) Acquire(ctx context.Context, by lease.By, asks []lease.Ask) ([]lease.Answer, error) {
+	name := "HandOver"
+	for _, a := range asks {
+		if a.Instead == (lease.Handle{}) {
+			name = "Acquire"
+		}
+	}
+	answers := make([]lease.Answer, len(asks))
+	err := e.call(ctx, name, func(s *Server) {
+		serves := s.serves(by)
+		for i, a := range asks {
+			answers[i] = s.answer(by, a, serves)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return answers, nil
+}
+
+// answer grants one lease, or says why not; s.mu is held.
+func (s *Server) answer(by lease.By, a lease.Ask, serves bool) lease.Answer {
+	now := s.clock.Now()
+	l := s.leases[a.Key]
+	held := l != nil && l.handle != lease.Handle{} && !l.ended(now)
+	if serves && (!held || l.handle == a.Instead) {
+		return lease.Answer{Token: s.grant(by, a)}
+	}
+	answer := lease.Answer{MemberGone: !serves, Held: held}
+	if held {
+		answer.Holder = lease.Holder{
+			Member: l.member, Label: l.label, Token: l.token, Remaining: s.remaining(l),
+			Dead: l.member != member.ID{} && !s.alive(l.member),
+		}
+	}
+	return answer
+}
+
+// TakeOver grants a lease whose member was seen to be dead, once that is gone.
+func (e *Engine) TakeOver(ctx context.Context, by lease.By, a lease.Ask, gone member.ID) (token int64, err error) {
+	err = e.call(ctx, "TakeOver", func(s *Server) {
+		if s.alive(gone) {
+			return
+		}
+		s.drop(gone)
+		if l := s.leases[a.Key]; l != nil && l.member == gone && s.serves(by) {
+			token = s.grant(by, a)
+		}
+	})
+	if err != nil {
+		return 0, err
+	}
+	return token, nil
+}
+
+// Release gives a batch back.
+func (e *Engine) Release(ctx context.Context, backs []lease.Back) ([]lease.Returned, error) {
+	returned := make([]lease.Returned, len(backs))
+	err := e.call(ctx, "Release", func(s *Server) {
+		for i, b := range backs {
+			returned[i] = s.giveBack(b)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return returned, nil
+}
+
+// giveBack frees one lease where it is that handle's; s.mu is held.
+func (s *Server) giveBack(b lease.Back) lease.Returned {
+	l := s.leases[b.Key]
+	if l == nil || l.handle != b.Handle || b.Handle == (lease.Handle{}) {
+		return lease.Returned{}
+	}
+	if b.Token != 0 && b.Token != l.token {
+		return lease.Returned{Stood: true}
+	}
+	s.free(b.Key, l)
+	return lease.Returned{Freed: true, Stood: true}
+}
+
+// ExpireIn ends a lease d from now.
+func (e *Engine) ExpireIn(ctx context.Context, b lease.Back, d time.Duration) (ours bool, err error) {
+	err = e.call(ctx, "ExpireIn", func(s *Server) {
+		l := s.leases[b.Key]
+		ours = l != nil && l.handle == b.Handle && l.token == b.Token && !l.ended(s.clock.Now())
+		if ours {
+			s.endAt(b.Key, l, max(d, time.Microsecond)) // as a database would: its clock counts these
+		}
+	})
+	return ours, err
+}

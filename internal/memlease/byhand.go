@@ -1,0 +1,75 @@
+package memlease
+
+import (
+	"time"
+
+	"github.com/dblock-go/dblock/internal/lease"
+	"github.com/dblock-go/dblock/internal/member"
+)
+
+// What follows is what a test of a database would do to its rows by hand.
+
+// long is a time before all that a test does.
+var long = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// Forget deletes a member's row, as whoever found it dead.
+func (s *Server) Forget(id member.ID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.drop(id)
+	s.notifyOf(id)
+}
+
+// ForgetMembers deletes all members' rows.
+func (s *Server) ForgetMembers() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id := range s.members {
+		s.drop(id)
+		s.notifyOf(id)
+	}
+}
+
+// ExpireMembers lets all members expire, long ago.
+func (s *Server) ExpireMembers() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, m := range s.members {
+		m.expires = long
+		s.notifyOf(id)
+	}
+}
+
+// Free gives back whatever a handle holds, and no process is told.
+func (s *Server) Free(key string, handle lease.Handle) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.giveBack(lease.Back{Key: key, Handle: handle})
+}
+
+// AgeLeases has all leases look as if nobody had touched them for long.
+func (s *Server) AgeLeases() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range s.leases {
+		l.changed = long
+	}
+}
+
+// Rows counts what there is.
+func (s *Server) Rows() (members, leases, waiters int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, by := range s.waiters {
+		waiters += len(by)
+	}
+	return len(s.members), len(s.leases), waiters
+}
+
+// Keeps tells whether a lease is a handle's and lives by a member's heartbeats.
+func (s *Server) Keeps(id member.ID, key string, handle lease.Handle) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.leases[key]
+	return l != nil && l.handle == handle && l.member == id
+}

@@ -1,0 +1,65 @@
+package memlease
+
+import (
+	"context"
+
+	"github.com/dblock-go/dblock/internal/member"
+)
+
+// ear hears for one process which keys were given back.
+type ear struct {
+	keys map[string]struct{}
+	rung chan struct{} // holds one
+}
+
+// notify tells of a key that somebody waits for; s.mu is held. A row that has expired counts too: with a clock that
+// a test moves, a process may have come too late to say once more that it waits.
+func (s *Server) notify(key string) {
+	if len(s.waiters[key]) == 0 {
+		return
+	}
+	for e := range s.ears {
+		e.keys[key] = struct{}{}
+		select {
+		case e.rung <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// notifyOf tells of all that a member held; s.mu is held.
+func (s *Server) notifyOf(id member.ID) {
+	for key, l := range s.leases {
+		if l.member == id {
+			s.notify(key)
+		}
+	}
+}
+
+// listen calls wake with keys until ctx ends, never under the mutex.
+func (s *Server) listen(ctx context.Context, ready func(), wake func(key string)) error {
+	e := &ear{keys: make(map[string]struct{}), rung: make(chan struct{}, 1)}
+	s.mu.Lock()
+	s.ears[e] = struct{}{}
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.ears, e)
+	}()
+	ready()
+	for {
+		select {
+		case <-e.rung:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		s.mu.Lock()
+		keys := e.keys
+		e.keys = make(map[string]struct{})
+		s.mu.Unlock()
+		for key := range keys {
+			wake(key)
+		}
+	}
+}

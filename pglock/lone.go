@@ -1,0 +1,38 @@
+package pglock
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/dblock-go/dblock/db/pgdb"
+	"github.com/dblock-go/dblock/internal/lease"
+)
+
+// briefly is how long what is done for a lone caller waits for a row, in milliseconds: about as long as another
+// caller's commit takes. After that the statement comes which passes over what is locked.
+const briefly = "10"
+
+// acquireOne returns 0 where it finds nothing that is free.
+func (e *engine) acquireOne(ctx context.Context, by lease.By, a lease.Ask) (token int64, err error) {
+	token, err = e.q.AcquireLease(ctx, e.on(e.pool), pgdb.AcquireLeaseParams{
+		Handle: id(a.Handle), Detached: a.Detached, HoldUs: micros(a.Hold), Label: a.Label, Data: a.Data,
+		MemberID: id(by.Member), Beat: by.Beat, LockTimeout: briefly, LeaseKey: a.Key, Instead: id(a.Instead),
+	})
+	if errors.Is(err, pgx.ErrNoRows) || isLocked(err) {
+		return 0, nil
+	}
+	return token, err
+}
+
+// releaseOne fails with isLocked where somebody has the row.
+func (e *engine) releaseOne(ctx context.Context, b lease.Back) (freed bool, err error) {
+	_, err = e.q.ReleaseLease(ctx, e.on(e.pool), pgdb.ReleaseLeaseParams{
+		LeaseKey: b.Key, Handle: id(b.Handle), Token: b.Token, LockTimeout: briefly,
+	})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, nil
+	}
+	return err == nil, err
+}
