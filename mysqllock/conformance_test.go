@@ -45,14 +45,31 @@ func leasesOn(ctx context.Context, cfg *mysql.Config, conns int, o conformance.L
 	db := sql.OpenDB(connector)
 	db.SetMaxOpenConns(conns)
 	db.SetMaxIdleConns(conns)
-	l, err := mysqllock.NewLease(ctx, db, mysqllock.LeaseOptions{
-		TTL: o.TTL, Margin: o.Margin, Poll: o.Poll, Label: o.Label, Schema: o.Schema, Observer: o.Observer,
-	})
+	l, err := leaseOn(ctx, db, o)
 	if err != nil {
 		_ = db.Close()
 		return nil, nil, err
 	}
 	return l, func() { _ = db.Close() }, nil
+}
+
+func leaseOn(ctx context.Context, db *sql.DB, o conformance.LeaseOptions) (conformance.Leases, error) {
+	return mysqllock.NewLease(ctx, db, mysqllock.LeaseOptions{
+		TTL: o.TTL, Margin: o.Margin, Poll: o.Poll, Label: o.Label, Schema: o.Schema, Observer: o.Observer,
+	})
+}
+
+// openPair is open for two that share a pool.
+func openPair(ctx context.Context, dsn string, o conformance.LeaseOptions) (a, b conformance.Leases, closePool func(), err error) {
+	db, err := sql.Open("mysql", dsn)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	a, err = leaseOn(ctx, db, o)
+	if err == nil {
+		b, err = leaseOn(ctx, db, o)
+	}
+	return a, b, func() { _ = db.Close() }, err
 }
 
 func guarded(ctx context.Context, l conformance.Leases, lock *dblock.Lock, statement string, within func()) error {
@@ -65,7 +82,7 @@ func guarded(ctx context.Context, l conformance.Leases, lock *dblock.Lock, state
 
 func leases(kind devdb.Kind) conformance.Lease {
 	return conformance.Lease{
-		Kind: kind, Open: open, OpenOn: openOn, Guarded: guarded,
+		Kind: kind, Open: open, OpenOn: openOn, OpenPair: openPair, Guarded: guarded,
 		Raise: mysqllock.Guards{}.Raise, CheckRaised: mysqllock.Guards{}.CheckRaised,
 	}
 }

@@ -117,7 +117,8 @@ func (l *Lease) TryAcquire(ctx context.Context, key string, opts ...dblock.Optio
 func (l *Lease) Caps() dblock.Caps { return l.locker.Caps() }
 
 // Close ends the contexts of all locks, waits, while ctx lives, until they are released, and leaves:
-// with the last Lease of a pool and TTL the heartbeat ends, and all that is left is free in one statement.
+// with the last Lease of a pool and TTL the heartbeat ends, and all that is left is free in one statement. It leaves
+// where ctx has ended, too; the error then says that locks are still in use.
 func (l *Lease) Close(ctx context.Context) error {
 	return errors.Join(l.locker.Close(ctx), l.leave(ctx))
 }
@@ -167,6 +168,9 @@ func (l *Lease) guardedOn(ctx context.Context, conn *sql.Conn, f dblock.Fence, f
 		return err
 	}
 	err = tx.Commit()
+	if errors.Is(err, sql.ErrTxDone) || ctx.Err() != nil && errors.Is(err, ctx.Err()) { // never sent: the lock was lost, or ctx ended
+		return errors.Join(context.Cause(ctx), err)
+	}
 	if err != nil && (*engine)(nil).Fault(err) == fault.Lost {
 		return fmt.Errorf("%w: the commit under %q: %w", dblock.ErrOutcomeUnknown, f.Key, err)
 	}

@@ -16,7 +16,9 @@ import (
 	"github.com/dblock-go/dblock/pglock"
 )
 
-var leases = conformance.Lease{Kind: devdb.Postgres, Open: open, OpenOn: openOn, Guarded: guarded, Raise: raise, CheckRaised: checkRaised}
+var leases = conformance.Lease{
+	Kind: devdb.Postgres, Open: open, OpenOn: openOn, OpenPair: openPair, Guarded: guarded, Raise: raise, CheckRaised: checkRaised,
+}
 
 func open(ctx context.Context, dsn string, o conformance.LeaseOptions) (conformance.Leases, func(), error) {
 	cfg, err := pgxpool.ParseConfig(dsn)
@@ -43,14 +45,31 @@ func leasesOn(ctx context.Context, cfg *pgxpool.Config, o conformance.LeaseOptio
 	if err != nil {
 		return nil, nil, err
 	}
-	l, err := pglock.NewLease(ctx, pool, pglock.LeaseOptions{
-		TTL: o.TTL, Margin: o.Margin, Poll: o.Poll, Label: o.Label, Schema: o.Schema, Observer: o.Observer,
-	})
+	l, err := leaseOn(ctx, pool, o)
 	if err != nil {
 		pool.Close()
 		return nil, nil, err
 	}
 	return l, pool.Close, nil
+}
+
+func leaseOn(ctx context.Context, pool *pgxpool.Pool, o conformance.LeaseOptions) (conformance.Leases, error) {
+	return pglock.NewLease(ctx, pool, pglock.LeaseOptions{
+		TTL: o.TTL, Margin: o.Margin, Poll: o.Poll, Label: o.Label, Schema: o.Schema, Observer: o.Observer,
+	})
+}
+
+// openPair is open for two that share a pool.
+func openPair(ctx context.Context, dsn string, o conformance.LeaseOptions) (a, b conformance.Leases, closePool func(), err error) {
+	pool, err := pgxpool.New(ctx, dsn)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	a, err = leaseOn(ctx, pool, o)
+	if err == nil {
+		b, err = leaseOn(ctx, pool, o)
+	}
+	return a, b, pool.Close, err
 }
 
 func guarded(ctx context.Context, l conformance.Leases, lock *dblock.Lock, statement string, within func()) error {

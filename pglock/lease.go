@@ -116,7 +116,8 @@ func (l *Lease) TryAcquire(ctx context.Context, key string, opts ...dblock.Optio
 func (l *Lease) Caps() dblock.Caps { return l.locker.Caps() }
 
 // Close ends the contexts of all locks, waits, while ctx lives, until they are released, and leaves:
-// with the last Lease of a pool and TTL the heartbeat ends, and all that is left is free in one statement.
+// with the last Lease of a pool and TTL the heartbeat ends, and all that is left is free in one statement. It leaves
+// where ctx has ended, too; the error then says that locks are still in use.
 func (l *Lease) Close(ctx context.Context) error {
 	return errors.Join(l.locker.Close(ctx), l.leave(ctx))
 }

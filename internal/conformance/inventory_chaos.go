@@ -14,7 +14,6 @@ import (
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/inventory"
-	"github.com/dblock-go/dblock/migrations"
 )
 
 const (
@@ -41,7 +40,7 @@ func (e Inventory) SurvivesFaults(t *testing.T) {
 	}
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("the nemesis has seed %d", seed)
-	n := &nemesis{s: s, server: server, random: rand.New(rand.NewPCG(seed, 0)), did: map[string]int{}}
+	n := &nemesis{db: s.db, kind: e.Kind, server: server, random: rand.New(rand.NewPCG(seed, 0)), did: map[string]int{}}
 	stores := map[string]*inventory.Store{}
 	for _, strategy := range []inventory.Strategy{inventory.Merge, inventory.Direct, inventory.SkipLocked, inventory.CAS} {
 		stores[strategy.String()] = s.open(t, inventory.Options{Strategy: strategy, Timeout: chaosTimeout})
@@ -61,35 +60,13 @@ func (e Inventory) shopOfItsOwn(t *testing.T) (s *shop, server *devdb.Server) {
 	e.Open = func(ctx context.Context, dsn string, o inventory.Options) (*inventory.Store, func(), error) {
 		return e.OpenOn(ctx, dsn, &faultconn.Dialer{}, o) // it strikes nothing, and its driver says nothing
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
-	server, err := devdb.Start(ctx, e.Kind, devdb.Options{Durable: true})
-	if err != nil && !errors.As(err, new(*devdb.NotFoundError)) {
-		t.Fatal(err)
-	}
-	if err != nil || server.PID() == 0 {
-		t.Logf("no %s server to kill and freeze: only its sessions are", e.Kind)
+	server, dsn, db := serverOfItsOwn(t, e.Kind)
+	if server == nil {
 		s = e.shop(t, inventory.Options{})
 		s.db.SetMaxIdleConns(0)
 		return s, nil
 	}
-	t.Cleanup(func() {
-		if err := server.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	s = &shop{e: e}
-	if s.dsn, _, err = server.CreateDatabase(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if s.db, err = e.connectOn(s.dsn, &faultconn.Dialer{}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.db.Close() })
-	s.db.SetMaxIdleConns(0) // one that was idle may be dead
-	if _, err := migrations.Up(ctx, s.db, migrations.Options{}); err != nil {
-		t.Fatal(err)
-	}
+	s = &shop{e: e, dsn: dsn, db: db}
 	s.Store = s.open(t, inventory.Options{})
 	return s, server
 }

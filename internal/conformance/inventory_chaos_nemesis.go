@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -12,7 +13,8 @@ import (
 
 // nemesis does to a server what happens to servers.
 type nemesis struct {
-	s      *shop
+	db     *sql.DB
+	kind   devdb.Kind
 	server *devdb.Server // nil: it can only end sessions
 	random *rand.Rand
 	did    map[string]int
@@ -37,11 +39,7 @@ func (n *nemesis) strike(ctx context.Context) (what string, err error) {
 	case n.server == nil || dice < 2:
 		return "end all sessions", n.endSessions(context.WithoutCancel(ctx))
 	case dice == 2:
-		if err := n.server.Kill(); err != nil {
-			return "kill -9", err
-		}
-		n.lull(ctx, 200*time.Millisecond)
-		return "kill -9", n.server.Restart(context.WithoutCancel(ctx))
+		return "kill -9", n.crash(ctx)
 	default:
 		if err := n.server.Freeze(); err != nil {
 			return "freeze", err
@@ -49,6 +47,15 @@ func (n *nemesis) strike(ctx context.Context) (what string, err error) {
 		n.lull(ctx, chaosTimeout*3/2) // now and then for longer than calls wait
 		return "freeze", n.server.Thaw()
 	}
+}
+
+// crash kills the server, and starts it again.
+func (n *nemesis) crash(ctx context.Context) error {
+	if err := n.server.Kill(); err != nil {
+		return err
+	}
+	n.lull(ctx, 200*time.Millisecond)
+	return n.server.Restart(context.WithoutCancel(ctx))
 }
 
 // lull lets some time pass, at random; false: ctx has ended.
@@ -65,12 +72,12 @@ func (n *nemesis) lull(ctx context.Context, most time.Duration) bool {
 
 // endSessions ends every session in the database but its own.
 func (n *nemesis) endSessions(ctx context.Context) error {
-	if n.s.e.Kind == devdb.Postgres {
-		_, err := n.s.db.ExecContext(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+	if n.kind == devdb.Postgres {
+		_, err := n.db.ExecContext(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 			WHERE datname = current_database() AND pid <> pg_backend_pid()`)
 		return err
 	}
-	rows, err := n.s.db.QueryContext(ctx,
+	rows, err := n.db.QueryContext(ctx,
 		"SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()")
 	if err != nil {
 		return err
@@ -87,7 +94,7 @@ func (n *nemesis) endSessions(ctx context.Context) error {
 		return err
 	}
 	for _, id := range ids { // one that has ended meanwhile is no fault
-		_, _ = n.s.db.ExecContext(ctx, fmt.Sprintf("KILL %d", id))
+		_, _ = n.db.ExecContext(ctx, fmt.Sprintf("KILL %d", id))
 	}
 	return nil
 }

@@ -28,7 +28,7 @@ func controlSellsTwice(t *testing.T, s *shop) {
 			return false, err
 		}
 		var dialer faultconn.Dialer
-		db, err := s.e.connectOn(s.dsn, &dialer)
+		db, err := connectOn(s.e.Kind, s.dsn, &dialer)
 		if err == nil {
 			err = db.PingContext(t.Context())
 		}
@@ -91,8 +91,8 @@ func naiveSale(ctx context.Context, db *sql.DB, kind devdb.Kind, sku string) err
 }
 
 // connectOn is a pool of the suite's own on a dialer that strikes.
-func (e Inventory) connectOn(dsn string, dialer *faultconn.Dialer) (*sql.DB, error) {
-	if e.Kind == devdb.Postgres {
+func connectOn(kind devdb.Kind, dsn string, dialer *faultconn.Dialer) (*sql.DB, error) {
+	if kind == devdb.Postgres {
 		cfg, err := pgx.ParseConfig(dsn)
 		if err != nil {
 			return nil, err

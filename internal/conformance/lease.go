@@ -27,6 +27,9 @@ type Lease struct {
 		ctx context.Context, dsn string, dialer *faultconn.Dialer, o LeaseOptions,
 	) (l Leases, closePool func(), err error)
 
+	// OpenPair is Open for two Lockers on one pool.
+	OpenPair func(ctx context.Context, dsn string, o LeaseOptions) (a, b Leases, closePool func(), err error)
+
 	// Raise and CheckRaised call the engine room's Guards in a transaction of db.
 	Raise, CheckRaised func(ctx context.Context, tx *sql.Tx, f dblock.Fence, resource string) error
 
@@ -65,6 +68,21 @@ func (e Lease) Run(t *testing.T) {
 		"TakesOverFromTheKilled":      takesOverFromTheKilled,
 		"ARaisedFenceKeepsOthersOut":  aRaisedFenceKeepsOthersOut,
 		"RunsWithTheDocumentedGrants": locksWithTheDocumentedGrants,
+		"KeepsItsWordThroughCrashes":  keepsItsWordThroughCrashes,
+		"ControlLosesUpdates":         controlLosesUpdates,
+		"TakesOverACrowd":             takesOverACrowd,
+		"CloseFreesACrowd":            closeFreesACrowd,
+		"ACrowdCostsOneRow":           aCrowdCostsOneRow,
+		"EndsWhoStopsInAGuard":        endsWhoStopsInAGuard,
+		"LosesNothingElsewhere":       losesNothingElsewhere,
+		"NeverCommitsWhatIsLost":      neverCommitsWhatIsLost,
+		"AJoinCutAnywhere":            aJoinCutAnywhere,
+		"ABeatCutAnywhere":            aBeatCutAnywhere,
+		"ALeaveCutAnywhere":           aLeaveCutAnywhere,
+		"OverlapsWithoutDeadlocks":    overlapsWithoutDeadlocks,
+		"OneLockedRowStallsNobody":    oneLockedRowStallsNobody,
+		"ARefusalWritesNothing":       aRefusalWritesNothing,
+		"ASiblingOutlivesAnother":     aSiblingOutlivesAnother,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

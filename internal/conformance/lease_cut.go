@@ -71,34 +71,39 @@ func (x *cutLeases) end(t *testing.T) {
 func anAcquireCutAnywhere(t *testing.T, v *vault) {
 	other := v.process(t, LeaseOptions{})
 	everywhere(t, cuts(false, true), func(c cut, k int) (bool, error) {
-		key := fmt.Sprintf("%v %d", c, k)
 		x, err := v.openCut(t, c, k)
 		if err != nil {
 			return false, err
 		}
 		defer x.end(t)
-		warm, err := x.Acquire(t.Context(), "warm "+key)
+		warm, err := x.Acquire(t.Context(), fmt.Sprintf("warm %v %d", c, k))
 		if err != nil {
 			return false, err
 		}
 		defer func() { _ = warm.Release(t.Context()) }()
-		x.arm()
-		lock, told := x.TryAcquire(x.ctx, key)
-		struck := x.heal()
-		if told != nil {
-			return struck, errors.Join(x.excused(struck, told), isFreeSoon(t, other, key, told))
-		}
-		if lock.Context().Err() != nil { // a stall for so long may cost the member
-			return struck, isFreeSoon(t, other, key, context.Cause(lock.Context()))
-		}
-		if next, err := other.TryAcquire(t.Context(), key); err == nil && lock.Context().Err() == nil {
-			return struck, errors.Join(fmt.Errorf("%s: two have it", key), next.Release(t.Context()))
-		}
-		if err := lock.Release(t.Context()); err != nil && !errors.Is(err, dblock.ErrLost) {
-			return struck, err
-		}
-		return struck, isFreeSoon(t, other, key, nil)
+		return x.acquire(t, other)
 	})
+}
+
+// acquire is an acquisition that is cut.
+func (x *cutLeases) acquire(t *testing.T, other Leases) (struck bool, err error) {
+	key := fmt.Sprintf("%v %d", x.cut, x.k)
+	x.arm()
+	lock, told := x.TryAcquire(x.ctx, key)
+	struck = x.heal()
+	if told != nil {
+		return struck, errors.Join(x.excused(struck, told), isFreeSoon(t, other, key, told))
+	}
+	if lock.Context().Err() != nil { // a stall for so long may cost the member
+		return struck, isFreeSoon(t, other, key, context.Cause(lock.Context()))
+	}
+	if next, err := other.TryAcquire(t.Context(), key); err == nil && lock.Context().Err() == nil {
+		return struck, errors.Join(fmt.Errorf("%s: two have it", key), next.Release(t.Context()))
+	}
+	if err := lock.Release(t.Context()); err != nil && !errors.Is(err, dblock.ErrLost) {
+		return struck, err
+	}
+	return struck, isFreeSoon(t, other, key, nil)
 }
 
 // aReleaseCutAnywhere: a release never fails, and is carried out.

@@ -1,7 +1,6 @@
 package conformance
 
 import (
-	"bufio"
 	"context"
 	"database/sql"
 	"errors"
@@ -16,14 +15,6 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/devdb"
-)
-
-// The processes that are paused are this test binary again, told by its environment what to do.
-const (
-	holderDSN  = "DBLOCK_TEST_HOLDER"
-	holderKind = "DBLOCK_TEST_HOLDER_KIND"
-	holderMode = "DBLOCK_TEST_HOLDER_MODE" // guarded, or not
 )
 
 const (
@@ -31,28 +22,13 @@ const (
 	pauses     = 10          // in a short run
 	soakPauses = 100
 	holders    = 3
-
-	guardedWrites   = "guarded"
-	unguardedWrites = "unguarded"
 )
-
-// Main works under a lock and never returns where this process is one that a test has started.
-// Call it first in TestMain.
-func (e Lease) Main() {
-	dsn := os.Getenv(holderDSN)
-	if dsn == "" {
-		return
-	}
-	e.Kind = devdb.Kind(os.Getenv(holderKind))
-	fmt.Fprintln(os.Stderr, "holder:", e.countUntilKilled(dsn, os.Getenv(holderMode) == guardedWrites))
-	os.Exit(1)
-}
 
 // countUntilKilled adds one to a counter, over and over, each time under the lock: it reads, takes its time, and
 // writes. It writes a line when it has read, and one when it was told that its write stands.
-func (e Lease) countUntilKilled(dsn string, guard bool) error {
+func (e Lease) countUntilKilled(dsn, mode string) error {
 	ctx := context.Background()
-	db, err := sql.Open(driverOf(e.Kind), dsn)
+	db, err := sql.Open(driverOf(e.Kind), os.Getenv(holderData))
 	if err != nil {
 		return err
 	}
@@ -62,22 +38,7 @@ func (e Lease) countUntilKilled(dsn string, guard bool) error {
 	}
 	for {
 		err := dblock.Do(ctx, l, "counter", func(_ context.Context, lock *dblock.Lock) error {
-			var n int
-			if err := db.QueryRowContext(ctx, "SELECT n FROM counter").Scan(&n); err != nil {
-				return err
-			}
-			fmt.Println("read")
-			time.Sleep(20 * time.Millisecond)
-			write := fmt.Sprintf("UPDATE counter SET n = %d", n+1)
-			if guard {
-				err = e.Guarded(ctx, l, lock, write, func() {})
-			} else {
-				_, err = db.ExecContext(ctx, write)
-			}
-			if err == nil {
-				fmt.Println("written")
-			}
-			return err
+			return e.countOnce(ctx, db, l, lock, mode)
 		})
 		if err != nil && !errors.Is(err, dblock.ErrLost) && !errors.Is(err, dblock.ErrFenced) &&
 			!errors.Is(err, dblock.ErrOutcomeUnknown) && !errors.Is(err, context.Canceled) {
@@ -86,14 +47,75 @@ func (e Lease) countUntilKilled(dsn string, guard bool) error {
 	}
 }
 
+func (e Lease) countOnce(ctx context.Context, db *sql.DB, l Leases, lock *dblock.Lock, mode string) error {
+	nothing := func(*sql.Tx) error { return nil }
+	if mode == raisedWrites {
+		if err := fencedTx(ctx, db, lock, e.Raise, nothing); err != nil {
+			return err
+		}
+	}
+	var n int
+	if err := db.QueryRowContext(ctx, "SELECT n FROM counter").Scan(&n); err != nil {
+		return err
+	}
+	fmt.Println("read")
+	time.Sleep(20 * time.Millisecond)
+	write := fmt.Sprintf("UPDATE counter SET n = %d", n+1)
+	var err error
+	switch mode {
+	case guardedWrites:
+		err = e.Guarded(ctx, l, lock, write, func() {})
+	case raisedWrites:
+		err = fencedTx(ctx, db, lock, e.CheckRaised, func(tx *sql.Tx) error {
+			_, err := tx.ExecContext(ctx, write)
+			return err
+		})
+	default:
+		_, err = db.ExecContext(ctx, write)
+	}
+	if err == nil {
+		fmt.Println("written")
+	}
+	return err
+}
+
+// fencedTx is a transaction of the host's that begins with one of the Guards.
+func fencedTx(
+	ctx context.Context, db *sql.DB, lock *dblock.Lock,
+	check func(context.Context, *sql.Tx, dblock.Fence, string) error, then func(*sql.Tx) error,
+) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }()
+	f, _ := lock.Fence()
+	if err := check(ctx, tx, f, "counter"); err != nil {
+		return err
+	}
+	if err := then(tx); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
 // losesNothingToAPause stops whoever holds the lock for longer than the TTL, again and again: no write that
 // was acknowledged is ever lost.
 func losesNothingToAPause(t *testing.T, v *vault) {
-	n := pauses
+	v.losesNothing(t, guardedWrites, v, pauses)
+}
+
+// losesNothingElsewhere is the same where the data is in another database, and each holder raises its fence there.
+func losesNothingElsewhere(t *testing.T, v *vault) {
+	v.losesNothing(t, raisedWrites, v.e.vault(t), pauses/2)
+}
+
+func (v *vault) losesNothing(t *testing.T, mode string, data *vault, n int) {
+	t.Helper()
 	if os.Getenv(envSoak) != "" {
 		n = soakPauses
 	}
-	written, counted := v.pauseHolders(t, guardedWrites, n)
+	written, counted := v.pauseHolders(t, mode, data, n)
 	if counted < written {
 		t.Errorf("%d writes were acknowledged, the counter stands at %d", written, counted)
 	}
@@ -103,7 +125,7 @@ func losesNothingToAPause(t *testing.T, v *vault) {
 // controlLosesToAPause is the same program without the guard.
 func controlLosesToAPause(t *testing.T, v *vault) {
 	for range 3 {
-		written, counted := v.pauseHolders(t, unguardedWrites, 5)
+		written, counted := v.pauseHolders(t, unguardedWrites, v, 5)
 		t.Logf("%d writes, the counter stands at %d", written, counted)
 		if counted < written {
 			return
@@ -113,11 +135,11 @@ func controlLosesToAPause(t *testing.T, v *vault) {
 }
 
 // pauseHolders returns how many writes were acknowledged, and what the counter stands at.
-func (v *vault) pauseHolders(t *testing.T, mode string, n int) (written, counted int64) {
+func (v *vault) pauseHolders(t *testing.T, mode string, data *vault, n int) (written, counted int64) {
 	t.Helper()
-	v.exec(t, "DROP TABLE IF EXISTS counter")
-	v.exec(t, "CREATE TABLE counter (n INT)")
-	v.exec(t, "INSERT INTO counter VALUES (0)")
+	data.exec(t, "DROP TABLE IF EXISTS counter")
+	data.exec(t, "CREATE TABLE counter (n INT)")
+	data.exec(t, "INSERT INTO counter VALUES (0)")
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	var acknowledged atomic.Int64
@@ -125,11 +147,12 @@ func (v *vault) pauseHolders(t *testing.T, mode string, n int) (written, counted
 	var readers sync.WaitGroup
 	var all []*exec.Cmd
 	for range holders {
-		cmd, lines := v.startHolder(t, ctx, mode)
+		child := v.startHolderOf(t, ctx, mode, data.dsn)
+		cmd := child.Cmd
 		all = append(all, cmd)
 		readers.Go(func() {
-			for lines.Scan() {
-				switch strings.TrimSpace(lines.Text()) {
+			for child.lines.Scan() {
+				switch strings.TrimSpace(child.lines.Text()) {
 				case "written":
 					acknowledged.Add(1)
 				case "read":
@@ -159,28 +182,5 @@ func (v *vault) pauseHolders(t *testing.T, mode string, n int) (written, counted
 	for _, cmd := range all {
 		_ = cmd.Wait()
 	}
-	return acknowledged.Load(), v.count(t, "SELECT n FROM counter")
-}
-
-// startHolder starts a process that works under the lock; its lines say what it does.
-func (v *vault) startHolder(t *testing.T, ctx context.Context, mode string) (*exec.Cmd, *bufio.Scanner) {
-	t.Helper()
-	cmd := exec.CommandContext(ctx, os.Args[0])
-	cmd.Env = append(os.Environ(), holderDSN+"="+v.dsn, holderKind+"="+string(v.e.Kind), holderMode+"="+mode)
-	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	return cmd, bufio.NewScanner(out)
-}
-
-func driverOf(kind devdb.Kind) string {
-	if kind == devdb.Postgres {
-		return "pgx"
-	}
-	return "mysql"
+	return acknowledged.Load(), data.count(t, "SELECT n FROM counter")
 }

@@ -208,8 +208,8 @@ func oneSweepsAtATime(t *testing.T, v place) {
 func takesOverFromTheKilled(t *testing.T, v *vault) {
 	v.exec(t, "CREATE TABLE counter (n INT)")
 	v.exec(t, "INSERT INTO counter VALUES (0)")
-	holder, lines := v.startHolder(t, soon(t), guardedWrites)
-	if !lines.Scan() { // it holds the key most of the time, and now for certain
+	holder := v.startHolder(t, soon(t), guardedWrites)
+	if !holder.lines.Scan() { // it holds the key most of the time, and now for certain
 		t.Fatal("the holder ended")
 	}
 	_ = holder.Process.Signal(syscall.SIGSTOP)

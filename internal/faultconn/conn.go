@@ -140,6 +140,7 @@ func (c *conn) release() {
 	if !isLate {
 		return
 	}
+	defer c.d.forget(c)
 	defer c.Conn.Close()
 	_ = c.Conn.SetDeadline(time.Now().Add(releaseTimeout))
 	if len(held) == 0 {

@@ -109,6 +109,9 @@ func (d *Dialer) Release() {
 	}
 }
 
+// Open is how many connections were dialled and not closed yet by whoever dialled them.
+func (d *Dialer) Open() int { return len(d.all()) }
+
 func (d *Dialer) forget(c *conn) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

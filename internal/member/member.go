@@ -138,7 +138,11 @@ func (m *Member) forget(l *Life) {
 	}
 }
 
-// Close ends the present life and deletes its row, which frees all that it held.
+// leaveTimeout bounds how long it takes to leave: who waits for it is about to end.
+const leaveTimeout = 5 * time.Second
+
+// Close ends the present life and deletes its row, which frees all that it held, also where ctx has ended: it
+// has a bound of its own.
 func (m *Member) Close(ctx context.Context) error {
 	m.mu.Lock()
 	life := m.life
@@ -148,5 +152,7 @@ func (m *Member) Close(ctx context.Context) error {
 		return nil
 	}
 	life.finish(dblock.Closed)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(leaveTimeout, m.o.TTL/2))
+	defer cancel()
 	return m.engine.Leave(ctx, life.ID)
 }

@@ -61,7 +61,10 @@ func (s *server) Beat(ctx context.Context, id ID, ttl time.Duration) (int64, boo
 	return s.beats[id], true, nil
 }
 
-func (s *server) Leave(_ context.Context, id ID) error {
+func (s *server) Leave(ctx context.Context, id ID) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.expires, id)
@@ -259,6 +262,18 @@ func TestAFailedJoinIsTheCallersToRepeat(t *testing.T) {
 		}
 		s.fail = nil
 		join(t, m)
+	})
+}
+
+// TestCloseLeavesInItsOwnTime: who closes has often waited for others until its context ended.
+func TestCloseLeavesInItsOwnTime(t *testing.T) {
+	bubble(t, func(t *testing.T, s *server, m *Member) {
+		join(t, m)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := m.Close(ctx); err != nil || len(s.expires) != 0 {
+			t.Errorf("%v, %d rows", err, len(s.expires))
+		}
 	})
 }
 

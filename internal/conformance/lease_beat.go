@@ -1,0 +1,159 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+)
+
+// beatCuts are those that strike what no caller waits for.
+func beatCuts(cold ...bool) (all []cut) {
+	for _, c := range cuts(cold...) {
+		if !c.cancels() {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// sampled is everywhere, and in a short run at every so many-th call only, at others each time.
+func sampled(t *testing.T, every int, all []cut, trial func(c cut, k int) (disturbed bool, err error)) {
+	if os.Getenv(envSoak) != "" {
+		every = 1
+	}
+	first := 1 + rand.IntN(every)
+	t.Logf("every %d calls, from %d", every, first)
+	everywhere(t, all, func(c cut, k int) (bool, error) { return trial(c, first+(k-1)*every) })
+}
+
+// aJoinCutAnywhere: the first acquisition of a process joins; what is cut in that is cleared up, and the process goes on.
+func aJoinCutAnywhere(t *testing.T, v *vault) {
+	other := v.process(t, LeaseOptions{})
+	sampled(t, 4, beatCuts(true), func(c cut, k int) (bool, error) {
+		x, err := v.openCut(t, c, k)
+		if err != nil {
+			return false, err
+		}
+		struck, err := x.acquire(t, other)
+		return struck, errors.Join(err, x.goesOn(t), x.leavesNothingOpen(t))
+	})
+}
+
+// aBeatCutAnywhere: the heart goes on, or what it kept is lost and its user is told.
+func aBeatCutAnywhere(t *testing.T, v *vault) {
+	other := v.process(t, LeaseOptions{})
+	sampled(t, 2, beatCuts(false), func(c cut, k int) (bool, error) {
+		key := fmt.Sprintf("%v %d", c, k)
+		x, err := v.openCut(t, c, k)
+		if err != nil {
+			return false, err
+		}
+		lock, err := x.TryAcquire(t.Context(), key)
+		if err != nil {
+			return false, err
+		}
+		x.arm()
+		beats(t, lock)
+		struck := x.heal()
+		beats(t, lock)
+		if next, err := other.TryAcquire(t.Context(), key); err == nil && lock.Context().Err() == nil {
+			return struck, errors.Join(fmt.Errorf("%s: two have it", key), next.Release(t.Context()))
+		}
+		told := lock.Release(t.Context())
+		if told != nil && (!struck || !errors.Is(told, dblock.ErrLost)) {
+			return struck, fmt.Errorf("told without need: %w", told)
+		}
+		return struck, errors.Join(isFreeSoon(t, other, key, told), x.goesOn(t), x.leavesNothingOpen(t))
+	})
+}
+
+// beats waits until a heartbeat is confirmed to the lock's process, or the lock is lost.
+func beats(t *testing.T, lock *dblock.Lock) {
+	ctx := soon(t)
+	for before := lock.ValidUntil(); !lock.ValidUntil().After(before); {
+		select {
+		case <-lock.Context().Done():
+			return
+		case <-ctx.Done():
+			t.Errorf("%q is neither kept nor lost", lock.Key())
+			return
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// aLeaveCutAnywhere: what a process held that has closed is free, when its time is up at the latest.
+func aLeaveCutAnywhere(t *testing.T, v *vault) {
+	other := v.process(t, LeaseOptions{})
+	sampled(t, 2, beatCuts(false), func(c cut, k int) (bool, error) {
+		key := fmt.Sprintf("%v %d", c, k)
+		x, err := v.openCut(t, c, k)
+		if err != nil {
+			return false, err
+		}
+		lock, err := x.TryAcquire(t.Context(), key)
+		if err != nil {
+			return false, err
+		}
+		x.cancel() // nobody waits for its users
+		x.arm()
+		reset := time.AfterFunc(cutTTL, x.dialer.CloseAll) // a pool waits long for a server that is stalled
+		told := x.Close(x.ctx)
+		reset.Stop()
+		struck := x.heal()
+		if lock.Context().Err() == nil || !errors.Is(told, context.Canceled) {
+			return struck, fmt.Errorf("closed with a lock in use: %w", told)
+		}
+		err = isFreeSoon(t, other, key, nil)
+		_ = lock.Release(t.Context())
+		return struck, errors.Join(err, x.leavesNothingOpen(t))
+	})
+}
+
+// goesOn acquires what nobody has.
+func (x *cutLeases) goesOn(t *testing.T) error {
+	for ctx := soon(t); ; {
+		lock, err := x.Acquire(ctx, fmt.Sprintf("another one, %v %d", x.cut, x.k))
+		switch {
+		case err == nil:
+			return lock.Release(t.Context())
+		case !errors.Is(err, dblock.ErrOutcomeUnknown) && !errors.Is(err, dblock.ErrUnavailable):
+			return fmt.Errorf("it does not go on: %w", err)
+		case ctx.Err() != nil:
+			return fmt.Errorf("it does not go on in time: %w", err)
+		}
+	}
+}
+
+// leavesNothingOpen ends the process: all that it has dialled is closed.
+func (x *cutLeases) leavesNothingOpen(t *testing.T) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 5*time.Second)
+	defer cancel()
+	x.dialer.CloseAll() // a pool would wait for a server that is stalled
+	_ = x.Close(ctx)
+	x.cancel()
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		x.closePool()
+	}()
+	late := soon(t)
+	select {
+	case <-closed:
+	case <-late.Done():
+		return errors.New("the pool does not close: a connection was not given back")
+	}
+	for x.dialer.Open() > 0 {
+		if late.Err() != nil {
+			return fmt.Errorf("%d connections are left open", x.dialer.Open())
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	return nil
+}

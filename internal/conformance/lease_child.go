@@ -1,0 +1,111 @@
+package conformance
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/dblock-go/dblock/internal/devdb"
+)
+
+// The processes that tests start, to kill or to stop them, are this test binary again, told by its environment what
+// to do.
+const (
+	holderDSN  = "DBLOCK_TEST_HOLDER"
+	holderKind = "DBLOCK_TEST_HOLDER_KIND"
+	holderMode = "DBLOCK_TEST_HOLDER_MODE" // one of those below
+	holderData = "DBLOCK_TEST_HOLDER_DATA" // the database that is written to, where it is another one
+)
+
+const (
+	guardedWrites   = "guarded"
+	unguardedWrites = "unguarded"
+	raisedWrites    = "raised"
+	holdsCrowd      = "crowd"
+	staysInGuard    = "in a guarded transaction"
+	staysUnbounded  = "in one that nothing bounds"
+)
+
+// Main does what a test has started this process for, and then never returns. Call it first in TestMain.
+func (e Lease) Main() {
+	dsn := os.Getenv(holderDSN)
+	if dsn == "" {
+		return
+	}
+	e.Kind = devdb.Kind(os.Getenv(holderKind))
+	mode := os.Getenv(holderMode)
+	var err error
+	switch mode {
+	case guardedWrites, unguardedWrites, raisedWrites:
+		err = e.countUntilKilled(dsn, mode)
+	case holdsCrowd:
+		err = e.holdCrowdUntilKilled(dsn)
+	case staysInGuard, staysUnbounded:
+		err = e.writeWhenTold(dsn, mode)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "holder:", err)
+	}
+	os.Exit(1)
+}
+
+// child is a process that a test has started; its lines say what it does.
+type child struct {
+	*exec.Cmd
+	lines *bufio.Scanner
+	in    io.Closer // closed: it is to go on
+}
+
+// startHolder starts a process that works under a lock.
+func (v *vault) startHolder(t *testing.T, ctx context.Context, mode string) *child {
+	t.Helper()
+	return v.startHolderOf(t, ctx, mode, v.dsn)
+}
+
+// startHolderOf starts one that writes to another database.
+func (v *vault) startHolderOf(t *testing.T, ctx context.Context, mode, data string) *child {
+	t.Helper()
+	cmd := exec.CommandContext(ctx, os.Args[0])
+	cmd.Env = append(os.Environ(), holderDSN+"="+v.dsn, holderKind+"="+string(v.e.Kind), holderMode+"="+mode, holderData+"="+data)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return &child{cmd, bufio.NewScanner(out), in}
+}
+
+// says waits for a line of its own.
+func (c *child) says(t *testing.T, want string) {
+	t.Helper()
+	if !c.lines.Scan() || c.lines.Text() != want {
+		t.Fatalf("the process said %q, want %q", c.lines.Text(), want)
+	}
+}
+
+// kill is kill -9.
+func (c *child) kill() {
+	_ = c.Process.Kill()
+	_ = c.Wait()
+}
+
+// waitToGoOn waits in the process itself until its test has it go on, or is gone.
+func waitToGoOn() { _, _ = io.Copy(io.Discard, os.Stdin) }
+
+func driverOf(kind devdb.Kind) string {
+	if kind == devdb.Postgres {
+		return "pgx"
+	}
+	return "mysql"
+}

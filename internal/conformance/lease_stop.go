@@ -1,0 +1,129 @@
+package conformance
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/devdb"
+)
+
+const stopTTL = 3 * time.Second
+
+// writeWhenTold holds a lease named for what it does, writes inside a guarded transaction, and commits when it is told
+// to. Its last line says what became of that.
+func (e Lease) writeWhenTold(dsn, mode string) error {
+	ctx := context.Background()
+	l, _, err := e.Open(ctx, dsn, LeaseOptions{TTL: stopTTL})
+	if err != nil {
+		return err
+	}
+	lock, err := l.Acquire(ctx, mode)
+	if err != nil {
+		return err
+	}
+	write := fmt.Sprintf("INSERT INTO written VALUES ('%s')", mode)
+	inside := func() {
+		fmt.Println("inside")
+		waitToGoOn()
+	}
+	if mode == staysInGuard {
+		err = e.Guarded(ctx, l, lock, write, inside)
+	} else {
+		err = e.inUnboundedTx(ctx, dsn, lock, write, inside)
+	}
+	if err != nil {
+		fmt.Println("refused")
+	} else {
+		fmt.Println("committed")
+	}
+	return nil
+}
+
+// inUnboundedTx guards a transaction as one might by hand: nothing ends it.
+func (e Lease) inUnboundedTx(ctx context.Context, dsn string, lock *dblock.Lock, write string, inside func()) error {
+	db, err := sql.Open(driverOf(e.Kind), dsn)
+	if err != nil {
+		return err
+	}
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	share := "FOR SHARE"
+	if e.Kind != devdb.Postgres {
+		share = "LOCK IN SHARE MODE"
+	}
+	var token int64
+	err = tx.QueryRowContext(ctx, fmt.Sprintf("SELECT token FROM dblock_lease WHERE lease_key = '%s' %s", lock.Key(), share)).Scan(&token)
+	if err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, write); err != nil {
+		return err
+	}
+	inside()
+	return tx.Commit()
+}
+
+// endsWhoStopsInAGuard stops processes inside transactions that keep others from taking the lease over: the server ends
+// the guarded one, and its commit comes too late. The control is one that nothing bounds: its lease stays where it is.
+func endsWhoStopsInAGuard(t *testing.T, v *vault) {
+	v.exec(t, "CREATE TABLE written (who VARCHAR(40))")
+	children := map[string]*child{}
+	for _, mode := range []string{staysInGuard, staysUnbounded} {
+		c := v.startHolder(t, soon(t), mode)
+		c.says(t, "inside")
+		_ = c.Process.Signal(syscall.SIGSTOP)
+		defer c.kill()
+		children[mode] = c
+	}
+	began := time.Now()
+	l := v.process(t, LeaseOptions{})
+	next := acquire(t, l, staysInGuard)
+	took := time.Since(began)
+	t.Logf("taken over %v after its holder was stopped in a guarded transaction, of a TTL of %v", took, stopTTL)
+	if took > 2*stopTTL {
+		t.Errorf("taken over after %v", took)
+	}
+	for end := began.Add(2 * stopTTL); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		if _, err := l.TryAcquire(t.Context(), staysUnbounded); err == nil {
+			t.Fatal("taken from under a lock of its row: this shows nothing")
+		}
+	}
+	for mode, says := range map[string]string{staysInGuard: "refused", staysUnbounded: "committed"} {
+		_ = children[mode].in.Close()
+		_ = children[mode].Process.Signal(syscall.SIGCONT)
+		children[mode].says(t, says)
+	}
+	if n := v.count(t, "SELECT count(*) FROM written WHERE who = '"+staysInGuard+"'"); n != 0 {
+		t.Errorf("%d writes of a holder that was refused", n)
+	}
+	release(t, next)
+	release(t, acquire(t, l, staysUnbounded))
+}
+
+// neverCommitsWhatIsLost loses the lock inside a guarded transaction: its user is told so, and not that the outcome was
+// unknown, as the commit was never sent.
+func neverCommitsWhatIsLost(t *testing.T, v *vault) {
+	v.exec(t, "CREATE TABLE written (n INT)")
+	l := v.process(t, LeaseOptions{TTL: 2 * time.Second})
+	for range 3 {
+		lock := acquire(t, l, "k")
+		err := v.e.Guarded(t.Context(), l, lock, "INSERT INTO written VALUES (1)", func() {
+			v.exec(t, "DELETE FROM dblock_member")
+			isLost(t, lock, dblock.Evicted)
+		})
+		if !errors.Is(err, dblock.ErrLost) || errors.Is(err, dblock.ErrOutcomeUnknown) {
+			t.Errorf("told %v", err)
+		}
+	}
+	if n := v.count(t, "SELECT count(*) FROM written"); n != 0 {
+		t.Errorf("%d writes", n)
+	}
+}
