@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/internal/mysqlfault"
 )
 
 // Acquire is one UPDATE where one ask is granted, and one SELECT more for those that are not, or for a
@@ -108,8 +108,8 @@ func (e *engine) change(ctx context.Context, statement string, args []any) (rows
 // seeGranted reads what became of asks of which so many were granted at least.
 func (e *engine) seeGranted(ctx context.Context, by lease.By, asks []lease.Ask, answers []lease.Answer, granted int64) error {
 	missing, seen, err := e.see(ctx, by, asks, answers)
-	if len(missing) > 0 {
-		e.clock.doubt() // it was set, so that the statement seemed to come late
+	for _, i := range missing { // no row was made: the member is gone, or somebody has locked the gap
+		answers[i].MemberGone = true
 	}
 	switch {
 	case err != nil:
@@ -171,15 +171,18 @@ func refused(r mysqldb.SeeLeasesRow) lease.Answer {
 
 // makeRows makes the rows of keys that have none, and grants them. The keys are in order.
 func (e *engine) makeRows(ctx context.Context, by lease.By, asks []lease.Ask) (token, made int64, err error) {
-	latest, err := e.clock.latest(ctx)
-	if err != nil {
-		return 0, 0, fault.NoWrite(err)
-	}
-	var args []any
+	args := []any{by.Member[:], by.Beat}
 	for _, a := range asks {
 		args = append(args, []byte(a.Key), a.Handle[:], keeper(by, a), a.Hold.Microseconds(), []byte(a.Label), a.Data)
 	}
-	made, token, err = e.change(ctx, repeated(mysqldb.MakeLeases, len(asks)), append(args, latest))
+	statement := repeated(mysqldb.MakeLeases, len(asks))
+	if e.mariaDB {
+		statement = withoutWaiting + statement
+	}
+	made, token, err = e.change(ctx, statement, args)
+	if mysqlfault.IsLocked(err) {
+		return 0, 0, nil
+	}
 	return token, made, err
 }
 
@@ -187,7 +190,7 @@ func (e *engine) makeRows(ctx context.Context, by lease.By, asks []lease.Ask) (t
 func askArgs(by lease.By, asks []lease.Ask) []any {
 	args := []any{by.Member[:], by.Beat}
 	for _, a := range asks {
-		args = append(args, []byte(a.Key), a.Handle[:], a.Instead[:], keeper(by, a), a.Hold.Microseconds(), []byte(a.Label), a.Data)
+		args = append(args, []byte(a.Key), a.Handle[:], a.Instead[:], a.Gone[:], keeper(by, a), a.Hold.Microseconds(), []byte(a.Label), a.Data)
 	}
 	return args
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/dblock-go/dblock"
@@ -19,10 +18,10 @@ import (
 type engine struct {
 	pool   *sql.DB
 	heart  heart
-	clock  serverClock
 	schema string
 
-	mariaDB bool // it can do what MySQL can't
+	mariaDB  bool // it can do what MySQL can't
+	lockWait time.Duration
 
 	q mysqldb.Queries
 }
@@ -30,22 +29,11 @@ type engine struct {
 var _ lease.Engine = (*engine)(nil)
 
 func newEngine(db *sql.DB, schemaName string) *engine {
-	e := &engine{pool: db, heart: newHeart(db), schema: schemaName}
-	e.clock.ask = e.askClock
-	return e
+	return &engine{pool: db, heart: newHeart(db), schema: schemaName}
 }
 
-func (e *engine) askClock(ctx context.Context) (us int64, lockWait time.Duration, err error) {
-	var r mysqldb.ServerClockRow
-	err = e.read(ctx, func(on mysqldb.DBTX) (err error) {
-		r, err = e.q.ServerClock(ctx, on)
-		return err
-	})
-	return r.NowUs, time.Duration(r.LockWaitS) * time.Second, err
-}
-
-// Lingers is for how long a statement may wait for a gap, once the client has given up.
-func (e *engine) Lingers() time.Duration { return e.clock.wait() }
+// Lingers is for how long a statement may wait for a gap, once the client has given up. (MariaDB's don't wait.)
+func (e *engine) Lingers() time.Duration { return e.lockWait }
 
 // close gives the heart's connection back to the pool.
 func (e *engine) close() { e.heart.close() }
@@ -60,7 +48,13 @@ func (e *engine) check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	e.mariaDB = name == "MariaDB"
+	if e.mariaDB = name == "MariaDB"; !e.mariaDB {
+		seconds, err := e.q.LockWaitTimeout(ctx, e.on(e.pool))
+		if err != nil {
+			return e.unavailable(err)
+		}
+		e.lockWait = time.Duration(seconds) * time.Second
+	}
 	have, err := e.q.SchemaVersion(ctx, e.on(e.pool))
 	if err != nil && e.Fault(err) != fault.NoSchema {
 		return e.unavailable(err)
@@ -83,57 +77,4 @@ func on(conn mysqltext.Conn, schemaName string) mysqldb.DBTX {
 	return mysqltext.Inline{Conn: conn, Rewrite: func(query string) string {
 		return schema.Qualify(query, schemaName, schema.QuoteMySQL)
 	}}
-}
-
-// serverClock is what is known of the server's clock, so that a statement can be told when it comes too late.
-// Only that hangs on it, so it need not be exact.
-type serverClock struct {
-	ask func(context.Context) (us int64, lockWait time.Duration, err error)
-
-	mu       sync.Mutex
-	us       int64     // what the server said
-	at       time.Time // when it was asked; zero: it is to be asked
-	lockWait time.Duration
-}
-
-// asked is after how long the server is asked again, as its clock may have been set.
-const asked = time.Minute
-
-// latest is the moment of the server's clock, in microseconds since 1970, at which the context's deadline comes.
-func (c *serverClock) latest(ctx context.Context) (us int64, err error) {
-	c.mu.Lock()
-	us, at := c.us, c.at
-	c.mu.Unlock()
-	if now := time.Now(); now.Sub(at) > asked {
-		at = now
-		var lockWait time.Duration
-		if us, lockWait, err = c.ask(ctx); err != nil {
-			return 0, err
-		}
-		c.mu.Lock()
-		c.us, c.at, c.lockWait = us, at, lockWait
-		c.mu.Unlock()
-	}
-	left := longestBound
-	if deadline, ok := ctx.Deadline(); ok {
-		left = time.Until(deadline)
-	}
-	return us + (time.Since(at) + left).Microseconds(), nil
-}
-
-// longestBound is how long a statement may be under way whose context has no end.
-const longestBound = 10 * time.Second
-
-// doubt has the server asked again before the next use.
-func (c *serverClock) doubt() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.at = time.Time{}
-}
-
-// wait is how long a statement may wait for a lock at the server.
-func (c *serverClock) wait() time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.lockWait
 }

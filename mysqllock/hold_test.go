@@ -12,42 +12,52 @@ import (
 	"github.com/dblock-go/dblock/internal/member"
 )
 
+// over is an ask for what a member held that is gone.
+func over(key string, gone member.ID) lease.Ask {
+	a := ask(key)
+	a.Label, a.Gone = "taken over", gone
+	return a
+}
+
 func TestTakeOver(t *testing.T) {
 	each(t, plain, func(r rig) {
 		us, them := r.join("us"), r.join("them")
 		old := r.take(them, ask("k"))
-		a := ask("k")
-		a.Label = "taken over"
-		token, err := r.TakeOver(r.ctx, us, a, them.Member)
-		r.ok(err)
-		if token != 0 {
-			r.Fatalf("taken from the living: %d", token)
+		if gone, err := r.Evict(r.ctx, them.Member); err != nil || gone {
+			r.Fatalf("the living was evicted: %v", err)
 		}
 		r.kill(them)
-		if got := r.acquire(us, a)[0]; !got.Held || !got.Holder.Dead || got.Holder.Member != them.Member || got.Holder.Remaining != 0 {
+		if got := r.acquire(us, ask("k"))[0]; !got.Held || !got.Holder.Dead || got.Holder.Member != them.Member || got.Holder.Remaining != 0 {
 			r.Fatalf("a dead holder: %+v", got)
+		}
+		for range 2 {
+			if gone, err := r.Evict(r.ctx, them.Member); err != nil || !gone {
+				r.Fatalf("the dead was not evicted: %v", err)
+			}
+		}
+		if got := r.acquire(us, ask("k"))[0]; !got.Held || !got.Holder.Dead {
+			r.Fatalf("an evicted holder: %+v", got)
 		}
 		stale := us
 		stale.Beat = -2
-		if token, err = r.TakeOver(r.ctx, stale, a, them.Member); err != nil || token != 0 {
-			r.Errorf("taken over on an old beat: %d, %v", token, err)
+		if got := r.acquire(stale, over("k", them.Member))[0]; got.Token != 0 {
+			r.Errorf("taken over on an old beat: %+v", got)
 		}
-		if got := r.acquire(us, a)[0]; !got.Held || !got.Holder.Dead {
-			r.Fatalf("an evicted holder: %+v", got)
+		if back := r.take(us, over("k", them.Member)); back.Token <= old.Token {
+			r.Fatalf("token %d after %d", back.Token, old.Token)
 		}
-		if token, err = r.TakeOver(r.ctx, us, a, them.Member); err != nil || token <= old.Token {
-			r.Fatalf("not taken over: %d after %d, %v", token, old.Token, err)
-		}
-		if token, err = r.TakeOver(r.ctx, us, ask("k"), them.Member); err != nil || token != 0 {
-			r.Errorf("taken over twice: %d, %v", token, err)
+		if got := r.acquire(us, over("k", them.Member))[0]; got.Token != 0 {
+			r.Errorf("taken over twice: %+v", got)
 		}
 		if got := r.release(old); got[0] != (lease.Returned{}) {
 			r.Errorf("the dead one released it: %+v", got)
 		}
 		r.ok(r.Leave(r.ctx, us.Member))
 		third := r.join("third")
-		if token, err = r.TakeOver(r.ctx, third, ask("k"), us.Member); err != nil || token == 0 {
-			r.Errorf("not taken over from one that left: %d, %v", token, err)
+		for _, got := range r.acquire(third, over("k", us.Member), ask("fresh")) { // in a batch
+			if got.Token == 0 {
+				r.Errorf("not taken over from one that left: %+v", got)
+			}
 		}
 	})
 }
@@ -77,8 +87,8 @@ func TestGuard(t *testing.T) {
 		}
 		r.kill(us)
 		them := r.join("them")
-		if token, err := r.TakeOver(r.ctx, them, ask("k"), us.Member); err != nil || token != 0 {
-			r.Errorf("taken over under a guard: %d, %v", token, err)
+		if got := r.acquire(them, over("k", us.Member))[0]; got.Token != 0 {
+			r.Errorf("taken over under a guard: %+v", got)
 		}
 		if took := time.Since(began); took > 10*time.Second {
 			r.Errorf("something waited for the guard: %v", took)
@@ -155,11 +165,11 @@ func TestSweep(t *testing.T) {
 		}
 		r.exec("UPDATE dblock_lease SET changed_at = TIMESTAMPADD(MINUTE, -70, UTC_TIMESTAMP(6))")
 		r.release(r.take(us, ask("fresh")))
-		r.ok(r.Wait(r.ctx, "held", us.Member, time.Hour))
-		r.ok(r.Wait(r.ctx, "held", us.Member, time.Hour))
-		r.ok(r.Wait(r.ctx, "held", dead.Member, time.Microsecond))
-		r.ok(r.Wait(r.ctx, "stopped", us.Member, time.Hour))
-		r.ok(r.StopWaiting(r.ctx, "stopped", us.Member))
+		r.ok(r.Wait(r.ctx, []string{"held"}, us.Member, time.Hour))
+		r.ok(r.Wait(r.ctx, []string{"held"}, us.Member, time.Hour))
+		r.ok(r.Wait(r.ctx, []string{"held"}, dead.Member, time.Microsecond))
+		r.ok(r.Wait(r.ctx, []string{"stopped"}, us.Member, time.Hour))
+		r.ok(r.StopWaiting(r.ctx, []string{"stopped"}, us.Member))
 		expired := r.join("expired")
 		r.exec("UPDATE dblock_lease SET member_id = ? WHERE lease_key = 'of the expired'", expired.Member[:])
 		r.kill(expired)

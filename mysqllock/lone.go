@@ -14,14 +14,16 @@ import (
 type nowait struct{ mysqldb.DBTX }
 
 func (n nowait) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	return n.DBTX.ExecContext(ctx, "SET STATEMENT innodb_lock_wait_timeout = 0 FOR "+query, args...)
+	return n.DBTX.ExecContext(ctx, withoutWaiting+query, args...)
 }
+
+const withoutWaiting = "SET STATEMENT innodb_lock_wait_timeout = 0 FOR "
 
 // takeOne grants one key where it is free, and not locked by anybody at this moment.
 func (e *engine) takeOne(ctx context.Context, by lease.By, a lease.Ask) (taken, token int64, err error) {
 	p := mysqldb.AcquireLeaseParams{
 		Handle: a.Handle[:], Keeper: keeper(by, a), HoldUs: a.Hold.Microseconds(), Label: []byte(a.Label), Data: a.Data,
-		LeaseKey: []byte(a.Key), Instead: a.Instead[:], MemberID: by.Member[:], Beat: by.Beat,
+		LeaseKey: []byte(a.Key), Instead: a.Instead[:], Gone: a.Gone[:], MemberID: by.Member[:], Beat: by.Beat,
 	}
 	err = e.once(ctx, func(on mysqldb.DBTX) error {
 		var result sql.Result

@@ -3,25 +3,36 @@ package mysqllock
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/internal/mysqltext"
 )
 
-// Wait notes that a process waits for a key. Nobody is told here; it is for people to see (List).
-func (e *engine) Wait(ctx context.Context, key string, id member.ID, ttl time.Duration) error {
+// Wait notes that a process waits for keys. Nobody is told here; it is for people to see (List).
+func (e *engine) Wait(ctx context.Context, keys []string, id member.ID, ttl time.Duration) error {
+	var args []any
+	for _, key := range slices.Sorted(slices.Values(keys)) {
+		args = append(args, []byte(key), id[:], ttl.Microseconds())
+	}
 	return fault.NoWrite(e.once(ctx, func(on mysqldb.DBTX) error {
-		return e.q.WaitForLease(ctx, on, []byte(key), id[:], ttl.Microseconds())
+		_, err := on.ExecContext(ctx, mysqltext.Rows(mysqldb.WaitForLeases, len(keys)), args...)
+		return err
 	}))
 }
 
 // StopWaiting ends it.
-func (e *engine) StopWaiting(ctx context.Context, key string, id member.ID) error {
+func (e *engine) StopWaiting(ctx context.Context, keys []string, id member.ID) error {
+	of := make([][]byte, len(keys))
+	for i, key := range slices.Sorted(slices.Values(keys)) {
+		of[i] = []byte(key)
+	}
 	return fault.NoWrite(e.once(ctx, func(on mysqldb.DBTX) error {
-		return e.q.StopWaiting(ctx, on, []byte(key), id[:])
+		return e.q.StopWaiting(ctx, on, of, id[:])
 	}))
 }
 

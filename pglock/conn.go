@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -76,7 +77,7 @@ func openEngine(ctx context.Context, of shareKey) (*engine, func(), error) {
 		pool.Close()
 		return nil, nil, err
 	}
-	return e, pool.Close, nil
+	return e, func() { closeWithin(pool, longestClose) }, nil
 }
 
 // openPool makes a pool as the host's is, whose sessions begin with these parameters.
@@ -93,4 +94,19 @@ func openPool(ctx context.Context, of shareKey, parameters map[string]string) (*
 		return nil, err
 	}
 	return pool, nil
+}
+
+// longestClose is for how long a pool's end is waited for: over a network that is silent it takes pgx 15 s.
+const longestClose = 5 * time.Second
+
+func closeWithin(pool *pgxpool.Pool, d time.Duration) {
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		pool.Close()
+	}()
+	select {
+	case <-closed:
+	case <-time.After(d):
+	}
 }

@@ -12,14 +12,14 @@ import (
 // channel is what is notified of keys that were given back while somebody waited.
 const channel = "dblock_released"
 
-// Wait notes that this process waits for a key.
-func (e *engine) Wait(ctx context.Context, key string, m member.ID, ttl time.Duration) error {
-	return e.q.WaitForLease(ctx, e.on(e.pool), key, id(m), micros(ttl))
+// Wait notes that this process waits for keys.
+func (e *engine) Wait(ctx context.Context, keys []string, m member.ID, ttl time.Duration) error {
+	return e.q.WaitForLeases(ctx, e.on(e.pool), id(m), micros(ttl), keys)
 }
 
 // StopWaiting ends that.
-func (e *engine) StopWaiting(ctx context.Context, key string, m member.ID) error {
-	return e.q.StopWaiting(ctx, e.on(e.pool), key, id(m))
+func (e *engine) StopWaiting(ctx context.Context, keys []string, m member.ID) error {
+	return e.q.StopWaiting(ctx, e.on(e.pool), keys, id(m))
 }
 
 // OthersWait tells whether another member that is alive waits for a key.

@@ -19,7 +19,8 @@ SET t.token = LAST_INSERT_ID(GREATEST(t.token + 1, TIMESTAMPDIFF(MICROSECOND, '1
     t.held_until = TIMESTAMPADD(MICROSECOND, NULLIF(CAST(? AS SIGNED), 0), +UTC_TIMESTAMP(6)),
     t.changed_at = +UTC_TIMESTAMP(6), t.label = ?, t.data = NULLIF(CAST(? AS BINARY), '')
 WHERE t.lease_key = ?
-  AND (t.handle IS NULL OR t.handle = CAST(? AS BINARY) OR t.held_until <= +UTC_TIMESTAMP(6))
+  AND (t.handle IS NULL OR t.handle = CAST(? AS BINARY) OR t.member_id = CAST(? AS BINARY)
+       OR t.held_until <= +UTC_TIMESTAMP(6))
   AND EXISTS (
       SELECT 1 FROM dblock_member m
       WHERE m.member_id = ? AND m.beat <= CAST(? AS SIGNED) + 1 AND m.expires_at > +UTC_TIMESTAMP(6)
@@ -34,6 +35,7 @@ type AcquireLeaseParams struct {
 	Data     interface{}
 	LeaseKey []byte
 	Instead  interface{}
+	Gone     interface{}
 	MemberID []byte
 	Beat     int64
 }
@@ -49,6 +51,7 @@ func (q *Queries) AcquireLease(ctx context.Context, db DBTX, arg AcquireLeasePar
 		arg.Data,
 		arg.LeaseKey,
 		arg.Instead,
+		arg.Gone,
 		arg.MemberID,
 		arg.Beat,
 	)
@@ -65,7 +68,8 @@ WHERE t.lease_key = (
     SELECT free.lease_key FROM (
         SELECT l.lease_key FROM dblock_lease l
         WHERE l.lease_key = ?
-          AND (l.handle IS NULL OR l.handle = CAST(? AS BINARY) OR l.held_until <= +UTC_TIMESTAMP(6))
+          AND (l.handle IS NULL OR l.handle = CAST(? AS BINARY) OR l.member_id = CAST(? AS BINARY)
+               OR l.held_until <= +UTC_TIMESTAMP(6))
           AND EXISTS (
               SELECT 1 FROM dblock_member m
               WHERE m.member_id = ? AND m.beat <= CAST(? AS SIGNED) + 1 AND m.expires_at > +UTC_TIMESTAMP(6)
@@ -84,6 +88,7 @@ type AcquireLeaseSkippingParams struct {
 	Data     interface{}
 	LeaseKey []byte
 	Instead  interface{}
+	Gone     interface{}
 	MemberID []byte
 	Beat     int64
 }
@@ -98,6 +103,7 @@ func (q *Queries) AcquireLeaseSkipping(ctx context.Context, db DBTX, arg Acquire
 		arg.Data,
 		arg.LeaseKey,
 		arg.Instead,
+		arg.Gone,
 		arg.MemberID,
 		arg.Beat,
 	)
@@ -112,10 +118,10 @@ UPDATE (
         WHERE m.member_id = ? AND m.beat <= CAST(? AS SIGNED) + 1 AND m.expires_at > +UTC_TIMESTAMP(6)
     ) me
     STRAIGHT_JOIN (
-        SELECT CAST(? AS BINARY) AS lease_key, CAST(? AS BINARY) AS handle, CAST(? AS BINARY) AS instead, CAST(? AS BINARY) AS member_id, CAST(? AS SIGNED) AS hold_us, CAST(? AS BINARY) AS label, CAST(? AS BINARY) AS data
+        SELECT CAST(? AS BINARY) AS lease_key, CAST(? AS BINARY) AS handle, CAST(? AS BINARY) AS instead, CAST(? AS BINARY) AS gone, CAST(? AS BINARY) AS member_id, CAST(? AS SIGNED) AS hold_us, CAST(? AS BINARY) AS label, CAST(? AS BINARY) AS data
     ) ask
     STRAIGHT_JOIN dblock_lease l FORCE INDEX (PRIMARY) ON l.lease_key = ask.lease_key
-    WHERE l.handle IS NULL OR l.handle = ask.instead OR l.held_until <= +UTC_TIMESTAMP(6)
+    WHERE l.handle IS NULL OR l.handle = ask.instead OR l.member_id = ask.gone OR l.held_until <= +UTC_TIMESTAMP(6)
     LIMIT 1000000
     FOR UPDATE SKIP LOCKED
 ) free
@@ -133,6 +139,7 @@ type AcquireLeasesParams struct {
 	LeaseKey interface{}
 	Handle   interface{}
 	Instead  interface{}
+	Gone     interface{}
 	Keeper   interface{}
 	HoldUs   int64
 	Label    interface{}
@@ -148,7 +155,7 @@ type AcquireLeasesParams struct {
 // shared mode.
 // Grants what is free of a batch, each key once. It does nothing once the member has beaten twice more
 // than the caller knew: then the caller has given up on it, and it was under way for too long. What is held in
-// the place of which it is asked for counts as free.
+// the place of which it is asked for, or by a member that is gone for good, counts as free.
 // The engine repeats the SELECT of ask for each of the batch. The token of the last one granted is the
 // statement's insert id.
 func (q *Queries) AcquireLeases(ctx context.Context, db DBTX, arg AcquireLeasesParams) (sql.Result, error) {
@@ -158,6 +165,7 @@ func (q *Queries) AcquireLeases(ctx context.Context, db DBTX, arg AcquireLeasesP
 		arg.LeaseKey,
 		arg.Handle,
 		arg.Instead,
+		arg.Gone,
 		arg.Keeper,
 		arg.HoldUs,
 		arg.Label,
@@ -353,40 +361,56 @@ func (q *Queries) ListLeases(ctx context.Context, db DBTX) ([]ListLeasesRow, err
 	return items, nil
 }
 
+const LockWaitTimeout = `-- name: LockWaitTimeout :one
+SELECT CAST(@@innodb_lock_wait_timeout AS SIGNED) AS seconds
+`
+
+func (q *Queries) LockWaitTimeout(ctx context.Context, db DBTX) (int64, error) {
+	row := db.QueryRowContext(ctx, LockWaitTimeout)
+	var seconds int64
+	err := row.Scan(&seconds)
+	return seconds, err
+}
+
 const MakeLeases = `-- name: MakeLeases :execresult
 INSERT IGNORE INTO dblock_lease (lease_key, token, handle, member_id, held_until, label, data)
 SELECT ask.lease_key, LAST_INSERT_ID(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6))), ask.handle, NULLIF(ask.member_id, ''),
        TIMESTAMPADD(MICROSECOND, NULLIF(ask.hold_us, 0), +UTC_TIMESTAMP(6)), ask.label, NULLIF(ask.data, '')
 FROM (
+    SELECT m.member_id FROM dblock_member m
+    WHERE m.member_id = ? AND m.beat <= CAST(? AS SIGNED) + 1 AND m.expires_at > +UTC_TIMESTAMP(6)
+) me
+STRAIGHT_JOIN (
     SELECT CAST(? AS BINARY) AS lease_key, CAST(? AS BINARY) AS handle, CAST(? AS BINARY) AS member_id, CAST(? AS SIGNED) AS hold_us, CAST(? AS BINARY) AS label, CAST(? AS BINARY) AS data
 ) ask
-WHERE TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6)) < CAST(? AS SIGNED)
+ON true
 `
 
 type MakeLeasesParams struct {
+	MemberID []byte
+	Beat     int64
 	LeaseKey interface{}
 	Handle   interface{}
 	Keeper   interface{}
 	HoldUs   int64
 	Label    interface{}
 	Data     interface{}
-	LatestUs int64
 }
 
-// Makes the rows that are missing, and grants them. It reads no member: that would lock its row while the
-// statement waits for a gap, and keep the heartbeat from it. So it does nothing after a moment of the
-// server's clock: what is under way for so long has been given up. IGNORE and not ON DUPLICATE KEY
-// UPDATE, which would wait for a guarded row. The engine repeats the SELECT of ask. All have the same token, the
-// statement's insert id.
+// Makes the rows that are missing, and grants them, under the same condition. IGNORE and not ON DUPLICATE KEY UPDATE,
+// which would wait for a guarded row. It may wait for a gap that somebody has locked, and be granted when its client
+// has given up: at most the server's lock timeout later. The engine repeats the SELECT of ask. All have the same
+// token, the statement's insert id.
 func (q *Queries) MakeLeases(ctx context.Context, db DBTX, arg MakeLeasesParams) (sql.Result, error) {
 	return db.ExecContext(ctx, MakeLeases,
+		arg.MemberID,
+		arg.Beat,
 		arg.LeaseKey,
 		arg.Handle,
 		arg.Keeper,
 		arg.HoldUs,
 		arg.Label,
 		arg.Data,
-		arg.LatestUs,
 	)
 }
 
@@ -565,28 +589,23 @@ func (q *Queries) SeeLeases(ctx context.Context, db DBTX, memberID []byte, beat 
 	return items, nil
 }
 
-const ServerClock = `-- name: ServerClock :one
-SELECT CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6)) AS SIGNED) AS now_us, CAST(@@innodb_lock_wait_timeout AS SIGNED) AS lock_wait_s
-`
-
-type ServerClockRow struct {
-	NowUs     int64
-	LockWaitS int64
-}
-
-func (q *Queries) ServerClock(ctx context.Context, db DBTX) (ServerClockRow, error) {
-	row := db.QueryRowContext(ctx, ServerClock)
-	var i ServerClockRow
-	err := row.Scan(&i.NowUs, &i.LockWaitS)
-	return i, err
-}
-
 const StopWaiting = `-- name: StopWaiting :exec
-DELETE FROM dblock_lease_waiter WHERE lease_key = ? AND member_id = ?
+DELETE FROM dblock_lease_waiter WHERE lease_key IN (/*SLICE:lease_keys*/?) AND member_id = ?
 `
 
-func (q *Queries) StopWaiting(ctx context.Context, db DBTX, leaseKey []byte, memberID []byte) error {
-	_, err := db.ExecContext(ctx, StopWaiting, leaseKey, memberID)
+func (q *Queries) StopWaiting(ctx context.Context, db DBTX, leaseKeys [][]byte, memberID []byte) error {
+	query := StopWaiting
+	var queryParams []interface{}
+	if len(leaseKeys) > 0 {
+		for _, v := range leaseKeys {
+			queryParams = append(queryParams, v)
+		}
+		query = strings.Replace(query, "/*SLICE:lease_keys*/?", strings.Repeat(",?", len(leaseKeys))[1:], 1)
+	} else {
+		query = strings.Replace(query, "/*SLICE:lease_keys*/?", "NULL", 1)
+	}
+	queryParams = append(queryParams, memberID)
+	_, err := db.ExecContext(ctx, query, queryParams...)
 	return err
 }
 
@@ -636,53 +655,6 @@ func (q *Queries) SweepWaiter(ctx context.Context, db DBTX, leaseKey []byte, mem
 	return result.RowsAffected()
 }
 
-const TakeLeaseOver = `-- name: TakeLeaseOver :execresult
-UPDATE (
-    SELECT l.lease_key
-    FROM (
-        SELECT m.member_id FROM dblock_member m
-        WHERE m.member_id = ? AND m.beat <= CAST(? AS SIGNED) + 1 AND m.expires_at > +UTC_TIMESTAMP(6)
-    ) me
-    STRAIGHT_JOIN dblock_lease l
-    WHERE l.lease_key = ? AND l.member_id = CAST(? AS BINARY)
-    LIMIT 1000000
-    FOR UPDATE SKIP LOCKED
-) theirs
-STRAIGHT_JOIN dblock_lease t FORCE INDEX (PRIMARY) ON t.lease_key = theirs.lease_key
-SET t.token = LAST_INSERT_ID(GREATEST(t.token + 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6)))),
-    t.handle = CAST(? AS BINARY),
-    t.member_id = NULLIF(CAST(? AS BINARY), ''),
-    t.held_until = TIMESTAMPADD(MICROSECOND, NULLIF(CAST(? AS SIGNED), 0), +UTC_TIMESTAMP(6)),
-    t.changed_at = +UTC_TIMESTAMP(6), t.label = ?, t.data = NULLIF(CAST(? AS BINARY), '')
-`
-
-type TakeLeaseOverParams struct {
-	MemberID []byte
-	Beat     int64
-	LeaseKey []byte
-	Gone     interface{}
-	Handle   interface{}
-	Keeper   interface{}
-	HoldUs   int64
-	Label    []byte
-	Data     interface{}
-}
-
-// Takes a lease over from a member that is gone for good (see MemberStands).
-func (q *Queries) TakeLeaseOver(ctx context.Context, db DBTX, arg TakeLeaseOverParams) (sql.Result, error) {
-	return db.ExecContext(ctx, TakeLeaseOver,
-		arg.MemberID,
-		arg.Beat,
-		arg.LeaseKey,
-		arg.Gone,
-		arg.Handle,
-		arg.Keeper,
-		arg.HoldUs,
-		arg.Label,
-		arg.Data,
-	)
-}
-
 const UnusedLeases = `-- name: UnusedLeases :many
 SELECT l.lease_key
 FROM dblock_lease l
@@ -719,13 +691,14 @@ func (q *Queries) UnusedLeases(ctx context.Context, db DBTX, afterKey []byte, ol
 	return items, nil
 }
 
-const WaitForLease = `-- name: WaitForLease :exec
+const WaitForLeases = `-- name: WaitForLeases :exec
 INSERT INTO dblock_lease_waiter (lease_key, member_id, expires_at)
 VALUES (?, ?, TIMESTAMPADD(MICROSECOND, CAST(? AS SIGNED), +UTC_TIMESTAMP(6)))
 ON DUPLICATE KEY UPDATE expires_at = VALUES(expires_at)
 `
 
-func (q *Queries) WaitForLease(ctx context.Context, db DBTX, leaseKey []byte, memberID []byte, ttlUs int64) error {
-	_, err := db.ExecContext(ctx, WaitForLease, leaseKey, memberID, ttlUs)
+// The engine repeats the row.
+func (q *Queries) WaitForLeases(ctx context.Context, db DBTX, leaseKey []byte, memberID []byte, ttlUs int64) error {
+	_, err := db.ExecContext(ctx, WaitForLeases, leaseKey, memberID, ttlUs)
 	return err
 }

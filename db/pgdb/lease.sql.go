@@ -22,7 +22,7 @@ FROM dblock_member me
 WHERE me.member_id = $6 AND me.beat <= $7::bigint + 1 AND me.expires_at > clock_timestamp()
   AND set_config('lock_timeout', $8, true) IS NOT NULL
   AND l.lease_key = $9
-  AND (l.handle IS NULL OR l.handle = $10 OR l.held_until <= clock_timestamp())
+  AND (l.handle IS NULL OR l.handle = $10 OR l.member_id = $11 OR l.held_until <= clock_timestamp())
 RETURNING l.token
 `
 
@@ -37,10 +37,10 @@ type AcquireLeaseParams struct {
 	LockTimeout string
 	LeaseKey    string
 	Instead     pgtype.UUID
+	Gone        pgtype.UUID
 }
 
-// Grants one key where it is free, or held in the place of which it is asked for: AcquireLeases for a lone caller,
-// at the price of an UPDATE by the key. Where it finds nothing, AcquireLeases says why, and makes the row.
+// Grants one key: AcquireLeases for a lone caller, at the price of an UPDATE by the key. Where it finds nothing, AcquireLeases says why, and makes the row.
 func (q *Queries) AcquireLease(ctx context.Context, db DBTX, arg AcquireLeaseParams) (int64, error) {
 	row := db.QueryRow(ctx, AcquireLease,
 		arg.Handle,
@@ -53,6 +53,7 @@ func (q *Queries) AcquireLease(ctx context.Context, db DBTX, arg AcquireLeasePar
 		arg.LockTimeout,
 		arg.LeaseKey,
 		arg.Instead,
+		arg.Gone,
 	)
 	var token int64
 	err := row.Scan(&token)
@@ -67,13 +68,14 @@ WITH me AS MATERIALIZED (
       AND set_config('lock_timeout', $3, true) IS NOT NULL
 ), ask AS MATERIALIZED (
     SELECT unnest($4::text[]) AS lease_key, unnest($5::uuid[]) AS handle,
-           unnest($6::uuid[]) AS instead,
-           unnest($7::text[]) AS label, unnest($8::bytea[]) AS data,
-           unnest($9::bigint[]) AS hold_us, unnest($10::boolean[]) AS detached
+           unnest($6::uuid[]) AS instead, unnest($7::uuid[]) AS gone,
+           unnest($8::text[]) AS label, unnest($9::bytea[]) AS data,
+           unnest($10::bigint[]) AS hold_us, unnest($11::boolean[]) AS detached
 ), free AS MATERIALIZED (
     SELECT l.lease_key, ask.handle, ask.label, ask.data, ask.hold_us, ask.detached
     FROM me, ask, dblock_lease l
-    WHERE l.lease_key = ask.lease_key AND (l.handle IS NULL OR l.handle = ask.instead OR l.held_until <= clock_timestamp())
+    WHERE l.lease_key = ask.lease_key
+      AND (l.handle IS NULL OR l.handle = ask.instead OR l.member_id = ask.gone OR l.held_until <= clock_timestamp())
     ORDER BY l.lease_key
     FOR NO KEY UPDATE OF l SKIP LOCKED
 ), taken AS (
@@ -121,6 +123,7 @@ type AcquireLeasesParams struct {
 	LeaseKeys   []string
 	Handles     []pgtype.UUID
 	Insteads    []pgtype.UUID
+	Gones       []pgtype.UUID
 	Labels      []string
 	Datas       [][]byte
 	HoldUs      []int64
@@ -142,8 +145,8 @@ type AcquireLeasesRow struct {
 // Grants what is free of a batch, each key once. It does nothing once the member has beaten twice more
 // than the caller knew: then the caller has given up on it, and it was under way for too long.
 // Rows are locked in the order of their keys, and one that is locked is passed over; the
-// condition is checked again on the row as it was locked. What is held in the place of which it is asked for counts
-// as free. A row that is missing is made: most
+// condition is checked again on the row as it was locked. What is held in the place of which it is asked for, or
+// by a member that is gone for good, counts as free. A row that is missing is made: most
 // keys, such as those of orders, are locked once. It returns what was granted, and who holds the rest, as the
 // statement's snapshot shows it; one row without a key says that the member is gone. (No two of the
 // lists are joined with each other: they have no index.)
@@ -155,6 +158,7 @@ func (q *Queries) AcquireLeases(ctx context.Context, db DBTX, arg AcquireLeasesP
 		arg.LeaseKeys,
 		arg.Handles,
 		arg.Insteads,
+		arg.Gones,
 		arg.Labels,
 		arg.Datas,
 		arg.HoldUs,
@@ -425,11 +429,11 @@ func (q *Queries) ReleaseLeases(ctx context.Context, db DBTX, arg ReleaseLeasesP
 }
 
 const StopWaiting = `-- name: StopWaiting :exec
-DELETE FROM dblock_lease_waiter w WHERE w.lease_key = $1 AND w.member_id = $2
+DELETE FROM dblock_lease_waiter w WHERE w.lease_key = ANY($1::text[]) AND w.member_id = $2
 `
 
-func (q *Queries) StopWaiting(ctx context.Context, db DBTX, leaseKey string, memberID pgtype.UUID) error {
-	_, err := db.Exec(ctx, StopWaiting, leaseKey, memberID)
+func (q *Queries) StopWaiting(ctx context.Context, db DBTX, leaseKeys []string, memberID pgtype.UUID) error {
+	_, err := db.Exec(ctx, StopWaiting, leaseKeys, memberID)
 	return err
 }
 
@@ -467,59 +471,15 @@ func (q *Queries) SweepWaiters(ctx context.Context, db DBTX) (int64, error) {
 	return result.RowsAffected(), nil
 }
 
-const TakeLeaseOver = `-- name: TakeLeaseOver :one
-UPDATE dblock_lease l
-SET token = GREATEST(l.token + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint),
-    handle = $1,
-    member_id = CASE WHEN $2::boolean THEN NULL ELSE me.member_id END,
-    held_until = clock_timestamp() + NULLIF($3::bigint, 0) * interval '1 microsecond',
-    changed_at = clock_timestamp(), label = $4, data = $5
-FROM dblock_member me
-WHERE l.lease_key = $6 AND l.member_id = $7
-  AND me.member_id = $8 AND me.beat <= $9::bigint + 1 AND me.expires_at > clock_timestamp()
-  AND set_config('lock_timeout', $10, true) IS NOT NULL
-RETURNING l.token
-`
-
-type TakeLeaseOverParams struct {
-	Handle      pgtype.UUID
-	Detached    bool
-	HoldUs      int64
-	Label       string
-	Data        []byte
-	LeaseKey    string
-	Gone        pgtype.UUID
-	MemberID    pgtype.UUID
-	Beat        int64
-	LockTimeout string
-}
-
-// Takes a lease over from a member that is gone for good (see MemberStands).
-func (q *Queries) TakeLeaseOver(ctx context.Context, db DBTX, arg TakeLeaseOverParams) (int64, error) {
-	row := db.QueryRow(ctx, TakeLeaseOver,
-		arg.Handle,
-		arg.Detached,
-		arg.HoldUs,
-		arg.Label,
-		arg.Data,
-		arg.LeaseKey,
-		arg.Gone,
-		arg.MemberID,
-		arg.Beat,
-		arg.LockTimeout,
-	)
-	var token int64
-	err := row.Scan(&token)
-	return token, err
-}
-
-const WaitForLease = `-- name: WaitForLease :exec
+const WaitForLeases = `-- name: WaitForLeases :exec
 INSERT INTO dblock_lease_waiter AS w (lease_key, member_id, expires_at)
-VALUES ($1, $2, clock_timestamp() + $3::bigint * interval '1 microsecond')
+SELECT ask.lease_key, $1::uuid, clock_timestamp() + $2::bigint * interval '1 microsecond'
+FROM (SELECT unnest($3::text[]) AS lease_key) ask
+ORDER BY ask.lease_key
 ON CONFLICT (lease_key, member_id) DO UPDATE SET expires_at = excluded.expires_at
 `
 
-func (q *Queries) WaitForLease(ctx context.Context, db DBTX, leaseKey string, memberID pgtype.UUID, ttlUs int64) error {
-	_, err := db.Exec(ctx, WaitForLease, leaseKey, memberID, ttlUs)
+func (q *Queries) WaitForLeases(ctx context.Context, db DBTX, memberID pgtype.UUID, ttlUs int64, leaseKeys []string) error {
+	_, err := db.Exec(ctx, WaitForLeases, memberID, ttlUs, leaseKeys)
 	return err
 }

@@ -19,6 +19,7 @@ const tries = 6
 
 // ask asks the database for a key: the lock, or who has it.
 func (l *Locker) ask(ctx context.Context, p *place, r dblock.Request) (*dblock.Lock, *dblock.HeldError, error) {
+	var gone member.ID
 	for n := 1; ; n++ {
 		life, err := l.member.Life(ctx)
 		if err != nil {
@@ -28,13 +29,12 @@ func (l *Locker) ask(ctx context.Context, p *place, r dblock.Request) (*dblock.L
 			continue
 		}
 		a := l.asked(r)
+		if gone != (member.ID{}) {
+			a.Gone, a.Contended = gone, false
+		}
 		sent := l.o.Clock.Now()
 		beat := life.Beat()
 		answer, err := l.acquire.Do(ctx, ask{a, life})
-		if err == nil && answer.Token == 0 && answer.Holder.Dead {
-			answer.Token, err = l.takeOver(ctx, By{life.ID, beat}, a, answer.Holder.Member)
-			answer.Held = false
-		}
 		if err != nil {
 			if l.mayStand(err) {
 				l.doubt(life, Back{Key: a.Key, Handle: a.Handle}, beat)
@@ -48,7 +48,14 @@ func (l *Locker) ask(ctx context.Context, p *place, r dblock.Request) (*dblock.L
 			lock, err := l.grant(ctx, p, life, r, a, answer.Token, sent)
 			return lock, nil, err
 		}
-		if answer.Held || n == tries {
+		if answer.Holder.Dead && n < tries {
+			answer.Held = false
+			if answer.Holder.Member != gone && l.evictions.evict(ctx, l, answer.Holder.Member) {
+				gone = answer.Holder.Member
+				continue
+			}
+		}
+		if answer.Held || n >= tries {
 			refused := heldBy(r.Key, answer)
 			l.see(r.Key, refused)
 			return nil, refused, nil
@@ -60,12 +67,6 @@ func (l *Locker) ask(ctx context.Context, p *place, r dblock.Request) (*dblock.L
 			return nil, nil, l.unanswered(ctx, err, r.Key)
 		}
 	}
-}
-
-func (l *Locker) takeOver(ctx context.Context, by By, a Ask, gone member.ID) (token int64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, l.bound())
-	defer cancel()
-	return l.engine.TakeOver(ctx, by, a, gone)
 }
 
 // unjoined is the error of a call whose process could not join: whatever became of that, nothing was asked for.
@@ -181,4 +182,8 @@ func (l *Locker) runAcquire(ctx context.Context, batch []ask, _ bool) ([]merge.A
 }
 
 // bound is how long a statement may take, with what it waits for.
-func (l *Locker) bound() time.Duration { return l.member.TTL() / 2 }
+func (l *Locker) bound() time.Duration { return statementBound(l.member) }
+
+// statementBound is half of the TTL: what is under way for longer is granted no more (see By). But nobody waits for
+// hours for a connection that went silent.
+func statementBound(m *member.Member) time.Duration { return min(m.TTL()/2, 10*time.Second) }

@@ -28,6 +28,7 @@ type Ask struct {
 	Detached  bool          // no member keeps it: it lasts for Hold
 	Contended bool          // somebody else had it when it was last asked for
 	Instead   Handle        // an acquisition that is given up for this one, where it still stands; zero: none
+	Gone      member.ID     // a member that is gone for good (see Evict): what it held is free; zero: none
 }
 
 // Answer is what became of an Ask.
@@ -73,7 +74,7 @@ type Listed struct {
 	Waiters     int64
 }
 
-// Engine is the leases of one database. Each call but TakeOver is one autocommit statement, or acts as
+// Engine is the leases of one database. Each call but Evict is one autocommit statement, or acts as
 // one, under a lock timeout; a batch has each key once. Its errors are what the driver says; Fault tells what
 // they mean.
 type Engine interface {
@@ -82,9 +83,9 @@ type Engine interface {
 	// Acquire grants what is free of a batch. A row that somebody else has locked is passed over.
 	Acquire(ctx context.Context, by By, asks []Ask) ([]Answer, error)
 
-	// TakeOver grants a lease whose member, gone, was seen to be dead. It evicts that first, and makes sure in a
-	// statement of its own that it is gone: where it is not, or somebody was faster, nothing is granted.
-	TakeOver(ctx context.Context, by By, a Ask, gone member.ID) (token int64, err error)
+	// Evict ends a member that was seen to have expired, and makes sure in a statement of its own that it is gone
+	// for good: false where it is not.
+	Evict(ctx context.Context, id member.ID) (gone bool, err error)
 
 	// Release gives a batch back.
 	Release(ctx context.Context, backs []Back) ([]Returned, error)
@@ -92,9 +93,9 @@ type Engine interface {
 	// ExpireIn ends a lease d from now; false where it is not ours any more.
 	ExpireIn(ctx context.Context, b Back, d time.Duration) (bool, error)
 
-	// Wait notes that a process waits for a key, so that whoever gives it back says so; StopWaiting ends it.
-	Wait(ctx context.Context, key string, id member.ID, ttl time.Duration) error
-	StopWaiting(ctx context.Context, key string, id member.ID) error
+	// Wait notes that a process waits for keys, so that whoever gives one back says so; StopWaiting ends it.
+	Wait(ctx context.Context, keys []string, id member.ID, ttl time.Duration) error
+	StopWaiting(ctx context.Context, keys []string, id member.ID) error
 
 	// OthersWait tells whether another member that is alive waits for a key.
 	OthersWait(ctx context.Context, key string, id member.ID) (bool, error)

@@ -21,6 +21,8 @@ type Locker struct {
 	release *merge.Queue[Back, Returned]
 	waits   *Waits
 
+	evictions evictions
+
 	mu     sync.Mutex
 	lines  map[string]*line
 	holds  map[*hold]struct{}

@@ -10,6 +10,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/internal/merge"
 )
 
 // Waits is which keys a process waits for: the database knows of each once, and what is heard of it
@@ -18,6 +19,7 @@ type Waits struct {
 	engine Engine
 	member *member.Member
 	clock  clock.Clock
+	notes  *merge.Queue[note, struct{}]
 	ending context.Context
 	end    context.CancelFunc
 	tasks  sync.WaitGroup
@@ -31,8 +33,14 @@ type Waits struct {
 // waited is a key that somebody of this process waits for.
 type waited struct {
 	bells map[*bell]struct{}
-	turn  chan struct{} // holds one: whose turn it is to tell the database; a channel, as a wait for it can end
-	id    member.ID     // under which the database knows of it; zero: it does not
+	told  member.ID // under which the database knows of it; zero: it does not
+}
+
+// note is what the database is to be told of a key: that the member waits for it or, without one, that nobody does
+// any more. Those of one key are told in their order.
+type note struct {
+	key string
+	id  member.ID
 }
 
 // bell is rung for one key; one call at a time waits for it.
@@ -48,6 +56,10 @@ const waitsFor = 2 * time.Minute
 
 func newWaits(e Engine, m *member.Member, c clock.Clock) *Waits {
 	w := &Waits{engine: e, member: m, clock: c, keys: make(map[string]*waited)}
+	w.notes = merge.New(merge.Options[note, struct{}]{
+		Run: w.tell, Key: func(n note) string { return n.key }, Ends: func(n note) bool { return n.id == member.ID{} },
+		MaxInFlight: inFlight, Patience: patience,
+	})
 	w.ending, w.end = context.WithCancel(context.Background())
 	w.tasks.Go(w.listen)
 	return w
@@ -64,37 +76,24 @@ func (w *Waits) close() {
 // start tells the database that this process waits for a key, until stop. The bell is rung for whatever
 // is given back from then on.
 func (w *Waits) start(ctx context.Context, key string) (*bell, error) {
+	life, err := w.member.Life(ctx)
+	if err != nil {
+		return nil, err
+	}
 	b := &bell{key: key, rung: make(chan struct{}, 1), stale: w.clock.Now().Add(waitsFor / 2)}
 	w.mu.Lock()
 	of := w.keys[key]
 	if of == nil {
-		of = &waited{bells: make(map[*bell]struct{}), turn: make(chan struct{}, 1)}
+		of = &waited{bells: make(map[*bell]struct{})}
 		w.keys[key] = of
 	}
 	of.bells[b] = struct{}{}
 	w.mu.Unlock()
-	if err := w.tell(ctx, key, of); err != nil {
+	if _, err := w.notes.Do(ctx, note{key, life.ID}); err != nil {
 		w.stop(b)
 		return nil, err
 	}
 	return b, nil
-}
-
-func (w *Waits) tell(ctx context.Context, key string, of *waited) error {
-	life, err := w.member.Life(ctx)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, w.member.TTL()/2)
-	defer cancel()
-	select {
-	case of.turn <- struct{}{}:
-		defer func() { <-of.turn }()
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	of.id = life.ID
-	return w.engine.Wait(ctx, key, life.ID, waitsFor)
 }
 
 // stop ends what start began. The database is told in the background: whoever waited has the lock now,
@@ -105,35 +104,53 @@ func (w *Waits) stop(b *bell) {
 	of := w.keys[b.key]
 	delete(of.bells, b)
 	if len(of.bells) == 0 && !w.closed { // else the process leaves, and what it waited for counts no more
-		w.tasks.Go(func() { w.untell(b.key, of) })
+		w.tasks.Go(func() { _, _ = w.notes.Do(w.ending, note{key: b.key}) }) // else it ends by itself
 	}
 }
 
-// untell takes back what the database was told, unless somebody waits again by now.
-func (w *Waits) untell(key string, of *waited) {
-	of.turn <- struct{}{} // each turn is bounded
-	defer func() { <-of.turn }()
-	if !w.unwanted(key, of, of.id == member.ID{}) || of.id == (member.ID{}) {
-		return
-	}
-	ctx, cancel := context.WithTimeout(w.ending, w.member.TTL()/2)
+// tell is one statement of the queue for each member, and one for what nobody waits for any more.
+func (w *Waits) tell(ctx context.Context, batch []note, _ bool) ([]merge.Answer[struct{}], error) {
+	ctx, cancel := context.WithTimeout(ctx, statementBound(w.member))
 	defer cancel()
-	_ = w.engine.StopWaiting(ctx, key, of.id) // else it ends by itself
-	of.id = member.ID{}
-	w.unwanted(key, of, true)
+	waits, ends := w.tidy(batch)
+	for id, keys := range waits {
+		if err := w.engine.Wait(ctx, keys, id, waitsFor); err != nil {
+			return nil, err
+		}
+	}
+	for id, keys := range ends {
+		if err := w.engine.StopWaiting(ctx, keys, id); err != nil {
+			return nil, err
+		}
+	}
+	return make([]merge.Answer[struct{}], len(batch)), nil
 }
 
-// unwanted tells whether nobody waits for a key, and may forget it then.
-func (w *Waits) unwanted(key string, of *waited, forget bool) bool {
+// tidy returns what is to be told, by member: of each key the last note counts, and an end of waiting only where
+// nobody waits again by now. What nobody waits for is forgotten.
+func (w *Waits) tidy(batch []note) (waits, ends map[member.ID][]string) {
+	last := make(map[string]member.ID, len(batch))
+	for _, n := range batch {
+		last[n.key] = n.id
+	}
+	waits, ends = make(map[member.ID][]string), make(map[member.ID][]string)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(of.bells) > 0 {
-		return false
+	for key, id := range last {
+		of := w.keys[key]
+		switch {
+		case of == nil:
+		case id != member.ID{}:
+			waits[id] = append(waits[id], key)
+			of.told = id
+		case len(of.bells) == 0:
+			if of.told != (member.ID{}) {
+				ends[of.told] = append(ends[of.told], key)
+			}
+			delete(w.keys, key)
+		}
 	}
-	if forget && w.keys[key] == of {
-		delete(w.keys, key)
-	}
-	return true
+	return waits, ends
 }
 
 // ring is called for each key that was given back while somebody waited.
@@ -180,7 +197,7 @@ func (w *Waits) others(ctx context.Context, key string, life *member.Life) bool 
 	if near {
 		return true
 	}
-	ctx, cancel := context.WithTimeout(ctx, w.member.TTL()/2)
+	ctx, cancel := context.WithTimeout(ctx, statementBound(w.member))
 	defer cancel()
 	far, err := w.engine.OthersWait(ctx, key, life.ID)
 	return far || err != nil // where it can't be told, they are not left out

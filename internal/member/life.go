@@ -107,13 +107,16 @@ func (l *Life) trust(sent time.Time) {
 	l.end = l.m.o.Clock.AfterFunc(l.trusted.Sub(l.m.o.Clock.Now()), func() { l.Alive() })
 }
 
+// longestBeat is for how long an answer is waited for, however long the TTL: the next heartbeat takes another connection.
+const longestBeat = 10 * time.Second
+
 // heartbeat is one beat and, when it was confirmed, what is in doubt.
 func (l *Life) heartbeat() {
 	if !l.Alive() {
 		return
 	}
 	sent := l.m.o.Clock.Now()
-	ctx, cancel := context.WithTimeout(context.Background(), l.m.o.TTL/2)
+	ctx, cancel := context.WithTimeout(context.Background(), min(l.m.o.TTL/2, longestBeat))
 	defer cancel()
 	beat, alive, err := l.m.engine.Beat(ctx, l.ID, l.m.o.TTL)
 	if err == nil && !alive {

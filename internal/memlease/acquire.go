@@ -34,7 +34,7 @@ func (s *Server) answer(by lease.By, a lease.Ask, serves bool) lease.Answer {
 	now := s.clock.Now()
 	l := s.leases[a.Key]
 	held := l != nil && l.handle != lease.Handle{} && !l.ended(now)
-	if serves && (!held || l.handle == a.Instead) {
+	if serves && (!held || l.handle == a.Instead || l.member != member.ID{} && l.member == a.Gone) {
 		return lease.Answer{Token: s.grant(by, a)}
 	}
 	answer := lease.Answer{MemberGone: !serves, Held: held}
@@ -47,21 +47,14 @@ func (s *Server) answer(by lease.By, a lease.Ask, serves bool) lease.Answer {
 	return answer
 }
 
-// TakeOver grants a lease whose member was seen to be dead, once that is gone.
-func (e *Engine) TakeOver(ctx context.Context, by lease.By, a lease.Ask, gone member.ID) (token int64, err error) {
-	err = e.call(ctx, "TakeOver", func(s *Server) {
-		if s.alive(gone) {
-			return
-		}
-		s.drop(gone)
-		if l := s.leases[a.Key]; l != nil && l.member == gone && s.serves(by) {
-			token = s.grant(by, a)
+// Evict ends a member that has expired.
+func (e *Engine) Evict(ctx context.Context, id member.ID) (gone bool, err error) {
+	err = e.call(ctx, "Evict", func(s *Server) {
+		if gone = !s.alive(id); gone {
+			s.drop(id)
 		}
 	})
-	if err != nil {
-		return 0, err
-	}
-	return token, nil
+	return gone, err
 }
 
 // Release gives a batch back.

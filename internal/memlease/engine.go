@@ -110,22 +110,26 @@ func (e *Engine) Leave(ctx context.Context, id member.ID) error {
 	})
 }
 
-// Wait notes that a process waits for a key.
-func (e *Engine) Wait(ctx context.Context, key string, id member.ID, ttl time.Duration) error {
+// Wait notes that a process waits for keys.
+func (e *Engine) Wait(ctx context.Context, keys []string, id member.ID, ttl time.Duration) error {
 	return e.call(ctx, "Wait", func(s *Server) {
-		if s.waiters[key] == nil {
-			s.waiters[key] = make(map[member.ID]time.Time)
+		for _, key := range keys {
+			if s.waiters[key] == nil {
+				s.waiters[key] = make(map[member.ID]time.Time)
+			}
+			s.waiters[key][id] = s.clock.Now().Add(ttl)
 		}
-		s.waiters[key][id] = s.clock.Now().Add(ttl)
 	})
 }
 
 // StopWaiting ends that.
-func (e *Engine) StopWaiting(ctx context.Context, key string, id member.ID) error {
+func (e *Engine) StopWaiting(ctx context.Context, keys []string, id member.ID) error {
 	return e.call(ctx, "StopWaiting", func(s *Server) {
-		delete(s.waiters[key], id)
-		if len(s.waiters[key]) == 0 {
-			delete(s.waiters, key)
+		for _, key := range keys {
+			delete(s.waiters[key], id)
+			if len(s.waiters[key]) == 0 {
+				delete(s.waiters, key)
+			}
 		}
 	})
 }

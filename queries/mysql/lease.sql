@@ -8,7 +8,7 @@
 
 -- Grants what is free of a batch, each key once. It does nothing once the member has beaten twice more
 -- than the caller knew: then the caller has given up on it, and it was under way for too long. What is held in
--- the place of which it is asked for counts as free.
+-- the place of which it is asked for, or by a member that is gone for good, counts as free.
 -- The engine repeats the SELECT of ask for each of the batch. The token of the last one granted is the
 -- statement's insert id.
 -- name: AcquireLeases :execresult
@@ -19,10 +19,10 @@ UPDATE (
         WHERE m.member_id = sqlc.arg(member_id) AND m.beat <= CAST(sqlc.arg(beat) AS SIGNED) + 1 AND m.expires_at > +UTC_TIMESTAMP(6)
     ) me
     STRAIGHT_JOIN (
-        SELECT CAST(sqlc.arg(lease_key) AS BINARY) AS lease_key, CAST(sqlc.arg(handle) AS BINARY) AS handle, CAST(sqlc.arg(instead) AS BINARY) AS instead, CAST(sqlc.arg(keeper) AS BINARY) AS member_id, CAST(sqlc.arg(hold_us) AS SIGNED) AS hold_us, CAST(sqlc.arg(label) AS BINARY) AS label, CAST(sqlc.arg(data) AS BINARY) AS data
+        SELECT CAST(sqlc.arg(lease_key) AS BINARY) AS lease_key, CAST(sqlc.arg(handle) AS BINARY) AS handle, CAST(sqlc.arg(instead) AS BINARY) AS instead, CAST(sqlc.arg(gone) AS BINARY) AS gone, CAST(sqlc.arg(keeper) AS BINARY) AS member_id, CAST(sqlc.arg(hold_us) AS SIGNED) AS hold_us, CAST(sqlc.arg(label) AS BINARY) AS label, CAST(sqlc.arg(data) AS BINARY) AS data
     ) ask
     STRAIGHT_JOIN dblock_lease l FORCE INDEX (PRIMARY) ON l.lease_key = ask.lease_key
-    WHERE l.handle IS NULL OR l.handle = ask.instead OR l.held_until <= +UTC_TIMESTAMP(6)
+    WHERE l.handle IS NULL OR l.handle = ask.instead OR l.member_id = ask.gone OR l.held_until <= +UTC_TIMESTAMP(6)
     LIMIT 1000000
     FOR UPDATE SKIP LOCKED
 ) free
@@ -43,7 +43,8 @@ SET t.token = LAST_INSERT_ID(GREATEST(t.token + 1, TIMESTAMPDIFF(MICROSECOND, '1
     t.held_until = TIMESTAMPADD(MICROSECOND, NULLIF(CAST(sqlc.arg(hold_us) AS SIGNED), 0), +UTC_TIMESTAMP(6)),
     t.changed_at = +UTC_TIMESTAMP(6), t.label = sqlc.arg(label), t.data = NULLIF(CAST(sqlc.arg(data) AS BINARY), '')
 WHERE t.lease_key = sqlc.arg(lease_key)
-  AND (t.handle IS NULL OR t.handle = CAST(sqlc.arg(instead) AS BINARY) OR t.held_until <= +UTC_TIMESTAMP(6))
+  AND (t.handle IS NULL OR t.handle = CAST(sqlc.arg(instead) AS BINARY) OR t.member_id = CAST(sqlc.arg(gone) AS BINARY)
+       OR t.held_until <= +UTC_TIMESTAMP(6))
   AND EXISTS (
       SELECT 1 FROM dblock_member m
       WHERE m.member_id = sqlc.arg(member_id) AND m.beat <= CAST(sqlc.arg(beat) AS SIGNED) + 1 AND m.expires_at > +UTC_TIMESTAMP(6)
@@ -61,7 +62,8 @@ WHERE t.lease_key = (
     SELECT free.lease_key FROM (
         SELECT l.lease_key FROM dblock_lease l
         WHERE l.lease_key = sqlc.arg(lease_key)
-          AND (l.handle IS NULL OR l.handle = CAST(sqlc.arg(instead) AS BINARY) OR l.held_until <= +UTC_TIMESTAMP(6))
+          AND (l.handle IS NULL OR l.handle = CAST(sqlc.arg(instead) AS BINARY) OR l.member_id = CAST(sqlc.arg(gone) AS BINARY)
+               OR l.held_until <= +UTC_TIMESTAMP(6))
           AND EXISTS (
               SELECT 1 FROM dblock_member m
               WHERE m.member_id = sqlc.arg(member_id) AND m.beat <= CAST(sqlc.arg(beat) AS SIGNED) + 1 AND m.expires_at > +UTC_TIMESTAMP(6)
@@ -71,22 +73,25 @@ WHERE t.lease_key = (
     ) free
 );
 
--- Makes the rows that are missing, and grants them. It reads no member: that would lock its row while the
--- statement waits for a gap, and keep the heartbeat from it. So it does nothing after a moment of the
--- server's clock: what is under way for so long has been given up. IGNORE and not ON DUPLICATE KEY
--- UPDATE, which would wait for a guarded row. The engine repeats the SELECT of ask. All have the same token, the
--- statement's insert id.
+-- Makes the rows that are missing, and grants them, under the same condition. IGNORE and not ON DUPLICATE KEY UPDATE,
+-- which would wait for a guarded row. It may wait for a gap that somebody has locked, and be granted when its client
+-- has given up: at most the server's lock timeout later. The engine repeats the SELECT of ask. All have the same
+-- token, the statement's insert id.
 -- name: MakeLeases :execresult
 INSERT IGNORE INTO dblock_lease (lease_key, token, handle, member_id, held_until, label, data)
 SELECT ask.lease_key, LAST_INSERT_ID(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6))), ask.handle, NULLIF(ask.member_id, ''),
        TIMESTAMPADD(MICROSECOND, NULLIF(ask.hold_us, 0), +UTC_TIMESTAMP(6)), ask.label, NULLIF(ask.data, '')
 FROM (
+    SELECT m.member_id FROM dblock_member m
+    WHERE m.member_id = sqlc.arg(member_id) AND m.beat <= CAST(sqlc.arg(beat) AS SIGNED) + 1 AND m.expires_at > +UTC_TIMESTAMP(6)
+) me
+STRAIGHT_JOIN (
     SELECT CAST(sqlc.arg(lease_key) AS BINARY) AS lease_key, CAST(sqlc.arg(handle) AS BINARY) AS handle, CAST(sqlc.arg(keeper) AS BINARY) AS member_id, CAST(sqlc.arg(hold_us) AS SIGNED) AS hold_us, CAST(sqlc.arg(label) AS BINARY) AS label, CAST(sqlc.arg(data) AS BINARY) AS data
 ) ask
-WHERE TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6)) < CAST(sqlc.arg(latest_us) AS SIGNED);
+ON true;
 
--- name: ServerClock :one
-SELECT CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6)) AS SIGNED) AS now_us, CAST(@@innodb_lock_wait_timeout AS SIGNED) AS lock_wait_s;
+-- name: LockWaitTimeout :one
+SELECT CAST(@@innodb_lock_wait_timeout AS SIGNED) AS seconds;
 
 -- Who has what, or what is free, as one snapshot shows it: a holder's member that it lacks is gone.
 -- name: SeeLeases :many
@@ -102,26 +107,6 @@ SELECT l.lease_key, l.token, l.handle, l.member_id, l.label,
 FROM dblock_lease l
 LEFT JOIN dblock_member m ON m.member_id = l.member_id
 WHERE l.lease_key IN (sqlc.slice(lease_keys));
-
--- Takes a lease over from a member that is gone for good (see MemberStands).
--- name: TakeLeaseOver :execresult
-UPDATE (
-    SELECT l.lease_key
-    FROM (
-        SELECT m.member_id FROM dblock_member m
-        WHERE m.member_id = sqlc.arg(member_id) AND m.beat <= CAST(sqlc.arg(beat) AS SIGNED) + 1 AND m.expires_at > +UTC_TIMESTAMP(6)
-    ) me
-    STRAIGHT_JOIN dblock_lease l
-    WHERE l.lease_key = sqlc.arg(lease_key) AND l.member_id = CAST(sqlc.arg(gone) AS BINARY)
-    LIMIT 1000000
-    FOR UPDATE SKIP LOCKED
-) theirs
-STRAIGHT_JOIN dblock_lease t FORCE INDEX (PRIMARY) ON t.lease_key = theirs.lease_key
-SET t.token = LAST_INSERT_ID(GREATEST(t.token + 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6)))),
-    t.handle = CAST(sqlc.arg(handle) AS BINARY),
-    t.member_id = NULLIF(CAST(sqlc.arg(keeper) AS BINARY), ''),
-    t.held_until = TIMESTAMPADD(MICROSECOND, NULLIF(CAST(sqlc.arg(hold_us) AS SIGNED), 0), +UTC_TIMESTAMP(6)),
-    t.changed_at = +UTC_TIMESTAMP(6), t.label = sqlc.arg(label), t.data = NULLIF(CAST(sqlc.arg(data) AS BINARY), '');
 
 -- Gives back a batch, each key once. Rows that are locked, by a guard for example, are passed over.
 -- The engine repeats the SELECT of ask.
@@ -184,13 +169,14 @@ FROM dblock_lease l
 WHERE l.lease_key = sqlc.arg(lease_key) AND l.token = sqlc.arg(token) AND l.handle = CAST(sqlc.arg(handle) AS BINARY)
   AND (l.held_until IS NULL OR l.held_until > +UTC_TIMESTAMP(6));
 
--- name: WaitForLease :exec
+-- The engine repeats the row.
+-- name: WaitForLeases :exec
 INSERT INTO dblock_lease_waiter (lease_key, member_id, expires_at)
 VALUES (sqlc.arg(lease_key), sqlc.arg(member_id), TIMESTAMPADD(MICROSECOND, CAST(sqlc.arg(ttl_us) AS SIGNED), +UTC_TIMESTAMP(6)))
 ON DUPLICATE KEY UPDATE expires_at = VALUES(expires_at);
 
 -- name: StopWaiting :exec
-DELETE FROM dblock_lease_waiter WHERE lease_key = sqlc.arg(lease_key) AND member_id = sqlc.arg(member_id);
+DELETE FROM dblock_lease_waiter WHERE lease_key IN (sqlc.slice(lease_keys)) AND member_id = sqlc.arg(member_id);
 
 -- name: OthersWait :one
 SELECT EXISTS (

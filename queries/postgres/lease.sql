@@ -4,8 +4,8 @@
 -- Grants what is free of a batch, each key once. It does nothing once the member has beaten twice more
 -- than the caller knew: then the caller has given up on it, and it was under way for too long.
 -- Rows are locked in the order of their keys, and one that is locked is passed over; the
--- condition is checked again on the row as it was locked. What is held in the place of which it is asked for counts
--- as free. A row that is missing is made: most
+-- condition is checked again on the row as it was locked. What is held in the place of which it is asked for, or
+-- by a member that is gone for good, counts as free. A row that is missing is made: most
 -- keys, such as those of orders, are locked once. It returns what was granted, and who holds the rest, as the
 -- statement's snapshot shows it; one row without a key says that the member is gone. (No two of the
 -- lists are joined with each other: they have no index.)
@@ -16,13 +16,14 @@ WITH me AS MATERIALIZED (
       AND set_config('lock_timeout', sqlc.arg(lock_timeout), true) IS NOT NULL
 ), ask AS MATERIALIZED (
     SELECT unnest(sqlc.arg(lease_keys)::text[]) AS lease_key, unnest(sqlc.arg(handles)::uuid[]) AS handle,
-           unnest(sqlc.arg(insteads)::uuid[]) AS instead,
+           unnest(sqlc.arg(insteads)::uuid[]) AS instead, unnest(sqlc.arg(gones)::uuid[]) AS gone,
            unnest(sqlc.arg(labels)::text[]) AS label, unnest(sqlc.arg(datas)::bytea[]) AS data,
            unnest(sqlc.arg(hold_us)::bigint[]) AS hold_us, unnest(sqlc.arg(detached)::boolean[]) AS detached
 ), free AS MATERIALIZED (
     SELECT l.lease_key, ask.handle, ask.label, ask.data, ask.hold_us, ask.detached
     FROM me, ask, dblock_lease l
-    WHERE l.lease_key = ask.lease_key AND (l.handle IS NULL OR l.handle = ask.instead OR l.held_until <= clock_timestamp())
+    WHERE l.lease_key = ask.lease_key
+      AND (l.handle IS NULL OR l.handle = ask.instead OR l.member_id = ask.gone OR l.held_until <= clock_timestamp())
     ORDER BY l.lease_key
     FOR NO KEY UPDATE OF l SKIP LOCKED
 ), taken AS (
@@ -62,8 +63,7 @@ WHERE l.handle IS NOT NULL AND (l.held_until IS NULL OR l.held_until > clock_tim
 UNION ALL
 SELECT '', 0, NULL, '', 0, false, 0 WHERE NOT EXISTS (SELECT 1 FROM me);
 
--- Grants one key where it is free, or held in the place of which it is asked for: AcquireLeases for a lone caller,
--- at the price of an UPDATE by the key. Where it finds nothing, AcquireLeases says why, and makes the row.
+-- Grants one key: AcquireLeases for a lone caller, at the price of an UPDATE by the key. Where it finds nothing, AcquireLeases says why, and makes the row.
 -- name: AcquireLease :one
 UPDATE dblock_lease l
 SET token = GREATEST(l.token + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint),
@@ -75,21 +75,7 @@ FROM dblock_member me
 WHERE me.member_id = sqlc.arg(member_id) AND me.beat <= sqlc.arg(beat)::bigint + 1 AND me.expires_at > clock_timestamp()
   AND set_config('lock_timeout', sqlc.arg(lock_timeout), true) IS NOT NULL
   AND l.lease_key = sqlc.arg(lease_key)
-  AND (l.handle IS NULL OR l.handle = sqlc.arg(instead) OR l.held_until <= clock_timestamp())
-RETURNING l.token;
-
--- Takes a lease over from a member that is gone for good (see MemberStands).
--- name: TakeLeaseOver :one
-UPDATE dblock_lease l
-SET token = GREATEST(l.token + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint),
-    handle = sqlc.arg(handle),
-    member_id = CASE WHEN sqlc.arg(detached)::boolean THEN NULL ELSE me.member_id END,
-    held_until = clock_timestamp() + NULLIF(sqlc.arg(hold_us)::bigint, 0) * interval '1 microsecond',
-    changed_at = clock_timestamp(), label = sqlc.arg(label), data = sqlc.narg(data)
-FROM dblock_member me
-WHERE l.lease_key = sqlc.arg(lease_key) AND l.member_id = sqlc.arg(gone)
-  AND me.member_id = sqlc.arg(member_id) AND me.beat <= sqlc.arg(beat)::bigint + 1 AND me.expires_at > clock_timestamp()
-  AND set_config('lock_timeout', sqlc.arg(lock_timeout), true) IS NOT NULL
+  AND (l.handle IS NULL OR l.handle = sqlc.arg(instead) OR l.member_id = sqlc.arg(gone) OR l.held_until <= clock_timestamp())
 RETURNING l.token;
 
 -- Gives back a batch, each key once. It returns what was freed, and what was ours when it began: of
@@ -141,13 +127,15 @@ WHERE l.lease_key = sqlc.arg(lease_key) AND l.token = sqlc.arg(token) AND l.hand
   AND (l.held_until IS NULL OR l.held_until > clock_timestamp())
   AND set_config('lock_timeout', sqlc.arg(lock_timeout), true) IS NOT NULL;
 
--- name: WaitForLease :exec
+-- name: WaitForLeases :exec
 INSERT INTO dblock_lease_waiter AS w (lease_key, member_id, expires_at)
-VALUES (sqlc.arg(lease_key), sqlc.arg(member_id), clock_timestamp() + sqlc.arg(ttl_us)::bigint * interval '1 microsecond')
+SELECT ask.lease_key, sqlc.arg(member_id)::uuid, clock_timestamp() + sqlc.arg(ttl_us)::bigint * interval '1 microsecond'
+FROM (SELECT unnest(sqlc.arg(lease_keys)::text[]) AS lease_key) ask
+ORDER BY ask.lease_key
 ON CONFLICT (lease_key, member_id) DO UPDATE SET expires_at = excluded.expires_at;
 
 -- name: StopWaiting :exec
-DELETE FROM dblock_lease_waiter w WHERE w.lease_key = sqlc.arg(lease_key) AND w.member_id = sqlc.arg(member_id);
+DELETE FROM dblock_lease_waiter w WHERE w.lease_key = ANY(sqlc.arg(lease_keys)::text[]) AND w.member_id = sqlc.arg(member_id);
 
 -- name: NotifyNothing :exec
 SELECT pg_notify(sqlc.arg(channel), '');
