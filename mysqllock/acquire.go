@@ -13,44 +13,34 @@ import (
 	"github.com/dblock-go/dblock/internal/mysqlfault"
 )
 
-// Acquire is one UPDATE where one ask is granted, and one SELECT more for those that are not, or for a
-// batch. Rows that are missing are made, and granted by that; a lone ask tries it before it looks.
+// Acquire is one UPDATE where all of a batch is granted, and one SELECT more where not. Rows that are missing are made,
+// and granted by that; a lone ask tries it before it looks.
 func (e *engine) Acquire(ctx context.Context, by lease.By, asks []lease.Ask) ([]lease.Answer, error) {
 	if len(asks) == 1 && !asks[0].Contended {
 		return e.acquireOne(ctx, by, asks[0])
 	}
 	answers := make([]lease.Answer, len(asks))
-	missing, err := e.grant(ctx, by, asks, answers)
-	if err != nil || len(missing) == 0 {
+	taken, token, err := e.take(ctx, by, asks)
+	if err != nil || taken == int64(len(asks)) {
+		for i := range answers {
+			answers[i].Token = token
+		}
 		return answers, err
 	}
-	slices.SortFunc(missing, func(i, j int) int { return strings.Compare(asks[i].Key, asks[j].Key) })
-	fresh := make([]lease.Ask, len(missing))
-	for n, i := range missing {
-		fresh[n] = asks[i]
+	missing, err := e.see(ctx, by, asks, answers, taken)
+	if err == nil {
+		err = e.makeMissing(ctx, by, asks, missing, answers)
 	}
-	token, made, err := e.makeRows(ctx, by, fresh)
-	if err != nil {
-		return nil, half(err, len(fresh) < len(asks))
+	if err == nil && len(asks) > 1 {
+		err = e.takeLeft(ctx, by, asks, answers)
 	}
-	got := make([]lease.Answer, len(fresh))
-	if made == int64(len(fresh)) {
-		for n := range got {
-			got[n].Token = token
-		}
-	} else if err := e.seeGranted(ctx, by, fresh, got, made); err != nil {
-		return nil, half(err, len(fresh) < len(asks))
-	}
-	for n, i := range missing {
-		answers[i] = got[n]
-	}
-	return answers, nil
+	return answers, half(err, taken > 0)
 }
 
 // acquireOne takes one key where it is free, makes its row where that is missing, and else says who has it.
 func (e *engine) acquireOne(ctx context.Context, by lease.By, a lease.Ask) ([]lease.Answer, error) {
 	asks, answers := []lease.Ask{a}, make([]lease.Answer, 1)
-	taken, token, err := e.take(ctx, by, asks)
+	taken, token, err := e.takeOne(ctx, by, a)
 	if err == nil && taken == 0 {
 		token, taken, err = e.makeRows(ctx, by, asks)
 	}
@@ -61,35 +51,79 @@ func (e *engine) acquireOne(ctx context.Context, by lease.By, a lease.Ask) ([]le
 		answers[0].Token = token
 		return answers, nil
 	}
-	return answers, e.seeGranted(ctx, by, asks, answers, 0)
+	missing, err := e.see(ctx, by, asks, answers, 0)
+	suspect(missing, answers)
+	return answers, err
 }
 
-// grant takes what is free, and finds out about the rest. It returns which of the rows are missing.
-func (e *engine) grant(ctx context.Context, by lease.By, asks []lease.Ask, answers []lease.Answer) (missing []int, err error) {
-	taken, token, err := e.take(ctx, by, asks)
-	if err != nil {
-		return nil, err
-	}
-	if taken == 1 && len(asks) == 1 {
-		answers[0].Token = token
-		return nil, nil
-	}
-	missing, seen, err := e.see(ctx, by, asks, answers)
-	switch {
-	case err != nil:
-		return nil, half(err, taken > 0)
-	case seen < taken:
-		return nil, errUnseen // somebody reads it back who does not see it: better in doubt than held for ever
-	}
-	return missing, nil
-}
-
-// take grants what is free; the token is that of the last one.
+// take grants what is free. All have the same token.
 func (e *engine) take(ctx context.Context, by lease.By, asks []lease.Ask) (taken, token int64, err error) {
 	if len(asks) == 1 {
 		return e.takeOne(ctx, by, asks[0])
 	}
+	if e.mariaDB && alike(asks) {
+		taken, token, err = e.takeAlike(ctx, by, asks)
+		if !mysqlfault.IsLocked(err) {
+			return taken, token, err
+		}
+	}
 	return e.change(ctx, repeated(mysqldb.AcquireLeases, len(asks)), askArgs(by, asks))
+}
+
+// takeLeft tries what was free, and not granted with the others: it was locked for a moment, or its token is ahead of
+// the clock.
+func (e *engine) takeLeft(ctx context.Context, by lease.By, asks []lease.Ask, answers []lease.Answer) error {
+	for i, a := range answers {
+		if a.Token != 0 || a.Held || a.MemberGone {
+			continue
+		}
+		taken, token, err := e.takeOne(ctx, by, asks[i])
+		if err != nil {
+			return half(err, true)
+		}
+		if taken == 1 {
+			answers[i].Token = token
+		}
+	}
+	return nil
+}
+
+// makeMissing makes the rows of those that have none.
+func (e *engine) makeMissing(ctx context.Context, by lease.By, asks []lease.Ask, missing []int, answers []lease.Answer) error {
+	if len(missing) == 0 {
+		return nil
+	}
+	slices.SortFunc(missing, func(i, j int) int { return strings.Compare(asks[i].Key, asks[j].Key) })
+	fresh, got := make([]lease.Ask, len(missing)), make([]lease.Answer, len(missing))
+	for n, i := range missing {
+		fresh[n] = asks[i]
+	}
+	token, made, err := e.makeRows(ctx, by, fresh)
+	if err != nil {
+		return half(err, len(fresh) < len(asks))
+	}
+	for n := range got {
+		got[n].Token = token
+	}
+	if made < int64(len(fresh)) {
+		clear(got)
+		still, err := e.see(ctx, by, fresh, got, made)
+		if err != nil {
+			return half(err, len(fresh) < len(asks))
+		}
+		suspect(still, got)
+	}
+	for n, i := range missing {
+		answers[i] = got[n]
+	}
+	return nil
+}
+
+// suspect notes of rows that could not be made that the member seems to be gone; or somebody has locked the gap.
+func suspect(missing []int, answers []lease.Answer) {
+	for _, i := range missing {
+		answers[i].MemberGone = true
+	}
 }
 
 // change runs a statement that tells a number as its insert id.
@@ -105,28 +139,14 @@ func (e *engine) change(ctx context.Context, statement string, args []any) (rows
 	return rows, told, err
 }
 
-// seeGranted reads what became of asks of which so many were granted at least.
-func (e *engine) seeGranted(ctx context.Context, by lease.By, asks []lease.Ask, answers []lease.Answer, granted int64) error {
-	missing, seen, err := e.see(ctx, by, asks, answers)
-	for _, i := range missing { // no row was made: the member is gone, or somebody has locked the gap
-		answers[i].MemberGone = true
-	}
-	switch {
-	case err != nil:
-		return half(err, granted > 0)
-	case seen < granted:
-		return errUnseen
-	}
-	return nil
-}
-
 // errUnseen says that a lease was granted that could not be read back: it may stand. It is Lost.
 var errUnseen = errors.New("dblock: a lease was granted, and not found when it was read back")
 
-// see reads who has what; a lease that is there under an ask's handle was granted to it.
+// see reads who has what; a lease that is there under an ask's handle was granted to it, and so many were at least. It
+// returns which of the rows are missing.
 func (e *engine) see(
-	ctx context.Context, by lease.By, asks []lease.Ask, answers []lease.Answer,
-) (missing []int, granted int64, err error) {
+	ctx context.Context, by lease.By, asks []lease.Ask, answers []lease.Answer, granted int64,
+) (missing []int, err error) {
 	keys := make([][]byte, len(asks))
 	at := make(map[string]int, len(asks))
 	for i, a := range asks {
@@ -139,23 +159,26 @@ func (e *engine) see(
 		return err
 	})
 	if err != nil {
-		return nil, 0, err
+		return nil, half(err, granted > 0)
 	}
+	seen := int64(0)
 	for _, r := range rows {
 		i := at[string(r.LeaseKey)]
 		delete(at, string(r.LeaseKey))
 		if r.Handle.Valid && id(r.Handle.String) == asks[i].Handle {
 			answers[i] = lease.Answer{Token: r.Token}
-			granted++
+			seen++
 			continue
 		}
 		answers[i] = refused(r)
 	}
+	if seen < granted {
+		return nil, errUnseen // somebody reads it back who does not see it: better in doubt than held for ever
+	}
 	for _, i := range at {
 		missing = append(missing, i)
 	}
-	slices.Sort(missing)
-	return missing, granted, nil
+	return missing, nil
 }
 
 func refused(r mysqldb.SeeLeasesRow) lease.Answer {
@@ -184,6 +207,44 @@ func (e *engine) makeRows(ctx context.Context, by lease.By, asks []lease.Ask) (t
 		return 0, 0, nil
 	}
 	return token, made, err
+}
+
+// alike tells whether AcquireAlike may take these.
+func alike(asks []lease.Ask) bool {
+	return !slices.ContainsFunc(asks, func(a lease.Ask) bool {
+		return a.Detached || a.Hold != 0 || len(a.Data) > 0 || a.Label != asks[0].Label
+	})
+}
+
+// takeAlike fails as locked where any of the rows is.
+func (e *engine) takeAlike(ctx context.Context, by lease.By, asks []lease.Ask) (taken, token int64, err error) {
+	var whens, keys, insteads, gones []any
+	for _, a := range asks {
+		whens = append(whens, []byte(a.Key), a.Handle[:])
+		keys = append(keys, []byte(a.Key))
+		if a.Instead != (lease.Handle{}) {
+			insteads = append(insteads, a.Instead[:])
+		}
+		if a.Gone != (member.ID{}) {
+			gones = append(gones, a.Gone[:])
+		}
+	}
+	const when = " WHEN ? THEN CAST(? AS BINARY)"
+	query := strings.Replace(mysqldb.AcquireAlike, when, strings.Repeat(when, len(asks)), 1)
+	for name, list := range map[string][]any{"lease_keys": keys, "insteads": insteads, "gones": gones} {
+		query = listed(query, name, len(list))
+	}
+	args := slices.Concat(whens, []any{by.Member[:], []byte(asks[0].Label)}, keys, insteads, gones, []any{by.Member[:], by.Beat})
+	return e.change(ctx, withoutWaiting+query, args)
+}
+
+// listed has a statement take n values for a slice.
+func listed(query, name string, n int) string {
+	values := "NULL"
+	if n > 0 {
+		values = strings.Repeat("?, ", n-1) + "?"
+	}
+	return strings.Replace(query, "/*SLICE:"+name+"*/?", values, 1)
 }
 
 // askArgs are the arguments of AcquireLeases.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/lease"
+	"github.com/dblock-go/dblock/internal/mysqlfault"
 )
 
 // passes is how often a row that is locked is tried again at once. Whoever asks for a key that is held
@@ -46,6 +47,12 @@ func (e *engine) free(ctx context.Context, backs []lease.Back, at []int) (freed 
 	if len(at) == 1 {
 		return e.freeOne(ctx, backs[at[0]])
 	}
+	if e.mariaDB {
+		freed, err = e.freeAlike(ctx, backs, at)
+		if !mysqlfault.IsLocked(err) {
+			return freed, err
+		}
+	}
 	var args []any
 	for _, i := range at {
 		args = append(args, []byte(backs[i].Key), backs[i].Handle[:], backs[i].Token)
@@ -58,6 +65,17 @@ func (e *engine) free(ctx context.Context, backs []lease.Back, at []int) (freed 
 		freed, err = result.RowsAffected()
 		return err
 	})
+	return freed, err
+}
+
+// freeAlike fails as locked where any of the rows is.
+func (e *engine) freeAlike(ctx context.Context, backs []lease.Back, at []int) (freed int64, err error) {
+	var keys, handles []any
+	for _, i := range at {
+		keys, handles = append(keys, []byte(backs[i].Key)), append(handles, backs[i].Handle[:])
+	}
+	query := listed(listed(mysqldb.ReleaseAlike, "lease_keys", len(keys)), "handles", len(handles))
+	freed, _, err = e.change(ctx, withoutWaiting+query, append(keys, handles...))
 	return freed, err
 }
 
