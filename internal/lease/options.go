@@ -29,7 +29,7 @@ type Options struct {
 // long, a connection that went silent does not stop all keys.
 const (
 	inFlight = 2
-	patience = 10 * time.Millisecond
+	patience = 3 * time.Millisecond
 )
 
 const maxBatch = 8192

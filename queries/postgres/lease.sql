@@ -8,7 +8,8 @@
 -- by a member that is gone for good, counts as free. A row that is missing is made: most
 -- keys, such as those of orders, are locked once. It returns what was granted, and who holds the rest, as the
 -- statement's snapshot shows it; one row without a key says that the member is gone. (No two of the
--- lists are joined with each other: they have no index.)
+-- lists are joined with each other: they have no index. And most batches are granted as a whole: what is for the rest
+-- is not even begun then.)
 -- name: AcquireLeases :many
 WITH me AS MATERIALIZED (
     SELECT m.member_id FROM dblock_member m
@@ -42,7 +43,8 @@ WITH me AS MATERIALIZED (
            CASE WHEN ask.detached THEN NULL ELSE me.member_id END,
            clock_timestamp() + NULLIF(ask.hold_us, 0) * interval '1 microsecond', ask.label, ask.data
     FROM me, ask
-    WHERE NOT EXISTS (SELECT 1 FROM dblock_lease l WHERE l.lease_key = ask.lease_key)
+    WHERE (SELECT count(*) FROM taken) < cardinality(sqlc.arg(lease_keys)::text[])
+      AND NOT EXISTS (SELECT 1 FROM dblock_lease l WHERE l.lease_key = ask.lease_key)
     ORDER BY ask.lease_key
     ON CONFLICT DO NOTHING
     RETURNING lease_key, token
@@ -59,7 +61,8 @@ SELECT ask.lease_key, 0, l.member_id, l.label, l.token,
 FROM ask
 JOIN dblock_lease l ON l.lease_key = ask.lease_key
 LEFT JOIN dblock_member m ON m.member_id = l.member_id
-WHERE l.handle IS NOT NULL AND (l.held_until IS NULL OR l.held_until > clock_timestamp())
+WHERE (SELECT count(*) FROM taken) + (SELECT count(*) FROM made) < cardinality(sqlc.arg(lease_keys)::text[])
+  AND l.handle IS NOT NULL AND (l.held_until IS NULL OR l.held_until > clock_timestamp())
 UNION ALL
 SELECT '', 0, NULL, '', 0, false, 0 WHERE NOT EXISTS (SELECT 1 FROM me);
 
@@ -107,7 +110,8 @@ FROM freed
 UNION ALL
 SELECT ask.lease_key, false, ''
 FROM ask
-JOIN dblock_lease l ON l.lease_key = ask.lease_key AND l.handle = ask.handle;
+JOIN dblock_lease l ON l.lease_key = ask.lease_key AND l.handle = ask.handle
+WHERE (SELECT count(*) FROM freed) < cardinality(sqlc.arg(lease_keys)::text[]);
 
 -- Gives one lease back: ReleaseLeases for a lone caller. It waits where the row is locked.
 -- name: ReleaseLease :one
