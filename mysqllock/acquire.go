@@ -14,9 +14,13 @@ import (
 )
 
 // Acquire is one UPDATE where all of a batch is granted, and one SELECT more where not. Rows that are missing are made,
-// and granted by that; a lone ask tries it before it looks.
+// and granted by that; a lone ask tries it before it looks. What was held before is looked at first, so that a poll
+// locks nothing.
 func (e *engine) Acquire(ctx context.Context, by lease.By, asks []lease.Ask) ([]lease.Answer, error) {
-	if len(asks) == 1 && !asks[0].Contended {
+	if !slices.ContainsFunc(asks, func(a lease.Ask) bool { return !a.Contended }) {
+		return e.poll(ctx, by, asks)
+	}
+	if len(asks) == 1 {
 		return e.acquireOne(ctx, by, asks[0])
 	}
 	answers := make([]lease.Answer, len(asks))
@@ -31,10 +35,37 @@ func (e *engine) Acquire(ctx context.Context, by lease.By, asks []lease.Ask) ([]
 	if err == nil {
 		err = e.makeMissing(ctx, by, asks, missing, answers)
 	}
-	if err == nil && len(asks) > 1 {
+	if err == nil {
 		err = e.takeLeft(ctx, by, asks, answers)
 	}
 	return answers, half(err, taken > 0)
+}
+
+// poll asks for those only that are not held any more.
+func (e *engine) poll(ctx context.Context, by lease.By, asks []lease.Ask) ([]lease.Answer, error) {
+	answers := make([]lease.Answer, len(asks))
+	if _, err := e.see(ctx, by, asks, answers, 0); err != nil {
+		return nil, err
+	}
+	var left []lease.Ask
+	var at []int
+	for i, a := range answers {
+		if !a.Held {
+			asked := asks[i]
+			asked.Contended = false
+			left, at = append(left, asked), append(at, i)
+		}
+	}
+	if len(left) == 0 {
+		return answers, nil
+	}
+	got, err := e.Acquire(ctx, by, left)
+	for n, i := range at {
+		if err == nil {
+			answers[i] = got[n]
+		}
+	}
+	return answers, err
 }
 
 // acquireOne takes one key where it is free, makes its row where that is missing, and else says who has it.

@@ -31,7 +31,10 @@ func (e *engine) takeOne(ctx context.Context, by lease.By, a lease.Ask) (taken, 
 		if e.mariaDB {
 			result, err = e.q.AcquireLease(ctx, nowait{on}, p)
 		} else {
-			result, err = e.q.AcquireLeaseSkipping(ctx, on, mysqldb.AcquireLeaseSkippingParams(p))
+			result, err = e.q.AcquireLeaseSkipping(ctx, on, mysqldb.AcquireLeaseSkippingParams{
+				Handle: p.Handle, Keeper: p.Keeper, HoldUs: p.HoldUs, Label: p.Label, Data: p.Data,
+				MemberID: p.MemberID, Beat: p.Beat, LeaseKey: p.LeaseKey, Instead: p.Instead, Gone: p.Gone,
+			})
 		}
 		if err != nil {
 			return err

@@ -131,14 +131,15 @@ SET t.token = LAST_INSERT_ID(GREATEST(t.token + 1, TIMESTAMPDIFF(MICROSECOND, '1
     t.changed_at = +UTC_TIMESTAMP(6), t.label = ?, t.data = NULLIF(CAST(? AS BINARY), '')
 WHERE t.lease_key = (
     SELECT free.lease_key FROM (
-        SELECT l.lease_key FROM dblock_lease l
+        SELECT l.lease_key
+        FROM (
+            SELECT m.member_id FROM dblock_member m
+            WHERE m.member_id = ? AND m.beat <= CAST(? AS SIGNED) + 1 AND m.expires_at > +UTC_TIMESTAMP(6)
+        ) me
+        STRAIGHT_JOIN dblock_lease l FORCE INDEX (PRIMARY)
         WHERE l.lease_key = ?
           AND (l.handle IS NULL OR l.handle = CAST(? AS BINARY) OR l.member_id = CAST(? AS BINARY)
                OR l.held_until <= +UTC_TIMESTAMP(6))
-          AND EXISTS (
-              SELECT 1 FROM dblock_member m
-              WHERE m.member_id = ? AND m.beat <= CAST(? AS SIGNED) + 1 AND m.expires_at > +UTC_TIMESTAMP(6)
-          )
         LIMIT 1
         FOR UPDATE SKIP LOCKED
     ) free
@@ -151,14 +152,15 @@ type AcquireLeaseSkippingParams struct {
 	HoldUs   int64
 	Label    []byte
 	Data     interface{}
+	MemberID []byte
+	Beat     int64
 	LeaseKey []byte
 	Instead  interface{}
 	Gone     interface{}
-	MemberID []byte
-	Beat     int64
 }
 
-// The same where the row has to be passed over.
+// The same where the row has to be passed over. The member is read first, here as everywhere: whoever has a lease's row
+// locked waits for nothing.
 func (q *Queries) AcquireLeaseSkipping(ctx context.Context, db DBTX, arg AcquireLeaseSkippingParams) (sql.Result, error) {
 	return db.ExecContext(ctx, AcquireLeaseSkipping,
 		arg.Handle,
@@ -166,11 +168,11 @@ func (q *Queries) AcquireLeaseSkipping(ctx context.Context, db DBTX, arg Acquire
 		arg.HoldUs,
 		arg.Label,
 		arg.Data,
+		arg.MemberID,
+		arg.Beat,
 		arg.LeaseKey,
 		arg.Instead,
 		arg.Gone,
-		arg.MemberID,
-		arg.Beat,
 	)
 }
 

@@ -32,6 +32,7 @@ func (l *Locker) wait(ctx context.Context, r dblock.Request) (*dblock.Lock, erro
 
 // poll asks for the key until it is granted, as often as it is worth it.
 func (l *Locker) poll(ctx context.Context, place *place, r dblock.Request) (*dblock.Lock, error) {
+	began := l.o.Clock.Now()
 	var told *bell
 	defer func() { l.stopWaiting(told) }()
 	for {
@@ -46,7 +47,7 @@ func (l *Locker) poll(ctx context.Context, place *place, r dblock.Request) (*dbl
 				continue // whoever gives it back from now on tells us; but it may be free already
 			}
 		}
-		if err := l.pause(ctx, told, refused); err != nil {
+		if err := l.pause(ctx, told, refused, l.o.Clock.Now().Sub(began)); err != nil {
 			return nil, ended(refused, err)
 		}
 	}
@@ -59,15 +60,24 @@ func (l *Locker) stopWaiting(b *bell) {
 }
 
 // pause waits until it is worth asking again: the bell rings, the holder's time is up, or the poll
-// is due, with jitter so that processes don't ask in step.
-func (l *Locker) pause(ctx context.Context, b *bell, refused *dblock.HeldError) error {
-	d := l.o.Poll/2 + rand.N(l.o.Poll)
-	if refused.Remaining > 0 {
-		d = min(d, refused.Remaining+time.Millisecond)
-	}
+// is due, with jitter so that processes don't ask in step. Where no bell can be heard it is the poll that counts.
+func (l *Locker) pause(ctx context.Context, b *bell, refused *dblock.HeldError, waited time.Duration) error {
+	every := l.o.Poll
 	var rung chan struct{}
 	if b != nil {
 		rung = b.rung
+	}
+	hears := b != nil && l.waits.hearing()
+	if !hears {
+		every = interval(waited, l.o.Poll)
+	}
+	d := every/2 + rand.N(every)
+	if refused.Remaining > 0 {
+		d = min(d, refused.Remaining+time.Millisecond)
+	}
+	if !hears {
+		now := l.o.Clock.Now()
+		d = l.waits.pace.plan(now, now.Add(d)).Sub(now)
 	}
 	return l.sleepUntil(ctx, d, rung)
 }

@@ -20,6 +20,7 @@ type Waits struct {
 	member *member.Member
 	clock  clock.Clock
 	notes  *merge.Queue[note, struct{}]
+	pace   pace
 	ending context.Context
 	end    context.CancelFunc
 	tasks  sync.WaitGroup
