@@ -32,8 +32,9 @@ type LeaseOptions struct {
 	// Schema is the database that holds dblock's tables. Default: the one that the pool is connected to.
 	Schema string
 
-	// Poll is how often a process asks again for a key that it waits for, give or take a half. There is
-	// nothing here that could notify it. Default 100 ms; 10 ms to 1 min.
+	// Poll is how often at least a process asks again for a key that it waits for, give or take a half. There is
+	// nothing here that could notify it, so it asks every 5 ms at first, and more seldom the longer it has waited;
+	// 100 times a second at most, over all keys. Default 100 ms; 10 ms to 1 min.
 	Poll time.Duration
 
 	// MaxQueue bounds how many calls may wait for a statement in this process; more are refused with
@@ -67,7 +68,7 @@ var _ dblock.Locker = (*Lease)(nil)
 const defaultPoll = 100 * time.Millisecond
 
 // NewLease makes a Lease in the database of pool, which stays its owner's. It keeps one connection of the
-// pool for heartbeats, and uses up to 4 more at once, for a statement or two each. It asks the server for
+// pool for heartbeats, and uses up to 6 more at once, for a statement or two each. It asks the server for
 // its version and for that of the tables.
 //
 // Errors: dblock.ErrInvalid (also where the pool has no more than one connection), dblock.ErrSchema,
