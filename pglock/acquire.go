@@ -2,9 +2,13 @@ package pglock
 
 import (
 	"context"
+	"slices"
+
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/lease"
+	"github.com/dblock-go/dblock/internal/member"
 )
 
 // Acquire is one statement, whatever the size of the batch; for a lone ask a cheaper one comes first, which is all
@@ -24,13 +28,13 @@ func (e *engine) acquireMany(ctx context.Context, by lease.By, asks []lease.Ask)
 	for _, a := range asks {
 		p.LeaseKeys = append(p.LeaseKeys, a.Key)
 		p.Handles = append(p.Handles, id(a.Handle))
-		p.Insteads = append(p.Insteads, id(a.Instead))
-		p.Gones = append(p.Gones, id(a.Gone))
-		p.Labels = append(p.Labels, a.Label)
-		p.Datas = append(p.Datas, a.Data)
-		p.HoldUs = append(p.HoldUs, micros(a.Hold))
-		p.Detached = append(p.Detached, a.Detached)
 	}
+	p.Insteads = unlessNone(asks, func(a lease.Ask) (pgtype.UUID, bool) { return id(a.Instead), a.Instead != lease.Handle{} })
+	p.Gones = unlessNone(asks, func(a lease.Ask) (pgtype.UUID, bool) { return id(a.Gone), a.Gone != member.ID{} })
+	p.Labels = unlessNone(asks, func(a lease.Ask) (string, bool) { return a.Label, a.Label != "" })
+	p.Datas = unlessNone(asks, func(a lease.Ask) ([]byte, bool) { return a.Data, a.Data != nil })
+	p.HoldUs = unlessNone(asks, func(a lease.Ask) (int64, bool) { return micros(a.Hold), a.Hold != 0 })
+	p.Detached = unlessNone(asks, func(a lease.Ask) (bool, bool) { return a.Detached, a.Detached })
 	rows, err := e.q.AcquireLeases(ctx, e.on(e.pool), p)
 	if err != nil {
 		return nil, err
@@ -56,4 +60,16 @@ func (e *engine) acquireMany(ctx context.Context, by lease.By, asks []lease.Ask)
 		answers[i].MemberGone = gone
 	}
 	return answers, nil
+}
+
+// unlessNone lists something of each ask; nothing where no ask has it, which is the usual case and costs least.
+func unlessNone[T any](asks []lease.Ask, of func(lease.Ask) (T, bool)) []T {
+	if !slices.ContainsFunc(asks, func(a lease.Ask) bool { _, has := of(a); return has }) {
+		return []T{}
+	}
+	list := make([]T, len(asks))
+	for i, a := range asks {
+		list[i], _ = of(a)
+	}
+	return list
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgtype"
+
 	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/pgfault"
@@ -22,13 +24,11 @@ func (e *engine) Release(ctx context.Context, backs []lease.Back) ([]lease.Retur
 }
 
 func (e *engine) releaseMany(ctx context.Context, backs []lease.Back) ([]lease.Returned, error) {
-	p := pgdb.ReleaseLeasesParams{LockTimeout: lockTimeout(ctx)}
-	for _, b := range backs {
-		p.LeaseKeys = append(p.LeaseKeys, b.Key)
-		p.Tokens = append(p.Tokens, b.Token)
-		p.Handles = append(p.Handles, id(b.Handle))
+	keys, handles := make([]string, len(backs)), make([]pgtype.UUID, len(backs))
+	for i, b := range backs {
+		keys[i], handles[i] = b.Key, id(b.Handle)
 	}
-	rows, err := e.q.ReleaseLeases(ctx, e.on(e.pool), p)
+	rows, err := e.q.ReleaseLeases(ctx, e.on(e.pool), keys, handles, lockTimeout(ctx))
 	if err != nil {
 		return nil, err
 	}

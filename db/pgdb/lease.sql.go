@@ -84,7 +84,7 @@ WITH me AS MATERIALIZED (
         handle = free.handle,
         member_id = CASE WHEN free.detached THEN NULL ELSE $1::uuid END,
         held_until = clock_timestamp() + NULLIF(free.hold_us, 0) * interval '1 microsecond',
-        changed_at = clock_timestamp(), label = free.label, data = free.data
+        changed_at = clock_timestamp(), label = COALESCE(free.label, ''), data = free.data
     FROM free
     WHERE l.lease_key = free.lease_key
     RETURNING l.lease_key, l.token
@@ -92,7 +92,7 @@ WITH me AS MATERIALIZED (
     INSERT INTO dblock_lease (lease_key, token, handle, member_id, held_until, label, data)
     SELECT ask.lease_key, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, ask.handle,
            CASE WHEN ask.detached THEN NULL ELSE me.member_id END,
-           clock_timestamp() + NULLIF(ask.hold_us, 0) * interval '1 microsecond', ask.label, ask.data
+           clock_timestamp() + NULLIF(ask.hold_us, 0) * interval '1 microsecond', COALESCE(ask.label, ''), ask.data
     FROM me, ask
     WHERE (SELECT count(*) FROM taken) < cardinality($4::text[])
       AND NOT EXISTS (SELECT 1 FROM dblock_lease l WHERE l.lease_key = ask.lease_key)
@@ -150,8 +150,8 @@ type AcquireLeasesRow struct {
 // condition is checked again on the row as it was locked. What is held in the place of which it is asked for, or
 // by a member that is gone for good, counts as free. A row that is missing is made: most
 // keys, such as those of orders, are locked once. It returns what was granted, and who holds the rest, as the
-// statement's snapshot shows it; one row without a key says that the member is gone. (No two of the
-// lists are joined with each other: they have no index. And most batches are granted as a whole: what is for the rest
+// statement's snapshot shows it; one row without a key says that the member is gone. (Lists of what no ask
+// has may be empty: it is null then. No two of the lists are joined with each other: they have no index. And most batches are granted as a whole: what is for the rest
 // is not even begun then.)
 func (q *Queries) AcquireLeases(ctx context.Context, db DBTX, arg AcquireLeasesParams) ([]AcquireLeasesRow, error) {
 	rows, err := db.Query(ctx, AcquireLeases,
@@ -363,13 +363,12 @@ func (q *Queries) ReleaseLease(ctx context.Context, db DBTX, arg ReleaseLeasePar
 
 const ReleaseLeases = `-- name: ReleaseLeases :many
 WITH ask AS MATERIALIZED (
-    SELECT unnest($1::text[]) AS lease_key, unnest($2::bigint[]) AS token,
-           unnest($3::uuid[]) AS handle
+    SELECT unnest($1::text[]) AS lease_key, unnest($2::uuid[]) AS handle
 ), ours AS MATERIALIZED (
     SELECT l.lease_key
     FROM ask, dblock_lease l
-    WHERE l.lease_key = ask.lease_key AND l.handle = ask.handle AND (ask.token = 0 OR l.token = ask.token)
-      AND set_config('lock_timeout', $4, true) IS NOT NULL
+    WHERE l.lease_key = ask.lease_key AND l.handle = ask.handle
+      AND set_config('lock_timeout', $3, true) IS NOT NULL
     ORDER BY l.lease_key
     FOR NO KEY UPDATE OF l SKIP LOCKED
 ), freed AS (
@@ -391,13 +390,6 @@ JOIN dblock_lease l ON l.lease_key = ask.lease_key AND l.handle = ask.handle
 WHERE (SELECT count(*) FROM freed) < cardinality($1::text[])
 `
 
-type ReleaseLeasesParams struct {
-	LeaseKeys   []string
-	Tokens      []int64
-	Handles     []pgtype.UUID
-	LockTimeout string
-}
-
 type ReleaseLeasesRow struct {
 	LeaseKey string
 	Freed    bool
@@ -407,13 +399,8 @@ type ReleaseLeasesRow struct {
 // Gives back a batch, each key once. It returns what was freed, and what was ours when it began: of
 // that, what was not freed was locked, by a guard for example, and is to be asked for again. Whoever waits
 // for what is free now is notified, after the commit.
-func (q *Queries) ReleaseLeases(ctx context.Context, db DBTX, arg ReleaseLeasesParams) ([]ReleaseLeasesRow, error) {
-	rows, err := db.Query(ctx, ReleaseLeases,
-		arg.LeaseKeys,
-		arg.Tokens,
-		arg.Handles,
-		arg.LockTimeout,
-	)
+func (q *Queries) ReleaseLeases(ctx context.Context, db DBTX, leaseKeys []string, handles []pgtype.UUID, lockTimeout string) ([]ReleaseLeasesRow, error) {
+	rows, err := db.Query(ctx, ReleaseLeases, leaseKeys, handles, lockTimeout)
 	if err != nil {
 		return nil, err
 	}

@@ -45,9 +45,7 @@ func (l *Locker) leaveBehind(life *member.Life, b Back) { l.doubt(life, b, life.
 const promptly = 3
 
 func (l *Locker) gaveBack(ctx context.Context, b Back) bool {
-	ctx, cancel := context.WithTimeout(ctx, l.bound())
-	defer cancel()
-	got, err := l.release.Do(ctx, b)
+	got, err := l.release.Do(ctx, b) // each statement is bounded, and so is the wait for it
 	return err == nil && (got.Freed || !got.Stood)
 }
 

@@ -23,7 +23,7 @@ type line struct {
 type place struct {
 	key     string
 	request dblock.Request
-	turn    chan struct{} // closed when it is the first; what follows does not change any more then
+	turn    chan struct{} // closed when it is the first; what follows does not change any more then. Nil: it always was
 	given   *given        // what the one before has handed over
 	asked   bool          // the one before is about to hand over
 	taken   bool          // by a hold, which leaves it when it ends
@@ -49,16 +49,19 @@ func (l *Locker) enter(r dblock.Request, wait bool) (*place, error) {
 		}
 		return nil, &dblock.HeldError{Key: key}
 	}
-	p := &place{key: key, request: r, turn: make(chan struct{})}
-	of.places = append(of.places, p)
-	if len(of.places) == 1 {
-		close(p.turn)
+	p := &place{key: key, request: r}
+	if len(of.places) > 0 {
+		p.turn = make(chan struct{})
 	}
+	of.places = append(of.places, p)
 	return p, nil
 }
 
 // turn waits until p is the first of its line.
 func (l *Locker) turn(ctx context.Context, p *place) error {
+	if p.turn == nil {
+		return nil
+	}
 	select {
 	case <-p.turn:
 		return nil

@@ -7,8 +7,8 @@
 -- condition is checked again on the row as it was locked. What is held in the place of which it is asked for, or
 -- by a member that is gone for good, counts as free. A row that is missing is made: most
 -- keys, such as those of orders, are locked once. It returns what was granted, and who holds the rest, as the
--- statement's snapshot shows it; one row without a key says that the member is gone. (No two of the
--- lists are joined with each other: they have no index. And most batches are granted as a whole: what is for the rest
+-- statement's snapshot shows it; one row without a key says that the member is gone. (Lists of what no ask
+-- has may be empty: it is null then. No two of the lists are joined with each other: they have no index. And most batches are granted as a whole: what is for the rest
 -- is not even begun then.)
 -- name: AcquireLeases :many
 WITH me AS MATERIALIZED (
@@ -33,7 +33,7 @@ WITH me AS MATERIALIZED (
         handle = free.handle,
         member_id = CASE WHEN free.detached THEN NULL ELSE sqlc.arg(member_id)::uuid END,
         held_until = clock_timestamp() + NULLIF(free.hold_us, 0) * interval '1 microsecond',
-        changed_at = clock_timestamp(), label = free.label, data = free.data
+        changed_at = clock_timestamp(), label = COALESCE(free.label, ''), data = free.data
     FROM free
     WHERE l.lease_key = free.lease_key
     RETURNING l.lease_key, l.token
@@ -41,7 +41,7 @@ WITH me AS MATERIALIZED (
     INSERT INTO dblock_lease (lease_key, token, handle, member_id, held_until, label, data)
     SELECT ask.lease_key, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, ask.handle,
            CASE WHEN ask.detached THEN NULL ELSE me.member_id END,
-           clock_timestamp() + NULLIF(ask.hold_us, 0) * interval '1 microsecond', ask.label, ask.data
+           clock_timestamp() + NULLIF(ask.hold_us, 0) * interval '1 microsecond', COALESCE(ask.label, ''), ask.data
     FROM me, ask
     WHERE (SELECT count(*) FROM taken) < cardinality(sqlc.arg(lease_keys)::text[])
       AND NOT EXISTS (SELECT 1 FROM dblock_lease l WHERE l.lease_key = ask.lease_key)
@@ -86,12 +86,11 @@ RETURNING l.token;
 -- for what is free now is notified, after the commit.
 -- name: ReleaseLeases :many
 WITH ask AS MATERIALIZED (
-    SELECT unnest(sqlc.arg(lease_keys)::text[]) AS lease_key, unnest(sqlc.arg(tokens)::bigint[]) AS token,
-           unnest(sqlc.arg(handles)::uuid[]) AS handle
+    SELECT unnest(sqlc.arg(lease_keys)::text[]) AS lease_key, unnest(sqlc.arg(handles)::uuid[]) AS handle
 ), ours AS MATERIALIZED (
     SELECT l.lease_key
     FROM ask, dblock_lease l
-    WHERE l.lease_key = ask.lease_key AND l.handle = ask.handle AND (ask.token = 0 OR l.token = ask.token)
+    WHERE l.lease_key = ask.lease_key AND l.handle = ask.handle
       AND set_config('lock_timeout', sqlc.arg(lock_timeout), true) IS NOT NULL
     ORDER BY l.lease_key
     FOR NO KEY UPDATE OF l SKIP LOCKED
