@@ -23,6 +23,7 @@ type conn struct {
 	mu    sync.Mutex
 	state state
 	held  []byte // in the state late: what the other side is yet to get
+	left  bool   // in the state late: its owner has closed it
 }
 
 // Read leaves deadlines to the connection itself, in the state stalled too: it reads and throws
@@ -75,11 +76,31 @@ func (c *conn) Write(b []byte) (int, error) {
 
 // Close leaves a connection that is late to Release.
 func (c *conn) Close() error {
-	if c.now() == late {
+	if c.leave() {
 		return nil
 	}
 	c.d.forget(c)
 	return c.Conn.Close()
+}
+
+// leave notes that the owner of a connection that is late has no more use for it; false where it is not late.
+func (c *conn) leave() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.left = c.state == late
+	return c.left
+}
+
+// closedByServer ends a connection, which its owner may have closed already.
+func (c *conn) closedByServer() {
+	c.mu.Lock()
+	left := c.left
+	c.state = cut
+	c.mu.Unlock()
+	_ = c.Conn.Close()
+	if left {
+		c.d.forget(c)
+	}
 }
 
 // SetDeadline and its like leave a connection that is late alone.

@@ -96,8 +96,7 @@ func (d *Dialer) Writes() int {
 // CloseAll closes every connection there is, as a server does that restarts.
 func (d *Dialer) CloseAll() {
 	for _, c := range d.all() {
-		c.set(cut)
-		_ = c.Conn.Close()
+		c.closedByServer()
 	}
 }
 
