@@ -33,11 +33,10 @@ func (l *Locker) ask(ctx context.Context, p *place, r dblock.Request) (*dblock.L
 			a.Gone, a.Contended = gone, false
 		}
 		sent := l.o.Clock.Now()
-		beat := life.Beat()
 		answer, err := l.acquire.Do(ctx, ask{a, life})
 		if err != nil {
 			if l.mayStand(err) {
-				l.doubt(life, Back{Key: a.Key, Handle: a.Handle}, beat)
+				l.doubt(life, Back{Key: a.Key, Handle: a.Handle})
 			}
 			if !l.again(ctx, err, n) {
 				return nil, nil, l.unanswered(ctx, err, r.Key)
@@ -120,7 +119,13 @@ func heldBy(key string, a Answer) *dblock.HeldError {
 
 // mayStand tells whether a lease may have been granted, or may yet be, though the answer is an error.
 func (l *Locker) mayStand(err error) bool {
-	return errors.Is(err, dblock.ErrOutcomeUnknown) || !errors.Is(err, merge.ErrNotSent) && l.engine.Fault(err) == fault.Lost
+	switch {
+	case errors.Is(err, dblock.ErrOutcomeUnknown):
+		return true
+	case errors.Is(err, merge.ErrNotSent), errors.Is(err, dblock.ErrOverloaded), errors.Is(err, dblock.ErrClosed):
+		return false // the queue refused it
+	}
+	return l.engine.Fault(err) == fault.Lost
 }
 
 // unanswered puts an error into the words of package dblock.

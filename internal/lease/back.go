@@ -17,7 +17,7 @@ func (l *Locker) giveBack(ctx context.Context, b Back, life *member.Life) {
 			return
 		}
 		if l.sleep(ctx, time.Millisecond<<n) != nil {
-			l.leaveBehind(life, b)
+			l.doubt(life, b)
 			return
 		}
 	}
@@ -30,16 +30,12 @@ func (l *Locker) giveBack(ctx context.Context, b Back, life *member.Life) {
 				break
 			}
 		}
-		l.leaveBehind(life, b)
+		l.doubt(life, b)
 	})
 	if !begun {
-		l.leaveBehind(life, b)
+		l.doubt(life, b) // the process may live on with other Lockers: its heartbeat sees to it
 	}
 }
-
-// leaveBehind is for a Locker that is closed, while its process may live on with others: the heartbeat sees to it
-// that what it held is given back.
-func (l *Locker) leaveBehind(life *member.Life, b Back) { l.doubt(life, b, life.Beat()) }
 
 // promptly is how often a lease is given back before its caller goes on.
 const promptly = 3
@@ -59,14 +55,15 @@ func (l *Locker) background(f func()) (begun bool) {
 	return !l.closed
 }
 
-// doubt undoes what an acquisition may have left behind that got no answer. What is asked for under a beat
-// begins no later than one heartbeat after it, and then may wait for a lock: three heartbeats and that wait later
-// it is certain.
-func (l *Locker) doubt(life *member.Life, b Back, asked int64) {
-	over := l.o.Clock.Now().Add(l.bound() + l.engine.Lingers())
+// doubt undoes what an acquisition may have left behind that got no answer. It was sent under a beat no later than the
+// present one, so it begins no later than one heartbeat after that, and then may wait for a lock: three heartbeats and
+// that wait later it is certain.
+func (l *Locker) doubt(life *member.Life, b Back) {
+	sent := life.Beat()
+	over := l.o.Clock.Now().Add(l.member.TTL() + l.engine.Lingers())
 	life.Doubt(func(ctx context.Context, beat int64) bool {
 		got, err := l.engine.Release(ctx, []Back{b})
-		certain := beat >= asked+3 && l.o.Clock.Now().After(over)
+		certain := beat >= sent+3 && l.o.Clock.Now().After(over)
 		return err == nil && (got[0].Freed || !got[0].Stood && certain)
 	})
 }

@@ -33,16 +33,18 @@ func (l *Locker) handOver(ctx context.Context, h *hold) bool {
 	}
 	if l.hadItsTurn(h) && l.waits.others(ctx, h.fence.Key, h.life) {
 		l.mu.Lock()
-		l.lines[h.fence.Key].after, next.asked = true, false
+		l.lines[h.fence.Key].after = true
 		l.mu.Unlock()
 		return false
 	}
 	g := &given{ask: l.asked(next.request), life: h.life, sent: l.o.Clock.Now()}
 	g.ask.Instead, g.ask.Contended = h.fence.Handle, false
-	beat := h.life.Beat()
+	l.mu.Lock()
+	next.asked = true
+	l.mu.Unlock()
 	answer, err := l.acquire.Do(ctx, ask{g.ask, h.life})
 	if err != nil && l.mayStand(err) {
-		l.doubt(h.life, Back{Key: g.ask.Key, Handle: g.ask.Handle}, beat)
+		l.doubt(h.life, Back{Key: g.ask.Key, Handle: g.ask.Handle})
 	}
 	if err != nil || answer.Token == 0 {
 		l.mu.Lock()
@@ -68,7 +70,6 @@ func (l *Locker) nextInLine(h *hold) *place {
 	if len(of.places) < 2 {
 		return nil
 	}
-	of.places[1].asked = true
 	return of.places[1]
 }
 

@@ -116,7 +116,7 @@ func (l *Locker) leave(p *place) {
 		})
 	default:
 		if p.given != nil {
-			l.leaveBehind(p.given.life, p.given.back())
+			l.doubt(p.given.life, p.given.back())
 		}
 		l.remove(p)
 	}

@@ -26,22 +26,37 @@ type Share[E Engine] struct {
 // Enter returns the share of key, and opens an engine where it is the first; closeEngine ends that.
 func (s *Shares[K, E]) Enter(key K, o member.Options, open func() (e E, closeEngine func(), err error)) (*Share[E], error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if share := s.by[key]; share != nil {
-		share.refs++
+	share := s.enter(key)
+	s.mu.Unlock()
+	if share != nil {
 		return share, nil
 	}
-	e, closeEngine, err := open()
+	e, closeEngine, err := open() // it may take long, which is not for others to wait for
 	if err != nil {
 		return nil, err
 	}
-	share := &Share[E]{Engine: e, Member: member.New(e, o), refs: 1, close: closeEngine}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if share = s.enter(key); share != nil { // somebody was faster
+		go closeEngine()
+		return share, nil
+	}
+	share = &Share[E]{Engine: e, Member: member.New(e, o), refs: 1, close: closeEngine}
 	share.waits = newWaits(e, share.Member, o.Clock)
 	if s.by == nil {
 		s.by = make(map[K]*Share[E])
 	}
 	s.by[key] = share
 	return share, nil
+}
+
+// enter returns what others share already; nil: nobody does. s.mu is held.
+func (s *Shares[K, E]) enter(key K) *Share[E] {
+	share := s.by[key]
+	if share != nil {
+		share.refs++
+	}
+	return share
 }
 
 // Leaver returns how the one who entered leaves: once, however often it is called.

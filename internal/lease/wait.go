@@ -75,11 +75,11 @@ func (l *Locker) pause(ctx context.Context, b *bell, refused *dblock.HeldError, 
 	if refused.Remaining > 0 {
 		d = min(d, refused.Remaining+time.Millisecond)
 	}
-	if !hears {
-		now := l.o.Clock.Now()
-		d = l.waits.pace.plan(now, now.Add(d)).Sub(now)
+	if err := l.sleepUntil(ctx, d, rung); err != nil || hears {
+		return err
 	}
-	return l.sleepUntil(ctx, d, rung)
+	now := l.o.Clock.Now() // planned when it is due: one that is due late must not hold up those that are due soon
+	return l.sleepUntil(ctx, l.waits.pace.plan(now, now).Sub(now), rung)
 }
 
 // standBack lets another process have a key that this one has given back for its sake: for the longest that a

@@ -51,12 +51,14 @@ func (f *Failure) Unwrap() error { return f.Err }
 func (e *Engine) Fault(err error) fault.Fault {
 	var f *Failure
 	switch {
+	case err == nil:
+		return fault.Other
 	case errors.As(err, &f):
 		return f.As
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return fault.Busy
 	}
-	return fault.Other
+	return fault.Lost // as the real ones: what is not known to be harmless is not
 }
 
 // Lingers is 0: no statement waits at the server.
