@@ -64,11 +64,11 @@ type Lease struct {
 
 var _ dblock.Locker = (*Lease)(nil)
 
-// defaultPoll is how often, at most, a process asks for a key: ten times a second.
+// defaultPoll is how often a process asks at least: nothing notifies it.
 const defaultPoll = 100 * time.Millisecond
 
 // NewLease makes a Lease in the database of pool, which stays its owner's. It keeps one connection of the
-// pool for heartbeats, and uses up to 6 more at once, for a statement or two each. It asks the server for
+// pool for heartbeats, and uses about 6 more at once, for a statement or two each. It asks the server for
 // its version and for that of the tables.
 //
 // Errors: dblock.ErrInvalid (also where the pool has no more than one connection), dblock.ErrSchema,

@@ -50,10 +50,10 @@ func (q qualified) QueryRow(ctx context.Context, sql string, args ...any) pgx.Ro
 // ownConns is how many connections the leases of one pool and TTL use by default, without the one that listens.
 const ownConns = 4
 
-// sessions begin with these parameters. They have the server plan each statement once, by its keys. Left to itself it plans anew each time, as an array
-// of unknown length looks dear, and that costs a lone caller more than the rest of the statement; and
-// it reads small tables whole, which a plan that is kept must not do as they grow. Nothing here gains by more than
-// READ COMMITTED, whatever the host's sessions begin with.
+// sessions begin with these parameters. They have the server plan each statement once, by its keys. Left to itself it
+// plans anew each time, as an array of unknown length looks dear, and that costs a lone caller more than the rest of the
+// statement; and it reads small tables whole, which a plan that is kept must not do as they grow. Nothing here gains by
+// more than READ COMMITTED, whatever the host's sessions begin with.
 var sessions = map[string]string{
 	"default_transaction_isolation": "read committed", "default_transaction_read_only": "off",
 

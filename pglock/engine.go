@@ -50,8 +50,8 @@ func (e *engine) unavailable(err error) error {
 }
 
 // lockTimeout lets the server give up on a lock before we give up on the server: the error then says
-// which of the two it was. Rows are passed over where they are locked; what is waited for, a take-over
-// from under a guard say, keeps others of this process waiting.
+// which of the two it was. A batch passes over rows that are locked; what waits, for a row that somebody else is making
+// say, keeps others of this process waiting.
 func lockTimeout(ctx context.Context) string {
 	wait := longestWait
 	if deadline, ok := ctx.Deadline(); ok {

@@ -218,7 +218,8 @@ type AcquireLeasesParams struct {
 // those that change a lease ever waits for a lock of its row: a client cannot take back a statement
 // that waits, and one that goes on when its client has given up would grant a lease to nobody.
 // There is no UPDATE with SKIP LOCKED; so the rows are locked by a derived table, which LIMIT keeps
-// whole, and the UPDATE finds them by its keys, its own already. The order of the joins matters: the
+// whole, and the UPDATE finds them by its keys, its own already. On MariaDB a statement can be told not to wait
+// instead: AcquireLease, AcquireAlike, ReleaseLease and ReleaseAlike are sent only so. The order of the joins matters: the
 // member is read first, before anything is locked, as a default isolation has it locked too, in
 // shared mode.
 // Grants what is free of a batch, each key once. It does nothing once the member has beaten twice more

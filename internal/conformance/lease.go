@@ -64,6 +64,7 @@ func (e Lease) Run(t *testing.T) {
 		"LosesNothingToAPause":        losesNothingToAPause,
 		"ControlLosesToAPause":        controlLosesToAPause,
 		"UsesASchemaOfTheHostsChoice": locksInASchema,
+		"ServesACrowdOnce":            servesACrowdOnce,
 		"CostsFewRoundTrips":          costsFewRoundTrips,
 		"TakesOverFromTheKilled":      takesOverFromTheKilled,
 		"ARaisedFenceKeepsOthersOut":  aRaisedFenceKeepsOthersOut,
