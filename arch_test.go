@@ -30,7 +30,7 @@ var rooms = [][]string{
 	{"internal/sale", "internal/orders"},
 	{"inventory"},
 	{"inventory/internal/engine", "internal/lease"},
-	{"internal/member"},
+	{"internal/member", "internal/pgschema", "internal/mysqlschema"},
 	{"db/pgdb", "db/mysqldb", "internal/migratelock", "internal/devdb", "internal/mysqltext", "internal/pgfault", "internal/mysqlfault"},
 	{"internal/merge", "internal/schema", "internal/faultconn", "internal/pgscript", "internal/clock", "internal/fault"},
 	{"."},
@@ -39,7 +39,7 @@ var rooms = [][]string{
 // drivers says which rooms may import a database driver, and which one.
 var drivers = map[string][]string{
 	"github.com/jackc/pgx/": {
-		"db/pgdb", "internal/pgfault", "inventory/pginventory", "pglock", "migrations", "internal/migratelock", "internal/devdb", "internal/conformance",
+		"db/pgdb", "internal/pgfault", "internal/pgschema", "inventory/pginventory", "pglock", "migrations", "internal/migratelock", "internal/devdb", "internal/conformance",
 		"internal/testdb", "cmd/dblock", "internal/withdb", "bench",
 	},
 	"github.com/go-sql-driver/": {

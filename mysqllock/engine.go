@@ -3,15 +3,12 @@ package mysqllock
 import (
 	"context"
 	"database/sql"
-	"fmt"
 	"time"
 
-	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/mysqldb"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/lease"
+	"github.com/dblock-go/dblock/internal/mysqlschema"
 	"github.com/dblock-go/dblock/internal/mysqltext"
-	"github.com/dblock-go/dblock/internal/schema"
 )
 
 // engine is the leases of one database, which schema names; empty: that of the connections.
@@ -40,41 +37,20 @@ func (e *engine) close() { e.heart.close() }
 
 // check makes sure that server and tables are what the statements here were written for.
 func (e *engine) check(ctx context.Context) error {
-	version, err := e.q.ServerVersion(ctx, e.on(e.pool))
-	if err != nil {
-		return e.unavailable(err)
-	}
-	name, err := schema.MySQLServer(version)
+	server, err := mysqlschema.Check(ctx, e.on(e.pool))
 	if err != nil {
 		return err
 	}
-	if e.mariaDB = name == "MariaDB"; !e.mariaDB {
-		seconds, err := e.q.LockWaitTimeout(ctx, e.on(e.pool))
-		if err != nil {
-			return e.unavailable(err)
-		}
-		e.lockWait = time.Duration(seconds) * time.Second
+	if e.mariaDB = server == "MariaDB"; e.mariaDB {
+		return nil
 	}
-	have, err := e.q.SchemaVersion(ctx, e.on(e.pool))
-	if err != nil && e.Fault(err) != fault.NoSchema {
-		return e.unavailable(err)
+	seconds, err := e.q.LockWaitTimeout(ctx, e.on(e.pool))
+	if err != nil {
+		return mysqlschema.Unavailable(err)
 	}
-	return schema.Check(have)
-}
-
-// unavailable says that the server could not be asked.
-func (e *engine) unavailable(err error) error {
-	if e.Fault(fault.NoWrite(err)) != fault.Unreachable {
-		return err
-	}
-	return fmt.Errorf("%w: %w", dblock.ErrUnavailable, err)
+	e.lockWait = time.Duration(seconds) * time.Second
+	return nil
 }
 
 // on returns what the generated queries run on: their tables are in the database that the host chose.
-func (e *engine) on(conn mysqltext.Conn) mysqldb.DBTX { return on(conn, e.schema) }
-
-func on(conn mysqltext.Conn, schemaName string) mysqldb.DBTX {
-	return mysqltext.Inline{Conn: conn, Rewrite: func(query string) string {
-		return schema.Qualify(query, schemaName, schema.QuoteMySQL)
-	}}
-}
+func (e *engine) on(conn mysqltext.Conn) mysqldb.DBTX { return mysqlschema.On(conn, e.schema) }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/mysqldb"
+	"github.com/dblock-go/dblock/internal/mysqlschema"
 )
 
 // Guards check fences inside transactions. The zero value is good for use. They bound no idle
@@ -24,7 +25,7 @@ type Guards struct {
 // Errors: dblock.ErrFenced where the lease is not ours any more: roll back. Others are the driver's.
 func (g Guards) Guard(ctx context.Context, tx *sql.Tx, f dblock.Fence) error {
 	var q mysqldb.Queries
-	ours, err := q.Guard(ctx, on(tx, g.Schema), []byte(f.Key), f.Token, f.Handle[:])
+	ours, err := q.Guard(ctx, mysqlschema.On(tx, g.Schema), []byte(f.Key), f.Token, f.Handle[:])
 	return fenced(ours, err, fmt.Sprintf("lease %q with token %d", f.Key, f.Token))
 }
 
@@ -38,7 +39,7 @@ func (g Guards) Raise(ctx context.Context, tx *sql.Tx, f dblock.Fence, resource 
 		return err
 	}
 	var q mysqldb.Queries
-	if err := q.Raise(ctx, on(tx, g.Schema), []byte(resource), f.Token, f.Handle[:]); err != nil {
+	if err := q.Raise(ctx, mysqlschema.On(tx, g.Schema), []byte(resource), f.Token, f.Handle[:]); err != nil {
 		return err
 	}
 	return g.CheckRaised(ctx, tx, f, resource)
@@ -50,7 +51,7 @@ func (g Guards) Raise(ctx context.Context, tx *sql.Tx, f dblock.Fence, resource 
 // Errors: dblock.ErrFenced where somebody has: roll back. Others are the driver's.
 func (g Guards) CheckRaised(ctx context.Context, tx *sql.Tx, f dblock.Fence, resource string) error {
 	var q mysqldb.Queries
-	ours, err := q.CheckRaised(ctx, on(tx, g.Schema), []byte(resource), f.Token, f.Handle[:])
+	ours, err := q.CheckRaised(ctx, mysqlschema.On(tx, g.Schema), []byte(resource), f.Token, f.Handle[:])
 	return fenced(ours, err, fmt.Sprintf("resource %q with token %d", resource, f.Token))
 }
 

@@ -6,46 +6,16 @@ import (
 	"maps"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/pgfault"
-	"github.com/dblock-go/dblock/internal/schema"
+	"github.com/dblock-go/dblock/internal/pgschema"
 )
 
-// sql puts the tables of a statement into the schema that the host chose.
-func (e *engine) sql(query string) string {
-	return schema.Qualify(query, e.schema, schema.QuotePostgres)
-}
-
 // on returns what the generated queries run on.
-func (e *engine) on(db pgdb.DBTX) pgdb.DBTX {
-	if e.schema == "" {
-		return db
-	}
-	return qualified{db, e}
-}
-
-// qualified sends every statement with its tables qualified.
-type qualified struct {
-	pgdb.DBTX
-	e *engine
-}
-
-func (q qualified) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
-	return q.DBTX.Exec(ctx, q.e.sql(sql), args...)
-}
-
-func (q qualified) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	return q.DBTX.Query(ctx, q.e.sql(sql), args...)
-}
-
-func (q qualified) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
-	return q.DBTX.QueryRow(ctx, q.e.sql(sql), args...)
-}
+func (e *engine) on(db pgdb.DBTX) pgdb.DBTX { return pgschema.On(db, e.schema) }
 
 // ownConns is how many connections the leases of one pool and TTL use by default, without the one that listens.
 const ownConns = 4
@@ -73,7 +43,7 @@ func openEngine(ctx context.Context, of shareKey) (*engine, func(), error) {
 		return nil, nil, fmt.Errorf("%w: %w", dblock.ErrUnavailable, err)
 	}
 	e := &engine{pool: pool, schema: of.schema}
-	if err := e.check(ctx); err != nil {
+	if err := pgschema.Check(ctx, e.on(pool)); err != nil {
 		pool.Close()
 		return nil, nil, err
 	}

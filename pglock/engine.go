@@ -2,19 +2,15 @@ package pglock
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/pgdb"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/member"
-	"github.com/dblock-go/dblock/internal/schema"
 )
 
 // engine is the Postgres side of the lease locks.
@@ -25,29 +21,6 @@ type engine struct {
 }
 
 var _ lease.Engine = (*engine)(nil)
-
-// check makes sure that server and tables are what the statements here were written for.
-func (e *engine) check(ctx context.Context) error {
-	version, err := e.q.ServerVersion(ctx, e.on(e.pool))
-	if err != nil {
-		return e.unavailable(err)
-	}
-	if err := schema.PostgresServer(version); err != nil {
-		return err
-	}
-	have, err := e.q.SchemaVersion(ctx, e.on(e.pool))
-	if err != nil && e.Fault(err) != fault.NoSchema {
-		return e.unavailable(err)
-	}
-	return schema.Check(have)
-}
-
-func (e *engine) unavailable(err error) error {
-	if is := e.Fault(err); is != fault.Unreachable && is != fault.Lost {
-		return err
-	}
-	return fmt.Errorf("%w: %w", dblock.ErrUnavailable, err)
-}
 
 // lockTimeout lets the server give up on a lock before we give up on the server: the error then says
 // which of the two it was. A batch passes over rows that are locked; what waits, for a row that somebody else is making

@@ -14,7 +14,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/pgfault"
-	"github.com/dblock-go/dblock/internal/schema"
+	"github.com/dblock-go/dblock/internal/pgschema"
 )
 
 // Tx is a transaction: a pgx.Tx, or what SQLTx makes of a *sql.Tx.
@@ -64,7 +64,7 @@ func (g Guards) Guard(ctx context.Context, tx Tx, f dblock.Fence) error {
 	if idle <= 0 {
 		idle = 10 * time.Second
 	}
-	query := schema.Qualify(pgdb.Guard, g.Schema, schema.QuotePostgres)
+	query := pgschema.SQL(pgdb.Guard, g.Schema)
 	tag, err := tx.Exec(ctx, query, strconv.FormatInt(max(1, idle.Milliseconds()), 10), f.Key, f.Token, id(f.Handle))
 	return fenced(tag, err, fmt.Sprintf("lease %q with token %d", f.Key, f.Token))
 }
@@ -78,7 +78,7 @@ func (g Guards) Raise(ctx context.Context, tx Tx, f dblock.Fence, resource strin
 	if err := dblock.CheckText("resource", resource, 1, dblock.MaxKeyBytes); err != nil {
 		return err
 	}
-	query := schema.Qualify(pgdb.Raise, g.Schema, schema.QuotePostgres)
+	query := pgschema.SQL(pgdb.Raise, g.Schema)
 	tag, err := tx.Exec(ctx, query, resource, f.Token, id(f.Handle))
 	return fenced(tag, err, fmt.Sprintf("resource %q with token %d", resource, f.Token))
 }
@@ -88,7 +88,7 @@ func (g Guards) Raise(ctx context.Context, tx Tx, f dblock.Fence, resource strin
 //
 // Errors: dblock.ErrFenced where somebody has: roll back. Others are pgx's.
 func (g Guards) CheckRaised(ctx context.Context, tx Tx, f dblock.Fence, resource string) error {
-	query := schema.Qualify(pgdb.CheckRaised, g.Schema, schema.QuotePostgres)
+	query := pgschema.SQL(pgdb.CheckRaised, g.Schema)
 	tag, err := tx.Exec(ctx, query, resource, f.Token, id(f.Handle))
 	return fenced(tag, err, fmt.Sprintf("resource %q with token %d", resource, f.Token))
 }

@@ -11,11 +11,9 @@ package mysqlinventory
 import (
 	"context"
 	"database/sql"
-	"fmt"
 
-	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/mysqldb"
-	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/mysqlschema"
 	"github.com/dblock-go/dblock/internal/mysqltext"
 	"github.com/dblock-go/dblock/internal/schema"
 	"github.com/dblock-go/dblock/inventory"
@@ -32,7 +30,7 @@ func New(ctx context.Context, db *sql.DB, o inventory.Options) (*inventory.Store
 		return nil, &inventory.InvalidError{Field: "Options.Schema", Reason: err.Error()}
 	}
 	d := &database{pool: db, schema: o.Schema}
-	if err := d.check(ctx); err != nil {
+	if _, err := mysqlschema.Check(ctx, d.on(d.pool)); err != nil {
 		return nil, err
 	}
 	return inventory.New(d, o)
@@ -52,36 +50,5 @@ func (d *database) Ways() engine.Ways {
 	return engine.Ways{Together: together, Direct: d.direct, NoWait: d.noWait, SkipLocked: d.skipLocked, CAS: d.cas, Advisory: advisory}
 }
 
-// check makes sure that server and tables are what the statements here were written for.
-func (d *database) check(ctx context.Context) error {
-	version, err := d.q.ServerVersion(ctx, d.on(d.pool))
-	if err != nil {
-		return d.unavailable(err)
-	}
-	if _, err := schema.MySQLServer(version); err != nil {
-		return err
-	}
-	have, err := d.q.SchemaVersion(ctx, d.on(d.pool))
-	if err != nil && d.Fault(err) != fault.NoSchema {
-		return d.unavailable(err)
-	}
-	return schema.Check(have)
-}
-
-// sql puts the tables of a statement into the database that the host chose.
-func (d *database) sql(query string) string {
-	return schema.Qualify(query, d.schema, schema.QuoteMySQL)
-}
-
 // on returns what the generated queries run on.
-func (d *database) on(conn mysqltext.Conn) mysqldb.DBTX {
-	return mysqltext.Inline{Conn: conn, Rewrite: d.sql}
-}
-
-// unavailable says that the server could not be asked.
-func (d *database) unavailable(err error) error {
-	if d.Fault(fault.NoWrite(err)) != fault.Unreachable {
-		return err
-	}
-	return fmt.Errorf("%w: %w", dblock.ErrUnavailable, err)
-}
+func (d *database) on(conn mysqltext.Conn) mysqldb.DBTX { return mysqlschema.On(conn, d.schema) }

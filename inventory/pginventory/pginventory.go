@@ -8,15 +8,11 @@ package pginventory
 
 import (
 	"context"
-	"fmt"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/pgdb"
-	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/pgschema"
 	"github.com/dblock-go/dblock/internal/schema"
 	"github.com/dblock-go/dblock/inventory"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
@@ -31,7 +27,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, o inventory.Options) (*invento
 		return nil, &inventory.InvalidError{Field: "Options.Schema", Reason: err.Error()}
 	}
 	d := &database{pool: pool, schema: o.Schema}
-	if err := d.check(ctx); err != nil {
+	if err := pgschema.Check(ctx, d.on(d.pool)); err != nil {
 		return nil, err
 	}
 	return inventory.New(d, o)
@@ -51,57 +47,8 @@ func (d *database) Ways() engine.Ways {
 	return engine.Ways{Together: d.together, Direct: d.direct, NoWait: d.noWait, SkipLocked: d.skipLocked, CAS: d.cas, Advisory: d.advisory}
 }
 
-// check makes sure that server and tables are what the statements here were written for.
-func (d *database) check(ctx context.Context) error {
-	version, err := d.q.ServerVersion(ctx, d.on(d.pool))
-	if err != nil {
-		return d.unavailable(err)
-	}
-	if err := schema.PostgresServer(version); err != nil {
-		return err
-	}
-	have, err := d.q.SchemaVersion(ctx, d.on(d.pool))
-	if err != nil && d.Fault(err) != fault.NoSchema {
-		return d.unavailable(err)
-	}
-	return schema.Check(have)
-}
-
 // sql puts the tables of a statement into the schema that the host chose.
-func (d *database) sql(query string) string {
-	return schema.Qualify(query, d.schema, schema.QuotePostgres)
-}
+func (d *database) sql(query string) string { return pgschema.SQL(query, d.schema) }
 
 // on returns what the generated queries run on.
-func (d *database) on(db pgdb.DBTX) pgdb.DBTX {
-	if d.schema == "" {
-		return db
-	}
-	return qualified{db, d}
-}
-
-// qualified sends every statement with its tables qualified.
-type qualified struct {
-	pgdb.DBTX
-	d *database
-}
-
-func (q qualified) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
-	return q.DBTX.Exec(ctx, q.d.sql(sql), args...)
-}
-
-func (q qualified) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	return q.DBTX.Query(ctx, q.d.sql(sql), args...)
-}
-
-func (q qualified) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
-	return q.DBTX.QueryRow(ctx, q.d.sql(sql), args...)
-}
-
-// unavailable says that the server could not be asked.
-func (d *database) unavailable(err error) error {
-	if d.Fault(fault.NoWrite(err)) != fault.Unreachable {
-		return err
-	}
-	return fmt.Errorf("%w: %w", dblock.ErrUnavailable, err)
-}
+func (d *database) on(db pgdb.DBTX) pgdb.DBTX { return pgschema.On(db, d.schema) }

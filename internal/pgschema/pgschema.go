@@ -1,0 +1,71 @@
+// Package pgschema finds dblock's tables on Postgres: it sends the generated queries to the schema that the host chose, and
+// checks that server and tables are what they were written for.
+package pgschema
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/db/pgdb"
+	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/pgfault"
+	"github.com/dblock-go/dblock/internal/schema"
+)
+
+// On returns what the generated queries run on. Without a name the connection looks where it always does.
+func On(db pgdb.DBTX, name string) pgdb.DBTX {
+	if name == "" {
+		return db
+	}
+	return qualified{db, name}
+}
+
+// SQL puts the tables of a statement into the schema of that name.
+func SQL(query, name string) string { return schema.Qualify(query, name, schema.QuotePostgres) }
+
+// qualified sends every statement with its tables qualified.
+type qualified struct {
+	pgdb.DBTX
+	name string
+}
+
+func (q qualified) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	return q.DBTX.Exec(ctx, SQL(sql, q.name), args...)
+}
+
+func (q qualified) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	return q.DBTX.Query(ctx, SQL(sql, q.name), args...)
+}
+
+func (q qualified) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	return q.DBTX.QueryRow(ctx, SQL(sql, q.name), args...)
+}
+
+// Check makes sure that server and tables are what the statements were written for.
+func Check(ctx context.Context, on pgdb.DBTX) error {
+	var q pgdb.Queries
+	version, err := q.ServerVersion(ctx, on)
+	if err != nil {
+		return unavailable(err)
+	}
+	if err := schema.PostgresServer(version); err != nil {
+		return err
+	}
+	have, err := q.SchemaVersion(ctx, on)
+	if err != nil && pgfault.Of(err) != fault.NoSchema {
+		return unavailable(err)
+	}
+	return schema.Check(have)
+}
+
+// unavailable says that the server could not be asked.
+func unavailable(err error) error {
+	if pgfault.Of(fault.NoWrite(err)) != fault.Unreachable {
+		return err
+	}
+	return fmt.Errorf("%w: %w", dblock.ErrUnavailable, err)
+}
