@@ -19,6 +19,7 @@ type engine struct {
 
 	mariaDB  bool // it can do what MySQL can't
 	lockWait time.Duration
+	watch    time.Duration // between two looks at what is waited for; 0: none
 
 	q mysqldb.Queries
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/dblock-go/dblock/internal/mysqltext"
 )
 
-// Wait notes that a process waits for keys. Nobody is told here; it is for people to see (List).
+// Wait notes that a process waits for keys. Nobody is told by it; it is for people to see (List), and for a process
+// that has had its turn (OthersWait).
 func (e *engine) Wait(ctx context.Context, keys []string, id member.ID, ttl time.Duration) error {
 	var args []any
 	for _, key := range slices.Sorted(slices.Values(keys)) {
@@ -47,5 +48,5 @@ func (e *engine) OthersWait(ctx context.Context, key string, id member.ID) (wait
 
 // Listen is not to be had: these servers tell nobody anything unasked.
 func (e *engine) Listen(context.Context, func(), func(key string)) error {
-	return fmt.Errorf("%w: MySQL and MariaDB have no notifications: keys that are waited for are polled", dblock.ErrUnsupported)
+	return fmt.Errorf("%w: MySQL and MariaDB have no notifications: keys that are waited for are watched", dblock.ErrUnsupported)
 }

@@ -312,6 +312,54 @@ func (q *Queries) ExpiredWaiters(ctx context.Context, db DBTX, fromKey []byte, l
 	return items, nil
 }
 
+const FreeLeases = `-- name: FreeLeases :many
+SELECT l.lease_key, l.token
+FROM dblock_lease l
+WHERE l.lease_key IN (/*SLICE:lease_keys*/?)
+  AND (l.handle IS NULL OR l.held_until <= +UTC_TIMESTAMP(6) OR l.member_id IS NOT NULL AND NOT EXISTS (
+      SELECT 1 FROM dblock_member m WHERE m.member_id = l.member_id
+  ))
+`
+
+type FreeLeasesRow struct {
+	LeaseKey []byte
+	Token    int64
+}
+
+// Which of these are free for whoever asks now.
+func (q *Queries) FreeLeases(ctx context.Context, db DBTX, leaseKeys [][]byte) ([]FreeLeasesRow, error) {
+	query := FreeLeases
+	var queryParams []interface{}
+	if len(leaseKeys) > 0 {
+		for _, v := range leaseKeys {
+			queryParams = append(queryParams, v)
+		}
+		query = strings.Replace(query, "/*SLICE:lease_keys*/?", strings.Repeat(",?", len(leaseKeys))[1:], 1)
+	} else {
+		query = strings.Replace(query, "/*SLICE:lease_keys*/?", "NULL", 1)
+	}
+	rows, err := db.QueryContext(ctx, query, queryParams...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []FreeLeasesRow
+	for rows.Next() {
+		var i FreeLeasesRow
+		if err := rows.Scan(&i.LeaseKey, &i.Token); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const LeaseHandles = `-- name: LeaseHandles :many
 SELECT l.lease_key, l.token, l.handle
 FROM dblock_lease l
@@ -803,4 +851,96 @@ ON DUPLICATE KEY UPDATE expires_at = VALUES(expires_at)
 func (q *Queries) WaitForLeases(ctx context.Context, db DBTX, leaseKey []byte, memberID []byte, ttlUs int64) error {
 	_, err := db.ExecContext(ctx, WaitForLeases, leaseKey, memberID, ttlUs)
 	return err
+}
+
+const WatchLeases = `-- name: WatchLeases :many
+SELECT f.lease_key, f.token
+FROM (
+    SELECT step.n
+    FROM (
+        SELECT units.n + 10 * tens.n + 100 * hundreds.n AS n
+        FROM (SELECT 0 AS n UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 UNION ALL SELECT 5
+              UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9) units
+        CROSS JOIN (SELECT 0 AS n UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 UNION ALL SELECT 5
+              UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9) tens
+        CROSS JOIN (SELECT 0 AS n UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 UNION ALL SELECT 5
+              UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9) hundreds
+    ) step
+    WHERE step.n < CAST(? AS SIGNED)
+      AND IF(IF(step.n = 0, 0, SLEEP(CAST(? AS SIGNED) * 0.000001)) = 0, EXISTS (
+          SELECT 1 FROM dblock_lease l FORCE INDEX (PRIMARY)
+          WHERE l.lease_key IN ('', /*SLICE:lease_keys*/?)
+            AND NOT (l.lease_key = sqlc.arg(told_key) AND l.token = sqlc.arg(told_token))
+            AND (l.handle IS NULL OR step.n % 16 = 0 AND (l.held_until <= +UTC_TIMESTAMP(6) OR l.member_id IS NOT NULL AND (
+                SELECT COUNT(*) FROM dblock_member m WHERE m.member_id = l.member_id AND step.n >= 0
+            ) = 0))
+      ), 0)
+    LIMIT 1
+) woken
+STRAIGHT_JOIN dblock_lease f FORCE INDEX (PRIMARY)
+WHERE f.lease_key IN ('', /*SLICE:woken_keys*/?)
+  AND (f.handle IS NULL OR f.held_until <= +UTC_TIMESTAMP(6) OR f.member_id IS NOT NULL AND NOT EXISTS (
+      SELECT 1 FROM dblock_member m WHERE m.member_id = f.member_id
+  ))
+`
+
+type WatchLeasesParams struct {
+	Steps     int64
+	StepUs    int64
+	LeaseKeys [][]byte
+	WokenKeys [][]byte
+}
+
+type WatchLeasesRow struct {
+	LeaseKey []byte
+	Token    int64
+}
+
+// Looks at leases that are held, one step after the other with a pause before each, until one of them seems free; then
+// those that do. It is sent at READ UNCOMMITTED, where each step reads the rows as they are: a release is seen before it is
+// committed, and may yet be undone (see FreeLeases). What was told under its token is passed over. The empty key, which
+// no lease has, and the counting over a step keep an optimizer from reading a single row once for all steps. That
+// a holder has gone without giving back, or that its time is up, is looked for at every sixteenth step; the time does not
+// pass within a statement. The engine repeats the condition on what was told.
+func (q *Queries) WatchLeases(ctx context.Context, db DBTX, arg WatchLeasesParams) ([]WatchLeasesRow, error) {
+	query := WatchLeases
+	var queryParams []interface{}
+	queryParams = append(queryParams, arg.Steps)
+	queryParams = append(queryParams, arg.StepUs)
+	if len(arg.LeaseKeys) > 0 {
+		for _, v := range arg.LeaseKeys {
+			queryParams = append(queryParams, v)
+		}
+		query = strings.Replace(query, "/*SLICE:lease_keys*/?", strings.Repeat(",?", len(arg.LeaseKeys))[1:], 1)
+	} else {
+		query = strings.Replace(query, "/*SLICE:lease_keys*/?", "NULL", 1)
+	}
+	if len(arg.WokenKeys) > 0 {
+		for _, v := range arg.WokenKeys {
+			queryParams = append(queryParams, v)
+		}
+		query = strings.Replace(query, "/*SLICE:woken_keys*/?", strings.Repeat(",?", len(arg.WokenKeys))[1:], 1)
+	} else {
+		query = strings.Replace(query, "/*SLICE:woken_keys*/?", "NULL", 1)
+	}
+	rows, err := db.QueryContext(ctx, query, queryParams...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []WatchLeasesRow
+	for rows.Next() {
+		var i WatchLeasesRow
+		if err := rows.Scan(&i.LeaseKey, &i.Token); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }

@@ -118,3 +118,28 @@ type Engine interface {
 	// Fault tells what an error of this engine means.
 	Fault(err error) fault.Fault
 }
+
+// Watcher is an Engine whose server tells nobody anything unasked, but looks at keys for whoever asks it to.
+type Watcher interface {
+	// Watch begins on a connection of its own. Where there is none to spare it returns ErrUnsupported.
+	Watch(ctx context.Context) (Watch, error)
+
+	// Free tells which of these keys are free for whoever asks now.
+	Free(ctx context.Context, keys []string) ([]Seen, error)
+}
+
+// Watch is a connection on which the server looks at keys.
+type Watch interface {
+	// Look returns as soon as some of these keys seem to be free, which may not be committed; about d later
+	// with none. What was told is passed over.
+	Look(ctx context.Context, keys []string, told []Seen, d time.Duration) ([]Seen, error)
+
+	// Close ends the connection.
+	Close()
+}
+
+// Seen is a key that was seen free. It has that token until it is acquired again.
+type Seen struct {
+	Key   string
+	Token int64
+}

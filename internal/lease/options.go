@@ -15,6 +15,7 @@ type Options struct {
 	Observer dblock.Observer
 	Clock    clock.Clock   // default: the machine's
 	Poll     time.Duration // how often a process asks again for a key that it waits for; 10 ms to 1 min
+	DeafPoll time.Duration // the same where nothing tells it of a release; default: Poll
 	MaxQueue int           // calls that may wait; default 65,536
 	MaxBatch int           // calls that share a statement; default 1,024, at most 8,192
 
@@ -53,6 +54,7 @@ func (o Options) WithDefaults(owner string, poll time.Duration) (Options, error)
 	if o.MaxInFlight == 0 {
 		o.MaxInFlight, o.patience = inFlight, patience
 	}
+	o.DeafPoll = cmp.Or(o.DeafPoll, o.Poll)
 	if o.Clock == nil {
 		o.Clock = clock.Real{}
 	}

@@ -67,9 +67,9 @@ func (l *Locker) pause(ctx context.Context, b *bell, refused *dblock.HeldError, 
 	if b != nil {
 		rung = b.rung
 	}
-	hears := b != nil && l.waits.hearing()
+	hears := b != nil && l.waits.hearsOf(b.key)
 	if !hears {
-		every = interval(waited, l.o.Poll)
+		every = interval(waited, l.o.DeafPoll)
 	}
 	d := every/2 + rand.N(every)
 	if refused.Remaining > 0 {
@@ -88,7 +88,7 @@ func (l *Locker) standBack(ctx context.Context) error {
 	if l.waits.hearing() {
 		return l.sleep(ctx, heardWithin)
 	}
-	return l.sleep(ctx, l.o.Poll*3/2)
+	return l.sleep(ctx, l.o.DeafPoll*3/2)
 }
 
 // heardWithin is how long it takes, with much to spare, until another process has heard of a release and

@@ -27,7 +27,8 @@ type Waits struct {
 
 	mu     sync.Mutex
 	keys   map[string]*waited
-	hears  bool // notifications come
+	news   chan struct{} // holds one: a key is waited for that was not before
+	hears  bool          // notifications come
 	closed bool
 }
 
@@ -35,6 +36,10 @@ type Waits struct {
 type waited struct {
 	bells map[*bell]struct{}
 	told  member.ID // under which the database knows of it; zero: it does not
+
+	since   time.Time // when the first of the bells was hung
+	watched bool      // the server looks at it
+	seen    int64     // the token under which it was seen free, and all were told
 }
 
 // note is what the database is to be told of a key: that the member waits for it or, without one, that nobody does
@@ -56,13 +61,17 @@ type bell struct {
 const waitsFor = 2 * time.Minute
 
 func newWaits(e Engine, m *member.Member, c clock.Clock) *Waits {
-	w := &Waits{engine: e, member: m, clock: c, keys: make(map[string]*waited)}
+	w := &Waits{engine: e, member: m, clock: c, keys: make(map[string]*waited), news: make(chan struct{}, 1)}
 	w.notes = merge.New(merge.Options[note, struct{}]{
 		Run: w.tell, Key: func(n note) string { return n.key }, Ends: func(n note) bool { return n.id == member.ID{} },
 		MaxInFlight: inFlight, Patience: patience,
 	})
 	w.ending, w.end = context.WithCancel(context.Background())
-	w.tasks.Go(w.listen)
+	if watcher, ok := e.(Watcher); ok {
+		w.tasks.Go(func() { w.watch(watcher) })
+	} else {
+		w.tasks.Go(w.listen)
+	}
 	return w
 }
 
@@ -87,6 +96,10 @@ func (w *Waits) start(ctx context.Context, key string) (*bell, error) {
 	if of == nil {
 		of = &waited{bells: make(map[*bell]struct{})}
 		w.keys[key] = of
+	}
+	if len(of.bells) == 0 {
+		of.since, of.watched = w.clock.Now(), false
+		signal(w.news)
 	}
 	of.bells[b] = struct{}{}
 	w.mu.Unlock()
@@ -166,10 +179,15 @@ func (w *Waits) ringLocked(of *waited) {
 		return
 	}
 	for b := range of.bells {
-		select {
-		case b.rung <- struct{}{}:
-		default:
-		}
+		signal(b.rung)
+	}
+}
+
+// signal is noted once in a channel that holds one, however often it comes.
+func signal(to chan struct{}) {
+	select {
+	case to <- struct{}{}:
+	default:
 	}
 }
 
@@ -188,6 +206,14 @@ func (w *Waits) hearing() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.hears
+}
+
+// hearsOf tells whether this process hears of a release of that key.
+func (w *Waits) hearsOf(key string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	of := w.keys[key]
+	return w.hears || of != nil && of.watched
 }
 
 // others tells whether somebody else waits for a key: another Locker of this process, or another process.
@@ -214,12 +240,17 @@ func (w *Waits) listen() {
 		if errors.Is(err, dblock.ErrUnsupported) {
 			return
 		}
-		due := make(chan struct{})
-		timer := w.clock.AfterFunc(rand.N(time.Second<<min(n, 5)), func() { close(due) })
-		select {
-		case <-due:
-		case <-w.ending.Done():
-		}
-		timer.Stop()
+		w.backOff(n)
+	}
+}
+
+// backOff waits before the n-th attempt: 1 s at most at first, 32 s in the end.
+func (w *Waits) backOff(n int) {
+	due := make(chan struct{})
+	timer := w.clock.AfterFunc(rand.N(time.Second<<min(n, 5)), func() { close(due) })
+	defer timer.Stop()
+	select {
+	case <-due:
+	case <-w.ending.Done():
 	}
 }

@@ -212,6 +212,51 @@ SELECT EXISTS (
       AND w.expires_at > +UTC_TIMESTAMP(6) AND m.expires_at > +UTC_TIMESTAMP(6)
 ) AS waits;
 
+-- Looks at leases that are held, one step after the other with a pause before each, until one of them seems free; then
+-- those that do. It is sent at READ UNCOMMITTED, where each step reads the rows as they are: a release is seen before it is
+-- committed, and may yet be undone (see FreeLeases). What was told under its token is passed over. The empty key, which
+-- no lease has, and the counting over a step keep an optimizer from reading a single row once for all steps. That
+-- a holder has gone without giving back, or that its time is up, is looked for at every sixteenth step; the time does not
+-- pass within a statement. The engine repeats the condition on what was told.
+-- name: WatchLeases :many
+SELECT f.lease_key, f.token
+FROM (
+    SELECT step.n
+    FROM (
+        SELECT units.n + 10 * tens.n + 100 * hundreds.n AS n
+        FROM (SELECT 0 AS n UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 UNION ALL SELECT 5
+              UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9) units
+        CROSS JOIN (SELECT 0 AS n UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 UNION ALL SELECT 5
+              UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9) tens
+        CROSS JOIN (SELECT 0 AS n UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 UNION ALL SELECT 5
+              UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9) hundreds
+    ) step
+    WHERE step.n < CAST(sqlc.arg(steps) AS SIGNED)
+      AND IF(IF(step.n = 0, 0, SLEEP(CAST(sqlc.arg(step_us) AS SIGNED) * 0.000001)) = 0, EXISTS (
+          SELECT 1 FROM dblock_lease l FORCE INDEX (PRIMARY)
+          WHERE l.lease_key IN ('', sqlc.slice(lease_keys))
+            AND NOT (l.lease_key = sqlc.arg(told_key) AND l.token = sqlc.arg(told_token))
+            AND (l.handle IS NULL OR step.n % 16 = 0 AND (l.held_until <= +UTC_TIMESTAMP(6) OR l.member_id IS NOT NULL AND (
+                SELECT COUNT(*) FROM dblock_member m WHERE m.member_id = l.member_id AND step.n >= 0
+            ) = 0))
+      ), 0)
+    LIMIT 1
+) woken
+STRAIGHT_JOIN dblock_lease f FORCE INDEX (PRIMARY)
+WHERE f.lease_key IN ('', sqlc.slice(woken_keys))
+  AND (f.handle IS NULL OR f.held_until <= +UTC_TIMESTAMP(6) OR f.member_id IS NOT NULL AND NOT EXISTS (
+      SELECT 1 FROM dblock_member m WHERE m.member_id = f.member_id
+  ));
+
+-- Which of these are free for whoever asks now.
+-- name: FreeLeases :many
+SELECT l.lease_key, l.token
+FROM dblock_lease l
+WHERE l.lease_key IN (sqlc.slice(lease_keys))
+  AND (l.handle IS NULL OR l.held_until <= +UTC_TIMESTAMP(6) OR l.member_id IS NOT NULL AND NOT EXISTS (
+      SELECT 1 FROM dblock_member m WHERE m.member_id = l.member_id
+  ));
+
 -- name: ListLeases :many
 SELECT l.lease_key, l.token, l.handle, l.member_id, l.label, COALESCE(m.label, '') AS member_label,
        CAST(TIMESTAMPDIFF(MICROSECOND, l.changed_at, +UTC_TIMESTAMP(6)) AS SIGNED) AS age_us,

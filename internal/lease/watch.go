@@ -1,0 +1,169 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/dblock-go/dblock"
+)
+
+const (
+	mostWatched = 100 // keys that the server looks at for one process; the others are polled for
+
+	// A look takes this long while keys come that are not watched yet, for they have to wait for its end, and
+	// twice as long each time when none comes.
+	shortestLook = 50 * time.Millisecond
+	longestLook  = 800 * time.Millisecond
+
+	// lingers is how long a connection is kept when nobody waits any more: somebody often does soon.
+	lingers = time.Second
+)
+
+// watch has the server look at what is waited for, until the process leaves. While nobody waits it uses no connection.
+func (w *Waits) watch(by Watcher) {
+	for n := 0; w.ending.Err() == nil; {
+		if !w.awaitNews(nil) {
+			return
+		}
+		err := w.watchFor(by, func() { n = 0 })
+		w.deafen()
+		if errors.Is(err, dblock.ErrUnsupported) {
+			return
+		}
+		if err != nil {
+			w.backOff(n)
+			n++
+			signal(w.news) // those who wait still do
+		}
+	}
+}
+
+// awaitNews waits until somebody waits for a key; false where the process leaves, or until is closed before.
+func (w *Waits) awaitNews(until <-chan time.Time) bool {
+	select {
+	case <-w.news:
+		return true
+	case <-until:
+		return false
+	case <-w.ending.Done():
+		return false
+	}
+}
+
+// watchFor does so on one connection, until nobody waits or the connection breaks. ok is called when the server has looked.
+func (w *Waits) watchFor(by Watcher, ok func()) error {
+	watch, err := by.Watch(w.ending)
+	if err != nil {
+		return err
+	}
+	defer watch.Close()
+	missed := 0
+	for d := shortestLook; ; {
+		keys, told, fresh := w.toWatch()
+		if len(keys) == 0 {
+			idle := time.NewTimer(lingers)
+			more := w.awaitNews(idle.C)
+			idle.Stop()
+			if !more {
+				return nil
+			}
+			continue
+		}
+		if fresh {
+			d = shortestLook
+		}
+		seen, err := watch.Look(w.ending, keys, told, d)
+		if err != nil {
+			return err
+		}
+		ok()
+		if d = min(2*d, longestLook); len(seen) == 0 {
+			missed = 0
+			continue
+		}
+		if err := w.saw(by, seen, &missed); err != nil {
+			return err
+		}
+	}
+}
+
+// toWatch returns the keys that have been waited for longest, and what all who wait for them were told. The keys are
+// watched from now on; fresh says that some were not before.
+func (w *Waits) toWatch() (keys []string, told []Seen, fresh bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for key, of := range w.keys {
+		if len(of.bells) > 0 {
+			keys = append(keys, key)
+		}
+	}
+	if len(keys) > mostWatched {
+		slices.SortFunc(keys, func(a, b string) int { return w.keys[a].since.Compare(w.keys[b].since) })
+		keys = keys[:mostWatched]
+	}
+	for _, key := range keys {
+		of := w.keys[key]
+		fresh = fresh || !of.watched
+		of.watched = true
+		if of.seen != 0 {
+			told = append(told, Seen{key, of.seen})
+		}
+	}
+	return keys, told, fresh
+}
+
+// saw tells those who wait for what seems free, and once more when that is certain: whoever asked before may have been
+// too early. After that they are told no more until it was acquired again. What is not certain is not looked at for
+// a moment that grows, as the one who gives it back may wait for a replica.
+func (w *Waits) saw(by Watcher, seen []Seen, missed *int) error {
+	keys := make([]string, len(seen))
+	for i, s := range seen {
+		keys[i] = s.Key
+		w.ring(s.Key)
+	}
+	ctx, cancel := context.WithTimeout(w.ending, statementBound(w.member))
+	defer cancel()
+	free, err := by.Free(ctx, keys)
+	if err != nil {
+		return err
+	}
+	for _, s := range free {
+		w.tellOnce(s)
+	}
+	if len(free) > 0 {
+		*missed = 0
+		return nil
+	}
+	*missed++
+	timer := time.NewTimer(time.Millisecond << min(*missed, 6))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-w.ending.Done():
+	}
+	return nil
+}
+
+// tellOnce rings for a key that is free.
+func (w *Waits) tellOnce(s Seen) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if of := w.keys[s.Key]; of != nil && of.seen != s.Token {
+		of.seen = s.Token
+		w.ringLocked(of)
+	}
+}
+
+// deafen notes that no key is watched any more; those who wait are to poll for it from now on.
+func (w *Waits) deafen() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, of := range w.keys {
+		if of.watched {
+			of.watched = false
+			w.ringLocked(of)
+		}
+	}
+}
