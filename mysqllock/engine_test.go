@@ -75,11 +75,18 @@ var races = map[string]string{
 // isolation stands for the variable's name, which is not the same on both.
 const isolation = "ISOLATION"
 
+// halfASecond stands for the setting that ends statements that take longer.
+const halfASecond = "HALF_A_SECOND"
+
 func variables(kind devdb.Kind, params string) string {
+	names := map[string]string{isolation: "tx_isolation", halfASecond: "max_statement_time=0.5"}
 	if kind == devdb.MySQL {
-		return strings.ReplaceAll(params, isolation, "transaction_isolation")
+		names = map[string]string{isolation: "transaction_isolation", halfASecond: "max_execution_time=500"}
 	}
-	return strings.ReplaceAll(params, isolation, "tx_isolation")
+	for name, of := range names {
+		params = strings.ReplaceAll(params, name, of)
+	}
+	return params
 }
 
 func newRig(t *testing.T, dsn, params string) rig {

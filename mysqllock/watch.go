@@ -59,7 +59,7 @@ const mostSteps = 1000
 
 // Look is one statement.
 func (w *watch) Look(ctx context.Context, keys []string, told []lease.Seen, d time.Duration) ([]lease.Seen, error) {
-	const one = " AND NOT (l.lease_key = ? AND l.token = ?)"
+	const one = " AND (l.lease_key <> ? OR l.token <> ?)"
 	query := strings.Replace(mysqldb.WatchLeases, one, strings.Repeat(one, len(told)), 1)
 	query = listed(listed(query, "lease_keys", len(keys)), "woken_keys", len(keys))
 	args := []any{min(int64(d/w.e.watch)+1, mostSteps), w.e.watch.Microseconds()}

@@ -870,7 +870,7 @@ FROM (
       AND IF(IF(step.n = 0, 0, SLEEP(CAST(? AS SIGNED) * 0.000001)) = 0, EXISTS (
           SELECT 1 FROM dblock_lease l FORCE INDEX (PRIMARY)
           WHERE l.lease_key IN ('', /*SLICE:lease_keys*/?)
-            AND NOT (l.lease_key = sqlc.arg(told_key) AND l.token = sqlc.arg(told_token))
+            AND (l.lease_key <> ? OR l.token <> ?)
             AND (l.handle IS NULL OR step.n % 16 = 0 AND (l.held_until <= +UTC_TIMESTAMP(6) OR l.member_id IS NOT NULL AND (
                 SELECT COUNT(*) FROM dblock_member m WHERE m.member_id = l.member_id AND step.n >= 0
             ) = 0))
@@ -888,6 +888,8 @@ type WatchLeasesParams struct {
 	Steps     int64
 	StepUs    int64
 	LeaseKeys [][]byte
+	ToldKey   []byte
+	ToldToken int64
 	WokenKeys [][]byte
 }
 
@@ -915,6 +917,8 @@ func (q *Queries) WatchLeases(ctx context.Context, db DBTX, arg WatchLeasesParam
 	} else {
 		query = strings.Replace(query, "/*SLICE:lease_keys*/?", "NULL", 1)
 	}
+	queryParams = append(queryParams, arg.ToldKey)
+	queryParams = append(queryParams, arg.ToldToken)
 	if len(arg.WokenKeys) > 0 {
 		for _, v := range arg.WokenKeys {
 			queryParams = append(queryParams, v)

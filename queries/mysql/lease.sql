@@ -235,7 +235,7 @@ FROM (
       AND IF(IF(step.n = 0, 0, SLEEP(CAST(sqlc.arg(step_us) AS SIGNED) * 0.000001)) = 0, EXISTS (
           SELECT 1 FROM dblock_lease l FORCE INDEX (PRIMARY)
           WHERE l.lease_key IN ('', sqlc.slice(lease_keys))
-            AND NOT (l.lease_key = sqlc.arg(told_key) AND l.token = sqlc.arg(told_token))
+            AND (l.lease_key <> sqlc.arg(told_key) OR l.token <> sqlc.arg(told_token))
             AND (l.handle IS NULL OR step.n % 16 = 0 AND (l.held_until <= +UTC_TIMESTAMP(6) OR l.member_id IS NOT NULL AND (
                 SELECT COUNT(*) FROM dblock_member m WHERE m.member_id = l.member_id AND step.n >= 0
             ) = 0))
