@@ -34,7 +34,6 @@ func (m inMemory) Check(_ context.Context, _ conformance.Leases, lock *dblock.Lo
 	return m.Server.Check(f)
 }
 
-func (m inMemory) Notifies() bool                                 { return true }
 func (m inMemory) ForgetMembers(*testing.T)                       { m.rows.ForgetMembers() }
 func (m inMemory) ExpireMembers(*testing.T)                       { m.rows.ExpireMembers() }
 func (m inMemory) AgeLeases(*testing.T)                           { m.rows.AgeLeases() }

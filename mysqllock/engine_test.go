@@ -22,6 +22,7 @@ type rig struct {
 	*testing.T
 	*engine
 	db  *sql.DB
+	dsn string
 	ctx context.Context
 }
 
@@ -102,7 +103,7 @@ func newRig(t *testing.T, dsn, params string) rig {
 	if err := e.check(ctx); err != nil {
 		t.Fatal(err)
 	}
-	return rig{t, e, db, ctx}
+	return rig{t, e, db, dsn, ctx}
 }
 
 func openDB(t *testing.T, dsn string) *sql.DB {

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/devdb"
 )
 
 // contract is what leases promise wherever they lie. Tests that need a database are in Lease.Run.
@@ -51,9 +50,6 @@ type LeasePlace interface {
 
 	// Check guards a lock, as its holder would before a write.
 	Check(ctx context.Context, l Leases, lock *dblock.Lock) error
-
-	// Notifies tells whether processes hear of what others give back.
-	Notifies() bool
 
 	// ForgetMembers deletes all members; ExpireMembers lets them expire, long ago.
 	ForgetMembers(t *testing.T)
@@ -100,8 +96,6 @@ func (v *vault) OpenLeases(ctx context.Context, o LeaseOptions) (Leases, func(),
 func (v *vault) Check(ctx context.Context, l Leases, lock *dblock.Lock) error {
 	return v.e.Guarded(ctx, l, lock, "SELECT 1", func() {})
 }
-
-func (v *vault) Notifies() bool { return v.e.Kind == devdb.Postgres }
 
 func (v *vault) ForgetMembers(t *testing.T) { v.exec(t, "DELETE FROM dblock_member") }
 

@@ -48,13 +48,9 @@ func servesThoseWhoWaitInLine(t *testing.T, v place) {
 	}
 }
 
-// wakesAnotherProcess: where it is notified, as on Postgres, long before the poll is due.
+// wakesAnotherProcess: it hears of a release long before its poll is due.
 func wakesAnotherProcess(t *testing.T, v place) {
-	poll := 50 * time.Millisecond
-	if v.Notifies() {
-		poll = time.Minute
-	}
-	a, b := v.process(t, LeaseOptions{}), v.process(t, LeaseOptions{Poll: poll})
+	a, b := v.process(t, LeaseOptions{}), v.process(t, LeaseOptions{Poll: time.Minute})
 	lock := acquire(t, a, "k")
 	got := make(chan *dblock.Lock, 1)
 	go func() {
