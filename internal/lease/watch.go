@@ -59,7 +59,7 @@ func (w *Waits) watchFor(by Watcher, ok func()) error {
 		return err
 	}
 	defer watch.Close()
-	missed := 0
+	var doubt doubtful
 	for d := shortestLook; ; {
 		keys, told, fresh := w.toWatch()
 		if len(keys) == 0 {
@@ -80,10 +80,9 @@ func (w *Waits) watchFor(by Watcher, ok func()) error {
 		}
 		ok()
 		if d = min(2*d, longestLook); len(seen) == 0 {
-			missed = 0
 			continue
 		}
-		if err := w.saw(by, seen, &missed); err != nil {
+		if err := w.saw(by, seen, &doubt); err != nil {
 			return err
 		}
 	}
@@ -117,7 +116,7 @@ func (w *Waits) toWatch() (keys []string, told []Seen, fresh bool) {
 // saw tells those who wait for what seems free, and once more when that is certain: whoever asked before may have been
 // too early. After that they are told no more until it was acquired again. What is not certain is not looked at for
 // a moment that grows, as the one who gives it back may wait for a replica.
-func (w *Waits) saw(by Watcher, seen []Seen, missed *int) error {
+func (w *Waits) saw(by Watcher, seen []Seen, doubt *doubtful) error {
 	keys := make([]string, len(seen))
 	for i, s := range seen {
 		keys[i] = s.Key
@@ -133,17 +132,30 @@ func (w *Waits) saw(by Watcher, seen []Seen, missed *int) error {
 		w.tellOnce(s)
 	}
 	if len(free) > 0 {
-		*missed = 0
 		return nil
 	}
-	*missed++
-	timer := time.NewTimer(time.Millisecond << min(*missed, 6))
+	timer := time.NewTimer(doubt.pause(seen[0]))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 	case <-w.ending.Done():
 	}
 	return nil
+}
+
+// doubtful is what was seen free last and was not, and how often.
+type doubtful struct {
+	of    Seen
+	times int
+}
+
+// pause is for how long nothing is looked at after that: 1 ms at first, 64 ms in the end.
+func (d *doubtful) pause(s Seen) time.Duration {
+	if d.of != s {
+		*d = doubtful{of: s}
+	}
+	d.times++
+	return time.Millisecond << min(d.times-1, 6)
 }
 
 // tellOnce rings for a key that is free.
