@@ -2,13 +2,16 @@ package mysqllock
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/mysqltext"
 )
@@ -49,4 +52,102 @@ func (e *engine) OthersWait(ctx context.Context, key string, id member.ID) (wait
 // Listen is not to be had: these servers tell nobody anything unasked.
 func (e *engine) Listen(context.Context, func(), func(key string)) error {
 	return fmt.Errorf("%w: MySQL and MariaDB have no notifications: keys that are waited for are watched", dblock.ErrUnsupported)
+}
+
+var _ lease.Watcher = (*engine)(nil)
+
+// sparing is how many connections a pool has that can spare one for a watch.
+const sparing = 8
+
+// Watch takes a connection of the pool for statements that look, pause and look again at the server.
+func (e *engine) Watch(ctx context.Context) (lease.Watch, error) {
+	if e.watch <= 0 {
+		return nil, fmt.Errorf("%w: LeaseOptions.Watch says so", dblock.ErrUnsupported)
+	}
+	if most := e.pool.Stats().MaxOpenConnections; most > 0 && most < sparing {
+		return nil, fmt.Errorf("%w: a pool of %d connections has none to spare", dblock.ErrUnsupported, most)
+	}
+	conn, err := e.pool.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	w := &watch{e, conn}
+	isolation, limit := "transaction_isolation", "max_execution_time"
+	if e.mariaDB {
+		isolation, limit = "tx_isolation", "max_statement_time"
+	}
+	settings := fmt.Sprintf("SET SESSION %s = 'READ-UNCOMMITTED', SESSION %s = 0, SESSION autocommit = 1", isolation, limit)
+	if _, err := conn.ExecContext(ctx, settings); err != nil {
+		w.Close()
+		return nil, err
+	}
+	return w, nil
+}
+
+// watch is a connection that only looks. It has settings of its own, and never goes back to the pool.
+type watch struct {
+	e    *engine
+	conn *sql.Conn
+}
+
+// Close ends the connection. A statement that was given up ends by itself, at the server, when its look is over.
+func (w *watch) Close() {
+	discard(w.conn)
+	_ = w.conn.Close()
+}
+
+// mostSteps is how many steps the statement counts up to.
+const mostSteps = 1000
+
+// Look is one statement.
+func (w *watch) Look(ctx context.Context, keys []string, told []lease.Seen, d time.Duration) ([]lease.Seen, error) {
+	const one = " AND (l.lease_key <> ? OR l.token <> ?)"
+	query := strings.Replace(mysqldb.WatchLeases, one, strings.Repeat(one, len(told)), 1)
+	query = listed(listed(query, "lease_keys", len(keys)), "woken_keys", len(keys))
+	args := []any{min(int64(d/w.e.watch)+1, mostSteps), w.e.watch.Microseconds()}
+	args = append(args, values(keys)...)
+	for _, s := range told {
+		args = append(args, []byte(s.Key), s.Token)
+	}
+	rows, err := w.e.on(w.conn).QueryContext(ctx, query, append(args, values(keys)...)...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	var seen []lease.Seen
+	for rows.Next() {
+		var key []byte
+		var token int64
+		if err := rows.Scan(&key, &token); err != nil {
+			return nil, err
+		}
+		seen = append(seen, lease.Seen{Key: string(key), Token: token})
+	}
+	return seen, rows.Err()
+}
+
+// values are keys as arguments.
+func values(keys []string) []any {
+	args := make([]any, len(keys))
+	for i, key := range keys {
+		args[i] = []byte(key)
+	}
+	return args
+}
+
+// Free reads what is committed.
+func (e *engine) Free(ctx context.Context, keys []string) (free []lease.Seen, err error) {
+	of := make([][]byte, len(keys))
+	for i, key := range keys {
+		of[i] = []byte(key)
+	}
+	var rows []mysqldb.FreeLeasesRow
+	err = e.read(ctx, func(on mysqldb.DBTX) (err error) {
+		rows, err = e.q.FreeLeases(ctx, on, of)
+		return err
+	})
+	for _, r := range rows {
+		free = append(free, lease.Seen{Key: string(r.LeaseKey), Token: r.Token})
+	}
+	return free, err
 }
