@@ -20,6 +20,8 @@ type engine struct {
 	mariaDB  bool // it can do what MySQL can't
 	lockWait time.Duration
 
+	notDurable string // the setting for which commits don't survive a crash; empty: they do
+
 	q mysqldb.Queries
 }
 
@@ -40,6 +42,9 @@ func (e *engine) check(ctx context.Context) error {
 	server, err := mysqlschema.Check(ctx, e.on(e.pool))
 	if err != nil {
 		return err
+	}
+	if e.notDurable, err = e.undurable(ctx); err != nil {
+		return mysqlschema.Unavailable(err)
 	}
 	if e.mariaDB = server == "MariaDB"; e.mariaDB {
 		return nil

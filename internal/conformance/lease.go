@@ -48,6 +48,7 @@ type LeaseOptions struct {
 type Leases interface {
 	dblock.Locker
 	Held(ctx context.Context) ([]dblock.HeldLock, error)
+	Holder(ctx context.Context, key string) (dblock.HeldLock, error)
 	Sweep(ctx context.Context) (int64, error)
 	RunSweeper(ctx context.Context, every time.Duration) error
 	ForceRelease(ctx context.Context, key string, token int64) error
