@@ -85,6 +85,9 @@ func (e Lease) Run(t *testing.T) {
 		"OneLockedRowStallsNobody":    oneLockedRowStallsNobody,
 		"ARefusalWritesNothing":       aRefusalWritesNothing,
 		"ASiblingOutlivesAnother":     aSiblingOutlivesAnother,
+		"LeadersFollowInOrder":        leadersFollowInOrder,
+		"ControlLeadersMeet":          controlLeadersMeet,
+		"AResignationHandsOver":       aResignationHandsOver,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
