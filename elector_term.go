@@ -36,6 +36,9 @@ func (e *Elector) lead(
 		err = fn(t.ctx, t.fence)
 	}
 	why := context.Cause(t.ctx)
+	if why == nil { // fn may have learnt of the loss a moment before t.ctx did
+		why = context.Cause(lock.Context())
+	}
 	switch {
 	case why == nil && !t.tells(err):
 		return true, false, err

@@ -1,0 +1,396 @@
+package conformance
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/devdb"
+	"github.com/dblock-go/dblock/internal/testdb"
+	"github.com/dblock-go/dblock/migrations"
+	"github.com/dblock-go/dblock/mysqllock"
+	"github.com/dblock-go/dblock/pglock"
+)
+
+// What is tested here takes several engines at once. Tests of one engine are called by its room.
+
+func TestMain(m *testing.M) { testdb.Main(m) }
+
+const (
+	quorumTTL       = 2 * time.Second
+	quorumProcesses = 4
+	quorumTurns     = 20 // while a node is down
+)
+
+// site is a database that a node's leases lie in.
+type site struct {
+	kind   devdb.Kind
+	dsn    string
+	server *devdb.Server
+}
+
+// leases opens the leases of a process, with a pool of their own.
+func (s site) leases(t *testing.T) Leases {
+	t.Helper()
+	var l Leases
+	var err error
+	end := func() {}
+	if s.kind == devdb.Postgres {
+		var pool *pgxpool.Pool
+		if pool, err = pgxpool.New(t.Context(), s.dsn); err != nil {
+			t.Fatal(err)
+		}
+		end = pool.Close
+		l, err = pglock.NewLease(t.Context(), pool, pglock.LeaseOptions{TTL: quorumTTL})
+	} else {
+		var cfg *mysql.Config
+		if cfg, err = mysql.ParseDSN(s.dsn); err != nil {
+			t.Fatal(err)
+		}
+		cfg.Logger = &mysql.NopLogger{} // servers are killed on purpose
+		connector, failed := mysql.NewConnector(cfg)
+		if failed != nil {
+			t.Fatal(failed)
+		}
+		db := sql.OpenDB(connector)
+		db.SetMaxOpenConns(8)
+		end = func() { _ = db.Close() }
+		l, err = mysqllock.NewLease(t.Context(), db, mysqllock.LeaseOptions{TTL: quorumTTL})
+	}
+	if err != nil {
+		end()
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		_ = l.Close(ctx)
+		end()
+	})
+	return l
+}
+
+// sitesOfTheirOwn are three durable servers, of as many engines as there are; nil where there is none to kill.
+func sitesOfTheirOwn(t *testing.T) (sites []site) {
+	t.Helper()
+	kinds := devdb.Available(t.Context())
+	for i := 0; len(sites) < 3 && len(kinds) > 0; i++ {
+		kind := kinds[i%len(kinds)]
+		server, dsn, _ := serverOfItsOwn(t, kind)
+		if server == nil {
+			kinds = slices.DeleteFunc(kinds, func(k devdb.Kind) bool { return k == kind })
+			continue
+		}
+		t.Logf("node %d: %s %s", len(sites), kind, server.Version)
+		sites = append(sites, site{kind, dsn, server})
+	}
+	return sites
+}
+
+// sharedSites are three databases on the servers that tests share.
+func sharedSites(t *testing.T) (sites []site) {
+	t.Helper()
+	for i := range 3 {
+		kinds := testdb.Engines()
+		s := site{kind: kinds[i%len(kinds)]}
+		s.dsn = testdb.DSN(t, s.kind)
+		if _, err := migrations.Up(t.Context(), connect(t, s.kind, s.dsn), migrations.Options{}); err != nil {
+			t.Fatal(err)
+		}
+		sites = append(sites, s)
+	}
+	return sites
+}
+
+func quorumOf(t *testing.T, nodes []Leases) *dblock.Quorum {
+	t.Helper()
+	lockers := make([]dblock.Locker, len(nodes))
+	for i, n := range nodes {
+		lockers[i] = n
+	}
+	q, err := dblock.NewQuorum(lockers, dblock.QuorumOptions{NodeTimeout: quorumTTL / 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := q.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	return q
+}
+
+// beliefs are the times in which processes believed to have the key.
+type beliefs struct {
+	turns atomic.Int64
+	mu    sync.Mutex
+	all   []belief
+}
+
+type belief struct{ from, to time.Time }
+
+// hold works under a lock for a while, and notes for how long it was trusted.
+func (b *beliefs) hold(lock *dblock.Lock) {
+	held := belief{from: time.Now()}
+	held.to = held.from
+	for leave := held.from.Add(rand.N(30 * time.Millisecond)); ; time.Sleep(time.Millisecond) {
+		until, now := lock.ValidUntil(), time.Now()
+		if lock.Context().Err() != nil || !now.Before(until) || now.After(leave) {
+			break
+		}
+		held.to = now
+	}
+	b.mu.Lock()
+	b.all = append(b.all, held)
+	b.mu.Unlock()
+	b.turns.Add(1)
+}
+
+// overlaps counts how often two believed so at once.
+func (b *beliefs) overlaps() (n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	slices.SortFunc(b.all, func(x, y belief) int { return x.from.Compare(y.from) })
+	var last time.Time
+	for _, held := range b.all {
+		if held.from.Before(last) {
+			n++
+		}
+		if held.to.After(last) {
+			last = held.to
+		}
+	}
+	return n
+}
+
+// work takes the key, over and over.
+func (b *beliefs) work(ctx context.Context, t *testing.T, acquire func(context.Context) (*dblock.Lock, error)) {
+	for ctx.Err() == nil {
+		waits, cancel := context.WithTimeout(ctx, quorumTTL)
+		lock, err := acquire(waits)
+		cancel()
+		switch {
+		case err == nil:
+			b.hold(lock)
+			_ = lock.Release(ctx)
+		case !errors.Is(err, dblock.ErrNotAcquired) && !errors.Is(err, dblock.ErrUnavailable):
+			t.Errorf("told %v", err)
+		}
+	}
+}
+
+// grows waits for so many more turns.
+func (b *beliefs) grows(t *testing.T, n int64, when string) {
+	t.Helper()
+	began := time.Now()
+	for until := b.turns.Load() + n; b.turns.Load() < until; time.Sleep(10 * time.Millisecond) {
+		if time.Since(began) > time.Minute {
+			t.Fatalf("%s: nothing goes on", when)
+		}
+	}
+	t.Logf("%s: %d turns in %v", when, n, time.Since(began).Round(time.Millisecond))
+}
+
+// TestQuorum kills and freezes each of three servers in turn: two never hold the key at once, it goes on while two servers
+// are up, and with two down nothing is granted.
+func TestQuorum(t *testing.T) {
+	t.Parallel()
+	sites := sitesOfTheirOwn(t)
+	if len(sites) < 3 {
+		t.Log("no servers to kill")
+		return
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var b beliefs
+	var work sync.WaitGroup
+	defer work.Wait()
+	defer stop()
+	var first []Leases
+	for range quorumProcesses {
+		nodes := []Leases{sites[0].leases(t), sites[1].leases(t), sites[2].leases(t)}
+		q := quorumOf(t, nodes)
+		first = nodes
+		work.Go(func() {
+			b.work(ctx, t, func(ctx context.Context) (*dblock.Lock, error) { return q.Acquire(ctx, "k") })
+		})
+	}
+	b.grows(t, quorumTurns, "all are up")
+	for i, s := range sites {
+		down, up := s.server.Kill, func() error { return s.server.Restart(t.Context()) }
+		for _, how := range []string{"killed", "frozen"} {
+			if how == "frozen" {
+				down, up = s.server.Freeze, s.server.Thaw
+			}
+			must(t, down())
+			b.grows(t, quorumTurns, fmt.Sprintf("node %d %s", i, how))
+			must(t, up())
+			answers(t, first[i])
+		}
+	}
+	must(t, sites[0].server.Kill())
+	must(t, sites[1].server.Freeze())
+	time.Sleep(100 * time.Millisecond) // what was granted before has been heard
+	before := b.turns.Load()
+	time.Sleep(2 * quorumTTL)
+	if n := b.turns.Load() - before; n > 1 { // one may have been at work
+		t.Errorf("two of three are down, and %d turns were granted", n)
+	}
+	must(t, errors.Join(sites[1].server.Thaw(), sites[0].server.Restart(t.Context())))
+	b.grows(t, quorumTurns, "all are up again")
+	stop()
+	work.Wait()
+	if n := b.overlaps(); n > 0 {
+		t.Errorf("two believed to have the key at once, %d times", n)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// answers waits until a node grants again.
+func answers(t *testing.T, l Leases) {
+	t.Helper()
+	ctx := soon(t)
+	for {
+		lock, err := l.Acquire(ctx, "is it back")
+		if err == nil {
+			_ = lock.Release(ctx)
+			return
+		}
+		if ctx.Err() != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestControlOneOfThree is the same where one node is enough.
+func TestControlOneOfThree(t *testing.T) {
+	t.Parallel()
+	sites := sharedSites(t)
+	ctx, stop := context.WithCancel(t.Context())
+	var b beliefs
+	var work sync.WaitGroup
+	defer work.Wait()
+	defer stop()
+	for range quorumProcesses {
+		nodes := []Leases{sites[0].leases(t), sites[1].leases(t), sites[2].leases(t)}
+		work.Go(func() {
+			b.work(ctx, t, func(ctx context.Context) (*dblock.Lock, error) {
+				for {
+					for _, n := range nodes {
+						if lock, err := n.TryAcquire(ctx, "k"); err == nil || ctx.Err() != nil {
+							return lock, err
+						}
+					}
+					time.Sleep(time.Millisecond)
+				}
+			})
+		})
+	}
+	b.grows(t, quorumTurns, "one is enough")
+	stop()
+	work.Wait()
+	if b.overlaps() == 0 {
+		t.Error("never two at once: the test with a majority shows nothing")
+	}
+}
+
+// TestQuorumIsRefusedByGuards: there is no token to guard with.
+func TestQuorumIsRefusedByGuards(t *testing.T) {
+	t.Parallel()
+	var nodes []Leases
+	var lockers []dblock.Locker
+	for _, s := range sharedSites(t) {
+		nodes = append(nodes, s.leases(t))
+		lockers = append(lockers, promised{nodes[len(nodes)-1]})
+	}
+	q, err := dblock.NewQuorum(lockers, dblock.QuorumOptions{})
+	must(t, err)
+	lock := acquire(t, q, "k")
+	for _, n := range nodes {
+		var err error
+		switch n := n.(type) {
+		case *pglock.Lease:
+			err = n.GuardedTx(t.Context(), lock, func(context.Context, pgx.Tx) error { return nil })
+		case *mysqllock.Lease:
+			err = n.GuardedTx(t.Context(), lock, func(context.Context, *sql.Tx) error { return nil })
+		}
+		if !errors.Is(err, dblock.ErrUnsupported) {
+			t.Errorf("a %T guards with the lock of a Quorum: %v", n, err)
+		}
+	}
+	release(t, lock)
+	must(t, q.Close(soon(t)))
+}
+
+// promised is a node that is said to be durable: the servers that tests share are not.
+type promised struct{ Leases }
+
+func (promised) Caps() dblock.Caps { return dblock.Caps{Durable: true} }
+
+// TestQuorumRefusesWhatForgets: a server that may lose commits in a crash is no node, and the error names the setting.
+func TestQuorumRefusesWhatForgets(t *testing.T) {
+	t.Parallel()
+	for _, kind := range testdb.Engines() {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			server, dsn, db := serverOfItsOwn(t, kind)
+			if server == nil {
+				return
+			}
+			good := []dblock.Locker{site{kind, dsn, server}.leases(t), site{kind, dsn, server}.leases(t)}
+			refused := func(dsn, says string) {
+				t.Helper()
+				l := site{kind, dsn, server}.leases(t)
+				_, err := dblock.NewQuorum(append(slices.Clone(good), l), dblock.QuorumOptions{})
+				if says == "" && err != nil {
+					t.Errorf("%s: %v", dsn, err)
+				}
+				if says != "" && (!errors.Is(err, dblock.ErrUnsupported) || !strings.Contains(err.Error(), "nodes[2]") ||
+					!strings.Contains(err.Error(), says)) {
+					t.Errorf("%s: %v, want it to name %s", dsn, err, says)
+				}
+			}
+			refused(dsn, "")
+			if kind == devdb.Postgres {
+				refused(appendQuery(dsn, "synchronous_commit=local"), "")
+				refused(appendQuery(dsn, "synchronous_commit=off"), "synchronous_commit = off")
+				return
+			}
+			admin := connect(t, kind, server.AdminDSN())
+			_, err := admin.ExecContext(t.Context(), "SET GLOBAL innodb_flush_log_at_trx_commit = 2")
+			must(t, err)
+			refused(dsn, "innodb_flush_log_at_trx_commit = 2")
+			_, err = admin.ExecContext(t.Context(), "SET GLOBAL innodb_flush_log_at_trx_commit = 1")
+			must(t, err)
+			_, err = admin.ExecContext(t.Context(), "SET GLOBAL sync_binlog = 0")
+			must(t, err)
+			var logs bool
+			must(t, db.QueryRowContext(t.Context(), "SELECT @@log_bin").Scan(&logs))
+			if logs {
+				refused(dsn, "sync_binlog = 0")
+			} else {
+				refused(dsn, "")
+			}
+		})
+	}
+}
