@@ -150,8 +150,15 @@ func (e *Elector) Run(ctx context.Context, fn func(ctx context.Context, term Fen
 		lock, err := e.locker.Acquire(ctx, e.key, e.opts...)
 		switch {
 		case err == nil:
-			if stop, err := e.serve(ctx, lock, fn); stop {
+			stop, resigned, err := e.lead(ctx, lock, fn)
+			if stop {
 				return err
+			}
+			if resigned {
+				if err := e.standBack(ctx, lock); err != nil {
+					return err
+				}
+				continue
 			}
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
@@ -169,28 +176,15 @@ func (e *Elector) Run(ctx context.Context, fn func(ctx context.Context, term Fen
 	}
 }
 
-// serve is one term, and the time after it in which others may campaign.
-func (e *Elector) serve(
-	ctx context.Context, lock *Lock, fn func(ctx context.Context, term Fence) error,
-) (stop bool, err error) {
-	f, _ := lock.Fence()
-	stop, resigned, err := e.lead(ctx, lock, fn)
-	if resigned {
-		if err := e.standBack(ctx, f); err != nil {
-			return true, err
-		}
-	}
-	return stop, err
-}
-
 // standBack waits until another candidate leads, for a while.
-func (e *Elector) standBack(ctx context.Context, was Fence) error {
+func (e *Elector) standBack(ctx context.Context, was *Lock) error {
+	before, _ := was.Fence()
 	over := e.clock.Now().Add(e.o.StandBack)
 	for every := max(e.o.StandBack/10, time.Millisecond); e.clock.Now().Before(over); {
 		if err := sleep(ctx, e.clock, every); err != nil {
 			return err
 		}
-		if h, err := e.look.Holder(ctx, e.key); err == nil && h.Fence.Token > was.Token {
+		if h, err := e.look.Holder(ctx, e.key); err == nil && h.Fence.Token > before.Token {
 			return nil
 		}
 	}

@@ -256,7 +256,7 @@ func TestQuorumIsLostWithItsMajority(t *testing.T) {
 		nodes[2].StopHeartbeats()
 		until := lock.ValidUntil()
 		<-lock.Context().Done()
-		if time.Now().After(until) || until.Sub(time.Now()) > 4*time.Second { // the last heartbeat was on its way
+		if time.Now().After(until) || time.Until(until) > 4*time.Second { // the last heartbeat was on its way
 			t.Errorf("lost at %v, valid until %v", time.Now(), until)
 		}
 		isLost(t, lock, dblock.Expired)
@@ -468,6 +468,37 @@ func TestQuorumCloses(t *testing.T) {
 		giveBack(t, taken)
 		giveBack(t, get(t, nodes[0], "k")) // nodes stay open
 	})
+}
+
+// A Quorum goes by the clock of its nodes.
+func TestQuorumGoesByItsNodesClock(t *testing.T) {
+	t.Parallel()
+	clock := dblocktest.NewClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	var lockers []dblock.Locker
+	for range 3 {
+		l, err := dblocktest.NewServer(clock).NewLocker(dblocktest.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = l.Close(context.Background()) }()
+		lockers = append(lockers, l)
+	}
+	q, err := dblock.NewQuorum(lockers, dblock.QuorumOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = q.Close(context.Background()) }()
+	kept, short := get(t, q, "kept"), get(t, q, "short", dblock.WithoutRenewal(time.Hour))
+	clock.Advance(59 * time.Minute)
+	if kept.Context().Err() != nil || short.Context().Err() != nil {
+		t.Error("lost within the hour")
+	}
+	clock.Advance(time.Minute)
+	if !errors.Is(context.Cause(short.Context()), dblock.ErrLost) {
+		t.Error("held after its hour")
+	}
+	_ = short.Release(t.Context())
+	giveBack(t, kept)
 }
 
 // oneOfThree is a Quorum without its majority: whoever answers first makes the lock.

@@ -23,6 +23,10 @@ func handovers() []Scenario {
 			Name: "handover/lease", MaxClients: 1, Conns: []int{4}, Open: openHandovers,
 			About: "from a release in one process to the next acquisition in another that waits",
 		},
+		{
+			Name: "handover/resign", MaxClients: 1, Conns: []int{4}, Open: openResignations,
+			About: "from the call of Resign by a leader to the start of the next one in another process",
+		},
 	}
 }
 

@@ -45,35 +45,12 @@ type site struct {
 // leases opens the leases of a process, with a pool of their own.
 func (s site) leases(t *testing.T) Leases {
 	t.Helper()
-	var l Leases
-	var err error
-	end := func() {}
+	open := openOnMySQL
 	if s.kind == devdb.Postgres {
-		var pool *pgxpool.Pool
-		if pool, err = pgxpool.New(t.Context(), s.dsn); err != nil {
-			t.Fatal(err)
-		}
-		end = pool.Close
-		l, err = pglock.NewLease(t.Context(), pool, pglock.LeaseOptions{TTL: quorumTTL})
-	} else {
-		var cfg *mysql.Config
-		if cfg, err = mysql.ParseDSN(s.dsn); err != nil {
-			t.Fatal(err)
-		}
-		cfg.Logger = &mysql.NopLogger{} // servers are killed on purpose
-		connector, failed := mysql.NewConnector(cfg)
-		if failed != nil {
-			t.Fatal(failed)
-		}
-		db := sql.OpenDB(connector)
-		db.SetMaxOpenConns(8)
-		end = func() { _ = db.Close() }
-		l, err = mysqllock.NewLease(t.Context(), db, mysqllock.LeaseOptions{TTL: quorumTTL})
+		open = openOnPostgres
 	}
-	if err != nil {
-		end()
-		t.Fatal(err)
-	}
+	l, end, err := open(t.Context(), s.dsn)
+	must(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
@@ -81,6 +58,31 @@ func (s site) leases(t *testing.T) Leases {
 		end()
 	})
 	return l
+}
+
+func openOnPostgres(ctx context.Context, dsn string) (Leases, func(), error) {
+	pool, err := pgxpool.New(ctx, dsn)
+	if err != nil {
+		return nil, nil, err
+	}
+	l, err := pglock.NewLease(ctx, pool, pglock.LeaseOptions{TTL: quorumTTL})
+	return l, pool.Close, err
+}
+
+func openOnMySQL(ctx context.Context, dsn string) (Leases, func(), error) {
+	cfg, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		return nil, nil, err
+	}
+	cfg.Logger = &mysql.NopLogger{} // servers are killed on purpose
+	connector, err := mysql.NewConnector(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	db := sql.OpenDB(connector)
+	db.SetMaxOpenConns(8)
+	l, err := mysqllock.NewLease(ctx, db, mysqllock.LeaseOptions{TTL: quorumTTL})
+	return l, func() { _ = db.Close() }, err
 }
 
 // sitesOfTheirOwn are three durable servers, of as many engines as there are; nil where there is none to kill.
@@ -188,6 +190,7 @@ func (b *beliefs) work(ctx context.Context, t *testing.T, acquire func(context.C
 		case err == nil:
 			b.hold(lock)
 			_ = lock.Release(ctx)
+		case ctx.Err() != nil: // what was under way then may be in doubt
 		case !errors.Is(err, dblock.ErrNotAcquired) && !errors.Is(err, dblock.ErrUnavailable):
 			t.Errorf("told %v", err)
 		}
