@@ -151,7 +151,7 @@ func (a *asked) why(ctx context.Context) error {
 				held = *other
 			}
 		}
-		held.Wait = nil
+		held.Wait, held.Holder.Token = nil, 0 // that of one database says nothing of the others
 		if ctx.Err() != nil {
 			held.Wait = context.Cause(ctx)
 		}

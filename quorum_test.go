@@ -136,7 +136,7 @@ func TestQuorumExcludes(t *testing.T) {
 			}
 		}
 		var held *dblock.HeldError
-		if _, err := b.TryAcquire(t.Context(), "k"); !errors.As(err, &held) || held.Holder.Label != "a" || held.Wait != nil {
+		if _, err := b.TryAcquire(t.Context(), "k"); !errors.As(err, &held) || held.Holder.Label != "a" || held.Holder.Token != 0 || held.Wait != nil {
 			t.Errorf("while a holds it: %v", err)
 		}
 		bounded, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -233,18 +234,41 @@ func TestQuorum(t *testing.T) {
 		})
 	}
 	b.grows(t, quorumTurns, "all are up")
-	for i, s := range sites {
-		down, up := s.server.Kill, func() error { return s.server.Restart(t.Context()) }
-		for _, how := range []string{"killed", "frozen"} {
-			if how == "frozen" {
-				down, up = s.server.Freeze, s.server.Thaw
-			}
-			must(t, down())
-			b.grows(t, quorumTurns, fmt.Sprintf("node %d %s", i, how))
-			must(t, up())
-			answers(t, first[i])
-		}
+	rounds := 1
+	if os.Getenv(envSoak) != "" {
+		rounds = 10
 	}
+	for range rounds {
+		for i, s := range sites {
+			b.oneIsDown(t, s.server, first[i], fmt.Sprint("node ", i))
+		}
+		b.twoAreDown(t, sites)
+	}
+	stop()
+	work.Wait()
+	if n := b.overlaps(); n > 0 {
+		t.Errorf("two believed to have the key at once, %d times", n)
+	}
+}
+
+// oneIsDown kills and freezes a node, and waits until it is back each time.
+func (b *beliefs) oneIsDown(t *testing.T, s *devdb.Server, leases Leases, name string) {
+	t.Helper()
+	down, up := s.Kill, func() error { return s.Restart(t.Context()) }
+	for _, how := range []string{"killed", "frozen"} {
+		if how == "frozen" {
+			down, up = s.Freeze, s.Thaw
+		}
+		must(t, down())
+		b.grows(t, quorumTurns, name+" "+how)
+		must(t, up())
+		answers(t, leases)
+	}
+}
+
+// twoAreDown is when nothing is granted.
+func (b *beliefs) twoAreDown(t *testing.T, sites []site) {
+	t.Helper()
 	must(t, sites[0].server.Kill())
 	must(t, sites[1].server.Freeze())
 	time.Sleep(100 * time.Millisecond) // what was granted before has been heard
@@ -255,11 +279,6 @@ func TestQuorum(t *testing.T) {
 	}
 	must(t, errors.Join(sites[1].server.Thaw(), sites[0].server.Restart(t.Context())))
 	b.grows(t, quorumTurns, "all are up again")
-	stop()
-	work.Wait()
-	if n := b.overlaps(); n > 0 {
-		t.Errorf("two believed to have the key at once, %d times", n)
-	}
 }
 
 func must(t *testing.T, err error) {
