@@ -180,15 +180,18 @@ func (e *Elector) Run(ctx context.Context, fn func(ctx context.Context, term Fen
 func (e *Elector) standBack(ctx context.Context, was *Lock) error {
 	before, _ := was.Fence()
 	over := e.clock.Now().Add(e.o.StandBack)
-	for every := max(e.o.StandBack/10, time.Millisecond); e.clock.Now().Before(over); {
-		if err := sleep(ctx, e.clock, every); err != nil {
+	for every := max(e.o.StandBack/10, time.Millisecond); ; {
+		left := over.Sub(e.clock.Now())
+		if left <= 0 {
+			return nil
+		}
+		if err := sleep(ctx, e.clock, min(every, left)); err != nil {
 			return err
 		}
 		if h, err := e.look.Holder(ctx, e.key); err == nil && h.Fence.Token > before.Token {
 			return nil
 		}
 	}
-	return nil
 }
 
 func (e *Elector) failed(err error) {

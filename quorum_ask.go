@@ -169,7 +169,8 @@ func (a *asked) why(ctx context.Context) error {
 	if lasting > len(a.q.nodes)-a.q.majority { // no other try would do better
 		return errors.Join(a.failed...)
 	}
-	text := fmt.Sprintf("lock %q: %d of %d nodes have answered, and %d are needed", // %v: what became of the nodes' locks is known here
+	// The nodes' errors are told and not wrapped: where one of them is in doubt, this call is not.
+	text := fmt.Sprintf("lock %q: %d of %d nodes have answered, and %d are needed",
 		a.r.Key, len(a.granted)+len(a.refused), len(a.q.nodes), a.q.majority)
 	if ctx.Err() != nil {
 		return fmt.Errorf("%w: %s: %v: %w", ErrUnavailable, text, errors.Join(a.failed...), context.Cause(ctx))

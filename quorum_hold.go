@@ -184,8 +184,8 @@ func (h *quorumHold) ExpireIn(ctx context.Context, d time.Duration) error {
 	case agreed >= h.q.majority:
 		return nil
 	case doubtful:
-		return fmt.Errorf("%w: the end of %q: %d nodes have agreed, and %d are needed: %v", ErrOutcomeUnknown, h.key, agreed, h.q.majority,
-			errors.Join(errs...))
+		return fmt.Errorf("%w: the end of %q: %d nodes have agreed, and %d are needed: %v",
+			ErrOutcomeUnknown, h.key, agreed, h.q.majority, errors.Join(errs...))
 	}
 	return fmt.Errorf("%w: the end of %q: %v", ErrUnavailable, h.key, errors.Join(errs...))
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -189,6 +190,17 @@ func (c *campaign) end(t *testing.T) (writes, terms, late int) {
 	return writes, terms, late
 }
 
+// counted counts how often somebody began to wait.
+type counted struct {
+	Leases
+	n atomic.Int64
+}
+
+func (c *counted) Acquire(ctx context.Context, key string, opts ...dblock.Option) (*dblock.Lock, error) {
+	c.n.Add(1)
+	return c.Leases.Acquire(ctx, key, opts...)
+}
+
 // aResignationHandsOver has the leader resign: one in another process leads, and shows its address.
 func aResignationHandsOver(t *testing.T, v *vault) {
 	type leader struct {
@@ -198,11 +210,15 @@ func aResignationHandsOver(t *testing.T, v *vault) {
 	ctx, stop := context.WithCancel(soon(t))
 	leads := make(chan leader, 100)
 	var all [2]*dblock.Elector
+	var campaigns [2]*counted
+	var terms [2]int64
 	var runs sync.WaitGroup
 	for i := range all {
 		var err error
-		l := v.process(t, LeaseOptions{})
-		if all[i], err = dblock.NewElector(l, "leader", dblock.ElectorOptions{Data: fmt.Append(nil, "address ", i)}); err != nil {
+		campaigns[i] = &counted{Leases: v.process(t, LeaseOptions{})}
+		if all[i], err = dblock.NewElector(campaigns[i], "leader", dblock.ElectorOptions{
+			Data: fmt.Append(nil, "address ", i), Failed: func(err error) { t.Errorf("candidate %d: %v", i, err) },
+		}); err != nil {
 			t.Fatal(err)
 		}
 		runs.Go(func() {
@@ -220,8 +236,9 @@ func aResignationHandsOver(t *testing.T, v *vault) {
 	defer stop()
 	now := <-leads
 	for range 5 {
-		for h := (dblock.HeldLock{}); h.Waiters == 0 && ctx.Err() == nil; time.Sleep(time.Millisecond) {
-			h, _ = all[now.i].Leader(ctx) // the other one campaigns, and does not stand back any more
+		terms[now.i]++
+		for other := 1 - now.i; campaigns[other].n.Load() == terms[other] && ctx.Err() == nil; {
+			time.Sleep(time.Millisecond) // it stands back yet
 		}
 		if err := all[now.i].Resign(ctx); err != nil {
 			t.Error(err)
