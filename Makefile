@@ -21,13 +21,14 @@ test-race: ## the same under the race detector; needs a C compiler
 	@scripts/servers.sh
 	CGO_ENABLED=1 $(GO) test -race -count=1 ./...
 
-LEASE_FAULTS := LosesNothing|KeepsItsWord|Overlaps|.*Crowd|A.*CutAnywhere
+LEASE_FAULTS := LosesNothing|KeepsItsWord|Overlaps|.*Crowd|A.*CutAnywhere|LeadersFollow
 
 soak: ## the tests of faults for longer: SOAK=10m
 	@scripts/servers.sh
 	DBLOCK_SOAK=$(or $(SOAK),10m) $(GO) test -count=1 -timeout 0 -v -run 'Conformance/.*Faults' ./inventory/...
 	DBLOCK_SOAK=1 $(GO) test -count=1 -timeout 0 -v -run 'TestLease/($(LEASE_FAULTS))' ./pglock
 	DBLOCK_SOAK=1 $(GO) test -count=1 -timeout 0 -v -run 'TestLease/.*/($(LEASE_FAULTS))' ./mysqllock
+	DBLOCK_SOAK=1 $(GO) test -count=1 -timeout 0 -v -run 'TestQuorum$$' ./internal/conformance
 
 bench: ## every strategy of selling, held against direct, and the limits of the machine: BENCH="--rounds 5"
 	@scripts/servers.sh

@@ -32,8 +32,9 @@ var rooms = [][]string{
 	{"inventory/internal/engine", "internal/lease"},
 	{"internal/member", "internal/pgschema", "internal/mysqlschema"},
 	{"db/pgdb", "db/mysqldb", "internal/migratelock", "internal/devdb", "internal/mysqltext", "internal/pgfault", "internal/mysqlfault"},
-	{"internal/merge", "internal/schema", "internal/faultconn", "internal/pgscript", "internal/clock", "internal/fault"},
+	{"internal/merge", "internal/schema", "internal/faultconn", "internal/pgscript", "internal/fault"},
 	{"."},
+	{"internal/clock"},
 }
 
 // drivers says which rooms may import a database driver, and which one.

@@ -113,4 +113,5 @@ type HeldLock struct {
 	Age       time.Duration // since it was acquired
 	Remaining time.Duration // until it ends without another heartbeat
 	Waiters   int64         // processes that wait for it
+	Data      []byte        // what WithData keeps beside it; Holder alone reads it, Held does not
 }

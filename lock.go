@@ -98,6 +98,13 @@ type Hold interface {
 	Release(ctx context.Context, lost bool)
 }
 
+// LockOf returns the lock that ctx belongs to, which is that of Lock.Context, Lock.Bind, Do, or the term of an Elector: the
+// innermost one; false where there is none.
+func LockOf(ctx context.Context) (lock *Lock, ok bool) {
+	lock, ok = ctx.Value(innermost{}).(*Lock)
+	return lock, ok
+}
+
 // held is what reentrant locks of one key share.
 type held struct {
 	key    string

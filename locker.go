@@ -36,6 +36,11 @@ type Caps struct {
 	MaxHold                bool // WithMaxHold, WithoutRenewal and Lock.ExpireIn
 	SurvivesConnectionLoss bool // a lock outlives the connection that took it
 	PoolerSafe             bool // works behind a pooler in transaction mode, such as PgBouncer
+
+	// Durable: what was granted survives a crash of the server, by its settings when the Locker was made. Else NotDurable
+	// says which of them is to blame.
+	Durable    bool
+	NotDurable string // for people, for example "fsync = off"; empty where Durable
 }
 
 // Do runs fn while it holds the lock of key, and releases the lock whatever fn does. The context

@@ -30,6 +30,10 @@ func handovers() []Scenario {
 			Name: "handover/long", MaxClients: 1, Conns: []int{4}, Open: openLongHandovers,
 			About: "the same where the other one has waited for 1.5 s",
 		},
+		{
+			Name: "handover/resign", MaxClients: 1, Conns: []int{4}, Open: openResignations,
+			About: "from the call of Resign by a leader to the start of the next one in another process",
+		},
 	}
 }
 

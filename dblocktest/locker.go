@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/memlease"
@@ -119,8 +120,15 @@ func (l *Locker) noted(lock *dblock.Lock, err error) (*dblock.Lock, error) {
 	return lock, nil
 }
 
-// Caps says what leases promise.
-func (l *Locker) Caps() dblock.Caps { return l.locker.Caps() }
+// Caps says what leases promise. These count as durable: a Server does not crash.
+func (l *Locker) Caps() dblock.Caps {
+	caps := l.locker.Caps()
+	caps.Durable = true
+	return caps
+}
+
+// Clock is the clock of its Server. What is built on the Locker, a dblock.Elector or a dblock.Quorum, goes by it too.
+func (l *Locker) Clock() clock.Clock { return l.server.clock }
 
 // Close ends the contexts of all locks, waits, while ctx lives, until they are released, and leaves: the
 // heartbeat ends, and all that is left is free.
@@ -130,6 +138,13 @@ func (l *Locker) Close(ctx context.Context) error {
 
 // Held lists the locks that are held now on the Server, by whomever, sorted by key.
 func (l *Locker) Held(ctx context.Context) ([]dblock.HeldLock, error) { return l.locker.List(ctx) }
+
+// Holder reads who holds a key, with the data that WithData keeps beside it.
+//
+// Errors: dblock.ErrNotHeld where nobody alive holds it; dblock.ErrInvalid.
+func (l *Locker) Holder(ctx context.Context, key string) (dblock.HeldLock, error) {
+	return l.locker.Holder(ctx, key)
+}
 
 // ForceRelease gives back a lock that somebody else holds, if the token is right (see Held). The holder
 // learns of it when it asks or guards, and not before; Lose tells it.

@@ -21,6 +21,8 @@ type engine struct {
 	lockWait time.Duration
 	watch    time.Duration // between two looks at what is waited for; 0: none
 
+	notDurable string // the setting for which commits don't survive a crash; empty: they do
+
 	q mysqldb.Queries
 }
 
@@ -41,6 +43,9 @@ func (e *engine) check(ctx context.Context) error {
 	server, err := mysqlschema.Check(ctx, e.on(e.pool))
 	if err != nil {
 		return err
+	}
+	if e.notDurable, err = e.undurable(ctx); err != nil {
+		return mysqlschema.Unavailable(err)
 	}
 	if e.mariaDB = server == "MariaDB"; e.mariaDB {
 		return nil

@@ -69,6 +69,8 @@ type Lease struct {
 	key    shareKey
 	leave  func(context.Context) error
 	guards Guards
+
+	notDurable string // see dblock.Caps
 }
 
 var _ dblock.Locker = (*Lease)(nil)
@@ -118,6 +120,7 @@ func NewLease(ctx context.Context, pool *sql.DB, o LeaseOptions) (*Lease, error)
 	return &Lease{
 		locker: lease.New(s, lo),
 		key:    key, leave: shares.Leaver(key), guards: Guards{Schema: o.Schema},
+		notDurable: s.Engine.notDurable,
 	}, nil
 }
 
@@ -132,7 +135,12 @@ func (l *Lease) TryAcquire(ctx context.Context, key string, opts ...dblock.Optio
 }
 
 // Caps says what leases promise.
-func (l *Lease) Caps() dblock.Caps { return l.locker.Caps() }
+func (l *Lease) Caps() dblock.Caps {
+	caps := l.locker.Caps()
+	caps.NotDurable = l.notDurable
+	caps.Durable = caps.NotDurable == ""
+	return caps
+}
 
 // Close ends the contexts of all locks, waits, while ctx lives, until they are released, and leaves:
 // with the last Lease of a pool and TTL the heartbeat ends, and all that is left is free in one statement. It leaves
@@ -234,6 +242,14 @@ func (l *Lease) RunSweeper(ctx context.Context, every time.Duration) error {
 
 // Held lists the leases that are held now, by whomever, sorted by key.
 func (l *Lease) Held(ctx context.Context) ([]dblock.HeldLock, error) { return l.locker.List(ctx) }
+
+// Holder reads who holds a key, in one cheap statement, with the data that WithData keeps beside it.
+//
+// Errors: dblock.ErrNotHeld where nobody alive holds it; dblock.ErrInvalid, dblock.ErrUnavailable, dblock.ErrBusy,
+// dblock.ErrSchema.
+func (l *Lease) Holder(ctx context.Context, key string) (dblock.HeldLock, error) {
+	return l.locker.Holder(ctx, key)
+}
 
 // ForceRelease gives back a lease that somebody else holds, if the token is right (see Held). It is for people:
 // the holder learns of it when it asks or guards, and not before.

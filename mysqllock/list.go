@@ -2,6 +2,8 @@ package mysqllock
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/lease"
@@ -28,4 +30,30 @@ func (e *engine) List(ctx context.Context) ([]lease.Listed, error) {
 		}
 	}
 	return listed, nil
+}
+
+// Look reads one lease.
+func (e *engine) Look(ctx context.Context, key string) (l lease.Listed, held bool, err error) {
+	var r mysqldb.LookAtLeaseRow
+	err = e.read(ctx, func(on mysqldb.DBTX) (err error) {
+		r, err = e.q.LookAtLease(ctx, on, []byte(key))
+		return err
+	})
+	if errors.Is(err, sql.ErrNoRows) {
+		return l, false, nil
+	}
+	if err != nil {
+		return l, false, err
+	}
+	l = lease.Listed{
+		Key: string(r.LeaseKey), Token: r.Token, Handle: id(r.Handle.String),
+		Holder: lease.Holder{
+			Member: id(r.MemberID.String), Label: string(r.Label), Token: r.Token, Remaining: micros(r.RemainingUs),
+		},
+		MemberLabel: string(r.MemberLabel), Age: micros(r.AgeUs), Waiters: r.Waiters,
+	}
+	if r.Data.Valid {
+		l.Data = []byte(r.Data.String)
+	}
+	return l, true, nil
 }

@@ -47,6 +47,10 @@ func openEngine(ctx context.Context, of shareKey) (*engine, func(), error) {
 		pool.Close()
 		return nil, nil, err
 	}
+	if e.notDurable, err = e.undurable(ctx); err != nil {
+		pool.Close()
+		return nil, nil, fmt.Errorf("%w: %w", dblock.ErrUnavailable, err)
+	}
 	return e, func() { closeWithin(pool, longestClose) }, nil
 }
 

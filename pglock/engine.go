@@ -17,7 +17,10 @@ import (
 type engine struct {
 	pool   *pgxpool.Pool // its own: a heartbeat never stands in line behind the host's work
 	schema string
-	q      pgdb.Queries
+
+	notDurable string // the setting for which commits don't survive a crash; empty: they do
+
+	q pgdb.Queries
 }
 
 var _ lease.Engine = (*engine)(nil)

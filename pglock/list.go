@@ -2,7 +2,11 @@ package pglock
 
 import (
 	"context"
+	"errors"
 
+	"github.com/jackc/pgx/v5"
+
+	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/lease"
 )
 
@@ -21,4 +25,20 @@ func (e *engine) List(ctx context.Context) ([]lease.Listed, error) {
 		}
 	}
 	return listed, nil
+}
+
+// Look reads one lease.
+func (e *engine) Look(ctx context.Context, key string) (l lease.Listed, held bool, err error) {
+	r, err := e.q.LookAtLease(ctx, e.on(e.pool), key)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return l, false, nil
+	}
+	if err != nil {
+		return l, false, fault.NoWrite(err)
+	}
+	return lease.Listed{
+		Key: r.LeaseKey, Token: r.Token, Handle: r.Handle.Bytes, MemberLabel: r.MemberLabel,
+		Holder: lease.Holder{Member: r.MemberID.Bytes, Label: r.Label, Token: r.Token, Remaining: duration(r.RemainingUs)},
+		Age:    duration(r.AgeUs), Waiters: r.Waiters, Data: r.Data,
+	}, true, nil
 }

@@ -489,6 +489,52 @@ func (q *Queries) LockWaitTimeout(ctx context.Context, db DBTX) (int64, error) {
 	return seconds, err
 }
 
+const LookAtLease = `-- name: LookAtLease :one
+SELECT l.lease_key, l.token, l.handle, l.member_id, l.label, COALESCE(m.label, '') AS member_label, l.data,
+       CAST(TIMESTAMPDIFF(MICROSECOND, l.changed_at, +UTC_TIMESTAMP(6)) AS SIGNED) AS age_us,
+       CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, +UTC_TIMESTAMP(6),
+            LEAST(COALESCE(l.held_until, m.expires_at), COALESCE(m.expires_at, l.held_until))), 0) AS SIGNED) AS remaining_us,
+       (SELECT COUNT(*) FROM dblock_lease_waiter w
+        WHERE w.lease_key = l.lease_key AND w.expires_at > +UTC_TIMESTAMP(6)) AS waiters
+FROM dblock_lease l
+LEFT JOIN dblock_member m ON m.member_id = l.member_id
+WHERE l.lease_key = ?
+  AND l.handle IS NOT NULL AND (l.held_until IS NULL OR l.held_until > +UTC_TIMESTAMP(6))
+  AND (l.member_id IS NULL OR m.expires_at > +UTC_TIMESTAMP(6))
+`
+
+type LookAtLeaseRow struct {
+	LeaseKey    []byte
+	Token       int64
+	Handle      sql.NullString
+	MemberID    sql.NullString
+	Label       []byte
+	MemberLabel []byte
+	Data        sql.NullString
+	AgeUs       int64
+	RemainingUs int64
+	Waiters     int64
+}
+
+// One row of ListLeases, with its data.
+func (q *Queries) LookAtLease(ctx context.Context, db DBTX, leaseKey []byte) (LookAtLeaseRow, error) {
+	row := db.QueryRowContext(ctx, LookAtLease, leaseKey)
+	var i LookAtLeaseRow
+	err := row.Scan(
+		&i.LeaseKey,
+		&i.Token,
+		&i.Handle,
+		&i.MemberID,
+		&i.Label,
+		&i.MemberLabel,
+		&i.Data,
+		&i.AgeUs,
+		&i.RemainingUs,
+		&i.Waiters,
+	)
+	return i, err
+}
+
 const MakeLeases = `-- name: MakeLeases :execresult
 INSERT IGNORE INTO dblock_lease (lease_key, token, handle, member_id, held_until, label, data)
 SELECT ask.lease_key, LAST_INSERT_ID(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6))), ask.handle, NULLIF(ask.member_id, ''),

@@ -9,6 +9,25 @@ import (
 	"context"
 )
 
+const Durability = `-- name: Durability :one
+SELECT CAST(@@innodb_flush_log_at_trx_commit AS SIGNED) AS flush_log, CAST(@@log_bin AS SIGNED) AS log_bin,
+       CAST(@@sync_binlog AS SIGNED) AS sync_binlog
+`
+
+type DurabilityRow struct {
+	FlushLog   int64
+	LogBin     int64
+	SyncBinlog int64
+}
+
+// What decides whether a commit survives a crash of the server.
+func (q *Queries) Durability(ctx context.Context, db DBTX) (DurabilityRow, error) {
+	row := db.QueryRowContext(ctx, Durability)
+	var i DurabilityRow
+	err := row.Scan(&i.FlushLog, &i.LogBin, &i.SyncBinlog)
+	return i, err
+}
+
 const SchemaVersion = `-- name: SchemaVersion :one
 SELECT CAST(COALESCE(MAX(v.version_id), 0) AS SIGNED) AS version
 FROM dblock_schema_version v

@@ -306,6 +306,51 @@ func (q *Queries) ListLeases(ctx context.Context, db DBTX) ([]ListLeasesRow, err
 	return items, nil
 }
 
+const LookAtLease = `-- name: LookAtLease :one
+SELECT l.lease_key, l.token, l.handle, l.member_id, l.label, COALESCE(m.label, '')::text AS member_label, l.data,
+       (extract(epoch FROM clock_timestamp() - l.changed_at) * 1000000)::bigint AS age_us,
+       COALESCE(extract(epoch FROM LEAST(l.held_until, m.expires_at) - clock_timestamp()) * 1000000, 0)::bigint AS remaining_us,
+       (SELECT count(*) FROM dblock_lease_waiter w
+        WHERE w.lease_key = l.lease_key AND w.expires_at > clock_timestamp()) AS waiters
+FROM dblock_lease l
+LEFT JOIN dblock_member m ON m.member_id = l.member_id
+WHERE l.lease_key = $1
+  AND l.handle IS NOT NULL AND (l.held_until IS NULL OR l.held_until > clock_timestamp())
+  AND (l.member_id IS NULL OR m.expires_at > clock_timestamp())
+`
+
+type LookAtLeaseRow struct {
+	LeaseKey    string
+	Token       int64
+	Handle      pgtype.UUID
+	MemberID    pgtype.UUID
+	Label       string
+	MemberLabel string
+	Data        []byte
+	AgeUs       int64
+	RemainingUs int64
+	Waiters     int64
+}
+
+// One row of ListLeases, with its data.
+func (q *Queries) LookAtLease(ctx context.Context, db DBTX, leaseKey string) (LookAtLeaseRow, error) {
+	row := db.QueryRow(ctx, LookAtLease, leaseKey)
+	var i LookAtLeaseRow
+	err := row.Scan(
+		&i.LeaseKey,
+		&i.Token,
+		&i.Handle,
+		&i.MemberID,
+		&i.Label,
+		&i.MemberLabel,
+		&i.Data,
+		&i.AgeUs,
+		&i.RemainingUs,
+		&i.Waiters,
+	)
+	return i, err
+}
+
 const NotifyNothing = `-- name: NotifyNothing :exec
 SELECT pg_notify($1, '')
 `

@@ -9,6 +9,23 @@ import (
 	"context"
 )
 
+const Durability = `-- name: Durability :one
+SELECT current_setting('fsync')::text AS fsync, current_setting('synchronous_commit')::text AS synchronous_commit
+`
+
+type DurabilityRow struct {
+	Fsync             string
+	SynchronousCommit string
+}
+
+// What decides whether a commit of this session survives a crash of the server.
+func (q *Queries) Durability(ctx context.Context, db DBTX) (DurabilityRow, error) {
+	row := db.QueryRow(ctx, Durability)
+	var i DurabilityRow
+	err := row.Scan(&i.Fsync, &i.SynchronousCommit)
+	return i, err
+}
+
 const SchemaVersion = `-- name: SchemaVersion :one
 SELECT coalesce(max(v.version_id), 0)::bigint AS version
 FROM dblock_schema_version v

@@ -48,6 +48,7 @@ type LeaseOptions struct {
 type Leases interface {
 	dblock.Locker
 	Held(ctx context.Context) ([]dblock.HeldLock, error)
+	Holder(ctx context.Context, key string) (dblock.HeldLock, error)
 	Sweep(ctx context.Context) (int64, error)
 	RunSweeper(ctx context.Context, every time.Duration) error
 	ForceRelease(ctx context.Context, key string, token int64) error
@@ -84,6 +85,9 @@ func (e Lease) Run(t *testing.T) {
 		"OneLockedRowStallsNobody":    oneLockedRowStallsNobody,
 		"ARefusalWritesNothing":       aRefusalWritesNothing,
 		"ASiblingOutlivesAnother":     aSiblingOutlivesAnother,
+		"LeadersFollowInOrder":        leadersFollowInOrder,
+		"ControlLeadersMeet":          controlLeadersMeet,
+		"AResignationHandsOver":       aResignationHandsOver,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

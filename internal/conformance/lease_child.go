@@ -28,6 +28,8 @@ const (
 	holdsCrowd      = "crowd"
 	staysInGuard    = "in a guarded transaction"
 	staysUnbounded  = "in one that nothing bounds"
+	guardedTerms    = "guarded terms"
+	unguardedTerms  = "unguarded terms"
 )
 
 // Main does what a test has started this process for, and then never returns. Call it first in TestMain.
@@ -46,6 +48,8 @@ func (e Lease) Main() {
 		err = e.holdCrowdUntilKilled(dsn)
 	case staysInGuard, staysUnbounded:
 		err = e.writeWhenTold(dsn, mode)
+	case guardedTerms, unguardedTerms:
+		err = e.campaignUntilKilled(dsn, mode)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "holder:", err)

@@ -23,6 +23,7 @@ var contract = map[string]func(*testing.T, place){
 	"KeysAreBytes":                    keysAreBytes,
 	"RefusesWhatMakesNoSense":         refusesWhatMakesNoSense,
 	"ShowsWhoHoldsWhat":               showsWhoHoldsWhat,
+	"ShowsOneHolder":                  showsOneHolder,
 	"CloseGivesBack":                  closeGivesBack,
 	"SweepsWhatNobodyUses":            sweepsWhatNobodyUses,
 	"ManyProcessesNeverMeet":          manyProcessesNeverMeet,

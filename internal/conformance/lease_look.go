@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strings"
@@ -30,6 +31,37 @@ func showsWhoHoldsWhat(t *testing.T, v place) {
 	release(t, b)
 	if held, err := l.Held(t.Context()); err != nil || len(held) != 0 {
 		t.Errorf("after the release: %v, %v", held, err)
+	}
+}
+
+// showsOneHolder looks at one key: who holds it, and what it keeps beside it.
+func showsOneHolder(t *testing.T, v place) {
+	l, other := v.process(t, LeaseOptions{Label: "worker 7"}), v.process(t, LeaseOptions{})
+	if _, err := other.Holder(t.Context(), "k"); !errors.Is(err, dblock.ErrNotHeld) {
+		t.Errorf("nobody ever held it: %v", err)
+	}
+	if _, err := other.Holder(t.Context(), ""); !errors.Is(err, dblock.ErrInvalid) {
+		t.Errorf("an empty key: %v", err)
+	}
+	release(t, acquire(t, l, "near"))
+	for _, data := range [][]byte{nil, {0, 255}} {
+		lock := acquire(t, l, "k", dblock.WithData(data))
+		f, _ := lock.Fence()
+		h, err := other.Holder(t.Context(), "k")
+		if err != nil || h.Key != "k" || h.Fence != f || h.Holder.Label != "worker 7" || len(h.Holder.Member) != 32 ||
+			h.Remaining <= 0 || !bytes.Equal(h.Data, data) {
+			t.Errorf("shown: %+v, %v", h, err)
+		}
+		release(t, lock)
+		if _, err := other.Holder(t.Context(), "k"); !errors.Is(err, dblock.ErrNotHeld) {
+			t.Errorf("after the release: %v", err)
+		}
+	}
+	lock := acquire(t, l, "k")
+	defer func() { _ = lock.Release(t.Context()) }() // lost, if it has learnt of it
+	v.ExpireMembers(t)
+	if _, err := other.Holder(t.Context(), "k"); !errors.Is(err, dblock.ErrNotHeld) {
+		t.Errorf("its holder is dead: %v", err)
 	}
 }
 

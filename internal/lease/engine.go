@@ -72,6 +72,7 @@ type Listed struct {
 	MemberLabel string
 	Age         time.Duration
 	Waiters     int64
+	Data        []byte // Look alone reads it
 }
 
 // Engine is the leases of one database. Each call but Evict is one autocommit statement, or acts as
@@ -107,6 +108,9 @@ type Engine interface {
 
 	// List reads what is held, sorted by key.
 	List(ctx context.Context) ([]Listed, error)
+
+	// Look reads one lease, with its data; false where nobody alive holds it.
+	Look(ctx context.Context, key string) (l Listed, held bool, err error)
 
 	// Sweep tidies away members, waiters and leases that nobody has used for so long, in small steps.
 	Sweep(ctx context.Context, unused time.Duration) (removed int64, err error)

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/member"
 )
 
@@ -17,19 +18,46 @@ func (l *Locker) List(ctx context.Context) ([]dblock.HeldLock, error) {
 	}
 	held := make([]dblock.HeldLock, len(listed))
 	for i, x := range listed {
-		held[i] = dblock.HeldLock{
-			Key: x.Key, Fence: dblock.Fence{Key: x.Key, Token: x.Token, Handle: x.Handle},
-			Holder: dblock.Holder{Label: x.Holder.Label, Token: x.Token},
-			Age:    x.Age, Remaining: x.Holder.Remaining, Waiters: x.Waiters,
-		}
-		if held[i].Holder.Label == "" {
-			held[i].Holder.Label = x.MemberLabel
-		}
-		if x.Holder.Member != (member.ID{}) {
-			held[i].Holder.Member = x.Holder.Member.String()
-		}
+		held[i] = x.shown()
 	}
 	return held, nil
+}
+
+// Holder reads who holds a key.
+func (l *Locker) Holder(ctx context.Context, key string) (dblock.HeldLock, error) {
+	if err := dblock.CheckText("key", key, 1, dblock.MaxKeyBytes); err != nil {
+		return dblock.HeldLock{}, err
+	}
+	bounded, cancel := context.WithTimeout(ctx, l.bound())
+	defer cancel()
+	listed, held, err := l.engine.Look(bounded, key)
+	switch {
+	case err == nil && held:
+		return listed.shown(), nil
+	case err == nil:
+		return dblock.HeldLock{}, fmt.Errorf("%w: nobody holds %q", dblock.ErrNotHeld, key)
+	case ctx.Err() != nil:
+		return dblock.HeldLock{}, context.Cause(ctx)
+	case l.engine.Fault(err) == fault.Lost: // it only reads: nothing is in doubt
+		return dblock.HeldLock{}, fmt.Errorf("%w: who holds %q: %w", dblock.ErrUnavailable, key, err)
+	}
+	return dblock.HeldLock{}, l.explain(err, key)
+}
+
+// shown is a lease as callers see it.
+func (x Listed) shown() dblock.HeldLock {
+	h := dblock.HeldLock{
+		Key: x.Key, Fence: dblock.Fence{Key: x.Key, Token: x.Token, Handle: x.Handle},
+		Holder: dblock.Holder{Label: x.Holder.Label, Token: x.Token},
+		Age:    x.Age, Remaining: x.Holder.Remaining, Waiters: x.Waiters, Data: x.Data,
+	}
+	if h.Holder.Label == "" {
+		h.Holder.Label = x.MemberLabel
+	}
+	if x.Holder.Member != (member.ID{}) {
+		h.Holder.Member = x.Holder.Member.String()
+	}
+	return h
 }
 
 // ForceRelease gives back what somebody else holds, if the token is right.

@@ -1,6 +1,7 @@
 package memlease
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"slices"
@@ -15,26 +16,48 @@ func (e *Engine) List(ctx context.Context) (listed []lease.Listed, err error) {
 	err = e.call(ctx, "List", func(s *Server) {
 		now := s.clock.Now()
 		for key, l := range s.leases {
-			if l.handle == (lease.Handle{}) || l.ended(now) || l.member != (member.ID{}) && !s.alive(l.member) {
-				continue
+			if s.held(l, now) {
+				listed = append(listed, s.listed(key, l, now))
 			}
-			x := lease.Listed{
-				Key: key, Token: l.token, Handle: l.handle, Age: now.Sub(l.changed),
-				Holder: lease.Holder{Member: l.member, Label: l.label, Token: l.token, Remaining: s.remaining(l)},
-			}
-			if m := s.members[l.member]; m != nil {
-				x.MemberLabel = m.label
-			}
-			for _, until := range s.waiters[key] {
-				if until.After(now) {
-					x.Waiters++
-				}
-			}
-			listed = append(listed, x)
 		}
 	})
 	slices.SortFunc(listed, func(a, b lease.Listed) int { return cmp.Compare(a.Key, b.Key) })
 	return listed, err
+}
+
+// Look reads one lease.
+func (e *Engine) Look(ctx context.Context, key string) (x lease.Listed, held bool, err error) {
+	err = e.call(ctx, "Look", func(s *Server) {
+		now := s.clock.Now()
+		l := s.leases[key]
+		if held = l != nil && s.held(l, now); held {
+			x = s.listed(key, l, now)
+			x.Data = bytes.Clone(l.data)
+		}
+	})
+	return x, held, err
+}
+
+// held tells whether somebody alive has a lease; s.mu is held.
+func (s *Server) held(l *leaseRow, now time.Time) bool {
+	return l.handle != (lease.Handle{}) && !l.ended(now) && (l.member == (member.ID{}) || s.alive(l.member))
+}
+
+// listed is a lease that is held, without its data; s.mu is held.
+func (s *Server) listed(key string, l *leaseRow, now time.Time) lease.Listed {
+	x := lease.Listed{
+		Key: key, Token: l.token, Handle: l.handle, Age: now.Sub(l.changed),
+		Holder: lease.Holder{Member: l.member, Label: l.label, Token: l.token, Remaining: s.remaining(l)},
+	}
+	if m := s.members[l.member]; m != nil {
+		x.MemberLabel = m.label
+	}
+	for _, until := range s.waiters[key] {
+		if until.After(now) {
+			x.Waiters++
+		}
+	}
+	return x
 }
 
 // Sweep tidies away what nobody has used for so long.

@@ -270,6 +270,20 @@ WHERE l.handle IS NOT NULL AND (l.held_until IS NULL OR l.held_until > +UTC_TIME
   AND (l.member_id IS NULL OR m.expires_at > +UTC_TIMESTAMP(6))
 ORDER BY l.lease_key;
 
+-- One row of ListLeases, with its data.
+-- name: LookAtLease :one
+SELECT l.lease_key, l.token, l.handle, l.member_id, l.label, COALESCE(m.label, '') AS member_label, l.data,
+       CAST(TIMESTAMPDIFF(MICROSECOND, l.changed_at, +UTC_TIMESTAMP(6)) AS SIGNED) AS age_us,
+       CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, +UTC_TIMESTAMP(6),
+            LEAST(COALESCE(l.held_until, m.expires_at), COALESCE(m.expires_at, l.held_until))), 0) AS SIGNED) AS remaining_us,
+       (SELECT COUNT(*) FROM dblock_lease_waiter w
+        WHERE w.lease_key = l.lease_key AND w.expires_at > +UTC_TIMESTAMP(6)) AS waiters
+FROM dblock_lease l
+LEFT JOIN dblock_member m ON m.member_id = l.member_id
+WHERE l.lease_key = sqlc.arg(lease_key)
+  AND l.handle IS NOT NULL AND (l.held_until IS NULL OR l.held_until > +UTC_TIMESTAMP(6))
+  AND (l.member_id IS NULL OR m.expires_at > +UTC_TIMESTAMP(6));
+
 -- Leases that nobody has used for long, also those whose member is gone for good, read without a
 -- lock. Whoever acquires one of them from now on changes changed_at, so that SweepLeases leaves it.
 -- name: UnusedLeases :many

@@ -5,3 +5,8 @@ WHERE v.is_applied;
 
 -- name: ServerVersion :one
 SELECT CONCAT(VERSION(), '') AS version;
+
+-- What decides whether a commit survives a crash of the server.
+-- name: Durability :one
+SELECT CAST(@@innodb_flush_log_at_trx_commit AS SIGNED) AS flush_log, CAST(@@log_bin AS SIGNED) AS log_bin,
+       CAST(@@sync_binlog AS SIGNED) AS sync_binlog;

@@ -163,6 +163,19 @@ WHERE l.handle IS NOT NULL AND (l.held_until IS NULL OR l.held_until > clock_tim
   AND (l.member_id IS NULL OR m.expires_at > clock_timestamp())
 ORDER BY l.lease_key;
 
+-- One row of ListLeases, with its data.
+-- name: LookAtLease :one
+SELECT l.lease_key, l.token, l.handle, l.member_id, l.label, COALESCE(m.label, '')::text AS member_label, l.data,
+       (extract(epoch FROM clock_timestamp() - l.changed_at) * 1000000)::bigint AS age_us,
+       COALESCE(extract(epoch FROM LEAST(l.held_until, m.expires_at) - clock_timestamp()) * 1000000, 0)::bigint AS remaining_us,
+       (SELECT count(*) FROM dblock_lease_waiter w
+        WHERE w.lease_key = l.lease_key AND w.expires_at > clock_timestamp()) AS waiters
+FROM dblock_lease l
+LEFT JOIN dblock_member m ON m.member_id = l.member_id
+WHERE l.lease_key = sqlc.arg(lease_key)
+  AND l.handle IS NOT NULL AND (l.held_until IS NULL OR l.held_until > clock_timestamp())
+  AND (l.member_id IS NULL OR m.expires_at > clock_timestamp());
+
 -- name: LeaseKeysAfter :many
 SELECT l.lease_key FROM dblock_lease l
 WHERE l.lease_key > sqlc.arg(after_key)

@@ -5,3 +5,7 @@ WHERE v.is_applied;
 
 -- name: ServerVersion :one
 SELECT current_setting('server_version')::text AS version;
+
+-- What decides whether a commit of this session survives a crash of the server.
+-- name: Durability :one
+SELECT current_setting('fsync')::text AS fsync, current_setting('synchronous_commit')::text AS synchronous_commit;

@@ -1,0 +1,56 @@
+package dblock
+
+import (
+	"context"
+	"errors"
+	"iter"
+)
+
+// Leader reads who leads, with the data that the leader publishes.
+//
+// Errors: ErrNotHeld where nobody alive leads, and what else the Locker's Holder returns.
+func (e *Elector) Leader(ctx context.Context) (HeldLock, error) { return e.look.Holder(ctx, e.key) }
+
+// Observe yields who leads, and then each change, until ctx ends; ErrNotHeld is yielded where nobody leads. It needs no
+// Run. It looks every ElectorOptions.Poll: terms that came and went in between are not seen.
+//
+// While who leads can't be read the error is yielded once, and then, once it can, who leads by then. An error that does
+// not go away by itself, such as ErrSchema, is the last that is yielded.
+func (e *Elector) Observe(ctx context.Context) iter.Seq2[HeldLock, error] {
+	return func(yield func(HeldLock, error) bool) {
+		var last sight
+		for {
+			leader, err := e.Leader(ctx)
+			if ctx.Err() != nil {
+				return
+			}
+			now := seen(leader, err)
+			if now != last && !yield(leader, err) {
+				return
+			}
+			if now.failed && !temporary(err) {
+				return
+			}
+			last = now
+			if sleep(ctx, e.clock, jittered(e.o.Poll)) != nil {
+				return
+			}
+		}
+	}
+}
+
+// sight is what Observe saw: one of its fields is set, and none before it has looked.
+type sight struct {
+	leader         Fence
+	nobody, failed bool
+}
+
+func seen(leader HeldLock, err error) sight {
+	switch {
+	case err == nil:
+		return sight{leader: leader.Fence}
+	case errors.Is(err, ErrNotHeld):
+		return sight{nobody: true}
+	}
+	return sight{failed: true}
+}

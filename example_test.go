@@ -1,0 +1,108 @@
+package dblock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/dblocktest"
+)
+
+// One of many processes leads, and the others know where it is. In a service the Locker is a pglock.Lease or a
+// mysqllock.Lease, and the leader writes in its GuardedTx.
+func ExampleElector() {
+	leases, err := dblocktest.NewServer(nil).NewLocker(dblocktest.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx := context.Background()
+	defer func() { _ = leases.Close(ctx) }()
+
+	candidate, err := dblock.NewElector(leases, "scheduler", dblock.ElectorOptions{Data: []byte("10.0.0.7:8080")})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	err = candidate.Run(ctx, func(ctx context.Context, term dblock.Fence) error {
+		leader, err := candidate.Leader(ctx)
+		if err != nil {
+			return err
+		}
+		fmt.Println(string(leader.Data), leader.Fence == term)
+		return errors.New("its work is done") // ends the campaign; to wait for ctx would be to lead on
+	})
+	fmt.Println(err)
+	// Output:
+	// 10.0.0.7:8080 true
+	// its work is done
+}
+
+// Everybody may watch who leads.
+func ExampleElector_Observe() {
+	leases, err := dblocktest.NewServer(nil).NewLocker(dblocktest.Options{Label: "worker 7"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx := context.Background()
+	defer func() { _ = leases.Close(ctx) }()
+	watcher, err := dblock.NewElector(leases, "scheduler", dblock.ElectorOptions{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	lock, err := leases.Acquire(ctx, "scheduler")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for leader, err := range watcher.Observe(ctx) {
+		switch {
+		case err == nil:
+			fmt.Println(leader.Holder.Label)
+			_ = lock.Release(ctx)
+			continue
+		case errors.Is(err, dblock.ErrNotHeld):
+			fmt.Println("nobody")
+		default:
+			fmt.Println(err)
+		}
+		break
+	}
+	// Output:
+	// worker 7
+	// nobody
+}
+
+// A lock outlives any one of three databases.
+func ExampleQuorum() {
+	ctx := context.Background()
+	var nodes []dblock.Locker
+	for range 3 { // in a service: a pglock.Lease or a mysqllock.Lease on a server of its own each
+		leases, err := dblocktest.NewServer(nil).NewLocker(dblocktest.Options{})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		defer func() { _ = leases.Close(ctx) }()
+		nodes = append(nodes, leases)
+	}
+	quorum, err := dblock.NewQuorum(nodes, dblock.QuorumOptions{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = quorum.Close(ctx) }()
+
+	nodes[1].(*dblocktest.Locker).Fail(dblock.ErrUnavailable)
+	err = dblock.Do(ctx, quorum, "send-newsletter", func(context.Context, *dblock.Lock) error {
+		fmt.Println("sent")
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// sent
+	// <nil>
+}

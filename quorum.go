@@ -1,0 +1,208 @@
+package dblock
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/dblock-go/dblock/internal/clock"
+)
+
+// Quorum hands out locks that a majority of independent databases has granted, of any mix of engines: the Redlock of the
+// literature. It goes on while a majority of them is up, and is a Locker itself. Make it with NewQuorum. It is safe for
+// concurrent use.
+//
+// What it guarantees: two never hold a key at once, by their own clocks, as long as no clock of a database or of a holder
+// runs faster than another one by more than Drift (and the nodes' Margin) allows, and as long as no database forgets what
+// it has granted: settings that would are refused, but nobody can keep a disk from being restored from a backup, or a
+// failover from losing what a replica had not yet received.
+//
+// What it does not guarantee: that a holder who was paused, by its garbage collector or its host, notices before it
+// writes. There is no token that grows across databases, and so no guard: Lock.Fence returns false, and GuardedTx
+// refuses these locks. Where the data is in one database, take a lease there and guard the writes: that is both safer and
+// faster. A Quorum is for what no single database can vouch for, such as a side effect elsewhere, while any one
+// database may be down.
+type Quorum struct {
+	nodes    []Locker
+	majority int
+	o        QuorumOptions
+	clock    clock.Clock
+	caps     Caps
+
+	mu     sync.Mutex
+	holds  map[*quorumHold]struct{}
+	closed bool
+	empty  chan struct{} // closed when no hold is left; made by Close
+	ending context.Context
+	end    context.CancelCauseFunc
+	tasks  sync.WaitGroup // calls of nodes that nobody waits for any more
+}
+
+var _ Locker = (*Quorum)(nil)
+
+// QuorumOptions of a Quorum. The zero value is good for use.
+type QuorumOptions struct {
+	// NodeTimeout bounds how long a node may take to answer, and how long Release waits for all of them: a node that is
+	// down holds nobody up for longer. It should be well below what a lock lasts. Default 1 s; 1 ms to 1 min.
+	NodeTimeout time.Duration
+
+	// Drift is by how much earlier than its nodes say a lock ends: for clocks that run at different speeds. Default 2 ms,
+	// and 1 % of the time that WithoutRenewal, WithMaxHold or ExpireIn gives; what heartbeats keep has the nodes' Margin
+	// besides. At most 1 h.
+	Drift time.Duration
+
+	Observer Observer // HeartbeatLate is for the nodes to tell
+}
+
+const defaultNodeTimeout = time.Second
+
+// NewQuorum makes a Quorum of an odd number of nodes, 3 at least. Each has to be a Locker of a database of its own, on a
+// server of its own, and all processes have to use the same ones: neither can be checked here. The nodes stay their
+// owner's, who closes them after the Quorum. Nothing is sent.
+//
+// Errors: ErrInvalid where the number is even or less than 3, a node is nil or there twice; ErrUnsupported where a node's
+// server may forget in a crash what it has granted (see Caps.Durable): the error says which node, and which setting.
+func NewQuorum(nodes []Locker, o QuorumOptions) (*Quorum, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if len(nodes) < 3 || len(nodes)%2 == 0 {
+		return nil, &InvalidError{"nodes", fmt.Sprintf("there are %d, not 3 or another odd number above that", len(nodes))}
+	}
+	caps := Caps{MaxHold: true, SurvivesConnectionLoss: true, PoolerSafe: true, Durable: true}
+	for i, node := range nodes {
+		if err := checkNode(nodes, i); err != nil {
+			return nil, err
+		}
+		of := node.Caps()
+		caps.MaxHold = caps.MaxHold && of.MaxHold
+		caps.SurvivesConnectionLoss = caps.SurvivesConnectionLoss && of.SurvivesConnectionLoss
+		caps.PoolerSafe = caps.PoolerSafe && of.PoolerSafe
+	}
+	q := &Quorum{
+		nodes: append([]Locker(nil), nodes...), majority: len(nodes)/2 + 1, o: o, clock: clockOf(nodes[0]), caps: caps,
+		holds: make(map[*quorumHold]struct{}),
+	}
+	q.ending, q.end = context.WithCancelCause(context.Background())
+	return q, nil
+}
+
+func (o QuorumOptions) withDefaults() (QuorumOptions, error) {
+	if o.NodeTimeout == 0 {
+		o.NodeTimeout = defaultNodeTimeout
+	}
+	switch {
+	case o.NodeTimeout < time.Millisecond || o.NodeTimeout > time.Minute:
+		return o, &InvalidError{"QuorumOptions.NodeTimeout", fmt.Sprintf("%v is not within 1ms to 1m", o.NodeTimeout)}
+	case o.Drift < 0 || o.Drift > time.Hour:
+		return o, &InvalidError{"QuorumOptions.Drift", fmt.Sprintf("%v is not within 0 to 1h", o.Drift)}
+	}
+	return o, nil
+}
+
+// checkNode refuses a node that is none, is there before, or forgets.
+func checkNode(nodes []Locker, i int) error {
+	node, field := nodes[i], fmt.Sprintf("nodes[%d]", i)
+	if v := reflect.ValueOf(node); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+		return &InvalidError{field, "it is nil"}
+	}
+	for j, before := range nodes[:i] {
+		if reflect.TypeOf(node) == reflect.TypeOf(before) && reflect.TypeOf(node).Comparable() && node == before {
+			return &InvalidError{field, fmt.Sprintf("it is nodes[%d] again", j)}
+		}
+	}
+	if caps := node.Caps(); !caps.Durable {
+		why := caps.NotDurable
+		if why == "" {
+			why = fmt.Sprintf("a %T does not promise otherwise", node)
+		}
+		return fmt.Errorf("%w: nodes[%d] may forget what it has granted when its server crashes: %s", ErrUnsupported, i, why)
+	}
+	return nil
+}
+
+// Acquire asks all nodes at once, and again after a random pause, until a majority has granted the lock of key or ctx
+// ends. Those who wait have no order, also within a process.
+//
+// Errors: as for Locker.Acquire. A *HeldError says who holds key on one of the nodes; ErrUnavailable, which matches the
+// context's error too where that ended the wait, says that too few nodes have answered. Whatever had been granted by
+// then is given back.
+func (q *Quorum) Acquire(ctx context.Context, key string, opts ...Option) (*Lock, error) {
+	r, err := NewRequest(key, opts)
+	if err != nil {
+		return nil, err
+	}
+	return q.observed(ctx, r, q.wait)
+}
+
+// TryAcquire asks all nodes once, and waits no longer than NodeTimeout. Two that try at the same moment may both fail.
+func (q *Quorum) TryAcquire(ctx context.Context, key string, opts ...Option) (*Lock, error) {
+	r, err := NewRequest(key, opts)
+	if err != nil {
+		return nil, err
+	}
+	return q.observed(ctx, r, q.ask)
+}
+
+// Caps says what locks of a majority promise: what all nodes do, but for tokens.
+func (q *Quorum) Caps() Caps { return q.caps }
+
+// observed is what Acquire and TryAcquire have in common.
+func (q *Quorum) observed(
+	ctx context.Context, r Request, how func(context.Context, Request) (*Lock, error),
+) (*Lock, error) {
+	if r.Shared {
+		return nil, fmt.Errorf("%w: a Quorum has no shared mode: take a lease in one database", ErrUnsupported)
+	}
+	if lock, err := Held(ctx, q, r); lock != nil || err != nil {
+		return lock, err
+	}
+	began := q.clock.Now()
+	lock, err := how(ctx, r)
+	waited := q.clock.Now().Sub(began)
+	if err == nil && q.o.Observer.Acquired != nil {
+		q.o.Observer.Acquired(r.Key, waited)
+	}
+	if err != nil && q.o.Observer.NotAcquired != nil {
+		q.o.Observer.NotAcquired(r.Key, waited, err)
+	}
+	return lock, err
+}
+
+// Close refuses further calls, ends the contexts of the locks of this Quorum, and waits, while ctx lives, until they are
+// released and the nodes have answered. The nodes stay open.
+func (q *Quorum) Close(ctx context.Context) error {
+	q.mu.Lock()
+	if q.empty == nil {
+		q.closed = true
+		q.empty = make(chan struct{})
+		if len(q.holds) == 0 {
+			close(q.empty)
+		}
+	}
+	var all []*quorumHold
+	for h := range q.holds {
+		all = append(all, h)
+	}
+	empty := q.empty
+	q.end(fmt.Errorf("%w", ErrClosed))
+	q.mu.Unlock()
+	for _, h := range all {
+		h.lose(Closed)
+	}
+	idle := make(chan struct{})
+	go func() {
+		defer close(idle)
+		<-empty
+		q.tasks.Wait()
+	}()
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("dblock: locks are still in use, or given back: %w", context.Cause(ctx))
+	}
+}
