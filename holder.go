@@ -5,6 +5,26 @@ import (
 	"time"
 )
 
+// Mode is how a lock is held.
+type Mode uint8
+
+const (
+	Exclusive Mode = iota // by one
+	Shared                // beside others who hold it shared: WithShared
+	Permits               // some of a semaphore's permits: WithPermits
+)
+
+func (m Mode) String() string {
+	switch m {
+	case Shared:
+		return "shared"
+	case Permits:
+		return "permits"
+	default:
+		return "exclusive"
+	}
+}
+
 // Holder is who holds a lock, as far as the database tells.
 type Holder struct {
 	Label  string // free text of the acquirer's, or of its process
@@ -12,7 +32,7 @@ type Holder struct {
 	Token  int64  // of its acquisition; 0 where the backend has none
 }
 
-// HeldError says who has the lock that was not acquired. Matches ErrNotAcquired, and where a context
+// HeldError says who has the lock that was not acquired; where several have it, one of them. Matches ErrNotAcquired, and where a context
 // ended the wait the context's error, too.
 type HeldError struct {
 	Key    string
@@ -92,22 +112,47 @@ func (e *LostError) Error() string { return fmt.Sprintf("dblock: lost %q: %s", e
 func (e *LostError) Is(target error) bool { return target == ErrLost }
 
 // DeadlockError says that a call waits for a lock that it holds itself, below the lock's own context.
-// Matches ErrDeadlock. WithReentrant takes it once more instead.
+// Matches ErrDeadlock. WithReentrant takes it once more instead, in the mode in which it is held: a lock that is held shared can't become
+// exclusive, as two who tried it would wait for each other.
 type DeadlockError struct {
 	Key   string
+	Mode  Mode   // in which it is held
 	Where string // file and line of the call that took it
 }
 
 func (e *DeadlockError) Error() string {
-	return fmt.Sprintf("dblock: %q is held by this very call, since %s: release it first, or acquire it with WithReentrant", e.Key, e.Where)
+	held := "held"
+	if e.Mode != Exclusive {
+		held += " (" + e.Mode.String() + ")"
+	}
+	return fmt.Sprintf("dblock: %q is %s by this very call, since %s: release it first, or acquire it with WithReentrant in the same mode",
+		e.Key, held, e.Where)
 }
 
 // Is makes errors.Is(err, ErrDeadlock) true.
 func (e *DeadlockError) Is(target error) bool { return target == ErrDeadlock }
 
+// LimitError says that a semaphore has another number of permits than an acquisition believes. Matches ErrLimit.
+type LimitError struct {
+	Key    string
+	Stored int // the semaphore's
+	Asked  int // the acquisition's
+}
+
+func (e *LimitError) Error() string {
+	return fmt.Sprintf("dblock: the semaphore %q has %d permits, and not %d: ask with the number that it has, or change that with SetPermits",
+		e.Key, e.Stored, e.Asked)
+}
+
+// Is makes errors.Is(err, ErrLimit) true.
+func (e *LimitError) Is(target error) bool { return target == ErrLimit }
+
 // HeldLock is one lock that somebody holds, as the database shows it.
 type HeldLock struct {
 	Key       string
+	Mode      Mode
+	Permits   int // how many, where that is the mode
+	Limit     int // of how many
 	Fence     Fence
 	Holder    Holder
 	Age       time.Duration // since it was acquired

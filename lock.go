@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"regexp"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 )
 
-// Lock is one acquisition of one key. It is safe for concurrent use.
+// Lock is one acquisition, of one key or of a set of keys. It is safe for concurrent use.
 type Lock struct {
 	held   *held
 	ctx    context.Context
@@ -22,17 +23,21 @@ type Lock struct {
 }
 
 // Fence names one acquisition to those who guard data by it. Token is larger than that of every
-// earlier acquisition of Key; Handle is a random number that no other acquisition has.
+// earlier acquisition of Key; those who hold it shared at the same time have the same one. Handle is a random number that no other acquisition has.
 type Fence struct {
 	Key    string
 	Token  int64
 	Handle [16]byte
+	Mode   Mode
 }
 
 var errReleased = errors.New("dblock: the lock was released")
 
-// Key is what was locked.
-func (l *Lock) Key() string { return l.held.key }
+// Key is what was locked; of a set the first key, in the order of their bytes.
+func (l *Lock) Key() string { return l.held.keys[0] }
+
+// Keys are what was locked, in the order of their bytes.
+func (l *Lock) Keys() []string { return slices.Clone(l.held.keys) }
 
 // Context carries the values of the acquirer's context, and not its end. It is done once the lock is
 // lost or released; where it was lost, context.Cause is a *LostError. Calls below it that acquire
@@ -52,8 +57,18 @@ func (l *Lock) bind(ctx context.Context) (bound context.Context, stop func()) {
 	return bound, func() { cancel(context.Canceled) }
 }
 
-// Fence is what guards check; false where the kind of lock has no token.
-func (l *Lock) Fence() (Fence, bool) { return l.held.hold.Fence() }
+// Fence is what guards check; false where the kind of lock has no token, or where several keys are held, each of which has a fence of
+// its own.
+func (l *Lock) Fence() (Fence, bool) {
+	fences := l.held.hold.Fences()
+	if len(fences) != 1 {
+		return Fence{}, false
+	}
+	return fences[0], true
+}
+
+// Fences are what guards check, one a key; none where the kind of lock has no token.
+func (l *Lock) Fences() []Fence { return l.held.hold.Fences() }
 
 // ValidUntil is until when this process may trust the lock without asking. A heartbeat moves it.
 func (l *Lock) ValidUntil() time.Time { return l.held.hold.ValidUntil() }
@@ -89,7 +104,7 @@ func (l *Lock) Release(ctx context.Context) error {
 // Hold is a backend's side of a lock. It is for engine rooms: outside this module there is no use
 // for it.
 type Hold interface {
-	Fence() (Fence, bool)
+	Fences() []Fence
 	ValidUntil() time.Time
 	ExpireIn(ctx context.Context, d time.Duration) error
 
@@ -107,11 +122,12 @@ func LockOf(ctx context.Context) (lock *Lock, ok bool) {
 
 // held is what reentrant locks of one key share.
 type held struct {
-	key    string
-	owner  any // the Locker
-	shared bool
-	where  [4]uintptr
-	hold   Hold
+	keys    []string
+	owner   any // the Locker
+	mode    Mode
+	permits int
+	where   [4]uintptr
+	hold    Hold
 
 	mu   sync.Mutex
 	refs map[*Lock]struct{} // those that are not released
@@ -123,7 +139,9 @@ type innermost struct{}
 
 // NewLock makes the Lock of a hold; lose is to be called when it is lost. It is for engine rooms.
 func NewLock(ctx context.Context, owner any, r Request, hold Hold) (l *Lock, lose func(Reason)) {
-	h := &held{key: r.Key, owner: owner, shared: r.Shared, hold: hold, where: r.where, refs: make(map[*Lock]struct{})}
+	h := &held{
+		keys: r.Set(), owner: owner, mode: r.Mode, permits: r.Permits, hold: hold, where: r.where, refs: make(map[*Lock]struct{}),
+	}
 	return h.enter(ctx), h.lose
 }
 
@@ -154,27 +172,31 @@ func (h *held) lose(why Reason) {
 	if h.lost != nil {
 		return
 	}
-	h.lost = &LostError{h.key, why}
+	h.lost = &LostError{h.keys[0], why}
 	for l := range h.refs {
 		l.cancel(h.lost)
 	}
 }
 
-// Held looks for a lock of the same Locker and key further up in ctx: what it returns is a counted
+// Held looks for a lock of the same Locker and any of the keys further up in ctx: what it returns is a counted
 // child of that where r asks for one, else a *DeadlockError; nothing where there is none. It is for
 // engine rooms.
 func Held(ctx context.Context, owner any, r Request) (*Lock, error) {
 	up, _ := ctx.Value(innermost{}).(*Lock)
 	for ; up != nil; up = up.outer {
 		h := up.held
-		if h.owner != owner || h.key != r.Key {
+		if h.owner != owner || (h.mode == Permits) != (r.Mode == Permits) {
+			continue
+		}
+		i := slices.IndexFunc(h.keys, func(key string) bool { return slices.Contains(r.Set(), key) })
+		if i < 0 {
 			continue
 		}
 		if again, live := h.again(ctx, r); live {
 			if again != nil {
 				return again, nil
 			}
-			return nil, &DeadlockError{Key: r.Key, Where: site(h.where)}
+			return nil, &DeadlockError{Key: h.keys[i], Mode: h.mode, Where: site(h.where)}
 		}
 	}
 	return nil, nil
@@ -187,7 +209,7 @@ func (h *held) again(ctx context.Context, r Request) (child *Lock, live bool) {
 	if h.lost != nil || len(h.refs) == 0 {
 		return nil, false
 	}
-	if !r.Reentrant || h.shared != r.Shared {
+	if !r.Reentrant || h.mode != r.Mode || h.permits != r.Permits || !slices.Equal(h.keys, r.Set()) {
 		return nil, true
 	}
 	return h.enter(ctx), true

@@ -13,7 +13,7 @@ type Locker interface {
 	//
 	// Errors: where ctx ended the wait, a *HeldError that matches both ErrNotAcquired and the
 	// context's error; ErrOutcomeUnknown where a request was sent and no answer came (the lock is
-	// given back within two heartbeats, should it have been granted); ErrDeadlock, ErrInvalid,
+	// given back within two heartbeats, should it have been granted); ErrDeadlock, ErrInvalid, ErrLimit,
 	// ErrUnsupported, ErrOverloaded, ErrUnavailable, ErrClosed, ErrSchema.
 	Acquire(ctx context.Context, key string, opts ...Option) (*Lock, error)
 
@@ -33,6 +33,8 @@ type Locker interface {
 type Caps struct {
 	Fencing                bool // Lock.Fence has a token that only grows, and guards check it
 	Shared                 bool // WithShared
+	Permits                bool // WithPermits
+	Fair                   bool // who comes first is served first, across processes
 	MaxHold                bool // WithMaxHold, WithoutRenewal and Lock.ExpireIn
 	SurvivesConnectionLoss bool // a lock outlives the connection that took it
 	PoolerSafe             bool // works behind a pooler in transaction mode, such as PgBouncer
@@ -79,6 +81,9 @@ var (
 
 	// ErrDeadlock: the lock is held further up in the same call. The error is a *DeadlockError.
 	ErrDeadlock = errors.New("dblock: would wait for itself")
+
+	// ErrLimit: the semaphore has another number of permits than the call says. The error is a *LimitError. Nothing was written.
+	ErrLimit = errors.New("dblock: another limit")
 
 	// ErrInvalid: an argument or an option makes no sense. The error is an *InvalidError. Nothing
 	// was sent.

@@ -3,6 +3,7 @@ package dblock
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -21,8 +22,16 @@ func WithoutRenewal(d time.Duration) Option {
 	return func(r *Request) { r.MaxHold, r.Detached = &d, true }
 }
 
-// WithShared takes the lock beside others who take it shared, and against those who don't.
-func WithShared() Option { return func(r *Request) { r.Shared = true } }
+// WithShared takes the lock beside others who take it shared, and against those who don't: a reader's lock, and what is taken
+// without it a writer's. A writer that waits is let in when those who have the lock now have gone.
+func WithShared() Option { return func(r *Request) { r.Mode = Shared } }
+
+// WithPermits takes n of the permits of the semaphore that is called like the key, all of them or none; there are limit of them, 1 to
+// MaxPermits. The first acquisition makes the semaphore, and from then on the number is stored: with another limit an acquisition
+// gets a *LimitError (see SetPermits of the leases). A semaphore and a lock may be called the same, and have nothing to do with each other.
+func WithPermits(n, limit int) Option {
+	return func(r *Request) { r.Mode, r.Permits, r.Limit = Permits, n, limit }
+}
 
 // WithLabel says for people who holds the lock: at most 255 bytes of UTF-8. Default: that of the Locker.
 func WithLabel(label string) Option { return func(r *Request) { r.Label = &label } }
@@ -39,14 +48,19 @@ func WithReentrant() Option { return func(r *Request) { r.Reentrant = true } }
 const (
 	MaxLabelBytes = 255
 	MaxDataBytes  = 64 << 10
+	MaxPermits    = 10_000
+	MaxSetKeys    = 1_000
 )
 
 // Request is one acquisition as its options say it. It is for engine rooms.
 type Request struct {
 	Key       string
+	Keys      []string       // where it is for several: in order, with Key as the first
 	MaxHold   *time.Duration // nil: no end
 	Detached  bool           // it lasts for MaxHold whatever becomes of the process
-	Shared    bool
+	Mode      Mode
+	Permits   int // how many of Limit, where that is the mode
+	Limit     int
 	Label     *string // nil: that of the Locker
 	Data      []byte
 	Reentrant bool
@@ -57,11 +71,45 @@ type Request struct {
 // NewRequest applies options, refuses what makes no sense (*InvalidError), and notes who called. It is
 // for engine rooms.
 func NewRequest(key string, opts []Option) (Request, error) {
+	return newRequest(key, opts)
+}
+
+// NewSetRequest is NewRequest for several keys, at most MaxSetKeys, each once. They are held by one alone. It is for engine rooms.
+func NewSetRequest(keys []string, opts []Option) (Request, error) {
+	if len(keys) == 0 || len(keys) > MaxSetKeys {
+		return Request{}, &InvalidError{"keys", fmt.Sprintf("there are %d, not 1 to %d", len(keys), MaxSetKeys)}
+	}
+	keys = slices.Sorted(slices.Values(keys))
+	for i, key := range keys {
+		if err := CheckText("key", key, 1, MaxKeyBytes); err != nil {
+			return Request{}, err
+		}
+		if i > 0 && key == keys[i-1] {
+			return Request{}, &InvalidError{"keys", fmt.Sprintf("%q is there more than once", key)}
+		}
+	}
+	r, err := newRequest(keys[0], opts)
+	if err == nil && r.Mode != Exclusive {
+		err = &InvalidError{"keys", "a set of them can't be held " + r.Mode.String()}
+	}
+	r.Keys = keys
+	return r, err
+}
+
+// Set is all that is asked for.
+func (r Request) Set() []string {
+	if r.Keys == nil {
+		return []string{r.Key}
+	}
+	return r.Keys
+}
+
+func newRequest(key string, opts []Option) (Request, error) {
 	r := Request{Key: key}
 	for _, o := range opts {
 		o(&r)
 	}
-	runtime.Callers(2, r.where[:])
+	runtime.Callers(3, r.where[:])
 	if err := CheckText("key", key, 1, MaxKeyBytes); err != nil {
 		return r, err
 	}
@@ -76,7 +124,28 @@ func NewRequest(key string, opts []Option) (Request, error) {
 	if r.MaxHold != nil && *r.MaxHold < time.Millisecond {
 		return r, &InvalidError{"duration", fmt.Sprintf("%v is shorter than 1ms", *r.MaxHold)}
 	}
+	if r.Mode == Permits {
+		return r, checkPermits(r.Permits, r.Limit)
+	}
 	return r, nil
+}
+
+func checkPermits(n, limit int) error {
+	if err := CheckLimit(limit); err != nil {
+		return err
+	}
+	if n < 1 || n > limit {
+		return &InvalidError{"permits", fmt.Sprintf("%d is not within 1 to the limit of %d", n, limit)}
+	}
+	return nil
+}
+
+// CheckLimit refuses what can't be the number of a semaphore's permits. It is for engine rooms.
+func CheckLimit(limit int) error {
+	if limit < 1 || limit > MaxPermits {
+		return &InvalidError{"limit", fmt.Sprintf("%d is not within 1 to %d", limit, MaxPermits)}
+	}
+	return nil
 }
 
 // CheckText refuses what one of the engines could not store as it is: Postgres takes neither NUL nor

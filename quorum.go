@@ -154,7 +154,7 @@ func (q *Quorum) Caps() Caps { return q.caps }
 func (q *Quorum) observed(
 	ctx context.Context, r Request, how func(context.Context, Request) (*Lock, error),
 ) (*Lock, error) {
-	if r.Shared {
+	if r.Mode != Exclusive {
 		return nil, fmt.Errorf("%w: a Quorum has no shared mode: take a lease in one database", ErrUnsupported)
 	}
 	if lock, err := Held(ctx, q, r); lock != nil || err != nil {

@@ -99,8 +99,8 @@ func (h *quorumHold) live() (n int) {
 	return n
 }
 
-// Fence is none: there is no token that grows across databases.
-func (h *quorumHold) Fence() (Fence, bool) { return Fence{}, false }
+// Fences are none: there is no token that grows across databases.
+func (h *quorumHold) Fences() []Fence { return nil }
 
 // ValidUntil is until when a majority of the nodes may be trusted, less the drift. Their heartbeats move it.
 func (h *quorumHold) ValidUntil() time.Time {

@@ -49,6 +49,9 @@ func TestQuorumRefusesWhatMakesNoSense(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if _, err := q.Acquire(t.Context(), "k", dblock.WithPermits(1, 2)); !errors.Is(err, dblock.ErrUnsupported) {
+		t.Errorf("permits: %v", err)
+	}
 	if _, err := q.Acquire(t.Context(), "k", dblock.WithShared()); !errors.Is(err, dblock.ErrUnsupported) {
 		t.Errorf("shared: %v", err)
 	}

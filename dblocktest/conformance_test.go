@@ -22,7 +22,7 @@ func TestLease(t *testing.T) {
 type inMemory struct{ *Server }
 
 func (m inMemory) OpenLeases(_ context.Context, o conformance.LeaseOptions) (conformance.Leases, func(), error) {
-	l, err := m.NewLocker(Options{TTL: o.TTL, Margin: o.Margin, Poll: o.Poll, Label: o.Label, Observer: o.Observer})
+	l, err := m.NewLocker(Options{TTL: o.TTL, Margin: o.Margin, Poll: o.Poll, Label: o.Label, Fair: o.Fair, Observer: o.Observer})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -30,11 +30,16 @@ func (m inMemory) OpenLeases(_ context.Context, o conformance.LeaseOptions) (con
 }
 
 func (m inMemory) Check(_ context.Context, _ conformance.Leases, lock *dblock.Lock) error {
-	f, _ := lock.Fence()
-	return m.Server.Check(f)
+	for _, f := range lock.Fences() {
+		if err := m.Server.Check(f); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (m inMemory) ForgetMembers(*testing.T)                       { m.rows.ForgetMembers() }
 func (m inMemory) ExpireMembers(*testing.T)                       { m.rows.ExpireMembers() }
 func (m inMemory) AgeLeases(*testing.T)                           { m.rows.AgeLeases() }
+func (m inMemory) Tickets(*testing.T) int                         { return m.rows.Tickets() }
 func (m inMemory) Rows(*testing.T) (members, leases, waiters int) { return m.rows.Rows() }

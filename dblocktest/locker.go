@@ -32,6 +32,9 @@ type Options struct {
 	// Label says for people who holds what this process holds, as WithLabel does for one lock.
 	Label string
 
+	// Fair serves first come, first served, across processes; see pglock.LeaseOptions.
+	Fair bool
+
 	Observer dblock.Observer
 }
 
@@ -73,7 +76,7 @@ func New(t testing.TB) *Locker {
 //
 // Errors: dblock.ErrInvalid.
 func (s *Server) NewLocker(o Options) (*Locker, error) {
-	lo, err := lease.Options{Label: o.Label, Observer: o.Observer, Clock: s.clock, Poll: o.Poll}.WithDefaults("Options", time.Second)
+	lo, err := lease.Options{Label: o.Label, Observer: o.Observer, Clock: s.clock, Poll: o.Poll, Fair: o.Fair}.WithDefaults("Options", time.Second)
 	if err != nil {
 		return nil, err
 	}
@@ -120,6 +123,20 @@ func (l *Locker) noted(lock *dblock.Lock, err error) (*dblock.Lock, error) {
 	return lock, nil
 }
 
+// AcquireAll waits, while ctx lives, until it has all of several keys at once: at most dblock.MaxSetKeys, in whatever order, each once. It never has a part of
+// them, so that nobody waits for one who waits. One Release gives all back, at once; where one is lost, all are. Lock.Fences has a
+// fence for each key. It stands in no line: where single keys of the set are wanted all the time, it may wait for long.
+//
+// Errors: those of dblock.Locker's Acquire.
+func (l *Locker) AcquireAll(ctx context.Context, keys []string, opts ...dblock.Option) (*dblock.Lock, error) {
+	return l.noted(l.locker.AcquireAll(ctx, keys, opts...))
+}
+
+// TryAcquireAll is AcquireAll that never waits for a holder: a *dblock.HeldError says who has one of the keys.
+func (l *Locker) TryAcquireAll(ctx context.Context, keys []string, opts ...dblock.Option) (*dblock.Lock, error) {
+	return l.noted(l.locker.TryAcquireAll(ctx, keys, opts...))
+}
+
 // Caps says what leases promise. These count as durable: a Server does not crash.
 func (l *Locker) Caps() dblock.Caps {
 	caps := l.locker.Caps()
@@ -152,6 +169,14 @@ func (l *Locker) Holder(ctx context.Context, key string) (dblock.HeldLock, error
 // Errors: dblock.ErrNotHeld where nobody holds the key, or not with that token; dblock.ErrInvalid.
 func (l *Locker) ForceRelease(ctx context.Context, key string, token int64) error {
 	return l.locker.ForceRelease(ctx, key, token)
+}
+
+// SetPermits gives a semaphore another number of permits, 1 to dblock.MaxPermits, and makes it where there is none. Those that are held stay so;
+// none is given out past the new number.
+//
+// Errors: dblock.ErrInvalid.
+func (l *Locker) SetPermits(ctx context.Context, key string, limit int) error {
+	return l.locker.SetPermits(ctx, key, limit)
 }
 
 // Sweep removes what nobody has used for an hour. It returns how many rows a database would have removed.

@@ -3,10 +3,12 @@ package dblocktest
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/memlease"
 )
 
@@ -19,8 +21,9 @@ func (l *Locker) Lose(key string) bool {
 	if lock == nil {
 		return false
 	}
-	f, _ := lock.Fence()
-	l.server.rows.Free(key, f.Handle)
+	for _, f := range lock.Fences() {
+		l.server.rows.Free(f)
+	}
 	return errors.Is(lock.ExpireIn(context.Background(), time.Hour), dblock.ErrLost) // it asks, and so is told
 }
 
@@ -29,7 +32,7 @@ func (l *Locker) holding(key string) *dblock.Lock {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for lock := range l.locks {
-		if lock.Key() == key && lock.Context().Err() == nil {
+		if slices.Contains(lock.Keys(), key) && lock.Context().Err() == nil {
 			return lock
 		}
 	}
@@ -54,7 +57,7 @@ func (l *Locker) Evict() {
 	var kept []*dblock.Lock
 	l.mu.Lock()
 	for lock := range l.locks {
-		if f, _ := lock.Fence(); l.server.rows.Keeps(life.ID, f.Key, f.Handle) {
+		if f := lock.Fences()[0]; l.server.rows.Keeps(life.ID, lease.Back{Key: f.Key, Handle: f.Handle, Mode: f.Mode}) {
 			kept = append(kept, lock)
 		}
 	}

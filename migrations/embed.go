@@ -39,5 +39,10 @@ func (e Engine) files(schemaName string) fs.FS {
 	if err != nil {
 		panic(err) // only an engine that is no constant of this package gets here
 	}
-	return rewritten{sub, func(sql string) string { return schema.Qualify(sql, schemaName, e.quote) }}
+	return rewritten{sub, e.qualify(schemaName)}
+}
+
+// qualify returns what puts every table of a text into the named schema.
+func (e Engine) qualify(schemaName string) func(string) string {
+	return func(sql string) string { return schema.Qualify(sql, schemaName, e.quote) }
 }

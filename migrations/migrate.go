@@ -97,8 +97,12 @@ func (t *target) change(ctx context.Context, l lock.SessionLocker, opts Options,
 			return nil, schema.Check(have)
 		}
 	}
+	files, err := t.unfinished(ctx)
+	if err != nil {
+		return nil, err
+	}
 	session := &preparing{SessionLocker: l, prepare: s.prepare}
-	p, err := goose.NewProvider(goose.DialectCustom, t.db, t.engine.files(t.schema),
+	p, err := goose.NewProvider(goose.DialectCustom, t.db, files,
 		goose.WithStore(s),
 		goose.WithSessionLocker(session),
 		goose.WithDisableGlobalRegistry(true), // the host's own Go migrations are none of ours

@@ -17,11 +17,17 @@ import (
 // and granted by that; a lone ask tries it before it looks. What was held before is looked at first, so that a poll
 // locks nothing.
 func (e *engine) Acquire(ctx context.Context, by lease.By, asks []lease.Ask) ([]lease.Answer, error) {
+	if asks[0].InTurn {
+		return e.inTurn(ctx, by, asks)
+	}
 	if !slices.ContainsFunc(asks, func(a lease.Ask) bool { return !a.Contended }) {
 		return e.poll(ctx, by, asks)
 	}
 	if len(asks) == 1 {
 		return e.acquireOne(ctx, by, asks[0])
+	}
+	if slices.ContainsFunc(asks, func(a lease.Ask) bool { return a.Over }) {
+		return e.apart(ctx, by, asks)
 	}
 	answers := make([]lease.Answer, len(asks))
 	taken, token, err := e.take(ctx, by, asks)
@@ -50,7 +56,7 @@ func (e *engine) poll(ctx context.Context, by lease.By, asks []lease.Ask) ([]lea
 	var left []lease.Ask
 	var at []int
 	for i, a := range answers {
-		if !a.Held {
+		if !a.Held && !a.Shared {
 			asked := asks[i]
 			asked.Contended = false
 			left, at = append(left, asked), append(at, i)
@@ -66,6 +72,34 @@ func (e *engine) poll(ctx context.Context, by lease.By, asks []lease.Ask) ([]lea
 		}
 	}
 	return answers, err
+}
+
+// apart asks singly for what is wanted over readers, and for the rest together.
+func (e *engine) apart(ctx context.Context, by lease.By, asks []lease.Ask) ([]lease.Answer, error) {
+	answers := make([]lease.Answer, len(asks))
+	var rest []lease.Ask
+	var at []int
+	for i, a := range asks {
+		if !a.Over {
+			rest, at = append(rest, a), append(at, i)
+			continue
+		}
+		got, err := e.acquireOne(ctx, by, a)
+		if err != nil {
+			return nil, half(err, i > len(rest))
+		}
+		answers[i] = got[0]
+	}
+	if len(rest) == 0 {
+		return answers, nil
+	}
+	got, err := e.Acquire(ctx, by, rest)
+	for n, i := range at {
+		if err == nil {
+			answers[i] = got[n]
+		}
+	}
+	return answers, half(err, true)
 }
 
 // acquireOne takes one key where it is free, makes its row where that is missing, and else says who has it.
@@ -105,7 +139,7 @@ func (e *engine) take(ctx context.Context, by lease.By, asks []lease.Ask) (taken
 // the clock.
 func (e *engine) takeLeft(ctx context.Context, by lease.By, asks []lease.Ask, answers []lease.Answer) error {
 	for i, a := range answers {
-		if a.Token != 0 || a.Held || a.MemberGone {
+		if a.Token != 0 || a.Held || a.Shared || a.MemberGone {
 			continue
 		}
 		taken, token, err := e.takeOne(ctx, by, asks[i])
@@ -201,7 +235,7 @@ func (e *engine) see(
 			seen++
 			continue
 		}
-		answers[i] = refused(r)
+		answers[i] = refused(r, asks[i])
 	}
 	if seen < granted {
 		return nil, errUnseen // somebody reads it back who does not see it: better in doubt than held for ever
@@ -212,15 +246,25 @@ func (e *engine) see(
 	return missing, nil
 }
 
-func refused(r mysqldb.SeeLeasesRow) lease.Answer {
-	a := lease.Answer{MemberGone: !r.Alive, Held: r.Held == 1}
-	if a.Held {
-		a.Holder = lease.Holder{
+// refused says why an ask was not granted: a key that is free but for readers is nobody's.
+func refused(r mysqldb.SeeLeasesRow, a lease.Ask) lease.Answer {
+	answer := lease.Answer{MemberGone: !r.Alive}
+	switch {
+	case r.Shared && !a.Over && freeFor(r, a):
+		answer.Shared = true
+	case r.Held == 1:
+		answer.Held = true
+		answer.Holder = lease.Holder{
 			Member: id(r.MemberID.String), Label: string(r.Label), Token: r.Token, Dead: r.HolderDead == 1,
 			Remaining: micros(r.RemainingUs),
 		}
 	}
-	return a
+	return answer
+}
+
+// freeFor tells whether nobody has a key for itself, or only a member that the ask knows to be gone.
+func freeFor(r mysqldb.SeeLeasesRow, a lease.Ask) bool {
+	return r.Held == 0 || r.MemberID.Valid && id(r.MemberID.String) == a.Gone
 }
 
 // makeRows makes the rows of keys that have none, and grants them. The keys are in order.
@@ -265,17 +309,17 @@ func (e *engine) takeAlike(ctx context.Context, by lease.By, asks []lease.Ask) (
 	for name, list := range map[string][]any{"lease_keys": keys, "insteads": insteads, "gones": gones} {
 		query = listed(query, name, len(list))
 	}
-	args := slices.Concat(whens, []any{by.Member[:], []byte(asks[0].Label)}, keys, insteads, gones, []any{by.Member[:], by.Beat})
+	args := slices.Concat(whens, []any{by.Member[:], []byte(asks[0].Label)}, keys, insteads, insteads, gones, []any{by.Member[:], by.Beat})
 	return e.change(ctx, withoutWaiting+query, args)
 }
 
-// listed has a statement take n values for a slice.
+// listed has a statement take n values for a slice, wherever it names it.
 func listed(query, name string, n int) string {
 	values := "NULL"
 	if n > 0 {
 		values = strings.Repeat("?, ", n-1) + "?"
 	}
-	return strings.Replace(query, "/*SLICE:"+name+"*/?", values, 1)
+	return strings.ReplaceAll(query, "/*SLICE:"+name+"*/?", values)
 }
 
 // askArgs are the arguments of AcquireLeases.

@@ -55,7 +55,7 @@ func leasesOn(ctx context.Context, cfg *mysql.Config, conns int, o conformance.L
 
 func leaseOn(ctx context.Context, db *sql.DB, o conformance.LeaseOptions) (conformance.Leases, error) {
 	return mysqllock.NewLease(ctx, db, mysqllock.LeaseOptions{
-		TTL: o.TTL, Margin: o.Margin, Poll: o.Poll, Label: o.Label, Schema: o.Schema, Observer: o.Observer,
+		TTL: o.TTL, Margin: o.Margin, Poll: o.Poll, Label: o.Label, Fair: o.Fair, Schema: o.Schema, Observer: o.Observer,
 	})
 }
 

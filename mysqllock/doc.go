@@ -13,6 +13,10 @@
 //		return err
 //	})
 //
+// It is held by one; with dblock.WithShared by many readers, or else one writer; with dblock.WithPermits as some of n
+// permits; with AcquireAll as a set of keys, all or none; and with LeaseOptions.Fair in the order in which calls came, across
+// processes. docs/locks.md says which of them is for what.
+//
 // The tables come from package migrations (`dblock migrate up`), the grants that a service needs
 // from docs/grants.md. No option of the DSN matters: not parseTime, loc, clientFoundRows,
 // interpolateParams or multiStatements, nor sql_mode, time_zone or the isolation. A lease is as durable as

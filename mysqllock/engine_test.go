@@ -3,6 +3,7 @@ package mysqllock
 import (
 	"context"
 	"database/sql"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -189,7 +190,7 @@ func TestGrantRefuseRelease(t *testing.T) {
 		left := got.Holder.Remaining
 		got.Holder.Remaining = 0
 		want := lease.Answer{Held: true, Holder: lease.Holder{Member: us.Member, Label: "l'abel", Token: back.Token}}
-		if got != want {
+		if !reflect.DeepEqual(got, want) {
 			r.Errorf("refused with %+v, want %+v", got, want)
 		}
 		if left < 59*time.Minute || left > time.Hour {
@@ -269,7 +270,7 @@ func TestABeatTooOldGrantsNothing(t *testing.T) {
 			}
 		}
 		for _, key := range []string{"k", "k"} { // there is no row, and none is made
-			if got := r.acquire(us, ask(key))[0]; got != (lease.Answer{MemberGone: true}) {
+			if got := r.acquire(us, ask(key))[0]; !reflect.DeepEqual(got, lease.Answer{MemberGone: true}) {
 				r.Errorf("after two beats more: %+v", got)
 			}
 		}
@@ -280,7 +281,7 @@ func TestABeatTooOldGrantsNothing(t *testing.T) {
 		if got := r.acquire(us, ask("k"))[0]; got.Token != 0 || !got.MemberGone {
 			r.Errorf("after it expired: %+v", got)
 		}
-		if got := r.acquire(us, ask("other"))[0]; got != (lease.Answer{MemberGone: true}) {
+		if got := r.acquire(us, ask("other"))[0]; !reflect.DeepEqual(got, lease.Answer{MemberGone: true}) {
 			r.Errorf("after it expired: %+v", got)
 		}
 		if _, alive, err := r.Beat(r.ctx, us.Member, time.Hour); err != nil || alive {

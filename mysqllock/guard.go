@@ -7,6 +7,8 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/mysqldb"
+	"github.com/dblock-go/dblock/internal/lease"
+	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/mysqlschema"
 )
 
@@ -20,26 +22,66 @@ type Guards struct {
 
 // Guard checks, in the database of the leases, that a lease is still ours, and keeps it so till tx ends:
 // nobody can take it over before. It comes first in the transaction that writes what the lease protects.
-// It sees the row as it is, whatever tx has read before.
+// It sees the row as it is, whatever tx has read before. What is held shared is checked in the same way, nobody has it for itself then; and so
+// are permits.
 //
 // Errors: dblock.ErrFenced where the lease is not ours any more: roll back. Others are the driver's.
 func (g Guards) Guard(ctx context.Context, tx *sql.Tx, f dblock.Fence) error {
 	var q mysqldb.Queries
-	ours, err := q.Guard(ctx, mysqlschema.On(tx, g.Schema), []byte(f.Key), f.Token, f.Handle[:])
+	var ours []int32
+	var err error
+	on := mysqlschema.On(tx, g.Schema)
+	switch f.Mode {
+	case dblock.Permits:
+		ours, err = guardPermits(ctx, on, f)
+	case dblock.Shared:
+		ours, err = q.GuardShared(ctx, on, []byte(f.Key), f.Token, f.Handle[:])
+	default:
+		ours, err = q.Guard(ctx, on, []byte(f.Key), f.Token, f.Handle[:])
+	}
 	return fenced(ours, err, fmt.Sprintf("lease %q with token %d", f.Key, f.Token))
 }
 
+// guardPermits locks all permits of an acquisition, and none of others'; none where one is missing. Where tx has read before they were
+// granted it does not see which they are, and has to search with locks.
+func guardPermits(ctx context.Context, on mysqldb.DBTX, f dblock.Fence) (ours []int32, err error) {
+	var q mysqldb.Queries
+	rows, err := q.PermitSlots(ctx, on, [][]byte{[]byte(f.Key)}, nullable([]member.ID{f.Handle}))
+	switch {
+	case err != nil:
+		return nil, err
+	case len(rows) == 0:
+		ours, err = q.GuardPermitsUnseen(ctx, on, []byte(f.Key), f.Token, f.Handle[:])
+	default:
+		slots := make([]int32, len(rows))
+		for i, r := range rows {
+			slots[i] = r.Slot
+		}
+		ours, err = q.GuardPermits(ctx, on, mysqldb.GuardPermitsParams{
+			LeaseKey: []byte(f.Key), Slots: slots, Token: f.Token, Handle: f.Handle[:],
+		})
+	}
+	if err != nil || len(ours) == 0 || len(ours) != int(ours[0]) {
+		return nil, err
+	}
+	return ours, nil
+}
+
 // Raise says, in whatever database the data is, that the holder of f begins to read resource: from then on
-// nobody with a smaller token passes CheckRaised. It is for data that is not in the database of the leases, and
+// nobody with a smaller token passes CheckRaised; of those who hold it shared all pass. It is for data that is not in the database of the leases, and
 // comes first in the critical section. That database needs dblock's tables, too.
 //
-// Errors: dblock.ErrFenced where somebody with a larger token was there before. Others are the driver's.
+// Errors: dblock.ErrFenced where somebody with a larger token was there before; dblock.ErrUnsupported for permits. Others are the driver's.
 func (g Guards) Raise(ctx context.Context, tx *sql.Tx, f dblock.Fence, resource string) error {
 	if err := dblock.CheckText("resource", resource, 1, dblock.MaxKeyBytes); err != nil {
 		return err
 	}
+	raiser, err := lease.Raiser(f)
+	if err != nil {
+		return err
+	}
 	var q mysqldb.Queries
-	if err := q.Raise(ctx, mysqlschema.On(tx, g.Schema), []byte(resource), f.Token, f.Handle[:]); err != nil {
+	if err := q.Raise(ctx, mysqlschema.On(tx, g.Schema), []byte(resource), f.Token, raiser[:]); err != nil {
 		return err
 	}
 	return g.CheckRaised(ctx, tx, f, resource)
@@ -50,8 +92,12 @@ func (g Guards) Raise(ctx context.Context, tx *sql.Tx, f dblock.Fence, resource 
 //
 // Errors: dblock.ErrFenced where somebody has: roll back. Others are the driver's.
 func (g Guards) CheckRaised(ctx context.Context, tx *sql.Tx, f dblock.Fence, resource string) error {
+	raiser, err := lease.Raiser(f)
+	if err != nil {
+		return err
+	}
 	var q mysqldb.Queries
-	ours, err := q.CheckRaised(ctx, mysqlschema.On(tx, g.Schema), []byte(resource), f.Token, f.Handle[:])
+	ours, err := q.CheckRaised(ctx, mysqlschema.On(tx, g.Schema), []byte(resource), f.Token, raiser[:])
 	return fenced(ours, err, fmt.Sprintf("resource %q with token %d", resource, f.Token))
 }
 

@@ -5,15 +5,16 @@ import (
 	"database/sql"
 	"errors"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/lease"
 )
 
 // List reads what is held in one statement, and so in one snapshot.
 func (e *engine) List(ctx context.Context) ([]lease.Listed, error) {
-	var rows []mysqldb.ListLeasesRow
+	var rows []mysqldb.ListHeldRow
 	err := e.read(ctx, func(on mysqldb.DBTX) (err error) {
-		rows, err = e.q.ListLeases(ctx, on)
+		rows, err = e.q.ListHeld(ctx, on)
 		return err
 	})
 	if err != nil {
@@ -22,7 +23,8 @@ func (e *engine) List(ctx context.Context) ([]lease.Listed, error) {
 	listed := make([]lease.Listed, len(rows))
 	for i, r := range rows {
 		listed[i] = lease.Listed{
-			Key: string(r.LeaseKey), Token: r.Token, Handle: id(r.Handle.String),
+			Key: string(r.LeaseKey), Mode: dblock.Mode(r.Mode), Permits: int(r.Permits), Limit: int(r.LimitedTo),
+			Token: r.Token, Handle: id(r.Handle.String),
 			Holder: lease.Holder{
 				Member: id(r.MemberID.String), Label: string(r.Label), Token: r.Token, Remaining: micros(r.RemainingUs),
 			},

@@ -25,6 +25,9 @@ func (e *engine) takeOne(ctx context.Context, by lease.By, a lease.Ask) (taken, 
 		Handle: a.Handle[:], Keeper: keeper(by, a), HoldUs: a.Hold.Microseconds(), Label: []byte(a.Label), Data: a.Data,
 		LeaseKey: []byte(a.Key), Instead: a.Instead[:], Gone: a.Gone[:], MemberID: by.Member[:], Beat: by.Beat,
 	}
+	if a.Over {
+		p.Pending = 1
+	}
 	err = e.once(ctx, func(on mysqldb.DBTX) error {
 		var result sql.Result
 		var err error
@@ -33,7 +36,7 @@ func (e *engine) takeOne(ctx context.Context, by lease.By, a lease.Ask) (taken, 
 		} else {
 			result, err = e.q.AcquireLeaseSkipping(ctx, on, mysqldb.AcquireLeaseSkippingParams{
 				Handle: p.Handle, Keeper: p.Keeper, HoldUs: p.HoldUs, Label: p.Label, Data: p.Data,
-				MemberID: p.MemberID, Beat: p.Beat, LeaseKey: p.LeaseKey, Instead: p.Instead, Gone: p.Gone,
+				MemberID: p.MemberID, Beat: p.Beat, LeaseKey: p.LeaseKey, Instead: p.Instead, Gone: p.Gone, Pending: p.Pending,
 			})
 		}
 		if err != nil {

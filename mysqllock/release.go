@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/mysqlfault"
@@ -17,13 +18,17 @@ const passes = 8
 // Release is one UPDATE where all of a batch are ours, and one SELECT more where not all were freed.
 // Where some of a batch were not ours any more and others were freed, those whose rows are free now count as freed.
 func (e *engine) Release(ctx context.Context, backs []lease.Back) ([]lease.Returned, error) {
-	answers := make([]lease.Returned, len(backs))
-	left := make([]int, len(backs))
-	for i := range left {
-		left[i] = i
+	free, standing := e.free, e.standing
+	switch backs[0].Mode {
+	case dblock.Permits:
+		return e.releasePermits(ctx, backs)
+	case dblock.Shared:
+		free, standing = e.freeShared, e.standingShared
 	}
+	answers := make([]lease.Returned, len(backs))
+	left := places(len(backs))
 	for n := 1; ; n++ {
-		freed, err := e.free(ctx, backs, left)
+		freed, err := free(ctx, backs, left)
 		if err != nil {
 			return nil, err
 		}
@@ -33,7 +38,7 @@ func (e *engine) Release(ctx context.Context, backs []lease.Back) ([]lease.Retur
 			}
 			return answers, nil
 		}
-		if left, err = e.standing(ctx, backs, left, freed, answers); err != nil {
+		if left, err = standing(ctx, backs, left, freed, answers); err != nil {
 			return nil, half(err, freed > 0)
 		}
 		if len(left) == 0 || n == passes || pause(ctx, rand.N(time.Millisecond<<min(n, 3))) != nil {
@@ -128,25 +133,36 @@ func pause(ctx context.Context, d time.Duration) error {
 
 // ExpireIn ends a lease d from now.
 func (e *engine) ExpireIn(ctx context.Context, b lease.Back, d time.Duration) (bool, error) {
+	expire, stands := e.expire, e.stands
+	switch b.Mode {
+	case dblock.Permits:
+		expire, stands = e.expirePermits, e.permitsStand
+	case dblock.Shared:
+		expire, stands = e.expireShared, e.sharedStands
+	}
 	for n := 1; ; n++ {
-		var rows int64
-		err := e.once(ctx, func(on mysqldb.DBTX) (err error) {
-			rows, err = e.q.ExpireLease(ctx, on, mysqldb.ExpireLeaseParams{
-				LeaseKey: []byte(b.Key), Token: b.Token, Handle: b.Handle[:], HoldUs: d.Microseconds(),
-			})
-			return err
-		})
+		rows, err := expire(ctx, b, d)
 		if err != nil || rows > 0 {
 			return rows > 0, err
 		}
-		stands, err := e.stands(ctx, b)
-		if err != nil || !stands {
+		still, err := stands(ctx, b)
+		if err != nil || !still {
 			return false, err
 		}
 		if n == passes || pause(ctx, rand.N(time.Millisecond<<min(n, 3))) != nil {
 			return false, errLocked
 		}
 	}
+}
+
+func (e *engine) expire(ctx context.Context, b lease.Back, d time.Duration) (rows int64, err error) {
+	err = e.once(ctx, func(on mysqldb.DBTX) (err error) {
+		rows, err = e.q.ExpireLease(ctx, on, mysqldb.ExpireLeaseParams{
+			LeaseKey: []byte(b.Key), Token: b.Token, Handle: b.Handle[:], HoldUs: d.Microseconds(),
+		})
+		return err
+	})
+	return rows, err
 }
 
 func (e *engine) stands(ctx context.Context, b lease.Back) (bool, error) {

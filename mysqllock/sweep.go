@@ -1,11 +1,15 @@
 package mysqllock
 
 import (
+	"bytes"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/lease"
+	"github.com/dblock-go/dblock/internal/member"
 )
 
 const (
@@ -20,7 +24,9 @@ const (
 // before members: one whose member was gone when it was read is free for good.
 func (e *engine) Sweep(ctx context.Context, unused time.Duration) (removed int64, err error) {
 	older := max(unused, leastUnused).Microseconds()
-	for _, sweep := range []func(context.Context, int64) (int64, error){e.sweepLeases, e.sweepMembers, e.sweepWaiters} {
+	for _, sweep := range []func(context.Context, int64) (int64, error){
+		e.sweepLeases, e.sweepShared, e.sweepReaders, e.sweepTickets, e.sweepMembers, e.sweepWaiters,
+	} {
 		n, err := sweep(ctx, older)
 		removed += n
 		if err != nil {
@@ -72,6 +78,72 @@ func (e *engine) steps(
 	}
 }
 
+// sweepShared removes keys that were shared once, in the steps of a writer: it makes itself the holder, and then looks for readers.
+func (e *engine) sweepShared(ctx context.Context, older int64) (int64, error) {
+	return e.steps(ctx,
+		func(on mysqldb.DBTX, after []byte) ([][]byte, error) {
+			return e.q.UnusedShared(ctx, on, after, older, sweepStep)
+		},
+		func(on mysqldb.DBTX, keys [][]byte) (int64, error) {
+			handle := member.NewID()
+			claimed, err := e.q.ClaimShared(ctx, on, keys, older, handle[:])
+			if err != nil || claimed == 0 {
+				return 0, err
+			}
+			read, err := e.q.KeysRead(ctx, on, keys)
+			if err != nil {
+				return 0, err // they are free again within a minute
+			}
+			if err := e.unclaim(ctx, read, handle); err != nil {
+				return 0, err
+			}
+			keys = slices.DeleteFunc(slices.Clone(keys), func(key []byte) bool {
+				return slices.ContainsFunc(read, func(r []byte) bool { return bytes.Equal(r, key) })
+			})
+			if len(keys) == 0 {
+				return 0, nil
+			}
+			return e.q.SweepClaimed(ctx, on, keys, handle[:])
+		})
+}
+
+// unclaim gives keys back that have readers after all.
+func (e *engine) unclaim(ctx context.Context, keys [][]byte, handle lease.Handle) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	ours := make([]lease.Back, len(keys))
+	for i, key := range keys {
+		ours[i] = lease.Back{Key: string(key), Handle: handle}
+	}
+	_, err := e.Release(ctx, ours)
+	return err
+}
+
+// sweepReaders ends those whose members were gone for good when they were read, or whose time was up.
+func (e *engine) sweepReaders(ctx context.Context, older int64) (removed int64, err error) {
+	for from := []byte{}; ; {
+		var found []mysqldb.UnusedReadersRow
+		err := e.read(ctx, func(on mysqldb.DBTX) (err error) {
+			found, err = e.q.UnusedReaders(ctx, on, from, older, sweepStep)
+			return err
+		})
+		if err != nil || len(found) == 0 {
+			return removed, err
+		}
+		ended := make([]lease.Back, len(found))
+		for i, r := range found {
+			ended[i] = lease.Back{Key: string(r.LeaseKey), Handle: lease.Handle(r.Handle)}
+		}
+		n, err := e.endShared(ctx, ended)
+		removed += n
+		if err != nil || n == 0 || len(found) < sweepStep {
+			return removed, err // what is locked is left to the next sweep
+		}
+		from = found[len(found)-1].LeaseKey
+	}
+}
+
 // sweepWaiters deletes one row a statement: their key has two parts, and they are few.
 func (e *engine) sweepWaiters(ctx context.Context, _ int64) (removed int64, err error) {
 	for from := []byte{}; ; {
@@ -93,6 +165,30 @@ func (e *engine) sweepWaiters(ctx context.Context, _ int64) (removed int64, err 
 				return removed, err
 			}
 			from = w.LeaseKey
+		}
+		if len(found) < sweepStep {
+			return removed, nil
+		}
+	}
+}
+
+// sweepTickets deletes one row a statement, by its key.
+func (e *engine) sweepTickets(ctx context.Context, _ int64) (removed int64, err error) {
+	for {
+		var found []mysqldb.UnusedTicketsRow
+		err := e.read(ctx, func(on mysqldb.DBTX) (err error) {
+			found, err = e.q.UnusedTickets(ctx, on, sweepStep)
+			return err
+		})
+		if err != nil {
+			return removed, err
+		}
+		for _, q := range found {
+			n, err := e.dropTicket(ctx, string(q.LeaseKey), q.Ticket)
+			removed += n
+			if err != nil {
+				return removed, err
+			}
 		}
 		if len(found) < sweepStep {
 			return removed, nil

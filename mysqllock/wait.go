@@ -100,28 +100,44 @@ func (w *watch) Close() {
 const mostSteps = 1000
 
 // Look is one statement.
-func (w *watch) Look(ctx context.Context, keys []string, told []lease.Seen, d time.Duration) ([]lease.Seen, error) {
+func (w *watch) Look(
+	ctx context.Context, keys []string, turns []lease.Handle, told []lease.Seen, d time.Duration,
+) ([]lease.Seen, error) {
 	const one = " AND (l.lease_key <> ? OR l.token <> ?)"
 	query := strings.Replace(mysqldb.WatchLeases, one, strings.Repeat(one, len(told)), 1)
-	query = listed(listed(query, "lease_keys", len(keys)), "woken_keys", len(keys))
+	for _, name := range []string{"lease_keys", "woken_keys"} {
+		query = listed(query, name, len(keys))
+	}
+	handles := make([]any, len(turns))
+	for i := range turns {
+		handles[i] = turns[i][:]
+	}
+	for _, name := range []string{"turns", "woken_turns"} {
+		query = listed(query, name, len(turns))
+	}
 	args := []any{min(int64(d/w.e.watch)+1, mostSteps), w.e.watch.Microseconds()}
 	args = append(args, values(keys)...)
 	for _, s := range told {
 		args = append(args, []byte(s.Key), s.Token)
 	}
-	rows, err := w.e.on(w.conn).QueryContext(ctx, query, append(args, values(keys)...)...)
+	args = slices.Concat(args, handles, values(keys), handles)
+	rows, err := w.e.on(w.conn).QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = rows.Close() }()
 	var seen []lease.Seen
 	for rows.Next() {
-		var key []byte
+		var key, handle []byte
 		var token int64
-		if err := rows.Scan(&key, &token); err != nil {
+		if err := rows.Scan(&key, &token, &handle); err != nil {
 			return nil, err
 		}
-		seen = append(seen, lease.Seen{Key: string(key), Token: token})
+		s := lease.Seen{Key: string(key), Token: token}
+		if h := id(string(handle)); slices.Contains(turns, h) {
+			s.Handle = h
+		}
+		seen = append(seen, s)
 	}
 	return seen, rows.Err()
 }

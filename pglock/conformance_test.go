@@ -55,7 +55,7 @@ func leasesOn(ctx context.Context, cfg *pgxpool.Config, o conformance.LeaseOptio
 
 func leaseOn(ctx context.Context, pool *pgxpool.Pool, o conformance.LeaseOptions) (conformance.Leases, error) {
 	return pglock.NewLease(ctx, pool, pglock.LeaseOptions{
-		TTL: o.TTL, Margin: o.Margin, Poll: o.Poll, Label: o.Label, Schema: o.Schema, Observer: o.Observer,
+		TTL: o.TTL, Margin: o.Margin, Poll: o.Poll, Label: o.Label, Fair: o.Fair, Schema: o.Schema, Observer: o.Observer,
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/pgdb"
+	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/pgfault"
 	"github.com/dblock-go/dblock/internal/pgschema"
 )
@@ -56,7 +57,8 @@ type Guards struct {
 }
 
 // Guard checks, in the database of the leases, that a lease is still ours, and keeps it so till tx ends:
-// nobody can take it over before. It comes first in the transaction that writes what the lease protects.
+// nobody can take it over before. It comes first in the transaction that writes what the lease protects. What is held shared is checked in the
+// same way, nobody has it for itself then; and so are permits.
 //
 // Errors: dblock.ErrFenced where the lease is not ours any more: roll back. Others are pgx's.
 func (g Guards) Guard(ctx context.Context, tx Tx, f dblock.Fence) error {
@@ -64,22 +66,29 @@ func (g Guards) Guard(ctx context.Context, tx Tx, f dblock.Fence) error {
 	if idle <= 0 {
 		idle = 10 * time.Second
 	}
-	query := pgschema.SQL(pgdb.Guard, g.Schema)
+	query := pgschema.SQL(guards[f.Mode], g.Schema)
 	tag, err := tx.Exec(ctx, query, strconv.FormatInt(max(1, idle.Milliseconds()), 10), f.Key, f.Token, id(f.Handle))
 	return fenced(tag, err, fmt.Sprintf("lease %q with token %d", f.Key, f.Token))
 }
 
+// guards are the statements by mode; their arguments are the same.
+var guards = map[dblock.Mode]string{dblock.Exclusive: pgdb.Guard, dblock.Shared: pgdb.GuardShared, dblock.Permits: pgdb.GuardPermits}
+
 // Raise says, in whatever database the data is, that the holder of f begins to read resource: from then on
-// nobody with a smaller token passes CheckRaised. It is for data that is not in the database of the leases, and
+// nobody with a smaller token passes CheckRaised; of those who hold it shared all pass. It is for data that is not in the database of the leases, and
 // comes first in the critical section. That database needs dblock's tables, too.
 //
-// Errors: dblock.ErrFenced where somebody with a larger token was there before. Others are pgx's.
+// Errors: dblock.ErrFenced where somebody with a larger token was there before; dblock.ErrUnsupported for permits. Others are pgx's.
 func (g Guards) Raise(ctx context.Context, tx Tx, f dblock.Fence, resource string) error {
 	if err := dblock.CheckText("resource", resource, 1, dblock.MaxKeyBytes); err != nil {
 		return err
 	}
+	raiser, err := lease.Raiser(f)
+	if err != nil {
+		return err
+	}
 	query := pgschema.SQL(pgdb.Raise, g.Schema)
-	tag, err := tx.Exec(ctx, query, resource, f.Token, id(f.Handle))
+	tag, err := tx.Exec(ctx, query, resource, f.Token, id(raiser))
 	return fenced(tag, err, fmt.Sprintf("resource %q with token %d", resource, f.Token))
 }
 
@@ -88,8 +97,12 @@ func (g Guards) Raise(ctx context.Context, tx Tx, f dblock.Fence, resource strin
 //
 // Errors: dblock.ErrFenced where somebody has: roll back. Others are pgx's.
 func (g Guards) CheckRaised(ctx context.Context, tx Tx, f dblock.Fence, resource string) error {
+	raiser, err := lease.Raiser(f)
+	if err != nil {
+		return err
+	}
 	query := pgschema.SQL(pgdb.CheckRaised, g.Schema)
-	tag, err := tx.Exec(ctx, query, resource, f.Token, id(f.Handle))
+	tag, err := tx.Exec(ctx, query, resource, f.Token, id(raiser))
 	return fenced(tag, err, fmt.Sprintf("resource %q with token %d", resource, f.Token))
 }
 

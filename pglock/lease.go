@@ -41,6 +41,11 @@ type LeaseOptions struct {
 	// 10 ms to 1 min.
 	Poll time.Duration
 
+	// Fair serves first come, first served, across processes: who has to wait takes a ticket, and whoever gives the key back passes it on to the one who
+	// has waited longest and is alive, also before others of its own process. All that use a key must be fair: one that is not may come before those who
+	// wait. One key at a time, held by one: WithShared, WithPermits and AcquireAll are dblock.ErrUnsupported.
+	Fair bool
+
 	// MaxQueue bounds how many calls may wait for a statement in this process; more are refused with
 	// dblock.ErrOverloaded. Default 65,536.
 	MaxQueue int
@@ -87,7 +92,7 @@ func NewLease(ctx context.Context, pool *pgxpool.Pool, o LeaseOptions) (*Lease, 
 		return nil, &dblock.InvalidError{Field: "LeaseOptions.Schema", Reason: err.Error()}
 	}
 	lo, err := lease.Options{
-		Label: o.Label, Observer: o.Observer, Poll: o.Poll, MaxQueue: o.MaxQueue, MaxBatch: o.MaxBatch, MaxInFlight: o.MaxInFlight,
+		Label: o.Label, Observer: o.Observer, Poll: o.Poll, Fair: o.Fair, MaxQueue: o.MaxQueue, MaxBatch: o.MaxBatch, MaxInFlight: o.MaxInFlight,
 	}.WithDefaults("LeaseOptions", defaultPoll)
 	if err != nil {
 		return nil, err
@@ -118,6 +123,20 @@ func (l *Lease) TryAcquire(ctx context.Context, key string, opts ...dblock.Optio
 	return l.locker.TryAcquire(ctx, key, opts...)
 }
 
+// AcquireAll waits, while ctx lives, until it has all of several keys at once: at most dblock.MaxSetKeys, in whatever order, each once. It never has a part of
+// them, so that nobody waits for one who waits. One Release gives all back, at once; where one is lost, all are. Lock.Fences has a
+// fence for each key. It stands in no line: where single keys of the set are wanted all the time, it may wait for long.
+//
+// Errors: those of dblock.Locker's Acquire.
+func (l *Lease) AcquireAll(ctx context.Context, keys []string, opts ...dblock.Option) (*dblock.Lock, error) {
+	return l.locker.AcquireAll(ctx, keys, opts...)
+}
+
+// TryAcquireAll is AcquireAll that never waits for a holder: a *dblock.HeldError says who has one of the keys.
+func (l *Lease) TryAcquireAll(ctx context.Context, keys []string, opts ...dblock.Option) (*dblock.Lock, error) {
+	return l.locker.TryAcquireAll(ctx, keys, opts...)
+}
+
 // Caps says what leases promise.
 func (l *Lease) Caps() dblock.Caps {
 	caps := l.locker.Caps()
@@ -141,14 +160,14 @@ func (l *Lease) Guard(ctx context.Context, tx Tx, f dblock.Fence) error {
 	return l.guards.Guard(ctx, tx, f)
 }
 
-// GuardedTx begins a READ COMMITTED transaction of the host's pool, guards it with the lock's fence,
+// GuardedTx begins a READ COMMITTED transaction of the host's pool, guards it with the lock's fences,
 // runs fn, and commits. Its context ends when the lock is lost.
 //
 // Errors: fn's, after a rollback; dblock.ErrFenced, dblock.ErrLost; dblock.ErrOutcomeUnknown where the connection
 // was lost while it committed.
 func (l *Lease) GuardedTx(ctx context.Context, lock *dblock.Lock, fn func(context.Context, pgx.Tx) error) error {
-	f, ok := lock.Fence()
-	if !ok {
+	fences := lock.Fences()
+	if len(fences) == 0 {
 		return fmt.Errorf("%w: the lock of %q has no token to guard with", dblock.ErrUnsupported, lock.Key())
 	}
 	ctx = lock.Bind(ctx)
@@ -161,8 +180,10 @@ func (l *Lease) GuardedTx(ctx context.Context, lock *dblock.Lock, fn func(contex
 		defer cancel()
 		_ = tx.Rollback(ctx) // nothing, where it has ended
 	}()
-	if err := l.Guard(ctx, tx, f); err != nil {
-		return err
+	for _, f := range fences {
+		if err := l.Guard(ctx, tx, f); err != nil {
+			return err
+		}
 	}
 	if err := fn(ctx, tx); err != nil {
 		return err
@@ -173,7 +194,7 @@ func (l *Lease) GuardedTx(ctx context.Context, lock *dblock.Lock, fn func(contex
 		return errors.Join(context.Cause(ctx), err)
 	}
 	if err != nil && !errors.As(err, &refused) && !errors.Is(err, pgx.ErrTxCommitRollback) && !errors.Is(err, pgx.ErrTxClosed) {
-		return fmt.Errorf("%w: the commit under %q: %w", dblock.ErrOutcomeUnknown, f.Key, err)
+		return fmt.Errorf("%w: the commit under %q: %w", dblock.ErrOutcomeUnknown, fences[0].Key, err)
 	}
 	return err
 }
@@ -211,6 +232,14 @@ func (l *Lease) Holder(ctx context.Context, key string) (dblock.HeldLock, error)
 // guarded transaction of the holder is open.
 func (l *Lease) ForceRelease(ctx context.Context, key string, token int64) error {
 	return l.locker.ForceRelease(ctx, key, token)
+}
+
+// SetPermits gives a semaphore another number of permits, 1 to dblock.MaxPermits, and makes it where there is none. Those that are held stay so;
+// none is given out past the new number.
+//
+// Errors: dblock.ErrInvalid, dblock.ErrUnavailable.
+func (l *Lease) SetPermits(ctx context.Context, key string, limit int) error {
+	return l.locker.SetPermits(ctx, key, limit)
 }
 
 // shareKey names what Leases have in common.

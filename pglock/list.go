@@ -6,20 +6,22 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/lease"
 )
 
 // List reads what is held.
 func (e *engine) List(ctx context.Context) ([]lease.Listed, error) {
-	rows, err := e.q.ListLeases(ctx, e.on(e.pool))
+	rows, err := e.q.ListHeld(ctx, e.on(e.pool))
 	if err != nil {
 		return nil, err
 	}
 	listed := make([]lease.Listed, len(rows))
 	for i, r := range rows {
 		listed[i] = lease.Listed{
-			Key: r.LeaseKey, Token: r.Token, Handle: r.Handle.Bytes, MemberLabel: r.MemberLabel,
+			Key: r.LeaseKey, Mode: dblock.Mode(r.Mode), Permits: int(r.Permits), Limit: int(r.LimitedTo),
+			Token: r.Token, Handle: r.Handle.Bytes, MemberLabel: r.MemberLabel,
 			Holder: lease.Holder{Member: r.MemberID.Bytes, Label: r.Label, Token: r.Token, Remaining: duration(r.RemainingUs)},
 			Age:    duration(r.AgeUs), Waiters: r.Waiters,
 		}

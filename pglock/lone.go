@@ -19,7 +19,7 @@ const briefly = "10"
 func (e *engine) acquireOne(ctx context.Context, by lease.By, a lease.Ask) (token int64, err error) {
 	token, err = e.q.AcquireLease(ctx, e.on(e.pool), pgdb.AcquireLeaseParams{
 		Handle: id(a.Handle), Detached: a.Detached, HoldUs: micros(a.Hold), Label: a.Label, Data: a.Data,
-		MemberID: id(by.Member), Beat: by.Beat, LockTimeout: briefly, LeaseKey: a.Key, Instead: id(a.Instead), Gone: id(a.Gone),
+		MemberID: id(by.Member), Beat: by.Beat, LockTimeout: briefly, LeaseKey: a.Key, Instead: id(a.Instead), Gone: id(a.Gone), Over: a.Over,
 	})
 	if errors.Is(err, pgx.ErrNoRows) || pgfault.IsLocked(err) {
 		return 0, nil

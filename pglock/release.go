@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/pgfault"
@@ -14,39 +15,92 @@ import (
 // Release is one statement, whatever the size of the batch, and a cheaper one for a lone lease, unless its row is
 // locked.
 func (e *engine) Release(ctx context.Context, backs []lease.Back) ([]lease.Returned, error) {
-	if len(backs) == 1 {
+	if len(backs) == 1 && backs[0].Mode == dblock.Exclusive {
 		freed, err := e.releaseOne(ctx, backs[0])
 		if !pgfault.IsLocked(err) {
 			return []lease.Returned{{Freed: freed}}, err
 		}
 	}
-	return e.releaseMany(ctx, backs)
+	return e.releaseMany(ctx, backs, false)
 }
 
-func (e *engine) releaseMany(ctx context.Context, backs []lease.Back) ([]lease.Returned, error) {
-	keys, handles := make([]string, len(backs)), make([]pgtype.UUID, len(backs))
-	for i, b := range backs {
-		keys[i], handles[i] = b.Key, id(b.Handle)
-	}
-	rows, err := e.q.ReleaseLeases(ctx, e.on(e.pool), keys, handles, lockTimeout(ctx))
+// lease of a handle.
+type handled struct {
+	key    string
+	handle pgtype.UUID
+}
+
+func (e *engine) releaseMany(ctx context.Context, backs []lease.Back, together bool) ([]lease.Returned, error) {
+	keys, handles := keysAndHandles(backs)
+	rows, err := e.freed(ctx, backs[0].Mode, keys, handles, together)
 	if err != nil {
 		return nil, err
 	}
-	found := make(map[string]lease.Returned, len(rows))
+	return returned(backs, rows), nil
+}
+
+func keysAndHandles(backs []lease.Back) (keys []string, handles []pgtype.UUID) {
+	for _, b := range backs {
+		keys, handles = append(keys, b.Key), append(handles, id(b.Handle))
+	}
+	return keys, handles
+}
+
+// returned says what became of each.
+func returned(backs []lease.Back, rows []pgdb.ReleaseSharedRow) []lease.Returned {
+	found := make(map[handled]lease.Returned, len(rows))
 	for _, r := range rows {
-		found[r.LeaseKey] = lease.Returned{Freed: r.Freed || found[r.LeaseKey].Freed, Stood: true}
+		of := handled{r.LeaseKey, r.Handle}
+		found[of] = lease.Returned{Freed: r.Freed || found[of].Freed, Stood: true}
 	}
-	returned := make([]lease.Returned, len(backs))
+	answers := make([]lease.Returned, len(backs))
 	for i, b := range backs {
-		returned[i] = found[b.Key]
+		answers[i] = found[handled{b.Key, id(b.Handle)}]
 	}
-	return returned, nil
+	return answers
+}
+
+// freed runs the statement for a mode.
+func (e *engine) freed(
+	ctx context.Context, mode dblock.Mode, keys []string, handles []pgtype.UUID, together bool,
+) ([]pgdb.ReleaseSharedRow, error) {
+	switch mode {
+	case dblock.Shared:
+		return e.q.ReleaseShared(ctx, e.on(e.pool), keys, handles, lockTimeout(ctx))
+	case dblock.Permits:
+		rows, err := e.q.ReleasePermits(ctx, e.on(e.pool), keys, handles, lockTimeout(ctx))
+		return alike(rows, func(r pgdb.ReleasePermitsRow) pgdb.ReleaseSharedRow { return pgdb.ReleaseSharedRow(r) }), err
+	default:
+		rows, err := e.q.ReleaseLeases(ctx, e.on(e.pool), pgdb.ReleaseLeasesParams{
+			LeaseKeys: keys, Handles: handles, LockTimeout: lockTimeout(ctx), Together: together,
+		})
+		return alike(rows, func(r pgdb.ReleaseLeasesRow) pgdb.ReleaseSharedRow { return pgdb.ReleaseSharedRow(r) }), err
+	}
+}
+
+// alike makes rows of one statement those of another one.
+func alike[A, B any](rows []A, as func(A) B) []B {
+	list := make([]B, len(rows))
+	for i, r := range rows {
+		list[i] = as(r)
+	}
+	return list
 }
 
 // ExpireIn ends a lease d from now.
 func (e *engine) ExpireIn(ctx context.Context, b lease.Back, d time.Duration) (bool, error) {
-	n, err := e.q.ExpireLease(ctx, e.on(e.pool), pgdb.ExpireLeaseParams{
+	p := pgdb.ExpireLeaseParams{
 		HoldUs: micros(d), LeaseKey: b.Key, Token: b.Token, Handle: id(b.Handle), LockTimeout: lockTimeout(ctx),
-	})
-	return n == 1, err
+	}
+	var n int64
+	var err error
+	switch b.Mode {
+	case dblock.Shared:
+		n, err = e.q.ExpireShared(ctx, e.on(e.pool), pgdb.ExpireSharedParams(p))
+	case dblock.Permits:
+		n, err = e.q.ExpirePermits(ctx, e.on(e.pool), pgdb.ExpirePermitsParams(p))
+	default:
+		n, err = e.q.ExpireLease(ctx, e.on(e.pool), p)
+	}
+	return n > 0, err
 }

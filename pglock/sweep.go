@@ -3,6 +3,9 @@ package pglock
 import (
 	"context"
 	"time"
+
+	"github.com/dblock-go/dblock/db/pgdb"
+	"github.com/dblock-go/dblock/internal/member"
 )
 
 // sweepStep is how many rows one statement removes at most.
@@ -17,6 +20,16 @@ func (e *engine) Sweep(ctx context.Context, unused time.Duration) (removed int64
 			return removed, err
 		}
 	}
+	for n := int64(sweepStep); n == sweepStep; removed += n {
+		if n, err = e.q.SweepReaders(ctx, on, micros(unused), sweepStep); err != nil {
+			return removed, err
+		}
+	}
+	for n := int64(sweepStep); n == sweepStep; removed += n {
+		if n, err = e.q.SweepTickets(ctx, on, sweepStep); err != nil {
+			return removed, err
+		}
+	}
 	if _, err := e.q.SweepWaiters(ctx, on); err != nil {
 		return removed, err
 	}
@@ -25,11 +38,30 @@ func (e *engine) Sweep(ctx context.Context, unused time.Duration) (removed int64
 		if err != nil || len(keys) == 0 {
 			return removed, err
 		}
-		n, err := e.q.SweepLeases(ctx, on, after, keys[len(keys)-1], micros(unused))
+		last := keys[len(keys)-1]
+		n, err := e.q.SweepLeases(ctx, on, after, last, micros(unused))
+		removed += n
+		if err == nil {
+			n, err = e.sweepShared(ctx, after, last, unused)
+			removed += n
+		}
 		if err != nil {
 			return removed, err
 		}
-		removed += n
-		after = keys[len(keys)-1]
+		after = last
 	}
+}
+
+// sweepShared removes keys that were shared once, in the steps of a writer: it makes itself the holder, and then looks for readers.
+func (e *engine) sweepShared(ctx context.Context, after, last string, unused time.Duration) (removed int64, err error) {
+	on, handle := e.on(e.pool), id(member.NewID())
+	keys, err := e.q.ClaimShared(ctx, on, pgdb.ClaimSharedParams{Handle: handle, AfterKey: after, UntilKey: last, OlderUs: micros(unused)})
+	if err != nil || len(keys) == 0 {
+		return 0, err
+	}
+	removed, err = e.q.SweepClaimed(ctx, on, keys, handle)
+	if err != nil || removed == int64(len(keys)) {
+		return removed, err
+	}
+	return removed, e.q.UnclaimShared(ctx, on, keys, handle)
 }

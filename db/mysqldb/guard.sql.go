@@ -7,6 +7,7 @@ package mysqldb
 
 import (
 	"context"
+	"strings"
 )
 
 const CheckRaised = `-- name: CheckRaised :many
@@ -49,6 +50,118 @@ LOCK IN SHARE MODE
 // before that. A heartbeat never touches it. (MariaDB has no FOR SHARE.)
 func (q *Queries) Guard(ctx context.Context, db DBTX, leaseKey []byte, token int64, handle interface{}) ([]int32, error) {
 	rows, err := db.QueryContext(ctx, Guard, leaseKey, token, handle)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int32
+	for rows.Next() {
+		var ours int32
+		if err := rows.Scan(&ours); err != nil {
+			return nil, err
+		}
+		items = append(items, ours)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const GuardPermits = `-- name: GuardPermits :many
+SELECT p.together FROM dblock_permit p FORCE INDEX (PRIMARY)
+WHERE p.lease_key = ? AND p.slot IN (/*SLICE:slots*/?)
+  AND p.token = ? AND p.handle = CAST(? AS BINARY)
+LOCK IN SHARE MODE
+`
+
+type GuardPermitsParams struct {
+	LeaseKey []byte
+	Slots    []int32
+	Token    int64
+	Handle   interface{}
+}
+
+// Guard for permits: all those of the acquisition, or it is not ours any more. They are named, as PermitSlots found them: a search with locks
+// would lock those of others, too.
+func (q *Queries) GuardPermits(ctx context.Context, db DBTX, arg GuardPermitsParams) ([]int32, error) {
+	query := GuardPermits
+	var queryParams []interface{}
+	queryParams = append(queryParams, arg.LeaseKey)
+	if len(arg.Slots) > 0 {
+		for _, v := range arg.Slots {
+			queryParams = append(queryParams, v)
+		}
+		query = strings.Replace(query, "/*SLICE:slots*/?", strings.Repeat(",?", len(arg.Slots))[1:], 1)
+	} else {
+		query = strings.Replace(query, "/*SLICE:slots*/?", "NULL", 1)
+	}
+	queryParams = append(queryParams, arg.Token)
+	queryParams = append(queryParams, arg.Handle)
+	rows, err := db.QueryContext(ctx, query, queryParams...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int32
+	for rows.Next() {
+		var together int32
+		if err := rows.Scan(&together); err != nil {
+			return nil, err
+		}
+		items = append(items, together)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const GuardPermitsUnseen = `-- name: GuardPermitsUnseen :many
+SELECT p.together FROM dblock_permit p FORCE INDEX (PRIMARY)
+WHERE p.lease_key = ? AND p.token = ? AND p.handle = CAST(? AS BINARY)
+LOCK IN SHARE MODE
+`
+
+// GuardPermits for a transaction whose snapshot is older than the permits.
+func (q *Queries) GuardPermitsUnseen(ctx context.Context, db DBTX, leaseKey []byte, token int64, handle interface{}) ([]int32, error) {
+	rows, err := db.QueryContext(ctx, GuardPermitsUnseen, leaseKey, token, handle)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int32
+	for rows.Next() {
+		var together int32
+		if err := rows.Scan(&together); err != nil {
+			return nil, err
+		}
+		items = append(items, together)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const GuardShared = `-- name: GuardShared :many
+SELECT 1 AS ours FROM dblock_reader r
+WHERE r.lease_key = ? AND r.token = ? AND r.handle = ?
+LOCK IN SHARE MODE
+`
+
+// Guard for a key that is held shared: nobody has it for itself before the transaction ends.
+func (q *Queries) GuardShared(ctx context.Context, db DBTX, leaseKey []byte, token int64, handle []byte) ([]int32, error) {
+	rows, err := db.QueryContext(ctx, GuardShared, leaseKey, token, handle)
 	if err != nil {
 		return nil, err
 	}

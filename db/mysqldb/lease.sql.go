@@ -15,8 +15,10 @@ const AcquireAlike = `-- name: AcquireAlike :execresult
 UPDATE dblock_lease t
 SET t.token = LAST_INSERT_ID(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6))),
     t.handle = CASE t.lease_key WHEN ? THEN CAST(? AS BINARY) END,
-    t.member_id = ?, t.held_until = NULL, t.changed_at = +UTC_TIMESTAMP(6), t.label = ?, t.data = NULL
+    t.member_id = ?, t.held_until = NULL, t.changed_at = +UTC_TIMESTAMP(6), t.label = ?, t.data = NULL,
+    t.shared = false
 WHERE t.lease_key IN (/*SLICE:lease_keys*/?) AND t.token < TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6))
+  AND (NOT t.shared OR t.handle IN (/*SLICE:insteads*/?))
   AND (t.handle IS NULL OR t.handle IN (/*SLICE:insteads*/?) OR t.member_id IN (/*SLICE:gones*/?) OR t.held_until <= +UTC_TIMESTAMP(6))
   AND EXISTS (
       SELECT 1 FROM dblock_member m
@@ -63,6 +65,14 @@ func (q *Queries) AcquireAlike(ctx context.Context, db DBTX, arg AcquireAlikePar
 	} else {
 		query = strings.Replace(query, "/*SLICE:insteads*/?", "NULL", 1)
 	}
+	if len(arg.Insteads) > 0 {
+		for _, v := range arg.Insteads {
+			queryParams = append(queryParams, v)
+		}
+		query = strings.Replace(query, "/*SLICE:insteads*/?", strings.Repeat(",?", len(arg.Insteads))[1:], 1)
+	} else {
+		query = strings.Replace(query, "/*SLICE:insteads*/?", "NULL", 1)
+	}
 	if len(arg.Gones) > 0 {
 		for _, v := range arg.Gones {
 			queryParams = append(queryParams, v)
@@ -78,12 +88,15 @@ func (q *Queries) AcquireAlike(ctx context.Context, db DBTX, arg AcquireAlikePar
 
 const AcquireLease = `-- name: AcquireLease :execresult
 UPDATE dblock_lease t
-SET t.token = LAST_INSERT_ID(GREATEST(t.token + 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6)))),
+SET t.token = LAST_INSERT_ID(IF(t.shared AND CAST(? AS SIGNED) = 1, t.token,
+                                GREATEST(t.token + 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6))))),
     t.handle = CAST(? AS BINARY),
     t.member_id = NULLIF(CAST(? AS BINARY), ''),
     t.held_until = TIMESTAMPADD(MICROSECOND, NULLIF(CAST(? AS SIGNED), 0), +UTC_TIMESTAMP(6)),
-    t.changed_at = +UTC_TIMESTAMP(6), t.label = ?, t.data = NULLIF(CAST(? AS BINARY), '')
+    t.changed_at = +UTC_TIMESTAMP(6), t.label = ?, t.data = NULLIF(CAST(? AS BINARY), ''),
+    t.shared = t.shared AND CAST(? AS SIGNED) = 1
 WHERE t.lease_key = ?
+  AND (NOT t.shared OR t.handle = CAST(? AS BINARY) OR CAST(? AS SIGNED) = 1)
   AND (t.handle IS NULL OR t.handle = CAST(? AS BINARY) OR t.member_id = CAST(? AS BINARY)
        OR t.held_until <= +UTC_TIMESTAMP(6))
   AND EXISTS (
@@ -93,6 +106,7 @@ WHERE t.lease_key = ?
 `
 
 type AcquireLeaseParams struct {
+	Pending  int64
 	Handle   interface{}
 	Keeper   interface{}
 	HoldUs   int64
@@ -106,15 +120,20 @@ type AcquireLeaseParams struct {
 }
 
 // AcquireLeases for a lone caller, without the tables that the server makes for a batch. It would wait for the row:
-// only MariaDB can be told that a statement must not, and there it is several times as fast.
+// only MariaDB can be told that a statement must not, and there it is several times as fast. Who says so has it
+// where readers may be there, too, and is not to hold it before they have gone: till then the row stays shared, with their token.
 func (q *Queries) AcquireLease(ctx context.Context, db DBTX, arg AcquireLeaseParams) (sql.Result, error) {
 	return db.ExecContext(ctx, AcquireLease,
+		arg.Pending,
 		arg.Handle,
 		arg.Keeper,
 		arg.HoldUs,
 		arg.Label,
 		arg.Data,
+		arg.Pending,
 		arg.LeaseKey,
+		arg.Instead,
+		arg.Pending,
 		arg.Instead,
 		arg.Gone,
 		arg.MemberID,
@@ -124,11 +143,13 @@ func (q *Queries) AcquireLease(ctx context.Context, db DBTX, arg AcquireLeasePar
 
 const AcquireLeaseSkipping = `-- name: AcquireLeaseSkipping :execresult
 UPDATE dblock_lease t
-SET t.token = LAST_INSERT_ID(GREATEST(t.token + 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6)))),
+SET t.token = LAST_INSERT_ID(IF(t.shared AND CAST(? AS SIGNED) = 1, t.token,
+                                GREATEST(t.token + 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6))))),
     t.handle = CAST(? AS BINARY),
     t.member_id = NULLIF(CAST(? AS BINARY), ''),
     t.held_until = TIMESTAMPADD(MICROSECOND, NULLIF(CAST(? AS SIGNED), 0), +UTC_TIMESTAMP(6)),
-    t.changed_at = +UTC_TIMESTAMP(6), t.label = ?, t.data = NULLIF(CAST(? AS BINARY), '')
+    t.changed_at = +UTC_TIMESTAMP(6), t.label = ?, t.data = NULLIF(CAST(? AS BINARY), ''),
+    t.shared = t.shared AND CAST(? AS SIGNED) = 1
 WHERE t.lease_key = (
     SELECT free.lease_key FROM (
         SELECT l.lease_key
@@ -138,6 +159,7 @@ WHERE t.lease_key = (
         ) me
         STRAIGHT_JOIN dblock_lease l FORCE INDEX (PRIMARY)
         WHERE l.lease_key = ?
+          AND (NOT l.shared OR l.handle = CAST(? AS BINARY) OR CAST(? AS SIGNED) = 1)
           AND (l.handle IS NULL OR l.handle = CAST(? AS BINARY) OR l.member_id = CAST(? AS BINARY)
                OR l.held_until <= +UTC_TIMESTAMP(6))
         LIMIT 1
@@ -147,6 +169,7 @@ WHERE t.lease_key = (
 `
 
 type AcquireLeaseSkippingParams struct {
+	Pending  int64
 	Handle   interface{}
 	Keeper   interface{}
 	HoldUs   int64
@@ -163,14 +186,18 @@ type AcquireLeaseSkippingParams struct {
 // locked waits for nothing.
 func (q *Queries) AcquireLeaseSkipping(ctx context.Context, db DBTX, arg AcquireLeaseSkippingParams) (sql.Result, error) {
 	return db.ExecContext(ctx, AcquireLeaseSkipping,
+		arg.Pending,
 		arg.Handle,
 		arg.Keeper,
 		arg.HoldUs,
 		arg.Label,
 		arg.Data,
+		arg.Pending,
 		arg.MemberID,
 		arg.Beat,
 		arg.LeaseKey,
+		arg.Instead,
+		arg.Pending,
 		arg.Instead,
 		arg.Gone,
 	)
@@ -188,7 +215,8 @@ UPDATE (
         SELECT CAST(? AS BINARY) AS lease_key, CAST(? AS BINARY) AS handle, CAST(? AS BINARY) AS instead, CAST(? AS BINARY) AS gone, CAST(? AS BINARY) AS member_id, CAST(? AS SIGNED) AS hold_us, CAST(? AS BINARY) AS label, CAST(? AS BINARY) AS data
     ) ask
     STRAIGHT_JOIN dblock_lease l FORCE INDEX (PRIMARY) ON l.lease_key = ask.lease_key
-    WHERE (l.handle IS NULL OR l.handle = ask.instead OR l.member_id = ask.gone OR l.held_until <= +UTC_TIMESTAMP(6))
+    WHERE (NOT l.shared OR l.handle = ask.instead)
+      AND (l.handle IS NULL OR l.handle = ask.instead OR l.member_id = ask.gone OR l.held_until <= +UTC_TIMESTAMP(6))
       AND l.token < TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6))
     LIMIT 1000000
     FOR UPDATE SKIP LOCKED
@@ -198,7 +226,7 @@ SET t.token = LAST_INSERT_ID(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMES
     t.handle = free.handle,
     t.member_id = NULLIF(free.member_id, ''),
     t.held_until = TIMESTAMPADD(MICROSECOND, NULLIF(free.hold_us, 0), +UTC_TIMESTAMP(6)),
-    t.changed_at = +UTC_TIMESTAMP(6), t.label = free.label, t.data = NULLIF(free.data, '')
+    t.changed_at = +UTC_TIMESTAMP(6), t.label = free.label, t.data = NULLIF(free.data, ''), t.shared = false
 `
 
 type AcquireLeasesParams struct {
@@ -224,7 +252,8 @@ type AcquireLeasesParams struct {
 // shared mode.
 // Grants what is free of a batch, each key once. It does nothing once the member has beaten twice more
 // than the caller knew: then the caller has given up on it, and it was under way for too long. What is held in
-// the place of which it is asked for, or by a member that is gone for good, counts as free.
+// the place of which it is asked for, or by a member that is gone for good, counts as free. Where readers may be there it is not
+// granted; what is held in the place of another one is free of them.
 // The engine repeats the SELECT of ask for each of the batch. All that are granted have the same token, the
 // statement's insert id: what has a larger one, as the clock was set, is left to AcquireLease.
 func (q *Queries) AcquireLeases(ctx context.Context, db DBTX, arg AcquireLeasesParams) (sql.Result, error) {
@@ -239,6 +268,66 @@ func (q *Queries) AcquireLeases(ctx context.Context, db DBTX, arg AcquireLeasesP
 		arg.HoldUs,
 		arg.Label,
 		arg.Data,
+	)
+}
+
+const AcquireSet = `-- name: AcquireSet :execresult
+UPDATE (
+    SELECT counted.lease_key, counted.handle, counted.label, counted.data, counted.hold_us, counted.member_id
+    FROM (
+        SELECT f.lease_key, f.handle, f.label, f.data, f.hold_us, f.member_id, COUNT(*) OVER () AS have
+        FROM (
+            SELECT l.lease_key, ask.handle, ask.label, ask.data, ask.hold_us, ask.member_id
+            FROM (
+                SELECT m.member_id FROM dblock_member m
+                WHERE m.member_id = ? AND m.beat <= CAST(? AS SIGNED) + 1 AND m.expires_at > +UTC_TIMESTAMP(6)
+            ) me
+            STRAIGHT_JOIN (
+                SELECT CAST(? AS BINARY) AS lease_key, CAST(? AS BINARY) AS handle, CAST(? AS BINARY) AS gone, CAST(? AS BINARY) AS member_id, CAST(? AS SIGNED) AS hold_us, CAST(? AS BINARY) AS label, CAST(? AS BINARY) AS data
+            ) ask
+            STRAIGHT_JOIN dblock_lease l FORCE INDEX (PRIMARY) ON l.lease_key = ask.lease_key
+            WHERE NOT l.shared AND (l.handle IS NULL OR l.member_id = ask.gone OR l.held_until <= +UTC_TIMESTAMP(6))
+              AND l.token < TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6))
+            LIMIT 1000000
+            FOR UPDATE SKIP LOCKED
+        ) f
+    ) counted
+    WHERE counted.have = CAST(? AS SIGNED)
+) free
+STRAIGHT_JOIN dblock_lease t FORCE INDEX (PRIMARY) ON t.lease_key = free.lease_key
+SET t.token = LAST_INSERT_ID(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6))),
+    t.handle = free.handle,
+    t.member_id = NULLIF(free.member_id, ''),
+    t.held_until = TIMESTAMPADD(MICROSECOND, NULLIF(free.hold_us, 0), +UTC_TIMESTAMP(6)),
+    t.changed_at = +UTC_TIMESTAMP(6), t.label = free.label, t.data = NULLIF(free.data, '')
+`
+
+type AcquireSetParams struct {
+	MemberID []byte
+	Beat     int64
+	LeaseKey interface{}
+	Handle   interface{}
+	Gone     interface{}
+	Keeper   interface{}
+	HoldUs   int64
+	Label    interface{}
+	Data     interface{}
+	Wanted   int64
+}
+
+// Grants a set, all of it or nothing: the rows are counted when they are locked. See AcquireLeases; all asks are alike.
+func (q *Queries) AcquireSet(ctx context.Context, db DBTX, arg AcquireSetParams) (sql.Result, error) {
+	return db.ExecContext(ctx, AcquireSet,
+		arg.MemberID,
+		arg.Beat,
+		arg.LeaseKey,
+		arg.Handle,
+		arg.Gone,
+		arg.Keeper,
+		arg.HoldUs,
+		arg.Label,
+		arg.Data,
+		arg.Wanted,
 	)
 }
 
@@ -419,47 +508,67 @@ func (q *Queries) LeaseStands(ctx context.Context, db DBTX, leaseKey []byte, tok
 	return stands, err
 }
 
-const ListLeases = `-- name: ListLeases :many
-SELECT l.lease_key, l.token, l.handle, l.member_id, l.label, COALESCE(m.label, '') AS member_label,
-       CAST(TIMESTAMPDIFF(MICROSECOND, l.changed_at, +UTC_TIMESTAMP(6)) AS SIGNED) AS age_us,
+const ListHeld = `-- name: ListHeld :many
+SELECT held.lease_key, CAST(held.mode AS SIGNED) AS mode, CAST(held.token AS SIGNED) AS token, held.handle, held.member_id, held.label,
+       CAST(held.permits AS SIGNED) AS permits, CAST(held.limited_to AS SIGNED) AS limited_to, COALESCE(m.label, '') AS member_label,
+       CAST(TIMESTAMPDIFF(MICROSECOND, held.changed_at, +UTC_TIMESTAMP(6)) AS SIGNED) AS age_us,
        CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, +UTC_TIMESTAMP(6),
-            LEAST(COALESCE(l.held_until, m.expires_at), COALESCE(m.expires_at, l.held_until))), 0) AS SIGNED) AS remaining_us,
+            LEAST(COALESCE(held.held_until, m.expires_at), COALESCE(m.expires_at, held.held_until))), 0) AS SIGNED) AS remaining_us,
        (SELECT COUNT(*) FROM dblock_lease_waiter w
-        WHERE w.lease_key = l.lease_key AND w.expires_at > +UTC_TIMESTAMP(6)) AS waiters
-FROM dblock_lease l
-LEFT JOIN dblock_member m ON m.member_id = l.member_id
-WHERE l.handle IS NOT NULL AND (l.held_until IS NULL OR l.held_until > +UTC_TIMESTAMP(6))
-  AND (l.member_id IS NULL OR m.expires_at > +UTC_TIMESTAMP(6))
-ORDER BY l.lease_key
+        JOIN dblock_member wm ON wm.member_id = w.member_id
+        WHERE w.lease_key = held.lease_key AND w.expires_at > +UTC_TIMESTAMP(6)) AS waiters
+FROM (
+    SELECT l.lease_key, 0 AS mode, l.token, l.handle, l.member_id, l.held_until, l.changed_at, l.label, 0 AS permits, 0 AS limited_to
+    FROM dblock_lease l WHERE l.handle IS NOT NULL AND NOT l.shared -- else it waits for readers
+    UNION ALL
+    SELECT r.lease_key, 1, r.token, r.handle, r.member_id, r.held_until, r.changed_at, r.label, 0, 0
+    FROM dblock_reader r
+    UNION ALL
+    SELECT p.lease_key, 2, MAX(p.token), p.handle, p.member_id, MAX(p.held_until), MAX(p.changed_at), p.label, p.together, s.permits
+    FROM dblock_permit p JOIN dblock_semaphore s ON s.lease_key = p.lease_key
+    WHERE p.handle IS NOT NULL
+    GROUP BY p.lease_key, p.handle, p.member_id, p.label, p.together, s.permits
+) held
+LEFT JOIN dblock_member m ON m.member_id = held.member_id
+WHERE (held.held_until IS NULL OR held.held_until > +UTC_TIMESTAMP(6))
+  AND (held.member_id IS NULL OR m.expires_at > +UTC_TIMESTAMP(6))
+ORDER BY held.lease_key, held.mode, held.handle
 `
 
-type ListLeasesRow struct {
+type ListHeldRow struct {
 	LeaseKey    []byte
+	Mode        int64
 	Token       int64
 	Handle      sql.NullString
 	MemberID    sql.NullString
 	Label       []byte
+	Permits     int64
+	LimitedTo   int64
 	MemberLabel []byte
 	AgeUs       int64
 	RemainingUs int64
 	Waiters     int64
 }
 
-func (q *Queries) ListLeases(ctx context.Context, db DBTX) ([]ListLeasesRow, error) {
-	rows, err := db.QueryContext(ctx, ListLeases)
+// What is held, in whatever mode (see dblock.Mode), an acquisition each. The count of who waits is that of the key's, whatever they wait for.
+func (q *Queries) ListHeld(ctx context.Context, db DBTX) ([]ListHeldRow, error) {
+	rows, err := db.QueryContext(ctx, ListHeld)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []ListLeasesRow
+	var items []ListHeldRow
 	for rows.Next() {
-		var i ListLeasesRow
+		var i ListHeldRow
 		if err := rows.Scan(
 			&i.LeaseKey,
+			&i.Mode,
 			&i.Token,
 			&i.Handle,
 			&i.MemberID,
 			&i.Label,
+			&i.Permits,
+			&i.LimitedTo,
 			&i.MemberLabel,
 			&i.AgeUs,
 			&i.RemainingUs,
@@ -499,7 +608,7 @@ SELECT l.lease_key, l.token, l.handle, l.member_id, l.label, COALESCE(m.label, '
 FROM dblock_lease l
 LEFT JOIN dblock_member m ON m.member_id = l.member_id
 WHERE l.lease_key = ?
-  AND l.handle IS NOT NULL AND (l.held_until IS NULL OR l.held_until > +UTC_TIMESTAMP(6))
+  AND l.handle IS NOT NULL AND NOT l.shared AND (l.held_until IS NULL OR l.held_until > +UTC_TIMESTAMP(6))
   AND (l.member_id IS NULL OR m.expires_at > +UTC_TIMESTAMP(6))
 `
 
@@ -533,6 +642,17 @@ func (q *Queries) LookAtLease(ctx context.Context, db DBTX, leaseKey []byte) (Lo
 		&i.Waiters,
 	)
 	return i, err
+}
+
+const MakeFreeLeases = `-- name: MakeFreeLeases :exec
+INSERT IGNORE INTO dblock_lease (lease_key, token)
+VALUES (?, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6)) - 1)
+`
+
+// Makes rows that are missing; nobody holds them. The engine repeats the row.
+func (q *Queries) MakeFreeLeases(ctx context.Context, db DBTX, leaseKey []byte) error {
+	_, err := db.ExecContext(ctx, MakeFreeLeases, leaseKey)
+	return err
 }
 
 const MakeLeases = `-- name: MakeLeases :execresult
@@ -712,8 +832,39 @@ func (q *Queries) ReleaseLeases(ctx context.Context, db DBTX, leaseKey interface
 	return result.RowsAffected()
 }
 
+const ReleaseSet = `-- name: ReleaseSet :execrows
+UPDATE (
+    SELECT counted.lease_key
+    FROM (
+        SELECT f.lease_key, COUNT(*) OVER () AS have
+        FROM (
+            SELECT l.lease_key
+            FROM (
+                SELECT CAST(? AS BINARY) AS lease_key, CAST(? AS BINARY) AS handle
+            ) ask
+            STRAIGHT_JOIN dblock_lease l FORCE INDEX (PRIMARY) ON l.lease_key = ask.lease_key
+            WHERE l.handle = ask.handle
+            LIMIT 1000000
+            FOR UPDATE SKIP LOCKED
+        ) f
+    ) counted
+    WHERE counted.have = CAST(? AS SIGNED)
+) ours
+STRAIGHT_JOIN dblock_lease t FORCE INDEX (PRIMARY) ON t.lease_key = ours.lease_key
+SET t.handle = NULL, t.member_id = NULL, t.held_until = NULL, t.changed_at = +UTC_TIMESTAMP(6), t.label = '', t.data = NULL
+`
+
+// Gives back a set, where so many of it can be locked: all that are ours. The engine repeats the SELECT of ask.
+func (q *Queries) ReleaseSet(ctx context.Context, db DBTX, leaseKey interface{}, handle interface{}, wanted int64) (int64, error) {
+	result, err := db.ExecContext(ctx, ReleaseSet, leaseKey, handle, wanted)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
 const SeeLeases = `-- name: SeeLeases :many
-SELECT l.lease_key, l.token, l.handle, l.member_id, l.label,
+SELECT l.lease_key, l.token, l.handle, l.member_id, l.label, l.shared,
        EXISTS (
            SELECT 1 FROM dblock_member me
            WHERE me.member_id = ? AND me.beat <= CAST(? AS SIGNED) + 1 AND me.expires_at > +UTC_TIMESTAMP(6)
@@ -733,6 +884,7 @@ type SeeLeasesRow struct {
 	Handle      sql.NullString
 	MemberID    sql.NullString
 	Label       []byte
+	Shared      bool
 	Alive       bool
 	Held        int64
 	HolderDead  int64
@@ -767,6 +919,7 @@ func (q *Queries) SeeLeases(ctx context.Context, db DBTX, memberID []byte, beat 
 			&i.Handle,
 			&i.MemberID,
 			&i.Label,
+			&i.Shared,
 			&i.Alive,
 			&i.Held,
 			&i.HolderDead,
@@ -812,6 +965,7 @@ FROM (
     FROM dblock_lease l FORCE INDEX (PRIMARY)
     WHERE l.lease_key IN (/*SLICE:lease_keys*/?)
       AND l.changed_at < TIMESTAMPADD(MICROSECOND, 0 - CAST(? AS SIGNED), +UTC_TIMESTAMP(6))
+      AND NOT l.shared
     LIMIT 1000000
     FOR UPDATE SKIP LOCKED
 ) unused
@@ -858,12 +1012,13 @@ LEFT JOIN dblock_member m ON m.member_id = l.member_id
 WHERE l.lease_key > ?
   AND l.changed_at < TIMESTAMPADD(MICROSECOND, 0 - CAST(? AS SIGNED), +UTC_TIMESTAMP(6))
   AND (l.handle IS NULL OR l.held_until <= +UTC_TIMESTAMP(6) OR (l.member_id IS NOT NULL AND m.member_id IS NULL))
+  AND NOT l.shared
 ORDER BY l.lease_key
 LIMIT ?
 `
 
 // Leases that nobody has used for long, also those whose member is gone for good, read without a
-// lock. Whoever acquires one of them from now on changes changed_at, so that SweepLeases leaves it.
+// lock. Whoever acquires one of them from now on changes changed_at, so that SweepLeases leaves it. Where readers may be there see UnusedShared.
 func (q *Queries) UnusedLeases(ctx context.Context, db DBTX, afterKey []byte, olderUs int64, limit int32) ([][]byte, error) {
 	rows, err := db.QueryContext(ctx, UnusedLeases, afterKey, olderUs, limit)
 	if err != nil {
@@ -900,7 +1055,7 @@ func (q *Queries) WaitForLeases(ctx context.Context, db DBTX, leaseKey []byte, m
 }
 
 const WatchLeases = `-- name: WatchLeases :many
-SELECT f.lease_key, f.token
+SELECT f.lease_key, f.token, f.handle
 FROM (
     SELECT step.n
     FROM (
@@ -917,7 +1072,7 @@ FROM (
           SELECT 1 FROM dblock_lease l FORCE INDEX (PRIMARY)
           WHERE l.lease_key IN ('', /*SLICE:lease_keys*/?)
             AND (l.lease_key <> ? OR l.token <> ?)
-            AND (l.handle IS NULL OR step.n % 16 = 0 AND (l.held_until <= +UTC_TIMESTAMP(6) OR l.member_id IS NOT NULL AND (
+            AND (l.handle IS NULL OR l.handle IN (/*SLICE:turns*/?) OR step.n % 16 = 0 AND (l.held_until <= +UTC_TIMESTAMP(6) OR l.member_id IS NOT NULL AND (
                 SELECT COUNT(*) FROM dblock_member m WHERE m.member_id = l.member_id AND step.n >= 0
             ) = 0))
       ), 0)
@@ -925,27 +1080,30 @@ FROM (
 ) woken
 STRAIGHT_JOIN dblock_lease f FORCE INDEX (PRIMARY)
 WHERE f.lease_key IN ('', /*SLICE:woken_keys*/?)
-  AND (f.handle IS NULL OR f.held_until <= +UTC_TIMESTAMP(6) OR f.member_id IS NOT NULL AND NOT EXISTS (
+  AND (f.handle IS NULL OR f.handle IN (/*SLICE:woken_turns*/?) OR f.held_until <= +UTC_TIMESTAMP(6) OR f.member_id IS NOT NULL AND NOT EXISTS (
       SELECT 1 FROM dblock_member m WHERE m.member_id = f.member_id
   ))
 `
 
 type WatchLeasesParams struct {
-	Steps     int64
-	StepUs    int64
-	LeaseKeys [][]byte
-	ToldKey   []byte
-	ToldToken int64
-	WokenKeys [][]byte
+	Steps      int64
+	StepUs     int64
+	LeaseKeys  [][]byte
+	ToldKey    []byte
+	ToldToken  int64
+	Turns      []sql.NullString
+	WokenKeys  [][]byte
+	WokenTurns []sql.NullString
 }
 
 type WatchLeasesRow struct {
 	LeaseKey []byte
 	Token    int64
+	Handle   sql.NullString
 }
 
-// Looks at leases that are held, one step after the other with a pause before each, until one of them seems free; then
-// those that do. It is sent at READ UNCOMMITTED, where each step reads the rows as they are: a release is seen before it is
+// Looks at leases that are held, one step after the other with a pause before each, until one of them seems free, or to be that of
+// a call that waits with a ticket; then those that do. It is sent at READ UNCOMMITTED, where each step reads the rows as they are: a release is seen before it is
 // committed, and may yet be undone (see FreeLeases). What was told under its token is passed over. The empty key, which
 // no lease has, and the counting over a step keep an optimizer from reading a single row once for all steps. That
 // a holder has gone without giving back, or that its time is up, is looked for at every sixteenth step; the time does not
@@ -965,6 +1123,14 @@ func (q *Queries) WatchLeases(ctx context.Context, db DBTX, arg WatchLeasesParam
 	}
 	queryParams = append(queryParams, arg.ToldKey)
 	queryParams = append(queryParams, arg.ToldToken)
+	if len(arg.Turns) > 0 {
+		for _, v := range arg.Turns {
+			queryParams = append(queryParams, v)
+		}
+		query = strings.Replace(query, "/*SLICE:turns*/?", strings.Repeat(",?", len(arg.Turns))[1:], 1)
+	} else {
+		query = strings.Replace(query, "/*SLICE:turns*/?", "NULL", 1)
+	}
 	if len(arg.WokenKeys) > 0 {
 		for _, v := range arg.WokenKeys {
 			queryParams = append(queryParams, v)
@@ -972,6 +1138,14 @@ func (q *Queries) WatchLeases(ctx context.Context, db DBTX, arg WatchLeasesParam
 		query = strings.Replace(query, "/*SLICE:woken_keys*/?", strings.Repeat(",?", len(arg.WokenKeys))[1:], 1)
 	} else {
 		query = strings.Replace(query, "/*SLICE:woken_keys*/?", "NULL", 1)
+	}
+	if len(arg.WokenTurns) > 0 {
+		for _, v := range arg.WokenTurns {
+			queryParams = append(queryParams, v)
+		}
+		query = strings.Replace(query, "/*SLICE:woken_turns*/?", strings.Repeat(",?", len(arg.WokenTurns))[1:], 1)
+	} else {
+		query = strings.Replace(query, "/*SLICE:woken_turns*/?", "NULL", 1)
 	}
 	rows, err := db.QueryContext(ctx, query, queryParams...)
 	if err != nil {
@@ -981,7 +1155,7 @@ func (q *Queries) WatchLeases(ctx context.Context, db DBTX, arg WatchLeasesParam
 	var items []WatchLeasesRow
 	for rows.Next() {
 		var i WatchLeasesRow
-		if err := rows.Scan(&i.LeaseKey, &i.Token); err != nil {
+		if err := rows.Scan(&i.LeaseKey, &i.Token, &i.Handle); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

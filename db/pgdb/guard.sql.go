@@ -57,6 +57,70 @@ func (q *Queries) Guard(ctx context.Context, db DBTX, arg GuardParams) (int64, e
 	return result.RowsAffected(), nil
 }
 
+const GuardPermits = `-- name: GuardPermits :execrows
+WITH ours AS MATERIALIZED (
+    SELECT p.together FROM dblock_permit p
+    WHERE p.lease_key = $2 AND p.token = $3 AND p.handle = $4
+    ORDER BY p.slot
+    FOR SHARE
+)
+SELECT CASE current_setting('idle_in_transaction_session_timeout')
+       WHEN '0' THEN set_config('idle_in_transaction_session_timeout', $1, true) END
+FROM ours
+GROUP BY ours.together
+HAVING count(*) = ours.together
+`
+
+type GuardPermitsParams struct {
+	IdleTimeout string
+	LeaseKey    string
+	Token       int64
+	Handle      pgtype.UUID
+}
+
+// Guard for permits: all those of the acquisition, or it is not ours any more.
+func (q *Queries) GuardPermits(ctx context.Context, db DBTX, arg GuardPermitsParams) (int64, error) {
+	result, err := db.Exec(ctx, GuardPermits,
+		arg.IdleTimeout,
+		arg.LeaseKey,
+		arg.Token,
+		arg.Handle,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const GuardShared = `-- name: GuardShared :execrows
+SELECT CASE current_setting('idle_in_transaction_session_timeout')
+       WHEN '0' THEN set_config('idle_in_transaction_session_timeout', $1, true) END
+FROM dblock_reader r
+WHERE r.lease_key = $2 AND r.token = $3 AND r.handle = $4
+FOR SHARE
+`
+
+type GuardSharedParams struct {
+	IdleTimeout string
+	LeaseKey    string
+	Token       int64
+	Handle      pgtype.UUID
+}
+
+// Guard for a key that is held shared: nobody has it for itself before the transaction ends.
+func (q *Queries) GuardShared(ctx context.Context, db DBTX, arg GuardSharedParams) (int64, error) {
+	result, err := db.Exec(ctx, GuardShared,
+		arg.IdleTimeout,
+		arg.LeaseKey,
+		arg.Token,
+		arg.Handle,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const Raise = `-- name: Raise :execrows
 INSERT INTO dblock_fence AS f (resource, token, handle)
 VALUES ($1, $2, $3)

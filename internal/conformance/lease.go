@@ -41,6 +41,7 @@ type Lease struct {
 type LeaseOptions struct {
 	TTL, Margin, Poll time.Duration
 	Label, Schema     string
+	Fair              bool
 	Observer          dblock.Observer
 }
 
@@ -52,42 +53,66 @@ type Leases interface {
 	Sweep(ctx context.Context) (int64, error)
 	RunSweeper(ctx context.Context, every time.Duration) error
 	ForceRelease(ctx context.Context, key string, token int64) error
+	AcquireAll(ctx context.Context, keys []string, opts ...dblock.Option) (*dblock.Lock, error)
+	TryAcquireAll(ctx context.Context, keys []string, opts ...dblock.Option) (*dblock.Lock, error)
+	SetPermits(ctx context.Context, key string, limit int) error
 }
 
 // Run runs the suite.
 func (e Lease) Run(t *testing.T) {
 	RunLeases(t, func(t *testing.T) LeasePlace { return e.vault(t) })
 	for name, test := range map[string]func(*testing.T, *vault){
-		"AGuardFencesOff":             aGuardFencesOff,
-		"AGuardKeepsOthersOut":        aGuardKeepsOthersOut,
-		"AnAcquireCutAnywhere":        anAcquireCutAnywhere,
-		"AReleaseCutAnywhere":         aReleaseCutAnywhere,
-		"LosesNothingToAPause":        losesNothingToAPause,
-		"ControlLosesToAPause":        controlLosesToAPause,
-		"UsesASchemaOfTheHostsChoice": locksInASchema,
-		"ServesACrowdOnce":            servesACrowdOnce,
-		"CostsFewRoundTrips":          costsFewRoundTrips,
-		"TakesOverFromTheKilled":      takesOverFromTheKilled,
-		"ARaisedFenceKeepsOthersOut":  aRaisedFenceKeepsOthersOut,
-		"RunsWithTheDocumentedGrants": locksWithTheDocumentedGrants,
-		"KeepsItsWordThroughCrashes":  keepsItsWordThroughCrashes,
-		"ControlLosesUpdates":         controlLosesUpdates,
-		"TakesOverACrowd":             takesOverACrowd,
-		"CloseFreesACrowd":            closeFreesACrowd,
-		"ACrowdCostsOneRow":           aCrowdCostsOneRow,
-		"EndsWhoStopsInAGuard":        endsWhoStopsInAGuard,
-		"LosesNothingElsewhere":       losesNothingElsewhere,
-		"NeverCommitsWhatIsLost":      neverCommitsWhatIsLost,
-		"AJoinCutAnywhere":            aJoinCutAnywhere,
-		"ABeatCutAnywhere":            aBeatCutAnywhere,
-		"ALeaveCutAnywhere":           aLeaveCutAnywhere,
-		"OverlapsWithoutDeadlocks":    overlapsWithoutDeadlocks,
-		"OneLockedRowStallsNobody":    oneLockedRowStallsNobody,
-		"ARefusalWritesNothing":       aRefusalWritesNothing,
-		"ASiblingOutlivesAnother":     aSiblingOutlivesAnother,
-		"LeadersFollowInOrder":        leadersFollowInOrder,
-		"ControlLeadersMeet":          controlLeadersMeet,
-		"AResignationHandsOver":       aResignationHandsOver,
+		"AGuardFencesOff":                 aGuardFencesOff,
+		"AGuardKeepsOthersOut":            aGuardKeepsOthersOut,
+		"AnAcquireCutAnywhere":            anAcquireCutAnywhere,
+		"AReleaseCutAnywhere":             aReleaseCutAnywhere,
+		"AReaderCutAnywhere":              aReaderCutAnywhere,
+		"AReadersEndCutAnywhere":          aReadersEndCutAnywhere,
+		"AWaitForReadersCutAnywhere":      aWaitForReadersCutAnywhere,
+		"APermitCutAnywhere":              aPermitCutAnywhere,
+		"APermitsEndCutAnywhere":          aPermitsEndCutAnywhere,
+		"LosesNothingToAPause":            losesNothingToAPause,
+		"ControlLosesToAPause":            controlLosesToAPause,
+		"UsesASchemaOfTheHostsChoice":     locksInASchema,
+		"ServesACrowdOnce":                servesACrowdOnce,
+		"CostsFewRoundTrips":              costsFewRoundTrips,
+		"TakesOverFromTheKilled":          takesOverFromTheKilled,
+		"ARaisedFenceKeepsOthersOut":      aRaisedFenceKeepsOthersOut,
+		"RunsWithTheDocumentedGrants":     locksWithTheDocumentedGrants,
+		"KeepsItsWordThroughCrashes":      keepsItsWordThroughCrashes,
+		"ReadersAndWritersThroughCrashes": readersAndWritersThroughCrashes,
+		"PermitsThroughCrashes":           permitsThroughCrashes,
+		"ControlCountsInASubSelect":       controlCountsInASubSelect,
+		"ControlWriterCountsInASubSelect": controlWriterCountsInASubSelect,
+		"ControlReadersDontLook":          controlReadersDontLook,
+		"ControlLosesUpdates":             controlLosesUpdates,
+		"TakesOverACrowd":                 takesOverACrowd,
+		"CloseFreesACrowd":                closeFreesACrowd,
+		"ACrowdCostsOneRow":               aCrowdCostsOneRow,
+		"EndsWhoStopsInAGuard":            endsWhoStopsInAGuard,
+		"LosesNothingElsewhere":           losesNothingElsewhere,
+		"NeverCommitsWhatIsLost":          neverCommitsWhatIsLost,
+		"AJoinCutAnywhere":                aJoinCutAnywhere,
+		"ABeatCutAnywhere":                aBeatCutAnywhere,
+		"ALeaveCutAnywhere":               aLeaveCutAnywhere,
+		"OverlapsWithoutDeadlocks":        overlapsWithoutDeadlocks,
+		"OneLockedRowStallsNobody":        oneLockedRowStallsNobody,
+		"ARefusalWritesNothing":           aRefusalWritesNothing,
+		"ASiblingOutlivesAnother":         aSiblingOutlivesAnother,
+		"ServesTheLivingInOrder":          servesTheLivingInOrder,
+		"SetsNeverDeadlock":               setsNeverDeadlock,
+		"ControlHoldsAPart":               controlHoldsAPart,
+		"LeadersFollowInOrder":            leadersFollowInOrder,
+		"ControlLeadersMeet":              controlLeadersMeet,
+		"AResignationHandsOver":           aResignationHandsOver,
+		"ModesCostFewRoundTrips":          modesCostFewRoundTrips,
+		"ReadersRaiseTogether":            readersRaiseTogether,
+		"CostsOneGrantEach":               costsOneGrantEach,
+		"NobodyStarves":                   nobodyStarves,
+		"ReadersStayOneCrowd":             readersStayOneCrowd,
+		"WhoGivesUpIsServed":              whoGivesUpIsServed,
+		"ServedTooLate":                   servedTooLate,
+		"FreesAllPermits":                 freesAllPermits,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -40,7 +40,7 @@ func aJoinCutAnywhere(t *testing.T, v *vault) {
 		if err != nil {
 			return false, err
 		}
-		struck, err := x.acquire(t, other)
+		struck, err := x.acquire(t, other, alone)
 		return struck, errors.Join(err, x.goesOn(t), x.leavesNothingOpen(t))
 	})
 }

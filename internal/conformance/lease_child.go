@@ -28,6 +28,7 @@ const (
 	holdsCrowd      = "crowd"
 	staysInGuard    = "in a guarded transaction"
 	staysUnbounded  = "in one that nothing bounds"
+	waitsFairly     = "waits with a ticket"
 	guardedTerms    = "guarded terms"
 	unguardedTerms  = "unguarded terms"
 )
@@ -46,6 +47,8 @@ func (e Lease) Main() {
 		err = e.countUntilKilled(dsn, mode)
 	case holdsCrowd:
 		err = e.holdCrowdUntilKilled(dsn)
+	case waitsFairly:
+		err = e.waitFairly(dsn)
 	case staysInGuard, staysUnbounded:
 		err = e.writeWhenTold(dsn, mode)
 	case guardedTerms, unguardedTerms:

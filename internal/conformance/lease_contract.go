@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/devdb"
 )
 
 // contract is what leases promise wherever they lie. Tests that need a database are in Lease.Run.
@@ -31,7 +32,33 @@ var contract = map[string]func(*testing.T, place){
 	"TellsTheObserver":                tellsTheObserver,
 	"ForceReleaseWantsTheToken":       forceReleaseWantsTheToken,
 	"OneSweepsAtATime":                oneSweepsAtATime,
+	"SweepsNoReadersAway":             sweepsNoReadersAway,
 	"ALostMemberLosesAllAndJoinsAnew": aLostMemberLosesAll,
+	"AcquiresAll":                     acquiresAll,
+	"RefusesBadSets":                  refusesBadSets,
+	"AllAreLost":                      allAreLost,
+	"SetsAmongReaders":                setsAmongReaders,
+	"ServesInOrder":                   servesInOrder,
+	"ControlOvertakes":                controlOvertakes,
+	"FairAmongOthers":                 fairAmongOthers,
+	"ReadersShare":                    readersShare,
+	"WaitsForReaders":                 waitsForReaders,
+	"AWriterIsLetIn":                  aWriterIsLetIn,
+	"DeadReadersGiveWay":              deadReadersGiveWay,
+	"ADeadWriterLeavesReaders":        aDeadWriterLeavesReaders,
+	"ReadersDontUpgrade":              readersDontUpgrade,
+	"ReadersDontWait":                 readersDontWait,
+	"GuardsReaders":                   guardsReaders,
+	"ShowsReaders":                    showsReaders,
+	"ASweepLeavesReaders":             aSweepLeavesReaders,
+	"PermitsAreLimited":               permitsAreLimited,
+	"RefusesOtherLimits":              refusesOtherLimits,
+	"ChangesItsPermits":               changesItsPermits,
+	"FewerPermitsAreFewer":            fewerPermitsAreFewer,
+	"TheDeadGivePermitsBack":          theDeadGivePermitsBack,
+	"ShowsPermits":                    showsPermits,
+	"NeverMoreThanPermitted":          neverMoreThanPermitted,
+	"AWaitForPermitsEnds":             aWaitForPermitsEnds,
 }
 
 // RunLeases runs the part of the suite that needs no database, each test on a place of its own.
@@ -58,6 +85,9 @@ type LeasePlace interface {
 
 	// AgeLeases has all leases look as if nobody had used them for long.
 	AgeLeases(t *testing.T)
+
+	// Tickets counts the calls that wait with one.
+	Tickets(t *testing.T) int
 
 	// Rows counts what there is.
 	Rows(t *testing.T) (members, leases, waiters int)
@@ -106,6 +136,13 @@ func (v *vault) ExpireMembers(t *testing.T) {
 
 func (v *vault) AgeLeases(t *testing.T) {
 	v.exec(t, "UPDATE dblock_lease SET changed_at = '2000-01-01'")
+}
+
+func (v *vault) Tickets(t *testing.T) int {
+	if v.e.Kind == devdb.Postgres {
+		return int(v.count(t, "SELECT count(*) FROM dblock_ticket"))
+	}
+	return int(v.count(t, "SELECT count(*) FROM dblock_ticket WHERE NOT served"))
 }
 
 func (v *vault) Rows(t *testing.T) (members, leases, waiters int) {

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/faultconn"
 )
 
@@ -25,15 +26,7 @@ func costsFewRoundTrips(t *testing.T, v *vault) {
 		release(t, acquire(t, l, key))
 		release(t, acquire(t, l, key))
 	}
-	least := map[string]int{}
-	trips := func(what string, call func()) {
-		dialer.Arm(0, 0, nil)
-		call()
-		n := dialer.Writes()
-		if before, ok := least[what]; !ok || n < before {
-			least[what] = n
-		}
-	}
+	least, trips := leastTrips(&dialer)
 	for _, key := range []string{"a", "b", "c", "d", "e"} { // something may go on beside it, once or twice
 		var lock *dblock.Lock
 		trips("a fresh key", func() { lock = acquire(t, l, key) })
@@ -44,6 +37,57 @@ func costsFewRoundTrips(t *testing.T, v *vault) {
 	want := map[string]int{"a fresh key": 2, "a release": 1, "a known key": 1}
 	if diff := cmp.Diff(want, least); diff != "" {
 		t.Errorf("round trips (- wanted, + made):\n%s", diff)
+	}
+}
+
+// modesCostFewRoundTrips does the same for readers and permits, where nobody else wants the key.
+func modesCostFewRoundTrips(t *testing.T, v *vault) {
+	var dialer faultconn.Dialer
+	l, closePool, err := v.e.OpenOn(t.Context(), v.dsn, &dialer, LeaseOptions{TTL: time.Hour, Poll: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closePool()
+	defer func() { _ = l.Close(t.Context()) }()
+	least, trips := leastTrips(&dialer)
+	pair := func(what, key string, opts ...dblock.Option) {
+		var lock *dblock.Lock
+		trips(what, func() { lock = acquire(t, l, key, opts...) })
+		trips(what+", released", func() { release(t, lock) })
+	}
+	for _, key := range []string{"a", "b", "c", "d", "e"} {
+		release(t, acquire(t, l, key))
+		pair("a first reader", key, dblock.WithShared())
+		pair("a reader", key, dblock.WithShared())
+		pair("a writer after readers", key)
+		pair("a writer", key)
+		pair("first permits", key, dblock.WithPermits(1, 3))
+		pair("permits", key, dblock.WithPermits(3, 3))
+	}
+	want := map[string]int{
+		"a first reader": 1, "a reader": 1, "a writer after readers": 5, "a writer": 1, "first permits": 4, "permits": 1,
+		"a first reader, released": 1, "a reader, released": 1, "a writer after readers, released": 1, "a writer, released": 1,
+		"first permits, released": 1, "permits, released": 1,
+	}
+	if v.e.Kind != devdb.Postgres { // what takes several statements there is sent step by step
+		want["a first reader"], want["a writer after readers"], want["first permits"] = 4, 6, 6
+		want["first permits, released"], want["permits, released"] = 2, 2
+	}
+	if diff := cmp.Diff(want, least); diff != "" {
+		t.Errorf("round trips (- wanted, + made):\n%s", diff)
+	}
+}
+
+// leastTrips counts the round trips of calls that are made several times, of which the one counts that made the fewest.
+func leastTrips(dialer *faultconn.Dialer) (least map[string]int, trips func(what string, call func())) {
+	least = make(map[string]int)
+	return least, func(what string, call func()) {
+		dialer.Arm(0, 0, nil)
+		call()
+		n := dialer.Writes()
+		if before, ok := least[what]; !ok || n < before {
+			least[what] = n
+		}
 	}
 }
 

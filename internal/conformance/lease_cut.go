@@ -68,46 +68,55 @@ func (x *cutLeases) end(t *testing.T) {
 
 // anAcquireCutAnywhere: whoever is told that he has a lock has it, whoever is told that nothing was
 // written has not, and whatever was left behind is given back while the process lives.
-func anAcquireCutAnywhere(t *testing.T, v *vault) {
+func anAcquireCutAnywhere(t *testing.T, v *vault) { v.cutAcquires(t, alone, false, true) }
+
+// aReleaseCutAnywhere: a release never fails, and is carried out.
+func aReleaseCutAnywhere(t *testing.T, v *vault) { v.cutReleases(t, alone) }
+
+// part is what is acquired of a key, and the whole of it: who has that knows that nobody else has anything.
+type part struct{ some, whole []dblock.Option }
+
+var alone = part{}
+
+func (v *vault) cutAcquires(t *testing.T, p part, cold ...bool) {
 	other := v.process(t, LeaseOptions{})
-	everywhere(t, cuts(false, true), func(c cut, k int) (bool, error) {
+	everywhere(t, cuts(cold...), func(c cut, k int) (bool, error) {
 		x, err := v.openCut(t, c, k)
 		if err != nil {
 			return false, err
 		}
 		defer x.end(t)
-		warm, err := x.Acquire(t.Context(), fmt.Sprintf("warm %v %d", c, k))
+		warm, err := x.Acquire(t.Context(), fmt.Sprintf("warm %v %d", c, k), p.some...)
 		if err != nil {
 			return false, err
 		}
 		defer func() { _ = warm.Release(t.Context()) }()
-		return x.acquire(t, other)
+		return x.acquire(t, other, p)
 	})
 }
 
 // acquire is an acquisition that is cut.
-func (x *cutLeases) acquire(t *testing.T, other Leases) (struck bool, err error) {
+func (x *cutLeases) acquire(t *testing.T, other Leases, p part) (struck bool, err error) {
 	key := fmt.Sprintf("%v %d", x.cut, x.k)
 	x.arm()
-	lock, told := x.TryAcquire(x.ctx, key)
+	lock, told := x.TryAcquire(x.ctx, key, p.some...)
 	struck = x.heal()
 	if told != nil {
-		return struck, errors.Join(x.excused(struck, told), isFreeSoon(t, other, key, told))
+		return struck, errors.Join(x.excused(struck, told), isFreeSoon(t, other, key, told, p.whole...))
 	}
 	if lock.Context().Err() != nil { // a stall for so long may cost the member
-		return struck, isFreeSoon(t, other, key, context.Cause(lock.Context()))
+		return struck, isFreeSoon(t, other, key, context.Cause(lock.Context()), p.whole...)
 	}
-	if next, err := other.TryAcquire(t.Context(), key); err == nil && lock.Context().Err() == nil {
+	if next, err := other.TryAcquire(t.Context(), key, p.whole...); err == nil && lock.Context().Err() == nil {
 		return struck, errors.Join(fmt.Errorf("%s: two have it", key), next.Release(t.Context()))
 	}
 	if err := lock.Release(t.Context()); err != nil && !errors.Is(err, dblock.ErrLost) {
 		return struck, err
 	}
-	return struck, isFreeSoon(t, other, key, nil)
+	return struck, isFreeSoon(t, other, key, nil, p.whole...)
 }
 
-// aReleaseCutAnywhere: a release never fails, and is carried out.
-func aReleaseCutAnywhere(t *testing.T, v *vault) {
+func (v *vault) cutReleases(t *testing.T, p part) {
 	other := v.process(t, LeaseOptions{})
 	everywhere(t, cuts(false), func(c cut, k int) (bool, error) {
 		key := fmt.Sprintf("%v %d", c, k)
@@ -116,7 +125,7 @@ func aReleaseCutAnywhere(t *testing.T, v *vault) {
 			return false, err
 		}
 		defer x.end(t)
-		lock, err := x.TryAcquire(t.Context(), key)
+		lock, err := x.TryAcquire(t.Context(), key, p.some...)
 		if err != nil {
 			return false, err
 		}
@@ -126,7 +135,7 @@ func aReleaseCutAnywhere(t *testing.T, v *vault) {
 		if told != nil && !errors.Is(told, dblock.ErrLost) {
 			return struck, told
 		}
-		return struck, isFreeSoon(t, other, key, told)
+		return struck, isFreeSoon(t, other, key, told, p.whole...)
 	})
 }
 
@@ -146,9 +155,9 @@ func (x *cutLeases) excused(struck bool, err error) error {
 
 // isFreeSoon takes the key as another process. Where its last caller was told that nothing was
 // written, it must be free at once.
-func isFreeSoon(t *testing.T, other Leases, key string, told error) error {
+func isFreeSoon(t *testing.T, other Leases, key string, told error, whole ...dblock.Option) error {
 	if definite(told) && !errors.Is(told, dblock.ErrLost) {
-		next, err := other.TryAcquire(t.Context(), key)
+		next, err := other.TryAcquire(t.Context(), key, whole...)
 		if err != nil {
 			return fmt.Errorf("%s: told that nothing was written (%w), and it is held: %w", key, told, err)
 		}
@@ -157,7 +166,7 @@ func isFreeSoon(t *testing.T, other Leases, key string, told error) error {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(t.Context(), cutFree)
 	defer cancel()
-	next, err := other.Acquire(ctx, key)
+	next, err := other.Acquire(ctx, key, whole...)
 	if err != nil {
 		return fmt.Errorf("%s: not free %v after %v: %w", key, time.Since(began), told, err)
 	}

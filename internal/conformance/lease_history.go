@@ -11,10 +11,12 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
+
+	"github.com/dblock-go/dblock"
 )
 
 // A history is what each caller asked for, what it was told, and when. It is right if there is an order of
-// its steps, one that the times allow, in which each of them is what a lock would do that guards a value.
+// its steps, one that the times allow, in which each of them is what a lock would do.
 type history struct {
 	began time.Time
 	mu    sync.Mutex
@@ -25,10 +27,14 @@ type history struct {
 type what string
 
 const (
-	granted what = "granted"
-	left    what = "left"    // the caller will not use the lock any more
-	updated what = "updated" // the value, from what was read under the lock
-	unknown what = "unknown" // an update whose answer was lost
+	granted  what = "granted"
+	left     what = "left"     // the caller will not use the lock any more
+	updated  what = "updated"  // the value, from what was read under the lock
+	unknown  what = "unknown"  // an update whose answer was lost
+	read     what = "read"     // the value, under a lock that is shared
+	believed what = "believed" // a semaphore had that number of permits when some were asked for
+	limited  what = "limited"  // it was given that number
+	doubtful what = "doubtful" // the same, and the answer was lost
 )
 
 // step is one of them. A call that was refused, or that is not known to have been granted, is none: all it may have
@@ -36,8 +42,11 @@ const (
 type step struct {
 	what     what
 	key      string
+	mode     dblock.Mode
 	token    int64
 	was, now int64
+
+	permits, limit int
 }
 
 // never is when a step ended that may yet take effect.
@@ -51,44 +60,17 @@ func (h *history) note(client int, from, to int64, s step) {
 	h.steps = append(h.steps, porcupine.Operation{ClientId: client, Input: s, Call: from, Return: to})
 }
 
-// guardedValue is the state of one key.
-type guardedValue struct {
-	token int64
-	held  bool
-	value int64
-}
+// state is what a key is in; next are the states that a step may lead to, none: it cannot have happened.
+type state interface{ next(s step) []state }
 
-// next is the states that a step may lead to; none: it cannot have happened. Where members are declared dead, a lock
-// may be granted before its holder knows; then exclusive is false, and all rests on the token.
-func (v guardedValue) next(s step, exclusive bool) []guardedValue {
-	ours := v.token == s.token
-	after := v
-	after.value = s.now
-	switch {
-	case s.what == granted && s.token > v.token && !(exclusive && v.held):
-		return []guardedValue{{s.token, true, v.value}}
-	case s.what == left && ours:
-		return []guardedValue{{v.token, false, v.value}}
-	case s.what == left:
-		return []guardedValue{v}
-	case s.what == updated && ours && v.value == s.was:
-		return []guardedValue{after}
-	case s.what == unknown && ours && v.value == s.was:
-		return []guardedValue{v, after}
-	case s.what == unknown:
-		return []guardedValue{v}
-	default:
-		return nil
-	}
-}
-
-func fencedLock(exclusive bool) porcupine.Model {
+// modelOf is of keys that all begin in the same state.
+func modelOf(first state) porcupine.Model {
 	m := porcupine.NondeterministicModel{
 		Partition: byKey,
-		Init:      func() []any { return []any{guardedValue{}} },
-		Step: func(state, input, _ any) []any {
+		Init:      func() []any { return []any{first} },
+		Step: func(now, input, _ any) []any {
 			var states []any
-			for _, next := range state.(guardedValue).next(input.(step), exclusive) {
+			for _, next := range now.(state).next(input.(step)) {
 				states = append(states, next)
 			}
 			return states
@@ -112,9 +94,9 @@ func byKey(steps []porcupine.Operation) [][]porcupine.Operation {
 }
 
 // isRight tells whether there is an order in which all steps make sense.
-func (h *history) isRight(t *testing.T, exclusive bool) bool {
+func (h *history) isRight(t *testing.T, first state) bool {
 	t.Helper()
-	got := porcupine.CheckOperationsTimeout(fencedLock(exclusive), h.steps, time.Minute)
+	got := porcupine.CheckOperationsTimeout(modelOf(first), h.steps, time.Minute)
 	if got == porcupine.Unknown {
 		t.Errorf("no order was found in a minute, nor that there is none, for %d steps", len(h.steps))
 	}
@@ -132,48 +114,41 @@ func (h *history) count(w what) (n int) {
 	return n
 }
 
+// first is the first step of a kind that was noted, and where; false: there is none.
+func (h *history) first(of func(step) bool) (s step, at int, found bool) {
+	at = slices.IndexFunc(h.steps, func(o porcupine.Operation) bool { return of(o.Input.(step)) })
+	if at < 0 {
+		return step{}, at, false
+	}
+	return h.steps[at].Input.(step), at, true
+}
+
+// and is the history with some steps more, one after the other, when all others had ended.
+func (h *history) and(more ...step) []porcupine.Operation {
+	steps, end := slices.Clone(h.steps), h.now()
+	for i, s := range more {
+		steps = append(steps, porcupine.Operation{Input: s, Call: end + int64(2*i), Return: end + int64(2*i) + 1})
+	}
+	return steps
+}
+
 // forgeriesAreNoticed is the control: histories with one step that no lock would have done are wrong.
-func (h *history) forgeriesAreNoticed(t *testing.T, exclusive bool) {
+func (h *history) forgeriesAreNoticed(t *testing.T, first state, forged map[string][]porcupine.Operation) {
 	t.Helper()
-	end := h.now()
-	find := func(w what) (at int) {
-		return slices.IndexFunc(h.steps, func(s porcupine.Operation) bool { return s.Input.(step).what == w })
-	}
-	first, update := find(granted), find(updated)
-	if first < 0 || update < 0 {
-		t.Error("nothing was granted, or nothing updated: this shows nothing")
-		return
-	}
-	grant, write := h.steps[first].Input.(step), h.steps[update].Input.(step)
-	after := func(s step) []porcupine.Operation {
-		return append(slices.Clone(h.steps), porcupine.Operation{Input: s, Call: end, Return: end + 1})
-	}
-	lost := slices.Clone(h.steps)
-	write.was = -1
-	lost[update].Input = write
-	forged := map[string][]porcupine.Operation{
-		"a token for the second time":         after(grant),
-		"a token smaller than the one before": after(step{what: granted, key: grant.key, token: grant.token - 1}),
-		"an update by an older holder":        after(step{what: updated, key: write.key, token: 1}),
-		"an update of what was not read":      lost,
-	}
-	if exclusive {
-		held := after(step{what: granted, key: grant.key, token: math.MaxInt64 - 1})
-		forged["two at once"] = append(held, porcupine.Operation{
-			Input: step{what: granted, key: grant.key, token: math.MaxInt64}, Call: end + 2, Return: end + 3,
-		})
+	if len(forged) == 0 {
+		t.Error("too little has happened: this shows nothing")
 	}
 	for name, steps := range forged {
-		if (&history{began: h.began, steps: steps}).isRight(t, exclusive) {
+		if (&history{began: h.began, steps: steps}).isRight(t, first) {
 			t.Errorf("%s went unnoticed: this test could not fail", name)
 		}
 	}
 }
 
 // wrong shows the steps of one key that make no sense, in the order of their tokens.
-func (h *history) wrong(exclusive bool) string {
+func (h *history) wrong(first state) string {
 	for _, steps := range byKey(h.steps) {
-		if porcupine.CheckOperations(fencedLock(exclusive), steps) {
+		if porcupine.CheckOperations(modelOf(first), steps) {
 			continue
 		}
 		slices.SortStableFunc(steps, func(a, b porcupine.Operation) int {
@@ -189,5 +164,11 @@ func (h *history) wrong(exclusive bool) string {
 }
 
 func (h *history) String() string {
-	return fmt.Sprintf("%d grants, %d updates, %d more of unknown outcome", h.count(granted), h.count(updated), h.count(unknown))
+	seen := make(map[what]int)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, s := range h.steps {
+		seen[s.Input.(step).what]++
+	}
+	return fmt.Sprintf("%d steps: %v", len(h.steps), seen)
 }

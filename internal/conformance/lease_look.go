@@ -95,6 +95,20 @@ func sweepsWhatNobodyUses(t *testing.T, v place) {
 	release(t, lasting)
 }
 
+// sweepsNoReadersAway has readers hold a key for longer than what is unused is kept: whoever wants it for itself still waits for them.
+func sweepsNoReadersAway(t *testing.T, v place) {
+	a, b := v.process(t, LeaseOptions{}), v.process(t, LeaseOptions{})
+	reads := acquire(t, a, "k", dblock.WithShared())
+	v.AgeLeases(t)
+	if _, err := b.Sweep(t.Context()); err != nil {
+		t.Error(err)
+	}
+	_, err := b.TryAcquire(t.Context(), "k")
+	isHeld(t, err, "k")
+	release(t, reads)
+	release(t, acquire(t, b, "k"))
+}
+
 func tellsTheObserver(t *testing.T, v place) {
 	var mu sync.Mutex
 	var told []string

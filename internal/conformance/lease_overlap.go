@@ -24,7 +24,7 @@ const (
 	soakOverlap      = 1_000
 )
 
-// overlapsWithoutDeadlocks has processes acquire sets of the same keys at once, some of the holders inside guarded
+// overlapsWithoutDeadlocks has processes acquire sets of the same keys at once, in each mode, some of the holders inside guarded
 // transactions. The server counts deadlocks, also those that nobody is told of.
 func overlapsWithoutDeadlocks(t *testing.T, v *vault) {
 	own, server := v.onAServerOfItsOwn(t)
@@ -78,7 +78,7 @@ func (v *vault) takeSome(t *testing.T, l Leases) (acquired, guarded int64) {
 	var asks sync.WaitGroup
 	for _, i := range rand.Perm(overlapKeys)[:1+rand.IntN(5)] {
 		asks.Go(func() {
-			lock, err := l.TryAcquire(t.Context(), fmt.Sprint("k", i))
+			lock, err := l.TryAcquire(t.Context(), fmt.Sprint("k", i), anyMode()...)
 			switch {
 			case err == nil:
 				mu.Lock()
@@ -105,6 +105,18 @@ func (v *vault) takeSome(t *testing.T, l Leases) (acquired, guarded int64) {
 	}
 	asks.Wait()
 	return int64(len(locks)), guarded
+}
+
+// anyMode is alone, as a reader, or with permits.
+func anyMode() []dblock.Option {
+	switch rand.IntN(3) {
+	case 0:
+		return []dblock.Option{dblock.WithShared()}
+	case 1:
+		return []dblock.Option{dblock.WithPermits(1+rand.IntN(2), 3)}
+	default:
+		return nil
+	}
 }
 
 // deadlocks is how many the server has seen, in this database where it tells them apart.

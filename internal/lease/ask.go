@@ -17,68 +17,145 @@ import (
 // or somebody made its row at the same time.
 const tries = 6
 
-// ask asks the database for a key: the lock, or who has it.
+// ask asks the database for a key that its caller is to have for itself: the lock, or who has it.
 func (l *Locker) ask(ctx context.Context, p *place, r dblock.Request) (*dblock.Lock, *dblock.HeldError, error) {
 	var gone member.ID
+	over := false
 	for n := 1; ; n++ {
-		life, err := l.member.Life(ctx)
+		if p.pending != nil {
+			refused, err := l.awaitReaders(ctx, p)
+			if refused != nil || err != nil {
+				return nil, refused, err
+			}
+		}
+		got, err := l.once(ctx, r, func(a *Ask) { p.adjust(a, gone, over) })
 		if err != nil {
-			if !l.again(ctx, err, n) {
-				return nil, nil, l.unjoined(ctx, err, r.Key)
-			}
+			return nil, nil, err
+		}
+		answer := got.Answer
+		p.checkPending(&answer)
+		switch {
+		case answer.Token != 0 && got.ask.Over:
+			p.pending = got.given()
 			continue
-		}
-		a := l.asked(r)
-		if gone != (member.ID{}) {
-			a.Gone, a.Contended = gone, false
-		}
-		sent := l.o.Clock.Now()
-		answer, err := l.acquire.Do(ctx, ask{a, life})
-		if err != nil {
-			if l.mayStand(err) {
-				l.doubt(life, Back{Key: a.Key, Handle: a.Handle})
-			}
-			if !l.again(ctx, err, n) {
-				return nil, nil, l.unanswered(ctx, err, r.Key)
-			}
-			continue
-		}
-		if answer.Token != 0 {
-			lock, err := l.grant(ctx, p, life, r, a, answer.Token, sent)
+		case answer.Token != 0:
+			p.pending = nil
+			lock, err := l.grant(ctx, p, got, r)
 			return lock, nil, err
-		}
-		if answer.Holder.Dead && n < tries {
+		case answer.Shared && n < tries:
+			if refused, err := l.anyReaders(ctx, p); refused != nil || err != nil {
+				return nil, refused, err
+			}
+			over = true
+			continue
+		case answer.Holder.Dead && n < tries:
 			answer.Held = false
 			if answer.Holder.Member != gone && l.evictions.evict(ctx, l, answer.Holder.Member) {
 				gone = answer.Holder.Member
 				continue
 			}
 		}
-		if answer.Held || n >= tries {
-			refused := heldBy(r.Key, answer)
-			l.see(r.Key, refused)
-			return nil, refused, nil
+		refused, err := l.pauseOrRefuse(ctx, r, got.life, answer, n)
+		if refused != nil || err != nil {
+			return nil, refused, err
 		}
-		if answer.MemberGone {
-			life.Suspect()
+		if over && p.waits {
+			l.standBackReaders(ctx, r.Key)
 		}
-		if err := l.sleep(ctx, time.Millisecond<<n); err != nil {
-			return nil, nil, l.unanswered(ctx, err, r.Key)
+	}
+}
+
+// checkPending notes where what was granted to p is not its own any more. Its row may also have been locked for a moment, when it was asked for in
+// the place of that.
+func (p *place) checkPending(a *Answer) {
+	switch {
+	case p.pending == nil || a.Token != 0:
+	case a.Held && a.Holder.Token == p.pending.Token:
+		a.Held = false
+	case a.Held || a.Shared:
+		p.pending = nil
+	}
+}
+
+// adjust has an ask go on from what came before it.
+func (p *place) adjust(a *Ask, gone member.ID, over bool) {
+	switch {
+	case p.pending != nil:
+		a.Instead, a.Contended = p.pending.ask.Handle, false
+	case over:
+		a.Over, a.Gone, a.Contended = true, gone, false
+		a.Hold, a.Detached, a.Data = 0, false, nil // they count from when it is held
+	case gone != (member.ID{}):
+		a.Gone, a.Contended = gone, false
+	}
+}
+
+// pauseOrRefuse returns who has a key, unless it is worth asking again at once: then it pauses.
+func (l *Locker) pauseOrRefuse(
+	ctx context.Context, r dblock.Request, life *member.Life, answer Answer, n int,
+) (*dblock.HeldError, error) {
+	if answer.Held || n >= tries {
+		refused := heldBy(r.Key, answer)
+		l.see(r, refused)
+		return refused, nil
+	}
+	if answer.MemberGone {
+		life.Suspect()
+	}
+	if err := l.sleep(ctx, time.Millisecond<<n); err != nil {
+		return nil, l.unanswered(ctx, err, r)
+	}
+	return nil, nil
+}
+
+// reply is an answer, and what it answers.
+type reply struct {
+	Answer
+	ask  Ask
+	life *member.Life
+	sent time.Time
+}
+
+// once sends one ask, again where nothing of it was written, and puts an error into words.
+func (l *Locker) once(ctx context.Context, r dblock.Request, adjust func(*Ask)) (reply, error) {
+	for n := 1; ; n++ {
+		life, err := l.member.Life(ctx)
+		if err != nil {
+			if !l.again(ctx, err, n) {
+				return reply{}, l.unjoined(ctx, err, r)
+			}
+			continue
+		}
+		got := reply{ask: l.asked(r), life: life, sent: l.o.Clock.Now()}
+		adjust(&got.ask)
+		queue := l.acquires[r.Mode]
+		if got.ask.InTurn {
+			queue = l.inTurn
+		}
+		got.Answer, err = queue.Do(ctx, ask{got.ask, life})
+		if err == nil {
+			return got, nil
+		}
+		if l.mayStand(err) {
+			l.doubt(life, Back{Key: r.Key, Handle: got.ask.Handle, Mode: r.Mode})
+		}
+		if !l.again(ctx, err, n) {
+			return reply{}, l.unanswered(ctx, err, r)
 		}
 	}
 }
 
 // unjoined is the error of a call whose process could not join: whatever became of that, nothing was asked for.
-func (l *Locker) unjoined(ctx context.Context, err error, key string) error {
+func (l *Locker) unjoined(ctx context.Context, err error, r dblock.Request) error {
 	switch {
 	case errors.Is(err, dblock.ErrClosed):
 		return err
 	case ctx.Err() != nil:
-		return ended(l.lastSeen(key), context.Cause(ctx))
+		return ended(l.lastSeen(r), context.Cause(ctx))
 	case l.engine.Fault(err) == fault.Lost:
-		return fmt.Errorf("%w: lock %q: nothing was asked for: %w", dblock.ErrUnavailable, key, err)
+		return fmt.Errorf("%w: lock %q: nothing was asked for: %w", dblock.ErrUnavailable, r.Key, err)
 	default:
-		return l.explain(err, key)
+		return l.explain(err, r.Key)
 	}
 }
 
@@ -93,7 +170,9 @@ func (l *Locker) again(ctx context.Context, err error, n int) bool {
 
 // asked makes the Ask of a request, under a handle of its own.
 func (l *Locker) asked(r dblock.Request) Ask {
-	a := Ask{Key: r.Key, Handle: member.NewID(), Label: l.o.Label, Data: r.Data, Detached: r.Detached}
+	a := Ask{
+		Key: r.Key, Handle: member.NewID(), Label: l.o.Label, Data: r.Data, Detached: r.Detached, Permits: r.Permits, Limit: r.Limit,
+	}
 	if r.Label != nil {
 		a.Label = *r.Label
 	}
@@ -102,7 +181,8 @@ func (l *Locker) asked(r dblock.Request) Ask {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	a.Contended = l.lines[r.Key].seen != nil
+	of := l.lines[lineOf(r)]
+	a.Contended = of != nil && of.seen != nil
 	return a
 }
 
@@ -129,14 +209,14 @@ func (l *Locker) mayStand(err error) bool {
 }
 
 // unanswered puts an error into the words of package dblock.
-func (l *Locker) unanswered(ctx context.Context, err error, key string) error {
+func (l *Locker) unanswered(ctx context.Context, err error, r dblock.Request) error {
 	switch {
 	case errors.Is(err, dblock.ErrOutcomeUnknown), errors.Is(err, dblock.ErrClosed), errors.Is(err, dblock.ErrOverloaded):
 		return err
 	case ctx.Err() != nil && !l.mayStand(err):
-		return ended(l.lastSeen(key), context.Cause(ctx))
+		return ended(l.lastSeen(r), context.Cause(ctx))
 	default:
-		return l.explain(err, key)
+		return l.explain(err, r.Key)
 	}
 }
 
@@ -156,10 +236,11 @@ func (l *Locker) explain(err error, key string) error {
 	}
 }
 
-// runAcquire is one statement of the queue, or one for each life where the process has just joined
-// again.
-func (l *Locker) runAcquire(ctx context.Context, batch []ask, _ bool) ([]merge.Answer[Answer], error) {
-	answers := make([]merge.Answer[Answer], len(batch))
+// byLife runs one statement of a queue, or one for each life where the process has just joined again.
+func byLife[A any](
+	ctx context.Context, l *Locker, batch []ask, run func(context.Context, By, []Ask) ([]A, error),
+) ([]merge.Answer[A], error) {
+	answers := make([]merge.Answer[A], len(batch))
 	lives := make(map[*member.Life][]int)
 	for i, a := range batch {
 		lives[a.life] = append(lives[a.life], i)
@@ -171,7 +252,7 @@ func (l *Locker) runAcquire(ctx context.Context, batch []ask, _ bool) ([]merge.A
 		for n, i := range at {
 			asks[n] = batch[i].Ask
 		}
-		got, err := l.engine.Acquire(ctx, By{life.ID, life.Beat()}, asks)
+		got, err := run(ctx, By{life.ID, life.Beat()}, asks)
 		if err != nil && len(lives) == 1 {
 			return nil, err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/member"
 )
@@ -29,6 +30,10 @@ type Ask struct {
 	Contended bool          // somebody else had it when it was last asked for
 	Instead   Handle        // an acquisition that is given up for this one, where it still stands; zero: none
 	Gone      member.ID     // a member that is gone for good (see Evict): what it held is free; zero: none
+	InTurn    bool          // only where nobody has a ticket for the key
+	Over      bool          // readers may be there still: what is granted is to be held only when they have gone
+
+	Permits, Limit int // where permits are asked for: how many, of how many
 }
 
 // Answer is what became of an Ask.
@@ -39,6 +44,10 @@ type Answer struct {
 	MemberGone bool // ours: it has expired, or has beaten on
 	Held       bool // somebody has it; else it was locked for a moment, and may be free
 	Holder     Holder
+	Shared     bool        // nobody has it for itself, but readers may be there, and it was not asked for Over them
+	Stored     int         // the semaphore's number of permits; 0: there is none
+	Usable     int         // how many of its permits seem free
+	Dead       []member.ID // those who hold permits and have expired or are gone
 }
 
 // Holder is who has a lease.
@@ -50,11 +59,20 @@ type Holder struct {
 	Remaining time.Duration // until it ends without a heartbeat
 }
 
-// Back is one lease to be given back. Token 0 is any: the handle is enough.
+// Turn is what has become of a call that waits with a ticket: its Token where it has the key.
+type Turn struct {
+	Answer
+	Left    time.Duration // until the end of what it has, where it has one of its own
+	Waits   bool          // its ticket is there, and its member is alive
+	Missing bool          // the key has no row, and so is free
+}
+
+// Back is one acquisition to be given back. Token 0 is any: the handle is enough.
 type Back struct {
 	Key    string
 	Token  int64
 	Handle Handle
+	Mode   dblock.Mode
 }
 
 // Returned is what became of a Back.
@@ -63,9 +81,12 @@ type Returned struct {
 	Stood bool // the row was ours when the statement began: not freed, it was locked
 }
 
-// Listed is a lease that is held.
+// Listed is an acquisition that is held.
 type Listed struct {
 	Key         string
+	Mode        dblock.Mode
+	Permits     int
+	Limit       int
 	Token       int64
 	Handle      Handle
 	Holder      Holder
@@ -76,20 +97,59 @@ type Listed struct {
 }
 
 // Engine is the leases of one database. Each call but Evict is one autocommit statement, or acts as
-// one, under a lock timeout; a batch has each key once. Its errors are what the driver says; Fault tells what
+// one, under a lock timeout. Its errors are what the driver says; Fault tells what
 // they mean.
 type Engine interface {
 	member.Engine
 
-	// Acquire grants what is free of a batch. A row that somebody else has locked is passed over.
+	// Acquire grants what is free of a batch, which has each key once; all or none of it are asked for InTurn. A row that somebody else has locked is passed over.
 	Acquire(ctx context.Context, by By, asks []Ask) ([]Answer, error)
+
+	// AcquireAll grants a batch as a whole, or nothing of it. All have one handle. Rows that are missing are not made.
+	AcquireAll(ctx context.Context, by By, asks []Ask) ([]Answer, error)
+
+	// MakeFree makes the rows of keys where they are missing; nobody holds them.
+	MakeFree(ctx context.Context, keys []string) error
+
+	// Enqueue notes a batch of calls that wait, in their order, and returns their tickets, which grow; 0 where the member is gone.
+	Enqueue(ctx context.Context, by By, asks []Ask) ([]int64, error)
+
+	// SeeTurn reads what has become of one of them.
+	SeeTurn(ctx context.Context, key string, handle Handle, ticket int64) (Turn, error)
+
+	// Serve grants a key that is free, or that a member holds which is gone for good, to who has the lowest ticket and is alive; false where nobody
+	// was served.
+	Serve(ctx context.Context, key string, gone member.ID) (bool, error)
+
+	// PassOn is Release of exclusive leases that grants them in the same statement to who has the lowest ticket and is alive. It also withdraws
+	// tickets.
+	PassOn(ctx context.Context, backs []Back) ([]Returned, error)
+
+	// AcquireShared grants a batch to readers, which may have a key more than once.
+	AcquireShared(ctx context.Context, by By, asks []Ask) ([]Answer, error)
+
+	// Readers are those who hold a key shared, in a statement of its own; of very many some.
+	Readers(ctx context.Context, key string) ([]Holder, error)
+
+	// AcquirePermits grants a batch, each ask all that it wants, or nothing. It may have a key more than once.
+	AcquirePermits(ctx context.Context, by By, asks []Ask) ([]Answer, error)
+
+	// MakeSemaphore makes one where there is none; SetPermits gives it a number, whether or not there is one, and wakes who waits.
+	MakeSemaphore(ctx context.Context, key string, limit int) error
+	SetPermits(ctx context.Context, key string, limit int) error
+
+	// Reap ends what is held of a key, shared or as permits, by members that are gone for good, or whose time is up.
+	Reap(ctx context.Context, mode dblock.Mode, key string, gone []member.ID) error
 
 	// Evict ends a member that was seen to have expired, and makes sure in a statement of its own that it is gone
 	// for good: false where it is not.
 	Evict(ctx context.Context, id member.ID) (gone bool, err error)
 
-	// Release gives a batch back.
+	// Release gives a batch back that is all of one mode. What is exclusive has each key once.
 	Release(ctx context.Context, backs []Back) ([]Returned, error)
+
+	// ReleaseAll gives back what is still ours of a set, or nothing of it.
+	ReleaseAll(ctx context.Context, backs []Back) ([]Returned, error)
 
 	// ExpireIn ends a lease d from now; false where it is not ours any more.
 	ExpireIn(ctx context.Context, b Back, d time.Duration) (bool, error)
@@ -134,16 +194,17 @@ type Watcher interface {
 
 // Watch is a connection on which the server looks at keys.
 type Watch interface {
-	// Look returns as soon as some of these keys seem to be free, which may not be committed; about d later
+	// Look returns as soon as some of these keys seem to be free, or to be held by one of these handles, which may not be committed; about d later
 	// with none. What was told is passed over.
-	Look(ctx context.Context, keys []string, told []Seen, d time.Duration) ([]Seen, error)
+	Look(ctx context.Context, keys []string, turns []Handle, told []Seen, d time.Duration) ([]Seen, error)
 
 	// Close ends the connection.
 	Close()
 }
 
-// Seen is a key that was seen free. It has that token until it is acquired again.
+// Seen is a key that was seen free. It has that token until it is acquired again. Where a call has it that waited, that is its Handle.
 type Seen struct {
-	Key   string
-	Token int64
+	Key    string
+	Token  int64
+	Handle Handle
 }

@@ -4,22 +4,23 @@ import (
 	"context"
 	"time"
 
-	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock"
 )
 
-// given is a lease that the one before in line has handed over.
-type given struct {
-	ask   Ask
-	token int64
-	life  *member.Life
-	sent  time.Time
-}
+// given is a lease that was granted, and is not held yet: the one before in line has handed it over, or readers are
+// still there.
+type given struct{ reply }
 
-func (g *given) back() Back { return Back{Key: g.ask.Key, Token: g.token, Handle: g.ask.Handle} }
+func (r reply) given() *given { return &given{r} }
 
-// ownTurn is for how long a process hands a key over from one of its own callers to the next, where other
-// processes wait for it.
+func (g *given) back() Back { return Back{Key: g.ask.Key, Token: g.Token, Handle: g.ask.Handle} }
+
+// A process hands a key over among its own callers, where other processes wait for it, once to each who stands in line when it begins to, and for
+// no longer than this. So the callers of all processes wait for about as long, whatever their number.
 const ownTurn = time.Second
+
+// mostAlone is after how many hand-overs a process asks again, which was alone whenever it asked.
+const mostAlone = 256
 
 // handOver gives a lease to the next one in line, in one statement; false where it is to be given back. Only the
 // database knows whether other processes wait, and is asked when the process has had its turn.
@@ -31,18 +32,18 @@ func (l *Locker) handOver(ctx context.Context, h *hold) bool {
 	if next == nil {
 		return false
 	}
-	if l.hadItsTurn(h) && l.waits.others(ctx, h.fence.Key, h.life) {
+	if l.hadItsTurn(h) && l.waits.others(ctx, h.key(), h.life) {
 		l.mu.Lock()
-		l.lines[h.fence.Key].after = true
+		l.lines[h.key()].after = true
 		l.mu.Unlock()
 		return false
 	}
-	g := &given{ask: l.asked(next.request), life: h.life, sent: l.o.Clock.Now()}
-	g.ask.Instead, g.ask.Contended = h.fence.Handle, false
+	g := reply{ask: l.asked(next.request), life: h.life, sent: l.o.Clock.Now()}.given()
+	g.ask.Instead, g.ask.Contended = h.fences[0].Handle, false
 	l.mu.Lock()
 	next.asked = true
 	l.mu.Unlock()
-	answer, err := l.acquire.Do(ctx, ask{g.ask, h.life})
+	answer, err := l.acquires[dblock.Exclusive].Do(ctx, ask{g.ask, h.life})
 	if err != nil && l.mayStand(err) {
 		l.doubt(h.life, Back{Key: g.ask.Key, Handle: g.ask.Handle})
 	}
@@ -52,9 +53,9 @@ func (l *Locker) handOver(ctx context.Context, h *hold) bool {
 		l.mu.Unlock()
 		return false
 	}
-	g.token = answer.Token
+	g.Answer = answer
 	if !l.deliver(next, g) {
-		l.giveBack(ctx, g.back(), g.life)
+		l.giveBack(ctx, g.life, g.back())
 	}
 	return true
 }
@@ -66,8 +67,8 @@ func (l *Locker) nextInLine(h *hold) *place {
 	if l.closed || h.place == nil {
 		return nil
 	}
-	of := l.lines[h.fence.Key]
-	if len(of.places) < 2 {
+	of := l.lines[h.key()]
+	if len(of.places) < 2 || of.places[1].request.Mode != dblock.Exclusive {
 		return nil
 	}
 	return of.places[1]
@@ -77,11 +78,18 @@ func (l *Locker) nextInLine(h *hold) *place {
 func (l *Locker) hadItsTurn(h *hold) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	of, now := l.lines[h.fence.Key], l.o.Clock.Now()
-	if now.Sub(of.since) < ownTurn {
+	of, now := l.lines[h.key()], l.o.Clock.Now()
+	if of.turn == 0 {
+		of.turn = len(of.places) - 1
+		of.left = of.turn
+	}
+	if of.left > 0 && now.Sub(of.since) < ownTurn {
+		of.left--
 		return false
 	}
 	of.since = now
+	of.turn = min(2*of.turn, max(mostAlone, len(of.places))) // should nobody else wait, who is there is to be asked for less often
+	of.left = of.turn
 	return true
 }
 
@@ -89,7 +97,7 @@ func (l *Locker) hadItsTurn(h *hold) bool {
 func (l *Locker) deliver(p *place, g *given) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	of := l.lines[p.key]
+	of := l.lines[p.line]
 	if len(of.places) < 2 || of.places[1] != p {
 		return false
 	}
@@ -98,10 +106,10 @@ func (l *Locker) deliver(p *place, g *given) bool {
 }
 
 // standsBack tells whether the one whose turn it is shall let another process go first.
-func (l *Locker) standsBack(key string) bool {
+func (l *Locker) standsBack(p *place) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	of := l.lines[key]
+	of := l.lines[p.line]
 	defer func() { of.after = false }()
 	return of.after
 }

@@ -3,6 +3,7 @@ package lease
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,12 +13,12 @@ import (
 	"github.com/dblock-go/dblock/internal/member"
 )
 
-// hold is one lease that this process has.
+// hold is one lease that this process has, or a set of them.
 type hold struct {
 	l        *Locker
 	place    *place
 	life     *member.Life
-	fence    dblock.Fence
+	fences   []dblock.Fence
 	detached bool
 	began    time.Time
 	tell     func(dblock.Reason) // the Lock, that it is lost
@@ -33,29 +34,35 @@ type hold struct {
 // grant makes the hold of a lease that was asked for at the given time. It came from the database, or from the one
 // before in line.
 func (l *Locker) grant(
-	ctx context.Context, p *place, life *member.Life, r dblock.Request, a Ask, token int64, sent time.Time,
+	ctx context.Context, p *place, got reply, r dblock.Request,
 ) (*dblock.Lock, error) {
+	a := got.ask
 	h := &hold{
-		l: l, place: p, life: life, detached: a.Detached, began: l.o.Clock.Now(),
-		fence: dblock.Fence{Key: a.Key, Token: token, Handle: a.Handle},
+		l: l, life: got.life, detached: a.Detached, began: l.o.Clock.Now(),
+		fences: []dblock.Fence{{Key: a.Key, Token: got.Token, Handle: a.Handle, Mode: r.Mode}},
 	}
+	return l.hold(ctx, p, h, got, r)
+}
+
+// hold begins what was granted.
+func (l *Locker) hold(ctx context.Context, p *place, h *hold, got reply, r dblock.Request) (*dblock.Lock, error) {
+	a, life := got.ask, got.life
 	var lock *dblock.Lock
 	lock, h.tell = dblock.NewLock(ctx, l, r, h)
 	l.mu.Lock()
 	if l.closed {
 		l.mu.Unlock()
-		l.giveBack(context.WithoutCancel(ctx), h.back(), life)
+		l.giveBack(context.WithoutCancel(ctx), life, h.backs()...)
 		return nil, fmt.Errorf("%w: what was granted is given back", dblock.ErrClosed)
 	}
 	l.holds[h] = struct{}{}
-	p.taken = true
-	if p.given == nil {
-		l.lines[p.key].since = h.began
+	if p != nil {
+		l.take(p, h)
 	}
 	l.mu.Unlock()
 	if a.Hold > 0 {
 		h.mu.Lock()
-		h.most = sent.Add(a.Hold)
+		h.most = got.sent.Add(a.Hold)
 		h.endAt(h.most)
 		h.mu.Unlock()
 	}
@@ -66,12 +73,19 @@ func (l *Locker) grant(
 	return lock, nil
 }
 
-func (h *hold) back() Back {
-	return Back{Key: h.fence.Key, Token: h.fence.Token, Handle: h.fence.Handle}
+func (h *hold) backs() []Back {
+	backs := make([]Back, len(h.fences))
+	for i, f := range h.fences {
+		backs[i] = Back{Key: f.Key, Token: f.Token, Handle: f.Handle, Mode: f.Mode}
+	}
+	return backs
 }
 
-// Fence is what guards check.
-func (h *hold) Fence() (dblock.Fence, bool) { return h.fence, true }
+// key names the hold.
+func (h *hold) key() string { return h.fences[0].Key }
+
+// Fences are what guards check.
+func (h *hold) Fences() []dblock.Fence { return slices.Clone(h.fences) }
 
 // ValidUntil is until when this process may trust the lease.
 func (h *hold) ValidUntil() time.Time {
@@ -105,22 +119,28 @@ func (h *hold) ExpireIn(ctx context.Context, d time.Duration) error {
 	over, most := h.over, h.most
 	h.mu.Unlock()
 	if over {
-		return &dblock.LostError{Key: h.fence.Key, Reason: dblock.Ended}
+		return &dblock.LostError{Key: h.key(), Reason: dblock.Ended}
 	}
 	if !most.IsZero() {
 		d = min(d, most.Sub(sent))
 	}
 	ctx, cancel := context.WithTimeout(ctx, h.l.bound())
 	defer cancel()
-	ours, err := h.l.engine.ExpireIn(ctx, h.back(), d)
+	ours := true
+	var err error
+	for _, b := range h.backs() {
+		if ours && err == nil {
+			ours, err = h.l.engine.ExpireIn(ctx, b, d)
+		}
+	}
 	switch {
 	case err != nil && h.l.engine.Fault(err) == fault.Lost:
-		return fmt.Errorf("%w: the end of %q: %w", dblock.ErrOutcomeUnknown, h.fence.Key, err)
+		return fmt.Errorf("%w: the end of %q: %w", dblock.ErrOutcomeUnknown, h.key(), err)
 	case err != nil:
-		return h.l.explain(err, h.fence.Key)
+		return h.l.explain(err, h.key())
 	case !ours:
 		h.lose(dblock.Stolen)
-		return &dblock.LostError{Key: h.fence.Key, Reason: dblock.Stolen}
+		return &dblock.LostError{Key: h.key(), Reason: dblock.Stolen}
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -149,7 +169,7 @@ func (h *hold) lose(why dblock.Reason) {
 	}
 	h.tell(why)
 	if lost := h.l.o.Observer.Lost; lost != nil {
-		lost(h.fence.Key, h.l.o.Clock.Now().Sub(h.began), why)
+		lost(h.key(), h.l.o.Clock.Now().Sub(h.began), why)
 	}
 	if why != dblock.Closed {
 		h.l.vacate(h)
@@ -163,13 +183,25 @@ func (h *hold) Release(ctx context.Context, lost bool) {
 	stood := h.stop()
 	handed := stood && h.l.handOver(ctx, h)
 	if !handed && (stood || lost) { // what was lost may still stand, where only we have lost it
-		h.l.giveBack(ctx, h.back(), h.life)
+		h.l.giveBack(ctx, h.life, h.backs()...)
+		for _, f := range h.fences {
+			h.l.waits.ring(f.Key)
+		}
 	}
 	if released := h.l.o.Observer.Released; released != nil && !lost {
-		released(h.fence.Key, h.l.o.Clock.Now().Sub(h.began))
+		released(h.key(), h.l.o.Clock.Now().Sub(h.began))
 	}
 	h.l.vacate(h)
 	h.l.drop(h)
+}
+
+// take has a hold keep its place in line until it ends; l.mu is held.
+func (l *Locker) take(p *place, h *hold) {
+	h.place, p.taken = p, true
+	if p.given == nil {
+		of := l.lines[p.line]
+		of.since, of.turn = h.began, 0
+	}
 }
 
 // vacate leaves the hold's place in line, once.

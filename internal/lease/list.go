@@ -1,6 +1,8 @@
 package lease
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -9,6 +11,11 @@ import (
 	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/member"
 )
+
+// ByKey compares what is listed.
+func ByKey(a, b Listed) int {
+	return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Mode, b.Mode), bytes.Compare(a.Handle[:], b.Handle[:]))
+}
 
 // List reads what is held.
 func (l *Locker) List(ctx context.Context) ([]dblock.HeldLock, error) {
@@ -47,7 +54,8 @@ func (l *Locker) Holder(ctx context.Context, key string) (dblock.HeldLock, error
 // shown is a lease as callers see it.
 func (x Listed) shown() dblock.HeldLock {
 	h := dblock.HeldLock{
-		Key: x.Key, Fence: dblock.Fence{Key: x.Key, Token: x.Token, Handle: x.Handle},
+		Key: x.Key, Mode: x.Mode, Permits: x.Permits, Limit: x.Limit,
+		Fence:  dblock.Fence{Key: x.Key, Token: x.Token, Handle: x.Handle, Mode: x.Mode},
 		Holder: dblock.Holder{Label: x.Holder.Label, Token: x.Token},
 		Age:    x.Age, Remaining: x.Holder.Remaining, Waiters: x.Waiters, Data: x.Data,
 	}
@@ -60,7 +68,7 @@ func (x Listed) shown() dblock.HeldLock {
 	return h
 }
 
-// ForceRelease gives back what somebody else holds, if the token is right.
+// ForceRelease gives back what others hold, if the token is right: one acquisition, or all who share it.
 func (l *Locker) ForceRelease(ctx context.Context, key string, token int64) error {
 	if err := dblock.CheckText("key", key, 1, dblock.MaxKeyBytes); err != nil {
 		return err
@@ -69,21 +77,32 @@ func (l *Locker) ForceRelease(ctx context.Context, key string, token int64) erro
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(held, func(h dblock.HeldLock) bool { return h.Key == key })
-	switch {
-	case i < 0:
+	held = slices.DeleteFunc(held, func(h dblock.HeldLock) bool { return h.Key != key })
+	if len(held) == 0 {
 		return fmt.Errorf("%w: nobody holds %q", dblock.ErrNotHeld, key)
-	case held[i].Fence.Token != token:
-		return fmt.Errorf("%w: %q is held with token %d by %s, not with %d", dblock.ErrNotHeld, key, held[i].Fence.Token, held[i].Holder, token)
 	}
-	got, err := l.engine.Release(ctx, []Back{{Key: key, Token: token, Handle: held[i].Fence.Handle}})
+	other := held[0]
+	held = slices.DeleteFunc(held, func(h dblock.HeldLock) bool { return h.Fence.Token != token })
+	if len(held) == 0 {
+		return fmt.Errorf("%w: %q is held with token %d by %s, not with %d", dblock.ErrNotHeld, key, other.Fence.Token, other.Holder, token)
+	}
+	for _, h := range held {
+		if err := l.forceRelease(ctx, h.Fence); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *Locker) forceRelease(ctx context.Context, f dblock.Fence) error {
+	got, err := l.free(ctx, []Back{{Key: f.Key, Token: f.Token, Handle: f.Handle, Mode: f.Mode}})
 	switch {
 	case err != nil:
-		return l.explain(err, key)
+		return l.explain(err, f.Key)
 	case got[0].Freed:
 		return nil
 	case got[0].Stood:
-		return fmt.Errorf("%w: a guarded transaction of its holder is open on %q; try again", dblock.ErrBusy, key)
+		return fmt.Errorf("%w: a guarded transaction of its holder is open on %q; try again", dblock.ErrBusy, f.Key)
 	}
-	return fmt.Errorf("%w: %q was released, or taken over, at this moment", dblock.ErrNotHeld, key)
+	return fmt.Errorf("%w: %q was released, or taken over, at this moment", dblock.ErrNotHeld, f.Key)
 }

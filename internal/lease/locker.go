@@ -14,17 +14,20 @@ import (
 
 // Locker is a dblock.Locker of leases. It is safe for concurrent use.
 type Locker struct {
-	engine  Engine
-	member  *member.Member
-	o       Options
-	acquire *merge.Queue[ask, Answer]
-	release *merge.Queue[Back, Returned]
-	waits   *Waits
+	engine   Engine
+	member   *member.Member
+	o        Options
+	acquires [3]*merge.Queue[ask, Answer] // by mode
+	inTurn   *merge.Queue[ask, Answer]    // for who gives way to those with tickets
+	tickets  *merge.Queue[ask, int64]
+	release  *merge.Queue[Back, Returned]
+	waits    *Waits
 
 	evictions evictions
 
 	mu     sync.Mutex
 	lines  map[string]*line
+	turns  map[string][]*turn // of a fair Locker, by key and in the order of their tickets
 	holds  map[*hold]struct{}
 	closed bool
 	empty  chan struct{} // closed when no hold is left; made by Close
@@ -44,12 +47,24 @@ var _ dblock.Locker = (*Locker)(nil)
 // New makes a Locker of what it shares with others; o has its defaults.
 func New[E Engine](of *Share[E], o Options) *Locker {
 	e := of.Engine
-	l := &Locker{engine: e, member: of.Member, waits: of.waits, o: o, lines: make(map[string]*line), holds: make(map[*hold]struct{})}
+	l := &Locker{engine: e, member: of.Member, waits: of.waits, o: o, lines: make(map[string]*line), turns: make(map[string][]*turn), holds: make(map[*hold]struct{})}
 	l.ending, l.end = context.WithCancelCause(context.Background())
 	poison := func(err error) bool { return e.Fault(err) == fault.Poison }
-	l.acquire = merge.New(merge.Options[ask, Answer]{
-		Run: l.runAcquire, Key: func(a ask) string { return a.Key }, Ends: func(a ask) bool { return a.Instead != Handle{} },
-		Poison: poison, MaxQueue: o.MaxQueue, MaxBatch: o.MaxBatch, MaxInFlight: o.MaxInFlight, Patience: o.patience,
+	for of, acquire := range map[**merge.Queue[ask, Answer]]func(context.Context, By, []Ask) ([]Answer, error){
+		&l.acquires[dblock.Exclusive]: e.Acquire, &l.acquires[dblock.Shared]: e.AcquireShared, &l.acquires[dblock.Permits]: e.AcquirePermits,
+		&l.inTurn: e.Acquire,
+	} {
+		*of = merge.New(merge.Options[ask, Answer]{
+			Run: func(ctx context.Context, batch []ask, _ bool) ([]merge.Answer[Answer], error) {
+				return byLife(ctx, l, batch, acquire)
+			},
+			Key: func(a ask) string { return a.Key }, Ends: func(a ask) bool { return a.Instead != Handle{} },
+			Poison: poison, MaxQueue: o.MaxQueue, MaxBatch: o.MaxBatch, MaxInFlight: o.MaxInFlight, Patience: o.patience,
+		})
+	}
+	l.tickets = merge.New(merge.Options[ask, int64]{
+		Run: l.runTickets, Key: func(a ask) string { return a.Key }, Poison: poison, MaxQueue: o.MaxQueue, MaxBatch: o.MaxBatch,
+		MaxInFlight: o.MaxInFlight, Patience: o.patience,
 	})
 	l.release = merge.New(merge.Options[Back, Returned]{
 		Run: l.runRelease, Key: func(b Back) string { return b.Key }, Ends: func(Back) bool { return true }, Poison: poison,
@@ -60,7 +75,10 @@ func New[E Engine](of *Share[E], o Options) *Locker {
 
 // Caps says what leases promise.
 func (l *Locker) Caps() dblock.Caps {
-	return dblock.Caps{Fencing: true, MaxHold: true, SurvivesConnectionLoss: true, PoolerSafe: true}
+	beside := !l.o.Fair
+	return dblock.Caps{
+		Fencing: true, Shared: beside, Permits: beside, Fair: l.o.Fair, MaxHold: true, SurvivesConnectionLoss: true, PoolerSafe: true,
+	}
 }
 
 // Acquire waits for the lock of key while ctx lives.
@@ -85,14 +103,14 @@ func (l *Locker) TryAcquire(ctx context.Context, key string, opts ...dblock.Opti
 func (l *Locker) observed(
 	ctx context.Context, r dblock.Request, how func(context.Context, dblock.Request) (*dblock.Lock, error),
 ) (lock *dblock.Lock, err error) {
-	if r.Shared {
-		return nil, fmt.Errorf("%w: this kind of lock has no shared mode", dblock.ErrUnsupported)
+	if err := onlyExclusive(r); l.o.Fair && err != nil {
+		return nil, err
 	}
 	if lock, err := dblock.Held(ctx, l, r); lock != nil || err != nil {
 		return lock, err
 	}
 	if ctx.Err() != nil {
-		return nil, ended(l.lastSeen(r.Key), context.Cause(ctx))
+		return nil, ended(l.lastSeen(r), context.Cause(ctx))
 	}
 	began := l.o.Clock.Now()
 	lock, err = how(ctx, r)
@@ -106,21 +124,36 @@ func (l *Locker) observed(
 	return lock, err
 }
 
-// try asks once, unless somebody of this process holds the key, or stands in line for it.
+// try asks once.
 func (l *Locker) try(ctx context.Context, r dblock.Request) (*dblock.Lock, error) {
+	switch {
+	case l.o.Fair:
+		lock, refused, err := l.tryInTurn(ctx, r)
+		return lock, unless(lock, refused, err)
+	case r.Mode != dblock.Exclusive:
+		lock, refused, err := l.atOnce(ctx, r)
+		return lock, unless(lock, refused, err)
+	}
+	return l.tryAlone(ctx, r)
+}
+
+// tryAlone asks, unless somebody of this process holds the key, or stands in line for it.
+func (l *Locker) tryAlone(ctx context.Context, r dblock.Request) (*dblock.Lock, error) {
 	place, held := l.enter(r, false)
 	if held != nil {
 		return nil, held
 	}
 	defer l.leave(place)
 	lock, refused, err := l.ask(ctx, place, r)
-	if err != nil {
-		return nil, err
+	return lock, unless(lock, refused, err)
+}
+
+// unless is the error of a call that did not wait.
+func unless(lock *dblock.Lock, refused *dblock.HeldError, err error) error {
+	if lock == nil && err == nil {
+		return refused
 	}
-	if lock == nil {
-		return nil, refused
-	}
-	return lock, nil
+	return err
 }
 
 // ended says who has the lock that was not acquired, and what ended the wait for it.
@@ -159,5 +192,9 @@ func (l *Locker) Close(ctx context.Context) error {
 		return fmt.Errorf("dblock: locks are still in use: %w", context.Cause(ctx))
 	}
 	l.tasks.Wait()
-	return errors.Join(l.acquire.Close(ctx), l.release.Close(ctx))
+	var errs []error
+	for _, acquire := range append(l.acquires[:], l.inTurn) {
+		errs = append(errs, acquire.Close(ctx))
+	}
+	return errors.Join(append(errs, l.tickets.Close(ctx), l.release.Close(ctx))...)
 }

@@ -16,6 +16,7 @@ type Options struct {
 	Clock    clock.Clock   // default: the machine's
 	Poll     time.Duration // how often a process asks again for a key that it waits for; 10 ms to 1 min
 	DeafPoll time.Duration // the same where nothing tells it of a release; default: Poll
+	Fair     bool          // first come, first served, across processes
 	MaxQueue int           // calls that may wait; default 65,536
 	MaxBatch int           // calls that share a statement; default 1,024, at most 8,192
 

@@ -2,6 +2,7 @@ package lease
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -11,6 +12,15 @@ import (
 
 // wait stands in line for the key, and asks once its turn has come, until it is granted.
 func (l *Locker) wait(ctx context.Context, r dblock.Request) (*dblock.Lock, error) {
+	if l.o.Fair {
+		return l.waitInTurn(ctx, r)
+	}
+	if r.Mode != dblock.Exclusive {
+		lock, _, err := l.atOnce(ctx, r)
+		if lock != nil || err != nil && !errors.Is(err, dblock.ErrNotAcquired) {
+			return lock, err
+		}
+	}
 	place, err := l.enter(r, true)
 	if err != nil {
 		return nil, err
@@ -20,11 +30,11 @@ func (l *Locker) wait(ctx context.Context, r dblock.Request) (*dblock.Lock, erro
 		return nil, err
 	}
 	if g := place.given; g != nil {
-		return l.grant(ctx, place, g.life, r, g.ask, g.token, g.sent)
+		return l.grant(ctx, place, g.reply, r)
 	}
-	if l.standsBack(r.Key) {
+	if l.standsBack(place) {
 		if err := l.standBack(ctx); err != nil {
-			return nil, ended(l.lastSeen(r.Key), err)
+			return nil, ended(l.lastSeen(r), err)
 		}
 	}
 	return l.poll(ctx, place, r)
@@ -36,7 +46,7 @@ func (l *Locker) poll(ctx context.Context, place *place, r dblock.Request) (*dbl
 	var told *bell
 	defer func() { l.stopWaiting(told) }()
 	for {
-		lock, refused, err := l.ask(ctx, place, r)
+		lock, refused, err := l.askFor(ctx, place, r)
 		if lock != nil || err != nil {
 			return lock, err
 		}
@@ -47,10 +57,23 @@ func (l *Locker) poll(ctx context.Context, place *place, r dblock.Request) (*dbl
 				continue // whoever gives it back from now on tells us; but it may be free already
 			}
 		}
-		if err := l.pause(ctx, told, refused, l.o.Clock.Now().Sub(began)); err != nil {
+		seen := r.Mode == dblock.Exclusive && place.pending == nil // when it is free; nothing shows that readers have gone, or permits come back
+		if err := l.pause(ctx, told, seen, refused, l.o.Clock.Now().Sub(began)); err != nil {
 			return nil, ended(refused, err)
 		}
 	}
+}
+
+// askFor asks for whatever a place is for.
+func (l *Locker) askFor(ctx context.Context, p *place, r dblock.Request) (*dblock.Lock, *dblock.HeldError, error) {
+	if r.Mode == dblock.Exclusive {
+		return l.ask(ctx, p, r)
+	}
+	lock, refused, err := l.askBeside(ctx, r)
+	if lock != nil && r.Mode == dblock.Shared {
+		l.follow(p)
+	}
+	return lock, refused, err
 }
 
 func (l *Locker) stopWaiting(b *bell) {
@@ -61,13 +84,13 @@ func (l *Locker) stopWaiting(b *bell) {
 
 // pause waits until it is worth asking again: the bell rings, the holder's time is up, or the poll
 // is due, with jitter so that processes don't ask in step. Where no bell can be heard it is the poll that counts.
-func (l *Locker) pause(ctx context.Context, b *bell, refused *dblock.HeldError, waited time.Duration) error {
+func (l *Locker) pause(ctx context.Context, b *bell, seen bool, refused *dblock.HeldError, waited time.Duration) error {
 	every := l.o.Poll
 	var rung chan struct{}
 	if b != nil {
 		rung = b.rung
 	}
-	hears := b != nil && l.waits.hearsOf(b.key)
+	hears := b != nil && (l.waits.hearing() || seen && l.waits.hearsOf(b.key))
 	if !hears {
 		every = interval(waited, l.o.DeafPoll)
 	}
@@ -85,7 +108,7 @@ func (l *Locker) pause(ctx context.Context, b *bell, refused *dblock.HeldError, 
 // standBack lets another process have a key that this one has given back for its sake: for the longest that a
 // poll takes, where it does not hear of it.
 func (l *Locker) standBack(ctx context.Context) error {
-	if l.waits.hearing() {
+	if l.waits.hearing() || l.waits.watches() {
 		return l.sleep(ctx, heardWithin)
 	}
 	return l.sleep(ctx, l.o.DeafPoll*3/2)
@@ -104,6 +127,12 @@ const brief = 100 * time.Millisecond
 
 // sleepUntil is sleep that ends early when rung is.
 func (l *Locker) sleepUntil(ctx context.Context, d time.Duration, rung <-chan struct{}) error {
+	_, err := l.sleepOr(ctx, d, rung)
+	return err
+}
+
+// sleepOr is sleepUntil, and tells whether it was rung.
+func (l *Locker) sleepOr(ctx context.Context, d time.Duration, rung <-chan struct{}) (bool, error) {
 	c := l.o.Clock
 	if d < brief {
 		c = clock.Real{}
@@ -113,12 +142,12 @@ func (l *Locker) sleepUntil(ctx context.Context, d time.Duration, rung <-chan st
 	defer timer.Stop()
 	select {
 	case <-due:
-		return nil
+		return false, nil
 	case <-rung:
-		return nil
+		return true, nil
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return false, context.Cause(ctx)
 	case <-l.ending.Done():
-		return context.Cause(l.ending)
+		return false, context.Cause(l.ending)
 	}
 }

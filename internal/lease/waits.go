@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dblock-go/dblock"
@@ -25,11 +26,15 @@ type Waits struct {
 	end    context.CancelFunc
 	tasks  sync.WaitGroup
 
-	mu     sync.Mutex
-	keys   map[string]*waited
-	news   chan struct{} // holds one: a key is waited for that was not before
-	hears  bool          // notifications come
+	mu    sync.Mutex
+	keys  map[string]*waited
+	turns map[string]*turn // those with a ticket, by their handles
+	news  chan struct{}    // holds one: a key is waited for that was not before
+	hears bool             // notifications come
+
 	closed bool
+
+	watching atomic.Bool // the server looks for this process, should it wait; for others it does, too, as far as can be told
 }
 
 // waited is a key that somebody of this process waits for.
@@ -169,6 +174,9 @@ func (w *Waits) tidy(batch []note) (waits, ends map[member.ID][]string) {
 
 // ring is called for each key that was given back while somebody waited.
 func (w *Waits) ring(key string) {
+	if w.ringTurn(key) {
+		return
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.ringLocked(w.keys[key])
@@ -207,6 +215,9 @@ func (w *Waits) hearing() bool {
 	defer w.mu.Unlock()
 	return w.hears
 }
+
+// watches tells whether processes are told soon of what they wait for, though no notification comes.
+func (w *Waits) watches() bool { return w.watching.Load() }
 
 // hearsOf tells whether this process hears of a release of that key.
 func (w *Waits) hearsOf(key string) bool {

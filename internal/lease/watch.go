@@ -23,11 +23,18 @@ const (
 
 // watch has the server look at what is waited for, until the process leaves. While nobody waits it uses no connection.
 func (w *Waits) watch(by Watcher) {
+	w.watching.Store(true)
 	for n := 0; w.ending.Err() == nil; {
 		if !w.awaitNews(nil) {
 			return
 		}
-		err := w.watchFor(by, func() { n = 0 })
+		err := w.watchFor(by, func() {
+			n = 0
+			w.watching.Store(true)
+		})
+		if err != nil {
+			w.watching.Store(false)
+		}
 		w.deafen()
 		if errors.Is(err, dblock.ErrUnsupported) {
 			return
@@ -62,11 +69,13 @@ func (w *Waits) watchFor(by Watcher, ok func()) error {
 	var doubt doubtful
 	for d := shortestLook; ; {
 		keys, told, fresh := w.toWatch()
+		more, turns := w.turnsToWatch(mostWatched - len(keys))
+		keys = append(keys, more...)
 		if len(keys) == 0 {
 			idle := time.NewTimer(lingers)
-			more := w.awaitNews(idle.C)
+			comes := w.awaitNews(idle.C)
 			idle.Stop()
-			if !more {
+			if !comes {
 				return nil
 			}
 			continue
@@ -74,7 +83,7 @@ func (w *Waits) watchFor(by Watcher, ok func()) error {
 		if fresh {
 			d = shortestLook
 		}
-		seen, err := watch.Look(w.ending, keys, told, d)
+		seen, err := watch.Look(w.ending, keys, turns, told, d)
 		if err != nil {
 			return err
 		}
@@ -107,7 +116,7 @@ func (w *Waits) toWatch() (keys []string, told []Seen, fresh bool) {
 		fresh = fresh || !of.watched
 		of.watched = true
 		if of.seen != 0 {
-			told = append(told, Seen{key, of.seen})
+			told = append(told, Seen{Key: key, Token: of.seen})
 		}
 	}
 	return keys, told, fresh
@@ -121,6 +130,7 @@ func (w *Waits) saw(by Watcher, seen []Seen, doubt *doubtful) error {
 	for i, s := range seen {
 		keys[i] = s.Key
 		w.ring(s.Key)
+		w.ringTurnOf(s)
 	}
 	ctx, cancel := context.WithTimeout(w.ending, statementBound(w.member))
 	defer cancel()
@@ -176,6 +186,12 @@ func (w *Waits) deafen() {
 		if of.watched {
 			of.watched = false
 			w.ringLocked(of)
+		}
+	}
+	for _, t := range w.turns {
+		if t.watched {
+			t.watched = false
+			signal(t.rung)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/member"
 )
@@ -31,20 +32,39 @@ func (e *Engine) Acquire(ctx context.Context, by lease.By, asks []lease.Ask) ([]
 
 // answer grants one lease, or says why not; s.mu is held.
 func (s *Server) answer(by lease.By, a lease.Ask, serves bool) lease.Answer {
-	now := s.clock.Now()
-	l := s.leases[a.Key]
-	held := l != nil && l.handle != lease.Handle{} && !l.ended(now)
-	if serves && (!held || l.handle == a.Instead || l.member != member.ID{} && l.member == a.Gone) {
+	refused, free := s.refuse(a, serves)
+	if free {
 		return lease.Answer{Token: s.grant(by, a)}
 	}
-	answer := lease.Answer{MemberGone: !serves, Held: held}
+	return refused
+}
+
+// refuse says why a lease can't be granted, if it can't; s.mu is held.
+func (s *Server) refuse(a lease.Ask, serves bool) (answer lease.Answer, granted bool) {
+	now := s.clock.Now()
+	l := s.leases[a.Key]
+	held := l.held(now)
+	instead := held && l.handle == a.Instead
+	free := !held || instead || l.member != member.ID{} && l.member == a.Gone
+	shared := l != nil && l.shared && !instead
+	answer = lease.Answer{MemberGone: !serves, Held: held, Shared: free && shared}
 	if held {
-		answer.Holder = lease.Holder{
-			Member: l.member, Label: l.label, Token: l.token, Remaining: s.remaining(l),
-			Dead: l.member != member.ID{} && !s.alive(l.member),
-		}
+		answer.Holder = s.holder(&l.grantRow)
 	}
-	return answer
+	return answer, serves && free && (!shared || a.Over) && !(a.InTurn && s.waits(a.Key))
+}
+
+// held tells whether somebody has a lease for itself.
+func (l *leaseRow) held(now time.Time) bool {
+	return l != nil && l.handle != lease.Handle{} && !l.ended(now)
+}
+
+// holder is who has something; s.mu is held.
+func (s *Server) holder(g *grantRow) lease.Holder {
+	return lease.Holder{
+		Member: g.member, Label: g.label, Token: g.token, Remaining: s.remaining(g),
+		Dead: g.member != member.ID{} && !s.alive(g.member),
+	}
 }
 
 // Evict ends a member that has expired.
@@ -62,7 +82,14 @@ func (e *Engine) Release(ctx context.Context, backs []lease.Back) ([]lease.Retur
 	returned := make([]lease.Returned, len(backs))
 	err := e.call(ctx, "Release", func(s *Server) {
 		for i, b := range backs {
-			returned[i] = s.giveBack(b)
+			switch b.Mode {
+			case dblock.Exclusive:
+				returned[i] = s.giveBack(b)
+			case dblock.Shared:
+				returned[i] = s.leaveShared(b)
+			case dblock.Permits:
+				returned[i] = s.givePermitsBack(b)
+			}
 		}
 	})
 	if err != nil {
@@ -80,17 +107,17 @@ func (s *Server) giveBack(b lease.Back) lease.Returned {
 	if b.Token != 0 && b.Token != l.token {
 		return lease.Returned{Stood: true}
 	}
-	s.free(b.Key, l)
+	s.free(b.Key, &l.grantRow)
 	return lease.Returned{Freed: true, Stood: true}
 }
 
 // ExpireIn ends a lease d from now.
 func (e *Engine) ExpireIn(ctx context.Context, b lease.Back, d time.Duration) (ours bool, err error) {
 	err = e.call(ctx, "ExpireIn", func(s *Server) {
-		l := s.leases[b.Key]
-		ours = l != nil && l.handle == b.Handle && l.token == b.Token && !l.ended(s.clock.Now())
-		if ours {
-			s.endAt(b.Key, l, max(d, time.Microsecond)) // as a database would: its clock counts these
+		for _, g := range s.rowsOf(b) {
+			if ours = g.handle == b.Handle && g.token == b.Token && !g.ended(s.clock.Now()); ours {
+				s.endAt(b.Key, g, max(d, time.Microsecond)) // as a database would: its clock counts these
+			}
 		}
 	})
 	return ours, err

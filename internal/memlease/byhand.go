@@ -1,8 +1,10 @@
 package memlease
 
 import (
+	"slices"
 	"time"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/member"
 )
@@ -40,11 +42,18 @@ func (s *Server) ExpireMembers() {
 	}
 }
 
-// Free gives back whatever a handle holds, and no process is told.
-func (s *Server) Free(key string, handle lease.Handle) {
+// Free gives back what a fence names, and no process is told.
+func (s *Server) Free(f dblock.Fence) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.giveBack(lease.Back{Key: key, Handle: handle})
+	switch b := (lease.Back{Key: f.Key, Handle: f.Handle}); f.Mode {
+	case dblock.Shared:
+		s.leaveShared(b)
+	case dblock.Permits:
+		s.givePermitsBack(b)
+	default:
+		s.giveBack(b)
+	}
 }
 
 // AgeLeases has all leases look as if nobody had touched them for long.
@@ -53,7 +62,20 @@ func (s *Server) AgeLeases() {
 	defer s.mu.Unlock()
 	for _, l := range s.leases {
 		l.changed = long
+		for _, g := range l.readers {
+			g.changed = long
+		}
 	}
+}
+
+// Tickets counts the calls that wait.
+func (s *Server) Tickets() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, of := range s.tickets {
+		n += len(of)
+	}
+	return n
 }
 
 // Rows counts what there is.
@@ -67,9 +89,8 @@ func (s *Server) Rows() (members, leases, waiters int) {
 }
 
 // Keeps tells whether a lease is a handle's and lives by a member's heartbeats.
-func (s *Server) Keeps(id member.ID, key string, handle lease.Handle) bool {
+func (s *Server) Keeps(id member.ID, b lease.Back) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l := s.leases[key]
-	return l != nil && l.handle == handle && l.member == id
+	return slices.ContainsFunc(s.rowsOf(b), func(g *grantRow) bool { return g.handle == b.Handle && g.member == id })
 }

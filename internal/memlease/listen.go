@@ -2,6 +2,8 @@ package memlease
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	"github.com/dblock-go/dblock/internal/member"
 )
@@ -15,9 +17,13 @@ type ear struct {
 // notify tells of a key that somebody waits for; s.mu is held. A row that has expired counts too: with a clock that
 // a test moves, a process may have come too late to say once more that it waits.
 func (s *Server) notify(key string) {
-	if len(s.waiters[key]) == 0 {
-		return
+	if len(s.waiters[key]) > 0 {
+		s.tell(key)
 	}
+}
+
+// tell has all processes hear something; s.mu is held.
+func (s *Server) tell(key string) {
 	for e := range s.ears {
 		e.keys[key] = struct{}{}
 		select {
@@ -29,8 +35,14 @@ func (s *Server) notify(key string) {
 
 // notifyOf tells of all that a member held; s.mu is held.
 func (s *Server) notifyOf(id member.ID) {
+	of := func(g *grantRow) bool { return g.member == id }
 	for key, l := range s.leases {
-		if l.member == id {
+		if of(&l.grantRow) || slices.ContainsFunc(slices.Collect(maps.Values(l.readers)), of) {
+			s.notify(key)
+		}
+	}
+	for key, sema := range s.semas {
+		if slices.ContainsFunc(sema.permits, of) {
 			s.notify(key)
 		}
 	}

@@ -2,11 +2,11 @@ package memlease
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"slices"
 	"time"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/member"
 )
@@ -14,50 +14,60 @@ import (
 // List reads what is held, sorted by key.
 func (e *Engine) List(ctx context.Context) (listed []lease.Listed, err error) {
 	err = e.call(ctx, "List", func(s *Server) {
-		now := s.clock.Now()
 		for key, l := range s.leases {
-			if s.held(l, now) {
-				listed = append(listed, s.listed(key, l, now))
+			if !l.shared { // else it waits for readers
+				listed = s.list(listed, key, dblock.Exclusive, &l.grantRow)
+			}
+			for _, g := range l.readers {
+				listed = s.list(listed, key, dblock.Shared, g)
+			}
+		}
+		for key, sema := range s.semas {
+			of := make(map[lease.Handle]bool)
+			for _, g := range sema.permits {
+				if of[g.handle] {
+					continue
+				}
+				of[g.handle] = true
+				before := len(listed)
+				if listed = s.list(listed, key, dblock.Permits, g); len(listed) > before {
+					listed[before].Permits, listed[before].Limit = g.together, sema.limit
+				}
 			}
 		}
 	})
-	slices.SortFunc(listed, func(a, b lease.Listed) int { return cmp.Compare(a.Key, b.Key) })
+	slices.SortFunc(listed, lease.ByKey)
 	return listed, err
 }
 
 // Look reads one lease.
 func (e *Engine) Look(ctx context.Context, key string) (x lease.Listed, held bool, err error) {
 	err = e.call(ctx, "Look", func(s *Server) {
-		now := s.clock.Now()
-		l := s.leases[key]
-		if held = l != nil && s.held(l, now); held {
-			x = s.listed(key, l, now)
-			x.Data = bytes.Clone(l.data)
+		if l := s.leases[key]; l != nil && !l.shared {
+			for _, x = range s.list(nil, key, dblock.Exclusive, &l.grantRow) {
+				held, x.Data = true, bytes.Clone(l.data)
+			}
 		}
 	})
 	return x, held, err
 }
 
-// held tells whether somebody alive has a lease; s.mu is held.
-func (s *Server) held(l *leaseRow, now time.Time) bool {
-	return l.handle != (lease.Handle{}) && !l.ended(now) && (l.member == (member.ID{}) || s.alive(l.member))
-}
-
-// listed is a lease that is held, without its data; s.mu is held.
-func (s *Server) listed(key string, l *leaseRow, now time.Time) lease.Listed {
-	x := lease.Listed{
-		Key: key, Token: l.token, Handle: l.handle, Age: now.Sub(l.changed),
-		Holder: lease.Holder{Member: l.member, Label: l.label, Token: l.token, Remaining: s.remaining(l)},
+// list adds what somebody holds who is alive; s.mu is held.
+func (s *Server) list(listed []lease.Listed, key string, mode dblock.Mode, g *grantRow) []lease.Listed {
+	now := s.clock.Now()
+	if g.handle == (lease.Handle{}) || g.ended(now) || g.member != (member.ID{}) && !s.alive(g.member) {
+		return listed
 	}
-	if m := s.members[l.member]; m != nil {
+	x := lease.Listed{Key: key, Mode: mode, Token: g.token, Handle: g.handle, Age: now.Sub(g.changed), Holder: s.holder(g)}
+	if m := s.members[g.member]; m != nil {
 		x.MemberLabel = m.label
 	}
-	for _, until := range s.waiters[key] {
-		if until.After(now) {
+	for id, until := range s.waiters[key] {
+		if until.After(now) && id != (member.ID{}) {
 			x.Waiters++
 		}
 	}
-	return x
+	return append(listed, x)
 }
 
 // Sweep tidies away what nobody has used for so long.
@@ -82,8 +92,18 @@ func (e *Engine) Sweep(ctx context.Context, unused time.Duration) (removed int64
 		}
 		for key, l := range s.leases {
 			gone := l.member != member.ID{} && s.members[l.member] == nil
+			for handle, g := range l.readers {
+				if g.changed.Before(now.Add(-unused)) && (g.ended(now) || g.member != member.ID{} && s.members[g.member] == nil) {
+					s.endAt(key, g, 0)
+					delete(l.readers, handle)
+					removed++
+				}
+			}
+			if len(l.readers) > 0 {
+				continue
+			}
 			if l.changed.Before(now.Add(-unused)) && (l.handle == lease.Handle{} || l.ended(now) || gone) {
-				s.endAt(key, l, 0)
+				s.endAt(key, &l.grantRow, 0)
 				delete(s.leases, key)
 				removed++
 			}

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/member"
@@ -16,6 +17,9 @@ type Server struct {
 	mu      sync.Mutex
 	members map[member.ID]*memberRow
 	leases  map[string]*leaseRow
+	semas   map[string]*semaphoreRow
+	tickets map[string][]ticketRow             // in their order
+	ticket  int64                              // the last one
 	waiters map[string]map[member.ID]time.Time // until when the process counts as waiting
 	ears    map[*ear]struct{}
 }
@@ -29,6 +33,19 @@ type memberRow struct {
 
 // leaseRow is kept when it is free: the token goes on from there.
 type leaseRow struct {
+	grantRow
+	shared  bool // readers may be there
+	readers map[lease.Handle]*grantRow
+}
+
+// semaphoreRow is a number of permits; those past it are not given out any more.
+type semaphoreRow struct {
+	limit   int
+	permits []*grantRow
+}
+
+// grantRow is one acquisition.
+type grantRow struct {
 	token   int64
 	handle  lease.Handle // zero: nobody's
 	member  member.ID    // zero: nobody keeps it alive
@@ -37,12 +54,14 @@ type leaseRow struct {
 	label   string
 	data    []byte
 	end     clock.Timer // wakes who waits for it
+
+	together int // how many permits the acquisition has
 }
 
 // NewServer makes an empty Server.
 func NewServer(c clock.Clock) *Server {
 	return &Server{
-		clock: c, members: make(map[member.ID]*memberRow), leases: make(map[string]*leaseRow),
+		clock: c, members: make(map[member.ID]*memberRow), leases: make(map[string]*leaseRow), semas: make(map[string]*semaphoreRow), tickets: make(map[string][]ticketRow),
 		waiters: make(map[string]map[member.ID]time.Time), ears: make(map[*ear]struct{}),
 	}
 }
@@ -58,36 +77,50 @@ func (s *Server) serves(by lease.By) bool {
 	return s.alive(by.Member) && s.members[by.Member].beat <= by.Beat+1
 }
 
-// ended tells whether a lease's own time is up.
-func (l *leaseRow) ended(now time.Time) bool { return !l.until.IsZero() && !l.until.After(now) }
+// ended tells whether an acquisition's own time is up.
+func (g *grantRow) ended(now time.Time) bool { return !g.until.IsZero() && !g.until.After(now) }
 
 // grant makes a lease another handle's; s.mu is held.
 func (s *Server) grant(by lease.By, a lease.Ask) (token int64) {
-	now := s.clock.Now()
-	l := s.leases[a.Key]
-	if l == nil {
-		l = &leaseRow{}
-		s.leases[a.Key] = l
+	l := s.lease(a.Key)
+	token = max(l.token+1, s.clock.Now().UnixMicro())
+	if l.shared = l.shared && (l.handle == lease.Handle{} || l.handle != a.Instead); l.shared {
+		token = l.token // that of the readers who may be there
 	}
-	l.token = max(l.token+1, now.UnixMicro())
-	l.handle, l.changed, l.label, l.data = a.Handle, now, a.Label, append([]byte(nil), a.Data...)
-	l.member = by.Member
-	if a.Detached {
-		l.member = member.ID{}
-	}
-	s.endAt(a.Key, l, a.Hold)
+	s.fill(by, a, &l.grantRow, token)
 	return l.token
 }
 
-// endAt gives a lease an end of its own, d from now; 0 is none. s.mu is held.
-func (s *Server) endAt(key string, l *leaseRow, d time.Duration) {
-	if l.end != nil {
-		l.end.Stop()
+// lease is a key's row, which is made where it is missing; s.mu is held.
+func (s *Server) lease(key string) *leaseRow {
+	l := s.leases[key]
+	if l == nil {
+		l = &leaseRow{readers: make(map[lease.Handle]*grantRow)}
+		s.leases[key] = l
 	}
-	l.until, l.end = time.Time{}, nil
+	return l
+}
+
+// fill makes something an ask's; s.mu is held.
+func (s *Server) fill(by lease.By, a lease.Ask, g *grantRow, token int64) {
+	g.token, g.handle, g.together = token, a.Handle, a.Permits
+	g.changed, g.label, g.data = s.clock.Now(), a.Label, append([]byte(nil), a.Data...)
+	g.member = by.Member
+	if a.Detached {
+		g.member = member.ID{}
+	}
+	s.endAt(a.Key, g, a.Hold)
+}
+
+// endAt gives an acquisition an end of its own, d from now; 0 is none. s.mu is held.
+func (s *Server) endAt(key string, g *grantRow, d time.Duration) {
+	if g.end != nil {
+		g.end.Stop()
+	}
+	g.until, g.end = time.Time{}, nil
 	if d > 0 {
-		l.until = s.clock.Now().Add(d)
-		l.end = s.clock.AfterFunc(d, func() {
+		g.until = s.clock.Now().Add(d)
+		g.end = s.clock.AfterFunc(d, func() {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.notify(key)
@@ -95,10 +128,10 @@ func (s *Server) endAt(key string, l *leaseRow, d time.Duration) {
 	}
 }
 
-// free makes a lease nobody's, and wakes who waits for it; s.mu is held.
-func (s *Server) free(key string, l *leaseRow) {
-	s.endAt(key, l, 0)
-	l.handle, l.member, l.label, l.data, l.changed = lease.Handle{}, member.ID{}, "", nil, s.clock.Now()
+// free makes something nobody's, and wakes who waits for it; s.mu is held.
+func (s *Server) free(key string, g *grantRow) {
+	s.endAt(key, g, 0)
+	g.handle, g.member, g.label, g.data, g.changed, g.together = lease.Handle{}, member.ID{}, "", nil, s.clock.Now(), 0
 	s.notify(key)
 }
 
@@ -127,9 +160,9 @@ func (s *Server) drop(id member.ID) {
 }
 
 // remaining is until when a lease lasts without a heartbeat; 0 where that can't be told. s.mu is held.
-func (s *Server) remaining(l *leaseRow) time.Duration {
-	until := l.until
-	if m := s.members[l.member]; m != nil && (until.IsZero() || m.expires.Before(until)) {
+func (s *Server) remaining(g *grantRow) time.Duration {
+	until := g.until
+	if m := s.members[g.member]; m != nil && (until.IsZero() || m.expires.Before(until)) {
 		until = m.expires
 	}
 	if until.IsZero() {
@@ -138,10 +171,30 @@ func (s *Server) remaining(l *leaseRow) time.Duration {
 	return max(0, until.Sub(s.clock.Now()))
 }
 
-// Stands tells what a guard would: whether the lease is still that handle's, with that token.
-func (s *Server) Stands(key string, token int64, handle lease.Handle) bool {
+// Stands tells what a guard would: whether what was acquired is still that handle's, with that token, and all of it.
+func (s *Server) Stands(b lease.Back) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l := s.leases[key]
-	return l != nil && l.token == token && l.handle == handle && handle != lease.Handle{}
+	stand, want := 0, 1
+	for _, g := range s.rowsOf(b) {
+		if g.token == b.Token && g.handle == b.Handle && b.Handle != (lease.Handle{}) {
+			stand++
+			want = max(want, g.together)
+		}
+	}
+	return stand == want
+}
+
+// rowsOf are those that may be an acquisition's; s.mu is held.
+func (s *Server) rowsOf(b lease.Back) (rows []*grantRow) {
+	l, sema := s.leases[b.Key], s.semas[b.Key]
+	switch {
+	case b.Mode == dblock.Permits && sema != nil:
+		return sema.permits
+	case b.Mode == dblock.Exclusive && l != nil:
+		return []*grantRow{&l.grantRow}
+	case b.Mode == dblock.Shared && l != nil && l.readers[b.Handle] != nil:
+		return []*grantRow{l.readers[b.Handle]}
+	}
+	return nil
 }

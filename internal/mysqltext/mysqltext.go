@@ -23,8 +23,8 @@ type Conn interface {
 	QueryRowContext(context.Context, string, ...any) *sql.Row
 }
 
-// Inline is a Conn that puts the arguments into the statement. Its arguments can be integers and
-// []byte, which is all that dblock's statements take.
+// Inline is a Conn that puts the arguments into the statement. Its arguments can be integers, []byte and
+// sql.NullString, which is all that dblock's statements take.
 type Inline struct {
 	Conn
 	// Rewrite changes a statement before it is sent, for example to name the database of its
@@ -114,6 +114,11 @@ func literal(buf []byte, arg any) []byte {
 	case []byte:
 		buf = append(buf, "x'"...)
 		return append(hex.AppendEncode(buf, v), '\'')
+	case sql.NullString:
+		if !v.Valid {
+			return append(buf, "NULL"...)
+		}
+		return literal(buf, []byte(v.String))
 	default:
 		panic(fmt.Sprintf("mysqltext: an argument of type %T", arg))
 	}

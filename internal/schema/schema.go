@@ -10,7 +10,7 @@ import (
 )
 
 // Version is the schema version that this program needs: the number of the newest migration.
-const Version int64 = 2
+const Version int64 = 4
 
 // VersionTable is where applied migrations are recorded. It is dblock's own: the host's goose
 // state is never touched.
@@ -22,12 +22,17 @@ func Tables() []string {
 	return []string{
 		"dblock_stock", "dblock_reservation", "dblock_adjustment",
 		"dblock_member", "dblock_lease", "dblock_lease_waiter", "dblock_fence",
+		"dblock_reader", "dblock_semaphore", "dblock_permit", "dblock_ticket",
 	}
 }
 
 // passing tells tables whose rows come and go, so that a service deletes them, too.
 func passing(table string) bool {
-	return table == "dblock_member" || table == "dblock_lease" || table == "dblock_lease_waiter"
+	switch table {
+	case "dblock_member", "dblock_lease", "dblock_lease_waiter", "dblock_reader", "dblock_ticket":
+		return true
+	}
+	return false
 }
 
 // tables matches each of dblock's table names as a whole word. Names of constraints and indexes

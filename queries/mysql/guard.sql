@@ -5,6 +5,26 @@ SELECT 1 AS ours FROM dblock_lease l
 WHERE l.lease_key = sqlc.arg(lease_key) AND l.token = sqlc.arg(token) AND l.handle = CAST(sqlc.arg(handle) AS BINARY)
 LOCK IN SHARE MODE;
 
+-- Guard for a key that is held shared: nobody has it for itself before the transaction ends.
+-- name: GuardShared :many
+SELECT 1 AS ours FROM dblock_reader r
+WHERE r.lease_key = sqlc.arg(lease_key) AND r.token = sqlc.arg(token) AND r.handle = sqlc.arg(handle)
+LOCK IN SHARE MODE;
+
+-- Guard for permits: all those of the acquisition, or it is not ours any more. They are named, as PermitSlots found them: a search with locks
+-- would lock those of others, too.
+-- name: GuardPermits :many
+SELECT p.together FROM dblock_permit p FORCE INDEX (PRIMARY)
+WHERE p.lease_key = sqlc.arg(lease_key) AND p.slot IN (sqlc.slice(slots))
+  AND p.token = sqlc.arg(token) AND p.handle = CAST(sqlc.arg(handle) AS BINARY)
+LOCK IN SHARE MODE;
+
+-- GuardPermits for a transaction whose snapshot is older than the permits.
+-- name: GuardPermitsUnseen :many
+SELECT p.together FROM dblock_permit p FORCE INDEX (PRIMARY)
+WHERE p.lease_key = sqlc.arg(lease_key) AND p.token = sqlc.arg(token) AND p.handle = CAST(sqlc.arg(handle) AS BINARY)
+LOCK IN SHARE MODE;
+
 -- Whoever begins to read a resource raises its fence to its own token. The assignments run from left
 -- to right: token comes last. CheckRaised tells whether it was raised.
 -- name: Raise :exec

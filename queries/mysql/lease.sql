@@ -9,7 +9,8 @@
 
 -- Grants what is free of a batch, each key once. It does nothing once the member has beaten twice more
 -- than the caller knew: then the caller has given up on it, and it was under way for too long. What is held in
--- the place of which it is asked for, or by a member that is gone for good, counts as free.
+-- the place of which it is asked for, or by a member that is gone for good, counts as free. Where readers may be there it is not
+-- granted; what is held in the place of another one is free of them.
 -- The engine repeats the SELECT of ask for each of the batch. All that are granted have the same token, the
 -- statement's insert id: what has a larger one, as the clock was set, is left to AcquireLease.
 -- name: AcquireLeases :execresult
@@ -23,7 +24,8 @@ UPDATE (
         SELECT CAST(sqlc.arg(lease_key) AS BINARY) AS lease_key, CAST(sqlc.arg(handle) AS BINARY) AS handle, CAST(sqlc.arg(instead) AS BINARY) AS instead, CAST(sqlc.arg(gone) AS BINARY) AS gone, CAST(sqlc.arg(keeper) AS BINARY) AS member_id, CAST(sqlc.arg(hold_us) AS SIGNED) AS hold_us, CAST(sqlc.arg(label) AS BINARY) AS label, CAST(sqlc.arg(data) AS BINARY) AS data
     ) ask
     STRAIGHT_JOIN dblock_lease l FORCE INDEX (PRIMARY) ON l.lease_key = ask.lease_key
-    WHERE (l.handle IS NULL OR l.handle = ask.instead OR l.member_id = ask.gone OR l.held_until <= +UTC_TIMESTAMP(6))
+    WHERE (NOT l.shared OR l.handle = ask.instead)
+      AND (l.handle IS NULL OR l.handle = ask.instead OR l.member_id = ask.gone OR l.held_until <= +UTC_TIMESTAMP(6))
       AND l.token < TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6))
     LIMIT 1000000
     FOR UPDATE SKIP LOCKED
@@ -33,7 +35,7 @@ SET t.token = LAST_INSERT_ID(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMES
     t.handle = free.handle,
     t.member_id = NULLIF(free.member_id, ''),
     t.held_until = TIMESTAMPADD(MICROSECOND, NULLIF(free.hold_us, 0), +UTC_TIMESTAMP(6)),
-    t.changed_at = +UTC_TIMESTAMP(6), t.label = free.label, t.data = NULLIF(free.data, '');
+    t.changed_at = +UTC_TIMESTAMP(6), t.label = free.label, t.data = NULLIF(free.data, ''), t.shared = false;
 
 -- AcquireLeases for asks that are alike: held by the member, for no time of their own, with one label and no data.
 -- It waits for what is locked, and makes no tables of its own: on MariaDB, where it can be told not to wait, it is
@@ -43,8 +45,10 @@ SET t.token = LAST_INSERT_ID(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMES
 UPDATE dblock_lease t
 SET t.token = LAST_INSERT_ID(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6))),
     t.handle = CASE t.lease_key WHEN sqlc.arg(lease_key) THEN CAST(sqlc.arg(handle) AS BINARY) END,
-    t.member_id = sqlc.arg(keeper), t.held_until = NULL, t.changed_at = +UTC_TIMESTAMP(6), t.label = sqlc.arg(label), t.data = NULL
+    t.member_id = sqlc.arg(keeper), t.held_until = NULL, t.changed_at = +UTC_TIMESTAMP(6), t.label = sqlc.arg(label), t.data = NULL,
+    t.shared = false
 WHERE t.lease_key IN (sqlc.slice(lease_keys)) AND t.token < TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6))
+  AND (NOT t.shared OR t.handle IN (sqlc.slice(insteads)))
   AND (t.handle IS NULL OR t.handle IN (sqlc.slice(insteads)) OR t.member_id IN (sqlc.slice(gones)) OR t.held_until <= +UTC_TIMESTAMP(6))
   AND EXISTS (
       SELECT 1 FROM dblock_member m
@@ -52,15 +56,19 @@ WHERE t.lease_key IN (sqlc.slice(lease_keys)) AND t.token < TIMESTAMPDIFF(MICROS
   );
 
 -- AcquireLeases for a lone caller, without the tables that the server makes for a batch. It would wait for the row:
--- only MariaDB can be told that a statement must not, and there it is several times as fast.
+-- only MariaDB can be told that a statement must not, and there it is several times as fast. Who says so has it
+-- where readers may be there, too, and is not to hold it before they have gone: till then the row stays shared, with their token.
 -- name: AcquireLease :execresult
 UPDATE dblock_lease t
-SET t.token = LAST_INSERT_ID(GREATEST(t.token + 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6)))),
+SET t.token = LAST_INSERT_ID(IF(t.shared AND CAST(sqlc.arg(pending) AS SIGNED) = 1, t.token,
+                                GREATEST(t.token + 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6))))),
     t.handle = CAST(sqlc.arg(handle) AS BINARY),
     t.member_id = NULLIF(CAST(sqlc.arg(keeper) AS BINARY), ''),
     t.held_until = TIMESTAMPADD(MICROSECOND, NULLIF(CAST(sqlc.arg(hold_us) AS SIGNED), 0), +UTC_TIMESTAMP(6)),
-    t.changed_at = +UTC_TIMESTAMP(6), t.label = sqlc.arg(label), t.data = NULLIF(CAST(sqlc.arg(data) AS BINARY), '')
+    t.changed_at = +UTC_TIMESTAMP(6), t.label = sqlc.arg(label), t.data = NULLIF(CAST(sqlc.arg(data) AS BINARY), ''),
+    t.shared = t.shared AND CAST(sqlc.arg(pending) AS SIGNED) = 1
 WHERE t.lease_key = sqlc.arg(lease_key)
+  AND (NOT t.shared OR t.handle = CAST(sqlc.arg(instead) AS BINARY) OR CAST(sqlc.arg(pending) AS SIGNED) = 1)
   AND (t.handle IS NULL OR t.handle = CAST(sqlc.arg(instead) AS BINARY) OR t.member_id = CAST(sqlc.arg(gone) AS BINARY)
        OR t.held_until <= +UTC_TIMESTAMP(6))
   AND EXISTS (
@@ -72,11 +80,13 @@ WHERE t.lease_key = sqlc.arg(lease_key)
 -- locked waits for nothing.
 -- name: AcquireLeaseSkipping :execresult
 UPDATE dblock_lease t
-SET t.token = LAST_INSERT_ID(GREATEST(t.token + 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6)))),
+SET t.token = LAST_INSERT_ID(IF(t.shared AND CAST(sqlc.arg(pending) AS SIGNED) = 1, t.token,
+                                GREATEST(t.token + 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6))))),
     t.handle = CAST(sqlc.arg(handle) AS BINARY),
     t.member_id = NULLIF(CAST(sqlc.arg(keeper) AS BINARY), ''),
     t.held_until = TIMESTAMPADD(MICROSECOND, NULLIF(CAST(sqlc.arg(hold_us) AS SIGNED), 0), +UTC_TIMESTAMP(6)),
-    t.changed_at = +UTC_TIMESTAMP(6), t.label = sqlc.arg(label), t.data = NULLIF(CAST(sqlc.arg(data) AS BINARY), '')
+    t.changed_at = +UTC_TIMESTAMP(6), t.label = sqlc.arg(label), t.data = NULLIF(CAST(sqlc.arg(data) AS BINARY), ''),
+    t.shared = t.shared AND CAST(sqlc.arg(pending) AS SIGNED) = 1
 WHERE t.lease_key = (
     SELECT free.lease_key FROM (
         SELECT l.lease_key
@@ -86,6 +96,7 @@ WHERE t.lease_key = (
         ) me
         STRAIGHT_JOIN dblock_lease l FORCE INDEX (PRIMARY)
         WHERE l.lease_key = sqlc.arg(lease_key)
+          AND (NOT l.shared OR l.handle = CAST(sqlc.arg(instead) AS BINARY) OR CAST(sqlc.arg(pending) AS SIGNED) = 1)
           AND (l.handle IS NULL OR l.handle = CAST(sqlc.arg(instead) AS BINARY) OR l.member_id = CAST(sqlc.arg(gone) AS BINARY)
                OR l.held_until <= +UTC_TIMESTAMP(6))
         LIMIT 1
@@ -110,12 +121,70 @@ STRAIGHT_JOIN (
 ) ask
 ON true;
 
+-- Grants a set, all of it or nothing: the rows are counted when they are locked. See AcquireLeases; all asks are alike.
+-- name: AcquireSet :execresult
+UPDATE (
+    SELECT counted.lease_key, counted.handle, counted.label, counted.data, counted.hold_us, counted.member_id
+    FROM (
+        SELECT f.lease_key, f.handle, f.label, f.data, f.hold_us, f.member_id, COUNT(*) OVER () AS have
+        FROM (
+            SELECT l.lease_key, ask.handle, ask.label, ask.data, ask.hold_us, ask.member_id
+            FROM (
+                SELECT m.member_id FROM dblock_member m
+                WHERE m.member_id = sqlc.arg(member_id) AND m.beat <= CAST(sqlc.arg(beat) AS SIGNED) + 1 AND m.expires_at > +UTC_TIMESTAMP(6)
+            ) me
+            STRAIGHT_JOIN (
+                SELECT CAST(sqlc.arg(lease_key) AS BINARY) AS lease_key, CAST(sqlc.arg(handle) AS BINARY) AS handle, CAST(sqlc.arg(gone) AS BINARY) AS gone, CAST(sqlc.arg(keeper) AS BINARY) AS member_id, CAST(sqlc.arg(hold_us) AS SIGNED) AS hold_us, CAST(sqlc.arg(label) AS BINARY) AS label, CAST(sqlc.arg(data) AS BINARY) AS data
+            ) ask
+            STRAIGHT_JOIN dblock_lease l FORCE INDEX (PRIMARY) ON l.lease_key = ask.lease_key
+            WHERE NOT l.shared AND (l.handle IS NULL OR l.member_id = ask.gone OR l.held_until <= +UTC_TIMESTAMP(6))
+              AND l.token < TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6))
+            LIMIT 1000000
+            FOR UPDATE SKIP LOCKED
+        ) f
+    ) counted
+    WHERE counted.have = CAST(sqlc.arg(wanted) AS SIGNED)
+) free
+STRAIGHT_JOIN dblock_lease t FORCE INDEX (PRIMARY) ON t.lease_key = free.lease_key
+SET t.token = LAST_INSERT_ID(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6))),
+    t.handle = free.handle,
+    t.member_id = NULLIF(free.member_id, ''),
+    t.held_until = TIMESTAMPADD(MICROSECOND, NULLIF(free.hold_us, 0), +UTC_TIMESTAMP(6)),
+    t.changed_at = +UTC_TIMESTAMP(6), t.label = free.label, t.data = NULLIF(free.data, '');
+
+-- Makes rows that are missing; nobody holds them. The engine repeats the row.
+-- name: MakeFreeLeases :exec
+INSERT IGNORE INTO dblock_lease (lease_key, token)
+VALUES (sqlc.arg(lease_key), TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6)) - 1);
+
+-- Gives back a set, where so many of it can be locked: all that are ours. The engine repeats the SELECT of ask.
+-- name: ReleaseSet :execrows
+UPDATE (
+    SELECT counted.lease_key
+    FROM (
+        SELECT f.lease_key, COUNT(*) OVER () AS have
+        FROM (
+            SELECT l.lease_key
+            FROM (
+                SELECT CAST(sqlc.arg(lease_key) AS BINARY) AS lease_key, CAST(sqlc.arg(handle) AS BINARY) AS handle
+            ) ask
+            STRAIGHT_JOIN dblock_lease l FORCE INDEX (PRIMARY) ON l.lease_key = ask.lease_key
+            WHERE l.handle = ask.handle
+            LIMIT 1000000
+            FOR UPDATE SKIP LOCKED
+        ) f
+    ) counted
+    WHERE counted.have = CAST(sqlc.arg(wanted) AS SIGNED)
+) ours
+STRAIGHT_JOIN dblock_lease t FORCE INDEX (PRIMARY) ON t.lease_key = ours.lease_key
+SET t.handle = NULL, t.member_id = NULL, t.held_until = NULL, t.changed_at = +UTC_TIMESTAMP(6), t.label = '', t.data = NULL;
+
 -- name: LockWaitTimeout :one
 SELECT CAST(@@innodb_lock_wait_timeout AS SIGNED) AS seconds;
 
 -- Who has what, or what is free, as one snapshot shows it: a holder's member that it lacks is gone.
 -- name: SeeLeases :many
-SELECT l.lease_key, l.token, l.handle, l.member_id, l.label,
+SELECT l.lease_key, l.token, l.handle, l.member_id, l.label, l.shared,
        EXISTS (
            SELECT 1 FROM dblock_member me
            WHERE me.member_id = sqlc.arg(member_id) AND me.beat <= CAST(sqlc.arg(beat) AS SIGNED) + 1 AND me.expires_at > +UTC_TIMESTAMP(6)
@@ -212,14 +281,14 @@ SELECT EXISTS (
       AND w.expires_at > +UTC_TIMESTAMP(6) AND m.expires_at > +UTC_TIMESTAMP(6)
 ) AS waits;
 
--- Looks at leases that are held, one step after the other with a pause before each, until one of them seems free; then
--- those that do. It is sent at READ UNCOMMITTED, where each step reads the rows as they are: a release is seen before it is
+-- Looks at leases that are held, one step after the other with a pause before each, until one of them seems free, or to be that of
+-- a call that waits with a ticket; then those that do. It is sent at READ UNCOMMITTED, where each step reads the rows as they are: a release is seen before it is
 -- committed, and may yet be undone (see FreeLeases). What was told under its token is passed over. The empty key, which
 -- no lease has, and the counting over a step keep an optimizer from reading a single row once for all steps. That
 -- a holder has gone without giving back, or that its time is up, is looked for at every sixteenth step; the time does not
 -- pass within a statement. The engine repeats the condition on what was told.
 -- name: WatchLeases :many
-SELECT f.lease_key, f.token
+SELECT f.lease_key, f.token, f.handle
 FROM (
     SELECT step.n
     FROM (
@@ -236,7 +305,7 @@ FROM (
           SELECT 1 FROM dblock_lease l FORCE INDEX (PRIMARY)
           WHERE l.lease_key IN ('', sqlc.slice(lease_keys))
             AND (l.lease_key <> sqlc.arg(told_key) OR l.token <> sqlc.arg(told_token))
-            AND (l.handle IS NULL OR step.n % 16 = 0 AND (l.held_until <= +UTC_TIMESTAMP(6) OR l.member_id IS NOT NULL AND (
+            AND (l.handle IS NULL OR l.handle IN (sqlc.slice(turns)) OR step.n % 16 = 0 AND (l.held_until <= +UTC_TIMESTAMP(6) OR l.member_id IS NOT NULL AND (
                 SELECT COUNT(*) FROM dblock_member m WHERE m.member_id = l.member_id AND step.n >= 0
             ) = 0))
       ), 0)
@@ -244,7 +313,7 @@ FROM (
 ) woken
 STRAIGHT_JOIN dblock_lease f FORCE INDEX (PRIMARY)
 WHERE f.lease_key IN ('', sqlc.slice(woken_keys))
-  AND (f.handle IS NULL OR f.held_until <= +UTC_TIMESTAMP(6) OR f.member_id IS NOT NULL AND NOT EXISTS (
+  AND (f.handle IS NULL OR f.handle IN (sqlc.slice(woken_turns)) OR f.held_until <= +UTC_TIMESTAMP(6) OR f.member_id IS NOT NULL AND NOT EXISTS (
       SELECT 1 FROM dblock_member m WHERE m.member_id = f.member_id
   ));
 
@@ -257,18 +326,32 @@ WHERE l.lease_key IN (sqlc.slice(lease_keys))
       SELECT 1 FROM dblock_member m WHERE m.member_id = l.member_id
   ));
 
--- name: ListLeases :many
-SELECT l.lease_key, l.token, l.handle, l.member_id, l.label, COALESCE(m.label, '') AS member_label,
-       CAST(TIMESTAMPDIFF(MICROSECOND, l.changed_at, +UTC_TIMESTAMP(6)) AS SIGNED) AS age_us,
+-- What is held, in whatever mode (see dblock.Mode), an acquisition each. The count of who waits is that of the key's, whatever they wait for.
+-- name: ListHeld :many
+SELECT held.lease_key, CAST(held.mode AS SIGNED) AS mode, CAST(held.token AS SIGNED) AS token, held.handle, held.member_id, held.label,
+       CAST(held.permits AS SIGNED) AS permits, CAST(held.limited_to AS SIGNED) AS limited_to, COALESCE(m.label, '') AS member_label,
+       CAST(TIMESTAMPDIFF(MICROSECOND, held.changed_at, +UTC_TIMESTAMP(6)) AS SIGNED) AS age_us,
        CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, +UTC_TIMESTAMP(6),
-            LEAST(COALESCE(l.held_until, m.expires_at), COALESCE(m.expires_at, l.held_until))), 0) AS SIGNED) AS remaining_us,
+            LEAST(COALESCE(held.held_until, m.expires_at), COALESCE(m.expires_at, held.held_until))), 0) AS SIGNED) AS remaining_us,
        (SELECT COUNT(*) FROM dblock_lease_waiter w
-        WHERE w.lease_key = l.lease_key AND w.expires_at > +UTC_TIMESTAMP(6)) AS waiters
-FROM dblock_lease l
-LEFT JOIN dblock_member m ON m.member_id = l.member_id
-WHERE l.handle IS NOT NULL AND (l.held_until IS NULL OR l.held_until > +UTC_TIMESTAMP(6))
-  AND (l.member_id IS NULL OR m.expires_at > +UTC_TIMESTAMP(6))
-ORDER BY l.lease_key;
+        JOIN dblock_member wm ON wm.member_id = w.member_id
+        WHERE w.lease_key = held.lease_key AND w.expires_at > +UTC_TIMESTAMP(6)) AS waiters
+FROM (
+    SELECT l.lease_key, 0 AS mode, l.token, l.handle, l.member_id, l.held_until, l.changed_at, l.label, 0 AS permits, 0 AS limited_to
+    FROM dblock_lease l WHERE l.handle IS NOT NULL AND NOT l.shared -- else it waits for readers
+    UNION ALL
+    SELECT r.lease_key, 1, r.token, r.handle, r.member_id, r.held_until, r.changed_at, r.label, 0, 0
+    FROM dblock_reader r
+    UNION ALL
+    SELECT p.lease_key, 2, MAX(p.token), p.handle, p.member_id, MAX(p.held_until), MAX(p.changed_at), p.label, p.together, s.permits
+    FROM dblock_permit p JOIN dblock_semaphore s ON s.lease_key = p.lease_key
+    WHERE p.handle IS NOT NULL
+    GROUP BY p.lease_key, p.handle, p.member_id, p.label, p.together, s.permits
+) held
+LEFT JOIN dblock_member m ON m.member_id = held.member_id
+WHERE (held.held_until IS NULL OR held.held_until > +UTC_TIMESTAMP(6))
+  AND (held.member_id IS NULL OR m.expires_at > +UTC_TIMESTAMP(6))
+ORDER BY held.lease_key, held.mode, held.handle;
 
 -- One row of ListLeases, with its data.
 -- name: LookAtLease :one
@@ -281,11 +364,11 @@ SELECT l.lease_key, l.token, l.handle, l.member_id, l.label, COALESCE(m.label, '
 FROM dblock_lease l
 LEFT JOIN dblock_member m ON m.member_id = l.member_id
 WHERE l.lease_key = sqlc.arg(lease_key)
-  AND l.handle IS NOT NULL AND (l.held_until IS NULL OR l.held_until > +UTC_TIMESTAMP(6))
+  AND l.handle IS NOT NULL AND NOT l.shared AND (l.held_until IS NULL OR l.held_until > +UTC_TIMESTAMP(6))
   AND (l.member_id IS NULL OR m.expires_at > +UTC_TIMESTAMP(6));
 
 -- Leases that nobody has used for long, also those whose member is gone for good, read without a
--- lock. Whoever acquires one of them from now on changes changed_at, so that SweepLeases leaves it.
+-- lock. Whoever acquires one of them from now on changes changed_at, so that SweepLeases leaves it. Where readers may be there see UnusedShared.
 -- name: UnusedLeases :many
 SELECT l.lease_key
 FROM dblock_lease l
@@ -293,6 +376,7 @@ LEFT JOIN dblock_member m ON m.member_id = l.member_id
 WHERE l.lease_key > sqlc.arg(after_key)
   AND l.changed_at < TIMESTAMPADD(MICROSECOND, 0 - CAST(sqlc.arg(older_us) AS SIGNED), +UTC_TIMESTAMP(6))
   AND (l.handle IS NULL OR l.held_until <= +UTC_TIMESTAMP(6) OR (l.member_id IS NOT NULL AND m.member_id IS NULL))
+  AND NOT l.shared
 ORDER BY l.lease_key
 LIMIT ?;
 
@@ -304,6 +388,7 @@ FROM (
     FROM dblock_lease l FORCE INDEX (PRIMARY)
     WHERE l.lease_key IN (sqlc.slice(lease_keys))
       AND l.changed_at < TIMESTAMPADD(MICROSECOND, 0 - CAST(sqlc.arg(older_us) AS SIGNED), +UTC_TIMESTAMP(6))
+      AND NOT l.shared
     LIMIT 1000000
     FOR UPDATE SKIP LOCKED
 ) unused

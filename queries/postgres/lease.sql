@@ -5,7 +5,10 @@
 -- than the caller knew: then the caller has given up on it, and it was under way for too long.
 -- Rows are locked in the order of their keys, and one that is locked is passed over; the
 -- condition is checked again on the row as it was locked. What is held in the place of which it is asked for, or
--- by a member that is gone for good, counts as free. A row that is missing is made: most
+-- by a member that is gone for good, counts as free. Where readers may be there it is granted only to who says so, and is not
+-- held before they have gone, nor does its token grow before, which is theirs; what is held in the place of another one is free of them. Asks that are for all or nothing are granted
+-- only where all were free; where some look held they lock none, for others to find them free. Asks in turn are granted only where nobody has a
+-- ticket. A row that is missing is made, unless they are: most
 -- keys, such as those of orders, are locked once. It returns what was granted, and who holds the rest, as the
 -- statement's snapshot shows it; one row without a key says that the member is gone. (Lists of what no ask
 -- has may be empty: it is null then. No two of the lists are joined with each other: they have no index. And most batches are granted as a whole: what is for the rest
@@ -18,24 +21,34 @@ WITH me AS MATERIALIZED (
 ), ask AS MATERIALIZED (
     SELECT unnest(sqlc.arg(lease_keys)::text[]) AS lease_key, unnest(sqlc.arg(handles)::uuid[]) AS handle,
            unnest(sqlc.arg(insteads)::uuid[]) AS instead, unnest(sqlc.arg(gones)::uuid[]) AS gone,
+           unnest(sqlc.arg(overs)::boolean[]) AS over,
            unnest(sqlc.arg(labels)::text[]) AS label, unnest(sqlc.arg(datas)::bytea[]) AS data,
            unnest(sqlc.arg(hold_us)::bigint[]) AS hold_us, unnest(sqlc.arg(detached)::boolean[]) AS detached
 ), free AS MATERIALIZED (
-    SELECT l.lease_key, ask.handle, ask.label, ask.data, ask.hold_us, ask.detached
+    SELECT l.lease_key, ask.handle, ask.instead, ask.label, ask.data, ask.hold_us, ask.detached
     FROM me, ask, dblock_lease l
-    WHERE l.lease_key = ask.lease_key
+    WHERE l.lease_key = ask.lease_key AND (NOT l.shared OR ask.over OR l.handle = ask.instead)
       AND (l.handle IS NULL OR l.handle = ask.instead OR l.member_id = ask.gone OR l.held_until <= clock_timestamp())
+      AND (NOT sqlc.arg(together)::boolean OR NOT EXISTS (
+          SELECT 1 FROM ask a JOIN dblock_lease h ON h.lease_key = a.lease_key
+          WHERE h.handle IS NOT NULL AND (h.member_id = a.gone) IS NOT TRUE AND (h.held_until <= clock_timestamp()) IS NOT TRUE))
+      AND (NOT sqlc.arg(in_turn)::boolean OR NOT EXISTS (
+          SELECT 1 FROM dblock_ticket q JOIN dblock_member w ON w.member_id = q.member_id
+          WHERE q.lease_key = l.lease_key AND w.expires_at > clock_timestamp()))
     ORDER BY l.lease_key
     FOR NO KEY UPDATE OF l SKIP LOCKED
 ), taken AS (
     UPDATE dblock_lease l
-    SET token = GREATEST(l.token + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint),
+    SET token = CASE WHEN l.shared AND NOT COALESCE(l.handle = free.instead, false) THEN l.token
+                     ELSE GREATEST(l.token + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) END,
         handle = free.handle,
         member_id = CASE WHEN free.detached THEN NULL ELSE sqlc.arg(member_id)::uuid END,
         held_until = clock_timestamp() + NULLIF(free.hold_us, 0) * interval '1 microsecond',
-        changed_at = clock_timestamp(), label = COALESCE(free.label, ''), data = free.data
+        changed_at = clock_timestamp(), label = COALESCE(free.label, ''), data = free.data,
+        shared = l.shared AND NOT COALESCE(l.handle = free.instead, false)
     FROM free
     WHERE l.lease_key = free.lease_key
+      AND (NOT sqlc.arg(together)::boolean OR (SELECT count(*) FROM free) = cardinality(sqlc.arg(lease_keys)::text[]))
     RETURNING l.lease_key, l.token
 ), made AS (
     INSERT INTO dblock_lease (lease_key, token, handle, member_id, held_until, label, data)
@@ -44,51 +57,64 @@ WITH me AS MATERIALIZED (
            clock_timestamp() + NULLIF(ask.hold_us, 0) * interval '1 microsecond', COALESCE(ask.label, ''), ask.data
     FROM me, ask
     WHERE (SELECT count(*) FROM taken) < cardinality(sqlc.arg(lease_keys)::text[])
+      AND NOT sqlc.arg(together)::boolean
       AND NOT EXISTS (SELECT 1 FROM dblock_lease l WHERE l.lease_key = ask.lease_key)
     ORDER BY ask.lease_key
     ON CONFLICT DO NOTHING
     RETURNING lease_key, token
 )
 SELECT taken.lease_key::text AS lease_key, taken.token AS granted, NULL::uuid AS holder, ''::text AS holder_label,
-       0::bigint AS holder_token, false AS holder_dead, 0::bigint AS remaining_us
+       0::bigint AS holder_token, false AS holder_dead, 0::bigint AS remaining_us, false AS shared
 FROM taken
 UNION ALL
-SELECT made.lease_key, made.token, NULL, '', 0, false, 0 FROM made
+SELECT made.lease_key, made.token, NULL, '', 0, false, 0, false FROM made
 UNION ALL
 SELECT ask.lease_key, 0, l.member_id, l.label, l.token,
        l.member_id IS NOT NULL AND (m.member_id IS NULL OR m.expires_at <= clock_timestamp()),
-       COALESCE(extract(epoch FROM LEAST(l.held_until, m.expires_at) - clock_timestamp()) * 1000000, 0)::bigint
+       COALESCE(extract(epoch FROM LEAST(l.held_until, m.expires_at) - clock_timestamp()) * 1000000, 0)::bigint,
+       COALESCE(l.shared AND NOT COALESCE(ask.over, false)
+           AND (l.handle IS NULL OR l.member_id = ask.gone OR l.held_until <= clock_timestamp()), false)
 FROM ask
 JOIN dblock_lease l ON l.lease_key = ask.lease_key
 LEFT JOIN dblock_member m ON m.member_id = l.member_id
 WHERE (SELECT count(*) FROM taken) + (SELECT count(*) FROM made) < cardinality(sqlc.arg(lease_keys)::text[])
-  AND l.handle IS NOT NULL AND (l.held_until IS NULL OR l.held_until > clock_timestamp())
+  AND (l.handle IS NOT NULL AND (l.held_until IS NULL OR l.held_until > clock_timestamp()) OR l.shared AND NOT COALESCE(ask.over, false))
 UNION ALL
-SELECT '', 0, NULL, '', 0, false, 0 WHERE NOT EXISTS (SELECT 1 FROM me);
+SELECT '', 0, NULL, '', 0, false, 0, false WHERE NOT EXISTS (SELECT 1 FROM me);
 
 -- Grants one key: AcquireLeases for a lone caller, at the price of an UPDATE by the key. Where it finds nothing, AcquireLeases says why, and makes the row.
 -- name: AcquireLease :one
 UPDATE dblock_lease l
-SET token = GREATEST(l.token + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint),
+SET token = CASE WHEN l.shared AND NOT COALESCE(l.handle = sqlc.arg(instead), false) THEN l.token
+                 ELSE GREATEST(l.token + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) END,
     handle = sqlc.arg(handle),
     member_id = CASE WHEN sqlc.arg(detached)::boolean THEN NULL ELSE me.member_id END,
     held_until = clock_timestamp() + NULLIF(sqlc.arg(hold_us)::bigint, 0) * interval '1 microsecond',
-    changed_at = clock_timestamp(), label = sqlc.arg(label), data = sqlc.narg(data)
+    changed_at = clock_timestamp(), label = sqlc.arg(label), data = sqlc.narg(data),
+    shared = l.shared AND NOT COALESCE(l.handle = sqlc.arg(instead), false)
 FROM dblock_member me
 WHERE me.member_id = sqlc.arg(member_id) AND me.beat <= sqlc.arg(beat)::bigint + 1 AND me.expires_at > clock_timestamp()
   AND set_config('lock_timeout', sqlc.arg(lock_timeout), true) IS NOT NULL
-  AND l.lease_key = sqlc.arg(lease_key)
+  AND l.lease_key = sqlc.arg(lease_key) AND (NOT l.shared OR sqlc.arg(over)::boolean OR l.handle = sqlc.arg(instead))
   AND (l.handle IS NULL OR l.handle = sqlc.arg(instead) OR l.member_id = sqlc.arg(gone) OR l.held_until <= clock_timestamp())
 RETURNING l.token;
 
--- Gives back a batch, each key once. It returns what was freed, and what was ours when it began: of
+-- Makes rows that are missing; nobody holds them.
+-- name: MakeFreeLeases :exec
+INSERT INTO dblock_lease (lease_key, token)
+SELECT ask.lease_key, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+FROM (SELECT unnest(sqlc.arg(lease_keys)::text[]) AS lease_key) ask
+ORDER BY ask.lease_key
+ON CONFLICT DO NOTHING;
+
+-- Gives back a batch, each key once; all that is ours of it, or nothing, where it is one acquisition's. It returns what was freed, and what was ours when it began: of
 -- that, what was not freed was locked, by a guard for example, and is to be asked for again. Whoever waits
 -- for what is free now is notified, after the commit.
 -- name: ReleaseLeases :many
 WITH ask AS MATERIALIZED (
     SELECT unnest(sqlc.arg(lease_keys)::text[]) AS lease_key, unnest(sqlc.arg(handles)::uuid[]) AS handle
 ), ours AS MATERIALIZED (
-    SELECT l.lease_key
+    SELECT l.lease_key, l.handle
     FROM ask, dblock_lease l
     WHERE l.lease_key = ask.lease_key AND l.handle = ask.handle
       AND set_config('lock_timeout', sqlc.arg(lock_timeout), true) IS NOT NULL
@@ -99,15 +125,17 @@ WITH ask AS MATERIALIZED (
     SET handle = NULL, member_id = NULL, held_until = NULL, changed_at = clock_timestamp(), label = '', data = NULL
     FROM ours
     WHERE l.lease_key = ours.lease_key
-    RETURNING l.lease_key
+      AND (NOT sqlc.arg(together)::boolean OR (SELECT count(*) FROM ours)
+           = (SELECT count(*) FROM ask JOIN dblock_lease o ON o.lease_key = ask.lease_key AND o.handle = ask.handle))
+    RETURNING l.lease_key, ours.handle
 )
-SELECT freed.lease_key::text AS lease_key, true AS freed,
+SELECT freed.lease_key::text AS lease_key, freed.handle::uuid AS handle, true AS freed,
        COALESCE(CASE WHEN EXISTS (SELECT 1 FROM dblock_lease_waiter w
                                   WHERE w.lease_key = freed.lease_key AND w.expires_at > clock_timestamp())
                 THEN pg_notify('dblock_released', freed.lease_key)::text END, '')::text AS notified
 FROM freed
 UNION ALL
-SELECT ask.lease_key, false, ''
+SELECT ask.lease_key, ask.handle, false, ''
 FROM ask
 JOIN dblock_lease l ON l.lease_key = ask.lease_key AND l.handle = ask.handle
 WHERE (SELECT count(*) FROM freed) < cardinality(sqlc.arg(lease_keys)::text[]);
@@ -151,17 +179,30 @@ SELECT EXISTS (
       AND w.expires_at > clock_timestamp() AND m.expires_at > clock_timestamp()
 );
 
--- name: ListLeases :many
-SELECT l.lease_key, l.token, l.handle, l.member_id, l.label, COALESCE(m.label, '')::text AS member_label,
-       (extract(epoch FROM clock_timestamp() - l.changed_at) * 1000000)::bigint AS age_us,
-       COALESCE(extract(epoch FROM LEAST(l.held_until, m.expires_at) - clock_timestamp()) * 1000000, 0)::bigint AS remaining_us,
+-- What is held, in whatever mode (see dblock.Mode), an acquisition each. The count of who waits is that of the key's, whatever they wait for.
+-- name: ListHeld :many
+SELECT held.lease_key::text AS lease_key, held.mode::smallint AS mode, held.token::bigint AS token, held.handle::uuid AS handle, held.member_id, held.label::text AS label,
+       held.permits::integer AS permits, held.limited_to::integer AS limited_to, COALESCE(m.label, '')::text AS member_label,
+       (extract(epoch FROM clock_timestamp() - held.changed_at) * 1000000)::bigint AS age_us,
+       COALESCE(extract(epoch FROM LEAST(held.held_until, m.expires_at) - clock_timestamp()) * 1000000, 0)::bigint AS remaining_us,
        (SELECT count(*) FROM dblock_lease_waiter w
-        WHERE w.lease_key = l.lease_key AND w.expires_at > clock_timestamp()) AS waiters
-FROM dblock_lease l
-LEFT JOIN dblock_member m ON m.member_id = l.member_id
-WHERE l.handle IS NOT NULL AND (l.held_until IS NULL OR l.held_until > clock_timestamp())
-  AND (l.member_id IS NULL OR m.expires_at > clock_timestamp())
-ORDER BY l.lease_key;
+        JOIN dblock_member wm ON wm.member_id = w.member_id
+        WHERE w.lease_key = held.lease_key AND w.expires_at > clock_timestamp()) AS waiters
+FROM (
+    SELECT l.lease_key, 0 AS mode, l.token, l.handle, l.member_id, l.held_until, l.changed_at, l.label, 0 AS permits, 0 AS limited_to
+    FROM dblock_lease l WHERE l.handle IS NOT NULL AND NOT l.shared -- else it waits for readers
+    UNION ALL
+    SELECT r.lease_key, 1, r.token, r.handle, r.member_id, r.held_until, r.changed_at, r.label, 0, 0
+    FROM dblock_reader r
+    UNION ALL
+    SELECT DISTINCT ON (p.lease_key, p.handle) p.lease_key, 2, p.token, p.handle, p.member_id, p.held_until, p.changed_at, p.label, p.together, s.permits
+    FROM dblock_permit p JOIN dblock_semaphore s ON s.lease_key = p.lease_key
+    WHERE p.handle IS NOT NULL
+) held
+LEFT JOIN dblock_member m ON m.member_id = held.member_id
+WHERE (held.held_until IS NULL OR held.held_until > clock_timestamp())
+  AND (held.member_id IS NULL OR m.expires_at > clock_timestamp())
+ORDER BY held.lease_key, held.mode, held.handle;
 
 -- One row of ListLeases, with its data.
 -- name: LookAtLease :one
@@ -173,7 +214,7 @@ SELECT l.lease_key, l.token, l.handle, l.member_id, l.label, COALESCE(m.label, '
 FROM dblock_lease l
 LEFT JOIN dblock_member m ON m.member_id = l.member_id
 WHERE l.lease_key = sqlc.arg(lease_key)
-  AND l.handle IS NOT NULL AND (l.held_until IS NULL OR l.held_until > clock_timestamp())
+  AND l.handle IS NOT NULL AND NOT l.shared AND (l.held_until IS NULL OR l.held_until > clock_timestamp())
   AND (l.member_id IS NULL OR m.expires_at > clock_timestamp());
 
 -- name: LeaseKeysAfter :many
@@ -183,7 +224,7 @@ ORDER BY l.lease_key
 LIMIT sqlc.arg(most);
 
 -- Rows between two keys that nobody has used for long, or whose member has been gone for long. Their
--- token is lost with them: a new row begins at the clock, which is past it.
+-- token is lost with them: a new row begins at the clock, which is past it. Where readers may be there see ClaimShared.
 -- name: SweepLeases :execrows
 DELETE FROM dblock_lease d
 WHERE d.lease_key IN (
@@ -192,6 +233,7 @@ WHERE d.lease_key IN (
       AND l.changed_at < clock_timestamp() - sqlc.arg(older_us)::bigint * interval '1 microsecond'
       AND (l.handle IS NULL OR l.held_until <= clock_timestamp() OR l.member_id IS NOT NULL
            AND NOT EXISTS (SELECT 1 FROM dblock_member m WHERE m.member_id = l.member_id))
+      AND NOT l.shared
     ORDER BY l.lease_key FOR UPDATE OF l SKIP LOCKED
 );
 

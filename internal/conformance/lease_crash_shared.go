@@ -1,0 +1,171 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/dblock-go/dblock"
+)
+
+// readersAndWritersThroughCrashes has readers look at values and writers update them, some of whom give up while they wait:
+// nobody writes while somebody reads, and who reads under a guard sees what was written last, also where members are declared dead.
+func readersAndWritersThroughCrashes(t *testing.T, v *vault) {
+	v.goThroughCrashes(t, func(c *crashes, _ bool) ordeal {
+		o := c.updates(true)
+		o.keys, o.works, o.each, o.forged = sharedKeys, read, 20, (*history).forgedReads
+		o.use = c.readOrWrite
+		return o
+	})
+}
+
+// permitsThroughCrashes has processes take permits while their number changes: what is held fits into it whenever some are granted.
+// Where members are declared dead it is what guards keep that fits.
+func permitsThroughCrashes(t *testing.T, v *vault) {
+	v.goThroughCrashes(t, func(c *crashes, exclusive bool) ordeal {
+		o := ordeal{
+			keys: sharedKeys, works: left, each: 20, use: c.permits, begin: c.permit,
+			model:  func(bool) state { return permitted{limit: firstLimit} },
+			forged: func(h *history, _ bool) map[string][]porcupine.Operation { return h.forgedPermits() },
+			whole: func(t *testing.T, l Leases, key string) []dblock.Option {
+				c.permit(t, key)
+				return []dblock.Option{dblock.WithPermits(firstLimit, firstLimit)}
+			},
+		}
+		if !exclusive {
+			o.use = c.guardedPermits
+		}
+		return o
+	})
+}
+
+// firstLimit is the number of permits that a semaphore begins with, mostLimit the largest that it is given.
+const firstLimit, mostLimit = 3, 5
+
+// readOrWrite reads mostly. A writer may have less patience than readers take.
+func (c *crashes) readOrWrite(ctx context.Context, t *testing.T, h *history, client int, l Leases, key string) {
+	switch rand.N(8) {
+	case 0:
+		c.update(ctx, t, h, client, l, key, rand.N(40*time.Millisecond), true)
+	case 1, 2:
+		c.update(ctx, t, h, client, l, key, 2*crashTTL, true)
+	default:
+		c.hold(ctx, t, h, client, l, step{key: key, mode: dblock.Shared}, 2*crashTTL, func(lock *dblock.Lock) {
+			c.look(ctx, h, client, l, lock)
+		}, dblock.WithShared())
+	}
+}
+
+// look reads the value under a guard, in the transaction's own words: it writes down what it saw.
+func (c *crashes) look(ctx context.Context, h *history, client int, l Leases, lock *dblock.Lock) {
+	f, _ := lock.Fence()
+	s := step{what: read, key: f.Key, mode: f.Mode, token: f.Token}
+	id, began := c.value.Add(1), h.now()
+	statement := fmt.Sprintf("INSERT INTO seen SELECT %d, n FROM guarded WHERE lease_key = '%s'", id, f.Key)
+	if err := c.v.e.Guarded(ctx, l, lock, statement, func() { time.Sleep(rand.N(5 * time.Millisecond)) }); err != nil {
+		return // what it saw does not count
+	}
+	ended := h.now()
+	if err := c.v.db.QueryRowContext(ctx, fmt.Sprintf("SELECT n FROM seen WHERE id = %d", id)).Scan(&s.was); err == nil {
+		h.note(client, began, ended, s)
+	}
+}
+
+// permit gives a semaphore the number of permits that it begins with.
+func (c *crashes) permit(t *testing.T, key string) {
+	t.Helper()
+	for ctx := soon(t); ; { // a pool may have connections yet that were ended
+		err := c.all[0].SetPermits(ctx, key, firstLimit)
+		if err == nil {
+			return
+		}
+		if ctx.Err() != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// permits takes some, of the number that there were when it was last seen; now and then it changes that.
+func (c *crashes) permits(ctx context.Context, t *testing.T, h *history, client int, l Leases, key string) {
+	if rand.N(12) == 0 {
+		c.change(ctx, t, h, client, l, key)
+		return
+	}
+	limit := c.limitOf(key)
+	n := 1 + rand.N(limit)
+	s := step{key: key, mode: dblock.Permits, permits: n, limit: limit}
+	c.hold(ctx, t, h, client, limitSeer{l, c}, s, time.Second, func(*dblock.Lock) { time.Sleep(rand.N(30 * time.Millisecond)) },
+		dblock.WithPermits(n, limit))
+}
+
+func (c *crashes) limitOf(key string) int {
+	limit, _ := c.limits.LoadOrStore(key, firstLimit)
+	return limit.(int)
+}
+
+// change gives a semaphore another number of permits.
+func (c *crashes) change(ctx context.Context, t *testing.T, h *history, client int, l Leases, key string) {
+	s := step{what: limited, key: key, mode: dblock.Permits, limit: 1 + rand.N(mostLimit)}
+	began := h.now()
+	err := l.SetPermits(ctx, key, s.limit)
+	c.answered(t, err)
+	switch {
+	case err == nil:
+		c.limits.Store(key, s.limit)
+		h.note(client, began, h.now(), s)
+	case !errors.Is(err, dblock.ErrBusy) && !errors.Is(err, dblock.ErrUnavailable):
+		s.what = doubtful
+		h.note(client, began, never, s)
+	}
+}
+
+// limitSeer is a Locker that notes which number of permits a semaphore is said to have.
+type limitSeer struct {
+	Leases
+	c *crashes
+}
+
+func (l limitSeer) Acquire(ctx context.Context, key string, opts ...dblock.Option) (*dblock.Lock, error) {
+	lock, err := l.Leases.Acquire(ctx, key, opts...)
+	if limit := (*dblock.LimitError)(nil); errors.As(err, &limit) {
+		l.c.limits.Store(key, limit.Stored)
+	}
+	return lock, err
+}
+
+// guardedPermits takes some and guards a transaction by them: they are held for as long as that is open, whoever is dead.
+func (c *crashes) guardedPermits(ctx context.Context, t *testing.T, h *history, client int, l Leases, key string) {
+	waits, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	s := step{key: key, mode: dblock.Permits, permits: 1 + rand.N(firstLimit), limit: firstLimit}
+	lock, err := l.Acquire(waits, key, dblock.WithPermits(s.permits, firstLimit))
+	c.answered(t, err)
+	if err != nil {
+		time.Sleep(rand.N(10 * time.Millisecond))
+		return
+	}
+	var in, out int64
+	began := h.now()
+	err = c.v.e.Guarded(ctx, l, lock, "SELECT 1", func() {
+		in = h.now()
+		time.Sleep(rand.N(10 * time.Millisecond))
+		out = h.now()
+	})
+	if err != nil {
+		out = began // it was ended, at whatever time
+	}
+	if in != 0 {
+		s.what = granted
+		h.note(client, began, in, s)
+		s.what = left
+		h.note(client, out, h.now(), s)
+	}
+	if err := lock.Release(ctx); err != nil && !errors.Is(err, dblock.ErrLost) {
+		t.Errorf("release of %q: %v", key, err)
+	}
+}

@@ -1,0 +1,320 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+)
+
+// readersShare has readers of two processes hold a key at once, and keeps a writer out while there is one.
+func readersShare(t *testing.T, p place) {
+	a, b := p.process(t, LeaseOptions{}), p.process(t, LeaseOptions{})
+	before := acquire(t, a, "k")
+	release(t, before)
+	shared := dblock.WithShared()
+	first, second, near := acquire(t, a, "k", shared), acquire(t, b, "k", shared), acquire(t, a, "k", shared)
+	if token(t, first) != token(t, second) || token(t, first) != token(t, near) || token(t, first) <= token(t, before) {
+		t.Errorf("readers have the tokens %d, %d and %d, after %d", token(t, first), token(t, second), token(t, near), token(t, before))
+	}
+	for _, l := range []Leases{a, b} {
+		_, err := l.TryAcquire(t.Context(), "k")
+		isHeld(t, err, "k")
+	}
+	for _, lock := range []*dblock.Lock{first, near} {
+		release(t, lock)
+		_, err := a.TryAcquire(t.Context(), "k")
+		isHeld(t, err, "k")
+	}
+	release(t, second)
+	after := acquire(t, b, "k")
+	if token(t, after) <= token(t, first) {
+		t.Errorf("a writer has the token %d after readers with %d", token(t, after), token(t, first))
+	}
+	for _, l := range []Leases{a, b} {
+		_, err := l.TryAcquire(t.Context(), "k", shared)
+		isHeld(t, err, "k")
+	}
+	release(t, after)
+	for _, l := range []Leases{a, b} {
+		release(t, acquire(t, l, "k", shared))
+	}
+}
+
+// waitsForReaders has a writer wait for readers, who keep others from coming in; when it gives up they may come again.
+func waitsForReaders(t *testing.T, p place) {
+	a, b := p.process(t, LeaseOptions{}), p.process(t, LeaseOptions{})
+	shared := dblock.WithShared()
+	reads := acquire(t, a, "k", shared)
+	ctx, giveUp := context.WithCancel(soon(t))
+	gone := make(chan error, 1)
+	go func() {
+		_, err := b.Acquire(ctx, "k")
+		gone <- err
+	}()
+	keptOut(t, a, "k")
+	giveUp()
+	if err := <-gone; !errors.Is(err, dblock.ErrNotAcquired) || !errors.Is(err, context.Canceled) {
+		t.Errorf("a writer that gave up was told %v", err)
+	}
+	release(t, acquire(t, a, "k", shared))
+
+	got := make(chan *dblock.Lock, 1)
+	go func() { got <- acquire(t, b, "k") }()
+	keptOut(t, a, "k")
+	next := make(chan *dblock.Lock, 1)
+	go func() { next <- acquire(t, a, "k", shared) }()
+	release(t, reads)
+	writes := <-got
+	select {
+	case <-next:
+		t.Error("a reader has come in beside a writer")
+	default:
+	}
+	release(t, writes)
+	release(t, <-next)
+}
+
+// keptOut waits until readers are not let in any more.
+func keptOut(t *testing.T, l Leases, key string) {
+	t.Helper()
+	for ctx := soon(t); ; {
+		lock, err := l.TryAcquire(ctx, key, dblock.WithShared())
+		if errors.Is(err, dblock.ErrNotAcquired) {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		release(t, lock)
+	}
+}
+
+// aWriterIsLetIn has readers of several processes come and go so that there is always one, and a writer that waits. The control is one
+// that tries again and again: it is let in by nobody.
+func aWriterIsLetIn(t *testing.T, p place) {
+	const poll = 50 * time.Millisecond
+	l := p.process(t, LeaseOptions{Poll: poll})
+	ctx, stop := context.WithCancel(soon(t))
+	var readers sync.WaitGroup
+	var reads atomic.Int64
+	var longest atomic.Int64
+	for range 3 {
+		r := p.process(t, LeaseOptions{})
+		for range 4 {
+			readers.Go(func() {
+				for ctx.Err() == nil {
+					lock, err := r.Acquire(ctx, "k", dblock.WithShared())
+					if err != nil {
+						continue
+					}
+					began := time.Now()
+					reads.Add(1)
+					time.Sleep(5 * time.Millisecond)
+					release(t, lock)
+					longest.Store(max(longest.Load(), int64(time.Since(began))))
+				}
+			})
+		}
+	}
+	for reads.Load() < 50 {
+		time.Sleep(time.Millisecond)
+	}
+	for began, n := time.Now(), reads.Load(); time.Since(began) < 200*time.Millisecond || reads.Load() < n+20; {
+		if lock, err := l.TryAcquire(ctx, "k"); err == nil {
+			t.Log("one that only tries was let in: there was a gap")
+			release(t, lock)
+		}
+	}
+	began, before := time.Now(), reads.Load()
+	writes, err := l.Acquire(ctx, "k")
+	if err != nil {
+		t.Errorf("the writer was not let in for %v: %v", time.Since(began), err)
+	} else {
+		t.Logf("let in after %v and %d more reads; the longest read took %v", time.Since(began), reads.Load()-before, time.Duration(longest.Load()))
+		if waited, most := time.Since(began), time.Duration(longest.Load())+2*poll+time.Second; waited > most { // a second for a busy machine
+			t.Errorf("let in after %v, want %v: the longest read, and two polls", waited, most)
+		}
+		release(t, writes)
+	}
+	stop()
+	readers.Wait()
+}
+
+// deadReadersGiveWay lets readers die, or their time run out.
+func deadReadersGiveWay(t *testing.T, p place) {
+	a, b := p.process(t, LeaseOptions{}), p.process(t, LeaseOptions{})
+	shared := dblock.WithShared()
+	dead := []*dblock.Lock{acquire(t, a, "dies", shared), acquire(t, a, "dies", shared)}
+	p.ForgetMembers(t)
+	release(t, acquire(t, b, "dies"))
+	for _, lock := range dead {
+		_ = lock.Release(t.Context()) // it learns of it by its next heartbeat
+	}
+	ends := acquire(t, a, "ends", shared, dblock.WithMaxHold(50*time.Millisecond))
+	release(t, acquire(t, b, "ends"))
+	isLost(t, ends, dblock.Ended)
+
+	const lasting = 2 * time.Second
+	began := time.Now()
+	lasts := acquire(t, a, "lasts", shared, dblock.WithoutRenewal(lasting))
+	p.ForgetMembers(t)
+	if _, err := b.TryAcquire(t.Context(), "lasts"); err == nil && time.Since(began) < lasting {
+		t.Error("taken from a reader whose time is not up")
+	}
+	release(t, acquire(t, b, "lasts"))
+	isLost(t, lasts, dblock.Ended)
+
+	writer := acquire(t, a, "writer dies")
+	p.ForgetMembers(t)
+	release(t, acquire(t, b, "writer dies", shared))
+	_ = writer.Release(t.Context()) // it learns of it by its next heartbeat
+}
+
+// aDeadWriterLeavesReaders has a writer die that waits for readers: whoever comes next waits for them, too.
+func aDeadWriterLeavesReaders(t *testing.T, p place) {
+	a, b, c := p.process(t, LeaseOptions{}), p.process(t, LeaseOptions{}), p.process(t, LeaseOptions{})
+	// A reader that no member keeps.
+	reads := acquire(t, a, "k", dblock.WithShared(), dblock.WithoutRenewal(time.Minute))
+	ctx, stop := context.WithCancel(soon(t))
+	waits := make(chan struct{})
+	go func() {
+		defer close(waits)
+		_, _ = b.Acquire(ctx, "k")
+	}()
+	keptOut(t, c, "k")
+	p.ForgetMembers(t)
+	if lock, err := c.TryAcquire(t.Context(), "k"); err == nil {
+		t.Error("the writer that died has taken its reader with it")
+		release(t, lock)
+	}
+	stop()
+	<-waits
+	release(t, reads)
+	release(t, acquire(t, c, "k"))
+}
+
+// readersDontUpgrade refuses a reader that wants to write below its own lock, which would wait for itself.
+func readersDontUpgrade(t *testing.T, p place) {
+	l := p.process(t, LeaseOptions{})
+	outer := acquire(t, l, "k", dblock.WithShared())
+	for _, opts := range [][]dblock.Option{{}, {dblock.WithReentrant()}, {dblock.WithShared()}} {
+		var deadlock *dblock.DeadlockError
+		if _, err := l.Acquire(outer.Context(), "k", opts...); !errors.As(err, &deadlock) || !errors.Is(err, dblock.ErrDeadlock) || deadlock.Mode != dblock.Shared {
+			t.Errorf("below itself: %v", err)
+		}
+	}
+	inner, err := l.Acquire(outer.Context(), "k", dblock.WithShared(), dblock.WithReentrant())
+	if err != nil {
+		t.Fatal(err)
+	}
+	release(t, outer)
+	if _, err := l.TryAcquire(t.Context(), "k"); err == nil {
+		t.Error("the inner lock does not count")
+	}
+	release(t, inner)
+	writes := acquire(t, l, "k")
+	if _, err := l.Acquire(writes.Context(), "k", dblock.WithShared()); !errors.Is(err, dblock.ErrDeadlock) {
+		t.Errorf("a writer that wants to read: %v", err)
+	}
+	release(t, writes)
+}
+
+// guardsReaders checks what is held shared.
+func guardsReaders(t *testing.T, p place) {
+	a, b := p.process(t, LeaseOptions{}), p.process(t, LeaseOptions{})
+	first, second := acquire(t, a, "k", dblock.WithShared()), acquire(t, b, "k", dblock.WithShared())
+	for l, lock := range map[Leases]*dblock.Lock{a: first, b: second} {
+		if err := p.Check(t.Context(), l, lock); err != nil {
+			t.Error(err)
+		}
+	}
+	release(t, first)
+	if err := p.Check(t.Context(), b, second); err != nil {
+		t.Error(err)
+	}
+	p.ForgetMembers(t)
+	release(t, acquire(t, a, "k"))
+	if err := p.Check(t.Context(), b, second); !errors.Is(err, dblock.ErrFenced) && !errors.Is(err, dblock.ErrLost) {
+		t.Errorf("a reader that was declared dead: %v", err)
+	}
+	_ = second.Release(t.Context()) // it learns of it by its next heartbeat
+}
+
+// aSweepLeavesReaders has a key swept that was read once, and none that is being read.
+func aSweepLeavesReaders(t *testing.T, p place) {
+	l := p.process(t, LeaseOptions{})
+	reads := acquire(t, l, "read", dblock.WithShared())
+	for i := range 3 {
+		release(t, acquire(t, l, fmt.Sprint("was read", i), dblock.WithShared()))
+	}
+	p.AgeLeases(t)
+	if n, err := l.Sweep(t.Context()); err != nil || n != 3 {
+		t.Errorf("swept %d rows, %v, want the 3 that nobody reads", n, err)
+	}
+	_, err := l.TryAcquire(t.Context(), "read")
+	isHeld(t, err, "read")
+	release(t, acquire(t, l, "read", dblock.WithShared()))
+	release(t, reads)
+	release(t, acquire(t, l, "read"))
+	release(t, acquire(t, l, "was read0"))
+}
+
+// showsReaders lists and force-releases what is held shared.
+func showsReaders(t *testing.T, p place) {
+	l := p.process(t, LeaseOptions{Label: "process"})
+	reads := acquire(t, l, "k", dblock.WithShared(), dblock.WithLabel("reads"))
+	other := acquire(t, l, "k", dblock.WithShared())
+	held, err := l.Held(t.Context())
+	if err != nil || len(held) != 2 {
+		t.Fatalf("%+v, %v", held, err)
+	}
+	labels := map[string]bool{}
+	for _, h := range held {
+		labels[h.Holder.Label] = true
+		if h.Key != "k" || h.Mode != dblock.Shared || h.Fence.Mode != dblock.Shared || h.Fence.Token != token(t, reads) || h.Remaining <= 0 {
+			t.Errorf("%+v", h)
+		}
+	}
+	if !labels["reads"] || !labels["process"] {
+		t.Errorf("labels %v", labels)
+	}
+	_, err = l.TryAcquire(t.Context(), "k")
+	if held := isHeld(t, err, "k"); !labels[held.Holder.Label] {
+		t.Errorf("a writer was told of %v", held)
+	}
+	if err := l.ForceRelease(t.Context(), "k", token(t, reads)); err != nil {
+		t.Error(err)
+	}
+	release(t, acquire(t, l, "k"))
+	release(t, reads) // it knows of nothing
+	release(t, other)
+}
+
+// readersDontWait lets a crowd of one process read at once: none of them ends before all have begun.
+func readersDontWait(t *testing.T, p place) {
+	const crowd = 50
+	l := p.process(t, LeaseOptions{})
+	writes := acquire(t, l, "k")
+	var in, done sync.WaitGroup
+	in.Add(crowd)
+	for range crowd {
+		done.Go(func() {
+			lock, err := l.Acquire(soon(t), "k", dblock.WithShared())
+			in.Done()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			in.Wait()
+			release(t, lock)
+		})
+	}
+	release(t, writes)
+	done.Wait()
+}

@@ -1,0 +1,187 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/clock"
+	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/member"
+)
+
+// AcquireAll waits until it has all of several keys at once; it never has a part of them, and so keeps nobody waiting.
+func (l *Locker) AcquireAll(ctx context.Context, keys []string, opts ...dblock.Option) (*dblock.Lock, error) {
+	r, err := dblock.NewSetRequest(keys, opts)
+	if err != nil {
+		return nil, err
+	}
+	return l.observed(ctx, r, l.waitForAll)
+}
+
+// TryAcquireAll never waits for a holder.
+func (l *Locker) TryAcquireAll(ctx context.Context, keys []string, opts ...dblock.Option) (*dblock.Lock, error) {
+	r, err := dblock.NewSetRequest(keys, opts)
+	if err != nil {
+		return nil, err
+	}
+	return l.observed(ctx, r, func(ctx context.Context, r dblock.Request) (*dblock.Lock, error) {
+		lock, refused, err := l.askForAll(ctx, r)
+		return lock, unless(lock, refused, err)
+	})
+}
+
+// waitForAll stands in no line: it waits for one key that somebody has, and then asks for all again.
+func (l *Locker) waitForAll(ctx context.Context, r dblock.Request) (*dblock.Lock, error) {
+	began := l.o.Clock.Now()
+	var told *bell
+	defer func() { l.stopWaiting(told) }()
+	for {
+		lock, refused, err := l.askForAll(ctx, r)
+		if lock != nil || err != nil {
+			return lock, err
+		}
+		if told == nil || told.key != refused.Key || clock.Past(l.o.Clock.Now(), told.stale) {
+			if b, err := l.waits.start(ctx, refused.Key); err == nil {
+				l.stopWaiting(told)
+				told = b
+				continue // it may be free by now
+			}
+		}
+		if err := l.pause(ctx, told, false, refused, l.o.Clock.Now().Sub(began)); err != nil {
+			return nil, ended(refused, err)
+		}
+	}
+}
+
+// askForAll asks the database for all keys of a set: the lock, or who has one of them.
+func (l *Locker) askForAll(ctx context.Context, r dblock.Request) (*dblock.Lock, *dblock.HeldError, error) {
+	gone := make(map[string]member.ID) // of whoever had the key
+	for n := 1; ; n++ {
+		sent, asks, answers, err := l.onceForAll(ctx, r, gone)
+		if err != nil {
+			return nil, nil, err
+		}
+		if answers[0].Token != 0 {
+			lock, err := l.grantAll(ctx, r, sent, asks, answers)
+			return lock, nil, err
+		}
+		if answers[0].MemberGone {
+			sent.life.Suspect()
+		}
+		refused, err := l.clearWay(ctx, r, asks, answers, gone, n)
+		if refused != nil || err != nil {
+			return nil, refused, err
+		}
+	}
+}
+
+// onceForAll sends one statement, as once does.
+func (l *Locker) onceForAll(
+	ctx context.Context, r dblock.Request, gone map[string]member.ID,
+) (sent reply, asks []Ask, answers []Answer, err error) {
+	for n := 1; ; n++ {
+		life, err := l.member.Life(ctx)
+		if err != nil {
+			if !l.again(ctx, err, n) {
+				return reply{}, nil, nil, l.unjoined(ctx, err, r)
+			}
+			continue
+		}
+		sent = reply{ask: l.asked(r), life: life, sent: l.o.Clock.Now()}
+		asks = make([]Ask, len(r.Keys))
+		backs := make([]Back, len(r.Keys))
+		for i, key := range r.Keys {
+			asks[i] = sent.ask
+			asks[i].Key, asks[i].Gone = key, gone[key]
+			backs[i] = Back{Key: key, Handle: sent.ask.Handle}
+		}
+		answers, err = l.acquireAll(ctx, life, asks)
+		if err == nil {
+			return sent, asks, answers, nil
+		}
+		if l.mayStand(err) {
+			l.doubt(life, backs...)
+		}
+		if !l.again(ctx, err, n) {
+			return reply{}, nil, nil, l.unanswered(ctx, err, r)
+		}
+	}
+}
+
+func (l *Locker) acquireAll(ctx context.Context, life *member.Life, asks []Ask) ([]Answer, error) {
+	l.mu.Lock()
+	closed := l.closed
+	l.mu.Unlock()
+	if closed {
+		return nil, errNotSent()
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.bound())
+	defer cancel()
+	return l.engine.AcquireAll(ctx, By{life.ID, life.Beat()}, asks)
+}
+
+// clearWay sees to what can be seen to, pauses, and has the set asked for again; else it returns who has one of the keys.
+func (l *Locker) clearWay(
+	ctx context.Context, r dblock.Request, asks []Ask, answers []Answer, gone map[string]member.ID, n int,
+) (refused *dblock.HeldError, err error) {
+	var missing []string
+	again := false
+	for i, a := range answers {
+		key := asks[i].Key
+		switch {
+		case a.Holder.Dead && a.Holder.Member == gone[key]: // it is to be taken over with the others
+		case a.Holder.Dead && l.evictions.evict(ctx, l, a.Holder.Member):
+			gone[key], again = a.Holder.Member, true
+		case a.Held:
+			return heldBy(key, a), nil
+		case a.Shared:
+			if refused, err := l.sendReadersOff(ctx, key); refused != nil || err != nil {
+				return refused, err
+			}
+			again = true
+		default:
+			missing = append(missing, key)
+		}
+	}
+	switch {
+	case again:
+		return nil, nil
+	case n >= tries:
+		return &dblock.HeldError{Key: r.Key}, nil
+	}
+	if n > 1 {
+		if err := l.sleep(ctx, time.Millisecond<<n); err != nil { // some were locked for a moment
+			return nil, l.unanswered(ctx, err, r)
+		}
+		return nil, nil
+	}
+	bound, cancel := context.WithTimeout(ctx, l.bound())
+	defer cancel()
+	if err := l.engine.MakeFree(bound, missing); err != nil {
+		return nil, l.unanswered(ctx, fault.NoWrite(err), r) // nobody has them
+	}
+	return nil, nil
+}
+
+// sendReadersOff makes a key one that readers don't have any more, where there are none: whoever acquires it sees to that.
+func (l *Locker) sendReadersOff(ctx context.Context, key string) (refused *dblock.HeldError, err error) {
+	lock, err := l.tryAlone(ctx, dblock.Request{Key: key})
+	switch {
+	case err == nil:
+		return nil, lock.Release(ctx)
+	case errors.As(err, &refused):
+		return refused, nil
+	}
+	return nil, err
+}
+
+// grantAll makes the hold of a set.
+func (l *Locker) grantAll(ctx context.Context, r dblock.Request, got reply, asks []Ask, answers []Answer) (*dblock.Lock, error) {
+	h := &hold{l: l, life: got.life, detached: got.ask.Detached, began: l.o.Clock.Now()}
+	for i, a := range asks {
+		h.fences = append(h.fences, dblock.Fence{Key: a.Key, Token: answers[i].Token, Handle: a.Handle})
+	}
+	return l.hold(ctx, nil, h, got, r)
+}

@@ -1,0 +1,83 @@
+package lease
+
+import (
+	"context"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/member"
+)
+
+// atOnce asks for what several may have, unless others of this process stand in line for it. Those who come meanwhile ask, too, in
+// the same statement.
+func (l *Locker) atOnce(ctx context.Context, r dblock.Request) (*dblock.Lock, *dblock.HeldError, error) {
+	if err := l.stands(r); err != nil {
+		return nil, nil, err
+	}
+	return l.askBeside(ctx, r)
+}
+
+// askBeside asks the database for what several may have at once: the lock, or who keeps it from being granted.
+func (l *Locker) askBeside(ctx context.Context, r dblock.Request) (*dblock.Lock, *dblock.HeldError, error) {
+	var gone member.ID
+	for n := 1; ; n++ {
+		got, err := l.once(ctx, r, func(a *Ask) { a.Gone = gone })
+		if err != nil {
+			return nil, nil, err
+		}
+		answer := got.Answer
+		switch {
+		case answer.Token != 0:
+			lock, err := l.grant(ctx, nil, got, r)
+			return lock, nil, err
+		case r.Mode == dblock.Permits && !answer.MemberGone && answer.Stored != r.Limit:
+			if err := l.semaphore(ctx, r, answer.Stored); err != nil {
+				return nil, nil, err
+			}
+			continue
+		case len(answer.Dead) > 0 && n < tries:
+			l.reap(ctx, r, answer.Dead)
+			continue
+		case answer.Holder.Dead && n < tries:
+			answer.Held = false
+			if answer.Holder.Member != gone && l.evictions.evict(ctx, l, answer.Holder.Member) {
+				gone = answer.Holder.Member
+				continue
+			}
+		}
+		refused, err := l.pauseOrRefuse(ctx, r, got.life, answer, n)
+		if refused != nil || err != nil {
+			return nil, refused, err
+		}
+	}
+}
+
+// semaphore makes a request's semaphore where there is none.
+func (l *Locker) semaphore(ctx context.Context, r dblock.Request, stored int) error {
+	if stored != 0 {
+		return &dblock.LimitError{Key: r.Key, Stored: stored, Asked: r.Limit}
+	}
+	bound, cancel := context.WithTimeout(ctx, l.bound())
+	defer cancel()
+	if err := l.engine.MakeSemaphore(bound, r.Key, r.Limit); err != nil {
+		return l.unanswered(ctx, fault.NoWrite(err), r) // permits that nobody has
+	}
+	return nil
+}
+
+// SetPermits gives a semaphore another number of permits.
+func (l *Locker) SetPermits(ctx context.Context, key string, limit int) error {
+	if err := dblock.CheckText("key", key, 1, dblock.MaxKeyBytes); err != nil {
+		return err
+	}
+	if err := dblock.CheckLimit(limit); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.bound())
+	defer cancel()
+	if err := l.engine.SetPermits(ctx, key, limit); err != nil {
+		return l.explain(err, key)
+	}
+	l.waits.ring(key)
+	return nil
+}

@@ -1,0 +1,341 @@
+package lease
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/internal/merge"
+)
+
+// A fair Locker serves first come, first served, across processes. Who has to wait takes a ticket; whoever gives the key back makes it that of
+// the lowest one in the same statement, so that it is never free for others meanwhile, and only the one who has it now is woken.
+// Of a process, the one who came first looks whether it got it, where no notification tells; it also serves the next one where nobody has given the key
+// back, as its holder died.
+
+// turn is a call that waits with a ticket.
+type turn struct {
+	reply
+	ticket int64         // 0: it has none yet
+	rung   chan struct{} // holds one: it may have got the key, or be the first of this process now
+
+	watched bool // the server looks for it; Waits.mu guards it
+}
+
+// onlyExclusive refuses what a fair Locker does not serve.
+func onlyExclusive(r dblock.Request) error {
+	if r.Mode != dblock.Exclusive || len(r.Keys) > 0 {
+		return fmt.Errorf("%w: a fair Locker serves one key at a time, held by one: use another Locker for sets, readers and permits",
+			dblock.ErrUnsupported)
+	}
+	return nil
+}
+
+// tryInTurn asks once. Where somebody waits, it is refused.
+func (l *Locker) tryInTurn(ctx context.Context, r dblock.Request) (*dblock.Lock, *dblock.HeldError, error) {
+	var gone member.ID
+	for n := 1; ; n++ {
+		got, err := l.once(ctx, r, func(a *Ask) { a.InTurn, a.Gone, a.Contended = true, gone, false })
+		if err != nil {
+			return nil, nil, err
+		}
+		answer := got.Answer
+		switch {
+		case answer.Token != 0:
+			lock, err := l.grant(ctx, nil, got, r)
+			return lock, nil, err
+		case answer.Holder.Dead && answer.Holder.Member != gone && l.evictions.evict(ctx, l, answer.Holder.Member):
+			gone = answer.Holder.Member
+			continue
+		case answer.Shared && n < tries:
+			if refused, err := l.sendReadersOff(ctx, r.Key); refused != nil || err != nil {
+				return nil, refused, err
+			}
+			continue
+		}
+		refused, err := l.pauseOrRefuse(ctx, r, got.life, answer, n)
+		if refused != nil || err != nil {
+			return nil, refused, err
+		}
+	}
+}
+
+// waitInTurn waits with a ticket, unless the key is free and nobody else does.
+func (l *Locker) waitInTurn(ctx context.Context, r dblock.Request) (*dblock.Lock, error) {
+	lock, _, err := l.tryInTurn(ctx, r)
+	if lock != nil || err != nil {
+		return lock, err
+	}
+	began := l.o.Clock.Now()
+	for {
+		t, err := l.takeTicket(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		got, err := l.awaitTurn(ctx, r, t, began)
+		if err == nil && got != nil {
+			return l.grant(ctx, nil, *got, r)
+		}
+		ask := Back{Key: r.Key, Handle: t.ask.Handle}
+		if !l.background(func() { l.giveBack(l.ending, t.life, ask) }) {
+			l.doubt(t.life, ask)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// takeTicket notes that a call waits. Those of a process are noted in their order, many in a statement.
+func (l *Locker) takeTicket(ctx context.Context, r dblock.Request) (*turn, error) {
+	for n := 1; ; n++ {
+		life, err := l.member.Life(ctx)
+		if err != nil {
+			if !l.again(ctx, err, n) {
+				return nil, l.unjoined(ctx, err, r)
+			}
+			continue
+		}
+		t := &turn{reply: reply{ask: l.asked(r), life: life, sent: l.o.Clock.Now()}, rung: make(chan struct{}, 1)}
+		l.waits.await(t)
+		ticket, err := l.tickets.Do(ctx, ask{t.ask, life})
+		if err == nil && ticket != 0 {
+			l.waits.number(t, ticket)
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			of := l.turns[r.Key]
+			i, _ := slices.BinarySearchFunc(of, t, func(a, b *turn) int { return cmp.Compare(a.ticket, b.ticket) })
+			l.turns[r.Key] = slices.Insert(of, i, t)
+			return t, nil
+		}
+		l.waits.forget(t)
+		if err == nil { // the member is gone
+			life.Suspect()
+			if err := l.sleep(ctx, time.Millisecond<<min(n, tries)); err != nil {
+				return nil, l.unanswered(ctx, err, r)
+			}
+			continue
+		}
+		if l.mayStand(err) {
+			l.doubt(life, Back{Key: r.Key, Handle: t.ask.Handle})
+		}
+		if !l.again(ctx, err, n) {
+			return nil, l.unanswered(ctx, err, r)
+		}
+	}
+}
+
+// runTickets is one statement for each life.
+func (l *Locker) runTickets(ctx context.Context, batch []ask, _ bool) ([]merge.Answer[int64], error) {
+	return byLife(ctx, l, batch, l.engine.Enqueue)
+}
+
+// awaitTurn waits until a call has the key; nil: its ticket is gone, with its member.
+func (l *Locker) awaitTurn(ctx context.Context, r dblock.Request, t *turn, began time.Time) (got *reply, err error) {
+	defer l.leaveTurn(r.Key, t)
+	for rung := true; ; {
+		refused := &dblock.HeldError{Key: r.Key}
+		if rung || l.isFirst(r.Key, t) {
+			state, err := l.seeTurn(ctx, r, t)
+			if err != nil {
+				return nil, err
+			}
+			switch {
+			case state.Token != 0:
+				got := t.reply
+				got.Answer, got.sent = state.Answer, state.sent
+				if got.ask.Hold > 0 {
+					got.ask.Hold = max(state.Left, 1) // 0 is without an end
+				}
+				return &got, nil
+			case !state.Waits || !t.life.Alive():
+				return nil, nil
+			}
+			refused = heldBy(r.Key, state.Answer)
+		}
+		if rung, err = l.untilRung(ctx, r.Key, t, refused, l.o.Clock.Now().Sub(began)); err != nil {
+			return nil, ended(refused, err)
+		}
+	}
+}
+
+// turnState is what has become of a call that waits.
+type turnState struct {
+	Turn
+	sent time.Time // before which the key was granted, for as long as is left of it
+}
+
+// seeTurn looks what has become of a call, after it has served the next one where nobody has the key, or somebody who is dead.
+func (l *Locker) seeTurn(ctx context.Context, r dblock.Request, t *turn) (turnState, error) {
+	for n := 1; ; n++ {
+		sent := l.o.Clock.Now()
+		bound, cancel := context.WithTimeout(ctx, l.bound())
+		state, err := l.engine.SeeTurn(bound, r.Key, t.ask.Handle, t.ticket)
+		if err == nil && state.Token == 0 && n < tries {
+			var served bool
+			if served, err = l.serve(bound, r, t, state); served {
+				cancel()
+				continue
+			}
+		}
+		cancel()
+		if err == nil {
+			return turnState{state, sent}, nil
+		}
+		if !l.again(ctx, fault.NoWrite(err), n) {
+			return turnState{}, l.unanswered(ctx, fault.NoWrite(err), r) // whatever was granted, ours is withdrawn
+		}
+	}
+}
+
+// serve has the next one served where the key is free for it; it may be this one.
+func (l *Locker) serve(ctx context.Context, r dblock.Request, t *turn, state Turn) (served bool, err error) {
+	var gone member.ID
+	switch {
+	case !l.isFirst(r.Key, t):
+		return false, nil
+	case state.Missing:
+		if err := l.engine.MakeFree(ctx, []string{r.Key}); err != nil {
+			return false, err
+		}
+	case state.Shared:
+		refused, err := l.sendReadersOff(ctx, r.Key)
+		return refused == nil && err == nil, err
+	case state.Holder.Dead:
+		if !l.evictions.evict(ctx, l, state.Holder.Member) {
+			return false, nil
+		}
+		gone = state.Holder.Member
+	case state.Held:
+		return false, nil
+	}
+	return l.engine.Serve(ctx, r.Key, gone)
+}
+
+// untilRung waits until it is worth looking again; rung says that it was told so.
+func (l *Locker) untilRung(ctx context.Context, key string, t *turn, refused *dblock.HeldError, waited time.Duration) (rung bool, err error) {
+	every := l.o.Poll
+	if !l.waits.hearsOfTurn(t) {
+		every = interval(waited, l.o.DeafPoll)
+	}
+	d := every/2 + rand.N(every)
+	if refused.Remaining > 0 && l.isFirst(key, t) {
+		d = min(d, refused.Remaining+time.Millisecond)
+	}
+	return l.sleepOr(ctx, d, t.rung)
+}
+
+func (l *Locker) isFirst(key string, t *turn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	of := l.turns[key]
+	return len(of) > 0 && of[0] == t
+}
+
+// leaveTurn ends a wait; the next one of this process looks from now on.
+func (l *Locker) leaveTurn(key string, t *turn) {
+	l.waits.forget(t)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	of := l.turns[key]
+	i := slices.Index(of, t)
+	of = slices.Delete(of, i, i+1)
+	if len(of) == 0 {
+		delete(l.turns, key)
+		return
+	}
+	l.turns[key] = of
+	if i == 0 {
+		signal(of[0].rung)
+	}
+}
+
+// await rings a turn when its handle is told.
+func (w *Waits) await(t *turn) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.turns == nil {
+		w.turns = make(map[string]*turn)
+	}
+	w.turns[t.ask.Handle.String()] = t
+	signal(w.news)
+}
+
+// number notes the ticket that a call was given.
+func (w *Waits) number(t *turn, ticket int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	t.ticket = ticket
+}
+
+// turnsToWatch returns the handles of calls that wait with a ticket, and their keys; of so many at most, they are watched from now on.
+func (w *Waits) turnsToWatch(most int) (keys []string, turns []Handle) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, t := range w.turns {
+		if len(turns) >= most {
+			break
+		}
+		t.watched = true
+		turns = append(turns, t.ask.Handle)
+		if !slices.Contains(keys, t.ask.Key) {
+			keys = append(keys, t.ask.Key)
+		}
+	}
+	return keys, turns
+}
+
+// ringTurnOf rings the call that has a key now; where nobody has it, the one of this process that came first.
+func (w *Waits) ringTurnOf(s Seen) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if t := w.turns[s.Handle.String()]; t != nil {
+		signal(t.rung)
+		return
+	}
+	var first *turn
+	for _, t := range w.turns {
+		if t.ask.Key == s.Key && t.ticket != 0 && (first == nil || t.ticket < first.ticket) {
+			first = t
+		}
+	}
+	if first != nil {
+		signal(first.rung)
+	}
+}
+
+// hearsOfTurn tells whether this process hears that a call has the key.
+func (w *Waits) hearsOfTurn(t *turn) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.hears || t.watched
+}
+
+func (w *Waits) forget(t *turn) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.turns, t.ask.Handle.String())
+}
+
+// Told begins what a notification says of a turn: its handle follows. No key begins so.
+const Told = "\x01"
+
+// ringTurn rings the turn that a notification names; false where it names none.
+func (w *Waits) ringTurn(payload string) bool {
+	handle, is := strings.CutPrefix(payload, Told)
+	if is {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if t := w.turns[handle]; t != nil {
+			signal(t.rung)
+		}
+	}
+	return is
+}

@@ -1,0 +1,20 @@
+package lease
+
+import (
+	"fmt"
+
+	"github.com/dblock-go/dblock"
+)
+
+// Raiser is under which handle a fence is raised. Those who hold a key shared have one token, and raise it together.
+func Raiser(f dblock.Fence) (Handle, error) {
+	switch f.Mode {
+	case dblock.Shared:
+		return Handle{}, nil
+	case dblock.Permits:
+		return Handle{}, fmt.Errorf("%w: permits of %q are held by several at once, so that the latest token means nothing: use Guard",
+			dblock.ErrUnsupported, f.Key)
+	default:
+		return f.Handle, nil
+	}
+}

@@ -1,0 +1,108 @@
+package lease
+
+import (
+	"context"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/member"
+)
+
+// Whoever wants a key for itself that readers have makes itself its holder first, so that no more of them come, and
+// has it when the last one has gone. That is looked for in statements of their own, which began after that: a count within
+// the statement that grants would be one of an older snapshot.
+
+// awaitReaders tells who still keeps p from what was granted to it; nil: nobody, or it was taken away.
+func (l *Locker) awaitReaders(ctx context.Context, p *place) (*dblock.HeldError, error) {
+	if !p.pending.life.Alive() {
+		p.pending = nil // others may have it; readers that were there may be there still
+		return nil, nil
+	}
+	refused, err := l.readers(ctx, p.request)
+	if refused != nil {
+		l.see(p.request, refused)
+	}
+	return refused, err
+}
+
+// anyReaders is for who does not wait: readers that are there keep it out, and it is not to keep others from joining them.
+func (l *Locker) anyReaders(ctx context.Context, p *place) (*dblock.HeldError, error) {
+	if p.waits {
+		return nil, nil
+	}
+	return l.readers(ctx, p.request)
+}
+
+// readers tells who holds a key shared, after those were ended who are dead.
+func (l *Locker) readers(ctx context.Context, r dblock.Request) (*dblock.HeldError, error) {
+	for n := 1; ; n++ {
+		seen, err := l.seeReaders(ctx, r.Key)
+		if err != nil && l.again(ctx, fault.NoWrite(err), n) {
+			continue
+		}
+		if err != nil {
+			return nil, l.unanswered(ctx, fault.NoWrite(err), r)
+		}
+		if len(seen) == 0 {
+			return nil, nil
+		}
+		refused, ended := seen[0], false
+		var dead []member.ID
+		for _, h := range seen {
+			if !h.Dead {
+				refused = h
+				continue
+			}
+			ended = true
+			if h.Member != (member.ID{}) {
+				dead = append(dead, h.Member)
+			}
+		}
+		if !ended || n >= tries {
+			return heldBy(r.Key, Answer{Held: true, Holder: refused}), nil
+		}
+		l.reap(ctx, r, dead)
+	}
+}
+
+// seeReaders waits no longer than for any other statement: who made itself the holder keeps all others out meanwhile.
+func (l *Locker) seeReaders(ctx context.Context, key string) ([]Holder, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.bound())
+	defer cancel()
+	return l.engine.Readers(ctx, key)
+}
+
+// reap ends what dead members hold of a key, and what has ended by itself. Where it fails, whoever looks next tries again.
+func (l *Locker) reap(ctx context.Context, r dblock.Request, dead []member.ID) {
+	gone := make(map[member.ID]bool)
+	for _, id := range dead {
+		if _, seen := gone[id]; !seen {
+			gone[id] = l.evictions.evict(ctx, l, id)
+		}
+	}
+	var ids []member.ID
+	for id, is := range gone {
+		if is {
+			ids = append(ids, id)
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.bound())
+	defer cancel()
+	mode := r.Mode
+	if mode == dblock.Exclusive {
+		mode = dblock.Shared // they stand in its way
+	}
+	_ = l.engine.Reap(ctx, mode, r.Key, ids)
+}
+
+// readersStandBack is for how long readers let one go first who waits for them, each time that it finds them in its way: each locks the key's row for a
+// moment, and where they are many it is never free of them.
+const readersStandBack = time.Second
+
+// standBackReaders asks those who want to read a key to let a writer go first.
+func (l *Locker) standBackReaders(ctx context.Context, key string) {
+	ctx, cancel := context.WithTimeout(ctx, l.bound())
+	defer cancel()
+	_ = l.engine.Wait(ctx, []string{key}, member.ID{}, readersStandBack) // a courtesy
+}

@@ -1,0 +1,186 @@
+package memlease
+
+import (
+	"context"
+	"slices"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/lease"
+	"github.com/dblock-go/dblock/internal/member"
+)
+
+// AcquireShared grants a batch to readers.
+func (e *Engine) AcquireShared(ctx context.Context, by lease.By, asks []lease.Ask) ([]lease.Answer, error) {
+	answers := make([]lease.Answer, len(asks))
+	err := e.call(ctx, "AcquireShared", func(s *Server) {
+		for i, a := range asks {
+			answers[i] = s.enterShared(by, a)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return answers, nil
+}
+
+// enterShared lets one reader in; s.mu is held.
+func (s *Server) enterShared(by lease.By, a lease.Ask) lease.Answer {
+	now, l := s.clock.Now(), s.leases[a.Key]
+	held := l.held(now)
+	serves := s.serves(by)
+	back := s.waiters[a.Key][member.ID{}].After(now) // a writer has asked for it
+	if !serves || back || held && (l.member == member.ID{} || l.member != a.Gone) {
+		answer := lease.Answer{MemberGone: !serves, Held: held}
+		if held {
+			answer.Holder = s.holder(&l.grantRow)
+		}
+		return answer
+	}
+	l = s.lease(a.Key)
+	if !l.shared || l.handle != (lease.Handle{}) {
+		s.free(a.Key, &l.grantRow)
+		if !l.shared { // else whoever waited for readers is dead, and they may be there still
+			l.shared, l.token = true, max(l.token+1, now.UnixMicro())
+		}
+	}
+	g := &grantRow{}
+	l.readers[a.Handle] = g
+	s.fill(by, a, g, l.token)
+	return lease.Answer{Token: g.token}
+}
+
+// leaveShared ends one reader; s.mu is held.
+func (s *Server) leaveShared(b lease.Back) lease.Returned {
+	l := s.leases[b.Key]
+	if l == nil || l.readers[b.Handle] == nil {
+		return lease.Returned{}
+	}
+	s.free(b.Key, l.readers[b.Handle])
+	delete(l.readers, b.Handle)
+	return lease.Returned{Freed: true, Stood: true}
+}
+
+// Readers are those who hold a key shared.
+func (e *Engine) Readers(ctx context.Context, key string) (readers []lease.Holder, err error) {
+	err = e.call(ctx, "Readers", func(s *Server) {
+		if l := s.leases[key]; l != nil {
+			for _, g := range l.readers {
+				h := s.holder(g)
+				h.Dead = h.Dead || g.ended(s.clock.Now())
+				readers = append(readers, h)
+			}
+		}
+	})
+	return readers, err
+}
+
+// AcquirePermits grants a batch, each ask all that it wants, or nothing.
+func (e *Engine) AcquirePermits(ctx context.Context, by lease.By, asks []lease.Ask) ([]lease.Answer, error) {
+	answers := make([]lease.Answer, len(asks))
+	err := e.call(ctx, "AcquirePermits", func(s *Server) {
+		for i, a := range asks {
+			answers[i] = s.takePermits(by, a)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return answers, nil
+}
+
+// takePermits grants what one ask wants; s.mu is held.
+func (s *Server) takePermits(by lease.By, a lease.Ask) lease.Answer {
+	now, sema := s.clock.Now(), s.semas[a.Key]
+	if sema == nil {
+		sema = &semaphoreRow{}
+	}
+	answer := lease.Answer{MemberGone: !s.serves(by), Stored: sema.limit}
+	var free []*grantRow
+	past := 0 // those that are held from when there were more
+	token := now.UnixMicro()
+	for i, g := range sema.permits {
+		switch {
+		case g.handle != lease.Handle{} && !g.ended(now):
+			answer.Held, answer.Holder = true, s.holder(g)
+			if answer.Holder.Dead && !slices.Contains(answer.Dead, g.member) {
+				answer.Dead = append(answer.Dead, g.member)
+			}
+			if i >= sema.limit {
+				past++
+			}
+		case i < sema.limit:
+			free = append(free, g)
+			token = max(token, g.token+1)
+		}
+	}
+	answer.Holder.Dead = false // see Dead
+	if answer.MemberGone || sema.limit != a.Limit || len(free)-past < a.Permits {
+		return answer
+	}
+	for _, g := range free[:a.Permits] {
+		s.fill(by, a, g, token)
+	}
+	return lease.Answer{Token: token}
+}
+
+// givePermitsBack frees those of one handle; s.mu is held.
+func (s *Server) givePermitsBack(b lease.Back) (returned lease.Returned) {
+	for _, g := range s.rowsOf(lease.Back{Key: b.Key, Mode: dblock.Permits}) {
+		if g.handle == b.Handle && b.Handle != (lease.Handle{}) {
+			s.free(b.Key, g)
+			returned = lease.Returned{Freed: true, Stood: true}
+		}
+	}
+	return returned
+}
+
+// MakeSemaphore makes one where there is none.
+func (e *Engine) MakeSemaphore(ctx context.Context, key string, limit int) error {
+	return e.call(ctx, "MakeSemaphore", func(s *Server) {
+		if s.semas[key] == nil {
+			s.setPermits(key, limit)
+		}
+	})
+}
+
+// SetPermits gives it a number.
+func (e *Engine) SetPermits(ctx context.Context, key string, limit int) error {
+	return e.call(ctx, "SetPermits", func(s *Server) {
+		s.setPermits(key, limit)
+		s.notify(key)
+	})
+}
+
+// setPermits makes what is missing; s.mu is held.
+func (s *Server) setPermits(key string, limit int) {
+	sema := s.semas[key]
+	if sema == nil {
+		sema = &semaphoreRow{}
+		s.semas[key] = sema
+	}
+	sema.limit = limit
+	for len(sema.permits) < limit {
+		sema.permits = append(sema.permits, &grantRow{})
+	}
+}
+
+// Reap ends what is held by members that are gone for good, or whose time is up.
+func (e *Engine) Reap(ctx context.Context, mode dblock.Mode, key string, gone []member.ID) error {
+	return e.call(ctx, "Reap", func(s *Server) {
+		over := func(g *grantRow) bool {
+			return g.ended(s.clock.Now()) || g.member != member.ID{} && slices.Contains(gone, g.member)
+		}
+		for _, g := range s.rowsOf(lease.Back{Key: key, Mode: dblock.Permits}) {
+			if mode == dblock.Permits && over(g) {
+				s.free(key, g)
+			}
+		}
+		if l := s.leases[key]; l != nil && mode == dblock.Shared {
+			for handle, g := range l.readers {
+				if over(g) {
+					s.leaveShared(lease.Back{Key: key, Handle: handle})
+				}
+			}
+		}
+	})
+}

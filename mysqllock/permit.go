@@ -1,0 +1,294 @@
+package mysqllock
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/dblock-go/dblock/db/mysqldb"
+	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/lease"
+	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/internal/mysqltext"
+)
+
+// limited is a semaphore, and how many permits it is believed to have.
+type limited struct {
+	key   string
+	limit int
+}
+
+// AcquirePermits is one UPDATE for each semaphore, and one SELECT more where not all was granted. What was held before is looked at
+// first, so that a poll locks nothing.
+func (e *engine) AcquirePermits(ctx context.Context, by lease.By, asks []lease.Ask) ([]lease.Answer, error) {
+	of := make(map[limited][]int)
+	var order []limited
+	for i, a := range asks {
+		s := limited{a.Key, a.Limit}
+		if of[s] == nil {
+			order = append(order, s)
+		}
+		of[s] = append(of[s], i)
+	}
+	answers := make([]lease.Answer, len(asks))
+	granted := false
+	for _, s := range order {
+		if err := e.permitsOf(ctx, by, asks, of[s], answers); err != nil {
+			return nil, half(err, granted)
+		}
+		granted = granted || slices.ContainsFunc(of[s], func(i int) bool { return answers[i].Token != 0 })
+	}
+	return answers, nil
+}
+
+// permitsOf answers those at the given places, who ask for one semaphore. Whoever wants fewest comes first: who is refused then
+// would not have fitted in beside the others either.
+func (e *engine) permitsOf(ctx context.Context, by lease.By, asks []lease.Ask, at []int, answers []lease.Answer) error {
+	at = slices.SortedStableFunc(slices.Values(at), func(i, j int) int { return cmp.Compare(asks[i].Permits, asks[j].Permits) })
+	beyond := 0
+	if !slices.ContainsFunc(at, func(i int) bool { return !asks[i].Contended }) {
+		var usable int
+		var err error
+		usable, beyond, err = e.seePermits(ctx, by, asks, at, answers)
+		if err != nil || usable < asks[at[0]].Permits {
+			return err
+		}
+	}
+	for granted := 0; ; {
+		n, err := e.takePermits(ctx, by, asks, at, beyond, answers)
+		granted += n
+		if at = at[n:]; err != nil || len(at) == 0 {
+			return half(err, granted > 0)
+		}
+		usable, past, err := e.seePermits(ctx, by, asks, at, answers)
+		if err != nil || past <= beyond || usable < asks[at[0]].Permits {
+			return half(err, granted > 0)
+		}
+		beyond = past // no more than the number of rows that there are
+	}
+}
+
+// takePermits grants what there is to the first of those at the given places; so many are believed to be held past the semaphore's number.
+func (e *engine) takePermits(
+	ctx context.Context, by lease.By, asks []lease.Ask, at []int, beyond int, answers []lease.Answer,
+) (granted int, err error) {
+	first, total := asks[at[0]], int64(0)
+	var of []any
+	for _, i := range at {
+		a := asks[i]
+		of = append(of, a.Handle[:], total, int64(a.Permits), keeper(by, a), a.Hold.Microseconds(), []byte(a.Label), a.Data)
+		total += int64(a.Permits)
+	}
+	args := append([]any{by.Member[:], by.Beat, []byte(first.Key), int64(first.Limit), total + int64(beyond)}, of...)
+	rows, token, err := e.change(ctx, repeated(mysqldb.AcquirePermits, len(at)), args)
+	if err != nil {
+		return 0, err
+	}
+	for _, i := range at {
+		if rows < int64(asks[i].Permits) {
+			break
+		}
+		rows -= int64(asks[i].Permits)
+		answers[i] = lease.Answer{Token: token}
+		granted++
+	}
+	if rows != 0 {
+		return 0, errUnseen
+	}
+	return granted, nil
+}
+
+// seePermits says why those at the given places, who ask for one semaphore, were refused, how many of its permits are
+// free for them, and how many are held past its number.
+func (e *engine) seePermits(
+	ctx context.Context, by lease.By, asks []lease.Ask, at []int, answers []lease.Answer,
+) (usable, beyond int, err error) {
+	var rows []mysqldb.SeePermitsRow
+	err = e.read(ctx, func(on mysqldb.DBTX) (err error) {
+		rows, err = e.q.SeePermits(ctx, on, by.Member[:], by.Beat, []byte(asks[at[0]].Key))
+		return err
+	})
+	if err != nil {
+		return 0, 0, err
+	}
+	var why lease.Answer
+	for _, r := range rows {
+		why.Stored, why.MemberGone = int(r.LimitedTo), !r.Alive
+		holder := id(r.MemberID.String)
+		switch {
+		case r.Held == 0:
+			usable += int(r.Usable)
+			continue
+		case r.HolderDead == 1 && !slices.Contains(why.Dead, holder):
+			why.Dead = append(why.Dead, holder)
+		}
+		beyond += int(r.Beyond)
+		if !why.Held || r.HolderDead == 0 {
+			why.Held = true
+			why.Holder = lease.Holder{Member: holder, Label: string(r.Label), Token: r.Token, Remaining: micros(r.RemainingUs)}
+		}
+	}
+	usable -= beyond
+	for _, i := range at {
+		answers[i] = why
+		answers[i].Held = why.Held && usable < asks[i].Permits // else what is free was locked for a moment
+	}
+	return usable, beyond, nil
+}
+
+// MakeSemaphore is two statements: the permits stand before their number does.
+func (e *engine) MakeSemaphore(ctx context.Context, key string, limit int) error {
+	if err := e.makePermits(ctx, key, limit); err != nil {
+		return err
+	}
+	return e.once(ctx, func(on mysqldb.DBTX) error {
+		return e.q.MakeSemaphore(ctx, on, []byte(key), int32(limit)) //nolint:gosec // at most dblock.MaxPermits
+	})
+}
+
+// SetPermits is two statements, as MakeSemaphore is.
+func (e *engine) SetPermits(ctx context.Context, key string, limit int) error {
+	if err := e.makePermits(ctx, key, limit); err != nil {
+		return fault.NoWrite(err) // permits that nobody may have yet
+	}
+	return e.once(ctx, func(on mysqldb.DBTX) error {
+		return e.q.SetPermits(ctx, on, []byte(key), int32(limit)) //nolint:gosec // at most dblock.MaxPermits
+	})
+}
+
+// permitsStep is how many permits one statement makes.
+const permitsStep = 1000
+
+// makePermits makes those that are missing. It leaves the others alone, which may be locked.
+func (e *engine) makePermits(ctx context.Context, key string, limit int) error {
+	var latest int64
+	err := e.read(ctx, func(on mysqldb.DBTX) (err error) {
+		latest, err = e.q.LatestPermit(ctx, on, []byte(key))
+		return err
+	})
+	for slot := int(latest) + 1; err == nil && slot <= limit; slot += permitsStep {
+		step := min(permitsStep, limit-slot+1)
+		var args []any
+		for n := range step {
+			args = append(args, []byte(key), int64(slot+n))
+		}
+		_, _, err = e.change(ctx, mysqltext.Rows(mysqldb.MakePermits, step), args)
+	}
+	return err
+}
+
+// releasePermits looks for the permits first, without a lock, and then frees them by their numbers. An acquisition is freed
+// when all of its permits are.
+func (e *engine) releasePermits(ctx context.Context, backs []lease.Back) ([]lease.Returned, error) {
+	answers := make([]lease.Returned, len(backs))
+	for n := 1; ; n++ {
+		ours, err := e.slots(ctx, backs)
+		if err != nil {
+			return nil, half(err, n > 1)
+		}
+		stands := make(map[lease.Handle]bool)
+		for _, r := range ours {
+			stands[id(r.Handle.String)] = true
+		}
+		for i, b := range backs {
+			was := answers[i]
+			answers[i] = lease.Returned{Freed: (was.Freed || was.Stood) && !stands[b.Handle], Stood: stands[b.Handle]}
+		}
+		if len(ours) == 0 || n > passes {
+			return answers, nil
+		}
+		freed, err := e.endPermits(ctx, ours)
+		if err != nil {
+			return nil, half(err, n > 1)
+		}
+		if freed == int64(len(ours)) {
+			for i, a := range answers {
+				answers[i] = lease.Returned{Freed: a.Freed || a.Stood}
+			}
+			return answers, nil
+		}
+		if pause(ctx, rand.N(time.Millisecond<<min(n, 3))) != nil {
+			return answers, nil
+		}
+	}
+}
+
+// slots reads which permits are those of some acquisitions.
+func (e *engine) slots(ctx context.Context, backs []lease.Back) (rows []mysqldb.PermitSlotsRow, err error) {
+	handles := make([]member.ID, len(backs))
+	for i, b := range backs {
+		handles[i] = b.Handle
+	}
+	err = e.read(ctx, func(on mysqldb.DBTX) (err error) {
+		rows, err = e.q.PermitSlots(ctx, on, keysOf(backs), nullable(handles))
+		return err
+	})
+	return rows, err
+}
+
+// nullable are ids as the arguments of a column that may be null.
+func nullable(ids []member.ID) []sql.NullString {
+	list := make([]sql.NullString, len(ids))
+	for i := range ids {
+		list[i] = sql.NullString{String: string(ids[i][:]), Valid: true}
+	}
+	return list
+}
+
+// endPermits frees permits that are still those of the acquisition, where nobody has locked them at this moment.
+func (e *engine) endPermits(ctx context.Context, rows []mysqldb.PermitSlotsRow) (freed int64, err error) {
+	var args []any
+	for _, r := range rows {
+		args = append(args, r.LeaseKey, r.Slot, []byte(r.Handle.String))
+	}
+	freed, _, err = e.change(ctx, repeated(mysqldb.ReleasePermits, len(rows)), args)
+	return freed, err
+}
+
+// reapPermits ends what dead members have, and what has ended by itself.
+func (e *engine) reapPermits(ctx context.Context, key string, gone []member.ID) error {
+	var rows []mysqldb.EndedPermitsRow
+	err := e.read(ctx, func(on mysqldb.DBTX) (err error) {
+		rows, err = e.q.EndedPermits(ctx, on, []byte(key), nullable(gone))
+		return err
+	})
+	if err != nil || len(rows) == 0 {
+		return err
+	}
+	ended := make([]mysqldb.PermitSlotsRow, len(rows))
+	for i, r := range rows {
+		ended[i] = mysqldb.PermitSlotsRow(r)
+	}
+	_, err = e.endPermits(ctx, ended)
+	return err
+}
+
+func (e *engine) expirePermits(ctx context.Context, b lease.Back, d time.Duration) (rows int64, err error) {
+	ours, err := e.slots(ctx, []lease.Back{b})
+	if err != nil {
+		return 0, err
+	}
+	slots := make([]int32, len(ours))
+	for i, r := range ours {
+		slots[i] = r.Slot
+	}
+	err = e.once(ctx, func(on mysqldb.DBTX) (err error) {
+		rows, err = e.q.ExpirePermits(ctx, on, mysqldb.ExpirePermitsParams{
+			LeaseKey: []byte(b.Key), Slots: slots, Token: b.Token, Handle: b.Handle[:], HoldUs: d.Microseconds(),
+		})
+		return err
+	})
+	return rows, err
+}
+
+func (e *engine) permitsStand(ctx context.Context, b lease.Back) (bool, error) {
+	var stands int64
+	err := e.read(ctx, func(on mysqldb.DBTX) (err error) {
+		stands, err = e.q.PermitsStand(ctx, on, []byte(b.Key), b.Token, b.Handle[:])
+		return err
+	})
+	return stands > 0, err
+}

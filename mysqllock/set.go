@@ -1,0 +1,85 @@
+package mysqllock
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/dblock-go/dblock/db/mysqldb"
+	"github.com/dblock-go/dblock/internal/lease"
+	"github.com/dblock-go/dblock/internal/mysqltext"
+)
+
+// AcquireAll is one SELECT that tells whether all are free, and one UPDATE where they are: what can't be granted as a whole locks nothing, for others to
+// find it free.
+func (e *engine) AcquireAll(ctx context.Context, by lease.By, asks []lease.Ask) ([]lease.Answer, error) {
+	answers := make([]lease.Answer, len(asks))
+	missing, err := e.see(ctx, by, asks, answers, 0)
+	if err != nil || len(missing) > 0 {
+		return answers, err
+	}
+	for i, a := range answers {
+		if a.Held && (!a.Holder.Dead || a.Holder.Member != asks[i].Gone) || a.Shared || a.MemberGone {
+			return answers, nil
+		}
+	}
+	args := []any{by.Member[:], by.Beat}
+	for _, a := range asks {
+		args = append(args, []byte(a.Key), a.Handle[:], a.Gone[:], keeper(by, a), a.Hold.Microseconds(), []byte(a.Label), a.Data)
+	}
+	granted, token, err := e.change(ctx, repeated(mysqldb.AcquireSet, len(asks)), append(args, int64(len(asks))))
+	if err != nil {
+		return nil, err
+	}
+	for i := range answers {
+		answers[i] = lease.Answer{}
+		if granted > 0 {
+			answers[i].Token = token
+		}
+	}
+	return answers, nil
+}
+
+// MakeFree makes the rows of keys.
+func (e *engine) MakeFree(ctx context.Context, keys []string) error {
+	var args []any
+	for _, key := range slices.Sorted(slices.Values(keys)) {
+		args = append(args, []byte(key))
+	}
+	return e.once(ctx, func(on mysqldb.DBTX) error {
+		_, err := on.ExecContext(ctx, mysqltext.Rows(mysqldb.MakeFreeLeases, len(keys)), args...)
+		return err
+	})
+}
+
+// ReleaseAll is one UPDATE where all of a set are ours. Where some are not any more, or are locked, a SELECT tells how many are.
+func (e *engine) ReleaseAll(ctx context.Context, backs []lease.Back) ([]lease.Returned, error) {
+	answers := make([]lease.Returned, len(backs))
+	at := make([]int, len(backs))
+	for i := range at {
+		at[i] = i
+	}
+	for n := 1; ; n++ {
+		var args []any
+		for _, i := range at {
+			args = append(args, []byte(backs[i].Key), backs[i].Handle[:])
+		}
+		freed, _, err := e.change(ctx, repeated(mysqldb.ReleaseSet, len(at)), append(args, int64(len(at))))
+		if err != nil {
+			return nil, err
+		}
+		if freed > 0 {
+			for _, i := range at {
+				answers[i] = lease.Returned{Freed: true}
+			}
+			return answers, nil
+		}
+		if at, err = e.standing(ctx, backs, at, 0, answers); err != nil {
+			return nil, err
+		}
+		if len(at) == 0 || n == passes || pause(ctx, rand.N(time.Millisecond<<min(n, 3))) != nil {
+			return answers, nil
+		}
+	}
+}

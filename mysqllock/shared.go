@@ -1,0 +1,320 @@
+package mysqllock
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/db/mysqldb"
+	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/lease"
+	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/internal/mysqlfault"
+	"github.com/dblock-go/dblock/internal/mysqltext"
+)
+
+// openings is how often readers come again at once, after a key was opened to them.
+const openings = 3
+
+// AcquireShared is one INSERT where all keys of a batch are open to readers already. Those that are free are opened, and
+// asked for again. What was held before is looked at first, so that a poll locks nothing.
+func (e *engine) AcquireShared(ctx context.Context, by lease.By, asks []lease.Ask) ([]lease.Answer, error) {
+	answers := make([]lease.Answer, len(asks))
+	left := places(len(asks))
+	looks := !slices.ContainsFunc(asks, func(a lease.Ask) bool { return !a.Contended })
+	for n := 1; ; n++ {
+		var err error
+		if n > 1 || !looks {
+			before := len(left)
+			if left, err = e.enter(ctx, by, asks, left, answers); err != nil {
+				return nil, half(err, before < len(asks))
+			}
+		}
+		if len(left) == 0 {
+			return answers, nil
+		}
+		opened, err := e.open(ctx, by, asks, left, answers)
+		if err != nil {
+			return nil, half(err, len(left) < len(asks))
+		}
+		if n == 1 && looks {
+			left = slices.DeleteFunc(left, func(i int) bool { return answers[i].Held || answers[i].MemberGone })
+			opened = len(left) > 0 // those that are open already have not been asked for
+		}
+		if !opened || n == openings {
+			return answers, nil
+		}
+	}
+}
+
+// places are those of n asks.
+func places(n int) []int {
+	at := make([]int, n)
+	for i := range at {
+		at[i] = i
+	}
+	return at
+}
+
+// enter lets those at the given places in where keys are open; the others are left.
+func (e *engine) enter(ctx context.Context, by lease.By, asks []lease.Ask, at []int, answers []lease.Answer) (left []int, err error) {
+	args := []any{by.Member[:], by.Beat}
+	one := true
+	for _, i := range at {
+		a := asks[i]
+		args = append(args, []byte(a.Key), a.Handle[:], keeper(by, a), a.Hold.Microseconds(), []byte(a.Label), a.Data)
+		one = one && a.Key == asks[at[0]].Key
+	}
+	entered, token, err := e.change(ctx, e.passingOver(repeated(mysqldb.AcquireShared, len(at))), args)
+	switch {
+	case mysqlfault.IsLocked(err):
+		return at, nil
+	case err != nil || entered == 0:
+		return at, err
+	case entered == int64(len(at)) && one:
+		for _, i := range at {
+			answers[i] = lease.Answer{Token: token}
+		}
+		return nil, nil
+	}
+	left, err = e.readBack(ctx, asks, at, answers, entered)
+	return left, half(err, true)
+}
+
+// passingOver has a statement that locks in shared mode pass over what is locked, and wait for nothing where it can be told to.
+func (e *engine) passingOver(query string) string {
+	const shared = "LOCK IN SHARE MODE"
+	if e.mariaDB {
+		return withoutWaiting + strings.Replace(query, shared, shared+" SKIP LOCKED", 1)
+	}
+	return strings.Replace(query, shared, "FOR SHARE SKIP LOCKED", 1)
+}
+
+// readBack tells which of those at the given places were let in, as so many were.
+func (e *engine) readBack(
+	ctx context.Context, asks []lease.Ask, at []int, answers []lease.Answer, entered int64,
+) (left []int, err error) {
+	backs := make([]lease.Back, len(at))
+	for n, i := range at {
+		backs[n] = lease.Back{Key: asks[i].Key, Handle: asks[i].Handle}
+	}
+	tokens, err := e.readerTokens(ctx, backs)
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(tokens)) < entered {
+		return nil, errUnseen
+	}
+	for _, i := range at {
+		token := tokens[asks[i].Handle]
+		if token == 0 {
+			left = append(left, i)
+			continue
+		}
+		answers[i] = lease.Answer{Token: token}
+	}
+	return left, nil
+}
+
+// readerTokens reads which acquisitions stand.
+func (e *engine) readerTokens(ctx context.Context, backs []lease.Back) (map[lease.Handle]int64, error) {
+	keys, handles := keysOf(backs), make([][]byte, len(backs))
+	for i := range backs {
+		handles[i] = backs[i].Handle[:]
+	}
+	var rows []mysqldb.ReaderHandlesRow
+	err := e.read(ctx, func(on mysqldb.DBTX) (err error) {
+		rows, err = e.q.ReaderHandles(ctx, on, keys, handles)
+		return err
+	})
+	tokens := make(map[lease.Handle]int64, len(rows))
+	for _, r := range rows {
+		tokens[lease.Handle(r.Handle)] = r.Token
+	}
+	return tokens, err
+}
+
+// keysOf lists each key once.
+func keysOf(backs []lease.Back) [][]byte {
+	once := make(map[string]bool, len(backs))
+	var keys [][]byte
+	for _, b := range backs {
+		if !once[b.Key] {
+			once[b.Key] = true
+			keys = append(keys, []byte(b.Key))
+		}
+	}
+	return keys
+}
+
+// open says who has the keys at the given places, and has those shared that are free; false where none was.
+func (e *engine) open(ctx context.Context, by lease.By, asks []lease.Ask, at []int, answers []lease.Answer) (opened bool, err error) {
+	seen, err := e.seeKeys(ctx, by, asks, at)
+	if err != nil {
+		return false, err
+	}
+	missing, free := make(map[string]bool), make(map[string]member.ID)
+	for _, i := range at {
+		a := asks[i]
+		r, is := seen[a.Key]
+		answers[i] = refused(r, a)
+		switch {
+		case !is:
+			missing[a.Key] = true
+			answers[i] = lease.Answer{}
+		case !r.Alive, r.Shared && !r.Handle.Valid, !freeFor(r, a):
+		default:
+			free[a.Key] = a.Gone
+		}
+		answers[i].Shared = false // readers are in nobody's way here
+	}
+	if err := e.makeShared(ctx, slices.Sorted(maps.Keys(missing))); err != nil {
+		return false, err
+	}
+	for key, gone := range free {
+		err := fault.NoWrite(e.once(ctx, func(on mysqldb.DBTX) error {
+			_, err := e.q.OpenShared(ctx, on, []byte(key), gone[:])
+			return err
+		}))
+		if err != nil {
+			return false, err
+		}
+	}
+	return len(missing)+len(free) > 0, nil
+}
+
+// seeKeys reads the rows of some keys.
+func (e *engine) seeKeys(ctx context.Context, by lease.By, asks []lease.Ask, at []int) (map[string]mysqldb.SeeLeasesRow, error) {
+	backs := make([]lease.Back, len(at))
+	for n, i := range at {
+		backs[n].Key = asks[i].Key
+	}
+	var rows []mysqldb.SeeLeasesRow
+	err := e.read(ctx, func(on mysqldb.DBTX) (err error) {
+		rows, err = e.q.SeeLeases(ctx, on, by.Member[:], by.Beat, keysOf(backs))
+		return err
+	})
+	seen := make(map[string]mysqldb.SeeLeasesRow, len(rows))
+	for _, r := range rows {
+		seen[string(r.LeaseKey)] = r
+	}
+	return seen, err
+}
+
+// makeShared makes rows that are missing. The keys are in order.
+func (e *engine) makeShared(ctx context.Context, keys []string) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	args := make([]any, len(keys))
+	for i, key := range keys {
+		args[i] = []byte(key)
+	}
+	statement := mysqltext.Rows(mysqldb.MakeShared, len(keys))
+	if e.mariaDB {
+		statement = withoutWaiting + statement
+	}
+	_, _, err := e.change(ctx, statement, args)
+	if mysqlfault.IsLocked(err) {
+		return nil
+	}
+	return fault.NoWrite(err)
+}
+
+// Readers is one statement in a snapshot of its own.
+func (e *engine) Readers(ctx context.Context, key string) ([]lease.Holder, error) {
+	var rows []mysqldb.SeeReadersRow
+	err := e.read(ctx, func(on mysqldb.DBTX) (err error) {
+		rows, err = e.q.SeeReaders(ctx, on, []byte(key))
+		return err
+	})
+	readers := make([]lease.Holder, len(rows))
+	for i, r := range rows {
+		readers[i] = lease.Holder{
+			Member: id(r.MemberID.String), Label: string(r.Label), Token: r.Token, Dead: r.Ended == 1, Remaining: micros(r.RemainingUs),
+		}
+	}
+	return readers, err
+}
+
+// Reap ends what dead members hold, and what has ended by itself.
+func (e *engine) Reap(ctx context.Context, mode dblock.Mode, key string, gone []member.ID) error {
+	if mode == dblock.Permits {
+		return e.reapPermits(ctx, key, gone)
+	}
+	var handles [][]byte
+	err := e.read(ctx, func(on mysqldb.DBTX) (err error) {
+		handles, err = e.q.EndedReaders(ctx, on, []byte(key), nullable(gone))
+		return err
+	})
+	if err != nil || len(handles) == 0 {
+		return err
+	}
+	ended := make([]lease.Back, len(handles))
+	for i, h := range handles {
+		ended[i] = lease.Back{Key: key, Handle: lease.Handle(h)}
+	}
+	_, err = e.endShared(ctx, ended)
+	return err
+}
+
+// freeShared gives back those at the given places.
+func (e *engine) freeShared(ctx context.Context, backs []lease.Back, at []int) (freed int64, err error) {
+	return e.endShared(ctx, these(backs, at))
+}
+
+func these(backs []lease.Back, at []int) []lease.Back {
+	list := make([]lease.Back, len(at))
+	for n, i := range at {
+		list[n] = backs[i]
+	}
+	return list
+}
+
+// endShared deletes readers where nobody has locked them at this moment.
+func (e *engine) endShared(ctx context.Context, backs []lease.Back) (ended int64, err error) {
+	var args []any
+	for _, b := range backs {
+		args = append(args, []byte(b.Key), b.Handle[:])
+	}
+	ended, _, err = e.change(ctx, repeated(mysqldb.ReleaseShared, len(backs)), args)
+	return ended, err
+}
+
+// standingShared is standing for readers.
+func (e *engine) standingShared(
+	ctx context.Context, backs []lease.Back, at []int, freed int64, answers []lease.Returned,
+) (left []int, err error) {
+	tokens, err := e.readerTokens(ctx, these(backs, at))
+	for _, i := range at {
+		if tokens[backs[i].Handle] != 0 {
+			answers[i] = lease.Returned{Stood: true}
+			left = append(left, i)
+			continue
+		}
+		answers[i] = lease.Returned{Freed: freed > 0}
+	}
+	return left, err
+}
+
+func (e *engine) expireShared(ctx context.Context, b lease.Back, d time.Duration) (rows int64, err error) {
+	err = e.once(ctx, func(on mysqldb.DBTX) (err error) {
+		rows, err = e.q.ExpireShared(ctx, on, mysqldb.ExpireSharedParams{
+			LeaseKey: []byte(b.Key), Token: b.Token, Handle: b.Handle[:], HoldUs: d.Microseconds(),
+		})
+		return err
+	})
+	return rows, err
+}
+
+func (e *engine) sharedStands(ctx context.Context, b lease.Back) (bool, error) {
+	var stands int64
+	err := e.read(ctx, func(on mysqldb.DBTX) (err error) {
+		stands, err = e.q.SharedStands(ctx, on, []byte(b.Key), b.Token, b.Handle[:])
+		return err
+	})
+	return stands > 0, err
+}

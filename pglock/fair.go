@@ -1,0 +1,93 @@
+package pglock
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/dblock-go/dblock/db/pgdb"
+	"github.com/dblock-go/dblock/internal/lease"
+	"github.com/dblock-go/dblock/internal/member"
+)
+
+// Enqueue is one statement, whatever the size of the batch.
+func (e *engine) Enqueue(ctx context.Context, by lease.By, asks []lease.Ask) ([]int64, error) {
+	p := pgdb.EnqueueParams{MemberID: id(by.Member), Beat: by.Beat}
+	for _, a := range asks {
+		p.LeaseKeys, p.Handles = append(p.LeaseKeys, a.Key), append(p.Handles, id(a.Handle))
+	}
+	p.Labels, p.Datas, p.HoldUs, p.Detached = details(asks)
+	rows, err := e.q.Enqueue(ctx, e.on(e.pool), p)
+	if err != nil {
+		return nil, err
+	}
+	given := make(map[pgtype.UUID]int64, len(rows))
+	for _, r := range rows {
+		given[r.Handle] = r.Ticket
+	}
+	tickets := make([]int64, len(asks))
+	for i, a := range asks {
+		tickets[i] = given[id(a.Handle)]
+	}
+	return tickets, nil
+}
+
+// SeeTurn reads one row.
+func (e *engine) SeeTurn(ctx context.Context, key string, handle lease.Handle, ticket int64) (lease.Turn, error) {
+	r, err := e.q.SeeTurn(ctx, e.on(e.pool), id(handle), ticket, key)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return lease.Turn{Missing: true, Waits: true}, nil
+	}
+	return lease.Turn{
+		Answer: lease.Answer{
+			Token: r.Granted, Held: r.Held, Shared: r.Shared && !r.Held, Holder: lease.Holder{
+				Member: r.Holder.Bytes, Label: r.HolderLabel, Token: r.HolderToken, Dead: r.HolderDead, Remaining: max(0, duration(r.RemainingUs)),
+			},
+		},
+		Left: max(0, duration(r.HoldUs)), Waits: r.Waits,
+	}, err
+}
+
+// Serve is one statement.
+func (e *engine) Serve(ctx context.Context, key string, gone member.ID) (bool, error) {
+	rows, err := e.q.Serve(ctx, e.on(e.pool), key, id(gone), lockTimeout(ctx))
+	return len(rows) > 0, err
+}
+
+// PassOn is one statement, whatever the size of the batch, and one more for what was not held: it may have been granted while the first one ended
+// its wait, and its snapshot is too old to show that. Without a ticket it is granted no more.
+func (e *engine) PassOn(ctx context.Context, backs []lease.Back) ([]lease.Returned, error) {
+	answers, err := e.passOn(ctx, backs)
+	if err != nil {
+		return nil, err
+	}
+	var at []int
+	var left []lease.Back
+	for i, a := range answers {
+		if !a.Freed && !a.Stood {
+			at, left = append(at, i), append(left, backs[i])
+		}
+	}
+	if len(left) == 0 {
+		return answers, nil
+	}
+	again, err := e.passOn(ctx, left)
+	if err != nil {
+		return nil, err
+	}
+	for n, i := range at {
+		answers[i] = again[n]
+	}
+	return answers, nil
+}
+
+func (e *engine) passOn(ctx context.Context, backs []lease.Back) ([]lease.Returned, error) {
+	keys, handles := keysAndHandles(backs)
+	rows, err := e.q.PassOn(ctx, e.on(e.pool), keys, handles, lockTimeout(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return returned(backs, alike(rows, func(r pgdb.PassOnRow) pgdb.ReleaseSharedRow { return pgdb.ReleaseSharedRow(r) })), nil
+}
