@@ -19,25 +19,33 @@ type leases interface {
 	dblock.Locker
 	Held(ctx context.Context) ([]dblock.HeldLock, error)
 	ForceRelease(ctx context.Context, key string, token int64) error
+	SetPermits(ctx context.Context, key string, limit int) error
+}
+
+// leaseFlags are what a command chooses of a Lease's options.
+type leaseFlags struct {
+	TTL   time.Duration
+	Label string
+	Fair  bool
 }
 
 // leases connects to the lease locks of the database; closeAll leaves what is held.
-func (f databaseFlags) leases(ctx context.Context, ttl time.Duration, label string) (l leases, closeAll func() error, err error) {
+func (f databaseFlags) leases(ctx context.Context, o leaseFlags) (l leases, closeAll func() error, err error) {
 	if strings.HasPrefix(f.Database, "postgres://") || strings.HasPrefix(f.Database, "postgresql://") {
-		return f.postgresLeases(ctx, ttl, label)
+		return f.postgresLeases(ctx, o)
 	}
 	db, err := f.open()
 	if err != nil {
 		return nil, nil, err
 	}
-	locker, err := mysqllock.NewLease(ctx, db, mysqllock.LeaseOptions{TTL: ttl, Label: label, Schema: f.Schema})
+	locker, err := mysqllock.NewLease(ctx, db, mysqllock.LeaseOptions{TTL: o.TTL, Label: o.Label, Fair: o.Fair, Schema: f.Schema})
 	if err != nil {
 		return nil, nil, errors.Join(err, db.Close())
 	}
 	return locker, func() error { return errors.Join(closeLeases(ctx, locker), db.Close()) }, nil
 }
 
-func (f databaseFlags) postgresLeases(ctx context.Context, ttl time.Duration, label string) (leases, func() error, error) {
+func (f databaseFlags) postgresLeases(ctx context.Context, o leaseFlags) (leases, func() error, error) {
 	db, err := f.open() // for its errors, which show no password
 	if err != nil {
 		return nil, nil, err
@@ -54,7 +62,7 @@ func (f databaseFlags) postgresLeases(ctx context.Context, ttl time.Duration, la
 	if err != nil {
 		return nil, nil, err
 	}
-	locker, err := pglock.NewLease(ctx, pool, pglock.LeaseOptions{TTL: ttl, Label: label, Schema: f.Schema})
+	locker, err := pglock.NewLease(ctx, pool, pglock.LeaseOptions{TTL: o.TTL, Label: o.Label, Fair: o.Fair, Schema: f.Schema})
 	if err != nil {
 		pool.Close()
 		return nil, nil, err

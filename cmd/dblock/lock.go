@@ -21,6 +21,10 @@ type lockCmd struct {
 	Command []string      `arg:"" passthrough:"" help:"The command and its arguments, behind --."`
 	Wait    time.Duration `default:"-1s" placeholder:"DURATION" help:"How long to wait for the lock; 0: not at all. Default: for as long as it takes."`
 	TTL     time.Duration `name:"ttl" default:"10s" help:"After how long without a heartbeat others may have the lock."`
+	Shared  bool          `help:"Hold the lock beside others who hold it shared."`
+	Permits int           `placeholder:"N" help:"Hold N of the permits of a semaphore instead of a lock; needs --limit."`
+	Limit   int           `placeholder:"M" help:"How many permits the semaphore has. The first acquisition decides; dblock permits changes it."`
+	Fair    bool          `help:"First come, first served, among those who say so."`
 	Label   string        `help:"Shown to others. Default: this host and process."`
 	Grace   time.Duration `default:"5s" help:"How long the command has after SIGTERM, before SIGKILL."`
 }
@@ -45,12 +49,12 @@ func (c *lockCmd) Run(ctx context.Context, s streams) (err error) {
 		host, _ := os.Hostname()
 		c.Label = host + ":" + strconv.Itoa(os.Getpid())
 	}
-	l, closeAll, err := c.leases(ctx, c.TTL, c.Label)
+	l, closeAll, err := c.leases(ctx, leaseFlags{TTL: c.TTL, Label: c.Label, Fair: c.Fair})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeAll()) }()
-	lock, err := c.acquire(ctx, l)
+	lock, err := c.acquire(ctx, l, c.options())
 	if err != nil {
 		return err
 	}
@@ -58,16 +62,41 @@ func (c *lockCmd) Run(ctx context.Context, s streams) (err error) {
 	return errors.Join(ran, lock.Release(ctx))
 }
 
-func (c *lockCmd) acquire(ctx context.Context, l leases) (*dblock.Lock, error) {
+// Validate refuses flags that don't go together.
+func (c *lockCmd) Validate() error {
+	switch {
+	case c.Shared && c.Permits != 0:
+		return errors.New("--shared and --permits: choose one")
+	case (c.Permits != 0) != (c.Limit != 0):
+		return errors.New("--permits and --limit belong together: --permits=1 --limit=5")
+	case c.Fair && (c.Shared || c.Permits != 0):
+		return errors.New("--fair is for locks that are held by one")
+	}
+	return nil
+}
+
+// options are how the lock is to be held.
+func (c *lockCmd) options() []dblock.Option {
+	switch {
+	case c.Shared:
+		return []dblock.Option{dblock.WithShared()}
+	case c.Permits != 0:
+		return []dblock.Option{dblock.WithPermits(c.Permits, c.Limit)}
+	default:
+		return nil
+	}
+}
+
+func (c *lockCmd) acquire(ctx context.Context, l leases, opts []dblock.Option) (*dblock.Lock, error) {
 	switch {
 	case c.Wait == 0:
-		return l.TryAcquire(ctx, c.Key)
+		return l.TryAcquire(ctx, c.Key, opts...)
 	case c.Wait > 0:
 		ctx, cancel := context.WithTimeout(ctx, c.Wait)
 		defer cancel()
-		return l.Acquire(ctx, c.Key)
+		return l.Acquire(ctx, c.Key, opts...)
 	default:
-		return l.Acquire(ctx, c.Key)
+		return l.Acquire(ctx, c.Key, opts...)
 	}
 }
 
@@ -77,7 +106,7 @@ func (c *lockCmd) run(ctx context.Context, s streams, lock *dblock.Lock, argv []
 	cmd := exec.CommandContext(lock.Bind(ctx), argv[0], argv[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = s.in, s.out, s.err
 	cmd.Env = append(os.Environ(), "DBLOCK_KEY="+fence.Key, "DBLOCK_TOKEN="+strconv.FormatInt(fence.Token, 10),
-		"DBLOCK_HANDLE="+hex.EncodeToString(fence.Handle[:]))
+		"DBLOCK_HANDLE="+hex.EncodeToString(fence.Handle[:]), "DBLOCK_MODE="+fence.Mode.String())
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = c.Grace
 	err := cmd.Run()

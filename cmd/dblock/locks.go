@@ -25,7 +25,7 @@ func (c *locksCmd) Run(ctx context.Context, s streams) (err error) {
 	if c.Watch < 0 {
 		return fmt.Errorf("--watch: %v is negative", c.Watch)
 	}
-	l, closeAll, err := c.leases(ctx, 0, "")
+	l, closeAll, err := c.leases(ctx, leaseFlags{})
 	if err != nil {
 		return err
 	}
@@ -49,6 +49,9 @@ func (c *locksCmd) Run(ctx context.Context, s streams) (err error) {
 // shownLock is one lock for a program.
 type shownLock struct {
 	Key         string `json:"key"`
+	Mode        string `json:"mode"`              // exclusive, shared or permits
+	Permits     int    `json:"permits,omitempty"` // how many, where that is the mode
+	Limit       int    `json:"limit,omitempty"`   // of how many
 	Token       int64  `json:"token"`
 	Label       string `json:"label"`
 	Member      string `json:"member"`
@@ -62,7 +65,7 @@ func (c *locksCmd) print(out io.Writer, held []dblock.HeldLock) error {
 		shown := make([]shownLock, len(held))
 		for i, h := range held {
 			shown[i] = shownLock{
-				h.Key, h.Fence.Token, h.Holder.Label, h.Holder.Member, h.Age.Milliseconds(), h.Remaining.Milliseconds(), h.Waiters,
+				h.Key, h.Mode.String(), h.Permits, h.Limit, h.Fence.Token, h.Holder.Label, h.Holder.Member, h.Age.Milliseconds(), h.Remaining.Milliseconds(), h.Waiters,
 			}
 		}
 		return json.NewEncoder(out).Encode(shown)
@@ -72,12 +75,20 @@ func (c *locksCmd) print(out io.Writer, held []dblock.HeldLock) error {
 		return err
 	}
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(t, "KEY\tTOKEN\tLABEL\tMEMBER\tAGE\tREMAINING\tWAITERS")
+	_, _ = fmt.Fprintln(t, "KEY\tMODE\tTOKEN\tLABEL\tMEMBER\tAGE\tREMAINING\tWAITERS")
 	for _, h := range held {
-		_, _ = fmt.Fprintf(t, "%s\t%d\t%s\t%.8s\t%v\t%v\t%d\n", printable(h.Key), h.Fence.Token, printable(h.Holder.Label), h.Holder.Member,
+		_, _ = fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%.8s\t%v\t%v\t%d\n", printable(h.Key), mode(h), h.Fence.Token, printable(h.Holder.Label), h.Holder.Member,
 			h.Age.Round(time.Millisecond), h.Remaining.Round(time.Millisecond), h.Waiters)
 	}
 	return t.Flush()
+}
+
+// mode says how a lock is held.
+func mode(h dblock.HeldLock) string {
+	if h.Mode == dblock.Permits {
+		return fmt.Sprintf("%d of %d permits", h.Permits, h.Limit)
+	}
+	return h.Mode.String()
 }
 
 // printable keeps what others have chosen from playing with the terminal.
@@ -92,12 +103,12 @@ func printable(s string) string {
 type unlockCmd struct {
 	databaseFlags
 	Key   string `arg:"" help:"The key."`
-	Token int64  `required:"" help:"The token of the acquisition that is to end, as dblock locks shows it: another holder's lock is left alone."`
+	Token int64  `required:"" help:"The token of the acquisition that is to end, as dblock locks shows it: another holder's lock is left alone. Those who share a lock have the same one, and all end."`
 }
 
 // Run gives a lock back that somebody else holds.
 func (c *unlockCmd) Run(ctx context.Context, s streams) (err error) {
-	l, closeAll, err := c.leases(ctx, 0, "")
+	l, closeAll, err := c.leases(ctx, leaseFlags{})
 	if err != nil {
 		return err
 	}
@@ -106,5 +117,26 @@ func (c *unlockCmd) Run(ctx context.Context, s streams) (err error) {
 		return err
 	}
 	_, err = fmt.Fprintf(s.out, "released %s\n", printable(c.Key))
+	return err
+}
+
+// permitsCmd is `dblock permits`.
+type permitsCmd struct {
+	databaseFlags
+	Key   string `arg:"" help:"The semaphore."`
+	Limit int    `arg:"" help:"How many permits it has from now on. Those that are held stay so."`
+}
+
+// Run gives a semaphore another number of permits.
+func (c *permitsCmd) Run(ctx context.Context, s streams) (err error) {
+	l, closeAll, err := c.leases(ctx, leaseFlags{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeAll()) }()
+	if err := l.SetPermits(ctx, c.Key, c.Limit); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(s.out, "%s has %d permits\n", printable(c.Key), c.Limit)
 	return err
 }

@@ -19,7 +19,7 @@ import (
 // holdKey holds a key as another process would.
 func holdKey(t *testing.T, database, key string) (*dblock.Lock, leases) {
 	t.Helper()
-	l, closeAll, err := databaseFlags{Database: strings.TrimPrefix(database, "--database=")}.leases(t.Context(), time.Minute, "a test")
+	l, closeAll, err := databaseFlags{Database: strings.TrimPrefix(database, "--database=")}.leases(t.Context(), leaseFlags{TTL: time.Minute, Label: "a test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,6 +54,52 @@ func TestLocksAndUnlock(t *testing.T) {
 		invoke(t, "", "unlock", "k", database).wantFailure(t, 2, "--token")
 		invoke(t, "", "unlock", "k", "--token="+token, database).want(t, 0, "released k")
 		invoke(t, "", "locks", database).want(t, 0, "nothing is held")
+	})
+}
+
+func TestLocksSharedAndPermits(t *testing.T) {
+	each(t, func(t *testing.T, _ devdb.Kind, database string) {
+		invoke(t, "", "migrate", "up", database).want(t, 0, "")
+		_, l := holdKey(t, database, "exclusive")
+		reads, err := l.Acquire(t.Context(), "k", dblock.WithShared())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = reads.Release(context.Background()) }()
+		two, err := l.Acquire(t.Context(), "k", dblock.WithPermits(2, 3))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = two.Release(context.Background()) }()
+		shown := invoke(t, "", "locks", database)
+		for _, want := range []string{"exclusive", "shared", "2 of 3 permits"} {
+			shown.want(t, 0, want)
+		}
+		var list []shownLock
+		if err := json.Unmarshal([]byte(invoke(t, "", "locks", "--json", database).out), &list); err != nil || len(list) != 3 ||
+			list[1].Mode != "shared" || list[2].Mode != "permits" || list[2].Permits != 2 || list[2].Limit != 3 {
+			t.Errorf("%+v, %v", list, err)
+		}
+		echo := []string{"--", "sh", "-c", "echo $DBLOCK_MODE $DBLOCK_TOKEN"}
+		lock := func(args ...string) result {
+			return invoke(t, "", append(append([]string{"lock", database, "--wait=0", "k"}, args...), echo...)...)
+		}
+		lock("--shared").want(t, 0, fmt.Sprint("shared ", fence(t, reads).Token))
+		lock().wantFailure(t, 1, "is held by")
+		lock("--permits=1", "--limit=3").want(t, 0, "permits 1")
+		lock("--permits=2", "--limit=3").wantFailure(t, 1, "is held by")
+		lock("--permits=1", "--limit=4").wantFailure(t, 1, "has 3 permits")
+		lock("--permits=1").wantFailure(t, 2, "--limit")
+		lock("--permits=1", "--limit=3", "--shared").wantFailure(t, 2, "choose one")
+		lock("--fair", "--shared").wantFailure(t, 2, "--fair")
+		invoke(t, "", "permits", "k", "0", database).wantFailure(t, 1, "limit")
+		invoke(t, "", "permits", "k", "4", database).want(t, 0, "k has 4 permits")
+		lock("--permits=2", "--limit=4").want(t, 0, "permits 1")
+		invoke(t, "", "lock", database, "--fair", "--wait=0", "other", "--", "echo", "ran").want(t, 0, "ran")
+		invoke(t, "", "unlock", "k", fmt.Sprint("--token=", fence(t, reads).Token), database).want(t, 0, "released k")
+		invoke(t, "", "unlock", "k", fmt.Sprint("--token=", fence(t, two).Token), database).want(t, 0, "released k")
+		lock("--permits=4", "--limit=4").want(t, 0, "permits 1")
+		lock().want(t, 0, "exclusive 1")
 	})
 }
 

@@ -22,9 +22,10 @@ import (
 type cli struct {
 	Bench   benchCmd   `cmd:"" help:"Measure strategies, locks, limits and SQL scripts on throwaway servers."`
 	Demo    demoCmd    `cmd:"" help:"Run a flash sale on throwaway servers and check the books."`
-	Lock    lockCmd    `cmd:"" help:"Run a command while holding a lease lock: dblock lock KEY -- COMMAND."`
+	Lock    lockCmd    `cmd:"" help:"Run a command while holding a lease lock, or permits: dblock lock KEY -- COMMAND."`
 	Locks   locksCmd   `cmd:"" help:"List the lease locks that are held, and by whom."`
 	Unlock  unlockCmd  `cmd:"" help:"Give back a lease lock that somebody else holds."`
+	Permits permitsCmd `cmd:"" help:"Give a semaphore another number of permits."`
 	Migrate migrateCmd `cmd:"" help:"Create, look at or drop dblock's tables."`
 	Version versionCmd `cmd:"" help:"Print the version of this program and of its tables."`
 }
