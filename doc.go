@@ -2,9 +2,10 @@
 // and for MySQL/MariaDB have in common, and nothing that needs a driver.
 //
 // A Locker hands out Locks: Acquire waits for one, TryAcquire does not, Do holds one while a function
-// runs. A Lock has a context that ends when it is lost, and a Fence by which a guard checks it
-// inside the transaction that writes what it protects. On Lockers rest an Elector, by which one of many processes leads, and
-// a Quorum, a lock of several databases. Lockers, and all else, come from below:
+// runs. A Lock is held by one, or beside others: WithShared is for readers, WithPermits for some of n permits. It has a
+// context that ends when it is lost, and a Fence by which a guard checks it inside the transaction that writes what it
+// protects. On Lockers rest an Elector, by which one of many processes leads, and a Quorum, a lock of several databases.
+// docs/locks.md says which lock is for what. Lockers, and all else, come from below:
 //
 //	pglock        lease locks on Postgres, with pgx
 //	mysqllock     lease locks on MySQL and MariaDB, with database/sql
