@@ -32,8 +32,8 @@ type Holder struct {
 	Token  int64  // of its acquisition; 0 where the backend has none
 }
 
-// HeldError says who has the lock that was not acquired; where several have it, one of them. Matches ErrNotAcquired, and where a context
-// ended the wait the context's error, too.
+// HeldError says who has the lock that was not acquired; where several have it, one of them. Matches ErrNotAcquired,
+// and where a context ended the wait the context's error, too.
 type HeldError struct {
 	Key    string
 	Holder Holder
@@ -111,9 +111,9 @@ func (e *LostError) Error() string { return fmt.Sprintf("dblock: lost %q: %s", e
 // Is makes errors.Is(err, ErrLost) true.
 func (e *LostError) Is(target error) bool { return target == ErrLost }
 
-// DeadlockError says that a call waits for a lock that it holds itself, below the lock's own context.
-// Matches ErrDeadlock. WithReentrant takes it once more instead, in the mode in which it is held: a lock that is held shared can't become
-// exclusive, as two who tried it would wait for each other.
+// DeadlockError says that a call waits for a lock that it holds itself, below the lock's own context. Matches
+// ErrDeadlock. WithReentrant takes it once more instead, in the mode in which it is held: a lock that is held shared
+// can't become exclusive, as two who tried it would wait for each other.
 type DeadlockError struct {
 	Key   string
 	Mode  Mode   // in which it is held

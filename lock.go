@@ -22,8 +22,9 @@ type Lock struct {
 	ended   error // what Release said
 }
 
-// Fence names one acquisition to those who guard data by it. Token is larger than that of every
-// earlier acquisition of Key; those who hold it shared at the same time have the same one. Handle is a random number that no other acquisition has.
+// Fence names one acquisition to those who guard data by it. Token is larger than that of every earlier acquisition
+// of Key; those who hold it shared at the same time have the same one. Handle is a random number that no other
+// acquisition has.
 type Fence struct {
 	Key    string
 	Token  int64
@@ -57,8 +58,8 @@ func (l *Lock) bind(ctx context.Context) (bound context.Context, stop func()) {
 	return bound, func() { cancel(context.Canceled) }
 }
 
-// Fence is what guards check; false where the kind of lock has no token, or where several keys are held, each of which has a fence of
-// its own.
+// Fence is what guards check; false where the kind of lock has no token, or where several keys are held, each of
+// which has a fence of its own.
 func (l *Lock) Fence() (Fence, bool) {
 	fences := l.held.hold.Fences()
 	if len(fences) != 1 {

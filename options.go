@@ -26,9 +26,10 @@ func WithoutRenewal(d time.Duration) Option {
 // without it a writer's. A writer that waits is let in when those who have the lock now have gone.
 func WithShared() Option { return func(r *Request) { r.Mode = Shared } }
 
-// WithPermits takes n of the permits of the semaphore that is called like the key, all of them or none; there are limit of them, 1 to
-// MaxPermits. The first acquisition makes the semaphore, and from then on the number is stored: with another limit an acquisition
-// gets a *LimitError (see SetPermits of the leases). A semaphore and a lock may be called the same, and have nothing to do with each other.
+// WithPermits takes n of the permits of the semaphore that is called like the key, all of them or none; there are
+// limit of them, 1 to MaxPermits. The first acquisition makes the semaphore, and from then on the number is stored:
+// with another limit an acquisition gets a *LimitError (see SetPermits of the leases). A semaphore and a lock may be
+// called the same, and have nothing to do with each other.
 func WithPermits(n, limit int) Option {
 	return func(r *Request) { r.Mode, r.Permits, r.Limit = Permits, n, limit }
 }
@@ -74,7 +75,8 @@ func NewRequest(key string, opts []Option) (Request, error) {
 	return newRequest(key, opts)
 }
 
-// NewSetRequest is NewRequest for several keys, at most MaxSetKeys, each once. They are held by one alone. It is for engine rooms.
+// NewSetRequest is NewRequest for several keys, at most MaxSetKeys, each once. They are held by one alone. It is for
+// engine rooms.
 func NewSetRequest(keys []string, opts []Option) (Request, error) {
 	if len(keys) == 0 || len(keys) > MaxSetKeys {
 		return Request{}, &InvalidError{"keys", fmt.Sprintf("there are %d, not 1 to %d", len(keys), MaxSetKeys)}

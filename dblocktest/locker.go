@@ -123,9 +123,10 @@ func (l *Locker) noted(lock *dblock.Lock, err error) (*dblock.Lock, error) {
 	return lock, nil
 }
 
-// AcquireAll waits, while ctx lives, until it has all of several keys at once: at most dblock.MaxSetKeys, in whatever order, each once. It never has a part of
-// them, so that nobody waits for one who waits. One Release gives all back, at once; where one is lost, all are. Lock.Fences has a
-// fence for each key. It stands in no line: where single keys of the set are wanted all the time, it may wait for long.
+// AcquireAll waits, while ctx lives, until it has all of several keys at once: at most dblock.MaxSetKeys, in whatever
+// order, each once. It never has a part of them, so that nobody waits for one who waits. One Release gives all back,
+// at once; where one is lost, all are. Lock.Fences has a fence for each key. It stands in no line: where single keys
+// of the set are wanted all the time, it may wait for long.
 //
 // Errors: those of dblock.Locker's Acquire.
 func (l *Locker) AcquireAll(ctx context.Context, keys []string, opts ...dblock.Option) (*dblock.Lock, error) {
@@ -171,8 +172,8 @@ func (l *Locker) ForceRelease(ctx context.Context, key string, token int64) erro
 	return l.locker.ForceRelease(ctx, key, token)
 }
 
-// SetPermits gives a semaphore another number of permits, 1 to dblock.MaxPermits, and makes it where there is none. Those that are held stay so;
-// none is given out past the new number.
+// SetPermits gives a semaphore another number of permits, 1 to dblock.MaxPermits, and makes it where there is none.
+// Those that are held stay so; none is given out past the new number.
 //
 // Errors: dblock.ErrInvalid.
 func (l *Locker) SetPermits(ctx context.Context, key string, limit int) error {

@@ -134,8 +134,8 @@ func (e *engine) Serve(ctx context.Context, key string, gone member.ID) (bool, e
 	})
 }
 
-// next has a key granted to the next one who waits, and drops its ticket; false where nobody does, or the key is not to be had. Only who has the lease's
-// row locked changes a ticket, so it does not matter that it was read before.
+// next has a key granted to the next one who waits, and drops its ticket; false where nobody does, or the key is not
+// to be had. Only who has the lease's row locked changes a ticket, so it does not matter that it was read before.
 func (e *engine) next(
 	ctx context.Context, key string, but lease.Handle, grant func(on mysqldb.DBTX, ticket int64) (int64, error),
 ) (bool, error) {
@@ -186,8 +186,9 @@ func (e *engine) PassOn(ctx context.Context, backs []lease.Back) ([]lease.Return
 	return answers, nil
 }
 
-// passOn gives a key to who waits for it, or back where nobody does. What was not held may wait still: it is withdrawn. It may have been
-// granted before that, even where its ticket is gone already, and so is looked for once more.
+// passOn gives a key to who waits for it, or back where nobody does. What was not held may wait still: it is
+// withdrawn. It may have been granted before that, even where its ticket is gone already, and so is looked for once
+// more.
 func (e *engine) passOn(ctx context.Context, b lease.Back) (lease.Returned, error) {
 	for n := 1; ; n++ {
 		passed, err := e.next(ctx, b.Key, b.Handle, func(on mysqldb.DBTX, ticket int64) (int64, error) {

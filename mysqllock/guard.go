@@ -20,10 +20,10 @@ type Guards struct {
 	Schema string
 }
 
-// Guard checks, in the database of the leases, that a lease is still ours, and keeps it so till tx ends:
-// nobody can take it over before. It comes first in the transaction that writes what the lease protects.
-// It sees the row as it is, whatever tx has read before. What is held shared is checked in the same way, nobody has it for itself then; and so
-// are permits.
+// Guard checks, in the database of the leases, that a lease is still ours, and keeps it so till tx ends: nobody can
+// take it over before. It comes first in the transaction that writes what the lease protects. It sees the row as it
+// is, whatever tx has read before. What is held shared is checked in the same way, nobody has it for itself then; and
+// so are permits.
 //
 // Errors: dblock.ErrFenced where the lease is not ours any more: roll back. Others are the driver's.
 func (g Guards) Guard(ctx context.Context, tx *sql.Tx, f dblock.Fence) error {
@@ -42,8 +42,8 @@ func (g Guards) Guard(ctx context.Context, tx *sql.Tx, f dblock.Fence) error {
 	return fenced(ours, err, fmt.Sprintf("lease %q with token %d", f.Key, f.Token))
 }
 
-// guardPermits locks all permits of an acquisition, and none of others'; none where one is missing. Where tx has read before they were
-// granted it does not see which they are, and has to search with locks.
+// guardPermits locks all permits of an acquisition, and none of others'; none where one is missing. Where tx has read
+// before they were granted it does not see which they are, and has to search with locks.
 func guardPermits(ctx context.Context, on mysqldb.DBTX, f dblock.Fence) (ours []int32, err error) {
 	var q mysqldb.Queries
 	rows, err := q.PermitSlots(ctx, on, [][]byte{[]byte(f.Key)}, nullable([]member.ID{f.Handle}))
@@ -67,11 +67,12 @@ func guardPermits(ctx context.Context, on mysqldb.DBTX, f dblock.Fence) (ours []
 	return ours, nil
 }
 
-// Raise says, in whatever database the data is, that the holder of f begins to read resource: from then on
-// nobody with a smaller token passes CheckRaised; of those who hold it shared all pass. It is for data that is not in the database of the leases, and
-// comes first in the critical section. That database needs dblock's tables, too.
+// Raise says, in whatever database the data is, that the holder of f begins to read resource: from then on nobody
+// with a smaller token passes CheckRaised; of those who hold it shared all pass. It is for data that is not in the
+// database of the leases, and comes first in the critical section. That database needs dblock's tables, too.
 //
-// Errors: dblock.ErrFenced where somebody with a larger token was there before; dblock.ErrUnsupported for permits. Others are the driver's.
+// Errors: dblock.ErrFenced where somebody with a larger token was there before; dblock.ErrUnsupported for permits.
+// Others are the driver's.
 func (g Guards) Raise(ctx context.Context, tx *sql.Tx, f dblock.Fence, resource string) error {
 	if err := dblock.CheckText("resource", resource, 1, dblock.MaxKeyBytes); err != nil {
 		return err

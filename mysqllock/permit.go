@@ -21,8 +21,8 @@ type limited struct {
 	limit int
 }
 
-// AcquirePermits is one UPDATE for each semaphore, and one SELECT more where not all was granted. What was held before is looked at
-// first, so that a poll locks nothing.
+// AcquirePermits is one UPDATE for each semaphore, and one SELECT more where not all was granted. What was held
+// before is looked at first, so that a poll locks nothing.
 func (e *engine) AcquirePermits(ctx context.Context, by lease.By, asks []lease.Ask) ([]lease.Answer, error) {
 	of := make(map[limited][]int)
 	var order []limited
@@ -71,7 +71,8 @@ func (e *engine) permitsOf(ctx context.Context, by lease.By, asks []lease.Ask, a
 	}
 }
 
-// takePermits grants what there is to the first of those at the given places; so many are believed to be held past the semaphore's number.
+// takePermits grants what there is to the first of those at the given places; so many are believed to be held past
+// the semaphore's number.
 func (e *engine) takePermits(
 	ctx context.Context, by lease.By, asks []lease.Ask, at []int, beyond int, answers []lease.Answer,
 ) (granted int, err error) {

@@ -11,8 +11,8 @@ import (
 	"github.com/dblock-go/dblock/internal/mysqltext"
 )
 
-// AcquireAll is one SELECT that tells whether all are free, and one UPDATE where they are: what can't be granted as a whole locks nothing, for others to
-// find it free.
+// AcquireAll is one SELECT that tells whether all are free, and one UPDATE where they are: what can't be granted as a
+// whole locks nothing, for others to find it free.
 func (e *engine) AcquireAll(ctx context.Context, by lease.By, asks []lease.Ask) ([]lease.Answer, error) {
 	answers := make([]lease.Answer, len(asks))
 	missing, err := e.see(ctx, by, asks, answers, 0)

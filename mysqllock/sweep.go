@@ -78,7 +78,8 @@ func (e *engine) steps(
 	}
 }
 
-// sweepShared removes keys that were shared once, in the steps of a writer: it makes itself the holder, and then looks for readers.
+// sweepShared removes keys that were shared once, in the steps of a writer: it makes itself the holder, and then
+// looks for readers.
 func (e *engine) sweepShared(ctx context.Context, older int64) (int64, error) {
 	return e.steps(ctx,
 		func(on mysqldb.DBTX, after []byte) ([][]byte, error) {

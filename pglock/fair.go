@@ -56,8 +56,9 @@ func (e *engine) Serve(ctx context.Context, key string, gone member.ID) (bool, e
 	return len(rows) > 0, err
 }
 
-// PassOn is one statement, whatever the size of the batch, and one more for what was not held: it may have been granted while the first one ended
-// its wait, and its snapshot is too old to show that. Without a ticket it is granted no more.
+// PassOn is one statement, whatever the size of the batch, and one more for what was not held: it may have been
+// granted while the first one ended its wait, and its snapshot is too old to show that. Without a ticket it is
+// granted no more.
 func (e *engine) PassOn(ctx context.Context, backs []lease.Back) ([]lease.Returned, error) {
 	answers, err := e.passOn(ctx, backs)
 	if err != nil {

@@ -56,9 +56,9 @@ type Guards struct {
 	IdleTimeout time.Duration
 }
 
-// Guard checks, in the database of the leases, that a lease is still ours, and keeps it so till tx ends:
-// nobody can take it over before. It comes first in the transaction that writes what the lease protects. What is held shared is checked in the
-// same way, nobody has it for itself then; and so are permits.
+// Guard checks, in the database of the leases, that a lease is still ours, and keeps it so till tx ends: nobody can
+// take it over before. It comes first in the transaction that writes what the lease protects. What is held shared is
+// checked in the same way, nobody has it for itself then; and so are permits.
 //
 // Errors: dblock.ErrFenced where the lease is not ours any more: roll back. Others are pgx's.
 func (g Guards) Guard(ctx context.Context, tx Tx, f dblock.Fence) error {
@@ -74,11 +74,12 @@ func (g Guards) Guard(ctx context.Context, tx Tx, f dblock.Fence) error {
 // guards are the statements by mode; their arguments are the same.
 var guards = map[dblock.Mode]string{dblock.Exclusive: pgdb.Guard, dblock.Shared: pgdb.GuardShared, dblock.Permits: pgdb.GuardPermits}
 
-// Raise says, in whatever database the data is, that the holder of f begins to read resource: from then on
-// nobody with a smaller token passes CheckRaised; of those who hold it shared all pass. It is for data that is not in the database of the leases, and
-// comes first in the critical section. That database needs dblock's tables, too.
+// Raise says, in whatever database the data is, that the holder of f begins to read resource: from then on nobody
+// with a smaller token passes CheckRaised; of those who hold it shared all pass. It is for data that is not in the
+// database of the leases, and comes first in the critical section. That database needs dblock's tables, too.
 //
-// Errors: dblock.ErrFenced where somebody with a larger token was there before; dblock.ErrUnsupported for permits. Others are pgx's.
+// Errors: dblock.ErrFenced where somebody with a larger token was there before; dblock.ErrUnsupported for permits.
+// Others are pgx's.
 func (g Guards) Raise(ctx context.Context, tx Tx, f dblock.Fence, resource string) error {
 	if err := dblock.CheckText("resource", resource, 1, dblock.MaxKeyBytes); err != nil {
 		return err

@@ -41,9 +41,10 @@ type LeaseOptions struct {
 	// 10 ms to 1 min.
 	Poll time.Duration
 
-	// Fair serves first come, first served, across processes: who has to wait takes a ticket, and whoever gives the key back passes it on to the one who
-	// has waited longest and is alive, also before others of its own process. All that use a key must be fair: one that is not may come before those who
-	// wait. One key at a time, held by one: WithShared, WithPermits and AcquireAll are dblock.ErrUnsupported.
+	// Fair serves first come, first served, across processes: who has to wait takes a ticket, and whoever gives the
+	// key back passes it on to the one who has waited longest and is alive, also before others of its own process.
+	// All that use a key must be fair: one that is not may come before those who wait. One key at a time, held by
+	// one: WithShared, WithPermits and AcquireAll are dblock.ErrUnsupported.
 	Fair bool
 
 	// MaxQueue bounds how many calls may wait for a statement in this process; more are refused with
@@ -123,9 +124,10 @@ func (l *Lease) TryAcquire(ctx context.Context, key string, opts ...dblock.Optio
 	return l.locker.TryAcquire(ctx, key, opts...)
 }
 
-// AcquireAll waits, while ctx lives, until it has all of several keys at once: at most dblock.MaxSetKeys, in whatever order, each once. It never has a part of
-// them, so that nobody waits for one who waits. One Release gives all back, at once; where one is lost, all are. Lock.Fences has a
-// fence for each key. It stands in no line: where single keys of the set are wanted all the time, it may wait for long.
+// AcquireAll waits, while ctx lives, until it has all of several keys at once: at most dblock.MaxSetKeys, in whatever
+// order, each once. It never has a part of them, so that nobody waits for one who waits. One Release gives all back,
+// at once; where one is lost, all are. Lock.Fences has a fence for each key. It stands in no line: where single keys
+// of the set are wanted all the time, it may wait for long.
 //
 // Errors: those of dblock.Locker's Acquire.
 func (l *Lease) AcquireAll(ctx context.Context, keys []string, opts ...dblock.Option) (*dblock.Lock, error) {
@@ -234,8 +236,8 @@ func (l *Lease) ForceRelease(ctx context.Context, key string, token int64) error
 	return l.locker.ForceRelease(ctx, key, token)
 }
 
-// SetPermits gives a semaphore another number of permits, 1 to dblock.MaxPermits, and makes it where there is none. Those that are held stay so;
-// none is given out past the new number.
+// SetPermits gives a semaphore another number of permits, 1 to dblock.MaxPermits, and makes it where there is none.
+// Those that are held stay so; none is given out past the new number.
 //
 // Errors: dblock.ErrInvalid, dblock.ErrUnavailable.
 func (l *Lease) SetPermits(ctx context.Context, key string, limit int) error {

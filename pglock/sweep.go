@@ -52,7 +52,8 @@ func (e *engine) Sweep(ctx context.Context, unused time.Duration) (removed int64
 	}
 }
 
-// sweepShared removes keys that were shared once, in the steps of a writer: it makes itself the holder, and then looks for readers.
+// sweepShared removes keys that were shared once, in the steps of a writer: it makes itself the holder, and then
+// looks for readers.
 func (e *engine) sweepShared(ctx context.Context, after, last string, unused time.Duration) (removed int64, err error) {
 	on, handle := e.on(e.pool), id(member.NewID())
 	keys, err := e.q.ClaimShared(ctx, on, pgdb.ClaimSharedParams{Handle: handle, AfterKey: after, UntilKey: last, OlderUs: micros(unused)})

@@ -50,8 +50,8 @@ type EnqueueParams struct {
 	Data     interface{}
 }
 
-// Each of these is one autocommit statement. See lease.sql. A ticket is locked by its whole key and never by a scan: who is next must be seen by
-// everybody.
+// Each of these is one autocommit statement. See lease.sql. A ticket is locked by its whole key and never by a scan:
+// who is next must be seen by everybody.
 // Notes a batch of calls that wait, in their order. The engine repeats the SELECT of ask.
 func (q *Queries) Enqueue(ctx context.Context, db DBTX, arg EnqueueParams) (int64, error) {
 	result, err := db.ExecContext(ctx, Enqueue,
@@ -192,7 +192,8 @@ type SeeTurnRow struct {
 	Waits       bool
 }
 
-// What has become of a call that waits: the key is its own, or somebody else's, or free, for readers say; and whether its ticket is there, and counts.
+// What has become of a call that waits: the key is its own, or somebody else's, or free, for readers say; and whether
+// its ticket is there, and counts.
 func (q *Queries) SeeTurn(ctx context.Context, db DBTX, arg SeeTurnParams) (SeeTurnRow, error) {
 	row := db.QueryRowContext(ctx, SeeTurn,
 		arg.Handle,

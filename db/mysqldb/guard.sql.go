@@ -85,8 +85,8 @@ type GuardPermitsParams struct {
 	Handle   interface{}
 }
 
-// Guard for permits: all those of the acquisition, or it is not ours any more. They are named, as PermitSlots found them: a search with locks
-// would lock those of others, too.
+// Guard for permits: all those of the acquisition, or it is not ours any more. They are named, as PermitSlots found
+// them: a search with locks would lock those of others, too.
 func (q *Queries) GuardPermits(ctx context.Context, db DBTX, arg GuardPermitsParams) ([]int32, error) {
 	query := GuardPermits
 	var queryParams []interface{}

@@ -550,7 +550,8 @@ type ListHeldRow struct {
 	Waiters     int64
 }
 
-// What is held, in whatever mode (see dblock.Mode), an acquisition each. The count of who waits is that of the key's, whatever they wait for.
+// What is held, in whatever mode (see dblock.Mode), an acquisition each. The count of who waits is that of the key's,
+// whatever they wait for.
 func (q *Queries) ListHeld(ctx context.Context, db DBTX) ([]ListHeldRow, error) {
 	rows, err := db.QueryContext(ctx, ListHeld)
 	if err != nil {
@@ -1017,8 +1018,9 @@ ORDER BY l.lease_key
 LIMIT ?
 `
 
-// Leases that nobody has used for long, also those whose member is gone for good, read without a
-// lock. Whoever acquires one of them from now on changes changed_at, so that SweepLeases leaves it. Where readers may be there see UnusedShared.
+// Leases that nobody has used for long, also those whose member is gone for good, read without a lock. Whoever
+// acquires one of them from now on changes changed_at, so that SweepLeases leaves it. Where readers may be there see
+// UnusedShared.
 func (q *Queries) UnusedLeases(ctx context.Context, db DBTX, afterKey []byte, olderUs int64, limit int32) ([][]byte, error) {
 	rows, err := db.QueryContext(ctx, UnusedLeases, afterKey, olderUs, limit)
 	if err != nil {
@@ -1102,12 +1104,13 @@ type WatchLeasesRow struct {
 	Handle   sql.NullString
 }
 
-// Looks at leases that are held, one step after the other with a pause before each, until one of them seems free, or to be that of
-// a call that waits with a ticket; then those that do. It is sent at READ UNCOMMITTED, where each step reads the rows as they are: a release is seen before it is
-// committed, and may yet be undone (see FreeLeases). What was told under its token is passed over. The empty key, which
-// no lease has, and the counting over a step keep an optimizer from reading a single row once for all steps. That
-// a holder has gone without giving back, or that its time is up, is looked for at every sixteenth step; the time does not
-// pass within a statement. The engine repeats the condition on what was told.
+// Looks at leases that are held, one step after the other with a pause before each, until one of them seems free, or
+// to be that of a call that waits with a ticket; then those that do. It is sent at READ UNCOMMITTED, where each step
+// reads the rows as they are: a release is seen before it is committed, and may yet be undone (see FreeLeases). What
+// was told under its token is passed over. The empty key, which no lease has, and the counting over a step keep an
+// optimizer from reading a single row once for all steps. That a holder has gone without giving back, or that its
+// time is up, is looked for at every sixteenth step; the time does not pass within a statement. The engine repeats
+// the condition on what was told.
 func (q *Queries) WatchLeases(ctx context.Context, db DBTX, arg WatchLeasesParams) ([]WatchLeasesRow, error) {
 	query := WatchLeases
 	var queryParams []interface{}

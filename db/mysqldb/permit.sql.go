@@ -69,10 +69,11 @@ type AcquirePermitsParams struct {
 
 // Each of these is one autocommit statement. See lease.sql.
 // Grants a batch of asks for permits of one semaphore. Each permit is a row of its own, which is locked where it is
-// free and is then ours, whatever others see at the same time; those that are locked are passed over. They are counted when they are locked.
-// Those held past the number, from when there were more, count: as many are locked besides and left free, and so the engine has to know how many
-// there are. Each ask has all of its range of them, or none, and so those that are granted come first. The engine repeats the SELECT of ask.
-// All that are granted have the same token, the statement's insert id.
+// free and is then ours, whatever others see at the same time; those that are locked are passed over. They are
+// counted when they are locked. Those held past the number, from when there were more, count: as many are locked
+// besides and left free, and so the engine has to know how many there are. Each ask has all of its range of them, or
+// none, and so those that are granted come first. The engine repeats the SELECT of ask. All that are granted have the
+// same token, the statement's insert id.
 func (q *Queries) AcquirePermits(ctx context.Context, db DBTX, arg AcquirePermitsParams) (sql.Result, error) {
 	return db.ExecContext(ctx, AcquirePermits,
 		arg.MemberID,
@@ -206,7 +207,8 @@ const MakePermits = `-- name: MakePermits :exec
 INSERT IGNORE INTO dblock_permit (lease_key, slot) VALUES (?, ?)
 `
 
-// Makes what is missing of a semaphore's permits. They stand before it, so that whoever finds it finds as many. The engine repeats the row.
+// Makes what is missing of a semaphore's permits. They stand before it, so that whoever finds it finds as many. The
+// engine repeats the row.
 func (q *Queries) MakePermits(ctx context.Context, db DBTX, leaseKey []byte, slot int32) error {
 	_, err := db.ExecContext(ctx, MakePermits, leaseKey, slot)
 	return err
@@ -304,7 +306,8 @@ STRAIGHT_JOIN dblock_permit t FORCE INDEX (PRIMARY) ON t.lease_key = ours.lease_
 SET t.handle = NULL, t.together = 0, t.member_id = NULL, t.held_until = NULL, t.changed_at = +UTC_TIMESTAMP(6), t.label = '', t.data = NULL
 `
 
-// Gives back a batch of permits. Rows that are locked, by a guard for example, are passed over. The engine repeats the SELECT of ask.
+// Gives back a batch of permits. Rows that are locked, by a guard for example, are passed over. The engine repeats
+// the SELECT of ask.
 func (q *Queries) ReleasePermits(ctx context.Context, db DBTX, leaseKey interface{}, slot int64, handle interface{}) (int64, error) {
 	result, err := db.ExecContext(ctx, ReleasePermits, leaseKey, slot, handle)
 	if err != nil {

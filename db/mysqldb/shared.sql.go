@@ -48,11 +48,12 @@ type AcquireSharedParams struct {
 }
 
 // Each of these is one autocommit statement. See lease.sql.
-// Grants a batch of asks for keys to be shared; a key may stand in it more than once. Readers come where the key's row says shared and has
-// no holder, which is locked in shared mode, so that they don't wait for each other and nobody makes itself the holder meanwhile. Whoever has
-// waited for readers for long asks them to stand back, for a moment: with a row of dblock_lease_waiter that is no member's. The engine
-// repeats the SELECT of ask, and has the statement pass over rows that are locked: no clause for that is the same on all servers.
-// Where all asks are for one key its token is the statement's insert id.
+// Grants a batch of asks for keys to be shared; a key may stand in it more than once. Readers come where the key's
+// row says shared and has no holder, which is locked in shared mode, so that they don't wait for each other and
+// nobody makes itself the holder meanwhile. Whoever has waited for readers for long asks them to stand back, for a
+// moment: with a row of dblock_lease_waiter that is no member's. The engine repeats the SELECT of ask, and has the
+// statement pass over rows that are locked: no clause for that is the same on all servers. Where all asks are for one
+// key its token is the statement's insert id.
 func (q *Queries) AcquireShared(ctx context.Context, db DBTX, arg AcquireSharedParams) (sql.Result, error) {
 	return db.ExecContext(ctx, AcquireShared,
 		arg.MemberID,
@@ -80,8 +81,8 @@ SET t.handle = CAST(? AS BINARY), t.member_id = NULL, t.held_until = TIMESTAMPAD
     t.label = '', t.data = NULL
 `
 
-// Makes the sweeper, for a moment, their holder, so that no more readers come: whether one came before that is seen in a statement of
-// its own, KeysRead.
+// Makes the sweeper, for a moment, their holder, so that no more readers come: whether one came before that is seen
+// in a statement of its own, KeysRead.
 func (q *Queries) ClaimShared(ctx context.Context, db DBTX, leaseKeys [][]byte, olderUs int64, handle interface{}) (int64, error) {
 	query := ClaimShared
 	var queryParams []interface{}
@@ -238,8 +239,9 @@ SET t.token = IF(t.shared, t.token, GREATEST(t.token + 1, TIMESTAMPDIFF(MICROSEC
     t.handle = NULL, t.member_id = NULL, t.held_until = NULL, t.changed_at = +UTC_TIMESTAMP(6), t.label = '', t.data = NULL, t.shared = true
 `
 
-// Has a key that is free, or held by a member that is gone for good, shared from now on. The token grows, which is that of all readers until
-// somebody holds the key alone; where whoever waited for readers is dead it stays, as they may be there still. It grants nothing, so it does not matter when it is done.
+// Has a key that is free, or held by a member that is gone for good, shared from now on. The token grows, which is
+// that of all readers until somebody holds the key alone; where whoever waited for readers is dead it stays, as they
+// may be there still. It grants nothing, so it does not matter when it is done.
 func (q *Queries) OpenShared(ctx context.Context, db DBTX, leaseKey []byte, gone interface{}) (int64, error) {
 	result, err := db.ExecContext(ctx, OpenShared, leaseKey, gone)
 	if err != nil {

@@ -132,9 +132,10 @@ type PassOnRow struct {
 	Notified string
 }
 
-// Gives a batch back, and with each key that was ours makes it that of who waits for it next: the lowest ticket whose member is alive. Those before it
-// are of the dead, or are being given back themselves. It also ends what still waits. It returns what was freed, and what was ours when it began:
-// of that, what was not freed was locked. Whoever has a key now is told, by its handle; else whoever waits otherwise.
+// Gives a batch back, and with each key that was ours makes it that of who waits for it next: the lowest ticket whose
+// member is alive. Those before it are of the dead, or are being given back themselves. It also ends what still
+// waits. It returns what was freed, and what was ours when it began: of that, what was not freed was locked. Whoever
+// has a key now is told, by its handle; else whoever waits otherwise.
 func (q *Queries) PassOn(ctx context.Context, db DBTX, leaseKeys []string, handles []pgtype.UUID, lockTimeout string) ([]PassOnRow, error) {
 	rows, err := db.Query(ctx, PassOn, leaseKeys, handles, lockTimeout)
 	if err != nil {
@@ -187,7 +188,8 @@ type SeeTurnRow struct {
 	Waits       bool
 }
 
-// What has become of a call that waits: the key is its own, or somebody else's, or free, for readers say; and whether its ticket is there, and counts.
+// What has become of a call that waits: the key is its own, or somebody else's, or free, for readers say; and whether
+// its ticket is there, and counts.
 func (q *Queries) SeeTurn(ctx context.Context, db DBTX, handle pgtype.UUID, ticket int64, leaseKey string) (SeeTurnRow, error) {
 	row := db.QueryRow(ctx, SeeTurn, handle, ticket, leaseKey)
 	var i SeeTurnRow

@@ -168,7 +168,8 @@ const (
 	setProcesses = 16
 )
 
-// setsNeverDeadlock has many processes acquire random sets, in random order, some of whose keys others have, while somebody else looks on.
+// setsNeverDeadlock has many processes acquire random sets, in random order, some of whose keys others have, while
+// somebody else looks on.
 func setsNeverDeadlock(t *testing.T, v *vault) {
 	own, server := v.onAServerOfItsOwn(t)
 	before := own.deadlocks(t)

@@ -13,8 +13,9 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// readersAndWritersThroughCrashes has readers look at values and writers update them, some of whom give up while they wait:
-// nobody writes while somebody reads, and who reads under a guard sees what was written last, also where members are declared dead.
+// readersAndWritersThroughCrashes has readers look at values and writers update them, some of whom give up while they
+// wait: nobody writes while somebody reads, and who reads under a guard sees what was written last, also where
+// members are declared dead.
 func readersAndWritersThroughCrashes(t *testing.T, v *vault) {
 	v.goThroughCrashes(t, func(c *crashes, _ bool) ordeal {
 		o := c.updates(true)
@@ -24,8 +25,8 @@ func readersAndWritersThroughCrashes(t *testing.T, v *vault) {
 	})
 }
 
-// permitsThroughCrashes has processes take permits while their number changes: what is held fits into it whenever some are granted.
-// Where members are declared dead it is what guards keep that fits.
+// permitsThroughCrashes has processes take permits while their number changes: what is held fits into it whenever
+// some are granted. Where members are declared dead it is what guards keep that fits.
 func permitsThroughCrashes(t *testing.T, v *vault) {
 	v.goThroughCrashes(t, func(c *crashes, exclusive bool) ordeal {
 		o := ordeal{

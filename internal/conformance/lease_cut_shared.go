@@ -37,8 +37,8 @@ func aPermitsEndCutAnywhere(t *testing.T, v *vault) {
 	v.nobodyIsLeft(t, permits.whole...)
 }
 
-// nobodyIsLeft takes the whole of all that is held when those have gone whose connections were cut. What arrived last may have been
-// granted to one of them, who is dead: it gives way.
+// nobodyIsLeft takes the whole of all that is held when those have gone whose connections were cut. What arrived last
+// may have been granted to one of them, who is dead: it gives way.
 func (v *vault) nobodyIsLeft(t *testing.T, whole ...dblock.Option) {
 	t.Helper()
 	l := v.process(t, LeaseOptions{})
@@ -56,8 +56,8 @@ func (v *vault) nobodyIsLeft(t *testing.T, whole ...dblock.Option) {
 	}
 }
 
-// aWaitForReadersCutAnywhere: a writer makes itself the holder, waits until the readers have gone, and takes the key. Wherever that is
-// cut, it has the key alone or it keeps nobody out for long.
+// aWaitForReadersCutAnywhere: a writer makes itself the holder, waits until the readers have gone, and takes the key.
+// Wherever that is cut, it has the key alone or it keeps nobody out for long.
 func aWaitForReadersCutAnywhere(t *testing.T, v *vault) {
 	readers := v.process(t, LeaseOptions{})
 	everywhere(t, cuts(false), func(c cut, k int) (bool, error) {

@@ -16,7 +16,8 @@ import (
 	"github.com/dblock-go/dblock/internal/faultconn"
 )
 
-// servesInOrder has calls of several processes wait, one after the other; some give up. A holder that could hand over to its own process does not.
+// servesInOrder has calls of several processes wait, one after the other; some give up. A holder that could hand over
+// to its own process does not.
 func servesInOrder(t *testing.T, p place) {
 	const waiting = 12
 	var processes []Leases

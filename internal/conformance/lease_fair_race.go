@@ -37,7 +37,8 @@ func whoGivesUpIsServed(t *testing.T, v *vault) {
 	_ = held.Release(t.Context()) // it knows of nothing
 }
 
-// serveByHand makes the key that of the only one who waits, in a transaction that is open until commit. Its end is an SQL expression.
+// serveByHand makes the key that of the only one who waits, in a transaction that is open until commit. Its end is an
+// SQL expression.
 func (v *vault) serveByHand(t *testing.T, until string) (commit func()) {
 	t.Helper()
 	tx, err := v.db.BeginTx(t.Context(), nil)
@@ -80,7 +81,8 @@ func (v *vault) awaitBlocked(t *testing.T) {
 	}
 }
 
-// servedTooLate has a call learn that it was served when its time is up already: what it has then is over, or anew, and never without an end.
+// servedTooLate has a call learn that it was served when its time is up already: what it has then is over, or anew,
+// and never without an end.
 func servedTooLate(t *testing.T, v *vault) {
 	a, b := v.process(t, LeaseOptions{Fair: true}), v.process(t, LeaseOptions{Fair: true})
 	held := acquire(t, a, "k")

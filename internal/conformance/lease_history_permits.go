@@ -6,8 +6,9 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// permitted is the state of a semaphore. Who asks names the number of permits that it knows, which must be the semaphore's
-// at some time while it asks. What it gets must fit into that number with all that is held then, also where there were more before.
+// permitted is the state of a semaphore. Who asks names the number of permits that it knows, which must be the
+// semaphore's at some time while it asks. What it gets must fit into that number with all that is held then, also
+// where there were more before.
 type permitted struct {
 	limit, held int
 }

@@ -95,7 +95,8 @@ func sweepsWhatNobodyUses(t *testing.T, v place) {
 	release(t, lasting)
 }
 
-// sweepsNoReadersAway has readers hold a key for longer than what is unused is kept: whoever wants it for itself still waits for them.
+// sweepsNoReadersAway has readers hold a key for longer than what is unused is kept: whoever wants it for itself
+// still waits for them.
 func sweepsNoReadersAway(t *testing.T, v place) {
 	a, b := v.process(t, LeaseOptions{}), v.process(t, LeaseOptions{})
 	reads := acquire(t, a, "k", dblock.WithShared())

@@ -42,8 +42,9 @@ func naivePermits(devdb.Kind) naive {
 	}
 }
 
-// naiveWriters count readers in a sub-select of the statement that grants. It may wait for a reader's lock on the row, and then goes on
-// with the count from before. On MySQL such a count would be a new one, as it locks; there it stands in a statement of its own.
+// naiveWriters count readers in a sub-select of the statement that grants. It may wait for a reader's lock on the
+// row, and then goes on with the count from before. On MySQL such a count would be a new one, as it locks; there it
+// stands in a statement of its own.
 func naiveWriters(kind devdb.Kind) naive {
 	n := naiveReads("WHERE holder IS NULL FOR SHARE")
 	n.enter[dblock.Exclusive] = []string{
@@ -90,8 +91,8 @@ func controlWriterCountsInASubSelect(t *testing.T, v *vault) {
 
 func controlReadersDontLook(t *testing.T, v *vault) { v.isWrong(t, heedlessReaders(v.e.Kind), false) }
 
-// isWrong uses the lock until its history is wrong. With a lock on one row first it must be right, if that mends it: then it is the lock
-// that is wrong, and not how it is used here.
+// isWrong uses the lock until its history is wrong. With a lock on one row first it must be right, if that mends it:
+// then it is the lock that is wrong, and not how it is used here.
 func (v *vault) isWrong(t *testing.T, n naive, mended bool) {
 	v.exec(t, "CREATE TABLE naive (holder BIGINT, token BIGINT NOT NULL, locked BIGINT)")
 	v.exec(t, "INSERT INTO naive VALUES (NULL, 2, 0)")

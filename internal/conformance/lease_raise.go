@@ -9,7 +9,8 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// readersRaiseTogether has two readers raise a fence: both pass, until a writer raises it. Permits can't, as several hold them at once.
+// readersRaiseTogether has two readers raise a fence: both pass, until a writer raises it. Permits can't, as several
+// hold them at once.
 func readersRaiseTogether(t *testing.T, v *vault) {
 	a, b := v.process(t, LeaseOptions{}), v.process(t, LeaseOptions{})
 	call := func(check func(context.Context, *sql.Tx, dblock.Fence, string) error, lock *dblock.Lock) error {

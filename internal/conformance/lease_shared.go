@@ -95,8 +95,8 @@ func keptOut(t *testing.T, l Leases, key string) {
 	}
 }
 
-// aWriterIsLetIn has readers of several processes come and go so that there is always one, and a writer that waits. The control is one
-// that tries again and again: it is let in by nobody.
+// aWriterIsLetIn has readers of several processes come and go so that there is always one, and a writer that waits.
+// The control is one that tries again and again: it is let in by nobody.
 func aWriterIsLetIn(t *testing.T, p place) {
 	const poll = 50 * time.Millisecond
 	l := p.process(t, LeaseOptions{Poll: poll})

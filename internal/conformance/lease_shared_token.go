@@ -10,8 +10,8 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// readersStayOneCrowd has writers wait for a reader, of whom one gives up and one dies: those who come to read after that have the reader's token, and
-// pass the fence together with it. A writer that was let in fences them all off.
+// readersStayOneCrowd has writers wait for a reader, of whom one gives up and one dies: those who come to read after
+// that have the reader's token, and pass the fence together with it. A writer that was let in fences them all off.
 func readersStayOneCrowd(t *testing.T, v *vault) {
 	a, b := v.process(t, LeaseOptions{}), v.process(t, LeaseOptions{})
 	first := acquire(t, a, "k", dblock.WithShared(), dblock.WithoutRenewal(time.Hour))

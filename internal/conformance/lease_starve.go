@@ -13,7 +13,8 @@ const (
 	crowdedRounds    = 2
 )
 
-// nobodyStarves has the callers of several processes want one key again and again, without tickets: none waits for much longer than most.
+// nobodyStarves has the callers of several processes want one key again and again, without tickets: none waits for
+// much longer than most.
 func nobodyStarves(t *testing.T, v *vault) {
 	var mu sync.Mutex
 	var waits []time.Duration

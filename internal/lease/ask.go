@@ -65,8 +65,8 @@ func (l *Locker) ask(ctx context.Context, p *place, r dblock.Request) (*dblock.L
 	}
 }
 
-// checkPending notes where what was granted to p is not its own any more. Its row may also have been locked for a moment, when it was asked for in
-// the place of that.
+// checkPending notes where what was granted to p is not its own any more. Its row may also have been locked for a
+// moment, when it was asked for in the place of that.
 func (p *place) checkPending(a *Answer) {
 	switch {
 	case p.pending == nil || a.Token != 0:

@@ -8,8 +8,8 @@ import (
 	"github.com/dblock-go/dblock/internal/member"
 )
 
-// atOnce asks for what several may have, unless others of this process stand in line for it. Those who come meanwhile ask, too, in
-// the same statement.
+// atOnce asks for what several may have, unless others of this process stand in line for it. Those who come meanwhile
+// ask, too, in the same statement.
 func (l *Locker) atOnce(ctx context.Context, r dblock.Request) (*dblock.Lock, *dblock.HeldError, error) {
 	if err := l.stands(r); err != nil {
 		return nil, nil, err

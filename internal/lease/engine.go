@@ -102,7 +102,8 @@ type Listed struct {
 type Engine interface {
 	member.Engine
 
-	// Acquire grants what is free of a batch, which has each key once; all or none of it are asked for InTurn. A row that somebody else has locked is passed over.
+	// Acquire grants what is free of a batch, which has each key once; all or none of it are asked for InTurn. A row
+	// that somebody else has locked is passed over.
 	Acquire(ctx context.Context, by By, asks []Ask) ([]Answer, error)
 
 	// AcquireAll grants a batch as a whole, or nothing of it. All have one handle. Rows that are missing are not made.
@@ -111,18 +112,19 @@ type Engine interface {
 	// MakeFree makes the rows of keys where they are missing; nobody holds them.
 	MakeFree(ctx context.Context, keys []string) error
 
-	// Enqueue notes a batch of calls that wait, in their order, and returns their tickets, which grow; 0 where the member is gone.
+	// Enqueue notes a batch of calls that wait, in their order, and returns their tickets, which grow; 0 where the
+	// member is gone.
 	Enqueue(ctx context.Context, by By, asks []Ask) ([]int64, error)
 
 	// SeeTurn reads what has become of one of them.
 	SeeTurn(ctx context.Context, key string, handle Handle, ticket int64) (Turn, error)
 
-	// Serve grants a key that is free, or that a member holds which is gone for good, to who has the lowest ticket and is alive; false where nobody
-	// was served.
+	// Serve grants a key that is free, or that a member holds which is gone for good, to who has the lowest ticket
+	// and is alive; false where nobody was served.
 	Serve(ctx context.Context, key string, gone member.ID) (bool, error)
 
-	// PassOn is Release of exclusive leases that grants them in the same statement to who has the lowest ticket and is alive. It also withdraws
-	// tickets.
+	// PassOn is Release of exclusive leases that grants them in the same statement to who has the lowest ticket and
+	// is alive. It also withdraws tickets.
 	PassOn(ctx context.Context, backs []Back) ([]Returned, error)
 
 	// AcquireShared grants a batch to readers, which may have a key more than once.
@@ -134,7 +136,8 @@ type Engine interface {
 	// AcquirePermits grants a batch, each ask all that it wants, or nothing. It may have a key more than once.
 	AcquirePermits(ctx context.Context, by By, asks []Ask) ([]Answer, error)
 
-	// MakeSemaphore makes one where there is none; SetPermits gives it a number, whether or not there is one, and wakes who waits.
+	// MakeSemaphore makes one where there is none; SetPermits gives it a number, whether or not there is one, and
+	// wakes who waits.
 	MakeSemaphore(ctx context.Context, key string, limit int) error
 	SetPermits(ctx context.Context, key string, limit int) error
 
@@ -194,15 +197,16 @@ type Watcher interface {
 
 // Watch is a connection on which the server looks at keys.
 type Watch interface {
-	// Look returns as soon as some of these keys seem to be free, or to be held by one of these handles, which may not be committed; about d later
-	// with none. What was told is passed over.
+	// Look returns as soon as some of these keys seem to be free, or to be held by one of these handles, which may
+	// not be committed; about d later with none. What was told is passed over.
 	Look(ctx context.Context, keys []string, turns []Handle, told []Seen, d time.Duration) ([]Seen, error)
 
 	// Close ends the connection.
 	Close()
 }
 
-// Seen is a key that was seen free. It has that token until it is acquired again. Where a call has it that waited, that is its Handle.
+// Seen is a key that was seen free. It has that token until it is acquired again. Where a call has it that waited,
+// that is its Handle.
 type Seen struct {
 	Key    string
 	Token  int64

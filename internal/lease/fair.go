@@ -15,10 +15,10 @@ import (
 	"github.com/dblock-go/dblock/internal/merge"
 )
 
-// A fair Locker serves first come, first served, across processes. Who has to wait takes a ticket; whoever gives the key back makes it that of
-// the lowest one in the same statement, so that it is never free for others meanwhile, and only the one who has it now is woken.
-// Of a process, the one who came first looks whether it got it, where no notification tells; it also serves the next one where nobody has given the key
-// back, as its holder died.
+// A fair Locker serves first come, first served, across processes. Who has to wait takes a ticket; whoever gives the
+// key back makes it that of the lowest one in the same statement, so that it is never free for others meanwhile, and
+// only the one who has it now is woken. Of a process, the one who came first looks whether it got it, where no
+// notification tells; it also serves the next one where nobody has given the key back, as its holder died.
 
 // turn is a call that waits with a ticket.
 type turn struct {
@@ -275,7 +275,8 @@ func (w *Waits) number(t *turn, ticket int64) {
 	t.ticket = ticket
 }
 
-// turnsToWatch returns the handles of calls that wait with a ticket, and their keys; of so many at most, they are watched from now on.
+// turnsToWatch returns the handles of calls that wait with a ticket, and their keys; of so many at most, they are
+// watched from now on.
 func (w *Waits) turnsToWatch(most int) (keys []string, turns []Handle) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

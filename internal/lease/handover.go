@@ -15,8 +15,9 @@ func (r reply) given() *given { return &given{r} }
 
 func (g *given) back() Back { return Back{Key: g.ask.Key, Token: g.Token, Handle: g.ask.Handle} }
 
-// A process hands a key over among its own callers, where other processes wait for it, once to each who stands in line when it begins to, and for
-// no longer than this. So the callers of all processes wait for about as long, whatever their number.
+// A process hands a key over among its own callers, where other processes wait for it, once to each who stands in
+// line when it begins to, and for no longer than this. So the callers of all processes wait for about as long,
+// whatever their number.
 const ownTurn = time.Second
 
 // mostAlone is after how many hand-overs a process asks again, which was alone whenever it asked.

@@ -10,9 +10,9 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// line is who of this process wants one key: the first one asks the database, or holds it for itself, and the
-// others stand behind, in the order of their arrival. So each process asks for a key once at a time,
-// however many want it. Readers, and those who want permits, stand in it only where somebody else does, and leave it with what they got.
+// line is who of this process wants one key: the first one asks the database, or holds it for itself, and the others
+// stand behind, in the order of their arrival. So each process asks for a key once at a time, however many want it.
+// Readers, and those who want permits, stand in it only where somebody else does, and leave it with what they got.
 type line struct {
 	places []*place // the first one's turn it is
 	seen   *dblock.HeldError

@@ -96,8 +96,8 @@ func (l *Locker) reap(ctx context.Context, r dblock.Request, dead []member.ID) {
 	_ = l.engine.Reap(ctx, mode, r.Key, ids)
 }
 
-// readersStandBack is for how long readers let one go first who waits for them, each time that it finds them in its way: each locks the key's row for a
-// moment, and where they are many it is never free of them.
+// readersStandBack is for how long readers let one go first who waits for them, each time that it finds them in its
+// way: each locks the key's row for a moment, and where they are many it is never free of them.
 const readersStandBack = time.Second
 
 // standBackReaders asks those who want to read a key to let a writer go first.

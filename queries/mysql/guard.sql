@@ -11,8 +11,8 @@ SELECT 1 AS ours FROM dblock_reader r
 WHERE r.lease_key = sqlc.arg(lease_key) AND r.token = sqlc.arg(token) AND r.handle = sqlc.arg(handle)
 LOCK IN SHARE MODE;
 
--- Guard for permits: all those of the acquisition, or it is not ours any more. They are named, as PermitSlots found them: a search with locks
--- would lock those of others, too.
+-- Guard for permits: all those of the acquisition, or it is not ours any more. They are named, as PermitSlots found
+-- them: a search with locks would lock those of others, too.
 -- name: GuardPermits :many
 SELECT p.together FROM dblock_permit p FORCE INDEX (PRIMARY)
 WHERE p.lease_key = sqlc.arg(lease_key) AND p.slot IN (sqlc.slice(slots))

@@ -281,12 +281,13 @@ SELECT EXISTS (
       AND w.expires_at > +UTC_TIMESTAMP(6) AND m.expires_at > +UTC_TIMESTAMP(6)
 ) AS waits;
 
--- Looks at leases that are held, one step after the other with a pause before each, until one of them seems free, or to be that of
--- a call that waits with a ticket; then those that do. It is sent at READ UNCOMMITTED, where each step reads the rows as they are: a release is seen before it is
--- committed, and may yet be undone (see FreeLeases). What was told under its token is passed over. The empty key, which
--- no lease has, and the counting over a step keep an optimizer from reading a single row once for all steps. That
--- a holder has gone without giving back, or that its time is up, is looked for at every sixteenth step; the time does not
--- pass within a statement. The engine repeats the condition on what was told.
+-- Looks at leases that are held, one step after the other with a pause before each, until one of them seems free, or
+-- to be that of a call that waits with a ticket; then those that do. It is sent at READ UNCOMMITTED, where each step
+-- reads the rows as they are: a release is seen before it is committed, and may yet be undone (see FreeLeases). What
+-- was told under its token is passed over. The empty key, which no lease has, and the counting over a step keep an
+-- optimizer from reading a single row once for all steps. That a holder has gone without giving back, or that its
+-- time is up, is looked for at every sixteenth step; the time does not pass within a statement. The engine repeats
+-- the condition on what was told.
 -- name: WatchLeases :many
 SELECT f.lease_key, f.token, f.handle
 FROM (
@@ -326,7 +327,8 @@ WHERE l.lease_key IN (sqlc.slice(lease_keys))
       SELECT 1 FROM dblock_member m WHERE m.member_id = l.member_id
   ));
 
--- What is held, in whatever mode (see dblock.Mode), an acquisition each. The count of who waits is that of the key's, whatever they wait for.
+-- What is held, in whatever mode (see dblock.Mode), an acquisition each. The count of who waits is that of the key's,
+-- whatever they wait for.
 -- name: ListHeld :many
 SELECT held.lease_key, CAST(held.mode AS SIGNED) AS mode, CAST(held.token AS SIGNED) AS token, held.handle, held.member_id, held.label,
        CAST(held.permits AS SIGNED) AS permits, CAST(held.limited_to AS SIGNED) AS limited_to, COALESCE(m.label, '') AS member_label,
@@ -367,8 +369,9 @@ WHERE l.lease_key = sqlc.arg(lease_key)
   AND l.handle IS NOT NULL AND NOT l.shared AND (l.held_until IS NULL OR l.held_until > +UTC_TIMESTAMP(6))
   AND (l.member_id IS NULL OR m.expires_at > +UTC_TIMESTAMP(6));
 
--- Leases that nobody has used for long, also those whose member is gone for good, read without a
--- lock. Whoever acquires one of them from now on changes changed_at, so that SweepLeases leaves it. Where readers may be there see UnusedShared.
+-- Leases that nobody has used for long, also those whose member is gone for good, read without a lock. Whoever
+-- acquires one of them from now on changes changed_at, so that SweepLeases leaves it. Where readers may be there see
+-- UnusedShared.
 -- name: UnusedLeases :many
 SELECT l.lease_key
 FROM dblock_lease l

@@ -1,10 +1,11 @@
 -- Each of these is one autocommit statement. See lease.sql.
 
 -- Grants a batch of asks for permits of one semaphore. Each permit is a row of its own, which is locked where it is
--- free and is then ours, whatever others see at the same time; those that are locked are passed over. They are counted when they are locked.
--- Those held past the number, from when there were more, count: as many are locked besides and left free, and so the engine has to know how many
--- there are. Each ask has all of its range of them, or none, and so those that are granted come first. The engine repeats the SELECT of ask.
--- All that are granted have the same token, the statement's insert id.
+-- free and is then ours, whatever others see at the same time; those that are locked are passed over. They are
+-- counted when they are locked. Those held past the number, from when there were more, count: as many are locked
+-- besides and left free, and so the engine has to know how many there are. Each ask has all of its range of them, or
+-- none, and so those that are granted come first. The engine repeats the SELECT of ask. All that are granted have the
+-- same token, the statement's insert id.
 -- name: AcquirePermits :execresult
 UPDATE (
     SELECT nth.lease_key, nth.slot, nth.latest, ask.handle, ask.permits, ask.label, ask.data, ask.hold_us, ask.member_id
@@ -68,7 +69,8 @@ LEFT JOIN dblock_member m ON m.member_id = seen.member_id;
 -- name: LatestPermit :one
 SELECT CAST(COALESCE(MAX(p.slot), 0) AS SIGNED) AS slot FROM dblock_permit p WHERE p.lease_key = sqlc.arg(lease_key);
 
--- Makes what is missing of a semaphore's permits. They stand before it, so that whoever finds it finds as many. The engine repeats the row.
+-- Makes what is missing of a semaphore's permits. They stand before it, so that whoever finds it finds as many. The
+-- engine repeats the row.
 -- name: MakePermits :exec
 INSERT IGNORE INTO dblock_permit (lease_key, slot) VALUES (sqlc.arg(lease_key), sqlc.arg(slot));
 
@@ -93,7 +95,8 @@ FROM dblock_permit p
 WHERE p.lease_key = sqlc.arg(lease_key) AND p.handle IS NOT NULL
   AND (p.member_id IN (sqlc.slice(gones)) OR p.held_until <= +UTC_TIMESTAMP(6));
 
--- Gives back a batch of permits. Rows that are locked, by a guard for example, are passed over. The engine repeats the SELECT of ask.
+-- Gives back a batch of permits. Rows that are locked, by a guard for example, are passed over. The engine repeats
+-- the SELECT of ask.
 -- name: ReleasePermits :execrows
 UPDATE (
     SELECT p.lease_key, p.slot

@@ -1,10 +1,11 @@
 -- Each of these is one autocommit statement. See lease.sql.
 
--- Grants a batch of asks for keys to be shared; a key may stand in it more than once. Readers come where the key's row says shared and has
--- no holder, which is locked in shared mode, so that they don't wait for each other and nobody makes itself the holder meanwhile. Whoever has
--- waited for readers for long asks them to stand back, for a moment: with a row of dblock_lease_waiter that is no member's. The engine
--- repeats the SELECT of ask, and has the statement pass over rows that are locked: no clause for that is the same on all servers.
--- Where all asks are for one key its token is the statement's insert id.
+-- Grants a batch of asks for keys to be shared; a key may stand in it more than once. Readers come where the key's
+-- row says shared and has no holder, which is locked in shared mode, so that they don't wait for each other and
+-- nobody makes itself the holder meanwhile. Whoever has waited for readers for long asks them to stand back, for a
+-- moment: with a row of dblock_lease_waiter that is no member's. The engine repeats the SELECT of ask, and has the
+-- statement pass over rows that are locked: no clause for that is the same on all servers. Where all asks are for one
+-- key its token is the statement's insert id.
 -- name: AcquireShared :execresult
 INSERT INTO dblock_reader (lease_key, handle, token, member_id, held_until, label, data)
 SELECT opened.lease_key, opened.handle, LAST_INSERT_ID(opened.token), NULLIF(opened.member_id, ''),
@@ -28,8 +29,9 @@ FROM (
     LOCK IN SHARE MODE
 ) opened;
 
--- Has a key that is free, or held by a member that is gone for good, shared from now on. The token grows, which is that of all readers until
--- somebody holds the key alone; where whoever waited for readers is dead it stays, as they may be there still. It grants nothing, so it does not matter when it is done.
+-- Has a key that is free, or held by a member that is gone for good, shared from now on. The token grows, which is
+-- that of all readers until somebody holds the key alone; where whoever waited for readers is dead it stays, as they
+-- may be there still. It grants nothing, so it does not matter when it is done.
 -- name: OpenShared :execrows
 UPDATE (
     SELECT l.lease_key
@@ -116,8 +118,8 @@ WHERE l.lease_key > sqlc.arg(after_key)
 ORDER BY l.lease_key
 LIMIT ?;
 
--- Makes the sweeper, for a moment, their holder, so that no more readers come: whether one came before that is seen in a statement of
--- its own, KeysRead.
+-- Makes the sweeper, for a moment, their holder, so that no more readers come: whether one came before that is seen
+-- in a statement of its own, KeysRead.
 -- name: ClaimShared :execrows
 UPDATE (
     SELECT l.lease_key

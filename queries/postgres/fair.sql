@@ -14,7 +14,8 @@ WHERE m.member_id = sqlc.arg(member_id) AND m.beat <= sqlc.arg(beat)::bigint + 1
 ORDER BY ask.nth
 RETURNING handle, ticket;
 
--- What has become of a call that waits: the key is its own, or somebody else's, or free, for readers say; and whether its ticket is there, and counts.
+-- What has become of a call that waits: the key is its own, or somebody else's, or free, for readers say; and whether
+-- its ticket is there, and counts.
 -- name: SeeTurn :one
 SELECT CASE WHEN l.handle = sqlc.arg(handle) AND (l.held_until IS NULL OR l.held_until > clock_timestamp()) THEN l.token ELSE 0 END::bigint AS granted,
        (l.handle IS NOT NULL AND (l.held_until IS NULL OR l.held_until > clock_timestamp()))::boolean AS held,
@@ -28,9 +29,10 @@ FROM dblock_lease l
 LEFT JOIN dblock_member m ON m.member_id = l.member_id
 WHERE l.lease_key = sqlc.arg(lease_key);
 
--- Gives a batch back, and with each key that was ours makes it that of who waits for it next: the lowest ticket whose member is alive. Those before it
--- are of the dead, or are being given back themselves. It also ends what still waits. It returns what was freed, and what was ours when it began:
--- of that, what was not freed was locked. Whoever has a key now is told, by its handle; else whoever waits otherwise.
+-- Gives a batch back, and with each key that was ours makes it that of who waits for it next: the lowest ticket whose
+-- member is alive. Those before it are of the dead, or are being given back themselves. It also ends what still
+-- waits. It returns what was freed, and what was ours when it began: of that, what was not freed was locked. Whoever
+-- has a key now is told, by its handle; else whoever waits otherwise.
 -- name: PassOn :many
 WITH ask AS MATERIALIZED (
     SELECT unnest(sqlc.arg(lease_keys)::text[]) AS lease_key, unnest(sqlc.arg(handles)::uuid[]) AS handle

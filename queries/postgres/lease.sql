@@ -1,18 +1,18 @@
 -- Each of these is one autocommit statement. What bounds the wait for a lock is set inside it, so
 -- that it holds behind a pooler too and ends with it.
 
--- Grants what is free of a batch, each key once. It does nothing once the member has beaten twice more
--- than the caller knew: then the caller has given up on it, and it was under way for too long.
--- Rows are locked in the order of their keys, and one that is locked is passed over; the
--- condition is checked again on the row as it was locked. What is held in the place of which it is asked for, or
--- by a member that is gone for good, counts as free. Where readers may be there it is granted only to who says so, and is not
--- held before they have gone, nor does its token grow before, which is theirs; what is held in the place of another one is free of them. Asks that are for all or nothing are granted
--- only where all were free; where some look held they lock none, for others to find them free. Asks in turn are granted only where nobody has a
--- ticket. A row that is missing is made, unless they are: most
--- keys, such as those of orders, are locked once. It returns what was granted, and who holds the rest, as the
--- statement's snapshot shows it; one row without a key says that the member is gone. (Lists of what no ask
--- has may be empty: it is null then. No two of the lists are joined with each other: they have no index. And most batches are granted as a whole: what is for the rest
--- is not even begun then.)
+-- Grants what is free of a batch, each key once. It does nothing once the member has beaten twice more than the
+-- caller knew: then the caller has given up on it, and it was under way for too long. Rows are locked in the order of
+-- their keys, and one that is locked is passed over; the condition is checked again on the row as it was locked. What
+-- is held in the place of which it is asked for, or by a member that is gone for good, counts as free. Where readers
+-- may be there it is granted only to who says so, and is not held before they have gone, nor does its token grow
+-- before, which is theirs; what is held in the place of another one is free of them. Asks that are for all or nothing
+-- are granted only where all were free; where some look held they lock none, for others to find them free. Asks in
+-- turn are granted only where nobody has a ticket. A row that is missing is made, unless they are: most keys, such as
+-- those of orders, are locked once. It returns what was granted, and who holds the rest, as the statement's snapshot
+-- shows it; one row without a key says that the member is gone. (Lists of what no ask has may be empty: it is null
+-- then. No two of the lists are joined with each other: they have no index. And most batches are granted as a whole:
+-- what is for the rest is not even begun then.)
 -- name: AcquireLeases :many
 WITH me AS MATERIALIZED (
     SELECT m.member_id FROM dblock_member m
@@ -82,7 +82,8 @@ WHERE (SELECT count(*) FROM taken) + (SELECT count(*) FROM made) < cardinality(s
 UNION ALL
 SELECT '', 0, NULL, '', 0, false, 0, false WHERE NOT EXISTS (SELECT 1 FROM me);
 
--- Grants one key: AcquireLeases for a lone caller, at the price of an UPDATE by the key. Where it finds nothing, AcquireLeases says why, and makes the row.
+-- Grants one key: AcquireLeases for a lone caller, at the price of an UPDATE by the key. Where it finds nothing,
+-- AcquireLeases says why, and makes the row.
 -- name: AcquireLease :one
 UPDATE dblock_lease l
 SET token = CASE WHEN l.shared AND NOT COALESCE(l.handle = sqlc.arg(instead), false) THEN l.token
@@ -107,9 +108,9 @@ FROM (SELECT unnest(sqlc.arg(lease_keys)::text[]) AS lease_key) ask
 ORDER BY ask.lease_key
 ON CONFLICT DO NOTHING;
 
--- Gives back a batch, each key once; all that is ours of it, or nothing, where it is one acquisition's. It returns what was freed, and what was ours when it began: of
--- that, what was not freed was locked, by a guard for example, and is to be asked for again. Whoever waits
--- for what is free now is notified, after the commit.
+-- Gives back a batch, each key once; all that is ours of it, or nothing, where it is one acquisition's. It returns
+-- what was freed, and what was ours when it began: of that, what was not freed was locked, by a guard for example,
+-- and is to be asked for again. Whoever waits for what is free now is notified, after the commit.
 -- name: ReleaseLeases :many
 WITH ask AS MATERIALIZED (
     SELECT unnest(sqlc.arg(lease_keys)::text[]) AS lease_key, unnest(sqlc.arg(handles)::uuid[]) AS handle
@@ -179,7 +180,8 @@ SELECT EXISTS (
       AND w.expires_at > clock_timestamp() AND m.expires_at > clock_timestamp()
 );
 
--- What is held, in whatever mode (see dblock.Mode), an acquisition each. The count of who waits is that of the key's, whatever they wait for.
+-- What is held, in whatever mode (see dblock.Mode), an acquisition each. The count of who waits is that of the key's,
+-- whatever they wait for.
 -- name: ListHeld :many
 SELECT held.lease_key::text AS lease_key, held.mode::smallint AS mode, held.token::bigint AS token, held.handle::uuid AS handle, held.member_id, held.label::text AS label,
        held.permits::integer AS permits, held.limited_to::integer AS limited_to, COALESCE(m.label, '')::text AS member_label,

@@ -1,11 +1,12 @@
 -- Each of these is one autocommit statement. See lease.sql.
 
--- Grants a batch of asks for keys to be shared; a key may stand in it more than once. Readers come where the key's row says shared and has
--- no holder, which is locked in shared mode, so that they don't wait for each other and nobody makes itself the holder meanwhile. A key that
--- is free, or held by a member that is gone for good, becomes shared by this, and a row that is missing is made; there the token
--- grows, which is that of all readers until somebody holds the key alone. Whoever has waited for readers for long asks them
--- to stand back, for a moment: with a row of dblock_lease_waiter that is no member's.
--- It returns what was granted, and who holds the rest; one row without a key says that the member is gone.
+-- Grants a batch of asks for keys to be shared; a key may stand in it more than once. Readers come where the key's
+-- row says shared and has no holder, which is locked in shared mode, so that they don't wait for each other and
+-- nobody makes itself the holder meanwhile. A key that is free, or held by a member that is gone for good, becomes
+-- shared by this, and a row that is missing is made; there the token grows, which is that of all readers until
+-- somebody holds the key alone. Whoever has waited for readers for long asks them to stand back, for a moment: with a
+-- row of dblock_lease_waiter that is no member's. It returns what was granted, and who holds the rest; one row
+-- without a key says that the member is gone.
 -- name: AcquireShared :many
 WITH me AS MATERIALIZED (
     SELECT m.member_id FROM dblock_member m
@@ -86,7 +87,8 @@ LEFT JOIN dblock_member m ON m.member_id = r.member_id
 WHERE r.lease_key = sqlc.arg(lease_key)
 LIMIT 1000;
 
--- Ends what members that are gone for good hold of a key, and what has ended by itself. What is locked, by a guard for example, is left.
+-- Ends what members that are gone for good hold of a key, and what has ended by itself. What is locked, by a guard
+-- for example, is left.
 -- name: ReapReaders :execrows
 DELETE FROM dblock_reader d
 WHERE d.lease_key = sqlc.arg(lease_key) AND d.handle IN (
@@ -133,8 +135,8 @@ WHERE r.lease_key = sqlc.arg(lease_key) AND r.token = sqlc.arg(token) AND r.hand
   AND (r.held_until IS NULL OR r.held_until > clock_timestamp())
   AND set_config('lock_timeout', sqlc.arg(lock_timeout), true) IS NOT NULL;
 
--- Makes the sweeper, for a moment, the holder of keys that were shared once and that nobody has used for long, so that no more readers come:
--- whether one came before that is seen in a statement of its own, SweepClaimed.
+-- Makes the sweeper, for a moment, the holder of keys that were shared once and that nobody has used for long, so
+-- that no more readers come: whether one came before that is seen in a statement of its own, SweepClaimed.
 -- name: ClaimShared :many
 UPDATE dblock_lease c
 SET handle = sqlc.arg(handle)::uuid, member_id = NULL, held_until = clock_timestamp() + interval '1 minute', label = '', data = NULL
