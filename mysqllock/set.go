@@ -56,10 +56,7 @@ func (e *engine) MakeFree(ctx context.Context, keys []string) error {
 // ReleaseAll is one UPDATE where all of a set are ours. Where some are not any more, or are locked, a SELECT tells how many are.
 func (e *engine) ReleaseAll(ctx context.Context, backs []lease.Back) ([]lease.Returned, error) {
 	answers := make([]lease.Returned, len(backs))
-	at := make([]int, len(backs))
-	for i := range at {
-		at[i] = i
-	}
+	at := places(len(backs))
 	for n := 1; ; n++ {
 		var args []any
 		for _, i := range at {

@@ -263,15 +263,7 @@ func (e *engine) Reap(ctx context.Context, mode dblock.Mode, key string, gone []
 
 // freeShared gives back those at the given places.
 func (e *engine) freeShared(ctx context.Context, backs []lease.Back, at []int) (freed int64, err error) {
-	return e.endShared(ctx, these(backs, at))
-}
-
-func these(backs []lease.Back, at []int) []lease.Back {
-	list := make([]lease.Back, len(at))
-	for n, i := range at {
-		list[n] = backs[i]
-	}
-	return list
+	return e.endShared(ctx, pick(backs, at))
 }
 
 // endShared deletes readers where nobody has locked them at this moment.
@@ -288,7 +280,7 @@ func (e *engine) endShared(ctx context.Context, backs []lease.Back) (ended int64
 func (e *engine) standingShared(
 	ctx context.Context, backs []lease.Back, at []int, freed int64, answers []lease.Returned,
 ) (left []int, err error) {
-	tokens, err := e.readerTokens(ctx, these(backs, at))
+	tokens, err := e.readerTokens(ctx, pick(backs, at))
 	for _, i := range at {
 		if tokens[backs[i].Handle] != 0 {
 			answers[i] = lease.Returned{Stood: true}

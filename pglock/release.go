@@ -24,7 +24,7 @@ func (e *engine) Release(ctx context.Context, backs []lease.Back) ([]lease.Retur
 	return e.releaseMany(ctx, backs, false)
 }
 
-// lease of a handle.
+// handled names one acquisition of a key.
 type handled struct {
 	key    string
 	handle pgtype.UUID

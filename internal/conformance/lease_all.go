@@ -127,6 +127,12 @@ func allAreLost(t *testing.T, p place) {
 		t.Fatal(err)
 	}
 	p.ForgetMembers(t)
+	c := p.process(t, LeaseOptions{})
+	mixed, err := c.TryAcquireAll(t.Context(), []string{"fresh", "x"})
+	if err != nil {
+		t.Fatalf("a key of the dead, and one that nobody has locked before: %v", err)
+	}
+	release(t, mixed)
 	after, err := a.AcquireAll(soon(t), []string{"z", "y"})
 	if err != nil {
 		t.Fatal(err)

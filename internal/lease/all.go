@@ -146,23 +146,27 @@ func (l *Locker) clearWay(
 		}
 	}
 	switch {
+	case n == 1 && len(missing) > 0:
+		return nil, l.makeFree(ctx, r, missing)
 	case again:
 		return nil, nil
 	case n >= tries:
 		return &dblock.HeldError{Key: r.Key}, nil
 	}
-	if n > 1 {
-		if err := l.sleep(ctx, time.Millisecond<<n); err != nil { // some were locked for a moment
-			return nil, l.unanswered(ctx, err, r)
-		}
-		return nil, nil
-	}
-	bound, cancel := context.WithTimeout(ctx, l.bound())
-	defer cancel()
-	if err := l.engine.MakeFree(bound, missing); err != nil {
-		return nil, l.unanswered(ctx, fault.NoWrite(err), r) // nobody has them
+	if err := l.sleep(ctx, time.Millisecond<<n); err != nil { // some were locked for a moment
+		return nil, l.unanswered(ctx, err, r)
 	}
 	return nil, nil
+}
+
+// makeFree makes the rows of keys where they are missing: nobody has them.
+func (l *Locker) makeFree(ctx context.Context, r dblock.Request, keys []string) error {
+	bound, cancel := context.WithTimeout(ctx, l.bound())
+	defer cancel()
+	if err := l.engine.MakeFree(bound, keys); err != nil {
+		return l.unanswered(ctx, fault.NoWrite(err), r)
+	}
+	return nil
 }
 
 // sendReadersOff makes a key one that readers don't have any more, where there are none: whoever acquires it sees to that.
