@@ -58,6 +58,7 @@ func (l *Locker) waitForAll(ctx context.Context, r dblock.Request) (*dblock.Lock
 // askForAll asks the database for all keys of a set: the lock, or who has one of them.
 func (l *Locker) askForAll(ctx context.Context, r dblock.Request) (*dblock.Lock, *dblock.HeldError, error) {
 	gone := make(map[string]member.ID) // of whoever had the key
+	made := false                      // the rows that were missing
 	for n := 1; ; n++ {
 		sent, asks, answers, err := l.onceForAll(ctx, r, gone)
 		if err != nil {
@@ -70,9 +71,22 @@ func (l *Locker) askForAll(ctx context.Context, r dblock.Request) (*dblock.Lock,
 		if answers[0].MemberGone {
 			sent.life.Suspect()
 		}
-		refused, err := l.clearWay(ctx, r, asks, answers, gone, n)
-		if refused != nil || err != nil {
+		missing, again, refused, err := l.clearWay(ctx, asks, answers, gone)
+		switch {
+		case refused != nil || err != nil:
 			return nil, refused, err
+		case again:
+		case !made && len(missing) > 0:
+			made, err = true, l.makeFree(ctx, r, missing)
+		case n >= tries:
+			return nil, &dblock.HeldError{Key: r.Key}, nil
+		default: // some were locked for a moment
+			if err = l.sleep(ctx, time.Millisecond<<n); err != nil {
+				err = l.unanswered(ctx, err, r)
+			}
+		}
+		if err != nil {
+			return nil, nil, err
 		}
 	}
 }
@@ -122,12 +136,11 @@ func (l *Locker) acquireAll(ctx context.Context, life *member.Life, asks []Ask) 
 	return l.engine.AcquireAll(ctx, By{life.ID, life.Beat()}, asks)
 }
 
-// clearWay sees to what can be seen to, pauses, and has the set asked for again; else it returns who has one of the keys.
+// clearWay sees to what stands in the way of a set, so that it may be asked for again; else it returns who has one of the
+// keys. The missing ones are those that nobody has: they have no row yet, or were locked for a moment.
 func (l *Locker) clearWay(
-	ctx context.Context, r dblock.Request, asks []Ask, answers []Answer, gone map[string]member.ID, n int,
-) (refused *dblock.HeldError, err error) {
-	var missing []string
-	again := false
+	ctx context.Context, asks []Ask, answers []Answer, gone map[string]member.ID,
+) (missing []string, again bool, refused *dblock.HeldError, err error) {
 	for i, a := range answers {
 		key := asks[i].Key
 		switch {
@@ -135,28 +148,17 @@ func (l *Locker) clearWay(
 		case a.Holder.Dead && l.evictions.evict(ctx, l, a.Holder.Member):
 			gone[key], again = a.Holder.Member, true
 		case a.Held:
-			return heldBy(key, a), nil
+			return nil, false, heldBy(key, a), nil
 		case a.Shared:
 			if refused, err := l.sendReadersOff(ctx, key); refused != nil || err != nil {
-				return refused, err
+				return nil, false, refused, err
 			}
 			again = true
 		default:
 			missing = append(missing, key)
 		}
 	}
-	switch {
-	case n == 1 && len(missing) > 0:
-		return nil, l.makeFree(ctx, r, missing)
-	case again:
-		return nil, nil
-	case n >= tries:
-		return &dblock.HeldError{Key: r.Key}, nil
-	}
-	if err := l.sleep(ctx, time.Millisecond<<n); err != nil { // some were locked for a moment
-		return nil, l.unanswered(ctx, err, r)
-	}
-	return nil, nil
+	return missing, again, nil, nil
 }
 
 // makeFree makes the rows of keys where they are missing: nobody has them.
