@@ -29,12 +29,12 @@ var rooms = [][]string{
 	{"migrations"},
 	{"internal/sale", "internal/orders"},
 	{"inventory"},
-	{"inventory/internal/engine", "internal/lease"},
+	{"inventory/internal/engine", "internal/lease", "internal/session"},
 	{"internal/member", "internal/pgschema", "internal/mysqlschema"},
 	{"db/pgdb", "db/mysqldb", "internal/migratelock", "internal/devdb", "internal/mysqltext", "internal/pgfault", "internal/mysqlfault"},
 	{"internal/merge", "internal/schema", "internal/faultconn", "internal/pgscript", "internal/fault"},
 	{"."},
-	{"internal/clock"},
+	{"internal/clock", "internal/pace"},
 }
 
 // drivers says which rooms may import a database driver, and which one.
