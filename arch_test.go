@@ -31,7 +31,8 @@ var rooms = [][]string{
 	{"inventory"},
 	{"inventory/internal/engine", "internal/lease", "internal/session"},
 	{"internal/member", "internal/pgschema", "internal/mysqlschema"},
-	{"db/pgdb", "db/mysqldb", "internal/migratelock", "internal/devdb", "internal/mysqltext", "internal/pgfault", "internal/mysqlfault"},
+	{"db/pgdb", "db/mysqldb", "internal/migratelock", "internal/devdb", "internal/mysqltext", "internal/pgfault", "internal/mysqlfault",
+		"internal/pgserver", "internal/mysqlserver"},
 	{"internal/merge", "internal/schema", "internal/faultconn", "internal/pgscript", "internal/fault"},
 	{"."},
 	{"internal/clock", "internal/pace"},
@@ -40,7 +41,7 @@ var rooms = [][]string{
 // drivers says which rooms may import a database driver, and which one.
 var drivers = map[string][]string{
 	"github.com/jackc/pgx/": {
-		"db/pgdb", "internal/pgfault", "internal/pgschema", "inventory/pginventory", "pglock", "migrations", "internal/migratelock", "internal/devdb", "internal/conformance",
+		"db/pgdb", "internal/pgfault", "internal/pgserver", "internal/pgschema", "inventory/pginventory", "pglock", "migrations", "internal/migratelock", "internal/devdb", "internal/conformance",
 		"internal/testdb", "cmd/dblock", "internal/withdb", "bench",
 	},
 	"github.com/go-sql-driver/": {

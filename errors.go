@@ -22,6 +22,10 @@ var (
 	// Nothing was written.
 	ErrBusy = errors.New("dblock: busy")
 
+	// ErrConflict: the server rolled the transaction back for the sake of others (a deadlock, a failed serialization), as often
+	// as it was run. Nothing was written: run it again, later, from its first statement.
+	ErrConflict = errors.New("dblock: conflict with other transactions")
+
 	// ErrClosed: the object was closed before the call. Nothing was sent.
 	ErrClosed = errors.New("dblock: closed")
 

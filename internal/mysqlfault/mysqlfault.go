@@ -4,47 +4,11 @@ package mysqlfault
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/dblock-go/dblock/internal/fault"
-)
-
-// Error numbers that are told apart here, from
-// https://dev.mysql.com/doc/mysql-errors/8.4/en/server-error-reference.html and
-// https://mariadb.com/kb/en/mariadb-error-code-reference/.
-const (
-	tooManyConnections    = 1040
-	serverShutdown        = 1053
-	duplicateEntry        = 1062
-	unknownDatabase       = 1049
-	noSuchTable           = 1146
-	cantCommit            = 1180 // a cluster refused the transaction: it is rolled back
-	lockWaitTimeout       = 1205
-	deadlock              = 1213
-	optionPreventsIt      = 1290 // --read-only
-	queryInterrupted      = 1317
-	readOnlyTransaction   = 1792
-	readOnlyServer        = 1836
-	recordChanged         = 1020 // MariaDB, where innodb_snapshot_isolation is on
-	rollbackDuringCommit  = 3101 // a group refused the transaction: it is rolled back
-	statementTimeout      = 3024
-	maxStatementTime      = 1969 // the same on MariaDB
-	connectionKilled      = 1927
-	checkViolated         = 3819
-	checkViolatedMariaDB  = 4025
-	outOfRange            = 1264
-	dataTooLong           = 1406
-	valueOutOfRange       = 1690
-	unhandledUserSignal   = 1644 // a trigger's SIGNAL
-	constraintFails       = 1452
-	cannotBeNull          = 1048
-	fieldHasNoDefault     = 1364
-	incorrectStringValue  = 1366
-	packetTooLarge        = 1153
-	readOnlyMode          = 1874 // InnoDB is in read-only mode
-	triggerCausedConflict = 1442
-	lockNoWait            = 3572 // NOWAIT found the row locked; MariaDB says lockWaitTimeout
 )
 
 // Of tells what an error means.
@@ -57,6 +21,9 @@ func Of(err error) fault.Fault {
 	var server *mysql.MySQLError
 	switch {
 	case errors.As(err, &server):
+		if isConflict(server) {
+			return fault.Retry
+		}
 		return ofNumber(server.Number, safe)
 	case !safe:
 		return fault.Lost
@@ -73,12 +40,34 @@ func IsLocked(err error) bool {
 	return errors.As(err, &server) && (server.Number == lockWaitTimeout || server.Number == lockNoWait)
 }
 
+// IsConflict tells that the server rolled the transaction back, or asks for it, for the sake of others: all of it may be run again.
+func IsConflict(err error) bool {
+	var server *mysql.MySQLError
+	return errors.As(err, &server) && (isConflict(server) || server.Number == namedLockDeadlock)
+}
+
+// IsDeadlock tells that transactions, or sessions with named locks, waited for each other, and this one was chosen to end.
+func IsDeadlock(err error) bool {
+	var server *mysql.MySQLError
+	return errors.As(err, &server) && (server.Number == deadlock || server.Number == namedLockDeadlock)
+}
+
+// isConflict leaves out the deadlock of named locks: the transaction stands, till its owner rolls it back.
+func isConflict(err *mysql.MySQLError) bool {
+	switch err.Number {
+	case deadlock, recordChanged, rollbackDuringCommit:
+		return true
+	case cantCommit: // the reason is in the text alone
+		return strings.Contains(err.Message, handlerDeadlock)
+	default:
+		return string(err.SQLState[:]) == serializationFailure
+	}
+}
+
 // ofNumber sorts what the server itself said. After all of it but a lost connection and an
 // interrupted commit the transaction is rolled back for certain.
 func ofNumber(number uint16, safe bool) fault.Fault {
 	switch number {
-	case deadlock, recordChanged, cantCommit, rollbackDuringCommit:
-		return fault.Retry
 	case duplicateEntry:
 		return fault.Duplicate
 	case lockWaitTimeout, lockNoWait:
@@ -92,7 +81,7 @@ func ofNumber(number uint16, safe bool) fault.Fault {
 		return fault.NoSchema
 	case tooManyConnections, optionPreventsIt, readOnlyTransaction, readOnlyServer, readOnlyMode:
 		return fault.Unreachable
-	case serverShutdown, connectionKilled:
+	case serverShutdown, connectionKilled, cantCommit:
 		if safe {
 			return fault.Unreachable
 		}

@@ -10,27 +10,6 @@ import (
 	"github.com/dblock-go/dblock/internal/fault"
 )
 
-// SQLSTATEs that are told apart here, from https://www.postgresql.org/docs/current/errcodes-appendix.html.
-const (
-	protocolViolation    = "08P01"
-	uniqueViolation      = "23505"
-	checkViolation       = "23514"
-	readOnlyTransaction  = "25006"
-	invalidSchemaName    = "3F000"
-	serializationFailure = "40001"
-	deadlockDetected     = "40P01"
-	undefinedTable       = "42P01"
-	tooManyConnections   = "53300"
-	lockNotAvailable     = "55P03"
-	queryCanceled        = "57014" // the server's statement_timeout, or an administrator
-	raiseException       = "P0001" // a trigger's RAISE
-
-	classConnection = "08"
-	classData       = "22"
-	classIntegrity  = "23"
-	classOperator   = "57" // the server shuts down, crashed, or starts
-)
-
 // Of tells what an error means.
 func Of(err error) fault.Fault {
 	if err == nil {
@@ -65,6 +44,12 @@ func NeverSent(err error) bool {
 
 // IsLocked tells that a row was locked for longer than a statement would wait.
 func IsLocked(err error) bool { return codeOf(err) == lockNotAvailable }
+
+// IsConflict tells that the server rolled the transaction back, or asks for it, for the sake of others: all of it may be run again.
+func IsConflict(err error) bool { return IsUnserializable(err) || IsDeadlock(err) }
+
+// IsDeadlock tells that transactions waited for each other, and this one was chosen to end.
+func IsDeadlock(err error) bool { return codeOf(err) == deadlockDetected }
 
 // IsUnserializable tells that in REPEATABLE READ or above a row had changed.
 func IsUnserializable(err error) bool { return codeOf(err) == serializationFailure }

@@ -1,0 +1,44 @@
+package pgfault
+
+// SQLSTATEs that are told apart in dblock, by class, from
+// https://www.postgresql.org/docs/current/errcodes-appendix.html#ERRCODES-TABLE.
+const (
+	// Class 08: connection exception.
+	classConnection   = "08"
+	protocolViolation = "08P01"
+
+	// Class 22: data exception.
+	classData = "22"
+
+	// Class 23: integrity constraint violation.
+	classIntegrity  = "23"
+	uniqueViolation = "23505"
+	checkViolation  = "23514"
+
+	// Class 25: invalid transaction state.
+	readOnlyTransaction = "25006"
+
+	// Class 3F: invalid schema name.
+	invalidSchemaName = "3F000"
+
+	// Class 40: transaction rollback. Of the rest of the class 40002 blames a constraint, and 40003 does not know the outcome:
+	// neither is run again.
+	serializationFailure = "40001" // https://www.postgresql.org/docs/current/mvcc-serialization-failure-handling.html
+	deadlockDetected     = "40P01" // https://www.postgresql.org/docs/current/explicit-locking.html#LOCKING-DEADLOCKS
+
+	// Class 42: syntax error or access rule violation.
+	undefinedTable = "42P01"
+
+	// Class 53: insufficient resources.
+	tooManyConnections = "53300"
+
+	// Class 55: object not in prerequisite state.
+	lockNotAvailable = "55P03" // NOWAIT, or lock_timeout
+
+	// Class 57: operator intervention: the server shuts down, crashed, or starts.
+	classOperator = "57"
+	queryCanceled = "57014" // the server's statement_timeout, or an administrator
+
+	// Class P0: PL/pgSQL error.
+	raiseException = "P0001" // a trigger's RAISE
+)

@@ -1,0 +1,56 @@
+package mysqllock_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/dblock-go/dblock/internal/conformance"
+	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/mysqlfault"
+	"github.com/dblock-go/dblock/mysqllock"
+)
+
+func TestVerdicts(t *testing.T) {
+	t.Parallel()
+	for _, kind := range family() {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			conformance.Verdicts{
+				Kind: kind, Retryable: mysqllock.Retryable, IsLockTimeout: mysqllock.IsLockTimeout, IsDeadlock: mysqllock.IsDeadlock,
+				Of: mysqlfault.Of,
+			}.Run(t)
+		})
+	}
+}
+
+// TestVerdictsOfClusters: what only Galera and Group Replication say, in their words. A commit that failed for another reason
+// may stand.
+func TestVerdictsOfClusters(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		number uint16
+		state  string
+		text   string
+		again  bool
+		fault  fault.Fault
+	}{
+		{1213, "40001", "Deadlock found when trying to get lock; try restarting transaction", true, fault.Retry},
+		{3101, "40000", "Plugin instructed the server to rollback the current transaction.", true, fault.Retry},
+		{1180, "HY000", "Got error 149 - 'Lock deadlock; Retry transaction' during COMMIT", true, fault.Retry},
+		{1180, "HY000", "Got error 149 \"Lock deadlock; Retry transaction\" during COMMIT", true, fault.Retry},
+		{1180, "HY000", "Got error 28 - 'No space left on device' during COMMIT", false, fault.Lost},
+		{1180, "HY000", "Got error 1149 - 'another' during COMMIT", false, fault.Lost},
+		{1317, "70100", "Query execution was interrupted", false, fault.Lost},
+		{9999, "40001", "whatever a proxy may call it", true, fault.Retry},
+	} {
+		err := fmt.Errorf("a service: %w", &mysql.MySQLError{Number: c.number, SQLState: [5]byte([]byte(c.state)), Message: c.text})
+		if got := mysqllock.Retryable(err); got != c.again {
+			t.Errorf("Retryable is %v: %v", got, err)
+		}
+		if got := mysqlfault.Of(err); got != c.fault {
+			t.Errorf("it means %d, want %d: %v", got, c.fault, err)
+		}
+	}
+}

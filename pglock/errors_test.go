@@ -1,0 +1,18 @@
+package pglock_test
+
+import (
+	"testing"
+
+	"github.com/dblock-go/dblock/internal/conformance"
+	"github.com/dblock-go/dblock/internal/devdb"
+	"github.com/dblock-go/dblock/internal/pgfault"
+	"github.com/dblock-go/dblock/pglock"
+)
+
+func TestVerdicts(t *testing.T) {
+	t.Parallel()
+	conformance.Verdicts{
+		Kind: devdb.Postgres, Retryable: pglock.Retryable, IsLockTimeout: pglock.IsLockTimeout, IsDeadlock: pglock.IsDeadlock,
+		Of: pgfault.Of,
+	}.Run(t)
+}
