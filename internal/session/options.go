@@ -56,3 +56,12 @@ func (o Options) WithDefaults(owner string, poll time.Duration) (Options, error)
 
 // margin is by how much earlier than the server a process itself takes a silent connection for lost.
 func (o Options) margin() time.Duration { return o.IdleTimeout / 10 }
+
+// CheckNamespace refuses what can't be a namespace. Raw says that there is none, by the option of that name.
+func CheckNamespace(namespace string, raw bool, option string) error {
+	const field = "SessionOptions.Namespace"
+	if raw && namespace != "" {
+		return &dblock.InvalidError{Field: field, Reason: fmt.Sprintf("%q means nothing with %s", namespace, option)}
+	}
+	return dblock.CheckText(field, namespace, 0, 255)
+}
