@@ -161,6 +161,16 @@ type sessionConn struct {
 
 // Run does the steps in one statement.
 func (c *sessionConn) Run(ctx context.Context, steps []session.Step) ([]bool, error) {
+	if len(steps) == 1 {
+		switch key := keyOf(steps[0].ID); steps[0].Op {
+		case session.Take:
+			done, err := c.q.TakeSessionLock(ctx, c.conn, key)
+			return []bool{done}, err
+		case session.Free:
+			done, err := c.q.FreeSessionLock(ctx, c.conn, key)
+			return []bool{done}, err
+		}
+	}
 	keys, marks, ops := make([]int64, len(steps)), make([]int64, len(steps)), make([]int16, len(steps))
 	for i, s := range steps {
 		keys[i], ops[i] = keyOf(s.ID), int16(s.Op)

@@ -18,6 +18,19 @@ func (q *Queries) ForgetSessionKeys(ctx context.Context, db DBTX) error {
 	return err
 }
 
+const FreeSessionLock = `-- name: FreeSessionLock :one
+SELECT (CASE WHEN NOT pg_advisory_unlock($1::bigint) THEN false
+             WHEN pg_try_advisory_xact_lock(($1::bigint >> 32)::int, ($1::bigint::bit(32))::int) THEN true
+             ELSE pg_notify('dblock_session', $1::bigint::text)::text IS NOT NULL END)::boolean AS done
+`
+
+func (q *Queries) FreeSessionLock(ctx context.Context, db DBTX, lockID int64) (bool, error) {
+	row := db.QueryRow(ctx, FreeSessionLock, lockID)
+	var done bool
+	err := row.Scan(&done)
+	return done, err
+}
+
 const ListSessionLocks = `-- name: ListSessionLocks :many
 SELECT (l.classid::bigint << 32 | l.objid::bigint)::bigint AS lock_id, COALESCE(k.namespace, '')::text AS namespace,
        COALESCE(k.lock_key, '')::text AS lock_key, (l.mode = 'ShareLock')::boolean AS shared, l.granted::boolean AS granted,
@@ -178,4 +191,16 @@ func (q *Queries) SessionSteps(ctx context.Context, db DBTX, lockIds []int64, ma
 		return nil, err
 	}
 	return items, nil
+}
+
+const TakeSessionLock = `-- name: TakeSessionLock :one
+SELECT pg_try_advisory_lock($1::bigint)::boolean AS done
+`
+
+// These two are what a lone caller gets instead: they cost the server less.
+func (q *Queries) TakeSessionLock(ctx context.Context, db DBTX, lockID int64) (bool, error) {
+	row := db.QueryRow(ctx, TakeSessionLock, lockID)
+	var done bool
+	err := row.Scan(&done)
+	return done, err
 }

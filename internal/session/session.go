@@ -129,7 +129,7 @@ var errGoesOn = errors.New("dblock: the wait ended after the request was sent")
 // run sends one statement. No caller's context ends it: the locks of others hang on the connection.
 func (s *session) run(ctx context.Context, batch []*ask, _ bool) ([]merge.Answer[struct{}], error) {
 	answers := make([]merge.Answer[struct{}], len(batch))
-	if ctx.Done() == nil {
+	if ctx.Done() == nil || s.inUse() {
 		s.statement(batch, answers)
 		return answers, nil
 	}
@@ -144,6 +144,15 @@ func (s *session) run(ctx context.Context, batch []*ask, _ bool) ([]merge.Answer
 	case <-ctx.Done():
 		return nil, errGoesOn
 	}
+}
+
+// inUse tells that the connection has answered just now. Then a lone caller waits for its answer itself, as to have another
+// goroutine wait costs it a tenth of a round trip or more; should the network fall silent at this very moment, it may
+// have to wait until the session is lost.
+func (s *session) inUse() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Since(s.answered) < linger
 }
 
 // statement does the steps of a batch, and settles each.
@@ -163,8 +172,7 @@ func (s *session) statement(batch []*ask, answers []merge.Answer[struct{}]) {
 // steps runs one statement until its answer comes, or nothing can be trusted that hangs on the connection. After an error
 // none of the steps stands.
 func (s *session) steps(steps []Step) (done []bool, err error) {
-	ctx, cancel := context.WithDeadline(s.ctx, s.trustedUntil())
-	defer cancel()
+	ctx := s.ctx // it ends when the session may not be trusted any more
 	err = s.use(ctx, func() error {
 		sent := time.Now()
 		done, err = s.conn.Run(ctx, steps)

@@ -24,6 +24,15 @@ END)::boolean AS done
 FROM ROWS FROM (unnest(sqlc.arg(lock_ids)::bigint[]), unnest(sqlc.arg(marks)::bigint[]), unnest(sqlc.arg(ops)::smallint[]))
      AS step(lock_id, mark, op);
 
+-- These two are what a lone caller gets instead: they cost the server less.
+-- name: TakeSessionLock :one
+SELECT pg_try_advisory_lock(sqlc.arg(lock_id)::bigint)::boolean AS done;
+
+-- name: FreeSessionLock :one
+SELECT (CASE WHEN NOT pg_advisory_unlock(sqlc.arg(lock_id)::bigint) THEN false
+             WHEN pg_try_advisory_xact_lock((sqlc.arg(lock_id)::bigint >> 32)::int, (sqlc.arg(lock_id)::bigint::bit(32))::int) THEN true
+             ELSE pg_notify('dblock_session', sqlc.arg(lock_id)::bigint::text)::text IS NOT NULL END)::boolean AS done;
+
 -- What this connection has.
 -- name: OwnSessionLocks :many
 SELECT (l.classid::bigint << 32 | l.objid::bigint)::bigint AS lock_id, (l.objsubid = 2)::boolean AS halves, (l.mode = 'ShareLock')::boolean AS shared
