@@ -137,11 +137,11 @@ func step(s session.Step) string {
 	case session.Take:
 		return "GET_LOCK(" + quote(string(s.ID)) + ", 0)"
 	case session.Free:
-		return "IFNULL(RELEASE_LOCK(" + quote(string(s.ID)) + "), 0)"
+		return "RELEASE_LOCK(" + quote(string(s.ID)) + ")"
 	case session.Show:
 		return "GET_LOCK(" + quote(mark(s.ID)) + ", 0)"
 	case session.Hide:
-		return "IFNULL(RELEASE_LOCK(" + quote(mark(s.ID)) + "), 0)"
+		return "RELEASE_LOCK(" + quote(mark(s.ID)) + ")"
 	case session.Look:
 		return "IFNULL(IS_USED_LOCK(" + quote(mark(s.ID)) + ") <> CONNECTION_ID(), 0)"
 	}
@@ -172,14 +172,15 @@ func (c *sessionConn) ask(ctx context.Context, steps []session.Step, expression 
 		if i > 0 {
 			query.WriteString(", ")
 		}
-		query.WriteString("IFNULL(" + expression(s) + ", 'n')")
+		query.WriteString(expression(s))
 	}
 	query.WriteString(") AS done")
-	var answer string
-	if err := c.conn.QueryRowContext(ctx, query.String()).Scan(&answer); err != nil {
+	var text sql.NullString // where one of the functions could not say, there is none
+	if err := c.conn.QueryRowContext(ctx, query.String()).Scan(&text); err != nil {
 		return nil, c.failed(err)
 	}
-	if len(answer) != len(steps) || strings.Trim(answer, "01") != "" {
+	answer := text.String
+	if len(answer) != len(steps) {
 		return nil, fmt.Errorf("dblock: the server could not say what became of session locks: it answered %q to %d steps", answer, len(steps))
 	}
 	done := make([]bool, len(steps))
