@@ -30,7 +30,7 @@ var rooms = [][]string{
 	{"internal/sale", "internal/orders"},
 	{"inventory"},
 	{"inventory/internal/engine", "internal/lease"},
-	{"internal/member", "internal/pgschema", "internal/mysqlschema"},
+	{"internal/member", "internal/pgschema", "internal/mysqlschema", "internal/retry"},
 	{"db/pgdb", "db/mysqldb", "internal/migratelock", "internal/devdb", "internal/mysqltext", "internal/pgfault", "internal/mysqlfault"},
 	{"internal/merge", "internal/schema", "internal/faultconn", "internal/pgscript", "internal/fault"},
 	{"."},
