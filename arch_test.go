@@ -51,7 +51,7 @@ var drivers = map[string][]string{
 
 // heavy says which rooms may import what a service that embeds dblock should not have to carry.
 var heavy = map[string][]string{
-	"github.com/pressly/goose/":         {"migrations", "internal/migratelock"},
+	"github.com/pressly/goose/":         {"migrations", "internal/migratelock", "internal/conformance"},
 	"github.com/alecthomas/kong":        {"cmd/dblock"},
 	"github.com/schollz/progressbar/":   {"cmd/dblock"},
 	"github.com/HdrHistogram/":          {"internal/sale", "bench", "cmd/dblock"},
