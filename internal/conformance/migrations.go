@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -86,23 +87,30 @@ func (m Migrations) oneAtATimeMigrates(t *testing.T) {
 	}
 }
 
-// unlocked lets everybody in, and each waits there for a second one.
-type unlocked struct{ in chan struct{} }
+// unlocked lets everybody in, and the first waits there for the second. Those who come later may find nothing to migrate.
+type unlocked struct {
+	in   atomic.Int32
+	both chan struct{}
+}
 
-func (u unlocked) SessionLock(ctx context.Context, _ *sql.Conn) error {
-	select {
-	case u.in <- struct{}{}:
-	case <-u.in:
-	case <-ctx.Done():
+func (u *unlocked) SessionLock(ctx context.Context, _ *sql.Conn) error {
+	switch u.in.Add(1) {
+	case 1:
+		select {
+		case <-u.both:
+		case <-ctx.Done():
+		}
+	case 2:
+		close(u.both)
 	}
 	return nil
 }
 
-func (unlocked) SessionUnlock(context.Context, *sql.Conn) error { return nil }
+func (*unlocked) SessionUnlock(context.Context, *sql.Conn) error { return nil }
 
 // controlMeets: without the lock two are in at once, where with it nobody would ever come to meet the first.
 func (m Migrations) controlMeets(t *testing.T) {
-	m.race(t, goose.WithSessionLocker(unlocked{make(chan struct{})})) // that it ends is the proof; who fails then is chance
+	m.race(t, goose.WithSessionLocker(&unlocked{both: make(chan struct{})})) // that it ends is the proof; who fails then is chance
 }
 
 // itsNameExcludes: and a timeout is Busy.
