@@ -41,11 +41,12 @@ type TxOptions struct {
 // It takes five round trips, and what fn takes. The commit and the rollback are bounded by the DSN's readTimeout, and not by ctx:
 // database/sql gives them none.
 //
-// Errors: fn's own, as it is, where that is no conflict; nothing was written. dblock.ErrConflict where each attempt met one, with
-// the last of the server's; nothing was written. dblock.ErrOutcomeUnknown where the connection was lost while it committed: it is
-// not run again, and may be written. dblock.ErrTxEnded where the transaction had ended before: fn went on after an
-// error that rolled it back, ran a statement that commits, such as CREATE TABLE, or ended it itself; a part may be written. ctx's where
-// it ended before the commit; nothing was written. dblock.ErrUnavailable where there is no connection; dblock.ErrInvalid.
+// Errors: fn's own, as it is, where that is no conflict; nothing was written, unless it went on after a deadlock.
+// dblock.ErrConflict where each attempt met one, with the last of the server's; nothing was written. dblock.ErrOutcomeUnknown
+// where the connection was lost while it committed: it is not run again, and may be written. dblock.ErrTxEnded where the
+// transaction had ended before: fn went on after an error that rolled it back, ran a statement that commits, such as CREATE
+// TABLE, or ended it itself; a part may be written. ctx's where it ended before the commit; nothing was written.
+// dblock.ErrUnavailable where there is no connection, or it was lost before the commit; nothing was written. dblock.ErrInvalid.
 func RunTx(ctx context.Context, db *sql.DB, o TxOptions, fn func(*sql.Tx) error) error {
 	modes, err := o.modes()
 	if err != nil {
@@ -167,8 +168,9 @@ func errUnmarked(ctx context.Context, err error) error {
 	case errors.Is(err, sql.ErrTxDone) && ctx.Err() == nil:
 		return fmt.Errorf("%w: its function committed it or rolled it back: leave that to RunTx: %w", dblock.ErrTxEnded, err)
 	case mysqlfault.IsNoSavepoint(err):
-		return fmt.Errorf("%w: an error that rolled it back was not returned, or a statement committed it: what was sent after that is written "+
-			"(what before a statement that commits, too): return all errors, and keep such statements out: %w", dblock.ErrTxEnded, err)
+		return fmt.Errorf("%w: an error that rolled it back was not returned, or a statement committed it: what was sent after that "+
+			"is written (what came before a statement that commits, too): return all errors, and keep such statements out: %w",
+			dblock.ErrTxEnded, err)
 	case ctx.Err() != nil:
 		return errNotCommitted(ctx, err)
 	case mysqlfault.Of(fault.NoWrite(err)) == fault.Unreachable:

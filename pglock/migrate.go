@@ -22,8 +22,8 @@ type MigrationOptions struct {
 
 // MigrationLocker lets one process at a time run a service's own migrations. It is what goose calls a SessionLocker, for
 // goose.WithSessionLocker, and needs no goose. It is an advisory lock, bound to the connection that migrates: the server frees
-// it when that ends, however it ends. It needs none of dblock's tables, and a direct connection: behind a pooler in transaction mode
-// it excludes nobody, and the end of the migration says so.
+// it when that ends, however it ends. It needs none of dblock's tables, and a direct connection: behind a pooler in transaction
+// mode it excludes nobody.
 //
 // It takes connections of pgx's stdlib, and of any other driver for Postgres.
 type MigrationLocker struct{ of migratelock.Postgres }

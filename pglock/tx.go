@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/fault"
@@ -54,8 +55,8 @@ type TxOptions struct {
 // the last of the server's; nothing was written. dblock.ErrOutcomeUnknown where the connection was lost, or ctx ended, while it
 // committed: it is not run again, and may be written. dblock.ErrTxEnded where fn went on after a failed statement as if nothing
 // were; nothing was written; or where fn ended the transaction itself. ctx's where it ended before the commit; nothing was
-// written. dblock.ErrUnavailable where there is no connection; dblock.ErrInvalid; and the server's at COMMIT, such as of
-// a deferred constraint; nothing was written.
+// written. dblock.ErrUnavailable where there is no connection, or it was lost before; dblock.ErrInvalid; and the server's at COMMIT,
+// such as of a deferred constraint; nothing was written.
 //
 // With synchronous replication an administrator can end a commit's wait for its replica, and the server then reports success.
 // RunTx takes that for dblock.ErrOutcomeUnknown only on connections that WatchCommits was applied to.
@@ -93,15 +94,16 @@ func (o TxOptions) modes() (pgx.TxOptions, error) {
 }
 
 func checkTxArgs(pool TxBeginner, fn func(pgx.Tx) error) error {
-	if pool == nil {
+	conn, isConn := pool.(*pgx.Conn)
+	of, isPool := pool.(*pgxpool.Pool)
+	if pool == nil || isConn && conn == nil || isPool && of == nil {
 		return &dblock.InvalidError{Field: "pool", Reason: "it is nil"}
 	}
 	if fn == nil {
 		return &dblock.InvalidError{Field: "fn", Reason: "it is nil"}
 	}
 	// To begin within a transaction is a mere warning to the server, and the commit would be that of the outer one.
-	conn, ok := pool.(*pgx.Conn)
-	if ok && !conn.IsClosed() && conn.PgConn().TxStatus() != 'I' {
+	if isConn && !conn.IsClosed() && conn.PgConn().TxStatus() != 'I' {
 		return &dblock.InvalidError{Field: "pool", Reason: "the connection is in a transaction already"}
 	}
 	return nil
@@ -186,11 +188,13 @@ func errCommit(ctx context.Context, err error, cut bool) error {
 	var server *pgconn.PgError
 	switch {
 	case err == nil && cut:
-		return fmt.Errorf("%w: the server committed the transaction, but its wait for a replica was ended: it may be lost with this server", dblock.ErrOutcomeUnknown)
+		return fmt.Errorf("%w: the server committed the transaction, but its wait for a replica was ended: it may be lost with this server",
+			dblock.ErrOutcomeUnknown)
 	case err == nil || pgfault.IsConflict(err):
 		return err
 	case errors.Is(err, pgx.ErrTxCommitRollback):
-		return fmt.Errorf("%w: a statement failed and its error was not returned, so that nothing was written: return it: %w", dblock.ErrTxEnded, err)
+		return fmt.Errorf("%w: a statement failed and its error was not returned, so that nothing was written: return it: %w",
+			dblock.ErrTxEnded, err)
 	case pgfault.NeverSent(err) && ctx.Err() != nil:
 		return errNotCommitted(ctx, err)
 	case pgfault.NeverSent(err):
@@ -198,7 +202,8 @@ func errCommit(ctx context.Context, err error, cut bool) error {
 	case errors.As(err, &server) && server.SeverityUnlocalized == "ERROR" && pgfault.Of(err) != fault.Lost:
 		return err
 	default:
-		return fmt.Errorf("%w: no answer came to a COMMIT: look up whether what it wrote is there: %w", dblock.ErrOutcomeUnknown, errors.Join(context.Cause(ctx), err))
+		return fmt.Errorf("%w: no answer came to a COMMIT: look up whether what it wrote is there: %w",
+			dblock.ErrOutcomeUnknown, errors.Join(context.Cause(ctx), err))
 	}
 }
 

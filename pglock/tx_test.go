@@ -124,12 +124,17 @@ func TestRunTxOnAConnection(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	for _, o := range []pglock.TxOptions{{Deferrable: true}, {Deferrable: true, ReadOnly: true}, {Deferrable: true, Isolation: pgx.Serializable}} {
+	for _, o := range []pglock.TxOptions{
+		{Deferrable: true}, {Deferrable: true, ReadOnly: true}, {Deferrable: true, Isolation: pgx.Serializable},
+	} {
 		if err := pglock.RunTx(t.Context(), conn, o, func(pgx.Tx) error { return nil }); !errors.Is(err, dblock.ErrInvalid) {
 			t.Errorf("%+v: %v", o, err)
 		}
 	}
-	if err := pglock.RunTx(t.Context(), nil, pglock.TxOptions{}, func(pgx.Tx) error { return nil }); !errors.Is(err, dblock.ErrInvalid) {
-		t.Errorf("on nothing: %v", err)
+	for _, nothing := range []pglock.TxBeginner{nil, (*pgx.Conn)(nil), (*pgxpool.Pool)(nil)} {
+		err := pglock.RunTx(t.Context(), nothing, pglock.TxOptions{}, func(pgx.Tx) error { return nil })
+		if !errors.Is(err, dblock.ErrInvalid) {
+			t.Errorf("on %T: %v", nothing, err)
+		}
 	}
 }
