@@ -30,7 +30,7 @@ var rooms = [][]string{
 	{"internal/sale", "internal/orders"},
 	{"inventory"},
 	{"inventory/internal/engine", "internal/lease", "internal/session"},
-	{"internal/member", "internal/pgschema", "internal/mysqlschema"},
+	{"internal/member", "internal/pgschema", "internal/mysqlschema", "internal/retry"},
 	{"db/pgdb", "db/mysqldb", "internal/migratelock", "internal/devdb", "internal/mysqltext", "internal/pgfault", "internal/mysqlfault",
 		"internal/pgserver", "internal/mysqlserver"},
 	{"internal/merge", "internal/schema", "internal/faultconn", "internal/pgscript", "internal/fault"},
@@ -52,7 +52,7 @@ var drivers = map[string][]string{
 
 // heavy says which rooms may import what a service that embeds dblock should not have to carry.
 var heavy = map[string][]string{
-	"github.com/pressly/goose/":         {"migrations", "internal/migratelock"},
+	"github.com/pressly/goose/":         {"migrations", "internal/migratelock", "internal/conformance"},
 	"github.com/alecthomas/kong":        {"cmd/dblock"},
 	"github.com/schollz/progressbar/":   {"cmd/dblock"},
 	"github.com/HdrHistogram/":          {"internal/sale", "bench", "cmd/dblock"},

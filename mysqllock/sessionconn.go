@@ -139,17 +139,17 @@ func step(s session.Step) string {
 	case session.Free:
 		return "RELEASE_LOCK(" + quote(string(s.ID)) + ")"
 	case session.Show:
-		return "GET_LOCK(" + quote(mark(s.ID)) + ", 0)"
+		return "GET_LOCK(" + quote(waitMark(s.ID)) + ", 0)"
 	case session.Hide:
-		return "RELEASE_LOCK(" + quote(mark(s.ID)) + ")"
+		return "RELEASE_LOCK(" + quote(waitMark(s.ID)) + ")"
 	case session.Look:
-		return "IFNULL(IS_USED_LOCK(" + quote(mark(s.ID)) + ") <> CONNECTION_ID(), 0)"
+		return "IFNULL(IS_USED_LOCK(" + quote(waitMark(s.ID)) + ") <> CONNECTION_ID(), 0)"
 	}
 	panic(fmt.Sprintf("mysqllock: no step %d", s.Op)) // what the Locker doesn't offer, it doesn't ask for
 }
 
-// mark is the name of the lock that one who waits has.
-func mark(id session.ID) string { return NameOf("", "dblock/waits", string(id)) }
+// waitMark is the name of the lock that one who waits has.
+func waitMark(id session.ID) string { return NameOf("", "dblock/waits", string(id)) }
 
 func quote(name string) string { return "'" + name + "'" }
 
@@ -158,7 +158,7 @@ func (c *sessionConn) Has(ctx context.Context, steps []session.Step) ([]bool, er
 	return c.ask(ctx, steps, func(s session.Step) string {
 		name := string(s.ID)
 		if s.Op == session.Show || s.Op == session.Hide {
-			name = mark(s.ID)
+			name = waitMark(s.ID)
 		}
 		return "IFNULL(IS_USED_LOCK(" + quote(name) + ") = CONNECTION_ID(), 0)"
 	})

@@ -30,6 +30,9 @@ const (
 	readOnlyMode        = 1874 // ER_INNODB_READ_ONLY
 	connectionKilled    = 1927 // ER_CONNECTION_KILLED, on MariaDB
 
+	// The savepoint is not there: nor is the transaction that set it, perhaps.
+	noSuchSavepoint = 1305 // ER_SP_DOES_NOT_EXIST
+
 	// The tables are not there.
 	unknownDatabase = 1049 // ER_BAD_DB_ERROR
 	noSuchTable     = 1146 // ER_NO_SUCH_TABLE
