@@ -49,7 +49,7 @@ func pooler(f Facts) []Finding {
 			"unless the pooler is known to follow them (PgBouncer 1.21 with max_prepared_statements): add default_query_exec_mode=cache_describe")}
 	case f.postgres():
 		return []Finding{finding(Note, "there is one: leases work, and ask again where they would be notified",
-			"for locks of a session, and to be notified, connect directly")}
+			"for locks of a session, to be notified, and to migrate, connect directly")}
 	}
 	return []Finding{finding(Note, "there is a proxy: leases work where it sends all statements to one server",
 		"see that it sends SELECT … FOR UPDATE, and all that uses dblock, to the primary; for named locks connect directly")}

@@ -19,15 +19,16 @@ func unreachable(engine, target string, err error) Report {
 
 // refusals are what servers say themselves, by SQLSTATE on Postgres and by number on MySQL and MariaDB.
 var refusals = map[string]string{
-	"28P01": wrongLogin, "28000": wrongLogin, "3D000": noDatabase, "53300": tooMany, "57P03": starting,
+	"28P01": wrongLogin, "28000": wrongLogin, "3D000": noDatabase, "42501": noRights, "53300": tooMany, "57P03": starting,
 }
 
-var refusalsMySQL = map[uint16]string{1045: wrongLogin, 1698: wrongLogin, 1044: wrongLogin, 1049: noDatabase, 1040: tooMany, 1130: wrongLogin}
+var refusalsMySQL = map[uint16]string{1045: wrongLogin, 1698: wrongLogin, 1044: noRights, 1049: noDatabase, 1040: tooMany, 1130: wrongLogin}
 
 const (
 	wrongLogin = "the server lets nobody in like that: check user, password and database of the DSN, and from where the server lets that user in " +
 		"(pg_hba.conf; on MySQL and MariaDB the host of the account)"
 	noDatabase = "create the database, or correct its name in the DSN"
+	noRights   = "the user may not use that database: give it what docs/grants.md lists, or correct the name in the DSN"
 	tooMany    = "all its connections are taken: give pools a bound, put a pooler before the server, or raise max_connections"
 	starting   = "it starts, recovers or shuts down: try again in a moment"
 
