@@ -74,6 +74,7 @@ func TestRemedies(t *testing.T) {
 		{&pgconn.PgError{Code: "3D000"}, noDatabase},
 		{&pgconn.PgError{Code: "53300"}, tooMany},
 		{&pgconn.PgError{Code: "57P03"}, starting},
+		{&pgconn.PgError{Code: "57014"}, cutOff},
 		{&mysql.MySQLError{Number: 1045}, wrongLogin},
 		{&mysql.MySQLError{Number: 1049}, noDatabase},
 		{&mysql.MySQLError{Number: 1040}, tooMany},
