@@ -27,7 +27,7 @@ var rooms = [][]string{
 	{"dblocktest"},
 	{"inventory/pginventory", "inventory/mysqlinventory", "pglock", "mysqllock", "internal/memlease"},
 	{"migrations"},
-	{"internal/sale", "internal/orders"},
+	{"internal/sale", "internal/orders", "internal/doctor"},
 	{"inventory"},
 	{"inventory/internal/engine", "internal/lease", "internal/session"},
 	{"internal/member", "internal/pgschema", "internal/mysqlschema", "internal/retry"},
@@ -41,11 +41,11 @@ var rooms = [][]string{
 // drivers says which rooms may import a database driver, and which one.
 var drivers = map[string][]string{
 	"github.com/jackc/pgx/": {
-		"db/pgdb", "internal/pgfault", "internal/pgserver", "internal/pgschema", "inventory/pginventory", "pglock", "migrations", "internal/migratelock", "internal/devdb", "internal/conformance",
+		"db/pgdb", "internal/pgfault", "internal/pgserver", "internal/doctor", "internal/pgschema", "inventory/pginventory", "pglock", "migrations", "internal/migratelock", "internal/devdb", "internal/conformance",
 		"internal/testdb", "cmd/dblock", "internal/withdb", "bench",
 	},
 	"github.com/go-sql-driver/": {
-		"internal/mysqlfault", "inventory/mysqlinventory", "mysqllock", "migrations", "internal/migratelock", "internal/devdb", "internal/conformance",
+		"internal/mysqlfault", "internal/doctor", "inventory/mysqlinventory", "mysqllock", "migrations", "internal/migratelock", "internal/devdb", "internal/conformance",
 		"internal/testdb", "cmd/dblock", "internal/withdb", "bench",
 	},
 }

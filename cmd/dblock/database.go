@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/dblock-go/dblock/internal/devdb"
@@ -24,25 +25,41 @@ const dialTimeout = 10 * time.Second
 
 // open reads the flag and connects to nothing yet. No error of it shows the password.
 func (f databaseFlags) open() (*sql.DB, error) {
-	if strings.HasPrefix(f.Database, "postgres://") || strings.HasPrefix(f.Database, "postgresql://") {
-		config, err := devdb.ParsePostgres(f.Database)
+	if f.isPostgres() {
+		config, err := f.postgresConfig()
 		if err != nil {
-			return nil, fmt.Errorf("--database: %w", err)
+			return nil, err
 		}
-		if config.ConnConfig.ConnectTimeout > dialTimeout && !strings.Contains(f.Database, "connect_timeout=") {
-			config.ConnConfig.ConnectTimeout = dialTimeout
-		}
-		return stdlib.OpenDB(*config.ConnConfig), nil
+		return stdlib.OpenDB(*config), nil
 	}
+	config, err := f.mysqlConfig()
+	if err != nil {
+		return nil, err
+	}
+	connector, err := mysql.NewConnector(config)
+	if err != nil {
+		return nil, fmt.Errorf("--database: %w", err)
+	}
+	return sql.OpenDB(connector), nil
+}
+
+func (f databaseFlags) postgresConfig() (*pgx.ConnConfig, error) {
+	config, err := devdb.ParsePostgres(f.Database)
+	if err != nil {
+		return nil, fmt.Errorf("--database: %w", err)
+	}
+	if config.ConnConfig.ConnectTimeout > dialTimeout && !strings.Contains(f.Database, "connect_timeout=") {
+		config.ConnConfig.ConnectTimeout = dialTimeout
+	}
+	return config.ConnConfig, nil
+}
+
+func (f databaseFlags) mysqlConfig() (*mysql.Config, error) {
 	config, err := devdb.ParseMySQL(f.Database)
 	if err != nil {
 		return nil, fmt.Errorf("--database (no postgres:// URL, so taken for MySQL): %w", err)
 	}
 	config.Timeout = cmp.Or(config.Timeout, dialTimeout)
 	config.Logger = &mysql.NopLogger{} // what it would say is in the errors too
-	connector, err := mysql.NewConnector(config)
-	if err != nil {
-		return nil, fmt.Errorf("--database: %w", err)
-	}
-	return sql.OpenDB(connector), nil
+	return config, nil
 }

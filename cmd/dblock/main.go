@@ -22,6 +22,7 @@ import (
 type cli struct {
 	Bench   benchCmd   `cmd:"" help:"Measure strategies, locks, limits and SQL scripts on throwaway servers."`
 	Demo    demoCmd    `cmd:"" help:"Run a flash sale on throwaway servers and check the books."`
+	Doctor  doctorCmd  `cmd:"" help:"Say whether a database will do for dblock, and what to do where not. Writes nothing."`
 	Lock    lockCmd    `cmd:"" help:"Run a command while holding a lease lock, or permits: dblock lock KEY -- COMMAND."`
 	Locks   locksCmd   `cmd:"" help:"List the lease locks that are held, and by whom."`
 	Unlock  unlockCmd  `cmd:"" help:"Give back a lease lock that somebody else holds."`

@@ -24,6 +24,10 @@ type Options struct {
 	// server trades durability for speed (tests), and Redis keeps nothing when it is killed.
 	Durable bool
 
+	// Args are further arguments of a server that is started from local binaries, for tests of what a setting does. The
+	// server does without them where it is given.
+	Args []string
+
 	// Logf gets one line that names the server taken and its version; nil discards it.
 	Logf func(format string, args ...any)
 
@@ -57,7 +61,7 @@ func find(ctx context.Context, kind Kind, o Options) (*Server, error) {
 		return nil, err
 	}
 	if bin != nil {
-		return startLocal(ctx, bin, o.Durable)
+		return startLocal(ctx, bin, o.Durable, o.Args...)
 	}
 	if o.Fallback != nil {
 		return o.Fallback(ctx, kind)

@@ -32,6 +32,7 @@ type local struct {
 	bin      *binaries
 	engine   engine
 	durable  bool
+	more     []string // arguments
 	dir      *folder
 	port     int
 	password string
@@ -51,13 +52,13 @@ type engine interface {
 	cleanUp(l *local) // after a kill: what the server left outside of its folder
 }
 
-func startLocal(ctx context.Context, bin *binaries, durable bool) (*Server, error) {
+func startLocal(ctx context.Context, bin *binaries, durable bool, args ...string) (*Server, error) {
 	sweep()
 	dir, err := makeFolder()
 	if err != nil {
 		return nil, fmt.Errorf("start a %s server: %w", bin.kind, err)
 	}
-	l := &local{bin: bin, engine: engineOf(bin.kind), durable: durable, dir: dir}
+	l := &local{bin: bin, engine: engineOf(bin.kind), durable: durable, more: args, dir: dir}
 	s := &Server{Kind: bin.kind, Source: filepath.Dir(bin.daemon), local: l}
 	if err := l.startNew(ctx, s); err != nil {
 		return nil, errors.Join(fmt.Errorf("start the %s server from %s: %w", bin.kind, s.Source, err), l.close())
@@ -128,7 +129,7 @@ func (l *local) run(ctx context.Context, s *Server) error {
 		return err
 	}
 	defer log.Close()
-	l.proc, err = startProcess(serverCommand(l.dir, log, l.bin.daemon, l.engine.args(l), l.engine.onParentDeath()))
+	l.proc, err = startProcess(serverCommand(l.dir, log, l.bin.daemon, append(l.engine.args(l), l.more...), l.engine.onParentDeath()))
 	if err != nil {
 		l.proc = nil
 		return hintReadable(err)

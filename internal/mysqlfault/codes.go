@@ -37,6 +37,11 @@ const (
 	unknownDatabase = 1049 // ER_BAD_DB_ERROR
 	noSuchTable     = 1146 // ER_NO_SUCH_TABLE
 
+	// The user may not.
+	databaseDenied = 1044 // ER_DBACCESS_DENIED_ERROR
+	tableDenied    = 1142 // ER_TABLEACCESS_DENIED_ERROR
+	columnDenied   = 1143 // ER_COLUMNACCESS_DENIED_ERROR
+
 	// What was to be written is to blame.
 	cannotBeNull          = 1048 // ER_BAD_NULL_ERROR
 	duplicateEntry        = 1062 // ER_DUP_ENTRY

@@ -70,6 +70,19 @@ func isConflict(err *mysql.MySQLError) bool {
 	}
 }
 
+// IsDenied tells that the user may not do that to a database, table or column.
+func IsDenied(err error) bool {
+	var server *mysql.MySQLError
+	if !errors.As(err, &server) {
+		return false
+	}
+	switch server.Number {
+	case databaseDenied, tableDenied, columnDenied:
+		return true
+	}
+	return false
+}
+
 // ofNumber sorts what the server itself said. After all of it but a lost connection and an
 // interrupted commit the transaction is rolled back for certain.
 func ofNumber(number uint16, safe bool) fault.Fault {

@@ -96,19 +96,13 @@ func TestAReplicaIsSeen(t *testing.T) {
 		if own == nil {
 			return
 		}
-		db, err := sql.Open("mysql", own.AdminDSN())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = db.Close() })
-		conn := connect(t, db)
+		conn := connectTo(t, own)
 		if s := look(t, conn); s.SessionLocks() != nil {
 			t.Errorf("before: %v", s.SessionLocks())
 		}
 		exec(t, conn, "SET GLOBAL read_only = 1")
 		s := look(t, conn)
-		err = s.SessionLocks()
-		if !s.ReadOnly || !errors.Is(err, dblock.ErrUnsupported) || !strings.Contains(err.Error(), "primary") {
+		if err := s.SessionLocks(); !s.ReadOnly || !errors.Is(err, dblock.ErrUnsupported) || !strings.Contains(err.Error(), "primary") {
 			t.Errorf("%+v, %v", s, err)
 		}
 		if s.Database != "" {

@@ -4,6 +4,7 @@ package pgserver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -71,7 +72,10 @@ func Look(ctx context.Context, conn *pgx.Conn) (Server, error) {
 	if err != nil {
 		return Server{}, err
 	}
-	what := first[0].Rows[0]
+	what, err := only(first, 3)
+	if err != nil {
+		return Server{}, err
+	}
 	s := Server{Version: string(what[0]), Product: productOf(string(what[0])), Database: string(what[2])}
 	if s.Backend, err = pid(what[1]); err != nil {
 		return Server{}, err
@@ -86,10 +90,14 @@ func Look(ctx context.Context, conn *pgx.Conn) (Server, error) {
 		return Server{}, err
 	}
 	trip := time.Since(before)
-	if err := s.fill(second[0].Rows[0], before, trip); err != nil {
+	state, err := only(second, 6)
+	if err != nil {
 		return Server{}, err
 	}
-	s.settle(second[1].Rows)
+	if err := s.fill(state, before, trip); err != nil {
+		return Server{}, err
+	}
+	s.settle(second[1:])
 	return s, nil
 }
 
@@ -97,6 +105,14 @@ func Look(ctx context.Context, conn *pgx.Conn) (Server, error) {
 // somebody else's the next moment.
 func ask(ctx context.Context, conn *pgx.Conn, sql string) ([]*pgconn.Result, error) {
 	return conn.PgConn().Exec(ctx, sql).ReadAll()
+}
+
+// only is the one row of the first answer. What only speaks the protocol may answer anything.
+func only(results []*pgconn.Result, columns int) ([][]byte, error) {
+	if len(results) == 0 || len(results[0].Rows) != 1 || len(results[0].Rows[0]) != columns {
+		return nil, errors.New("dblock: the server answers a question about itself with something else: is it Postgres?")
+	}
+	return results[0].Rows[0], nil
 }
 
 func settingsQuery() string {
@@ -123,10 +139,12 @@ func (s *Server) fill(row [][]byte, before time.Time, trip time.Duration) error 
 	return nil
 }
 
-func (s *Server) settle(rows [][][]byte) {
-	s.Settings = make(map[string]string, len(rows))
-	for _, row := range rows {
-		s.Settings[string(row[0])] = string(row[1])
+func (s *Server) settle(results []*pgconn.Result) {
+	s.Settings = map[string]string{}
+	for _, result := range results {
+		for _, row := range result.Rows {
+			s.Settings[string(row[0])] = string(row[1])
+		}
 	}
 	s.Isolation = s.Settings["default_transaction_isolation"]
 	s.LockCapacity = s.Number("max_locks_per_transaction") * (s.Number("max_connections") + s.Number("max_prepared_transactions"))

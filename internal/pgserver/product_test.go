@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/dblock-go/dblock"
 )
 
@@ -59,5 +61,23 @@ func TestASessionThatMovesIsPooled(t *testing.T) {
 	row := [][]byte{[]byte("6"), []byte("false"), []byte("off"), []byte("1"), []byte("u"), []byte("false")}
 	if err := s.fill(row, time.Time{}, 0); err != nil || !s.Pooled || s.SessionLocks() == nil {
 		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+// TestAStrangeAnswerIsAnError, and no panic in somebody's service.
+func TestAStrangeAnswerIsAnError(t *testing.T) {
+	t.Parallel()
+	for name, answer := range map[string][]*pgconn.Result{
+		"none": nil, "no row": {{}}, "two rows": {{Rows: [][][]byte{{nil}, {nil}}}}, "other columns": {{Rows: [][][]byte{{nil, nil}}}},
+	} {
+		if row, err := only(answer, 1); err == nil {
+			t.Errorf("%s: %v", name, row)
+		}
+	}
+	if _, err := only([]*pgconn.Result{{Rows: [][][]byte{{nil}}}}, 1); err != nil {
+		t.Error(err)
+	}
+	if _, err := pid([]byte("many")); err == nil {
+		t.Error("a number that is none")
 	}
 }

@@ -17,12 +17,17 @@ func PostgresServiceGrants(schemaName, role string) []string {
 	return append(grants, "GRANT SELECT ON "+in+"."+VersionTable+to)
 }
 
-// rights are what a service needs on a table.
-func rights(table string) string {
-	if passing(table) {
-		return "SELECT, INSERT, UPDATE, DELETE"
+func rights(table string) string { return strings.Join(Rights(table), ", ") }
+
+// Rights are what a service needs on one of dblock's tables.
+func Rights(table string) []string {
+	switch {
+	case table == VersionTable:
+		return []string{"SELECT"}
+	case passing(table):
+		return []string{"SELECT", "INSERT", "UPDATE", "DELETE"}
 	}
-	return "SELECT, INSERT, UPDATE"
+	return []string{"SELECT", "INSERT", "UPDATE"}
 }
 
 // PostgresMigrationGrants are the statements that let a role create dblock's tables in a schema that
@@ -34,7 +39,7 @@ func PostgresMigrationGrants(schemaName, role string) []string {
 // MySQLServiceGrants are the statements that let an account run a service on dblock's tables in the
 // named database, and nothing more. An account is user@host; without a host it is any host.
 func MySQLServiceGrants(database, account string) []string {
-	to := " TO " + quoteAccount(account)
+	to := " TO " + QuoteMySQLAccount(account)
 	in := QuoteMySQL(database)
 	var grants []string
 	for _, table := range Tables() {
@@ -50,10 +55,11 @@ func MySQLMigrationGrants(database, account string) []string {
 	// be one on myXapp.
 	pattern := strings.NewReplacer(`_`, `\_`, `%`, `\%`).Replace(QuoteMySQL(database))
 	return []string{fmt.Sprintf("GRANT CREATE, ALTER, DROP, INDEX, SELECT, INSERT, UPDATE, DELETE ON %s.* TO %s",
-		pattern, quoteAccount(account))}
+		pattern, QuoteMySQLAccount(account))}
 }
 
-func quoteAccount(account string) string {
+// QuoteMySQLAccount quotes user@host; without a host it is any host.
+func QuoteMySQLAccount(account string) string {
 	user, host := account, "%"
 	if at := strings.LastIndexByte(account, '@'); at >= 0 {
 		user, host = account[:at], account[at+1:]

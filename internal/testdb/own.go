@@ -7,12 +7,12 @@ import (
 	"github.com/dblock-go/dblock/internal/devdb"
 )
 
-// Own is a server that no other test uses, so that the settings of all of it can be changed. It lives as long as the test.
-// Where servers are given and not started it is nil, and the test has nothing to run on.
-func Own(tb testing.TB, kind devdb.Kind) *devdb.Server {
+// Own is a server that no other test uses and that keeps what it commits. Its settings may be changed; it lives as long as the test.
+// args are more arguments of the server. Where servers are given and not started it is nil, and the test has nothing to run on.
+func Own(tb testing.TB, kind devdb.Kind, args ...string) *devdb.Server {
 	tb.Helper()
 	s := alive(tb, func(ctx context.Context) (*devdb.Server, error) {
-		return devdb.Start(ctx, kind, devdb.Options{Fallback: startDocker})
+		return devdb.Start(ctx, kind, devdb.Options{Durable: true, Args: args, Fallback: startDocker})
 	})
 	if s.PID() == 0 {
 		tb.Logf("no %s server whose settings are ours: it is given by %s", kind, s.Source)

@@ -1,0 +1,50 @@
+package doctor
+
+import "time"
+
+// The engines.
+const (
+	enginePostgres = "postgres"
+	engineMySQL    = "mysql"
+)
+
+// Facts are what was found of a server, without a judgement.
+type Facts struct {
+	Engine, Product, Version string
+	Known                    bool  // the product is one whose settings mean what they say
+	TooOld                   error // what says so of the version, or nil
+	Target, Database, User   string
+
+	Cluster      string // what several nodes are behind it, for example "a Galera cluster"; "" where none shows
+	Pooled       bool
+	Standby      bool  // a standby or a replica: it takes no writes from anybody
+	ReadOnly     bool  // transactions of the session are read-only by default
+	SessionLocks error // why locks of a session don't exclude there, or nil
+
+	Prepares    bool          // the DSN has the driver prepare statements by name
+	ReadTimeout time.Duration // of the DSN
+
+	Schema    string // where the tables are looked for; "" where the connection's own setting names no place
+	Have      int64  // the tables' version
+	Unread    error  // why the version is not known, or nil
+	Tables    []Table
+	NoUsage   bool // Postgres: the role can't enter the schema
+	Ahead     time.Duration
+	Within    time.Duration // what Ahead may be off by
+	Isolation string
+	Settings  map[string]string // by the server's name, as it shows them
+
+	Connections, MaxConnections int // open, and how many a service may have
+	Locks, LockCapacity         int // in the server's lock table; capacity 0 where there is no limit
+	Replicas                    int // that follow now, as far as this user sees
+}
+
+// Table is one of dblock's tables.
+type Table struct {
+	Name    string
+	Missing bool
+	Storage string   // Postgres: permanent, unlogged or temporary; MySQL: the engine
+	Lacks   []string // what a service needs there and the user may not
+}
+
+func (f Facts) postgres() bool { return f.Engine == enginePostgres }

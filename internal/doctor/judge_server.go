@@ -1,0 +1,112 @@
+package doctor
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// server is about the product and its version.
+func server(f Facts) []Finding {
+	name := strings.TrimSpace(f.Product + " " + f.Version)
+	switch {
+	case !f.Known:
+		return []Finding{finding(Problem, name,
+			"dblock's locks are not known to exclude on "+f.Product+": use one primary server of PostgreSQL, MySQL or MariaDB")}
+	case f.TooOld != nil:
+		return []Finding{finding(Problem, plain(f.TooOld), "upgrade the server")}
+	case f.Cluster != "":
+		return []Finding{finding(Warning, name+", "+f.Cluster,
+			"row locks and named or advisory locks hold on one node only: send all that uses dblock to the same node")}
+	}
+	return []Finding{fine(name)}
+}
+
+// plain is an error without the prefix that all of dblock's have.
+func plain(err error) string { return strings.TrimPrefix(err.Error(), "dblock: ") }
+
+func writes(f Facts) []Finding {
+	switch {
+	case f.Standby && f.postgres():
+		return []Finding{finding(Problem, "the server is a standby: it takes no writes",
+			"connect to the primary; a DSN with several hosts and target_session_attrs=read-write finds it after a failover, too")}
+	case f.Standby:
+		return []Finding{finding(Problem, "the server is read-only",
+			"connect to the primary; if this is it, SET GLOBAL read_only = 0 (and super_read_only)")}
+	case f.ReadOnly:
+		return []Finding{finding(Warning, "transactions of this user are read-only by default",
+			"guarded transactions and sales fail: take the default from the role, the database or the DSN")}
+	}
+	return []Finding{fine("the server takes writes")}
+}
+
+func pooler(f Facts) []Finding {
+	switch {
+	case !f.Pooled:
+		return []Finding{fine("none shows")}
+	case f.postgres() && f.Prepares:
+		return []Finding{finding(Warning, "there is one, and the DSN has pgx prepare statements by name",
+			"unless the pooler is known to follow them (PgBouncer 1.21 with max_prepared_statements): add default_query_exec_mode=cache_describe")}
+	case f.postgres():
+		return []Finding{finding(Note, "there is one: leases work, and ask again where they would be notified",
+			"for locks of a session, to be notified, and to migrate, connect directly")}
+	}
+	return []Finding{finding(Note, "there is a proxy: leases work where it sends all statements to one server",
+		"see that it sends SELECT … FOR UPDATE, and all that uses dblock, to the primary; for named locks connect directly")}
+}
+
+func sessionLocks(f Facts) []Finding {
+	if f.SessionLocks == nil {
+		return []Finding{fine("advisory and named locks exclude all who connect here")}
+	}
+	why := f.SessionLocks.Error()
+	if _, after, found := strings.Cut(why, "session locks: "); found {
+		why = after
+	}
+	return []Finding{finding(Note, "not through this DSN", why)}
+}
+
+// A clock that is so far off is wrong, and whoever sets it right moves it by as much at once.
+const clockWrong = time.Second
+
+func clock(f Facts) []Finding {
+	found := differ(f.Ahead, f.Within)
+	switch {
+	case f.Ahead.Abs()-f.Within > clockWrong:
+		return []Finding{finding(Problem, found, "one of the two is wrong. The server's decides how long leases last, and a step of it ends them early "+
+			"or late: have both follow NTP, and slew rather than step the server's")}
+	case f.Within > clockWrong:
+		return []Finding{finding(Note, found, "the answer took too long to tell more: run this nearer to the server")}
+	}
+	return []Finding{fine(found)}
+}
+
+func differ(ahead, within time.Duration) string {
+	bound := fmt.Sprintf(", give or take %v", about(within))
+	switch {
+	case ahead.Abs() <= within:
+		return "the server's and this machine's agree" + bound
+	case ahead < 0:
+		return fmt.Sprintf("the server's is %v behind this machine's", about(-ahead)) + bound
+	}
+	return fmt.Sprintf("the server's is %v ahead of this machine's", about(ahead)) + bound
+}
+
+// about rounds up, so that a bound stays one.
+func about(d time.Duration) time.Duration {
+	return (d + time.Millisecond - 1).Truncate(time.Millisecond)
+}
+
+func isolation(f Facts) []Finding {
+	found := "transactions are " + f.Isolation + " by default"
+	switch strings.ToLower(strings.ReplaceAll(f.Isolation, "-", " ")) {
+	case "read committed":
+		return []Finding{fine(found)}
+	case "repeatable read":
+		if !f.postgres() { // its own default
+			return []Finding{fine(found)}
+		}
+	}
+	return []Finding{finding(Note, found, "dblock's own statements choose theirs; guarded transactions of yours may be rolled back to be "+
+		"run again, for what others did meanwhile")}
+}

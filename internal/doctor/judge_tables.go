@@ -1,0 +1,98 @@
+package doctor
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/dblock-go/dblock/internal/schema"
+)
+
+const migrateUp = "dblock migrate up"
+
+func tablesVersion(f Facts) []Finding {
+	switch {
+	case f.Schema == "":
+		return []Finding{finding(Problem, "the connection is in no schema or database", "name one in the DSN, or with --schema")}
+	case f.Unread != nil:
+		return []Finding{finding(Problem, "the tables' version can't be read: "+oneLine(f.Unread), "give the user what docs/grants.md lists")}
+	case f.Have == 0:
+		return []Finding{finding(Problem, "there are no dblock tables"+f.in(), "run `"+migrateUp+"`, or name their schema with --schema; "+
+			"if they are there, the user lacks what docs/grants.md lists")}
+	case f.Have < schema.Version:
+		return []Finding{finding(Problem, fmt.Sprintf("the tables have version %d, older than this program's %d", f.Have, schema.Version),
+			"run `"+migrateUp+"`")}
+	case f.Have > schema.Version:
+		return []Finding{finding(Problem, fmt.Sprintf("the tables have version %d, newer than this program's %d", f.Have, schema.Version),
+			"update the program, or run the newer program's `dblock migrate down`")}
+	}
+	return []Finding{fine(fmt.Sprintf("version %d%s", f.Have, f.in()))}
+}
+
+func (f Facts) in() string { return fmt.Sprintf(" in %q", f.Schema) }
+
+// current tells that the tables are those of this program, so that it knows what each should be.
+func (f Facts) current() bool { return f.Unread == nil && f.Have == schema.Version }
+
+// tables is about where their rows are kept: fencing tokens that a crash takes back are given out again.
+func tables(f Facts) []Finding {
+	if !f.current() {
+		return nil
+	}
+	var list []Finding
+	for _, t := range f.Tables {
+		switch {
+		case t.Missing:
+			list = append(list, finding(Problem, t.Name+" is missing, or this user may not see it",
+				"give the user what docs/grants.md lists; if it was dropped, restore it"))
+		case f.postgres() && t.Storage != "permanent":
+			list = append(list, finding(Problem, t.Name+" is "+t.Storage+": a crash empties it, and tokens begin again",
+				"ALTER TABLE "+f.qualified(t.Name)+" SET LOGGED"))
+		case !f.postgres() && !strings.EqualFold(t.Storage, "InnoDB"):
+			list = append(list, finding(Problem, t.Name+" is kept by "+t.Storage+", which has no transactions and no row locks as dblock needs them",
+				"ALTER TABLE "+f.qualified(t.Name)+" ENGINE = InnoDB"))
+		}
+	}
+	kept := "permanent"
+	if !f.postgres() {
+		kept = "InnoDB"
+	}
+	return orFine(list, fmt.Sprintf("%d tables, all %s", len(f.Tables), kept))
+}
+
+func (f Facts) qualified(table string) string {
+	quote := schema.QuoteMySQL
+	if f.postgres() {
+		quote = schema.QuotePostgres
+	}
+	return schema.Qualify(table, f.Schema, quote)
+}
+
+func grants(f Facts) []Finding {
+	if f.Schema == "" || f.Have == 0 && f.Unread == nil {
+		return nil
+	}
+	var list []Finding
+	if f.NoUsage {
+		list = append(list, finding(Problem, fmt.Sprintf("%q may not use the schema", f.User),
+			"GRANT USAGE ON SCHEMA "+schema.QuotePostgres(f.Schema)+" TO "+f.account()))
+	}
+	for _, t := range f.Tables {
+		if len(t.Lacks) == 0 || t.Missing {
+			continue
+		}
+		lacks := strings.Join(t.Lacks, ", ")
+		list = append(list, finding(Problem, fmt.Sprintf("%q lacks %s on %s", f.User, lacks, t.Name),
+			"GRANT "+lacks+" ON "+f.qualified(t.Name)+" TO "+f.account()))
+	}
+	return orFine(list, "the user may do all that a service needs")
+}
+
+func (f Facts) account() string {
+	if f.postgres() {
+		return schema.QuotePostgres(f.User)
+	}
+	return schema.QuoteMySQLAccount(f.User)
+}
+
+// oneLine is an error for a table.
+func oneLine(err error) string { return strings.Join(strings.Fields(plain(err)), " ") }

@@ -1,0 +1,213 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/schema"
+)
+
+// healthyPostgres has nothing but what is fine.
+func healthyPostgres() Facts {
+	f := Facts{
+		Engine: enginePostgres, Product: "PostgreSQL", Version: "17.1", Known: true, Target: "h:5432/d", Database: "d", User: "u",
+		Schema: "app", Have: schema.Version, Isolation: "read committed", Within: time.Millisecond,
+		Settings: map[string]string{
+			"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on", "statement_timeout": "0", "lock_timeout": "0",
+			"idle_in_transaction_session_timeout": "60000", "idle_session_timeout": "0", "synchronous_standby_names": "",
+		},
+		Connections: 10, MaxConnections: 97, Locks: 10, LockCapacity: 6400,
+	}
+	f.setTables(kept("permanent"))
+	for i := range f.Tables {
+		f.Tables[i].Missing = false
+	}
+	return f
+}
+
+func healthyMySQL() Facts {
+	f := Facts{
+		Engine: engineMySQL, Product: "MySQL", Version: "8.4.3", Known: true, Target: "h:3306/d", Database: "d", User: "u@%",
+		Schema: "app", Have: schema.Version, Isolation: "REPEATABLE-READ", Within: time.Millisecond,
+		Settings: map[string]string{
+			"innodb_flush_log_at_trx_commit": "1", "log_bin": "ON", "sync_binlog": "1", "innodb_doublewrite": "ON",
+			"wait_timeout": "600", "innodb_lock_wait_timeout": "50", "max_execution_time": "0",
+		},
+		Connections: 10, MaxConnections: 151,
+	}
+	f.setTables(kept("InnoDB"))
+	return f
+}
+
+func kept(storage string) map[string]Table {
+	seen := map[string]Table{}
+	for _, name := range append(schema.Tables(), schema.VersionTable) {
+		seen[name] = Table{Name: name, Storage: storage}
+	}
+	return seen
+}
+
+func TestHealthyHasNothingButOK(t *testing.T) {
+	t.Parallel()
+	for _, f := range []Facts{healthyPostgres(), healthyMySQL()} {
+		r := Judge(f)
+		if got := worse(r); len(got) > 0 || r.Problems+r.Warnings > 0 {
+			t.Errorf("%s: %v, %+v", f.Engine, got, r)
+		}
+		var made []string
+		for _, finding := range r.Findings {
+			made = append(made, finding.Check)
+		}
+		want := Checks()
+		if f.Engine == engineMySQL {
+			want = strings.Fields(strings.ReplaceAll(strings.Join(want, " "), "lock_table ", "")) // it has no such limit
+		}
+		if fmt.Sprint(made) != fmt.Sprint(want) {
+			t.Errorf("%s: checks %v, want %v", f.Engine, made, want)
+		}
+	}
+}
+
+// worse lists the findings that are not fine, as status and check.
+func worse(r Report) []string {
+	var list []string
+	for _, f := range r.Findings {
+		if f.Status != OK {
+			list = append(list, string(f.Status)+" "+f.Check)
+		}
+	}
+	return list
+}
+
+type judged struct {
+	change func(*Facts)
+	want   []string // every finding that is not fine
+	text   string   // in one of them
+}
+
+func set(name, value string) func(*Facts) { return func(f *Facts) { f.Settings[name] = value } }
+
+func judgeEach(t *testing.T, healthy func() Facts, cases map[string]judged) {
+	t.Helper()
+	for name, c := range cases {
+		f := healthy()
+		f.Settings = maps.Clone(f.Settings)
+		c.change(&f)
+		r := Judge(f)
+		if got := worse(r); fmt.Sprint(got) != fmt.Sprint(c.want) {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+		if text := fmt.Sprint(r.Findings); !strings.Contains(text, c.text) {
+			t.Errorf("%s: no %q in %s", name, c.text, text)
+		}
+		for _, found := range r.Findings {
+			if found.Status != OK && found.Advice == "" {
+				t.Errorf("%s: %q, and no word on what to do", name, found.Found)
+			}
+		}
+	}
+}
+
+func TestJudgePostgres(t *testing.T) {
+	t.Parallel()
+	refused := fmt.Errorf("%w: session locks: there is a pooler: connect directly", dblock.ErrUnsupported)
+	judgeEach(t, healthyPostgres, map[string]judged{
+		"too old": {func(f *Facts) { f.TooOld = schema.PostgresServer("13.4") }, []string{"problem server"}, "13.4 is too old: 14"},
+		"foreign": {
+			func(f *Facts) { f.Known, f.Product, f.SessionLocks = false, "CockroachDB", refused }, []string{"problem server", "note session_locks"}, "CockroachDB",
+		},
+		"Citus":                {func(f *Facts) { f.Cluster = "with Citus" }, []string{"warning server"}, "same node"},
+		"standby":              {func(f *Facts) { f.Standby, f.ReadOnly = true, true }, []string{"problem writes"}, "target_session_attrs"},
+		"read-only by default": {func(f *Facts) { f.ReadOnly = true }, []string{"warning writes"}, "read-only by default"},
+		"pooler": {
+			func(f *Facts) { f.Pooled, f.SessionLocks = true, refused }, []string{"note pooler", "note session_locks"}, "there is a pooler: connect directly",
+		},
+		"pooler, prepared": {func(f *Facts) { f.Pooled, f.Prepares = true, true }, []string{"warning pooler"}, "cache_describe"},
+		"no schema":        {func(f *Facts) { f.Schema, f.Have = "", 0 }, []string{"problem schema"}, "--schema"},
+		"no tables":        {func(f *Facts) { f.Have = 0 }, []string{"problem schema"}, "dblock migrate up"},
+		"older tables":     {func(f *Facts) { f.Have = schema.Version - 1 }, []string{"problem schema"}, "older than"},
+		"newer tables":     {func(f *Facts) { f.Have = schema.Version + 1 }, []string{"problem schema"}, "newer than"},
+		"unreadable": {
+			func(f *Facts) { f.Have, f.Unread = 0, errors.New("permission\n denied") }, []string{"problem schema"}, "permission denied",
+		},
+		"unlogged": {
+			func(f *Facts) { f.Tables[1].Storage = "unlogged" }, []string{"problem tables"}, `ALTER TABLE "app".` + schema.Tables()[1] + " SET LOGGED",
+		},
+		"dropped": {func(f *Facts) { f.Tables[1] = Table{Name: "dblock_x", Missing: true} }, []string{"problem tables"}, "dblock_x is missing"},
+		"grants": {
+			func(f *Facts) { f.Tables[0].Lacks = []string{"INSERT", "UPDATE"} }, []string{"problem grants"},
+			`GRANT INSERT, UPDATE ON "app".` + schema.Tables()[0] + ` TO "u"`,
+		},
+		"usage":             {func(f *Facts) { f.NoUsage = true }, []string{"problem grants"}, `GRANT USAGE ON SCHEMA "app" TO "u"`},
+		"fsync":             {set("fsync", "off"), []string{"problem durability"}, "set fsync = on"},
+		"asynchronous":      {set("synchronous_commit", "off"), []string{"problem durability"}, "tokens"},
+		"torn pages":        {set("full_page_writes", "off"), []string{"warning durability"}, "pages"},
+		"standbys":          {func(f *Facts) { f.Replicas = 2 }, []string{"note durability"}, "2 standbys"},
+		"ahead":             {func(f *Facts) { f.Ahead = 90 * time.Second }, []string{"problem clock"}, "1m30s ahead of"},
+		"behind":            {func(f *Facts) { f.Ahead = -2 * time.Second }, []string{"problem clock"}, "2s behind"},
+		"a little":          {func(f *Facts) { f.Ahead = 900 * time.Millisecond }, nil, "900ms ahead of"},
+		"far away":          {func(f *Facts) { f.Ahead, f.Within = 2*time.Second, 3*time.Second }, []string{"note clock"}, "nearer"},
+		"short statements":  {set("statement_timeout", "500"), []string{"warning timeouts"}, "500ms"},
+		"long statements":   {set("statement_timeout", "30000"), nil, ""},
+		"lock_timeout":      {set("lock_timeout", "2000"), []string{"note timeouts"}, "lock_timeout = 2s"},
+		"transactions":      {set("transaction_timeout", "2000"), []string{"note timeouts"}, "transaction_timeout = 2s"},
+		"idle sessions":     {set("idle_session_timeout", "60000"), []string{"warning timeouts"}, "idle_session_timeout = 1m0s"},
+		"idle for ever":     {set("idle_in_transaction_session_timeout", "0"), []string{"note timeouts"}, "hangs"},
+		"short pauses":      {set("idle_in_transaction_session_timeout", "5000"), []string{"note timeouts"}, "= 5s"},
+		"serializable":      {func(f *Facts) { f.Isolation = "serializable" }, []string{"note isolation"}, "serializable"},
+		"repeatable read":   {func(f *Facts) { f.Isolation = "repeatable read" }, []string{"note isolation"}, "run again"},
+		"many connections":  {func(f *Facts) { f.Connections = 80 }, []string{"warning connections"}, "80 of 97"},
+		"no connections":    {func(f *Facts) { f.Connections = 96 }, []string{"problem connections"}, "96 of 97"},
+		"many locks":        {func(f *Facts) { f.Locks = 3300 }, []string{"warning lock_table"}, "3300 locks"},
+		"no room for more":  {func(f *Facts) { f.Locks = 6000 }, []string{"problem lock_table"}, "max_locks_per_transaction"},
+		"a name that plays": {func(f *Facts) { f.Schema, f.Have = "a\x1bb", 0 }, []string{"problem schema"}, `a\x1bb`},
+	})
+}
+
+func TestJudgeMySQL(t *testing.T) {
+	t.Parallel()
+	_, tooOld := schema.MySQLServer("8.0.15")
+	judgeEach(t, healthyMySQL, map[string]judged{
+		"too old": {func(f *Facts) { f.TooOld = tooOld }, []string{"problem server"}, "8.0.16"},
+		"foreign": {func(f *Facts) { f.Known, f.Product = false, "TiDB" }, []string{"problem server"}, "TiDB"},
+		"Galera":  {func(f *Facts) { f.Cluster = "a node of a Galera cluster" }, []string{"warning server"}, "same node"},
+		"replica": {func(f *Facts) { f.Standby = true }, []string{"problem writes"}, "primary"},
+		"proxy":   {func(f *Facts) { f.Pooled, f.Prepares = true, true }, []string{"note pooler"}, "proxy"},
+		"storage": {func(f *Facts) { f.Tables[2].Storage = "MyISAM" }, []string{"problem tables"}, "ENGINE = InnoDB"},
+		"grants": {
+			func(f *Facts) { f.Tables[0].Lacks = []string{"UPDATE"} }, []string{"problem grants"},
+			"GRANT UPDATE ON `app`." + schema.Tables()[0] + " TO 'u'@'%'",
+		},
+		"log":               {set("innodb_flush_log_at_trx_commit", "2"), []string{"problem durability"}, "= 2"},
+		"binary log":        {set("sync_binlog", "0"), []string{"problem durability"}, "sync_binlog = 1"},
+		"no binary log":     {func(f *Facts) { f.Settings["log_bin"], f.Settings["sync_binlog"] = "OFF", "0" }, nil, ""},
+		"torn pages":        {set("innodb_doublewrite", "OFF"), []string{"warning durability"}, "pages"},
+		"gone soon":         {set("wait_timeout", "30"), []string{"warning timeouts"}, "30s"},
+		"gone late":         {set("wait_timeout", "28800"), []string{"note timeouts"}, "8h"},
+		"long waits":        {set("innodb_lock_wait_timeout", "300"), []string{"note timeouts"}, "5m0s"},
+		"short reads":       {func(f *Facts) { f.ReadTimeout = time.Second }, []string{"warning timeouts"}, "readTimeout"},
+		"short selects":     {set("max_execution_time", "1000"), []string{"warning timeouts"}, "max_execution_time = 1s"},
+		"short statements":  {set("max_statement_time", "0.500000"), []string{"warning timeouts"}, "500ms"},
+		"idle transactions": {set("idle_transaction_timeout", "9"), []string{"note timeouts"}, "9s"},
+		"read committed":    {func(f *Facts) { f.Isolation = "READ-COMMITTED" }, nil, ""},
+		"serializable":      {func(f *Facts) { f.Isolation = "SERIALIZABLE" }, []string{"note isolation"}, "SERIALIZABLE"},
+		"many connections":  {func(f *Facts) { f.Connections = 125 }, []string{"warning connections"}, "125 of 151"},
+	})
+}
+
+// TestNothingPlaysWithTheTerminal: the server chooses its version's text.
+func TestNothingPlaysWithTheTerminal(t *testing.T) {
+	t.Parallel()
+	f := healthyPostgres()
+	f.Version = "17\x1b[2J"
+	for _, found := range Judge(f).Findings {
+		if strings.ContainsRune(found.Found+found.Advice, '\x1b') {
+			t.Errorf("%q", found)
+		}
+	}
+}

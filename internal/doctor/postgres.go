@@ -1,0 +1,152 @@
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/dblock-go/dblock/db/pgdb"
+	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/pgfault"
+	"github.com/dblock-go/dblock/internal/pgschema"
+	"github.com/dblock-go/dblock/internal/pgserver"
+	"github.com/dblock-go/dblock/internal/schema"
+)
+
+// closing is for how long the end of a connection is waited for.
+const closing = 5 * time.Second
+
+// Postgres examines the server that config leads to, with dblock's tables in the schema of that name; "" is where the
+// connection looks. A server that can't be reached is a finding as well. It writes nothing.
+func Postgres(ctx context.Context, config *pgx.ConnConfig, name string) Report {
+	target := targetOf(config)
+	config = config.Copy()
+	prepares := config.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement
+	// Nothing is prepared, so that whatever pooler there is lets all through.
+	config.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return unreachable(enginePostgres, target, err)
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closing)
+		defer cancel()
+		_ = conn.Close(ctx) // all has been said
+	}()
+	f, err := postgresFacts(ctx, conn, name)
+	if err != nil {
+		return unreachable(enginePostgres, target, err)
+	}
+	f.Target, f.Prepares = target, prepares
+	return Judge(f)
+}
+
+// targetOf has all the hosts that the DSN lists: any of them may be the one that answered.
+func targetOf(config *pgx.ConnConfig) string {
+	hosts := []string{net.JoinHostPort(config.Host, strconv.Itoa(int(config.Port)))}
+	for _, f := range config.Fallbacks {
+		if host := net.JoinHostPort(f.Host, strconv.Itoa(int(f.Port))); !slices.Contains(hosts, host) { // without TLS the same is there again
+			hosts = append(hosts, host)
+		}
+	}
+	return strings.Join(hosts, ",") + "/" + config.Database
+}
+
+func postgresFacts(ctx context.Context, conn *pgx.Conn, name string) (Facts, error) {
+	s, err := pgserver.Look(ctx, conn)
+	if err != nil {
+		return Facts{}, err
+	}
+	f := Facts{
+		Engine: enginePostgres, Product: string(s.Product), Version: cmp.Or(s.Settings["server_version"], s.Version), Known: s.Product.Known(),
+		Database: s.Database, User: s.User, Pooled: s.Pooled, Standby: s.Standby, ReadOnly: s.ReadOnly, SessionLocks: s.SessionLocks(),
+		Ahead: s.ClockAhead, Within: s.ClockWithin, Isolation: s.Isolation, Settings: s.Settings, LockCapacity: s.LockCapacity,
+		MaxConnections: s.Number("max_connections") - s.Number("superuser_reserved_connections") - s.Number("reserved_connections"),
+	}
+	if !f.Known {
+		return f, nil
+	}
+	if s.Product == pgserver.Citus {
+		f.Product, f.Cluster = string(pgserver.PostgreSQL), "with Citus"
+	}
+	f.TooOld = schema.PostgresServer(f.Version)
+	if err := f.countPostgres(ctx, conn); err != nil {
+		return Facts{}, err
+	}
+	return f, f.tablesPostgres(ctx, conn, name)
+}
+
+// countPostgres reads what everybody may see: of pg_stat_activity that is less.
+func (f *Facts) countPostgres(ctx context.Context, conn *pgx.Conn) error {
+	return conn.QueryRow(ctx, "SELECT (SELECT count(*) FROM pg_catalog.pg_locks l WHERE NOT l.fastpath)::int,"+
+		" (SELECT coalesce(sum(d.numbackends), 0) FROM pg_catalog.pg_stat_database d)::int,"+
+		" (SELECT count(*) FROM pg_catalog.pg_stat_replication)::int").Scan(&f.Locks, &f.Connections, &f.Replicas)
+}
+
+const (
+	// Where the connection's tables are: the first place on its path that has the one with the version.
+	placePostgres = "SELECT coalesce((SELECT n.nspname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace" +
+		" WHERE c.relname = $1 AND n.nspname = ANY (current_schemas(false))" +
+		" ORDER BY array_position(current_schemas(false), n.nspname) LIMIT 1), current_schema(), '')::text"
+
+	seenPostgres = "SELECT c.relname::text, c.relpersistence::text, has_schema_privilege(n.oid, 'USAGE')," +
+		" has_table_privilege(c.oid, 'SELECT'), has_table_privilege(c.oid, 'INSERT')," +
+		" has_table_privilege(c.oid, 'UPDATE'), has_table_privilege(c.oid, 'DELETE')" +
+		" FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace" +
+		` WHERE n.nspname = $1 AND c.relkind IN ('r', 'p') AND c.relname LIKE 'dblock\_%'`
+)
+
+func (f *Facts) tablesPostgres(ctx context.Context, conn *pgx.Conn, name string) error {
+	if f.Schema = name; name == "" {
+		if err := conn.QueryRow(ctx, placePostgres, schema.VersionTable).Scan(&f.Schema); err != nil {
+			return err
+		}
+	}
+	var q pgdb.Queries
+	have, err := q.SchemaVersion(ctx, pgschema.On(conn, f.Schema))
+	switch {
+	case err == nil:
+		f.Have = have
+	case pgfault.Of(err) != fault.NoSchema:
+		f.Unread = err
+	}
+	rows, err := conn.Query(ctx, seenPostgres, f.Schema)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	seen := map[string]Table{}
+	for rows.Next() {
+		var t Table
+		var usage bool
+		var may [4]bool
+		if err := rows.Scan(&t.Name, &t.Storage, &usage, &may[0], &may[1], &may[2], &may[3]); err != nil {
+			return err
+		}
+		f.NoUsage = f.NoUsage || !usage
+		t.Storage = map[string]string{"p": "permanent", "u": "unlogged", "t": "temporary"}[t.Storage]
+		for i, right := range []string{"SELECT", "INSERT", "UPDATE", "DELETE"} {
+			if !may[i] && slices.Contains(schema.Rights(t.Name), right) {
+				t.Lacks = append(t.Lacks, right)
+			}
+		}
+		seen[t.Name] = t
+	}
+	f.setTables(seen)
+	return rows.Err()
+}
+
+// setTables lists what there should be.
+func (f *Facts) setTables(seen map[string]Table) {
+	for _, name := range append(schema.Tables(), schema.VersionTable) {
+		t, there := seen[name]
+		t.Name, t.Missing = name, !there
+		f.Tables = append(f.Tables, t)
+	}
+}
