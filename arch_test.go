@@ -29,18 +29,19 @@ var rooms = [][]string{
 	{"migrations"},
 	{"internal/sale", "internal/orders"},
 	{"inventory"},
-	{"inventory/internal/engine", "internal/lease"},
+	{"inventory/internal/engine", "internal/lease", "internal/session"},
 	{"internal/member", "internal/pgschema", "internal/mysqlschema", "internal/retry"},
-	{"db/pgdb", "db/mysqldb", "internal/migratelock", "internal/devdb", "internal/mysqltext", "internal/pgfault", "internal/mysqlfault"},
+	{"db/pgdb", "db/mysqldb", "internal/migratelock", "internal/devdb", "internal/mysqltext", "internal/pgfault", "internal/mysqlfault",
+		"internal/pgserver", "internal/mysqlserver"},
 	{"internal/merge", "internal/schema", "internal/faultconn", "internal/pgscript", "internal/fault"},
 	{"."},
-	{"internal/clock"},
+	{"internal/clock", "internal/pace"},
 }
 
 // drivers says which rooms may import a database driver, and which one.
 var drivers = map[string][]string{
 	"github.com/jackc/pgx/": {
-		"db/pgdb", "internal/pgfault", "internal/pgschema", "inventory/pginventory", "pglock", "migrations", "internal/migratelock", "internal/devdb", "internal/conformance",
+		"db/pgdb", "internal/pgfault", "internal/pgserver", "internal/pgschema", "inventory/pginventory", "pglock", "migrations", "internal/migratelock", "internal/devdb", "internal/conformance",
 		"internal/testdb", "cmd/dblock", "internal/withdb", "bench",
 	},
 	"github.com/go-sql-driver/": {

@@ -30,6 +30,7 @@ const (
 	undefinedTable = "42P01"
 
 	// Class 53: insufficient resources.
+	outOfMemory        = "53200" // as a rule the table of locks: max_locks_per_transaction
 	tooManyConnections = "53300"
 
 	// Class 55: object not in prerequisite state.
