@@ -49,6 +49,7 @@ func (l *Locker) wait(ctx context.Context, r dblock.Request, id ID) (*dblock.Loc
 		if shown, err := l.show(ctx, p); shown || err != nil {
 			return err
 		}
+		l.signalNews()
 		return l.pause(ctx, p, l.untilNext(time.Since(began)))
 	})
 }
@@ -297,12 +298,13 @@ func (l *Locker) hear(ctx context.Context, p *place, due <-chan time.Time) error
 // untilNext is until a call asks again that has waited for so long: seldom where it is told of what is given back.
 func (l *Locker) untilNext(waited time.Duration) time.Duration {
 	every := l.o.Poll
-	if !l.o.Hears {
+	hears := l.o.Hears || l.watches.Load()
+	if !hears {
 		every = pace.Interval(waited, l.o.Poll)
 	}
 	now := time.Now()
 	due := now.Add(every/2 + rand.N(every))
-	if l.o.Hears {
+	if hears {
 		return due.Sub(now)
 	}
 	return l.pace.Plan(now, due).Sub(now)
@@ -314,7 +316,7 @@ const heardWithin = 20 * time.Millisecond
 // standBack lets another session have a lock that this process has given back for its sake.
 func (l *Locker) standBack(ctx context.Context) error {
 	d := heardWithin
-	if !l.o.Hears {
+	if !l.o.Hears && !l.watches.Load() { // others do as this process does, as far as can be told
 		d = l.o.Poll * 3 / 2
 	}
 	timer := time.NewTimer(d)
