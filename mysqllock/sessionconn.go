@@ -136,7 +136,7 @@ func step(s session.Step) string {
 	switch s.Op {
 	case session.Take:
 		return "GET_LOCK(" + quote(string(s.ID)) + ", 0)"
-	case session.Free:
+	case session.Free, session.Drop:
 		return "IFNULL(RELEASE_LOCK(" + quote(string(s.ID)) + "), 0)"
 	case session.Show:
 		return "GET_LOCK(" + quote(mark(s.ID)) + ", 0)"
