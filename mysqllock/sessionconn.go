@@ -137,7 +137,7 @@ func step(s session.Step) string {
 	switch s.Op {
 	case session.Take:
 		return "GET_LOCK(" + quote(string(s.ID)) + ", 0)"
-	case session.Free:
+	case session.Free, session.Drop:
 		return "RELEASE_LOCK(" + quote(string(s.ID)) + ")"
 	case session.Show:
 		return "GET_LOCK(" + quote(waitMark(s.ID)) + ", 0)"

@@ -154,8 +154,12 @@ func (l *Locker) Close(ctx context.Context) error {
 	var err error
 	select {
 	case <-empty:
-	case <-ctx.Done():
-		err = fmt.Errorf("dblock: locks are still in use: %w", context.Cause(ctx))
+	default:
+		select {
+		case <-empty:
+		case <-ctx.Done():
+			err = fmt.Errorf("dblock: locks are still in use: %w", context.Cause(ctx))
+		}
 	}
 	return errors.Join(err, l.hangUp(ctx))
 }
