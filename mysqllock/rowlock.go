@@ -122,7 +122,10 @@ func (l locking[K]) rows(ctx context.Context, keys []K) ([]K, error) {
 	}
 	fmt.Fprintf(&query, ") ORDER BY %s %s", l.where, l.lock)
 	answer, err := l.tx.QueryContext(ctx, query.String(), args...)
-	return collect(answer, err, func(r *sql.Rows) (key K, err error) { return key, r.Scan(&key) })
+	return collect(answer, err, func(r *sql.Rows) (key K, err error) {
+		err = r.Scan(&key)
+		return key, err
+	})
 }
 
 // skipped tells apart, of the keys that were not had, those of rows that others have locked and those of no row. A plain
