@@ -12,7 +12,9 @@ import (
 )
 
 // Scenarios returns all that dblock has, sorted by family.
-func Scenarios() []Scenario { return slices.Concat(handovers(), leases(), seckill(), limits()) }
+func Scenarios() []Scenario {
+	return slices.Concat(claims(), handovers(), leases(), seckill(), limits())
+}
 
 // list names every scenario, and those that only --sql has.
 func list(out io.Writer, all []Scenario) error {
