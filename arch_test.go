@@ -29,18 +29,19 @@ var rooms = [][]string{
 	{"migrations"},
 	{"internal/sale", "internal/orders"},
 	{"inventory"},
-	{"inventory/internal/engine", "internal/lease"},
-	{"internal/member", "internal/pgschema", "internal/mysqlschema"},
-	{"db/pgdb", "db/mysqldb", "internal/migratelock", "internal/devdb", "internal/mysqltext", "internal/pgfault", "internal/mysqlfault"},
+	{"inventory/internal/engine", "internal/lease", "internal/session"},
+	{"internal/member", "internal/pgschema", "internal/mysqlschema", "internal/retry"},
+	{"db/pgdb", "db/mysqldb", "internal/migratelock", "internal/devdb", "internal/mysqltext", "internal/pgfault", "internal/mysqlfault",
+		"internal/pgserver", "internal/mysqlserver"},
 	{"internal/rowlock", "internal/merge", "internal/schema", "internal/faultconn", "internal/pgscript", "internal/fault"},
 	{"."},
-	{"internal/clock"},
+	{"internal/clock", "internal/pace"},
 }
 
 // drivers says which rooms may import a database driver, and which one.
 var drivers = map[string][]string{
 	"github.com/jackc/pgx/": {
-		"db/pgdb", "internal/pgfault", "internal/pgschema", "inventory/pginventory", "pglock", "migrations", "internal/migratelock", "internal/devdb", "internal/conformance",
+		"db/pgdb", "internal/pgfault", "internal/pgserver", "internal/pgschema", "inventory/pginventory", "pglock", "migrations", "internal/migratelock", "internal/devdb", "internal/conformance",
 		"internal/testdb", "cmd/dblock", "internal/withdb", "bench",
 	},
 	"github.com/go-sql-driver/": {
@@ -51,7 +52,7 @@ var drivers = map[string][]string{
 
 // heavy says which rooms may import what a service that embeds dblock should not have to carry.
 var heavy = map[string][]string{
-	"github.com/pressly/goose/":         {"migrations", "internal/migratelock"},
+	"github.com/pressly/goose/":         {"migrations", "internal/migratelock", "internal/conformance"},
 	"github.com/alecthomas/kong":        {"cmd/dblock"},
 	"github.com/schollz/progressbar/":   {"cmd/dblock"},
 	"github.com/HdrHistogram/":          {"internal/sale", "bench", "cmd/dblock"},
@@ -173,13 +174,11 @@ func TestEnginesAreTwins(t *testing.T) {
 // alone lists what only one engine has, and why.
 var alone = map[string][]string{
 	"pglock": {
-		"key.go",     // advisory locks go by numbers
 		"locktx.go",  // the advisory locks that end with a transaction
-		"tx.go",      // a transaction is pgx's or database/sql's
+		"sqltx.go",   // a transaction is pgx's or database/sql's
 		"between.go", // a refusal fails the transaction, unless a savepoint stands before it
 	},
 	"mysqllock": {
-		"name.go", // named locks go by names
 		"scan.go", // for want of an index rows are locked that are not returned
 	},
 }

@@ -23,8 +23,12 @@ var (
 	ErrBusy = errors.New("dblock: busy")
 
 	// ErrConflict: the server rolled the transaction back for the sake of others (a deadlock, a failed serialization), as often
-	// as it was run. Nothing was written: run it again, later, from its first statement.
+	// as RunTx ran it. Nothing was written: run it again, later, from its first statement.
 	ErrConflict = errors.New("dblock: conflict with other transactions")
+
+	// ErrTxEnded: the transaction had ended before its commit: its function went on after an error that rolled it back, or
+	// ended it. After such an error nothing is written on Postgres; on MySQL and MariaDB what was sent after it is.
+	ErrTxEnded = errors.New("dblock: the transaction had ended before its commit")
 
 	// ErrClosed: the object was closed before the call. Nothing was sent.
 	ErrClosed = errors.New("dblock: closed")

@@ -160,3 +160,16 @@ type HeldLock struct {
 	Waiters   int64         // processes that wait for it
 	Data      []byte        // what WithData keeps beside it; Holder alone reads it, Held does not
 }
+
+// SessionLock is one lock that a session of the server has, or waits for, as the server shows it.
+type SessionLock struct {
+	ID        string // what the server calls it by: a number, or a name
+	Namespace string // these two as they were noted; no Key where it was not: it is another program's, or was just acquired
+	Key       string
+	Mode      Mode
+	Waits     bool   // the session waits in the server's line, and does not have it
+	Session   string // its number in the server's list of processes
+	Label     string // what it calls itself: Postgres' application_name, MySQL's user
+	Client    string // where it comes from
+	Waiters   int64  // other sessions that have said that they wait
+}

@@ -37,7 +37,7 @@ func openResignations(ctx context.Context, env *Env) (_ Workload, err error) {
 		if c.lockers[i], err = openLease(ctx, env, 0, 0); err != nil {
 			return nil, errors.Join(err, c.close())
 		}
-		leases := c.lockers[i].(leaseLocks).Locker
+		leases := c.lockers[i].(lockerOn).Locker
 		c.electors[i], err = dblock.NewElector(leases, "leader", dblock.ElectorOptions{StandBack: settled})
 		if err != nil {
 			return nil, errors.Join(err, c.close())

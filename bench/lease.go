@@ -2,9 +2,6 @@ package bench
 
 import (
 	"context"
-	"errors"
-
-	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/mysqllock"
 	"github.com/dblock-go/dblock/pglock"
@@ -21,40 +18,20 @@ func leases() []Scenario {
 	)
 }
 
-func openLease(ctx context.Context, env *Env, maxBatch, maxInFlight int) (_ Locker, err error) {
-	var l leaseLocks
+func openLease(ctx context.Context, env *Env, maxBatch, maxInFlight int) (Locker, error) {
 	if env.Kind == devdb.Postgres {
 		pool, err := env.Postgres(ctx)
 		if err != nil {
 			return nil, err
 		}
-		l.closePool = func() error { pool.Close(); return nil }
-		l.Locker, err = pglock.NewLease(ctx, pool, pglock.LeaseOptions{MaxBatch: maxBatch, MaxInFlight: maxInFlight})
-		return l, err
+		l, err := pglock.NewLease(ctx, pool, pglock.LeaseOptions{MaxBatch: maxBatch, MaxInFlight: maxInFlight})
+		return lockerOn{l, func() error { pool.Close(); return nil }}, err
 	}
 	db, err := env.MySQL(ctx)
 	if err != nil {
 		return nil, err
 	}
-	l.closePool = db.Close
 	db.SetMaxOpenConns(2*env.Conns + 1) // a heartbeat keeps one
-	l.Locker, err = mysqllock.NewLease(ctx, db, mysqllock.LeaseOptions{MaxBatch: maxBatch, MaxInFlight: maxInFlight})
-	return l, err
-}
-
-type leaseLocks struct {
-	dblock.Locker
-	closePool func() error
-}
-
-func (l leaseLocks) Lock(ctx context.Context, key string) (func(context.Context) error, error) {
-	lock, err := l.Acquire(ctx, key)
-	if err != nil {
-		return nil, err
-	}
-	return lock.Release, nil
-}
-
-func (l leaseLocks) Close() error {
-	return errors.Join(l.Locker.Close(context.Background()), l.closePool())
+	l, err := mysqllock.NewLease(ctx, db, mysqllock.LeaseOptions{MaxBatch: maxBatch, MaxInFlight: maxInFlight})
+	return lockerOn{l, db.Close}, err
 }

@@ -113,19 +113,19 @@ func explain(ctx context.Context, tx *sql.Tx, query string, n int, args []any) e
 	return nil
 }
 
-// step is a line of EXPLAIN.
-type step struct{ access, usable, extra string }
+// planStep is a line of EXPLAIN.
+type planStep struct{ access, usable, extra string }
 
 // reads tells that the whole table is read, or the whole of an index.
-func (s step) reads() bool { return s.access == "ALL" || s.access == "index" }
+func (s planStep) reads() bool { return s.access == "ALL" || s.access == "index" }
 
 // planOf explains a statement without its lock: the server may read a row by its key to make a plan, and would lock it.
-func planOf(ctx context.Context, tx *sql.Tx, statement string, args []any) ([]step, error) {
+func planOf(ctx context.Context, tx *sql.Tx, statement string, args []any) ([]planStep, error) {
 	answer, err := tx.QueryContext(ctx, "EXPLAIN FORMAT=TRADITIONAL "+statement, args...)
 	lines, err := collect(answer, err, asMap)
-	steps := make([]step, len(lines))
+	steps := make([]planStep, len(lines))
 	for i, line := range lines {
-		steps[i] = step{line["type"], line["possible_keys"], line["Extra"]}
+		steps[i] = planStep{line["type"], line["possible_keys"], line["Extra"]}
 	}
 	return steps, err
 }

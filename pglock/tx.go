@@ -1,126 +1,242 @@
 package pglock
 
 import (
+	"cmp"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
-	"strconv"
+	"slices"
+	"sync/atomic"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/pgfault"
+	"github.com/dblock-go/dblock/internal/retry"
 )
 
-// Tx is a transaction: a pgx.Tx, or what SQLTx makes of a *sql.Tx. A pool is none, as it has no Rollback: what is locked
-// through it would be free again at once.
-type Tx interface {
-	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-	Rollback(ctx context.Context) error
+// TxBeginner is a *pgxpool.Pool, a *pgxpool.Conn or a *pgx.Conn that is in no transaction.
+type TxBeginner interface {
+	BeginTx(ctx context.Context, o pgx.TxOptions) (pgx.Tx, error)
 }
 
-// SQLTx lets the functions of this package take a transaction of database/sql, and so of GORM, ent or
-// sqlx. The driver underneath must be pgx's (github.com/jackc/pgx/v5/stdlib): with another one they
-// fail, and say so.
-func SQLTx(tx *sql.Tx) Tx { return sqlTx{tx} }
+// TxOptions are those of RunTx. The zero value is good for use. What they say holds whatever the session's defaults are.
+type TxOptions struct {
+	// Isolation. Default: pgx.ReadCommitted.
+	Isolation pgx.TxIsoLevel
 
-type sqlTx struct{ tx *sql.Tx }
+	// ReadOnly has the server refuse writes, with an error that says so. Default: read and write.
+	ReadOnly bool
 
-// Exec passes on an option that only pgx's driver takes for one.
-func (t sqlTx) Exec(ctx context.Context, query string, args ...any) (pgconn.CommandTag, error) {
-	result, err := t.tx.ExecContext(ctx, query, withMode(args)...)
+	// Deferrable has the transaction wait, before its first statement, until it can meet no conflict. It is for long reports, and
+	// only with pgx.Serializable and ReadOnly.
+	Deferrable bool
+
+	// Attempts is how often at most the transaction is run. Default 10, at most 1,000. Between two there is a pause of about 5 ms,
+	// then twice as long each time, up to 500 ms; each is longer or shorter by up to a half.
+	Attempts int
+
+	// OnRetry, if not nil, is called before each of these pauses, with the attempt that failed, from 1, and the server's error.
+	OnRetry func(attempt int, err error)
+}
+
+// RunTx runs fn in a transaction and commits it. Where the server rolled it back for the sake of others (see Retryable) it runs
+// all of it again, fn included: what fn does outside of the transaction it does more than once. Where fn fails or panics, the
+// transaction is rolled back. A connection whose rollback fails is closed.
+//
+// fn must return the errors of its statements. It must not end the transaction, nor use it after it has returned. A statement
+// that timed out waiting for a lock (IsLockTimeout) is not run again: that bound was yours.
+//
+// Errors: fn's own, as it is, where that is no conflict; nothing was written. dblock.ErrConflict where each attempt met one, with
+// the last of the server's; nothing was written. dblock.ErrOutcomeUnknown where the connection was lost, or ctx ended, while it
+// committed: it is not run again, and may be written. dblock.ErrTxEnded where fn went on after a failed statement as if nothing
+// were; nothing was written; or where fn ended the transaction itself. ctx's where it ended before the commit; nothing was
+// written. dblock.ErrUnavailable where there is no connection, or it was lost before; dblock.ErrInvalid; and the server's at COMMIT,
+// such as of a deferred constraint; nothing was written.
+//
+// With synchronous replication an administrator can end a commit's wait for its replica, and the server then reports success.
+// RunTx takes that for dblock.ErrOutcomeUnknown only on connections that WatchCommits was applied to.
+func RunTx(ctx context.Context, pool TxBeginner, o TxOptions, fn func(pgx.Tx) error) error {
+	modes, err := o.modes()
 	if err != nil {
-		return pgconn.CommandTag{}, ofDriver(ctx, err)
+		return err
 	}
-	n, err := result.RowsAffected()
-	return pgconn.NewCommandTag("SELECT " + strconv.FormatInt(n, 10)), err
-}
-
-// Query is for rows that are scanned: they have names and values, and nothing else that is pgx's.
-func (t sqlTx) Query(ctx context.Context, query string, args ...any) (pgx.Rows, error) {
-	rows, err := t.tx.QueryContext(ctx, query, withMode(args)...)
+	again, err := retry.Options{Attempts: o.Attempts, OnRetry: o.OnRetry}.WithDefaults()
 	if err != nil {
-		return nil, ofDriver(ctx, err)
+		return err
 	}
-	return &sqlRows{rows: rows}, nil
+	if err := checkTxArgs(pool, fn); err != nil {
+		return err
+	}
+	return retry.Run(ctx, again, pgfault.IsConflict, func() error { return runTx(ctx, pool, modes, fn) })
 }
 
-func (t sqlTx) Rollback(context.Context) error { return t.tx.Rollback() }
+func (o TxOptions) modes() (pgx.TxOptions, error) {
+	m := pgx.TxOptions{IsoLevel: cmp.Or(o.Isolation, pgx.ReadCommitted), AccessMode: pgx.ReadWrite, DeferrableMode: pgx.NotDeferrable}
+	levels := []pgx.TxIsoLevel{pgx.Serializable, pgx.RepeatableRead, pgx.ReadCommitted, pgx.ReadUncommitted}
+	if !slices.Contains(levels, m.IsoLevel) {
+		return m, &dblock.InvalidError{Field: "TxOptions.Isolation", Reason: fmt.Sprintf("there is no level %q", o.Isolation)}
+	}
+	if o.ReadOnly {
+		m.AccessMode = pgx.ReadOnly
+	}
+	if o.Deferrable {
+		if m.IsoLevel != pgx.Serializable || !o.ReadOnly {
+			return m, &dblock.InvalidError{Field: "TxOptions.Deferrable", Reason: "it needs Isolation: pgx.Serializable and ReadOnly"}
+		}
+		m.DeferrableMode = pgx.Deferrable
+	}
+	return m, nil
+}
 
-// withMode puts the option first, where the caller has not.
-func withMode(args []any) []any {
-	if len(args) > 0 {
-		if _, has := args[0].(pgx.QueryExecMode); has {
-			return args
+func checkTxArgs(pool TxBeginner, fn func(pgx.Tx) error) error {
+	conn, isConn := pool.(*pgx.Conn)
+	of, isPool := pool.(*pgxpool.Pool)
+	if pool == nil || isConn && conn == nil || isPool && of == nil {
+		return &dblock.InvalidError{Field: "pool", Reason: "it is nil"}
+	}
+	if fn == nil {
+		return &dblock.InvalidError{Field: "fn", Reason: "it is nil"}
+	}
+	// To begin within a transaction is a mere warning to the server, and the commit would be that of the outer one.
+	if isConn && !conn.IsClosed() && conn.PgConn().TxStatus() != 'I' {
+		return &dblock.InvalidError{Field: "pool", Reason: "the connection is in a transaction already"}
+	}
+	return nil
+}
+
+// runTx is one attempt.
+func runTx(ctx context.Context, pool TxBeginner, modes pgx.TxOptions, fn func(pgx.Tx) error) error {
+	begun, err := pool.BeginTx(ctx, modes)
+	if err != nil {
+		return errBegin(ctx, err)
+	}
+	tx := &ownTx{Tx: begun}
+	defer func() { // where fn panics, too
+		if !tx.ended {
+			rollback(ctx, tx)
+		}
+	}()
+	conn := tx.Conn()
+	cut := watchCut(conn)
+	if err := fn(tx); err != nil {
+		return err
+	}
+	if err := tx.stands(ctx, conn); err != nil {
+		return err
+	}
+	return errCommit(ctx, tx.Commit(ctx), cut.Load())
+}
+
+// ownTx knows whether it has ended. After that its connection may be somebody else's.
+type ownTx struct {
+	pgx.Tx
+	ended bool
+}
+
+func (t *ownTx) Commit(ctx context.Context) error {
+	t.ended = true
+	return t.Tx.Commit(ctx)
+}
+
+func (t *ownTx) Rollback(ctx context.Context) error {
+	t.ended = true
+	return t.Tx.Rollback(ctx)
+}
+
+// stands tells why a transaction whose fn has returned nil can't be committed.
+func (t *ownTx) stands(ctx context.Context, conn *pgx.Conn) error {
+	switch {
+	case t.ended, conn != nil && !conn.IsClosed() && conn.PgConn().TxStatus() == 'I': // the server would take COMMIT, with a warning
+		return fmt.Errorf("%w: its function committed it or rolled it back: leave that to RunTx", dblock.ErrTxEnded)
+	case ctx.Err() != nil: // to try would cost the connection
+		return errNotCommitted(ctx, ctx.Err())
+	case conn != nil && conn.IsClosed():
+		return fmt.Errorf("%w: the connection was lost before the commit, nothing was written", dblock.ErrUnavailable)
+	default:
+		return nil
+	}
+}
+
+// rollback closes the connection where the server does not confirm it, as pgx does.
+func rollback(ctx context.Context, tx pgx.Tx) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackBound)
+	defer cancel()
+	_ = tx.Rollback(ctx)
+}
+
+// rollbackBound is for how long the answer to a rollback is waited for.
+const rollbackBound = time.Second
+
+func errBegin(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return fmt.Errorf("dblock: the context ended before a transaction began: %w: %w", context.Cause(ctx), err)
+	case pgfault.Of(fault.NoWrite(err)) == fault.Unreachable:
+		return fmt.Errorf("%w: a transaction could not begin: %w", dblock.ErrUnavailable, err)
+	default:
+		return fmt.Errorf("dblock: a transaction could not begin: %w", err)
+	}
+}
+
+// errCommit says what became of a transaction whose fn has returned nil.
+func errCommit(ctx context.Context, err error, cut bool) error {
+	var server *pgconn.PgError
+	switch {
+	case err == nil && cut:
+		return fmt.Errorf("%w: the server committed the transaction, but its wait for a replica was ended: it may be lost with this server",
+			dblock.ErrOutcomeUnknown)
+	case err == nil || pgfault.IsConflict(err):
+		return err
+	case errors.Is(err, pgx.ErrTxCommitRollback):
+		return fmt.Errorf("%w: a statement failed and its error was not returned, so that nothing was written: return it: %w",
+			dblock.ErrTxEnded, err)
+	case pgfault.NeverSent(err) && ctx.Err() != nil:
+		return errNotCommitted(ctx, err)
+	case pgfault.NeverSent(err):
+		return fmt.Errorf("%w: the connection was lost before the commit, nothing was written: %w", dblock.ErrUnavailable, err)
+	case errors.As(err, &server) && server.SeverityUnlocalized == "ERROR" && pgfault.Of(err) != fault.Lost:
+		return err
+	default:
+		return fmt.Errorf("%w: no answer came to a COMMIT: look up whether what it wrote is there: %w",
+			dblock.ErrOutcomeUnknown, errors.Join(context.Cause(ctx), err))
+	}
+}
+
+// errNotCommitted is for a context that ended before the commit was sent.
+func errNotCommitted(ctx context.Context, err error) error {
+	return fmt.Errorf("dblock: the transaction was not committed, nothing was written: %w", errors.Join(context.Cause(ctx), err))
+}
+
+// WatchCommits has RunTx learn, on connections made with cfg, of commits whose wait for a synchronous replica was ended by
+// pg_cancel_backend or a shutdown. They stand on this server, which reports success with a warning, and are lost with it. Apply it
+// to pgxpool.Config.ConnConfig before the pool is made. It calls the OnNotice that cfg had.
+func WatchCommits(cfg *pgx.ConnConfig) {
+	next := cfg.OnNotice
+	cfg.OnNotice = func(conn *pgconn.PgConn, notice *pgconn.Notice) {
+		// Its text is translated, and its SQLSTATE that of any warning.
+		if cut, ok := conn.CustomData()[cutKey].(*atomic.Bool); ok && notice.Routine == "SyncRepWaitForLSN" {
+			cut.Store(true)
+		}
+		if next != nil {
+			next(conn, notice)
 		}
 	}
-	return append([]any{pgx.QueryExecModeCacheDescribe}, args...)
 }
 
-// ofDriver tells of a driver that took our option for an argument.
-func ofDriver(ctx context.Context, err error) error {
-	var pg *pgconn.PgError
-	if !errors.As(err, &pg) && ctx.Err() == nil && !errors.Is(err, sql.ErrTxDone) {
-		return fmt.Errorf("%w: a *sql.Tx of another driver than pgx's stdlib, or a broken connection: %w", dblock.ErrUnsupported, err)
+// cutKey is where a connection keeps what WatchCommits tells RunTx.
+const cutKey = "dblock.commit.cut"
+
+// watchCut is true once the wait of a commit on conn was ended. It is read when conn is in its pool again.
+func watchCut(conn *pgx.Conn) *atomic.Bool {
+	cut := new(atomic.Bool)
+	if conn == nil { // of a mock
+		return cut
 	}
-	return err
+	conn.PgConn().CustomData()[cutKey] = cut
+	return cut
 }
-
-// sqlRows are rows of database/sql as pgx's functions read them. pgx may add methods to its interface: those are there, and
-// can't be called.
-type sqlRows struct {
-	pgx.Rows
-	rows   *sql.Rows
-	failed error
-}
-
-func (r *sqlRows) Next() bool { return r.rows.Next() }
-
-func (r *sqlRows) Close() { r.failed = errors.Join(r.failed, r.rows.Close()) }
-
-func (r *sqlRows) Err() error { return errors.Join(r.failed, r.rows.Err()) }
-
-func (r *sqlRows) CommandTag() pgconn.CommandTag { return pgconn.CommandTag{} }
-
-func (r *sqlRows) FieldDescriptions() []pgconn.FieldDescription {
-	names, err := r.rows.Columns()
-	if err != nil {
-		r.failed = errors.Join(r.failed, err)
-	}
-	fields := make([]pgconn.FieldDescription, len(names))
-	for i, name := range names {
-		fields[i].Name = name
-	}
-	return fields
-}
-
-func (r *sqlRows) Scan(dest ...any) error {
-	if len(dest) == 1 {
-		if whole, ok := dest[0].(pgx.RowScanner); ok {
-			return whole.ScanRow(r)
-		}
-	}
-	err := r.rows.Scan(dest...)
-	if err != nil {
-		r.failed = errors.Join(r.failed, err)
-	}
-	return err
-}
-
-func (r *sqlRows) Values() ([]any, error) {
-	values := make([]any, len(r.FieldDescriptions()))
-	places := make([]any, len(values))
-	for i := range values {
-		places[i] = &values[i]
-	}
-	return values, r.Scan(places...)
-}
-
-func (r *sqlRows) RawValues() [][]byte { return nil }
-
-func (r *sqlRows) Conn() *pgx.Conn { return nil }
-
-func (r *sqlRows) TypeMap() *pgtype.Map { return pgtype.NewMap() }

@@ -31,7 +31,7 @@ type leaseFlags struct {
 
 // leases connects to the lease locks of the database; closeAll leaves what is held.
 func (f databaseFlags) leases(ctx context.Context, o leaseFlags) (l leases, closeAll func() error, err error) {
-	if strings.HasPrefix(f.Database, "postgres://") || strings.HasPrefix(f.Database, "postgresql://") {
+	if f.isPostgres() {
 		return f.postgresLeases(ctx, o)
 	}
 	db, err := f.open()
@@ -45,20 +45,12 @@ func (f databaseFlags) leases(ctx context.Context, o leaseFlags) (l leases, clos
 	return locker, func() error { return errors.Join(closeLeases(ctx, locker), db.Close()) }, nil
 }
 
+func (f databaseFlags) isPostgres() bool {
+	return strings.HasPrefix(f.Database, "postgres://") || strings.HasPrefix(f.Database, "postgresql://")
+}
+
 func (f databaseFlags) postgresLeases(ctx context.Context, o leaseFlags) (leases, func() error, error) {
-	db, err := f.open() // for its errors, which show no password
-	if err != nil {
-		return nil, nil, err
-	}
-	if err := db.Close(); err != nil {
-		return nil, nil, err
-	}
-	config, err := devdb.ParsePostgres(f.Database)
-	if err != nil {
-		return nil, nil, err
-	}
-	config.ConnConfig.ConnectTimeout = dialTimeout
-	pool, err := pgxpool.NewWithConfig(ctx, config)
+	pool, err := f.postgresPool(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -71,6 +63,22 @@ func (f databaseFlags) postgresLeases(ctx context.Context, o leaseFlags) (leases
 		defer pool.Close()
 		return closeLeases(ctx, locker)
 	}, nil
+}
+
+func (f databaseFlags) postgresPool(ctx context.Context) (*pgxpool.Pool, error) {
+	db, err := f.open() // for its errors, which show no password
+	if err != nil {
+		return nil, err
+	}
+	if err := db.Close(); err != nil {
+		return nil, err
+	}
+	config, err := devdb.ParsePostgres(f.Database)
+	if err != nil {
+		return nil, err
+	}
+	config.ConnConfig.ConnectTimeout = dialTimeout
+	return pgxpool.NewWithConfig(ctx, config)
 }
 
 func closeLeases(ctx context.Context, l leases) error {

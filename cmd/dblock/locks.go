@@ -16,8 +16,9 @@ import (
 // locksCmd is `dblock locks`.
 type locksCmd struct {
 	databaseFlags
-	JSON  bool          `name:"json" help:"Print JSON: a list, a lock each; times in milliseconds."`
-	Watch time.Duration `placeholder:"EVERY" help:"Print it again and again, every so often, until it is interrupted."`
+	Session bool          `help:"Show locks that the server keeps for a connection (advisory and named locks), and not leases: by their keys where they are known, else by the server's numbers or names."`
+	JSON    bool          `name:"json" help:"Print JSON: a list, a lock each; times in milliseconds."`
+	Watch   time.Duration `placeholder:"EVERY" help:"Print it again and again, every so often, until it is interrupted."`
 }
 
 // Run prints what is held, by whom.
@@ -25,17 +26,13 @@ func (c *locksCmd) Run(ctx context.Context, s streams) (err error) {
 	if c.Watch < 0 {
 		return fmt.Errorf("--watch: %v is negative", c.Watch)
 	}
-	l, closeAll, err := c.leases(ctx, leaseFlags{})
+	look, closeAll, err := c.looker(ctx, s.out)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeAll()) }()
 	for {
-		held, err := l.Held(ctx)
-		if err != nil {
-			return err
-		}
-		if err := c.print(s.out, held); err != nil || c.Watch == 0 {
+		if err := look(); err != nil || c.Watch == 0 {
 			return err
 		}
 		select {
@@ -44,6 +41,28 @@ func (c *locksCmd) Run(ctx context.Context, s streams) (err error) {
 			return nil
 		}
 	}
+}
+
+// looker returns what reads the locks once, and prints them.
+func (c *locksCmd) looker(ctx context.Context, out io.Writer) (look, closeAll func() error, err error) {
+	if c.Session {
+		list, closeAll, err := c.sessionLocks(ctx)
+		return func() error {
+			locks, err := list()
+			if err != nil {
+				return err
+			}
+			return c.printSessions(out, locks)
+		}, closeAll, err
+	}
+	l, closeAll, err := c.leases(ctx, leaseFlags{})
+	return func() error {
+		held, err := l.Held(ctx)
+		if err != nil {
+			return err
+		}
+		return c.print(out, held)
+	}, closeAll, err
 }
 
 // shownLock is one lock for a program.

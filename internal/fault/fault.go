@@ -14,6 +14,7 @@ const (
 	Lost                     // the connection broke when the statement, or the commit, may have been under way
 	Poison                   // what was to be written is to blame; nothing was
 	NoSchema                 // the tables are not there
+	Full                     // the server has no room for more locks; nothing was written
 )
 
 // Uncommitted marks an error that left nothing written: it came before a statement, or a commit, was sent, or

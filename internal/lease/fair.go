@@ -13,6 +13,7 @@ import (
 	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/merge"
+	"github.com/dblock-go/dblock/internal/pace"
 )
 
 // A fair Locker serves first come, first served, across processes. Who has to wait takes a ticket; whoever gives the
@@ -223,7 +224,7 @@ func (l *Locker) serve(ctx context.Context, r dblock.Request, t *turn, state Tur
 func (l *Locker) untilRung(ctx context.Context, key string, t *turn, refused *dblock.HeldError, waited time.Duration) (rung bool, err error) {
 	every := l.o.Poll
 	if !l.waits.hearsOfTurn(t) {
-		every = interval(waited, l.o.DeafPoll)
+		every = pace.Interval(waited, l.o.DeafPoll)
 	}
 	d := every/2 + rand.N(every)
 	if refused.Remaining > 0 && l.isFirst(key, t) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/clock"
+	"github.com/dblock-go/dblock/internal/pace"
 )
 
 // wait stands in line for the key, and asks once its turn has come, until it is granted.
@@ -92,7 +93,7 @@ func (l *Locker) pause(ctx context.Context, b *bell, seen bool, refused *dblock.
 	}
 	hears := b != nil && (l.waits.hearing() || seen && l.waits.hearsOf(b.key))
 	if !hears {
-		every = interval(waited, l.o.DeafPoll)
+		every = pace.Interval(waited, l.o.DeafPoll)
 	}
 	d := every/2 + rand.N(every)
 	if refused.Remaining > 0 {
@@ -102,7 +103,7 @@ func (l *Locker) pause(ctx context.Context, b *bell, seen bool, refused *dblock.
 		return err
 	}
 	now := l.o.Clock.Now() // planned when it is due: one that is due late must not hold up those that are due soon
-	return l.sleepUntil(ctx, l.waits.pace.plan(now, now).Sub(now), rung)
+	return l.sleepUntil(ctx, l.waits.pace.Plan(now, now).Sub(now), rung)
 }
 
 // standBack lets another process have a key that this one has given back for its sake: for the longest that a

@@ -12,6 +12,7 @@ import (
 	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/merge"
+	"github.com/dblock-go/dblock/internal/pace"
 )
 
 // Waits is which keys a process waits for: the database knows of each once, and what is heard of it
@@ -21,7 +22,7 @@ type Waits struct {
 	member *member.Member
 	clock  clock.Clock
 	notes  *merge.Queue[note, struct{}]
-	pace   pace
+	pace   pace.Pace
 	ending context.Context
 	end    context.CancelFunc
 	tasks  sync.WaitGroup

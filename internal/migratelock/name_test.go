@@ -11,8 +11,25 @@ func TestNamesNeverChange(t *testing.T) {
 	if got, want := (&Postgres{Schema: "public"}).key(), int64(9168573464776515340); got != want {
 		t.Errorf("Postgres: got %d, want %d", got, want)
 	}
+	if got, want := (&Postgres{Schema: Service("shop")}).key(), int64(4725497141815723643); got != want {
+		t.Errorf("Postgres, of a service: got %d, want %d", got, want)
+	}
+	if got, want := (&MySQL{Database: Service("shop")}).name(), "78ff7934cf538cbdfc70d0d95ae0ce80ac3c132bb5ac4f1304990d8024a259c3"; got != want {
+		t.Errorf("MySQL, of a service: got %s, want %s", got, want)
+	}
 	if got, want := (&MySQL{Database: "App"}).name(), "a29612d7181c90789c3d6158daef13d9a86762745eb3c487a1a5b227fda37843"; got != want {
 		t.Errorf("MySQL: got %s, want %s", got, want)
+	}
+}
+
+// A migration of a service's own may apply dblock's: it must not wait for itself.
+func TestServicesAreNoSchemas(t *testing.T) {
+	t.Parallel()
+	if (&Postgres{Schema: Service("app")}).key() == (&Postgres{Schema: "app"}).key() {
+		t.Error("Postgres: a service and a schema share a name")
+	}
+	if (&MySQL{Database: Service("app")}).name() == (&MySQL{Database: "app"}).name() {
+		t.Error("MySQL: a service and a database share a name")
 	}
 }
 

@@ -30,6 +30,9 @@ const (
 	readOnlyMode        = 1874 // ER_INNODB_READ_ONLY
 	connectionKilled    = 1927 // ER_CONNECTION_KILLED, on MariaDB
 
+	// The savepoint is not there: nor is the transaction that set it, perhaps.
+	noSuchSavepoint = 1305 // ER_SP_DOES_NOT_EXIST
+
 	// The tables are not there.
 	UnknownDatabase = 1049 // ER_BAD_DB_ERROR
 	NoSuchColumn    = 1054 // ER_BAD_FIELD_ERROR

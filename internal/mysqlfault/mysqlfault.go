@@ -61,6 +61,12 @@ func IsDeadlock(err error) bool {
 	return errors.As(err, &server) && (server.Number == deadlock || server.Number == namedLockDeadlock)
 }
 
+// IsNoSavepoint tells that a savepoint is not there, nor, perhaps, the transaction that set it.
+func IsNoSavepoint(err error) bool {
+	var server *mysql.MySQLError
+	return errors.As(err, &server) && server.Number == noSuchSavepoint
+}
+
 // isConflict leaves out the deadlock of named locks: the transaction stands, till its owner rolls it back.
 func isConflict(err *mysql.MySQLError) bool {
 	switch err.Number {

@@ -37,7 +37,7 @@ const (
 	UndefinedTable  = "42P01"
 
 	// Class 53: insufficient resources.
-	OutOfMemory        = "53200" // of shared memory, where the table of locks is full
+	OutOfMemory        = "53200" // as a rule the table of locks: max_locks_per_transaction
 	tooManyConnections = "53300"
 
 	// Class 55: object not in prerequisite state.

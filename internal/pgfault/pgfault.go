@@ -88,6 +88,8 @@ func ofCode(code string, safe bool) fault.Fault {
 		return fault.Unreachable
 	case raiseException:
 		return fault.Poison
+	case OutOfMemory:
+		return fault.Full
 	}
 	switch code[:2] {
 	case classData, classIntegrity:

@@ -10,7 +10,7 @@ import (
 )
 
 // Version is the schema version that this program needs: the number of the newest migration.
-const Version int64 = 4
+const Version int64 = 5
 
 // VersionTable is where applied migrations are recorded. It is dblock's own: the host's goose
 // state is never touched.
@@ -23,13 +23,14 @@ func Tables() []string {
 		"dblock_stock", "dblock_reservation", "dblock_adjustment",
 		"dblock_member", "dblock_lease", "dblock_lease_waiter", "dblock_fence",
 		"dblock_reader", "dblock_semaphore", "dblock_permit", "dblock_ticket",
+		"dblock_session_key",
 	}
 }
 
 // passing tells tables whose rows come and go, so that a service deletes them, too.
 func passing(table string) bool {
 	switch table {
-	case "dblock_member", "dblock_lease", "dblock_lease_waiter", "dblock_reader", "dblock_ticket":
+	case "dblock_member", "dblock_lease", "dblock_lease_waiter", "dblock_reader", "dblock_ticket", "dblock_session_key":
 		return true
 	}
 	return false

@@ -1,4 +1,4 @@
-package lease
+package pace
 
 import (
 	"testing"
@@ -8,12 +8,12 @@ import (
 // TestPace polls for many keys as often as it may: never more than a hundred times in a second, but for what was saved.
 func TestPace(t *testing.T) {
 	t.Parallel()
-	var p pace
+	var p Pace
 	start := time.Now()
 	polls := map[time.Time]bool{}
 	for now := start; now.Before(start.Add(3 * time.Second)); now = now.Add(time.Millisecond) {
 		for key := range 5 {
-			at := p.plan(now, now.Add(time.Duration(key)*time.Millisecond))
+			at := p.Plan(now, now.Add(time.Duration(key)*time.Millisecond))
 			if at.Before(now) {
 				t.Fatalf("planned for %v ago", now.Sub(at))
 			}
@@ -36,17 +36,17 @@ func TestPace(t *testing.T) {
 // TestPaceSaves lets a process that has not polled for long do so at once, a few times.
 func TestPaceSaves(t *testing.T) {
 	t.Parallel()
-	var p pace
+	var p Pace
 	now := time.Now()
 	at := now
 	for n := range 10 {
 		due := at.Add(time.Millisecond)
-		if at = p.plan(at, due); !at.Equal(due) {
+		if at = p.Plan(at, due); !at.Equal(due) {
 			t.Fatalf("poll %d is late by %v", n, at.Sub(due))
 		}
 	}
 	for range 20 {
-		at = p.plan(at, at.Add(time.Millisecond))
+		at = p.Plan(at, at.Add(time.Millisecond))
 	}
 	if took := at.Sub(now); took < 150*time.Millisecond {
 		t.Errorf("30 polls in %v", took)
@@ -58,7 +58,7 @@ func TestInterval(t *testing.T) {
 	for waited, want := range map[time.Duration]time.Duration{
 		0: soonest, 80 * time.Millisecond: soonest, 160 * time.Millisecond: 10 * time.Millisecond, time.Hour: 100 * time.Millisecond,
 	} {
-		if got := interval(waited, 100*time.Millisecond); got != want {
+		if got := Interval(waited, 100*time.Millisecond); got != want {
 			t.Errorf("after %v: %v, want %v", waited, got, want)
 		}
 	}

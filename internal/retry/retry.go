@@ -1,0 +1,91 @@
+// Package retry runs a transaction until it meets no conflict with others. It knows no database: what runs a transaction, and
+// which of its errors are conflicts, is its engine room's.
+package retry
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/fault"
+)
+
+const (
+	defaultAttempts = 10
+	mostAttempts    = 1_000
+
+	// Whoever conflicts has met at least one other. The first pause is about a short transaction long, and they double: it is
+	// the crowd that has to thin out.
+	firstPause   = 5 * time.Millisecond
+	longestPause = 500 * time.Millisecond
+)
+
+// Options say how often a transaction is run, and who is told.
+type Options struct {
+	Attempts int
+	OnRetry  func(attempt int, err error)
+}
+
+// WithDefaults applies the defaults and refuses what makes no sense.
+func (o Options) WithDefaults() (Options, error) {
+	if o.Attempts < 0 || o.Attempts > mostAttempts {
+		return o, &dblock.InvalidError{
+			Field: "TxOptions.Attempts", Reason: fmt.Sprintf("%d is not within 1 to %d, nor 0 for %d", o.Attempts, mostAttempts, defaultAttempts),
+		}
+	}
+	o.Attempts = cmp.Or(o.Attempts, defaultAttempts)
+	return o, nil
+}
+
+// Run calls once, which runs a whole transaction and leaves nothing open, until its error is nil or none of a conflict, it was
+// called as often as the options say, or ctx has ended. once may not return a conflict where something may have been written.
+func Run(ctx context.Context, o Options, isConflict func(error) bool, once func() error) error {
+	for attempt := 1; ; attempt++ {
+		err := once()
+		switch {
+		case err == nil, fault.IsFinal(err), !isConflict(err):
+			return err
+		case errors.Is(err, dblock.ErrConflict): // of a RunTx within: that was enough
+			return err
+		case attempt == o.Attempts:
+			return fmt.Errorf("%w: it was run %s and rolled back, nothing was written: run it again later, or with more Attempts: %w",
+				dblock.ErrConflict, times(attempt), err)
+		}
+		if o.OnRetry != nil {
+			o.OnRetry(attempt, err)
+		}
+		if ended := sleep(ctx, pause(attempt)); ended != nil {
+			return fmt.Errorf("dblock: the context ended before a transaction that met a conflict was run again (it was run %s), "+
+				"nothing was written: %w: %w", times(attempt), ended, err)
+		}
+	}
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
+}
+
+// pause is how long to wait after so many attempts, give or take a half: those who met must not meet again.
+func pause(attempts int) time.Duration {
+	d := min(firstPause<<min(attempts-1, 20), longestPause)
+	return d/2 + rand.N(d+1)
+}
+
+// sleep waits for d while ctx lives; its error is the context's cause.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+		return nil
+	}
+}

@@ -1,0 +1,370 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/merge"
+	"github.com/dblock-go/dblock/internal/pace"
+)
+
+// ask is one step for one slot; p is who wants it, where that is the lock.
+type ask struct {
+	Step
+	sl *slot
+	p  *place
+
+	s       *session // that it was sent on; these two are guarded by Locker.mu, like the slot
+	settled bool
+}
+
+// tries is how often a call asks again whose connection ended, or that the server refused to answer.
+const tries = 4
+
+// try asks once.
+func (l *Locker) try(ctx context.Context, r dblock.Request, id ID) (*dblock.Lock, error) {
+	p, err := l.enter(ctx, r, id, false)
+	if err != nil {
+		return nil, err
+	}
+	return l.acquire(ctx, p, func() error { return l.refusal(p, nil) })
+}
+
+// wait asks until it has the lock: when it is told that it was given back, and now and then.
+func (l *Locker) wait(ctx context.Context, r dblock.Request, id ID) (*dblock.Lock, error) {
+	if err := context.Cause(ctx); err != nil {
+		return nil, &dblock.HeldError{Key: r.Key, Wait: err}
+	}
+	p, err := l.enter(ctx, r, id, true)
+	if err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	return l.acquire(ctx, p, func() error {
+		if shown, err := l.show(ctx, p); shown || err != nil {
+			return err
+		}
+		return l.pause(ctx, p, l.untilNext(time.Since(began)))
+	})
+}
+
+// acquire goes on until p has the lock. Refused is called when another session has it; where that returns an error it is
+// over.
+func (l *Locker) acquire(ctx context.Context, p *place, refused func() error) (*dblock.Lock, error) {
+	for failed := 0; ; {
+		asked, err := l.advance(ctx, p)
+		switch {
+		case err != nil && failed < tries && l.again(err):
+			failed++
+			err = l.pause(ctx, p, time.Millisecond<<(2*failed))
+		case err == nil && p.lock == nil && asked:
+			err = refused()
+		}
+		if err != nil {
+			l.leave(p)
+			return nil, l.explain(ctx, p, err)
+		}
+		if p.lock != nil {
+			return p.lock, nil
+		}
+	}
+}
+
+// advance does what is p's to do now, or waits for news; asked tells that another session has the lock.
+func (l *Locker) advance(ctx context.Context, p *place) (asked bool, err error) {
+	l.mu.Lock()
+	sl := p.sl
+	var op Op
+	switch {
+	case p.lock != nil:
+		l.mu.Unlock()
+		return false, nil
+	case l.closed:
+		l.mu.Unlock()
+		return false, errClosed()
+	case sl.busy || sl.queue[0] != p || len(sl.users) > 0 && !sl.offers(p) || sl.has && !sl.offers(p):
+		l.mu.Unlock()
+		return false, l.hear(ctx, p, nil)
+	case sl.has:
+		op = looks(p.r.Mode)
+	default:
+		op = takes(p.r.Mode)
+	}
+	after := sl.after
+	sl.busy, sl.after, p.refused = true, false, false
+	l.mu.Unlock()
+	if after { // nobody of this process comes before it meanwhile
+		if err := l.standBack(ctx); err != nil {
+			l.settle(&ask{Step: Step{sl.id, Look}, sl: sl}, false, err)
+			return false, err
+		}
+	}
+	err = l.do(ctx, &ask{Step: Step{sl.id, op}, sl: sl, p: p})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	took := op == Take || op == TakeShared
+	return p.lock == nil && (took && p.refused || !took && sl.over), err
+}
+
+func takes(m dblock.Mode) Op {
+	if m == dblock.Shared {
+		return TakeShared
+	}
+	return Take
+}
+
+func frees(m dblock.Mode) Op {
+	if m == dblock.Shared {
+		return FreeShared
+	}
+	return Free
+}
+
+// looks is what tells whether this process should give back what it has: others wait for what it has alone, or wait to have
+// alone what it shares.
+func looks(m dblock.Mode) Op {
+	if m == dblock.Shared {
+		return LookForOne
+	}
+	return Look
+}
+
+// do has a step done for a slot that is busy for it, and settles what becomes of it.
+func (l *Locker) do(ctx context.Context, a *ask) error {
+	s, err := l.sessionOf(ctx, a.sl)
+	if err == nil {
+		a.s = s
+		_, err = s.queue.Do(ctx, a)
+	}
+	if errors.Is(err, errGoesOn) || errors.Is(err, dblock.ErrOutcomeUnknown) { // whoever runs it settles it
+		return context.Cause(ctx)
+	}
+	if err != nil { // it may not have come so far
+		l.settle(a, false, err)
+	}
+	return err
+}
+
+// settle notes what became of a step, once.
+func (l *Locker) settle(a *ask, done bool, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_ = l.settleLocked(a, done, err)
+}
+
+// settleLocked is settle where l.mu is held. It returns the error of a step whose session has ended in the meantime, too.
+func (l *Locker) settleLocked(a *ask, done bool, err error) error {
+	if a.settled {
+		return err
+	}
+	a.settled = true
+	sl := a.sl
+	if done && sl.s != a.s {
+		done, err = false, errEnded
+	}
+	sl.busy = false
+	switch a.Op {
+	case Take, TakeShared:
+		a.p.refused = err == nil && !done
+		if done {
+			sl.has, sl.mode, sl.began = true, a.p.r.Mode, time.Now()
+			sl.newTurn(len(sl.queue))
+		}
+		if done && !a.p.left && !l.closed {
+			l.grant(a.p)
+		}
+	case Free, FreeShared:
+		sl.after = sl.over && sl.has
+		sl.has, sl.over = false, false
+	case Show:
+		sl.shows = done
+	case Hide:
+		sl.shows = false
+	case Intend:
+		sl.intends = done
+	case Forgo:
+		sl.intends = false
+	case Look, LookForOne:
+		if err == nil && sl.has {
+			sl.newTurn(mostAlone)
+			sl.over = done
+		}
+	}
+	l.next(sl)
+	return err
+}
+
+// show tells other sessions that this process waits; false where they know. What was given back meanwhile is asked for again.
+func (l *Locker) show(ctx context.Context, p *place) (shown bool, err error) {
+	shown, err = l.tellOthers(ctx, p, Show)
+	if err == nil && l.o.Shared && p.r.Mode == dblock.Exclusive {
+		var intends bool
+		intends, err = l.tellOthers(ctx, p, Intend)
+		shown = shown || intends
+	}
+	return shown, err
+}
+
+// tellOthers does one of the two, where it is not done and p is the first in line.
+func (l *Locker) tellOthers(ctx context.Context, p *place, op Op) (told bool, err error) {
+	l.mu.Lock()
+	sl := p.sl
+	is := &sl.shows
+	if op == Intend {
+		is = &sl.intends
+	}
+	mine := !sl.busy && !sl.has && len(sl.queue) > 0 && sl.queue[0] == p
+	if *is || !mine {
+		l.mu.Unlock()
+		return false, nil
+	}
+	sl.busy = true
+	l.mu.Unlock()
+	err = l.do(ctx, &ask{Step: Step{sl.id, op}, sl: sl, p: p})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return *is, err
+}
+
+// hide unsays it. It runs for a slot that is busy for it.
+func (l *Locker) hide(sl *slot) {
+	l.mu.Lock()
+	op := Hide
+	if !sl.shows {
+		op = Forgo
+	}
+	gone := sl.s == nil
+	l.mu.Unlock()
+	a := &ask{Step: Step{sl.id, op}, sl: sl}
+	if gone {
+		l.settle(a, false, nil)
+		return
+	}
+	_ = l.do(context.Background(), a)
+}
+
+// giveBack frees a slot that is busy for it.
+func (l *Locker) giveBack(sl *slot) { l.free(context.Background(), sl) }
+
+func (l *Locker) free(ctx context.Context, sl *slot) {
+	l.mu.Lock()
+	a := &ask{Step: Step{sl.id, frees(sl.mode)}, sl: sl}
+	gone := sl.s == nil
+	l.mu.Unlock()
+	if gone { // with its connection
+		l.settle(a, false, nil)
+		return
+	}
+	_ = l.do(ctx, a)
+}
+
+// again tells whether a call may ask again: its connection ended, or the server did not say.
+func (l *Locker) again(err error) bool {
+	switch l.engine.Fault(err) {
+	case fault.Retry, fault.Lost, fault.Unreachable, fault.Busy:
+		return !errors.Is(err, dblock.ErrClosed) && !errors.Is(err, dblock.ErrUnavailable) && !errors.Is(err, dblock.ErrUnsupported) &&
+			!errors.Is(err, merge.ErrNotSent) && !errors.Is(err, dblock.ErrOverloaded)
+	}
+	return false
+}
+
+// pause waits for news of a lock that another session has, for d at the longest.
+func (l *Locker) pause(ctx context.Context, p *place, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	return l.hear(ctx, p, timer.C)
+}
+
+// hear waits for news, while ctx lives.
+func (l *Locker) hear(ctx context.Context, p *place, due <-chan time.Time) error {
+	select {
+	case <-p.news:
+		return nil
+	case <-due:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-l.ending.Done():
+		return context.Cause(l.ending)
+	}
+}
+
+// untilNext is until a call asks again that has waited for so long: seldom where it is told of what is given back.
+func (l *Locker) untilNext(waited time.Duration) time.Duration {
+	every := l.o.Poll
+	if !l.o.Hears {
+		every = pace.Interval(waited, l.o.Poll)
+	}
+	now := time.Now()
+	due := now.Add(every/2 + rand.N(every))
+	if l.o.Hears {
+		return due.Sub(now)
+	}
+	return l.pace.Plan(now, due).Sub(now)
+}
+
+// heardWithin is how long it takes, with much to spare, until another process has heard of a release and has asked.
+const heardWithin = 20 * time.Millisecond
+
+// standBack lets another session have a lock that this process has given back for its sake.
+func (l *Locker) standBack(ctx context.Context) error {
+	d := heardWithin
+	if !l.o.Hears {
+		d = l.o.Poll * 3 / 2
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	return l.hear(ctx, &place{}, timer.C)
+}
+
+// heard is told that a lock was given back for which this process has said that it waits.
+func (l *Locker) heard(id ID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if sl := l.slots[id]; sl != nil && len(sl.queue) > 0 {
+		sl.queue[0].tell()
+	}
+}
+
+// refusal says who has a lock that was not acquired, and what ended the wait for it.
+func (l *Locker) refusal(p *place, why error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	h := p.sl.held(p.r.Key)
+	h.Wait = why
+	return h
+}
+
+// explain puts an error into the words of package dblock.
+func (l *Locker) explain(ctx context.Context, p *place, err error) error {
+	var held *dblock.HeldError
+	switch {
+	case errors.As(err, &held), errors.Is(err, dblock.ErrClosed), errors.Is(err, dblock.ErrOverloaded), errors.Is(err, dblock.ErrUnsupported),
+		errors.Is(err, dblock.ErrUnavailable):
+		return err
+	case ctx.Err() != nil:
+		return l.refusal(p, context.Cause(ctx))
+	}
+	return l.named(p.r.Key, err)
+}
+
+// named says which lock an error is about. Nothing is locked after any of them: what the server may have granted ends with its connection,
+// or was given back.
+func (l *Locker) named(key string, err error) error {
+	switch l.engine.Fault(err) {
+	case fault.Lost, fault.Unreachable:
+		return fmt.Errorf("%w: lock %q: nothing is locked: %w", dblock.ErrUnavailable, key, err)
+	case fault.Busy, fault.Retry:
+		return fmt.Errorf("%w: lock %q: nothing is locked: %w", dblock.ErrBusy, key, err)
+	case fault.Full:
+		return fmt.Errorf("%w: lock %q: the server has no room for more locks (Postgres: max_locks_per_transaction); nothing is locked: %w",
+			dblock.ErrOverloaded, key, err)
+	default:
+		return fmt.Errorf("lock %q: %w", key, err)
+	}
+}

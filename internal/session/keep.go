@@ -1,0 +1,113 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/dblock-go/dblock"
+)
+
+// linger is for how long a connection must not have been used before it is parked: who uses it all the time is not to pay
+// for that.
+const linger = 2 * time.Millisecond
+
+// keep listens to what the server says, while the connection is not used, and has it say something when a third of the idle
+// time-out has passed.
+func (s *session) keep() {
+	uses := -1
+	for s.ctx.Err() == nil {
+		pause := time.Until(s.pingDue())
+		if pause <= 0 {
+			s.ping()
+			continue
+		}
+		if s.parks {
+			pause = min(pause, linger)
+		}
+		s.sleep(pause)
+		s.mu.Lock()
+		quiet := s.uses == uses && s.wanted == 0
+		uses = s.uses
+		s.mu.Unlock()
+		if s.parks && quiet {
+			s.park()
+		}
+	}
+}
+
+func (s *session) pingDue() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.answered.Add(s.l.o.IdleTimeout / 3)
+}
+
+func (s *session) sleep(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-s.ctx.Done():
+	}
+}
+
+// park waits for the server to speak until somebody wants the connection, or a ping is due.
+func (s *session) park() {
+	select {
+	case s.turn <- struct{}{}:
+	default:
+		return
+	}
+	defer func() { <-s.turn }()
+	ctx, cancel := context.WithDeadline(s.ctx, s.pingDue())
+	defer cancel()
+	s.mu.Lock()
+	wanted := s.wanted > 0
+	if !wanted {
+		s.unpark = cancel
+	}
+	s.mu.Unlock()
+	if wanted {
+		return
+	}
+	err := s.conn.Park(ctx)
+	s.mu.Lock()
+	s.unpark = nil
+	s.mu.Unlock()
+	switch {
+	case errors.Is(err, dblock.ErrUnsupported):
+		s.parks = false
+	case err != nil:
+		s.lose(dblock.Disconnected)
+	}
+}
+
+// ping has the server answer. It retires a session that is not needed.
+func (s *session) ping() {
+	if s.l.retire(s) {
+		s.lose(dblock.Closed)
+		return
+	}
+	ctx, cancel := context.WithDeadline(s.ctx, s.trustedUntil())
+	defer cancel()
+	if late := s.l.o.Observer.HeartbeatLate; late != nil {
+		timer := time.AfterFunc(s.l.o.IdleTimeout/3, func() {
+			late(time.Until(s.trustedUntil()), errors.New("dblock: a ping of the connection of session locks is not answered"))
+		})
+		defer timer.Stop()
+	}
+	err := s.use(ctx, func() error {
+		sent := time.Now()
+		err := s.conn.Ping(ctx)
+		if err == nil {
+			s.trust(sent)
+		}
+		return err
+	})
+	switch {
+	case err != nil && (s.conn.Closed() || ctx.Err() != nil):
+		s.lose(dblock.Disconnected)
+	case err != nil:
+		s.sleep(s.l.o.IdleTimeout / 30)
+	}
+}

@@ -1,0 +1,67 @@
+package session
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/dblock-go/dblock"
+)
+
+// Options of a Locker.
+type Options struct {
+	Label       string
+	Observer    dblock.Observer
+	Log         *slog.Logger
+	IdleTimeout time.Duration // after how long the server frees what a silent connection has; default 10 s
+	MaxConns    int           // connections; default 4
+	Poll        time.Duration // how often a process asks again for a key that it waits for
+	Shared      bool          // the engine has locks that are shared
+	Hears       bool          // the server tells of what was given back
+	ServerQueue bool          // who waits does so at the server, on a connection of its own
+	MaxQueue    int           // calls that may wait for a statement; default 65,536
+	MaxBatch    int           // calls that share a statement
+}
+
+// mostConns is a bound of reason: locks share connections.
+const mostConns = 1000
+
+// WithDefaults fills in what is missing, and refuses what makes no sense.
+func (o Options) WithDefaults(owner string, poll time.Duration) (Options, error) {
+	refuse := func(field, reason string, args ...any) (Options, error) {
+		return o, &dblock.InvalidError{Field: owner + "." + field, Reason: fmt.Sprintf(reason, args...)}
+	}
+	o.Poll = cmp.Or(o.Poll, poll)
+	o.IdleTimeout = cmp.Or(o.IdleTimeout, 10*time.Second)
+	o.MaxConns = cmp.Or(o.MaxConns, 4)
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	switch {
+	case o.Poll < 10*time.Millisecond || o.Poll > time.Minute:
+		return refuse("Poll", "%v is not within 10ms to 1m", o.Poll)
+	case o.IdleTimeout < time.Second || o.IdleTimeout > 24*time.Hour:
+		return refuse("IdleTimeout", "%v is not within 1s to 24h", o.IdleTimeout)
+	case o.MaxConns < 1 || o.MaxConns > mostConns:
+		return refuse("MaxConns", "%d is not within 1 to %d", o.MaxConns, mostConns)
+	case o.MaxQueue < 0:
+		return refuse("MaxQueue", "%d is negative", o.MaxQueue)
+	}
+	if err := dblock.CheckText(owner+".Label", o.Label, 0, dblock.MaxLabelBytes); err != nil {
+		return o, err
+	}
+	return o, nil
+}
+
+// margin is by how much earlier than the server a process itself takes a silent connection for lost.
+func (o Options) margin() time.Duration { return o.IdleTimeout / 10 }
+
+// CheckNamespace refuses what can't be a namespace. Raw says that there is none, by the option of that name.
+func CheckNamespace(namespace string, raw bool, option string) error {
+	const field = "SessionOptions.Namespace"
+	if raw && namespace != "" {
+		return &dblock.InvalidError{Field: field, Reason: fmt.Sprintf("%q means nothing with %s", namespace, option)}
+	}
+	return dblock.CheckText(field, namespace, 0, 255)
+}

@@ -1,0 +1,270 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/clock"
+	"github.com/dblock-go/dblock/internal/merge"
+)
+
+// session is a connection that has locks.
+type session struct {
+	l     *Locker
+	conn  Conn
+	queue *merge.Queue[*ask, struct{}]
+	turn  chan struct{} // whoever uses the connection puts something in
+	ctx   context.Context
+	end   context.CancelFunc
+	gone  chan struct{} // closed when the connection is
+
+	slots map[*slot]struct{} // that live on it; guarded by Locker.mu
+	alone *hold              // what a session has that is not shared; guarded by Locker.mu
+
+	mu       sync.Mutex
+	trusted  time.Time // until when the server knows the connection, whatever happens
+	answered time.Time // when it last said something
+	wanted   int       // callers that use the connection, or want to
+	uses     int       // how often it was used
+	unpark   func()    // ends a Park; nil: there is none
+	parks    bool
+	expiry   *time.Timer
+	lost     bool
+}
+
+// maxBatch is how many steps share a statement by default: enough for a crowd, and few enough for a statement to be short.
+const maxBatch = 512
+
+// newSession makes a session of a connection that was just opened; sent is when the server was first asked.
+func (l *Locker) newSession(conn Conn, sent time.Time) *session {
+	s := &session{
+		l: l, conn: conn, turn: make(chan struct{}, 1), gone: make(chan struct{}), slots: make(map[*slot]struct{}), parks: true,
+	}
+	s.ctx, s.end = context.WithCancel(context.Background())
+	most := l.o.MaxBatch
+	if most == 0 {
+		most = maxBatch
+	}
+	s.queue = merge.New(merge.Options[*ask, struct{}]{
+		Run: s.run, Key: func(a *ask) string { return string(a.ID) }, Ends: func(a *ask) bool { return a.Op != Take && a.Op != TakeShared },
+		MaxBatch: most, MaxQueue: l.o.MaxQueue, MaxInFlight: 1,
+	})
+	s.trust(sent)
+	return s
+}
+
+// begin keeps the session alive from now on.
+func (s *session) begin() {
+	s.mu.Lock()
+	s.expiry = time.AfterFunc(time.Until(s.trusted), s.expire)
+	s.mu.Unlock()
+	s.l.keeps.Go(s.keep)
+}
+
+// trust notes that the server has answered what was sent at the given time: it counts the silence from then, or later.
+func (s *session) trust(sent time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answered = time.Now()
+	if until := sent.Add(s.l.o.IdleTimeout - s.l.o.margin()); until.After(s.trusted) {
+		s.trusted = until
+	}
+}
+
+func (s *session) trustedUntil() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.trusted
+}
+
+// expire ends a session that was silent for so long that the server may have ended it.
+func (s *session) expire() {
+	s.mu.Lock()
+	now := time.Now()
+	past := clock.Past(now, s.trusted)
+	if !past {
+		s.expiry.Reset(s.trusted.Sub(now))
+	}
+	s.mu.Unlock()
+	if past {
+		s.lose(dblock.Disconnected)
+	}
+}
+
+// use has the connection for fn alone.
+func (s *session) use(ctx context.Context, fn func() error) error {
+	s.mu.Lock()
+	s.wanted++
+	s.uses++
+	if s.unpark != nil {
+		s.unpark()
+	}
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		s.wanted--
+		s.mu.Unlock()
+	}()
+	select {
+	case s.turn <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { <-s.turn }()
+	if s.ctx.Err() != nil {
+		return errEnded
+	}
+	return fn()
+}
+
+var errEnded = errors.New("dblock: the connection of session locks has ended")
+
+// errGoesOn says that a caller has gone, and that what it asked for is still under way.
+var errGoesOn = errors.New("dblock: the wait ended after the request was sent")
+
+// run sends one statement. No caller's context ends it: the locks of others hang on the connection.
+func (s *session) run(ctx context.Context, batch []*ask, _ bool) ([]merge.Answer[struct{}], error) {
+	answers := make([]merge.Answer[struct{}], len(batch))
+	if ctx.Done() == nil {
+		s.statement(batch, answers)
+		return answers, nil
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.statement(batch, answers)
+	}()
+	select {
+	case <-done:
+		return answers, nil
+	case <-ctx.Done():
+		return nil, errGoesOn
+	}
+}
+
+// statement does the steps of a batch, and settles each.
+func (s *session) statement(batch []*ask, answers []merge.Answer[struct{}]) {
+	steps := make([]Step, len(batch))
+	for i, a := range batch {
+		steps[i] = a.Step
+	}
+	done, err := s.steps(steps)
+	s.l.mu.Lock()
+	defer s.l.mu.Unlock()
+	for i, a := range batch {
+		answers[i].Err = s.l.settleLocked(a, err == nil && done[i], err)
+	}
+}
+
+// steps runs one statement until its answer comes, or nothing can be trusted that hangs on the connection. After an error
+// none of the steps stands.
+func (s *session) steps(steps []Step) (done []bool, err error) {
+	ctx, cancel := context.WithDeadline(s.ctx, s.trustedUntil())
+	defer cancel()
+	err = s.use(ctx, func() error {
+		sent := time.Now()
+		done, err = s.conn.Run(ctx, steps)
+		switch {
+		case err == nil:
+			s.trust(sent)
+		case !s.conn.Closed():
+			err = errors.Join(err, s.undo(ctx, steps))
+		}
+		return err
+	})
+	if err != nil && (s.conn.Closed() || ctx.Err() != nil) {
+		s.lose(dblock.Disconnected)
+	}
+	return done, err
+}
+
+// undo takes back what a statement may have done that was answered by an error: the server is asked what it has, so that the
+// other locks of the connection need not end for it.
+func (s *session) undo(ctx context.Context, steps []Step) error {
+	sent := time.Now()
+	has, err := s.conn.Has(ctx, steps)
+	if err == nil {
+		var back []Step
+		for i, step := range steps {
+			if has[i] {
+				back = append(back, Step{step.ID, undoes(step.Op)})
+			}
+		}
+		if len(back) > 0 {
+			_, err = s.conn.Run(ctx, back)
+		}
+	}
+	if err != nil {
+		s.lose(dblock.Disconnected)
+		return fmt.Errorf("dblock: and it can't be told what was locked, so the connection is closed: %w", err)
+	}
+	s.trust(sent)
+	return nil
+}
+
+// undoes is what leaves a lock not had, or a wait not shown, whatever became of op.
+func undoes(op Op) Op {
+	switch op {
+	case Take, Free:
+		return Free
+	case TakeShared, FreeShared:
+		return FreeShared
+	case Show, Hide:
+		return Hide
+	default:
+		return Forgo
+	}
+}
+
+// lose ends a session, once, and with it all locks that hang on it.
+func (s *session) lose(why dblock.Reason) {
+	s.mu.Lock()
+	again := s.lost
+	s.lost = true
+	if s.expiry != nil {
+		s.expiry.Stop()
+	}
+	s.mu.Unlock()
+	if again {
+		return
+	}
+	s.end()
+	go func() {
+		defer close(s.gone)
+		s.turn <- struct{}{} // whoever uses the connection sees that its context has ended
+		s.conn.Close()
+	}()
+	s.l.lost(s, why)
+}
+
+// lost forgets a session that has ended. Whoever waits for what it had asks on another one.
+func (l *Locker) lost(s *session, why dblock.Reason) {
+	var lost []*hold
+	l.mu.Lock()
+	l.forget(s)
+	if s.alone != nil {
+		s.alone.gone = true
+		lost = append(lost, s.alone)
+	}
+	for sl := range s.slots {
+		for h := range sl.users {
+			h.gone = true
+			lost = append(lost, h)
+		}
+		clear(sl.users)
+		sl.has, sl.shows, sl.intends, sl.over = false, false, false, false
+		l.detach(sl)
+		l.next(sl)
+	}
+	l.mu.Unlock()
+	if why != dblock.Closed {
+		l.o.Log.Warn("dblock: a connection is lost, and all session locks on it", "locks", len(lost))
+	}
+	for _, h := range lost {
+		h.lose(why)
+	}
+}

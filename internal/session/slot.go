@@ -1,0 +1,201 @@
+package session
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/dblock-go/dblock"
+)
+
+// slot is one lock of the server that this process has, or wants. The server knows no callers, only the session: so it is
+// the slot that keeps those of this process apart. It is guarded by Locker.mu.
+type slot struct {
+	id    ID
+	key   string   // what it was called by first
+	s     *session // where the server has it for us, or is asked for it
+	has   bool     // the server has it for us
+	mode  dblock.Mode
+	users map[*hold]struct{} // who of this process has it: one, or several that share it
+	queue []*place           // who wants it, in the order of their arrival; the first one asks for it
+	busy  bool               // a statement about it is under way
+
+	shows, intends bool // what other sessions are told
+
+	noted time.Time // when its key was noted
+	began time.Time // when this process got it
+	since time.Time // then, or when it last found that nobody else waits
+	left  int       // after how many hand-overs it asks again whether others wait
+	over  bool      // others wait, and this process has had its turn
+	after bool      // it was given back for another session's sake: whoever is next stands back
+}
+
+// place is one call that wants a slot's lock.
+type place struct {
+	ctx     context.Context
+	r       dblock.Request
+	sl      *slot
+	news    chan struct{} // holds one: look again
+	lock    *dblock.Lock  // what it was granted
+	h       *hold
+	left    bool // its caller has gone
+	refused bool // it has asked, and another session has it
+}
+
+// tell has a call look again. It never waits.
+func (p *place) tell() {
+	select {
+	case p.news <- struct{}{}:
+	default:
+	}
+}
+
+// A process hands a lock over among its own callers, where other sessions wait for it, once to each who stands in line
+// when it begins to, and for no longer than this. So the callers of all processes wait for about as long.
+const ownTurn = time.Second
+
+// mostAlone is after how many hand-overs a process asks again whether others wait.
+const mostAlone = 256
+
+// slot returns the slot of an ID; l.mu is held.
+func (l *Locker) slot(id ID, key string) *slot {
+	sl := l.slots[id]
+	if sl == nil {
+		sl = &slot{id: id, key: key, users: make(map[*hold]struct{})}
+		l.slots[id] = sl
+	}
+	return sl
+}
+
+// enter takes the last place of a line. Who does not wait is refused where somebody of this process is before it.
+func (l *Locker) enter(ctx context.Context, r dblock.Request, id ID, wait bool) (*place, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return nil, errClosed()
+	}
+	sl := l.slot(id, r.Key)
+	if !wait && !sl.open(r.Mode) {
+		return nil, sl.held(r.Key)
+	}
+	p := &place{ctx: ctx, r: r, sl: sl, news: make(chan struct{}, 1)}
+	sl.queue = append(sl.queue, p)
+	l.next(sl)
+	return p, nil
+}
+
+// open tells whether a call may have the lock, for all that this process knows; l.mu is held.
+func (sl *slot) open(mode dblock.Mode) bool {
+	return len(sl.queue) == 0 && !sl.busy && (len(sl.users) == 0 || sl.mode == dblock.Shared && mode == dblock.Shared)
+}
+
+// held says who has the lock, as far as is known; l.mu is held.
+func (sl *slot) held(key string) *dblock.HeldError {
+	h := &dblock.HeldError{Key: key}
+	for u := range sl.users {
+		h.Holder.Label = u.label
+		return h
+	}
+	if len(sl.queue) == 0 || sl.queue[0].refused {
+		h.Holder.Label = "another session"
+	}
+	return h
+}
+
+// next lets go on who can: it grants what this process has to those who come next, and tells the first one to ask for what
+// it has not. What nobody wants is given back. l.mu is held.
+func (l *Locker) next(sl *slot) {
+	for !sl.busy && len(sl.queue) > 0 && !l.closed {
+		p := sl.queue[0]
+		switch {
+		case len(sl.users) > 0 && (sl.mode != dblock.Shared || p.r.Mode != dblock.Shared || sl.over):
+			return
+		case sl.offers(p) && !sl.turnIsOver():
+			sl.left--
+			l.grant(p)
+		case sl.offers(p): // it asks first whether other sessions wait
+			p.tell()
+			return
+		case sl.has:
+			l.inBackground(sl, l.giveBack)
+		case p.refused: // it asks again when it hears of it, or when it is time
+			return
+		default:
+			p.tell()
+			return
+		}
+	}
+	switch {
+	case sl.busy || len(sl.users) > 0 || len(sl.queue) > 0 && !(l.closed && sl.has):
+	case sl.has:
+		l.inBackground(sl, l.giveBack)
+	case sl.shows || sl.intends:
+		l.inBackground(sl, l.hide)
+	default:
+		l.detach(sl)
+		if l.slots[sl.id] == sl {
+			delete(l.slots, sl.id)
+		}
+	}
+}
+
+// offers tells whether what this process has would do for a call; l.mu is held.
+func (sl *slot) offers(p *place) bool { return sl.has && sl.mode == p.r.Mode && !sl.over }
+
+// turnIsOver tells whether this process has had a lock for so long that it has to ask whether others wait; l.mu is held.
+func (sl *slot) turnIsOver() bool {
+	return sl.left <= 0 || time.Since(sl.since) >= ownTurn
+}
+
+// newTurn begins to count; l.mu is held.
+func (sl *slot) newTurn(most int) {
+	sl.since, sl.left, sl.over = time.Now(), max(most, 1), false
+}
+
+// inBackground does something about a slot that nobody waits for; l.mu is held.
+func (l *Locker) inBackground(sl *slot, do func(*slot)) {
+	sl.busy = true
+	l.background(func() { do(sl) })
+}
+
+// grant makes the first of a line a holder; l.mu is held.
+func (l *Locker) grant(p *place) {
+	sl := p.sl
+	sl.queue = slices.Delete(sl.queue, 0, 1)
+	p.h = newHold(l, sl.s, sl, p.r)
+	p.lock, p.h.tell = dblock.NewLock(p.ctx, l, p.r, p.h)
+	sl.users[p.h] = struct{}{}
+	l.holds[p.h] = struct{}{}
+	p.tell()
+}
+
+// leave gives up a place, and what it may have been granted meanwhile.
+func (l *Locker) leave(p *place) {
+	l.mu.Lock()
+	p.left = true
+	if i := slices.Index(p.sl.queue, p); i >= 0 {
+		p.sl.queue = slices.Delete(p.sl.queue, i, i+1)
+	}
+	h := p.h
+	if h == nil {
+		l.next(p.sl)
+	}
+	l.mu.Unlock()
+	if h != nil {
+		_ = p.lock.Release(context.WithoutCancel(p.ctx))
+	}
+}
+
+// attach has a slot live on a session; l.mu is held.
+func (l *Locker) attach(sl *slot, s *session) {
+	sl.s = s
+	s.slots[sl] = struct{}{}
+}
+
+// detach ends that; l.mu is held.
+func (l *Locker) detach(sl *slot) {
+	if sl.s != nil {
+		delete(sl.s.slots, sl)
+		sl.s = nil
+	}
+}

@@ -1,0 +1,44 @@
+package testdb
+
+import (
+	"context"
+	"testing"
+
+	"github.com/dblock-go/dblock/internal/devdb"
+)
+
+// Own is a server that no other test uses, so that the settings of all of it can be changed. It lives as long as the test.
+// Where servers are given and not started it is nil, and the test has nothing to run on.
+func Own(tb testing.TB, kind devdb.Kind) *devdb.Server {
+	tb.Helper()
+	s := alive(tb, func(ctx context.Context) (*devdb.Server, error) {
+		return devdb.Start(ctx, kind, devdb.Options{Fallback: startDocker})
+	})
+	if s.PID() == 0 {
+		tb.Logf("no %s server whose settings are ours: it is given by %s", kind, s.Source)
+		return nil
+	}
+	return s
+}
+
+// Standby is a hot standby of what Own gave. It lives as long as the test.
+func Standby(tb testing.TB, primary *devdb.Server) *devdb.Server {
+	tb.Helper()
+	return alive(tb, func(ctx context.Context) (*devdb.Server, error) { return devdb.StartStandby(ctx, primary) })
+}
+
+func alive(tb testing.TB, start func(context.Context) (*devdb.Server, error)) *devdb.Server {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), startTimeout)
+	defer cancel()
+	s, err := start(ctx)
+	if err != nil {
+		tb.Fatalf("testdb: %v", err)
+	}
+	tb.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			tb.Errorf("testdb: %v", err)
+		}
+	})
+	return s
+}

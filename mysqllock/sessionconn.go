@@ -1,0 +1,249 @@
+package mysqllock
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/db/mysqldb"
+	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/mysqlfault"
+	"github.com/dblock-go/dblock/internal/mysqlschema"
+	"github.com/dblock-go/dblock/internal/mysqlserver"
+	"github.com/dblock-go/dblock/internal/mysqltext"
+	"github.com/dblock-go/dblock/internal/session"
+)
+
+// sessionEngine is the MySQL and MariaDB side of the session locks.
+type sessionEngine struct {
+	pool      *sql.DB
+	namespace string
+	raw       bool
+	schema    string
+	idle      time.Duration
+
+	database string // whose keys they are; set by the first connection
+	q        mysqldb.Queries
+}
+
+var _ session.Engine = (*sessionEngine)(nil)
+
+// rawName is a name that means the same on MySQL and MariaDB, and in a statement.
+var rawName = regexp.MustCompile(`^[ !#-&(-\[\]-_a-~]{1,64}$`)
+
+// ID is the name that GET_LOCK is given.
+func (e *sessionEngine) ID(key string) (session.ID, error) {
+	if !e.raw {
+		return session.ID(NameOf(e.database, e.namespace, key)), nil
+	}
+	if !rawName.MatchString(key) {
+		return "", &dblock.InvalidError{
+			Field: "key", Reason: fmt.Sprintf("%q is not of 1 to 64 printable characters of ASCII without quotes and backslashes, which it must be with RawNames", key),
+		}
+	}
+	return session.ID(strings.ToLower(key)), nil
+}
+
+// Most is a bound of reason: the server has none, but for its memory.
+func (e *sessionEngine) Most() int { return 10_000 }
+
+// Fault tells what an error means.
+func (e *sessionEngine) Fault(err error) fault.Fault { return mysqlfault.Of(err) }
+
+// Open takes a connection out of the pool, for good.
+func (e *sessionEngine) Open(ctx context.Context, _ func(session.ID)) (session.Conn, error) {
+	for n := 1; ; n++ {
+		conn, err := e.pool.Conn(ctx)
+		if err != nil {
+			return nil, fault.NoWrite(err)
+		}
+		c := &sessionConn{conn: conn, pool: e.pool}
+		if err = e.prepare(ctx, c); err == nil {
+			return c, nil
+		}
+		c.Close()
+		if n == attempts || !unsent(err) { // the pool may have had dead ones
+			return nil, err
+		}
+	}
+}
+
+// prepare makes sure that session locks exclude where the connection leads, and that the server ends it when it is silent.
+func (e *sessionEngine) prepare(ctx context.Context, c *sessionConn) error {
+	server, err := mysqlserver.Look(ctx, c.conn)
+	if err != nil {
+		return err
+	}
+	if err := server.SessionLocks(); err != nil {
+		return err
+	}
+	if e.database == "" {
+		e.database = e.schema
+		if e.database == "" {
+			e.database = server.Database
+		}
+	}
+	c.id = server.ConnID
+	limit := "max_execution_time"
+	if server.MariaDB {
+		limit = "max_statement_time"
+	}
+	_, err = c.conn.ExecContext(ctx, fmt.Sprintf("SET SESSION wait_timeout = %d, SESSION %s = 0, SESSION autocommit = 1", e.idle/time.Second, limit))
+	return err
+}
+
+// Note keeps keys for people.
+func (e *sessionEngine) Note(ctx context.Context, keys map[session.ID]string) error {
+	if e.raw {
+		return nil // they are what the server shows
+	}
+	var args []any
+	for id, key := range keys {
+		args = append(args, []byte(id), []byte(e.namespace), []byte(key))
+	}
+	on := mysqlschema.On(e.pool, e.schema)
+	if _, err := on.ExecContext(ctx, mysqltext.Rows(mysqldb.NoteSessionKeys, len(keys)), args...); err != nil {
+		return err
+	}
+	return e.q.ForgetSessionKeys(ctx, on)
+}
+
+// sessionConn is a connection that has session locks.
+type sessionConn struct {
+	conn   *sql.Conn
+	pool   *sql.DB
+	id     int64
+	closed atomic.Bool
+}
+
+// Run does the steps in one statement. Its answer is one text of a character a step, so that however many cost
+// one column.
+func (c *sessionConn) Run(ctx context.Context, steps []session.Step) ([]bool, error) {
+	return c.ask(ctx, steps, step)
+}
+
+// step is what does a step: 1 where it was done.
+func step(s session.Step) string {
+	switch s.Op {
+	case session.Take:
+		return "GET_LOCK(" + quote(string(s.ID)) + ", 0)"
+	case session.Free:
+		return "IFNULL(RELEASE_LOCK(" + quote(string(s.ID)) + "), 0)"
+	case session.Show:
+		return "GET_LOCK(" + quote(mark(s.ID)) + ", 0)"
+	case session.Hide:
+		return "IFNULL(RELEASE_LOCK(" + quote(mark(s.ID)) + "), 0)"
+	case session.Look:
+		return "IFNULL(IS_USED_LOCK(" + quote(mark(s.ID)) + ") <> CONNECTION_ID(), 0)"
+	}
+	panic(fmt.Sprintf("mysqllock: no step %d", s.Op)) // what the Locker doesn't offer, it doesn't ask for
+}
+
+// mark is the name of the lock that one who waits has.
+func mark(id session.ID) string { return NameOf("", "dblock/waits", string(id)) }
+
+func quote(name string) string { return "'" + name + "'" }
+
+// Has looks the locks up.
+func (c *sessionConn) Has(ctx context.Context, steps []session.Step) ([]bool, error) {
+	return c.ask(ctx, steps, func(s session.Step) string {
+		name := string(s.ID)
+		if s.Op == session.Show || s.Op == session.Hide {
+			name = mark(s.ID)
+		}
+		return "IFNULL(IS_USED_LOCK(" + quote(name) + ") = CONNECTION_ID(), 0)"
+	})
+}
+
+// ask has one expression a step evaluated, in their order.
+func (c *sessionConn) ask(ctx context.Context, steps []session.Step, expression func(session.Step) string) ([]bool, error) {
+	var query strings.Builder
+	query.WriteString("SELECT CONCAT(")
+	for i, s := range steps {
+		if i > 0 {
+			query.WriteString(", ")
+		}
+		query.WriteString("IFNULL(" + expression(s) + ", 'n')")
+	}
+	query.WriteString(") AS done")
+	var answer string
+	if err := c.conn.QueryRowContext(ctx, query.String()).Scan(&answer); err != nil {
+		return nil, c.failed(err)
+	}
+	if len(answer) != len(steps) || strings.Trim(answer, "01") != "" {
+		return nil, fmt.Errorf("dblock: the server could not say what became of session locks: it answered %q to %d steps", answer, len(steps))
+	}
+	done := make([]bool, len(steps))
+	for i := range done {
+		done[i] = answer[i] == '1'
+	}
+	return done, nil
+}
+
+// failed closes the connection unless it is the server itself that says that something failed.
+func (c *sessionConn) failed(err error) error {
+	var server *mysql.MySQLError
+	if !errors.As(err, &server) || mysqlfault.Of(err) == fault.Unreachable {
+		c.Close()
+	}
+	return err
+}
+
+// Ping makes sure that it is the same connection still.
+func (c *sessionConn) Ping(ctx context.Context) error {
+	var id int64
+	if err := c.conn.QueryRowContext(ctx, "SELECT CONNECTION_ID()").Scan(&id); err != nil {
+		return c.failed(err)
+	}
+	if id != c.id {
+		c.Close()
+		return fmt.Errorf("%w: the connection was %d and is %d: a proxy has come between", dblock.ErrUnsupported, c.id, id)
+	}
+	return nil
+}
+
+// Park is not to be had.
+func (c *sessionConn) Park(context.Context) error {
+	return fmt.Errorf("%w: MySQL and MariaDB say nothing unasked", dblock.ErrUnsupported)
+}
+
+// waitAtServer is a year, in seconds: what stands for no end on one of the two is refused by the other.
+const waitAtServer = 365 * 24 * 60 * 60
+
+// Wait waits in the server's own line. The server sees within a second that a client has gone which waits, and is told, so
+// that it doesn't take that long.
+func (c *sessionConn) Wait(ctx context.Context, id session.ID, _ bool) error {
+	var got sql.NullInt64
+	err := c.conn.QueryRowContext(ctx, "SELECT GET_LOCK("+quote(string(id))+", "+strconv.Itoa(waitAtServer)+")").Scan(&got)
+	if ctx.Err() != nil {
+		kill, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_, _ = c.pool.ExecContext(kill, fmt.Sprintf("KILL %d", c.id))
+	}
+	if err == nil && got.Int64 != 1 {
+		err = errNoGrant
+	}
+	return err
+}
+
+var errNoGrant = errors.New("dblock: the server ended the wait for a session lock, and did not say why")
+
+// Closed tells whether the connection has ended.
+func (c *sessionConn) Closed() bool { return c.closed.Load() }
+
+// Close ends it. The pool never gets it back.
+func (c *sessionConn) Close() {
+	if !c.closed.Swap(true) {
+		discard(c.conn)
+		_ = c.conn.Close()
+	}
+}

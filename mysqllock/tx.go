@@ -1,0 +1,202 @@
+package mysqllock
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/mysqlfault"
+	"github.com/dblock-go/dblock/internal/retry"
+)
+
+// TxOptions are those of RunTx. The zero value is good for use. What they say holds whatever the session's defaults are, and
+// for the transaction only.
+type TxOptions struct {
+	// Isolation: sql.LevelReadUncommitted, ReadCommitted, RepeatableRead or Serializable. Default: sql.LevelReadCommitted.
+	Isolation sql.IsolationLevel
+
+	// ReadOnly has the server refuse writes, with an error that says so. Default: read and write.
+	ReadOnly bool
+
+	// Attempts is how often at most the transaction is run. Default 10, at most 1,000. Between two there is a pause of about 5 ms,
+	// then twice as long each time, up to 500 ms; each is longer or shorter by up to a half.
+	Attempts int
+
+	// OnRetry, if not nil, is called before each of these pauses, with the attempt that failed, from 1, and the server's error.
+	OnRetry func(attempt int, err error)
+}
+
+// RunTx runs fn in a transaction and commits it. Where it gave way to others (see Retryable) it rolls back and runs all of it
+// again, fn included: what fn does outside of the transaction it does more than once. Where fn fails or panics, the
+// transaction is rolled back. A connection whose rollback fails is closed.
+//
+// fn must return the errors of its statements. It must not end the transaction, nor use it after it has returned. After a deadlock
+// the server has rolled all of it back, and whatever is sent then is written at once, by itself, as it would be without a
+// transaction: RunTx sees that, by a savepoint that is gone, and can't undo it. A statement that timed out waiting for a lock
+// (IsLockTimeout) is not run again: that bound was yours.
+//
+// It takes five round trips, and what fn takes. The commit and the rollback are bounded by the DSN's readTimeout, and not by ctx:
+// database/sql gives them none.
+//
+// Errors: fn's own, as it is, where that is no conflict; nothing was written, unless it went on after a deadlock.
+// dblock.ErrConflict where each attempt met one, with the last of the server's; nothing was written. dblock.ErrOutcomeUnknown
+// where the connection was lost while it committed: it is not run again, and may be written. dblock.ErrTxEnded where the
+// transaction had ended before: fn went on after an error that rolled it back, ran a statement that commits, such as CREATE
+// TABLE, or ended it itself; a part may be written. ctx's where it ended before the commit; nothing was written.
+// dblock.ErrUnavailable where there is no connection, or it was lost before the commit; nothing was written. dblock.ErrInvalid.
+func RunTx(ctx context.Context, db *sql.DB, o TxOptions, fn func(*sql.Tx) error) error {
+	modes, err := o.modes()
+	if err != nil {
+		return err
+	}
+	again, err := retry.Options{Attempts: o.Attempts, OnRetry: o.OnRetry}.WithDefaults()
+	if err != nil {
+		return err
+	}
+	if db == nil {
+		return &dblock.InvalidError{Field: "db", Reason: "it is nil"}
+	}
+	if fn == nil {
+		return &dblock.InvalidError{Field: "fn", Reason: "it is nil"}
+	}
+	return retry.Run(ctx, again, mysqlfault.IsConflict, func() error { return runTx(ctx, db, modes, fn) })
+}
+
+// levels are the isolations as SQL says them.
+var levels = map[sql.IsolationLevel]string{
+	sql.LevelDefault: "READ COMMITTED", sql.LevelReadCommitted: "READ COMMITTED", sql.LevelReadUncommitted: "READ UNCOMMITTED",
+	sql.LevelRepeatableRead: "REPEATABLE READ", sql.LevelSerializable: "SERIALIZABLE",
+}
+
+// modes is the statement that is for the next transaction alone. The driver's own leaves read-write to the session's default.
+func (o TxOptions) modes() (string, error) {
+	level, ok := levels[o.Isolation]
+	if !ok {
+		return "", &dblock.InvalidError{Field: "TxOptions.Isolation", Reason: fmt.Sprintf("there is no level %v", o.Isolation)}
+	}
+	if o.ReadOnly {
+		return "SET TRANSACTION ISOLATION LEVEL " + level + ", READ ONLY", nil
+	}
+	return "SET TRANSACTION ISOLATION LEVEL " + level + ", READ WRITE", nil
+}
+
+// runTx is one attempt.
+func runTx(ctx context.Context, db *sql.DB, modes string, fn func(*sql.Tx) error) error {
+	conn, tx, err := begin(ctx, db, modes)
+	if err != nil {
+		return errBegin(ctx, err)
+	}
+	defer func() { _ = conn.Close() }()
+	committed := false
+	defer func() { // where fn panics, too
+		if !committed {
+			rollback(ctx, conn, tx)
+		}
+	}()
+	if err := fn(tx); err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, "RELEASE SAVEPOINT "+txMark); err != nil {
+		return errUnmarked(ctx, err)
+	}
+	err = tx.Commit()
+	committed = err == nil
+	return errCommit(ctx, err)
+}
+
+// txMark is a savepoint that is there for as long as the transaction is the one that was begun.
+const txMark = "dblock_run_tx"
+
+// begin sends nothing twice that could have been written, as there is nothing: a connection that was found dead is replaced.
+func begin(ctx context.Context, db *sql.DB, modes string) (conn *sql.Conn, tx *sql.Tx, err error) {
+	for range attempts {
+		if conn, err = db.Conn(ctx); err != nil {
+			return nil, nil, err
+		}
+		if tx, err = beginOn(ctx, conn, modes); err == nil {
+			return conn, tx, nil
+		}
+		discard(conn) // the modes may be set, and are for nobody else
+		if !unsent(err) {
+			break
+		}
+	}
+	return nil, nil, err
+}
+
+func beginOn(ctx context.Context, conn *sql.Conn, modes string) (*sql.Tx, error) {
+	if _, err := conn.ExecContext(ctx, modes); err != nil {
+		return nil, err
+	}
+	tx, err := conn.BeginTx(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := tx.ExecContext(ctx, "SAVEPOINT "+txMark); err != nil {
+		_ = tx.Rollback() // which gives the connection back to whoever discards it
+		return nil, err
+	}
+	return tx, nil
+}
+
+// rollback closes the connection where the server does not confirm it. Where ctx has ended database/sql rolls back by itself,
+// and does not say how that went.
+func rollback(ctx context.Context, conn *sql.Conn, tx *sql.Tx) {
+	err := tx.Rollback()
+	if ctx.Err() != nil || err != nil && !errors.Is(err, sql.ErrTxDone) {
+		discard(conn)
+	}
+}
+
+func errBegin(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return fmt.Errorf("dblock: the context ended before a transaction began: %w: %w", context.Cause(ctx), err)
+	case mysqlfault.Of(fault.NoWrite(err)) == fault.Unreachable:
+		return fmt.Errorf("%w: a transaction could not begin: %w", dblock.ErrUnavailable, err)
+	default:
+		return fmt.Errorf("dblock: a transaction could not begin: %w", err)
+	}
+}
+
+// errUnmarked says what it means that the savepoint can't be released.
+func errUnmarked(ctx context.Context, err error) error {
+	switch {
+	case errors.Is(err, sql.ErrTxDone) && ctx.Err() == nil:
+		return fmt.Errorf("%w: its function committed it or rolled it back: leave that to RunTx: %w", dblock.ErrTxEnded, err)
+	case mysqlfault.IsNoSavepoint(err):
+		return fmt.Errorf("%w: an error that rolled it back was not returned, or a statement committed it: what was sent after that "+
+			"is written (what came before a statement that commits, too): return all errors, and keep such statements out: %w",
+			dblock.ErrTxEnded, err)
+	case ctx.Err() != nil:
+		return errNotCommitted(ctx, err)
+	case mysqlfault.Of(fault.NoWrite(err)) == fault.Unreachable:
+		return fmt.Errorf("%w: the connection was lost before the commit, nothing was written: %w", dblock.ErrUnavailable, err)
+	default:
+		return err
+	}
+}
+
+// errCommit says what became of a transaction whose fn has returned nil.
+func errCommit(ctx context.Context, err error) error {
+	switch {
+	case err == nil || mysqlfault.IsConflict(err):
+		return err
+	case errors.Is(err, sql.ErrTxDone), ctx.Err() != nil && errors.Is(err, ctx.Err()): // never sent
+		return errNotCommitted(ctx, err)
+	}
+	switch mysqlfault.Of(err) {
+	case fault.Lost, fault.Other:
+		return fmt.Errorf("%w: no answer came to a COMMIT: look up whether what it wrote is there: %w", dblock.ErrOutcomeUnknown, err)
+	default:
+		return err
+	}
+}
+
+// errNotCommitted is for a context that ended before the commit was sent.
+func errNotCommitted(ctx context.Context, err error) error {
+	return fmt.Errorf("dblock: the transaction was not committed, nothing was written: %w", errors.Join(context.Cause(ctx), err))
+}

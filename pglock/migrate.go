@@ -1,0 +1,66 @@
+package pglock
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/dblock-go/dblock/internal/migratelock"
+)
+
+// MigrationOptions say what a MigrationLocker is for.
+type MigrationOptions struct {
+	// Name says whose migrations these are, for example the service's name: 1 to 255 bytes. Processes that migrate the same tables
+	// must agree on it. Those of other names, and of other databases, don't wait.
+	Name string
+
+	// Timeout is how long to wait for another process that migrates. Default 1 minute.
+	Timeout time.Duration
+}
+
+// MigrationLocker lets one process at a time run a service's own migrations. It is what goose calls a SessionLocker, for
+// goose.WithSessionLocker, and needs no goose. It is an advisory lock, bound to the connection that migrates: the server frees
+// it when that ends, however it ends. It needs none of dblock's tables, and a direct connection: behind a pooler in transaction
+// mode it excludes nobody.
+//
+// It takes connections of pgx's stdlib, and of any other driver for Postgres.
+type MigrationLocker struct{ of migratelock.Postgres }
+
+// NewMigrationLocker makes one. Its error is a *dblock.InvalidError.
+func NewMigrationLocker(o MigrationOptions) (*MigrationLocker, error) {
+	if err := migratelock.CheckService(o.Name, o.Timeout); err != nil {
+		return nil, err
+	}
+	return &MigrationLocker{migratelock.Postgres{Schema: migratelock.Service(o.Name), Timeout: o.Timeout, Close: closePgx}}, nil
+}
+
+// SessionLock waits until conn holds the lock. It asks again and again, so that a holder's CREATE INDEX CONCURRENTLY does not wait
+// for the waiters.
+//
+// Errors: dblock.ErrBusy where the timeout has passed; ctx's where it ended. After others conn is closed.
+func (l *MigrationLocker) SessionLock(ctx context.Context, conn *sql.Conn) error {
+	return l.of.SessionLock(ctx, conn)
+}
+
+// SessionUnlock gives the lock back, whether ctx has ended or not, within 5 s. An error says that this could not be confirmed, and
+// that conn was closed for it, which frees the lock, too. What was migrated stays migrated.
+func (l *MigrationLocker) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
+	return l.of.SessionUnlock(ctx, conn)
+}
+
+var _ interface { // goose's lock.SessionLocker
+	SessionLock(ctx context.Context, conn *sql.Conn) error
+	SessionUnlock(ctx context.Context, conn *sql.Conn) error
+} = (*MigrationLocker)(nil)
+
+// closePgx closes a connection of pgx itself: one from a pgxpool would go back there, with the lock, when database/sql throws it
+// away.
+func closePgx(driverConn any) {
+	if c, ok := driverConn.(interface{ Conn() *pgx.Conn }); ok { // a *stdlib.Conn
+		ctx, cancel := context.WithTimeout(context.Background(), rollbackBound)
+		defer cancel()
+		_ = c.Conn().Close(ctx) // closed on our side in any case
+	}
+}

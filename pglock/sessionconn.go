@@ -1,0 +1,253 @@
+package pglock
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/db/pgdb"
+	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/pgfault"
+	"github.com/dblock-go/dblock/internal/pgschema"
+	"github.com/dblock-go/dblock/internal/pgserver"
+	"github.com/dblock-go/dblock/internal/session"
+)
+
+// sessionEngine is the Postgres side of the session locks.
+type sessionEngine struct {
+	host      *pgxpool.Pool
+	namespace string
+	raw       bool
+	schema    string
+	label     string
+	idle      time.Duration
+
+	most int // locks a connection; set by the first one
+	q    pgdb.Queries
+}
+
+var _ session.Engine = (*sessionEngine)(nil)
+
+// ID is the eight bytes of a Key.
+func (e *sessionEngine) ID(key string) (session.ID, error) {
+	k := KeyOf(e.namespace, key)
+	if e.raw {
+		n, err := strconv.ParseInt(key, 10, 64)
+		if err != nil {
+			return "", &dblock.InvalidError{Field: "key", Reason: fmt.Sprintf("%q is not a number of 64 bits, which it must be with RawKeys", key)}
+		}
+		k = Key(n)
+	}
+	return session.ID(binary.BigEndian.AppendUint64(nil, uint64(k))), nil
+}
+
+func keyOf(id session.ID) int64 { return int64(binary.BigEndian.Uint64([]byte(id))) }
+
+func idOf(key int64) session.ID { return session.ID(binary.BigEndian.AppendUint64(nil, uint64(key))) }
+
+// Most leaves four fifths of the server's lock table, as it is said to be, to others; it has room for about twice of that.
+func (e *sessionEngine) Most() int { return e.most }
+
+// Fault tells what an error means.
+func (e *sessionEngine) Fault(err error) fault.Fault { return pgfault.Of(err) }
+
+// channel of the session locks that were given back while others waited.
+const sessionChannel = "dblock_session"
+
+// Open connects as the host's pool does.
+func (e *sessionEngine) Open(ctx context.Context, heard func(session.ID)) (session.Conn, error) {
+	cfg := e.host.Config()
+	if cfg.BeforeConnect != nil {
+		if err := cfg.BeforeConnect(ctx, cfg.ConnConfig); err != nil {
+			return nil, err
+		}
+	}
+	cfg.ConnConfig.OnNotification = func(_ *pgconn.PgConn, n *pgconn.Notification) {
+		if key, err := strconv.ParseInt(n.Payload, 10, 64); err == nil && n.Channel == sessionChannel {
+			heard(idOf(key))
+		}
+	}
+	// A deadline in the past interrupts a read, and leaves the connection as it was.
+	cfg.ConnConfig.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
+		return &pgconn.DeadlineContextWatcherHandler{Conn: c.Conn()}
+	}
+	if e.label != "" {
+		cfg.ConnConfig.RuntimeParams["application_name"] = e.label
+	}
+	conn, err := pgx.ConnectConfig(ctx, cfg.ConnConfig)
+	if err != nil {
+		return nil, err
+	}
+	c := &sessionConn{conn: conn, q: e.q}
+	if err := e.prepare(ctx, c); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// prepare makes sure that session locks exclude where the connection leads, and that the server ends it when it is silent.
+func (e *sessionEngine) prepare(ctx context.Context, c *sessionConn) error {
+	server, err := pgserver.Look(ctx, c.conn)
+	if err != nil {
+		return err
+	}
+	if err := server.SessionLocks(); err != nil {
+		return err
+	}
+	if e.most == 0 {
+		e.most = max(1, server.LockCapacity/5)
+	}
+	c.backend = server.Backend
+	seconds := strconv.FormatInt(max(1, int64(e.idle/(3*time.Second))), 10)
+	ms := strconv.FormatInt(e.idle.Milliseconds(), 10)
+	set := "SELECT "
+	for i, s := range [][2]string{
+		{"idle_session_timeout", ms},
+		{"statement_timeout", "0"}, {"lock_timeout", "0"},
+		{"tcp_keepalives_idle", seconds}, {"tcp_keepalives_interval", seconds}, {"tcp_keepalives_count", "3"}, {"tcp_user_timeout", ms},
+		{"default_transaction_isolation", "read committed"}, {"plan_cache_mode", "force_generic_plan"}, {"jit", "off"},
+	} {
+		if i > 0 {
+			set += ", "
+		}
+		set += "set_config('" + s[0] + "', '" + s[1] + "', false)"
+	}
+	if _, err := c.conn.PgConn().Exec(ctx, set+"; LISTEN "+sessionChannel).ReadAll(); err != nil {
+		return err
+	}
+	// So that the server sees that a client has gone which waits for a lock. Not every system has what that takes.
+	_, err = c.conn.PgConn().Exec(ctx, "SET client_connection_check_interval = 500").ReadAll()
+	var refused *pgconn.PgError
+	if err != nil && !errors.As(err, &refused) {
+		return err
+	}
+	return nil
+}
+
+// Note keeps keys for people.
+func (e *sessionEngine) Note(ctx context.Context, keys map[session.ID]string) error {
+	if e.raw {
+		return nil // they are what the server shows
+	}
+	ids := make([]int64, 0, len(keys))
+	names := make([]string, 0, len(keys))
+	for id, name := range keys {
+		ids, names = append(ids, keyOf(id)), append(names, name)
+	}
+	on := pgschema.On(e.host, e.schema)
+	if err := e.q.NoteSessionKeys(ctx, on, e.namespace, ids, names); err != nil {
+		return err
+	}
+	return e.q.ForgetSessionKeys(ctx, on)
+}
+
+// sessionConn is a connection that has session locks.
+type sessionConn struct {
+	conn    *pgx.Conn
+	backend int32
+	q       pgdb.Queries
+}
+
+// Run does the steps in one statement.
+func (c *sessionConn) Run(ctx context.Context, steps []session.Step) ([]bool, error) {
+	keys, marks, ops := make([]int64, len(steps)), make([]int64, len(steps)), make([]int16, len(steps))
+	for i, s := range steps {
+		keys[i], ops[i] = keyOf(s.ID), int16(s.Op)
+		marks[i] = mark(keys[i])
+	}
+	done, err := c.q.SessionSteps(ctx, c.conn, keys, marks, ops)
+	if err == nil && len(done) != len(steps) {
+		err = fmt.Errorf("dblock: %d answers for %d steps with session locks", len(done), len(steps))
+	}
+	return done, err
+}
+
+// mark is the second number of a key, by which those are known who wait to have its lock alone: that of SplitMix64, so that
+// keys which are close to each other are far apart.
+func mark(key int64) int64 {
+	z := uint64(key) + 0x9e3779b97f4a7c15
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return int64(z ^ z>>31)
+}
+
+// Has looks the locks up.
+func (c *sessionConn) Has(ctx context.Context, steps []session.Step) ([]bool, error) {
+	rows, err := c.q.OwnSessionLocks(ctx, c.conn)
+	if err != nil {
+		return nil, err
+	}
+	has := make([]bool, len(steps))
+	for i, s := range steps {
+		has[i] = slices.Contains(rows, ownRow(s))
+	}
+	return has, nil
+}
+
+// ownRow is the row of the lock that a step is about.
+func ownRow(s session.Step) pgdb.OwnSessionLocksRow {
+	row := pgdb.OwnSessionLocksRow{LockID: keyOf(s.ID)}
+	switch s.Op {
+	case session.TakeShared, session.FreeShared:
+		row.Shared = true
+	case session.Show, session.Hide:
+		row.Halves, row.Shared = true, true
+	case session.Intend, session.Forgo:
+		row.LockID, row.Halves = mark(row.LockID), true
+	}
+	return row
+}
+
+// Ping makes sure that it is the same server process still.
+func (c *sessionConn) Ping(ctx context.Context) error {
+	backend, err := c.q.SessionBackend(ctx, c.conn)
+	if err == nil && backend != c.backend {
+		c.Close()
+		err = fmt.Errorf("%w: the server's process was %d and is %d: a pooler has come between", dblock.ErrUnsupported, c.backend, backend)
+	}
+	return err
+}
+
+// Park reads what the server sends unasked.
+func (c *sessionConn) Park(ctx context.Context) error {
+	for {
+		err := c.conn.PgConn().WaitForNotification(ctx)
+		if err != nil && ctx.Err() != nil && !c.conn.IsClosed() {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// Wait waits in the server's own line.
+func (c *sessionConn) Wait(ctx context.Context, id session.ID, shared bool) error {
+	wait := "SELECT pg_advisory_lock($1)"
+	if shared {
+		wait = "SELECT pg_advisory_lock_shared($1)"
+	}
+	_, err := c.conn.Exec(ctx, wait, keyOf(id))
+	return err
+}
+
+// Closed tells whether the connection has ended.
+func (c *sessionConn) Closed() bool { return c.conn.IsClosed() }
+
+// Close ends it.
+func (c *sessionConn) Close() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = c.conn.Close(ctx)
+}

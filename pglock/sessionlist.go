@@ -1,0 +1,40 @@
+package pglock
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/db/pgdb"
+	"github.com/dblock-go/dblock/internal/pgschema"
+)
+
+// SessionLocks lists the advisory locks of the pool's database that are called by one number, by whomever they are held:
+// session locks, transaction locks, and those of other programs. Keys are known of those that a Session has held for longer
+// than a second. Schema is where dblock's tables are; default: where the connection looks first.
+//
+// Errors: dblock.ErrSchema, dblock.ErrUnavailable.
+func SessionLocks(ctx context.Context, pool *pgxpool.Pool, schema string) ([]dblock.SessionLock, error) {
+	on := pgschema.On(pool, schema)
+	if err := pgschema.Check(ctx, on); err != nil {
+		return nil, err
+	}
+	var q pgdb.Queries
+	rows, err := q.ListSessionLocks(ctx, on)
+	if err != nil {
+		return nil, err
+	}
+	locks := make([]dblock.SessionLock, len(rows))
+	for i, r := range rows {
+		locks[i] = dblock.SessionLock{
+			ID: strconv.FormatInt(r.LockID, 10), Namespace: r.Namespace, Key: r.LockKey, Waits: !r.Granted,
+			Session: strconv.FormatInt(int64(r.Backend), 10), Label: r.Application, Client: r.Client, Waiters: r.Waiters,
+		}
+		if r.Shared {
+			locks[i].Mode = dblock.Shared
+		}
+	}
+	return locks, nil
+}
