@@ -72,10 +72,11 @@ func (n *tenures) overlaps() (never, afterLoss time.Duration) {
 // only where one has lost it, and for no longer than it takes to find that out.
 func excludesThroughKills(t *testing.T, s *sessionPlace) {
 	const idle = 3 * time.Second
-	within := idle/3 + time.Second // for a busy machine
+	noticed := idle / 3 // until then callers of one process hand on what it has not any more
 	if s.e.Kind == devdb.Postgres {
-		within = time.Second
+		noticed = 100 * time.Millisecond
 	}
+	within := noticed + time.Second // for a busy machine
 	ctx, stop := context.WithTimeout(t.Context(), 5*time.Second)
 	defer stop()
 	var n tenures
@@ -91,9 +92,9 @@ func excludesThroughKills(t *testing.T, s *sessionPlace) {
 		if id := s.holder(t, fmt.Sprint("k", kills%2)); id != 0 {
 			before := time.Now()
 			_ = s.end(t.Context(), id, false)
-			n.kills = append(n.kills, [2]time.Time{before, time.Now().Add(20 * time.Millisecond)})
+			n.kills = append(n.kills, [2]time.Time{before, time.Now().Add(noticed)})
 		}
-		time.Sleep(rand.N(300 * time.Millisecond)) // some of them get their work done
+		time.Sleep(noticed/2 + rand.N(2*noticed)) // some of them get their work done
 	}
 	callers.Wait()
 	never, afterLoss := n.overlaps()
