@@ -2,13 +2,10 @@ package pglock
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
 	"strconv"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/dblock-go/dblock"
@@ -17,33 +14,6 @@ import (
 	"github.com/dblock-go/dblock/internal/pgfault"
 	"github.com/dblock-go/dblock/internal/pgschema"
 )
-
-// Tx is a transaction: a pgx.Tx, or what SQLTx makes of a *sql.Tx.
-type Tx interface {
-	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
-}
-
-// SQLTx lets the functions of this package take a transaction of database/sql, and so of GORM, ent or
-// sqlx. The driver underneath must be pgx's (github.com/jackc/pgx/v5/stdlib): with another one they
-// fail, and say so.
-func SQLTx(tx *sql.Tx) Tx { return sqlTx{tx} }
-
-type sqlTx struct{ tx *sql.Tx }
-
-// Exec passes on an option that only pgx's driver takes for one.
-func (t sqlTx) Exec(ctx context.Context, query string, args ...any) (pgconn.CommandTag, error) {
-	result, err := t.tx.ExecContext(ctx, query, append([]any{pgx.QueryExecModeCacheDescribe}, args...)...)
-	if err != nil {
-		var pg *pgconn.PgError
-		if !errors.As(err, &pg) && ctx.Err() == nil && !errors.Is(err, sql.ErrTxDone) {
-			return pgconn.CommandTag{}, fmt.Errorf("%w: a *sql.Tx of another driver than pgx's stdlib, or a broken connection: %w",
-				dblock.ErrUnsupported, err)
-		}
-		return pgconn.CommandTag{}, err
-	}
-	n, err := result.RowsAffected()
-	return pgconn.NewCommandTag("SELECT " + strconv.FormatInt(n, 10)), err
-}
 
 // Guards check fences inside transactions. The zero value is good for use.
 type Guards struct {

@@ -25,7 +25,7 @@ const (
 	tooManyConnections  = 1040 // ER_CON_COUNT_ERROR
 	serverShutdown      = 1053 // ER_SERVER_SHUTDOWN
 	optionPreventsIt    = 1290 // ER_OPTION_PREVENTS_STATEMENT: --read-only
-	readOnlyTransaction = 1792 // ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION
+	ReadOnlyTransaction = 1792 // ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION
 	readOnlyServer      = 1836 // ER_READ_ONLY_MODE
 	readOnlyMode        = 1874 // ER_INNODB_READ_ONLY
 	connectionKilled    = 1927 // ER_CONNECTION_KILLED, on MariaDB
@@ -34,8 +34,11 @@ const (
 	noSuchSavepoint = 1305 // ER_SP_DOES_NOT_EXIST
 
 	// The tables are not there.
-	unknownDatabase = 1049 // ER_BAD_DB_ERROR
-	noSuchTable     = 1146 // ER_NO_SUCH_TABLE
+	UnknownDatabase = 1049 // ER_BAD_DB_ERROR
+	NoSuchColumn    = 1054 // ER_BAD_FIELD_ERROR
+	NoSuchTable     = 1146 // ER_NO_SUCH_TABLE
+	NoSuchIndex     = 1176 // ER_KEY_DOES_NOT_EXITS, as it is spelled
+	NotPermitted    = 1142 // ER_TABLEACCESS_DENIED_ERROR
 
 	// The user may not.
 	databaseDenied = 1044 // ER_DBACCESS_DENIED_ERROR

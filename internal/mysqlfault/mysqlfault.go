@@ -40,6 +40,15 @@ func IsLocked(err error) bool {
 	return errors.As(err, &server) && (server.Number == lockWaitTimeout || server.Number == lockNoWait)
 }
 
+// Number is that of an error of the server's, 0 for others.
+func Number(err error) uint16 {
+	var server *mysql.MySQLError
+	if errors.As(err, &server) {
+		return server.Number
+	}
+	return 0
+}
+
 // IsConflict tells that the server rolled the transaction back, or asks for it, for the sake of others: all of it may be run again.
 func IsConflict(err error) bool {
 	var server *mysql.MySQLError
@@ -96,9 +105,9 @@ func ofNumber(number uint16, safe bool) fault.Fault {
 			return fault.Busy
 		}
 		return fault.Lost // a commit that waited for a replica, say, and stands
-	case noSuchTable, unknownDatabase:
+	case NoSuchTable, UnknownDatabase:
 		return fault.NoSchema
-	case tooManyConnections, optionPreventsIt, readOnlyTransaction, readOnlyServer, readOnlyMode:
+	case tooManyConnections, optionPreventsIt, ReadOnlyTransaction, readOnlyServer, readOnlyMode:
 		return fault.Unreachable
 	case serverShutdown, connectionKilled, cantCommit:
 		if safe {

@@ -7,6 +7,9 @@ const (
 	classConnection   = "08"
 	protocolViolation = "08P01"
 
+	// Class 0A: feature not supported.
+	Unsupported = "0A000" // to lock the rows of a join's nullable side, of an aggregate, of a view that is none of one table
+
 	// Class 22: data exception.
 	classData = "22"
 
@@ -16,10 +19,12 @@ const (
 	checkViolation  = "23514"
 
 	// Class 25: invalid transaction state.
-	readOnlyTransaction = "25006"
+	ReadOnlyTransaction = "25006"
+	NoTransaction       = "25P01"
+	FailedTransaction   = "25P02" // an earlier statement failed
 
 	// Class 3F: invalid schema name.
-	invalidSchemaName = "3F000"
+	InvalidSchemaName = "3F000"
 
 	// Class 40: transaction rollback. Of the rest of the class 40002 blames a constraint, and 40003 does not know the outcome:
 	// neither is run again.
@@ -27,10 +32,12 @@ const (
 	deadlockDetected     = "40P01" // https://www.postgresql.org/docs/current/explicit-locking.html#LOCKING-DEADLOCKS
 
 	// Class 42: syntax error or access rule violation.
-	undefinedTable = "42P01"
+	NotPermitted    = "42501"
+	UndefinedColumn = "42703"
+	UndefinedTable  = "42P01"
 
 	// Class 53: insufficient resources.
-	outOfMemory        = "53200" // as a rule the table of locks: max_locks_per_transaction
+	OutOfMemory        = "53200" // as a rule the table of locks: max_locks_per_transaction
 	tooManyConnections = "53300"
 
 	// Class 55: object not in prerequisite state.

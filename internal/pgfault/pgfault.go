@@ -21,7 +21,7 @@ func Of(err error) fault.Fault {
 	if errors.As(err, &refused) {
 		return fault.Unreachable
 	}
-	if code := codeOf(err); code != "" {
+	if code := Code(err); code != "" {
 		return ofCode(code, safe)
 	}
 	switch {
@@ -43,16 +43,16 @@ func NeverSent(err error) bool {
 }
 
 // IsLocked tells that a row was locked for longer than a statement would wait.
-func IsLocked(err error) bool { return codeOf(err) == lockNotAvailable }
+func IsLocked(err error) bool { return Code(err) == lockNotAvailable }
 
 // IsConflict tells that the server rolled the transaction back, or asks for it, for the sake of others: all of it may be run again.
 func IsConflict(err error) bool { return IsUnserializable(err) || IsDeadlock(err) }
 
 // IsDeadlock tells that transactions waited for each other, and this one was chosen to end.
-func IsDeadlock(err error) bool { return codeOf(err) == deadlockDetected }
+func IsDeadlock(err error) bool { return Code(err) == deadlockDetected }
 
 // IsUnserializable tells that in REPEATABLE READ or above a row had changed.
-func IsUnserializable(err error) bool { return codeOf(err) == serializationFailure }
+func IsUnserializable(err error) bool { return Code(err) == serializationFailure }
 
 // Violates tells that a CHECK of that name would not hold.
 func Violates(err error, check string) bool {
@@ -61,9 +61,10 @@ func Violates(err error, check string) bool {
 }
 
 // RefusesParameters tells that a pooler lets sessions begin only without the parameters that were asked for.
-func RefusesParameters(err error) bool { return codeOf(err) == protocolViolation }
+func RefusesParameters(err error) bool { return Code(err) == protocolViolation }
 
-func codeOf(err error) string {
+// Code is the SQLSTATE of an error of the server's, empty for others.
+func Code(err error) string {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {
 		return pg.Code
@@ -81,13 +82,13 @@ func ofCode(code string, safe bool) fault.Fault {
 		return fault.Duplicate
 	case lockNotAvailable, queryCanceled:
 		return fault.Busy
-	case undefinedTable, invalidSchemaName:
+	case UndefinedTable, InvalidSchemaName:
 		return fault.NoSchema
-	case readOnlyTransaction, tooManyConnections:
+	case ReadOnlyTransaction, tooManyConnections:
 		return fault.Unreachable
 	case raiseException:
 		return fault.Poison
-	case outOfMemory:
+	case OutOfMemory:
 		return fault.Full
 	}
 	switch code[:2] {

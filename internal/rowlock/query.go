@@ -1,0 +1,167 @@
+package rowlock
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/dblock-go/dblock"
+)
+
+// Dialect is how an engine's text is to be read.
+type Dialect struct {
+	Backslash bool // escapes in strings
+	Dollar    bool // $tag$ quotes
+	Hash      bool // begins a comment
+
+	// Nested: a lock of the whole query does not reach into sub-selects in its FROM.
+	Nested bool
+}
+
+// The dialects.
+var (
+	Postgres = Dialect{Dollar: true}
+	MySQL    = Dialect{Backslash: true, Hash: true, Nested: true}
+)
+
+// CheckQuery refuses a SELECT to which LIMIT and a lock can't be added. What else is wrong with it the server says.
+func (d Dialect) CheckQuery(query string) error {
+	if err := dblock.CheckText("query", query, 1, 1<<20); err != nil {
+		return err
+	}
+	words := d.words(query)
+	if len(words) == 0 || words[0] != "SELECT" {
+		return refused("it has to begin with SELECT: the lock would not reach the rows of anything else")
+	}
+	for i, word := range words {
+		var before, next string
+		if i > 0 {
+			before = words[i-1]
+		}
+		if i+1 < len(words) {
+			next = words[i+1]
+		}
+		if before == "." { // t.limit is a column
+			continue
+		}
+		if reason := d.objection(before, word, next); reason != "" {
+			return refused(reason)
+		}
+	}
+	return nil
+}
+
+// objection says what is wrong with a word at the query's own level.
+func (d Dialect) objection(before, word, next string) string {
+	switch word {
+	case ";":
+		return "it has a semicolon: leave that out"
+	case "FOR":
+		if slices.Contains([]string{"UPDATE", "SHARE", "NO", "KEY"}, next) {
+			return "it has a lock of its own: leave FOR " + next + " out"
+		}
+	case "LOCK":
+		if next == "IN" {
+			return "it has a lock of its own: leave LOCK IN SHARE MODE out"
+		}
+	case "LIMIT", "FETCH", "OFFSET":
+		return "it has a " + word + " of its own: leave that out, the number is an argument"
+	case "UNION", "INTERSECT", "EXCEPT", "GROUP", "HAVING", "INTO":
+		return word + " makes other rows of those that would be locked"
+	case "DISTINCT":
+		if before == "SELECT" {
+			return word + " makes other rows of those that would be locked"
+		}
+	case "(":
+		if d.Nested && (before == "FROM" || before == "JOIN") {
+			return "its lock would not reach the rows of a sub-select in its FROM"
+		}
+	}
+	return ""
+}
+
+func refused(reason string) error { return &dblock.InvalidError{Field: "query", Reason: reason} }
+
+// words are the words of a query's own level, in upper case, and its signs; what stands within brackets is left out,
+// but for semicolons, and so are strings, quoted names and comments.
+func (d Dialect) words(query string) (words []string) {
+	depth := 0
+	for s := query; s != ""; {
+		n := d.skip(s)
+		if n > 0 {
+			s = s[n:]
+			continue
+		}
+		n = word(s)
+		switch {
+		case n > 0:
+			if depth == 0 {
+				words = append(words, strings.ToUpper(s[:n]))
+			}
+		case s[0] == ')':
+			n, depth = 1, depth-1
+		default:
+			n = 1
+			if depth == 0 && s[0] > ' ' || s[0] == ';' {
+				words = append(words, s[:1])
+			}
+			if s[0] == '(' {
+				depth++
+			}
+		}
+		s = s[n:]
+	}
+	return words
+}
+
+// word is how many bytes of a word s begins with.
+func word(s string) int {
+	n := strings.IndexFunc(s, func(r rune) bool {
+		return r != '_' && r < 0x80 && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
+	})
+	if n < 0 {
+		return len(s)
+	}
+	return n
+}
+
+// skip is how many bytes of a string, a quoted name or a comment s begins with.
+func (d Dialect) skip(s string) int {
+	switch {
+	case s[0] == '\'' || s[0] == '"' || s[0] == '`':
+		return d.quoted(s)
+	case strings.HasPrefix(s, "--") || d.Hash && s[0] == '#':
+		return until(s, 0, "\n")
+	case strings.HasPrefix(s, "/*"):
+		return until(s, 2, "*/")
+	case d.Dollar && s[0] == '$':
+		if n := word(s[1:]) + 2; n <= len(s) && s[n-1] == '$' && (n == 2 || s[1] > '9') { // $1 is a parameter
+			return until(s, n, s[:n])
+		}
+	}
+	return 0
+}
+
+func until(s string, from int, end string) int {
+	if n := strings.Index(s[from:], end); n >= 0 {
+		return from + n + len(end)
+	}
+	return len(s)
+}
+
+func (d Dialect) quoted(s string) int {
+	for i := 1; i < len(s); i++ {
+		switch {
+		case d.Backslash && s[i] == '\\' && s[0] != '`':
+			i++
+		case s[i] == s[0]: // doubled, the next one begins another
+			return i + 1
+		}
+	}
+	return len(s)
+}
+
+// Claim adds the number of rows and the lock to a query that was checked. They stand on lines of their own: the query may end in a comment.
+func Claim(query string, n int, lock string) string {
+	return fmt.Sprintf("%s\nLIMIT %d\n%s", query, n, lock)
+}

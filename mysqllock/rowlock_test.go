@@ -1,0 +1,103 @@
+package mysqllock_test
+
+import (
+	"context"
+	"database/sql"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/conformance"
+	"github.com/dblock-go/dblock/internal/devdb"
+	"github.com/dblock-go/dblock/mysqllock"
+)
+
+func rows(kind devdb.Kind) conformance.RowLocks {
+	return conformance.RowLocks{Kind: kind, Open: openRows, Bound: time.Second, Between: 1500 * time.Millisecond}
+}
+
+func openRows(dsn string, conns int, level sql.IsolationLevel) (func(context.Context) (conformance.RowTx, error), func(), error) {
+	db, err := sql.Open("mysql", dsn)
+	if err != nil {
+		return nil, nil, err
+	}
+	db.SetMaxOpenConns(conns)
+	db.SetMaxIdleConns(conns)
+	return func(context.Context) (conformance.RowTx, error) {
+		tx, err := db.BeginTx(context.Background(), &sql.TxOptions{Isolation: level})
+		return rowTx{tx}, err
+	}, func() { _ = db.Close() }, nil
+}
+
+type rowTx struct{ tx *sql.Tx }
+
+func (t rowTx) Exec(ctx context.Context, statement string) error {
+	_, err := t.tx.ExecContext(ctx, statement)
+	return err
+}
+
+func (t rowTx) Text(ctx context.Context, query string) (text string, err error) {
+	err = t.tx.QueryRowContext(ctx, query).Scan(&text)
+	return text, err
+}
+
+func (t rowTx) Commit(context.Context) error   { return t.tx.Commit() }
+func (t rowTx) Rollback(context.Context) error { return t.tx.Rollback() }
+
+func (t rowTx) LockRow(ctx context.Context, table, column string, key int64, o dblock.RowLock) error {
+	return mysqllock.LockRow(ctx, t.tx, table, column, key, o)
+}
+
+func (t rowTx) LockText(ctx context.Context, table, column, key string, o dblock.RowLock) error {
+	return mysqllock.LockRow(ctx, t.tx, table, column, key, o)
+}
+
+func (t rowTx) LockRows(ctx context.Context, table, column string, keys []int64, o dblock.RowLock) (dblock.LockedRows[int64], error) {
+	return mysqllock.LockRows(ctx, t.tx, table, column, keys, o)
+}
+
+func (t rowTx) Claim(ctx context.Context, o dblock.RowLock, n int, query string) ([]int64, error) {
+	return mysqllock.Claim(ctx, t.tx, o, n, one, query)
+}
+
+func one(r *sql.Rows) (id int64, err error) {
+	err = r.Scan(&id)
+	return id, err
+}
+
+func TestRowLocks(t *testing.T) {
+	t.Parallel()
+	for _, kind := range family() {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			rows(kind).Run(t)
+		})
+	}
+}
+
+func TestRowLocksSettings(t *testing.T) {
+	t.Parallel()
+	set := func(variable, value string) func(*testing.T, string) string {
+		return conformance.Appended(variable + "=" + url.QueryEscape("'"+value+"'"))
+	}
+	for _, kind := range family() {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			isolation := "transaction_isolation"
+			if kind == devdb.MariaDB {
+				isolation = "tx_isolation"
+			}
+			rows(kind).RunWith(t, map[string]func(*testing.T, string) string{
+				"parseTime":         conformance.Appended("parseTime=true&loc=Local"),
+				"clientFoundRows":   conformance.Appended("clientFoundRows=true"),
+				"interpolateParams": conformance.Appended("interpolateParams=true"),
+				"multiStatements":   conformance.Appended("multiStatements=true"),
+				"sql_mode":          set("sql_mode", "ANSI_QUOTES,NO_BACKSLASH_ESCAPES,PIPES_AS_CONCAT,STRICT_ALL_TABLES"),
+				"collation":         conformance.Appended("collation=latin1_swedish_ci"),
+				"waits of 7 s":      conformance.Appended("innodb_lock_wait_timeout=7"),
+				"serializable":      set(isolation, "SERIALIZABLE"),
+			})
+		})
+	}
+}

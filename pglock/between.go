@@ -1,0 +1,72 @@
+package pglock
+
+import (
+	"context"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// batcher is a transaction of pgx's own.
+type batcher interface {
+	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
+}
+
+// between runs a query between others, whose rows nobody reads: in one round trip where tx can, in three through
+// database/sql, which has no batches.
+func between(
+	ctx context.Context, tx Tx, before, after []string, read func(pgx.Rows) error, query string, args []any,
+) error {
+	if b, ok := tx.(batcher); ok {
+		return inBatch(ctx, b, before, after, read, query, args)
+	}
+	if _, err := tx.Exec(ctx, strings.Join(before, "; "), pgx.QueryExecModeSimpleProtocol); err != nil {
+		return err
+	}
+	answer, err := tx.Query(ctx, query, args...)
+	if err == nil {
+		err = read(answer)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, strings.Join(after, "; "), pgx.QueryExecModeSimpleProtocol)
+	return err
+}
+
+func inBatch(
+	ctx context.Context, tx batcher, before, after []string, read func(pgx.Rows) error, query string, args []any,
+) (err error) {
+	var batch pgx.Batch
+	for _, statement := range before {
+		batch.Queue(statement)
+	}
+	batch.Queue(query, args...)
+	for _, statement := range after {
+		batch.Queue(statement)
+	}
+	results := tx.SendBatch(ctx, &batch)
+	defer func() {
+		if closed := results.Close(); err == nil { // else it says the same again
+			err = closed
+		}
+	}()
+	for range before {
+		if _, err := results.Exec(); err != nil {
+			return err
+		}
+	}
+	answer, err := results.Query()
+	if err == nil {
+		err = read(answer)
+	}
+	if err != nil {
+		return err
+	}
+	for range after {
+		if _, err := results.Exec(); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,46 @@
+package pglock
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/rowlock"
+)
+
+// Claim locks rows that nobody else has locked, at most n of those that query returns, and reads them: "any free seat, now". It
+// waits for nobody, and two who claim at once get different rows. It returns none, and no error, where none is free: others may
+// still have some locked, and give them back.
+//
+// query is a SELECT on the table itself, without LIMIT and without a lock, which are added: "SELECT id, price FROM seat WHERE
+// buyer IS NULL ORDER BY id". args are its $1, $2, …; row is what reads a row, as pgx.RowTo, pgx.RowToStructByName; over
+// SQLTx it reads what database/sql can. n is 1 to dblock.MaxSetKeys. A claim ends with tx: write who has the row before you
+// commit.
+//
+// Errors are those of LockRow, but for ErrNoRows and HeldError; an *dblock.InvalidError for a query that already has a LIMIT,
+// a lock or a semicolon, or is no SELECT.
+func Claim[T any](
+	ctx context.Context, tx Tx, o dblock.RowLock, n int, row pgx.RowToFunc[T], query string, args ...any,
+) ([]T, error) {
+	if err := rowlock.CheckClaim(o, n); err != nil {
+		return nil, err
+	}
+	if err := rowlock.Postgres.CheckQuery(query); err != nil {
+		return nil, err
+	}
+	o.Wait = dblock.SkipLocked
+	lock, err := lockClause(o)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := tx.Query(ctx, rowlock.Claim(query, n, lock), args...)
+	if err != nil {
+		return nil, txError(ctx, "rows of a claim", err)
+	}
+	rows, err := pgx.CollectRows(answer, row)
+	if err != nil {
+		return nil, txError(ctx, "rows of a claim", err)
+	}
+	return rows, nil
+}

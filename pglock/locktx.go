@@ -1,0 +1,151 @@
+package pglock
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/rowlock"
+)
+
+// WhileContextLives has LockTx wait for as long as its context lives, whatever lock_timeout says.
+const WhileContextLives time.Duration = math.MaxInt64
+
+// maxWait is the longest lock_timeout, 24 days.
+const maxWait = math.MaxInt32 * time.Millisecond
+
+// LockTx locks keys until tx ends, or is rolled back to a savepoint from before: all of them or none, in one round trip. It
+// takes them in one order, so that calls never deadlock with each other; with other locks of the transaction they can. They
+// are advisory locks: whoever takes none is not kept out. Duplicates count once; 1 to dblock.MaxSetKeys keys.
+//
+// It waits for at most wait, in whole milliseconds up to 24 days, for all keys together; or WhileContextLives. lock_timeout is
+// afterwards what it was, and a refusal leaves tx as it was, ready for use. Where ctx ends the wait pgx closes the
+// connection, and tx is lost.
+//
+// Errors: a *dblock.HeldError (ErrNotAcquired) with the number of the key that was not had, whose Wait says what ended
+// the wait; dblock.ErrConflict after a deadlock; dblock.ErrOverloaded where the server has no room for more locks;
+// dblock.ErrUnavailable on a standby, where such locks keep nobody out; an *dblock.InvalidError. After all but the first
+// and the last tx has to be rolled back. Others are pgx's.
+func LockTx(ctx context.Context, tx Tx, wait time.Duration, keys ...Key) error {
+	return waitTx(ctx, tx, "pg_advisory_xact_lock", wait, keys)
+}
+
+// LockTxShared is LockTx beside others who take the keys shared, and against those who don't.
+func LockTxShared(ctx context.Context, tx Tx, wait time.Duration, keys ...Key) error {
+	return waitTx(ctx, tx, "pg_advisory_xact_lock_shared", wait, keys)
+}
+
+// TryLockTx is LockTx for who would rather not wait: a *dblock.HeldError where one of the keys is not free.
+func TryLockTx(ctx context.Context, tx Tx, keys ...Key) error {
+	return lockTx(ctx, tx, fmt.Sprintf(tryKeys, "pg_try_advisory_xact_lock"), 0, nil, keys)
+}
+
+// TryLockTxShared is TryLockTx beside others who take the keys shared.
+func TryLockTxShared(ctx context.Context, tx Tx, keys ...Key) error {
+	return lockTx(ctx, tx, fmt.Sprintf(tryKeys, "pg_try_advisory_xact_lock_shared"), 0, nil, keys)
+}
+
+func waitTx(ctx context.Context, tx Tx, function string, wait time.Duration, keys []Key) error {
+	if wait <= 0 {
+		return &dblock.InvalidError{Field: "wait", Reason: fmt.Sprintf("%v is no time to wait for: "+
+			"call TryLockTx not to wait, or give WhileContextLives", wait)}
+	}
+	bound := wait
+	if wait == WhileContextLives {
+		bound = 0
+	}
+	if err := rowlock.CheckWait("wait", bound, time.Millisecond, maxWait); err != nil {
+		return err
+	}
+	return lockTx(ctx, tx, fmt.Sprintf(waitForKeys, function), bound, rowlock.Bound(wait), keys)
+}
+
+// The statements, for one message of the simple protocol. An exception that is handled undoes what was locked in its block,
+// and no error is raised or logged: it is what a savepoint does, without a round trip of its own. Keys and waits travel in
+// settings, so that those who count statements by their text see one, not one a key.
+const (
+	arguments = "SELECT pg_catalog.set_config('dblock.keys', '{%s}', true), pg_catalog.set_config('dblock.wait', '%d', true);"
+
+	tryKeys = `DO $dblock$
+DECLARE
+	wanted bigint[] := pg_catalog.current_setting('dblock.keys');
+	refused int := 0;
+BEGIN
+	IF pg_catalog.pg_is_in_recovery() THEN
+		RAISE read_only_sql_transaction;
+	END IF;
+	BEGIN
+		FOR i IN 1 .. pg_catalog.cardinality(wanted) LOOP
+			IF NOT pg_catalog.%s(wanted[i]) THEN
+				refused := i;
+				RAISE lock_not_available;
+			END IF;
+		END LOOP;
+	EXCEPTION WHEN lock_not_available THEN
+		NULL;
+	END;
+	PERFORM pg_catalog.set_config('dblock.refused', refused::text, true);
+END $dblock$;`
+
+	// waitForKeys gives each key what is left of the wait, which began when the message came.
+	waitForKeys = `DO $dblock$
+DECLARE
+	wanted bigint[] := pg_catalog.current_setting('dblock.keys');
+	wait bigint := pg_catalog.current_setting('dblock.wait');
+	before text := pg_catalog.current_setting('lock_timeout');
+	gone interval;
+	refused int := 0;
+BEGIN
+	IF pg_catalog.pg_is_in_recovery() THEN
+		RAISE read_only_sql_transaction;
+	END IF;
+	PERFORM pg_catalog.set_config('lock_timeout', '0', true);
+	BEGIN
+		FOR i IN 1 .. pg_catalog.cardinality(wanted) LOOP
+			refused := i;
+			IF wait > 0 THEN
+				gone := pg_catalog.clock_timestamp() - pg_catalog.statement_timestamp();
+				PERFORM pg_catalog.set_config('lock_timeout',
+					GREATEST(1, wait - (1000 * EXTRACT(epoch FROM gone))::bigint)::text, true);
+			END IF;
+			PERFORM pg_catalog.%s(wanted[i]);
+		END LOOP;
+		refused := 0;
+	EXCEPTION WHEN lock_not_available THEN
+		NULL;
+	END;
+	PERFORM pg_catalog.set_config('lock_timeout', before, true), pg_catalog.set_config('dblock.refused', refused::text, true);
+END $dblock$;`
+
+	// answer has as many rows as the number of the key that was refused: a count is what every driver tells of a message
+	// with several statements.
+	answer = "SELECT FROM pg_catalog.generate_series(1, pg_catalog.current_setting('dblock.refused')::int)"
+)
+
+// lockTx runs a statement for keys; over is what ends its wait.
+func lockTx(ctx context.Context, tx Tx, statement string, wait time.Duration, over error, keys []Key) error {
+	keys = slices.Compact(slices.Sorted(slices.Values(keys)))
+	if err := rowlock.CheckKeys(keys); err != nil {
+		return err
+	}
+	numbers := make([]string, len(keys))
+	for i, key := range keys {
+		numbers[i] = strconv.FormatInt(int64(key), 10)
+	}
+	message := fmt.Sprintf(arguments, strings.Join(numbers, ","), wait.Milliseconds()) + statement + answer
+	tag, err := tx.Exec(ctx, message, pgx.QueryExecModeSimpleProtocol)
+	if err != nil {
+		return txError(ctx, "advisory locks", err)
+	}
+	if n := tag.RowsAffected(); n > 0 {
+		return rowlock.Held(numbers[n-1], over)
+	}
+	return nil
+}

@@ -1,0 +1,144 @@
+package pglock
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/pgfault"
+	"github.com/dblock-go/dblock/internal/rowlock"
+)
+
+// LockRow locks the row of a table of yours in which column has the value key, until tx ends or is rolled back
+// to a savepoint from before. column has to be unique, as a primary key is. table may be qualified: "shop.seat"; names are taken as they are, and may contain anything but a
+// dot. What is read of the row before it is locked may be old: read it after, at READ COMMITTED.
+//
+// Errors: pgx.ErrNoRows, which is sql.ErrNoRows too, where there is no such row; a *dblock.HeldError (ErrNotAcquired) where it
+// was not had in time, and by SkipLocked; dblock.ErrConflict after a deadlock, and at REPEATABLE READ and above where the row has
+// changed since tx began; dblock.ErrUnavailable where tx may not write; an *dblock.InvalidError. A refusal by NoWait, SkipLocked or a bound of Wait
+// leaves tx as it was, ready for use; after others it has to be rolled back. Others are pgx's.
+func LockRow[K any](ctx context.Context, tx Tx, table, column string, key K, o dblock.RowLock) error {
+	if o.Wait == dblock.NoWait {
+		o.Wait = dblock.SkipLocked // for one row that comes to the same, and raises no error from which tx would have to recover
+	}
+	rows, err := LockRows(ctx, tx, table, column, []K{key}, o)
+	switch {
+	case err != nil || len(rows.Locked) > 0:
+		return err
+	case len(rows.Skipped) > 0:
+		return rowlock.Held(rowlock.Row(table, column, []K{key}), nil)
+	default:
+		return fmt.Errorf("dblock: there is no %s: %w", rowlock.Row(table, column, []K{key}), pgx.ErrNoRows)
+	}
+}
+
+// LockRows is LockRow for up to dblock.MaxSetKeys keys, and says which of them there are. The server locks the rows in the order of
+// their keys, so that two who lock some of the same rows, in whatever order they ask, never deadlock; unless the keys
+// themselves change, or tx has locked others of them before.
+//
+// But for SkipLocked it has all that there are, or none: a refusal undoes the rest. Its *dblock.HeldError does not say which row
+// was refused.
+func LockRows[K any](ctx context.Context, tx Tx, table, column string, keys []K, o dblock.RowLock) (dblock.LockedRows[K], error) {
+	var rows dblock.LockedRows[K]
+	from, where, err := tableOf(table, column)
+	if err != nil {
+		return rows, err
+	}
+	lock, err := lockClause(o)
+	if err != nil {
+		return rows, err
+	}
+	if err := rowlock.CheckKeys(keys); err != nil {
+		return rows, err
+	}
+	name := rowlock.Row(table, column, keys)
+	read := func(answer pgx.Rows) error {
+		rows.Locked, err = pgx.CollectRows(answer, pgx.RowTo[K])
+		return err
+	}
+	// The node that locks stands above the one that sorts, so that the order of the locks is that of the keys.
+	query := fmt.Sprintf("SELECT %s FROM %s WHERE %s = ANY($1) ORDER BY %s %s", where, from, where, where, lock)
+	if err := run(ctx, tx, name, o.Wait, read, query, keys); err != nil {
+		return dblock.LockedRows[K]{}, err
+	}
+	if o.Wait != dblock.SkipLocked || len(rows.Locked) >= len(keys) {
+		return rows, nil
+	}
+	// Those that were skipped are there, and were not locked. This reads, and waits for nobody.
+	query = fmt.Sprintf("SELECT %s FROM %s WHERE %s = ANY($1) AND NOT %s = ANY($2) ORDER BY %s", where, from, where, where, where)
+	answer, err := tx.Query(ctx, query, keys, append([]K{}, rows.Locked...))
+	if err == nil {
+		rows.Skipped, err = pgx.CollectRows(answer, pgx.RowTo[K])
+	}
+	return rows, txError(ctx, name, err)
+}
+
+func tableOf(table, column string) (from, where string, err error) {
+	if from, err = rowlock.Table(table, `"`); err == nil {
+		where, err = rowlock.Name("column", column, `"`)
+	}
+	return from, where, err
+}
+
+func lockClause(o dblock.RowLock) (string, error) {
+	if err := rowlock.CheckWait("RowLock.Wait", o.Wait, time.Millisecond, maxWait); err != nil {
+		return "", err
+	}
+	clause, ok := map[dblock.Strength]string{
+		dblock.DefaultStrength: "FOR NO KEY UPDATE", dblock.ForUpdate: "FOR UPDATE", dblock.ForNoKeyUpdate: "FOR NO KEY UPDATE",
+		dblock.ForShare: "FOR SHARE", dblock.ForKeyShare: "FOR KEY SHARE",
+	}[o.Strength]
+	if !ok {
+		return "", &dblock.InvalidError{Field: "RowLock.Strength", Reason: fmt.Sprintf("there is no strength %d", o.Strength)}
+	}
+	switch o.Wait {
+	case dblock.NoWait:
+		clause += " NOWAIT"
+	case dblock.SkipLocked:
+		clause += " SKIP LOCKED"
+	}
+	return clause, nil
+}
+
+// run sends a statement that locks. Where a refusal would fail the transaction it stands between a savepoint and its end.
+func run(
+	ctx context.Context, tx Tx, name string, wait time.Duration, read func(pgx.Rows) error, query string, args ...any,
+) error {
+	if wait == 0 || wait == dblock.SkipLocked {
+		answer, err := tx.Query(ctx, query, args...)
+		if err == nil {
+			err = read(answer)
+		}
+		return txError(ctx, name, err)
+	}
+	before, after := guardsOf(wait)
+	err := between(ctx, tx, before, after, read, query, args)
+	if !pgfault.IsLocked(err) {
+		return txError(ctx, name, err)
+	}
+	// Settings of the transaction go back with the savepoint, too.
+	const undo = "ROLLBACK TO SAVEPOINT dblock_rows; RELEASE SAVEPOINT dblock_rows"
+	if _, err := tx.Exec(ctx, undo, pgx.QueryExecModeSimpleProtocol); err != nil {
+		return txError(ctx, name, fmt.Errorf("after a refusal, go back to the savepoint: %w", err))
+	}
+	if wait == dblock.NoWait {
+		return rowlock.Held(name, nil)
+	}
+	return rowlock.Held(name, rowlock.Bound(wait))
+}
+
+// guardsOf are the statements before and after one that may be refused.
+func guardsOf(wait time.Duration) (before, after []string) {
+	before = []string{"SAVEPOINT dblock_rows"}
+	after = []string{"RELEASE SAVEPOINT dblock_rows"}
+	if wait > 0 {
+		before = append(before, "SELECT pg_catalog.set_config('dblock.lock_timeout', pg_catalog.current_setting('lock_timeout'), true)",
+			"SELECT pg_catalog.set_config('lock_timeout', '"+strconv.FormatInt(wait.Milliseconds(), 10)+"', true)")
+		after = append(after, "SELECT pg_catalog.set_config('lock_timeout', pg_catalog.current_setting('dblock.lock_timeout'), true)")
+	}
+	return before, after
+}

@@ -1,0 +1,57 @@
+package pglock
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/pgfault"
+	"github.com/dblock-go/dblock/internal/rowlock"
+)
+
+// advice is what to do about errors that a caller's transaction or tables are to blame for, and what they count as.
+var advice = map[string]struct {
+	kind error // nil: none of dblock's
+	text string
+}{
+	pgfault.OutOfMemory: {dblock.ErrOverloaded, "the server has no room for more locks: take fewer at once, a lock of the whole instead of one " +
+		"a part, or raise max_locks_per_transaction; roll back"},
+	pgfault.ReadOnlyTransaction: {dblock.ErrUnavailable, "the transaction is read-only, or the server is a standby, where locks keep nobody " +
+		"out of the primary: begin one that may write, on the primary"},
+	pgfault.FailedTransaction: {nil, "an earlier statement of the transaction has failed: roll it back, then begin again"},
+	pgfault.UndefinedTable:    {nil, "there is no such table where the connection looks: name its schema as well, or create it"},
+	pgfault.InvalidSchemaName: {nil, "there is no such schema"},
+	pgfault.UndefinedColumn:   {nil, "there is no such column in the table; names are taken as they are, upper case too"},
+	pgfault.NoTransaction:     {nil, "there is no transaction: begin one, as the locks end with it"},
+	pgfault.Unsupported:       {dblock.ErrUnsupported, "rows of this query can't be locked: select from the table itself"},
+	pgfault.NotPermitted:      {nil, "to lock rows takes the privilege UPDATE on the table, besides SELECT"},
+}
+
+// txError says what an error means to the one whose transaction it came from. key is what was to be locked.
+func txError(ctx context.Context, key string, err error) error {
+	switch ended := ctx.Err(); {
+	case err == nil:
+		return nil
+	case ended != nil && pgfault.Code(err) == "":
+		return rowlock.Held(key, fmt.Errorf("%w (%w)", ended, err))
+	case errors.Is(err, pgx.ErrTxClosed), errors.Is(err, sql.ErrTxDone):
+		return fmt.Errorf("dblock: to lock %s: the transaction has ended: locks like this need one that is open: %w", key, err)
+	case pgfault.IsConflict(err):
+		return fmt.Errorf("%w: to lock %s: roll back and run the transaction again: %w", dblock.ErrConflict, key, err)
+	case pgfault.IsLocked(err):
+		return rowlock.Held(key, fmt.Errorf("by the session's lock_timeout, and the transaction has failed: roll it back: %w", err))
+	}
+	a, ok := advice[pgfault.Code(err)]
+	switch {
+	case !ok:
+		return fmt.Errorf("dblock: to lock %s: %w", key, err)
+	case a.kind == nil:
+		return fmt.Errorf("dblock: to lock %s: %s: %w", key, a.text, err)
+	default:
+		return fmt.Errorf("%w: to lock %s: %s: %w", a.kind, key, a.text, err)
+	}
+}

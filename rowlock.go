@@ -1,0 +1,55 @@
+package dblock
+
+import "time"
+
+// Strength is how strongly a row is locked.
+type Strength uint8
+
+const (
+	// DefaultStrength keeps all other writers and lockers out: ForNoKeyUpdate on Postgres, ForUpdate on MySQL and MariaDB.
+	DefaultStrength Strength = iota
+
+	// ForUpdate is for rows that will be deleted, or whose key changes. On Postgres it also keeps out those who insert rows that
+	// refer to this one by a foreign key.
+	ForUpdate
+
+	// ForNoKeyUpdate is for rows of which anything else changes. Only Postgres has it.
+	ForNoKeyUpdate
+
+	// ForShare keeps the row as it is, together with others who do the same.
+	ForShare
+
+	// ForKeyShare keeps the row's key as it is, and the row from being deleted. Only Postgres has it.
+	ForKeyShare
+)
+
+// Waits of a RowLock that are no duration.
+const (
+	// NoWait refuses at once where somebody else has a row locked: ErrNotAcquired.
+	NoWait time.Duration = -1
+
+	// SkipLocked passes over the rows that somebody else has locked.
+	SkipLocked time.Duration = -2
+)
+
+// RowLock says how rows of one's own tables are locked. The zero value is good for use.
+type RowLock struct {
+	// Strength of the lock. Default: the weakest that keeps all other writers out.
+	Strength Strength
+
+	// Wait is for how long each row that somebody else has locked is waited for: in whole milliseconds on Postgres, in whole
+	// seconds on MySQL and MariaDB; or NoWait, or SkipLocked. Anything else is an *InvalidError. Default: while the context
+	// lives, and the server's own bound lasts (lock_timeout; innodb_lock_wait_timeout, 50 s by default).
+	Wait time.Duration
+
+	// Scan allows what MySQL and MariaDB do for want of an index: to lock every row that is read on the way, and in no
+	// order. Postgres locks the rows that it returns, and needs no index. Default: such a statement is refused.
+	Scan bool
+}
+
+// LockedRows is what became of the rows that were to be locked, each by its key, in the server's order of keys.
+// Of a key that is in neither list there is no row.
+type LockedRows[K any] struct {
+	Locked  []K
+	Skipped []K // somebody else has them locked; only under SkipLocked
+}
