@@ -2,11 +2,13 @@ package pglock_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance"
 	"github.com/dblock-go/dblock/internal/testdb"
 	"github.com/dblock-go/dblock/migrations"
@@ -43,6 +45,29 @@ func TestWhoWaitsAtRepeatableReadSeesWhatWasBefore(t *testing.T) {
 			t.Errorf("%s members, %v: the recipes could be at REPEATABLE READ", n, err)
 		}
 	})
+}
+
+// TestSessionsAndTransactionsExclude: their locks are of one space, by the same keys.
+func TestSessionsAndTransactionsExclude(t *testing.T) {
+	t.Parallel()
+	ctx := soon(t)
+	pool := testdb.Postgres(t)
+	sessions, err := pglock.NewSession(ctx, pool, pglock.SessionOptions{Namespace: "shop"})
+	works(t, err)
+	defer func() { works(t, sessions.Close(ctx)) }()
+	tx, err := pool.Begin(ctx)
+	works(t, err)
+	defer func() { _ = tx.Rollback(ctx) }()
+	key := pglock.KeyOf("shop", "stock")
+
+	lock, err := sessions.Acquire(ctx, "stock")
+	works(t, err)
+	isHeldBy(t, pglock.TryLockTx(ctx, tx, key), key)
+	works(t, lock.Release(ctx))
+	works(t, pglock.TryLockTx(ctx, tx, key))
+	if _, err := sessions.TryAcquire(ctx, "stock"); !errors.Is(err, dblock.ErrNotAcquired) {
+		t.Errorf("beside a transaction's: %v", err)
+	}
 }
 
 // TestLeasesBehindAPooler: where session locks are refused the recipe has leases.
