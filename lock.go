@@ -228,4 +228,4 @@ func site(pcs [4]uintptr) string {
 }
 
 // own matches the functions of the rooms that a call goes through on its way here.
-var own = regexp.MustCompile(`^github\.com/dblock-go/dblock(/internal/lease|/pglock|/mysqllock|/dblocktest)?\.`)
+var own = regexp.MustCompile(`^github\.com/dblock-go/dblock(/internal/lease|/internal/session|/pglock|/mysqllock|/dblocktest)?\.`)

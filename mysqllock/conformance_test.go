@@ -87,8 +87,44 @@ func leases(kind devdb.Kind) conformance.Lease {
 	}
 }
 
+// openSession opens session locks; without a dialer connections are the usual ones.
+func openSession(
+	ctx context.Context, dsn string, dialer *faultconn.Dialer, o conformance.SessionOptions,
+) (dblock.Locker, func(), error) {
+	cfg, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		return nil, nil, err
+	}
+	if dialer != nil {
+		cfg.DialFunc = dialer.DialContext
+	}
+	cfg.Logger = &mysql.NopLogger{} // connections are cut on purpose
+	connector, err := mysql.NewConnector(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	db := sql.OpenDB(connector)
+	l, err := mysqllock.NewSession(ctx, db, mysqllock.SessionOptions{
+		Namespace: o.Namespace, RawNames: o.Raw, IdleTimeout: o.IdleTimeout, MaxConns: o.MaxConns, Poll: o.Poll, ServerQueue: o.ServerQueue,
+		Schema: o.Schema, Observer: o.Observer,
+	})
+	if err != nil {
+		_ = db.Close()
+		return nil, nil, err
+	}
+	return l, func() { _ = db.Close() }, nil
+}
+
+func sessions(kind devdb.Kind) conformance.Session {
+	return conformance.Session{Kind: kind, Open: openSession, Names: func(database, key string) (lock, mark string) {
+		lock = mysqllock.NameOf(database, "", key)
+		return lock, mysqllock.NameOf("", "dblock/waits", lock)
+	}}
+}
+
 func TestMain(m *testing.M) {
 	leases("").Main()
+	sessions("").Main()
 	testdb.Main(m, devdb.MariaDB, devdb.MySQL)
 }
 
@@ -105,4 +141,14 @@ func TestLease(t *testing.T) {
 // family is the servers under test that speak MySQL's protocol: usually one.
 func family() []devdb.Kind {
 	return slices.DeleteFunc(slices.Clone(testdb.Engines()), func(k devdb.Kind) bool { return k == devdb.Postgres })
+}
+
+func TestSession(t *testing.T) {
+	t.Parallel()
+	for _, kind := range family() {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			sessions(kind).Run(t)
+		})
+	}
 }

@@ -117,6 +117,11 @@ func ExampleNewMigrationLocker() {
 		fmt.Println(err)
 		return
 	}
+	// Up itself makes goose's version table before it locks: of processes that start at once on an empty database some would fail.
+	if _, err := provider.GetDBVersion(ctx); err != nil {
+		fmt.Println(err)
+		return
+	}
 	applied, err := provider.Up(ctx)
 	fmt.Println(len(applied), err)
 	// Output: 1 <nil>

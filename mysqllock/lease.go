@@ -13,6 +13,7 @@ import (
 	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/internal/mysqlfault"
 	"github.com/dblock-go/dblock/internal/schema"
 )
 
@@ -182,7 +183,8 @@ func (l *Lease) Guard(ctx context.Context, tx *sql.Tx, f dblock.Fence) error {
 // and commits. Its context ends when the lock is lost.
 //
 // Errors: fn's, after a rollback; dblock.ErrFenced, dblock.ErrLost; dblock.ErrOutcomeUnknown where the connection
-// was lost while it committed.
+// was lost while it committed; dblock.ErrTxEnded where fn did not return an error, a deadlock's say, for which the server had rolled
+// everything back: the guard was gone then, and what fn sent after that is written.
 func (l *Lease) GuardedTx(ctx context.Context, lock *dblock.Lock, fn func(context.Context, *sql.Tx) error) error {
 	fences := lock.Fences()
 	if len(fences) == 0 {
@@ -213,8 +215,14 @@ func (l *Lease) guardedOn(ctx context.Context, conn *sql.Conn, fences []dblock.F
 			return err
 		}
 	}
+	if _, err := tx.ExecContext(ctx, "SAVEPOINT "+txMark); err != nil {
+		return err
+	}
 	if err := fn(ctx, tx); err != nil {
 		return err
+	}
+	if _, err := tx.ExecContext(ctx, "RELEASE SAVEPOINT "+txMark); mysqlfault.IsNoSavepoint(err) {
+		return errUnmarked(ctx, err)
 	}
 	err = tx.Commit()
 	if errors.Is(err, sql.ErrTxDone) || ctx.Err() != nil && errors.Is(err, ctx.Err()) { // never sent: the lock was lost, or ctx ended

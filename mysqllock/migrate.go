@@ -22,6 +22,9 @@ type MigrationOptions struct {
 // goose.WithSessionLocker, and needs no goose. It is a lock of GET_LOCK, bound to the connection that migrates: the server frees
 // it when that ends, however it ends. It needs no tables, and depends on no time zone and no option of the DSN.
 //
+// Call goose's Provider.GetDBVersion before Up: Up makes the version table before it locks, so that of processes that start at once
+// on an empty database some would fail.
+//
 // Such a lock is local to one server. Where several take writes (Galera, Group Replication in multi-primary mode), run migrations
 // against one of them.
 type MigrationLocker struct{ of migratelock.MySQL }

@@ -32,9 +32,10 @@ type SessionOptions struct {
 	// second one is taken when that is reached. Default 4.
 	MaxConns int
 
-	// Poll is how long a process waits at most until it asks again for a key that it waits for: the server tells nobody of
-	// what is given back. It asks every 5 ms at first, and more seldom the longer it has waited; 100 times a second at most,
-	// over all keys. Default 100 ms; 10 ms to 1 min.
+	// Poll is how long a process waits at most until it asks again for a key that it waits for. The server tells nobody of what is given
+	// back; so while somebody waits, one more connection of the pool has it look every 2 ms. Where the pool is limited to fewer
+	// than 8 connections none is spared for that, and for more than 100 keys it is not done: then a process asks
+	// every 5 ms at first, and more seldom the longer it has waited; 100 times a second at most, over all keys. Default 100 ms; 10 ms to 1 min.
 	Poll time.Duration
 
 	// ServerQueue has whoever must wait do so in the server's own line: first come, first served, across processes. It costs a

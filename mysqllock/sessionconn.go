@@ -31,7 +31,8 @@ type sessionEngine struct {
 	schema    string
 	idle      time.Duration
 
-	database string // whose keys they are; set by the first connection
+	database string // whose keys they are; these are set by the first connection
+	limit    string // the variable that bounds the time of a statement
 	q        mysqldb.Queries
 }
 
@@ -86,18 +87,18 @@ func (e *sessionEngine) prepare(ctx context.Context, c *sessionConn) error {
 	if err := server.SessionLocks(); err != nil {
 		return err
 	}
-	if e.database == "" {
+	if e.limit == "" {
 		e.database = e.schema
 		if e.database == "" {
 			e.database = server.Database
 		}
+		e.limit = "max_execution_time"
+		if server.MariaDB {
+			e.limit = "max_statement_time"
+		}
 	}
 	c.id = server.ConnID
-	limit := "max_execution_time"
-	if server.MariaDB {
-		limit = "max_statement_time"
-	}
-	_, err = c.conn.ExecContext(ctx, fmt.Sprintf("SET SESSION wait_timeout = %d, SESSION %s = 0, SESSION autocommit = 1", e.idle/time.Second, limit))
+	_, err = c.conn.ExecContext(ctx, fmt.Sprintf("SET SESSION wait_timeout = %d, SESSION %s = 0, SESSION autocommit = 1", e.idle/time.Second, e.limit))
 	return err
 }
 
@@ -136,7 +137,7 @@ func step(s session.Step) string {
 	switch s.Op {
 	case session.Take:
 		return "GET_LOCK(" + quote(string(s.ID)) + ", 0)"
-	case session.Free:
+	case session.Free, session.Drop:
 		return "RELEASE_LOCK(" + quote(string(s.ID)) + ")"
 	case session.Show:
 		return "GET_LOCK(" + quote(waitMark(s.ID)) + ", 0)"

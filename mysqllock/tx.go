@@ -99,7 +99,7 @@ func runTx(ctx context.Context, db *sql.DB, modes string, fn func(*sql.Tx) error
 	if err := fn(tx); err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, "RELEASE SAVEPOINT "+mark); err != nil {
+	if _, err := tx.ExecContext(ctx, "RELEASE SAVEPOINT "+txMark); err != nil {
 		return errUnmarked(ctx, err)
 	}
 	err = tx.Commit()
@@ -107,8 +107,8 @@ func runTx(ctx context.Context, db *sql.DB, modes string, fn func(*sql.Tx) error
 	return errCommit(ctx, err)
 }
 
-// mark is a savepoint that is there for as long as the transaction is the one that was begun.
-const mark = "dblock_run_tx"
+// txMark is a savepoint that is there for as long as the transaction is the one that was begun.
+const txMark = "dblock_run_tx"
 
 // begin sends nothing twice that could have been written, as there is nothing: a connection that was found dead is replaced.
 func begin(ctx context.Context, db *sql.DB, modes string) (conn *sql.Conn, tx *sql.Tx, err error) {
@@ -135,7 +135,7 @@ func beginOn(ctx context.Context, conn *sql.Conn, modes string) (*sql.Tx, error)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := tx.ExecContext(ctx, "SAVEPOINT "+mark); err != nil {
+	if _, err := tx.ExecContext(ctx, "SAVEPOINT "+txMark); err != nil {
 		_ = tx.Rollback() // which gives the connection back to whoever discards it
 		return nil, err
 	}

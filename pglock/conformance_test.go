@@ -3,6 +3,7 @@ package pglock_test
 import (
 	"context"
 	"database/sql"
+	"strconv"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -88,12 +89,51 @@ func checkRaised(ctx context.Context, tx *sql.Tx, f dblock.Fence, resource strin
 	return pglock.Guards{}.CheckRaised(ctx, pglock.SQLTx(tx), f, resource)
 }
 
+// openSession opens session locks; without a dialer connections are the usual ones.
+func openSession(
+	ctx context.Context, dsn string, dialer *faultconn.Dialer, o conformance.SessionOptions,
+) (dblock.Locker, func(), error) {
+	cfg, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		return nil, nil, err
+	}
+	if dialer != nil {
+		cfg.ConnConfig.DialFunc = dialer.DialContext
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	l, err := pglock.NewSession(ctx, pool, pglock.SessionOptions{
+		Namespace: o.Namespace, RawKeys: o.Raw, IdleTimeout: o.IdleTimeout, MaxConns: o.MaxConns, Poll: o.Poll, ServerQueue: o.ServerQueue,
+		Label: o.Label, Schema: o.Schema, Observer: o.Observer,
+	})
+	if err != nil {
+		pool.Close()
+		return nil, nil, err
+	}
+	return l, pool.Close, nil
+}
+
+var sessions = conformance.Session{
+	Kind: devdb.Postgres, Open: openSession,
+	Names: func(_, key string) (lock, mark string) {
+		return strconv.FormatInt(int64(pglock.KeyOf("", key)), 10), ""
+	},
+}
+
 func TestMain(m *testing.M) {
 	leases.Main()
+	sessions.Main()
 	testdb.Main(m, devdb.Postgres)
 }
 
 func TestLease(t *testing.T) {
 	t.Parallel()
 	leases.Run(t)
+}
+
+func TestSession(t *testing.T) {
+	t.Parallel()
+	sessions.Run(t)
 }

@@ -209,7 +209,7 @@ func (c *sessionConn) Has(ctx context.Context, steps []session.Step) ([]bool, er
 func ownRow(s session.Step) pgdb.OwnSessionLocksRow {
 	row := pgdb.OwnSessionLocksRow{LockID: keyOf(s.ID)}
 	switch s.Op {
-	case session.TakeShared, session.FreeShared:
+	case session.TakeShared, session.FreeShared, session.DropShared:
 		row.Shared = true
 	case session.Show, session.Hide:
 		row.Halves, row.Shared = true, true
@@ -260,4 +260,8 @@ func (c *sessionConn) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	_ = c.conn.Close(ctx)
+	select { // a statement that was under way is cancelled first
+	case <-c.conn.PgConn().CleanupDone():
+	case <-ctx.Done():
+	}
 }

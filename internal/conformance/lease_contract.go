@@ -93,6 +93,9 @@ type LeasePlace interface {
 	Rows(t *testing.T) (members, leases, waiters int)
 }
 
+// quieter is a place that can tell, while its processes live, whether all locks have been given back.
+type quieter interface{ Quiet(t *testing.T) }
+
 // place is a LeasePlace with what tests want of it.
 type place struct{ LeasePlace }
 
@@ -110,6 +113,9 @@ func (p place) process(t *testing.T, o LeaseOptions) Leases {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		if q, ok := p.LeasePlace.(quieter); ok {
+			q.Quiet(t)
+		}
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		_ = l.Close(ctx)

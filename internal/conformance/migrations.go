@@ -68,9 +68,14 @@ func (m Migrations) race(t *testing.T, options ...goose.ProviderOption) (failed 
 	return failed
 }
 
+// migrateUp does first what looks idle: Up looks for the version table before it locks, and makes it there. On MySQL and MariaDB,
+// where that is no transaction, others then find it without its first row. GetDBVersion makes it under the lock.
 func migrateUp(ctx context.Context, dialect goose.Dialect, db *sql.DB, files fstest.MapFS, options []goose.ProviderOption) error {
 	p, err := goose.NewProvider(dialect, db, files, options...)
 	if err != nil {
+		return err
+	}
+	if _, err := p.GetDBVersion(ctx); err != nil {
 		return err
 	}
 	_, err = p.Up(ctx)

@@ -19,7 +19,8 @@ type ask struct {
 	sl *slot
 	p  *place
 
-	s       *session // that it was sent on; these two are guarded by Locker.mu, like the slot
+	s       *session // that it was sent on; these are guarded by Locker.mu, like the slot
+	forgoes bool     // what it frees had been waited for, and is not any more: see step
 	settled bool
 }
 
@@ -49,6 +50,7 @@ func (l *Locker) wait(ctx context.Context, r dblock.Request, id ID) (*dblock.Loc
 		if shown, err := l.show(ctx, p); shown || err != nil {
 			return err
 		}
+		l.signalNews()
 		return l.pause(ctx, p, l.untilNext(time.Since(began)))
 	})
 }
@@ -87,11 +89,11 @@ func (l *Locker) advance(ctx context.Context, p *place) (asked bool, err error) 
 	case l.closed:
 		l.mu.Unlock()
 		return false, errClosed()
-	case sl.busy || sl.queue[0] != p || len(sl.users) > 0 && !sl.offers(p) || sl.has && !sl.offers(p):
+	case sl.busy || sl.queue[0] != p || !sl.mayAsk(p):
 		l.mu.Unlock()
 		return false, l.hear(ctx, p, nil)
 	case sl.has:
-		op = looks(p.r.Mode)
+		op = l.looks(p.r.Mode)
 	default:
 		op = takes(p.r.Mode)
 	}
@@ -126,9 +128,9 @@ func frees(m dblock.Mode) Op {
 }
 
 // looks is what tells whether this process should give back what it has: others wait for what it has alone, or wait to have
-// alone what it shares.
-func looks(m dblock.Mode) Op {
-	if m == dblock.Shared {
+// alone what it shares. In the server's own line whoever waits comes before those who come later.
+func (l *Locker) looks(m dblock.Mode) Op {
+	if m == dblock.Shared && !l.o.ServerQueue {
 		return LookForOne
 	}
 	return Look
@@ -174,11 +176,21 @@ func (l *Locker) settleLocked(a *ask, done bool, err error) error {
 		if done {
 			sl.has, sl.mode, sl.began = true, a.p.r.Mode, time.Now()
 			sl.newTurn(len(sl.queue))
+			if l.o.ServerQueue { // others may wait there already
+				sl.left = 0
+			}
 		}
 		if done && !a.p.left && !l.closed {
 			l.grant(a.p)
 		}
 	case Free, FreeShared:
+		if a.forgoes {
+			sl.intends = false
+		}
+		if errors.Is(err, merge.ErrNotSent) { // the server has it for us still: whoever comes next gets it, or it is given back again
+			break
+		}
+		sl.askAgain()
 		sl.after = sl.over && sl.has
 		sl.has, sl.over = false, false
 	case Show:
@@ -193,25 +205,35 @@ func (l *Locker) settleLocked(a *ask, done bool, err error) error {
 		if err == nil && sl.has {
 			sl.newTurn(mostAlone)
 			sl.over = done
+			if l.o.ServerQueue {
+				sl.left = 1
+			}
+		}
+		if a.p != nil {
+			a.p.refused = sl.over
 		}
 	}
 	l.next(sl)
 	return err
 }
 
-// show tells other sessions that this process waits; false where they know. What was given back meanwhile is asked for again.
-func (l *Locker) show(ctx context.Context, p *place) (shown bool, err error) {
-	shown, err = l.tellOthers(ctx, p, Show)
+// show tells other sessions that this process waits; false where they know. What was given back meanwhile is asked for again,
+// and so is what could not be told.
+func (l *Locker) show(ctx context.Context, p *place) (again bool, err error) {
+	shown, asked, err := l.tellOthers(ctx, p, Show)
+	if err == nil && asked && !shown && l.o.Hears { // a statement was just looking for those who wait, and has seen nobody
+		return true, nil
+	}
 	if err == nil && l.o.Shared && p.r.Mode == dblock.Exclusive {
 		var intends bool
-		intends, err = l.tellOthers(ctx, p, Intend)
+		intends, _, err = l.tellOthers(ctx, p, Intend)
 		shown = shown || intends
 	}
 	return shown, err
 }
 
 // tellOthers does one of the two, where it is not done and p is the first in line.
-func (l *Locker) tellOthers(ctx context.Context, p *place, op Op) (told bool, err error) {
+func (l *Locker) tellOthers(ctx context.Context, p *place, op Op) (told, asked bool, err error) {
 	l.mu.Lock()
 	sl := p.sl
 	is := &sl.shows
@@ -221,14 +243,14 @@ func (l *Locker) tellOthers(ctx context.Context, p *place, op Op) (told bool, er
 	mine := !sl.busy && !sl.has && len(sl.queue) > 0 && sl.queue[0] == p
 	if *is || !mine {
 		l.mu.Unlock()
-		return false, nil
+		return false, false, nil
 	}
 	sl.busy = true
 	l.mu.Unlock()
 	err = l.do(ctx, &ask{Step: Step{sl.id, op}, sl: sl, p: p})
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return *is, err
+	return *is, true, err
 }
 
 // hide unsays it. It runs for a slot that is busy for it.
@@ -297,12 +319,13 @@ func (l *Locker) hear(ctx context.Context, p *place, due <-chan time.Time) error
 // untilNext is until a call asks again that has waited for so long: seldom where it is told of what is given back.
 func (l *Locker) untilNext(waited time.Duration) time.Duration {
 	every := l.o.Poll
-	if !l.o.Hears {
+	hears := l.o.Hears || l.watches.Load()
+	if !hears {
 		every = pace.Interval(waited, l.o.Poll)
 	}
 	now := time.Now()
 	due := now.Add(every/2 + rand.N(every))
-	if l.o.Hears {
+	if hears {
 		return due.Sub(now)
 	}
 	return l.pace.Plan(now, due).Sub(now)
@@ -314,7 +337,7 @@ const heardWithin = 20 * time.Millisecond
 // standBack lets another session have a lock that this process has given back for its sake.
 func (l *Locker) standBack(ctx context.Context) error {
 	d := heardWithin
-	if !l.o.Hears {
+	if !l.o.Hears && !l.watches.Load() { // others do as this process does, as far as can be told
 		d = l.o.Poll * 3 / 2
 	}
 	timer := time.NewTimer(d)

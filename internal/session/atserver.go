@@ -33,12 +33,23 @@ func (l *Locker) waitAlone(ctx context.Context, r dblock.Request, id ID) (*dbloc
 	if err != nil {
 		return nil, err
 	}
+	l.mu.Lock()
+	l.running++ // until then Close waits for the connection
+	l.mu.Unlock()
+	defer func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.ran(1)
+	}()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(l.ending, func() { cancel(context.Cause(l.ending)) })()
-	sent, err := s.await(ctx, id, r.Mode == dblock.Shared)
-	if err != nil {
-		s.lose(dblock.Disconnected)
+	if err := s.await(ctx, id, r.Mode == dblock.Shared); err != nil {
+		why := dblock.Disconnected
+		if ctx.Err() != nil {
+			why = dblock.Closed
+		}
+		s.lose(why)
 		switch {
 		case errors.Is(context.Cause(ctx), dblock.ErrClosed):
 			return nil, errClosed()
@@ -47,7 +58,6 @@ func (l *Locker) waitAlone(ctx context.Context, r dblock.Request, id ID) (*dbloc
 		}
 		return nil, l.named(r.Key, err)
 	}
-	s.trust(sent)
 	h := newHold(l, s, nil, r)
 	h.id = id
 	var lock *dblock.Lock
@@ -65,12 +75,35 @@ func (l *Locker) waitAlone(ctx context.Context, r dblock.Request, id ID) (*dbloc
 }
 
 // await waits for the lock, and makes sure that the connection is fresh then: the server counts its silence from now on.
-func (s *session) await(ctx context.Context, id ID, shared bool) (sent time.Time, err error) {
-	if err := s.conn.Wait(ctx, id, shared); err != nil {
-		return time.Time{}, err
+func (s *session) await(ctx context.Context, id ID, shared bool) error {
+	if s.l.o.Shared { // else readers of a process that has it would let in others of their own, over and over
+		if err := s.showAlone(ctx, id); err != nil {
+			return err
+		}
 	}
-	sent = time.Now()
-	return sent, s.conn.Ping(ctx)
+	if err := s.conn.Wait(ctx, id, shared); err != nil {
+		return err
+	}
+	if s.l.o.Shared {
+		if _, err := s.conn.Run(ctx, []Step{{id, Hide}}); err != nil {
+			return err
+		}
+	}
+	sent := time.Now()
+	if err := s.conn.Ping(ctx); err != nil {
+		return err
+	}
+	return s.trustAnswer(sent)
+}
+
+// showAlone says that this session waits. It can't be said in the moment in which another one looks.
+func (s *session) showAlone(ctx context.Context, id ID) error {
+	for {
+		done, err := s.conn.Run(ctx, []Step{{id, Show}})
+		if err != nil || done[0] {
+			return err
+		}
+	}
 }
 
 // own returns a session for one caller alone.

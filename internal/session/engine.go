@@ -23,6 +23,8 @@ const (
 	Forgo      // unsay it
 	Look       // does another session wait for it?
 	LookForOne // does another session wait to have it alone?
+	Drop       // give back what Take gave, and tell nobody: it does not fail where the server is out of room for locks
+	DropShared
 )
 
 // Step is one thing to be done with one lock.

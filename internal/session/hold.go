@@ -20,8 +20,9 @@ type hold struct {
 	began time.Time
 	tell  func(dblock.Reason) // the Lock, that it is lost
 
-	told bool // it was; guarded by Locker.mu
-	gone bool // the session has it no more
+	told   bool // it was; these are guarded by Locker.mu
+	gone   bool // the session has it no more
+	unseen bool // its caller had gone when it was granted
 }
 
 func newHold(l *Locker, s *session, sl *slot, r dblock.Request) *hold {
@@ -73,7 +74,10 @@ func (h *hold) Release(ctx context.Context, lost bool) {
 	} else {
 		h.l.releaseShared(ctx, h)
 	}
-	if released := h.l.o.Observer.Released; released != nil && !lost {
+	h.l.mu.Lock()
+	unseen := h.unseen
+	h.l.mu.Unlock()
+	if released := h.l.o.Observer.Released; released != nil && !lost && !unseen {
 		released(h.key, time.Since(h.began))
 	}
 	h.l.mu.Lock()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dblock-go/dblock"
@@ -27,9 +28,11 @@ type Locker struct {
 	closed   bool
 	empty    chan struct{} // closed when no hold is left; made by Close
 
-	ending context.Context
-	end    context.CancelCauseFunc
-	keeps  sync.WaitGroup // what goes on for as long as a session, or the Locker, does
+	ending  context.Context
+	end     context.CancelCauseFunc
+	news    chan struct{}  // holds one: somebody waits who did not before
+	watches atomic.Bool    // the server looks at what is waited for
+	keeps   sync.WaitGroup // what goes on for as long as a session, or the Locker, does
 
 	running int           // what is done in the background and ends by itself; guarded by mu
 	idle    chan struct{} // closed when there is nothing of that; made by hangUp
@@ -40,7 +43,7 @@ var _ dblock.Locker = (*Locker)(nil)
 // New makes a Locker, and its first connection; o has its defaults. Its errors are those of Engine.Open, and those that say
 // that the server can't be reached.
 func New(ctx context.Context, e Engine, o Options) (*Locker, error) {
-	l := &Locker{engine: e, o: o, slots: make(map[ID]*slot), holds: make(map[*hold]struct{})}
+	l := &Locker{engine: e, o: o, slots: make(map[ID]*slot), holds: make(map[*hold]struct{}), news: make(chan struct{}, 1)}
 	l.ending, l.end = context.WithCancelCause(context.Background())
 	s, err := l.open(ctx)
 	if err != nil {
@@ -49,6 +52,9 @@ func New(ctx context.Context, e Engine, o Options) (*Locker, error) {
 	l.conns, l.sessions = 1, []*session{s}
 	s.begin()
 	l.keeps.Go(l.noteKeys)
+	if by, ok := e.(Watcher); ok && !o.ServerQueue {
+		l.keeps.Go(func() { l.watch(by) })
+	}
 	return l, nil
 }
 
@@ -148,8 +154,12 @@ func (l *Locker) Close(ctx context.Context) error {
 	var err error
 	select {
 	case <-empty:
-	case <-ctx.Done():
-		err = fmt.Errorf("dblock: locks are still in use: %w", context.Cause(ctx))
+	default:
+		select {
+		case <-empty:
+		case <-ctx.Done():
+			err = fmt.Errorf("dblock: locks are still in use: %w", context.Cause(ctx))
+		}
 	}
 	return errors.Join(err, l.hangUp(ctx))
 }

@@ -75,6 +75,16 @@ func (s *session) trust(sent time.Time) {
 	}
 }
 
+// trustAnswer is trust for an answer that grants something: where it was read so late that the server may have ended the
+// connection since, as after a pause of the process, it grants nothing.
+func (s *session) trustAnswer(sent time.Time) error {
+	s.trust(sent)
+	if clock.Past(time.Now(), s.trustedUntil()) {
+		return errEnded
+	}
+	return nil
+}
+
 func (s *session) trustedUntil() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,16 +167,30 @@ func (s *session) inUse() bool {
 
 // statement does the steps of a batch, and settles each.
 func (s *session) statement(batch []*ask, answers []merge.Answer[struct{}]) {
-	steps := make([]Step, len(batch))
-	for i, a := range batch {
-		steps[i] = a.Step
-	}
+	steps, at := s.stepsOf(batch)
 	done, err := s.steps(steps)
 	s.l.mu.Lock()
 	defer s.l.mu.Unlock()
 	for i, a := range batch {
-		answers[i].Err = s.l.settleLocked(a, err == nil && done[i], err)
+		answers[i].Err = s.l.settleLocked(a, err == nil && done[at[i]], err)
 	}
+}
+
+// stepsOf is what a batch sends, and where each of its steps stands there. Who frees what it said that it wants alone unsays
+// that before: those who share it are told that it is free, and would be kept out still.
+func (s *session) stepsOf(batch []*ask) (steps []Step, at []int) {
+	steps, at = make([]Step, 0, len(batch)), make([]int, len(batch))
+	s.l.mu.Lock()
+	defer s.l.mu.Unlock()
+	for i, a := range batch {
+		if a.Op == Free && a.sl.intends && a.sl.s == s {
+			a.forgoes = true
+			steps = append(steps, Step{a.ID, Forgo})
+		}
+		at[i] = len(steps)
+		steps = append(steps, a.Step)
+	}
+	return steps, at
 }
 
 // steps runs one statement until its answer comes, or nothing can be trusted that hangs on the connection. After an error
@@ -178,13 +202,13 @@ func (s *session) steps(steps []Step) (done []bool, err error) {
 		done, err = s.conn.Run(ctx, steps)
 		switch {
 		case err == nil:
-			s.trust(sent)
+			err = s.trustAnswer(sent)
 		case !s.conn.Closed():
 			err = errors.Join(err, s.undo(ctx, steps))
 		}
 		return err
 	})
-	if err != nil && (s.conn.Closed() || ctx.Err() != nil) {
+	if err != nil && (s.conn.Closed() || ctx.Err() != nil || errors.Is(err, errEnded)) {
 		s.lose(dblock.Disconnected)
 	}
 	return done, err
@@ -193,34 +217,46 @@ func (s *session) steps(steps []Step) (done []bool, err error) {
 // undo takes back what a statement may have done that was answered by an error: the server is asked what it has, so that the
 // other locks of the connection need not end for it.
 func (s *session) undo(ctx context.Context, steps []Step) error {
-	sent := time.Now()
+	var err error
+	for n := 0; n < undoTries && !s.conn.Closed() && ctx.Err() == nil; n++ {
+		sent := time.Now()
+		if err = s.undoOnce(ctx, steps); err == nil {
+			s.trust(sent)
+			return nil
+		}
+		s.sleep(time.Millisecond << n)
+	}
+	s.lose(dblock.Disconnected)
+	return fmt.Errorf("dblock: and it can't be told what was locked, so the connection is closed: %w", err)
+}
+
+// undoTries is how often the server is asked what it has: whatever made the statement fail may go on for a moment.
+const undoTries = 8
+
+func (s *session) undoOnce(ctx context.Context, steps []Step) error {
 	has, err := s.conn.Has(ctx, steps)
-	if err == nil {
-		var back []Step
-		for i, step := range steps {
-			if has[i] {
-				back = append(back, Step{step.ID, undoes(step.Op)})
-			}
-		}
-		if len(back) > 0 {
-			_, err = s.conn.Run(ctx, back)
-		}
-	}
 	if err != nil {
-		s.lose(dblock.Disconnected)
-		return fmt.Errorf("dblock: and it can't be told what was locked, so the connection is closed: %w", err)
+		return err
 	}
-	s.trust(sent)
-	return nil
+	var back []Step
+	for i, step := range steps {
+		if has[i] {
+			back = append(back, Step{step.ID, undoes(step.Op)})
+		}
+	}
+	if len(back) > 0 {
+		_, err = s.conn.Run(ctx, back)
+	}
+	return err
 }
 
 // undoes is what leaves a lock not had, or a wait not shown, whatever became of op.
 func undoes(op Op) Op {
 	switch op {
 	case Take, Free:
-		return Free
+		return Drop
 	case TakeShared, FreeShared:
-		return FreeShared
+		return DropShared
 	case Show, Hide:
 		return Hide
 	default:
@@ -241,11 +277,13 @@ func (s *session) lose(why dblock.Reason) {
 		return
 	}
 	s.end()
-	go func() {
+	s.l.mu.Lock()
+	s.l.background(func() {
 		defer close(s.gone)
 		s.turn <- struct{}{} // whoever uses the connection sees that its context has ended
 		s.conn.Close()
-	}()
+	})
+	s.l.mu.Unlock()
 	s.l.lost(s, why)
 }
 
@@ -265,6 +303,7 @@ func (l *Locker) lost(s *session, why dblock.Reason) {
 		}
 		clear(sl.users)
 		sl.has, sl.shows, sl.intends, sl.over = false, false, false, false
+		sl.askAgain() // nobody tells it any more of what is given back
 		l.detach(sl)
 		l.next(sl)
 	}

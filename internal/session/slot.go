@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/clock"
 )
 
 // slot is one lock of the server that this process has, or wants. The server knows no callers, only the session: so it is
@@ -84,9 +85,10 @@ func (l *Locker) enter(ctx context.Context, r dblock.Request, id ID, wait bool) 
 	return p, nil
 }
 
-// open tells whether a call may have the lock, for all that this process knows; l.mu is held.
+// open tells whether a call may have the lock, for all that this process knows; l.mu is held. What is being given back, or
+// tidied up after a wait, is nobody's.
 func (sl *slot) open(mode dblock.Mode) bool {
-	return len(sl.queue) == 0 && !sl.busy && (len(sl.users) == 0 || sl.mode == dblock.Shared && mode == dblock.Shared)
+	return len(sl.queue) == 0 && (len(sl.users) == 0 || sl.mode == dblock.Shared && mode == dblock.Shared)
 }
 
 // held says who has the lock, as far as is known; l.mu is held.
@@ -108,13 +110,15 @@ func (l *Locker) next(sl *slot) {
 	for !sl.busy && len(sl.queue) > 0 && !l.closed {
 		p := sl.queue[0]
 		switch {
-		case len(sl.users) > 0 && (sl.mode != dblock.Shared || p.r.Mode != dblock.Shared || sl.over):
+		case len(sl.users) > 0 && !sl.shares(p):
 			return
 		case sl.offers(p) && !sl.turnIsOver():
 			sl.left--
 			l.grant(p)
-		case sl.offers(p): // it asks first whether other sessions wait
+		case sl.offers(p), len(sl.users) > 0 && !p.refused: // it asks first whether other sessions wait
 			p.tell()
+			return
+		case len(sl.users) > 0:
 			return
 		case sl.has:
 			l.inBackground(sl, l.giveBack)
@@ -142,9 +146,30 @@ func (l *Locker) next(sl *slot) {
 // offers tells whether what this process has would do for a call; l.mu is held.
 func (sl *slot) offers(p *place) bool { return sl.has && sl.mode == p.r.Mode && !sl.over }
 
-// turnIsOver tells whether this process has had a lock for so long that it has to ask whether others wait; l.mu is held.
+// shares tells whether a call could have the lock beside those of this process who have it; l.mu is held.
+func (sl *slot) shares(p *place) bool { return sl.mode == dblock.Shared && p.r.Mode == dblock.Shared }
+
+// mayAsk tells whether the first of a line has something to ask the server: for the lock, where this process has it not; else
+// whether others wait who come first, and, of those whom it was to let in, whether they still do. l.mu is held.
+func (sl *slot) mayAsk(p *place) bool {
+	if sl.has && len(sl.users) > 0 {
+		return sl.shares(p)
+	}
+	return !sl.has || sl.offers(p)
+}
+
+// askAgain has whoever waits not count on what it was last told; l.mu is held.
+func (sl *slot) askAgain() {
+	for _, p := range sl.queue {
+		p.refused = false
+	}
+}
+
+// turnIsOver tells whether this process has had a lock for so long that it has to ask whether others wait, or whether the
+// server knows its connection still; l.mu is held.
 func (sl *slot) turnIsOver() bool {
-	return sl.left <= 0 || time.Since(sl.since) >= ownTurn
+	now := time.Now()
+	return sl.left <= 0 || now.Sub(sl.since) >= ownTurn || sl.s == nil || clock.Past(now, sl.s.trustedUntil())
 }
 
 // newTurn begins to count; l.mu is held.
@@ -177,7 +202,9 @@ func (l *Locker) leave(p *place) {
 		p.sl.queue = slices.Delete(p.sl.queue, i, i+1)
 	}
 	h := p.h
-	if h == nil {
+	if h != nil {
+		h.unseen = true
+	} else {
 		l.next(p.sl)
 	}
 	l.mu.Unlock()

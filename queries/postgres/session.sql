@@ -19,7 +19,9 @@ SELECT (CASE step.op
     WHEN 6 THEN pg_try_advisory_lock((step.mark >> 32)::int, (step.mark::bit(32))::int)
     WHEN 7 THEN pg_advisory_unlock((step.mark >> 32)::int, (step.mark::bit(32))::int)
     WHEN 8 THEN NOT pg_try_advisory_xact_lock((step.lock_id >> 32)::int, (step.lock_id::bit(32))::int)
-    ELSE NOT pg_try_advisory_xact_lock_shared((step.mark >> 32)::int, (step.mark::bit(32))::int)
+    WHEN 9 THEN NOT pg_try_advisory_xact_lock_shared((step.mark >> 32)::int, (step.mark::bit(32))::int)
+    WHEN 10 THEN pg_advisory_unlock(step.lock_id)
+    ELSE pg_advisory_unlock_shared(step.lock_id)
 END)::boolean AS done
 FROM ROWS FROM (unnest(sqlc.arg(lock_ids)::bigint[]), unnest(sqlc.arg(marks)::bigint[]), unnest(sqlc.arg(ops)::smallint[]))
      AS step(lock_id, mark, op);

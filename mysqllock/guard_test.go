@@ -1,0 +1,50 @@
+package mysqllock_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"testing"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testdb"
+	"github.com/dblock-go/dblock/migrations"
+	"github.com/dblock-go/dblock/mysqllock"
+)
+
+// TestAGuardThatIsGone: after a deadlock these servers have rolled everything back, the guard, too, and write what comes then
+// statement by statement. Who takes no notice of the error must not be told of success.
+func TestAGuardThatIsGone(t *testing.T) {
+	t.Parallel()
+	for _, kind := range family() {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			db := testdb.MySQLOn(t, kind)
+			if _, err := migrations.Up(t.Context(), db, migrations.Options{}); err != nil {
+				t.Fatal(err)
+			}
+			l, err := mysqllock.NewLease(t.Context(), db, mysqllock.LeaseOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = l.Close(context.Background()) }()
+			lock, err := l.Acquire(t.Context(), "k")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = lock.Release(context.Background()) }()
+			for swallows, want := range map[bool]error{true: dblock.ErrTxEnded, false: nil} {
+				err = l.GuardedTx(t.Context(), lock, func(ctx context.Context, tx *sql.Tx) error {
+					if swallows {
+						_, _ = tx.ExecContext(ctx, "ROLLBACK") // as the server does it for a deadlock
+					}
+					_, err := tx.ExecContext(ctx, "SELECT 1")
+					return err
+				})
+				if !errors.Is(err, want) {
+					t.Errorf("%v: got %v, want %v", swallows, err, want)
+				}
+			}
+		})
+	}
+}
