@@ -15,7 +15,7 @@ var (
 	// happened. Send the same key again (or look it up) to learn which.
 	ErrOutcomeUnknown = errors.New("dblock: outcome unknown")
 
-	// ErrOverloaded: too many requests wait in this process. Nothing was sent.
+	// ErrOverloaded: too many requests wait in this process, and nothing was sent; or the server's table of locks is full.
 	ErrOverloaded = errors.New("dblock: overloaded")
 
 	// ErrBusy: somebody else's transaction holds what is needed, for longer than the bound.

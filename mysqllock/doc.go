@@ -17,6 +17,9 @@
 // permits; with AcquireAll as a set of keys, all or none; and with LeaseOptions.Fair in the order in which calls came, across
 // processes. docs/locks.md says which of them is for what.
 //
+// Without a table of dblock's, inside a transaction of yours: LockRow and LockRows lock rows of your own tables, and Claim takes some
+// that nobody else has locked ("any free seat, now"). These servers have no locks of names that end with a transaction: use LockRow.
+//
 // The tables come from package migrations (`dblock migrate up`), the grants that a service needs
 // from docs/grants.md. No option of the DSN matters: not parseTime, loc, clientFoundRows,
 // interpolateParams or multiStatements, nor sql_mode, time_zone or the isolation. A lease is as durable as

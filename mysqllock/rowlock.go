@@ -65,17 +65,20 @@ func LockRows[K any](
 	}
 	name := rowlock.Row(table, column, keys)
 	l := locking[K]{tx: tx, from: from, where: where, lock: lock}
-	if !o.Scan {
-		if l.index, err = indexFor(ctx, tx, from, where, column, keys[0]); err != nil {
-			return rows, txError(ctx, name, err)
+	for range 2 {
+		if !o.Scan {
+			if l.index, err = indexFor(ctx, tx, from, where, column, keys[0]); err != nil {
+				return rows, txError(ctx, name, err)
+			}
 		}
-	}
-	err = within(ctx, tx, o.Wait, func() error {
-		rows.Locked, err = l.rows(ctx, keys)
-		return err
-	})
-	if mysqlfault.Number(err) == mysqlfault.NoSuchIndex {
-		verdicts.forget(l.verdict(keys[0])) // somebody has dropped it since: the next call looks again
+		err = within(ctx, tx, o.Wait, func() error {
+			rows.Locked, err = l.rows(ctx, keys)
+			return err
+		})
+		if mysqlfault.Number(err) != mysqlfault.NoSuchIndex {
+			break
+		}
+		verdicts.forget(l.verdict(keys[0])) // somebody has dropped it, or this is another database: look again
 	}
 	switch {
 	case mysqlfault.IsLocked(err) && o.Wait == dblock.NoWait:

@@ -15,8 +15,8 @@ import (
 // index. Nothing was locked. RowLock.Scan has it done all the same.
 //
 // LockRow and LockRows look for an index that begins with the column, and Claim reads what EXPLAIN says: once for each text of
-// a statement, and kind of key, that is allowed, in the life of the process, of the last few hundred. It is not looked at
-// again for other databases in which the text means tables of other indexes.
+// a statement, and kind of key, that is allowed, in the life of the process, of the last few hundred. A process that works on
+// several databases, in which one text means tables of different indexes, has the verdict of the first.
 type ScanError struct {
 	Statement string // what would have been run, without its lock
 	Reason    string // what the server would do

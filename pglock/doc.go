@@ -16,6 +16,10 @@
 // permits; with AcquireAll as a set of keys, all or none; and with LeaseOptions.Fair in the order in which calls came, across
 // processes. docs/locks.md says which of them is for what.
 //
+// Without a table of dblock's, inside a transaction of yours: LockTx takes advisory locks that end with it, LockRow and LockRows lock
+// rows of your own tables, and Claim takes some that nobody else has locked ("any free seat, now"). After a refusal that
+// was asked for, by NoWait or a bound, the transaction can go on.
+//
 // The tables come from package migrations (`dblock migrate up`), the grants that a service needs
 // from docs/grants.md.
 package pglock

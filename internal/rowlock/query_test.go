@@ -1,0 +1,104 @@
+package rowlock_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/rowlock"
+)
+
+func TestCheckQuery(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		query           string
+		postgres, mysql bool // whether it is taken
+	}{
+		{"SELECT id FROM seat", true, true},
+		{"\n select id from seat where sold = 0 order by id", true, true},
+		{"/* free */ SELECT id FROM seat -- for update; limit 1", true, true},
+		{"SELECT id FROM seat WHERE note = 'for update; limit 1'", true, true},
+		{"SELECT id FROM seat WHERE note = 'it''s; limit'", true, true},
+		{`SELECT "limit", "for" FROM "for; update"`, true, true},
+		{"SELECT `limit` FROM `for; update`", true, true},
+		{"SELECT s.limit, s.group FROM seat s", true, true},
+		{"SELECT (SELECT max(n) FROM x GROUP BY y LIMIT 1) FROM seat", true, true},
+		{"SELECT id FROM seat WHERE a IS DISTINCT FROM b", true, true},
+		{"SELECT id FROM seat WHERE EXISTS (SELECT 1 FROM x LIMIT 1)", true, true},
+		{"SELECT id FROM seat USE INDEX FOR ORDER BY (a)", true, true},
+		{"SELECT id, limits, locked FROM seat WHERE unlock = 1", true, true},
+		{"SELECT $tag$ ; limit $tag$ FROM seat WHERE a = $1", true, false},
+		{"SELECT $$ ; $$ FROM seat", true, false},
+		{`SELECT 'a\'; limit' FROM seat`, false, true},
+		{"SELECT id FROM seat # ; limit", false, true},
+		{"SELECT id FROM (SELECT id FROM seat) s", true, false},
+		{"SELECT id FROM seat JOIN (SELECT 1) s", true, false},
+		{"", false, false},
+		{"-- nothing", false, false},
+		{"(SELECT id FROM seat)", false, false},
+		{"WITH s AS (SELECT 1) SELECT id FROM seat", false, false},
+		{"DELETE FROM seat", false, false},
+		{"SELECT id FROM seat;", false, false},
+		{"SELECT id FROM seat WHERE a IN (1; 2)", false, false},
+		{"SELECT id FROM seat FOR UPDATE", false, false},
+		{"SELECT id FROM seat for\tno key update", false, false},
+		{"SELECT id FROM seat FOR/**/SHARE", false, false},
+		{"SELECT id FROM seat FOR KEY SHARE", false, false},
+		{"SELECT id FROM seat LOCK IN SHARE MODE", false, false},
+		{"SELECT id FROM seat LIMIT 3", false, false},
+		{"SELECT id FROM seat FETCH FIRST ROW ONLY", false, false},
+		{"SELECT id FROM seat OFFSET 3", false, false},
+		{"SELECT DISTINCT sold FROM seat", false, false},
+		{"SELECT sold FROM seat GROUP BY sold HAVING true", false, false},
+		{"SELECT id FROM seat UNION SELECT 1", false, false},
+		{"SELECT id INTO x FROM seat", false, false},
+		{"SELECT id FROM seat WHERE a = '\x00'", false, false},
+	} {
+		for d, want := range map[*rowlock.Dialect]bool{&rowlock.Postgres: c.postgres, &rowlock.MySQL: c.mysql} {
+			err := d.CheckQuery(c.query)
+			if (err == nil) != want || err != nil && !errors.Is(err, dblock.ErrInvalid) {
+				t.Errorf("%q in %+v: %v", c.query, *d, err)
+			}
+		}
+	}
+}
+
+func FuzzCheckQuery(f *testing.F) {
+	f.Add("SELECT 'a' FROM $$b$$ -- c")
+	f.Fuzz(func(t *testing.T, query string) {
+		_ = rowlock.Postgres.CheckQuery(query)
+		_ = rowlock.MySQL.CheckQuery(query)
+	})
+}
+
+func TestNames(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{
+		"seat": `"seat"`, "shop.seat": `"shop"."seat"`, `a"b.c"`: `"a""b"."c"""`, "a.": "", ".": "", "": "", "a.b.c": "", "\xff": "", "a\x00": "",
+	} {
+		got, err := rowlock.Table(name, `"`)
+		if want == "" && !errors.Is(err, dblock.ErrInvalid) || want != "" && (err != nil || got != want) {
+			t.Errorf("%q: %s, %v", name, got, err)
+		}
+	}
+}
+
+func TestKeys(t *testing.T) {
+	t.Parallel()
+	var none *int
+	for name, err := range map[string]error{
+		"nil":         rowlock.CheckKeys([]any{1, nil}),
+		"nil pointer": rowlock.CheckKeys([]*int{none}),
+		"nil bytes":   rowlock.CheckKeys([][]byte{nil}),
+		"in any":      rowlock.CheckKeys([]any{none}),
+		"NUL":         rowlock.CheckKeys([]any{"a\x00"}),
+		"none":        rowlock.CheckKeys([]int{}),
+	} {
+		if !errors.Is(err, dblock.ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := rowlock.CheckKeys([]any{1, "a", [16]byte{}, []byte{}}); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,218 @@
+package mysqllock_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/testdb"
+	"github.com/dblock-go/dblock/mysqllock"
+)
+
+// stalls is a database with a table for want of indexes. Texts are judged once a process, so that the name is one of its own.
+func stalls(t *testing.T, each func(t *testing.T, table string, db *sql.DB, begin func() *sql.Tx)) {
+	t.Parallel()
+	for _, kind := range family() {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			db, table := testdb.MySQLOn(t, kind), fmt.Sprintf("stall_%d", stallNumber.Add(1))
+			for _, statement := range []string{
+				"CREATE TABLE " + table + " (id BIGINT PRIMARY KEY, code VARCHAR(20) NOT NULL, sold INT, price INT, area INT, KEY other (area, code))",
+				"INSERT INTO " + table + " VALUES (1, 'a', 0, 5, 1), (2, 'b', 0, 4, 1), (3, '3', 0, 3, 1)",
+			} {
+				if _, err := db.ExecContext(t.Context(), statement); err != nil {
+					t.Fatal(err)
+				}
+			}
+			each(t, table, db, func() *sql.Tx {
+				tx, err := db.BeginTx(t.Context(), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { _ = tx.Rollback() })
+				return tx
+			})
+		})
+	}
+}
+
+var stallNumber atomic.Int64
+
+func isScan(t *testing.T, err error, says string) {
+	t.Helper()
+	var scan *mysqllock.ScanError
+	if !errors.As(err, &scan) || !strings.Contains(err.Error(), says) {
+		t.Errorf("got %v, want a scan for %q", err, says)
+	}
+}
+
+// TestRowsWithoutAnIndexAreRefused: until the index is made, or all are to be locked.
+func TestRowsWithoutAnIndexAreRefused(t *testing.T) {
+	stalls(t, func(t *testing.T, table string, db *sql.DB, begin func() *sql.Tx) {
+		lock := func(column string, key any, o dblock.RowLock, beside func()) error {
+			tx := begin()
+			defer func() { _ = tx.Rollback() }() // who has looked at a table keeps its indexes from changing
+			err := mysqllock.LockRow(t.Context(), tx, table, column, key, o)
+			beside()
+			return err
+		}
+		alone := func() {}
+		for range 2 {
+			isScan(t, lock("code", "a", dblock.RowLock{}, alone), "(`code`)")
+		}
+		err := lock("code", "a", dblock.RowLock{Scan: true}, func() {
+			if err := lock("id", 2, dblock.RowLock{Wait: dblock.NoWait}, alone); !errors.Is(err, dblock.ErrNotAcquired) {
+				t.Errorf("%v: a scan locks nothing else, and need not be refused", err)
+			}
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		if _, err := db.ExecContext(t.Context(), "CREATE UNIQUE INDEX by_code ON "+table+" (code)"); err != nil {
+			t.Fatal(err)
+		}
+		err = lock("code", "a", dblock.RowLock{}, func() {
+			if err := lock("code", "b", dblock.RowLock{Wait: dblock.NoWait}, alone); err != nil {
+				t.Errorf("beside it: %v", err)
+			}
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		// No index of texts can be searched for a number.
+		isScan(t, lock("code", 3, dblock.RowLock{}, alone), "int")
+	})
+}
+
+// TestADroppedIndexIsLookedForAgain: what was found once may be gone.
+func TestADroppedIndexIsLookedForAgain(t *testing.T) {
+	stalls(t, func(t *testing.T, table string, db *sql.DB, begin func() *sql.Tx) {
+		lock := func() error {
+			tx := begin()
+			defer func() { _ = tx.Rollback() }()
+			return mysqllock.LockRow(t.Context(), tx, table, "price", 4, dblock.RowLock{})
+		}
+		for _, index := range []string{"one", "two"} {
+			if _, err := db.ExecContext(t.Context(), "CREATE UNIQUE INDEX "+index+" ON "+table+" (price)"); err != nil {
+				t.Fatal(err)
+			}
+			if index == "two" {
+				if _, err := db.ExecContext(t.Context(), "DROP INDEX one ON "+table); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := lock(); err != nil {
+				t.Errorf("by %s: %v", index, err)
+			}
+		}
+	})
+}
+
+// TestClaimsWithoutAnIndexAreRefused, and those that sort what they have locked.
+func TestClaimsWithoutAnIndexAreRefused(t *testing.T) {
+	stalls(t, func(t *testing.T, table string, db *sql.DB, begin func() *sql.Tx) {
+		claim := func(o dblock.RowLock, query string, args ...any) ([]int64, error) {
+			tx := begin()
+			defer func() { _ = tx.Rollback() }()
+			return mysqllock.Claim(t.Context(), tx, o, 1, one, query, args...)
+		}
+		free := "SELECT id FROM " + table + " WHERE sold = ?"
+		for range 2 {
+			_, err := claim(dblock.RowLock{}, free, 0)
+			isScan(t, err, "no index serves its WHERE")
+		}
+		_, err := claim(dblock.RowLock{}, "SELECT id FROM "+table+" WHERE sold = 0 ORDER BY id")
+		isScan(t, err, "no index serves its WHERE")
+		_, err = claim(dblock.RowLock{}, "SELECT id FROM "+table+" ORDER BY price")
+		isScan(t, err, "before it is sorted")
+		if got, err := claim(dblock.RowLock{Scan: true}, free, 0); err != nil || len(got) != 1 {
+			t.Errorf("got %v, %v", got, err)
+		}
+		if got, err := claim(dblock.RowLock{}, "SELECT id FROM "+table+" ORDER BY id"); err != nil || len(got) != 1 || got[0] != 1 {
+			t.Errorf("all of them fit: %v, %v", got, err)
+		}
+		if _, err := db.ExecContext(t.Context(), "CREATE INDEX by_sold ON "+table+" (sold, price)"); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := claim(dblock.RowLock{}, free, 0); err != nil || len(got) != 1 {
+			t.Errorf("got %v, %v", got, err)
+		}
+		if got, err := claim(dblock.RowLock{}, free+" ORDER BY price", 0); err != nil || len(got) != 1 || got[0] != 3 {
+			t.Errorf("the cheapest: %v, %v", got, err)
+		}
+	})
+}
+
+// TestAnIndexIsLookedForOnce: what is allowed costs no further statement.
+func TestAnIndexIsLookedForOnce(t *testing.T) {
+	stalls(t, func(t *testing.T, table string, db *sql.DB, begin func() *sql.Tx) {
+		for n, want := range []int64{3, 1, 1} { // at first SHOW INDEX and EXPLAIN
+			tx := begin()
+			before := questions(t, tx)
+			if err := mysqllock.LockRow(t.Context(), tx, table, "id", int64(n+1), dblock.RowLock{}); err != nil {
+				t.Fatal(err)
+			}
+			if got := questions(t, tx) - before - 1; got != want { // it is one itself
+				t.Errorf("lock %d took %d statements, want %d", n, got, want)
+			}
+			_ = tx.Rollback()
+		}
+	})
+}
+
+func questions(t *testing.T, tx *sql.Tx) (n int64) {
+	t.Helper()
+	var name string
+	if err := tx.QueryRowContext(t.Context(), "SHOW SESSION STATUS LIKE 'Questions'").Scan(&name, &n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// TestAReadOnlyTransaction takes no locks, and is told so.
+func TestAReadOnlyTransaction(t *testing.T) {
+	stalls(t, func(t *testing.T, table string, db *sql.DB, _ func() *sql.Tx) {
+		tx, err := db.BeginTx(context.Background(), &sql.TxOptions{ReadOnly: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = tx.Rollback() }()
+		err = mysqllock.LockRow(t.Context(), tx, table, "id", 1, dblock.RowLock{})
+		if !errors.Is(err, dblock.ErrUnavailable) || !strings.Contains(err.Error(), "read-only") {
+			t.Error(err)
+		}
+	})
+}
+
+// TestMixedSpellings: what the server takes for one key is one, and told once.
+func TestMixedSpellings(t *testing.T) {
+	stalls(t, func(t *testing.T, table string, db *sql.DB, begin func() *sql.Tx) {
+		if _, err := db.ExecContext(t.Context(), "CREATE UNIQUE INDEX by_code ON "+table+" (code)"); err != nil {
+			t.Fatal(err)
+		}
+		rows, err := mysqllock.LockRows(t.Context(), begin(), table, "code", []string{"B", "b", "A", "x"},
+			dblock.RowLock{Wait: dblock.SkipLocked})
+		if err != nil || len(rows.Locked) != 2 || rows.Locked[0] != "a" || rows.Skipped != nil {
+			t.Errorf("got %+v, %v", rows, err)
+		}
+	})
+}
+
+// TestManyKeysKeepTheirOrder: more than MariaDB would make a table of.
+func TestManyKeysKeepTheirOrder(t *testing.T) {
+	stalls(t, func(t *testing.T, table string, db *sql.DB, begin func() *sql.Tx) {
+		keys := make([]int64, dblock.MaxSetKeys)
+		for i := range keys {
+			keys[i] = int64(len(keys) - i)
+		}
+		rows, err := mysqllock.LockRows(t.Context(), begin(), table, "id", keys, dblock.RowLock{})
+		if err != nil || len(rows.Locked) != 3 || rows.Locked[0] != 1 {
+			t.Errorf("got %+v, %v", rows, err)
+		}
+	})
+}
