@@ -1,8 +1,10 @@
 package pglock_test
 
 import (
+	"fmt"
 	"testing"
 
+	"github.com/dblock-go/dblock/internal/testdb"
 	"github.com/dblock-go/dblock/pglock"
 )
 
@@ -21,5 +23,24 @@ func TestKeysNeverChange(t *testing.T) {
 		if got := pglock.KeyOf(v.namespace, v.name); got != v.want {
 			t.Errorf("%q, %q: got %d, want %d", v.namespace, v.name, got, v.want)
 		}
+	}
+}
+
+// TestNamesDoNotCollide, of which the server's hashtext, of 32 bits, makes the same number many times.
+func TestNamesDoNotCollide(t *testing.T) {
+	t.Parallel()
+	const names = 1_000_000
+	seen := make(map[pglock.Key]bool, names)
+	for n := range names {
+		seen[pglock.KeyOf("", fmt.Sprintf("account %d", n))] = true
+	}
+	if len(seen) != names {
+		t.Errorf("%d numbers for %d names", len(seen), names)
+	}
+	var collide int
+	const control = "SELECT count(*) - count(DISTINCT hashtext('account ' || n)) FROM generate_series(1, 1000000) n"
+	works(t, testdb.Postgres(t).QueryRow(t.Context(), control).Scan(&collide))
+	if collide == 0 {
+		t.Error("hashtext would do")
 	}
 }
