@@ -9,8 +9,8 @@ const (
 	// DefaultStrength keeps all other writers and lockers out: ForNoKeyUpdate on Postgres, ForUpdate on MySQL and MariaDB.
 	DefaultStrength Strength = iota
 
-	// ForUpdate is for rows that will be deleted, or whose key changes. On Postgres it also keeps out those who insert rows that
-	// refer to this one by a foreign key.
+	// ForUpdate is for rows that will be deleted, or whose key changes. On Postgres it also keeps out those who insert rows
+	// that refer to this one by a foreign key.
 	ForUpdate
 
 	// ForNoKeyUpdate is for rows of which anything else changes. Only Postgres has it.

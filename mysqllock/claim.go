@@ -8,14 +8,15 @@ import (
 	"github.com/dblock-go/dblock/internal/rowlock"
 )
 
-// Claim locks rows that nobody else has locked, at most n of those that query returns, and reads them: "any free seat, now". It
-// waits for nobody, and two who claim at once get different rows. It returns none, and no error, where none is free: others may
-// still have some locked, and give them back.
+// Claim locks rows that nobody else has locked, at most n of those that query returns, and reads them: "any free seat,
+// now". It waits for nobody, and two who claim at once get different rows. It returns none, and no error, where none is
+// free: others may still have some locked, and give them back.
 //
-// query is a SELECT on the table itself, without LIMIT and without a lock, which are added: "SELECT id, price FROM seat WHERE
-// sold = 0 ORDER BY id". An index must serve both its WHERE and its ORDER BY: (sold, id). args are for its question marks; scan reads a row. n is 1 to
-// dblock.MaxSetKeys. A claim ends with tx: write who has the row before you commit. Begin tx at READ COMMITTED: at REPEATABLE
-// READ, the default, gaps between rows are locked as well, and keep out who inserts.
+// query is a SELECT on the table itself, without LIMIT and without a lock, which are added: "SELECT id, price FROM seat
+// WHERE sold = 0 ORDER BY id". An index must serve both its WHERE and its ORDER BY: (sold, id). args are for its question
+// marks; scan reads a row. n is 1 to dblock.MaxSetKeys. A claim ends with tx: write who has the row before you commit.
+// Begin tx at READ COMMITTED: at REPEATABLE READ, the default, gaps between rows are locked as well, and keep out who
+// inserts.
 //
 // Errors are those of LockRow, but for ErrNoRows and HeldError; an *dblock.InvalidError for a query that already has a LIMIT,
 // a lock or a semicolon, or is no SELECT. A *ScanError comes of one EXPLAIN the first time that a text is seen.

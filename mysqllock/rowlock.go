@@ -15,22 +15,22 @@ import (
 // maxWait is the longest innodb_lock_wait_timeout that both servers take, three years.
 const maxWait = 100_000_000 * time.Second
 
-// LockRow locks the row of a table of yours in which column has the value key, until tx ends. column has to be
-// unique, as a primary key is, and there must be an index that begins with it. table may be qualified: "shop.seat"; names are taken as they are, and may contain anything but
-// a dot. What is read of the row before it is locked may be old, and at REPEATABLE READ, the default, stays old: read it
-// after, with a lock, or begin tx at READ COMMITTED.
+// LockRow locks the row of a table of yours in which column has the value key, until tx ends. column has to be unique, as a
+// primary key is, and there must be an index that begins with it. table may be qualified: "shop.seat"; names are taken as
+// they are, and may contain anything but a dot. What is read of the row before it is locked may be old, and at REPEATABLE
+// READ, the default, stays old: read it after, with a lock, or begin tx at READ COMMITTED.
 //
 // MySQL and MariaDB have no locks of names that end with a transaction: where Postgres has pglock.LockTx, lock a row.
 //
-// A bound of Wait takes two more round trips, which set innodb_lock_wait_timeout and set it back. Where the server runs with
-// innodb_rollback_on_timeout, which is off by default, a wait that ends in vain ends tx as well. Where ctx ends the wait the driver closes the
-// connection, and tx is lost.
+// A bound of Wait takes two more round trips, which set innodb_lock_wait_timeout and set it back. Where the server runs
+// with innodb_rollback_on_timeout, which is off by default, a wait that ends in vain ends tx as well. Where ctx ends the
+// wait the driver closes the connection, and tx is lost.
 //
-// Errors: sql.ErrNoRows where there is no such row; a *dblock.HeldError (ErrNotAcquired) where it was not had in time, and by
-// SkipLocked; a *ScanError where there is no index; dblock.ErrConflict after a deadlock, and where MariaDB's
+// Errors: sql.ErrNoRows where there is no such row; a *dblock.HeldError (ErrNotAcquired) where it was not had in time, and
+// by SkipLocked; a *ScanError where there is no index; dblock.ErrConflict after a deadlock, and where MariaDB's
 // innodb_snapshot_isolation finds the row changed: roll back; dblock.ErrUnsupported for a Strength that only Postgres has;
-// dblock.ErrUnavailable where tx may not write; an *dblock.InvalidError. After a refusal tx is as it was, ready for use. Others are
-// the driver's.
+// dblock.ErrUnavailable where tx may not write; an *dblock.InvalidError. After a refusal tx is as it was, ready for use.
+// Others are the driver's.
 func LockRow[K any](ctx context.Context, tx *sql.Tx, table, column string, key K, o dblock.RowLock) error {
 	if o.Wait == dblock.SkipLocked {
 		o.Wait = dblock.NoWait // for one row that comes to the same
@@ -42,9 +42,9 @@ func LockRow[K any](ctx context.Context, tx *sql.Tx, table, column string, key K
 	return err
 }
 
-// LockRows is LockRow for up to dblock.MaxSetKeys keys, and says which of them there are. The server locks the rows in the order of
-// an index, so that two who lock some of the same rows, in whatever order they ask, never deadlock; unless the keys
-// themselves change, or tx has locked others of them before.
+// LockRows is LockRow for up to dblock.MaxSetKeys keys, and says which of them there are. The server locks the rows in the
+// order of an index, so that two who lock some of the same rows, in whatever order they ask, never deadlock; unless the
+// keys themselves change, or tx has locked others of them before.
 //
 // A refusal is of all: its *dblock.HeldError does not say which row it was. The rows before that one may stay locked until tx
 // ends, as InnoDB gives no lock back before. With SkipLocked each key that was not had takes one more round trip, which tells

@@ -14,9 +14,9 @@ import (
 // ScanError says that a statement would have locked rows that it does not return, up to the whole table, for want of an
 // index. Nothing was locked. RowLock.Scan has it done all the same.
 //
-// LockRow and LockRows look for an index that begins with the column, and Claim reads what EXPLAIN says: once for each text of
-// a statement, and kind of key, that is allowed, in the life of the process, of the last few hundred. A process that works on
-// several databases, in which one text means tables of different indexes, has the verdict of the first.
+// LockRow and LockRows look for an index that begins with the column, and Claim reads what EXPLAIN says: once for each text
+// of a statement, and kind of key, that is allowed, in the life of the process, of the last few hundred. A process that
+// works on several databases, in which one text means tables of different indexes, has the verdict of the first.
 type ScanError struct {
 	Statement string // what would have been run, without its lock
 	Reason    string // what the server would do

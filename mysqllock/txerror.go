@@ -20,7 +20,8 @@ var advice = map[uint16]struct {
 	mysqlfault.NoSuchTable:         {nil, "there is no such table: name its database as well, or create it"},
 	mysqlfault.UnknownDatabase:     {nil, "there is no such database"},
 	mysqlfault.NoSuchColumn:        {nil, "there is no such column in the table"},
-	mysqlfault.NotPermitted:        {nil, "to lock rows takes the privilege SELECT on the table, and on MySQL one of UPDATE, DELETE and LOCK TABLES"},
+	mysqlfault.NotPermitted: {nil, "to lock rows takes the privilege SELECT on the table, and on MySQL one of UPDATE, DELETE " +
+		"and LOCK TABLES"},
 }
 
 // txError says what an error means to the one whose transaction it came from. name is what was to be locked.

@@ -13,14 +13,16 @@ import (
 	"github.com/dblock-go/dblock/internal/rowlock"
 )
 
-// LockRow locks the row of a table of yours in which column has the value key, until tx ends or is rolled back
-// to a savepoint from before. column has to be unique, as a primary key is. table may be qualified: "shop.seat"; names are taken as they are, and may contain anything but a
-// dot. What is read of the row before it is locked may be old: read it after, at READ COMMITTED.
+// LockRow locks the row of a table of yours in which column has the value key, until tx ends or is rolled back to a
+// savepoint from before. column has to be unique, as a primary key is. table may be qualified: "shop.seat"; names are taken
+// as they are, and may contain anything but a dot. What is read of the row before it is locked may be old: read it after,
+// at READ COMMITTED.
 //
-// Errors: pgx.ErrNoRows, which is sql.ErrNoRows too, where there is no such row; a *dblock.HeldError (ErrNotAcquired) where it
-// was not had in time, and by SkipLocked; dblock.ErrConflict after a deadlock, and at REPEATABLE READ and above where the row has
-// changed since tx began; dblock.ErrUnavailable where tx may not write; an *dblock.InvalidError. A refusal by NoWait, SkipLocked or a bound of Wait
-// leaves tx as it was, ready for use; after others it has to be rolled back. Others are pgx's.
+// Errors: pgx.ErrNoRows, which is sql.ErrNoRows too, where there is no such row; a *dblock.HeldError (ErrNotAcquired) where
+// it was not had in time, and by SkipLocked; dblock.ErrConflict after a deadlock, and at REPEATABLE READ and above where
+// the row has changed since tx began; dblock.ErrUnavailable where tx may not write; an *dblock.InvalidError. A refusal by
+// NoWait, SkipLocked or a bound of Wait leaves tx as it was, ready for use; after others it has to be rolled back. Others
+// are pgx's.
 func LockRow[K any](ctx context.Context, tx Tx, table, column string, key K, o dblock.RowLock) error {
 	if o.Wait == dblock.NoWait {
 		o.Wait = dblock.SkipLocked // for one row that comes to the same, and raises no error from which tx would have to recover
@@ -36,12 +38,12 @@ func LockRow[K any](ctx context.Context, tx Tx, table, column string, key K, o d
 	}
 }
 
-// LockRows is LockRow for up to dblock.MaxSetKeys keys, and says which of them there are. The server locks the rows in the order of
-// their keys, so that two who lock some of the same rows, in whatever order they ask, never deadlock; unless the keys
-// themselves change, or tx has locked others of them before.
+// LockRows is LockRow for up to dblock.MaxSetKeys keys, and says which of them there are. The server locks the rows in the
+// order of their keys, so that two who lock some of the same rows, in whatever order they ask, never deadlock; unless the
+// keys themselves change, or tx has locked others of them before.
 //
-// But for SkipLocked it has all that there are, or none: a refusal undoes the rest. Its *dblock.HeldError does not say which row
-// was refused.
+// But for SkipLocked it has all that there are, or none: a refusal undoes the rest. Its *dblock.HeldError does not say
+// which row was refused.
 func LockRows[K any](ctx context.Context, tx Tx, table, column string, keys []K, o dblock.RowLock) (dblock.LockedRows[K], error) {
 	var rows dblock.LockedRows[K]
 	from, where, err := tableOf(table, column)

@@ -18,10 +18,10 @@ var advice = map[string]struct {
 	kind error // nil: none of dblock's
 	text string
 }{
-	pgfault.OutOfMemory: {dblock.ErrOverloaded, "the server has no room for more locks: take fewer at once, a lock of the whole instead of one " +
-		"a part, or raise max_locks_per_transaction; roll back"},
-	pgfault.ReadOnlyTransaction: {dblock.ErrUnavailable, "the transaction is read-only, or the server is a standby, where locks keep nobody " +
-		"out of the primary: begin one that may write, on the primary"},
+	pgfault.OutOfMemory: {dblock.ErrOverloaded, "the server has no room for more locks: take fewer at once, a lock of the whole " +
+		"instead of one a part, or raise max_locks_per_transaction; roll back"},
+	pgfault.ReadOnlyTransaction: {dblock.ErrUnavailable, "the transaction is read-only, or the server is a standby, where locks " +
+		"keep nobody out of the primary: begin one that may write, on the primary"},
 	pgfault.FailedTransaction: {nil, "an earlier statement of the transaction has failed: roll it back, then begin again"},
 	pgfault.UndefinedTable:    {nil, "there is no such table where the connection looks: name its schema as well, or create it"},
 	pgfault.InvalidSchemaName: {nil, "there is no such schema"},

@@ -161,7 +161,8 @@ func (d Dialect) quoted(s string) int {
 	return len(s)
 }
 
-// Claim adds the number of rows and the lock to a query that was checked. They stand on lines of their own: the query may end in a comment.
+// Claim adds the number of rows and the lock to a query that was checked. They stand on lines of their own: the query may
+// end in a comment.
 func Claim(query string, n int, lock string) string {
 	return fmt.Sprintf("%s\nLIMIT %d\n%s", query, n, lock)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/dblock-go/dblock"
@@ -60,12 +61,14 @@ func (l *Locker) wait(ctx context.Context, r dblock.Request, id ID) (*dblock.Loc
 func (l *Locker) acquire(ctx context.Context, p *place, refused func() error) (*dblock.Lock, error) {
 	for failed := 0; ; {
 		asked, err := l.advance(ctx, p)
-		switch {
-		case err != nil && failed < tries && l.again(err):
+		if err == nil && p.lock == nil && asked {
+			if err = refused(); err == nil {
+				failed = 0 // however often a connection is lost in a long wait
+			}
+		}
+		if err != nil && failed < tries && l.again(err) {
 			failed++
 			err = l.pause(ctx, p, time.Millisecond<<(2*failed))
-		case err == nil && p.lock == nil && asked:
-			err = refused()
 		}
 		if err != nil {
 			l.leave(p)
@@ -285,12 +288,16 @@ func (l *Locker) free(ctx context.Context, sl *slot) {
 	_ = l.do(ctx, a)
 }
 
+// final are the errors that say what there is to say; some of them have a lost connection within.
+var final = []error{
+	dblock.ErrNotAcquired, dblock.ErrClosed, dblock.ErrUnavailable, dblock.ErrUnsupported, dblock.ErrOverloaded, merge.ErrNotSent,
+}
+
 // again tells whether a call may ask again: its connection ended, or the server did not say.
 func (l *Locker) again(err error) bool {
 	switch l.engine.Fault(err) {
 	case fault.Retry, fault.Lost, fault.Unreachable, fault.Busy:
-		return !errors.Is(err, dblock.ErrClosed) && !errors.Is(err, dblock.ErrUnavailable) && !errors.Is(err, dblock.ErrUnsupported) &&
-			!errors.Is(err, merge.ErrNotSent) && !errors.Is(err, dblock.ErrOverloaded)
+		return !slices.ContainsFunc(final, func(last error) bool { return errors.Is(err, last) })
 	}
 	return false
 }

@@ -1,0 +1,327 @@
+package session_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/session"
+)
+
+// idle is longer than any of these tests lets a server be slow.
+var idle = session.Options{IdleTimeout: time.Hour}
+
+// TestAReleaseOutlivesItsWait has a release wait behind a statement for longer than it may: it is carried out all the same.
+func TestAReleaseOutlivesItsWait(t *testing.T) {
+	run(t, func(t *testing.T, s *server) {
+		l := s.locker(t, idle)
+		lock := acquire(t, l, "k")
+		s.strike = func(_ *conn, steps []session.Step) (bool, error) {
+			if steps[0].ID == "slow" {
+				time.Sleep(10 * time.Second)
+			}
+			return false, nil
+		}
+		go release(t, acquire(t, l, "fast"))
+		time.Sleep(time.Second)
+		go func() { release(t, acquire(t, l, "slow")) }()
+		time.Sleep(time.Second)
+		began := time.Now()
+		release(t, lock)
+		if took := time.Since(began); took > 6*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		time.Sleep(time.Minute)
+		if n := s.left(); n > 0 { // while the connection lives
+			t.Errorf("%d locks are left", n)
+		}
+		closes(t, l)
+	})
+}
+
+// TestLeavesWhileGranted has a caller go while its statement is under way: whoever comes next has the lock, or nobody.
+func TestLeavesWhileGranted(t *testing.T) {
+	for _, next := range []bool{false, true} {
+		t.Run(map[bool]string{false: "nobody", true: "somebody"}[next], func(t *testing.T) {
+			run(t, func(t *testing.T, s *server) {
+				var released int
+				l := s.locker(t, session.Options{Observer: dblock.Observer{Released: func(string, time.Duration) { released++ }}})
+				ctx, cancel := context.WithTimeout(t.Context(), roundTrip/2)
+				defer cancel()
+				var waits sync.WaitGroup
+				if next {
+					waits.Go(func() {
+						time.Sleep(roundTrip / 4)
+						release(t, acquire(t, l, "k"))
+					})
+				}
+				if _, err := l.Acquire(ctx, "k"); !errors.Is(err, dblock.ErrNotAcquired) || !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("got %v", err)
+				}
+				waits.Wait()
+				time.Sleep(10 * roundTrip)
+				if n := s.left(); n > 0 {
+					t.Errorf("%d locks are left", n)
+				}
+				if want := map[bool]int{false: 0, true: 1}[next]; released != want {
+					t.Errorf("%d releases were told, want %d: nobody has heard of the other grant", released, want)
+				}
+				closes(t, l)
+			})
+		})
+	}
+}
+
+// TestLeavesInTheMoment has a caller go in the moment in which the lock is handed to it: the Observer hears of a release if it has
+// heard of the grant.
+func TestLeavesInTheMoment(t *testing.T) {
+	run(t, func(t *testing.T, s *server) {
+		var mu sync.Mutex
+		var acquired, released, both int
+		l := s.locker(t, session.Options{Observer: dblock.Observer{
+			Acquired: func(string, time.Duration) { mu.Lock(); defer mu.Unlock(); acquired++ },
+			Released: func(string, time.Duration) { mu.Lock(); defer mu.Unlock(); released++ },
+		}})
+		for range 200 {
+			first := acquire(t, l, "k")
+			time.AfterFunc(10*time.Millisecond, func() { release(t, first) })
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+			if second, err := l.Acquire(ctx, "k"); err == nil {
+				both++
+				release(t, second)
+			}
+			cancel()
+			time.Sleep(time.Second)
+		}
+		if acquired != 200+both || released != acquired || both == 0 || both == 200 {
+			t.Errorf("told of %d grants and %d releases, want %d; %d of 200 were granted at the last moment", acquired, released, 200+both, both)
+		}
+		closes(t, l)
+	})
+}
+
+// TestLostWhileTaking ends the connection when the server has granted the lock, and the answer is on its way.
+func TestLostWhileTaking(t *testing.T) {
+	run(t, func(t *testing.T, s *server) {
+		l := s.locker(t, session.Options{})
+		other := acquire(t, l, "other")
+		s.strike = func(c *conn, steps []session.Step) (bool, error) {
+			if c == s.conns[0] {
+				c.Close()
+				return false, errGone
+			}
+			return false, nil
+		}
+		lock := acquire(t, l, "k")
+		if len(s.conns) != 2 || s.locks["k"] != s.conns[1] || lock.Context().Err() != nil {
+			t.Errorf("%d connections, %v", len(s.conns), s.locks)
+		}
+		var lost *dblock.LostError
+		if err := other.Release(t.Context()); !errors.As(err, &lost) || lost.Reason != dblock.Disconnected {
+			t.Errorf("what was on the connection: %v", err)
+		}
+		release(t, lock)
+		closes(t, l)
+	})
+}
+
+// TestClosesInAHandOver closes while callers hand a lock on: whoever is served is told, and all of them end.
+func TestClosesInAHandOver(t *testing.T) {
+	run(t, func(t *testing.T, s *server) {
+		l := s.locker(t, session.Options{})
+		var callers sync.WaitGroup
+		for range 20 {
+			callers.Go(func() {
+				for {
+					lock, err := l.Acquire(t.Context(), "k")
+					if errors.Is(err, dblock.ErrClosed) {
+						return
+					}
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					time.Sleep(time.Millisecond)
+					if err := lock.Release(t.Context()); err != nil && !errors.Is(err, dblock.ErrLost) {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		time.Sleep(100*time.Millisecond + time.Microsecond)
+		closes(t, l)
+		callers.Wait()
+	})
+}
+
+// TestLetsOthersIn has callers of one process hand a lock on for ever, and another process wait: it is let in again and again.
+// Each time it waits for as long as a turn may take, and no longer.
+func TestLetsOthersIn(t *testing.T) {
+	run(t, func(t *testing.T, s *server) {
+		a, b := s.locker(t, session.Options{}), s.locker(t, session.Options{})
+		stop := make(chan struct{})
+		var callers sync.WaitGroup
+		for range 10 {
+			callers.Go(func() {
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					lock := acquire(t, a, "k")
+					time.Sleep(10 * time.Millisecond)
+					release(t, lock)
+				}
+			})
+		}
+		for n := range 10 {
+			began := time.Now()
+			release(t, acquire(t, b, "k"))
+			if waited := time.Since(began); waited > 300*time.Millisecond { // each of ten callers once, for 10 ms
+				t.Errorf("wait %d took %v", n, waited)
+			}
+		}
+		close(stop)
+		callers.Wait()
+		closes(t, a, b)
+	})
+}
+
+// TestAShowThatFailed tells the others again that a process waits: else it would hear of nothing.
+func TestAShowThatFailed(t *testing.T) {
+	run(t, func(t *testing.T, s *server) {
+		a, b := s.locker(t, idle), s.locker(t, session.Options{Poll: time.Minute})
+		lock := acquire(t, a, "k")
+		failed := false
+		s.strike = func(_ *conn, steps []session.Step) (bool, error) {
+			if steps[0].Op == session.Show && !failed {
+				failed = true
+				return true, errOdd
+			}
+			return false, nil
+		}
+		got := make(chan time.Time, 1)
+		go func() {
+			lock := acquire(t, b, "k")
+			got <- time.Now()
+			release(t, lock)
+		}()
+		time.Sleep(5 * time.Second)
+		at := time.Now()
+		release(t, lock)
+		if took := (<-got).Sub(at); took > time.Second || !failed {
+			t.Errorf("it heard of the release after %v", took)
+		}
+		closes(t, a, b)
+	})
+}
+
+// TestDoubtIsClearedUp has the server do what it was asked, and answer with an error. Nothing of it may stand, and the other
+// locks of the connection live on. A server that has no room even for a release is told to drop what it has.
+func TestDoubtIsClearedUp(t *testing.T) {
+	for name, op := range map[string]session.Op{"taken": session.Take, "freed": session.Free} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(t *testing.T, s *server) {
+				l := s.locker(t, session.Options{})
+				other, lock := acquire(t, l, "other"), acquire(t, l, "k")
+				granted := false
+				s.strike = func(_ *conn, steps []session.Step) (bool, error) {
+					if steps[0].Op != op {
+						return false, nil
+					}
+					granted = true
+					return op == session.Take, errOdd // a release has not come through
+				}
+				if op == session.Free {
+					release(t, lock)
+				} else if _, err := l.TryAcquire(t.Context(), "fresh"); !errors.Is(err, dblock.ErrBusy) {
+					t.Errorf("told %v", err)
+				}
+				if !granted || len(s.conns) != 1 || other.Context().Err() != nil || s.locks["fresh"] != nil || (s.locks["k"] == nil) != (op == session.Free) {
+					t.Errorf("%d connections, %v, %v", len(s.conns), s.locks, context.Cause(other.Context()))
+				}
+				s.strike = nil
+				release(t, lock)
+				release(t, other)
+				closes(t, l)
+			})
+		})
+	}
+}
+
+// TestALateAnswerGrantsNothing has the process pause between a request and its answer, for so long that the server has ended
+// the connection since.
+func TestALateAnswerGrantsNothing(t *testing.T) {
+	run(t, func(t *testing.T, s *server) {
+		l := s.locker(t, session.Options{IdleTimeout: time.Second})
+		paused := false
+		s.strike = func(*conn, []session.Step) (bool, error) {
+			if !paused {
+				paused = true
+				time.Sleep(2 * time.Second)
+			}
+			return false, nil
+		}
+		lock := acquire(t, l, "k")
+		if len(s.conns) != 2 || time.Now().After(lock.ValidUntil()) {
+			t.Errorf("granted on connection %d, valid until %v ago", len(s.conns), time.Since(lock.ValidUntil()))
+		}
+		release(t, lock)
+		closes(t, l)
+	})
+}
+
+// TestMoreThanAConnectionCarries opens a second connection, refuses what is beyond the last one, and closes those that have
+// nothing any more.
+func TestMoreThanAConnectionCarries(t *testing.T) {
+	run(t, func(t *testing.T, s *server) {
+		s.most = 3
+		l := s.locker(t, session.Options{MaxConns: 2})
+		var locks []*dblock.Lock
+		for _, key := range []string{"a", "b", "c", "d", "e", "f"} {
+			locks = append(locks, acquire(t, l, key))
+		}
+		if _, err := l.Acquire(t.Context(), "g"); !errors.Is(err, dblock.ErrOverloaded) || len(s.conns) != 2 {
+			t.Errorf("beyond the last: %v, on %d connections", err, len(s.conns))
+		}
+		for _, lock := range locks {
+			release(t, lock)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		open := 0
+		for _, c := range s.conns {
+			if !c.Closed() {
+				open++
+			}
+		}
+		if open != 1 {
+			t.Errorf("%d connections are open, want 1", open)
+		}
+		closes(t, l)
+	})
+}
+
+// TestTriesBehindATidyUp: that a process tidies up after a wait is no reason to refuse a lock.
+func TestTriesBehindATidyUp(t *testing.T) {
+	run(t, func(t *testing.T, s *server) {
+		a, b := s.locker(t, session.Options{}), s.locker(t, session.Options{})
+		lock := acquire(t, a, "k")
+		got := make(chan *dblock.Lock, 1)
+		go func() { got <- acquire(t, b, "k") }()
+		time.Sleep(time.Second)
+		release(t, lock)
+		release(t, <-got)
+		again, err := b.TryAcquire(t.Context(), "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		release(t, again)
+		closes(t, a, b)
+	})
+}
