@@ -70,6 +70,10 @@ func (e Session) Run(t *testing.T) {
 		"DoubtEndsNoOtherLock":   doubtEndsNoOtherLock,
 		"AKilledSessionIsLost":   aKilledSessionIsLost,
 		"WaitersOutliveASession": waitersOutliveASession,
+		"CostsFewRoundTrips":     sessionsCostFewRoundTrips,
+		"ASilentOneKnows":        aSilentOneKnows,
+		"ASilentOneIsFreed":      aSilentOneIsFreed,
+		"ADeadOneIsFreedAtOnce":  aDeadOneIsFreedAtOnce,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

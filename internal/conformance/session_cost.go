@@ -1,28 +1,21 @@
 package conformance
 
 import (
-	"context"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/faultconn"
-	"github.com/dblock-go/dblock/internal/testdb"
 )
 
-// OpenSessions makes session locks in the database of dsn, over connections of the given dialer's.
-type OpenSessions func(ctx context.Context, dsn string, dialer *faultconn.Dialer, idle time.Duration) (dblock.Locker, func(), error)
-
-// SessionsCostFewRoundTrips counts what calls send: one statement to take a lock, to be refused one, and to give one back;
-// none where the process shares it already, or hands it over.
-func SessionsCostFewRoundTrips(t *testing.T, kind devdb.Kind, open OpenSessions) {
-	var dialer, others faultconn.Dialer
-	dsn := testdb.DSN(t, kind)
-	l := opened(t, open, dsn, &dialer)
-	other := opened(t, open, dsn, &others)
+// sessionsCostFewRoundTrips counts what calls send: one statement to take a lock, to be refused one, and to give one back;
+// none where the process shares it already.
+func sessionsCostFewRoundTrips(t *testing.T, s *sessionPlace) {
+	var dialer faultconn.Dialer
+	l := s.processOn(t, &dialer, SessionOptions{IdleTimeout: time.Hour})
+	other := s.process(t, SessionOptions{})
 	for range 2 { // statements are prepared
 		release(t, acquire(t, l, "k"))
 		release(t, acquire(t, other, "k"))
@@ -55,21 +48,4 @@ func SessionsCostFewRoundTrips(t *testing.T, kind devdb.Kind, open OpenSessions)
 	if diff := cmp.Diff(want, least); diff != "" {
 		t.Errorf("round trips (- wanted, + made):\n%s", diff)
 	}
-}
-
-func opened(t *testing.T, open OpenSessions, dsn string, dialer *faultconn.Dialer) dblock.Locker {
-	t.Helper()
-	l, closePool, err := open(t.Context(), dsn, dialer, time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		if err := l.Close(ctx); err != nil {
-			t.Error(err)
-		}
-		closePool()
-	})
-	return l
 }
