@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 
 	"github.com/dblock-go/dblock/internal/devdb"
@@ -12,9 +13,8 @@ import (
 // claimSeats is enough for all callers, and few enough that all want the same ones: the first that are free.
 const claimSeats = 10_000
 
-// claims is "any free seat, now", by those who pass over what is locked and by those who wait for it. A caller first gives back
-// the seat that it had before, so that there are always free ones; in a transaction of its own, as those who wait keep rows
-// locked that they find sold, and would deadlock with it.
+// claims is "any free seat, now", by those who pass over what is locked and by those who wait for it, each on a connection of its
+// own. When all seats are sold, whoever finds that out frees them.
 func claims() []Scenario {
 	about := map[bool]string{
 		true:  "any free seat of one table: dblock's Claim, FOR UPDATE SKIP LOCKED",
@@ -26,7 +26,7 @@ func claims() []Scenario {
 		skip bool
 	}{{"forupdate", false}, {"skiplocked", true}} {
 		all = append(all, Scenario{
-			Name: "claim/" + c.name, About: about[c.skip], Conns: []int{4, 16, 64},
+			Name: "claim/" + c.name, About: about[c.skip], Conns: []int{64}, MaxClients: 64,
 			Open: func(ctx context.Context, env *Env) (Workload, error) {
 				open := openClaimMySQL
 				if env.Kind == devdb.Postgres {
@@ -48,17 +48,20 @@ type claimTable interface {
 	// sell sells a free seat.
 	sell(ctx context.Context) (seat int64, err error)
 
-	// giveBack makes it free again.
-	giveBack(ctx context.Context, seat int64) error
+	// free makes all seats free.
+	free(ctx context.Context) error
 
-	// free makes all seats free, and returns how often they were sold since the last time.
-	free(ctx context.Context) (sold int64, err error)
+	// sold is how often seats were sold, in all.
+	sold(ctx context.Context) (int64, error)
 
 	Close() error
 }
 
 type claimWorkload struct {
-	seats   claimTable
+	seats claimTable
+
+	mu      sync.RWMutex // who frees all seats has it alone
+	freed   int
 	holders []atomic.Bool // whether a caller has been told that it has the seat
 }
 
@@ -70,42 +73,63 @@ var (
 func (w *claimWorkload) Close() error { return w.seats.Close() }
 
 func (w *claimWorkload) Round(ctx context.Context, _ int) (Round, error) {
-	for i := range w.holders {
-		w.holders[i].Store(false)
+	if err := w.free(ctx, w.freed); err != nil {
+		return Round{}, err
 	}
-	if _, err := w.seats.free(ctx); err != nil {
+	before, err := w.seats.sold(ctx)
+	if err != nil {
 		return Round{}, err
 	}
 	return Round{
-		Client: func(int) (Op, error) {
-			var mine int64
-			return func(ctx context.Context) (int, error) {
-				if mine != 0 {
-					w.holders[mine].Store(false)
-					if err := w.seats.giveBack(ctx, mine); err != nil {
-						return 0, err
-					}
-					mine = 0
-				}
-				seat, err := w.seats.sell(ctx)
-				if err != nil {
-					return 0, err
-				}
-				if w.holders[seat].Swap(true) {
-					return 0, fmt.Errorf("%w: %d", errSeatTwice, seat)
-				}
-				mine = seat
-				return 1, nil
-			}, nil
-		},
+		Client: func(int) (Op, error) { return w.claim, nil },
 		Check: func(ctx context.Context, ok int64) error {
-			sold, err := w.seats.free(ctx)
-			if err == nil && sold != ok {
-				err = fmt.Errorf("the callers were told of %d seats, the table knows of %d", ok, sold)
+			sold, err := w.seats.sold(ctx)
+			if err == nil && sold-before != ok {
+				err = fmt.Errorf("the callers were told of %d seats, the table knows of %d", ok, sold-before)
 			}
 			return err
 		},
 	}, nil
+}
+
+// claim sells one seat.
+func (w *claimWorkload) claim(ctx context.Context) (int, error) {
+	freed, err := w.sell(ctx)
+	if errors.Is(err, errNoSeat) {
+		if err := w.free(ctx, freed); err != nil {
+			return 0, err
+		}
+		_, err = w.sell(ctx)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return 1, nil
+}
+
+// sell tells how often all seats had been freed by then.
+func (w *claimWorkload) sell(ctx context.Context) (freed int, err error) {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	seat, err := w.seats.sell(ctx)
+	if err == nil && w.holders[seat].Swap(true) {
+		err = fmt.Errorf("%w: %d", errSeatTwice, seat)
+	}
+	return w.freed, err
+}
+
+// free waits for those who are about to sell a seat; where somebody else was faster it does nothing.
+func (w *claimWorkload) free(ctx context.Context, freed int) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.freed != freed {
+		return nil
+	}
+	for i := range w.holders {
+		w.holders[i].Store(false)
+	}
+	w.freed++
+	return w.seats.free(ctx)
 }
 
 // The statements that both engines have alike.
@@ -116,6 +140,5 @@ const (
 	claimByHand   = claimFreeSQL + " LIMIT 1 FOR UPDATE"
 	claimSumSQL   = "SELECT COALESCE(SUM(times), 0) FROM claim_seat"
 	claimSellSQL  = "UPDATE claim_seat SET sold = 1, times = times + 1 WHERE id = "
-	claimBackSQL  = "UPDATE claim_seat SET sold = 0 WHERE id = "
-	claimResetSQL = "UPDATE claim_seat SET sold = 0, times = 0 WHERE sold <> 0 OR times <> 0"
+	claimResetSQL = "UPDATE claim_seat SET sold = 0 WHERE sold <> 0"
 )

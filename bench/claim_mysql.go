@@ -53,14 +53,6 @@ func (c *claimMySQL) sell(ctx context.Context) (seat int64, err error) {
 	return seat, err
 }
 
-func (c *claimMySQL) giveBack(ctx context.Context, seat int64) error {
-	_, err := c.db.ExecContext(ctx, claimBackSQL+strconv.FormatInt(seat, 10))
-	if mysqllock.Retryable(err) {
-		err = &Failure{Kind: "conflict", Err: err}
-	}
-	return err
-}
-
 func (c *claimMySQL) claim(ctx context.Context, tx *sql.Tx) (seat int64, err error) {
 	if c.skip {
 		read := func(row *sql.Rows) (id int64, err error) {
@@ -83,11 +75,13 @@ func (c *claimMySQL) claim(ctx context.Context, tx *sql.Tx) (seat int64, err err
 	return seat, err
 }
 
-func (c *claimMySQL) free(ctx context.Context) (sold int64, err error) {
-	if err := c.db.QueryRowContext(ctx, claimSumSQL).Scan(&sold); err != nil {
-		return 0, err
-	}
-	_, err = c.db.ExecContext(ctx, claimResetSQL)
+func (c *claimMySQL) free(ctx context.Context) error {
+	_, err := c.db.ExecContext(ctx, claimResetSQL)
+	return err
+}
+
+func (c *claimMySQL) sold(ctx context.Context) (sold int64, err error) {
+	err = c.db.QueryRowContext(ctx, claimSumSQL).Scan(&sold)
 	return sold, err
 }
 

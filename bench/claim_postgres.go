@@ -50,11 +50,6 @@ func (c *claimPostgres) sell(ctx context.Context) (seat int64, err error) {
 	return seat, err
 }
 
-func (c *claimPostgres) giveBack(ctx context.Context, seat int64) error {
-	_, err := c.pool.Exec(ctx, claimBackSQL+"$1", seat)
-	return err
-}
-
 func (c *claimPostgres) claim(ctx context.Context, tx pgx.Tx) (seat int64, err error) {
 	if c.skip {
 		seats, err := pglock.Claim(ctx, tx, dblock.RowLock{}, 1, pgx.RowTo[int64], claimFreeSQL)
@@ -73,11 +68,13 @@ func (c *claimPostgres) claim(ctx context.Context, tx pgx.Tx) (seat int64, err e
 	return seat, err
 }
 
-func (c *claimPostgres) free(ctx context.Context) (sold int64, err error) {
-	if err := c.pool.QueryRow(ctx, claimSumSQL).Scan(&sold); err != nil {
-		return 0, err
-	}
-	_, err = c.pool.Exec(ctx, claimResetSQL)
+func (c *claimPostgres) free(ctx context.Context) error {
+	_, err := c.pool.Exec(ctx, claimResetSQL)
+	return err
+}
+
+func (c *claimPostgres) sold(ctx context.Context) (sold int64, err error) {
+	err = c.pool.QueryRow(ctx, claimSumSQL).Scan(&sold)
 	return sold, err
 }
 

@@ -72,7 +72,7 @@ func TestOneSeatForTwoIsNoticed(t *testing.T) {
 // sameSeat sells one seat again and again.
 type sameSeat struct{}
 
-func (sameSeat) sell(context.Context) (int64, error)   { return 7, nil }
-func (sameSeat) giveBack(context.Context, int64) error { return nil }
-func (sameSeat) free(context.Context) (int64, error)   { return 0, nil }
-func (sameSeat) Close() error                          { return nil }
+func (sameSeat) sell(context.Context) (int64, error) { return 7, nil }
+func (sameSeat) sold(context.Context) (int64, error) { return 0, nil }
+func (sameSeat) free(context.Context) error          { return nil }
+func (sameSeat) Close() error                        { return nil }

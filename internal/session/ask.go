@@ -66,7 +66,7 @@ func (l *Locker) acquire(ctx context.Context, p *place, refused func() error) (*
 				failed = 0 // however often a connection is lost in a long wait
 			}
 		}
-		if err != nil && failed < tries && l.again(err) {
+		if err != nil && failed < tries && ctx.Err() == nil && l.again(err) {
 			failed++
 			err = l.pause(ctx, p, time.Millisecond<<(2*failed))
 		}

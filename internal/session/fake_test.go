@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,9 +27,13 @@ type server struct {
 	conns []*conn
 	most  int
 
-	// strike is called before a statement runs, without mu; where it returns an error the statement has run as far as done says.
-	strike func(c *conn, steps []session.Step) (done bool, err error)
+	struck atomic.Pointer[strike]
 }
+
+// strike is called before a statement runs. Where it returns an error the statement has run if done says so.
+type strike func(c *conn, steps []session.Step) (done bool, err error)
+
+func (s *server) strike(f strike) { s.struck.Store(&f) }
 
 var (
 	errGone = errors.New("the connection is gone")
@@ -78,8 +83,8 @@ func (c *conn) Run(ctx context.Context, steps []session.Step) ([]bool, error) {
 	if c.Closed() {
 		return nil, errGone
 	}
-	if c.s.strike != nil {
-		if done, err := c.s.strike(c, steps); err != nil {
+	if f := c.s.struck.Load(); f != nil {
+		if done, err := (*f)(c, steps); err != nil {
 			if done {
 				_, _ = c.do(steps)
 			}
