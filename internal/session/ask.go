@@ -60,7 +60,7 @@ func (l *Locker) wait(ctx context.Context, r dblock.Request, id ID) (*dblock.Loc
 func (l *Locker) acquire(ctx context.Context, p *place, refused func() error) (*dblock.Lock, error) {
 	for failed := 0; ; {
 		asked, err := l.advance(ctx, p)
-		if err == nil && p.lock == nil && asked {
+		if err == nil && asked {
 			if err = refused(); err == nil {
 				failed = 0 // however often a connection is lost in a long wait
 			}
@@ -73,10 +73,16 @@ func (l *Locker) acquire(ctx context.Context, p *place, refused func() error) (*
 			l.leave(p)
 			return nil, l.explain(ctx, p, err)
 		}
-		if p.lock != nil {
-			return p.lock, nil
+		if lock := l.granted(p); lock != nil {
+			return lock, nil
 		}
 	}
+}
+
+func (l *Locker) granted(p *place) *dblock.Lock {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return p.lock
 }
 
 // advance does what is p's to do now, or waits for news; asked tells that another session has the lock.

@@ -189,8 +189,10 @@ func (s *session) stepsOf(batch []*ask) (steps []Step, at []int) {
 func (s *session) steps(steps []Step) (done []bool, err error) {
 	ctx, cancel := context.WithDeadline(s.ctx, s.trustedUntil())
 	defer cancel()
+	closed := false
 	err = s.use(ctx, func() error {
 		sent := time.Now()
+		defer func() { closed = s.conn.Closed() }()
 		done, err = s.conn.Run(ctx, steps)
 		switch {
 		case err == nil:
@@ -200,7 +202,7 @@ func (s *session) steps(steps []Step) (done []bool, err error) {
 		}
 		return err
 	})
-	if err != nil && (s.conn.Closed() || ctx.Err() != nil || errors.Is(err, errEnded)) {
+	if err != nil && (closed || ctx.Err() != nil || errors.Is(err, errEnded)) {
 		s.lose(dblock.Disconnected)
 	}
 	return done, err
