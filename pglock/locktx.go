@@ -29,6 +29,9 @@ const maxWait = math.MaxInt32 * time.Millisecond
 // afterwards what it was, and a refusal leaves tx as it was, ready for use. Where ctx ends the wait pgx closes the
 // connection, and tx is lost.
 //
+// Begin tx at READ COMMITTED: at REPEATABLE READ and above it reads what was there before the wait, and not what whoever had
+// the lock has written.
+//
 // Errors: a *dblock.HeldError (ErrNotAcquired) with the number of the key that was not had, whose Wait says what ended
 // the wait; dblock.ErrConflict after a deadlock; dblock.ErrOverloaded where the server has no room for more locks;
 // dblock.ErrUnavailable on a standby, where such locks keep nobody out; an *dblock.InvalidError. After all but the first

@@ -71,8 +71,6 @@ func (e Session) Run(t *testing.T) {
 		"AKilledSessionIsLost":   aKilledSessionIsLost,
 		"WaitersOutliveASession": waitersOutliveASession,
 		"CostsFewRoundTrips":     sessionsCostFewRoundTrips,
-		"ASilentOneKnows":        aSilentOneKnows,
-		"ASilentOneIsFreed":      aSilentOneIsFreed,
 		"ADeadOneIsFreedAtOnce":  aDeadOneIsFreedAtOnce,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -3,7 +3,6 @@ package session
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -61,7 +60,7 @@ func (l *Locker) wait(ctx context.Context, r dblock.Request, id ID) (*dblock.Loc
 func (l *Locker) acquire(ctx context.Context, p *place, refused func() error) (*dblock.Lock, error) {
 	for failed := 0; ; {
 		asked, err := l.advance(ctx, p)
-		if err == nil && p.lock == nil && asked {
+		if err == nil && asked {
 			if err = refused(); err == nil {
 				failed = 0 // however often a connection is lost in a long wait
 			}
@@ -74,10 +73,16 @@ func (l *Locker) acquire(ctx context.Context, p *place, refused func() error) (*
 			l.leave(p)
 			return nil, l.explain(ctx, p, err)
 		}
-		if p.lock != nil {
-			return p.lock, nil
+		if lock := l.granted(p); lock != nil {
+			return lock, nil
 		}
 	}
+}
+
+func (l *Locker) granted(p *place) *dblock.Lock {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return p.lock
 }
 
 // advance does what is p's to do now, or waits for news; asked tells that another session has the lock.
@@ -358,43 +363,5 @@ func (l *Locker) heard(id ID) {
 	defer l.mu.Unlock()
 	if sl := l.slots[id]; sl != nil && len(sl.queue) > 0 {
 		sl.queue[0].tell()
-	}
-}
-
-// refusal says who has a lock that was not acquired, and what ended the wait for it.
-func (l *Locker) refusal(p *place, why error) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	h := p.sl.held(p.r.Key)
-	h.Wait = why
-	return h
-}
-
-// explain puts an error into the words of package dblock.
-func (l *Locker) explain(ctx context.Context, p *place, err error) error {
-	var held *dblock.HeldError
-	switch {
-	case errors.As(err, &held), errors.Is(err, dblock.ErrClosed), errors.Is(err, dblock.ErrOverloaded), errors.Is(err, dblock.ErrUnsupported),
-		errors.Is(err, dblock.ErrUnavailable):
-		return err
-	case ctx.Err() != nil:
-		return l.refusal(p, context.Cause(ctx))
-	}
-	return l.named(p.r.Key, err)
-}
-
-// named says which lock an error is about. Nothing is locked after any of them: what the server may have granted ends with its connection,
-// or was given back.
-func (l *Locker) named(key string, err error) error {
-	switch l.engine.Fault(err) {
-	case fault.Lost, fault.Unreachable:
-		return fmt.Errorf("%w: lock %q: nothing is locked: %w", dblock.ErrUnavailable, key, err)
-	case fault.Busy, fault.Retry:
-		return fmt.Errorf("%w: lock %q: nothing is locked: %w", dblock.ErrBusy, key, err)
-	case fault.Full:
-		return fmt.Errorf("%w: lock %q: the server has no room for more locks (Postgres: max_locks_per_transaction); nothing is locked: %w",
-			dblock.ErrOverloaded, key, err)
-	default:
-		return fmt.Errorf("lock %q: %w", key, err)
 	}
 }

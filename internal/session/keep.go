@@ -96,16 +96,18 @@ func (s *session) ping() {
 		})
 		defer timer.Stop()
 	}
+	closed := false
 	err := s.use(ctx, func() error {
 		sent := time.Now()
 		err := s.conn.Ping(ctx)
+		closed = s.conn.Closed()
 		if err == nil {
 			s.trust(sent)
 		}
 		return err
 	})
 	switch {
-	case err != nil && (s.conn.Closed() || ctx.Err() != nil):
+	case err != nil && (closed || ctx.Err() != nil):
 		s.lose(dblock.Disconnected)
 	case err != nil:
 		s.sleep(s.l.o.IdleTimeout / 30)

@@ -197,8 +197,10 @@ func (s *session) stepsOf(batch []*ask) (steps []Step, at []int) {
 // none of the steps stands.
 func (s *session) steps(steps []Step) (done []bool, err error) {
 	ctx := s.ctx // it ends when the session may not be trusted any more
+	closed := false
 	err = s.use(ctx, func() error {
 		sent := time.Now()
+		defer func() { closed = s.conn.Closed() }()
 		done, err = s.conn.Run(ctx, steps)
 		switch {
 		case err == nil:
@@ -208,7 +210,7 @@ func (s *session) steps(steps []Step) (done []bool, err error) {
 		}
 		return err
 	})
-	if err != nil && (s.conn.Closed() || ctx.Err() != nil || errors.Is(err, errEnded)) {
+	if err != nil && (closed || ctx.Err() != nil || errors.Is(err, errEnded)) {
 		s.lose(dblock.Disconnected)
 	}
 	return done, err

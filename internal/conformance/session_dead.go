@@ -1,0 +1,24 @@
+package conformance
+
+import (
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/faultconn"
+)
+
+// aDeadOneIsFreedAtOnce closes the connections of a process, as its death does: nobody waits for the idle time-out.
+func aDeadOneIsFreedAtOnce(t *testing.T, s *sessionPlace) {
+	var dialer faultconn.Dialer
+	a := s.processOn(t, &dialer, SessionOptions{IdleTimeout: time.Hour})
+	b := s.process(t, SessionOptions{})
+	lock := acquire(t, a, "k")
+	dialer.CloseAll()
+	release(t, acquire(t, b, "k"))
+	if a.Caps().Shared { // Postgres' connection is listened to; elsewhere the next ping would tell
+		isLost(t, lock, dblock.Disconnected)
+	} else {
+		_ = lock.Release(t.Context())
+	}
+}

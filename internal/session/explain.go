@@ -1,0 +1,48 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/fault"
+)
+
+// refusal says who has a lock that was not acquired, and what ended the wait for it.
+func (l *Locker) refusal(p *place, why error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	h := p.sl.held(p.r.Key)
+	h.Wait = why
+	return h
+}
+
+// explain puts an error into the words of package dblock.
+func (l *Locker) explain(ctx context.Context, p *place, err error) error {
+	var held *dblock.HeldError
+	switch {
+	case errors.As(err, &held), errors.Is(err, dblock.ErrClosed), errors.Is(err, dblock.ErrOverloaded), errors.Is(err, dblock.ErrUnsupported),
+		errors.Is(err, dblock.ErrUnavailable):
+		return err
+	case ctx.Err() != nil:
+		return l.refusal(p, context.Cause(ctx))
+	}
+	return l.named(p.r.Key, err)
+}
+
+// named says which lock an error is about. Nothing is locked after any of them: what the server may have granted ends with its connection,
+// or was given back.
+func (l *Locker) named(key string, err error) error {
+	switch l.engine.Fault(err) {
+	case fault.Lost, fault.Unreachable:
+		return fmt.Errorf("%w: lock %q: nothing is locked: %w", dblock.ErrUnavailable, key, err)
+	case fault.Busy, fault.Retry:
+		return fmt.Errorf("%w: lock %q: nothing is locked: %w", dblock.ErrBusy, key, err)
+	case fault.Full:
+		return fmt.Errorf("%w: lock %q: the server has no room for more locks (Postgres: max_locks_per_transaction); nothing is locked: %w",
+			dblock.ErrOverloaded, key, err)
+	default:
+		return fmt.Errorf("lock %q: %w", key, err)
+	}
+}
