@@ -86,7 +86,7 @@ func keptOut(t *testing.T, l dblock.Locker, key string) {
 	t.Helper()
 	for ctx := soon(t); ; {
 		lock, err := l.TryAcquire(ctx, key, dblock.WithShared())
-		if errors.Is(err, dblock.ErrNotAcquired) {
+		if errors.Is(err, dblock.ErrNotAcquired) && ctx.Err() == nil {
 			return
 		}
 		if err != nil {
