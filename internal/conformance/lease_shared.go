@@ -64,6 +64,7 @@ func waitsForReaders(t *testing.T, p place) {
 		t.Errorf("a writer that gave up was told %v", err)
 	}
 	release(t, acquire(t, a, "k", shared))
+	letIn(t, a, "k")
 
 	got := make(chan *dblock.Lock, 1)
 	go func() { got <- acquire(t, b, "k") }()
@@ -86,13 +87,28 @@ func keptOut(t *testing.T, l dblock.Locker, key string) {
 	t.Helper()
 	for ctx := soon(t); ; {
 		lock, err := l.TryAcquire(ctx, key, dblock.WithShared())
-		if errors.Is(err, dblock.ErrNotAcquired) {
+		if errors.Is(err, dblock.ErrNotAcquired) && ctx.Err() == nil {
 			return
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
 		release(t, lock)
+	}
+}
+
+// letIn waits until readers are let in at once: nothing is left of a writer that waited.
+func letIn(t *testing.T, l dblock.Locker, key string) {
+	t.Helper()
+	for ctx := soon(t); ; {
+		lock, err := l.TryAcquire(ctx, key, dblock.WithShared())
+		if err == nil {
+			release(t, lock)
+			return
+		}
+		if !errors.Is(err, dblock.ErrNotAcquired) || ctx.Err() != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

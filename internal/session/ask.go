@@ -234,10 +234,28 @@ func (l *Locker) show(ctx context.Context, p *place) (again bool, err error) {
 	}
 	if err == nil && l.o.Shared && p.r.Mode == dblock.Exclusive {
 		var intends bool
-		intends, _, err = l.tellOthers(ctx, p, Intend)
+		intends, err = l.intend(ctx, p)
 		shown = shown || intends
 	}
 	return shown, err
+}
+
+// intendTries is how often a call says that it wants a lock alone: it can't be said in the moment in which a reader looks, and
+// readers may look often. Where another one has said it already that is as good.
+const intendTries = 5
+
+func (l *Locker) intend(ctx context.Context, p *place) (intends bool, err error) {
+	for n := range intendTries {
+		var asked bool
+		intends, asked, err = l.tellOthers(ctx, p, Intend)
+		if intends || !asked || err != nil {
+			break
+		}
+		if err = l.sleep(ctx, rand.N(time.Millisecond<<n)); err != nil {
+			break
+		}
+	}
+	return intends, err
 }
 
 // tellOthers does one of the two, where it is not done and p is the first in line.
@@ -352,9 +370,12 @@ func (l *Locker) standBack(ctx context.Context) error {
 	if !l.o.Hears && !l.watches.Load() { // others do as this process does, as far as can be told
 		d = l.o.Poll * 3 / 2
 	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	return l.hear(ctx, &place{}, timer.C)
+	return l.sleep(ctx, d)
+}
+
+// sleep waits, and leaves news for later.
+func (l *Locker) sleep(ctx context.Context, d time.Duration) error {
+	return l.pause(ctx, &place{}, d)
 }
 
 // heard is told that a lock was given back for which this process has said that it waits.
