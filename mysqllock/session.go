@@ -28,8 +28,8 @@ type SessionOptions struct {
 	// the connection is pinged. A process trusts its locks for a tenth less. Whole seconds. Default 10 s; 1 s to 24 h.
 	IdleTimeout time.Duration
 
-	// MaxConns bounds the connections, which come out of the pool. Locks share them: one carries up to 10,000, and a
-	// second one is taken when that is reached. Default 4.
+	// MaxConns bounds the connections, which come out of the pool. Locks share them: one carries up to 10,000, and another
+	// one is taken when that is reached; a second one when there are a few dozens. Default 4.
 	MaxConns int
 
 	// Poll is how long a process waits at most until it asks again for a key that it waits for. The server tells nobody of what is given
@@ -64,6 +64,9 @@ type SessionOptions struct {
 // needs a Lease and its guard.
 type Session struct{ locker *session.Locker }
 
+// spread is 2 because these servers read each statement anew, which takes them about as long as it takes to answer its callers.
+const spread = 2
+
 var _ dblock.Locker = (*Session)(nil)
 
 // NewSession makes a Session on the server of pool, out of which it takes its connections, one at first. They never go back
@@ -89,7 +92,7 @@ func NewSession(ctx context.Context, pool *sql.DB, o SessionOptions) (*Session, 
 	}
 	so, err := session.Options{
 		Observer: o.Observer, Log: o.Log, IdleTimeout: o.IdleTimeout, MaxConns: o.MaxConns, Poll: o.Poll,
-		ServerQueue: o.ServerQueue, MaxQueue: o.MaxQueue,
+		ServerQueue: o.ServerQueue, MaxQueue: o.MaxQueue, Spread: spread,
 	}.WithDefaults("SessionOptions", defaultDeafPoll)
 	if err != nil {
 		return nil, err

@@ -65,19 +65,34 @@ func (l *Locker) room(sl *slot) (*session, *opening, error) {
 	if l.ending.Err() != nil {
 		return nil, nil, errClosed()
 	}
-	i := slices.IndexFunc(l.sessions, func(s *session) bool { return len(s.slots) < l.engine.Most() })
-	switch {
-	case i >= 0:
-		l.attach(sl, l.sessions[i])
-		return l.sessions[i], nil, nil
-	case l.opening == nil && l.conns >= l.o.MaxConns:
-		return nil, nil, l.full(sl.key)
-	case l.opening == nil:
+	s := l.leastUsed()
+	room := s != nil && len(s.slots) < l.engine.Most()
+	spread := room && len(s.slots) >= crowd && len(l.sessions) < l.o.Spread
+	if (!room || spread) && l.opening == nil && l.conns < l.o.MaxConns {
 		l.conns++
 		l.opening = &opening{done: make(chan struct{})}
 		l.background(l.openShared)
 	}
+	switch {
+	case room:
+		l.attach(sl, s)
+		return s, nil, nil
+	case l.opening == nil:
+		return nil, nil, l.full(sl.key)
+	}
 	return nil, l.opening, nil
+}
+
+// crowd is how many locks on one session make it worth having another one, where that gains something: while the server works
+// for one, the callers of the other are answered.
+const crowd = 32
+
+// leastUsed is the session with the fewest locks; nil: there is none. l.mu is held.
+func (l *Locker) leastUsed() *session {
+	if len(l.sessions) == 0 {
+		return nil
+	}
+	return slices.MinFunc(l.sessions, func(a, b *session) int { return len(a.slots) - len(b.slots) })
 }
 
 // full says that this process has, or waits for, as many session locks as it may; l.mu is held.
