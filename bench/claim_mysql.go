@@ -7,17 +7,18 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/mysqllock"
 )
 
 type claimMySQL struct {
-	db   *sql.DB
-	skip bool
+	db *sql.DB
+	claiming
 }
 
-func openClaimMySQL(ctx context.Context, env *Env, skip bool) (claimTable, error) {
+func openClaimMySQL(ctx context.Context, env *Env, how claiming) (claimTable, error) {
 	db, err := env.MySQL(ctx)
 	if err != nil {
 		return nil, err
@@ -31,7 +32,7 @@ func openClaimMySQL(ctx context.Context, env *Env, skip bool) (claimTable, error
 			return nil, errors.Join(err, db.Close())
 		}
 	}
-	return &claimMySQL{db, skip}, nil
+	return &claimMySQL{db, how}, nil
 }
 
 func (c *claimMySQL) sell(ctx context.Context) (seat int64, err error) {
@@ -41,6 +42,7 @@ func (c *claimMySQL) sell(ctx context.Context) (seat int64, err error) {
 	}
 	defer func() { _ = tx.Rollback() }()
 	seat, err = c.claim(ctx, tx)
+	time.Sleep(c.work)
 	if err == nil {
 		_, err = tx.ExecContext(ctx, claimSellSQL+strconv.FormatInt(seat, 10)) // as text it is one round trip
 	}

@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -15,10 +16,10 @@ const claimFillPostgres = "INSERT INTO claim_seat SELECT n, 0, 0 FROM generate_s
 
 type claimPostgres struct {
 	pool *pgxpool.Pool
-	skip bool
+	claiming
 }
 
-func openClaimPostgres(ctx context.Context, env *Env, skip bool) (claimTable, error) {
+func openClaimPostgres(ctx context.Context, env *Env, how claiming) (claimTable, error) {
 	pool, err := env.Postgres(ctx)
 	if err != nil {
 		return nil, err
@@ -33,7 +34,7 @@ func openClaimPostgres(ctx context.Context, env *Env, skip bool) (claimTable, er
 		pool.Close()
 		return nil, err
 	}
-	return &claimPostgres{pool, skip}, nil
+	return &claimPostgres{pool, how}, nil
 }
 
 func (c *claimPostgres) sell(ctx context.Context) (seat int64, err error) {
@@ -41,6 +42,7 @@ func (c *claimPostgres) sell(ctx context.Context) (seat int64, err error) {
 		if seat, err = c.claim(ctx, tx); err != nil {
 			return err
 		}
+		time.Sleep(c.work)
 		_, err := tx.Exec(ctx, claimSellSQL+"$1", seat)
 		return err
 	})
