@@ -22,12 +22,15 @@ test-race: ## the same under the race detector; needs a C compiler
 	CGO_ENABLED=1 $(GO) test -race -count=1 ./...
 
 LEASE_FAULTS := LosesNothing|.*ThroughCrashes|Overlaps|.*Crowd|A.*CutAnywhere|LeadersFollow|SetsNever|ServesTheLiving
+SESSION_FAULTS := .*Cancels.*|.*Kills|.*CutAnywhere|AFrozen.*|ABlackHole.*
 
 soak: ## the tests of faults for longer: SOAK=10m
 	@scripts/servers.sh
 	DBLOCK_SOAK=$(or $(SOAK),10m) $(GO) test -count=1 -timeout 0 -v -run 'Conformance/.*Faults' ./inventory/...
 	DBLOCK_SOAK=1 $(GO) test -count=1 -timeout 0 -v -run 'TestLease/($(LEASE_FAULTS))' ./pglock
 	DBLOCK_SOAK=1 $(GO) test -count=1 -timeout 0 -v -run 'TestLease/.*/($(LEASE_FAULTS))' ./mysqllock
+	DBLOCK_SOAK=1 $(GO) test -count=1 -timeout 0 -v -run 'TestSession/($(SESSION_FAULTS))' ./pglock
+	DBLOCK_SOAK=1 $(GO) test -count=1 -timeout 0 -v -run 'TestSession/.*/($(SESSION_FAULTS))' ./mysqllock
 	DBLOCK_SOAK=1 $(GO) test -count=1 -timeout 0 -v -run 'TestQuorum$$' ./internal/conformance
 
 bench: ## every strategy of selling, held against direct, and the limits of the machine: BENCH="--rounds 5"
