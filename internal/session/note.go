@@ -17,8 +17,8 @@ const (
 
 // noteKeys notes the keys of locks that are held for long, until the Locker is closed.
 func (l *Locker) noteKeys() {
-	for {
-		timer := time.NewTimer(noteEvery)
+	for pause := noteEvery; ; {
+		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
 		case <-l.ending.Done():
@@ -34,9 +34,12 @@ func (l *Locker) noteKeys() {
 			l.o.Log.Info("dblock: the keys of session locks are not shown: the tables are missing", "error", err)
 			return
 		}
-		if err == nil {
-			l.noted(slots)
+		if err != nil { // for want of rights, say, which won't come soon
+			pause = min(2*pause, time.Minute)
+			continue
 		}
+		pause = noteEvery
+		l.noted(slots)
 	}
 }
 
