@@ -17,6 +17,10 @@
 // permits; with AcquireAll as a set of keys, all or none; and with LeaseOptions.Fair in the order in which calls came, across
 // processes. docs/locks.md says which of them is for what.
 //
+// A Session hands out the server's own locks of a connection (GET_LOCK), which many locks share: they write nothing, need no
+// tables, end with their connection, and have no token for a guard to check. Where they would exclude nobody, on a cluster or a replica
+// say, NewSession refuses. docs/server-locks.md says more.
+//
 // Without a table of dblock's, inside a transaction of yours: LockRow and LockRows lock rows of your own tables, and Claim takes some
 // that nobody else has locked ("any free seat, now"). These servers have no locks of names that end with a transaction: use LockRow.
 //

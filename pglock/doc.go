@@ -16,6 +16,10 @@
 // permits; with AcquireAll as a set of keys, all or none; and with LeaseOptions.Fair in the order in which calls came, across
 // processes. docs/locks.md says which of them is for what.
 //
+// A Session hands out the server's own locks of a connection (pg_advisory_lock), which many locks share: they write nothing, need no
+// tables, end with their connection, and have no token for a guard to check. Where they would exclude nobody, on a standby or a pooler
+// say, NewSession refuses. docs/server-locks.md says more.
+//
 // Without a table of dblock's, inside a transaction of yours: LockTx takes advisory locks that end with it, LockRow and LockRows lock
 // rows of your own tables, and Claim takes some that nobody else has locked ("any free seat, now"). After a refusal that
 // was asked for, by NoWait or a bound, the transaction can go on.

@@ -20,7 +20,7 @@ type ask struct {
 	p  *place
 
 	s       *session // that it was sent on; these are guarded by Locker.mu, like the slot
-	forgoes bool     // what it frees had been waited for, and is not any more: see step
+	forgoes bool     // what it frees had been waited for, and is not any more: see stepsOf
 	settled bool
 }
 
@@ -188,7 +188,7 @@ func (l *Locker) settleLocked(a *ask, done bool, err error) error {
 				sl.left = 0
 			}
 		}
-		if done && !a.p.left && !l.closed {
+		if done && !a.p.gone && !l.closed {
 			l.grant(a.p)
 		}
 	case Free, FreeShared:
@@ -281,30 +281,28 @@ func (l *Locker) tellOthers(ctx context.Context, p *place, op Op) (told, asked b
 
 // hide unsays it. It runs for a slot that is busy for it.
 func (l *Locker) hide(sl *slot) {
-	l.mu.Lock()
-	op := Hide
-	if !sl.shows {
-		op = Forgo
-	}
-	gone := sl.s == nil
-	l.mu.Unlock()
-	a := &ask{Step: Step{sl.id, op}, sl: sl}
-	if gone {
-		l.settle(a, false, nil)
-		return
-	}
-	_ = l.do(context.Background(), a)
+	l.endOn(context.Background(), sl, func() Op {
+		if sl.shows {
+			return Hide
+		}
+		return Forgo
+	})
 }
 
 // giveBack frees a slot that is busy for it.
 func (l *Locker) giveBack(sl *slot) { l.free(context.Background(), sl) }
 
 func (l *Locker) free(ctx context.Context, sl *slot) {
+	l.endOn(ctx, sl, func() Op { return frees(sl.mode) })
+}
+
+// endOn does what ends something on the server, where the connection has not ended it. The slot is busy for it.
+func (l *Locker) endOn(ctx context.Context, sl *slot, by func() Op) {
 	l.mu.Lock()
-	a := &ask{Step: Step{sl.id, frees(sl.mode)}, sl: sl}
+	a := &ask{Step: Step{sl.id, by()}, sl: sl}
 	gone := sl.s == nil
 	l.mu.Unlock()
-	if gone { // with its connection
+	if gone {
 		l.settle(a, false, nil)
 		return
 	}

@@ -39,7 +39,7 @@ type place struct {
 	news    chan struct{} // holds one: look again
 	lock    *dblock.Lock  // what it was granted
 	h       *hold
-	left    bool // its caller has gone
+	gone    bool // its caller has
 	refused bool // it has asked, and another session has it
 }
 
@@ -197,7 +197,7 @@ func (l *Locker) grant(p *place) {
 // leave gives up a place, and what it may have been granted meanwhile.
 func (l *Locker) leave(p *place) {
 	l.mu.Lock()
-	p.left = true
+	p.gone = true
 	if i := slices.Index(p.sl.queue, p); i >= 0 {
 		p.sl.queue = slices.Delete(p.sl.queue, i, i+1)
 	}
