@@ -61,6 +61,7 @@ type Leases interface {
 // Run runs the suite.
 func (e Lease) Run(t *testing.T) {
 	RunLeases(t, func(t *testing.T) LeasePlace { return e.vault(t) })
+	e.runCut(t)
 	for name, test := range map[string]func(*testing.T, *vault){
 		"AGuardFencesOff":                 aGuardFencesOff,
 		"AGuardKeepsOthersOut":            aGuardKeepsOthersOut,

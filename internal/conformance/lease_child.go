@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"testing"
+	"time"
 
 	"github.com/dblock-go/dblock/internal/devdb"
 )
@@ -19,6 +20,8 @@ const (
 	holderKind = "DBLOCK_TEST_HOLDER_KIND"
 	holderMode = "DBLOCK_TEST_HOLDER_MODE" // one of those below
 	holderData = "DBLOCK_TEST_HOLDER_DATA" // the database that is written to, where it is another one
+	holderKey  = "DBLOCK_TEST_HOLDER_KEY"
+	holderTTL  = "DBLOCK_TEST_HOLDER_TTL"
 )
 
 const (
@@ -31,6 +34,7 @@ const (
 	waitsFairly     = "waits with a ticket"
 	guardedTerms    = "guarded terms"
 	unguardedTerms  = "unguarded terms"
+	countsOnIt      = "counts on it"
 )
 
 // Main does what a test has started this process for, and then never returns. Call it first in TestMain.
@@ -53,6 +57,8 @@ func (e Lease) Main() {
 		err = e.writeWhenTold(dsn, mode)
 	case guardedTerms, unguardedTerms:
 		err = e.campaignUntilKilled(dsn, mode)
+	case countsOnIt:
+		err = e.countOn(dsn)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "holder:", err)
@@ -78,19 +84,7 @@ func (v *vault) startHolderOf(t *testing.T, ctx context.Context, mode, data stri
 	t.Helper()
 	cmd := exec.CommandContext(ctx, os.Args[0])
 	cmd.Env = append(os.Environ(), holderDSN+"="+v.dsn, holderKind+"="+string(v.e.Kind), holderMode+"="+mode, holderData+"="+data)
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	return &child{cmd, bufio.NewScanner(out), in}
+	return startChild(t, cmd)
 }
 
 // says waits for a line of its own.
@@ -115,4 +109,24 @@ func driverOf(kind devdb.Kind) string {
 		return "pgx"
 	}
 	return "mysql"
+}
+
+func (e Lease) countOn(dsn string) error {
+	ttl, err := time.ParseDuration(os.Getenv(holderTTL))
+	if err != nil {
+		return err
+	}
+	ctx := context.Background()
+	l, _, err := e.Open(ctx, dsn, LeaseOptions{TTL: ttl})
+	if err != nil {
+		return err
+	}
+	return countOn(ctx, l, os.Getenv(holderKey))
+}
+
+// toCountOn has the process of a command count on a key, on the database of dsn.
+func (e Lease) toCountOn(cmd *exec.Cmd, dsn, key string, ttl time.Duration) *exec.Cmd {
+	cmd.Env = append(os.Environ(), holderDSN+"="+dsn, holderKind+"="+string(e.Kind), holderMode+"="+countsOnIt,
+		holderKey+"="+key, holderTTL+"="+ttl.String())
+	return cmd
 }

@@ -41,6 +41,7 @@ type SessionOptions struct {
 // Run runs the suite.
 func (e Session) Run(t *testing.T) {
 	e.runContract(t)
+	e.runCut(t)
 	for name, test := range map[string]func(*testing.T, *sessionPlace){
 		"SessionsExclude":        sessionsExclude,
 		"RefusesWhatItLacks":     sessionRefusesWhatItLacks,

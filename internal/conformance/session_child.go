@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"time"
 
 	"github.com/dblock-go/dblock/internal/devdb"
@@ -12,6 +13,8 @@ import (
 const (
 	sessionDSN  = "DBLOCK_TEST_SESSION"
 	sessionKind = "DBLOCK_TEST_SESSION_KIND"
+	sessionKey  = "DBLOCK_TEST_SESSION_KEY"
+	sessionIdle = "DBLOCK_TEST_SESSION_IDLE"
 
 	// frozenIdle is after how long the server frees what a frozen process has.
 	frozenIdle = 2 * time.Second
@@ -24,36 +27,27 @@ func (e Session) Main() {
 		return
 	}
 	e.Kind = devdb.Kind(os.Getenv(sessionKind))
-	if err := e.trustUntilLost(dsn); err != nil {
+	if err := e.countOn(dsn); err != nil {
 		fmt.Fprintln(os.Stderr, "session:", err)
 	}
 	os.Exit(1)
 }
 
-// trustUntilLost holds a lock until it is lost, and says when it counted on it last.
-func (e Session) trustUntilLost(dsn string) error {
+func (e Session) countOn(dsn string) error {
+	idle, err := time.ParseDuration(os.Getenv(sessionIdle))
+	if err != nil {
+		return err
+	}
 	ctx := context.Background()
-	l, _, err := e.Open(ctx, dsn, nil, SessionOptions{IdleTimeout: frozenIdle})
+	l, _, err := e.Open(ctx, dsn, nil, SessionOptions{IdleTimeout: idle})
 	if err != nil {
 		return err
 	}
-	lock, err := l.Acquire(ctx, "k")
-	if err != nil {
-		return err
-	}
-	fmt.Println("held")
-	var last time.Time
-	for {
-		now := time.Now()
-		if lock.Context().Err() != nil || !now.Before(lock.ValidUntil()) {
-			break
-		}
-		last = now
-		time.Sleep(time.Millisecond)
-	}
-	fmt.Println("trusted until", last.UnixNano())
-	<-lock.Context().Done()
-	fmt.Println(context.Cause(lock.Context()))
-	waitToGoOn()
-	return nil
+	return countOn(ctx, l, os.Getenv(sessionKey))
+}
+
+// toCountOn has the process of a command count on a key, on the database of dsn.
+func (e Session) toCountOn(cmd *exec.Cmd, dsn, key string, idle time.Duration) *exec.Cmd {
+	cmd.Env = append(os.Environ(), sessionDSN+"="+dsn, sessionKind+"="+string(e.Kind), sessionKey+"="+key, sessionIdle+"="+idle.String())
+	return cmd
 }

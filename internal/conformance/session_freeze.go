@@ -1,12 +1,8 @@
 package conformance
 
 import (
-	"bufio"
-	"context"
 	"os"
 	"os/exec"
-	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -15,54 +11,30 @@ import (
 	"github.com/dblock-go/dblock/internal/faultconn"
 )
 
-// startSessionHolder starts a process that has the key.
-func (s *sessionPlace) startSessionHolder(t *testing.T, ctx context.Context) *child {
-	t.Helper()
-	cmd := exec.CommandContext(ctx, os.Args[0])
-	cmd.Env = append(os.Environ(), sessionDSN+"="+s.dsn, sessionKind+"="+string(s.e.Kind))
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	return &child{cmd, bufio.NewScanner(out), in}
-}
-
 // aFrozenHolderIsFreed stops the process that has the lock: the server frees it in time, and when the process goes on it
 // never counts on it again.
 func aFrozenHolderIsFreed(t *testing.T, s *sessionPlace) {
 	other := s.process(t, SessionOptions{Poll: 20 * time.Millisecond})
-	c := s.startSessionHolder(t, soon(t))
+	c := startChild(t, s.e.toCountOn(exec.CommandContext(soon(t), os.Args[0]), s.dsn, "k", frozenIdle))
 	defer c.kill()
 	c.says(t, "held")
 	time.Sleep(frozenIdle / 2) // it has pinged
-	began := time.Now()
+	began := uptime()
 	if err := c.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	next := acquire(t, other, "k")
-	got := time.Now()
-	if took := got.Sub(began); took > frozenIdle+time.Second {
+	got := uptime()
+	if took := got - began; took > frozenIdle+time.Second {
 		t.Errorf("freed after %v, want %v and a second", took, frozenIdle)
 	}
 	if err := c.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	if !c.lines.Scan() {
-		t.Fatal("the process is gone")
+	last, _ := c.counted(t, &dblock.LostError{Key: "k", Reason: dblock.Disconnected})
+	if last > got {
+		t.Errorf("it counted on the lock %v after another process had it", last-got)
 	}
-	last, err := strconv.ParseInt(strings.TrimPrefix(c.lines.Text(), "trusted until "), 10, 64)
-	if err != nil || time.Unix(0, last).After(got) {
-		t.Errorf("it counted on the lock %v after another process had it (%q)", time.Unix(0, last).Sub(got), c.lines.Text())
-	}
-	c.says(t, (&dblock.LostError{Key: "k", Reason: dblock.Disconnected}).Error())
 	release(t, next)
 }
 

@@ -1,0 +1,97 @@
+package conformance
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/dblock-go/dblock"
+)
+
+// uptime is a clock that the processes of a machine share, and that nobody sets.
+func uptime() time.Duration {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		panic(err) // every Unix has it
+	}
+	return time.Duration(now.Nano())
+}
+
+// countOn has a process hold a lock until it is lost, say when it counted on it last and when its context had ended, and acquire it again.
+// It ends with the test's pipe.
+func countOn(ctx context.Context, l dblock.Locker, key string) error {
+	go func() {
+		waitToGoOn()
+		os.Exit(0)
+	}()
+	lock, err := l.Acquire(ctx, key)
+	if err != nil {
+		return err
+	}
+	fmt.Println("held")
+	ended := make(chan time.Duration, 1)
+	go func() {
+		<-lock.Context().Done()
+		ended <- uptime()
+	}()
+	var last time.Duration
+	for {
+		now := uptime()
+		if lock.Context().Err() != nil || !time.Now().Before(lock.ValidUntil()) {
+			break
+		}
+		last = now
+		time.Sleep(time.Millisecond)
+	}
+	fmt.Println("counted on until", int64(last), "ended at", int64(<-ended))
+	fmt.Println(context.Cause(lock.Context()))
+	for {
+		_, err := l.Acquire(ctx, key)
+		if err == nil {
+			fmt.Println("held again")
+			select {}
+		}
+		if !errors.Is(err, dblock.ErrUnavailable) && !errors.Is(err, dblock.ErrOutcomeUnknown) {
+			return err
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// startChild starts a process that says what it does.
+func startChild(t *testing.T, cmd *exec.Cmd) *child {
+	t.Helper()
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return &child{cmd, bufio.NewScanner(out), in}
+}
+
+// counted is until when a process counted on its lock, and when it was told of the loss; both by uptime.
+func (c *child) counted(t *testing.T, why *dblock.LostError) (last, ended time.Duration) {
+	t.Helper()
+	if !c.lines.Scan() {
+		t.Fatal("the process is gone")
+	}
+	if _, err := fmt.Sscanf(c.lines.Text(), "counted on until %d ended at %d", &last, &ended); err != nil {
+		t.Fatalf("the process said %q: %v", c.lines.Text(), err)
+	}
+	c.says(t, why.Error())
+	return last, ended
+}

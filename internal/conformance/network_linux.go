@@ -1,0 +1,151 @@
+package conformance
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/devdb"
+	"github.com/dblock-go/dblock/internal/testdb"
+	"github.com/dblock-go/dblock/migrations"
+)
+
+const (
+	// cutBound is the IdleTimeout, or the TTL, of who is cut off. A tenth of it is what a busy machine has to tell the holder before
+	// another process may have its lock.
+	cutBound = 3 * time.Second
+
+	forever = 24 * time.Hour // of the control
+)
+
+// runCut runs what takes a network that can be cut, where such can be had.
+func (e Session) runCut(t *testing.T) { runCut(t, e.Kind, e.aNetworkFallsSilent) }
+
+func (e Lease) runCut(t *testing.T) { runCut(t, e.Kind, e.aNetworkFallsSilent) }
+
+func runCut(t *testing.T, kind devdb.Kind, test func(*testing.T)) {
+	if !testdb.Networks() {
+		return
+	}
+	t.Run("ANetworkFallsSilent", func(t *testing.T) {
+		t.Parallel()
+		if testdb.Apart(t, kind) {
+			test(t)
+		}
+	})
+}
+
+// silence is what a test of it needs: processes at the far end of a wire, with a lock each. That of the control is kept for
+// ever, so that it shows that nothing but the bound frees the other one: neither end of a connection hears that it is cut.
+type silence struct {
+	far             *testdb.Far
+	holder, control *child
+	began           time.Duration
+}
+
+func newSilence(t *testing.T, start func(far *testdb.Far, key string, bound time.Duration) *child) *silence {
+	t.Helper()
+	n := &silence{far: testdb.NewFar(t)}
+	n.holder, n.control = start(n.far, "k", cutBound), start(n.far, "control", forever)
+	t.Cleanup(n.holder.kill)
+	t.Cleanup(n.control.kill)
+	n.holder.says(t, "held")
+	n.control.says(t, "held")
+	time.Sleep(cutBound + cutBound/6) // it is kept alive, and between two signs of life
+	return n
+}
+
+// taken is when another process had the lock.
+type taken struct {
+	lock *dblock.Lock
+	at   time.Duration
+}
+
+// fall cuts the wire while another process waits.
+func (n *silence) fall(t *testing.T, other dblock.Locker) <-chan taken {
+	t.Helper()
+	got := make(chan taken, 1)
+	go func() {
+		lock := acquire(t, other, "k")
+		got <- taken{lock, uptime()}
+	}()
+	n.began = uptime()
+	n.far.Cut(t)
+	return got
+}
+
+// judge fails where the lock was free too late, or too early for who had it.
+func (n *silence) judge(t *testing.T, freed time.Duration, why dblock.Reason) {
+	t.Helper()
+	last, ended := n.holder.counted(t, &dblock.LostError{Key: "k", Reason: why})
+	t.Logf("since the cut: last counted on after %v, its context ended after %v, free for others after %v",
+		last-n.began, ended-n.began, freed-n.began)
+	if took := freed - n.began; took > cutBound+time.Second {
+		t.Errorf("free after %v, want %v and a second", took, cutBound)
+	}
+	if last > freed || ended > freed {
+		t.Errorf("others could have it, and the holder counted on it for %v more, its context lived for %v more", last-freed, ended-freed)
+	}
+	time.Sleep(n.began + cutBound + time.Second - uptime()) // by then the control's lock would have to be free, too
+}
+
+// mend has the holder acquire the lock again, as soon as it is free, when the wire is whole again.
+func (n *silence) mend(t *testing.T, next *dblock.Lock) {
+	t.Helper()
+	n.far.Mend(t)
+	if next.Context().Err() != nil {
+		t.Errorf("who had it next has lost it: %v", next.Context().Err())
+	}
+	release(t, next)
+	n.holder.says(t, "held again")
+}
+
+// aNetworkFallsSilent: the server frees the lock of who was cut off from it within the IdleTimeout, after its holder has ceased to
+// count on it.
+func (e Session) aNetworkFallsSilent(t *testing.T) {
+	near, far := testdb.OwnNear(t, e.Kind)
+	s := &sessionPlace{e: e, dsn: near, db: connect(t, e.Kind, near), keys: map[string]bool{}}
+	other := s.process(t, SessionOptions{Poll: 20 * time.Millisecond})
+	n := newSilence(t, func(m *testdb.Far, key string, bound time.Duration) *child {
+		return startChild(t, e.toCountOn(m.Command(t.Context(), os.Args[0]), far, key, bound))
+	})
+	id, control := s.holder(t, "k"), s.holder(t, "control")
+	if id == 0 || control == 0 {
+		t.Fatalf("before the cut the keys are held by %d and %d", id, control)
+	}
+	got := n.fall(t, other)
+	for ctx := soon(t); s.holder(t, "k") == id; {
+		if ctx.Err() != nil {
+			t.Fatal("the server frees nothing")
+		}
+	}
+	freed := uptime()
+	next := <-got
+	if took := next.at - n.began; took > cutBound+time.Second {
+		t.Errorf("who waited has it after %v, want %v and a second", took, cutBound)
+	}
+	n.judge(t, freed, dblock.Disconnected)
+	if id := s.holder(t, "control"); id != control {
+		t.Errorf("the control's lock is held by %d, was by %d: something else than silence ended it", id, control)
+	}
+	n.mend(t, next.lock)
+}
+
+// aNetworkFallsSilent: others have the lease of who was cut off within the TTL, after its holder has ceased to count on it.
+func (e Lease) aNetworkFallsSilent(t *testing.T) {
+	near, far := testdb.OwnNear(t, e.Kind)
+	v := &vault{e: e, dsn: near, db: connect(t, e.Kind, near)}
+	if _, err := migrations.Up(t.Context(), v.db, migrations.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	other := v.process(t, LeaseOptions{Poll: 20 * time.Millisecond})
+	n := newSilence(t, func(m *testdb.Far, key string, bound time.Duration) *child {
+		return startChild(t, e.toCountOn(m.Command(t.Context(), os.Args[0]), far, key, bound))
+	})
+	next := <-n.fall(t, other)
+	n.judge(t, next.at, dblock.Expired)
+	_, err := other.TryAcquire(t.Context(), "control")
+	isHeld(t, err, "control")
+	n.mend(t, next.lock)
+}
