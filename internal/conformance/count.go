@@ -24,18 +24,17 @@ func uptime() time.Duration {
 	return time.Duration(now.Nano())
 }
 
-// countOn has a process hold a lock until it is lost, say when it counted on it last and when its context had ended, and acquire it again.
-// It ends with the test's pipe.
+// countOn has a process hold a lock until it is lost, say when it counted on it last and when its context had ended, and acquire
+// it again. It ends with the test's pipe.
 func countOn(ctx context.Context, l dblock.Locker, key string) error {
 	go func() {
 		waitToGoOn()
 		os.Exit(0)
 	}()
-	lock, err := l.Acquire(ctx, key)
+	lock, err := acquireOnceReachable(ctx, l, key)
 	if err != nil {
 		return err
 	}
-	fmt.Println("held")
 	ended := make(chan time.Duration, 1)
 	go func() {
 		<-lock.Context().Done()
@@ -52,14 +51,22 @@ func countOn(ctx context.Context, l dblock.Locker, key string) error {
 	}
 	fmt.Println("counted on until", int64(last), "ended at", int64(<-ended))
 	fmt.Println(context.Cause(lock.Context()))
+	if _, err := acquireOnceReachable(ctx, l, key); err != nil {
+		return err
+	}
+	select {}
+}
+
+// acquireOnceReachable waits for the server as well, and says when it has the lock.
+func acquireOnceReachable(ctx context.Context, l dblock.Locker, key string) (*dblock.Lock, error) {
 	for {
-		_, err := l.Acquire(ctx, key)
-		if err == nil {
-			fmt.Println("held again")
-			select {}
-		}
-		if !errors.Is(err, dblock.ErrUnavailable) && !errors.Is(err, dblock.ErrOutcomeUnknown) {
-			return err
+		lock, err := l.Acquire(ctx, key)
+		switch {
+		case err == nil:
+			fmt.Println("held since", int64(uptime()))
+			return lock, nil
+		case !errors.Is(err, dblock.ErrUnavailable) && !errors.Is(err, dblock.ErrOutcomeUnknown):
+			return nil, err
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
@@ -83,15 +90,27 @@ func startChild(t *testing.T, cmd *exec.Cmd) *child {
 	return &child{cmd, bufio.NewScanner(out), in}
 }
 
-// counted is until when a process counted on its lock, and when it was told of the loss; both by uptime.
+// held is since when a process has a lock; by uptime, like all of these.
+func (c *child) held(t *testing.T) (since time.Duration) {
+	t.Helper()
+	c.scan(t, "held since %d", &since)
+	return since
+}
+
+// counted is until when a process counted on its lock, and when it was told of the loss.
 func (c *child) counted(t *testing.T, why *dblock.LostError) (last, ended time.Duration) {
+	t.Helper()
+	c.scan(t, "counted on until %d ended at %d", &last, &ended)
+	c.says(t, why.Error())
+	return last, ended
+}
+
+func (c *child) scan(t *testing.T, format string, values ...any) {
 	t.Helper()
 	if !c.lines.Scan() {
 		t.Fatal("the process is gone")
 	}
-	if _, err := fmt.Sscanf(c.lines.Text(), "counted on until %d ended at %d", &last, &ended); err != nil {
+	if _, err := fmt.Sscanf(c.lines.Text(), format, values...); err != nil {
 		t.Fatalf("the process said %q: %v", c.lines.Text(), err)
 	}
-	c.says(t, why.Error())
-	return last, ended
 }

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"context"
 	"os"
 	"testing"
 	"time"
@@ -50,8 +51,8 @@ func newSilence(t *testing.T, start func(far *testdb.Far, key string, bound time
 	n.holder, n.control = start(n.far, "k", cutBound), start(n.far, "control", forever)
 	t.Cleanup(n.holder.kill)
 	t.Cleanup(n.control.kill)
-	n.holder.says(t, "held")
-	n.control.says(t, "held")
+	n.holder.held(t)
+	n.control.held(t)
 	time.Sleep(cutBound + cutBound/6) // it is kept alive, and between two signs of life
 	return n
 }
@@ -65,13 +66,18 @@ type taken struct {
 // fall cuts the wire while another process waits.
 func (n *silence) fall(t *testing.T, other dblock.Locker) <-chan taken {
 	t.Helper()
-	got := make(chan taken, 1)
-	go func() {
-		lock := acquire(t, other, "k")
-		got <- taken{lock, uptime()}
-	}()
+	got := take(t, other, "k")
 	n.began = uptime()
 	n.far.Cut(t)
+	return got
+}
+
+func take(t *testing.T, l dblock.Locker, key string) <-chan taken {
+	got := make(chan taken, 1)
+	go func() {
+		lock := acquire(t, l, key)
+		got <- taken{lock, uptime()}
+	}()
 	return got
 }
 
@@ -90,15 +96,17 @@ func (n *silence) judge(t *testing.T, freed time.Duration, why dblock.Reason) {
 	time.Sleep(n.began + cutBound + time.Second - uptime()) // by then the control's lock would have to be free, too
 }
 
-// mend has the holder acquire the lock again, as soon as it is free, when the wire is whole again.
-func (n *silence) mend(t *testing.T, next *dblock.Lock) {
+// follows has a process at the far end acquire a lock that another one has, when the wire is whole again.
+func follows(t *testing.T, c *child, next *dblock.Lock) {
 	t.Helper()
-	n.far.Mend(t)
 	if next.Context().Err() != nil {
-		t.Errorf("who had it next has lost it: %v", next.Context().Err())
+		t.Errorf("%q is lost to who had it next: %v", next.Key(), context.Cause(next.Context()))
 	}
+	free := uptime()
 	release(t, next)
-	n.holder.says(t, "held again")
+	if since := c.held(t); since < free {
+		t.Errorf("%q was had at the far end %v before it was free", next.Key(), free-since)
+	}
 }
 
 // aNetworkFallsSilent: the server frees the lock of who was cut off from it within the IdleTimeout, after its holder has ceased to
@@ -108,13 +116,15 @@ func (e Session) aNetworkFallsSilent(t *testing.T) {
 	s := &sessionPlace{e: e, dsn: near, db: connect(t, e.Kind, near), keys: map[string]bool{}}
 	other := s.process(t, SessionOptions{Poll: 20 * time.Millisecond})
 	n := newSilence(t, func(m *testdb.Far, key string, bound time.Duration) *child {
-		return startChild(t, e.toCountOn(m.Command(t.Context(), os.Args[0]), far, key, bound))
+		return e.startFar(t, m, far, key, SessionOptions{IdleTimeout: bound})
 	})
+	line := e.newFarLine(t, s, other, n.far, far)
 	id, control := s.holder(t, "k"), s.holder(t, "control")
 	if id == 0 || control == 0 {
 		t.Fatalf("before the cut the keys are held by %d and %d", id, control)
 	}
 	got := n.fall(t, other)
+	line.grantToTheDead(t)
 	for ctx := soon(t); s.holder(t, "k") == id; {
 		if ctx.Err() != nil {
 			t.Fatal("the server frees nothing")
@@ -129,7 +139,53 @@ func (e Session) aNetworkFallsSilent(t *testing.T) {
 	if id := s.holder(t, "control"); id != control {
 		t.Errorf("the control's lock is held by %d, was by %d: something else than silence ended it", id, control)
 	}
-	n.mend(t, next.lock)
+	after := line.isFreed(t, n)
+	n.far.Mend(t)
+	follows(t, n.holder, next.lock)
+	follows(t, line.waiter, after)
+}
+
+func (e Session) startFar(t *testing.T, far *testdb.Far, dsn, key string, o SessionOptions) *child {
+	t.Helper()
+	return startChild(t, e.toCountOn(far.Command(t.Context(), os.Args[0]), dsn, key, o))
+}
+
+// farLine is a process at the far end that waits in the server's line, and is granted the lock when it can't be told.
+type farLine struct {
+	s      *sessionPlace
+	other  dblock.Locker
+	lock   *dblock.Lock
+	waiter *child
+	next   <-chan taken
+}
+
+func (e Session) newFarLine(t *testing.T, s *sessionPlace, other dblock.Locker, far *testdb.Far, dsn string) *farLine {
+	t.Helper()
+	l := &farLine{s: s, other: other, lock: acquire(t, other, "line")}
+	l.waiter = e.startFar(t, far, dsn, "line", SessionOptions{IdleTimeout: cutBound, ServerQueue: true})
+	t.Cleanup(l.waiter.kill)
+	s.someoneWaits(t, "line")
+	return l
+}
+
+func (l *farLine) grantToTheDead(t *testing.T) {
+	t.Helper()
+	release(t, l.lock)
+	for ctx := soon(t); l.s.holder(t, "line") == 0; {
+		if ctx.Err() != nil {
+			t.Fatal("nobody was granted what one waited for: this shows nothing")
+		}
+	}
+	l.next = take(t, l.other, "line")
+}
+
+func (l *farLine) isFreed(t *testing.T, n *silence) *dblock.Lock {
+	t.Helper()
+	next := <-l.next
+	if took := next.at - n.began; took > cutBound+time.Second {
+		t.Errorf("what was granted to one that was cut off is free after %v, want %v and a second", took, cutBound)
+	}
+	return next.lock
 }
 
 // aNetworkFallsSilent: others have the lease of who was cut off within the TTL, after its holder has ceased to count on it.
@@ -147,5 +203,6 @@ func (e Lease) aNetworkFallsSilent(t *testing.T) {
 	n.judge(t, next.at, dblock.Expired)
 	_, err := other.TryAcquire(t.Context(), "control")
 	isHeld(t, err, "control")
-	n.mend(t, next.lock)
+	n.far.Mend(t)
+	follows(t, n.holder, next.lock)
 }

@@ -15,6 +15,7 @@ const (
 	sessionKind = "DBLOCK_TEST_SESSION_KIND"
 	sessionKey  = "DBLOCK_TEST_SESSION_KEY"
 	sessionIdle = "DBLOCK_TEST_SESSION_IDLE"
+	sessionLine = "DBLOCK_TEST_SESSION_LINE" // set where it waits in the server's line
 
 	// frozenIdle is after how long the server frees what a frozen process has.
 	frozenIdle = 2 * time.Second
@@ -39,15 +40,19 @@ func (e Session) countOn(dsn string) error {
 		return err
 	}
 	ctx := context.Background()
-	l, _, err := e.Open(ctx, dsn, nil, SessionOptions{IdleTimeout: idle})
+	l, _, err := e.Open(ctx, dsn, nil, SessionOptions{IdleTimeout: idle, ServerQueue: os.Getenv(sessionLine) != ""})
 	if err != nil {
 		return err
 	}
 	return countOn(ctx, l, os.Getenv(sessionKey))
 }
 
-// toCountOn has the process of a command count on a key, on the database of dsn.
-func (e Session) toCountOn(cmd *exec.Cmd, dsn, key string, idle time.Duration) *exec.Cmd {
-	cmd.Env = append(os.Environ(), sessionDSN+"="+dsn, sessionKind+"="+string(e.Kind), sessionKey+"="+key, sessionIdle+"="+idle.String())
+// toCountOn has the process of a command count on a key, on the database of dsn. Of the options the IdleTimeout and the ServerQueue
+// are passed on.
+func (e Session) toCountOn(cmd *exec.Cmd, dsn, key string, o SessionOptions) *exec.Cmd {
+	cmd.Env = append(os.Environ(), sessionDSN+"="+dsn, sessionKind+"="+string(e.Kind), sessionKey+"="+key, sessionIdle+"="+o.IdleTimeout.String())
+	if o.ServerQueue {
+		cmd.Env = append(cmd.Env, sessionLine+"=1")
+	}
 	return cmd
 }

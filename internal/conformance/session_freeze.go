@@ -15,9 +15,9 @@ import (
 // never counts on it again.
 func aFrozenHolderIsFreed(t *testing.T, s *sessionPlace) {
 	other := s.process(t, SessionOptions{Poll: 20 * time.Millisecond})
-	c := startChild(t, s.e.toCountOn(exec.CommandContext(soon(t), os.Args[0]), s.dsn, "k", frozenIdle))
+	c := startChild(t, s.e.toCountOn(exec.CommandContext(soon(t), os.Args[0]), s.dsn, "k", SessionOptions{IdleTimeout: frozenIdle}))
 	defer c.kill()
-	c.says(t, "held")
+	c.held(t)
 	time.Sleep(frozenIdle / 2) // it has pinged
 	began := uptime()
 	if err := c.Process.Signal(syscall.SIGSTOP); err != nil {
