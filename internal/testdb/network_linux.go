@@ -26,6 +26,8 @@ const (
 	apartTimeout = 3 * time.Minute
 
 	nearAddr, farAddr = "198.51.100.1", "198.51.100.2" // of the block that is meant for examples
+
+	nobodysMAC = "02:00:00:00:00:ff"
 )
 
 // Networks tells whether tests can have networks of their own here, to cut them. That takes iproute2, util-linux and the
@@ -171,14 +173,17 @@ func (f *Far) Command(ctx context.Context, path string, args ...string) *exec.Cm
 	return exec.CommandContext(ctx, toolPath("nsenter"), append([]string{"--net=" + f.network, path}, args...)...)
 }
 
-// Cut takes the link away at the far end: from now on nothing comes through, and nobody is told.
+// Cut has nothing come through from now on, either way, and nobody is told: both links stay up, as they do where a switch between
+// them fails. What is sent goes to an address of the wire that nobody has.
 func (f *Far) Cut(tb testing.TB) {
 	tb.Helper()
-	f.ip(tb, "link", "set", "far", "down")
+	ip(tb, "neigh", "replace", farAddr, "lladdr", nobodysMAC, "dev", "near", "nud", "permanent")
+	f.ip(tb, "neigh", "replace", nearAddr, "lladdr", nobodysMAC, "dev", "far", "nud", "permanent")
 }
 
-// Mend has it come through again.
+// Mend has everything come through again.
 func (f *Far) Mend(tb testing.TB) {
 	tb.Helper()
-	f.ip(tb, "link", "set", "far", "up")
+	ip(tb, "neigh", "del", farAddr, "dev", "near")
+	f.ip(tb, "neigh", "del", nearAddr, "dev", "far")
 }
