@@ -217,23 +217,27 @@ func (s *session) steps(steps []Step) (done []bool, err error) {
 }
 
 // undo takes back what a statement may have done that was answered by an error: the server is asked what it has, so that the
-// other locks of the connection need not end for it.
+// other locks of the connection need not end for it. Whatever made the statement fail may go on for a while, but not
+// until a ping is due.
 func (s *session) undo(ctx context.Context, steps []Step) error {
 	var err error
-	for n := 0; n < undoTries && !s.conn.Closed() && ctx.Err() == nil; n++ {
+	until := time.Now().Add(min(undoFor, s.l.o.IdleTimeout/3))
+	for pause := time.Millisecond; !s.conn.Closed() && ctx.Err() == nil && time.Now().Before(until); pause = min(2*pause, longestPause) {
 		sent := time.Now()
 		if err = s.undoOnce(ctx, steps); err == nil {
 			s.trust(sent)
 			return nil
 		}
-		s.sleep(time.Millisecond << n)
+		s.sleep(pause)
 	}
 	s.lose(dblock.Disconnected)
 	return fmt.Errorf("dblock: and it can't be told what was locked, so the connection is closed: %w", err)
 }
 
-// undoTries is how often the server is asked what it has: whatever made the statement fail may go on for a moment.
-const undoTries = 8
+const (
+	undoFor      = time.Second // after which a connection is closed that answers with errors only: all who share it wait
+	longestPause = 50 * time.Millisecond
+)
 
 func (s *session) undoOnce(ctx context.Context, steps []Step) error {
 	has, err := s.conn.Has(ctx, steps)

@@ -324,6 +324,43 @@ func TestDoubtIsClearedUp(t *testing.T) {
 	}
 }
 
+// TestDoubtHasTime interrupts each statement that clears a doubt up, for a while or for ever: the other locks of the connection
+// live on, or have ended soon.
+func TestDoubtHasTime(t *testing.T) {
+	for name, times := range map[string]int{"for a while": 20, "for ever": 1 << 30} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(t *testing.T, s *server) {
+				l := s.locker(t, session.Options{})
+				other := acquire(t, l, "other")
+				interrupted := 0
+				s.strike(func(_ *conn, steps []session.Step) (bool, error) {
+					if steps[0].Op == session.Drop {
+						interrupted++
+					}
+					took := steps[0].Op == session.Take && interrupted == 0
+					return took, map[bool]error{true: errOdd}[took || steps[0].Op == session.Drop && interrupted <= times]
+				})
+				began := time.Now()
+				var lost time.Duration
+				context.AfterFunc(other.Context(), func() { lost = time.Since(began) })
+				lock, err := l.TryAcquire(t.Context(), "k")
+				if times == 20 && (other.Context().Err() != nil || err != nil) {
+					t.Errorf("after %d interrupts: the other lock ended after %v, told %v", interrupted, lost, err)
+				}
+				if times > 20 && (lost < time.Second || lost > 1100*time.Millisecond) {
+					t.Errorf("after %d interrupts: the other lock ended after %v, told %v", interrupted, lost, err)
+				}
+				s.strike(func(*conn, []session.Step) (bool, error) { return false, nil })
+				if lock != nil {
+					release(t, lock)
+				}
+				_ = other.Release(t.Context())
+				closes(t, l)
+			})
+		})
+	}
+}
+
 // TestALateAnswerGrantsNothing has the process pause between a request and its answer, for so long that the server has ended
 // the connection since.
 func TestALateAnswerGrantsNothing(t *testing.T) {
