@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the database servers that the demo and the tests start, if this machine has none:
 #
-#   scripts/servers.sh          Postgres, MariaDB and PgBouncer
+#   scripts/servers.sh          Postgres, MariaDB and PgBouncer; with them iproute2, by which tests cut networks
 #   scripts/servers.sh peers    Redis and etcd as well, for the benchmarks against them
 #
 # Says nothing and takes no time when all is there. See docs/testing.md for other ways.
@@ -58,6 +58,8 @@ if [[ ${1:-} == peers ]]; then
 	[[ -n ${DBLOCK_ETCD_URL:-}${DBLOCK_ETCD:-} ]] || have_peer etcd || missing+=(etcd-server)
 fi
 [[ ${#missing[@]} -eq 0 ]] && exit 0
+# Tests that cut networks do without where it is missing, so it alone is no reason to install anything.
+[[ $(uname) != Linux ]] || have_peer ip || missing+=(iproute2)
 
 command -v apt-get >/dev/null || die "missing: ${missing[*]}. Install them with your package manager" \
 	"(Fedora: dnf install postgresql-server mariadb-server pgbouncer; macOS: brew install postgresql@17 mariadb pgbouncer;" \

@@ -12,10 +12,10 @@ import (
 )
 
 // cutIdle is the shortest that a connection may be silent, so that one which stalls is given up soon; cutPatience is until when
-// at the latest all goes on again.
+// at the latest all goes on again: a machine that is busy takes longer than that to open a connection, now and then.
 const (
 	cutIdle     = time.Second
-	cutPatience = 15 * time.Second
+	cutPatience = time.Minute
 )
 
 // cutSession is a process of its own for one trial, on a dialer that strikes.

@@ -32,8 +32,14 @@ const (
 
 // Networks tells whether tests can have networks of their own here, to cut them. That takes iproute2, util-linux and the
 // right to make network namespaces: root's, or any user's where the system allows user namespaces. Where it is missing a line says so,
-// and such tests are not selected; it panics where DBLOCK_TEST_NETWORK=1 asks for them.
+// and such tests are not selected. DBLOCK_TEST_NETWORK=0 does without them, and 1 asks for them: then it panics where they are missing.
 var Networks = sync.OnceValue(func() bool {
+	if v := os.Getenv(envNetwork); v == "0" {
+		logf("networks that are cut are not under test: %s=0", envNetwork)
+		return false
+	} else if v != "" && v != "1" {
+		panic(fmt.Errorf("testdb: %s: %q is neither 0 nor 1", envNetwork, v))
+	}
 	err := tryNetwork()
 	if err == nil {
 		return true
@@ -47,7 +53,7 @@ var Networks = sync.OnceValue(func() bool {
 
 // tryNetwork makes one, and another one beside it.
 func tryNetwork() error {
-	for _, tool := range []string{"ip", "nsenter", "unshare"} {
+	for _, tool := range []string{"nsenter", "unshare", "ip"} {
 		if _, err := exec.LookPath(toolPath(tool)); err != nil {
 			return fmt.Errorf("%s is not installed (iproute2, util-linux)", tool)
 		}
