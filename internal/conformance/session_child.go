@@ -28,12 +28,11 @@ func (e Session) Main() {
 		return
 	}
 	e.Kind = devdb.Kind(os.Getenv(sessionKind))
-	if err := e.countOn(dsn); err != nil {
-		fmt.Fprintln(os.Stderr, "session:", err)
-	}
+	fmt.Fprintln(os.Stderr, "session:", e.countOn(dsn))
 	os.Exit(1)
 }
 
+// countOn returns only where it can't go on.
 func (e Session) countOn(dsn string) error {
 	idle, err := time.ParseDuration(os.Getenv(sessionIdle))
 	if err != nil {
