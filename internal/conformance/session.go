@@ -204,7 +204,7 @@ func (s *sessionPlace) Quiet(t *testing.T) {
 	if t.Failed() {
 		return // it has said why
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // there may be ten thousand to ask about
 	defer cancel()
 	for {
 		left, err := s.left(ctx)

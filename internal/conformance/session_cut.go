@@ -174,7 +174,11 @@ func sessionWaitCutAnywhere(t *testing.T, s *sessionPlace) {
 func sessionOpenCutAnywhere(t *testing.T, s *sessionPlace) {
 	everywhere(t, cuts(false), func(c cut, k int) (bool, error) {
 		x := &cutSession{cut: c, k: k}
-		x.ctx, x.cancel = context.WithTimeout(t.Context(), cutIdle)
+		patience := cutPatience
+		if c.slow() { // nothing else ends it
+			patience = cutIdle
+		}
+		x.ctx, x.cancel = context.WithTimeout(t.Context(), patience)
 		defer x.cancel()
 		x.dialer.Arm(k, c.mode, x.cancel)
 		l, closePool, err := s.open(x.ctx, &x.dialer, SessionOptions{IdleTimeout: cutIdle})
