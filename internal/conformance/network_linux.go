@@ -13,8 +13,7 @@ import (
 )
 
 const (
-	// cutBound is the IdleTimeout, or the TTL, of who is cut off. A tenth of it is what a busy machine has to tell the holder before
-	// another process may have its lock.
+	// cutBound is the IdleTimeout, or the TTL, of who is cut off. A tenth of it before its end the holder is told.
 	cutBound = 3 * time.Second
 
 	forever = 24 * time.Hour // of the control
@@ -87,6 +86,9 @@ func (n *silence) judge(t *testing.T, freed time.Duration, why dblock.Reason) {
 	last, ended := n.holder.counted(t, &dblock.LostError{Key: "k", Reason: why})
 	t.Logf("since the cut: last counted on after %v, its context ended after %v, free for others after %v",
 		last-n.began, ended-n.began, freed-n.began)
+	if ended < n.began {
+		t.Fatal("it was lost before the cut: this shows nothing")
+	}
 	if took := freed - n.began; took > cutBound+time.Second {
 		t.Errorf("free after %v, want %v and a second", took, cutBound)
 	}

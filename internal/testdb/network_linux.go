@@ -23,7 +23,7 @@ const (
 	envNetwork = "DBLOCK_TEST_NETWORK"
 	envApart   = "DBLOCK_TEST_APART" // set in a process that has a network of its own
 
-	apartTimeout = 3 * time.Minute
+	apartTimeout = 5 * time.Minute
 
 	nearAddr, farAddr = "198.51.100.1", "198.51.100.2" // of the block that is meant for examples
 
