@@ -1,8 +1,12 @@
 package mysqllock_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"net"
 	"testing"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -51,6 +55,21 @@ func TestVerdictsOfClusters(t *testing.T) {
 		}
 		if got := mysqlfault.Of(err); got != c.fault {
 			t.Errorf("it means %d, want %d: %v", got, c.fault, err)
+		}
+	}
+}
+
+// TestVerdictOfADial: a server to which no connection comes in time is out of reach, whatever was waited for. Nobody is busy.
+func TestVerdictOfADial(t *testing.T) {
+	t.Parallel()
+	late := net.Dialer{Deadline: time.Now().Add(-time.Second)}
+	_, err := late.DialContext(t.Context(), "tcp", "198.51.100.1:3306")
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("the dial: %v", err)
+	}
+	for _, err := range []error{err, fault.NoWrite(err), fmt.Errorf("a service: %w", err)} {
+		if got := mysqlfault.Of(err); got != fault.Unreachable {
+			t.Errorf("it means %d, want %d: %v", got, fault.Unreachable, err)
 		}
 	}
 }

@@ -65,7 +65,7 @@ func acquireOnceReachable(ctx context.Context, l dblock.Locker, key string) (*db
 		case err == nil:
 			fmt.Println("held since", int64(uptime()))
 			return lock, nil
-		case !errors.Is(err, dblock.ErrUnavailable) && !errors.Is(err, dblock.ErrOutcomeUnknown):
+		case !errors.Is(err, dblock.ErrUnavailable) && !errors.Is(err, dblock.ErrOutcomeUnknown) && !errors.Is(err, dblock.ErrBusy):
 			return nil, err
 		}
 		time.Sleep(10 * time.Millisecond)

@@ -4,6 +4,7 @@ package mysqlfault
 import (
 	"context"
 	"errors"
+	"net"
 	"strings"
 
 	"github.com/go-sql-driver/mysql"
@@ -19,12 +20,15 @@ func Of(err error) fault.Fault {
 	var uncommitted *fault.Uncommitted
 	safe := errors.As(err, &uncommitted)
 	var server *mysql.MySQLError
+	var dial *net.OpError
 	switch {
 	case errors.As(err, &server):
 		if isConflict(server) {
 			return fault.Retry
 		}
 		return ofNumber(server.Number, safe)
+	case errors.As(err, &dial) && dial.Op == "dial" && !errors.Is(err, context.Canceled):
+		return fault.Unreachable // nothing was sent, and nobody but the network kept it waiting
 	case !safe:
 		return fault.Lost
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
