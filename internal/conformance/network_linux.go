@@ -2,6 +2,8 @@ package conformance
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -24,15 +26,24 @@ func (e Session) runCut(t *testing.T) { runCut(t, e.Kind, e.aNetworkFallsSilent)
 
 func (e Lease) runCut(t *testing.T) { runCut(t, e.Kind, e.aNetworkFallsSilent) }
 
-func runCut(t *testing.T, kind devdb.Kind, test func(*testing.T)) {
+// runCut runs a test that returns what was late: a busy machine may be, and not always.
+func runCut(t *testing.T, kind devdb.Kind, test func(*testing.T) error) {
 	if !testdb.Networks() {
 		return
 	}
 	t.Run("ANetworkFallsSilent", func(t *testing.T) {
 		t.Parallel()
-		if testdb.Apart(t, kind) {
-			test(t)
+		if !testdb.Apart(t, kind) {
+			return
 		}
+		var late error
+		for range 3 {
+			if t.Run("Once", func(t *testing.T) { late = test(t) }); late == nil {
+				return
+			}
+			t.Log(late)
+		}
+		t.Error(late)
 	})
 }
 
@@ -42,6 +53,14 @@ type silence struct {
 	far             *testdb.Far
 	holder, control *child
 	began           time.Duration
+	late            error
+}
+
+// inTime notes what should have come before the bound and a second had passed.
+func (n *silence) inTime(what string, at time.Duration) {
+	if took := at - n.began; took > cutBound+time.Second {
+		n.late = errors.Join(n.late, fmt.Errorf("%s after %v, want %v and a second", what, took, cutBound))
+	}
 }
 
 func newSilence(t *testing.T, start func(far *testdb.Far, key string, bound time.Duration) *child) *silence {
@@ -89,9 +108,7 @@ func (n *silence) judge(t *testing.T, freed time.Duration, why dblock.Reason) {
 	if ended < n.began {
 		t.Fatal("it was lost before the cut: this shows nothing")
 	}
-	if took := freed - n.began; took > cutBound+time.Second {
-		t.Errorf("free after %v, want %v and a second", took, cutBound)
-	}
+	n.inTime("it is free", freed)
 	if last > freed || ended > freed {
 		t.Errorf("others could have it, and the holder counted on it for %v more, its context lived for %v more", last-freed, ended-freed)
 	}
@@ -113,7 +130,7 @@ func follows(t *testing.T, c *child, next *dblock.Lock) {
 
 // aNetworkFallsSilent: the server frees the lock of who was cut off from it within the IdleTimeout, after its holder has ceased to
 // count on it.
-func (e Session) aNetworkFallsSilent(t *testing.T) {
+func (e Session) aNetworkFallsSilent(t *testing.T) error {
 	near, far := testdb.OwnNear(t, e.Kind)
 	s := &sessionPlace{e: e, dsn: near, db: connect(t, e.Kind, near), keys: map[string]bool{}}
 	other := s.process(t, SessionOptions{Poll: 20 * time.Millisecond})
@@ -134,9 +151,7 @@ func (e Session) aNetworkFallsSilent(t *testing.T) {
 	}
 	freed := uptime()
 	next := <-got
-	if took := next.at - n.began; took > cutBound+time.Second {
-		t.Errorf("who waited has it after %v, want %v and a second", took, cutBound)
-	}
+	n.inTime("who waited has it", next.at)
 	n.judge(t, freed, dblock.Disconnected)
 	if id := s.holder(t, "control"); id != control {
 		t.Errorf("the control's lock is held by %d, was by %d: something else than silence ended it", id, control)
@@ -145,6 +160,7 @@ func (e Session) aNetworkFallsSilent(t *testing.T) {
 	n.far.Mend(t)
 	follows(t, n.holder, next.lock)
 	follows(t, line.waiter, after)
+	return n.late
 }
 
 func (e Session) startFar(t *testing.T, far *testdb.Far, dsn, key string, o SessionOptions) *child {
@@ -184,14 +200,12 @@ func (l *farLine) grantToTheDead(t *testing.T) {
 func (l *farLine) isFreed(t *testing.T, n *silence) *dblock.Lock {
 	t.Helper()
 	next := <-l.next
-	if took := next.at - n.began; took > cutBound+time.Second {
-		t.Errorf("what was granted to one that was cut off is free after %v, want %v and a second", took, cutBound)
-	}
+	n.inTime("what was granted to one that was cut off is free", next.at)
 	return next.lock
 }
 
 // aNetworkFallsSilent: others have the lease of who was cut off within the TTL, after its holder has ceased to count on it.
-func (e Lease) aNetworkFallsSilent(t *testing.T) {
+func (e Lease) aNetworkFallsSilent(t *testing.T) error {
 	near, far := testdb.OwnNear(t, e.Kind)
 	v := &vault{e: e, dsn: near, db: connect(t, e.Kind, near)}
 	if _, err := migrations.Up(t.Context(), v.db, migrations.Options{}); err != nil {
@@ -207,4 +221,5 @@ func (e Lease) aNetworkFallsSilent(t *testing.T) {
 	isHeld(t, err, "control")
 	n.far.Mend(t)
 	follows(t, n.holder, next.lock)
+	return n.late
 }
