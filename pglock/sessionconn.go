@@ -92,7 +92,7 @@ func (e *sessionEngine) Open(ctx context.Context, heard func(session.ID)) (sessi
 	if err != nil {
 		return nil, err
 	}
-	c := &sessionConn{conn: conn, q: e.q}
+	c := &sessionConn{conn: conn, q: e.q, tracer: cfg.ConnConfig.Tracer}
 	if err := e.prepare(ctx, c); err != nil {
 		c.Close()
 		return nil, err
@@ -161,6 +161,7 @@ type sessionConn struct {
 	conn    *pgx.Conn
 	backend int32
 	q       pgdb.Queries
+	tracer  pgx.QueryTracer // the host's; nil: it has none
 
 	args   []byte // of the last statement, and its answer: kept for their room
 	answer []byte

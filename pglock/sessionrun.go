@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/dblock-go/dblock/db/pgdb"
@@ -49,7 +50,11 @@ func (c *sessionConn) one(ctx context.Context, statement string, step session.St
 }
 
 // exec runs a statement that returns one value, which is good until the next one.
-func (c *sessionConn) exec(ctx context.Context, statement string, args ...[]byte) ([]byte, error) {
+func (c *sessionConn) exec(ctx context.Context, statement string, args ...[]byte) (answer []byte, err error) {
+	if c.tracer != nil { // pgx calls it only where it converts the arguments itself
+		ctx = c.tracer.TraceQueryStart(ctx, c.conn, pgx.TraceQueryStartData{SQL: statement})
+		defer func() { c.tracer.TraceQueryEnd(ctx, c.conn, pgx.TraceQueryEndData{Err: err}) }()
+	}
 	prepared, err := c.conn.Prepare(ctx, statement, statement) // it is, after the first time
 	if err != nil {
 		return nil, err
