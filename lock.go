@@ -13,10 +13,13 @@ import (
 
 // Lock is one acquisition, of one key or of a set of keys. It is safe for concurrent use.
 type Lock struct {
-	held   *held
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	outer  *Lock // the next lock up in the acquirer's context
+	held     *held
+	acquirer context.Context
+	outer    *Lock // the next lock up in it
+
+	over   error                   // why it has ended; these are guarded by held.mu
+	ctx    context.Context         // made when it is asked for, as most who lock a key for a moment don't
+	cancel context.CancelCauseFunc // nil: nobody has asked
 
 	release sync.Once
 	ended   error // what Release said
@@ -43,7 +46,28 @@ func (l *Lock) Keys() []string { return slices.Clone(l.held.keys) }
 // Context carries the values of the acquirer's context, and not its end. It is done once the lock is
 // lost or released; where it was lost, context.Cause is a *LostError. Calls below it that acquire
 // the same key again get ErrDeadlock, or a child of this lock under WithReentrant.
-func (l *Lock) Context() context.Context { return l.ctx }
+func (l *Lock) Context() context.Context {
+	l.held.mu.Lock()
+	defer l.held.mu.Unlock()
+	if l.ctx == nil {
+		l.ctx, l.cancel = context.WithCancelCause(context.WithValue(context.WithoutCancel(l.acquirer), innermost{}, l))
+		if l.over != nil {
+			l.cancel(l.over)
+		}
+	}
+	return l.ctx
+}
+
+// end ends the lock's context, now or when it is made; held.mu is held.
+func (l *Lock) end(why error) {
+	if l.over != nil {
+		return
+	}
+	l.over = why
+	if l.cancel != nil {
+		l.cancel(why)
+	}
+}
 
 // Bind returns a context that ends with ctx, or with the lock, whichever is first.
 func (l *Lock) Bind(ctx context.Context) context.Context {
@@ -53,7 +77,8 @@ func (l *Lock) Bind(ctx context.Context) context.Context {
 
 func (l *Lock) bind(ctx context.Context) (bound context.Context, stop func()) {
 	bound, cancel := context.WithCancelCause(context.WithValue(ctx, innermost{}, l))
-	unhook := context.AfterFunc(l.ctx, func() { cancel(context.Cause(l.ctx)) })
+	own := l.Context()
+	unhook := context.AfterFunc(own, func() { cancel(context.Cause(own)) })
 	context.AfterFunc(bound, func() { unhook() })
 	return bound, func() { cancel(context.Canceled) }
 }
@@ -95,10 +120,7 @@ func (l *Lock) ExpireIn(ctx context.Context, d time.Duration) error {
 // Errors: a *LostError (ErrLost) where the lock had been lost before. What was done under it may then
 // not have been done alone.
 func (l *Lock) Release(ctx context.Context) error {
-	l.release.Do(func() {
-		l.cancel(errReleased)
-		l.ended = l.held.leave(ctx, l)
-	})
+	l.release.Do(func() { l.ended = l.held.leave(ctx, l) })
 	return l.ended
 }
 
@@ -131,8 +153,13 @@ type held struct {
 	hold    Hold
 
 	mu   sync.Mutex
-	refs map[*Lock]struct{} // those that are not released
+	refs []*Lock // those that are not released
 	lost error
+
+	// Room for what nearly all have one of: so that a lock is one allocation.
+	key   [1]string
+	ref   [1]*Lock
+	first Lock
 }
 
 // innermost is the context key of the lock that was acquired last.
@@ -140,25 +167,27 @@ type innermost struct{}
 
 // NewLock makes the Lock of a hold; lose is to be called when it is lost. It is for engine rooms.
 func NewLock(ctx context.Context, owner any, r Request, hold Hold) (l *Lock, lose func(Reason)) {
-	h := &held{
-		keys: r.Set(), owner: owner, mode: r.Mode, permits: r.Permits, hold: hold, where: r.where, refs: make(map[*Lock]struct{}),
+	h := &held{keys: r.Keys, owner: owner, mode: r.Mode, permits: r.Permits, hold: hold, where: r.where, key: [1]string{r.Key}}
+	if h.keys == nil {
+		h.keys = h.key[:]
 	}
-	return h.enter(ctx), h.lose
+	h.refs = h.ref[:0]
+	h.enter(ctx, &h.first)
+	return &h.first, h.lose
 }
 
-// enter makes one more Lock of the hold.
-func (h *held) enter(ctx context.Context) *Lock {
-	outer, _ := ctx.Value(innermost{}).(*Lock)
-	l := &Lock{held: h, outer: outer}
-	l.ctx, l.cancel = context.WithCancelCause(context.WithValue(context.WithoutCancel(ctx), innermost{}, l))
-	h.refs[l] = struct{}{}
-	return l
+// enter makes l one more Lock of the hold.
+func (h *held) enter(ctx context.Context, l *Lock) {
+	l.held, l.acquirer = h, ctx
+	l.outer, _ = ctx.Value(innermost{}).(*Lock)
+	h.refs = append(h.refs, l)
 }
 
 // leave ends one Lock; the last one releases the hold.
 func (h *held) leave(ctx context.Context, l *Lock) error {
 	h.mu.Lock()
-	delete(h.refs, l)
+	l.end(errReleased)
+	h.refs = slices.DeleteFunc(h.refs, func(ref *Lock) bool { return ref == l })
 	last, lost := len(h.refs) == 0, h.lost
 	h.mu.Unlock()
 	if last {
@@ -174,8 +203,8 @@ func (h *held) lose(why Reason) {
 		return
 	}
 	h.lost = &LostError{h.keys[0], why}
-	for l := range h.refs {
-		l.cancel(h.lost)
+	for _, l := range h.refs {
+		l.end(h.lost)
 	}
 }
 
@@ -213,7 +242,9 @@ func (h *held) again(ctx context.Context, r Request) (child *Lock, live bool) {
 	if !r.Reentrant || h.mode != r.Mode || h.permits != r.Permits || !slices.Equal(h.keys, r.Set()) {
 		return nil, true
 	}
-	return h.enter(ctx), true
+	child = new(Lock)
+	h.enter(ctx, child)
+	return child, true
 }
 
 // site names the innermost call that is not dblock's own.

@@ -107,10 +107,11 @@ func (r Request) Set() []string {
 }
 
 func newRequest(key string, opts []Option) (Request, error) {
-	r := Request{Key: key}
-	for _, o := range opts {
-		o(&r)
+	var r Request
+	if len(opts) > 0 {
+		r = chosen(opts)
 	}
+	r.Key = key
 	runtime.Callers(3, r.where[:])
 	if err := CheckText("key", key, 1, MaxKeyBytes); err != nil {
 		return r, err
@@ -130,6 +131,14 @@ func newRequest(key string, opts []Option) (Request, error) {
 		return r, checkPermits(r.Permits, r.Limit)
 	}
 	return r, nil
+}
+
+// chosen is what options say. It stands by itself so that who has none need not pay for one that they could keep.
+func chosen(opts []Option) (r Request) {
+	for _, o := range opts {
+		o(&r)
+	}
+	return r
 }
 
 func checkPermits(n, limit int) error {

@@ -92,7 +92,7 @@ func NewSession(ctx context.Context, pool *sql.DB, o SessionOptions) (*Session, 
 	}
 	so, err := session.Options{
 		Observer: o.Observer, Log: o.Log, IdleTimeout: o.IdleTimeout, MaxConns: o.MaxConns, Poll: o.Poll,
-		ServerQueue: o.ServerQueue, MaxQueue: o.MaxQueue, Spread: spread,
+		ServerQueue: o.ServerQueue, MaxQueue: o.MaxQueue, Spread: spread, Alike: true,
 	}.WithDefaults("SessionOptions", defaultDeafPoll)
 	if err != nil {
 		return nil, err

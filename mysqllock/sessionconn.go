@@ -11,8 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
-
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/fault"
@@ -67,7 +65,7 @@ func (e *sessionEngine) Open(ctx context.Context, _ func(session.ID)) (session.C
 		if err != nil {
 			return nil, fault.NoWrite(err)
 		}
-		c := &sessionConn{conn: conn, pool: e.pool}
+		c := &sessionConn{conn: conn, pool: e.pool, prepared: make(map[batch]*sql.Stmt)}
 		if err = e.prepare(ctx, c); err == nil {
 			return c, nil
 		}
@@ -124,80 +122,9 @@ type sessionConn struct {
 	pool   *sql.DB
 	id     int64
 	closed atomic.Bool
-}
 
-// Run does the steps in one statement. Its answer is one text of a character a step, so that however many cost
-// one column.
-func (c *sessionConn) Run(ctx context.Context, steps []session.Step) ([]bool, error) {
-	return c.ask(ctx, steps, step)
-}
-
-// step is what does a step: 1 where it was done.
-func step(s session.Step) string {
-	switch s.Op {
-	case session.Take:
-		return "GET_LOCK(" + quote(string(s.ID)) + ", 0)"
-	case session.Free, session.Drop:
-		return "RELEASE_LOCK(" + quote(string(s.ID)) + ")"
-	case session.Show:
-		return "GET_LOCK(" + quote(waitMark(s.ID)) + ", 0)"
-	case session.Hide:
-		return "RELEASE_LOCK(" + quote(waitMark(s.ID)) + ")"
-	case session.Look:
-		return "IFNULL(IS_USED_LOCK(" + quote(waitMark(s.ID)) + ") <> CONNECTION_ID(), 0)"
-	}
-	panic(fmt.Sprintf("mysqllock: no step %d", s.Op)) // what the Locker doesn't offer, it doesn't ask for
-}
-
-// waitMark is the name of the lock that one who waits has.
-func waitMark(id session.ID) string { return NameOf("", "dblock/waits", string(id)) }
-
-func quote(name string) string { return "'" + name + "'" }
-
-// Has looks the locks up.
-func (c *sessionConn) Has(ctx context.Context, steps []session.Step) ([]bool, error) {
-	return c.ask(ctx, steps, func(s session.Step) string {
-		name := string(s.ID)
-		if s.Op == session.Show || s.Op == session.Hide {
-			name = waitMark(s.ID)
-		}
-		return "IFNULL(IS_USED_LOCK(" + quote(name) + ") = CONNECTION_ID(), 0)"
-	})
-}
-
-// ask has one expression a step evaluated, in their order.
-func (c *sessionConn) ask(ctx context.Context, steps []session.Step, expression func(session.Step) string) ([]bool, error) {
-	var query strings.Builder
-	query.WriteString("SELECT CONCAT(")
-	for i, s := range steps {
-		if i > 0 {
-			query.WriteString(", ")
-		}
-		query.WriteString(expression(s))
-	}
-	query.WriteString(") AS done")
-	var text sql.NullString // where one of the functions could not say, there is none
-	if err := c.conn.QueryRowContext(ctx, query.String()).Scan(&text); err != nil {
-		return nil, c.failed(err)
-	}
-	answer := text.String
-	if len(answer) != len(steps) {
-		return nil, fmt.Errorf("dblock: the server could not say what became of session locks: it answered %q to %d steps", answer, len(steps))
-	}
-	done := make([]bool, len(steps))
-	for i := range done {
-		done[i] = answer[i] == '1'
-	}
-	return done, nil
-}
-
-// failed closes the connection unless it is the server itself that says that something failed.
-func (c *sessionConn) failed(err error) error {
-	var server *mysql.MySQLError
-	if !errors.As(err, &server) || mysqlfault.Of(err) == fault.Unreachable {
-		c.Close()
-	}
-	return err
+	prepared map[batch]*sql.Stmt
+	plain    bool // the server prepares nothing more
 }
 
 // Ping makes sure that it is the same connection still.

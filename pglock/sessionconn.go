@@ -48,12 +48,16 @@ func (e *sessionEngine) ID(key string) (session.ID, error) {
 		}
 		k = Key(n)
 	}
-	return session.ID(binary.BigEndian.AppendUint64(nil, uint64(k))), nil
+	return idOf(int64(k)), nil
 }
 
 func keyOf(id session.ID) int64 { return int64(binary.BigEndian.Uint64([]byte(id))) }
 
-func idOf(key int64) session.ID { return session.ID(binary.BigEndian.AppendUint64(nil, uint64(key))) }
+func idOf(key int64) session.ID {
+	var id [8]byte
+	binary.BigEndian.PutUint64(id[:], uint64(key))
+	return session.ID(id[:])
+}
 
 // Most leaves four fifths of the server's lock table, as it is said to be, to others; it has room for about twice of that.
 func (e *sessionEngine) Most() int { return e.most }
@@ -88,7 +92,7 @@ func (e *sessionEngine) Open(ctx context.Context, heard func(session.ID)) (sessi
 	if err != nil {
 		return nil, err
 	}
-	c := &sessionConn{conn: conn, q: e.q}
+	c := &sessionConn{conn: conn, q: e.q, tracer: cfg.ConnConfig.Tracer}
 	if err := e.prepare(ctx, c); err != nil {
 		c.Close()
 		return nil, err
@@ -157,39 +161,10 @@ type sessionConn struct {
 	conn    *pgx.Conn
 	backend int32
 	q       pgdb.Queries
-}
+	tracer  pgx.QueryTracer // the host's; nil: it has none
 
-// Run does the steps in one statement.
-func (c *sessionConn) Run(ctx context.Context, steps []session.Step) ([]bool, error) {
-	if len(steps) == 1 {
-		switch key := keyOf(steps[0].ID); steps[0].Op {
-		case session.Take:
-			done, err := c.q.TakeSessionLock(ctx, c.conn, key)
-			return []bool{done}, err
-		case session.Free:
-			done, err := c.q.FreeSessionLock(ctx, c.conn, key)
-			return []bool{done}, err
-		}
-	}
-	keys, marks, ops := make([]int64, len(steps)), make([]int64, len(steps)), make([]int16, len(steps))
-	for i, s := range steps {
-		keys[i], ops[i] = keyOf(s.ID), int16(s.Op)
-		marks[i] = mark(keys[i])
-	}
-	done, err := c.q.SessionSteps(ctx, c.conn, keys, marks, ops)
-	if err == nil && len(done) != len(steps) {
-		err = fmt.Errorf("dblock: %d answers for %d steps with session locks", len(done), len(steps))
-	}
-	return done, err
-}
-
-// mark is the second number of a key, by which those are known who wait to have its lock alone: that of SplitMix64, so that
-// keys which are close to each other are far apart.
-func mark(key int64) int64 {
-	z := uint64(key) + 0x9e3779b97f4a7c15
-	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
-	z = (z ^ z>>27) * 0x94d049bb133111eb
-	return int64(z ^ z>>31)
+	args   []byte // of the last statement, and its answer: kept for their room
+	answer []byte
 }
 
 // Has looks the locks up.

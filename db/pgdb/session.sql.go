@@ -146,9 +146,9 @@ func (q *Queries) SessionBackend(ctx context.Context, db DBTX) (int32, error) {
 	return backend, err
 }
 
-const SessionSteps = `-- name: SessionSteps :many
+const SessionSteps = `-- name: SessionSteps :one
 
-SELECT (CASE step.op
+SELECT array_agg(CASE step.op
     WHEN 0 THEN pg_try_advisory_lock(step.lock_id)
     WHEN 1 THEN CASE WHEN pg_try_advisory_xact_lock_shared((step.mark >> 32)::int, (step.mark::bit(32))::int)
                      THEN pg_try_advisory_lock_shared(step.lock_id) ELSE false END
@@ -166,7 +166,7 @@ SELECT (CASE step.op
     WHEN 9 THEN NOT pg_try_advisory_xact_lock_shared((step.mark >> 32)::int, (step.mark::bit(32))::int)
     WHEN 10 THEN pg_advisory_unlock(step.lock_id)
     ELSE pg_advisory_unlock_shared(step.lock_id)
-END)::boolean AS done
+END)::boolean[] AS done
 FROM ROWS FROM (unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::smallint[]))
      AS step(lock_id, mark, op)
 `
@@ -175,24 +175,12 @@ FROM ROWS FROM (unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::smallint[
 // may call them for rows that are not returned.
 // Does what is asked for with each of some locks, in their order, and waits for none: see session.Op. Those who wait for a
 // lock share its second number, which is two halves of it, and who waits to have it alone has that of its mark.
+// The answers are one value, as a row for each would take the client longer than what it asked for.
 func (q *Queries) SessionSteps(ctx context.Context, db DBTX, lockIds []int64, marks []int64, ops []int16) ([]bool, error) {
-	rows, err := db.Query(ctx, SessionSteps, lockIds, marks, ops)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []bool
-	for rows.Next() {
-		var done bool
-		if err := rows.Scan(&done); err != nil {
-			return nil, err
-		}
-		items = append(items, done)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
+	row := db.QueryRow(ctx, SessionSteps, lockIds, marks, ops)
+	var done []bool
+	err := row.Scan(&done)
+	return done, err
 }
 
 const TakeSessionLock = `-- name: TakeSessionLock :one

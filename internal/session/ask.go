@@ -5,48 +5,62 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/fault"
-	"github.com/dblock-go/dblock/internal/merge"
 	"github.com/dblock-go/dblock/internal/pace"
 )
 
-// ask is one step for one slot; p is who wants it, where that is the lock.
+// ask is one step for one slot; p is who wants it, where that is the lock, and h whose release it is.
 type ask struct {
 	Step
-	sl *slot
-	p  *place
+	sl   *slot
+	p    *place
+	h    *hold
+	wake chan struct{} // who waits for the answer does so here; nil: nobody
 
 	s       *session // that it was sent on; these are guarded by Locker.mu, like the slot
-	forgoes bool     // what it frees had been waited for, and is not any more: see stepsOf
-	settled bool
+	queued  bool     // it was not sent yet
+	forgoes bool     // what it frees had been waited for, and is not any more: see form
+	granted bool     // p has the lock
+	err     error
+
+	settled atomic.Bool // what became of it stands above
+	late    atomic.Bool // it is a release that nobody waits for any more
 }
 
 // tries is how often a call asks again whose connection ended, or that the server refused to answer.
 const tries = 4
 
 // try asks once.
-func (l *Locker) try(ctx context.Context, r dblock.Request, id ID) (*dblock.Lock, error) {
+func (l *Locker) try(ctx context.Context, r *dblock.Request, id ID) (*dblock.Lock, error) {
+	l.mu.Lock()
 	p, err := l.enter(ctx, r, id, false)
 	if err != nil {
+		l.mu.Unlock()
 		return nil, err
 	}
 	return l.acquire(ctx, p, func() error { return l.refusal(p, nil) })
 }
 
 // wait asks until it has the lock: when it is told that it was given back, and now and then.
-func (l *Locker) wait(ctx context.Context, r dblock.Request, id ID) (*dblock.Lock, error) {
-	if err := context.Cause(ctx); err != nil {
-		return nil, &dblock.HeldError{Key: r.Key, Wait: err}
+func (l *Locker) wait(ctx context.Context, r *dblock.Request, id ID) (*dblock.Lock, error) {
+	if ctx.Err() != nil {
+		return nil, &dblock.HeldError{Key: r.Key, Wait: context.Cause(ctx)}
 	}
+	l.mu.Lock()
 	p, err := l.enter(ctx, r, id, true)
 	if err != nil {
+		l.mu.Unlock()
 		return nil, err
 	}
-	began := time.Now()
+	var began time.Time
 	return l.acquire(ctx, p, func() error {
+		if began.IsZero() {
+			began = time.Now()
+		}
 		if shown, err := l.show(ctx, p); shown || err != nil {
 			return err
 		}
@@ -56,10 +70,13 @@ func (l *Locker) wait(ctx context.Context, r dblock.Request, id ID) (*dblock.Loc
 }
 
 // acquire goes on until p has the lock. Refused is called when another session has it; where that returns an error it is
-// over.
+// over. l.mu is held, and no more when it returns.
 func (l *Locker) acquire(ctx context.Context, p *place, refused func() error) (*dblock.Lock, error) {
-	for failed := 0; ; {
-		asked, err := l.advance(ctx, p)
+	for failed := 0; ; l.mu.Lock() {
+		lock, asked, err := l.advance(ctx, p)
+		if lock != nil {
+			return lock, nil
+		}
 		if err == nil && asked {
 			if err = refused(); err == nil {
 				failed = 0 // however often a connection is lost in a long wait
@@ -73,53 +90,53 @@ func (l *Locker) acquire(ctx context.Context, p *place, refused func() error) (*
 			l.leave(p)
 			return nil, l.explain(ctx, p, err)
 		}
-		if lock := l.granted(p); lock != nil {
-			return lock, nil
-		}
 	}
 }
 
-func (l *Locker) granted(p *place) *dblock.Lock {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return p.lock
-}
-
-// advance does what is p's to do now, or waits for news; asked tells that another session has the lock.
-func (l *Locker) advance(ctx context.Context, p *place) (asked bool, err error) {
-	l.mu.Lock()
+// advance does what is p's to do now, or waits for news; asked tells that another session has the lock. l.mu is held, and
+// no more when it returns.
+func (l *Locker) advance(ctx context.Context, p *place) (lock *dblock.Lock, asked bool, err error) {
 	sl := p.sl
 	var op Op
 	switch {
 	case p.lock != nil:
-		l.mu.Unlock()
-		return false, nil
+		defer l.mu.Unlock()
+		return p.lock, false, nil
 	case l.closed:
 		l.mu.Unlock()
-		return false, errClosed()
+		return nil, false, errClosed()
 	case sl.busy || sl.queue[0] != p || !sl.mayAsk(p):
 		l.mu.Unlock()
-		return false, l.hear(ctx, p, nil)
+		return nil, false, l.hear(ctx, p, nil)
 	case sl.has:
 		op = l.looks(p.r.Mode)
 	default:
 		op = takes(p.r.Mode)
 	}
 	after := sl.after
-	sl.busy, sl.after, p.refused = true, false, false
-	l.mu.Unlock()
+	sl.busy, sl.after, p.refused, p.told = true, false, false, false
 	if after { // nobody of this process comes before it meanwhile
-		if err := l.standBack(ctx); err != nil {
-			l.settle(&ask{Step: Step{sl.id, Look}, sl: sl}, false, err)
-			return false, err
+		l.mu.Unlock()
+		err := l.standBack(ctx)
+		l.mu.Lock()
+		if err != nil {
+			l.settle(&ask{Step: Step{sl.id, Look}, sl: sl}, false, err, time.Now())
+			l.mu.Unlock()
+			return nil, false, err
 		}
 	}
-	err = l.do(ctx, &ask{Step: Step{sl.id, op}, sl: sl, p: p})
+	a := p.asks(op)
+	err = l.send(ctx, a)
+	if a.settled.Load() && a.granted {
+		return p.lock, false, nil
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	took := op == Take || op == TakeShared
-	return p.lock == nil && (took && p.refused || !took && sl.over), err
+	took := a.takes()
+	return nil, p.lock == nil && (took && p.refused || !took && sl.over), err
 }
+
+func (a *ask) takes() bool { return a.Op == Take || a.Op == TakeShared }
 
 func takes(m dblock.Mode) Op {
 	if m == dblock.Shared {
@@ -144,59 +161,26 @@ func (l *Locker) looks(m dblock.Mode) Op {
 	return Look
 }
 
-// do has a step done for a slot that is busy for it, and settles what becomes of it.
-func (l *Locker) do(ctx context.Context, a *ask) error {
-	s, err := l.sessionOf(ctx, a.sl)
-	if err == nil {
-		a.s = s
-		_, err = s.queue.Do(ctx, a)
+// settle notes what became of a step, once; l.mu is held. A step whose session has ended in the meantime has not been done.
+func (l *Locker) settle(a *ask, done bool, err error, now time.Time) {
+	if a.settled.Load() {
+		return
 	}
-	if errors.Is(err, errGoesOn) || errors.Is(err, dblock.ErrOutcomeUnknown) { // whoever runs it settles it
-		return context.Cause(ctx)
-	}
-	if err != nil { // it may not have come so far
-		l.settle(a, false, err)
-	}
-	return err
-}
-
-// settle notes what became of a step, once.
-func (l *Locker) settle(a *ask, done bool, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	_ = l.settleLocked(a, done, err)
-}
-
-// settleLocked is settle where l.mu is held. It returns the error of a step whose session has ended in the meantime, too.
-func (l *Locker) settleLocked(a *ask, done bool, err error) error {
-	if a.settled {
-		return err
-	}
-	a.settled = true
 	sl := a.sl
 	if done && sl.s != a.s {
 		done, err = false, errEnded
 	}
+	a.err = err
 	sl.busy = false
 	switch a.Op {
 	case Take, TakeShared:
 		a.p.refused = err == nil && !done
 		if done {
-			sl.has, sl.mode, sl.began = true, a.p.r.Mode, time.Now()
-			sl.newTurn(len(sl.queue))
-			if l.o.ServerQueue { // others may wait there already
-				sl.left = 0
-			}
-		}
-		if done && !a.p.gone && !l.closed {
-			l.grant(a.p)
+			l.take(a, now)
 		}
 	case Free, FreeShared:
 		if a.forgoes {
 			sl.intends = false
-		}
-		if errors.Is(err, merge.ErrNotSent) { // the server has it for us still: whoever comes next gets it, or it is given back again
-			break
 		}
 		sl.askAgain()
 		sl.after = sl.over && sl.has
@@ -211,7 +195,7 @@ func (l *Locker) settleLocked(a *ask, done bool, err error) error {
 		sl.intends = false
 	case Look, LookForOne:
 		if err == nil && sl.has {
-			sl.newTurn(mostAlone)
+			sl.newTurn(mostAlone, now)
 			sl.over = done
 			if l.o.ServerQueue {
 				sl.left = 1
@@ -221,8 +205,25 @@ func (l *Locker) settleLocked(a *ask, done bool, err error) error {
 			a.p.refused = sl.over
 		}
 	}
+	if a.h != nil {
+		l.ended(a.h)
+	}
 	l.next(sl)
-	return err
+	a.settled.Store(true)
+}
+
+// take notes that the server has given a lock to this process, and grants it to who asked for it; l.mu is held.
+func (l *Locker) take(a *ask, now time.Time) {
+	sl := a.sl
+	sl.has, sl.mode, sl.began = true, a.p.r.Mode, now
+	sl.newTurn(len(sl.queue), now)
+	if l.o.ServerQueue { // others may wait there already
+		sl.left = 0
+	}
+	if !a.p.gone && !l.closed {
+		l.grant(a.p, now)
+		a.granted = true
+	}
 }
 
 // show tells other sessions that this process waits; false where they know. What was given back meanwhile is asked for again,
@@ -271,47 +272,16 @@ func (l *Locker) tellOthers(ctx context.Context, p *place, op Op) (told, asked b
 		l.mu.Unlock()
 		return false, false, nil
 	}
-	sl.busy = true
-	l.mu.Unlock()
-	err = l.do(ctx, &ask{Step: Step{sl.id, op}, sl: sl, p: p})
+	sl.busy, p.told = true, false
+	err = l.send(ctx, p.asks(op))
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return *is, true, err
 }
 
-// hide unsays it. It runs for a slot that is busy for it.
-func (l *Locker) hide(sl *slot) {
-	l.endOn(context.Background(), sl, func() Op {
-		if sl.shows {
-			return Hide
-		}
-		return Forgo
-	})
-}
-
-// giveBack frees a slot that is busy for it.
-func (l *Locker) giveBack(sl *slot) { l.free(context.Background(), sl) }
-
-func (l *Locker) free(ctx context.Context, sl *slot) {
-	l.endOn(ctx, sl, func() Op { return frees(sl.mode) })
-}
-
-// endOn does what ends something on the server, where the connection has not ended it. The slot is busy for it.
-func (l *Locker) endOn(ctx context.Context, sl *slot, by func() Op) {
-	l.mu.Lock()
-	a := &ask{Step: Step{sl.id, by()}, sl: sl}
-	gone := sl.s == nil
-	l.mu.Unlock()
-	if gone {
-		l.settle(a, false, nil)
-		return
-	}
-	_ = l.do(ctx, a)
-}
-
 // final are the errors that say what there is to say; some of them have a lost connection within.
 var final = []error{
-	dblock.ErrNotAcquired, dblock.ErrClosed, dblock.ErrUnavailable, dblock.ErrUnsupported, dblock.ErrOverloaded, merge.ErrNotSent,
+	dblock.ErrNotAcquired, dblock.ErrClosed, dblock.ErrUnavailable, dblock.ErrUnsupported, dblock.ErrOverloaded, errNotSent,
 }
 
 // again tells whether a call may ask again: its connection ended, or the server did not say.
@@ -332,15 +302,26 @@ func (l *Locker) pause(ctx context.Context, p *place, d time.Duration) error {
 
 // hear waits for news, while ctx lives.
 func (l *Locker) hear(ctx context.Context, p *place, due <-chan time.Time) error {
-	select {
-	case <-p.news:
-		return nil
-	case <-due:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-l.ending.Done():
-		return context.Cause(l.ending)
+	for {
+		l.mu.Lock()
+		told := p.told
+		p.told = false
+		if p.wake == nil {
+			p.wake = l.waker()
+		}
+		l.mu.Unlock()
+		if told {
+			return nil
+		}
+		select {
+		case <-p.wake:
+		case <-due:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-l.ending.Done():
+			return context.Cause(l.ending)
+		}
 	}
 }
 

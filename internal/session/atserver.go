@@ -11,7 +11,7 @@ import (
 
 // waitAtServer asks once, as others do, and then waits in the server's own line, on a connection of its own: so who comes
 // first is served first, whatever process it is of.
-func (l *Locker) waitAtServer(ctx context.Context, r dblock.Request, id ID) (*dblock.Lock, error) {
+func (l *Locker) waitAtServer(ctx context.Context, r *dblock.Request, id ID) (*dblock.Lock, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, &dblock.HeldError{Key: r.Key, Wait: err}
 	}
@@ -28,7 +28,7 @@ func (l *Locker) waitAtServer(ctx context.Context, r dblock.Request, id ID) (*db
 }
 
 // waitAlone waits on one connection, which the lock then has for itself.
-func (l *Locker) waitAlone(ctx context.Context, r dblock.Request, id ID) (*dblock.Lock, error) {
+func (l *Locker) waitAlone(ctx context.Context, r *dblock.Request, id ID) (*dblock.Lock, error) {
 	s, err := l.own(ctx, r.Key)
 	if err != nil {
 		return nil, err
@@ -58,18 +58,18 @@ func (l *Locker) waitAlone(ctx context.Context, r dblock.Request, id ID) (*dbloc
 		}
 		return nil, l.named(r.Key, err)
 	}
-	h := newHold(l, s, nil, r)
-	h.id = id
+	h := new(hold)
 	var lock *dblock.Lock
-	lock, h.tell = dblock.NewLock(ctx, l, r, h)
+	lock, h.tell = dblock.NewLock(ctx, l, *r, h)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
 		go s.lose(dblock.Closed)
 		return nil, fmt.Errorf("%w: what was granted is given back", dblock.ErrClosed)
 	}
+	h.begin(l, s, r, id, time.Now())
 	s.alone = h
-	l.holds[h] = struct{}{}
+	l.alone[h] = struct{}{}
 	s.begin()
 	return lock, nil
 }
@@ -129,6 +129,13 @@ func (l *Locker) own(ctx context.Context, key string) (*session, error) {
 // releaseAlone ends a hold that has a session for itself, and the session with it. It is over when the server has freed the
 // lock: the end of a connection takes a moment longer.
 func (l *Locker) releaseAlone(ctx context.Context, h *hold) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestRelease)
+	defer cancel()
+	defer func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.ended(h)
+	}()
 	l.mu.Lock()
 	gone := h.gone
 	h.told, h.gone = true, true

@@ -54,8 +54,8 @@ type Engine interface {
 
 // Conn is a connection that has locks. One call at a time is under way on it.
 type Conn interface {
-	// Run does the steps in their order, in one statement, and tells of each whether it was done. After an error it is
-	// not known which were.
+	// Run does the steps in one statement, or a few, and tells of each whether it was done. Those of one ID are done in
+	// their order. After an error it is not known which were.
 	Run(ctx context.Context, steps []Step) (done []bool, err error)
 
 	// Has tells which of the locks that the steps name, in the way they do, the connection has.

@@ -256,3 +256,10 @@ func release(t *testing.T, lock *dblock.Lock) {
 		t.Errorf("release of %q: %v", lock.Key(), err)
 	}
 }
+
+// holder is who has a lock; nil: nobody.
+func (s *server) holder(id session.ID) *conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.locks[id]
+}

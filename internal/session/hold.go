@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/dblock-go/dblock"
@@ -19,21 +20,22 @@ type hold struct {
 	label string
 	began time.Time
 	tell  func(dblock.Reason) // the Lock, that it is lost
+	wake  chan struct{}       // where its caller has waited, and will for the answer to its release
+	ask   ask                 // that
 
-	told   bool // it was; these are guarded by Locker.mu
-	gone   bool // the session has it no more
-	unseen bool // its caller had gone when it was granted
+	told    bool // it was; these are guarded by Locker.mu
+	gone    bool // the session has it no more
+	unseen  bool // its caller had gone when it was granted
+	dropped bool // Close need not wait for it any more
 }
 
-func newHold(l *Locker, s *session, sl *slot, r dblock.Request) *hold {
-	h := &hold{l: l, s: s, sl: sl, key: r.Key, mode: r.Mode, label: l.o.Label, began: time.Now()}
-	if sl != nil {
-		h.id = sl.id
-	}
+// begin fills in a hold, which counts from now on; l.mu is held.
+func (h *hold) begin(l *Locker, s *session, r *dblock.Request, id ID, now time.Time) {
+	h.l, h.s, h.id, h.key, h.mode, h.label, h.began = l, s, id, r.Key, r.Mode, l.o.Label, now
 	if r.Label != nil {
 		h.label = *r.Label
 	}
-	return h
+	l.holds++
 }
 
 // Fences are none: a server's own locks have no tokens.
@@ -67,17 +69,17 @@ const longestRelease = 5 * time.Second
 
 // Release hands the lock over to the next one of this process, or gives it back.
 func (h *hold) Release(ctx context.Context, lost bool) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestRelease)
-	defer cancel()
+	var unseen bool
 	if h.sl == nil {
 		h.l.releaseAlone(ctx, h)
 	} else {
-		h.l.releaseShared(ctx, h)
+		unseen = h.l.releaseShared(h)
 	}
-	h.l.mu.Lock()
-	unseen := h.unseen
-	h.l.mu.Unlock()
-	if released := h.l.o.Observer.Released; released != nil && !lost && !unseen {
+	released := h.l.o.Observer.Released
+	if released == nil {
+		return
+	}
+	if !lost && !unseen {
 		released(h.key, time.Since(h.began))
 	}
 	h.l.mu.Lock()
@@ -85,25 +87,45 @@ func (h *hold) Release(ctx context.Context, lost bool) {
 	h.l.drop(h)
 }
 
-// releaseShared ends a hold of a slot. Who comes next in line is told, and the server where nobody does.
-func (l *Locker) releaseShared(ctx context.Context, h *hold) {
+// ended is drop, unless the Observer is to hear of it first; l.mu is held.
+func (l *Locker) ended(h *hold) {
+	if l.o.Observer.Released == nil {
+		l.drop(h)
+	}
+}
+
+// releaseShared ends a hold of a slot. Who comes next in line is told, and the server where nobody does. It tells whether the
+// caller has never heard of the hold.
+func (l *Locker) releaseShared(h *hold) (unseen bool) {
 	sl := h.sl
 	l.mu.Lock()
 	h.told = true
-	if h.gone {
-		l.mu.Unlock()
-		return
-	}
+	unseen = h.unseen
+	gone := h.gone
 	h.gone = true
-	delete(sl.users, h)
-	last := len(sl.users) == 0 && len(sl.queue) == 0 && sl.has && !sl.busy
-	if last {
-		sl.busy = true
-	} else {
-		l.next(sl)
+	if !gone {
+		i := slices.Index(sl.users, h)
+		sl.users = slices.Delete(sl.users, i, i+1)
 	}
-	l.mu.Unlock()
-	if last {
-		l.free(ctx, sl)
+	if gone || len(sl.users) > 0 || len(sl.queue) > 0 || !sl.has || sl.busy {
+		l.ended(h)
+		if !gone {
+			l.next(sl)
+		}
+		l.mu.Unlock()
+		return unseen
 	}
+	sl.busy = true
+	a := &h.ask
+	a.Step, a.sl, a.h, a.wake = Step{sl.id, frees(sl.mode)}, sl, h, h.wake
+	_ = l.send(context.Background(), a)
+	if !a.settled.Load() {
+		l.mu.Lock()
+		l.ended(h)
+		l.mu.Unlock()
+	}
+	if a.wake != nil {
+		l.wakers.Put(a.wake)
+	}
+	return unseen
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -24,9 +25,11 @@ type Locker struct {
 	conns    int        // those, those that one caller has for itself, and those that are being opened
 	opening  *opening   // a session that will be shared
 	slots    map[ID]*slot
-	holds    map[*hold]struct{}
+	alone    map[*hold]struct{} // what has a session for itself
+	holds    int                // that are not released
 	closed   bool
 	empty    chan struct{} // closed when no hold is left; made by Close
+	wakers   sync.Pool     // see waker
 
 	ending  context.Context
 	end     context.CancelCauseFunc
@@ -43,7 +46,7 @@ var _ dblock.Locker = (*Locker)(nil)
 // New makes a Locker, and its first connection; o has its defaults. Its errors are those of Engine.Open, and those that say
 // that the server can't be reached.
 func New(ctx context.Context, e Engine, o Options) (*Locker, error) {
-	l := &Locker{engine: e, o: o, slots: make(map[ID]*slot), holds: make(map[*hold]struct{}), news: make(chan struct{}, 1)}
+	l := &Locker{engine: e, o: o, slots: make(map[ID]*slot), alone: make(map[*hold]struct{}), news: make(chan struct{}, 1)}
 	l.ending, l.end = context.WithCancelCause(context.Background())
 	s, err := l.open(ctx)
 	if err != nil {
@@ -72,9 +75,9 @@ func (l *Locker) Acquire(ctx context.Context, key string, opts ...dblock.Option)
 		return nil, err
 	}
 	if l.o.ServerQueue {
-		return l.observed(ctx, r, l.waitAtServer)
+		return l.observed(ctx, &r, l.waitAtServer)
 	}
-	return l.observed(ctx, r, l.wait)
+	return l.observed(ctx, &r, l.wait)
 }
 
 // TryAcquire never waits for a holder.
@@ -83,19 +86,22 @@ func (l *Locker) TryAcquire(ctx context.Context, key string, opts ...dblock.Opti
 	if err != nil {
 		return nil, err
 	}
-	return l.observed(ctx, r, l.try)
+	return l.observed(ctx, &r, l.try)
 }
 
 // observed is what Acquire and TryAcquire have in common.
 func (l *Locker) observed(
-	ctx context.Context, r dblock.Request, how func(context.Context, dblock.Request, ID) (*dblock.Lock, error),
+	ctx context.Context, r *dblock.Request, how func(context.Context, *dblock.Request, ID) (*dblock.Lock, error),
 ) (*dblock.Lock, error) {
 	id, err := l.check(r)
 	if err != nil {
 		return nil, err
 	}
-	if lock, err := dblock.Held(ctx, l, r); lock != nil || err != nil {
+	if lock, err := dblock.Held(ctx, l, *r); lock != nil || err != nil {
 		return lock, err
+	}
+	if l.o.Observer.Acquired == nil && l.o.Observer.NotAcquired == nil {
+		return how(ctx, r, id)
 	}
 	began := time.Now()
 	lock, err := how(ctx, r, id)
@@ -110,7 +116,7 @@ func (l *Locker) observed(
 }
 
 // check refuses what a server's own locks can't do.
-func (l *Locker) check(r dblock.Request) (ID, error) {
+func (l *Locker) check(r *dblock.Request) (ID, error) {
 	lacks := ""
 	switch {
 	case r.Mode == dblock.Permits:
@@ -137,13 +143,13 @@ func (l *Locker) Close(ctx context.Context) error {
 	if l.empty == nil {
 		l.closed = true
 		l.empty = make(chan struct{})
-		if len(l.holds) == 0 {
+		if l.holds == 0 {
 			close(l.empty)
 		}
 	}
-	var all []*hold
-	for h := range l.holds {
-		all = append(all, h)
+	all := slices.Collect(maps.Keys(l.alone))
+	for _, sl := range l.slots {
+		all = append(all, sl.users...)
 	}
 	empty := l.empty
 	l.mu.Unlock()
@@ -180,10 +186,8 @@ func (l *Locker) hangUp(ctx context.Context) error {
 	}
 	l.mu.Lock()
 	all := slices.Clone(l.sessions)
-	for h := range l.holds {
-		if h.sl == nil {
-			all = append(all, h.s)
-		}
+	for h := range l.alone {
+		all = append(all, h.s)
 	}
 	l.mu.Unlock()
 	for _, s := range all {
@@ -225,8 +229,13 @@ func (l *Locker) ran(n int) {
 
 // drop forgets a hold that nobody uses any more; l.mu is held.
 func (l *Locker) drop(h *hold) {
-	delete(l.holds, h)
-	if l.empty != nil && len(l.holds) == 0 {
+	if h.dropped {
+		return
+	}
+	h.dropped = true
+	l.holds--
+	delete(l.alone, h)
+	if l.empty != nil && l.holds == 0 {
 		select {
 		case <-l.empty:
 		default:

@@ -38,27 +38,29 @@ func (l *Locker) open(ctx context.Context) (*session, error) {
 }
 
 // sessionOf returns the session that a slot lives on, and finds one for a slot that has none: one with room, or a new one.
+// l.mu is held, but for the time that it takes to open one.
 func (l *Locker) sessionOf(ctx context.Context, sl *slot) (*session, error) {
 	for {
 		s, o, err := l.room(sl)
 		if s != nil || err != nil {
 			return s, err
 		}
+		l.mu.Unlock()
 		select {
 		case <-o.done:
-			if o.err != nil {
-				return nil, o.err
-			}
+			err = o.err
 		case <-ctx.Done():
-			return nil, fault.NoWrite(context.Cause(ctx))
+			err = fault.NoWrite(context.Cause(ctx))
+		}
+		l.mu.Lock()
+		if err != nil {
+			return nil, err
 		}
 	}
 }
 
-// room attaches a slot to a session that has room for it, or begins to open one.
+// room attaches a slot to a session that has room for it, or begins to open one; l.mu is held.
 func (l *Locker) room(sl *slot) (*session, *opening, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	if sl.s != nil {
 		return sl.s, nil, nil
 	}
@@ -66,8 +68,8 @@ func (l *Locker) room(sl *slot) (*session, *opening, error) {
 		return nil, nil, errClosed()
 	}
 	s := l.leastUsed()
-	room := s != nil && len(s.slots) < l.engine.Most()
-	spread := room && len(s.slots) >= crowd && len(l.sessions) < l.o.Spread
+	room := s != nil && s.slots < l.engine.Most()
+	spread := room && s.slots >= crowd && len(l.sessions) < l.o.Spread
 	if (!room || spread) && l.opening == nil && l.conns < l.o.MaxConns {
 		l.conns++
 		l.opening = &opening{done: make(chan struct{})}
@@ -92,7 +94,7 @@ func (l *Locker) leastUsed() *session {
 	if len(l.sessions) == 0 {
 		return nil
 	}
-	return slices.MinFunc(l.sessions, func(a, b *session) int { return len(a.slots) - len(b.slots) })
+	return slices.MinFunc(l.sessions, func(a, b *session) int { return a.slots - b.slots })
 }
 
 // full says that this process has, or waits for, as many session locks as it may; l.mu is held.
@@ -134,7 +136,7 @@ func (l *Locker) retire(s *session) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	i := slices.Index(l.sessions, s)
-	if i < 0 || len(l.sessions) == 1 || len(s.slots) > 0 {
+	if i < 0 || len(l.sessions) == 1 || s.slots > 0 {
 		return false
 	}
 	l.sessions = slices.Delete(l.sessions, i, i+1)

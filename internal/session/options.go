@@ -19,10 +19,11 @@ type Options struct {
 	Spread      int           // over how many of them a crowd is spread, of those; default 1
 	Poll        time.Duration // how often a process asks again for a key that it waits for
 	Shared      bool          // the engine has locks that are shared
+	Alike       bool          // a statement that takes and gives back costs more than two
 	Hears       bool          // the server tells of what was given back
 	ServerQueue bool          // who waits does so at the server, on a connection of its own
 	MaxQueue    int           // calls that may wait for a statement; default 65,536
-	MaxBatch    int           // calls that share a statement
+	MaxBatch    int           // calls that share a statement; default 512: enough for a crowd, and few enough for it to be short
 }
 
 // mostConns is a bound of reason: locks share connections.
@@ -36,6 +37,8 @@ func (o Options) WithDefaults(owner string, poll time.Duration) (Options, error)
 	o.Poll = cmp.Or(o.Poll, poll)
 	o.IdleTimeout = cmp.Or(o.IdleTimeout, 10*time.Second)
 	o.MaxConns = cmp.Or(o.MaxConns, 4)
+	o.MaxQueue = cmp.Or(o.MaxQueue, 65536)
+	o.MaxBatch = cmp.Or(o.MaxBatch, 512)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}

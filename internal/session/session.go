@@ -9,21 +9,30 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/clock"
-	"github.com/dblock-go/dblock/internal/merge"
 )
 
 // session is a connection that has locks.
 type session struct {
-	l     *Locker
-	conn  Conn
-	queue *merge.Queue[*ask, struct{}]
-	turn  chan struct{} // whoever uses the connection puts something in
-	ctx   context.Context
-	end   context.CancelFunc
-	gone  chan struct{} // closed when the connection is
+	l    *Locker
+	conn Conn
+	turn chan struct{} // whoever uses the connection puts something in
+	ctx  context.Context
+	end  context.CancelFunc
+	gone chan struct{} // closed when the connection is
 
-	slots map[*slot]struct{} // that live on it; guarded by Locker.mu
-	alone *hold              // what a session has that is not shared; guarded by Locker.mu
+	slots int   // that live on it; these are guarded by Locker.mu
+	alone *hold // what a session has that is not shared
+
+	queue    []*ask      // what was not sent yet, or withdrawn; see send
+	waiting  int         // of that, what was not withdrawn
+	serves   bool        // somebody sends what waits
+	patience *time.Timer // of those who release; see overdue
+	patient  bool        // it runs
+	sent     time.Time   // when the statement that is under way was
+
+	flying []*ask // the statement that is under way: these are of whoever sends it
+	sends  []Step
+	at     []int
 
 	mu       sync.Mutex
 	trusted  time.Time // until when the server knows the connection, whatever happens
@@ -36,23 +45,12 @@ type session struct {
 	lost     bool
 }
 
-// maxBatch is how many steps share a statement by default: enough for a crowd, and few enough for a statement to be short.
-const maxBatch = 512
-
 // newSession makes a session of a connection that was just opened; sent is when the server was first asked.
 func (l *Locker) newSession(conn Conn, sent time.Time) *session {
-	s := &session{
-		l: l, conn: conn, turn: make(chan struct{}, 1), gone: make(chan struct{}), slots: make(map[*slot]struct{}), parks: true,
-	}
+	s := &session{l: l, conn: conn, turn: make(chan struct{}, 1), gone: make(chan struct{}), parks: true}
 	s.ctx, s.end = context.WithCancel(context.Background())
-	most := l.o.MaxBatch
-	if most == 0 {
-		most = maxBatch
-	}
-	s.queue = merge.New(merge.Options[*ask, struct{}]{
-		Run: s.run, Key: func(a *ask) string { return string(a.ID) }, Ends: func(a *ask) bool { return a.Op != Take && a.Op != TakeShared },
-		MaxBatch: most, MaxQueue: l.o.MaxQueue, MaxInFlight: 1,
-	})
+	s.patience = time.AfterFunc(longestRelease, s.overdue)
+	s.patience.Stop()
 	s.trust(sent)
 	return s
 }
@@ -133,29 +131,6 @@ func (s *session) use(ctx context.Context, fn func() error) error {
 
 var errEnded = errors.New("dblock: the connection of session locks has ended")
 
-// errGoesOn says that a caller has gone, and that what it asked for is still under way.
-var errGoesOn = errors.New("dblock: the wait ended after the request was sent")
-
-// run sends one statement. No caller's context ends it: the locks of others hang on the connection.
-func (s *session) run(ctx context.Context, batch []*ask, _ bool) ([]merge.Answer[struct{}], error) {
-	answers := make([]merge.Answer[struct{}], len(batch))
-	if ctx.Done() == nil || s.inUse() {
-		s.statement(batch, answers)
-		return answers, nil
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		s.statement(batch, answers)
-	}()
-	select {
-	case <-done:
-		return answers, nil
-	case <-ctx.Done():
-		return nil, errGoesOn
-	}
-}
-
 // inUse tells that the connection has answered just now. Then a lone caller waits for its answer itself, as to have another
 // goroutine wait costs it a tenth of a round trip or more; should the network fall silent at this very moment, it may
 // have to wait until the session is lost.
@@ -163,34 +138,6 @@ func (s *session) inUse() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return time.Since(s.answered) < linger
-}
-
-// statement does the steps of a batch, and settles each.
-func (s *session) statement(batch []*ask, answers []merge.Answer[struct{}]) {
-	steps, at := s.stepsOf(batch)
-	done, err := s.steps(steps)
-	s.l.mu.Lock()
-	defer s.l.mu.Unlock()
-	for i, a := range batch {
-		answers[i].Err = s.l.settleLocked(a, err == nil && done[at[i]], err)
-	}
-}
-
-// stepsOf is what a batch sends, and where each of its steps stands there. Who frees what it said that it wants alone unsays
-// that before: those who share it are told that it is free, and would be kept out still.
-func (s *session) stepsOf(batch []*ask) (steps []Step, at []int) {
-	steps, at = make([]Step, 0, len(batch)), make([]int, len(batch))
-	s.l.mu.Lock()
-	defer s.l.mu.Unlock()
-	for i, a := range batch {
-		if a.Op == Free && a.sl.intends && a.sl.s == s {
-			a.forgoes = true
-			steps = append(steps, Step{a.ID, Forgo})
-		}
-		at[i] = len(steps)
-		steps = append(steps, a.Step)
-	}
-	return steps, at
 }
 
 // steps runs one statement until its answer comes, or nothing can be trusted that hangs on the connection. After an error
@@ -302,12 +249,15 @@ func (l *Locker) lost(s *session, why dblock.Reason) {
 		s.alone.gone = true
 		lost = append(lost, s.alone)
 	}
-	for sl := range s.slots {
-		for h := range sl.users {
+	for _, sl := range l.slots {
+		if sl.s != s {
+			continue
+		}
+		for _, h := range sl.users {
 			h.gone = true
 			lost = append(lost, h)
 		}
-		clear(sl.users)
+		sl.users = nil
 		sl.has, sl.shows, sl.intends, sl.over = false, false, false, false
 		sl.askAgain() // nobody tells it any more of what is given back
 		l.detach(sl)

@@ -17,9 +17,9 @@ type slot struct {
 	s     *session // where the server has it for us, or is asked for it
 	has   bool     // the server has it for us
 	mode  dblock.Mode
-	users map[*hold]struct{} // who of this process has it: one, or several that share it
-	queue []*place           // who wants it, in the order of their arrival; the first one asks for it
-	busy  bool               // a statement about it is under way
+	users []*hold  // who of this process has it: one, or several that share it
+	queue []*place // who wants it, in the order of their arrival; the first one asks for it
+	busy  bool     // a statement about it is under way
 
 	shows, intends bool // what other sessions are told
 
@@ -29,26 +29,40 @@ type slot struct {
 	left  int       // after how many hand-overs it asks again whether others wait
 	over  bool      // others wait, and this process has had its turn
 	after bool      // it was given back for another session's sake: whoever is next stands back
+
+	user  [1]*hold // room for what nearly all have one of
+	first [1]*place
 }
 
 // place is one call that wants a slot's lock.
 type place struct {
-	ctx     context.Context
-	r       dblock.Request
-	sl      *slot
-	news    chan struct{} // holds one: look again
-	lock    *dblock.Lock  // what it was granted
-	h       *hold
-	gone    bool // its caller has
-	refused bool // it has asked, and another session has it
+	ctx  context.Context
+	r    *dblock.Request
+	sl   *slot
+	wake chan struct{} // where its caller waits; nil: it has not yet
+	ask  ask           // the first one of its requests
+
+	told    bool         // there is news: look again; these are guarded by Locker.mu, like the slot
+	lock    *dblock.Lock // what it was granted
+	hold    hold         // of that
+	gone    bool         // its caller has
+	refused bool         // it has asked, and another session has it
 }
 
-// tell has a call look again. It never waits.
+// tell has a call look again; l.mu is held.
 func (p *place) tell() {
-	select {
-	case p.news <- struct{}{}:
-	default:
+	p.told = true
+	wake(p.wake)
+}
+
+// asks makes the next request of a call. Nothing of the last one is under way, but that of a caller who has gone.
+func (p *place) asks(op Op) *ask {
+	a := &p.ask
+	if a.sl != nil {
+		a = new(ask)
 	}
+	a.Step, a.sl, a.p, a.wake = Step{p.sl.id, op}, p.sl, p, p.wake
+	return a
 }
 
 // A process hands a lock over among its own callers, where other sessions wait for it, once to each who stands in line
@@ -62,16 +76,15 @@ const mostAlone = 256
 func (l *Locker) slot(id ID, key string) *slot {
 	sl := l.slots[id]
 	if sl == nil {
-		sl = &slot{id: id, key: key, users: make(map[*hold]struct{})}
+		sl = &slot{id: id, key: key}
+		sl.users, sl.queue = sl.user[:0], sl.first[:0]
 		l.slots[id] = sl
 	}
 	return sl
 }
 
-// enter takes the last place of a line. Who does not wait is refused where somebody of this process is before it.
-func (l *Locker) enter(ctx context.Context, r dblock.Request, id ID, wait bool) (*place, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// enter takes the last place of a line. Who does not wait is refused where somebody of this process is before it. l.mu is held.
+func (l *Locker) enter(ctx context.Context, r *dblock.Request, id ID, wait bool) (*place, error) {
 	if l.closed {
 		return nil, errClosed()
 	}
@@ -79,7 +92,7 @@ func (l *Locker) enter(ctx context.Context, r dblock.Request, id ID, wait bool) 
 	if !wait && !sl.open(r.Mode) {
 		return nil, sl.held(r.Key)
 	}
-	p := &place{ctx: ctx, r: r, sl: sl, news: make(chan struct{}, 1)}
+	p := &place{ctx: ctx, r: r, sl: sl}
 	sl.queue = append(sl.queue, p)
 	l.next(sl)
 	return p, nil
@@ -94,8 +107,8 @@ func (sl *slot) open(mode dblock.Mode) bool {
 // held says who has the lock, as far as is known; l.mu is held.
 func (sl *slot) held(key string) *dblock.HeldError {
 	h := &dblock.HeldError{Key: key}
-	for u := range sl.users {
-		h.Holder.Label = u.label
+	if len(sl.users) > 0 {
+		h.Holder.Label = sl.users[0].label
 		return h
 	}
 	if len(sl.queue) == 0 || sl.queue[0].refused {
@@ -114,14 +127,15 @@ func (l *Locker) next(sl *slot) {
 			return
 		case sl.offers(p) && !sl.turnIsOver():
 			sl.left--
-			l.grant(p)
+			l.grant(p, time.Now())
+			p.tell()
 		case sl.offers(p), len(sl.users) > 0 && !p.refused: // it asks first whether other sessions wait
 			p.tell()
 			return
 		case len(sl.users) > 0:
 			return
 		case sl.has:
-			l.inBackground(sl, l.giveBack)
+			l.post(sl, frees(sl.mode))
 		case p.refused: // it asks again when it hears of it, or when it is time
 			return
 		default:
@@ -132,9 +146,11 @@ func (l *Locker) next(sl *slot) {
 	switch {
 	case sl.busy || len(sl.users) > 0 || len(sl.queue) > 0 && !(l.closed && sl.has):
 	case sl.has:
-		l.inBackground(sl, l.giveBack)
-	case sl.shows || sl.intends:
-		l.inBackground(sl, l.hide)
+		l.post(sl, frees(sl.mode))
+	case sl.shows:
+		l.post(sl, Hide)
+	case sl.intends:
+		l.post(sl, Forgo)
 	default:
 		l.detach(sl)
 		if l.slots[sl.id] == sl {
@@ -173,25 +189,19 @@ func (sl *slot) turnIsOver() bool {
 }
 
 // newTurn begins to count; l.mu is held.
-func (sl *slot) newTurn(most int) {
-	sl.since, sl.left, sl.over = time.Now(), max(most, 1), false
-}
-
-// inBackground does something about a slot that nobody waits for; l.mu is held.
-func (l *Locker) inBackground(sl *slot, do func(*slot)) {
-	sl.busy = true
-	l.background(func() { do(sl) })
+func (sl *slot) newTurn(most int, now time.Time) {
+	sl.since, sl.left, sl.over = now, max(most, 1), false
 }
 
 // grant makes the first of a line a holder; l.mu is held.
-func (l *Locker) grant(p *place) {
+func (l *Locker) grant(p *place, now time.Time) {
 	sl := p.sl
 	sl.queue = slices.Delete(sl.queue, 0, 1)
-	p.h = newHold(l, sl.s, sl, p.r)
-	p.lock, p.h.tell = dblock.NewLock(p.ctx, l, p.r, p.h)
-	sl.users[p.h] = struct{}{}
-	l.holds[p.h] = struct{}{}
-	p.tell()
+	h := &p.hold
+	h.begin(l, sl.s, p.r, sl.id, now)
+	h.sl, h.wake = sl, p.wake
+	p.lock, h.tell = dblock.NewLock(p.ctx, l, *p.r, h)
+	sl.users = append(sl.users, h)
 }
 
 // leave gives up a place, and what it may have been granted meanwhile.
@@ -201,28 +211,28 @@ func (l *Locker) leave(p *place) {
 	if i := slices.Index(p.sl.queue, p); i >= 0 {
 		p.sl.queue = slices.Delete(p.sl.queue, i, i+1)
 	}
-	h := p.h
-	if h != nil {
-		h.unseen = true
+	lock := p.lock
+	if lock != nil {
+		p.hold.unseen = true
 	} else {
 		l.next(p.sl)
 	}
 	l.mu.Unlock()
-	if h != nil {
-		_ = p.lock.Release(context.WithoutCancel(p.ctx))
+	if lock != nil {
+		_ = lock.Release(context.WithoutCancel(p.ctx))
 	}
 }
 
 // attach has a slot live on a session; l.mu is held.
 func (l *Locker) attach(sl *slot, s *session) {
 	sl.s = s
-	s.slots[sl] = struct{}{}
+	s.slots++
 }
 
 // detach ends that; l.mu is held.
 func (l *Locker) detach(sl *slot) {
 	if sl.s != nil {
-		delete(sl.s.slots, sl)
+		sl.s.slots--
 		sl.s = nil
 	}
 }

@@ -3,8 +3,9 @@
 
 -- Does what is asked for with each of some locks, in their order, and waits for none: see session.Op. Those who wait for a
 -- lock share its second number, which is two halves of it, and who waits to have it alone has that of its mark.
--- name: SessionSteps :many
-SELECT (CASE step.op
+-- The answers are one value, as a row for each would take the client longer than what it asked for.
+-- name: SessionSteps :one
+SELECT array_agg(CASE step.op
     WHEN 0 THEN pg_try_advisory_lock(step.lock_id)
     WHEN 1 THEN CASE WHEN pg_try_advisory_xact_lock_shared((step.mark >> 32)::int, (step.mark::bit(32))::int)
                      THEN pg_try_advisory_lock_shared(step.lock_id) ELSE false END
@@ -22,7 +23,7 @@ SELECT (CASE step.op
     WHEN 9 THEN NOT pg_try_advisory_xact_lock_shared((step.mark >> 32)::int, (step.mark::bit(32))::int)
     WHEN 10 THEN pg_advisory_unlock(step.lock_id)
     ELSE pg_advisory_unlock_shared(step.lock_id)
-END)::boolean AS done
+END)::boolean[] AS done
 FROM ROWS FROM (unnest(sqlc.arg(lock_ids)::bigint[]), unnest(sqlc.arg(marks)::bigint[]), unnest(sqlc.arg(ops)::smallint[]))
      AS step(lock_id, mark, op);
 

@@ -1,0 +1,52 @@
+package dblock_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+)
+
+// idleHold is a Hold of nothing.
+type idleHold struct{}
+
+func (idleHold) Fences() []dblock.Fence                        { return nil }
+func (idleHold) ValidUntil() time.Time                         { return time.Time{} }
+func (idleHold) ExpireIn(context.Context, time.Duration) error { return nil }
+func (idleHold) Release(context.Context, bool)                 {}
+
+// TestContextAskedForLate: a lock's context tells of its end, whether it was asked for before that or after.
+func TestContextAskedForLate(t *testing.T) {
+	t.Parallel()
+	for name, early := range map[string]bool{"before": true, "after": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			acquirer, cancel := context.WithCancel(context.WithValue(t.Context(), t, "kept"))
+			cancel()
+			lost, lose := dblock.NewLock(acquirer, t, dblock.Request{Key: "k"}, idleHold{})
+			released, _ := dblock.NewLock(acquirer, t, dblock.Request{Key: "k"}, idleHold{})
+			if early && (lost.Context().Err() != nil || released.Context().Err() != nil) {
+				t.Error("a lock's context has ended with its acquirer's")
+			}
+			lose(dblock.Stolen)
+			if err := released.Release(t.Context()); err != nil {
+				t.Error(err)
+			}
+			var why *dblock.LostError
+			if err := lost.Release(t.Context()); !errors.As(err, &why) || why.Reason != dblock.Stolen {
+				t.Errorf("the release of a lost lock says %v", err)
+			}
+			if ctx := lost.Context(); !errors.Is(ctx.Err(), context.Canceled) || !errors.As(context.Cause(ctx), &why) || ctx.Value(t) != "kept" {
+				t.Errorf("lost: %v, %v", ctx.Err(), context.Cause(ctx))
+			}
+			if ctx := released.Context(); ctx.Err() == nil || errors.Is(context.Cause(ctx), dblock.ErrLost) {
+				t.Errorf("released: %v, %v", ctx.Err(), context.Cause(ctx))
+			}
+			if lock, ok := dblock.LockOf(lost.Context()); !ok || lock != lost {
+				t.Errorf("a lock's context belongs to %v", lock)
+			}
+		})
+	}
+}
