@@ -30,6 +30,8 @@ SESSION_FAULTS := .*Cancels.*|.*Kills|.*CutAnywhere|AFrozen.*|ABlackHole.*
 soak: ## the tests of faults for longer: SOAK=10m
 	@scripts/servers.sh
 	DBLOCK_SOAK=$(or $(SOAK),10m) $(GO) test -count=1 -timeout 0 -v -run 'Conformance/.*Faults' ./inventory/...
+	DBLOCK_SOAK=1 $(GO) test -count=1 -timeout 0 -v -run 'TestConformance$$/.*/AnswersAsTheModelDoes' ./inventory/pginventory
+	DBLOCK_SOAK=1 $(GO) test -count=1 -timeout 0 -v -run 'TestConformance$$/.*/.*/AnswersAsTheModelDoes' ./inventory/mysqlinventory
 	DBLOCK_SOAK=1 $(GO) test -count=1 -timeout 0 -v -run 'TestLease/($(LEASE_FAULTS))' ./pglock
 	DBLOCK_SOAK=1 $(GO) test -count=1 -timeout 0 -v -run 'TestLease/.*/($(LEASE_FAULTS))' ./mysqllock
 	DBLOCK_SOAK=1 $(GO) test -count=1 -timeout 0 -v -run 'TestSession/($(SESSION_FAULTS))' ./pglock

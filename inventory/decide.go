@@ -4,15 +4,19 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/dblock-go/dblock/internal/merge"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
-// outcome is what became of a request: whoever sent it has the rest.
+// outcome is what became of an order: whoever sent it has the rest.
 type outcome struct {
 	State    State // 0: nothing
 	Replayed bool
+	left     time.Duration // for how long it is held
+	passed   bool          // it was sold before, or is over its limit: see Store.looks
 }
 
 type answer = merge.Answer[outcome]
@@ -27,19 +31,20 @@ type mode struct {
 	recordRefusals bool
 }
 
-// decide says what becomes of each request, in the order of their arrival, and what is to be
-// written for it. A request that fits is sold even where an earlier, bigger one did not fit.
-func decide(reqs []Request, books engine.Books, m mode) (engine.Plan, []answer) {
+// decide says what becomes of each order, in the order of their arrival, and what is to be
+// written for it. An order that fits is sold even where an earlier, bigger one did not fit.
+func decide(orders []order, books engine.Books, m mode) (engine.Plan, []answer) {
 	d := decision{
 		books: books, mode: m,
-		decided: make(map[string]engine.Row, len(reqs)), left: make(map[string]int64, len(books.Stock)),
+		decided: make(map[string][]engine.Row, len(orders)), left: make(map[string]int64, len(books.Stock)),
+		counted: make(map[engine.Quota]engine.Count),
 	}
 	for sku, buckets := range books.Stock {
 		d.left[sku] = total(buckets)
 	}
-	answers := make([]answer, len(reqs))
-	for i, r := range reqs {
-		answers[i] = d.request(r)
+	answers := make([]answer, len(orders))
+	for i := range orders {
+		answers[i] = d.order(&orders[i])
 	}
 	return d.plan(), answers
 }
@@ -47,79 +52,151 @@ func decide(reqs []Request, books engine.Books, m mode) (engine.Plan, []answer) 
 type decision struct {
 	books   engine.Books
 	mode    mode
-	decided map[string]engine.Row // by this very batch, by key
-	left    map[string]int64      // of each SKU, once this very batch has what it was sold
+	decided map[string][]engine.Row       // by this very batch, by key
+	left    map[string]int64              // of each SKU, once this very batch has what it was sold
+	counted map[engine.Quota]engine.Count // by this very batch
 }
 
-func (d *decision) request(r Request) answer {
-	if row, ok := d.books.Recorded[r.Key]; ok {
-		return replay(r, row)
+func (d *decision) order(o *order) answer {
+	if rows, ok := d.books.Recorded[o.Key]; ok {
+		return replay(o, rows)
 	}
-	if row, ok := d.decided[r.Key]; ok {
-		return replay(r, row)
+	if rows, ok := d.decided[o.Key]; ok {
+		return replay(o, rows)
 	}
-	left, known := d.left[r.SKU]
+	refused, alone := d.refuse(o)
 	switch {
-	case known && r.Qty <= left:
-		d.left[r.SKU] -= r.Qty
-		d.decided[r.Key] = r.row(Sold)
-		return answer{Value: outcome{State: Sold}}
-	case d.mode.assumeNew || d.books.Skipped(r.SKU):
+	case alone || refused != nil && d.mode.assumeNew:
 		return answer{Alone: true}
-	case !known:
-		return answer{Err: &UnknownSKUError{r.Key, r.SKU}}
+	case refused == nil:
+		d.grant(o)
+		return answer{Value: outcome{State: o.state(), left: o.Hold}}
 	}
-	if d.mode.recordRefusals {
-		d.decided[r.Key] = r.row(Refused)
+	if _, unknown := refused.(*UnknownSKUError); d.mode.recordRefusals && !unknown {
+		d.decided[o.Key] = refusal(o, refused)
 	}
-	return answer{
-		Value: outcome{State: Refused},
-		Err:   &SoldOutError{Key: r.Key, SKU: r.SKU, Wanted: r.Qty, Available: left},
+	return answer{Value: outcome{State: Refused}, Err: refused}
+}
+
+// refuse says why an order does not fit. Alone: that can't be said, as somebody else has locked a row that matters.
+func (d *decision) refuse(o *order) (err error, alone bool) {
+	for _, l := range o.each() {
+		if l.Limit > 0 {
+			q := engine.Quota{SKU: l.SKU, Buyer: o.Buyer}
+			used, free := d.books.Used[q]
+			if used += d.counted[q].Qty; !free {
+				return nil, true
+			} else if used+l.Qty > l.Limit {
+				return &LimitError{Key: o.Key, SKU: l.SKU, Buyer: o.Buyer, Wanted: l.Qty, Limit: l.Limit, Used: used}, false
+			}
+		}
+		if left, known := d.left[l.SKU]; l.Unstocked || known && l.Qty <= left {
+			continue
+		} else if d.books.Skipped(l.SKU) {
+			return nil, true
+		} else if !known {
+			return &UnknownSKUError{o.Key, l.SKU}, false
+		} else if err == nil {
+			err = &SoldOutError{Key: o.Key, SKU: l.SKU, Wanted: l.Qty, Available: left}
+		}
 	}
+	return err, false
+}
+
+func (d *decision) grant(o *order) {
+	for _, l := range o.each() {
+		if !l.Unstocked {
+			d.left[l.SKU] -= l.Qty
+		}
+		if l.Limit > 0 {
+			q := engine.Quota{SKU: l.SKU, Buyer: o.Buyer}
+			d.counted[q] = engine.Count{Quota: q, Qty: d.counted[q].Qty + l.Qty, Most: l.Limit}
+		}
+	}
+	d.decided[o.Key] = o.rows(o.state())
+}
+
+// refusal is how a refused order is recorded, with the reason.
+func refusal(o *order, why error) []engine.Row {
+	_, limited := why.(*LimitError)
+	rows := o.rows(Refused)
+	for i := range rows {
+		rows[i].Limited = limited
+	}
+	return rows
 }
 
 func (d *decision) plan() engine.Plan {
 	var p engine.Plan
-	for _, row := range d.decided {
-		p.Insert = append(p.Insert, row)
+	for _, rows := range d.decided {
+		p.Insert = append(p.Insert, rows...)
+	}
+	for _, c := range d.counted {
+		p.Count = append(p.Count, c)
 	}
 	for sku, buckets := range d.books.Stock {
 		p.Take = append(p.Take, taken(sku, buckets, total(buckets)-d.left[sku])...)
 	}
-	slices.SortFunc(p.Insert, func(a, b engine.Row) int { return cmp.Compare(a.Key, b.Key) })
-	slices.SortFunc(p.Take, func(a, b engine.Units) int {
-		return cmp.Or(cmp.Compare(a.SKU, b.SKU), cmp.Compare(a.Bucket, b.Bucket))
+	slices.SortFunc(p.Insert, func(a, b engine.Row) int {
+		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Line, b.Line))
 	})
+	slices.SortFunc(p.Count, func(a, b engine.Count) int { return byQuota(a.Quota, b.Quota) })
+	slices.SortFunc(p.Take, byBucket)
 	return p
 }
 
-// replay answers a request whose key is recorded.
-func replay(r Request, row engine.Row) answer {
-	if row.SKU != r.SKU || row.Buyer != r.Buyer || row.Qty != r.Qty {
-		return answer{Err: &KeyReusedError{Key: r.Key, Recorded: contents(row), Sent: contents(r.row(0))}}
+func byQuota(a, b engine.Quota) int {
+	return cmp.Or(cmp.Compare(a.SKU, b.SKU), cmp.Compare(a.Buyer, b.Buyer))
+}
+
+func byBucket(a, b engine.Units) int {
+	return cmp.Or(cmp.Compare(a.SKU, b.SKU), cmp.Compare(a.Bucket, b.Bucket))
+}
+
+// replay answers an order whose key is recorded.
+func replay(o *order, rows []engine.Row) answer {
+	first := rows[0]
+	if first.SKU == "" {
+		return answer{Value: outcome{State: Cancelled, Replayed: true}, Err: &StateError{o.Key, Cancelled}}
 	}
-	a := answer{Value: outcome{State: State(row.State), Replayed: true}}
-	if a.Value.State == Refused {
-		a.Err = &SoldOutError{Key: r.Key, SKU: r.SKU, Wanted: r.Qty, Replayed: true}
+	if !o.is(rows) {
+		return answer{Err: &KeyReusedError{Key: o.Key, Recorded: contents(rows), Sent: contents(o.rows(0))}}
+	}
+	a := answer{Value: outcome{State: stateOf(first), Replayed: true, left: first.Left}}
+	switch a.Value.State {
+	case Cancelled, Expired:
+		a.Err = &StateError{o.Key, a.Value.State}
+	case Refused:
+		a.Err = &SoldOutError{Key: o.Key, SKU: first.SKU, Wanted: first.Qty, Replayed: true}
+		if first.Limited {
+			a.Err = &LimitError{Key: o.Key, SKU: first.SKU, Buyer: o.Buyer, Wanted: first.Qty, Replayed: true}
+		}
 	}
 	return a
 }
 
-func contents(row engine.Row) string {
-	return fmt.Sprintf("%d of %q for buyer %q", row.Qty, row.SKU, row.Buyer)
-}
-
-func (r Request) row(s State) engine.Row {
-	return engine.Row{Key: r.Key, SKU: r.SKU, Buyer: r.Buyer, Qty: r.Qty, State: int16(s)}
-}
-
-func (r Request) reservation(o outcome) Reservation {
-	if o.State == 0 {
-		return Reservation{}
+// is tells that an order has the contents that are recorded. For how long it is held, and the limit, are none of them.
+func (o *order) is(rows []engine.Row) bool {
+	n := 0
+	for i, l := range o.each() {
+		if n++; i >= len(rows) {
+			return false
+		}
+		r := rows[i]
+		if r.SKU != l.SKU || r.Qty != l.Qty || r.Buyer != o.Buyer || (r.Bucket == engine.NoStock) != l.Unstocked {
+			return false
+		}
 	}
-	return Reservation{Key: r.Key, SKU: r.SKU, Buyer: r.Buyer, Qty: r.Qty, State: o.State, Replayed: o.Replayed}
+	return n == len(rows)
 }
 
-func reservation(row engine.Row) Reservation {
-	return Reservation{Key: row.Key, SKU: row.SKU, Buyer: row.Buyer, Qty: row.Qty, State: State(row.State)}
+func contents(rows []engine.Row) string {
+	lines := make([]string, len(rows))
+	for i, row := range rows {
+		lines[i] = fmt.Sprintf("%d of %q", row.Qty, row.SKU)
+		if row.Bucket == engine.NoStock {
+			lines[i] += " without stock"
+		}
+	}
+	return fmt.Sprintf("%s for buyer %q", strings.Join(lines, ", "), rows[0].Buyer)
 }

@@ -9,9 +9,11 @@
 //
 // # What is guaranteed
 //
-//   - Never oversold: units sold + units left = units restocked, at every commit. Audit shows it.
+//   - Never oversold: units sold and held + units left = units restocked, at every commit. Audit shows it.
+//   - No buyer has more than an order's Limit, whatever runs at the same time.
+//   - What is held is confirmed, cancelled or expires, and stays so; whoever comes too late is told which.
 //   - Never told sold out while what you ask for is left: ErrSoldOut is said only after all of the
-//     SKU's stock was read under its row locks.
+//     SKU's stock was read under its row locks (or was so a moment ago, where Options.Latch is set).
 //   - Idempotent: an order is sold at most once per Key, whoever sends it again, from wherever,
 //     after whatever fault. A repeated key returns the recorded outcome with Replayed set; the
 //     same key with other contents is ErrKeyReused.
@@ -22,7 +24,8 @@
 //   - A refusal is not recorded, unless Options.RecordRefusals is set: sent again after a restock,
 //     the same order may be sold.
 //   - After dblock.ErrOutcomeUnknown the order may or may not be sold. Send it again under the
-//     same key to learn which.
+//     same key to learn which; should that be refused, the first may still come through while the server works on it, and
+//     Cancel makes sure that it does not.
 //   - Fairness to the millisecond: within one process orders for one SKU are sent in the order of
 //     their arrival, but up to two batches of them are under way at once on Postgres, and either may
 //     come first. Between processes the database's row lock decides.
@@ -31,6 +34,12 @@
 //
 // The table of reservations is sorted by Key. Keys that grow with time (UUIDv7, ULID, a sequence) sell
 // a third faster in a crowd than random ones, which fall all over the index.
+//
+// # Holds, limits and carts
+//
+// With Request.Hold the units are set aside until Confirm, Cancel or, when the time is up, Sweep. With Request.Limit a buyer gets so
+// many at most. ReserveAll sells a cart, all or none. The engine rooms have ReserveTx, which sells in a transaction of yours, and
+// WithHook, by which your own rows are written in the same commit. Rebalance, Audit and Repair are for the one who looks after it.
 //
 // # Strategies
 //

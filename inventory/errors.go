@@ -13,6 +13,18 @@ var (
 	// is a *SoldOutError.
 	ErrSoldOut = errors.New("inventory: sold out")
 
+	// ErrLimitExceeded: the buyer would have more units than the order's Limit. The error is a *LimitError.
+	ErrLimitExceeded = errors.New("inventory: limit exceeded")
+
+	// ErrCancelled: the reservation was cancelled, perhaps before it was made. The error is a *StateError.
+	ErrCancelled = errors.New("inventory: cancelled")
+
+	// ErrExpired: the time for which units were held is up. The error is a *StateError.
+	ErrExpired = errors.New("inventory: expired")
+
+	// ErrAlreadyConfirmed: the units are sold, and no longer held. The error is a *StateError.
+	ErrAlreadyConfirmed = errors.New("inventory: already confirmed")
+
 	// ErrKeyReused: the key was used before, with other contents. The error is a *KeyReusedError.
 	ErrKeyReused = errors.New("inventory: key reused")
 
@@ -36,6 +48,7 @@ type SoldOutError struct {
 	Key, SKU  string
 	Wanted    int64
 	Available int64 // units left when it was decided
+	Latched   bool  // it was decided from memory: see Options.Latch
 	Replayed  bool  // it was refused before and is recorded: Available is not known
 }
 
@@ -48,6 +61,51 @@ func (e *SoldOutError) Error() string {
 
 // Is makes errors.Is(err, ErrSoldOut) true.
 func (e *SoldOutError) Is(target error) bool { return target == ErrSoldOut }
+
+// LimitError says how much the buyer has.
+type LimitError struct {
+	Key, SKU, Buyer string
+	Wanted          int64
+	Limit           int64
+	Used            int64 // units that count, when it was decided
+	Replayed        bool  // it was refused before and is recorded: Used is not known
+}
+
+func (e *LimitError) Error() string {
+	if e.Replayed {
+		return fmt.Sprintf("inventory: limit exceeded: order %q for %d of %q was refused before", e.Key, e.Wanted, e.SKU)
+	}
+	return fmt.Sprintf("inventory: limit exceeded: order %q wants %d of %q, buyer %q has %d and may have %d",
+		e.Key, e.Wanted, e.SKU, e.Buyer, e.Used, e.Limit)
+}
+
+// Is makes errors.Is(err, ErrLimitExceeded) true.
+func (e *LimitError) Is(target error) bool { return target == ErrLimitExceeded }
+
+// StateError says where the reservation stands that was to become something else.
+type StateError struct {
+	Key   string
+	State State
+}
+
+func (e *StateError) Error() string {
+	return fmt.Sprintf("inventory: reservation %q is %v; nothing was changed", e.Key, e.State)
+}
+
+// Is makes errors.Is true for ErrCancelled, ErrExpired, ErrAlreadyConfirmed or ErrSoldOut, by the state.
+func (e *StateError) Is(target error) bool {
+	switch e.State {
+	case Cancelled:
+		return target == ErrCancelled
+	case Expired:
+		return target == ErrExpired
+	case Sold:
+		return target == ErrAlreadyConfirmed
+	case Refused:
+		return target == ErrSoldOut
+	}
+	return false
+}
 
 // KeyReusedError says what the key stands for.
 type KeyReusedError struct {

@@ -1,11 +1,16 @@
 package inventory
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // Limits of what a Store takes.
 const (
-	MaxKeyBytes = 255     // of a key, an SKU, a buyer and an adjustment's ID, as UTF-8
-	MaxQty      = 1 << 40 // units in one request; keeps every sum of a batch within 64 bits
+	MaxKeyBytes = 255                       // of a key, an SKU, a buyer and an adjustment's ID, as UTF-8
+	MaxQty      = 1 << 40                   // units in one request; keeps every sum of a batch within 64 bits
+	MaxLines    = 1000                      // of a cart
+	MaxHold     = 10 * 365 * 24 * time.Hour // of units that are set aside
 )
 
 // Request is an order for some units of one SKU.
@@ -17,18 +22,54 @@ type Request struct {
 	// SKU names the stock, as it was given to Restock. 1 to 255 bytes; case matters.
 	SKU string
 
-	// Buyer is who buys; it may be empty. At most 255 bytes.
+	// Buyer is who buys; it may be empty, unless there is a Limit. At most 255 bytes.
 	Buyer string
 
 	// Qty is how many units: 1 to MaxQty, all or none.
 	Qty int64
+
+	// Hold sets the units aside for so long, by the database's clock: Confirm sells them, Cancel gives them back, and so does
+	// Sweep once the time is up. Default 0: they are sold at once. Whole microseconds, at most MaxHold.
+	Hold time.Duration
+
+	// Limit is how many units of this SKU its buyer may have at most, held and sold, counting all orders that had a Limit
+	// themselves: at most N of X per Y. It is the order's own, so that it can be changed at any time. What is cancelled or
+	// expires does not count any more. Default 0: no limit. At most MaxQty.
+	Limit int64
+
+	// Unstocked takes no stock: the SKU needs none, and only the Limit counts. That is for coupons of which everybody may use
+	// one, and for other things that don't run out.
+	Unstocked bool
 }
 
-// Reservation is what became of a Request.
+// Cart is an order for several SKUs: all of it or none.
+type Cart struct {
+	Key   string        // as of a Request
+	Buyer string        // as of a Request
+	Hold  time.Duration // as of a Request; all lines are held, confirmed, cancelled and expire together
+	Lines []Line        // 1 to MaxLines
+}
+
+// Line is so many units of one SKU, as in a Request. Lines of the same SKU are added up; they have the same Limit.
+type Line struct {
+	SKU       string
+	Qty       int64
+	Limit     int64
+	Unstocked bool
+}
+
+// Reservation is what became of a Request or a Cart.
 type Reservation struct {
 	Key, SKU, Buyer string
 	Qty             int64
 	State           State
+
+	// Lines are those of a cart of several SKUs, sorted by SKU; SKU is empty and Qty 0 then.
+	Lines []Line
+
+	// ExpiresAt is until when units are held, by this process's clock, and never later than by the database's. Zero where
+	// none are held.
+	ExpiresAt time.Time
 
 	// Replayed: this outcome was recorded before, and the call has changed nothing. After a
 	// connection was lost it can also be this call's own first attempt that is found recorded.
@@ -80,10 +121,11 @@ type Balance struct {
 	SKU       string
 	Restocked int64 // sum of all adjustments
 	Available int64 // left to sell
-	Held      int64 // units in held reservations
+	Allotted  int64 // left to sell, in allotments: see Options.Allotment
+	Held      int64 // units in held reservations, and in such as have expired and are not swept yet
 	Sold      int64 // units in sold reservations
 }
 
 // Drift is by how many units the books are off: 0, or something other than a Store has written
 // to the tables.
-func (b Balance) Drift() int64 { return b.Restocked - b.Available - b.Held - b.Sold }
+func (b Balance) Drift() int64 { return b.Restocked - b.Available - b.Allotted - b.Held - b.Sold }

@@ -3,6 +3,7 @@ package inventory
 import (
 	"cmp"
 	"fmt"
+	"log/slog"
 	"time"
 )
 
@@ -113,13 +114,31 @@ type Options struct {
 	// whatever there are. Default 1, 16 under SkipLocked; at most 1,024.
 	Buckets int
 
-	// RecordRefusals also records orders that found too little stock, so that the answer to a key
+	// Latch is for how long, after a batch has found an SKU sold out under its row locks, orders for it are told so without the
+	// database: hundreds of thousands a second. Orders whose key is that of a reservation of the SKU's are not, nor is anybody once this
+	// Store has restocked it, or given units back; what another process gives back is for sale here so much later. An order whose key
+	// is recorded for another SKU, or cancelled before it came, may be told that it is sold out, too. It needs a connection for a
+	// moment, and 8 bytes a reservation. 100 ms are good for a flash sale; at most 10 s. Default 0, and with RecordRefusals: never.
+	Latch time.Duration
+
+	// Allotment is how many units of an SKU this process takes at once, to sell them without the row that all processes
+	// share; what it has not sold it gives back when it is closed, and Sweep of another process gives it back after a crash. Nobody is told that
+	// an SKU is sold out while there are units in allotments. It makes sense under Merge, where several processes sell the same SKU, each more than
+	// a few times Allotment. It takes leases (a member of its own in the database, a heartbeat every few seconds, up to 5 connections). Default 0: none.
+	// At most MaxQty.
+	Allotment int64
+
+	// RecordRefusals also records orders that found too little stock, or were over their limit, so that the answer to a key
 	// never changes, restock or not. It costs a row a refusal.
 	RecordRefusals bool
+
+	// Log is told of what RunSweeper fails at; default: nothing is.
+	Log *slog.Logger
 }
 
 const (
 	minTimeout = 10 * time.Millisecond
+	maxLatch   = 10 * time.Second
 	maxBatch   = 8192
 	maxBuckets = 1024
 
@@ -133,6 +152,12 @@ func (o Options) withDefaults() (Options, error) {
 		return o, &InvalidError{"Options.Strategy", fmt.Sprintf("%v; there are %v", o.Strategy, Strategies())}
 	case o.Timeout != 0 && o.Timeout < minTimeout:
 		return o, &InvalidError{"Options.Timeout", fmt.Sprintf("%v is shorter than %v", o.Timeout, minTimeout)}
+	case o.Allotment < 0 || o.Allotment > MaxQty:
+		return o, &InvalidError{"Options.Allotment", fmt.Sprintf("%d is not within 0 to %d", o.Allotment, int64(MaxQty))}
+	case o.Allotment > 0 && o.Strategy != Merge:
+		return o, &InvalidError{"Options.Allotment", fmt.Sprintf("it is for %v, and the strategy is %v", Merge, o.Strategy)}
+	case o.Latch < 0 || o.Latch > maxLatch:
+		return o, &InvalidError{"Options.Latch", fmt.Sprintf("%v is not within 0 to %v", o.Latch, maxLatch)}
 	case o.MaxQueue < 0:
 		return o, &InvalidError{"Options.MaxQueue", fmt.Sprintf("%d is negative", o.MaxQueue)}
 	case o.MaxBatch < 0 || o.MaxBatch > maxBatch:
@@ -142,7 +167,13 @@ func (o Options) withDefaults() (Options, error) {
 	case o.Buckets < 0 || o.Buckets > maxBuckets:
 		return o, &InvalidError{"Options.Buckets", fmt.Sprintf("%d is not within 0 to %d", o.Buckets, maxBuckets)}
 	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
 	o.Timeout = cmp.Or(o.Timeout, 10*time.Second)
+	if o.RecordRefusals {
+		o.Latch = 0
+	}
 	o.MaxQueue = cmp.Or(o.MaxQueue, 65536)
 	o.MaxBatch = cmp.Or(o.MaxBatch, 1024)
 	if o.Strategy != Merge {

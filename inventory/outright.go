@@ -12,31 +12,38 @@ import (
 // outright sells one order in a transaction of its own, as every strategy but Merge does. What that
 // does not settle is decided with the stock locked, and that is merged: refusals, which write
 // nothing, need not queue for the row one by one.
-func (s *Store) outright(ctx context.Context, r Request) (outcome, error) {
+func (s *Store) outright(ctx context.Context, o order) (outcome, error) {
+	if s.engine.Hooked() || o.lines != nil || o.Limit > 0 || o.Unstocked { // none of the ways can do that
+		return s.merged(ctx, o)
+	}
 	if err := s.slots.enter(ctx); err != nil {
 		return outcome{}, err
 	}
-	if s.seen.tooFew(r) {
+	if s.seen.tooFew(o.Request) {
 		s.slots.leave()
-		return s.queue.Do(ctx, r)
+		return s.queue.Do(ctx, o)
 	}
-	verdict, err := s.sellOne(ctx, r)
+	verdict, err := s.sellOne(ctx, o.Request)
 	s.slots.leave()
 	if err == nil {
 		switch verdict {
 		case engine.Sold:
-			return outcome{State: Sold}, nil
+			return outcome{State: o.state(), left: o.Hold}, nil
 		case engine.Taken:
-			return outcome{}, outOfTime(ctx, false, fault.Busy, &takenError{r.SKU})
+			return outcome{}, outOfTime(ctx, false, fault.Busy, &takenError{o.SKU})
 		default:
-			return s.queue.Do(ctx, r)
+			got, err := s.queue.Do(ctx, o)
+			if err == nil && !got.Replayed {
+				s.ranDry(o.Request)
+			}
+			return got, err
 		}
 	}
-	switch is := s.engine.Fault(err); is {
+	switch is := s.fault(err); is {
 	case fault.Retry, fault.Duplicate, fault.Unreachable:
-		return s.queue.Do(ctx, r)
+		return s.queue.Do(ctx, o)
 	case fault.Lost:
-		answers, err := s.settle(ctx, []Request{r}, attempt{doubt: true})
+		answers, err := s.settle(ctx, []order{o}, attempt{doubt: true})
 		if err != nil {
 			return outcome{}, err
 		}
@@ -53,7 +60,7 @@ func (s *Store) outright(ctx context.Context, r Request) (outcome, error) {
 func (s *Store) sellOne(ctx context.Context, r Request) (engine.Verdict, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
-	return s.way(ctx, r.row(Sold))
+	return s.way(ctx, r.row())
 }
 
 // wayOf returns how single orders are sold.

@@ -26,7 +26,7 @@ func (s *Store) Restock(ctx context.Context, a Adjustment) (replayed bool, err e
 			verdict, err = adjust(ctx, tx, change, s.o.Buckets)
 			return verdict == nil, err
 		})
-		if err == nil || s.engine.Fault(err) != fault.Duplicate {
+		if err == nil || s.fault(err) != fault.Duplicate {
 			return err
 		}
 		recorded, found, lookup := s.engine.Adjustment(ctx, a.ID)
@@ -45,7 +45,7 @@ func (s *Store) Restock(ctx context.Context, a Adjustment) (replayed bool, err e
 	if err != nil {
 		return false, s.explain(err, fmt.Sprintf("adjustment %q", a.ID))
 	}
-	s.seen.forget(a.SKU)
+	s.cameIn(a.SKU)
 	return replayed, verdict
 }
 

@@ -30,6 +30,9 @@ func (e *ended) Unwrap() []error { return []error{e.as, e.cause} }
 // attempt is how a statement is to be tried.
 type attempt struct {
 	outright  bool // the short way first
+	carefully bool // that of what may be recorded, or over its limit
+	wait      bool // for rows that are locked
+	own       bool // from this process's allotment
 	assumeNew bool // without looking up what is recorded
 	doubt     bool // one before it may have been committed, or may yet be
 }
@@ -46,7 +49,7 @@ func (s *Store) retry(parent context.Context, this attempt, what func(context.Co
 		if err == nil {
 			return nil
 		}
-		is := s.engine.Fault(err)
+		is := s.fault(err)
 		switch is {
 		case fault.Retry, fault.Duplicate:
 		case fault.Lost:
@@ -68,7 +71,7 @@ func (s *Store) retry(parent context.Context, this attempt, what func(context.Co
 		if !pause(ctx, n) {
 			return outOfTime(parent, this.doubt, is, err)
 		}
-		this.outright, this.assumeNew = false, false
+		this.outright, this.own, this.assumeNew = false, false, false
 	}
 }
 
@@ -114,7 +117,7 @@ func (s *Store) explain(err error, what string) error {
 	case errors.As(err, &end):
 		return fmt.Errorf("%w: %s: nothing was written: %w", end.as, what, end.cause)
 	}
-	switch s.engine.Fault(err) {
+	switch s.fault(err) {
 	case fault.NoSchema:
 		return fmt.Errorf("%s: %w: %w", what, &dblock.SchemaError{Want: schema.Version}, err)
 	case fault.Poison:

@@ -3,6 +3,7 @@ package inventory
 import (
 	"iter"
 	"sync"
+	"sync/atomic"
 
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
@@ -11,7 +12,8 @@ import (
 // restock too: it only saves those who ask for more the short way, which would fail, and sends
 // them to where they are decided under the row lock, together with others.
 type seen struct {
-	spread bool // the short way sells from every bucket, and not from the first alone
+	spread bool         // the short way sells from every bucket, and not from the first alone
+	own    atomic.Int32 // the bucket that it sells from otherwise
 
 	mu    sync.Mutex
 	stock map[string]sight
@@ -46,7 +48,7 @@ const (
 
 // claim tells how much there is for a batch. Whoever asks meanwhile finds so much less, until
 // unclaim. Those of one SKU stand together.
-func (s *seen) claim(batch []Request) (there supply) {
+func (s *seen) claim(batch []order) (there supply) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for sku, asked := range perSKU(batch) {
@@ -71,7 +73,7 @@ func (s sight) supply(asked int64) supply {
 	}
 }
 
-func (s *seen) unclaim(batch []Request) {
+func (s *seen) unclaim(batch []order) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for sku, asked := range perSKU(batch) {
@@ -81,19 +83,27 @@ func (s *seen) unclaim(batch []Request) {
 	}
 }
 
-// perSKU adds up what a batch asks for.
-func perSKU(batch []Request) iter.Seq2[string, int64] {
+// perSKU adds up what a batch asks for, of orders that stand together.
+func perSKU(batch []order) iter.Seq2[string, int64] {
 	return func(yield func(string, int64) bool) {
+		var sku string
 		var asked int64
-		for i, r := range batch {
-			asked += r.Qty
-			if i+1 < len(batch) && batch[i+1].SKU == r.SKU {
-				continue
+		for i := range batch {
+			for _, l := range batch[i].each() {
+				switch {
+				case l.Unstocked:
+					continue
+				case l.SKU == sku:
+					asked += l.Qty
+					continue
+				case asked > 0 && !yield(sku, asked):
+					return
+				}
+				sku, asked = l.SKU, l.Qty
 			}
-			if !yield(r.SKU, asked) {
-				return
-			}
-			asked = 0
+		}
+		if asked > 0 {
+			yield(sku, asked)
 		}
 	}
 }
@@ -135,7 +145,7 @@ func (s *seen) noteAll(books engine.Books, plan engine.Plan) {
 	}
 }
 
-func (s *seen) inReach(bucket int32) bool { return s.spread || bucket == 0 }
+func (s *seen) inReach(bucket int32) bool { return s.spread || bucket == s.own.Load() }
 
 // forget is for when stock came in.
 func (s *seen) forget(sku string) {

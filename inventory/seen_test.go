@@ -54,10 +54,10 @@ func TestClaimAddsUpABatch(t *testing.T) {
 		s.note("a", 5)
 		s.note("b", 5)
 		s.note("out", 0)
-		if got := s.claim(c.batch); got != c.want {
+		if got := s.claim(orders(c.batch...)); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
-		s.unclaim(c.batch)
+		s.unclaim(orders(c.batch...))
 		if s.stock["a"] != (sight{true, 5, 0}) || len(s.stock) != 3 {
 			t.Errorf("%s: after the claim: %v", name, s.stock)
 		}
@@ -68,9 +68,9 @@ func TestBatchesUnderWayCount(t *testing.T) {
 	t.Parallel()
 	var s seen
 	s.note("a", 5)
-	first := []Request{req("1", "a", 4)}
+	first := orders(req("1", "a", 4))
 	s.claim(first)
-	if got := s.claim([]Request{req("2", "a", 2)}); got != few {
+	if got := s.claim(orders(req("2", "a", 2))); got != few {
 		t.Errorf("2 of 5, of which 4 are claimed: %v", got)
 	}
 	if !s.tooFew(req("3", "a", 1)) {

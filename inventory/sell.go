@@ -14,41 +14,54 @@ const cautious = 64
 
 // sell decides a batch of the queue. Most are sold the short way, and where not all may be, they
 // are decided one by one with the stock locked.
-func (s *Store) sell(ctx context.Context, reqs []Request, again bool) ([]answer, error) {
-	var first attempt
-	there := s.seen.claim(reqs)
-	defer s.seen.unclaim(reqs)
-	lone := len(reqs) == 1
-	switch {
-	case there == none, !lone && s.caution.Add(-1) >= 0: // some are to be refused, or were sold before
-	case s.mayGoTogether(reqs) && (there == enough || there == unknown && lone):
-		first.outright = true
-	default:
-		first.assumeNew = !lone && !again
+func (s *Store) sell(ctx context.Context, orders []order, again bool) ([]answer, error) {
+	first := attempt{wait: again}
+	there := s.seen.claim(orders)
+	defer s.seen.unclaim(orders)
+	lone := len(orders) == 1
+	caution := !lone && s.caution.Add(-1) >= 0
+	if !again && s.allots(orders) {
+		if there != enough && s.refill(ctx, orders[0].SKU, sum(orders)) {
+			there = enough
+		}
+		first.own = there == enough
 	}
-	return s.settle(ctx, reqs, first)
+	switch {
+	case again:
+	case there == none: // some are to be refused
+	case first.own && s.engine.Ways().Together == nil:
+		first.assumeNew = !caution
+	case s.mayGoTogether(orders) && (there == enough || there == unknown && lone):
+		first.outright, first.carefully = true, caution || orders[0].Limit > 0
+	default:
+		first.assumeNew = !lone && !caution
+	}
+	return s.settle(ctx, orders, first)
 }
 
 // settle decides a batch with the stock locked and the books read, unless all of it can be sold
 // outright. Running it again is safe: what was committed is found recorded.
-func (s *Store) settle(ctx context.Context, reqs []Request, first attempt) (answers []answer, err error) {
+func (s *Store) settle(ctx context.Context, orders []order, first attempt) (answers []answer, err error) {
 	err = s.retry(ctx, first, func(ctx context.Context, this attempt) (err error) {
 		if this.outright {
-			sold, err := s.together(ctx, reqs)
+			answers, err = s.together(ctx, orders, this.carefully)
 			switch {
-			case sold:
-				answers = allSold(reqs)
+			case err == nil && answers != nil:
 				return nil
-			case err != nil && s.engine.Fault(err) != fault.Duplicate:
+			case err != nil && s.fault(err) != fault.Duplicate:
 				return err
-			case err != nil && len(reqs) > 1:
+			case err != nil && len(orders) > 1:
 				s.caution.Store(cautious)
 			default:
-				this.assumeNew = len(reqs) > 1 && err == nil
+				this.assumeNew = len(orders) > 1 && err == nil && !this.carefully
 			}
 		}
-		answers, err = s.transact(ctx, reqs, this)
-		if this.assumeNew && err != nil && s.engine.Fault(err) == fault.Duplicate {
+		answers, err = s.transact(ctx, orders, this)
+		if err == nil && this.own && len(orders) == 1 && answers[0].Alone { // it is not to be sold from here: all of the stock says more
+			this.own, this.assumeNew = false, false
+			answers, err = s.transact(ctx, orders, this)
+		}
+		if this.assumeNew && err != nil && s.fault(err) == fault.Duplicate {
 			s.caution.Store(cautious)
 		}
 		return err
@@ -57,34 +70,61 @@ func (s *Store) settle(ctx context.Context, reqs []Request, first attempt) (answ
 }
 
 // transact decides a batch in one transaction. A batch of several SKUs passes over rows that are
-// locked; one SKU alone waits for its row, as nobody else is kept waiting by it.
+// locked; one SKU alone, or one order, waits for its rows, as nobody else is kept waiting by it.
 //
 // In doubt, an attempt whose connection was lost may still be under way on the server. A refusal
 // is recorded then, so that it can't sell after this one has refused. And every row is waited for:
 // it may be the one who holds them, and who is passed over is asked again by a call that knows of
 // no doubt and would say that nothing was written.
-func (s *Store) transact(ctx context.Context, reqs []Request, this attempt) (answers []answer, err error) {
-	skus, keys := contended(reqs)
-	if this.assumeNew {
-		keys = nil
+func (s *Store) transact(ctx context.Context, orders []order, this attempt) (answers []answer, err error) {
+	ask := asked(orders)
+	if this.own && !this.outright {
+		ask.Own = s.allotments.own.Load()
 	}
-	m := mode{assumeNew: this.assumeNew, recordRefusals: s.o.RecordRefusals || this.doubt}
-	err = s.engine.Transact(ctx, skus, keys, len(skus) == 1 || this.doubt, func(books engine.Books) (plan engine.Plan) {
-		plan, answers = decide(reqs, books, m)
+	ask.Wait = this.wait || this.doubt || len(ask.SKUs) <= 1 || len(orders) == 1
+	if this.assumeNew {
+		ask.Keys = nil
+	}
+	m := mode{assumeNew: this.assumeNew || ask.Own != 0, recordRefusals: s.o.RecordRefusals || this.doubt}
+	p := s.beforeProof(ask.SKUs)
+	var seen engine.Books
+	var plan engine.Plan
+	err = s.engine.Transact(ctx, ask, func(books engine.Books) engine.Plan {
+		plan, answers = decide(orders, books, m)
 		s.seen.noteAll(books, plan)
+		seen = books
 		return plan
 	})
+	if err == nil && ask.Own == 0 {
+		s.latch(seen, plan, p)
+	}
 	return answers, err
 }
 
-// contended lists the distinct SKUs and keys of a batch, sorted: the order in which rows are
-// locked.
-func contended(reqs []Request) (skus, keys []string) {
-	for _, r := range reqs {
-		skus = append(skus, r.SKU)
-		keys = append(keys, r.Key)
+// asked lists what a batch has to know, sorted: the order in which rows are locked.
+func asked(orders []order) (ask engine.Ask) {
+	for i := range orders {
+		o := &orders[i]
+		ask.Keys = append(ask.Keys, o.Key)
+		for _, l := range o.each() {
+			if !l.Unstocked {
+				ask.SKUs = append(ask.SKUs, l.SKU)
+			}
+			if l.Limit > 0 {
+				ask.Quotas = append(ask.Quotas, engine.Quota{SKU: l.SKU, Buyer: o.Buyer})
+			}
+		}
 	}
-	slices.Sort(skus)
-	slices.Sort(keys)
-	return slices.Compact(skus), slices.Compact(keys)
+	slices.Sort(ask.SKUs)
+	slices.Sort(ask.Keys)
+	slices.SortFunc(ask.Quotas, byQuota)
+	ask.SKUs, ask.Keys, ask.Quotas = slices.Compact(ask.SKUs), slices.Compact(ask.Keys), slices.Compact(ask.Quotas)
+	return ask
+}
+
+func sum(orders []order) (qty int64) {
+	for i := range orders {
+		qty += orders[i].Qty
+	}
+	return qty
 }

@@ -4,8 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/merge"
@@ -15,13 +16,23 @@ import (
 // Store sells from one database. It is safe for concurrent use; one a process is enough, and one
 // a process merges best. Make it with pginventory.New or mysqlinventory.New.
 type Store struct {
-	engine  engine.Engine
-	o       Options
-	queue   *merge.Queue[Request, outcome]
-	slots   *slots      // of all strategies but Merge
-	way     engine.Sell // of a single order
-	seen    seen
-	caution atomic.Int64 // batches yet to look up what is recorded; negative: none
+	engine            engine.Engine
+	o                 Options
+	queue, looks      *merge.Queue[order, outcome]
+	greedy            greedy
+	confirms, returns *changes    // what touches no stock, and what gives it back
+	slots             *slots      // of all strategies but Merge
+	way               engine.Sell // of a single order
+	seen              seen
+	allotments        allotments
+	latches           *latches
+	levelling         atomic.Bool
+	caution           atomic.Int64 // batches yet to look up what is recorded; negative: none
+
+	mu     sync.Mutex
+	ending context.Context // done once Close was called
+	end    context.CancelFunc
+	work   sync.WaitGroup // what goes on behind the callers' backs
 }
 
 // New makes a Store on an engine; dblock.ErrUnsupported where that lacks the strategy. It is for the engine rooms: outside this module there are none.
@@ -30,20 +41,30 @@ func New(e engine.Engine, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{engine: e, o: o, slots: newSlots(o.MaxInFlight, o.MaxQueue), seen: seen{spread: o.Strategy == SkipLocked}}
+	s := &Store{engine: e, o: o, slots: newSlots(o.MaxInFlight, o.MaxQueue)}
+	s.seen.spread = o.Strategy == SkipLocked
+	s.allotments.own = &s.seen.own
 	if s.way, err = s.wayOf(o.Strategy); err != nil {
 		return nil, err
 	}
-	s.queue = merge.New(merge.Options[Request, outcome]{
-		Run:         s.sell,
-		Key:         func(r Request) string { return r.SKU },
-		Poison:      func(err error) bool { return s.engine.Fault(err) == fault.Poison },
-		MaxBatch:    o.MaxBatch,
-		MaxQueue:    o.MaxQueue,
-		MaxInFlight: min(o.MaxInFlight, mergedInFlight),
-		PerKey:      s.perSKU(),
-	})
+	s.latches = newLatches(o.Latch)
+	s.ending, s.end = context.WithCancel(context.Background())
+	s.confirms, s.returns = s.newChanges(false), s.newChanges(true)
+	s.queue, s.looks = s.newQueue(s.sell, s.perSKU()), s.newQueue(s.look, 1)
 	return s, nil
+}
+
+// newQueue makes a queue of orders.
+func (s *Store) newQueue(run func(context.Context, []order, bool) ([]answer, error), perSKU int) *merge.Queue[order, outcome] {
+	return merge.New(merge.Options[order, outcome]{
+		Run:         run,
+		Key:         func(o order) string { return o.lane() },
+		Poison:      func(err error) bool { return s.fault(err) == fault.Poison },
+		MaxBatch:    s.o.MaxBatch,
+		MaxQueue:    s.o.MaxQueue,
+		MaxInFlight: min(s.o.MaxInFlight, mergedInFlight),
+		PerKey:      perSKU,
+	})
 }
 
 // perSKU is how many statements for one SKU are in flight at once. Where the stock is locked after
@@ -55,26 +76,44 @@ func (s *Store) perSKU() int {
 	return 1
 }
 
-// Reserve sells r.Qty units of r.SKU, all or none. It waits while ctx lives; where ctx ends
+// Reserve sells r.Qty units of r.SKU, or sets them aside for r.Hold, all or none. It waits while ctx lives; where ctx ends
 // before the order was sent, nothing was written, and afterwards the error is
 // dblock.ErrOutcomeUnknown.
 //
-// Errors: ErrSoldOut, ErrKeyReused, ErrUnknownSKU, ErrInvalid, ErrRejected, and of dblock
-// ErrOverloaded, ErrBusy, ErrUnavailable, ErrOutcomeUnknown, ErrSchema, ErrClosed. Under a Strategy
+// Errors: ErrSoldOut, ErrLimitExceeded, ErrKeyReused, ErrCancelled and ErrExpired (of what is recorded under the key), ErrUnknownSKU,
+// ErrInvalid, ErrRejected, and of dblock ErrOverloaded, ErrBusy, ErrUnavailable, ErrOutcomeUnknown, ErrSchema, ErrClosed. Under a Strategy
 // that does not wait (see SellsAll) dblock.ErrBusy is an everyday answer: send the same order again.
 func (s *Store) Reserve(ctx context.Context, r Request) (Reservation, error) {
 	if err := r.validate(); err != nil {
 		return Reservation{}, err
 	}
-	sell := s.queue.Do
+	return s.reserve(ctx, order{Request: r})
+}
+
+// ReserveAll is Reserve for several SKUs under one key: all lines or none. Two carts never deadlock, whatever their order. Under
+// a Strategy other than Merge it waits as under Merge.
+func (s *Store) ReserveAll(ctx context.Context, c Cart) (Reservation, error) {
+	o, err := c.order()
+	if err != nil {
+		return Reservation{}, err
+	}
+	return s.reserve(ctx, o)
+}
+
+func (s *Store) reserve(ctx context.Context, o order) (Reservation, error) {
+	sell := s.merged
 	if s.o.Strategy != Merge {
 		sell = s.outright
 	}
-	got, err := sell(ctx, r)
-	if err != nil {
-		err = s.explain(err, fmt.Sprintf("order %q", r.Key))
+	began := time.Now()
+	if err := s.latched(&o, began); err != nil {
+		return o.reservation(outcome{State: Refused}, began), err
 	}
-	return r.reservation(got), err
+	got, err := sell(ctx, o)
+	if err != nil {
+		err = s.explain(err, fmt.Sprintf("order %q", o.Key))
+	}
+	return o.reservation(got, began), err
 }
 
 // Strategy is how the Store sells.
@@ -85,45 +124,60 @@ func (s *Store) Lookup(ctx context.Context, key string) (Reservation, error) {
 	if err := text("key", key, 1); err != nil {
 		return Reservation{}, err
 	}
-	var row engine.Row
-	var found bool
+	began := time.Now()
+	var rows []engine.Row
 	err := s.retry(ctx, attempt{}, func(ctx context.Context, _ attempt) (err error) {
-		row, found, err = s.engine.Lookup(ctx, key)
+		rows, err = s.engine.Lookup(ctx, key)
 		return err
 	})
 	if err != nil {
 		return Reservation{}, s.explain(err, fmt.Sprintf("look-up of %q", key))
 	}
-	if !found {
+	if len(rows) == 0 {
 		return Reservation{}, fmt.Errorf("%w: nothing is recorded under key %q", ErrNotFound, key)
 	}
-	return reservation(row), nil
+	return reservation(rows, began), nil
 }
 
 // Audit returns the books of the given SKUs, or of all where none is given, sorted by SKU, all
-// read at one moment. It reads the whole ledger: seconds, where there are millions of rows.
+// read at one moment. It reads all reservations of theirs: seconds, where there are millions.
 func (s *Store) Audit(ctx context.Context, skus ...string) ([]Balance, error) {
 	var rows []engine.Balance
 	err := s.retry(ctx, attempt{}, func(ctx context.Context, _ attempt) (err error) {
-		rows, err = s.engine.Balances(ctx)
+		rows, err = s.engine.Balances(ctx, skus)
 		return err
 	})
 	if err != nil {
 		return nil, s.explain(err, "audit")
 	}
-	var balances []Balance
-	for _, b := range rows {
-		if len(skus) == 0 || slices.Contains(skus, b.SKU) {
-			balances = append(balances, Balance{
-				SKU: b.SKU, Restocked: b.Restocked, Available: b.Available, Held: b.Held, Sold: b.Sold,
-			})
-		}
+	balances := make([]Balance, len(rows))
+	for i, b := range rows {
+		balances[i] = balance(b)
 	}
 	return balances, nil
 }
 
-// Close refuses further orders and waits, while ctx lives, for those under way. It leaves the
+func balance(b engine.Balance) Balance {
+	return Balance{SKU: b.SKU, Restocked: b.Restocked, Available: b.Available, Allotted: b.Allotted, Held: b.Held, Sold: b.Sold}
+}
+
+// Close refuses further calls and waits, while ctx lives, for those under way. It leaves the
 // pool, which is its owner's, open.
 func (s *Store) Close(ctx context.Context) error {
-	return errors.Join(s.slots.close(ctx), s.queue.Close(ctx))
+	s.mu.Lock() // nothing begins once we wait
+	s.end()
+	s.mu.Unlock()
+	err := errors.Join(s.slots.close(ctx), s.queue.Close(ctx), s.looks.Close(ctx), s.confirms.Close(ctx), s.returns.Close(ctx))
+	s.work.Wait()
+	return errors.Join(err, s.closeAllotments(ctx))
+}
+
+// behind does work behind the callers' backs, which Close ends.
+func (s *Store) behind(work func(context.Context)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ending.Err() != nil {
+		return
+	}
+	s.work.Go(func() { work(s.ending) })
 }

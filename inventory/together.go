@@ -8,33 +8,58 @@ import (
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
-// together sells all orders of a batch, of one SKU, in one statement, or none of them: the short
-// way, open while there is enough for all.
-func (s *Store) together(ctx context.Context, reqs []Request) (sold bool, err error) {
-	if len(reqs) == 1 {
-		verdict, err := s.engine.Ways().Direct(ctx, reqs[0].row(Sold))
-		return err == nil && verdict == engine.Sold, err
+// together sells the orders of a batch, of one SKU, in one statement: the short way, open while there is enough for all. Carefully
+// it sells those that are new and within their limit, and says of the others that they were passed over; else all of them or none. No
+// answers: nothing was sold.
+func (s *Store) together(ctx context.Context, orders []order, carefully bool) ([]answer, error) {
+	own := s.allotments.own.Load()
+	if len(orders) == 1 && orders[0].Limit == 0 && (own == 0 || s.engine.Ways().Together == nil) {
+		verdict, err := s.engine.Ways().Direct(ctx, orders[0].row())
+		if err != nil || verdict != engine.Sold {
+			return nil, err
+		}
+		return granted(orders, nil), nil
 	}
-	orders, distinct := ordersOf(reqs)
+	batch, distinct := ordersOf(orders)
 	if !distinct {
-		return false, nil
+		return nil, nil
 	}
-	verdict, left, err := s.engine.Ways().Together(ctx, orders)
+	batch.Bucket = own
+	var verdict engine.Verdict
+	var left int64
+	var unsold []string
+	var err error
+	if carefully {
+		verdict, unsold, left, err = s.engine.Ways().New(ctx, batch)
+	} else {
+		verdict, left, err = s.engine.Ways().Together(ctx, batch)
+	}
 	if err != nil || verdict != engine.Sold {
-		return false, err
+		return nil, err
 	}
-	s.seen.note(orders.SKU, left)
-	return true, nil
+	if left >= 0 {
+		s.seen.note(batch.SKU, left)
+	}
+	return granted(orders, unsold), nil
 }
 
 // mayGoTogether tells whether the engine has a statement for such a batch.
-func (s *Store) mayGoTogether(reqs []Request) bool {
-	return s.o.Strategy == Merge && (len(reqs) == 1 || s.engine.Ways().Together != nil && oneSKU(reqs))
+func (s *Store) mayGoTogether(orders []order) bool {
+	first := orders[0]
+	switch {
+	case s.o.Strategy != Merge || s.engine.Hooked() || first.lines != nil || first.Unstocked:
+		return false
+	case len(orders) == 1 && first.Limit == 0:
+		return true
+	}
+	return s.engine.Ways().Together != nil && alike(orders)
 }
 
-func oneSKU(reqs []Request) bool {
-	for _, r := range reqs {
-		if r.SKU != reqs[0].SKU {
+// alike tells that orders differ in nothing but who wants how much.
+func alike(orders []order) bool {
+	first := orders[0]
+	for _, o := range orders {
+		if o.SKU != first.SKU || o.Hold != first.Hold || o.Limit != first.Limit || o.lines != nil || o.Unstocked {
 			return false
 		}
 	}
@@ -43,34 +68,44 @@ func oneSKU(reqs []Request) bool {
 
 // ordersOf lists a batch of one SKU in the order of its keys; distinct is false where one of them
 // stands there twice.
-func ordersOf(reqs []Request) (o engine.Orders, distinct bool) {
+func ordersOf(batch []order) (o engine.Orders, distinct bool) {
 	type place struct {
 		key string
 		i   int
 	}
-	places := make([]place, len(reqs))
-	for i, r := range reqs {
-		places[i] = place{r.Key, i}
+	places := make([]place, len(batch))
+	for i, b := range batch {
+		places[i] = place{b.Key, i}
 	}
 	slices.SortFunc(places, func(a, b place) int { return cmp.Compare(a.key, b.key) })
+	first := &batch[0]
 	o = engine.Orders{
-		SKU:  reqs[0].SKU,
-		Keys: make([]string, len(reqs)), Buyers: make([]string, len(reqs)), Qtys: make([]int64, len(reqs)),
+		SKU: first.SKU, State: int16(first.state()), Hold: first.Hold, Limit: first.Limit,
+		Keys: make([]string, len(batch)), Buyers: make([]string, len(batch)), Qtys: make([]int64, len(batch)),
 	}
 	for n, p := range places {
 		if n > 0 && p.key == o.Keys[n-1] {
 			return o, false
 		}
-		o.Keys[n], o.Buyers[n], o.Qtys[n] = p.key, reqs[p.i].Buyer, reqs[p.i].Qty
+		o.Keys[n], o.Buyers[n], o.Qtys[n] = p.key, batch[p.i].Buyer, batch[p.i].Qty
 	}
 	return o, true
 }
 
-// allSold answers a batch that went through as a whole.
-func allSold(reqs []Request) []answer {
-	answers := make([]answer, len(reqs))
-	for i := range answers {
-		answers[i].Value.State = Sold
+// granted answers a batch of which all but a few were sold.
+func granted(orders []order, unsold []string) []answer {
+	passed := make(map[string]bool, len(unsold))
+	for _, key := range unsold {
+		passed[key] = true
+	}
+	answers := make([]answer, len(orders))
+	for i := range orders {
+		o := &orders[i]
+		if passed[o.Key] {
+			answers[i].Value.passed = true
+			continue
+		}
+		answers[i].Value = outcome{State: o.state(), left: o.Hold}
 	}
 	return answers
 }

@@ -3,21 +3,57 @@ package inventory
 import (
 	"fmt"
 	"strings"
+	"time"
 	"unicode/utf8"
 )
 
 func (r Request) validate() error {
-	if err := text("Request.Key", r.Key, 1); err != nil {
+	if err := who(r.Key, r.Buyer, r.Hold, "Request"); err != nil {
 		return err
 	}
-	if err := text("Request.SKU", r.SKU, 1); err != nil {
+	if err := (Line{r.SKU, r.Qty, r.Limit, r.Unstocked}).validate("Request"); err != nil {
 		return err
 	}
-	if err := text("Request.Buyer", r.Buyer, 0); err != nil {
+	if r.Limit > 0 && r.Buyer == "" {
+		return &InvalidError{"Request.Buyer", "it is empty, and there is a limit: nobody could be told from anybody"}
+	}
+	return nil
+}
+
+// who checks what a Request and a Cart have in common.
+func who(key, buyer string, hold time.Duration, of string) error {
+	if err := text(of+".Key", key, 1); err != nil {
 		return err
 	}
-	if r.Qty < 1 || r.Qty > MaxQty {
-		return &InvalidError{"Request.Qty", fmt.Sprintf("%d is not within 1 to %d", r.Qty, int64(MaxQty))}
+	if err := text(of+".Buyer", buyer, 0); err != nil {
+		return err
+	}
+	if hold == 0 {
+		return nil
+	}
+	return holdTime(of+".Hold", hold)
+}
+
+// holdTime refuses what the database could not keep as it is.
+func holdTime(field string, d time.Duration) error {
+	switch {
+	case d < time.Microsecond || d > MaxHold:
+		return &InvalidError{field, fmt.Sprintf("%v is not within 1µs to %v", d, MaxHold)}
+	case d%time.Microsecond != 0:
+		return &InvalidError{field, fmt.Sprintf("%v is not whole microseconds", d)}
+	}
+	return nil
+}
+
+func (l Line) validate(of string) error {
+	if err := text(of+".SKU", l.SKU, 1); err != nil {
+		return err
+	}
+	if l.Qty < 1 || l.Qty > MaxQty {
+		return &InvalidError{of + ".Qty", fmt.Sprintf("%d is not within 1 to %d", l.Qty, int64(MaxQty))}
+	}
+	if l.Limit < 0 || l.Limit > MaxQty {
+		return &InvalidError{of + ".Limit", fmt.Sprintf("%d is not within 0 to %d", l.Limit, int64(MaxQty))}
 	}
 	return nil
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // unfinished are the target's migrations without what a run that was interrupted has done already. On MySQL each
-// statement stands by itself, and that a column is there, or is not, can't be told to ALTER TABLE.
+// statement stands by itself, and that a column or an index is there, or is not, can't be told to ALTER TABLE.
 func (t *target) unfinished(ctx context.Context) (fs.FS, error) {
 	files := t.engine.files("")
 	if t.engine == MySQL {
@@ -21,25 +21,27 @@ func (t *target) unfinished(ctx context.Context) (fs.FS, error) {
 	return rewritten{files, t.engine.qualify(t.schema)}, nil
 }
 
-// altered matches a statement that adds or drops a column.
-var altered = regexp.MustCompile(`(?m)^ALTER TABLE (\w+) (ADD|DROP) COLUMN (\w+)[^;]*;$`)
+// altered matches a statement that adds or drops a column, or an index; where it does more, that is of its first.
+var altered = regexp.MustCompile(`(?m)^ALTER TABLE (\w+) (ADD|DROP) (?:COLUMN|INDEX|KEY) (\w+)[^;]*;$`)
 
-// withoutDone has nothing done where a column is there that is to be added, or is not that is to be dropped.
+// withoutDone has nothing done where that is there which is to be added, or is not which is to be dropped.
 func withoutDone(sql string, there map[string]bool) string {
 	return altered.ReplaceAllStringFunc(sql, func(statement string) string {
 		m := altered.FindStringSubmatch(statement)
-		table, add, column := m[1], m[2] == "ADD", m[3]
-		if exists := there[table]; exists && add == there[table+"."+column] {
+		table, add, name := m[1], m[2] == "ADD", m[3]
+		if exists := there[table]; exists && add == there[table+"."+name] {
 			return "DO 0;"
 		}
 		return statement
 	})
 }
 
-// columns are dblock's tables and their columns, as "table" and "table.column".
+// columns are dblock's tables, and their columns and indexes, as "table" and "table.name".
 func (t *target) columns(ctx context.Context) (map[string]bool, error) {
 	rows, err := t.db.QueryContext(ctx, `SELECT TABLE_NAME, COLUMN_NAME FROM information_schema.COLUMNS
-		WHERE TABLE_SCHEMA = ? AND TABLE_NAME LIKE 'dblock%'`, t.schema)
+		WHERE TABLE_SCHEMA = ? AND TABLE_NAME LIKE 'dblock%'
+		UNION SELECT TABLE_NAME, INDEX_NAME FROM information_schema.STATISTICS
+		WHERE TABLE_SCHEMA = ? AND TABLE_NAME LIKE 'dblock%'`, t.schema, t.schema)
 	if err != nil {
 		return nil, fmt.Errorf("dblock: looking for tables: %w", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/mysqlfault"
+	"github.com/dblock-go/dblock/internal/mysqltext"
 )
 
 // Acquire is one UPDATE where all of a batch is granted, and one SELECT more where not. Rows that are missing are made,
@@ -348,10 +349,5 @@ func id(text string) (id member.ID) {
 // micros is a duration that the server told; what is past is none.
 func micros(us int64) time.Duration { return time.Duration(max(us, 0)) * time.Microsecond }
 
-// repeated has a statement ask n times: it repeats the SELECT of the derived table that is called ask.
-func repeated(query string, n int) string {
-	end := strings.Index(query, ") ask\n")
-	begin := strings.LastIndex(query[:end], "SELECT ")
-	one := strings.TrimSpace(query[begin:end])
-	return query[:begin] + strings.Repeat(one+" UNION ALL ", n-1) + query[begin:]
-}
+// repeated has a statement ask n times.
+func repeated(query string, n int) string { return mysqltext.Asks(query, n) }

@@ -53,6 +53,42 @@ func (q *Queries) Adjustment(ctx context.Context, db DBTX, adjustmentID []byte) 
 	return i, err
 }
 
+const Allotted = `-- name: Allotted :many
+SELECT s.sku, s.bucket, s.available
+FROM dblock_stock s
+WHERE s.bucket >= 1048576 AND s.available > 0
+ORDER BY s.bucket, s.sku
+`
+
+type AllottedRow struct {
+	Sku       []byte
+	Bucket    int32
+	Available int64
+}
+
+func (q *Queries) Allotted(ctx context.Context, db DBTX) ([]AllottedRow, error) {
+	rows, err := db.QueryContext(ctx, Allotted)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []AllottedRow
+	for rows.Next() {
+		var i AllottedRow
+		if err := rows.Scan(&i.Sku, &i.Bucket, &i.Available); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const InsertAdjustment = `-- name: InsertAdjustment :exec
 INSERT INTO dblock_adjustment (adjustment_id, sku, delta)
 VALUES (?, ?, ?)

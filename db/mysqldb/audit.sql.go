@@ -7,41 +7,81 @@ package mysqldb
 
 import (
 	"context"
+	"strings"
 )
 
 const Balances = `-- name: Balances :many
 SELECT b.sku                            AS sku,
        CAST(SUM(b.available) AS SIGNED) AS available,
+       CAST(SUM(b.allotted) AS SIGNED)  AS allotted,
        CAST(SUM(b.held) AS SIGNED)      AS held,
        CAST(SUM(b.sold) AS SIGNED)      AS sold,
        CAST(SUM(b.restocked) AS SIGNED) AS restocked
 FROM (
-    SELECT s.sku, s.available, 0 AS held, 0 AS sold, 0 AS restocked
+    SELECT s.sku, CASE WHEN s.bucket < 1048576 THEN s.available ELSE 0 END AS available,
+           CASE WHEN s.bucket >= 1048576 THEN s.available ELSE 0 END AS allotted, 0 AS held, 0 AS sold, 0 AS restocked
     FROM dblock_stock s
+    WHERE (CAST(? AS SIGNED) = 1 OR s.sku IN (/*SLICE:skus*/?))
     UNION ALL
-    SELECT r.sku, 0, CASE WHEN r.state = 1 THEN r.qty ELSE 0 END, CASE WHEN r.state = 2 THEN r.qty ELSE 0 END, 0
+    SELECT r.sku, 0, 0, CASE WHEN r.state = 1 THEN r.qty ELSE 0 END, CASE WHEN r.state = 2 THEN r.qty ELSE 0 END, 0
     FROM dblock_reservation r
-    WHERE r.state IN (1, 2)
+    WHERE r.state IN (1, 2) AND r.bucket >= 0 AND (CAST(? AS SIGNED) = 1 OR r.sku IN (/*SLICE:skus*/?))
     UNION ALL
-    SELECT a.sku, 0, 0, 0, a.delta
+    SELECT a.sku, 0, 0, 0, 0, a.delta
     FROM dblock_adjustment a
+    WHERE (CAST(? AS SIGNED) = 1 OR a.sku IN (/*SLICE:skus*/?))
 ) b
 GROUP BY b.sku
 ORDER BY b.sku
 `
 
+type BalancesParams struct {
+	Every int64
+	Skus  [][]byte
+}
+
 type BalancesRow struct {
 	Sku       []byte
 	Available int64
+	Allotted  int64
 	Held      int64
 	Sold      int64
 	Restocked int64
 }
 
-// One statement, so one snapshot: the books are read as they stood at one moment.
-// state: 1 held, 2 sold.
-func (q *Queries) Balances(ctx context.Context, db DBTX) ([]BalancesRow, error) {
-	rows, err := db.QueryContext(ctx, Balances)
+// One statement, so one snapshot: the books are read as they stood at one moment. Of all SKUs, or of those given.
+// state: 1 held, 2 sold. From bucket 1048576 on they are allotments; -1 takes no stock.
+func (q *Queries) Balances(ctx context.Context, db DBTX, arg BalancesParams) ([]BalancesRow, error) {
+	query := Balances
+	var queryParams []interface{}
+	queryParams = append(queryParams, arg.Every)
+	if len(arg.Skus) > 0 {
+		for _, v := range arg.Skus {
+			queryParams = append(queryParams, v)
+		}
+		query = strings.Replace(query, "/*SLICE:skus*/?", strings.Repeat(",?", len(arg.Skus))[1:], 1)
+	} else {
+		query = strings.Replace(query, "/*SLICE:skus*/?", "NULL", 1)
+	}
+	queryParams = append(queryParams, arg.Every)
+	if len(arg.Skus) > 0 {
+		for _, v := range arg.Skus {
+			queryParams = append(queryParams, v)
+		}
+		query = strings.Replace(query, "/*SLICE:skus*/?", strings.Repeat(",?", len(arg.Skus))[1:], 1)
+	} else {
+		query = strings.Replace(query, "/*SLICE:skus*/?", "NULL", 1)
+	}
+	queryParams = append(queryParams, arg.Every)
+	if len(arg.Skus) > 0 {
+		for _, v := range arg.Skus {
+			queryParams = append(queryParams, v)
+		}
+		query = strings.Replace(query, "/*SLICE:skus*/?", strings.Repeat(",?", len(arg.Skus))[1:], 1)
+	} else {
+		query = strings.Replace(query, "/*SLICE:skus*/?", "NULL", 1)
+	}
+	rows, err := db.QueryContext(ctx, query, queryParams...)
 	if err != nil {
 		return nil, err
 	}
@@ -52,10 +92,57 @@ func (q *Queries) Balances(ctx context.Context, db DBTX) ([]BalancesRow, error) 
 		if err := rows.Scan(
 			&i.Sku,
 			&i.Available,
+			&i.Allotted,
 			&i.Held,
 			&i.Sold,
 			&i.Restocked,
 		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const QuotaDrifts = `-- name: QuotaDrifts :many
+SELECT d.buyer, CAST(SUM(d.counts) - SUM(d.used) AS SIGNED) AS drift, CAST(SUM(d.counts) AS SIGNED) AS counts
+FROM (
+    SELECT q.buyer, q.used, 0 AS counts
+    FROM dblock_quota q
+    WHERE q.sku = ?
+    UNION ALL
+    SELECT r.buyer, 0 AS used, r.qty AS counts
+    FROM dblock_reservation r
+    WHERE r.sku = ? AND r.limited = true AND r.state IN (1, 2)
+) d
+GROUP BY d.buyer
+HAVING SUM(d.counts) <> SUM(d.used)
+ORDER BY d.buyer
+`
+
+type QuotaDriftsRow struct {
+	Buyer  []byte
+	Drift  int64
+	Counts int64
+}
+
+// What is to be added to quotas so that they count what is held and sold.
+func (q *Queries) QuotaDrifts(ctx context.Context, db DBTX, sku []byte, ofSku []byte) ([]QuotaDriftsRow, error) {
+	rows, err := db.QueryContext(ctx, QuotaDrifts, sku, ofSku)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []QuotaDriftsRow
+	for rows.Next() {
+		var i QuotaDriftsRow
+		if err := rows.Scan(&i.Buyer, &i.Drift, &i.Counts); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -3,3 +3,10 @@
 //   sqlc v1.31.1
 
 package mysqldb
+
+type DblockStock struct {
+	Sku       []byte
+	Bucket    int32
+	Available int64
+	Epoch     int64
+}

@@ -120,8 +120,9 @@ func (q *Queries) HoldNoWait(ctx context.Context, db DBTX, sku []byte, least int
 
 const InsertReservation = `-- name: InsertReservation :exec
 
-INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state)
-VALUES (?, ?, ?, ?, ?, 2)
+INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state, expires_at)
+VALUES (?, ?, ?, ?, ?, ?,
+        TIMESTAMPADD(MICROSECOND, NULLIF(CAST(? AS SIGNED), 0), +UTC_TIMESTAMP(6)))
 `
 
 type InsertReservationParams struct {
@@ -130,6 +131,8 @@ type InsertReservationParams struct {
 	Bucket         int32
 	Buyer          []byte
 	Qty            int64
+	State          int16
+	HoldUs         int64
 }
 
 // Each order is sold in a transaction of its own; no statement here writes to two tables.
@@ -140,6 +143,8 @@ func (q *Queries) InsertReservation(ctx context.Context, db DBTX, arg InsertRese
 		arg.Bucket,
 		arg.Buyer,
 		arg.Qty,
+		arg.State,
+		arg.HoldUs,
 	)
 	return err
 }

@@ -10,29 +10,91 @@ import (
 	"strings"
 )
 
+const CountQuotas = `-- name: CountQuotas :exec
+INSERT INTO dblock_quota (sku, buyer, used, most)
+VALUES (?, ?, ?, ?)
+ON DUPLICATE KEY UPDATE used = dblock_quota.used + VALUES(used), most = VALUES(most)
+`
+
+type CountQuotasParams struct {
+	Sku   []byte
+	Buyer []byte
+	Used  int64
+	Most  int64
+}
+
+// The same form. What a batch counts is never more than there may be, so the table's check holds of the values, too.
+func (q *Queries) CountQuotas(ctx context.Context, db DBTX, arg CountQuotasParams) error {
+	_, err := db.ExecContext(ctx, CountQuotas,
+		arg.Sku,
+		arg.Buyer,
+		arg.Used,
+		arg.Most,
+	)
+	return err
+}
+
 const InsertReservations = `-- name: InsertReservations :exec
-INSERT INTO dblock_reservation (reservation_key, sku, buyer, qty, state)
-VALUES (?, ?, ?, ?, ?)
+INSERT INTO dblock_reservation (reservation_key, line, sku, bucket, buyer, qty, state, limited, expires_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, TIMESTAMPADD(MICROSECOND, NULLIF(CAST(? AS SIGNED), 0), +UTC_TIMESTAMP(6)))
 `
 
 type InsertReservationsParams struct {
 	ReservationKey []byte
+	Line           int32
 	Sku            []byte
+	Bucket         int32
 	Buyer          []byte
 	Qty            int64
 	State          int16
+	Limited        bool
+	Column9        int64
 }
 
-// The engine repeats the row for each reservation of a batch.
+// The engine repeats the row for each line of a batch.
 func (q *Queries) InsertReservations(ctx context.Context, db DBTX, arg InsertReservationsParams) error {
 	_, err := db.ExecContext(ctx, InsertReservations,
 		arg.ReservationKey,
+		arg.Line,
 		arg.Sku,
+		arg.Bucket,
 		arg.Buyer,
 		arg.Qty,
 		arg.State,
+		arg.Limited,
+		arg.Column9,
 	)
 	return err
+}
+
+const KeysOf = `-- name: KeysOf :many
+SELECT r.reservation_key
+FROM dblock_reservation r
+WHERE r.sku = ?
+LIMIT ?
+`
+
+func (q *Queries) KeysOf(ctx context.Context, db DBTX, sku []byte, limit int32) ([][]byte, error) {
+	rows, err := db.QueryContext(ctx, KeysOf, sku, limit)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items [][]byte
+	for rows.Next() {
+		var reservation_key []byte
+		if err := rows.Scan(&reservation_key); err != nil {
+			return nil, err
+		}
+		items = append(items, reservation_key)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const KnownBuckets = `-- name: KnownBuckets :many
@@ -80,41 +142,204 @@ func (q *Queries) KnownBuckets(ctx context.Context, db DBTX, skus [][]byte) ([]K
 	return items, nil
 }
 
-const LockFreeStock = `-- name: LockFreeStock :many
-SELECT s.sku, s.bucket, s.available
-FROM dblock_stock s
-WHERE s.sku IN (/*SLICE:skus*/?)
-ORDER BY s.sku, s.bucket
-FOR UPDATE SKIP LOCKED
+const LockBucket = `-- name: LockBucket :many
+SELECT s.sku, s.bucket, s.available, s.epoch
+FROM dblock_stock s FORCE INDEX (PRIMARY)
+WHERE s.sku = ? AND s.bucket = ?
+FOR UPDATE
 `
 
-type LockFreeStockRow struct {
-	Sku       []byte
-	Bucket    int32
-	Available int64
-}
-
-// The same, but a row that is locked is left out: it would stall the other SKUs of the batch.
-func (q *Queries) LockFreeStock(ctx context.Context, db DBTX, skus [][]byte) ([]LockFreeStockRow, error) {
-	query := LockFreeStock
-	var queryParams []interface{}
-	if len(skus) > 0 {
-		for _, v := range skus {
-			queryParams = append(queryParams, v)
-		}
-		query = strings.Replace(query, "/*SLICE:skus*/?", strings.Repeat(",?", len(skus))[1:], 1)
-	} else {
-		query = strings.Replace(query, "/*SLICE:skus*/?", "NULL", 1)
-	}
-	rows, err := db.QueryContext(ctx, query, queryParams...)
+func (q *Queries) LockBucket(ctx context.Context, db DBTX, sku []byte, bucket int32) ([]DblockStock, error) {
+	rows, err := db.QueryContext(ctx, LockBucket, sku, bucket)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []LockFreeStockRow
+	var items []DblockStock
 	for rows.Next() {
-		var i LockFreeStockRow
-		if err := rows.Scan(&i.Sku, &i.Bucket, &i.Available); err != nil {
+		var i DblockStock
+		if err := rows.Scan(
+			&i.Sku,
+			&i.Bucket,
+			&i.Available,
+			&i.Epoch,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const LockFreeQuotas = `-- name: LockFreeQuotas :many
+SELECT q.sku, q.buyer, q.used
+FROM (
+    SELECT CAST(? AS BINARY) AS sku, CAST(? AS BINARY) AS buyer
+) ask
+STRAIGHT_JOIN dblock_quota q FORCE INDEX (PRIMARY) ON q.sku = ask.sku AND q.buyer = ask.buyer
+FOR UPDATE SKIP LOCKED
+`
+
+type LockFreeQuotasRow struct {
+	Sku   []byte
+	Buyer []byte
+	Used  int64
+}
+
+// The same, but a row that is locked is left out.
+func (q *Queries) LockFreeQuotas(ctx context.Context, db DBTX, sku interface{}, buyer interface{}) ([]LockFreeQuotasRow, error) {
+	rows, err := db.QueryContext(ctx, LockFreeQuotas, sku, buyer)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LockFreeQuotasRow
+	for rows.Next() {
+		var i LockFreeQuotasRow
+		if err := rows.Scan(&i.Sku, &i.Buyer, &i.Used); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const LockFreeStock = `-- name: LockFreeStock :many
+SELECT s.sku, s.bucket, s.available, s.epoch
+FROM (
+    SELECT CAST(? AS BINARY) AS sku
+) ask
+STRAIGHT_JOIN dblock_stock s FORCE INDEX (PRIMARY) ON s.sku = ask.sku
+ORDER BY s.sku, s.bucket
+FOR UPDATE SKIP LOCKED
+`
+
+// The same as LockStock, but a row that is locked is left out: it would stall the other SKUs of the batch.
+func (q *Queries) LockFreeStock(ctx context.Context, db DBTX, sku interface{}) ([]DblockStock, error) {
+	rows, err := db.QueryContext(ctx, LockFreeStock, sku)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []DblockStock
+	for rows.Next() {
+		var i DblockStock
+		if err := rows.Scan(
+			&i.Sku,
+			&i.Bucket,
+			&i.Available,
+			&i.Epoch,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const LockQuotas = `-- name: LockQuotas :many
+SELECT q.sku, q.buyer, q.used
+FROM (
+    SELECT CAST(? AS BINARY) AS sku, CAST(? AS BINARY) AS buyer
+) ask
+STRAIGHT_JOIN dblock_quota q FORCE INDEX (PRIMARY) ON q.sku = ask.sku AND q.buyer = ask.buyer
+FOR UPDATE
+`
+
+type LockQuotasRow struct {
+	Sku   []byte
+	Buyer []byte
+	Used  int64
+}
+
+// The engine repeats the SELECT of ask, sorted: the rows are locked in that order. Here as below, what is locked is found by its
+// key, one by one. For a list of keys MySQL may read a whole index, and would lock all of it, or wait for it.
+func (q *Queries) LockQuotas(ctx context.Context, db DBTX, sku interface{}, buyer interface{}) ([]LockQuotasRow, error) {
+	rows, err := db.QueryContext(ctx, LockQuotas, sku, buyer)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LockQuotasRow
+	for rows.Next() {
+		var i LockQuotasRow
+		if err := rows.Scan(&i.Sku, &i.Buyer, &i.Used); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const LockReservations = `-- name: LockReservations :many
+SELECT r.reservation_key, r.line, r.sku, r.bucket, r.buyer, r.qty, r.state, r.limited,
+       CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, +UTC_TIMESTAMP(6), r.expires_at)
+                     - TIMESTAMPDIFF(MICROSECOND, +NOW(6), +SYSDATE(6)), 0) AS SIGNED) AS left_us
+FROM (
+    SELECT CAST(? AS BINARY) AS reservation_key
+) ask
+STRAIGHT_JOIN dblock_reservation r FORCE INDEX (PRIMARY) ON r.reservation_key = ask.reservation_key
+ORDER BY r.reservation_key, r.line
+FOR UPDATE
+`
+
+type LockReservationsRow struct {
+	ReservationKey []byte
+	Line           int32
+	Sku            []byte
+	Bucket         int32
+	Buyer          []byte
+	Qty            int64
+	State          int16
+	Limited        bool
+	LeftUs         int64
+}
+
+// A statement's time is that of its beginning. This one may wait for a lock, so what it waited counts, too.
+func (q *Queries) LockReservations(ctx context.Context, db DBTX, reservationKey interface{}) ([]LockReservationsRow, error) {
+	rows, err := db.QueryContext(ctx, LockReservations, reservationKey)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LockReservationsRow
+	for rows.Next() {
+		var i LockReservationsRow
+		if err := rows.Scan(
+			&i.ReservationKey,
+			&i.Line,
+			&i.Sku,
+			&i.Bucket,
+			&i.Buyer,
+			&i.Qty,
+			&i.State,
+			&i.Limited,
+			&i.LeftUs,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -129,41 +354,30 @@ func (q *Queries) LockFreeStock(ctx context.Context, db DBTX, skus [][]byte) ([]
 }
 
 const LockStock = `-- name: LockStock :many
-SELECT s.sku, s.bucket, s.available
-FROM dblock_stock s
-WHERE s.sku IN (/*SLICE:skus*/?)
+SELECT s.sku, s.bucket, s.available, s.epoch
+FROM (
+    SELECT CAST(? AS BINARY) AS sku
+) ask
+STRAIGHT_JOIN dblock_stock s FORCE INDEX (PRIMARY) ON s.sku = ask.sku
 ORDER BY s.sku, s.bucket
 FOR UPDATE
 `
 
-type LockStockRow struct {
-	Sku       []byte
-	Bucket    int32
-	Available int64
-}
-
-// Rows are locked in the order of their SKU and bucket, so that two batches never wait for each
-// other.
-func (q *Queries) LockStock(ctx context.Context, db DBTX, skus [][]byte) ([]LockStockRow, error) {
-	query := LockStock
-	var queryParams []interface{}
-	if len(skus) > 0 {
-		for _, v := range skus {
-			queryParams = append(queryParams, v)
-		}
-		query = strings.Replace(query, "/*SLICE:skus*/?", strings.Repeat(",?", len(skus))[1:], 1)
-	} else {
-		query = strings.Replace(query, "/*SLICE:skus*/?", "NULL", 1)
-	}
-	rows, err := db.QueryContext(ctx, query, queryParams...)
+func (q *Queries) LockStock(ctx context.Context, db DBTX, sku interface{}) ([]DblockStock, error) {
+	rows, err := db.QueryContext(ctx, LockStock, sku)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []LockStockRow
+	var items []DblockStock
 	for rows.Next() {
-		var i LockStockRow
-		if err := rows.Scan(&i.Sku, &i.Bucket, &i.Available); err != nil {
+		var i DblockStock
+		if err := rows.Scan(
+			&i.Sku,
+			&i.Bucket,
+			&i.Available,
+			&i.Epoch,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -177,20 +391,43 @@ func (q *Queries) LockStock(ctx context.Context, db DBTX, skus [][]byte) ([]Lock
 	return items, nil
 }
 
+const MakeQuotas = `-- name: MakeQuotas :exec
+
+INSERT INTO dblock_quota (sku, buyer, used, most)
+VALUES (?, ?, 0, 0)
+ON DUPLICATE KEY UPDATE used = dblock_quota.used
+`
+
+// Rows are locked in one order everywhere, so that two batches never wait for each other crosswise: quotas, stock by SKU
+// and bucket, then reservations, by key; or, of reservations that exist, these first.
+// Locks rows in their order, and makes those that are missing. It is no INSERT IGNORE: that would lock in shared mode what is
+// there, and two that did so would each wait for the other. The engine repeats the row.
+func (q *Queries) MakeQuotas(ctx context.Context, db DBTX, sku []byte, buyer []byte) error {
+	_, err := db.ExecContext(ctx, MakeQuotas, sku, buyer)
+	return err
+}
+
 const Reservations = `-- name: Reservations :many
-SELECT r.reservation_key, r.sku, r.buyer, r.qty, r.state
+SELECT r.reservation_key, r.line, r.sku, r.bucket, r.buyer, r.qty, r.state, r.limited,
+       CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, +UTC_TIMESTAMP(6), r.expires_at), 0) AS SIGNED) AS left_us
 FROM dblock_reservation r
-WHERE r.reservation_key IN (/*SLICE:reservation_keys*/?) AND r.line = 0
+WHERE r.reservation_key IN (/*SLICE:reservation_keys*/?)
+ORDER BY r.reservation_key, r.line
 `
 
 type ReservationsRow struct {
 	ReservationKey []byte
+	Line           int32
 	Sku            []byte
+	Bucket         int32
 	Buyer          []byte
 	Qty            int64
 	State          int16
+	Limited        bool
+	LeftUs         int64
 }
 
+// left_us is for how many microseconds yet the reservation is held; 0 or less: it has expired, or has no end.
 func (q *Queries) Reservations(ctx context.Context, db DBTX, reservationKeys [][]byte) ([]ReservationsRow, error) {
 	query := Reservations
 	var queryParams []interface{}
@@ -212,10 +449,14 @@ func (q *Queries) Reservations(ctx context.Context, db DBTX, reservationKeys [][
 		var i ReservationsRow
 		if err := rows.Scan(
 			&i.ReservationKey,
+			&i.Line,
 			&i.Sku,
+			&i.Bucket,
 			&i.Buyer,
 			&i.Qty,
 			&i.State,
+			&i.Limited,
+			&i.LeftUs,
 		); err != nil {
 			return nil, err
 		}
@@ -228,6 +469,106 @@ func (q *Queries) Reservations(ctx context.Context, db DBTX, reservationKeys [][
 		return nil, err
 	}
 	return items, nil
+}
+
+const SeeQuotas = `-- name: SeeQuotas :many
+SELECT q.sku, q.buyer, q.used
+FROM (
+    SELECT CAST(? AS BINARY) AS sku, CAST(? AS BINARY) AS buyer
+) ask
+STRAIGHT_JOIN dblock_quota q FORCE INDEX (PRIMARY) ON q.sku = ask.sku AND q.buyer = ask.buyer
+`
+
+type SeeQuotasRow struct {
+	Sku   []byte
+	Buyer []byte
+	Used  int64
+}
+
+func (q *Queries) SeeQuotas(ctx context.Context, db DBTX, sku interface{}, buyer interface{}) ([]SeeQuotasRow, error) {
+	rows, err := db.QueryContext(ctx, SeeQuotas, sku, buyer)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SeeQuotasRow
+	for rows.Next() {
+		var i SeeQuotasRow
+		if err := rows.Scan(&i.Sku, &i.Buyer, &i.Used); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const SeeStocks = `-- name: SeeStocks :many
+SELECT s.sku, s.bucket, s.available, s.epoch
+FROM dblock_stock s
+WHERE s.sku IN (/*SLICE:skus*/?)
+ORDER BY s.sku, s.bucket
+`
+
+func (q *Queries) SeeStocks(ctx context.Context, db DBTX, skus [][]byte) ([]DblockStock, error) {
+	query := SeeStocks
+	var queryParams []interface{}
+	if len(skus) > 0 {
+		for _, v := range skus {
+			queryParams = append(queryParams, v)
+		}
+		query = strings.Replace(query, "/*SLICE:skus*/?", strings.Repeat(",?", len(skus))[1:], 1)
+	} else {
+		query = strings.Replace(query, "/*SLICE:skus*/?", "NULL", 1)
+	}
+	rows, err := db.QueryContext(ctx, query, queryParams...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []DblockStock
+	for rows.Next() {
+		var i DblockStock
+		if err := rows.Scan(
+			&i.Sku,
+			&i.Bucket,
+			&i.Available,
+			&i.Epoch,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const StockOf = `-- name: StockOf :one
+SELECT CAST(COALESCE(SUM(s.available), 0) AS SIGNED) AS available, CAST(COALESCE(SUM(s.epoch), 0) AS SIGNED) AS epoch
+FROM dblock_stock s
+WHERE s.sku = ?
+`
+
+type StockOfRow struct {
+	Available int64
+	Epoch     int64
+}
+
+func (q *Queries) StockOf(ctx context.Context, db DBTX, sku []byte) (StockOfRow, error) {
+	row := db.QueryRowContext(ctx, StockOf, sku)
+	var i StockOfRow
+	err := row.Scan(&i.Available, &i.Epoch)
+	return i, err
 }
 
 const TakeStock = `-- name: TakeStock :exec

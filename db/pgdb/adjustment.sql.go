@@ -56,6 +56,81 @@ func (q *Queries) Adjustment(ctx context.Context, db DBTX, adjustmentID string) 
 	return i, err
 }
 
+const Allot = `-- name: Allot :one
+WITH bound AS MATERIALIZED (
+    SELECT set_config('lock_timeout', $2, true) AS lock_timeout
+), there AS MATERIALIZED (
+    SELECT s.sku, least(s.available, $3::bigint)::bigint AS moved
+    FROM dblock_stock s, bound
+    WHERE s.sku = $4 AND s.bucket = 0 AND s.available > 0 AND bound.lock_timeout IS NOT NULL
+    FOR NO KEY UPDATE OF s
+), taken AS (
+    UPDATE dblock_stock s
+    SET available = s.available - there.moved
+    FROM there
+    WHERE s.sku = there.sku AND s.bucket = 0
+    RETURNING s.sku, there.moved
+)
+INSERT INTO dblock_stock AS own (sku, bucket, available)
+SELECT taken.sku, $1, taken.moved
+FROM taken
+ON CONFLICT (sku, bucket) DO UPDATE SET available = own.available + excluded.available, epoch = own.epoch + 1
+RETURNING own.available
+`
+
+type AllotParams struct {
+	Bucket      int32
+	LockTimeout string
+	Units       int64
+	Sku         string
+}
+
+// Moves units of a bucket to another one, or all that are left. The rows are locked in the order of their numbers.
+func (q *Queries) Allot(ctx context.Context, db DBTX, arg AllotParams) (int64, error) {
+	row := db.QueryRow(ctx, Allot,
+		arg.Bucket,
+		arg.LockTimeout,
+		arg.Units,
+		arg.Sku,
+	)
+	var available int64
+	err := row.Scan(&available)
+	return available, err
+}
+
+const Allotted = `-- name: Allotted :many
+SELECT s.sku, s.bucket, s.available
+FROM dblock_stock s
+WHERE s.bucket >= 1048576 AND s.available > 0
+ORDER BY s.bucket, s.sku
+`
+
+type AllottedRow struct {
+	Sku       string
+	Bucket    int32
+	Available int64
+}
+
+func (q *Queries) Allotted(ctx context.Context, db DBTX) ([]AllottedRow, error) {
+	rows, err := db.Query(ctx, Allotted)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []AllottedRow
+	for rows.Next() {
+		var i AllottedRow
+		if err := rows.Scan(&i.Sku, &i.Bucket, &i.Available); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const InsertAdjustment = `-- name: InsertAdjustment :exec
 INSERT INTO dblock_adjustment (adjustment_id, sku, delta)
 VALUES ($1, $2, $3)

@@ -12,19 +12,23 @@ import (
 const Balances = `-- name: Balances :many
 SELECT b.sku::text              AS sku,
        sum(b.available)::bigint AS available,
+       sum(b.allotted)::bigint  AS allotted,
        sum(b.held)::bigint      AS held,
        sum(b.sold)::bigint      AS sold,
        sum(b.restocked)::bigint AS restocked
 FROM (
-    SELECT s.sku, s.available, 0 AS held, 0 AS sold, 0 AS restocked
+    SELECT s.sku, CASE WHEN s.bucket < 1048576 THEN s.available ELSE 0 END AS available,
+           CASE WHEN s.bucket >= 1048576 THEN s.available ELSE 0 END AS allotted, 0 AS held, 0 AS sold, 0 AS restocked
     FROM dblock_stock s
+    WHERE $1::boolean OR s.sku = ANY ($2::text[])
     UNION ALL
-    SELECT r.sku, 0, CASE WHEN r.state = 1 THEN r.qty ELSE 0 END, CASE WHEN r.state = 2 THEN r.qty ELSE 0 END, 0
+    SELECT r.sku, 0, 0, CASE WHEN r.state = 1 THEN r.qty ELSE 0 END, CASE WHEN r.state = 2 THEN r.qty ELSE 0 END, 0
     FROM dblock_reservation r
-    WHERE r.state IN (1, 2)
+    WHERE r.state IN (1, 2) AND r.bucket >= 0 AND ($1::boolean OR r.sku = ANY ($2::text[]))
     UNION ALL
-    SELECT a.sku, 0, 0, 0, a.delta
+    SELECT a.sku, 0, 0, 0, 0, a.delta
     FROM dblock_adjustment a
+    WHERE $1::boolean OR a.sku = ANY ($2::text[])
 ) b
 GROUP BY b.sku
 ORDER BY b.sku
@@ -33,15 +37,16 @@ ORDER BY b.sku
 type BalancesRow struct {
 	Sku       string
 	Available int64
+	Allotted  int64
 	Held      int64
 	Sold      int64
 	Restocked int64
 }
 
-// One statement, so one snapshot: the books are read as they stood at one moment.
-// state: 1 held, 2 sold.
-func (q *Queries) Balances(ctx context.Context, db DBTX) ([]BalancesRow, error) {
-	rows, err := db.Query(ctx, Balances)
+// One statement, so one snapshot: the books are read as they stood at one moment. Of all SKUs, or of those given.
+// state: 1 held, 2 sold. From bucket 1048576 on they are allotments; -1 takes no stock.
+func (q *Queries) Balances(ctx context.Context, db DBTX, every bool, skus []string) ([]BalancesRow, error) {
+	rows, err := db.Query(ctx, Balances, every, skus)
 	if err != nil {
 		return nil, err
 	}
@@ -52,10 +57,54 @@ func (q *Queries) Balances(ctx context.Context, db DBTX) ([]BalancesRow, error) 
 		if err := rows.Scan(
 			&i.Sku,
 			&i.Available,
+			&i.Allotted,
 			&i.Held,
 			&i.Sold,
 			&i.Restocked,
 		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const QuotaDrifts = `-- name: QuotaDrifts :many
+SELECT d.buyer::text AS buyer, (sum(d.counts) - sum(d.used))::bigint AS drift, sum(d.counts)::bigint AS counts
+FROM (
+    SELECT q.buyer, q.used, 0 AS counts
+    FROM dblock_quota q
+    WHERE q.sku = $1
+    UNION ALL
+    SELECT r.buyer, 0, r.qty
+    FROM dblock_reservation r
+    WHERE r.sku = $1 AND r.limited AND r.state IN (1, 2)
+) d
+GROUP BY d.buyer
+HAVING sum(d.counts) <> sum(d.used)
+ORDER BY d.buyer
+`
+
+type QuotaDriftsRow struct {
+	Buyer  string
+	Drift  int64
+	Counts int64
+}
+
+// What is to be added to quotas so that they count what is held and sold.
+func (q *Queries) QuotaDrifts(ctx context.Context, db DBTX, sku string) ([]QuotaDriftsRow, error) {
+	rows, err := db.Query(ctx, QuotaDrifts, sku)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []QuotaDriftsRow
+	for rows.Next() {
+		var i QuotaDriftsRow
+		if err := rows.Scan(&i.Buyer, &i.Drift, &i.Counts); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -41,8 +41,9 @@ WITH bound AS MATERIALIZED (
       AND pg_try_advisory_xact_lock($4)
     RETURNING s.sku, s.bucket
 ), sold AS (
-    INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state)
-    SELECT $5, taken.sku, taken.bucket, $6, $2, 2
+    INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state, expires_at)
+    SELECT $5, taken.sku, taken.bucket, $6, $2, $7,
+           CASE WHEN $8::bigint > 0 THEN clock_timestamp() + $8::bigint * interval '1 microsecond' END
     FROM taken
     RETURNING reservation_key
 )
@@ -58,6 +59,8 @@ type SellAdvisoryParams struct {
 	AdvisoryKey    int64
 	ReservationKey string
 	Buyer          string
+	State          int16
+	HoldUs         int64
 }
 
 type SellAdvisoryRow struct {
@@ -75,19 +78,99 @@ func (q *Queries) SellAdvisory(ctx context.Context, db DBTX, arg SellAdvisoryPar
 		arg.AdvisoryKey,
 		arg.ReservationKey,
 		arg.Buyer,
+		arg.State,
+		arg.HoldUs,
 	)
 	var i SellAdvisoryRow
 	err := row.Scan(&i.Sold, &i.Enough)
 	return i, err
 }
 
+const SellNew = `-- name: SellNew :one
+WITH bound AS MATERIALIZED (
+    SELECT set_config('lock_timeout', $2, true) AS lock_timeout,
+           CASE WHEN $3::bigint > 0 THEN clock_timestamp() + $3::bigint * interval '1 microsecond' END AS ends
+), fresh AS MATERIALIZED (
+    SELECT a.reservation_key, a.buyer, a.qty, bound.ends
+    FROM bound, ROWS FROM (
+        unnest($1::text[]), unnest($4::text[]), unnest($5::bigint[])
+    ) AS a (reservation_key, buyer, qty)
+    WHERE bound.lock_timeout IS NOT NULL
+      AND NOT EXISTS (SELECT 1 FROM dblock_reservation r WHERE r.reservation_key = a.reservation_key)
+      AND EXISTS (SELECT 1 FROM dblock_stock s WHERE s.sku = $6 AND s.bucket = $7)
+), counted AS (
+    INSERT INTO dblock_quota AS q (sku, buyer, used, most)
+    SELECT $6, f.buyer, sum(f.qty), $8
+    FROM fresh f
+    WHERE $8::bigint > 0
+    GROUP BY f.buyer
+    HAVING sum(f.qty) <= $8::bigint
+    ORDER BY f.buyer
+    ON CONFLICT (sku, buyer) DO UPDATE SET used = q.used + excluded.used, most = excluded.most
+    WHERE q.used + excluded.used <= excluded.most
+    RETURNING q.buyer
+), sold AS (
+    INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state, limited, expires_at)
+    SELECT f.reservation_key, $6, $7, f.buyer, f.qty, $9::smallint,
+           $8::bigint > 0, f.ends
+    FROM fresh f
+    WHERE $8::bigint = 0 OR f.buyer IN (SELECT c.buyer FROM counted c)
+    RETURNING reservation_key, qty
+), taken AS (
+    UPDATE dblock_stock s
+    SET available = s.available - (SELECT sum(sold.qty) FROM sold)
+    WHERE s.sku = $6 AND s.bucket = $7 AND EXISTS (SELECT 1 FROM sold)
+    RETURNING s.available
+)
+SELECT coalesce((SELECT t.available FROM taken t), -1)::bigint AS available,
+       ARRAY(SELECT a.k FROM unnest($1::text[]) AS a (k)
+             WHERE a.k NOT IN (SELECT sold.reservation_key FROM sold))::text[] AS unsold
+`
+
+type SellNewParams struct {
+	ReservationKeys []string
+	LockTimeout     string
+	HoldUs          int64
+	Buyers          []string
+	Qtys            []int64
+	Sku             string
+	Bucket          int32
+	Most            int64
+	State           int16
+}
+
+type SellNewRow struct {
+	Available int64
+	Unsold    []string
+}
+
+// The same for orders some of which are recorded, or over their buyer's limit (0: there is none): these are returned, and the
+// others are sold, or none. What is recorded is looked up first; where somebody writes one of these keys at this moment, the
+// statement fails. Quotas come before orders, and of a buyer's all count or none.
+func (q *Queries) SellNew(ctx context.Context, db DBTX, arg SellNewParams) (SellNewRow, error) {
+	row := db.QueryRow(ctx, SellNew,
+		arg.ReservationKeys,
+		arg.LockTimeout,
+		arg.HoldUs,
+		arg.Buyers,
+		arg.Qtys,
+		arg.Sku,
+		arg.Bucket,
+		arg.Most,
+		arg.State,
+	)
+	var i SellNewRow
+	err := row.Scan(&i.Available, &i.Unsold)
+	return i, err
+}
+
 const SellNoWait = `-- name: SellNoWait :execrows
 WITH bound AS MATERIALIZED (
-    SELECT set_config('lock_timeout', $4, true) AS lock_timeout
+    SELECT set_config('lock_timeout', $6, true) AS lock_timeout
 ), held AS MATERIALIZED (
     SELECT s.sku, s.bucket
     FROM dblock_stock s, bound
-    WHERE s.sku = $5 AND s.bucket = 0 AND s.available >= $3
+    WHERE s.sku = $7 AND s.bucket = 0 AND s.available >= $3
       AND bound.lock_timeout IS NOT NULL
     FOR NO KEY UPDATE OF s NOWAIT
 ), taken AS (
@@ -97,8 +180,9 @@ WITH bound AS MATERIALIZED (
     WHERE s.sku = held.sku AND s.bucket = held.bucket
     RETURNING s.sku, s.bucket
 )
-INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state)
-SELECT $1, taken.sku, taken.bucket, $2, $3, 2
+INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state, expires_at)
+SELECT $1, taken.sku, taken.bucket, $2, $3, $4,
+       CASE WHEN $5::bigint > 0 THEN clock_timestamp() + $5::bigint * interval '1 microsecond' END
 FROM taken
 `
 
@@ -106,6 +190,8 @@ type SellNoWaitParams struct {
 	ReservationKey string
 	Buyer          string
 	Qty            int64
+	State          int16
+	HoldUs         int64
 	LockTimeout    string
 	Sku            string
 }
@@ -115,6 +201,8 @@ func (q *Queries) SellNoWait(ctx context.Context, db DBTX, arg SellNoWaitParams)
 		arg.ReservationKey,
 		arg.Buyer,
 		arg.Qty,
+		arg.State,
+		arg.HoldUs,
 		arg.LockTimeout,
 		arg.Sku,
 	)
@@ -127,25 +215,28 @@ func (q *Queries) SellNoWait(ctx context.Context, db DBTX, arg SellNoWaitParams)
 const SellOne = `-- name: SellOne :execrows
 
 WITH bound AS MATERIALIZED (
-    SELECT set_config('lock_timeout', $5, true) AS lock_timeout
+    SELECT set_config('lock_timeout', $7, true) AS lock_timeout
 ), taken AS (
     UPDATE dblock_stock s
     SET available = s.available - $3
     FROM bound
-    WHERE s.sku = $6 AND s.bucket = 0 AND s.available >= $3
+    WHERE s.sku = $8 AND s.bucket = 0 AND s.available >= $3
       AND bound.lock_timeout IS NOT NULL
     RETURNING s.sku, s.bucket
 )
-INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state)
-SELECT $1, taken.sku, taken.bucket, $2, $3, 2
+INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state, expires_at)
+SELECT $1, taken.sku, taken.bucket, $2, $3, $4,
+       CASE WHEN $5::bigint > 0 THEN clock_timestamp() + $5::bigint * interval '1 microsecond' END
 FROM taken
-WHERE set_config('lock_timeout', $4, true) IS NOT NULL
+WHERE set_config('lock_timeout', $6, true) IS NOT NULL
 `
 
 type SellOneParams struct {
 	ReservationKey string
 	Buyer          string
 	Qty            int64
+	State          int16
+	HoldUs         int64
 	KeyTimeout     string
 	LockTimeout    string
 	Sku            string
@@ -162,6 +253,8 @@ func (q *Queries) SellOne(ctx context.Context, db DBTX, arg SellOneParams) (int6
 		arg.ReservationKey,
 		arg.Buyer,
 		arg.Qty,
+		arg.State,
+		arg.HoldUs,
 		arg.KeyTimeout,
 		arg.LockTimeout,
 		arg.Sku,
@@ -174,17 +267,18 @@ func (q *Queries) SellOne(ctx context.Context, db DBTX, arg SellOneParams) (int6
 
 const SellSeen = `-- name: SellSeen :execrows
 WITH bound AS MATERIALIZED (
-    SELECT set_config('lock_timeout', $4, true) AS lock_timeout
+    SELECT set_config('lock_timeout', $6, true) AS lock_timeout
 ), taken AS (
     UPDATE dblock_stock s
-    SET available = $5
+    SET available = $7
     FROM bound
-    WHERE s.sku = $6 AND s.bucket = 0
-      AND s.available = $7 AND s.epoch = $8 AND bound.lock_timeout IS NOT NULL
+    WHERE s.sku = $8 AND s.bucket = 0
+      AND s.available = $9 AND s.epoch = $10 AND bound.lock_timeout IS NOT NULL
     RETURNING s.sku, s.bucket
 )
-INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state)
-SELECT $1, taken.sku, taken.bucket, $2, $3, 2
+INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state, expires_at)
+SELECT $1, taken.sku, taken.bucket, $2, $3, $4,
+       CASE WHEN $5::bigint > 0 THEN clock_timestamp() + $5::bigint * interval '1 microsecond' END
 FROM taken
 `
 
@@ -192,6 +286,8 @@ type SellSeenParams struct {
 	ReservationKey string
 	Buyer          string
 	Qty            int64
+	State          int16
+	HoldUs         int64
 	LockTimeout    string
 	LeftAfter      int64
 	Sku            string
@@ -204,6 +300,8 @@ func (q *Queries) SellSeen(ctx context.Context, db DBTX, arg SellSeenParams) (in
 		arg.ReservationKey,
 		arg.Buyer,
 		arg.Qty,
+		arg.State,
+		arg.HoldUs,
 		arg.LockTimeout,
 		arg.LeftAfter,
 		arg.Sku,
@@ -233,8 +331,9 @@ WITH bound AS MATERIALIZED (
     WHERE s.sku = held.sku AND s.bucket = held.bucket
     RETURNING s.sku, s.bucket
 ), sold AS (
-    INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state)
-    SELECT $5, taken.sku, taken.bucket, $6, $2, 2
+    INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state, expires_at)
+    SELECT $5, taken.sku, taken.bucket, $6, $2, $7,
+           CASE WHEN $8::bigint > 0 THEN clock_timestamp() + $8::bigint * interval '1 microsecond' END
     FROM taken
     RETURNING reservation_key
 )
@@ -249,6 +348,8 @@ type SellSkipLockedParams struct {
 	FirstBucket    int32
 	ReservationKey string
 	Buyer          string
+	State          int16
+	HoldUs         int64
 }
 
 type SellSkipLockedRow struct {
@@ -266,6 +367,8 @@ func (q *Queries) SellSkipLocked(ctx context.Context, db DBTX, arg SellSkipLocke
 		arg.FirstBucket,
 		arg.ReservationKey,
 		arg.Buyer,
+		arg.State,
+		arg.HoldUs,
 	)
 	var i SellSkipLockedRow
 	err := row.Scan(&i.Sold, &i.Enough)
@@ -274,27 +377,31 @@ func (q *Queries) SellSkipLocked(ctx context.Context, db DBTX, arg SellSkipLocke
 
 const SellTogether = `-- name: SellTogether :one
 WITH bound AS MATERIALIZED (
-    SELECT set_config('lock_timeout', $2, true) AS lock_timeout
+    SELECT set_config('lock_timeout', $3, true) AS lock_timeout,
+           CASE WHEN $4::bigint > 0 THEN clock_timestamp() + $4::bigint * interval '1 microsecond' END AS ends
 ), sold AS (
-    INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state)
-    SELECT unnest($3::text[]), s.sku, s.bucket,
-           unnest($4::text[]), unnest($5::bigint[]), 2
+    INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state, expires_at)
+    SELECT unnest($5::text[]), s.sku, s.bucket,
+           unnest($6::text[]), unnest($7::bigint[]), $8::smallint, bound.ends
     FROM bound, dblock_stock s
-    WHERE s.sku = $1 AND s.bucket = 0 AND bound.lock_timeout IS NOT NULL
+    WHERE s.sku = $1 AND s.bucket = $2 AND bound.lock_timeout IS NOT NULL
     RETURNING qty
 )
 UPDATE dblock_stock s
 SET available = s.available - (SELECT sum(sold.qty) FROM sold)
-WHERE s.sku = $1 AND s.bucket = 0
+WHERE s.sku = $1 AND s.bucket = $2
 RETURNING s.available
 `
 
 type SellTogetherParams struct {
 	Sku             string
+	Bucket          int32
 	LockTimeout     string
+	HoldUs          int64
 	ReservationKeys []string
 	Buyers          []string
 	Qtys            []int64
+	State           int16
 }
 
 // All orders of a batch, of one SKU, or none: where too little is left the table's check fails. The
@@ -304,10 +411,13 @@ type SellTogetherParams struct {
 func (q *Queries) SellTogether(ctx context.Context, db DBTX, arg SellTogetherParams) (int64, error) {
 	row := db.QueryRow(ctx, SellTogether,
 		arg.Sku,
+		arg.Bucket,
 		arg.LockTimeout,
+		arg.HoldUs,
 		arg.ReservationKeys,
 		arg.Buyers,
 		arg.Qtys,
+		arg.State,
 	)
 	var available int64
 	err := row.Scan(&available)

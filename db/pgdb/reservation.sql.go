@@ -9,32 +9,96 @@ import (
 	"context"
 )
 
-const InsertReservations = `-- name: InsertReservations :exec
-INSERT INTO dblock_reservation (reservation_key, sku, buyer, qty, state)
-SELECT n.reservation_key, n.sku, n.buyer, n.qty, n.state
+const CountQuotas = `-- name: CountQuotas :exec
+UPDATE dblock_quota q
+SET used = q.used + n.qty, most = n.most
 FROM ROWS FROM (
-    unnest($1::text[]), unnest($2::text[]), unnest($3::text[]),
-    unnest($4::bigint[]), unnest($5::smallint[])
-) AS n (reservation_key, sku, buyer, qty, state)
+    unnest($1::text[]), unnest($2::text[]), unnest($3::bigint[]), unnest($4::bigint[])
+) AS n (sku, buyer, qty, most)
+WHERE q.sku = n.sku AND q.buyer = n.buyer
+`
+
+type CountQuotasParams struct {
+	Skus   []string
+	Buyers []string
+	Qtys   []int64
+	Mosts  []int64
+}
+
+// The rows are locked.
+func (q *Queries) CountQuotas(ctx context.Context, db DBTX, arg CountQuotasParams) error {
+	_, err := db.Exec(ctx, CountQuotas,
+		arg.Skus,
+		arg.Buyers,
+		arg.Qtys,
+		arg.Mosts,
+	)
+	return err
+}
+
+const InsertReservations = `-- name: InsertReservations :exec
+INSERT INTO dblock_reservation (reservation_key, line, sku, bucket, buyer, qty, state, limited, expires_at)
+SELECT n.reservation_key, n.line, n.sku, n.bucket, n.buyer, n.qty, n.state, n.limited,
+       CASE WHEN n.hold_us > 0 THEN clock_timestamp() + n.hold_us * interval '1 microsecond' END
+FROM ROWS FROM (
+    unnest($1::text[]), unnest($2::int[]), unnest($3::text[]),
+    unnest($4::int[]), unnest($5::text[]), unnest($6::bigint[]),
+    unnest($7::smallint[]), unnest($8::boolean[]), unnest($9::bigint[])
+) AS n (reservation_key, line, sku, bucket, buyer, qty, state, limited, hold_us)
 `
 
 type InsertReservationsParams struct {
 	ReservationKeys []string
+	Lines           []int32
 	Skus            []string
+	Buckets         []int32
 	Buyers          []string
 	Qtys            []int64
 	States          []int16
+	Limits          []bool
+	HoldsUs         []int64
 }
 
 func (q *Queries) InsertReservations(ctx context.Context, db DBTX, arg InsertReservationsParams) error {
 	_, err := db.Exec(ctx, InsertReservations,
 		arg.ReservationKeys,
+		arg.Lines,
 		arg.Skus,
+		arg.Buckets,
 		arg.Buyers,
 		arg.Qtys,
 		arg.States,
+		arg.Limits,
+		arg.HoldsUs,
 	)
 	return err
+}
+
+const KeysOf = `-- name: KeysOf :many
+SELECT r.reservation_key
+FROM dblock_reservation r
+WHERE r.sku = $1
+LIMIT $2::int
+`
+
+func (q *Queries) KeysOf(ctx context.Context, db DBTX, sku string, most int32) ([]string, error) {
+	rows, err := db.Query(ctx, KeysOf, sku, most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var reservation_key string
+		if err := rows.Scan(&reservation_key); err != nil {
+			return nil, err
+		}
+		items = append(items, reservation_key)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const KnownBuckets = `-- name: KnownBuckets :many
@@ -69,31 +133,188 @@ func (q *Queries) KnownBuckets(ctx context.Context, db DBTX, skus []string) ([]K
 	return items, nil
 }
 
+const LockBucket = `-- name: LockBucket :many
+SELECT s.sku, s.bucket, s.available, s.epoch
+FROM dblock_stock s
+WHERE s.sku = ANY ($1::text[]) AND s.bucket = $2
+FOR NO KEY UPDATE
+`
+
+func (q *Queries) LockBucket(ctx context.Context, db DBTX, skus []string, bucket int32) ([]DblockStock, error) {
+	rows, err := db.Query(ctx, LockBucket, skus, bucket)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []DblockStock
+	for rows.Next() {
+		var i DblockStock
+		if err := rows.Scan(
+			&i.Sku,
+			&i.Bucket,
+			&i.Available,
+			&i.Epoch,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const LockFreeQuotas = `-- name: LockFreeQuotas :many
+SELECT q.sku, q.buyer, q.used
+FROM dblock_quota q
+WHERE (q.sku, q.buyer) IN (
+    SELECT n.sku, n.buyer
+    FROM ROWS FROM (unnest($1::text[]), unnest($2::text[])) AS n (sku, buyer)
+)
+ORDER BY q.sku, q.buyer
+FOR NO KEY UPDATE SKIP LOCKED
+`
+
+type LockFreeQuotasRow struct {
+	Sku   string
+	Buyer string
+	Used  int64
+}
+
+// The same, but a row that is locked is left out.
+func (q *Queries) LockFreeQuotas(ctx context.Context, db DBTX, skus []string, buyers []string) ([]LockFreeQuotasRow, error) {
+	rows, err := db.Query(ctx, LockFreeQuotas, skus, buyers)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LockFreeQuotasRow
+	for rows.Next() {
+		var i LockFreeQuotasRow
+		if err := rows.Scan(&i.Sku, &i.Buyer, &i.Used); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const LockFreeStock = `-- name: LockFreeStock :many
-SELECT s.sku, s.bucket, s.available
+SELECT s.sku, s.bucket, s.available, s.epoch
 FROM dblock_stock s
 WHERE s.sku = ANY ($1::text[])
 ORDER BY s.sku, s.bucket
 FOR NO KEY UPDATE SKIP LOCKED
 `
 
-type LockFreeStockRow struct {
-	Sku       string
-	Bucket    int32
-	Available int64
-}
-
-// The same, but a row that is locked is left out: it would stall the other SKUs of the batch.
-func (q *Queries) LockFreeStock(ctx context.Context, db DBTX, skus []string) ([]LockFreeStockRow, error) {
+// The same as LockStock, but a row that is locked is left out: it would stall the other SKUs of the batch.
+func (q *Queries) LockFreeStock(ctx context.Context, db DBTX, skus []string) ([]DblockStock, error) {
 	rows, err := db.Query(ctx, LockFreeStock, skus)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []LockFreeStockRow
+	var items []DblockStock
 	for rows.Next() {
-		var i LockFreeStockRow
-		if err := rows.Scan(&i.Sku, &i.Bucket, &i.Available); err != nil {
+		var i DblockStock
+		if err := rows.Scan(
+			&i.Sku,
+			&i.Bucket,
+			&i.Available,
+			&i.Epoch,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const LockQuotas = `-- name: LockQuotas :many
+SELECT q.sku, q.buyer, q.used
+FROM dblock_quota q
+WHERE (q.sku, q.buyer) IN (
+    SELECT n.sku, n.buyer
+    FROM ROWS FROM (unnest($1::text[]), unnest($2::text[])) AS n (sku, buyer)
+)
+ORDER BY q.sku, q.buyer
+FOR NO KEY UPDATE
+`
+
+type LockQuotasRow struct {
+	Sku   string
+	Buyer string
+	Used  int64
+}
+
+func (q *Queries) LockQuotas(ctx context.Context, db DBTX, skus []string, buyers []string) ([]LockQuotasRow, error) {
+	rows, err := db.Query(ctx, LockQuotas, skus, buyers)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LockQuotasRow
+	for rows.Next() {
+		var i LockQuotasRow
+		if err := rows.Scan(&i.Sku, &i.Buyer, &i.Used); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const LockReservations = `-- name: LockReservations :many
+SELECT r.reservation_key, r.line, r.sku, r.bucket, r.buyer, r.qty, r.state, r.limited,
+       coalesce(extract(epoch FROM r.expires_at - clock_timestamp()) * 1000000, 0)::bigint AS left_us
+FROM dblock_reservation r
+WHERE r.reservation_key = ANY ($1::text[])
+ORDER BY r.reservation_key, r.line
+FOR NO KEY UPDATE
+`
+
+type LockReservationsRow struct {
+	ReservationKey string
+	Line           int32
+	Sku            string
+	Bucket         int32
+	Buyer          string
+	Qty            int64
+	State          int16
+	Limited        bool
+	LeftUs         int64
+}
+
+func (q *Queries) LockReservations(ctx context.Context, db DBTX, reservationKeys []string) ([]LockReservationsRow, error) {
+	rows, err := db.Query(ctx, LockReservations, reservationKeys)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LockReservationsRow
+	for rows.Next() {
+		var i LockReservationsRow
+		if err := rows.Scan(
+			&i.ReservationKey,
+			&i.Line,
+			&i.Sku,
+			&i.Bucket,
+			&i.Buyer,
+			&i.Qty,
+			&i.State,
+			&i.Limited,
+			&i.LeftUs,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -105,31 +326,28 @@ func (q *Queries) LockFreeStock(ctx context.Context, db DBTX, skus []string) ([]
 }
 
 const LockStock = `-- name: LockStock :many
-SELECT s.sku, s.bucket, s.available
+SELECT s.sku, s.bucket, s.available, s.epoch
 FROM dblock_stock s
 WHERE s.sku = ANY ($1::text[])
 ORDER BY s.sku, s.bucket
 FOR NO KEY UPDATE
 `
 
-type LockStockRow struct {
-	Sku       string
-	Bucket    int32
-	Available int64
-}
-
-// Rows are locked in the order of their SKU and bucket, so that two batches never wait for each
-// other.
-func (q *Queries) LockStock(ctx context.Context, db DBTX, skus []string) ([]LockStockRow, error) {
+func (q *Queries) LockStock(ctx context.Context, db DBTX, skus []string) ([]DblockStock, error) {
 	rows, err := db.Query(ctx, LockStock, skus)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []LockStockRow
+	var items []DblockStock
 	for rows.Next() {
-		var i LockStockRow
-		if err := rows.Scan(&i.Sku, &i.Bucket, &i.Available); err != nil {
+		var i DblockStock
+		if err := rows.Scan(
+			&i.Sku,
+			&i.Bucket,
+			&i.Available,
+			&i.Epoch,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -140,20 +358,42 @@ func (q *Queries) LockStock(ctx context.Context, db DBTX, skus []string) ([]Lock
 	return items, nil
 }
 
+const MakeQuotas = `-- name: MakeQuotas :exec
+
+INSERT INTO dblock_quota (sku, buyer, used, most)
+SELECT n.sku, n.buyer, 0, 0
+FROM ROWS FROM (unnest($1::text[]), unnest($2::text[])) AS n (sku, buyer)
+ON CONFLICT (sku, buyer) DO NOTHING
+`
+
+// Rows are locked in one order everywhere, so that two batches never wait for each other crosswise: quotas, stock by SKU
+// and bucket, then reservations, by key; or, of reservations that exist, these first.
+func (q *Queries) MakeQuotas(ctx context.Context, db DBTX, skus []string, buyers []string) error {
+	_, err := db.Exec(ctx, MakeQuotas, skus, buyers)
+	return err
+}
+
 const Reservations = `-- name: Reservations :many
-SELECT r.reservation_key, r.sku, r.buyer, r.qty, r.state
+SELECT r.reservation_key, r.line, r.sku, r.bucket, r.buyer, r.qty, r.state, r.limited,
+       coalesce(extract(epoch FROM r.expires_at - clock_timestamp()) * 1000000, 0)::bigint AS left_us
 FROM dblock_reservation r
-WHERE r.reservation_key = ANY ($1::text[]) AND r.line = 0
+WHERE r.reservation_key = ANY ($1::text[])
+ORDER BY r.reservation_key, r.line
 `
 
 type ReservationsRow struct {
 	ReservationKey string
+	Line           int32
 	Sku            string
+	Bucket         int32
 	Buyer          string
 	Qty            int64
 	State          int16
+	Limited        bool
+	LeftUs         int64
 }
 
+// left_us is for how many microseconds yet the reservation is held; 0 or less: it has expired, or has no end.
 func (q *Queries) Reservations(ctx context.Context, db DBTX, reservationKeys []string) ([]ReservationsRow, error) {
 	rows, err := db.Query(ctx, Reservations, reservationKeys)
 	if err != nil {
@@ -165,10 +405,14 @@ func (q *Queries) Reservations(ctx context.Context, db DBTX, reservationKeys []s
 		var i ReservationsRow
 		if err := rows.Scan(
 			&i.ReservationKey,
+			&i.Line,
 			&i.Sku,
+			&i.Bucket,
 			&i.Buyer,
 			&i.Qty,
 			&i.State,
+			&i.Limited,
+			&i.LeftUs,
 		); err != nil {
 			return nil, err
 		}
@@ -178,6 +422,91 @@ func (q *Queries) Reservations(ctx context.Context, db DBTX, reservationKeys []s
 		return nil, err
 	}
 	return items, nil
+}
+
+const SeeQuotas = `-- name: SeeQuotas :many
+SELECT q.sku, q.buyer, q.used
+FROM dblock_quota q
+WHERE (q.sku, q.buyer) IN (
+    SELECT n.sku, n.buyer
+    FROM ROWS FROM (unnest($1::text[]), unnest($2::text[])) AS n (sku, buyer)
+)
+`
+
+type SeeQuotasRow struct {
+	Sku   string
+	Buyer string
+	Used  int64
+}
+
+func (q *Queries) SeeQuotas(ctx context.Context, db DBTX, skus []string, buyers []string) ([]SeeQuotasRow, error) {
+	rows, err := db.Query(ctx, SeeQuotas, skus, buyers)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SeeQuotasRow
+	for rows.Next() {
+		var i SeeQuotasRow
+		if err := rows.Scan(&i.Sku, &i.Buyer, &i.Used); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const SeeStocks = `-- name: SeeStocks :many
+SELECT s.sku, s.bucket, s.available, s.epoch
+FROM dblock_stock s
+WHERE s.sku = ANY ($1::text[])
+ORDER BY s.sku, s.bucket
+`
+
+func (q *Queries) SeeStocks(ctx context.Context, db DBTX, skus []string) ([]DblockStock, error) {
+	rows, err := db.Query(ctx, SeeStocks, skus)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []DblockStock
+	for rows.Next() {
+		var i DblockStock
+		if err := rows.Scan(
+			&i.Sku,
+			&i.Bucket,
+			&i.Available,
+			&i.Epoch,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const StockOf = `-- name: StockOf :one
+SELECT coalesce(sum(s.available), 0)::bigint AS available, coalesce(sum(s.epoch), 0)::bigint AS epoch
+FROM dblock_stock s
+WHERE s.sku = $1
+`
+
+type StockOfRow struct {
+	Available int64
+	Epoch     int64
+}
+
+func (q *Queries) StockOf(ctx context.Context, db DBTX, sku string) (StockOfRow, error) {
+	row := db.QueryRow(ctx, StockOf, sku)
+	var i StockOfRow
+	err := row.Scan(&i.Available, &i.Epoch)
+	return i, err
 }
 
 const TakeStock = `-- name: TakeStock :exec

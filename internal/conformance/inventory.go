@@ -53,6 +53,7 @@ var (
 		"RefusesOrdersOnceClosed":          refusesOrdersOnceClosed,
 		"ReplaysARealOrderFile":            replaysARealOrderFile,
 		"SurvivesAKilledSeller":            survivesAKilledSeller,
+		"AnswersAsTheModelDoes":            answersAsTheModelDoes,
 	}
 	ofThoseThatSellAll = map[string]func(*testing.T, *shop){
 		"SellsExactlyItsStock":          sellsExactlyItsStock,
@@ -64,6 +65,33 @@ var (
 	}
 	ofThoseThatNeverWait = map[string]func(*testing.T, *shop){
 		"RefusesAtOnceWhatIsHeld": refusesAtOnceWhatIsHeld,
+	}
+	// What becomes of an order after it was sold or set aside has nothing to do with the strategy.
+	ofShops = map[string]func(*testing.T, *shop){
+		"AHeldOrderGoesItsWay":                 aHeldOrderGoesItsWay,
+		"ACancelledKeyIsNeverSold":             aCancelledKeyIsNeverSold,
+		"HoldsAsLongAsItSays":                  holdsAsLongAsItSays,
+		"WhatComesBackIsForSale":               whatComesBackIsForSale,
+		"ABuyerGetsNoMoreThanTheLimit":         aBuyerGetsNoMoreThanTheLimit,
+		"ALimitCountsWhatIsHeldAndSold":        aLimitCountsWhatIsHeldAndSold,
+		"ALimitNeedsABuyer":                    aLimitNeedsABuyer,
+		"WhatNeedsNoStockIsLimited":            whatNeedsNoStockIsLimited,
+		"ACartIsSoldWholeOrNotAtAll":           aCartIsSoldWholeOrNotAtAll,
+		"AKeyIsOfOneOrderOrOneCart":            aKeyIsOfOneOrderOrOneCart,
+		"CartsCrosswise":                       cartsCrosswise,
+		"RefusesBadCarts":                      refusesBadCarts,
+		"ConfirmRacesItsEnd":                   confirmRacesItsEnd,
+		"OneOfManyConfirmsAndCancels":          oneOfManyConfirmsAndCancels,
+		"CancelRacesItsOrder":                  cancelRacesItsOrder,
+		"TheLastUnitIsSold":                    theLastUnitIsSold,
+		"SweepersGiveBackWhatExpired":          sweepersGiveBackWhatExpired,
+		"APoisonedOrderFailsAloneBesideLimits": aPoisonedOrderFailsAloneBesideLimits,
+		"BooksAreOffWhereTheyAre":              booksAreOffWhereTheyAre,
+		"TellsNoLies":                          tellsNoLies,
+		"SellsRealInvoices":                    sellsRealInvoices,
+		"SellsScarceInvoices":                  sellsScarceInvoices,
+		"TheOrderOfCommitsMatters":             theOrderOfCommitsMatters,
+		"ALoneCartWaitsForItsRows":             aLoneCartWaitsForItsRows,
 	}
 	ofCAS = map[string]func(*testing.T, *shop){
 		"RefusesWhatOthersChange": refusesWhatOthersChange,
@@ -113,20 +141,29 @@ func (e Inventory) Run(t *testing.T) {
 			}
 		})
 	}
+	for name, test := range ofShops {
+		t.Run(name, func(t *testing.T) { t.Parallel(); test(t, e.shop(t, patient(inventory.Merge))) })
+	}
 	for name, test := range map[string]func(*testing.T, Inventory){
-		"ABatchCutAnywhere":           on(aBatchCutAnywhere, inventory.Options{}),
-		"ControlSellsTwice":           on(controlSellsTwice, inventory.Options{}),
-		"ControlOversells":            controlOversells,
-		"PassesOverLockedBuckets":     passesOverLockedBuckets,
-		"RestocksOnce":                on(restocksOnce, inventory.Options{}),
-		"RestocksOnceInBuckets":       on(restocksOnce, inventory.Options{Buckets: 16}),
-		"SpreadsWhatComesIn":          on(spreadsWhatComesIn, inventory.Options{}),
-		"AuditFindsTampering":         on(auditFindsTampering, inventory.Options{}),
-		"RefusesWhatTheDatabaseLacks": refusesWhatTheDatabaseLacks,
-		"ChecksTheSchema":             checksTheSchema,
-		"UsesASchemaOfTheHostsChoice": usesASchemaOfTheHostsChoice,
-		"RunsWithTheDocumentedGrants": runsWithTheDocumentedGrants,
-		"SaysWhenTheServerIsDown":     saysWhenTheServerIsDown,
+		"AMoveCutAnywhere":                    on(aMoveCutAnywhere, inventory.Options{}),
+		"ABatchCutAnywhere":                   on(aBatchCutAnywhere, inventory.Options{}),
+		"ControlSellsTwice":                   on(controlSellsTwice, inventory.Options{}),
+		"ControlOversells":                    controlOversells,
+		"ControlExceedsLimits":                controlExceedsLimits,
+		"PassesOverLockedBuckets":             passesOverLockedBuckets,
+		"TheModelNotices":                     theModelNotices,
+		"AnswersAsTheModelDoesFromAllotments": on(answersAsTheModelDoesFromAllotments, inventory.Options{}),
+		"SellsFromAllotments":                 on(sellsFromAllotments, inventory.Options{}),
+		"TheTaleNotices":                      theTaleNotices,
+		"RestocksOnce":                        on(restocksOnce, inventory.Options{}),
+		"RestocksOnceInBuckets":               on(restocksOnce, inventory.Options{Buckets: 16}),
+		"SpreadsWhatComesIn":                  on(spreadsWhatComesIn, inventory.Options{}),
+		"AuditFindsTampering":                 on(auditFindsTampering, inventory.Options{}),
+		"RefusesWhatTheDatabaseLacks":         refusesWhatTheDatabaseLacks,
+		"ChecksTheSchema":                     checksTheSchema,
+		"UsesASchemaOfTheHostsChoice":         usesASchemaOfTheHostsChoice,
+		"RunsWithTheDocumentedGrants":         runsWithTheDocumentedGrants,
+		"SaysWhenTheServerIsDown":             saysWhenTheServerIsDown,
 	} {
 		t.Run(name, func(t *testing.T) { t.Parallel(); test(t, e) })
 	}
@@ -254,9 +291,18 @@ func (s *shop) sound(t *testing.T) {
 			t.Errorf("the books of %q are off by %d: %+v", b.SKU, b.Drift(), b)
 		}
 	}
-	rows := s.count(t, "SELECT count(*) FROM dblock_reservation")
-	if keys := s.count(t, "SELECT count(DISTINCT reservation_key) FROM dblock_reservation"); rows != keys {
-		t.Errorf("%d rows for %d orders", rows, keys)
+	for what, query := range map[string]string{
+		"orders lack a line, stand in the books twice, or have lines in different states": `SELECT count(*) FROM (SELECT 1 FROM dblock_reservation
+			GROUP BY reservation_key HAVING count(*) <> max(line) + 1 OR count(DISTINCT line) <> count(*) OR min(state) <> max(state)) b`,
+		"buyers' limits count something else than what they have": `SELECT count(*) FROM (
+			SELECT b.sku, b.buyer FROM (
+				SELECT q.sku, q.buyer, q.used AS n FROM dblock_quota q
+				UNION ALL SELECT r.sku, r.buyer, -r.qty FROM dblock_reservation r WHERE r.limited AND r.state IN (1, 2)
+			) b GROUP BY b.sku, b.buyer HAVING sum(b.n) <> 0) c`,
+	} {
+		if n := s.count(t, query); n != 0 {
+			t.Errorf("%d %s", n, what)
+		}
 	}
 }
 

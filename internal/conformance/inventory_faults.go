@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -19,14 +20,7 @@ import (
 // aPoisonedOrderFailsAlone has the host's own trigger refuse one buyer.
 func aPoisonedOrderFailsAlone(t *testing.T, s *shop) {
 	s.stock(t, "sale", 1000)
-	if s.e.Kind == devdb.Postgres {
-		s.exec(t, `CREATE FUNCTION poison() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'banned'; END $$`)
-		s.exec(t, `CREATE TRIGGER poison BEFORE INSERT ON dblock_reservation FOR EACH ROW
-			WHEN (NEW.buyer = 'banned') EXECUTE FUNCTION poison()`)
-	} else {
-		s.exec(t, `CREATE TRIGGER poison BEFORE INSERT ON dblock_reservation FOR EACH ROW
-			IF NEW.buyer = 'banned' THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'banned'; END IF`)
-	}
+	s.poison(t)
 	reqs := ordersFor(300, "sale")
 	for i := range reqs {
 		if i%100 == 42 {
@@ -46,6 +40,19 @@ func aPoisonedOrderFailsAlone(t *testing.T, s *shop) {
 		t.Errorf("%+v", b)
 	}
 	s.sound(t)
+}
+
+// poison has a trigger refuse every order of the buyer "banned".
+func (s *shop) poison(t *testing.T) {
+	t.Helper()
+	if s.e.Kind == devdb.Postgres {
+		s.exec(t, `CREATE FUNCTION poison() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'banned'; END $$`)
+		s.exec(t, `CREATE TRIGGER poison BEFORE INSERT ON dblock_reservation FOR EACH ROW
+			WHEN (NEW.buyer = 'banned') EXECUTE FUNCTION poison()`)
+		return
+	}
+	s.exec(t, `CREATE TRIGGER poison BEFORE INSERT ON dblock_reservation FOR EACH ROW
+		IF NEW.buyer = 'banned' THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'banned'; END IF`)
 }
 
 // aLockedSKUDoesNotStallTheRest has somebody else's transaction hold one row.
@@ -124,6 +131,14 @@ func (e Inventory) Main() {
 	dsn := os.Getenv(sellerDSN)
 	if dsn == "" {
 		return
+	}
+	if options := os.Getenv(sellerOptions); options != "" {
+		err := e.doWhatIsAsked(dsn, options)
+		if errors.Is(err, io.EOF) {
+			os.Exit(0)
+		}
+		fmt.Fprintln(os.Stderr, "doer:", err)
+		os.Exit(1)
 	}
 	strategy, err := inventory.ParseStrategy(os.Getenv(sellerStrategy))
 	if err == nil {

@@ -86,6 +86,14 @@ func Rows(query string, n int) string {
 	return query[:begin] + strings.Repeat(row+", ", n-1) + row + query[end:]
 }
 
+// Asks repeats the SELECT of the derived table that is called ask n times.
+func Asks(query string, n int) string {
+	end := strings.Index(query, ") ask\n")
+	begin := strings.LastIndex(query[:end], "SELECT ")
+	one := strings.TrimSpace(query[begin:end])
+	return query[:begin] + strings.Repeat(one+" UNION ALL ", n-1) + query[begin:]
+}
+
 // closing returns where the parenthesis closes with which s begins.
 func closing(s string) int {
 	depth := 0

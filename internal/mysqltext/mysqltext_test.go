@@ -31,6 +31,19 @@ func TestRows(t *testing.T) {
 	}
 }
 
+func TestAsks(t *testing.T) {
+	t.Parallel()
+	const one = "SELECT t.a FROM (\n    SELECT ? AS a, ? AS b\n) ask\nJOIN t ON t.a = ask.a"
+	got := Asks(one, 3)
+	want := "SELECT t.a FROM (\n    SELECT ? AS a, ? AS b UNION ALL SELECT ? AS a, ? AS b UNION ALL SELECT ? AS a, ? AS b\n) ask\nJOIN t ON t.a = ask.a"
+	if got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if Asks(one, 1) != one {
+		t.Error("one ask is not the statement itself")
+	}
+}
+
 func TestMisusePanics(t *testing.T) {
 	t.Parallel()
 	for name, f := range map[string]func(){

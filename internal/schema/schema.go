@@ -10,7 +10,7 @@ import (
 )
 
 // Version is the schema version that this program needs: the number of the newest migration.
-const Version int64 = 5
+const Version int64 = 7
 
 // VersionTable is where applied migrations are recorded. It is dblock's own: the host's goose
 // state is never touched.
@@ -23,7 +23,7 @@ func Tables() []string {
 		"dblock_stock", "dblock_reservation", "dblock_adjustment",
 		"dblock_member", "dblock_lease", "dblock_lease_waiter", "dblock_fence",
 		"dblock_reader", "dblock_semaphore", "dblock_permit", "dblock_ticket",
-		"dblock_session_key",
+		"dblock_session_key", "dblock_quota",
 	}
 }
 
@@ -37,8 +37,10 @@ func passing(table string) bool {
 }
 
 // tables matches each of dblock's table names as a whole word. Names of constraints and indexes
-// also begin with dblock_, but must not be qualified.
-var tables = regexp.MustCompile(`\b(` + strings.Join(append(Tables(), VersionTable), "|") + `)\b`)
+// also begin with dblock_, but must not be qualified, unless an index is dropped.
+var tables = regexp.MustCompile(`\b(` + strings.Join(append(Tables(), VersionTable, dropIndex+`\w+`), "|") + `)\b`)
+
+const dropIndex = "DROP INDEX "
 
 // Check compares the version that a database has with the one this program needs.
 func Check(have int64) error {
@@ -55,5 +57,10 @@ func Qualify(sql, name string, quote func(string) string) string {
 		return sql
 	}
 	prefix := quote(name) + "."
-	return tables.ReplaceAllStringFunc(sql, func(table string) string { return prefix + table })
+	return tables.ReplaceAllStringFunc(sql, func(found string) string {
+		if index, ok := strings.CutPrefix(found, dropIndex); ok {
+			return dropIndex + prefix + index
+		}
+		return prefix + found
+	})
 }

@@ -3,26 +3,51 @@ package mysqlinventory
 import (
 	"context"
 
+	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
 // Lookup returns what is recorded under key.
-func (d *database) Lookup(ctx context.Context, key string) (engine.Row, bool, error) {
-	rows, err := d.recorded(ctx, d.on(d.pool), []string{key})
-	row, found := rows[key]
-	return row, found, fault.NoWrite(err)
+func (d *database) Lookup(ctx context.Context, key string) ([]engine.Row, error) {
+	found, err := d.recorded(ctx, d.on(d.pool), []string{key})
+	return found[key], fault.NoWrite(err)
 }
 
-// Balances reads the books of every SKU in one statement, and so in one snapshot.
-func (d *database) Balances(ctx context.Context) ([]engine.Balance, error) {
-	rows, err := d.q.Balances(ctx, d.on(d.pool))
-	if err != nil {
-		return nil, fault.NoWrite(err)
+// Balances reads the books in one statement, and so in one snapshot.
+func (d *database) Balances(ctx context.Context, skus []string) ([]engine.Balance, error) {
+	balances, err := d.balances(ctx, d.on(d.pool), skus)
+	return balances, fault.NoWrite(err)
+}
+
+func (d *database) balances(ctx context.Context, on mysqldb.DBTX, skus []string) ([]engine.Balance, error) {
+	var every int64
+	if len(skus) == 0 {
+		every = 1
 	}
+	rows, err := d.q.Balances(ctx, on, mysqldb.BalancesParams{Every: every, Skus: blobs(skus)})
 	balances := make([]engine.Balance, len(rows))
 	for i, r := range rows {
-		balances[i] = engine.Balance{SKU: string(r.Sku), Available: r.Available, Held: r.Held, Sold: r.Sold, Restocked: r.Restocked}
+		balances[i] = engine.Balance{
+			SKU: string(r.Sku), Available: r.Available, Allotted: r.Allotted, Held: r.Held, Sold: r.Sold, Restocked: r.Restocked,
+		}
 	}
-	return balances, nil
+	return balances, err
+}
+
+// Keys reads the stock and the keys of an SKU in one snapshot.
+func (d *database) Keys(ctx context.Context, sku string, limit int) (got engine.Keys, err error) {
+	err = d.inSnapshot(ctx, func(on mysqldb.DBTX) error {
+		stock, err := d.q.StockOf(ctx, on, []byte(sku))
+		if err != nil {
+			return err
+		}
+		got.Left, got.Epoch = stock.Available, stock.Epoch
+		keys, err := d.q.KeysOf(ctx, on, []byte(sku), int32(limit))
+		for _, key := range keys {
+			got.Keys = append(got.Keys, string(key))
+		}
+		return err
+	})
+	return got, err
 }

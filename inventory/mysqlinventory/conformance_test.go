@@ -41,7 +41,7 @@ func storeOn(ctx context.Context, cfg *mysql.Config, o inventory.Options) (*inve
 }
 
 func TestMain(m *testing.M) {
-	conformance.Inventory{Open: open}.Main()
+	conformance.Inventory{Open: open, OpenOn: openOn}.Main()
 	testdb.Main(m, devdb.MariaDB, devdb.MySQL)
 }
 

@@ -41,5 +41,6 @@ func (d *database) writeOne(ctx context.Context, on mysqldb.DBTX, r engine.Row, 
 func (d *database) insert(ctx context.Context, on mysqldb.DBTX, r engine.Row, bucket int32) error {
 	return d.q.InsertReservation(ctx, on, mysqldb.InsertReservationParams{
 		ReservationKey: []byte(r.Key), Sku: []byte(r.SKU), Bucket: bucket, Buyer: []byte(r.Buyer), Qty: r.Qty,
+		State: r.State, HoldUs: r.Hold.Microseconds(),
 	})
 }

@@ -1,6 +1,8 @@
 package mysqlinventory
 
 import (
+	"errors"
+
 	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/mysqlfault"
 )
@@ -8,8 +10,22 @@ import (
 // Fault tells what an error means. Whoever waited too long for the stock tries again: it is the server's bound that
 // ended, not the caller's.
 func (d *database) Fault(err error) fault.Fault {
-	if mysqlfault.IsLocked(err) {
+	var wait *bounded
+	switch {
+	case errors.As(err, &wait):
+		return fault.Busy
+	case errors.Is(err, errKeyTaken):
+		return fault.Duplicate
+	case mysqlfault.IsLocked(err):
 		return fault.Retry
 	}
 	return mysqlfault.Of(err)
 }
+
+// errKeyTaken says that somebody else has recorded an order of the same key.
+var errKeyTaken = errors.New("mysqlinventory: the key was recorded after the transaction first read")
+
+// bounded says that a caller's transaction waited for a row for as long as it may: that is the caller's bound.
+type bounded struct{ error }
+
+func (e *bounded) Unwrap() error { return e.error }

@@ -2,6 +2,9 @@ package mysqlinventory
 
 import (
 	"context"
+	"database/sql"
+	"slices"
+	"time"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/mysqltext"
@@ -10,16 +13,15 @@ import (
 
 // Transact takes the same few round trips whatever the size of the batch. There is no statement
 // that writes to two tables, and no way to send several at once that does not depend on the DSN.
-func (d *database) Transact(
-	ctx context.Context, skus, keys []string, wait bool, decide func(engine.Books) engine.Plan,
-) error {
-	return d.inTx(ctx, func(on mysqldb.DBTX) (bool, error) {
-		books, err := d.read(ctx, on, skus, keys, wait)
+func (d *database) Transact(ctx context.Context, ask engine.Ask, decide func(engine.Books) engine.Plan) error {
+	return d.in(ctx, readCommitted, func(conn *sql.Conn) (bool, error) {
+		on := d.on(conn)
+		books, err := d.read(ctx, on, ask)
 		if err != nil {
 			return false, err
 		}
-		known := buckets{ctx: ctx, on: on, d: d, skus: skus}
-		books.Skipped = func(sku string) bool { return !wait && int64(len(books.Stock[sku])) < known.of(sku) }
+		known := buckets{ctx: ctx, on: on, d: d, skus: ask.SKUs}
+		books.Skipped = func(sku string) bool { return !ask.Wait && int64(len(books.Stock[sku])) < known.of(sku) }
 		plan := decide(books)
 		if known.err != nil {
 			return false, known.err
@@ -27,44 +29,109 @@ func (d *database) Transact(
 		if len(plan.Insert) == 0 {
 			return false, nil // a rollback needs no flush
 		}
-		return true, d.write(ctx, on, plan)
+		if err := write(ctx, on, plan); err != nil || d.hook == nil {
+			return true, err
+		}
+		return true, d.runHook(ctx, conn, plan)
 	})
 }
 
-// read locks the stock and reads what is recorded. The look-up is a statement of its own after
-// the lock: only then it sees what others committed while we waited.
-func (d *database) read(ctx context.Context, on mysqldb.DBTX, skus, keys []string, wait bool) (engine.Books, error) {
-	var books engine.Books
-	var err error
-	books.Stock, err = d.lock(ctx, on, skus, wait)
-	if err != nil {
-		return books, err
+// Look reads in one snapshot, that of the first statement.
+func (d *database) Look(ctx context.Context, ask engine.Ask) (engine.Books, error) {
+	books := engine.Books{Skipped: func(string) bool { return false }, Used: make(map[engine.Quota]int64, len(ask.Quotas))}
+	for _, q := range ask.Quotas {
+		books.Used[q] = 0
 	}
-	if len(keys) > 0 {
-		books.Recorded, err = d.recorded(ctx, on, keys)
-	}
+	err := d.inSnapshot(ctx, func(on mysqldb.DBTX) (err error) {
+		if books.Recorded, err = d.recorded(ctx, on, ask.Keys); err != nil {
+			return err
+		}
+		if err = readQuotas(ctx, on, mysqldb.SeeQuotas, ask.Quotas, books.Used); err != nil {
+			return err
+		}
+		if len(ask.SKUs) == 0 {
+			return nil
+		}
+		stock, err := d.q.SeeStocks(ctx, on, blobs(ask.SKUs))
+		books.Stock = bySKU(stock)
+		return err
+	})
 	return books, err
 }
 
-func (d *database) lock(
-	ctx context.Context, on mysqldb.DBTX, skus []string, wait bool,
-) (map[string][]engine.Bucket, error) {
-	stock := make(map[string][]engine.Bucket, len(skus))
-	add := func(r mysqldb.LockStockRow) {
-		stock[string(r.Sku)] = append(stock[string(r.Sku)], engine.Bucket{Number: r.Bucket, Left: r.Available})
+// read locks the quotas and the stock and reads what is recorded. The look-up is a statement of its own after
+// the locks: only then it sees what others committed while we waited.
+func (d *database) read(ctx context.Context, on mysqldb.DBTX, ask engine.Ask) (engine.Books, error) {
+	var books engine.Books
+	var err error
+	if books.Used, err = lockQuotas(ctx, on, ask); err != nil {
+		return books, err
 	}
-	if wait {
-		rows, err := d.q.LockStock(ctx, on, blobs(skus))
-		for _, r := range rows {
-			add(r)
+	lock := mysqldb.LockStock
+	if !ask.Wait {
+		lock = mysqldb.LockFreeStock
+	}
+	if ask.Own != 0 {
+		books.Stock, err = d.lockBucket(ctx, on, ask.SKUs[0], ask.Own)
+	} else {
+		books.Stock, err = lockStock(ctx, on, lock, ask.SKUs)
+	}
+	if err != nil {
+		return books, err
+	}
+	books.Recorded, err = d.recorded(ctx, on, ask.Keys)
+	return books, err
+}
+
+// lockQuotas returns those that it has locked. Whoever waits for one has locked none that comes after it.
+func lockQuotas(ctx context.Context, on mysqldb.DBTX, ask engine.Ask) (map[engine.Quota]int64, error) {
+	used := make(map[engine.Quota]int64, len(ask.Quotas))
+	if ask.Wait {
+		if err := repeat(ctx, on, mysqldb.MakeQuotas, ask.Quotas, quotaArgs); err != nil {
+			return nil, err
 		}
-		return stock, err
+		return used, readQuotas(ctx, on, mysqldb.LockQuotas, ask.Quotas, used)
 	}
-	rows, err := d.q.LockFreeStock(ctx, on, blobs(skus))
+	there := make(map[engine.Quota]int64, len(ask.Quotas))
+	if err := readQuotas(ctx, on, mysqldb.SeeQuotas, ask.Quotas, there); err != nil {
+		return nil, err
+	}
+	missing := slices.DeleteFunc(slices.Clone(ask.Quotas), func(q engine.Quota) bool { _, ok := there[q]; return ok })
+	if err := repeat(ctx, on, mysqldb.MakeQuotas, missing, quotaArgs); err != nil {
+		return nil, err
+	}
+	return used, readQuotas(ctx, on, mysqldb.LockFreeQuotas, ask.Quotas, used)
+}
+
+// readQuotas reads so many as the given statement finds.
+func readQuotas(ctx context.Context, on mysqldb.DBTX, query string, quotas []engine.Quota, used map[engine.Quota]int64) error {
+	return askAll(ctx, on, query, quotas, quotaArgs, func(rows *sql.Rows) error {
+		var r mysqldb.LockQuotasRow
+		err := rows.Scan(&r.Sku, &r.Buyer, &r.Used)
+		used[engine.Quota{SKU: string(r.Sku), Buyer: string(r.Buyer)}] = r.Used
+		return err
+	})
+}
+
+// lockStock locks the buckets of SKUs with the given statement.
+func lockStock(ctx context.Context, on mysqldb.DBTX, query string, skus []string) (map[string][]engine.Bucket, error) {
+	var stock []mysqldb.DblockStock
+	err := askAll(ctx, on, query, skus, textArgs, func(rows *sql.Rows) error {
+		var r mysqldb.DblockStock
+		err := rows.Scan(&r.Sku, &r.Bucket, &r.Available, &r.Epoch)
+		stock = append(stock, r)
+		return err
+	})
+	return bySKU(stock), err
+}
+
+func bySKU(rows []mysqldb.DblockStock) map[string][]engine.Bucket {
+	stock := make(map[string][]engine.Bucket)
 	for _, r := range rows {
-		add(mysqldb.LockStockRow(r))
+		sku := string(r.Sku)
+		stock[sku] = append(stock[sku], engine.Bucket{Number: r.Bucket, Left: r.Available, Epoch: r.Epoch})
 	}
-	return stock, err
+	return stock
 }
 
 // buckets counts the buckets of each SKU, locked or not, when that is first asked: only who does
@@ -90,39 +157,90 @@ func (b *buckets) of(sku string) int64 {
 	return b.known[sku]
 }
 
-func (d *database) recorded(ctx context.Context, on mysqldb.DBTX, keys []string) (map[string]engine.Row, error) {
-	rows, err := d.q.Reservations(ctx, on, blobs(keys))
-	found := make(map[string]engine.Row, len(rows))
-	for _, r := range rows {
-		key := string(r.ReservationKey)
-		found[key] = engine.Row{Key: key, SKU: string(r.Sku), Buyer: string(r.Buyer), Qty: r.Qty, State: r.State}
+// recorded are the reservations under keys, their lines in order.
+func (d *database) recorded(ctx context.Context, on mysqldb.DBTX, keys []string) (map[string][]engine.Row, error) {
+	if len(keys) == 0 {
+		return nil, nil
 	}
-	return found, err
+	found, err := d.q.Reservations(ctx, on, blobs(keys))
+	return byKey(found), err
 }
 
-func (d *database) write(ctx context.Context, on mysqldb.DBTX, plan engine.Plan) error {
-	var rows []any
-	for _, r := range plan.Insert {
-		rows = append(rows, []byte(r.Key), []byte(r.SKU), []byte(r.Buyer), r.Qty, r.State)
+func byKey(found []mysqldb.ReservationsRow) map[string][]engine.Row {
+	rows := make(map[string][]engine.Row, len(found))
+	for _, r := range found {
+		key := string(r.ReservationKey)
+		rows[key] = append(rows[key], engine.Row{
+			Key: key, Line: r.Line, SKU: string(r.Sku), Bucket: r.Bucket, Buyer: string(r.Buyer), Qty: r.Qty, State: r.State,
+			Limited: r.Limited, Left: time.Duration(r.LeftUs) * time.Microsecond,
+		})
 	}
-	if _, err := on.ExecContext(ctx, mysqltext.Rows(mysqldb.InsertReservations, len(plan.Insert)), rows...); err != nil {
+	return rows
+}
+
+func write(ctx context.Context, on mysqldb.DBTX, plan engine.Plan) error {
+	if err := repeat(ctx, on, mysqldb.InsertReservations, plan.Insert, rowArgs); err != nil {
 		return err
 	}
-	if len(plan.Take) == 0 {
-		return nil
+	if err := repeat(ctx, on, mysqldb.CountQuotas, plan.Count, countArgs); err != nil {
+		return err
 	}
-	return d.units(ctx, on, mysqldb.TakeStock, plan.Take)
+	return repeat(ctx, on, mysqldb.TakeStock, plan.Take, unitArgs)
 }
 
-// units runs a statement that has one row a bucket.
-func (d *database) units(ctx context.Context, on mysqldb.DBTX, query string, units []engine.Units) error {
-	var args []any
-	for _, u := range units {
-		args = append(args, []byte(u.SKU), u.Bucket, u.Qty)
+// repeat runs a statement that has one row of VALUES for each of all, if there are any.
+func repeat[T any](ctx context.Context, on mysqldb.DBTX, query string, all []T, args func(T) []any) error {
+	if len(all) == 0 {
+		return nil
 	}
-	_, err := on.ExecContext(ctx, mysqltext.Rows(query, len(units)), args...)
+	_, err := on.ExecContext(ctx, mysqltext.Rows(query, len(all)), flat(all, args)...)
 	return err
 }
+
+// askAll runs a query that has one SELECT of ask for each of all, if there are any, and calls scan with every row.
+func askAll[T any](
+	ctx context.Context, on mysqldb.DBTX, query string, all []T, args func(T) []any, scan func(*sql.Rows) error,
+) error {
+	if len(all) == 0 {
+		return nil
+	}
+	rows, err := on.QueryContext(ctx, mysqltext.Asks(query, len(all)), flat(all, args)...)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+func flat[T any](all []T, args func(T) []any) (flat []any) {
+	for _, one := range all {
+		flat = append(flat, args(one)...)
+	}
+	return flat
+}
+
+func rowArgs(r engine.Row) []any {
+	var limited int16
+	if r.Limited {
+		limited = 1
+	}
+	return []any{
+		[]byte(r.Key), r.Line, []byte(r.SKU), r.Bucket, []byte(r.Buyer), r.Qty, r.State, limited, r.Hold.Microseconds(),
+	}
+}
+
+func quotaArgs(q engine.Quota) []any { return []any{[]byte(q.SKU), []byte(q.Buyer)} }
+
+func countArgs(c engine.Count) []any { return append(quotaArgs(c.Quota), c.Qty, c.Most) }
+
+func textArgs(text string) []any { return []any{[]byte(text)} }
+
+func unitArgs(u engine.Units) []any { return []any{[]byte(u.SKU), u.Bucket, u.Qty} }
 
 func blobs(texts []string) [][]byte {
 	b := make([][]byte, len(texts))
@@ -130,4 +248,14 @@ func blobs(texts []string) [][]byte {
 		b[i] = []byte(s)
 	}
 	return b
+}
+
+// lockBucket is lockStock for one row.
+func (d *database) lockBucket(ctx context.Context, on mysqldb.DBTX, sku string, number int32) (map[string][]engine.Bucket, error) {
+	rows, err := d.q.LockBucket(ctx, on, []byte(sku), number)
+	stock := make(map[string][]engine.Bucket, 1)
+	for _, r := range rows {
+		stock[sku] = append(stock[sku], engine.Bucket{Number: r.Bucket, Left: r.Available, Epoch: r.Epoch})
+	}
+	return stock, err
 }

@@ -25,11 +25,14 @@ import (
 //
 // Errors: dblock.ErrSchema, dblock.ErrServerTooOld, dblock.ErrUnavailable, inventory.ErrInvalid, and
 // dblock.ErrUnsupported for inventory.Advisory.
-func New(ctx context.Context, db *sql.DB, o inventory.Options) (*inventory.Store, error) {
+func New(ctx context.Context, db *sql.DB, o inventory.Options, more ...Option) (*inventory.Store, error) {
 	if err := schema.CheckMySQLName(o.Schema); err != nil {
 		return nil, &inventory.InvalidError{Field: "Options.Schema", Reason: err.Error()}
 	}
 	d := &database{pool: db, schema: o.Schema}
+	for _, option := range more {
+		option(d)
+	}
 	if _, err := mysqlschema.Check(ctx, d.on(d.pool)); err != nil {
 		return nil, err
 	}
@@ -41,13 +44,14 @@ type database struct {
 	pool   *sql.DB
 	schema string
 	q      mysqldb.Queries
+	hook   Hook // nil: none
 }
 
 var _ engine.Engine = (*database)(nil)
 
-// Ways are the ways to sell one order, each a file.
+// Ways are the ways to sell outright, each a file.
 func (d *database) Ways() engine.Ways {
-	return engine.Ways{Together: together, Direct: d.direct, NoWait: d.noWait, SkipLocked: d.skipLocked, CAS: d.cas, Advisory: advisory}
+	return engine.Ways{Together: together, New: sellNew, Direct: d.direct, NoWait: d.noWait, SkipLocked: d.skipLocked, CAS: d.cas, Advisory: advisory}
 }
 
 // on returns what the generated queries run on.

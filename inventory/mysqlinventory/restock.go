@@ -32,16 +32,45 @@ func (t adjustTx) AdjustStock(ctx context.Context, a engine.Adjustment) (bool, e
 }
 
 func (t adjustTx) LockStock(ctx context.Context, sku string) ([]engine.Bucket, error) {
-	stock, err := t.d.lock(ctx, t.on, []string{sku}, true)
+	stock, err := lockStock(ctx, t.on, mysqldb.LockStock, []string{sku})
 	return stock[sku], err
 }
 
 func (t adjustTx) AddStock(ctx context.Context, units []engine.Units) error {
-	return t.d.units(ctx, t.on, mysqldb.AddStock, units)
+	return repeat(ctx, t.on, mysqldb.AddStock, units, unitArgs)
 }
 
 func (t adjustTx) TakeStock(ctx context.Context, units []engine.Units) error {
-	return t.d.units(ctx, t.on, mysqldb.TakeStock, units)
+	return repeat(ctx, t.on, mysqldb.TakeStock, units, unitArgs)
+}
+
+func (t adjustTx) Balance(ctx context.Context, sku string) (engine.Balance, error) {
+	books, err := t.d.balances(ctx, t.on, []string{sku})
+	if err != nil || len(books) == 0 {
+		return engine.Balance{SKU: sku}, err
+	}
+	return books[0], nil
+}
+
+func (t adjustTx) QuotaDrifts(ctx context.Context, sku string) ([]engine.Count, error) {
+	rows, err := t.d.q.QuotaDrifts(ctx, t.on, []byte(sku), []byte(sku))
+	counts := make([]engine.Count, len(rows))
+	for i, r := range rows {
+		counts[i] = engine.Count{Quota: engine.Quota{SKU: sku, Buyer: string(r.Buyer)}, Qty: r.Drift, Most: r.Counts}
+	}
+	return counts, err
+}
+
+func (t adjustTx) LockQuotas(ctx context.Context, quotas []engine.Quota) error {
+	return repeat(ctx, t.on, mysqldb.MakeQuotas, quotas, quotaArgs)
+}
+
+func (t adjustTx) CountQuotas(ctx context.Context, counts []engine.Count) error {
+	return repeat(ctx, t.on, mysqldb.CountQuotas, counts, countArgs)
+}
+
+func (t adjustTx) UncountQuotas(ctx context.Context, counts []engine.Count) error {
+	return repeat(ctx, t.on, mysqldb.UncountQuotas, counts, uncountArgs)
 }
 
 // Adjustment returns what is recorded under id.

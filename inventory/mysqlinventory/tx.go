@@ -16,6 +16,21 @@ import (
 // It is not a *sql.Tx, because Commit and Rollback of one take no context: where the network goes
 // silent they would hang for minutes, and with them everybody who waits for the same row.
 func (d *database) inTx(ctx context.Context, fn func(mysqldb.DBTX) (commit bool, err error)) error {
+	return d.in(ctx, readCommitted, func(conn *sql.Conn) (bool, error) { return fn(d.on(conn)) })
+}
+
+// inSnapshot runs fn, which only reads, in a transaction of its own: what it reads stood there when it first read.
+func (d *database) inSnapshot(ctx context.Context, fn func(mysqldb.DBTX) error) error {
+	return d.in(ctx, snapshot, func(conn *sql.Conn) (bool, error) { return false, fn(d.on(conn)) })
+}
+
+// What begins a transaction, whatever the session's default.
+var (
+	readCommitted = []string{"SET TRANSACTION ISOLATION LEVEL READ COMMITTED", "START TRANSACTION READ WRITE"}
+	snapshot      = []string{"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", "START TRANSACTION READ ONLY"}
+)
+
+func (d *database) in(ctx context.Context, begin []string, fn func(*sql.Conn) (commit bool, err error)) error {
 	conn, err := d.pool.Conn(ctx)
 	if err != nil {
 		return fault.NoWrite(err)
@@ -27,24 +42,18 @@ func (d *database) inTx(ctx context.Context, fn func(mysqldb.DBTX) (commit bool,
 		}
 		_ = conn.Close() // back to the pool, unless it was discarded
 	}()
-	if err := begin(ctx, conn); err != nil {
-		return fault.NoWrite(err)
+	for _, statement := range begin {
+		if _, err := conn.ExecContext(ctx, statement); err != nil {
+			return fault.NoWrite(err)
+		}
 	}
-	commit, err := fn(d.on(conn))
+	commit, err := fn(conn)
 	if err != nil || !commit {
 		ended = rollback(ctx, conn)
 		return fault.NoWrite(err)
 	}
 	_, err = conn.ExecContext(ctx, "COMMIT")
 	ended = err == nil
-	return err
-}
-
-func begin(ctx context.Context, conn *sql.Conn) error {
-	if _, err := conn.ExecContext(ctx, "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"); err != nil {
-		return err
-	}
-	_, err := conn.ExecContext(ctx, "START TRANSACTION READ WRITE")
 	return err
 }
 

@@ -14,7 +14,7 @@ import (
 func (d *database) advisory(ctx context.Context, r engine.Row) (engine.Verdict, error) {
 	return d.outright(ctx, func(on pgdb.DBTX) (engine.Verdict, error) {
 		row, err := d.q.SellAdvisory(ctx, on, pgdb.SellAdvisoryParams{
-			ReservationKey: r.Key, Sku: r.SKU, Buyer: r.Buyer, Qty: r.Qty,
+			ReservationKey: r.Key, Sku: r.SKU, Buyer: r.Buyer, Qty: r.Qty, State: r.State, HoldUs: r.Hold.Microseconds(),
 			AdvisoryKey: advisoryKey(d.schema, r.SKU), LockTimeout: lockTimeout(ctx),
 		})
 		return seen(row.Sold, row.Enough), err

@@ -23,7 +23,7 @@ func (d *database) cas(ctx context.Context, r engine.Row) (engine.Verdict, error
 			return engine.TooFew, fault.NoWrite(err)
 		}
 		n, err := d.q.SellSeen(ctx, on, pgdb.SellSeenParams{
-			ReservationKey: r.Key, Sku: r.SKU, Buyer: r.Buyer, Qty: r.Qty, LeftAfter: saw.Available - r.Qty,
+			ReservationKey: r.Key, Sku: r.SKU, Buyer: r.Buyer, Qty: r.Qty, State: r.State, HoldUs: r.Hold.Microseconds(), LeftAfter: saw.Available - r.Qty,
 			SeenAvailable: saw.Available, SeenEpoch: saw.Epoch, LockTimeout: lockTimeout(ctx),
 		})
 		return soldIf(n == 1, engine.Taken), err

@@ -2,6 +2,7 @@ package pginventory_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -159,4 +160,124 @@ func deadlocks(t *testing.T, url string, endSessions func()) (n int64) {
 		t.Fatal(err)
 	}
 	return n
+}
+
+// TestCartsAndLimitsNeverDeadlock has carts, orders with limits, confirmations, cancellations, keys that are cancelled before
+// they are sold, and sweeps meet in several processes.
+func TestCartsAndLimitsNeverDeadlock(t *testing.T) {
+	t.Parallel()
+	pool := testdb.Postgres(t)
+	if _, err := migrations.Up(t.Context(), pool, migrations.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	const processes, skus, buyers, each = 3, 8, 24, 15
+	var stores []*inventory.Store
+	for range processes {
+		store, err := pginventory.New(t.Context(), pool, inventory.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stores = append(stores, store)
+	}
+	for sku := range skus {
+		name := fmt.Sprint("sku-", sku)
+		if _, err := stores[0].Restock(t.Context(), inventory.Adjustment{ID: name, SKU: name, Delta: 1e6}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var crowd sync.WaitGroup
+	for p, store := range stores {
+		for b := range buyers {
+			crowd.Go(func() {
+				for i := range each {
+					if err := meet(t.Context(), store, p, b, i, skus); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+	}
+	crowd.Wait()
+	if n := deadlocks(t, pool.Config().ConnString(), pool.Reset); n != 0 {
+		t.Errorf("%d deadlocks", n)
+	}
+}
+
+// meet is one buyer's turn: something of everything, of the same few SKUs and quotas as everybody's.
+func meet(ctx context.Context, store *inventory.Store, p, b, i, skus int) error {
+	key, buyer := fmt.Sprintf("%d-%d-%d", b, i, p), fmt.Sprint("buyer ", (b+i)%4)
+	sku := func(n int) string { return fmt.Sprint("sku-", (b+n*(i+1+p))%skus) }
+	hold := time.Duration(1+(b+i)%2*1e6) * time.Millisecond // half of them are swept
+	cart := inventory.Cart{Key: key + " cart", Buyer: buyer, Hold: hold}
+	for n := range 3 {
+		cart.Lines = append(cart.Lines, inventory.Line{SKU: sku(n), Qty: 1, Limit: 1e6})
+	}
+	calls := []func() error{
+		func() error { _, err := store.ReserveAll(ctx, cart); return err },
+		func() error {
+			_, err := store.Reserve(ctx, inventory.Request{Key: key, SKU: sku(0), Buyer: buyer, Qty: 1, Limit: 1e6, Hold: hold})
+			return err
+		},
+		func() error { _, err := store.Cancel(ctx, key+" never"); return err },
+		func() error { _, err := store.Cancel(ctx, cart.Key); return err },
+		func() error { _, err := store.Cancel(ctx, key); return err },
+		func() error { _, err := store.Sweep(ctx, 20); return err },
+	}
+	calls[3], calls[i%3] = calls[i%3], calls[3] // now and then what is cancelled comes later
+	for _, call := range calls {
+		if err := call(); err != nil && !errors.Is(err, inventory.ErrCancelled) {
+			return err
+		}
+	}
+	return nil
+}
+
+// TestCancelsOfOrdersUnderWayNeverDeadlock has one process cancel what another one is just selling, beside other orders of the
+// same buyers: a key that is cancelled before it is sold is written by both.
+func TestCancelsOfOrdersUnderWayNeverDeadlock(t *testing.T) {
+	t.Parallel()
+	pool := testdb.Postgres(t)
+	if _, err := migrations.Up(t.Context(), pool, migrations.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	var stores []*inventory.Store
+	for range 2 {
+		store, err := pginventory.New(t.Context(), pool, inventory.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stores = append(stores, store)
+	}
+	if _, err := stores[0].Restock(t.Context(), inventory.Adjustment{ID: "1", SKU: "sku", Delta: 1e6}); err != nil {
+		t.Fatal(err)
+	}
+	sell := func(key string, b int) {
+		r := inventory.Request{Key: key, SKU: "sku", Buyer: fmt.Sprint("buyer ", b%4), Qty: 1, Limit: 1e6, Hold: time.Hour}
+		if _, err := stores[0].Reserve(t.Context(), r); err != nil && !errors.Is(err, inventory.ErrCancelled) {
+			t.Error(err)
+		}
+	}
+	cancel := func(key string) {
+		if _, err := stores[1].Cancel(t.Context(), key); err != nil {
+			t.Error(err)
+		}
+	}
+	var crowd sync.WaitGroup
+	for b := range 32 {
+		crowd.Go(func() {
+			for i := range 40 {
+				var all sync.WaitGroup
+				key := fmt.Sprintf("%d-%d", b, i)
+				all.Go(func() { sell(key, b) })
+				all.Go(func() { cancel(key) })
+				all.Go(func() { cancel(fmt.Sprintf("%d-%d beside", b, i-1)) })
+				sell(key+" beside", b)
+				all.Wait()
+			}
+		})
+	}
+	crowd.Wait()
+	if n := deadlocks(t, pool.Config().ConnString(), pool.Reset); n != 0 {
+		t.Errorf("%d deadlocks", n)
+	}
 }

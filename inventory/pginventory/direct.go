@@ -11,7 +11,7 @@ import (
 func (d *database) direct(ctx context.Context, r engine.Row) (engine.Verdict, error) {
 	return d.outright(ctx, func(on pgdb.DBTX) (engine.Verdict, error) {
 		n, err := d.q.SellOne(ctx, on, pgdb.SellOneParams{
-			ReservationKey: r.Key, Sku: r.SKU, Buyer: r.Buyer, Qty: r.Qty, LockTimeout: lockTimeout(ctx), KeyTimeout: keyTimeout,
+			ReservationKey: r.Key, Sku: r.SKU, Buyer: r.Buyer, Qty: r.Qty, State: r.State, HoldUs: r.Hold.Microseconds(), LockTimeout: lockTimeout(ctx), KeyTimeout: keyTimeout,
 		})
 		return soldIf(n == 1, engine.TooFew), orKeyTaken(err)
 	})

@@ -3,6 +3,8 @@ package pginventory
 import (
 	"context"
 	"errors"
+	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -15,15 +17,13 @@ import (
 
 // Transact takes two round trips, whatever the size of the batch: one to lock and read, one to
 // write and commit. The hot row is locked for one turn of the client's, the inserts and a flush.
-func (d *database) Transact(
-	ctx context.Context, skus, keys []string, wait bool, decide func(engine.Books) engine.Plan,
-) error {
+func (d *database) Transact(ctx context.Context, ask engine.Ask, decide func(engine.Books) engine.Plan) error {
 	conn, err := d.pool.Acquire(ctx)
 	if err != nil {
 		return fault.NoWrite(err)
 	}
 	defer conn.Release() // which closes it where the transaction is still open
-	books, err := d.read(ctx, conn, skus, keys, wait)
+	books, err := d.read(ctx, conn, ask)
 	if err != nil {
 		rollback(ctx, conn)
 		return fault.NoWrite(err)
@@ -40,60 +40,180 @@ func (d *database) Transact(
 	return nil
 }
 
-// read begins the transaction, locks the stock and reads what is recorded. The look-up is a
-// statement of its own after the lock: only then its snapshot holds what others committed while
-// we waited.
-func (d *database) read(ctx context.Context, conn *pgxpool.Conn, skus, keys []string, wait bool) (engine.Books, error) {
-	lock := pgdb.LockStock
-	if !wait {
-		lock = pgdb.LockFreeStock
+// Look reads in one round trip and one snapshot.
+func (d *database) Look(ctx context.Context, ask engine.Ask) (engine.Books, error) {
+	books := newBooks(ask)
+	for _, q := range ask.Quotas {
+		books.Used[q] = 0
 	}
-	books := engine.Books{Stock: make(map[string][]engine.Bucket, len(skus))}
+	var batch pgx.Batch
+	batch.Queue(beginSnapshot)
+	d.queueKeys(&batch, pgdb.Reservations, ask.Keys, books.Recorded)
+	d.queueQuotas(&batch, pgdb.SeeQuotas, ask.Quotas, books.Used)
+	d.queueStock(&batch, pgdb.SeeStocks, books.Stock, ask.SKUs)
+	batch.Queue("commit")
+	conn, err := d.pool.Acquire(ctx)
+	if err != nil {
+		return books, fault.NoWrite(err)
+	}
+	defer conn.Release()
+	books.Skipped = func(string) bool { return false }
+	if err := conn.SendBatch(ctx, &batch).Close(); err != nil {
+		rollback(ctx, conn)
+		return books, fault.NoWrite(err)
+	}
+	return books, nil
+}
+
+func newBooks(ask engine.Ask) engine.Books {
+	return engine.Books{
+		Stock: make(map[string][]engine.Bucket, len(ask.SKUs)), Used: make(map[engine.Quota]int64, len(ask.Quotas)),
+		Recorded: make(map[string][]engine.Row),
+	}
+}
+
+// read begins the transaction, locks the quotas and the stock and reads what is recorded. The look-up is a
+// statement of its own after the locks: only then its snapshot holds what others committed while
+// we waited.
+func (d *database) read(ctx context.Context, conn *pgxpool.Conn, ask engine.Ask) (engine.Books, error) {
+	quotas, stock := pgdb.LockQuotas, pgdb.LockStock
+	if !ask.Wait {
+		quotas, stock = pgdb.LockFreeQuotas, pgdb.LockFreeStock
+	}
+	books := newBooks(ask)
 	known := make(map[string]int64)
 	var batch pgx.Batch
 	batch.Queue(beginReadCommitted)
 	batch.Queue("select set_config('lock_timeout', $1, true)", lockTimeout(ctx))
-	batch.Queue(d.sql(lock), skus).Query(func(rows pgx.Rows) error {
-		return each(rows, func(r pgdb.LockStockRow) {
-			books.Stock[r.Sku] = append(books.Stock[r.Sku], engine.Bucket{Number: r.Bucket, Left: r.Available})
-		})
-	})
-	if !wait {
-		batch.Queue(d.sql(pgdb.KnownBuckets), skus).Query(func(rows pgx.Rows) error {
+	if len(ask.Quotas) > 0 {
+		skus, buyers := quotaColumns(ask.Quotas)
+		batch.Queue(d.sql(pgdb.MakeQuotas), skus, buyers)
+	}
+	d.queueQuotas(&batch, quotas, ask.Quotas, books.Used)
+	if ask.Own != 0 {
+		d.queueStock(&batch, pgdb.LockBucket, books.Stock, ask.SKUs, ask.Own)
+	} else if len(ask.SKUs) > 0 {
+		d.queueStock(&batch, stock, books.Stock, ask.SKUs)
+	}
+	if len(ask.SKUs) > 0 && ask.Own == 0 {
+		batch.Queue(d.sql(pgdb.KnownBuckets), ask.SKUs).Query(func(rows pgx.Rows) error {
 			return each(rows, func(r pgdb.KnownBucketsRow) { known[r.Sku] = r.Buckets })
 		})
 	}
-	if len(keys) > 0 {
-		batch.Queue(d.sql(pgdb.Reservations), keys).Query(func(rows pgx.Rows) (err error) {
-			books.Recorded, err = recorded(rows)
-			return err
-		})
-	}
+	d.queueKeys(&batch, pgdb.Reservations, ask.Keys, books.Recorded)
 	if err := conn.SendBatch(ctx, &batch).Close(); err != nil {
 		return engine.Books{}, err
 	}
 	books.Skipped = func(sku string) bool { return int64(len(books.Stock[sku])) < known[sku] }
+	if ask.Wait && slices.ContainsFunc(ask.SKUs, books.Skipped) { // it waited, and rows came into being meanwhile
+		return d.readLocked(ctx, d.on(conn), ask, books)
+	}
 	return books, nil
+}
+
+// readLocked locks the stock, and reads what is recorded, statement by statement.
+func (d *database) readLocked(ctx context.Context, on pgdb.DBTX, ask engine.Ask, books engine.Books) (_ engine.Books, err error) {
+	books.Skipped = func(string) bool { return false }
+	if books.Stock, err = d.lockStock(ctx, on, ask.SKUs); err != nil || len(ask.Keys) == 0 {
+		return books, err
+	}
+	recorded, err := d.q.Reservations(ctx, on, ask.Keys)
+	books.Recorded = make(map[string][]engine.Row)
+	for _, r := range recorded {
+		books.Recorded[r.ReservationKey] = append(books.Recorded[r.ReservationKey], row(r))
+	}
+	return books, err
+}
+
+// lockStock locks all buckets of SKUs. A statement that waits for a row locks none that came into being after it began, and what was
+// in the one may be in the other: that was a process's first allotment. Whoever locks more than one row of an SKU locks the first one
+// before, so that nobody is waited for crosswise.
+func (d *database) lockStock(ctx context.Context, on pgdb.DBTX, skus []string) (map[string][]engine.Bucket, error) {
+	for {
+		rows, err := d.q.LockStock(ctx, on, skus)
+		if err != nil {
+			return nil, err
+		}
+		stock := make(map[string][]engine.Bucket, len(skus))
+		for _, r := range rows {
+			stock[r.Sku] = append(stock[r.Sku], engine.Bucket{Number: r.Bucket, Left: r.Available, Epoch: r.Epoch})
+		}
+		known, err := d.q.KnownBuckets(ctx, on, skus)
+		more := func(k pgdb.KnownBucketsRow) bool { return int64(len(stock[k.Sku])) < k.Buckets }
+		if err != nil || !slices.ContainsFunc(known, more) {
+			return stock, err
+		}
+	}
+}
+
+func (d *database) queueQuotas(batch *pgx.Batch, query string, quotas []engine.Quota, used map[engine.Quota]int64) {
+	if len(quotas) == 0 {
+		return
+	}
+	skus, buyers := quotaColumns(quotas)
+	batch.Queue(d.sql(query), skus, buyers).Query(func(rows pgx.Rows) error {
+		return each(rows, func(r pgdb.LockQuotasRow) { used[engine.Quota{SKU: r.Sku, Buyer: r.Buyer}] = r.Used })
+	})
+}
+
+func (d *database) queueStock(batch *pgx.Batch, query string, stock map[string][]engine.Bucket, args ...any) {
+	batch.Queue(d.sql(query), args...).Query(func(rows pgx.Rows) error {
+		return each(rows, func(r pgdb.DblockStock) {
+			stock[r.Sku] = append(stock[r.Sku], engine.Bucket{Number: r.Bucket, Left: r.Available, Epoch: r.Epoch})
+		})
+	})
+}
+
+func (d *database) queueKeys(batch *pgx.Batch, query string, keys []string, recorded map[string][]engine.Row) {
+	if len(keys) == 0 {
+		return
+	}
+	batch.Queue(d.sql(query), keys).Query(func(rows pgx.Rows) error {
+		return each(rows, func(r pgdb.ReservationsRow) {
+			recorded[r.ReservationKey] = append(recorded[r.ReservationKey], row(r))
+		})
+	})
+}
+
+func row(r pgdb.ReservationsRow) engine.Row {
+	return engine.Row{
+		Key: r.ReservationKey, Line: r.Line, SKU: r.Sku, Bucket: r.Bucket, Buyer: r.Buyer, Qty: r.Qty, State: r.State,
+		Limited: r.Limited, Left: time.Duration(r.LeftUs) * time.Microsecond,
+	}
 }
 
 // write writes the plan and commits. Once this is sent, a lost connection leaves it open whether
 // the commit took place.
 func (d *database) write(ctx context.Context, conn *pgxpool.Conn, plan engine.Plan) error {
-	keys, skus, buyers, qtys, states := columns(plan.Insert)
 	var batch pgx.Batch
 	batch.Queue("select set_config('lock_timeout', $1, true)", keyTimeout)
-	batch.Queue(d.sql(pgdb.InsertReservations), keys, skus, buyers, qtys, states)
+	d.queueInsert(&batch, plan.Insert)
+	if len(plan.Count) > 0 {
+		skus, buyers, qtys, mosts := countColumns(plan.Count)
+		batch.Queue(d.sql(pgdb.CountQuotas), skus, buyers, qtys, mosts)
+	}
 	if len(plan.Take) > 0 {
 		from, buckets, units := unitColumns(plan.Take)
 		batch.Queue(d.sql(pgdb.TakeStock), from, buckets, units)
 	}
+	if d.hook == nil {
+		return orKeyTaken(commit(ctx, conn, &batch))
+	}
+	if err := d.runHook(ctx, conn, &batch, plan); err != nil {
+		return fault.NoWrite(err)
+	}
+	return commit(ctx, conn, &pgx.Batch{})
+}
+
+// commit sends a batch and a commit behind it.
+func commit(ctx context.Context, conn *pgxpool.Conn, batch *pgx.Batch) error {
 	var tag string
 	batch.Queue("commit").Exec(func(ct pgconn.CommandTag) error {
 		tag = ct.String()
 		return nil
 	})
-	if err := conn.SendBatch(ctx, &batch).Close(); err != nil {
-		return orKeyTaken(err)
+	if err := conn.SendBatch(ctx, batch).Close(); err != nil {
+		return err
 	}
 	if tag != "COMMIT" {
 		return &fault.Uncommitted{Err: errors.New("pginventory: the server answered " + tag + " to commit")}
@@ -101,15 +221,25 @@ func (d *database) write(ctx context.Context, conn *pgxpool.Conn, plan engine.Pl
 	return nil
 }
 
-func columns(rows []engine.Row) (keys, skus, buyers []string, qtys []int64, states []int16) {
+func (d *database) queueInsert(batch *pgx.Batch, rows []engine.Row) {
+	p := insertColumns(rows)
+	batch.Queue(d.sql(pgdb.InsertReservations),
+		p.ReservationKeys, p.Lines, p.Skus, p.Buckets, p.Buyers, p.Qtys, p.States, p.Limits, p.HoldsUs)
+}
+
+func insertColumns(rows []engine.Row) (p pgdb.InsertReservationsParams) {
 	for _, r := range rows {
-		keys = append(keys, r.Key)
-		skus = append(skus, r.SKU)
-		buyers = append(buyers, r.Buyer)
-		qtys = append(qtys, r.Qty)
-		states = append(states, r.State)
+		p.ReservationKeys = append(p.ReservationKeys, r.Key)
+		p.Lines = append(p.Lines, r.Line)
+		p.Skus = append(p.Skus, r.SKU)
+		p.Buckets = append(p.Buckets, r.Bucket)
+		p.Buyers = append(p.Buyers, r.Buyer)
+		p.Qtys = append(p.Qtys, r.Qty)
+		p.States = append(p.States, r.State)
+		p.Limits = append(p.Limits, r.Limited)
+		p.HoldsUs = append(p.HoldsUs, r.Hold.Microseconds())
 	}
-	return keys, skus, buyers, qtys, states
+	return p
 }
 
 func unitColumns(units []engine.Units) (skus []string, buckets []int32, qtys []int64) {
@@ -121,12 +251,22 @@ func unitColumns(units []engine.Units) (skus []string, buckets []int32, qtys []i
 	return skus, buckets, qtys
 }
 
-func recorded(rows pgx.Rows) (map[string]engine.Row, error) {
-	found := make(map[string]engine.Row)
-	err := each(rows, func(r pgdb.ReservationsRow) {
-		found[r.ReservationKey] = engine.Row{Key: r.ReservationKey, SKU: r.Sku, Buyer: r.Buyer, Qty: r.Qty, State: r.State}
-	})
-	return found, err
+func quotaColumns(quotas []engine.Quota) (skus, buyers []string) {
+	for _, q := range quotas {
+		skus = append(skus, q.SKU)
+		buyers = append(buyers, q.Buyer)
+	}
+	return skus, buyers
+}
+
+func countColumns(counts []engine.Count) (skus, buyers []string, qtys, mosts []int64) {
+	for _, c := range counts {
+		skus = append(skus, c.SKU)
+		buyers = append(buyers, c.Buyer)
+		qtys = append(qtys, c.Qty)
+		mosts = append(mosts, c.Most)
+	}
+	return skus, buyers, qtys, mosts
 }
 
 // each calls f with every row, scanned into T's fields in their order.

@@ -12,7 +12,7 @@ import (
 func (d *database) noWait(ctx context.Context, r engine.Row) (engine.Verdict, error) {
 	return d.outright(ctx, func(on pgdb.DBTX) (engine.Verdict, error) {
 		n, err := d.q.SellNoWait(ctx, on, pgdb.SellNoWaitParams{
-			ReservationKey: r.Key, Sku: r.SKU, Buyer: r.Buyer, Qty: r.Qty, LockTimeout: lockTimeout(ctx),
+			ReservationKey: r.Key, Sku: r.SKU, Buyer: r.Buyer, Qty: r.Qty, State: r.State, HoldUs: r.Hold.Microseconds(), LockTimeout: lockTimeout(ctx),
 		})
 		if pgfault.IsLocked(err) {
 			return engine.Taken, nil

@@ -22,11 +22,14 @@ import (
 // server for its version and for that of the tables.
 //
 // Errors: dblock.ErrSchema, dblock.ErrServerTooOld, dblock.ErrUnavailable, inventory.ErrInvalid.
-func New(ctx context.Context, pool *pgxpool.Pool, o inventory.Options) (*inventory.Store, error) {
+func New(ctx context.Context, pool *pgxpool.Pool, o inventory.Options, more ...Option) (*inventory.Store, error) {
 	if err := schema.CheckPostgresName(o.Schema); err != nil {
 		return nil, &inventory.InvalidError{Field: "Options.Schema", Reason: err.Error()}
 	}
 	d := &database{pool: pool, schema: o.Schema}
+	for _, option := range more {
+		option(d)
+	}
 	if err := pgschema.Check(ctx, d.on(d.pool)); err != nil {
 		return nil, err
 	}
@@ -38,13 +41,14 @@ type database struct {
 	pool   *pgxpool.Pool
 	schema string
 	q      pgdb.Queries
+	hook   Hook // nil: none
 }
 
 var _ engine.Engine = (*database)(nil)
 
 // Ways are the ways to sell outright, each a file.
 func (d *database) Ways() engine.Ways {
-	return engine.Ways{Together: d.together, Direct: d.direct, NoWait: d.noWait, SkipLocked: d.skipLocked, CAS: d.cas, Advisory: d.advisory}
+	return engine.Ways{Together: d.together, New: d.new, Direct: d.direct, NoWait: d.noWait, SkipLocked: d.skipLocked, CAS: d.cas, Advisory: d.advisory}
 }
 
 // sql puts the tables of a statement into the schema that the host chose.

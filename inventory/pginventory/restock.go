@@ -47,12 +47,8 @@ func (t adjustTx) AdjustStock(ctx context.Context, a engine.Adjustment) (bool, e
 }
 
 func (t adjustTx) LockStock(ctx context.Context, sku string) ([]engine.Bucket, error) {
-	rows, err := t.d.q.LockStock(ctx, t.on, []string{sku})
-	buckets := make([]engine.Bucket, len(rows))
-	for i, r := range rows {
-		buckets[i] = engine.Bucket{Number: r.Bucket, Left: r.Available}
-	}
-	return buckets, err
+	stock, err := t.d.lockStock(ctx, t.on, []string{sku})
+	return stock[sku], err
 }
 
 func (t adjustTx) AddStock(ctx context.Context, units []engine.Units) error {
@@ -63,6 +59,42 @@ func (t adjustTx) AddStock(ctx context.Context, units []engine.Units) error {
 func (t adjustTx) TakeStock(ctx context.Context, units []engine.Units) error {
 	skus, buckets, qtys := unitColumns(units)
 	return t.d.q.TakeStock(ctx, t.on, skus, buckets, qtys)
+}
+
+func (t adjustTx) Balance(ctx context.Context, sku string) (engine.Balance, error) {
+	books, err := t.d.balances(ctx, t.on, []string{sku})
+	if err != nil || len(books) == 0 {
+		return engine.Balance{SKU: sku}, err
+	}
+	return books[0], nil
+}
+
+func (t adjustTx) QuotaDrifts(ctx context.Context, sku string) ([]engine.Count, error) {
+	rows, err := t.d.q.QuotaDrifts(ctx, t.on, sku)
+	counts := make([]engine.Count, len(rows))
+	for i, r := range rows {
+		counts[i] = engine.Count{Quota: engine.Quota{SKU: sku, Buyer: r.Buyer}, Qty: r.Drift, Most: r.Counts}
+	}
+	return counts, err
+}
+
+func (t adjustTx) LockQuotas(ctx context.Context, quotas []engine.Quota) error {
+	skus, buyers := quotaColumns(quotas)
+	if err := t.d.q.MakeQuotas(ctx, t.on, skus, buyers); err != nil {
+		return err
+	}
+	_, err := t.d.q.LockQuotas(ctx, t.on, skus, buyers)
+	return err
+}
+
+func (t adjustTx) CountQuotas(ctx context.Context, counts []engine.Count) error {
+	skus, buyers, qtys, mosts := countColumns(counts)
+	return t.d.q.CountQuotas(ctx, t.on, pgdb.CountQuotasParams{Skus: skus, Buyers: buyers, Qtys: qtys, Mosts: mosts})
+}
+
+func (t adjustTx) UncountQuotas(ctx context.Context, counts []engine.Count) error {
+	skus, buyers, qtys, _ := countColumns(counts)
+	return t.d.q.UncountQuotas(ctx, t.on, skus, buyers, qtys)
 }
 
 // Adjustment returns what is recorded under id.

@@ -10,7 +10,7 @@ import (
 func (d *database) skipLocked(ctx context.Context, r engine.Row, first int32) (engine.Verdict, error) {
 	return d.outright(ctx, func(on pgdb.DBTX) (engine.Verdict, error) {
 		row, err := d.q.SellSkipLocked(ctx, on, pgdb.SellSkipLockedParams{
-			ReservationKey: r.Key, Sku: r.SKU, Buyer: r.Buyer, Qty: r.Qty, FirstBucket: first, LockTimeout: lockTimeout(ctx),
+			ReservationKey: r.Key, Sku: r.SKU, Buyer: r.Buyer, Qty: r.Qty, State: r.State, HoldUs: r.Hold.Microseconds(), FirstBucket: first, LockTimeout: lockTimeout(ctx),
 		})
 		return seen(row.Sold, row.Enough), err
 	})

@@ -15,6 +15,9 @@ var readCommitted = pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.R
 // beginReadCommitted is readCommitted as a statement, to be sent beside others.
 const beginReadCommitted = "begin isolation level read committed read write"
 
+// beginSnapshot begins a transaction that reads what is committed at one moment.
+const beginSnapshot = "begin isolation level repeatable read read only"
+
 // lockTimeout lets the server give up on a lock before we give up on the server: the error then
 // says which of the two it was, and the connection lives on. It counts twice: who waits for a row
 // that many want waits for a place at the head of the line, and then for the row.

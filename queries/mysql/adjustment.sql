@@ -17,3 +17,9 @@ WHERE s.sku = sqlc.arg(sku) AND s.bucket = 0 AND s.available >= sqlc.arg(least);
 INSERT INTO dblock_stock (sku, bucket, available)
 VALUES (?, ?, ?)
 ON DUPLICATE KEY UPDATE available = dblock_stock.available + VALUES(available), epoch = dblock_stock.epoch + 1;
+
+-- name: Allotted :many
+SELECT s.sku, s.bucket, s.available
+FROM dblock_stock s
+WHERE s.bucket >= 1048576 AND s.available > 0
+ORDER BY s.bucket, s.sku;

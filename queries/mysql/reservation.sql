@@ -1,19 +1,80 @@
--- Rows are locked in the order of their SKU and bucket, so that two batches never wait for each
--- other.
+-- Rows are locked in one order everywhere, so that two batches never wait for each other crosswise: quotas, stock by SKU
+-- and bucket, then reservations, by key; or, of reservations that exist, these first.
+
+-- Locks rows in their order, and makes those that are missing. It is no INSERT IGNORE: that would lock in shared mode what is
+-- there, and two that did so would each wait for the other. The engine repeats the row.
+-- name: MakeQuotas :exec
+INSERT INTO dblock_quota (sku, buyer, used, most)
+VALUES (?, ?, 0, 0)
+ON DUPLICATE KEY UPDATE used = dblock_quota.used;
+
+-- The engine repeats the SELECT of ask, sorted: the rows are locked in that order. Here as below, what is locked is found by its
+-- key, one by one. For a list of keys MySQL may read a whole index, and would lock all of it, or wait for it.
+-- name: LockQuotas :many
+SELECT q.sku, q.buyer, q.used
+FROM (
+    SELECT CAST(sqlc.arg(sku) AS BINARY) AS sku, CAST(sqlc.arg(buyer) AS BINARY) AS buyer
+) ask
+STRAIGHT_JOIN dblock_quota q FORCE INDEX (PRIMARY) ON q.sku = ask.sku AND q.buyer = ask.buyer
+FOR UPDATE;
+
+-- The same, but a row that is locked is left out.
+-- name: LockFreeQuotas :many
+SELECT q.sku, q.buyer, q.used
+FROM (
+    SELECT CAST(sqlc.arg(sku) AS BINARY) AS sku, CAST(sqlc.arg(buyer) AS BINARY) AS buyer
+) ask
+STRAIGHT_JOIN dblock_quota q FORCE INDEX (PRIMARY) ON q.sku = ask.sku AND q.buyer = ask.buyer
+FOR UPDATE SKIP LOCKED;
+
+-- name: SeeQuotas :many
+SELECT q.sku, q.buyer, q.used
+FROM (
+    SELECT CAST(sqlc.arg(sku) AS BINARY) AS sku, CAST(sqlc.arg(buyer) AS BINARY) AS buyer
+) ask
+STRAIGHT_JOIN dblock_quota q FORCE INDEX (PRIMARY) ON q.sku = ask.sku AND q.buyer = ask.buyer;
+
 -- name: LockStock :many
-SELECT s.sku, s.bucket, s.available
-FROM dblock_stock s
-WHERE s.sku IN (sqlc.slice(skus))
+SELECT s.sku, s.bucket, s.available, s.epoch
+FROM (
+    SELECT CAST(sqlc.arg(sku) AS BINARY) AS sku
+) ask
+STRAIGHT_JOIN dblock_stock s FORCE INDEX (PRIMARY) ON s.sku = ask.sku
 ORDER BY s.sku, s.bucket
 FOR UPDATE;
 
--- The same, but a row that is locked is left out: it would stall the other SKUs of the batch.
+-- name: LockBucket :many
+SELECT s.sku, s.bucket, s.available, s.epoch
+FROM dblock_stock s FORCE INDEX (PRIMARY)
+WHERE s.sku = sqlc.arg(sku) AND s.bucket = sqlc.arg(bucket)
+FOR UPDATE;
+
+-- The same as LockStock, but a row that is locked is left out: it would stall the other SKUs of the batch.
 -- name: LockFreeStock :many
-SELECT s.sku, s.bucket, s.available
-FROM dblock_stock s
-WHERE s.sku IN (sqlc.slice(skus))
+SELECT s.sku, s.bucket, s.available, s.epoch
+FROM (
+    SELECT CAST(sqlc.arg(sku) AS BINARY) AS sku
+) ask
+STRAIGHT_JOIN dblock_stock s FORCE INDEX (PRIMARY) ON s.sku = ask.sku
 ORDER BY s.sku, s.bucket
 FOR UPDATE SKIP LOCKED;
+
+-- name: SeeStocks :many
+SELECT s.sku, s.bucket, s.available, s.epoch
+FROM dblock_stock s
+WHERE s.sku IN (sqlc.slice(skus))
+ORDER BY s.sku, s.bucket;
+
+-- name: StockOf :one
+SELECT CAST(COALESCE(SUM(s.available), 0) AS SIGNED) AS available, CAST(COALESCE(SUM(s.epoch), 0) AS SIGNED) AS epoch
+FROM dblock_stock s
+WHERE s.sku = sqlc.arg(sku);
+
+-- name: KeysOf :many
+SELECT r.reservation_key
+FROM dblock_reservation r
+WHERE r.sku = sqlc.arg(sku)
+LIMIT ?;
 
 -- name: KnownBuckets :many
 SELECT s.sku, COUNT(*) AS buckets
@@ -21,15 +82,30 @@ FROM dblock_stock s
 WHERE s.sku IN (sqlc.slice(skus))
 GROUP BY s.sku;
 
+-- left_us is for how many microseconds yet the reservation is held; 0 or less: it has expired, or has no end.
 -- name: Reservations :many
-SELECT r.reservation_key, r.sku, r.buyer, r.qty, r.state
+SELECT r.reservation_key, r.line, r.sku, r.bucket, r.buyer, r.qty, r.state, r.limited,
+       CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, +UTC_TIMESTAMP(6), r.expires_at), 0) AS SIGNED) AS left_us
 FROM dblock_reservation r
-WHERE r.reservation_key IN (sqlc.slice(reservation_keys)) AND r.line = 0;
+WHERE r.reservation_key IN (sqlc.slice(reservation_keys))
+ORDER BY r.reservation_key, r.line;
 
--- The engine repeats the row for each reservation of a batch.
+-- A statement's time is that of its beginning. This one may wait for a lock, so what it waited counts, too.
+-- name: LockReservations :many
+SELECT r.reservation_key, r.line, r.sku, r.bucket, r.buyer, r.qty, r.state, r.limited,
+       CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, +UTC_TIMESTAMP(6), r.expires_at)
+                     - TIMESTAMPDIFF(MICROSECOND, +NOW(6), +SYSDATE(6)), 0) AS SIGNED) AS left_us
+FROM (
+    SELECT CAST(sqlc.arg(reservation_key) AS BINARY) AS reservation_key
+) ask
+STRAIGHT_JOIN dblock_reservation r FORCE INDEX (PRIMARY) ON r.reservation_key = ask.reservation_key
+ORDER BY r.reservation_key, r.line
+FOR UPDATE;
+
+-- The engine repeats the row for each line of a batch.
 -- name: InsertReservations :exec
-INSERT INTO dblock_reservation (reservation_key, sku, buyer, qty, state)
-VALUES (?, ?, ?, ?, ?);
+INSERT INTO dblock_reservation (reservation_key, line, sku, bucket, buyer, qty, state, limited, expires_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, TIMESTAMPADD(MICROSECOND, NULLIF(CAST(? AS SIGNED), 0), +UTC_TIMESTAMP(6)));
 
 -- The engine repeats the row for each bucket of a batch. Every row is there and locked, so nothing
 -- is ever inserted: it is the form of an UPDATE that takes many rows with a value each.
@@ -37,3 +113,9 @@ VALUES (?, ?, ?, ?, ?);
 INSERT INTO dblock_stock (sku, bucket, available)
 VALUES (?, ?, ?)
 ON DUPLICATE KEY UPDATE available = dblock_stock.available - VALUES(available);
+
+-- The same form. What a batch counts is never more than there may be, so the table's check holds of the values, too.
+-- name: CountQuotas :exec
+INSERT INTO dblock_quota (sku, buyer, used, most)
+VALUES (?, ?, ?, ?)
+ON DUPLICATE KEY UPDATE used = dblock_quota.used + VALUES(used), most = VALUES(most);

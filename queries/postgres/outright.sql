@@ -16,8 +16,9 @@ WITH bound AS MATERIALIZED (
       AND bound.lock_timeout IS NOT NULL
     RETURNING s.sku, s.bucket
 )
-INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state)
-SELECT sqlc.arg(reservation_key), taken.sku, taken.bucket, sqlc.arg(buyer), sqlc.arg(qty), 2
+INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state, expires_at)
+SELECT sqlc.arg(reservation_key), taken.sku, taken.bucket, sqlc.arg(buyer), sqlc.arg(qty), sqlc.arg(state),
+       CASE WHEN sqlc.arg(hold_us)::bigint > 0 THEN clock_timestamp() + sqlc.arg(hold_us)::bigint * interval '1 microsecond' END
 FROM taken
 WHERE set_config('lock_timeout', sqlc.arg(key_timeout), true) IS NOT NULL;
 
@@ -27,19 +28,63 @@ WHERE set_config('lock_timeout', sqlc.arg(key_timeout), true) IS NOT NULL;
 -- the select list takes a tenth less time than in FROM, which keeps all rows in a store first.)
 -- name: SellTogether :one
 WITH bound AS MATERIALIZED (
-    SELECT set_config('lock_timeout', sqlc.arg(lock_timeout), true) AS lock_timeout
+    SELECT set_config('lock_timeout', sqlc.arg(lock_timeout), true) AS lock_timeout,
+           CASE WHEN sqlc.arg(hold_us)::bigint > 0 THEN clock_timestamp() + sqlc.arg(hold_us)::bigint * interval '1 microsecond' END AS ends
 ), sold AS (
-    INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state)
+    INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state, expires_at)
     SELECT unnest(sqlc.arg(reservation_keys)::text[]), s.sku, s.bucket,
-           unnest(sqlc.arg(buyers)::text[]), unnest(sqlc.arg(qtys)::bigint[]), 2
+           unnest(sqlc.arg(buyers)::text[]), unnest(sqlc.arg(qtys)::bigint[]), sqlc.arg(state)::smallint, bound.ends
     FROM bound, dblock_stock s
-    WHERE s.sku = sqlc.arg(sku) AND s.bucket = 0 AND bound.lock_timeout IS NOT NULL
+    WHERE s.sku = sqlc.arg(sku) AND s.bucket = sqlc.arg(bucket) AND bound.lock_timeout IS NOT NULL
     RETURNING qty
 )
 UPDATE dblock_stock s
 SET available = s.available - (SELECT sum(sold.qty) FROM sold)
-WHERE s.sku = sqlc.arg(sku) AND s.bucket = 0
+WHERE s.sku = sqlc.arg(sku) AND s.bucket = sqlc.arg(bucket)
 RETURNING s.available;
+
+-- The same for orders some of which are recorded, or over their buyer's limit (0: there is none): these are returned, and the
+-- others are sold, or none. What is recorded is looked up first; where somebody writes one of these keys at this moment, the
+-- statement fails. Quotas come before orders, and of a buyer's all count or none.
+-- name: SellNew :one
+WITH bound AS MATERIALIZED (
+    SELECT set_config('lock_timeout', sqlc.arg(lock_timeout), true) AS lock_timeout,
+           CASE WHEN sqlc.arg(hold_us)::bigint > 0 THEN clock_timestamp() + sqlc.arg(hold_us)::bigint * interval '1 microsecond' END AS ends
+), fresh AS MATERIALIZED (
+    SELECT a.reservation_key, a.buyer, a.qty, bound.ends
+    FROM bound, ROWS FROM (
+        unnest(sqlc.arg(reservation_keys)::text[]), unnest(sqlc.arg(buyers)::text[]), unnest(sqlc.arg(qtys)::bigint[])
+    ) AS a (reservation_key, buyer, qty)
+    WHERE bound.lock_timeout IS NOT NULL
+      AND NOT EXISTS (SELECT 1 FROM dblock_reservation r WHERE r.reservation_key = a.reservation_key)
+      AND EXISTS (SELECT 1 FROM dblock_stock s WHERE s.sku = sqlc.arg(sku) AND s.bucket = sqlc.arg(bucket))
+), counted AS (
+    INSERT INTO dblock_quota AS q (sku, buyer, used, most)
+    SELECT sqlc.arg(sku), f.buyer, sum(f.qty), sqlc.arg(most)
+    FROM fresh f
+    WHERE sqlc.arg(most)::bigint > 0
+    GROUP BY f.buyer
+    HAVING sum(f.qty) <= sqlc.arg(most)::bigint
+    ORDER BY f.buyer
+    ON CONFLICT (sku, buyer) DO UPDATE SET used = q.used + excluded.used, most = excluded.most
+    WHERE q.used + excluded.used <= excluded.most
+    RETURNING q.buyer
+), sold AS (
+    INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state, limited, expires_at)
+    SELECT f.reservation_key, sqlc.arg(sku), sqlc.arg(bucket), f.buyer, f.qty, sqlc.arg(state)::smallint,
+           sqlc.arg(most)::bigint > 0, f.ends
+    FROM fresh f
+    WHERE sqlc.arg(most)::bigint = 0 OR f.buyer IN (SELECT c.buyer FROM counted c)
+    RETURNING reservation_key, qty
+), taken AS (
+    UPDATE dblock_stock s
+    SET available = s.available - (SELECT sum(sold.qty) FROM sold)
+    WHERE s.sku = sqlc.arg(sku) AND s.bucket = sqlc.arg(bucket) AND EXISTS (SELECT 1 FROM sold)
+    RETURNING s.available
+)
+SELECT coalesce((SELECT t.available FROM taken t), -1)::bigint AS available,
+       ARRAY(SELECT a.k FROM unnest(sqlc.arg(reservation_keys)::text[]) AS a (k)
+             WHERE a.k NOT IN (SELECT sold.reservation_key FROM sold))::text[] AS unsold;
 
 -- name: SellNoWait :execrows
 WITH bound AS MATERIALIZED (
@@ -57,8 +102,9 @@ WITH bound AS MATERIALIZED (
     WHERE s.sku = held.sku AND s.bucket = held.bucket
     RETURNING s.sku, s.bucket
 )
-INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state)
-SELECT sqlc.arg(reservation_key), taken.sku, taken.bucket, sqlc.arg(buyer), sqlc.arg(qty), 2
+INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state, expires_at)
+SELECT sqlc.arg(reservation_key), taken.sku, taken.bucket, sqlc.arg(buyer), sqlc.arg(qty), sqlc.arg(state),
+       CASE WHEN sqlc.arg(hold_us)::bigint > 0 THEN clock_timestamp() + sqlc.arg(hold_us)::bigint * interval '1 microsecond' END
 FROM taken;
 
 -- enough is what the statement's snapshot shows: where nothing was sold and yet there is enough,
@@ -80,8 +126,9 @@ WITH bound AS MATERIALIZED (
     WHERE s.sku = held.sku AND s.bucket = held.bucket
     RETURNING s.sku, s.bucket
 ), sold AS (
-    INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state)
-    SELECT sqlc.arg(reservation_key), taken.sku, taken.bucket, sqlc.arg(buyer), sqlc.arg(qty), 2
+    INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state, expires_at)
+    SELECT sqlc.arg(reservation_key), taken.sku, taken.bucket, sqlc.arg(buyer), sqlc.arg(qty), sqlc.arg(state),
+           CASE WHEN sqlc.arg(hold_us)::bigint > 0 THEN clock_timestamp() + sqlc.arg(hold_us)::bigint * interval '1 microsecond' END
     FROM taken
     RETURNING reservation_key
 )
@@ -102,8 +149,9 @@ WITH bound AS MATERIALIZED (
       AND pg_try_advisory_xact_lock(sqlc.arg(advisory_key))
     RETURNING s.sku, s.bucket
 ), sold AS (
-    INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state)
-    SELECT sqlc.arg(reservation_key), taken.sku, taken.bucket, sqlc.arg(buyer), sqlc.arg(qty), 2
+    INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state, expires_at)
+    SELECT sqlc.arg(reservation_key), taken.sku, taken.bucket, sqlc.arg(buyer), sqlc.arg(qty), sqlc.arg(state),
+           CASE WHEN sqlc.arg(hold_us)::bigint > 0 THEN clock_timestamp() + sqlc.arg(hold_us)::bigint * interval '1 microsecond' END
     FROM taken
     RETURNING reservation_key
 )
@@ -129,6 +177,7 @@ WITH bound AS MATERIALIZED (
       AND s.available = sqlc.arg(seen_available) AND s.epoch = sqlc.arg(seen_epoch) AND bound.lock_timeout IS NOT NULL
     RETURNING s.sku, s.bucket
 )
-INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state)
-SELECT sqlc.arg(reservation_key), taken.sku, taken.bucket, sqlc.arg(buyer), sqlc.arg(qty), 2
+INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state, expires_at)
+SELECT sqlc.arg(reservation_key), taken.sku, taken.bucket, sqlc.arg(buyer), sqlc.arg(qty), sqlc.arg(state),
+       CASE WHEN sqlc.arg(hold_us)::bigint > 0 THEN clock_timestamp() + sqlc.arg(hold_us)::bigint * interval '1 microsecond' END
 FROM taken;

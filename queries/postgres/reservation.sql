@@ -1,19 +1,78 @@
--- Rows are locked in the order of their SKU and bucket, so that two batches never wait for each
--- other.
+-- Rows are locked in one order everywhere, so that two batches never wait for each other crosswise: quotas, stock by SKU
+-- and bucket, then reservations, by key; or, of reservations that exist, these first.
+
+-- name: MakeQuotas :exec
+INSERT INTO dblock_quota (sku, buyer, used, most)
+SELECT n.sku, n.buyer, 0, 0
+FROM ROWS FROM (unnest(sqlc.arg(skus)::text[]), unnest(sqlc.arg(buyers)::text[])) AS n (sku, buyer)
+ON CONFLICT (sku, buyer) DO NOTHING;
+
+-- name: LockQuotas :many
+SELECT q.sku, q.buyer, q.used
+FROM dblock_quota q
+WHERE (q.sku, q.buyer) IN (
+    SELECT n.sku, n.buyer
+    FROM ROWS FROM (unnest(sqlc.arg(skus)::text[]), unnest(sqlc.arg(buyers)::text[])) AS n (sku, buyer)
+)
+ORDER BY q.sku, q.buyer
+FOR NO KEY UPDATE;
+
+-- The same, but a row that is locked is left out.
+-- name: LockFreeQuotas :many
+SELECT q.sku, q.buyer, q.used
+FROM dblock_quota q
+WHERE (q.sku, q.buyer) IN (
+    SELECT n.sku, n.buyer
+    FROM ROWS FROM (unnest(sqlc.arg(skus)::text[]), unnest(sqlc.arg(buyers)::text[])) AS n (sku, buyer)
+)
+ORDER BY q.sku, q.buyer
+FOR NO KEY UPDATE SKIP LOCKED;
+
+-- name: SeeQuotas :many
+SELECT q.sku, q.buyer, q.used
+FROM dblock_quota q
+WHERE (q.sku, q.buyer) IN (
+    SELECT n.sku, n.buyer
+    FROM ROWS FROM (unnest(sqlc.arg(skus)::text[]), unnest(sqlc.arg(buyers)::text[])) AS n (sku, buyer)
+);
+
 -- name: LockStock :many
-SELECT s.sku, s.bucket, s.available
+SELECT s.sku, s.bucket, s.available, s.epoch
 FROM dblock_stock s
 WHERE s.sku = ANY (sqlc.arg(skus)::text[])
 ORDER BY s.sku, s.bucket
 FOR NO KEY UPDATE;
 
--- The same, but a row that is locked is left out: it would stall the other SKUs of the batch.
+-- name: LockBucket :many
+SELECT s.sku, s.bucket, s.available, s.epoch
+FROM dblock_stock s
+WHERE s.sku = ANY (sqlc.arg(skus)::text[]) AND s.bucket = sqlc.arg(bucket)
+FOR NO KEY UPDATE;
+
+-- The same as LockStock, but a row that is locked is left out: it would stall the other SKUs of the batch.
 -- name: LockFreeStock :many
-SELECT s.sku, s.bucket, s.available
+SELECT s.sku, s.bucket, s.available, s.epoch
 FROM dblock_stock s
 WHERE s.sku = ANY (sqlc.arg(skus)::text[])
 ORDER BY s.sku, s.bucket
 FOR NO KEY UPDATE SKIP LOCKED;
+
+-- name: SeeStocks :many
+SELECT s.sku, s.bucket, s.available, s.epoch
+FROM dblock_stock s
+WHERE s.sku = ANY (sqlc.arg(skus)::text[])
+ORDER BY s.sku, s.bucket;
+
+-- name: StockOf :one
+SELECT coalesce(sum(s.available), 0)::bigint AS available, coalesce(sum(s.epoch), 0)::bigint AS epoch
+FROM dblock_stock s
+WHERE s.sku = sqlc.arg(sku);
+
+-- name: KeysOf :many
+SELECT r.reservation_key
+FROM dblock_reservation r
+WHERE r.sku = sqlc.arg(sku)
+LIMIT sqlc.arg(most)::int;
 
 -- name: KnownBuckets :many
 SELECT s.sku, count(*) AS buckets
@@ -21,18 +80,31 @@ FROM dblock_stock s
 WHERE s.sku = ANY (sqlc.arg(skus)::text[])
 GROUP BY s.sku;
 
+-- left_us is for how many microseconds yet the reservation is held; 0 or less: it has expired, or has no end.
 -- name: Reservations :many
-SELECT r.reservation_key, r.sku, r.buyer, r.qty, r.state
+SELECT r.reservation_key, r.line, r.sku, r.bucket, r.buyer, r.qty, r.state, r.limited,
+       coalesce(extract(epoch FROM r.expires_at - clock_timestamp()) * 1000000, 0)::bigint AS left_us
 FROM dblock_reservation r
-WHERE r.reservation_key = ANY (sqlc.arg(reservation_keys)::text[]) AND r.line = 0;
+WHERE r.reservation_key = ANY (sqlc.arg(reservation_keys)::text[])
+ORDER BY r.reservation_key, r.line;
+
+-- name: LockReservations :many
+SELECT r.reservation_key, r.line, r.sku, r.bucket, r.buyer, r.qty, r.state, r.limited,
+       coalesce(extract(epoch FROM r.expires_at - clock_timestamp()) * 1000000, 0)::bigint AS left_us
+FROM dblock_reservation r
+WHERE r.reservation_key = ANY (sqlc.arg(reservation_keys)::text[])
+ORDER BY r.reservation_key, r.line
+FOR NO KEY UPDATE;
 
 -- name: InsertReservations :exec
-INSERT INTO dblock_reservation (reservation_key, sku, buyer, qty, state)
-SELECT n.reservation_key, n.sku, n.buyer, n.qty, n.state
+INSERT INTO dblock_reservation (reservation_key, line, sku, bucket, buyer, qty, state, limited, expires_at)
+SELECT n.reservation_key, n.line, n.sku, n.bucket, n.buyer, n.qty, n.state, n.limited,
+       CASE WHEN n.hold_us > 0 THEN clock_timestamp() + n.hold_us * interval '1 microsecond' END
 FROM ROWS FROM (
-    unnest(sqlc.arg(reservation_keys)::text[]), unnest(sqlc.arg(skus)::text[]), unnest(sqlc.arg(buyers)::text[]),
-    unnest(sqlc.arg(qtys)::bigint[]), unnest(sqlc.arg(states)::smallint[])
-) AS n (reservation_key, sku, buyer, qty, state);
+    unnest(sqlc.arg(reservation_keys)::text[]), unnest(sqlc.arg(lines)::int[]), unnest(sqlc.arg(skus)::text[]),
+    unnest(sqlc.arg(buckets)::int[]), unnest(sqlc.arg(buyers)::text[]), unnest(sqlc.arg(qtys)::bigint[]),
+    unnest(sqlc.arg(states)::smallint[]), unnest(sqlc.arg(limits)::boolean[]), unnest(sqlc.arg(holds_us)::bigint[])
+) AS n (reservation_key, line, sku, bucket, buyer, qty, state, limited, hold_us);
 
 -- name: TakeStock :exec
 UPDATE dblock_stock s
@@ -41,3 +113,12 @@ FROM ROWS FROM (
     unnest(sqlc.arg(skus)::text[]), unnest(sqlc.arg(buckets)::int[]), unnest(sqlc.arg(qtys)::bigint[])
 ) AS n (sku, bucket, qty)
 WHERE s.sku = n.sku AND s.bucket = n.bucket;
+
+-- The rows are locked.
+-- name: CountQuotas :exec
+UPDATE dblock_quota q
+SET used = q.used + n.qty, most = n.most
+FROM ROWS FROM (
+    unnest(sqlc.arg(skus)::text[]), unnest(sqlc.arg(buyers)::text[]), unnest(sqlc.arg(qtys)::bigint[]), unnest(sqlc.arg(mosts)::bigint[])
+) AS n (sku, buyer, qty, most)
+WHERE q.sku = n.sku AND q.buyer = n.buyer;

@@ -4,34 +4,71 @@ package engine
 
 import (
 	"context"
+	"errors"
+	"time"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/fault"
 )
 
-// Row is one reservation as the database holds it.
+// Row is one line of a reservation as the database holds it.
 type Row struct {
-	Key, SKU, Buyer string
-	Qty             int64
-	State           int16
+	Key        string
+	Line       int32 // from 0
+	SKU, Buyer string
+	Qty        int64
+	State      int16
+	Bucket     int32         // where its units came from; NoStock: it takes none
+	Limited    bool          // its units count against the buyer's quota; of a refused one: that was why
+	Hold       time.Duration // of one that is to be written: for how long it is held; 0: it is not
+	Left       time.Duration // of one that was read and is held: for how long yet; 0 or less: it has expired
 }
+
+// NoStock is the bucket of what takes no stock.
+const NoStock int32 = -1
+
+// FirstAllotment is the first number of the buckets that processes took for themselves. Below it they are numbered
+// from 0, without a gap.
+const FirstAllotment int32 = 1 << 20
 
 // Bucket is one row of an SKU's stock.
 type Bucket struct {
-	Number int32 // from 0, without a gap
+	Number int32
 	Left   int64
+	Epoch  int64 // grows whenever units come in
+}
+
+// Quota is what a buyer may take of an SKU.
+type Quota struct{ SKU, Buyer string }
+
+// Ask is what a transaction locks and reads before it decides, in this order.
+type Ask struct {
+	Quotas []Quota  // sorted, no two the same; rows that are missing come into being
+	SKUs   []string // sorted, no two the same; all buckets are locked
+	Keys   []string // what is recorded under them is read, and not locked
+	Wait   bool     // for rows that are locked; else it passes over them
+	Own    int32    // of the one SKU, this bucket alone is locked; 0: all are
 }
 
 // Books is what a transaction reads before it decides.
 type Books struct {
 	Stock    map[string][]Bucket   // what is left of each SKU, by number, each row locked
 	Skipped  func(sku string) bool // whether somebody else has locked a row of the SKU
-	Recorded map[string]Row        // reservations that exist already, by key
+	Used     map[Quota]int64       // units that count against a quota; none where somebody else has locked it
+	Recorded map[string][]Row      // reservations that exist already, by key, their lines in order
 }
 
-// Plan is what a transaction writes. An empty plan ends it without a write.
+// Plan is what a transaction writes. One without Insert ends it without a write.
 type Plan struct {
-	Insert []Row   // sorted by key, so that two batches never wait for each other crosswise
+	Insert []Row   // sorted by key and line, so that two batches never wait for each other crosswise
+	Count  []Count // sorted by quota
 	Take   []Units // sorted by SKU and bucket
+}
+
+// Count is by how many units a quota is used, and how many there may be.
+type Count struct {
+	Quota
+	Qty, Most int64
 }
 
 // Units is a quantity of one SKU's bucket.
@@ -39,6 +76,30 @@ type Units struct {
 	SKU    string
 	Bucket int32
 	Qty    int64
+}
+
+// Moves is what becomes of reservations that exist, and of what they hold. All of it is sorted as in a Plan.
+type Moves struct {
+	Insert  []Row   // of keys that were not there
+	Set     []Set   // by key
+	Uncount []Count // quotas that are given back
+	Return  []Units // stock that is given back
+}
+
+// IsEmpty tells that there is nothing to write.
+func (m Moves) IsEmpty() bool { return len(m.Insert) == 0 && len(m.Set) == 0 }
+
+// Set is what becomes of all lines of a reservation.
+type Set struct {
+	Key   string
+	State int16
+	Hold  time.Duration // from now on; 0: it has no end any more
+}
+
+// Keys are what is recorded for one SKU.
+type Keys struct {
+	Left, Epoch int64 // sums over all buckets
+	Keys        []string
 }
 
 // Adjustment is a change of stock that is not a sale.
@@ -49,8 +110,8 @@ type Adjustment struct {
 
 // Balance is one SKU's books, as read at one moment.
 type Balance struct {
-	SKU                              string
-	Available, Held, Sold, Restocked int64
+	SKU                                        string
+	Available, Allotted, Held, Sold, Restocked int64
 }
 
 // Verdict is what became of an order that was sent outright.
@@ -68,18 +129,27 @@ type Sell func(ctx context.Context, row Row) (Verdict, error)
 // Orders are orders for one SKU, sorted by key, no key twice.
 type Orders struct {
 	SKU          string
+	Bucket       int32
+	State        int16
+	Hold         time.Duration // 0: they are not held
+	Limit        int64         // of each buyer; 0: none
 	Keys, Buyers []string
 	Qtys         []int64
 }
 
 // SellTogether sells all orders or none, in a transaction of its own and one round trip, and returns
-// what is left then. It locks the stock last, when the orders are written.
+// what is left then. It locks the stock last, when the orders are written. It knows no limit.
 type SellTogether func(ctx context.Context, o Orders) (v Verdict, left int64, err error)
 
-// Ways are the ways to sell outright. All but SkipLocked sell from bucket 0. One that the database
+// SellNew is SellTogether for orders of which some may be recorded, or over their buyer's limit: it sells the others, and
+// returns the keys of those it has not sold.
+type SellNew func(ctx context.Context, o Orders) (v Verdict, unsold []string, left int64, err error)
+
+// Ways are the ways to sell outright. All but SkipLocked, Together and New sell from bucket 0. One that the database
 // lacks is nil.
 type Ways struct {
 	Together SellTogether // a batch in one statement
+	New      SellNew      // so much of a batch as is new, in one statement
 
 	Direct   Sell // one conditional UPDATE
 	NoWait   Sell // a lock that is refused at once
@@ -95,10 +165,37 @@ type Engine interface {
 	// Ways are the ways to sell outright.
 	Ways() Ways
 
-	// Transact locks the stock of skus, all buckets, in order, reads what is recorded under keys, and writes
-	// what decide makes of it, all in one READ COMMITTED transaction. Without wait it passes over
-	// rows that are locked; without keys it looks none up.
-	Transact(ctx context.Context, skus, keys []string, wait bool, decide func(Books) Plan) error
+	// Hooked tells that Transact calls a function of the owner's before it commits, which no other way does.
+	Hooked() bool
+
+	// Transact locks and reads what is asked for and writes what decide makes of it, all in one READ COMMITTED transaction.
+	Transact(ctx context.Context, ask Ask, decide func(Books) Plan) error
+
+	// Tx returns a caller's transaction; false where it is not one of this engine's.
+	Tx(tx CallerTx) (Tx, bool)
+
+	// Look reads what Transact would, but for locks, in one snapshot.
+	Look(ctx context.Context, ask Ask) (Books, error)
+
+	// Move locks all lines of the reservations under keys, which are sorted, and writes what decide makes of them, all in one
+	// READ COMMITTED transaction.
+	Move(ctx context.Context, keys []string, decide func(map[string][]Row) Moves) error
+
+	// Keys reads the stock of an SKU and the keys of all its reservations, so many at most, in one snapshot.
+	Keys(ctx context.Context, sku string, limit int) (Keys, error)
+
+	// Due returns the keys of so many held reservations, at most, that have expired: those first that have expired first.
+	Due(ctx context.Context, limit int) (keys []string, err error)
+
+	// Allot moves so many units of an SKU, or all that are left, from bucket 0 to another one, and returns what is in that then; 0
+	// where there was nothing to move.
+	Allot(ctx context.Context, sku string, bucket int32, units int64) (left int64, err error)
+
+	// Allotted returns what is left in the allotments of all processes, sorted.
+	Allotted(ctx context.Context) ([]Units, error)
+
+	// Locker makes a Locker of leases in the same place, which the caller closes.
+	Locker(ctx context.Context) (dblock.Locker, error)
 
 	// Adjust runs fn in one READ COMMITTED transaction, and commits it where fn says so.
 	Adjust(ctx context.Context, fn func(AdjustTx) (commit bool, err error)) error
@@ -106,14 +203,27 @@ type Engine interface {
 	// Adjustment returns what is recorded under id.
 	Adjustment(ctx context.Context, id string) (a Adjustment, found bool, err error)
 
-	// Lookup returns what is recorded under key.
-	Lookup(ctx context.Context, key string) (row Row, found bool, err error)
+	// Lookup returns what is recorded under key, line by line; none: nothing is.
+	Lookup(ctx context.Context, key string) ([]Row, error)
 
-	// Balances reads the books of every SKU in one snapshot.
-	Balances(ctx context.Context) ([]Balance, error)
+	// Balances reads the books of the given SKUs, or of all where none is given, in one snapshot.
+	Balances(ctx context.Context, skus []string) ([]Balance, error)
 
 	// Fault tells what an error of this engine means.
 	Fault(err error) fault.Fault
+}
+
+// CallerTx is a transaction of the caller's, of whatever driver.
+type CallerTx struct{ Tx any }
+
+// ErrTxEnded: such a transaction has ended already.
+var ErrTxEnded = errors.New("the transaction has ended")
+
+// Tx is a caller's transaction, known to be one of the engine's.
+type Tx interface {
+	// Decide does what Transact does, below a savepoint: an error, or a plan of nothing, leaves the transaction as it was. ErrTxEnded
+	// where it has ended.
+	Decide(ctx context.Context, ask Ask, decide func(Books) Plan) error
 }
 
 // AdjustTx is the transaction of one adjustment.
@@ -127,4 +237,14 @@ type AdjustTx interface {
 	AddStock(ctx context.Context, units []Units) error
 	// TakeStock takes from buckets of one SKU that are locked.
 	TakeStock(ctx context.Context, units []Units) error
+	// Balance reads the books of one SKU.
+	Balance(ctx context.Context, sku string) (Balance, error)
+	// QuotaDrifts returns what is to be added to quotas of an SKU so that they count what is held and sold, sorted.
+	QuotaDrifts(ctx context.Context, sku string) ([]Count, error)
+	// LockQuotas locks them, and makes those that are missing.
+	LockQuotas(ctx context.Context, quotas []Quota) error
+	// CountQuotas adds to quotas that are locked.
+	CountQuotas(ctx context.Context, counts []Count) error
+	// UncountQuotas takes from quotas that are locked.
+	UncountQuotas(ctx context.Context, counts []Count) error
 }

@@ -1,0 +1,177 @@
+package conformance
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock/inventory"
+)
+
+// perBuyer is an order for one unit of which its buyer may have so many.
+func perBuyer(key, sku, buyer string, limit int64) inventory.Request {
+	return inventory.Request{Key: key, SKU: sku, Buyer: buyer, Qty: 1, Limit: limit}
+}
+
+func (s *shop) exceeds(t *testing.T, r inventory.Request, used int64) {
+	t.Helper()
+	_, err := s.Reserve(t.Context(), r)
+	var limit *inventory.LimitError
+	if !errors.As(err, &limit) || !errors.Is(err, inventory.ErrLimitExceeded) || errors.Is(err, inventory.ErrSoldOut) ||
+		limit.Used != used || limit.Limit != r.Limit || limit.Wanted != r.Qty || limit.Buyer != r.Buyer || limit.Replayed {
+		t.Errorf("%s: got %v, want: used %d", r.Key, err, used)
+	}
+}
+
+func (s *shop) sells(t *testing.T, r inventory.Request) {
+	t.Helper()
+	if res, err := s.Reserve(t.Context(), r); err != nil || res.Replayed {
+		t.Errorf("%s: %+v, %v", r.Key, res, err)
+	}
+}
+
+// aBuyerGetsNoMoreThanTheLimit has 50 orders of one buyer's at once, through two Stores.
+func aBuyerGetsNoMoreThanTheLimit(t *testing.T, s *shop) {
+	s.keepsBooks(t)
+	s.stock(t, "sale", 1000)
+	stores := []*inventory.Store{s.Store, s.open(t, s.o)}
+	for _, limit := range []int64{1, 3, 7} {
+		for _, r := range []inventory.Request{{Hold: time.Hour}, {}, {Unstocked: true}} {
+			name := fmt.Sprintf("limit %d, hold %v, unstocked %v", limit, r.Hold, r.Unstocked)
+			if sold, fresh := s.buysAtOnce(t, stores, r, name, limit, 50); sold != limit || fresh != limit {
+				t.Errorf("%s: %d were told sold, %d of them anew", name, sold, fresh)
+			}
+		}
+	}
+	s.balanced(t)
+}
+
+// buysAtOnce sends one buyer's orders, and as many of another buyer's.
+func (s *shop) buysAtOnce(t *testing.T, stores []*inventory.Store, r inventory.Request, name string, limit int64, n int) (sold, fresh int64) {
+	t.Helper()
+	answers := make(chan []told)
+	for i, store := range stores {
+		var reqs []inventory.Request
+		for k := range n {
+			r := r
+			r.Key, r.SKU, r.Qty, r.Limit = fmt.Sprintf("%s, order %d of store %d", name, k, i), "sale", 1, limit
+			if r.Buyer = name; k%5 == 0 {
+				r.Buyer = r.Key
+			}
+			reqs = append(reqs, r)
+		}
+		go func() { answers <- crowd(t.Context(), store, reqs) }()
+	}
+	for range stores {
+		for _, a := range <-answers {
+			switch {
+			case a.req.Buyer != name && a.err != nil:
+				t.Errorf("%s, of a buyer who has none: %v", a.req.Key, a.err)
+			case a.req.Buyer != name:
+			case a.err == nil:
+				sold++
+				if !a.res.Replayed {
+					fresh++
+				}
+			case !errors.Is(a.err, inventory.ErrLimitExceeded):
+				t.Errorf("%s: %v", a.req.Key, a.err)
+			}
+		}
+	}
+	return sold, fresh
+}
+
+// controlExceedsLimits is the control: where the database does not count, the same crowd gets more.
+func controlExceedsLimits(t *testing.T, e Inventory) {
+	s := e.shop(t, inventory.Options{})
+	s.stock(t, "sale", 1000)
+	sabotages["limits that are not counted"](t, s)
+	if sold, _ := s.buysAtOnce(t, []*inventory.Store{s.Store}, inventory.Request{}, "all", 3, 50); sold <= 3 {
+		t.Errorf("%d were sold: the test of limits could not fail", sold)
+	}
+}
+
+// aLimitCountsWhatIsHeldAndSold gives limits back, and changes them.
+func aLimitCountsWhatIsHeldAndSold(t *testing.T, s *shop) {
+	s.keepsBooks(t)
+	s.stock(t, "sale", 100)
+	ann := func(key string, limit int64) inventory.Request { return perBuyer(key, "sale", "ann", limit) }
+	for i := range 3 {
+		r := ann(fmt.Sprintf("k%d", i), 3)
+		r.Hold = time.Hour
+		s.sells(t, r)
+	}
+	for range 3 { // what is sent again does not count again, nor is it refused
+		if res, err := s.Reserve(t.Context(), ann("k0", 3)); err != nil || !res.Replayed {
+			t.Errorf("sent again: %+v, %v", res, err)
+		}
+	}
+	s.exceeds(t, ann("k3", 3), 3)
+	s.sells(t, perBuyer("bob", "sale", "bob", 3))
+	s.sells(t, ann("of any number", 0))
+	s.sells(t, ann("raised", 4))
+	s.exceeds(t, ann("lowered", 2), 4)
+	if res, err := s.Reserve(t.Context(), ann("k0", 1)); err != nil || !res.Replayed {
+		t.Errorf("sent again under a lower limit: %+v, %v", res, err)
+	}
+	if _, err := s.Confirm(t.Context(), "k0"); err != nil {
+		t.Error(err)
+	}
+	s.exceeds(t, ann("k3", 4), 4)
+	if _, err := s.Cancel(t.Context(), "k1"); err != nil {
+		t.Error(err)
+	}
+	s.exceeds(t, ann("lowered", 3), 3)
+	s.sells(t, ann("in place of k1", 4))
+	s.isDue(t, "k2")
+	s.exceeds(t, ann("k3", 4), 4) // its time is up, and nobody has swept
+	if n, err := s.Sweep(t.Context(), 10); err != nil || n != 1 {
+		t.Errorf("swept %d, %v", n, err)
+	}
+	s.sells(t, ann("in place of k2", 4))
+	big := ann("too many at once", 5)
+	big.Qty = 2
+	s.exceeds(t, big, 4)
+	s.wantsBooks(t, "sale", 94, 0, 6)
+	s.balanced(t)
+}
+
+// aLimitNeedsABuyer: nobody could be told from anybody.
+func aLimitNeedsABuyer(t *testing.T, s *shop) {
+	s.stock(t, "sale", 10)
+	for name, r := range map[string]inventory.Request{
+		"no buyer":         perBuyer("k", "sale", "", 1),
+		"a negative limit": perBuyer("k", "sale", "ann", -1),
+		"a huge limit":     perBuyer("k", "sale", "ann", inventory.MaxQty+1),
+	} {
+		if _, err := s.Reserve(t.Context(), r); !errors.Is(err, inventory.ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	s.wantsBooks(t, "sale", 10, 0, 0)
+}
+
+// whatNeedsNoStockIsLimited is a coupon that everybody may use once, and of which there is no stock.
+func whatNeedsNoStockIsLimited(t *testing.T, s *shop) {
+	coupon := perBuyer("k", "coupon", "ann", 1)
+	coupon.Unstocked = true
+	s.sells(t, coupon)
+	second := coupon
+	second.Key = "k2"
+	s.exceeds(t, second, 1)
+	second.Buyer = "bob"
+	s.sells(t, second)
+	stocked := perBuyer("k3", "coupon", "ann", 2)
+	if _, err := s.Reserve(t.Context(), stocked); !errors.Is(err, inventory.ErrUnknownSKU) {
+		t.Errorf("a coupon with stock: %v", err)
+	}
+	stocked.Key = coupon.Key
+	if _, err := s.Reserve(t.Context(), stocked); !errors.Is(err, inventory.ErrKeyReused) {
+		t.Errorf("the same with stock: %v", err)
+	}
+	if books, err := s.Audit(t.Context()); err != nil || len(books) != 0 {
+		t.Errorf("the books hold what takes no stock: %+v, %v", books, err)
+	}
+	s.sound(t)
+}

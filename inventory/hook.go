@@ -1,0 +1,66 @@
+package inventory
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/inventory/internal/engine"
+)
+
+// Granted is for the hooks of the engine rooms: what a plan grants, key by key. began is when it was sent.
+func Granted(plan engine.Plan, began time.Time) []Reservation {
+	var granted []Reservation
+	for i := 0; i < len(plan.Insert); {
+		rows := plan.Insert[i:]
+		if n := slices.IndexFunc(rows, func(r engine.Row) bool { return r.Key != rows[0].Key }); n > 0 {
+			rows = rows[:n]
+		}
+		i += len(rows)
+		if State(rows[0].State) != Refused {
+			granted = append(granted, reservation(rows, began))
+		}
+	}
+	return granted
+}
+
+// CallHook is for the hooks of the engine rooms. One that panics has failed: the goroutine is not its owner's, who could not
+// recover it.
+func CallHook(hook func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("the hook panicked: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return hook()
+}
+
+// ErrHookEnded: a hook has ended the transaction, or has kept from us that a statement of its failed, and so did the transaction.
+var ErrHookEnded error = &hookError{errors.New("the hook's transaction has failed, or was ended, and the hook has returned no error")}
+
+// HookFailed is for the hooks of the engine rooms: one order of the batch may be to blame, unless the database said that nobody
+// is, or the connection is gone. A key of the owner's that is taken is not one of ours, nor is a table that is missing.
+func HookFailed(err error, is fault.Fault) error {
+	switch is {
+	case fault.Retry, fault.Busy, fault.Unreachable, fault.Lost, fault.Full:
+		return err
+	}
+	return &hookError{err}
+}
+
+// hookError is what a hook said of its own accord.
+type hookError struct{ error }
+
+func (e *hookError) Unwrap() error { return e.error }
+
+// fault tells what an error means, of the engine or of its owner's hook.
+func (s *Store) fault(err error) fault.Fault {
+	var hook *hookError
+	if errors.As(err, &hook) {
+		return fault.Poison
+	}
+	return s.engine.Fault(err)
+}

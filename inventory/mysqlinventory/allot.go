@@ -1,0 +1,49 @@
+package mysqlinventory
+
+import (
+	"context"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/db/mysqldb"
+	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/mysqllock"
+)
+
+// Allot moves units in a transaction of its own, which locks the rows in the order of their numbers.
+func (d *database) Allot(ctx context.Context, sku string, bucket int32, units int64) (left int64, err error) {
+	err = d.inTx(ctx, func(on mysqldb.DBTX) (bool, error) {
+		there, err := d.q.LockBucket(ctx, on, []byte(sku), 0)
+		if err != nil || len(there) == 0 || there[0].Available == 0 {
+			return false, err
+		}
+		units = min(units, there[0].Available)
+		own, err := d.q.LockBucket(ctx, on, []byte(sku), bucket)
+		if err != nil {
+			return false, err
+		}
+		if left = units; len(own) > 0 {
+			left += own[0].Available
+		}
+		if err := repeat(ctx, on, mysqldb.TakeStock, []engine.Units{{SKU: sku, Qty: units}}, unitArgs); err != nil {
+			return false, err
+		}
+		return true, repeat(ctx, on, mysqldb.AddStock, []engine.Units{{SKU: sku, Bucket: bucket, Qty: units}}, unitArgs)
+	})
+	return left, err
+}
+
+// Allotted returns what is left in allotments.
+func (d *database) Allotted(ctx context.Context) ([]engine.Units, error) {
+	rows, err := d.q.Allotted(ctx, d.on(d.pool))
+	units := make([]engine.Units, len(rows))
+	for i, r := range rows {
+		units[i] = engine.Units{SKU: string(r.Sku), Bucket: r.Bucket, Qty: r.Available}
+	}
+	return units, fault.NoWrite(err)
+}
+
+// Locker makes a Locker of leases.
+func (d *database) Locker(ctx context.Context) (dblock.Locker, error) {
+	return mysqllock.NewLease(ctx, d.pool, mysqllock.LeaseOptions{Schema: d.schema})
+}

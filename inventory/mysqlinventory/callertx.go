@@ -1,0 +1,98 @@
+package mysqlinventory
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/dblock-go/dblock/db/mysqldb"
+	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/mysqlfault"
+	"github.com/dblock-go/dblock/inventory"
+	"github.com/dblock-go/dblock/inventory/internal/engine"
+)
+
+// ReserveTx is Store.Reserve in a transaction of the caller's: the order is there if and when tx commits. It is never merged, and
+// the stock stays locked till tx ends, even after a refusal: everybody else who wants that SKU waits, so reserve last, and end soon. tx
+// has its own bounds for waiting (innodb_lock_wait_timeout). A refusal writes nothing.
+//
+// Begin tx at READ COMMITTED. At REPEATABLE READ and above, an order that somebody else has recorded since tx first read is
+// dblock.ErrConflict, as is an SKU that was sold from on MariaDB with innodb_snapshot_isolation.
+//
+// Errors: those of Store.Reserve, and dblock.ErrConflict after a deadlock or a failed serialization: roll tx back and run it
+// again. Two transactions that reserve several SKUs one by one can deadlock; with ReserveAllTx they can't.
+func ReserveTx(ctx context.Context, s *inventory.Store, tx *sql.Tx, r inventory.Request) (inventory.Reservation, error) {
+	return s.ReserveIn(ctx, engine.CallerTx{Tx: tx}, r)
+}
+
+// ReserveAllTx is ReserveTx for a cart.
+func ReserveAllTx(ctx context.Context, s *inventory.Store, tx *sql.Tx, c inventory.Cart) (inventory.Reservation, error) {
+	return s.ReserveAllIn(ctx, engine.CallerTx{Tx: tx}, c)
+}
+
+// Tx returns a caller's transaction.
+func (d *database) Tx(tx engine.CallerTx) (engine.Tx, bool) {
+	caller, ours := tx.Tx.(*sql.Tx)
+	if !ours || caller == nil {
+		return nil, false
+	}
+	return callerTx{d, d.on(caller)}, true
+}
+
+type callerTx struct {
+	d  *database
+	on mysqldb.DBTX
+}
+
+// Decide writes below a savepoint. After a deadlock the server has rolled back all of the transaction, and there is none.
+func (t callerTx) Decide(ctx context.Context, ask engine.Ask, decide func(engine.Books) engine.Plan) error {
+	if _, err := t.on.ExecContext(ctx, "SAVEPOINT dblock_reserve"); err != nil {
+		if errors.Is(err, sql.ErrTxDone) {
+			return engine.ErrTxEnded
+		}
+		return fault.NoWrite(err)
+	}
+	err := t.decide(ctx, ask, decide)
+	if err == nil {
+		_, err = t.on.ExecContext(ctx, "RELEASE SAVEPOINT dblock_reserve")
+		return fault.NoWrite(err)
+	}
+	if mysqlfault.Of(err) == fault.Retry {
+		return err
+	}
+	if mysqlfault.IsLocked(err) {
+		err = &bounded{err}
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	if _, failed := t.on.ExecContext(ctx, "ROLLBACK TO SAVEPOINT dblock_reserve"); failed != nil {
+		return errors.Join(err, failed)
+	}
+	return err
+}
+
+func (t callerTx) decide(ctx context.Context, ask engine.Ask, decide func(engine.Books) engine.Plan) error {
+	books, err := t.d.read(ctx, t.on, ask)
+	if err != nil {
+		return fault.NoWrite(err)
+	}
+	books.Skipped = func(string) bool { return false }
+	plan := decide(books)
+	if len(plan.Insert) == 0 {
+		return fault.NoWrite(t.isNew(ctx, ask.Keys, books))
+	}
+	return fault.NoWrite(write(ctx, t.on, plan))
+}
+
+// isNew fails where a key that is not recorded, as far as the transaction's snapshot goes back, has been recorded since: the stock is
+// read as it is now, so that the order would be told that it is sold out by itself.
+func (t callerTx) isNew(ctx context.Context, keys []string, books engine.Books) error {
+	keys = slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return books.Recorded[key] != nil })
+	now, err := lockReservations(ctx, t.on, keys)
+	if err == nil && len(now) > 0 {
+		return errKeyTaken
+	}
+	return err
+}

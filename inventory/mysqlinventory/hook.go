@@ -1,0 +1,65 @@
+package mysqlinventory
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/mysqlfault"
+	"github.com/dblock-go/dblock/inventory"
+	"github.com/dblock-go/dblock/inventory/internal/engine"
+)
+
+// Option is an option of this engine room's.
+type Option func(*database)
+
+// Hook writes rows of its owner's for what a batch grants, in the same transaction and so in the same commit. It is not called
+// for orders that are refused or were recorded before. It may be called again for the same orders, where the transaction was
+// rolled back, and must write nothing but through tx. Where it fails, or panics, the orders of the batch are tried
+// one by one, and the one that makes it fail is refused with inventory.ErrRejected, which says why. It returns the errors of its
+// statements: one that it keeps to itself is found, and is a failure, too. The stock is locked meanwhile: write in one statement.
+type Hook func(ctx context.Context, tx HookTx, granted []inventory.Reservation) error
+
+// HookTx is the transaction of a Hook. Its begin and end are not the Hook's.
+type HookTx interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	PrepareContext(ctx context.Context, query string) (*sql.Stmt, error)
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// WithHook calls hook for each batch that Reserve and ReserveAll sell or hold, before it is committed. ReserveTx needs no hook and calls none.
+func WithHook(hook Hook) Option { return func(d *database) { d.hook = hook } }
+
+// Hooked tells that there is a hook.
+func (d *database) Hooked() bool { return d.hook != nil }
+
+// runHook has the owner write what is theirs.
+func (d *database) runHook(ctx context.Context, conn *sql.Conn, plan engine.Plan) error {
+	granted := inventory.Granted(plan, time.Now())
+	if len(granted) == 0 {
+		return nil
+	}
+	if _, err := conn.ExecContext(ctx, "SAVEPOINT dblock_hook"); err != nil {
+		return err
+	}
+	err := inventory.CallHook(func() error { return d.hook(ctx, conn, granted) })
+	switch {
+	case err == nil:
+		return d.afterHook(ctx, conn)
+	case mysqlfault.Number(err) == 0 && conn.PingContext(ctx) == nil: // the hook's own
+		return inventory.HookFailed(err, fault.Other)
+	}
+	return inventory.HookFailed(err, d.Fault(err))
+}
+
+// afterHook looks whether the transaction still stands: a deadlock rolls all of it back, and a hook that does not look at its errors
+// goes on outside of any.
+func (d *database) afterHook(ctx context.Context, conn *sql.Conn) error {
+	_, err := conn.ExecContext(ctx, "RELEASE SAVEPOINT dblock_hook")
+	if mysqlfault.IsNoSavepoint(err) {
+		return inventory.ErrHookEnded
+	}
+	return err
+}

@@ -1,0 +1,162 @@
+package inventory
+
+import (
+	"cmp"
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/dblock-go/dblock/inventory/internal/engine"
+)
+
+// order is a Request, or a Cart as one: then it has lines, and no SKU.
+type order struct {
+	Request
+	lines []Line // sorted by SKU, no two the same; nil: the Request itself is the only one
+}
+
+// order makes a cart of one SKU what a Request for it would be.
+func (c Cart) order() (order, error) {
+	o := order{Request: Request{Key: c.Key, Buyer: c.Buyer, Hold: c.Hold}}
+	if err := who(c.Key, c.Buyer, c.Hold, "Cart"); err != nil {
+		return o, err
+	}
+	if len(c.Lines) < 1 || len(c.Lines) > MaxLines {
+		return o, &InvalidError{"Cart.Lines", fmt.Sprintf("%d lines are not within 1 to %d", len(c.Lines), MaxLines)}
+	}
+	o.lines = slices.Clone(c.Lines)
+	for i, l := range o.lines {
+		if err := l.validate(fmt.Sprintf("Cart.Lines[%d]", i)); err != nil {
+			return o, err
+		}
+		if l.Limit > 0 && c.Buyer == "" {
+			return o, &InvalidError{"Cart.Buyer", "it is empty, and there is a limit: nobody could be told from anybody"}
+		}
+	}
+	slices.SortStableFunc(o.lines, func(a, b Line) int { return cmp.Compare(a.SKU, b.SKU) })
+	var err error
+	if o.lines, err = addedUp(o.lines); err != nil {
+		return o, err
+	}
+	if len(o.lines) == 1 {
+		l := o.lines[0]
+		o.SKU, o.Qty, o.Limit, o.Unstocked, o.lines = l.SKU, l.Qty, l.Limit, l.Unstocked, nil
+	}
+	return o, nil
+}
+
+// addedUp makes one line of those of the same SKU, as they draw on the same stock.
+func addedUp(lines []Line) ([]Line, error) {
+	var sums []Line
+	for _, l := range lines {
+		last := len(sums) - 1
+		if last < 0 || sums[last].SKU != l.SKU {
+			sums = append(sums, l)
+			continue
+		}
+		sum := &sums[last]
+		if sum.Limit != l.Limit || sum.Unstocked != l.Unstocked {
+			return nil, &InvalidError{"Cart.Lines", fmt.Sprintf("two lines of %q have not the same Limit and Unstocked", l.SKU)}
+		}
+		if sum.Qty += l.Qty; sum.Qty > MaxQty {
+			return nil, &InvalidError{"Cart.Lines", fmt.Sprintf("those of %q add up to %d, more than %d", l.SKU, sum.Qty, int64(MaxQty))}
+		}
+	}
+	return sums, nil
+}
+
+// each yields the lines, by their number.
+func (o *order) each() iter.Seq2[int, Line] {
+	return func(yield func(int, Line) bool) {
+		if o.lines == nil {
+			yield(0, Line{o.SKU, o.Qty, o.Limit, o.Unstocked})
+			return
+		}
+		for i, l := range o.lines {
+			if !yield(i, l) {
+				return
+			}
+		}
+	}
+}
+
+// lane is what orders contend for in the queue: carts, for the first of what they want.
+func (o *order) lane() string {
+	if o.lines != nil {
+		return o.lines[0].SKU
+	}
+	return o.SKU
+}
+
+// state is where a reservation stands that is granted.
+func (o *order) state() State {
+	if o.Hold > 0 {
+		return Held
+	}
+	return Sold
+}
+
+// rows are the lines as the database holds them.
+func (o *order) rows(s State) []engine.Row {
+	var rows []engine.Row
+	for i, l := range o.each() {
+		row := engine.Row{
+			Key: o.Key, Line: int32(i), SKU: l.SKU, Buyer: o.Buyer, Qty: l.Qty, State: int16(s), Limited: l.Limit > 0,
+		}
+		if l.Unstocked {
+			row.Bucket = engine.NoStock
+		}
+		if s == Held {
+			row.Hold, row.Left = o.Hold, o.Hold
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// row is that of an order for one SKU.
+func (r Request) row() engine.Row {
+	o := order{Request: r}
+	return o.rows(o.state())[0]
+}
+
+// reservation is what the caller is told; began is when it called.
+func (o *order) reservation(out outcome, began time.Time) Reservation {
+	if out.State == 0 {
+		return Reservation{}
+	}
+	r := Reservation{Key: o.Key, SKU: o.SKU, Buyer: o.Buyer, Qty: o.Qty, Lines: o.lines, State: out.State, Replayed: out.Replayed}
+	if out.State == Held {
+		r.ExpiresAt = began.Add(out.left)
+	}
+	return r
+}
+
+// reservation is what is recorded; began is when its reader called.
+func reservation(rows []engine.Row, began time.Time) Reservation {
+	first := rows[0]
+	r := Reservation{Key: first.Key, Buyer: first.Buyer, State: stateOf(first)}
+	if len(rows) == 1 {
+		r.SKU, r.Qty = first.SKU, first.Qty
+	} else {
+		for _, row := range rows {
+			r.Lines = append(r.Lines, Line{SKU: row.SKU, Qty: row.Qty, Unstocked: row.Bucket == engine.NoStock})
+		}
+	}
+	if r.State == Held {
+		r.ExpiresAt = began.Add(first.Left)
+	}
+	if first.SKU == "" { // it was cancelled before it was reserved
+		r.Qty = 0
+	}
+	return r
+}
+
+// stateOf calls expired what is so, whether it was swept or not.
+func stateOf(row engine.Row) State {
+	if s := State(row.State); s != Held || row.Left > 0 {
+		return s
+	}
+	return Expired
+}

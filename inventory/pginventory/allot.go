@@ -1,0 +1,38 @@
+package pginventory
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/db/pgdb"
+	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/pglock"
+)
+
+// Allot moves units in one statement.
+func (d *database) Allot(ctx context.Context, sku string, bucket int32, units int64) (int64, error) {
+	left, err := d.q.Allot(ctx, d.on(d.pool), pgdb.AllotParams{LockTimeout: lockTimeout(ctx), Units: units, Sku: sku, Bucket: bucket})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return 0, nil
+	}
+	return left, err
+}
+
+// Allotted returns what is left in allotments.
+func (d *database) Allotted(ctx context.Context) ([]engine.Units, error) {
+	rows, err := d.q.Allotted(ctx, d.on(d.pool))
+	units := make([]engine.Units, len(rows))
+	for i, r := range rows {
+		units[i] = engine.Units{SKU: r.Sku, Bucket: r.Bucket, Qty: r.Available}
+	}
+	return units, fault.NoWrite(err)
+}
+
+// Locker makes a Locker of leases.
+func (d *database) Locker(ctx context.Context) (dblock.Locker, error) {
+	return pglock.NewLease(ctx, d.pool, pglock.LeaseOptions{Schema: d.schema})
+}

@@ -1,0 +1,142 @@
+package pginventory
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/dblock-go/dblock/db/pgdb"
+	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/inventory"
+	"github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/pglock"
+)
+
+// ReserveTx is Store.Reserve in a transaction of the caller's, a pgx.Tx or pglock.SQLTx of a *sql.Tx: the order is there if
+// and when tx commits. It is never merged, and the stock stays locked till tx ends: everybody else who wants that SKU waits, so
+// reserve last, and commit soon. tx has its own bounds for waiting (lock_timeout). A refusal leaves it as it was.
+//
+// Begin tx at READ COMMITTED; at REPEATABLE READ and above an SKU that was sold from meanwhile is a conflict.
+//
+// Errors: those of Store.Reserve, and dblock.ErrConflict after a deadlock or a failed serialization: roll tx back and run it
+// again. Two transactions that reserve several SKUs one by one can deadlock; with ReserveAllTx they can't.
+func ReserveTx(ctx context.Context, s *inventory.Store, tx pglock.Tx, r inventory.Request) (inventory.Reservation, error) {
+	return s.ReserveIn(ctx, engine.CallerTx{Tx: tx}, r)
+}
+
+// ReserveAllTx is ReserveTx for a cart.
+func ReserveAllTx(ctx context.Context, s *inventory.Store, tx pglock.Tx, c inventory.Cart) (inventory.Reservation, error) {
+	return s.ReserveAllIn(ctx, engine.CallerTx{Tx: tx}, c)
+}
+
+// Tx returns a caller's transaction.
+func (d *database) Tx(tx engine.CallerTx) (engine.Tx, bool) {
+	caller, ours := tx.Tx.(pglock.Tx)
+	if !ours { // a nil one is none, either
+		return nil, false
+	}
+	return callerTx{d, d.on(txConn{caller})}, true
+}
+
+type callerTx struct {
+	d  *database
+	on pgdb.DBTX
+}
+
+// Decide locks with statements of their own: a caller's transaction may be one of database/sql, which knows no batches.
+func (t callerTx) Decide(ctx context.Context, ask engine.Ask, decide func(engine.Books) engine.Plan) error {
+	if _, err := t.on.Exec(ctx, "savepoint dblock_reserve"); err != nil {
+		if errors.Is(err, pgx.ErrTxClosed) || errors.Is(err, sql.ErrTxDone) {
+			return engine.ErrTxEnded
+		}
+		return fault.NoWrite(err)
+	}
+	err := t.decide(ctx, ask, decide)
+	if err == nil {
+		_, err = t.on.Exec(ctx, "release savepoint dblock_reserve")
+		return fault.NoWrite(err)
+	}
+	ctx, cancel := ending(ctx)
+	defer cancel()
+	if _, failed := t.on.Exec(ctx, "rollback to savepoint dblock_reserve"); failed != nil {
+		return errors.Join(err, failed)
+	}
+	if err == errNothing {
+		return nil
+	}
+	return err
+}
+
+// errNothing rolls back what was locked for a plan of nothing.
+var errNothing = errors.New("pginventory: there is nothing to write")
+
+func (t callerTx) decide(ctx context.Context, ask engine.Ask, decide func(engine.Books) engine.Plan) error {
+	books, err := t.read(ctx, ask)
+	if err != nil {
+		return fault.NoWrite(err)
+	}
+	plan := decide(books)
+	if len(plan.Insert) == 0 {
+		return errNothing
+	}
+	return fault.NoWrite(t.write(ctx, plan))
+}
+
+func (t callerTx) read(ctx context.Context, ask engine.Ask) (engine.Books, error) {
+	books := newBooks(ask)
+	if len(ask.Quotas) > 0 {
+		skus, buyers := quotaColumns(ask.Quotas)
+		if err := t.d.q.MakeQuotas(ctx, t.on, skus, buyers); err != nil {
+			return books, err
+		}
+		used, err := t.d.q.LockQuotas(ctx, t.on, skus, buyers)
+		if err != nil {
+			return books, err
+		}
+		for _, r := range used {
+			books.Used[engine.Quota{SKU: r.Sku, Buyer: r.Buyer}] = r.Used
+		}
+	}
+	return t.d.readLocked(ctx, t.on, ask, books)
+}
+
+func (t callerTx) write(ctx context.Context, plan engine.Plan) error {
+	if err := t.d.q.InsertReservations(ctx, t.on, insertColumns(plan.Insert)); err != nil {
+		return err
+	}
+	if len(plan.Count) > 0 {
+		skus, buyers, qtys, mosts := countColumns(plan.Count)
+		if err := t.d.q.CountQuotas(ctx, t.on, pgdb.CountQuotasParams{Skus: skus, Buyers: buyers, Qtys: qtys, Mosts: mosts}); err != nil {
+			return err
+		}
+	}
+	skus, buckets, qtys := unitColumns(plan.Take)
+	return t.d.q.TakeStock(ctx, t.on, skus, buckets, qtys)
+}
+
+// txConn makes a caller's transaction what the generated queries run on.
+type txConn struct{ pglock.Tx }
+
+func (t txConn) QueryRow(ctx context.Context, query string, args ...any) pgx.Row {
+	rows, err := t.Query(ctx, query, args...)
+	return oneRow{rows, err}
+}
+
+type oneRow struct {
+	rows pgx.Rows
+	err  error
+}
+
+func (r oneRow) Scan(dest ...any) error {
+	if r.err != nil {
+		return r.err
+	}
+	defer r.rows.Close()
+	if !r.rows.Next() {
+		return cmp.Or(r.rows.Err(), pgx.ErrNoRows)
+	}
+	return r.rows.Scan(dest...)
+}

@@ -1,0 +1,67 @@
+package pginventory
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/pgfault"
+	"github.com/dblock-go/dblock/inventory"
+	"github.com/dblock-go/dblock/inventory/internal/engine"
+)
+
+// Option is an option of this engine room's.
+type Option func(*database)
+
+// Hook writes rows of its owner's for what a batch grants, in the same transaction and so in the same commit. It is not called for orders
+// that are refused or were recorded before. It may be called again for the same orders, where the transaction was rolled back,
+// and must write nothing but through tx. Where it fails, or panics, the orders of the batch are tried
+// one by one, and the one that makes it fail is refused with inventory.ErrRejected, which says why. It returns the errors of its
+// statements: one that it keeps to itself is found, and is a failure, too. The stock is locked meanwhile: write in one statement, or one batch.
+type Hook func(ctx context.Context, tx HookTx, granted []inventory.Reservation) error
+
+// HookTx is the transaction of a Hook. Its begin and end are not the Hook's.
+type HookTx interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
+	CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, rows pgx.CopyFromSource) (int64, error)
+}
+
+// WithHook calls hook for each batch that Reserve and ReserveAll sell or hold, before it is committed. Every batch takes the way of a
+// transaction then, three round trips; ReserveTx needs no hook and calls none.
+func WithHook(hook Hook) Option { return func(d *database) { d.hook = hook } }
+
+// Hooked tells that there is a hook.
+func (d *database) Hooked() bool { return d.hook != nil }
+
+// inTransaction is what the server says of a session whose transaction can be committed.
+const inTransaction = 'T'
+
+// runHook sends what is written so far and has the owner write what is theirs.
+func (d *database) runHook(ctx context.Context, conn *pgxpool.Conn, batch *pgx.Batch, plan engine.Plan) error {
+	began := time.Now()
+	batch.Queue("select set_config('lock_timeout', $1, true)", lockTimeout(ctx))
+	if err := conn.SendBatch(ctx, batch).Close(); err != nil {
+		return orKeyTaken(err)
+	}
+	granted := inventory.Granted(plan, began)
+	if len(granted) == 0 {
+		return nil
+	}
+	err := inventory.CallHook(func() error { return d.hook(ctx, conn, granted) })
+	switch {
+	case err == nil && conn.Conn().PgConn().TxStatus() == inTransaction:
+		return nil
+	case err == nil:
+		return inventory.ErrHookEnded
+	case pgfault.Code(err) == "" && !conn.Conn().IsClosed() && ctx.Err() == nil: // the hook's own
+		return inventory.HookFailed(err, fault.Other)
+	}
+	return inventory.HookFailed(err, d.Fault(err))
+}

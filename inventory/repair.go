@@ -1,0 +1,137 @@
+package inventory
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/dblock-go/dblock/inventory/internal/engine"
+)
+
+// Repair is what was wrong with the books of one SKU, and is right now.
+type Repair struct {
+	Before   Balance
+	Why      string // what the drift means; empty: there was none
+	Moved    int64  // units that were added to the stock, or, negative, taken out of it
+	Oversold int64  // units that are held or sold and never came in: the stock is empty, and that is all that can be done
+	Quotas   int    // buyers whose use of their limit was counted wrongly
+}
+
+// Repair makes the stock of the given SKUs, or of all where none is given, what the ledger says: all adjustments, less what is held
+// and sold; and likewise what buyers have used of their limits. It returns those that were wrong, sorted by SKU. It can run while the
+// SKU is sold, and waits for its row like an order. It reads all reservations of theirs, as Audit does, and again those of an SKU that
+// is wrong.
+//
+// Errors: ErrInvalid, and of dblock ErrBusy, ErrUnavailable, ErrOutcomeUnknown (call it again), ErrSchema. What was repaired before
+// one of them is returned, too.
+func (s *Store) Repair(ctx context.Context, skus ...string) ([]Repair, error) {
+	for _, sku := range skus {
+		if err := text("sku", sku, 1); err != nil {
+			return nil, err
+		}
+	}
+	books, err := s.Audit(ctx, skus...)
+	if err != nil {
+		return nil, err
+	}
+	var repairs []Repair
+	for _, b := range books {
+		r, err := s.repair(ctx, b.SKU)
+		if r.Why != "" || r.Quotas > 0 {
+			repairs = append(repairs, r)
+		}
+		if err != nil {
+			return repairs, s.explain(err, fmt.Sprintf("repair of %q", b.SKU))
+		}
+	}
+	return repairs, nil
+}
+
+func (s *Store) repair(ctx context.Context, sku string) (r Repair, err error) {
+	err = s.retry(ctx, attempt{}, func(ctx context.Context, _ attempt) error {
+		return s.engine.Adjust(ctx, func(tx engine.AdjustTx) (commit bool, err error) {
+			r, err = repairStock(ctx, tx, sku)
+			return r.Moved != 0, err
+		})
+	})
+	if err != nil {
+		return Repair{}, err
+	}
+	if r.Moved != 0 {
+		s.cameIn(sku)
+	}
+	err = s.retry(ctx, attempt{}, func(ctx context.Context, _ attempt) error {
+		return s.engine.Adjust(ctx, func(tx engine.AdjustTx) (commit bool, err error) {
+			r.Quotas, err = repairQuotas(ctx, tx, sku)
+			return r.Quotas > 0, err
+		})
+	})
+	if err != nil {
+		r.Quotas = 0
+	}
+	return r, err
+}
+
+// repairStock reads the books once the stock is locked: what others write meanwhile changes both sides alike, or waits.
+func repairStock(ctx context.Context, tx engine.AdjustTx, sku string) (r Repair, err error) {
+	have, err := tx.LockStock(ctx, sku)
+	if err != nil {
+		return r, err
+	}
+	books, err := tx.Balance(ctx, sku)
+	if err != nil {
+		return r, err
+	}
+	r.Before = balance(books)
+	switch drift := r.Before.Drift(); {
+	case drift > 0:
+		r.Why = fmt.Sprintf("%d units left the stock, and nobody holds them or has bought them", drift)
+		r.Moved = drift
+		return r, tx.AddStock(ctx, []engine.Units{{SKU: sku, Qty: drift}})
+	case drift < 0:
+		r.Why = fmt.Sprintf("%d units more are in the stock, held and sold than came in", -drift)
+		r.Moved = -min(-drift, total(have))
+		r.Oversold = -drift + r.Moved
+		if r.Moved != 0 {
+			err = tx.TakeStock(ctx, taken(sku, have, -r.Moved))
+		}
+	}
+	return r, err
+}
+
+// repairQuotas looks twice: what it found is locked, and may be right by now.
+func repairQuotas(ctx context.Context, tx engine.AdjustTx, sku string) (repaired int, err error) {
+	found, err := tx.QuotaDrifts(ctx, sku)
+	if err != nil || len(found) == 0 {
+		return 0, err
+	}
+	quotas := make([]engine.Quota, len(found))
+	locked := make(map[engine.Quota]bool, len(found))
+	for i, c := range found {
+		quotas[i], locked[c.Quota] = c.Quota, true
+	}
+	if err := tx.LockQuotas(ctx, quotas); err != nil {
+		return 0, err
+	}
+	now, err := tx.QuotaDrifts(ctx, sku)
+	if err != nil {
+		return 0, err
+	}
+	var more, less []engine.Count
+	for _, c := range now {
+		switch {
+		case !locked[c.Quota]:
+		case c.Qty > 0:
+			more = append(more, c)
+		default:
+			c.Qty = -c.Qty
+			less = append(less, c)
+		}
+	}
+	if len(more) > 0 {
+		err = tx.CountQuotas(ctx, more)
+	}
+	if len(less) > 0 && err == nil {
+		err = tx.UncountQuotas(ctx, less)
+	}
+	return len(more) + len(less), err
+}

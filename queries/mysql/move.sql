@@ -1,0 +1,23 @@
+-- What becomes of reservations that exist.
+
+-- The rows are locked. The engine repeats the SELECT of ask.
+-- name: SetReservations :exec
+UPDATE (
+    SELECT CAST(sqlc.arg(reservation_key) AS BINARY) AS reservation_key, CAST(sqlc.arg(state) AS SIGNED) AS state, CAST(sqlc.arg(hold_us) AS SIGNED) AS hold_us
+) ask
+STRAIGHT_JOIN dblock_reservation r FORCE INDEX (PRIMARY) ON r.reservation_key = ask.reservation_key
+SET r.state = ask.state, r.expires_at = TIMESTAMPADD(MICROSECOND, NULLIF(ask.hold_us, 0), +UTC_TIMESTAMP(6));
+
+-- Rows are locked in the order of the values; the engine repeats the row. The quantity stands in most, for the table's check
+-- to hold of the values. Every row is there.
+-- name: UncountQuotas :exec
+INSERT INTO dblock_quota (sku, buyer, used, most)
+VALUES (?, ?, 0, ?)
+ON DUPLICATE KEY UPDATE used = GREATEST(0, dblock_quota.used - VALUES(most));
+
+-- name: DueReservations :many
+SELECT r.reservation_key
+FROM dblock_reservation r
+WHERE r.state = 1 AND r.line = 0 AND r.expires_at <= +UTC_TIMESTAMP(6)
+ORDER BY r.expires_at
+LIMIT ?;
