@@ -13,6 +13,7 @@ var kinds = []struct {
 	kind string
 }{
 	{inventory.ErrSoldOut, "sold_out"},
+	{inventory.ErrLimitExceeded, "over_limit"},
 	{dblock.ErrBusy, "busy"},
 	{dblock.ErrOverloaded, "overloaded"},
 }

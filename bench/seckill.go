@@ -16,9 +16,11 @@ func seckill() []Scenario {
 	for _, strategy := range inventory.Strategies() {
 		all = append(all, SaleScenario("seckill/"+strategy.String(), "one hot SKU: "+how[strategy],
 			enginesOf(strategy), connsOf(strategy),
-			func(ctx context.Context, env *Env) (Seller, error) { return newStore(ctx, env, strategy) }))
+			func(ctx context.Context, env *Env) (Seller, error) {
+				return newStore(ctx, env, inventory.Options{Strategy: strategy})
+			}))
 	}
-	return all
+	return append(all, shops()...)
 }
 
 // how a strategy sells, in a line.
@@ -54,8 +56,8 @@ type store struct {
 	closePool func() error
 }
 
-func newStore(ctx context.Context, env *Env, strategy inventory.Strategy) (*store, error) {
-	o := inventory.Options{Strategy: strategy, MaxInFlight: env.Conns}
+func newStore(ctx context.Context, env *Env, o inventory.Options) (*store, error) {
+	o.MaxInFlight = env.Conns
 	if env.Kind == devdb.Postgres {
 		pool, err := env.Postgres(ctx)
 		if err != nil {
