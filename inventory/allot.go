@@ -44,6 +44,10 @@ func (a *allotments) bucket(ctx context.Context, e engine.Engine) (int32, error)
 		return a.own.Load(), nil
 	}
 	a.own.Store(0)
+	if a.lock != nil { // lost: until it is released the Locker waits for it
+		_ = a.lock.Release(ctx)
+		a.lock = nil
+	}
 	locker, err := a.open(ctx, e)
 	if err != nil {
 		return 0, err
@@ -76,9 +80,10 @@ func (a *allotments) open(ctx context.Context, e engine.Engine) (dblock.Locker, 
 	return a.locker, nil
 }
 
-// refill takes units for a batch of one SKU, and as many more as are allotted at once. False: there are not enough.
+// refill takes units for a batch of one SKU, and as many more as are allotted at once. False: there are not enough, or it took too
+// long: a batch has Options.Timeout, and can do without.
 func (s *Store) refill(ctx context.Context, sku string, asked int64) bool {
-	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout/4)
 	defer cancel()
 	bucket, err := s.allotments.bucket(ctx, s.engine)
 	if err != nil {

@@ -32,7 +32,7 @@ func Granted(plan engine.Plan, began time.Time) []Reservation {
 func CallHook(hook func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("the hook panicked: %v\n%s", p, debug.Stack())
+			err = &hookError{fmt.Errorf("the hook panicked: %v\n%s", p, debug.Stack())}
 		}
 	}()
 	return hook()
@@ -44,6 +44,10 @@ var ErrHookEnded error = &hookError{errors.New("the hook's transaction has faile
 // HookFailed is for the hooks of the engine rooms: one order of the batch may be to blame, unless the database said that nobody
 // is, or the connection is gone. A key of the owner's that is taken is not one of ours, nor is a table that is missing.
 func HookFailed(err error, is fault.Fault) error {
+	var hook *hookError
+	if errors.As(err, &hook) {
+		return err
+	}
 	switch is {
 	case fault.Retry, fault.Busy, fault.Unreachable, fault.Lost, fault.Full:
 		return err

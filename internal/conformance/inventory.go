@@ -32,6 +32,27 @@ type Inventory struct {
 	OpenOn func(
 		ctx context.Context, dsn string, dialer *faultconn.Dialer, o inventory.Options,
 	) (store *inventory.Store, closePool func(), err error)
+
+	// OpenHooked is OpenOn with a hook.
+	OpenHooked func(
+		ctx context.Context, dsn string, dialer *faultconn.Dialer, o inventory.Options, hook Hook,
+	) (store *inventory.Store, closePool func(), err error)
+
+	// Callers begin transactions on connections of their own, in every form that ReserveTx takes, by name.
+	Callers map[string]func(ctx context.Context, dsn string, level sql.IsolationLevel) (*CallerTx, error)
+}
+
+// Hook is a hook of either engine room's, with a way to run a statement in its transaction.
+type Hook = func(ctx context.Context, exec func(statement string) error, granted []inventory.Reservation) error
+
+// CallerTx is a caller's transaction.
+type CallerTx struct {
+	Reserve    func(context.Context, *inventory.Store, inventory.Request) (inventory.Reservation, error)
+	ReserveAll func(context.Context, *inventory.Store, inventory.Cart) (inventory.Reservation, error)
+	Exec       func(ctx context.Context, statement string) error
+	Commit     func(context.Context) error
+	Rollback   func(context.Context) error
+	Close      func() // ends the connection
 }
 
 // What a strategy promises is tested of it, and no more.
@@ -144,6 +165,9 @@ func (e Inventory) Run(t *testing.T) {
 	for name, test := range ofShops {
 		t.Run(name, func(t *testing.T) { t.Parallel(); test(t, e.shop(t, patient(inventory.Merge))) })
 	}
+	for name, test := range ofThoseBeside {
+		t.Run(name, func(t *testing.T) { t.Parallel(); test(t, e) })
+	}
 	for name, test := range map[string]func(*testing.T, Inventory){
 		"AMoveCutAnywhere":                    on(aMoveCutAnywhere, inventory.Options{}),
 		"ABatchCutAnywhere":                   on(aBatchCutAnywhere, inventory.Options{}),
@@ -153,7 +177,6 @@ func (e Inventory) Run(t *testing.T) {
 		"PassesOverLockedBuckets":             passesOverLockedBuckets,
 		"TheModelNotices":                     theModelNotices,
 		"AnswersAsTheModelDoesFromAllotments": on(answersAsTheModelDoesFromAllotments, inventory.Options{}),
-		"SellsFromAllotments":                 on(sellsFromAllotments, inventory.Options{}),
 		"TheTaleNotices":                      theTaleNotices,
 		"RestocksOnce":                        on(restocksOnce, inventory.Options{}),
 		"RestocksOnceInBuckets":               on(restocksOnce, inventory.Options{Buckets: 16}),

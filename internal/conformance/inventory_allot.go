@@ -43,7 +43,22 @@ func sellsFromAllotments(t *testing.T, s *shop) {
 	if writes := s.count(t, "SELECT count(*) FROM stock_write"); writes > units/allotted+2*stores {
 		t.Errorf("the shared row was written %d times, want %d at most", writes, units/allotted+2*stores)
 	}
+	before := s.count(t, "SELECT count(*) FROM stock_write")
+	s.restock(t, "more", "a", 20)
+	for _, r := range ordersOf("one by one", 20, "a") {
+		s.sells(t, r)
+	}
+	if writes := s.count(t, "SELECT count(*) FROM stock_write") - before; writes != 21 {
+		t.Errorf("the control has no allotment, and wrote the shared row %d times: nothing is counted", writes)
+	}
 	s.sound(t)
+}
+
+func (s *shop) restock(t *testing.T, id, sku string, delta int64) {
+	t.Helper()
+	if _, err := s.Restock(t.Context(), inventory.Adjustment{ID: id, SKU: sku, Delta: delta}); err != nil {
+		t.Errorf("%s: %v", id, err)
+	}
 }
 
 // openClosed is open for a Store that is closed before the test ends, as one with an allotment has to be.

@@ -43,7 +43,7 @@ func aMoveCutAnywhere(t *testing.T, s *shop) {
 			key := fmt.Sprintf("%s of what is %v, %v %d", m.what, m.before, c, k)
 			cart := cartOf(key, inventory.Line{SKU: "a", Qty: 2, Limit: 5}, inventory.Line{SKU: "b", Qty: 1})
 			cart.Request.Hold = time.Hour
-			if err := s.begin(t.Context(), cart, m.before); err != nil {
+			if err := s.bring(t.Context(), cart, m.before); err != nil {
 				return false, err
 			}
 			d := cart
@@ -63,8 +63,8 @@ func aMoveCutAnywhere(t *testing.T, s *shop) {
 	s.balanced(t)
 }
 
-// begin brings a cart to where it is to stand.
-func (s *shop) begin(ctx context.Context, cart deed, is inventory.State) error {
+// bring makes a cart stand where it is to begin.
+func (s *shop) bring(ctx context.Context, cart deed, is inventory.State) error {
 	if is == 0 {
 		return nil
 	}

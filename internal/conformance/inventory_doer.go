@@ -67,6 +67,12 @@ func (e Inventory) doWhatIsAsked(dsn, options string) error {
 // startDoer starts one, that lives as long as the test, or until it is killed.
 func (s *shop) startDoer(t *testing.T, o inventory.Options) (do doer, kill func()) {
 	t.Helper()
+	p := s.startProcess(t, o)
+	return p.do, p.kill
+}
+
+func (s *shop) startProcess(t *testing.T, o inventory.Options) *process {
+	t.Helper()
 	options, err := json.Marshal(o)
 	if err != nil {
 		t.Fatal(err)
@@ -85,7 +91,7 @@ func (s *shop) startDoer(t *testing.T, o inventory.Options) (do doer, kill func(
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	p := &process{asks: json.NewEncoder(in), waiting: map[int]chan reply{}, gone: make(chan struct{})}
+	p := &process{cmd: cmd, asks: json.NewEncoder(in), waiting: map[int]chan reply{}, gone: make(chan struct{})}
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
@@ -99,14 +105,18 @@ func (s *shop) startDoer(t *testing.T, o inventory.Options) (do doer, kill func(
 		_ = in.Close()
 		end()
 	})
-	return p.do, func() {
+	p.kill = func() {
 		_ = cmd.Process.Kill()
 		end()
 	}
+	return p
 }
 
 // process is a process that does deeds, as its test sees it.
 type process struct {
+	cmd  *exec.Cmd
+	kill func() // kill -9
+
 	mu      sync.Mutex
 	asks    *json.Encoder
 	n       int

@@ -24,7 +24,7 @@ func open(ctx context.Context, dsn string, o inventory.Options) (*inventory.Stor
 }
 
 // storeOn makes a Store with a pool of its own.
-func storeOn(ctx context.Context, cfg *mysql.Config, o inventory.Options) (*inventory.Store, func(), error) {
+func storeOn(ctx context.Context, cfg *mysql.Config, o inventory.Options, more ...mysqlinventory.Option) (*inventory.Store, func(), error) {
 	connector, err := mysql.NewConnector(cfg)
 	if err != nil {
 		return nil, nil, err
@@ -32,7 +32,7 @@ func storeOn(ctx context.Context, cfg *mysql.Config, o inventory.Options) (*inve
 	db := sql.OpenDB(connector)
 	db.SetMaxOpenConns(64)
 	db.SetMaxIdleConns(64)
-	store, err := mysqlinventory.New(ctx, db, o)
+	store, err := mysqlinventory.New(ctx, db, o, more...)
 	if err != nil {
 		_ = db.Close()
 		return nil, nil, err

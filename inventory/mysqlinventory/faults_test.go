@@ -38,5 +38,5 @@ func TestConformanceUnderFaults(t *testing.T) {
 }
 
 func on(kind devdb.Kind) conformance.Inventory {
-	return conformance.Inventory{Kind: kind, Open: open, OpenOn: openOn}
+	return conformance.Inventory{Kind: kind, Open: open, OpenOn: openOn, OpenHooked: openHooked, Callers: callers}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/dblock-go/dblock/inventory/pginventory"
 )
 
-var engine = conformance.Inventory{Kind: devdb.Postgres, Open: open, OpenOn: openOn}
+var engine = conformance.Inventory{Kind: devdb.Postgres, Open: open, OpenOn: openOn, OpenHooked: openHooked, Callers: callers}
 
 func open(ctx context.Context, dsn string, o inventory.Options) (*inventory.Store, func(), error) {
 	cfg, err := pgxpool.ParseConfig(dsn)
@@ -28,12 +28,12 @@ func open(ctx context.Context, dsn string, o inventory.Options) (*inventory.Stor
 }
 
 // storeOn makes a Store with a pool of its own.
-func storeOn(ctx context.Context, cfg *pgxpool.Config, o inventory.Options) (*inventory.Store, func(), error) {
+func storeOn(ctx context.Context, cfg *pgxpool.Config, o inventory.Options, more ...pginventory.Option) (*inventory.Store, func(), error) {
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, nil, err
 	}
-	store, err := pginventory.New(ctx, pool, o)
+	store, err := pginventory.New(ctx, pool, o, more...)
 	if err != nil {
 		pool.Close()
 		return nil, nil, err

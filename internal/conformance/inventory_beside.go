@@ -1,0 +1,71 @@
+package conformance
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock/internal/devdb"
+	"github.com/dblock-go/dblock/inventory"
+)
+
+// ofThoseBeside is what stands beside the ways of selling: allotments, what is answered from memory, hooks, transactions of the
+// caller's, and what is done for the one who looks after the stock.
+var ofThoseBeside = map[string]func(*testing.T, Inventory){
+	"SellsFromAllotments":                  on(sellsFromAllotments, patient(inventory.Merge)),
+	"SellsWhatTheDeadHaveLeft":             on(sellsWhatTheDeadHaveLeft, patient(inventory.Merge)),
+	"SeesWhatIsAllottedMeanwhile":          on(seesWhatIsAllottedMeanwhile, patient(inventory.Merge)),
+	"AllotmentsAreStock":                   on(allotmentsAreStock, patient(inventory.Merge)),
+	"AllotmentsKnowHoldsAndLimits":         on(allotmentsKnowHoldsAndLimits, patient(inventory.Merge)),
+	"TakesAnotherAllotment":                on(takesAnotherAllotment, patient(inventory.Merge)),
+	"AllotmentsSurviveProcesses":           on(allotmentsSurviveProcesses, patient(inventory.Merge)),
+	"ClosesWithoutAServer":                 closesWithoutAServer,
+	"RefusesFromMemory":                    refusesFromMemory,
+	"ALatchEndsWithWhatComesIn":            on(aLatchEndsWithWhatComesIn, patient(inventory.Merge)),
+	"ALatchKnowsCarts":                     on(aLatchKnowsCarts, patient(inventory.Merge)),
+	"ClosesWithALatch":                     on(closesWithALatch, patient(inventory.Merge)),
+	"RepairsWhatIsOff":                     on(repairsWhatIsOff, patient(inventory.Merge)),
+	"RepairsInACrowd":                      on(repairsInACrowd, patient(inventory.Merge)),
+	"RebalancesInACrowd":                   on(rebalancesInACrowd, small(inventory.SkipLocked)),
+	"LevelsWhatRunsDry":                    on(levelsWhatRunsDry, small(inventory.SkipLocked)),
+	"WritesTheOwnersRows":                  on(writesTheOwnersRows, patient(inventory.Merge)),
+	"AHookFailsForOneOrder":                on(aHookFailsForOneOrder, patient(inventory.Merge)),
+	"AHookIsRunAgain":                      on(aHookIsRunAgain, patient(inventory.Merge)),
+	"AHookThatKeepsItsErrorsIsFound":       on(aHookThatKeepsItsErrorsIsFound, patient(inventory.Merge)),
+	"AHookCutAnywhere":                     on(aHookCutAnywhere, patient(inventory.Merge)),
+	"ReservesInACallersTx":                 ofCallers(reservesInACallersTx),
+	"ACallersTxOutlivesARefusal":           ofCallers(aCallersTxOutlivesARefusal),
+	"ACallersTxMeetsOthers":                ofCallers(aCallersTxMeetsOthers),
+	"ACallersTxNeverSellsOnWhatItSawFirst": ofCallers(aCallersTxNeverSellsOnWhatItSawFirst),
+	"ACallersTxThatIsNone":                 ofCallers(aCallersTxThatIsNone),
+}
+
+// waitsForARow waits until somebody waits for a row's lock in the shop's database.
+func (s *shop) waitsForARow(t *testing.T) {
+	t.Helper()
+	blocked := "SELECT count(*) FROM information_schema.innodb_trx x JOIN information_schema.processlist p ON p.id = x.trx_mysql_thread_id " +
+		"WHERE x.trx_state = 'LOCK WAIT' AND p.db = DATABASE()"
+	if s.e.Kind == devdb.Postgres {
+		blocked = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+	}
+	until(t, "somebody waits for a row", func() bool {
+		if s.e.Kind != devdb.Postgres {
+			time.Sleep(150 * time.Millisecond) // what is read more often than every 100 ms, InnoDB does not bring up to date
+		}
+		return s.count(t, blocked) > 0
+	})
+}
+
+// until asks again and again, for a minute at most.
+func until(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for !is() {
+		select {
+		case <-ctx.Done():
+			t.Fatalf("it never came to be that %s", what)
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+}

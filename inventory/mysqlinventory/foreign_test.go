@@ -1,0 +1,37 @@
+package mysqlinventory_test
+
+import (
+	"database/sql"
+	"errors"
+	"testing"
+
+	"github.com/dblock-go/dblock/internal/testdb"
+	"github.com/dblock-go/dblock/inventory"
+	"github.com/dblock-go/dblock/inventory/internal/engine"
+	"github.com/dblock-go/dblock/inventory/mysqlinventory"
+	"github.com/dblock-go/dblock/migrations"
+)
+
+// TestForeignTx has a transaction of another engine's, and none at all.
+func TestForeignTx(t *testing.T) {
+	t.Parallel()
+	db, err := sql.Open("mysql", testdb.DSN(t, family()[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	if _, err := migrations.Up(t.Context(), db, migrations.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	store, err := mysqlinventory.New(t.Context(), db, inventory.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := inventory.Request{Key: "k", SKU: "sale", Qty: 1}
+	if _, err := store.ReserveIn(t.Context(), engine.CallerTx{Tx: "of another engine"}, r); !errors.Is(err, inventory.ErrInvalid) {
+		t.Error(err)
+	}
+	if _, err := mysqlinventory.ReserveTx(t.Context(), store, nil, r); !errors.Is(err, inventory.ErrInvalid) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,30 @@
+package mysqlinventory_test
+
+import (
+	"context"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/dblock-go/dblock/internal/conformance"
+	"github.com/dblock-go/dblock/internal/faultconn"
+	"github.com/dblock-go/dblock/inventory"
+	"github.com/dblock-go/dblock/inventory/mysqlinventory"
+)
+
+// openHooked is openOn with a hook.
+func openHooked(
+	ctx context.Context, dsn string, dialer *faultconn.Dialer, o inventory.Options, hook conformance.Hook,
+) (*inventory.Store, func(), error) {
+	cfg, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		return nil, nil, err
+	}
+	cfg.DialFunc = dialer.DialContext
+	cfg.Logger = &mysql.NopLogger{} // connections are cut on purpose
+	return storeOn(ctx, cfg, o, mysqlinventory.WithHook(func(ctx context.Context, tx mysqlinventory.HookTx, granted []inventory.Reservation) error {
+		return hook(ctx, func(statement string) error {
+			_, err := tx.ExecContext(ctx, statement)
+			return err
+		}, granted)
+	}))
+}
