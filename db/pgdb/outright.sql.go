@@ -96,7 +96,7 @@ WITH bound AS MATERIALIZED (
         unnest($1::text[]), unnest($4::text[]), unnest($5::bigint[])
     ) AS a (reservation_key, buyer, qty)
     WHERE bound.lock_timeout IS NOT NULL
-      AND NOT EXISTS (SELECT 1 FROM dblock_reservation r WHERE r.reservation_key = a.reservation_key)
+      AND (SELECT r.line FROM dblock_reservation r WHERE r.reservation_key = a.reservation_key LIMIT 1) IS NULL
       AND EXISTS (SELECT 1 FROM dblock_stock s WHERE s.sku = $6 AND s.bucket = $7)
 ), counted AS (
     INSERT INTO dblock_quota AS q (sku, buyer, used, most)
@@ -145,8 +145,8 @@ type SellNewRow struct {
 }
 
 // The same for orders some of which are recorded, or over their buyer's limit (0: there is none): these are returned, and the
-// others are sold, or none. What is recorded is looked up first; where somebody writes one of these keys at this moment, the
-// statement fails. Quotas come before orders, and of a buyer's all count or none.
+// others are sold, or none. What is recorded is looked up first, key by key (a join might read the whole table, by a plan that was
+// made when it was small); where somebody writes one of these keys at this moment, the statement fails. Quotas come before orders, and of a buyer's all count or none.
 func (q *Queries) SellNew(ctx context.Context, db DBTX, arg SellNewParams) (SellNewRow, error) {
 	row := db.QueryRow(ctx, SellNew,
 		arg.ReservationKeys,

@@ -167,13 +167,14 @@ func (q *Queries) LockBucket(ctx context.Context, db DBTX, skus []string, bucket
 
 const LockFreeQuotas = `-- name: LockFreeQuotas :many
 SELECT q.sku, q.buyer, q.used
-FROM dblock_quota q
-WHERE (q.sku, q.buyer) IN (
-    SELECT n.sku, n.buyer
-    FROM ROWS FROM (unnest($1::text[]), unnest($2::text[])) AS n (sku, buyer)
-)
-ORDER BY q.sku, q.buyer
-FOR NO KEY UPDATE SKIP LOCKED
+FROM ROWS FROM (unnest($1::text[]), unnest($2::text[])) AS n (sku, buyer)
+CROSS JOIN LATERAL (
+    SELECT q.sku, q.buyer, q.used
+    FROM dblock_quota q
+    WHERE q.sku = n.sku AND q.buyer = n.buyer
+    LIMIT 1
+    FOR NO KEY UPDATE SKIP LOCKED
+) q
 `
 
 type LockFreeQuotasRow struct {
@@ -239,13 +240,14 @@ func (q *Queries) LockFreeStock(ctx context.Context, db DBTX, skus []string) ([]
 
 const LockQuotas = `-- name: LockQuotas :many
 SELECT q.sku, q.buyer, q.used
-FROM dblock_quota q
-WHERE (q.sku, q.buyer) IN (
-    SELECT n.sku, n.buyer
-    FROM ROWS FROM (unnest($1::text[]), unnest($2::text[])) AS n (sku, buyer)
-)
-ORDER BY q.sku, q.buyer
-FOR NO KEY UPDATE
+FROM ROWS FROM (unnest($1::text[]), unnest($2::text[])) AS n (sku, buyer)
+CROSS JOIN LATERAL (
+    SELECT q.sku, q.buyer, q.used
+    FROM dblock_quota q
+    WHERE q.sku = n.sku AND q.buyer = n.buyer
+    LIMIT 1
+    FOR NO KEY UPDATE
+) q
 `
 
 type LockQuotasRow struct {
@@ -254,6 +256,8 @@ type LockQuotasRow struct {
 	Used  int64
 }
 
+// They are asked for in their order, and locked one after the other: LIMIT keeps this from becoming a join, which might read
+// the whole table by a plan that was made when it was small.
 func (q *Queries) LockQuotas(ctx context.Context, db DBTX, skus []string, buyers []string) ([]LockQuotasRow, error) {
 	rows, err := db.Query(ctx, LockQuotas, skus, buyers)
 	if err != nil {
@@ -426,11 +430,13 @@ func (q *Queries) Reservations(ctx context.Context, db DBTX, reservationKeys []s
 
 const SeeQuotas = `-- name: SeeQuotas :many
 SELECT q.sku, q.buyer, q.used
-FROM dblock_quota q
-WHERE (q.sku, q.buyer) IN (
-    SELECT n.sku, n.buyer
-    FROM ROWS FROM (unnest($1::text[]), unnest($2::text[])) AS n (sku, buyer)
-)
+FROM ROWS FROM (unnest($1::text[]), unnest($2::text[])) AS n (sku, buyer)
+CROSS JOIN LATERAL (
+    SELECT q.sku, q.buyer, q.used
+    FROM dblock_quota q
+    WHERE q.sku = n.sku AND q.buyer = n.buyer
+    LIMIT 1
+) q
 `
 
 type SeeQuotasRow struct {

@@ -44,8 +44,8 @@ WHERE s.sku = sqlc.arg(sku) AND s.bucket = sqlc.arg(bucket)
 RETURNING s.available;
 
 -- The same for orders some of which are recorded, or over their buyer's limit (0: there is none): these are returned, and the
--- others are sold, or none. What is recorded is looked up first; where somebody writes one of these keys at this moment, the
--- statement fails. Quotas come before orders, and of a buyer's all count or none.
+-- others are sold, or none. What is recorded is looked up first, key by key (a join might read the whole table, by a plan that was
+-- made when it was small); where somebody writes one of these keys at this moment, the statement fails. Quotas come before orders, and of a buyer's all count or none.
 -- name: SellNew :one
 WITH bound AS MATERIALIZED (
     SELECT set_config('lock_timeout', sqlc.arg(lock_timeout), true) AS lock_timeout,
@@ -56,7 +56,7 @@ WITH bound AS MATERIALIZED (
         unnest(sqlc.arg(reservation_keys)::text[]), unnest(sqlc.arg(buyers)::text[]), unnest(sqlc.arg(qtys)::bigint[])
     ) AS a (reservation_key, buyer, qty)
     WHERE bound.lock_timeout IS NOT NULL
-      AND NOT EXISTS (SELECT 1 FROM dblock_reservation r WHERE r.reservation_key = a.reservation_key)
+      AND (SELECT r.line FROM dblock_reservation r WHERE r.reservation_key = a.reservation_key LIMIT 1) IS NULL
       AND EXISTS (SELECT 1 FROM dblock_stock s WHERE s.sku = sqlc.arg(sku) AND s.bucket = sqlc.arg(bucket))
 ), counted AS (
     INSERT INTO dblock_quota AS q (sku, buyer, used, most)

@@ -7,34 +7,40 @@ SELECT n.sku, n.buyer, 0, 0
 FROM ROWS FROM (unnest(sqlc.arg(skus)::text[]), unnest(sqlc.arg(buyers)::text[])) AS n (sku, buyer)
 ON CONFLICT (sku, buyer) DO NOTHING;
 
+-- They are asked for in their order, and locked one after the other: LIMIT keeps this from becoming a join, which might read
+-- the whole table by a plan that was made when it was small.
 -- name: LockQuotas :many
 SELECT q.sku, q.buyer, q.used
-FROM dblock_quota q
-WHERE (q.sku, q.buyer) IN (
-    SELECT n.sku, n.buyer
-    FROM ROWS FROM (unnest(sqlc.arg(skus)::text[]), unnest(sqlc.arg(buyers)::text[])) AS n (sku, buyer)
-)
-ORDER BY q.sku, q.buyer
-FOR NO KEY UPDATE;
+FROM ROWS FROM (unnest(sqlc.arg(skus)::text[]), unnest(sqlc.arg(buyers)::text[])) AS n (sku, buyer)
+CROSS JOIN LATERAL (
+    SELECT q.sku, q.buyer, q.used
+    FROM dblock_quota q
+    WHERE q.sku = n.sku AND q.buyer = n.buyer
+    LIMIT 1
+    FOR NO KEY UPDATE
+) q;
 
 -- The same, but a row that is locked is left out.
 -- name: LockFreeQuotas :many
 SELECT q.sku, q.buyer, q.used
-FROM dblock_quota q
-WHERE (q.sku, q.buyer) IN (
-    SELECT n.sku, n.buyer
-    FROM ROWS FROM (unnest(sqlc.arg(skus)::text[]), unnest(sqlc.arg(buyers)::text[])) AS n (sku, buyer)
-)
-ORDER BY q.sku, q.buyer
-FOR NO KEY UPDATE SKIP LOCKED;
+FROM ROWS FROM (unnest(sqlc.arg(skus)::text[]), unnest(sqlc.arg(buyers)::text[])) AS n (sku, buyer)
+CROSS JOIN LATERAL (
+    SELECT q.sku, q.buyer, q.used
+    FROM dblock_quota q
+    WHERE q.sku = n.sku AND q.buyer = n.buyer
+    LIMIT 1
+    FOR NO KEY UPDATE SKIP LOCKED
+) q;
 
 -- name: SeeQuotas :many
 SELECT q.sku, q.buyer, q.used
-FROM dblock_quota q
-WHERE (q.sku, q.buyer) IN (
-    SELECT n.sku, n.buyer
-    FROM ROWS FROM (unnest(sqlc.arg(skus)::text[]), unnest(sqlc.arg(buyers)::text[])) AS n (sku, buyer)
-);
+FROM ROWS FROM (unnest(sqlc.arg(skus)::text[]), unnest(sqlc.arg(buyers)::text[])) AS n (sku, buyer)
+CROSS JOIN LATERAL (
+    SELECT q.sku, q.buyer, q.used
+    FROM dblock_quota q
+    WHERE q.sku = n.sku AND q.buyer = n.buyer
+    LIMIT 1
+) q;
 
 -- name: LockStock :many
 SELECT s.sku, s.bucket, s.available, s.epoch
