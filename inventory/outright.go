@@ -34,7 +34,7 @@ func (s *Store) outright(ctx context.Context, o order) (outcome, error) {
 		default:
 			got, err := s.queue.Do(ctx, o)
 			if err == nil && !got.Replayed {
-				s.ranDry(o.Request)
+				s.ranDry(ctx, o.Request)
 			}
 			return got, err
 		}

@@ -60,13 +60,11 @@ func moveUnits(ctx context.Context, tx engine.AdjustTx, sku string, units []engi
 }
 
 // ranDry levels the buckets of an SKU of which there was enough for an order, and in no bucket. One SKU at a time is enough: the
-// next order would ask again.
-func (s *Store) ranDry(r Request) {
+// next order would ask again. The order waits for it: done behind its back, it would be in the way of its sender's next one.
+func (s *Store) ranDry(ctx context.Context, r Request) {
 	if s.o.Buckets == 1 || !s.levelling.CompareAndSwap(false, true) {
 		return
 	}
-	s.behind(func(ctx context.Context) {
-		defer s.levelling.Store(false)
-		_ = s.Rebalance(ctx, r.SKU, s.o.Buckets) // orders are sold without it, only slower
-	})
+	defer s.levelling.Store(false)
+	_ = s.Rebalance(ctx, r.SKU, s.o.Buckets) // orders are sold without it, only slower
 }
