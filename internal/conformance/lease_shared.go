@@ -72,7 +72,12 @@ func waitsForReaders(t *testing.T, p place) {
 	next := make(chan *dblock.Lock, 1)
 	go func() { next <- acquire(t, a, "k", shared) }()
 	release(t, reads)
-	writes := <-got
+	var writes *dblock.Lock
+	select {
+	case writes = <-got:
+	case <-soon(t).Done():
+		t.Fatal("the writer was not let in once the readers had gone")
+	}
 	select {
 	case <-next:
 		t.Error("a reader has come in beside a writer")
