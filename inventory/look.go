@@ -18,21 +18,20 @@ func (s *Store) look(ctx context.Context, orders []order, _ bool) ([]answer, err
 	if s.o.RecordRefusals {
 		return s.settle(ctx, orders, attempt{wait: true})
 	}
-	var answers []answer
-	err := s.retry(ctx, attempt{}, func(ctx context.Context, _ attempt) error {
-		books, err := s.engine.Look(ctx, asked(orders))
-		if err == nil {
-			_, answers = decide(orders, books, mode{})
-		}
+	var books engine.Books
+	err := s.retry(ctx, attempt{}, func(ctx context.Context, _ attempt) (err error) {
+		books, err = s.engine.Look(ctx, asked(orders))
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
+	answers := make([]answer, len(orders))
 	var rest []order
 	var places []int
-	for i, a := range answers {
-		if !a.Value.Replayed && !errors.Is(a.Err, ErrKeyReused) && !errors.Is(a.Err, ErrLimitExceeded) {
+	for i := range orders {
+		var final bool
+		if answers[i], final = foregone(&orders[i], books); !final {
 			rest, places = append(rest, orders[i]), append(places, i)
 		}
 	}
@@ -47,6 +46,22 @@ func (s *Store) look(ctx context.Context, orders []order, _ bool) ([]answer, err
 		answers[i] = decided[n]
 	}
 	return answers, nil
+}
+
+// foregone answers an order by what is recorded alone. What others of its batch ask for is no part of it: whether they
+// get it is yet to be decided.
+func foregone(o *order, books engine.Books) (a answer, final bool) {
+	if rows, recorded := books.Recorded[o.Key]; recorded {
+		return replay(o, rows), true
+	}
+	for _, l := range o.each() {
+		used := books.Used[engine.Quota{SKU: l.SKU, Buyer: o.Buyer}]
+		if l.Limit > 0 && used+l.Qty > l.Limit {
+			err := &LimitError{Key: o.Key, SKU: l.SKU, Buyer: o.Buyer, Wanted: l.Qty, Limit: l.Limit, Used: used}
+			return answer{Value: outcome{State: Refused}, Err: err}, true
+		}
+	}
+	return answer{}, false
 }
 
 const (
