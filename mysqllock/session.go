@@ -64,9 +64,6 @@ type SessionOptions struct {
 // needs a Lease and its guard.
 type Session struct{ locker *session.Locker }
 
-// spread is 2 because these servers read each statement anew, which takes them about as long as it takes to answer its callers.
-const spread = 2
-
 var _ dblock.Locker = (*Session)(nil)
 
 // NewSession makes a Session on the server of pool, out of which it takes its connections, one at first. They never go back
@@ -92,7 +89,7 @@ func NewSession(ctx context.Context, pool *sql.DB, o SessionOptions) (*Session, 
 	}
 	so, err := session.Options{
 		Observer: o.Observer, Log: o.Log, IdleTimeout: o.IdleTimeout, MaxConns: o.MaxConns, Poll: o.Poll,
-		ServerQueue: o.ServerQueue, MaxQueue: o.MaxQueue, Spread: spread, Alike: true,
+		ServerQueue: o.ServerQueue, MaxQueue: o.MaxQueue, Alike: true,
 	}.WithDefaults("SessionOptions", defaultDeafPoll)
 	if err != nil {
 		return nil, err

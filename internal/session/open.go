@@ -69,8 +69,8 @@ func (l *Locker) room(sl *slot) (*session, *opening, error) {
 	}
 	s := l.leastUsed()
 	room := s != nil && s.slots < l.engine.Most()
-	spread := room && s.slots >= crowd && len(l.sessions) < l.o.Spread
-	if (!room || spread) && l.opening == nil && l.conns < l.o.MaxConns {
+	crowded := room && s.slots >= crowd && len(l.sessions) < spread
+	if (!room || crowded) && l.opening == nil && l.conns < l.o.MaxConns {
 		l.conns++
 		l.opening = &opening{done: make(chan struct{})}
 		l.background(l.openShared)
@@ -85,9 +85,12 @@ func (l *Locker) room(sl *slot) (*session, *opening, error) {
 	return nil, l.opening, nil
 }
 
-// crowd is how many locks on one session make it worth having another one, where that gains something: while the server works
-// for one, the callers of the other are answered.
-const crowd = 32
+// A crowd, of so many locks on one session, is spread over two: the server works for those of one while the callers of the other
+// are answered.
+const (
+	crowd  = 32
+	spread = 2
+)
 
 // leastUsed is the session with the fewest locks; nil: there is none. l.mu is held.
 func (l *Locker) leastUsed() *session {

@@ -16,7 +16,6 @@ type Options struct {
 	Log         *slog.Logger
 	IdleTimeout time.Duration // after how long the server frees what a silent connection has; default 10 s
 	MaxConns    int           // connections; default 4
-	Spread      int           // over how many of them a crowd is spread, of those; default 1
 	Poll        time.Duration // how often a process asks again for a key that it waits for
 	Shared      bool          // the engine has locks that are shared
 	Alike       bool          // a statement that takes and gives back costs more than two

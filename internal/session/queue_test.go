@@ -33,10 +33,10 @@ func slowly(s *server) (sent func() [][]session.Step) {
 // TestACrowdSharesStatements: what comes while a statement is under way shares the next, up to as much as one carries.
 func TestACrowdSharesStatements(t *testing.T) {
 	run(t, func(t *testing.T, s *server) {
-		l := s.locker(t, session.Options{MaxBatch: 20, IdleTimeout: time.Hour})
+		l := s.locker(t, session.Options{MaxBatch: 10, IdleTimeout: time.Hour})
 		sent := slowly(s)
 		var callers sync.WaitGroup
-		for i := range 51 {
+		for i := range 31 {
 			callers.Go(func() { release(t, acquire(t, l, strconv.Itoa(i))) })
 			time.Sleep(time.Millisecond)
 		}
@@ -45,15 +45,47 @@ func TestACrowdSharesStatements(t *testing.T) {
 		steps := 0
 		for i, statement := range all {
 			steps += len(statement)
-			if len(statement) > 20 || i == 0 && len(statement) != 1 || i == 1 && len(statement) != 20 {
+			if len(statement) > 10 || i == 0 && len(statement) != 1 || i == 1 && len(statement) != 10 {
 				t.Errorf("statement %d carries %d steps", i, len(statement))
 			}
 		}
-		if steps != 102 || len(all) > 8 {
+		if steps != 62 || len(all) > 8 {
 			t.Errorf("%d steps in %d statements", steps, len(all))
 		}
 		closes(t, l)
 	})
+}
+
+// TestACrowdIsSpread: it has two connections, where it may, so that one works while the other's callers are answered.
+func TestACrowdIsSpread(t *testing.T) {
+	t.Parallel()
+	for most, want := range map[int]int{1: 1, 4: 2} {
+		t.Run(strconv.Itoa(most), func(t *testing.T) {
+			run(t, func(t *testing.T, s *server) {
+				l := s.locker(t, session.Options{MaxConns: most, IdleTimeout: time.Hour})
+				var held []*dblock.Lock
+				for i := range 90 {
+					held = append(held, acquire(t, l, strconv.Itoa(i)))
+				}
+				has := map[*conn]int{}
+				for i := range held {
+					has[s.holder(session.ID(strconv.Itoa(i)))]++
+				}
+				for _, n := range has {
+					if want == 2 && n < 40 {
+						t.Errorf("of 90 locks a connection has %d", n)
+					}
+				}
+				if len(has) != want {
+					t.Errorf("%d connections where %d are allowed", len(has), most)
+				}
+				for _, lock := range held {
+					release(t, lock)
+				}
+				closes(t, l)
+			})
+		})
+	}
 }
 
 // TestLeavesTheQueue: what a caller asked for who has gone before it was sent is never sent, and nobody else is kept waiting.
