@@ -10,6 +10,7 @@ import (
 )
 
 const DueReservations = `-- name: DueReservations :many
+
 SELECT r.reservation_key
 FROM dblock_reservation r
 WHERE r.state = 1 AND r.line = 0 AND r.expires_at <= clock_timestamp()
@@ -17,6 +18,7 @@ ORDER BY r.expires_at
 LIMIT $1::int
 `
 
+// What becomes of reservations that exist.
 func (q *Queries) DueReservations(ctx context.Context, db DBTX, most int32) ([]string, error) {
 	rows, err := db.Query(ctx, DueReservations, most)
 	if err != nil {
@@ -35,43 +37,4 @@ func (q *Queries) DueReservations(ctx context.Context, db DBTX, most int32) ([]s
 		return nil, err
 	}
 	return items, nil
-}
-
-const SetReservations = `-- name: SetReservations :exec
-
-UPDATE dblock_reservation r
-SET state = n.state, expires_at = CASE WHEN n.hold_us > 0 THEN clock_timestamp() + n.hold_us * interval '1 microsecond' END
-FROM ROWS FROM (
-    unnest($1::text[]), unnest($2::smallint[]), unnest($3::bigint[])
-) AS n (reservation_key, state, hold_us)
-WHERE r.reservation_key = n.reservation_key
-`
-
-// What becomes of reservations that exist.
-// The rows are locked.
-func (q *Queries) SetReservations(ctx context.Context, db DBTX, reservationKeys []string, states []int16, holdsUs []int64) error {
-	_, err := db.Exec(ctx, SetReservations, reservationKeys, states, holdsUs)
-	return err
-}
-
-const UncountQuotas = `-- name: UncountQuotas :exec
-WITH n AS MATERIALIZED (
-    SELECT q.sku, q.buyer, a.qty
-    FROM dblock_quota q
-    JOIN ROWS FROM (
-        unnest($1::text[]), unnest($2::text[]), unnest($3::bigint[])
-    ) AS a (sku, buyer, qty) ON a.sku = q.sku AND a.buyer = q.buyer
-    ORDER BY q.sku, q.buyer
-    FOR NO KEY UPDATE OF q
-)
-UPDATE dblock_quota q
-SET used = greatest(0, q.used - n.qty)
-FROM n
-WHERE q.sku = n.sku AND q.buyer = n.buyer
-`
-
-// Rows are locked in their order before they are written.
-func (q *Queries) UncountQuotas(ctx context.Context, db DBTX, skus []string, buyers []string, qtys []int64) error {
-	_, err := db.Exec(ctx, UncountQuotas, skus, buyers, qtys)
-	return err
 }

@@ -87,39 +87,36 @@ func (q *Queries) SellAdvisory(ctx context.Context, db DBTX, arg SellAdvisoryPar
 }
 
 const SellNew = `-- name: SellNew :one
-WITH bound AS MATERIALIZED (
-    SELECT set_config('lock_timeout', $2, true) AS lock_timeout,
-           CASE WHEN $3::bigint > 0 THEN clock_timestamp() + $3::bigint * interval '1 microsecond' END AS ends
-), fresh AS MATERIALIZED (
-    SELECT a.reservation_key, a.buyer, a.qty, bound.ends
-    FROM bound, ROWS FROM (
-        unnest($1::text[]), unnest($4::text[]), unnest($5::bigint[])
+WITH fresh AS MATERIALIZED (
+    SELECT a.reservation_key, a.buyer, a.qty
+    FROM ROWS FROM (
+        unnest($1::text[]), unnest($2::text[]), unnest($3::bigint[])
     ) AS a (reservation_key, buyer, qty)
-    WHERE bound.lock_timeout IS NOT NULL
-      AND (SELECT r.line FROM dblock_reservation r WHERE r.reservation_key = a.reservation_key LIMIT 1) IS NULL
-      AND EXISTS (SELECT 1 FROM dblock_stock s WHERE s.sku = $6 AND s.bucket = $7)
+    WHERE (SELECT r.line FROM dblock_reservation r WHERE r.reservation_key = a.reservation_key LIMIT 1) IS NULL
+      AND EXISTS (SELECT 1 FROM dblock_stock s WHERE s.sku = $4 AND s.bucket = $5)
 ), counted AS (
     INSERT INTO dblock_quota AS q (sku, buyer, used, most)
-    SELECT $6, f.buyer, sum(f.qty), $8
+    SELECT $4, f.buyer, sum(f.qty), $6
     FROM fresh f
-    WHERE $8::bigint > 0
+    WHERE $6::bigint > 0
     GROUP BY f.buyer
-    HAVING sum(f.qty) <= $8::bigint
+    HAVING sum(f.qty) <= $6::bigint
     ORDER BY f.buyer
     ON CONFLICT (sku, buyer) DO UPDATE SET used = q.used + excluded.used, most = excluded.most
     WHERE q.used + excluded.used <= excluded.most
     RETURNING q.buyer
 ), sold AS (
     INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state, limited, expires_at)
-    SELECT f.reservation_key, $6, $7, f.buyer, f.qty, $9::smallint,
-           $8::bigint > 0, f.ends
+    SELECT f.reservation_key, $4, $5, f.buyer, f.qty, $7::smallint,
+           $6::bigint > 0,
+           CASE WHEN $8::bigint > 0 THEN clock_timestamp() + $8::bigint * interval '1 microsecond' END
     FROM fresh f
-    WHERE $8::bigint = 0 OR f.buyer IN (SELECT c.buyer FROM counted c)
+    WHERE $6::bigint = 0 OR f.buyer IN (SELECT c.buyer FROM counted c)
     RETURNING reservation_key, qty
 ), taken AS (
     UPDATE dblock_stock s
     SET available = s.available - (SELECT sum(sold.qty) FROM sold)
-    WHERE s.sku = $6 AND s.bucket = $7 AND EXISTS (SELECT 1 FROM sold)
+    WHERE s.sku = $4 AND s.bucket = $5 AND EXISTS (SELECT 1 FROM sold)
     RETURNING s.available
 )
 SELECT coalesce((SELECT t.available FROM taken t), -1)::bigint AS available,
@@ -129,14 +126,13 @@ SELECT coalesce((SELECT t.available FROM taken t), -1)::bigint AS available,
 
 type SellNewParams struct {
 	ReservationKeys []string
-	LockTimeout     string
-	HoldUs          int64
 	Buyers          []string
 	Qtys            []int64
 	Sku             string
 	Bucket          int32
 	Most            int64
 	State           int16
+	HoldUs          int64
 }
 
 type SellNewRow struct {
@@ -150,14 +146,13 @@ type SellNewRow struct {
 func (q *Queries) SellNew(ctx context.Context, db DBTX, arg SellNewParams) (SellNewRow, error) {
 	row := db.QueryRow(ctx, SellNew,
 		arg.ReservationKeys,
-		arg.LockTimeout,
-		arg.HoldUs,
 		arg.Buyers,
 		arg.Qtys,
 		arg.Sku,
 		arg.Bucket,
 		arg.Most,
 		arg.State,
+		arg.HoldUs,
 	)
 	var i SellNewRow
 	err := row.Scan(&i.Available, &i.Unsold)
@@ -244,7 +239,8 @@ type SellOneParams struct {
 
 // Each of these sells outright, in autocommit: one round trip and one flush. Nothing
 // is written where too little is left. What bounds the wait for a lock is set
-// inside the statement, so that it holds behind a pooler too and ends with it.
+// inside the statement, so that it holds behind a pooler too and ends with it. SellTogether and SellNew are sent behind a
+// statement that does so, in the same transaction.
 // The stock comes first, so that nothing is written where there is too little. While it is locked,
 // an order that somebody else is writing is waited for only so long: that may be a batch that has
 // written its orders and waits for the stock.
@@ -376,15 +372,13 @@ func (q *Queries) SellSkipLocked(ctx context.Context, db DBTX, arg SellSkipLocke
 }
 
 const SellTogether = `-- name: SellTogether :one
-WITH bound AS MATERIALIZED (
-    SELECT set_config('lock_timeout', $3, true) AS lock_timeout,
-           CASE WHEN $4::bigint > 0 THEN clock_timestamp() + $4::bigint * interval '1 microsecond' END AS ends
-), sold AS (
+WITH sold AS (
     INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state, expires_at)
-    SELECT unnest($5::text[]), s.sku, s.bucket,
-           unnest($6::text[]), unnest($7::bigint[]), $8::smallint, bound.ends
-    FROM bound, dblock_stock s
-    WHERE s.sku = $1 AND s.bucket = $2 AND bound.lock_timeout IS NOT NULL
+    SELECT unnest($3::text[]), s.sku, s.bucket,
+           unnest($4::text[]), unnest($5::bigint[]), $6::smallint,
+           CASE WHEN $7::bigint > 0 THEN clock_timestamp() + $7::bigint * interval '1 microsecond' END
+    FROM dblock_stock s
+    WHERE s.sku = $1 AND s.bucket = $2
     RETURNING qty
 )
 UPDATE dblock_stock s
@@ -396,12 +390,11 @@ RETURNING s.available
 type SellTogetherParams struct {
 	Sku             string
 	Bucket          int32
-	LockTimeout     string
-	HoldUs          int64
 	ReservationKeys []string
 	Buyers          []string
 	Qtys            []int64
 	State           int16
+	HoldUs          int64
 }
 
 // All orders of a batch, of one SKU, or none: where too little is left the table's check fails. The
@@ -412,12 +405,11 @@ func (q *Queries) SellTogether(ctx context.Context, db DBTX, arg SellTogetherPar
 	row := db.QueryRow(ctx, SellTogether,
 		arg.Sku,
 		arg.Bucket,
-		arg.LockTimeout,
-		arg.HoldUs,
 		arg.ReservationKeys,
 		arg.Buyers,
 		arg.Qtys,
 		arg.State,
+		arg.HoldUs,
 	)
 	var available int64
 	err := row.Scan(&available)

@@ -9,33 +9,6 @@ import (
 	"context"
 )
 
-const CountQuotas = `-- name: CountQuotas :exec
-UPDATE dblock_quota q
-SET used = q.used + n.qty, most = n.most
-FROM ROWS FROM (
-    unnest($1::text[]), unnest($2::text[]), unnest($3::bigint[]), unnest($4::bigint[])
-) AS n (sku, buyer, qty, most)
-WHERE q.sku = n.sku AND q.buyer = n.buyer
-`
-
-type CountQuotasParams struct {
-	Skus   []string
-	Buyers []string
-	Qtys   []int64
-	Mosts  []int64
-}
-
-// The rows are locked.
-func (q *Queries) CountQuotas(ctx context.Context, db DBTX, arg CountQuotasParams) error {
-	_, err := db.Exec(ctx, CountQuotas,
-		arg.Skus,
-		arg.Buyers,
-		arg.Qtys,
-		arg.Mosts,
-	)
-	return err
-}
-
 const InsertReservations = `-- name: InsertReservations :exec
 INSERT INTO dblock_reservation (reservation_key, line, sku, bucket, buyer, qty, state, limited, expires_at)
 SELECT n.reservation_key, n.line, n.sku, n.bucket, n.buyer, n.qty, n.state, n.limited,
@@ -279,12 +252,17 @@ func (q *Queries) LockQuotas(ctx context.Context, db DBTX, skus []string, buyers
 }
 
 const LockReservations = `-- name: LockReservations :many
-SELECT r.reservation_key, r.line, r.sku, r.bucket, r.buyer, r.qty, r.state, r.limited,
-       coalesce(extract(epoch FROM r.expires_at - clock_timestamp()) * 1000000, 0)::bigint AS left_us
-FROM dblock_reservation r
-WHERE r.reservation_key = ANY ($1::text[])
-ORDER BY r.reservation_key, r.line
-FOR NO KEY UPDATE
+SELECT r.reservation_key, r.line, r.sku, r.bucket, r.buyer, r.qty, r.state, r.limited, r.left_us
+FROM unnest($1::text[]) AS k (reservation_key)
+CROSS JOIN LATERAL (
+    SELECT r.reservation_key, r.line, r.sku, r.bucket, r.buyer, r.qty, r.state, r.limited,
+           coalesce(extract(epoch FROM r.expires_at - clock_timestamp()) * 1000000, 0)::bigint AS left_us
+    FROM dblock_reservation r
+    WHERE r.reservation_key = k.reservation_key
+    ORDER BY r.line
+    LIMIT 1000
+    FOR NO KEY UPDATE
+) r
 `
 
 type LockReservationsRow struct {
@@ -378,11 +356,16 @@ func (q *Queries) MakeQuotas(ctx context.Context, db DBTX, skus []string, buyers
 }
 
 const Reservations = `-- name: Reservations :many
-SELECT r.reservation_key, r.line, r.sku, r.bucket, r.buyer, r.qty, r.state, r.limited,
-       coalesce(extract(epoch FROM r.expires_at - clock_timestamp()) * 1000000, 0)::bigint AS left_us
-FROM dblock_reservation r
-WHERE r.reservation_key = ANY ($1::text[])
-ORDER BY r.reservation_key, r.line
+SELECT r.reservation_key, r.line, r.sku, r.bucket, r.buyer, r.qty, r.state, r.limited, r.left_us
+FROM unnest($1::text[]) AS k (reservation_key)
+CROSS JOIN LATERAL (
+    SELECT r.reservation_key, r.line, r.sku, r.bucket, r.buyer, r.qty, r.state, r.limited,
+           coalesce(extract(epoch FROM r.expires_at - clock_timestamp()) * 1000000, 0)::bigint AS left_us
+    FROM dblock_reservation r
+    WHERE r.reservation_key = k.reservation_key
+    ORDER BY r.line
+    LIMIT 1000
+) r
 `
 
 type ReservationsRow struct {
@@ -397,7 +380,8 @@ type ReservationsRow struct {
 	LeftUs         int64
 }
 
-// left_us is for how many microseconds yet the reservation is held; 0 or less: it has expired, or has no end.
+// left_us is for how many microseconds yet the reservation is held; 0 or less: it has expired, or has no end. Here, too, LIMIT
+// keeps keys and lines in their order, of which there are no more.
 func (q *Queries) Reservations(ctx context.Context, db DBTX, reservationKeys []string) ([]ReservationsRow, error) {
 	rows, err := db.Query(ctx, Reservations, reservationKeys)
 	if err != nil {
@@ -513,18 +497,4 @@ func (q *Queries) StockOf(ctx context.Context, db DBTX, sku string) (StockOfRow,
 	var i StockOfRow
 	err := row.Scan(&i.Available, &i.Epoch)
 	return i, err
-}
-
-const TakeStock = `-- name: TakeStock :exec
-UPDATE dblock_stock s
-SET available = s.available - n.qty
-FROM ROWS FROM (
-    unnest($1::text[]), unnest($2::int[]), unnest($3::bigint[])
-) AS n (sku, bucket, qty)
-WHERE s.sku = n.sku AND s.bucket = n.bucket
-`
-
-func (q *Queries) TakeStock(ctx context.Context, db DBTX, skus []string, buckets []int32, qtys []int64) error {
-	_, err := db.Exec(ctx, TakeStock, skus, buckets, qtys)
-	return err
 }

@@ -143,15 +143,20 @@ func closesWithoutAServer(t *testing.T, e Inventory) {
 	}
 	s.stock(t, "sale", 100)
 	var stores []*inventory.Store
-	for _, name := range []string{"frozen", "killed"} {
+	for i, name := range []string{"frozen", "killed"} {
 		store, closePool, err := e.OpenOn(t.Context(), s.dsn, &faultconn.Dialer{}, inventory.Options{Allotment: 10, Timeout: frozenTimeout})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer closePool()
-		if _, err := store.Reserve(t.Context(), order(name, "sale", 1)); err != nil {
-			t.Fatal(err)
-		}
+		tries := 0
+		until(t, "it has an allotment", func() bool { // on a busy machine the first try may take longer than so short a bound
+			tries++
+			if _, err := store.Reserve(t.Context(), order(name+inWords(int64(tries)), "sale", 1)); err != nil {
+				t.Fatal(err)
+			}
+			return s.count(t, "SELECT count(*) FROM dblock_stock WHERE bucket >= 1048576") > int64(i)
+		})
 		stores = append(stores, store)
 	}
 	if err := server.Freeze(); err != nil {

@@ -109,12 +109,13 @@ func (t callerTx) write(ctx context.Context, plan engine.Plan) error {
 	}
 	if len(plan.Count) > 0 {
 		skus, buyers, qtys, mosts := countColumns(plan.Count)
-		if err := t.d.q.CountQuotas(ctx, t.on, pgdb.CountQuotasParams{Skus: skus, Buyers: buyers, Qtys: qtys, Mosts: mosts}); err != nil {
+		if _, err := t.on.Exec(ctx, countQuotas, skus, buyers, qtys, mosts); err != nil {
 			return err
 		}
 	}
 	skus, buckets, qtys := unitColumns(plan.Take)
-	return t.d.q.TakeStock(ctx, t.on, skus, buckets, qtys)
+	_, err := t.on.Exec(ctx, takeStock, skus, buckets, qtys)
+	return err
 }
 
 // txConn makes a caller's transaction what the generated queries run on.

@@ -47,6 +47,9 @@ const inTransaction = 'T'
 func (d *database) runHook(ctx context.Context, conn *pgxpool.Conn, batch *pgx.Batch, plan engine.Plan) error {
 	began := time.Now()
 	batch.Queue("select set_config('lock_timeout', $1, true)", lockTimeout(ctx))
+	for _, setting := range asTheOwners {
+		batch.Queue(setting)
+	}
 	if err := conn.SendBatch(ctx, batch).Close(); err != nil {
 		return orKeyTaken(err)
 	}

@@ -48,6 +48,7 @@ func (d *database) Look(ctx context.Context, ask engine.Ask) (engine.Books, erro
 	}
 	var batch pgx.Batch
 	batch.Queue(beginSnapshot)
+	batch.Queue(bound, lockTimeout(ctx))
 	d.queueKeys(&batch, pgdb.Reservations, ask.Keys, books.Recorded)
 	d.queueQuotas(&batch, pgdb.SeeQuotas, ask.Quotas, books.Used)
 	d.queueStock(&batch, pgdb.SeeStocks, books.Stock, ask.SKUs)
@@ -84,7 +85,7 @@ func (d *database) read(ctx context.Context, conn *pgxpool.Conn, ask engine.Ask)
 	known := make(map[string]int64)
 	var batch pgx.Batch
 	batch.Queue(beginReadCommitted)
-	batch.Queue("select set_config('lock_timeout', $1, true)", lockTimeout(ctx))
+	batch.Queue(bound, lockTimeout(ctx))
 	if len(ask.Quotas) > 0 {
 		skus, buyers := quotaColumns(ask.Quotas)
 		batch.Queue(d.sql(pgdb.MakeQuotas), skus, buyers)
@@ -190,11 +191,11 @@ func (d *database) write(ctx context.Context, conn *pgxpool.Conn, plan engine.Pl
 	d.queueInsert(&batch, plan.Insert)
 	if len(plan.Count) > 0 {
 		skus, buyers, qtys, mosts := countColumns(plan.Count)
-		batch.Queue(d.sql(pgdb.CountQuotas), skus, buyers, qtys, mosts)
+		batch.Queue(d.sql(countQuotas), skus, buyers, qtys, mosts)
 	}
 	if len(plan.Take) > 0 {
 		from, buckets, units := unitColumns(plan.Take)
-		batch.Queue(d.sql(pgdb.TakeStock), from, buckets, units)
+		batch.Queue(d.sql(takeStock), from, buckets, units)
 	}
 	if d.hook == nil {
 		return orKeyTaken(commit(ctx, conn, &batch))

@@ -58,7 +58,8 @@ func (t adjustTx) AddStock(ctx context.Context, units []engine.Units) error {
 
 func (t adjustTx) TakeStock(ctx context.Context, units []engine.Units) error {
 	skus, buckets, qtys := unitColumns(units)
-	return t.d.q.TakeStock(ctx, t.on, skus, buckets, qtys)
+	_, err := t.on.Exec(ctx, takeStock, skus, buckets, qtys)
+	return err
 }
 
 func (t adjustTx) Balance(ctx context.Context, sku string) (engine.Balance, error) {
@@ -89,12 +90,14 @@ func (t adjustTx) LockQuotas(ctx context.Context, quotas []engine.Quota) error {
 
 func (t adjustTx) CountQuotas(ctx context.Context, counts []engine.Count) error {
 	skus, buyers, qtys, mosts := countColumns(counts)
-	return t.d.q.CountQuotas(ctx, t.on, pgdb.CountQuotasParams{Skus: skus, Buyers: buyers, Qtys: qtys, Mosts: mosts})
+	_, err := t.on.Exec(ctx, countQuotas, skus, buyers, qtys, mosts)
+	return err
 }
 
 func (t adjustTx) UncountQuotas(ctx context.Context, counts []engine.Count) error {
 	skus, buyers, qtys, _ := countColumns(counts)
-	return t.d.q.UncountQuotas(ctx, t.on, skus, buyers, qtys)
+	_, err := t.on.Exec(ctx, uncountQuotas, skus, buyers, qtys)
+	return err
 }
 
 // Adjustment returns what is recorded under id.

@@ -18,6 +18,17 @@ const beginReadCommitted = "begin isolation level read committed read write"
 // beginSnapshot begins a transaction that reads what is committed at one moment.
 const beginSnapshot = "begin isolation level repeatable read read only"
 
+// bound begins what a transaction does: it bounds its waits for locks, and has what follows look rows up by their keys, one by one.
+// The server keeps plans of what is prepared. One that reads the whole table, made while that was small, would stand still with
+// the table growing at tens of thousands of orders a second, until statistics are next taken, which may be a minute.
+const bound = "select set_config('lock_timeout', $1, true), set_config('enable_seqscan', 'off', true), " +
+	"set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)"
+
+// asTheOwners gives statements of the owner's, in the same transaction, the plans that they would have.
+var asTheOwners = []string{
+	"set local enable_seqscan to default", "set local enable_hashjoin to default", "set local enable_mergejoin to default",
+}
+
 // lockTimeout lets the server give up on a lock before we give up on the server: the error then
 // says which of the two it was, and the connection lives on. It counts twice: who waits for a row
 // that many want waits for a place at the head of the line, and then for the row.

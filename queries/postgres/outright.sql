@@ -1,6 +1,7 @@
 -- Each of these sells outright, in autocommit: one round trip and one flush. Nothing
 -- is written where too little is left. What bounds the wait for a lock is set
--- inside the statement, so that it holds behind a pooler too and ends with it.
+-- inside the statement, so that it holds behind a pooler too and ends with it. SellTogether and SellNew are sent behind a
+-- statement that does so, in the same transaction.
 
 -- The stock comes first, so that nothing is written where there is too little. While it is locked,
 -- an order that somebody else is writing is waited for only so long: that may be a batch that has
@@ -27,15 +28,13 @@ WHERE set_config('lock_timeout', sqlc.arg(key_timeout), true) IS NOT NULL;
 -- written meanwhile. The sum is taken from what was written, which is what makes it come first. (unnest in
 -- the select list takes a tenth less time than in FROM, which keeps all rows in a store first.)
 -- name: SellTogether :one
-WITH bound AS MATERIALIZED (
-    SELECT set_config('lock_timeout', sqlc.arg(lock_timeout), true) AS lock_timeout,
-           CASE WHEN sqlc.arg(hold_us)::bigint > 0 THEN clock_timestamp() + sqlc.arg(hold_us)::bigint * interval '1 microsecond' END AS ends
-), sold AS (
+WITH sold AS (
     INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state, expires_at)
     SELECT unnest(sqlc.arg(reservation_keys)::text[]), s.sku, s.bucket,
-           unnest(sqlc.arg(buyers)::text[]), unnest(sqlc.arg(qtys)::bigint[]), sqlc.arg(state)::smallint, bound.ends
-    FROM bound, dblock_stock s
-    WHERE s.sku = sqlc.arg(sku) AND s.bucket = sqlc.arg(bucket) AND bound.lock_timeout IS NOT NULL
+           unnest(sqlc.arg(buyers)::text[]), unnest(sqlc.arg(qtys)::bigint[]), sqlc.arg(state)::smallint,
+           CASE WHEN sqlc.arg(hold_us)::bigint > 0 THEN clock_timestamp() + sqlc.arg(hold_us)::bigint * interval '1 microsecond' END
+    FROM dblock_stock s
+    WHERE s.sku = sqlc.arg(sku) AND s.bucket = sqlc.arg(bucket)
     RETURNING qty
 )
 UPDATE dblock_stock s
@@ -47,16 +46,12 @@ RETURNING s.available;
 -- others are sold, or none. What is recorded is looked up first, key by key (a join might read the whole table, by a plan that was
 -- made when it was small); where somebody writes one of these keys at this moment, the statement fails. Quotas come before orders, and of a buyer's all count or none.
 -- name: SellNew :one
-WITH bound AS MATERIALIZED (
-    SELECT set_config('lock_timeout', sqlc.arg(lock_timeout), true) AS lock_timeout,
-           CASE WHEN sqlc.arg(hold_us)::bigint > 0 THEN clock_timestamp() + sqlc.arg(hold_us)::bigint * interval '1 microsecond' END AS ends
-), fresh AS MATERIALIZED (
-    SELECT a.reservation_key, a.buyer, a.qty, bound.ends
-    FROM bound, ROWS FROM (
+WITH fresh AS MATERIALIZED (
+    SELECT a.reservation_key, a.buyer, a.qty
+    FROM ROWS FROM (
         unnest(sqlc.arg(reservation_keys)::text[]), unnest(sqlc.arg(buyers)::text[]), unnest(sqlc.arg(qtys)::bigint[])
     ) AS a (reservation_key, buyer, qty)
-    WHERE bound.lock_timeout IS NOT NULL
-      AND (SELECT r.line FROM dblock_reservation r WHERE r.reservation_key = a.reservation_key LIMIT 1) IS NULL
+    WHERE (SELECT r.line FROM dblock_reservation r WHERE r.reservation_key = a.reservation_key LIMIT 1) IS NULL
       AND EXISTS (SELECT 1 FROM dblock_stock s WHERE s.sku = sqlc.arg(sku) AND s.bucket = sqlc.arg(bucket))
 ), counted AS (
     INSERT INTO dblock_quota AS q (sku, buyer, used, most)
@@ -72,7 +67,8 @@ WITH bound AS MATERIALIZED (
 ), sold AS (
     INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state, limited, expires_at)
     SELECT f.reservation_key, sqlc.arg(sku), sqlc.arg(bucket), f.buyer, f.qty, sqlc.arg(state)::smallint,
-           sqlc.arg(most)::bigint > 0, f.ends
+           sqlc.arg(most)::bigint > 0,
+           CASE WHEN sqlc.arg(hold_us)::bigint > 0 THEN clock_timestamp() + sqlc.arg(hold_us)::bigint * interval '1 microsecond' END
     FROM fresh f
     WHERE sqlc.arg(most)::bigint = 0 OR f.buyer IN (SELECT c.buyer FROM counted c)
     RETURNING reservation_key, qty

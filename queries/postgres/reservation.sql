@@ -86,21 +86,32 @@ FROM dblock_stock s
 WHERE s.sku = ANY (sqlc.arg(skus)::text[])
 GROUP BY s.sku;
 
--- left_us is for how many microseconds yet the reservation is held; 0 or less: it has expired, or has no end.
+-- left_us is for how many microseconds yet the reservation is held; 0 or less: it has expired, or has no end. Here, too, LIMIT
+-- keeps keys and lines in their order, of which there are no more.
 -- name: Reservations :many
-SELECT r.reservation_key, r.line, r.sku, r.bucket, r.buyer, r.qty, r.state, r.limited,
-       coalesce(extract(epoch FROM r.expires_at - clock_timestamp()) * 1000000, 0)::bigint AS left_us
-FROM dblock_reservation r
-WHERE r.reservation_key = ANY (sqlc.arg(reservation_keys)::text[])
-ORDER BY r.reservation_key, r.line;
+SELECT r.reservation_key, r.line, r.sku, r.bucket, r.buyer, r.qty, r.state, r.limited, r.left_us
+FROM unnest(sqlc.arg(reservation_keys)::text[]) AS k (reservation_key)
+CROSS JOIN LATERAL (
+    SELECT r.reservation_key, r.line, r.sku, r.bucket, r.buyer, r.qty, r.state, r.limited,
+           coalesce(extract(epoch FROM r.expires_at - clock_timestamp()) * 1000000, 0)::bigint AS left_us
+    FROM dblock_reservation r
+    WHERE r.reservation_key = k.reservation_key
+    ORDER BY r.line
+    LIMIT 1000
+) r;
 
 -- name: LockReservations :many
-SELECT r.reservation_key, r.line, r.sku, r.bucket, r.buyer, r.qty, r.state, r.limited,
-       coalesce(extract(epoch FROM r.expires_at - clock_timestamp()) * 1000000, 0)::bigint AS left_us
-FROM dblock_reservation r
-WHERE r.reservation_key = ANY (sqlc.arg(reservation_keys)::text[])
-ORDER BY r.reservation_key, r.line
-FOR NO KEY UPDATE;
+SELECT r.reservation_key, r.line, r.sku, r.bucket, r.buyer, r.qty, r.state, r.limited, r.left_us
+FROM unnest(sqlc.arg(reservation_keys)::text[]) AS k (reservation_key)
+CROSS JOIN LATERAL (
+    SELECT r.reservation_key, r.line, r.sku, r.bucket, r.buyer, r.qty, r.state, r.limited,
+           coalesce(extract(epoch FROM r.expires_at - clock_timestamp()) * 1000000, 0)::bigint AS left_us
+    FROM dblock_reservation r
+    WHERE r.reservation_key = k.reservation_key
+    ORDER BY r.line
+    LIMIT 1000
+    FOR NO KEY UPDATE
+) r;
 
 -- name: InsertReservations :exec
 INSERT INTO dblock_reservation (reservation_key, line, sku, bucket, buyer, qty, state, limited, expires_at)
@@ -111,20 +122,3 @@ FROM ROWS FROM (
     unnest(sqlc.arg(buckets)::int[]), unnest(sqlc.arg(buyers)::text[]), unnest(sqlc.arg(qtys)::bigint[]),
     unnest(sqlc.arg(states)::smallint[]), unnest(sqlc.arg(limits)::boolean[]), unnest(sqlc.arg(holds_us)::bigint[])
 ) AS n (reservation_key, line, sku, bucket, buyer, qty, state, limited, hold_us);
-
--- name: TakeStock :exec
-UPDATE dblock_stock s
-SET available = s.available - n.qty
-FROM ROWS FROM (
-    unnest(sqlc.arg(skus)::text[]), unnest(sqlc.arg(buckets)::int[]), unnest(sqlc.arg(qtys)::bigint[])
-) AS n (sku, bucket, qty)
-WHERE s.sku = n.sku AND s.bucket = n.bucket;
-
--- The rows are locked.
--- name: CountQuotas :exec
-UPDATE dblock_quota q
-SET used = q.used + n.qty, most = n.most
-FROM ROWS FROM (
-    unnest(sqlc.arg(skus)::text[]), unnest(sqlc.arg(buyers)::text[]), unnest(sqlc.arg(qtys)::bigint[]), unnest(sqlc.arg(mosts)::bigint[])
-) AS n (sku, buyer, qty, most)
-WHERE q.sku = n.sku AND q.buyer = n.buyer;
