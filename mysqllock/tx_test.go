@@ -63,6 +63,7 @@ func txStatements(ctx context.Context, tx *sql.Tx) conformance.Statements {
 	return conformance.Statements{
 		Exec: func(query string) error { _, err := tx.ExecContext(ctx, query); return err },
 		Int:  func(query string) (n int, err error) { return n, tx.QueryRowContext(ctx, query).Scan(&n) },
+		Lock: func(id int) error { return mysqllock.LockRow(ctx, tx, "t", "id", id, dblock.RowLock{}) },
 	}
 }
 

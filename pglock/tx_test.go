@@ -57,6 +57,7 @@ func txStatements(ctx context.Context, tx pgx.Tx) conformance.Statements {
 	return conformance.Statements{
 		Exec: func(query string) error { _, err := tx.Exec(ctx, query); return err },
 		Int:  func(query string) (n int, err error) { return n, tx.QueryRow(ctx, query).Scan(&n) },
+		Lock: func(id int) error { return pglock.LockRow(ctx, tx, "t", "id", id, dblock.RowLock{}) },
 	}
 }
 

@@ -43,6 +43,7 @@ type TxOptions struct {
 type Statements struct {
 	Exec func(query string) error
 	Int  func(query string) (int, error)
+	Lock func(id int) error // the engine room's LockRow, on t
 }
 
 // Run runs the suite.
@@ -51,6 +52,7 @@ func (e Tx) Run(t *testing.T) {
 		"CommitsOrRollsBack":        commitsOrRollsBack,
 		"APanicRollsBack":           aPanicRollsBack,
 		"RunsAgainAfterADeadlock":   runsAgainAfterADeadlock,
+		"RunsAgainAfterLocksMet":    runsAgainAfterLocksMet,
 		"GivesUpWithTheConflict":    givesUpWithTheConflict,
 		"KeepsInvariants":           keepsInvariants,
 		"ControlBreaksInvariants":   controlBreaksInvariants,

@@ -46,14 +46,12 @@ func (o Options) WithDefaults() (Options, error) {
 func Run(ctx context.Context, o Options, isConflict func(error) bool, once func() error) error {
 	for attempt := 1; ; attempt++ {
 		err := once()
+		var within *gaveUp // a RunTx in this one: that was enough
 		switch {
-		case err == nil, fault.IsFinal(err), !isConflict(err):
-			return err
-		case errors.Is(err, dblock.ErrConflict): // of a RunTx within: that was enough
+		case err == nil, fault.IsFinal(err), !isConflict(err), errors.As(err, &within):
 			return err
 		case attempt == o.Attempts:
-			return fmt.Errorf("%w: it was run %s and rolled back, nothing was written: run it again later, or with more Attempts: %w",
-				dblock.ErrConflict, times(attempt), err)
+			return &gaveUp{attempt, err}
 		}
 		if o.OnRetry != nil {
 			o.OnRetry(attempt, err)
@@ -64,6 +62,22 @@ func Run(ctx context.Context, o Options, isConflict func(error) bool, once func(
 		}
 	}
 }
+
+// gaveUp says that each attempt met a conflict.
+type gaveUp struct {
+	attempts int
+	last     error
+}
+
+func (e *gaveUp) Error() string {
+	return fmt.Sprintf("%v: it was run %s and rolled back, nothing was written: run it again later, or with more Attempts: %v",
+		dblock.ErrConflict, times(e.attempts), e.last)
+}
+
+// Is makes errors.Is(err, dblock.ErrConflict) true, whatever the last conflict was.
+func (e *gaveUp) Is(target error) bool { return target == dblock.ErrConflict }
+
+func (e *gaveUp) Unwrap() error { return e.last }
 
 func times(n int) string {
 	if n == 1 {

@@ -96,7 +96,6 @@ func TestRunsOnceWhereAgainIsWrong(t *testing.T) {
 		fmt.Errorf("%w: %w", dblock.ErrOutcomeUnknown, errConflict),
 		fmt.Errorf("%w: %w", dblock.ErrFenced, errConflict),
 		fmt.Errorf("%w: %w", dblock.ErrLost, errConflict),
-		fmt.Errorf("%w: %w", dblock.ErrConflict, errConflict), // one within has tried
 	} {
 		runs := 0
 		err := retry.Run(t.Context(), options(t, retry.Options{}), isConflict, func() error { runs++; return want })
@@ -129,4 +128,21 @@ func TestRefusesBadAttempts(t *testing.T) {
 			t.Errorf("%d: %v", n, err)
 		}
 	}
+}
+
+// TestALocksConflictIsRunAgain: what locks a row says dblock.ErrConflict itself. A RunTx within that has given up says so, too, and
+// is not run again.
+func TestALocksConflictIsRunAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		runs := 0
+		locked := fmt.Errorf("%w: to lock a row: %w", dblock.ErrConflict, errConflict)
+		o := options(t, retry.Options{Attempts: 3})
+		inner := func() error {
+			return retry.Run(t.Context(), o, isConflict, func() error { runs++; return locked })
+		}
+		if err := retry.Run(t.Context(), o, isConflict, inner); !errors.Is(err, dblock.ErrConflict) || !isConflict(err) || runs != 3 {
+			t.Errorf("%d runs, %v", runs, err)
+		}
+	})
 }
