@@ -508,51 +508,6 @@ func (q *Queries) SeeQuotas(ctx context.Context, db DBTX, sku interface{}, buyer
 	return items, nil
 }
 
-const SeeStocks = `-- name: SeeStocks :many
-SELECT s.sku, s.bucket, s.available, s.epoch
-FROM dblock_stock s
-WHERE s.sku IN (/*SLICE:skus*/?)
-ORDER BY s.sku, s.bucket
-`
-
-func (q *Queries) SeeStocks(ctx context.Context, db DBTX, skus [][]byte) ([]DblockStock, error) {
-	query := SeeStocks
-	var queryParams []interface{}
-	if len(skus) > 0 {
-		for _, v := range skus {
-			queryParams = append(queryParams, v)
-		}
-		query = strings.Replace(query, "/*SLICE:skus*/?", strings.Repeat(",?", len(skus))[1:], 1)
-	} else {
-		query = strings.Replace(query, "/*SLICE:skus*/?", "NULL", 1)
-	}
-	rows, err := db.QueryContext(ctx, query, queryParams...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []DblockStock
-	for rows.Next() {
-		var i DblockStock
-		if err := rows.Scan(
-			&i.Sku,
-			&i.Bucket,
-			&i.Available,
-			&i.Epoch,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Close(); err != nil {
-		return nil, err
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const StockOf = `-- name: StockOf :one
 SELECT CAST(COALESCE(SUM(s.available), 0) AS SIGNED) AS available, CAST(COALESCE(SUM(s.epoch), 0) AS SIGNED) AS epoch
 FROM dblock_stock s

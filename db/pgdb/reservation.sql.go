@@ -449,38 +449,6 @@ func (q *Queries) SeeQuotas(ctx context.Context, db DBTX, skus []string, buyers 
 	return items, nil
 }
 
-const SeeStocks = `-- name: SeeStocks :many
-SELECT s.sku, s.bucket, s.available, s.epoch
-FROM dblock_stock s
-WHERE s.sku = ANY ($1::text[])
-ORDER BY s.sku, s.bucket
-`
-
-func (q *Queries) SeeStocks(ctx context.Context, db DBTX, skus []string) ([]DblockStock, error) {
-	rows, err := db.Query(ctx, SeeStocks, skus)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []DblockStock
-	for rows.Next() {
-		var i DblockStock
-		if err := rows.Scan(
-			&i.Sku,
-			&i.Bucket,
-			&i.Available,
-			&i.Epoch,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const StockOf = `-- name: StockOf :one
 SELECT coalesce(sum(s.available), 0)::bigint AS available, coalesce(sum(s.epoch), 0)::bigint AS epoch
 FROM dblock_stock s

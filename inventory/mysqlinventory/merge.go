@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
+	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/mysqltext"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
@@ -36,27 +37,18 @@ func (d *database) Transact(ctx context.Context, ask engine.Ask, decide func(eng
 	})
 }
 
-// Look reads in one snapshot, that of the first statement.
+// Look takes a round trip for each of the two.
 func (d *database) Look(ctx context.Context, ask engine.Ask) (engine.Books, error) {
-	books := engine.Books{Skipped: func(string) bool { return false }, Used: make(map[engine.Quota]int64, len(ask.Quotas))}
+	books := engine.Books{Used: make(map[engine.Quota]int64, len(ask.Quotas))}
 	for _, q := range ask.Quotas {
 		books.Used[q] = 0
 	}
-	err := d.inSnapshot(ctx, func(on mysqldb.DBTX) (err error) {
-		if books.Recorded, err = d.recorded(ctx, on, ask.Keys); err != nil {
-			return err
-		}
-		if err = readQuotas(ctx, on, mysqldb.SeeQuotas, ask.Quotas, books.Used); err != nil {
-			return err
-		}
-		if len(ask.SKUs) == 0 {
-			return nil
-		}
-		stock, err := d.q.SeeStocks(ctx, on, blobs(ask.SKUs))
-		books.Stock = bySKU(stock)
-		return err
-	})
-	return books, err
+	on := d.on(d.pool)
+	err := readQuotas(ctx, on, mysqldb.SeeQuotas, ask.Quotas, books.Used)
+	if err == nil {
+		books.Recorded, err = d.recorded(ctx, on, ask.Keys)
+	}
+	return books, fault.NoWrite(err)
 }
 
 // read locks the quotas and the stock and reads what is recorded. The look-up is a statement of its own after

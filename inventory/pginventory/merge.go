@@ -40,30 +40,22 @@ func (d *database) Transact(ctx context.Context, ask engine.Ask, decide func(eng
 	return nil
 }
 
-// Look reads in one round trip and one snapshot.
+// Look reads in one round trip.
 func (d *database) Look(ctx context.Context, ask engine.Ask) (engine.Books, error) {
 	books := newBooks(ask)
 	for _, q := range ask.Quotas {
 		books.Used[q] = 0
 	}
 	var batch pgx.Batch
-	batch.Queue(beginSnapshot)
 	batch.Queue(bound, lockTimeout(ctx))
-	d.queueKeys(&batch, pgdb.Reservations, ask.Keys, books.Recorded)
 	d.queueQuotas(&batch, pgdb.SeeQuotas, ask.Quotas, books.Used)
-	d.queueStock(&batch, pgdb.SeeStocks, books.Stock, ask.SKUs)
-	batch.Queue("commit")
+	d.queueKeys(&batch, pgdb.Reservations, ask.Keys, books.Recorded)
 	conn, err := d.pool.Acquire(ctx)
 	if err != nil {
 		return books, fault.NoWrite(err)
 	}
 	defer conn.Release()
-	books.Skipped = func(string) bool { return false }
-	if err := conn.SendBatch(ctx, &batch).Close(); err != nil {
-		rollback(ctx, conn)
-		return books, fault.NoWrite(err)
-	}
-	return books, nil
+	return books, fault.NoWrite(conn.SendBatch(ctx, &batch).Close())
 }
 
 func newBooks(ask engine.Ask) engine.Books {

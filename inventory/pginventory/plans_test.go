@@ -32,7 +32,7 @@ func TestPlansLookUpByKey(t *testing.T) {
 	for name, query := range map[string]string{
 		"MakeQuotas": pgdb.MakeQuotas, "LockQuotas": pgdb.LockQuotas, "LockFreeQuotas": pgdb.LockFreeQuotas, "SeeQuotas": pgdb.SeeQuotas,
 		"CountQuotas": countQuotas, "UncountQuotas": uncountQuotas,
-		"LockStock": pgdb.LockStock, "LockFreeStock": pgdb.LockFreeStock, "LockBucket": pgdb.LockBucket, "SeeStocks": pgdb.SeeStocks,
+		"LockStock": pgdb.LockStock, "LockFreeStock": pgdb.LockFreeStock, "LockBucket": pgdb.LockBucket,
 		"KnownBuckets": pgdb.KnownBuckets, "TakeStock": takeStock, "AddStock": pgdb.AddStock,
 		"Reservations": pgdb.Reservations, "LockReservations": pgdb.LockReservations, "SetReservations": setReservations,
 		"SellTogether": pgdb.SellTogether, "SellNew": pgdb.SellNew,

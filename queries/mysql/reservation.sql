@@ -59,12 +59,6 @@ STRAIGHT_JOIN dblock_stock s FORCE INDEX (PRIMARY) ON s.sku = ask.sku
 ORDER BY s.sku, s.bucket
 FOR UPDATE SKIP LOCKED;
 
--- name: SeeStocks :many
-SELECT s.sku, s.bucket, s.available, s.epoch
-FROM dblock_stock s
-WHERE s.sku IN (sqlc.slice(skus))
-ORDER BY s.sku, s.bucket;
-
 -- name: StockOf :one
 SELECT CAST(COALESCE(SUM(s.available), 0) AS SIGNED) AS available, CAST(COALESCE(SUM(s.epoch), 0) AS SIGNED) AS epoch
 FROM dblock_stock s

@@ -63,12 +63,6 @@ WHERE s.sku = ANY (sqlc.arg(skus)::text[])
 ORDER BY s.sku, s.bucket
 FOR NO KEY UPDATE SKIP LOCKED;
 
--- name: SeeStocks :many
-SELECT s.sku, s.bucket, s.available, s.epoch
-FROM dblock_stock s
-WHERE s.sku = ANY (sqlc.arg(skus)::text[])
-ORDER BY s.sku, s.bucket;
-
 -- name: StockOf :one
 SELECT coalesce(sum(s.available), 0)::bigint AS available, coalesce(sum(s.epoch), 0)::bigint AS epoch
 FROM dblock_stock s

@@ -174,7 +174,8 @@ type Engine interface {
 	// Tx returns a caller's transaction; false where it is not one of this engine's.
 	Tx(tx CallerTx) (Tx, bool)
 
-	// Look reads what Transact would, but for locks, in one snapshot.
+	// Look reads what buyers have used of their limits and then, no earlier, what is recorded: who is sold to in between is found
+	// recorded, and not over the limit by the very order that is asked for. It locks nothing.
 	Look(ctx context.Context, ask Ask) (Books, error)
 
 	// Move locks all lines of the reservations under keys, which are sorted, and writes what decide makes of them, all in one
