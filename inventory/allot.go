@@ -25,28 +25,59 @@ const maxAllotments = 1 << 16
 
 // allotments are this process's.
 type allotments struct {
-	own *atomic.Int32 // its bucket; 0: it has none
+	own  *atomic.Int32               // its bucket; 0: it has none
+	lock atomic.Pointer[dblock.Lock] // of own
+
+	seeks atomic.Bool // a bucket is sought
 
 	mu     sync.Mutex
 	locker dblock.Locker
-	lock   *dblock.Lock // of own
 	closed bool
 }
 
-// bucket returns the bucket of this process, which is another one when its lease was lost.
-func (a *allotments) bucket(ctx context.Context, e engine.Engine) (int32, error) {
+// errSeeking is for a batch that comes while a bucket is sought: it does without.
+var errSeeking = errors.New("inventory: this process has no allotments yet")
+
+// bucket returns the bucket of this process, which is another one when its lease was lost. It is sought behind the callers' backs: on a
+// slow server a batch could not wait for that to end, and would begin it anew each time.
+func (s *Store) bucket(ctx context.Context) (int32, error) {
+	a := &s.allotments
+	if lock := a.lock.Load(); lock != nil && lock.Context().Err() == nil {
+		return a.own.Load(), nil
+	}
+	if a.seeks.Swap(true) {
+		return 0, errSeeking
+	}
+	type bucket struct {
+		number int32
+		err    error
+	}
+	found := make(chan bucket, 1)
+	s.behind(func(ctx context.Context) {
+		defer a.seeks.Store(false)
+		ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
+		defer cancel()
+		number, err := a.seek(ctx, s.engine)
+		found <- bucket{number, err}
+	})
+	select {
+	case b := <-found:
+		return b.number, b.err
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
+}
+
+// seek gets a bucket for this process.
+func (a *allotments) seek(ctx context.Context, e engine.Engine) (int32, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.closed {
 		return 0, dblock.ErrClosed
 	}
-	if a.lock != nil && a.lock.Context().Err() == nil {
-		return a.own.Load(), nil
-	}
 	a.own.Store(0)
-	if a.lock != nil { // lost: until it is released the Locker waits for it
-		_ = a.lock.Release(ctx)
-		a.lock = nil
+	if lost := a.lock.Swap(nil); lost != nil { // until it is released the Locker waits for it
+		_ = lost.Release(ctx)
 	}
 	locker, err := a.open(ctx, e)
 	if err != nil {
@@ -61,8 +92,8 @@ func (a *allotments) bucket(ctx context.Context, e engine.Engine) (int32, error)
 		if err != nil {
 			return 0, err
 		}
-		a.lock = lock
 		a.own.Store(bucket)
+		a.lock.Store(lock)
 		return bucket, nil
 	}
 	return 0, fmt.Errorf("inventory: %d processes have allotments: there is no number for another one", maxAllotments)
@@ -85,7 +116,7 @@ func (a *allotments) open(ctx context.Context, e engine.Engine) (dblock.Locker, 
 func (s *Store) refill(ctx context.Context, sku string, asked int64) bool {
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout/4)
 	defer cancel()
-	bucket, err := s.allotments.bucket(ctx, s.engine)
+	bucket, err := s.bucket(ctx)
 	if err != nil {
 		return false
 	}
@@ -199,7 +230,7 @@ func (s *Store) closeAllotments(ctx context.Context) error {
 		if err != nil {
 			failed = s.explain(err, "giving back the allotments")
 		}
-		failed = errors.Join(failed, a.lock.Release(ctx))
+		failed = errors.Join(failed, a.lock.Load().Release(ctx))
 	}
 	return errors.Join(failed, a.locker.Close(ctx))
 }
