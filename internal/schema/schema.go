@@ -10,7 +10,7 @@ import (
 )
 
 // Version is the schema version that this program needs: the number of the newest migration.
-const Version int64 = 7
+const Version int64 = 8
 
 // VersionTable is where applied migrations are recorded. It is dblock's own: the host's goose
 // state is never touched.
@@ -24,11 +24,16 @@ func Tables() []string {
 		"dblock_member", "dblock_lease", "dblock_lease_waiter", "dblock_fence",
 		"dblock_reader", "dblock_semaphore", "dblock_permit", "dblock_ticket",
 		"dblock_session_key", "dblock_quota",
+		"dblock_queue", "dblock_queue_job", "dblock_queue_ready", "dblock_queue_scheduled", "dblock_queue_claim", "dblock_queue_cancel",
+		"dblock_queue_key", "dblock_queue_blocked", "dblock_queue_unique", "dblock_queue_dead", "dblock_queue_history",
 	}
 }
 
 // passing tells tables whose rows come and go, so that a service deletes them, too.
 func passing(table string) bool {
+	if strings.HasPrefix(table, "dblock_queue") {
+		return true
+	}
 	switch table {
 	case "dblock_member", "dblock_lease", "dblock_lease_waiter", "dblock_reader", "dblock_ticket", "dblock_session_key":
 		return true
