@@ -5,3 +5,5 @@ CREATE TABLE dblock_schema_version (
     is_applied boolean   NOT NULL,
     tstamp     timestamp NOT NULL
 );
+-- A column that every table has.
+ALTER TABLE dblock_queue_ready ADD COLUMN ctid tid;

@@ -1,0 +1,45 @@
+-- Takes the first jobs of a queue: "claimed" is what this statement has removed from those that are ready. It does nothing once the
+-- member has beaten twice more, so that a claim whose answer was lost can be cleared up for good, nor where the queue is paused. The
+-- rows are found in the order of their key, without a sort; ctid is safe, as they are locked.
+-- name: ClaimJobs :many
+WITH head AS MATERIALIZED (
+    SELECT r.ctid AS place FROM dblock_queue_ready r
+    WHERE r.queue = sqlc.arg(queue)
+      AND EXISTS (SELECT 1 FROM dblock_member m
+                  WHERE m.member_id = sqlc.arg(member_id) AND m.beat <= sqlc.arg(beat)::bigint + 1 AND m.expires_at > clock_timestamp())
+      AND NOT EXISTS (SELECT 1 FROM dblock_queue p WHERE p.queue = sqlc.arg(queue) AND p.paused_at IS NOT NULL)
+    ORDER BY r.queue, r.priority, r.ready_at, r.job_id
+    LIMIT sqlc.arg(most)
+    FOR UPDATE OF r SKIP LOCKED
+), taken AS (
+    DELETE FROM dblock_queue_ready t WHERE t.ctid = ANY (ARRAY(SELECT h.place FROM head h))
+    RETURNING t.job_id, t.priority, t.ready_at
+), claim AS (
+    INSERT INTO dblock_queue_claim (claim_id, member_id, queue, job_ids)
+    SELECT sqlc.arg(claim_id), sqlc.arg(member_id), sqlc.arg(queue), array_agg(n.job_id) FROM taken n HAVING count(*) > 0
+)
+SELECT j.job_id, j.kind, j.priority, j.attempt, j.max_attempts, j.enqueued_at, n.ready_at, j.payload
+FROM taken n JOIN dblock_queue_job j ON j.job_id = n.job_id;
+
+-- The claims of a member that is gone, a few at a time. One that a zombie is using at this moment is left for the next time.
+-- name: TakeClaims :many
+DELETE FROM dblock_queue_claim c
+WHERE c.claim_id IN (
+    SELECT k.claim_id FROM dblock_queue_claim k WHERE k.member_id = sqlc.arg(member_id)
+    ORDER BY k.claim_id LIMIT sqlc.arg(most) FOR UPDATE SKIP LOCKED
+)
+RETURNING c.job_ids;
+
+-- One claim of a member's own, of which it does not know whether it was made.
+-- name: TakeClaim :one
+DELETE FROM dblock_queue_claim c WHERE c.claim_id = sqlc.arg(claim_id) AND c.member_id = sqlc.arg(member_id)
+RETURNING c.job_ids;
+
+-- Whose claims there are.
+-- name: Claimants :many
+SELECT DISTINCT c.member_id FROM dblock_queue_claim c ORDER BY c.member_id;
+
+-- Which of them are alive.
+-- name: LivingMembers :many
+SELECT m.member_id FROM dblock_member m
+WHERE m.member_id = ANY (sqlc.arg(member_ids)::uuid[]) AND m.expires_at > clock_timestamp();

@@ -1,0 +1,124 @@
+package queue
+
+import (
+	"context"
+	"time"
+
+	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/member"
+)
+
+const (
+	promoteStep = 1000 // jobs that one statement promotes
+	mostSteps   = 100  // of one call
+)
+
+// care promotes and rescues until ctx ends.
+func (w *worker) care(ctx context.Context) {
+	promote, rescue := ticker(w.o.Promote), ticker(w.o.Rescue)
+	defer promote.Stop()
+	defer rescue.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-promote.C:
+			n, err := w.q.Promote(ctx)
+			w.note(ctx, "promoting jobs whose time has come", n, err)
+			promote.Reset(jitter(w.o.Promote))
+		case <-rescue.C:
+			n, _, err := w.q.Rescue(ctx)
+			w.note(ctx, "rescuing the jobs of those who are gone", n, err)
+			rescue.Reset(jitter(w.o.Rescue))
+		}
+	}
+}
+
+// ticker is for the first time; negative: it never comes.
+func ticker(d time.Duration) *time.Timer {
+	if d < 0 {
+		t := time.NewTimer(time.Hour)
+		t.Stop()
+		return t
+	}
+	return time.NewTimer(jitter(d))
+}
+
+func (w *worker) note(ctx context.Context, doing string, ready int, err error) {
+	if err != nil && ctx.Err() == nil {
+		w.q.trouble(doing, err)
+	}
+	if ready > 0 {
+		w.wake()
+	}
+}
+
+// Promote has jobs be ready whose time has come, of all queues, and returns how many. Workers do so by themselves (WorkerOptions.Promote).
+func (q *Queue) Promote(ctx context.Context) (promoted int, err error) {
+	for range mostSteps {
+		n, err := q.promoteStep(ctx)
+		promoted += n
+		if err != nil || n < promoteStep {
+			return promoted, err
+		}
+	}
+	return promoted, nil
+}
+
+func (q *Queue) promoteStep(ctx context.Context) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, q.o.Timeout)
+	defer cancel()
+	n, err := q.engine.Promote(ctx, promoteStep)
+	if err != nil && q.fault(err) != fault.Retry {
+		return n, q.explain(err, "promoting")
+	}
+	return n, nil
+}
+
+// Rescue has the jobs of processes that are gone be ready again, of all queues, with one attempt more, and buries those that had none
+// left. It returns how many there were of both. Workers do so by themselves (WorkerOptions.Rescue).
+func (q *Queue) Rescue(ctx context.Context) (ready, dead int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, q.o.Timeout)
+	defer cancel()
+	suspects, err := q.engine.Suspects(ctx)
+	if err != nil {
+		return 0, 0, q.explain(fault.NoWrite(err), "looking for those who are gone")
+	}
+	for _, m := range suspects {
+		gone, err := q.engine.Evict(ctx, m)
+		if err != nil {
+			return ready, dead, q.explain(err, "looking whether a member is gone")
+		}
+		if !gone {
+			continue
+		}
+		r, d, err := q.rescue(ctx, m)
+		ready, dead = ready+r, dead+d
+		if err != nil {
+			return ready, dead, err
+		}
+	}
+	return ready, dead, nil
+}
+
+// rescue takes the claims of one member, a few at a time.
+func (q *Queue) rescue(ctx context.Context, gone member.ID) (ready, dead int, err error) {
+	const failure = "its worker is gone"
+	for range mostSteps {
+		got, err := q.engine.Rescue(ctx, gone, failure)
+		if err != nil && q.fault(err) == fault.Retry {
+			continue
+		}
+		if err != nil {
+			return ready, dead, q.explain(err, "rescuing jobs")
+		}
+		ready, dead = ready+got.Ready, dead+got.Dead
+		if got.Claims == 0 {
+			break
+		}
+	}
+	if f := q.o.Observer.Rescued; f != nil && ready+dead > 0 {
+		f(ready, dead)
+	}
+	return ready, dead, nil
+}

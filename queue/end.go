@@ -1,0 +1,83 @@
+package queue
+
+import (
+	"strings"
+	"time"
+
+	"github.com/dblock-go/dblock/queue/internal/engine"
+)
+
+// what became of a job.
+type what int
+
+const (
+	finished what = iota
+	deferred
+	buried
+)
+
+// end is what is to be told of a job.
+type end struct {
+	*task
+	what    what
+	attempt int16
+	failure string
+	delay   time.Duration
+	again   bool // it was sent before, and got no answer
+}
+
+func (e *end) place() engine.Place { return engine.Place{Claim: e.of.id, Job: e.ID} }
+
+// maxFailureBytes is how much is kept of an error.
+const maxFailureBytes = 8 << 10
+
+// failure is an error as text that every engine can store.
+func failure(err error) string {
+	s := err.Error()
+	if len(s) > maxFailureBytes {
+		s = s[:maxFailureBytes]
+	}
+	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+	if s == "" {
+		return "(an error without a text)"
+	}
+	return s
+}
+
+// ended notes the end of a job, to be sent.
+func (w *worker) ended(e end) {
+	w.mu.Lock()
+	if len(w.ends) == 0 {
+		w.oldest = time.Now()
+	}
+	w.ends = append(w.ends, e)
+	n, last := len(w.ends), w.held-w.sent == len(w.ends)
+	w.mu.Unlock()
+	if n == 1 || last || n == w.flushAt() || w.stopping.Load() {
+		w.signal()
+	}
+}
+
+// rate is how many jobs a second have ended lately.
+type rate struct {
+	since  time.Time
+	ends   int
+	second float64
+}
+
+// note counts ends that were confirmed.
+func (r *rate) note(now time.Time, ends int) {
+	r.ends += ends
+	took := now.Sub(r.since)
+	if took < 20*time.Millisecond {
+		return
+	}
+	if took > time.Second { // nothing is known of so long a pause
+		took = time.Second
+	}
+	r.second = (r.second + float64(r.ends)/took.Seconds()) / 2
+	r.since, r.ends = now, 0
+}
+
+// in is how many that are in so long.
+func (r *rate) in(d time.Duration) int { return int(r.second * d.Seconds()) }

@@ -1,0 +1,164 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/merge"
+	"github.com/dblock-go/dblock/queue/internal/engine"
+)
+
+const (
+	// MaxTasks is how many tasks EnqueueMany and EnqueueTx take at once.
+	MaxTasks = 10_000
+
+	// What is merged must fit into one statement, whatever others bring.
+	maxMerged      = 1024     // calls
+	maxMergedBytes = 16 << 10 // of payload in one of them
+
+	insertTries = 10 // after conflicts
+)
+
+// Enqueue has a task be done. Calls that come while another one is under way share a statement.
+//
+// Errors: dblock.ErrInvalid, ErrOverloaded, ErrBusy, ErrUnavailable, ErrSchema and ErrClosed, after which nothing is enqueued;
+// ErrOutcomeUnknown where no answer came and the job was not found either: it is enqueued, or was and is done, or is not.
+func (q *Queue) Enqueue(ctx context.Context, t Task) (ID, error) {
+	made, err := q.EnqueueMany(ctx, []Task{t})
+	if len(made) == 0 {
+		return ID{}, err
+	}
+	return made[0], err
+}
+
+// EnqueueMany is Enqueue for up to MaxTasks tasks: all or none. The IDs are in the order of the tasks; with ErrOutcomeUnknown, too.
+func (q *Queue) EnqueueMany(ctx context.Context, tasks []Task) ([]ID, error) {
+	jobs, made, err := q.prepare(tasks)
+	if err != nil || len(jobs) == 0 {
+		return nil, err
+	}
+	if bytes(jobs) <= maxMergedBytes {
+		_, err = q.inserts.Do(ctx, jobs)
+	} else {
+		err = q.insert(ctx, jobs)
+	}
+	switch {
+	case errors.Is(err, dblock.ErrOutcomeUnknown):
+		return made, err
+	case err != nil:
+		return nil, err
+	}
+	for _, j := range jobs {
+		if j.Delay == 0 {
+			q.wake(j.Queue)
+			break
+		}
+	}
+	return made, nil
+}
+
+// EnqueueIn is what EnqueueTx of an engine room does: outside this module there is no engine.CallerTx.
+func (q *Queue) EnqueueIn(ctx context.Context, caller engine.CallerTx, tasks []Task) ([]ID, error) {
+	jobs, made, err := q.prepare(tasks)
+	if err != nil || len(jobs) == 0 {
+		return nil, err
+	}
+	tx, ours := q.engine.Tx(caller)
+	if !ours {
+		return nil, &dblock.InvalidError{Field: "tx", Reason: "it is nil, or of another engine than the Queue"}
+	}
+	if err := tx.Insert(ctx, jobs); err != nil {
+		return nil, q.explain(fault.NoWrite(err), "enqueuing in your transaction, which is to be rolled back")
+	}
+	return made, nil
+}
+
+// prepare checks and encodes all tasks before anything is sent.
+func (q *Queue) prepare(tasks []Task) ([]engine.Insert, []ID, error) {
+	if q.ending.Err() != nil {
+		return nil, nil, fmt.Errorf("%w: nothing was sent", dblock.ErrClosed)
+	}
+	if len(tasks) > MaxTasks {
+		return nil, nil, &dblock.InvalidError{Field: "tasks", Reason: fmt.Sprintf("there are %d, more than %d", len(tasks), MaxTasks)}
+	}
+	jobs, made := make([]engine.Insert, len(tasks)), make([]ID, len(tasks))
+	for i, id := range q.ids.next(len(tasks)) {
+		var err error
+		if jobs[i], err = tasks[i].insert(id, q.o.Codec); err != nil {
+			return nil, nil, err
+		}
+		made[i] = ID(id)
+	}
+	return jobs, made, nil
+}
+
+func bytes(jobs []engine.Insert) (n int) {
+	for _, j := range jobs {
+		n += len(j.Payload) + 200 // and what is beside it
+	}
+	return n
+}
+
+// insertMerged enqueues those of several calls: all or none, so that one that is refused is looked for.
+func (q *Queue) insertMerged(ctx context.Context, calls [][]engine.Insert, _ bool) ([]merge.Answer[struct{}], error) {
+	jobs := calls[0]
+	if len(calls) > 1 {
+		jobs = nil
+		for _, c := range calls {
+			jobs = append(jobs, c...)
+		}
+	}
+	return make([]merge.Answer[struct{}], len(calls)), q.insert(ctx, jobs)
+}
+
+// insert enqueues jobs, within Options.Timeout.
+func (q *Queue) insert(ctx context.Context, jobs []engine.Insert) error {
+	ctx, cancel := context.WithTimeout(ctx, q.o.Timeout)
+	defer cancel()
+	for n := 1; ; n++ {
+		err := q.engine.Insert(ctx, jobs)
+		if err == nil {
+			return nil
+		}
+		is := q.fault(err)
+		if is == fault.Retry && n < insertTries && sleep(ctx, rand.N(time.Duration(n)*10*time.Millisecond)) {
+			continue
+		}
+		if is == fault.Lost && q.stand(ctx, jobs) {
+			return nil
+		}
+		if is == fault.Poison {
+			return err // merge looks for whose it is
+		}
+		return q.explain(err, "enqueuing")
+	}
+}
+
+// stand tells that all jobs of a statement without an answer are there. None may be, though they were: they are done.
+func (q *Queue) stand(ctx context.Context, jobs []engine.Insert) bool {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), q.o.Timeout/2)
+	defer cancel()
+	names := make([]engine.ID, len(jobs))
+	for i, j := range jobs {
+		names[i] = j.ID
+	}
+	n, err := q.engine.Standing(ctx, names)
+	return err == nil && n == len(jobs)
+}
+
+// sleep waits for d while ctx lives.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}

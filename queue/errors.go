@@ -1,0 +1,76 @@
+package queue
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Errors of the queue. Those that all of dblock shares are in package dblock: ErrInvalid, ErrUnavailable, ErrOutcomeUnknown,
+// ErrOverloaded, ErrBusy, ErrConflict, ErrClosed, ErrSchema, ErrServerTooOld, ErrLost.
+var (
+	// ErrUnknownKind: no handler is registered for the kind of a job. It counts as an attempt, so that another process, which knows it,
+	// may get the job.
+	ErrUnknownKind = errors.New("queue: no handler for this kind")
+
+	// ErrDecode: a job's payload is not what its handler takes. It counts as an attempt.
+	ErrDecode = errors.New("queue: the payload can't be decoded")
+
+	// ErrTimeout: a handler took longer than its timeout. It is the cause of the handler's context then.
+	ErrTimeout = errors.New("queue: the job took longer than its timeout")
+
+	// ErrStopped is the cause of a handler's context when Work was ended and Grace is over. A handler that returns an error
+	// then has its job handed back, without counting it as an attempt.
+	ErrStopped = errors.New("queue: the worker was stopped")
+
+	// ErrStillRunning: Work was ended, and handlers have not returned though their contexts have ended. Their jobs are rescued
+	// once the Queue is closed or the process has ended.
+	ErrStillRunning = errors.New("queue: handlers still run")
+)
+
+// PanicError is what a handler's panic is turned into, and its runtime.Goexit.
+type PanicError struct {
+	Value any    // what it panicked with; nil: it called runtime.Goexit
+	Stack []byte // of its goroutine
+}
+
+func (e *PanicError) Error() string {
+	if e.Value == nil {
+		return "queue: the handler ended its goroutine (runtime.Goexit)"
+	}
+	return fmt.Sprintf("queue: the handler panicked: %v\n%s", e.Value, e.Stack)
+}
+
+// Unwrap returns what it panicked with, where that is an error.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}
+
+// Snooze is what a handler returns to have its job run again after d, without counting it as an attempt. At least 1 ms.
+func Snooze(d time.Duration) error { return &snoozed{max(d, time.Millisecond)} }
+
+// Discard is what a handler returns to give its job up for good: it is kept with the dead, with err, and is not tried again.
+func Discard(err error) error { return &discarded{orUnsaid(err)} }
+
+// Cancel is what a handler returns to drop its job, which nobody wants any more: nothing is kept of it.
+func Cancel(err error) error { return &cancelled{orUnsaid(err)} }
+
+func orUnsaid(err error) error {
+	if err == nil {
+		return errors.New("queue: no reason was given")
+	}
+	return err
+}
+
+type snoozed struct{ d time.Duration }
+
+func (e *snoozed) Error() string { return fmt.Sprintf("queue: snoozed for %v", e.d) }
+
+type discarded struct{ error }
+
+func (e *discarded) Unwrap() error { return e.error }
+
+type cancelled struct{ error }
+
+func (e *cancelled) Unwrap() error { return e.error }

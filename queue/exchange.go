@@ -1,0 +1,186 @@
+package queue
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/queue/internal/engine"
+)
+
+// exchanges tells the database how jobs ended and asks it for more, both in one round trip, until ctx ends or, once the worker has
+// stopped, nothing is left to tell.
+func (w *worker) exchanges(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		m, wait := w.form()
+		switch {
+		case m != nil:
+			w.exchange(ctx, m)
+			continue
+		case wait == noTenure:
+			if _, err := w.tenure(ctx); err != nil && ctx.Err() == nil {
+				w.failed("joining the database", err)
+			}
+			continue
+		case wait == allDone:
+			w.signal() // for the next one to see it, too
+			return
+		}
+		timer.Reset(wait)
+		select {
+		case <-w.kick:
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// exchange sends one message and takes over what became of it.
+func (w *worker) exchange(ctx context.Context, m *message) {
+	ctx, cancel := context.WithTimeout(ctx, w.q.o.Timeout)
+	defer cancel()
+	began := time.Now()
+	got, err := w.q.engine.Exchange(ctx, &m.Exchange)
+	if err != nil {
+		w.unsent(m, err)
+		return
+	}
+	if lost := w.lost(ctx, m, got); lost > 0 {
+		w.q.o.Log.Warn("queue: the ends of jobs were refused: their claims were taken away", "queue", w.o.Queue, "jobs", lost)
+		if f := w.q.o.Observer.Lost; f != nil {
+			f(w.o.Queue, lost)
+		}
+		m.of.life.Suspect()
+	}
+	if m.Ask != nil {
+		if f := w.q.o.Observer.Claimed; f != nil {
+			f(w.o.Queue, len(got.Jobs), time.Since(began))
+		}
+	}
+	w.confirmed(m, got.Jobs)
+}
+
+// lost is how many ends were refused. Of a message that was sent before, some may have been accepted then: a job that has
+// ended is not lost. (Of one that was deferred or buried then, nothing can be said any more.)
+func (w *worker) lost(ctx context.Context, m *message, got engine.Exchanged) int {
+	if !m.again {
+		return m.Ends() - got.Finished - got.Deferred - got.Buried
+	}
+	if got.Finished == len(m.Finished) {
+		return 0
+	}
+	jobs := make([]engine.ID, len(m.Finished))
+	for i, p := range m.Finished {
+		jobs[i] = p.Job
+	}
+	standing, err := w.q.engine.Standing(ctx, jobs)
+	if err != nil {
+		w.q.trouble("looking for jobs whose ends got no answer", err)
+	}
+	return standing
+}
+
+// confirmed takes over an exchange that has taken place.
+func (w *worker) confirmed(m *message, jobs []engine.Job) {
+	now := time.Now()
+	slices.SortFunc(jobs, inOrder)
+	tasks := make([]task, len(jobs))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.failing = 0
+	w.landed(m)
+	w.held -= len(m.ends)
+	w.rate.note(now, len(m.ends))
+	for _, e := range m.ends {
+		e.of.open--
+		if e.of.open == 0 && !e.of.closing {
+			w.closed = append(w.closed, e.of)
+		}
+	}
+	if m.Ask != nil {
+		w.more = len(jobs) == m.Ask.Most
+		if !w.more {
+			w.nextPoll = now.Add(jitter(w.o.Poll))
+		}
+	}
+	c := &claim{of: m.of, open: len(jobs)}
+	if m.Ask != nil {
+		c.id = m.Ask.Claim
+	}
+	w.held += len(jobs)
+	for i, j := range jobs {
+		tasks[i] = task{Job: j, of: c}
+		if w.stopping.Load() {
+			w.ends = append(w.ends, end{task: &tasks[i], what: deferred, attempt: j.Attempt})
+		} else {
+			w.todo <- &tasks[i] // there is room for all that are held
+		}
+	}
+	w.signal()
+}
+
+// inOrder sorts jobs as they are to be begun.
+func inOrder(a, b engine.Job) int {
+	if a.Priority != b.Priority {
+		return int(a.Priority) - int(b.Priority)
+	}
+	if c := a.ReadyAt.Compare(b.ReadyAt); c != 0 {
+		return c
+	}
+	return slices.Compare(a.ID[:], b.ID[:])
+}
+
+// unsent takes over an exchange that has not taken place, or of which nobody knows whether it has.
+func (w *worker) unsent(m *message, err error) {
+	is := w.q.fault(err)
+	unknown := is == fault.Lost
+	w.mu.Lock()
+	w.landed(m)
+	for i := range m.ends {
+		m.ends[i].again = m.ends[i].again || unknown
+	}
+	w.ends = append(m.ends, w.ends...)
+	for _, c := range m.closing {
+		c.closing = false
+		if c.open == 0 {
+			w.closed = append(w.closed, c)
+		}
+	}
+	w.woken = w.woken || m.Ask != nil
+	w.mu.Unlock()
+	if unknown && m.Ask != nil {
+		w.doubt(m.of, *m.Ask)
+	}
+	if is == fault.Retry {
+		w.signal()
+		return
+	}
+	w.failed("exchanging jobs with the database", err)
+}
+
+// landed counts an exchange that has ended; w.mu is held.
+func (w *worker) landed(m *message) {
+	w.flying--
+	w.sent -= len(m.ends)
+	if m.Ask != nil {
+		w.asking--
+		w.coming -= m.Ask.Most
+	}
+}
+
+// failed has the next exchange wait.
+func (w *worker) failed(doing string, err error) {
+	w.mu.Lock()
+	w.failing++
+	w.notUntil = time.Now().Add(jitter(min(10*time.Millisecond<<min(w.failing, 10), time.Second)))
+	w.mu.Unlock()
+	w.q.trouble(doing, err)
+	w.signal()
+}
+
+// jitter is d, give or take a half.
+func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d+1) }

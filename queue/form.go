@@ -1,0 +1,166 @@
+package queue
+
+import (
+	"time"
+
+	"github.com/dblock-go/dblock/queue/internal/engine"
+)
+
+// message is one exchange, and what it is about.
+type message struct {
+	engine.Exchange
+	of      *tenure
+	ends    []end
+	again   bool // they were sent before, and got no answer
+	closing []*claim
+}
+
+const (
+	// endWait is how long an end may wait for others to be sent with.
+	endWait = 3 * time.Millisecond
+
+	// claimWait is how long a free handler may wait for others to become free.
+	claimWait = 10 * time.Millisecond
+
+	// workAhead is how much work may be claimed before there are handlers for it.
+	workAhead = 100 * time.Millisecond
+
+	// What form says where there is nothing to send.
+	noTenure = -1
+	allDone  = -2
+)
+
+// flushAt is how many ends don't wait for others.
+func (w *worker) flushAt() int { return max(w.o.Batch/2, 1) }
+
+// form makes the next message; nil: there is none yet, and it is to be asked again after wait, or when something has changed.
+func (w *worker) form() (m *message, wait time.Duration) {
+	now := time.Now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.stopping.Load() && w.held == 0 && w.flying == 0 && len(w.closed) == 0 {
+		return nil, allDone
+	}
+	if pause := w.notUntil.Sub(now); pause > 0 {
+		return nil, pause
+	}
+	most, wait := w.claimable(now)
+	if most > 0 && (w.now == nil || w.now.ctx.Err() != nil) {
+		return nil, noTenure
+	}
+	if most == 0 && !w.tells(now) {
+		if len(w.ends) > 0 {
+			wait = min(wait, endWait-now.Sub(w.oldest))
+		}
+		return nil, max(wait, 0)
+	}
+	m = w.compose()
+	if m.of == nil {
+		m.of = w.now
+	}
+	if most > 0 && m.of == w.now && !m.again {
+		m.Ask = &engine.Ask{Claim: w.q.ids.next(1)[0], Queue: w.o.Queue, Most: most, Beat: m.of.life.Beat()}
+		w.asking++
+		w.coming += most
+		w.asked, w.woken = now, false
+	}
+	m.Member = m.of.life.ID
+	w.flying++
+	w.sent += len(m.ends)
+	if len(w.ends) > 0 || len(w.closed) > 0 {
+		w.signal() // for the next message
+	}
+	return m, 0
+}
+
+// claimable is how many jobs are to be claimed now; 0: none, before so long. w.mu is held.
+func (w *worker) claimable(now time.Time) (most int, wait time.Duration) {
+	const long = time.Minute
+	if w.stopping.Load() || w.asking > 0 && !w.more {
+		return 0, long
+	}
+	capacity := w.o.Concurrency + min(w.rate.in(workAhead), w.o.Ahead)
+	room := min(capacity-w.held-w.coming, w.o.Batch)
+	if room <= 0 {
+		return 0, long
+	}
+	if pause := w.nextPoll.Sub(now); pause > 0 && !w.woken && !w.more {
+		return 0, pause
+	}
+	if pause := claimWait - now.Sub(w.asked); pause > 0 && room < min(capacity/4, w.o.Batch) {
+		return 0, pause
+	}
+	return room, 0
+}
+
+// tells says whether what is to be told is to be told now; w.mu is held.
+func (w *worker) tells(now time.Time) bool {
+	switch {
+	case len(w.ends) == 0:
+		return len(w.closed) > 0 && w.flying == 0
+	case w.stopping.Load():
+		return true
+	}
+	return len(w.ends) >= w.flushAt() || w.held-w.sent == len(w.ends) || now.Sub(w.oldest) >= endWait
+}
+
+// compose takes all ends that can be told together: those of one tenure, and apart what was sent before. w.mu is held.
+func (w *worker) compose() *message {
+	m := &message{}
+	var left []end
+	for i, e := range w.ends {
+		if i == 0 {
+			m.of, m.again = e.of.of, e.again
+			m.ends = make([]end, 0, len(w.ends))
+		}
+		if e.of.of != m.of || e.again != m.again {
+			left = append(left, e)
+			continue
+		}
+		m.ends = append(m.ends, e)
+	}
+	w.ends = left
+	for i := range m.ends {
+		m.add(&m.ends[i])
+	}
+	for i := range m.ends {
+		c := m.ends[i].of
+		if c.here == c.open && !c.closing {
+			m.close(c)
+		}
+		c.here = 0
+	}
+	var stay []*claim
+	for _, c := range w.closed {
+		if m.of == nil {
+			m.of = c.of
+		}
+		if c.of != m.of {
+			stay = append(stay, c)
+			continue
+		}
+		m.close(c)
+	}
+	w.closed = stay
+	return m
+}
+
+// add puts an end into the message.
+func (m *message) add(e *end) {
+	e.of.here++
+	switch e.what {
+	case finished:
+		m.Finished = append(m.Finished, e.place())
+	case deferred:
+		m.Deferred = append(m.Deferred, engine.Deferral{Place: e.place(), Attempt: e.attempt, Failure: e.failure, Delay: e.delay})
+	case buried:
+		m.Buried = append(m.Buried, engine.Burial{Place: e.place(), Attempt: e.attempt, Failure: e.failure})
+	}
+}
+
+// close says that nothing is outstanding of a claim.
+func (m *message) close(c *claim) {
+	c.closing = true
+	m.closing = append(m.closing, c)
+	m.Closed = append(m.Closed, c.id)
+}

@@ -1,0 +1,79 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/dblock-go/dblock"
+)
+
+// Next is the rest of what is to be done for a job: the handler, in the end.
+type Next func(ctx context.Context) error
+
+// Middleware is called for each job and calls next, once or not at all.
+type Middleware func(ctx context.Context, job Info, next Next) error
+
+// HandlerOption changes how the jobs of one kind are run.
+type HandlerOption func(*handler)
+
+// Timeout is after how long the context of a handler ends; negative: never. Default: that of WorkerOptions.
+func Timeout(d time.Duration) HandlerOption { return func(h *handler) { h.timeout = d } }
+
+// Backoff says how long to wait before a job of this kind is tried again. Default: that of WorkerOptions.
+func Backoff(f func(attempt int, err error) time.Duration) HandlerOption {
+	return func(h *handler) { h.backoff = f }
+}
+
+// DecodeWith decodes the jobs of this kind with a Codec of their own: what enqueues them must encode them so. Default: Options.Codec.
+func DecodeWith(c Codec) HandlerOption { return func(h *handler) { h.codec = c } }
+
+// handler is one without its type.
+type handler struct {
+	run     func(ctx context.Context, job Info, payload []byte) error
+	timeout time.Duration // 0: the worker's
+	backoff func(int, error) time.Duration
+	codec   Codec
+}
+
+// Handle registers the handler of a kind of jobs, for all workers of q. It is called for several jobs at once. What it returns decides:
+// nil: the job is done; Snooze, Discard and Cancel as they say; any other error, and a panic: it is tried again after the backoff, until
+// it has had all its attempts.
+//
+// A job is done at least once: its process may die when the work is done and the job has not yet ended. ctx ends when the job's time is
+// up (ErrTimeout), when the process has lost its claims (dblock.ErrLost) and when the worker stops (ErrStopped); context.Cause says which.
+//
+// Errors: dblock.ErrInvalid, also where the kind has a handler.
+func Handle[T any](q *Queue, kind string, fn func(ctx context.Context, job Job[T]) error, opts ...HandlerOption) error {
+	if err := dblock.CheckText("kind", kind, 1, MaxNameBytes); err != nil {
+		return err
+	}
+	if fn == nil {
+		return &dblock.InvalidError{Field: "handler", Reason: fmt.Sprintf("that of kind %q is nil", kind)}
+	}
+	h := &handler{codec: q.o.Codec}
+	for _, o := range opts {
+		o(h)
+	}
+	h.run = func(ctx context.Context, info Info, payload []byte) error {
+		job := Job[T]{Info: info}
+		if err := h.codec.Decode(payload, &job.Args); err != nil {
+			return fmt.Errorf("%w: of kind %q, into %T: %w", ErrDecode, kind, job.Args, err)
+		}
+		return fn(ctx, job)
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.handlers[kind] != nil {
+		return &dblock.InvalidError{Field: "kind", Reason: fmt.Sprintf("%q has a handler already", kind)}
+	}
+	q.handlers[kind] = h
+	return nil
+}
+
+// handlerOf returns nil where there is none.
+func (q *Queue) handlerOf(kind string) *handler {
+	q.mu.RLock()
+	defer q.mu.RUnlock()
+	return q.handlers[kind]
+}

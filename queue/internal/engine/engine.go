@@ -1,0 +1,136 @@
+// Package engine is the seam of package queue: what it needs of a database. It decides nothing.
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/member"
+)
+
+// ID names a job or a claim: a UUID of version 7, made by the client.
+type ID [16]byte
+
+// Insert is a job that is to be enqueued.
+type Insert struct {
+	ID                    ID
+	Queue, Kind           string
+	Priority, MaxAttempts int16
+	Delay                 time.Duration // 0: it is ready at once
+	Payload               []byte
+}
+
+// Job is one that was claimed.
+type Job struct {
+	ID                             ID
+	Kind                           string
+	Priority, Attempt, MaxAttempts int16 // Attempt: how many have ended
+	EnqueuedAt, ReadyAt            time.Time
+	Payload                        []byte
+}
+
+// Place is where a worker has a job from.
+type Place struct{ Claim, Job ID }
+
+// Deferral gives a job up for now.
+type Deferral struct {
+	Place
+	Attempt int16         // how many have ended
+	Failure string        // of the one that has ended now; empty: none has
+	Delay   time.Duration // 0: it is ready again at once
+}
+
+// Burial gives a job up for good.
+type Burial struct {
+	Place
+	Attempt int16
+	Failure string
+}
+
+// Ask is what a worker would like to claim.
+type Ask struct {
+	Claim ID
+	Queue string
+	Most  int
+	Beat  int64 // the member's last: once it has beaten twice more nothing is claimed
+}
+
+// Exchange is what a member tells of the jobs that it had, and what it would like to have next: all of it takes place, or nothing.
+// No job is in it twice.
+type Exchange struct {
+	Member   member.ID
+	Finished []Place
+	Deferred []Deferral
+	Buried   []Burial
+	Closed   []ID // claims of which nothing is outstanding then
+	Ask      *Ask // nil: none
+}
+
+// IsEmpty tells that there is nothing to say, and nothing to ask for.
+func (x *Exchange) IsEmpty() bool {
+	return len(x.Finished)+len(x.Deferred)+len(x.Buried)+len(x.Closed) == 0 && x.Ask == nil
+}
+
+// Ends is how many jobs it gives back.
+func (x *Exchange) Ends() int { return len(x.Finished) + len(x.Deferred) + len(x.Buried) }
+
+// Exchanged is what became of it. Fewer than were sent: the claims of the others are not the member's any more.
+type Exchanged struct {
+	Finished, Deferred, Buried int
+	Jobs                       []Job
+}
+
+// Rescued is what became of the jobs of a member that is gone.
+type Rescued struct {
+	Claims      int // 0: none was found, or all were locked
+	Ready, Dead int // jobs that are ready again, and such as had no attempt left
+}
+
+// Engine is one database. Its errors are what the driver says; Fault tells what they mean.
+type Engine interface {
+	member.Engine
+
+	// Insert enqueues jobs, all or none, in a transaction of its own.
+	Insert(ctx context.Context, jobs []Insert) error
+
+	// Tx returns a caller's transaction; false where it is not one of this engine's.
+	Tx(tx CallerTx) (Tx, bool)
+
+	// Exchange is one transaction, of READ COMMITTED.
+	Exchange(ctx context.Context, x *Exchange) (Exchanged, error)
+
+	// Standing is how many of some jobs have not ended.
+	Standing(ctx context.Context, jobs []ID) (int, error)
+
+	// Unclaim has the jobs of a claim be ready again, where there is such a claim: its answer was lost, nobody has begun them.
+	Unclaim(ctx context.Context, m member.ID, claim ID) (found bool, err error)
+
+	// Promote has so many jobs, at most, be ready whose time has come.
+	Promote(ctx context.Context, most int) (promoted int, err error)
+
+	// Suspects are members that have claims, and that a statement of its own, after the claims were seen, did not find alive.
+	Suspects(ctx context.Context) ([]member.ID, error)
+
+	// Evict deletes a member where it has expired, and tells whether it is gone.
+	Evict(ctx context.Context, m member.ID) (gone bool, err error)
+
+	// Rescue takes some claims of a member that is gone, and has their jobs be ready again with one attempt more, which failed so, or
+	// buries them.
+	Rescue(ctx context.Context, gone member.ID, failure string) (Rescued, error)
+
+	// Fault tells what an error of this engine means.
+	Fault(err error) fault.Fault
+
+	// Close ends what the engine has made for itself. The pool is its owner's.
+	Close()
+}
+
+// CallerTx is a transaction of the caller's, of whatever driver.
+type CallerTx struct{ Tx any }
+
+// Tx is a caller's transaction, known to be one of the engine's.
+type Tx interface {
+	// Insert enqueues jobs in it.
+	Insert(ctx context.Context, jobs []Insert) error
+}

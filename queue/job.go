@@ -1,0 +1,97 @@
+package queue
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/queue/internal/engine"
+)
+
+// Limits of what a Queue takes.
+const (
+	MaxNameBytes    = 100     // of a queue or a kind, as UTF-8
+	MaxPayloadBytes = 1 << 20 // of an encoded payload
+	MaxDelay        = 10 * 365 * 24 * time.Hour
+	MaxAttempts     = 1000
+)
+
+// DefaultQueue is where a Task goes that names none.
+const DefaultQueue = "default"
+
+// Task is a job as it is enqueued.
+type Task struct {
+	// Kind says which handler it is for. 1 to 100 bytes of UTF-8, without NUL.
+	Kind string
+
+	// Args is what the handler gets, encoded by Options.Codec; at most 1 MiB then.
+	Args any
+
+	// Queue is which workers it is for. Default "default"; at most 100 bytes.
+	Queue string
+
+	// Priority: the lowest comes first. Default 0.
+	Priority int16
+
+	// Delay is for how long it is not to be run, by the database's clock. Default 0; at most MaxDelay. It may start about
+	// a quarter of a second later.
+	Delay time.Duration
+
+	// MaxAttempts is how often it is tried before it is given up, crashes of workers included. Default 25, at most 1,000.
+	MaxAttempts int
+}
+
+const defaultAttempts = 25
+
+// Info is what a job is, but for its arguments.
+type Info struct {
+	ID          ID
+	Queue, Kind string
+	Priority    int16
+	Attempt     int // which one this is, from 1
+	MaxAttempts int
+	EnqueuedAt  time.Time // by the database's clock
+	ReadyAt     time.Time // when it became ready for this attempt, by the database's clock
+}
+
+// Job is a job as its handler gets it.
+type Job[T any] struct {
+	Info
+	Args T
+}
+
+// insert checks a task and encodes its arguments.
+func (t *Task) insert(id engine.ID, codec Codec) (engine.Insert, error) {
+	in := engine.Insert{ID: id, Queue: t.Queue, Kind: t.Kind, Priority: t.Priority, MaxAttempts: defaultAttempts, Delay: t.Delay}
+	if in.Queue == "" {
+		in.Queue = DefaultQueue
+	}
+	if err := dblock.CheckText("Task.Kind", t.Kind, 1, MaxNameBytes); err != nil {
+		return in, err
+	}
+	if err := dblock.CheckText("Task.Queue", t.Queue, 0, MaxNameBytes); err != nil {
+		return in, err
+	}
+	switch {
+	case t.Delay < 0 || t.Delay > MaxDelay:
+		return in, &dblock.InvalidError{Field: "Task.Delay", Reason: fmt.Sprintf("%v is not within 0 to %v", t.Delay, MaxDelay)}
+	case t.MaxAttempts < 0 || t.MaxAttempts > MaxAttempts:
+		return in, &dblock.InvalidError{Field: "Task.MaxAttempts", Reason: fmt.Sprintf("%d is not within 1 to %d, nor 0 for %d", t.MaxAttempts, MaxAttempts, defaultAttempts)}
+	case t.MaxAttempts > 0:
+		in.MaxAttempts = int16(min(t.MaxAttempts, math.MaxInt16))
+	}
+	payload, err := codec.Encode(t.Args)
+	if err != nil {
+		return in, &dblock.InvalidError{Field: "Task.Args", Reason: fmt.Sprintf("a job of kind %q can't be encoded: %v", t.Kind, err)}
+	}
+	if len(payload) > MaxPayloadBytes {
+		return in, &dblock.InvalidError{Field: "Task.Args", Reason: fmt.Sprintf("a job of kind %q has %d bytes encoded, more than %d: "+
+			"keep the data elsewhere, and its name in the job", t.Kind, len(payload), MaxPayloadBytes)}
+	}
+	if payload == nil {
+		payload = []byte{}
+	}
+	in.Payload = payload
+	return in, nil
+}

@@ -1,0 +1,39 @@
+package queue
+
+import "time"
+
+// Observer is told what becomes of jobs, so that metrics and traces can hang on it. Each function may be nil, is called on the goroutine
+// on which it happens, and must not block.
+type Observer struct {
+	// Claimed: so many jobs were claimed, in an exchange that took so long. None: there were none.
+	Claimed func(queue string, jobs int, took time.Duration)
+
+	// Finished: a handler has done its job, in so long. That it is recorded is another matter: see Lost.
+	Finished func(job Info, took time.Duration)
+
+	// Failed: an attempt failed, and the job is tried again after so long.
+	Failed func(job Info, err error, again time.Duration)
+
+	// Dead: a job is given up: err is what its last attempt, or the one that was discarded, said.
+	Dead func(job Info, err error)
+
+	// Cancelled: a handler has dropped its job.
+	Cancelled func(job Info, err error)
+
+	// Snoozed: a handler has put its job off.
+	Snoozed func(job Info, again time.Duration)
+
+	// Lost: the ends of so many jobs were refused, as their claims were taken away: somebody else does these jobs, or has done
+	// them. It is what becomes of a process that stood still for longer than its TTL.
+	Lost func(queue string, jobs int)
+
+	// Rescued: a process is gone, and so many of its jobs are ready again; dead had no attempt left.
+	Rescued func(ready, dead int)
+
+	// HeartbeatLate: a heartbeat was not confirmed at the first attempt; remaining is for how long the process may still trust its
+	// claims.
+	HeartbeatLate func(remaining time.Duration, err error)
+
+	// Trouble: something failed behind the callers' backs, and will be tried again.
+	Trouble func(doing string, err error)
+}

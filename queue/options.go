@@ -1,0 +1,166 @@
+package queue
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/member"
+)
+
+// Options of a Queue. The zero value is good for use.
+type Options struct {
+	// Schema is where the tables are: a Postgres schema, or a MySQL database. Default: where the connection looks first (search_path,
+	// or the database it is connected to).
+	Schema string
+
+	// TTL is after how long without a heartbeat a process counts as dead, and its jobs go to others. A heartbeat is sent every third of
+	// it. It has nothing to do with how long jobs take. Default 10 s; 1 s to 24 h.
+	TTL time.Duration
+
+	// Label says for people who has the jobs that this process has: at most 255 bytes.
+	Label string
+
+	// Timeout bounds one exchange with the database. Default 10 s, at least 100 ms.
+	Timeout time.Duration
+
+	// MaxQueue bounds how many calls of Enqueue may wait in this process; more are refused with dblock.ErrOverloaded. Default
+	// 65,536.
+	MaxQueue int
+
+	// Codec encodes the arguments of jobs, and decodes them for their handlers. Default: JSON.
+	Codec Codec
+
+	Observer Observer
+	Log      *slog.Logger // what goes wrong behind the callers' backs; default: nothing
+}
+
+// Codec turns arguments into bytes and back. It must be safe for concurrent use.
+type Codec interface {
+	Encode(args any) ([]byte, error)
+	// Decode fills in what into points to.
+	Decode(data []byte, into any) error
+}
+
+// JSON is the Codec of encoding/json.
+type JSON struct{}
+
+// Encode is json.Marshal.
+func (JSON) Encode(args any) ([]byte, error) { return json.Marshal(args) }
+
+// Decode is json.Unmarshal.
+func (JSON) Decode(data []byte, into any) error { return json.Unmarshal(data, into) }
+
+// WithDefaults fills in the defaults and refuses what makes no sense. It is for the engine rooms.
+func (o Options) WithDefaults() (Options, error) {
+	switch {
+	case o.Timeout != 0 && o.Timeout < 100*time.Millisecond:
+		return o, &dblock.InvalidError{Field: "Options.Timeout", Reason: fmt.Sprintf("%v is shorter than 100ms", o.Timeout)}
+	case o.MaxQueue < 0:
+		return o, &dblock.InvalidError{Field: "Options.MaxQueue", Reason: fmt.Sprintf("%d is negative", o.MaxQueue)}
+	}
+	o.Timeout = cmp.Or(o.Timeout, 10*time.Second)
+	o.MaxQueue = cmp.Or(o.MaxQueue, 65_536)
+	if o.Codec == nil {
+		o.Codec = JSON{}
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	_, err := o.member()
+	return o, err
+}
+
+func (o Options) member() (member.Options, error) {
+	return member.Options{
+		TTL: o.TTL, Label: o.Label, Log: o.Log, Observer: dblock.Observer{HeartbeatLate: o.Observer.HeartbeatLate},
+	}.WithDefaults("Options")
+}
+
+// WorkerOptions of Work. The zero value is good for use.
+type WorkerOptions struct {
+	// Queue is which jobs it takes. Default "default".
+	Queue string
+
+	// Concurrency is how many handlers run at once. Default 100; 1 to 100,000.
+	Concurrency int
+
+	// Batch is how many jobs are claimed at once at most. Default 500; 1 to 5,000.
+	Batch int
+
+	// Ahead is how many jobs may be claimed, at most, before a handler is free for them. As a rule there are as many as the handlers do in
+	// a tenth of a second. Default twice Batch; with -1 a job is claimed when a handler is free for it.
+	Ahead int
+
+	// Exchanges is how many exchanges with the database may be under way at once, and so connections. Default 2; 1 to 16.
+	Exchanges int
+
+	// Poll is how often at least it asks for jobs, give or take a half, though nobody has told of any. Default 200 ms; 10 ms to 1 min.
+	Poll time.Duration
+
+	// Timeout is after how long a handler's context ends, unless its own says otherwise (Timeout of Handle). A handler that goes on
+	// keeps its job, and its place among Concurrency. Default 1 min; negative: never.
+	Timeout time.Duration
+
+	// Grace is for how long handlers may go on once Work is to end, before their contexts end. Default 10 s; negative: not at all.
+	Grace time.Duration
+
+	// Backoff says how long to wait before a job is tried again; attempt, from 1, is the one that has failed with err. Default:
+	// Exponential(time.Second, 6*time.Hour).
+	Backoff func(attempt int, err error) time.Duration
+
+	// Middleware is around each handler, the first outermost.
+	Middleware []Middleware
+
+	// Rescue is how often it looks for jobs of processes that are gone, give or take a half. Default a third of Options.TTL, at least 100 ms;
+	// negative: never.
+	Rescue time.Duration
+
+	// Promote is how often it looks for jobs whose time has come, give or take a half. Default 200 ms; 10 ms to 1 min; negative: never.
+	Promote time.Duration
+}
+
+func (o WorkerOptions) withDefaults(ttl time.Duration) (WorkerOptions, error) {
+	o.Queue = cmp.Or(o.Queue, DefaultQueue)
+	if err := dblock.CheckText("WorkerOptions.Queue", o.Queue, 1, MaxNameBytes); err != nil {
+		return o, err
+	}
+	o.Concurrency, o.Batch, o.Exchanges = cmp.Or(o.Concurrency, 100), cmp.Or(o.Batch, 500), cmp.Or(o.Exchanges, 2)
+	o.Ahead = max(cmp.Or(o.Ahead, 2*o.Batch), 0)
+	o.Poll, o.Promote = cmp.Or(o.Poll, 200*time.Millisecond), cmp.Or(o.Promote, 200*time.Millisecond)
+	for _, n := range []struct {
+		field     string
+		is, bound int
+	}{{"Concurrency", o.Concurrency, 100_000}, {"Batch", o.Batch, 5_000}, {"Exchanges", o.Exchanges, 16}, {"Ahead", o.Ahead + 1, 100_000}} {
+		if n.is < 1 || n.is > n.bound {
+			return o, &dblock.InvalidError{Field: "WorkerOptions." + n.field, Reason: fmt.Sprintf("%d is not within 1 to %d", n.is, n.bound)}
+		}
+	}
+	for field, d := range map[string]time.Duration{"Poll": o.Poll, "Promote": max(o.Promote, 10*time.Millisecond)} {
+		if d < 10*time.Millisecond || d > time.Minute {
+			return o, &dblock.InvalidError{Field: "WorkerOptions." + field, Reason: fmt.Sprintf("%v is not within 10ms to 1m", d)}
+		}
+	}
+	o.Timeout, o.Grace = cmp.Or(o.Timeout, time.Minute), max(cmp.Or(o.Grace, 10*time.Second), 0)
+	o.Rescue = cmp.Or(o.Rescue, max(ttl/3, 100*time.Millisecond))
+	if o.Backoff == nil {
+		o.Backoff = Exponential(time.Second, 6*time.Hour)
+	}
+	return o, nil
+}
+
+// Exponential is a backoff of about first after the first attempt, and twice as long after each further one, up to most; each is longer
+// or shorter by up to a quarter, so that jobs that failed together come apart.
+func Exponential(first, most time.Duration) func(attempt int, err error) time.Duration {
+	return func(attempt int, _ error) time.Duration {
+		d := most
+		if shift := max(attempt-1, 0); shift < 40 && first<<shift>>shift == first {
+			d = min(first<<shift, most)
+		}
+		return d - d/4 + rand.N(d/2+1)
+	}
+}

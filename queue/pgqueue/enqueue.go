@@ -1,0 +1,67 @@
+package pgqueue
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/dblock-go/dblock/db/pgdb"
+	"github.com/dblock-go/dblock/pglock"
+	"github.com/dblock-go/dblock/queue"
+	"github.com/dblock-go/dblock/queue/internal/engine"
+)
+
+// EnqueueTx is Queue.EnqueueMany in a transaction of the caller's, a pgx.Tx or pglock.SQLTx of a *sql.Tx: the jobs are there if and when tx
+// commits. It is one round trip. Workers learn of the jobs when they next look, within WorkerOptions.Poll.
+//
+// Errors: dblock.ErrInvalid, and nothing was sent; others are the database's: roll tx back.
+func EnqueueTx(ctx context.Context, q *queue.Queue, tx pglock.Tx, tasks ...queue.Task) ([]queue.ID, error) {
+	return q.EnqueueIn(ctx, engine.CallerTx{Tx: tx}, tasks)
+}
+
+// Insert is one statement, which is its own transaction.
+func (d *database) Insert(ctx context.Context, jobs []engine.Insert) error {
+	return d.q.EnqueueJobs(ctx, d.on(d.pool), columns(jobs))
+}
+
+// Tx returns a caller's transaction.
+func (d *database) Tx(tx engine.CallerTx) (engine.Tx, bool) {
+	caller, ours := tx.Tx.(pglock.Tx)
+	if !ours { // a nil one is none, either
+		return nil, false
+	}
+	return callerTx{d, d.on(txConn{caller})}, true
+}
+
+type callerTx struct {
+	d  *database
+	on pgdb.DBTX
+}
+
+func (t callerTx) Insert(ctx context.Context, jobs []engine.Insert) error {
+	return t.d.q.EnqueueJobs(ctx, t.on, columns(jobs))
+}
+
+// txConn makes a caller's transaction what the generated queries run on; what is run on it here returns no row.
+type txConn struct{ pglock.Tx }
+
+func (t txConn) QueryRow(context.Context, string, ...any) pgx.Row {
+	panic("pgqueue: no statement of a caller's transaction returns a row")
+}
+
+func columns(jobs []engine.Insert) pgdb.EnqueueJobsParams {
+	n := len(jobs)
+	p := pgdb.EnqueueJobsParams{
+		JobIds: make([]pgtype.UUID, n), Queues: make([]string, n), Kinds: make([]string, n), Priorities: make([]int16, n),
+		MaxAttempts: make([]int16, n), DelaysUs: make([]int64, n), Payloads: make([][]byte, n),
+	}
+	for i, j := range jobs {
+		p.JobIds[i], p.Queues[i], p.Kinds[i], p.Priorities[i] = uuid(j.ID), j.Queue, j.Kind, j.Priority
+		p.MaxAttempts[i], p.Payloads[i] = j.MaxAttempts, j.Payload
+		if p.DelaysUs[i] = j.Delay.Microseconds(); j.Delay > 0 {
+			p.DelaysUs[i] = max(p.DelaysUs[i], 1)
+		}
+	}
+	return p
+}

@@ -1,0 +1,134 @@
+package pgqueue
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/queue/internal/engine"
+)
+
+// What begins a transaction, as a statement to be sent beside others.
+const beginReadCommitted = "begin isolation level read committed read write"
+
+// Exchange is one transaction in one round trip: how jobs ended first, so that a claim that was taken away stops nothing else.
+func (d *database) Exchange(ctx context.Context, x *engine.Exchange) (got engine.Exchanged, err error) {
+	conn, err := d.pool.Acquire(ctx)
+	if err != nil {
+		return got, fault.NoWrite(err)
+	}
+	defer conn.Release() // which closes it where the transaction is still open
+	var batch pgx.Batch
+	batch.Queue(beginReadCommitted)
+	me := id(x.Member)
+	if len(x.Finished) > 0 {
+		jobs, of, claims := places(x.Finished)
+		batch.Queue(d.finish, claims, me, jobs, of).QueryRow(count(&got.Finished))
+	}
+	d.queueDeferred(&batch, x, &got)
+	d.queueBuried(&batch, x, &got)
+	if len(x.Closed) > 0 {
+		batch.Queue(d.shut, uuids(x.Closed), me)
+	}
+	if a := x.Ask; a != nil {
+		batch.Queue(d.claim, a.Queue, me, a.Beat, int32(a.Most), uuid(a.Claim)).Query(func(rows pgx.Rows) (err error) {
+			got.Jobs, err = jobs(rows, a.Most)
+			return err
+		})
+	}
+	batch.Queue("commit")
+	if err := conn.SendBatch(ctx, &batch).Close(); err != nil {
+		rollback(ctx, conn.Conn())
+		return engine.Exchanged{}, err
+	}
+	return got, nil
+}
+
+func (d *database) queueDeferred(batch *pgx.Batch, x *engine.Exchange, got *engine.Exchanged) {
+	n := len(x.Deferred)
+	if n == 0 {
+		return
+	}
+	all, attempts, failures, delays := make([]engine.Place, n), make([]int16, n), make([]string, n), make([]int64, n)
+	for i, e := range x.Deferred {
+		all[i], attempts[i], failures[i] = e.Place, e.Attempt, e.Failure
+		if delays[i] = e.Delay.Microseconds(); e.Delay > 0 {
+			delays[i] = max(delays[i], 1)
+		}
+	}
+	jobs, of, claims := places(all)
+	batch.Queue(d.postpone, claims, id(x.Member), jobs, of, attempts, failures, delays).QueryRow(count(&got.Deferred))
+}
+
+func (d *database) queueBuried(batch *pgx.Batch, x *engine.Exchange, got *engine.Exchanged) {
+	n := len(x.Buried)
+	if n == 0 {
+		return
+	}
+	all, attempts, failures := make([]engine.Place, n), make([]int16, n), make([]string, n)
+	for i, e := range x.Buried {
+		all[i], attempts[i], failures[i] = e.Place, e.Attempt, e.Failure
+	}
+	jobs, of, claims := places(all)
+	batch.Queue(d.bury, claims, id(x.Member), jobs, of, attempts, failures).QueryRow(count(&got.Buried))
+}
+
+// places are jobs, the claim of each, and all claims once.
+func places(all []engine.Place) (jobs, of, claims []pgtype.UUID) {
+	jobs, of = make([]pgtype.UUID, len(all)), make([]pgtype.UUID, len(all))
+	for i, p := range all {
+		jobs[i], of[i] = uuid(p.Job), uuid(p.Claim)
+		if i == 0 || of[i] != of[i-1] && !slices.Contains(claims, of[i]) {
+			claims = append(claims, of[i])
+		}
+	}
+	return jobs, of, claims
+}
+
+func count(into *int) func(pgx.Row) error {
+	return func(row pgx.Row) error { return row.Scan(into) }
+}
+
+// jobs reads what was claimed. There are few kinds, so that each is kept as a string once.
+func jobs(rows pgx.Rows, most int) ([]engine.Job, error) {
+	var all []engine.Job
+	kinds := make(map[string]string)
+	var job pgtype.UUID
+	var kind pgtype.DriverBytes
+	for rows.Next() {
+		if all == nil {
+			all = make([]engine.Job, 0, most)
+		}
+		var j engine.Job
+		if err := rows.Scan(&job, &kind, &j.Priority, &j.Attempt, &j.MaxAttempts, &j.EnqueuedAt, &j.ReadyAt, &j.Payload); err != nil {
+			return nil, err
+		}
+		known, ok := kinds[string(kind)]
+		if !ok {
+			known = string(kind)
+			kinds[known] = known
+		}
+		j.ID, j.Kind = job.Bytes, known
+		all = append(all, j)
+	}
+	return all, rows.Err()
+}
+
+// rollback ends the transaction even where ctx has ended. Where that fails, releasing the connection closes it.
+func rollback(ctx context.Context, conn *pgx.Conn) {
+	if conn.IsClosed() {
+		return
+	}
+	ctx, cancel := ending(ctx)
+	defer cancel()
+	_, _ = conn.Exec(ctx, "rollback")
+}
+
+// ending bounds a rollback, which has to be sent even where ctx has ended, and must not wait for ever where the network goes silent.
+func ending(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+}

@@ -1,0 +1,82 @@
+// Package pgqueue keeps jobs in Postgres 14 or later, with pgx: the engine room of package queue, which holds the contract and the
+// guarantees.
+//
+// The tables come from package migrations (`dblock migrate up`), the grants that a service needs from docs/grants.md. Statements run
+// in READ COMMITTED, whatever the database's default. A job is as durable as the connection's synchronous_commit says.
+package pgqueue
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/db/pgdb"
+	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/internal/pgschema"
+	"github.com/dblock-go/dblock/internal/schema"
+	"github.com/dblock-go/dblock/queue"
+	"github.com/dblock-go/dblock/queue/internal/engine"
+)
+
+// New makes a Queue in the database of pool, which stays its owner's and is not used for anything but to make others like it: statements
+// go through up to 8 connections of a pool of its own, with the settings of pool, and heartbeats through one more, so that nothing
+// keeps them waiting. It asks the server for its version and for that of the tables.
+//
+// Errors: dblock.ErrInvalid, dblock.ErrSchema, dblock.ErrServerTooOld, dblock.ErrUnavailable.
+func New(ctx context.Context, pool *pgxpool.Pool, o queue.Options) (*queue.Queue, error) {
+	if pool == nil {
+		return nil, &dblock.InvalidError{Field: "pool", Reason: "it is nil"}
+	}
+	if err := schema.CheckPostgresName(o.Schema); err != nil {
+		return nil, &dblock.InvalidError{Field: "Options.Schema", Reason: err.Error()}
+	}
+	o, err := o.WithDefaults()
+	if err != nil {
+		return nil, err
+	}
+	d, err := open(ctx, pool, o.Schema)
+	if err != nil {
+		return nil, err
+	}
+	q, err := queue.New(d, o)
+	if err != nil {
+		d.Close()
+	}
+	return q, err
+}
+
+// database is the Postgres side of a Queue.
+type database struct {
+	pool, heart *pgxpool.Pool // its own
+	schema      string
+	q           pgdb.Queries
+
+	claim, finish, postpone, bury, shut string // statements, with their tables in the right schema
+}
+
+var _ engine.Engine = (*database)(nil)
+
+// on returns what the generated queries run on.
+func (d *database) on(db pgdb.DBTX) pgdb.DBTX { return pgschema.On(db, d.schema) }
+
+// sql puts the tables of a statement into the schema that the host chose.
+func (d *database) sql(query string) string { return pgschema.SQL(query, d.schema) }
+
+func (d *database) Close() {
+	closeWithin(d.heart)
+	closeWithin(d.pool)
+}
+
+func id(of member.ID) pgtype.UUID { return pgtype.UUID{Bytes: of, Valid: true} }
+
+func uuid(of engine.ID) pgtype.UUID { return pgtype.UUID{Bytes: of, Valid: true} }
+
+func uuids(of []engine.ID) []pgtype.UUID {
+	all := make([]pgtype.UUID, len(of))
+	for i, id := range of {
+		all[i] = uuid(id)
+	}
+	return all
+}

@@ -1,0 +1,125 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/internal/merge"
+	"github.com/dblock-go/dblock/internal/schema"
+	"github.com/dblock-go/dblock/queue/internal/engine"
+)
+
+// Queue is the jobs of one database. It is safe for concurrent use; one a process is enough, and one a process merges best. Make it with
+// pgqueue.New or mysqlqueue.New.
+type Queue struct {
+	engine  engine.Engine
+	o       Options
+	member  *member.Member
+	ids     ids
+	inserts *merge.Queue[[]engine.Insert, struct{}]
+
+	mu       sync.RWMutex
+	handlers map[string]*handler
+	workers  map[*worker]struct{}
+	closed   bool
+	work     sync.WaitGroup // of workers
+	ending   context.Context
+	end      context.CancelFunc
+}
+
+// New makes a Queue on an engine, which it closes in the end; o has its defaults. It is for the engine rooms: outside this module there are
+// none.
+func New(e engine.Engine, o Options) (*Queue, error) {
+	mo, err := o.member()
+	if err != nil {
+		return nil, err
+	}
+	q := &Queue{engine: e, o: o, member: member.New(e, mo), handlers: make(map[string]*handler), workers: make(map[*worker]struct{})}
+	q.ending, q.end = context.WithCancel(context.Background())
+	q.inserts = merge.New(merge.Options[[]engine.Insert, struct{}]{
+		Run:      q.insertMerged,
+		Key:      func([]engine.Insert) string { return "" },
+		Poison:   func(err error) bool { return q.fault(err) == fault.Poison },
+		MaxBatch: maxMerged, MaxQueue: o.MaxQueue, PerKey: 2,
+	})
+	return q, nil
+}
+
+// Close ends all calls of Work, as the end of their contexts does, waits for them while ctx lives, and leaves: what this process still
+// has is ready for others within moments. It leaves where ctx has ended, too. The pool is its owner's, and stays open.
+func (q *Queue) Close(ctx context.Context) error {
+	q.mu.Lock()
+	first := !q.closed
+	q.closed = true
+	q.mu.Unlock()
+	if !first {
+		return nil
+	}
+	q.end()
+	err := q.inserts.Close(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		q.work.Wait()
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		err = errors.Join(err, fmt.Errorf("queue: workers still run: %w", context.Cause(ctx)))
+	}
+	err = errors.Join(err, q.member.Close(ctx))
+	q.engine.Close()
+	return err
+}
+
+// wake tells the workers of a queue that there are jobs.
+func (q *Queue) wake(name string) {
+	q.mu.RLock()
+	defer q.mu.RUnlock()
+	for w := range q.workers {
+		if w.o.Queue == name {
+			w.wake()
+		}
+	}
+}
+
+// fault is the engine's, but for errors that are this package's own.
+func (q *Queue) fault(err error) fault.Fault {
+	if errors.Is(err, dblock.ErrClosed) || errors.Is(err, dblock.ErrInvalid) {
+		return fault.Other
+	}
+	return q.engine.Fault(err)
+}
+
+// explain puts an error of the engine into dblock's words.
+func (q *Queue) explain(err error, what string) error {
+	as := error(nil)
+	switch q.fault(err) {
+	case fault.Retry:
+		as = dblock.ErrConflict
+	case fault.Busy, fault.Full:
+		as = dblock.ErrBusy
+	case fault.Unreachable:
+		as = dblock.ErrUnavailable
+	case fault.Lost:
+		as = dblock.ErrOutcomeUnknown
+	case fault.NoSchema:
+		as = &dblock.SchemaError{Want: schema.Version}
+	default:
+		return fmt.Errorf("queue: %s: %w", what, err)
+	}
+	return fmt.Errorf("%w: %s: %w", as, what, err)
+}
+
+// trouble is told of what goes wrong behind the callers' backs.
+func (q *Queue) trouble(doing string, err error) {
+	q.o.Log.Warn("queue: "+doing, "error", err)
+	if q.o.Observer.Trouble != nil {
+		q.o.Observer.Trouble(doing, err)
+	}
+}

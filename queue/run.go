@@ -1,0 +1,153 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+)
+
+// handle runs jobs, one after the other, until there are no more.
+func (w *worker) handle() {
+	returned := false
+	defer func() {
+		if !returned { // a handler has ended this goroutine: another one takes its place
+			go w.handle()
+			return
+		}
+		w.handlers.Done()
+	}()
+	for t := range w.todo {
+		if w.stopping.Load() || t.of.of.ctx.Err() != nil {
+			w.handBack(t)
+			continue
+		}
+		w.do(t)
+	}
+	returned = true
+}
+
+// do runs one job, whatever its handler does.
+func (w *worker) do(t *task) {
+	info := Info{
+		ID: ID(t.ID), Queue: w.o.Queue, Kind: t.Kind, Priority: t.Priority, Attempt: int(t.Attempt) + 1, MaxAttempts: int(t.MaxAttempts),
+		EnqueuedAt: t.EnqueuedAt, ReadyAt: t.ReadyAt,
+	}
+	r := run{w: w, task: t, info: info, began: time.Now(), h: w.q.handlerOf(t.Kind)}
+	ctx, cancel := r.context()
+	returned := false
+	defer func() {
+		if !returned {
+			r.err = &PanicError{Value: recover(), Stack: debug.Stack()}
+		}
+		r.timedOut = context.Cause(ctx) == ErrTimeout
+		cancel()
+		r.decide()
+	}()
+	r.err = r.call(ctx)
+	returned = true
+}
+
+// run is one attempt at a job.
+type run struct {
+	w        *worker
+	task     *task
+	info     Info
+	h        *handler
+	began    time.Time
+	err      error
+	timedOut bool
+}
+
+// context is the handler's.
+func (r *run) context() (context.Context, context.CancelFunc) {
+	limit := r.limit()
+	if limit < 0 {
+		return context.WithCancel(r.task.of.of.ctx)
+	}
+	return context.WithTimeoutCause(r.task.of.of.ctx, limit, ErrTimeout)
+}
+
+func (r *run) limit() time.Duration {
+	if r.h != nil && r.h.timeout != 0 {
+		return r.h.timeout
+	}
+	return r.w.o.Timeout
+}
+
+// call calls the handler, through what is around it.
+func (r *run) call(ctx context.Context) error {
+	if r.h == nil {
+		return fmt.Errorf("%w: %q, of job %s: register it with Handle, or give such jobs a queue of their own", ErrUnknownKind, r.info.Kind, r.info.ID)
+	}
+	around := r.w.o.Middleware
+	if len(around) == 0 {
+		return r.h.run(ctx, r.info, r.task.Payload)
+	}
+	next := func(ctx context.Context) error { return r.h.run(ctx, r.info, r.task.Payload) }
+	for i := len(around) - 1; i >= 0; i-- {
+		inner, m := next, around[i]
+		next = func(ctx context.Context) error { return m(ctx, r.info, inner) }
+	}
+	return next(ctx)
+}
+
+// decide says what becomes of the job, and has it sent.
+func (r *run) decide() {
+	var s *snoozed
+	var d *discarded
+	var c *cancelled
+	see := &r.w.q.o.Observer
+	switch {
+	case r.err == nil:
+		if see.Finished != nil {
+			see.Finished(r.info, time.Since(r.began))
+		}
+		r.w.ended(end{task: r.task, what: finished})
+	case errors.As(r.err, &s):
+		if see.Snoozed != nil {
+			see.Snoozed(r.info, s.d)
+		}
+		r.w.ended(end{task: r.task, what: deferred, attempt: r.task.Attempt, delay: min(s.d, MaxDelay)})
+	case errors.As(r.err, &c):
+		if see.Cancelled != nil {
+			see.Cancelled(r.info, c.error)
+		}
+		r.w.ended(end{task: r.task, what: finished})
+	case errors.As(r.err, &d):
+		r.bury(d.error)
+	case r.task.of.of.ctx.Err() != nil: // the worker stops, or has lost its claims
+		r.w.handBack(r.task)
+	default:
+		r.fail()
+	}
+}
+
+// fail has the job tried again, or gives it up.
+func (r *run) fail() {
+	if r.timedOut {
+		r.err = fmt.Errorf("%w of %v: %w", ErrTimeout, r.limit(), r.err)
+	}
+	if r.info.Attempt >= r.info.MaxAttempts {
+		r.bury(r.err)
+		return
+	}
+	backoff := r.w.o.Backoff
+	if r.h != nil && r.h.backoff != nil {
+		backoff = r.h.backoff
+	}
+	again := min(max(backoff(r.info.Attempt, r.err), 0), MaxDelay)
+	if f := r.w.q.o.Observer.Failed; f != nil {
+		f(r.info, r.err, again)
+	}
+	r.w.ended(end{task: r.task, what: deferred, attempt: r.task.Attempt + 1, failure: failure(r.err), delay: again})
+}
+
+// bury gives the job up for good.
+func (r *run) bury(err error) {
+	if f := r.w.q.o.Observer.Dead; f != nil {
+		f(r.info, err)
+	}
+	r.w.ended(end{task: r.task, what: buried, attempt: r.task.Attempt + 1, failure: failure(err)})
+}

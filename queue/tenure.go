@@ -1,0 +1,68 @@
+package queue
+
+import (
+	"context"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/queue/internal/engine"
+)
+
+// tenure is one life of the member, as a worker has it: the contexts of its jobs end with it.
+type tenure struct {
+	life *member.Life
+	ctx  context.Context
+	end  context.CancelCauseFunc
+	stop func() // of being told of its end
+}
+
+// claim is a batch of jobs that was claimed at once.
+type claim struct {
+	id engine.ID
+	of *tenure
+
+	// The worker's mutex guards these.
+	open    int  // jobs whose end has not been confirmed
+	here    int  // of them: in the message that is being composed
+	closing bool // the message that says that nothing is outstanding is under way, or was confirmed
+}
+
+// tenure returns the present one, and begins another where that has ended.
+func (w *worker) tenure(ctx context.Context) (*tenure, error) {
+	life, err := w.q.member.Life(ctx)
+	if err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.now != nil && w.now.life == life {
+		return w.now, nil
+	}
+	if w.now != nil {
+		w.now.stop()
+	}
+	t := &tenure{life: life}
+	t.ctx, t.end = context.WithCancelCause(w.base)
+	w.now = t
+	t.stop = life.OnEnd(func(why dblock.Reason) { t.end(&dblock.LostError{Key: w.o.Queue, Reason: why}) })
+	return t, nil
+}
+
+// settledAfter is how many heartbeats after a claim that got no answer nothing of it can come to light any more: a statement that arrives
+// after two does nothing, and one that arrived before has long ended after a further one.
+const settledAfter = 3
+
+// doubt has a claim looked for that got no answer, until it is certain that there is none.
+func (w *worker) doubt(t *tenure, ask engine.Ask) {
+	t.life.Doubt(func(ctx context.Context, beat int64) bool {
+		found, err := w.q.engine.Unclaim(ctx, t.life.ID, ask.Claim)
+		if err != nil {
+			w.q.trouble("looking for a claim that got no answer", err)
+			return false
+		}
+		if found {
+			w.wake()
+		}
+		return found || beat >= ask.Beat+settledAfter
+	})
+}
