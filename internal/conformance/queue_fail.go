@@ -1,0 +1,201 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock/queue"
+)
+
+var errBadDay = errors.New("a bad day")
+
+func triesAgainUntilItIsDone(t *testing.T, d *desk) {
+	failed := make(chan queue.Info, 10)
+	q := d.open(t, queue.Options{Observer: queue.Observer{Failed: func(job queue.Info, err error, again time.Duration) {
+		if !errors.Is(err, errBadDay) || again != time.Millisecond {
+			t.Errorf("%v, again in %v", err, again)
+		}
+		failed <- job
+	}}})
+	done := make(chan int, 10)
+	handle(t, q, "note", func(_ context.Context, job queue.Job[string]) error {
+		if job.Attempt < 3 {
+			return errBadDay
+		}
+		done <- job.Attempt
+		return nil
+	})
+	work(t, q, queue.WorkerOptions{Backoff: fast, Promote: 10 * time.Millisecond})
+	enqueue(t, q, queue.Task{Kind: "note"})
+	if got := wait(t, done, "the third attempt"); got != 3 {
+		t.Errorf("attempt %d", got)
+	}
+	for n := 1; n <= 2; n++ {
+		if got := wait(t, failed, "the observer"); got.Attempt != n {
+			t.Errorf("attempt %d failed, want %d", got.Attempt, n)
+		}
+	}
+	d.empty(t)
+}
+
+func givesUpAfterTheLastAttempt(t *testing.T, d *desk) {
+	dead := make(chan queue.Info, 1)
+	q := d.open(t, queue.Options{Observer: queue.Observer{Dead: func(job queue.Info, _ error) { dead <- job }}})
+	handle(t, q, "note", func(context.Context, queue.Job[string]) error { return errors.New("worse\x00 \xff than ever") },
+		queue.Backoff(func(int, error) time.Duration { return 0 }))
+	work(t, q, queue.WorkerOptions{})
+	id := enqueue(t, q, queue.Task{Kind: "note", Args: "x", MaxAttempts: 2})[0]
+	if got := wait(t, dead, "the dead"); got.ID != id || got.Attempt != 2 {
+		t.Errorf("%+v", got)
+	}
+	d.empty(t)
+	if n := d.count(t, "SELECT attempt FROM dblock_queue_dead"); n != 2 {
+		t.Errorf("%d attempts", n)
+	}
+	if s := d.text(t, "SELECT last_error FROM dblock_queue_dead"); s != "worse\uFFFD \uFFFD than ever" {
+		t.Errorf("%q", s)
+	}
+	if s := d.text(t, "SELECT payload FROM dblock_queue_dead"); s != `"x"` {
+		t.Errorf("%q", s)
+	}
+}
+
+// Panics and exits are errors of one job; its neighbours in the batch are done.
+func handlersMayDoWhatTheyLike(t *testing.T, d *desk) {
+	q := d.open(t, queue.Options{})
+	var fine atomic.Int32
+	handle(t, q, "note", func(_ context.Context, job queue.Job[int]) error {
+		switch job.Args {
+		case 3:
+			panic(errBadDay)
+		case 5:
+			runtime.Goexit()
+		case 7:
+			panic("too bad")
+		}
+		fine.Add(1)
+		return nil
+	})
+	for n := range 10 {
+		enqueue(t, q, queue.Task{Kind: "note", Args: n, MaxAttempts: 1})
+	}
+	stop := work(t, q, queue.WorkerOptions{Concurrency: 1})
+	d.empty(t)
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	if fine.Load() != 7 || d.count(t, "SELECT count(*) FROM dblock_queue_dead") != 3 {
+		t.Errorf("%d were done", fine.Load())
+	}
+	for _, want := range []string{"a bad day", "runtime.Goexit", "too bad"} {
+		if n := d.count(t, "SELECT count(*) FROM dblock_queue_dead WHERE last_error LIKE '%"+want+"%'"); n != 1 {
+			t.Errorf("%d say %q", n, want)
+		}
+	}
+	if n := d.count(t, "SELECT count(*) FROM dblock_queue_dead WHERE last_error LIKE '%queue_fail.go%'"); n != 2 {
+		t.Errorf("%d have a stack", n)
+	}
+}
+
+func aHandlerHasItsTime(t *testing.T, d *desk) {
+	q := d.open(t, queue.Options{})
+	causes := make(chan error, 1)
+	handle(t, q, "note", func(ctx context.Context, _ queue.Job[string]) error {
+		<-ctx.Done()
+		causes <- context.Cause(ctx)
+		return ctx.Err()
+	}, queue.Timeout(50*time.Millisecond))
+	work(t, q, queue.WorkerOptions{Timeout: -1})
+	enqueue(t, q, queue.Task{Kind: "note", MaxAttempts: 1})
+	if cause := wait(t, causes, "the end of its time"); !errors.Is(cause, queue.ErrTimeout) {
+		t.Errorf("its context ended with %v", cause)
+	}
+	d.empty(t)
+	if s := d.text(t, "SELECT last_error FROM dblock_queue_dead"); !strings.Contains(s, "longer than its timeout of 50ms") {
+		t.Errorf("%q", s)
+	}
+}
+
+func putsOffWhatIsSnoozed(t *testing.T, d *desk) {
+	q := d.open(t, queue.Options{})
+	done := make(chan int, 1)
+	times := 0
+	handle(t, q, "note", func(_ context.Context, job queue.Job[string]) error {
+		if times++; times < 4 {
+			return queue.Snooze(20 * time.Millisecond)
+		}
+		done <- job.Attempt
+		return nil
+	})
+	work(t, q, queue.WorkerOptions{Concurrency: 1, Promote: 10 * time.Millisecond})
+	enqueue(t, q, queue.Task{Kind: "note", MaxAttempts: 1})
+	if got := wait(t, done, "the job"); got != 1 {
+		t.Errorf("attempt %d", got)
+	}
+	d.empty(t)
+}
+
+func discardsAndCancels(t *testing.T, d *desk) {
+	seen := make(chan string, 2)
+	q := d.open(t, queue.Options{Observer: queue.Observer{
+		Dead:      func(job queue.Info, err error) { seen <- job.Kind + " is dead: " + err.Error() },
+		Cancelled: func(job queue.Info, err error) { seen <- job.Kind + " is cancelled: " + err.Error() },
+	}})
+	handle(t, q, "discard", func(context.Context, queue.Job[string]) error { return queue.Discard(errBadDay) })
+	handle(t, q, "cancel", func(context.Context, queue.Job[string]) error { return queue.Cancel(errBadDay) })
+	stop := work(t, q, queue.WorkerOptions{Concurrency: 1})
+	enqueue(t, q, queue.Task{Kind: "discard"}, queue.Task{Kind: "cancel"})
+	for _, want := range []string{"discard is dead: a bad day", "cancel is cancelled: a bad day"} {
+		if got := wait(t, seen, want); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	d.empty(t)
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	if s := d.text(t, "SELECT kind FROM dblock_queue_dead"); s != "discard" || d.count(t, "SELECT count(*) FROM dblock_queue_dead") != 1 {
+		t.Errorf("%q is dead", s)
+	}
+}
+
+func anUndecodableJobFailsAlone(t *testing.T, d *desk) {
+	q := d.open(t, queue.Options{})
+	done := make(chan int, 10)
+	handle(t, q, "number", func(_ context.Context, job queue.Job[int]) error {
+		done <- job.Args
+		return nil
+	})
+	enqueue(t, q, queue.Task{Kind: "number", Args: 1}, queue.Task{Kind: "number", Args: "two", MaxAttempts: 1}, queue.Task{Kind: "number", Args: 3})
+	work(t, q, queue.WorkerOptions{Concurrency: 1})
+	if a, b := wait(t, done, "a job"), wait(t, done, "a job"); a != 1 || b != 3 {
+		t.Errorf("%d and %d were done", a, b)
+	}
+	d.empty(t)
+	if s := d.text(t, "SELECT last_error FROM dblock_queue_dead"); !strings.Contains(s, "can't be decoded: of kind \"number\", into int") {
+		t.Errorf("%q", s)
+	}
+}
+
+func anUnknownKindFailsAlone(t *testing.T, d *desk) {
+	q := d.open(t, queue.Options{})
+	done := make(chan int, 10)
+	handle(t, q, "number", func(_ context.Context, job queue.Job[int]) error {
+		done <- job.Args
+		return nil
+	})
+	enqueue(t, q, queue.Task{Kind: "nobody's", MaxAttempts: 1}, queue.Task{Kind: "number", Args: 3})
+	work(t, q, queue.WorkerOptions{Concurrency: 1})
+	if got := wait(t, done, "a job"); got != 3 {
+		t.Errorf("%d was done", got)
+	}
+	d.empty(t)
+	if s := d.text(t, "SELECT last_error FROM dblock_queue_dead"); !strings.Contains(s, `no handler for this kind: "nobody's"`) {
+		t.Errorf("%q", s)
+	}
+}
