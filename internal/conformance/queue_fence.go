@@ -88,21 +88,24 @@ func controlAZombieFinishes(t *testing.T, d *desk) {
 
 // What failed under a zombie is neither put off nor buried by it.
 func aZombieMovesNothing(t *testing.T, d *desk) {
-	for what, says := range map[string]error{"snoozed": queue.Snooze(time.Hour), "discarded": queue.Discard(errBadDay), "failed": errBadDay} {
-		f := d.freeze(t)
-		end := d.rescued(t)
-		wait(t, f.causes, "the zombie to be told")
-		f.thaw <- says
-		if n := wait(t, f.lost, "the refusal"); n != 1 {
-			t.Errorf("%s: %d were refused", what, n)
-		}
-		for _, table := range []string{"scheduled", "dead", "ready"} {
-			if n := d.count(t, "SELECT count(*) FROM dblock_queue_"+table); n != 0 {
-				t.Errorf("%s: %d are %s", what, n, table)
+	for what, says := range map[string]error{"Snoozed": queue.Snooze(time.Hour), "Discarded": queue.Discard(errBadDay), "Failed": errBadDay} {
+		t.Run(what, func(t *testing.T) {
+			d := d.e.desk(t)
+			f := d.freeze(t)
+			end := d.rescued(t)
+			wait(t, f.causes, "the zombie to be told")
+			f.thaw <- says
+			if n := wait(t, f.lost, "the refusal"); n != 1 {
+				t.Errorf("%d were refused", n)
 			}
-		}
-		end <- nil
-		d.empty(t)
+			for _, table := range []string{"scheduled", "dead", "ready"} {
+				if n := d.count(t, "SELECT count(*) FROM dblock_queue_"+table); n != 0 {
+					t.Errorf("%d are %s", n, table)
+				}
+			}
+			end <- nil
+			d.empty(t)
+		})
 	}
 }
 

@@ -1,0 +1,27 @@
+-- Jobs whose time has come.
+-- name: DueJobs :many
+SELECT CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', s.run_at) AS SIGNED) AS run_us, s.job_id, s.queue, s.priority
+FROM dblock_queue_scheduled s FORCE INDEX (PRIMARY)
+WHERE s.run_at <= +UTC_TIMESTAMP(6)
+ORDER BY s.run_at, s.job_id
+LIMIT ?
+FOR UPDATE SKIP LOCKED;
+
+-- They are deleted by their whole key: a range would wait for what others have locked. The engine repeats the SELECT of ask.
+-- name: Unschedule :execrows
+DELETE s
+FROM (
+    SELECT CAST(sqlc.arg(run_us) AS SIGNED) AS run_us, CAST(sqlc.arg(job_id) AS BINARY) AS job_id
+) ask
+STRAIGHT_JOIN dblock_queue_scheduled s FORCE INDEX (PRIMARY)
+ON s.run_at = TIMESTAMPADD(MICROSECOND, ask.run_us, CAST('1970-01-01' AS DATETIME(6))) AND s.job_id = ask.job_id;
+
+-- Jobs of claims that were taken from the dead, locked in order.
+-- name: LeftOver :many
+SELECT j.job_id, j.attempt, j.max_attempts FROM dblock_queue_job j FORCE INDEX (PRIMARY)
+WHERE j.job_id IN (sqlc.slice(job_ids))
+ORDER BY j.job_id
+FOR UPDATE;
+
+-- name: RescueJobs :exec
+UPDATE dblock_queue_job SET attempt = attempt + 1, last_error = sqlc.arg(failure) WHERE job_id IN (sqlc.slice(job_ids));

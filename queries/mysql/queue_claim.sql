@@ -1,0 +1,52 @@
+-- A claim is three of these in one transaction: jobs are written down as the member's, taken from those that are ready by their
+-- whole key, and read. It does nothing once the member has beaten twice more, so that a claim whose answer was lost can be cleared up
+-- for good, nor where the queue is paused. The conditions are counts, as a server would make a join of EXISTS, and lock those rows, too.
+-- name: ClaimJobs :execrows
+INSERT INTO dblock_queue_claim (member_id, claim_id, job_id, queue, priority, ready_at)
+SELECT sqlc.arg(member_id), sqlc.arg(claim_id), r.job_id, r.queue, r.priority, r.ready_at
+FROM dblock_queue_ready r FORCE INDEX (PRIMARY)
+WHERE r.queue = sqlc.arg(queue)
+  AND (SELECT COUNT(*) FROM dblock_member m
+       WHERE m.member_id = sqlc.arg(member_id) AND m.beat <= CAST(sqlc.arg(beat) AS SIGNED) + 1 AND m.expires_at > +UTC_TIMESTAMP(6)) > 0
+  AND (SELECT COUNT(*) FROM dblock_queue p WHERE p.queue = sqlc.arg(queue) AND p.paused_at IS NOT NULL) = 0
+ORDER BY r.queue, r.priority, r.ready_at, r.job_id
+LIMIT ?
+FOR UPDATE SKIP LOCKED;
+
+-- name: TakeReady :exec
+DELETE r
+FROM dblock_queue_claim c
+STRAIGHT_JOIN dblock_queue_ready r ON r.queue = c.queue AND r.priority = c.priority AND r.ready_at = c.ready_at AND r.job_id = c.job_id
+WHERE c.member_id = sqlc.arg(member_id) AND c.claim_id = sqlc.arg(claim_id);
+
+-- name: ClaimedJobs :many
+SELECT j.job_id, j.kind, j.priority, j.attempt, j.max_attempts,
+       CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', j.enqueued_at) AS SIGNED) AS enqueued_us,
+       CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', c.ready_at) AS SIGNED) AS ready_us, j.payload
+FROM dblock_queue_claim c
+STRAIGHT_JOIN dblock_queue_job j ON j.job_id = c.job_id
+WHERE c.member_id = sqlc.arg(member_id) AND c.claim_id = sqlc.arg(claim_id);
+
+-- The claims of a member that is gone, so many rows at a time. What a zombie is using at this moment is left for the next time.
+-- name: ClaimsOf :many
+SELECT c.claim_id, c.job_id FROM dblock_queue_claim c
+WHERE c.member_id = sqlc.arg(member_id)
+ORDER BY c.member_id, c.claim_id, c.job_id
+LIMIT ?
+FOR UPDATE SKIP LOCKED;
+
+-- One claim of a member's own, of which it does not know whether it was made.
+-- name: LockClaim :many
+SELECT c.job_id FROM dblock_queue_claim c
+WHERE c.member_id = sqlc.arg(member_id) AND c.claim_id = sqlc.arg(claim_id)
+ORDER BY c.job_id
+FOR UPDATE;
+
+-- Whose claims there are.
+-- name: Claimants :many
+SELECT DISTINCT c.member_id FROM dblock_queue_claim c;
+
+-- Which of them are alive.
+-- name: LivingMembers :many
+SELECT m.member_id FROM dblock_member m
+WHERE m.member_id IN (sqlc.slice(member_ids)) AND m.expires_at > +UTC_TIMESTAMP(6);

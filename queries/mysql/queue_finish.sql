@@ -1,0 +1,48 @@
+-- Whoever ends jobs of a claim deletes its rows first, which proves that they were there; what becomes of the jobs comes after that in
+-- the same transaction. Fewer rows than were sent: some are lost, and LockPlaces tells which are not.
+
+-- name: EndClaimed :execrows
+DELETE FROM dblock_queue_claim
+WHERE member_id = sqlc.arg(member_id) AND claim_id = sqlc.arg(claim_id) AND job_id IN (sqlc.slice(job_ids));
+
+-- name: LockPlaces :many
+SELECT c.job_id FROM dblock_queue_claim c
+WHERE c.member_id = sqlc.arg(member_id) AND c.claim_id = sqlc.arg(claim_id) AND c.job_id IN (sqlc.slice(job_ids))
+ORDER BY c.job_id
+FOR UPDATE;
+
+-- name: FinishJobs :execrows
+DELETE FROM dblock_queue_job WHERE job_id IN (sqlc.slice(job_ids));
+
+-- The engine repeats the SELECT of ask in those that follow.
+-- name: NoteAttempts :exec
+UPDATE (
+    SELECT CAST(sqlc.arg(job_id) AS BINARY) AS job_id, CAST(sqlc.arg(attempt) AS SIGNED) AS attempt, CAST(sqlc.arg(failure) AS BINARY) AS failure
+) ask
+STRAIGHT_JOIN dblock_queue_job j FORCE INDEX (PRIMARY) ON j.job_id = ask.job_id
+SET j.attempt = ask.attempt, j.last_error = COALESCE(NULLIF(ask.failure, ''), j.last_error);
+
+-- name: DeferJobs :execrows
+INSERT INTO dblock_queue_scheduled (run_at, job_id, queue, priority)
+SELECT TIMESTAMPADD(MICROSECOND, ask.delay_us, +UTC_TIMESTAMP(6)), j.job_id, j.queue, j.priority
+FROM (
+    SELECT CAST(sqlc.arg(job_id) AS BINARY) AS job_id, CAST(sqlc.arg(delay_us) AS SIGNED) AS delay_us
+) ask
+STRAIGHT_JOIN dblock_queue_job j FORCE INDEX (PRIMARY) ON j.job_id = ask.job_id;
+
+-- name: BuryJobs :execrows
+INSERT INTO dblock_queue_dead (job_id, queue, kind, priority, attempt, max_attempts, enqueued_at, unique_key, group_key, last_error, payload)
+SELECT j.job_id, j.queue, j.kind, j.priority, ask.attempt, j.max_attempts, j.enqueued_at, j.unique_key, j.group_key, ask.failure, j.payload
+FROM (
+    SELECT CAST(sqlc.arg(job_id) AS BINARY) AS job_id, CAST(sqlc.arg(attempt) AS SIGNED) AS attempt, CAST(sqlc.arg(failure) AS BINARY) AS failure
+) ask
+STRAIGHT_JOIN dblock_queue_job j FORCE INDEX (PRIMARY) ON j.job_id = ask.job_id;
+
+-- Jobs that are to be done are ready again.
+-- name: ReadyAgain :execrows
+INSERT INTO dblock_queue_ready (queue, priority, job_id)
+SELECT j.queue, j.priority, j.job_id FROM dblock_queue_job j WHERE j.job_id IN (sqlc.slice(job_ids));
+
+-- Of jobs whose end got no answer: how many have not ended.
+-- name: CountJobs :one
+SELECT COUNT(*) AS standing FROM dblock_queue_job j WHERE j.job_id IN (sqlc.slice(job_ids));

@@ -1,0 +1,66 @@
+package mysqlqueue_test
+
+import (
+	"context"
+	"database/sql"
+	"slices"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/dblock-go/dblock/internal/conformance"
+	"github.com/dblock-go/dblock/internal/devdb"
+	"github.com/dblock-go/dblock/internal/faultconn"
+	"github.com/dblock-go/dblock/internal/testdb"
+	"github.com/dblock-go/dblock/queue"
+	"github.com/dblock-go/dblock/queue/mysqlqueue"
+)
+
+func on(kind devdb.Kind) conformance.Queue {
+	return conformance.Queue{Kind: kind, Open: open, OpenOn: openOn, EnqueueTx: mysqlqueue.EnqueueTx}
+}
+
+func open(ctx context.Context, dsn string, o queue.Options) (*queue.Queue, func(), error) {
+	return openOn(ctx, dsn, nil, o)
+}
+
+func openOn(ctx context.Context, dsn string, dialer *faultconn.Dialer, o queue.Options) (*queue.Queue, func(), error) {
+	cfg, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		return nil, nil, err
+	}
+	if dialer != nil {
+		cfg.DialFunc = dialer.DialContext
+		cfg.Logger = &mysql.NopLogger{} // connections are cut on purpose
+	}
+	connector, err := mysql.NewConnector(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	db := sql.OpenDB(connector)
+	db.SetMaxOpenConns(16)
+	db.SetMaxIdleConns(16)
+	q, err := mysqlqueue.New(ctx, db, o)
+	if err != nil {
+		_ = db.Close()
+		return nil, nil, err
+	}
+	return q, func() { _ = db.Close() }, nil
+}
+
+func TestMain(m *testing.M) {
+	on("").Main()
+	testdb.Main(m, devdb.MariaDB, devdb.MySQL)
+}
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	for _, kind := range family() {
+		t.Run(string(kind), func(t *testing.T) { on(kind).Run(t) })
+	}
+}
+
+// family is the servers under test that speak MySQL's protocol: usually one.
+func family() []devdb.Kind {
+	return slices.DeleteFunc(slices.Clone(testdb.Engines()), func(k devdb.Kind) bool { return k == devdb.Postgres })
+}

@@ -1,0 +1,94 @@
+package mysqlqueue
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/dblock-go/dblock/db/mysqldb"
+	"github.com/dblock-go/dblock/internal/mysqltext"
+	"github.com/dblock-go/dblock/queue"
+	"github.com/dblock-go/dblock/queue/internal/engine"
+)
+
+// EnqueueTx is Queue.EnqueueMany in a transaction of the caller's: the jobs are there if and when tx commits. It is two round trips, as no
+// statement here inserts into two tables, and more for many tasks. Workers learn of the jobs when they next look, within WorkerOptions.Poll.
+//
+// Errors: dblock.ErrInvalid, and nothing was sent; others are the database's: roll tx back.
+func EnqueueTx(ctx context.Context, q *queue.Queue, tx *sql.Tx, tasks ...queue.Task) ([]queue.ID, error) {
+	return q.EnqueueIn(ctx, engine.CallerTx{Tx: tx}, tasks)
+}
+
+// Insert is a transaction of its own.
+func (d *database) Insert(ctx context.Context, jobs []engine.Insert) error {
+	return d.inTx(ctx, func(on mysqldb.DBTX) (commit bool, err error) { return true, insert(ctx, on, jobs) })
+}
+
+// Tx returns a caller's transaction.
+func (d *database) Tx(tx engine.CallerTx) (engine.Tx, bool) {
+	caller, ours := tx.Tx.(*sql.Tx)
+	if !ours || caller == nil {
+		return nil, false
+	}
+	return callerTx{d.on(caller)}, true
+}
+
+type callerTx struct{ on mysqldb.DBTX }
+
+func (t callerTx) Insert(ctx context.Context, jobs []engine.Insert) error {
+	return insert(ctx, t.on, jobs)
+}
+
+// What one statement inserts at most: rows, and bytes of payload, which the text has twice. MariaDB takes 16 MiB by default.
+const (
+	insertRows  = 1000
+	insertBytes = 2 << 20
+)
+
+func insert(ctx context.Context, on mysqldb.DBTX, jobs []engine.Insert) error {
+	for _, some := range portions(jobs) {
+		args := make([]any, 0, 6*len(some))
+		for _, j := range some {
+			args = append(args, j.ID[:], []byte(j.Queue), []byte(j.Kind), j.Priority, j.MaxAttempts, j.Payload)
+		}
+		if err := rows(ctx, on, mysqldb.EnqueueJobs, len(some), args); err != nil {
+			return err
+		}
+		var ready, later []any
+		for _, j := range some {
+			if j.Delay == 0 {
+				ready = append(ready, []byte(j.Queue), j.Priority, j.ID[:])
+			} else {
+				later = append(later, max(j.Delay.Microseconds(), 1), j.ID[:], []byte(j.Queue), j.Priority)
+			}
+		}
+		if err := rows(ctx, on, mysqldb.ReadyJobs, len(ready)/3, ready); err != nil {
+			return err
+		}
+		if err := rows(ctx, on, mysqldb.ScheduleJobs, len(later)/4, later); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// portions cuts jobs into what one statement takes.
+func portions(jobs []engine.Insert) (all [][]engine.Insert) {
+	from, bytes := 0, 0
+	for i, j := range jobs {
+		if i > from && (i-from == insertRows || bytes+len(j.Payload) > insertBytes) {
+			all = append(all, jobs[from:i])
+			from, bytes = i, 0
+		}
+		bytes += len(j.Payload)
+	}
+	return append(all, jobs[from:])
+}
+
+// rows inserts n rows in one statement.
+func rows(ctx context.Context, on mysqldb.DBTX, query string, n int, args []any) error {
+	if n == 0 {
+		return nil
+	}
+	_, err := on.ExecContext(ctx, mysqltext.Rows(query, n), args...)
+	return err
+}

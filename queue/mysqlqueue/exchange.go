@@ -1,0 +1,235 @@
+package mysqlqueue
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/dblock-go/dblock/db/mysqldb"
+	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/internal/mysqltext"
+	"github.com/dblock-go/dblock/queue/internal/engine"
+)
+
+// errSomeLost: not all jobs that were to end are the member's any more.
+var errSomeLost = errors.New("mysqlqueue: some claims were taken away")
+
+// Exchange is one transaction, of a statement for each claim that jobs are of, one for each way in which they ended, and three that
+// claim. The rows of claims are deleted first, without looking; where some are missing, all is rolled back, and done again for those
+// that a look has found.
+func (d *database) Exchange(ctx context.Context, x *engine.Exchange) (got engine.Exchanged, err error) {
+	got, err = d.exchange(ctx, x, false)
+	if errors.Is(err, errSomeLost) {
+		got, err = d.exchange(ctx, x, true)
+	}
+	if err != nil {
+		return engine.Exchanged{}, err
+	}
+	return got, nil
+}
+
+func (d *database) exchange(ctx context.Context, x *engine.Exchange, look bool) (got engine.Exchanged, err error) {
+	err = d.inTx(ctx, func(on mysqldb.DBTX) (commit bool, err error) {
+		e := &exchange{d: d, ctx: ctx, on: on, me: x.Member, look: look}
+		for _, step := range []func(*engine.Exchange, *engine.Exchanged) error{e.finish, e.postpone, e.bury, e.claim} {
+			if err := step(x, &got); err != nil {
+				return false, err
+			}
+		}
+		return e.wrote, nil
+	})
+	return got, err
+}
+
+// exchange is one transaction.
+type exchange struct {
+	d     *database
+	ctx   context.Context
+	on    mysqldb.DBTX
+	me    member.ID
+	look  bool
+	wrote bool
+}
+
+// fence deletes the rows of jobs from their claims, and returns those that were there, in order.
+func (e *exchange) fence(places []engine.Place) (ours [][]byte, err error) {
+	by := make(map[engine.ID][][]byte)
+	var claims []engine.ID
+	for i := range places {
+		p := &places[i]
+		if by[p.Claim] == nil {
+			claims = append(claims, p.Claim)
+		}
+		by[p.Claim] = append(by[p.Claim], p.Job[:])
+	}
+	slices.SortFunc(claims, func(a, b engine.ID) int { return bytes.Compare(a[:], b[:]) })
+	for _, claim := range claims {
+		jobs := by[claim]
+		slices.SortFunc(jobs, bytes.Compare)
+		if e.look {
+			if jobs, err = e.d.q.LockPlaces(e.ctx, e.on, e.me[:], claim[:], jobs); err != nil {
+				return nil, err
+			}
+			if len(jobs) == 0 {
+				continue
+			}
+		}
+		n, err := e.d.q.EndClaimed(e.ctx, e.on, e.me[:], claim[:], jobs)
+		if err != nil {
+			return nil, err
+		}
+		if n != int64(len(jobs)) {
+			return nil, errSomeLost
+		}
+		e.wrote = true
+		ours = append(ours, jobs...)
+	}
+	slices.SortFunc(ours, bytes.Compare)
+	return ours, nil
+}
+
+func (e *exchange) finish(x *engine.Exchange, got *engine.Exchanged) error {
+	if len(x.Finished) == 0 {
+		return nil
+	}
+	ours, err := e.fence(x.Finished)
+	if err != nil || len(ours) == 0 {
+		return err
+	}
+	n, err := e.d.q.FinishJobs(e.ctx, e.on, ours)
+	got.Finished = int(n)
+	return err
+}
+
+func (e *exchange) postpone(x *engine.Exchange, got *engine.Exchanged) error {
+	if len(x.Deferred) == 0 {
+		return nil
+	}
+	places := make([]engine.Place, len(x.Deferred))
+	for i, d := range x.Deferred {
+		places[i] = d.Place
+	}
+	ours, err := e.fence(places)
+	if err != nil || len(ours) == 0 {
+		return err
+	}
+	var notes, later []any
+	var again [][]byte
+	for i := range x.Deferred {
+		d := &x.Deferred[i]
+		if !has(ours, d.Job) {
+			continue
+		}
+		if d.Failure != "" {
+			notes = append(notes, d.Job[:], int64(d.Attempt), []byte(d.Failure))
+		}
+		if d.Delay == 0 {
+			again = append(again, d.Job[:])
+		} else {
+			later = append(later, d.Job[:], max(d.Delay.Microseconds(), 1))
+		}
+	}
+	if _, err := asks(e.ctx, e.on, mysqldb.NoteAttempts, len(notes)/3, notes); err != nil {
+		return err
+	}
+	n, err := asks(e.ctx, e.on, mysqldb.DeferJobs, len(later)/2, later)
+	if err == nil && len(again) > 0 {
+		var m int64
+		m, err = e.d.q.ReadyAgain(e.ctx, e.on, again)
+		n += m
+	}
+	got.Deferred = int(n)
+	return err
+}
+
+func (e *exchange) bury(x *engine.Exchange, got *engine.Exchanged) error {
+	if len(x.Buried) == 0 {
+		return nil
+	}
+	places := make([]engine.Place, len(x.Buried))
+	for i, b := range x.Buried {
+		places[i] = b.Place
+	}
+	ours, err := e.fence(places)
+	if err != nil || len(ours) == 0 {
+		return err
+	}
+	var args []any
+	for i := range x.Buried {
+		if b := &x.Buried[i]; has(ours, b.Job) {
+			args = append(args, b.Job[:], int64(b.Attempt), []byte(b.Failure))
+		}
+	}
+	n, err := asks(e.ctx, e.on, mysqldb.BuryJobs, len(args)/3, args)
+	if err == nil {
+		_, err = e.d.q.FinishJobs(e.ctx, e.on, ours)
+	}
+	got.Buried = int(n)
+	return err
+}
+
+func (e *exchange) claim(x *engine.Exchange, got *engine.Exchanged) error {
+	a := x.Ask
+	if a == nil {
+		return nil
+	}
+	n, err := e.d.q.ClaimJobs(e.ctx, e.on, mysqldb.ClaimJobsParams{
+		MemberID: e.me[:], ClaimID: a.Claim[:], Queue: []byte(a.Queue), Beat: a.Beat, Limit: int32(a.Most),
+	})
+	if err != nil || n == 0 {
+		return err
+	}
+	e.wrote = true
+	if err := e.d.q.TakeReady(e.ctx, e.on, e.me[:], a.Claim[:]); err != nil {
+		return err
+	}
+	claimed, err := e.d.q.ClaimedJobs(e.ctx, e.on, e.me[:], a.Claim[:])
+	if err != nil {
+		return err
+	}
+	got.Jobs = make([]engine.Job, len(claimed))
+	kinds := make(map[string]string)
+	for i, j := range claimed {
+		kind, ok := kinds[string(j.Kind)]
+		if !ok {
+			kind = string(j.Kind)
+			kinds[kind] = kind
+		}
+		got.Jobs[i] = engine.Job{
+			ID: engine.ID(j.JobID), Kind: kind, Priority: j.Priority, Attempt: j.Attempt, MaxAttempts: j.MaxAttempts,
+			EnqueuedAt: time.UnixMicro(j.EnqueuedUs).UTC(), ReadyAt: time.UnixMicro(j.ReadyUs).UTC(), Payload: j.Payload,
+		}
+	}
+	return nil
+}
+
+// has tells whether a job is among some that are in order.
+func has(ours [][]byte, job engine.ID) bool {
+	_, found := slices.BinarySearchFunc(ours, job[:], bytes.Compare)
+	return found
+}
+
+// mostAsks is how many SELECTs one statement has.
+const mostAsks = 500
+
+// asks runs a statement for n asks.
+func asks(ctx context.Context, on mysqldb.DBTX, query string, n int, args []any) (affected int64, err error) {
+	if n == 0 {
+		return 0, nil
+	}
+	each := len(args) / n
+	for some := range slices.Chunk(args, mostAsks*each) {
+		result, err := on.ExecContext(ctx, mysqltext.Asks(query, len(some)/each), some...)
+		if err != nil {
+			return affected, err
+		}
+		m, err := result.RowsAffected()
+		if err != nil {
+			return affected, err
+		}
+		affected += m
+	}
+	return affected, nil
+}

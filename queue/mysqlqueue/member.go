@@ -1,0 +1,107 @@
+package mysqlqueue
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"time"
+
+	"github.com/dblock-go/dblock/db/mysqldb"
+	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/internal/mysqltext"
+)
+
+// Join makes the member's row.
+func (d *database) Join(ctx context.Context, id member.ID, label string, ttl time.Duration) error {
+	return d.heart.do(ctx, d.on, func(on mysqldb.DBTX) error {
+		return d.q.Join(ctx, on, id[:], []byte(label), ttl.Microseconds())
+	})
+}
+
+// Beat moves its end. The row always changes, so that the count tells whether it was there whatever clientFoundRows says.
+func (d *database) Beat(ctx context.Context, id member.ID, ttl time.Duration) (beat int64, alive bool, err error) {
+	err = d.heart.do(ctx, d.on, func(on mysqldb.DBTX) error {
+		result, err := d.q.Beat(ctx, on, ttl.Microseconds(), id[:])
+		if err != nil {
+			return err
+		}
+		n, err := result.RowsAffected()
+		if err != nil || n == 0 {
+			return err
+		}
+		beat, err = result.LastInsertId()
+		alive = err == nil
+		return err
+	})
+	return beat, alive, err
+}
+
+// Leave deletes the row.
+func (d *database) Leave(ctx context.Context, id member.ID) error {
+	return d.heart.do(ctx, d.on, func(on mysqldb.DBTX) error { return d.q.Leave(ctx, on, id[:]) })
+}
+
+// Evict is two statements, each in a snapshot of its own.
+func (d *database) Evict(ctx context.Context, m member.ID) (gone bool, err error) {
+	on := d.on(d.pool)
+	if err := d.q.Evict(ctx, on, m[:]); err != nil {
+		return false, err
+	}
+	stands, err := d.q.MemberStands(ctx, on, m[:])
+	return stands == 0, err
+}
+
+// heart is a connection that only heartbeats use, so that they come through when all others are busy. Where the pool has no more than
+// one, it is not kept.
+type heart struct {
+	pool *sql.DB
+	turn chan struct{} // holds one: whose turn it is to use conn; a channel, as a wait for it can end
+	conn *sql.Conn     // nil: to be made
+}
+
+func newHeart(pool *sql.DB) heart { return heart{pool: pool, turn: make(chan struct{}, 1)} }
+
+// do runs one autocommit statement. After any error the next one gets a connection of its own.
+func (h *heart) do(ctx context.Context, on func(mysqltext.Conn) mysqldb.DBTX, statement func(mysqldb.DBTX) error) error {
+	select {
+	case h.turn <- struct{}{}:
+		defer func() { <-h.turn }()
+	case <-ctx.Done():
+		return fault.NoWrite(ctx.Err())
+	}
+	for n := 1; ; n++ {
+		if h.conn == nil {
+			conn, err := h.pool.Conn(ctx)
+			if err != nil {
+				return fault.NoWrite(err)
+			}
+			h.conn = conn
+		}
+		err := statement(on(h.conn))
+		if err != nil {
+			discard(h.conn)
+		}
+		if err != nil || h.pool.Stats().MaxOpenConnections == 1 {
+			h.drop()
+		}
+		if n == attempts || !errors.Is(err, driver.ErrBadConn) {
+			return err
+		}
+	}
+}
+
+func (h *heart) drop() {
+	if h.conn != nil {
+		_ = h.conn.Close()
+		h.conn = nil
+	}
+}
+
+// close gives the connection back; a later statement takes one again.
+func (h *heart) close() {
+	h.turn <- struct{}{}
+	defer func() { <-h.turn }()
+	h.drop()
+}

@@ -1,0 +1,68 @@
+// Package mysqlqueue keeps jobs in MySQL 8.0.16 or later and MariaDB 10.6 or later, with database/sql: the engine room of package queue,
+// which holds the contract and the guarantees.
+//
+// The tables come from package migrations (`dblock migrate up`), the grants that a service needs from docs/grants.md. Transactions run
+// in READ COMMITTED, which wants binlog_format ROW or MIXED. No option of the DSN matters: not parseTime, loc, clientFoundRows,
+// interpolateParams or multiStatements, nor sql_mode and time_zone. A job is as durable as the server's
+// innodb_flush_log_at_trx_commit and sync_binlog say.
+package mysqlqueue
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/db/mysqldb"
+	"github.com/dblock-go/dblock/internal/mysqlschema"
+	"github.com/dblock-go/dblock/internal/mysqltext"
+	"github.com/dblock-go/dblock/internal/schema"
+	"github.com/dblock-go/dblock/queue"
+	"github.com/dblock-go/dblock/queue/internal/engine"
+)
+
+// New makes a Queue in the database of db, which stays its owner's. It uses one connection of the pool for heartbeats, for as long as
+// it is open, and a few others now and then: at most those that Enqueue and Work have under way (two, and WorkerOptions.Exchanges and
+// one more for each call). It asks the server for its version and for that of the tables.
+//
+// Errors: dblock.ErrInvalid, dblock.ErrSchema, dblock.ErrServerTooOld, dblock.ErrUnavailable.
+func New(ctx context.Context, db *sql.DB, o queue.Options) (*queue.Queue, error) {
+	if db == nil {
+		return nil, &dblock.InvalidError{Field: "db", Reason: "it is nil"}
+	}
+	if err := schema.CheckMySQLName(o.Schema); err != nil {
+		return nil, &dblock.InvalidError{Field: "Options.Schema", Reason: err.Error()}
+	}
+	o, err := o.WithDefaults()
+	if err != nil {
+		return nil, err
+	}
+	d := &database{pool: db, heart: newHeart(db), schema: o.Schema}
+	if _, err := mysqlschema.Check(ctx, d.on(d.pool)); err != nil {
+		return nil, err
+	}
+	return queue.New(d, o)
+}
+
+// database is the MySQL side of a Queue.
+type database struct {
+	pool   *sql.DB
+	heart  heart
+	schema string
+	q      mysqldb.Queries
+}
+
+var _ engine.Engine = (*database)(nil)
+
+// on returns what the generated queries run on.
+func (d *database) on(conn mysqltext.Conn) mysqldb.DBTX { return mysqlschema.On(conn, d.schema) }
+
+// Close gives the heart's connection back to the pool.
+func (d *database) Close() { d.heart.close() }
+
+func blobs(ids []engine.ID) [][]byte {
+	all := make([][]byte, len(ids))
+	for i := range ids {
+		all[i] = ids[i][:]
+	}
+	return all
+}
