@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"time"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/member"
@@ -48,12 +49,13 @@ func (w *worker) tenure(ctx context.Context) (*tenure, error) {
 	return t, nil
 }
 
-// settledAfter is how many heartbeats after a claim that got no answer nothing of it can come to light any more: a statement that arrives
-// after two does nothing, and one that arrived before has long ended after a further one.
+// settledAfter is how many heartbeats after a claim that got no answer no statement of it can begin any more: one that arrives after two
+// does nothing. One that arrived before has ended within Options.Timeout.
 const settledAfter = 3
 
-// doubt has a claim looked for that got no answer, until it is certain that there is none.
+// doubt has a claim looked for that got no answer, at once and with each heartbeat, until it is found or certain that there is none.
 func (w *worker) doubt(t *tenure, ask engine.Ask) {
+	since := time.Now()
 	t.life.Doubt(func(ctx context.Context, beat int64) bool {
 		found, err := w.q.engine.Unclaim(ctx, t.life.ID, ask.Claim)
 		if err != nil {
@@ -63,6 +65,7 @@ func (w *worker) doubt(t *tenure, ask engine.Ask) {
 		if found {
 			w.wake()
 		}
-		return found || beat >= ask.Beat+settledAfter
+		return found || beat >= ask.Beat+settledAfter && time.Since(since) > w.q.o.Timeout
 	})
+	t.life.Suspect()
 }

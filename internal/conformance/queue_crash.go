@@ -119,7 +119,7 @@ func buriesWhatKillsItsWorkers(t *testing.T, d *desk) {
 func lostRepliesLoseNothing(t *testing.T, d *desk) {
 	dialer := new(faultconn.Dialer)
 	var troubles, lost atomic.Int32
-	q, closePool, err := d.e.OpenOn(t.Context(), d.dsn, dialer, queue.Options{TTL: time.Second, Observer: queue.Observer{
+	q, closePool, err := d.e.OpenOn(t.Context(), d.dsn, dialer, queue.Options{TTL: 2 * time.Second, Observer: queue.Observer{
 		Trouble: func(string, error) { troubles.Add(1) },
 		Lost:    func(_ string, n int) { lost.Add(int32(n)) },
 	}})
@@ -136,10 +136,10 @@ func lostRepliesLoseNothing(t *testing.T, d *desk) {
 		}
 		return nil
 	})
-	work(t, q, queue.WorkerOptions{Poll: 10 * time.Millisecond, Batch: 7, Concurrency: 4, Backoff: func(int, error) time.Duration { return 0 }, Rescue: -1})
+	work(t, q, queue.WorkerOptions{Poll: 10 * time.Millisecond, Batch: 7, Concurrency: 4, Backoff: func(int, error) time.Duration { return 0 }})
 	producer := d.open(t, queue.Options{})
 	var all []queue.ID
-	for n := range 60 {
+	for n := range 45 {
 		mode := faultconn.CutAfter
 		if n%4 == 0 {
 			mode = faultconn.CutBefore

@@ -1,0 +1,109 @@
+package mysqlqueue_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/dblock-go/dblock/db/mysqldb"
+	"github.com/dblock-go/dblock/internal/mysqltext"
+	"github.com/dblock-go/dblock/internal/testdb"
+	"github.com/dblock-go/dblock/migrations"
+)
+
+// TestPlans: with a million jobs a claim takes the first ones of the key, without a sort, and locks no others: a second claimer gets the next.
+func TestPlans(t *testing.T) {
+	t.Parallel()
+	for _, kind := range family() {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			db := testdb.MySQLOn(t, kind)
+			if _, err := migrations.Up(t.Context(), db, migrations.Options{}); err != nil {
+				t.Fatal(err)
+			}
+			digits := "(SELECT 0 AS d" + strings.Repeat(" UNION ALL SELECT 1", 9) + ")"
+			exec(t, db, "INSERT INTO dblock_queue_ready (queue, priority, job_id) SELECT 'default', 0, UNHEX(REPLACE(UUID(), '-', '')) FROM "+
+				digits+" a CROSS JOIN "+digits+" b CROSS JOIN "+digits+" c CROSS JOIN "+digits+" d CROSS JOIN "+digits+" e CROSS JOIN "+digits+" f")
+			member := []byte("0123456789abcdef")
+			exec(t, db, mysqltext.Text("INSERT INTO dblock_member (member_id, label, expires_at) VALUES (?, '', '2999-01-01')", member))
+			claim := func(id string) string {
+				return mysqltext.Text(mysqldb.ClaimJobs, member, []byte(id), []byte("default"), member, int64(0), []byte("default"), int32(100))
+			}
+			if plan := explain(t, db, claim("1")); !strings.Contains(plan, "r PRIMARY") || strings.Contains(plan, "filesort") {
+				t.Errorf("the claim is run so:\n%s", plan)
+			}
+			first, second := begin(t, db), begin(t, db)
+			for i, tx := range []*sql.Tx{first, second} {
+				result, err := tx.ExecContext(t.Context(), claim(fmt.Sprintf("000000000000000%d", i)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if n, err := result.RowsAffected(); err != nil || n != 100 {
+					t.Errorf("claimer %d got %d, %v", i, n, err)
+				}
+			}
+			for _, tx := range []*sql.Tx{first, second} {
+				if err := tx.Commit(); err != nil {
+					t.Error(err)
+				}
+			}
+			if plan := explain(t, db, mysqltext.Text(mysqldb.TakeReady, member, []byte("0000000000000000"))); !strings.Contains(plan, "c PRIMARY") ||
+				!strings.Contains(plan, "r PRIMARY") || strings.Contains(plan, "ALL") {
+				t.Errorf("what was claimed is taken so:\n%s", plan)
+			}
+		})
+	}
+}
+
+func exec(t *testing.T, db *sql.DB, statement string) {
+	t.Helper()
+	if _, err := db.ExecContext(t.Context(), statement); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func begin(t *testing.T, db *sql.DB) *sql.Tx {
+	t.Helper()
+	tx, err := db.BeginTx(context.Background(), &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tx.Rollback() })
+	return tx
+}
+
+// explain is the plan of a statement: of each table its alias, its key, its access and what else there is to say.
+func explain(t *testing.T, db *sql.DB, statement string) string {
+	t.Helper()
+	query := "EXPLAIN " + statement[strings.Index(statement, "\n")+1:]
+	rows, err := db.QueryContext(t.Context(), query)
+	if err != nil {
+		t.Fatalf("%v in %s", err, query)
+	}
+	defer func() { _ = rows.Close() }()
+	columns, err := rows.Columns()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for rows.Next() {
+		values, into := make([]sql.NullString, len(columns)), make([]any, len(columns))
+		for i := range values {
+			into[i] = &values[i]
+		}
+		if err := rows.Scan(into...); err != nil {
+			t.Fatal(err)
+		}
+		of := make(map[string]string)
+		for i, c := range columns {
+			of[strings.ToLower(c)] = values[i].String
+		}
+		lines = append(lines, strings.Join([]string{of["table"], of["key"], of["type"], of["extra"]}, " "))
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(lines, "\n")
+}

@@ -1,0 +1,90 @@
+package pgqueue
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/dblock-go/dblock/internal/testdb"
+	"github.com/dblock-go/dblock/migrations"
+)
+
+// TestPlans: with a million jobs, and with statistics of empty tables, statements find their rows by a key, and a claim takes the
+// first ones of its index without a sort.
+func TestPlans(t *testing.T) {
+	t.Parallel()
+	for _, analyzed := range []bool{false, true} {
+		t.Run(fmt.Sprintf("analyzed=%v", analyzed), func(t *testing.T) {
+			t.Parallel()
+			host := testdb.Postgres(t)
+			if _, err := migrations.Up(t.Context(), host, migrations.Options{}); err != nil {
+				t.Fatal(err)
+			}
+			d, err := open(t.Context(), host, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer d.Close()
+			fill := []string{
+				"ALTER TABLE dblock_queue_ready SET (autovacuum_enabled = off)", "ALTER TABLE dblock_queue_job SET (autovacuum_enabled = off)",
+				`INSERT INTO dblock_queue_ready (queue, priority, job_id) SELECT 'default', n % 3, gen_random_uuid() FROM generate_series(1, 1000000) n`,
+				`INSERT INTO dblock_queue_job (job_id, queue, kind, priority, max_attempts, payload)
+				 SELECT r.job_id, 'default', 'k', 0, 1, '' FROM dblock_queue_ready r LIMIT 100000`,
+			}
+			if analyzed {
+				fill = append(fill, "ANALYZE dblock_queue_ready", "ANALYZE dblock_queue_job")
+			}
+			for _, statement := range fill {
+				if _, err := host.Exec(t.Context(), statement); err != nil {
+					t.Fatal(err)
+				}
+			}
+			const id, ids = "'00000000-0000-0000-0000-000000000001'", "'{00000000-0000-0000-0000-000000000001}'"
+			claim := plan(t, d, d.claim, "'default'", id, "1", "500", id)
+			if !strings.Contains(claim, "Index Scan using dblock_queue_ready_pkey") && !strings.Contains(claim, "Index Only Scan using dblock_queue_ready_pkey") {
+				t.Errorf("the claim does not read its index:\n%s", claim)
+			}
+			for name, plan := range map[string]string{
+				"claim": claim, "finish": plan(t, d, d.finish, ids, id, ids, ids),
+				"defer": plan(t, d, d.postpone, ids, id, ids, ids, "'{1}'", "'{x}'", "'{0}'"),
+				"bury":  plan(t, d, d.bury, ids, id, ids, ids, "'{1}'", "'{x}'"),
+			} {
+				for _, bad := range []string{"Seq Scan on dblock_queue_ready", "Seq Scan on dblock_queue_job"} {
+					if strings.Contains(plan, bad) {
+						t.Errorf("%s:\n%s", name, plan)
+					}
+				}
+				if name == "claim" && strings.Contains(plan, "Sort") {
+					t.Errorf("%s sorts:\n%s", name, plan)
+				}
+			}
+		})
+	}
+}
+
+// plan is how the server runs a statement of the worker's, whatever its arguments.
+func plan(t *testing.T, d *database, query string, args ...string) string {
+	t.Helper()
+	var lines []string
+	err := pgx.BeginFunc(t.Context(), d.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(t.Context(), "PREPARE suite AS "+query, pgx.QueryExecModeSimpleProtocol); err != nil {
+			return err
+		}
+		rows, err := tx.Query(context.Background(), "EXPLAIN (COSTS OFF) EXECUTE suite("+strings.Join(args, ", ")+")", pgx.QueryExecModeSimpleProtocol)
+		if err != nil {
+			return err
+		}
+		if lines, err = pgx.CollectRows(rows, pgx.RowTo[string]); err != nil {
+			return err
+		}
+		_, err = tx.Exec(t.Context(), "DEALLOCATE suite", pgx.QueryExecModeSimpleProtocol)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(lines, "\n")
+}
