@@ -42,7 +42,7 @@ func (q *Queue) EnqueueMany(ctx context.Context, tasks []Task) ([]ID, error) {
 	if err != nil || len(jobs) == 0 {
 		return nil, err
 	}
-	if bytes(jobs) <= maxMergedBytes {
+	if weight(jobs) <= maxMergedBytes {
 		_, err = q.inserts.Do(ctx, jobs)
 	} else {
 		err = q.insert(ctx, jobs)
@@ -97,7 +97,7 @@ func (q *Queue) prepare(tasks []Task) ([]engine.Insert, []ID, error) {
 	return jobs, made, nil
 }
 
-func bytes(jobs []engine.Insert) (n int) {
+func weight(jobs []engine.Insert) (n int) {
 	for _, j := range jobs {
 		n += len(j.Payload) + 200 // and what is beside it
 	}

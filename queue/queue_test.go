@@ -1,0 +1,81 @@
+package queue
+
+import (
+	"bytes"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+)
+
+func TestIDsGrowAndAreUUIDs(t *testing.T) {
+	t.Parallel()
+	var g ids
+	last := g.next(1)[0]
+	before := time.Now().Add(-time.Minute).UnixMilli()
+	for range 1000 {
+		for _, id := range g.next(7) {
+			if bytes.Compare(id[:], last[:]) <= 0 {
+				t.Fatalf("%v comes after %v", ID(id), ID(last))
+			}
+			if id[6]>>4 != 7 || id[8]>>6 != 2 {
+				t.Fatalf("%v is no UUID of version 7", ID(id))
+			}
+			ms := int64(id[0])<<40 | int64(id[1])<<32 | int64(id[2])<<24 | int64(id[3])<<16 | int64(id[4])<<8 | int64(id[5])
+			if ms < before || ms > before+2*time.Minute.Milliseconds() {
+				t.Fatalf("%v is of %v", ID(id), time.UnixMilli(ms))
+			}
+			last = id
+		}
+	}
+	if other := new(ids).next(1)[0]; bytes.Equal(other[8:], last[8:]) {
+		t.Error("two processes count alike")
+	}
+}
+
+func TestExponentialGrowsToItsBound(t *testing.T) {
+	t.Parallel()
+	backoff := Exponential(time.Second, time.Hour)
+	for attempt, want := range map[int]time.Duration{
+		1: time.Second, 2: 2 * time.Second, 5: 16 * time.Second, 13: time.Hour, 40: time.Hour, 100: time.Hour, math.MaxInt: time.Hour,
+	} {
+		for range 100 {
+			if got := backoff(attempt, nil); got < want*3/4 || got > want*5/4 {
+				t.Fatalf("attempt %d: %v", attempt, got)
+			}
+		}
+	}
+}
+
+func TestFailuresAreTextThatCanBeKept(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"", "fine", "a\x00b", "\xff", strings.Repeat("é", maxFailureBytes), strings.Repeat("\xff\x00", maxFailureBytes)} {
+		got := failure(errors.New(text))
+		if got == "" || !utf8.ValidString(got) || strings.Contains(got, "\x00") || len(got) > 3*maxFailureBytes {
+			t.Errorf("%.10q is kept as %.10q, of %d bytes", text, got, len(got))
+		}
+	}
+}
+
+func TestRateForgets(t *testing.T) {
+	t.Parallel()
+	var r rate
+	now := time.Now()
+	r.since = now
+	for range 100 {
+		now = now.Add(20 * time.Millisecond)
+		r.note(now, 200)
+	}
+	if n := r.in(100 * time.Millisecond); n < 950 || n > 1050 {
+		t.Errorf("%d in 100 ms, of 10,000 a second", n)
+	}
+	for range 10 {
+		now = now.Add(time.Hour)
+		r.note(now, 1)
+	}
+	if n := r.in(100 * time.Millisecond); n > 5 {
+		t.Errorf("%d in 100 ms, after a long pause", n)
+	}
+}
