@@ -1,0 +1,36 @@
+package mysqlqueue_test
+
+import (
+	"net/url"
+	"testing"
+
+	"github.com/dblock-go/dblock/internal/conformance"
+	"github.com/dblock-go/dblock/internal/devdb"
+)
+
+// TestSettings: nothing depends on the DSN.
+func TestSettings(t *testing.T) {
+	t.Parallel()
+	set := func(variable, value string) func(*testing.T, string) string {
+		return conformance.Appended(variable + "=" + url.QueryEscape("'"+value+"'"))
+	}
+	for _, kind := range family() {
+		settings := map[string]func(*testing.T, string) string{
+			"parseTime":         conformance.Appended("parseTime=true&loc=Local"),
+			"clientFoundRows":   conformance.Appended("clientFoundRows=true"),
+			"interpolateParams": conformance.Appended("interpolateParams=true"),
+			"multiStatements":   conformance.Appended("multiStatements=true"),
+			"sql_mode":          set("sql_mode", "ANSI_QUOTES,NO_BACKSLASH_ESCAPES,PIPES_AS_CONCAT,STRICT_ALL_TABLES"),
+			"lax":               set("sql_mode", ""),
+			"time_zone":         set("time_zone", "+05:45"),
+			"collation":         conformance.Appended("collation=latin1_swedish_ci"),
+		}
+		if kind == devdb.MariaDB {
+			settings["serializable"] = set("tx_isolation", "SERIALIZABLE")
+			settings["snapshot isolation"] = conformance.Appended("innodb_snapshot_isolation=ON")
+		} else {
+			settings["serializable"] = set("transaction_isolation", "SERIALIZABLE")
+		}
+		t.Run(string(kind), func(t *testing.T) { on(kind).RunWith(t, settings) })
+	}
+}
