@@ -77,7 +77,7 @@ func begin(t *testing.T, db *sql.DB) *sql.Tx {
 // explain is the plan of a statement: of each table its alias, its key, its access and what else there is to say.
 func explain(t *testing.T, db *sql.DB, statement string) string {
 	t.Helper()
-	query := "EXPLAIN " + statement[strings.Index(statement, "\n")+1:]
+	query := "EXPLAIN FORMAT=TRADITIONAL " + statement[strings.Index(statement, "\n")+1:]
 	rows, err := db.QueryContext(t.Context(), query)
 	if err != nil {
 		t.Fatalf("%v in %s", err, query)
