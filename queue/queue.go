@@ -70,7 +70,11 @@ func (q *Queue) Close(ctx context.Context) error {
 	select {
 	case <-done:
 	case <-ctx.Done():
-		err = errors.Join(err, fmt.Errorf("queue: workers still run: %w", context.Cause(ctx)))
+		select {
+		case <-done:
+		default:
+			err = errors.Join(err, fmt.Errorf("queue: workers still run: %w", context.Cause(ctx)))
+		}
 	}
 	err = errors.Join(err, q.member.Close(ctx))
 	q.engine.Close()
