@@ -175,9 +175,6 @@ func TestEnginesAreTwins(t *testing.T) {
 
 // alone lists what only one engine has, and why.
 var alone = map[string][]string{
-	"inventory/pginventory": {
-		"locked.go", // statements that sqlc can't express
-	},
 	"pglock": {
 		"locktx.go",  // the advisory locks that end with a transaction
 		"sqltx.go",   // a transaction is pgx's or database/sql's

@@ -3,10 +3,3 @@
 //   sqlc v1.31.1
 
 package pgdb
-
-type DblockStock struct {
-	Sku       string
-	Bucket    int32
-	Available int64
-	Epoch     int64
-}

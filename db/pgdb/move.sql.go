@@ -10,7 +10,6 @@ import (
 )
 
 const DueReservations = `-- name: DueReservations :many
-
 SELECT r.reservation_key
 FROM dblock_reservation r
 WHERE r.state = 1 AND r.line = 0 AND r.expires_at <= clock_timestamp()
@@ -18,7 +17,6 @@ ORDER BY r.expires_at
 LIMIT $1::int
 `
 
-// What becomes of reservations that exist.
 func (q *Queries) DueReservations(ctx context.Context, db DBTX, most int32) ([]string, error) {
 	rows, err := db.Query(ctx, DueReservations, most)
 	if err != nil {
@@ -37,4 +35,48 @@ func (q *Queries) DueReservations(ctx context.Context, db DBTX, most int32) ([]s
 		return nil, err
 	}
 	return items, nil
+}
+
+const SetReservations = `-- name: SetReservations :exec
+
+UPDATE dblock_reservation r
+SET state = n.state, expires_at = CASE WHEN n.hold_us > 0 THEN clock_timestamp() + n.hold_us * interval '1 microsecond' END
+FROM (
+    SELECT place.row_at, a.state, a.hold_us
+    FROM ROWS FROM (
+        unnest($1::text[]), unnest($2::smallint[]), unnest($3::bigint[])
+    ) AS a (reservation_key, state, hold_us)
+    CROSS JOIN LATERAL (
+        SELECT l.ctid AS row_at FROM dblock_reservation l WHERE l.reservation_key = a.reservation_key LIMIT 1000
+    ) place
+) n
+WHERE r.ctid = n.row_at
+`
+
+// What becomes of reservations that exist.
+// All lines of each. The rows are locked: see TakeStock.
+func (q *Queries) SetReservations(ctx context.Context, db DBTX, reservationKeys []string, states []int16, holdsUs []int64) error {
+	_, err := db.Exec(ctx, SetReservations, reservationKeys, states, holdsUs)
+	return err
+}
+
+const UncountQuotas = `-- name: UncountQuotas :exec
+UPDATE dblock_quota q
+SET used = greatest(0, q.used - n.qty)
+FROM (
+    SELECT place.row_at, a.qty
+    FROM ROWS FROM (
+        unnest($1::text[]), unnest($2::text[]), unnest($3::bigint[])
+    ) AS a (sku, buyer, qty)
+    CROSS JOIN LATERAL (
+        SELECT l.ctid AS row_at FROM dblock_quota l WHERE l.sku = a.sku AND l.buyer = a.buyer LIMIT 1
+    ) place
+) n
+WHERE q.ctid = n.row_at
+`
+
+// The rows are locked: see TakeStock.
+func (q *Queries) UncountQuotas(ctx context.Context, db DBTX, skus []string, buyers []string, qtys []int64) error {
+	_, err := db.Exec(ctx, UncountQuotas, skus, buyers, qtys)
+	return err
 }

@@ -9,6 +9,40 @@ import (
 	"context"
 )
 
+const CountQuotas = `-- name: CountQuotas :exec
+UPDATE dblock_quota q
+SET used = q.used + n.qty, most = n.most
+FROM (
+    SELECT place.row_at, a.qty, a.most
+    FROM ROWS FROM (
+        unnest($1::text[]), unnest($2::text[]), unnest($3::bigint[]),
+        unnest($4::bigint[])
+    ) AS a (sku, buyer, qty, most)
+    CROSS JOIN LATERAL (
+        SELECT l.ctid AS row_at FROM dblock_quota l WHERE l.sku = a.sku AND l.buyer = a.buyer LIMIT 1
+    ) place
+) n
+WHERE q.ctid = n.row_at
+`
+
+type CountQuotasParams struct {
+	Skus   []string
+	Buyers []string
+	Qtys   []int64
+	Mosts  []int64
+}
+
+// The rows are locked: see TakeStock.
+func (q *Queries) CountQuotas(ctx context.Context, db DBTX, arg CountQuotasParams) error {
+	_, err := db.Exec(ctx, CountQuotas,
+		arg.Skus,
+		arg.Buyers,
+		arg.Qtys,
+		arg.Mosts,
+	)
+	return err
+}
+
 const InsertReservations = `-- name: InsertReservations :exec
 INSERT INTO dblock_reservation (reservation_key, line, sku, bucket, buyer, qty, state, limited, expires_at)
 SELECT n.reservation_key, n.line, n.sku, n.bucket, n.buyer, n.qty, n.state, n.limited,
@@ -113,15 +147,22 @@ WHERE s.sku = ANY ($1::text[]) AND s.bucket = $2
 FOR NO KEY UPDATE
 `
 
-func (q *Queries) LockBucket(ctx context.Context, db DBTX, skus []string, bucket int32) ([]DblockStock, error) {
+type LockBucketRow struct {
+	Sku       string
+	Bucket    int32
+	Available int64
+	Epoch     int64
+}
+
+func (q *Queries) LockBucket(ctx context.Context, db DBTX, skus []string, bucket int32) ([]LockBucketRow, error) {
 	rows, err := db.Query(ctx, LockBucket, skus, bucket)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []DblockStock
+	var items []LockBucketRow
 	for rows.Next() {
-		var i DblockStock
+		var i LockBucketRow
 		if err := rows.Scan(
 			&i.Sku,
 			&i.Bucket,
@@ -185,16 +226,23 @@ ORDER BY s.sku, s.bucket
 FOR NO KEY UPDATE SKIP LOCKED
 `
 
+type LockFreeStockRow struct {
+	Sku       string
+	Bucket    int32
+	Available int64
+	Epoch     int64
+}
+
 // The same as LockStock, but a row that is locked is left out: it would stall the other SKUs of the batch.
-func (q *Queries) LockFreeStock(ctx context.Context, db DBTX, skus []string) ([]DblockStock, error) {
+func (q *Queries) LockFreeStock(ctx context.Context, db DBTX, skus []string) ([]LockFreeStockRow, error) {
 	rows, err := db.Query(ctx, LockFreeStock, skus)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []DblockStock
+	var items []LockFreeStockRow
 	for rows.Next() {
-		var i DblockStock
+		var i LockFreeStockRow
 		if err := rows.Scan(
 			&i.Sku,
 			&i.Bucket,
@@ -315,15 +363,22 @@ ORDER BY s.sku, s.bucket
 FOR NO KEY UPDATE
 `
 
-func (q *Queries) LockStock(ctx context.Context, db DBTX, skus []string) ([]DblockStock, error) {
+type LockStockRow struct {
+	Sku       string
+	Bucket    int32
+	Available int64
+	Epoch     int64
+}
+
+func (q *Queries) LockStock(ctx context.Context, db DBTX, skus []string) ([]LockStockRow, error) {
 	rows, err := db.Query(ctx, LockStock, skus)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []DblockStock
+	var items []LockStockRow
 	for rows.Next() {
-		var i DblockStock
+		var i LockStockRow
 		if err := rows.Scan(
 			&i.Sku,
 			&i.Bucket,
@@ -465,4 +520,27 @@ func (q *Queries) StockOf(ctx context.Context, db DBTX, sku string) (StockOfRow,
 	var i StockOfRow
 	err := row.Scan(&i.Available, &i.Epoch)
 	return i, err
+}
+
+const TakeStock = `-- name: TakeStock :exec
+UPDATE dblock_stock s
+SET available = s.available - n.qty
+FROM (
+    SELECT place.row_at, a.qty
+    FROM ROWS FROM (
+        unnest($1::text[]), unnest($2::int[]), unnest($3::bigint[])
+    ) AS a (sku, bucket, qty)
+    CROSS JOIN LATERAL (
+        SELECT l.ctid AS row_at FROM dblock_stock l WHERE l.sku = a.sku AND l.bucket = a.bucket LIMIT 1
+    ) place
+) n
+WHERE s.ctid = n.row_at
+`
+
+// Rows that this transaction has locked are written where they stand (ctid): a join by their keys may be planned to read the whole
+// table once for each. The look-ups are those of single keys, which LIMIT keeps from becoming a join. They have to be locked by an
+// earlier statement: a row that was waited for stands elsewhere than where this one's snapshot sees it.
+func (q *Queries) TakeStock(ctx context.Context, db DBTX, skus []string, buckets []int32, qtys []int64) error {
+	_, err := db.Exec(ctx, TakeStock, skus, buckets, qtys)
+	return err
 }

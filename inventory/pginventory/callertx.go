@@ -109,13 +109,12 @@ func (t callerTx) write(ctx context.Context, plan engine.Plan) error {
 	}
 	if len(plan.Count) > 0 {
 		skus, buyers, qtys, mosts := countColumns(plan.Count)
-		if _, err := t.on.Exec(ctx, countQuotas, skus, buyers, qtys, mosts); err != nil {
+		if err := t.d.q.CountQuotas(ctx, t.on, pgdb.CountQuotasParams{Skus: skus, Buyers: buyers, Qtys: qtys, Mosts: mosts}); err != nil {
 			return err
 		}
 	}
 	skus, buckets, qtys := unitColumns(plan.Take)
-	_, err := t.on.Exec(ctx, takeStock, skus, buckets, qtys)
-	return err
+	return t.d.q.TakeStock(ctx, t.on, skus, buckets, qtys)
 }
 
 // txConn makes a caller's transaction what the generated queries run on.

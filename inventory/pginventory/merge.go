@@ -151,7 +151,7 @@ func (d *database) queueQuotas(batch *pgx.Batch, query string, quotas []engine.Q
 
 func (d *database) queueStock(batch *pgx.Batch, query string, stock map[string][]engine.Bucket, args ...any) {
 	batch.Queue(d.sql(query), args...).Query(func(rows pgx.Rows) error {
-		return each(rows, func(r pgdb.DblockStock) {
+		return each(rows, func(r pgdb.LockStockRow) {
 			stock[r.Sku] = append(stock[r.Sku], engine.Bucket{Number: r.Bucket, Left: r.Available, Epoch: r.Epoch})
 		})
 	})
@@ -183,11 +183,11 @@ func (d *database) write(ctx context.Context, conn *pgxpool.Conn, plan engine.Pl
 	d.queueInsert(&batch, plan.Insert)
 	if len(plan.Count) > 0 {
 		skus, buyers, qtys, mosts := countColumns(plan.Count)
-		batch.Queue(d.sql(countQuotas), skus, buyers, qtys, mosts)
+		batch.Queue(d.sql(pgdb.CountQuotas), skus, buyers, qtys, mosts)
 	}
 	if len(plan.Take) > 0 {
 		from, buckets, units := unitColumns(plan.Take)
-		batch.Queue(d.sql(takeStock), from, buckets, units)
+		batch.Queue(d.sql(pgdb.TakeStock), from, buckets, units)
 	}
 	if d.hook == nil {
 		return orKeyTaken(commit(ctx, conn, &batch))

@@ -46,12 +46,12 @@ func (d *database) written(moves engine.Moves) *pgx.Batch {
 	var batch pgx.Batch
 	if len(moves.Set) > 0 {
 		keys, states, holds := setColumns(moves.Set)
-		batch.Queue(d.sql(setReservations), keys, states, holds)
+		batch.Queue(d.sql(pgdb.SetReservations), keys, states, holds)
 	}
 	if len(moves.Uncount) > 0 {
 		skus, buyers, qtys, _ := countColumns(moves.Uncount)
 		batch.Queue(d.sql(pgdb.LockQuotas), skus, buyers)
-		batch.Queue(d.sql(uncountQuotas), skus, buyers, qtys)
+		batch.Queue(d.sql(pgdb.UncountQuotas), skus, buyers, qtys)
 	}
 	if len(moves.Return) > 0 {
 		skus, buckets, qtys := unitColumns(moves.Return)

@@ -31,10 +31,10 @@ func TestPlansLookUpByKey(t *testing.T) {
 	chosen := 0
 	for name, query := range map[string]string{
 		"MakeQuotas": pgdb.MakeQuotas, "LockQuotas": pgdb.LockQuotas, "LockFreeQuotas": pgdb.LockFreeQuotas, "SeeQuotas": pgdb.SeeQuotas,
-		"CountQuotas": countQuotas, "UncountQuotas": uncountQuotas,
+		"CountQuotas": pgdb.CountQuotas, "UncountQuotas": pgdb.UncountQuotas,
 		"LockStock": pgdb.LockStock, "LockFreeStock": pgdb.LockFreeStock, "LockBucket": pgdb.LockBucket,
-		"KnownBuckets": pgdb.KnownBuckets, "TakeStock": takeStock, "AddStock": pgdb.AddStock,
-		"Reservations": pgdb.Reservations, "LockReservations": pgdb.LockReservations, "SetReservations": setReservations,
+		"KnownBuckets": pgdb.KnownBuckets, "TakeStock": pgdb.TakeStock, "AddStock": pgdb.AddStock,
+		"Reservations": pgdb.Reservations, "LockReservations": pgdb.LockReservations, "SetReservations": pgdb.SetReservations,
 		"SellTogether": pgdb.SellTogether, "SellNew": pgdb.SellNew,
 	} {
 		if plan := generic(t, pool.Config().ConnConfig, query, true); readsAll(plan) {

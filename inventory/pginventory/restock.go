@@ -58,8 +58,7 @@ func (t adjustTx) AddStock(ctx context.Context, units []engine.Units) error {
 
 func (t adjustTx) TakeStock(ctx context.Context, units []engine.Units) error {
 	skus, buckets, qtys := unitColumns(units)
-	_, err := t.on.Exec(ctx, takeStock, skus, buckets, qtys)
-	return err
+	return t.d.q.TakeStock(ctx, t.on, skus, buckets, qtys)
 }
 
 func (t adjustTx) Balance(ctx context.Context, sku string) (engine.Balance, error) {
@@ -90,14 +89,12 @@ func (t adjustTx) LockQuotas(ctx context.Context, quotas []engine.Quota) error {
 
 func (t adjustTx) CountQuotas(ctx context.Context, counts []engine.Count) error {
 	skus, buyers, qtys, mosts := countColumns(counts)
-	_, err := t.on.Exec(ctx, countQuotas, skus, buyers, qtys, mosts)
-	return err
+	return t.d.q.CountQuotas(ctx, t.on, pgdb.CountQuotasParams{Skus: skus, Buyers: buyers, Qtys: qtys, Mosts: mosts})
 }
 
 func (t adjustTx) UncountQuotas(ctx context.Context, counts []engine.Count) error {
 	skus, buyers, qtys, _ := countColumns(counts)
-	_, err := t.on.Exec(ctx, uncountQuotas, skus, buyers, qtys)
-	return err
+	return t.d.q.UncountQuotas(ctx, t.on, skus, buyers, qtys)
 }
 
 // Adjustment returns what is recorded under id.

@@ -1,5 +1,35 @@
 -- What becomes of reservations that exist.
 
+-- All lines of each. The rows are locked: see TakeStock.
+-- name: SetReservations :exec
+UPDATE dblock_reservation r
+SET state = n.state, expires_at = CASE WHEN n.hold_us > 0 THEN clock_timestamp() + n.hold_us * interval '1 microsecond' END
+FROM (
+    SELECT place.row_at, a.state, a.hold_us
+    FROM ROWS FROM (
+        unnest(sqlc.arg(reservation_keys)::text[]), unnest(sqlc.arg(states)::smallint[]), unnest(sqlc.arg(holds_us)::bigint[])
+    ) AS a (reservation_key, state, hold_us)
+    CROSS JOIN LATERAL (
+        SELECT l.ctid AS row_at FROM dblock_reservation l WHERE l.reservation_key = a.reservation_key LIMIT 1000
+    ) place
+) n
+WHERE r.ctid = n.row_at;
+
+-- The rows are locked: see TakeStock.
+-- name: UncountQuotas :exec
+UPDATE dblock_quota q
+SET used = greatest(0, q.used - n.qty)
+FROM (
+    SELECT place.row_at, a.qty
+    FROM ROWS FROM (
+        unnest(sqlc.arg(skus)::text[]), unnest(sqlc.arg(buyers)::text[]), unnest(sqlc.arg(qtys)::bigint[])
+    ) AS a (sku, buyer, qty)
+    CROSS JOIN LATERAL (
+        SELECT l.ctid AS row_at FROM dblock_quota l WHERE l.sku = a.sku AND l.buyer = a.buyer LIMIT 1
+    ) place
+) n
+WHERE q.ctid = n.row_at;
+
 -- name: DueReservations :many
 SELECT r.reservation_key
 FROM dblock_reservation r

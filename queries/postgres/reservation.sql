@@ -116,3 +116,36 @@ FROM ROWS FROM (
     unnest(sqlc.arg(buckets)::int[]), unnest(sqlc.arg(buyers)::text[]), unnest(sqlc.arg(qtys)::bigint[]),
     unnest(sqlc.arg(states)::smallint[]), unnest(sqlc.arg(limits)::boolean[]), unnest(sqlc.arg(holds_us)::bigint[])
 ) AS n (reservation_key, line, sku, bucket, buyer, qty, state, limited, hold_us);
+
+-- Rows that this transaction has locked are written where they stand (ctid): a join by their keys may be planned to read the whole
+-- table once for each. The look-ups are those of single keys, which LIMIT keeps from becoming a join. They have to be locked by an
+-- earlier statement: a row that was waited for stands elsewhere than where this one's snapshot sees it.
+-- name: TakeStock :exec
+UPDATE dblock_stock s
+SET available = s.available - n.qty
+FROM (
+    SELECT place.row_at, a.qty
+    FROM ROWS FROM (
+        unnest(sqlc.arg(skus)::text[]), unnest(sqlc.arg(buckets)::int[]), unnest(sqlc.arg(qtys)::bigint[])
+    ) AS a (sku, bucket, qty)
+    CROSS JOIN LATERAL (
+        SELECT l.ctid AS row_at FROM dblock_stock l WHERE l.sku = a.sku AND l.bucket = a.bucket LIMIT 1
+    ) place
+) n
+WHERE s.ctid = n.row_at;
+
+-- The rows are locked: see TakeStock.
+-- name: CountQuotas :exec
+UPDATE dblock_quota q
+SET used = q.used + n.qty, most = n.most
+FROM (
+    SELECT place.row_at, a.qty, a.most
+    FROM ROWS FROM (
+        unnest(sqlc.arg(skus)::text[]), unnest(sqlc.arg(buyers)::text[]), unnest(sqlc.arg(qtys)::bigint[]),
+        unnest(sqlc.arg(mosts)::bigint[])
+    ) AS a (sku, buyer, qty, most)
+    CROSS JOIN LATERAL (
+        SELECT l.ctid AS row_at FROM dblock_quota l WHERE l.sku = a.sku AND l.buyer = a.buyer LIMIT 1
+    ) place
+) n
+WHERE q.ctid = n.row_at;

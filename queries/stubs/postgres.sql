@@ -7,3 +7,6 @@ CREATE TABLE dblock_schema_version (
 );
 -- A column that every table has.
 ALTER TABLE dblock_queue_ready ADD COLUMN ctid tid;
+ALTER TABLE dblock_stock ADD COLUMN ctid tid;
+ALTER TABLE dblock_quota ADD COLUMN ctid tid;
+ALTER TABLE dblock_reservation ADD COLUMN ctid tid;
