@@ -167,7 +167,7 @@ func (s *session) steps(steps []Step) (done []bool, err error) {
 // other locks of the connection need not end for it. Whatever made the statement fail may go on for a while, but not
 // until a ping is due.
 func (s *session) undo(ctx context.Context, steps []Step) error {
-	var err error
+	err := errEnded
 	until := time.Now().Add(min(undoFor, s.l.o.IdleTimeout/3))
 	for pause := time.Millisecond; !s.conn.Closed() && ctx.Err() == nil && time.Now().Before(until); pause = min(2*pause, longestPause) {
 		sent := time.Now()
