@@ -160,6 +160,9 @@ func (s *session) steps(steps []Step) (done []bool, err error) {
 	if err != nil && (closed || ctx.Err() != nil || errors.Is(err, errEnded)) {
 		s.lose(dblock.Disconnected)
 	}
+	if err != nil && ctx.Err() != nil { // of the session, not of a caller: drivers take the one for the other
+		err = fmt.Errorf("%w: %v", errEnded, err)
+	}
 	return done, err
 }
 
