@@ -25,11 +25,11 @@ var rooms = [][]string{
 	{"internal/conformance"},
 	{"internal/testdb"},
 	{"dblocktest"},
-	{"inventory/pginventory", "inventory/mysqlinventory"},
+	{"inventory/pginventory", "inventory/mysqlinventory", "optimistic/pgoptimistic", "optimistic/mysqloptimistic"},
 	{"pglock", "mysqllock", "internal/memlease"},
 	{"migrations"},
 	{"internal/sale", "internal/orders", "internal/doctor"},
-	{"inventory"},
+	{"inventory", "optimistic"},
 	{"inventory/internal/engine", "internal/lease", "internal/session"},
 	{"internal/member", "internal/pgschema", "internal/mysqlschema", "internal/retry"},
 	{"db/pgdb", "db/mysqldb", "internal/migratelock", "internal/devdb", "internal/mysqltext", "internal/pgfault", "internal/mysqlfault",
@@ -42,11 +42,11 @@ var rooms = [][]string{
 // drivers says which rooms may import a database driver, and which one.
 var drivers = map[string][]string{
 	"github.com/jackc/pgx/": {
-		"db/pgdb", "internal/pgfault", "internal/pgserver", "internal/doctor", "internal/pgschema", "inventory/pginventory", "pglock", "migrations", "internal/migratelock", "internal/devdb", "internal/conformance",
+		"db/pgdb", "internal/pgfault", "internal/pgserver", "internal/doctor", "internal/pgschema", "inventory/pginventory", "optimistic/pgoptimistic", "pglock", "migrations", "internal/migratelock", "internal/devdb", "internal/conformance",
 		"internal/testdb", "cmd/dblock", "internal/withdb", "bench",
 	},
 	"github.com/go-sql-driver/": {
-		"internal/mysqlfault", "internal/doctor", "inventory/mysqlinventory", "mysqllock", "migrations", "internal/migratelock", "internal/devdb", "internal/conformance",
+		"internal/mysqlfault", "internal/doctor", "inventory/mysqlinventory", "optimistic/mysqloptimistic", "mysqllock", "migrations", "internal/migratelock", "internal/devdb", "internal/conformance",
 		"internal/testdb", "cmd/dblock", "internal/withdb", "bench",
 	},
 }
@@ -161,6 +161,7 @@ func TestEnginesAreTwins(t *testing.T) {
 	t.Parallel()
 	for _, twins := range [][2]string{
 		{"inventory/pginventory", "inventory/mysqlinventory"},
+		{"optimistic/pgoptimistic", "optimistic/mysqloptimistic"},
 		{"pglock", "mysqllock"},
 		{"queries/postgres", "queries/mysql"},
 		{"migrations/postgres", "migrations/mysql"},
