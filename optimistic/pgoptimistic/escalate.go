@@ -1,0 +1,49 @@
+package pgoptimistic
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/optimistic"
+	"github.com/dblock-go/dblock/pglock"
+)
+
+// EscalateAfter has the attempts after the first n made in a transaction that takes a lock first, so that nobody can come in between:
+// where it is the row's, and all who write the row wait for it, as every UPDATE does, the next attempt succeeds. There is no pause
+// before it: those who wait stand in the server's line, each with a connection. n is 1 to one less than Attempts.
+//
+//	pgoptimistic.EscalateAfter(3, pgoptimistic.LockRow("account", "id", id))
+//
+// lock runs its statements on what it is given, a pgx.Tx. Its errors are the attempt's. In a transaction of the caller's it is
+// never called. Default: no lock is taken, and in a crowd some run out of attempts.
+func EscalateAfter(n int, lock func(context.Context, DB) error) optimistic.Option {
+	return func(p *optimistic.Plan) { p.EscalateAfter, p.Lock = n, lock }
+}
+
+// LockRow is a lock for EscalateAfter: that of the row of a table in which column has the value key, as pglock.LockRow takes it. It
+// waits for as long as the server does (lock_timeout, which is off by default) while the context lives. No row is pgx.ErrNoRows.
+func LockRow[K any](table, column string, key K) func(context.Context, DB) error {
+	return func(ctx context.Context, db DB) error {
+		tx, ok := db.(pglock.Tx)
+		if !ok {
+			return &dblock.InvalidError{Field: "db", Reason: fmt.Sprintf("%T is no transaction, and a lock of it would be free again at once", db)}
+		}
+		return pglock.LockRow(ctx, tx, table, column, key, dblock.RowLock{})
+	}
+}
+
+// lockOf refuses the lock of another engine room.
+func lockOf(p *optimistic.Plan) (func(context.Context, DB) error, error) {
+	if p.Lock == nil {
+		return nil, nil
+	}
+	lock, ok := p.Lock.(func(context.Context, DB) error)
+	switch {
+	case !ok:
+		return nil, &dblock.InvalidError{Field: "EscalateAfter", Reason: "it is that of another engine room"}
+	case lock == nil:
+		return nil, &dblock.InvalidError{Field: "EscalateAfter", Reason: "its lock is nil"}
+	}
+	return lock, nil
+}
