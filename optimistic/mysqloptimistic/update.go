@@ -18,6 +18,8 @@ import (
 // error says so; roll back, and repeat the whole transaction, as Do does. That is a *sql.Tx, and whatever is not a *sql.DB: it can't
 // be seen whether a *sql.Conn is in a transaction.
 //
+// A commit after EscalateAfter is bounded by the DSN's readTimeout, and not by ctx, as that of mysqllock.RunTx is.
+//
 // Besides what optimistic.Do says, deadlocks are tried again, and a row that has changed by MariaDB's innodb_snapshot_isolation, as
 // mysqllock.Retryable tells them. A lock that was not had within innodb_lock_wait_timeout, 50 s by default, is not: RetryIf.
 //
