@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sync/atomic"
 
 	"github.com/dblock-go/dblock"
@@ -29,8 +30,11 @@ func (l *ledger) cutUpdate() (x *cutUpdate, err error) {
 		return nil, err
 	}
 	dsn := l.dsn
-	if l.e.Kind != devdb.Postgres { // nothing else bounds a commit of database/sql's
-		dsn = appendQuery(dsn, "readTimeout=2s")
+	if l.e.Kind != devdb.Postgres {
+		dsn = appendQuery(dsn, "readTimeout=2s") // nothing else bounds a commit of database/sql's
+		if os.Getenv(envSoak) == "" {
+			dsn = appendQuery(dsn, "interpolateParams=true") // to close a prepared statement has no answer, for which a late call waits
+		}
 	}
 	if x.pool, err = l.e.Open(l.Context(), dsn, &x.dialer, 1); err != nil {
 		return nil, err
@@ -93,6 +97,7 @@ func (l *ledger) cutAnywhere(opts func(*cutUpdate) []optimistic.Option) {
 		told := x.update(ctx, append(opts(x), optimistic.Backoff(0, 0))...)
 		struck = x.dialer.Disarm()
 		x.dialer.Release()
+		x.dialer.CloseAll() // a server that nobody answers keeps what it has locked
 		n, err := x.times()
 		switch {
 		case err != nil:
