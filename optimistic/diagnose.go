@@ -30,6 +30,9 @@ func Diagnose[V any](err error, current func() (V, error)) error {
 	case looked == nil:
 		found := *conflict
 		found.Actual = actual
+		if found.Expected != nil && same(actual, found.Expected) {
+			return fmt.Errorf("%w (it has come back to that, or a write of somebody else's was under way)", amend(&found, err))
+		}
 		return amend(&found, err)
 	case errors.Is(looked, sql.ErrNoRows):
 		return &NotFoundError{Table: conflict.Table, Key: conflict.Key}

@@ -68,11 +68,7 @@ func (e *ConflictError) Error() string {
 		b.Reset()
 		fmt.Fprintf(&b, "optimistic: %s has changed since it was read", row)
 	}
-	switch {
-	case e.Actual == nil:
-	case e.Expected != nil && same(e.Actual, e.Expected):
-		fmt.Fprintf(&b, ": it is at %v again, or a write of somebody else's was under way", e.Actual)
-	default:
+	if e.Actual != nil {
 		fmt.Fprintf(&b, ": it is at %v", e.Actual)
 	}
 	if e.Attempts > 1 {

@@ -16,8 +16,6 @@ import (
 	"github.com/dblock-go/dblock/optimistic/mysqloptimistic"
 )
 
-func TestMain(m *testing.M) { testdb.Main(m, devdb.MariaDB, devdb.MySQL) }
-
 func TestOptimistic(t *testing.T) {
 	t.Parallel()
 	for _, kind := range family() {

@@ -11,12 +11,9 @@ import (
 	"github.com/dblock-go/dblock/internal/conformance"
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/faultconn"
-	"github.com/dblock-go/dblock/internal/testdb"
 	"github.com/dblock-go/dblock/optimistic"
 	"github.com/dblock-go/dblock/optimistic/pgoptimistic"
 )
-
-func TestMain(m *testing.M) { testdb.Main(m, devdb.Postgres) }
 
 func TestOptimistic(t *testing.T) {
 	t.Parallel()

@@ -37,30 +37,52 @@ func Update[T any](
 	if err := optimistic.CheckUpdate(load != nil, mutate != nil, save != nil); err != nil {
 		return none, err
 	}
-	once := func(ctx context.Context, on DB, alone bool) error {
-		row, err := load(ctx, on)
-		if err != nil {
-			return unwritten(ctx, err)
+	s := steps[T]{load, mutate, save}
+	err = e.plan.Run(ctx, func(ctx context.Context, attempt int) (err error) {
+		if e.plan.Escalates(attempt) {
+			saved, err = underLock(ctx, e, s)
+		} else {
+			saved, err = s.once(ctx, db, e.alone)
 		}
-		if err := mutate(ctx, &row); err != nil {
-			return optimistic.Stop(err)
-		}
-		saved, err = save(ctx, on, row)
-		if alone {
-			return maybeWritten(ctx, err)
-		}
-		return unwritten(ctx, err)
-	}
-	err = e.plan.Run(ctx, func(ctx context.Context, attempt int) error {
-		if !e.plan.Escalates(attempt) {
-			return once(ctx, db, e.alone)
-		}
-		return e.locked(ctx, func(tx pgx.Tx) error { return once(ctx, tx, false) })
+		return err
 	})
 	if err != nil {
 		return none, err
 	}
 	return saved, nil
+}
+
+// steps are those of one attempt.
+type steps[T any] struct {
+	load   func(context.Context, DB) (T, error)
+	mutate func(context.Context, *T) error
+	save   func(context.Context, DB, T) (T, error)
+}
+
+// once takes them. What save writes is written then and there where it is alone.
+func (s steps[T]) once(ctx context.Context, db DB, alone bool) (saved T, err error) {
+	row, err := s.load(ctx, db)
+	if err != nil {
+		return saved, unwritten(ctx, err)
+	}
+	if err := s.mutate(ctx, &row); err != nil {
+		return saved, optimistic.Stop(err)
+	}
+	saved, err = s.save(ctx, db, row)
+	if alone {
+		return saved, maybeWritten(ctx, err)
+	}
+	return saved, unwritten(ctx, err)
+}
+
+// underLock takes them in a transaction. It has copies of all: what a transaction keeps is on the heap, and who needs none
+// does not pay for that.
+func underLock[T any](ctx context.Context, e effort, s steps[T]) (saved T, err error) {
+	err = e.locked(ctx, func(tx pgx.Tx) (err error) {
+		saved, err = s.once(ctx, tx, false)
+		return err
+	})
+	return saved, err
 }
 
 // effort is a plan, and what it is carried out on.
