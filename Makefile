@@ -25,6 +25,7 @@ test-race: ## the same under the race detector; needs a C compiler
 	CGO_ENABLED=1 $(GO) test $(ONE_BY_ONE) -race -count=1 ./...
 
 LEASE_FAULTS := LosesNothing|.*ThroughCrashes|Overlaps|.*Crowd|A.*CutAnywhere|LeadersFollow|SetsNever|ServesTheLiving
+OPTIMISTIC_FAULTS := Counts.*|A.*CutAnywhere
 SESSION_FAULTS := .*Cancels.*|.*Kills|.*CutAnywhere|AFrozen.*|ABlackHole.*
 
 soak: ## the tests of faults for longer: SOAK=10m
@@ -36,6 +37,8 @@ soak: ## the tests of faults for longer: SOAK=10m
 	DBLOCK_SOAK=1 $(GO) test -count=1 -timeout 0 -v -run 'TestLease/.*/($(LEASE_FAULTS))' ./mysqllock
 	DBLOCK_SOAK=1 $(GO) test -count=1 -timeout 0 -v -run 'TestSession/($(SESSION_FAULTS))' ./pglock
 	DBLOCK_SOAK=1 $(GO) test -count=1 -timeout 0 -v -run 'TestSession/.*/($(SESSION_FAULTS))' ./mysqllock
+	DBLOCK_SOAK=1 $(GO) test -count=1 -timeout 0 -v -run 'TestOptimistic/($(OPTIMISTIC_FAULTS))' ./optimistic/pgoptimistic
+	DBLOCK_SOAK=1 $(GO) test -count=1 -timeout 0 -v -run 'TestOptimistic/.*/($(OPTIMISTIC_FAULTS))' ./optimistic/mysqloptimistic
 	DBLOCK_SOAK=1 $(GO) test -count=1 -timeout 0 -v -run 'TestQuorum$$' ./internal/conformance
 
 bench: ## every strategy of selling, held against direct, and the limits of the machine: BENCH="--rounds 5"
