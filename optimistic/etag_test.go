@@ -62,7 +62,8 @@ func TestParseIfMatch(t *testing.T) {
 			}
 		}
 	}
-	for _, value := range []string{"", " ", ",", "3", `"3`, `3"`, `"3" "4"`, `"3"x`, `*, "3"`, `"3", *`, `W/3`, `w/"3"`, `W/"3"`, `W/"3", W/"4"`, `"a b"`, `W/`,
+	for _, value := range []string{"", " ", ",", "3", `"3`, `3"`, `"3" "4"`, `"3"x`, `*, "3"`, `"3", *`, `W/3`, `w/"3"`, `W/"3"`, `W/"3", W/"4"`, `"a b"`,
+		`W/`,
 		"\"a\x7f\"", "**"} {
 		m, err := optimistic.ParseIfMatch(value)
 		var bad *dblock.InvalidError
