@@ -113,7 +113,7 @@ func (l *ledger) cutAnywhere(opts func(*cutUpdate) []optimistic.Option) {
 		case told != nil && !errors.Is(told, dblock.ErrUnavailable) && !errors.Is(told, faultconn.ErrCut) && ctx.Err() == nil:
 			return struck, fmt.Errorf("told without need: %w", told)
 		}
-		if !struck && told != nil {
+		if !struck && told != nil && ctx.Err() == nil { // its time is short, and a machine that is busy may need more
 			return struck, fmt.Errorf("undisturbed, and yet: %w", told)
 		}
 		return struck, nil
