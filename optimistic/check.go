@@ -67,6 +67,9 @@ func (t *Table[V, DB]) judgeVersion(name string, c engine.Column, known bool) er
 			return invalid("version", "the column %q of %s is of the type %s, which can't be compared exactly: leave it out, "+
 				"or give the table a version", name, s.Table, c.Type)
 		}
+		if reason := t.e.Fits(s.Kind, c); reason != "" {
+			return invalid("version", "the column %q of %s %s: leave it out, or give the table a version", name, s.Table, reason)
+		}
 		return nil
 	}
 	if reason := t.e.Fits(s.Kind, c); reason != "" {

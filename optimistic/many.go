@@ -69,8 +69,8 @@ const MaxChanges = dblock.MaxSetKeys
 // case, and the outcomes tell.
 //
 // On Postgres it is one statement. On MySQL and MariaDB it is two, one that locks and reads, and one that writes where there is
-// something to write; they need a transaction: db is one (it has Commit), or has BeginTx as *sql.DB and *sql.Conn have, and
-// then one is begun at READ COMMITTED and committed, and run again after a deadlock. A *sql.Conn must be in none.
+// something to write: db has to be a transaction (it has Commit), or a *sql.DB, on which one is begun at READ COMMITTED, and run
+// again after a deadlock.
 func (t *Table[V, DB]) UpdateMany(ctx context.Context, db DB, changes []Change[V], mode Mode) ([]Outcome[V], error) {
 	op := engine.Many
 	switch {

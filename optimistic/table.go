@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/rowlock"
 	"github.com/dblock-go/dblock/optimistic/internal/engine"
 )
@@ -145,8 +146,14 @@ func (t *Table[V, DB]) wrong(ctx context.Context, key any, wrote bool, err error
 	if errors.As(err, new(*TooManyError)) || errors.Is(err, ErrConflict) {
 		return err
 	}
+	err = t.e.Wrong(ctx, Row{Table: t.spec.Table, Key: key}.name(), wrote, err)
+	for _, usual := range []error{dblock.ErrConflict, dblock.ErrBusy, dblock.ErrUnavailable, dblock.ErrOutcomeUnknown} {
+		if errors.Is(err, usual) {
+			return err
+		}
+	}
 	t.forget()
-	return t.e.Wrong(ctx, Row{Table: t.spec.Table, Key: key}.name(), wrote, err)
+	return err
 }
 
 func (t *Table[V, DB]) forget() {

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/dblock-go/dblock/internal/rowlock"
 	"github.com/dblock-go/dblock/optimistic"
 	"github.com/dblock-go/dblock/optimistic/internal/engine"
@@ -187,43 +185,7 @@ func (room) Write(ctx context.Context, db DB, p *engine.Plan, w *engine.Write) (
 	return rows.CommandTag().RowsAffected(), next, rows.Err()
 }
 
-// expected appends the arguments that a version is compared with.
-func expected(args []any, kind engine.Kind, r engine.Raw) []any {
-	switch kind {
-	case engine.Int:
-		return append(args, r.N)
-	case engine.Timestamp:
-		return append(args, instant(r.N))
-	case engine.UUID:
-		return append(args, engine.FormatUUID(r.U))
-	default:
-		return append(args, r.Values...)
-	}
-}
-
-// version reads one that the columns' own reading (see read) selects.
-func version(p *engine.Plan, rows pgx.Rows) (r engine.Raw, void bool, err error) {
-	if p.Kind == engine.Columns {
-		r.Values, err = rows.Values()
-		return r, false, err
-	}
-	if p.Kind == engine.UUID {
-		var text *string
-		if err = rows.Scan(&text); err != nil || text == nil {
-			return r, err == nil, err
-		}
-		r.U, err = engine.ParseUUID(*text)
-		return r, false, err
-	}
-	var n *int64
-	if err = rows.Scan(&n); err != nil || n == nil {
-		return r, err == nil, err
-	}
-	r.N = *n
-	return r, false, nil
-}
-
-func (e room) Read(ctx context.Context, db DB, p *engine.Plan, key any) (r engine.Raw, void, exists bool, err error) {
+func (room) Read(ctx context.Context, db DB, p *engine.Plan, key any) (r engine.Raw, void, exists bool, err error) {
 	text := fmt.Sprintf("SELECT %s FROM %s AS t WHERE t.%s = $1", strings.Join(read(p), ", "), p.From, quoted(p.Key))
 	rows, err := db.Query(ctx, text, key)
 	if err != nil {

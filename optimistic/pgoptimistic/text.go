@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/dblock-go/dblock/optimistic/internal/engine"
 )
@@ -14,11 +13,6 @@ import (
 
 // epoch is how a server's time is told: in microseconds since 1970, whatever the session's time zone.
 const epoch = "(extract(epoch FROM t.%s) * 1000000)::bigint"
-
-// instant is a time as the server reads it, without regard to time zones and to DateStyle.
-func instant(micros int64) string {
-	return time.UnixMicro(micros).UTC().Format("2006-01-02 15:04:05.999999+00")
-}
 
 // read are the expressions that a version is read by.
 func read(p *engine.Plan) []string {
