@@ -2,7 +2,6 @@ package optimistic
 
 import (
 	"context"
-	"slices"
 
 	"github.com/dblock-go/dblock/optimistic/internal/engine"
 )
@@ -92,12 +91,12 @@ func (t *Table[V, DB]) expect(p *engine.Plan, r *engine.Raw) (err error) {
 				r.N, p.Token[0].Name)
 		}
 	case engine.Columns:
-		r.Values = slices.Clone(r.Values)
+		r.Sent = make([]any, len(r.Values))
 		for i, c := range p.Token {
 			if r.Values[i] == nil {
 				continue
 			}
-			if r.Values[i], err = t.e.Value(c, r.Values[i]); err != nil {
+			if r.Sent[i], err = t.e.Value(c, r.Values[i]); err != nil {
 				return err
 			}
 		}

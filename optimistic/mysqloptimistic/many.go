@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/dblock-go/dblock/mysqllock"
@@ -96,23 +97,24 @@ func among(key string, n int) string {
 	return b.String() + "))"
 }
 
-// look locks the rows in the order of their keys, and reads which of those asked for each is, of how many, whether it is at the
-// version expected, what the server's clock shows, and the version.
+// look locks the rows in the order of their keys, and reads which of those asked for each is, the first and the last, whether it
+// is at the version expected, what the server's clock shows, and the version. Texts are flat: the server's stack is small.
 func (b *batch) look(ctx context.Context, db DB) (now int64, err error) {
-	key := quoted(b.p.Key)
+	key, match := quoted(b.p.Key), matches(b.p)
 	n := len(b.rows)
-	var place strings.Builder
-	places, hits, same := []any{}, []any{}, []any{}
+	var first, last, same strings.Builder
+	keys, reversed, versioned := make([]any, n), make([]any, n), []any{}
 	for i, r := range b.rows {
-		fmt.Fprintf(&place, " WHEN ? THEN %d", i)
-		places, hits = append(places, r.Key), append(hits, r.Key)
-		same = expected(append(same, r.Key), b.p, r.Expected)
+		fmt.Fprintf(&first, " WHEN ? THEN %d", i)
+		fmt.Fprintf(&last, " WHEN ? THEN %d", n-1-i)
+		fmt.Fprintf(&same, " WHEN ? THEN %s", match)
+		keys[i], reversed[n-1-i] = r.Key, r.Key
+		versioned = expected(append(versioned, r.Key), b.p, r.Expected)
 	}
-	repeat := func(text, sep string) string { return strings.TrimSuffix(strings.Repeat(text+sep, n), sep) }
-	text := fmt.Sprintf("SELECT CASE %s%s END, %s, %s, %s, %s FROM %s FORCE INDEX (%s) WHERE %s ORDER BY %s FOR UPDATE",
-		key, place.String(), repeat("("+key+" = ?)", " + "), repeat("("+key+" = ? AND "+matches(b.p)+")", " OR "), clock,
-		strings.Join(read(b.p), ", "), b.p.From, quoted(b.p.Index), among(key, n), key)
-	args := append(append(places, hits...), append(same, places...)...)
+	text := fmt.Sprintf("SELECT CASE %[1]s%[2]s END, CASE %[1]s%[3]s END, COALESCE(CASE %[1]s%[4]s END, 0), %[5]s, %[6]s "+
+		"FROM %[7]s FORCE INDEX (%[8]s) WHERE %[9]s ORDER BY %[1]s FOR UPDATE",
+		key, first.String(), last.String(), same.String(), clock, strings.Join(read(b.p), ", "), b.p.From, quoted(b.p.Index), among(key, n))
+	args := slices.Concat(keys, reversed, versioned, keys)
 	if err := few(args); err != nil {
 		return 0, err
 	}
@@ -122,14 +124,14 @@ func (b *batch) look(ctx context.Context, db DB) (now int64, err error) {
 	}
 	defer func() { _ = answer.Close() }()
 	for answer.Next() {
-		var place, hits, same int64
+		var place, last, same int64
 		v := versions(b.p)
-		if err := answer.Scan(append([]any{&place, &hits, &same, &now}, v.places...)...); err != nil {
+		if err := answer.Scan(append([]any{&place, &last, &same, &now}, v.places...)...); err != nil {
 			return 0, err
 		}
 		f := &b.found[place]
 		f.Exists, f.Held = true, same == 1
-		b.ambiguous = b.ambiguous || hits > 1
+		b.ambiguous = b.ambiguous || place != last
 		if f.Version, f.Void, err = v.raw(b.p); err != nil {
 			return 0, err
 		}

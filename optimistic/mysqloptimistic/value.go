@@ -198,7 +198,7 @@ func expected(args []any, p *engine.Plan, r engine.Raw) []any {
 	case engine.UUID:
 		return append(args, uuid(p.Token[0], r.U))
 	default:
-		return append(args, r.Values...)
+		return append(args, r.Sent...)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/dblock-go/dblock/internal/rowlock"
 	"github.com/dblock-go/dblock/optimistic"
@@ -139,11 +140,29 @@ func (room) Twins(ctx context.Context, db DB, s engine.Spec, key any) (n int64, 
 	return n, err
 }
 
-// Key leaves a key as it is: the server takes only what has the column's type.
-func (room) Key(_ engine.Column, key any) (any, error) { return key, nil }
+// Key leaves a key as it is, but for integers: the server takes only what has the column's type.
+func (room) Key(_ engine.Column, key any) (any, error) { return plain(key), nil }
 
-// Value leaves a value as it is, for the same reason.
-func (room) Value(_ engine.Column, value any) (any, error) { return value, nil }
+// Value leaves a value as it is, for the same reason; but UUIDs and times are texts: where pgx does not ask for the types of
+// parameters, it would send nothing, or a moment of which the session's time zone makes the date.
+func (room) Value(c engine.Column, value any) (any, error) {
+	switch v := value.(type) {
+	case [16]byte:
+		if c.Class == engine.Identifier {
+			return engine.FormatUUID(v), nil
+		}
+	case time.Time:
+		switch c.Class {
+		case engine.Date:
+			return v.Format(time.DateOnly), nil
+		case engine.DateTime:
+			return v.Format("2006-01-02 15:04:05.999999"), nil
+		case engine.Instant:
+			return instant(v.UnixMicro()), nil
+		}
+	}
+	return value, nil
+}
 
 func quoted(name string) string {
 	name, _ = rowlock.Name("column", name, `"`) // it was checked

@@ -89,7 +89,7 @@ func TestTablesSettings(t *testing.T) {
 	tables.RunWith(t, map[string]func(*testing.T, string) string{
 		"exec":            conformance.Appended("default_query_exec_mode=exec"),
 		"cache_describe":  conformance.Appended("default_query_exec_mode=cache_describe"),
-		"repeatable read": conformance.Appended("default_transaction_isolation=repeatable+read"),
+		"repeatable read": conformance.Appended("default_transaction_isolation=repeatable%20read"),
 		"serializable":    conformance.Appended("default_transaction_isolation=serializable"),
 		"zone and style":  conformance.Appended("timezone=Asia/Kolkata&datestyle=German"),
 	})

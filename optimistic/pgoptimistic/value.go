@@ -2,9 +2,11 @@ package pgoptimistic
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/dblock-go/dblock/optimistic/internal/engine"
 )
@@ -24,7 +26,7 @@ func expected(args []any, kind engine.Kind, r engine.Raw) []any {
 	case engine.UUID:
 		return append(args, engine.FormatUUID(r.U))
 	default:
-		return append(args, r.Values...)
+		return append(args, r.Sent...)
 	}
 }
 
@@ -71,29 +73,61 @@ func rawOf(p *engine.Plan, values []any) (r engine.Raw, void bool, err error) {
 
 // array is a list of one type where it can be: pgx has to know it where it does not ask the server for the types.
 func array(list []any) any {
-	switch list[0].(type) {
+	i := slices.IndexFunc(list, func(v any) bool { return v != nil })
+	if i < 0 {
+		return make([]*string, len(list))
+	}
+	switch plain(list[i]).(type) {
 	case int64:
 		return typed[int64](list)
-	case int:
-		return typed[int](list)
-	case int32:
-		return typed[int32](list)
+	case float64:
+		return typed[float64](list)
 	case string:
 		return typed[string](list)
 	case bool:
 		return typed[bool](list)
+	case []byte:
+		return typed[[]byte](list)
+	case time.Time:
+		return typed[time.Time](list)
+	case pgtype.Numeric:
+		return typed[pgtype.Numeric](list)
 	}
 	return list
 }
 
+// typed is a list of pointers, nil for NULL, where all are of the type T.
 func typed[T any](list []any) any {
-	all := make([]T, len(list))
+	all := make([]*T, len(list))
 	for i, v := range list {
-		one, ok := v.(T)
-		if !ok {
+		one, ok := plain(v).(T)
+		if !ok && v != nil {
 			return list
 		}
-		all[i] = one
+		if ok {
+			all[i] = &one
+		}
 	}
 	return all
+}
+
+// plain is an int64 for any integer.
+func plain(v any) any {
+	switch n := v.(type) {
+	case int:
+		return int64(n)
+	case int32:
+		return int64(n)
+	case int16:
+		return int64(n)
+	case int8:
+		return int64(n)
+	case uint32:
+		return int64(n)
+	case uint16:
+		return int64(n)
+	case uint8:
+		return int64(n)
+	}
+	return v
 }

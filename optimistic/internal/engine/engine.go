@@ -19,7 +19,8 @@ const (
 type Raw struct {
 	N      int64 // Int: the version; Timestamp: microseconds since 1970
 	U      [16]byte
-	Values []any // of Columns, in their order
+	Values []any // of Columns, in their order, as the caller gave them or as they were read
+	Sent   []any // the same, as the server compares them
 }
 
 // Spec is what a table was described by.
