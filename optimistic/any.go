@@ -17,25 +17,26 @@ func (t *Table[V, DB]) Any() Blind[V, DB] { return Blind[V, DB]{t} }
 // Update writes set to the row with the key, and returns its new version. Where columns are compared (Columns), set has to have a
 // value for each of them.
 func (b Blind[V, DB]) Update(ctx context.Context, db DB, key any, set Set) (V, error) {
+	var none V
 	if len(set) == 0 {
-		var none V
 		return none, invalid("set", "it is empty: to raise the version alone there is Touch")
 	}
-	return b.t.write(ctx, db, engine.UpdateAny, key, nil, set)
+	return b.t.write(ctx, db, engine.UpdateAny, key, none, set)
 }
 
 // Touch gives the row with the key a new version, and returns it: whoever has read the row meets a conflict.
 func (b Blind[V, DB]) Touch(ctx context.Context, db DB, key any) (V, error) {
+	var none V
 	if err := b.t.canTouch(); err != nil {
-		var none V
 		return none, err
 	}
-	return b.t.write(ctx, db, engine.UpdateAny, key, nil, nil)
+	return b.t.write(ctx, db, engine.UpdateAny, key, none, nil)
 }
 
 // Delete deletes the row with the key.
 func (b Blind[V, DB]) Delete(ctx context.Context, db DB, key any) error {
-	_, err := b.t.write(ctx, db, engine.DeleteAny, key, nil, nil)
+	var none V
+	_, err := b.t.write(ctx, db, engine.DeleteAny, key, none, nil)
 	return err
 }
 

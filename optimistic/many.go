@@ -178,7 +178,7 @@ func (t *Table[V, DB]) outcomes(changes []Change[V], found []engine.Found, mode 
 		default:
 			if o.Err = t.sound(o.Key, f.Version, f.Void); o.Err == nil {
 				o.Version = t.token.pack(f.Version)
-				o.Err = t.conflict(o.Key, &changes[i].Expected, &f.Version)
+				o.Err = t.conflict(o.Key, changes[i].Expected, f.Version)
 			}
 			o.Verdict = Conflicted
 		}

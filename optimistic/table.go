@@ -2,6 +2,7 @@ package optimistic
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -174,7 +175,7 @@ func (t *Table[V, DB]) stmt(p *engine.Plan, op engine.Op, set Set) (*engine.Stmt
 	var room [256]byte
 	key := append(room[:0], byte(op))
 	for _, name := range names {
-		key = append(append(key, name...), 0)
+		key = append(binary.AppendUvarint(key, uint64(len(name))), name...)
 	}
 	t.mu.RLock()
 	s := t.stmts[string(key)]

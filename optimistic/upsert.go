@@ -45,7 +45,7 @@ func (t *Table[V, DB]) insert(ctx context.Context, db DB, key any, set Set) (ver
 	if t.spec.Kind == engine.UUID {
 		w.Next.U = newUUID()
 	}
-	rows, raw, err := t.e.Write(ctx, db, p, &w)
+	rows, raw, err := t.e.Write(ctx, db, p, w)
 	switch {
 	case err != nil:
 		return version, t.wrong(ctx, key, true, err)

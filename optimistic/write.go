@@ -12,7 +12,7 @@ func (t *Table[V, DB]) Update(ctx context.Context, db DB, key any, expected V, s
 		var none V
 		return none, invalid("set", "it is empty: to raise the version alone there is Touch")
 	}
-	return t.write(ctx, db, engine.Update, key, &expected, set)
+	return t.write(ctx, db, engine.Update, key, expected, set)
 }
 
 // Touch gives the row with the key a new version, if it still has the one expected, and returns it. It is for a row whose version
@@ -22,7 +22,7 @@ func (t *Table[V, DB]) Touch(ctx context.Context, db DB, key any, expected V) (V
 		var none V
 		return none, err
 	}
-	return t.write(ctx, db, engine.Update, key, &expected, nil)
+	return t.write(ctx, db, engine.Update, key, expected, nil)
 }
 
 func (t *Table[V, DB]) canTouch() error {
@@ -34,15 +34,16 @@ func (t *Table[V, DB]) canTouch() error {
 
 // Delete deletes the row with the key, if it still has the version expected.
 func (t *Table[V, DB]) Delete(ctx context.Context, db DB, key any, expected V) error {
-	_, err := t.write(ctx, db, engine.Delete, key, &expected, nil)
+	_, err := t.write(ctx, db, engine.Delete, key, expected, nil)
 	return err
 }
 
-// write runs one statement on one row. A version expected is nil for the statements that take any.
-func (t *Table[V, DB]) write(ctx context.Context, db DB, op engine.Op, key any, expected *V, set Set) (next V, err error) {
+// write runs one statement on one row. The statements that take any version ignore the one expected.
+func (t *Table[V, DB]) write(ctx context.Context, db DB, op engine.Op, key any, expected V, set Set) (next V, err error) {
 	w := engine.Write{Set: set}
-	if expected != nil {
-		if w.Expected, err = t.token.unpack(*expected); err != nil {
+	blind := op == engine.UpdateAny || op == engine.DeleteAny
+	if !blind {
+		if w.Expected, err = t.token.unpack(expected); err != nil {
 			return next, err
 		}
 	}
@@ -50,7 +51,7 @@ func (t *Table[V, DB]) write(ctx context.Context, db DB, op engine.Op, key any, 
 	if err != nil {
 		return next, err
 	}
-	if expected != nil {
+	if !blind {
 		if err := t.expect(p, &w.Expected); err != nil {
 			return next, err
 		}
@@ -67,12 +68,12 @@ func (t *Table[V, DB]) write(ctx context.Context, db DB, op engine.Op, key any, 
 	if t.spec.Kind == engine.UUID && op != engine.Delete && op != engine.DeleteAny {
 		w.Next.U = newUUID()
 	}
-	rows, raw, err := t.e.Write(ctx, db, p, &w)
+	rows, raw, err := t.e.Write(ctx, db, p, w)
 	switch {
 	case err != nil:
 		return next, t.wrong(ctx, key, true, err)
 	case rows == 0:
-		return next, t.missed(ctx, db, p, key, dbKey, expected)
+		return next, t.missed(ctx, db, p, key, dbKey, expected, blind)
 	case rows > 1: // the index was dropped since it was looked for
 		t.forget()
 		return next, &TooManyError{Table: t.spec.Table, Key: key, Rows: rows}
@@ -105,7 +106,7 @@ func (t *Table[V, DB]) expect(p *engine.Plan, r *engine.Raw) (err error) {
 }
 
 // missed says why a statement hit no row.
-func (t *Table[V, DB]) missed(ctx context.Context, db DB, p *engine.Plan, key, dbKey any, expected *V) error {
+func (t *Table[V, DB]) missed(ctx context.Context, db DB, p *engine.Plan, key, dbKey any, expected V, blind bool) error {
 	raw, exists, err := t.read(ctx, db, p, dbKey)
 	switch {
 	case err != nil:
@@ -113,16 +114,13 @@ func (t *Table[V, DB]) missed(ctx context.Context, db DB, p *engine.Plan, key, d
 	case !exists:
 		return &NotFoundError{Table: t.spec.Table, Key: key}
 	}
-	return t.conflict(key, expected, &raw)
-}
-
-func (t *Table[V, DB]) conflict(key any, expected *V, actual *engine.Raw) *ConflictError {
-	e := &ConflictError{Table: t.spec.Table, Key: key}
-	if expected != nil {
-		e.Expected = *expected
-	}
-	if actual != nil {
-		e.Actual = t.token.pack(*actual)
+	e := t.conflict(key, expected, raw)
+	if blind { // the row came after the statement
+		e.Expected = nil
 	}
 	return e
+}
+
+func (t *Table[V, DB]) conflict(key any, expected V, actual engine.Raw) *ConflictError {
+	return &ConflictError{Table: t.spec.Table, Key: key, Expected: expected, Actual: t.token.pack(actual)}
 }

@@ -66,6 +66,7 @@ func (e OptTables[DB]) Run(t *testing.T) {
 		"IncrementsThousandRows":   incrementsThousandRows[DB],
 		"IncrementsMany":           incrementsMany[DB],
 		"ControlIncrementsAreLost": controlIncrementsAreLost[DB],
+		"IsACASRegister":           tableIsACASRegister[DB],
 		"IncrementsByColumns":      incrementsOfColumns[DB],
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/optimistic"
 )
 
@@ -59,6 +60,9 @@ func tableRefusesBadInput[DB any](t *testing.T, b *bank[DB]) {
 	}
 	table := b.ints(t, "account")
 	set := optimistic.Set{"balance": 5}
+	// A statement of two columns, which is kept, is not taken for one of a column whose name looks like both.
+	sure(table.Any().Update(ctx, b.db, 10, optimistic.Set{"balance": 0, "note": nil}))(t)
+	works(t, "delete", table.Any().Delete(ctx, b.db, 10))
 	var none *int64
 	for name, of := range map[string]struct {
 		key     any
@@ -79,6 +83,8 @@ func tableRefusesBadInput[DB any](t *testing.T, b *bank[DB]) {
 		"quotes":              {1, 1, optimistic.Set{"balance\" = 7, \"note": 1}},
 		"backticks":           {1, 1, optimistic.Set{"balance` = 7, `note": 1}},
 		"NUL in a column":     {1, 1, optimistic.Set{"balance\x00": 1}},
+		"columns with NUL":    {1, 1, optimistic.Set{"balance\x00note": 1}},
+		"columns in one":      {1, 1, optimistic.Set{"balance\x04note": 1}},
 		"the key":             {1, 1, optimistic.Set{"id": 7}},
 		"the version":         {1, 1, optimistic.Set{"version": 7}},
 	} {
@@ -149,7 +155,7 @@ func tableRefusesBadTables[DB any](t *testing.T, b *bank[DB]) {
 			t.Errorf("%s: %v does not say %q", name, of.err, of.says)
 		}
 	}
-	if b.e.Kind != "mariadb" { // where JSON is a text, and compared as one
+	if b.e.Kind != devdb.MariaDB { // where JSON is a text, and compared as one
 		badInput(t, "JSON", b.columns(t, "odd", "doc").Check(ctx, b.db))
 	}
 	if !b.postgres() {
@@ -158,6 +164,11 @@ func tableRefusesBadTables[DB any](t *testing.T, b *bank[DB]) {
 		badInput(t, "TIMESTAMP", b.columns(t, "zoned", "at").Check(ctx, b.db))
 		return
 	}
+	b.exec(t, "CREATE TABLE parted (id BIGINT PRIMARY KEY, balance BIGINT NOT NULL, version BIGINT NOT NULL DEFAULT 1) PARTITION BY HASH (id)")
+	b.exec(t, "CREATE TABLE parted_0 PARTITION OF parted FOR VALUES WITH (MODULUS 1, REMAINDER 0)")
+	parted := b.ints(t, "parted")
+	v := sure(parted.Upsert(ctx, b.db, 1, optimistic.Absent[int64](), optimistic.Set{"balance": 1}))(t)
+	sure(parted.Update(ctx, b.db, 1, v, optimistic.Set{"balance": 1}))(t)
 	b.exec(t, "CREATE TABLE heir () INHERITS (account)")
 	badInput(t, "inherited", b.ints(t, "account").Check(ctx, b.db))
 	b.exec(t, "CREATE TABLE part (id BIGINT, version BIGINT NOT NULL DEFAULT 1, UNIQUE (id, version))")

@@ -137,7 +137,7 @@ func quoted(name string) string {
 	return name
 }
 
-func (room) Write(ctx context.Context, db DB, p *engine.Plan, w *engine.Write) (int64, engine.Raw, error) {
+func (room) Write(ctx context.Context, db DB, p *engine.Plan, w engine.Write) (int64, engine.Raw, error) {
 	args := make([]any, 0, 3+len(p.Token)+len(w.Stmt.Names))
 	op := w.Stmt.Op
 	if op == engine.Insert {
@@ -167,7 +167,7 @@ func (room) Write(ctx context.Context, db DB, p *engine.Plan, w *engine.Write) (
 		return rows, engine.Raw{}, err
 	}
 	last, err := result.LastInsertId()
-	return outcome(p, w, rows, last, err)
+	return outcome(p, &w, rows, last, err)
 }
 
 // outcome tells what a statement has done by the two numbers that the server returns.

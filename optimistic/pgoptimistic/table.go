@@ -169,7 +169,7 @@ func quoted(name string) string {
 	return name
 }
 
-func (room) Write(ctx context.Context, db DB, p *engine.Plan, w *engine.Write) (int64, engine.Raw, error) {
+func (room) Write(ctx context.Context, db DB, p *engine.Plan, w engine.Write) (int64, engine.Raw, error) {
 	args := make([]any, 0, 2+len(p.Token)+len(w.Stmt.Names))
 	args = append(args, w.Key)
 	switch w.Stmt.Op {
@@ -193,7 +193,13 @@ func (room) Write(ctx context.Context, db DB, p *engine.Plan, w *engine.Write) (
 	defer rows.Close()
 	var next engine.Raw
 	if rows.Next() {
-		if next, _, err = version(p, rows); err != nil {
+		switch p.Kind {
+		case engine.Int, engine.Timestamp:
+			err = rows.Scan(&next.N) // never NULL: it was written just now
+		case engine.Columns:
+			next.Values, err = rows.Values()
+		}
+		if err != nil {
 			return 0, next, err
 		}
 	}

@@ -147,7 +147,7 @@ type Engine[DB any] interface {
 	// Text makes a statement. Those of several rows may be made later.
 	Text(p *Plan, op Op, set []Column) string
 	// Write runs a statement, and returns how many rows it hit, and the new version.
-	Write(ctx context.Context, db DB, p *Plan, w *Write) (int64, Raw, error)
+	Write(ctx context.Context, db DB, p *Plan, w Write) (int64, Raw, error)
 	// Many writes rows that are at the versions expected. Ambiguous: two of the keys mean one row, and nothing was written.
 	Many(ctx context.Context, db DB, p *Plan, s *Stmt, rows []Row) (found []Found, ambiguous bool, err error)
 	// Read reads a row's version as it is now: void if it is NULL.
