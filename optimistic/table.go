@@ -90,7 +90,7 @@ func (t *Table[V, DB]) Version(ctx context.Context, db DB, key any) (version V, 
 	if err != nil {
 		return version, err
 	}
-	raw, exists, err := t.read(ctx, db, p, key)
+	raw, exists, err := t.read(ctx, db, p, key, false)
 	switch {
 	case err != nil:
 		return version, err
@@ -101,8 +101,8 @@ func (t *Table[V, DB]) Version(ctx context.Context, db DB, key any) (version V, 
 }
 
 // read reads the version of a row, and refuses one that no row may have.
-func (t *Table[V, DB]) read(ctx context.Context, db DB, p *engine.Plan, key any) (raw engine.Raw, exists bool, err error) {
-	raw, void, exists, err := t.e.Read(ctx, db, p, key)
+func (t *Table[V, DB]) read(ctx context.Context, db DB, p *engine.Plan, key any, latest bool) (raw engine.Raw, exists bool, err error) {
+	raw, void, exists, err := t.e.Read(ctx, db, p, key, latest)
 	switch {
 	case err != nil:
 		return raw, false, t.wrong(ctx, key, false, err)

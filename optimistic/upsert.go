@@ -53,7 +53,7 @@ func (t *Table[V, DB]) insert(ctx context.Context, db DB, key any, set Set) (ver
 		return t.token.pack(raw), nil
 	}
 	e := &ConflictError{Table: t.spec.Table, Key: key, Expected: Absent[V]()}
-	actual, exists, err := t.read(ctx, db, p, dbKey)
+	actual, exists, err := t.read(ctx, db, p, dbKey, true)
 	if err != nil {
 		return version, err
 	}

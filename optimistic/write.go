@@ -107,7 +107,7 @@ func (t *Table[V, DB]) expect(p *engine.Plan, r *engine.Raw) (err error) {
 
 // missed says why a statement hit no row.
 func (t *Table[V, DB]) missed(ctx context.Context, db DB, p *engine.Plan, key, dbKey any, expected V, blind bool) error {
-	raw, exists, err := t.read(ctx, db, p, dbKey)
+	raw, exists, err := t.read(ctx, db, p, dbKey, true)
 	switch {
 	case err != nil:
 		return err

@@ -89,6 +89,7 @@ func (e OptTables[DB]) RunWith(t *testing.T, settings map[string]func(t *testing
 			columnsEqualValues(t, b)
 			upserts(t, b)
 			manyRows(t, b)
+			tableAtAnyIsolation(t, b)
 		})
 	}
 }

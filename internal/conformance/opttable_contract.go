@@ -130,7 +130,8 @@ func tableAtAnyIsolation[DB any](t *testing.T, b *bank[DB]) {
 			b.fresh(t, "account", 2)
 			table := b.ints(t, "account")
 			tx := b.tx(t, level)
-			// Another row is read, so that no lock on this one keeps the other writer out.
+			// Another row is read, so that no lock on this one keeps the other writer out, and what tx sees of it is fixed.
+			sure(table.Version(ctx, tx.DB, 2))(t)
 			sure(table.Update(ctx, tx.DB, 2, 1, optimistic.Set{"balance": 1}))(t)
 			sure(table.Update(ctx, b.db, 1, 1, optimistic.Set{"balance": 1}))(t)
 			err := mine(table, tx.DB, 1)

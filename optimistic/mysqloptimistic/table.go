@@ -203,9 +203,12 @@ func became(p *engine.Plan, s *engine.Stmt, expected engine.Raw, set map[string]
 	return values
 }
 
-// Read locks the row for as long as it reads it: else a transaction at REPEATABLE READ would read it as it was at its beginning.
-func (room) Read(ctx context.Context, db DB, p *engine.Plan, key any) (r engine.Raw, void, exists bool, err error) {
-	text := fmt.Sprintf("SELECT %s FROM %s WHERE %s = ? LOCK IN SHARE MODE", strings.Join(read(p), ", "), p.From, quoted(p.Key))
+// Read locks the row to read the latest: else a transaction at REPEATABLE READ would read it as it was at its beginning.
+func (room) Read(ctx context.Context, db DB, p *engine.Plan, key any, latest bool) (r engine.Raw, void, exists bool, err error) {
+	text := fmt.Sprintf("SELECT %s FROM %s WHERE %s = ?", strings.Join(read(p), ", "), p.From, quoted(p.Key))
+	if latest {
+		text += " LOCK IN SHARE MODE"
+	}
 	rows, err := db.QueryContext(ctx, text, key)
 	if err != nil {
 		return r, false, false, err

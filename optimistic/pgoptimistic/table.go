@@ -210,7 +210,8 @@ func (room) Write(ctx context.Context, db DB, p *engine.Plan, w engine.Write) (i
 	return rows.CommandTag().RowsAffected(), next, rows.Err()
 }
 
-func (room) Read(ctx context.Context, db DB, p *engine.Plan, key any) (r engine.Raw, void, exists bool, err error) {
+// Read: in a transaction that sees rows as they were the server has refused a write of one that is not, so that nothing is later.
+func (room) Read(ctx context.Context, db DB, p *engine.Plan, key any, _ bool) (r engine.Raw, void, exists bool, err error) {
 	text := fmt.Sprintf("SELECT %s FROM %s AS t WHERE t.%s = $1", strings.Join(read(p), ", "), p.From, quoted(p.Key))
 	rows, err := db.Query(ctx, text, key)
 	if err != nil {

@@ -150,8 +150,8 @@ type Engine[DB any] interface {
 	Write(ctx context.Context, db DB, p *Plan, w Write) (int64, Raw, error)
 	// Many writes rows that are at the versions expected. Ambiguous: two of the keys mean one row, and nothing was written.
 	Many(ctx context.Context, db DB, p *Plan, s *Stmt, rows []Row) (found []Found, ambiguous bool, err error)
-	// Read reads a row's version as it is now: void if it is NULL.
-	Read(ctx context.Context, db DB, p *Plan, key any) (version Raw, void, exists bool, err error)
+	// Read reads a row's version: void if it is NULL. Latest: as it is now, where the transaction would see it as it was.
+	Read(ctx context.Context, db DB, p *Plan, key any, latest bool) (version Raw, void, exists bool, err error)
 
 	// Wrong says what an error means to the one whose statement it came from.
 	Wrong(ctx context.Context, what string, wrote bool, err error) error
