@@ -48,6 +48,7 @@ func (e OptTables[DB]) Run(t *testing.T) {
 		"NamesAreTakenAsTheyAre":   tableNames[DB],
 		"RefusesBadInput":          tableRefusesBadInput[DB],
 		"RefusesBadTables":         tableRefusesBadTables[DB],
+		"AltersAsTold":             tableAltersAsTold[DB],
 		"RefusesBadVersions":       tableRefusesBadVersions[DB],
 		"NonUniqueKey":             nonUniqueKey[DB],
 		"ChecksOnce":               tableChecksOnce[DB],

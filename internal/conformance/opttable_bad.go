@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"strings"
@@ -182,6 +183,26 @@ func tableRefusesBadTables[DB any](t *testing.T, b *bank[DB]) {
 	badInput(t, "partial", b.ints(t, "part").Check(ctx, b.db))
 	b.exec(t, "CREATE TABLE later (id BIGINT UNIQUE DEFERRABLE, version BIGINT NOT NULL DEFAULT 1)")
 	badInput(t, "deferrable", b.ints(t, "later").Check(ctx, b.db))
+}
+
+// tableAltersAsTold: a column made as the error says is good for use.
+func tableAltersAsTold[DB any](t *testing.T, b *bank[DB]) {
+	ctx := t.Context()
+	b.exec(t, "CREATE TABLE plain (id BIGINT PRIMARY KEY)")
+	for column, check := range map[string]func(context.Context, DB) error{
+		"number": sure(b.e.Int("plain", "id", optimistic.Int("number")))(t).Check,
+		"at":     sure(b.e.Time("plain", "id", optimistic.Timestamp("at")))(t).Check,
+		"tag":    sure(b.e.UUID("plain", "id", optimistic.UUID("tag")))(t).Check,
+	} {
+		err := check(ctx, b.db)
+		badInput(t, column, err)
+		_, definition, told := strings.Cut(err.Error(), "ALTER TABLE and add it, ")
+		if !told {
+			t.Fatalf("%v does not tell what to add", err)
+		}
+		b.exec(t, "ALTER TABLE plain ADD COLUMN "+column+" "+definition)
+		works(t, definition, check(ctx, b.db))
+	}
 }
 
 // tableRefusesBadVersions: a row that has 0 or NULL for its version is written by nobody, and the error says why.
