@@ -30,7 +30,7 @@ var rooms = [][]string{
 	{"migrations"},
 	{"internal/sale", "internal/orders", "internal/doctor"},
 	{"inventory", "optimistic"},
-	{"inventory/internal/engine", "internal/lease", "internal/session"},
+	{"inventory/internal/engine", "optimistic/internal/engine", "internal/lease", "internal/session"},
 	{"internal/member", "internal/pgschema", "internal/mysqlschema", "internal/retry"},
 	{"db/pgdb", "db/mysqldb", "internal/migratelock", "internal/devdb", "internal/mysqltext", "internal/pgfault", "internal/mysqlfault",
 		"internal/pgserver", "internal/mysqlserver"},

@@ -34,7 +34,7 @@ func (r Row) String() string {
 	var b strings.Builder
 	b.WriteString(r.name())
 	if r.Expected != nil {
-		fmt.Fprintf(&b, ", read at %v", r.Expected)
+		fmt.Fprintf(&b, ", read at %v", shown(r.Expected))
 	}
 	return b.String()
 }
@@ -46,9 +46,9 @@ func (r Row) name() string {
 	case r.Key == nil:
 		return "a row of " + r.Table
 	case r.Table == "":
-		return fmt.Sprintf("the row %v", r.Key)
+		return fmt.Sprintf("the row %v", shown(r.Key))
 	}
-	return fmt.Sprintf("%s %v", r.Table, r.Key)
+	return fmt.Sprintf("%s %v", r.Table, shown(r.Key))
 }
 
 // ConflictError says which row had changed since it was read. It matches ErrConflict.
@@ -69,7 +69,7 @@ func (e *ConflictError) Error() string {
 		fmt.Fprintf(&b, "optimistic: %s has changed since it was read", row)
 	}
 	if e.Actual != nil {
-		fmt.Fprintf(&b, ": it is at %v", e.Actual)
+		fmt.Fprintf(&b, ": it is at %v", shown(e.Actual))
 	}
 	if e.Attempts > 1 {
 		fmt.Fprintf(&b, " (%d attempts)", e.Attempts)

@@ -27,15 +27,6 @@ func unwritten(ctx context.Context, err error) error {
 	}
 }
 
-// isBroken tells that there is no connection, or not any more.
-func isBroken(err error) bool {
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return false
-	}
-	return pgconn.SafeToRetry(err) || errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, new(net.Error)) ||
-		errors.As(err, new(*pgconn.ConnectError)) || errors.Is(err, pgconn.ErrConnClosed)
-}
-
 // maybeWritten says what the error of a statement means that is a transaction by itself.
 func maybeWritten(ctx context.Context, err error) error {
 	if optimistic.IsDefinite(err) {
@@ -52,4 +43,38 @@ func maybeWritten(ctx context.Context, err error) error {
 	default:
 		return err
 	}
+}
+
+// Wrong says what the error of a Table's own statement means, which is never the caller's.
+func (room) Wrong(ctx context.Context, what string, wrote bool, err error) error {
+	if pgfault.Code(err) == "" && ctx.Err() == nil && !isBroken(err) {
+		return fmt.Errorf("optimistic: %s: %w", what, err) // an argument that pgx can't send, or a transaction that has ended
+	}
+	known := err
+	if !wrote {
+		known = fault.NoWrite(err)
+	}
+	switch pgfault.Of(known) {
+	case fault.Retry:
+		return fmt.Errorf("%w: %s: roll back, read it again and repeat the change: %w", dblock.ErrConflict, what, err)
+	case fault.Busy:
+		return fmt.Errorf("%w: %s: nothing was written: %w", dblock.ErrBusy, what, err)
+	case fault.Unreachable:
+		return fmt.Errorf("%w: %s: nothing was written: %w", dblock.ErrUnavailable, what, err)
+	case fault.Lost:
+		return fmt.Errorf("%w: %s: no answer came: read it to learn whether it was written: %w", dblock.ErrOutcomeUnknown, what, err)
+	default:
+		return fmt.Errorf("optimistic: %s: %w", what, err)
+	}
+}
+
+// isBroken tells that there is no connection, or not any more. A context's error may be one of the caller's own, and tells nothing.
+func isBroken(err error) bool {
+	switch {
+	case errors.As(err, new(*pgconn.ConnectError)):
+		return true
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return false
+	}
+	return pgconn.SafeToRetry(err) || errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, new(net.Error)) || errors.Is(err, pgconn.ErrConnClosed)
 }
