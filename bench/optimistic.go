@@ -15,6 +15,7 @@ func optimists() []Scenario {
 	return []Scenario{
 		optimisticScenario("optimistic/byhand", "a row for each caller: SELECT, and UPDATE … WHERE version, by hand", accounts.byHand, false),
 		optimisticScenario("optimistic/update", "a row for each caller: the same two statements by Update", accounts.update, false),
+		optimisticScenario("optimistic/table", "a row for each caller: SELECT by hand, and Table.Update", accounts.table, false),
 		optimisticScenario("optimistic/hotnaive", "one row for all: by hand, and again at once until it is written", accounts.naive, true),
 		optimisticScenario("optimistic/hot", "one row for all: Update, with the row's lock after the first attempts", accounts.escalating, true),
 		optimisticScenario("optimistic/hotlock", "one row for all: SELECT … FOR UPDATE, and UPDATE", accounts.locked, true),
@@ -22,7 +23,7 @@ func optimists() []Scenario {
 	}
 }
 
-// optimisticEscalation is after how many attempts optimistic/hot takes the lock, as the examples of EscalateAfter do.
+// optimisticEscalation is after how many attempts optimistic/hot takes the lock, as the examples do.
 const optimisticEscalation = 3
 
 // adding adds 1 to the balance of an account. Its error is optimistic.ErrConflict where it was written by somebody else.
@@ -32,6 +33,7 @@ type adding func(ctx context.Context, id int64) error
 type accounts interface {
 	byHand(ctx context.Context, id int64) error
 	update(ctx context.Context, id int64) error
+	table(ctx context.Context, id int64) error
 	naive(ctx context.Context, id int64) error
 	escalating(ctx context.Context, id int64) error
 	locked(ctx context.Context, id int64) error

@@ -19,7 +19,10 @@ const (
 	accountAtomicMySQL = "UPDATE optimistic_account SET balance = balance + 1, version = version + 1 WHERE id = ?"
 )
 
-type accountsMySQL struct{ db *sql.DB }
+type accountsMySQL struct {
+	db        *sql.DB
+	versioned *mysqloptimistic.Table[int64]
+}
 
 func openAccountsMySQL(ctx context.Context, env *Env) (accounts, error) {
 	db, err := env.MySQL(ctx)
@@ -35,7 +38,8 @@ func openAccountsMySQL(ctx context.Context, env *Env) (accounts, error) {
 			return nil, errors.Join(err, db.Close())
 		}
 	}
-	return accountsMySQL{db}, nil
+	versioned, err := mysqloptimistic.NewTable("optimistic_account", "id", optimistic.Int("version"))
+	return accountsMySQL{db, versioned}, err
 }
 
 func (t accountsMySQL) byHand(ctx context.Context, id int64) error {
@@ -59,6 +63,15 @@ func one(result sql.Result, err, none error) error {
 	return err
 }
 
+func (t accountsMySQL) table(ctx context.Context, id int64) error {
+	var balance, version int64
+	if err := t.db.QueryRowContext(ctx, accountLoadMySQL, id).Scan(&balance, &version); err != nil {
+		return err
+	}
+	_, err := t.versioned.Update(ctx, t.db, id, version, optimistic.Set{"balance": balance + 1})
+	return err
+}
+
 func (t accountsMySQL) naive(ctx context.Context, id int64) error {
 	for {
 		if err := t.byHand(ctx, id); err != optimistic.ErrConflict {
@@ -70,7 +83,7 @@ func (t accountsMySQL) naive(ctx context.Context, id int64) error {
 func (t accountsMySQL) update(ctx context.Context, id int64) error { return t.with(ctx, id) }
 
 func (t accountsMySQL) escalating(ctx context.Context, id int64) error {
-	return t.with(ctx, id, mysqloptimistic.EscalateAfter(optimisticEscalation, mysqloptimistic.LockRow("optimistic_account", "id", id)))
+	return t.with(ctx, id, mysqloptimistic.LockRowAfter(optimisticEscalation, "optimistic_account", "id", id))
 }
 
 func (t accountsMySQL) with(ctx context.Context, id int64, opts ...optimistic.Option) error {

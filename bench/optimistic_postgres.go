@@ -20,7 +20,10 @@ const (
 	accountAtomicPostgres = "UPDATE optimistic_account SET balance = balance + 1, version = version + 1 WHERE id = $1"
 )
 
-type accountsPostgres struct{ pool *pgxpool.Pool }
+type accountsPostgres struct {
+	pool      *pgxpool.Pool
+	versioned *pgoptimistic.Table[int64]
+}
 
 func openAccountsPostgres(ctx context.Context, env *Env) (accounts, error) {
 	pool, err := env.Postgres(ctx)
@@ -35,7 +38,8 @@ func openAccountsPostgres(ctx context.Context, env *Env) (accounts, error) {
 		pool.Close()
 		return nil, err
 	}
-	return accountsPostgres{pool}, nil
+	versioned, err := pgoptimistic.NewTable("optimistic_account", "id", optimistic.Int("version"))
+	return accountsPostgres{pool, versioned}, err
 }
 
 func (t accountsPostgres) byHand(ctx context.Context, id int64) error {
@@ -50,6 +54,15 @@ func (t accountsPostgres) byHand(ctx context.Context, id int64) error {
 	return err
 }
 
+func (t accountsPostgres) table(ctx context.Context, id int64) error {
+	var balance, version int64
+	if err := t.pool.QueryRow(ctx, accountLoadPostgres, id).Scan(&balance, &version); err != nil {
+		return err
+	}
+	_, err := t.versioned.Update(ctx, t.pool, id, version, optimistic.Set{"balance": balance + 1})
+	return err
+}
+
 func (t accountsPostgres) naive(ctx context.Context, id int64) error {
 	for {
 		if err := t.byHand(ctx, id); err != optimistic.ErrConflict {
@@ -61,7 +74,7 @@ func (t accountsPostgres) naive(ctx context.Context, id int64) error {
 func (t accountsPostgres) update(ctx context.Context, id int64) error { return t.with(ctx, id) }
 
 func (t accountsPostgres) escalating(ctx context.Context, id int64) error {
-	return t.with(ctx, id, pgoptimistic.EscalateAfter(optimisticEscalation, pgoptimistic.LockRow("optimistic_account", "id", id)))
+	return t.with(ctx, id, pgoptimistic.LockRowAfter(optimisticEscalation, "optimistic_account", "id", id))
 }
 
 func (t accountsPostgres) with(ctx context.Context, id int64, opts ...optimistic.Option) error {

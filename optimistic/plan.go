@@ -20,6 +20,7 @@ type Plan struct {
 	RetryIf       []func(error) bool
 	EscalateAfter int // attempts, after which Lock is taken; 0: it never is
 	Lock          any // an engine room's; nil: none
+	Row           any // which one Lock locks, comparable: callers of one process stand in line for it; nil: it is not known
 
 	IsConflict func(error) bool // the engine's; nil: there is no engine
 	CallersTx  bool             // one attempt, as the transaction is the caller's, or may be
@@ -75,8 +76,14 @@ func (p *Plan) Run(ctx context.Context, once func(ctx context.Context, attempt i
 	if ctx.Err() != nil {
 		return &endedError{after: 0, cause: context.Cause(ctx), ended: ctx.Err()}
 	}
+	var err error
+	place := place{row: p.Row}
+	defer place.leave()
 	for attempt := 1; ; attempt++ {
-		err := once(ctx, attempt)
+		if !place.turn(ctx, attempt) {
+			return &endedError{after: attempt - 1, cause: context.Cause(ctx), ended: ctx.Err(), last: counted(err, attempt-1)}
+		}
+		err = once(ctx, attempt)
 		if err == nil {
 			return nil
 		}
@@ -95,8 +102,8 @@ func (p *Plan) Run(ctx context.Context, once func(ctx context.Context, attempt i
 		case attempt == p.Attempts:
 			return p.exhausted(err, attempt)
 		}
-		var pause time.Duration // who waits for the lock waits there
-		if !p.Escalates(attempt+1) || p.Escalates(attempt) {
+		var pause time.Duration // who waits for the lock, or in line, waits there
+		if p.Escalates(attempt) || p.Row == nil && !p.Escalates(attempt+1) {
 			pause = p.pause(attempt)
 		}
 		if sleep(ctx, pause) != nil {

@@ -75,7 +75,7 @@ func open(_ context.Context, dsn string, dialer *faultconn.Dialer, conns int) (p
 		return mysqloptimistic.Do(ctx, db, func(_ context.Context, tx *sql.Tx, attempt int) error { return fn(accounts(tx), attempt) }, opts...)
 	}
 	p.Escalate = func(n int, id int64) optimistic.Option {
-		return mysqloptimistic.EscalateAfter(n, mysqloptimistic.LockRow("account", "id", id))
+		return mysqloptimistic.LockRowAfter(n, "account", "id", id)
 	}
 	return p, nil
 }

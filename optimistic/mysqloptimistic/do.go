@@ -32,6 +32,7 @@ func Do(ctx context.Context, db *sql.DB, fn func(ctx context.Context, tx *sql.Tx
 	if fn == nil {
 		return &dblock.InvalidError{Field: "fn", Reason: "it is nil"}
 	}
+	e.plan.Row = e.row()
 	e.plan.IsConflict = mysqlfault.IsConflict
 	return e.plan.Run(ctx, func(ctx context.Context, attempt int) error {
 		call := func(tx *sql.Tx) error { return fn(ctx, tx, attempt) }

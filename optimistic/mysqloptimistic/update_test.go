@@ -144,6 +144,7 @@ func TestRefusesWhatMakesNoSense(t *testing.T) {
 		"a lock at once":          {pool, []optimistic.Option{mysqloptimistic.EscalateAfter(0, lock)}},
 		"a lock that never comes": {pool, []optimistic.Option{mysqloptimistic.EscalateAfter(10, lock)}},
 		"no lock":                 {pool, []optimistic.Option{mysqloptimistic.EscalateAfter(1, nil)}},
+		"no attempt before":       {pool, []optimistic.Option{mysqloptimistic.LockRowAfter(0, "account", "id", 1)}},
 		"a foreign lock":          {pool, []optimistic.Option{foreign}},
 	} {
 		var s stale

@@ -45,7 +45,7 @@ func open(ctx context.Context, dsn string, dialer *faultconn.Dialer, conns int) 
 		return pgoptimistic.Do(ctx, pool, func(_ context.Context, tx pgx.Tx, attempt int) error { return fn(accounts(tx), attempt) }, opts...)
 	}
 	p.Escalate = func(n int, id int64) optimistic.Option {
-		return pgoptimistic.EscalateAfter(n, pgoptimistic.LockRow("account", "id", id))
+		return pgoptimistic.LockRowAfter(n, "account", "id", id)
 	}
 	return p, nil
 }

@@ -33,6 +33,7 @@ func Do(ctx context.Context, pool pglock.TxBeginner, fn func(ctx context.Context
 	if fn == nil {
 		return &dblock.InvalidError{Field: "fn", Reason: "it is nil"}
 	}
+	e.plan.Row = e.row()
 	e.plan.IsConflict = pgfault.IsConflict
 	return e.plan.Run(ctx, func(ctx context.Context, attempt int) error {
 		call := func(tx pgx.Tx) error { return fn(ctx, tx, attempt) }

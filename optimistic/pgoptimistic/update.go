@@ -105,6 +105,7 @@ func effortOn(db DB, opts []optimistic.Option) (e effort, err error) {
 	if e.pool == nil {
 		e.plan.CallersTx, e.plan.Lock = true, nil
 	}
+	e.plan.Row = e.row()
 	return e, err
 }
 

@@ -150,6 +150,7 @@ func TestRefusesWhatMakesNoSense(t *testing.T) {
 		"a lock at once":          {pool, []optimistic.Option{pgoptimistic.EscalateAfter(0, lock)}},
 		"a lock that never comes": {pool, []optimistic.Option{pgoptimistic.EscalateAfter(10, lock)}},
 		"no lock":                 {pool, []optimistic.Option{pgoptimistic.EscalateAfter(1, nil)}},
+		"no attempt before":       {pool, []optimistic.Option{pgoptimistic.LockRowAfter(0, "account", "id", 1)}},
 		"a foreign lock":          {pool, []optimistic.Option{foreign}},
 	} {
 		var s stale
