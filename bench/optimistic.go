@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/dblock-go/dblock/internal/devdb"
@@ -13,21 +14,22 @@ import (
 // write what they would if the new balance were not a sum but the outcome of code; hotatomic shows what it is if it is one.
 func optimists() []Scenario {
 	return []Scenario{
-		optimisticScenario("optimistic/byhand", "a row for each caller: SELECT, and UPDATE … WHERE version, by hand", accounts.byHand, false),
-		optimisticScenario("optimistic/update", "a row for each caller: the same two statements by Update", accounts.update, false),
-		optimisticScenario("optimistic/table", "a row for each caller: SELECT by hand, and Table.Update", accounts.table, false),
-		optimisticScenario("optimistic/hotnaive", "one row for all: by hand, and again at once until it is written", accounts.naive, true),
-		optimisticScenario("optimistic/hot", "one row for all: Update, with the row's lock after the first attempts", accounts.escalating, true),
-		optimisticScenario("optimistic/hotlock", "one row for all: SELECT … FOR UPDATE, and UPDATE", accounts.locked, true),
-		optimisticScenario("optimistic/hotatomic", "one row for all: UPDATE … SET balance = balance + 1", accounts.atomic, true),
+		optimisticScenario("optimistic/byhand", "a row for each caller: SELECT, and UPDATE … WHERE version, by hand", accounts.byHand, apart),
+		optimisticScenario("optimistic/update", "a row for each caller: the same two statements by Update", accounts.update, apart),
+		optimisticScenario("optimistic/table", "a row for each caller: SELECT by hand, and Table.Update", accounts.table, apart),
+		optimisticScenario("optimistic/hotnaive", "one row for all: by hand, and again at once until it is written", accounts.naive, together),
+		optimisticScenario("optimistic/hot", "one row for all: Update with LockRowAfter", accounts.escalating, together),
+		optimisticScenario("optimistic/hoteight", "the same with eight pools, as of eight processes", accounts.escalating, eight),
+		optimisticScenario("optimistic/hotlock", "one row for all: SELECT … FOR UPDATE, and UPDATE", accounts.locked, together),
+		optimisticScenario("optimistic/hotatomic", "one row for all: UPDATE … SET balance = balance + 1", accounts.atomic, together),
 	}
 }
 
-// optimisticEscalation is after how many attempts optimistic/hot takes the lock, as the examples do.
+// optimisticEscalation is after how many attempts optimistic/hot takes the lock.
 const optimisticEscalation = 3
 
 // adding adds 1 to the balance of an account. Its error is optimistic.ErrConflict where it was written by somebody else.
-type adding func(ctx context.Context, id int64) error
+type adding func(a accounts, ctx context.Context, id int64) error
 
 // accounts is a table of them.
 type accounts interface {
@@ -58,43 +60,69 @@ func raise(_ context.Context, a *account) error {
 	return nil
 }
 
-func optimisticScenario(name, about string, add func(accounts, context.Context, int64) error, hot bool) Scenario {
-	return Scenario{
-		Name: name, About: about,
-		Open: func(ctx context.Context, env *Env) (Workload, error) {
-			open := openAccountsMySQL
-			if env.Kind == devdb.Postgres {
-				open = openAccountsPostgres
-			}
-			table, err := open(ctx, env)
+func optimisticScenario(name, about string, add adding, callers optimisticCallers) Scenario {
+	return Scenario{Name: name, About: about, Open: func(ctx context.Context, env *Env) (Workload, error) {
+		open := openAccountsMySQL
+		if env.Kind == devdb.Postgres {
+			open = openAccountsPostgres
+		}
+		w := &optimisticWorkload{add: add, hot: callers != apart}
+		pools := 1
+		if callers == eight {
+			pools = 8
+		}
+		conns := env.Conns
+		defer func() { env.Conns = conns }()
+		env.Conns = max(1, conns/pools)
+		for range pools {
+			table, err := open(ctx, env, len(w.pools) == 0)
 			if err != nil {
-				return nil, err
+				return nil, errors.Join(err, w.Close())
 			}
-			return &optimisticWorkload{table, func(ctx context.Context, id int64) error { return add(table, ctx, id) }, hot}, nil
-		},
-	}
+			w.pools = append(w.pools, table)
+		}
+		return w, nil
+	}}
 }
 
+// optimisticCallers are who adds to what.
+type optimisticCallers int
+
+const (
+	apart    optimisticCallers = iota // each to a row of its own
+	together                          // all to one
+	eight                             // all to one, from eight pools, as if from as many processes
+)
+
 type optimisticWorkload struct {
-	accounts
-	add adding
-	hot bool
+	pools []accounts
+	add   adding
+	hot   bool
+}
+
+func (w *optimisticWorkload) Close() error {
+	var all error
+	for _, table := range w.pools {
+		all = errors.Join(all, table.Close())
+	}
+	return all
 }
 
 func (w *optimisticWorkload) Round(ctx context.Context, _ int) (Round, error) {
-	balances, versions, err := w.written(ctx)
+	balances, versions, err := w.pools[0].written(ctx)
 	if err != nil {
 		return Round{}, err
 	}
 	return Round{
 		Client: func(id int) (Op, error) {
+			table := w.pools[id%len(w.pools)]
 			if w.hot {
 				id = 0
 			}
-			return func(ctx context.Context) (int, error) { return 1, w.add(ctx, int64(id)) }, nil
+			return func(ctx context.Context) (int, error) { return 1, w.add(table, ctx, int64(id)) }, nil
 		},
 		Check: func(ctx context.Context, ok int64) error {
-			b, v, err := w.written(ctx)
+			b, v, err := w.pools[0].written(ctx)
 			if err == nil && (b-balances != ok || v-versions != ok) {
 				err = fmt.Errorf("the callers were told of %d writes, the balances have grown by %d, the versions by %d", ok, b-balances, v-versions)
 			}

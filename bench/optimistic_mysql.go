@@ -24,16 +24,20 @@ type accountsMySQL struct {
 	versioned *mysqloptimistic.Table[int64]
 }
 
-func openAccountsMySQL(ctx context.Context, env *Env) (accounts, error) {
+func openAccountsMySQL(ctx context.Context, env *Env, create bool) (accounts, error) {
 	db, err := env.MySQL(ctx)
 	if err != nil {
 		return nil, err
 	}
-	rows := make([]string, env.Clients)
-	for i := range rows {
-		rows[i] = fmt.Sprintf("(%d, 0, 1)", i)
+	var statements []string
+	if create {
+		rows := make([]string, env.Clients)
+		for i := range rows {
+			rows[i] = fmt.Sprintf("(%d, 0, 1)", i)
+		}
+		statements = []string{accountTableSQL, "INSERT INTO optimistic_account VALUES " + strings.Join(rows, ", ")}
 	}
-	for _, statement := range []string{accountTableSQL, "INSERT INTO optimistic_account VALUES " + strings.Join(rows, ", ")} {
+	for _, statement := range statements {
 		if _, err := db.ExecContext(ctx, statement); err != nil {
 			return nil, errors.Join(err, db.Close())
 		}

@@ -25,14 +25,16 @@ type accountsPostgres struct {
 	versioned *pgoptimistic.Table[int64]
 }
 
-func openAccountsPostgres(ctx context.Context, env *Env) (accounts, error) {
+func openAccountsPostgres(ctx context.Context, env *Env, create bool) (accounts, error) {
 	pool, err := env.Postgres(ctx)
 	if err != nil {
 		return nil, err
 	}
-	_, err = pool.Exec(ctx, accountTableSQL)
-	if err == nil {
-		_, err = pool.Exec(ctx, accountFillPostgres, env.Clients)
+	if create {
+		_, err = pool.Exec(ctx, accountTableSQL)
+		if err == nil {
+			_, err = pool.Exec(ctx, accountFillPostgres, env.Clients)
+		}
 	}
 	if err != nil {
 		pool.Close()

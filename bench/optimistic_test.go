@@ -29,7 +29,8 @@ func TestOptimistsCount(t *testing.T) {
 func TestALostUpdateIsNoticed(t *testing.T) {
 	t.Parallel()
 	for name, table := range map[string]*ledger{"": {}, "a balance": {lost: 1}, "a version": {unversioned: 1}} {
-		w := &optimisticWorkload{accounts: table, add: func(context.Context, int64) error { table.writes++; return nil }, hot: true}
+		add := func(accounts, context.Context, int64) error { table.writes++; return nil }
+		w := &optimisticWorkload{pools: []accounts{table}, add: add, hot: true}
 		round, err := w.Round(t.Context(), 0)
 		if err != nil {
 			t.Fatal(err)

@@ -11,7 +11,8 @@ const (
 )
 
 // defaults: the first pause is about as long as a read and a write take on a database near by. On one row that many want at
-// once ten attempts are too few for some of them, unless a lock is taken: see EscalateAfter of the engine rooms.
+// once ten attempts are too few for some of them, unless a lock is taken: see LockRowAfter and EscalateAfter of the
+// engine rooms.
 var defaults = Plan{Attempts: 10, First: 2 * time.Millisecond, Most: 100 * time.Millisecond}
 
 // Attempts is how often at most it is tried: 1 to 1,000. Default: 10.
