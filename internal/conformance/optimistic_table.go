@@ -72,6 +72,7 @@ func (e OptTables[DB]) Run(t *testing.T) {
 		"IsACASRegister":                 tableIsACASRegister[DB],
 		"IncrementsByColumns":            incrementsOfColumns[DB],
 		"AWriteCutAnywhere":              tableWritesCutAnywhere[DB],
+		"ARepeatIsWrittenOnce":           aRepeatIsWrittenOnce[DB],
 		"ControlARepeatIsTakenForOthers": controlARepeatIsTakenForOthers[DB],
 	} {
 		t.Run(name, func(t *testing.T) {

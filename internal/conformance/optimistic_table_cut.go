@@ -170,6 +170,32 @@ func (b *bank[DB]) times(t *testing.T, count string, id int64) (n float64, err e
 	return n, err
 }
 
+// aRepeatIsWrittenOnce: the same write with the same version may be sent again where its outcome is unknown, until the answer is
+// that it is written, or a conflict.
+func aRepeatIsWrittenOnce[DB any](t *testing.T, b *bank[DB]) {
+	w := tableWrites(t, b)["Update"]
+	everywhere(t, []cut{{mode: faultconn.CutBefore}, {mode: faultconn.CutAfter}}, func(c cut, k int) (struck bool, err error) {
+		x, err := b.cutTable(t)
+		if err != nil {
+			return false, err
+		}
+		defer x.end()
+		x.dialer.Arm(k, c.mode, nil)
+		told := w.run(t.Context(), x.db, x.id)
+		for range 3 {
+			if errors.Is(told, dblock.ErrOutcomeUnknown) || errors.Is(told, dblock.ErrUnavailable) {
+				told = w.run(t.Context(), x.db, x.id)
+			}
+		}
+		struck = x.dialer.Disarm()
+		n, err := b.times(t, w.count, x.id)
+		if err == nil && (n != 1 || told != nil && !errors.Is(told, optimistic.ErrConflict)) {
+			err = fmt.Errorf("told %w: it was written %v times", told, n)
+		}
+		return struck, err
+	})
+}
+
 // controlARepeatIsTakenForOthers: who repeats a write whatever its error is meets his own, and is told of a conflict.
 func controlARepeatIsTakenForOthers[DB any](t *testing.T, b *bank[DB]) {
 	w := tableWrites(t, b)["Update"]

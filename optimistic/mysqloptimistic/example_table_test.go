@@ -95,3 +95,40 @@ func ExampleNewTable_updateMany() {
 	// 2 conflicted 1
 	// <nil>
 }
+
+// A version that stands for rows of other tables as well: every change of a guest touches the seating first.
+func ExampleNewTable_touch() {
+	ctx := context.Background()
+	pool, done, err := room(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer done()
+	seatings, err := mysqloptimistic.NewTable("seating", "id", optimistic.Int("version"))
+	if err == nil {
+		_, err = pool.ExecContext(ctx, "CREATE TABLE guest (name VARCHAR(20) PRIMARY KEY, seating INT NOT NULL)")
+	}
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	seat := func(name string, seen int64) error {
+		return mysqloptimistic.Do(ctx, pool, func(ctx context.Context, tx *sql.Tx, _ int) error {
+			if _, err := tx.ExecContext(ctx, "INSERT INTO guest VALUES ('"+name+"', 1)"); err != nil {
+				return err
+			}
+			_, err := seatings.Touch(ctx, tx, 1, seen)
+			return err
+		}, optimistic.Attempts(1)) // who decided by what was seen has to look again
+	}
+	fmt.Println(seat("Ann", 1))
+	fmt.Println(seat("Bob", 1))
+	var guests int
+	err = pool.QueryRowContext(ctx, "SELECT COUNT(*) FROM guest").Scan(&guests)
+	fmt.Println(guests, err)
+	// Output:
+	// <nil>
+	// optimistic: seating 1, read at 1, has changed since: it is at 2; nothing was written: read it again and repeat the change
+	// 1 <nil>
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dblock-go/dblock/internal/devdb"
@@ -94,4 +95,41 @@ func ExampleNewTable_updateMany() {
 	// 1 updated 2
 	// 2 conflicted 1
 	// <nil>
+}
+
+// A version that stands for rows of other tables as well: every change of a guest touches the seating first.
+func ExampleNewTable_touch() {
+	ctx := context.Background()
+	pool, done, err := room(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer done()
+	seatings, err := pgoptimistic.NewTable("seating", "id", optimistic.Int("version"))
+	if err == nil {
+		_, err = pool.Exec(ctx, "CREATE TABLE guest (name VARCHAR(20) PRIMARY KEY, seating INT NOT NULL)")
+	}
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	seat := func(name string, seen int64) error {
+		return pgoptimistic.Do(ctx, pool, func(ctx context.Context, tx pgx.Tx, _ int) error {
+			if _, err := tx.Exec(ctx, "INSERT INTO guest VALUES ('"+name+"', 1)"); err != nil {
+				return err
+			}
+			_, err := seatings.Touch(ctx, tx, 1, seen)
+			return err
+		}, optimistic.Attempts(1)) // who decided by what was seen has to look again
+	}
+	fmt.Println(seat("Ann", 1))
+	fmt.Println(seat("Bob", 1))
+	var guests int
+	err = pool.QueryRow(ctx, "SELECT COUNT(*) FROM guest").Scan(&guests)
+	fmt.Println(guests, err)
+	// Output:
+	// <nil>
+	// optimistic: seating 1, read at 1, has changed since: it is at 2; nothing was written: read it again and repeat the change
+	// 1 <nil>
 }
