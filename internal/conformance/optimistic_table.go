@@ -10,6 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/devdb"
+	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/internal/testdb"
 	"github.com/dblock-go/dblock/optimistic"
 )
@@ -18,8 +19,9 @@ import (
 type OptTables[DB any] struct {
 	Kind devdb.Kind
 
-	// Open opens a pool of so many connections to the database of dsn; begin begins transactions of it.
-	Open func(dsn string, conns int) (db DB, begin func(context.Context, sql.IsolationLevel) (OptTx[DB], error), closePool func(), err error)
+	// Open opens a pool of so many connections to the database of dsn, all of the dialer's; begin begins transactions of it.
+	Open func(dsn string, dialer *faultconn.Dialer, conns int) (
+		db DB, begin func(context.Context, sql.IsolationLevel) (OptTx[DB], error), closePool func(), err error)
 
 	// Counted counts the statements that are sent on db.
 	Counted func(db DB) (counted DB, sent func() int64)
@@ -39,36 +41,39 @@ type OptTx[DB any] struct {
 // Run runs the suite.
 func (e OptTables[DB]) Run(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, *bank[DB]){
-		"Contract":                 tableContract[DB],
-		"InTransactions":           tableInTransactions[DB],
-		"AtAnyIsolation":           tableAtAnyIsolation[DB],
-		"CountsStatements":         tableCountsStatements[DB],
-		"TimesGrow":                timesGrow[DB],
-		"Recreated":                recreatedRows[DB],
-		"NamesAreTakenAsTheyAre":   tableNames[DB],
-		"RefusesBadInput":          tableRefusesBadInput[DB],
-		"RefusesBadTables":         tableRefusesBadTables[DB],
-		"AltersAsTold":             tableAltersAsTold[DB],
-		"RefusesBadVersions":       tableRefusesBadVersions[DB],
-		"NonUniqueKey":             nonUniqueKey[DB],
-		"ChecksOnce":               tableChecksOnce[DB],
-		"Columns":                  columnsCompare[DB],
-		"ColumnsOfAllTypes":        columnsOfAllTypes[DB],
-		"ColumnsEqualValues":       columnsEqualValues[DB],
-		"Upsert":                   upserts[DB],
-		"UpsertAnotherIndex":       upsertAnotherIndex[DB],
-		"UpsertRace":               upsertRace[DB],
-		"Many":                     manyRows[DB],
-		"ManyBadInput":             manyBadInput[DB],
-		"ManyTypes":                manyTypes[DB],
-		"ManyNeverDeadlock":        manyNeverDeadlock[DB],
-		"ManyInTransactions":       manyInTransactions[DB],
-		"IncrementsOneRow":         incrementsOneRow[DB],
-		"IncrementsThousandRows":   incrementsThousandRows[DB],
-		"IncrementsMany":           incrementsMany[DB],
-		"ControlIncrementsAreLost": controlIncrementsAreLost[DB],
-		"IsACASRegister":           tableIsACASRegister[DB],
-		"IncrementsByColumns":      incrementsOfColumns[DB],
+		"Contract":                       tableContract[DB],
+		"InTransactions":                 tableInTransactions[DB],
+		"AtAnyIsolation":                 tableAtAnyIsolation[DB],
+		"CountsStatements":               tableCountsStatements[DB],
+		"TimesGrow":                      timesGrow[DB],
+		"Recreated":                      recreatedRows[DB],
+		"NamesAreTakenAsTheyAre":         tableNames[DB],
+		"RefusesBadInput":                tableRefusesBadInput[DB],
+		"RefusesBadTables":               tableRefusesBadTables[DB],
+		"AltersAsTold":                   tableAltersAsTold[DB],
+		"RefusesBadVersions":             tableRefusesBadVersions[DB],
+		"NonUniqueKey":                   nonUniqueKey[DB],
+		"ChecksOnce":                     tableChecksOnce[DB],
+		"Columns":                        columnsCompare[DB],
+		"ColumnsOfAllTypes":              columnsOfAllTypes[DB],
+		"ColumnsEqualValues":             columnsEqualValues[DB],
+		"Upsert":                         upserts[DB],
+		"UpsertAnotherIndex":             upsertAnotherIndex[DB],
+		"UpsertRace":                     upsertRace[DB],
+		"Many":                           manyRows[DB],
+		"ManyBadInput":                   manyBadInput[DB],
+		"ManyTypes":                      manyTypes[DB],
+		"ManyNeverDeadlock":              manyNeverDeadlock[DB],
+		"ManyInTransactions":             manyInTransactions[DB],
+		"IncrementsOneRow":               incrementsOneRow[DB],
+		"IncrementsThousandRows":         incrementsThousandRows[DB],
+		"IncrementsMany":                 incrementsMany[DB],
+		"ControlIncrementsAreLost":       controlIncrementsAreLost[DB],
+		"IsACASRegister":                 tableIsACASRegister[DB],
+		"IncrementsByColumns":            incrementsOfColumns[DB],
+		"AWriteCutAnywhere":              tableWritesCutAnywhere[DB],
+		"ARepeatIsWrittenOnce":           aRepeatIsWrittenOnce[DB],
+		"ControlARepeatIsTakenForOthers": controlARepeatIsTakenForOthers[DB],
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -142,7 +147,7 @@ func (b *bank[DB]) row(t *testing.T, table string, id int64) {
 
 func (b *bank[DB]) open(t *testing.T, dsn string, conns int) {
 	t.Helper()
-	db, begin, closePool, err := b.e.Open(dsn, conns)
+	db, begin, closePool, err := b.e.Open(dsn, &faultconn.Dialer{}, conns)
 	if err != nil {
 		t.Fatal(err)
 	}

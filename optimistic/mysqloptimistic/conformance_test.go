@@ -47,16 +47,10 @@ func family() []devdb.Kind {
 }
 
 func open(_ context.Context, dsn string, dialer *faultconn.Dialer, conns int) (p conformance.OptimisticPool, err error) {
-	cfg, err := mysql.ParseDSN(dsn)
+	db, err := openOn(dsn, dialer)
 	if err != nil {
 		return p, err
 	}
-	cfg.DialFunc, cfg.Logger = dialer.DialContext, &mysql.NopLogger{}
-	connector, err := mysql.NewConnector(cfg)
-	if err != nil {
-		return p, err
-	}
-	db := sql.OpenDB(connector)
 	db.SetMaxOpenConns(conns)
 	db.SetMaxIdleConns(conns)
 	p.Accounts, p.Close = accounts(db), func() { _ = db.Close() }
@@ -78,6 +72,20 @@ func open(_ context.Context, dsn string, dialer *faultconn.Dialer, conns int) (p
 		return mysqloptimistic.LockRowAfter(n, "account", "id", id)
 	}
 	return p, nil
+}
+
+// openOn makes a pool whose connections are the dialer's.
+func openOn(dsn string, dialer *faultconn.Dialer) (*sql.DB, error) {
+	cfg, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		return nil, err
+	}
+	cfg.DialFunc, cfg.Logger = dialer.DialContext, &mysql.NopLogger{}
+	connector, err := mysql.NewConnector(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return sql.OpenDB(connector), nil
 }
 
 func accounts(db mysqloptimistic.DB) (a conformance.Accounts) {

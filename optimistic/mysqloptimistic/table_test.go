@@ -10,6 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/conformance"
 	"github.com/dblock-go/dblock/internal/devdb"
+	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/optimistic"
 	"github.com/dblock-go/dblock/optimistic/mysqloptimistic"
 )
@@ -25,8 +26,10 @@ func tables(kind devdb.Kind) conformance.OptTables[mysqloptimistic.DB] {
 	}
 }
 
-func openTables(dsn string, conns int) (mysqloptimistic.DB, func(context.Context, sql.IsolationLevel) (tableTx, error), func(), error) {
-	pool, err := sql.Open("mysql", dsn)
+func openTables(dsn string, dialer *faultconn.Dialer, conns int) (
+	mysqloptimistic.DB, func(context.Context, sql.IsolationLevel) (tableTx, error), func(), error,
+) {
+	pool, err := openOn(dsn, dialer)
 	if err != nil {
 		return nil, nil, nil, err
 	}

@@ -86,7 +86,12 @@ func isBroken(err error) bool {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return false
 	}
-	return mysqlfault.NeverSent(err) || errors.Is(err, mysql.ErrInvalidConn) || errors.As(err, new(net.Error))
+	for _, kind := range []error{mysql.ErrInvalidConn, mysql.ErrMalformPkt, mysql.ErrPktSync, mysql.ErrPktSyncMul} {
+		if errors.Is(err, kind) {
+			return true
+		}
+	}
+	return mysqlfault.NeverSent(err) || errors.As(err, new(net.Error))
 }
 
 // isMissing tells that there is no such table.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/conformance"
 	"github.com/dblock-go/dblock/internal/devdb"
+	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/optimistic"
 	"github.com/dblock-go/dblock/optimistic/pgoptimistic"
 )
@@ -26,12 +27,14 @@ var tables = conformance.OptTables[pgoptimistic.DB]{
 	Values: pgoptimistic.NewTable[optimistic.Values],
 }
 
-func openTables(dsn string, conns int) (pgoptimistic.DB, func(context.Context, sql.IsolationLevel) (tableTx, error), func(), error) {
+func openTables(dsn string, dialer *faultconn.Dialer, conns int) (
+	pgoptimistic.DB, func(context.Context, sql.IsolationLevel) (tableTx, error), func(), error,
+) {
 	cfg, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	cfg.MaxConns = int32(conns)
+	cfg.ConnConfig.DialFunc, cfg.MaxConns = dialer.DialContext, int32(conns)
 	pool, err := pgxpool.NewWithConfig(context.Background(), cfg)
 	if err != nil {
 		return nil, nil, nil, err

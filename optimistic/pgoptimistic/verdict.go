@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/dblock-go/dblock"
@@ -47,8 +49,8 @@ func maybeWritten(ctx context.Context, err error) error {
 
 // Wrong says what the error of a Table's own statement means, which is never the caller's.
 func (room) Wrong(ctx context.Context, what string, wrote bool, err error) error {
-	if pgfault.Code(err) == "" && ctx.Err() == nil && !isBroken(err) {
-		return fmt.Errorf("optimistic: %s: %w", what, err) // an argument that pgx can't send, or a transaction that has ended
+	if isUnsent(err) || !wrote && pgfault.Code(err) == "" && ctx.Err() == nil && !isBroken(err) {
+		return fmt.Errorf("optimistic: %s: %w", what, err)
 	}
 	known := err
 	if !wrote {
@@ -66,6 +68,13 @@ func (room) Wrong(ctx context.Context, what string, wrote bool, err error) error
 	default:
 		return fmt.Errorf("optimistic: %s: %w", what, err)
 	}
+}
+
+// isUnsent tells of an argument that pgx can't send, and of a transaction that has ended. pgx has no type for the first; whatever
+// else it may be that is not the server's, such as an error of TLS, can have come when the statement had run.
+func isUnsent(err error) bool {
+	text := err.Error()
+	return errors.Is(err, pgx.ErrTxClosed) || strings.HasPrefix(text, "failed to encode args[") || strings.HasPrefix(text, "unable to encode ")
 }
 
 // isBroken tells that there is no connection, or not any more. A context's error may be one of the caller's own, and tells nothing.
