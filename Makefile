@@ -3,6 +3,10 @@
 GO ?= go
 SQLC = $(GO) tool -modfile=tools/go.mod sqlc
 
+# Services that use others' libraries, in a module of their own.
+EXAMPLES = examples/optimistic
+EXAMPLES_SQLC = cd $(EXAMPLES) && $(GO) tool -modfile=../../tools/go.mod sqlc
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-race soak bench peers generate verify lint matrix
 
@@ -19,12 +23,16 @@ ONE_BY_ONE := -p 1 -timeout 20m
 test: ## all tests, on Postgres and one server of the MySQL family; installs what is missing
 	@scripts/servers.sh
 	$(GO) test $(ONE_BY_ONE) -count=1 ./...
+	cd $(EXAMPLES) && $(GO) test $(ONE_BY_ONE) -count=1 ./...
 
 test-race: ## the same under the race detector; needs a C compiler
 	@scripts/servers.sh
 	CGO_ENABLED=1 $(GO) test $(ONE_BY_ONE) -race -count=1 ./...
+	cd $(EXAMPLES) && CGO_ENABLED=1 $(GO) test $(ONE_BY_ONE) -race -count=1 ./...
 
 LEASE_FAULTS := LosesNothing|.*ThroughCrashes|Overlaps|.*Crowd|A.*CutAnywhere|LeadersFollow|SetsNever|ServesTheLiving
+OPTIMISTIC_FAULTS := Counts.*|A.*CutAnywhere
+TABLE_FAULTS := Increments.*|A.*CutAnywhere
 SESSION_FAULTS := .*Cancels.*|.*Kills|.*CutAnywhere|AFrozen.*|ABlackHole.*
 
 soak: ## the tests of faults for longer: SOAK=10m
@@ -36,6 +44,10 @@ soak: ## the tests of faults for longer: SOAK=10m
 	DBLOCK_SOAK=1 $(GO) test -count=1 -timeout 0 -v -run 'TestLease/.*/($(LEASE_FAULTS))' ./mysqllock
 	DBLOCK_SOAK=1 $(GO) test -count=1 -timeout 0 -v -run 'TestSession/($(SESSION_FAULTS))' ./pglock
 	DBLOCK_SOAK=1 $(GO) test -count=1 -timeout 0 -v -run 'TestSession/.*/($(SESSION_FAULTS))' ./mysqllock
+	DBLOCK_SOAK=1 $(GO) test -count=1 -timeout 0 -v -run 'TestOptimistic/($(OPTIMISTIC_FAULTS))' ./optimistic/pgoptimistic
+	DBLOCK_SOAK=1 $(GO) test -count=1 -timeout 0 -v -run 'TestOptimistic/.*/($(OPTIMISTIC_FAULTS))' ./optimistic/mysqloptimistic
+	DBLOCK_SOAK=1 $(GO) test -count=1 -timeout 0 -v -run 'TestTables/($(TABLE_FAULTS))' ./optimistic/pgoptimistic
+	DBLOCK_SOAK=1 $(GO) test -count=1 -timeout 0 -v -run 'TestTables/.*/($(TABLE_FAULTS))' ./optimistic/mysqloptimistic
 	DBLOCK_SOAK=1 $(GO) test -count=1 -timeout 0 -v -run 'TestQuorum$$' ./internal/conformance
 
 bench: ## every strategy of selling, held against direct, and the limits of the machine: BENCH="--rounds 5"
@@ -48,12 +60,16 @@ peers: ## a second of every benchmark against other locks; installs Redis and et
 	@scripts/servers.sh peers
 	cd bench/peers && $(GO) test -count=1 ./...
 
-generate: ## db/ from queries/ and migrations/
+generate: ## db/ from queries/ and migrations/, and what the examples have generated
 	$(SQLC) generate
+	$(EXAMPLES_SQLC) generate
+	cd $(EXAMPLES) && $(GO) tool ent generate ./ent/schema
 
-verify: ## db/ is up to date, and every query prepares on every server found
+verify: ## db/ and the examples are up to date, and every query of db/ prepares on every server found
 	@scripts/servers.sh
 	$(SQLC) diff
+	$(EXAMPLES_SQLC) diff
+	scripts/verify-ent.sh $(EXAMPLES)
 	$(GO) run ./internal/withdb $(SQLC) vet
 
 lint: ## format, vet, static checks, tidy modules
@@ -61,7 +77,8 @@ lint: ## format, vet, static checks, tidy modules
 	$(GO) vet ./...
 	$(GO) tool -modfile=tools/go.mod staticcheck ./...
 	$(GO) mod tidy -diff
-	cd bench/peers && $(GO) vet ./... && $(GO) tool -modfile=../../tools/go.mod staticcheck ./... && $(GO) mod tidy -diff
+	for module in bench/peers $(EXAMPLES); do (cd $$module && \
+		$(GO) vet ./... && $(GO) tool -modfile=../../tools/go.mod staticcheck ./... && $(GO) mod tidy -diff) || exit 1; done
 
 matrix: ## the tests on every server found, version by version (scripts/fetch-servers.sh brings more)
 	@scripts/servers.sh

@@ -25,12 +25,13 @@ var rooms = [][]string{
 	{"internal/conformance"},
 	{"internal/testdb"},
 	{"dblocktest"},
-	{"inventory/pginventory", "inventory/mysqlinventory", "queue/pgqueue", "queue/mysqlqueue"},
+	{"inventory/pginventory", "inventory/mysqlinventory", "queue/pgqueue", "queue/mysqlqueue", "optimistic/pgoptimistic",
+		"optimistic/mysqloptimistic"},
 	{"pglock", "mysqllock", "internal/memlease"},
 	{"migrations"},
 	{"internal/sale", "internal/orders", "internal/doctor"},
-	{"inventory", "queue"},
-	{"inventory/internal/engine", "queue/internal/engine", "internal/lease", "internal/session"},
+	{"inventory", "queue", "optimistic"},
+	{"inventory/internal/engine", "queue/internal/engine", "optimistic/internal/engine", "internal/lease", "internal/session"},
 	{"internal/member", "internal/pgschema", "internal/mysqlschema", "internal/retry"},
 	{"db/pgdb", "db/mysqldb", "internal/migratelock", "internal/devdb", "internal/mysqltext", "internal/pgfault", "internal/mysqlfault",
 		"internal/pgserver", "internal/mysqlserver"},
@@ -42,11 +43,11 @@ var rooms = [][]string{
 // drivers says which rooms may import a database driver, and which one.
 var drivers = map[string][]string{
 	"github.com/jackc/pgx/": {
-		"db/pgdb", "internal/pgfault", "internal/pgserver", "internal/doctor", "internal/pgschema", "inventory/pginventory", "queue/pgqueue", "pglock", "migrations", "internal/migratelock", "internal/devdb", "internal/conformance",
+		"db/pgdb", "internal/pgfault", "internal/pgserver", "internal/doctor", "internal/pgschema", "inventory/pginventory", "queue/pgqueue", "optimistic/pgoptimistic", "pglock", "migrations", "internal/migratelock", "internal/devdb", "internal/conformance",
 		"internal/testdb", "cmd/dblock", "internal/withdb", "bench",
 	},
 	"github.com/go-sql-driver/": {
-		"internal/mysqlfault", "internal/doctor", "inventory/mysqlinventory", "queue/mysqlqueue", "mysqllock", "migrations", "internal/migratelock", "internal/devdb", "internal/conformance",
+		"internal/mysqlfault", "internal/doctor", "inventory/mysqlinventory", "queue/mysqlqueue", "optimistic/mysqloptimistic", "mysqllock", "migrations", "internal/migratelock", "internal/devdb", "internal/conformance",
 		"internal/testdb", "cmd/dblock", "internal/withdb", "bench",
 	},
 }
@@ -130,7 +131,7 @@ func eachImport(t *testing.T, f func(file, room, imported string, isTest bool)) 
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && file == "bench/peers": // a module of its own
+		case d.IsDir() && (file == "bench/peers" || file == "examples"): // modules of their own
 			return filepath.SkipDir
 		case d.IsDir() && (d.Name() == "tools" || d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".") && d.Name() != "."):
 			return filepath.SkipDir
@@ -162,6 +163,7 @@ func TestEnginesAreTwins(t *testing.T) {
 	for _, twins := range [][2]string{
 		{"inventory/pginventory", "inventory/mysqlinventory"},
 		{"queue/pgqueue", "queue/mysqlqueue"},
+		{"optimistic/pgoptimistic", "optimistic/mysqloptimistic"},
 		{"pglock", "mysqllock"},
 		{"queries/postgres", "queries/mysql"},
 		{"migrations/postgres", "migrations/mysql"},

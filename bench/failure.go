@@ -5,6 +5,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/inventory"
+	"github.com/dblock-go/dblock/optimistic"
 )
 
 // kinds are the errors of dblock that callers have to expect, and what they are counted as.
@@ -14,6 +15,7 @@ var kinds = []struct {
 }{
 	{inventory.ErrSoldOut, "sold_out"},
 	{inventory.ErrLimitExceeded, "over_limit"},
+	{optimistic.ErrConflict, "conflict"},
 	{dblock.ErrBusy, "busy"},
 	{dblock.ErrOverloaded, "overloaded"},
 }

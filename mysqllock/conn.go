@@ -2,12 +2,12 @@ package mysqllock
 
 import (
 	"context"
-	"database/sql"
 	"database/sql/driver"
 	"errors"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/mysqlfault"
 )
 
 // attempts is how often a statement is sent that had no chance: its connection was dead, or it was
@@ -40,7 +40,7 @@ func unsent(err error) bool { return errors.Is(err, driver.ErrBadConn) }
 
 // sent is the error of a statement, marked where nothing of it can have reached the server.
 func sent(err error) error {
-	if unsent(err) || errors.Is(err, sql.ErrConnDone) {
+	if mysqlfault.NeverSent(err) {
 		return fault.NoWrite(err)
 	}
 	return err

@@ -3,6 +3,8 @@ package mysqlfault
 
 import (
 	"context"
+	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"net"
 	"strings"
@@ -36,6 +38,11 @@ func Of(err error) fault.Fault {
 	default:
 		return fault.Unreachable
 	}
+}
+
+// NeverSent tells that nothing of a statement reached the server.
+func NeverSent(err error) bool {
+	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone)
 }
 
 // IsLocked tells that a row was locked for longer than a statement would wait.

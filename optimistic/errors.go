@@ -1,0 +1,115 @@
+package optimistic
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/dblock-go/dblock"
+)
+
+// Errors of optimistic updates. They are disjoint: match them with errors.Is.
+var (
+	// ErrConflict: somebody else has written the row since it was read, or deleted it. Nothing was written. The error is a
+	// *ConflictError. It is not dblock.ErrConflict, by which the server rolls a transaction back for the sake of others.
+	ErrConflict = errors.New("optimistic: the row has changed since it was read")
+
+	// ErrNotFound: there is no such row. Nothing was written. The error is a *NotFoundError.
+	ErrNotFound = errors.New("optimistic: no such row")
+
+	// ErrTooMany: the statement hit more than one row, so its key is not unique or its condition is too wide. Roll back: outside
+	// of a transaction the rows are written. The error is a *TooManyError.
+	ErrTooMany = errors.New("optimistic: more than one row was hit")
+)
+
+// Row says which row a statement was about, and what was expected of it. It is for errors alone: what is not known may be left out.
+type Row struct {
+	Table    string // as the user knows it, such as "shop.account"
+	Key      any    // the value of its key
+	Expected any    // the token it was read with
+}
+
+// String is "account 17, read at 3".
+func (r Row) String() string {
+	var b strings.Builder
+	b.WriteString(r.name())
+	if r.Expected != nil {
+		fmt.Fprintf(&b, ", read at %v", shown(r.Expected))
+	}
+	return b.String()
+}
+
+func (r Row) name() string {
+	switch {
+	case r.Table == "" && r.Key == nil:
+		return "the row"
+	case r.Key == nil:
+		return "a row of " + r.Table
+	case r.Table == "":
+		return fmt.Sprintf("the row %v", shown(r.Key))
+	}
+	return fmt.Sprintf("%s %v", r.Table, shown(r.Key))
+}
+
+// ConflictError says which row had changed since it was read. It matches ErrConflict.
+type ConflictError struct {
+	Table    string
+	Key      any
+	Expected any // the token that the row was read with
+	Actual   any // the token it has now; nil until Diagnose or a Table has looked
+	Attempts int // how often it was tried; 0 where nobody counted
+}
+
+func (e *ConflictError) Error() string {
+	row := Row{Table: e.Table, Key: e.Key, Expected: e.Expected}
+	var b strings.Builder
+	fmt.Fprintf(&b, "optimistic: %s, has changed since", row)
+	if e.Expected == nil {
+		b.Reset()
+		fmt.Fprintf(&b, "optimistic: %s has changed since it was read", row)
+	}
+	if e.Actual != nil {
+		fmt.Fprintf(&b, ": it is at %v", shown(e.Actual))
+	}
+	if e.Attempts > 1 {
+		fmt.Fprintf(&b, " (%d attempts)", e.Attempts)
+	}
+	b.WriteString("; nothing was written: read it again and repeat the change")
+	return b.String()
+}
+
+// Is makes errors.Is(err, ErrConflict) true.
+func (e *ConflictError) Is(target error) bool { return target == ErrConflict }
+
+// NotFoundError says which row there is not. It matches ErrNotFound.
+type NotFoundError struct {
+	Table string
+	Key   any
+}
+
+func (e *NotFoundError) Error() string {
+	return fmt.Sprintf("optimistic: %s does not exist (any more); nothing was written", Row{Table: e.Table, Key: e.Key}.name())
+}
+
+// Is makes errors.Is(err, ErrNotFound) true.
+func (e *NotFoundError) Is(target error) bool { return target == ErrNotFound }
+
+// TooManyError says which statement hit more rows than one. It matches ErrTooMany.
+type TooManyError struct {
+	Table string
+	Key   any
+	Rows  int64 // how many it hit
+}
+
+func (e *TooManyError) Error() string {
+	return fmt.Sprintf("optimistic: %s: %d rows were hit instead of one: give the key a unique index, and roll back",
+		Row{Table: e.Table, Key: e.Key}.name(), e.Rows)
+}
+
+// Is makes errors.Is(err, ErrTooMany) true.
+func (e *TooManyError) Is(target error) bool { return target == ErrTooMany }
+
+// invalid says which argument is refused. Nothing was sent.
+func invalid(field, format string, args ...any) error {
+	return &dblock.InvalidError{Field: field, Reason: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,130 @@
+package optimistic
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/dblock-go/dblock"
+)
+
+// ErrIfMatchRequired: the request has no If-Match, and a write that has none could overwrite what its sender has not seen. Answer
+// with 428: the client reads the resource, and sends its ETag.
+var ErrIfMatchRequired = errors.New("optimistic: the request has no If-Match header: " +
+	"read the resource first, and send the ETag that it came with")
+
+// Match is the If-Match of a request: which versions of the row its sender has seen. The zero value matches none.
+type Match struct {
+	any  bool
+	tags []string // strong ones, in quotes
+}
+
+// IfMatch reads the condition of a request from its http.Header. Without one the error is ErrIfMatchRequired. Others are those
+// of ParseIfMatch.
+func IfMatch(header map[string][]string) (Match, error) {
+	lines := header["If-Match"]
+	if len(lines) == 0 {
+		return Match{}, ErrIfMatchRequired
+	}
+	return ParseIfMatch(strings.Join(lines, ","))
+}
+
+// ParseIfMatch reads the value of an If-Match header, as RFC 9110 has it: "*", or a list of tags in quotes. A weak tag (W/"3") never
+// matches, and is passed over beside strong ones. The error is an *dblock.InvalidError of the field "If-Match" where the value is
+// malformed, or all its tags are weak: the client has to send the strong ETag that it was given.
+func ParseIfMatch(value string) (Match, error) {
+	rest := strings.Trim(value, " \t")
+	if rest == "*" {
+		return Match{any: true}, nil
+	}
+	var m Match
+	weak := 0
+	for {
+		rest = strings.TrimLeft(rest, " \t,") // a list may have empty elements
+		if rest == "" {
+			break
+		}
+		opaque, isWeak := strings.CutPrefix(rest, "W/")
+		end := tagEnd(opaque)
+		after := strings.TrimLeft(opaque[end:], " \t")
+		if end == 0 || after != "" && after[0] != ',' {
+			return Match{}, invalid("If-Match", `%q: it is "*", or tags in double quotes with commas between them`, value)
+		}
+		if isWeak {
+			weak++
+		} else {
+			m.tags = append(m.tags, opaque[:end])
+		}
+		rest = after
+	}
+	switch {
+	case len(m.tags) > 0:
+		return m, nil
+	case weak > 0:
+		return Match{}, invalid("If-Match", "%q: a weak tag matches nothing: send the ETag as it was given, without W/ (a proxy that "+
+			"compresses may have added it)", value)
+	}
+	return Match{}, invalid("If-Match", "it has no tag")
+}
+
+// tagEnd is where a tag in quotes ends that s begins with; 0: it does not.
+func tagEnd(s string) int {
+	if s == "" || s[0] != '"' {
+		return 0
+	}
+	for i := 1; i < len(s); i++ {
+		switch {
+		case s[i] == '"':
+			return i + 1
+		case !isTagByte(s[i]):
+			return 0
+		}
+	}
+	return 0
+}
+
+// Any tells that the condition is "*": any version will do, as long as there is a row. Refuse it where that is too little.
+func (m Match) Any() bool { return m.any }
+
+// Has tells whether etag, as ETag makes it, is one that the sender has seen.
+func (m Match) Has(etag string) bool { return m.any || slices.Contains(m.tags, etag) }
+
+// Check is nil where the row's etag is one that the sender has seen, and else a *ConflictError. It takes the place of none of the
+// version's checks in the UPDATE: between the two somebody else may write.
+func (m Match) Check(etag string, at Row) error {
+	if m.Has(etag) {
+		return nil
+	}
+	return &ConflictError{Table: at.Table, Key: at.Key, Expected: strings.Join(m.tags, ", "), Actual: etag}
+}
+
+// Status is the HTTP status that an error of this package comes to:
+//
+//   - 412 (Precondition Failed) for ErrConflict
+//   - 404 (Not Found) for ErrNotFound
+//   - 428 (Precondition Required) for ErrIfMatchRequired
+//   - 400 (Bad Request) for an If-Match that is malformed or weak
+//   - 503 (Service Unavailable) for dblock.ErrUnavailable, ErrOverloaded, ErrBusy and ErrConflict: the same request may be sent again
+//   - 500 for any other, dblock.ErrOutcomeUnknown too: a GET shows whether it was written
+//   - 200 for nil
+func Status(err error) int {
+	var bad *dblock.InvalidError
+	switch {
+	case err == nil:
+		return 200
+	case errors.Is(err, dblock.ErrOutcomeUnknown):
+		return 500
+	case errors.Is(err, ErrConflict):
+		return 412
+	case errors.Is(err, ErrNotFound):
+		return 404
+	case errors.Is(err, ErrIfMatchRequired):
+		return 428
+	case errors.As(err, &bad) && bad.Field == "If-Match":
+		return 400
+	case errors.Is(err, dblock.ErrUnavailable), errors.Is(err, dblock.ErrOverloaded), errors.Is(err, dblock.ErrBusy),
+		errors.Is(err, dblock.ErrConflict):
+		return 503
+	}
+	return 500
+}

@@ -1,0 +1,158 @@
+// Package engine is the seam between optimistic.Table, which decides, and its engine rooms, which know one database's SQL: an
+// engine writes texts and runs them.
+package engine
+
+import "context"
+
+// Kind is what a row's version is kept in.
+type Kind uint8
+
+// The kinds of versions.
+const (
+	Int       Kind = iota + 1 // grows by one with each write
+	Timestamp                 // set by the server, in microseconds, and always later than the one before
+	UUID                      // a new one with each write
+	Columns                   // none: the values of some columns are compared
+)
+
+// Raw is a version as engines see it; which of the fields counts is told by its kind.
+type Raw struct {
+	N      int64 // Int: the version; Timestamp: microseconds since 1970
+	U      [16]byte
+	Values []any // of Columns, in their order, as the caller gave them or as they were read
+	Sent   []any // the same, as the server compares them
+}
+
+// Spec is what a table was described by.
+type Spec struct {
+	Table   string // as the user gave it
+	From    string // the same, quoted
+	Key     string
+	Kind    Kind
+	Columns []string // of the version; several for Columns alone
+}
+
+// Class is what kind of values a column has, as far as comparing them goes.
+type Class uint8
+
+// The classes of columns.
+const (
+	Inexact Class = iota // can't be compared exactly: floats, JSON, what is not known
+	Integer
+	Decimal
+	Boolean
+	Text
+	Bytes
+	Date
+	DateTime // without a time zone
+	Instant  // with one
+	Identifier
+)
+
+// Column is what the server says of a column.
+type Column struct {
+	Name      string // as the table spells it
+	Type      string // as it stands in a CAST, or in an error
+	Class     Class
+	Own       bool // the type is not one of the server's
+	Padded    bool // of fixed length
+	Nullable  bool
+	Precision int    // digits of a second
+	Max       uint64 // of an integer
+	Auto      bool   // a zero makes a number of its own
+}
+
+// Facts are what the server says of a table.
+type Facts struct {
+	All   map[string]Column // by name, folded as the engine compares names; none: there is no such table
+	Index string            // the one by which the key is unique; empty: it is not
+	Odd   string            // why rows of it can't be told apart by a unique index; empty: they can
+}
+
+// Plan is a table that was found good for use.
+type Plan struct {
+	Spec
+	Facts
+	KeyColumn Column
+	Token     []Column // those of the version
+}
+
+// Op is what a statement does.
+type Op uint8
+
+// The statements. Those that end in Any take every version.
+const (
+	Update Op = iota + 1
+	UpdateAny
+	Delete
+	DeleteAny
+	Insert
+	Many
+	ManyAll // or nothing
+)
+
+// Stmt is a statement, made once for the columns that it sets.
+type Stmt struct {
+	Op      Op
+	Text    string
+	Columns []Column // in the order of their names
+	Names   []string // of the same, as the caller spells them
+}
+
+// Write is one statement on one row.
+type Write struct {
+	Stmt     *Stmt
+	Key      any
+	Expected Raw
+	Next     Raw // a UUID that is to be written
+	Set      map[string]any
+}
+
+// Row is one of several that are to be written.
+type Row struct {
+	Key      any
+	Expected Raw
+	Next     Raw // a UUID that is to be written
+	Set      map[string]any
+}
+
+// Found is what became of a Row.
+type Found struct {
+	Exists  bool
+	Written bool
+	Held    bool // it could have been written, and was not for the sake of others
+	Version Raw  // what it was written with, or what was found
+	Void    bool // that is NULL
+}
+
+// Engine runs statements on DB. Those it returns errors from say what they mean: see Wrong.
+type Engine[DB any] interface {
+	// Quote is the sign around names. Fold is how names are compared.
+	Quote() string
+	Fold(name string) string
+	// Definition is how a column of a kind is to be made.
+	Definition(Kind) string
+	// Fits tells why a column can't keep a version of the kind; empty: it can.
+	Fits(Kind, Column) string
+
+	// Look asks the server for a table.
+	Look(ctx context.Context, db DB, s Spec) (Facts, error)
+	// Twins counts, up to two, the rows of a key that is not unique.
+	Twins(ctx context.Context, db DB, s Spec, key any) (int64, error)
+	// Key makes a key of what the server compares it with, or says why it can't be compared.
+	Key(c Column, key any) (any, error)
+	// Value is the same for a value of Columns that is expected.
+	Value(c Column, value any) (any, error)
+
+	// Text makes a statement. Those of several rows may be made later.
+	Text(p *Plan, op Op, set []Column) string
+	// Write runs a statement, and returns how many rows it hit, and the new version.
+	Write(ctx context.Context, db DB, p *Plan, w Write) (int64, Raw, error)
+	// Many writes rows that are at the versions expected. Ambiguous: two of the keys mean one row, and nothing was written.
+	Many(ctx context.Context, db DB, p *Plan, s *Stmt, rows []Row) (found []Found, ambiguous bool, err error)
+	// Read reads a row's version: void if it is NULL. Latest: as it is now, where the transaction would see it as it was.
+	Read(ctx context.Context, db DB, p *Plan, key any, latest bool) (version Raw, void, exists bool, err error)
+
+	// Wrong says what an error means to the one whose statement it came from.
+	Wrong(ctx context.Context, what string, wrote bool, err error) error
+}

@@ -1,0 +1,191 @@
+package optimistic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/optimistic/internal/engine"
+)
+
+// Change is one of several writes.
+type Change[V any] struct {
+	Key      any
+	Expected V
+	Set      Set
+}
+
+// Mode is what UpdateMany does where some of the rows have changed. The zero value is refused.
+type Mode uint8
+
+// The modes.
+const (
+	AllOrNothing Mode = iota + 1 // nothing is written
+	EachRow                      // the others are written
+)
+
+// Verdict is what became of a Change.
+type Verdict uint8
+
+// The verdicts.
+const (
+	Updated    Verdict = iota + 1 // it was written
+	Conflicted                    // the row has changed since it was read
+	Missing                       // there is no such row
+)
+
+// String is "updated", "conflicted" or "missing".
+func (v Verdict) String() string {
+	switch v {
+	case Updated:
+		return "updated"
+	case Conflicted:
+		return "conflicted"
+	case Missing:
+		return "missing"
+	}
+	return "unknown"
+}
+
+// Outcome says what became of a Change.
+type Outcome[V any] struct {
+	Key     any
+	Verdict Verdict
+	Version V     // of an updated row the new one, of a conflicted one that which it has
+	Err     error // a *ConflictError or *NotFoundError; nil for an updated row
+}
+
+// MaxChanges is how many rows one UpdateMany takes. A statement takes 65,535 parameters besides, which on MySQL and MariaDB many
+// columns may reach first: that is refused, too.
+const MaxChanges = dblock.MaxSetKeys
+
+// UpdateMany writes several rows, each if it still has the version expected, and returns an Outcome for each in their order. All
+// have to set the same columns. The rows are locked in the order of their keys first, so that two calls never deadlock, unless
+// their transactions have locked others of the rows before.
+//
+// With AllOrNothing nothing is written if one of the rows has changed or is missing: there are no outcomes then, and the error
+// joins those of all such rows, so that errors.Is finds ErrConflict and ErrNotFound. With EachRow the error is nil in that
+// case, and the outcomes tell.
+//
+// On Postgres it is one statement. On MySQL and MariaDB it is two, one that locks and reads, and one that writes where there is
+// something to write: db has to be a transaction (it has Commit), or a *sql.DB, on which one is begun at READ COMMITTED, and run
+// again after a deadlock.
+func (t *Table[V, DB]) UpdateMany(ctx context.Context, db DB, changes []Change[V], mode Mode) ([]Outcome[V], error) {
+	op := engine.Many
+	switch {
+	case mode == AllOrNothing:
+		op = engine.ManyAll
+	case mode != EachRow:
+		return nil, invalid("mode", "it is %d: give AllOrNothing or EachRow", mode)
+	}
+	rows, err := t.rows(changes)
+	if err != nil {
+		return nil, err
+	}
+	p, err := t.checked(ctx, db, changes[0].Key)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.compared(p, rows); err != nil {
+		return nil, err
+	}
+	s, err := t.stmt(p, op, changes[0].Set)
+	if err != nil {
+		return nil, err
+	}
+	found, ambiguous, err := t.e.Many(ctx, db, p, s, rows)
+	switch {
+	case err != nil && errors.Is(err, dblock.ErrInvalid):
+		return nil, err
+	case err != nil:
+		return nil, t.wrong(ctx, fmt.Sprintf("(%d rows)", len(rows)), true, err)
+	case ambiguous:
+		return nil, invalid("changes", "two of the keys mean the same row of %s; nothing was written", t.spec.Table)
+	}
+	return t.outcomes(changes, found, mode)
+}
+
+// rows checks the changes, as far as that goes without knowing the table.
+func (t *Table[V, DB]) rows(changes []Change[V]) ([]engine.Row, error) {
+	if len(changes) == 0 || len(changes) > MaxChanges {
+		return nil, invalid("changes", "there are %d, not 1 to %d: give the others to another call", len(changes), MaxChanges)
+	}
+	rows := make([]engine.Row, len(changes))
+	for i, c := range changes {
+		if err := checkKey(c.Key); err != nil {
+			return nil, err
+		}
+		if len(c.Set) == 0 {
+			return nil, invalid("set", "that of the key %v is empty", shown(c.Key))
+		}
+		for name := range changes[0].Set {
+			if _, ok := c.Set[name]; !ok || len(c.Set) != len(changes[0].Set) {
+				return nil, invalid("set", "the key %v sets other columns than the key %v: give them to calls of their own",
+					shown(c.Key), shown(changes[0].Key))
+			}
+		}
+		expected, err := t.token.unpack(c.Expected)
+		if err != nil {
+			return nil, err
+		}
+		rows[i] = engine.Row{Key: c.Key, Expected: expected, Set: c.Set}
+		if t.spec.Kind == engine.UUID {
+			rows[i].Next.U = newUUID()
+		}
+	}
+	return rows, nil
+}
+
+// compared makes keys and versions of what the server compares them with, and refuses a key that is there twice.
+func (t *Table[V, DB]) compared(p *engine.Plan, rows []engine.Row) (err error) {
+	seen := make(map[any]bool, len(rows))
+	for i := range rows {
+		r := &rows[i]
+		if r.Key, err = t.e.Key(p.KeyColumn, r.Key); err != nil {
+			return err
+		}
+		if err := t.expect(p, &r.Expected); err != nil {
+			return err
+		}
+		same := identity(r.Key)
+		if seen[same] {
+			return invalid("changes", "the key %v is there twice", shown(r.Key))
+		}
+		seen[same] = true
+	}
+	return nil
+}
+
+// identity is the same for keys that are sure to mean the same row.
+func identity(key any) any { return fmt.Sprint(shown(key)) }
+
+// outcomes says what became of the changes.
+func (t *Table[V, DB]) outcomes(changes []Change[V], found []engine.Found, mode Mode) ([]Outcome[V], error) {
+	outcomes := make([]Outcome[V], len(changes))
+	var refused []error
+	for i, f := range found {
+		o := &outcomes[i]
+		o.Key = changes[i].Key
+		switch {
+		case f.Written:
+			o.Verdict, o.Version = Updated, t.token.pack(f.Version)
+			continue
+		case !f.Exists:
+			o.Verdict, o.Err = Missing, &NotFoundError{Table: t.spec.Table, Key: o.Key}
+		case f.Held:
+			continue
+		default:
+			if o.Err = t.sound(o.Key, f.Version, f.Void); o.Err == nil {
+				o.Version = t.token.pack(f.Version)
+				o.Err = t.conflict(o.Key, changes[i].Expected, f.Version)
+			}
+			o.Verdict = Conflicted
+		}
+		refused = append(refused, o.Err)
+	}
+	if mode == AllOrNothing && len(refused) > 0 {
+		return nil, errors.Join(refused...)
+	}
+	return outcomes, nil
+}

@@ -1,0 +1,2 @@
+// Package mysqloptimistic is optimistic on MySQL and MariaDB, with database/sql.
+package mysqloptimistic

@@ -1,0 +1,69 @@
+package mysqloptimistic_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	_ "github.com/go-sql-driver/mysql"
+
+	"github.com/dblock-go/dblock/internal/testdb"
+	"github.com/dblock-go/dblock/optimistic"
+	"github.com/dblock-go/dblock/optimistic/mysqloptimistic"
+)
+
+// table is a row of a restaurant's tables.
+type table struct {
+	ID, Guests int
+	Version    int64
+}
+
+func ExampleUpdate() {
+	ctx := context.Background()
+	dsn, done := testdb.ExampleDSN(family()[0]) // yours: app@tcp(db.example:3306)/shop
+	defer done()
+	pool, err := sql.Open("mysql", dsn)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = pool.Close() }()
+	const create = "CREATE TABLE seating (id INT PRIMARY KEY, guests INT NOT NULL, version BIGINT NOT NULL)"
+	for _, statement := range []string{create, "INSERT INTO seating VALUES (17, 0, 1)"} {
+		if _, err := pool.ExecContext(ctx, statement); err != nil {
+			fmt.Println(err)
+			return
+		}
+	}
+
+	load := func(ctx context.Context, db mysqloptimistic.DB) (t table, err error) {
+		row := db.QueryRowContext(ctx, "SELECT id, guests, version FROM seating WHERE id = 17")
+		return t, row.Scan(&t.ID, &t.Guests, &t.Version)
+	}
+	save := func(ctx context.Context, db mysqloptimistic.DB, t table) (table, error) {
+		const update = "UPDATE seating SET guests = ?, version = version + 1 WHERE id = ? AND version = ?"
+		result, err := db.ExecContext(ctx, update, t.Guests, t.ID, t.Version)
+		at := optimistic.Row{Table: "seating", Key: t.ID, Expected: t.Version}
+		t.Version++
+		return t, optimistic.Result(result, err, at)
+	}
+	seat := func(guests int, meanwhile func()) (table, error) {
+		return mysqloptimistic.Update(ctx, pool, load, func(_ context.Context, t *table) error {
+			meanwhile()
+			if t.Guests += guests; t.Guests > 4 {
+				return fmt.Errorf("%d guests find no room", guests)
+			}
+			return nil
+		}, save,
+			mysqloptimistic.EscalateAfter(3, mysqloptimistic.LockRow("seating", "id", 17)),
+			optimistic.OnConflict(func(err error, attempt int) { fmt.Println("attempt", attempt, "for", guests, "guests:", err) }))
+	}
+	others := func() { fmt.Println(seat(1, func() {})) }
+	fmt.Println(seat(3, func() { others(); others = func() {} })) // somebody else is faster
+	fmt.Println(seat(2, func() {}))
+	// Output:
+	// {17 1 2} <nil>
+	// attempt 1 for 3 guests: optimistic: seating 17, read at 1, has changed since; nothing was written: read it again and repeat the change
+	// {17 4 3} <nil>
+	// {0 0 0} 2 guests find no room
+}

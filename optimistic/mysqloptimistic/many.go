@@ -1,0 +1,198 @@
+package mysqloptimistic
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/dblock-go/dblock/mysqllock"
+	"github.com/dblock-go/dblock/optimistic/internal/engine"
+)
+
+// Many locks and reads the rows, and then writes those that are at the versions expected: so it needs a transaction.
+func (room) Many(ctx context.Context, db DB, p *engine.Plan, s *engine.Stmt, rows []engine.Row) ([]engine.Found, bool, error) {
+	b := batch{p: p, s: s, rows: rows}
+	if pool, ok := db.(*sql.DB); ok {
+		err := mysqllock.RunTx(ctx, pool, mysqllock.TxOptions{}, func(tx *sql.Tx) error { return b.run(ctx, tx) })
+		return b.found, b.ambiguous, err
+	}
+	if _, ok := db.(interface{ Commit() error }); !ok {
+		return nil, false, refused("db", "%T is neither a *sql.DB nor a transaction: UpdateMany takes two statements here, and needs one", db)
+	}
+	err := b.run(ctx, db)
+	return b.found, b.ambiguous, err
+}
+
+// batch is a write of several rows.
+type batch struct {
+	p         *engine.Plan
+	s         *engine.Stmt
+	rows      []engine.Row
+	found     []engine.Found
+	ambiguous bool
+}
+
+func (b *batch) run(ctx context.Context, db DB) error {
+	b.found, b.ambiguous = make([]engine.Found, len(b.rows)), false
+	now, err := b.look(ctx, db)
+	if err != nil || b.ambiguous {
+		return err
+	}
+	var places []int // of the rows to write
+	for i, f := range b.found {
+		if f.Held {
+			places = append(places, i)
+		}
+	}
+	if len(places) == 0 || b.s.Op == engine.ManyAll && len(places) < len(b.rows) {
+		return nil
+	}
+	for _, i := range places {
+		f := &b.found[i]
+		f.Held, f.Written = false, true
+		f.Version = b.next(i, now)
+	}
+	text, args := b.update(places)
+	if err := few(args); err != nil {
+		return err
+	}
+	_, err = db.ExecContext(ctx, text, args...)
+	return err
+}
+
+// next is the version that a row gets. It is locked, so that nobody else gives it one.
+func (b *batch) next(i int, now int64) engine.Raw {
+	r := b.rows[i]
+	switch b.p.Kind {
+	case engine.Int:
+		return engine.Raw{N: r.Expected.N + 1}
+	case engine.Timestamp:
+		return engine.Raw{N: max(now, r.Expected.N+1)}
+	case engine.UUID:
+		return r.Next
+	default:
+		return engine.Raw{Values: became(b.p, b.s, r.Expected, r.Set)}
+	}
+}
+
+// inOne is how many keys stand in one IN: of a thousand MariaDB would make a table of its own, and lose their order.
+const inOne = 500
+
+// among is the condition that the key is one of n parameters.
+func among(key string, n int) string {
+	var b strings.Builder
+	for i := range n {
+		switch {
+		case i == 0:
+			fmt.Fprintf(&b, "(%s IN (?", key)
+		case i%inOne == 0:
+			fmt.Fprintf(&b, ") OR %s IN (?", key)
+		default:
+			b.WriteString(", ?")
+		}
+	}
+	return b.String() + "))"
+}
+
+// look locks the rows in the order of their keys, and reads which of those asked for each is, the first and the last, whether it
+// is at the version expected, what the server's clock shows, and the version. Texts are flat: the server's stack is small.
+func (b *batch) look(ctx context.Context, db DB) (now int64, err error) {
+	key, match := quoted(b.p.Key), matches(b.p)
+	n := len(b.rows)
+	var first, last, same strings.Builder
+	keys, reversed, versioned := make([]any, n), make([]any, n), []any{}
+	for i, r := range b.rows {
+		fmt.Fprintf(&first, " WHEN ? THEN %d", i)
+		fmt.Fprintf(&last, " WHEN ? THEN %d", n-1-i)
+		fmt.Fprintf(&same, " WHEN ? THEN %s", match)
+		keys[i], reversed[n-1-i] = r.Key, r.Key
+		versioned = expected(append(versioned, r.Key), b.p, r.Expected)
+	}
+	text := fmt.Sprintf("SELECT CASE %[1]s%[2]s END, CASE %[1]s%[3]s END, COALESCE(CASE %[1]s%[4]s END, 0), %[5]s, %[6]s "+
+		"FROM %[7]s FORCE INDEX (%[8]s) WHERE %[9]s ORDER BY %[1]s FOR UPDATE",
+		key, first.String(), last.String(), same.String(), clock, strings.Join(read(b.p), ", "), b.p.From, quoted(b.p.Index), among(key, n))
+	args := slices.Concat(keys, reversed, versioned, keys)
+	if err := few(args); err != nil {
+		return 0, err
+	}
+	answer, err := db.QueryContext(ctx, text, args...)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = answer.Close() }()
+	for answer.Next() {
+		var place, last, same int64
+		v := versions(b.p)
+		if err := answer.Scan(append([]any{&place, &last, &same, &now}, v.places...)...); err != nil {
+			return 0, err
+		}
+		f := &b.found[place]
+		f.Exists, f.Held = true, same == 1
+		b.ambiguous = b.ambiguous || place != last
+		if f.Version, f.Void, err = v.raw(b.p); err != nil {
+			return 0, err
+		}
+	}
+	return now, errors.Join(answer.Err(), answer.Close())
+}
+
+// update is the statement that writes the rows at these places, all of them with a value of its own for each column.
+func (b *batch) update(places []int) (string, []any) {
+	key := quoted(b.p.Key)
+	var names, values []string
+	var args []any
+	each := func(c engine.Column, cast string, value func(i int) any) {
+		var text strings.Builder
+		fmt.Fprintf(&text, "CASE %s", key)
+		for _, i := range places {
+			fmt.Fprintf(&text, " WHEN ? THEN %s", cast)
+			args = append(args, b.rows[i].Key, value(i))
+		}
+		fmt.Fprintf(&text, " ELSE %s END", quoted(c.Name))
+		names, values = append(names, quoted(c.Name)), append(values, text.String())
+	}
+	for j, c := range b.s.Columns {
+		each(c, assign(c), func(i int) any { return b.rows[i].Set[b.s.Names[j]] })
+	}
+	switch c := b.p.Token[0]; b.p.Kind {
+	case engine.Int:
+		names, values = append(names, quoted(c.Name)), append(values, bump(b.p, false))
+	case engine.Timestamp:
+		each(c, cast(c), func(i int) any { return instant(b.found[i].Version.N) })
+	case engine.UUID:
+		each(c, assign(c), func(i int) any { return uuid(c, b.rows[i].Next.U) })
+	}
+	for _, i := range places {
+		args = append(args, b.rows[i].Key)
+	}
+	return fmt.Sprintf("UPDATE %s FORCE INDEX (%s) SET %s WHERE %s", b.p.From, quoted(b.p.Index), assigned(names, values),
+		among(key, len(places))), args
+}
+
+// assign is a parameter that is set in a CASE, which is of one type, whatever each parameter is.
+func assign(c engine.Column) string {
+	switch {
+	case c.Class == engine.Text, strings.HasPrefix(c.Type, "json"):
+		return "CONVERT(? USING utf8mb4)"
+	case c.Class == engine.Bytes:
+		return "CAST(? AS BINARY)"
+	case c.Class == engine.Instant:
+		return "CAST(? AS DATETIME(6))"
+	case strings.HasPrefix(c.Type, "float"), strings.HasPrefix(c.Type, "double"):
+		return "(? + 0E0)"
+	}
+	return cast(c)
+}
+
+// maxParams is how many a statement takes.
+const maxParams = 65_535
+
+func few(args []any) error {
+	if len(args) > maxParams {
+		return refused("changes", "they take %d parameters, more than %d: give some to another call", len(args), maxParams)
+	}
+	return nil
+}

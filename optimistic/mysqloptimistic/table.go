@@ -1,0 +1,227 @@
+package mysqloptimistic
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+
+	"github.com/dblock-go/dblock/internal/rowlock"
+	"github.com/dblock-go/dblock/optimistic"
+	"github.com/dblock-go/dblock/optimistic/internal/engine"
+)
+
+// Table is optimistic.Table on MySQL and MariaDB.
+type Table[V any] = optimistic.Table[V, DB]
+
+// NewTable describes a table: its name, which may be qualified ("shop.account"), its key, a column of integers, texts or bytes with
+// a unique index of its own such as the primary key, and its version. Names are taken as they are, and may contain anything
+// but, in the table's, a further dot. Nothing is sent; what the server thinks of it Table.Check tells.
+//
+// Writes with a Timestamp, with Columns, and those of Table.Any set what LAST_INSERT_ID() returns on their connection: that is how
+// the new version comes back in the same round trip. A trigger must not change the version.
+func NewTable[V any](table, key string, version optimistic.Token[V]) (*Table[V], error) {
+	return optimistic.New[V, DB](room{}, table, key, version)
+}
+
+// room is the engine of MySQL and MariaDB.
+type room struct{}
+
+var _ engine.Engine[DB] = room{}
+
+func (room) Quote() string { return "`" }
+
+// Fold: names of columns are compared without regard to case.
+func (room) Fold(name string) string { return strings.ToLower(name) }
+
+func (room) Definition(kind engine.Kind) string {
+	switch kind {
+	case engine.Int:
+		return "BIGINT NOT NULL DEFAULT 1"
+	case engine.Timestamp:
+		return "DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6))"
+	default:
+		return "BINARY(16) NOT NULL"
+	}
+}
+
+func (room) Fits(kind engine.Kind, c engine.Column) string {
+	uuid := c.Class == engine.Identifier || c.Type == "binary(16)" || c.Type == "char(36)" || c.Type == "varchar(36)"
+	switch {
+	case (kind == engine.Timestamp || kind == engine.Columns) && c.Class == engine.Instant:
+		return "is of the type " + c.Type + ", whose values depend on the session's time zone"
+	case kind == engine.Int && c.Class != engine.Integer,
+		kind == engine.Timestamp && c.Class != engine.DateTime,
+		kind == engine.UUID && !uuid:
+		return "is of the type " + c.Type
+	case kind == engine.Timestamp && c.Precision < 6:
+		return fmt.Sprintf("keeps %d digits of a second, not 6, and would miss changes", c.Precision)
+	}
+	return ""
+}
+
+// Look asks by SHOW, which finds what a statement would: temporary tables too, and in whatever case the name is written.
+func (room) Look(ctx context.Context, db DB, s engine.Spec) (engine.Facts, error) {
+	f := engine.Facts{All: map[string]engine.Column{}}
+	lines, err := show(ctx, db, "SHOW COLUMNS FROM "+s.From)
+	if isMissing(err) {
+		return f, nil
+	}
+	if err != nil {
+		return f, err
+	}
+	for _, line := range lines {
+		c := columnOf(line)
+		f.All[strings.ToLower(c.Name)] = c
+	}
+	lines, err = show(ctx, db, "SHOW INDEX FROM "+s.From)
+	f.Index = uniqueIndex(lines, s.Key)
+	return f, err
+}
+
+// uniqueIndex is the name of one that has the whole of the key for its only column, the primary key before others.
+func uniqueIndex(lines []map[string]string, key string) (index string) {
+	parts := map[string]int{}
+	for _, line := range lines {
+		parts[line["Key_name"]]++
+	}
+	for _, line := range lines {
+		name := line["Key_name"]
+		hidden := line["Visible"] == "NO" || line["Ignored"] == "YES"
+		if parts[name] != 1 || line["Non_unique"] != "0" || line["Sub_part"] != "" || hidden || !strings.EqualFold(line["Column_name"], key) {
+			continue
+		}
+		if index == "" || strings.EqualFold(name, "PRIMARY") {
+			index = name
+		}
+	}
+	return index
+}
+
+// show reads rows by the names of their columns, of which servers have different ones; NULL is empty.
+func show(ctx context.Context, db DB, text string) (lines []map[string]string, err error) {
+	rows, err := db.QueryContext(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	names, err := rows.Columns()
+	if err != nil {
+		return nil, err
+	}
+	values, places := make([]sql.NullString, len(names)), make([]any, len(names))
+	for i := range values {
+		places[i] = &values[i]
+	}
+	for rows.Next() {
+		if err := rows.Scan(places...); err != nil {
+			return nil, err
+		}
+		line := make(map[string]string, len(names))
+		for i, name := range names {
+			line[name] = values[i].String
+		}
+		lines = append(lines, line)
+	}
+	return lines, rows.Err()
+}
+
+func (room) Twins(ctx context.Context, db DB, s engine.Spec, key any) (n int64, err error) {
+	text := fmt.Sprintf("SELECT COUNT(*) FROM (SELECT 1 FROM %s WHERE %s = ? LIMIT 2) AS twins", s.From, quoted(s.Key))
+	err = db.QueryRowContext(ctx, text, key).Scan(&n)
+	return n, err
+}
+
+func quoted(name string) string {
+	name, _ = rowlock.Name("column", name, "`") // it was checked
+	return name
+}
+
+func (room) Write(ctx context.Context, db DB, p *engine.Plan, w engine.Write) (int64, engine.Raw, error) {
+	args := make([]any, 0, 3+len(p.Token)+len(w.Stmt.Names))
+	op := w.Stmt.Op
+	if op == engine.Insert {
+		args = append(args, w.Key)
+	}
+	for _, name := range w.Stmt.Names {
+		args = append(args, w.Set[name])
+	}
+	if p.Kind == engine.UUID && op != engine.Delete && op != engine.DeleteAny {
+		args = append(args, uuid(p.Token[0], w.Next.U))
+	}
+	if op != engine.Insert {
+		args = append(args, w.Key)
+	}
+	if op == engine.Update || op == engine.Delete {
+		args = expected(args, p, w.Expected)
+	}
+	result, err := db.ExecContext(ctx, w.Stmt.Text, args...)
+	if op == engine.Insert && isTaken(err, p.Index) {
+		return 0, engine.Raw{}, nil
+	}
+	if err != nil {
+		return 0, engine.Raw{}, err
+	}
+	rows, err := result.RowsAffected()
+	if err != nil || op == engine.Delete || op == engine.DeleteAny {
+		return rows, engine.Raw{}, err
+	}
+	last, err := result.LastInsertId()
+	return outcome(p, &w, rows, last, err)
+}
+
+// outcome tells what a statement has done by the two numbers that the server returns.
+func outcome(p *engine.Plan, w *engine.Write, rows, last int64, err error) (int64, engine.Raw, error) {
+	next := engine.Raw{N: last}
+	switch {
+	case p.Kind == engine.UUID:
+		next.U = w.Next.U
+	case p.Kind == engine.Int && w.Stmt.Op == engine.Update:
+		next.N = w.Expected.N + 1
+	case p.Kind == engine.Int && w.Stmt.Op == engine.Insert:
+		next.N = 1
+	case p.Kind == engine.Columns:
+		if w.Stmt.Op != engine.Insert && rows == 0 && last == matched {
+			rows = 1 // it was at the values already, and the server counts rows that have changed
+		}
+		next.Values = became(p, w.Stmt, w.Expected, w.Set)
+	}
+	return rows, next, err
+}
+
+// became are the values expected of a row with those in their place that were set.
+func became(p *engine.Plan, s *engine.Stmt, expected engine.Raw, set map[string]any) []any {
+	values := make([]any, len(p.Token))
+	copy(values, expected.Values)
+	for i, c := range p.Token {
+		for j := range s.Columns {
+			if s.Columns[j].Name == c.Name {
+				values[i] = set[s.Names[j]]
+			}
+		}
+	}
+	return values
+}
+
+// Read locks the row to read the latest: else a transaction at REPEATABLE READ would read it as it was at its beginning.
+func (room) Read(ctx context.Context, db DB, p *engine.Plan, key any, latest bool) (r engine.Raw, void, exists bool, err error) {
+	text := fmt.Sprintf("SELECT %s FROM %s WHERE %s = ?", strings.Join(read(p), ", "), p.From, quoted(p.Key))
+	if latest {
+		text += " LOCK IN SHARE MODE"
+	}
+	rows, err := db.QueryContext(ctx, text, key)
+	if err != nil {
+		return r, false, false, err
+	}
+	defer func() { _ = rows.Close() }()
+	if exists = rows.Next(); exists {
+		v := versions(p)
+		if err = rows.Scan(v.places...); err == nil {
+			r, void, err = v.raw(p)
+		}
+	}
+	if err == nil {
+		err = rows.Err()
+	}
+	return r, void, exists && err == nil, err
+}

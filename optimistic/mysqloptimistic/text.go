@@ -1,0 +1,143 @@
+package mysqloptimistic
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/dblock-go/dblock/optimistic/internal/engine"
+)
+
+// Times travel as microseconds since 1970, and as texts: so they depend on no time zone, and on no setting of the driver's.
+const (
+	epoch  = "TIMESTAMP'1970-01-01 00:00:00'"
+	micros = "TIMESTAMPDIFF(MICROSECOND, " + epoch + ", %s)"
+	clock  = "TIMESTAMPDIFF(MICROSECOND, " + epoch + ", UTC_TIMESTAMP(6))"
+	moment = "TIMESTAMPADD(MICROSECOND, %s, " + epoch + ")"
+)
+
+// matched is what a statement leaves as its last inserted id to say that it has found its row.
+const matched = 1
+
+// read are the expressions that a version is read by.
+func read(p *engine.Plan) []string {
+	exprs := make([]string, len(p.Token))
+	for i, c := range p.Token {
+		column := quoted(c.Name)
+		switch {
+		case p.Kind == engine.Int, p.Kind == engine.UUID, c.Class == engine.Bytes:
+			exprs[i] = column
+		case c.Class == engine.DateTime:
+			exprs[i] = fmt.Sprintf(micros, column)
+		default:
+			exprs[i] = "CAST(" + column + " AS CHAR)"
+		}
+	}
+	return exprs
+}
+
+// matches is the condition that a row has the version of the next parameters.
+func matches(p *engine.Plan) string {
+	conditions := make([]string, len(p.Token))
+	for i, c := range p.Token {
+		column := quoted(c.Name)
+		switch {
+		case p.Kind == engine.Int:
+			conditions[i] = column + " = ?"
+		case p.Kind == engine.Timestamp:
+			conditions[i] = column + " = CAST(? AS DATETIME(6))"
+		case p.Kind == engine.UUID && c.Class == engine.Text:
+			conditions[i] = "LOWER(" + column + ") = ?"
+		case p.Kind == engine.UUID:
+			conditions[i] = column + " = ?"
+		case c.Class == engine.Text: // byte by byte: a collation takes different texts for the same
+			conditions[i] = fmt.Sprintf("CAST(CONVERT(%s USING utf8mb4) AS BINARY) <=> CAST(CONVERT(? USING utf8mb4) AS BINARY)", column)
+		default:
+			conditions[i] = fmt.Sprintf("%s <=> %s", column, cast(c))
+		}
+	}
+	return strings.Join(conditions, " AND ")
+}
+
+// cast is a parameter of a column's class: without it the server may compare as floats.
+func cast(c engine.Column) string {
+	switch c.Class {
+	case engine.Integer, engine.Decimal:
+		return "CAST(? AS DECIMAL(65,30))"
+	case engine.Date:
+		return "CAST(? AS DATE)"
+	case engine.DateTime:
+		return "CAST(? AS DATETIME(6))"
+	}
+	return "?"
+}
+
+// bump is what a row's version becomes; a UUID is a parameter. told: the server is to return it.
+func bump(p *engine.Plan, told bool) string {
+	column := quoted(p.Token[0].Name)
+	switch {
+	case p.Kind == engine.UUID:
+		return "?"
+	case p.Kind == engine.Timestamp:
+		return fmt.Sprintf(moment, fmt.Sprintf("LAST_INSERT_ID(GREATEST(%s, %s + 1))", clock, fmt.Sprintf(micros, column)))
+	case told:
+		return "LAST_INSERT_ID(" + column + " + 1)"
+	default:
+		return column + " + 1"
+	}
+}
+
+// first is the version of a row that is inserted.
+func first(p *engine.Plan) string {
+	switch p.Kind {
+	case engine.Int:
+		return "1"
+	case engine.Timestamp:
+		return fmt.Sprintf(moment, "LAST_INSERT_ID("+clock+")")
+	default:
+		return "?"
+	}
+}
+
+func (room) Text(p *engine.Plan, op engine.Op, set []engine.Column) string {
+	key := quoted(p.Key)
+	where := key + " = ?"
+	switch {
+	case op == engine.Many || op == engine.ManyAll:
+		return "" // it depends on the number of rows
+	case op == engine.Update || op == engine.Delete:
+		where += " AND " + matches(p)
+	case op == engine.UpdateAny && p.Kind == engine.Int: // 0 is no version, and what is beyond the last one some modes cut
+		where += fmt.Sprintf(" AND %s > 0 AND %s < %d", quoted(p.Token[0].Name), quoted(p.Token[0].Name), p.Token[0].Max)
+	}
+	if op == engine.Delete || op == engine.DeleteAny {
+		return fmt.Sprintf("DELETE FROM %s WHERE %s", p.From, where)
+	}
+	var names, values []string
+	for _, c := range set {
+		names, values = append(names, quoted(c.Name)), append(values, "?")
+	}
+	if p.Kind != engine.Columns {
+		names = append(names, quoted(p.Token[0].Name))
+	}
+	if op == engine.Insert {
+		if p.Kind != engine.Columns {
+			values = append(values, first(p))
+		}
+		return fmt.Sprintf("INSERT INTO %s (%s, %s) VALUES (?, %s)", p.From, key, strings.Join(names, ", "), strings.Join(values, ", "))
+	}
+	if p.Kind == engine.Columns { // the key becomes what it is, which says that the row was found
+		names = append(names, key)
+		values = append(values, fmt.Sprintf("IF(LAST_INSERT_ID(%d) = %d, %s, %s)", matched, matched, key, key))
+	} else {
+		values = append(values, bump(p, op == engine.UpdateAny))
+	}
+	return fmt.Sprintf("UPDATE %s SET %s WHERE %s", p.From, assigned(names, values), where)
+}
+
+func assigned(names, values []string) string {
+	parts := make([]string, len(names))
+	for i := range names {
+		parts[i] = names[i] + " = " + values[i]
+	}
+	return strings.Join(parts, ", ")
+}

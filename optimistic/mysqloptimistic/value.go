@@ -1,0 +1,260 @@
+package mysqloptimistic
+
+import (
+	"database/sql"
+	"database/sql/driver"
+	"fmt"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/optimistic/internal/engine"
+)
+
+// columnOf reads a line of SHOW COLUMNS.
+func columnOf(line map[string]string) engine.Column {
+	c := engine.Column{
+		Name: line["Field"], Type: strings.ToLower(line["Type"]), Nullable: line["Null"] == "YES",
+		Auto: strings.Contains(strings.ToLower(line["Extra"]), "auto_increment"),
+	}
+	name, rest, _ := strings.Cut(c.Type, "(")
+	name, unsigned, _ := strings.Cut(name, " ")
+	if strings.Contains(rest, "unsigned") || strings.Contains(unsigned, "unsigned") {
+		unsigned = "unsigned"
+	}
+	if bits := map[string]uint{"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}[name]; bits > 0 {
+		c.Class, c.Max = engine.Integer, 1<<(bits-1)-1
+		if unsigned == "unsigned" && bits < 64 { // versions are int64 in Go
+			c.Max = 1<<bits - 1
+		}
+		return c
+	}
+	switch name {
+	case "decimal":
+		c.Class = engine.Decimal
+	case "char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum":
+		c.Class = engine.Text
+	case "binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob":
+		c.Class = engine.Bytes
+	case "date":
+		c.Class = engine.Date
+	case "datetime", "timestamp":
+		if c.Class = engine.DateTime; name == "timestamp" {
+			c.Class = engine.Instant
+		}
+		digits, _, _ := strings.Cut(rest, ")")
+		c.Precision, _ = strconv.Atoi(digits) // none are none
+	case "uuid":
+		c.Class = engine.Identifier
+	}
+	return c
+}
+
+func refused(field, format string, args ...any) error {
+	return &dblock.InvalidError{Field: field, Reason: fmt.Sprintf(format, args...)}
+}
+
+// Key refuses what the server would compare in a way of its own: a text with a number, in which 0 is equal to every text without
+// digits, and a write would hit many rows.
+func (room) Key(c engine.Column, key any) (any, error) {
+	plain, err := plainOf("key", key)
+	if err != nil {
+		return nil, err
+	}
+	switch c.Class {
+	case engine.Integer:
+		switch plain.(type) {
+		case int64, uint64:
+			return plain, nil
+		}
+	case engine.Text, engine.Identifier:
+		switch v := plain.(type) {
+		case string:
+			return v, nil
+		case [16]byte:
+			return engine.FormatUUID(v), nil
+		}
+	case engine.Bytes:
+		switch v := plain.(type) {
+		case []byte:
+			return v, nil
+		case string:
+			return []byte(v), nil
+		case [16]byte:
+			return v[:], nil
+		}
+	default:
+		return nil, refused("key", "the column %q is of the type %s: keys are integers, texts or bytes", c.Name, c.Type)
+	}
+	return nil, refused("key", "a %T is not of the type %s of the column %q", key, c.Type, c.Name)
+}
+
+// plainOf is a value of a few types.
+func plainOf(field string, value any) (any, error) {
+	switch v := value.(type) {
+	case int64, uint64, string, []byte, time.Time, [16]byte, bool:
+		return v, nil
+	case int:
+		return int64(v), nil
+	}
+	of := reflect.ValueOf(value)
+	if of.Kind() == reflect.Array && of.Len() == 16 && of.Type().Elem().Kind() == reflect.Uint8 {
+		return of.Convert(reflect.TypeFor[[16]byte]()).Interface(), nil
+	}
+	if valuer, ok := value.(driver.Valuer); ok {
+		v, err := valuer.Value()
+		if err != nil {
+			return nil, refused(field, "%v", err)
+		}
+		return v, nil
+	}
+	switch of.Kind() {
+	case reflect.Pointer:
+		if of.IsNil() {
+			return nil, nil
+		}
+		return plainOf(field, of.Elem().Interface())
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return of.Int(), nil
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return of.Uint(), nil
+	case reflect.String:
+		return of.String(), nil
+	case reflect.Bool:
+		return of.Bool(), nil
+	case reflect.Slice:
+		if of.Type().Elem().Kind() == reflect.Uint8 {
+			return of.Bytes(), nil
+		}
+	}
+	return nil, refused(field, "a %T is neither a number, nor a text, nor bytes, nor a time", value)
+}
+
+var number = regexp.MustCompile(`^[+-]?[0-9]+(\.[0-9]+)?$`)
+
+// Value is what a column is compared with: the server is given texts, which it casts.
+func (room) Value(c engine.Column, value any) (any, error) {
+	plain, err := plainOf("expected", value)
+	if err != nil || plain == nil {
+		return nil, err
+	}
+	if b, ok := plain.([]byte); ok && c.Class != engine.Bytes { // as drivers return texts
+		plain = string(b)
+	}
+	switch c.Class {
+	case engine.Integer, engine.Decimal:
+		if b, ok := plain.(bool); ok {
+			plain = map[bool]int64{true: 1}[b]
+		}
+		if text := fmt.Sprint(plain); number.MatchString(text) {
+			return text, nil
+		}
+	case engine.Text, engine.Identifier:
+		switch v := plain.(type) {
+		case string:
+			return v, nil
+		case [16]byte:
+			return engine.FormatUUID(v), nil
+		}
+	case engine.Bytes:
+		switch v := plain.(type) {
+		case []byte:
+			return v, nil
+		case string:
+			return []byte(v), nil
+		case [16]byte:
+			return v[:], nil
+		}
+	case engine.Date, engine.DateTime:
+		switch v := plain.(type) {
+		case string:
+			return v, nil
+		case time.Time:
+			return instant(v.UnixMicro()), nil
+		}
+	}
+	return nil, refused("expected", "a %T (%.40v) is not of the type %s of the column %q", value, value, c.Type, c.Name)
+}
+
+func instant(n int64) string { return time.UnixMicro(n).UTC().Format("2006-01-02 15:04:05.000000") }
+
+func uuid(c engine.Column, u [16]byte) any {
+	if c.Class == engine.Bytes {
+		return u[:]
+	}
+	return engine.FormatUUID(u)
+}
+
+// expected appends the arguments that a version is compared with.
+func expected(args []any, p *engine.Plan, r engine.Raw) []any {
+	switch p.Kind {
+	case engine.Int:
+		return append(args, r.N)
+	case engine.Timestamp:
+		return append(args, instant(r.N))
+	case engine.UUID:
+		return append(args, uuid(p.Token[0], r.U))
+	default:
+		return append(args, r.Sent...)
+	}
+}
+
+// version is one that is being read: see read.
+type version struct {
+	bytes  []sql.RawBytes
+	places []any
+}
+
+func versions(p *engine.Plan) version {
+	v := version{bytes: make([]sql.RawBytes, len(p.Token))}
+	for i := range v.bytes {
+		v.places = append(v.places, &v.bytes[i])
+	}
+	return v
+}
+
+// raw is a version as it was read; void, if it is NULL.
+func (v version) raw(p *engine.Plan) (r engine.Raw, void bool, err error) {
+	text := v.bytes[0]
+	switch {
+	case p.Kind == engine.Columns:
+		r.Values = make([]any, len(v.bytes))
+		for i, b := range v.bytes {
+			if b == nil {
+				continue
+			}
+			if r.Values[i], err = valueOf(p.Token[i], b); err != nil {
+				return r, false, err
+			}
+		}
+	case text == nil:
+		return r, true, nil
+	case p.Kind == engine.UUID && p.Token[0].Class == engine.Bytes:
+		copy(r.U[:], text)
+	case p.Kind == engine.UUID:
+		r.U, err = engine.ParseUUID(string(text))
+	default:
+		r.N, err = strconv.ParseInt(string(text), 10, 64)
+	}
+	return r, false, err
+}
+
+// valueOf is a value of Columns in Go's types: int64 or uint64, a time in UTC, []byte, else a string.
+func valueOf(c engine.Column, b []byte) (any, error) {
+	switch c.Class {
+	case engine.Integer:
+		if n, err := strconv.ParseInt(string(b), 10, 64); err == nil {
+			return n, nil
+		}
+		return strconv.ParseUint(string(b), 10, 64)
+	case engine.DateTime:
+		n, err := strconv.ParseInt(string(b), 10, 64)
+		return time.UnixMicro(n).UTC(), err
+	case engine.Bytes:
+		return append([]byte{}, b...), nil
+	}
+	return string(b), nil
+}

@@ -1,0 +1,111 @@
+package mysqloptimistic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/mysqlfault"
+	"github.com/dblock-go/dblock/optimistic"
+)
+
+// unwritten says what the error of a statement means that has left nothing written: it reads, or its transaction is rolled back.
+func unwritten(ctx context.Context, err error) error {
+	switch {
+	case optimistic.IsDefinite(err), ctx.Err() != nil:
+		return err
+	case mysqlfault.Number(err) != 0 && mysqlfault.Of(fault.NoWrite(err)) == fault.Unreachable, isBroken(err):
+		return fmt.Errorf("%w: nothing was written: %w", dblock.ErrUnavailable, err)
+	default:
+		return err // it may well be the caller's own
+	}
+}
+
+// maybeWritten says what the error of a statement means that is a transaction by itself.
+func maybeWritten(ctx context.Context, err error) error {
+	if optimistic.IsDefinite(err) {
+		return err
+	}
+	switch faultOf(err) {
+	case fault.Unreachable:
+		return fmt.Errorf("%w: nothing was written: %w", dblock.ErrUnavailable, err)
+	case fault.Lost:
+		return fmt.Errorf("%w: no answer came to a statement that writes: read the row again to see whether it is written: %w",
+			dblock.ErrOutcomeUnknown, errors.Join(context.Cause(ctx), err))
+	default:
+		return err
+	}
+}
+
+// Wrong says what the error of a Table's own statement means, which is never the caller's.
+func (room) Wrong(ctx context.Context, what string, wrote bool, err error) error {
+	if errors.Is(err, dblock.ErrOutcomeUnknown) || errors.Is(err, dblock.ErrUnavailable) || errors.Is(err, dblock.ErrConflict) {
+		return fmt.Errorf("optimistic: %s: %w", what, err) // of a transaction of UpdateMany's own
+	}
+	if mysqlfault.Number(err) == 0 && ctx.Err() == nil && !isBroken(err) {
+		return fmt.Errorf("optimistic: %s: %w", what, err) // an argument that can't be sent, or a transaction that has ended
+	}
+	known := err
+	if !wrote {
+		known = fault.NoWrite(err)
+	}
+	switch faultOf(known) {
+	case fault.Retry:
+		return fmt.Errorf("%w: %s: roll back, read it again and repeat the change: %w", dblock.ErrConflict, what, err)
+	case fault.Busy:
+		return fmt.Errorf("%w: %s: nothing was written: %w", dblock.ErrBusy, what, err)
+	case fault.Unreachable:
+		return fmt.Errorf("%w: %s: nothing was written: %w", dblock.ErrUnavailable, what, err)
+	case fault.Lost:
+		return fmt.Errorf("%w: %s: no answer came: read it to learn whether it was written: %w", dblock.ErrOutcomeUnknown, what, err)
+	default:
+		return fmt.Errorf("optimistic: %s: %w", what, err)
+	}
+}
+
+// faultOf is mysqlfault.Of of a statement, and not of a commit: one that was never sent is not lost.
+func faultOf(err error) fault.Fault {
+	if mysqlfault.NeverSent(err) {
+		return fault.Unreachable
+	}
+	return mysqlfault.Of(err)
+}
+
+// isBroken tells that there is no connection, or not any more. A context's error may be one of the caller's own, and tells nothing.
+func isBroken(err error) bool {
+	var dial *net.OpError
+	switch {
+	case errors.As(err, &dial) && dial.Op == "dial" && !errors.Is(err, context.Canceled):
+		return true
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return false
+	}
+	for _, kind := range []error{mysql.ErrInvalidConn, mysql.ErrMalformPkt, mysql.ErrPktSync, mysql.ErrPktSyncMul} {
+		if errors.Is(err, kind) {
+			return true
+		}
+	}
+	return mysqlfault.NeverSent(err) || errors.As(err, new(net.Error))
+}
+
+// isMissing tells that there is no such table.
+func isMissing(err error) bool {
+	n := mysqlfault.Number(err)
+	return n == mysqlfault.NoSuchTable || n == mysqlfault.UnknownDatabase
+}
+
+// isTaken tells that there is a row with the key already. Another unique index is none of ours. Its name stands last in the text,
+// on some servers behind that of the table.
+func isTaken(err error, index string) bool {
+	var server *mysql.MySQLError
+	if !errors.As(err, &server) || mysqlfault.Of(err) != fault.Duplicate {
+		return false
+	}
+	return strings.HasSuffix(server.Message, "'"+index+"'") || strings.HasSuffix(server.Message, "."+index+"'")
+}

@@ -1,0 +1,2 @@
+// Package pgoptimistic is optimistic on Postgres, with pgx.
+package pgoptimistic

@@ -1,0 +1,81 @@
+package pgoptimistic
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/optimistic"
+	"github.com/dblock-go/dblock/pglock"
+)
+
+// EscalateAfter has the attempts after the first n made in a transaction that takes a lock first, so that nobody can come in between:
+// where it is the row's, and all who write the row wait for it, as every UPDATE does, the next attempt succeeds. There is no pause
+// before it: those who wait stand in the server's line, each with a connection. n is 1 to one less than Attempts. For the row itself
+// there is LockRowAfter, which is faster in a crowd.
+//
+//	pgoptimistic.EscalateAfter(3, pgoptimistic.LockRow("account", "id", id))
+//
+// lock runs its statements on what it is given, a pgx.Tx. Its errors are the attempt's. In a transaction of the caller's it is
+// never called. Default: no lock is taken, and in a crowd some run out of attempts.
+func EscalateAfter(n int, lock func(context.Context, DB) error) optimistic.Option {
+	return func(p *optimistic.Plan) { p.EscalateAfter, p.Lock, p.Row = n, lock, nil }
+}
+
+// LockRow is a lock for EscalateAfter: that of the row of a table in which column has the value key, as pglock.LockRow takes it. It
+// waits for as long as the server does (lock_timeout, which is off by default) while the context lives. No row is pgx.ErrNoRows.
+func LockRow[K any](table, column string, key K) func(context.Context, DB) error {
+	return func(ctx context.Context, db DB) error {
+		tx, ok := db.(pglock.Tx)
+		if !ok {
+			return &dblock.InvalidError{Field: "db", Reason: fmt.Sprintf("%T is no transaction, and a lock of it would be free again at once", db)}
+		}
+		return pglock.LockRow(ctx, tx, table, column, key, dblock.RowLock{})
+	}
+}
+
+// LockRowAfter is EscalateAfter with the lock LockRow, for a row that many want at once. Once an attempt has failed, those of one
+// process who want the row try one after the other, as they came, instead of a pause; whoever comes meanwhile stands behind them. So
+// they don't fail because of each other, and keep no connection while they wait; the lock is for where other processes write the row.
+// A lone caller, and one whose first attempt succeeds, waits for nobody.
+//
+// The wait is bounded by the context alone. In it somebody else's mutate runs (with Do: fn), which should be quick, and must not
+// update the same row with this option: it would wait for itself.
+func LockRowAfter[K any](n int, table, column string, key K) optimistic.Option {
+	lock := LockRow(table, column, key)
+	name := table + "\x00" + column + "\x00" + fmt.Sprint(key)
+	return func(p *optimistic.Plan) { p.EscalateAfter, p.Lock, p.Row = n, lock, name }
+}
+
+// row is one that callers of this process may stand in line for.
+type row struct {
+	pool *pgxpool.Pool
+	name string
+}
+
+// row has those who use the same pool stand in one line for a row. nil: in none.
+func (e *effort) row() any {
+	name, isRow := e.plan.Row.(string)
+	pool, isPool := e.pool.(*pgxpool.Pool)
+	if !isRow || !isPool || e.plan.Lock == nil {
+		return nil
+	}
+	return row{pool, name}
+}
+
+// lockOf refuses the lock of another engine room.
+func lockOf(p *optimistic.Plan) (func(context.Context, DB) error, error) {
+	if p.Lock == nil {
+		return nil, nil
+	}
+	lock, ok := p.Lock.(func(context.Context, DB) error)
+	switch {
+	case !ok:
+		return nil, &dblock.InvalidError{Field: "EscalateAfter", Reason: "it is that of another engine room"}
+	case lock == nil:
+		return nil, &dblock.InvalidError{Field: "EscalateAfter", Reason: "its lock is nil"}
+	}
+	return lock, nil
+}

@@ -1,0 +1,147 @@
+package pgoptimistic
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/dblock-go/dblock/optimistic/internal/engine"
+)
+
+// many is one statement. want are the rows asked for, with their place; held are those there are, locked in the order of their
+// keys, and whether each has the version expected: as they are now, whatever the statement's snapshot shows. A row
+// that two keys mean is counted twice, and nothing is written then.
+func many(p *engine.Plan, op engine.Op, set []engine.Column) string {
+	n := 0
+	var arrays, names []string
+	list := func(name, typ string) string {
+		n++
+		arrays, names = append(arrays, fmt.Sprintf("$%d::%s[]", n, typ)), append(names, name)
+		return "w." + name
+	}
+	key := fmt.Sprintf("w.key::%s", p.KeyColumn.Type)
+	list("key", sent(p.KeyColumn))
+	condition := matches(p, func(i int) string {
+		name := list(fmt.Sprintf("v%d", i), versionType(p, i))
+		if p.Kind == engine.Columns && p.Token[i].Own {
+			return name + "::text"
+		}
+		return name
+	})
+	given := ""
+	if p.Kind == engine.UUID {
+		given = list("next", "text")
+	}
+	columns, values := []string{}, []string{}
+	for i, c := range set {
+		value := list(fmt.Sprintf("s%d", i), sent(c))
+		if c.Own {
+			value += "::" + c.Type
+		}
+		columns, values = append(columns, quoted(c.Name)), append(values, value)
+	}
+	if p.Kind != engine.Columns {
+		columns, values = append(columns, quoted(p.Token[0].Name)), append(values, bump(p, given))
+	}
+	all := ""
+	if op == engine.ManyAll {
+		all = " AND (SELECT count(*) FROM held WHERE held.same) = (SELECT count(*) FROM want)"
+	}
+	var was, became, olds, news []string
+	for i, expr := range read(p) {
+		was, olds = append(was, fmt.Sprintf("%s AS r%d", expr, i)), append(olds, fmt.Sprintf("h.r%d", i))
+		became, news = append(became, fmt.Sprintf("%s AS r%d", expr, i)), append(news, fmt.Sprintf("d.r%d", i))
+	}
+	k := "t." + quoted(p.Key)
+	return fmt.Sprintf(`WITH want AS MATERIALIZED (
+  SELECT * FROM unnest(%s) WITH ORDINALITY AS w(%s, place)
+), held AS MATERIALIZED (
+  SELECT w.place, %s AS key, %s AS same, %s FROM want AS w JOIN %s AS t ON %s = %s ORDER BY %s FOR NO KEY UPDATE OF t
+), twice AS MATERIALIZED (
+  SELECT count(*) <> count(DISTINCT held.key) AS yes FROM held
+), done AS (
+  UPDATE %s AS t SET %s FROM want AS w JOIN held AS h ON h.place = w.place
+  WHERE %s = h.key AND h.same AND NOT (SELECT yes FROM twice)%s
+  RETURNING w.place, %s
+)
+SELECT w.place, h.place IS NOT NULL, coalesce(h.same, false), d.place IS NOT NULL, (SELECT yes FROM twice), %s, %s
+FROM want AS w LEFT JOIN held AS h ON h.place = w.place LEFT JOIN done AS d ON d.place = w.place`,
+		strings.Join(arrays, ", "), strings.Join(names, ", "),
+		k, condition, strings.Join(was, ", "), p.From, k, key, k,
+		p.From, assigned(columns, values),
+		k, all,
+		strings.Join(became, ", "),
+		strings.Join(olds, ", "), strings.Join(news, ", "))
+}
+
+// sent is the type that values of a column are sent in: pgx knows no arrays of the host's own types.
+func sent(c engine.Column) string {
+	if c.Own {
+		return "text"
+	}
+	return c.Type
+}
+
+func versionType(p *engine.Plan, i int) string {
+	switch p.Kind {
+	case engine.Int:
+		return "bigint"
+	case engine.Timestamp, engine.UUID:
+		return "text"
+	default:
+		return sent(p.Token[i])
+	}
+}
+
+func (room) Many(ctx context.Context, db DB, p *engine.Plan, s *engine.Stmt, rows []engine.Row) ([]engine.Found, bool, error) {
+	lists := make([][]any, 0, 2+len(p.Token)+len(s.Names))
+	for i, r := range rows {
+		line := expected([]any{r.Key}, p.Kind, r.Expected)
+		if p.Kind == engine.UUID {
+			line = append(line, engine.FormatUUID(r.Next.U))
+		}
+		for _, name := range s.Names {
+			line = append(line, r.Set[name])
+		}
+		if i == 0 {
+			lists = lists[:len(line)]
+		}
+		for j, v := range line {
+			lists[j] = append(lists[j], v)
+		}
+	}
+	args := make([]any, len(lists))
+	for i, list := range lists {
+		args[i] = array(list)
+	}
+	answer, err := db.Query(ctx, s.Text, args...)
+	if err != nil {
+		return nil, false, err
+	}
+	defer answer.Close()
+	found := make([]engine.Found, len(rows))
+	ambiguous := false
+	for answer.Next() {
+		values, err := answer.Values()
+		if err != nil {
+			return nil, false, err
+		}
+		place, twice := values[0].(int64)-1, values[4].(bool)
+		f := &found[place]
+		ambiguous = ambiguous || twice
+		same := values[2].(bool)
+		f.Exists, f.Written = values[1].(bool), values[3].(bool)
+		f.Held = same && !f.Written
+		versions := values[5 : 5+(len(values)-5)/2]
+		if f.Written {
+			versions = values[5+len(versions):]
+		}
+		if f.Version, f.Void, err = rawOf(p, versions); err != nil {
+			return nil, false, err
+		}
+		if f.Written && p.Kind == engine.UUID {
+			f.Version.U = rows[place].Next.U
+		}
+	}
+	return found, ambiguous, answer.Err()
+}

@@ -1,0 +1,228 @@
+package pgoptimistic
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/dblock-go/dblock/internal/rowlock"
+	"github.com/dblock-go/dblock/optimistic"
+	"github.com/dblock-go/dblock/optimistic/internal/engine"
+)
+
+// Table is optimistic.Table on Postgres.
+type Table[V any] = optimistic.Table[V, DB]
+
+// NewTable describes a table: its name, which may be qualified ("shop.account"), its key, a column with a unique index of its own
+// such as the primary key, and its version. Names are taken as they are, and may contain anything but, in the table's, a further
+// dot. Nothing is sent; what the server thinks of it Table.Check tells.
+func NewTable[V any](table, key string, version optimistic.Token[V]) (*Table[V], error) {
+	return optimistic.New[V, DB](room{}, table, key, version)
+}
+
+// room is the engine of Postgres.
+type room struct{}
+
+var _ engine.Engine[DB] = room{}
+
+func (room) Quote() string { return `"` }
+
+func (room) Fold(name string) string { return name }
+
+func (room) Definition(kind engine.Kind) string {
+	switch kind {
+	case engine.Int:
+		return "BIGINT NOT NULL DEFAULT 1"
+	case engine.Timestamp:
+		return "TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp()"
+	default:
+		return "UUID NOT NULL DEFAULT gen_random_uuid()"
+	}
+}
+
+func (room) Fits(kind engine.Kind, c engine.Column) string {
+	switch {
+	case kind == engine.Int && c.Class != engine.Integer,
+		kind == engine.Timestamp && c.Class != engine.Instant && c.Class != engine.DateTime,
+		kind == engine.UUID && c.Class != engine.Identifier:
+		return "is of the type " + c.Type
+	case kind == engine.Timestamp && c.Precision < 6:
+		return fmt.Sprintf("keeps %d digits of a second, not 6, and would miss changes", c.Precision)
+	}
+	return ""
+}
+
+// columns finds out all at once. The types are without a length or a precision: a cast to those would cut values.
+const columns = `SELECT a.attname::text, format_type(a.atttypid, -1), coalesce(base.typname, own.typname)::text, own.typtype::text,
+    a.attnotnull, a.atttypmod, a.atttypid::bigint >= 16384,
+    EXISTS (
+        SELECT 1 FROM pg_index i
+        WHERE i.indrelid = c.oid AND i.indisunique AND i.indisvalid AND i.indimmediate AND i.indpred IS NULL
+            AND i.indexprs IS NULL AND i.indnkeyatts = 1 AND i.indkey[0] = a.attnum),
+    c.relkind::text, c.relkind <> 'p' AND EXISTS (SELECT 1 FROM pg_inherits h WHERE h.inhparent = c.oid)
+FROM pg_class c
+JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+JOIN pg_type own ON own.oid = a.atttypid
+LEFT JOIN pg_type base ON base.oid = own.typbasetype
+WHERE c.oid = to_regclass($1)`
+
+func (room) Look(ctx context.Context, db DB, s engine.Spec) (engine.Facts, error) {
+	f := engine.Facts{All: map[string]engine.Column{}}
+	rows, err := db.Query(ctx, columns, s.From)
+	if err != nil {
+		return f, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var c engine.Column
+		var base, kind, relation string
+		var notNull, unique, parent bool
+		var modifier int32
+		if err := rows.Scan(&c.Name, &c.Type, &base, &kind, &notNull, &modifier, &c.Own, &unique, &relation, &parent); err != nil {
+			return f, err
+		}
+		c.Nullable = !notNull
+		c.Class, c.Max = classOf(base, kind)
+		c.Padded = base == "bpchar"
+		if c.Precision = 6; modifier >= 0 {
+			c.Precision = int(modifier)
+		}
+		if unique && c.Name == s.Key {
+			f.Index = c.Name
+		}
+		switch {
+		case relation != "r" && relation != "p":
+			f.Odd = "is no table: a view or a foreign table has no unique index"
+		case parent:
+			f.Odd = "has tables that inherit from it, on whose rows its unique index has no hold"
+		}
+		f.All[c.Name] = c
+	}
+	return f, rows.Err()
+}
+
+// classOf is what kind of values a type has, and the greatest of an integer.
+func classOf(name, kind string) (engine.Class, uint64) {
+	if kind == "e" {
+		return engine.Text, 0
+	}
+	switch name {
+	case "int2":
+		return engine.Integer, 1<<15 - 1
+	case "int4":
+		return engine.Integer, 1<<31 - 1
+	case "int8":
+		return engine.Integer, 1<<63 - 1
+	case "numeric":
+		return engine.Decimal, 0
+	case "bool":
+		return engine.Boolean, 0
+	case "text", "varchar", "bpchar", "citext":
+		return engine.Text, 0
+	case "bytea":
+		return engine.Bytes, 0
+	case "date":
+		return engine.Date, 0
+	case "timestamp":
+		return engine.DateTime, 0
+	case "timestamptz":
+		return engine.Instant, 0
+	case "uuid":
+		return engine.Identifier, 0
+	}
+	return engine.Inexact, 0
+}
+
+func (room) Twins(ctx context.Context, db DB, s engine.Spec, key any) (n int64, err error) {
+	text := fmt.Sprintf("SELECT count(*) FROM (SELECT 1 FROM %s AS t WHERE t.%s = $1 LIMIT 2) AS twins", s.From, quoted(s.Key))
+	err = db.QueryRow(ctx, text, key).Scan(&n)
+	return n, err
+}
+
+// Key leaves a key as it is, but for integers: the server takes only what has the column's type.
+func (room) Key(_ engine.Column, key any) (any, error) { return plain(key), nil }
+
+// Value leaves a value as it is, for the same reason; but UUIDs and times are texts: where pgx does not ask for the types of
+// parameters, it would send nothing, or a moment of which the session's time zone makes the date.
+func (room) Value(c engine.Column, value any) (any, error) {
+	switch v := value.(type) {
+	case [16]byte:
+		if c.Class == engine.Identifier {
+			return engine.FormatUUID(v), nil
+		}
+	case time.Time:
+		switch c.Class {
+		case engine.Date:
+			return v.Format(time.DateOnly), nil
+		case engine.DateTime:
+			return v.Format("2006-01-02 15:04:05.999999"), nil
+		case engine.Instant:
+			return instant(v.UnixMicro()), nil
+		}
+	}
+	return value, nil
+}
+
+func quoted(name string) string {
+	name, _ = rowlock.Name("column", name, `"`) // it was checked
+	return name
+}
+
+func (room) Write(ctx context.Context, db DB, p *engine.Plan, w engine.Write) (int64, engine.Raw, error) {
+	args := make([]any, 0, 2+len(p.Token)+len(w.Stmt.Names))
+	args = append(args, w.Key)
+	switch w.Stmt.Op {
+	case engine.Update, engine.Delete:
+		args = expected(args, p.Kind, w.Expected)
+	}
+	if w.Stmt.Op == engine.Delete || w.Stmt.Op == engine.DeleteAny {
+		tag, err := db.Exec(ctx, w.Stmt.Text, args...)
+		return tag.RowsAffected(), engine.Raw{}, err
+	}
+	if p.Kind == engine.UUID {
+		args = append(args, engine.FormatUUID(w.Next.U))
+	}
+	for _, name := range w.Stmt.Names {
+		args = append(args, w.Set[name])
+	}
+	rows, err := db.Query(ctx, w.Stmt.Text, args...)
+	if err != nil {
+		return 0, engine.Raw{}, err
+	}
+	defer rows.Close()
+	var next engine.Raw
+	if rows.Next() {
+		switch p.Kind {
+		case engine.Int, engine.Timestamp:
+			err = rows.Scan(&next.N) // never NULL: it was written just now
+		case engine.Columns:
+			next.Values, err = rows.Values()
+		}
+		if err != nil {
+			return 0, next, err
+		}
+	}
+	rows.Close()
+	if p.Kind == engine.UUID {
+		next.U = w.Next.U
+	}
+	return rows.CommandTag().RowsAffected(), next, rows.Err()
+}
+
+// Read: in a transaction that sees rows as they were the server has refused a write of one that is not, so that nothing is later.
+func (room) Read(ctx context.Context, db DB, p *engine.Plan, key any, _ bool) (r engine.Raw, void, exists bool, err error) {
+	text := fmt.Sprintf("SELECT %s FROM %s AS t WHERE t.%s = $1", strings.Join(read(p), ", "), p.From, quoted(p.Key))
+	rows, err := db.Query(ctx, text, key)
+	if err != nil {
+		return r, false, false, err
+	}
+	defer rows.Close()
+	if exists = rows.Next(); exists {
+		if r, void, err = version(p, rows); err != nil {
+			return r, false, false, err
+		}
+	}
+	rows.Close()
+	return r, void, exists, rows.Err()
+}

@@ -1,0 +1,136 @@
+package pgoptimistic
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/dblock-go/dblock/optimistic/internal/engine"
+)
+
+// The texts do not depend on how pgx sends them: where it does not ask the server for the types of parameters, those of versions
+// are told by a cast.
+
+// epoch is how a server's time is told: in microseconds since 1970, whatever the session's time zone.
+const epoch = "(extract(epoch FROM t.%s) * 1000000)::bigint"
+
+// read are the expressions that a version is read by.
+func read(p *engine.Plan) []string {
+	switch c := quoted(p.Token[0].Name); p.Kind {
+	case engine.Int:
+		return []string{"t." + c + "::bigint"}
+	case engine.Timestamp:
+		return []string{fmt.Sprintf(epoch, c)}
+	case engine.UUID:
+		return []string{"t." + c + "::text"}
+	}
+	exprs := make([]string, len(p.Token))
+	for i, c := range p.Token {
+		exprs[i] = "t." + quoted(c.Name)
+	}
+	return exprs
+}
+
+// now is the time that the server's clock shows, as a column has it.
+func now(c engine.Column) string {
+	if c.Class == engine.DateTime {
+		return "(clock_timestamp() AT TIME ZONE 'UTC')"
+	}
+	return "clock_timestamp()"
+}
+
+// matches is the condition that a row has the version that arg tells of, which is $2 or the column of a list.
+func matches(p *engine.Plan, arg func(i int) string) string {
+	conditions := make([]string, len(p.Token))
+	for i, c := range p.Token {
+		column, given := "t."+quoted(c.Name), arg(i)
+		switch {
+		case p.Kind == engine.Int:
+			conditions[i] = fmt.Sprintf("%s = %s::bigint", column, given)
+		case p.Kind == engine.Timestamp:
+			conditions[i] = fmt.Sprintf("%s = %s::text::%s", column, given, c.Type)
+		case p.Kind == engine.UUID:
+			conditions[i] = fmt.Sprintf("%s = %s::text::uuid", column, given)
+		case c.Padded:
+			conditions[i] = fmt.Sprintf(`%s::text COLLATE "C" IS NOT DISTINCT FROM %s::bpchar::text`, column, given)
+		case c.Class == engine.Text: // byte by byte: a collation may take different texts for the same
+			conditions[i] = fmt.Sprintf(`%s::text COLLATE "C" IS NOT DISTINCT FROM %s::text`, column, given)
+		default:
+			conditions[i] = fmt.Sprintf("%s IS NOT DISTINCT FROM %s::%s", column, given, c.Type)
+		}
+	}
+	return strings.Join(conditions, " AND ")
+}
+
+// bump is what a row's version becomes; a UUID is the given one. Empty: there is none.
+func bump(p *engine.Plan, given string) string {
+	switch c := p.Token[0]; p.Kind {
+	case engine.Int:
+		return fmt.Sprintf("t.%s + 1", quoted(c.Name))
+	case engine.Timestamp:
+		return fmt.Sprintf("GREATEST(%s, t.%s + interval '1 microsecond')", now(c), quoted(c.Name))
+	case engine.UUID:
+		return given + "::text::uuid"
+	}
+	return ""
+}
+
+// first is the version of a row that is inserted.
+func first(p *engine.Plan, given string) string {
+	switch p.Kind {
+	case engine.Int:
+		return "1"
+	case engine.Timestamp:
+		return now(p.Token[0])
+	default:
+		return bump(p, given)
+	}
+}
+
+func (room) Text(p *engine.Plan, op engine.Op, set []engine.Column) string {
+	if op == engine.Many || op == engine.ManyAll {
+		return many(p, op, set)
+	}
+	n := 1 // parameters
+	param := func() string { n++; return "$" + strconv.Itoa(n) }
+	where := fmt.Sprintf("t.%s = $1", quoted(p.Key))
+	switch {
+	case op == engine.Update || op == engine.Delete:
+		where += " AND " + matches(p, func(int) string { return param() })
+	case op == engine.UpdateAny && p.Kind == engine.Int:
+		where += fmt.Sprintf(" AND t.%s > 0", quoted(p.Token[0].Name)) // 0 is no version
+	}
+	if op == engine.Delete || op == engine.DeleteAny {
+		return fmt.Sprintf("DELETE FROM %s AS t WHERE %s", p.From, where)
+	}
+	given := ""
+	if p.Kind == engine.UUID {
+		given = param()
+	}
+	names, values := []string{}, []string{}
+	for _, c := range set {
+		names, values = append(names, quoted(c.Name)), append(values, param())
+	}
+	if p.Kind != engine.Columns {
+		names = append(names, quoted(p.Token[0].Name))
+		if op == engine.Insert {
+			values = append(values, first(p, given))
+		} else {
+			values = append(values, bump(p, given))
+		}
+	}
+	back := strings.Join(read(p), ", ")
+	if op == engine.Insert {
+		return fmt.Sprintf("INSERT INTO %s AS t (%s, %s) VALUES ($1, %s) ON CONFLICT (%s) DO NOTHING RETURNING %s",
+			p.From, quoted(p.Key), strings.Join(names, ", "), strings.Join(values, ", "), quoted(p.Key), back)
+	}
+	return fmt.Sprintf("UPDATE %s AS t SET %s WHERE %s RETURNING %s", p.From, assigned(names, values), where, back)
+}
+
+func assigned(names, values []string) string {
+	parts := make([]string, len(names))
+	for i := range names {
+		parts[i] = names[i] + " = " + values[i]
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,237 @@
+package pgoptimistic_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/conformance"
+	"github.com/dblock-go/dblock/internal/testdb"
+	"github.com/dblock-go/dblock/optimistic"
+	"github.com/dblock-go/dblock/optimistic/pgoptimistic"
+)
+
+var errMine = errors.New("the caller's own")
+
+// stale is an account of which somebody always has a newer version, and how often it was loaded.
+type stale struct{ loads int }
+
+func (s *stale) load(context.Context, pgoptimistic.DB) (conformance.Account, error) {
+	s.loads++
+	return conformance.Account{ID: 1}, nil
+}
+
+func (s *stale) save(_ context.Context, _ pgoptimistic.DB, a conformance.Account) (conformance.Account, error) {
+	return a, optimistic.Rows(0, nil, a.ExpectedOf())
+}
+
+func keep(context.Context, *conformance.Account) error { return nil }
+
+// wrapped is what somebody has put around a pool: it can't be seen what is in it.
+type wrapped struct{ pgoptimistic.DB }
+
+// TestWhatIsTakenForACallersTransaction: there is one attempt, and more on whatever can begin a transaction.
+func TestWhatIsTakenForACallersTransaction(t *testing.T) {
+	t.Parallel()
+	ctx, pool := t.Context(), testdb.Postgres(t)
+	tx, err := pool.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(ctx) }()
+	free, err := pool.Acquire(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer free.Release()
+	busy, err := pool.Acquire(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer busy.Release()
+	if _, err := busy.Exec(ctx, "BEGIN"); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _, _ = busy.Exec(context.WithoutCancel(ctx), "ROLLBACK") }()
+	for name, of := range map[string]struct {
+		db   pgoptimistic.DB
+		want int
+	}{
+		"a pool": {pool, 3}, "a pool's connection": {free, 3}, "a connection": {free.Conn(), 3}, "a transaction": {tx, 1},
+		"a connection in one": {busy.Conn(), 1}, "a pool's connection in one": {busy, 1}, "a wrapper": {wrapped{pool}, 1},
+	} {
+		var s stale
+		_, err := pgoptimistic.Update(ctx, of.db, s.load, keep, s.save, optimistic.Attempts(3))
+		var conflict *optimistic.ConflictError
+		if !errors.As(err, &conflict) || conflict.Attempts != of.want || s.loads != of.want {
+			t.Errorf("%s: %d loads, %v", name, s.loads, err)
+		}
+	}
+}
+
+// TestOwnErrors: what is no statement's comes as it is, unless a statement may have come before it.
+func TestOwnErrors(t *testing.T) {
+	t.Parallel()
+	ctx, pool := t.Context(), testdb.Postgres(t)
+	var s stale
+	fails := func(context.Context, pgoptimistic.DB, conformance.Account) (conformance.Account, error) {
+		return conformance.Account{ID: 9}, errMine
+	}
+	update := func(db pgoptimistic.DB) error {
+		a, err := pgoptimistic.Update(ctx, db, s.load, keep, fails)
+		if a != (conformance.Account{}) {
+			t.Errorf("got %+v with %v", a, err)
+		}
+		return err
+	}
+	if err := update(pool); !errors.Is(err, errMine) || !errors.Is(err, dblock.ErrOutcomeUnknown) {
+		t.Errorf("save's: %v", err)
+	}
+	if err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return update(tx) }); err != errMine {
+		t.Errorf("save's in a transaction: %v", err)
+	}
+	_, err := pgoptimistic.Update(ctx, pool, func(context.Context, pgoptimistic.DB) (conformance.Account, error) {
+		return conformance.Account{}, errMine
+	}, keep, s.save)
+	if err != errMine {
+		t.Errorf("load's: %v", err)
+	}
+	_, err = pgoptimistic.Update(ctx, pool, s.load, func(context.Context, *conformance.Account) error { return errMine }, s.save)
+	if err != errMine {
+		t.Errorf("mutate's: %v", err)
+	}
+	_, err = pgoptimistic.Update(ctx, pool, func(ctx context.Context, db pgoptimistic.DB) (a conformance.Account, err error) {
+		return load(ctx, db, 1) // there is no table
+	}, keep, s.save)
+	if server := (*pgconn.PgError)(nil); !errors.As(err, &server) || errors.Is(err, dblock.ErrUnavailable) {
+		t.Errorf("the server's: %v", err)
+	}
+}
+
+func TestWithoutAServer(t *testing.T) {
+	t.Parallel()
+	pool, err := pgxpool.New(t.Context(), "postgres://127.0.0.1:1/none?sslmode=disable")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	var s stale
+	read := func(ctx context.Context, db pgoptimistic.DB) (conformance.Account, error) { return load(ctx, db, 1) }
+	write := func(ctx context.Context, db pgoptimistic.DB, a conformance.Account) (conformance.Account, error) {
+		return save(ctx, db, a, false)
+	}
+	_, noLoad := pgoptimistic.Update(t.Context(), pool, read, keep, write)
+	_, noSave := pgoptimistic.Update(t.Context(), pool, s.load, keep, write)
+	noTx := pgoptimistic.Do(t.Context(), pool, func(context.Context, pgx.Tx, int) error { return nil })
+	for name, err := range map[string]error{"load": noLoad, "save": noSave, "Do": noTx} {
+		if !errors.Is(err, dblock.ErrUnavailable) || errors.Is(err, dblock.ErrOutcomeUnknown) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestRefusesWhatMakesNoSense(t *testing.T) {
+	t.Parallel()
+	ctx, pool := t.Context(), testdb.Postgres(t)
+	lock := pgoptimistic.LockRow("account", "id", 1)
+	foreign := func(p *optimistic.Plan) { p.EscalateAfter, p.Lock = 1, func() {} }
+	for name, of := range map[string]struct {
+		db   pgoptimistic.DB
+		opts []optimistic.Option
+	}{
+		"no database": {db: nil}, "a nil pool": {db: (*pgxpool.Pool)(nil)}, "a nil connection": {db: (*pgx.Conn)(nil)},
+		"a nil pool's connection": {db: (*pgxpool.Conn)(nil)},
+		"Attempts":                {pool, []optimistic.Option{optimistic.Attempts(0)}},
+		"a lock at once":          {pool, []optimistic.Option{pgoptimistic.EscalateAfter(0, lock)}},
+		"a lock that never comes": {pool, []optimistic.Option{pgoptimistic.EscalateAfter(10, lock)}},
+		"no lock":                 {pool, []optimistic.Option{pgoptimistic.EscalateAfter(1, nil)}},
+		"no attempt before":       {pool, []optimistic.Option{pgoptimistic.LockRowAfter(0, "account", "id", 1)}},
+		"a foreign lock":          {pool, []optimistic.Option{foreign}},
+	} {
+		var s stale
+		_, err := pgoptimistic.Update(ctx, of.db, s.load, keep, s.save, of.opts...)
+		if !errors.As(err, new(*dblock.InvalidError)) || s.loads != 0 {
+			t.Errorf("%s: %d loads, %v", name, s.loads, err)
+		}
+		if of.db == nil || of.opts == nil {
+			continue
+		}
+		err = pgoptimistic.Do(ctx, pool, func(context.Context, pgx.Tx, int) error { t.Errorf("%s: fn was called", name); return nil }, of.opts...)
+		if !errors.As(err, new(*dblock.InvalidError)) {
+			t.Errorf("Do: %s: %v", name, err)
+		}
+	}
+	var s stale
+	_, noLoad := pgoptimistic.Update(ctx, pool, nil, keep, s.save)
+	_, noMutate := pgoptimistic.Update(ctx, pool, s.load, nil, s.save)
+	_, noSave := pgoptimistic.Update(ctx, pool, s.load, keep, nil)
+	for name, err := range map[string]error{
+		"load": noLoad, "mutate": noMutate, "save": noSave, "fn": pgoptimistic.Do(ctx, pool, nil), "a lock without a transaction": lock(ctx, pool),
+		"pool": pgoptimistic.Do(ctx, nil, func(context.Context, pgx.Tx, int) error { return nil }),
+	} {
+		if !errors.As(err, new(*dblock.InvalidError)) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// fake answers at once, and begins no transaction.
+type fake struct{ pgx.Row }
+
+func (f *fake) Exec(context.Context, string, ...any) (pgconn.CommandTag, error) {
+	return pgconn.NewCommandTag("UPDATE 1"), nil
+}
+
+func (f *fake) Query(context.Context, string, ...any) (pgx.Rows, error) { return nil, nil }
+
+func (f *fake) QueryRow(context.Context, string, ...any) pgx.Row { return f }
+
+func (f *fake) Scan(dest ...any) error {
+	for _, d := range dest {
+		*d.(*int64) = 1 << 40 // what is small would not count
+	}
+	return nil
+}
+
+// atOnce is one that the compiler does not see through, as it does not see through a pool.
+var atOnce pgoptimistic.DB = &fake{}
+
+// TestUpdateCostsLittle: at most four allocations more than the two statements by hand.
+func TestUpdateCostsLittle(t *testing.T) {
+	ctx, db := t.Context(), atOnce
+	read := func(ctx context.Context, db pgoptimistic.DB) (conformance.Account, error) {
+		return load(ctx, db, 1<<40)
+	}
+	write := func(ctx context.Context, db pgoptimistic.DB, a conformance.Account) (conformance.Account, error) {
+		tag, err := db.Exec(ctx, "UPDATE", a.ID, a.Balance, a.Version)
+		return a, optimistic.Tag(tag, err, a.ExpectedOf())
+	}
+	byHand := testing.AllocsPerRun(1000, func() {
+		a, err := load(ctx, db, 1<<40)
+		a.Balance++
+		if err == nil {
+			var tag pgconn.CommandTag
+			tag, err = db.Exec(ctx, "UPDATE", a.ID, a.Balance, a.Version)
+			if tag.RowsAffected() != 1 {
+				err = errMine
+			}
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	ours := testing.AllocsPerRun(1000, func() {
+		if _, err := pgoptimistic.Update(ctx, db, read, keep, write); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Logf("%v allocations, by hand %v", ours, byHand)
+	if ours > byHand+4 {
+		t.Errorf("%v allocations, by hand %v", ours, byHand)
+	}
+}

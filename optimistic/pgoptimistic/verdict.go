@@ -1,0 +1,89 @@
+package pgoptimistic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/pgfault"
+	"github.com/dblock-go/dblock/optimistic"
+)
+
+// unwritten says what the error of a statement means that has left nothing written: it reads, or its transaction is rolled back.
+func unwritten(ctx context.Context, err error) error {
+	switch {
+	case optimistic.IsDefinite(err), ctx.Err() != nil:
+		return err
+	case pgfault.Code(err) != "" && pgfault.Of(fault.NoWrite(err)) == fault.Unreachable, isBroken(err):
+		return fmt.Errorf("%w: nothing was written: %w", dblock.ErrUnavailable, err)
+	default:
+		return err // it may well be the caller's own
+	}
+}
+
+// maybeWritten says what the error of a statement means that is a transaction by itself.
+func maybeWritten(ctx context.Context, err error) error {
+	if optimistic.IsDefinite(err) {
+		return err
+	}
+	switch said := pgfault.Of(err); {
+	case pgfault.NeverSent(err) && ctx.Err() != nil:
+		return err
+	case said == fault.Unreachable:
+		return fmt.Errorf("%w: nothing was written: %w", dblock.ErrUnavailable, err)
+	case said == fault.Lost:
+		return fmt.Errorf("%w: no answer came to a statement that writes: read the row again to see whether it is written: %w",
+			dblock.ErrOutcomeUnknown, errors.Join(context.Cause(ctx), err))
+	default:
+		return err
+	}
+}
+
+// Wrong says what the error of a Table's own statement means, which is never the caller's.
+func (room) Wrong(ctx context.Context, what string, wrote bool, err error) error {
+	if isUnsent(err) || !wrote && pgfault.Code(err) == "" && ctx.Err() == nil && !isBroken(err) {
+		return fmt.Errorf("optimistic: %s: %w", what, err)
+	}
+	known := err
+	if !wrote {
+		known = fault.NoWrite(err)
+	}
+	switch pgfault.Of(known) {
+	case fault.Retry:
+		return fmt.Errorf("%w: %s: roll back, read it again and repeat the change: %w", dblock.ErrConflict, what, err)
+	case fault.Busy:
+		return fmt.Errorf("%w: %s: nothing was written: %w", dblock.ErrBusy, what, err)
+	case fault.Unreachable:
+		return fmt.Errorf("%w: %s: nothing was written: %w", dblock.ErrUnavailable, what, err)
+	case fault.Lost:
+		return fmt.Errorf("%w: %s: no answer came: read it to learn whether it was written: %w", dblock.ErrOutcomeUnknown, what, err)
+	default:
+		return fmt.Errorf("optimistic: %s: %w", what, err)
+	}
+}
+
+// isUnsent tells of an argument that pgx can't send, and of a transaction that has ended. pgx has no type for the first; whatever
+// else it may be that is not the server's, such as an error of TLS, can have come when the statement had run.
+func isUnsent(err error) bool {
+	text := err.Error()
+	return errors.Is(err, pgx.ErrTxClosed) || strings.HasPrefix(text, "failed to encode args[") || strings.HasPrefix(text, "unable to encode ")
+}
+
+// isBroken tells that there is no connection, or not any more. A context's error may be one of the caller's own, and tells nothing.
+func isBroken(err error) bool {
+	switch {
+	case errors.As(err, new(*pgconn.ConnectError)):
+		return true
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return false
+	}
+	return pgconn.SafeToRetry(err) || errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, new(net.Error)) || errors.Is(err, pgconn.ErrConnClosed)
+}

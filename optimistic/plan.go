@@ -1,0 +1,177 @@
+package optimistic
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/fault"
+)
+
+// Plan is how often an update is tried, as its options say it. It is for engine rooms.
+type Plan struct {
+	Attempts      int
+	First, Most   time.Duration // bounds of the first pause, and of all
+	OnConflict    func(err error, attempt int)
+	RetryIf       []func(error) bool
+	EscalateAfter int // attempts, after which Lock is taken; 0: it never is
+	Lock          any // an engine room's; nil: none
+	Row           any // which one Lock locks, comparable: callers of one process stand in line for it; nil: it is not known
+
+	IsConflict func(error) bool // the engine's; nil: there is no engine
+	CallersTx  bool             // one attempt, as the transaction is the caller's, or may be
+}
+
+// NewPlan applies options and refuses what makes no sense (*dblock.InvalidError). It is for engine rooms.
+func NewPlan(opts []Option) (Plan, error) {
+	if len(opts) == 0 {
+		return defaults, nil
+	}
+	p, err := chosen(opts)
+	if err != nil {
+		return p, err
+	}
+	return p, p.check()
+}
+
+// chosen stands by itself so that who has no options need not pay for what they could keep.
+func chosen(opts []Option) (p Plan, err error) {
+	p = defaults
+	for _, o := range opts {
+		if o == nil {
+			return p, invalid("options", "one of them is nil")
+		}
+		o(&p)
+	}
+	return p, nil
+}
+
+func (p *Plan) check() error {
+	switch {
+	case p.Attempts < 1 || p.Attempts > mostAttempts:
+		return invalid("Attempts", "%d is not within 1 to %d", p.Attempts, mostAttempts)
+	case p.First < 0 || p.Most < p.First || p.Most > longestPause:
+		return invalid("Backoff", "%v to %v: give two durations in order, none less than 0 nor more than %v", p.First, p.Most, longestPause)
+	case p.Lock != nil && (p.EscalateAfter < 1 || p.EscalateAfter >= p.Attempts):
+		return invalid("EscalateAfter", "after %d attempts of %d: there has to be one before, and one after", p.EscalateAfter, p.Attempts)
+	}
+	for _, f := range p.RetryIf {
+		if f == nil {
+			return invalid("RetryIf", "it is nil")
+		}
+	}
+	return nil
+}
+
+// Escalates tells whether that attempt, the first is 1, is made under the lock.
+func (p *Plan) Escalates(attempt int) bool { return p.Lock != nil && attempt > p.EscalateAfter }
+
+// Run calls once until its error is nil or none to be repeated, or as often as the plan says. It is for engine rooms. once leaves
+// nothing written where it returns an error that is to be repeated.
+func (p *Plan) Run(ctx context.Context, once func(ctx context.Context, attempt int) error) error {
+	if ctx.Err() != nil {
+		return &endedError{after: 0, cause: context.Cause(ctx), ended: ctx.Err()}
+	}
+	var err error
+	place := place{row: p.Row}
+	defer place.leave()
+	for attempt := 1; ; attempt++ {
+		if !place.turn(ctx, attempt) {
+			return &endedError{after: attempt - 1, cause: context.Cause(ctx), ended: ctx.Err(), last: counted(err, attempt-1)}
+		}
+		err = once(ctx, attempt)
+		if err == nil {
+			return nil
+		}
+		if stopped, ok := err.(*stop); ok {
+			return stopped.err
+		}
+		if !p.again(err) {
+			return err
+		}
+		if p.OnConflict != nil {
+			p.OnConflict(err, attempt)
+		}
+		switch {
+		case p.CallersTx:
+			return p.ofCallersTx(err)
+		case attempt == p.Attempts:
+			return p.exhausted(err, attempt)
+		}
+		var pause time.Duration // who waits for the lock, or in line, waits there
+		if p.Escalates(attempt) || p.Row == nil && !p.Escalates(attempt+1) {
+			pause = p.pause(attempt)
+		}
+		if sleep(ctx, pause) != nil {
+			return &endedError{after: attempt, cause: context.Cause(ctx), ended: ctx.Err(), last: counted(err, attempt)}
+		}
+	}
+}
+
+// again tells whether it may be tried again.
+func (p *Plan) again(err error) bool {
+	switch {
+	case fault.IsFinal(err), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return false // it may be written, or somebody has had enough
+	case errors.Is(err, ErrConflict), errors.Is(err, dblock.ErrConflict), p.IsConflict != nil && p.IsConflict(err):
+		return true
+	}
+	for _, retry := range p.RetryIf {
+		if retry(err) {
+			return true
+		}
+	}
+	return false
+}
+
+// pause is how long to wait after so many attempts: anything from nothing to a bound that doubles. Those who met once must not
+// meet again, and the farther apart they are spread the less they do.
+func (p *Plan) pause(attempts int) time.Duration {
+	bound := p.Most
+	if shift := attempts - 1; shift < 32 && p.First < p.Most>>shift {
+		bound = p.First << shift
+	}
+	return rand.N(bound + 1)
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	if d == 0 || ctx.Err() != nil {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// IsDefinite tells of errors that say by themselves what became of a statement. It is for engine rooms.
+func IsDefinite(err error) bool {
+	if _, stopped := err.(*stop); stopped || err == nil {
+		return true
+	}
+	for _, kind := range []error{
+		ErrConflict, ErrNotFound, ErrTooMany, sql.ErrNoRows, dblock.ErrUnavailable, dblock.ErrOutcomeUnknown, dblock.ErrOverloaded,
+		dblock.ErrBusy, dblock.ErrConflict, dblock.ErrTxEnded, dblock.ErrClosed, dblock.ErrUnsupported, dblock.ErrInvalid,
+	} {
+		if errors.Is(err, kind) {
+			return true
+		}
+	}
+	return false
+}
+
+// Stop has an error end Run as it is, whatever it is. It is for engine rooms.
+func Stop(err error) error { return &stop{err} }
+
+// stop does not unwrap: nobody on the way is to take it for anything.
+type stop struct{ err error }
+
+func (e *stop) Error() string { return fmt.Sprint(e.err) }

@@ -1,0 +1,226 @@
+package optimistic
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/rowlock"
+	"github.com/dblock-go/dblock/optimistic/internal/engine"
+)
+
+// Table writes rows of a table of yours, each only if it still has the version it was read with. V is the Go type of the version;
+// DB is what the engine room calls so: a pool, a connection or a transaction. Make one with NewTable of pgoptimistic or
+// mysqloptimistic, once, and share it: it is safe for concurrent use.
+//
+// The version expected is a required argument, and its zero value is refused: a row is overwritten unseen through Any alone. A
+// write is one statement, and so is atomic without a transaction. Where it hits no row, one more statement tells a conflict from a
+// row that does not exist, and nothing was written.
+//
+// At its first use a Table asks the server for the columns and indexes of the table, once: see Check. It has the verdict of the
+// first database that it was used on.
+//
+// Errors of all methods: a *ConflictError (ErrConflict) with the version that the row has now; a *NotFoundError (ErrNotFound); a
+// *TooManyError (ErrTooMany) where the key is of several rows; a *dblock.InvalidError for bad arguments, before anything is
+// sent, and for a table that will not do; in all of these nothing was written. dblock.ErrConflict where the server
+// rolled back for the sake of others, such as at REPEATABLE READ; dblock.ErrBusy where a lock or a connection did not
+// come in time; dblock.ErrUnavailable where no server was reached that takes writes; dblock.ErrOutcomeUnknown where the connection
+// was lost under way: read the row to learn whether it was written. Others are the server's.
+type Table[V, DB any] struct {
+	e     engine.Engine[DB]
+	spec  engine.Spec
+	token Token[V]
+	plan  atomic.Pointer[engine.Plan] // nil until the table was found good
+
+	mu    sync.RWMutex
+	stmts map[string]*engine.Stmt // by what they do and set
+}
+
+// maxStmts bounds the texts that are kept. Who sets ever other columns has them made anew.
+const maxStmts = 512
+
+// New is for the engine rooms: use their NewTable.
+func New[V, DB any](e engine.Engine[DB], table, key string, version Token[V]) (*Table[V, DB], error) {
+	if version.kind == 0 {
+		return nil, invalid("version", "make one with Int, Timestamp, UUID or Columns")
+	}
+	from, err := rowlock.Table(table, e.Quote())
+	if err != nil {
+		return nil, err
+	}
+	if _, err := rowlock.Name("key", key, e.Quote()); err != nil {
+		return nil, err
+	}
+	if len(version.columns) == 0 {
+		return nil, invalid("version", "no column is named")
+	}
+	seen := map[string]bool{e.Fold(key): true}
+	for _, column := range version.columns {
+		if _, err := rowlock.Name("version", column, e.Quote()); err != nil {
+			return nil, err
+		}
+		if seen[e.Fold(column)] {
+			return nil, invalid("version", "the column %q is named twice, or is the key", column)
+		}
+		seen[e.Fold(column)] = true
+	}
+	return &Table[V, DB]{
+		e: e, token: version, stmts: map[string]*engine.Stmt{},
+		spec: engine.Spec{Table: table, From: from, Key: key, Kind: version.kind, Columns: version.columns},
+	}, nil
+}
+
+// Check asks the server whether the table will do, unless it has been asked: that there is such a table, that its key has a
+// unique index of its own, and that its version is of a fitting type and NOT NULL. The *dblock.InvalidError says what to alter.
+// Every other method does so at its first use; call it when the service starts to learn it then.
+func (t *Table[V, DB]) Check(ctx context.Context, db DB) error {
+	_, err := t.checked(ctx, db, nil)
+	return err
+}
+
+// Version reads the version that a row has now. It is for those who did not read it along with the row: what was read before
+// may be older than it.
+func (t *Table[V, DB]) Version(ctx context.Context, db DB, key any) (version V, err error) {
+	p, key, err := t.begin(ctx, db, key)
+	if err != nil {
+		return version, err
+	}
+	raw, exists, err := t.read(ctx, db, p, key, false)
+	switch {
+	case err != nil:
+		return version, err
+	case !exists:
+		return version, &NotFoundError{Table: t.spec.Table, Key: key}
+	}
+	return t.token.pack(raw), nil
+}
+
+// read reads the version of a row, and refuses one that no row may have.
+func (t *Table[V, DB]) read(ctx context.Context, db DB, p *engine.Plan, key any, latest bool) (raw engine.Raw, exists bool, err error) {
+	raw, void, exists, err := t.e.Read(ctx, db, p, key, latest)
+	switch {
+	case err != nil:
+		return raw, false, t.wrong(ctx, key, false, err)
+	case exists:
+		return raw, true, t.sound(key, raw, void)
+	}
+	return raw, false, nil
+}
+
+// sound refuses a version, found in a row, that protects nothing.
+func (t *Table[V, DB]) sound(key any, raw engine.Raw, void bool) error {
+	if t.spec.Kind == engine.Columns {
+		return nil
+	}
+	_, err := t.token.unpack(t.token.pack(raw))
+	if err == nil && !void {
+		return nil
+	}
+	found := "NULL"
+	if !void {
+		found = fmt.Sprint(shown(any(t.token.pack(raw))))
+	}
+	return invalid("version", "%s has %s in its column %q, which is no version; nothing was written: give it one, "+
+		"and have the column made as %s", Row{Table: t.spec.Table, Key: key}.name(), found, t.spec.Columns[0], t.e.Definition(t.spec.Kind))
+}
+
+// begin checks the key, and the table if that was not done yet.
+func (t *Table[V, DB]) begin(ctx context.Context, db DB, key any) (*engine.Plan, any, error) {
+	if err := checkKey(key); err != nil {
+		return nil, nil, err
+	}
+	p, err := t.checked(ctx, db, key)
+	if err != nil {
+		return nil, nil, err
+	}
+	key, err = t.e.Key(p.KeyColumn, key)
+	return p, key, err
+}
+
+// wrong says what an error of a statement's means. A table that was altered meanwhile is looked at anew.
+func (t *Table[V, DB]) wrong(ctx context.Context, key any, wrote bool, err error) error {
+	if errors.As(err, new(*TooManyError)) || errors.Is(err, ErrConflict) {
+		return err
+	}
+	err = t.e.Wrong(ctx, Row{Table: t.spec.Table, Key: key}.name(), wrote, err)
+	for _, usual := range []error{dblock.ErrConflict, dblock.ErrBusy, dblock.ErrUnavailable, dblock.ErrOutcomeUnknown} {
+		if errors.Is(err, usual) {
+			return err
+		}
+	}
+	t.forget()
+	return err
+}
+
+func (t *Table[V, DB]) forget() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.plan.Store(nil)
+	clear(t.stmts)
+}
+
+// stmt is the statement that sets these columns, made if there is none yet. It allocates nothing where there is.
+func (t *Table[V, DB]) stmt(p *engine.Plan, op engine.Op, set Set) (*engine.Stmt, error) {
+	var space [16]string
+	names := space[:0]
+	for name := range set {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	var room [256]byte
+	key := append(room[:0], byte(op))
+	for _, name := range names {
+		key = append(binary.AppendUvarint(key, uint64(len(name))), name...)
+	}
+	t.mu.RLock()
+	s := t.stmts[string(key)]
+	t.mu.RUnlock()
+	if s != nil {
+		return s, nil
+	}
+	columns, err := t.columns(p, names)
+	if err != nil {
+		return nil, err
+	}
+	s = &engine.Stmt{Op: op, Text: t.e.Text(p, op, columns), Columns: columns, Names: slices.Clone(names)}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.stmts) >= maxStmts {
+		clear(t.stmts)
+	}
+	if t.plan.Load() == p { // a text of a table that was altered meanwhile is not kept
+		t.stmts[string(key)] = s
+	}
+	return s, nil
+}
+
+// columns are those that are to be set, as the table has them.
+func (t *Table[V, DB]) columns(p *engine.Plan, names []string) ([]engine.Column, error) {
+	columns := make([]engine.Column, len(names))
+	seen := map[string]bool{}
+	for i, name := range names {
+		if _, err := rowlock.Name("set", name, t.e.Quote()); err != nil {
+			return nil, err
+		}
+		folded := t.e.Fold(name)
+		c, known := p.All[folded]
+		switch {
+		case !known:
+			return nil, invalid("set", "%s has no column %q", t.spec.Table, name)
+		case seen[folded]:
+			return nil, invalid("set", "the column %q is set twice", name)
+		case c.Name == p.KeyColumn.Name:
+			return nil, invalid("set", "%q is the key: delete the row and make another", name)
+		case t.spec.Kind != engine.Columns && c.Name == p.Token[0].Name:
+			return nil, invalid("set", "%q is the version: every write sets it", name)
+		}
+		seen[folded] = true
+		columns[i] = c
+	}
+	return columns, nil
+}

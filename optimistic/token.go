@@ -1,0 +1,159 @@
+package optimistic
+
+import (
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/dblock-go/dblock/optimistic/internal/engine"
+)
+
+// Token says what tells that a row of a Table has changed, and of which Go type that is. Make one with Int, Timestamp, UUID or
+// Columns.
+type Token[V any] struct {
+	kind    engine.Kind
+	columns []string
+	pack    func(engine.Raw) V
+	unpack  func(V) (engine.Raw, error)
+}
+
+// Values are columns and what is in them.
+type Values map[string]any
+
+// Set is what is written: columns and their new values, nil for NULL. A value is passed to the driver as it is. The key and the
+// version are not set: the Table takes care of them.
+type Set map[string]any
+
+// Int is a version that is an integer and grows by one with each write: column BIGINT NOT NULL DEFAULT 1, or a smaller integer.
+// Versions begin at 1: 0 is refused, as it is what a version is that was never read. It does not see that a row was deleted and
+// made anew, which begins at 1 again: where that happens use UUID.
+func Int(column string) Token[int64] {
+	return Token[int64]{
+		kind: engine.Int, columns: []string{column},
+		pack: func(r engine.Raw) int64 { return r.N },
+		unpack: func(v int64) (engine.Raw, error) {
+			if v <= 0 {
+				return engine.Raw{}, invalid("expected", "the version %d was never read from a row: versions begin at 1", v)
+			}
+			return engine.Raw{N: v}, nil
+		},
+	}
+}
+
+// Timestamp is a version that the server sets to its clock, in microseconds, and always later than the version before, whatever
+// its clock does: column TIMESTAMPTZ or TIMESTAMP (in UTC) on Postgres, DATETIME(6) (in UTC) on MySQL and MariaDB, NOT NULL. One
+// of less precision would miss changes, and is refused. Go's times are cut to microseconds. All writers have to use a Table, or
+// set the column likewise.
+func Timestamp(column string) Token[time.Time] {
+	return Token[time.Time]{
+		kind: engine.Timestamp, columns: []string{column},
+		pack: func(r engine.Raw) time.Time { return time.UnixMicro(r.N).UTC() },
+		unpack: func(v time.Time) (engine.Raw, error) {
+			if v.IsZero() {
+				return engine.Raw{}, invalid("expected", "the zero time was never read from a row")
+			}
+			if year := v.UTC().Year(); year < 1000 || year > 9999 {
+				return engine.Raw{}, invalid("expected", "the year %d is beyond what servers keep", year)
+			}
+			return engine.Raw{N: v.UnixMicro()}, nil
+		},
+	}
+}
+
+// UUID is a version that is a new random UUID with each write. It tells a row from one that was deleted and made anew: column UUID
+// on Postgres and MariaDB, BINARY(16) or CHAR(36) on MySQL and MariaDB, NOT NULL. A [16]byte is what the UUID types of most
+// libraries are made of: they can be passed as they are.
+func UUID(column string) Token[[16]byte] {
+	return Token[[16]byte]{
+		kind: engine.UUID, columns: []string{column},
+		pack: func(r engine.Raw) [16]byte { return r.U },
+		unpack: func(v [16]byte) (engine.Raw, error) {
+			if v == [16]byte{} {
+				return engine.Raw{}, invalid("expected", "the nil UUID was never read from a row")
+			}
+			return engine.Raw{U: v}, nil
+		},
+	}
+}
+
+// Columns is for tables without a version: a row is written only if these columns still have the values they were read with, NULL
+// like any other. What a write does not change in them nobody notices, and neither a change that was taken back; so name all
+// columns that your decision depends on, and use a version where you can. Columns of floats and of JSON can't be compared exactly,
+// and are refused. Texts are compared byte by byte, whatever their collation.
+//
+// The new version that a write returns has the values that were set. On Postgres they are as the server has stored them; on MySQL
+// and MariaDB as they were given: one that the server rounds or cuts is a conflict at the next write, and has to be read again.
+func Columns(columns ...string) Token[Values] {
+	columns = slices.Clone(columns)
+	return Token[Values]{
+		kind: engine.Columns, columns: columns,
+		pack: func(r engine.Raw) Values {
+			v := make(Values, len(columns))
+			for i, column := range columns {
+				v[column] = r.Values[i]
+			}
+			return v
+		},
+		unpack: func(v Values) (engine.Raw, error) {
+			if len(v) != len(columns) {
+				return engine.Raw{}, invalid("expected", "it has %d columns, not %d: give a value for each of %q", len(v), len(columns), columns)
+			}
+			r := engine.Raw{Values: make([]any, len(columns))}
+			for i, column := range columns {
+				value, ok := v[column]
+				if !ok {
+					return r, invalid("expected", "it has no value of the column %q", column)
+				}
+				r.Values[i] = value
+			}
+			return r, nil
+		},
+	}
+}
+
+// Expected is what Upsert expects of a row. The zero value is refused.
+type Expected[V any] struct {
+	version V
+	kind    expectation
+}
+
+type expectation uint8
+
+const (
+	present expectation = iota + 1
+	absent
+)
+
+// At expects a row that has the version v.
+func At[V any](v V) Expected[V] { return Expected[V]{version: v, kind: present} }
+
+// Absent expects that there is no such row.
+func Absent[V any]() Expected[V] { return Expected[V]{kind: absent} }
+
+// String is "absent", or the version.
+func (e Expected[V]) String() string {
+	switch e.kind {
+	case absent:
+		return "absent"
+	case present:
+		return fmt.Sprint(e.version)
+	}
+	return "nothing"
+}
+
+// newUUID is a random one, of version 4.
+func newUUID() (u [16]byte) {
+	_, _ = rand.Read(u[:]) // never fails
+	u[6] = u[6]&0x0f | 0x40
+	u[8] = u[8]&0x3f | 0x80
+	return u
+}
+
+// shown is a version as people read it.
+func shown(v any) any {
+	if u, ok := v.([16]byte); ok {
+		return engine.FormatUUID(u)
+	}
+	return v
+}

@@ -1,0 +1,97 @@
+package optimistic
+
+import (
+	"context"
+
+	"github.com/dblock-go/dblock/optimistic/internal/engine"
+)
+
+// Upsert inserts a row with the key and set where expected is Absent, and writes set to the row where it is At a version; it
+// returns the new version. A row that is there against expectation is a *ConflictError with the version it has, one that is not
+// there a *NotFoundError: it is not made anew unseen, as somebody has deleted it.
+//
+// Only a row with the same key is a conflict: where another unique index refuses the row, that is the server's error. On MySQL and
+// MariaDB a key of 0 in an AUTO_INCREMENT column is refused, as the server would make up another. Where columns are compared
+// (Columns), set has to have a value for each of them to insert a row.
+func (t *Table[V, DB]) Upsert(ctx context.Context, db DB, key any, expected Expected[V], set Set) (V, error) {
+	switch expected.kind {
+	case present:
+		return t.Update(ctx, db, key, expected.version, set)
+	case absent:
+		return t.insert(ctx, db, key, set)
+	}
+	var none V
+	return none, invalid("expected", "it says nothing: give At or Absent")
+}
+
+func (t *Table[V, DB]) insert(ctx context.Context, db DB, key any, set Set) (version V, err error) {
+	if len(set) == 0 {
+		return version, invalid("set", "it is empty")
+	}
+	p, dbKey, err := t.begin(ctx, db, key)
+	if err != nil {
+		return version, err
+	}
+	if p.KeyColumn.Auto && isZero(dbKey) {
+		return version, invalid("key", "the server would make up another for 0, as %q is AUTO_INCREMENT", t.spec.Key)
+	}
+	w := engine.Write{Key: dbKey, Set: set}
+	if w.Stmt, err = t.stmt(p, engine.Insert, set); err != nil {
+		return version, err
+	}
+	if err := t.whole(p, w.Stmt); err != nil {
+		return version, err
+	}
+	if t.spec.Kind == engine.UUID {
+		w.Next.U = newUUID()
+	}
+	rows, raw, err := t.e.Write(ctx, db, p, w)
+	switch {
+	case err != nil:
+		return version, t.wrong(ctx, key, true, err)
+	case rows > 0:
+		return t.token.pack(raw), nil
+	}
+	e := &ConflictError{Table: t.spec.Table, Key: key, Expected: Absent[V]()}
+	actual, exists, err := t.read(ctx, db, p, dbKey, true)
+	if err != nil {
+		return version, err
+	}
+	if exists {
+		e.Actual = t.token.pack(actual)
+	}
+	return version, e
+}
+
+// whole refuses to set some of the columns that are compared, where nothing is known of the others.
+func (t *Table[V, DB]) whole(p *engine.Plan, s *engine.Stmt) error {
+	if t.spec.Kind != engine.Columns {
+		return nil
+	}
+	for i, c := range p.Token {
+		if indexOf(s.Columns, c.Name) < 0 {
+			return invalid("set", "it has no value of the column %q, which is compared: what it has become would not be known", t.spec.Columns[i])
+		}
+	}
+	return nil
+}
+
+// indexOf is the place of a column, or -1.
+func indexOf(columns []engine.Column, name string) int {
+	for i := range columns {
+		if columns[i].Name == name {
+			return i
+		}
+	}
+	return -1
+}
+
+func isZero(key any) bool {
+	switch k := key.(type) {
+	case int64:
+		return k == 0
+	case uint64:
+		return k == 0
+	}
+	return false
+}

@@ -1,0 +1,126 @@
+package optimistic
+
+import (
+	"context"
+
+	"github.com/dblock-go/dblock/optimistic/internal/engine"
+)
+
+// Update writes set to the row with the key, if it still has the version expected, and returns its new version.
+func (t *Table[V, DB]) Update(ctx context.Context, db DB, key any, expected V, set Set) (V, error) {
+	if len(set) == 0 {
+		var none V
+		return none, invalid("set", "it is empty: to raise the version alone there is Touch")
+	}
+	return t.write(ctx, db, engine.Update, key, expected, set)
+}
+
+// Touch gives the row with the key a new version, if it still has the one expected, and returns it. It is for a row whose version
+// stands for rows of other tables as well. It needs a version: Columns is refused.
+func (t *Table[V, DB]) Touch(ctx context.Context, db DB, key any, expected V) (V, error) {
+	if err := t.canTouch(); err != nil {
+		var none V
+		return none, err
+	}
+	return t.write(ctx, db, engine.Update, key, expected, nil)
+}
+
+func (t *Table[V, DB]) canTouch() error {
+	if t.spec.Kind == engine.Columns {
+		return invalid("version", "there is none to raise where columns are compared: give the table a version")
+	}
+	return nil
+}
+
+// Delete deletes the row with the key, if it still has the version expected.
+func (t *Table[V, DB]) Delete(ctx context.Context, db DB, key any, expected V) error {
+	_, err := t.write(ctx, db, engine.Delete, key, expected, nil)
+	return err
+}
+
+// write runs one statement on one row. The statements that take any version ignore the one expected.
+func (t *Table[V, DB]) write(ctx context.Context, db DB, op engine.Op, key any, expected V, set Set) (next V, err error) {
+	w := engine.Write{Set: set}
+	blind := op == engine.UpdateAny || op == engine.DeleteAny
+	if !blind {
+		if w.Expected, err = t.token.unpack(expected); err != nil {
+			return next, err
+		}
+	}
+	p, dbKey, err := t.begin(ctx, db, key)
+	if err != nil {
+		return next, err
+	}
+	if !blind {
+		if err := t.expect(p, &w.Expected); err != nil {
+			return next, err
+		}
+	}
+	w.Key = dbKey
+	if w.Stmt, err = t.stmt(p, op, set); err != nil {
+		return next, err
+	}
+	if op == engine.UpdateAny {
+		if err := t.whole(p, w.Stmt); err != nil {
+			return next, err
+		}
+	}
+	if t.spec.Kind == engine.UUID && op != engine.Delete && op != engine.DeleteAny {
+		w.Next.U = newUUID()
+	}
+	rows, raw, err := t.e.Write(ctx, db, p, w)
+	switch {
+	case err != nil:
+		return next, t.wrong(ctx, key, true, err)
+	case rows == 0:
+		return next, t.missed(ctx, db, p, key, dbKey, expected, blind)
+	case rows > 1: // the index was dropped since it was looked for
+		t.forget()
+		return next, &TooManyError{Table: t.spec.Table, Key: key, Rows: rows}
+	case op == engine.Delete || op == engine.DeleteAny:
+		return next, nil
+	}
+	return t.token.pack(raw), nil
+}
+
+// expect makes an expected version of what the server compares it with.
+func (t *Table[V, DB]) expect(p *engine.Plan, r *engine.Raw) (err error) {
+	switch t.spec.Kind {
+	case engine.Int:
+		if uint64(r.N) >= p.Token[0].Max {
+			return invalid("expected", "the version %d is the last one that the column %q can hold: ALTER TABLE and make it BIGINT",
+				r.N, p.Token[0].Name)
+		}
+	case engine.Columns:
+		r.Sent = make([]any, len(r.Values))
+		for i, c := range p.Token {
+			if r.Values[i] == nil {
+				continue
+			}
+			if r.Sent[i], err = t.e.Value(c, r.Values[i]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// missed says why a statement hit no row.
+func (t *Table[V, DB]) missed(ctx context.Context, db DB, p *engine.Plan, key, dbKey any, expected V, blind bool) error {
+	raw, exists, err := t.read(ctx, db, p, dbKey, true)
+	switch {
+	case err != nil:
+		return err
+	case !exists:
+		return &NotFoundError{Table: t.spec.Table, Key: key}
+	}
+	e := t.conflict(key, expected, raw)
+	if blind { // the row came after the statement
+		e.Expected = nil
+	}
+	return e
+}
+
+func (t *Table[V, DB]) conflict(key any, expected V, actual engine.Raw) *ConflictError {
+	return &ConflictError{Table: t.spec.Table, Key: key, Expected: expected, Actual: t.token.pack(actual)}
+}
