@@ -1,2 +1,3 @@
-// Package mysqloptimistic is optimistic on MySQL and MariaDB, with database/sql.
+// Package mysqloptimistic is optimistic on MySQL and MariaDB, with database/sql: Update and Do, which know the server's errors and can take a lock
+// (EscalateAfter, LockRow), and NewTable for those without queries. What is guaranteed is said in package optimistic.
 package mysqloptimistic
