@@ -27,7 +27,7 @@ func SqlcMySQL(pool *sql.DB) Deposit {
 				a.Version++
 				return a, err
 			},
-			mysqloptimistic.EscalateAfter(3, mysqloptimistic.LockRow("account", "id", id)))
+			mysqloptimistic.LockRowAfter(3, "account", "id", id))
 		return saved.Balance, err
 	}
 }

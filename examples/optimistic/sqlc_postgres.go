@@ -27,7 +27,7 @@ func SqlcPostgres(pool *pgxpool.Pool) Deposit {
 				saved, err := pgaccount.New(db).UpdateAccount(ctx, pgaccount.UpdateAccountParams{ID: a.ID, Version: a.Version, Balance: a.Balance})
 				return optimistic.One(saved, err, account(a.ID, a.Version))
 			},
-			pgoptimistic.EscalateAfter(3, pgoptimistic.LockRow("account", "id", id)))
+			pgoptimistic.LockRowAfter(3, "account", "id", id))
 		return saved.Balance, err
 	}
 }

@@ -55,7 +55,7 @@ func ExampleUpdate() {
 			}
 			return nil
 		}, save,
-			pgoptimistic.EscalateAfter(3, pgoptimistic.LockRow("seating", "id", 17)),
+			pgoptimistic.LockRowAfter(3, "seating", "id", 17),
 			optimistic.OnConflict(func(err error, attempt int) { fmt.Println("attempt", attempt, "for", guests, "guests:", err) }))
 	}
 	others := func() { fmt.Println(seat(1, func() {})) }
