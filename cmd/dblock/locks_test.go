@@ -141,7 +141,7 @@ func TestLockEndsTheCommandWhenTheLockIsLost(t *testing.T) {
 		invoke(t, "", "migrate", "up", database).want(t, 0, "")
 		ended := make(chan result, 1)
 		go func() {
-			ended <- invoke(t, "", "lock", database, "--ttl=1s", "k", "--", "sh", "-c", "trap 'echo asked; exit 3' TERM; while :; do sleep 0.05; done")
+			ended <- invoke(t, "", "lock", database, "--ttl=3s", "k", "--", "sh", "-c", "trap 'echo asked; exit 3' TERM; while :; do sleep 0.05; done")
 		}()
 		db, err := databaseFlags{Database: strings.TrimPrefix(database, "--database=")}.open()
 		if err != nil {
@@ -151,6 +151,11 @@ func TestLockEndsTheCommandWhenTheLockIsLost(t *testing.T) {
 		for held := 0; held == 0; {
 			if err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM dblock_lease WHERE handle IS NOT NULL").Scan(&held); err != nil {
 				t.Fatal(err)
+			}
+			select {
+			case r := <-ended:
+				t.Fatalf("it has ended already: %+v", r)
+			default:
 			}
 		}
 		time.Sleep(200 * time.Millisecond) // the shell sets its trap
