@@ -19,7 +19,8 @@ CREATE TABLE IF NOT EXISTS dblock_queue_job (
     max_attempts SMALLINT       NOT NULL,
     enqueued_at  DATETIME(6)    NOT NULL DEFAULT (ADDTIME(UTC_TIMESTAMP(6), 0)),
     unique_key   VARBINARY(255), -- its row is in dblock_queue_unique; null: none
-    group_key    VARBINARY(255), -- its row is in dblock_queue_key; null: none
+    group_key    VARBINARY(255), -- its row is in dblock_queue_key, unless it waits for its time; null: none
+    group_most   INT,            -- how many of the group there may be at once
     last_error   MEDIUMBLOB,     -- of the attempt that ended last; null: none has failed
     payload      MEDIUMBLOB     NOT NULL
 ) ENGINE = InnoDB;
@@ -109,6 +110,7 @@ CREATE TABLE IF NOT EXISTS dblock_queue_dead (
     died_at      DATETIME(6)    NOT NULL DEFAULT (ADDTIME(UTC_TIMESTAMP(6), 0)),
     unique_key   VARBINARY(255),
     group_key    VARBINARY(255),
+    group_most   INT,
     last_error   MEDIUMBLOB     NOT NULL,
     payload      MEDIUMBLOB     NOT NULL,
     KEY dblock_queue_dead_when (queue, died_at, job_id)

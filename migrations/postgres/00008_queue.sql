@@ -18,7 +18,8 @@ CREATE TABLE dblock_queue_job (
     max_attempts smallint         NOT NULL,
     enqueued_at  timestamptz      NOT NULL DEFAULT clock_timestamp(),
     unique_key   text COLLATE "C",          -- its row is in dblock_queue_unique; null: none
-    group_key    text COLLATE "C",          -- its row is in dblock_queue_key; null: none
+    group_key    text COLLATE "C",          -- its row is in dblock_queue_key, unless it waits for its time; null: none
+    group_most   int,                       -- how many of the group there may be at once
     last_error   text,                      -- of the attempt that ended last; null: none has failed
     payload      bytea            NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000, autovacuum_vacuum_insert_threshold = -1);
@@ -107,6 +108,7 @@ CREATE TABLE dblock_queue_dead (
     died_at      timestamptz      NOT NULL DEFAULT clock_timestamp(),
     unique_key   text COLLATE "C",
     group_key    text COLLATE "C",
+    group_most   int,
     last_error   text             NOT NULL,
     payload      bytea            NOT NULL
 );
