@@ -13,6 +13,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/mysqlschema"
+	"github.com/dblock-go/dblock/internal/mysqlserver"
 	"github.com/dblock-go/dblock/internal/session"
 )
 
@@ -107,19 +108,13 @@ type client struct{ user, host string }
 
 // clientsOf are the sessions that this account may see, by their numbers.
 func clientsOf(ctx context.Context, pool *sql.DB) (map[string]client, error) {
-	rows, err := pool.QueryContext(ctx, "SELECT p.ID, p.USER, p.HOST FROM information_schema.PROCESSLIST p")
+	processes, err := mysqlserver.Processes(ctx, pool)
 	if err != nil {
 		return nil, mysqlschema.Unavailable(err)
 	}
-	defer func() { _ = rows.Close() }()
-	clients := make(map[string]client)
-	for rows.Next() {
-		var id string
-		var c client
-		if err := rows.Scan(&id, &c.user, &c.host); err != nil {
-			return nil, err
-		}
-		clients[id] = c
+	clients := make(map[string]client, len(processes))
+	for _, p := range processes {
+		clients[strconv.FormatInt(p.ID, 10)] = client{p.User, p.Host}
 	}
-	return clients, rows.Err()
+	return clients, nil
 }

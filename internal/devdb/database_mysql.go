@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/go-sql-driver/mysql"
+
+	"github.com/dblock-go/dblock/internal/mysqlserver"
 )
 
 func (s *Server) askMySQLVersion(ctx context.Context) (serverVersion, error) {
@@ -55,25 +57,16 @@ func (s *Server) createMySQL(ctx context.Context, name string) (string, func(con
 // dropMySQL first ends the sessions in the database: an open transaction there would make DROP
 // wait for its metadata lock.
 func dropMySQL(ctx context.Context, db *sql.DB, name string) error {
-	rows, err := db.QueryContext(ctx, "SELECT id FROM information_schema.processlist WHERE db = ?", name)
+	processes, err := mysqlserver.Processes(ctx, db)
 	if err != nil {
 		return err
 	}
-	defer rows.Close()
-	var ids []int64
-	for rows.Next() {
-		var id int64
-		if err := rows.Scan(&id); err != nil {
-			return err
+	for _, p := range processes {
+		if p.Database != name {
+			continue
 		}
-		ids = append(ids, id)
-	}
-	if err := rows.Err(); err != nil {
-		return err
-	}
-	for _, id := range ids {
 		// A session that ended by itself in the meantime is no error.
-		_, _ = db.ExecContext(ctx, fmt.Sprintf("KILL %d", id))
+		_, _ = db.ExecContext(ctx, fmt.Sprintf("KILL %d", p.ID))
 	}
 	_, err = db.ExecContext(ctx, "DROP DATABASE IF EXISTS "+name)
 	return err
