@@ -26,7 +26,7 @@ type end struct {
 	again   bool // it was sent before, and got no answer
 }
 
-func (e *end) place() engine.Place { return engine.Place{Claim: e.of.id, Job: e.ID} }
+func (e *end) place() engine.Place { return engine.Place{Claim: e.of.id, Job: e.ID, Keyed: e.Keyed} }
 
 // maxFailureBytes is how much is kept of an error.
 const maxFailureBytes = 8 << 10

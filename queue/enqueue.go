@@ -27,7 +27,8 @@ const (
 // Enqueue has a task be done. Calls that come while another one is under way share a statement.
 //
 // Errors: dblock.ErrInvalid, ErrOverloaded, ErrBusy, ErrUnavailable, ErrSchema and ErrClosed, after which nothing is enqueued;
-// ErrOutcomeUnknown where no answer came and the job was not found either: it is enqueued, or was and is done, or is not.
+// ErrOutcomeUnknown where no answer came and the job was not found either: it is enqueued, or was and is done, or is not. A
+// *DuplicateError where another job has Task.Unique: the ID is that one's then.
 func (q *Queue) Enqueue(ctx context.Context, t Task) (ID, error) {
 	made, err := q.EnqueueMany(ctx, []Task{t})
 	if len(made) == 0 {
@@ -36,16 +37,18 @@ func (q *Queue) Enqueue(ctx context.Context, t Task) (ID, error) {
 	return made[0], err
 }
 
-// EnqueueMany is Enqueue for up to MaxTasks tasks: all or none. The IDs are in the order of the tasks; with ErrOutcomeUnknown, too.
+// EnqueueMany is Enqueue for up to MaxTasks tasks: all or none, but for duplicates. The IDs are in the order of the tasks; with
+// ErrOutcomeUnknown, too, and with a *DuplicateError, which says that all others are enqueued.
 func (q *Queue) EnqueueMany(ctx context.Context, tasks []Task) ([]ID, error) {
 	jobs, made, err := q.prepare(tasks)
 	if err != nil || len(jobs) == 0 {
 		return nil, err
 	}
+	var dups []engine.Duplicate
 	if weight(jobs) <= maxMergedBytes {
-		_, err = q.inserts.Do(ctx, jobs)
+		dups, err = q.inserts.Do(ctx, jobs)
 	} else {
-		err = q.insert(ctx, jobs)
+		dups, err = q.insert(ctx, jobs)
 	}
 	switch {
 	case errors.Is(err, dblock.ErrOutcomeUnknown):
@@ -59,7 +62,7 @@ func (q *Queue) EnqueueMany(ctx context.Context, tasks []Task) ([]ID, error) {
 			break
 		}
 	}
-	return made, nil
+	return made, duplicates(jobs, made, dups)
 }
 
 // EnqueueIn is what EnqueueTx of an engine room does: outside this module there is no engine.CallerTx.
@@ -72,10 +75,11 @@ func (q *Queue) EnqueueIn(ctx context.Context, caller engine.CallerTx, tasks []T
 	if !ours {
 		return nil, &dblock.InvalidError{Field: "tx", Reason: "it is nil, or of another engine than the Queue"}
 	}
-	if err := tx.Insert(ctx, jobs); err != nil {
+	dups, err := oneOfEach(jobs, func(jobs []engine.Insert) ([]engine.Duplicate, error) { return tx.Insert(ctx, jobs) })
+	if err != nil {
 		return nil, q.explain(fault.NoWrite(err), "enqueuing in your transaction, which is to be rolled back")
 	}
-	return made, nil
+	return made, duplicates(jobs, made, dups)
 }
 
 // prepare checks and encodes all tasks before anything is sent.
@@ -105,7 +109,7 @@ func weight(jobs []engine.Insert) (n int) {
 }
 
 // insertMerged enqueues those of several calls: all or none, so that one that is refused is looked for.
-func (q *Queue) insertMerged(ctx context.Context, calls [][]engine.Insert, _ bool) ([]merge.Answer[struct{}], error) {
+func (q *Queue) insertMerged(ctx context.Context, calls [][]engine.Insert, _ bool) ([]merge.Answer[[]engine.Duplicate], error) {
 	jobs := calls[0]
 	if len(calls) > 1 {
 		jobs = nil
@@ -113,42 +117,80 @@ func (q *Queue) insertMerged(ctx context.Context, calls [][]engine.Insert, _ boo
 			jobs = append(jobs, c...)
 		}
 	}
-	return make([]merge.Answer[struct{}], len(calls)), q.insert(ctx, jobs)
+	dups, err := q.insert(ctx, jobs)
+	answers := make([]merge.Answer[[]engine.Duplicate], len(calls))
+	for i := range answers {
+		answers[i].Value = dups // each looks for its own
+	}
+	return answers, err
 }
 
 // insert enqueues jobs, within Options.Timeout.
-func (q *Queue) insert(ctx context.Context, jobs []engine.Insert) error {
+func (q *Queue) insert(ctx context.Context, jobs []engine.Insert) ([]engine.Duplicate, error) {
+	return oneOfEach(jobs, func(jobs []engine.Insert) ([]engine.Duplicate, error) { return q.insertDistinct(ctx, jobs) })
+}
+
+// insertDistinct is insert for jobs of which no two have the same unique key.
+func (q *Queue) insertDistinct(ctx context.Context, jobs []engine.Insert) ([]engine.Duplicate, error) {
 	ctx, cancel := context.WithTimeout(ctx, q.o.Timeout)
 	defer cancel()
 	for n := 1; ; n++ {
-		err := q.engine.Insert(ctx, jobs)
+		dups, err := q.engine.Insert(ctx, jobs)
 		if err == nil {
-			return nil
+			return dups, nil
 		}
 		is := q.fault(err)
 		if is == fault.Retry && n < insertTries && sleep(ctx, rand.N(time.Duration(n)*10*time.Millisecond)) {
 			continue
 		}
-		if is == fault.Lost && q.stand(ctx, jobs) {
-			return nil
+		if is == fault.Lost {
+			if dups, stand := q.stand(ctx, jobs); stand {
+				return dups, nil
+			}
 		}
 		if is == fault.Poison {
-			return err // merge looks for whose it is
+			return nil, err // merge looks for whose it is
 		}
-		return q.explain(err, "enqueuing")
+		return nil, q.explain(err, "enqueuing")
 	}
 }
 
-// stand tells that all jobs of a statement without an answer are there. None may be, though they were: they are done.
-func (q *Queue) stand(ctx context.Context, jobs []engine.Insert) bool {
+// stand tells that all jobs of a statement without an answer are there, or another one with the same unique key. None may be, though they
+// were: they are done.
+func (q *Queue) stand(ctx context.Context, jobs []engine.Insert) (dups []engine.Duplicate, stand bool) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), q.o.Timeout/2)
 	defer cancel()
-	names := make([]engine.ID, len(jobs))
-	for i, j := range jobs {
-		names[i] = j.ID
+	var names []engine.ID
+	var unique []engine.Insert
+	for _, j := range jobs {
+		if j.Unique == "" {
+			names = append(names, j.ID)
+		} else {
+			unique = append(unique, j)
+		}
 	}
-	n, err := q.engine.Standing(ctx, names)
-	return err == nil && n == len(jobs)
+	if len(names) > 0 {
+		if n, err := q.engine.Standing(ctx, names); err != nil || n != len(names) {
+			return nil, false
+		}
+	}
+	if len(unique) == 0 {
+		return nil, true
+	}
+	holders, err := q.engine.Holders(ctx, unique)
+	if err != nil {
+		return nil, false
+	}
+	for i, h := range holders {
+		switch h {
+		case engine.ID{}:
+			return nil, false
+		case unique[i].ID:
+		default:
+			dups = append(dups, engine.Duplicate{Job: unique[i].ID, Holder: h})
+		}
+	}
+	return dups, true
 }
 
 // sleep waits for d while ctx lives.

@@ -96,6 +96,9 @@ func (w *worker) confirmed(m *message, jobs []engine.Job) {
 	w.held -= len(m.ends)
 	w.rate.note(now, len(m.ends))
 	for _, e := range m.ends {
+		if e.Keyed && e.what != deferred {
+			w.woken = true // for the next one of its group
+		}
 		e.of.open--
 		if e.of.open == 0 && !e.of.closing {
 			w.closed = append(w.closed, e.of)

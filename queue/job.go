@@ -40,6 +40,19 @@ type Task struct {
 
 	// MaxAttempts is how often it is tried before it is given up, crashes of workers included. Default 25, at most 1,000.
 	MaxAttempts int
+
+	// Unique is a key that one job of the queue has at a time, from when it is enqueued until it has ended: done, cancelled or given up. Retries
+	// keep it. A task whose key is taken is not enqueued: see DuplicateError. Default: none; at most 200 bytes.
+	Unique string
+
+	// Group is a key of jobs of the queue of which AtMost are begun at once; the others wait aside, and each that ends lets the next one in,
+	// in the order in which they were enqueued. A job that is tried again, or snoozed, keeps its place meanwhile. Its Priority counts
+	// once it is let in. A delayed one comes to its group when its time has come. Default: none; at most 200 bytes.
+	Group string
+
+	// AtMost is how many jobs of Group are begun at once. With 1 they are done strictly in order, one after the other. The job that
+	// came last decides for all; what it raises counts from the next end of one. Default 1; at most 100,000.
+	AtMost int
 }
 
 const defaultAttempts = 25
@@ -80,6 +93,9 @@ func (t *Task) insert(id engine.ID, codec Codec) (engine.Insert, error) {
 		return in, &dblock.InvalidError{Field: "Task.MaxAttempts", Reason: fmt.Sprintf("%d is not within 1 to %d, nor 0 for %d", t.MaxAttempts, MaxAttempts, defaultAttempts)}
 	case t.MaxAttempts > 0:
 		in.MaxAttempts = int16(min(t.MaxAttempts, math.MaxInt16))
+	}
+	if err := t.keys(&in); err != nil {
+		return in, err
 	}
 	payload, err := codec.Encode(t.Args)
 	if err != nil {

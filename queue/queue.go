@@ -21,7 +21,7 @@ type Queue struct {
 	o       Options
 	member  *member.Member
 	ids     ids
-	inserts *merge.Queue[[]engine.Insert, struct{}]
+	inserts *merge.Queue[[]engine.Insert, []engine.Duplicate]
 
 	mu       sync.RWMutex
 	handlers map[string]*handler
@@ -41,7 +41,7 @@ func New(e engine.Engine, o Options) (*Queue, error) {
 	}
 	q := &Queue{engine: e, o: o, member: member.New(e, mo), handlers: make(map[string]*handler), workers: make(map[*worker]struct{})}
 	q.ending, q.end = context.WithCancel(context.Background())
-	q.inserts = merge.New(merge.Options[[]engine.Insert, struct{}]{
+	q.inserts = merge.New(merge.Options[[]engine.Insert, []engine.Duplicate]{
 		Run:      q.insertMerged,
 		Key:      func([]engine.Insert) string { return "" },
 		Poison:   func(err error) bool { return q.fault(err) == fault.Poison },

@@ -4,6 +4,28 @@
 
 package mysqldb
 
+type DblockQueueBlocked struct {
+	Queue    []byte
+	GroupKey []byte
+	Seq      int64
+	JobID    []byte
+	Priority int16
+}
+
+type DblockQueueKey struct {
+	Queue    []byte
+	GroupKey []byte
+	Most     int32
+	Taken    int32
+	NextSeq  int64
+}
+
+type DblockQueueUnique struct {
+	Queue     []byte
+	UniqueKey []byte
+	JobID     []byte
+}
+
 type DblockStock struct {
 	Sku       []byte
 	Bucket    int32

@@ -12,7 +12,7 @@ import (
 )
 
 const DueJobs = `-- name: DueJobs :many
-SELECT CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', s.run_at) AS SIGNED) AS run_us, s.job_id, s.queue, s.priority
+SELECT CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', s.run_at) AS SIGNED) AS run_us, s.job_id, s.queue, s.priority, s.group_key
 FROM dblock_queue_scheduled s FORCE INDEX (PRIMARY)
 WHERE s.run_at <= +UTC_TIMESTAMP(6)
 ORDER BY s.run_at, s.job_id
@@ -25,6 +25,7 @@ type DueJobsRow struct {
 	JobID    []byte
 	Queue    []byte
 	Priority int16
+	GroupKey sql.NullString
 }
 
 // Jobs whose time has come.
@@ -42,6 +43,7 @@ func (q *Queries) DueJobs(ctx context.Context, db DBTX, limit int32) ([]DueJobsR
 			&i.JobID,
 			&i.Queue,
 			&i.Priority,
+			&i.GroupKey,
 		); err != nil {
 			return nil, err
 		}

@@ -81,7 +81,8 @@ func (q *Queries) Claimants(ctx context.Context, db DBTX) ([][]byte, error) {
 const ClaimedJobs = `-- name: ClaimedJobs :many
 SELECT j.job_id, j.kind, j.priority, j.attempt, j.max_attempts,
        CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', j.enqueued_at) AS SIGNED) AS enqueued_us,
-       CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', c.ready_at) AS SIGNED) AS ready_us, j.payload
+       CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', c.ready_at) AS SIGNED) AS ready_us, j.payload,
+       CAST(j.unique_key IS NOT NULL OR j.group_key IS NOT NULL AS SIGNED) AS keyed
 FROM dblock_queue_claim c
 STRAIGHT_JOIN dblock_queue_job j ON j.job_id = c.job_id
 WHERE c.member_id = ? AND c.claim_id = ?
@@ -96,6 +97,7 @@ type ClaimedJobsRow struct {
 	EnqueuedUs  int64
 	ReadyUs     int64
 	Payload     []byte
+	Keyed       int64
 }
 
 func (q *Queries) ClaimedJobs(ctx context.Context, db DBTX, memberID []byte, claimID []byte) ([]ClaimedJobsRow, error) {
@@ -116,6 +118,7 @@ func (q *Queries) ClaimedJobs(ctx context.Context, db DBTX, memberID []byte, cla
 			&i.EnqueuedUs,
 			&i.ReadyUs,
 			&i.Payload,
+			&i.Keyed,
 		); err != nil {
 			return nil, err
 		}

@@ -11,26 +11,33 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-const PromoteJobs = `-- name: PromoteJobs :execrows
-WITH due AS (
+const PromoteJobs = `-- name: PromoteJobs :one
+WITH head AS MATERIALIZED (
+    SELECT s.run_at, s.job_id, s.group_key FROM dblock_queue_scheduled s
+    WHERE s.run_at <= statement_timestamp()
+    ORDER BY s.run_at, s.job_id LIMIT $1 FOR UPDATE SKIP LOCKED
+), due AS (
     DELETE FROM dblock_queue_scheduled d
-    WHERE (d.run_at, d.job_id) IN (
-        SELECT s.run_at, s.job_id FROM dblock_queue_scheduled s
-        WHERE s.run_at <= statement_timestamp()
-        ORDER BY s.run_at, s.job_id LIMIT $1 FOR UPDATE SKIP LOCKED
-    )
+    WHERE (d.run_at, d.job_id) IN (SELECT h.run_at, h.job_id FROM head h WHERE h.group_key IS NULL)
     RETURNING d.queue, d.priority, d.job_id
+), ready AS (
+    INSERT INTO dblock_queue_ready (queue, priority, job_id) SELECT d.queue, d.priority, d.job_id FROM due d
 )
-INSERT INTO dblock_queue_ready (queue, priority, job_id) SELECT d.queue, d.priority, d.job_id FROM due d
+SELECT (SELECT count(*) FROM due) AS promoted, (SELECT count(h.group_key) FROM head h) AS grouped
 `
 
-// Jobs whose time has come are ready, from now on. statement_timestamp() and not clock_timestamp(), which no index is searched by.
-func (q *Queries) PromoteJobs(ctx context.Context, db DBTX, most int32) (int64, error) {
-	result, err := db.Exec(ctx, PromoteJobs, most)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+type PromoteJobsRow struct {
+	Promoted int64
+	Grouped  int64
+}
+
+// Jobs whose time has come are ready, from now on, but for those that their groups have to admit: these are counted, and stay.
+// statement_timestamp() and not clock_timestamp(), which no index is searched by.
+func (q *Queries) PromoteJobs(ctx context.Context, db DBTX, most int32) (PromoteJobsRow, error) {
+	row := db.QueryRow(ctx, PromoteJobs, most)
+	var i PromoteJobsRow
+	err := row.Scan(&i.Promoted, &i.Grouped)
+	return i, err
 }
 
 const ReadyAgain = `-- name: ReadyAgain :execrows
@@ -60,10 +67,10 @@ WITH left_over AS MATERIALIZED (
     INSERT INTO dblock_queue_ready (queue, priority, job_id) SELECT b.queue, b.priority, b.job_id FROM job b
 ), dead AS (
     DELETE FROM dblock_queue_job x USING left_over l WHERE x.job_id = l.job_id AND NOT l.again
-    RETURNING x.job_id, x.queue, x.kind, x.priority, x.attempt, x.max_attempts, x.enqueued_at, x.unique_key, x.group_key, x.payload
+    RETURNING x.job_id, x.queue, x.kind, x.priority, x.attempt, x.max_attempts, x.enqueued_at, x.unique_key, x.group_key, x.group_most, x.payload
 ), buried AS (
-    INSERT INTO dblock_queue_dead (job_id, queue, kind, priority, attempt, max_attempts, enqueued_at, unique_key, group_key, last_error, payload)
-    SELECT d.job_id, d.queue, d.kind, d.priority, d.attempt + 1, d.max_attempts, d.enqueued_at, d.unique_key, d.group_key, $2::text, d.payload
+    INSERT INTO dblock_queue_dead (job_id, queue, kind, priority, attempt, max_attempts, enqueued_at, unique_key, group_key, group_most, last_error, payload)
+    SELECT d.job_id, d.queue, d.kind, d.priority, d.attempt + 1, d.max_attempts, d.enqueued_at, d.unique_key, d.group_key, d.group_most, $2::text, d.payload
     FROM dead d
 )
 SELECT (SELECT count(*) FROM job) AS again, (SELECT count(*) FROM dead) AS dead

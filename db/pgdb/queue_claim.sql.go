@@ -29,7 +29,8 @@ WITH head AS MATERIALIZED (
     INSERT INTO dblock_queue_claim (claim_id, member_id, queue, job_ids)
     SELECT $5, $2, $1, array_agg(n.job_id) FROM taken n HAVING count(*) > 0
 )
-SELECT j.job_id, j.kind, j.priority, j.attempt, j.max_attempts, j.enqueued_at, n.ready_at, j.payload
+SELECT j.job_id, j.kind, j.priority, j.attempt, j.max_attempts, j.enqueued_at, n.ready_at, j.payload,
+       (j.unique_key IS NOT NULL OR j.group_key IS NOT NULL)::boolean AS keyed
 FROM taken n JOIN dblock_queue_job j ON j.job_id = n.job_id
 `
 
@@ -50,6 +51,7 @@ type ClaimJobsRow struct {
 	EnqueuedAt  time.Time
 	ReadyAt     time.Time
 	Payload     []byte
+	Keyed       bool
 }
 
 // Takes the first jobs of a queue: "claimed" is what this statement has removed from those that are ready. It does nothing once the
@@ -79,6 +81,7 @@ func (q *Queries) ClaimJobs(ctx context.Context, db DBTX, arg ClaimJobsParams) (
 			&i.EnqueuedAt,
 			&i.ReadyAt,
 			&i.Payload,
+			&i.Keyed,
 		); err != nil {
 			return nil, err
 		}

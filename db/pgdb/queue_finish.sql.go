@@ -29,10 +29,10 @@ WITH fence AS MATERIALIZED (
 ), job AS (
     DELETE FROM dblock_queue_job j USING ask a
     WHERE j.job_id = a.job_id AND EXISTS (SELECT 1 FROM held h WHERE h.claim_id = a.claim_id AND h.job_id = a.job_id)
-    RETURNING j.job_id, j.queue, j.kind, j.priority, j.max_attempts, j.enqueued_at, j.unique_key, j.group_key, j.payload
+    RETURNING j.job_id, j.queue, j.kind, j.priority, j.max_attempts, j.enqueued_at, j.unique_key, j.group_key, j.group_most, j.payload
 ), dead AS (
-    INSERT INTO dblock_queue_dead (job_id, queue, kind, priority, attempt, max_attempts, enqueued_at, unique_key, group_key, last_error, payload)
-    SELECT b.job_id, b.queue, b.kind, b.priority, a.attempt, b.max_attempts, b.enqueued_at, b.unique_key, b.group_key, a.failure, b.payload
+    INSERT INTO dblock_queue_dead (job_id, queue, kind, priority, attempt, max_attempts, enqueued_at, unique_key, group_key, group_most, last_error, payload)
+    SELECT b.job_id, b.queue, b.kind, b.priority, a.attempt, b.max_attempts, b.enqueued_at, b.unique_key, b.group_key, b.group_most, a.failure, b.payload
     FROM job b JOIN ask a ON a.job_id = b.job_id
 )
 SELECT count(*) FROM job

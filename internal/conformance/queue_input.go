@@ -97,6 +97,11 @@ func refusesBadTasks(t *testing.T, d *desk) {
 		"a delay for ever":      {Kind: "k", Delay: math.MaxInt64},
 		"no attempts":           {Kind: "k", MaxAttempts: -1},
 		"too many attempts":     {Kind: "k", MaxAttempts: math.MaxInt16 + 2},
+		"a long unique key":     {Kind: "k", Unique: long + long},
+		"a group with NUL":      {Kind: "k", Group: "a\x00b"},
+		"less than none":        {Kind: "k", Group: "a", AtMost: -1},
+		"a limit of nothing":    {Kind: "k", AtMost: 2},
+		"too high a limit":      {Kind: "k", Group: "a", AtMost: queue.MaxAtMost + 1},
 		"10 MB":                 {Kind: "k", Args: strings.Repeat("x", 10_000_000)},
 		"what JSON has not":     {Kind: "k", Args: math.Inf(1)},
 	} {
@@ -240,12 +245,16 @@ func (d *desk) everything(t *testing.T, as *desk, o queue.Options) {
 	})
 	for n := range 3 {
 		enqueue(t, q, queue.Task{Kind: "note", Args: n, Delay: time.Duration(n) * time.Millisecond})
+		enqueue(t, q, queue.Task{Kind: "note", Args: n + 1, Delay: time.Duration(n) * time.Millisecond, Group: "g", Unique: fmt.Sprint(n)})
+	}
+	if _, err := q.Enqueue(t.Context(), queue.Task{Kind: "note", Args: 1, Unique: "2"}); err != nil && !errors.Is(err, queue.ErrDuplicate) {
+		t.Error(err)
 	}
 	tx, err := d.db.BeginTx(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.e.EnqueueTx(t.Context(), q, tx, queue.Task{Kind: "note", Args: 1}); err != nil {
+	if _, err := d.e.EnqueueTx(t.Context(), q, tx, queue.Task{Kind: "note", Args: 1}, queue.Task{Kind: "note", Args: 1, Group: "g", AtMost: 2, Unique: "tx"}); err != nil {
 		t.Error(err)
 	}
 	if err := tx.Commit(); err != nil {

@@ -1,6 +1,6 @@
 -- Jobs whose time has come.
 -- name: DueJobs :many
-SELECT CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', s.run_at) AS SIGNED) AS run_us, s.job_id, s.queue, s.priority
+SELECT CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', s.run_at) AS SIGNED) AS run_us, s.job_id, s.queue, s.priority, s.group_key
 FROM dblock_queue_scheduled s FORCE INDEX (PRIMARY)
 WHERE s.run_at <= +UTC_TIMESTAMP(6)
 ORDER BY s.run_at, s.job_id

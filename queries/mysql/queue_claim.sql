@@ -22,7 +22,8 @@ WHERE c.member_id = sqlc.arg(member_id) AND c.claim_id = sqlc.arg(claim_id);
 -- name: ClaimedJobs :many
 SELECT j.job_id, j.kind, j.priority, j.attempt, j.max_attempts,
        CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', j.enqueued_at) AS SIGNED) AS enqueued_us,
-       CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', c.ready_at) AS SIGNED) AS ready_us, j.payload
+       CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', c.ready_at) AS SIGNED) AS ready_us, j.payload,
+       CAST(j.unique_key IS NOT NULL OR j.group_key IS NOT NULL AS SIGNED) AS keyed
 FROM dblock_queue_claim c
 STRAIGHT_JOIN dblock_queue_job j ON j.job_id = c.job_id
 WHERE c.member_id = sqlc.arg(member_id) AND c.claim_id = sqlc.arg(claim_id);

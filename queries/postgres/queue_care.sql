@@ -1,15 +1,18 @@
--- Jobs whose time has come are ready, from now on. statement_timestamp() and not clock_timestamp(), which no index is searched by.
--- name: PromoteJobs :execrows
-WITH due AS (
+-- Jobs whose time has come are ready, from now on, but for those that their groups have to admit: these are counted, and stay.
+-- statement_timestamp() and not clock_timestamp(), which no index is searched by.
+-- name: PromoteJobs :one
+WITH head AS MATERIALIZED (
+    SELECT s.run_at, s.job_id, s.group_key FROM dblock_queue_scheduled s
+    WHERE s.run_at <= statement_timestamp()
+    ORDER BY s.run_at, s.job_id LIMIT sqlc.arg(most) FOR UPDATE SKIP LOCKED
+), due AS (
     DELETE FROM dblock_queue_scheduled d
-    WHERE (d.run_at, d.job_id) IN (
-        SELECT s.run_at, s.job_id FROM dblock_queue_scheduled s
-        WHERE s.run_at <= statement_timestamp()
-        ORDER BY s.run_at, s.job_id LIMIT sqlc.arg(most) FOR UPDATE SKIP LOCKED
-    )
+    WHERE (d.run_at, d.job_id) IN (SELECT h.run_at, h.job_id FROM head h WHERE h.group_key IS NULL)
     RETURNING d.queue, d.priority, d.job_id
+), ready AS (
+    INSERT INTO dblock_queue_ready (queue, priority, job_id) SELECT d.queue, d.priority, d.job_id FROM due d
 )
-INSERT INTO dblock_queue_ready (queue, priority, job_id) SELECT d.queue, d.priority, d.job_id FROM due d;
+SELECT (SELECT count(*) FROM due) AS promoted, (SELECT count(h.group_key) FROM head h) AS grouped;
 
 -- Jobs of claims that were taken from the dead: ready again, with one attempt more, or given up after the last one. It is a statement
 -- of its own, after that which took the claims: only then it sees what a zombie had finished before.
@@ -26,10 +29,10 @@ WITH left_over AS MATERIALIZED (
     INSERT INTO dblock_queue_ready (queue, priority, job_id) SELECT b.queue, b.priority, b.job_id FROM job b
 ), dead AS (
     DELETE FROM dblock_queue_job x USING left_over l WHERE x.job_id = l.job_id AND NOT l.again
-    RETURNING x.job_id, x.queue, x.kind, x.priority, x.attempt, x.max_attempts, x.enqueued_at, x.unique_key, x.group_key, x.payload
+    RETURNING x.job_id, x.queue, x.kind, x.priority, x.attempt, x.max_attempts, x.enqueued_at, x.unique_key, x.group_key, x.group_most, x.payload
 ), buried AS (
-    INSERT INTO dblock_queue_dead (job_id, queue, kind, priority, attempt, max_attempts, enqueued_at, unique_key, group_key, last_error, payload)
-    SELECT d.job_id, d.queue, d.kind, d.priority, d.attempt + 1, d.max_attempts, d.enqueued_at, d.unique_key, d.group_key, sqlc.arg(failure)::text, d.payload
+    INSERT INTO dblock_queue_dead (job_id, queue, kind, priority, attempt, max_attempts, enqueued_at, unique_key, group_key, group_most, last_error, payload)
+    SELECT d.job_id, d.queue, d.kind, d.priority, d.attempt + 1, d.max_attempts, d.enqueued_at, d.unique_key, d.group_key, d.group_most, sqlc.arg(failure)::text, d.payload
     FROM dead d
 )
 SELECT (SELECT count(*) FROM job) AS again, (SELECT count(*) FROM dead) AS dead;

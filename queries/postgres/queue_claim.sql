@@ -18,7 +18,8 @@ WITH head AS MATERIALIZED (
     INSERT INTO dblock_queue_claim (claim_id, member_id, queue, job_ids)
     SELECT sqlc.arg(claim_id), sqlc.arg(member_id), sqlc.arg(queue), array_agg(n.job_id) FROM taken n HAVING count(*) > 0
 )
-SELECT j.job_id, j.kind, j.priority, j.attempt, j.max_attempts, j.enqueued_at, n.ready_at, j.payload
+SELECT j.job_id, j.kind, j.priority, j.attempt, j.max_attempts, j.enqueued_at, n.ready_at, j.payload,
+       (j.unique_key IS NOT NULL OR j.group_key IS NOT NULL)::boolean AS keyed
 FROM taken n JOIN dblock_queue_job j ON j.job_id = n.job_id;
 
 -- The claims of a member that is gone, a few at a time. One that a zombie is using at this moment is left for the next time.

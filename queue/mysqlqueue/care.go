@@ -29,15 +29,23 @@ func (d *database) Promote(ctx context.Context, most int) (promoted int, err err
 			return false, err
 		}
 		var places, ready []any
+		var grouped [][]byte
 		for _, j := range due {
 			places = append(places, j.RunUs, j.JobID)
-			ready = append(ready, j.Queue, j.Priority, j.JobID)
+			if j.GroupKey.Valid {
+				grouped = append(grouped, j.JobID)
+			} else {
+				ready = append(ready, j.Queue, j.Priority, j.JobID)
+			}
 		}
 		if _, err := asks(ctx, on, mysqldb.Unschedule, len(due), places); err != nil {
 			return false, err
 		}
 		promoted = len(due)
-		return true, rows(ctx, on, mysqldb.ReadyJobs, len(due), ready)
+		if err := rows(ctx, on, mysqldb.ReadyJobs, len(ready)/3, ready); err != nil {
+			return false, err
+		}
+		return true, d.placeDue(ctx, on, grouped)
 	})
 	if err != nil {
 		return 0, err
@@ -141,9 +149,15 @@ func (d *database) rescue(ctx context.Context, on mysqldb.DBTX, jobs [][]byte, f
 	if len(over) == 0 {
 		return nil
 	}
+	keys, err := d.q.KeysOfJobs(ctx, on, over)
+	if err != nil {
+		return err
+	}
 	if _, err := asks(ctx, on, mysqldb.BuryJobs, len(over), dead); err != nil {
 		return err
 	}
-	_, err = d.q.FinishJobs(ctx, on, over)
-	return err
+	if _, err := d.q.FinishJobs(ctx, on, over); err != nil {
+		return err
+	}
+	return freeKeys(ctx, on, keys)
 }

@@ -3,6 +3,7 @@ package mysqlqueue
 import (
 	"context"
 	"database/sql"
+	"slices"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/mysqltext"
@@ -13,14 +14,23 @@ import (
 // EnqueueTx is Queue.EnqueueMany in a transaction of the caller's: the jobs are there if and when tx commits. It is two round trips, as no
 // statement here inserts into two tables, and more for many tasks. Workers learn of the jobs when they next look, within WorkerOptions.Poll.
 //
-// Errors: dblock.ErrInvalid, and nothing was sent; others are the database's: roll tx back.
+// With keys it is up to nine round trips. What they lock stays locked till tx ends: jobs of the same Group, or with the same Unique, are not
+// enqueued by others before, and none of the Group, nor the one that has a unique key already, ends. Enqueue last, and all in one call, as
+// two calls may deadlock with two of others.
+//
+// Errors: dblock.ErrInvalid, and nothing was sent; a *queue.DuplicateError, which is no reason to roll back; others are the
+// database's: roll tx back.
 func EnqueueTx(ctx context.Context, q *queue.Queue, tx *sql.Tx, tasks ...queue.Task) ([]queue.ID, error) {
 	return q.EnqueueIn(ctx, engine.CallerTx{Tx: tx}, tasks)
 }
 
 // Insert is a transaction of its own.
-func (d *database) Insert(ctx context.Context, jobs []engine.Insert) error {
-	return d.inTx(ctx, func(on mysqldb.DBTX) (commit bool, err error) { return true, insert(ctx, on, jobs) })
+func (d *database) Insert(ctx context.Context, jobs []engine.Insert) (dups []engine.Duplicate, err error) {
+	err = d.inTx(ctx, func(on mysqldb.DBTX) (commit bool, err error) {
+		dups, err = insertAll(ctx, on, jobs)
+		return true, err
+	})
+	return dups, err
 }
 
 // Tx returns a caller's transaction.
@@ -34,8 +44,16 @@ func (d *database) Tx(tx engine.CallerTx) (engine.Tx, bool) {
 
 type callerTx struct{ on mysqldb.DBTX }
 
-func (t callerTx) Insert(ctx context.Context, jobs []engine.Insert) error {
-	return insert(ctx, t.on, jobs)
+func (t callerTx) Insert(ctx context.Context, jobs []engine.Insert) ([]engine.Duplicate, error) {
+	return insertAll(ctx, t.on, jobs)
+}
+
+// insertAll enqueues jobs, and those with keys in another way.
+func insertAll(ctx context.Context, on mysqldb.DBTX, jobs []engine.Insert) ([]engine.Duplicate, error) {
+	if slices.ContainsFunc(jobs, func(j engine.Insert) bool { return j.HasKeys() }) {
+		return insertKeyed(ctx, on, jobs)
+	}
+	return nil, insert(ctx, on, jobs)
 }
 
 // What one statement inserts at most: rows, and bytes of payload, which the text has twice. MariaDB takes 16 MiB by default.

@@ -33,7 +33,7 @@ func (d *database) Exchange(ctx context.Context, x *engine.Exchange) (got engine
 func (d *database) exchange(ctx context.Context, x *engine.Exchange, look bool) (got engine.Exchanged, err error) {
 	err = d.inTx(ctx, func(on mysqldb.DBTX) (commit bool, err error) {
 		e := &exchange{d: d, ctx: ctx, on: on, me: x.Member, look: look}
-		for _, step := range []func(*engine.Exchange, *engine.Exchanged) error{e.finish, e.postpone, e.bury, e.claim} {
+		for _, step := range []func(*engine.Exchange, *engine.Exchanged) error{e.finish, e.postpone, e.bury, e.free, e.claim} {
 			if err := step(x, &got); err != nil {
 				return false, err
 			}
@@ -51,6 +51,7 @@ type exchange struct {
 	me    member.ID
 	look  bool
 	wrote bool
+	freed []mysqldb.KeysOfJobsRow // the keys of jobs that have ended
 }
 
 // fence deletes the rows of jobs from their claims, and returns those that were there, in order.
@@ -96,6 +97,9 @@ func (e *exchange) finish(x *engine.Exchange, got *engine.Exchanged) error {
 	}
 	ours, err := e.fence(x.Finished)
 	if err != nil || len(ours) == 0 {
+		return err
+	}
+	if err := e.keep(x.Finished, ours); err != nil {
 		return err
 	}
 	n, err := e.d.q.FinishJobs(e.ctx, e.on, ours)
@@ -156,6 +160,9 @@ func (e *exchange) bury(x *engine.Exchange, got *engine.Exchanged) error {
 	if err != nil || len(ours) == 0 {
 		return err
 	}
+	if err := e.keep(places, ours); err != nil {
+		return err
+	}
 	var args []any
 	for i := range x.Buried {
 		if b := &x.Buried[i]; has(ours, b.Job) {
@@ -200,6 +207,7 @@ func (e *exchange) claim(x *engine.Exchange, got *engine.Exchanged) error {
 		got.Jobs[i] = engine.Job{
 			ID: engine.ID(j.JobID), Kind: kind, Priority: j.Priority, Attempt: j.Attempt, MaxAttempts: j.MaxAttempts,
 			EnqueuedAt: time.UnixMicro(j.EnqueuedUs).UTC(), ReadyAt: time.UnixMicro(j.ReadyUs).UTC(), Payload: j.Payload,
+			Keyed: j.Keyed != 0,
 		}
 	}
 	return nil

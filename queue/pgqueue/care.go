@@ -23,10 +23,14 @@ func (d *database) Standing(ctx context.Context, jobs []engine.ID) (int, error) 
 	return int(n), fault.NoWrite(err)
 }
 
-// Promote is one statement.
+// Promote is one statement, and a transaction for those that their groups have to admit.
 func (d *database) Promote(ctx context.Context, most int) (int, error) {
-	n, err := d.q.PromoteJobs(ctx, d.on(d.pool), int32(most))
-	return int(n), err
+	got, err := d.q.PromoteJobs(ctx, d.on(d.pool), int32(most))
+	if err != nil || got.Grouped == 0 {
+		return int(got.Promoted), err
+	}
+	n, err := d.promoteGrouped(ctx, most)
+	return int(got.Promoted) + n, err
 }
 
 // Suspects reads the claims, and then, in another snapshot, the members: one is committed before anything names it.
@@ -77,6 +81,9 @@ func (d *database) Rescue(ctx context.Context, gone member.ID, failure string) (
 		var jobs []pgtype.UUID
 		for _, t := range taken {
 			jobs = append(jobs, t...)
+		}
+		if err := d.freeLast(ctx, on, jobs); err != nil {
+			return false, err
 		}
 		row, err := d.q.RescueJobs(ctx, on, jobs, failure)
 		got = engine.Rescued{Claims: len(taken), Ready: int(row.Again), Dead: int(row.Dead)}

@@ -48,6 +48,7 @@ func open(ctx context.Context, host *pgxpool.Pool, schemaName string) (*database
 	d := &database{pool: pool, heart: heart, schema: schemaName}
 	d.claim, d.finish, d.shut = d.sql(pgdb.ClaimJobs), d.sql(pgdb.FinishJobs), d.sql(pgdb.CloseClaims)
 	d.postpone, d.bury = d.sql(pgdb.DeferJobs), d.sql(pgdb.BuryJobs)
+	d.unique, d.lock, d.free, d.admit = d.sql(pgdb.FreeUnique), d.sql(pgdb.LockGroups), d.sql(pgdb.FreePlaces), d.sql(pgdb.AdmitJobs)
 	if err := pgschema.Check(ctx, d.on(pool)); err != nil {
 		d.Close()
 		return nil, err

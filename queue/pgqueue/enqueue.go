@@ -15,14 +15,25 @@ import (
 // EnqueueTx is Queue.EnqueueMany in a transaction of the caller's, a pgx.Tx or pglock.SQLTx of a *sql.Tx: the jobs are there if and when tx
 // commits. It is one round trip. Workers learn of the jobs when they next look, within WorkerOptions.Poll.
 //
-// Errors: dblock.ErrInvalid, and nothing was sent; others are the database's: roll tx back.
+// With keys it is up to four round trips. What they lock stays locked till tx ends: jobs of the same Group, or with the same Unique, are not
+// enqueued by others before, and none of the Group ends. Enqueue last, and all in one call, as two calls may deadlock with two of others.
+//
+// Errors: dblock.ErrInvalid, and nothing was sent; a *queue.DuplicateError, which is no reason to roll back; others are the
+// database's: roll tx back.
 func EnqueueTx(ctx context.Context, q *queue.Queue, tx pglock.Tx, tasks ...queue.Task) ([]queue.ID, error) {
 	return q.EnqueueIn(ctx, engine.CallerTx{Tx: tx}, tasks)
 }
 
-// Insert is one statement, which is its own transaction.
-func (d *database) Insert(ctx context.Context, jobs []engine.Insert) error {
-	return d.q.EnqueueJobs(ctx, d.on(d.pool), columns(jobs))
+// Insert is one statement, which is its own transaction, where no job has keys.
+func (d *database) Insert(ctx context.Context, jobs []engine.Insert) (dups []engine.Duplicate, err error) {
+	if !haveKeys(jobs) {
+		return nil, d.q.EnqueueJobs(ctx, d.on(d.pool), columns(jobs))
+	}
+	err = d.inTx(ctx, func(on pgdb.DBTX) (commit bool, err error) {
+		dups, err = d.insertKeyed(ctx, on, jobs)
+		return true, err
+	})
+	return dups, err
 }
 
 // Tx returns a caller's transaction.
@@ -39,15 +50,19 @@ type callerTx struct {
 	on pgdb.DBTX
 }
 
-func (t callerTx) Insert(ctx context.Context, jobs []engine.Insert) error {
-	return t.d.q.EnqueueJobs(ctx, t.on, columns(jobs))
+func (t callerTx) Insert(ctx context.Context, jobs []engine.Insert) ([]engine.Duplicate, error) {
+	if haveKeys(jobs) {
+		return t.d.insertKeyed(ctx, t.on, jobs)
+	}
+	return nil, t.d.q.EnqueueJobs(ctx, t.on, columns(jobs))
 }
 
-// txConn makes a caller's transaction what the generated queries run on; what is run on it here returns no row.
+// txConn makes a caller's transaction what the generated queries run on; what is run on it here returns rows, or none, and
+// never just one.
 type txConn struct{ pglock.Tx }
 
 func (t txConn) QueryRow(context.Context, string, ...any) pgx.Row {
-	panic("pgqueue: no statement of a caller's transaction returns a row")
+	panic("pgqueue: no statement of a caller's transaction returns one row")
 }
 
 func columns(jobs []engine.Insert) pgdb.EnqueueJobsParams {

@@ -25,6 +25,7 @@ func (d *database) Exchange(ctx context.Context, x *engine.Exchange) (got engine
 	var batch pgx.Batch
 	batch.Queue(beginReadCommitted)
 	me := id(x.Member)
+	d.queueKeys(&batch, x)
 	if len(x.Finished) > 0 {
 		jobs, of, claims := places(x.Finished)
 		batch.Queue(d.finish, claims, me, jobs, of).QueryRow(count(&got.Finished))
@@ -104,7 +105,7 @@ func jobs(rows pgx.Rows, most int) ([]engine.Job, error) {
 			all = make([]engine.Job, 0, most)
 		}
 		var j engine.Job
-		if err := rows.Scan(&job, &kind, &j.Priority, &j.Attempt, &j.MaxAttempts, &j.EnqueuedAt, &j.ReadyAt, &j.Payload); err != nil {
+		if err := rows.Scan(&job, &kind, &j.Priority, &j.Attempt, &j.MaxAttempts, &j.EnqueuedAt, &j.ReadyAt, &j.Payload, &j.Keyed); err != nil {
 			return nil, err
 		}
 		known, ok := kinds[string(kind)]

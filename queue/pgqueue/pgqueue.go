@@ -54,6 +54,7 @@ type database struct {
 	q           pgdb.Queries
 
 	claim, finish, postpone, bury, shut string // statements, with their tables in the right schema
+	unique, lock, free, admit           string // and those of jobs with keys
 }
 
 var _ engine.Engine = (*database)(nil)

@@ -19,6 +19,19 @@ type Insert struct {
 	Priority, MaxAttempts int16
 	Delay                 time.Duration // 0: it is ready at once
 	Payload               []byte
+
+	Unique string // no other job of the queue may have it; empty: none
+	Group  string // of the jobs of the queue that have it so many, at most, are there to be taken at once; empty: none
+	AtMost int32  // with a Group: at least 1
+}
+
+// HasKeys tells that it is not only on its own.
+func (j *Insert) HasKeys() bool { return j.Unique != "" || j.Group != "" }
+
+// Duplicate is a job that was not enqueued, as another one has its unique key.
+type Duplicate struct {
+	Job    ID
+	Holder ID // which one
 }
 
 // Job is one that was claimed.
@@ -28,10 +41,14 @@ type Job struct {
 	Priority, Attempt, MaxAttempts int16 // Attempt: how many have ended
 	EnqueuedAt, ReadyAt            time.Time
 	Payload                        []byte
+	Keyed                          bool // it has a unique key, or is one of a group
 }
 
 // Place is where a worker has a job from.
-type Place struct{ Claim, Job ID }
+type Place struct {
+	Claim, Job ID
+	Keyed      bool // the job's
+}
 
 // Deferral gives a job up for now.
 type Deferral struct {
@@ -57,7 +74,8 @@ type Ask struct {
 }
 
 // Exchange is what a member tells of the jobs that it had, and what it would like to have next: all of it takes place, or nothing.
-// No job is in it twice.
+// No job is in it twice. With a job that is finished or buried its unique key is free, and the next of its group is ready; one that is
+// deferred keeps both.
 type Exchange struct {
 	Member   member.ID
 	Finished []Place
@@ -91,8 +109,8 @@ type Rescued struct {
 type Engine interface {
 	member.Engine
 
-	// Insert enqueues jobs, all or none, in a transaction of its own.
-	Insert(ctx context.Context, jobs []Insert) error
+	// Insert enqueues jobs, all or none but for duplicates, in a transaction of its own. No two have the same unique key.
+	Insert(ctx context.Context, jobs []Insert) ([]Duplicate, error)
 
 	// Tx returns a caller's transaction; false where it is not one of this engine's.
 	Tx(tx CallerTx) (Tx, bool)
@@ -102,6 +120,9 @@ type Engine interface {
 
 	// Standing is how many of some jobs have not ended.
 	Standing(ctx context.Context, jobs []ID) (int, error)
+
+	// Holders is who has the unique keys of some jobs, in their order; zero: nobody.
+	Holders(ctx context.Context, jobs []Insert) ([]ID, error)
 
 	// Unclaim has the jobs of a claim be ready again, where there is such a claim: its answer was lost, nobody has begun them.
 	Unclaim(ctx context.Context, m member.ID, claim ID) (found bool, err error)
@@ -131,6 +152,6 @@ type CallerTx struct{ Tx any }
 
 // Tx is a caller's transaction, known to be one of the engine's.
 type Tx interface {
-	// Insert enqueues jobs in it.
-	Insert(ctx context.Context, jobs []Insert) error
+	// Insert enqueues jobs in it, but for duplicates.
+	Insert(ctx context.Context, jobs []Insert) ([]Duplicate, error)
 }

@@ -1,0 +1,131 @@
+package queue
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/queue/internal/engine"
+)
+
+// Limits of keys.
+const (
+	MaxKeyBytes = 200 // of Task.Unique and Task.Group, as UTF-8
+	MaxAtMost   = 100_000
+)
+
+// ErrDuplicate: another job has the unique key of a task. It is what a *DuplicateError is.
+var ErrDuplicate = errors.New("queue: another job has this unique key")
+
+// DuplicateError: some tasks were not enqueued, as jobs with the same Task.Unique have not ended; all the others were. The IDs that
+// come with it name the jobs that have the keys in the place of those tasks. In a transaction of yours it is no reason to roll back.
+type DuplicateError struct {
+	Duplicates []Duplicate // in the order of the tasks
+}
+
+// Duplicate is a task that was not enqueued.
+type Duplicate struct {
+	Task int    // its place among the tasks, from 0
+	Key  string // its Task.Unique
+	Job  ID     // which job has it
+}
+
+func (e *DuplicateError) Error() string {
+	d := e.Duplicates[0]
+	if len(e.Duplicates) == 1 {
+		return fmt.Sprintf("%v: %q is that of job %s", ErrDuplicate, d.Key, d.Job)
+	}
+	return fmt.Sprintf("%v: %q is that of job %s, and %d more are taken", ErrDuplicate, d.Key, d.Job, len(e.Duplicates)-1)
+}
+
+// Unwrap returns ErrDuplicate.
+func (e *DuplicateError) Unwrap() error { return ErrDuplicate }
+
+// keys checks those of a task.
+func (t *Task) keys(in *engine.Insert) error {
+	if t.Unique == "" && t.Group == "" && t.AtMost == 0 {
+		return nil
+	}
+	if err := dblock.CheckText("Task.Unique", t.Unique, 0, MaxKeyBytes); err != nil {
+		return err
+	}
+	if err := dblock.CheckText("Task.Group", t.Group, 0, MaxKeyBytes); err != nil {
+		return err
+	}
+	switch {
+	case t.AtMost < 0 || t.AtMost > MaxAtMost:
+		return &dblock.InvalidError{Field: "Task.AtMost", Reason: fmt.Sprintf("%d is not within 1 to %d, nor 0 for 1", t.AtMost, MaxAtMost)}
+	case t.AtMost > 0 && t.Group == "":
+		return &dblock.InvalidError{Field: "Task.AtMost", Reason: fmt.Sprintf("it is %d, and Task.Group does not say of what", t.AtMost)}
+	}
+	in.Unique, in.Group = t.Unique, t.Group
+	if t.Group != "" {
+		in.AtMost = int32(min(max(t.AtMost, 1), math.MaxInt32))
+	}
+	return nil
+}
+
+// uniqueKey is one of a queue.
+type uniqueKey struct{ queue, key string }
+
+// oneOfEach inserts the first job of each unique key, and says of the others that the first one has it, or whoever had it before.
+func oneOfEach(jobs []engine.Insert, insert func([]engine.Insert) ([]engine.Duplicate, error)) ([]engine.Duplicate, error) {
+	first := make(map[uniqueKey]engine.ID)
+	var again []engine.Duplicate
+	distinct := jobs
+	for i, j := range jobs {
+		if j.Unique != "" {
+			key := uniqueKey{j.Queue, j.Unique}
+			if holder, has := first[key]; has {
+				if again == nil {
+					distinct = append([]engine.Insert(nil), jobs[:i]...)
+				}
+				again = append(again, engine.Duplicate{Job: j.ID, Holder: holder})
+				continue
+			}
+			first[key] = j.ID
+		}
+		if again != nil {
+			distinct = append(distinct, j)
+		}
+	}
+	dups, err := insert(distinct)
+	if err != nil || len(again) == 0 {
+		return dups, err
+	}
+	before := make(map[engine.ID]engine.ID)
+	for _, d := range dups {
+		before[d.Job] = d.Holder
+	}
+	for _, d := range again {
+		if holder, has := before[d.Holder]; has {
+			d.Holder = holder
+		}
+		dups = append(dups, d)
+	}
+	return dups, nil
+}
+
+// duplicates puts those who have the keys into made, in the place of jobs that were not enqueued, and tells of them. Some may be of other
+// calls.
+func duplicates(jobs []engine.Insert, made []ID, dups []engine.Duplicate) error {
+	if len(dups) == 0 {
+		return nil
+	}
+	holders := make(map[engine.ID]engine.ID, len(dups))
+	for _, d := range dups {
+		holders[d.Job] = d.Holder
+	}
+	var found []Duplicate
+	for i := range jobs {
+		if holder, is := holders[jobs[i].ID]; is {
+			made[i] = ID(holder)
+			found = append(found, Duplicate{Task: i, Key: jobs[i].Unique, Job: made[i]})
+		}
+	}
+	if found == nil {
+		return nil
+	}
+	return &DuplicateError{Duplicates: found}
+}

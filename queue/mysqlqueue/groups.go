@@ -1,0 +1,213 @@
+package mysqlqueue
+
+import (
+	"context"
+	"slices"
+
+	"github.com/dblock-go/dblock/db/mysqldb"
+	"github.com/dblock-go/dblock/internal/mysqltext"
+)
+
+// comer is a job that comes to its group.
+type comer struct {
+	group    key
+	job      []byte
+	priority int16
+	most     int32
+}
+
+// place lets jobs into their groups, in their order, or has them wait. It does not read those that wait, which would lock them out of a
+// transaction of REPEATABLE READ: where there is room nobody does.
+func place(ctx context.Context, on mysqldb.DBTX, jobs []comer) error {
+	if len(jobs) == 0 {
+		return nil
+	}
+	most := make(map[key]int32)
+	for _, j := range jobs {
+		most[j.group] = j.most // the last one's
+	}
+	keys := sorted(most)
+	for some := range slices.Chunk(keys, mostAsks) {
+		if err := rows(ctx, on, mysqldb.OpenGroups, len(some), args(some, func(k key) any { return most[k] })); err != nil {
+			return err
+		}
+	}
+	groups, err := lockGroups(ctx, on, keys)
+	if err != nil {
+		return err
+	}
+	var ready, blocked []any
+	for _, j := range jobs {
+		g := groups[j.group]
+		if g.Taken < g.Most {
+			g.Taken++
+			ready = append(ready, g.Queue, j.priority, j.job)
+		} else {
+			blocked = append(blocked, g.Queue, g.GroupKey, g.NextSeq, j.job, j.priority)
+		}
+		g.NextSeq++
+	}
+	for k, g := range groups {
+		g.Most = most[k] // a raised one counts from the next end: now there may be some who wait
+	}
+	if err := inserts(ctx, on, mysqldb.ReadyJobs, 3, ready); err != nil {
+		return err
+	}
+	if err := inserts(ctx, on, mysqldb.BlockJobs, 5, blocked); err != nil {
+		return err
+	}
+	return countGroups(ctx, on, keys, groups)
+}
+
+// placeDue does so with jobs whose time has come.
+func (d *database) placeDue(ctx context.Context, on mysqldb.DBTX, due [][]byte) error {
+	if len(due) == 0 {
+		return nil
+	}
+	found, err := d.q.KeysOfJobs(ctx, on, due)
+	if err != nil {
+		return err
+	}
+	by := make(map[string]comer, len(found))
+	for _, f := range found {
+		by[string(f.JobID)] = comer{key{string(f.Queue), f.GroupKey.String}, f.JobID, f.Priority, f.GroupMost}
+	}
+	var jobs []comer
+	for _, j := range due {
+		if c, has := by[string(j)]; has {
+			jobs = append(jobs, c)
+		}
+	}
+	return place(ctx, on, jobs)
+}
+
+// admit takes jobs that have ended out of their groups, and has the first of those that wait be ready, where there is room. A group that
+// nobody is left of is deleted.
+func admit(ctx context.Context, on mysqldb.DBTX, keys []key, ended map[key]int32) error {
+	slices.SortFunc(keys, key.compare)
+	groups, err := lockGroups(ctx, on, keys)
+	if err != nil {
+		return err
+	}
+	var open, over []key // with room; with nobody in them
+	for _, k := range keys {
+		if g := groups[k]; g != nil {
+			g.Taken -= ended[k]
+			open = append(open, k)
+		}
+	}
+	for len(open) > 0 {
+		heads, err := blockedHeads(ctx, on, open, groups)
+		if err != nil {
+			return err
+		}
+		came := make(map[key]bool)
+		var gone, ready []any
+		for _, h := range heads {
+			k := key{string(h.Queue), string(h.GroupKey)}
+			groups[k].Taken++
+			came[k] = true
+			gone = append(gone, h.Queue, h.GroupKey, h.Seq)
+			ready = append(ready, h.Queue, h.Priority, h.JobID)
+		}
+		if _, err := asks(ctx, on, mysqldb.Unblock, len(heads), gone); err != nil {
+			return err
+		}
+		if err := inserts(ctx, on, mysqldb.ReadyJobs, 3, ready); err != nil {
+			return err
+		}
+		var still []key
+		for _, k := range open {
+			switch g := groups[k]; {
+			case !came[k] && g.Taken <= 0:
+				over = append(over, k)
+			case came[k] && g.Taken < g.Most:
+				still = append(still, k) // more may wait
+			}
+		}
+		open = still
+	}
+	stay := slices.DeleteFunc(sorted(groups), func(k key) bool { return slices.Contains(over, k) })
+	if err := countGroups(ctx, on, stay, groups); err != nil {
+		return err
+	}
+	_, err = asks(ctx, on, mysqldb.EndGroups, len(over), args(over))
+	return err
+}
+
+// lockGroups locks groups in order, and reads them.
+func lockGroups(ctx context.Context, on mysqldb.DBTX, keys []key) (map[key]*mysqldb.DblockQueueKey, error) {
+	groups := make(map[key]*mysqldb.DblockQueueKey, len(keys))
+	for some := range slices.Chunk(keys, mostAsks) {
+		err := each(ctx, on, mysqltext.Asks(mysqldb.LockGroups, len(some)), args(some), func(scan func(...any) error) error {
+			g := new(mysqldb.DblockQueueKey)
+			err := scan(&g.Queue, &g.GroupKey, &g.Most, &g.Taken, &g.NextSeq)
+			groups[key{string(g.Queue), string(g.GroupKey)}] = g
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return groups, nil
+}
+
+// blockedHeads reads who is next in groups that have room.
+func blockedHeads(ctx context.Context, on mysqldb.DBTX, keys []key, groups map[key]*mysqldb.DblockQueueKey) (heads []mysqldb.DblockQueueBlocked, err error) {
+	for some := range slices.Chunk(keys, mostAsks) {
+		places := func(k key) any { return int64(max(groups[k].Most-groups[k].Taken, 0)) }
+		err := each(ctx, on, mysqltext.Asks(mysqldb.BlockedHeads, len(some)), args(some, places), func(scan func(...any) error) error {
+			var b mysqldb.DblockQueueBlocked
+			err := scan(&b.Queue, &b.GroupKey, &b.Seq, &b.JobID, &b.Priority)
+			heads = append(heads, b)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return heads, nil
+}
+
+// countGroups writes down what has become of groups.
+func countGroups(ctx context.Context, on mysqldb.DBTX, keys []key, groups map[key]*mysqldb.DblockQueueKey) error {
+	all := args(keys,
+		func(k key) any { return groups[k].Most }, func(k key) any { return groups[k].Taken }, func(k key) any { return groups[k].NextSeq })
+	_, err := asks(ctx, on, mysqldb.CountGroups, len(keys), all)
+	return err
+}
+
+// inserts inserts rows of so many arguments, as many at once as one statement takes.
+func inserts(ctx context.Context, on mysqldb.DBTX, query string, width int, all []any) error {
+	for some := range slices.Chunk(all, width*insertRows) {
+		if err := rows(ctx, on, query, len(some)/width, some); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// each reads all rows of a query.
+func each(ctx context.Context, on mysqldb.DBTX, query string, with []any, read func(scan func(...any) error) error) error {
+	found, err := on.QueryContext(ctx, query, with...)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = found.Close() }()
+	for found.Next() {
+		if err := read(found.Scan); err != nil {
+			return err
+		}
+	}
+	return found.Err()
+}
+
+// sorted are the keys of a map, in order.
+func sorted[V any](of map[key]V) []key {
+	keys := make([]key, 0, len(of))
+	for k := range of {
+		keys = append(keys, k)
+	}
+	slices.SortFunc(keys, key.compare)
+	return keys
+}

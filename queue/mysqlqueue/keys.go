@@ -1,0 +1,197 @@
+package mysqlqueue
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/dblock-go/dblock/db/mysqldb"
+	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/mysqltext"
+	"github.com/dblock-go/dblock/queue/internal/engine"
+)
+
+// key is a unique one, or that of a group.
+type key struct{ queue, name string }
+
+func (k key) compare(with key) int {
+	return cmp.Or(strings.Compare(k.queue, with.queue), strings.Compare(k.name, with.name))
+}
+
+// args are the keys as arguments, and of each what else there is.
+func args(keys []key, more ...func(key) any) (all []any) {
+	for _, k := range keys {
+		all = append(all, []byte(k.queue), []byte(k.name))
+		for _, m := range more {
+			all = append(all, m(k))
+		}
+	}
+	return all
+}
+
+// insertKeyed enqueues jobs that have keys, and others: the unique keys first, then the jobs, and their groups in the end.
+func insertKeyed(ctx context.Context, on mysqldb.DBTX, jobs []engine.Insert) ([]engine.Duplicate, error) {
+	dups, err := takeUnique(ctx, on, jobs)
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[engine.ID]bool, len(dups))
+	for _, d := range dups {
+		out[d.Job] = true
+	}
+	if len(dups) > 0 {
+		jobs = slices.DeleteFunc(slices.Clone(jobs), func(j engine.Insert) bool { return out[j.ID] })
+	}
+	if len(jobs) == 0 {
+		return dups, nil
+	}
+	var grouped []comer
+	for _, some := range portions(jobs) {
+		var in, ready, later, grown []any
+		for _, j := range some {
+			in = append(in, j.ID[:], []byte(j.Queue), []byte(j.Kind), j.Priority, j.MaxAttempts, j.Payload, []byte(j.Unique), []byte(j.Group), j.AtMost)
+			switch {
+			case j.Delay > 0 && j.Group != "":
+				grown = append(grown, max(j.Delay.Microseconds(), 1), j.ID[:], []byte(j.Queue), j.Priority, []byte(j.Group))
+			case j.Delay > 0:
+				later = append(later, max(j.Delay.Microseconds(), 1), j.ID[:], []byte(j.Queue), j.Priority)
+			case j.Group != "":
+				grouped = append(grouped, comer{key{j.Queue, j.Group}, j.ID[:], j.Priority, j.AtMost})
+			default:
+				ready = append(ready, []byte(j.Queue), j.Priority, j.ID[:])
+			}
+		}
+		for _, s := range []statement{
+			{mysqldb.EnqueueKeyed, 9, in}, {mysqldb.ReadyJobs, 3, ready}, {mysqldb.ScheduleJobs, 4, later}, {mysqldb.ScheduleGrouped, 5, grown},
+		} {
+			if err := rows(ctx, on, s.text, len(s.args)/s.each, s.args); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return dups, place(ctx, on, grouped)
+}
+
+// statement inserts rows, of so many arguments each.
+type statement struct {
+	text string
+	each int
+	args []any
+}
+
+// takeUnique takes the unique keys of jobs, and says which are others'. It locks these, too, so that none ends before it is named.
+func takeUnique(ctx context.Context, on mysqldb.DBTX, jobs []engine.Insert) (dups []engine.Duplicate, err error) {
+	wants := make(map[key]engine.ID)
+	var keys []key
+	for i := range jobs {
+		if j := &jobs[i]; j.Unique != "" {
+			k := key{j.Queue, j.Unique}
+			keys = append(keys, k)
+			wants[k] = j.ID
+		}
+	}
+	slices.SortFunc(keys, key.compare)
+	for some := range slices.Chunk(keys, mostAsks) {
+		take := args(some, func(k key) any {
+			id := wants[k]
+			return id[:]
+		})
+		if err := rows(ctx, on, mysqldb.TakeUnique, len(some), take); err != nil {
+			return nil, err
+		}
+		holders, err := heldBy(ctx, on, mysqldb.LockedHolders, some)
+		if err != nil {
+			return nil, err
+		}
+		for _, k := range some {
+			if h := holders[k]; h != wants[k] {
+				dups = append(dups, engine.Duplicate{Job: wants[k], Holder: h})
+			}
+		}
+	}
+	return dups, nil
+}
+
+// Holders reads who has unique keys.
+func (d *database) Holders(ctx context.Context, jobs []engine.Insert) ([]engine.ID, error) {
+	holders := make([]engine.ID, len(jobs))
+	for from := 0; from < len(jobs); from += mostAsks {
+		some := jobs[from:min(from+mostAsks, len(jobs))]
+		keys := make([]key, len(some))
+		for i := range some {
+			keys[i] = key{some[i].Queue, some[i].Unique}
+		}
+		by, err := heldBy(ctx, d.on(d.pool), mysqldb.KeyHolders, keys)
+		if err != nil {
+			return nil, fault.NoWrite(err)
+		}
+		for i, k := range keys {
+			holders[from+i] = by[k]
+		}
+	}
+	return holders, nil
+}
+
+// heldBy reads who has unique keys, by one of two statements.
+func heldBy(ctx context.Context, on mysqldb.DBTX, query string, keys []key) (map[key]engine.ID, error) {
+	by := make(map[key]engine.ID, len(keys))
+	err := each(ctx, on, mysqltext.Asks(query, len(keys)), args(keys), func(scan func(...any) error) error {
+		var queue, name, job []byte
+		if err := scan(&queue, &name, &job); err != nil {
+			return err
+		}
+		by[key{string(queue), string(name)}] = engine.ID(job)
+		return nil
+	})
+	return by, err
+}
+
+// keep reads the keys of jobs that are ours, before these are deleted.
+func (e *exchange) keep(places []engine.Place, ours [][]byte) error {
+	var jobs [][]byte
+	for i := range places {
+		if p := &places[i]; p.Keyed && has(ours, p.Job) {
+			jobs = append(jobs, p.Job[:])
+		}
+	}
+	if len(jobs) == 0 {
+		return nil
+	}
+	slices.SortFunc(jobs, bytes.Compare)
+	keys, err := e.d.q.KeysOfJobs(e.ctx, e.on, jobs)
+	e.freed = append(e.freed, keys...)
+	return err
+}
+
+// free gives back the keys of jobs that have ended.
+func (e *exchange) free(*engine.Exchange, *engine.Exchanged) error {
+	return freeKeys(e.ctx, e.on, e.freed)
+}
+
+// freeKeys gives unique keys back, and the places in groups, to those who wait for them.
+func freeKeys(ctx context.Context, on mysqldb.DBTX, of []mysqldb.KeysOfJobsRow) error {
+	unique, ended := make(map[key][]byte), make(map[key]int32)
+	var keys, groups []key
+	for _, o := range of {
+		if o.UniqueKey.Valid {
+			k := key{string(o.Queue), o.UniqueKey.String}
+			keys = append(keys, k)
+			unique[k] = o.JobID
+		}
+		if o.GroupKey.Valid {
+			k := key{string(o.Queue), o.GroupKey.String}
+			if ended[k] == 0 {
+				groups = append(groups, k)
+			}
+			ended[k]++
+		}
+	}
+	slices.SortFunc(keys, key.compare)
+	free := args(keys, func(k key) any { return unique[k] })
+	if _, err := asks(ctx, on, mysqldb.FreeUnique, len(keys), free); err != nil || len(groups) == 0 {
+		return err
+	}
+	return admit(ctx, on, groups, ended)
+}

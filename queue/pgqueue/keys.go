@@ -1,0 +1,152 @@
+package pgqueue
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/db/pgdb"
+	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/queue/internal/engine"
+)
+
+// keyTries is how often jobs are inserted whose unique keys others had, and gave back before they could be named.
+const keyTries = 100
+
+func haveKeys(jobs []engine.Insert) bool {
+	return slices.ContainsFunc(jobs, func(j engine.Insert) bool { return j.HasKeys() })
+}
+
+// insertKeyed enqueues jobs that have keys, and others, in a transaction.
+func (d *database) insertKeyed(ctx context.Context, on pgdb.DBTX, jobs []engine.Insert) (dups []engine.Duplicate, err error) {
+	out := make(map[engine.ID]bool)
+	for n, left := 0, jobs; len(left) > 0; n++ {
+		if n == keyTries {
+			return nil, fmt.Errorf("%w: the job with unique key %q has ended %d times before it could be named", dblock.ErrBusy, left[0].Unique, n)
+		}
+		var some []engine.Duplicate
+		if some, left, err = d.insertOnce(ctx, on, left); err != nil {
+			return nil, err
+		}
+		for _, s := range some {
+			out[s.Job] = true
+		}
+		dups = append(dups, some...)
+	}
+	var grouped []pgtype.UUID
+	for i := range jobs {
+		if j := &jobs[i]; j.Group != "" && j.Delay == 0 && !out[j.ID] {
+			grouped = append(grouped, uuid(j.ID))
+		}
+	}
+	return dups, d.place(ctx, on, grouped)
+}
+
+// insertOnce inserts jobs but for those whose unique keys are taken: by others that it names, or, of those that are left, nobody knows by whom.
+func (d *database) insertOnce(ctx context.Context, on pgdb.DBTX, jobs []engine.Insert) (dups []engine.Duplicate, left []engine.Insert, err error) {
+	refused, err := d.q.EnqueueKeyed(ctx, on, keyColumns(jobs))
+	if err != nil || len(refused) == 0 {
+		return nil, nil, err
+	}
+	not := make(map[engine.ID]bool, len(refused))
+	for _, r := range refused {
+		not[r.Bytes] = true
+	}
+	stood := slices.DeleteFunc(slices.Clone(jobs), func(j engine.Insert) bool { return !not[j.ID] })
+	holders, err := d.holders(ctx, on, stood)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i, h := range holders {
+		if h == (engine.ID{}) {
+			left = append(left, stood[i])
+		} else {
+			dups = append(dups, engine.Duplicate{Job: stood[i].ID, Holder: h})
+		}
+	}
+	return dups, left, nil
+}
+
+// Holders reads who has unique keys.
+func (d *database) Holders(ctx context.Context, jobs []engine.Insert) ([]engine.ID, error) {
+	holders, err := d.holders(ctx, d.on(d.pool), jobs)
+	return holders, fault.NoWrite(err)
+}
+
+func (d *database) holders(ctx context.Context, on pgdb.DBTX, jobs []engine.Insert) ([]engine.ID, error) {
+	queues, keys := make([]string, len(jobs)), make([]string, len(jobs))
+	for i := range jobs {
+		queues[i], keys[i] = jobs[i].Queue, jobs[i].Unique
+	}
+	found, err := d.q.KeyHolders(ctx, on, queues, keys)
+	if err != nil {
+		return nil, err
+	}
+	by := make(map[[2]string]engine.ID, len(found))
+	for _, f := range found {
+		by[[2]string{f.Queue, f.UniqueKey}] = f.JobID.Bytes
+	}
+	holders := make([]engine.ID, len(jobs))
+	for i := range jobs {
+		holders[i] = by[[2]string{queues[i], keys[i]}]
+	}
+	return holders, nil
+}
+
+// queueKeys sends, before jobs are deleted, that their unique keys are free, and their places in their groups. Without such jobs it is nothing.
+func (d *database) queueKeys(batch *pgx.Batch, x *engine.Exchange) {
+	var ends []engine.Place
+	for _, p := range x.Finished {
+		if p.Keyed {
+			ends = append(ends, p)
+		}
+	}
+	for _, b := range x.Buried {
+		if b.Keyed {
+			ends = append(ends, b.Place)
+		}
+	}
+	if len(ends) == 0 {
+		return
+	}
+	jobs, of, claims := places(ends)
+	me := id(x.Member)
+	batch.Queue(d.unique, claims, me, jobs, of, false)
+	batch.Queue(d.lock, jobs)
+	batch.Queue(d.free, jobs, of, false, claims, me)
+	batch.Queue(d.admit, jobs)
+}
+
+// freeLast does the same for jobs whose claims were taken from the dead, and that are about to be buried.
+func (d *database) freeLast(ctx context.Context, on pgdb.DBTX, jobs []pgtype.UUID) error {
+	last, err := d.q.LastAttempts(ctx, on, jobs)
+	if err != nil || len(last) == 0 {
+		return err
+	}
+	if err := d.q.FreeUnique(ctx, on, pgdb.FreeUniqueParams{JobIds: last, OfClaims: last, Unfenced: true}); err != nil {
+		return err
+	}
+	if err := d.q.LockGroups(ctx, on, last); err != nil {
+		return err
+	}
+	if err := d.q.FreePlaces(ctx, on, pgdb.FreePlacesParams{JobIds: last, OfClaims: last, Unfenced: true}); err != nil {
+		return err
+	}
+	return d.q.AdmitJobs(ctx, on, last)
+}
+
+func keyColumns(jobs []engine.Insert) pgdb.EnqueueKeyedParams {
+	c := columns(jobs)
+	p := pgdb.EnqueueKeyedParams{
+		JobIds: c.JobIds, Queues: c.Queues, Kinds: c.Kinds, Priorities: c.Priorities, MaxAttempts: c.MaxAttempts, DelaysUs: c.DelaysUs, Payloads: c.Payloads,
+		UniqueKeys: make([]string, len(jobs)), GroupKeys: make([]string, len(jobs)), Mosts: make([]int32, len(jobs)),
+	}
+	for i := range jobs {
+		p.UniqueKeys[i], p.GroupKeys[i], p.Mosts[i] = jobs[i].Unique, jobs[i].Group, jobs[i].AtMost
+	}
+	return p
+}
