@@ -17,7 +17,7 @@ func (d *desk) crowd(t *testing.T, processes int, register func(*queue.Queue)) (
 		q := d.open(t, queue.Options{})
 		register(q)
 		for range 2 {
-			work(t, q, queue.WorkerOptions{Concurrency: 20, Backoff: fast, Promote: 20 * time.Millisecond, Poll: 20 * time.Millisecond})
+			work(t, q, queue.WorkerOptions{Concurrency: 20, Backoff: fast, Promote: 20 * time.Millisecond})
 		}
 		queues = append(queues, q)
 	}
@@ -39,6 +39,7 @@ type groupLog struct {
 	disorder int
 	over     int // more than limit were running
 	limit    int
+	gather   map[string]chan struct{} // jobs of a group wait till so many have begun; nil: they don't
 }
 
 func newLog(limit int) *groupLog {
@@ -46,7 +47,7 @@ func newLog(limit int) *groupLog {
 }
 
 // handler works for a moment, and fails now and then.
-func (l *groupLog) handler(_ context.Context, job queue.Job[stage]) error {
+func (l *groupLog) handler(ctx context.Context, job queue.Job[stage]) error {
 	s := job.Args
 	l.mu.Lock()
 	l.running[s.Group]++
@@ -54,7 +55,19 @@ func (l *groupLog) handler(_ context.Context, job queue.Job[stage]) error {
 	if l.running[s.Group] > l.limit {
 		l.over++
 	}
+	here := l.gather[s.Group]
+	if here != nil && l.running[s.Group] == l.limit {
+		close(here)
+		l.gather[s.Group] = nil
+	}
 	l.mu.Unlock()
+	if here != nil {
+		select {
+		case <-here:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 	time.Sleep(2 * time.Millisecond)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -124,6 +137,7 @@ func controlJobsWithoutAGroup(t *testing.T, d *desk) {
 
 func limitedJobsAreExact(t *testing.T, d *desk) {
 	l := newLog(4)
+	l.gather = map[string]chan struct{}{"0": make(chan struct{}), "1": make(chan struct{}), "2": make(chan struct{})}
 	d.throng(t, l, 3, func(task queue.Task) queue.Task {
 		task.AtMost = 4
 		if task.Args.(stage).N%5 == 0 {
