@@ -28,6 +28,9 @@ type end struct {
 
 func (e *end) place() engine.Place { return engine.Place{Claim: e.of.id, Job: e.ID, Keyed: e.Keyed} }
 
+// letsIn tells that another job may become ready with this end, which is to be claimed in the same message.
+func (e *end) letsIn() bool { return e.Keyed && e.what != deferred }
+
 // maxFailureBytes is how much is kept of an error.
 const maxFailureBytes = 8 << 10
 
@@ -51,6 +54,7 @@ func (w *worker) ended(e end) {
 		w.oldest = time.Now()
 	}
 	w.ends = append(w.ends, e)
+	w.woken = w.woken || e.letsIn()
 	n, last := len(w.ends), w.held-w.sent == len(w.ends)
 	w.mu.Unlock()
 	if n == 1 || last || n == w.flushAt() || w.stopping.Load() {

@@ -96,8 +96,8 @@ func (w *worker) confirmed(m *message, jobs []engine.Job) {
 	w.held -= len(m.ends)
 	w.rate.note(now, len(m.ends))
 	for _, e := range m.ends {
-		if e.Keyed && e.what != deferred {
-			w.woken = true // for the next one of its group
+		if e.letsIn() && m.Ask == nil {
+			w.woken = true
 		}
 		e.of.open--
 		if e.of.open == 0 && !e.of.closing {

@@ -86,7 +86,7 @@ func (l *groupLog) handler(ctx context.Context, job queue.Job[stage]) error {
 // throng has sixteen producers enqueue jobs of groups, and eight workers do them.
 func (d *desk) throng(t *testing.T, l *groupLog, groups int, task func(queue.Task) queue.Task) {
 	t.Helper()
-	const producers, each = 16, 24
+	const producers, each = 16, 12
 	queues := d.crowd(t, 4, func(q *queue.Queue) { handle(t, q, "note", l.handler) })
 	var producing sync.WaitGroup
 	for p := range producers {
