@@ -15,5 +15,7 @@
 //     counted (Observer.Lost).
 //   - A process is alive while its heartbeat is, however long its jobs take. The jobs of one that died are ready again within its TTL
 //     and Rescue.
-//   - Jobs of one priority begin about in the order in which they became ready. That is no promise: neighbours overtake each other.
+//   - Of jobs with the same unique key (Task.Unique) there is one at a time, from when it is enqueued until it has ended. Of jobs of one
+//     group (Task.Group) so many are claimed at once as Task.AtMost says, and with 1 in the order in which they were enqueued.
+//   - Other jobs of one priority begin about in the order in which they became ready. That is no promise: neighbours overtake each other.
 package queue

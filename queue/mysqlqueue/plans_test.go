@@ -53,6 +53,20 @@ func TestPlans(t *testing.T) {
 				!strings.Contains(plan, "r PRIMARY") || strings.Contains(plan, "ALL") {
 				t.Errorf("what was claimed is taken so:\n%s", plan)
 			}
+			word, one := []byte("a"), int64(1)
+			two := func(query string, ask ...any) string {
+				return mysqltext.Text(mysqltext.Asks(query, 2), append(ask, ask...)...)
+			}
+			for _, of := range []struct{ alias, statement string }{
+				{"b", two(mysqldb.BlockedHeads, word, word, one)}, {"x", two(mysqldb.BlockedHeads, word, word, one)},
+				{"k", two(mysqldb.LockGroups, word, word)}, {"u", two(mysqldb.LockedHolders, word, word)},
+				{"u", two(mysqldb.FreeUnique, word, word, member)}, {"b", two(mysqldb.Unblock, word, word, one)},
+				{"k", two(mysqldb.CountGroups, word, word, one, one, one)}, {"k", two(mysqldb.EndGroups, word, word)},
+			} {
+				if plan := explain(t, db, of.statement); !strings.Contains(plan, of.alias+" PRIMARY") {
+					t.Errorf("%s\nis run so:\n%s", of.statement, plan)
+				}
+			}
 		})
 	}
 }

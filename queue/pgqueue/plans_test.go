@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/testdb"
 	"github.com/dblock-go/dblock/migrations"
 )
@@ -33,9 +34,14 @@ func TestPlans(t *testing.T) {
 				`INSERT INTO dblock_queue_ready (queue, priority, job_id) SELECT 'default', n % 3, gen_random_uuid() FROM generate_series(1, 1000000) n`,
 				`INSERT INTO dblock_queue_job (job_id, queue, kind, priority, max_attempts, payload)
 				 SELECT r.job_id, 'default', 'k', 0, 1, '' FROM dblock_queue_ready r LIMIT 100000`,
+				`INSERT INTO dblock_queue_key (queue, group_key, most, taken) SELECT 'default', n::text, 1, 1 FROM generate_series(1, 100000) n`,
+				`INSERT INTO dblock_queue_unique (queue, unique_key, job_id) SELECT 'default', n::text, gen_random_uuid() FROM generate_series(1, 100000) n`,
+				`INSERT INTO dblock_queue_blocked (queue, group_key, seq, job_id, priority)
+				 SELECT 'default', (n % 1000)::text, n, gen_random_uuid(), 0 FROM generate_series(1, 100000) n`,
 			}
 			if analyzed {
-				fill = append(fill, "ANALYZE dblock_queue_ready", "ANALYZE dblock_queue_job")
+				fill = append(fill, "ANALYZE dblock_queue_ready", "ANALYZE dblock_queue_job", "ANALYZE dblock_queue_key",
+					"ANALYZE dblock_queue_unique", "ANALYZE dblock_queue_blocked")
 			}
 			for _, statement := range fill {
 				if _, err := host.Exec(t.Context(), statement); err != nil {
@@ -51,8 +57,14 @@ func TestPlans(t *testing.T) {
 				"claim": claim, "finish": plan(t, d, d.finish, ids, id, ids, ids),
 				"defer": plan(t, d, d.postpone, ids, id, ids, ids, "'{1}'", "'{x}'", "'{0}'"),
 				"bury":  plan(t, d, d.bury, ids, id, ids, ids, "'{1}'", "'{x}'"),
+
+				"unique": plan(t, d, d.unique, ids, id, ids, ids, "false"), "lock": plan(t, d, d.lock, ids),
+				"free": plan(t, d, d.free, ids, ids, "false", ids, id), "admit": plan(t, d, d.admit, ids),
+				"open": plan(t, d, pgdb.OpenGroups, ids), "place": plan(t, d, pgdb.PlaceJobs, ids),
+				"holders": plan(t, d, pgdb.KeyHolders, "'{a}'", "'{a}'"),
+				"keyed":   plan(t, d, pgdb.EnqueueKeyed, ids, "'{a}'", "'{a}'", "'{1}'", "'{1}'", "'{0}'", "'{x}'", "'{a}'", "'{a}'", "'{1}'"),
 			} {
-				for _, bad := range []string{"Seq Scan on dblock_queue_ready", "Seq Scan on dblock_queue_job"} {
+				for _, bad := range []string{"Seq Scan on dblock_queue_", "Hash Join", "Merge Join"} {
 					if strings.Contains(plan, bad) {
 						t.Errorf("%s:\n%s", name, plan)
 					}
