@@ -2,7 +2,6 @@ package queue
 
 import (
 	"context"
-	"time"
 
 	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/member"
@@ -12,46 +11,6 @@ const (
 	promoteStep = 1000 // jobs that one statement promotes
 	mostSteps   = 100  // of one call
 )
-
-// care promotes and rescues until ctx ends.
-func (w *worker) care(ctx context.Context) {
-	promote, rescue := ticker(w.o.Promote), ticker(w.o.Rescue)
-	defer promote.Stop()
-	defer rescue.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-promote.C:
-			n, err := w.q.Promote(ctx)
-			w.note(ctx, "promoting jobs whose time has come", n, err)
-			promote.Reset(jitter(w.o.Promote))
-		case <-rescue.C:
-			n, _, err := w.q.Rescue(ctx)
-			w.note(ctx, "rescuing the jobs of those who are gone", n, err)
-			rescue.Reset(jitter(w.o.Rescue))
-		}
-	}
-}
-
-// ticker is for the first time; negative: it never comes.
-func ticker(d time.Duration) *time.Timer {
-	if d < 0 {
-		t := time.NewTimer(time.Hour)
-		t.Stop()
-		return t
-	}
-	return time.NewTimer(jitter(d))
-}
-
-func (w *worker) note(ctx context.Context, doing string, ready int, err error) {
-	if err != nil && ctx.Err() == nil {
-		w.q.trouble(doing, err)
-	}
-	if ready > 0 {
-		w.wake()
-	}
-}
 
 // Promote has jobs be ready whose time has come, of all queues, and returns how many. Workers do so by themselves (WorkerOptions.Promote).
 func (q *Queue) Promote(ctx context.Context) (promoted int, err error) {

@@ -23,6 +23,7 @@ type end struct {
 	attempt int16
 	failure string
 	delay   time.Duration
+	dropped bool // where it is finished: it was cancelled
 	again   bool // it was sent before, and got no answer
 }
 
@@ -30,6 +31,14 @@ func (e *end) place() engine.Place { return engine.Place{Claim: e.of.id, Job: e.
 
 // letsIn tells that another job may become ready with this end, which is to be claimed in the same message.
 func (e *end) letsIn() bool { return e.Keyed && e.what != deferred }
+
+// outcome is what history says of a finished job.
+func (e *end) outcome() int16 {
+	if e.dropped {
+		return engine.OutcomeCancelled
+	}
+	return engine.OutcomeFinished
+}
 
 // maxFailureBytes is how much is kept of an error.
 const maxFailureBytes = 8 << 10

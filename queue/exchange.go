@@ -100,6 +100,9 @@ func (w *worker) confirmed(m *message, jobs []engine.Job) {
 			w.woken = true
 		}
 		e.of.open--
+		if e.of.open == 0 {
+			delete(w.claims, e.of)
+		}
 		if e.of.open == 0 && !e.of.closing {
 			w.closed = append(w.closed, e.of)
 		}
@@ -110,13 +113,16 @@ func (w *worker) confirmed(m *message, jobs []engine.Job) {
 			w.nextPoll = now.Add(jitter(w.o.Poll))
 		}
 	}
-	c := &claim{of: m.of, open: len(jobs)}
+	c := &claim{of: m.of, open: len(jobs), tasks: tasks}
 	if m.Ask != nil {
 		c.id = m.Ask.Claim
 	}
+	if len(jobs) > 0 {
+		w.claims[c] = struct{}{}
+	}
 	w.held += len(jobs)
 	for i, j := range jobs {
-		tasks[i] = task{Job: j, of: c}
+		tasks[i].Job, tasks[i].of = j, c
 		if w.stopping.Load() {
 			w.ends = append(w.ends, end{task: &tasks[i], what: deferred, attempt: j.Attempt})
 		} else {

@@ -121,7 +121,7 @@ func (w *worker) compose() *message {
 	}
 	w.ends = left
 	for i := range m.ends {
-		m.add(&m.ends[i])
+		m.add(&m.ends[i], w.q.o.History > 0)
 	}
 	for i := range m.ends {
 		c := m.ends[i].of
@@ -145,15 +145,19 @@ func (w *worker) compose() *message {
 	return m
 }
 
-// add puts an end into the message.
-func (m *message) add(e *end) {
+// add puts an end into the message, with its history where that is to be kept.
+func (m *message) add(e *end, keep bool) {
 	e.of.here++
 	switch e.what {
 	case finished:
 		m.Finished = append(m.Finished, e.place())
+		if keep {
+			m.Kept = append(m.Kept, engine.Kept{Place: e.place(), Outcome: e.outcome()})
+		}
 	case deferred:
 		m.Deferred = append(m.Deferred, engine.Deferral{Place: e.place(), Attempt: e.attempt, Failure: e.failure, Delay: e.delay})
 	case buried:
+		m.KeepDead = keep
 		m.Buried = append(m.Buried, engine.Burial{Place: e.place(), Attempt: e.attempt, Failure: e.failure})
 	}
 }

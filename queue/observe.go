@@ -17,7 +17,7 @@ type Observer struct {
 	// Dead: a job is given up: err is what its last attempt, or the one that was discarded, said.
 	Dead func(job Info, err error)
 
-	// Cancelled: a handler has dropped its job.
+	// Cancelled: a handler has dropped its job; or Queue.Cancel has, and err is ErrCancelled.
 	Cancelled func(job Info, err error)
 
 	// Snoozed: a handler has put its job off.
@@ -29,6 +29,13 @@ type Observer struct {
 
 	// Rescued: a process is gone, and so many of its jobs are ready again; dead had no attempt left.
 	Rescued func(ready, dead int)
+
+	// Elected: a worker of this process looks after the queues from now on, or, with false, no more. duty is "promote" (jobs whose
+	// time has come), "rescue" (those of processes that are gone), "history" (old days are deleted) or "stats".
+	Elected func(duty string, is bool)
+
+	// Stats is how the queues do, every WorkerOptions.Stats: one process at a time is told, of those that set it.
+	Stats func(Stats)
 
 	// HeartbeatLate: a heartbeat was not confirmed at the first attempt; remaining is for how long the process may still trust its
 	// claims.

@@ -35,9 +35,16 @@ type Options struct {
 	// Codec encodes the arguments of jobs, and decodes them for their handlers. Default: JSON.
 	Codec Codec
 
+	// History is for how many days it is kept which jobs have ended, how, and with what payload: Queue.List and Show know of them then. It
+	// is written in the transaction that ends the job, and costs about as much as the job itself. Have it the same in all processes
+	// that work: days that are older are deleted by one of those that keep any. Default 0: nothing is kept; at most 3,650.
+	History int
+
 	Observer Observer
 	Log      *slog.Logger // what goes wrong behind the callers' backs; default: nothing
 }
+
+const maxHistory = 3650
 
 // Codec turns arguments into bytes and back. It must be safe for concurrent use.
 type Codec interface {
@@ -60,6 +67,8 @@ func (o Options) WithDefaults() (Options, error) {
 	switch {
 	case o.Timeout != 0 && o.Timeout < 100*time.Millisecond:
 		return o, &dblock.InvalidError{Field: "Options.Timeout", Reason: fmt.Sprintf("%v is shorter than 100ms", o.Timeout)}
+	case o.History < 0 || o.History > maxHistory:
+		return o, &dblock.InvalidError{Field: "Options.History", Reason: fmt.Sprintf("%d is not within 0 to %d days", o.History, maxHistory)}
 	case o.MaxQueue < 0:
 		return o, &dblock.InvalidError{Field: "Options.MaxQueue", Reason: fmt.Sprintf("%d is negative", o.MaxQueue)}
 	}
@@ -116,12 +125,16 @@ type WorkerOptions struct {
 	// Middleware is around each handler, the first outermost.
 	Middleware []Middleware
 
-	// Rescue is how often it looks for jobs of processes that are gone, give or take a half. Default a third of Options.TTL, at least 100 ms;
-	// negative: never.
+	// Rescue is how often it looks for jobs of processes that are gone, give or take a half, while it is the one that is elected for that.
+	// Default a third of Options.TTL, at least 100 ms; negative: it is never elected.
 	Rescue time.Duration
 
-	// Promote is how often it looks for jobs whose time has come, give or take a half. Default 200 ms; 10 ms to 1 min; negative: never.
+	// Promote is how often it looks for jobs whose time has come, give or take a half, while it is the one that is elected for that.
+	// Default 200 ms; 10 ms to 1 min; negative: it is never elected.
 	Promote time.Duration
+
+	// Stats is how often Observer.Stats is told how the queues do, where that is set, give or take a half. Default 15 s, at least 100 ms.
+	Stats time.Duration
 }
 
 func (o WorkerOptions) withDefaults(ttl time.Duration) (WorkerOptions, error) {
@@ -147,6 +160,10 @@ func (o WorkerOptions) withDefaults(ttl time.Duration) (WorkerOptions, error) {
 	}
 	o.Timeout, o.Grace = cmp.Or(o.Timeout, time.Minute), max(cmp.Or(o.Grace, 10*time.Second), 0)
 	o.Rescue = cmp.Or(o.Rescue, max(ttl/3, 100*time.Millisecond))
+	o.Stats = cmp.Or(o.Stats, 15*time.Second)
+	if o.Stats < 100*time.Millisecond {
+		return o, &dblock.InvalidError{Field: "WorkerOptions.Stats", Reason: fmt.Sprintf("%v is shorter than 100ms", o.Stats)}
+	}
 	if o.Backoff == nil {
 		o.Backoff = Exponential(time.Second, 6*time.Hour)
 	}

@@ -28,6 +28,7 @@ type Queue struct {
 	workers  map[*worker]struct{}
 	closed   bool
 	work     sync.WaitGroup // of workers
+	election election
 	ending   context.Context
 	end      context.CancelFunc
 }
@@ -76,7 +77,7 @@ func (q *Queue) Close(ctx context.Context) error {
 			err = errors.Join(err, fmt.Errorf("queue: workers still run: %w", context.Cause(ctx)))
 		}
 	}
-	err = errors.Join(err, q.member.Close(ctx))
+	err = errors.Join(err, q.election.close(ctx), q.member.Close(ctx))
 	q.engine.Close()
 	return err
 }

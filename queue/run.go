@@ -45,7 +45,11 @@ func (w *worker) do(t *task) {
 		cancel()
 		r.decide()
 	}()
-	r.err = r.call(ctx)
+	if t.cancelled.Load() { // before it began; later its context ends
+		r.err = ErrCancelled
+	} else {
+		r.err = r.call(ctx)
+	}
 	returned = true
 }
 
@@ -62,11 +66,17 @@ type run struct {
 
 // context is the handler's.
 func (r *run) context() (context.Context, context.CancelFunc) {
+	ctx, stop := context.WithCancelCause(r.task.of.of.ctx)
+	r.task.stop.Store(&stop)
 	limit := r.limit()
 	if limit < 0 {
-		return context.WithCancel(r.task.of.of.ctx)
+		return ctx, func() { stop(nil) }
 	}
-	return context.WithTimeoutCause(r.task.of.of.ctx, limit, ErrTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, ErrTimeout)
+	return ctx, func() {
+		cancel()
+		stop(nil)
+	}
 }
 
 func (r *run) limit() time.Duration {
@@ -105,16 +115,15 @@ func (r *run) decide() {
 			see.Finished(r.info, time.Since(r.began))
 		}
 		r.w.ended(end{task: r.task, what: finished})
+	case r.task.cancelled.Load():
+		r.drop(ErrCancelled)
 	case errors.As(r.err, &s):
 		if see.Snoozed != nil {
 			see.Snoozed(r.info, s.d)
 		}
 		r.w.ended(end{task: r.task, what: deferred, attempt: r.task.Attempt, delay: min(s.d, MaxDelay)})
 	case errors.As(r.err, &c):
-		if see.Cancelled != nil {
-			see.Cancelled(r.info, c.error)
-		}
-		r.w.ended(end{task: r.task, what: finished})
+		r.drop(c.error)
 	case errors.As(r.err, &d):
 		r.bury(d.error)
 	case r.task.of.of.ctx.Err() != nil: // the worker stops, or has lost its claims
@@ -122,6 +131,14 @@ func (r *run) decide() {
 	default:
 		r.fail()
 	}
+}
+
+// drop ends a job that nobody wants any more.
+func (r *run) drop(why error) {
+	if f := r.w.q.o.Observer.Cancelled; f != nil {
+		f(r.info, why)
+	}
+	r.w.ended(end{task: r.task, what: finished, dropped: true})
 }
 
 // fail has the job tried again, or gives it up.

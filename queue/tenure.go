@@ -23,6 +23,7 @@ type claim struct {
 	of *tenure
 
 	// The worker's mutex guards these.
+	tasks   []task
 	open    int  // jobs whose end has not been confirmed
 	here    int  // of them: in the message that is being composed
 	closing bool // the message that says that nothing is outstanding is under way, or was confirmed

@@ -43,12 +43,17 @@ type worker struct {
 	notUntil time.Time // after an exchange that failed
 	failing  int
 	rate     rate
+	forgot   time.Time
+	claims   map[*claim]struct{} // that have jobs whose end was not confirmed
 }
 
 // task is a job that was claimed.
 type task struct {
 	engine.Job
 	of *claim
+
+	cancelled atomic.Bool                             // somebody wants it dropped
+	stop      atomic.Pointer[context.CancelCauseFunc] // ends its handler's context; nil: it has not begun
 }
 
 // Work runs jobs until ctx ends, or the Queue is closed. Then nothing is claimed any more, jobs that were not begun are handed back, and
@@ -64,7 +69,7 @@ func (q *Queue) Work(ctx context.Context, o WorkerOptions) error {
 	if err != nil {
 		return err
 	}
-	w := &worker{q: q, o: o, todo: make(chan *task, o.Ahead+o.Batch+o.Concurrency), kick: make(chan struct{}, o.Exchanges)}
+	w := &worker{q: q, o: o, todo: make(chan *task, o.Ahead+o.Batch+o.Concurrency), kick: make(chan struct{}, o.Exchanges), claims: make(map[*claim]struct{})}
 	w.base, w.abort = context.WithCancelCause(context.WithoutCancel(ctx))
 	defer w.abort(ErrStopped)
 	q.mu.Lock()
@@ -96,6 +101,7 @@ func (w *worker) run(ctx context.Context) error {
 		fetchers.Go(func() { w.exchanges(exchanges) })
 	}
 	behind.Go(func() { w.care(ctx) })
+	behind.Go(func() { w.hear(ctx) })
 
 	<-ctx.Done()
 	w.q.mu.Lock()

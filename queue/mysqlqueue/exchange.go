@@ -33,7 +33,7 @@ func (d *database) Exchange(ctx context.Context, x *engine.Exchange) (got engine
 func (d *database) exchange(ctx context.Context, x *engine.Exchange, look bool) (got engine.Exchanged, err error) {
 	err = d.inTx(ctx, func(on mysqldb.DBTX) (commit bool, err error) {
 		e := &exchange{d: d, ctx: ctx, on: on, me: x.Member, look: look}
-		for _, step := range []func(*engine.Exchange, *engine.Exchanged) error{e.finish, e.postpone, e.bury, e.free, e.claim} {
+		for _, step := range []func(*engine.Exchange, *engine.Exchanged) error{e.take, e.finish, e.postpone, e.bury, e.free, e.claim} {
 			if err := step(x, &got); err != nil {
 				return false, err
 			}
@@ -99,7 +99,10 @@ func (e *exchange) finish(x *engine.Exchange, got *engine.Exchanged) error {
 	if err != nil || len(ours) == 0 {
 		return err
 	}
-	if err := e.keep(x.Finished, ours); err != nil {
+	if err := e.noteKeys(x.Finished, ours); err != nil {
+		return err
+	}
+	if err := e.keep(x, ours); err != nil {
 		return err
 	}
 	n, err := e.d.q.FinishJobs(e.ctx, e.on, ours)
@@ -160,7 +163,7 @@ func (e *exchange) bury(x *engine.Exchange, got *engine.Exchanged) error {
 	if err != nil || len(ours) == 0 {
 		return err
 	}
-	if err := e.keep(places, ours); err != nil {
+	if err := e.noteKeys(places, ours); err != nil {
 		return err
 	}
 	var args []any
@@ -170,6 +173,9 @@ func (e *exchange) bury(x *engine.Exchange, got *engine.Exchanged) error {
 		}
 	}
 	n, err := asks(e.ctx, e.on, mysqldb.BuryJobs, len(args)/3, args)
+	if err == nil {
+		err = e.keepDead(x, ours)
+	}
 	if err == nil {
 		_, err = e.d.q.FinishJobs(e.ctx, e.on, ours)
 	}

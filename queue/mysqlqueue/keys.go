@@ -148,8 +148,8 @@ func heldBy(ctx context.Context, on mysqldb.DBTX, query string, keys []key) (map
 	return by, err
 }
 
-// keep reads the keys of jobs that are ours, before these are deleted.
-func (e *exchange) keep(places []engine.Place, ours [][]byte) error {
+// noteKeys reads the keys of jobs that are ours, before these are deleted.
+func (e *exchange) noteKeys(places []engine.Place, ours [][]byte) error {
 	var jobs [][]byte
 	for i := range places {
 		if p := &places[i]; p.Keyed && has(ours, p.Job) {

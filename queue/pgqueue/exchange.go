@@ -25,6 +25,8 @@ func (d *database) Exchange(ctx context.Context, x *engine.Exchange) (got engine
 	var batch pgx.Batch
 	batch.Queue(beginReadCommitted)
 	me := id(x.Member)
+	d.queueTake(&batch, x)
+	d.queueKept(&batch, x)
 	d.queueKeys(&batch, x)
 	if len(x.Finished) > 0 {
 		jobs, of, claims := places(x.Finished)
@@ -32,6 +34,7 @@ func (d *database) Exchange(ctx context.Context, x *engine.Exchange) (got engine
 	}
 	d.queueDeferred(&batch, x, &got)
 	d.queueBuried(&batch, x, &got)
+	d.queueKeptDead(&batch, x)
 	if len(x.Closed) > 0 {
 		batch.Queue(d.shut, uuids(x.Closed), me)
 	}

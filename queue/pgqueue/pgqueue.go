@@ -22,7 +22,8 @@ import (
 
 // New makes a Queue in the database of pool, which stays its owner's and is not used for anything but to make others like it: statements
 // go through up to 8 connections of a pool of its own, with the settings of pool, and heartbeats through one more, so that nothing
-// keeps them waiting. It asks the server for its version and for that of the tables.
+// keeps them waiting. A process that works has up to 5 more, of a pglock.Lease: with it one process at a time is elected to look after the
+// queues. It asks the server for its version and for that of the tables.
 //
 // Errors: dblock.ErrInvalid, dblock.ErrSchema, dblock.ErrServerTooOld, dblock.ErrUnavailable.
 func New(ctx context.Context, pool *pgxpool.Pool, o queue.Options) (*queue.Queue, error) {
@@ -49,12 +50,15 @@ func New(ctx context.Context, pool *pgxpool.Pool, o queue.Options) (*queue.Queue
 
 // database is the Postgres side of a Queue.
 type database struct {
+	host        *pgxpool.Pool
 	pool, heart *pgxpool.Pool // its own
 	schema      string
 	q           pgdb.Queries
 
-	claim, finish, postpone, bury, shut string // statements, with their tables in the right schema
-	unique, lock, free, admit           string // and those of jobs with keys
+	claim, finish, postpone, bury, shut            string // statements, with their tables in the right schema
+	unique, lock, free, admit                      string // and those of jobs with keys
+	lockKey, takeReady, takeScheduled, takeBlocked string // of people
+	keepFinished, keepDead                         string // of history
 }
 
 var _ engine.Engine = (*database)(nil)

@@ -78,6 +78,9 @@ type Ask struct {
 // deferred keeps both.
 type Exchange struct {
 	Member   member.ID
+	Take     *Take  // nil: none; comes first
+	Kept     []Kept // of those that are finished; comes before they are
+	KeepDead bool   // of those that are buried
 	Finished []Place
 	Deferred []Deferral
 	Buried   []Burial
@@ -108,6 +111,7 @@ type Rescued struct {
 // Engine is one database. Its errors are what the driver says; Fault tells what they mean.
 type Engine interface {
 	member.Engine
+	People
 
 	// Insert enqueues jobs, all or none but for duplicates, in a transaction of its own. No two have the same unique key.
 	Insert(ctx context.Context, jobs []Insert) ([]Duplicate, error)

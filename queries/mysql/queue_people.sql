@@ -1,0 +1,207 @@
+-- What people ask and say: how a queue does, where a job is, and that it is to be run again, or not at all. Counts stop at a bound, so
+-- that large tables cost nothing much. Ages are by the server's clock.
+
+-- name: PauseQueue :exec
+INSERT INTO dblock_queue (queue, paused_at) VALUES (sqlc.arg(queue), TIMESTAMPADD(MICROSECOND, 0, +UTC_TIMESTAMP(6)))
+ON DUPLICATE KEY UPDATE paused_at = COALESCE(paused_at, VALUES(paused_at));
+
+-- name: ResumeQueue :exec
+DELETE FROM dblock_queue WHERE queue = sqlc.arg(queue);
+
+-- The next queue by name of which there is anything in a table whose key begins with the queue; '': none.
+-- name: NextQueue :one
+SELECT CAST(COALESCE(MIN(n.queue), '') AS BINARY) AS queue
+FROM (
+    SELECT MIN(r.queue) AS queue FROM dblock_queue_ready r WHERE r.queue > sqlc.arg(after)
+    UNION ALL SELECT MIN(b.queue) FROM dblock_queue_blocked b WHERE b.queue > sqlc.arg(after)
+    UNION ALL SELECT MIN(d.queue) FROM dblock_queue_dead d WHERE d.queue > sqlc.arg(after)
+    UNION ALL SELECT MIN(p.queue) FROM dblock_queue p WHERE p.queue > sqlc.arg(after)
+) n;
+
+-- name: CountReady :one
+SELECT COUNT(*) AS jobs FROM (SELECT r.job_id FROM dblock_queue_ready r FORCE INDEX (PRIMARY) WHERE r.queue = sqlc.arg(queue) LIMIT ?) x;
+
+-- name: CountBlocked :one
+SELECT COUNT(*) AS jobs FROM (SELECT b.job_id FROM dblock_queue_blocked b FORCE INDEX (PRIMARY) WHERE b.queue = sqlc.arg(queue) LIMIT ?) x;
+
+-- name: CountDead :one
+SELECT COUNT(*) AS jobs FROM (SELECT d.job_id FROM dblock_queue_dead d FORCE INDEX (dblock_queue_dead_when) WHERE d.queue = sqlc.arg(queue) LIMIT ?) x;
+
+-- name: PausedFor :many
+SELECT CAST(TIMESTAMPDIFF(MICROSECOND, p.paused_at, +UTC_TIMESTAMP(6)) AS SIGNED) AS paused_us FROM dblock_queue p
+WHERE p.queue = sqlc.arg(queue) AND p.paused_at IS NOT NULL;
+
+-- The first job of the next priority.
+-- name: FirstReady :many
+SELECT r.priority, CAST(TIMESTAMPDIFF(MICROSECOND, r.ready_at, +UTC_TIMESTAMP(6)) AS SIGNED) AS age_us
+FROM dblock_queue_ready r FORCE INDEX (PRIMARY)
+WHERE r.queue = sqlc.arg(queue) AND r.priority > CAST(sqlc.arg(after) AS SIGNED)
+ORDER BY r.queue, r.priority, r.ready_at, r.job_id
+LIMIT 1;
+
+-- name: CountScheduled :many
+SELECT x.queue, COUNT(*) AS jobs
+FROM (SELECT s.queue FROM dblock_queue_scheduled s FORCE INDEX (PRIMARY) ORDER BY s.run_at, s.job_id LIMIT ?) x
+GROUP BY x.queue;
+
+-- name: CountClaimed :many
+SELECT x.queue, COUNT(*) AS jobs
+FROM (SELECT c.queue FROM dblock_queue_claim c FORCE INDEX (PRIMARY) LIMIT ?) x
+GROUP BY x.queue;
+
+-- name: ListReady :many
+SELECT r.job_id, CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', r.ready_at) AS SIGNED) AS at_us
+FROM dblock_queue_ready r FORCE INDEX (PRIMARY)
+WHERE r.queue = sqlc.arg(queue)
+ORDER BY r.queue, r.priority, r.ready_at, r.job_id
+LIMIT ?;
+
+-- name: ListScheduled :many
+SELECT s.job_id, CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', s.run_at) AS SIGNED) AS at_us
+FROM (SELECT t.job_id, t.run_at, t.queue FROM dblock_queue_scheduled t FORCE INDEX (PRIMARY) ORDER BY t.run_at, t.job_id LIMIT 10000) s
+WHERE s.queue = CAST(sqlc.arg(queue) AS BINARY)
+ORDER BY s.run_at, s.job_id
+LIMIT ?;
+
+-- name: ListBlocked :many
+SELECT b.job_id FROM dblock_queue_blocked b FORCE INDEX (PRIMARY)
+WHERE b.queue = sqlc.arg(queue)
+ORDER BY b.queue, b.group_key, b.seq
+LIMIT ?;
+
+-- name: ListClaimed :many
+SELECT x.job_id, CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', x.claimed_at) AS SIGNED) AS at_us, COALESCE(m.label, '') AS worker
+FROM (SELECT c.job_id, c.claimed_at, c.member_id, c.queue FROM dblock_queue_claim c FORCE INDEX (PRIMARY) LIMIT 10000) x
+LEFT JOIN dblock_member m ON m.member_id = x.member_id
+WHERE x.queue = CAST(sqlc.arg(queue) AS BINARY)
+LIMIT ?;
+
+-- name: ListDead :many
+SELECT d.job_id, d.queue, d.kind, d.priority, d.attempt, d.max_attempts,
+       CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', d.enqueued_at) AS SIGNED) AS enqueued_us,
+       CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', d.died_at) AS SIGNED) AS at_us, d.last_error
+FROM dblock_queue_dead d FORCE INDEX (dblock_queue_dead_when)
+WHERE d.queue = sqlc.arg(queue)
+ORDER BY d.queue DESC, d.died_at DESC, d.job_id DESC
+LIMIT ?;
+
+-- name: ListHistory :many
+SELECT h.job_id, h.queue, h.kind, h.priority, h.attempt, h.outcome,
+       CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', h.enqueued_at) AS SIGNED) AS enqueued_us,
+       CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', h.finished_at) AS SIGNED) AS at_us
+FROM (
+    SELECT t.day, t.job_id, t.queue, t.kind, t.priority, t.attempt, t.outcome, t.enqueued_at, t.finished_at
+    FROM dblock_queue_history t FORCE INDEX (PRIMARY) ORDER BY t.day DESC, t.job_id DESC LIMIT 10000
+) h
+WHERE h.queue = CAST(sqlc.arg(queue) AS BINARY) AND h.outcome = CAST(sqlc.arg(outcome) AS SIGNED)
+ORDER BY h.day DESC, h.job_id DESC
+LIMIT ?;
+
+-- name: JobsOf :many
+SELECT j.job_id, j.queue, j.kind, j.priority, j.attempt, j.max_attempts,
+       CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', j.enqueued_at) AS SIGNED) AS enqueued_us, j.last_error
+FROM dblock_queue_job j FORCE INDEX (PRIMARY) WHERE j.job_id IN (sqlc.slice(job_ids));
+
+-- name: JobRow :one
+SELECT j.queue, j.kind, j.priority, j.attempt, j.max_attempts,
+       CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', j.enqueued_at) AS SIGNED) AS enqueued_us, j.unique_key, j.group_key, j.last_error, j.payload
+FROM dblock_queue_job j WHERE j.job_id = sqlc.arg(job_id);
+
+-- name: DeadRow :one
+SELECT d.queue, d.kind, d.priority, d.attempt, d.max_attempts,
+       CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', d.enqueued_at) AS SIGNED) AS enqueued_us,
+       CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', d.died_at) AS SIGNED) AS at_us, d.unique_key, d.group_key, d.last_error, d.payload
+FROM dblock_queue_dead d WHERE d.job_id = sqlc.arg(job_id);
+
+-- Where a job is, in one snapshot: it is in one place at a time. It became ready when it was enqueued, or later.
+-- name: FindJob :many
+SELECT 1 AS state, CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', r.ready_at) AS SIGNED) AS at_us, CAST(0 AS SIGNED) AS seq, CAST('' AS BINARY) AS member_id
+FROM dblock_queue_ready r FORCE INDEX (PRIMARY)
+WHERE r.queue = sqlc.arg(queue) AND r.priority = sqlc.arg(priority)
+  AND r.ready_at >= TIMESTAMPADD(MICROSECOND, CAST(sqlc.arg(since_us) AS SIGNED), CAST('1970-01-01' AS DATETIME(6))) AND r.job_id = sqlc.arg(job_id)
+UNION ALL
+SELECT 2, CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', s.run_at) AS SIGNED), 0, CAST('' AS BINARY)
+FROM dblock_queue_scheduled s FORCE INDEX (PRIMARY)
+WHERE s.run_at >= TIMESTAMPADD(MICROSECOND, CAST(sqlc.arg(since_us) AS SIGNED), CAST('1970-01-01' AS DATETIME(6))) AND s.job_id = sqlc.arg(job_id)
+UNION ALL
+SELECT 3, 0, b.seq, CAST('' AS BINARY) FROM dblock_queue_blocked b FORCE INDEX (PRIMARY)
+WHERE b.queue = sqlc.arg(queue) AND b.group_key = sqlc.arg(group_key) AND b.job_id = sqlc.arg(job_id)
+UNION ALL
+SELECT 4, CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', c.claimed_at) AS SIGNED), 0, CAST(c.member_id AS BINARY)
+FROM dblock_queue_claim c FORCE INDEX (PRIMARY)
+WHERE c.job_id = sqlc.arg(job_id);
+
+-- name: MemberLabel :one
+SELECT m.label FROM dblock_member m WHERE m.member_id = sqlc.arg(member_id);
+
+-- A job that waits is claimed by who wants it ended, in the transaction that ends it: whatever has to be done beside an end is done for it,
+-- too. With a group_key the row of its group is locked first.
+
+-- name: LockKey :many
+SELECT k.taken FROM dblock_queue_key k WHERE k.queue = sqlc.arg(queue) AND k.group_key = sqlc.arg(group_key) FOR UPDATE;
+
+-- name: AdmitOne :exec
+UPDATE dblock_queue_key SET taken = taken + 1 WHERE queue = sqlc.arg(queue) AND group_key = sqlc.arg(group_key);
+
+-- name: TakeReadyJob :execrows
+DELETE FROM dblock_queue_ready
+WHERE queue = sqlc.arg(queue) AND priority = sqlc.arg(priority)
+  AND ready_at = TIMESTAMPADD(MICROSECOND, CAST(sqlc.arg(at_us) AS SIGNED), CAST('1970-01-01' AS DATETIME(6))) AND job_id = sqlc.arg(job_id);
+
+-- name: ScheduledGroup :many
+SELECT s.group_key FROM dblock_queue_scheduled s FORCE INDEX (PRIMARY)
+WHERE s.run_at = TIMESTAMPADD(MICROSECOND, CAST(sqlc.arg(at_us) AS SIGNED), CAST('1970-01-01' AS DATETIME(6))) AND s.job_id = sqlc.arg(job_id)
+FOR UPDATE;
+
+-- name: TakeScheduledJob :execrows
+DELETE FROM dblock_queue_scheduled
+WHERE run_at = TIMESTAMPADD(MICROSECOND, CAST(sqlc.arg(at_us) AS SIGNED), CAST('1970-01-01' AS DATETIME(6))) AND job_id = sqlc.arg(job_id);
+
+-- name: TakeBlockedJob :execrows
+DELETE FROM dblock_queue_blocked
+WHERE queue = sqlc.arg(queue) AND group_key = sqlc.arg(group_key) AND seq = sqlc.arg(seq) AND job_id = sqlc.arg(job_id);
+
+-- name: ClaimOne :exec
+INSERT INTO dblock_queue_claim (member_id, claim_id, job_id, queue, priority, ready_at)
+VALUES (sqlc.arg(member_id), sqlc.arg(claim_id), sqlc.arg(job_id), sqlc.arg(queue), sqlc.arg(priority), TIMESTAMPADD(MICROSECOND, 0, +UTC_TIMESTAMP(6)));
+
+-- A dead job again, with all its attempts. With a group_key it is admitted as one whose time has come.
+-- name: LockDead :many
+SELECT d.queue, d.priority, d.unique_key, d.group_key FROM dblock_queue_dead d WHERE d.job_id = sqlc.arg(job_id) FOR UPDATE;
+
+-- name: TakeUniqueKey :execrows
+INSERT IGNORE INTO dblock_queue_unique (queue, unique_key, job_id) VALUES (sqlc.arg(queue), sqlc.arg(unique_key), sqlc.arg(job_id));
+
+-- name: ReviveJob :exec
+INSERT INTO dblock_queue_job (job_id, queue, kind, priority, max_attempts, enqueued_at, unique_key, group_key, last_error, payload)
+SELECT d.job_id, d.queue, d.kind, d.priority, d.max_attempts, d.enqueued_at, d.unique_key, d.group_key, d.last_error, d.payload
+FROM dblock_queue_dead d WHERE d.job_id = sqlc.arg(job_id);
+
+-- name: ReviveLater :exec
+INSERT INTO dblock_queue_scheduled (run_at, job_id, queue, priority, group_key)
+VALUES (TIMESTAMPADD(MICROSECOND, 0, +UTC_TIMESTAMP(6)), sqlc.arg(job_id), sqlc.arg(queue), sqlc.arg(priority), sqlc.arg(group_key));
+
+-- name: ForgetDead :execrows
+DELETE FROM dblock_queue_dead WHERE job_id = sqlc.arg(job_id);
+
+-- name: OldDead :many
+SELECT d.job_id FROM dblock_queue_dead d FORCE INDEX (dblock_queue_dead_when)
+WHERE d.queue = sqlc.arg(queue) AND d.died_at <= TIMESTAMPADD(MICROSECOND, CAST(sqlc.arg(ago_us) AS SIGNED), +UTC_TIMESTAMP(6))
+ORDER BY d.queue, d.died_at, d.job_id
+LIMIT ?;
+
+-- name: PurgeDead :execrows
+DELETE FROM dblock_queue_dead WHERE job_id IN (sqlc.slice(job_ids));
+
+-- name: AskToCancel :exec
+INSERT IGNORE INTO dblock_queue_cancel (member_id, job_id) VALUES (sqlc.arg(member_id), sqlc.arg(job_id));
+
+-- name: CancelsOf :many
+SELECT c.job_id FROM dblock_queue_cancel c WHERE c.member_id = sqlc.arg(member_id) LIMIT 1000;
+
+-- name: DropCancels :exec
+DELETE FROM dblock_queue_cancel WHERE member_id = sqlc.arg(member_id) AND job_id IN (sqlc.slice(job_ids));
+
+-- Those whose worker was gone before it saw them.
+-- name: PruneCancels :execrows
+DELETE FROM dblock_queue_cancel WHERE asked_at < TIMESTAMPADD(HOUR, -1, +UTC_TIMESTAMP(6));

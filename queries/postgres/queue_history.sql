@@ -1,0 +1,43 @@
+-- Where history is kept it is written in the transaction that ends the job: before its row is gone, and behind the same fence. A job that
+-- ends twice a day, as it was given up and tried again, is kept as it ended last.
+
+-- name: KeepFinished :exec
+WITH fence AS MATERIALIZED (
+    SELECT c.claim_id FROM dblock_queue_claim c
+    WHERE c.claim_id = ANY (sqlc.arg(claim_ids)::uuid[]) AND c.member_id = sqlc.arg(member_id)
+    ORDER BY c.claim_id
+    FOR KEY SHARE
+)
+INSERT INTO dblock_queue_history (day, job_id, queue, kind, priority, attempt, outcome, enqueued_at, payload)
+SELECT (clock_timestamp() AT TIME ZONE 'UTC')::date, j.job_id, j.queue, j.kind, j.priority, j.attempt + 1, a.outcome, j.enqueued_at, j.payload
+FROM (SELECT unnest(sqlc.arg(job_ids)::uuid[]) AS job_id, unnest(sqlc.arg(of_claims)::uuid[]) AS claim_id,
+             unnest(sqlc.arg(outcomes)::smallint[]) AS outcome) a
+JOIN dblock_queue_job j ON j.job_id = a.job_id
+WHERE a.claim_id IN (SELECT f.claim_id FROM fence f)
+ON CONFLICT (day, job_id) DO UPDATE SET attempt = EXCLUDED.attempt, outcome = EXCLUDED.outcome, finished_at = EXCLUDED.finished_at;
+
+-- Those that were given up are there once they are among the dead.
+-- name: KeepDead :exec
+INSERT INTO dblock_queue_history (day, job_id, queue, kind, priority, attempt, outcome, enqueued_at, finished_at, payload)
+SELECT (d.died_at AT TIME ZONE 'UTC')::date, d.job_id, d.queue, d.kind, d.priority, d.attempt, 3, d.enqueued_at, d.died_at, d.payload
+FROM dblock_queue_dead d WHERE d.job_id = ANY (sqlc.arg(job_ids)::uuid[])
+ON CONFLICT (day, job_id) DO UPDATE SET attempt = EXCLUDED.attempt, outcome = EXCLUDED.outcome, finished_at = EXCLUDED.finished_at;
+
+-- name: PruneHistory :execrows
+DELETE FROM dblock_queue_history d
+WHERE (d.day, d.job_id) IN (
+    SELECT h.day, h.job_id FROM dblock_queue_history h
+    WHERE h.day < (statement_timestamp() AT TIME ZONE 'UTC')::date - sqlc.arg(days)::int
+    ORDER BY h.day, h.job_id LIMIT sqlc.arg(most)
+);
+
+-- Which days there are, at most.
+-- name: HistorySpan :one
+SELECT COALESCE(to_char(min(h.day), 'YYYY-MM-DD'), '')::text AS first, COALESCE(to_char(max(h.day), 'YYYY-MM-DD'), '')::text AS last
+FROM dblock_queue_history h;
+
+-- name: HistoryRow :one
+SELECT h.queue, h.kind, h.priority, h.attempt, h.outcome, h.enqueued_at, h.finished_at AS at, h.payload
+FROM dblock_queue_history h
+WHERE h.day = ANY (sqlc.arg(days)::text[]::date[]) AND h.job_id = sqlc.arg(job_id)
+ORDER BY h.day DESC LIMIT 1;

@@ -1,0 +1,203 @@
+-- What people ask and say: how a queue does, where a job is, and that it is to be run again, or not at all. Counts stop at a bound, so
+-- that large tables cost nothing much. Ages are by the server's clock.
+
+-- name: PauseQueue :exec
+INSERT INTO dblock_queue AS q (queue, paused_at) VALUES (sqlc.arg(queue), clock_timestamp())
+ON CONFLICT (queue) DO UPDATE SET paused_at = COALESCE(q.paused_at, EXCLUDED.paused_at);
+
+-- name: ResumeQueue :exec
+DELETE FROM dblock_queue q WHERE q.queue = sqlc.arg(queue);
+
+-- The next queue by name of which there is anything in a table whose key begins with the queue; '': none.
+-- name: NextQueue :one
+SELECT COALESCE(min(n.queue), '')::text AS queue
+FROM (
+    SELECT min(r.queue) AS queue FROM dblock_queue_ready r WHERE r.queue > sqlc.arg(after)
+    UNION ALL SELECT min(b.queue) FROM dblock_queue_blocked b WHERE b.queue > sqlc.arg(after)
+    UNION ALL SELECT min(d.queue) FROM dblock_queue_dead d WHERE d.queue > sqlc.arg(after)
+    UNION ALL SELECT min(p.queue) FROM dblock_queue p WHERE p.queue > sqlc.arg(after)
+) n;
+
+-- name: CountQueue :one
+SELECT (SELECT count(*) FROM (SELECT r.job_id FROM dblock_queue_ready r WHERE r.queue = sqlc.arg(queue) LIMIT sqlc.arg(most)) x) AS ready,
+       (SELECT count(*) FROM (SELECT b.job_id FROM dblock_queue_blocked b WHERE b.queue = sqlc.arg(queue) LIMIT sqlc.arg(most)) y) AS blocked,
+       (SELECT count(*) FROM (SELECT d.job_id FROM dblock_queue_dead d WHERE d.queue = sqlc.arg(queue) LIMIT sqlc.arg(most)) z) AS dead,
+       COALESCE((SELECT EXTRACT(EPOCH FROM clock_timestamp() - p.paused_at) * 1000000 FROM dblock_queue p
+                 WHERE p.queue = sqlc.arg(queue) AND p.paused_at IS NOT NULL), -1)::bigint AS paused_us;
+
+-- The first job of the next priority.
+-- name: FirstReady :one
+SELECT r.priority, (EXTRACT(EPOCH FROM clock_timestamp() - r.ready_at) * 1000000)::bigint AS age_us
+FROM dblock_queue_ready r
+WHERE r.queue = sqlc.arg(queue) AND r.priority > sqlc.arg(after)::int
+ORDER BY r.queue, r.priority, r.ready_at, r.job_id
+LIMIT 1;
+
+-- name: CountScheduled :many
+SELECT x.queue, count(*) AS jobs
+FROM (SELECT s.queue FROM dblock_queue_scheduled s ORDER BY s.run_at, s.job_id LIMIT sqlc.arg(most)) x
+GROUP BY x.queue;
+
+-- Those of a claim that have ended have no row any more.
+-- name: CountClaimed :many
+SELECT x.queue, count(*) AS jobs
+FROM (SELECT c.queue, unnest(c.job_ids) AS job_id FROM dblock_queue_claim c LIMIT sqlc.arg(most)) x
+JOIN dblock_queue_job j ON j.job_id = x.job_id
+GROUP BY x.queue;
+
+-- name: ListReady :many
+SELECT r.job_id, r.ready_at AS at FROM dblock_queue_ready r
+WHERE r.queue = sqlc.arg(queue)
+ORDER BY r.queue, r.priority, r.ready_at, r.job_id
+LIMIT sqlc.arg(most);
+
+-- name: ListScheduled :many
+SELECT s.job_id, s.run_at AS at
+FROM (SELECT t.job_id, t.run_at, t.queue FROM dblock_queue_scheduled t ORDER BY t.run_at, t.job_id LIMIT sqlc.arg(look)) s
+WHERE s.queue = sqlc.arg(queue)::text
+ORDER BY s.run_at, s.job_id
+LIMIT sqlc.arg(most);
+
+-- name: ListBlocked :many
+SELECT b.job_id FROM dblock_queue_blocked b
+WHERE b.queue = sqlc.arg(queue)
+ORDER BY b.queue, b.group_key, b.seq
+LIMIT sqlc.arg(most);
+
+-- name: ListClaimed :many
+SELECT x.job_id::uuid AS job_id, x.claimed_at AS at, COALESCE(m.label, '')::text AS worker
+FROM (SELECT unnest(c.job_ids) AS job_id, c.claimed_at, c.member_id FROM dblock_queue_claim c
+      WHERE c.queue = sqlc.arg(queue) ORDER BY c.claim_id LIMIT sqlc.arg(look)) x
+LEFT JOIN dblock_member m ON m.member_id = x.member_id
+WHERE EXISTS (SELECT 1 FROM dblock_queue_job j WHERE j.job_id = x.job_id)
+LIMIT sqlc.arg(most);
+
+-- name: ListDead :many
+SELECT d.job_id, d.queue, d.kind, d.priority, d.attempt, d.max_attempts, d.enqueued_at, d.died_at AS at, d.last_error
+FROM dblock_queue_dead d
+WHERE d.queue = sqlc.arg(queue)
+ORDER BY d.queue DESC, d.died_at DESC, d.job_id DESC
+LIMIT sqlc.arg(most);
+
+-- name: ListHistory :many
+SELECT h.job_id, h.queue, h.kind, h.priority, h.attempt, h.outcome, h.enqueued_at, h.finished_at AS at
+FROM (SELECT t.* FROM dblock_queue_history t ORDER BY t.day DESC, t.job_id DESC LIMIT sqlc.arg(look)) h
+WHERE h.queue = sqlc.arg(queue)::text AND h.outcome = sqlc.arg(outcome)::smallint
+ORDER BY h.day DESC, h.job_id DESC
+LIMIT sqlc.arg(most);
+
+-- name: JobsOf :many
+SELECT j.job_id, j.queue, j.kind, j.priority, j.attempt, j.max_attempts, j.enqueued_at, COALESCE(j.last_error, '')::text AS last_error
+FROM dblock_queue_job j WHERE j.job_id = ANY (sqlc.arg(job_ids)::uuid[]);
+
+-- name: JobRow :one
+SELECT j.queue, j.kind, j.priority, j.attempt, j.max_attempts, j.enqueued_at, COALESCE(j.unique_key, '')::text AS unique_key,
+       COALESCE(j.group_key, '')::text AS group_key, COALESCE(j.last_error, '')::text AS last_error, j.payload
+FROM dblock_queue_job j WHERE j.job_id = sqlc.arg(job_id);
+
+-- name: DeadRow :one
+SELECT d.queue, d.kind, d.priority, d.attempt, d.max_attempts, d.enqueued_at, d.died_at AS at, COALESCE(d.unique_key, '')::text AS unique_key,
+       COALESCE(d.group_key, '')::text AS group_key, d.last_error, d.payload
+FROM dblock_queue_dead d WHERE d.job_id = sqlc.arg(job_id);
+
+-- Where a job is, in one snapshot: it is in one place at a time. It became ready when it was enqueued, or later.
+-- name: FindJob :many
+SELECT 1::int AS state, r.ready_at AS at, 0::bigint AS seq, NULL::uuid AS member_id
+FROM dblock_queue_ready r
+WHERE r.queue = sqlc.arg(queue) AND r.priority = sqlc.arg(priority) AND r.ready_at >= sqlc.arg(enqueued_at)::timestamptz - interval '1 hour'
+  AND r.job_id = sqlc.arg(job_id)
+UNION ALL
+SELECT 2, s.run_at, 0, NULL FROM dblock_queue_scheduled s
+WHERE s.run_at >= sqlc.arg(enqueued_at)::timestamptz - interval '1 hour' AND s.job_id = sqlc.arg(job_id)
+UNION ALL
+SELECT 3, sqlc.arg(enqueued_at)::timestamptz, b.seq, NULL FROM dblock_queue_blocked b
+WHERE b.queue = sqlc.arg(queue) AND b.group_key = sqlc.arg(group_key)::text AND b.job_id = sqlc.arg(job_id)
+UNION ALL
+SELECT 4, c.claimed_at, 0, c.member_id FROM dblock_queue_claim c WHERE c.queue = sqlc.arg(queue) AND sqlc.arg(job_id)::uuid = ANY (c.job_ids);
+
+-- name: MemberLabel :one
+SELECT m.label FROM dblock_member m WHERE m.member_id = sqlc.arg(member_id);
+
+-- A job that waits is claimed by who wants it ended, in the transaction that ends it: whatever has to be done beside an end is done for it,
+-- too. With a group_key the row of its group is locked first.
+
+-- name: LockKey :exec
+SELECT k.taken FROM dblock_queue_key k WHERE k.queue = sqlc.arg(queue) AND k.group_key = sqlc.arg(group_key) FOR NO KEY UPDATE;
+
+-- name: TakeReadyJob :exec
+WITH taken AS (
+    DELETE FROM dblock_queue_ready r
+    WHERE r.queue = sqlc.arg(queue) AND r.priority = sqlc.arg(priority) AND r.ready_at = sqlc.arg(at) AND r.job_id = sqlc.arg(job_id)
+    RETURNING r.job_id
+)
+INSERT INTO dblock_queue_claim (claim_id, member_id, queue, job_ids)
+SELECT sqlc.arg(claim_id), sqlc.arg(member_id), sqlc.arg(queue), ARRAY[t.job_id] FROM taken t;
+
+-- One that has yet to be admitted by its group is admitted, for as long as this takes.
+-- name: TakeScheduledJob :exec
+WITH taken AS (
+    DELETE FROM dblock_queue_scheduled s WHERE s.run_at = sqlc.arg(at) AND s.job_id = sqlc.arg(job_id)
+    RETURNING s.job_id, s.queue, s.group_key
+), admitted AS (
+    UPDATE dblock_queue_key k SET taken = k.taken + 1 FROM taken t WHERE k.queue = t.queue AND k.group_key = t.group_key
+)
+INSERT INTO dblock_queue_claim (claim_id, member_id, queue, job_ids)
+SELECT sqlc.arg(claim_id), sqlc.arg(member_id), t.queue, ARRAY[t.job_id] FROM taken t;
+
+-- name: TakeBlockedJob :exec
+WITH taken AS (
+    DELETE FROM dblock_queue_blocked b
+    WHERE b.queue = sqlc.arg(queue) AND b.group_key = sqlc.arg(group_key) AND b.seq = sqlc.arg(seq) AND b.job_id = sqlc.arg(job_id)
+    RETURNING b.job_id, b.queue, b.group_key
+), admitted AS (
+    UPDATE dblock_queue_key k SET taken = k.taken + 1 FROM taken t WHERE k.queue = t.queue AND k.group_key = t.group_key
+)
+INSERT INTO dblock_queue_claim (claim_id, member_id, queue, job_ids)
+SELECT sqlc.arg(claim_id), sqlc.arg(member_id), t.queue, ARRAY[t.job_id] FROM taken t;
+
+-- A dead job again, with all its attempts; not where another one has its unique key by now. With a group_key it is admitted as one whose
+-- time has come.
+-- name: Revive :one
+WITH dead AS (
+    DELETE FROM dblock_queue_dead d
+    WHERE d.job_id = sqlc.arg(job_id)
+      AND NOT EXISTS (SELECT 1 FROM dblock_queue_unique u WHERE u.queue = d.queue AND u.unique_key = d.unique_key)
+    RETURNING d.job_id, d.queue, d.kind, d.priority, d.max_attempts, d.enqueued_at, d.unique_key, d.group_key, d.last_error, d.payload
+), alone AS (
+    INSERT INTO dblock_queue_unique (queue, unique_key, job_id)
+    SELECT d.queue, d.unique_key, d.job_id FROM dead d WHERE d.unique_key IS NOT NULL
+), job AS (
+    INSERT INTO dblock_queue_job (job_id, queue, kind, priority, max_attempts, enqueued_at, unique_key, group_key, last_error, payload)
+    SELECT d.job_id, d.queue, d.kind, d.priority, d.max_attempts, d.enqueued_at, d.unique_key, d.group_key, d.last_error, d.payload FROM dead d
+), later AS (
+    INSERT INTO dblock_queue_scheduled (run_at, job_id, queue, priority, group_key)
+    SELECT clock_timestamp(), d.job_id, d.queue, d.priority, d.group_key FROM dead d WHERE d.group_key IS NOT NULL
+), ready AS (
+    INSERT INTO dblock_queue_ready (queue, priority, job_id)
+    SELECT d.queue, d.priority, d.job_id FROM dead d WHERE d.group_key IS NULL
+)
+SELECT count(*) FROM dead;
+
+-- name: ForgetDead :execrows
+DELETE FROM dblock_queue_dead d WHERE d.job_id = sqlc.arg(job_id);
+
+-- name: PurgeDead :execrows
+DELETE FROM dblock_queue_dead d
+WHERE d.job_id IN (
+    SELECT x.job_id FROM dblock_queue_dead x
+    WHERE x.queue = sqlc.arg(queue) AND x.died_at <= statement_timestamp() - sqlc.arg(age_us)::bigint * interval '1 microsecond'
+    ORDER BY x.queue, x.died_at, x.job_id LIMIT sqlc.arg(most) FOR UPDATE SKIP LOCKED
+);
+
+-- name: AskToCancel :exec
+INSERT INTO dblock_queue_cancel (member_id, job_id) VALUES (sqlc.arg(member_id), sqlc.arg(job_id)) ON CONFLICT DO NOTHING;
+
+-- name: CancelsOf :many
+SELECT c.job_id FROM dblock_queue_cancel c WHERE c.member_id = sqlc.arg(member_id) LIMIT 1000;
+
+-- name: DropCancels :exec
+DELETE FROM dblock_queue_cancel c WHERE c.member_id = sqlc.arg(member_id) AND c.job_id = ANY (sqlc.arg(job_ids)::uuid[]);
+
+-- Those whose worker was gone before it saw them.
+-- name: PruneCancels :execrows
+DELETE FROM dblock_queue_cancel c WHERE c.asked_at < statement_timestamp() - interval '1 hour';

@@ -1,0 +1,189 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/dblock-go/dblock"
+)
+
+// duty is what one process at a time does for all. Two at a time would do no harm, but the same work twice: what they do passes over what
+// others have locked.
+type duty struct {
+	name  string
+	every time.Duration
+	do    func(ctx context.Context)
+}
+
+const (
+	pruneEvery = 10 * time.Minute
+	pruneStep  = 1000        // rows that one statement deletes
+	electAgain = time.Minute // after an error that goes on
+)
+
+// duties are those for which a worker campaigns.
+func (w *worker) duties() []duty {
+	var all []duty
+	if w.o.Promote >= 0 {
+		all = append(all, duty{"promote", w.o.Promote, func(ctx context.Context) {
+			n, err := w.q.Promote(ctx)
+			w.note(ctx, "promoting jobs whose time has come", n, err)
+		}})
+	}
+	if w.o.Rescue >= 0 {
+		all = append(all, duty{"rescue", w.o.Rescue, func(ctx context.Context) {
+			n, _, err := w.q.Rescue(ctx)
+			w.note(ctx, "rescuing the jobs of those who are gone", n, err)
+			w.forget(ctx)
+		}})
+	}
+	if w.q.o.History > 0 {
+		all = append(all, duty{"history", pruneEvery, func(ctx context.Context) {
+			_, err := w.q.PruneHistory(ctx)
+			w.note(ctx, "deleting old history", 0, err)
+		}})
+	}
+	if f := w.q.o.Observer.Stats; f != nil {
+		all = append(all, duty{"stats", w.o.Stats, func(ctx context.Context) {
+			s, err := w.q.Stats(ctx)
+			w.note(ctx, "counting jobs", 0, err)
+			if err == nil {
+				f(s)
+			}
+		}})
+	}
+	return all
+}
+
+// care looks after the queues until ctx ends, where this worker is elected for it.
+func (w *worker) care(ctx context.Context) {
+	var all sync.WaitGroup
+	for _, d := range w.duties() {
+		all.Go(func() { w.campaign(ctx, d) })
+	}
+	all.Wait()
+}
+
+// campaign has the duty done while this worker is elected. Where there can be no election it is done all the same.
+func (w *worker) campaign(ctx context.Context, d duty) {
+	for ctx.Err() == nil {
+		err := w.elected(ctx, d)
+		if ctx.Err() != nil {
+			return
+		}
+		until, cancel := context.WithCancel(ctx)
+		if !errors.Is(err, dblock.ErrUnsupported) { // which stays so
+			w.q.trouble("electing who looks after the queues", err)
+			until, cancel = context.WithTimeout(ctx, electAgain)
+		}
+		w.attend(until, d)
+		cancel()
+	}
+}
+
+func (w *worker) elected(ctx context.Context, d duty) error {
+	locker, err := w.q.election.locker(ctx, w.q)
+	if err != nil {
+		return err
+	}
+	e, err := dblock.NewElector(locker, "dblock/queue/"+d.name, dblock.ElectorOptions{Failed: func(err error) {
+		if ctx.Err() == nil {
+			w.q.trouble("electing who looks after the queues", err)
+		}
+	}})
+	if err != nil {
+		return err
+	}
+	return e.Run(ctx, func(ctx context.Context, _ dblock.Fence) error {
+		if f := w.q.o.Observer.Elected; f != nil {
+			f(d.name, true)
+			defer f(d.name, false)
+		}
+		w.attend(ctx, d)
+		return nil
+	})
+}
+
+// attend does it at once, and then again and again.
+func (w *worker) attend(ctx context.Context, d duty) {
+	for {
+		d.do(ctx)
+		if !sleep(ctx, jitter(d.every)) {
+			return
+		}
+	}
+}
+
+// forget drops, now and then, what was left for those who are gone.
+func (w *worker) forget(ctx context.Context) {
+	w.mu.Lock()
+	due := time.Since(w.forgot) > pruneEvery
+	if due {
+		w.forgot = time.Now()
+	}
+	w.mu.Unlock()
+	if due {
+		w.note(ctx, "dropping what was left for those who are gone", 0, w.q.within(ctx, w.q.engine.PruneCancels))
+	}
+}
+
+func (w *worker) note(ctx context.Context, doing string, ready int, err error) {
+	if err != nil && ctx.Err() == nil {
+		w.q.trouble(doing, err)
+	}
+	if ready > 0 {
+		w.wake()
+	}
+}
+
+// election is what all campaigns of a Queue share: the leases, which are made when they are first wanted.
+type election struct {
+	mu     sync.Mutex
+	leases dblock.Locker
+}
+
+func (e *election) locker(ctx context.Context, q *Queue) (dblock.Locker, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.leases != nil {
+		return e.leases, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, q.o.Timeout)
+	defer cancel()
+	l, err := q.engine.Leases(ctx, q.member.TTL(), q.o.Label)
+	if err == nil {
+		e.leases = l
+	}
+	return l, err
+}
+
+func (e *election) close(ctx context.Context) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.leases == nil {
+		return nil
+	}
+	return e.leases.Close(ctx)
+}
+
+// PruneHistory deletes what is older than Options.History days, and returns how many rows that were; nothing, where no
+// history is kept. Workers do so by themselves.
+func (q *Queue) PruneHistory(ctx context.Context) (pruned int, err error) {
+	if q.o.History == 0 {
+		return 0, nil
+	}
+	for range mostSteps {
+		n := 0
+		err := q.again(ctx, "deleting old history", func(ctx context.Context) (err error) {
+			n, err = q.engine.PruneHistory(ctx, q.o.History, pruneStep)
+			return err
+		})
+		pruned += n
+		if err != nil || n < pruneStep {
+			return pruned, err
+		}
+	}
+	return pruned, nil
+}

@@ -1,0 +1,166 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/queue/internal/engine"
+)
+
+// State is where a job stands.
+type State int
+
+// The states. Finished, Cancelled and GivenUp are known only of jobs whose history is kept (Options.History).
+const (
+	Ready     = State(engine.Ready)     // it can be worked on now
+	Scheduled = State(engine.Scheduled) // for later: delayed, snoozed, or to be tried again
+	Blocked   = State(engine.Blocked)   // it waits for others of its group
+	Claimed   = State(engine.Claimed)   // a worker has it: it runs, or is about to
+	Dead      = State(engine.Dead)      // given up, and kept with the dead
+	Finished  = State(engine.Finished)  // done
+	Cancelled = State(engine.Cancelled) // dropped
+	GivenUp   = State(engine.GivenUp)   // given up, and not among the dead any more
+)
+
+var states = [...]string{"moving", "ready", "scheduled", "blocked", "claimed", "dead", "finished", "cancelled", "given up"}
+
+// String is the word that ParseState reads. The state 0 is of a job that was on its way from one to another.
+func (s State) String() string {
+	if s < 0 || int(s) >= len(states) {
+		return fmt.Sprintf("State(%d)", int(s))
+	}
+	return states[s]
+}
+
+// ParseState reads what String writes.
+func ParseState(word string) (State, error) {
+	for s, known := range states {
+		if word == known && s > 0 {
+			return State(s), nil
+		}
+	}
+	return 0, &dblock.InvalidError{Field: "state", Reason: fmt.Sprintf("there is no %q; there are ready, scheduled, blocked, claimed, dead, finished, cancelled and given up", word)}
+}
+
+// Errors of looking after jobs.
+var (
+	// ErrNoJob: there is no such job: it has ended, and no history of it is kept, or it never was.
+	ErrNoJob = errors.New("queue: there is no such job")
+
+	// ErrState: what was asked for is nothing that can be done to a job in its state.
+	ErrState = errors.New("queue: the job is not in a state for that")
+
+	// ErrCancelled is the cause of a handler's context whose job was cancelled (Queue.Cancel).
+	ErrCancelled = errors.New("queue: the job was cancelled")
+)
+
+// Record is what is known of a job.
+type Record struct {
+	ID          ID
+	Queue, Kind string
+	State       State
+	Priority    int16
+	Attempts    int // that have ended
+	MaxAttempts int // 0: not known any more
+	EnqueuedAt  time.Time
+
+	// At is when it became ready, will be run, was claimed, died, or ended, whichever its state says, by the database's clock. Zero:
+	// blocked.
+	At time.Time
+
+	LastError string // of the attempt that failed last; empty: none has
+	Worker    string // Options.Label of the process that has it, where one has
+	UniqueKey string // Show only; empty: none
+	GroupKey  string // Show only: what it is ordered or limited by; empty: none
+	Payload   []byte // Show only: as the Codec encoded it
+}
+
+// Filter says which jobs List is to show.
+type Filter struct {
+	Queue string // default: DefaultQueue
+	State State  // default: Ready
+	Limit int    // default 100, at most 1,000
+}
+
+const (
+	defaultList = 100
+	maxList     = 1000
+)
+
+// List returns jobs of a queue in a state: in the order in which they will be taken, or, where they have died or ended, the last ones first.
+// Of the scheduled and the claimed jobs, and of history, it looks through 10,000 of all queues.
+//
+// Errors: dblock.ErrInvalid, and those of the database.
+func (q *Queue) List(ctx context.Context, f Filter) ([]Record, error) {
+	name, err := queueName(f.Queue)
+	if err != nil {
+		return nil, err
+	}
+	if f.State == 0 {
+		f.State = Ready
+	}
+	if f.Limit == 0 {
+		f.Limit = defaultList
+	}
+	switch {
+	case f.State < Ready || f.State > GivenUp:
+		return nil, &dblock.InvalidError{Field: "Filter.State", Reason: fmt.Sprintf("there is no %v", f.State)}
+	case f.Limit < 0 || f.Limit > maxList:
+		return nil, &dblock.InvalidError{Field: "Filter.Limit", Reason: fmt.Sprintf("%d is not within 1 to %d", f.Limit, maxList)}
+	}
+	ctx, cancel := context.WithTimeout(ctx, q.o.Timeout)
+	defer cancel()
+	found, err := q.engine.List(ctx, name, engine.State(f.State), f.Limit)
+	if err != nil {
+		return nil, q.explain(err, "listing jobs")
+	}
+	all := make([]Record, len(found))
+	for i, r := range found {
+		all[i] = record(r)
+	}
+	return all, nil
+}
+
+// Show returns all that is known of a job. A ready or scheduled one is looked for among those of its queue that came after it was enqueued, which
+// takes a while where they are millions.
+//
+// Errors: ErrNoJob, and those of the database.
+func (q *Queue) Show(ctx context.Context, id ID) (Record, error) {
+	ctx, cancel := context.WithTimeout(ctx, q.o.Timeout)
+	defer cancel()
+	r, err := q.find(ctx, id)
+	return record(r), err
+}
+
+// find looks again for a job that moves.
+func (q *Queue) find(ctx context.Context, id ID) (r engine.Record, err error) {
+	for n := range moves {
+		found := false
+		r, found, err = q.engine.Find(ctx, engine.ID(id))
+		switch {
+		case err != nil:
+			return r, q.explain(err, "looking for a job")
+		case !found:
+			return r, fmt.Errorf("%w: %v has ended, or never was", ErrNoJob, id)
+		case r.State != 0:
+			return r, nil
+		}
+		if !sleep(ctx, jitter(time.Duration(n+1)*time.Millisecond)) {
+			break
+		}
+	}
+	return r, nil
+}
+
+// moves is how often a job is looked for that others move at the same time.
+const moves = 20
+
+func record(r engine.Record) Record {
+	return Record{
+		ID: ID(r.ID), Queue: r.Queue, Kind: r.Kind, State: State(r.State), Priority: r.Priority, Attempts: int(r.Attempt), MaxAttempts: int(r.MaxAttempts),
+		EnqueuedAt: r.EnqueuedAt, At: r.At, LastError: r.LastError, Worker: r.Worker, UniqueKey: r.UniqueKey, GroupKey: r.GroupKey, Payload: r.Payload,
+	}
+}

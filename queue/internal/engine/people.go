@@ -1,0 +1,123 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/member"
+)
+
+// State is where a job stands. The numbers are those of the statements.
+type State int
+
+const (
+	Ready State = iota + 1
+	Scheduled
+	Blocked
+	Claimed
+	Dead
+	Finished
+	Cancelled
+	GivenUp
+)
+
+// Outcomes of history.
+const (
+	OutcomeFinished  int16 = 1
+	OutcomeCancelled int16 = 2
+	OutcomeGivenUp   int16 = 3
+)
+
+// Record is what is known of a job.
+type Record struct {
+	ID                             ID
+	Queue, Kind                    string
+	State                          State
+	Priority, Attempt, MaxAttempts int16
+	EnqueuedAt                     time.Time
+	At                             time.Time // what of, depends on the state
+	UniqueKey, GroupKey            string
+	LastError                      string
+	Worker                         string // the label of who has it
+	Payload                        []byte // not in lists
+
+	Member member.ID // who has it
+	Seq    int64     // among the blocked ones of its group
+}
+
+// Take claims one job that waits, of which it was read where it stands, so that the same transaction can end it.
+type Take struct {
+	Claim ID
+	Job   Record
+}
+
+// Kept is a job that is finished, and whose history is to be kept.
+type Kept struct {
+	Place
+	Outcome int16
+}
+
+// Counts are those of one queue; none is above what was asked for.
+type Counts struct {
+	Queue                string
+	Ready, Blocked, Dead int
+	Paused               time.Duration // negative: it is not
+	Oldest               time.Duration // how long the oldest ready job has waited
+}
+
+// Health is what the server says of what slows queues down; negative: it does not tell.
+type Health struct {
+	DeadTuples     int64
+	OldestSnapshot time.Duration
+	HistoryLength  int64
+}
+
+// People is what people ask of an engine, and what only looking after a queue takes.
+type People interface {
+	Pause(ctx context.Context, queue string) error
+	Resume(ctx context.Context, queue string) error
+
+	// NextQueue is the next one by name of which there is something; "": none. Scheduled and claimed jobs don't count for it.
+	NextQueue(ctx context.Context, after string) (string, error)
+
+	// Count counts up to most.
+	Count(ctx context.Context, queue string, most int) (Counts, error)
+
+	// Elsewhere counts the scheduled and the claimed jobs of all queues, the first of them up to most.
+	Elsewhere(ctx context.Context, most int) (scheduled, claimed map[string]int, err error)
+
+	Health(ctx context.Context) (Health, error)
+
+	// List is the first jobs of a queue in a state, and, of those that have ended, the last.
+	List(ctx context.Context, queue string, s State, most int) ([]Record, error)
+
+	// Find is all that is known of a job; false: nothing is. A State of 0: it is in none of the places, as it moves.
+	Find(ctx context.Context, id ID) (Record, bool, error)
+
+	// Revive has a dead job be ready again; false: it is not dead, or another one has its unique key.
+	Revive(ctx context.Context, id ID) (bool, error)
+
+	// Forget drops a dead job.
+	Forget(ctx context.Context, id ID) (bool, error)
+
+	// Purge drops so many dead jobs, at most, that died so long ago.
+	Purge(ctx context.Context, queue string, age time.Duration, most int) (int, error)
+
+	// AskToCancel leaves word for the member that has a job.
+	AskToCancel(ctx context.Context, m member.ID, id ID) error
+
+	// Cancels is what word was left for a member, and DropCancels forgets it.
+	Cancels(ctx context.Context, m member.ID) ([]ID, error)
+	DropCancels(ctx context.Context, m member.ID, jobs []ID) error
+
+	// PruneCancels drops what was left for those who are gone.
+	PruneCancels(ctx context.Context) error
+
+	// PruneHistory drops so many rows, at most, of days that are longer ago than this.
+	PruneHistory(ctx context.Context, days, most int) (int, error)
+
+	// Leases are locks in the same database, for those who campaign to look after the queues; an error that is dblock.ErrUnsupported where
+	// the pool has too few connections for them.
+	Leases(ctx context.Context, ttl time.Duration, label string) (dblock.Locker, error)
+}

@@ -1,0 +1,168 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/queue/internal/engine"
+)
+
+// Retry has a dead job be run again, with all its attempts. Its id stays the same.
+//
+// Errors: ErrNoJob; ErrState where it is not dead; dblock.ErrConflict where another job has its unique key by now; and those of the
+// database.
+func (q *Queue) Retry(ctx context.Context, id ID) error {
+	ctx, cancel := context.WithTimeout(ctx, q.o.Timeout)
+	defer cancel()
+	revived := false
+	err := q.again(ctx, "trying a dead job again", func(ctx context.Context) (err error) {
+		revived, err = q.engine.Revive(ctx, engine.ID(id))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	r, err := q.find(ctx, id)
+	switch {
+	case err == nil && revived:
+		q.wake(r.Queue)
+		return nil
+	case revived && errors.Is(err, ErrNoJob): // it has been done by now
+		return nil
+	case err != nil:
+		return err
+	case r.State == engine.Dead:
+		return fmt.Errorf("%w: another job has the unique key %q of %v: wait until it has ended, or cancel it", dblock.ErrConflict, r.UniqueKey, id)
+	}
+	return fmt.Errorf("%w: %v is %v, not dead", ErrState, id, State(r.State))
+}
+
+// RetryAll is Retry of all dead jobs of a queue ("": the default one), the last ones first, but for those whose unique keys others have. It
+// returns how many there were.
+//
+// Errors: dblock.ErrInvalid, and those of the database; some are to be run again then.
+func (q *Queue) RetryAll(ctx context.Context, queue string) (retried int, err error) {
+	for {
+		dead, err := q.List(ctx, Filter{Queue: queue, State: Dead, Limit: maxList})
+		if err != nil {
+			return retried, err
+		}
+		before := retried
+		for _, r := range dead {
+			err := q.Retry(ctx, r.ID)
+			switch {
+			case err == nil:
+				retried++
+			case !errors.Is(err, ErrNoJob) && !errors.Is(err, ErrState) && !errors.Is(err, dblock.ErrConflict):
+				return retried, err
+			}
+		}
+		if len(dead) < maxList || retried == before {
+			return retried, nil
+		}
+	}
+}
+
+// Cancel drops a job, whatever it waits for, and a dead one, too: nothing is kept of it, but for its history. Where a worker has
+// it, word is left for that process: within about a second the job is dropped where it has not begun, or its handler's context ends
+// with ErrCancelled; if the handler then returns an error the job is dropped, and with nil it is done. was is the state in which the job
+// was found: Claimed says that it may still be done.
+//
+// Errors: ErrNoJob; dblock.ErrBusy where it moved all the time; and those of the database.
+func (q *Queue) Cancel(ctx context.Context, id ID) (was State, err error) {
+	return q.endWaiting(ctx, id, func(r engine.Record, x *engine.Exchange, p engine.Place) {
+		x.Finished = []engine.Place{p}
+		if q.o.History > 0 {
+			x.Kept = []engine.Kept{{Place: p, Outcome: engine.OutcomeCancelled}}
+		}
+	}, func(ctx context.Context, r engine.Record) (done bool, err error) {
+		if r.State == engine.Dead {
+			return q.engine.Forget(ctx, r.ID)
+		}
+		return true, q.engine.AskToCancel(ctx, r.Member, r.ID)
+	})
+}
+
+// Discard gives up a job that waits: it is kept with the dead, for this reason.
+//
+// Errors: ErrNoJob; ErrState where a worker has it (Cancel it), and where it is dead; dblock.ErrBusy where it moved all the time; and those
+// of the database.
+func (q *Queue) Discard(ctx context.Context, id ID, reason string) error {
+	_, err := q.endWaiting(ctx, id, func(r engine.Record, x *engine.Exchange, p engine.Place) {
+		x.Buried = []engine.Burial{{Place: p, Attempt: r.Attempt, Failure: failure(errors.New(reason))}}
+		x.KeepDead = q.o.History > 0
+	}, func(_ context.Context, r engine.Record) (bool, error) {
+		return false, fmt.Errorf("%w: %v is %v, and does not wait", ErrState, id, State(r.State))
+	})
+	return err
+}
+
+// endWaiting ends a job that waits by way of a claim, which is made and ended in one transaction; others says what becomes of one that
+// does not wait.
+func (q *Queue) endWaiting(ctx context.Context, id ID, end func(engine.Record, *engine.Exchange, engine.Place),
+	others func(context.Context, engine.Record) (done bool, err error),
+) (State, error) {
+	ctx, cancel := context.WithTimeout(ctx, q.o.Timeout)
+	defer cancel()
+	for range moves {
+		r, err := q.find(ctx, id)
+		if err != nil {
+			return 0, err
+		}
+		done := false
+		switch r.State {
+		case engine.Finished, engine.Cancelled, engine.GivenUp:
+			return 0, fmt.Errorf("%w: %v has ended: it was %v", ErrNoJob, id, State(r.State))
+		case engine.Ready, engine.Scheduled, engine.Blocked:
+			p := engine.Place{Claim: q.ids.next(1)[0], Job: r.ID}
+			x := &engine.Exchange{Member: member.NewID(), Take: &engine.Take{Claim: p.Claim, Job: r}, Closed: []engine.ID{p.Claim}}
+			end(r, x, p)
+			var got engine.Exchanged
+			got, err = q.engine.Exchange(ctx, x)
+			done = got.Finished+got.Buried > 0
+		case engine.Claimed, engine.Dead:
+			done, err = others(ctx, r)
+		}
+		switch {
+		case errors.Is(err, ErrState):
+			return State(r.State), err
+		case err != nil && q.fault(err) != fault.Retry:
+			return State(r.State), q.explain(err, "ending a job")
+		case err == nil && done:
+			return State(r.State), nil
+		}
+	}
+	return 0, fmt.Errorf("%w: job %v moves all the time: ask again", dblock.ErrBusy, id)
+}
+
+const purgeStep = 1000 // jobs that one statement drops
+
+// Purge drops the dead jobs of a queue ("": the default one) that died so long ago, or longer, and returns how many there were. 0 is all
+// of them.
+//
+// Errors: dblock.ErrInvalid, and those of the database; some are dropped then.
+func (q *Queue) Purge(ctx context.Context, queue string, age time.Duration) (purged int, err error) {
+	queue, err = queueName(queue)
+	if err != nil {
+		return 0, err
+	}
+	if age < 0 || age > MaxDelay {
+		return 0, &dblock.InvalidError{Field: "age", Reason: fmt.Sprintf("%v is not within 0 to %v", age, MaxDelay)}
+	}
+	for {
+		n := 0
+		err := q.again(ctx, "dropping dead jobs", func(ctx context.Context) (err error) {
+			n, err = q.engine.Purge(ctx, queue, age, purgeStep)
+			return err
+		})
+		purged += n
+		if err != nil || n < purgeStep {
+			return purged, err
+		}
+	}
+}

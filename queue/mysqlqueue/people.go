@@ -1,0 +1,246 @@
+package mysqlqueue
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/dblock-go/dblock/db/mysqldb"
+	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/queue/internal/engine"
+)
+
+// Pause notes since when.
+func (d *database) Pause(ctx context.Context, queue string) error {
+	return d.q.PauseQueue(ctx, d.on(d.pool), []byte(queue))
+}
+
+// Resume drops the note.
+func (d *database) Resume(ctx context.Context, queue string) error {
+	return d.q.ResumeQueue(ctx, d.on(d.pool), []byte(queue))
+}
+
+// NextQueue looks at the ends of four indexes.
+func (d *database) NextQueue(ctx context.Context, after string) (string, error) {
+	next, err := d.q.NextQueue(ctx, d.on(d.pool), mysqldb.NextQueueParams{After: []byte(after)})
+	return string(raw(next)), err
+}
+
+// Count reads as much as it counts, and the first job of each priority.
+func (d *database) Count(ctx context.Context, queue string, most int) (engine.Counts, error) {
+	c := engine.Counts{Queue: queue, Paused: -1}
+	on, name := d.on(d.pool), []byte(queue)
+	for _, of := range []struct {
+		into  *int
+		count func(context.Context, mysqldb.DBTX, []byte, int32) (int64, error)
+	}{{&c.Ready, d.q.CountReady}, {&c.Blocked, d.q.CountBlocked}, {&c.Dead, d.q.CountDead}} {
+		n, err := of.count(ctx, on, name, int32(most))
+		if err != nil {
+			return c, err
+		}
+		*of.into = int(n)
+	}
+	paused, err := d.q.PausedFor(ctx, on, name)
+	if err != nil {
+		return c, err
+	}
+	if len(paused) > 0 {
+		c.Paused = micros(paused[0])
+	}
+	for after := int64(math.MinInt16) - 1; c.Ready > 0; {
+		first, err := d.q.FirstReady(ctx, on, name, after)
+		if err != nil {
+			return c, err
+		}
+		if len(first) == 0 {
+			break
+		}
+		c.Oldest, after = max(c.Oldest, micros(first[0].AgeUs)), int64(first[0].Priority)
+	}
+	return c, nil
+}
+
+// Elsewhere reads as much as it counts.
+func (d *database) Elsewhere(ctx context.Context, most int) (scheduled, claimed map[string]int, err error) {
+	scheduled, claimed = make(map[string]int), make(map[string]int)
+	later, err := d.q.CountScheduled(ctx, d.on(d.pool), int32(most))
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, r := range later {
+		scheduled[string(r.Queue)] = int(r.Jobs)
+	}
+	taken, err := d.q.CountClaimed(ctx, d.on(d.pool), int32(most))
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, r := range taken {
+		claimed[string(r.Queue)] = int(r.Jobs)
+	}
+	return scheduled, claimed, nil
+}
+
+// What keeps purge from what workers leave behind: MariaDB tells everybody, MySQL those who have the privilege PROCESS.
+var historyLength = []string{
+	"SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = 'INNODB_HISTORY_LIST_LENGTH'",
+	"SELECT `COUNT` FROM information_schema.INNODB_METRICS WHERE NAME = 'trx_rseg_history_len'",
+}
+
+// Health asks the server's views, each of which may refuse to answer.
+func (d *database) Health(ctx context.Context) (engine.Health, error) {
+	h := engine.Health{DeadTuples: -1, OldestSnapshot: -1, HistoryLength: -1}
+	for _, query := range historyLength {
+		var n int64
+		if err := d.pool.QueryRowContext(ctx, query).Scan(&n); err == nil {
+			h.HistoryLength = n
+			break
+		} else if ctx.Err() != nil {
+			return h, fault.NoWrite(err)
+		}
+	}
+	return h, nil
+}
+
+// Find reads the job, and then, in one snapshot, where it is.
+func (d *database) Find(ctx context.Context, job engine.ID) (r engine.Record, found bool, err error) {
+	on := d.on(d.pool)
+	j, err := d.q.JobRow(ctx, on, job[:])
+	if noRows(err) {
+		return d.findEnded(ctx, job)
+	}
+	if err != nil {
+		return r, false, err
+	}
+	r = engine.Record{
+		ID: job, Queue: string(j.Queue), Kind: string(j.Kind), Priority: j.Priority, Attempt: j.Attempt, MaxAttempts: j.MaxAttempts,
+		EnqueuedAt: at(j.EnqueuedUs), UniqueKey: j.UniqueKey.String, GroupKey: j.GroupKey.String, LastError: j.LastError.String, Payload: j.Payload,
+	}
+	places, err := d.q.FindJob(ctx, on, mysqldb.FindJobParams{
+		Queue: j.Queue, Priority: j.Priority, SinceUs: j.EnqueuedUs - time.Hour.Microseconds(), JobID: job[:], GroupKey: []byte(j.GroupKey.String),
+	})
+	if err != nil || len(places) == 0 {
+		return r, err == nil, err
+	}
+	p := places[0]
+	r.State, r.At, r.Seq = engine.State(p.State), at(p.AtUs), p.Seq
+	if r.State == engine.Claimed {
+		copy(r.Member[:], raw(p.MemberID))
+		label, err := d.q.MemberLabel(ctx, on, r.Member[:])
+		if err != nil && !noRows(err) {
+			return r, false, err
+		}
+		r.Worker = string(label)
+	}
+	return r, true, nil
+}
+
+// findEnded looks among the dead, and in what is kept.
+func (d *database) findEnded(ctx context.Context, job engine.ID) (r engine.Record, found bool, err error) {
+	j, err := d.q.DeadRow(ctx, d.on(d.pool), job[:])
+	if noRows(err) {
+		return d.findKept(ctx, job)
+	}
+	if err != nil {
+		return r, false, err
+	}
+	return engine.Record{
+		ID: job, Queue: string(j.Queue), Kind: string(j.Kind), State: engine.Dead, Priority: j.Priority, Attempt: j.Attempt,
+		MaxAttempts: j.MaxAttempts, EnqueuedAt: at(j.EnqueuedUs), At: at(j.AtUs), UniqueKey: j.UniqueKey.String, GroupKey: j.GroupKey.String,
+		LastError: string(j.LastError), Payload: j.Payload,
+	}, true, nil
+}
+
+// Revive is one transaction.
+func (d *database) Revive(ctx context.Context, job engine.ID) (revived bool, err error) {
+	err = d.inTx(ctx, func(on mysqldb.DBTX) (commit bool, err error) {
+		revived = false
+		dead, err := d.q.LockDead(ctx, on, job[:])
+		if err != nil || len(dead) == 0 {
+			return false, err
+		}
+		j := dead[0]
+		if j.UniqueKey.Valid {
+			n, err := d.q.TakeUniqueKey(ctx, on, j.Queue, []byte(j.UniqueKey.String), job[:])
+			if err != nil || n == 0 {
+				return false, err
+			}
+		}
+		if err := d.q.ReviveJob(ctx, on, job[:]); err != nil {
+			return false, err
+		}
+		if j.GroupKey.Valid {
+			err = d.q.ReviveLater(ctx, on, mysqldb.ReviveLaterParams{JobID: job[:], Queue: j.Queue, Priority: j.Priority, GroupKey: j.GroupKey})
+		} else {
+			_, err = d.q.ReadyAgain(ctx, on, [][]byte{job[:]})
+		}
+		if err != nil {
+			return false, err
+		}
+		_, err = d.q.ForgetDead(ctx, on, job[:])
+		revived = err == nil
+		return revived, err
+	})
+	return revived && err == nil, err
+}
+
+// Forget deletes the row.
+func (d *database) Forget(ctx context.Context, job engine.ID) (bool, error) {
+	n, err := d.q.ForgetDead(ctx, d.on(d.pool), job[:])
+	return n > 0, err
+}
+
+// Purge reads along the index of the times, without locks, and deletes by the key.
+func (d *database) Purge(ctx context.Context, queue string, age time.Duration, most int) (int, error) {
+	old, err := d.q.OldDead(ctx, d.on(d.pool), []byte(queue), -age.Microseconds(), int32(most))
+	if err != nil || len(old) == 0 {
+		return 0, err
+	}
+	n, err := d.q.PurgeDead(ctx, d.on(d.pool), old)
+	return int(n), err
+}
+
+// AskToCancel leaves word.
+func (d *database) AskToCancel(ctx context.Context, m member.ID, job engine.ID) error {
+	return d.q.AskToCancel(ctx, d.on(d.pool), m[:], job[:])
+}
+
+// Cancels reads what was left.
+func (d *database) Cancels(ctx context.Context, m member.ID) ([]engine.ID, error) {
+	found, err := d.q.CancelsOf(ctx, d.on(d.pool), m[:])
+	jobs := make([]engine.ID, len(found))
+	for i, f := range found {
+		jobs[i] = engine.ID(f)
+	}
+	return jobs, fault.NoWrite(err)
+}
+
+// DropCancels deletes it.
+func (d *database) DropCancels(ctx context.Context, m member.ID, jobs []engine.ID) error {
+	return d.q.DropCancels(ctx, d.on(d.pool), m[:], blobs(jobs))
+}
+
+// PruneCancels deletes what nobody will read.
+func (d *database) PruneCancels(ctx context.Context) error {
+	_, err := d.q.PruneCancels(ctx, d.on(d.pool))
+	return err
+}
+
+func noRows(err error) bool { return errors.Is(err, sql.ErrNoRows) }
+
+func micros(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
+
+func at(us int64) time.Time { return time.UnixMicro(us).UTC() }
+
+// raw is a binary value of an expression, which drivers return as they like.
+func raw(v any) []byte {
+	switch v := v.(type) {
+	case []byte:
+		return v
+	case string:
+		return []byte(v)
+	}
+	return nil
+}

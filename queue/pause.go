@@ -1,0 +1,54 @@
+package queue
+
+import (
+	"context"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/fault"
+)
+
+// Pause has nobody take jobs from a queue from now on, until Resume: "" is the default one. What is claimed already goes on; jobs are
+// enqueued, scheduled and rescued as ever. Of a queue that is paused it changes nothing.
+//
+// Errors: dblock.ErrInvalid, and those of the database.
+func (q *Queue) Pause(ctx context.Context, queue string) error {
+	return q.say(ctx, queue, "pausing a queue", q.engine.Pause)
+}
+
+// Resume ends a Pause. Workers see it when they next look, within WorkerOptions.Poll.
+//
+// Errors: dblock.ErrInvalid, and those of the database.
+func (q *Queue) Resume(ctx context.Context, queue string) error {
+	return q.say(ctx, queue, "resuming a queue", q.engine.Resume)
+}
+
+func (q *Queue) say(ctx context.Context, queue, what string, f func(context.Context, string) error) error {
+	queue, err := queueName(queue)
+	if err != nil {
+		return err
+	}
+	return q.again(ctx, what, func(ctx context.Context) error { return f(ctx, queue) })
+}
+
+// queueName checks the name of a queue that a caller gave.
+func queueName(name string) (string, error) {
+	if name == "" {
+		return DefaultQueue, nil
+	}
+	return name, dblock.CheckText("queue", name, 1, MaxNameBytes)
+}
+
+// again runs what may be run twice, within Options.Timeout, once more after conflicts.
+func (q *Queue) again(ctx context.Context, what string, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, q.o.Timeout)
+	defer cancel()
+	for n := 1; ; n++ {
+		err := f(ctx)
+		if err == nil {
+			return nil
+		}
+		if n == insertTries || q.fault(err) != fault.Retry {
+			return q.explain(err, what)
+		}
+	}
+}

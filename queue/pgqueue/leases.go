@@ -1,0 +1,14 @@
+package pgqueue
+
+import (
+	"context"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/pglock"
+)
+
+// Leases are pglock's, with connections of their own.
+func (d *database) Leases(ctx context.Context, ttl time.Duration, label string) (dblock.Locker, error) {
+	return pglock.NewLease(ctx, d.host, pglock.LeaseOptions{TTL: ttl, Label: label, Schema: d.schema})
+}

@@ -1,0 +1,132 @@
+package pgqueue
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/dblock-go/dblock/db/pgdb"
+	"github.com/dblock-go/dblock/queue/internal/engine"
+)
+
+// List reads the first rows of where jobs in this state are, and then the jobs.
+func (d *database) List(ctx context.Context, queue string, s engine.State, most int) ([]engine.Record, error) {
+	on, n := d.on(d.pool), int32(most)
+	var places []engine.Record
+	var err error
+	switch s {
+	case engine.Ready:
+		var rows []pgdb.ListReadyRow
+		rows, err = d.q.ListReady(ctx, on, queue, n)
+		for _, r := range rows {
+			places = append(places, engine.Record{ID: r.JobID.Bytes, At: r.At})
+		}
+	case engine.Scheduled:
+		var rows []pgdb.ListScheduledRow
+		rows, err = d.q.ListScheduled(ctx, on, look, queue, n)
+		for _, r := range rows {
+			places = append(places, engine.Record{ID: r.JobID.Bytes, At: r.At})
+		}
+	case engine.Blocked:
+		var rows []pgtype.UUID
+		rows, err = d.q.ListBlocked(ctx, on, queue, n)
+		for _, r := range rows {
+			places = append(places, engine.Record{ID: r.Bytes})
+		}
+	case engine.Claimed:
+		var rows []pgdb.ListClaimedRow
+		rows, err = d.q.ListClaimed(ctx, on, queue, look, n)
+		for _, r := range rows {
+			places = append(places, engine.Record{ID: r.JobID.Bytes, At: r.At, Worker: r.Worker})
+		}
+	case engine.Dead:
+		return d.listDead(ctx, queue, n)
+	default:
+		return d.listHistory(ctx, queue, s, n)
+	}
+	if err != nil || len(places) == 0 {
+		return nil, err
+	}
+	return d.fill(ctx, s, places)
+}
+
+// fill reads the jobs of places; one that is gone by now is left out.
+func (d *database) fill(ctx context.Context, s engine.State, places []engine.Record) ([]engine.Record, error) {
+	names := make([]engine.ID, len(places))
+	for i, p := range places {
+		names[i] = p.ID
+	}
+	rows, err := d.q.JobsOf(ctx, d.on(d.pool), uuids(names))
+	if err != nil {
+		return nil, err
+	}
+	by := make(map[engine.ID]pgdb.JobsOfRow, len(rows))
+	for _, r := range rows {
+		by[r.JobID.Bytes] = r
+	}
+	var all []engine.Record
+	for _, p := range places {
+		j, ok := by[p.ID]
+		if !ok {
+			continue
+		}
+		p.State, p.Queue, p.Kind, p.Priority, p.Attempt, p.MaxAttempts = s, j.Queue, j.Kind, j.Priority, j.Attempt, j.MaxAttempts
+		p.EnqueuedAt, p.LastError = j.EnqueuedAt, j.LastError
+		all = append(all, p)
+	}
+	return all, nil
+}
+
+func (d *database) listDead(ctx context.Context, queue string, most int32) ([]engine.Record, error) {
+	rows, err := d.q.ListDead(ctx, d.on(d.pool), queue, most)
+	all := make([]engine.Record, len(rows))
+	for i, r := range rows {
+		all[i] = engine.Record{
+			ID: r.JobID.Bytes, Queue: r.Queue, Kind: r.Kind, State: engine.Dead, Priority: r.Priority, Attempt: r.Attempt,
+			MaxAttempts: r.MaxAttempts, EnqueuedAt: r.EnqueuedAt, At: r.At, LastError: r.LastError,
+		}
+	}
+	return all, err
+}
+
+func (d *database) listHistory(ctx context.Context, queue string, s engine.State, most int32) ([]engine.Record, error) {
+	rows, err := d.q.ListHistory(ctx, d.on(d.pool), pgdb.ListHistoryParams{
+		Look: look, Queue: queue, Outcome: int16(s-engine.Finished) + engine.OutcomeFinished, Most: most,
+	})
+	all := make([]engine.Record, len(rows))
+	for i, r := range rows {
+		all[i] = engine.Record{
+			ID: r.JobID.Bytes, Queue: r.Queue, Kind: r.Kind, State: s, Priority: r.Priority, Attempt: r.Attempt, EnqueuedAt: r.EnqueuedAt, At: r.At,
+		}
+	}
+	return all, err
+}
+
+// findKept looks for a job day by day, along the key.
+func (d *database) findKept(ctx context.Context, job engine.ID) (r engine.Record, found bool, err error) {
+	span, err := d.q.HistorySpan(ctx, d.on(d.pool))
+	if err != nil || span.First == "" {
+		return r, false, err
+	}
+	var days []string
+	first, err := time.Parse(time.DateOnly, span.First)
+	if err != nil {
+		return r, false, err
+	}
+	last, err := time.Parse(time.DateOnly, span.Last)
+	if err != nil {
+		return r, false, err
+	}
+	for day := first; !day.After(last); day = day.AddDate(0, 0, 1) {
+		days = append(days, day.Format(time.DateOnly))
+	}
+	j, err := d.q.HistoryRow(ctx, d.on(d.pool), days, uuid(job))
+	if noRows(err) {
+		return r, false, nil
+	}
+	return engine.Record{
+		ID: job, Queue: j.Queue, Kind: j.Kind, State: engine.Finished + engine.State(j.Outcome-engine.OutcomeFinished), Priority: j.Priority,
+		Attempt: j.Attempt, EnqueuedAt: j.EnqueuedAt, At: j.At, Payload: j.Payload,
+	}, err == nil, err
+}

@@ -1,0 +1,192 @@
+package pgqueue
+
+import (
+	"context"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/dblock-go/dblock/db/pgdb"
+	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/queue/internal/engine"
+)
+
+// look is how many rows a list looks through that are not in the order of their queue.
+const look = 10_000
+
+// Pause notes since when.
+func (d *database) Pause(ctx context.Context, queue string) error {
+	return d.q.PauseQueue(ctx, d.on(d.pool), queue)
+}
+
+// Resume drops the note.
+func (d *database) Resume(ctx context.Context, queue string) error {
+	return d.q.ResumeQueue(ctx, d.on(d.pool), queue)
+}
+
+// NextQueue looks at the ends of four indexes.
+func (d *database) NextQueue(ctx context.Context, after string) (string, error) {
+	return d.q.NextQueue(ctx, d.on(d.pool), after)
+}
+
+// Count reads as much as it counts, and the first job of each priority.
+func (d *database) Count(ctx context.Context, queue string, most int) (engine.Counts, error) {
+	row, err := d.q.CountQueue(ctx, d.on(d.pool), queue, int32(most))
+	if err != nil {
+		return engine.Counts{}, err
+	}
+	c := engine.Counts{Queue: queue, Ready: int(row.Ready), Blocked: int(row.Blocked), Dead: int(row.Dead), Paused: micros(row.PausedUs)}
+	for after := int32(math.MinInt16) - 1; c.Ready > 0; {
+		first, err := d.q.FirstReady(ctx, d.on(d.pool), queue, after)
+		if noRows(err) {
+			break
+		}
+		if err != nil {
+			return engine.Counts{}, err
+		}
+		c.Oldest, after = max(c.Oldest, micros(first.AgeUs)), int32(first.Priority)
+	}
+	return c, nil
+}
+
+// Elsewhere reads as much as it counts.
+func (d *database) Elsewhere(ctx context.Context, most int) (scheduled, claimed map[string]int, err error) {
+	scheduled, claimed = make(map[string]int), make(map[string]int)
+	later, err := d.q.CountScheduled(ctx, d.on(d.pool), int32(most))
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, r := range later {
+		scheduled[r.Queue] = int(r.Jobs)
+	}
+	taken, err := d.q.CountClaimed(ctx, d.on(d.pool), int32(most))
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, r := range taken {
+		claimed[r.Queue] = int(r.Jobs)
+	}
+	return scheduled, claimed, nil
+}
+
+// What keeps vacuum from what workers leave behind; only the server's own views have it. Of others' sessions a role without the rights of
+// pg_read_all_stats sees that they have a snapshot, and not since when.
+const (
+	deadTuples     = "SELECT COALESCE(sum(n_dead_tup), 0)::bigint FROM pg_stat_all_tables WHERE relname LIKE 'dblock\\_queue%'"
+	oldestSnapshot = `SELECT COALESCE(EXTRACT(EPOCH FROM clock_timestamp() - min(xact_start)) * 1000000, 0)::bigint FROM pg_stat_activity
+WHERE datname = current_database() AND backend_xmin IS NOT NULL AND pid <> pg_backend_pid()`
+)
+
+// Health asks the server's views.
+func (d *database) Health(ctx context.Context) (engine.Health, error) {
+	h := engine.Health{HistoryLength: -1}
+	if err := d.pool.QueryRow(ctx, deadTuples).Scan(&h.DeadTuples); err != nil {
+		return h, err
+	}
+	var us int64
+	err := d.pool.QueryRow(ctx, oldestSnapshot).Scan(&us)
+	h.OldestSnapshot = micros(us)
+	return h, err
+}
+
+// Find reads the job, and then, in one snapshot, where it is.
+func (d *database) Find(ctx context.Context, job engine.ID) (r engine.Record, found bool, err error) {
+	on := d.on(d.pool)
+	j, err := d.q.JobRow(ctx, on, uuid(job))
+	if noRows(err) {
+		return d.findEnded(ctx, job)
+	}
+	if err != nil {
+		return r, false, err
+	}
+	r = engine.Record{
+		ID: job, Queue: j.Queue, Kind: j.Kind, Priority: j.Priority, Attempt: j.Attempt, MaxAttempts: j.MaxAttempts, EnqueuedAt: j.EnqueuedAt,
+		UniqueKey: j.UniqueKey, GroupKey: j.GroupKey, LastError: j.LastError, Payload: j.Payload,
+	}
+	places, err := d.q.FindJob(ctx, on, pgdb.FindJobParams{
+		Queue: j.Queue, Priority: j.Priority, EnqueuedAt: j.EnqueuedAt, JobID: uuid(job), GroupKey: j.GroupKey,
+	})
+	if err != nil || len(places) == 0 {
+		return r, err == nil, err
+	}
+	p := places[0]
+	r.State, r.At, r.Seq, r.Member = engine.State(p.State), p.At, p.Seq, p.MemberID.Bytes
+	if r.State == engine.Claimed {
+		r.Worker, err = d.q.MemberLabel(ctx, on, p.MemberID)
+		if noRows(err) {
+			err = nil
+		}
+	}
+	return r, err == nil, err
+}
+
+// findEnded looks among the dead, and in what is kept.
+func (d *database) findEnded(ctx context.Context, job engine.ID) (r engine.Record, found bool, err error) {
+	j, err := d.q.DeadRow(ctx, d.on(d.pool), uuid(job))
+	if noRows(err) {
+		return d.findKept(ctx, job)
+	}
+	if err != nil {
+		return r, false, err
+	}
+	return engine.Record{
+		ID: job, Queue: j.Queue, Kind: j.Kind, State: engine.Dead, Priority: j.Priority, Attempt: j.Attempt, MaxAttempts: j.MaxAttempts,
+		EnqueuedAt: j.EnqueuedAt, At: j.At, UniqueKey: j.UniqueKey, GroupKey: j.GroupKey, LastError: j.LastError, Payload: j.Payload,
+	}, true, nil
+}
+
+// Revive is one statement.
+func (d *database) Revive(ctx context.Context, job engine.ID) (bool, error) {
+	n, err := d.q.Revive(ctx, d.on(d.pool), uuid(job))
+	return n > 0, err
+}
+
+// Forget deletes the row.
+func (d *database) Forget(ctx context.Context, job engine.ID) (bool, error) {
+	n, err := d.q.ForgetDead(ctx, d.on(d.pool), uuid(job))
+	return n > 0, err
+}
+
+// Purge goes along the index of the times.
+func (d *database) Purge(ctx context.Context, queue string, age time.Duration, most int) (int, error) {
+	n, err := d.q.PurgeDead(ctx, d.on(d.pool), queue, age.Microseconds(), int32(most))
+	return int(n), err
+}
+
+// AskToCancel leaves word.
+func (d *database) AskToCancel(ctx context.Context, m member.ID, job engine.ID) error {
+	return d.q.AskToCancel(ctx, d.on(d.pool), id(m), uuid(job))
+}
+
+// Cancels reads what was left.
+func (d *database) Cancels(ctx context.Context, m member.ID) ([]engine.ID, error) {
+	found, err := d.q.CancelsOf(ctx, d.on(d.pool), id(m))
+	return ids(found), fault.NoWrite(err)
+}
+
+// DropCancels deletes it.
+func (d *database) DropCancels(ctx context.Context, m member.ID, jobs []engine.ID) error {
+	return d.q.DropCancels(ctx, d.on(d.pool), id(m), uuids(jobs))
+}
+
+// PruneCancels deletes what nobody will read.
+func (d *database) PruneCancels(ctx context.Context) error {
+	_, err := d.q.PruneCancels(ctx, d.on(d.pool))
+	return err
+}
+
+func micros(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
+
+func ids(of []pgtype.UUID) []engine.ID {
+	all := make([]engine.ID, len(of))
+	for i, u := range of {
+		all[i] = u.Bytes
+	}
+	return all
+}
+
+func noRows(err error) bool { return errors.Is(err, pgx.ErrNoRows) }

@@ -1,0 +1,93 @@
+package queue
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+)
+
+// MaxCounted is where Stats stops counting: that many are so many or more.
+const MaxCounted = 10_000
+
+// maxQueues is of how many queues Stats tells.
+const maxQueues = 1000
+
+// Stats is how the queues do.
+type Stats struct {
+	Queues []QueueStats // by name
+
+	// DeadTuples is what vacuum has yet to clear from the tables of the queue, and OldestSnapshot for how long it has been held back: the
+	// oldest transaction of the database has a snapshot since then. Where both grow, look for that transaction: claims get slower by
+	// what can't be cleared. Postgres only, of other roles' sessions only with the rights of pg_read_all_stats; else 0, or negative.
+	DeadTuples     int64
+	OldestSnapshot time.Duration
+
+	// HistoryLength is the same for MySQL and MariaDB: InnoDB's history list length. Negative: the server does not tell; MySQL
+	// tells who has the privilege PROCESS.
+	HistoryLength int64
+}
+
+// QueueStats is how one queue does. Counts stop at MaxCounted, those of the scheduled and of the claimed jobs of all queues
+// together.
+type QueueStats struct {
+	Queue string
+
+	Ready     int // can be worked on now
+	Scheduled int // for later
+	Blocked   int // wait for others of their group
+	Claimed   int // workers have them
+	Dead      int // given up
+
+	Oldest time.Duration // how long the ready job that has waited longest has done so; 0: there is none
+	Paused time.Duration // since when the queue is paused; negative: it is not
+}
+
+// Stats counts the jobs of all queues, up to 1,000 of them. It reads no more than it counts, so that it may be called every few
+// seconds, however large the tables are.
+//
+// Errors: those of the database.
+func (q *Queue) Stats(ctx context.Context) (Stats, error) {
+	ctx, cancel := context.WithTimeout(ctx, q.o.Timeout)
+	defer cancel()
+	s, err := q.stats(ctx)
+	if err != nil {
+		return Stats{}, q.explain(err, "counting jobs")
+	}
+	return s, nil
+}
+
+func (q *Queue) stats(ctx context.Context) (Stats, error) {
+	scheduled, claimed, err := q.engine.Elsewhere(ctx, MaxCounted)
+	if err != nil {
+		return Stats{}, err
+	}
+	names := make(map[string]bool)
+	for _, more := range []map[string]int{scheduled, claimed} {
+		for name := range more {
+			names[name] = true
+		}
+	}
+	for name := ""; len(names) < maxQueues; names[name] = true {
+		if name, err = q.engine.NextQueue(ctx, name); err != nil {
+			return Stats{}, err
+		}
+		if name == "" {
+			break
+		}
+	}
+	var s Stats
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		c, err := q.engine.Count(ctx, name, MaxCounted)
+		if err != nil {
+			return Stats{}, err
+		}
+		s.Queues = append(s.Queues, QueueStats{
+			Queue: name, Ready: c.Ready, Scheduled: scheduled[name], Blocked: c.Blocked, Claimed: claimed[name], Dead: c.Dead,
+			Oldest: max(c.Oldest, 0), Paused: c.Paused,
+		})
+	}
+	h, err := q.engine.Health(ctx)
+	s.DeadTuples, s.OldestSnapshot, s.HistoryLength = h.DeadTuples, h.OldestSnapshot, h.HistoryLength
+	return s, err
+}
