@@ -77,6 +77,19 @@ func (e Queue) Run(t *testing.T) {
 		"GroupsGoOnWhateverEndsTheirJobs": groupsGoOnWhateverEndsTheirJobs,
 		"KeysOutliveTheKilled":            keysOutliveTheKilled,
 		"KeysSurviveLostReplies":          keysSurviveLostReplies,
+		"OneAtATimeLooksAfterQueues":      oneAtATimeLooksAfterQueues,
+		"TheNextLooksAfterThem":           theNextLooksAfterThem,
+		"HistoryIsKept":                   historyIsKept,
+		"NoHistoryByDefault":              noHistoryByDefault,
+		"PausesAndResumes":                pausesAndResumes,
+		"CountsJobs":                      countsJobs,
+		"ListsAndShowsJobs":               listsAndShowsJobs,
+		"CancelsWhatWaits":                cancelsWhatWaits,
+		"CancelsWhatRuns":                 cancelsWhatRuns,
+		"CancelOfBlockedJobs":             cancelOfBlockedJobs,
+		"DiscardsRetriesAndPurges":        discardsRetriesAndPurges,
+		"OneOfManyEndsAJob":               oneOfManyEndsAJob,
+		"RefusesBadQuestions":             refusesBadQuestions,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

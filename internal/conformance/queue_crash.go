@@ -19,6 +19,7 @@ import (
 const (
 	workerDSN  = "DBLOCK_TEST_WORKER"
 	workerKind = "DBLOCK_TEST_WORKER_KIND"
+	workerCare = "DBLOCK_TEST_WORKER_CARE" // it says when it is elected to promote jobs
 )
 
 // Main does what a test has started this process for, and then never returns. Call it first in TestMain.
@@ -36,7 +37,11 @@ func (e Queue) Main() {
 
 // workUntilKilled takes jobs, says so, and never ends one.
 func (e Queue) workUntilKilled(dsn string) error {
-	q, _, err := e.Open(context.Background(), dsn, queue.Options{TTL: time.Second})
+	o := queue.Options{TTL: time.Second}
+	if os.Getenv(workerCare) != "" {
+		o.Observer.Elected = func(duty string, is bool) { fmt.Println(duty, is) }
+	}
+	q, _, err := e.Open(context.Background(), dsn, o)
 	if err != nil {
 		return err
 	}
@@ -51,10 +56,10 @@ func (e Queue) workUntilKilled(dsn string) error {
 	return q.Work(context.Background(), queue.WorkerOptions{Concurrency: 20, Rescue: -1})
 }
 
-func (d *desk) startWorker(t *testing.T) *child {
+func (d *desk) startWorker(t *testing.T, env ...string) *child {
 	t.Helper()
 	cmd := exec.CommandContext(soon(t), os.Args[0])
-	cmd.Env = append(os.Environ(), workerDSN+"="+d.dsn, workerKind+"="+string(d.e.Kind))
+	cmd.Env = append(append(os.Environ(), workerDSN+"="+d.dsn, workerKind+"="+string(d.e.Kind)), env...)
 	return startChild(t, cmd)
 }
 

@@ -49,7 +49,7 @@ func (d *desk) rescued(t *testing.T) (end chan error) {
 		began <- job.Attempt
 		return <-end
 	})
-	work(t, q, queue.WorkerOptions{})
+	work(t, q, queue.WorkerOptions{Rescue: -1}) // the control puts a claim back
 	if n := wait(t, began, "the job, once more"); n != 2 {
 		t.Errorf("attempt %d", n)
 	}
@@ -122,7 +122,7 @@ func theLivingKeepTheirJobs(t *testing.T, d *desk) {
 			return context.Cause(ctx)
 		}
 	})
-	work(t, q, queue.WorkerOptions{})
+	work(t, q, queue.WorkerOptions{Rescue: -1}) // the control puts a claim back
 	enqueue(t, q, queue.Task{Kind: "note", Args: 1})
 	wait(t, began, "the job")
 	first := d.count(t, "SELECT max(beat) FROM dblock_member")

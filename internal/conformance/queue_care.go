@@ -1,0 +1,152 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock/queue"
+)
+
+// elections notes which processes are elected for a duty.
+type elections struct {
+	mu      sync.Mutex
+	now     map[int]bool
+	most    int
+	elected chan int
+}
+
+func newElections() *elections { return &elections{now: make(map[int]bool), elected: make(chan int, 100)} }
+
+// of is told of one process.
+func (s *elections) of(process int, duty string) queue.Observer {
+	return queue.Observer{Elected: func(of string, is bool) {
+		if of != duty {
+			return
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if !is {
+			delete(s.now, process)
+			return
+		}
+		s.now[process] = true
+		s.most = max(s.most, len(s.now))
+		s.elected <- process
+	}}
+}
+
+// One process at a time is elected, and when its worker ends another one is, at once.
+func oneAtATimeLooksAfterQueues(t *testing.T, d *desk) {
+	const processes = 3
+	s := newElections()
+	stops := make([]func() error, processes)
+	for i := range processes {
+		q := d.open(t, queue.Options{Observer: s.of(i, "promote")})
+		handle(t, q, "note", nop)
+		stops[i] = work(t, q, queue.WorkerOptions{Promote: 10 * time.Millisecond})
+	}
+	for range processes {
+		first := wait(t, s.elected, "an election")
+		enqueue(t, d.open(t, queue.Options{}), queue.Task{Kind: "note", Args: 1, Delay: time.Millisecond})
+		d.empty(t)
+		if err := stops[first](); err != nil {
+			t.Error(err)
+		}
+	}
+	if s.most != 1 {
+		t.Errorf("%d were elected at once", s.most)
+	}
+}
+
+// The process that looks after the queues is killed: scheduled jobs still come.
+func theNextLooksAfterThem(t *testing.T, d *desk) {
+	victim := d.startWorker(t, workerCare+"=1")
+	victim.says(t, "promote true")
+	s := newElections()
+	q := d.open(t, queue.Options{TTL: time.Second, Observer: s.of(0, "promote")})
+	done := make(chan int, 10)
+	handle(t, q, "later", record(done))
+	work(t, q, queue.WorkerOptions{Queue: "later"})
+	enqueue(t, q, queue.Task{Kind: "later", Queue: "later", Args: 1, Delay: time.Millisecond})
+	if n := wait(t, done, "a job that another process promotes"); n != 1 {
+		t.Errorf("job %d", n)
+	}
+	select {
+	case <-s.elected:
+		t.Error("two are elected at once")
+	default:
+	}
+	victim.kill()
+	enqueue(t, q, queue.Task{Kind: "later", Queue: "later", Args: 2, Delay: time.Millisecond})
+	if n := wait(t, done, "a job that the next one promotes"); n != 2 {
+		t.Errorf("job %d", n)
+	}
+	wait(t, s.elected, "the election")
+}
+
+// What has ended is kept, in the transaction that ends it, for as long as is asked for.
+func historyIsKept(t *testing.T, d *desk) {
+	q := d.open(t, queue.Options{History: 2})
+	handle(t, q, "note", func(_ context.Context, job queue.Job[string]) error {
+		switch job.Args {
+		case "cancel":
+			return queue.Cancel(errBadDay)
+		case "discard":
+			return queue.Discard(errBadDay)
+		case "again":
+			if job.Attempt == 1 {
+				return errBadDay
+			}
+		}
+		return nil
+	})
+	var made []queue.ID
+	for _, what := range []string{"finish", "cancel", "discard", "again"} {
+		made = append(made, enqueue(t, q, queue.Task{Kind: "note", Args: what})...)
+	}
+	work(t, q, queue.WorkerOptions{Backoff: fast})
+	d.empty(t)
+	for i, want := range []queue.Record{
+		{State: queue.Finished, Attempts: 1, Payload: []byte(`"finish"`)}, {State: queue.Cancelled, Attempts: 1, Payload: []byte(`"cancel"`)},
+		{State: queue.Dead, Attempts: 1, Payload: []byte(`"discard"`)}, {State: queue.Finished, Attempts: 2, Payload: []byte(`"again"`)},
+	} {
+		r, err := q.Show(t.Context(), made[i])
+		if err != nil || r.State != want.State || r.Attempts != want.Attempts || string(r.Payload) != string(want.Payload) || r.Kind != "note" ||
+			r.At.Before(r.EnqueuedAt) || r.EnqueuedAt.IsZero() {
+			t.Errorf("%+v, %v; want %+v", r, err, want)
+		}
+	}
+	for state, want := range map[queue.State]int{queue.Finished: 2, queue.Cancelled: 1, queue.GivenUp: 1} {
+		if all, err := q.List(t.Context(), queue.Filter{State: state}); err != nil || len(all) != want || all[0].State != state {
+			t.Errorf("%v: %+v, %v", state, all, err)
+		}
+	}
+	d.exec(t, "UPDATE dblock_queue_history SET day = day - INTERVAL '3' DAY WHERE outcome = 1")
+	if n, err := q.PruneHistory(t.Context()); err != nil || n != 2 {
+		t.Errorf("%d pruned, %v", n, err)
+	}
+	d.until(t, "SELECT count(*) FROM dblock_queue_history", 2)
+	d.exec(t, "UPDATE dblock_queue_history SET day = day - INTERVAL '3' DAY")
+	next := d.open(t, queue.Options{History: 1})
+	work(t, next, queue.WorkerOptions{Queue: "other"})
+	if n, err := d.open(t, queue.Options{}).PruneHistory(t.Context()); err != nil || n != 0 {
+		t.Errorf("one that keeps none has pruned %d, %v", n, err)
+	}
+}
+
+func noHistoryByDefault(t *testing.T, d *desk) {
+	q := d.open(t, queue.Options{})
+	handle(t, q, "note", nop)
+	made := enqueue(t, q, queue.Task{Kind: "note", Args: 1})
+	work(t, q, queue.WorkerOptions{})
+	d.empty(t)
+	if n := d.count(t, "SELECT count(*) FROM dblock_queue_history"); n != 0 {
+		t.Errorf("%d rows", n)
+	}
+	if r, err := q.Show(t.Context(), made[0]); !errors.Is(err, queue.ErrNoJob) {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
