@@ -27,6 +27,7 @@ type cli struct {
 	Locks   locksCmd   `cmd:"" help:"List the lease locks that are held, and by whom."`
 	Unlock  unlockCmd  `cmd:"" help:"Give back a lease lock that somebody else holds."`
 	Permits permitsCmd `cmd:"" help:"Give a semaphore another number of permits."`
+	Queue   queueCmd   `cmd:"" help:"Look after jobs: how queues do, what is in them, dead ones again, and what nobody wants any more."`
 	Migrate migrateCmd `cmd:"" help:"Create, look at or drop dblock's tables."`
 	Version versionCmd `cmd:"" help:"Print the version of this program and of its tables."`
 }

@@ -18,7 +18,9 @@ type elections struct {
 	elected chan int
 }
 
-func newElections() *elections { return &elections{now: make(map[int]bool), elected: make(chan int, 100)} }
+func newElections() *elections {
+	return &elections{now: make(map[int]bool), elected: make(chan int, 100)}
+}
 
 // of is told of one process.
 func (s *elections) of(process int, duty string) queue.Observer {

@@ -115,7 +115,7 @@ func (d *database) findKept(ctx context.Context, job engine.ID) (r engine.Record
 		return r, false, err
 	}
 	for day := last; !day.Before(first); day = day.AddDate(0, 0, -1) {
-		rows, err := d.q.HistoryRow(ctx, d.on(d.pool), day.Format(time.DateOnly), job[:])
+		rows, err := d.q.HistoryRow(ctx, d.on(d.pool), []byte(day.Format(time.DateOnly)), job[:])
 		if err != nil {
 			return r, false, err
 		}
