@@ -22,6 +22,7 @@ type demoCmd struct {
 	Engine   []string `help:"Servers: postgres, mariadb, mysql. Default: each that is found."`
 	Seed     uint64   `default:"1" help:"Decides who comes first."`
 	Orders   string   `type:"existingfile" placeholder:"FILE.csv" help:"Replay the order lines of this file instead (columns InvoiceNo, StockCode, Quantity, CustomerID), with half the stock that they order."`
+	Jobs     int      `placeholder:"N" help:"Run a job queue instead: N jobs, on two workers."`
 	Passes   int      `default:"2" help:"How often the file is sent. From the second time on, all of it was seen already."`
 	Workers  int      `default:"64" help:"Order lines that are sent at once."`
 	JSON     bool     `name:"json" help:"Print one JSON array instead of tables."`
@@ -49,6 +50,12 @@ func (c *demoCmd) Validate() error {
 		if f.n < 1 || f.n > 1_000_000 {
 			return fmt.Errorf("%s: %d is not within 1 to 1,000,000", f.flag, f.n)
 		}
+	}
+	if c.Jobs < 0 || c.Jobs > 1_000_000 {
+		return fmt.Errorf("--jobs: %d is not within 1 to 1,000,000", c.Jobs)
+	}
+	if c.Jobs > 0 && c.Orders != "" {
+		return errors.New("--jobs and --orders: choose one")
 	}
 	if c.Stock < 0 || c.Stock > inventory.MaxQty {
 		return fmt.Errorf("--stock: %d is not within 0 to %d", c.Stock, int64(inventory.MaxQty))
@@ -104,6 +111,9 @@ func (c *demoCmd) Run(ctx context.Context, std streams) error {
 		return err
 	}
 	one := c.sales
+	if c.Jobs > 0 {
+		one = c.jobs
+	}
 	if c.Orders != "" {
 		if one, err = c.replays(); err != nil {
 			return err

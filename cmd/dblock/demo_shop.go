@@ -14,6 +14,9 @@ import (
 	"github.com/dblock-go/dblock/inventory/mysqlinventory"
 	"github.com/dblock-go/dblock/inventory/pginventory"
 	"github.com/dblock-go/dblock/migrations"
+	"github.com/dblock-go/dblock/queue"
+	"github.com/dblock-go/dblock/queue/mysqlqueue"
+	"github.com/dblock-go/dblock/queue/pgqueue"
 )
 
 // connections of a shop's pool: as many as the direct strategy uses, and those of merged statements.
@@ -23,6 +26,7 @@ const connections = 64 + 8
 type shop struct {
 	server *devdb.Server
 	store  func(context.Context, inventory.Options) (*inventory.Store, error)
+	queue  func(context.Context, queue.Options) (*queue.Queue, error)
 	undo   []func() error // what is to be closed, the last first
 }
 
@@ -66,6 +70,7 @@ func (s *shop) openPostgres(ctx context.Context, dsn string) error {
 	s.store = func(ctx context.Context, o inventory.Options) (*inventory.Store, error) {
 		return pginventory.New(ctx, pool, o)
 	}
+	s.queue = func(ctx context.Context, o queue.Options) (*queue.Queue, error) { return pgqueue.New(ctx, pool, o) }
 	_, err = migrations.Up(ctx, pool, migrations.Options{})
 	return err
 }
@@ -81,6 +86,7 @@ func (s *shop) openMySQL(ctx context.Context, dsn string) error {
 	s.store = func(ctx context.Context, o inventory.Options) (*inventory.Store, error) {
 		return mysqlinventory.New(ctx, db, o)
 	}
+	s.queue = func(ctx context.Context, o queue.Options) (*queue.Queue, error) { return mysqlqueue.New(ctx, db, o) }
 	_, err = migrations.Up(ctx, db, migrations.Options{})
 	return err
 }

@@ -183,3 +183,16 @@ func TestDemoRefusesNonsense(t *testing.T) {
 		invoke(t, "", append([]string{"demo"}, strings.Fields(c.args)...)...).wantFailure(t, c.code, c.says)
 	}
 }
+
+func TestDemoWorks(t *testing.T) {
+	t.Parallel()
+	got := demo[jobsResult](t, "--jobs", "200")
+	if len(got) != len(testdb.Engines()) {
+		t.Fatalf("%d results", len(got))
+	}
+	for _, r := range got {
+		if r.Done != 198 || r.Dead != 2 || r.Failures != 18 || r.EachS <= 0 {
+			t.Errorf("%+v", r)
+		}
+	}
+}
