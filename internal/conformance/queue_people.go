@@ -386,6 +386,4 @@ func refusesBadQuestions(t *testing.T, d *desk) {
 	}
 }
 
-func second[T any](_ T, err error) error { return err }
-
 func second2[T, U any](_ T, _ U, err error) error { return err }
