@@ -933,8 +933,8 @@ func (q *Queries) ResumeQueue(ctx context.Context, db DBTX, queue []byte) error 
 }
 
 const ReviveJob = `-- name: ReviveJob :exec
-INSERT INTO dblock_queue_job (job_id, queue, kind, priority, max_attempts, enqueued_at, unique_key, group_key, last_error, payload)
-SELECT d.job_id, d.queue, d.kind, d.priority, d.max_attempts, d.enqueued_at, d.unique_key, d.group_key, d.last_error, d.payload
+INSERT INTO dblock_queue_job (job_id, queue, kind, priority, max_attempts, enqueued_at, unique_key, group_key, group_most, last_error, payload)
+SELECT d.job_id, d.queue, d.kind, d.priority, d.max_attempts, d.enqueued_at, d.unique_key, d.group_key, d.group_most, d.last_error, d.payload
 FROM dblock_queue_dead d WHERE d.job_id = ?
 `
 

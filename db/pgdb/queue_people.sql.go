@@ -696,13 +696,13 @@ WITH dead AS (
     DELETE FROM dblock_queue_dead d
     WHERE d.job_id = $1
       AND NOT EXISTS (SELECT 1 FROM dblock_queue_unique u WHERE u.queue = d.queue AND u.unique_key = d.unique_key)
-    RETURNING d.job_id, d.queue, d.kind, d.priority, d.max_attempts, d.enqueued_at, d.unique_key, d.group_key, d.last_error, d.payload
+    RETURNING d.job_id, d.queue, d.kind, d.priority, d.max_attempts, d.enqueued_at, d.unique_key, d.group_key, d.group_most, d.last_error, d.payload
 ), alone AS (
     INSERT INTO dblock_queue_unique (queue, unique_key, job_id)
     SELECT d.queue, d.unique_key, d.job_id FROM dead d WHERE d.unique_key IS NOT NULL
 ), job AS (
-    INSERT INTO dblock_queue_job (job_id, queue, kind, priority, max_attempts, enqueued_at, unique_key, group_key, last_error, payload)
-    SELECT d.job_id, d.queue, d.kind, d.priority, d.max_attempts, d.enqueued_at, d.unique_key, d.group_key, d.last_error, d.payload FROM dead d
+    INSERT INTO dblock_queue_job (job_id, queue, kind, priority, max_attempts, enqueued_at, unique_key, group_key, group_most, last_error, payload)
+    SELECT d.job_id, d.queue, d.kind, d.priority, d.max_attempts, d.enqueued_at, d.unique_key, d.group_key, d.group_most, d.last_error, d.payload FROM dead d
 ), later AS (
     INSERT INTO dblock_queue_scheduled (run_at, job_id, queue, priority, group_key)
     SELECT clock_timestamp(), d.job_id, d.queue, d.priority, d.group_key FROM dead d WHERE d.group_key IS NOT NULL

@@ -173,8 +173,8 @@ SELECT d.queue, d.priority, d.unique_key, d.group_key FROM dblock_queue_dead d W
 INSERT IGNORE INTO dblock_queue_unique (queue, unique_key, job_id) VALUES (sqlc.arg(queue), sqlc.arg(unique_key), sqlc.arg(job_id));
 
 -- name: ReviveJob :exec
-INSERT INTO dblock_queue_job (job_id, queue, kind, priority, max_attempts, enqueued_at, unique_key, group_key, last_error, payload)
-SELECT d.job_id, d.queue, d.kind, d.priority, d.max_attempts, d.enqueued_at, d.unique_key, d.group_key, d.last_error, d.payload
+INSERT INTO dblock_queue_job (job_id, queue, kind, priority, max_attempts, enqueued_at, unique_key, group_key, group_most, last_error, payload)
+SELECT d.job_id, d.queue, d.kind, d.priority, d.max_attempts, d.enqueued_at, d.unique_key, d.group_key, d.group_most, d.last_error, d.payload
 FROM dblock_queue_dead d WHERE d.job_id = sqlc.arg(job_id);
 
 -- name: ReviveLater :exec
