@@ -33,9 +33,8 @@ var rooms = [][]string{
 	{"inventory", "queue", "optimistic"},
 	{"inventory/internal/engine", "queue/internal/engine", "optimistic/internal/engine", "internal/lease", "internal/session"},
 	{"internal/member", "internal/pgschema", "internal/mysqlschema", "internal/retry"},
-	{"db/pgdb", "db/mysqldb", "internal/migratelock", "internal/devdb", "internal/mysqltext", "internal/pgfault", "internal/mysqlfault",
-		"internal/pgserver", "internal/mysqlserver"},
-	{"internal/rowlock", "internal/merge", "internal/schema", "internal/faultconn", "internal/pgscript", "internal/fault"},
+	{"db/pgdb", "db/mysqldb", "internal/migratelock", "internal/devdb", "internal/mysqltext", "internal/pgfault", "internal/mysqlfault"},
+	{"internal/pgserver", "internal/mysqlserver", "internal/rowlock", "internal/merge", "internal/schema", "internal/faultconn", "internal/pgscript", "internal/fault"},
 	{"."},
 	{"internal/clock", "internal/pace"},
 }

@@ -61,7 +61,7 @@ func (w *worker) exchange(ctx context.Context, m *message) {
 			f(w.o.Queue, len(got.Jobs), time.Since(began))
 		}
 	}
-	w.confirmed(m, got.Jobs)
+	w.confirmed(m, got.Jobs, time.Since(began))
 }
 
 // lost is how many ends were refused. Of a message that was sent before, some may have been accepted then: a job that has
@@ -85,7 +85,7 @@ func (w *worker) lost(ctx context.Context, m *message, got engine.Exchanged) int
 }
 
 // confirmed takes over an exchange that has taken place.
-func (w *worker) confirmed(m *message, jobs []engine.Job) {
+func (w *worker) confirmed(m *message, jobs []engine.Job, took time.Duration) {
 	now := time.Now()
 	slices.SortFunc(jobs, inOrder)
 	tasks := make([]task, len(jobs))
@@ -109,6 +109,7 @@ func (w *worker) confirmed(m *message, jobs []engine.Job) {
 	}
 	if m.Ask != nil {
 		w.more = len(jobs) == m.Ask.Most
+		w.marks.saw(m.Ask, jobs, now, took)
 		if !w.more {
 			w.nextPoll = now.Add(jitter(w.o.Poll))
 		}
@@ -160,6 +161,7 @@ func (w *worker) unsent(m *message, err error) {
 		}
 	}
 	w.woken = w.woken || m.Ask != nil
+	w.marks.forget() // what it would have claimed may stand before them
 	w.mu.Unlock()
 	if unknown && m.Ask != nil {
 		w.doubt(m.of, *m.Ask)

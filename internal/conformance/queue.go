@@ -44,6 +44,7 @@ func (e Queue) Run(t *testing.T) {
 		"AnUnknownKindFailsAlone":         anUnknownKindFailsAlone,
 		"MiddlewareIsAround":              middlewareIsAround,
 		"LowerPrioritiesFirst":            lowerPrioritiesFirst,
+		"FindsWhatWasCommittedLate":       findsWhatWasCommittedLate,
 		"DelayedJobsWait":                 delayedJobsWait,
 		"EnqueuesInATransaction":          enqueuesInATransaction,
 		"EnqueuesAllOrNone":               enqueuesAllOrNone,
