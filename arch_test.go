@@ -176,6 +176,9 @@ func TestEnginesAreTwins(t *testing.T) {
 
 // alone lists what only one engine has, and why.
 var alone = map[string][]string{
+	"queue/pgqueue": {
+		"copy.go", // COPY
+	},
 	"pglock": {
 		"locktx.go",  // the advisory locks that end with a transaction
 		"sqltx.go",   // a transaction is pgx's or database/sql's

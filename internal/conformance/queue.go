@@ -61,6 +61,7 @@ func (e Queue) Run(t *testing.T) {
 		"TheLivingKeepTheirJobs":          theLivingKeepTheirJobs,
 		"UsesASchemaOfTheHostsChoice":     queuesInASchema,
 		"LostRepliesLoseNothing":          lostRepliesLoseNothing,
+		"BulksSurviveLostReplies":         bulksSurviveLostReplies,
 		"ManyClaimersAndProducersAgree":   manyClaimersAndProducersAgree,
 		"RunsWithTheDocumentedGrants":     queuesWithTheDocumentedGrants,
 		"RefusesOnceClosed":               queueRefusesOnceClosed,
