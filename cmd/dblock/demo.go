@@ -26,6 +26,7 @@ type demoCmd struct {
 	Passes   int      `default:"2" help:"How often the file is sent. From the second time on, all of it was seen already."`
 	Workers  int      `default:"64" help:"Order lines that are sent at once."`
 	JSON     bool     `name:"json" help:"Print one JSON array instead of tables."`
+	Command  []string `arg:"" optional:"" passthrough:"" help:"Run this instead, behind --, beside a throwaway server with dblock's tables."`
 }
 
 // Help is what `dblock demo --help` says beside the flags.
@@ -35,6 +36,9 @@ for each strategy what was sold, which sales were lost, how fast, and whether th
 
 Servers come from DBLOCK_POSTGRES_URL and DBLOCK_MYSQL_DSN (a database of its own is made there, and
 dropped), or else from the binaries on this machine (DBLOCK_POSTGRES_BIN, DBLOCK_MYSQLD).
+
+With a command, as in "dblock demo -- go run ./examples/worker", that is run beside each server, and
+finds the address of a database with dblock's tables in DBLOCK_POSTGRES_URL or DBLOCK_MYSQL_DSN.
 
 Exit status 1: a unit was oversold, a confirmed sale is not in the books, the books are off, a buyer was
 told "sold out" while one was left, or a strategy that promises to sell all (merge, direct, forupdate)
@@ -56,6 +60,12 @@ func (c *demoCmd) Validate() error {
 	}
 	if c.Jobs > 0 && c.Orders != "" {
 		return errors.New("--jobs and --orders: choose one")
+	}
+	if len(c.Command) == 1 && c.Command[0] == "--" {
+		return errors.New("there is no command behind --")
+	}
+	if len(c.Command) > 0 && (c.Jobs > 0 || c.Orders != "" || c.JSON) {
+		return errors.New("a command goes with none of --jobs, --orders and --json")
 	}
 	if c.Stock < 0 || c.Stock > inventory.MaxQty {
 		return fmt.Errorf("--stock: %d is not within 0 to %d", c.Stock, int64(inventory.MaxQty))
@@ -111,7 +121,10 @@ func (c *demoCmd) Run(ctx context.Context, std streams) error {
 		return err
 	}
 	one := c.sales
-	if c.Jobs > 0 {
+	switch {
+	case len(c.Command) > 0:
+		one = c.command
+	case c.Jobs > 0:
 		one = c.jobs
 	}
 	if c.Orders != "" {

@@ -25,6 +25,7 @@ const connections = 64 + 8
 // shop is a server with a migrated database of the demo's own.
 type shop struct {
 	server *devdb.Server
+	dsn    string // of the database
 	store  func(context.Context, inventory.Options) (*inventory.Store, error)
 	queue  func(context.Context, queue.Options) (*queue.Queue, error)
 	undo   []func() error // what is to be closed, the last first
@@ -49,6 +50,7 @@ func openShop(ctx context.Context, kind devdb.Kind, progress io.Writer) (_ *shop
 	if err != nil {
 		return nil, err
 	}
+	s.dsn = dsn
 	s.undo = append(s.undo, func() error { return drop(context.WithoutCancel(ctx)) })
 	if kind == devdb.Postgres {
 		return s, s.openPostgres(ctx, dsn)

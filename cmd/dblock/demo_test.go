@@ -178,6 +178,8 @@ func TestDemoRefusesNonsense(t *testing.T) {
 		{"--engine oracle", exitUsage, `there is no "oracle"`},
 		{"--strategy magic", exitUsage, `"magic"`},
 		{"--orders nowhere.csv", exitUsage, "nowhere.csv"},
+		{"--", exitUsage, "no command behind --"},
+		{"--json -- true", exitUsage, "a command goes with none"},
 		{"--orders main.go", exitFailed, "InvoiceNo"},
 	} {
 		invoke(t, "", append([]string{"demo"}, strings.Fields(c.args)...)...).wantFailure(t, c.code, c.says)
@@ -194,5 +196,25 @@ func TestDemoWorks(t *testing.T) {
 		if r.Done != 198 || r.Dead != 2 || r.Failures != 18 || r.EachS <= 0 {
 			t.Errorf("%+v", r)
 		}
+	}
+}
+
+// TestDemoRunsTheWorker runs the worker of examples/ beside a server of each kind, as the docs say.
+func TestDemoRunsTheWorker(t *testing.T) {
+	t.Parallel()
+	for _, kind := range testdb.Engines() {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			r := invoke(t, "", "demo", "--engine", string(kind), "--", "go", "run", "../../examples/worker")
+			if said := strings.Count(r.err, ": a mail to customer"); r.code != 0 || said != 5 || !strings.Contains(r.err, "order 3: a mail to customer3@example.com (attempt 2)") {
+				t.Errorf("exit %d, %d mails: %s", r.code, said, r.err)
+			}
+		})
+	}
+	if r := invoke(t, "", "demo", "--engine", string(testdb.Engines()[0]), "--", "sh", "-c", "exit 7"); r.code != 7 {
+		t.Errorf("exit %d, want the command's 7: %s", r.code, r.err)
+	}
+	if r := invoke(t, "", "demo", "--engine", string(testdb.Engines()[0]), "--", "/nowhere"); r.code != exitFailed || !strings.Contains(r.err, "/nowhere") {
+		t.Errorf("exit %d: %s", r.code, r.err)
 	}
 }

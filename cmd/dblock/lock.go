@@ -109,7 +109,11 @@ func (c *lockCmd) run(ctx context.Context, s streams, lock *dblock.Lock, argv []
 		"DBLOCK_HANDLE="+hex.EncodeToString(fence.Handle[:]), "DBLOCK_MODE="+fence.Mode.String())
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = c.Grace
-	err := cmd.Run()
+	return statusOf(cmd.Run())
+}
+
+// statusOf has this program end as a command did.
+func statusOf(err error) error {
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {
 		return err
