@@ -71,6 +71,29 @@ func (w *worker) ended(e end) {
 	}
 }
 
+// settled takes over that a job has ended in its handler's transaction: there is nothing to tell of it.
+func (w *worker) settled(t *task) {
+	w.mu.Lock()
+	w.held--
+	w.rate.note(time.Now(), 1)
+	w.woken = w.woken || t.Keyed // another one may have become ready
+	w.over(t.of)
+	w.mu.Unlock()
+	w.signal()
+}
+
+// over takes over that a job of a claim has ended; w.mu is held.
+func (w *worker) over(c *claim) {
+	c.open--
+	if c.open > 0 {
+		return
+	}
+	delete(w.claims, c)
+	if !c.closing {
+		w.closed = append(w.closed, c)
+	}
+}
+
 // rate is how many jobs a second have ended lately.
 type rate struct {
 	since  time.Time

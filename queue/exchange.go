@@ -99,13 +99,7 @@ func (w *worker) confirmed(m *message, jobs []engine.Job, took time.Duration) {
 		if e.letsIn() && m.Ask == nil {
 			w.woken = true
 		}
-		e.of.open--
-		if e.of.open == 0 {
-			delete(w.claims, e.of)
-		}
-		if e.of.open == 0 && !e.of.closing {
-			w.closed = append(w.closed, e.of)
-		}
+		w.over(e.of)
 	}
 	if m.Ask != nil {
 		w.more = len(jobs) == m.Ask.Most

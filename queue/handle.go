@@ -30,7 +30,8 @@ func DecodeWith(c Codec) HandlerOption { return func(h *handler) { h.codec = c }
 
 // handler is one without its type.
 type handler struct {
-	run     func(ctx context.Context, job Info, payload []byte) error
+	run     func(ctx context.Context, r *run) error
+	inTx    bool          // it has a transaction, and its job ends with that
 	timeout time.Duration // 0: the worker's
 	backoff func(int, error) time.Duration
 	codec   Codec
@@ -45,23 +46,43 @@ type handler struct {
 //
 // Errors: dblock.ErrInvalid, also where the kind has a handler.
 func Handle[T any](q *Queue, kind string, fn func(ctx context.Context, job Job[T]) error, opts ...HandlerOption) error {
+	if fn == nil {
+		return noHandler(kind)
+	}
+	return q.register(kind, opts, func(h *handler) {
+		h.run = func(ctx context.Context, r *run) error {
+			job, err := decoded[T](r)
+			if err != nil {
+				return err
+			}
+			return fn(ctx, job)
+		}
+	})
+}
+
+func noHandler(kind string) error {
+	return &dblock.InvalidError{Field: "handler", Reason: fmt.Sprintf("that of kind %q is nil", kind)}
+}
+
+// decoded is the job as its handler gets it.
+func decoded[T any](r *run) (job Job[T], err error) {
+	job.Info = r.info
+	if err := r.h.codec.Decode(r.task.Payload, &job.Args); err != nil {
+		return job, fmt.Errorf("%w: of kind %q, into %T: %w", ErrDecode, r.info.Kind, job.Args, err)
+	}
+	return job, nil
+}
+
+// register makes the handler of a kind, with what makes it one of its type.
+func (q *Queue) register(kind string, opts []HandlerOption, as func(*handler)) error {
 	if err := dblock.CheckText("kind", kind, 1, MaxNameBytes); err != nil {
 		return err
-	}
-	if fn == nil {
-		return &dblock.InvalidError{Field: "handler", Reason: fmt.Sprintf("that of kind %q is nil", kind)}
 	}
 	h := &handler{codec: q.o.Codec}
 	for _, o := range opts {
 		o(h)
 	}
-	h.run = func(ctx context.Context, info Info, payload []byte) error {
-		job := Job[T]{Info: info}
-		if err := h.codec.Decode(payload, &job.Args); err != nil {
-			return fmt.Errorf("%w: of kind %q, into %T: %w", ErrDecode, kind, job.Args, err)
-		}
-		return fn(ctx, job)
-	}
+	as(h)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.handlers[kind] != nil {

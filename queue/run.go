@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"runtime/debug"
 	"time"
+
+	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
 // handle runs jobs, one after the other, until there are no more.
@@ -41,6 +43,7 @@ func (w *worker) do(t *task) {
 		if !returned {
 			r.err = &PanicError{Value: recover(), Stack: debug.Stack()}
 		}
+		r.rollback() // where it panicked
 		r.timedOut = context.Cause(ctx) == ErrTimeout
 		cancel()
 		r.decide()
@@ -48,7 +51,7 @@ func (w *worker) do(t *task) {
 	if t.cancelled.Load() { // before it began; later its context ends
 		r.err = ErrCancelled
 	} else {
-		r.err = r.call(ctx)
+		r.err = r.attempt(ctx)
 	}
 	returned = true
 }
@@ -62,6 +65,10 @@ type run struct {
 	began    time.Time
 	err      error
 	timedOut bool
+
+	work      engine.Work // the handler's transaction, while it is open
+	committed bool        // the job has ended with it
+	refused   bool        // it has not, as the claim was taken away
 }
 
 // context is the handler's.
@@ -93,9 +100,9 @@ func (r *run) call(ctx context.Context) error {
 	}
 	around := r.w.o.Middleware
 	if len(around) == 0 {
-		return r.h.run(ctx, r.info, r.task.Payload)
+		return r.h.run(ctx, r)
 	}
-	next := func(ctx context.Context) error { return r.h.run(ctx, r.info, r.task.Payload) }
+	next := func(ctx context.Context) error { return r.h.run(ctx, r) }
 	for i := len(around) - 1; i >= 0; i-- {
 		inner, m := next, around[i]
 		next = func(ctx context.Context) error { return m(ctx, r.info, inner) }
@@ -108,13 +115,20 @@ func (r *run) decide() {
 	var s *snoozed
 	var d *discarded
 	var c *cancelled
+	var n *notBegun
 	see := &r.w.q.o.Observer
 	switch {
 	case r.err == nil:
 		if see.Finished != nil {
 			see.Finished(r.info, time.Since(r.began))
 		}
+		if r.committed {
+			r.w.settled(r.task)
+			return
+		}
 		r.w.ended(end{task: r.task, what: finished})
+	case r.refused: // to be refused, and counted, with the others of its claim
+		r.w.handBack(r.task)
 	case r.task.cancelled.Load():
 		r.drop(ErrCancelled)
 	case errors.As(r.err, &s):
@@ -128,6 +142,9 @@ func (r *run) decide() {
 		r.bury(d.error)
 	case r.task.of.of.ctx.Err() != nil: // the worker stops, or has lost its claims
 		r.w.handBack(r.task)
+	case errors.As(r.err, &n):
+		r.w.q.trouble("beginning a transaction for a job", n.err)
+		r.w.ended(end{task: r.task, what: deferred, attempt: r.task.Attempt, delay: jitter(beginAgain)})
 	default:
 		r.fail()
 	}

@@ -10,6 +10,34 @@ import (
 	"strings"
 )
 
+const AwaitJob = `-- name: AwaitJob :many
+SELECT j.job_id FROM dblock_queue_job j WHERE j.job_id = ? FOR UPDATE
+`
+
+// Waits for whoever is about to end a job, and tells by a row that it has not ended.
+func (q *Queries) AwaitJob(ctx context.Context, db DBTX, jobID []byte) ([][]byte, error) {
+	rows, err := db.QueryContext(ctx, AwaitJob, jobID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items [][]byte
+	for rows.Next() {
+		var job_id []byte
+		if err := rows.Scan(&job_id); err != nil {
+			return nil, err
+		}
+		items = append(items, job_id)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const BuryJobs = `-- name: BuryJobs :execrows
 INSERT INTO dblock_queue_dead (job_id, queue, kind, priority, attempt, max_attempts, enqueued_at, unique_key, group_key, group_most, last_error, payload)
 SELECT j.job_id, j.queue, j.kind, j.priority, ask.attempt, j.max_attempts, j.enqueued_at, j.unique_key, j.group_key, j.group_most, ask.failure, j.payload

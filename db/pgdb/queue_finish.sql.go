@@ -11,6 +11,31 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
+const AwaitJob = `-- name: AwaitJob :many
+SELECT j.job_id FROM dblock_queue_job j WHERE j.job_id = $1 FOR KEY SHARE
+`
+
+// Waits for whoever is about to end a job, and tells by a row that it has not ended.
+func (q *Queries) AwaitJob(ctx context.Context, db DBTX, jobID pgtype.UUID) ([]pgtype.UUID, error) {
+	rows, err := db.Query(ctx, AwaitJob, jobID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []pgtype.UUID
+	for rows.Next() {
+		var job_id pgtype.UUID
+		if err := rows.Scan(&job_id); err != nil {
+			return nil, err
+		}
+		items = append(items, job_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const BuryJobs = `-- name: BuryJobs :one
 WITH fence AS MATERIALIZED (
     SELECT c.claim_id, c.job_ids FROM dblock_queue_claim c

@@ -27,6 +27,9 @@ type Queue struct {
 
 	// EnqueueTx calls the engine room's.
 	EnqueueTx func(ctx context.Context, q *queue.Queue, tx *sql.Tx, tasks ...queue.Task) ([]queue.ID, error)
+
+	// HandleTx calls the engine room's.
+	HandleTx func(q *queue.Queue, kind string, fn TxHandler, opts ...queue.HandlerOption) error
 }
 
 // Run runs the suite.
@@ -92,6 +95,25 @@ func (e Queue) Run(t *testing.T) {
 		"DiscardsRetriesAndPurges":        discardsRetriesAndPurges,
 		"OneOfManyEndsAJob":               oneOfManyEndsAJob,
 		"RefusesBadQuestions":             refusesBadQuestions,
+		"EffectsAndEndsAreOne":            effectsAndEndsAreOne,
+		"EffectsOfChainsOfJobs":           effectsOfChainsOfJobs,
+		"EffectsInGroups":                 effectsInGroups,
+		"EffectsAndHistory":               effectsAndHistory,
+		"EffectsAndMiddleware":            effectsAndMiddleware,
+		"EffectsInTime":                   effectsInTime,
+		"EffectsOfConflicts":              effectsOfConflicts,
+		"EffectsAtTheEndOfWork":           effectsAtTheEndOfWork,
+		"EffectsOfHandlersThatEndTheirTx": effectsOfHandlersThatEndTheirTx,
+		"EffectsWithoutConnections":       effectsWithoutConnections,
+		"KeptTransactionsAreOfNoUse":      keptTransactionsAreOfNoUse,
+		"RefusesBadTxHandlers":            refusesBadTxHandlers,
+		"AZombiesEffectsRollBack":         aZombiesEffectsRollBack,
+		"ControlAZombiesEffects":          controlAZombiesEffects,
+		"AToldZombiesEffectsRollBack":     aToldZombiesEffectsRollBack,
+		"EffectsOfTheKilled":              effectsOfTheKilled,
+		"EffectsCutAnywhere":              effectsCutAnywhere,
+		"ControlEffectsApartFromTheEnd":   controlEffectsApartFromTheEnd,
+		"EffectsOfACommitThatComesLate":   effectsOfACommitThatComesLate,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

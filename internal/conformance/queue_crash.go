@@ -53,6 +53,17 @@ func (e Queue) workUntilKilled(dsn string) error {
 	if err != nil {
 		return err
 	}
+	err = e.HandleTx(q, "effect", func(ctx context.Context, tx HandlerTx, job queue.Job[int]) error {
+		if err := tx.Do(ctx, effectOf(job.Info)); err != nil {
+			return err
+		}
+		fmt.Println("wrote")
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	if err != nil {
+		return err
+	}
 	return q.Work(context.Background(), queue.WorkerOptions{Concurrency: 20, Rescue: -1})
 }
 

@@ -243,6 +243,11 @@ func (d *desk) everything(t *testing.T, as *desk, o queue.Options) {
 		}
 		return nil
 	})
+	handleTx(t, as, q, "follow", func(ctx context.Context, tx HandlerTx, job queue.Job[int]) error {
+		_, err := tx.Enqueue(ctx, queue.Task{Kind: "note", Args: job.Args, Group: "g"})
+		return err
+	})
+	enqueue(t, q, queue.Task{Kind: "follow", Args: 1}, queue.Task{Kind: "follow", Args: 1, Group: "h", Unique: "follow"})
 	for n := range 3 {
 		enqueue(t, q, queue.Task{Kind: "note", Args: n, Delay: time.Duration(n) * time.Millisecond})
 		enqueue(t, q, queue.Task{Kind: "note", Args: n + 1, Delay: time.Duration(n) * time.Millisecond, Group: "g", Unique: fmt.Sprint(n)})

@@ -46,3 +46,7 @@ SELECT j.queue, j.priority, j.job_id FROM dblock_queue_job j WHERE j.job_id IN (
 -- Of jobs whose end got no answer: how many have not ended.
 -- name: CountJobs :one
 SELECT COUNT(*) AS standing FROM dblock_queue_job j WHERE j.job_id IN (sqlc.slice(job_ids));
+
+-- Waits for whoever is about to end a job, and tells by a row that it has not ended.
+-- name: AwaitJob :many
+SELECT j.job_id FROM dblock_queue_job j WHERE j.job_id = sqlc.arg(job_id) FOR UPDATE;

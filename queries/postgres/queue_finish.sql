@@ -81,3 +81,7 @@ DELETE FROM dblock_queue_claim c WHERE c.claim_id = ANY (sqlc.arg(claim_ids)::uu
 -- Of jobs whose end got no answer: how many have not ended.
 -- name: CountJobs :one
 SELECT count(*) FROM dblock_queue_job j WHERE j.job_id = ANY (sqlc.arg(job_ids)::uuid[]);
+
+-- Waits for whoever is about to end a job, and tells by a row that it has not ended.
+-- name: AwaitJob :many
+SELECT j.job_id FROM dblock_queue_job j WHERE j.job_id = sqlc.arg(job_id) FOR KEY SHARE;

@@ -17,7 +17,7 @@ import (
 )
 
 func on(kind devdb.Kind) conformance.Queue {
-	return conformance.Queue{Kind: kind, Open: open, OpenOn: openOn, EnqueueTx: mysqlqueue.EnqueueTx}
+	return conformance.Queue{Kind: kind, Open: open, OpenOn: openOn, EnqueueTx: mysqlqueue.EnqueueTx, HandleTx: handleTx}
 }
 
 func open(ctx context.Context, dsn string, o queue.Options) (*queue.Queue, func(), error) {

@@ -16,7 +16,7 @@ import (
 	"github.com/dblock-go/dblock/queue/pgqueue"
 )
 
-var engine = conformance.Queue{Kind: devdb.Postgres, Open: open, OpenOn: openOn, EnqueueTx: enqueueTx}
+var engine = conformance.Queue{Kind: devdb.Postgres, Open: open, OpenOn: openOn, EnqueueTx: enqueueTx, HandleTx: handleTx}
 
 func open(ctx context.Context, dsn string, o queue.Options) (*queue.Queue, func(), error) {
 	return openOn(ctx, dsn, nil, o)

@@ -28,10 +28,7 @@ func (d *database) Exchange(ctx context.Context, x *engine.Exchange) (got engine
 	d.queueTake(&batch, x)
 	d.queueKept(&batch, x)
 	d.queueKeys(&batch, x)
-	if len(x.Finished) > 0 {
-		jobs, of, claims := places(x.Finished)
-		batch.Queue(d.finish, claims, me, jobs, of).QueryRow(count(&got.Finished))
-	}
+	d.queueFinished(&batch, x, &got.Finished)
 	d.queueDeferred(&batch, x, &got)
 	d.queueBuried(&batch, x, &got)
 	d.queueKeptDead(&batch, x)
@@ -51,6 +48,14 @@ func (d *database) Exchange(ctx context.Context, x *engine.Exchange) (got engine
 		return engine.Exchanged{}, err
 	}
 	return got, nil
+}
+
+func (d *database) queueFinished(batch *pgx.Batch, x *engine.Exchange, finished *int) {
+	if len(x.Finished) == 0 {
+		return
+	}
+	jobs, of, claims := places(x.Finished)
+	batch.Queue(d.finish, claims, id(x.Member), jobs, of).QueryRow(count(finished))
 }
 
 func (d *database) queueDeferred(batch *pgx.Batch, x *engine.Exchange, got *engine.Exchanged) {

@@ -132,6 +132,9 @@ type Engine interface {
 	// Standing is how many of some jobs have not ended.
 	Standing(ctx context.Context, jobs []ID) (int, error)
 
+	// Await waits for whoever is about to end a job, and tells whether it has not ended.
+	Await(ctx context.Context, job ID) (stands bool, err error)
+
 	// Holders is who has the unique keys of some jobs, in their order; zero: nobody.
 	Holders(ctx context.Context, jobs []Insert) ([]ID, error)
 

@@ -1,0 +1,144 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/devdb"
+	"github.com/dblock-go/dblock/queue"
+)
+
+// Handlers that end their transaction, or go on where it has ended: the attempt fails, and says why. What they have committed on MySQL and
+// MariaDB is there, and the job has not ended with it.
+func effectsOfHandlersThatEndTheirTx(t *testing.T, d *desk) {
+	d.effects(t)
+	postgres := d.e.Kind == devdb.Postgres
+	dead := make(chan error, 1)
+	q := d.open(t, queue.Options{Observer: queue.Observer{Dead: func(_ queue.Info, err error) { dead <- err }}})
+	type misdeed struct {
+		what string
+		do   func(ctx context.Context, tx HandlerTx) error // after the effect
+		left int64                                         // effects that are there
+	}
+	text := func(s string) func(ctx context.Context, tx HandlerTx) error {
+		return func(ctx context.Context, tx HandlerTx) error { return tx.Do(ctx, s) }
+	}
+	committed := int64(1)
+	if postgres { // where it refuses
+		committed = 0
+	}
+	misdeeds := []misdeed{
+		{"Commit", func(ctx context.Context, tx HandlerTx) error { return refusedIf(postgres, tx.Commit(ctx)) }, committed},
+		{"Rollback", func(ctx context.Context, tx HandlerTx) error { return refusedIf(postgres, tx.Rollback(ctx)) }, 0},
+		{"COMMIT", text("COMMIT"), 1},
+		{"ROLLBACK", text("ROLLBACK"), 0},
+	}
+	if postgres {
+		misdeeds = append(misdeeds, misdeed{"an error that is not returned", func(ctx context.Context, tx HandlerTx) error {
+			_ = tx.Do(ctx, "SELECT nothing")
+			return nil
+		}, 0})
+	}
+	handleTx(t, d, q, "effect", func(ctx context.Context, tx HandlerTx, job queue.Job[int]) error {
+		if err := tx.Do(ctx, effectOf(job.Info)); err != nil {
+			return err
+		}
+		return misdeeds[job.Args].do(ctx, tx)
+	})
+	work(t, q, queue.WorkerOptions{})
+	for n, m := range misdeeds {
+		before := d.count(t, countEffects)
+		enqueue(t, q, queue.Task{Kind: "effect", Args: n, MaxAttempts: 1})
+		if err := wait(t, dead, "the end"); !errors.Is(err, dblock.ErrTxEnded) {
+			t.Errorf("%s: it died of %v", m.what, err)
+		}
+		if left := d.count(t, countEffects) - before; left != m.left {
+			t.Errorf("%s: %d effects", m.what, left)
+		}
+	}
+	d.empty(t)
+	if n := d.count(t, "SELECT count(*) FROM dblock_queue_dead"); int(n) != len(misdeeds) {
+		t.Errorf("%d are dead", n)
+	}
+}
+
+// refusedIf drops the error of what was refused, as a bad handler does.
+func refusedIf(is bool, err error) error {
+	if is != errors.Is(err, dblock.ErrInvalid) {
+		return fmt.Errorf("it says %w", err)
+	}
+	return nil
+}
+
+// A transaction that a handler keeps is of no use when it has returned.
+func keptTransactionsAreOfNoUse(t *testing.T, d *desk) {
+	d.effects(t)
+	q := d.open(t, queue.Options{})
+	var kept HandlerTx
+	handleTx(t, d, q, "effect", func(ctx context.Context, tx HandlerTx, job queue.Job[int]) error {
+		kept = tx
+		return tx.Do(ctx, effectOf(job.Info))
+	})
+	stop := work(t, q, queue.WorkerOptions{})
+	id := enqueue(t, q, queue.Task{Kind: "effect", Args: 1})[0]
+	d.empty(t)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	if err := kept.Do(t.Context(), effectOf(queue.Info{ID: id})); err == nil {
+		t.Error("a statement was taken")
+	}
+	if _, err := kept.Enqueue(t.Context(), queue.Task{Kind: "effect", Args: 1}); err == nil {
+		t.Error("a job was taken")
+	}
+	if kept.Commit(t.Context()) == nil || kept.Rollback(t.Context()) == nil {
+		t.Error("its end was taken")
+	}
+	d.effective(t, id)
+	d.empty(t)
+}
+
+// Where all connections are taken a job is not begun, and that is no attempt.
+func effectsWithoutConnections(t *testing.T, d *desk) {
+	d.effects(t)
+	const jobs = 40 // more than the pool has connections
+	var once sync.Once
+	waiting, open := make(chan struct{}), make(chan struct{})
+	q := d.open(t, queue.Options{TTL: time.Hour, Observer: queue.Observer{Trouble: func(doing string, _ error) {
+		if doing == "beginning a transaction for a job" {
+			once.Do(func() { close(waiting) })
+		}
+	}}})
+	effect := func(ctx context.Context, tx HandlerTx, job queue.Job[int]) error {
+		if job.Attempt != 1 {
+			t.Errorf("attempt %d", job.Attempt)
+		}
+		return tx.Do(ctx, effectOf(job.Info))
+	}
+	handleTx(t, d, q, "patient", func(ctx context.Context, tx HandlerTx, job queue.Job[int]) error {
+		<-open
+		return effect(ctx, tx, job)
+	}, queue.Timeout(-1))
+	handleTx(t, d, q, "hasty", effect, queue.Timeout(time.Second))
+	var tasks []queue.Task
+	for range jobs {
+		tasks = append(tasks, queue.Task{Kind: "patient", Args: 1})
+	}
+	for range 10 {
+		tasks = append(tasks, queue.Task{Kind: "hasty", Args: 1, Priority: 1})
+	}
+	made, err := q.EnqueueMany(soon(t), tasks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	work(t, q, queue.WorkerOptions{Concurrency: len(tasks), Promote: 10 * time.Millisecond})
+	wait(t, waiting, "a job that gets no connection")
+	close(open)
+	d.empty(t)
+	d.effective(t, made...)
+}

@@ -1,0 +1,102 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/retry"
+	"github.com/dblock-go/dblock/queue/internal/engine"
+)
+
+// conflictTries is how often a handler is run, in a transaction, that gives way to others. More of that would keep its place among
+// Concurrency from jobs that could go on.
+const conflictTries = 5
+
+// attempt runs the handler, and ends its job with its transaction, where it has one.
+func (r *run) attempt(ctx context.Context) error {
+	if r.h == nil || !r.h.inTx {
+		return r.call(ctx)
+	}
+	return retry.Run(ctx, retry.Options{Attempts: conflictTries}, r.isConflict, func() error {
+		return r.settle(ctx, r.call(ctx))
+	})
+}
+
+// isConflict tells that a handler has met others, and has not decided what is to become of its job.
+func (r *run) isConflict(err error) bool {
+	var s *snoozed
+	var d *discarded
+	var c *cancelled
+	decided := errors.As(err, &s) || errors.As(err, &d) || errors.As(err, &c)
+	return !decided && r.w.q.fault(err) == fault.Retry
+}
+
+// settle ends the transaction of a handler, of which those around it say err.
+func (r *run) settle(ctx context.Context, err error) error {
+	if r.work == nil { // it was rolled back, or did not begin
+		return err
+	}
+	defer r.rollback()
+	switch {
+	case err != nil:
+		return err
+	case ctx.Err() != nil:
+		return fmt.Errorf("queue: the job's transaction was rolled back, as its context had ended: %w", context.Cause(ctx))
+	}
+	return r.commit(ctx)
+}
+
+// commit ends the job in the handler's transaction, and commits both.
+func (r *run) commit(ctx context.Context) error {
+	q := r.w.q
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), q.o.Timeout)
+	defer cancel()
+	e := end{task: r.task, what: finished}
+	x := engine.Exchange{Member: r.task.of.of.life.ID, Finished: []engine.Place{e.place()}}
+	if q.o.History > 0 {
+		x.Kept = []engine.Kept{{Place: e.place(), Outcome: e.outcome()}}
+	}
+	ours, err := r.work.End(within, &x)
+	switch {
+	case errors.Is(err, dblock.ErrTxEnded):
+		return err
+	case err != nil:
+		return q.explain(fault.NoWrite(err), "ending a job in its handler's transaction, which was rolled back")
+	case !ours:
+		r.refused = true
+		return &dblock.LostError{Key: r.w.o.Queue, Reason: dblock.Evicted}
+	}
+	err = r.work.Commit(within)
+	if err != nil && q.fault(err) != fault.Retry {
+		err = r.clearUp(err)
+	}
+	r.committed = err == nil
+	return err
+}
+
+// clearUp finds out what became of a commit that failed, or got no answer: the job's row was to go with it. While nothing can be
+// learned the claim stays as it is; if it is lost meanwhile the rescue looks for the same row.
+func (r *run) clearUp(failed error) error {
+	q := r.w.q
+	q.trouble("committing a job with its transaction", failed)
+	r.rollback() // what was not committed is not to keep the row locked
+	for n := 0; ; n++ {
+		ctx, cancel := context.WithTimeout(context.Background(), q.o.Timeout/2)
+		stands, err := q.engine.Await(ctx, r.task.ID)
+		cancel()
+		switch {
+		case err == nil && stands:
+			return q.explain(fault.NoWrite(failed), "committing a job with its transaction, which was rolled back")
+		case err == nil:
+			return nil
+		}
+		q.trouble("looking for a job whose commit got no answer", err)
+		if !sleep(r.task.of.of.ctx, jitter(min(10*time.Millisecond<<min(n, 10), time.Second))) {
+			return fmt.Errorf("%w: no answer came to the COMMIT of a job, and it could not be looked for: %w", dblock.ErrOutcomeUnknown, failed)
+		}
+	}
+}
