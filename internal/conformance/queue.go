@@ -102,6 +102,7 @@ func (e Queue) Run(t *testing.T) {
 		"EffectsAndMiddleware":            effectsAndMiddleware,
 		"EffectsInTime":                   effectsInTime,
 		"EffectsOfConflicts":              effectsOfConflicts,
+		"EffectsOfTheCancelled":           effectsOfTheCancelled,
 		"EffectsAtTheEndOfWork":           effectsAtTheEndOfWork,
 		"EffectsOfHandlersThatEndTheirTx": effectsOfHandlersThatEndTheirTx,
 		"EffectsWithoutConnections":       effectsWithoutConnections,

@@ -103,6 +103,32 @@ func keptTransactionsAreOfNoUse(t *testing.T, d *desk) {
 	d.empty(t)
 }
 
+// A job that people want to be dropped is, and has no effect, whatever its handler says then.
+func effectsOfTheCancelled(t *testing.T, d *desk) {
+	d.effects(t)
+	dropped, began := make(chan queue.ID, 1), make(chan queue.ID, 1)
+	q := d.open(t, queue.Options{Observer: queue.Observer{Cancelled: func(job queue.Info, _ error) { dropped <- job.ID }}})
+	handleTx(t, d, q, "effect", func(ctx context.Context, tx HandlerTx, job queue.Job[int]) error {
+		if err := tx.Do(ctx, effectOf(job.Info)); err != nil {
+			return err
+		}
+		began <- job.ID
+		<-ctx.Done()
+		return nil
+	})
+	work(t, q, queue.WorkerOptions{})
+	enqueue(t, q, queue.Task{Kind: "effect", Args: 1})
+	id := wait(t, began, "the job")
+	if was, err := q.Cancel(soon(t), id); err != nil || was != queue.Claimed {
+		t.Errorf("it was %v, %v", was, err)
+	}
+	if got := wait(t, dropped, "its end"); got != id {
+		t.Errorf("%v was dropped", got)
+	}
+	d.empty(t)
+	d.effective(t)
+}
+
 // Where all connections are taken a job is not begun, and that is no attempt.
 func effectsWithoutConnections(t *testing.T, d *desk) {
 	d.effects(t)

@@ -77,6 +77,96 @@ func TestPlans(t *testing.T) {
 	}
 }
 
+// TestPlansInHandlersTransactions: the sessions of the host's pool keep plans of tables that were empty, and may use them. A job's end in a
+// handler's transaction is planned for what the tables are now. The control is the same without that.
+func TestPlansInHandlersTransactions(t *testing.T) {
+	t.Parallel()
+	host := testdb.Postgres(t)
+	if _, err := migrations.Up(t.Context(), host, migrations.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	d, err := open(t.Context(), host, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	conn, err := host.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	run := func(statement string) {
+		t.Helper()
+		if _, err := conn.Exec(t.Context(), statement, pgx.QueryExecModeSimpleProtocol); err != nil {
+			t.Fatalf("%v in %s", err, statement)
+		}
+	}
+	const id, ids = "'00000000-0000-0000-0000-000000000001'", "'{00000000-0000-0000-0000-000000000001}'"
+	ends := map[string]string{
+		d.keepFinished: strings.Join([]string{ids, ids, "'{1}'", ids, id}, ", "), d.finish: strings.Join([]string{ids, id, ids, ids}, ", "),
+		d.unique: strings.Join([]string{ids, id, ids, ids, "false"}, ", "), d.lock: ids,
+		d.free: strings.Join([]string{ids, ids, "false", ids, id}, ", "), d.admit: ids,
+	}
+	var names []string
+	run("set plan_cache_mode = force_generic_plan") // as it would be after five times, by the server's choice
+	for _, table := range []string{"job", "unique", "key", "blocked", "claim"} {
+		run("ALTER TABLE dblock_queue_" + table + " SET (autovacuum_enabled = off)")
+	}
+	for statement, args := range ends {
+		name := fmt.Sprintf("suite%d", len(names))
+		names = append(names, fmt.Sprintf("%s(%s)", name, args))
+		run("PREPARE " + name + " AS " + statement)
+		run("EXPLAIN EXECUTE " + names[len(names)-1])
+	}
+	for _, statement := range []string{
+		`INSERT INTO dblock_queue_job (job_id, queue, kind, priority, max_attempts, payload)
+		 SELECT gen_random_uuid(), 'default', 'k', 0, 1, '' FROM generate_series(1, 100000) n`,
+		`INSERT INTO dblock_queue_key (queue, group_key, most, taken) SELECT 'default', n::text, 1, 1 FROM generate_series(1, 100000) n`,
+		`INSERT INTO dblock_queue_unique (queue, unique_key, job_id) SELECT 'default', n::text, gen_random_uuid() FROM generate_series(1, 100000) n`,
+		`INSERT INTO dblock_queue_blocked (queue, group_key, seq, job_id, priority)
+		 SELECT 'default', (n % 1000)::text, n, gen_random_uuid(), 0 FROM generate_series(1, 100000) n`,
+	} {
+		run(statement)
+	}
+	stale := 0
+	for _, name := range names {
+		for _, first := range []string{"select 1", freshPlans} {
+			run("begin")
+			run(first)
+			rows, err := conn.Query(t.Context(), "EXPLAIN (COSTS OFF) EXECUTE "+name, pgx.QueryExecModeSimpleProtocol)
+			if err != nil {
+				t.Fatal(err)
+			}
+			lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+			if err != nil {
+				t.Fatal(err)
+			}
+			run("rollback")
+			plan := strings.Join(lines, "\n")
+			reads := readsAll(plan)
+			switch {
+			case first == freshPlans && reads:
+				t.Errorf("%s:\n%s", name, plan)
+			case reads:
+				stale++
+			}
+		}
+	}
+	if stale == 0 {
+		t.Error("no plan of empty tables reads a table whole: the test shows nothing")
+	}
+}
+
+// readsAll tells that a plan reads one of the large tables whole. There are few claims.
+func readsAll(plan string) bool {
+	for _, table := range []string{"job", "unique", "key", "blocked"} {
+		if strings.Contains(plan, "Seq Scan on dblock_queue_"+table+" ") {
+			return true
+		}
+	}
+	return false
+}
+
 // plan is how the server runs a statement of the worker's, whatever its arguments.
 func plan(t *testing.T, d *database, query string, args ...string) string {
 	t.Helper()
