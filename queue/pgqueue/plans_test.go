@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/testdb"
@@ -95,28 +96,43 @@ func TestPlansInHandlersTransactions(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Release()
-	run := func(statement string) {
-		t.Helper()
-		if _, err := conn.Exec(t.Context(), statement, pgx.QueryExecModeSimpleProtocol); err != nil {
-			t.Fatalf("%v in %s", err, statement)
+	stale := 0
+	for _, end := range stalePlans(t, d, conn) {
+		for _, first := range []string{"select 1", freshPlans} {
+			simple(t, conn, "begin")
+			simple(t, conn, first)
+			plan := simple(t, conn, "EXPLAIN (COSTS OFF) EXECUTE "+end)
+			simple(t, conn, "rollback")
+			switch {
+			case first == freshPlans && readsAll(plan):
+				t.Errorf("%s:\n%s", end, plan)
+			case readsAll(plan):
+				stale++
+			}
 		}
 	}
+	if stale == 0 {
+		t.Error("no plan of empty tables reads a table whole: the test shows nothing")
+	}
+}
+
+// stalePlans has a session keep plans of all that a job's end takes, when the tables are empty, and fills these.
+func stalePlans(t *testing.T, d *database, conn *pgxpool.Conn) (prepared []string) {
+	t.Helper()
 	const id, ids = "'00000000-0000-0000-0000-000000000001'", "'{00000000-0000-0000-0000-000000000001}'"
-	ends := map[string]string{
-		d.keepFinished: strings.Join([]string{ids, ids, "'{1}'", ids, id}, ", "), d.finish: strings.Join([]string{ids, id, ids, ids}, ", "),
-		d.unique: strings.Join([]string{ids, id, ids, ids, "false"}, ", "), d.lock: ids,
-		d.free: strings.Join([]string{ids, ids, "false", ids, id}, ", "), d.admit: ids,
-	}
-	var names []string
-	run("set plan_cache_mode = force_generic_plan") // as it would be after five times, by the server's choice
+	args := func(a ...string) string { return strings.Join(a, ", ") }
+	simple(t, conn, "set plan_cache_mode = force_generic_plan") // as it would be after five times, by the server's choice
 	for _, table := range []string{"job", "unique", "key", "blocked", "claim"} {
-		run("ALTER TABLE dblock_queue_" + table + " SET (autovacuum_enabled = off)")
+		simple(t, conn, "ALTER TABLE dblock_queue_"+table+" SET (autovacuum_enabled = off)")
 	}
-	for statement, args := range ends {
-		name := fmt.Sprintf("suite%d", len(names))
-		names = append(names, fmt.Sprintf("%s(%s)", name, args))
-		run("PREPARE " + name + " AS " + statement)
-		run("EXPLAIN EXECUTE " + names[len(names)-1])
+	for statement, with := range map[string]string{
+		d.keepFinished: args(ids, ids, "'{1}'", ids, id), d.finish: args(ids, id, ids, ids), d.unique: args(ids, id, ids, ids, "false"),
+		d.lock: ids, d.free: args(ids, ids, "false", ids, id), d.admit: ids,
+	} {
+		name := fmt.Sprintf("suite%d", len(prepared))
+		prepared = append(prepared, name+"("+with+")")
+		simple(t, conn, "PREPARE "+name+" AS "+statement)
+		simple(t, conn, "EXPLAIN EXECUTE "+name+"("+with+")")
 	}
 	for _, statement := range []string{
 		`INSERT INTO dblock_queue_job (job_id, queue, kind, priority, max_attempts, payload)
@@ -126,35 +142,23 @@ func TestPlansInHandlersTransactions(t *testing.T) {
 		`INSERT INTO dblock_queue_blocked (queue, group_key, seq, job_id, priority)
 		 SELECT 'default', (n % 1000)::text, n, gen_random_uuid(), 0 FROM generate_series(1, 100000) n`,
 	} {
-		run(statement)
+		simple(t, conn, statement)
 	}
-	stale := 0
-	for _, name := range names {
-		for _, first := range []string{"select 1", freshPlans} {
-			run("begin")
-			run(first)
-			rows, err := conn.Query(t.Context(), "EXPLAIN (COSTS OFF) EXECUTE "+name, pgx.QueryExecModeSimpleProtocol)
-			if err != nil {
-				t.Fatal(err)
-			}
-			lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
-			if err != nil {
-				t.Fatal(err)
-			}
-			run("rollback")
-			plan := strings.Join(lines, "\n")
-			reads := readsAll(plan)
-			switch {
-			case first == freshPlans && reads:
-				t.Errorf("%s:\n%s", name, plan)
-			case reads:
-				stale++
-			}
-		}
+	return prepared
+}
+
+// simple runs a statement as text, and returns its rows of text.
+func simple(t *testing.T, conn *pgxpool.Conn, statement string) string {
+	t.Helper()
+	results, err := conn.Conn().PgConn().Exec(t.Context(), statement).ReadAll()
+	if err != nil {
+		t.Fatalf("%v in %s", err, statement)
 	}
-	if stale == 0 {
-		t.Error("no plan of empty tables reads a table whole: the test shows nothing")
+	var lines []string
+	for _, row := range results[0].Rows {
+		lines = append(lines, string(row[0]))
 	}
+	return strings.Join(lines, "\n")
 }
 
 // readsAll tells that a plan reads one of the large tables whole. There are few claims.
