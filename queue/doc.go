@@ -10,6 +10,7 @@
 //     and the server, as far as the server itself loses no commits.
 //   - It is done at least once. More than once only where its process died, was frozen for longer than the TTL, or was cut off from
 //     the database, before the end of the job was recorded.
+//   - What a handler writes in the transaction that HandleTx of the engine room gives it is there exactly once: the job ends with it.
 //   - A fence: jobs are claimed, and the claim committed, before they begin; every end of a job proves that the claim is still this
 //     process's. Of a process that stood still for too long the jobs go to others, and what it then says of them is refused and
 //     counted (Observer.Lost).

@@ -41,7 +41,8 @@ type handler struct {
 // nil: the job is done; Snooze, Discard and Cancel as they say; any other error, and a panic: it is tried again after the backoff, until
 // it has had all its attempts.
 //
-// A job is done at least once: its process may die when the work is done and the job has not yet ended. ctx ends when the job's time is
+// A job is done at least once: its process may die when the work is done and the job has not yet ended. (HandleTx of the engine room
+// has both committed together.) ctx ends when the job's time is
 // up (ErrTimeout), when the process has lost its claims (dblock.ErrLost) and when the worker stops (ErrStopped); context.Cause says which.
 //
 // Errors: dblock.ErrInvalid, also where the kind has a handler.

@@ -70,8 +70,8 @@ func (q *Queue) RetryAll(ctx context.Context, queue string) (retried int, err er
 
 // Cancel drops a job, whatever it waits for, and a dead one, too: nothing is kept of it, but for its history. Where a worker has
 // it, word is left for that process: within about a second the job is dropped where it has not begun, or its handler's context ends
-// with ErrCancelled; if the handler then returns an error the job is dropped, and with nil it is done. was is the state in which the job
-// was found: Claimed says that it may still be done.
+// with ErrCancelled; if the handler then returns an error the job is dropped, and with nil it is done (one of HandleTx is rolled back and
+// dropped whatever it returns). was is the state in which the job was found: Claimed says that it may still be done.
 //
 // Errors: ErrNoJob; dblock.ErrBusy where it moved all the time; and those of the database.
 func (q *Queue) Cancel(ctx context.Context, id ID) (was State, err error) {

@@ -8,7 +8,7 @@ type Observer struct {
 	// Claimed: so many jobs were claimed, in an exchange that took so long. None: there were none.
 	Claimed func(queue string, jobs int, took time.Duration)
 
-	// Finished: a handler has done its job, in so long. That it is recorded is another matter: see Lost.
+	// Finished: a handler has done its job, in so long. That it is recorded is another matter: see Lost. That of HandleTx is.
 	Finished func(job Info, took time.Duration)
 
 	// Failed: an attempt failed, and the job is tried again after so long.

@@ -103,6 +103,7 @@ func (e Queue) Run(t *testing.T) {
 		"EffectsInTime":                   effectsInTime,
 		"EffectsOfConflicts":              effectsOfConflicts,
 		"EffectsOfTheCancelled":           effectsOfTheCancelled,
+		"EffectsOfASwallowedDeadlock":     effectsOfASwallowedDeadlock,
 		"EffectsAtTheEndOfWork":           effectsAtTheEndOfWork,
 		"EffectsOfHandlersThatEndTheirTx": effectsOfHandlersThatEndTheirTx,
 		"EffectsWithoutConnections":       effectsWithoutConnections,

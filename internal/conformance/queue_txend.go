@@ -43,6 +43,8 @@ func effectsOfHandlersThatEndTheirTx(t *testing.T, d *desk) {
 			_ = tx.Do(ctx, "SELECT nothing")
 			return nil
 		}, 0})
+	} else {
+		misdeeds = append(misdeeds, misdeed{"CREATE TABLE", text("CREATE TABLE suite_more (n INT)"), 1})
 	}
 	handleTx(t, d, q, "effect", func(ctx context.Context, tx HandlerTx, job queue.Job[int]) error {
 		if err := tx.Do(ctx, effectOf(job.Info)); err != nil {
@@ -64,6 +66,44 @@ func effectsOfHandlersThatEndTheirTx(t *testing.T, d *desk) {
 	d.empty(t)
 	if n := d.count(t, "SELECT count(*) FROM dblock_queue_dead"); int(n) != len(misdeeds) {
 		t.Errorf("%d are dead", n)
+	}
+}
+
+// A handler that goes on after a deadlock as if nothing were: what it had written is rolled back, and its job does not end without it.
+func effectsOfASwallowedDeadlock(t *testing.T, d *desk) {
+	d.effects(t)
+	dead := make(chan error, 2)
+	q := d.open(t, queue.Options{Observer: queue.Observer{Dead: func(_ queue.Info, err error) { dead <- err }}})
+	d.exec(t, "CREATE TABLE suite_row (n INT PRIMARY KEY, times INT NOT NULL)")
+	d.exec(t, "INSERT INTO suite_row VALUES (1, 0), (2, 0)")
+	var both sync.WaitGroup
+	both.Add(2)
+	handleTx(t, d, q, "effect", func(ctx context.Context, tx HandlerTx, job queue.Job[int]) error {
+		if err := tx.Do(ctx, effectOf(job.Info)); err != nil {
+			return err
+		}
+		if err := tx.Do(ctx, fmt.Sprintf("UPDATE suite_row SET times = times + 1 WHERE n = %d", job.Args)); err != nil {
+			return err
+		}
+		both.Done()
+		both.Wait()
+		_ = tx.Do(ctx, fmt.Sprintf("UPDATE suite_row SET times = times + 1 WHERE n = %d", 3-job.Args))
+		return nil
+	})
+	made, err := q.EnqueueMany(soon(t), []queue.Task{{Kind: "effect", Args: 1, MaxAttempts: 1}, {Kind: "effect", Args: 2, MaxAttempts: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	work(t, q, queue.WorkerOptions{})
+	if err := wait(t, dead, "the victim of the deadlock"); !errors.Is(err, dblock.ErrTxEnded) {
+		t.Errorf("it died of %v", err)
+	}
+	d.empty(t)
+	if n := d.count(t, countEffects); n != 1 {
+		t.Errorf("%d effects of %d jobs, of which one is dead", n, len(made))
+	}
+	if n := d.count(t, "SELECT sum(times) FROM suite_row"); n != 2 {
+		t.Errorf("%d updates", n)
 	}
 }
 

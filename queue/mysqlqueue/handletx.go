@@ -23,7 +23,7 @@ import (
 // tx is of READ COMMITTED, on a connection of the pool that the Queue was made with: for as long as fn runs, it has one, so that the pool
 // needs as many as WorkerOptions.Concurrency, and what New says besides. Where none is to be had while the job's time lasts, or the
 // server can't be reached, the job is run again after about a second, and that is no attempt. To begin takes three round trips, and
-// the job's end five of its own, and up to eight more where it has keys.
+// the job's end five of its own, and more where it has keys or Options.History is set.
 //
 // tx is rolled back where fn returns an error (Snooze, Discard and Cancel, too) or panics, where a middleware makes an error of what it
 // returned, where ctx has ended, and where the process has lost its claims, for which it need not know yet (Observer.Lost); then the job
