@@ -145,32 +145,31 @@ func controlEffectsApartFromTheEnd(t *testing.T, d *desk) {
 // Whoever knows that it was taken for dead does not even try.
 func aToldZombiesEffectsRollBack(t *testing.T, d *desk) {
 	d.effects(t)
-	began, lost := make(chan queue.ID, 1), make(chan int, 10)
-	q := d.open(t, queue.Options{TTL: time.Second, Observer: queue.Observer{Lost: func(_ string, n int) { lost <- n }}})
+	began, lost, causes, thaw := make(chan queue.ID, 1), make(chan int, 10), make(chan error, 1), make(chan error)
+	q := d.open(t, queue.Options{TTL: 3 * time.Second, Observer: queue.Observer{Lost: func(_ string, n int) { lost <- n }}})
 	handleTx(t, d, q, "effect", func(ctx context.Context, tx HandlerTx, job queue.Job[int]) error {
 		if err := tx.Do(ctx, effectOf(job.Info)); err != nil {
 			return err
 		}
 		began <- job.ID
 		<-ctx.Done()
-		if cause := context.Cause(ctx); !errors.Is(cause, dblock.ErrLost) {
-			t.Errorf("its context ended with %v", cause)
-		}
-		return nil
+		causes <- context.Cause(ctx)
+		return <-thaw
 	})
 	made := enqueue(t, q, queue.Task{Kind: "effect", Args: 1})
-	stop := work(t, q, queue.WorkerOptions{Concurrency: 1, Ahead: -1, Rescue: -1})
+	work(t, q, queue.WorkerOptions{Concurrency: 1, Ahead: -1, Rescue: -1})
 	wait(t, began, "the job")
 	end := d.successor(t)
+	if cause := wait(t, causes, "the zombie to be told"); !errors.Is(cause, dblock.ErrLost) {
+		t.Errorf("its context ended with %v", cause)
+	}
+	thaw <- nil
 	if n := wait(t, lost, "the refusal"); n != 1 {
 		t.Errorf("%d were refused", n)
 	}
 	end <- nil
 	d.empty(t)
 	d.effective(t, made...)
-	if err := stop(); err != nil {
-		t.Error(err)
-	}
 }
 
 // What a worker wrote that was killed is not there.
