@@ -2,11 +2,9 @@ package pgqueue
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/queue"
@@ -44,61 +42,6 @@ func (d *database) Begin(ctx context.Context) (pgx.Tx, engine.Work, error) {
 	}
 	lent := &lentTx{Tx: tx}
 	return lent, &work{d, tx, lent}, nil
-}
-
-// work is a transaction that a handler works in.
-type work struct {
-	d    *database
-	tx   pgx.Tx
-	lent *lentTx // what the handler has
-}
-
-// freshPlans has the server plan the statements that follow for what the tables are now: the sessions are not ours, and may keep plans of
-// tables that were empty. It is for this transaction, of which nothing follows but the commit.
-const freshPlans = "set local plan_cache_mode = force_custom_plan"
-
-// End is one round trip.
-func (w *work) End(ctx context.Context, x *engine.Exchange) (ours bool, err error) {
-	if err := w.stands(); err != nil {
-		return false, err
-	}
-	var batch pgx.Batch
-	var ended int
-	batch.Queue(freshPlans)
-	w.d.queueKept(&batch, x)
-	w.d.queueKeys(&batch, x)
-	w.d.queueFinished(&batch, x, &ended)
-	if err := w.tx.SendBatch(ctx, &batch).Close(); err != nil {
-		return false, err
-	}
-	return ended == len(x.Finished), nil
-}
-
-// stands takes the transaction back from the handler, and tells why it can't be committed.
-func (w *work) stands() error {
-	did := w.lent.takeBack()
-	conn := w.tx.Conn().PgConn()
-	switch {
-	case did != "":
-		return fmt.Errorf("%w: the handler has called its %s: return nil to have it committed, an error to have it rolled back", dblock.ErrTxEnded, did)
-	case conn.IsClosed():
-		return fmt.Errorf("%w: the connection was lost before the commit", dblock.ErrUnavailable)
-	case conn.TxStatus() == 'I': // the server would take what follows, statement by statement
-		return fmt.Errorf("%w: the handler has sent a statement that ended it: what it wrote till then may be there: leave that to HandleTx", dblock.ErrTxEnded)
-	case conn.TxStatus() == 'E':
-		return fmt.Errorf("%w: a statement of the handler failed and its error was not returned, so that nothing was written: return it", dblock.ErrTxEnded)
-	}
-	return nil
-}
-
-func (w *work) Commit(ctx context.Context) error { return w.tx.Commit(ctx) }
-
-// Rollback closes the connection where that fails.
-func (w *work) Rollback(ctx context.Context) {
-	w.lent.takeBack()
-	ctx, cancel := ending(ctx)
-	defer cancel()
-	_ = w.tx.Rollback(ctx)
 }
 
 // Await is a transaction, so that no default of the session's can be in the way.
