@@ -13,7 +13,11 @@ import (
 )
 
 // EnqueueTx is Queue.EnqueueMany in a transaction of the caller's, a pgx.Tx or pglock.SQLTx of a *sql.Tx: the jobs are there if and when tx
-// commits. It is one round trip. Workers learn of the jobs when they next look, within WorkerOptions.Poll.
+// commits. It is one round trip.
+//
+// The commit tells workers of all processes of the jobs. For that Postgres has transactions that tell something commit one after the other, in
+// all databases of the server, each with its flush: where more of them are to commit at once than the disk flushes one by one, set
+// Options.QuietTx, or Options.PollOnly. Then workers learn of the jobs when they next look, within WorkerOptions.Poll.
 //
 // With keys it is up to four round trips. What they lock stays locked till tx ends: jobs of the same Group, or with the same Unique, are not
 // enqueued by others before, and none of the Group ends. Enqueue last, and all in one call, as two calls may deadlock with two of others.
@@ -27,10 +31,10 @@ func EnqueueTx(ctx context.Context, q *queue.Queue, tx pglock.Tx, tasks ...queue
 // Insert is one statement, which is its own transaction, where no job has keys.
 func (d *database) Insert(ctx context.Context, jobs []engine.Insert) (dups []engine.Duplicate, err error) {
 	if !haveKeys(jobs) {
-		return nil, d.q.EnqueueJobs(ctx, d.on(d.pool), columns(jobs))
+		return nil, d.q.EnqueueJobs(ctx, d.on(d.pool), columns(jobs, untold))
 	}
 	err = d.inTx(ctx, func(on pgdb.DBTX) (commit bool, err error) {
-		dups, err = d.insertKeyed(ctx, on, jobs)
+		dups, err = d.insertKeyed(ctx, on, jobs, untold)
 		return true, err
 	})
 	return dups, err
@@ -50,12 +54,19 @@ type callerTx struct {
 	on pgdb.DBTX
 }
 
-func (t callerTx) Insert(ctx context.Context, jobs []engine.Insert) ([]engine.Duplicate, error) {
-	if haveKeys(jobs) {
-		return t.d.insertKeyed(ctx, t.on, jobs)
+func (t callerTx) Insert(ctx context.Context, jobs []engine.Insert, tell bool) ([]engine.Duplicate, error) {
+	channel := untold
+	if tell {
+		channel = t.d.channel
 	}
-	return nil, t.d.q.EnqueueJobs(ctx, t.on, columns(jobs))
+	if haveKeys(jobs) {
+		return t.d.insertKeyed(ctx, t.on, jobs, channel)
+	}
+	return nil, t.d.q.EnqueueJobs(ctx, t.on, columns(jobs, channel))
 }
+
+// untold is the channel of statements that tell nobody.
+const untold = ""
 
 // txConn makes a caller's transaction what the generated queries run on; what is run on it here returns rows, or none, and
 // never just one.
@@ -65,10 +76,11 @@ func (t txConn) QueryRow(context.Context, string, ...any) pgx.Row {
 	panic("pgqueue: no statement of a caller's transaction returns one row")
 }
 
-func columns(jobs []engine.Insert) pgdb.EnqueueJobsParams {
+func columns(jobs []engine.Insert, channel string) pgdb.EnqueueJobsParams {
 	n := len(jobs)
 	p := pgdb.EnqueueJobsParams{
-		JobIds: make([]pgtype.UUID, n), Queues: make([]string, n), Kinds: make([]string, n), Priorities: make([]int16, n),
+		Channel: channel,
+		JobIds:  make([]pgtype.UUID, n), Queues: make([]string, n), Kinds: make([]string, n), Priorities: make([]int16, n),
 		MaxAttempts: make([]int16, n), DelaysUs: make([]int64, n), Payloads: make([][]byte, n),
 	}
 	for i, j := range jobs {

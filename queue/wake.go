@@ -1,0 +1,197 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/queue/internal/engine"
+)
+
+// Workers ask for jobs when they poll. All else is so that they need not wait for that: who has made jobs ready wakes the workers of
+// his own process, and tells the others. What they are told may be lost, and costs then as long as the poll takes.
+
+// announce tells the workers of a queue, or of AnyQueue, that there are jobs: committed ones.
+func (q *Queue) announce(name string) {
+	q.wake(name)
+	q.tell(engine.News{Queue: name})
+}
+
+// announceAll does so for jobs that were enqueued.
+func (q *Queue) announceAll(jobs []engine.Insert, dups []engine.Duplicate) {
+	not := make(map[engine.ID]bool, len(dups))
+	for _, d := range dups {
+		not[d.Job] = true
+	}
+	told := make(map[string]bool, 1)
+	for i := range jobs {
+		if j := &jobs[i]; j.Delay == 0 && !told[j.Queue] && !not[j.ID] {
+			told[j.Queue] = true
+			q.announce(j.Queue)
+		}
+	}
+}
+
+func (q *Queue) tell(n engine.News) {
+	if !q.o.PollOnly {
+		q.teller.tell(n)
+	}
+}
+
+// wake has the workers of this process ask at once.
+func (q *Queue) wake(name string) {
+	q.mu.RLock()
+	defer q.mu.RUnlock()
+	for w := range q.workers {
+		if w.isFor(name) {
+			w.wake()
+		}
+	}
+}
+
+// heard takes over what another process tells.
+func (q *Queue) heard(n engine.News) {
+	q.mu.RLock()
+	defer q.mu.RUnlock()
+	for w := range q.workers {
+		switch {
+		case !n.IsOfJobs():
+			w.leftWord(n.Member)
+		case w.isFor(n.Queue):
+			w.hint()
+		}
+	}
+}
+
+func (w *worker) isFor(queue string) bool { return queue == w.o.Queue || queue == engine.AnyQueue }
+
+// hints is how a worker goes about what other processes tell. All hear of a job at the same moment, and one of them gets it. So each waits
+// first, for a random time within a window that grows with each time that it comes too late, and is halved when it gets something: by
+// about as much as there are others, so that together they ask about as often as if there were a few. What is heard meanwhile is one
+// ask. One that is alone soon waits for nothing.
+type hints struct {
+	due    time.Time // zero: nothing was heard since the last ask
+	window time.Duration
+}
+
+const (
+	hintStep  = 500 * time.Microsecond
+	hintsMost = 10 * time.Millisecond
+)
+
+func (h *hints) heard(now time.Time) {
+	if h.due.IsZero() {
+		h.due = now.Add(rand.N(h.window + 1))
+	}
+}
+
+// asked notes that the worker asks, and tells whether it does because of a hint.
+func (h *hints) asked(now time.Time) bool {
+	due := !h.due.IsZero() && !now.Before(h.due)
+	h.due = time.Time{}
+	return due
+}
+
+// got takes over what came of it.
+func (h *hints) got(jobs int) {
+	if jobs > 0 {
+		h.window /= 2
+	} else {
+		h.window = min(h.window+hintStep, hintsMost)
+	}
+}
+
+// hint has the worker ask soon.
+func (w *worker) hint() {
+	w.mu.Lock()
+	w.hints.heard(time.Now())
+	w.mu.Unlock()
+	w.signal()
+}
+
+// nextAsk is when it asks though nothing has happened in this process; w.mu is held.
+func (w *worker) nextAsk() time.Time {
+	if due := w.hints.due; !due.IsZero() && due.Before(w.nextPoll) {
+		return due
+	}
+	return w.nextPoll
+}
+
+// ear is the one connection on which a process listens, while it has workers.
+type ear struct {
+	mu    sync.Mutex
+	users int
+	deaf  bool // there will never be anything to hear
+	end   context.CancelFunc
+	over  chan struct{}
+}
+
+// listens has the process listen until leave is called, which returns once the last one's connection is closed.
+func (q *Queue) listens() (leave func()) {
+	if q.o.PollOnly {
+		return func() {}
+	}
+	e := &q.ear
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.users++
+	if e.users == 1 && !e.deaf {
+		ctx, end := context.WithCancel(context.Background())
+		over := make(chan struct{})
+		e.end, e.over = end, over
+		go func() {
+			defer close(over)
+			defer end()
+			q.listen(ctx)
+		}()
+	}
+	return e.leave
+}
+
+func (e *ear) leave() {
+	e.mu.Lock()
+	e.users--
+	if e.users > 0 || e.end == nil {
+		e.mu.Unlock()
+		return
+	}
+	over := e.over
+	e.end()
+	e.end, e.over = nil, nil
+	e.mu.Unlock()
+	<-over
+}
+
+// listen hears what others tell, and begins again where the connection ends: what was told meanwhile is lost, so that all workers look.
+func (q *Queue) listen(ctx context.Context) {
+	known := false
+	for n := 0; ; n++ {
+		err := q.engine.Listen(ctx, func() {
+			n, known = 0, false
+			q.heard(engine.News{Queue: engine.AnyQueue})
+		}, q.heard)
+		if ctx.Err() != nil {
+			return
+		}
+		if errors.Is(err, dblock.ErrUnsupported) {
+			q.ear.mu.Lock()
+			q.ear.deaf = true
+			q.ear.mu.Unlock()
+			q.o.Log.Info("queue: workers learn of other processes' jobs when they poll", "error", err)
+			return
+		}
+		if !known { // once, however long it goes on
+			known = true
+			q.trouble("listening for jobs, workers poll until that works again", err)
+		}
+		if !sleep(ctx, rand.N(listenAgain<<min(n, 8))) {
+			return
+		}
+	}
+}
+
+// listenAgain is how long at most it is not listened after a connection has ended; after each further failure twice as long, up to 26 s.
+const listenAgain = 100 * time.Millisecond
