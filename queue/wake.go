@@ -71,7 +71,8 @@ func (w *worker) isFor(queue string) bool { return queue == w.o.Queue || queue =
 // hints is how a worker goes about what other processes tell. All hear of a job at the same moment, and one of them gets it. So each waits
 // first, for a random time within a window that grows with each time that it comes too late, and is halved when it gets something: by
 // about as much as there are others, so that together they ask about as often as if there were a few. What is heard meanwhile is one
-// ask. One that is alone soon waits for nothing.
+// ask. One that is alone soon waits for nothing, and of several it is soon one that is the first as a rule; so it waits for longer the more
+// of its handlers are busy, and others get their share.
 type hints struct {
 	due    time.Time // zero: nothing was heard since the last ask
 	window time.Duration
@@ -80,11 +81,12 @@ type hints struct {
 const (
 	hintStep  = 500 * time.Microsecond
 	hintsMost = 10 * time.Millisecond
+	busyMost  = 5 * time.Millisecond // what one waits for whose handlers are all busy, beside
 )
 
-func (h *hints) heard(now time.Time) {
+func (h *hints) heard(now time.Time, busy, of int) {
 	if h.due.IsZero() {
-		h.due = now.Add(rand.N(h.window + 1))
+		h.due = now.Add(rand.N(h.window+1) + busyMost*time.Duration(min(busy, of))/time.Duration(of))
 	}
 }
 
@@ -107,7 +109,7 @@ func (h *hints) got(jobs int) {
 // hint has the worker ask soon.
 func (w *worker) hint() {
 	w.mu.Lock()
-	w.hints.heard(time.Now())
+	w.hints.heard(time.Now(), w.held, w.o.Concurrency)
 	w.mu.Unlock()
 	w.signal()
 }

@@ -90,6 +90,7 @@ func (e Queue) Run(t *testing.T) {
 		"DiscardsRetriesAndPurges":        discardsRetriesAndPurges,
 		"OneOfManyEndsAJob":               oneOfManyEndsAJob,
 		"RefusesBadQuestions":             refusesBadQuestions,
+		"PollOnlyIsToldOfNothing":         pollOnlyIsToldOfNothing,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

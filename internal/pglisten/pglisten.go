@@ -75,7 +75,7 @@ func begin(ctx context.Context, pool *pgxpool.Pool, conn *pgx.Conn, channel stri
 	// The connection may be silent for long.
 	for _, statement := range []string{
 		"select set_config('idle_session_timeout', '0', false)",
-		"listen " + pgx.Identifier{channel}.Sanitize(), "unlisten " + pgx.Identifier{own}.Sanitize(),
+		"unlisten " + pgx.Identifier{own}.Sanitize(), "listen " + pgx.Identifier{channel}.Sanitize(), // the last, as the server shows it
 	} {
 		if _, err := conn.Exec(ctx, statement, pgx.QueryExecModeSimpleProtocol); err != nil {
 			return err

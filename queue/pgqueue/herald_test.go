@@ -1,0 +1,8 @@
+package pgqueue_test
+
+import "testing"
+
+func TestHerald(t *testing.T) {
+	t.Parallel()
+	engine.RunHerald(t)
+}
