@@ -55,8 +55,7 @@ func burst(told func() []time.Time, tell func(engine.News)) error {
 		tell(engine.News{Queue: "q"})
 	}
 	took := time.Since(began)
-	time.Sleep(time.Second)
-	synctest.Wait()
+	pause(time.Second)
 	sends := told()
 	if most := int(took/tellEvery) + 2; len(sends) > most {
 		return fmt.Errorf("%d tellings in %v, more than %d", len(sends), took, most)
@@ -68,6 +67,12 @@ func burst(told func() []time.Time, tell func(engine.News)) error {
 		}
 	}
 	return nil
+}
+
+// pause lets everything happen that happens meanwhile.
+func pause(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
 }
 
 func TestWhatIsToldInABurstIsFewAndNoneIsLost(t *testing.T) {
@@ -116,7 +121,7 @@ func TestTheFirstIsToldAtOnceAndOthersTogether(t *testing.T) {
 		for _, name := range []string{"b", "c", "b"} {
 			teller.tell(engine.News{Queue: name})
 		}
-		time.Sleep(time.Second)
+		pause(time.Second)
 		slices.Sort(o.told)
 		if len(o.sends) != 2 || !slices.Equal(o.told, []string{"a", "b", "c"}) {
 			t.Errorf("%d tellings, of %v", len(o.sends), o.told)
@@ -138,21 +143,21 @@ func TestTellingIsTriedAgain(t *testing.T) {
 		o := &town{fails: slices.Repeat([]error{bad}, tellTries-1)}
 		teller := o.teller()
 		teller.tell(engine.News{Queue: "a"})
-		time.Sleep(time.Minute)
+		pause(time.Minute)
 		if !slices.Equal(o.told, []string{"a"}) || o.events != 0 {
 			t.Errorf("%v were told, and %d troubles", o.told, o.events)
 		}
 		o.fails, o.told = slices.Repeat([]error{bad}, tellTries), nil
 		teller.tell(engine.News{Queue: "b"})
-		time.Sleep(time.Minute)
+		pause(time.Minute)
 		if len(o.told) != 0 || o.events != 1 {
 			t.Errorf("%v were told, and %d troubles", o.told, o.events)
 		}
 		o.fails, o.sends = []error{fmt.Errorf("%w: here", dblock.ErrUnsupported)}, nil
 		teller.tell(engine.News{Queue: "c"})
-		time.Sleep(time.Minute)
+		pause(time.Minute)
 		teller.tell(engine.News{Queue: "d"})
-		time.Sleep(time.Minute)
+		pause(time.Minute)
 		if len(o.sends) != 1 || o.events != 1 {
 			t.Errorf("where nobody can be told there were %d tellings, and %d troubles", len(o.sends), o.events)
 		}
