@@ -61,7 +61,7 @@ func (w *worker) exchange(ctx context.Context, m *message) {
 			f(w.o.Queue, len(got.Jobs), time.Since(began))
 		}
 	}
-	w.confirmed(m, got.Jobs)
+	w.confirmed(m, got.Jobs, time.Since(began))
 	if w.leaves(m) {
 		w.q.announce(w.o.Queue)
 	}
@@ -93,7 +93,7 @@ func (w *worker) lost(ctx context.Context, m *message, got engine.Exchanged) int
 }
 
 // confirmed takes over an exchange that has taken place.
-func (w *worker) confirmed(m *message, jobs []engine.Job) {
+func (w *worker) confirmed(m *message, jobs []engine.Job, took time.Duration) {
 	now := time.Now()
 	slices.SortFunc(jobs, inOrder)
 	tasks := make([]task, len(jobs))
@@ -120,6 +120,7 @@ func (w *worker) confirmed(m *message, jobs []engine.Job) {
 			w.hints.got(len(jobs))
 		}
 		w.more = len(jobs) == m.Ask.Most
+		w.marks.saw(m.Ask, jobs, now, took)
 		if !w.more {
 			w.nextPoll = now.Add(jitter(w.o.Poll))
 		}
@@ -171,6 +172,7 @@ func (w *worker) unsent(m *message, err error) {
 		}
 	}
 	w.woken = w.woken || m.Ask != nil
+	w.marks.forget() // what it would have claimed may stand before them
 	w.mu.Unlock()
 	if unknown && m.Ask != nil {
 		w.doubt(m.of, *m.Ask)

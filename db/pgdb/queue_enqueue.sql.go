@@ -7,6 +7,7 @@ package pgdb
 
 import (
 	"context"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
 )
@@ -77,4 +78,16 @@ SELECT pg_notify($1, news.payload) FROM (SELECT unnest($2::text[]) AS payload) n
 func (q *Queries) TellNews(ctx context.Context, db DBTX, channel string, payloads []string) error {
 	_, err := db.Exec(ctx, TellNews, channel, payloads)
 	return err
+}
+
+const TimeToEnqueue = `-- name: TimeToEnqueue :one
+SELECT clock_timestamp()::timestamptz AS now
+`
+
+// What jobs that are copied are stamped with: COPY takes no expressions.
+func (q *Queries) TimeToEnqueue(ctx context.Context, db DBTX) (time.Time, error) {
+	row := db.QueryRow(ctx, TimeToEnqueue)
+	var now time.Time
+	err := row.Scan(&now)
+	return now, err
 }

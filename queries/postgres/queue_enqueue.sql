@@ -25,3 +25,7 @@ SELECT pg_notify(sqlc.arg(channel), news.payload) FROM (SELECT unnest(sqlc.arg(p
 -- A table's number: however the table is found it is the same, and no other schema's has it.
 -- name: TableNumber :one
 SELECT COALESCE(to_regclass(sqlc.arg(table_name)::text)::oid, 0)::bigint AS number;
+
+-- What jobs that are copied are stamped with: COPY takes no expressions.
+-- name: TimeToEnqueue :one
+SELECT clock_timestamp()::timestamptz AS now;

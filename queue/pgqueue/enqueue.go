@@ -2,6 +2,7 @@ package pgqueue
 
 import (
 	"context"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -13,7 +14,7 @@ import (
 )
 
 // EnqueueTx is Queue.EnqueueMany in a transaction of the caller's, a pgx.Tx or pglock.SQLTx of a *sql.Tx: the jobs are there if and when tx
-// commits. It is one round trip.
+// commits. It is one round trip; with 1,000 tasks or more in a pgx.Tx they are copied (COPY), in a few.
 //
 // The commit tells workers of all processes of the jobs. For that Postgres has transactions that tell something commit one after the other, in
 // all databases of the server, each with its flush: where more of them are to commit at once than the disk flushes one by one, set
@@ -28,10 +29,14 @@ func EnqueueTx(ctx context.Context, q *queue.Queue, tx pglock.Tx, tasks ...queue
 	return q.EnqueueIn(ctx, engine.CallerTx{Tx: tx}, tasks)
 }
 
-// Insert is one statement, which is its own transaction, where no job has keys.
+// Insert is one statement, which is its own transaction, where no job has keys and they are not very many.
 func (d *database) Insert(ctx context.Context, jobs []engine.Insert) (dups []engine.Duplicate, err error) {
-	if !haveKeys(jobs) {
+	switch {
+	case haveKeys(jobs):
+	case len(jobs) < copyFrom:
 		return nil, d.q.EnqueueJobs(ctx, d.on(d.pool), columns(jobs, untold))
+	default:
+		return nil, d.inPgxTx(ctx, func(tx pgx.Tx) (commit bool, err error) { return true, d.copyJobs(ctx, tx, jobs) })
 	}
 	err = d.inTx(ctx, func(on pgdb.DBTX) (commit bool, err error) {
 		dups, err = d.insertKeyed(ctx, on, jobs, untold)
@@ -46,11 +51,12 @@ func (d *database) Tx(tx engine.CallerTx) (engine.Tx, bool) {
 	if !ours { // a nil one is none, either
 		return nil, false
 	}
-	return callerTx{d, d.on(txConn{caller})}, true
+	return callerTx{d, caller, d.on(txConn{caller})}, true
 }
 
 type callerTx struct {
 	d  *database
+	tx pglock.Tx
 	on pgdb.DBTX
 }
 
@@ -62,7 +68,27 @@ func (t callerTx) Insert(ctx context.Context, jobs []engine.Insert, tell bool) (
 	if haveKeys(jobs) {
 		return t.d.insertKeyed(ctx, t.on, jobs, channel)
 	}
+	if tx, can := t.tx.(copier); can && len(jobs) >= copyFrom {
+		if err := t.d.copyJobs(ctx, tx, jobs); err != nil {
+			return nil, err
+		}
+		return nil, t.tell(ctx, jobs, channel)
+	}
 	return nil, t.d.q.EnqueueJobs(ctx, t.on, columns(jobs, channel))
+}
+
+// tell tells of jobs that were copied, which tells nobody.
+func (t callerTx) tell(ctx context.Context, jobs []engine.Insert, channel string) error {
+	var payloads []string
+	for i := range jobs {
+		if payload := ofJobs + ":" + jobs[i].Queue; jobs[i].Delay == 0 && !slices.Contains(payloads, payload) {
+			payloads = append(payloads, payload)
+		}
+	}
+	if channel == untold || len(payloads) == 0 {
+		return nil
+	}
+	return t.d.q.TellNews(ctx, t.on, channel, payloads)
 }
 
 // untold is the channel of statements that tell nobody.
