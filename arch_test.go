@@ -31,7 +31,8 @@ var rooms = [][]string{
 	{"migrations"},
 	{"internal/sale", "internal/orders", "internal/doctor"},
 	{"inventory", "queue", "optimistic"},
-	{"inventory/internal/engine", "queue/internal/engine", "optimistic/internal/engine", "internal/lease", "internal/session"},
+	{"inventory/internal/engine", "queue/internal/engine", "optimistic/internal/engine", "internal/lease", "internal/session",
+		"internal/pglisten"},
 	{"internal/member", "internal/pgschema", "internal/mysqlschema", "internal/retry"},
 	{"db/pgdb", "db/mysqldb", "internal/migratelock", "internal/devdb", "internal/mysqltext", "internal/pgfault", "internal/mysqlfault"},
 	{"internal/pgserver", "internal/mysqlserver", "internal/rowlock", "internal/merge", "internal/schema", "internal/faultconn", "internal/pgscript", "internal/fault"},
@@ -42,7 +43,7 @@ var rooms = [][]string{
 // drivers says which rooms may import a database driver, and which one.
 var drivers = map[string][]string{
 	"github.com/jackc/pgx/": {
-		"db/pgdb", "internal/pgfault", "internal/pgserver", "internal/doctor", "internal/pgschema", "inventory/pginventory", "queue/pgqueue", "optimistic/pgoptimistic", "pglock", "migrations", "internal/migratelock", "internal/devdb", "internal/conformance",
+		"db/pgdb", "internal/pgfault", "internal/pgserver", "internal/pglisten", "internal/doctor", "internal/pgschema", "inventory/pginventory", "queue/pgqueue", "optimistic/pgoptimistic", "pglock", "migrations", "internal/migratelock", "internal/devdb", "internal/conformance",
 		"internal/testdb", "cmd/dblock", "internal/withdb", "bench",
 	},
 	"github.com/go-sql-driver/": {

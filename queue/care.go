@@ -5,6 +5,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
 const (
@@ -14,6 +15,11 @@ const (
 
 // Promote has jobs be ready whose time has come, of all queues, and returns how many. Workers do so by themselves (WorkerOptions.Promote).
 func (q *Queue) Promote(ctx context.Context) (promoted int, err error) {
+	defer func() {
+		if promoted > 0 {
+			q.announce(engine.AnyQueue)
+		}
+	}()
 	for range mostSteps {
 		n, err := q.promoteStep(ctx)
 		promoted += n
@@ -75,6 +81,9 @@ func (q *Queue) rescue(ctx context.Context, gone member.ID) (ready, dead int, er
 		if got.Claims == 0 {
 			break
 		}
+	}
+	if ready+dead > 0 { // of a group whose job is dead the next one is ready
+		q.announce(engine.AnyQueue)
 	}
 	if f := q.o.Observer.Rescued; f != nil && ready+dead > 0 {
 		f(ready, dead)

@@ -28,27 +28,27 @@ func (w *worker) duties() []duty {
 	var all []duty
 	if w.o.Promote >= 0 {
 		all = append(all, duty{"promote", w.o.Promote, func(ctx context.Context) {
-			n, err := w.q.Promote(ctx)
-			w.note(ctx, "promoting jobs whose time has come", n, err)
+			_, err := w.q.Promote(ctx)
+			w.note(ctx, "promoting jobs whose time has come", err)
 		}})
 	}
 	if w.o.Rescue >= 0 {
 		all = append(all, duty{"rescue", w.o.Rescue, func(ctx context.Context) {
-			n, _, err := w.q.Rescue(ctx)
-			w.note(ctx, "rescuing the jobs of those who are gone", n, err)
+			_, _, err := w.q.Rescue(ctx)
+			w.note(ctx, "rescuing the jobs of those who are gone", err)
 			w.forget(ctx)
 		}})
 	}
 	if w.q.o.History > 0 {
 		all = append(all, duty{"history", pruneEvery, func(ctx context.Context) {
 			_, err := w.q.PruneHistory(ctx)
-			w.note(ctx, "deleting old history", 0, err)
+			w.note(ctx, "deleting old history", err)
 		}})
 	}
 	if f := w.q.o.Observer.Stats; f != nil {
 		all = append(all, duty{"stats", w.o.Stats, func(ctx context.Context) {
 			s, err := w.q.Stats(ctx)
-			w.note(ctx, "counting jobs", 0, err)
+			w.note(ctx, "counting jobs", err)
 			if err == nil {
 				f(s)
 			}
@@ -125,16 +125,13 @@ func (w *worker) forget(ctx context.Context) {
 	}
 	w.mu.Unlock()
 	if due {
-		w.note(ctx, "dropping what was left for those who are gone", 0, w.q.within(ctx, w.q.engine.PruneCancels))
+		w.note(ctx, "dropping what was left for those who are gone", w.q.within(ctx, w.q.engine.PruneCancels))
 	}
 }
 
-func (w *worker) note(ctx context.Context, doing string, ready int, err error) {
+func (w *worker) note(ctx context.Context, doing string, err error) {
 	if err != nil && ctx.Err() == nil {
 		w.q.trouble(doing, err)
-	}
-	if ready > 0 {
-		w.wake()
 	}
 }
 

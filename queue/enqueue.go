@@ -56,12 +56,7 @@ func (q *Queue) EnqueueMany(ctx context.Context, tasks []Task) ([]ID, error) {
 	case err != nil:
 		return nil, err
 	}
-	for _, j := range jobs {
-		if j.Delay == 0 {
-			q.wake(j.Queue)
-			break
-		}
-	}
+	q.announceAll(jobs, dups)
 	return made, duplicates(jobs, made, dups)
 }
 
@@ -75,7 +70,8 @@ func (q *Queue) EnqueueIn(ctx context.Context, caller engine.CallerTx, tasks []T
 	if !ours {
 		return nil, &dblock.InvalidError{Field: "tx", Reason: "it is nil, or of another engine than the Queue"}
 	}
-	dups, err := oneOfEach(jobs, func(jobs []engine.Insert) ([]engine.Duplicate, error) { return tx.Insert(ctx, jobs) })
+	tell := !q.o.QuietTx && !q.o.PollOnly
+	dups, err := oneOfEach(jobs, func(jobs []engine.Insert) ([]engine.Duplicate, error) { return tx.Insert(ctx, jobs, tell) })
 	if err != nil {
 		return nil, q.explain(fault.NoWrite(err), "enqueuing in your transaction, which is to be rolled back")
 	}

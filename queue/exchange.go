@@ -62,6 +62,14 @@ func (w *worker) exchange(ctx context.Context, m *message) {
 		}
 	}
 	w.confirmed(m, got.Jobs, time.Since(began))
+	if w.leaves(m) {
+		w.q.announce(w.o.Queue)
+	}
+}
+
+// leaves tells that there are jobs to be taken now that this worker will not take, as it is to end.
+func (w *worker) leaves(m *message) bool {
+	return w.stopping.Load() && slices.ContainsFunc(m.ends, func(e end) bool { return e.letsIn() || e.what == deferred && e.delay == 0 })
 }
 
 // lost is how many ends were refused. Of a message that was sent before, some may have been accepted then: a job that has
@@ -102,6 +110,9 @@ func (w *worker) confirmed(m *message, jobs []engine.Job, took time.Duration) {
 		w.over(e.of)
 	}
 	if m.Ask != nil {
+		if m.hinted {
+			w.hints.got(len(jobs))
+		}
 		w.more = len(jobs) == m.Ask.Most
 		w.marks.saw(m.Ask, jobs, now, took)
 		if !w.more {

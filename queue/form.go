@@ -13,6 +13,7 @@ type message struct {
 	ends    []end
 	again   bool // they were sent before, and got no answer
 	closing []*claim
+	hinted  bool // it asks because another process has told of jobs
 }
 
 const (
@@ -62,7 +63,7 @@ func (w *worker) form() (m *message, wait time.Duration) {
 		m.Ask = &engine.Ask{Claim: w.q.ids.next(1)[0], Queue: w.o.Queue, Most: most, From: w.marks.from(now), Beat: m.of.life.Beat()}
 		w.asking++
 		w.coming += most
-		w.asked, w.woken = now, false
+		w.asked, w.woken, m.hinted = now, false, w.hints.asked(now)
 	}
 	m.Member = m.of.life.ID
 	w.flying++
@@ -84,7 +85,7 @@ func (w *worker) claimable(now time.Time) (most int, wait time.Duration) {
 	if room <= 0 {
 		return 0, long
 	}
-	if pause := w.nextPoll.Sub(now); pause > 0 && !w.woken && !w.more {
+	if pause := w.nextAsk().Sub(now); pause > 0 && !w.woken && !w.more {
 		return 0, pause
 	}
 	if pause := claimWait - now.Sub(w.asked); pause > 0 && room < min(capacity/4, w.o.Batch) {

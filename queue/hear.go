@@ -4,16 +4,17 @@ import (
 	"context"
 	"time"
 
+	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
-// hearEvery is how often a worker that has jobs looks whether somebody wants some of them cancelled.
+// hearEvery is how often a worker that has jobs looks whether somebody wants some of them cancelled, though it was told of nothing.
 const hearEvery = time.Second
 
 // hear cancels what others want to be cancelled, until ctx ends.
 func (w *worker) hear(ctx context.Context) {
 	unknown := make(map[engine.ID]bool) // jobs that were not found when word of them was first heard
-	for sleep(ctx, jitter(hearEvery)) {
+	for w.listensFor(ctx, jitter(hearEvery)) {
 		w.mu.Lock()
 		now, held := w.now, w.held
 		w.mu.Unlock()
@@ -35,6 +36,33 @@ func (w *worker) hear(ctx context.Context) {
 		if err != nil && ctx.Err() == nil {
 			w.q.trouble("looking for jobs that are to be cancelled", err)
 		}
+	}
+}
+
+// listensFor waits for d, or until word was left, while ctx lives.
+func (w *worker) listensFor(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-w.word:
+	case <-timer.C:
+	}
+	return true
+}
+
+// leftWord has the worker look what is to be cancelled, where the word was left for this process.
+func (w *worker) leftWord(of member.ID) {
+	w.mu.Lock()
+	ours := w.now != nil && w.now.life.ID == of
+	w.mu.Unlock()
+	if !ours {
+		return
+	}
+	select {
+	case w.word <- struct{}{}:
+	default:
 	}
 }
 

@@ -30,7 +30,7 @@ func (q *Queue) Retry(ctx context.Context, id ID) error {
 	r, err := q.find(ctx, id)
 	switch {
 	case err == nil && revived:
-		q.wake(r.Queue)
+		q.announce(r.Queue)
 		return nil
 	case revived && errors.Is(err, ErrNoJob): // it has been done by now
 		return nil
@@ -69,9 +69,10 @@ func (q *Queue) RetryAll(ctx context.Context, queue string) (retried int, err er
 }
 
 // Cancel drops a job, whatever it waits for, and a dead one, too: nothing is kept of it, but for its history. Where a worker has
-// it, word is left for that process: within about a second the job is dropped where it has not begun, or its handler's context ends
-// with ErrCancelled; if the handler then returns an error the job is dropped, and with nil it is done (one of HandleTx is rolled back and
-// dropped whatever it returns). was is the state in which the job was found: Claimed says that it may still be done.
+// it, word is left for that process: within about a second, or sooner where it can be told, the job is dropped where it has not begun, or
+// its handler's context ends with ErrCancelled; if the handler then returns an error the job is dropped, and with nil it is done (one of
+// HandleTx is rolled back and dropped whatever it returns). was is the state in which the job was found: Claimed says that it may still
+// be done.
 //
 // Errors: ErrNoJob; dblock.ErrBusy where it moved all the time; and those of the database.
 func (q *Queue) Cancel(ctx context.Context, id ID) (was State, err error) {
@@ -84,7 +85,13 @@ func (q *Queue) Cancel(ctx context.Context, id ID) (was State, err error) {
 		if r.State == engine.Dead {
 			return q.engine.Forget(ctx, r.ID)
 		}
-		return true, q.engine.AskToCancel(ctx, r.Member, r.ID)
+		err = q.engine.AskToCancel(ctx, r.Member, r.ID)
+		if err == nil {
+			word := engine.News{Member: r.Member}
+			q.heard(word)
+			q.tell(word)
+		}
+		return true, err
 	})
 }
 
@@ -125,6 +132,9 @@ func (q *Queue) endWaiting(ctx context.Context, id ID, end func(engine.Record, *
 			var got engine.Exchanged
 			got, err = q.engine.Exchange(ctx, x)
 			done = got.Finished+got.Buried > 0
+			if done && p.Keyed { // another one of its group may be ready now
+				q.announce(r.Queue)
+			}
 		case engine.Claimed, engine.Dead:
 			done, err = others(ctx, r)
 		}

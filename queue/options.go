@@ -40,6 +40,15 @@ type Options struct {
 	// that work: days that are older are deleted by one of those that keep any. Default 0: nothing is kept; at most 3,650.
 	History int
 
+	// PollOnly has this process neither tell others of jobs nor listen: its workers learn of other processes' jobs when they poll, and
+	// theirs of its. It saves a connection of each process that works, and a statement for each burst of jobs; behind a pooler in transaction
+	// mode nothing is heard anyway, which a process finds out, and says in Log. On MySQL and MariaDB it changes nothing: no connection is
+	// told of anything there.
+	PollOnly bool
+
+	// QuietTx has EnqueueTx tell nobody of its jobs, so that the commit of its transaction takes no lock of the server's. See pgqueue.EnqueueTx.
+	QuietTx bool
+
 	Observer Observer
 	Log      *slog.Logger // what goes wrong behind the callers' backs; default: nothing
 }
@@ -108,7 +117,9 @@ type WorkerOptions struct {
 	// Exchanges is how many exchanges with the database may be under way at once, and so connections. Default 2; 1 to 16.
 	Exchanges int
 
-	// Poll is how often at least it asks for jobs, give or take a half, though nobody has told of any. Default 200 ms; 10 ms to 1 min.
+	// Poll is how often at least it asks for jobs, give or take a half, though nobody has told of any. Workers are told of jobs that are enqueued
+	// in their own process, and on Postgres of those of others; but what is told may be lost, and then this is how long jobs wait. On MySQL and
+	// MariaDB it is how long those wait that another process, or EnqueueTx, has enqueued. Default 200 ms; 10 ms to 1 min.
 	Poll time.Duration
 
 	// Timeout is after how long a handler's context ends, unless its own says otherwise (Timeout of Handle). A handler that goes on

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/dblock-go/dblock"
@@ -15,11 +16,15 @@ func (q *Queue) Pause(ctx context.Context, queue string) error {
 	return q.say(ctx, queue, "pausing a queue", q.engine.Pause)
 }
 
-// Resume ends a Pause. Workers see it when they next look, within WorkerOptions.Poll.
+// Resume ends a Pause. Workers of this process see it at once, and those of others as they learn of jobs.
 //
 // Errors: dblock.ErrInvalid, and those of the database.
 func (q *Queue) Resume(ctx context.Context, queue string) error {
-	return q.say(ctx, queue, "resuming a queue", q.engine.Resume)
+	err := q.say(ctx, queue, "resuming a queue", q.engine.Resume)
+	if err == nil {
+		q.announce(cmp.Or(queue, DefaultQueue))
+	}
+	return err
 }
 
 func (q *Queue) say(ctx context.Context, queue, what string, f func(context.Context, string) error) error {

@@ -29,6 +29,8 @@ type Queue struct {
 	closed   bool
 	work     sync.WaitGroup // of workers
 	election election
+	teller   *teller
+	ear      ear
 	ending   context.Context
 	end      context.CancelFunc
 }
@@ -42,6 +44,9 @@ func New(e engine.Engine, o Options) (*Queue, error) {
 	}
 	q := &Queue{engine: e, o: o, member: member.New(e, mo), handlers: make(map[string]*handler), workers: make(map[*worker]struct{})}
 	q.ending, q.end = context.WithCancel(context.Background())
+	q.teller = newTeller(func(ctx context.Context, news []engine.News) error {
+		return q.within(ctx, func(ctx context.Context) error { return e.Tell(ctx, news) })
+	}, q.trouble)
 	q.inserts = merge.New(merge.Options[[]engine.Insert, []engine.Duplicate]{
 		Run:      q.insertMerged,
 		Key:      func([]engine.Insert) string { return "" },
@@ -77,20 +82,10 @@ func (q *Queue) Close(ctx context.Context) error {
 			err = errors.Join(err, fmt.Errorf("queue: workers still run: %w", context.Cause(ctx)))
 		}
 	}
+	q.teller.close(ctx)
 	err = errors.Join(err, q.election.close(ctx), q.member.Close(ctx))
 	q.engine.Close()
 	return err
-}
-
-// wake tells the workers of a queue that there are jobs.
-func (q *Queue) wake(name string) {
-	q.mu.RLock()
-	defer q.mu.RUnlock()
-	for w := range q.workers {
-		if w.o.Queue == name {
-			w.wake()
-		}
-	}
 }
 
 // fault is the engine's, but for errors that are this package's own.

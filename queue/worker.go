@@ -21,6 +21,7 @@ type worker struct {
 	abort context.CancelCauseFunc
 	todo  chan *task    // claimed, and not begun
 	kick  chan struct{} // something has changed that an exchange may be due for
+	word  chan struct{} // somebody wants jobs of this process cancelled
 
 	handlers sync.WaitGroup
 
@@ -40,6 +41,7 @@ type worker struct {
 	more     bool      // it was given all that it asked for
 	woken    bool
 	nextPoll time.Time
+	hints    hints
 	notUntil time.Time // after an exchange that failed
 	failing  int
 	rate     rate
@@ -70,7 +72,10 @@ func (q *Queue) Work(ctx context.Context, o WorkerOptions) error {
 	if err != nil {
 		return err
 	}
-	w := &worker{q: q, o: o, todo: make(chan *task, o.Ahead+o.Batch+o.Concurrency), kick: make(chan struct{}, o.Exchanges), claims: make(map[*claim]struct{})}
+	w := &worker{
+		q: q, o: o, todo: make(chan *task, o.Ahead+o.Batch+o.Concurrency), claims: make(map[*claim]struct{}),
+		kick: make(chan struct{}, o.Exchanges), word: make(chan struct{}, 1),
+	}
 	w.base, w.abort = context.WithCancelCause(context.WithoutCancel(ctx))
 	defer w.abort(ErrStopped)
 	q.mu.Lock()
@@ -82,6 +87,7 @@ func (q *Queue) Work(ctx context.Context, o WorkerOptions) error {
 	q.work.Add(1)
 	q.mu.Unlock()
 	defer q.work.Done()
+	defer q.listens()()
 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -14,21 +14,25 @@ import (
 
 const EnqueueJobs = `-- name: EnqueueJobs :exec
 WITH ask AS (
-    SELECT unnest($1::uuid[]) AS job_id, unnest($2::text[]) AS queue, unnest($3::text[]) AS kind,
-           unnest($4::smallint[]) AS priority, unnest($5::smallint[]) AS max_attempts,
-           unnest($6::bigint[]) AS delay_us, unnest($7::bytea[]) AS payload
+    SELECT unnest($2::uuid[]) AS job_id, unnest($3::text[]) AS queue, unnest($4::text[]) AS kind,
+           unnest($5::smallint[]) AS priority, unnest($6::smallint[]) AS max_attempts,
+           unnest($7::bigint[]) AS delay_us, unnest($8::bytea[]) AS payload
 ), job AS (
     INSERT INTO dblock_queue_job (job_id, queue, kind, priority, max_attempts, payload)
     SELECT a.job_id, a.queue, a.kind, a.priority, a.max_attempts, a.payload FROM ask a
 ), later AS (
     INSERT INTO dblock_queue_scheduled (run_at, job_id, queue, priority)
     SELECT clock_timestamp() + a.delay_us * interval '1 microsecond', a.job_id, a.queue, a.priority FROM ask a WHERE a.delay_us > 0
+), ready AS (
+    INSERT INTO dblock_queue_ready (queue, priority, job_id)
+    SELECT a.queue, a.priority, a.job_id FROM ask a WHERE a.delay_us = 0
 )
-INSERT INTO dblock_queue_ready (queue, priority, job_id)
-SELECT a.queue, a.priority, a.job_id FROM ask a WHERE a.delay_us = 0
+SELECT count(pg_notify($1, 'jobs :' || told.queue))
+FROM (SELECT DISTINCT a.queue FROM ask a WHERE a.delay_us = 0 AND $1::text <> '') told
 `
 
 type EnqueueJobsParams struct {
+	Channel     string
 	JobIds      []pgtype.UUID
 	Queues      []string
 	Kinds       []string
@@ -39,9 +43,11 @@ type EnqueueJobsParams struct {
 }
 
 // Jobs and where they stand in one statement, so that it fits into anybody's transaction in one round trip. What is ready gets
-// its place in line by the server's clock as it is inserted, in the order of the arrays.
+// its place in line by the server's clock as it is inserted, in the order of the arrays. Those who listen are told of it when the
+// transaction commits, unless the channel is empty.
 func (q *Queries) EnqueueJobs(ctx context.Context, db DBTX, arg EnqueueJobsParams) error {
 	_, err := db.Exec(ctx, EnqueueJobs,
+		arg.Channel,
 		arg.JobIds,
 		arg.Queues,
 		arg.Kinds,
@@ -50,6 +56,27 @@ func (q *Queries) EnqueueJobs(ctx context.Context, db DBTX, arg EnqueueJobsParam
 		arg.DelaysUs,
 		arg.Payloads,
 	)
+	return err
+}
+
+const TableNumber = `-- name: TableNumber :one
+SELECT COALESCE(to_regclass($1::text)::oid, 0)::bigint AS number
+`
+
+// A table's number: however the table is found it is the same, and no other schema's has it.
+func (q *Queries) TableNumber(ctx context.Context, db DBTX, tableName string) (int64, error) {
+	row := db.QueryRow(ctx, TableNumber, tableName)
+	var number int64
+	err := row.Scan(&number)
+	return number, err
+}
+
+const TellNews = `-- name: TellNews :exec
+SELECT pg_notify($1, news.payload) FROM (SELECT unnest($2::text[]) AS payload) news
+`
+
+func (q *Queries) TellNews(ctx context.Context, db DBTX, channel string, payloads []string) error {
+	_, err := db.Exec(ctx, TellNews, channel, payloads)
 	return err
 }
 

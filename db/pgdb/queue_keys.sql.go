@@ -76,8 +76,12 @@ WITH ask AS MATERIALIZED (
 ), ready AS (
     INSERT INTO dblock_queue_ready (queue, priority, job_id)
     SELECT t.queue, t.priority, t.job_id FROM todo t WHERE t.delay_us = 0 AND t.group_key = ''
+), told AS MATERIALIZED (
+    SELECT count(pg_notify($11, 'jobs :' || d.queue)) AS queues
+    FROM (SELECT DISTINCT t.queue FROM todo t WHERE t.delay_us = 0 AND $11::text <> '') d
 )
-SELECT a.job_id::uuid AS job_id FROM ask a WHERE CASE WHEN a.unique_key = '' THEN false ELSE a.job_id NOT IN (SELECT w.job_id FROM won w) END
+SELECT a.job_id::uuid AS job_id FROM ask a CROSS JOIN told
+WHERE CASE WHEN told.queues < 0 OR a.unique_key = '' THEN false ELSE a.job_id NOT IN (SELECT w.job_id FROM won w) END
 `
 
 type EnqueueKeyedParams struct {
@@ -91,13 +95,15 @@ type EnqueueKeyedParams struct {
 	UniqueKeys  []string
 	GroupKeys   []string
 	Mosts       []int32
+	Channel     string
 }
 
 // Unique keys and groups. Whoever needs locks of both kinds takes those of dblock_queue_unique first, then those of dblock_queue_key,
 // each in the order of the key. What reads a group is a statement of its own, after that which has locked it: only then it sees what
 // others have done before.
 // EnqueueJobs for jobs of which some have keys. It returns those that another job with the same unique key stands in the way of. Jobs
-// of a group that need not wait for a time are neither ready nor blocked yet: see PlaceJobs.
+// of a group that need not wait for a time are neither ready nor blocked yet: see PlaceJobs. The last condition reads told, so that it is
+// told in any case.
 func (q *Queries) EnqueueKeyed(ctx context.Context, db DBTX, arg EnqueueKeyedParams) ([]pgtype.UUID, error) {
 	rows, err := db.Query(ctx, EnqueueKeyed,
 		arg.JobIds,
@@ -110,6 +116,7 @@ func (q *Queries) EnqueueKeyed(ctx context.Context, db DBTX, arg EnqueueKeyedPar
 		arg.UniqueKeys,
 		arg.GroupKeys,
 		arg.Mosts,
+		arg.Channel,
 	)
 	if err != nil {
 		return nil, err

@@ -116,6 +116,7 @@ func (e Queue) Run(t *testing.T) {
 		"EffectsCutAnywhere":              effectsCutAnywhere,
 		"ControlEffectsApartFromTheEnd":   controlEffectsApartFromTheEnd,
 		"EffectsOfACommitThatComesLate":   effectsOfACommitThatComesLate,
+		"PollOnlyIsToldOfNothing":         pollOnlyIsToldOfNothing,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -1,5 +1,6 @@
 -- Jobs and where they stand in one statement, so that it fits into anybody's transaction in one round trip. What is ready gets
--- its place in line by the server's clock as it is inserted, in the order of the arrays.
+-- its place in line by the server's clock as it is inserted, in the order of the arrays. Those who listen are told of it when the
+-- transaction commits, unless the channel is empty.
 -- name: EnqueueJobs :exec
 WITH ask AS (
     SELECT unnest(sqlc.arg(job_ids)::uuid[]) AS job_id, unnest(sqlc.arg(queues)::text[]) AS queue, unnest(sqlc.arg(kinds)::text[]) AS kind,
@@ -11,9 +12,19 @@ WITH ask AS (
 ), later AS (
     INSERT INTO dblock_queue_scheduled (run_at, job_id, queue, priority)
     SELECT clock_timestamp() + a.delay_us * interval '1 microsecond', a.job_id, a.queue, a.priority FROM ask a WHERE a.delay_us > 0
+), ready AS (
+    INSERT INTO dblock_queue_ready (queue, priority, job_id)
+    SELECT a.queue, a.priority, a.job_id FROM ask a WHERE a.delay_us = 0
 )
-INSERT INTO dblock_queue_ready (queue, priority, job_id)
-SELECT a.queue, a.priority, a.job_id FROM ask a WHERE a.delay_us = 0;
+SELECT count(pg_notify(sqlc.arg(channel), 'jobs :' || told.queue))
+FROM (SELECT DISTINCT a.queue FROM ask a WHERE a.delay_us = 0 AND sqlc.arg(channel)::text <> '') told;
+
+-- name: TellNews :exec
+SELECT pg_notify(sqlc.arg(channel), news.payload) FROM (SELECT unnest(sqlc.arg(payloads)::text[]) AS payload) news;
+
+-- A table's number: however the table is found it is the same, and no other schema's has it.
+-- name: TableNumber :one
+SELECT COALESCE(to_regclass(sqlc.arg(table_name)::text)::oid, 0)::bigint AS number;
 
 -- What jobs that are copied are stamped with: COPY takes no expressions.
 -- name: TimeToEnqueue :one

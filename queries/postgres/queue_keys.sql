@@ -3,7 +3,8 @@
 -- others have done before.
 
 -- EnqueueJobs for jobs of which some have keys. It returns those that another job with the same unique key stands in the way of. Jobs
--- of a group that need not wait for a time are neither ready nor blocked yet: see PlaceJobs.
+-- of a group that need not wait for a time are neither ready nor blocked yet: see PlaceJobs. The last condition reads told, so that it is
+-- told in any case.
 -- name: EnqueueKeyed :many
 WITH ask AS MATERIALIZED (
     SELECT unnest(sqlc.arg(job_ids)::uuid[]) AS job_id, unnest(sqlc.arg(queues)::text[]) AS queue, unnest(sqlc.arg(kinds)::text[]) AS kind,
@@ -30,8 +31,12 @@ WITH ask AS MATERIALIZED (
 ), ready AS (
     INSERT INTO dblock_queue_ready (queue, priority, job_id)
     SELECT t.queue, t.priority, t.job_id FROM todo t WHERE t.delay_us = 0 AND t.group_key = ''
+), told AS MATERIALIZED (
+    SELECT count(pg_notify(sqlc.arg(channel), 'jobs :' || d.queue)) AS queues
+    FROM (SELECT DISTINCT t.queue FROM todo t WHERE t.delay_us = 0 AND sqlc.arg(channel)::text <> '') d
 )
-SELECT a.job_id::uuid AS job_id FROM ask a WHERE CASE WHEN a.unique_key = '' THEN false ELSE a.job_id NOT IN (SELECT w.job_id FROM won w) END;
+SELECT a.job_id::uuid AS job_id FROM ask a CROSS JOIN told
+WHERE CASE WHEN told.queues < 0 OR a.unique_key = '' THEN false ELSE a.job_id NOT IN (SELECT w.job_id FROM won w) END;
 
 -- Who has some unique keys.
 -- name: KeyHolders :many

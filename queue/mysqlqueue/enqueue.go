@@ -44,7 +44,7 @@ func (d *database) Tx(tx engine.CallerTx) (engine.Tx, bool) {
 
 type callerTx struct{ on mysqldb.DBTX }
 
-func (t callerTx) Insert(ctx context.Context, jobs []engine.Insert) ([]engine.Duplicate, error) {
+func (t callerTx) Insert(ctx context.Context, jobs []engine.Insert, _ bool) ([]engine.Duplicate, error) {
 	return insertAll(ctx, t.on, jobs)
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/pgdb"
+	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/pgfault"
 	"github.com/dblock-go/dblock/internal/pgschema"
 )
@@ -45,7 +46,7 @@ func open(ctx context.Context, host *pgxpool.Pool, schemaName string) (*database
 		pool.Close()
 		return nil, fmt.Errorf("%w: %w", dblock.ErrUnavailable, err)
 	}
-	d := &database{host: host, pool: pool, heart: heart, schema: schemaName}
+	d := &database{host: host, pool: pool, heart: heart, schema: schemaName, sender: member.NewID().String()}
 	d.claim, d.finish, d.shut = d.sql(pgdb.ClaimJobs), d.sql(pgdb.FinishJobs), d.sql(pgdb.CloseClaims)
 	d.postpone, d.bury = d.sql(pgdb.DeferJobs), d.sql(pgdb.BuryJobs)
 	d.unique, d.lock, d.free, d.admit = d.sql(pgdb.FreeUnique), d.sql(pgdb.LockGroups), d.sql(pgdb.FreePlaces), d.sql(pgdb.AdmitJobs)
@@ -54,6 +55,10 @@ func open(ctx context.Context, host *pgxpool.Pool, schemaName string) (*database
 	if err := pgschema.Check(ctx, d.on(pool)); err != nil {
 		d.Close()
 		return nil, err
+	}
+	if err := d.findChannel(ctx); err != nil {
+		d.Close()
+		return nil, fmt.Errorf("%w: %w", dblock.ErrUnavailable, err)
 	}
 	return d, nil
 }

@@ -2,6 +2,7 @@ package pgqueue
 
 import (
 	"context"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -13,8 +14,11 @@ import (
 )
 
 // EnqueueTx is Queue.EnqueueMany in a transaction of the caller's, a pgx.Tx or pglock.SQLTx of a *sql.Tx: the jobs are there if and when tx
-// commits. It is one round trip; with 1,000 tasks or more in a pgx.Tx they
-// are copied (COPY), in a few. Workers learn of the jobs when they next look, within WorkerOptions.Poll.
+// commits. It is one round trip; with 1,000 tasks or more in a pgx.Tx they are copied (COPY), in a few.
+//
+// The commit tells workers of all processes of the jobs. For that Postgres has transactions that tell something commit one after the other, in
+// all databases of the server, each with its flush: where more of them are to commit at once than the disk flushes one by one, set
+// Options.QuietTx, or Options.PollOnly. Then workers learn of the jobs when they next look, within WorkerOptions.Poll.
 //
 // With keys it is up to four round trips. What they lock stays locked till tx ends: jobs of the same Group, or with the same Unique, are not
 // enqueued by others before, and none of the Group ends. Enqueue last, and all in one call, as two calls may deadlock with two of others.
@@ -30,12 +34,12 @@ func (d *database) Insert(ctx context.Context, jobs []engine.Insert) (dups []eng
 	switch {
 	case haveKeys(jobs):
 	case len(jobs) < copyFrom:
-		return nil, d.q.EnqueueJobs(ctx, d.on(d.pool), columns(jobs))
+		return nil, d.q.EnqueueJobs(ctx, d.on(d.pool), columns(jobs, untold))
 	default:
 		return nil, d.inPgxTx(ctx, func(tx pgx.Tx) (commit bool, err error) { return true, d.copyJobs(ctx, tx, jobs) })
 	}
 	err = d.inTx(ctx, func(on pgdb.DBTX) (commit bool, err error) {
-		dups, err = d.insertKeyed(ctx, on, jobs)
+		dups, err = d.insertKeyed(ctx, on, jobs, untold)
 		return true, err
 	})
 	return dups, err
@@ -56,15 +60,39 @@ type callerTx struct {
 	on pgdb.DBTX
 }
 
-func (t callerTx) Insert(ctx context.Context, jobs []engine.Insert) ([]engine.Duplicate, error) {
+func (t callerTx) Insert(ctx context.Context, jobs []engine.Insert, tell bool) ([]engine.Duplicate, error) {
+	channel := untold
+	if tell {
+		channel = t.d.channel
+	}
 	if haveKeys(jobs) {
-		return t.d.insertKeyed(ctx, t.on, jobs)
+		return t.d.insertKeyed(ctx, t.on, jobs, channel)
 	}
 	if tx, can := t.tx.(copier); can && len(jobs) >= copyFrom {
-		return nil, t.d.copyJobs(ctx, tx, jobs)
+		if err := t.d.copyJobs(ctx, tx, jobs); err != nil {
+			return nil, err
+		}
+		return nil, t.tell(ctx, jobs, channel)
 	}
-	return nil, t.d.q.EnqueueJobs(ctx, t.on, columns(jobs))
+	return nil, t.d.q.EnqueueJobs(ctx, t.on, columns(jobs, channel))
 }
+
+// tell tells of jobs that were copied, which tells nobody.
+func (t callerTx) tell(ctx context.Context, jobs []engine.Insert, channel string) error {
+	var payloads []string
+	for i := range jobs {
+		if payload := ofJobs + ":" + jobs[i].Queue; jobs[i].Delay == 0 && !slices.Contains(payloads, payload) {
+			payloads = append(payloads, payload)
+		}
+	}
+	if channel == untold || len(payloads) == 0 {
+		return nil
+	}
+	return t.d.q.TellNews(ctx, t.on, channel, payloads)
+}
+
+// untold is the channel of statements that tell nobody.
+const untold = ""
 
 // txConn makes a caller's transaction what the generated queries run on; what is run on it here returns rows, or none, and
 // never just one.
@@ -74,10 +102,11 @@ func (t txConn) QueryRow(context.Context, string, ...any) pgx.Row {
 	panic("pgqueue: no statement of a caller's transaction returns one row")
 }
 
-func columns(jobs []engine.Insert) pgdb.EnqueueJobsParams {
+func columns(jobs []engine.Insert, channel string) pgdb.EnqueueJobsParams {
 	n := len(jobs)
 	p := pgdb.EnqueueJobsParams{
-		JobIds: make([]pgtype.UUID, n), Queues: make([]string, n), Kinds: make([]string, n), Priorities: make([]int16, n),
+		Channel: channel,
+		JobIds:  make([]pgtype.UUID, n), Queues: make([]string, n), Kinds: make([]string, n), Priorities: make([]int16, n),
 		MaxAttempts: make([]int16, n), DelaysUs: make([]int64, n), Payloads: make([][]byte, n),
 	}
 	for i, j := range jobs {

@@ -22,14 +22,14 @@ func haveKeys(jobs []engine.Insert) bool {
 }
 
 // insertKeyed enqueues jobs that have keys, and others, in a transaction.
-func (d *database) insertKeyed(ctx context.Context, on pgdb.DBTX, jobs []engine.Insert) (dups []engine.Duplicate, err error) {
+func (d *database) insertKeyed(ctx context.Context, on pgdb.DBTX, jobs []engine.Insert, channel string) (dups []engine.Duplicate, err error) {
 	out := make(map[engine.ID]bool)
 	for n, left := 0, jobs; len(left) > 0; n++ {
 		if n == keyTries {
 			return nil, fmt.Errorf("%w: the job with unique key %q has ended %d times before it could be named", dblock.ErrBusy, left[0].Unique, n)
 		}
 		var some []engine.Duplicate
-		if some, left, err = d.insertOnce(ctx, on, left); err != nil {
+		if some, left, err = d.insertOnce(ctx, on, left, channel); err != nil {
 			return nil, err
 		}
 		for _, s := range some {
@@ -47,8 +47,8 @@ func (d *database) insertKeyed(ctx context.Context, on pgdb.DBTX, jobs []engine.
 }
 
 // insertOnce inserts jobs but for those whose unique keys are taken: by others that it names, or, of those that are left, nobody knows by whom.
-func (d *database) insertOnce(ctx context.Context, on pgdb.DBTX, jobs []engine.Insert) (dups []engine.Duplicate, left []engine.Insert, err error) {
-	refused, err := d.q.EnqueueKeyed(ctx, on, keyColumns(jobs))
+func (d *database) insertOnce(ctx context.Context, on pgdb.DBTX, jobs []engine.Insert, channel string) (dups []engine.Duplicate, left []engine.Insert, err error) {
+	refused, err := d.q.EnqueueKeyed(ctx, on, keyColumns(jobs, channel))
 	if err != nil || len(refused) == 0 {
 		return nil, nil, err
 	}
@@ -139,10 +139,11 @@ func (d *database) freeLast(ctx context.Context, on pgdb.DBTX, jobs []pgtype.UUI
 	return d.q.AdmitJobs(ctx, on, last)
 }
 
-func keyColumns(jobs []engine.Insert) pgdb.EnqueueKeyedParams {
-	c := columns(jobs)
+func keyColumns(jobs []engine.Insert, channel string) pgdb.EnqueueKeyedParams {
+	c := columns(jobs, channel)
 	p := pgdb.EnqueueKeyedParams{
-		JobIds: c.JobIds, Queues: c.Queues, Kinds: c.Kinds, Priorities: c.Priorities, MaxAttempts: c.MaxAttempts, DelaysUs: c.DelaysUs, Payloads: c.Payloads,
+		Channel: channel,
+		JobIds:  c.JobIds, Queues: c.Queues, Kinds: c.Kinds, Priorities: c.Priorities, MaxAttempts: c.MaxAttempts, DelaysUs: c.DelaysUs, Payloads: c.Payloads,
 		UniqueKeys: make([]string, len(jobs)), GroupKeys: make([]string, len(jobs)), Mosts: make([]int32, len(jobs)),
 	}
 	for i := range jobs {

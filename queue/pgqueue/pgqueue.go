@@ -23,7 +23,8 @@ import (
 // New makes a Queue in the database of pool, which stays its owner's and is not used for anything but to make others like it, and for
 // the transactions of HandleTx: statements go through up to 8 connections of a pool of its own, with the settings of pool, and heartbeats
 // through one more, so that nothing keeps them waiting. A process that works has up to 5 more, of a pglock.Lease: with it one process at
-// a time is elected to look after the queues. It asks the server for its version and for that of the tables.
+// a time is elected to look after the queues; and one on which it listens, unless Options.PollOnly is set. It asks the server for its
+// version and for that of the tables.
 //
 // Errors: dblock.ErrInvalid, dblock.ErrSchema, dblock.ErrServerTooOld, dblock.ErrUnavailable.
 func New(ctx context.Context, pool *pgxpool.Pool, o queue.Options) (*queue.Queue, error) {
@@ -53,6 +54,8 @@ type database struct {
 	host        *pgxpool.Pool
 	pool, heart *pgxpool.Pool // its own
 	schema      string
+	channel     string // of what processes tell each other
+	sender      string // this one, among them
 	q           pgdb.Queries
 
 	claim, finish, postpone, bury, shut            string // statements, with their tables in the right schema

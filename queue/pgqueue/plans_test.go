@@ -63,7 +63,7 @@ func TestPlans(t *testing.T) {
 				"free": plan(t, d, d.free, ids, ids, "false", ids, id), "admit": plan(t, d, d.admit, ids),
 				"open": plan(t, d, pgdb.OpenGroups, ids), "place": plan(t, d, pgdb.PlaceJobs, ids),
 				"holders": plan(t, d, pgdb.KeyHolders, "'{a}'", "'{a}'"),
-				"keyed":   plan(t, d, pgdb.EnqueueKeyed, ids, "'{a}'", "'{a}'", "'{1}'", "'{1}'", "'{0}'", "'{x}'", "'{a}'", "'{a}'", "'{1}'"),
+				"keyed":   plan(t, d, pgdb.EnqueueKeyed, ids, "'{a}'", "'{a}'", "'{1}'", "'{1}'", "'{0}'", "'{x}'", "'{a}'", "'{a}'", "'{1}'", "'c'"),
 			} {
 				for _, bad := range []string{"Seq Scan on dblock_queue_", "Hash Join", "Merge Join"} {
 					if strings.Contains(plan, bad) {

@@ -119,6 +119,7 @@ type Rescued struct {
 type Engine interface {
 	member.Engine
 	People
+	Herald
 
 	// Insert enqueues jobs, all or none but for duplicates, in a transaction of its own. No two have the same unique key.
 	Insert(ctx context.Context, jobs []Insert) ([]Duplicate, error)
@@ -166,6 +167,6 @@ type CallerTx struct{ Tx any }
 
 // Tx is a caller's transaction, known to be one of the engine's.
 type Tx interface {
-	// Insert enqueues jobs in it, but for duplicates.
-	Insert(ctx context.Context, jobs []Insert) ([]Duplicate, error)
+	// Insert enqueues jobs in it, but for duplicates. With tell those who listen are told of them when it commits, where they can be.
+	Insert(ctx context.Context, jobs []Insert, tell bool) ([]Duplicate, error)
 }

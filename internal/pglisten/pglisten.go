@@ -1,0 +1,104 @@
+// Package pglisten hears what is notified on a channel of Postgres, on a connection of its own.
+package pglisten
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/db/pgdb"
+	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/internal/pgserver"
+)
+
+// heardWithin is how long a notification may take, on however busy a server.
+const heardWithin = 5 * time.Second
+
+// Listen connects as pool does, and calls heard with the payload of each notification until ctx ends or the connection does. It calls ready
+// first: nothing that is notified from then on is missed. Both are called on this goroutine.
+//
+// Behind a pooler in transaction mode nothing is heard, and no statement fails. So it has pool send it something first.
+//
+// Errors: dblock.ErrUnsupported where there is a pooler and nothing came; the driver's.
+func Listen(ctx context.Context, pool *pgxpool.Pool, channel string, ready func(), heard func(payload string)) error {
+	cfg := pool.Config()
+	if cfg.BeforeConnect != nil {
+		if err := cfg.BeforeConnect(ctx, cfg.ConnConfig); err != nil {
+			return err
+		}
+	}
+	conn, err := pgx.ConnectConfig(ctx, cfg.ConnConfig)
+	if err != nil {
+		return err
+	}
+	defer closeSoon(ctx, conn)
+	if err := begin(ctx, pool, conn, channel); err != nil {
+		return err
+	}
+	ready()
+	for {
+		n, err := conn.WaitForNotification(ctx)
+		if err != nil {
+			return err
+		}
+		if n.Channel == channel {
+			heard(n.Payload)
+		}
+	}
+}
+
+func closeSoon(ctx context.Context, conn *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	_ = conn.Close(ctx)
+}
+
+// begin listens once it has heard itself: what a pooler's sessions listen to stays, and would come to others.
+func begin(ctx context.Context, pool *pgxpool.Pool, conn *pgx.Conn, channel string) error {
+	server, err := pgserver.Look(ctx, conn)
+	if err != nil {
+		return err
+	}
+	own := "dblock_" + member.NewID().String()
+	err = hearsItself(ctx, pool, conn, own)
+	if server.Pooled && errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return fmt.Errorf("%w: nothing is heard through the pooler between here and the server: in transaction mode LISTEN does not work", dblock.ErrUnsupported)
+	}
+	if err != nil {
+		return err
+	}
+	// The connection may be silent for long.
+	for _, statement := range []string{
+		"select set_config('idle_session_timeout', '0', false)",
+		"unlisten " + pgx.Identifier{own}.Sanitize(), "listen " + pgx.Identifier{channel}.Sanitize(), // the last, as the server shows it
+	} {
+		if _, err := conn.Exec(ctx, statement, pgx.QueryExecModeSimpleProtocol); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hearsItself makes sure that what another connection sends comes.
+func hearsItself(ctx context.Context, pool *pgxpool.Pool, conn *pgx.Conn, own string) error {
+	ctx, cancel := context.WithTimeout(ctx, heardWithin)
+	defer cancel()
+	if _, err := conn.Exec(ctx, "listen "+pgx.Identifier{own}.Sanitize(), pgx.QueryExecModeSimpleProtocol); err != nil {
+		return err
+	}
+	var q pgdb.Queries
+	if err := q.NotifyNothing(ctx, pool, own); err != nil {
+		return err
+	}
+	for {
+		n, err := conn.WaitForNotification(ctx)
+		if err != nil || n.Channel == own {
+			return err
+		}
+	}
+}

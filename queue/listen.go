@@ -1,0 +1,88 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/queue/internal/engine"
+)
+
+// ear is the one connection on which a process listens, while it has workers.
+type ear struct {
+	mu    sync.Mutex
+	users int
+	deaf  bool // there will never be anything to hear
+	end   context.CancelFunc
+	over  chan struct{}
+}
+
+// listens has the process listen until leave is called, which returns once the last one's connection is closed.
+func (q *Queue) listens() (leave func()) {
+	if q.o.PollOnly {
+		return func() {}
+	}
+	e := &q.ear
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.users++
+	if e.users == 1 && !e.deaf {
+		ctx, end := context.WithCancel(context.Background())
+		over := make(chan struct{})
+		e.end, e.over = end, over
+		go func() {
+			defer close(over)
+			defer end()
+			q.listen(ctx)
+		}()
+	}
+	return e.leave
+}
+
+func (e *ear) leave() {
+	e.mu.Lock()
+	e.users--
+	if e.users > 0 || e.end == nil {
+		e.mu.Unlock()
+		return
+	}
+	over := e.over
+	e.end()
+	e.end, e.over = nil, nil
+	e.mu.Unlock()
+	<-over
+}
+
+// listen hears what others tell, and begins again where the connection ends: what was told meanwhile is lost, so that all workers look.
+func (q *Queue) listen(ctx context.Context) {
+	known := false
+	for n := 0; ; n++ {
+		err := q.engine.Listen(ctx, func() {
+			n, known = 0, false
+			q.heard(engine.News{Queue: engine.AnyQueue})
+		}, q.heard)
+		if ctx.Err() != nil {
+			return
+		}
+		if errors.Is(err, dblock.ErrUnsupported) {
+			q.ear.mu.Lock()
+			q.ear.deaf = true
+			q.ear.mu.Unlock()
+			q.o.Log.Info("queue: workers learn of other processes' jobs when they poll", "error", err)
+			return
+		}
+		if !known { // once, however long it goes on
+			known = true
+			q.trouble("listening for jobs, workers poll until that works again", err)
+		}
+		if !sleep(ctx, rand.N(listenAgain<<min(n, 8))) {
+			return
+		}
+	}
+}
+
+// listenAgain is how long at most it is not listened after a connection has ended; after each further failure twice as long, up to 26 s.
+const listenAgain = 100 * time.Millisecond

@@ -1,0 +1,54 @@
+package pgqueue_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/dblock-go/dblock/internal/testdb"
+	"github.com/dblock-go/dblock/migrations"
+	"github.com/dblock-go/dblock/queue"
+	"github.com/dblock-go/dblock/queue/pgqueue"
+)
+
+func TestHerald(t *testing.T) {
+	t.Parallel()
+	engine.RunHerald(t)
+}
+
+// Jobs that are copied are told of when their transaction commits, too.
+func TestTellsOfCopiedJobs(t *testing.T) {
+	t.Parallel()
+	host := testdb.Postgres(t)
+	if _, err := migrations.Up(t.Context(), host, migrations.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	q, err := pgqueue.New(t.Context(), host, queue.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = q.Close(t.Context()) }()
+	var channel string
+	if err := host.QueryRow(t.Context(), "SELECT 'dblock_queue_' || 'dblock_queue_job'::regclass::oid").Scan(&channel); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := host.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	if _, err := conn.Exec(t.Context(), "listen "+channel); err != nil {
+		t.Fatal(err)
+	}
+	err = pgx.BeginFunc(t.Context(), host, func(tx pgx.Tx) error {
+		_, err := pgqueue.EnqueueTx(t.Context(), q, tx, slices.Repeat([]queue.Task{{Kind: "x", Queue: "copied"}}, 1000)...)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := conn.Conn().WaitForNotification(t.Context()); err != nil || n.Payload != "jobs :copied" {
+		t.Errorf("heard %+v, %v", n, err)
+	}
+}
