@@ -266,6 +266,7 @@ func TestBadFlags(t *testing.T) {
 		"--warmup: -1s":                func(f *Flags) { f.Warmup = Seconds(-time.Second) },
 		"--rounds: 0":                  func(f *Flags) { f.Rounds = 0 },
 		"--progress: -1s":              func(f *Flags) { f.Progress = Seconds(-time.Second) },
+		"--jobs: -1":                   func(f *Flags) { f.Jobs = -1 },
 		"--rate: -1":                   func(f *Flags) { f.Rate = -1 },
 		`there is no "oracle"`:         func(f *Flags) { f.Engine = []string{"oracle"} },
 		"no such file":                 func(f *Flags) { f.SQL = "/nowhere.sql" },
