@@ -67,11 +67,11 @@ func (b *burn) Round(ctx context.Context, _ int) (Round, error) {
 
 func (b *burn) run(ctx context.Context, d time.Duration) (sample Sample, err error) {
 	if b.pinned {
-		release, err := pin(ctx, b.env)
+		snapshot, err := pin(ctx, b.env)
 		if err != nil {
 			return sample, err
 		}
-		defer func() { err = errors.Join(err, release()) }()
+		defer func() { err = errors.Join(err, snapshot.close()) }()
 	}
 	n := b.size(d)
 	if err := fill(ctx, b.env, b.jobs, n); err != nil {

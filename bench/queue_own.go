@@ -64,15 +64,8 @@ type ownJobs struct {
 	enqueuer *queue.Queue
 	workers  []*queue.Queue
 	told     atomic.Pointer[Told]
-	tables   jobTables
+	tables   onlooker
 	undo     []func() error
-}
-
-// jobTables are the queue's tables, seen from outside.
-type jobTables interface {
-	exec(ctx context.Context, statement string) error
-	number(ctx context.Context, query string) (int64, error)
-	close() error
 }
 
 func openOwn(ctx context.Context, env *Env, o ownOptions) (_ Jobs, err error) {
@@ -83,7 +76,7 @@ func openOwn(ctx context.Context, env *Env, o ownOptions) (_ Jobs, err error) {
 			err = errors.Join(err, j.Close())
 		}
 	}()
-	if j.tables, err = openTables(ctx, env); err != nil {
+	if j.tables, err = look(ctx, env); err != nil {
 		return nil, err
 	}
 	options := queue.Options{History: o.history, Observer: queue.Observer{Recorded: func(_ string, jobs int, _ time.Duration) { j.told.Load().Ended(jobs) }}}

@@ -162,5 +162,10 @@ func (r *pickupRun) await(c *crew, jobs int64) error {
 			return fmt.Errorf("%w: %d of %d jobs have begun", errStuck, r.watch.begun.Load(), jobs)
 		}
 	}
-	return nil
+	select {
+	case err := <-r.failed:
+		return err
+	default:
+		return nil
+	}
 }

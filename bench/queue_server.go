@@ -2,10 +2,8 @@ package bench
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 
-	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -44,43 +42,20 @@ func tend(ctx context.Context, env *Env, statement string) error {
 	return errors.Join(err, conn.Close(ctx))
 }
 
-// pin holds a snapshot until it is released.
-func pin(ctx context.Context, env *Env) (release func() error, err error) {
+// pin holds a snapshot of its own until it is closed.
+func pin(ctx context.Context, env *Env) (onlooker, error) {
+	begin := []string{"SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ", "START TRANSACTION WITH CONSISTENT SNAPSHOT"}
 	if env.Kind == devdb.Postgres {
-		return pinPostgres(ctx, env)
+		begin = []string{"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", "SELECT pg_current_snapshot()"}
 	}
-	return pinMySQL(ctx, env)
-}
-
-func pinPostgres(ctx context.Context, env *Env) (release func() error, err error) {
-	conn, err := env.connect(ctx)
+	o, err := look(ctx, env)
 	if err != nil {
 		return nil, err
 	}
-	release = func() error { return conn.Close(context.WithoutCancel(ctx)) }
-	for _, statement := range []string{"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", "SELECT pg_current_snapshot()"} {
-		if _, err := conn.Exec(ctx, statement); err != nil {
-			return nil, errors.Join(err, release())
+	for _, statement := range begin {
+		if err := o.exec(ctx, statement); err != nil {
+			return nil, errors.Join(err, o.close())
 		}
 	}
-	return release, nil
-}
-
-func pinMySQL(ctx context.Context, env *Env) (release func() error, err error) {
-	cfg, err := devdb.ParseMySQL(env.DSN)
-	if err != nil {
-		return nil, err
-	}
-	connector, err := mysql.NewConnector(cfg)
-	if err != nil {
-		return nil, err
-	}
-	db := sql.OpenDB(connector)
-	db.SetMaxOpenConns(1)
-	for _, statement := range []string{"SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ", "START TRANSACTION WITH CONSISTENT SNAPSHOT"} {
-		if _, err := db.ExecContext(ctx, statement); err != nil {
-			return nil, errors.Join(err, db.Close())
-		}
-	}
-	return db.Close, nil // with the connection the transaction ends
+	return o, nil
 }
