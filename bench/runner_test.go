@@ -81,7 +81,7 @@ func TestEveryRoundOfEveryScenario(t *testing.T) {
 					t.Errorf("%+v", r)
 				case r.Round != seen[r.Scenario] || r.OK < 4 || r.PerSecond <= 0 || r.Latency.P50 < 1 || r.Failed == nil:
 					t.Errorf("%+v", r)
-				case r.RatioToFirst == nil, r.Scenario == "a/one" && *r.RatioToFirst != 1:
+				case r.RatioToFirst == nil || r.P99Ratio == nil, r.Scenario == "a/one" && (*r.RatioToFirst != 1 || *r.P99Ratio != 1):
 					t.Errorf("%+v", r)
 				}
 			}
