@@ -103,12 +103,14 @@ func (s *Store) transact(ctx context.Context, orders []order, this attempt) (ans
 
 // asked lists what a batch has to know, sorted: the order in which rows are locked.
 func asked(orders []order) (ask engine.Ask) {
+	ask.Units = make(map[string]int64)
 	for i := range orders {
 		o := &orders[i]
 		ask.Keys = append(ask.Keys, o.Key)
 		for _, l := range o.each() {
 			if !l.Unstocked {
 				ask.SKUs = append(ask.SKUs, l.SKU)
+				ask.Units[l.SKU] += l.Qty
 			}
 			if l.Limit > 0 {
 				ask.Quotas = append(ask.Quotas, engine.Quota{SKU: l.SKU, Buyer: o.Buyer})

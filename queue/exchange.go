@@ -65,7 +65,7 @@ func (w *worker) exchange(ctx context.Context, m *message) {
 			f(w.o.Queue, len(got.Jobs), took)
 		}
 	}
-	w.confirmed(m, got.Jobs)
+	w.confirmed(m, got.Jobs, time.Since(began))
 }
 
 // lost is how many ends were refused. Of a message that was sent before, some may have been accepted then: a job that has
@@ -97,7 +97,7 @@ func (m *message) recorded(got engine.Exchanged, lost int) int {
 }
 
 // confirmed takes over an exchange that has taken place.
-func (w *worker) confirmed(m *message, jobs []engine.Job) {
+func (w *worker) confirmed(m *message, jobs []engine.Job, took time.Duration) {
 	now := time.Now()
 	slices.SortFunc(jobs, inOrder)
 	tasks := make([]task, len(jobs))
@@ -121,6 +121,7 @@ func (w *worker) confirmed(m *message, jobs []engine.Job) {
 	}
 	if m.Ask != nil {
 		w.more = len(jobs) == m.Ask.Most
+		w.marks.saw(m.Ask, jobs, now, took)
 		if !w.more {
 			w.nextPoll = now.Add(jitter(w.o.Poll))
 		}
@@ -172,6 +173,7 @@ func (w *worker) unsent(m *message, err error) {
 		}
 	}
 	w.woken = w.woken || m.Ask != nil
+	w.marks.forget() // what it would have claimed may stand before them
 	w.mu.Unlock()
 	if unknown && m.Ask != nil {
 		w.doubt(m.of, *m.Ask)

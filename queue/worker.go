@@ -43,6 +43,7 @@ type worker struct {
 	notUntil time.Time // after an exchange that failed
 	failing  int
 	rate     rate
+	marks    marks
 	forgot   time.Time
 	claims   map[*claim]struct{} // that have jobs whose end was not confirmed
 }

@@ -14,20 +14,26 @@ import (
 
 const ClaimJobs = `-- name: ClaimJobs :many
 WITH head AS MATERIALIZED (
-    SELECT r.ctid AS place FROM dblock_queue_ready r
-    WHERE r.queue = $1
-      AND EXISTS (SELECT 1 FROM dblock_member m
-                  WHERE m.member_id = $2 AND m.beat <= $3::bigint + 1 AND m.expires_at > clock_timestamp())
-      AND NOT EXISTS (SELECT 1 FROM dblock_queue p WHERE p.queue = $1 AND p.paused_at IS NOT NULL)
-    ORDER BY r.queue, r.priority, r.ready_at, r.job_id
-    LIMIT $4
-    FOR UPDATE OF r SKIP LOCKED
+    SELECT h.place
+    FROM (SELECT unnest($1::smallint[]) AS priority, unnest($2::timestamptz[]) AS ready_at,
+                 unnest($3::smallint[]) AS last) s
+    CROSS JOIN LATERAL (
+        SELECT r.ctid AS place FROM dblock_queue_ready r
+        WHERE r.queue = $4 AND (r.priority, r.ready_at) >= (s.priority, s.ready_at) AND r.priority <= s.last
+          AND EXISTS (SELECT 1 FROM dblock_member m
+                      WHERE m.member_id = $5 AND m.beat <= $6::bigint + 1 AND m.expires_at > clock_timestamp())
+          AND NOT EXISTS (SELECT 1 FROM dblock_queue p WHERE p.queue = $4 AND p.paused_at IS NOT NULL)
+        ORDER BY r.queue, r.priority, r.ready_at, r.job_id
+        LIMIT $7
+        FOR UPDATE OF r SKIP LOCKED
+    ) h
+    LIMIT $7
 ), taken AS (
     DELETE FROM dblock_queue_ready t WHERE t.ctid = ANY (ARRAY(SELECT h.place FROM head h))
     RETURNING t.job_id, t.priority, t.ready_at
 ), claim AS (
     INSERT INTO dblock_queue_claim (claim_id, member_id, queue, job_ids)
-    SELECT $5, $2, $1, array_agg(n.job_id) FROM taken n HAVING count(*) > 0
+    SELECT $8, $5, $4, array_agg(n.job_id) FROM taken n HAVING count(*) > 0
 )
 SELECT j.job_id, j.kind, j.priority, j.attempt, j.max_attempts, j.enqueued_at, n.ready_at, j.payload,
        (j.unique_key IS NOT NULL OR j.group_key IS NOT NULL)::boolean AS keyed
@@ -35,11 +41,14 @@ FROM taken n JOIN dblock_queue_job j ON j.job_id = n.job_id
 `
 
 type ClaimJobsParams struct {
-	Queue    string
-	MemberID pgtype.UUID
-	Beat     int64
-	Most     int32
-	ClaimID  pgtype.UUID
+	FromPriorities []int16
+	FromTimes      []time.Time
+	ToPriorities   []int16
+	Queue          string
+	MemberID       pgtype.UUID
+	Beat           int64
+	Most           int32
+	ClaimID        pgtype.UUID
 }
 
 type ClaimJobsRow struct {
@@ -56,9 +65,14 @@ type ClaimJobsRow struct {
 
 // Takes the first jobs of a queue: "claimed" is what this statement has removed from those that are ready. It does nothing once the
 // member has beaten twice more, so that a claim whose answer was lost can be cleared up for good, nor where the queue is paused. The
-// rows are found in the order of their key, without a sort; ctid is safe, as they are locked.
+// rows are found in the order of their key, without a sort; ctid is safe, as they are locked. It looks in spans of that order, one after the
+// other, and no further than it has to: each is from a priority and a time to the end of a priority, so that rows which were taken, and
+// can't be cleaned up yet, are not passed over again.
 func (q *Queries) ClaimJobs(ctx context.Context, db DBTX, arg ClaimJobsParams) ([]ClaimJobsRow, error) {
 	rows, err := db.Query(ctx, ClaimJobs,
+		arg.FromPriorities,
+		arg.FromTimes,
+		arg.ToPriorities,
 		arg.Queue,
 		arg.MemberID,
 		arg.Beat,

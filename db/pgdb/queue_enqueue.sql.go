@@ -7,6 +7,7 @@ package pgdb
 
 import (
 	"context"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
 )
@@ -50,4 +51,16 @@ func (q *Queries) EnqueueJobs(ctx context.Context, db DBTX, arg EnqueueJobsParam
 		arg.Payloads,
 	)
 	return err
+}
+
+const TimeToEnqueue = `-- name: TimeToEnqueue :one
+SELECT clock_timestamp()::timestamptz AS now
+`
+
+// What jobs that are copied are stamped with: COPY takes no expressions.
+func (q *Queries) TimeToEnqueue(ctx context.Context, db DBTX) (time.Time, error) {
+	row := db.QueryRow(ctx, TimeToEnqueue)
+	var now time.Time
+	err := row.Scan(&now)
+	return now, err
 }

@@ -74,7 +74,6 @@ func (d *database) read(ctx context.Context, conn *pgxpool.Conn, ask engine.Ask)
 		quotas, stock = pgdb.LockFreeQuotas, pgdb.LockFreeStock
 	}
 	books := newBooks(ask)
-	known := make(map[string]int64)
 	var batch pgx.Batch
 	batch.Queue(beginReadCommitted)
 	batch.Queue(bound, lockTimeout(ctx))
@@ -88,20 +87,41 @@ func (d *database) read(ctx context.Context, conn *pgxpool.Conn, ask engine.Ask)
 	} else if len(ask.SKUs) > 0 {
 		d.queueStock(&batch, stock, books.Stock, ask.SKUs)
 	}
-	if len(ask.SKUs) > 0 && ask.Own == 0 {
-		batch.Queue(d.sql(pgdb.KnownBuckets), ask.SKUs).Query(func(rows pgx.Rows) error {
-			return each(rows, func(r pgdb.KnownBucketsRow) { known[r.Sku] = r.Buckets })
-		})
-	}
 	d.queueKeys(&batch, pgdb.Reservations, ask.Keys, books.Recorded)
 	if err := conn.SendBatch(ctx, &batch).Close(); err != nil {
 		return engine.Books{}, err
 	}
-	books.Skipped = func(sku string) bool { return int64(len(books.Stock[sku])) < known[sku] }
-	if ask.Wait && slices.ContainsFunc(ask.SKUs, books.Skipped) { // it waited, and rows came into being meanwhile
+	skipped, err := d.skipped(ctx, d.on(conn), ask, books.Stock)
+	if err == nil && ask.Wait && len(skipped) > 0 { // it waited, and rows came into being meanwhile
 		return d.readLocked(ctx, d.on(conn), ask, books)
 	}
-	return books, nil
+	books.Skipped = func(sku string) bool { return skipped[sku] }
+	return books, err
+}
+
+// skipped are the SKUs of which there are more rows than were locked. It asks only where those that were don't have enough for everybody.
+func (d *database) skipped(ctx context.Context, on pgdb.DBTX, ask engine.Ask, stock map[string][]engine.Bucket) (map[string]bool, error) {
+	var short []string
+	for _, sku := range ask.SKUs {
+		left := int64(0)
+		for _, b := range stock[sku] {
+			left += b.Left
+		}
+		if left < ask.Units[sku] {
+			short = append(short, sku)
+		}
+	}
+	if len(short) == 0 || ask.Own != 0 {
+		return nil, nil
+	}
+	known, err := d.q.KnownBuckets(ctx, on, short)
+	skipped := make(map[string]bool)
+	for _, k := range known {
+		if int64(len(stock[k.Sku])) < k.Buckets {
+			skipped[k.Sku] = true
+		}
+	}
+	return skipped, err
 }
 
 // readLocked locks the stock, and reads what is recorded, statement by statement.

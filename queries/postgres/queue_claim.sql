@@ -1,16 +1,24 @@
 -- Takes the first jobs of a queue: "claimed" is what this statement has removed from those that are ready. It does nothing once the
 -- member has beaten twice more, so that a claim whose answer was lost can be cleared up for good, nor where the queue is paused. The
--- rows are found in the order of their key, without a sort; ctid is safe, as they are locked.
+-- rows are found in the order of their key, without a sort; ctid is safe, as they are locked. It looks in spans of that order, one after the
+-- other, and no further than it has to: each is from a priority and a time to the end of a priority, so that rows which were taken, and
+-- can't be cleaned up yet, are not passed over again.
 -- name: ClaimJobs :many
 WITH head AS MATERIALIZED (
-    SELECT r.ctid AS place FROM dblock_queue_ready r
-    WHERE r.queue = sqlc.arg(queue)
-      AND EXISTS (SELECT 1 FROM dblock_member m
-                  WHERE m.member_id = sqlc.arg(member_id) AND m.beat <= sqlc.arg(beat)::bigint + 1 AND m.expires_at > clock_timestamp())
-      AND NOT EXISTS (SELECT 1 FROM dblock_queue p WHERE p.queue = sqlc.arg(queue) AND p.paused_at IS NOT NULL)
-    ORDER BY r.queue, r.priority, r.ready_at, r.job_id
+    SELECT h.place
+    FROM (SELECT unnest(sqlc.arg(from_priorities)::smallint[]) AS priority, unnest(sqlc.arg(from_times)::timestamptz[]) AS ready_at,
+                 unnest(sqlc.arg(to_priorities)::smallint[]) AS last) s
+    CROSS JOIN LATERAL (
+        SELECT r.ctid AS place FROM dblock_queue_ready r
+        WHERE r.queue = sqlc.arg(queue) AND (r.priority, r.ready_at) >= (s.priority, s.ready_at) AND r.priority <= s.last
+          AND EXISTS (SELECT 1 FROM dblock_member m
+                      WHERE m.member_id = sqlc.arg(member_id) AND m.beat <= sqlc.arg(beat)::bigint + 1 AND m.expires_at > clock_timestamp())
+          AND NOT EXISTS (SELECT 1 FROM dblock_queue p WHERE p.queue = sqlc.arg(queue) AND p.paused_at IS NOT NULL)
+        ORDER BY r.queue, r.priority, r.ready_at, r.job_id
+        LIMIT sqlc.arg(most)
+        FOR UPDATE OF r SKIP LOCKED
+    ) h
     LIMIT sqlc.arg(most)
-    FOR UPDATE OF r SKIP LOCKED
 ), taken AS (
     DELETE FROM dblock_queue_ready t WHERE t.ctid = ANY (ARRAY(SELECT h.place FROM head h))
     RETURNING t.job_id, t.priority, t.ready_at

@@ -14,3 +14,7 @@ WITH ask AS (
 )
 INSERT INTO dblock_queue_ready (queue, priority, job_id)
 SELECT a.queue, a.priority, a.job_id FROM ask a WHERE a.delay_us = 0;
+
+-- What jobs that are copied are stamped with: COPY takes no expressions.
+-- name: TimeToEnqueue :one
+SELECT clock_timestamp()::timestamptz AS now;

@@ -188,8 +188,9 @@ func (e *exchange) claim(x *engine.Exchange, got *engine.Exchanged) error {
 	if a == nil {
 		return nil
 	}
+	priority, us := span(a.From)
 	n, err := e.d.q.ClaimJobs(e.ctx, e.on, mysqldb.ClaimJobsParams{
-		MemberID: e.me[:], ClaimID: a.Claim[:], Queue: []byte(a.Queue), Beat: a.Beat, Limit: int32(a.Most),
+		MemberID: e.me[:], ClaimID: a.Claim[:], Queue: []byte(a.Queue), Beat: a.Beat, Limit: int32(a.Most), Priority: priority, FromUs: us,
 	})
 	if err != nil || n == 0 {
 		return err

@@ -97,11 +97,15 @@ func (d *database) Rescue(ctx context.Context, gone member.ID, failure string) (
 
 // inTx runs fn in a READ COMMITTED transaction, and commits it where fn says so.
 func (d *database) inTx(ctx context.Context, fn func(pgdb.DBTX) (commit bool, err error)) error {
+	return d.inPgxTx(ctx, func(tx pgx.Tx) (bool, error) { return fn(d.on(tx)) })
+}
+
+func (d *database) inPgxTx(ctx context.Context, fn func(pgx.Tx) (commit bool, err error)) error {
 	tx, err := d.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite})
 	if err != nil {
 		return fault.NoWrite(err)
 	}
-	commit, err := fn(d.on(tx))
+	commit, err := fn(tx)
 	if err != nil || !commit {
 		ctx, cancel := ending(ctx)
 		defer cancel()

@@ -13,7 +13,8 @@ import (
 )
 
 // EnqueueTx is Queue.EnqueueMany in a transaction of the caller's, a pgx.Tx or pglock.SQLTx of a *sql.Tx: the jobs are there if and when tx
-// commits. It is one round trip. Workers learn of the jobs when they next look, within WorkerOptions.Poll.
+// commits. It is one round trip; with 1,000 tasks or more in a pgx.Tx they
+// are copied (COPY), in a few. Workers learn of the jobs when they next look, within WorkerOptions.Poll.
 //
 // With keys it is up to four round trips. What they lock stays locked till tx ends: jobs of the same Group, or with the same Unique, are not
 // enqueued by others before, and none of the Group ends. Enqueue last, and all in one call, as two calls may deadlock with two of others.
@@ -24,10 +25,14 @@ func EnqueueTx(ctx context.Context, q *queue.Queue, tx pglock.Tx, tasks ...queue
 	return q.EnqueueIn(ctx, engine.CallerTx{Tx: tx}, tasks)
 }
 
-// Insert is one statement, which is its own transaction, where no job has keys.
+// Insert is one statement, which is its own transaction, where no job has keys and they are not very many.
 func (d *database) Insert(ctx context.Context, jobs []engine.Insert) (dups []engine.Duplicate, err error) {
-	if !haveKeys(jobs) {
+	switch {
+	case haveKeys(jobs):
+	case len(jobs) < copyFrom:
 		return nil, d.q.EnqueueJobs(ctx, d.on(d.pool), columns(jobs))
+	default:
+		return nil, d.inPgxTx(ctx, func(tx pgx.Tx) (commit bool, err error) { return true, d.copyJobs(ctx, tx, jobs) })
 	}
 	err = d.inTx(ctx, func(on pgdb.DBTX) (commit bool, err error) {
 		dups, err = d.insertKeyed(ctx, on, jobs)
@@ -42,17 +47,21 @@ func (d *database) Tx(tx engine.CallerTx) (engine.Tx, bool) {
 	if !ours { // a nil one is none, either
 		return nil, false
 	}
-	return callerTx{d, d.on(txConn{caller})}, true
+	return callerTx{d, caller, d.on(txConn{caller})}, true
 }
 
 type callerTx struct {
 	d  *database
+	tx pglock.Tx
 	on pgdb.DBTX
 }
 
 func (t callerTx) Insert(ctx context.Context, jobs []engine.Insert) ([]engine.Duplicate, error) {
 	if haveKeys(jobs) {
 		return t.d.insertKeyed(ctx, t.on, jobs)
+	}
+	if tx, can := t.tx.(copier); can && len(jobs) >= copyFrom {
+		return nil, t.d.copyJobs(ctx, tx, jobs)
 	}
 	return nil, t.d.q.EnqueueJobs(ctx, t.on, columns(jobs))
 }

@@ -39,7 +39,8 @@ func (d *database) Exchange(ctx context.Context, x *engine.Exchange) (got engine
 		batch.Queue(d.shut, uuids(x.Closed), me)
 	}
 	if a := x.Ask; a != nil {
-		batch.Queue(d.claim, a.Queue, me, a.Beat, int32(a.Most), uuid(a.Claim)).Query(func(rows pgx.Rows) (err error) {
+		s := spans(a.From)
+		batch.Queue(d.claim, s.priorities, s.times, s.lasts, a.Queue, me, a.Beat, int32(a.Most), uuid(a.Claim)).Query(func(rows pgx.Rows) (err error) {
 			got.Jobs, err = jobs(rows, a.Most)
 			return err
 		})

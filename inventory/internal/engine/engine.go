@@ -48,6 +48,8 @@ type Ask struct {
 	Keys   []string // what is recorded under them is read, and not locked
 	Wait   bool     // for rows that are locked; else it passes over them
 	Own    int32    // of the one SKU, this bucket alone is locked; 0: all are
+
+	Units map[string]int64 // how many are asked for of each SKU, replays among them
 }
 
 // Books is what a transaction reads before it decides.

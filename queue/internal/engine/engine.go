@@ -70,7 +70,14 @@ type Ask struct {
 	Claim ID
 	Queue string
 	Most  int
-	Beat  int64 // the member's last: once it has beaten twice more nothing is claimed
+	From  []Mark // where to begin, in the order of priorities; nil: at the start
+	Beat  int64  // the member's last: once it has beaten twice more nothing is claimed
+}
+
+// Mark says that of a priority nothing that became ready earlier need be looked at. It is a hint.
+type Mark struct {
+	Priority int16
+	ReadyAt  time.Time
 }
 
 // Exchange is what a member tells of the jobs that it had, and what it would like to have next: all of it takes place, or nothing.

@@ -1,0 +1,83 @@
+package queue
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/dblock-go/dblock/queue/internal/engine"
+)
+
+const (
+	// maxMarks is of how many priorities it is known where to begin. The others are read from their start.
+	maxMarks = 16
+
+	// markSlack is how far before what was claimed last a claim begins: jobs are committed a little later than they get
+	// their place in line. In a backlog it does not matter, as they wait anyway.
+	markSlack = time.Second
+
+	// wholeEvery is how often at least a claim begins at the start, so that what stands before the marks waits for no longer: jobs of
+	// transactions that took their time, and of claims that were rolled back. Where such a claim takes long, it is done less often.
+	wholeEvery  = time.Second
+	wholeShare  = 20
+	wholeSeldom = 10 * time.Second
+)
+
+// marks is, of each priority, about where the first ready job stands: before it are rows that were deleted, and which a server
+// can't clean up while somebody's old snapshot may see them. A claim that began at the start would pass over all of them, each time.
+// The times are the server's.
+type marks struct {
+	at    map[int16]mark
+	whole time.Time // when the next claim is to begin at the start
+}
+
+type mark struct {
+	first time.Time // of those of the priority that were claimed last
+	more  bool      // there was more than was asked for
+}
+
+// from is where the next claim is to begin; nil: at the start.
+func (m *marks) from(now time.Time) []engine.Mark {
+	if !now.Before(m.whole) {
+		m.whole = now.Add(wholeEvery)
+		return nil
+	}
+	from := make([]engine.Mark, 0, len(m.at))
+	for priority, k := range m.at {
+		if !k.more {
+			k.first = k.first.Add(-markSlack)
+		}
+		from = append(from, engine.Mark{Priority: priority, ReadyAt: k.first})
+	}
+	slices.SortFunc(from, func(a, b engine.Mark) int { return cmp.Compare(a.Priority, b.Priority) })
+	return from
+}
+
+// saw takes over what a claim brought, in order. Others who claim at the same time have what stands before it: unless they fail.
+func (m *marks) saw(ask *engine.Ask, jobs []engine.Job, now time.Time, took time.Duration) {
+	if ask.From == nil {
+		m.at = make(map[int16]mark)
+		m.whole = now.Add(min(max(wholeEvery, took*wholeShare), wholeSeldom))
+	}
+	for p, k := range m.at {
+		k.more = false
+		m.at[p] = k
+	}
+	for i, j := range jobs {
+		if _, known := m.at[j.Priority]; !known && len(m.at) >= maxMarks {
+			break
+		}
+		if i == 0 || j.Priority != jobs[i-1].Priority {
+			m.at[j.Priority] = mark{first: j.ReadyAt}
+		}
+	}
+	if n := len(jobs); n > 0 && n == ask.Most {
+		if k, known := m.at[jobs[n-1].Priority]; known {
+			k.more = true
+			m.at[jobs[n-1].Priority] = k
+		}
+	}
+}
+
+// forget has the next claim begin at the start.
+func (m *marks) forget() { m.whole = time.Time{} }

@@ -1,0 +1,50 @@
+package queue
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock/queue/internal/engine"
+)
+
+func TestMarks(t *testing.T) {
+	t.Parallel()
+	now, server := time.Now(), time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
+	at := func(s int) time.Time { return server.Add(time.Duration(s) * time.Second) }
+	job := func(priority int16, s int) engine.Job { return engine.Job{Priority: priority, ReadyAt: at(s)} }
+	var m marks
+	claim := func(most int, jobs ...engine.Job) []engine.Mark {
+		ask := &engine.Ask{Most: most, From: m.from(now)}
+		m.saw(ask, jobs, now, time.Millisecond)
+		return ask.From
+	}
+	expect := func(name string, got []engine.Mark, want ...engine.Mark) {
+		t.Helper()
+		if (got == nil) != (want == nil) || !slices.Equal(got, want) {
+			t.Errorf("%s: from %v, want %v", name, got, want)
+		}
+	}
+	none := []engine.Mark{}
+	expect("the first", claim(2, job(0, 10), job(5, 20)))
+	expect("a backlog begins where the last one did, others some time before", claim(2, job(5, 22), job(5, 23)),
+		engine.Mark{Priority: 0, ReadyAt: at(9)}, engine.Mark{Priority: 5, ReadyAt: at(20)})
+	expect("nothing is left of the urgent ones", claim(2, job(5, 24)), engine.Mark{Priority: 0, ReadyAt: at(9)}, engine.Mark{Priority: 5, ReadyAt: at(22)})
+	expect("nor of the others", claim(2), engine.Mark{Priority: 0, ReadyAt: at(9)}, engine.Mark{Priority: 5, ReadyAt: at(23)})
+	m.forget()
+	expect("after a failure", claim(2))
+	expect("nothing is known", claim(2), none...)
+	now = now.Add(wholeEvery)
+	expect("a second later", claim(2, job(1, 1)))
+	for p := range int16(2 * maxMarks) {
+		claim(1, job(p, 1))
+	}
+	if got := claim(1); len(got) != maxMarks {
+		t.Errorf("it knows of %d priorities, want %d", len(got), maxMarks)
+	}
+	m.forget()
+	m.saw(&engine.Ask{Most: 1}, nil, now, time.Second)
+	if rest := m.whole.Sub(now); rest != wholeSeldom {
+		t.Errorf("after a claim of a second the next whole one is in %v, want %v", rest, wholeSeldom)
+	}
+}
