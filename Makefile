@@ -55,7 +55,7 @@ bench: ## every strategy of selling, held against direct, and the limits of the 
 	$(GO) run ./cmd/dblock bench seckill/direct 'seckill/*' --clients 2000 $(BENCH)
 	$(GO) run ./cmd/dblock bench 'limit/*' $(BENCH)
 
-peers: ## a second of every benchmark against other locks; installs Redis and etcd
+peers: ## a moment of every benchmark against other locks and queues; installs Redis and etcd
 	@scripts/servers.sh
 	@scripts/servers.sh peers
 	cd bench/peers && $(GO) test -count=1 ./...

@@ -103,6 +103,7 @@ func (b *board) add(ctx context.Context, s Scenario) error {
 	}
 	e := &entry{Scenario: s, env: &Env{
 		Kind: b.kind, Server: b.server, DSN: dsn, Clients: s.clients(b.f.Clients), Seed: b.f.Seed, Dir: b.dir(),
+		Jobs: b.f.Jobs, Rate: b.f.Rate,
 	}}
 	choices := b.connsOf(s)
 	best := choices[0]

@@ -7,6 +7,6 @@
 // within a round. Absolute numbers are the machine's.
 //
 // A scenario is a value with a name and a way to open it; `dblock bench --list` names all of them.
-// Sales and locks, ours and those of peers, share their callers: a new one is a SaleScenario or a
-// LockScenario with the few lines that are its own.
+// Sales, locks and queues, ours and those of peers, share their callers: a new one is a SaleScenario, a
+// LockScenario or a JobsScenario with the few lines that are its own.
 package bench

@@ -16,9 +16,11 @@ import (
 type Env struct {
 	Kind    devdb.Kind
 	Server  *devdb.Server
-	DSN     string // of a database of the scenario's own, with dblock's tables
-	Clients int    // callers
-	Conns   int    // connections that it may use
+	DSN     string  // of a database of the scenario's own, with dblock's tables
+	Clients int     // callers
+	Conns   int     // connections that it may use
+	Jobs    int     // of a backlog, or of a batch; 0: as many as suit the time of a round
+	Rate    float64 // operations a second of those that have a rate of their own; 0: theirs
 	Seed    uint64
 	Dir     string // where a scenario without a server may write
 
@@ -30,18 +32,20 @@ type Env struct {
 func (e *Env) Statements(n int) { e.statements.Add(int64(n)) }
 
 // Postgres opens a pool of Conns connections, all of them made, that counts its statements.
-func (e *Env) Postgres(ctx context.Context) (*pgxpool.Pool, error) {
+func (e *Env) Postgres(ctx context.Context) (*pgxpool.Pool, error) { return e.postgres(ctx, e.Conns) }
+
+func (e *Env) postgres(ctx context.Context, conns int) (*pgxpool.Pool, error) {
 	cfg, err := devdb.ParsePostgres(e.DSN)
 	if err != nil {
 		return nil, err
 	}
-	cfg.MaxConns, cfg.MinConns = int32(e.Conns), int32(e.Conns)
+	cfg.MaxConns, cfg.MinConns = int32(conns), int32(conns)
 	cfg.ConnConfig.Tracer = statementCounter{&e.statements}
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
-	if err := warmPool(ctx, e.Conns, func() (func(), error) {
+	if err := warmPool(ctx, conns, func() (func(), error) {
 		conn, err := pool.Acquire(ctx)
 		if err != nil {
 			return nil, err
@@ -55,7 +59,9 @@ func (e *Env) Postgres(ctx context.Context) (*pgxpool.Pool, error) {
 }
 
 // MySQL opens a pool of Conns connections, all of them made.
-func (e *Env) MySQL(ctx context.Context) (*sql.DB, error) {
+func (e *Env) MySQL(ctx context.Context) (*sql.DB, error) { return e.mysql(ctx, e.Conns) }
+
+func (e *Env) mysql(ctx context.Context, conns int) (*sql.DB, error) {
 	cfg, err := devdb.ParseMySQL(e.DSN)
 	if err != nil {
 		return nil, err
@@ -66,9 +72,9 @@ func (e *Env) MySQL(ctx context.Context) (*sql.DB, error) {
 		return nil, err
 	}
 	db := sql.OpenDB(connector)
-	db.SetMaxOpenConns(e.Conns)
-	db.SetMaxIdleConns(e.Conns)
-	if err := warmPool(ctx, e.Conns, func() (func(), error) {
+	db.SetMaxOpenConns(conns)
+	db.SetMaxIdleConns(conns)
+	if err := warmPool(ctx, conns, func() (func(), error) {
 		conn, err := db.Conn(ctx)
 		if err != nil {
 			return nil, err

@@ -24,6 +24,7 @@ type Flags struct {
 	Time      Seconds           `short:"T" default:"5s" help:"How long a round is, in seconds or as 1m30s."`
 	Warmup    Seconds           `default:"1s" help:"How long each scenario runs before the first round. 0: not at all."`
 	Rounds    int               `default:"3" help:"Rounds of each scenario, in turn."`
+	Jobs      int               `placeholder:"N" help:"Jobs of each backlog that is burnt down, and at most so many in a batch. Default: as many as take about --time, and 5000."`
 	Progress  Seconds           `short:"P" placeholder:"SECONDS" help:"Print a line on stderr every so often while a round runs."`
 	Rate      float64           `short:"R" placeholder:"N" help:"Operations a second of all callers together, at random moments; latencies count from the moment that an operation was due. Default: each caller goes on when its last operation has ended."`
 	Seed      uint64            `default:"1" help:"For whatever is random."`
@@ -54,6 +55,7 @@ func (s *Seconds) UnmarshalText(text []byte) error {
 const (
 	maxClients = 100_000
 	maxRounds  = 10_000
+	maxJobs    = 10_000_000
 	maxTime    = Seconds(24 * time.Hour)
 )
 
@@ -74,6 +76,8 @@ func (f *Flags) Check(all []Scenario) error {
 		return fmt.Errorf("--warmup: %v is not within 0 to %v", time.Duration(f.Warmup), time.Duration(maxTime))
 	case f.Rounds < 1 || f.Rounds > maxRounds:
 		return fmt.Errorf("--rounds: %d is not within 1 to %d", f.Rounds, maxRounds)
+	case f.Jobs < 0 || f.Jobs > maxJobs:
+		return fmt.Errorf("--jobs: %d is not within 1 to %d", f.Jobs, maxJobs)
 	case f.Progress < 0:
 		return fmt.Errorf("--progress: %v is negative", time.Duration(f.Progress))
 	case f.Rate < 0 || f.Rate > 1e9 || math.IsNaN(f.Rate):

@@ -10,6 +10,8 @@ type result struct {
 	board *board
 	round int
 	ratio *float64 // to the first scenario of the same round; nil: that one did not finish it, or did nothing
+
+	p99Ratio *float64 // the same of the latencies
 }
 
 // engine names the server that did the work, and says what it was.
@@ -34,6 +36,7 @@ type record struct {
 	Failed       map[string]int64 `json:"failed"`
 	Latency      Latency          `json:"latency_ms"`
 	RatioToFirst *float64         `json:"ratio_to_first"`
+	P99Ratio     *float64         `json:"p99_ratio_to_first"`
 	PerUnit      cost             `json:"per_ok"`
 }
 
@@ -47,7 +50,7 @@ func (r *runner) printJSON() error {
 			Clients: res.entry.env.Clients, Conns: res.entry.env.Conns,
 			Seconds: res.Elapsed.Seconds(), Round: res.round,
 			OK: res.OK, PerSecond: res.perSecond(), Failed: res.Failed, Latency: res.Latency,
-			RatioToFirst: res.ratio, PerUnit: res.cost,
+			RatioToFirst: res.ratio, P99Ratio: res.p99Ratio, PerUnit: res.cost,
 		})
 	}
 	out := json.NewEncoder(r.out)

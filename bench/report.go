@@ -70,6 +70,7 @@ func (b *board) block(e *entry) {
 	if e != b.entries[0] {
 		b.printf("ratio to %s = %.3f (median of the rounds; %.3f to %.3f)\n", b.entries[0].Name,
 			s.ratio.median, s.ratio.least, s.ratio.most)
+		b.printf("ratio of latency p99 = %.3f (median of the rounds; %.3f to %.3f)\n", s.p99Ratio.median, s.p99Ratio.least, s.p99Ratio.most)
 	}
 	b.printf("per transaction: %.2f statements, %.0f bytes of log, %.1f allocations of %.0f bytes\n",
 		s.cost.Statements, s.cost.LogBytes, s.cost.Allocs, s.cost.AllocBytes)
@@ -93,6 +94,7 @@ type summary struct {
 	ok, failed  int64
 	kinds       map[string]int64
 	rate, ratio spread
+	p99Ratio    spread
 	latency     Latency // medians of the rounds, and the maximum of all
 	cost        cost    // medians
 }
@@ -109,10 +111,10 @@ func spreadOf(rounds []result, of func(result) float64) spread {
 }
 
 // ratios are those of the rounds that have one.
-func ratios(rounds []result) (xs []float64) {
+func ratios(rounds []result, of func(result) *float64) (xs []float64) {
 	for _, r := range rounds {
-		if r.ratio != nil {
-			xs = append(xs, *r.ratio)
+		if x := of(r); x != nil {
+			xs = append(xs, *x)
 		}
 	}
 	return xs
@@ -141,7 +143,8 @@ func summarize(rounds []result) summary {
 	}
 	median := func(of func(result) float64) float64 { return spreadOf(rounds, of).median }
 	s.rate = spreadOf(rounds, func(r result) float64 { return r.perSecond() })
-	s.ratio = spreadIn(ratios(rounds))
+	s.ratio = spreadIn(ratios(rounds, func(r result) *float64 { return r.ratio }))
+	s.p99Ratio = spreadIn(ratios(rounds, func(r result) *float64 { return r.p99Ratio }))
 	s.latency = Latency{
 		P50:    median(func(r result) float64 { return r.Latency.P50 }),
 		P95:    median(func(r result) float64 { return r.Latency.P95 }),

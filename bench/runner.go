@@ -145,7 +145,8 @@ func (b *board) rounds(ctx context.Context) error {
 // keep adds what was finished of a round. Ratios are only taken within one, so where its first
 // scenario did not finish, or did nothing, there are none.
 func (b *board) keep(this map[*entry]result) {
-	first := this[b.entries[0]].perSecond()
+	base := this[b.entries[0]]
+	first := base.perSecond()
 	for _, e := range b.entries {
 		res, finished := this[e]
 		if !finished {
@@ -154,6 +155,10 @@ func (b *board) keep(this map[*entry]result) {
 		if first > 0 {
 			ratio := res.perSecond() / first
 			res.ratio = &ratio
+		}
+		if base.Latency.P99 > 0 && res.Latency.P99 > 0 {
+			ratio := res.Latency.P99 / base.Latency.P99
+			res.p99Ratio = &ratio
 		}
 		e.results = append(e.results, res)
 	}
@@ -183,7 +188,7 @@ func (b *board) once(ctx context.Context, e *entry, d time.Duration) (result, er
 	if err != nil {
 		return result{}, err
 	}
-	if round.Run != nil { // the work was another program's
+	if round.Run != nil && !round.Here { // the work was another program's
 		cost = cost.ofTheServer()
 	}
 	if round.Check != nil {

@@ -81,7 +81,7 @@ func TestEveryRoundOfEveryScenario(t *testing.T) {
 					t.Errorf("%+v", r)
 				case r.Round != seen[r.Scenario] || r.OK < 4 || r.PerSecond <= 0 || r.Latency.P50 < 1 || r.Failed == nil:
 					t.Errorf("%+v", r)
-				case r.RatioToFirst == nil, r.Scenario == "a/one" && *r.RatioToFirst != 1:
+				case r.RatioToFirst == nil || r.P99Ratio == nil, r.Scenario == "a/one" && (*r.RatioToFirst != 1 || *r.P99Ratio != 1):
 					t.Errorf("%+v", r)
 				}
 			}
@@ -266,6 +266,7 @@ func TestBadFlags(t *testing.T) {
 		"--warmup: -1s":                func(f *Flags) { f.Warmup = Seconds(-time.Second) },
 		"--rounds: 0":                  func(f *Flags) { f.Rounds = 0 },
 		"--progress: -1s":              func(f *Flags) { f.Progress = Seconds(-time.Second) },
+		"--jobs: -1":                   func(f *Flags) { f.Jobs = -1 },
 		"--rate: -1":                   func(f *Flags) { f.Rate = -1 },
 		`there is no "oracle"`:         func(f *Flags) { f.Engine = []string{"oracle"} },
 		"no such file":                 func(f *Flags) { f.SQL = "/nowhere.sql" },

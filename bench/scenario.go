@@ -58,8 +58,11 @@ type Round struct {
 	// Client returns what one caller does again and again, on a goroutine of its own.
 	Client func(id int) (Op, error)
 
-	// Run is for programs that make their own load.
+	// Run is for what makes its own load.
 	Run func(ctx context.Context, d time.Duration) (Sample, error)
+
+	// Here tells of Run that its load is of this process: statements and allocations are part of what it costs.
+	Here bool
 
 	// Check is called when the last caller has ended, with the units that the callers were told of.
 	// An error ends the run: a result that is wrong is not a result. Default: nothing is checked.

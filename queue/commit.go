@@ -55,6 +55,7 @@ func (r *run) commit(ctx context.Context) error {
 	q := r.w.q
 	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), q.o.Timeout)
 	defer cancel()
+	began := time.Now()
 	e := end{task: r.task, what: finished}
 	x := engine.Exchange{Member: r.task.of.of.life.ID, Finished: []engine.Place{e.place()}}
 	if q.o.History > 0 {
@@ -74,7 +75,9 @@ func (r *run) commit(ctx context.Context) error {
 	if err != nil && q.fault(err) != fault.Retry {
 		err = r.clearUp(err)
 	}
-	r.committed = err == nil
+	if r.committed = err == nil; r.committed && q.o.Observer.Recorded != nil {
+		q.o.Observer.Recorded(r.w.o.Queue, 1, time.Since(began))
+	}
 	return err
 }
 

@@ -49,7 +49,11 @@ func (w *worker) exchange(ctx context.Context, m *message) {
 		w.unsent(m, err)
 		return
 	}
-	if lost := w.lost(ctx, m, got); lost > 0 {
+	took, lost := time.Since(began), w.lost(ctx, m, got)
+	if f, n := w.q.o.Observer.Recorded, m.recorded(got, lost); f != nil && n > 0 {
+		f(w.o.Queue, n, took)
+	}
+	if lost > 0 {
 		w.q.o.Log.Warn("queue: the ends of jobs were refused: their claims were taken away", "queue", w.o.Queue, "jobs", lost)
 		if f := w.q.o.Observer.Lost; f != nil {
 			f(w.o.Queue, lost)
@@ -58,7 +62,7 @@ func (w *worker) exchange(ctx context.Context, m *message) {
 	}
 	if m.Ask != nil {
 		if f := w.q.o.Observer.Claimed; f != nil {
-			f(w.o.Queue, len(got.Jobs), time.Since(began))
+			f(w.o.Queue, len(got.Jobs), took)
 		}
 	}
 	w.confirmed(m, got.Jobs, time.Since(began))
@@ -90,6 +94,14 @@ func (w *worker) lost(ctx context.Context, m *message, got engine.Exchanged) int
 		w.q.trouble("looking for jobs whose ends got no answer", err)
 	}
 	return standing
+}
+
+// recorded is how many jobs are done, and that is committed.
+func (m *message) recorded(got engine.Exchanged, lost int) int {
+	if m.again {
+		return len(m.Finished) - lost
+	}
+	return got.Finished
 }
 
 // confirmed takes over an exchange that has taken place.

@@ -8,7 +8,7 @@ type Observer struct {
 	// Claimed: so many jobs were claimed, in an exchange that took so long. None: there were none.
 	Claimed func(queue string, jobs int, took time.Duration)
 
-	// Finished: a handler has done its job, in so long. That it is recorded is another matter: see Lost. That of HandleTx is.
+	// Finished: a handler has done its job, in so long. That it is recorded is another matter: see Recorded and Lost. That of HandleTx is.
 	Finished func(job Info, took time.Duration)
 
 	// Failed: an attempt failed, and the job is tried again after so long.
@@ -22,6 +22,10 @@ type Observer struct {
 
 	// Snoozed: a handler has put its job off.
 	Snoozed func(job Info, again time.Duration)
+
+	// Recorded: that so many jobs are done (Finished, Cancelled) is committed, in an exchange that took so long. One that got no answer and
+	// was sent again is counted with the second answer.
+	Recorded func(queue string, jobs int, took time.Duration)
 
 	// Lost: the ends of so many jobs were refused, as their claims were taken away: somebody else does these jobs, or has done
 	// them. It is what becomes of a process that stood still for longer than its TTL.

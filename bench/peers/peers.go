@@ -18,6 +18,8 @@ func peers() []bench.Scenario {
 		etcdScenarios(),
 		pgxScenarios(),
 		sqlScenarios(),
+		riverScenarios(),
+		gueScenarios(),
 	)
 }
 

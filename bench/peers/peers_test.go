@@ -34,7 +34,7 @@ func TestSmoke(t *testing.T) {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
 			args := []string{"--engine", string(kind), "--json", "-c", "6", "--conns", "4"}
-			args = append(args, "-T", "0.2", "--warmup", "0", "--rounds", "1")
+			args = append(args, "-T", "0.2", "--warmup", "0", "--rounds", "1", "--jobs", "300")
 			var names []string
 			for _, s := range peers() {
 				if len(s.Engines) == 0 || slices.Contains(s.Engines, kind) {

@@ -36,6 +36,7 @@ type Queue struct {
 func (e Queue) Run(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, *desk){
 		"EachJobIsDoneOnce":               eachJobIsDoneOnce,
+		"TellsWhatIsRecorded":             tellsWhatIsRecorded,
 		"ALoneJobIsDoneAtOnce":            aLoneJobIsDoneAtOnce,
 		"TriesAgainUntilItIsDone":         triesAgainUntilItIsDone,
 		"GivesUpAfterTheLastAttempt":      givesUpAfterTheLastAttempt,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -63,6 +64,46 @@ func eachJobIsDoneOnce(t *testing.T, d *desk) {
 	}
 	if !slices.IsSortedFunc(made, func(a, b queue.ID) int { return slices.Compare(a[:], b[:]) }) {
 		t.Error("the ids of one batch don't grow")
+	}
+}
+
+// Whoever counts what is recorded counts each job once, and none before its end is committed.
+func tellsWhatIsRecorded(t *testing.T, d *desk) {
+	const jobs = 700
+	var recorded atomic.Int64
+	all := make(chan struct{})
+	q := d.open(t, queue.Options{Observer: queue.Observer{Recorded: func(name string, n int, took time.Duration) {
+		sum := recorded.Add(int64(n)) // before those that are left are counted: others go on meanwhile
+		var left int64
+		if err := d.db.QueryRow("SELECT count(*) FROM dblock_queue_job").Scan(&left); err != nil || name != queue.DefaultQueue || took <= 0 {
+			t.Errorf("queue %q, in %v: %v", name, took, err)
+		}
+		if left > jobs-sum {
+			t.Errorf("%d are recorded, and %d of %d are left", sum, left, jobs)
+		}
+		if sum == jobs {
+			close(all)
+		}
+	}}})
+	handle(t, q, "count", func(_ context.Context, job queue.Job[int]) error {
+		switch {
+		case job.Args%7 == 0 && job.Attempt == 1:
+			return errBadDay
+		case job.Args%11 == 0:
+			return queue.Cancel(errBadDay)
+		}
+		return nil
+	})
+	tasks := make([]queue.Task, jobs)
+	for i := range tasks {
+		tasks[i] = queue.Task{Kind: "count", Args: i}
+	}
+	enqueue(t, q, tasks...)
+	work(t, q, queue.WorkerOptions{Batch: 50, Backoff: fast, Promote: 10 * time.Millisecond})
+	wait(t, all, "the last end")
+	d.empty(t)
+	if n := recorded.Load(); n != jobs {
+		t.Errorf("%d of %d are recorded", n, jobs)
 	}
 }
 

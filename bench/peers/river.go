@@ -1,0 +1,184 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/riverqueue/river/rivermigrate"
+
+	"github.com/dblock-go/dblock/bench"
+	"github.com/dblock-go/dblock/internal/devdb"
+)
+
+// riverConns is more than a client has at once.
+const riverConns = 16
+
+// riverScenarios are github.com/riverqueue/river on pgx. It keeps jobs that are done for a day.
+func riverScenarios() []bench.Scenario {
+	scenario := func(name, about string, first int, o riverOptions) bench.JobsScenario {
+		return bench.JobsScenario{
+			Name: name, About: "github.com/riverqueue/river: " + about, Engines: []devdb.Kind{devdb.Postgres}, Conns: riverConns + 2, First: first,
+			Open: func(ctx context.Context, env *bench.Env) (bench.Jobs, error) { return openRiver(ctx, env, o) },
+		}
+	}
+	const backlog, slow = "a backlog of jobs that do nothing: ", 1000
+	tuned := riverOptions{workers: 2000, cooldown: 2 * time.Millisecond, poll: 20 * time.Millisecond}
+	defaults := riverOptions{workers: 100}
+	apart, fast := defaults, defaults
+	apart.apart, fast.fast = true, true
+	return []bench.Scenario{
+		scenario("queue/river", backlog+"the settings of its own benchmark, 2000 workers", 0, tuned).Burn(),
+		scenario("queue/riverdefaults", backlog+"its defaults, 100 workers", slow, defaults).Burn(),
+		scenario("queue/riverpinned", "as queue/river, while another connection holds an old snapshot", 0, tuned).Pinned(),
+		scenario("enqueue/river", "5000 jobs in a call of InsertMany, from one caller", 0, defaults).Enqueue(),
+		scenario("enqueue/rivercopy", "5000 jobs in a call of InsertManyFast, which is COPY", 0, fast).Enqueue(),
+		scenario("pickup/river", "300 jobs a second, one by one, inserted by the client that works: its defaults, 100 workers", 0, defaults).Pickup(),
+		scenario("pickup/riverother", "the same where a client on another pool inserts", 0, apart).Pickup(),
+	}
+}
+
+type riverOptions struct {
+	workers        int
+	cooldown, poll time.Duration // 0: its defaults
+	fast           bool          // InsertManyFast
+	apart          bool          // what inserts is another client, on another pool
+}
+
+// riverArgs is what a job carries: its number.
+type riverArgs struct {
+	N int `json:"n"`
+}
+
+func (riverArgs) Kind() string { return "nothing" }
+
+type riverJobs struct {
+	riverOptions
+	pool, other *pgxpool.Pool // other: of what inserts; it may be the same
+
+	working atomic.Pointer[river.Client[pgx.Tx]]
+	idle    *river.Client[pgx.Tx] // inserts while nobody works
+}
+
+func openRiver(ctx context.Context, env *bench.Env, o riverOptions) (_ bench.Jobs, err error) {
+	r := &riverJobs{riverOptions: o}
+	if r.pool, err = env.Postgres(ctx); err != nil {
+		return nil, err
+	}
+	r.other = r.pool
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, r.Close())
+		}
+	}()
+	driver := riverpgxv5.New(r.pool)
+	migrator, err := rivermigrate.New(driver, &rivermigrate.Config{Logger: silent()})
+	if err != nil {
+		return nil, err
+	}
+	if _, err := migrator.Migrate(ctx, rivermigrate.DirectionUp, nil); err != nil {
+		return nil, err
+	}
+	if o.apart {
+		cfg := r.pool.Config()
+		cfg.MaxConns, cfg.MinConns = 2, 2
+		if r.other, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {
+			return nil, err
+		}
+	}
+	r.idle, err = river.NewClient(riverpgxv5.New(r.other), &river.Config{Logger: silent()})
+	return r, err
+}
+
+func silent() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+// client makes one that works.
+func (r *riverJobs) client(begun func(int)) (*river.Client[pgx.Tx], error) {
+	workers := river.NewWorkers()
+	river.AddWorker(workers, river.WorkFunc(func(_ context.Context, job *river.Job[riverArgs]) error {
+		begun(job.Args.N)
+		return nil
+	}))
+	return river.NewClient(riverpgxv5.New(r.pool), &river.Config{
+		Logger: silent(), Workers: workers, FetchCooldown: r.cooldown, FetchPollInterval: r.poll,
+		Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: r.workers}},
+	})
+}
+
+// riverEvents is how many events may wait: those for which there is no room are dropped.
+const riverEvents = 1 << 20
+
+// Work counts events, which are sent when what they tell is committed.
+func (r *riverJobs) Work(ctx context.Context, told bench.Told) error {
+	client, err := r.client(told.Begun)
+	if err != nil {
+		return err
+	}
+	completed, unsubscribe := client.SubscribeConfig(&river.SubscribeConfig{ChanSize: riverEvents, Kinds: []river.EventKind{river.EventKindJobCompleted}})
+	var counting sync.WaitGroup
+	counting.Go(func() {
+		for range completed {
+			told.Ended(1)
+		}
+	})
+	defer counting.Wait()
+	defer unsubscribe()
+	if err := client.Start(context.WithoutCancel(ctx)); err != nil {
+		return err
+	}
+	if !r.apart {
+		r.working.Store(client)
+		defer r.working.Store(nil)
+	}
+	<-ctx.Done()
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
+	return client.Stop(stopping)
+}
+
+func (r *riverJobs) Enqueue(ctx context.Context, first, n int) error {
+	client := r.working.Load()
+	if client == nil {
+		client = r.idle
+	}
+	if n == 1 {
+		_, err := client.Insert(ctx, riverArgs{first}, nil)
+		return err
+	}
+	jobs := make([]river.InsertManyParams, n)
+	for i := range jobs {
+		jobs[i].Args = riverArgs{first + i}
+	}
+	var err error
+	if r.fast {
+		_, err = client.InsertManyFast(ctx, jobs)
+	} else {
+		_, err = client.InsertMany(ctx, jobs)
+	}
+	return err
+}
+
+func (r *riverJobs) Clean(ctx context.Context) error {
+	_, err := r.pool.Exec(ctx, "TRUNCATE TABLE river_job")
+	return err
+}
+
+func (r *riverJobs) Left(ctx context.Context) (n int64, err error) {
+	err = r.pool.QueryRow(ctx, "SELECT count(*) FROM river_job WHERE finalized_at IS NULL").Scan(&n)
+	return n, err
+}
+
+func (r *riverJobs) Close() error {
+	if r.other != r.pool {
+		r.other.Close()
+	}
+	r.pool.Close()
+	return nil
+}

@@ -1,0 +1,46 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+)
+
+// Enqueue measures how many jobs a second one caller enqueues, 5,000 in a call, while nobody works.
+func (s JobsScenario) Enqueue() Scenario {
+	return s.scenario(func(env *Env, jobs Jobs) Workload { return &enqueuing{env, jobs} })
+}
+
+type enqueuing struct {
+	env  *Env
+	jobs Jobs
+}
+
+func (e *enqueuing) Close() error { return e.jobs.Close() }
+
+func (e *enqueuing) Round(ctx context.Context, _ int) (Round, error) {
+	if err := e.jobs.Clean(ctx); err != nil {
+		return Round{}, err
+	}
+	if err := checkpoint(ctx, e.env); err != nil {
+		return Round{}, err
+	}
+	first, batch := 0, e.env.jobBatch()
+	return Round{
+		Client: func(int) (Op, error) { // there is one
+			return func(ctx context.Context) (int, error) {
+				if err := e.jobs.Enqueue(ctx, first, batch); err != nil {
+					return 0, err
+				}
+				first += batch
+				return batch, nil
+			}, nil
+		},
+		Check: func(ctx context.Context, ok int64) error {
+			there, err := e.jobs.Left(ctx)
+			if err == nil && there != ok {
+				err = fmt.Errorf("the caller was told of %d jobs, the table knows of %d", ok, there)
+			}
+			return err
+		},
+	}, nil
+}

@@ -1,0 +1,173 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/dblock-go/dblock/internal/devdb"
+	"github.com/dblock-go/dblock/queue"
+	"github.com/dblock-go/dblock/queue/mysqlqueue"
+	"github.com/dblock-go/dblock/queue/pgqueue"
+)
+
+// queueConns is more than a Queue takes by itself: 8, one for its heartbeats, and 5 for leases.
+const queueConns = 16
+
+// claimers is how many processes burn down one queue, where several do.
+const claimers = 4
+
+// queues are package queue's. Scenarios of one family are comparable: queue/… burns a backlog down.
+func queues() []Scenario {
+	own := func(name, about string, o ownOptions) JobsScenario {
+		o.workers = max(o.workers, 1)
+		conns := queueConns * o.workers
+		if o.apart {
+			conns += queueConns
+		}
+		return JobsScenario{Name: name, About: about, Conns: conns, Open: func(ctx context.Context, env *Env) (Jobs, error) {
+			return openOwn(ctx, env, o)
+		}}
+	}
+	tuned := queue.WorkerOptions{Concurrency: 2000, Batch: 1000}
+	return []Scenario{
+		own("queue/burn", "a backlog of jobs that do nothing: default options", ownOptions{}).Burn(),
+		own("queue/history", "the same, and jobs that have ended are kept (Options.History)", ownOptions{history: 1}).Burn(),
+		own("queue/tuned", "the same with 2000 handlers, and 1000 jobs in a batch", ownOptions{work: tuned}).Burn(),
+		own("queue/claimers", "the same from four processes at once", ownOptions{workers: claimers}).Burn(),
+		own("queue/pinned", "as queue/burn, while another connection holds an old snapshot", ownOptions{}).Pinned(),
+		own("enqueue/many", "5000 jobs in a call of EnqueueMany, from one caller", ownOptions{}).Enqueue(),
+		own("pickup/same", "300 jobs a second, one by one: from the call of Enqueue to the handler, in one process", ownOptions{}).Pickup(),
+		own("pickup/other", "the same where another process enqueues", ownOptions{apart: true}).Pickup(),
+	}
+}
+
+type ownOptions struct {
+	workers int  // processes that work
+	apart   bool // what enqueues is another process
+	history int
+	work    queue.WorkerOptions
+}
+
+// nothing is the kind of the jobs, and what they carry.
+const nothing = "nothing"
+
+type number struct {
+	N int `json:"n"`
+}
+
+// ownJobs are Queues on pools of their own, as processes have them.
+type ownJobs struct {
+	work     queue.WorkerOptions
+	enqueuer *queue.Queue
+	workers  []*queue.Queue
+	told     atomic.Pointer[Told]
+	tables   onlooker
+	undo     []func() error
+}
+
+func openOwn(ctx context.Context, env *Env, o ownOptions) (_ Jobs, err error) {
+	j := &ownJobs{work: o.work}
+	j.told.Store(&Told{Begun: func(int) {}, Ended: func(int) {}})
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, j.Close())
+		}
+	}()
+	if j.tables, err = look(ctx, env); err != nil {
+		return nil, err
+	}
+	options := queue.Options{History: o.history, Observer: queue.Observer{Recorded: func(_ string, jobs int, _ time.Duration) { j.told.Load().Ended(jobs) }}}
+	for range o.workers {
+		q, err := j.process(ctx, env, options)
+		if err != nil {
+			return nil, err
+		}
+		j.workers = append(j.workers, q)
+	}
+	if j.enqueuer = j.workers[0]; o.apart {
+		j.enqueuer, err = j.process(ctx, env, options)
+	}
+	return j, err
+}
+
+// process opens a Queue as a process of its own would have it.
+func (j *ownJobs) process(ctx context.Context, env *Env, o queue.Options) (q *queue.Queue, err error) {
+	if env.Kind == devdb.Postgres {
+		pool, err := env.postgres(ctx, 1) // the Queue makes itself one like it
+		if err != nil {
+			return nil, err
+		}
+		j.undo = append(j.undo, func() error { pool.Close(); return nil })
+		if q, err = pgqueue.New(ctx, pool, o); err != nil {
+			return nil, err
+		}
+	} else {
+		db, err := env.mysql(ctx, queueConns)
+		if err != nil {
+			return nil, err
+		}
+		j.undo = append(j.undo, db.Close)
+		if q, err = mysqlqueue.New(ctx, db, o); err != nil {
+			return nil, err
+		}
+	}
+	j.undo = append(j.undo, func() error { return q.Close(context.Background()) })
+	return q, queue.Handle(q, nothing, func(_ context.Context, job queue.Job[number]) error {
+		j.told.Load().Begun(job.Args.N)
+		return nil
+	})
+}
+
+func (j *ownJobs) Close() error {
+	var errs []error
+	for len(j.undo) > 0 { // the last first
+		errs = append(errs, j.undo[len(j.undo)-1]())
+		j.undo = j.undo[:len(j.undo)-1]
+	}
+	if j.tables != nil {
+		errs = append(errs, j.tables.close())
+	}
+	return errors.Join(errs...)
+}
+
+func (j *ownJobs) Clean(ctx context.Context) error {
+	for _, table := range strings.Fields("job ready scheduled claim dead history") {
+		if err := j.tables.exec(ctx, "TRUNCATE TABLE dblock_queue_"+table); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (j *ownJobs) Enqueue(ctx context.Context, first, n int) error {
+	if n == 1 {
+		_, err := j.enqueuer.Enqueue(ctx, queue.Task{Kind: nothing, Args: number{first}})
+		return err
+	}
+	tasks := make([]queue.Task, n)
+	for i := range tasks {
+		tasks[i] = queue.Task{Kind: nothing, Args: number{first + i}}
+	}
+	_, err := j.enqueuer.EnqueueMany(ctx, tasks)
+	return err
+}
+
+func (j *ownJobs) Work(ctx context.Context, told Told) error {
+	j.told.Store(&told)
+	over := make(chan error, len(j.workers))
+	for _, q := range j.workers {
+		go func() { over <- q.Work(ctx, j.work) }()
+	}
+	var errs []error
+	for range j.workers {
+		errs = append(errs, <-over)
+	}
+	return errors.Join(errs...)
+}
+
+func (j *ownJobs) Left(ctx context.Context) (int64, error) {
+	return j.tables.number(ctx, "SELECT count(*) FROM dblock_queue_job")
+}
