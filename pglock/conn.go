@@ -28,6 +28,7 @@ var sessions = map[string]string{
 	"default_transaction_isolation": "read committed", "default_transaction_read_only": "off",
 
 	"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off",
+	"jit": "off", // what such a plan costs looks worth compiling: half a second, for a row
 }
 
 // openEngine makes an engine with a pool of its own.

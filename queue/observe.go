@@ -23,8 +23,8 @@ type Observer struct {
 	// Snoozed: a handler has put its job off.
 	Snoozed func(job Info, again time.Duration)
 
-	// Recorded: that so many jobs are done (Finished, Cancelled) is committed, in an exchange that took so long. One that got no answer and
-	// was sent again is counted with the second answer.
+	// Recorded: that so many jobs are done (Finished, Cancelled) is committed, in an exchange, or by a commit of HandleTx, that took so
+	// long. One that got no answer and was sent again is counted with the second answer.
 	Recorded func(queue string, jobs int, took time.Duration)
 
 	// Lost: the ends of so many jobs were refused, as their claims were taken away: somebody else does these jobs, or has done

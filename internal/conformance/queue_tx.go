@@ -59,7 +59,9 @@ func (d *desk) effective(t *testing.T, jobs ...queue.ID) {
 // What became of a job, and whether its effects are there, is the same thing.
 func effectsAndEndsAreOne(t *testing.T, d *desk) {
 	d.effects(t)
-	q, other := d.open(t, queue.Options{}), d.open(t, queue.Options{})
+	recorded := make(chan int, 200)
+	o := queue.Options{Observer: queue.Observer{Recorded: func(_ string, jobs int, _ time.Duration) { recorded <- jobs }}}
+	q, other := d.open(t, o), d.open(t, o)
 	for _, q := range []*queue.Queue{q, other} {
 		handleTx(t, d, q, "effect", func(ctx context.Context, tx HandlerTx, job queue.Job[int]) error {
 			if err := tx.Do(ctx, effectOf(job.Info)); err != nil {
@@ -93,6 +95,9 @@ func effectsAndEndsAreOne(t *testing.T, d *desk) {
 	d.effective(t, made[2:]...)
 	if n := d.count(t, "SELECT count(*) FROM dblock_queue_dead"); n != 1 {
 		t.Errorf("%d are dead", n)
+	}
+	for n := 0; n < len(made)-1; { // but for the one that is dead
+		n += wait(t, recorded, "the jobs that are recorded")
 	}
 }
 
