@@ -70,7 +70,7 @@ func (q *Queue) Rescue(ctx context.Context) (ready, dead int, err error) {
 func (q *Queue) rescue(ctx context.Context, gone member.ID) (ready, dead int, err error) {
 	const failure = "its worker is gone"
 	for range mostSteps {
-		got, err := q.engine.Rescue(ctx, gone, failure)
+		got, err := q.engine.Rescue(ctx, gone, failure, q.o.History > 0)
 		if err != nil && q.fault(err) == fault.Retry {
 			continue
 		}

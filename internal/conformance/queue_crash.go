@@ -112,7 +112,7 @@ func rescuesTheJobsOfTheKilled(t *testing.T, d *desk) {
 }
 
 func buriesWhatKillsItsWorkers(t *testing.T, d *desk) {
-	q := d.open(t, queue.Options{})
+	q := d.open(t, queue.Options{History: 1})
 	enqueue(t, q, queue.Task{Kind: "note", Args: 1, MaxAttempts: 1})
 	victim := d.startWorker(t)
 	victim.says(t, "began")
@@ -127,6 +127,9 @@ func buriesWhatKillsItsWorkers(t *testing.T, d *desk) {
 	}
 	if n := d.count(t, "SELECT attempt FROM dblock_queue_dead"); n != 1 {
 		t.Errorf("%d attempts", n)
+	}
+	if n := d.count(t, "SELECT count(*) FROM dblock_queue_history WHERE outcome = 3 AND attempt = 1"); n != 1 {
+		t.Errorf("%d in history", n)
 	}
 }
 

@@ -92,7 +92,7 @@ func (d *database) Unclaim(ctx context.Context, m member.ID, claim engine.ID) (f
 }
 
 // Rescue takes rows of claims, and then looks which of their jobs have not ended.
-func (d *database) Rescue(ctx context.Context, gone member.ID, failure string) (got engine.Rescued, err error) {
+func (d *database) Rescue(ctx context.Context, gone member.ID, failure string, keepDead bool) (got engine.Rescued, err error) {
 	err = d.inTx(ctx, func(on mysqldb.DBTX) (commit bool, err error) {
 		got = engine.Rescued{}
 		found, err := d.q.ClaimsOf(ctx, on, gone[:], rescueStep)
@@ -113,7 +113,7 @@ func (d *database) Rescue(ctx context.Context, gone member.ID, failure string) (
 			}
 			from = to
 		}
-		return true, d.rescue(ctx, on, jobs, failure, &got)
+		return true, d.rescue(ctx, on, jobs, failure, keepDead, &got)
 	})
 	if err != nil {
 		return engine.Rescued{}, err
@@ -122,7 +122,7 @@ func (d *database) Rescue(ctx context.Context, gone member.ID, failure string) (
 }
 
 // rescue has jobs be ready again, or buries them.
-func (d *database) rescue(ctx context.Context, on mysqldb.DBTX, jobs [][]byte, failure string, got *engine.Rescued) error {
+func (d *database) rescue(ctx context.Context, on mysqldb.DBTX, jobs [][]byte, failure string, keepDead bool, got *engine.Rescued) error {
 	left, err := d.q.LeftOver(ctx, on, jobs)
 	if err != nil {
 		return err
@@ -155,6 +155,11 @@ func (d *database) rescue(ctx context.Context, on mysqldb.DBTX, jobs [][]byte, f
 	}
 	if _, err := asks(ctx, on, mysqldb.BuryJobs, len(over), dead); err != nil {
 		return err
+	}
+	if keepDead {
+		if err := d.q.KeepDead(ctx, on, over); err != nil {
+			return err
+		}
 	}
 	if _, err := d.q.FinishJobs(ctx, on, over); err != nil {
 		return err

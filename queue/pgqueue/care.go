@@ -72,7 +72,7 @@ func (d *database) Unclaim(ctx context.Context, m member.ID, claim engine.ID) (f
 }
 
 // Rescue takes claims, and then, in another snapshot, looks which of their jobs have not ended.
-func (d *database) Rescue(ctx context.Context, gone member.ID, failure string) (got engine.Rescued, err error) {
+func (d *database) Rescue(ctx context.Context, gone member.ID, failure string, keepDead bool) (got engine.Rescued, err error) {
 	err = d.inTx(ctx, func(on pgdb.DBTX) (commit bool, err error) {
 		taken, err := d.q.TakeClaims(ctx, on, id(gone), rescueStep)
 		if err != nil || len(taken) == 0 {
@@ -87,6 +87,9 @@ func (d *database) Rescue(ctx context.Context, gone member.ID, failure string) (
 		}
 		row, err := d.q.RescueJobs(ctx, on, jobs, failure)
 		got = engine.Rescued{Claims: len(taken), Ready: int(row.Again), Dead: int(row.Dead)}
+		if err == nil && keepDead && got.Dead > 0 {
+			err = d.q.KeepDead(ctx, on, jobs)
+		}
 		return true, err
 	})
 	if err != nil {

@@ -152,8 +152,8 @@ type Engine interface {
 	Evict(ctx context.Context, m member.ID) (gone bool, err error)
 
 	// Rescue takes some claims of a member that is gone, and has their jobs be ready again with one attempt more, which failed so, or
-	// buries them.
-	Rescue(ctx context.Context, gone member.ID, failure string) (Rescued, error)
+	// buries them; keepDead: these get their history.
+	Rescue(ctx context.Context, gone member.ID, failure string, keepDead bool) (Rescued, error)
 
 	// Fault tells what an error of this engine means.
 	Fault(err error) fault.Fault
