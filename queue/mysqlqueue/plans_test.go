@@ -53,6 +53,9 @@ func TestPlans(t *testing.T) {
 				!strings.Contains(plan, "r PRIMARY") || strings.Contains(plan, "ALL") {
 				t.Errorf("what was claimed is taken so:\n%s", plan)
 			}
+			planAll(t, db) // with tables that are empty, but for those that are ready
+			fillTheRest(t, db)
+			planAll(t, db)
 			word, one := []byte("a"), int64(1)
 			two := func(query string, ask ...any) string {
 				return mysqltext.Text(mysqltext.Asks(query, 2), append(ask, ask...)...)

@@ -40,6 +40,7 @@ func TestPlans(t *testing.T) {
 				`INSERT INTO dblock_queue_blocked (queue, group_key, seq, job_id, priority)
 				 SELECT 'default', (n % 1000)::text, n, gen_random_uuid(), 0 FROM generate_series(1, 100000) n`,
 			}
+			fill = append(fill, fillTheRest(analyzed)...)
 			if analyzed {
 				fill = append(fill, "ANALYZE dblock_queue_ready", "ANALYZE dblock_queue_job", "ANALYZE dblock_queue_key",
 					"ANALYZE dblock_queue_unique", "ANALYZE dblock_queue_blocked")
@@ -49,6 +50,7 @@ func TestPlans(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+			planAll(t, d)
 			const id, ids = "'00000000-0000-0000-0000-000000000001'", "'{00000000-0000-0000-0000-000000000001}'"
 			claim := plan(t, d, d.claim, "'{-32768,0,1}'", "'{-infinity,2020-01-01,-infinity}'", "'{-1,0,32767}'", "'default'", id, "1", "500", id)
 			if !strings.Contains(claim, "Index Scan using dblock_queue_ready_pkey") && !strings.Contains(claim, "Index Only Scan using dblock_queue_ready_pkey") {
@@ -179,7 +181,11 @@ func plan(t *testing.T, d *database, query string, args ...string) string {
 		if _, err := tx.Exec(t.Context(), "PREPARE suite AS "+query, pgx.QueryExecModeSimpleProtocol); err != nil {
 			return err
 		}
-		rows, err := tx.Query(context.Background(), "EXPLAIN (COSTS OFF) EXECUTE suite("+strings.Join(args, ", ")+")", pgx.QueryExecModeSimpleProtocol)
+		with := ""
+		if len(args) > 0 {
+			with = "(" + strings.Join(args, ", ") + ")"
+		}
+		rows, err := tx.Query(context.Background(), "EXPLAIN (COSTS OFF) EXECUTE suite"+with, pgx.QueryExecModeSimpleProtocol)
 		if err != nil {
 			return err
 		}
