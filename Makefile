@@ -48,6 +48,7 @@ soak: ## the tests of faults for longer: SOAK=10m
 	DBLOCK_SOAK=1 $(GO) test -count=1 -timeout 0 -v -run 'TestOptimistic/.*/($(OPTIMISTIC_FAULTS))' ./optimistic/mysqloptimistic
 	DBLOCK_SOAK=1 $(GO) test -count=1 -timeout 0 -v -run 'TestTables/($(TABLE_FAULTS))' ./optimistic/pgoptimistic
 	DBLOCK_SOAK=1 $(GO) test -count=1 -timeout 0 -v -run 'TestTables/.*/($(TABLE_FAULTS))' ./optimistic/mysqloptimistic
+	DBLOCK_SOAK=$(or $(SOAK),10m) $(GO) test -count=1 -timeout 0 -v -p 1 -run 'TestFaults$$' ./queue/...
 	DBLOCK_SOAK=1 $(GO) test -count=1 -timeout 0 -v -run 'TestQuorum$$' ./internal/conformance
 
 bench: ## every strategy of selling, held against direct, and the limits of the machine: BENCH="--rounds 5"

@@ -25,6 +25,9 @@ type Queue struct {
 	// OpenOn is Open with connections of the given dialer's.
 	OpenOn func(ctx context.Context, dsn string, dialer *faultconn.Dialer, o queue.Options) (q *queue.Queue, closePool func(), err error)
 
+	// OpenUnfenced is OpenOn of a Queue whose statement that finishes jobs does not ask whose they are: for a control.
+	OpenUnfenced func(ctx context.Context, dsn string, dialer *faultconn.Dialer, o queue.Options) (q *queue.Queue, closePool func(), err error)
+
 	// EnqueueTx calls the engine room's.
 	EnqueueTx func(ctx context.Context, q *queue.Queue, tx *sql.Tx, tasks ...queue.Task) ([]queue.ID, error)
 

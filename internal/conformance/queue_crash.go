@@ -20,6 +20,7 @@ const (
 	workerDSN  = "DBLOCK_TEST_WORKER"
 	workerKind = "DBLOCK_TEST_WORKER_KIND"
 	workerCare = "DBLOCK_TEST_WORKER_CARE" // it says when it is elected to promote jobs
+	workerExit = "DBLOCK_TEST_WORKER_EXIT" // the handler of job 3 ends the process once the others have begun
 )
 
 // Main does what a test has started this process for, and then never returns. Call it first in TestMain.
@@ -29,7 +30,15 @@ func (e Queue) Main() {
 		return
 	}
 	e.Kind = devdb.Kind(os.Getenv(workerKind))
-	if err := e.workUntilKilled(dsn); err != nil {
+	var err error
+	if path := os.Getenv(workerLog); path != "" {
+		if err = e.workAndWrite(dsn, path); err == nil {
+			os.Exit(0)
+		}
+	} else {
+		err = e.workUntilKilled(dsn)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "worker:", err)
 	}
 	os.Exit(1)
@@ -47,6 +56,10 @@ func (e Queue) workUntilKilled(dsn string) error {
 	}
 	err = queue.Handle(q, "note", func(ctx context.Context, job queue.Job[int]) error {
 		fmt.Println("began")
+		if os.Getenv(workerExit) != "" && job.Args == 3 {
+			waitToGoOn()
+			os.Exit(3)
+		}
 		<-ctx.Done()
 		return ctx.Err()
 	})

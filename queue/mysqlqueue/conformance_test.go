@@ -3,6 +3,7 @@ package mysqlqueue_test
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"slices"
 	"testing"
 
@@ -17,7 +18,7 @@ import (
 )
 
 func on(kind devdb.Kind) conformance.Queue {
-	return conformance.Queue{Kind: kind, Open: open, OpenOn: openOn, EnqueueTx: mysqlqueue.EnqueueTx, HandleTx: handleTx}
+	return conformance.Queue{Kind: kind, Open: open, OpenOn: openOn, OpenUnfenced: openUnfenced, EnqueueTx: mysqlqueue.EnqueueTx, HandleTx: handleTx}
 }
 
 func open(ctx context.Context, dsn string, o queue.Options) (*queue.Queue, func(), error) {
@@ -25,19 +26,11 @@ func open(ctx context.Context, dsn string, o queue.Options) (*queue.Queue, func(
 }
 
 func openOn(ctx context.Context, dsn string, dialer *faultconn.Dialer, o queue.Options) (*queue.Queue, func(), error) {
-	cfg, err := mysql.ParseDSN(dsn)
+	from, err := connector(dsn, dialer)
 	if err != nil {
 		return nil, nil, err
 	}
-	if dialer != nil {
-		cfg.DialFunc = dialer.DialContext
-		cfg.Logger = &mysql.NopLogger{} // connections are cut on purpose
-	}
-	connector, err := mysql.NewConnector(cfg)
-	if err != nil {
-		return nil, nil, err
-	}
-	db := sql.OpenDB(connector)
+	db := sql.OpenDB(from)
 	db.SetMaxOpenConns(16)
 	db.SetMaxIdleConns(16)
 	q, err := mysqlqueue.New(ctx, db, o)
@@ -46,6 +39,18 @@ func openOn(ctx context.Context, dsn string, dialer *faultconn.Dialer, o queue.O
 		return nil, nil, err
 	}
 	return q, func() { _ = db.Close() }, nil
+}
+
+func connector(dsn string, dialer *faultconn.Dialer) (driver.Connector, error) {
+	cfg, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		return nil, err
+	}
+	if dialer != nil {
+		cfg.DialFunc = dialer.DialContext
+		cfg.Logger = &mysql.NopLogger{} // connections are cut on purpose
+	}
+	return mysql.NewConnector(cfg)
 }
 
 func TestMain(m *testing.M) {
@@ -57,6 +62,13 @@ func TestConformance(t *testing.T) {
 	t.Parallel()
 	for _, kind := range family() {
 		t.Run(string(kind), func(t *testing.T) { on(kind).Run(t) })
+	}
+}
+
+// TestFaults has no other tests beside it.
+func TestFaults(t *testing.T) {
+	for _, kind := range family() {
+		t.Run(string(kind), func(t *testing.T) { on(kind).RunFaults(t) })
 	}
 }
 

@@ -16,13 +16,23 @@ import (
 	"github.com/dblock-go/dblock/queue/pgqueue"
 )
 
-var engine = conformance.Queue{Kind: devdb.Postgres, Open: open, OpenOn: openOn, EnqueueTx: enqueueTx, HandleTx: handleTx}
+var engine = conformance.Queue{Kind: devdb.Postgres, Open: open, OpenOn: openOn, OpenUnfenced: openUnfenced, EnqueueTx: enqueueTx, HandleTx: handleTx}
 
 func open(ctx context.Context, dsn string, o queue.Options) (*queue.Queue, func(), error) {
 	return openOn(ctx, dsn, nil, o)
 }
 
 func openOn(ctx context.Context, dsn string, dialer *faultconn.Dialer, o queue.Options) (*queue.Queue, func(), error) {
+	return openBy(ctx, dsn, dialer, o, pgqueue.New)
+}
+
+func openUnfenced(ctx context.Context, dsn string, dialer *faultconn.Dialer, o queue.Options) (*queue.Queue, func(), error) {
+	return openBy(ctx, dsn, dialer, o, pgqueue.NewUnfenced)
+}
+
+func openBy(
+	ctx context.Context, dsn string, dialer *faultconn.Dialer, o queue.Options, make func(context.Context, *pgxpool.Pool, queue.Options) (*queue.Queue, error),
+) (*queue.Queue, func(), error) {
 	cfg, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
 		return nil, nil, err
@@ -34,7 +44,7 @@ func openOn(ctx context.Context, dsn string, dialer *faultconn.Dialer, o queue.O
 	if err != nil {
 		return nil, nil, err
 	}
-	q, err := pgqueue.New(ctx, pool, o)
+	q, err := make(ctx, pool, o)
 	if err != nil {
 		pool.Close()
 		return nil, nil, err
@@ -55,3 +65,6 @@ func TestConformance(t *testing.T) {
 	t.Parallel()
 	engine.Run(t)
 }
+
+// TestFaults has no other tests beside it.
+func TestFaults(t *testing.T) { engine.RunFaults(t) }

@@ -1,0 +1,65 @@
+package mysqlqueue_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"strings"
+
+	"github.com/dblock-go/dblock/internal/faultconn"
+	"github.com/dblock-go/dblock/queue"
+	"github.com/dblock-go/dblock/queue/mysqlqueue"
+)
+
+// openUnfenced is openOn, but that whoever ends jobs is told that its claims were there, whether they were or not: the control of the fence.
+func openUnfenced(ctx context.Context, dsn string, dialer *faultconn.Dialer, o queue.Options) (*queue.Queue, func(), error) {
+	inner, err := connector(dsn, dialer)
+	if err != nil {
+		return nil, nil, err
+	}
+	db := sql.OpenDB(unfenced{inner})
+	db.SetMaxOpenConns(16)
+	db.SetMaxIdleConns(16)
+	q, err := mysqlqueue.New(ctx, db, o)
+	if err != nil {
+		_ = db.Close()
+		return nil, nil, err
+	}
+	return q, func() { _ = db.Close() }, nil
+}
+
+// unfenced makes such connections.
+type unfenced struct{ driver.Connector }
+
+func (c unfenced) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return unfencedConn{conn, conn.(wire)}, nil
+}
+
+// wire is what database/sql uses of a connection.
+type wire interface {
+	driver.ExecerContext
+	driver.QueryerContext
+	driver.ConnPrepareContext
+	driver.ConnBeginTx
+	driver.Pinger
+	driver.SessionResetter
+	driver.Validator
+}
+
+type unfencedConn struct {
+	driver.Conn
+	wire
+}
+
+func (c unfencedConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	result, err := c.wire.ExecContext(ctx, query, args)
+	_, jobs, ends := strings.Cut(query, " AND job_id IN (")
+	if err != nil || !ends || !strings.Contains(query, "-- name: EndClaimed") {
+		return result, err
+	}
+	return driver.RowsAffected(strings.Count(jobs, ",") + 1), nil
+}
