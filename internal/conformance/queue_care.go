@@ -63,6 +63,20 @@ func oneAtATimeLooksAfterQueues(t *testing.T, d *desk) {
 	}
 }
 
+// controlTwoLookAfterQueues is where the lease of the one that is elected is taken away: two are, and that is noticed.
+func controlTwoLookAfterQueues(t *testing.T, d *desk) {
+	s := newElections()
+	for i := range 2 {
+		q := d.open(t, queue.Options{Observer: s.of(i, "promote")})
+		work(t, q, queue.WorkerOptions{Promote: 10 * time.Millisecond})
+		wait(t, s.elected, "an election")
+		d.exec(t, "DELETE FROM dblock_lease")
+	}
+	if s.most != 2 {
+		t.Errorf("%d were elected at once: the test shows nothing", s.most)
+	}
+}
+
 // The process that looks after the queues is killed: scheduled jobs still come.
 func theNextLooksAfterThem(t *testing.T, d *desk) {
 	victim := d.startWorker(t, workerCare+"=1")

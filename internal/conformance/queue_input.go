@@ -233,6 +233,12 @@ func (d *desk) everything(t *testing.T, as *desk, o queue.Options) {
 	dead := make(chan error, 1)
 	o.Observer.Dead = func(_ queue.Info, err error) { dead <- err }
 	o.Observer.Trouble = func(doing string, err error) { t.Errorf("%s: %v", doing, err) }
+	elected := make(chan string, 20)
+	o.Observer.Elected = func(duty string, is bool) {
+		if is {
+			elected <- duty
+		}
+	}
 	q := as.open(t, o)
 	handle(t, q, "note", func(_ context.Context, job queue.Job[int]) error {
 		switch {
@@ -266,6 +272,9 @@ func (d *desk) everything(t *testing.T, as *desk, o queue.Options) {
 		t.Error(err)
 	}
 	work(t, q, queue.WorkerOptions{Backoff: fast, Promote: 10 * time.Millisecond, Rescue: 10 * time.Millisecond})
+	for duties := map[string]bool{}; !duties["promote"] || !duties["rescue"]; {
+		duties[wait(t, elected, "the election of who looks after the queue")] = true
+	}
 	if err := wait(t, dead, "the one that is discarded"); !errors.Is(err, errBadDay) {
 		t.Error(err)
 	}
