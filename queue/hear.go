@@ -100,8 +100,8 @@ func (w *worker) cancel(job engine.ID) bool {
 		for i := range c.tasks {
 			if t := &c.tasks[i]; t.ID == job {
 				t.cancelled.Store(true)
-				if stop := t.stop.Load(); stop != nil {
-					(*stop)(ErrCancelled)
+				if ctx := t.context.Load(); ctx != nil {
+					ctx.end(ErrCancelled)
 				}
 				return true
 			}

@@ -36,22 +36,26 @@ func (w *worker) do(t *task) {
 		ID: ID(t.ID), Queue: w.o.Queue, Kind: t.Kind, Priority: t.Priority, Attempt: int(t.Attempt) + 1, MaxAttempts: int(t.MaxAttempts),
 		EnqueuedAt: t.EnqueuedAt, ReadyAt: t.ReadyAt,
 	}
-	r := run{w: w, task: t, info: info, began: time.Now(), h: w.q.handlerOf(t.Kind)}
-	ctx, cancel := r.context()
+	r := &run{w: w, task: t, info: info, began: time.Now(), h: w.q.handlerOf(t.Kind)}
+	r.ctx.above = t.of.of.ctx
+	if limit := r.limit(); limit >= 0 {
+		r.ctx.deadline = r.began.Add(limit)
+	}
+	t.context.Store(&r.ctx)
 	returned := false
 	defer func() {
 		if !returned {
 			r.err = &PanicError{Value: recover(), Stack: debug.Stack()}
 		}
 		r.rollback() // where it panicked
-		r.timedOut = context.Cause(ctx) == ErrTimeout
-		cancel()
+		r.timedOut = r.ctx.timedOut()
+		r.ctx.end(nil)
 		r.decide()
 	}()
 	if t.cancelled.Load() { // before it began; later its context ends
 		r.err = ErrCancelled
 	} else {
-		r.err = r.attempt(ctx)
+		r.err = r.attempt(&r.ctx)
 	}
 	returned = true
 }
@@ -63,27 +67,13 @@ type run struct {
 	info     Info
 	h        *handler
 	began    time.Time
+	ctx      jobContext
 	err      error
 	timedOut bool
 
 	work      engine.Work // the handler's transaction, while it is open
 	committed bool        // the job has ended with it
 	refused   bool        // it has not, as the claim was taken away
-}
-
-// context is the handler's.
-func (r *run) context() (context.Context, context.CancelFunc) {
-	ctx, stop := context.WithCancelCause(r.task.of.of.ctx)
-	r.task.stop.Store(&stop)
-	limit := r.limit()
-	if limit < 0 {
-		return ctx, func() { stop(nil) }
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, ErrTimeout)
-	return ctx, func() {
-		cancel()
-		stop(nil)
-	}
 }
 
 func (r *run) limit() time.Duration {

@@ -13,7 +13,7 @@ import (
 const (
 	// tellEvery is how often this process tells others of something at most. It is what a job may wait for an idle worker of another
 	// process, as the first one of a burst is told of at once, and the others with the next telling.
-	tellEvery = 5 * time.Millisecond
+	tellEvery = 2 * time.Millisecond
 
 	// tellTries is how often it tries to; each pause is four times as long as the one before. Then the others' polls have to do.
 	tellTries = 5

@@ -55,8 +55,8 @@ type task struct {
 	engine.Job
 	of *claim
 
-	cancelled atomic.Bool                             // somebody wants it dropped
-	stop      atomic.Pointer[context.CancelCauseFunc] // ends its handler's context; nil: it has not begun
+	cancelled atomic.Bool                // somebody wants it dropped
+	context   atomic.Pointer[jobContext] // of its handler; nil: it has not begun
 }
 
 // Work runs jobs until ctx ends, or the Queue is closed. Then nothing is claimed any more, jobs that were not begun are handed back, and
