@@ -94,6 +94,19 @@ func (q *Queries) DeferJobs(ctx context.Context, db DBTX, jobID interface{}, del
 	return result.RowsAffected()
 }
 
+const EndClaim = `-- name: EndClaim :execrows
+DELETE FROM dblock_queue_claim WHERE member_id = ? AND claim_id = ?
+`
+
+// The same of a claim of which nothing is outstanding: a server takes its time to read and to plan a list of hundreds.
+func (q *Queries) EndClaim(ctx context.Context, db DBTX, memberID []byte, claimID []byte) (int64, error) {
+	result, err := db.ExecContext(ctx, EndClaim, memberID, claimID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
 const EndClaimed = `-- name: EndClaimed :execrows
 
 DELETE FROM dblock_queue_claim

@@ -5,6 +5,10 @@
 DELETE FROM dblock_queue_claim
 WHERE member_id = sqlc.arg(member_id) AND claim_id = sqlc.arg(claim_id) AND job_id IN (sqlc.slice(job_ids));
 
+-- The same of a claim of which nothing is outstanding: a server takes its time to read and to plan a list of hundreds.
+-- name: EndClaim :execrows
+DELETE FROM dblock_queue_claim WHERE member_id = sqlc.arg(member_id) AND claim_id = sqlc.arg(claim_id);
+
 -- name: LockPlaces :many
 SELECT c.job_id FROM dblock_queue_claim c
 WHERE c.member_id = sqlc.arg(member_id) AND c.claim_id = sqlc.arg(claim_id) AND c.job_id IN (sqlc.slice(job_ids))

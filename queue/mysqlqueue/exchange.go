@@ -54,8 +54,23 @@ type exchange struct {
 	freed []mysqldb.KeysOfJobsRow // the keys of jobs that have ended
 }
 
+// whole are claims of which all that is left is finished: that all rows go is as good a proof as that each does.
+func whole(x *engine.Exchange) map[engine.ID]bool {
+	all := make(map[engine.ID]bool, len(x.Closed))
+	for _, c := range x.Closed {
+		all[c] = true
+	}
+	for i := range x.Deferred {
+		delete(all, x.Deferred[i].Claim)
+	}
+	for i := range x.Buried {
+		delete(all, x.Buried[i].Claim)
+	}
+	return all
+}
+
 // fence deletes the rows of jobs from their claims, and returns those that were there, in order.
-func (e *exchange) fence(places []engine.Place) (ours [][]byte, err error) {
+func (e *exchange) fence(places []engine.Place, whole map[engine.ID]bool) (ours [][]byte, err error) {
 	by := make(map[engine.ID][][]byte)
 	var claims []engine.ID
 	for i := range places {
@@ -77,7 +92,12 @@ func (e *exchange) fence(places []engine.Place) (ours [][]byte, err error) {
 				continue
 			}
 		}
-		n, err := e.d.q.EndClaimed(e.ctx, e.on, e.me[:], claim[:], jobs)
+		var n int64
+		if whole[claim] && !e.look {
+			n, err = e.d.q.EndClaim(e.ctx, e.on, e.me[:], claim[:])
+		} else {
+			n, err = e.d.q.EndClaimed(e.ctx, e.on, e.me[:], claim[:], jobs)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -95,7 +115,7 @@ func (e *exchange) finish(x *engine.Exchange, got *engine.Exchanged) error {
 	if len(x.Finished) == 0 {
 		return nil
 	}
-	ours, err := e.fence(x.Finished)
+	ours, err := e.fence(x.Finished, whole(x))
 	if err != nil || len(ours) == 0 {
 		return err
 	}
@@ -118,7 +138,7 @@ func (e *exchange) postpone(x *engine.Exchange, got *engine.Exchanged) error {
 	for i, d := range x.Deferred {
 		places[i] = d.Place
 	}
-	ours, err := e.fence(places)
+	ours, err := e.fence(places, nil)
 	if err != nil || len(ours) == 0 {
 		return err
 	}
@@ -159,7 +179,7 @@ func (e *exchange) bury(x *engine.Exchange, got *engine.Exchanged) error {
 	for i, b := range x.Buried {
 		places[i] = b.Place
 	}
-	ours, err := e.fence(places)
+	ours, err := e.fence(places, nil)
 	if err != nil || len(ours) == 0 {
 		return err
 	}

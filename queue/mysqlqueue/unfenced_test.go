@@ -4,7 +4,9 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/queue"
@@ -55,11 +57,32 @@ type unfencedConn struct {
 	wire
 }
 
+// claims is how many rows each claim would have if nobody took them away.
+var claims sync.Map
+
+var hexes = regexp.MustCompile(`x'([0-9a-f]{32})'`)
+
 func (c unfencedConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
 	result, err := c.wire.ExecContext(ctx, query, args)
-	_, jobs, ends := strings.Cut(query, " AND job_id IN (")
-	if err != nil || !ends || !strings.Contains(query, "-- name: EndClaimed") {
+	ids := hexes.FindAllStringSubmatch(query, 2) // the member's, and the claim's
+	if err != nil || len(ids) < 2 {
 		return result, err
 	}
-	return driver.RowsAffected(strings.Count(jobs, ",") + 1), nil
+	claim := ids[1][1]
+	has, _ := claims.Load(claim)
+	rows, _ := has.(int64)
+	switch {
+	case strings.Contains(query, "-- name: ClaimJobs :"):
+		n, err := result.RowsAffected()
+		claims.Store(claim, n)
+		return result, err
+	case strings.Contains(query, "-- name: EndClaimed :"):
+		_, jobs, _ := strings.Cut(query, " AND job_id IN (")
+		n := int64(strings.Count(jobs, ",") + 1)
+		claims.Store(claim, rows-n)
+		return driver.RowsAffected(n), nil
+	case strings.Contains(query, "-- name: EndClaim :"):
+		return driver.RowsAffected(rows), nil
+	}
+	return result, nil
 }
