@@ -22,7 +22,7 @@ func bulksSurviveLostReplies(t *testing.T, d *desk) {
 	defer closePool()
 	defer func() { _ = q.Close(soon(t)) }()
 	whole, none := 0, 0
-	for n := range 24 {
+	for n := range 48 {
 		name := fmt.Sprintf("bulk%d", n)
 		tasks := make([]queue.Task, each)
 		for i := range tasks {

@@ -75,7 +75,11 @@ func (e Queue) workAndWrite(dsn, path string) error {
 	})
 	leave, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	return errors.Join(err, q.Close(leave))
+	left := q.Close(leave)
+	if errors.Is(left, dblock.ErrUnavailable) || errors.Is(left, dblock.ErrOutcomeUnknown) { // its connection was cut, too
+		left = nil
+	}
+	return errors.Join(err, left)
 }
 
 // openReachable waits for the server as well.
