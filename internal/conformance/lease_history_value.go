@@ -128,7 +128,8 @@ func (h *history) forgedReads(exclusive bool) map[string][]porcupine.Operation {
 	stale := slices.Clone(h.steps)
 	look.was = -1
 	stale[at].Input = look
-	look.token, look.was = 1, 0
+	write, _, _ := h.first(func(s step) bool { return s.what == updated })
+	look.key, look.token, look.was = write.key, 1, 0 // of a key that nobody has written to it would be right
 	leaves := writer
 	leaves.what = left
 	forged["a reader with a writer's token"] = h.and(writer, leaves, step{what: granted, key: enter.key, mode: dblock.Shared, token: writer.token})
