@@ -13,7 +13,11 @@ import (
 const (
 	// tellEvery is how often this process tells others of something at most. It is what a job may wait for an idle worker of another
 	// process, as the first one of a burst is told of at once, and the others with the next telling.
-	tellEvery = 2 * time.Millisecond
+	tellEvery = time.Millisecond
+
+	// tellBusy is the same once there was more than so much to tell of meanwhile: then jobs are many, and workers hardly idle.
+	tellBusy = 5 * time.Millisecond
+	tellMany = 4
 
 	// tellTries is how often it tries to; each pause is four times as long as the one before. Then the others' polls have to do.
 	tellTries = 5
@@ -30,6 +34,7 @@ type teller struct {
 
 	mu      sync.Mutex
 	news    map[engine.News]struct{}
+	calls   int           // how often there was something since it was taken
 	busy    bool          // tells, or waits until it may again
 	off     bool          // there is nobody who could be told
 	closing chan struct{} // closed: it waits no more
@@ -50,6 +55,7 @@ func (t *teller) tell(n engine.News) {
 		return
 	}
 	t.news[n] = struct{}{}
+	t.calls++
 	if !t.busy {
 		t.busy = true
 		t.work.Go(t.run)
@@ -59,9 +65,13 @@ func (t *teller) tell(n engine.News) {
 // run tells until there is nothing new.
 func (t *teller) run() {
 	for failed := 0; ; {
-		news := t.take()
+		news, calls := t.take()
 		if len(news) == 0 {
 			return
+		}
+		pause := tellEvery
+		if calls > tellMany {
+			pause = tellBusy
 		}
 		err := t.send(t.ending, news)
 		switch {
@@ -77,7 +87,7 @@ func (t *teller) run() {
 			t.trouble("telling other processes of jobs", err)
 			failed = 0
 		}
-		timer := time.NewTimer(tellEvery << (2 * failed))
+		timer := time.NewTimer(pause << (2 * failed))
 		select {
 		case <-timer.C:
 		case <-t.closing:
@@ -87,7 +97,7 @@ func (t *teller) run() {
 }
 
 // take is all there is to be told; nothing: whoever has something next begins again.
-func (t *teller) take() (news []engine.News) {
+func (t *teller) take() (news []engine.News, calls int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.busy = len(t.news) > 0
@@ -95,7 +105,8 @@ func (t *teller) take() (news []engine.News) {
 		news = append(news, n)
 	}
 	clear(t.news)
-	return news
+	calls, t.calls = t.calls, 0
+	return news, calls
 }
 
 func (t *teller) putBack(news []engine.News) {

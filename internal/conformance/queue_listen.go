@@ -110,7 +110,7 @@ func aBurstIsToldAFewTimes(t *testing.T, d *desk) {
 	if err := q.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
-	most := int(time.Since(began)/(2*time.Millisecond)) + 2 // as docs/queue.md says
+	most := int(time.Since(began)/time.Millisecond) + 2 // as docs/queue.md says
 	heard.end(t, d)
 	n := 0
 	for heard.next(t) != "end" {
