@@ -91,7 +91,8 @@ func (w *shopWorkload) Round(ctx context.Context, n int) (Round, error) {
 type keys struct{ last atomic.Int64 }
 
 func (k *keys) next(sku string) string {
-	return sku + "/" + strconv.FormatInt(1e9+k.last.Add(1), 10)
+	key := append(make([]byte, 0, 64), sku...)
+	return string(strconv.AppendInt(append(key, '/'), 1e9+k.last.Add(1), 10))
 }
 
 // limited is a sale in which of a hundred orders twenty come from ten bots, five are sent again, and five come from buyers who

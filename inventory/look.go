@@ -2,16 +2,13 @@ package inventory
 
 import (
 	"context"
-	"errors"
-	"sync"
-	"time"
 
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
 // Orders that are recorded already, or over their buyer's limit, are told so without a lock, in batches of their own: in those of a
-// sale they would have all others decided one by one. They are orders that such a batch has passed over, and those of buyers who
-// were over their limit a moment ago: bots.
+// sale they would have all others decided one by one. They are orders that such a batch has passed over, and those of which that is known
+// already.
 
 // look decides a batch of such orders. Those that turn out to be neither are decided with the stock locked.
 func (s *Store) look(ctx context.Context, orders []order, _ bool) ([]answer, error) {
@@ -26,6 +23,7 @@ func (s *Store) look(ctx context.Context, orders []order, _ bool) ([]answer, err
 	if err != nil {
 		return nil, err
 	}
+	s.known.noteUsed(books.Used)
 	answers := make([]answer, len(orders))
 	var rest []order
 	var places []int
@@ -35,6 +33,7 @@ func (s *Store) look(ctx context.Context, orders []order, _ bool) ([]answer, err
 			rest, places = append(rest, orders[i]), append(places, i)
 		}
 	}
+	s.known.noteAnswers(orders, answers)
 	if len(rest) == 0 {
 		return answers, nil
 	}
@@ -64,49 +63,13 @@ func foregone(o *order, books engine.Books) (a answer, final bool) {
 	return answer{}, false
 }
 
-const (
-	maxGreedy  = 65536 // forgetting costs a batch that passes an order over, nothing else
-	greedyTime = time.Second
-)
-
-// greedy remembers buyers who were over their limit a moment ago.
-type greedy struct {
-	mu    sync.Mutex
-	until map[engine.Quota]time.Time
-}
-
-func (g *greedy) note(q engine.Quota, now time.Time) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.until == nil || len(g.until) >= maxGreedy {
-		g.until = make(map[engine.Quota]time.Time)
-	}
-	g.until[q] = now.Add(greedyTime)
-}
-
-func (g *greedy) has(q engine.Quota, now time.Time) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	until, known := g.until[q]
-	if known && now.After(until) {
-		delete(g.until, q)
-		return false
-	}
-	return known
-}
-
-// merged has an order decided in a batch. Whose buyer was over the limit a moment ago, or is passed over in a sale, is looked at.
+// merged has an order decided in a batch. What is recorded, or over its limit, as far as is known, or is passed over in a sale, is looked at.
 func (s *Store) merged(ctx context.Context, o order) (outcome, error) {
-	q := engine.Quota{SKU: o.SKU, Buyer: o.Buyer}
-	if o.Limit == 0 || !s.greedy.has(q, time.Now()) {
+	if !s.known.foregone(&o) {
 		got, err := s.queue.Do(ctx, o)
 		if !got.passed {
 			return got, err
 		}
 	}
-	got, err := s.looks.Do(ctx, o)
-	if o.Limit > 0 && errors.Is(err, ErrLimitExceeded) {
-		s.greedy.note(q, time.Now())
-	}
-	return got, err
+	return s.looks.Do(ctx, o)
 }

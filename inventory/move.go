@@ -71,7 +71,7 @@ func (s *Store) newChanges(ends bool) *changes {
 }
 
 func (s *Store) change(ctx context.Context, q *changes, c change) (Reservation, error) {
-	if err := text("key", c.key, 1); err != nil {
+	if err := text("", "key", c.key, 1); err != nil {
 		return Reservation{}, err
 	}
 	began := time.Now()
@@ -102,6 +102,7 @@ func (s *Store) move(ctx context.Context, batch []change, _ bool) (answers []mer
 	for _, u := range moves.Return {
 		s.cameIn(u.SKU)
 	}
+	s.known.noteReturned(moves.Uncount)
 	return answers, err
 }
 

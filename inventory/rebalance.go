@@ -14,7 +14,7 @@ import (
 //
 // Errors: ErrUnknownSKU, ErrInvalid, and of dblock ErrBusy, ErrUnavailable, ErrOutcomeUnknown (call it again), ErrSchema.
 func (s *Store) Rebalance(ctx context.Context, sku string, buckets int) error {
-	if err := text("sku", sku, 1); err != nil {
+	if err := text("", "sku", sku, 1); err != nil {
 		return err
 	}
 	if buckets < 1 || buckets > maxBuckets {

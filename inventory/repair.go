@@ -25,7 +25,7 @@ type Repair struct {
 // one of them is returned, too.
 func (s *Store) Repair(ctx context.Context, skus ...string) ([]Repair, error) {
 	for _, sku := range skus {
-		if err := text("sku", sku, 1); err != nil {
+		if err := text("", "sku", sku, 1); err != nil {
 			return nil, err
 		}
 	}

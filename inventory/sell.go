@@ -32,7 +32,7 @@ func (s *Store) sell(ctx context.Context, orders []order, again bool) ([]answer,
 	case first.own && s.engine.Ways().Together == nil:
 		first.assumeNew = !caution
 	case s.mayGoTogether(orders) && (there == enough || there == unknown && lone):
-		first.outright, first.carefully = true, caution || orders[0].Limit > 0
+		first.outright, first.carefully = true, caution
 	default:
 		first.assumeNew = !lone && !caution
 	}
@@ -47,6 +47,7 @@ func (s *Store) settle(ctx context.Context, orders []order, first attempt) (answ
 			answers, err = s.together(ctx, orders, this.carefully)
 			switch {
 			case err == nil && answers != nil:
+				s.known.noteAnswers(orders, answers)
 				return nil
 			case err != nil && s.fault(err) != fault.Duplicate:
 				return err
@@ -63,6 +64,9 @@ func (s *Store) settle(ctx context.Context, orders []order, first attempt) (answ
 		}
 		if this.assumeNew && err != nil && s.fault(err) == fault.Duplicate {
 			s.caution.Store(cautious)
+		}
+		if err == nil {
+			s.known.noteAnswers(orders, answers)
 		}
 		return err
 	})

@@ -19,7 +19,7 @@ type Store struct {
 	engine            engine.Engine
 	o                 Options
 	queue, looks      *merge.Queue[order, outcome]
-	greedy            greedy
+	known             *known
 	confirms, returns *changes    // what touches no stock, and what gives it back
 	slots             *slots      // of all strategies but Merge
 	way               engine.Sell // of a single order
@@ -28,6 +28,7 @@ type Store struct {
 	latches           *latches
 	levelling         atomic.Bool
 	caution           atomic.Int64 // batches yet to look up what is recorded; negative: none
+	strangers         atomic.Int64 // batches yet that do not take unknown buyers for new ones; negative: none
 
 	mu     sync.Mutex
 	ending context.Context // done once Close was called
@@ -41,7 +42,7 @@ func New(e engine.Engine, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{engine: e, o: o, slots: newSlots(o.MaxInFlight, o.MaxQueue)}
+	s := &Store{engine: e, o: o, known: newKnown(), slots: newSlots(o.MaxInFlight, o.MaxQueue)}
 	s.seen.spread = o.Strategy == SkipLocked
 	s.allotments.own = &s.seen.own
 	if s.way, err = s.wayOf(o.Strategy); err != nil {
@@ -101,19 +102,22 @@ func (s *Store) ReserveAll(ctx context.Context, c Cart) (Reservation, error) {
 }
 
 func (s *Store) reserve(ctx context.Context, o order) (Reservation, error) {
-	sell := s.merged
-	if s.o.Strategy != Merge {
-		sell = s.outright
-	}
 	began := time.Now()
 	if err := s.latched(&o, began); err != nil {
 		return o.reservation(outcome{State: Refused}, began), err
 	}
-	got, err := sell(ctx, o)
-	if err != nil {
+	got, err := s.decided(ctx, o)
+	if err != nil && got.State == 0 {
 		err = s.explain(err, fmt.Sprintf("order %q", o.Key))
 	}
 	return o.reservation(got, began), err
+}
+
+func (s *Store) decided(ctx context.Context, o order) (outcome, error) {
+	if s.o.Strategy == Merge {
+		return s.merged(ctx, o)
+	}
+	return s.outright(ctx, o)
 }
 
 // Strategy is how the Store sells.
@@ -121,7 +125,7 @@ func (s *Store) Strategy() Strategy { return s.o.Strategy }
 
 // Lookup returns what is recorded under key: ErrNotFound where nothing is.
 func (s *Store) Lookup(ctx context.Context, key string) (Reservation, error) {
-	if err := text("key", key, 1); err != nil {
+	if err := text("", "key", key, 1); err != nil {
 		return Reservation{}, err
 	}
 	began := time.Now()

@@ -5,12 +5,13 @@ import (
 	"context"
 	"slices"
 
+	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
-// together sells the orders of a batch, of one SKU, in one statement: the short way, open while there is enough for all. Carefully
-// it sells those that are new and within their limit, and says of the others that they were passed over; else all of them or none. No
-// answers: nothing was sold.
+// together sells the orders of a batch, of one SKU, in one statement: the short way, open while there is enough for all. It sells all of
+// them; or else, and carefully at once, those that are new and within their limit, and says of the others that they were passed over.
+// No answers: nothing was sold.
 func (s *Store) together(ctx context.Context, orders []order, carefully bool) ([]answer, error) {
 	own := s.allotments.own.Load()
 	if len(orders) == 1 && orders[0].Limit == 0 && (own == 0 || s.engine.Ways().Together == nil) {
@@ -25,22 +26,45 @@ func (s *Store) together(ctx context.Context, orders []order, carefully bool) ([
 		return nil, nil
 	}
 	batch.Bucket = own
-	var verdict engine.Verdict
-	var left int64
-	var unsold []string
-	var err error
-	if carefully {
-		verdict, unsold, left, err = s.engine.Ways().New(ctx, batch)
-	} else {
-		verdict, left, err = s.engine.Ways().Together(ctx, batch)
+	if !carefully {
+		verdict, err := s.all(ctx, batch)
+		switch {
+		case err != nil && s.fault(err) == fault.Duplicate:
+			if len(orders) > 1 {
+				s.caution.Store(cautious)
+			}
+		case err != nil || verdict == engine.TooFew:
+			return nil, err
+		case verdict == engine.Sold:
+			return granted(orders, nil), nil
+		}
 	}
+	verdict, unsold, left, err := s.engine.Ways().New(ctx, batch)
 	if err != nil || verdict != engine.Sold {
 		return nil, err
 	}
-	if left >= 0 {
-		s.seen.note(batch.SKU, left)
-	}
+	s.seen.noteLeft(batch.SKU, left)
 	return granted(orders, unsold), nil
+}
+
+// all sells all orders of a batch, or none.
+func (s *Store) all(ctx context.Context, batch engine.Orders) (engine.Verdict, error) {
+	if batch.Limit > 0 {
+		if slices.Max(batch.Takes) > batch.Limit {
+			return engine.OverLimit, nil
+		}
+		batch.NewBuyers = s.strangers.Add(-1) < 0 && s.known.newBuyers(batch.SKU, batch.Takers)
+	}
+	verdict, left, err := s.engine.Ways().Together(ctx, batch)
+	if err == nil && verdict == engine.NotNew {
+		s.strangers.Store(cautious)
+		batch.NewBuyers = false
+		verdict, left, err = s.engine.Ways().Together(ctx, batch)
+	}
+	if err == nil && verdict == engine.Sold {
+		s.seen.noteLeft(batch.SKU, left)
+	}
+	return verdict, err
 }
 
 // mayGoTogether tells whether the engine has a statement for such a batch.
@@ -89,7 +113,28 @@ func ordersOf(batch []order) (o engine.Orders, distinct bool) {
 		}
 		o.Keys[n], o.Buyers[n], o.Qtys[n] = p.key, batch[p.i].Buyer, batch[p.i].Qty
 	}
+	if o.Limit > 0 {
+		o.Takers, o.Takes = takersOf(batch)
+	}
 	return o, true
+}
+
+// takersOf adds up what each buyer takes.
+func takersOf(batch []order) (takers []string, takes []int64) {
+	places := make([]int, len(batch))
+	for i := range places {
+		places[i] = i
+	}
+	slices.SortFunc(places, func(a, b int) int { return cmp.Compare(batch[a].Buyer, batch[b].Buyer) })
+	takers, takes = make([]string, 0, len(batch)), make([]int64, 0, len(batch))
+	for _, i := range places {
+		if last := len(takers) - 1; last >= 0 && takers[last] == batch[i].Buyer {
+			takes[last] += batch[i].Qty
+			continue
+		}
+		takers, takes = append(takers, batch[i].Buyer), append(takes, batch[i].Qty)
+	}
+	return takers, takes
 }
 
 // granted answers a batch of which all but a few were sold.

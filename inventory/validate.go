@@ -22,10 +22,10 @@ func (r Request) validate() error {
 
 // who checks what a Request and a Cart have in common.
 func who(key, buyer string, hold time.Duration, of string) error {
-	if err := text(of+".Key", key, 1); err != nil {
+	if err := text(of, ".Key", key, 1); err != nil {
 		return err
 	}
-	if err := text(of+".Buyer", buyer, 0); err != nil {
+	if err := text(of, ".Buyer", buyer, 0); err != nil {
 		return err
 	}
 	if hold == 0 {
@@ -46,7 +46,7 @@ func holdTime(field string, d time.Duration) error {
 }
 
 func (l Line) validate(of string) error {
-	if err := text(of+".SKU", l.SKU, 1); err != nil {
+	if err := text(of, ".SKU", l.SKU, 1); err != nil {
 		return err
 	}
 	if l.Qty < 1 || l.Qty > MaxQty {
@@ -59,10 +59,10 @@ func (l Line) validate(of string) error {
 }
 
 func (a Adjustment) validate() error {
-	if err := text("Adjustment.ID", a.ID, 1); err != nil {
+	if err := text("Adjustment", ".ID", a.ID, 1); err != nil {
 		return err
 	}
-	if err := text("Adjustment.SKU", a.SKU, 1); err != nil {
+	if err := text("Adjustment", ".SKU", a.SKU, 1); err != nil {
 		return err
 	}
 	if a.Delta < -MaxQty || a.Delta > MaxQty {
@@ -72,17 +72,17 @@ func (a Adjustment) validate() error {
 }
 
 // text refuses what one of the engines could not store as it is: Postgres takes neither NUL nor
-// bytes that are not UTF-8, and so neither engine does.
-func text(field, s string, least int) error {
+// bytes that are not UTF-8, and so neither engine does. The name of the field comes in two, to be put together only where it is told.
+func text(of, field, s string, least int) error {
 	switch {
 	case len(s) < least:
-		return &InvalidError{field, "it is empty"}
+		return &InvalidError{of + field, "it is empty"}
 	case len(s) > MaxKeyBytes:
-		return &InvalidError{field, fmt.Sprintf("it has %d bytes, more than %d", len(s), MaxKeyBytes)}
+		return &InvalidError{of + field, fmt.Sprintf("it has %d bytes, more than %d", len(s), MaxKeyBytes)}
 	case !utf8.ValidString(s):
-		return &InvalidError{field, fmt.Sprintf("%q is not valid UTF-8", s)}
+		return &InvalidError{of + field, fmt.Sprintf("%q is not valid UTF-8", s)}
 	case strings.ContainsRune(s, 0):
-		return &InvalidError{field, fmt.Sprintf("%q contains NUL", s)}
+		return &InvalidError{of + field, fmt.Sprintf("%q contains NUL", s)}
 	}
 	return nil
 }

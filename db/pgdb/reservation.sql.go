@@ -325,6 +325,7 @@ type LockReservationsRow struct {
 	LeftUs         int64
 }
 
+// LIMIT keeps keys and lines in their order, of which there are no more.
 func (q *Queries) LockReservations(ctx context.Context, db DBTX, reservationKeys []string) ([]LockReservationsRow, error) {
 	rows, err := db.Query(ctx, LockReservations, reservationKeys)
 	if err != nil {
@@ -411,16 +412,11 @@ func (q *Queries) MakeQuotas(ctx context.Context, db DBTX, skus []string, buyers
 }
 
 const Reservations = `-- name: Reservations :many
-SELECT r.reservation_key, r.line, r.sku, r.bucket, r.buyer, r.qty, r.state, r.limited, r.left_us
-FROM unnest($1::text[]) AS k (reservation_key)
-CROSS JOIN LATERAL (
-    SELECT r.reservation_key, r.line, r.sku, r.bucket, r.buyer, r.qty, r.state, r.limited,
-           coalesce(extract(epoch FROM r.expires_at - clock_timestamp()) * 1000000, 0)::bigint AS left_us
-    FROM dblock_reservation r
-    WHERE r.reservation_key = k.reservation_key
-    ORDER BY r.line
-    LIMIT 1000
-) r
+SELECT r.reservation_key, r.line, r.sku, r.bucket, r.buyer, r.qty, r.state, r.limited,
+       coalesce(extract(epoch FROM r.expires_at - clock_timestamp()) * 1000000, 0)::bigint AS left_us
+FROM dblock_reservation r
+WHERE r.reservation_key = ANY ($1::text[])
+ORDER BY r.reservation_key, r.line
 `
 
 type ReservationsRow struct {
@@ -435,8 +431,7 @@ type ReservationsRow struct {
 	LeftUs         int64
 }
 
-// left_us is for how many microseconds yet the reservation is held; 0 or less: it has expired, or has no end. Here, too, LIMIT
-// keeps keys and lines in their order, of which there are no more.
+// left_us is for how many microseconds yet the reservation is held; 0 or less: it has expired, or has no end.
 func (q *Queries) Reservations(ctx context.Context, db DBTX, reservationKeys []string) ([]ReservationsRow, error) {
 	rows, err := db.Query(ctx, Reservations, reservationKeys)
 	if err != nil {

@@ -54,10 +54,10 @@ func IsDeadlock(err error) bool { return Code(err) == deadlockDetected }
 // IsUnserializable tells that in REPEATABLE READ or above a row had changed.
 func IsUnserializable(err error) bool { return Code(err) == serializationFailure }
 
-// Violates tells that a CHECK of that name would not hold.
-func Violates(err error, check string) bool {
+// Violates tells that a CHECK, or a unique or primary key, of that name would not hold.
+func Violates(err error, constraint string) bool {
 	var pg *pgconn.PgError
-	return errors.As(err, &pg) && pg.Code == checkViolation && pg.ConstraintName == check
+	return errors.As(err, &pg) && (pg.Code == checkViolation || pg.Code == uniqueViolation) && pg.ConstraintName == constraint
 }
 
 // RefusesParameters tells that a pooler lets sessions begin only without the parameters that were asked for.

@@ -35,7 +35,8 @@ func TestPlansLookUpByKey(t *testing.T) {
 		"LockStock": pgdb.LockStock, "LockFreeStock": pgdb.LockFreeStock, "LockBucket": pgdb.LockBucket,
 		"KnownBuckets": pgdb.KnownBuckets, "TakeStock": pgdb.TakeStock, "AddStock": pgdb.AddStock,
 		"Reservations": pgdb.Reservations, "LockReservations": pgdb.LockReservations, "SetReservations": pgdb.SetReservations,
-		"SellTogether": pgdb.SellTogether, "SellNew": pgdb.SellNew,
+		"InsertOrders": pgdb.InsertOrders, "TakeTogether": pgdb.TakeTogether, "InsertQuotas": pgdb.InsertQuotas,
+		"AddToQuotas": pgdb.AddToQuotas, "SellNew": pgdb.SellNew,
 	} {
 		if plan := generic(t, pool.Config().ConnConfig, query, true); readsAll(plan) {
 			t.Errorf("%s:\n%s", name, plan)

@@ -12,25 +12,42 @@ import (
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
-// notNegative is the check of the stock that fails where more is taken than is left. The server's
-// log shows it, too.
-const notNegative = "dblock_stock_not_negative"
+// What fails where a batch can't be sold together. The server's log shows it, too.
+const (
+	notNegative = "dblock_stock_not_negative" // the check of the stock: more is taken than is left
+	quotaUsed   = "dblock_quota_used"         // the check of a quota: a buyer would have more than the limit
+	quotaKey    = "dblock_quota_pkey"         // a buyer had taken some before
+)
 
 func (d *database) together(ctx context.Context, o engine.Orders) (verdict engine.Verdict, left int64, err error) {
-	verdict, err = d.atOnce(ctx, func(row pgx.Row) error { return row.Scan(&left) },
-		pgdb.SellTogether, o.SKU, o.Bucket, o.Keys, o.Buyers, o.Qtys, o.State, o.Hold.Microseconds())
+	var units int64
+	for _, qty := range o.Qtys {
+		units += qty
+	}
+	verdict, err = d.atOnce(ctx, func(batch *pgx.Batch) {
+		switch {
+		case o.NewBuyers:
+			batch.Queue(d.sql(pgdb.InsertQuotas), texts(o.Takers), o.Takes, o.Limit, o.SKU, o.Bucket)
+		case o.Limit > 0:
+			batch.Queue(d.sql(pgdb.AddToQuotas), texts(o.Takers), o.Takes, o.Limit, o.SKU, o.Bucket)
+		}
+		batch.Queue(d.sql(pgdb.InsertOrders),
+			texts(o.Keys), texts(o.Buyers), o.Qtys, o.State, o.Limit > 0, o.Hold.Microseconds(), o.SKU, o.Bucket)
+		batch.Queue(d.sql(pgdb.TakeTogether), units, o.SKU, o.Bucket).QueryRow(func(row pgx.Row) error { return row.Scan(&left) })
+	})
 	return verdict, left, err
 }
 
 func (d *database) new(ctx context.Context, o engine.Orders) (verdict engine.Verdict, unsold []string, left int64, err error) {
-	verdict, err = d.atOnce(ctx, func(row pgx.Row) error { return row.Scan(&left, &unsold) },
-		pgdb.SellNew, o.Keys, o.Buyers, o.Qtys, o.SKU, o.Bucket, o.Limit, o.State, o.Hold.Microseconds())
+	verdict, err = d.atOnce(ctx, func(batch *pgx.Batch) {
+		batch.Queue(d.sql(pgdb.SellNew), o.Keys, o.Buyers, o.Qtys, o.SKU, o.Bucket, o.Limit, o.State, o.Hold.Microseconds()).
+			QueryRow(func(row pgx.Row) error { return row.Scan(&left, &unsold) })
+	})
 	return verdict, unsold, left, err
 }
 
-// atOnce sells by one statement, in a transaction of its own that takes one round trip. What was sold counts once the transaction
-// has ended, which is when the batch is closed.
-func (d *database) atOnce(ctx context.Context, scan func(pgx.Row) error, query string, args ...any) (engine.Verdict, error) {
+// atOnce sells in a transaction that takes one round trip. What was sold counts once that has ended, which is when the batch is closed.
+func (d *database) atOnce(ctx context.Context, queue func(*pgx.Batch)) (engine.Verdict, error) {
 	conn, err := d.pool.Acquire(ctx)
 	if err != nil {
 		return engine.TooFew, fault.NoWrite(err)
@@ -38,10 +55,15 @@ func (d *database) atOnce(ctx context.Context, scan func(pgx.Row) error, query s
 	defer conn.Release()
 	var batch pgx.Batch
 	batch.Queue(bound, lockTimeout(ctx))
-	batch.Queue(d.sql(query), args...).QueryRow(scan)
+	queue(&batch)
 	err = conn.SendBatch(ctx, &batch).Close()
-	if pgfault.Violates(err, notNegative) || errors.Is(err, pgx.ErrNoRows) { // too little, or no such SKU
+	switch {
+	case pgfault.Violates(err, notNegative), errors.Is(err, pgx.ErrNoRows): // too little, or no such SKU
 		return engine.TooFew, nil
+	case pgfault.Violates(err, quotaUsed):
+		return engine.OverLimit, nil
+	case pgfault.Violates(err, quotaKey):
+		return engine.NotNew, nil
 	}
 	return engine.Sold, err
 }

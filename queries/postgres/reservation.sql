@@ -80,20 +80,15 @@ FROM dblock_stock s
 WHERE s.sku = ANY (sqlc.arg(skus)::text[])
 GROUP BY s.sku;
 
--- left_us is for how many microseconds yet the reservation is held; 0 or less: it has expired, or has no end. Here, too, LIMIT
--- keeps keys and lines in their order, of which there are no more.
+-- left_us is for how many microseconds yet the reservation is held; 0 or less: it has expired, or has no end.
 -- name: Reservations :many
-SELECT r.reservation_key, r.line, r.sku, r.bucket, r.buyer, r.qty, r.state, r.limited, r.left_us
-FROM unnest(sqlc.arg(reservation_keys)::text[]) AS k (reservation_key)
-CROSS JOIN LATERAL (
-    SELECT r.reservation_key, r.line, r.sku, r.bucket, r.buyer, r.qty, r.state, r.limited,
-           coalesce(extract(epoch FROM r.expires_at - clock_timestamp()) * 1000000, 0)::bigint AS left_us
-    FROM dblock_reservation r
-    WHERE r.reservation_key = k.reservation_key
-    ORDER BY r.line
-    LIMIT 1000
-) r;
+SELECT r.reservation_key, r.line, r.sku, r.bucket, r.buyer, r.qty, r.state, r.limited,
+       coalesce(extract(epoch FROM r.expires_at - clock_timestamp()) * 1000000, 0)::bigint AS left_us
+FROM dblock_reservation r
+WHERE r.reservation_key = ANY (sqlc.arg(reservation_keys)::text[])
+ORDER BY r.reservation_key, r.line;
 
+-- LIMIT keeps keys and lines in their order, of which there are no more.
 -- name: LockReservations :many
 SELECT r.reservation_key, r.line, r.sku, r.bucket, r.buyer, r.qty, r.state, r.limited, r.left_us
 FROM unnest(sqlc.arg(reservation_keys)::text[]) AS k (reservation_key)

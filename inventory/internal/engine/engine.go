@@ -122,7 +122,9 @@ type Verdict int
 const (
 	TooFew Verdict = iota // nothing was written: too few are left where it looked, or the SKU is unknown; Transact will say
 	Sold
-	Taken // nothing was written: there is enough, as far as can be seen, and somebody else holds or has just changed it
+	Taken     // nothing was written: there is enough, as far as can be seen, and somebody else holds or has just changed it
+	OverLimit // nothing was written: a buyer would have more than the limit
+	NotNew    // nothing was written: a buyer had taken some before
 )
 
 // Sell sells one order in a transaction of its own, in the fewest round trips.
@@ -137,10 +139,15 @@ type Orders struct {
 	Limit        int64         // of each buyer; 0: none
 	Keys, Buyers []string
 	Qtys         []int64
+
+	// With a Limit, what each buyer takes: sorted by buyer, none twice.
+	Takers    []string
+	Takes     []int64
+	NewBuyers bool // none of them has taken any before, as far as is known: the short way then. NotNew where that is wrong
 }
 
 // SellTogether sells all orders or none, in a transaction of its own and one round trip, and returns
-// what is left then. It locks the stock last, when the orders are written. It knows no limit.
+// what is left then. It locks the stock last, when the orders are written. A key that is recorded is an error, fault.Duplicate.
 type SellTogether func(ctx context.Context, o Orders) (v Verdict, left int64, err error)
 
 // SellNew is SellTogether for orders of which some may be recorded, or over their buyer's limit: it sells the others, and
@@ -150,7 +157,7 @@ type SellNew func(ctx context.Context, o Orders) (v Verdict, unsold []string, le
 // Ways are the ways to sell outright. All but SkipLocked, Together and New sell from bucket 0. One that the database
 // lacks is nil.
 type Ways struct {
-	Together SellTogether // a batch in one statement
+	Together SellTogether // a batch in one statement, all or none
 	New      SellNew      // so much of a batch as is new, in one statement
 
 	Direct   Sell // one conditional UPDATE
