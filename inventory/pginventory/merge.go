@@ -164,7 +164,7 @@ func (d *database) queueQuotas(batch *pgx.Batch, query string, quotas []engine.Q
 		return
 	}
 	skus, buyers := quotaColumns(quotas)
-	batch.Queue(d.sql(query), texts(skus), texts(buyers)).Query(func(rows pgx.Rows) error {
+	batch.Queue(d.sql(query), skus, buyers).Query(func(rows pgx.Rows) error {
 		return each(rows, func(r pgdb.LockQuotasRow) { used[engine.Quota{SKU: r.Sku, Buyer: r.Buyer}] = r.Used })
 	})
 }
@@ -181,7 +181,7 @@ func (d *database) queueKeys(batch *pgx.Batch, query string, keys []string, reco
 	if len(keys) == 0 {
 		return
 	}
-	batch.Queue(d.sql(query), texts(keys)).Query(func(rows pgx.Rows) error {
+	batch.Queue(d.sql(query), keys).Query(func(rows pgx.Rows) error {
 		return each(rows, func(r pgdb.ReservationsRow) {
 			recorded[r.ReservationKey] = append(recorded[r.ReservationKey], row(r))
 		})

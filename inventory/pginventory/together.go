@@ -27,12 +27,12 @@ func (d *database) together(ctx context.Context, o engine.Orders) (verdict engin
 	verdict, err = d.atOnce(ctx, func(batch *pgx.Batch) {
 		switch {
 		case o.NewBuyers:
-			batch.Queue(d.sql(pgdb.InsertQuotas), texts(o.Takers), o.Takes, o.Limit, o.SKU, o.Bucket)
+			batch.Queue(d.sql(pgdb.InsertQuotas), o.Takers, o.Takes, o.Limit, o.SKU, o.Bucket)
 		case o.Limit > 0:
-			batch.Queue(d.sql(pgdb.AddToQuotas), texts(o.Takers), o.Takes, o.Limit, o.SKU, o.Bucket)
+			batch.Queue(d.sql(pgdb.AddToQuotas), o.Takers, o.Takes, o.Limit, o.SKU, o.Bucket)
 		}
 		batch.Queue(d.sql(pgdb.InsertOrders),
-			texts(o.Keys), texts(o.Buyers), o.Qtys, o.State, o.Limit > 0, o.Hold.Microseconds(), o.SKU, o.Bucket)
+			o.Keys, o.Buyers, o.Qtys, o.State, o.Limit > 0, o.Hold.Microseconds(), o.SKU, o.Bucket)
 		batch.Queue(d.sql(pgdb.TakeTogether), units, o.SKU, o.Bucket).QueryRow(func(row pgx.Row) error { return row.Scan(&left) })
 	})
 	return verdict, left, err
