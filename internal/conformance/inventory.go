@@ -96,6 +96,8 @@ var (
 		"ABuyerGetsNoMoreThanTheLimit":         aBuyerGetsNoMoreThanTheLimit,
 		"ALimitCountsWhatIsHeldAndSold":        aLimitCountsWhatIsHeldAndSold,
 		"ALimitNeedsABuyer":                    aLimitNeedsABuyer,
+		"AStoreKnowsNoMoreThanTheBooks":        aStoreKnowsNoMoreThanTheBooks,
+		"AStoreAnswersNothingFromMemory":       aStoreAnswersNothingFromMemory,
 		"WhatNeedsNoStockIsLimited":            whatNeedsNoStockIsLimited,
 		"ACartIsSoldWholeOrNotAtAll":           aCartIsSoldWholeOrNotAtAll,
 		"AKeyIsOfOneOrderOrOneCart":            aKeyIsOfOneOrderOrOneCart,
@@ -227,6 +229,8 @@ type shop struct {
 	dsn string
 	db  *sql.DB
 	o   inventory.Options
+
+	crowds int // so many were sent
 }
 
 func (e Inventory) shop(t *testing.T, o inventory.Options) *shop {

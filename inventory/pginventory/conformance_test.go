@@ -50,3 +50,8 @@ func TestConformance(t *testing.T) {
 	t.Parallel()
 	engine.Run(t)
 }
+
+func TestLimitsNeedTheirConstraints(t *testing.T) {
+	t.Parallel()
+	engine.LimitsNeedTheirConstraints(t)
+}
