@@ -98,6 +98,7 @@ var (
 		"ALimitNeedsABuyer":                    aLimitNeedsABuyer,
 		"AStoreKnowsNoMoreThanTheBooks":        aStoreKnowsNoMoreThanTheBooks,
 		"AStoreAnswersNothingFromMemory":       aStoreAnswersNothingFromMemory,
+		"AnSKUComesIntoBeingAmongItsOrders":    anSKUComesIntoBeingAmongItsOrders,
 		"WhatNeedsNoStockIsLimited":            whatNeedsNoStockIsLimited,
 		"ACartIsSoldWholeOrNotAtAll":           aCartIsSoldWholeOrNotAtAll,
 		"AKeyIsOfOneOrderOrOneCart":            aKeyIsOfOneOrderOrOneCart,

@@ -3,6 +3,8 @@ package conformance
 import (
 	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -59,6 +61,33 @@ func aStoreAnswersNothingFromMemory(t *testing.T, s *shop) {
 	s.exec(t, "UPDATE dblock_stock SET available = available + 1")
 	s.toldInACrowd(t, s.Store, perBuyer("ann 2", "sale", "ann", 1), nil)
 	s.wantsBooks(t, "sale", 1000-3*30-1, 0, 3*30+1)
+}
+
+// anSKUComesIntoBeingAmongItsOrders: what is sold of it is in the books, and who was told that it is unknown has used nothing.
+func anSKUComesIntoBeingAmongItsOrders(t *testing.T, s *shop) {
+	for n := range 40 {
+		sku := fmt.Sprint("sku ", n)
+		var sold atomic.Int64
+		var all sync.WaitGroup
+		for i := range 4 {
+			store := s.open(t, s.o)
+			all.Go(func() {
+				name := fmt.Sprintf("buyer %d of %d", i, n)
+				for k := range 3 {
+					switch _, err := store.Reserve(t.Context(), perBuyer(fmt.Sprint(name, k), sku, name, 2)); {
+					case err == nil:
+						sold.Add(1)
+					case !errors.Is(err, inventory.ErrUnknownSKU) && !errors.Is(err, inventory.ErrLimitExceeded):
+						t.Errorf("%s: %v", name, err)
+					}
+				}
+			})
+		}
+		s.stock(t, sku, 100)
+		all.Wait()
+		s.wantsBooks(t, sku, 100-sold.Load(), 0, sold.Load())
+	}
+	s.sound(t)
 }
 
 // toldInACrowd sends an order beside many of buyers who are new, and with a limit as it: these are sold to.

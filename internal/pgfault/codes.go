@@ -14,9 +14,10 @@ const (
 	classData = "22"
 
 	// Class 23: integrity constraint violation.
-	classIntegrity  = "23"
-	uniqueViolation = "23505"
-	checkViolation  = "23514"
+	classIntegrity   = "23"
+	notNullViolation = "23502"
+	uniqueViolation  = "23505"
+	checkViolation   = "23514"
 
 	// Class 25: invalid transaction state.
 	ReadOnlyTransaction = "25006"

@@ -60,6 +60,12 @@ func Violates(err error, constraint string) bool {
 	return errors.As(err, &pg) && (pg.Code == checkViolation || pg.Code == uniqueViolation) && pg.ConstraintName == constraint
 }
 
+// LacksValue tells that a column of that name, which must not be, would be NULL.
+func LacksValue(err error, column string) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.Code == notNullViolation && pg.ColumnName == column
+}
+
 // RefusesParameters tells that a pooler lets sessions begin only without the parameters that were asked for.
 func RefusesParameters(err error) bool { return Code(err) == protocolViolation }
 

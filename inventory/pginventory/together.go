@@ -17,6 +17,7 @@ const (
 	notNegative = "dblock_stock_not_negative" // the check of the stock: more is taken than is left
 	quotaUsed   = "dblock_quota_used"         // the check of a quota: a buyer would have more than the limit
 	quotaKey    = "dblock_quota_pkey"         // a buyer had taken some before
+	noStock     = "sku"                       // the column that is NULL: there is no such stock
 )
 
 func (d *database) together(ctx context.Context, o engine.Orders) (verdict engine.Verdict, left int64, err error) {
@@ -27,12 +28,12 @@ func (d *database) together(ctx context.Context, o engine.Orders) (verdict engin
 	verdict, err = d.atOnce(ctx, func(batch *pgx.Batch) {
 		switch {
 		case o.NewBuyers:
-			batch.Queue(d.sql(pgdb.InsertQuotas), o.Takers, o.Takes, o.Limit, o.SKU, o.Bucket)
+			batch.Queue(d.sql(pgdb.InsertQuotas), o.SKU, o.Takers, o.Takes, o.Limit)
 		case o.Limit > 0:
-			batch.Queue(d.sql(pgdb.AddToQuotas), o.Takers, o.Takes, o.Limit, o.SKU, o.Bucket)
+			batch.Queue(d.sql(pgdb.AddToQuotas), o.SKU, o.Takers, o.Takes, o.Limit)
 		}
 		batch.Queue(d.sql(pgdb.InsertOrders),
-			o.Keys, o.Buyers, o.Qtys, o.State, o.Limit > 0, o.Hold.Microseconds(), o.SKU, o.Bucket)
+			o.Keys, o.SKU, o.Bucket, o.Buyers, o.Qtys, o.State, o.Limit > 0, o.Hold.Microseconds())
 		batch.Queue(d.sql(pgdb.TakeTogether), units, o.SKU, o.Bucket).QueryRow(func(row pgx.Row) error { return row.Scan(&left) })
 	})
 	return verdict, left, err
@@ -58,7 +59,7 @@ func (d *database) atOnce(ctx context.Context, queue func(*pgx.Batch)) (engine.V
 	queue(&batch)
 	err = conn.SendBatch(ctx, &batch).Close()
 	switch {
-	case pgfault.Violates(err, notNegative), errors.Is(err, pgx.ErrNoRows): // too little, or no such SKU
+	case pgfault.Violates(err, notNegative), pgfault.LacksValue(err, noStock), errors.Is(err, pgx.ErrNoRows):
 		return engine.TooFew, nil
 	case pgfault.Violates(err, quotaUsed):
 		return engine.OverLimit, nil
