@@ -65,12 +65,12 @@ func aStoreAnswersNothingFromMemory(t *testing.T, s *shop) {
 
 // anSKUComesIntoBeingAmongItsOrders: what is sold of it is in the books, and who was told that it is unknown has used nothing.
 func anSKUComesIntoBeingAmongItsOrders(t *testing.T, s *shop) {
+	stores := []*inventory.Store{s.Store, s.open(t, s.o), s.open(t, s.o), s.open(t, s.o)}
 	for n := range 40 {
 		sku := fmt.Sprint("sku ", n)
 		var sold atomic.Int64
 		var all sync.WaitGroup
-		for i := range 4 {
-			store := s.open(t, s.o)
+		for i, store := range stores {
 			all.Go(func() {
 				name := fmt.Sprintf("buyer %d of %d", i, n)
 				for k := range 3 {
