@@ -127,13 +127,6 @@ func (s *seen) note(sku string, left int64) {
 	s.put(sku, sight{true, left, s.stock[sku].claimed})
 }
 
-// noteLeft takes over what a statement says is left; negative: it did not look.
-func (s *seen) noteLeft(sku string, left int64) {
-	if left >= 0 {
-		s.note(sku, left)
-	}
-}
-
 // noteAll takes over what one transaction saw and is about to take.
 func (s *seen) noteAll(books engine.Books, plan engine.Plan) {
 	for sku, buckets := range books.Stock {

@@ -9,7 +9,7 @@ import (
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
-// together sells the orders of a batch, of one SKU, in one statement: the short way, open while there is enough for all. It sells all of
+// together sells the orders of a batch, of one SKU, in one round trip: the short way, open while there is enough for all. It sells all of
 // them; or else, and carefully at once, those that are new and within their limit, and says of the others that they were passed over.
 // No answers: nothing was sold.
 func (s *Store) together(ctx context.Context, orders []order, carefully bool) ([]answer, error) {
@@ -43,7 +43,9 @@ func (s *Store) together(ctx context.Context, orders []order, carefully bool) ([
 	if err != nil || verdict != engine.Sold {
 		return nil, err
 	}
-	s.seen.noteLeft(batch.SKU, left)
+	if left >= 0 { // else none was new
+		s.seen.note(batch.SKU, left)
+	}
 	return granted(orders, unsold), nil
 }
 
@@ -62,12 +64,12 @@ func (s *Store) all(ctx context.Context, batch engine.Orders) (engine.Verdict, e
 		verdict, left, err = s.engine.Ways().Together(ctx, batch)
 	}
 	if err == nil && verdict == engine.Sold {
-		s.seen.noteLeft(batch.SKU, left)
+		s.seen.note(batch.SKU, left)
 	}
 	return verdict, err
 }
 
-// mayGoTogether tells whether the engine has a statement for such a batch.
+// mayGoTogether tells whether the engine has a short way for such a batch.
 func (s *Store) mayGoTogether(orders []order) bool {
 	first := orders[0]
 	switch {

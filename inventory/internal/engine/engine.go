@@ -157,7 +157,7 @@ type SellNew func(ctx context.Context, o Orders) (v Verdict, unsold []string, le
 // Ways are the ways to sell outright. All but SkipLocked, Together and New sell from bucket 0. One that the database
 // lacks is nil.
 type Ways struct {
-	Together SellTogether // a batch in one statement, all or none
+	Together SellTogether // a batch in one round trip, all or none
 	New      SellNew      // so much of a batch as is new, in one statement
 
 	Direct   Sell // one conditional UPDATE
