@@ -35,16 +35,21 @@ func (k *known) foregone(o *order) bool {
 	return used+o.Qty > o.Limit
 }
 
-// newBuyers tells that none of them is known to have taken any of an SKU, under a limit.
-func (k *known) newBuyers(sku string, buyers []string) bool {
+// split tells those who are known to have taken some of an SKU, under a limit, from others.
+func (k *known) split(sku string, all engine.Takes) (strangers, regulars engine.Takes) {
+	n := len(all.Buyers)
+	strangers = engine.Takes{Buyers: make([]string, 0, n), Units: make([]int64, 0, n)}
+	regulars = engine.Takes{Buyers: make([]string, 0, n), Units: make([]int64, 0, n)}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for _, buyer := range buyers {
+	for i, buyer := range all.Buyers {
+		to := &strangers
 		if _, found := k.used.get(k.hash(engine.Quota{SKU: sku, Buyer: buyer})); found {
-			return false
+			to = &regulars
 		}
+		to.Buyers, to.Units = append(to.Buyers, buyer), append(to.Units, all.Units[i])
 	}
-	return true
+	return strangers, regulars
 }
 
 // noteAnswers takes over what a batch was told that is recorded.

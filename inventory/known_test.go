@@ -3,6 +3,9 @@ package inventory
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
@@ -42,12 +45,19 @@ func TestKnownIsWhatWasRecorded(t *testing.T) {
 			t.Errorf("%s: not %d used of 9", c.o.Key, c.used)
 		}
 	}
-	if k.newBuyers("a", []string{"bob", "ann"}) || !k.newBuyers("a", []string{"bob"}) || !k.newBuyers("b", []string{"ann"}) {
-		t.Error("who is new to an SKU is not told from who is not")
+	both := engine.Takes{Buyers: []string{"ann", "bob"}, Units: []int64{1, 2}}
+	for sku, want := range map[string][2]engine.Takes{
+		"a": {{Buyers: []string{"bob"}, Units: []int64{2}}, {Buyers: []string{"ann"}, Units: []int64{1}}},
+		"b": {both, {}},
+	} {
+		strangers, regulars := k.split(sku, both)
+		if diff := cmp.Diff(want, [2]engine.Takes{strangers, regulars}, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s: who is new to it is not told from who is not: %s", sku, diff)
+		}
 	}
 	quota := engine.Quota{SKU: "a", Buyer: "ann"}
 	k.noteReturned([]engine.Count{{Quota: quota, Qty: 4}, {Quota: engine.Quota{SKU: "a", Buyer: "bob"}, Qty: 4}})
-	if over := limited("new", "ann", 8, 8); k.newBuyers("a", []string{"ann"}) || !k.newBuyers("a", []string{"bob"}) || !k.foregone(&over) {
+	if over := limited("new", "ann", 8, 8); !k.foregone(&over) {
 		t.Error("what was given back is not 4 of ann's 5")
 	}
 	k.noteUsed(map[engine.Quota]int64{quota: 7})

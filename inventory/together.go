@@ -26,8 +26,12 @@ func (s *Store) together(ctx context.Context, orders []order, carefully bool) ([
 		return nil, nil
 	}
 	batch.Bucket = own
+	var takes engine.Takes
+	if batch.Limit > 0 {
+		takes = takesOf(orders)
+	}
 	if !carefully {
-		verdict, err := s.all(ctx, batch)
+		verdict, err := s.all(ctx, batch, takes)
 		switch {
 		case err != nil && s.fault(err) == fault.Duplicate:
 			if len(orders) > 1 {
@@ -39,6 +43,8 @@ func (s *Store) together(ctx context.Context, orders []order, carefully bool) ([
 			return granted(orders, nil), nil
 		}
 	}
+	strangers, _ := s.known.split(batch.SKU, takes)
+	batch.Make = strangers.Buyers
 	verdict, unsold, left, err := s.engine.Ways().New(ctx, batch)
 	if err != nil || verdict != engine.Sold {
 		return nil, err
@@ -50,17 +56,23 @@ func (s *Store) together(ctx context.Context, orders []order, carefully bool) ([
 }
 
 // all sells all orders of a batch, or none.
-func (s *Store) all(ctx context.Context, batch engine.Orders) (engine.Verdict, error) {
+func (s *Store) all(ctx context.Context, batch engine.Orders, takes engine.Takes) (engine.Verdict, error) {
+	var strangers engine.Takes
 	if batch.Limit > 0 {
-		if slices.Max(batch.Takes) > batch.Limit {
+		if slices.Max(takes.Units) > batch.Limit {
 			return engine.OverLimit, nil
 		}
-		batch.NewBuyers = s.strangers.Add(-1) < 0 && s.known.newBuyers(batch.SKU, batch.Takers)
+		strangers, batch.More = s.known.split(batch.SKU, takes)
+		if s.strangers.Add(-1) < 0 {
+			batch.First = strangers
+		} else {
+			batch.Make, batch.More = strangers.Buyers, takes
+		}
 	}
 	verdict, left, err := s.engine.Ways().Together(ctx, batch)
 	if err == nil && verdict == engine.NotNew {
 		s.strangers.Store(cautious)
-		batch.NewBuyers = false
+		batch.Make, batch.First, batch.More = strangers.Buyers, engine.Takes{}, takes
 		verdict, left, err = s.engine.Ways().Together(ctx, batch)
 	}
 	if err == nil && verdict == engine.Sold {
@@ -115,28 +127,25 @@ func ordersOf(batch []order) (o engine.Orders, distinct bool) {
 		}
 		o.Keys[n], o.Buyers[n], o.Qtys[n] = p.key, batch[p.i].Buyer, batch[p.i].Qty
 	}
-	if o.Limit > 0 {
-		o.Takers, o.Takes = takersOf(batch)
-	}
 	return o, true
 }
 
-// takersOf adds up what each buyer takes.
-func takersOf(batch []order) (takers []string, takes []int64) {
+// takesOf adds up what each buyer takes.
+func takesOf(batch []order) (all engine.Takes) {
 	places := make([]int, len(batch))
 	for i := range places {
 		places[i] = i
 	}
 	slices.SortFunc(places, func(a, b int) int { return cmp.Compare(batch[a].Buyer, batch[b].Buyer) })
-	takers, takes = make([]string, 0, len(batch)), make([]int64, 0, len(batch))
+	all.Buyers, all.Units = make([]string, 0, len(batch)), make([]int64, 0, len(batch))
 	for _, i := range places {
-		if last := len(takers) - 1; last >= 0 && takers[last] == batch[i].Buyer {
-			takes[last] += batch[i].Qty
+		if last := len(all.Buyers) - 1; last >= 0 && all.Buyers[last] == batch[i].Buyer {
+			all.Units[last] += batch[i].Qty
 			continue
 		}
-		takers, takes = append(takers, batch[i].Buyer), append(takes, batch[i].Qty)
+		all.Buyers, all.Units = append(all.Buyers, batch[i].Buyer), append(all.Units, batch[i].Qty)
 	}
-	return takers, takes
+	return all
 }
 
 // granted answers a batch of which all but a few were sold.

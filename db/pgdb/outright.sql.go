@@ -22,7 +22,7 @@ type AddToQuotasParams struct {
 	Most   int64
 }
 
-// The same for buyers who may have one. Who would be over the limit has the batch fail, by the table's check.
+// The same for buyers who have one: see MakeQuotas. Who would be over the limit has the batch fail, by the table's check.
 func (q *Queries) AddToQuotas(ctx context.Context, db DBTX, arg AddToQuotasParams) error {
 	_, err := db.Exec(ctx, AddToQuotas,
 		arg.Sku,
@@ -227,7 +227,8 @@ type SellNewRow struct {
 	Unsold    []string
 }
 
-// All orders of a batch but those that are recorded, or over their buyer's limit (0: there is none): these are returned, and the
+// All orders of a batch but those that are recorded, or over their buyer's limit (0: there is none; else quotas are there already:
+// see MakeQuotas): these are returned, and the
 // others are sold, or none. What is recorded is looked up first, key by key (a join might read the whole table, by a plan that was
 // made when it was small); where somebody writes one of these keys at this moment, the statement fails. Quotas come before orders, and of a buyer's all count or none.
 func (q *Queries) SellNew(ctx context.Context, db DBTX, arg SellNewParams) (SellNewRow, error) {

@@ -3,6 +3,7 @@ package pginventory
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -26,11 +27,12 @@ func (d *database) together(ctx context.Context, o engine.Orders) (verdict engin
 		units += qty
 	}
 	verdict, err = d.atOnce(ctx, func(batch *pgx.Batch) {
-		switch {
-		case o.NewBuyers:
-			batch.Queue(d.sql(pgdb.InsertQuotas), o.SKU, o.Takers, o.Takes, o.Limit)
-		case o.Limit > 0:
-			batch.Queue(d.sql(pgdb.AddToQuotas), o.SKU, o.Takers, o.Takes, o.Limit)
+		d.makeQuotas(batch, o)
+		if len(o.First.Buyers) > 0 {
+			batch.Queue(d.sql(pgdb.InsertQuotas), o.SKU, o.First.Buyers, o.First.Units, o.Limit)
+		}
+		if len(o.More.Buyers) > 0 {
+			batch.Queue(d.sql(pgdb.AddToQuotas), o.SKU, o.More.Buyers, o.More.Units, o.Limit)
 		}
 		batch.Queue(d.sql(pgdb.InsertOrders),
 			o.Keys, o.SKU, o.Bucket, o.Buyers, o.Qtys, o.State, o.Limit > 0, o.Hold.Microseconds())
@@ -41,10 +43,17 @@ func (d *database) together(ctx context.Context, o engine.Orders) (verdict engin
 
 func (d *database) new(ctx context.Context, o engine.Orders) (verdict engine.Verdict, unsold []string, left int64, err error) {
 	verdict, err = d.atOnce(ctx, func(batch *pgx.Batch) {
+		d.makeQuotas(batch, o)
 		batch.Queue(d.sql(pgdb.SellNew), o.Keys, o.Buyers, o.Qtys, o.SKU, o.Bucket, o.Limit, o.State, o.Hold.Microseconds()).
 			QueryRow(func(row pgx.Row) error { return row.Scan(&left, &unsold) })
 	})
 	return verdict, unsold, left, err
+}
+
+func (d *database) makeQuotas(batch *pgx.Batch, o engine.Orders) {
+	if len(o.Make) > 0 {
+		batch.Queue(d.sql(pgdb.MakeQuotas), slices.Repeat([]string{o.SKU}, len(o.Make)), o.Make)
+	}
 }
 
 // atOnce sells in a transaction that takes one round trip. What was sold counts once that has ended, which is when the batch is closed.

@@ -46,13 +46,14 @@ RETURNING s.available;
 INSERT INTO dblock_quota (sku, buyer, used, most)
 SELECT sqlc.arg(sku)::text, unnest(sqlc.arg(buyers)::text[]), unnest(sqlc.arg(qtys)::bigint[]), sqlc.arg(most)::bigint;
 
--- The same for buyers who may have one. Who would be over the limit has the batch fail, by the table's check.
+-- The same for buyers who have one: see MakeQuotas. Who would be over the limit has the batch fail, by the table's check.
 -- name: AddToQuotas :exec
 INSERT INTO dblock_quota AS q (sku, buyer, used, most)
 SELECT sqlc.arg(sku)::text, unnest(sqlc.arg(buyers)::text[]), unnest(sqlc.arg(qtys)::bigint[]), sqlc.arg(most)::bigint
 ON CONFLICT (sku, buyer) DO UPDATE SET used = q.used + excluded.used, most = excluded.most;
 
--- All orders of a batch but those that are recorded, or over their buyer's limit (0: there is none): these are returned, and the
+-- All orders of a batch but those that are recorded, or over their buyer's limit (0: there is none; else quotas are there already:
+-- see MakeQuotas): these are returned, and the
 -- others are sold, or none. What is recorded is looked up first, key by key (a join might read the whole table, by a plan that was
 -- made when it was small); where somebody writes one of these keys at this moment, the statement fails. Quotas come before orders, and of a buyer's all count or none.
 -- name: SellNew :one

@@ -140,10 +140,16 @@ type Orders struct {
 	Keys, Buyers []string
 	Qtys         []int64
 
-	// With a Limit, what each buyer takes: sorted by buyer, none twice.
-	Takers    []string
-	Takes     []int64
-	NewBuyers bool // none of them has taken any before, as far as is known: the short way then. NotNew where that is wrong
+	// With a Limit: who may have no quota yet, and gets one first (what New is told), and what each buyer takes: who takes some for
+	// the first time, which is NotNew where that is wrong, and who has a quota, or has been made one. All are sorted.
+	Make        []string
+	First, More Takes
+}
+
+// Takes are what buyers take, none twice.
+type Takes struct {
+	Buyers []string
+	Units  []int64
 }
 
 // SellTogether sells all orders or none, in a transaction of its own and one round trip, and returns
