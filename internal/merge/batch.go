@@ -74,7 +74,7 @@ func (q *Queue[Q, A]) beginLater() {
 
 // offer puts a lane into the line of those that a statement could take from.
 func (q *Queue[Q, A]) offer(l *lane[Q, A]) {
-	if !l.ready && l.live > 0 && l.flying < q.o.PerKey {
+	if !l.ready && l.live > 0 && (l.flying == 0 || l.flying < q.o.PerKey && !l.beside) {
 		l.ready = true
 		q.ready = append(q.ready, l)
 	}
@@ -86,26 +86,29 @@ func (q *Queue[Q, A]) form() batch[Q, A] {
 	var b batch[Q, A]
 	for range len(q.ready) {
 		l := q.ready[0]
-		if l.live > 0 && len(b.calls) > 0 && l.head().alone {
-			q.ready = append(q.ready[1:], l) // its turn comes in a statement of its own
+		q.ready = q.ready[1:]
+		if l.live > 0 && len(b.calls) > 0 && l.bearsNoOther() {
+			q.ready = append(q.ready, l) // its turn comes in a statement of its own
 			continue
 		}
-		q.ready = q.ready[1:]
 		l.ready = false
 		if l.live == 0 {
 			q.forget(l)
 			continue
 		}
-		alone := l.head().alone
+		own := l.bearsNoOther()
 		before := len(b.calls)
 		b.calls = l.take(q.o.MaxBatch-before, b.calls)
 		l.flying++
 		q.waiting -= len(b.calls) - before
 		b.lanes = append(b.lanes, l)
-		q.offer(l) // where it had more than fits, and may have another statement
-		if alone || len(b.calls) == q.o.MaxBatch {
+		if own || len(b.calls) == q.o.MaxBatch {
 			break
 		}
+	}
+	for _, l := range b.lanes {
+		l.beside = len(b.lanes) > 1
+		q.offer(l) // where it had more than fits, and may have another statement
 	}
 	return b
 }

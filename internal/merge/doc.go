@@ -15,6 +15,7 @@
 //   - One bad request never fails its neighbours: the batch is halved until it stands alone.
 //   - PerKey statements are in flight for a key: one, as a second would only wait for the first one's
 //     row lock, unless a statement does some of its work before it takes that. Keys share a
-//     statement; what it had to skip is asked again alone.
+//     statement; what it had to skip is asked again alone. So that little is skipped, a second statement
+//     of a key carries no other key, and there is none while the first carries others.
 //   - Calls of one key are sent in the order in which they arrived.
 package merge

@@ -19,10 +19,15 @@ type lane[Q, A any] struct {
 	calls  []*call[Q, A] // in order of arrival; those withdrawn are passed over when their turn comes
 	live   int           // calls that are not withdrawn
 	flying int           // statements in flight that carry this key
+	beside bool          // what is in flight carries other keys as well
 	ready  bool          // it stands in Queue.ready
 }
 
 func (l *lane[Q, A]) idle() bool { return l.live == 0 && l.flying == 0 }
+
+// bearsNoOther tells that its next statement must carry no other key: it was skipped beside others, or would be, as one in flight has
+// the row.
+func (l *lane[Q, A]) bearsNoOther() bool { return l.flying > 0 || l.head().alone }
 
 func (l *lane[Q, A]) push(c *call[Q, A]) {
 	l.calls = append(l.calls, c)

@@ -92,7 +92,7 @@ func (q *Queue[Q, A]) Do(ctx context.Context, req Q) (A, error) {
 	l := q.lane(req)
 	if l.idle() && len(q.ready) == 0 && q.mayBegin() {
 		q.begin()
-		l.flying++
+		l.flying, l.beside = 1, false
 		q.mu.Unlock()
 		return q.lone(ctx, l, req)
 	}

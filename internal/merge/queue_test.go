@@ -406,6 +406,62 @@ func TestTwoStatementsMayCarryOneKey(t *testing.T) {
 	})
 }
 
+// TestAKeyBesideOthersIsInOneStatement: a second one would find the key's row locked and, beside others, have to pass it over.
+func TestAKeyBesideOthersIsInOneStatement(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(func(o *Options[order, int]) { o.PerKey, o.MaxInFlight = 2, 2 })
+		ends := []chan error{r.do(t.Context(), "a", 0), r.do(t.Context(), "b", 1)}
+		a, b := r.next(t), r.next(t)
+		ends = append(ends, r.do(t.Context(), "c", 2), r.do(t.Context(), "d", 3))
+		a.answer()
+		shared := r.next(t)
+		ends = append(ends, r.do(t.Context(), "c", 4))
+		b.answer()
+		r.quiet(t)
+		ends = append(ends, r.do(t.Context(), "e", 5), r.do(t.Context(), "c", 6))
+		e := r.next(t)
+		if got := e.numbers(); !slices.Equal(got, []int{5}) {
+			t.Fatalf("sent %v, want e's alone: c is under way", got)
+		}
+		shared.answer()
+		rest := r.next(t)
+		if got := rest.numbers(); !slices.Equal(got, []int{4, 6}) {
+			t.Fatalf("sent %v, want what waited for c", got)
+		}
+		rest.answer()
+		e.answer()
+		for _, end := range ends {
+			want(t, end, nil)
+		}
+	})
+}
+
+func TestASecondStatementOfAKeyCarriesNoOther(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(func(o *Options[order, int]) { o.PerKey, o.MaxInFlight = 2, 2 })
+		ends := []chan error{r.do(t.Context(), "hot", 0), r.do(t.Context(), "a", 1)}
+		hot, a := r.next(t), r.next(t)
+		for n, key := range []string{"b", "hot", "c", "hot"} {
+			ends = append(ends, r.do(t.Context(), key, 2+n))
+		}
+		a.answer()
+		others := r.next(t)
+		if got := others.numbers(); !slices.Equal(got, []int{2, 4}) {
+			t.Fatalf("sent %v, want b's and c's", got)
+		}
+		others.answer()
+		second := r.next(t)
+		if got := second.numbers(); !slices.Equal(got, []int{3, 5}) {
+			t.Fatalf("sent %v, want the hot key's", got)
+		}
+		second.answer()
+		hot.answer()
+		for _, end := range ends {
+			want(t, end, nil)
+		}
+	})
+}
+
 func TestKeysShareAStatement(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(func(o *Options[order, int]) { o.MaxInFlight = 2 })
