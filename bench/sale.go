@@ -38,9 +38,9 @@ func SaleScenario(
 				return nil, err
 			}
 			if d, ok := seller.(Described); ok {
-				return describedSale{sale{seller}, d}, nil
+				return describedSale{sale{env, seller}, d}, nil
 			}
-			return sale{seller}, nil
+			return sale{env, seller}, nil
 		},
 	}
 }
@@ -54,11 +54,17 @@ type describedSale struct {
 // endless is more than any round sells, and less than what overflows.
 const endless = 1 << 40
 
-type sale struct{ seller Seller }
+type sale struct {
+	env    *Env
+	seller Seller
+}
 
 func (s sale) Close() error { return s.seller.Close() }
 
 func (s sale) Round(ctx context.Context, n int) (Round, error) {
+	if err := checkpoint(ctx, s.env); err != nil {
+		return Round{}, err
+	}
 	sku := "sku-" + strconv.Itoa(n)
 	if err := s.seller.Stock(ctx, sku, endless); err != nil {
 		return Round{}, err

@@ -104,6 +104,9 @@ func limited(limit int64) func(context.Context, *Env) (*shopWorkload, error) {
 			return nil, err
 		}
 		return &shopWorkload{[]*store{s}, func(ctx context.Context, n int) (shopper, []string, error) {
+			if err := checkpoint(ctx, env); err != nil {
+				return nil, nil, err
+			}
 			sku := "limited-" + strconv.Itoa(n)
 			var numbers keys
 			var buyers atomic.Int64
@@ -185,7 +188,7 @@ func soldOut(ctx context.Context, env *Env) (*shopWorkload, error) {
 	}}, nil
 }
 
-// atRandom sells any of many SKUs.
+// atRandom sells any of many SKUs. There is no checkpoint before a round: the first change of each page after one is written whole.
 func atRandom(o inventory.Options) func(context.Context, *Env) (*shopWorkload, error) {
 	const skus = 100_000
 	return func(ctx context.Context, env *Env) (*shopWorkload, error) {
@@ -221,6 +224,9 @@ func several(n int, o inventory.Options) func(context.Context, *Env) (*shopWorkl
 			w.stores = append(w.stores, s)
 		}
 		w.round = func(ctx context.Context, n int) (shopper, []string, error) {
+			if err := checkpoint(ctx, env); err != nil {
+				return nil, nil, err
+			}
 			sku := "shared-" + strconv.Itoa(n)
 			var numbers keys
 			return func(id int) Op {
