@@ -25,7 +25,7 @@ const (
 )
 
 // SurvivesFaults sells on a server of its own that is killed, frozen and cut off from its clients,
-// for 4 s or as long as DBLOCK_SOAK says; and as long again while buyers come and go of whom a history is kept.
+// for 4 s or as long as DBLOCK_SOAK says; then with a hook, and as long again while buyers come and go of whom a history is kept.
 func (e Inventory) SurvivesFaults(t *testing.T) {
 	lasts := 4 * time.Second
 	if soak := os.Getenv(envSoak); soak != "" {
@@ -49,6 +49,9 @@ func (e Inventory) SurvivesFaults(t *testing.T) {
 	for round := 0; !t.Failed() && time.Now().Before(end); round++ {
 		c := newChaos(s, stores, fmt.Sprintf("round %d", round), seed+uint64(round)+1)
 		c.run(t, n, min(chaosRound, time.Until(end)))
+	}
+	if !t.Failed() {
+		s.hooksUnderFaults(t, n, seed, lasts)
 	}
 	if !t.Failed() {
 		s.tellsNoLiesUnderFaults(t, n, seed, lasts)
