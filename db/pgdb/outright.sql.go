@@ -228,9 +228,9 @@ type SellNewRow struct {
 }
 
 // All orders of a batch but those that are recorded, or over their buyer's limit (0: there is none; else quotas are there already:
-// see MakeQuotas): these are returned, and the
-// others are sold, or none. What is recorded is looked up first, key by key (a join might read the whole table, by a plan that was
-// made when it was small); where somebody writes one of these keys at this moment, the statement fails. Quotas come before orders, and of a buyer's all count or none.
+// see MakeQuotas): these are returned, and the others are sold, or none. What is recorded is looked up first, key by key (a join might
+// read the whole table, by a plan that was made when it was small); where somebody writes one of these keys at this moment, the
+// statement fails. Quotas come before orders, and of a buyer's all count or none.
 func (q *Queries) SellNew(ctx context.Context, db DBTX, arg SellNewParams) (SellNewRow, error) {
 	row := db.QueryRow(ctx, SellNew,
 		arg.ReservationKeys,

@@ -112,7 +112,7 @@ func sessionAcquireCutAnywhere(t *testing.T, s *sessionPlace) {
 			return struck, errors.Join(x.excused(struck, told), x.goesOn(t, other, key))
 		}
 		if next, err := other.TryAcquire(t.Context(), key); err == nil {
-			if held := !ended(lock, struck) && time.Now().Before(lock.ValidUntil()); held && !c.slow() {
+			if !c.slow() && !ended(lock, struck) && time.Now().Before(lock.ValidUntil()) {
 				return struck, errors.Join(fmt.Errorf("%s: two have it", key), next.Release(t.Context()))
 			}
 			_ = next.Release(t.Context())

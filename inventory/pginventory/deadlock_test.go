@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dblock-go/dblock/internal/testdb"
 	"github.com/dblock-go/dblock/inventory"
@@ -23,19 +24,8 @@ import (
 
 func TestBatchesOfManySKUsNeverDeadlock(t *testing.T) {
 	t.Parallel()
-	pool := testdb.Postgres(t)
-	if _, err := migrations.Up(t.Context(), pool, migrations.Options{}); err != nil {
-		t.Fatal(err)
-	}
 	const processes, skus, buyers, each = 4, 12, 48, 25
-	var stores []*inventory.Store
-	for range processes {
-		store, err := pginventory.New(t.Context(), pool, inventory.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		stores = append(stores, store)
-	}
+	pool, stores := openProcesses(t, make([][]pginventory.Option, processes)...)
 	for sku := range skus {
 		name := fmt.Sprint("sku-", sku)
 		if _, err := stores[0].Restock(t.Context(), inventory.Adjustment{ID: name, SKU: name, Delta: 1e6}); err != nil {
@@ -66,19 +56,8 @@ func TestBatchesOfManySKUsNeverDeadlock(t *testing.T) {
 // crosswise in an order that a buyer sends twice at once.
 func TestTheSameOrdersFromTwoProcessesNeverDeadlock(t *testing.T) {
 	t.Parallel()
-	pool := testdb.Postgres(t)
-	if _, err := migrations.Up(t.Context(), pool, migrations.Options{}); err != nil {
-		t.Fatal(err)
-	}
 	const processes, buyers, each = 3, 32, 40
-	var stores []*inventory.Store
-	for range processes {
-		store, err := pginventory.New(t.Context(), pool, inventory.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		stores = append(stores, store)
-	}
+	pool, stores := openProcesses(t, make([][]pginventory.Option, processes)...)
 	if _, err := stores[0].Restock(t.Context(), inventory.Adjustment{ID: "1", SKU: "sku", Delta: 1e6}); err != nil {
 		t.Fatal(err)
 	}
@@ -103,6 +82,23 @@ func TestTheSameOrdersFromTwoProcessesNeverDeadlock(t *testing.T) {
 	if n := deadlocks(t, pool.Config().ConnString(), pool.Reset); n != 0 {
 		t.Errorf("%d deadlocks", n)
 	}
+}
+
+// openProcesses opens a Store on one database for each of several processes.
+func openProcesses(t *testing.T, options ...[]pginventory.Option) (pool *pgxpool.Pool, stores []*inventory.Store) {
+	t.Helper()
+	pool = testdb.Postgres(t)
+	if _, err := migrations.Up(t.Context(), pool, migrations.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range options {
+		store, err := pginventory.New(t.Context(), pool, inventory.Options{}, o...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stores = append(stores, store)
+	}
+	return pool, stores
 }
 
 // TestControlDeadlocks locks two rows crosswise: the count sees it.
@@ -168,19 +164,8 @@ func deadlocks(t *testing.T, url string, endSessions func()) (n int64) {
 // they are sold, and sweeps meet in several processes.
 func TestCartsAndLimitsNeverDeadlock(t *testing.T) {
 	t.Parallel()
-	pool := testdb.Postgres(t)
-	if _, err := migrations.Up(t.Context(), pool, migrations.Options{}); err != nil {
-		t.Fatal(err)
-	}
 	const processes, skus, buyers, each = 3, 8, 24, 15
-	var stores []*inventory.Store
-	for range processes {
-		store, err := pginventory.New(t.Context(), pool, inventory.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		stores = append(stores, store)
-	}
+	pool, stores := openProcesses(t, make([][]pginventory.Option, processes)...)
 	for sku := range skus {
 		name := fmt.Sprint("sku-", sku)
 		if _, err := stores[0].Restock(t.Context(), inventory.Adjustment{ID: name, SKU: name, Delta: 1e6}); err != nil {
@@ -238,18 +223,7 @@ func meet(ctx context.Context, store *inventory.Store, p, b, i, skus int) error 
 // same buyers: a key that is cancelled before it is sold is written by both.
 func TestCancelsOfOrdersUnderWayNeverDeadlock(t *testing.T) {
 	t.Parallel()
-	pool := testdb.Postgres(t)
-	if _, err := migrations.Up(t.Context(), pool, migrations.Options{}); err != nil {
-		t.Fatal(err)
-	}
-	var stores []*inventory.Store
-	for range 2 {
-		store, err := pginventory.New(t.Context(), pool, inventory.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		stores = append(stores, store)
-	}
+	pool, stores := openProcesses(t, make([][]pginventory.Option, 2)...)
 	if _, err := stores[0].Restock(t.Context(), inventory.Adjustment{ID: "1", SKU: "sku", Delta: 1e6}); err != nil {
 		t.Fatal(err)
 	}
@@ -288,19 +262,9 @@ func TestCancelsOfOrdersUnderWayNeverDeadlock(t *testing.T) {
 // on the short way and, in one with a hook, on the other: some of a batch have a quota and others get one.
 func TestBuyersWhoComeAgainNeverDeadlock(t *testing.T) {
 	t.Parallel()
-	pool := testdb.Postgres(t)
-	if _, err := migrations.Up(t.Context(), pool, migrations.Options{}); err != nil {
-		t.Fatal(err)
-	}
 	const callers, each, limit = 64, 60, 6
-	var stores []*inventory.Store
-	for _, o := range [][]pginventory.Option{nil, nil, {pginventory.WithHook(func(context.Context, pginventory.HookTx, []inventory.Reservation) error { return nil })}} {
-		store, err := pginventory.New(t.Context(), pool, inventory.Options{}, o...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		stores = append(stores, store)
-	}
+	hook := pginventory.WithHook(func(context.Context, pginventory.HookTx, []inventory.Reservation) error { return nil })
+	pool, stores := openProcesses(t, nil, nil, []pginventory.Option{hook})
 	if _, err := stores[0].Restock(t.Context(), inventory.Adjustment{ID: "1", SKU: "sku", Delta: 1e6}); err != nil {
 		t.Fatal(err)
 	}
