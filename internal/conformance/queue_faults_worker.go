@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -63,7 +64,7 @@ func (e Queue) workAndWrite(dsn, path string) error {
 		os.Exit(1) // it could not end
 	}()
 	if how == howFaulty {
-		go log.cutNowAndThen(ctx, dialer)
+		defer log.cutNowAndThen(dialer)()
 	}
 	ahead := 0
 	if how != howFaulty || n%2 == 0 {
@@ -135,16 +136,23 @@ func sayAtRandom() (said string, err error) {
 	return saysDone, nil
 }
 
-// cutNowAndThen has replies get lost.
-func (f *workFile) cutNowAndThen(ctx context.Context, dialer *faultconn.Dialer) {
-	for ctx.Err() == nil {
-		time.Sleep(rand.N(10 * time.Second))
-		from := uptime()
-		dialer.Arm(1+rand.N(60), faultconn.CutAfter, nil)
-		time.Sleep(200 * time.Millisecond)
-		if dialer.Disarm() {
-			f.note(workEvent{What: itWasCut, From: from})
+// cutNowAndThen has replies get lost until it is ended, by when each cut that struck is written down.
+func (f *workFile) cutNowAndThen(dialer *faultconn.Dialer) (end func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var cuts sync.WaitGroup
+	cuts.Go(func() {
+		for sleepFor(ctx, rand.N(10*time.Second)) {
+			from := uptime()
+			dialer.Arm(1+rand.N(60), faultconn.CutAfter, nil)
+			sleepFor(ctx, 200*time.Millisecond)
+			if dialer.Disarm() {
+				f.note(workEvent{What: itWasCut, From: from})
+			}
 		}
+	})
+	return func() {
+		cancel()
+		cuts.Wait()
 	}
 }
 

@@ -201,11 +201,12 @@ type cutWorker struct {
 	dialer faultconn.Dialer
 	mu     sync.Mutex
 	runs   map[queue.ID]int
-	last   queue.ID         // whose handler returned last
+	last   queue.ID         // whose handler was called last
 	doubts map[queue.ID]int // whose commits failed, or got no answer, in which run
 }
 
-// cutWorker strikes each job of kind "effect" once, at the call that the job says, counted from when its handler returns.
+// cutWorker strikes each job of kind "effect" once, at the call that the job says, of the connection that has its transaction. The write
+// of its effect is the first one.
 func (d *desk) cutWorker(t *testing.T, timeout time.Duration, mode func(n int) (k int, m faultconn.Mode), trouble func(c *cutWorker, doing string)) *cutWorker {
 	t.Helper()
 	c := &cutWorker{runs: make(map[queue.ID]int), doubts: make(map[queue.ID]int)}
@@ -229,18 +230,12 @@ func (d *desk) cutWorker(t *testing.T, timeout time.Duration, mode func(n int) (
 		closePool()
 	})
 	handleTx(t, d, q, "effect", func(ctx context.Context, tx HandlerTx, job queue.Job[int]) error {
-		if err := tx.Do(ctx, effectOf(job.Info)); err != nil {
-			return err
-		}
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.runs[job.ID]++
-		c.last = job.ID
-		if c.runs[job.ID] == 1 {
+		effect := effectOf(job.Info)
+		if c.calls(job.ID) == 1 {
 			k, m := mode(job.Args)
-			c.dialer.Arm(k, m, nil)
+			c.dialer.ArmAt(effect, k, m)
 		}
-		return nil
+		return tx.Do(ctx, effect)
 	})
 	work(t, q, queue.WorkerOptions{
 		Concurrency: 1, Ahead: -1, Poll: 10 * time.Millisecond, Rescue: -1, Promote: -1, Backoff: func(int, error) time.Duration { return 0 },
@@ -248,6 +243,15 @@ func (d *desk) cutWorker(t *testing.T, timeout time.Duration, mode func(n int) (
 	other := d.open(t, queue.Options{}) // has jobs be ready whose transactions could not begin
 	work(t, other, queue.WorkerOptions{Queue: "none"})
 	return c
+}
+
+// calls counts the calls of a job's handler, this one included.
+func (c *cutWorker) calls(job queue.ID) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.runs[job]++
+	c.last = job
+	return c.runs[job]
 }
 
 // cutJobs enqueues jobs, every third of them with keys.
@@ -282,7 +286,7 @@ func (c *cutWorker) landed() (doubts, landed int) {
 
 // Connections that break at any message of a job's end: each job has its effect once, and its history, and nothing else is left.
 func effectsCutAnywhere(t *testing.T, d *desk) {
-	const points = 26
+	const points = 28
 	d.effects(t)
 	made := d.cutJobs(t, 2*3*points)
 	c := d.cutWorker(t, 0, func(n int) (int, faultconn.Mode) {
@@ -302,13 +306,13 @@ func effectsCutAnywhere(t *testing.T, d *desk) {
 
 // A commit that reaches the server late, when it is long looked for: the answer waits for it.
 func effectsOfACommitThatComesLate(t *testing.T, d *desk) {
-	points := 6
+	points := 10
 	if d.e.Kind != devdb.Postgres {
-		points = 16
+		points = 18
 	}
 	d.effects(t)
-	made := d.cutJobs(t, points)
-	c := d.cutWorker(t, time.Second, func(n int) (int, faultconn.Mode) { return n + 1, faultconn.Late }, func(c *cutWorker, doing string) {
+	made := d.cutJobs(t, 3*points)
+	c := d.cutWorker(t, time.Second, func(n int) (int, faultconn.Mode) { return n/3 + 1, faultconn.Late }, func(c *cutWorker, doing string) {
 		if !strings.HasPrefix(doing, "committing") { // it was looked for, or others have waited
 			go c.dialer.Release()
 		}

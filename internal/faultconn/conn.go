@@ -29,7 +29,7 @@ type conn struct {
 // Read leaves deadlines to the connection itself, in the state stalled too: it reads and throws
 // away until that fails.
 func (c *conn) Read(b []byte) (int, error) {
-	mode := c.d.count(false)
+	mode := c.d.count(c, nil)
 	c.before(mode, nil)
 	for {
 		switch c.now() {
@@ -58,7 +58,7 @@ func (c *conn) Read(b []byte) (int, error) {
 // Write succeeds in the state stalled, as a kernel takes what a dead network can't deliver, and so
 // does the one that comes late: a driver may count on it that what failed outright never arrives.
 func (c *conn) Write(b []byte) (int, error) {
-	mode := c.d.count(true)
+	mode := c.d.count(c, b)
 	c.before(mode, b)
 	if mode == Late {
 		return len(b), nil

@@ -4,6 +4,7 @@
 package faultconn
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net"
@@ -47,6 +48,9 @@ type Dialer struct {
 	struck bool
 	hook   func()
 	conns  []*conn
+
+	text []byte // calls are counted from the write that has it; nil: all are
+	on   *conn  // that wrote it: calls of others are not counted
 }
 
 // DialContext is a dial function for pgx and for the Go MySQL driver.
@@ -65,10 +69,16 @@ func (d *Dialer) DialContext(ctx context.Context, network, addr string) (net.Con
 
 // Arm starts to count anew and strikes the k-th call from now on, which is one that begins. The
 // hook is called in the modes that have one.
-func (d *Dialer) Arm(k int, mode Mode, hook func()) {
+func (d *Dialer) Arm(k int, mode Mode, hook func()) { d.arm(nil, k, mode, hook) }
+
+// ArmAt is Arm for one connection alone, the one that writes a text next. That write is its first call.
+func (d *Dialer) ArmAt(text string, k int, mode Mode) { d.arm([]byte(text), k, mode, nil) }
+
+func (d *Dialer) arm(text []byte, k int, mode Mode, hook func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.mode, d.left, d.hook, d.calls, d.writes, d.struck = mode, k, hook, 0, 0, false
+	d.text, d.on = text, nil
 }
 
 // Disarm ends the counting and tells whether a call was struck.
@@ -123,12 +133,18 @@ func (d *Dialer) all() []*conn {
 	return slices.Clone(d.conns)
 }
 
-// count counts a call that begins and returns what is to happen to it; 0: nothing.
-func (d *Dialer) count(write bool) Mode {
+// count counts a call that begins, of a Read or of what is written, and returns what is to happen to it; 0: nothing.
+func (d *Dialer) count(c *conn, written []byte) Mode {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.on == nil && d.text != nil && bytes.Contains(written, d.text) {
+		d.on = c
+	}
+	if d.on != c && d.text != nil {
+		return 0
+	}
 	d.calls++
-	if write {
+	if written != nil {
 		d.writes++
 	}
 	if d.left == 0 {
