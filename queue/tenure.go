@@ -50,23 +50,38 @@ func (w *worker) tenure(ctx context.Context) (*tenure, error) {
 	return t, nil
 }
 
-// settledAfter is how many heartbeats after a claim that got no answer no statement of it can begin any more: one that arrives after two
-// does nothing. One that arrived before has ended within Options.Timeout.
-const settledAfter = 3
+const (
+	// settledAfter is how many heartbeats after a claim that got no answer no statement of it can begin any more: one that arrives after
+	// two does nothing.
+	settledAfter = 3
 
-// doubt has a claim looked for that got no answer, at once and with each heartbeat, until it is found or certain that there is none.
+	// firstLook is after how long a claim that was not found is looked for again, and then after twice as long each time. It may be on
+	// its way when it is looked for first, and its jobs would wait for the next heartbeat, which comes late where the TTL is long.
+	firstLook = 100 * time.Millisecond
+)
+
+// doubt has a claim looked for that got no answer, at once, soon, and with each heartbeat, until it is found or certain that there is none:
+// what began before the heartbeats that settle it has ended within Options.Timeout.
 func (w *worker) doubt(t *tenure, ask engine.Ask) {
-	since := time.Now()
+	var settled time.Time
+	pause := firstLook
 	t.life.Doubt(func(ctx context.Context, beat int64) bool {
+		if beat >= ask.Beat+settledAfter && settled.IsZero() {
+			settled = time.Now()
+		}
 		found, err := w.q.engine.Unclaim(ctx, t.life.ID, ask.Claim)
-		if err != nil {
+		switch {
+		case err != nil:
 			w.q.trouble("looking for a claim that got no answer", err)
-			return false
-		}
-		if found {
+		case found:
 			w.wake()
+			return true
+		case !settled.IsZero() && time.Since(settled) > w.q.o.Timeout:
+			return true
 		}
-		return found || beat >= ask.Beat+settledAfter && time.Since(since) > w.q.o.Timeout
+		time.AfterFunc(pause, t.life.Suspect)
+		pause *= 2
+		return false
 	})
 	t.life.Suspect()
 }

@@ -52,6 +52,7 @@ func (e Queue) Run(t *testing.T) {
 		"MiddlewareIsAround":              middlewareIsAround,
 		"LowerPrioritiesFirst":            lowerPrioritiesFirst,
 		"FindsWhatWasCommittedLate":       findsWhatWasCommittedLate,
+		"FindsAClaimThatComesLate":        findsAClaimThatComesLate,
 		"DelayedJobsWait":                 delayedJobsWait,
 		"EnqueuesInATransaction":          enqueuesInATransaction,
 		"EnqueuesAllOrNone":               enqueuesAllOrNone,

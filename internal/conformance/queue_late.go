@@ -2,9 +2,13 @@ package conformance
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/dblock-go/dblock/internal/devdb"
+	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/queue"
 )
 
@@ -49,4 +53,62 @@ func findsWhatWasCommittedLate(t *testing.T, d *desk) {
 	}
 	wait(t, late, "the job that was committed late")
 	d.empty(t)
+}
+
+// A claim that reaches the server, or is committed, when it has been looked for already, is looked for again: its jobs do not wait for the
+// heartbeat, which comes after 20 minutes here. Each is struck at another call.
+func findsAClaimThatComesLate(t *testing.T, d *desk) {
+	points := 8
+	if d.e.Kind != devdb.Postgres {
+		points = 20
+	}
+	host := d.open(t, queue.Options{})
+	for k := 1; k <= points; k++ {
+		enqueue(t, host, queue.Task{Queue: struckQueue, Kind: "note", Args: k})
+		d.findsAClaim(t, k)
+	}
+	d.empty(t)
+}
+
+// struckQueue is of whose claims the name is a part.
+const struckQueue = "struck"
+
+// findsAClaim has a worker claim the one job that there is. Its first claim is struck at its call k, and what it held back gets there when
+// it was looked for, once, and asked for again, by claims that pass the job over as others have it locked.
+func (d *desk) findsAClaim(t *testing.T, k int) {
+	t.Helper()
+	tx, err := d.db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.ExecContext(t.Context(), "SELECT job_id FROM dblock_queue_ready FOR UPDATE"); err != nil {
+		t.Fatal(err)
+	}
+	var dialer faultconn.Dialer
+	struck, done := make(chan struct{}, 100), make(chan int)
+	o := queue.Options{TTL: time.Hour, Timeout: time.Second, Observer: queue.Observer{Trouble: func(string, error) { struck <- struct{}{} }}}
+	q, closePool, err := d.e.OpenOn(t.Context(), d.dsn, &dialer, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	handle(t, q, "note", record(done))
+	dialer.ArmAt(struckQueue, k, faultconn.Late)
+	stop := work(t, q, queue.WorkerOptions{Queue: struckQueue, Concurrency: 1, Poll: 300 * time.Millisecond, Rescue: -1, Promote: -1})
+	select {
+	case <-struck:
+	case <-time.After(300 * time.Millisecond): // a claim has not so many calls
+	}
+	time.Sleep(60 * time.Millisecond)
+	_ = tx.Rollback()
+	dialer.Release()
+	if n := wait(t, done, fmt.Sprintf("the job whose claim was struck at call %d", k)); n != k {
+		t.Errorf("job %d came, not %d", n, k)
+	}
+	dialer.Disarm()
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	_ = q.Close(soon(t)) // it may be struck, too
+	dialer.Release()
+	closePool()
 }

@@ -80,8 +80,8 @@ func (l *Life) Doubt(settle func(ctx context.Context, beat int64) (settled bool)
 	}
 }
 
-// Suspect is for whoever was told that the member's row is gone, or has beaten on: it beats at once, to
-// find out.
+// Suspect is for whoever was told that the member's row is gone, or has beaten on, or who is in doubt: it beats at
+// once, to find out.
 func (l *Life) Suspect() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
