@@ -149,7 +149,10 @@ func (l *Lease) Caps() dblock.Caps {
 
 // Close ends the contexts of all locks, waits, while ctx lives, until they are released, and leaves:
 // with the last Lease of a pool and TTL the heartbeat ends, and all that is left is free in one statement. It leaves
-// where ctx has ended, too; the error then says that locks are still in use.
+// where ctx has ended, too.
+//
+// Errors: ctx's, where locks are still in use; dblock.ErrUnavailable, ErrBusy and ErrOutcomeUnknown, where the database was not there to
+// leave: what was still held is free when the TTL is over.
 func (l *Lease) Close(ctx context.Context) error {
 	return errors.Join(l.locker.Close(ctx), l.leave(ctx))
 }

@@ -59,8 +59,8 @@ func New(e engine.Engine, o Options) (*Queue, error) {
 // Close ends all calls of Work, as the end of their contexts does, waits for them while ctx lives, and leaves: what this process still
 // has is ready for others within moments. It leaves where ctx has ended, too. The pool is its owner's, and stays open.
 //
-// Errors: ctx's, where workers still run; dblock.ErrUnavailable and ErrOutcomeUnknown, where the database was not there to leave: then
-// others have what is left when the TTL is over.
+// Errors: ctx's, where workers still run; dblock.ErrUnavailable, ErrBusy and ErrOutcomeUnknown, where the database was not there to leave:
+// then others have what is left when the TTL is over.
 func (q *Queue) Close(ctx context.Context) error {
 	q.mu.Lock()
 	first := !q.closed

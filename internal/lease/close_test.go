@@ -10,6 +10,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/lease"
+	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/memlease"
 )
 
@@ -108,4 +109,44 @@ func TestCloseWithADoubt(t *testing.T) {
 		time.Sleep(10 * ttl)
 		isFree(t, other)
 	})
+}
+
+// TestLeaveFails: whoever leaves last is told in the words of package dblock why the database was not there.
+func TestLeaveFails(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memlease.Server) {
+		for is, want := range map[fault.Fault]error{
+			fault.Lost: dblock.ErrOutcomeUnknown, fault.Unreachable: dblock.ErrUnavailable, fault.Busy: dblock.ErrBusy, fault.Retry: dblock.ErrBusy,
+		} {
+			why := &memlease.Failure{As: is, Err: errors.New("no answer")}
+			if err := leaves(t, newProcess(s), why); !errors.Is(err, want) || !errors.Is(err, why) {
+				t.Errorf("%v: told %v, not %v", is, err, want)
+			}
+		}
+		if err := leaves(t, newProcess(s), nil); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// leaves has a process that is a member leave, which fails as is said.
+func leaves(t *testing.T, p *process, why error) error {
+	t.Helper()
+	m, err := member.Options{TTL: ttl}.WithDefaults("Options")
+	if err != nil {
+		t.Fatal(err)
+	}
+	share, err := p.shares.Enter(0, m, func() (*memlease.Engine, func(), error) { return p.engine, func() {}, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := share.Member.Life(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p.disturb(func(_ context.Context, call string, run func() error) error {
+		if call == "Leave" && why != nil {
+			return why
+		}
+		return run()
+	})
+	return p.shares.Leaver(0)(t.Context())
 }

@@ -2,8 +2,11 @@ package lease
 
 import (
 	"context"
+	"fmt"
 	"sync"
 
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/member"
 )
 
@@ -84,5 +87,23 @@ func (s *Shares[K, E]) leave(ctx context.Context, key K) error {
 	share.waits.close()
 	err := share.Member.Close(ctx)
 	share.close()
-	return err
+	if err != nil {
+		return notLeft(share.Engine.Fault(err), err)
+	}
+	return nil
+}
+
+// notLeft puts why a member could not leave into the words of package dblock.
+func notLeft(is fault.Fault, err error) error {
+	const what = "leaving: what this process still held is free when its TTL is over"
+	switch is {
+	case fault.Lost:
+		return fmt.Errorf("%w: %s: %w", dblock.ErrOutcomeUnknown, what, err)
+	case fault.Busy, fault.Retry:
+		return fmt.Errorf("%w: %s: %w", dblock.ErrBusy, what, err)
+	case fault.Unreachable:
+		return fmt.Errorf("%w: %s: %w", dblock.ErrUnavailable, what, err)
+	default:
+		return fmt.Errorf("dblock: %s: %w", what, err)
+	}
 }
