@@ -159,6 +159,7 @@ func newWorkLog(ttl time.Duration, jobs map[string]*toldJob, events []workEvent,
 			befell(e.From, e.At+ttl)
 		}
 	}
+	l.cutWhileFrozen()
 	for _, i := range open { // those of killed processes ended with them
 		l.runs[i].end = atNoTime
 		for _, m := range l.mishaps[l.runs[i].worker] {
@@ -168,4 +169,15 @@ func newWorkLog(ttl time.Duration, jobs map[string]*toldJob, events []workEvent,
 		}
 	}
 	return l
+}
+
+// cutWhileFrozen notes that whoever stood still while the server was down finds its connections dead when it goes on.
+func (l *workLog) cutWhileFrozen() {
+	for worker, all := range l.mishaps {
+		for _, m := range all {
+			if m.what == wasFrozen && l.befell(everybody, m.from, m.to, []string{wasDown}) {
+				l.mishaps[worker] = append(l.mishaps[worker], blow{itWasCut, worker, m.from, m.to})
+			}
+		}
+	}
 }

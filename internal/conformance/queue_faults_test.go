@@ -74,6 +74,7 @@ func TestTheJudgeOfJobs(t *testing.T) {
 		"the server was down":            {one().blow(wasDown, everybody, 10_000, 12_030).run("a", 2, 2, 13_000, 13_010, saysDone), ""},
 		"a zombie was refused":           {zombie().blow(itWasLost, 1, 0, 14_020), ""},
 		"a zombie that was killed":       {zombie().blow(wasKilled, 1, 14_011, 14_020), ""},
+		"a zombie whose server went":     {zombie().blow(wasDown, everybody, 10_100, 10_900), ""},
 		"a zombie began late":            {one().blow(wasFrozen, 2, 9_000, 12_000).run("a", 2, 1, 12_005, 12_010, saysDone).blow(itWasLost, 2, 0, 12_020), ""},
 		"dead after the last attempt":    {newStory("a").run("a", 1, 3, 1, 10, saysFailed).with(die("bad day")), ""},
 		"discarded":                      {newStory("a").run("a", 1, 1, 1, 10, saysDiscard).with(die("bad day")), ""},
@@ -92,6 +93,7 @@ func TestTheJudgeOfJobs(t *testing.T) {
 		"done once more after a zombie": {one().blow(wasFrozen, 2, 9_000, 12_000).run("a", 2, 1, 12_005, 12_010, saysDone).blow(itWasLost, 2, 0, 12_020).
 			run("a", 3, 1, 20_000, 20_010, saysDone), "run by worker 3 after worker 1"},
 		"a zombie was not refused":  {zombie(), "refused 0 times"},
+		"nor after its server went": {zombie().blow(wasDown, everybody, 5_000, 8_900), "refused 0 times"},
 		"done and dead":             {one().run("a", 2, 3, 9_000, 9_010, saysFailed).with(die("bad day")), "done and dead"},
 		"dead for nothing":          {newStory("a").run("a", 1, 1, 1, 10, saysFailed).with(die("bad day")), "without a reason"},
 		"dead, and nobody was gone": {newStory("a").run("a", 1, 1, 1, 10, saysFailed).with(die("its worker is gone")), "without a reason"},
