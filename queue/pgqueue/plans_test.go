@@ -99,7 +99,7 @@ func TestPlansInHandlersTransactions(t *testing.T) {
 	}
 	defer conn.Release()
 	stale := 0
-	for _, end := range stalePlans(t, d, conn) {
+	for _, end := range stalePlans(t, d, host, conn) {
 		for _, first := range []string{"select 1", freshPlans} {
 			simple(t, conn, "begin")
 			simple(t, conn, first)
@@ -118,8 +118,9 @@ func TestPlansInHandlersTransactions(t *testing.T) {
 	}
 }
 
-// stalePlans has a session keep plans of all that a job's end takes, when the tables are empty, and fills these.
-func stalePlans(t *testing.T, d *database, conn *pgxpool.Conn) (prepared []string) {
+// stalePlans has a session keep plans of all that a job's end takes, when the tables are empty, and fills these. Another session does that:
+// one that is busy for so long misses what others change in the server's catalogs, and then makes all its plans anew.
+func stalePlans(t *testing.T, d *database, host *pgxpool.Pool, conn *pgxpool.Conn) (prepared []string) {
 	t.Helper()
 	const id, ids = "'00000000-0000-0000-0000-000000000001'", "'{00000000-0000-0000-0000-000000000001}'"
 	args := func(a ...string) string { return strings.Join(a, ", ") }
@@ -144,7 +145,9 @@ func stalePlans(t *testing.T, d *database, conn *pgxpool.Conn) (prepared []strin
 		`INSERT INTO dblock_queue_blocked (queue, group_key, seq, job_id, priority)
 		 SELECT 'default', (n % 1000)::text, n, gen_random_uuid(), 0 FROM generate_series(1, 100000) n`,
 	} {
-		simple(t, conn, statement)
+		if _, err := host.Exec(t.Context(), statement); err != nil {
+			t.Fatalf("%v in %s", err, statement)
+		}
 	}
 	return prepared
 }
