@@ -113,6 +113,37 @@ func TestStrikes(t *testing.T) {
 	}
 }
 
+// TestArmAt: only the connection that writes the text is struck, at calls that are counted from that write on.
+func TestArmAt(t *testing.T) {
+	t.Parallel()
+	addr, _ := echo(t)
+	for k, want := range map[int]error{1: ErrCut, 2: ErrCut, 3: nil} {
+		var d Dialer
+		one, err := d.DialContext(t.Context(), "tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		other, err := d.DialContext(t.Context(), "tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.ArmAt("hello", k, CutBefore)
+		if _, err := other.Write([]byte("good day\n")); err != nil {
+			t.Errorf("call %d: another text: %v", k, err)
+		}
+		if _, err := ask(one); !errors.Is(err, want) {
+			t.Errorf("call %d: got %v, want %v", k, err, want)
+		}
+		if _, err := ask(other); err != nil {
+			t.Errorf("call %d: another connection: %v", k, err)
+		}
+		if struck := d.Disarm(); struck != (want != nil) || d.Calls() > 2 {
+			t.Errorf("call %d: struck %v, %d calls", k, struck, d.Calls())
+		}
+		d.CloseAll()
+	}
+}
+
 // TestLateComesWithRelease: what this side takes for cut arrives, even after this side closed.
 func TestLateComesWithRelease(t *testing.T) {
 	t.Parallel()
