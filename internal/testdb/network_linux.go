@@ -154,6 +154,7 @@ func NewFar(tb testing.TB) *Far {
 	tb.Cleanup(func() { endKeeper(tb, keeper, in) })
 	f := &Far{network: fmt.Sprintf("/proc/%d/ns/net", keeper.Process.Pid)}
 	ip(tb, "link", "add", "near", "type", "veth", "peer", "name", "far", "netns", fmt.Sprint(keeper.Process.Pid))
+	tb.Cleanup(func() { ip(tb, "link", "del", "near") }) // the kernel would, some time after the network's end: the next one has the same names
 	ip(tb, "addr", "add", nearAddr+"/24", "dev", "near")
 	ip(tb, "link", "set", "near", "up")
 	f.ip(tb, "addr", "add", farAddr+"/24", "dev", "far")
