@@ -37,7 +37,7 @@ func runCut(t *testing.T, kind devdb.Kind, test func(*testing.T) error) {
 			return
 		}
 		var late error
-		for range 5 {
+		for range 3 {
 			if t.Run("Once", func(t *testing.T) { late = test(t) }); late == nil {
 				return
 			}

@@ -98,7 +98,7 @@ func (d *desk) findsAClaim(t *testing.T, k int) {
 	case <-struck:
 	case <-time.After(300 * time.Millisecond): // a claim has not so many calls
 	}
-	time.Sleep(60 * time.Millisecond)
+	time.Sleep(60 * time.Millisecond) // it is looked for at once, and then after 100 ms
 	_ = tx.Rollback()
 	dialer.Release()
 	if n := wait(t, done, fmt.Sprintf("the job whose claim was struck at call %d", k)); n != k {

@@ -1,5 +1,5 @@
 // Package faultconn breaks a connection at a chosen point of a protocol: at the k-th Read or Write
-// of all connections of one Dialer. Counting k up until nothing is struck any more covers every
+// of all connections of one Dialer, or of the one that writes a given text. Counting k up until nothing is struck any more covers every
 // point there is, without any timing. Only tests import it.
 package faultconn
 
@@ -89,7 +89,7 @@ func (d *Dialer) Disarm() (struck bool) {
 	return d.struck
 }
 
-// Calls is how many calls began since Arm.
+// Calls is how many calls began since Arm; since ArmAt, how many it counted.
 func (d *Dialer) Calls() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -225,18 +225,30 @@ func (l *Locker) unanswered(ctx context.Context, err error, r dblock.Request) er
 }
 
 func (l *Locker) explain(err error, key string) error {
-	switch l.engine.Fault(err) {
+	switch is := l.engine.Fault(err); is {
 	case fault.Lost:
 		return fmt.Errorf("%w: lock %q: no answer came; should it have been granted, it is given back within two heartbeats: %w",
-			dblock.ErrOutcomeUnknown, key, err)
-	case fault.Busy, fault.Retry:
-		return fmt.Errorf("%w: lock %q: nothing was written: %w", dblock.ErrBusy, key, err)
-	case fault.Unreachable:
-		return fmt.Errorf("%w: lock %q: nothing was written: %w", dblock.ErrUnavailable, key, err)
+			named(is), key, err)
+	case fault.Busy, fault.Retry, fault.Unreachable:
+		return fmt.Errorf("%w: lock %q: nothing was written: %w", named(is), key, err)
 	case fault.NoSchema:
 		return fmt.Errorf("lock %q: %w: %w", key, &dblock.SchemaError{Want: schema.Version}, err)
 	default:
 		return fmt.Errorf("lock %q: %w", key, err)
+	}
+}
+
+// named is what package dblock calls a fault; nil: it has no name of its own.
+func named(is fault.Fault) error {
+	switch is {
+	case fault.Lost:
+		return dblock.ErrOutcomeUnknown
+	case fault.Busy, fault.Retry:
+		return dblock.ErrBusy
+	case fault.Unreachable:
+		return dblock.ErrUnavailable
+	default:
+		return nil
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/lease"
-	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/memlease"
 )
 
@@ -131,15 +130,7 @@ func TestLeaveFails(t *testing.T) {
 // leaves has a process that is a member leave, which fails as is said.
 func leaves(t *testing.T, p *process, why error) error {
 	t.Helper()
-	m, err := member.Options{TTL: ttl}.WithDefaults("Options")
-	if err != nil {
-		t.Fatal(err)
-	}
-	share, err := p.shares.Enter(0, m, func() (*memlease.Engine, func(), error) { return p.engine, func() {}, nil })
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := share.Member.Life(t.Context()); err != nil {
+	if _, err := p.enter(t).Member.Life(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	p.disturb(func(_ context.Context, call string, run func() error) error {

@@ -62,20 +62,28 @@ func (p *process) called() map[string]int {
 	return calls
 }
 
-// locker makes one more Locker, which ends with the test.
-func (p *process) locker(t *testing.T, o lease.Options) *lease.Locker {
+// enter is one more who shares what the process has.
+func (p *process) enter(t *testing.T) *lease.Share[*memlease.Engine] {
 	t.Helper()
 	m, err := member.Options{TTL: ttl}.WithDefaults("Options")
 	if err != nil {
-		t.Fatal(err)
-	}
-	if o, err = o.WithDefaults("Options", time.Second); err != nil {
 		t.Fatal(err)
 	}
 	share, err := p.shares.Enter(0, m, func() (*memlease.Engine, func(), error) { return p.engine, func() {}, nil })
 	if err != nil {
 		t.Fatal(err)
 	}
+	return share
+}
+
+// locker makes one more Locker, which ends with the test.
+func (p *process) locker(t *testing.T, o lease.Options) *lease.Locker {
+	t.Helper()
+	o, err := o.WithDefaults("Options", time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	share := p.enter(t)
 	l, leave := lease.New(share, o), p.shares.Leaver(0)
 	t.Cleanup(func() {
 		if err := errors.Join(l.Close(context.Background()), leave(context.Background())); err != nil {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/member"
 )
@@ -96,14 +95,8 @@ func (s *Shares[K, E]) leave(ctx context.Context, key K) error {
 // notLeft puts why a member could not leave into the words of package dblock.
 func notLeft(is fault.Fault, err error) error {
 	const what = "leaving: what this process still held is free when its TTL is over"
-	switch is {
-	case fault.Lost:
-		return fmt.Errorf("%w: %s: %w", dblock.ErrOutcomeUnknown, what, err)
-	case fault.Busy, fault.Retry:
-		return fmt.Errorf("%w: %s: %w", dblock.ErrBusy, what, err)
-	case fault.Unreachable:
-		return fmt.Errorf("%w: %s: %w", dblock.ErrUnavailable, what, err)
-	default:
-		return fmt.Errorf("dblock: %s: %w", what, err)
+	if as := named(is); as != nil {
+		return fmt.Errorf("%w: %s: %w", as, what, err)
 	}
+	return fmt.Errorf("dblock: %s: %w", what, err)
 }
