@@ -2,6 +2,12 @@
 // tells: pgfault, mysqlfault.
 package fault
 
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
 // Fault is what an error means.
 type Fault int
 
@@ -31,4 +37,17 @@ func NoWrite(err error) error {
 		return nil
 	}
 	return &Uncommitted{err}
+}
+
+// Unasked says what ended a call before the server was asked.
+func Unasked(ctx context.Context) error {
+	return fmt.Errorf("before the server was asked: %w", context.Cause(ctx))
+}
+
+// Ended tells whether ctx has ended. A network operation that has the deadline of ctx may fail a moment before ctx ends.
+func Ended(ctx context.Context) bool {
+	if deadline, has := ctx.Deadline(); has && !time.Now().Before(deadline) {
+		<-ctx.Done()
+	}
+	return ctx.Err() != nil
 }

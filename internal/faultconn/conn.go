@@ -28,7 +28,11 @@ type conn struct {
 
 // Read leaves deadlines to the connection itself, in the state stalled too: it reads and throws
 // away until that fails.
-func (c *conn) Read(b []byte) (int, error) {
+func (c *conn) Read(b []byte) (n int, err error) {
+	if rate := c.d.Rate; rate > 0 {
+		b = b[:min(len(b), 16<<10)]
+		defer func() { time.Sleep(time.Duration(n) * time.Second / time.Duration(rate)) }()
+	}
 	mode := c.d.count(c, nil)
 	c.before(mode, nil)
 	for {
@@ -36,7 +40,7 @@ func (c *conn) Read(b []byte) (int, error) {
 		case cut, late:
 			return 0, ErrCut
 		}
-		n, err := c.Conn.Read(b)
+		n, err = c.Conn.Read(b)
 		if err != nil && c.now() == late {
 			return 0, ErrCut
 		}

@@ -10,6 +10,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -40,6 +41,9 @@ const releaseTimeout = 10 * time.Second
 
 // Dialer dials TCP connections and strikes one call of theirs. The zero value strikes none.
 type Dialer struct {
+	// Rate is how many bytes a second each connection reads, as over a slow network; 0: as many as come. Set it before the first dial.
+	Rate int
+
 	mu     sync.Mutex
 	mode   Mode
 	left   int // calls until the one to strike, that one included; 0: none
@@ -49,12 +53,20 @@ type Dialer struct {
 	hook   func()
 	conns  []*conn
 
+	refuses bool // every dial
+
 	text []byte // calls are counted from the write that has it; nil: all are
 	on   *conn  // that wrote it: calls of others are not counted
 }
 
 // DialContext is a dial function for pgx and for the Go MySQL driver.
 func (d *Dialer) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
+	d.mu.Lock()
+	refuses := d.refuses
+	d.mu.Unlock()
+	if refuses {
+		return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.ECONNREFUSED}
+	}
 	var dialer net.Dialer
 	inner, err := dialer.DialContext(ctx, network, addr)
 	if err != nil {
@@ -63,8 +75,26 @@ func (d *Dialer) DialContext(ctx context.Context, network, addr string) (net.Con
 	c := &conn{Conn: inner, d: d}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.refuses {
+		c.state = cut
+	}
 	d.conns = append(d.conns, c)
 	return c, nil
+}
+
+// Refuse closes every connection and refuses new ones, as if the server were gone, until Accept.
+func (d *Dialer) Refuse() {
+	d.mu.Lock()
+	d.refuses = true
+	d.mu.Unlock()
+	d.CloseAll()
+}
+
+// Accept ends Refuse.
+func (d *Dialer) Accept() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.refuses = false
 }
 
 // Arm starts to count anew and strikes the k-th call from now on, which is one that begins. The

@@ -29,6 +29,9 @@ const (
 	readOnlyServer      = 1836 // ER_READ_ONLY_MODE
 	readOnlyMode        = 1874 // ER_INNODB_READ_ONLY
 	connectionKilled    = 1927 // ER_CONNECTION_KILLED, on MariaDB
+	sessionKilled       = 3169 // ER_SESSION_WAS_KILLED, on MySQL
+	idleTooLong         = 4031 // ER_CLIENT_INTERACTION_TIMEOUT, on MySQL: it ended the connection before the statement came
+	notPrepared         = 1047 // ER_UNKNOWN_COM_ERROR: a node of a cluster that is not part of it
 
 	// The savepoint is not there: nor is the transaction that set it, perhaps.
 	noSuchSavepoint = 1305 // ER_SP_DOES_NOT_EXIST

@@ -29,6 +29,8 @@ func Of(err error) fault.Fault {
 			return fault.Retry
 		}
 		return ofNumber(server.Number, safe)
+	case errors.Is(err, mysql.ErrPktTooLarge): // the driver refuses to send more than its maxAllowedPacket
+		return fault.Poison
 	case errors.As(err, &dial) && dial.Op == "dial" && !errors.Is(err, context.Canceled):
 		return fault.Unreachable // nothing was sent, and nobody but the network kept it waiting
 	case !safe:
@@ -118,9 +120,9 @@ func ofNumber(number uint16, safe bool) fault.Fault {
 		return fault.Lost // a commit that waited for a replica, say, and stands
 	case NoSuchTable, UnknownDatabase:
 		return fault.NoSchema
-	case tooManyConnections, optionPreventsIt, ReadOnlyTransaction, readOnlyServer, readOnlyMode:
+	case tooManyConnections, optionPreventsIt, ReadOnlyTransaction, readOnlyServer, readOnlyMode, idleTooLong, notPrepared:
 		return fault.Unreachable
-	case serverShutdown, connectionKilled, cantCommit:
+	case serverShutdown, connectionKilled, sessionKilled, cantCommit:
 		if safe {
 			return fault.Unreachable
 		}

@@ -15,7 +15,7 @@ import (
 )
 
 // On returns what the generated queries run on. Without a name that is the database of the connection.
-func On(conn mysqltext.Conn, name string) mysqldb.DBTX {
+func On(conn mysqltext.Conn, name string) mysqltext.Inline {
 	return mysqltext.Inline{Conn: conn, Rewrite: func(query string) string { return SQL(query, name) }}
 }
 

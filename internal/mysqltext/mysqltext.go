@@ -10,6 +10,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -30,19 +31,36 @@ type Inline struct {
 	// Rewrite changes a statement before it is sent, for example to name the database of its
 	// tables. May be nil.
 	Rewrite func(string) string
+
+	// Longest bounds a statement, in bytes: a longer one fails with ErrTooLong. 0: no bound. QueryRowContext, which
+	// has no error to return, sends any.
+	Longest int
 }
 
+// ErrTooLong reports a statement that was not sent, because it exceeds what the server takes.
+var ErrTooLong = errors.New("the statement is longer than max_allowed_packet; nothing was sent")
+
 func (c Inline) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	return c.Conn.ExecContext(ctx, c.text(query, args))
+	text := c.text(query, args)
+	if c.tooLong(text) {
+		return nil, fmt.Errorf("%w: %d bytes of at most %d", ErrTooLong, len(text), c.Longest)
+	}
+	return c.Conn.ExecContext(ctx, text)
 }
 
 func (c Inline) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	return c.Conn.QueryContext(ctx, c.text(query, args))
+	text := c.text(query, args)
+	if c.tooLong(text) {
+		return nil, fmt.Errorf("%w: %d bytes of at most %d", ErrTooLong, len(text), c.Longest)
+	}
+	return c.Conn.QueryContext(ctx, text)
 }
 
 func (c Inline) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
 	return c.Conn.QueryRowContext(ctx, c.text(query, args))
 }
+
+func (c Inline) tooLong(text string) bool { return c.Longest > 0 && len(text) > c.Longest }
 
 func (c Inline) text(query string, args []any) string {
 	if c.Rewrite != nil {

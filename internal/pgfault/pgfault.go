@@ -2,6 +2,7 @@
 package pgfault
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -21,8 +22,13 @@ func Of(err error) fault.Fault {
 	if errors.As(err, &refused) {
 		return fault.Unreachable
 	}
-	if code := Code(err); code != "" {
-		return ofCode(code, safe)
+	var server *pgconn.PgError
+	if errors.As(err, &server) && server.Code != "" {
+		is := ofCode(server.Code, safe)
+		if is == fault.Other && endsSession(server) {
+			return ofClass(classConnection, safe)
+		}
+		return is
 	}
 	switch {
 	case !safe:
@@ -97,7 +103,11 @@ func ofCode(code string, safe bool) fault.Fault {
 	case OutOfMemory:
 		return fault.Full
 	}
-	switch code[:2] {
+	return ofClass(code[:min(2, len(code))], safe) // a server that is not Postgres may send less than five characters
+}
+
+func ofClass(class string, safe bool) fault.Fault {
+	switch class {
 	case classData, classIntegrity:
 		return fault.Poison
 	case classConnection, classOperator:
@@ -108,4 +118,10 @@ func ofCode(code string, safe bool) fault.Fault {
 	default:
 		return fault.Other
 	}
+}
+
+// endsSession tells that the server has closed the connection, with whatever code: by transaction_timeout, for example.
+func endsSession(err *pgconn.PgError) bool {
+	severity := cmp.Or(err.SeverityUnlocalized, err.Severity)
+	return severity == "FATAL" || severity == "PANIC"
 }

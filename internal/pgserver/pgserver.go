@@ -58,8 +58,8 @@ var read = []string{
 const (
 	whatIsIt = "SELECT version(), pg_backend_pid()::text, current_database()::text"
 
-	inWhatState = "SELECT pg_backend_pid()::text, pg_is_in_recovery()::text, current_setting('transaction_read_only')," +
-		" floor(extract(epoch FROM clock_timestamp()) * 1000000)::bigint::text, current_user::text," +
+	inWhatState = "SELECT pg_backend_pid()::text, pg_is_in_recovery()::text, pg_catalog.current_setting('transaction_read_only')," +
+		" pg_catalog.floor(extract(epoch FROM clock_timestamp()) * 1000000::numeric)::bigint::text, current_user::text," +
 		" EXISTS (SELECT FROM pg_catalog.pg_extension e WHERE e.extname = 'citus')::text"
 )
 
@@ -143,7 +143,9 @@ func (s *Server) settle(results []*pgconn.Result) {
 	s.Settings = map[string]string{}
 	for _, result := range results {
 		for _, row := range result.Rows {
-			s.Settings[string(row[0])] = string(row[1])
+			if len(row) == 2 {
+				s.Settings[string(row[0])] = string(row[1])
+			}
 		}
 	}
 	s.Isolation = s.Settings["default_transaction_isolation"]

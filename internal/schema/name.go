@@ -3,6 +3,7 @@ package schema
 import (
 	"fmt"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -40,8 +41,8 @@ func checkName(name string) error {
 	switch {
 	case !utf8.ValidString(name):
 		return fmt.Errorf("dblock: schema name %q is not valid UTF-8", name)
-	case strings.ContainsRune(name, 0):
-		return fmt.Errorf("dblock: schema name %q contains a NUL", name)
+	case strings.ContainsFunc(name, unicode.IsControl):
+		return fmt.Errorf("dblock: schema name %q contains a control character", name)
 	case strings.Contains(name, "."):
 		return fmt.Errorf("dblock: schema name %q contains a dot: give the name of the schema alone, unquoted", name)
 	case name != "" && strings.TrimSpace(name) == "":

@@ -20,6 +20,7 @@ func TestQuote(t *testing.T) {
 func TestCheckName(t *testing.T) {
 	t.Parallel()
 	for name, good := range map[string]bool{
+		"x\n-- +goose ENVSUB ON\n${HOME}": false, "\u009b": false,
 		"":                       true,
 		"locks":                  true,
 		`o"dd ` + "`name":        true,

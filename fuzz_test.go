@@ -1,0 +1,53 @@
+package dblock_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+)
+
+// FuzzRequest: each combination of key and options is a request or ErrInvalid, and what is accepted can be stored.
+func FuzzRequest(f *testing.F) {
+	for _, key := range []string{"nightly", "", "\x00", "\xff", "\x01", "Grüße 🔒", "a\x00b", string(make([]byte, 600))} {
+		f.Add(key, "other", "label", []byte("data"), 1, 1, int64(time.Second))
+	}
+	f.Add("nightly", "nightly", "\xff", []byte(nil), -1, 1<<40, int64(-1))
+	f.Fuzz(func(t *testing.T, key, other, label string, data []byte, n, limit int, hold int64) {
+		opts := []dblock.Option{
+			dblock.WithLabel(label), dblock.WithData(data), dblock.WithShared(), dblock.WithPermits(n, limit),
+			dblock.WithMaxHold(time.Duration(hold)), dblock.WithoutRenewal(time.Duration(hold)), dblock.WithReentrant(),
+		}
+		for pick := range 1 << len(opts) {
+			var some []dblock.Option
+			for i, o := range opts {
+				if pick>>i&1 == 1 {
+					some = append(some, o)
+				}
+			}
+			one, err := dblock.NewRequest(key, some)
+			checkRequest(t, one, err)
+			set, err := dblock.NewSetRequest([]string{key, other}, some)
+			checkRequest(t, set, err)
+			if err == nil && len(set.Set()) != 2 {
+				t.Errorf("a set of %q", set.Set())
+			}
+		}
+	})
+}
+
+func checkRequest(t *testing.T, r dblock.Request, err error) {
+	t.Helper()
+	if err != nil {
+		if !errors.Is(err, dblock.ErrInvalid) {
+			t.Errorf("%q: %v", r.Key, err)
+		}
+		return
+	}
+	for _, key := range r.Set() {
+		if err := dblock.CheckText("key", key, 1, dblock.MaxKeyBytes); err != nil {
+			t.Errorf("accepted: %v", err)
+		}
+	}
+}

@@ -1,0 +1,43 @@
+package mysqlfault_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/faultwire"
+	"github.com/dblock-go/dblock/internal/mysqlfault"
+)
+
+// FuzzErrorPacket sends error packets by way of the driver. Each has one class, whatever its number and its SQLSTATE, and
+// none panics.
+func FuzzErrorPacket(f *testing.F) {
+	for _, number := range []uint16{
+		0, 1, 1020, 1040, 1047, 1053, 1180, 1205, 1213, 1290, 1305, 1317, 1644, 1927, 1969, 2013, 3024, 3058, 3101, 3572, 4031, 65535,
+	} {
+		f.Add(number, "HY000", "no")
+	}
+	f.Add(uint16(1180), "HY000", "got error 149 \"deadlock\" during COMMIT")
+	f.Add(uint16(1105), "40001", "")
+	f.Add(uint16(1105), "", "\x00")
+	f.Fuzz(func(t *testing.T, number uint16, state, message string) {
+		err := faultwire.MySQLError(number, state, message)
+		class, unwritten := mysqlfault.Of(err), mysqlfault.Of(fault.NoWrite(err))
+		if class < fault.Other || class > fault.Full || unwritten < fault.Other || unwritten > fault.Full {
+			t.Errorf("%v is of no class: %d, %d", err, class, unwritten)
+		}
+		if unwritten == fault.Lost || mysqlfault.Of(fmt.Errorf("a service: %w", err)) != class {
+			t.Errorf("%v is %v, %v if nothing was written", err, class, unwritten)
+		}
+		if class == fault.Retry && !mysqlfault.IsConflict(err) {
+			t.Errorf("%v is %v, and no conflict", err, class)
+		}
+		if mysqlfault.IsLocked(err) && class != fault.Busy && class != fault.Retry {
+			t.Errorf("%v is locked, and %v", err, class)
+		}
+		if mysqlfault.IsDeadlock(err) && !mysqlfault.IsConflict(err) || mysqlfault.Number(err) != number || mysqlfault.NeverSent(err) {
+			t.Errorf("%v has the number %d", err, mysqlfault.Number(err))
+		}
+		_, _ = mysqlfault.IsDenied(err), mysqlfault.IsNoSavepoint(err)
+	})
+}

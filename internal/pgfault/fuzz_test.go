@@ -1,0 +1,50 @@
+package pgfault_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/faultwire"
+	"github.com/dblock-go/dblock/internal/pgfault"
+)
+
+// FuzzErrorResponse sends error messages by way of pgx. Each has one class, whatever its fields, and none panics.
+func FuzzErrorResponse(f *testing.F) {
+	for _, body := range []string{
+		"SERROR\x00VERROR\x00C40001\x00Mno\x00\x00", "SFATAL\x00VFATAL\x00C57P01\x00Mno\x00\x00", "SERROR\x00CX\x00\x00", "C\x00\x00", "\x00", "",
+		"SFEHLER\x00C23505\x00Mno\x00nkey\x00\x00", "SERROR\x00C23502\x00ccolumn\x00\x00", "C40P01\x00C1\x00\x00", "CÄ\x00\x00",
+		"SFATAL\x00VFATAL\x00C25P04\x00Mno\x00\x00",
+	} {
+		f.Add([]byte(body))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		err := faultwire.PostgresError(body)
+		var pg *pgconn.PgError
+		if !errors.As(err, &pg) {
+			pg = new(pgconn.PgError) // pgx refuses a body that it can't read
+		}
+		class, unwritten := pgfault.Of(err), pgfault.Of(fault.NoWrite(err))
+		if class < fault.Other || class > fault.Full || unwritten < fault.Other || unwritten > fault.Full {
+			t.Errorf("%q is of no class: %d, %d", body, class, unwritten)
+		}
+		if unwritten == fault.Lost || pgfault.Of(fmt.Errorf("a service: %w", err)) != class {
+			t.Errorf("%q is %v, %v if nothing was written", body, class, unwritten)
+		}
+		if pg.Code != "" && pg.SeverityUnlocalized == "FATAL" && (class == fault.Other || unwritten == fault.Other) {
+			t.Errorf("%q ends the session, and is %v, %v if nothing was written", body, class, unwritten)
+		}
+		if pgfault.IsConflict(err) != (class == fault.Retry) || pgfault.IsConflict(err) != (pgfault.IsDeadlock(err) || pgfault.IsUnserializable(err)) {
+			t.Errorf("%q is %v, a conflict: %v", body, class, pgfault.IsConflict(err))
+		}
+		if pgfault.IsLocked(err) && class != fault.Busy {
+			t.Errorf("%q is locked, and %v", body, class)
+		}
+		if pgfault.Code(err) != pg.Code || pgfault.Violates(err, "none\x00") || pgfault.LacksValue(err, "none\x00") || pgfault.RefusesParameters(err) != (pg.Code == "08P01") {
+			t.Errorf("%q has the code %q", body, pgfault.Code(err))
+		}
+	})
+}
