@@ -23,7 +23,7 @@ func (t *Table[V, DB]) checked(ctx context.Context, db DB, key any) (*engine.Pla
 		return nil, err
 	}
 	if p.Index == "" {
-		return nil, t.notUnique(ctx, db, key)
+		return nil, t.notUnique(ctx, db, p, key)
 	}
 	t.plan.Store(p)
 	return p, nil
@@ -83,9 +83,9 @@ func (t *Table[V, DB]) judgeVersion(name string, c engine.Column, known bool) er
 }
 
 // notUnique refuses a key without a unique index. Where it is of several rows already, the error says so.
-func (t *Table[V, DB]) notUnique(ctx context.Context, db DB, key any) error {
+func (t *Table[V, DB]) notUnique(ctx context.Context, db DB, p *engine.Plan, key any) error {
 	if key != nil {
-		n, err := t.e.Twins(ctx, db, t.spec, key)
+		n, err := t.e.Twins(ctx, db, p, key)
 		if err == nil && n > 1 {
 			return &manyRows{TooManyError{Table: t.spec.Table, Key: key, Rows: n}}
 		}

@@ -49,6 +49,8 @@ func TestParseIfMatch(t *testing.T) {
 		`*`:               {`"3"`: true},
 		`W/"3", "4"`:      {`"3"`: false, `"4"`: true},
 		`"3", W/"3"`:      {`"3"`: true},
+		`W/"3"`:           {`"3"`: false, `W/"3"`: false},
+		`W/"3" , W/"4"`:   {`"3"`: false, `"4"`: false},
 		"\"\xfc\"":        {"\"\xfc\"": true},
 		`"W/"`:            {`"W/"`: true},
 	} {
@@ -62,7 +64,7 @@ func TestParseIfMatch(t *testing.T) {
 			}
 		}
 	}
-	for _, value := range []string{"", " ", ",", "3", `"3`, `3"`, `"3" "4"`, `"3"x`, `*, "3"`, `"3", *`, `W/3`, `w/"3"`, `W/"3"`, `W/"3", W/"4"`, `"a b"`,
+	for _, value := range []string{"", " ", ",", "3", `"3`, `3"`, `"3" "4"`, `"3"x`, `*, "3"`, `"3", *`, `W/3`, `w/"3"`, `"a b"`,
 		`W/`,
 		"\"a\x7f\"", "**"} {
 		m, err := optimistic.ParseIfMatch(value)
@@ -91,6 +93,16 @@ func TestIfMatch(t *testing.T) {
 	var conflict *optimistic.ConflictError
 	if err := m.Check(optimistic.ETag(4), at); !errors.As(err, &conflict) || conflict.Actual != `"4"` || conflict.Key != 17 {
 		t.Errorf("another version: %v", err)
+	}
+	for _, weak := range []string{`W/"4"`, `W/"3", W/"4"`} { // a failed condition, and no bad request
+		m, err := optimistic.ParseIfMatch(weak)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = m.Check(optimistic.ETag(4), at)
+		if !errors.As(err, &conflict) || conflict.Expected != weak || optimistic.Status(err) != http.StatusPreconditionFailed {
+			t.Errorf("%s: %v", weak, err)
+		}
 	}
 	if (optimistic.Match{}).Has(`""`) {
 		t.Error("the zero value matches something")

@@ -117,7 +117,7 @@ func ExampleIfMatch() {
 	// PUT /notes/shopping "1" 200 "2"
 	// PUT /notes/shopping "1" 412
 	// PUT /notes/shopping  428
-	// PUT /notes/shopping W/"2" 400
+	// PUT /notes/shopping W/"2" 412
 	// PUT /notes/other "1" 404
 	// milk and bread
 }

@@ -2,6 +2,7 @@ package optimistic
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -17,6 +18,7 @@ var ErrIfMatchRequired = errors.New("optimistic: the request has no If-Match hea
 type Match struct {
 	any  bool
 	tags []string // strong ones, in quotes
+	weak []string // with W/, which match nothing
 }
 
 // IfMatch reads the condition of a request from its http.Header. Without one the error is ErrIfMatchRequired. Others are those
@@ -30,15 +32,14 @@ func IfMatch(header map[string][]string) (Match, error) {
 }
 
 // ParseIfMatch reads the value of an If-Match header, as RFC 9110 has it: "*", or a list of tags in quotes. A weak tag (W/"3") never
-// matches, and is passed over beside strong ones. The error is an *dblock.InvalidError of the field "If-Match" where the value is
-// malformed, or all its tags are weak: the client has to send the strong ETag that it was given.
+// matches, so a Match of weak tags alone fails each Check: the client has to send the strong ETag that it was given. The
+// error is a *dblock.InvalidError of the field "If-Match" if the value is malformed.
 func ParseIfMatch(value string) (Match, error) {
 	rest := strings.Trim(value, " \t")
 	if rest == "*" {
 		return Match{any: true}, nil
 	}
 	var m Match
-	weak := 0
 	for {
 		rest = strings.TrimLeft(rest, " \t,") // a list may have empty elements
 		if rest == "" {
@@ -51,20 +52,16 @@ func ParseIfMatch(value string) (Match, error) {
 			return Match{}, invalid("If-Match", `%q: it is "*", or tags in double quotes with commas between them`, value)
 		}
 		if isWeak {
-			weak++
+			m.weak = append(m.weak, rest[:len(rest)-len(opaque)+end])
 		} else {
 			m.tags = append(m.tags, opaque[:end])
 		}
 		rest = after
 	}
-	switch {
-	case len(m.tags) > 0:
-		return m, nil
-	case weak > 0:
-		return Match{}, invalid("If-Match", "%q: a weak tag matches nothing: send the ETag as it was given, without W/ (a proxy that "+
-			"compresses may have added it)", value)
+	if len(m.tags)+len(m.weak) == 0 {
+		return Match{}, invalid("If-Match", "it has no tag")
 	}
-	return Match{}, invalid("If-Match", "it has no tag")
+	return m, nil
 }
 
 // tagEnd is where a tag in quotes ends that s begins with; 0: it does not.
@@ -95,7 +92,11 @@ func (m Match) Check(etag string, at Row) error {
 	if m.Has(etag) {
 		return nil
 	}
-	return &ConflictError{Table: at.Table, Key: at.Key, Expected: strings.Join(m.tags, ", "), Actual: etag}
+	e := &ConflictError{Table: at.Table, Key: at.Key, Expected: strings.Join(slices.Concat(m.tags, m.weak), ", "), Actual: etag}
+	if len(m.tags) == 0 && len(m.weak) > 0 {
+		return fmt.Errorf("%w (a weak tag matches nothing: send the ETag without W/, which a proxy that compresses may have added)", e)
+	}
+	return e
 }
 
 // Status is the HTTP status that an error of this package comes to:
@@ -103,7 +104,7 @@ func (m Match) Check(etag string, at Row) error {
 //   - 412 (Precondition Failed) for ErrConflict
 //   - 404 (Not Found) for ErrNotFound
 //   - 428 (Precondition Required) for ErrIfMatchRequired
-//   - 400 (Bad Request) for an If-Match that is malformed or weak
+//   - 400 (Bad Request) for an If-Match that is malformed
 //   - 503 (Service Unavailable) for dblock.ErrUnavailable, ErrOverloaded, ErrBusy and ErrConflict: the same request may be sent again
 //   - 500 for any other, dblock.ErrOutcomeUnknown too: a GET shows whether it was written
 //   - 200 for nil

@@ -57,8 +57,7 @@ func TestOneAfterTheOther(t *testing.T) {
 // TestWhoComesLaterStandsBehind: a first attempt waits for those in line, but for those of another row, or where none is known.
 func TestWhoComesLaterStandsBehind(t *testing.T) {
 	t.Parallel()
-	p := queued("behind")
-	err := p.Run(t.Context(), func(ctx context.Context, attempt int) error {
+	err := queued("behind").Run(t.Context(), func(ctx context.Context, attempt int) error {
 		if attempt == 1 {
 			return optimistic.ErrConflict
 		}
@@ -68,8 +67,11 @@ func TestWhoComesLaterStandsBehind(t *testing.T) {
 				t.Errorf("%v has to wait: %v", row, err)
 			}
 		}
-		waits, mine := impatient(ctx)
-		err := p.Run(waits, func(context.Context, int) error { t.Error("it did not wait"); return nil })
+		if err := queued("behind").Run(ctx, func(context.Context, int) error { return nil }); err != nil {
+			t.Errorf("one within has to wait: %v", err)
+		}
+		waits, mine := impatient(t.Context()) // another caller's
+		err := queued("behind").Run(waits, func(context.Context, int) error { t.Error("it did not wait"); return nil })
 		if !errors.Is(err, mine) || !errors.Is(err, context.Canceled) || errors.Is(err, optimistic.ErrConflict) {
 			t.Errorf("got %v", err)
 		}
@@ -78,7 +80,7 @@ func TestWhoComesLaterStandsBehind(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Run(waitsForNobody{t.Context()}, func(context.Context, int) error { return nil }); err != nil {
+	if err := queued("behind").Run(waitsForNobody{t.Context()}, func(context.Context, int) error { return nil }); err != nil {
 		t.Errorf("a line is left: %v", err)
 	}
 }
@@ -86,15 +88,14 @@ func TestWhoComesLaterStandsBehind(t *testing.T) {
 // TestAContextEndsInLine: after an attempt the error has its conflict, too.
 func TestAContextEndsInLine(t *testing.T) {
 	t.Parallel()
-	p := queued("ended")
 	atFront, done := make(chan struct{}), make(chan struct{})
 	first := make(chan error)
 	waits, mine := impatient(t.Context())
 	calls := 0
-	err := p.Run(waits, func(context.Context, int) error {
+	err := queued("ended").Run(waits, func(context.Context, int) error {
 		calls++
 		go func() {
-			first <- p.Run(t.Context(), func(_ context.Context, attempt int) error {
+			first <- queued("ended").Run(t.Context(), func(_ context.Context, attempt int) error {
 				if attempt == 1 {
 					return optimistic.ErrConflict
 				}

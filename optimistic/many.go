@@ -69,7 +69,7 @@ const MaxChanges = dblock.MaxSetKeys
 // case, and the outcomes tell.
 //
 // On Postgres it is one statement. On MySQL and MariaDB it is two, one that locks and reads, and one that writes where there is
-// something to write: db has to be a transaction (it has Commit), or a *sql.DB, on which one is begun at READ COMMITTED, and run
+// something to write, and one more for each further combination of Go types that the values have: db has to be a transaction (it has Commit), or a *sql.DB, on which one is begun at READ COMMITTED, and run
 // again after a deadlock.
 func (t *Table[V, DB]) UpdateMany(ctx context.Context, db DB, changes []Change[V], mode Mode) ([]Outcome[V], error) {
 	op := engine.Many
@@ -143,6 +143,7 @@ func (t *Table[V, DB]) compared(p *engine.Plan, rows []engine.Row) (err error) {
 	for i := range rows {
 		r := &rows[i]
 		if r.Key, err = t.e.Key(p.KeyColumn, r.Key); err != nil {
+			t.forget()
 			return err
 		}
 		if err := t.expect(p, &r.Expected); err != nil {

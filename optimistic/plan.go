@@ -24,6 +24,8 @@ type Plan struct {
 
 	IsConflict func(error) bool // the engine's; nil: there is no engine
 	CallersTx  bool             // one attempt, as the transaction is the caller's, or may be
+
+	nested bool // within an attempt of another update that keeps others waiting
 }
 
 // NewPlan applies options and refuses what makes no sense (*dblock.InvalidError). It is for engine rooms.
@@ -68,7 +70,9 @@ func (p *Plan) check() error {
 }
 
 // Escalates tells whether that attempt, the first is 1, is made under the lock.
-func (p *Plan) Escalates(attempt int) bool { return p.Lock != nil && attempt > p.EscalateAfter }
+func (p *Plan) Escalates(attempt int) bool {
+	return p.Lock != nil && (attempt > p.EscalateAfter || p.nested)
+}
 
 // Run calls once until its error is nil or none to be repeated, or as often as the plan says. It is for engine rooms. once leaves
 // nothing written where it returns an error that is to be repeated.
@@ -77,21 +81,32 @@ func (p *Plan) Run(ctx context.Context, once func(ctx context.Context, attempt i
 		return &endedError{after: 0, cause: context.Cause(ctx), ended: ctx.Err()}
 	}
 	var err error
+	depth := depthOf(ctx)
 	place := place{row: p.Row}
+	if p.nested = depth > 0; p.nested { // to wait in a queue while others wait for this one may be for ever
+		place.row = nil
+	}
 	defer place.leave()
 	for attempt := 1; ; attempt++ {
 		if !place.turn(ctx, attempt) {
 			return &endedError{after: attempt - 1, cause: context.Cause(ctx), ended: ctx.Err(), last: counted(err, attempt-1)}
 		}
-		err = once(ctx, attempt)
+		within := ctx
+		if place.atFront || p.Escalates(attempt) {
+			within = context.WithValue(ctx, depthKey{}, depth+1)
+		}
+		err = once(within, attempt)
 		if err == nil {
 			return nil
 		}
 		if stopped, ok := err.(*stop); ok {
-			return stopped.err
+			if p.nested || !errors.As(stopped.err, new(*crossedError)) {
+				return stopped.err
+			}
+			err = stopped.err
 		}
 		if !p.again(err) {
-			return err
+			return p.crossed(err)
 		}
 		if p.OnConflict != nil {
 			p.OnConflict(err, attempt)
@@ -117,6 +132,8 @@ func (p *Plan) again(err error) bool {
 	switch {
 	case fault.IsFinal(err), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return false // it may be written, or somebody has had enough
+	case !p.nested && errors.As(err, new(*crossedError)):
+		return true
 	case errors.Is(err, ErrConflict), errors.Is(err, dblock.ErrConflict), p.IsConflict != nil && p.IsConflict(err):
 		return true
 	}

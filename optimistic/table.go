@@ -23,7 +23,11 @@ import (
 // row that does not exist, and nothing was written.
 //
 // At its first use a Table asks the server for the columns and indexes of the table, once: see Check. It has the verdict of the
-// first database that it was used on.
+// first database that it was used on. It asks again after an error that an ALTER TABLE may have caused.
+// On Postgres a statement fails with dblock.ErrConflict, and writes nothing, if the key, the version or a
+// column to set has another type than before: repeat it. MySQL and MariaDB assign values without regard to
+// what was asked. There a service has to be restarted if the type of its key or its version changes to
+// another kind, such as from a number to a text.
 //
 // Errors of all methods: a *ConflictError (ErrConflict) with the version that the row has now; a *NotFoundError (ErrNotFound); a
 // *TooManyError (ErrTooMany) where the key is of several rows; a *dblock.InvalidError for bad arguments, before anything is
@@ -138,7 +142,9 @@ func (t *Table[V, DB]) begin(ctx context.Context, db DB, key any) (*engine.Plan,
 	if err != nil {
 		return nil, nil, err
 	}
-	key, err = t.e.Key(p.KeyColumn, key)
+	if key, err = t.e.Key(p.KeyColumn, key); err != nil {
+		t.forget()
+	}
 	return p, key, err
 }
 
@@ -148,6 +154,10 @@ func (t *Table[V, DB]) wrong(ctx context.Context, key any, wrote bool, err error
 		return err
 	}
 	err = t.e.Wrong(ctx, Row{Table: t.spec.Table, Key: key}.name(), wrote, err)
+	if errors.Is(err, engine.ErrAltered) {
+		t.forget()
+		return err
+	}
 	for _, usual := range []error{dblock.ErrConflict, dblock.ErrBusy, dblock.ErrUnavailable, dblock.ErrOutcomeUnknown} {
 		if errors.Is(err, usual) {
 			return err
@@ -211,6 +221,7 @@ func (t *Table[V, DB]) columns(p *engine.Plan, names []string) ([]engine.Column,
 		c, known := p.All[folded]
 		switch {
 		case !known:
+			t.forget() // it may have it by now
 			return nil, invalid("set", "%s has no column %q", t.spec.Table, name)
 		case seen[folded]:
 			return nil, invalid("set", "the column %q is set twice", name)

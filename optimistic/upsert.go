@@ -2,6 +2,7 @@ package optimistic
 
 import (
 	"context"
+	"errors"
 
 	"github.com/dblock-go/dblock/optimistic/internal/engine"
 )
@@ -45,22 +46,28 @@ func (t *Table[V, DB]) insert(ctx context.Context, db DB, key any, set Set) (ver
 	if t.spec.Kind == engine.UUID {
 		w.Next.U = newUUID()
 	}
-	rows, raw, err := t.e.Write(ctx, db, p, w)
-	switch {
-	case err != nil:
-		return version, t.wrong(ctx, key, true, err)
-	case rows > 0:
-		return t.token.pack(raw), nil
+	var taken *engine.TakenError
+	for range 2 { // a second time if the row was deleted before it was read
+		rows, raw, err := t.e.Write(ctx, db, p, w)
+		if err != nil && !errors.As(err, &taken) {
+			return version, t.wrong(ctx, key, true, err)
+		}
+		if rows > 0 {
+			return t.token.pack(raw), nil
+		}
+		actual, exists, err := t.read(ctx, db, p, dbKey, true)
+		e := &ConflictError{Table: t.spec.Table, Key: key, Expected: Absent[V]()}
+		switch {
+		case err != nil:
+			return version, err
+		case exists:
+			e.Actual = t.token.pack(actual)
+			return version, e
+		case taken == nil:
+			return version, e
+		}
 	}
-	e := &ConflictError{Table: t.spec.Table, Key: key, Expected: Absent[V]()}
-	actual, exists, err := t.read(ctx, db, p, dbKey, true)
-	if err != nil {
-		return version, err
-	}
-	if exists {
-		e.Actual = t.token.pack(actual)
-	}
-	return version, e
+	return version, t.wrong(ctx, key, true, taken.Err) // another unique index refuses it
 }
 
 // whole refuses to set some of the columns that are compared, where nothing is known of the others.

@@ -2,6 +2,7 @@ package optimistic
 
 import (
 	"context"
+	"time"
 
 	"github.com/dblock-go/dblock/optimistic/internal/engine"
 )
@@ -88,8 +89,13 @@ func (t *Table[V, DB]) expect(p *engine.Plan, r *engine.Raw) (err error) {
 	switch t.spec.Kind {
 	case engine.Int:
 		if uint64(r.N) >= p.Token[0].Max {
+			t.forget() // the column may be larger by now
 			return invalid("expected", "the version %d is the last one that the column %q can hold: ALTER TABLE and make it BIGINT",
 				r.N, p.Token[0].Name)
+		}
+	case engine.Timestamp:
+		if r.N >= engine.LastMoment {
+			return invalid("expected", "the time %v is the last one that servers keep", time.UnixMicro(r.N).UTC())
 		}
 	case engine.Columns:
 		r.Sent = make([]any, len(r.Values))
@@ -98,6 +104,7 @@ func (t *Table[V, DB]) expect(p *engine.Plan, r *engine.Raw) (err error) {
 				continue
 			}
 			if r.Sent[i], err = t.e.Value(c, r.Values[i]); err != nil {
+				t.forget()
 				return err
 			}
 		}

@@ -71,6 +71,7 @@ func (e Optimistic) Run(t *testing.T) {
 		"EscalatesAndGetsThrough":      escalatesAndGetsThrough,
 		"ControlGivesUpWithoutTheLock": controlGivesUpWithoutTheLock,
 		"DoWritesAllOrNothing":         doWritesAllOrNothing,
+		"NestedInOppositeOrders":       nestedInOppositeOrders,
 		"DoRollsBackAPanic":            doRollsBackAPanic,
 		"TakesNoMoreRoundTrips":        takesNoMoreRoundTrips,
 		"AnUpdateCutAnywhere":          anUpdateCutAnywhere,

@@ -54,15 +54,22 @@ func (e OptTables[DB]) Run(t *testing.T) {
 		"RefusesBadVersions":             tableRefusesBadVersions[DB],
 		"NonUniqueKey":                   nonUniqueKey[DB],
 		"ChecksOnce":                     tableChecksOnce[DB],
+		"Altered":                        tableAltered[DB],
+		"AlteredVersion":                 alteredVersion[DB],
+		"AlteredFacts":                   alteredFacts[DB],
 		"Columns":                        columnsCompare[DB],
 		"ColumnsOfAllTypes":              columnsOfAllTypes[DB],
 		"ColumnsEqualValues":             columnsEqualValues[DB],
+		"Triggers":                       triggersLeaveVersions[DB],
+		"TriggersOnColumns":              triggersLeaveColumns[DB],
+		"BlindWritesOfOneRow":            blindWritesOfOneRow[DB],
 		"Upsert":                         upserts[DB],
 		"UpsertAnotherIndex":             upsertAnotherIndex[DB],
 		"UpsertRace":                     upsertRace[DB],
 		"Many":                           manyRows[DB],
 		"ManyBadInput":                   manyBadInput[DB],
 		"ManyTypes":                      manyTypes[DB],
+		"ManyWritesTheSame":              manyWritesTheSame[DB],
 		"ManyNeverDeadlock":              manyNeverDeadlock[DB],
 		"ManyInTransactions":             manyInTransactions[DB],
 		"IncrementsOneRow":               incrementsOneRow[DB],
@@ -95,6 +102,8 @@ func (e OptTables[DB]) RunWith(t *testing.T, settings map[string]func(t *testing
 			columnsEqualValues(t, b)
 			upserts(t, b)
 			manyRows(t, b)
+			tableAltered(t, b)
+			manyWritesTheSame(t, b)
 			tableAtAnyIsolation(t, b)
 		})
 	}

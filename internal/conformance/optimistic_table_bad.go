@@ -169,6 +169,7 @@ func tableRefusesBadTables[DB any](t *testing.T, b *bank[DB]) {
 		b.exec(t, "CREATE TABLE zoned (id BIGINT PRIMARY KEY, at TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6))")
 		badInput(t, "TIMESTAMP", sure(b.e.Time("zoned", "id", optimistic.Timestamp("at")))(t).Check(ctx, b.db))
 		badInput(t, "TIMESTAMP", b.columns(t, "zoned", "at").Check(ctx, b.db))
+		b.refusesOtherEngines(t)
 		return
 	}
 	b.exec(t, "CREATE TABLE parted (id BIGINT PRIMARY KEY, balance BIGINT NOT NULL, version BIGINT NOT NULL DEFAULT 1) PARTITION BY HASH (id)")
@@ -183,6 +184,24 @@ func tableRefusesBadTables[DB any](t *testing.T, b *bank[DB]) {
 	badInput(t, "partial", b.ints(t, "part").Check(ctx, b.db))
 	b.exec(t, "CREATE TABLE later (id BIGINT UNIQUE DEFERRABLE, version BIGINT NOT NULL DEFAULT 1)")
 	badInput(t, "deferrable", b.ints(t, "later").Check(ctx, b.db))
+}
+
+// refusesOtherEngines: a table that rolls nothing back and locks no row is refused by each call.
+func (b *bank[DB]) refusesOtherEngines(t *testing.T) {
+	t.Helper()
+	for _, engine := range []string{"MyISAM", "MEMORY"} {
+		b.exec(t, "CREATE TABLE in_"+engine+" (id BIGINT PRIMARY KEY, version BIGINT NOT NULL DEFAULT 1, balance INT NOT NULL DEFAULT 0) ENGINE="+engine)
+		b.exec(t, "INSERT INTO in_"+engine+" (id) VALUES (1), (2)")
+		table, set := b.ints(t, "in_"+engine), optimistic.Set{"balance": 1}
+		_, update := table.Update(t.Context(), b.db, 1, 1, set)
+		_, many := table.UpdateMany(t.Context(), b.db, []optimistic.Change[int64]{{Key: 1, Expected: 1, Set: set}}, optimistic.EachRow)
+		for call, err := range map[string]error{"Check": table.Check(t.Context(), b.db), "Update": update, "UpdateMany": many} {
+			badInput(t, engine+": "+call, err)
+			if err != nil && !strings.Contains(err.Error(), "ENGINE=InnoDB") {
+				t.Errorf("%s: %s: %v does not say what to do", engine, call, err)
+			}
+		}
+	}
 }
 
 // tableAltersAsTold: a column made as the error says is good for use.

@@ -24,7 +24,7 @@ func EscalateAfter(n int, lock func(context.Context, DB) error) optimistic.Optio
 }
 
 // LockRow is a lock for EscalateAfter: that of the row of a table in which column has the value key, as mysqllock.LockRow takes it. It
-// waits for as long as the server does (innodb_lock_wait_timeout, 50 s by default) while the context lives. column needs an index,
+// waits for as long as the server does (innodb_lock_wait_timeout, 50 s by default), or a second in a nested update, while the context lives. column needs an index,
 // or a *mysqllock.ScanError says so. No row is sql.ErrNoRows.
 func LockRow[K any](table, column string, key K) func(context.Context, DB) error {
 	return func(ctx context.Context, db DB) error {
@@ -32,7 +32,7 @@ func LockRow[K any](table, column string, key K) func(context.Context, DB) error
 		if !ok {
 			return &dblock.InvalidError{Field: "db", Reason: fmt.Sprintf("%T is no transaction, or none that is seen: a lock would be free again at once", db)}
 		}
-		return mysqllock.LockRow(ctx, tx, table, column, key, dblock.RowLock{})
+		return mysqllock.LockRow(ctx, tx, table, column, key, dblock.RowLock{Wait: optimistic.LockWait(ctx)})
 	}
 }
 
@@ -41,8 +41,11 @@ func LockRow[K any](table, column string, key K) func(context.Context, DB) error
 // they don't fail because of each other, and keep no connection while they wait; the lock is for where other processes write the row.
 // A lone caller, and one whose first attempt succeeds, waits for nobody.
 //
-// The wait is bounded by the context alone. In it somebody else's mutate runs (with Do: fn), which should be quick, and must not
-// update the same row with this option: it would wait for itself.
+// The wait is bounded by the context alone. In it another caller's mutate runs (with Do: fn), which should be
+// quick. A mutate that updates another row with this option has to pass on the context that it is given. Such a
+// nested update does not queue, and waits for the lock of its row for a second. If it does not get it, the outer
+// update rolls back and is tried again, as two may lock their rows in opposite orders; what the nested one has
+// written stays. To update several rows together use Do.
 func LockRowAfter[K any](n int, table, column string, key K) optimistic.Option {
 	lock := LockRow(table, column, key)
 	name := table + "\x00" + column + "\x00" + fmt.Sprint(key)

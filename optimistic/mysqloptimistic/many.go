@@ -12,9 +12,13 @@ import (
 	"github.com/dblock-go/dblock/optimistic/internal/engine"
 )
 
-// Many locks and reads the rows, and then writes those that are at the versions expected: so it needs a transaction.
+// Many locks and reads the rows, and then writes those that are at the versions expected: so it needs a
+// transaction. It writes rows whose values are of different Go types by several statements.
 func (room) Many(ctx context.Context, db DB, p *engine.Plan, s *engine.Stmt, rows []engine.Row) ([]engine.Found, bool, error) {
 	b := batch{p: p, s: s, rows: rows}
+	if err := mustCommit(ctx, db); err != nil {
+		return nil, false, err
+	}
 	if pool, ok := db.(*sql.DB); ok {
 		err := mysqllock.RunTx(ctx, pool, mysqllock.TxOptions{}, func(tx *sql.Tx) error { return b.run(ctx, tx) })
 		return b.found, b.ambiguous, err
@@ -55,12 +59,16 @@ func (b *batch) run(ctx context.Context, db DB) error {
 		f.Held, f.Written = false, true
 		f.Version = b.next(i, now)
 	}
-	text, args := b.update(places)
-	if err := few(args); err != nil {
-		return err
+	for _, alike := range b.byKind(places) {
+		text, args := b.update(alike)
+		if err := few(args); err != nil {
+			return err
+		}
+		if _, err := db.ExecContext(ctx, text, args...); err != nil {
+			return err
+		}
 	}
-	_, err = db.ExecContext(ctx, text, args...)
-	return err
+	return nil
 }
 
 // next is the version that a row gets. It is locked, so that nobody else gives it one.
@@ -70,7 +78,7 @@ func (b *batch) next(i int, now int64) engine.Raw {
 	case engine.Int:
 		return engine.Raw{N: r.Expected.N + 1}
 	case engine.Timestamp:
-		return engine.Raw{N: max(now, r.Expected.N+1)}
+		return later(now, r.Expected)
 	case engine.UUID:
 		return r.Next
 	default:
@@ -139,31 +147,69 @@ func (b *batch) look(ctx context.Context, db DB) (now int64, err error) {
 	return now, errors.Join(answer.Err(), answer.Close())
 }
 
-// update is the statement that writes the rows at these places, all of them with a value of its own for each column.
+// byKind splits the places of rows so that in each part a column has values of one Go type, NULL apart. A
+// CASE of several types has one type, and would convert the others to it.
+func (b *batch) byKind(places []int) (parts [][]int) {
+	var kinds [][]kind // of each part, by column
+	for _, i := range places {
+		row := make([]kind, len(b.s.Names))
+		for j, name := range b.s.Names {
+			row[j] = kindOf(b.rows[i].Set[name])
+		}
+		k := slices.IndexFunc(kinds, func(part []kind) bool { return merge(part, row) })
+		if k < 0 {
+			k = len(kinds)
+			kinds, parts = append(kinds, row), append(parts, nil)
+		}
+		parts[k] = append(parts[k], i)
+	}
+	return parts
+}
+
+// merge adds the kinds of a row to those of a part, unless two of them differ.
+func merge(part, row []kind) bool {
+	for j := range part {
+		if part[j] != 0 && row[j] != 0 && part[j] != row[j] {
+			return false
+		}
+	}
+	for j := range part {
+		part[j] = max(part[j], row[j])
+	}
+	return true
+}
+
+// update is the statement that writes the rows at these places, all of them with a value of its own for each
+// column, which the server assigns as it does that of Update.
 func (b *batch) update(places []int) (string, []any) {
 	key := quoted(b.p.Key)
 	var names, values []string
 	var args []any
-	each := func(c engine.Column, cast string, value func(i int) any) {
+	each := func(c engine.Column, value func(i int) any) {
 		var text strings.Builder
 		fmt.Fprintf(&text, "CASE %s", key)
 		for _, i := range places {
-			fmt.Fprintf(&text, " WHEN ? THEN %s", cast)
-			args = append(args, b.rows[i].Key, value(i))
+			args = append(args, b.rows[i].Key)
+			v := value(i)
+			if kindOf(v) == 0 {
+				text.WriteString(" WHEN ? THEN NULL")
+				continue
+			}
+			text.WriteString(" WHEN ? THEN " + typed(kindOf(v)))
+			args = append(args, v)
 		}
-		fmt.Fprintf(&text, " ELSE %s END", quoted(c.Name))
-		names, values = append(names, quoted(c.Name)), append(values, text.String())
+		names, values = append(names, quoted(c.Name)), append(values, text.String()+" END")
 	}
 	for j, c := range b.s.Columns {
-		each(c, assign(c), func(i int) any { return b.rows[i].Set[b.s.Names[j]] })
+		each(c, func(i int) any { return b.rows[i].Set[b.s.Names[j]] })
 	}
 	switch c := b.p.Token[0]; b.p.Kind {
 	case engine.Int:
-		names, values = append(names, quoted(c.Name)), append(values, bump(b.p, false))
+		names, values = append(names, quoted(c.Name)), append(values, bump(b.p))
 	case engine.Timestamp:
-		each(c, cast(c), func(i int) any { return instant(b.found[i].Version.N) })
+		each(c, func(i int) any { return instant(b.found[i].Version.N) })
 	case engine.UUID:
-		each(c, assign(c), func(i int) any { return uuid(c, b.rows[i].Next.U) })
+		each(c, func(i int) any { return uuid(c, b.rows[i].Next.U) })
 	}
 	for _, i := range places {
 		args = append(args, b.rows[i].Key)
@@ -172,19 +218,18 @@ func (b *batch) update(places []int) (string, []any) {
 		among(key, len(places))), args
 }
 
-// assign is a parameter that is set in a CASE, which is of one type, whatever each parameter is.
-func assign(c engine.Column) string {
-	switch {
-	case c.Class == engine.Text, strings.HasPrefix(c.Type, "json"):
-		return "CONVERT(? USING utf8mb4)"
-	case c.Class == engine.Bytes:
-		return "CAST(? AS BINARY)"
-	case c.Class == engine.Instant:
-		return "CAST(? AS DATETIME(6))"
-	case strings.HasPrefix(c.Type, "float"), strings.HasPrefix(c.Type, "double"):
-		return "(? + 0E0)"
+// typed is a parameter of a CASE that has the type of its value. MySQL gives one without a type that of the
+// column, and converts the value to that as in a comparison, and not as in an assignment.
+func typed(k kind) string {
+	switch k {
+	case signed, boolean:
+		return "CAST(? AS SIGNED)"
+	case unsigned:
+		return "CAST(? AS UNSIGNED)"
+	case text, raw, moment:
+		return "CONCAT(?)"
 	}
-	return cast(c)
+	return "?"
 }
 
 // maxParams is how many a statement takes.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/dblock-go/dblock/internal/mysqlserver"
 	"github.com/dblock-go/dblock/internal/rowlock"
 	"github.com/dblock-go/dblock/optimistic"
 	"github.com/dblock-go/dblock/optimistic/internal/engine"
@@ -18,8 +19,11 @@ type Table[V any] = optimistic.Table[V, DB]
 // a unique index of its own such as the primary key, and its version. Names are taken as they are, and may contain anything
 // but, in the table's, a further dot. Nothing is sent; what the server thinks of it Table.Check tells.
 //
-// Writes with a Timestamp, with Columns, and those of Table.Any set what LAST_INSERT_ID() returns on their connection: that is how
-// the new version comes back in the same round trip. A trigger must not change the version.
+// Neither server returns what an UPDATE has written. An Int and a UUID are known beforehand, so that a
+// write is one statement. A Timestamp takes one more, which reads the server's clock. So does a write of
+// Table.Any, which reads the version first; another writer in between makes it begin again. Writes of
+// Columns set what LAST_INSERT_ID() returns on their connection. Triggers may write other tables as they
+// like, but must not change the version.
 func NewTable[V any](table, key string, version optimistic.Token[V]) (*Table[V], error) {
 	return optimistic.New[V, DB](room{}, table, key, version)
 }
@@ -63,6 +67,9 @@ func (room) Fits(kind engine.Kind, c engine.Column) string {
 // Look asks by SHOW, which finds what a statement would: temporary tables too, and in whatever case the name is written.
 func (room) Look(ctx context.Context, db DB, s engine.Spec) (engine.Facts, error) {
 	f := engine.Facts{All: map[string]engine.Column{}}
+	if err := mustCommit(ctx, db); err != nil {
+		return f, err
+	}
 	lines, err := show(ctx, db, "SHOW COLUMNS FROM "+s.From)
 	if isMissing(err) {
 		return f, nil
@@ -74,6 +81,11 @@ func (room) Look(ctx context.Context, db DB, s engine.Spec) (engine.Facts, error
 		c := columnOf(line)
 		f.All[strings.ToLower(c.Name)] = c
 	}
+	table, err := mysqlserver.LookAtTable(ctx, db, s.From)
+	if err != nil {
+		return f, err
+	}
+	f.Odd = table.RowLocks(s.Table)
 	lines, err = show(ctx, db, "SHOW INDEX FROM "+s.From)
 	f.Index = uniqueIndex(lines, s.Key)
 	return f, err
@@ -113,6 +125,9 @@ func show(ctx context.Context, db DB, text string) (lines []map[string]string, e
 	for i := range values {
 		places[i] = &values[i]
 	}
+	for i, name := range names { // the driver's columnsWithAlias puts the table's name before it
+		names[i] = name[strings.LastIndexByte(name, '.')+1:]
+	}
 	for rows.Next() {
 		if err := rows.Scan(places...); err != nil {
 			return nil, err
@@ -126,8 +141,8 @@ func show(ctx context.Context, db DB, text string) (lines []map[string]string, e
 	return lines, rows.Err()
 }
 
-func (room) Twins(ctx context.Context, db DB, s engine.Spec, key any) (n int64, err error) {
-	text := fmt.Sprintf("SELECT COUNT(*) FROM (SELECT 1 FROM %s WHERE %s = ? LIMIT 2) AS twins", s.From, quoted(s.Key))
+func (room) Twins(ctx context.Context, db DB, p *engine.Plan, key any) (n int64, err error) {
+	text := fmt.Sprintf("SELECT COUNT(*) FROM (SELECT 1 FROM %s WHERE %s = ? LIMIT 2) AS twins", p.From, quoted(p.Key))
 	err = db.QueryRowContext(ctx, text, key).Scan(&n)
 	return n, err
 }
@@ -135,72 +150,6 @@ func (room) Twins(ctx context.Context, db DB, s engine.Spec, key any) (n int64, 
 func quoted(name string) string {
 	name, _ = rowlock.Name("column", name, "`") // it was checked
 	return name
-}
-
-func (room) Write(ctx context.Context, db DB, p *engine.Plan, w engine.Write) (int64, engine.Raw, error) {
-	args := make([]any, 0, 3+len(p.Token)+len(w.Stmt.Names))
-	op := w.Stmt.Op
-	if op == engine.Insert {
-		args = append(args, w.Key)
-	}
-	for _, name := range w.Stmt.Names {
-		args = append(args, w.Set[name])
-	}
-	if p.Kind == engine.UUID && op != engine.Delete && op != engine.DeleteAny {
-		args = append(args, uuid(p.Token[0], w.Next.U))
-	}
-	if op != engine.Insert {
-		args = append(args, w.Key)
-	}
-	if op == engine.Update || op == engine.Delete {
-		args = expected(args, p, w.Expected)
-	}
-	result, err := db.ExecContext(ctx, w.Stmt.Text, args...)
-	if op == engine.Insert && isTaken(err, p.Index) {
-		return 0, engine.Raw{}, nil
-	}
-	if err != nil {
-		return 0, engine.Raw{}, err
-	}
-	rows, err := result.RowsAffected()
-	if err != nil || op == engine.Delete || op == engine.DeleteAny {
-		return rows, engine.Raw{}, err
-	}
-	last, err := result.LastInsertId()
-	return outcome(p, &w, rows, last, err)
-}
-
-// outcome tells what a statement has done by the two numbers that the server returns.
-func outcome(p *engine.Plan, w *engine.Write, rows, last int64, err error) (int64, engine.Raw, error) {
-	next := engine.Raw{N: last}
-	switch {
-	case p.Kind == engine.UUID:
-		next.U = w.Next.U
-	case p.Kind == engine.Int && w.Stmt.Op == engine.Update:
-		next.N = w.Expected.N + 1
-	case p.Kind == engine.Int && w.Stmt.Op == engine.Insert:
-		next.N = 1
-	case p.Kind == engine.Columns:
-		if w.Stmt.Op != engine.Insert && rows == 0 && last == matched {
-			rows = 1 // it was at the values already, and the server counts rows that have changed
-		}
-		next.Values = became(p, w.Stmt, w.Expected, w.Set)
-	}
-	return rows, next, err
-}
-
-// became are the values expected of a row with those in their place that were set.
-func became(p *engine.Plan, s *engine.Stmt, expected engine.Raw, set map[string]any) []any {
-	values := make([]any, len(p.Token))
-	copy(values, expected.Values)
-	for i, c := range p.Token {
-		for j := range s.Columns {
-			if s.Columns[j].Name == c.Name {
-				values[i] = set[s.Names[j]]
-			}
-		}
-	}
-	return values
 }
 
 // Read locks the row to read the latest: else a transaction at REPEATABLE READ would read it as it was at its beginning.

@@ -12,7 +12,6 @@ const (
 	epoch  = "TIMESTAMP'1970-01-01 00:00:00'"
 	micros = "TIMESTAMPDIFF(MICROSECOND, " + epoch + ", %s)"
 	clock  = "TIMESTAMPDIFF(MICROSECOND, " + epoch + ", UTC_TIMESTAMP(6))"
-	moment = "TIMESTAMPADD(MICROSECOND, %s, " + epoch + ")"
 )
 
 // matched is what a statement leaves as its last inserted id to say that it has found its row.
@@ -63,39 +62,18 @@ func cast(c engine.Column) string {
 	switch c.Class {
 	case engine.Integer, engine.Decimal:
 		return "CAST(? AS DECIMAL(65,30))"
-	case engine.Date:
-		return "CAST(? AS DATE)"
-	case engine.DateTime:
+	case engine.Date, engine.DateTime: // a DATE may have become a DATETIME, so nothing is cut to a day
 		return "CAST(? AS DATETIME(6))"
 	}
 	return "?"
 }
 
-// bump is what a row's version becomes; a UUID is a parameter. told: the server is to return it.
-func bump(p *engine.Plan, told bool) string {
-	column := quoted(p.Token[0].Name)
-	switch {
-	case p.Kind == engine.UUID:
-		return "?"
-	case p.Kind == engine.Timestamp:
-		return fmt.Sprintf(moment, fmt.Sprintf("LAST_INSERT_ID(GREATEST(%s, %s + 1))", clock, fmt.Sprintf(micros, column)))
-	case told:
-		return "LAST_INSERT_ID(" + column + " + 1)"
-	default:
-		return column + " + 1"
+// bump is what a row's version becomes. Of an Int the server makes it, others are parameters.
+func bump(p *engine.Plan) string {
+	if p.Kind == engine.Int {
+		return quoted(p.Token[0].Name) + " + 1"
 	}
-}
-
-// first is the version of a row that is inserted.
-func first(p *engine.Plan) string {
-	switch p.Kind {
-	case engine.Int:
-		return "1"
-	case engine.Timestamp:
-		return fmt.Sprintf(moment, "LAST_INSERT_ID("+clock+")")
-	default:
-		return "?"
-	}
+	return "?"
 }
 
 func (room) Text(p *engine.Plan, op engine.Op, set []engine.Column) string {
@@ -104,10 +82,8 @@ func (room) Text(p *engine.Plan, op engine.Op, set []engine.Column) string {
 	switch {
 	case op == engine.Many || op == engine.ManyAll:
 		return "" // it depends on the number of rows
-	case op == engine.Update || op == engine.Delete:
+	case op == engine.Update || op == engine.Delete, op == engine.UpdateAny && (p.Kind == engine.Int || p.Kind == engine.Timestamp):
 		where += " AND " + matches(p)
-	case op == engine.UpdateAny && p.Kind == engine.Int: // 0 is no version, and what is beyond the last one some modes cut
-		where += fmt.Sprintf(" AND %s > 0 AND %s < %d", quoted(p.Token[0].Name), quoted(p.Token[0].Name), p.Token[0].Max)
 	}
 	if op == engine.Delete || op == engine.DeleteAny {
 		return fmt.Sprintf("DELETE FROM %s WHERE %s", p.From, where)
@@ -120,8 +96,11 @@ func (room) Text(p *engine.Plan, op engine.Op, set []engine.Column) string {
 		names = append(names, quoted(p.Token[0].Name))
 	}
 	if op == engine.Insert {
-		if p.Kind != engine.Columns {
-			values = append(values, first(p))
+		switch p.Kind {
+		case engine.Int:
+			values = append(values, "1")
+		case engine.Timestamp, engine.UUID:
+			values = append(values, "?")
 		}
 		return fmt.Sprintf("INSERT INTO %s (%s, %s) VALUES (?, %s)", p.From, key, strings.Join(names, ", "), strings.Join(values, ", "))
 	}
@@ -129,7 +108,7 @@ func (room) Text(p *engine.Plan, op engine.Op, set []engine.Column) string {
 		names = append(names, key)
 		values = append(values, fmt.Sprintf("IF(LAST_INSERT_ID(%d) = %d, %s, %s)", matched, matched, key, key))
 	} else {
-		values = append(values, bump(p, op == engine.UpdateAny))
+		values = append(values, bump(p))
 	}
 	return fmt.Sprintf("UPDATE %s SET %s WHERE %s", p.From, assigned(names, values), where)
 }

@@ -39,6 +39,9 @@ func Update[T any](
 	if err := optimistic.CheckUpdate(load != nil, mutate != nil, save != nil); err != nil {
 		return none, err
 	}
+	if err := mustCommit(ctx, db); err != nil {
+		return none, unwritten(ctx, err)
+	}
 	s := steps[T]{load, mutate, save}
 	err = e.plan.Run(ctx, func(ctx context.Context, attempt int) (err error) {
 		if e.plan.Escalates(attempt) {

@@ -258,3 +258,66 @@ func valueOf(c engine.Column, b []byte) (any, error) {
 	}
 	return string(b), nil
 }
+
+// kind is how the driver sends a value, as far as the server makes a difference. It is 0 for NULL.
+type kind uint8
+
+const (
+	signed kind = iota + 1
+	unsigned
+	float
+	scientific // a float with an exponent, which interpolateParams makes another literal of
+	boolean
+	text
+	raw
+	moment
+	other
+)
+
+// kindOf is the kind of a value, as the driver converts it.
+func kindOf(value any) kind {
+	switch v := value.(type) {
+	case nil:
+		return 0
+	case time.Time:
+		return moment
+	case driver.Valuer:
+		if of := reflect.ValueOf(v); of.Kind() == reflect.Pointer && of.IsNil() {
+			return 0
+		}
+		plain, err := v.Value()
+		if err != nil {
+			return other // the driver says why
+		}
+		if _, again := plain.(driver.Valuer); again {
+			return other
+		}
+		return kindOf(plain)
+	}
+	switch of := reflect.ValueOf(value); of.Kind() {
+	case reflect.Pointer:
+		if of.IsNil() {
+			return 0
+		}
+		return kindOf(of.Elem().Interface())
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return signed
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return unsigned
+	case reflect.Float32, reflect.Float64:
+		if strings.Contains(strconv.FormatFloat(of.Float(), 'g', -1, 64), "e") {
+			return scientific
+		}
+		return float
+	case reflect.Bool:
+		return boolean
+	case reflect.String:
+		return text
+	case reflect.Slice:
+		if of.IsNil() {
+			return 0
+		}
+		return raw
+	}
+	return other
+}

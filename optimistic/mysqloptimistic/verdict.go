@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strings"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -98,14 +97,4 @@ func isBroken(err error) bool {
 func isMissing(err error) bool {
 	n := mysqlfault.Number(err)
 	return n == mysqlfault.NoSuchTable || n == mysqlfault.UnknownDatabase
-}
-
-// isTaken tells that there is a row with the key already. Another unique index is none of ours. Its name stands last in the text,
-// on some servers behind that of the table.
-func isTaken(err error, index string) bool {
-	var server *mysql.MySQLError
-	if !errors.As(err, &server) || mysqlfault.Of(err) != fault.Duplicate {
-		return false
-	}
-	return strings.HasSuffix(server.Message, "'"+index+"'") || strings.HasSuffix(server.Message, "."+index+"'")
 }

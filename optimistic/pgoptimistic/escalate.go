@@ -25,14 +25,14 @@ func EscalateAfter(n int, lock func(context.Context, DB) error) optimistic.Optio
 }
 
 // LockRow is a lock for EscalateAfter: that of the row of a table in which column has the value key, as pglock.LockRow takes it. It
-// waits for as long as the server does (lock_timeout, which is off by default) while the context lives. No row is pgx.ErrNoRows.
+// waits for as long as the server does (lock_timeout, which is off by default), or a second in a nested update, while the context lives. No row is pgx.ErrNoRows.
 func LockRow[K any](table, column string, key K) func(context.Context, DB) error {
 	return func(ctx context.Context, db DB) error {
 		tx, ok := db.(pglock.Tx)
 		if !ok {
 			return &dblock.InvalidError{Field: "db", Reason: fmt.Sprintf("%T is no transaction, and a lock of it would be free again at once", db)}
 		}
-		return pglock.LockRow(ctx, tx, table, column, key, dblock.RowLock{})
+		return pglock.LockRow(ctx, tx, table, column, key, dblock.RowLock{Wait: optimistic.LockWait(ctx)})
 	}
 }
 
@@ -41,8 +41,11 @@ func LockRow[K any](table, column string, key K) func(context.Context, DB) error
 // they don't fail because of each other, and keep no connection while they wait; the lock is for where other processes write the row.
 // A lone caller, and one whose first attempt succeeds, waits for nobody.
 //
-// The wait is bounded by the context alone. In it somebody else's mutate runs (with Do: fn), which should be quick, and must not
-// update the same row with this option: it would wait for itself.
+// The wait is bounded by the context alone. In it another caller's mutate runs (with Do: fn), which should be
+// quick. A mutate that updates another row with this option has to pass on the context that it is given. Such a
+// nested update does not queue, and waits for the lock of its row for a second. If it does not get it, the outer
+// update rolls back and is tried again, as two may lock their rows in opposite orders; what the nested one has
+// written stays. To update several rows together use Do.
 func LockRowAfter[K any](n int, table, column string, key K) optimistic.Option {
 	lock := LockRow(table, column, key)
 	name := table + "\x00" + column + "\x00" + fmt.Sprint(key)

@@ -5,18 +5,20 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/optimistic/internal/engine"
 )
 
 // many is one statement. want are the rows asked for, with their place; held are those there are, locked in the order of their
 // keys, and whether each has the version expected: as they are now, whatever the statement's snapshot shows. A row
-// that two keys mean is counted twice, and nothing is written then.
-func many(p *engine.Plan, op engine.Op, set []engine.Column) string {
+// that two keys mean is counted twice, and nothing is written then. single tells which columns can't be
+// sent as an array of their values; each value of so many rows is a parameter of its own then.
+func many(p *engine.Plan, op engine.Op, set []engine.Column, single []bool, rows int) string {
 	n := 0
 	var arrays, names []string
 	list := func(name, typ string) string {
 		n++
-		arrays, names = append(arrays, fmt.Sprintf("$%d::%s[]", n, typ)), append(names, name)
+		arrays, names = append(arrays, fmt.Sprintf("pg_catalog.unnest($%d::%s[])", n, typ)), append(names, name)
 		return "w." + name
 	}
 	key := fmt.Sprintf("w.key::%s", p.KeyColumn.Type)
@@ -34,6 +36,16 @@ func many(p *engine.Plan, op engine.Op, set []engine.Column) string {
 	}
 	columns, values := []string{}, []string{}
 	for i, c := range set {
+		if single != nil && single[i] {
+			var value strings.Builder
+			value.WriteString("CASE w.place")
+			for row := range rows {
+				n++
+				fmt.Fprintf(&value, " WHEN %d THEN $%d::%s", row+1, n, c.Type)
+			}
+			columns, values = append(columns, quoted(c.Name)), append(values, value.String()+" END")
+			continue
+		}
 		value := list(fmt.Sprintf("s%d", i), sent(c))
 		if c.Own {
 			value += "::" + c.Type
@@ -54,22 +66,22 @@ func many(p *engine.Plan, op engine.Op, set []engine.Column) string {
 	}
 	k := "t." + quoted(p.Key)
 	return fmt.Sprintf(`WITH want AS MATERIALIZED (
-  SELECT * FROM unnest(%s) WITH ORDINALITY AS w(%s, place)
+  SELECT * FROM ROWS FROM (%s) WITH ORDINALITY AS w(%s, place) WHERE %s
 ), held AS MATERIALIZED (
-  SELECT w.place, %s AS key, %s AS same, %s FROM want AS w JOIN %s AS t ON %s = %s ORDER BY %s FOR NO KEY UPDATE OF t
+  SELECT w.place, %s AS key, %s AS same, %s FROM want AS w JOIN %s AS t ON %s ORDER BY %s FOR NO KEY UPDATE OF t
 ), twice AS MATERIALIZED (
-  SELECT count(*) <> count(DISTINCT held.key) AS yes FROM held
+  SELECT count(*) <> pg_catalog.count(DISTINCT held.key) AS yes FROM held
 ), done AS (
   UPDATE %s AS t SET %s FROM want AS w JOIN held AS h ON h.place = w.place
-  WHERE %s = h.key AND h.same AND NOT (SELECT yes FROM twice)%s
+  WHERE %s AND h.same AND NOT (SELECT yes FROM twice)%s
   RETURNING w.place, %s
 )
 SELECT w.place, h.place IS NOT NULL, coalesce(h.same, false), d.place IS NOT NULL, (SELECT yes FROM twice), %s, %s
 FROM want AS w LEFT JOIN held AS h ON h.place = w.place LEFT JOIN done AS d ON d.place = w.place`,
-		strings.Join(arrays, ", "), strings.Join(names, ", "),
-		k, condition, strings.Join(was, ", "), p.From, k, key, k,
+		strings.Join(arrays, ", "), strings.Join(names, ", "), unaltered(p, set),
+		k, condition, strings.Join(was, ", "), p.From, hasKey(p, key), k,
 		p.From, assigned(columns, values),
-		k, all,
+		hasKey(p, "h.key"), all,
 		strings.Join(became, ", "),
 		strings.Join(olds, ", "), strings.Join(news, ", "))
 }
@@ -94,27 +106,11 @@ func versionType(p *engine.Plan, i int) string {
 }
 
 func (room) Many(ctx context.Context, db DB, p *engine.Plan, s *engine.Stmt, rows []engine.Row) ([]engine.Found, bool, error) {
-	lists := make([][]any, 0, 2+len(p.Token)+len(s.Names))
-	for i, r := range rows {
-		line := expected([]any{r.Key}, p.Kind, r.Expected)
-		if p.Kind == engine.UUID {
-			line = append(line, engine.FormatUUID(r.Next.U))
-		}
-		for _, name := range s.Names {
-			line = append(line, r.Set[name])
-		}
-		if i == 0 {
-			lists = lists[:len(line)]
-		}
-		for j, v := range line {
-			lists[j] = append(lists[j], v)
-		}
+	text, args, err := statement(p, s, rows)
+	if err != nil {
+		return nil, false, err
 	}
-	args := make([]any, len(lists))
-	for i, list := range lists {
-		args[i] = array(list)
-	}
-	answer, err := db.Query(ctx, s.Text, args...)
+	answer, err := db.Query(ctx, text, args...)
 	if err != nil {
 		return nil, false, err
 	}
@@ -145,3 +141,51 @@ func (room) Many(ctx context.Context, db DB, p *engine.Plan, s *engine.Stmt, row
 	}
 	return found, ambiguous, answer.Err()
 }
+
+// statement is that of several rows, with its arguments. Arrays are kept as texts; a column whose values make
+// none is written in a text of its own.
+func statement(p *engine.Plan, s *engine.Stmt, rows []engine.Row) (text string, args []any, err error) {
+	var lists [][]any
+	for i, r := range rows {
+		line := expected([]any{r.Key}, p.Kind, r.Expected)
+		if p.Kind == engine.UUID {
+			line = append(line, engine.FormatUUID(r.Next.U))
+		}
+		if i == 0 {
+			lists = make([][]any, len(line))
+		}
+		for j, v := range line {
+			lists[j] = append(lists[j], v)
+		}
+	}
+	for _, list := range lists {
+		given, _ := array(list)
+		args = append(args, given)
+	}
+	single, some := make([]bool, len(s.Columns)), false
+	for j, c := range s.Columns {
+		list := make([]any, len(rows))
+		for i, r := range rows {
+			list[i] = r.Set[s.Names[j]]
+		}
+		given, ok := array(list)
+		if _, texts := given.([]*string); c.List || !ok || c.Own && !texts {
+			single[j], some = true, true
+			args = append(args, list...)
+			continue
+		}
+		args = append(args, given)
+	}
+	if len(args) > maxParams {
+		return "", nil, &dblock.InvalidError{
+			Field: "changes", Reason: fmt.Sprintf("they take %d parameters, more than %d: give some to another call", len(args), maxParams),
+		}
+	}
+	if !some {
+		return s.Text, args, nil
+	}
+	return many(p, s.Op, s.Columns, single, len(rows)), args, nil
+}
+
+// maxParams is how many a statement takes.
+const maxParams = 65_535

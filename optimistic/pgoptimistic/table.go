@@ -53,19 +53,31 @@ func (room) Fits(kind engine.Kind, c engine.Column) string {
 	return ""
 }
 
-// columns finds out all at once. The types are without a length or a precision: a cast to those would cut values.
-const columns = `SELECT a.attname::text, format_type(a.atttypid, -1), coalesce(base.typname, own.typname)::text, own.typtype::text,
-    a.attnotnull, a.atttypmod, a.atttypid::bigint >= 16384,
+// columns reads all facts of a table at once. The type of a column is that below its domains, with
+// the modifier that the innermost domain gives it. The types are named without a length or a
+// precision: a cast to those would cut values. The declared type is the domain itself.
+const columns = `WITH RECURSIVE base AS (
+    SELECT a.attrelid, a.attnum, a.atttypid AS type, a.atttypmod AS modifier
+    FROM pg_attribute a
+    WHERE a.attrelid = pg_catalog.to_regclass($1::text)::oid AND a.attnum > 0 AND NOT a.attisdropped
+    UNION ALL
+    SELECT base.attrelid, base.attnum, domain.typbasetype, domain.typtypmod
+    FROM base
+    JOIN pg_type domain ON domain.oid = base.type AND domain.typtype = 'd'
+)
+SELECT a.attname::text, format_type(base.type, -1), format_type(a.atttypid, -1), format_type(c.reltype, -1), t.typname::text, t.typtype::text,
+    a.attnotnull, base.modifier, base.type::bigint >= 16384, t.typcategory = 'A',
+    CASE WHEN t.typcategory = 'A' OR t.typtype IN ('c', 'e', 'm', 'r') THEN 'pg_catalog'::text ELSE pg_catalog.quote_ident(n.nspname::text) END,
     EXISTS (
         SELECT 1 FROM pg_index i
         WHERE i.indrelid = c.oid AND i.indisunique AND i.indisvalid AND i.indimmediate AND i.indpred IS NULL
             AND i.indexprs IS NULL AND i.indnkeyatts = 1 AND i.indkey[0] = a.attnum),
     c.relkind::text, c.relkind <> 'p' AND EXISTS (SELECT 1 FROM pg_inherits h WHERE h.inhparent = c.oid)
-FROM pg_class c
-JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
-JOIN pg_type own ON own.oid = a.atttypid
-LEFT JOIN pg_type base ON base.oid = own.typbasetype
-WHERE c.oid = to_regclass($1)`
+FROM base
+JOIN pg_type t ON t.oid = base.type AND t.typtype <> 'd'
+JOIN pg_namespace n ON n.oid = t.typnamespace
+JOIN pg_attribute a ON a.attrelid = base.attrelid AND a.attnum = base.attnum
+JOIN pg_class c ON c.oid = base.attrelid`
 
 func (room) Look(ctx context.Context, db DB, s engine.Spec) (engine.Facts, error) {
 	f := engine.Facts{All: map[string]engine.Column{}}
@@ -79,7 +91,8 @@ func (room) Look(ctx context.Context, db DB, s engine.Spec) (engine.Facts, error
 		var base, kind, relation string
 		var notNull, unique, parent bool
 		var modifier int32
-		if err := rows.Scan(&c.Name, &c.Type, &base, &kind, &notNull, &modifier, &c.Own, &unique, &relation, &parent); err != nil {
+		if err := rows.Scan(&c.Name, &c.Type, &c.Declared, &f.Rows, &base, &kind, &notNull, &modifier, &c.Own, &c.List, &c.Home, &unique,
+			&relation, &parent); err != nil {
 			return f, err
 		}
 		c.Nullable = !notNull
@@ -134,8 +147,8 @@ func classOf(name, kind string) (engine.Class, uint64) {
 	return engine.Inexact, 0
 }
 
-func (room) Twins(ctx context.Context, db DB, s engine.Spec, key any) (n int64, err error) {
-	text := fmt.Sprintf("SELECT count(*) FROM (SELECT 1 FROM %s AS t WHERE t.%s = $1 LIMIT 2) AS twins", s.From, quoted(s.Key))
+func (room) Twins(ctx context.Context, db DB, p *engine.Plan, key any) (n int64, err error) {
+	text := fmt.Sprintf("SELECT count(*) FROM (SELECT 1 FROM %s AS t WHERE %s LIMIT 2) AS twins", p.From, hasKey(p, "$1"))
 	err = db.QueryRow(ctx, text, key).Scan(&n)
 	return n, err
 }
@@ -169,50 +182,9 @@ func quoted(name string) string {
 	return name
 }
 
-func (room) Write(ctx context.Context, db DB, p *engine.Plan, w engine.Write) (int64, engine.Raw, error) {
-	args := make([]any, 0, 2+len(p.Token)+len(w.Stmt.Names))
-	args = append(args, w.Key)
-	switch w.Stmt.Op {
-	case engine.Update, engine.Delete:
-		args = expected(args, p.Kind, w.Expected)
-	}
-	if w.Stmt.Op == engine.Delete || w.Stmt.Op == engine.DeleteAny {
-		tag, err := db.Exec(ctx, w.Stmt.Text, args...)
-		return tag.RowsAffected(), engine.Raw{}, err
-	}
-	if p.Kind == engine.UUID {
-		args = append(args, engine.FormatUUID(w.Next.U))
-	}
-	for _, name := range w.Stmt.Names {
-		args = append(args, w.Set[name])
-	}
-	rows, err := db.Query(ctx, w.Stmt.Text, args...)
-	if err != nil {
-		return 0, engine.Raw{}, err
-	}
-	defer rows.Close()
-	var next engine.Raw
-	if rows.Next() {
-		switch p.Kind {
-		case engine.Int, engine.Timestamp:
-			err = rows.Scan(&next.N) // never NULL: it was written just now
-		case engine.Columns:
-			next.Values, err = rows.Values()
-		}
-		if err != nil {
-			return 0, next, err
-		}
-	}
-	rows.Close()
-	if p.Kind == engine.UUID {
-		next.U = w.Next.U
-	}
-	return rows.CommandTag().RowsAffected(), next, rows.Err()
-}
-
 // Read: in a transaction that sees rows as they were the server has refused a write of one that is not, so that nothing is later.
 func (room) Read(ctx context.Context, db DB, p *engine.Plan, key any, _ bool) (r engine.Raw, void, exists bool, err error) {
-	text := fmt.Sprintf("SELECT %s FROM %s AS t WHERE t.%s = $1", strings.Join(read(p), ", "), p.From, quoted(p.Key))
+	text := fmt.Sprintf("SELECT %s FROM %s AS t WHERE %s AND %s", strings.Join(read(p), ", "), p.From, hasKey(p, "$1"), unaltered(p, nil))
 	rows, err := db.Query(ctx, text, key)
 	if err != nil {
 		return r, false, false, err

@@ -2,6 +2,7 @@ package pgoptimistic
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -12,7 +13,18 @@ import (
 // are told by a cast.
 
 // epoch is how a server's time is told: in microseconds since 1970, whatever the session's time zone.
-const epoch = "(extract(epoch FROM t.%s) * 1000000)::bigint"
+const epoch = "(extract(epoch FROM t.%s) * 1000000::numeric)::bigint"
+
+// in names an operator of a column's type in the schema of the type. A search along the search_path could choose an
+// operator that another role has made for the host's own types.
+func in(c engine.Column, operator string) string {
+	return fmt.Sprintf("OPERATOR(%s.%s)", c.Home, operator)
+}
+
+// hasKey is the condition that a row has a key.
+func hasKey(p *engine.Plan, key string) string {
+	return fmt.Sprintf("t.%s %s %s", quoted(p.Key), in(p.KeyColumn, "="), key)
+}
 
 // read are the expressions that a version is read by.
 func read(p *engine.Plan) []string {
@@ -46,17 +58,18 @@ func matches(p *engine.Plan, arg func(i int) string) string {
 		column, given := "t."+quoted(c.Name), arg(i)
 		switch {
 		case p.Kind == engine.Int:
-			conditions[i] = fmt.Sprintf("%s = %s::bigint", column, given)
+			conditions[i] = fmt.Sprintf("%s %s %s::bigint", column, in(c, "="), given)
 		case p.Kind == engine.Timestamp:
-			conditions[i] = fmt.Sprintf("%s = %s::text::%s", column, given, c.Type)
+			conditions[i] = fmt.Sprintf("%s %s %s::text::%s", column, in(c, "="), given, c.Type)
 		case p.Kind == engine.UUID:
-			conditions[i] = fmt.Sprintf("%s = %s::text::uuid", column, given)
+			conditions[i] = fmt.Sprintf("%s %s %s::text::uuid", column, in(c, "="), given)
 		case c.Padded:
 			conditions[i] = fmt.Sprintf(`%s::text COLLATE "C" IS NOT DISTINCT FROM %s::bpchar::text`, column, given)
 		case c.Class == engine.Text: // byte by byte: a collation may take different texts for the same
 			conditions[i] = fmt.Sprintf(`%s::text COLLATE "C" IS NOT DISTINCT FROM %s::text`, column, given)
 		default:
-			conditions[i] = fmt.Sprintf("%s IS NOT DISTINCT FROM %s::%s", column, given, c.Type)
+			given = fmt.Sprintf("%s::%s", given, c.Type)
+			conditions[i] = fmt.Sprintf("(%[1]s %[3]s %[2]s OR %[1]s IS NULL AND %[2]s IS NULL)", column, given, in(c, "="))
 		}
 	}
 	return strings.Join(conditions, " AND ")
@@ -66,9 +79,9 @@ func matches(p *engine.Plan, arg func(i int) string) string {
 func bump(p *engine.Plan, given string) string {
 	switch c := p.Token[0]; p.Kind {
 	case engine.Int:
-		return fmt.Sprintf("t.%s + 1", quoted(c.Name))
+		return fmt.Sprintf("t.%s %s 1", quoted(c.Name), in(c, "+"))
 	case engine.Timestamp:
-		return fmt.Sprintf("GREATEST(%s, t.%s + interval '1 microsecond')", now(c), quoted(c.Name))
+		return fmt.Sprintf("GREATEST(%s, t.%s %s interval '1 microsecond')", now(c), quoted(c.Name), in(c, "+"))
 	case engine.UUID:
 		return given + "::text::uuid"
 	}
@@ -89,17 +102,19 @@ func first(p *engine.Plan, given string) string {
 
 func (room) Text(p *engine.Plan, op engine.Op, set []engine.Column) string {
 	if op == engine.Many || op == engine.ManyAll {
-		return many(p, op, set)
+		return many(p, op, set, nil, 0)
 	}
 	n := 1 // parameters
 	param := func() string { n++; return "$" + strconv.Itoa(n) }
-	where := fmt.Sprintf("t.%s = $1", quoted(p.Key))
+	where := hasKey(p, "$1")
 	switch {
 	case op == engine.Update || op == engine.Delete:
 		where += " AND " + matches(p, func(int) string { return param() })
 	case op == engine.UpdateAny && p.Kind == engine.Int:
-		where += fmt.Sprintf(" AND t.%s > 0", quoted(p.Token[0].Name)) // 0 is no version
+		where += fmt.Sprintf(" AND t.%s %s 0", quoted(p.Token[0].Name), in(p.Token[0], ">")) // 0 is no version
 	}
+	guard := unaltered(p, set)
+	where += " AND " + guard
 	if op == engine.Delete || op == engine.DeleteAny {
 		return fmt.Sprintf("DELETE FROM %s AS t WHERE %s", p.From, where)
 	}
@@ -119,12 +134,13 @@ func (room) Text(p *engine.Plan, op engine.Op, set []engine.Column) string {
 			values = append(values, bump(p, given))
 		}
 	}
-	back := strings.Join(read(p), ", ")
+	back := read(p)
 	if op == engine.Insert {
+		back[0] = fmt.Sprintf("CASE WHEN %s THEN %s END", guard, back[0])
 		return fmt.Sprintf("INSERT INTO %s AS t (%s, %s) VALUES ($1, %s) ON CONFLICT (%s) DO NOTHING RETURNING %s",
-			p.From, quoted(p.Key), strings.Join(names, ", "), strings.Join(values, ", "), quoted(p.Key), back)
+			p.From, quoted(p.Key), strings.Join(names, ", "), strings.Join(values, ", "), quoted(p.Key), strings.Join(back, ", "))
 	}
-	return fmt.Sprintf("UPDATE %s AS t SET %s WHERE %s RETURNING %s", p.From, assigned(names, values), where, back)
+	return fmt.Sprintf("UPDATE %s AS t SET %s WHERE %s RETURNING %s", p.From, assigned(names, values), where, strings.Join(back, ", "))
 }
 
 func assigned(names, values []string) string {
@@ -133,4 +149,29 @@ func assigned(names, values []string) string {
 		parts[i] = names[i] + " = " + values[i]
 	}
 	return strings.Join(parts, ", ")
+}
+
+// alteredMark is in the error of a statement whose columns have other types than they had for Look.
+const alteredMark = "dblock: a column has another type than before"
+
+// unaltered is a condition of every statement: the key, the version and the columns to set have the
+// types that Look found. If not, the server fails with alteredMark before anything is written.
+//
+// A prepared statement keeps the types of its parameters when a column gets another type, and so
+// does each cast in a text: both would cut a value to the old type first. The types are those of a
+// row that is NULL. So the condition holds for no row in particular, the server evaluates it once,
+// and it takes no privilege on the columns. The text names the types, so a text for other types is
+// another statement for pgx.
+func unaltered(p *engine.Plan, set []engine.Column) string {
+	columns := slices.Concat([]engine.Column{p.KeyColumn}, p.Token, set)
+	same := make([]string, len(columns))
+	for i, c := range columns {
+		same[i] = fmt.Sprintf("pg_catalog.pg_typeof((NULL::%s).%s)::oid = %s::regtype::oid", p.Rows, quoted(c.Name), literal(c.Declared))
+	}
+	// concat is stable, so the planner does not evaluate the cast in advance.
+	return fmt.Sprintf("CASE WHEN %s THEN true ELSE pg_catalog.concat('%s')::bool END", strings.Join(same, " AND "), alteredMark)
+}
+
+func literal(text string) string {
+	return "E'" + strings.NewReplacer(`'`, `''`, `\`, `\\`).Replace(text) + "'"
 }

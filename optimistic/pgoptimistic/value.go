@@ -71,11 +71,11 @@ func rawOf(p *engine.Plan, values []any) (r engine.Raw, void bool, err error) {
 	return r, false, err
 }
 
-// array is a list of one type where it can be: pgx has to know it where it does not ask the server for the types.
-func array(list []any) any {
+// array is a list of one type, if it can be one: pgx has to know the type if it does not ask the server.
+func array(list []any) (all any, ok bool) {
 	i := slices.IndexFunc(list, func(v any) bool { return v != nil })
 	if i < 0 {
-		return make([]*string, len(list))
+		return make([]*string, len(list)), true
 	}
 	switch plain(list[i]).(type) {
 	case int64:
@@ -93,22 +93,22 @@ func array(list []any) any {
 	case pgtype.Numeric:
 		return typed[pgtype.Numeric](list)
 	}
-	return list
+	return list, false
 }
 
-// typed is a list of pointers, nil for NULL, where all are of the type T.
-func typed[T any](list []any) any {
+// typed is a list of pointers, nil for NULL, if all are of the type T.
+func typed[T any](list []any) (any, bool) {
 	all := make([]*T, len(list))
 	for i, v := range list {
 		one, ok := plain(v).(T)
 		if !ok && v != nil {
-			return list
+			return list, false
 		}
 		if ok {
 			all[i] = &one
 		}
 	}
-	return all
+	return all, true
 }
 
 // plain is an int64 for any integer.

@@ -15,6 +15,7 @@ import (
 	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/pgfault"
 	"github.com/dblock-go/dblock/optimistic"
+	"github.com/dblock-go/dblock/optimistic/internal/engine"
 )
 
 // unwritten says what the error of a statement means that has left nothing written: it reads, or its transaction is rolled back.
@@ -52,6 +53,9 @@ func (room) Wrong(ctx context.Context, what string, wrote bool, err error) error
 	if isUnsent(err) || !wrote && pgfault.Code(err) == "" && ctx.Err() == nil && !isBroken(err) {
 		return fmt.Errorf("optimistic: %s: %w", what, err)
 	}
+	if isAltered(err) {
+		return fmt.Errorf("%w: %s: %w, nothing was written: roll back and repeat: %w", dblock.ErrConflict, what, engine.ErrAltered, err)
+	}
 	known := err
 	if !wrote {
 		known = fault.NoWrite(err)
@@ -86,4 +90,15 @@ func isBroken(err error) bool {
 		return false
 	}
 	return pgconn.SafeToRetry(err) || errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, new(net.Error)) || errors.Is(err, pgconn.ErrConnClosed)
+}
+
+// isAltered tells of a statement that failed because of unaltered. If it returns a column that has
+// another type, the server itself refuses it: that error has no code of its own, only its origin.
+func isAltered(err error) bool {
+	var server *pgconn.PgError
+	if !errors.As(err, &server) {
+		return false
+	}
+	return server.Code == "22P02" && strings.Contains(server.Message, alteredMark) ||
+		server.Code == "0A000" && server.Routine == "RevalidateCachedQuery"
 }

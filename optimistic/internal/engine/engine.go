@@ -2,7 +2,10 @@
 // engine writes texts and runs them.
 package engine
 
-import "context"
+import (
+	"context"
+	"errors"
+)
 
 // Kind is what a row's version is kept in.
 type Kind uint8
@@ -14,6 +17,9 @@ const (
 	UUID                      // a new one with each write
 	Columns                   // none: the values of some columns are compared
 )
+
+// LastMoment is the last microsecond of the year 9999: no time after it is a version.
+const LastMoment = 253402300799_999999
 
 // Raw is a version as engines see it; which of the fields counts is told by its kind.
 type Raw struct {
@@ -53,9 +59,12 @@ const (
 type Column struct {
 	Name      string // as the table spells it
 	Type      string // as it stands in a CAST, or in an error
+	Declared  string // the type that the table declares: Type, or a domain over it; empty on MySQL and MariaDB
 	Class     Class
-	Own       bool // the type is not one of the server's
-	Padded    bool // of fixed length
+	Own       bool   // the type is not one of the server's
+	Home      string // the quoted schema of the type's operators; empty on MySQL and MariaDB
+	List      bool   // an array
+	Padded    bool   // of fixed length
 	Nullable  bool
 	Precision int    // digits of a second
 	Max       uint64 // of an integer
@@ -66,6 +75,7 @@ type Column struct {
 type Facts struct {
 	All   map[string]Column // by name, folded as the engine compares names; none: there is no such table
 	Index string            // the one by which the key is unique; empty: it is not
+	Rows  string            // the type of its rows; empty on MySQL and MariaDB
 	Odd   string            // why rows of it can't be told apart by a unique index; empty: they can
 }
 
@@ -108,6 +118,17 @@ type Write struct {
 	Set      map[string]any
 }
 
+// TakenError is for an insert that a unique index refuses, where the server does not tell for certain which one.
+type TakenError struct{ Err error }
+
+func (e *TakenError) Error() string { return e.Err.Error() }
+
+func (e *TakenError) Unwrap() error { return e.Err }
+
+// ErrAltered matches the error of a statement that wrote nothing, because a column has another type
+// than Look found.
+var ErrAltered = errors.New("the type of a column has changed")
+
 // Row is one of several that are to be written.
 type Row struct {
 	Key      any
@@ -138,7 +159,7 @@ type Engine[DB any] interface {
 	// Look asks the server for a table.
 	Look(ctx context.Context, db DB, s Spec) (Facts, error)
 	// Twins counts, up to two, the rows of a key that is not unique.
-	Twins(ctx context.Context, db DB, s Spec, key any) (int64, error)
+	Twins(ctx context.Context, db DB, p *Plan, key any) (int64, error)
 	// Key makes a key of what the server compares it with, or says why it can't be compared.
 	Key(c Column, key any) (any, error)
 	// Value is the same for a value of Columns that is expected.

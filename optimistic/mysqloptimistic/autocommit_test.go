@@ -1,0 +1,105 @@
+package mysqloptimistic_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"testing"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/conformance"
+	"github.com/dblock-go/dblock/internal/faultconn"
+	"github.com/dblock-go/dblock/internal/testdb"
+	"github.com/dblock-go/dblock/optimistic"
+	"github.com/dblock-go/dblock/optimistic/mysqloptimistic"
+)
+
+// TestAutocommitOff: a pool whose connections commit nothing by themselves is refused, because an update on it
+// would be acknowledged and never be written. Within a transaction it is as good as any.
+func TestAutocommitOff(t *testing.T) {
+	t.Parallel()
+	for _, kind := range family() {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			ctx, dsn := t.Context(), testdb.DSN(t, kind)
+			plain, err := openOn(dsn, &faultconn.Dialer{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = plain.Close() }()
+			for _, text := range []string{
+				"CREATE TABLE account (id BIGINT PRIMARY KEY, balance BIGINT NOT NULL, version BIGINT NOT NULL DEFAULT 1)",
+				"INSERT INTO account VALUES (1, 0, 1)",
+			} {
+				if _, err := plain.ExecContext(ctx, text); err != nil {
+					t.Fatal(err)
+				}
+			}
+			pool, err := openOn(conformance.Appended("autocommit=0")(t, dsn), &faultconn.Dialer{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = pool.Close() }()
+			refusesToWrite(ctx, t, pool)
+
+			err = mysqloptimistic.Do(ctx, pool, func(ctx context.Context, tx *sql.Tx, _ int) error {
+				table, err := mysqloptimistic.NewTable("account", "id", optimistic.Int("version"))
+				if err == nil {
+					_, err = table.Update(ctx, tx, 1, 1, optimistic.Set{"balance": 7})
+				}
+				return err
+			})
+			var balance, version int64
+			if read := plain.QueryRowContext(ctx, "SELECT balance, version FROM account").Scan(&balance, &version); err != nil || read != nil ||
+				balance != 7 || version != 2 {
+				t.Errorf("after a transaction the balance is %d at version %d, want 7 at 2: %v, %v", balance, version, err, read)
+			}
+		})
+	}
+}
+
+// refusesToWrite fails if an update on the pool is not refused.
+func refusesToWrite(ctx context.Context, t *testing.T, pool *sql.DB) {
+	t.Helper()
+	set := optimistic.Set{"balance": 5}
+	writes := map[string]func(table *mysqloptimistic.Table[int64]) error{
+		"Check": func(table *mysqloptimistic.Table[int64]) error { return table.Check(ctx, pool) },
+		"Update": func(table *mysqloptimistic.Table[int64]) error {
+			_, err := table.Update(ctx, pool, 1, 1, set)
+			return err
+		},
+		"Delete": func(table *mysqloptimistic.Table[int64]) error { return table.Delete(ctx, pool, 1, 1) },
+		"UpdateMany": func(table *mysqloptimistic.Table[int64]) error {
+			_, err := table.UpdateMany(ctx, pool, []optimistic.Change[int64]{{Key: 1, Expected: 1, Set: set}}, optimistic.EachRow)
+			return err
+		},
+		"Update of a function": func(*mysqloptimistic.Table[int64]) error {
+			add := func(_ context.Context, a *conformance.Account) error { a.Balance++; return nil }
+			_, err := accounts(pool).Update(ctx, conformance.Change{ID: 1, Mutate: add})
+			return err
+		},
+	}
+	for name, write := range writes {
+		for _, checked := range []bool{false, true} {
+			table, err := mysqloptimistic.NewTable("account", "id", optimistic.Int("version"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if checked { // in a transaction, which says nothing of the pool
+				tx, err := pool.BeginTx(ctx, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := errors.Join(table.Check(ctx, tx), tx.Rollback()); err != nil {
+					t.Fatal(err)
+				}
+				if name == "Check" {
+					continue
+				}
+			}
+			if err := write(table); !errors.Is(err, dblock.ErrInvalid) {
+				t.Errorf("%s: %v, want it refused", name, err)
+			}
+		}
+	}
+}

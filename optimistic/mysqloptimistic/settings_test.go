@@ -1,0 +1,66 @@
+package mysqloptimistic_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/dblock-go/dblock/internal/conformance"
+	"github.com/dblock-go/dblock/internal/faultconn"
+	"github.com/dblock-go/dblock/internal/testdb"
+	"github.com/dblock-go/dblock/optimistic"
+	"github.com/dblock-go/dblock/optimistic/mysqloptimistic"
+)
+
+// TestUpsertInAnyLanguage: a row that is there is a conflict, in whatever language the server says so, and one
+// that another unique index refuses is none.
+func TestUpsertInAnyLanguage(t *testing.T) {
+	t.Parallel()
+	for _, kind := range family() {
+		for _, language := range []string{"en_US", "de_DE", "ja_JP", "hu_HU", "cs_CZ", "ru_RU"} {
+			t.Run(string(kind)+" "+language, func(t *testing.T) {
+				t.Parallel()
+				pool, err := openOn(conformance.Appended("lc_messages="+language)(t, testdb.DSN(t, kind)), &faultconn.Dialer{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = pool.Close() }()
+				ctx := t.Context()
+				for _, text := range []string{
+					"CREATE TABLE account (id BIGINT PRIMARY KEY, balance BIGINT NOT NULL, name VARCHAR(9), version BIGINT NOT NULL DEFAULT 1, UNIQUE (name))",
+					"INSERT INTO account VALUES (1, 0, 'a', 3)",
+				} {
+					if _, err := pool.ExecContext(ctx, text); err != nil {
+						t.Fatal(err)
+					}
+				}
+				table, err := mysqloptimistic.NewTable("account", "id", optimistic.Int("version"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				none, set := optimistic.Absent[int64](), optimistic.Set{"balance": 5, "name": "a"}
+				_, err = table.Upsert(ctx, pool, 1, none, optimistic.Set{"balance": 5})
+				var conflict *optimistic.ConflictError
+				if !errors.As(err, &conflict) || conflict.Actual != int64(3) {
+					t.Errorf("a row that is there: %v, want a conflict with version 3", err)
+				}
+				if v, err := table.Any().Upsert(ctx, pool, 1, optimistic.Set{"balance": 5}); err != nil || v != 4 {
+					t.Errorf("blindly: version %d, %v, want 4", v, err)
+				}
+				if _, err := table.Upsert(ctx, pool, 2, none, set); err == nil || errors.Is(err, optimistic.ErrConflict) {
+					t.Errorf("a name that another row has: %v, want the server's error", err)
+				}
+			})
+		}
+	}
+}
+
+// TestColumnsWithAlias: the driver may put the table's name before that of each column.
+func TestColumnsWithAlias(t *testing.T) {
+	t.Parallel()
+	for _, kind := range family() {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			tables(kind).RunWith(t, map[string]func(*testing.T, string) string{"alias": conformance.Appended("columnsWithAlias=true")})
+		})
+	}
+}
