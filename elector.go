@@ -68,7 +68,7 @@ const (
 //
 // Errors: ErrInvalid; ErrUnsupported where the Locker has no tokens or can't tell who holds a key.
 func NewElector(l Locker, key string, o ElectorOptions) (*Elector, error) {
-	if l == nil {
+	if isNil(l) {
 		return nil, &InvalidError{"Locker", "it is nil"}
 	}
 	if !l.Caps().Fencing {

@@ -32,8 +32,8 @@ type Holder struct {
 	Token  int64  // of its acquisition; 0 where the backend has none
 }
 
-// HeldError says who has the lock that was not acquired; where several have it, one of them. Matches ErrNotAcquired,
-// and where a context ended the wait the context's error, too.
+// HeldError names a holder of the lock that was not acquired. A lock may have several holders. Its Holder is zero if the
+// holder is not known. Matches ErrNotAcquired, and where a context ended the wait the context's error, too.
 type HeldError struct {
 	Key    string
 	Holder Holder
@@ -42,13 +42,18 @@ type HeldError struct {
 	// that is not known. A live holder renews it.
 	Remaining time.Duration
 
-	// Wait is what ended the wait: nil where nothing was waited for.
+	// Wait is what ended the wait, or what ended the call before the server was asked: nil where nothing was waited for.
 	Wait error
 }
 
 func (e *HeldError) Error() string {
 	text := fmt.Sprintf("dblock: %q is held by %s", e.Key, e.Holder)
-	if e.Remaining > 0 {
+	switch {
+	case e.Holder == Holder{} && e.Wait != nil:
+		text = fmt.Sprintf("dblock: %q was not acquired", e.Key)
+	case e.Holder == Holder{}:
+		text = fmt.Sprintf("dblock: %q was not acquired: its holder is unknown", e.Key)
+	case e.Remaining > 0:
 		text += fmt.Sprintf(", for %v without another heartbeat", e.Remaining.Round(time.Millisecond))
 	}
 	if e.Wait != nil {
@@ -71,8 +76,10 @@ func (h Holder) String() string {
 		return "member " + h.Member
 	case h.Label != "":
 		return fmt.Sprintf("%q", h.Label)
+	case h.Token != 0:
+		return fmt.Sprintf("the holder of token %d", h.Token)
 	default:
-		return "another caller of this process"
+		return "an unknown holder"
 	}
 }
 
@@ -94,6 +101,12 @@ const (
 
 	// Disconnected: the connection that the lock lived on was lost.
 	Disconnected Reason = "the connection was lost"
+
+	// Unconfirmed is the reason if the server did not confirm that a session lock was held until its release.
+	Unconfirmed Reason = "the server did not confirm the release"
+
+	// Released: the lock was released. Calls that come after Release return it.
+	Released Reason = "it was released"
 
 	// Closed: the Locker was closed.
 	Closed Reason = "the Locker was closed"

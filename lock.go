@@ -69,18 +69,54 @@ func (l *Lock) end(why error) {
 	}
 }
 
-// Bind returns a context that ends with ctx, or with the lock, whichever is first.
+// Bind returns a context that ends with ctx or with the lock, whichever comes first. If the lock has ended, the context
+// has ended too. Its memory is freed when ctx or the lock ends: for many calls under one lock, pass a ctx that ends.
 func (l *Lock) Bind(ctx context.Context) context.Context {
 	bound, _ := l.bind(ctx)
 	return bound
 }
 
+// bind is Bind with a stop function that frees the context's memory.
 func (l *Lock) bind(ctx context.Context) (bound context.Context, stop func()) {
 	bound, cancel := context.WithCancelCause(context.WithValue(ctx, innermost{}, l))
 	own := l.Context()
+	if own.Err() != nil { // the callback below runs on another goroutine, some time later
+		cancel(context.Cause(own))
+		return bound, func() {}
+	}
 	unhook := context.AfterFunc(own, func() { cancel(context.Cause(own)) })
-	context.AfterFunc(bound, func() { unhook() })
-	return bound, func() { cancel(context.Canceled) }
+	return bound, func() {
+		unhook()
+		cancel(context.Canceled)
+	}
+}
+
+// RunUnder calls f with a context that ends with ctx or with the lock, as Bind does, and frees that context afterwards.
+// If the lock ended before f returned an error, that error also matches ErrLost. It is for drivers.
+func (l *Lock) RunUnder(ctx context.Context, f func(context.Context) error) error {
+	bound, stop := l.bind(ctx)
+	defer stop()
+	if err := l.lostError(); err != nil {
+		return err
+	}
+	err := f(bound)
+	if lost := l.lostError(); err != nil && lost != nil && !errors.Is(err, ErrLost) {
+		return fmt.Errorf("%w: %w", lost, err)
+	}
+	return err
+}
+
+// lostError is nil while the lock is held. A released lock has the reason Released.
+func (l *Lock) lostError() error {
+	l.held.mu.Lock()
+	defer l.held.mu.Unlock()
+	switch {
+	case l.over == nil:
+		return nil
+	case l.over == errReleased:
+		return &LostError{l.Key(), Released}
+	}
+	return l.over
 }
 
 // Fence is what guards check; false where the kind of lock has no token, or where several keys are held, each of
@@ -99,27 +135,44 @@ func (l *Lock) Fences() []Fence { return l.held.hold.Fences() }
 // ValidUntil is until when this process may trust the lock without asking. A heartbeat moves it.
 func (l *Lock) ValidUntil() time.Time { return l.held.hold.ValidUntil() }
 
-// ExpireIn has the lock end d from now, whatever heartbeats come: at least 1 ms, and never later
-// than WithMaxHold allows. Called again it moves the end again, either way. The lock is lost then
-// with the reason Ended, if it is not released before.
+// validUntil is ValidUntil with the reason for which the lock ends then.
+func (l *Lock) validUntil() (time.Time, Reason) {
+	until := l.ValidUntil()
+	if h, ok := l.held.hold.(interface{ EndsAt() time.Time }); ok && h.EndsAt().Equal(until) {
+		return until, Ended
+	}
+	return until, Expired
+}
+
+// ExpireIn ends the lock d from now, regardless of heartbeats: at least 1 ms, and never later than WithMaxHold allows.
+// Another call moves the end again, in either direction; concurrent calls run one after the other. Of several keys all
+// end, or none does. The lock is then lost with the reason Ended, unless it is released before. This process ends it
+// earlier than the database does, by LeaseOptions.Margin and at most by a quarter of d.
 //
-// Errors: ErrLost, ErrInvalid, ErrUnsupported, ErrUnavailable, ErrOutcomeUnknown (it may end then, or
-// not).
+// Errors: ErrLost (also after Release), ErrInvalid, ErrUnsupported. ErrBusy and ErrUnavailable: nothing was written, the
+// end is what it was. ErrOutcomeUnknown: the lock ends d from now at the latest, and no later call moves that end out.
 func (l *Lock) ExpireIn(ctx context.Context, d time.Duration) error {
 	if d < time.Millisecond {
 		return &InvalidError{"duration", fmt.Sprintf("%v is shorter than 1ms", d)}
 	}
+	if err := l.lostError(); err != nil {
+		return err
+	}
 	return l.held.hold.ExpireIn(ctx, d)
 }
 
-// Release gives the lock back. It works under a context that has ended, within a bound of its own,
-// and a second call returns what the first one did. Where the answer does not come in time, or a
+// Release gives the lock back. It works under a context that has ended, and a second call returns
+// what the first one did. It waits about 1 s for the server. If the answer does not come in time, or a
 // guarded transaction is still open, it is nil too: the lock has ended for this process, and the
-// database is told until it confirms.
+// release is repeated in the background until the database confirms it.
 //
 // Errors: a *LostError (ErrLost) where the lock had been lost before. What was done under it may then
-// not have been done alone.
+// not have been done alone. A session lock counts as lost unless the server confirms within a second
+// that it was held until now.
 func (l *Lock) Release(ctx context.Context) error {
+	if ctx == nil { // a panic here would keep the lock
+		ctx = context.Background()
+	}
 	l.release.Do(func() { l.ended = l.held.leave(ctx, l) })
 	return l.ended
 }
@@ -192,6 +245,9 @@ func (h *held) leave(ctx context.Context, l *Lock) error {
 	h.mu.Unlock()
 	if last {
 		h.hold.Release(ctx, lost != nil)
+		h.mu.Lock()
+		lost = h.lost // the release may have shown the loss
+		h.mu.Unlock()
 	}
 	return lost
 }

@@ -14,11 +14,12 @@ type Locker interface {
 	// Errors: where ctx ended the wait, a *HeldError that matches both ErrNotAcquired and the
 	// context's error; ErrOutcomeUnknown where a request was sent and no answer came (the lock is
 	// given back within two heartbeats, should it have been granted); ErrDeadlock, ErrInvalid, ErrLimit,
-	// ErrUnsupported, ErrOverloaded, ErrUnavailable, ErrClosed, ErrSchema.
+	// ErrUnsupported, ErrOverloaded, ErrUnavailable, ErrClosed, ErrSchema. ErrBusy does not end the wait for a lease: while another
+	// transaction keeps a row locked, or no connection is free, Acquire tries again until ctx ends.
 	Acquire(ctx context.Context, key string, opts ...Option) (*Lock, error)
 
 	// TryAcquire never waits for a holder: where there is one it returns a *HeldError, which
-	// matches ErrNotAcquired. Other errors are those of Acquire.
+	// matches ErrNotAcquired. Other errors are those of Acquire, and ErrBusy.
 	TryAcquire(ctx context.Context, key string, opts ...Option) (*Lock, error)
 
 	// Caps says what this kind of lock promises.

@@ -3,7 +3,8 @@ package dblock
 import "time"
 
 // Observer is told what becomes of locks, so that metrics and traces can hang on it. Each function
-// may be nil, is called on the goroutine on which it happens, and must not block.
+// may be nil, is called on the goroutine on which it happens, and must not block. A panic is written to the Log of the
+// options, and ends nothing.
 type Observer struct {
 	// Acquired: a lock was acquired, after so long.
 	Acquired func(key string, waited time.Duration)

@@ -12,12 +12,14 @@ import (
 // Option changes one acquisition.
 type Option func(*Request)
 
-// WithMaxHold ends the lock d after it was acquired, by the database's clock, however well the
-// process is: at least 1 ms. Default: it is held for as long as its process lives and does not release it.
+// WithMaxHold ends the lock d after its acquisition, by the database's clock, even if the process is healthy: at least
+// 1 ms. The process itself ends it earlier, by LeaseOptions.Margin and at most by a quarter of d. Default: the lock is
+// held until it is released or its process dies.
 func WithMaxHold(d time.Duration) Option { return func(r *Request) { r.MaxHold = &d } }
 
-// WithoutRenewal has the lock last for d from its acquisition, and no heartbeat has a part in it: it
-// ends then even where the process lives, and lasts till then even where the process dies. At least 1 ms.
+// WithoutRenewal makes the lock last for d from its acquisition, without heartbeats: it ends then even if the process
+// lives, and lasts until then even if the process dies. At least 1 ms. The process itself ends it earlier, as with
+// WithMaxHold.
 func WithoutRenewal(d time.Duration) Option {
 	return func(r *Request) { r.MaxHold, r.Detached = &d, true }
 }
@@ -109,7 +111,10 @@ func (r Request) Set() []string {
 func newRequest(key string, opts []Option) (Request, error) {
 	var r Request
 	if len(opts) > 0 {
-		r = chosen(opts)
+		var err error
+		if r, err = chosen(opts); err != nil {
+			return r, err
+		}
 	}
 	r.Key = key
 	runtime.Callers(3, r.where[:])
@@ -133,12 +138,15 @@ func newRequest(key string, opts []Option) (Request, error) {
 	return r, nil
 }
 
-// chosen is what options say. It stands by itself so that who has none need not pay for one that they could keep.
-func chosen(opts []Option) (r Request) {
-	for _, o := range opts {
+// chosen applies options. It is a function of its own so that a call without options allocates no Request.
+func chosen(opts []Option) (r Request, err error) {
+	for i, o := range opts {
+		if o == nil {
+			return r, &InvalidError{fmt.Sprintf("options[%d]", i), "it is nil"}
+		}
 		o(&r)
 	}
-	return r
+	return r, nil
 }
 
 func checkPermits(n, limit int) error {

@@ -48,9 +48,9 @@ type QuorumOptions struct {
 	// down holds nobody up for longer. It should be well below what a lock lasts. Default 1 s; 1 ms to 1 min.
 	NodeTimeout time.Duration
 
-	// Drift is by how much earlier than its nodes say a lock ends: for clocks that run at different speeds. Default 2 ms,
-	// and 1 % of the time that WithoutRenewal, WithMaxHold or ExpireIn gives; what heartbeats keep has the nodes' Margin
-	// besides. At most 1 h.
+	// Drift is by how much earlier than its nodes say a lock ends: for clocks that run at different speeds. Default 2 ms, or
+	// 1 % and 2 ms of the time that WithoutRenewal, WithMaxHold or ExpireIn gives if that ends it sooner than the nodes'
+	// Margin does. At most 1 h.
 	Drift time.Duration
 
 	Observer Observer // HeartbeatLate is for the nodes to tell
@@ -103,10 +103,16 @@ func (o QuorumOptions) withDefaults() (QuorumOptions, error) {
 	return o, nil
 }
 
+// isNil detects a nil interface and a nil pointer in one.
+func isNil(l Locker) bool {
+	v := reflect.ValueOf(l)
+	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
+}
+
 // checkNode refuses a node that is none, is there before, or forgets.
 func checkNode(nodes []Locker, i int) error {
 	node, field := nodes[i], fmt.Sprintf("nodes[%d]", i)
-	if v := reflect.ValueOf(node); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+	if isNil(node) {
 		return &InvalidError{field, "it is nil"}
 	}
 	for j, before := range nodes[:i] {

@@ -33,7 +33,7 @@ func (q *Quorum) ask(ctx context.Context, r Request) (*Lock, error) {
 	}
 	defer q.tasks.Done()
 	if ctx.Err() != nil {
-		return nil, &HeldError{Key: r.Key, Wait: context.Cause(ctx)}
+		return nil, &HeldError{Key: r.Key, Wait: fmt.Errorf("before a server was asked: %w", context.Cause(ctx))}
 	}
 	a := &asked{q: q, r: r, began: q.clock.Now(), answers: make(chan answer, len(q.nodes)), left: len(q.nodes)}
 	late := a.send(ctx)

@@ -18,19 +18,21 @@ type quorumHold struct {
 	began time.Time
 	tell  func(Reason) // the Lock, that it is lost
 
+	moving chan struct{} // has room for one call that moves the end
+
 	mu    sync.Mutex
 	nodes []*Lock
-	most  time.Time // its end by WithMaxHold, less the drift; zero: none
-	until time.Time // its end, whatever heartbeats come; zero: none
+	most  time.Time // no later end is possible: WithMaxHold less the drift, or an ExpireIn without an answer; zero: none
+	until time.Time // its end, regardless of heartbeats; zero: none
 	timer clock.Timer
-	over  bool // lost or released
+	why   Reason // why it has ended, lost or released; empty: it has not
 }
 
 var errTooSlow = errors.New("what the nodes granted was over before a majority had answered")
 
 // hold makes the lock of the nodes that have granted it.
 func (q *Quorum) hold(ctx context.Context, a *asked) (*Lock, *quorumHold, error) {
-	h := &quorumHold{q: q, key: a.r.Key, began: q.clock.Now(), nodes: slices.Clone(a.granted)}
+	h := &quorumHold{q: q, key: a.r.Key, began: q.clock.Now(), nodes: slices.Clone(a.granted), moving: make(chan struct{}, 1)}
 	if a.r.MaxHold != nil {
 		h.most = a.began.Add(*a.r.MaxHold - q.drift(*a.r.MaxHold))
 		h.until = h.most
@@ -65,7 +67,7 @@ func (q *Quorum) drift(d time.Duration) time.Duration {
 // join adds a node that has answered late; false where the lock has ended.
 func (h *quorumHold) join(node *Lock) bool {
 	h.mu.Lock()
-	if h.over {
+	if h.why != "" {
 		h.mu.Unlock()
 		return false
 	}
@@ -112,27 +114,33 @@ func (h *quorumHold) ValidUntil() time.Time {
 
 // validUntil tells also why it ends then; h.mu is held.
 func (h *quorumHold) validUntil() (time.Time, Reason) {
-	var ends []time.Time
+	type nodeEnd struct {
+		until time.Time
+		why   Reason
+	}
+	var ends []nodeEnd
 	for _, node := range h.nodes {
 		if node.Context().Err() == nil {
-			ends = append(ends, node.ValidUntil())
+			until, why := node.validUntil()
+			ends = append(ends, nodeEnd{until, why})
 		}
 	}
 	if len(ends) < h.q.majority {
 		return time.Time{}, Expired
 	}
-	slices.SortFunc(ends, func(a, b time.Time) int { return b.Compare(a) })
-	end := ends[h.q.majority-1].Add(-h.q.drift(0))
+	slices.SortFunc(ends, func(a, b nodeEnd) int { return b.until.Compare(a.until) })
+	tips := ends[h.q.majority-1]
+	end := tips.until.Add(-h.q.drift(0))
 	if !h.until.IsZero() && !h.until.After(end) {
 		return h.until, Ended
 	}
-	return end, Expired
+	return end, tips.why
 }
 
 // check loses the lock when its time is up, and comes back when it may be.
 func (h *quorumHold) check() {
 	h.mu.Lock()
-	if h.over {
+	if h.why != "" {
 		h.mu.Unlock()
 		return
 	}
@@ -151,15 +159,20 @@ func (h *quorumHold) check() {
 	}
 }
 
-// ExpireIn has the lock end d from now, on a majority of the nodes at least.
+// ExpireIn ends the lock d from now, on a majority of the nodes at least. The local end moves in before anything is
+// sent, and out only after a majority has confirmed it.
 func (h *quorumHold) ExpireIn(ctx context.Context, d time.Duration) error {
-	sent := h.q.clock.Now()
-	h.mu.Lock()
-	over, most, nodes := h.over, h.most, slices.Clone(h.nodes)
-	h.mu.Unlock()
-	if over {
-		return &LostError{h.key, Ended}
+	select {
+	case h.moving <- struct{}{}:
+		defer func() { <-h.moving }()
+	case <-ctx.Done():
+		return fmt.Errorf("%w: another call moves the end of %q: nothing was written: %w", ErrBusy, h.key, context.Cause(ctx))
 	}
+	before, until, nodes, err := h.moveIn(d)
+	if err != nil {
+		return err
+	}
+	h.check()
 	errs := h.q.each(ctx, nodes, func(ctx context.Context, node *Lock) error { return node.ExpireIn(ctx, d) })
 	agreed, doubtful := 0, false
 	for _, err := range errs {
@@ -169,18 +182,24 @@ func (h *quorumHold) ExpireIn(ctx context.Context, d time.Duration) error {
 		doubtful = doubtful || err == nil || errors.Is(err, ErrOutcomeUnknown) || errors.Is(err, errNodeTimeout)
 	}
 	h.mu.Lock()
-	lost := h.over || h.live() < h.q.majority
-	if !lost && agreed >= h.q.majority {
-		h.until = sent.Add(d - h.q.drift(d))
-		if !most.IsZero() && h.until.After(most) {
-			h.until = most
-		}
+	why := h.why
+	if why == "" && h.live() < h.q.majority {
+		why = Stolen
+	}
+	switch {
+	case why != "":
+	case agreed >= h.q.majority:
+		h.until = until
+	case doubtful: // nodes may end it then, at any time
+		h.most = until
+	default:
+		h.until = before
 	}
 	h.mu.Unlock()
 	h.check()
 	switch {
-	case lost:
-		return &LostError{h.key, Stolen}
+	case why != "":
+		return &LostError{h.key, why}
 	case agreed >= h.q.majority:
 		return nil
 	case doubtful:
@@ -190,14 +209,32 @@ func (h *quorumHold) ExpireIn(ctx context.Context, d time.Duration) error {
 	return fmt.Errorf("%w: the end of %q: %v", ErrUnavailable, h.key, errors.Join(errs...))
 }
 
-// stop ends the lock for this process, once; false where it had ended.
-func (h *quorumHold) stop() bool {
+// moveIn moves the local end in for calls that are about to be sent. It returns the end so far, the one that holds once
+// the nodes have confirmed it, and the nodes.
+func (h *quorumHold) moveIn(d time.Duration) (before, until time.Time, nodes []*Lock, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.over {
+	if h.why != "" {
+		return before, until, nil, &LostError{h.key, h.why}
+	}
+	before, until = h.until, h.q.clock.Now().Add(d-h.q.drift(d))
+	if !h.most.IsZero() && until.After(h.most) {
+		until = h.most
+	}
+	if before.IsZero() || until.Before(before) {
+		h.until = until
+	}
+	return before, until, slices.Clone(h.nodes), nil
+}
+
+// stop ends the lock for this process, once; false if it had ended before.
+func (h *quorumHold) stop(why Reason) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.why != "" {
 		return false
 	}
-	h.over = true
+	h.why = why
 	if h.timer != nil {
 		h.timer.Stop()
 	}
@@ -205,7 +242,7 @@ func (h *quorumHold) stop() bool {
 }
 
 func (h *quorumHold) lose(why Reason) {
-	if !h.stop() {
+	if !h.stop(why) {
 		return
 	}
 	h.tell(why)
@@ -216,7 +253,7 @@ func (h *quorumHold) lose(why Reason) {
 
 // Release gives the lock back on all nodes.
 func (h *quorumHold) Release(ctx context.Context, lost bool) {
-	h.stop()
+	h.stop(Released)
 	h.q.releaseAll(ctx, h.nodes) // nobody joins any more
 	if released := h.q.o.Observer.Released; released != nil && !lost {
 		released(h.key, h.q.clock.Now().Sub(h.began))

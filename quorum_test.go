@@ -238,11 +238,13 @@ func TestQuorumNeverWaitsForItself(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		synctest.Wait() // all three nodes have answered
 		giveBack(t, lock)
 		if nodes[0].isFree(t, "k") {
 			t.Error("given back with the first of two")
 		}
 		giveBack(t, again)
+		synctest.Wait()
 		if !nodes[0].isFree(t, "k") {
 			t.Error("held after the last of two")
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -50,6 +51,8 @@ type Locker struct {
 	locks map[*dblock.Lock]struct{} // those that have not ended
 	fails []error                   // what the next calls are told
 	mute  time.Time                 // until when no heartbeat gets through
+
+	unresolved atomic.Bool // since a call failed with ErrOutcomeUnknown, until the next heartbeat
 }
 
 var _ dblock.Locker = (*Locker)(nil)
@@ -80,7 +83,7 @@ func (s *Server) NewLocker(o Options) (*Locker, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := member.Options{TTL: o.TTL, Margin: o.Margin, Label: o.Label, Observer: o.Observer, Clock: s.clock}.WithDefaults("Options")
+	m, err := member.Options{TTL: o.TTL, Margin: o.Margin, Label: o.Label, Clock: s.clock}.WithDefaults("Options")
 	if err != nil {
 		return nil, err
 	}

@@ -114,18 +114,27 @@ func (l *Locker) Fail(err error) {
 	l.fails = append(l.fails, err)
 }
 
-var errMuted = errors.New("dblocktest: no heartbeats get through")
+var (
+	errMuted      = errors.New("dblocktest: no heartbeats get through")
+	errUnresolved = errors.New("dblocktest: the next heartbeat comes first")
+)
 
 // disturb runs around each statement of this process.
-func (l *Locker) disturb(_ context.Context, call string, run func() error) error {
+func (l *Locker) disturb(ctx context.Context, call string, run func() error) error {
 	switch call {
-	case "Beat":
+	case "Beat", "Holding":
 		if l.muted() {
 			return &memlease.Failure{As: fault.Unreachable, Err: errMuted}
+		}
+		l.unresolved.Store(false)
+	case "Release", "PassOn":
+		if l.unresolved.Load() && lease.Reconciles(ctx) {
+			return &memlease.Failure{As: fault.Lost, Err: errUnresolved}
 		}
 	case "Acquire":
 		err := l.failure()
 		if errors.Is(err, dblock.ErrOutcomeUnknown) {
+			l.unresolved.Store(true)
 			return errors.Join(err, run())
 		}
 		if err != nil {

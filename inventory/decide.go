@@ -17,6 +17,8 @@ type outcome struct {
 	Replayed bool
 	left     time.Duration // for how long it is held
 	passed   bool          // it was sold before, or is over its limit: see Store.looks
+	due      []string      // of one that was looked at, and is over its limit: what the buyer holds that has expired
+	looked   bool          // due was read
 }
 
 type answer = merge.Answer[outcome]
@@ -64,10 +66,10 @@ func (d *decision) order(o *order) answer {
 	if rows, ok := d.decided[o.Key]; ok {
 		return replay(o, rows)
 	}
-	refused, alone := d.refuse(o)
+	behind, refused := d.refuse(o)
 	switch {
-	case alone || refused != nil && d.mode.assumeNew:
-		return answer{Alone: true}
+	case behind != "" || refused != nil && d.mode.assumeNew:
+		return answer{Alone: true, Behind: behind}
 	case refused == nil:
 		d.grant(o)
 		return answer{Value: outcome{State: o.state(), left: o.Hold}}
@@ -78,29 +80,36 @@ func (d *decision) order(o *order) answer {
 	return answer{Value: outcome{State: Refused}, Err: refused}
 }
 
-// refuse says why an order does not fit. Alone: that can't be said, as somebody else has locked a row that matters.
-func (d *decision) refuse(o *order) (err error, alone bool) {
+// refuse says behind which lock an order has to wait before it can be decided, or why it does not fit.
+func (d *decision) refuse(o *order) (behind string, err error) {
+	var short []Shortage
 	for _, l := range o.each() {
 		if l.Limit > 0 {
 			q := engine.Quota{SKU: l.SKU, Buyer: o.Buyer}
 			used, free := d.books.Used[q]
 			if used += d.counted[q].Qty; !free {
-				return nil, true
+				return behindQuota(q), nil
 			} else if used+l.Qty > l.Limit {
-				return &LimitError{Key: o.Key, SKU: l.SKU, Buyer: o.Buyer, Wanted: l.Qty, Limit: l.Limit, Used: used}, false
+				return "", &LimitError{Key: o.Key, SKU: l.SKU, Buyer: o.Buyer, Wanted: l.Qty, Limit: l.Limit, Used: used}
 			}
 		}
 		if left, known := d.left[l.SKU]; l.Unstocked || known && l.Qty <= left {
 			continue
 		} else if d.books.Skipped(l.SKU) {
-			return nil, true
+			return l.SKU, nil
 		} else if !known {
-			return &UnknownSKUError{o.Key, l.SKU}, false
-		} else if err == nil {
-			err = &SoldOutError{Key: o.Key, SKU: l.SKU, Wanted: l.Qty, Available: left}
+			return "", &UnknownSKUError{o.Key, l.SKU}
 		}
+		short = append(short, Shortage{l.SKU, l.Qty, d.left[l.SKU]})
 	}
-	return err, false
+	if len(short) == 0 {
+		return "", nil
+	}
+	first := short[0]
+	if o.lines == nil {
+		short = nil
+	}
+	return "", &SoldOutError{Key: o.Key, SKU: first.SKU, Wanted: first.Wanted, Available: first.Available, Short: short}
 }
 
 func (d *decision) grant(o *order) {

@@ -48,15 +48,31 @@ type SoldOutError struct {
 	Key, SKU  string
 	Wanted    int64
 	Available int64 // units left when it was decided
-	Latched   bool  // it was decided from memory: see Options.Latch
+	Latched   bool  // nothing was left a moment ago: see Options.Latch
 	Replayed  bool  // it was refused before and is recorded: Available is not known
+
+	// Short lists all lines of a cart that are short, sorted by SKU. The first one stands in SKU, Wanted and Available, too. It is nil for an
+	// order of one SKU, and where Latched or Replayed is set.
+	Short []Shortage
+}
+
+// Shortage is a line of a cart that wants more units than were left.
+type Shortage struct {
+	SKU               string
+	Wanted, Available int64
 }
 
 func (e *SoldOutError) Error() string {
 	if e.Replayed {
 		return fmt.Sprintf("inventory: sold out: order %q for %d of %q was refused before", e.Key, e.Wanted, e.SKU)
 	}
-	return fmt.Sprintf("inventory: sold out: order %q wants %d of %q, %d left", e.Key, e.Wanted, e.SKU, e.Available)
+	text := fmt.Sprintf("inventory: sold out: order %q wants %d of %q, %d left", e.Key, e.Wanted, e.SKU, e.Available)
+	for i, s := range e.Short {
+		if i > 0 {
+			text += fmt.Sprintf("; %d of %q, %d left", s.Wanted, s.SKU, s.Available)
+		}
+	}
+	return text
 }
 
 // Is makes errors.Is(err, ErrSoldOut) true.

@@ -49,7 +49,9 @@ func HookFailed(err error, is fault.Fault) error {
 		return err
 	}
 	switch is {
-	case fault.Retry, fault.Busy, fault.Unreachable, fault.Lost, fault.Full:
+	case fault.Busy:
+		return &hookBusy{err}
+	case fault.Retry, fault.Unreachable, fault.Lost, fault.Full:
 		return err
 	}
 	return &hookError{err}
@@ -59,6 +61,11 @@ func HookFailed(err error, is fault.Fault) error {
 type hookError struct{ error }
 
 func (e *hookError) Unwrap() error { return e.error }
+
+// hookBusy is a statement of a hook's that did not get a lock in time.
+type hookBusy struct{ error }
+
+func (e *hookBusy) Unwrap() error { return e.error }
 
 // fault tells what an error means, of the engine or of its owner's hook.
 func (s *Store) fault(err error) fault.Fault {

@@ -42,7 +42,7 @@ func (s *Store) reserveIn(ctx context.Context, caller engine.CallerTx, o order) 
 	began := time.Now()
 	orders := []order{o}
 	ask := asked(orders)
-	ask.Wait = true
+	ask.Wait, ask.WaitQuotas = true, true
 	for n := 1; ; n++ {
 		var answers []answer
 		err := tx.Decide(ctx, ask, func(books engine.Books) (plan engine.Plan) {
@@ -58,6 +58,10 @@ func (s *Store) reserveIn(ctx context.Context, caller engine.CallerTx, o order) 
 			return o.reservation(answers[0].Value, began), answers[0].Err
 		case errors.Is(err, engine.ErrTxEnded):
 			return Reservation{}, &InvalidError{"tx", fmt.Sprintf("it has ended: order %q was not sent", o.Key)}
+		case errors.Is(err, engine.ErrTxReadOnly):
+			return Reservation{}, &InvalidError{"tx", fmt.Sprintf("it is read-only: order %q was not written", o.Key)}
+		case errors.Is(err, dblock.ErrTxEnded):
+			return Reservation{}, fmt.Errorf("order %q: %w", o.Key, err)
 		case is == fault.Duplicate && n < txTries:
 			continue
 		case is == fault.Duplicate || is == fault.Retry:

@@ -3,6 +3,7 @@ package inventory
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
@@ -10,21 +11,29 @@ import (
 // A look grants nothing, so nobody may be told that the key was sold, or the limit reached, by another order of the batch.
 func TestForegoneIsWhatIsRecorded(t *testing.T) {
 	t.Parallel()
+	s := &Store{latches: newLatches(time.Minute)}
 	first := order{Request: Request{Key: "new", SKU: "a", Buyer: "ann", Qty: 1, Limit: 1}}
 	again, other := first, first
 	other.Key = "other"
 	books := engine.Books{Used: map[engine.Quota]int64{{SKU: "a", Buyer: "ann"}: 0, {SKU: "a", Buyer: "bob"}: 1}}
 	for _, o := range []order{first, again, other} {
-		if a, final := foregone(&o, books); final {
+		if a, final := s.foregone(&o, books); final {
 			t.Errorf("%q: %+v, and nothing is recorded", o.Key, a)
 		}
 	}
 	over := order{Request: Request{Key: "bot", SKU: "a", Buyer: "bob", Qty: 1, Limit: 1}}
-	if a, final := foregone(&over, books); !final || !errors.Is(a.Err, ErrLimitExceeded) {
+	if a, final := s.foregone(&over, books); !final || !errors.Is(a.Err, ErrLimitExceeded) {
 		t.Errorf("over the limit: %+v, final %v", a, final)
 	}
 	books.Recorded = map[string][]engine.Row{"bot": over.rows(Sold)}
-	if a, final := foregone(&over, books); !final || !a.Value.Replayed || a.Err != nil {
+	if a, final := s.foregone(&over, books); !final || !a.Value.Replayed || a.Err != nil {
 		t.Errorf("recorded: %+v, final %v", a, final)
+	}
+	s.latches.prove("a", 0, time.Now())
+	if a, final := s.foregone(&over, books); !final || !a.Value.Replayed || a.Err != nil {
+		t.Errorf("recorded, and sold out now: %+v, final %v", a, final)
+	}
+	if a, final := s.foregone(&first, books); !final || !errors.Is(a.Err, ErrSoldOut) {
+		t.Errorf("sold out: %+v, final %v", a, final)
 	}
 }

@@ -3,10 +3,14 @@ package inventory
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/merge"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
@@ -17,10 +21,10 @@ import (
 // Confirm sells what is held under key. It writes to the reservation alone, and never to the stock. A reservation that is sold
 // already is returned with Replayed set.
 //
-// Errors: ErrExpired, ErrCancelled, ErrNotFound, ErrSoldOut (its order was refused, and that is recorded), ErrInvalid, and of
-// dblock ErrOverloaded, ErrBusy, ErrUnavailable, ErrOutcomeUnknown (call it again), ErrSchema, ErrClosed.
+// Errors: ErrExpired, ErrCancelled, ErrNotFound, ErrSoldOut (its order was refused, and that is recorded), ErrInvalid, ErrRejected,
+// and of dblock ErrOverloaded, ErrBusy, ErrUnavailable, ErrOutcomeUnknown (call it again), ErrSchema, ErrClosed.
 func (s *Store) Confirm(ctx context.Context, key string) (Reservation, error) {
-	return s.change(ctx, s.confirms, change{to: Sold, key: key})
+	return s.change(ctx, s.confirms, change{to: Sold, key: key}, s.o.Timeout)
 }
 
 // Extend holds what is held under key for d from now on, or for longer where it was held for longer. d is as Request.Hold.
@@ -30,7 +34,7 @@ func (s *Store) Extend(ctx context.Context, key string, d time.Duration) (Reserv
 	if err := holdTime("d", d); err != nil {
 		return Reservation{}, err
 	}
-	return s.change(ctx, s.confirms, change{to: Held, key: key, hold: d})
+	return s.change(ctx, s.confirms, change{to: Held, key: key, hold: d}, s.o.Timeout)
 }
 
 // Cancel gives back what is held under key, and makes sure that nothing ever will be: a key that is not known yet is recorded as
@@ -38,9 +42,9 @@ func (s *Store) Extend(ctx context.Context, key string, d time.Duration) (Reserv
 // neither is what was cancelled or refused before, returned with Replayed set.
 //
 // Errors: ErrAlreadyConfirmed, ErrInvalid, and of dblock ErrBusy, ErrUnavailable, ErrOutcomeUnknown (call it again), ErrSchema,
-// ErrClosed. It is never refused for too many calls.
+// ErrClosed, and ErrRejected. It is never refused for too many calls.
 func (s *Store) Cancel(ctx context.Context, key string) (Reservation, error) {
-	return s.change(ctx, s.returns, change{to: Cancelled, key: key})
+	return s.change(ctx, s.returns, change{to: Cancelled, key: key}, s.o.Timeout)
 }
 
 // change is what is to become of a reservation.
@@ -48,35 +52,94 @@ type change struct {
 	to   State
 	key  string
 	hold time.Duration // where it is to be held
+	apart
+	doubt bool // it may have been made
 }
 
 // changed is what became of it.
 type changed struct {
 	rows     []engine.Row // as they are now
 	replayed bool         // it was so before
+	apart                 // what it has to wait for; it was not made then
+	doubt    bool
 }
+
+// apart is what a change waits for. Other transactions have some of that locked.
+type apart struct {
+	waits waits
+	lane  string // of those that wait for the same rows
+}
+
+// waits is for which rows a change waits. It grows with what is found locked.
+type waits int
+
+const (
+	forNothing waits = iota
+	forStock
+	forLimits // and for the stock
+	forAll    // also for its own rows, and for a transaction that writes its key
+)
 
 type changes = merge.Queue[change, changed]
 
-// newChanges makes a queue of changes: they contend for nothing but the statement.
+const (
+	apartInFlight = 2                     // statements that wait for rows
+	patience      = 20 * time.Millisecond // after which another statement begins beside one that is slow
+)
+
+// newChanges makes a queue of changes: they contend for nothing but the statement, which waits for no row.
 func (s *Store) newChanges(ends bool) *changes {
 	return merge.New(merge.Options[change, changed]{
-		Run:         s.move,
+		Run: func(ctx context.Context, batch []change, _ bool) ([]merge.Answer[changed], error) {
+			return s.move(ctx, batch)
+		},
 		Key:         func(change) string { return "" },
 		Ends:        func(change) bool { return ends },
+		Poison:      func(err error) bool { return s.fault(err) == fault.Poison },
 		MaxBatch:    s.o.MaxBatch,
 		MaxQueue:    s.o.MaxQueue,
-		MaxInFlight: 1,
+		MaxInFlight: mergedInFlight,
+		PerKey:      mergedInFlight,
+		Patience:    patience,
 	})
 }
 
-func (s *Store) change(ctx context.Context, q *changes, c change) (Reservation, error) {
+// newApart makes the queue of those that wait for rows: the ones that wait for the same rows share a statement.
+func (s *Store) newApart() *changes {
+	return merge.New(merge.Options[change, changed]{
+		Run:         s.moveApart,
+		Key:         func(c change) string { return c.lane },
+		Ends:        func(change) bool { return true },
+		Poison:      func(err error) bool { return s.fault(err) == fault.Poison },
+		MaxBatch:    s.o.MaxBatch,
+		MaxInFlight: apartInFlight,
+		Apart:       true,
+	})
+}
+
+var errStayedLocked = errors.New("another transaction has rows of it locked")
+
+// change has a change made. One that finds rows locked leaves the others, and waits for at most so long in all.
+func (s *Store) change(ctx context.Context, q *changes, c change, wait time.Duration) (Reservation, error) {
 	if err := text("", "key", c.key, 1); err != nil {
 		return Reservation{}, err
 	}
 	began := time.Now()
+	waiting, cancel := context.WithDeadline(ctx, began.Add(wait))
+	defer cancel()
 	got, err := q.Do(ctx, c)
+	for n := 0; err == nil && got.waits != forNothing; n++ {
+		c.apart, c.doubt = got.apart, c.doubt || got.doubt
+		if n > 0 && !pause(waiting, n) {
+			err = outOfTime(ctx, c.doubt, fault.Busy, errStayedLocked)
+			break
+		}
+		got, err = s.apart.Do(ctx, c)
+	}
 	if err != nil {
+		if c.doubt && !isVerdict(err) {
+			err = &ended{dblock.ErrOutcomeUnknown, err}
+		}
 		return Reservation{}, s.explain(err, fmt.Sprintf("reservation %q", c.key))
 	}
 	r := reservation(got.rows, began)
@@ -84,34 +147,124 @@ func (s *Store) change(ctx context.Context, q *changes, c change) (Reservation, 
 	return r, nil
 }
 
-// move makes all changes of a batch. Running it again is safe: what was committed is found so.
-func (s *Store) move(ctx context.Context, batch []change, _ bool) (answers []merge.Answer[changed], err error) {
+// isVerdict tells that an error says what is recorded.
+func isVerdict(err error) bool {
+	var state *StateError
+	return errors.As(err, &state) || errors.Is(err, ErrNotFound)
+}
+
+// moveApart makes changes that wait for the same rows. Those that are still locked are waited for again, behind others.
+func (s *Store) moveApart(ctx context.Context, batch []change, _ bool) ([]merge.Answer[changed], error) {
+	answers, err := s.move(ctx, batch)
+	var end *ended
+	if errors.As(err, &end) && end.as == dblock.ErrBusy {
+		answers = make([]merge.Answer[changed], len(batch))
+		for i, c := range batch {
+			answers[i].Value.apart = c.apart
+		}
+		return answers, nil
+	}
+	return answers, err
+}
+
+// move makes all changes of a batch but those that find rows locked for which they do not wait. Running it again is safe: what was
+// committed is found so.
+func (s *Store) move(ctx context.Context, batch []change) (answers []merge.Answer[changed], err error) {
+	var moves engine.Moves
+	err = s.retry(ctx, attempt{}, func(ctx context.Context, this attempt) (err error) {
+		sent := false
+		err = s.engine.Move(ctx, func(tx engine.MoveTx) (err error) {
+			moves, answers, err = locked(ctx, tx, batch)
+			if err != nil || moves.IsEmpty() {
+				return err
+			}
+			sent = true
+			return tx.Write(ctx, moves)
+		})
+		if is := s.fault(err); err != nil && sent && (is != fault.Duplicate || len(moves.Insert) == 0) {
+			return HookFailed(err, is) // one of them may be to blame
+		}
+		for i := range answers {
+			answers[i].Value.doubt = this.doubt
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, u := range moves.Return {
+		s.cameIn(u.SKU)
+	}
+	s.known.noteReturned(moves.Uncount)
+	return answers, nil
+}
+
+// locked locks what a batch changes and decides about each change. All of a batch wait for the same.
+func locked(ctx context.Context, tx engine.MoveTx, batch []change) (engine.Moves, []merge.Answer[changed], error) {
+	waits := batch[0].waits
 	keys := make([]string, len(batch))
 	for i, c := range batch {
 		keys[i] = c.key
 	}
 	slices.Sort(keys)
-	keys = slices.Compact(keys)
-	var moves engine.Moves
-	err = s.retry(ctx, attempt{}, func(ctx context.Context, _ attempt) error {
-		return s.engine.Move(ctx, keys, func(recorded map[string][]engine.Row) engine.Moves {
-			moves, answers = decideMoves(batch, recorded)
-			return moves
-		})
-	})
-	for _, u := range moves.Return {
-		s.cameIn(u.SKU)
+	recorded, taken, err := tx.Reservations(ctx, slices.Compact(keys), waits == forAll)
+	if err != nil {
+		return engine.Moves{}, nil, err
 	}
-	s.known.noteReturned(moves.Uncount)
-	return answers, err
+	passed := make(map[string]apart)
+	for _, c := range batch {
+		if _, found := recorded[c.key]; taken[c.key] || !found && c.to == Cancelled && waits != forAll {
+			passed[c.key] = apart{forAll, "key " + c.key}
+		}
+	}
+	moves, answers := decideMoves(batch, maps.Clone(recorded), passed)
+	if len(moves.Return) == 0 && len(moves.Uncount) == 0 {
+		return moves, answers, nil
+	}
+	quotas, skus, err := tx.Returns(ctx, moves, waits >= forLimits, waits >= forStock)
+	if err != nil {
+		return engine.Moves{}, nil, err
+	}
+	free := len(passed)
+	for _, set := range moves.Set {
+		if a := inTheWay(recorded[set.Key], quotas, skus); a.waits > waits && State(set.State) != Held && State(set.State) != Sold {
+			passed[set.Key] = a
+		}
+	}
+	if len(passed) > free {
+		moves, answers = decideMoves(batch, recorded, passed)
+	}
+	return moves, answers, nil
 }
 
-// decideMoves says what becomes of each reservation, in the order in which the changes came, and what is to be written.
-func decideMoves(batch []change, recorded map[string][]engine.Row) (engine.Moves, []merge.Answer[changed]) {
+// inTheWay says what a reservation has to wait for to give back what it holds, if only those rows could be locked.
+func inTheWay(rows []engine.Row, quotas map[engine.Quota]bool, skus map[string]bool) (a apart) {
+	for _, row := range rows {
+		a.lane += "sku " + row.SKU + "\x00"
+		if row.Bucket != engine.NoStock && !skus[row.SKU] {
+			a.waits = max(a.waits, forStock)
+		}
+		if row.Limited && !quotas[engine.Quota{SKU: row.SKU, Buyer: row.Buyer}] {
+			a.waits = forLimits
+		}
+	}
+	if a.waits == forLimits {
+		a.lane += "buyer " + rows[0].Buyer
+	}
+	return a
+}
+
+// decideMoves says what becomes of each reservation, in the order in which the changes came, and what is to be written. Nothing
+// becomes of those that are passed over.
+func decideMoves(batch []change, recorded map[string][]engine.Row, passed map[string]apart) (engine.Moves, []merge.Answer[changed]) {
 	d := moving{rows: recorded, set: make(map[string]engine.Set), back: make(map[engine.Units]int64), uncount: make(map[engine.Quota]int64)}
 	answers := make([]merge.Answer[changed], len(batch))
 	for i, c := range batch {
-		answers[i] = d.change(c)
+		if a, wait := passed[c.key]; wait {
+			answers[i].Value.apart = a
+		} else {
+			answers[i] = d.change(c)
+		}
 	}
 	return d.moves(), answers
 }

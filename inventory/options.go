@@ -93,20 +93,23 @@ type Options struct {
 	// connection looks first (search_path, or the database it is connected to).
 	Schema string
 
-	// Timeout bounds the work on one order or one merged batch, retries included. A caller can wait
-	// twice as long: behind the batch before its own, or, under the other strategies, while an order
-	// whose connection was lost is looked up. Default 10 s, at least 10 ms.
+	// Timeout bounds the work on one order or one merged batch, retries included. It also bounds how long an order or a change waits for
+	// a row that another transaction has locked. A caller can wait twice as long: behind the batch before its own, or, under the other
+	// strategies, while an order whose connection was lost is looked up. Default 10 s, at least 10 ms.
 	Timeout time.Duration
 
 	// MaxQueue bounds how many orders may wait in this process; more are refused with
 	// dblock.ErrOverloaded. Default 65,536.
 	MaxQueue int
 
-	// MaxBatch bounds how many orders share a statement. Default 1,024, at most 8,192.
+	// MaxBatch bounds how many orders share a statement, and how many lines they have together. A cart of more lines has a statement of
+	// its own. Default 1,024, at most 8,192.
 	MaxBatch int
 
 	// MaxInFlight bounds how many statements, and so connections, are in use at once. Default 4
-	// under Merge, which gains nothing by more; 64 under the others.
+	// under Merge, which gains nothing by more; 64 under the others. Under Direct at most 4 of them are for one SKU. Merged statements
+	// that wait for a lock of another transaction do not count: there are up to 16 more of them, and at most half as many as the pool
+	// has connections.
 	MaxInFlight int
 
 	// Buckets is over how many rows Restock spreads what comes in of an SKU; it never takes a row
@@ -114,11 +117,10 @@ type Options struct {
 	// whatever there are. Default 1, 16 under SkipLocked; at most 1,024.
 	Buckets int
 
-	// Latch is for how long, after a batch has found an SKU sold out under its row locks, orders for it are told so without the
-	// database: hundreds of thousands a second. Orders whose key is that of a reservation of the SKU's are not, nor is anybody once this
-	// Store has restocked it, or given units back; what another process gives back is for sale here so much later. An order whose key
-	// is recorded for another SKU, or cancelled before it came, may be told that it is sold out, too. It needs a connection for a
-	// moment, and 8 bytes a reservation. 100 ms are good for a flash sale; at most 10 s. Default 0, and with RecordRefusals: never.
+	// Latch is for how long a Store remembers that an SKU is sold out, after a batch has found it so under the row locks. Orders for
+	// it are then refused without those locks. Their keys are looked up first, in batches: a recorded order gets its recorded answer.
+	// What another process gives back is for sale here when the latch ends; what this Store restocks or gives back is for sale at
+	// once. 100 ms are good for a flash sale; at most 10 s. Default 0, and with RecordRefusals: never.
 	Latch time.Duration
 
 	// Allotment is how many units of an SKU this process takes at once, to sell them without the row that all processes
@@ -142,8 +144,19 @@ const (
 	maxBatch   = 8192
 	maxBuckets = 1024
 
-	mergedInFlight = 4 // merged statements at once
+	mergedInFlight = 4  // merged statements at once
+	maxWaiters     = 16 // of them, besides, that wait for a lock
+	directPerSKU   = 4  // orders for one SKU at once under Direct
 )
+
+// perSKU is how many orders for one SKU are sold directly at once. While one is flushed to the disk, others wait for the row, and more
+// than a few would only take the slots of other SKUs.
+func (o Options) perSKU() int {
+	if o.Strategy == Direct {
+		return directPerSKU
+	}
+	return 0
+}
 
 // withDefaults fills in the defaults and refuses what makes no sense.
 func (o Options) withDefaults() (Options, error) {

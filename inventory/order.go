@@ -14,6 +14,13 @@ import (
 type order struct {
 	Request
 	lines []Line // sorted by SKU, no two the same; nil: the Request itself is the only one
+
+	open   bool // another open transaction writes its key, as far as is known
+	looked bool // it is to be decided with what is recorded at hand: see Store.merged
+}
+
+func anyLooked(orders []order) bool {
+	return slices.ContainsFunc(orders, func(o order) bool { return o.looked })
 }
 
 // order makes a cart of one SKU what a Request for it would be.
@@ -83,6 +90,9 @@ func (o *order) each() iter.Seq2[int, Line] {
 
 // lane is what orders contend for in the queue: carts, for the first of what they want.
 func (o *order) lane() string {
+	if o.open {
+		return behindKey(o.Key)
+	}
 	if o.lines != nil {
 		return o.lines[0].SKU
 	}

@@ -16,15 +16,16 @@ func (s *Store) outright(ctx context.Context, o order) (outcome, error) {
 	if s.engine.Hooked() || o.lines != nil || o.Limit > 0 || o.Unstocked { // none of the ways can do that
 		return s.merged(ctx, o)
 	}
-	if err := s.slots.enter(ctx); err != nil {
+	leave, err := s.slot(ctx, o.SKU)
+	if err != nil {
 		return outcome{}, err
 	}
-	if s.seen.tooFew(o.Request) {
-		s.slots.leave()
+	if s.seen.tooFew(o.Request) || s.queue.IsBlocked(o.SKU) {
+		leave()
 		return s.queue.Do(ctx, o)
 	}
 	verdict, err := s.sellOne(ctx, o.Request)
-	s.slots.leave()
+	leave()
 	if err == nil {
 		switch verdict {
 		case engine.Sold:
@@ -41,6 +42,7 @@ func (s *Store) outright(ctx context.Context, o order) (outcome, error) {
 	}
 	switch is := s.fault(err); is {
 	case fault.Retry, fault.Duplicate, fault.Unreachable:
+		o.open = engine.IsKeyOpen(err)
 		return s.queue.Do(ctx, o)
 	case fault.Lost:
 		answers, err := s.settle(ctx, []order{o}, attempt{doubt: true})
@@ -49,6 +51,9 @@ func (s *Store) outright(ctx context.Context, o order) (outcome, error) {
 		}
 		return answers[0].Value, answers[0].Err
 	case fault.Busy:
+		if s.waitsBriefly() && ctx.Err() == nil {
+			return s.queue.Do(ctx, o)
+		}
 		return outcome{}, outOfTime(ctx, false, is, err)
 	default:
 		return outcome{}, err
@@ -60,8 +65,28 @@ func (s *Store) outright(ctx context.Context, o order) (outcome, error) {
 func (s *Store) sellOne(ctx context.Context, r Request) (engine.Verdict, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
+	if s.waitsBriefly() {
+		ctx = engine.Briefly(ctx)
+	}
 	return s.way(ctx, r.row())
 }
+
+// slot waits until an order may be sent.
+func (s *Store) slot(ctx context.Context, sku string) (leave func(), err error) {
+	leaveSKU, err := s.slots.enterFor(ctx, sku)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.slots.enter(ctx); err != nil {
+		leaveSKU()
+		return nil, err
+	}
+	return func() { s.slots.leave(); leaveSKU() }, nil
+}
+
+// waitsBriefly tells that an order that is sold directly waits no longer for its row than others usually have it: then it goes into
+// the queue. Where the server can't bound that in milliseconds it waits for a second.
+func (s *Store) waitsBriefly() bool { return s.o.Strategy == Direct && s.perSKU() > 1 }
 
 // wayOf returns how single orders are sold.
 func (s *Store) wayOf(strategy Strategy) (engine.Sell, error) {

@@ -12,7 +12,8 @@ import (
 // stay where they are. Under SkipLocked an SKU is levelled by itself when an order finds no bucket that has enough; this is
 // for all other times.
 //
-// Errors: ErrUnknownSKU, ErrInvalid, and of dblock ErrBusy, ErrUnavailable, ErrOutcomeUnknown (call it again), ErrSchema.
+// Errors: ErrUnknownSKU, ErrInvalid, and of dblock ErrBusy, ErrUnavailable, ErrOutcomeUnknown (call it again), ErrSchema,
+// ErrClosed.
 func (s *Store) Rebalance(ctx context.Context, sku string, buckets int) error {
 	if err := text("", "sku", sku, 1); err != nil {
 		return err
@@ -20,8 +21,13 @@ func (s *Store) Rebalance(ctx context.Context, sku string, buckets int) error {
 	if buckets < 1 || buckets > maxBuckets {
 		return &InvalidError{"buckets", fmt.Sprintf("%d is not within 1 to %d", buckets, maxBuckets)}
 	}
+	leave, err := s.enter()
+	if err != nil {
+		return err
+	}
+	defer leave()
 	var verdict error
-	err := s.retry(ctx, attempt{}, func(ctx context.Context, _ attempt) error {
+	err = s.retry(ctx, attempt{}, func(ctx context.Context, _ attempt) error {
 		verdict = nil
 		return s.engine.Adjust(ctx, func(tx engine.AdjustTx) (commit bool, err error) {
 			have, err := tx.LockStock(ctx, sku)

@@ -21,14 +21,14 @@ type Repair struct {
 // SKU is sold, and waits for its row like an order. It reads all reservations of theirs, as Audit does, and again those of an SKU that
 // is wrong.
 //
-// Errors: ErrInvalid, and of dblock ErrBusy, ErrUnavailable, ErrOutcomeUnknown (call it again), ErrSchema. What was repaired before
+// Errors: ErrInvalid, and of dblock ErrBusy, ErrUnavailable, ErrOutcomeUnknown (call it again), ErrSchema, ErrClosed. What was repaired before
 // one of them is returned, too.
 func (s *Store) Repair(ctx context.Context, skus ...string) ([]Repair, error) {
-	for _, sku := range skus {
-		if err := text("", "sku", sku, 1); err != nil {
-			return nil, err
-		}
+	leave, err := s.enter()
+	if err != nil {
+		return nil, err
 	}
+	defer leave()
 	books, err := s.Audit(ctx, skus...)
 	if err != nil {
 		return nil, err
@@ -44,6 +44,15 @@ func (s *Store) Repair(ctx context.Context, skus ...string) ([]Repair, error) {
 		}
 	}
 	return repairs, nil
+}
+
+func eachSKU(skus []string) error {
+	for _, sku := range skus {
+		if err := text("", "sku", sku, 1); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (s *Store) repair(ctx context.Context, sku string) (r Repair, err error) {

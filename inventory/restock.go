@@ -13,11 +13,17 @@ import (
 // same ID it changes nothing and says replayed.
 //
 // Errors: ErrSoldOut (a negative Delta that exceeds what is left), ErrUnknownSKU, ErrKeyReused,
-// ErrInvalid, ErrRejected, and of dblock ErrBusy, ErrUnavailable, ErrOutcomeUnknown, ErrSchema.
+// ErrInvalid, ErrRejected, and of dblock ErrBusy, ErrUnavailable, ErrOutcomeUnknown, ErrSchema,
+// ErrClosed.
 func (s *Store) Restock(ctx context.Context, a Adjustment) (replayed bool, err error) {
 	if err := a.validate(); err != nil {
 		return false, err
 	}
+	leave, err := s.enter()
+	if err != nil {
+		return false, err
+	}
+	defer leave()
 	change := engine.Adjustment(a)
 	var verdict error
 	err = s.retry(ctx, attempt{}, func(ctx context.Context, _ attempt) error {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/merge"
 	"github.com/dblock-go/dblock/internal/schema"
 )
 
@@ -29,12 +30,15 @@ func (e *ended) Unwrap() []error { return []error{e.as, e.cause} }
 
 // attempt is how a statement is to be tried.
 type attempt struct {
-	outright  bool // the short way first
-	carefully bool // that of what may be recorded, or over its limit
-	wait      bool // for rows that are locked
-	own       bool // from this process's allotment
-	assumeNew bool // without looking up what is recorded
-	doubt     bool // one before it may have been committed, or may yet be
+	outright  bool   // the short way first
+	carefully bool   // that of what may be recorded, or over its limit
+	brief     bool   // it waits for no lock that others might have for long
+	free      bool   // it passes over every row that is locked
+	behind    string // what it waits for: see merge.Answer
+	awaits    bool   // it begins with a wait for the key of the order
+	own       bool   // from this process's allotment
+	assumeNew bool   // without looking up what is recorded
+	doubt     bool   // one before it may have been committed, or may yet be
 }
 
 // retry runs what until it says yes or no, within Options.Timeout. An attempt whose connection
@@ -52,14 +56,21 @@ func (s *Store) retry(parent context.Context, this attempt, what func(context.Co
 		is := s.fault(err)
 		switch is {
 		case fault.Retry, fault.Duplicate:
+			if !this.doubt && s.blocks(ctx, err, this) {
+				return &blockedError{err}
+			}
 		case fault.Lost:
-			this.doubt = true
+			this.doubt, this.brief, this.free = true, false, false
+			merge.StandAside(ctx) // for as long as it takes
 		case fault.Unreachable:
 			unreachable++
 			if !this.doubt && unreachable == dialTries {
 				return &ended{dblock.ErrUnavailable, err}
 			}
 		case fault.Busy:
+			if !this.doubt && s.blocks(ctx, err, this) {
+				return &blockedError{err}
+			}
 			if !this.doubt {
 				return outOfTime(parent, false, is, err)
 			}

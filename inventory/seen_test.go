@@ -95,7 +95,7 @@ func TestSeenIsBounded(t *testing.T) {
 
 func TestSlotsBoundAndRefuse(t *testing.T) {
 	t.Parallel()
-	s := newSlots(1, 1)
+	s := newSlots(1, 0, 1)
 	if err := s.enter(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/merge"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
@@ -15,20 +16,25 @@ const cautious = 64
 // sell decides a batch of the queue. Most are sold the short way, and where not all may be, they
 // are decided one by one with the stock locked.
 func (s *Store) sell(ctx context.Context, orders []order, again bool) ([]answer, error) {
-	first := attempt{wait: again}
+	switch lane := merge.Key(ctx); {
+	case again, isBehindKey(lane):
+		return s.sellBehind(ctx, orders, lane)
+	case len(orders) == 1 && orders[0].open:
+		return s.sellBehind(ctx, orders, orders[0].lane())
+	}
+	first := attempt{brief: true, free: s.perSKU() == 1}
 	there := s.seen.claim(orders)
 	defer s.seen.unclaim(orders)
 	lone := len(orders) == 1
 	caution := !lone && s.caution.Add(-1) >= 0
-	if !again && s.allots(orders) {
-		if there != enough && s.refill(ctx, orders[0].SKU, sum(orders)) {
+	if s.allots(orders) {
+		if there != enough && s.refill(engine.Briefly(ctx), orders[0].SKU, sum(orders)) {
 			there = enough
 		}
 		first.own = there == enough
 	}
 	switch {
-	case again:
-	case there == none: // some are to be refused
+	case there == none, anyLooked(orders): // some are to be refused
 	case first.own && s.engine.Ways().Together == nil:
 		first.assumeNew = !caution
 	case s.mayGoTogether(orders) && (there == enough || there == unknown && lone):
@@ -36,19 +42,37 @@ func (s *Store) sell(ctx context.Context, orders []order, again bool) ([]answer,
 	default:
 		first.assumeNew = !lone && !caution
 	}
-	return s.settle(ctx, orders, first)
+	answers, err := s.settle(ctx, orders, first)
+	answers, err = unblocked(orders, answers, err)
+	if behind := merge.Key(ctx); err == nil && waitFor(answers, behind) && merge.StandAside(ctx) {
+		answers, err = s.settle(ctx, orders, attempt{behind: behind})
+		return unblocked(orders, answers, err)
+	}
+	return answers, err
 }
 
 // settle decides a batch with the stock locked and the books read, unless all of it can be sold
 // outright. Running it again is safe: what was committed is found recorded.
 func (s *Store) settle(ctx context.Context, orders []order, first attempt) (answers []answer, err error) {
 	err = s.retry(ctx, first, func(ctx context.Context, this attempt) (err error) {
+		if this.brief {
+			ctx = engine.Briefly(ctx)
+		}
+		if this.awaits {
+			if err := s.await(ctx, &orders[0]); err != nil {
+				return err
+			}
+		}
 		if this.outright {
 			answers, err = s.together(ctx, orders, this.carefully)
 			switch {
 			case err == nil && answers != nil:
 				s.known.noteAnswers(orders, answers)
 				return nil
+			case engine.IsKeyOpen(err):
+				return err
+			case err != nil && s.blocks(ctx, err, this):
+				this.free = true
 			case err != nil && s.fault(err) != fault.Duplicate:
 				return err
 			case err != nil && len(orders) > 1:
@@ -62,6 +86,10 @@ func (s *Store) settle(ctx context.Context, orders []order, first attempt) (answ
 			this.own, this.assumeNew = false, false
 			answers, err = s.transact(ctx, orders, this)
 		}
+		if err != nil && !this.free && !engine.IsKeyOpen(err) && s.blocks(ctx, err, this) { // the next says what is locked
+			this.free, this.assumeNew = true, false
+			answers, err = s.transact(ctx, orders, this)
+		}
 		if this.assumeNew && err != nil && s.fault(err) == fault.Duplicate {
 			s.caution.Store(cautious)
 		}
@@ -73,8 +101,7 @@ func (s *Store) settle(ctx context.Context, orders []order, first attempt) (answ
 	return answers, err
 }
 
-// transact decides a batch in one transaction. A batch of several SKUs passes over rows that are
-// locked; one SKU alone, or one order, waits for its rows, as nobody else is kept waiting by it.
+// transact decides a batch in one transaction. It waits for the rows of one SKU alone, and passes over others that are locked.
 //
 // In doubt, an attempt whose connection was lost may still be under way on the server. A refusal
 // is recorded then, so that it can't sell after this one has refused. And every row is waited for:
@@ -85,7 +112,8 @@ func (s *Store) transact(ctx context.Context, orders []order, this attempt) (ans
 	if this.own && !this.outright {
 		ask.Own = s.allotments.own.Load()
 	}
-	ask.Wait = this.wait || this.doubt || len(ask.SKUs) <= 1 || len(orders) == 1
+	ask.Wait = this.doubt || len(ask.SKUs) <= 1 && !this.free
+	ask.WaitFor, ask.WaitQuotas = this.behind, this.doubt || isBehindQuota(this.behind)
 	if this.assumeNew {
 		ask.Keys = nil
 	}

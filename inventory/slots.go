@@ -17,14 +17,51 @@ type slots struct {
 	most    int64 // that may wait
 	closing sync.Mutex
 	closed  atomic.Bool
+
+	perSKU int // of one SKU; 0: as many as there are
+	mu     sync.Mutex
+	skus   map[string]*skuSlots
 }
 
-func newSlots(n, mayWait int) *slots {
-	return &slots{free: make(chan struct{}, n), most: int64(mayWait)}
+// skuSlots are the slots of an SKU that some caller has or waits for.
+type skuSlots struct {
+	free  chan struct{}
+	users int
+}
+
+func newSlots(n, perSKU, mayWait int) *slots {
+	return &slots{free: make(chan struct{}, n), most: int64(mayWait), perSKU: perSKU, skus: make(map[string]*skuSlots)}
+}
+
+// enterFor waits for a slot of an SKU's, which is had before any of those for all.
+func (s *slots) enterFor(ctx context.Context, sku string) (leave func(), err error) {
+	if s.perSKU == 0 {
+		return func() {}, nil
+	}
+	s.mu.Lock()
+	own := s.skus[sku]
+	if own == nil {
+		own = &skuSlots{free: make(chan struct{}, s.perSKU)}
+		s.skus[sku] = own
+	}
+	own.users++
+	s.mu.Unlock()
+	forget := func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if own.users--; own.users == 0 {
+			delete(s.skus, sku)
+		}
+	}
+	if err := s.wait(ctx, own.free); err != nil {
+		forget()
+		return nil, err
+	}
+	return func() { <-own.free; forget() }, nil
 }
 
 func (s *slots) enter(ctx context.Context) error {
-	if err := s.wait(ctx); err != nil {
+	if err := s.wait(ctx, s.free); err != nil {
 		return err
 	}
 	if s.closed.Load() { // perhaps while we waited
@@ -34,9 +71,9 @@ func (s *slots) enter(ctx context.Context) error {
 	return nil
 }
 
-func (s *slots) wait(ctx context.Context) error {
+func (s *slots) wait(ctx context.Context, free chan struct{}) error {
 	select {
-	case s.free <- struct{}{}:
+	case free <- struct{}{}:
 		return nil
 	default:
 	}
@@ -46,7 +83,7 @@ func (s *slots) wait(ctx context.Context) error {
 	}
 	defer s.waiting.Add(-1)
 	select {
-	case s.free <- struct{}{}:
+	case free <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("dblock: the wait ended before the request was sent, nothing was written: %w", context.Cause(ctx))

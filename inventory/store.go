@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/merge"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
@@ -21,6 +20,8 @@ type Store struct {
 	queue, looks      *merge.Queue[order, outcome]
 	known             *known
 	confirms, returns *changes    // what touches no stock, and what gives it back
+	sweeps, apart     *changes    // what has expired, and what waits for rows that are locked
+	later             later       // what has expired and could not be swept
 	slots             *slots      // of all strategies but Merge
 	way               engine.Sell // of a single order
 	seen              seen
@@ -33,6 +34,7 @@ type Store struct {
 	mu     sync.Mutex
 	ending context.Context // done once Close was called
 	end    context.CancelFunc
+	calls  sync.WaitGroup // those that no merge.Queue carries
 	work   sync.WaitGroup // what goes on behind the callers' backs
 }
 
@@ -42,7 +44,7 @@ func New(e engine.Engine, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{engine: e, o: o, known: newKnown(), slots: newSlots(o.MaxInFlight, o.MaxQueue)}
+	s := &Store{engine: e, o: o, known: newKnown(), slots: newSlots(o.MaxInFlight, o.perSKU(), o.MaxQueue)}
 	s.seen.spread = o.Strategy == SkipLocked
 	s.allotments.own = &s.seen.own
 	if s.way, err = s.wayOf(o.Strategy); err != nil {
@@ -50,7 +52,7 @@ func New(e engine.Engine, o Options) (*Store, error) {
 	}
 	s.latches = newLatches(o.Latch)
 	s.ending, s.end = context.WithCancel(context.Background())
-	s.confirms, s.returns = s.newChanges(false), s.newChanges(true)
+	s.confirms, s.returns, s.sweeps, s.apart = s.newChanges(false), s.newChanges(true), s.newChanges(true), s.newApart()
 	s.queue, s.looks = s.newQueue(s.sell, s.perSKU()), s.newQueue(s.look, 1)
 	return s, nil
 }
@@ -60,12 +62,32 @@ func (s *Store) newQueue(run func(context.Context, []order, bool) ([]answer, err
 	return merge.New(merge.Options[order, outcome]{
 		Run:         run,
 		Key:         func(o order) string { return o.lane() },
-		Poison:      func(err error) bool { return s.fault(err) == fault.Poison },
+		Poison:      s.mayBeOnes,
+		Weight:      func(o order) int { return max(1, len(o.lines)) },
+		MaxWeight:   s.o.MaxBatch,
 		MaxBatch:    s.o.MaxBatch,
 		MaxQueue:    s.o.MaxQueue,
-		MaxInFlight: min(s.o.MaxInFlight, mergedInFlight),
+		MaxInFlight: s.mergedInFlight(),
 		PerKey:      perSKU,
+		Waiters:     s.waiters(),
+		MaxWait:     s.o.Timeout,
 	})
+}
+
+// mergedInFlight is how many statements of the queue are in flight at once.
+func (s *Store) mergedInFlight() int {
+	if s.o.Strategy == Merge {
+		return s.o.MaxInFlight
+	}
+	return mergedInFlight // Options.MaxInFlight is for those that are not merged
+}
+
+// waiters is how many statements wait for locks at once. Half of the pool is left to others.
+func (s *Store) waiters() int {
+	if n := s.engine.Connections(); n > 0 {
+		return min(maxWaiters, n/2)
+	}
+	return maxWaiters
 }
 
 // perSKU is how many statements for one SKU are in flight at once. Where the stock is locked after
@@ -103,10 +125,8 @@ func (s *Store) ReserveAll(ctx context.Context, c Cart) (Reservation, error) {
 
 func (s *Store) reserve(ctx context.Context, o order) (Reservation, error) {
 	began := time.Now()
-	if err := s.latched(&o, began); err != nil {
-		return o.reservation(outcome{State: Refused}, began), err
-	}
 	got, err := s.decided(ctx, o)
+	got, err = s.decidedAgain(ctx, o, got, err)
 	if err != nil && got.State == 0 {
 		err = s.explain(err, fmt.Sprintf("order %q", o.Key))
 	}
@@ -114,7 +134,13 @@ func (s *Store) reserve(ctx context.Context, o order) (Reservation, error) {
 }
 
 func (s *Store) decided(ctx context.Context, o order) (outcome, error) {
-	if s.o.Strategy == Merge {
+	o.open = s.queue.IsBlocked(behindKey(o.Key))
+	switch _, sold := s.latched(&o, time.Now()); {
+	case sold:
+		return s.lookedAt(ctx, o)
+	case o.open:
+		return s.merged(ctx, o)
+	case s.o.Strategy == Merge:
 		return s.merged(ctx, o)
 	}
 	return s.outright(ctx, o)
@@ -124,13 +150,20 @@ func (s *Store) decided(ctx context.Context, o order) (outcome, error) {
 func (s *Store) Strategy() Strategy { return s.o.Strategy }
 
 // Lookup returns what is recorded under key: ErrNotFound where nothing is.
+//
+// Other errors: ErrInvalid, and of dblock ErrBusy, ErrUnavailable, ErrSchema, ErrClosed.
 func (s *Store) Lookup(ctx context.Context, key string) (Reservation, error) {
 	if err := text("", "key", key, 1); err != nil {
 		return Reservation{}, err
 	}
+	leave, err := s.enter()
+	if err != nil {
+		return Reservation{}, err
+	}
+	defer leave()
 	began := time.Now()
 	var rows []engine.Row
-	err := s.retry(ctx, attempt{}, func(ctx context.Context, _ attempt) (err error) {
+	err = s.retry(ctx, attempt{}, func(ctx context.Context, _ attempt) (err error) {
 		rows, err = s.engine.Lookup(ctx, key)
 		return err
 	})
@@ -145,9 +178,19 @@ func (s *Store) Lookup(ctx context.Context, key string) (Reservation, error) {
 
 // Audit returns the books of the given SKUs, or of all where none is given, sorted by SKU, all
 // read at one moment. It reads all reservations of theirs: seconds, where there are millions.
+//
+// Errors: ErrInvalid, and of dblock ErrBusy, ErrUnavailable, ErrSchema, ErrClosed.
 func (s *Store) Audit(ctx context.Context, skus ...string) ([]Balance, error) {
+	if err := eachSKU(skus); err != nil {
+		return nil, err
+	}
+	leave, err := s.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	var rows []engine.Balance
-	err := s.retry(ctx, attempt{}, func(ctx context.Context, _ attempt) (err error) {
+	err = s.retry(ctx, attempt{}, func(ctx context.Context, _ attempt) (err error) {
 		rows, err = s.engine.Balances(ctx, skus)
 		return err
 	})
@@ -171,7 +214,7 @@ func (s *Store) Close(ctx context.Context) error {
 	s.mu.Lock() // nothing begins once we wait
 	s.end()
 	s.mu.Unlock()
-	err := errors.Join(s.slots.close(ctx), s.queue.Close(ctx), s.looks.Close(ctx), s.confirms.Close(ctx), s.returns.Close(ctx))
+	err := errors.Join(s.slots.close(ctx), s.queue.Close(ctx), s.looks.Close(ctx), s.confirms.Close(ctx), s.returns.Close(ctx), s.sweeps.Close(ctx), s.apart.Close(ctx), s.callsEnd(ctx))
 	s.work.Wait()
 	return errors.Join(err, s.closeAllotments(ctx))
 }

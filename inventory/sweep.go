@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dblock-go/dblock"
@@ -16,42 +19,134 @@ const sweepBatch = 1000
 // Sweep gives back what was held under at most limit reservations that have expired, those first that expired first, and says
 // how many they were. Until it has come by, their units are for sale to nobody; nothing else depends on it.
 //
+// One that the database refuses does not stop the others: Sweep goes on, returns how many it has swept and the error ErrRejected of the
+// first that was refused, and comes back to that later, after a minute at most. One that another transaction has locked comes later, too.
+//
 // It also gives back the allotments of processes that are gone. Where there are allotments it opens a Locker of leases, which Close
 // closes, also of a Store that has none itself.
 //
-// Errors: ErrInvalid, and of dblock ErrBusy, ErrUnavailable, ErrOutcomeUnknown (call it again), ErrSchema.
+// Errors: ErrInvalid, ErrRejected, and of dblock ErrBusy, ErrUnavailable, ErrOutcomeUnknown (call it again), ErrSchema, ErrClosed.
 func (s *Store) Sweep(ctx context.Context, limit int) (swept int, err error) {
+	swept, _, err = s.sweep(ctx, limit)
+	return swept, err
+}
+
+// sweep also tells whether it has found as many as it might.
+func (s *Store) sweep(ctx context.Context, limit int) (swept int, full bool, err error) {
 	if limit < 1 || limit > maxBatch {
-		return 0, &InvalidError{"limit", fmt.Sprintf("%d is not within 1 to %d", limit, maxBatch)}
+		return 0, false, &InvalidError{"limit", fmt.Sprintf("%d is not within 1 to %d", limit, maxBatch)}
 	}
+	leave, err := s.enter()
+	if err != nil {
+		return 0, false, err
+	}
+	defer leave()
 	if err := s.sweepAllotments(ctx); err != nil {
-		return 0, s.explain(err, "sweep of allotments")
+		return 0, false, s.explain(err, "sweep of allotments")
 	}
-	var keys []string
-	err = s.retry(ctx, attempt{}, func(ctx context.Context, _ attempt) (err error) {
-		keys, err = s.engine.Due(ctx, limit)
-		return err
-	})
+	keys, err := s.due(ctx, limit)
 	if err != nil {
-		return 0, s.explain(err, "sweep")
+		return 0, false, s.explain(err, "sweep")
 	}
-	if len(keys) == 0 {
-		return 0, nil
-	}
-	batch := make([]change, len(keys))
+	swept, err = s.expire(ctx, keys, 0)
+	return swept, len(keys) == limit && swept > 0, err
+}
+
+// expire gives back what is held under keys, and says how many those are. It waits at most so long for rows that are locked. The error is
+// that of the first that was refused, or that there is no answer.
+func (s *Store) expire(ctx context.Context, keys []string, wait time.Duration) (swept int, err error) {
+	ends := make([]error, len(keys))
+	var all sync.WaitGroup
+	var n atomic.Int64
 	for i, key := range keys {
-		batch[i] = change{to: Expired, key: key}
+		all.Go(func() {
+			r, err := s.change(ctx, s.sweeps, change{to: Expired, key: key}, wait)
+			if err == nil && !r.Replayed {
+				n.Add(1)
+			}
+			ends[i] = err
+		})
 	}
-	answers, err := s.move(ctx, batch, false)
-	if err != nil {
-		return 0, s.explain(err, "sweep")
-	}
-	for _, a := range answers {
-		if a.Err == nil && !a.Value.replayed { // an error: its row is gone
-			swept++
+	all.Wait()
+	for i, end := range ends {
+		switch {
+		case end == nil:
+			s.later.done(keys[i])
+		case errors.Is(end, ErrNotFound): // its row is gone
+		case errors.Is(end, ErrRejected):
+			s.later.put(keys[i])
+			if err == nil {
+				err = end
+			}
+		case errors.Is(end, dblock.ErrBusy) && errors.Is(end, errStayedLocked):
+			s.later.put(keys[i])
+		default:
+			err = end
 		}
 	}
-	return swept, nil
+	return int(n.Load()), err
+}
+
+// due reads the keys of at most limit expired reservations. It leaves out those that are postponed.
+func (s *Store) due(ctx context.Context, limit int) (keys []string, err error) {
+	not := s.later.now()
+	err = s.retry(ctx, attempt{}, func(ctx context.Context, _ attempt) (err error) {
+		keys, err = s.engine.Due(ctx, limit+len(not))
+		return err
+	})
+	keys = slices.DeleteFunc(keys, func(key string) bool { return not[key] })
+	return keys[:min(limit, len(keys))], err
+}
+
+// later are expired reservations that could not be swept, and are tried again after a while.
+type later struct {
+	mu   sync.Mutex
+	keys map[string]postponed
+}
+
+type postponed struct {
+	times int
+	until time.Time
+}
+
+const (
+	firstPostponed   = 50 * time.Millisecond // it doubles each time
+	longestPostponed = time.Minute
+	mostPostponed    = 100_000 // reservations
+)
+
+func (l *later) put(key string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.keys == nil || len(l.keys) >= mostPostponed {
+		l.keys = make(map[string]postponed)
+	}
+	p := l.keys[key]
+	p.until = time.Now().Add(min(longestPostponed, firstPostponed<<min(p.times, 16)))
+	p.times++
+	l.keys[key] = p
+}
+
+func (l *later) done(key string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.keys, key)
+}
+
+// now are those that are not to be tried yet. It forgets those whose turn was long ago: others have swept them.
+func (l *later) now() map[string]bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	not := make(map[string]bool, len(l.keys))
+	for key, p := range l.keys {
+		switch since := time.Since(p.until); {
+		case since < 0:
+			not[key] = true
+		case since > longestPostponed:
+			delete(l.keys, key)
+		}
+	}
+	return not
 }
 
 // RunSweeper sweeps every so often, at least 10 ms, until ctx ends; that is its error. What fails is logged (see Options.Log)
@@ -61,14 +156,14 @@ func (s *Store) RunSweeper(ctx context.Context, every time.Duration) error {
 		return &InvalidError{"every", fmt.Sprintf("%v is shorter than %v", every, minTimeout)}
 	}
 	for {
-		n, err := s.Sweep(ctx, sweepBatch)
+		_, full, err := s.sweep(ctx, sweepBatch)
 		if errors.Is(err, dblock.ErrClosed) {
 			return err
 		}
 		if err != nil && ctx.Err() == nil {
 			s.o.Log.WarnContext(ctx, "inventory: the sweep failed, and is tried again", "error", err)
 		}
-		if n == sweepBatch {
+		if full {
 			continue
 		}
 		select {

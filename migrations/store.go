@@ -16,12 +16,13 @@ import (
 // with all others who start now. prepare creates it instead.
 type store struct {
 	database.Store
-	target *target
+	target   *target
+	prepared bool // the table is there: an answer that it is not is an error
 }
 
 func newStore(t *target) (*store, error) {
 	inner, err := gooseStore(t.engine, t.versionTable())
-	return &store{inner, t}, err
+	return &store{Store: inner, target: t}, err
 }
 
 func gooseStore(engine Engine, table string) (database.Store, error) {
@@ -52,7 +53,7 @@ func (s *store) exists(ctx context.Context, db database.DBTxConn) (exists bool, 
 		if errors.Is(err, sql.ErrNoRows) {
 			err = nil
 		}
-		if noSuchTable(err) {
+		if noSuchTable(err) && !s.prepared {
 			return false, nil
 		}
 	}
@@ -110,7 +111,9 @@ func (s *store) prepare(ctx context.Context, conn *sql.Conn) error {
 			return schema.Check(row.Version)
 		}
 	}
-	return tx.Commit()
+	err = tx.Commit()
+	s.prepared = err == nil
+	return err
 }
 
 // createSchema asks first: CREATE SCHEMA IF NOT EXISTS needs the right to create one even where it

@@ -94,7 +94,7 @@ func (t *target) lookPostgres(ctx context.Context, conn *sql.Conn) error {
 	err := conn.QueryRowContext(ctx, `SELECT COALESCE(NULLIF($1::text, ''),
 		(SELECT n.nspname::text FROM pg_catalog.pg_class c
 		   JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-		  WHERE c.oid = pg_catalog.to_regclass($2::text)),
+		  WHERE c.oid = pg_catalog.to_regclass($2::text)::oid),
 		pg_catalog.current_schema()::text)`, t.schema, schema.VersionTable).Scan(&name)
 	if err != nil {
 		return fmt.Errorf("dblock: looking for the schema: %w", err)

@@ -18,6 +18,9 @@ import (
 // and granted by that; a lone ask tries it before it looks. What was held before is looked at first, so that a poll
 // locks nothing.
 func (e *engine) Acquire(ctx context.Context, by lease.By, asks []lease.Ask) ([]lease.Answer, error) {
+	if err := lease.CheckKeys(asks); err != nil {
+		return nil, err
+	}
 	if asks[0].InTurn {
 		return e.inTurn(ctx, by, asks)
 	}
@@ -32,20 +35,28 @@ func (e *engine) Acquire(ctx context.Context, by lease.By, asks []lease.Ask) ([]
 	}
 	answers := make([]lease.Answer, len(asks))
 	taken, token, err := e.take(ctx, by, asks)
-	if err != nil || taken == int64(len(asks)) {
-		for i := range answers {
-			answers[i].Token = token
-		}
-		return answers, err
+	if err != nil || taken == int64(len(asks)) && token != 0 {
+		return counted(asks, token), err
 	}
 	missing, err := e.see(ctx, by, asks, answers, taken)
-	if err == nil {
-		err = e.makeMissing(ctx, by, asks, missing, answers)
+	if err != nil {
+		return nil, err
 	}
-	if err == nil {
-		err = e.takeLeft(ctx, by, asks, answers)
+	slices.SortFunc(missing, func(i, j int) int { return strings.Compare(asks[i].Key, asks[j].Key) })
+	e.makeMissing(ctx, by, asks, missing, answers)
+	e.takeLeft(ctx, by, asks, answers)
+	return answers, nil
+}
+
+// failed is the answer to a batch after an error that left some of it undecided. What was decided before counts.
+func failed(answers []lease.Answer, left []int, err error) ([]lease.Answer, error) {
+	if len(left) == len(answers) {
+		return nil, err
 	}
-	return answers, half(err, taken > 0)
+	for _, i := range left {
+		answers[i] = lease.Answer{Err: err}
+	}
+	return answers, nil
 }
 
 // poll asks for those only that are not held any more.
@@ -67,12 +78,13 @@ func (e *engine) poll(ctx context.Context, by lease.By, asks []lease.Ask) ([]lea
 		return answers, nil
 	}
 	got, err := e.Acquire(ctx, by, left)
-	for n, i := range at {
-		if err == nil {
-			answers[i] = got[n]
-		}
+	if err != nil {
+		return failed(answers, at, err)
 	}
-	return answers, err
+	for n, i := range at {
+		answers[i] = got[n]
+	}
+	return answers, nil
 }
 
 // apart asks singly for what is wanted over readers, and for the rest together.
@@ -85,39 +97,44 @@ func (e *engine) apart(ctx context.Context, by lease.By, asks []lease.Ask) ([]le
 			rest, at = append(rest, a), append(at, i)
 			continue
 		}
-		got, err := e.acquireOne(ctx, by, a)
-		if err != nil {
-			return nil, half(err, i > len(rest))
+		if got, err := e.acquireOne(ctx, by, a); err != nil {
+			answers[i].Err = err
+		} else {
+			answers[i] = got[0]
 		}
-		answers[i] = got[0]
 	}
 	if len(rest) == 0 {
 		return answers, nil
 	}
 	got, err := e.Acquire(ctx, by, rest)
-	for n, i := range at {
-		if err == nil {
-			answers[i] = got[n]
-		}
+	if err != nil {
+		return failed(answers, at, err)
 	}
-	return answers, half(err, true)
+	for n, i := range at {
+		answers[i] = got[n]
+	}
+	return answers, nil
 }
 
-// acquireOne takes one key where it is free, makes its row where that is missing, and else says who has it.
+// acquireOne takes one key where it is free, makes its row where that is missing, and else says who has it. On MySQL, where
+// making a row takes three round trips, it looks first whether it is missing.
 func (e *engine) acquireOne(ctx context.Context, by lease.By, a lease.Ask) ([]lease.Answer, error) {
 	asks, answers := []lease.Ask{a}, make([]lease.Answer, 1)
 	taken, token, err := e.takeOne(ctx, by, a)
-	if err == nil && taken == 0 {
+	if err == nil && taken == 0 && e.mariaDB {
 		token, taken, err = e.makeRows(ctx, by, asks)
 	}
-	if err != nil {
+	if err != nil && !mysqlfault.IsLocked(err) {
 		return nil, err
 	}
-	if taken == 1 {
-		answers[0].Token = token
+	if taken == 1 && token != 0 {
+		return counted(asks, token), nil
+	}
+	missing, err := e.see(ctx, by, asks, answers, taken)
+	if err == nil && !e.mariaDB {
+		e.makeMissing(ctx, by, asks, missing, answers)
 		return answers, nil
 	}
-	missing, err := e.see(ctx, by, asks, answers, 0)
 	suspect(missing, answers)
 	return answers, err
 }
@@ -137,72 +154,49 @@ func (e *engine) take(ctx context.Context, by lease.By, asks []lease.Ask) (taken
 }
 
 // takeLeft tries what was free, and not granted with the others: it was locked for a moment, or its token is ahead of
-// the clock.
-func (e *engine) takeLeft(ctx context.Context, by lease.By, asks []lease.Ask, answers []lease.Answer) error {
+// the clock. An error of one is its own.
+func (e *engine) takeLeft(ctx context.Context, by lease.By, asks []lease.Ask, answers []lease.Answer) {
 	for i, a := range answers {
-		if a.Token != 0 || a.Held || a.Shared || a.MemberGone {
+		if a.Err != nil || a.Token != 0 || a.Held || a.Shared || a.MemberGone {
 			continue
 		}
+		one := asks[i : i+1]
 		taken, token, err := e.takeOne(ctx, by, asks[i])
+		switch {
+		case err != nil:
+		case taken == 1 && token == 0:
+			_, err = e.see(ctx, by, one, answers[i:i+1], taken)
+		case taken == 1:
+			answers[i] = counted(one, token)[0]
+		}
 		if err != nil {
-			return half(err, true)
+			answers[i] = lease.Answer{Err: err}
 		}
-		if taken == 1 {
-			answers[i].Token = token
-		}
-	}
-	return nil
-}
-
-// makeMissing makes the rows of those that have none.
-func (e *engine) makeMissing(ctx context.Context, by lease.By, asks []lease.Ask, missing []int, answers []lease.Answer) error {
-	if len(missing) == 0 {
-		return nil
-	}
-	slices.SortFunc(missing, func(i, j int) int { return strings.Compare(asks[i].Key, asks[j].Key) })
-	fresh, got := make([]lease.Ask, len(missing)), make([]lease.Answer, len(missing))
-	for n, i := range missing {
-		fresh[n] = asks[i]
-	}
-	token, made, err := e.makeRows(ctx, by, fresh)
-	if err != nil {
-		return half(err, len(fresh) < len(asks))
-	}
-	for n := range got {
-		got[n].Token = token
-	}
-	if made < int64(len(fresh)) {
-		clear(got)
-		still, err := e.see(ctx, by, fresh, got, made)
-		if err != nil {
-			return half(err, len(fresh) < len(asks))
-		}
-		suspect(still, got)
-	}
-	for n, i := range missing {
-		answers[i] = got[n]
-	}
-	return nil
-}
-
-// suspect notes of rows that could not be made that the member seems to be gone; or somebody has locked the gap.
-func suspect(missing []int, answers []lease.Answer) {
-	for _, i := range missing {
-		answers[i].MemberGone = true
 	}
 }
 
-// change runs a statement that tells a number as its insert id.
-func (e *engine) change(ctx context.Context, statement string, args []any) (rows, told int64, err error) {
+// change runs a statement, which may carry a token as its insert id. See changed.
+func (e *engine) change(ctx context.Context, statement string, args []any) (rows, token int64, err error) {
 	err = e.once(ctx, func(on mysqldb.DBTX) error {
 		result, err := on.ExecContext(ctx, statement, args...)
 		if err != nil {
 			return err
 		}
-		rows, told, err = changed(result)
+		rows, token, err = changed(result)
 		return err
 	})
-	return rows, told, err
+	return rows, token, err
+}
+
+// counted are the answers to asks that a statement granted all of, by the number of rows that it changed: an UPDATE
+// returns none of them. Each ask is for another row, and what the statement writes to a row is the handle of its ask. If
+// fewer rows were changed, those that were are read back by their handles.
+func counted(asks []lease.Ask, token int64) []lease.Answer {
+	answers := make([]lease.Answer, len(asks))
+	for i, a := range asks {
+		answers[i] = lease.Answer{Token: token, Handle: a.Handle}
+	}
+	return answers
 }
 
 // errUnseen says that a lease was granted that could not be read back: it may stand. It is Lost.
@@ -214,10 +208,8 @@ func (e *engine) see(
 	ctx context.Context, by lease.By, asks []lease.Ask, answers []lease.Answer, granted int64,
 ) (missing []int, err error) {
 	keys := make([][]byte, len(asks))
-	at := make(map[string]int, len(asks))
 	for i, a := range asks {
 		keys[i] = []byte(a.Key)
-		at[a.Key] = i
 	}
 	var rows []mysqldb.SeeLeasesRow
 	err = e.read(ctx, func(on mysqldb.DBTX) (err error) {
@@ -227,22 +219,30 @@ func (e *engine) see(
 	if err != nil {
 		return nil, half(err, granted > 0)
 	}
-	seen := int64(0)
+	of := make(map[string]mysqldb.SeeLeasesRow, len(rows))
 	for _, r := range rows {
-		i := at[string(r.LeaseKey)]
-		delete(at, string(r.LeaseKey))
-		if r.Handle.Valid && id(r.Handle.String) == asks[i].Handle {
-			answers[i] = lease.Answer{Token: r.Token}
+		of[string(r.LeaseKey)] = r
+	}
+	seen := int64(0)
+	for i, a := range asks {
+		r, is := of[a.Key]
+		switch {
+		case !is:
+			missing = append(missing, i)
+		case r.Handle.Valid && id(r.Handle.String) == a.Handle:
+			answers[i] = lease.Answer{Token: r.Token, Handle: id(r.Handle.String)}
 			seen++
-			continue
+		default:
+			answers[i] = refused(r, a)
 		}
-		answers[i] = refused(r, asks[i])
 	}
-	if seen < granted {
-		return nil, errUnseen // somebody reads it back who does not see it: better in doubt than held for ever
-	}
-	for _, i := range at {
-		missing = append(missing, i)
+	if seen < granted { // what was granted is not seen: better reconciled than held for ever
+		for i, a := range answers {
+			if a.Token == 0 {
+				answers[i] = lease.Answer{Err: errUnseen}
+			}
+		}
+		return nil, nil
 	}
 	return missing, nil
 }
@@ -266,23 +266,6 @@ func refused(r mysqldb.SeeLeasesRow, a lease.Ask) lease.Answer {
 // freeFor tells whether nobody has a key for itself, or only a member that the ask knows to be gone.
 func freeFor(r mysqldb.SeeLeasesRow, a lease.Ask) bool {
 	return r.Held == 0 || r.MemberID.Valid && id(r.MemberID.String) == a.Gone
-}
-
-// makeRows makes the rows of keys that have none, and grants them. The keys are in order.
-func (e *engine) makeRows(ctx context.Context, by lease.By, asks []lease.Ask) (token, made int64, err error) {
-	args := []any{by.Member[:], by.Beat}
-	for _, a := range asks {
-		args = append(args, []byte(a.Key), a.Handle[:], keeper(by, a), a.Hold.Microseconds(), []byte(a.Label), a.Data)
-	}
-	statement := repeated(mysqldb.MakeLeases, len(asks))
-	if e.mariaDB {
-		statement = withoutWaiting + statement
-	}
-	made, token, err = e.change(ctx, statement, args)
-	if mysqlfault.IsLocked(err) {
-		return 0, 0, nil
-	}
-	return token, made, err
 }
 
 // alike tells whether AcquireAlike may take these.

@@ -19,7 +19,7 @@ import (
 // inserts.
 //
 // Errors are those of LockRow, but for ErrNoRows and HeldError; an *dblock.InvalidError for a query that already has a LIMIT,
-// a lock or a semicolon, or is no SELECT. A *ScanError comes of one EXPLAIN the first time that a text is seen.
+// a lock or a semicolon, or is no SELECT. The tables and the plan are looked at the first time that a text is seen.
 func Claim[T any](
 	ctx context.Context, tx *sql.Tx, o dblock.RowLock, n int, scan func(*sql.Rows) (T, error), query string, args ...any,
 ) ([]T, error) {
@@ -35,10 +35,8 @@ func Claim[T any](
 		return nil, err
 	}
 	const name = "rows of a claim"
-	if !o.Scan {
-		if err := explain(ctx, tx, query, n, args); err != nil {
-			return nil, txError(ctx, name, err)
-		}
+	if err := allow(ctx, tx, query, n, args, o.Scan); err != nil {
+		return nil, txError(ctx, name, err)
 	}
 	answer, err := tx.QueryContext(ctx, rowlock.Claim(query, n, lock), args...)
 	rows, err := collect(answer, err, scan)

@@ -37,12 +37,10 @@ func openOn(
 }
 
 func leasesOn(ctx context.Context, cfg *mysql.Config, conns int, o conformance.LeaseOptions) (conformance.Leases, func(), error) {
-	cfg.Logger = &mysql.NopLogger{} // connections are cut on purpose
-	connector, err := mysql.NewConnector(cfg)
+	db, err := poolOf(cfg)
 	if err != nil {
 		return nil, nil, err
 	}
-	db := sql.OpenDB(connector)
 	db.SetMaxOpenConns(conns)
 	db.SetMaxIdleConns(conns)
 	l, err := leaseOn(ctx, db, o)
@@ -53,21 +51,37 @@ func leasesOn(ctx context.Context, cfg *mysql.Config, conns int, o conformance.L
 	return l, func() { _ = db.Close() }, nil
 }
 
+func poolOf(cfg *mysql.Config) (*sql.DB, error) {
+	cfg.Logger = &mysql.NopLogger{} // connections are cut on purpose
+	connector, err := mysql.NewConnector(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return sql.OpenDB(connector), nil
+}
+
 func leaseOn(ctx context.Context, db *sql.DB, o conformance.LeaseOptions) (conformance.Leases, error) {
 	return mysqllock.NewLease(ctx, db, mysqllock.LeaseOptions{
-		TTL: o.TTL, Margin: o.Margin, Poll: o.Poll, Label: o.Label, Fair: o.Fair, Schema: o.Schema, Observer: o.Observer,
+		TTL: o.TTL, Margin: o.Margin, Poll: o.Poll, Label: o.Label, Fair: o.Fair, Schema: o.Schema, Observer: o.Observer, Log: o.Log,
 	})
 }
 
-// openPair is open for two that share a pool.
-func openPair(ctx context.Context, dsn string, o conformance.LeaseOptions) (a, b conformance.Leases, closePool func(), err error) {
-	db, err := sql.Open("mysql", dsn)
+// openPair is openOn for two that share a pool.
+func openPair(
+	ctx context.Context, dsn string, dialer *faultconn.Dialer, ofA, ofB conformance.LeaseOptions,
+) (a, b conformance.Leases, closePool func(), err error) {
+	cfg, err := mysql.ParseDSN(dsn)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	a, err = leaseOn(ctx, db, o)
+	cfg.DialFunc = dialer.DialContext
+	db, err := poolOf(cfg)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	a, err = leaseOn(ctx, db, ofA)
 	if err == nil {
-		b, err = leaseOn(ctx, db, o)
+		b, err = leaseOn(ctx, db, ofB)
 	}
 	return a, b, func() { _ = db.Close() }, err
 }
@@ -98,12 +112,10 @@ func openSession(
 	if dialer != nil {
 		cfg.DialFunc = dialer.DialContext
 	}
-	cfg.Logger = &mysql.NopLogger{} // connections are cut on purpose
-	connector, err := mysql.NewConnector(cfg)
+	db, err := poolOf(cfg)
 	if err != nil {
 		return nil, nil, err
 	}
-	db := sql.OpenDB(connector)
 	l, err := mysqllock.NewSession(ctx, db, mysqllock.SessionOptions{
 		Namespace: o.Namespace, RawNames: o.Raw, IdleTimeout: o.IdleTimeout, MaxConns: o.MaxConns, Poll: o.Poll, ServerQueue: o.ServerQueue,
 		Schema: o.Schema, Observer: o.Observer,

@@ -2,8 +2,10 @@ package mysqllock
 
 import (
 	"context"
+	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"time"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/fault"
@@ -17,17 +19,52 @@ const attempts = 4
 // once runs one autocommit statement on a connection of the pool. To have the connection first tells
 // what never reached the server from what may have: the pool's own methods don't.
 func (e *engine) once(ctx context.Context, statement func(mysqldb.DBTX) error) error {
+	return e.onConn(ctx, func(conn *sql.Conn) error { return statement(e.on(conn)) })
+}
+
+func (e *engine) onConn(ctx context.Context, statement func(*sql.Conn) error) error {
 	for n := 1; ; n++ {
 		conn, err := e.pool.Conn(ctx)
 		if err != nil {
 			return fault.NoWrite(err)
 		}
-		err = statement(e.on(conn))
+		err = statement(conn)
 		_ = conn.Close() // back to the pool, which drops a broken one
 		if n == attempts || !unsent(err) && e.Fault(err) != fault.Retry {
 			return sent(err)
 		}
 	}
+}
+
+// These bound for how long MySQL lets the one statement between them wait for a lock: for a second, the least that there
+// is. It runs at READ UNCOMMITTED.
+const (
+	bound = "SET @dblock_wait = @@SESSION.innodb_lock_wait_timeout, @@SESSION.innodb_lock_wait_timeout = 1, " +
+		"@@transaction_isolation = 'READ-UNCOMMITTED'"
+	unbound = "SET SESSION innodb_lock_wait_timeout = @dblock_wait"
+
+	boundWait = time.Second
+)
+
+// bounded is once for a statement that makes rows, which would wait for a transaction that has locked a row or a gap. It waits
+// for boundWait on MySQL, and on MariaDB for as long as it is told. It fails as locked then.
+func (e *engine) bounded(ctx context.Context, long string, statement func(mysqldb.DBTX) error) error {
+	if e.mariaDB {
+		return e.once(ctx, func(on mysqldb.DBTX) error { return statement(waiting{on, long}) })
+	}
+	return e.onConn(ctx, func(conn *sql.Conn) error {
+		if _, err := conn.ExecContext(ctx, bound); err != nil {
+			discard(conn) // it may be set
+			return fault.NoWrite(err)
+		}
+		err := statement(e.on(conn))
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		if _, failed := conn.ExecContext(ctx, unbound); failed != nil {
+			discard(conn)
+		}
+		return err
+	})
 }
 
 // read is once for what only reads.

@@ -19,6 +19,7 @@ type engine struct {
 
 	mariaDB  bool // it can do what MySQL can't
 	lockWait time.Duration
+	longest  int           // bytes of a statement; 0: no bound
 	watch    time.Duration // between two looks at what is waited for; 0: none
 
 	notDurable string // the setting for which commits don't survive a crash; empty: they do
@@ -35,6 +36,12 @@ func newEngine(db *sql.DB, schemaName string) *engine {
 // Lingers is for how long a statement may wait for a gap, once the client has given up. (MariaDB's don't wait.)
 func (e *engine) Lingers() time.Duration { return e.lockWait }
 
+// packetOverhead is how much shorter a statement is than the packet that carries it, with some to spare.
+const packetOverhead = 64
+
+// LongestStatement is the server's max_allowed_packet. The server closes a connection on which more than that arrives.
+func (e *engine) LongestStatement() int { return e.longest }
+
 // close gives the heart's connection back to the pool.
 func (e *engine) close() { e.heart.close() }
 
@@ -47,16 +54,20 @@ func (e *engine) check(ctx context.Context) error {
 	if e.notDurable, err = e.undurable(ctx); err != nil {
 		return mysqlschema.Unavailable(err)
 	}
-	if e.mariaDB = server == "MariaDB"; e.mariaDB {
-		return nil
-	}
-	seconds, err := e.q.LockWaitTimeout(ctx, e.on(e.pool))
+	limits, err := e.q.StatementLimits(ctx, e.on(e.pool))
 	if err != nil {
 		return mysqlschema.Unavailable(err)
 	}
-	e.lockWait = time.Duration(seconds) * time.Second
+	e.longest = int(limits.MaxPacket) - packetOverhead
+	if e.mariaDB = server == "MariaDB"; !e.mariaDB {
+		e.lockWait = time.Duration(limits.LockWaitSeconds) * time.Second
+	}
 	return nil
 }
 
 // on returns what the generated queries run on: their tables are in the database that the host chose.
-func (e *engine) on(conn mysqltext.Conn) mysqldb.DBTX { return mysqlschema.On(conn, e.schema) }
+func (e *engine) on(conn mysqltext.Conn) mysqldb.DBTX {
+	on := mysqlschema.On(conn, e.schema)
+	on.Longest = e.longest
+	return on
+}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/mysqlfault"
+	"github.com/dblock-go/dblock/internal/mysqltext"
 )
 
 // errLocked says that somebody's transaction holds a row for too long. It is Busy.
@@ -31,6 +32,8 @@ func (*engine) Fault(err error) fault.Fault {
 		return fault.Lost
 	case errors.Is(err, errLocked):
 		return fault.Busy
+	case errors.Is(err, mysqltext.ErrTooLong):
+		return fault.Poison
 	default:
 		return mysqlfault.Of(err)
 	}

@@ -1,6 +1,7 @@
 package mysqllock
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -10,7 +11,8 @@ import (
 	"github.com/dblock-go/dblock/internal/member"
 )
 
-// Enqueue is one INSERT for the batch, and one SELECT for its tickets.
+// Enqueue is one INSERT for the batch, and one SELECT for its tickets. A release may serve a ticket, and drop it, between
+// the two. Such a call gets number 1, which comes before all others: it has the key.
 func (e *engine) Enqueue(ctx context.Context, by lease.By, asks []lease.Ask) ([]int64, error) {
 	args := []any{by.Member[:], by.Beat}
 	var keys, handles [][]byte
@@ -27,6 +29,9 @@ func (e *engine) Enqueue(ctx context.Context, by lease.By, asks []lease.Ask) ([]
 	if err != nil || noted == 0 {
 		return tickets, err
 	}
+	if noted != int64(len(asks)) {
+		return nil, errUnseen
+	}
 	var rows []mysqldb.TicketsOfRow
 	err = e.read(ctx, func(on mysqldb.DBTX) (err error) {
 		rows, err = e.q.TicketsOf(ctx, on, keys, handles)
@@ -40,7 +45,7 @@ func (e *engine) Enqueue(ctx context.Context, by lease.By, asks []lease.Ask) ([]
 		given[id(string(r.Handle))] = r.Ticket
 	}
 	for i, a := range asks {
-		tickets[i] = given[a.Handle]
+		tickets[i] = cmp.Or(given[a.Handle], 1) // a ticket that is gone already was served
 	}
 	return tickets, nil
 }
@@ -90,7 +95,7 @@ func (e *engine) inTurn(ctx context.Context, by lease.By, asks []lease.Ask) ([]l
 	}
 	got, err := e.Acquire(ctx, by, alone)
 	if err != nil {
-		return nil, err
+		return failed(answers, first, err)
 	}
 	for n, i := range first {
 		answers[i] = got[n]
@@ -119,7 +124,7 @@ func (e *engine) SeeTurn(ctx context.Context, key string, handle lease.Handle, t
 	}
 	return lease.Turn{
 		Answer: lease.Answer{
-			Token: r.Granted, Held: r.Held == 1, Shared: r.Shared && r.Held == 0, Holder: lease.Holder{
+			Token: r.Granted, Handle: id(r.Handle.String), Held: r.Held == 1, Shared: r.Shared && r.Held == 0, Holder: lease.Holder{
 				Member: id(r.MemberID.String), Label: string(r.Label), Token: r.Token, Dead: r.HolderDead == 1, Remaining: micros(r.RemainingUs),
 			},
 		},
@@ -174,52 +179,84 @@ func (e *engine) dropTicket(ctx context.Context, key string, ticket int64) (drop
 	return dropped, err
 }
 
-// PassOn gives one after the other back, as each may go to another one.
+// PassOn withdraws what may wait still: without a ticket it is granted no more. Then each key that one of the batch
+// holds is passed on by itself, as each may go to another waiter.
 func (e *engine) PassOn(ctx context.Context, backs []lease.Back) ([]lease.Returned, error) {
+	if err := e.withdraw(ctx, lease.MayWait(backs)); err != nil {
+		return nil, err
+	}
 	answers := make([]lease.Returned, len(backs))
-	for i, b := range backs {
-		var err error
-		if answers[i], err = e.passOn(ctx, b); err != nil {
-			return nil, half(err, i > 0)
+	held, err := e.heldOf(ctx, backs)
+	if err != nil {
+		return nil, err
+	}
+	for n, i := range held {
+		if answers[i], err = e.passOn(ctx, backs[i]); err != nil {
+			return nil, half(err, n > 0)
 		}
 	}
 	return answers, nil
 }
 
-// passOn gives a key to who waits for it, or back where nobody does. What was not held may wait still: it is
-// withdrawn. It may have been granted before that, even where its ticket is gone already, and so is looked for once
-// more.
-func (e *engine) passOn(ctx context.Context, b lease.Back) (lease.Returned, error) {
-	for n := 1; ; n++ {
-		passed, err := e.next(ctx, b.Key, b.Handle, func(on mysqldb.DBTX, ticket int64) (int64, error) {
-			return e.q.PassOn(ctx, on, []byte(b.Key), b.Handle[:], ticket)
-		})
-		if passed || err != nil {
-			return lease.Returned{Freed: passed}, err
-		}
-		got, err := e.Release(ctx, []lease.Back{b})
-		if err != nil || got[0].Freed || got[0].Stood {
-			return got[0], err
-		}
-		if n == 2 { // without a ticket it is granted no more
-			return lease.Returned{}, nil
-		}
-		if err := e.withdraw(ctx, b); err != nil {
-			return lease.Returned{}, err
+// heldOf returns the places of those that hold their keys, or may: what was granted needs no look.
+func (e *engine) heldOf(ctx context.Context, backs []lease.Back) (held []int, err error) {
+	unsure := lease.MayWait(backs)
+	if len(unsure) == 0 {
+		return places(len(backs)), nil
+	}
+	var rows []mysqldb.LeaseHandlesRow
+	err = e.read(ctx, func(on mysqldb.DBTX) (err error) {
+		rows, err = e.q.LeaseHandles(ctx, on, keysOf(unsure))
+		return err
+	})
+	holds := make(map[string]member.ID, len(rows))
+	for _, r := range rows {
+		holds[string(r.LeaseKey)] = id(r.Handle.String)
+	}
+	for i, b := range backs {
+		if b.Token != 0 || holds[b.Key] == b.Handle {
+			held = append(held, i)
 		}
 	}
+	return held, err
+}
+
+// passOn gives a key to the next waiter, or back if there is none.
+func (e *engine) passOn(ctx context.Context, b lease.Back) (lease.Returned, error) {
+	passed, err := e.next(ctx, b.Key, b.Handle, func(on mysqldb.DBTX, ticket int64) (int64, error) {
+		return e.q.PassOn(ctx, on, []byte(b.Key), b.Handle[:], ticket)
+	})
+	if passed || err != nil {
+		return lease.Returned{Freed: passed}, err
+	}
+	got, err := e.Release(ctx, []lease.Back{b})
+	if err != nil {
+		return lease.Returned{}, err
+	}
+	return got[0], nil
 }
 
 // withdraw ends what waits.
-func (e *engine) withdraw(ctx context.Context, b lease.Back) error {
+func (e *engine) withdraw(ctx context.Context, backs []lease.Back) error {
+	if len(backs) == 0 {
+		return nil
+	}
+	handles := make([][]byte, len(backs))
+	for i := range backs {
+		handles[i] = backs[i].Handle[:]
+	}
 	var rows []mysqldb.TicketsOfRow
 	err := e.read(ctx, func(on mysqldb.DBTX) (err error) {
-		rows, err = e.q.TicketsOf(ctx, on, [][]byte{[]byte(b.Key)}, [][]byte{b.Handle[:]})
+		rows, err = e.q.TicketsOf(ctx, on, keysOf(backs), handles)
 		return err
 	})
 	if err != nil || len(rows) == 0 {
 		return err
 	}
-	_, err = e.dropTicket(ctx, b.Key, rows[0].Ticket)
+	var args []any
+	for _, r := range rows {
+		args = append(args, r.LeaseKey, r.Ticket)
+	}
+	_, _, err = e.change(ctx, repeated(mysqldb.DropTickets, len(rows)), args)
 	return err
 }

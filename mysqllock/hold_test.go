@@ -79,7 +79,7 @@ func TestGuard(t *testing.T) {
 		if got := r.release(back); got[0] != (lease.Returned{Stood: true}) {
 			r.Errorf("released under a guard: %+v", got)
 		}
-		if _, err := r.ExpireIn(r.ctx, back, time.Hour); r.Fault(err) != fault.Busy {
+		if _, err := r.ExpireIn(r.ctx, []lease.Back{back}, time.Hour); r.Fault(err) != fault.Busy {
 			r.Errorf("ended under a guard: %v", err)
 		}
 		if got := r.acquire(us, ask("k"))[0]; !got.Held {
@@ -121,17 +121,17 @@ func TestHolds(t *testing.T) {
 		r.take(them, ask("detached"))
 
 		back := r.take(them, ask("k"))
-		if ours, err := r.ExpireIn(r.ctx, back, 2*time.Hour); err != nil || !ours {
+		if ours, err := r.ExpireIn(r.ctx, []lease.Back{back}, 2*time.Hour); err != nil || !ours {
 			r.Errorf("ExpireIn: %v, %v", ours, err)
 		}
 		if got := r.acquire(them, ask("k"))[0]; !got.Held || got.Holder.Remaining > time.Hour {
 			r.Errorf("the heartbeat's end comes first: %+v", got)
 		}
-		if ours, err := r.ExpireIn(r.ctx, back, time.Millisecond); err != nil || !ours {
+		if ours, err := r.ExpireIn(r.ctx, []lease.Back{back}, time.Millisecond); err != nil || !ours {
 			r.Errorf("ExpireIn: %v, %v", ours, err)
 		}
 		time.Sleep(20 * time.Millisecond)
-		if ours, err := r.ExpireIn(r.ctx, back, time.Hour); err != nil || ours {
+		if ours, err := r.ExpireIn(r.ctx, []lease.Back{back}, time.Hour); err != nil || ours {
 			r.Errorf("ExpireIn of what has ended: %v, %v", ours, err)
 		}
 		r.take(them, ask("k"))

@@ -19,4 +19,7 @@ func TestNamesNeverChange(t *testing.T) {
 			t.Errorf("%q, %q, %q: got %s, want %s", v.database, v.namespace, v.name, got, v.want)
 		}
 	}
+	if mysqllock.NameOf("app", "a\x00b", "c") == mysqllock.NameOf("app", "a", "b\x00c") {
+		t.Error("two namespaces share a name")
+	}
 }

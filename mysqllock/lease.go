@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/mysqlfault"
@@ -58,7 +57,7 @@ type LeaseOptions struct {
 	MaxQueue int
 
 	// MaxBatch bounds how many calls share a statement. Default 1,024, at most 8,192; with 1 each call
-	// has a statement of its own.
+	// has a statement of its own. A statement also has at most 4 MiB, or max_allowed_packet if that is less.
 	MaxBatch int
 
 	// MaxInFlight bounds how many statements that acquire, and how many that give back, are under way at
@@ -110,12 +109,12 @@ func NewLease(ctx context.Context, pool *sql.DB, o LeaseOptions) (*Lease, error)
 		return nil, &dblock.InvalidError{Field: "LeaseOptions.Watch", Reason: fmt.Sprintf("%v is not within 1ms to 1s", watch)}
 	}
 	lo, err := lease.Options{
-		DeafPoll: cmp.Or(o.Poll, defaultDeafPoll), Label: o.Label, Observer: o.Observer, Poll: o.Poll, Fair: o.Fair, MaxQueue: o.MaxQueue, MaxBatch: o.MaxBatch, MaxInFlight: o.MaxInFlight,
+		DeafPoll: cmp.Or(o.Poll, defaultDeafPoll), Label: o.Label, Observer: o.Observer, Log: o.Log, Poll: o.Poll, Fair: o.Fair, MaxQueue: o.MaxQueue, MaxBatch: o.MaxBatch, MaxInFlight: o.MaxInFlight,
 	}.WithDefaults("LeaseOptions", defaultPoll)
 	if err != nil {
 		return nil, err
 	}
-	m, err := member.Options{TTL: o.TTL, Margin: o.Margin, Label: o.Label, Observer: o.Observer, Log: o.Log}.WithDefaults("LeaseOptions")
+	m, err := member.Options{TTL: o.TTL, Margin: o.Margin, Label: o.Label}.WithDefaults("LeaseOptions")
 	if err != nil {
 		return nil, err
 	}
@@ -166,7 +165,8 @@ func (l *Lease) Caps() dblock.Caps {
 
 // Close ends the contexts of all locks, waits, while ctx lives, until they are released, and leaves:
 // with the last Lease of a pool and TTL the heartbeat ends, and all that is left is free in one statement. It leaves
-// where ctx has ended, too.
+// where ctx has ended, too. If the server does not answer, Close returns 1 s after ctx has ended, and the process goes on
+// leaving in the background.
 //
 // Errors: ctx's, where locks are still in use; dblock.ErrUnavailable, ErrBusy and ErrOutcomeUnknown, where the database was not there to
 // leave: what was still held is free when the TTL is over.
@@ -177,64 +177,70 @@ func (l *Lease) Close(ctx context.Context) error {
 // Guard checks inside tx that the lease is still ours, and keeps it so till tx ends: nobody can take it
 // over before. It comes first in the transaction that writes what the lease protects.
 //
-// Errors: dblock.ErrFenced where the lease is not ours any more: roll back. Others are the driver's.
+// Errors: dblock.ErrFenced if the lease is not ours any more: roll back; the lock is lost at once. Others are the driver's.
 func (l *Lease) Guard(ctx context.Context, tx *sql.Tx, f dblock.Fence) error {
-	return l.guards.Guard(ctx, tx, f)
+	err := l.guards.Guard(ctx, tx, f)
+	if errors.Is(err, dblock.ErrFenced) {
+		l.locker.Fenced(f)
+	}
+	return err
 }
 
-// GuardedTx begins a READ COMMITTED transaction of the pool, guards it with the lock's fences, runs fn,
-// and commits. Its context ends when the lock is lost.
+// GuardedTx begins a READ COMMITTED transaction of the pool, guards it with the lock's fences, runs fn, and commits. Its
+// context ends when the lock is lost. It runs once: fn is not repeated after a conflict.
 //
-// Errors: fn's, after a rollback; dblock.ErrFenced, dblock.ErrLost; dblock.ErrOutcomeUnknown where the connection
-// was lost while it committed; dblock.ErrTxEnded where fn did not return an error, a deadlock's say, for which the server had rolled
-// everything back: the guard was gone then, and what fn sent after that is written.
+// Errors: fn's own, after a rollback; dblock.ErrLost if the lock was lost or released; dblock.ErrFenced if a guard found
+// that it is not ours any more; dblock.ErrConflict if the server rolled everything back before the commit. Nothing was
+// written in these cases. dblock.ErrOutcomeUnknown if the connection was lost during the commit. dblock.ErrTxEnded if fn
+// did not return an error for which the server had rolled everything back, such as a deadlock: the guard was gone then,
+// and what fn sent after that is written. Others: see RunTx.
 func (l *Lease) GuardedTx(ctx context.Context, lock *dblock.Lock, fn func(context.Context, *sql.Tx) error) error {
 	fences := lock.Fences()
 	if len(fences) == 0 {
 		return fmt.Errorf("%w: the lock of %q has no token to guard with", dblock.ErrUnsupported, lock.Key())
 	}
-	ctx = lock.Bind(ctx)
-	conn, err := l.key.host.Conn(ctx)
-	if err != nil {
+	return lock.RunUnder(ctx, func(ctx context.Context) error {
+		conn, err := l.key.host.Conn(ctx)
+		if err != nil {
+			return errBegin(ctx, err)
+		}
+		defer func() { _ = conn.Close() }()
+		restore, err := boundIdle(ctx, conn, l.key.ttl)
+		if err != nil {
+			return errBegin(ctx, err)
+		}
+		defer restore()
+		var own error
+		err = l.guardedOn(ctx, conn, fences, func(ctx context.Context, tx *sql.Tx) error {
+			own = fn(ctx, tx)
+			return own
+		})
+		if own == nil && mysqlfault.IsConflict(err) {
+			return fmt.Errorf("%w: nothing was written under %q: %w", dblock.ErrConflict, lock.Key(), err)
+		}
 		return err
-	}
-	defer func() { _ = conn.Close() }()
-	restore, err := boundIdle(ctx, conn, l.key.ttl)
-	if err != nil {
-		return err
-	}
-	defer restore()
-	return l.guardedOn(ctx, conn, fences, fn)
+	})
 }
 
+// guardedOn runs fn in a guarded transaction of a connection.
 func (l *Lease) guardedOn(ctx context.Context, conn *sql.Conn, fences []dblock.Fence, fn func(context.Context, *sql.Tx) error) error {
-	tx, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	modes, err := TxOptions{}.modes()
 	if err != nil {
 		return err
 	}
-	defer func() { _ = tx.Rollback() }() // nothing, where it has ended
-	for _, f := range fences {
-		if err := l.Guard(ctx, tx, f); err != nil {
-			return err
+	tx, err := beginOn(ctx, conn, modes)
+	if err != nil {
+		discard(conn) // the modes may be set, and are for this transaction alone
+		return errBegin(ctx, err)
+	}
+	return runOn(ctx, conn, tx, func(tx *sql.Tx) error {
+		for _, f := range fences {
+			if err := l.Guard(ctx, tx, f); err != nil {
+				return err
+			}
 		}
-	}
-	if _, err := tx.ExecContext(ctx, "SAVEPOINT "+txMark); err != nil {
-		return err
-	}
-	if err := fn(ctx, tx); err != nil {
-		return err
-	}
-	if _, err := tx.ExecContext(ctx, "RELEASE SAVEPOINT "+txMark); mysqlfault.IsNoSavepoint(err) {
-		return errUnmarked(ctx, err)
-	}
-	err = tx.Commit()
-	if errors.Is(err, sql.ErrTxDone) || ctx.Err() != nil && errors.Is(err, ctx.Err()) { // never sent: the lock was lost, or ctx ended
-		return errors.Join(context.Cause(ctx), err)
-	}
-	if err != nil && (*engine)(nil).Fault(err) == fault.Lost {
-		return fmt.Errorf("%w: the commit under %q: %w", dblock.ErrOutcomeUnknown, fences[0].Key, err)
-	}
-	return err
+		return fn(ctx, tx)
+	})
 }
 
 // boundIdle has the server end the session once it was idle for the TTL: a client that hangs would hold
@@ -263,6 +269,8 @@ func boundIdle(ctx context.Context, conn *sql.Conn, ttl time.Duration) (restore 
 
 // Sweep removes what nobody has used for an hour: members that died, keys that are free. It is for
 // tidiness alone; nothing waits for it. It returns how many rows it removed.
+//
+// Errors: dblock.ErrClosed, dblock.ErrUnavailable, dblock.ErrBusy, dblock.ErrOutcomeUnknown, dblock.ErrSchema.
 func (l *Lease) Sweep(ctx context.Context) (removed int64, err error) { return l.locker.Sweep(ctx) }
 
 // RunSweeper sweeps every so often, at least 1 s, until ctx ends; then it returns the context's error. Call it in every
@@ -274,19 +282,21 @@ func (l *Lease) RunSweeper(ctx context.Context, every time.Duration) error {
 	return l.locker.RunSweeper(ctx, every)
 }
 
-// Held lists the leases that are held now, by whomever, sorted by key.
+// Held lists the leases that are held now, by all processes, sorted by key.
+//
+// Errors: ctx's; dblock.ErrClosed, dblock.ErrUnavailable, dblock.ErrBusy, dblock.ErrSchema.
 func (l *Lease) Held(ctx context.Context) ([]dblock.HeldLock, error) { return l.locker.List(ctx) }
 
 // Holder reads who holds a key, in one cheap statement, with the data that WithData keeps beside it.
 //
 // Errors: dblock.ErrNotHeld where nobody alive holds it; dblock.ErrInvalid, dblock.ErrUnavailable, dblock.ErrBusy,
-// dblock.ErrSchema.
+// dblock.ErrSchema, dblock.ErrClosed; ctx's.
 func (l *Lease) Holder(ctx context.Context, key string) (dblock.HeldLock, error) {
 	return l.locker.Holder(ctx, key)
 }
 
-// ForceRelease gives back a lease that somebody else holds, if the token is right (see Held). It is for people:
-// the holder learns of it when it asks or guards, and not before.
+// ForceRelease releases a lease that another process holds, if the token is right (see Held). It is for operators. The
+// holder's lock is lost when its process next reads what it holds, a third of its TTL later at most, or when it guards.
 //
 // Errors: dblock.ErrNotHeld where nobody holds the key, or not with that token; dblock.ErrBusy while a
 // guarded transaction of the holder is open.
@@ -297,7 +307,7 @@ func (l *Lease) ForceRelease(ctx context.Context, key string, token int64) error
 // SetPermits gives a semaphore another number of permits, 1 to dblock.MaxPermits, and makes it where there is none.
 // Those that are held stay so; none is given out past the new number.
 //
-// Errors: dblock.ErrInvalid, dblock.ErrUnavailable.
+// Errors: dblock.ErrInvalid, dblock.ErrUnavailable, dblock.ErrClosed.
 func (l *Lease) SetPermits(ctx context.Context, key string, limit int) error {
 	return l.locker.SetPermits(ctx, key, limit)
 }

@@ -7,17 +7,24 @@ import (
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/mysqlfault"
+	"github.com/dblock-go/dblock/internal/mysqltext"
 )
 
-// nowait has MariaDB run a statement that waits for no lock: error 1205 comes at once. MySQL has nothing like it,
+// waiting has MariaDB run a statement that waits for a lock for so long. Error 1205 comes then. MySQL has nothing like it,
 // and gets statements that pass over what is locked.
-type nowait struct{ mysqldb.DBTX }
-
-func (n nowait) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	return n.DBTX.ExecContext(ctx, withoutWaiting+query, args...)
+type waiting struct {
+	mysqldb.DBTX
+	long string
 }
 
-const withoutWaiting = "SET STATEMENT innodb_lock_wait_timeout = 0 FOR "
+func (w waiting) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	return w.DBTX.ExecContext(ctx, w.long+query, args...)
+}
+
+const (
+	withoutWaiting = "SET STATEMENT innodb_lock_wait_timeout = 0 FOR "
+	waitingBriefly = "SET STATEMENT innodb_lock_wait_timeout = 1 FOR "
+)
 
 // takeOne grants one key where it is free, and not locked by anybody at this moment.
 func (e *engine) takeOne(ctx context.Context, by lease.By, a lease.Ask) (taken, token int64, err error) {
@@ -32,7 +39,7 @@ func (e *engine) takeOne(ctx context.Context, by lease.By, a lease.Ask) (taken, 
 		var result sql.Result
 		var err error
 		if e.mariaDB {
-			result, err = e.q.AcquireLease(ctx, nowait{on}, p)
+			result, err = e.q.AcquireLease(ctx, waiting{on, withoutWaiting}, p)
 		} else {
 			result, err = e.q.AcquireLeaseSkipping(ctx, on, mysqldb.AcquireLeaseSkippingParams{
 				Handle: p.Handle, Keeper: p.Keeper, HoldUs: p.HoldUs, Label: p.Label, Data: p.Data,
@@ -56,7 +63,7 @@ func (e *engine) freeOne(ctx context.Context, b lease.Back) (freed int64, err er
 	p := mysqldb.ReleaseLeaseParams{LeaseKey: []byte(b.Key), Handle: b.Handle[:], Token: b.Token}
 	err = e.once(ctx, func(on mysqldb.DBTX) (err error) {
 		if e.mariaDB {
-			freed, err = e.q.ReleaseLease(ctx, nowait{on}, p)
+			freed, err = e.q.ReleaseLease(ctx, waiting{on, withoutWaiting}, p)
 		} else {
 			freed, err = e.q.ReleaseLeaseSkipping(ctx, on, mysqldb.ReleaseLeaseSkippingParams(p))
 		}
@@ -68,10 +75,10 @@ func (e *engine) freeOne(ctx context.Context, b lease.Back) (freed int64, err er
 	return freed, err
 }
 
-// changed reads how many rows a statement changed, and what it told as its insert id.
-func changed(result sql.Result) (rows, told int64, err error) {
-	if rows, err = result.RowsAffected(); err == nil {
-		told, err = result.LastInsertId()
-	}
-	return rows, told, err
+// changed returns how many rows a statement changed, and their token. If a trigger hides the token it is 0: see reads it.
+func changed(result sql.Result) (rows, token int64, err error) {
+	return mysqltext.Carried(result, leastToken)
 }
+
+// leastToken is a number below all tokens, which are microseconds since 1970.
+const leastToken = 1e15

@@ -27,7 +27,12 @@ func (e *engine) Beat(ctx context.Context, id member.ID, ttl time.Duration) (bea
 		if err != nil {
 			return err
 		}
-		beat, alive, err = granted(result)
+		var rows int64
+		rows, beat, err = mysqltext.Carried(result, 1)
+		if err == nil && rows > 0 && beat == 0 {
+			beat, err = e.q.SeeBeat(ctx, on, id[:])
+		}
+		alive = err == nil && rows > 0
 		return err
 	})
 	return beat, alive, err
@@ -40,16 +45,6 @@ func (e *engine) Leave(ctx context.Context, id member.ID) error {
 
 func (e *engine) beating(ctx context.Context, statement func(mysqldb.DBTX) error) error {
 	return e.heart.do(ctx, e.on, statement)
-}
-
-// granted reads what an UPDATE of one row told as its insert id, and whether it found the row.
-func granted(result sql.Result) (told int64, found bool, err error) {
-	n, err := result.RowsAffected()
-	if err != nil || n == 0 {
-		return 0, false, err
-	}
-	told, err = result.LastInsertId()
-	return told, err == nil, err
 }
 
 // heart is a connection that only heartbeats use, so that they come through when all others are busy.

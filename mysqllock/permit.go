@@ -34,38 +34,40 @@ func (e *engine) AcquirePermits(ctx context.Context, by lease.By, asks []lease.A
 		of[s] = append(of[s], i)
 	}
 	answers := make([]lease.Answer, len(asks))
-	granted := false
 	for _, s := range order {
-		if err := e.permitsOf(ctx, by, asks, of[s], answers); err != nil {
-			return nil, half(err, granted)
+		left, err := e.permitsOf(ctx, by, asks, of[s], answers)
+		if err == nil {
+			continue
 		}
-		granted = granted || slices.ContainsFunc(of[s], func(i int) bool { return answers[i].Token != 0 })
+		if _, err := failed(answers, left, err); err != nil {
+			return nil, err
+		}
 	}
 	return answers, nil
 }
 
 // permitsOf answers those at the given places, who ask for one semaphore. Whoever wants fewest comes first: who is refused then
-// would not have fitted in beside the others either.
-func (e *engine) permitsOf(ctx context.Context, by lease.By, asks []lease.Ask, at []int, answers []lease.Answer) error {
+// would not have fitted in beside the others either. An error is that of those who are left.
+func (e *engine) permitsOf(
+	ctx context.Context, by lease.By, asks []lease.Ask, at []int, answers []lease.Answer,
+) (left []int, err error) {
 	at = slices.SortedStableFunc(slices.Values(at), func(i, j int) int { return cmp.Compare(asks[i].Permits, asks[j].Permits) })
 	beyond := 0
 	if !slices.ContainsFunc(at, func(i int) bool { return !asks[i].Contended }) {
 		var usable int
-		var err error
 		usable, beyond, err = e.seePermits(ctx, by, asks, at, answers)
 		if err != nil || usable < asks[at[0]].Permits {
-			return err
+			return at, err
 		}
 	}
-	for granted := 0; ; {
+	for {
 		n, err := e.takePermits(ctx, by, asks, at, beyond, answers)
-		granted += n
 		if at = at[n:]; err != nil || len(at) == 0 {
-			return half(err, granted > 0)
+			return at, err
 		}
 		usable, past, err := e.seePermits(ctx, by, asks, at, answers)
 		if err != nil || past <= beyond || usable < asks[at[0]].Permits {
-			return half(err, granted > 0)
+			return at, err
 		}
 		beyond = past // no more than the number of rows that there are
 	}
@@ -84,7 +86,10 @@ func (e *engine) takePermits(
 		total += int64(a.Permits)
 	}
 	args := append([]any{by.Member[:], by.Beat, []byte(first.Key), int64(first.Limit), total + int64(beyond)}, of...)
-	rows, token, err := e.change(ctx, repeated(mysqldb.AcquirePermits, len(at)), args)
+	rows, token, err := e.change(ctx, e.passingOver(repeated(mysqldb.AcquirePermits, len(at))), args)
+	if err == nil && rows > 0 && token == 0 {
+		token, err = e.permitToken(ctx, pick(asks, at))
+	}
 	if err != nil {
 		return 0, err
 	}
@@ -93,13 +98,29 @@ func (e *engine) takePermits(
 			break
 		}
 		rows -= int64(asks[i].Permits)
-		answers[i] = lease.Answer{Token: token}
+		answers[i] = counted(asks[i:i+1], token)[0]
 		granted++
 	}
 	if rows != 0 {
 		return 0, errUnseen
 	}
 	return granted, nil
+}
+
+// permitToken reads the token of permits that one statement granted. Not all of the asks need to be granted.
+func (e *engine) permitToken(ctx context.Context, asks []lease.Ask) (token int64, err error) {
+	backs := make([]lease.Back, len(asks))
+	for i, a := range asks {
+		backs[i] = lease.Back{Key: a.Key, Handle: a.Handle}
+	}
+	rows, err := e.slots(ctx, backs)
+	for _, r := range rows {
+		token = max(token, r.Token)
+	}
+	if err == nil && token == 0 {
+		err = errUnseen
+	}
+	return token, half(err, true)
 }
 
 // seePermits says why those at the given places, who ask for one semaphore, were refused, how many of its permits are
@@ -145,7 +166,7 @@ func (e *engine) MakeSemaphore(ctx context.Context, key string, limit int) error
 	if err := e.makePermits(ctx, key, limit); err != nil {
 		return err
 	}
-	return e.once(ctx, func(on mysqldb.DBTX) error {
+	return e.bounded(ctx, waitingBriefly, func(on mysqldb.DBTX) error {
 		return e.q.MakeSemaphore(ctx, on, []byte(key), int32(limit)) //nolint:gosec // at most dblock.MaxPermits
 	})
 }
@@ -160,7 +181,7 @@ func (e *engine) SetPermits(ctx context.Context, key string, limit int) error {
 	})
 }
 
-// permitsStep is how many permits one statement makes.
+// permitsStep is how many permits one statement makes or frees.
 const permitsStep = 1000
 
 // makePermits makes those that are missing. It leaves the others alone, which may be locked.
@@ -176,7 +197,10 @@ func (e *engine) makePermits(ctx context.Context, key string, limit int) error {
 		for n := range step {
 			args = append(args, []byte(key), int64(slot+n))
 		}
-		_, _, err = e.change(ctx, mysqltext.Rows(mysqldb.MakePermits, step), args)
+		err = e.bounded(ctx, waitingBriefly, func(on mysqldb.DBTX) error {
+			_, err := on.ExecContext(ctx, mysqltext.Rows(mysqldb.MakePermits, step), args...)
+			return err
+		})
 	}
 	return err
 }
@@ -219,15 +243,19 @@ func (e *engine) releasePermits(ctx context.Context, backs []lease.Back) ([]leas
 
 // slots reads which permits are those of some acquisitions.
 func (e *engine) slots(ctx context.Context, backs []lease.Back) (rows []mysqldb.PermitSlotsRow, err error) {
+	err = e.read(ctx, func(on mysqldb.DBTX) (err error) {
+		rows, err = e.q.PermitSlots(ctx, on, keysOf(backs), nullable(handlesOf(backs)))
+		return err
+	})
+	return rows, err
+}
+
+func handlesOf(backs []lease.Back) []member.ID {
 	handles := make([]member.ID, len(backs))
 	for i, b := range backs {
 		handles[i] = b.Handle
 	}
-	err = e.read(ctx, func(on mysqldb.DBTX) (err error) {
-		rows, err = e.q.PermitSlots(ctx, on, keysOf(backs), nullable(handles))
-		return err
-	})
-	return rows, err
+	return handles
 }
 
 // nullable are ids as the arguments of a column that may be null.
@@ -239,14 +267,21 @@ func nullable(ids []member.ID) []sql.NullString {
 	return list
 }
 
-// endPermits frees permits that are still those of the acquisition, where nobody has locked them at this moment.
+// endPermits frees permits that still belong to the acquisition, in steps that fit into a statement. It passes over rows
+// that are locked at this moment.
 func (e *engine) endPermits(ctx context.Context, rows []mysqldb.PermitSlotsRow) (freed int64, err error) {
-	var args []any
-	for _, r := range rows {
-		args = append(args, r.LeaseKey, r.Slot, []byte(r.Handle.String))
+	for step := range slices.Chunk(rows, permitsStep) {
+		var args []any
+		for _, r := range step {
+			args = append(args, r.LeaseKey, r.Slot, []byte(r.Handle.String))
+		}
+		n, _, err := e.change(ctx, repeated(mysqldb.ReleasePermits, len(step)), args)
+		if err != nil {
+			return freed, half(err, freed > 0)
+		}
+		freed += n
 	}
-	freed, _, err = e.change(ctx, repeated(mysqldb.ReleasePermits, len(rows)), args)
-	return freed, err
+	return freed, nil
 }
 
 // reapPermits ends what dead members have, and what has ended by itself.
@@ -265,31 +300,4 @@ func (e *engine) reapPermits(ctx context.Context, key string, gone []member.ID) 
 	}
 	_, err = e.endPermits(ctx, ended)
 	return err
-}
-
-func (e *engine) expirePermits(ctx context.Context, b lease.Back, d time.Duration) (rows int64, err error) {
-	ours, err := e.slots(ctx, []lease.Back{b})
-	if err != nil {
-		return 0, err
-	}
-	slots := make([]int32, len(ours))
-	for i, r := range ours {
-		slots[i] = r.Slot
-	}
-	err = e.once(ctx, func(on mysqldb.DBTX) (err error) {
-		rows, err = e.q.ExpirePermits(ctx, on, mysqldb.ExpirePermitsParams{
-			LeaseKey: []byte(b.Key), Slots: slots, Token: b.Token, Handle: b.Handle[:], HoldUs: d.Microseconds(),
-		})
-		return err
-	})
-	return rows, err
-}
-
-func (e *engine) permitsStand(ctx context.Context, b lease.Back) (bool, error) {
-	var stands int64
-	err := e.read(ctx, func(on mysqldb.DBTX) (err error) {
-		stands, err = e.q.PermitsStand(ctx, on, []byte(b.Key), b.Token, b.Handle[:])
-		return err
-	})
-	return stands > 0, err
 }

@@ -16,7 +16,8 @@ import (
 const passes = 8
 
 // Release is one UPDATE where all of a batch are ours, and one SELECT more where not all were freed.
-// Where some of a batch were not ours any more and others were freed, those whose rows are free now count as freed.
+// The server counts what it freed, and does not say which. Where not all were freed, a lease that has its token counts as
+// freed if its row is free now. One without its token does not: the acquisition may be under way still.
 func (e *engine) Release(ctx context.Context, backs []lease.Back) ([]lease.Returned, error) {
 	free, standing := e.free, e.standing
 	switch backs[0].Mode {
@@ -106,7 +107,7 @@ func (e *engine) standing(
 		b := backs[i]
 		switch {
 		case !r.Handle.Valid:
-			answers[i].Freed = freed > 0
+			answers[i].Freed = freed > 0 && b.Token != 0
 		case id(r.Handle.String) == b.Handle && (b.Token == 0 || b.Token == r.Token):
 			answers[i].Stood = true
 			left = append(left, i)
@@ -129,47 +130,4 @@ func pause(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-}
-
-// ExpireIn ends a lease d from now.
-func (e *engine) ExpireIn(ctx context.Context, b lease.Back, d time.Duration) (bool, error) {
-	expire, stands := e.expire, e.stands
-	switch b.Mode {
-	case dblock.Permits:
-		expire, stands = e.expirePermits, e.permitsStand
-	case dblock.Shared:
-		expire, stands = e.expireShared, e.sharedStands
-	}
-	for n := 1; ; n++ {
-		rows, err := expire(ctx, b, d)
-		if err != nil || rows > 0 {
-			return rows > 0, err
-		}
-		still, err := stands(ctx, b)
-		if err != nil || !still {
-			return false, err
-		}
-		if n == passes || pause(ctx, rand.N(time.Millisecond<<min(n, 3))) != nil {
-			return false, errLocked
-		}
-	}
-}
-
-func (e *engine) expire(ctx context.Context, b lease.Back, d time.Duration) (rows int64, err error) {
-	err = e.once(ctx, func(on mysqldb.DBTX) (err error) {
-		rows, err = e.q.ExpireLease(ctx, on, mysqldb.ExpireLeaseParams{
-			LeaseKey: []byte(b.Key), Token: b.Token, Handle: b.Handle[:], HoldUs: d.Microseconds(),
-		})
-		return err
-	})
-	return rows, err
-}
-
-func (e *engine) stands(ctx context.Context, b lease.Back) (bool, error) {
-	var stands int64
-	err := e.read(ctx, func(on mysqldb.DBTX) (err error) {
-		stands, err = e.q.LeaseStands(ctx, on, []byte(b.Key), b.Token, b.Handle[:])
-		return err
-	})
-	return stands > 0, err
 }

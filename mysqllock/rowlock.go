@@ -4,11 +4,13 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/mysqlfault"
+	"github.com/dblock-go/dblock/internal/mysqlserver"
 	"github.com/dblock-go/dblock/internal/rowlock"
 )
 
@@ -28,7 +30,8 @@ const maxWait = 100_000_000 * time.Second
 //
 // Errors: sql.ErrNoRows where there is no such row; a *dblock.HeldError (ErrNotAcquired) where it was not had in time, and
 // by SkipLocked; a *ScanError where there is no index; dblock.ErrConflict after a deadlock, and where MariaDB's
-// innodb_snapshot_isolation finds the row changed: roll back; dblock.ErrUnsupported for a Strength that only Postgres has;
+// innodb_snapshot_isolation finds the row changed: roll back; dblock.ErrUnsupported for a Strength that only Postgres has, for a view,
+// and for a table of another engine than InnoDB (MyISAM, Aria, MEMORY: no row of theirs is ever locked);
 // dblock.ErrUnavailable where tx may not write; an *dblock.InvalidError. After a refusal tx is as it was, ready for use.
 // Others are the driver's.
 func LockRow[K any](ctx context.Context, tx *sql.Tx, table, column string, key K, o dblock.RowLock) error {
@@ -44,7 +47,10 @@ func LockRow[K any](ctx context.Context, tx *sql.Tx, table, column string, key K
 
 // LockRows is LockRow for up to dblock.MaxSetKeys keys, and says which of them there are. The server locks the rows in the
 // order of an index, so that two who lock some of the same rows, in whatever order they ask, never deadlock; unless the
-// keys themselves change, or tx has locked others of them before.
+// keys themselves change, or tx has locked others of them before. The rows of a partitioned table are locked and returned partition
+// by partition, which takes two more round trips, and one for each partition that the keys may be in.
+//
+// If the index has all columns of the table, MySQL may lock all of its rows for a third of them: at REPEATABLE READ they stay locked.
 //
 // A refusal is of all: its *dblock.HeldError does not say which row it was. The rows before that one may stay locked until tx
 // ends, as InnoDB gives no lock back before. With SkipLocked each key that was not had takes one more round trip, which tells
@@ -66,10 +72,8 @@ func LockRows[K any](
 	name := rowlock.Row(table, column, keys)
 	l := locking[K]{tx: tx, from: from, where: where, lock: lock}
 	for range 2 {
-		if !o.Scan {
-			if l.index, err = indexFor(ctx, tx, from, where, column, keys[0]); err != nil {
-				return rows, txError(ctx, name, err)
-			}
+		if l.access, err = accessTo(ctx, tx, from, where, column, keys[0], o.Scan); err != nil {
+			return rows, txError(ctx, name, err)
 		}
 		err = within(ctx, tx, o.Wait, func() error {
 			rows.Locked, err = l.rows(ctx, keys)
@@ -78,7 +82,7 @@ func LockRows[K any](
 		if mysqlfault.Number(err) != mysqlfault.NoSuchIndex {
 			break
 		}
-		verdicts.forget(l.verdict(keys[0])) // somebody has dropped it, or this is another database: look again
+		verdicts.forget(verdictOf(from, where, keys[0])) // somebody has dropped it, or this is another database: look again
 	}
 	switch {
 	case mysqlfault.IsLocked(err) && o.Wait == dblock.NoWait:
@@ -95,18 +99,48 @@ func LockRows[K any](
 
 // locking is the statement that locks rows, but for their keys.
 type locking[K any] struct {
-	tx                       *sql.Tx
-	from, where, lock, index string // names are quoted; no index: any
+	access
+	tx                *sql.Tx
+	from, where, lock string // names are quoted
 }
 
 // inOne is how many keys stand in one IN: of a thousand MariaDB would make a table of its own, and lose their order.
 const inOne = 500
 
-// rows locks, and returns the keys of the rows that there are. The locks are taken in the order of the index that is
-// read, and not in that of ORDER BY: so it has to be that of the keys, on however small a table.
-func (l locking[K]) rows(ctx context.Context, keys []K) ([]K, error) {
+// rows locks, and returns the keys of the rows that there are. The locks are taken in the order of the index that is read, and
+// not in that of ORDER BY: so it has to be that of the keys, on however small a table. A table's partitions have an index each, and
+// are read one after the other.
+func (l locking[K]) rows(ctx context.Context, keys []K) (locked []K, err error) {
+	parts := []string{""}
+	if l.partitioned && len(keys) > 1 {
+		if parts, err = l.parts(ctx, keys); err != nil {
+			return nil, err
+		}
+	}
+	for _, part := range parts {
+		query, args := l.query(keys, part)
+		answer, err := l.tx.QueryContext(ctx, query+" "+l.lock, args...)
+		rows, err := collect(answer, err, l.key)
+		if err != nil {
+			return nil, err
+		}
+		locked = append(locked, rows...)
+	}
+	return locked, nil
+}
+
+// query reads the rows of keys, without a lock; part is empty for all partitions. It reads a column that the index lacks: of one
+// that has all that it reads MySQL would scan the whole, for a third of its rows, and lock them.
+func (l locking[K]) query(keys []K, part string) (string, []any) {
 	var query strings.Builder
-	fmt.Fprintf(&query, "SELECT %s FROM %s ", l.where, l.from)
+	fmt.Fprintf(&query, "SELECT %s", l.where)
+	if l.beside != "" {
+		fmt.Fprintf(&query, ", LENGTH(%s)", l.beside)
+	}
+	fmt.Fprintf(&query, " FROM %s ", l.from)
+	if part != "" {
+		fmt.Fprintf(&query, "PARTITION (%s) ", part)
+	}
 	if l.index != "" {
 		fmt.Fprintf(&query, "FORCE INDEX (%s) ", l.index)
 	}
@@ -123,12 +157,45 @@ func (l locking[K]) rows(ctx context.Context, keys []K) ([]K, error) {
 			query.WriteString(", ?")
 		}
 	}
-	fmt.Fprintf(&query, ") ORDER BY %s %s", l.where, l.lock)
-	answer, err := l.tx.QueryContext(ctx, query.String(), args...)
-	return collect(answer, err, func(r *sql.Rows) (key K, err error) {
-		err = r.Scan(&key)
-		return key, err
-	})
+	fmt.Fprintf(&query, ") ORDER BY %s", l.where)
+	return query.String(), args
+}
+
+// key reads a row of query.
+func (l locking[K]) key(r *sql.Rows) (key K, err error) {
+	if l.beside == "" {
+		return key, r.Scan(&key)
+	}
+	return key, r.Scan(&key, new(sql.NullInt64))
+}
+
+// parts are the partitions that keys may be in, in quotes and in the order of the table's definition. One empty name stands for all.
+func (l locking[K]) parts(ctx context.Context, keys []K) ([]string, error) {
+	query, args := l.query(keys, "")
+	plan, err := mysqlserver.Show(ctx, l.tx, "EXPLAIN /*M! PARTITIONS */ /*!80000 FORMAT=TRADITIONAL */ "+query, args...)
+	if err != nil || len(plan) != 1 || plan[0]["partitions"] == "" { // of one key there may be a constant instead
+		return []string{""}, err
+	}
+	all, err := mysqlserver.Partitions(ctx, l.tx, l.from)
+	if err != nil {
+		return nil, err
+	}
+	touched := strings.Split(plan[0]["partitions"], ",")
+	var parts, every []string
+	for _, p := range all {
+		name, err := rowlock.Name("partition", p.Name, "`")
+		if err != nil {
+			return nil, err
+		}
+		every = append(every, name)
+		if slices.Contains(touched, p.InPlan) {
+			parts = append(parts, name)
+		}
+	}
+	if len(parts) != len(touched) { // a name has a comma
+		return every, nil
+	}
+	return parts, nil
 }
 
 // skipped tells apart, of the keys that were not had, those of rows that others have locked and those of no row. A plain

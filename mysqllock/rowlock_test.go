@@ -3,6 +3,8 @@ package mysqllock_test
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
+	"errors"
 	"net/url"
 	"testing"
 	"time"
@@ -25,12 +27,31 @@ func openRows(dsn string, conns int, level sql.IsolationLevel) (func(context.Con
 	db.SetMaxOpenConns(conns)
 	db.SetMaxIdleConns(conns)
 	return func(context.Context) (conformance.RowTx, error) {
-		tx, err := db.BeginTx(context.Background(), &sql.TxOptions{Isolation: level})
-		return rowTx{tx}, err
+		conn, err := db.Conn(context.Background())
+		if err != nil {
+			return nil, err
+		}
+		tx, err := conn.BeginTx(context.Background(), &sql.TxOptions{Isolation: level})
+		if err != nil {
+			return nil, errors.Join(err, leave(conn, err))
+		}
+		return rowTx{conn, tx}, nil
 	}, func() { _ = db.Close() }, nil
 }
 
-type rowTx struct{ tx *sql.Tx }
+type rowTx struct {
+	conn *sql.Conn
+	tx   *sql.Tx
+}
+
+// leave gives a connection back to the pool. After an error of BEGIN, COMMIT or ROLLBACK its transaction may be open, so it is
+// closed instead.
+func leave(conn *sql.Conn, err error) error {
+	if err != nil {
+		_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+	}
+	return conn.Close()
+}
 
 func (t rowTx) Exec(ctx context.Context, statement string) error {
 	_, err := t.tx.ExecContext(ctx, statement)
@@ -42,8 +63,14 @@ func (t rowTx) Text(ctx context.Context, query string) (text string, err error) 
 	return text, err
 }
 
-func (t rowTx) Commit(context.Context) error   { return t.tx.Commit() }
-func (t rowTx) Rollback(context.Context) error { return t.tx.Rollback() }
+func (t rowTx) Commit(context.Context) error   { return t.end(t.tx.Commit()) }
+func (t rowTx) Rollback(context.Context) error { return t.end(t.tx.Rollback()) }
+
+// end is called again by a Rollback after a Commit, when the connection is closed already.
+func (t rowTx) end(err error) error {
+	_ = leave(t.conn, err)
+	return err
+}
 
 func (t rowTx) LockRow(ctx context.Context, table, column string, key int64, o dblock.RowLock) error {
 	return mysqllock.LockRow(ctx, t.tx, table, column, key, o)
@@ -90,6 +117,7 @@ func TestRowLocksSettings(t *testing.T) {
 			}
 			rows(kind).RunWith(t, map[string]func(*testing.T, string) string{
 				"parseTime":         conformance.Appended("parseTime=true&loc=Local"),
+				"columnsWithAlias":  conformance.Appended("columnsWithAlias=true"),
 				"clientFoundRows":   conformance.Appended("clientFoundRows=true"),
 				"interpolateParams": conformance.Appended("interpolateParams=true"),
 				"multiStatements":   conformance.Appended("multiStatements=true"),

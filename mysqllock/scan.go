@@ -8,15 +8,17 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/mysqlserver"
 	"github.com/dblock-go/dblock/internal/rowlock"
 )
 
 // ScanError says that a statement would have locked rows that it does not return, up to the whole table, for want of an
 // index. Nothing was locked. RowLock.Scan has it done all the same.
 //
-// LockRow and LockRows look for an index that begins with the column, and Claim reads what EXPLAIN says: once for each text
-// of a statement, and kind of key, that is allowed, in the life of the process, of the last few hundred. A process that
-// works on several databases, in which one text means tables of different indexes, has the verdict of the first.
+// LockRow and LockRows look at the table and for an index that begins with the column. Claim looks at its tables and reads what
+// EXPLAIN says. This is done once for each text of a statement, and kind of key, that is allowed: the process keeps the last few
+// hundred. If one text means different tables in several databases, the process keeps the verdict of the first.
 type ScanError struct {
 	Statement string // what would have been run, without its lock
 	Reason    string // what the server would do
@@ -27,27 +29,61 @@ func (e *ScanError) Error() string {
 	return fmt.Sprintf("dblock: %s would lock rows that it does not return: %s; make %s, or set RowLock.Scan", e.Statement, e.Reason, e.Index)
 }
 
-// verdict is what the cache goes by: what a statement reads, and with which kind of key.
-func (l locking[K]) verdict(key K) string { return verdictOf(l.from, l.where, key) }
+// access is how the rows of a table are locked.
+type access struct {
+	index       string // by which, in quotes; empty: by any
+	beside      string // a column that is not in that index, in quotes; empty: there is none
+	partitioned bool
+}
 
 func verdictOf(from, where string, key any) string {
 	return fmt.Sprintf("SELECT %s FROM %s WHERE %s = ? (%T)", where, from, where, key)
 }
 
-// indexFor is the name, quoted, of an index that begins with a column, the primary key before others.
-func indexFor(ctx context.Context, tx *sql.Tx, from, where, column string, key any) (string, error) {
+// accessTo finds an index that begins with a column, the primary key before others. With scan any will do.
+func accessTo(ctx context.Context, tx *sql.Tx, from, where, column string, key any, scan bool) (access, error) {
 	verdict := verdictOf(from, where, key)
-	if index, known := verdicts.get(verdict); known {
-		return index, nil
+	if scan {
+		verdict = "any index of " + from
 	}
-	statement := fmt.Sprintf("SELECT %s FROM %s WHERE %s = ?", where, from, where)
-	answer, err := tx.QueryContext(ctx, "SHOW INDEX FROM "+from)
-	indexes, err := collect(answer, err, asMap)
+	if a, known := verdicts.get(verdict); known {
+		return a, nil
+	}
+	table, err := lockable(ctx, tx, from)
 	if err != nil {
-		return "", err
+		return access{}, err
+	}
+	a := access{partitioned: table.Partitioned}
+	if !scan {
+		if err := a.find(ctx, tx, table, from, where, column, key); err != nil {
+			return access{}, err
+		}
+	}
+	verdicts.put(verdict, a)
+	return a, nil
+}
+
+// lockable refuses a table whose rows can't be locked.
+func lockable(ctx context.Context, tx *sql.Tx, from string) (mysqlserver.Table, error) {
+	table, err := mysqlserver.LookAtTable(ctx, tx, from)
+	if err != nil {
+		return table, err
+	}
+	if reason := table.RowLocks(from); reason != "" {
+		return table, fmt.Errorf("%w: rows of %s can't be locked: it %s", dblock.ErrUnsupported, from, reason)
+	}
+	return table, nil
+}
+
+// find looks for the index, and makes sure that it can be searched for the key.
+func (a *access) find(ctx context.Context, tx *sql.Tx, table mysqlserver.Table, from, where, column string, key any) error {
+	statement := fmt.Sprintf("SELECT %s FROM %s WHERE %s = ?", where, from, where)
+	lines, err := mysqlserver.Show(ctx, tx, "SHOW INDEX FROM "+from)
+	if err != nil {
+		return err
 	}
 	var names []string
-	for _, i := range indexes {
+	for _, i := range lines {
 		hidden := i["Visible"] == "NO" || i["Ignored"] == "YES"
 		if i["Seq_in_index"] == "1" && strings.EqualFold(i["Column_name"], column) && i["Index_type"] == "BTREE" && !hidden {
 			names = append(names, i["Key_name"])
@@ -55,13 +91,13 @@ func indexFor(ctx context.Context, tx *sql.Tx, from, where, column string, key a
 	}
 	if len(names) == 0 {
 		if _, err := planOf(ctx, tx, statement, []any{key}); err != nil { // there may be no such column
-			return "", err
+			return err
 		}
-		return "", &ScanError{statement, "no index begins with the column", fmt.Sprintf("an index: CREATE INDEX … ON %s (%s)", from, where)}
+		return &ScanError{statement, "no index begins with the column", fmt.Sprintf("an index: CREATE INDEX … ON %s (%s)", from, where)}
 	}
 	// All who lock these rows have to read the same index, or they would lock in different orders.
-	index := slices.MinFunc(names, func(a, b string) int {
-		if primary := strings.EqualFold(a, "PRIMARY"); primary != strings.EqualFold(b, "PRIMARY") {
+	name := slices.MinFunc(names, func(a, b string) int {
+		if primary := isPrimary(a); primary != isPrimary(b) {
 			if primary {
 				return -1
 			}
@@ -69,48 +105,79 @@ func indexFor(ctx context.Context, tx *sql.Tx, from, where, column string, key a
 		}
 		return strings.Compare(a, b)
 	})
-	if index, err = rowlock.Name("index", index, "`"); err != nil {
-		return "", err
+	if a.index, err = rowlock.Name("index", name, "`"); err != nil {
+		return err
+	}
+	if a.beside, err = beside(table, lines, name); err != nil {
+		return err
 	}
 	// Whether the values are of a kind by which the index can be searched.
-	plan, err := planOf(ctx, tx, fmt.Sprintf("SELECT %s FROM %s FORCE INDEX (%s) WHERE %s = ?", where, from, index, where), []any{key})
-	if err != nil {
-		return "", err
-	}
-	for _, step := range plan {
-		if step.reads() {
-			reason := fmt.Sprintf("the index %s can't be searched for a %T: the column has another type, or another collation", index, key)
-			return "", &ScanError{statement, reason, "the value one of the column's type"}
-		}
-	}
-	verdicts.put(verdict, index)
-	return index, nil
-}
-
-// explain refuses a query that reads more rows than it returns.
-func explain(ctx context.Context, tx *sql.Tx, query string, n int, args []any) error {
-	if _, known := verdicts.get(query); known {
-		return nil
-	}
-	plan, err := planOf(ctx, tx, rowlock.Claim(query, n, ""), args)
+	plan, err := planOf(ctx, tx, fmt.Sprintf("SELECT %s FROM %s FORCE INDEX (%s) WHERE %s = ?", where, from, a.index, where), []any{key})
 	if err != nil {
 		return err
 	}
+	for _, step := range plan {
+		if step.reads() {
+			reason := fmt.Sprintf("the index %s can't be searched for a %T: the column has another type, or another collation", a.index, key)
+			return &ScanError{statement, reason, "the value one of the column's type"}
+		}
+	}
+	return nil
+}
+
+func isPrimary(index string) bool { return strings.EqualFold(index, "PRIMARY") }
+
+// beside is a column that an index does not have. Every index has those of the primary key.
+func beside(table mysqlserver.Table, lines []map[string]string, index string) (string, error) {
+	for _, column := range table.Columns {
+		if !slices.ContainsFunc(lines, func(i map[string]string) bool {
+			return (i["Key_name"] == index || isPrimary(i["Key_name"])) && strings.EqualFold(i["Column_name"], column)
+		}) {
+			return rowlock.Name("column", column, "`")
+		}
+	}
+	return "", nil
+}
+
+// allow refuses a query on tables whose rows can't be locked, and one that reads more rows than it returns, unless it may scan.
+func allow(ctx context.Context, tx *sql.Tx, query string, n int, args []any, scan bool) error {
+	verdict := fmt.Sprintf("%s (scan: %t)", query, scan)
+	if _, known := verdicts.get(verdict); known {
+		return nil
+	}
+	tables, _ := rowlock.MySQL.Tables(query)
+	for _, from := range tables {
+		if _, err := lockable(ctx, tx, from); err != nil {
+			return err
+		}
+	}
+	if !scan {
+		if seen, err := explain(ctx, tx, query, n, args); err != nil || !seen {
+			return err
+		}
+	}
+	verdicts.put(verdict, access{})
+	return nil
+}
+
+// explain refuses a query that reads more rows than it returns. seen: the plan is of more than that there is no such row today.
+func explain(ctx context.Context, tx *sql.Tx, query string, n int, args []any) (seen bool, err error) {
+	plan, err := planOf(ctx, tx, rowlock.Claim(query, n, ""), args)
+	if err != nil {
+		return false, err
+	}
 	const index = "an index of the columns of its WHERE, followed by those of its ORDER BY"
-	seen := true
+	seen = true
 	for _, step := range plan {
 		switch {
 		case strings.Contains(step.extra, "Using filesort") || strings.Contains(step.extra, "Using temporary"):
-			return &ScanError{query, "all that fits is locked before it is sorted", index}
+			return false, &ScanError{query, "all that fits is locked before it is sorted", index}
 		case step.reads() && step.usable == "" && strings.Contains(step.extra, "Using where"):
-			return &ScanError{query, "no index serves its WHERE, and the table is read from its begin", index}
+			return false, &ScanError{query, "no index serves its WHERE, and the table is read from its begin", index}
 		}
 		seen = seen && step.access != ""
 	}
-	if seen { // and not only that there is no such row today
-		verdicts.put(query, "")
-	}
-	return nil
+	return seen, nil
 }
 
 // planStep is a line of EXPLAIN.
@@ -121,8 +188,7 @@ func (s planStep) reads() bool { return s.access == "ALL" || s.access == "index"
 
 // planOf explains a statement without its lock: the server may read a row by its key to make a plan, and would lock it.
 func planOf(ctx context.Context, tx *sql.Tx, statement string, args []any) ([]planStep, error) {
-	answer, err := tx.QueryContext(ctx, "EXPLAIN FORMAT=TRADITIONAL "+statement, args...)
-	lines, err := collect(answer, err, asMap)
+	lines, err := mysqlserver.Show(ctx, tx, "EXPLAIN FORMAT=TRADITIONAL "+statement, args...)
 	steps := make([]planStep, len(lines))
 	for i, line := range lines {
 		steps[i] = planStep{line["type"], line["possible_keys"], line["Extra"]}
@@ -130,46 +196,25 @@ func planOf(ctx context.Context, tx *sql.Tx, statement string, args []any) ([]pl
 	return steps, err
 }
 
-// asMap reads a row by the names of its columns, of which servers have different ones; NULL is empty.
-func asMap(rows *sql.Rows) (map[string]string, error) {
-	names, err := rows.Columns()
-	if err != nil {
-		return nil, err
-	}
-	values := make([]sql.NullString, len(names))
-	places := make([]any, len(names))
-	for i := range values {
-		places[i] = &values[i]
-	}
-	if err := rows.Scan(places...); err != nil {
-		return nil, err
-	}
-	row := make(map[string]string, len(names))
-	for i, name := range names {
-		row[name] = values[i].String
-	}
-	return row, nil
-}
-
 // maxVerdicts bounds the cache. Who makes up texts all the time pays for an EXPLAIN now and then.
 const maxVerdicts = 512
 
 // verdicts are the statements that are allowed, and by which index. A refusal is not kept: the index may be made.
-var verdicts = cache{allowed: map[string]string{}}
+var verdicts = cache{allowed: map[string]access{}}
 
 type cache struct {
 	mu      sync.Mutex
-	allowed map[string]string
+	allowed map[string]access
 }
 
-func (c *cache) get(text string) (index string, known bool) {
+func (c *cache) get(text string) (a access, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	index, known = c.allowed[text]
-	return index, known
+	a, known = c.allowed[text]
+	return a, known
 }
 
-func (c *cache) put(text, index string) {
+func (c *cache) put(text string, a access) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for old := range c.allowed {
@@ -178,7 +223,7 @@ func (c *cache) put(text, index string) {
 		}
 		delete(c.allowed, old) // any: a map's order is random enough
 	}
-	c.allowed[text] = index
+	c.allowed[text] = a
 }
 
 func (c *cache) forget(text string) {

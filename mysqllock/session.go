@@ -18,8 +18,8 @@ type SessionOptions struct {
 	Namespace string
 
 	// RawNames has keys be the names that GET_LOCK is called with as they are, for locks that are shared with other programs:
-	// 1 to 64 printable characters of ASCII, without quotes and backslashes. Names that differ in case alone are one lock,
-	// on MariaDB, too, as far as this process goes. Then there is no Namespace, and the names are those of all
+	// 1 to 64 printable characters of ASCII, without quotes and backslashes. Names that differ in case alone are one lock on MySQL,
+	// and different locks on MariaDB. Blanks at the end count on both. Then there is no Namespace, and the names are those of all
 	// databases of the server.
 	RawNames bool
 
@@ -29,7 +29,9 @@ type SessionOptions struct {
 	IdleTimeout time.Duration
 
 	// MaxConns bounds the connections, which come out of the pool. Locks share them: one carries up to 10,000, and another
-	// one is taken when that is reached; a second one when there are a few dozens. Default 4.
+	// one is taken when that is reached; a second one when there are a few dozens. Default 4, or fewer if the pool is
+	// limited: one connection of the pool stays with the host. A MaxConns that leaves none is refused, and so is a pool of
+	// 1 connection, or of 2 with ServerQueue.
 	MaxConns int
 
 	// Poll is how long a process waits at most until it asks again for a key that it waits for. The server tells nobody of what is given
@@ -62,6 +64,9 @@ type SessionOptions struct {
 // A connection that ends takes all its locks with it: their contexts end when the next statement or ping finds out, and
 // before IdleTimeout has passed in any case. In between another process may have the lock: what must not go wrong then
 // needs a Lease and its guard.
+//
+// Release waits for the server's answer for one second at most. It returns a *dblock.LostError unless the server confirms
+// that the lock was held until then.
 type Session struct{ locker *session.Locker }
 
 var _ dblock.Locker = (*Session)(nil)
@@ -75,9 +80,6 @@ func NewSession(ctx context.Context, pool *sql.DB, o SessionOptions) (*Session, 
 	if pool == nil {
 		return nil, &dblock.InvalidError{Field: "pool", Reason: "it is nil"}
 	}
-	if pool.Stats().MaxOpenConnections == 1 {
-		return nil, &dblock.InvalidError{Field: "pool", Reason: "it may open 1 connection, which session locks would have for themselves: allow 2 at least"}
-	}
 	if err := schema.CheckMySQLName(o.Schema); err != nil {
 		return nil, &dblock.InvalidError{Field: "SessionOptions.Schema", Reason: err.Error()}
 	}
@@ -87,14 +89,20 @@ func NewSession(ctx context.Context, pool *sql.DB, o SessionOptions) (*Session, 
 	if o.IdleTimeout%time.Second != 0 {
 		return nil, &dblock.InvalidError{Field: "SessionOptions.IdleTimeout", Reason: fmt.Sprintf("%v is not in whole seconds, which is all that the server knows (wait_timeout)", o.IdleTimeout)}
 	}
+	conns, err := sessionConns(pool, o)
+	if err != nil {
+		return nil, err
+	}
 	so, err := session.Options{
-		Observer: o.Observer, Log: o.Log, IdleTimeout: o.IdleTimeout, MaxConns: o.MaxConns, Poll: o.Poll,
+		Observer: o.Observer, Log: o.Log, IdleTimeout: o.IdleTimeout, MaxConns: conns, Poll: o.Poll,
 		ServerQueue: o.ServerQueue, MaxQueue: o.MaxQueue, Alike: true,
 	}.WithDefaults("SessionOptions", defaultDeafPoll)
 	if err != nil {
 		return nil, err
 	}
-	l, err := session.New(ctx, &sessionEngine{pool: pool, namespace: o.Namespace, raw: o.RawNames, schema: o.Schema, idle: so.IdleTimeout}, so)
+	l, err := session.New(ctx, &sessionEngine{
+		pool: pool, namespace: o.Namespace, raw: o.RawNames, schema: o.Schema, idle: so.IdleTimeout, conns: so.MaxConns,
+	}, so)
 	if err != nil {
 		return nil, err
 	}

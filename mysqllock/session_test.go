@@ -1,9 +1,13 @@
 package mysqllock_test
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/testdb"
@@ -37,12 +41,56 @@ func TestSessionGivesConnectionsUp(t *testing.T) {
 			if _, err := mysqllock.NewSession(t.Context(), nil, mysqllock.SessionOptions{}); !errors.Is(err, dblock.ErrInvalid) {
 				t.Errorf("no pool: %v", err)
 			}
-			one := sql.OpenDB(nil)
-			one.SetMaxOpenConns(1)
-			defer func() { _ = one.Close() }()
-			if _, err := mysqllock.NewSession(t.Context(), one, mysqllock.SessionOptions{}); !errors.Is(err, dblock.ErrInvalid) {
-				t.Errorf("a pool of one connection: %v", err)
+		})
+	}
+}
+
+// TestServerQueueWaitsThroughReadTimeout waits at the server for longer than the readTimeout of the pool's DSN.
+func TestServerQueueWaitsThroughReadTimeout(t *testing.T) {
+	t.Parallel()
+	for _, kind := range family() {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			config, err := mysql.ParseDSN(testdb.DSN(t, kind))
+			if err != nil {
+				t.Fatal(err)
+			}
+			config.ReadTimeout = 300 * time.Millisecond
+			db, err := sql.Open("mysql", config.FormatDSN())
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = db.Close() })
+			a, b := sessionOn(t, db, mysqllock.SessionOptions{}), sessionOn(t, db, mysqllock.SessionOptions{ServerQueue: true})
+			lock, err := a.Acquire(t.Context(), "k")
+			if err != nil {
+				t.Fatal(err)
+			}
+			released := make(chan error, 1)
+			time.AfterFunc(time.Second, func() { released <- lock.Release(context.Background()) })
+			next, err := b.Acquire(t.Context(), "k")
+			if err != nil {
+				t.Errorf("Acquire returned %v", err)
+			} else if err := next.Release(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if err := <-released; err != nil {
+				t.Error(err)
 			}
 		})
 	}
+}
+
+func sessionOn(t *testing.T, db *sql.DB, o mysqllock.SessionOptions) *mysqllock.Session {
+	t.Helper()
+	l, err := mysqllock.NewSession(t.Context(), db, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return l
 }

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
+
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/fault"
@@ -28,13 +30,37 @@ type sessionEngine struct {
 	raw       bool
 	schema    string
 	idle      time.Duration
+	conns     int // that session locks may take out of the pool
 
 	database string // whose keys they are; these are set by the first connection
 	limit    string // the variable that bounds the time of a statement
+	folds    bool   // the server ignores the case of names: MySQL does, and MariaDB compares their bytes
 	q        mysqldb.Queries
 }
 
 var _ session.Engine = (*sessionEngine)(nil)
+
+// sessionConns returns how many connections session locks may take out of the pool, so that one stays with the host. 0: the
+// default. ServerQueue takes two at least: one for the locks that are free, one for a call that waits.
+func sessionConns(pool *sql.DB, o SessionOptions) (int, error) {
+	limit, least := pool.Stats().MaxOpenConnections, 1
+	if o.ServerQueue {
+		least = 2
+	}
+	switch {
+	case limit == 0:
+		return o.MaxConns, nil
+	case limit <= least:
+		return 0, &dblock.InvalidError{Field: "pool", Reason: fmt.Sprintf(
+			"it may open %d connections: session locks take %d at least, and one stays with the host: allow %d", limit, least, least+1)}
+	case o.MaxConns >= limit:
+		return 0, &dblock.InvalidError{Field: "SessionOptions.MaxConns", Reason: fmt.Sprintf(
+			"%d leaves no connection of a pool of %d to the host: allow %d in the pool", o.MaxConns, limit, o.MaxConns+1)}
+	case o.MaxConns == 0:
+		return min(session.DefaultConns, limit-1), nil
+	}
+	return o.MaxConns, nil
+}
 
 // rawName is a name that means the same on MySQL and MariaDB, and in a statement.
 var rawName = regexp.MustCompile(`^[ !#-&(-\[\]-_a-~]{1,64}$`)
@@ -48,6 +74,9 @@ func (e *sessionEngine) ID(key string) (session.ID, error) {
 		return "", &dblock.InvalidError{
 			Field: "key", Reason: fmt.Sprintf("%q is not of 1 to 64 printable characters of ASCII without quotes and backslashes, which it must be with RawNames", key),
 		}
+	}
+	if !e.folds {
+		return session.ID(key), nil
 	}
 	return session.ID(strings.ToLower(key)), nil
 }
@@ -90,7 +119,7 @@ func (e *sessionEngine) prepare(ctx context.Context, c *sessionConn) error {
 		if e.database == "" {
 			e.database = server.Database
 		}
-		e.limit = "max_execution_time"
+		e.limit, e.folds = "max_execution_time", !server.MariaDB
 		if server.MariaDB {
 			e.limit = "max_statement_time"
 		}
@@ -148,12 +177,13 @@ func (c *sessionConn) Park(context.Context) error {
 // waitAtServer is a year, in seconds: what stands for no end on one of the two is refused by the other.
 const waitAtServer = 365 * 24 * 60 * 60
 
-// Wait waits in the server's own line. The server sees within a second that a client has gone which waits, and is told, so
-// that it doesn't take that long.
+// Wait waits in the server's own line. The server sees within a second that a client has gone which waits. A KILL tells it
+// at once.
 func (c *sessionConn) Wait(ctx context.Context, id session.ID, _ bool) error {
 	var got sql.NullInt64
 	err := c.conn.QueryRowContext(ctx, "SELECT GET_LOCK("+quote(string(id))+", "+strconv.Itoa(waitAtServer)+")").Scan(&got)
-	if ctx.Err() != nil {
+	var server *mysql.MySQLError
+	if err != nil && !errors.As(err, &server) { // readTimeout of the DSN, or the end of ctx: the server waits still
 		kill, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		_, _ = c.pool.ExecContext(kill, fmt.Sprintf("KILL %d", c.id))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/mysqlfault"
 	"github.com/dblock-go/dblock/internal/session"
@@ -65,7 +66,11 @@ func (c *sessionConn) Run(ctx context.Context, steps []session.Step) ([]bool, er
 	}
 	texts := make([]string, len(rest))
 	for i, at := range rest {
-		texts[i] = step(steps[at])
+		text, err := step(steps[at])
+		if err != nil {
+			return nil, err
+		}
+		texts[i] = text
 	}
 	answers, err := c.ask(ctx, texts)
 	for i, yes := range answers {
@@ -107,7 +112,7 @@ func (c *sessionConn) prepare(ctx context.Context, b batch) (*sql.Stmt, error) {
 	if statement := c.prepared[b]; statement != nil || b.n == 0 || c.plain {
 		return statement, nil
 	}
-	function := "RELEASE_LOCK(?)"
+	function := freed("?")
 	if b.takes {
 		function = "GET_LOCK(?, 0)"
 	}
@@ -124,22 +129,25 @@ func (c *sessionConn) prepare(ctx context.Context, b batch) (*sql.Stmt, error) {
 	return statement, nil
 }
 
-// step is what does a step: 1 where it was done.
-func step(s session.Step) string {
+// step returns the expression that does a step: 1 if it was done.
+func step(s session.Step) (string, error) {
 	switch s.Op {
 	case session.Take:
-		return "GET_LOCK(" + quote(string(s.ID)) + ", 0)"
+		return "GET_LOCK(" + quote(string(s.ID)) + ", 0)", nil
 	case session.Free, session.Drop:
-		return "RELEASE_LOCK(" + quote(string(s.ID)) + ")"
+		return freed(quote(string(s.ID))), nil
 	case session.Show:
-		return "GET_LOCK(" + quote(waitMark(s.ID)) + ", 0)"
+		return "GET_LOCK(" + quote(waitMark(s.ID)) + ", 0)", nil
 	case session.Hide:
-		return "RELEASE_LOCK(" + quote(waitMark(s.ID)) + ")"
+		return freed(quote(waitMark(s.ID))), nil
 	case session.Look:
-		return "IFNULL(IS_USED_LOCK(" + quote(waitMark(s.ID)) + ") <> CONNECTION_ID(), 0)"
+		return "IFNULL(IS_USED_LOCK(" + quote(waitMark(s.ID)) + ") <> CONNECTION_ID(), 0)", nil
 	}
-	panic(fmt.Sprintf("mysqllock: no step %d", s.Op)) // what the Locker doesn't offer, it doesn't ask for
+	return "", fmt.Errorf("%w: step %d with a session lock", dblock.ErrUnsupported, s.Op)
 }
+
+// freed is 0 for a lock that does not exist. RELEASE_LOCK alone is NULL then, which reads as a failure of the whole statement.
+func freed(name string) string { return "IFNULL(RELEASE_LOCK(" + name + "), 0)" }
 
 // waitMark is the name of the lock that one who waits has.
 func waitMark(id session.ID) string { return NameOf("", "dblock/waits", string(id)) }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/lease"
-	"github.com/dblock-go/dblock/internal/mysqltext"
 )
 
 // AcquireAll is one SELECT that tells whether all are free, and one UPDATE where they are: what can't be granted as a
@@ -26,31 +25,35 @@ func (e *engine) AcquireAll(ctx context.Context, by lease.By, asks []lease.Ask) 
 	}
 	args := []any{by.Member[:], by.Beat}
 	for _, a := range asks {
-		args = append(args, []byte(a.Key), a.Handle[:], a.Gone[:], keeper(by, a), a.Hold.Microseconds(), []byte(a.Label), a.Data)
+		args = append(args, []byte(a.Key), a.Gone[:])
 	}
-	granted, token, err := e.change(ctx, repeated(mysqldb.AcquireSet, len(asks)), append(args, int64(len(asks))))
+	one := asks[0] // all are alike but for the key
+	args = append(args, int64(len(asks)), one.Handle[:], keeper(by, one), one.Hold.Microseconds(), []byte(one.Label), one.Data)
+	granted, token, err := e.change(ctx, repeated(mysqldb.AcquireSet, len(asks)), args)
 	if err != nil {
 		return nil, err
 	}
-	for i := range answers {
-		answers[i] = lease.Answer{}
-		if granted > 0 {
-			answers[i].Token = token
+	switch granted {
+	case 0:
+		return make([]lease.Answer, len(asks)), nil
+	case int64(len(asks)):
+		if token != 0 {
+			return counted(asks, token), nil
 		}
+	default:
+		return nil, errUnseen
 	}
-	return answers, nil
+	if _, err = e.see(ctx, by, asks, answers, granted); err == nil && slices.ContainsFunc(answers, refusedOne) {
+		err = errUnseen
+	}
+	return answers, err
 }
+
+func refusedOne(a lease.Answer) bool { return a.Token == 0 }
 
 // MakeFree makes the rows of keys.
 func (e *engine) MakeFree(ctx context.Context, keys []string) error {
-	var args []any
-	for _, key := range slices.Sorted(slices.Values(keys)) {
-		args = append(args, []byte(key))
-	}
-	return e.once(ctx, func(on mysqldb.DBTX) error {
-		_, err := on.ExecContext(ctx, mysqltext.Rows(mysqldb.MakeFreeLeases, len(keys)), args...)
-		return err
-	})
+	return e.makeUnheld(ctx, false, slices.Sorted(slices.Values(keys)))
 }
 
 // ReleaseAll is one UPDATE where all of a set are ours. Where some are not any more, or are locked, a SELECT tells how many are.

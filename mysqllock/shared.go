@@ -1,11 +1,11 @@
 package mysqllock
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/mysqldb"
@@ -28,9 +28,8 @@ func (e *engine) AcquireShared(ctx context.Context, by lease.By, asks []lease.As
 	for n := 1; ; n++ {
 		var err error
 		if n > 1 || !looks {
-			before := len(left)
 			if left, err = e.enter(ctx, by, asks, left, answers); err != nil {
-				return nil, half(err, before < len(asks))
+				return failed(answers, left, err)
 			}
 		}
 		if len(left) == 0 {
@@ -38,13 +37,14 @@ func (e *engine) AcquireShared(ctx context.Context, by lease.By, asks []lease.As
 		}
 		opened, err := e.open(ctx, by, asks, left, answers)
 		if err != nil {
-			return nil, half(err, len(left) < len(asks))
+			return failed(answers, left, err)
 		}
+		left = slices.DeleteFunc(left, func(i int) bool { return answers[i].Err != nil })
 		if n == 1 && looks {
 			left = slices.DeleteFunc(left, func(i int) bool { return answers[i].Held || answers[i].MemberGone })
 			opened = len(left) > 0 // those that are open already have not been asked for
 		}
-		if !opened || n == openings {
+		if !opened || len(left) == 0 || n == openings {
 			return answers, nil
 		}
 	}
@@ -68,27 +68,33 @@ func (e *engine) enter(ctx context.Context, by lease.By, asks []lease.Ask, at []
 		args = append(args, []byte(a.Key), a.Handle[:], keeper(by, a), a.Hold.Microseconds(), []byte(a.Label), a.Data)
 		one = one && a.Key == asks[at[0]].Key
 	}
-	entered, token, err := e.change(ctx, e.passingOver(repeated(mysqldb.AcquireShared, len(at))), args)
+	statement := e.passingOver(repeated(mysqldb.AcquireShared, len(at)))
+	if e.mariaDB {
+		statement = withoutWaiting + statement
+	}
+	entered, token, err := e.change(ctx, statement, args)
 	switch {
 	case mysqlfault.IsLocked(err):
 		return at, nil
 	case err != nil || entered == 0:
 		return at, err
-	case entered == int64(len(at)) && one:
-		for _, i := range at {
-			answers[i] = lease.Answer{Token: token}
+	case entered == int64(len(at)) && one && token != 0:
+		for n, answer := range counted(pick(asks, at), token) {
+			answers[at[n]] = answer
 		}
 		return nil, nil
 	}
-	left, err = e.readBack(ctx, asks, at, answers, entered)
-	return left, half(err, true)
+	if left, err = e.readBack(ctx, asks, at, answers, entered); err != nil {
+		return at, half(err, true)
+	}
+	return left, nil
 }
 
-// passingOver has a statement that locks in shared mode pass over what is locked, and wait for nothing where it can be told to.
+// passingOver has a statement that locks in shared mode pass over what is locked.
 func (e *engine) passingOver(query string) string {
 	const shared = "LOCK IN SHARE MODE"
 	if e.mariaDB {
-		return withoutWaiting + strings.Replace(query, shared, shared+" SKIP LOCKED", 1)
+		return strings.Replace(query, shared, shared+" SKIP LOCKED", 1)
 	}
 	return strings.Replace(query, shared, "FOR SHARE SKIP LOCKED", 1)
 }
@@ -114,7 +120,7 @@ func (e *engine) readBack(
 			left = append(left, i)
 			continue
 		}
-		answers[i] = lease.Answer{Token: token}
+		answers[i] = lease.Answer{Token: token, Handle: asks[i].Handle}
 	}
 	return left, nil
 }
@@ -132,7 +138,7 @@ func (e *engine) readerTokens(ctx context.Context, backs []lease.Back) (map[leas
 	})
 	tokens := make(map[lease.Handle]int64, len(rows))
 	for _, r := range rows {
-		tokens[lease.Handle(r.Handle)] = r.Token
+		tokens[id(string(r.Handle))] = r.Token
 	}
 	return tokens, err
 }
@@ -171,7 +177,7 @@ func (e *engine) open(ctx context.Context, by lease.By, asks []lease.Ask, at []i
 		}
 		answers[i].Shared = false // readers are in nobody's way here
 	}
-	if err := e.makeShared(ctx, slices.Sorted(maps.Keys(missing))); err != nil {
+	if err := e.makeUnheld(ctx, true, slices.Sorted(maps.Keys(missing))); err != nil {
 		return false, err
 	}
 	for key, gone := range free {
@@ -179,8 +185,10 @@ func (e *engine) open(ctx context.Context, by lease.By, asks []lease.Ask, at []i
 			_, err := e.q.OpenShared(ctx, on, []byte(key), gone[:])
 			return err
 		}))
-		if err != nil {
-			return false, err
+		for _, i := range at {
+			if err != nil && asks[i].Key == key {
+				answers[i] = lease.Answer{Err: err}
+			}
 		}
 	}
 	return len(missing)+len(free) > 0, nil
@@ -204,21 +212,37 @@ func (e *engine) seeKeys(ctx context.Context, by lease.By, asks []lease.Ask, at 
 	return seen, err
 }
 
-// makeShared makes rows that are missing. The keys are in order.
-func (e *engine) makeShared(ctx context.Context, keys []string) error {
+// makeUnheld makes rows that are missing, and grants nothing. The keys are in order. One whose place another transaction has
+// locked is told apart from the others by halves, while there is time to wait for each, and is left out.
+func (e *engine) makeUnheld(ctx context.Context, shared bool, keys []string) error {
 	if len(keys) == 0 {
 		return nil
 	}
-	args := make([]any, len(keys))
-	for i, key := range keys {
-		args[i] = []byte(key)
+	statement, args := mysqltext.Rows(mysqldb.MakeFreeLeases, len(keys)), []any(nil)
+	switch {
+	case !e.mariaDB:
+		statement = repeated(mysqldb.MakeUnheldSkipping, len(keys))
+	case shared:
+		statement = mysqltext.Rows(mysqldb.MakeShared, len(keys))
 	}
-	statement := mysqltext.Rows(mysqldb.MakeShared, len(keys))
-	if e.mariaDB {
-		statement = withoutWaiting + statement
+	for _, key := range keys {
+		args = append(args, []byte(key))
+		switch {
+		case e.mariaDB:
+		case shared:
+			args = append(args, int64(1))
+		default:
+			args = append(args, int64(0))
+		}
 	}
-	_, _, err := e.change(ctx, statement, args)
-	if mysqlfault.IsLocked(err) {
+	err := e.bounded(ctx, withoutWaiting, func(on mysqldb.DBTX) error {
+		_, err := on.ExecContext(ctx, statement, args...)
+		return err
+	})
+	if half := len(keys) / 2; mysqlfault.IsLocked(err) && half > 0 && e.hasTime(ctx) {
+		return cmp.Or(e.makeUnheld(ctx, shared, keys[:half]), e.makeUnheld(ctx, shared, keys[half:]))
+	}
+	if mysqlfault.IsLocked(err) && e.mariaDB {
 		return nil
 	}
 	return fault.NoWrite(err)
@@ -255,7 +279,7 @@ func (e *engine) Reap(ctx context.Context, mode dblock.Mode, key string, gone []
 	}
 	ended := make([]lease.Back, len(handles))
 	for i, h := range handles {
-		ended[i] = lease.Back{Key: key, Handle: lease.Handle(h)}
+		ended[i] = lease.Back{Key: key, Handle: id(string(h))}
 	}
 	_, err = e.endShared(ctx, ended)
 	return err
@@ -287,26 +311,12 @@ func (e *engine) standingShared(
 			left = append(left, i)
 			continue
 		}
-		answers[i] = lease.Returned{Freed: freed > 0}
+		answers[i] = lease.Returned{Freed: freed > 0 && backs[i].Token != 0}
+	}
+	if freed == int64(len(at)-len(left)) {
+		for _, i := range at {
+			answers[i].Freed = !answers[i].Stood
+		}
 	}
 	return left, err
-}
-
-func (e *engine) expireShared(ctx context.Context, b lease.Back, d time.Duration) (rows int64, err error) {
-	err = e.once(ctx, func(on mysqldb.DBTX) (err error) {
-		rows, err = e.q.ExpireShared(ctx, on, mysqldb.ExpireSharedParams{
-			LeaseKey: []byte(b.Key), Token: b.Token, Handle: b.Handle[:], HoldUs: d.Microseconds(),
-		})
-		return err
-	})
-	return rows, err
-}
-
-func (e *engine) sharedStands(ctx context.Context, b lease.Back) (bool, error) {
-	var stands int64
-	err := e.read(ctx, func(on mysqldb.DBTX) (err error) {
-		stands, err = e.q.SharedStands(ctx, on, []byte(b.Key), b.Token, b.Handle[:])
-		return err
-	})
-	return stands > 0, err
 }

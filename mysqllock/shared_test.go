@@ -181,7 +181,7 @@ func TestSharedBatch(t *testing.T) {
 			r.Errorf("listed %+v", listed)
 		}
 		back := func(i int) lease.Back {
-			return lease.Back{Key: asks[i].Key, Handle: asks[i].Handle, Mode: dblock.Shared}
+			return lease.Back{Key: asks[i].Key, Token: got[i].Token, Handle: asks[i].Handle, Mode: dblock.Shared}
 		}
 		freed := r.release(back(0), back(1), back(2), back(3), back(4), back(5))
 		if !freed[0].Freed || !freed[1].Freed || !freed[2].Freed || !freed[4].Freed || !freed[5].Freed {

@@ -134,7 +134,7 @@ func (e *engine) sweepReaders(ctx context.Context, older int64) (removed int64, 
 		}
 		ended := make([]lease.Back, len(found))
 		for i, r := range found {
-			ended[i] = lease.Back{Key: string(r.LeaseKey), Handle: lease.Handle(r.Handle)}
+			ended[i] = lease.Back{Key: string(r.LeaseKey), Handle: id(string(r.Handle))}
 		}
 		n, err := e.endShared(ctx, ended)
 		removed += n

@@ -31,7 +31,7 @@ type TxOptions struct {
 
 // RunTx runs fn in a transaction and commits it. Where it gave way to others (see Retryable) it rolls back and runs all of it
 // again, fn included: what fn does outside of the transaction it does more than once. Where fn fails or panics, the
-// transaction is rolled back. A connection whose rollback fails is closed.
+// transaction is rolled back. A connection whose commit or rollback fails is closed.
 //
 // fn must return the errors of its statements. It must not end the transaction, nor use it after it has returned. After a deadlock
 // the server has rolled all of it back, and whatever is sent then is written at once, by itself, as it would be without a
@@ -90,6 +90,12 @@ func runTx(ctx context.Context, db *sql.DB, modes string, fn func(*sql.Tx) error
 		return errBegin(ctx, err)
 	}
 	defer func() { _ = conn.Close() }()
+	return runOn(ctx, conn, tx, fn)
+}
+
+// runOn runs fn in a transaction that begin has begun, and commits it. The commit is acknowledged only if the server
+// confirms that the transaction is open.
+func runOn(ctx context.Context, conn *sql.Conn, tx *sql.Tx, fn func(*sql.Tx) error) error {
 	committed := false
 	defer func() { // where fn panics, too
 		if !committed {
@@ -102,7 +108,7 @@ func runTx(ctx context.Context, db *sql.DB, modes string, fn func(*sql.Tx) error
 	if _, err := tx.ExecContext(ctx, "RELEASE SAVEPOINT "+txMark); err != nil {
 		return errUnmarked(ctx, err)
 	}
-	err = tx.Commit()
+	err := tx.Commit()
 	committed = err == nil
 	return errCommit(ctx, err)
 }
@@ -142,11 +148,10 @@ func beginOn(ctx context.Context, conn *sql.Conn, modes string) (*sql.Tx, error)
 	return tx, nil
 }
 
-// rollback closes the connection where the server does not confirm it. Where ctx has ended database/sql rolls back by itself,
-// and does not say how that went.
+// rollback closes the connection unless the server confirms the rollback. If ctx has ended, database/sql rolls back by itself
+// and does not return the result. After a commit that failed Rollback sends nothing: the transaction may be open.
 func rollback(ctx context.Context, conn *sql.Conn, tx *sql.Tx) {
-	err := tx.Rollback()
-	if ctx.Err() != nil || err != nil && !errors.Is(err, sql.ErrTxDone) {
+	if err := tx.Rollback(); err != nil || ctx.Err() != nil {
 		discard(conn)
 	}
 }

@@ -29,7 +29,7 @@ func txError(ctx context.Context, name string, err error) error {
 	switch ended := ctx.Err(); {
 	case err == nil:
 		return nil
-	case errors.As(err, new(*ScanError)):
+	case errors.As(err, new(*ScanError)), errors.Is(err, dblock.ErrUnsupported):
 		return err
 	case ended != nil && mysqlfault.Number(err) == 0:
 		return rowlock.Held(name, fmt.Errorf("%w (%w)", ended, err))

@@ -34,6 +34,10 @@ func Claim[T any](
 	if err != nil {
 		return nil, err
 	}
+	tables, _ := rowlock.Postgres.Tables(query)
+	if err := lockable(ctx, tx, tables...); err != nil {
+		return nil, txError(ctx, "rows of a claim", err)
+	}
 	answer, err := tx.Query(ctx, rowlock.Claim(query, n, lock), args...)
 	if err != nil {
 		return nil, txError(ctx, "rows of a claim", err)

@@ -56,19 +56,26 @@ func leasesOn(ctx context.Context, cfg *pgxpool.Config, o conformance.LeaseOptio
 
 func leaseOn(ctx context.Context, pool *pgxpool.Pool, o conformance.LeaseOptions) (conformance.Leases, error) {
 	return pglock.NewLease(ctx, pool, pglock.LeaseOptions{
-		TTL: o.TTL, Margin: o.Margin, Poll: o.Poll, Label: o.Label, Fair: o.Fair, Schema: o.Schema, Observer: o.Observer,
+		TTL: o.TTL, Margin: o.Margin, Poll: o.Poll, Label: o.Label, Fair: o.Fair, Schema: o.Schema, Observer: o.Observer, Log: o.Log,
 	})
 }
 
-// openPair is open for two that share a pool.
-func openPair(ctx context.Context, dsn string, o conformance.LeaseOptions) (a, b conformance.Leases, closePool func(), err error) {
-	pool, err := pgxpool.New(ctx, dsn)
+// openPair is openOn for two that share a pool.
+func openPair(
+	ctx context.Context, dsn string, dialer *faultconn.Dialer, ofA, ofB conformance.LeaseOptions,
+) (a, b conformance.Leases, closePool func(), err error) {
+	cfg, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	a, err = leaseOn(ctx, pool, o)
+	cfg.ConnConfig.DialFunc = dialer.DialContext
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	a, err = leaseOn(ctx, pool, ofA)
 	if err == nil {
-		b, err = leaseOn(ctx, pool, o)
+		b, err = leaseOn(ctx, pool, ofB)
 	}
 	return a, b, pool.Close, err
 }

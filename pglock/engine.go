@@ -38,8 +38,22 @@ func lockTimeout(ctx context.Context) string {
 
 const longestWait = time.Second
 
+// batchTimeout is lockTimeout for a batch, which waits for a row that another transaction is making, as all of its asks
+// do. It gives up soon, and is split: a single ask waits for longer.
+func batchTimeout(ctx context.Context, asks []lease.Ask) string {
+	if len(asks) == 1 {
+		return lockTimeout(ctx)
+	}
+	return batchWait
+}
+
+const batchWait = "50" // milliseconds
+
 // Lingers is for how long a statement may wait for a lock, once the client has given up.
 func (e *engine) Lingers() time.Duration { return longestWait }
+
+// LongestStatement is 0: Postgres takes far more than a batch ever has.
+func (e *engine) LongestStatement() int { return 0 }
 
 func id(of member.ID) pgtype.UUID { return pgtype.UUID{Bytes: of, Valid: true} }
 

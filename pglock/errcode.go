@@ -1,9 +1,30 @@
 package pglock
 
 import (
+	"errors"
+
 	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/pgfault"
 )
 
+// batchLocked is an error of a batch that met a locked row. The batch is split to find the ask for that row.
+type batchLocked struct{ error }
+
+func (e *batchLocked) Unwrap() error { return e.error }
+
+// ofBatch is the error of a statement for a batch.
+func ofBatch(err error, asks []lease.Ask) error {
+	if len(asks) > 1 && pgfault.IsLocked(err) {
+		return &batchLocked{err}
+	}
+	return err
+}
+
 // Fault tells what an error means.
-func (*engine) Fault(err error) fault.Fault { return pgfault.Of(err) }
+func (*engine) Fault(err error) fault.Fault {
+	if locked := (*batchLocked)(nil); errors.As(err, &locked) {
+		return fault.Poison
+	}
+	return pgfault.Of(err)
+}

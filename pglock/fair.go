@@ -42,7 +42,7 @@ func (e *engine) SeeTurn(ctx context.Context, key string, handle lease.Handle, t
 	}
 	return lease.Turn{
 		Answer: lease.Answer{
-			Token: r.Granted, Held: r.Held, Shared: r.Shared && !r.Held, Holder: lease.Holder{
+			Token: r.Granted, Handle: r.Handle.Bytes, Held: r.Held, Shared: r.Shared && !r.Held, Holder: lease.Holder{
 				Member: r.Holder.Bytes, Label: r.HolderLabel, Token: r.HolderToken, Dead: r.HolderDead, Remaining: max(0, duration(r.RemainingUs)),
 			},
 		},
@@ -56,36 +56,16 @@ func (e *engine) Serve(ctx context.Context, key string, gone member.ID) (bool, e
 	return len(rows) > 0, err
 }
 
-// PassOn is one statement, whatever the size of the batch, and one more for what was not held: it may have been
-// granted while the first one ended its wait, and its snapshot is too old to show that. Without a ticket it is
-// granted no more.
+// PassOn is one statement, whatever the size of the batch. What may wait still is withdrawn before, in a statement of
+// its own: without a ticket it is granted no more, and what it was granted until then is seen.
 func (e *engine) PassOn(ctx context.Context, backs []lease.Back) ([]lease.Returned, error) {
-	answers, err := e.passOn(ctx, backs)
-	if err != nil {
-		return nil, err
-	}
-	var at []int
-	var left []lease.Back
-	for i, a := range answers {
-		if !a.Freed && !a.Stood {
-			at, left = append(at, i), append(left, backs[i])
+	keys, handles := keysAndHandles(lease.MayWait(backs))
+	if len(keys) > 0 {
+		if _, err := e.q.WithdrawTickets(ctx, e.on(e.pool), keys, handles, lockTimeout(ctx)); err != nil {
+			return nil, err
 		}
 	}
-	if len(left) == 0 {
-		return answers, nil
-	}
-	again, err := e.passOn(ctx, left)
-	if err != nil {
-		return nil, err
-	}
-	for n, i := range at {
-		answers[i] = again[n]
-	}
-	return answers, nil
-}
-
-func (e *engine) passOn(ctx context.Context, backs []lease.Back) ([]lease.Returned, error) {
-	keys, handles := keysAndHandles(backs)
+	keys, handles = keysAndHandles(backs)
 	rows, err := e.q.PassOn(ctx, e.on(e.pool), keys, handles, lockTimeout(ctx))
 	if err != nil {
 		return nil, err

@@ -24,6 +24,9 @@ func TestKeysNeverChange(t *testing.T) {
 			t.Errorf("%q, %q: got %d, want %d", v.namespace, v.name, got, v.want)
 		}
 	}
+	if pglock.KeyOf("a\x00b", "c") == pglock.KeyOf("a", "b\x00c") {
+		t.Error("two namespaces share a key")
+	}
 }
 
 // TestNamesDoNotCollide, of which the server's hashtext, of 32 bits, makes the same number many times.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dblock-go/dblock"
@@ -93,12 +92,12 @@ func NewLease(ctx context.Context, pool *pgxpool.Pool, o LeaseOptions) (*Lease, 
 		return nil, &dblock.InvalidError{Field: "LeaseOptions.Schema", Reason: err.Error()}
 	}
 	lo, err := lease.Options{
-		Label: o.Label, Observer: o.Observer, Poll: o.Poll, Fair: o.Fair, MaxQueue: o.MaxQueue, MaxBatch: o.MaxBatch, MaxInFlight: o.MaxInFlight,
+		Label: o.Label, Observer: o.Observer, Log: o.Log, Poll: o.Poll, Fair: o.Fair, MaxQueue: o.MaxQueue, MaxBatch: o.MaxBatch, MaxInFlight: o.MaxInFlight,
 	}.WithDefaults("LeaseOptions", defaultPoll)
 	if err != nil {
 		return nil, err
 	}
-	m, err := member.Options{TTL: o.TTL, Margin: o.Margin, Label: o.Label, Observer: o.Observer, Log: o.Log}.WithDefaults("LeaseOptions")
+	m, err := member.Options{TTL: o.TTL, Margin: o.Margin, Label: o.Label}.WithDefaults("LeaseOptions")
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +148,8 @@ func (l *Lease) Caps() dblock.Caps {
 
 // Close ends the contexts of all locks, waits, while ctx lives, until they are released, and leaves:
 // with the last Lease of a pool and TTL the heartbeat ends, and all that is left is free in one statement. It leaves
-// where ctx has ended, too.
+// where ctx has ended, too. If the server does not answer, Close returns 1 s after ctx has ended, and the process goes on
+// leaving in the background.
 //
 // Errors: ctx's, where locks are still in use; dblock.ErrUnavailable, ErrBusy and ErrOutcomeUnknown, where the database was not there to
 // leave: what was still held is free when the TTL is over.
@@ -160,52 +160,50 @@ func (l *Lease) Close(ctx context.Context) error {
 // Guard checks inside tx that the lease is still ours, and keeps it so till tx ends: nobody can take it
 // over before. It comes first in the transaction that writes what the lease protects.
 //
-// Errors: dblock.ErrFenced where the lease is not ours any more: roll back. Others are pgx's.
+// Errors: dblock.ErrFenced if the lease is not ours any more: roll back; the lock is lost at once. Others are pgx's.
 func (l *Lease) Guard(ctx context.Context, tx Tx, f dblock.Fence) error {
-	return l.guards.Guard(ctx, tx, f)
+	err := l.guards.Guard(ctx, tx, f)
+	if errors.Is(err, dblock.ErrFenced) && !pgfault.IsUnserializable(err) {
+		l.locker.Fenced(f)
+	}
+	return err
 }
 
-// GuardedTx begins a READ COMMITTED transaction of the host's pool, guards it with the lock's fences,
-// runs fn, and commits. Its context ends when the lock is lost.
+// GuardedTx begins a READ COMMITTED transaction of the host's pool, guards it with the lock's fences, runs fn, and
+// commits. Its context ends when the lock is lost. It runs once: fn is not repeated after a conflict.
 //
-// Errors: fn's, after a rollback; dblock.ErrFenced, dblock.ErrLost; dblock.ErrOutcomeUnknown where the connection
-// was lost while it committed.
+// Errors: fn's own, after a rollback; dblock.ErrLost if the lock was lost or released; dblock.ErrFenced if a guard found
+// that it is not ours any more; dblock.ErrConflict if the server rolled the commit back for the sake of others. Nothing
+// was written in these cases. dblock.ErrOutcomeUnknown if the connection was lost during the commit. dblock.ErrTxEnded and
+// others: see RunTx.
 func (l *Lease) GuardedTx(ctx context.Context, lock *dblock.Lock, fn func(context.Context, pgx.Tx) error) error {
 	fences := lock.Fences()
 	if len(fences) == 0 {
 		return fmt.Errorf("%w: the lock of %q has no token to guard with", dblock.ErrUnsupported, lock.Key())
 	}
-	ctx = lock.Bind(ctx)
-	tx, err := l.key.host.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite})
-	if err != nil {
-		return err
-	}
-	defer func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer cancel()
-		_ = tx.Rollback(ctx) // nothing, where it has ended
-	}()
-	for _, f := range fences {
-		if err := l.Guard(ctx, tx, f); err != nil {
-			return err
+	modes := pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}
+	return lock.RunUnder(ctx, func(ctx context.Context) error {
+		var own error
+		err := runTx(ctx, l.key.host, modes, func(tx pgx.Tx) error {
+			for _, f := range fences {
+				if err := l.Guard(ctx, tx, f); err != nil {
+					return err
+				}
+			}
+			own = fn(ctx, tx)
+			return own
+		})
+		if own == nil && pgfault.IsConflict(err) && !errors.Is(err, dblock.ErrFenced) {
+			return fmt.Errorf("%w: nothing was written under %q: %w", dblock.ErrConflict, lock.Key(), err)
 		}
-	}
-	if err := fn(ctx, tx); err != nil {
 		return err
-	}
-	err = tx.Commit(ctx)
-	var refused *pgconn.PgError
-	if err != nil && pgfault.NeverSent(err) { // the lock was lost, or ctx ended
-		return errors.Join(context.Cause(ctx), err)
-	}
-	if err != nil && !errors.As(err, &refused) && !errors.Is(err, pgx.ErrTxCommitRollback) && !errors.Is(err, pgx.ErrTxClosed) {
-		return fmt.Errorf("%w: the commit under %q: %w", dblock.ErrOutcomeUnknown, fences[0].Key, err)
-	}
-	return err
+	})
 }
 
 // Sweep removes what nobody has used for an hour: members that died, keys that are free. It is for
 // tidiness alone; nothing waits for it. It returns how many rows it removed.
+//
+// Errors: dblock.ErrClosed, dblock.ErrUnavailable, dblock.ErrBusy, dblock.ErrOutcomeUnknown, dblock.ErrSchema.
 func (l *Lease) Sweep(ctx context.Context) (removed int64, err error) {
 	return l.locker.Sweep(ctx)
 }
@@ -219,19 +217,21 @@ func (l *Lease) RunSweeper(ctx context.Context, every time.Duration) error {
 	return l.locker.RunSweeper(ctx, every)
 }
 
-// Held lists the leases that are held now, by whomever, sorted by key.
+// Held lists the leases that are held now, by all processes, sorted by key.
+//
+// Errors: ctx's; dblock.ErrClosed, dblock.ErrUnavailable, dblock.ErrBusy, dblock.ErrSchema.
 func (l *Lease) Held(ctx context.Context) ([]dblock.HeldLock, error) { return l.locker.List(ctx) }
 
 // Holder reads who holds a key, in one cheap statement, with the data that WithData keeps beside it.
 //
 // Errors: dblock.ErrNotHeld where nobody alive holds it; dblock.ErrInvalid, dblock.ErrUnavailable, dblock.ErrBusy,
-// dblock.ErrSchema.
+// dblock.ErrSchema, dblock.ErrClosed; ctx's.
 func (l *Lease) Holder(ctx context.Context, key string) (dblock.HeldLock, error) {
 	return l.locker.Holder(ctx, key)
 }
 
-// ForceRelease gives back a lease that somebody else holds, if the token is right (see Held). It is for people:
-// the holder learns of it when it asks or guards, and not before.
+// ForceRelease releases a lease that another process holds, if the token is right (see Held). It is for operators. The
+// holder's lock is lost when its process next reads what it holds, a third of its TTL later at most, or when it guards.
 //
 // Errors: dblock.ErrNotHeld where nobody holds the key, or not with that token; dblock.ErrBusy while a
 // guarded transaction of the holder is open.
@@ -242,7 +242,7 @@ func (l *Lease) ForceRelease(ctx context.Context, key string, token int64) error
 // SetPermits gives a semaphore another number of permits, 1 to dblock.MaxPermits, and makes it where there is none.
 // Those that are held stay so; none is given out past the new number.
 //
-// Errors: dblock.ErrInvalid, dblock.ErrUnavailable.
+// Errors: dblock.ErrInvalid, dblock.ErrUnavailable, dblock.ErrClosed.
 func (l *Lease) SetPermits(ctx context.Context, key string, limit int) error {
 	return l.locker.SetPermits(ctx, key, limit)
 }

@@ -116,7 +116,7 @@ BEGIN
 			IF wait > 0 THEN
 				gone := pg_catalog.clock_timestamp() - pg_catalog.statement_timestamp();
 				PERFORM pg_catalog.set_config('lock_timeout',
-					GREATEST(1, wait - (1000 * EXTRACT(epoch FROM gone))::bigint)::text, true);
+					GREATEST(1, wait - (1000::numeric * EXTRACT(epoch FROM gone))::bigint)::text, true);
 			END IF;
 			PERFORM pg_catalog.%s(wanted[i]);
 		END LOOP;

@@ -15,16 +15,16 @@ import (
 // caller's commit takes. After that the statement comes which passes over what is locked.
 const briefly = "10"
 
-// acquireOne returns 0 where it finds nothing that is free.
-func (e *engine) acquireOne(ctx context.Context, by lease.By, a lease.Ask) (token int64, err error) {
-	token, err = e.q.AcquireLease(ctx, e.on(e.pool), pgdb.AcquireLeaseParams{
+// acquireOne grants one key. Its answer has no token if nothing is free.
+func (e *engine) acquireOne(ctx context.Context, by lease.By, a lease.Ask) (lease.Answer, error) {
+	r, err := e.q.AcquireLease(ctx, e.on(e.pool), pgdb.AcquireLeaseParams{
 		Handle: id(a.Handle), Detached: a.Detached, HoldUs: micros(a.Hold), Label: a.Label, Data: a.Data,
 		MemberID: id(by.Member), Beat: by.Beat, LockTimeout: briefly, LeaseKey: a.Key, Instead: id(a.Instead), Gone: id(a.Gone), Over: a.Over,
 	})
 	if errors.Is(err, pgx.ErrNoRows) || pgfault.IsLocked(err) {
-		return 0, nil
+		return lease.Answer{}, nil
 	}
-	return token, err
+	return lease.Answer{Token: r.Token, Handle: r.Handle.Bytes}, err
 }
 
 // releaseOne fails as locked where somebody has the row.

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/dblock-go/dblock/internal/migratelock"
+	"github.com/dblock-go/dblock/internal/pgserver"
 )
 
 // MigrationOptions say what a MigrationLocker is for.
@@ -22,10 +23,11 @@ type MigrationOptions struct {
 
 // MigrationLocker lets one process at a time run a service's own migrations. It is what goose calls a SessionLocker, for
 // goose.WithSessionLocker, and needs no goose. It is an advisory lock, bound to the connection that migrates: the server frees
-// it when that ends, however it ends. It needs none of dblock's tables, and a direct connection: behind a pooler in transaction
-// mode it excludes nobody.
+// it when that ends, however it ends. It needs none of dblock's tables, and a direct connection.
 //
-// It takes connections of pgx's stdlib, and of any other driver for Postgres.
+// It takes connections of pgx's stdlib, and of any other driver for Postgres. A pooler shows in those of pgx alone. With another
+// driver, or one that wraps pgx's, a pooler in transaction mode may keep the lock when it was given back: it is granted to nobody
+// then, until the pooler closes its session.
 type MigrationLocker struct{ of migratelock.Postgres }
 
 // NewMigrationLocker makes one. Its error is a *dblock.InvalidError.
@@ -39,8 +41,12 @@ func NewMigrationLocker(o MigrationOptions) (*MigrationLocker, error) {
 // SessionLock waits until conn holds the lock. It asks again and again, so that a holder's CREATE INDEX CONCURRENTLY does not wait
 // for the waiters.
 //
-// Errors: dblock.ErrBusy where the timeout has passed; ctx's where it ended. After others conn is closed.
+// Errors: dblock.ErrBusy where the timeout has passed; ctx's where it ended; dblock.ErrUnsupported behind a pooler, on a standby, and on
+// servers whose advisory locks exclude nobody. After others than the first two conn is closed.
 func (l *MigrationLocker) SessionLock(ctx context.Context, conn *sql.Conn) error {
+	if err := excludes(ctx, conn); err != nil {
+		return l.of.Refuse(ctx, conn, err)
+	}
 	return l.of.SessionLock(ctx, conn)
 }
 
@@ -48,6 +54,21 @@ func (l *MigrationLocker) SessionLock(ctx context.Context, conn *sql.Conn) error
 // that conn was closed for it, which frees the lock, too. What was migrated stays migrated.
 func (l *MigrationLocker) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
 	return l.of.SessionUnlock(ctx, conn)
+}
+
+// excludes refuses a connection on which an advisory lock keeps nobody out, as far as its driver shows that.
+func excludes(ctx context.Context, conn *sql.Conn) error {
+	return conn.Raw(func(driverConn any) error {
+		c, ok := driverConn.(interface{ Conn() *pgx.Conn }) // a *stdlib.Conn
+		if !ok {
+			return nil
+		}
+		server, err := pgserver.Look(ctx, c.Conn())
+		if err != nil {
+			return err
+		}
+		return server.SessionLocks()
+	})
 }
 
 var _ interface { // goose's lock.SessionLocker

@@ -20,7 +20,7 @@ func (e *engine) AcquirePermits(ctx context.Context, by lease.By, asks []lease.A
 	if err != nil {
 		return nil, err
 	}
-	var found besides
+	var found answered
 	for _, r := range rows {
 		refused := lease.Answer{Stored: int(r.Stored), Usable: int(r.Usable), Held: r.HolderToken != 0, Holder: lease.Holder{
 			Member: r.Holder.Bytes, Label: r.HolderLabel, Token: r.HolderToken, Remaining: max(0, duration(r.RemainingUs)),

@@ -2,7 +2,6 @@ package pglock
 
 import (
 	"context"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
 
@@ -85,22 +84,4 @@ func alike[A, B any](rows []A, as func(A) B) []B {
 		list[i] = as(r)
 	}
 	return list
-}
-
-// ExpireIn ends a lease d from now.
-func (e *engine) ExpireIn(ctx context.Context, b lease.Back, d time.Duration) (bool, error) {
-	p := pgdb.ExpireLeaseParams{
-		HoldUs: micros(d), LeaseKey: b.Key, Token: b.Token, Handle: id(b.Handle), LockTimeout: lockTimeout(ctx),
-	}
-	var n int64
-	var err error
-	switch b.Mode {
-	case dblock.Shared:
-		n, err = e.q.ExpireShared(ctx, e.on(e.pool), pgdb.ExpireSharedParams(p))
-	case dblock.Permits:
-		n, err = e.q.ExpirePermits(ctx, e.on(e.pool), pgdb.ExpirePermitsParams(p))
-	default:
-		n, err = e.q.ExpireLease(ctx, e.on(e.pool), p)
-	}
-	return n > 0, err
 }

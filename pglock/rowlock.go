@@ -3,7 +3,9 @@ package pglock
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -20,7 +22,8 @@ import (
 //
 // Errors: pgx.ErrNoRows, which is sql.ErrNoRows too, where there is no such row; a *dblock.HeldError (ErrNotAcquired) where
 // it was not had in time, and by SkipLocked; dblock.ErrConflict after a deadlock, and at REPEATABLE READ and above where
-// the row has changed since tx began; dblock.ErrUnavailable where tx may not write; an *dblock.InvalidError. A refusal by
+// the row has changed since tx began; dblock.ErrUnavailable where tx may not write; dblock.ErrUnsupported for a table that is foreign
+// or has a foreign one among its partitions or, as a view, its tables; an *dblock.InvalidError. A refusal by
 // NoWait, SkipLocked or a bound of Wait leaves tx as it was, ready for use; after others it has to be rolled back. Others
 // are pgx's.
 func LockRow[K any](ctx context.Context, tx Tx, table, column string, key K, o dblock.RowLock) error {
@@ -58,12 +61,19 @@ func LockRows[K any](ctx context.Context, tx Tx, table, column string, keys []K,
 		return rows, err
 	}
 	name := rowlock.Row(table, column, keys)
+	if err := lockable(ctx, tx, from); err != nil {
+		return rows, txError(ctx, name, err)
+	}
+	equal, err := equality(ctx, tx, from, column)
+	if err != nil {
+		return rows, txError(ctx, name, err)
+	}
 	read := func(answer pgx.Rows) error {
 		rows.Locked, err = pgx.CollectRows(answer, pgx.RowTo[K])
 		return err
 	}
 	// The node that locks stands above the one that sorts, so that the order of the locks is that of the keys.
-	query := fmt.Sprintf("SELECT %s FROM %s WHERE %s = ANY($1) ORDER BY %s %s", where, from, where, where, lock)
+	query := fmt.Sprintf("SELECT %[1]s FROM %[2]s WHERE %[1]s %[3]s ANY($1) ORDER BY %[1]s %[4]s", where, from, equal, lock)
 	if err := run(ctx, tx, name, o.Wait, read, query, keys); err != nil {
 		return dblock.LockedRows[K]{}, err
 	}
@@ -71,12 +81,114 @@ func LockRows[K any](ctx context.Context, tx Tx, table, column string, keys []K,
 		return rows, nil
 	}
 	// Those that were skipped are there, and were not locked. This reads, and waits for nobody.
-	query = fmt.Sprintf("SELECT %s FROM %s WHERE %s = ANY($1) AND NOT %s = ANY($2) ORDER BY %s", where, from, where, where, where)
+	query = fmt.Sprintf("SELECT %[1]s FROM %[2]s WHERE %[1]s %[3]s ANY($1) AND NOT %[1]s %[3]s ANY($2) ORDER BY %[1]s", where, from, equal)
 	answer, err := tx.Query(ctx, query, keys, append([]K{}, rows.Locked...))
 	if err == nil {
 		rows.Skipped, err = pgx.CollectRows(answer, pgx.RowTo[K])
 	}
 	return rows, txError(ctx, name, err)
+}
+
+// foreignTable finds a foreign table among some tables, their partitions and heirs, and the tables of views. The server accepts
+// FOR UPDATE there, without a word: postgres_fdw leaves NOWAIT and SKIP LOCKED out, and others lock nothing.
+const foreignTable = `WITH RECURSIVE part AS (
+    SELECT pg_catalog.to_regclass(want.name)::oid AS id FROM pg_catalog.unnest($1::text[]) AS want(name)
+    UNION
+    SELECT more.id FROM part, LATERAL (
+        SELECT i.inhrelid FROM pg_catalog.pg_inherits i WHERE i.inhparent = part.id
+        UNION ALL
+        SELECT d.refobjid FROM pg_catalog.pg_rewrite w
+        JOIN pg_catalog.pg_depend d ON d.objid = w.oid AND d.classid = 'pg_catalog.pg_rewrite'::regclass::oid AND
+            d.refclassid = 'pg_catalog.pg_class'::regclass::oid
+        WHERE w.ev_class = part.id
+    ) AS more(id)
+)
+SELECT c.relname::text FROM part JOIN pg_catalog.pg_class c ON c.oid = part.id WHERE c.relkind = 'f' ORDER BY c.relname LIMIT 1`
+
+// lockable refuses tables of which some rows can't be locked. Those that it allows, it does not look at again.
+func lockable(ctx context.Context, tx Tx, tables ...string) error {
+	tables = slices.DeleteFunc(slices.Clone(tables), func(name string) bool { return allowed.get(name) != "" })
+	if len(tables) == 0 {
+		return nil
+	}
+	answer, err := tx.Query(ctx, foreignTable, tables)
+	if err != nil {
+		return err
+	}
+	foreign, err := pgx.CollectRows(answer, pgx.RowTo[string])
+	if err != nil {
+		return err
+	}
+	if len(foreign) > 0 {
+		return fmt.Errorf("%w: rows of %s can't be locked: it is a foreign table, or has one: lock them where they are",
+			dblock.ErrUnsupported, foreign[0])
+	}
+	for _, name := range tables {
+		allowed.put(name, name)
+	}
+	return nil
+}
+
+// operatorHome reads the schema that has the operators of a column's type, below its domains. The operators of arrays, enums,
+// ranges and rows are those of pg_catalog.
+const operatorHome = `WITH RECURSIVE base AS (
+    SELECT a.atttypid AS type FROM pg_catalog.pg_attribute a
+    WHERE a.attrelid = pg_catalog.to_regclass($1::text)::oid AND a.attname::text = $2::text
+    UNION ALL
+    SELECT t.typbasetype FROM base JOIN pg_catalog.pg_type t ON t.oid = base.type AND t.typtype = 'd'
+)
+SELECT CASE WHEN t.typcategory = 'A' OR t.typtype IN ('c', 'e', 'm', 'r') THEN 'pg_catalog'::text ELSE pg_catalog.quote_ident(n.nspname::text) END
+FROM base
+JOIN pg_catalog.pg_type t ON t.oid = base.type AND t.typtype <> 'd'
+JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace`
+
+// equality returns the operator that compares a column of a table, with its schema. A search along the search_path could
+// choose an operator that another role has made for the type of the column.
+func equality(ctx context.Context, tx Tx, from, column string) (operator string, err error) {
+	name := from + "." + column
+	if operator = equalities.get(name); operator != "" {
+		return operator, nil
+	}
+	answer, err := tx.Query(ctx, operatorHome, from, column)
+	if err != nil {
+		return "", err
+	}
+	homes, err := pgx.CollectRows(answer, pgx.RowTo[string])
+	if err != nil {
+		return "", err
+	}
+	if len(homes) == 0 {
+		return "OPERATOR(pg_catalog.=)", nil // the statement says what is missing
+	}
+	operator = "OPERATOR(" + homes[0] + ".=)"
+	equalities.put(name, operator)
+	return operator, nil
+}
+
+// allowed are the tables without a foreign one, by name. equalities are the operators of columns, by table and column.
+var allowed, equalities names
+
+// maxNames bounds what the process remembers of each.
+const maxNames = 512
+
+type names struct {
+	mu  sync.Mutex
+	all map[string]string
+}
+
+func (n *names) get(name string) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.all[name]
+}
+
+func (n *names) put(name, value string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.all == nil || len(n.all) >= maxNames {
+		n.all = map[string]string{}
+	}
+	n.all[name] = value
 }
 
 func tableOf(table, column string) (from, where string, err error) {

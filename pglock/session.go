@@ -62,6 +62,9 @@ type SessionOptions struct {
 // A connection that ends takes all its locks with it: their contexts end within milliseconds where the server says so, and
 // before IdleTimeout has passed in any case. In between another process may have the lock: what must not go wrong then
 // needs a Lease and its guard.
+//
+// Release waits for the server's answer for one second at most. It returns a *dblock.LostError unless the server confirms
+// that the lock was held until then.
 type Session struct{ locker *session.Locker }
 
 var _ dblock.Locker = (*Session)(nil)

@@ -115,17 +115,21 @@ func (e *sessionEngine) prepare(ctx context.Context, c *sessionConn) error {
 	c.backend = server.Backend
 	seconds := strconv.FormatInt(max(1, int64(e.idle/(3*time.Second))), 10)
 	ms := strconv.FormatInt(e.idle.Milliseconds(), 10)
-	set := "SELECT "
-	for i, s := range [][2]string{
+	settings := [][2]string{
 		{"idle_session_timeout", ms},
 		{"statement_timeout", "0"}, {"lock_timeout", "0"},
 		{"tcp_keepalives_idle", seconds}, {"tcp_keepalives_interval", seconds}, {"tcp_keepalives_count", "3"}, {"tcp_user_timeout", ms},
 		{"default_transaction_isolation", "read committed"}, {"plan_cache_mode", "force_generic_plan"}, {"jit", "off"},
-	} {
+	}
+	if _, ok := server.Settings["transaction_timeout"]; ok { // since Postgres 17
+		settings = append(settings, [2]string{"transaction_timeout", "0"})
+	}
+	set := "SELECT "
+	for i, s := range settings {
 		if i > 0 {
 			set += ", "
 		}
-		set += "set_config('" + s[0] + "', '" + s[1] + "', false)"
+		set += "pg_catalog.set_config('" + s[0] + "', '" + s[1] + "', false)"
 	}
 	if _, err := c.conn.PgConn().Exec(ctx, set+"; LISTEN "+sessionChannel).ReadAll(); err != nil {
 		return err
@@ -180,6 +184,9 @@ func (c *sessionConn) Has(ctx context.Context, steps []session.Step) ([]bool, er
 	return has, nil
 }
 
+// waitBits are what the statements change of a lock's number for the second lock that its waiters share.
+const waitBits = 7255594130963576273
+
 // ownRow is the row of the lock that a step is about.
 func ownRow(s session.Step) pgdb.OwnSessionLocksRow {
 	row := pgdb.OwnSessionLocksRow{LockID: keyOf(s.ID)}
@@ -187,7 +194,7 @@ func ownRow(s session.Step) pgdb.OwnSessionLocksRow {
 	case session.TakeShared, session.FreeShared, session.DropShared:
 		row.Shared = true
 	case session.Show, session.Hide:
-		row.Halves, row.Shared = true, true
+		row.LockID, row.Halves, row.Shared = row.LockID^waitBits, true, true
 	case session.Intend, session.Forgo:
 		row.LockID, row.Halves = mark(row.LockID), true
 	}
@@ -219,9 +226,9 @@ func (c *sessionConn) Park(ctx context.Context) error {
 
 // Wait waits in the server's own line.
 func (c *sessionConn) Wait(ctx context.Context, id session.ID, shared bool) error {
-	wait := "SELECT pg_advisory_lock($1)"
+	wait := "SELECT pg_catalog.pg_advisory_lock($1::bigint)"
 	if shared {
-		wait = "SELECT pg_advisory_lock_shared($1)"
+		wait = "SELECT pg_catalog.pg_advisory_lock_shared($1::bigint)"
 	}
 	_, err := c.conn.Exec(ctx, wait, keyOf(id))
 	return err

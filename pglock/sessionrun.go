@@ -46,7 +46,10 @@ func (c *sessionConn) one(ctx context.Context, statement string, step session.St
 	if err != nil {
 		return nil, err
 	}
-	return []bool{len(answer) == 1 && answer[0] != 0}, nil
+	if len(answer) != 1 { // no row or NULL: the lock may be taken
+		return nil, fmt.Errorf("dblock: an answer of %d bytes to a step with a session lock, which is not 1", len(answer))
+	}
+	return []bool{answer[0] != 0}, nil
 }
 
 // exec runs a statement that returns one value, which is good until the next one.
@@ -62,7 +65,9 @@ func (c *sessionConn) exec(ctx context.Context, statement string, args ...[]byte
 	result := c.conn.PgConn().ExecStatement(ctx, prepared, args, binaryFormat, binaryFormat)
 	c.answer = c.answer[:0]
 	for result.NextRow() {
-		c.answer = append(c.answer, result.Values()[0]...)
+		for _, value := range result.Values() {
+			c.answer = append(c.answer, value...)
+		}
 	}
 	_, err = result.Close()
 	return c.answer, err

@@ -13,7 +13,7 @@ import (
 
 // AcquireShared is one statement, whatever the size of the batch.
 func (e *engine) AcquireShared(ctx context.Context, by lease.By, asks []lease.Ask) ([]lease.Answer, error) {
-	p := pgdb.AcquireSharedParams{MemberID: id(by.Member), Beat: by.Beat, LockTimeout: lockTimeout(ctx)}
+	p := pgdb.AcquireSharedParams{MemberID: id(by.Member), Beat: by.Beat, LockTimeout: batchTimeout(ctx, asks)}
 	for _, a := range asks {
 		p.LeaseKeys, p.Handles = append(p.LeaseKeys, a.Key), append(p.Handles, id(a.Handle))
 	}
@@ -21,9 +21,9 @@ func (e *engine) AcquireShared(ctx context.Context, by lease.By, asks []lease.As
 	p.Labels, p.Datas, p.HoldUs, p.Detached = details(asks)
 	rows, err := e.q.AcquireShared(ctx, e.on(e.pool), p)
 	if err != nil {
-		return nil, err
+		return nil, ofBatch(err, asks)
 	}
-	var found besides
+	var found answered
 	for _, r := range rows {
 		found.note(r.LeaseKey, r.Handle, r.Granted, lease.Answer{Held: true, Holder: lease.Holder{
 			Member: r.Holder.Bytes, Label: r.HolderLabel, Token: r.HolderToken, Dead: r.HolderDead, Remaining: max(0, duration(r.RemainingUs)),
@@ -64,40 +64,4 @@ func details(asks []lease.Ask) (labels []string, datas [][]byte, holdUs []int64,
 		unlessNone(asks, func(a lease.Ask) ([]byte, bool) { return a.Data, a.Data != nil }),
 		unlessNone(asks, func(a lease.Ask) (int64, bool) { return micros(a.Hold), a.Hold != 0 }),
 		unlessNone(asks, func(a lease.Ask) (bool, bool) { return a.Detached, a.Detached })
-}
-
-// besides is what a statement answers where several may have a key: tokens by handle, and by key why the rest was refused.
-type besides struct {
-	granted map[[16]byte]int64
-	refused map[string]lease.Answer
-	gone    bool
-}
-
-// note takes in one row; without a key it says that the member is gone.
-func (b *besides) note(key string, handle pgtype.UUID, granted int64, refused lease.Answer) {
-	if b.granted == nil {
-		b.granted, b.refused = make(map[[16]byte]int64), make(map[string]lease.Answer)
-	}
-	switch {
-	case key == "":
-		b.gone = true
-	case granted != 0:
-		b.granted[handle.Bytes] = granted
-	default:
-		refused.Dead = append(refused.Dead, b.refused[key].Dead...)
-		b.refused[key] = refused
-	}
-}
-
-func (b *besides) answers(asks []lease.Ask) []lease.Answer {
-	answers := make([]lease.Answer, len(asks))
-	for i, a := range asks {
-		if token := b.granted[a.Handle]; token != 0 {
-			answers[i].Token = token
-			continue
-		}
-		answers[i] = b.refused[a.Key]
-		answers[i].MemberGone = b.gone
-	}
-	return answers
 }

@@ -55,7 +55,7 @@ type TxOptions struct {
 // the last of the server's; nothing was written. dblock.ErrOutcomeUnknown where the connection was lost, or ctx ended, while it
 // committed: it is not run again, and may be written. dblock.ErrTxEnded where fn went on after a failed statement as if nothing
 // were; nothing was written; or where fn ended the transaction itself. ctx's where it ended before the commit; nothing was
-// written. dblock.ErrUnavailable where there is no connection, or it was lost before; dblock.ErrInvalid; and the server's at COMMIT,
+// written. dblock.ErrUnavailable where there is no connection, it was lost before, or the server is a standby; dblock.ErrInvalid; and the server's at COMMIT,
 // such as of a deferred constraint; nothing was written.
 //
 // With synchronous replication an administrator can end a commit's wait for its replica, and the server then reports success.
@@ -178,6 +178,9 @@ func errBegin(ctx context.Context, err error) error {
 		return fmt.Errorf("dblock: the context ended before a transaction began: %w: %w", context.Cause(ctx), err)
 	case pgfault.Of(fault.NoWrite(err)) == fault.Unreachable:
 		return fmt.Errorf("%w: a transaction could not begin: %w", dblock.ErrUnavailable, err)
+	case pgfault.Code(err) == pgfault.Unsupported:
+		return fmt.Errorf("%w: a transaction could not begin: the server is a standby: connect to the primary, or set ReadOnly with "+
+			"another isolation than Serializable: %w", dblock.ErrUnavailable, err)
 	default:
 		return fmt.Errorf("dblock: a transaction could not begin: %w", err)
 	}

@@ -2,6 +2,7 @@ package pglock_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/devdb"
+	"github.com/dblock-go/dblock/internal/testdb"
 	"github.com/dblock-go/dblock/pglock"
 )
 
@@ -102,4 +104,27 @@ func endWaits(t *testing.T, admin *pgxpool.Pool, done <-chan error) (ended int64
 		ended = tag.RowsAffected()
 	}
 	return ended, nil
+}
+
+// TestRunTxOnAStandby: it refuses to write there, and reads.
+func TestRunTxOnAStandby(t *testing.T) {
+	t.Parallel()
+	primary := testdb.Own(t, devdb.Postgres)
+	if primary == nil {
+		return
+	}
+	pool, err := pgxpool.New(t.Context(), testdb.Standby(t, primary).AdminDSN())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	for _, o := range []pglock.TxOptions{{}, {Isolation: pgx.RepeatableRead}, {Isolation: pgx.Serializable}, {Isolation: pgx.Serializable, ReadOnly: true}} {
+		err := pglock.RunTx(t.Context(), pool, o, func(pgx.Tx) error { return errors.New("it began") })
+		if !errors.Is(err, dblock.ErrUnavailable) || !strings.Contains(err.Error(), "standby") {
+			t.Errorf("%+v: %v, want it unavailable", o, err)
+		}
+	}
+	if err := pglock.RunTx(t.Context(), pool, pglock.TxOptions{ReadOnly: true}, func(pgx.Tx) error { return nil }); err != nil {
+		t.Error(err)
+	}
 }

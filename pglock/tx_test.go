@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -58,6 +59,12 @@ func txStatements(ctx context.Context, tx pgx.Tx) conformance.Statements {
 		Exec: func(query string) error { _, err := tx.Exec(ctx, query); return err },
 		Int:  func(query string) (n int, err error) { return n, tx.QueryRow(ctx, query).Scan(&n) },
 		Lock: func(id int) error { return pglock.LockRow(ctx, tx, "t", "id", id, dblock.RowLock{}) },
+		Named: func(key string) error {
+			if err := pglock.TryLockTx(ctx, tx, pglock.KeyOf("try", key)); err != nil {
+				return err
+			}
+			return pglock.LockTx(ctx, tx, time.Second, pglock.KeyOf("", key))
+		},
 	}
 }
 

@@ -36,6 +36,8 @@ func txError(ctx context.Context, key string, err error) error {
 	switch ended := ctx.Err(); {
 	case err == nil:
 		return nil
+	case errors.Is(err, dblock.ErrUnsupported):
+		return err
 	case ended != nil && pgfault.Code(err) == "":
 		return rowlock.Held(key, fmt.Errorf("%w (%w)", ended, err))
 	case errors.Is(err, pgx.ErrTxClosed), errors.Is(err, sql.ErrTxDone):

@@ -2,6 +2,8 @@ package queue
 
 import (
 	"context"
+	"errors"
+	"slices"
 
 	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/member"
@@ -23,8 +25,62 @@ func (q *Queue) Promote(ctx context.Context) (promoted int, err error) {
 	for range mostSteps {
 		n, err := q.promoteStep(ctx)
 		promoted += n
-		if err != nil || n < promoteStep {
+		if err != nil {
 			return promoted, err
+		}
+		if n < promoteStep {
+			break
+		}
+	}
+	n, err := q.promoteGroups(ctx)
+	return promoted + n, err
+}
+
+// promoteGroups has jobs come to their groups whose time has come. A group that another transaction has locked is passed over, and looked
+// at again the next time.
+func (q *Queue) promoteGroups(ctx context.Context) (promoted int, err error) {
+	var groups []engine.Group
+	err = q.within(ctx, func(ctx context.Context) (err error) {
+		groups, err = q.engine.DueGroups(ctx, engine.DueLook)
+		return err
+	})
+	if err != nil {
+		return 0, q.explain(fault.NoWrite(err), "looking for groups whose jobs are due")
+	}
+	for some := range slices.Chunk(groups, promoteStep) {
+		n, failed := q.promoteApart(ctx, some)
+		promoted, err = promoted+n, errors.Join(err, failed)
+	}
+	return promoted, err
+}
+
+// promoteApart promotes the jobs of some groups: together, or in halves if a group is locked, or has an error of its own.
+func (q *Queue) promoteApart(ctx context.Context, groups []engine.Group) (promoted int, err error) {
+	wait := keyWaitAgain
+	if len(groups) == 1 {
+		wait = keyWait
+	}
+	for range mostSteps {
+		n := 0
+		err := q.within(ctx, func(ctx context.Context) (err error) {
+			n, err = q.engine.PromoteGroups(ctx, groups, promoteStep, wait)
+			return err
+		})
+		locked := q.engine.IsLocked(err)
+		switch is := q.fault(err); {
+		case err == nil && n < promoteStep:
+			return promoted + n, nil
+		case err == nil:
+			promoted += n
+		case len(groups) > 1 && (locked || is == fault.Poison):
+			half := len(groups) / 2
+			a, first := q.promoteApart(ctx, groups[:half])
+			b, second := q.promoteApart(ctx, groups[half:])
+			return promoted + a + b, errors.Join(first, second)
+		case locked || is == fault.Retry:
+			return promoted, nil
+		default:
+			return promoted, q.explain(err, "promoting jobs of groups")
 		}
 	}
 	return promoted, nil

@@ -14,44 +14,45 @@ import (
 type duty struct {
 	name  string
 	every time.Duration
-	do    func(ctx context.Context)
+	doing string // in words
+	do    func(ctx context.Context) error
 }
 
 const (
-	pruneEvery = 10 * time.Minute
-	pruneStep  = 1000        // rows that one statement deletes
-	electAgain = time.Minute // after an error that goes on
+	pruneEvery   = 10 * time.Minute
+	pruneStep    = 1000        // rows that one statement deletes
+	electAgain   = time.Minute // after an error that goes on
+	mostFailures = 3           // of a duty in a row: then another process is to be elected
 )
 
 // duties are those for which a worker campaigns.
 func (w *worker) duties() []duty {
 	var all []duty
 	if w.o.Promote >= 0 {
-		all = append(all, duty{"promote", w.o.Promote, func(ctx context.Context) {
+		all = append(all, duty{"promote", w.o.Promote, "promoting jobs whose time has come", func(ctx context.Context) error {
 			_, err := w.q.Promote(ctx)
-			w.note(ctx, "promoting jobs whose time has come", err)
+			return err
 		}})
 	}
 	if w.o.Rescue >= 0 {
-		all = append(all, duty{"rescue", w.o.Rescue, func(ctx context.Context) {
+		all = append(all, duty{"rescue", w.o.Rescue, "rescuing the jobs of those who are gone", func(ctx context.Context) error {
 			_, _, err := w.q.Rescue(ctx)
-			w.note(ctx, "rescuing the jobs of those who are gone", err)
-			w.forget(ctx)
+			return errors.Join(err, w.forget(ctx))
 		}})
 	}
 	if w.q.o.History > 0 {
-		all = append(all, duty{"history", pruneEvery, func(ctx context.Context) {
+		all = append(all, duty{"history", pruneEvery, "deleting old history", func(ctx context.Context) error {
 			_, err := w.q.PruneHistory(ctx)
-			w.note(ctx, "deleting old history", err)
+			return err
 		}})
 	}
 	if f := w.q.o.Observer.Stats; f != nil {
-		all = append(all, duty{"stats", w.o.Stats, func(ctx context.Context) {
+		all = append(all, duty{"stats", w.o.Stats, "counting jobs", func(ctx context.Context) error {
 			s, err := w.q.Stats(ctx)
-			w.note(ctx, "counting jobs", err)
 			if err == nil {
 				f(s)
 			}
+			return err
 		}})
 	}
 	return all
@@ -78,7 +79,7 @@ func (w *worker) campaign(ctx context.Context, d duty) {
 			w.q.trouble("electing who looks after the queues", err)
 			until, cancel = context.WithTimeout(ctx, electAgain)
 		}
-		w.attend(until, d)
+		w.attend(until, d, func() {}) // without elections there is no other process to do it
 		cancel()
 	}
 }
@@ -101,15 +102,23 @@ func (w *worker) elected(ctx context.Context, d duty) error {
 			f(d.name, true)
 			defer f(d.name, false)
 		}
-		w.attend(ctx, d)
+		w.attend(ctx, d, func() { _ = e.Resign(ctx) })
 		return nil
 	})
 }
 
-// attend does it at once, and then again and again.
-func (w *worker) attend(ctx context.Context, d duty) {
-	for {
-		d.do(ctx)
+// attend does the duty at once and then every d.every. After mostFailures failures in a row it calls giveUp.
+func (w *worker) attend(ctx context.Context, d duty, giveUp func()) {
+	for failures := 0; ; {
+		err := d.do(ctx)
+		w.note(ctx, d.doing, err)
+		if failures++; err == nil {
+			failures = 0
+		}
+		if failures == mostFailures {
+			giveUp()
+			failures = 0
+		}
 		if !sleep(ctx, jitter(d.every)) {
 			return
 		}
@@ -117,16 +126,17 @@ func (w *worker) attend(ctx context.Context, d duty) {
 }
 
 // forget drops, now and then, what was left for those who are gone.
-func (w *worker) forget(ctx context.Context) {
+func (w *worker) forget(ctx context.Context) error {
 	w.mu.Lock()
 	due := time.Since(w.forgot) > pruneEvery
 	if due {
 		w.forgot = time.Now()
 	}
 	w.mu.Unlock()
-	if due {
-		w.note(ctx, "dropping what was left for those who are gone", w.q.within(ctx, w.q.engine.PruneCancels))
+	if !due {
+		return nil
 	}
+	return w.q.within(ctx, w.q.engine.PruneCancels)
 }
 
 func (w *worker) note(ctx context.Context, doing string, err error) {

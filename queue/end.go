@@ -23,8 +23,10 @@ type end struct {
 	attempt int16
 	failure string
 	delay   time.Duration
+	back    bool // where it is deferred: it keeps its place in the order
 	dropped bool // where it is finished: it was cancelled
 	again   bool // it was sent before, and got no answer
+	apart   apart
 }
 
 func (e *end) place() engine.Place { return engine.Place{Claim: e.of.id, Job: e.ID, Keyed: e.Keyed} }
@@ -62,6 +64,7 @@ func (w *worker) ended(e end) {
 	if len(w.ends) == 0 {
 		w.oldest = time.Now()
 	}
+	w.ran(e.task)
 	w.ends = append(w.ends, e)
 	w.woken = w.woken || e.letsIn()
 	n, last := len(w.ends), w.held-w.sent == len(w.ends)
@@ -71,10 +74,41 @@ func (w *worker) ended(e end) {
 	}
 }
 
+// ran takes note of how long a handler took, and drops the payload: the claim of the job may have others that go on; w.mu is held.
+func (w *worker) ran(t *task) {
+	t.Payload = nil
+	switch {
+	case t.took == 0:
+	case w.pace == 0:
+		w.pace = t.took
+	default:
+		w.pace += (t.took - w.pace) / 16
+	}
+}
+
+// handBack ends jobs that were not begun, or have yet to be begun again.
+func (w *worker) handBack(tasks ...*task) {
+	for _, t := range tasks {
+		if !t.cancelled.Load() {
+			w.ended(handedBack(t))
+			continue
+		}
+		if f := w.q.o.Observer.Cancelled; f != nil {
+			f(w.info(t), ErrCancelled)
+		}
+		w.ended(end{task: t, what: finished, dropped: true})
+	}
+}
+
+func handedBack(t *task) end {
+	return end{task: t, what: deferred, attempt: t.Attempt, back: true}
+}
+
 // settled takes over that a job has ended in its handler's transaction: there is nothing to tell of it.
 func (w *worker) settled(t *task) {
 	w.mu.Lock()
 	w.held--
+	w.ran(t)
 	w.rate.note(time.Now(), 1)
 	w.woken = w.woken || t.Keyed // another one may have become ready
 	w.over(t.of)

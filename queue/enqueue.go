@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/dblock-go/dblock"
@@ -45,10 +46,13 @@ func (q *Queue) EnqueueMany(ctx context.Context, tasks []Task) ([]ID, error) {
 		return nil, err
 	}
 	var dups []engine.Duplicate
-	if weight(jobs) <= maxMergedBytes {
+	switch {
+	case slices.ContainsFunc(jobs, func(j engine.Insert) bool { return j.HasKeys() }):
+		dups, err = q.enqueueKeyed(ctx, jobs)
+	case weight(jobs) <= maxMergedBytes:
 		dups, err = q.inserts.Do(ctx, jobs)
-	} else {
-		dups, err = q.insert(ctx, jobs)
+	default:
+		dups, err = q.insert(ctx, jobs, 0)
 	}
 	switch {
 	case errors.Is(err, dblock.ErrOutcomeUnknown):
@@ -113,7 +117,7 @@ func (q *Queue) insertMerged(ctx context.Context, calls [][]engine.Insert, _ boo
 			jobs = append(jobs, c...)
 		}
 	}
-	dups, err := q.insert(ctx, jobs)
+	dups, err := q.insert(ctx, jobs, 0)
 	answers := make([]merge.Answer[[]engine.Duplicate], len(calls))
 	for i := range answers {
 		answers[i].Value = dups // each looks for its own
@@ -121,19 +125,23 @@ func (q *Queue) insertMerged(ctx context.Context, calls [][]engine.Insert, _ boo
 	return answers, err
 }
 
-// insert enqueues jobs, within Options.Timeout.
-func (q *Queue) insert(ctx context.Context, jobs []engine.Insert) ([]engine.Duplicate, error) {
-	return oneOfEach(jobs, func(jobs []engine.Insert) ([]engine.Duplicate, error) { return q.insertDistinct(ctx, jobs) })
+// insert enqueues jobs, within Options.Timeout. It waits so long for the row of a key that another transaction has locked; 0: as long as
+// that.
+func (q *Queue) insert(ctx context.Context, jobs []engine.Insert, wait time.Duration) ([]engine.Duplicate, error) {
+	return oneOfEach(jobs, func(jobs []engine.Insert) ([]engine.Duplicate, error) { return q.insertDistinct(ctx, jobs, wait) })
 }
 
 // insertDistinct is insert for jobs of which no two have the same unique key.
-func (q *Queue) insertDistinct(ctx context.Context, jobs []engine.Insert) ([]engine.Duplicate, error) {
+func (q *Queue) insertDistinct(ctx context.Context, jobs []engine.Insert, wait time.Duration) ([]engine.Duplicate, error) {
 	ctx, cancel := context.WithTimeout(ctx, q.o.Timeout)
 	defer cancel()
 	for n := 1; ; n++ {
-		dups, err := q.engine.Insert(ctx, jobs)
+		dups, err := q.engine.Insert(ctx, jobs, wait)
 		if err == nil {
 			return dups, nil
+		}
+		if wait > 0 && q.engine.IsLocked(err) {
+			return nil, &keyLockedError{err}
 		}
 		is := q.fault(err)
 		if is == fault.Retry && n < insertTries && sleep(ctx, rand.N(time.Duration(n)*10*time.Millisecond)) {

@@ -23,9 +23,13 @@ var (
 	// then has its job handed back, without counting it as an attempt.
 	ErrStopped = errors.New("queue: the worker was stopped")
 
-	// ErrStillRunning: Work was ended, and handlers have not returned though their contexts have ended. Their jobs are rescued
-	// once the Queue is closed or the process has ended.
+	// ErrStillRunning: Work was ended, and handlers have not returned though their contexts have ended. What becomes of their jobs is
+	// recorded when they return, while the Queue is open. Once it is closed, or the process has ended, the jobs are rescued.
 	ErrStillRunning = errors.New("queue: handlers still run")
+
+	// ErrNotRecorded: Work was ended, and the database has not taken the ends of jobs for Options.Timeout. The Queue goes on to record
+	// them while it is open. Once it is closed, or the process has ended, the jobs are rescued, and done again.
+	ErrNotRecorded = errors.New("queue: the ends of jobs are not recorded")
 )
 
 // PanicError is what a handler's panic is turned into, and its runtime.Goexit.

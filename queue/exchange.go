@@ -41,15 +41,15 @@ func (w *worker) exchanges(ctx context.Context) {
 
 // exchange sends one message and takes over what became of it.
 func (w *worker) exchange(ctx context.Context, m *message) {
-	ctx, cancel := context.WithTimeout(ctx, w.q.o.Timeout)
+	within, cancel := context.WithTimeout(ctx, m.patience)
 	defer cancel()
 	began := time.Now()
-	got, err := w.q.engine.Exchange(ctx, &m.Exchange)
+	got, err := w.q.engine.Exchange(within, &m.Exchange)
 	if err != nil {
-		w.unsent(m, err)
+		w.unsent(m, err, m.Ask != nil && ctx.Err() == nil && within.Err() != nil)
 		return
 	}
-	took, lost := time.Since(began), w.lost(ctx, m, got)
+	took, lost := time.Since(began), w.lost(within, m, got)
 	if f, n := w.q.o.Observer.Recorded, m.recorded(got, lost); f != nil && n > 0 {
 		f(w.o.Queue, n, took)
 	}
@@ -125,29 +125,51 @@ func (w *worker) confirmed(m *message, jobs []engine.Job, took time.Duration) {
 		if m.hinted {
 			w.hints.got(len(jobs))
 		}
+		w.claimTook(m.Ask, took)
 		w.more = len(jobs) == m.Ask.Most
 		w.marks.saw(m.Ask, jobs, now, took)
 		if !w.more {
 			w.nextPoll = now.Add(jitter(w.o.Poll))
 		}
 	}
-	c := &claim{of: m.of, open: len(jobs), tasks: tasks}
-	if m.Ask != nil {
-		c.id = m.Ask.Claim
+	for _, c := range m.closing {
+		w.q.claims.drop(c.id)
 	}
-	if len(jobs) > 0 {
+	c := &claim{of: m.of, open: len(jobs), tasks: tasks}
+	switch {
+	case len(jobs) > 0:
+		c.id = m.Ask.Claim
 		w.claims[c] = struct{}{}
+	case m.Ask != nil:
+		w.q.claims.drop(m.Ask.Claim)
 	}
 	w.held += len(jobs)
+	bytes := 0
 	for i, j := range jobs {
 		tasks[i].Job, tasks[i].of = j, c
-		if w.stopping.Load() {
-			w.ends = append(w.ends, end{task: &tasks[i], what: deferred, attempt: j.Attempt})
-		} else {
-			w.todo <- &tasks[i] // there is room for all that are held
+		bytes += j.Bytes
+	}
+	if len(jobs) > 0 {
+		w.bytes = bytes / len(jobs)
+	}
+	if w.stopping.Load() {
+		for i := range tasks {
+			w.ends = append(w.ends, handedBack(&tasks[i]))
 		}
+	} else {
+		w.line.add(tasks)
 	}
 	w.signal()
+}
+
+// claimTook has the next claims ask for as many jobs, and take as long, as claims can and do; w.mu is held.
+func (w *worker) claimTook(ask *engine.Ask, took time.Duration) {
+	if took < w.q.o.Timeout/4 {
+		w.limit = min(2*w.limit, w.o.Batch)
+	}
+	if ask.From == nil {
+		w.patience = min(max(2*took, w.q.o.Timeout), max(mostPatience, w.q.o.Timeout))
+	}
 }
 
 // inOrder sorts jobs as they are to be begun.
@@ -162,15 +184,22 @@ func inOrder(a, b engine.Job) int {
 }
 
 // unsent takes over an exchange that has not taken place, or of which nobody knows whether it has.
-func (w *worker) unsent(m *message, err error) {
+func (w *worker) unsent(m *message, err error, late bool) {
 	is := w.q.fault(err)
 	unknown := is == fault.Lost
+	apart, locked := w.goesApart(m, err)
+	tell := !apart
 	w.mu.Lock()
 	w.landed(m)
 	for i := range m.ends {
 		m.ends[i].again = m.ends[i].again || unknown
 	}
-	w.ends = append(m.ends, w.ends...)
+	back := m.ends
+	if apart {
+		tell = len(m.ends) == 1 && m.ends[0].apart.rests%restsToTell == restsToTell-1
+		back = w.setApart(m, locked)
+	}
+	w.ends = append(back, w.ends...)
 	for _, c := range m.closing {
 		c.closing = false
 		if c.open == 0 {
@@ -178,12 +207,24 @@ func (w *worker) unsent(m *message, err error) {
 		}
 	}
 	w.woken = w.woken || m.Ask != nil
-	w.marks.forget() // what it would have claimed may stand before them
-	w.mu.Unlock()
-	if unknown && m.Ask != nil {
-		w.doubt(m.of, *m.Ask)
+	switch {
+	case late:
+		w.limit = max(m.Ask.Most/2, 1)
+		w.patience = min(2*w.patience, max(mostPatience, w.q.o.Timeout))
+	case m.Ask != nil:
+		w.marks.forget() // what it would have claimed may stand before them
 	}
-	if is == fault.Retry {
+	w.mu.Unlock()
+	if m.Ask != nil {
+		w.q.claims.drop(m.Ask.Claim)
+		if unknown {
+			w.q.doubt(m.of.life, firstLook)
+		}
+	}
+	if tell && apart {
+		w.q.trouble("recording the end of a job", err)
+	}
+	if is == fault.Retry || apart {
 		w.signal()
 		return
 	}
@@ -193,6 +234,9 @@ func (w *worker) unsent(m *message, err error) {
 // landed counts an exchange that has ended; w.mu is held.
 func (w *worker) landed(m *message) {
 	w.flying--
+	if m.apart {
+		w.apartFlying = false
+	}
 	w.sent -= len(m.ends)
 	if m.Ask != nil {
 		w.asking--

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"math"
 	"time"
 
 	"github.com/dblock-go/dblock/queue/internal/engine"
@@ -13,7 +14,10 @@ type message struct {
 	ends    []end
 	again   bool // they were sent before, and got no answer
 	closing []*claim
+	apart   bool // they do not go with others
 	hinted  bool // it asks because another process has told of jobs
+
+	patience time.Duration // how long it may take
 }
 
 const (
@@ -45,7 +49,12 @@ func (w *worker) form() (m *message, wait time.Duration) {
 	if pause := w.notUntil.Sub(now); pause > 0 {
 		return nil, pause
 	}
-	most, wait := w.claimable(now)
+	if m, wait = w.composeApart(now); m != nil {
+		w.sends(m)
+		return m, 0
+	}
+	most, pause := w.claimable(now)
+	wait = min(wait, pause)
 	if most > 0 && (w.now == nil || w.now.ctx.Err() != nil) {
 		return nil, noTenure
 	}
@@ -55,23 +64,36 @@ func (w *worker) form() (m *message, wait time.Duration) {
 		}
 		return nil, max(wait, 0)
 	}
-	m = w.compose()
+	m = &message{of: w.now}
+	if most == 0 || w.patience == w.q.o.Timeout {
+		m = w.compose()
+	} // else the ends do not wait for a claim that may take long
 	if m.of == nil {
 		m.of = w.now
 	}
 	if most > 0 && m.of == w.now && !m.again {
-		m.Ask = &engine.Ask{Claim: w.q.ids.next(1)[0], Queue: w.o.Queue, Most: most, From: w.marks.from(now), Beat: m.of.life.Beat()}
+		m.Ask = &engine.Ask{Claim: w.q.ids.next(1)[0], Queue: w.o.Queue, Most: most, Inline: w.inline(), From: w.marks.from(now), Beat: m.of.life.Beat()}
+		w.q.claims.add(m.Ask.Claim)
 		w.asking++
 		w.coming += most
 		w.asked, w.woken, m.hinted = now, false, w.hints.asked(now)
 	}
+	w.sends(m)
+	return m, 0
+}
+
+// sends notes that a message is under way; w.mu is held.
+func (w *worker) sends(m *message) {
+	m.patience = w.q.o.Timeout
+	if m.Ask != nil {
+		m.patience = w.patience
+	}
 	m.Member = m.of.life.ID
 	w.flying++
 	w.sent += len(m.ends)
-	if len(w.ends) > 0 || len(w.closed) > 0 {
+	if len(w.ends) > 0 || len(w.closed) > 0 || len(w.apart) > 0 {
 		w.signal() // for the next message
 	}
-	return m, 0
 }
 
 // claimable is how many jobs are to be claimed now; 0: none, before so long. w.mu is held.
@@ -80,18 +102,40 @@ func (w *worker) claimable(now time.Time) (most int, wait time.Duration) {
 	if w.stopping.Load() || w.asking > 0 && !w.more {
 		return 0, long
 	}
-	capacity := w.o.Concurrency + min(w.rate.in(workAhead), w.o.Ahead)
-	room := min(capacity-w.held-w.coming, w.o.Batch)
+	capacity := w.o.Concurrency + w.ahead()
+	room := min(capacity-w.held-w.coming, w.limit, w.readable())
 	if room <= 0 {
 		return 0, long
 	}
 	if pause := w.nextAsk().Sub(now); pause > 0 && !w.woken && !w.more {
 		return 0, pause
 	}
-	if pause := claimWait - now.Sub(w.asked); pause > 0 && room < min(capacity/4, w.o.Batch) {
+	if pause := claimWait - now.Sub(w.asked); pause > 0 && room < min(capacity/4, w.limit) {
 		return 0, pause
 	}
 	return room, 0
+}
+
+// ahead is how many jobs may be claimed before handlers are free for them: as many as they do in workAhead, by how many have ended lately
+// and by how long one takes; w.mu is held.
+func (w *worker) ahead() int {
+	if w.pace == 0 {
+		return 0
+	}
+	busy := float64(w.o.Concurrency) * float64(workAhead) / float64(w.pace)
+	return min(w.rate.in(workAhead), int(min(busy, 1e6)), w.o.Ahead)
+}
+
+// readable is of how many jobs the payloads can be read soon; w.mu is held.
+func (w *worker) readable() int {
+	if w.bytes <= w.inline() {
+		return w.limit
+	}
+	unread := w.line.unreadBytes()
+	if unread == 0 {
+		return max(2*w.piece/w.bytes, 1)
+	}
+	return (2*w.piece - unread) / w.bytes
 }
 
 // tells says whether what is to be told is to be told now; w.mu is held.
@@ -107,20 +151,26 @@ func (w *worker) tells(now time.Time) bool {
 
 // compose takes all ends that can be told together: those of one tenure, and apart what was sent before. w.mu is held.
 func (w *worker) compose() *message {
-	m := &message{}
-	var left []end
-	for i, e := range w.ends {
+	m, left := w.gather(w.ends, func(*end) bool { return true }, math.MaxInt)
+	w.ends = left
+	w.closes(m)
+	return m
+}
+
+// gather makes a message of most ends, at most, that can be told together, and returns those that are left. w.mu is held.
+func (w *worker) gather(ends []end, fits func(*end) bool, most int) (m *message, left []end) {
+	m = &message{}
+	for i, e := range ends {
 		if i == 0 {
 			m.of, m.again = e.of.of, e.again
-			m.ends = make([]end, 0, len(w.ends))
+			m.ends = make([]end, 0, min(len(ends), most))
 		}
-		if e.of.of != m.of || e.again != m.again {
+		if e.of.of != m.of || e.again != m.again || len(m.ends) == most || !fits(&e) {
 			left = append(left, e)
 			continue
 		}
 		m.ends = append(m.ends, e)
 	}
-	w.ends = left
 	for i := range m.ends {
 		m.add(&m.ends[i], w.q.o.History > 0)
 	}
@@ -131,6 +181,11 @@ func (w *worker) compose() *message {
 		}
 		c.here = 0
 	}
+	return m, left
+}
+
+// closes says of which claims nothing is outstanding; w.mu is held.
+func (w *worker) closes(m *message) {
 	var stay []*claim
 	for _, c := range w.closed {
 		if m.of == nil {
@@ -143,7 +198,6 @@ func (w *worker) compose() *message {
 		m.close(c)
 	}
 	w.closed = stay
-	return m
 }
 
 // add puts an end into the message, with its history where that is to be kept.
@@ -157,6 +211,9 @@ func (m *message) add(e *end, keep bool) {
 		}
 	case deferred:
 		m.Deferred = append(m.Deferred, engine.Deferral{Place: e.place(), Attempt: e.attempt, Failure: e.failure, Delay: e.delay})
+		if e.back {
+			m.Deferred[len(m.Deferred)-1].ReadyAt = e.ReadyAt
+		}
 	case buried:
 		m.KeepDead = keep
 		m.Buried = append(m.Buried, engine.Burial{Place: e.place(), Attempt: e.attempt, Failure: e.failure})

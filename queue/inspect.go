@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
@@ -115,7 +116,7 @@ func (q *Queue) List(ctx context.Context, f Filter) ([]Record, error) {
 	defer cancel()
 	found, err := q.engine.List(ctx, name, engine.State(f.State), f.Limit)
 	if err != nil {
-		return nil, q.explain(err, "listing jobs")
+		return nil, q.explain(fault.NoWrite(err), "listing jobs")
 	}
 	all := make([]Record, len(found))
 	for i, r := range found {
@@ -142,7 +143,7 @@ func (q *Queue) find(ctx context.Context, id ID) (r engine.Record, err error) {
 		r, found, err = q.engine.Find(ctx, engine.ID(id))
 		switch {
 		case err != nil:
-			return r, q.explain(err, "looking for a job")
+			return r, q.explain(fault.NoWrite(err), "looking for a job")
 		case !found:
 			return r, fmt.Errorf("%w: %v has ended, or never was", ErrNoJob, id)
 		case r.State != 0:

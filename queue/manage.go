@@ -14,25 +14,21 @@ import (
 
 // Retry has a dead job be run again, with all its attempts. Its id stays the same.
 //
-// Errors: ErrNoJob; ErrState where it is not dead; dblock.ErrConflict where another job has its unique key by now; and those of the
-// database.
+// Errors: ErrNoJob; ErrState if it is not dead; dblock.ErrConflict if another job has its unique key, and dblock.ErrBusy if an open
+// transaction is taking it; and those of the database.
 func (q *Queue) Retry(ctx context.Context, id ID) error {
 	ctx, cancel := context.WithTimeout(ctx, q.o.Timeout)
 	defer cancel()
-	revived := false
-	err := q.again(ctx, "trying a dead job again", func(ctx context.Context) (err error) {
-		revived, err = q.engine.Revive(ctx, engine.ID(id))
-		return err
-	})
+	revived, err := q.revive(ctx, []engine.ID{engine.ID(id)})
 	if err != nil {
 		return err
 	}
 	r, err := q.find(ctx, id)
 	switch {
-	case err == nil && revived:
+	case err == nil && revived > 0:
 		q.announce(r.Queue)
 		return nil
-	case revived && errors.Is(err, ErrNoJob): // it has been done by now
+	case revived > 0 && errors.Is(err, ErrNoJob): // it has been done by now
 		return nil
 	case err != nil:
 		return err
@@ -42,30 +38,72 @@ func (q *Queue) Retry(ctx context.Context, id ID) error {
 	return fmt.Errorf("%w: %v is %v, not dead", ErrState, id, State(r.State))
 }
 
-// RetryAll is Retry of all dead jobs of a queue ("": the default one), the last ones first, but for those whose unique keys others have. It
-// returns how many there were.
+func (q *Queue) revive(ctx context.Context, ids []engine.ID) (revived int, err error) {
+	err = q.again(ctx, "retrying dead jobs", func(ctx context.Context) (err error) {
+		revived, err = q.engine.Revive(ctx, ids)
+		return err
+	})
+	return revived, err
+}
+
+const reviveStep = 200 // dead jobs that one statement retries
+
+// RetryAll is Retry of all jobs of a queue ("": the default one) that are dead when it is called, the last ones first. It passes over those
+// whose unique key another job has, or an open transaction is taking. It returns how many it retried; one that dies again is not retried
+// again.
 //
-// Errors: dblock.ErrInvalid, and those of the database; some are to be run again then.
+// Errors: dblock.ErrInvalid, and those of the database; some are retried then.
 func (q *Queue) RetryAll(ctx context.Context, queue string) (retried int, err error) {
+	queue, err = queueName(queue)
+	if err != nil {
+		return 0, err
+	}
+	defer func() {
+		if retried > 0 {
+			q.announce(queue)
+		}
+	}()
+	var before time.Time // a job that dies again dies later
+	var last engine.ID
 	for {
-		dead, err := q.List(ctx, Filter{Queue: queue, State: Dead, Limit: maxList})
+		var dead []engine.Record
+		err := q.within(ctx, func(ctx context.Context) (err error) {
+			dead, err = q.engine.DeadBefore(ctx, queue, before, last, reviveStep)
+			return err
+		})
+		if err != nil {
+			return retried, q.explain(fault.NoWrite(err), "listing dead jobs")
+		}
+		if len(dead) == 0 {
+			return retried, nil
+		}
+		before, last = dead[len(dead)-1].At, dead[len(dead)-1].ID
+		n, err := q.reviveEach(ctx, dead)
+		retried += n
 		if err != nil {
 			return retried, err
 		}
-		before := retried
-		for _, r := range dead {
-			err := q.Retry(ctx, r.ID)
-			switch {
-			case err == nil:
-				retried++
-			case !errors.Is(err, ErrNoJob) && !errors.Is(err, ErrState) && !errors.Is(err, dblock.ErrConflict):
-				return retried, err
-			}
-		}
-		if len(dead) < maxList || retried == before {
-			return retried, nil
-		}
 	}
+}
+
+// reviveEach revives jobs together, or one by one if one has to wait for another transaction.
+func (q *Queue) reviveEach(ctx context.Context, dead []engine.Record) (revived int, err error) {
+	ids := make([]engine.ID, len(dead))
+	for i, r := range dead {
+		ids[i] = r.ID
+	}
+	revived, err = q.revive(ctx, ids)
+	if !q.engine.IsLocked(err) {
+		return revived, err
+	}
+	for i := range ids {
+		n, err := q.revive(ctx, ids[i:i+1])
+		if err != nil && !q.engine.IsLocked(err) {
+			return revived, err
+		}
+		revived += n
+	}
+	return revived, nil
 }
 
 // Cancel drops a job, whatever it waits for, and a dead one, too: nothing is kept of it, but for its history. Where a worker has
@@ -116,7 +154,7 @@ func (q *Queue) endWaiting(ctx context.Context, id ID, end func(engine.Record, *
 ) (State, error) {
 	ctx, cancel := context.WithTimeout(ctx, q.o.Timeout)
 	defer cancel()
-	for range moves {
+	for n := 0; n < moves; n++ {
 		r, err := q.find(ctx, id)
 		if err != nil {
 			return 0, err
@@ -139,6 +177,8 @@ func (q *Queue) endWaiting(ctx context.Context, id ID, end func(engine.Record, *
 			done, err = others(ctx, r)
 		}
 		switch {
+		case err != nil && q.engine.IsLocked(err) && sleep(ctx, jitter(firstRest)): // it waits for its key, and not as one that moves
+			n--
 		case errors.Is(err, ErrState):
 			return State(r.State), err
 		case err != nil && q.fault(err) != fault.Retry:

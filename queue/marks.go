@@ -27,8 +27,8 @@ const (
 // can't clean up while somebody's old snapshot may see them. A claim that began at the start would pass over all of them, each time.
 // The times are the server's.
 type marks struct {
-	at    map[int16]mark
-	whole time.Time // when the next claim is to begin at the start
+	at    map[int16]mark // nil: nothing was claimed from the start yet
+	whole time.Time      // when the next claim is to begin at the start
 }
 
 type mark struct {
@@ -38,7 +38,7 @@ type mark struct {
 
 // from is where the next claim is to begin; nil: at the start.
 func (m *marks) from(now time.Time) []engine.Mark {
-	if !now.Before(m.whole) {
+	if m.at == nil || !now.Before(m.whole) {
 		m.whole = now.Add(wholeEvery)
 		return nil
 	}
@@ -57,7 +57,7 @@ func (m *marks) from(now time.Time) []engine.Mark {
 func (m *marks) saw(ask *engine.Ask, jobs []engine.Job, now time.Time, took time.Duration) {
 	if ask.From == nil {
 		m.at = make(map[int16]mark)
-		m.whole = now.Add(min(max(wholeEvery, took*wholeShare), wholeSeldom))
+		m.whole = now.Add(max(min(max(wholeEvery, took*wholeShare), wholeSeldom), 4*took))
 	}
 	for p, k := range m.at {
 		k.more = false

@@ -48,3 +48,19 @@ func TestMarks(t *testing.T) {
 		t.Errorf("after a claim of a second the next whole one is in %v, want %v", rest, wholeSeldom)
 	}
 }
+
+// The first claim may fail, and the next one come before wholeEvery has passed.
+func TestMarksBeginAtTheStartUntilAClaimSucceeds(t *testing.T) {
+	t.Parallel()
+	var m marks
+	now := time.Now()
+	for range 2 {
+		if from := m.from(now); from != nil {
+			t.Fatalf("a claim begins at %v, and none has succeeded", from)
+		}
+	}
+	m.saw(&engine.Ask{Most: 1}, []engine.Job{{Priority: 1, ReadyAt: now}}, now, 0)
+	if from := m.from(now); len(from) != 1 || from[0].Priority != 1 {
+		t.Errorf("the next one begins at %v", from)
+	}
+}

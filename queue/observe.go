@@ -34,8 +34,9 @@ type Observer struct {
 	// Rescued: a process is gone, and so many of its jobs are ready again; dead had no attempt left.
 	Rescued func(ready, dead int)
 
-	// Elected: a worker of this process looks after the queues from now on, or, with false, no more. duty is "promote" (jobs whose
-	// time has come), "rescue" (those of processes that are gone), "history" (old days are deleted) or "stats".
+	// Elected: a worker of this process looks after the queues from now on, or, with false, no more. After three failures in a
+	// row a worker gives its duty up. duty is "promote" (jobs whose time has come), "rescue" (those of processes that are gone),
+	// "history" (old days are deleted) or "stats".
 	Elected func(duty string, is bool)
 
 	// Stats is how the queues do, every WorkerOptions.Stats: one process at a time is told, of those that set it.

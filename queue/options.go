@@ -25,7 +25,8 @@ type Options struct {
 	// Label says for people who has the jobs that this process has: at most 255 bytes.
 	Label string
 
-	// Timeout bounds one exchange with the database. Default 10 s, at least 100 ms.
+	// Timeout bounds one exchange with the database. Default 10 s, at least 100 ms. A claim that takes longer is repeated for half as
+	// many jobs with twice the time, up to 30 s.
 	Timeout time.Duration
 
 	// MaxQueue bounds how many calls of Enqueue may wait in this process; more are refused with dblock.ErrOverloaded. Default

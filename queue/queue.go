@@ -22,17 +22,23 @@ type Queue struct {
 	member  *member.Member
 	ids     ids
 	inserts *merge.Queue[[]engine.Insert, []engine.Duplicate]
+	keyed   *merge.Queue[keyedCall, []engine.Duplicate]
 
-	mu       sync.RWMutex
-	handlers map[string]*handler
-	workers  map[*worker]struct{}
-	closed   bool
-	work     sync.WaitGroup // of workers
-	election election
-	teller   *teller
-	ear      ear
-	ending   context.Context
-	end      context.CancelFunc
+	mu         sync.RWMutex
+	handlers   map[string]*handler
+	workers    map[*worker]struct{}
+	closed     bool
+	work       sync.WaitGroup  // of workers
+	records    sync.WaitGroup  // of those that record ends, also after Work has returned
+	recorded   context.Context // ends with Close
+	unrecord   context.CancelFunc
+	claims     claimSet
+	reconciled *member.Life // the last one whose claims are looked after
+	election   election
+	teller     *teller
+	ear        ear
+	ending     context.Context
+	end        context.CancelFunc
 }
 
 // New makes a Queue on an engine, which it closes in the end; o has its defaults. It is for the engine rooms: outside this module there are
@@ -44,6 +50,7 @@ func New(e engine.Engine, o Options) (*Queue, error) {
 	}
 	q := &Queue{engine: e, o: o, member: member.New(e, mo), handlers: make(map[string]*handler), workers: make(map[*worker]struct{})}
 	q.ending, q.end = context.WithCancel(context.Background())
+	q.recorded, q.unrecord = context.WithCancel(context.Background())
 	q.teller = newTeller(func(ctx context.Context, news []engine.News) error {
 		return q.within(ctx, func(ctx context.Context) error { return e.Tell(ctx, news) })
 	}, q.trouble)
@@ -53,14 +60,16 @@ func New(e engine.Engine, o Options) (*Queue, error) {
 		Poison:   func(err error) bool { return q.fault(err) == fault.Poison },
 		MaxBatch: maxMerged, MaxQueue: o.MaxQueue, PerKey: 2,
 	})
+	q.keyed = q.newKeyed()
 	return q, nil
 }
 
-// Close ends all calls of Work, as the end of their contexts does, waits for them while ctx lives, and leaves: what this process still
-// has is ready for others within moments. It leaves where ctx has ended, too. The pool is its owner's, and stays open.
+// Close ends all calls of Work, as the end of their contexts does, and waits for them while ctx lives. Then it leaves: others have
+// what this process still has within moments. It leaves where ctx has ended, too. If the server does not answer, Close returns at
+// most a second after the end of ctx, and leaving goes on in the background. The pool is its owner's, and stays open.
 //
-// Errors: ctx's, where workers still run; dblock.ErrUnavailable, ErrBusy and ErrOutcomeUnknown, where the database was not there to leave:
-// then others have what is left when the TTL is over.
+// Errors: ctx's, if workers still run; dblock.ErrUnavailable, ErrBusy and ErrOutcomeUnknown, if this process could not leave: then
+// others have what is left when the TTL is over.
 func (q *Queue) Close(ctx context.Context) error {
 	q.mu.Lock()
 	first := !q.closed
@@ -70,7 +79,7 @@ func (q *Queue) Close(ctx context.Context) error {
 		return nil
 	}
 	q.end()
-	err := q.inserts.Close(ctx)
+	err := errors.Join(q.inserts.Close(ctx), q.keyed.Close(ctx))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -85,10 +94,23 @@ func (q *Queue) Close(ctx context.Context) error {
 			err = errors.Join(err, fmt.Errorf("queue: workers still run: %w", context.Cause(ctx)))
 		}
 	}
+	left, late := member.Leave(ctx, func() error { return q.leave(ctx) })
+	if !left {
+		late = fmt.Errorf("%w: %s: %w", dblock.ErrOutcomeUnknown, leaving, context.Cause(ctx))
+	}
+	return errors.Join(err, late)
+}
+
+const leaving = "leaving: what this process had is ready for others when its TTL is over"
+
+// leave ends what goes on in the background, and deletes this process's member.
+func (q *Queue) leave(ctx context.Context) error {
+	q.unrecord()
+	q.records.Wait()
 	q.teller.close(ctx)
-	err = errors.Join(err, q.election.close(ctx))
+	err := q.election.close(ctx)
 	if left := q.member.Close(ctx); left != nil {
-		err = errors.Join(err, q.explain(left, "leaving: what this process had is ready for others when its TTL is over"))
+		err = errors.Join(err, q.explain(left, leaving))
 	}
 	q.engine.Close()
 	return err

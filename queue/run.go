@@ -20,7 +20,7 @@ func (w *worker) handle() {
 		}
 		w.handlers.Done()
 	}()
-	for t := range w.todo {
+	for t := w.line.next(); t != nil; t = w.line.next() {
 		if w.stopping.Load() || t.of.of.ctx.Err() != nil {
 			w.handBack(t)
 			continue
@@ -32,11 +32,7 @@ func (w *worker) handle() {
 
 // do runs one job, whatever its handler does.
 func (w *worker) do(t *task) {
-	info := Info{
-		ID: ID(t.ID), Queue: w.o.Queue, Kind: t.Kind, Priority: t.Priority, Attempt: int(t.Attempt) + 1, MaxAttempts: int(t.MaxAttempts),
-		EnqueuedAt: t.EnqueuedAt, ReadyAt: t.ReadyAt,
-	}
-	r := &run{w: w, task: t, info: info, began: time.Now(), h: w.q.handlerOf(t.Kind)}
+	r := &run{w: w, task: t, info: w.info(t), began: time.Now(), h: w.q.handlerOf(t.Kind)}
 	r.ctx.above = t.of.of.ctx
 	if limit := r.limit(); limit >= 0 {
 		r.ctx.deadline = r.began.Add(limit)
@@ -50,6 +46,7 @@ func (w *worker) do(t *task) {
 		r.rollback() // where it panicked
 		r.timedOut = r.ctx.timedOut()
 		r.ctx.end(nil)
+		t.took = max(time.Since(r.began), 1)
 		r.decide()
 	}()
 	if t.cancelled.Load() { // before it began; later its context ends
@@ -58,6 +55,13 @@ func (w *worker) do(t *task) {
 		r.err = r.attempt(&r.ctx)
 	}
 	returned = true
+}
+
+func (w *worker) info(t *task) Info {
+	return Info{
+		ID: ID(t.ID), Queue: w.o.Queue, Kind: t.Kind, Priority: t.Priority, Attempt: int(t.Attempt) + 1, MaxAttempts: int(t.MaxAttempts),
+		EnqueuedAt: t.EnqueuedAt, ReadyAt: t.ReadyAt,
+	}
 }
 
 // run is one attempt at a job.

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/dblock-go/dblock/internal/fault"
 )
 
 // MaxCounted is where Stats stops counting: that many are so many or more.
@@ -52,7 +54,7 @@ func (q *Queue) Stats(ctx context.Context) (Stats, error) {
 	defer cancel()
 	s, err := q.stats(ctx)
 	if err != nil {
-		return Stats{}, q.explain(err, "counting jobs")
+		return Stats{}, q.explain(fault.NoWrite(err), "counting jobs")
 	}
 	return s, nil
 }

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -19,41 +20,49 @@ type worker struct {
 
 	base  context.Context // of all handlers
 	abort context.CancelCauseFunc
-	todo  chan *task    // claimed, and not begun
+	line  *line         // claimed, and not begun
 	kick  chan struct{} // something has changed that an exchange may be due for
 	word  chan struct{} // somebody wants jobs of this process cancelled
 
 	handlers sync.WaitGroup
 
-	stopping atomic.Bool // set with mu locked: then todo is closed, too
+	stopping atomic.Bool // set with mu locked: then the line is closed, too
 
-	mu       sync.Mutex
-	now      *tenure
-	ends     []end // of jobs, not sent yet
-	oldest   time.Time
-	closed   []*claim  // nothing is outstanding of them, and that was not said yet
-	held     int       // jobs that were claimed and whose end was not confirmed
-	sent     int       // of them: whose ends are under way
-	flying   int       // exchanges under way
-	asking   int       // of them: how many claim
-	coming   int       // how many jobs they claim at most
-	asked    time.Time // when the last one did
-	more     bool      // it was given all that it asked for
-	woken    bool
-	nextPoll time.Time
-	hints    hints
-	notUntil time.Time // after an exchange that failed
-	failing  int
-	rate     rate
-	marks    marks
-	forgot   time.Time
-	claims   map[*claim]struct{} // that have jobs whose end was not confirmed
+	mu          sync.Mutex
+	now         *tenure
+	ends        []end // of jobs, not sent yet
+	oldest      time.Time
+	apart       []end // such as do not go with others
+	apartFlying bool
+	closed      []*claim  // nothing is outstanding of them, and that was not said yet
+	held        int       // jobs that were claimed and whose end was not confirmed
+	sent        int       // of them: whose ends are under way
+	flying      int       // exchanges under way
+	asking      int       // of them: how many claim
+	coming      int       // how many jobs they claim at most
+	asked       time.Time // when the last one did
+	more        bool      // it was given all that it asked for
+	woken       bool
+	nextPoll    time.Time
+	hints       hints
+	notUntil    time.Time // after an exchange that failed
+	failing     int
+	rate        rate
+	pace        time.Duration // how long a handler takes, lately; 0: that is not known
+	limit       int           // how many jobs a claim asks for at most
+	patience    time.Duration // how long a claim may take
+	bytes       int           // of a payload, lately
+	piece       int           // bytes of payloads that are read at once
+	marks       marks
+	forgot      time.Time
+	claims      map[*claim]struct{} // that have jobs whose end was not confirmed
 }
 
 // task is a job that was claimed.
 type task struct {
 	engine.Job
-	of *claim
+	of   *claim
+	took time.Duration // its handler; 0: it was not begun
 
 	cancelled atomic.Bool                // somebody wants it dropped
 	context   atomic.Pointer[jobContext] // of its handler; nil: it has not begun
@@ -61,19 +70,19 @@ type task struct {
 
 // Work runs jobs until ctx ends, or the Queue is closed. Then nothing is claimed any more, jobs that were not begun are handed back, and
 // handlers may go on for Grace; after that their contexts end. It returns when they have returned and what became of their jobs is
-// recorded, or when the database has not taken that for Options.Timeout.
+// recorded. If the database has not taken that for Options.Timeout it returns, too, and the Queue goes on to record it.
 //
 // It may be called several times, for other queues or for the same one. The values of ctx are those of the handlers' contexts.
 //
-// Errors: dblock.ErrInvalid and dblock.ErrClosed at once; otherwise nil when all has ended well, and ErrStillRunning where handlers
-// ignore that their contexts have ended, for 5 s.
+// Errors: dblock.ErrInvalid and dblock.ErrClosed at once; otherwise nil when all has ended well, ErrStillRunning if handlers
+// ignore that their contexts have ended, for 5 s, and ErrNotRecorded if the ends of jobs are not recorded yet.
 func (q *Queue) Work(ctx context.Context, o WorkerOptions) error {
 	o, err := o.withDefaults(q.member.TTL())
 	if err != nil {
 		return err
 	}
 	w := &worker{
-		q: q, o: o, todo: make(chan *task, o.Ahead+o.Batch+o.Concurrency), claims: make(map[*claim]struct{}),
+		q: q, o: o, line: newLine(), limit: o.Batch, patience: q.o.Timeout, piece: firstPiece, claims: make(map[*claim]struct{}),
 		kick: make(chan struct{}, o.Exchanges), word: make(chan struct{}, 1),
 	}
 	w.base, w.abort = context.WithCancelCause(context.WithoutCancel(ctx))
@@ -85,6 +94,7 @@ func (q *Queue) Work(ctx context.Context, o WorkerOptions) error {
 	}
 	q.workers[w] = struct{}{}
 	q.work.Add(1)
+	q.records.Add(1)
 	q.mu.Unlock()
 	defer q.work.Done()
 	defer q.listens()()
@@ -101,14 +111,24 @@ func (w *worker) run(ctx context.Context) error {
 		w.handlers.Add(1)
 		go w.handle()
 	}
-	exchanges, over := context.WithCancel(context.Background())
-	defer over()
 	var behind, fetchers sync.WaitGroup
 	for range w.o.Exchanges {
-		fetchers.Go(func() { w.exchanges(exchanges) })
+		fetchers.Go(func() { w.exchanges(w.q.recorded) })
 	}
+	recorded := make(chan struct{})
+	go func() {
+		defer w.q.records.Done()
+		defer close(recorded)
+		fetchers.Wait()
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.now != nil {
+			w.now.stop()
+		}
+	}()
 	behind.Go(func() { w.care(ctx) })
 	behind.Go(func() { w.hear(ctx) })
+	behind.Go(func() { w.reads(ctx) })
 
 	<-ctx.Done()
 	w.q.mu.Lock()
@@ -116,17 +136,23 @@ func (w *worker) run(ctx context.Context) error {
 	w.q.mu.Unlock()
 	w.stop()
 	behind.Wait()
+	w.handBack(w.line.takeBack()...)
 	err := w.await()
 	settle := w.q.o.Timeout
 	if err != nil { // some never will
 		settle = time.Second
 	}
-	defer time.AfterFunc(settle, over).Stop()
-	fetchers.Wait()
+	timer := time.NewTimer(settle)
+	defer timer.Stop()
+	select {
+	case <-recorded:
+		return err
+	case <-timer.C:
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.now != nil {
-		w.now.stop()
+	if n := len(w.ends) + len(w.apart) + w.sent; n > 0 {
+		err = errors.Join(err, fmt.Errorf("%w: those of %d jobs of queue %q, which the database has not taken for %v", ErrNotRecorded, n, w.o.Queue, settle))
 	}
 	return err
 }
@@ -135,14 +161,9 @@ func (w *worker) run(ctx context.Context) error {
 func (w *worker) stop() {
 	w.mu.Lock()
 	w.stopping.Store(true)
-	close(w.todo)
+	w.line.close()
 	w.mu.Unlock()
 	w.wake()
-}
-
-// handBack ends a job that was not begun.
-func (w *worker) handBack(t *task) {
-	w.ended(end{task: t, what: deferred, attempt: t.Attempt})
 }
 
 // lastGrace is for how long Work waits for handlers that ignore their contexts.
@@ -171,7 +192,7 @@ func (w *worker) await() error {
 	case <-last.C:
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		return fmt.Errorf("%w: %d of them, of queue %q, ignore that their contexts have ended", ErrStillRunning, w.held-w.sent-len(w.ends), w.o.Queue)
+		return fmt.Errorf("%w: %d of them, of queue %q, ignore that their contexts have ended", ErrStillRunning, w.held-w.sent-len(w.ends)-len(w.apart), w.o.Queue)
 	}
 }
 

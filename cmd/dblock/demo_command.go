@@ -2,10 +2,7 @@ package main
 
 import (
 	"context"
-	"os"
 	"os/exec"
-	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -22,12 +19,9 @@ func (c *demoCmd) command(ctx context.Context, s *shop, std streams) ([]any, err
 		argv = argv[1:]
 	}
 	addresses := map[bool]string{true: "DBLOCK_POSTGRES_URL", false: "DBLOCK_MYSQL_DSN"}
-	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
-		return strings.HasPrefix(v, addresses[true]+"=") || strings.HasPrefix(v, addresses[false]+"=")
-	})
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = std.in, std.out, std.err
-	cmd.Env = append(env, addresses[s.server.Kind == devdb.Postgres]+"="+s.dsn)
+	cmd.Env = append(environWithout(addresses[true], addresses[false]), addresses[s.server.Kind == devdb.Postgres]+"="+s.dsn)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = commandGrace
 	return nil, statusOf(cmd.Run())

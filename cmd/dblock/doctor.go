@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -35,7 +34,7 @@ func (c *doctorCmd) Run(ctx context.Context, s streams) error {
 	}
 	show := printReport
 	if c.JSON {
-		show = func(out io.Writer, r doctor.Report) error { return json.NewEncoder(out).Encode(r) }
+		show = func(out io.Writer, r doctor.Report) error { return printJSON(out, r) }
 	}
 	if err := show(s.out, r); err != nil {
 		return err

@@ -16,6 +16,7 @@ import (
 	"github.com/dblock-go/dblock/internal/doctor"
 	"github.com/dblock-go/dblock/internal/schema"
 	"github.com/dblock-go/dblock/internal/testdb"
+	"github.com/dblock-go/dblock/mysqllock"
 )
 
 // diagnose runs the command, both ways, and holds what both say against each other.
@@ -266,6 +267,41 @@ func TestDoctorOnAReadOnlyServer(t *testing.T) {
 		r := diagnose(t, "--database="+own.AdminDSN())
 		wantFinding(t, r, "writes", doctor.Problem, "read-only")
 		wantFinding(t, r, "schema", doctor.Problem, "name one in the DSN")
+	}
+}
+
+// TestDoctorOnABinaryLogOfStatements shows that the server refuses what doctor says.
+func TestDoctorOnABinaryLogOfStatements(t *testing.T) {
+	t.Parallel()
+	for _, kind := range testdb.Engines() {
+		if kind == devdb.Postgres {
+			continue
+		}
+		own := testdb.Own(t, kind, "--log-bin", "--server-id=1", "--binlog-format=STATEMENT")
+		if own == nil {
+			return
+		}
+		change(t, own.AdminDSN(), "CREATE DATABASE app")
+		c, err := mysql.ParseDSN(own.AdminDSN())
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.DBName = "app"
+		database := "--database=" + c.FormatDSN()
+		invoke(t, "", "migrate", "up", database).want(t, 0, "")
+		wantFinding(t, diagnose(t, database), "writes", doctor.Problem, "error 1665")
+		db, err := sql.Open("mysql", c.FormatDSN())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = db.Close() }()
+		err = mysqllock.RunTx(t.Context(), db, mysqllock.TxOptions{}, func(tx *sql.Tx) error {
+			_, err := tx.ExecContext(t.Context(), "DELETE FROM dblock_lease")
+			return err
+		})
+		if !strings.Contains(fmt.Sprint(err), "Error 1665") {
+			t.Errorf("%v; want error 1665", err)
+		}
 	}
 }
 

@@ -78,6 +78,7 @@ func (f databaseFlags) postgresPool(ctx context.Context) (*pgxpool.Pool, error) 
 		return nil, err
 	}
 	config.ConnConfig.ConnectTimeout = dialTimeout
+	config.ConnConfig.AfterConnect = pinned(f.Schema)
 	return pgxpool.NewWithConfig(ctx, config)
 }
 

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -100,16 +102,24 @@ func (c *lockCmd) acquire(ctx context.Context, l leases, opts []dblock.Option) (
 	}
 }
 
-// run gives the command the terminal, and the token in its environment.
+// run gives the command the terminal, and the token in its environment. The DSN, which may have a password, is not in it.
 func (c *lockCmd) run(ctx context.Context, s streams, lock *dblock.Lock, argv []string) error {
 	fence, _ := lock.Fence()
 	cmd := exec.CommandContext(lock.Bind(ctx), argv[0], argv[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = s.in, s.out, s.err
-	cmd.Env = append(os.Environ(), "DBLOCK_KEY="+fence.Key, "DBLOCK_TOKEN="+strconv.FormatInt(fence.Token, 10),
+	cmd.Env = append(environWithout("DBLOCK_DATABASE"), "DBLOCK_KEY="+fence.Key, "DBLOCK_TOKEN="+strconv.FormatInt(fence.Token, 10),
 		"DBLOCK_HANDLE="+hex.EncodeToString(fence.Handle[:]), "DBLOCK_MODE="+fence.Mode.String())
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = c.Grace
 	return statusOf(cmd.Run())
+}
+
+// environWithout returns this program's environment without some of its variables.
+func environWithout(names ...string) []string {
+	return slices.DeleteFunc(os.Environ(), func(v string) bool {
+		name, _, _ := strings.Cut(v, "=")
+		return slices.Contains(names, name)
+	})
 }
 
 // statusOf has this program end as a command did.

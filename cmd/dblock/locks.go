@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -87,7 +86,7 @@ func (c *locksCmd) print(out io.Writer, held []dblock.HeldLock) error {
 				h.Key, h.Mode.String(), h.Permits, h.Limit, h.Fence.Token, h.Holder.Label, h.Holder.Member, h.Age.Milliseconds(), h.Remaining.Milliseconds(), h.Waiters,
 			}
 		}
-		return json.NewEncoder(out).Encode(shown)
+		return printJSON(out, shown)
 	}
 	if len(held) == 0 {
 		_, err := fmt.Fprintln(out, "nothing is held")

@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -132,7 +131,7 @@ func (c *migrateStatusCmd) Run(ctx context.Context, s streams) (err error) {
 		}
 	}
 	if c.JSON {
-		return json.NewEncoder(s.out).Encode(now)
+		return printJSON(s.out, now)
 	}
 	return now.print(s.out)
 }

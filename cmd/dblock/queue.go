@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -40,6 +39,24 @@ type queueFlag struct {
 	Queue string `default:"default" help:"The queue."`
 }
 
+// Validate refuses an empty name, which a script may give by mistake. Kong calls it.
+func (f *queueFlag) Validate() error { return checkQueue(f.Queue) }
+
+// queueArg names a queue.
+type queueArg struct {
+	Queue string `arg:"" help:"The queue."`
+}
+
+// Validate refuses an empty name, which a script may give by mistake. Kong calls it.
+func (a *queueArg) Validate() error { return checkQueue(a.Queue) }
+
+func checkQueue(name string) error {
+	if name == "" {
+		return errors.New("name the queue: the name is empty")
+	}
+	return nil
+}
+
 // jobArgs are jobs.
 type jobArgs struct {
 	IDs []string `arg:"" name:"id" help:"The jobs, as list shows them."`
@@ -47,7 +64,7 @@ type jobArgs struct {
 
 // withQueue runs do on the queue of the database.
 func (f databaseFlags) withQueue(ctx context.Context, do func(*queue.Queue) error) error {
-	o := queue.Options{Schema: f.Schema, Label: "dblock queue"}
+	o := queue.Options{Schema: f.Schema, Label: "dblock queue", History: 1} // for how long it is kept, the services decide
 	if f.isPostgres() {
 		pool, err := f.postgresPool(ctx)
 		if err != nil {
@@ -76,9 +93,6 @@ func closeQueue(ctx context.Context, q *queue.Queue) error {
 	defer cancel()
 	return q.Close(ctx)
 }
-
-// printJSON prints one value.
-func printJSON(out io.Writer, v any) error { return json.NewEncoder(out).Encode(v) }
 
 // queueStatsCmd is `dblock queue stats`.
 type queueStatsCmd struct{ queueFlags }

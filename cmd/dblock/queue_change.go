@@ -61,7 +61,7 @@ func (c *queueRetryCmd) Validate() error {
 	if c.All == (len(c.IDs) > 0) {
 		return errors.New("name the jobs, or give --all")
 	}
-	return nil
+	return c.queueFlag.Validate()
 }
 
 // Run has dead jobs run again.
@@ -137,7 +137,7 @@ func (c *queuePurgeCmd) Run(ctx context.Context, s streams) error {
 // queuePauseCmd is `dblock queue pause`.
 type queuePauseCmd struct {
 	queueFlags
-	Queue string `arg:"" help:"The queue."`
+	queueArg
 }
 
 // Run pauses a queue.
@@ -148,7 +148,7 @@ func (c *queuePauseCmd) Run(ctx context.Context, s streams) error {
 // queueResumeCmd is `dblock queue resume`.
 type queueResumeCmd struct {
 	queueFlags
-	Queue string `arg:"" help:"The queue."`
+	queueArg
 }
 
 // Run resumes a queue.

@@ -67,7 +67,14 @@ func TestQueue(t *testing.T) {
 		q("purge", "--older=1h", "--json").want(t, 0, `{"purged":0}`)
 		q("purge", "--older=0s").want(t, 0, "1 dead jobs")
 		q("cancel", later).want(t, 0, "dropped "+later)
-		q("cancel", later).wantFailure(t, 1, "no such job")
+		q("cancel", later).wantFailure(t, 1, "was cancelled")
+		q("show", later).want(t, 0, "cancelled")
+		q("list", "--state=given up").want(t, 0, id)
+		for _, args := range [][]string{
+			{"pause", ""}, {"resume", ""}, {"list", "--queue="}, {"retry", "--all", "--queue="}, {"purge", "--older=0s", "--queue="},
+		} {
+			q(args...).wantFailure(t, 2, "name the queue")
+		}
 		q("show", "nonsense").wantFailure(t, 1, "not a UUID")
 		q("list", "--state=nonsense").wantFailure(t, 1, "there is no")
 		q("retry").wantFailure(t, 2, "--all")

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -51,7 +50,7 @@ func (c *locksCmd) printSessions(out io.Writer, locks []dblock.SessionLock) erro
 		}
 	}
 	if c.JSON {
-		return json.NewEncoder(out).Encode(shown)
+		return printJSON(out, shown)
 	}
 	if len(locks) == 0 {
 		_, err := fmt.Fprintln(out, "no session has a lock")

@@ -23,6 +23,23 @@ func (q *Queries) DropTicket(ctx context.Context, db DBTX, leaseKey []byte, tick
 	return result.RowsAffected()
 }
 
+const DropTickets = `-- name: DropTickets :execrows
+DELETE d
+FROM (
+    SELECT CAST(? AS BINARY) AS lease_key, CAST(? AS SIGNED) AS ticket
+) ask
+STRAIGHT_JOIN dblock_ticket d FORCE INDEX (PRIMARY) ON d.lease_key = ask.lease_key AND d.ticket = ask.ticket
+`
+
+// Withdraws tickets, each locked by its whole key. The driver repeats the SELECT of ask.
+func (q *Queries) DropTickets(ctx context.Context, db DBTX, leaseKey interface{}, ticket int64) (int64, error) {
+	result, err := db.ExecContext(ctx, DropTickets, leaseKey, ticket)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
 const Enqueue = `-- name: Enqueue :execrows
 
 INSERT INTO dblock_ticket (lease_key, handle, member_id, detached, hold_us, label, data)
@@ -91,7 +108,7 @@ func (q *Queries) NextTicket(ctx context.Context, db DBTX, leaseKey []byte, hand
 const PassOn = `-- name: PassOn :execrows
 UPDATE (
     SELECT l.lease_key FROM dblock_lease l FORCE INDEX (PRIMARY)
-    WHERE l.lease_key = ? AND l.handle = CAST(? AS BINARY)
+    WHERE l.lease_key = ? AND l.handle = CAST(? AS BINARY) AND NOT l.shared
     LIMIT 1
     FOR UPDATE SKIP LOCKED
 ) ours
@@ -104,7 +121,7 @@ SET t.token = GREATEST(t.token + 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UT
 WHERE n.ticket = CAST(? AS SIGNED) AND NOT n.served
 `
 
-// Makes a key that is ours that of who waits for it next.
+// Makes a key that is ours that of who waits for it next, unless readers may have it.
 func (q *Queries) PassOn(ctx context.Context, db DBTX, leaseKey []byte, handle interface{}, ticket int64) (int64, error) {
 	result, err := db.ExecContext(ctx, PassOn, leaseKey, handle, ticket)
 	if err != nil {
@@ -155,9 +172,9 @@ func (q *Queries) QueuedKeys(ctx context.Context, db DBTX, leaseKeys [][]byte) (
 }
 
 const SeeTurn = `-- name: SeeTurn :one
-SELECT CAST(CASE WHEN l.handle = CAST(? AS BINARY) AND (l.held_until IS NULL OR l.held_until > +UTC_TIMESTAMP(6)) THEN l.token ELSE 0 END AS SIGNED) AS granted,
+SELECT CAST(CASE WHEN l.handle = CAST(? AS BINARY) AND NOT l.shared AND (l.held_until IS NULL OR l.held_until > +UTC_TIMESTAMP(6)) THEN l.token ELSE 0 END AS SIGNED) AS granted,
        CAST(CASE WHEN l.handle IS NOT NULL AND (l.held_until IS NULL OR l.held_until > +UTC_TIMESTAMP(6)) THEN 1 ELSE 0 END AS SIGNED) AS held,
-       l.shared, l.member_id, l.label, l.token,
+       l.handle, l.shared, l.member_id, l.label, l.token,
        CAST(CASE WHEN l.member_id IS NOT NULL AND (m.member_id IS NULL OR m.expires_at <= +UTC_TIMESTAMP(6)) THEN 1 ELSE 0 END AS SIGNED) AS holder_dead,
        CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, +UTC_TIMESTAMP(6),
             LEAST(COALESCE(l.held_until, m.expires_at), COALESCE(m.expires_at, l.held_until))), 0) AS SIGNED) AS remaining_us,
@@ -182,6 +199,7 @@ type SeeTurnParams struct {
 type SeeTurnRow struct {
 	Granted     int64
 	Held        int64
+	Handle      sql.NullString
 	Shared      bool
 	MemberID    sql.NullString
 	Label       []byte
@@ -193,7 +211,8 @@ type SeeTurnRow struct {
 }
 
 // What has become of a call that waits: the key is its own, or somebody else's, or free, for readers say; and whether
-// its ticket is there, and counts.
+// its ticket is there, and counts. A row that readers may have is no grant: a process of an older version may have served
+// the ticket beside them.
 func (q *Queries) SeeTurn(ctx context.Context, db DBTX, arg SeeTurnParams) (SeeTurnRow, error) {
 	row := db.QueryRowContext(ctx, SeeTurn,
 		arg.Handle,
@@ -205,6 +224,7 @@ func (q *Queries) SeeTurn(ctx context.Context, db DBTX, arg SeeTurnParams) (SeeT
 	err := row.Scan(
 		&i.Granted,
 		&i.Held,
+		&i.Handle,
 		&i.Shared,
 		&i.MemberID,
 		&i.Label,

@@ -273,21 +273,20 @@ func (q *Queries) AcquireLeases(ctx context.Context, db DBTX, arg AcquireLeasesP
 
 const AcquireSet = `-- name: AcquireSet :execresult
 UPDATE (
-    SELECT counted.lease_key, counted.handle, counted.label, counted.data, counted.hold_us, counted.member_id
+    SELECT counted.lease_key, counted.latest
     FROM (
-        SELECT f.lease_key, f.handle, f.label, f.data, f.hold_us, f.member_id, COUNT(*) OVER () AS have
+        SELECT f.lease_key, COUNT(*) OVER () AS have, MAX(f.token) OVER () AS latest
         FROM (
-            SELECT l.lease_key, ask.handle, ask.label, ask.data, ask.hold_us, ask.member_id
+            SELECT l.lease_key, l.token
             FROM (
                 SELECT m.member_id FROM dblock_member m
                 WHERE m.member_id = ? AND m.beat <= CAST(? AS SIGNED) + 1 AND m.expires_at > +UTC_TIMESTAMP(6)
             ) me
             STRAIGHT_JOIN (
-                SELECT CAST(? AS BINARY) AS lease_key, CAST(? AS BINARY) AS handle, CAST(? AS BINARY) AS gone, CAST(? AS BINARY) AS member_id, CAST(? AS SIGNED) AS hold_us, CAST(? AS BINARY) AS label, CAST(? AS BINARY) AS data
+                SELECT CAST(? AS BINARY) AS lease_key, CAST(? AS BINARY) AS gone
             ) ask
             STRAIGHT_JOIN dblock_lease l FORCE INDEX (PRIMARY) ON l.lease_key = ask.lease_key
             WHERE NOT l.shared AND (l.handle IS NULL OR l.member_id = ask.gone OR l.held_until <= +UTC_TIMESTAMP(6))
-              AND l.token < TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6))
             LIMIT 1000000
             FOR UPDATE SKIP LOCKED
         ) f
@@ -295,68 +294,80 @@ UPDATE (
     WHERE counted.have = CAST(? AS SIGNED)
 ) free
 STRAIGHT_JOIN dblock_lease t FORCE INDEX (PRIMARY) ON t.lease_key = free.lease_key
-SET t.token = LAST_INSERT_ID(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6))),
-    t.handle = free.handle,
-    t.member_id = NULLIF(free.member_id, ''),
-    t.held_until = TIMESTAMPADD(MICROSECOND, NULLIF(free.hold_us, 0), +UTC_TIMESTAMP(6)),
-    t.changed_at = +UTC_TIMESTAMP(6), t.label = free.label, t.data = NULLIF(free.data, '')
+SET t.token = LAST_INSERT_ID(GREATEST(free.latest + 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6)))),
+    t.handle = CAST(? AS BINARY),
+    t.member_id = NULLIF(CAST(? AS BINARY), ''),
+    t.held_until = TIMESTAMPADD(MICROSECOND, NULLIF(CAST(? AS SIGNED), 0), +UTC_TIMESTAMP(6)),
+    t.changed_at = +UTC_TIMESTAMP(6), t.label = ?, t.data = NULLIF(CAST(? AS BINARY), '')
 `
 
 type AcquireSetParams struct {
 	MemberID []byte
 	Beat     int64
 	LeaseKey interface{}
-	Handle   interface{}
 	Gone     interface{}
+	Wanted   int64
+	Handle   interface{}
 	Keeper   interface{}
 	HoldUs   int64
-	Label    interface{}
+	Label    []byte
 	Data     interface{}
-	Wanted   int64
 }
 
-// Grants a set, all of it or nothing: the rows are counted when they are locked. See AcquireLeases; all asks are alike.
+// Grants a set, all of it or nothing: the rows are counted when they are locked. What the grants have in common is
+// named once, because a set may have many keys and its data may be long. All have the same token, the statement's
+// insert id, which is above each of their earlier ones. The engine repeats the SELECT of ask.
 func (q *Queries) AcquireSet(ctx context.Context, db DBTX, arg AcquireSetParams) (sql.Result, error) {
 	return db.ExecContext(ctx, AcquireSet,
 		arg.MemberID,
 		arg.Beat,
 		arg.LeaseKey,
-		arg.Handle,
 		arg.Gone,
+		arg.Wanted,
+		arg.Handle,
 		arg.Keeper,
 		arg.HoldUs,
 		arg.Label,
 		arg.Data,
-		arg.Wanted,
 	)
 }
 
-const ExpireLease = `-- name: ExpireLease :execrows
+const ExpireLeases = `-- name: ExpireLeases :execrows
 UPDATE (
-    SELECT l.lease_key
-    FROM dblock_lease l
-    WHERE l.lease_key = ? AND l.token = ? AND l.handle = CAST(? AS BINARY)
-      AND (l.held_until IS NULL OR l.held_until > +UTC_TIMESTAMP(6))
-    LIMIT 1000000
-    FOR UPDATE SKIP LOCKED
+    SELECT counted.lease_key
+    FROM (
+        SELECT f.lease_key, COUNT(*) OVER () AS have
+        FROM (
+            SELECT l.lease_key
+            FROM (
+                SELECT CAST(? AS BINARY) AS lease_key, CAST(? AS BINARY) AS handle
+            ) ask
+            STRAIGHT_JOIN dblock_lease l FORCE INDEX (PRIMARY) ON l.lease_key = ask.lease_key
+            WHERE l.handle = ask.handle AND (l.held_until IS NULL OR l.held_until > +UTC_TIMESTAMP(6))
+            LIMIT 1000000
+            FOR UPDATE SKIP LOCKED
+        ) f
+    ) counted
+    WHERE counted.have = CAST(? AS SIGNED)
 ) ours
 STRAIGHT_JOIN dblock_lease t FORCE INDEX (PRIMARY) ON t.lease_key = ours.lease_key
 SET t.held_until = TIMESTAMPADD(MICROSECOND, CAST(? AS SIGNED), +UTC_TIMESTAMP(6))
 `
 
-type ExpireLeaseParams struct {
-	LeaseKey []byte
-	Token    int64
+type ExpireLeasesParams struct {
+	LeaseKey interface{}
 	Handle   interface{}
+	Wanted   int64
 	HoldUs   int64
 }
 
-// Ends a lease at a moment of its own, whatever heartbeats come.
-func (q *Queries) ExpireLease(ctx context.Context, db DBTX, arg ExpireLeaseParams) (int64, error) {
-	result, err := db.ExecContext(ctx, ExpireLease,
+// Ends all leases of one acquisition at a moment of their own, regardless of heartbeats; or none, if not all are ours or
+// one is locked. The driver repeats the SELECT of ask.
+func (q *Queries) ExpireLeases(ctx context.Context, db DBTX, arg ExpireLeasesParams) (int64, error) {
+	result, err := db.ExecContext(ctx, ExpireLeases,
 		arg.LeaseKey,
-		arg.Token,
 		arg.Handle,
+		arg.Wanted,
 		arg.HoldUs,
 	)
 	if err != nil {
@@ -449,6 +460,52 @@ func (q *Queries) FreeLeases(ctx context.Context, db DBTX, leaseKeys [][]byte) (
 	return items, nil
 }
 
+const HoldingLeases = `-- name: HoldingLeases :many
+SELECT l.lease_key, l.handle
+FROM dblock_lease l
+WHERE l.lease_key IN (/*SLICE:lease_keys*/?) AND l.handle IS NOT NULL
+  AND (l.held_until IS NULL OR l.held_until > +UTC_TIMESTAMP(6))
+`
+
+type HoldingLeasesRow struct {
+	LeaseKey []byte
+	Handle   sql.NullString
+}
+
+// The keys of these that are held, and their handles.
+func (q *Queries) HoldingLeases(ctx context.Context, db DBTX, leaseKeys [][]byte) ([]HoldingLeasesRow, error) {
+	query := HoldingLeases
+	var queryParams []interface{}
+	if len(leaseKeys) > 0 {
+		for _, v := range leaseKeys {
+			queryParams = append(queryParams, v)
+		}
+		query = strings.Replace(query, "/*SLICE:lease_keys*/?", strings.Repeat(",?", len(leaseKeys))[1:], 1)
+	} else {
+		query = strings.Replace(query, "/*SLICE:lease_keys*/?", "NULL", 1)
+	}
+	rows, err := db.QueryContext(ctx, query, queryParams...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []HoldingLeasesRow
+	for rows.Next() {
+		var i HoldingLeasesRow
+		if err := rows.Scan(&i.LeaseKey, &i.Handle); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const LeaseHandles = `-- name: LeaseHandles :many
 SELECT l.lease_key, l.token, l.handle
 FROM dblock_lease l
@@ -492,20 +549,6 @@ func (q *Queries) LeaseHandles(ctx context.Context, db DBTX, leaseKeys [][]byte)
 		return nil, err
 	}
 	return items, nil
-}
-
-const LeaseStands = `-- name: LeaseStands :one
-SELECT COUNT(*) AS stands
-FROM dblock_lease l
-WHERE l.lease_key = ? AND l.token = ? AND l.handle = CAST(? AS BINARY)
-  AND (l.held_until IS NULL OR l.held_until > +UTC_TIMESTAMP(6))
-`
-
-func (q *Queries) LeaseStands(ctx context.Context, db DBTX, leaseKey []byte, token int64, handle interface{}) (int64, error) {
-	row := db.QueryRowContext(ctx, LeaseStands, leaseKey, token, handle)
-	var stands int64
-	err := row.Scan(&stands)
-	return stands, err
 }
 
 const ListHeld = `-- name: ListHeld :many
@@ -586,17 +629,6 @@ func (q *Queries) ListHeld(ctx context.Context, db DBTX) ([]ListHeldRow, error) 
 		return nil, err
 	}
 	return items, nil
-}
-
-const LockWaitTimeout = `-- name: LockWaitTimeout :one
-SELECT CAST(@@innodb_lock_wait_timeout AS SIGNED) AS seconds
-`
-
-func (q *Queries) LockWaitTimeout(ctx context.Context, db DBTX) (int64, error) {
-	row := db.QueryRowContext(ctx, LockWaitTimeout)
-	var seconds int64
-	err := row.Scan(&seconds)
-	return seconds, err
 }
 
 const LookAtLease = `-- name: LookAtLease :one
@@ -682,9 +714,8 @@ type MakeLeasesParams struct {
 }
 
 // Makes the rows that are missing, and grants them, under the same condition. IGNORE and not ON DUPLICATE KEY UPDATE,
-// which would wait for a guarded row. It may wait for a gap that somebody has locked, and be granted when its client
-// has given up: at most the server's lock timeout later. The engine repeats the SELECT of ask. All have the same
-// token, the statement's insert id.
+// which would wait for a guarded row. It would wait for a row or a gap that another transaction has locked: MariaDB is told not to.
+// The engine repeats the SELECT of ask. All have the same token, the statement's insert id.
 func (q *Queries) MakeLeases(ctx context.Context, db DBTX, arg MakeLeasesParams) (sql.Result, error) {
 	return db.ExecContext(ctx, MakeLeases,
 		arg.MemberID,
@@ -696,6 +727,63 @@ func (q *Queries) MakeLeases(ctx context.Context, db DBTX, arg MakeLeasesParams)
 		arg.Label,
 		arg.Data,
 	)
+}
+
+const MakeLeasesSkipping = `-- name: MakeLeasesSkipping :execresult
+INSERT IGNORE INTO dblock_lease (lease_key, token, handle, member_id, held_until, label, data)
+SELECT ask.lease_key, LAST_INSERT_ID(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6))), ask.handle, NULLIF(ask.member_id, ''),
+       TIMESTAMPADD(MICROSECOND, NULLIF(ask.hold_us, 0), +UTC_TIMESTAMP(6)), ask.label, NULLIF(ask.data, '')
+FROM (
+    SELECT m.member_id FROM dblock_member m
+    WHERE m.member_id = ? AND m.beat <= CAST(? AS SIGNED) + 1 AND m.expires_at > +UTC_TIMESTAMP(6)
+) me
+STRAIGHT_JOIN (
+    SELECT CAST(? AS BINARY) AS lease_key, CAST(? AS BINARY) AS handle, CAST(? AS BINARY) AS member_id, CAST(? AS SIGNED) AS hold_us, CAST(? AS BINARY) AS label, CAST(? AS BINARY) AS data
+) ask
+ON true
+WHERE NOT EXISTS (SELECT 1 FROM dblock_lease l FORCE INDEX (PRIMARY) WHERE l.lease_key = ask.lease_key)
+`
+
+type MakeLeasesSkippingParams struct {
+	MemberID []byte
+	Beat     int64
+	LeaseKey interface{}
+	Handle   interface{}
+	Keeper   interface{}
+	HoldUs   int64
+	Label    interface{}
+	Data     interface{}
+}
+
+// MakeLeases for MySQL, which has no INSERT that does not wait. At READ UNCOMMITTED the SELECT locks nothing and
+// sees rows that other transactions have not committed: the statement passes over those. It cannot see a locked gap. It
+// waits for the gap, at most for the lock wait timeout of the session, and grants the lease if the gap becomes free.
+func (q *Queries) MakeLeasesSkipping(ctx context.Context, db DBTX, arg MakeLeasesSkippingParams) (sql.Result, error) {
+	return db.ExecContext(ctx, MakeLeasesSkipping,
+		arg.MemberID,
+		arg.Beat,
+		arg.LeaseKey,
+		arg.Handle,
+		arg.Keeper,
+		arg.HoldUs,
+		arg.Label,
+		arg.Data,
+	)
+}
+
+const MakeUnheldSkipping = `-- name: MakeUnheldSkipping :exec
+INSERT IGNORE INTO dblock_lease (lease_key, token, shared)
+SELECT ask.lease_key, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6)) - 1 + ask.shared, ask.shared
+FROM (
+    SELECT CAST(? AS BINARY) AS lease_key, CAST(? AS SIGNED) AS shared
+) ask
+WHERE NOT EXISTS (SELECT 1 FROM dblock_lease l FORCE INDEX (PRIMARY) WHERE l.lease_key = ask.lease_key)
+`
+
+// MakeFreeLeases and MakeShared for MySQL: see MakeLeasesSkipping. The engine repeats the SELECT of ask.
+func (q *Queries) MakeUnheldSkipping(ctx context.Context, db DBTX, leaseKey interface{}, shared int64) error {
+	_, err := db.ExecContext(ctx, MakeUnheldSkipping, leaseKey, shared)
+	return err
 }
 
 const OthersWait = `-- name: OthersWait :one
@@ -937,6 +1025,22 @@ func (q *Queries) SeeLeases(ctx context.Context, db DBTX, memberID []byte, beat 
 		return nil, err
 	}
 	return items, nil
+}
+
+const StatementLimits = `-- name: StatementLimits :one
+SELECT CAST(@@innodb_lock_wait_timeout AS SIGNED) AS lock_wait_seconds, CAST(@@max_allowed_packet AS SIGNED) AS max_packet
+`
+
+type StatementLimitsRow struct {
+	LockWaitSeconds int64
+	MaxPacket       int64
+}
+
+func (q *Queries) StatementLimits(ctx context.Context, db DBTX) (StatementLimitsRow, error) {
+	row := db.QueryRowContext(ctx, StatementLimits)
+	var i StatementLimitsRow
+	err := row.Scan(&i.LockWaitSeconds, &i.MaxPacket)
+	return i, err
 }
 
 const StopWaiting = `-- name: StopWaiting :exec

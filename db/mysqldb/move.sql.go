@@ -7,7 +7,60 @@ package mysqldb
 
 import (
 	"context"
+	"strings"
 )
+
+const DueOf = `-- name: DueOf :many
+SELECT due.reservation_key, due.buyer
+FROM (
+    SELECT r.reservation_key, r.buyer
+    FROM dblock_reservation r
+    WHERE r.state = 1 AND r.line = 0 AND r.expires_at <= +UTC_TIMESTAMP(6)
+    ORDER BY r.expires_at
+    LIMIT ?
+) due
+WHERE due.buyer IN (/*SLICE:buyers*/?)
+`
+
+type DueOfRow struct {
+	ReservationKey []byte
+	Buyer          []byte
+}
+
+// What of that is held by some buyers.
+func (q *Queries) DueOf(ctx context.Context, db DBTX, limit int32, buyers [][]byte) ([]DueOfRow, error) {
+	query := DueOf
+	var queryParams []interface{}
+	queryParams = append(queryParams, limit)
+	if len(buyers) > 0 {
+		for _, v := range buyers {
+			queryParams = append(queryParams, v)
+		}
+		query = strings.Replace(query, "/*SLICE:buyers*/?", strings.Repeat(",?", len(buyers))[1:], 1)
+	} else {
+		query = strings.Replace(query, "/*SLICE:buyers*/?", "NULL", 1)
+	}
+	rows, err := db.QueryContext(ctx, query, queryParams...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []DueOfRow
+	for rows.Next() {
+		var i DueOfRow
+		if err := rows.Scan(&i.ReservationKey, &i.Buyer); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
 
 const DueReservations = `-- name: DueReservations :many
 SELECT r.reservation_key

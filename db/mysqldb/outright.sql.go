@@ -118,37 +118,6 @@ func (q *Queries) HoldNoWait(ctx context.Context, db DBTX, sku []byte, least int
 	return items, nil
 }
 
-const InsertReservation = `-- name: InsertReservation :exec
-
-INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state, expires_at)
-VALUES (?, ?, ?, ?, ?, ?,
-        TIMESTAMPADD(MICROSECOND, NULLIF(CAST(? AS SIGNED), 0), +UTC_TIMESTAMP(6)))
-`
-
-type InsertReservationParams struct {
-	ReservationKey []byte
-	Sku            []byte
-	Bucket         int32
-	Buyer          []byte
-	Qty            int64
-	State          int16
-	HoldUs         int64
-}
-
-// Each order is sold in a transaction of its own; no statement here writes to two tables.
-func (q *Queries) InsertReservation(ctx context.Context, db DBTX, arg InsertReservationParams) error {
-	_, err := db.ExecContext(ctx, InsertReservation,
-		arg.ReservationKey,
-		arg.Sku,
-		arg.Bucket,
-		arg.Buyer,
-		arg.Qty,
-		arg.State,
-		arg.HoldUs,
-	)
-	return err
-}
-
 const SeeStock = `-- name: SeeStock :one
 SELECT s.available, s.epoch
 FROM dblock_stock s
@@ -170,6 +139,7 @@ func (q *Queries) SeeStock(ctx context.Context, db DBTX, sku []byte) (SeeStockRo
 }
 
 const TakeOne = `-- name: TakeOne :execrows
+
 UPDATE dblock_stock s
 SET s.available = s.available - ?
 WHERE s.sku = ? AND s.bucket = ? AND s.available >= ?
@@ -182,6 +152,7 @@ type TakeOneParams struct {
 	Least  int64
 }
 
+// Each order is sold in a transaction of its own; no statement here writes to two tables.
 func (q *Queries) TakeOne(ctx context.Context, db DBTX, arg TakeOneParams) (int64, error) {
 	result, err := db.ExecContext(ctx, TakeOne,
 		arg.Qty,

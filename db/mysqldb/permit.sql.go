@@ -30,9 +30,11 @@ UPDATE (
                       AND h.handle IS NOT NULL AND (h.held_until IS NULL OR h.held_until > +UTC_TIMESTAMP(6))
                 ) AS beyond
                 FROM dblock_semaphore s WHERE s.lease_key = ? AND s.permits = ?
+                LOCK IN SHARE MODE
             ) sema
             STRAIGHT_JOIN dblock_permit p FORCE INDEX (PRIMARY) ON p.lease_key = sema.lease_key
             WHERE p.slot <= sema.permits AND (p.handle IS NULL OR p.held_until <= +UTC_TIMESTAMP(6))
+              AND p.token < 9223372036854775807 -- else it could not grow, and no other permit would be granted
             ORDER BY p.slot
             LIMIT ?
             FOR UPDATE SKIP LOCKED
@@ -71,7 +73,8 @@ type AcquirePermitsParams struct {
 // Grants a batch of asks for permits of one semaphore. Each permit is a row of its own, which is locked where it is
 // free and is then ours, whatever others see at the same time; those that are locked are passed over. They are
 // counted when they are locked. Those held past the number, from when there were more, count: as many are locked
-// besides and left free, and so the engine has to know how many there are. Each ask has all of its range of them, or
+// besides and left free, and so the engine has to know how many there are. The engine has the statement pass over a
+// semaphore that is locked, as in AcquireShared. Each ask has all of its range of them, or
 // none, and so those that are granted come first. The engine repeats the SELECT of ask. All that are granted have the
 // same token, the statement's insert id.
 func (q *Queries) AcquirePermits(ctx context.Context, db DBTX, arg AcquirePermitsParams) (sql.Result, error) {
@@ -92,7 +95,7 @@ func (q *Queries) AcquirePermits(ctx context.Context, db DBTX, arg AcquirePermit
 }
 
 const EndedPermits = `-- name: EndedPermits :many
-SELECT p.lease_key, p.slot, p.handle
+SELECT p.lease_key, p.slot, p.token, p.handle
 FROM dblock_permit p
 WHERE p.lease_key = ? AND p.handle IS NOT NULL
   AND (p.member_id IN (/*SLICE:gones*/?) OR p.held_until <= +UTC_TIMESTAMP(6))
@@ -101,6 +104,7 @@ WHERE p.lease_key = ? AND p.handle IS NOT NULL
 type EndedPermitsRow struct {
 	LeaseKey []byte
 	Slot     int32
+	Token    int64
 	Handle   sql.NullString
 }
 
@@ -125,7 +129,12 @@ func (q *Queries) EndedPermits(ctx context.Context, db DBTX, leaseKey []byte, go
 	var items []EndedPermitsRow
 	for rows.Next() {
 		var i EndedPermitsRow
-		if err := rows.Scan(&i.LeaseKey, &i.Slot, &i.Handle); err != nil {
+		if err := rows.Scan(
+			&i.LeaseKey,
+			&i.Slot,
+			&i.Token,
+			&i.Handle,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -192,6 +201,62 @@ func (q *Queries) ExpirePermits(ctx context.Context, db DBTX, arg ExpirePermitsP
 	return result.RowsAffected()
 }
 
+const HoldingPermits = `-- name: HoldingPermits :many
+SELECT p.lease_key, p.handle
+FROM dblock_permit p
+WHERE p.lease_key IN (/*SLICE:lease_keys*/?) AND p.handle IN (/*SLICE:handles*/?)
+  AND (p.held_until IS NULL OR p.held_until > +UTC_TIMESTAMP(6))
+GROUP BY p.lease_key, p.handle, p.together
+HAVING COUNT(*) = p.together
+`
+
+type HoldingPermitsRow struct {
+	LeaseKey []byte
+	Handle   sql.NullString
+}
+
+// Which of these acquisitions still hold all of their permits.
+func (q *Queries) HoldingPermits(ctx context.Context, db DBTX, leaseKeys [][]byte, handles []sql.NullString) ([]HoldingPermitsRow, error) {
+	query := HoldingPermits
+	var queryParams []interface{}
+	if len(leaseKeys) > 0 {
+		for _, v := range leaseKeys {
+			queryParams = append(queryParams, v)
+		}
+		query = strings.Replace(query, "/*SLICE:lease_keys*/?", strings.Repeat(",?", len(leaseKeys))[1:], 1)
+	} else {
+		query = strings.Replace(query, "/*SLICE:lease_keys*/?", "NULL", 1)
+	}
+	if len(handles) > 0 {
+		for _, v := range handles {
+			queryParams = append(queryParams, v)
+		}
+		query = strings.Replace(query, "/*SLICE:handles*/?", strings.Repeat(",?", len(handles))[1:], 1)
+	} else {
+		query = strings.Replace(query, "/*SLICE:handles*/?", "NULL", 1)
+	}
+	rows, err := db.QueryContext(ctx, query, queryParams...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []HoldingPermitsRow
+	for rows.Next() {
+		var i HoldingPermitsRow
+		if err := rows.Scan(&i.LeaseKey, &i.Handle); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const LatestPermit = `-- name: LatestPermit :one
 SELECT CAST(COALESCE(MAX(p.slot), 0) AS SIGNED) AS slot FROM dblock_permit p WHERE p.lease_key = ?
 `
@@ -224,7 +289,7 @@ func (q *Queries) MakeSemaphore(ctx context.Context, db DBTX, leaseKey []byte, p
 }
 
 const PermitSlots = `-- name: PermitSlots :many
-SELECT p.lease_key, p.slot, p.handle
+SELECT p.lease_key, p.slot, p.token, p.handle
 FROM dblock_permit p
 WHERE p.lease_key IN (/*SLICE:lease_keys*/?) AND p.handle IN (/*SLICE:handles*/?)
 `
@@ -232,6 +297,7 @@ WHERE p.lease_key IN (/*SLICE:lease_keys*/?) AND p.handle IN (/*SLICE:handles*/?
 type PermitSlotsRow struct {
 	LeaseKey []byte
 	Slot     int32
+	Token    int64
 	Handle   sql.NullString
 }
 
@@ -263,7 +329,12 @@ func (q *Queries) PermitSlots(ctx context.Context, db DBTX, leaseKeys [][]byte, 
 	var items []PermitSlotsRow
 	for rows.Next() {
 		var i PermitSlotsRow
-		if err := rows.Scan(&i.LeaseKey, &i.Slot, &i.Handle); err != nil {
+		if err := rows.Scan(
+			&i.LeaseKey,
+			&i.Slot,
+			&i.Token,
+			&i.Handle,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -275,20 +346,6 @@ func (q *Queries) PermitSlots(ctx context.Context, db DBTX, leaseKeys [][]byte, 
 		return nil, err
 	}
 	return items, nil
-}
-
-const PermitsStand = `-- name: PermitsStand :one
-SELECT COUNT(*) AS stands
-FROM dblock_permit p
-WHERE p.lease_key = ? AND p.token = ? AND p.handle = CAST(? AS BINARY)
-  AND (p.held_until IS NULL OR p.held_until > +UTC_TIMESTAMP(6))
-`
-
-func (q *Queries) PermitsStand(ctx context.Context, db DBTX, leaseKey []byte, token int64, handle interface{}) (int64, error) {
-	row := db.QueryRowContext(ctx, PermitsStand, leaseKey, token, handle)
-	var stands int64
-	err := row.Scan(&stands)
-	return stands, err
 }
 
 const ReleasePermits = `-- name: ReleasePermits :execrows
@@ -390,7 +447,7 @@ INSERT INTO dblock_semaphore (lease_key, permits) VALUES (?, ?)
 ON DUPLICATE KEY UPDATE permits = VALUES(permits), changed_at = +UTC_TIMESTAMP(6)
 `
 
-// Gives a semaphore another number of permits.
+// Gives a semaphore another number of permits. It waits for acquisitions under way, which lock the row in shared mode.
 func (q *Queries) SetPermits(ctx context.Context, db DBTX, leaseKey []byte, permits int32) error {
 	_, err := db.ExecContext(ctx, SetPermits, leaseKey, permits)
 	return err

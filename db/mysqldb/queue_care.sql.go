@@ -11,10 +11,94 @@ import (
 	"strings"
 )
 
-const DueJobs = `-- name: DueJobs :many
-SELECT CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', s.run_at) AS SIGNED) AS run_us, s.job_id, s.queue, s.priority, s.group_key
+const DueGrouped = `-- name: DueGrouped :many
+SELECT CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', s.run_at) AS SIGNED) AS run_us, s.job_id, s.queue, s.group_key
 FROM dblock_queue_scheduled s FORCE INDEX (PRIMARY)
-WHERE s.run_at <= +UTC_TIMESTAMP(6)
+WHERE s.run_at <= +UTC_TIMESTAMP(6) AND s.group_key IS NOT NULL
+ORDER BY s.run_at, s.job_id
+LIMIT ?
+FOR UPDATE SKIP LOCKED
+`
+
+type DueGroupedRow struct {
+	RunUs    int64
+	JobID    []byte
+	Queue    []byte
+	GroupKey sql.NullString
+}
+
+// The first jobs of groups whose time has come, and their groups.
+func (q *Queries) DueGrouped(ctx context.Context, db DBTX, limit int32) ([]DueGroupedRow, error) {
+	rows, err := db.QueryContext(ctx, DueGrouped, limit)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []DueGroupedRow
+	for rows.Next() {
+		var i DueGroupedRow
+		if err := rows.Scan(
+			&i.RunUs,
+			&i.JobID,
+			&i.Queue,
+			&i.GroupKey,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const DueGroups = `-- name: DueGroups :many
+SELECT DISTINCT h.queue, h.group_key
+FROM (
+    SELECT s.queue, s.group_key FROM dblock_queue_scheduled s FORCE INDEX (PRIMARY)
+    WHERE s.run_at <= +UTC_TIMESTAMP(6)
+    ORDER BY s.run_at, s.job_id
+    LIMIT ?
+) h
+WHERE h.group_key IS NOT NULL
+`
+
+type DueGroupsRow struct {
+	Queue    []byte
+	GroupKey sql.NullString
+}
+
+func (q *Queries) DueGroups(ctx context.Context, db DBTX, limit int32) ([]DueGroupsRow, error) {
+	rows, err := db.QueryContext(ctx, DueGroups, limit)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []DueGroupsRow
+	for rows.Next() {
+		var i DueGroupsRow
+		if err := rows.Scan(&i.Queue, &i.GroupKey); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const DueJobs = `-- name: DueJobs :many
+SELECT CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', s.run_at) AS SIGNED) AS run_us, s.job_id, s.queue, s.priority
+FROM dblock_queue_scheduled s FORCE INDEX (PRIMARY)
+WHERE s.run_at <= +UTC_TIMESTAMP(6) AND s.group_key IS NULL
 ORDER BY s.run_at, s.job_id
 LIMIT ?
 FOR UPDATE SKIP LOCKED
@@ -25,10 +109,9 @@ type DueJobsRow struct {
 	JobID    []byte
 	Queue    []byte
 	Priority int16
-	GroupKey sql.NullString
 }
 
-// Jobs whose time has come.
+// Jobs without a group whose time has come.
 func (q *Queries) DueJobs(ctx context.Context, db DBTX, limit int32) ([]DueJobsRow, error) {
 	rows, err := db.QueryContext(ctx, DueJobs, limit)
 	if err != nil {
@@ -43,7 +126,6 @@ func (q *Queries) DueJobs(ctx context.Context, db DBTX, limit int32) ([]DueJobsR
 			&i.JobID,
 			&i.Queue,
 			&i.Priority,
-			&i.GroupKey,
 		); err != nil {
 			return nil, err
 		}
@@ -106,7 +188,7 @@ func (q *Queries) LeftOver(ctx context.Context, db DBTX, jobIds [][]byte) ([]Lef
 }
 
 const RescueJobs = `-- name: RescueJobs :exec
-UPDATE dblock_queue_job SET attempt = attempt + 1, last_error = ? WHERE job_id IN (/*SLICE:job_ids*/?)
+UPDATE dblock_queue_job j FORCE INDEX (PRIMARY) SET j.attempt = j.attempt + 1, j.last_error = ? WHERE j.job_id IN (/*SLICE:job_ids*/?)
 `
 
 func (q *Queries) RescueJobs(ctx context.Context, db DBTX, failure sql.NullString, jobIds [][]byte) error {

@@ -90,7 +90,8 @@ func (q *Queries) Claimants(ctx context.Context, db DBTX) ([][]byte, error) {
 const ClaimedJobs = `-- name: ClaimedJobs :many
 SELECT j.job_id, j.kind, j.priority, j.attempt, j.max_attempts,
        CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', j.enqueued_at) AS SIGNED) AS enqueued_us,
-       CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', c.ready_at) AS SIGNED) AS ready_us, j.payload,
+       CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', c.ready_at) AS SIGNED) AS ready_us,
+       CAST(OCTET_LENGTH(j.payload) AS SIGNED) AS bytes, IF(OCTET_LENGTH(j.payload) <= CAST(? AS SIGNED), j.payload, NULL) AS payload,
        CAST(j.unique_key IS NOT NULL OR j.group_key IS NOT NULL AS SIGNED) AS keyed
 FROM dblock_queue_claim c
 STRAIGHT_JOIN dblock_queue_job j ON j.job_id = c.job_id
@@ -105,12 +106,13 @@ type ClaimedJobsRow struct {
 	MaxAttempts int16
 	EnqueuedUs  int64
 	ReadyUs     int64
-	Payload     []byte
+	Bytes       int64
+	Payload     interface{}
 	Keyed       int64
 }
 
-func (q *Queries) ClaimedJobs(ctx context.Context, db DBTX, memberID []byte, claimID []byte) ([]ClaimedJobsRow, error) {
-	rows, err := db.QueryContext(ctx, ClaimedJobs, memberID, claimID)
+func (q *Queries) ClaimedJobs(ctx context.Context, db DBTX, inline int64, memberID []byte, claimID []byte) ([]ClaimedJobsRow, error) {
+	rows, err := db.QueryContext(ctx, ClaimedJobs, inline, memberID, claimID)
 	if err != nil {
 		return nil, err
 	}
@@ -126,6 +128,7 @@ func (q *Queries) ClaimedJobs(ctx context.Context, db DBTX, memberID []byte, cla
 			&i.MaxAttempts,
 			&i.EnqueuedUs,
 			&i.ReadyUs,
+			&i.Bytes,
 			&i.Payload,
 			&i.Keyed,
 		); err != nil {
@@ -239,6 +242,77 @@ func (q *Queries) LockClaim(ctx context.Context, db DBTX, memberID []byte, claim
 			return nil, err
 		}
 		items = append(items, job_id)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const ReadPayloads = `-- name: ReadPayloads :many
+SELECT j.job_id, j.payload FROM dblock_queue_job j WHERE j.job_id IN (/*SLICE:job_ids*/?)
+`
+
+type ReadPayloadsRow struct {
+	JobID   []byte
+	Payload []byte
+}
+
+// Payloads that were too large to come with their claim.
+func (q *Queries) ReadPayloads(ctx context.Context, db DBTX, jobIds [][]byte) ([]ReadPayloadsRow, error) {
+	query := ReadPayloads
+	var queryParams []interface{}
+	if len(jobIds) > 0 {
+		for _, v := range jobIds {
+			queryParams = append(queryParams, v)
+		}
+		query = strings.Replace(query, "/*SLICE:job_ids*/?", strings.Repeat(",?", len(jobIds))[1:], 1)
+	} else {
+		query = strings.Replace(query, "/*SLICE:job_ids*/?", "NULL", 1)
+	}
+	rows, err := db.QueryContext(ctx, query, queryParams...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ReadPayloadsRow
+	for rows.Next() {
+		var i ReadPayloadsRow
+		if err := rows.Scan(&i.JobID, &i.Payload); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const RecordedClaims = `-- name: RecordedClaims :many
+SELECT DISTINCT c.claim_id FROM dblock_queue_claim c WHERE c.member_id = ?
+`
+
+// The claims that are recorded for a member.
+func (q *Queries) RecordedClaims(ctx context.Context, db DBTX, memberID []byte) ([][]byte, error) {
+	rows, err := db.QueryContext(ctx, RecordedClaims, memberID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items [][]byte
+	for rows.Next() {
+		var claim_id []byte
+		if err := rows.Scan(&claim_id); err != nil {
+			return nil, err
+		}
+		items = append(items, claim_id)
 	}
 	if err := rows.Close(); err != nil {
 		return nil, err

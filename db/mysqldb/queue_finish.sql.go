@@ -109,26 +109,22 @@ func (q *Queries) EndClaim(ctx context.Context, db DBTX, memberID []byte, claimI
 
 const EndClaimed = `-- name: EndClaimed :execrows
 
-DELETE FROM dblock_queue_claim
-WHERE member_id = ? AND claim_id = ? AND job_id IN (/*SLICE:job_ids*/?)
+
+DELETE c
+FROM (
+    SELECT ? AS job_id
+) ask
+STRAIGHT_JOIN dblock_queue_claim c FORCE INDEX (PRIMARY)
+ON c.member_id = ? AND c.claim_id = ? AND c.job_id = ask.job_id
 `
 
 // Whoever ends jobs of a claim deletes its rows first, which proves that they were there; what becomes of the jobs comes after that in
 // the same transaction. Fewer rows than were sent: some are lost, and LockPlaces tells which are not.
-func (q *Queries) EndClaimed(ctx context.Context, db DBTX, memberID []byte, claimID []byte, jobIds [][]byte) (int64, error) {
-	query := EndClaimed
-	var queryParams []interface{}
-	queryParams = append(queryParams, memberID)
-	queryParams = append(queryParams, claimID)
-	if len(jobIds) > 0 {
-		for _, v := range jobIds {
-			queryParams = append(queryParams, v)
-		}
-		query = strings.Replace(query, "/*SLICE:job_ids*/?", strings.Repeat(",?", len(jobIds))[1:], 1)
-	} else {
-		query = strings.Replace(query, "/*SLICE:job_ids*/?", "NULL", 1)
-	}
-	result, err := db.ExecContext(ctx, query, queryParams...)
+//
+// Rows are joined by their whole key. With a list of keys the server reads a small table whole, and waits for rows that others have locked.
+// The engine repeats the SELECT of ask.
+func (q *Queries) EndClaimed(ctx context.Context, db DBTX, jobID []byte, memberID []byte, claimID []byte) (int64, error) {
+	result, err := db.ExecContext(ctx, EndClaimed, jobID, memberID, claimID)
 	if err != nil {
 		return 0, err
 	}
@@ -136,21 +132,15 @@ func (q *Queries) EndClaimed(ctx context.Context, db DBTX, memberID []byte, clai
 }
 
 const FinishJobs = `-- name: FinishJobs :execrows
-DELETE FROM dblock_queue_job WHERE job_id IN (/*SLICE:job_ids*/?)
+DELETE j
+FROM (
+    SELECT ? AS job_id
+) ask
+STRAIGHT_JOIN dblock_queue_job j FORCE INDEX (PRIMARY) ON j.job_id = ask.job_id
 `
 
-func (q *Queries) FinishJobs(ctx context.Context, db DBTX, jobIds [][]byte) (int64, error) {
-	query := FinishJobs
-	var queryParams []interface{}
-	if len(jobIds) > 0 {
-		for _, v := range jobIds {
-			queryParams = append(queryParams, v)
-		}
-		query = strings.Replace(query, "/*SLICE:job_ids*/?", strings.Repeat(",?", len(jobIds))[1:], 1)
-	} else {
-		query = strings.Replace(query, "/*SLICE:job_ids*/?", "NULL", 1)
-	}
-	result, err := db.ExecContext(ctx, query, queryParams...)
+func (q *Queries) FinishJobs(ctx context.Context, db DBTX, jobID []byte) (int64, error) {
+	result, err := db.ExecContext(ctx, FinishJobs, jobID)
 	if err != nil {
 		return 0, err
 	}
@@ -158,26 +148,17 @@ func (q *Queries) FinishJobs(ctx context.Context, db DBTX, jobIds [][]byte) (int
 }
 
 const LockPlaces = `-- name: LockPlaces :many
-SELECT c.job_id FROM dblock_queue_claim c
-WHERE c.member_id = ? AND c.claim_id = ? AND c.job_id IN (/*SLICE:job_ids*/?)
-ORDER BY c.job_id
+SELECT c.job_id
+FROM (
+    SELECT ? AS job_id
+) ask
+STRAIGHT_JOIN dblock_queue_claim c FORCE INDEX (PRIMARY)
+ON c.member_id = ? AND c.claim_id = ? AND c.job_id = ask.job_id
 FOR UPDATE
 `
 
-func (q *Queries) LockPlaces(ctx context.Context, db DBTX, memberID []byte, claimID []byte, jobIds [][]byte) ([][]byte, error) {
-	query := LockPlaces
-	var queryParams []interface{}
-	queryParams = append(queryParams, memberID)
-	queryParams = append(queryParams, claimID)
-	if len(jobIds) > 0 {
-		for _, v := range jobIds {
-			queryParams = append(queryParams, v)
-		}
-		query = strings.Replace(query, "/*SLICE:job_ids*/?", strings.Repeat(",?", len(jobIds))[1:], 1)
-	} else {
-		query = strings.Replace(query, "/*SLICE:job_ids*/?", "NULL", 1)
-	}
-	rows, err := db.QueryContext(ctx, query, queryParams...)
+func (q *Queries) LockPlaces(ctx context.Context, db DBTX, jobID []byte, memberID []byte, claimID []byte) ([][]byte, error) {
+	rows, err := db.QueryContext(ctx, LockPlaces, jobID, memberID, claimID)
 	if err != nil {
 		return nil, err
 	}
@@ -207,7 +188,6 @@ STRAIGHT_JOIN dblock_queue_job j FORCE INDEX (PRIMARY) ON j.job_id = ask.job_id
 SET j.attempt = ask.attempt, j.last_error = COALESCE(NULLIF(ask.failure, ''), j.last_error)
 `
 
-// The engine repeats the SELECT of ask in those that follow.
 func (q *Queries) NoteAttempts(ctx context.Context, db DBTX, jobID interface{}, attempt int64, failure interface{}) error {
 	_, err := db.ExecContext(ctx, NoteAttempts, jobID, attempt, failure)
 	return err
@@ -231,6 +211,23 @@ func (q *Queries) ReadyAgain(ctx context.Context, db DBTX, jobIds [][]byte) (int
 		query = strings.Replace(query, "/*SLICE:job_ids*/?", "NULL", 1)
 	}
 	result, err := db.ExecContext(ctx, query, queryParams...)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+const ReadyAgainSince = `-- name: ReadyAgainSince :execrows
+INSERT INTO dblock_queue_ready (queue, priority, ready_at, job_id)
+SELECT j.queue, j.priority, TIMESTAMPADD(MICROSECOND, ask.ready_us, CAST('1970-01-01' AS DATETIME(6))), j.job_id
+FROM (
+    SELECT CAST(? AS BINARY) AS job_id, CAST(? AS SIGNED) AS ready_us
+) ask
+STRAIGHT_JOIN dblock_queue_job j FORCE INDEX (PRIMARY) ON j.job_id = ask.job_id
+`
+
+func (q *Queries) ReadyAgainSince(ctx context.Context, db DBTX, jobID interface{}, readyUs int64) (int64, error) {
+	result, err := db.ExecContext(ctx, ReadyAgainSince, jobID, readyUs)
 	if err != nil {
 		return 0, err
 	}

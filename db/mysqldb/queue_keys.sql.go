@@ -289,6 +289,77 @@ func (q *Queries) LockGroups(ctx context.Context, db DBTX, queue interface{}, gr
 	return items, nil
 }
 
+const LockGroupsNoWait = `-- name: LockGroupsNoWait :many
+SELECT k.queue, k.group_key, k.most, k.taken, k.next_seq
+FROM (
+    SELECT CAST(? AS BINARY) AS queue, CAST(? AS BINARY) AS group_key
+) ask
+STRAIGHT_JOIN dblock_queue_key k FORCE INDEX (PRIMARY) ON k.queue = ask.queue AND k.group_key = ask.group_key
+FOR UPDATE NOWAIT
+`
+
+func (q *Queries) LockGroupsNoWait(ctx context.Context, db DBTX, queue interface{}, groupKey interface{}) ([]DblockQueueKey, error) {
+	rows, err := db.QueryContext(ctx, LockGroupsNoWait, queue, groupKey)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []DblockQueueKey
+	for rows.Next() {
+		var i DblockQueueKey
+		if err := rows.Scan(
+			&i.Queue,
+			&i.GroupKey,
+			&i.Most,
+			&i.Taken,
+			&i.NextSeq,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const LockUniqueNoWait = `-- name: LockUniqueNoWait :many
+SELECT u.job_id
+FROM (
+    SELECT CAST(? AS BINARY) AS queue, CAST(? AS BINARY) AS unique_key
+) ask
+STRAIGHT_JOIN dblock_queue_unique u FORCE INDEX (PRIMARY) ON u.queue = ask.queue AND u.unique_key = ask.unique_key
+FOR UPDATE NOWAIT
+`
+
+// The same of unique keys and of groups, which does not wait.
+func (q *Queries) LockUniqueNoWait(ctx context.Context, db DBTX, queue interface{}, uniqueKey interface{}) ([][]byte, error) {
+	rows, err := db.QueryContext(ctx, LockUniqueNoWait, queue, uniqueKey)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items [][]byte
+	for rows.Next() {
+		var job_id []byte
+		if err := rows.Scan(&job_id); err != nil {
+			return nil, err
+		}
+		items = append(items, job_id)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const LockedHolders = `-- name: LockedHolders :many
 SELECT u.queue, u.unique_key, u.job_id
 FROM (

@@ -314,43 +314,6 @@ func (q *Queries) FindJob(ctx context.Context, db DBTX, arg FindJobParams) ([]Fi
 	return items, nil
 }
 
-const FirstReady = `-- name: FirstReady :many
-SELECT r.priority, CAST(TIMESTAMPDIFF(MICROSECOND, r.ready_at, +UTC_TIMESTAMP(6)) AS SIGNED) AS age_us
-FROM dblock_queue_ready r FORCE INDEX (PRIMARY)
-WHERE r.queue = ? AND r.priority > CAST(? AS SIGNED)
-ORDER BY r.queue, r.priority, r.ready_at, r.job_id
-LIMIT 1
-`
-
-type FirstReadyRow struct {
-	Priority int16
-	AgeUs    int64
-}
-
-// The first job of the next priority.
-func (q *Queries) FirstReady(ctx context.Context, db DBTX, queue []byte, after int64) ([]FirstReadyRow, error) {
-	rows, err := db.QueryContext(ctx, FirstReady, queue, after)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []FirstReadyRow
-	for rows.Next() {
-		var i FirstReadyRow
-		if err := rows.Scan(&i.Priority, &i.AgeUs); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Close(); err != nil {
-		return nil, err
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const ForgetDead = `-- name: ForgetDead :execrows
 DELETE FROM dblock_queue_dead WHERE job_id = ?
 `
@@ -531,10 +494,19 @@ SELECT d.job_id, d.queue, d.kind, d.priority, d.attempt, d.max_attempts,
        CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', d.enqueued_at) AS SIGNED) AS enqueued_us,
        CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', d.died_at) AS SIGNED) AS at_us, d.last_error
 FROM dblock_queue_dead d FORCE INDEX (dblock_queue_dead_when)
-WHERE d.queue = ?
+WHERE d.queue = ? AND d.died_at <= TIMESTAMPADD(MICROSECOND, CAST(? AS SIGNED), CAST('1970-01-01' AS DATETIME(6)))
+  AND (d.died_at < TIMESTAMPADD(MICROSECOND, CAST(? AS SIGNED), CAST('1970-01-01' AS DATETIME(6)))
+       OR d.job_id < CAST(? AS BINARY))
 ORDER BY d.queue DESC, d.died_at DESC, d.job_id DESC
 LIMIT ?
 `
+
+type ListDeadParams struct {
+	Queue    []byte
+	BeforeUs int64
+	BeforeID interface{}
+	Limit    int32
+}
 
 type ListDeadRow struct {
 	JobID       []byte
@@ -548,8 +520,15 @@ type ListDeadRow struct {
 	LastError   []byte
 }
 
-func (q *Queries) ListDead(ctx context.Context, db DBTX, queue []byte, limit int32) ([]ListDeadRow, error) {
-	rows, err := db.QueryContext(ctx, ListDead, queue, limit)
+// Those that died before others, the last ones first.
+func (q *Queries) ListDead(ctx context.Context, db DBTX, arg ListDeadParams) ([]ListDeadRow, error) {
+	rows, err := db.QueryContext(ctx, ListDead,
+		arg.Queue,
+		arg.BeforeUs,
+		arg.BeforeUs,
+		arg.BeforeID,
+		arg.Limit,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -710,19 +689,31 @@ func (q *Queries) ListScheduled(ctx context.Context, db DBTX, queue interface{},
 }
 
 const LockDead = `-- name: LockDead :many
-SELECT d.queue, d.priority, d.unique_key, d.group_key FROM dblock_queue_dead d WHERE d.job_id = ? FOR UPDATE
+SELECT d.job_id, d.queue, d.unique_key FROM dblock_queue_dead d FORCE INDEX (PRIMARY)
+WHERE d.job_id IN (/*SLICE:job_ids*/?)
+ORDER BY d.died_at DESC, d.job_id DESC
+FOR UPDATE
 `
 
 type LockDeadRow struct {
+	JobID     []byte
 	Queue     []byte
-	Priority  int16
 	UniqueKey sql.NullString
-	GroupKey  sql.NullString
 }
 
-// A dead job again, with all its attempts. With a group_key it is admitted as one whose time has come.
-func (q *Queries) LockDead(ctx context.Context, db DBTX, jobID []byte) ([]LockDeadRow, error) {
-	rows, err := db.QueryContext(ctx, LockDead, jobID)
+// Dead jobs again, with all their attempts, those that died last first. With a group_key they are admitted as jobs whose time has come.
+func (q *Queries) LockDead(ctx context.Context, db DBTX, jobIds [][]byte) ([]LockDeadRow, error) {
+	query := LockDead
+	var queryParams []interface{}
+	if len(jobIds) > 0 {
+		for _, v := range jobIds {
+			queryParams = append(queryParams, v)
+		}
+		query = strings.Replace(query, "/*SLICE:job_ids*/?", strings.Repeat(",?", len(jobIds))[1:], 1)
+	} else {
+		query = strings.Replace(query, "/*SLICE:job_ids*/?", "NULL", 1)
+	}
+	rows, err := db.QueryContext(ctx, query, queryParams...)
 	if err != nil {
 		return nil, err
 	}
@@ -730,12 +721,7 @@ func (q *Queries) LockDead(ctx context.Context, db DBTX, jobID []byte) ([]LockDe
 	var items []LockDeadRow
 	for rows.Next() {
 		var i LockDeadRow
-		if err := rows.Scan(
-			&i.Queue,
-			&i.Priority,
-			&i.UniqueKey,
-			&i.GroupKey,
-		); err != nil {
+		if err := rows.Scan(&i.JobID, &i.Queue, &i.UniqueKey); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -847,6 +833,31 @@ func (q *Queries) OldDead(ctx context.Context, db DBTX, queue []byte, agoUs int6
 	return items, nil
 }
 
+const OldestReady = `-- name: OldestReady :one
+SELECT COUNT(*) AS jobs, CAST(COALESCE(MAX(x.priority), 0) AS SIGNED) AS last,
+       CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, MIN(x.ready_at), +UTC_TIMESTAMP(6)), 0) AS SIGNED) AS age_us
+FROM (
+    SELECT r.priority, r.ready_at FROM dblock_queue_ready r FORCE INDEX (PRIMARY)
+    WHERE r.queue = ? AND r.priority > CAST(? AS SIGNED)
+    ORDER BY r.queue, r.priority, r.ready_at, r.job_id
+    LIMIT ?
+) x
+`
+
+type OldestReadyRow struct {
+	Jobs  int64
+	Last  int64
+	AgeUs int64
+}
+
+// Of the next jobs in order, those of priorities after one: how many there are, the last priority, and how long the oldest has waited.
+func (q *Queries) OldestReady(ctx context.Context, db DBTX, queue []byte, after int64, limit int32) (OldestReadyRow, error) {
+	row := db.QueryRowContext(ctx, OldestReady, queue, after, limit)
+	var i OldestReadyRow
+	err := row.Scan(&i.Jobs, &i.Last, &i.AgeUs)
+	return i, err
+}
+
 const PauseQueue = `-- name: PauseQueue :exec
 
 INSERT INTO dblock_queue (queue, paused_at) VALUES (?, TIMESTAMPADD(MICROSECOND, 0, +UTC_TIMESTAMP(6)))
@@ -902,21 +913,15 @@ func (q *Queries) PruneCancels(ctx context.Context, db DBTX) (int64, error) {
 }
 
 const PurgeDead = `-- name: PurgeDead :execrows
-DELETE FROM dblock_queue_dead WHERE job_id IN (/*SLICE:job_ids*/?)
+DELETE d
+FROM (
+    SELECT ? AS job_id
+) ask
+STRAIGHT_JOIN dblock_queue_dead d FORCE INDEX (PRIMARY) ON d.job_id = ask.job_id
 `
 
-func (q *Queries) PurgeDead(ctx context.Context, db DBTX, jobIds [][]byte) (int64, error) {
-	query := PurgeDead
-	var queryParams []interface{}
-	if len(jobIds) > 0 {
-		for _, v := range jobIds {
-			queryParams = append(queryParams, v)
-		}
-		query = strings.Replace(query, "/*SLICE:job_ids*/?", strings.Repeat(",?", len(jobIds))[1:], 1)
-	} else {
-		query = strings.Replace(query, "/*SLICE:job_ids*/?", "NULL", 1)
-	}
-	result, err := db.ExecContext(ctx, query, queryParams...)
+func (q *Queries) PurgeDead(ctx context.Context, db DBTX, jobID []byte) (int64, error) {
+	result, err := db.ExecContext(ctx, PurgeDead, jobID)
 	if err != nil {
 		return 0, err
 	}
@@ -932,36 +937,65 @@ func (q *Queries) ResumeQueue(ctx context.Context, db DBTX, queue []byte) error 
 	return err
 }
 
-const ReviveJob = `-- name: ReviveJob :exec
+const ReviveJobs = `-- name: ReviveJobs :exec
 INSERT INTO dblock_queue_job (job_id, queue, kind, priority, max_attempts, enqueued_at, unique_key, group_key, group_most, last_error, payload)
 SELECT d.job_id, d.queue, d.kind, d.priority, d.max_attempts, d.enqueued_at, d.unique_key, d.group_key, d.group_most, d.last_error, d.payload
-FROM dblock_queue_dead d WHERE d.job_id = ?
+FROM dblock_queue_dead d FORCE INDEX (PRIMARY) WHERE d.job_id IN (/*SLICE:job_ids*/?)
 `
 
-func (q *Queries) ReviveJob(ctx context.Context, db DBTX, jobID []byte) error {
-	_, err := db.ExecContext(ctx, ReviveJob, jobID)
+func (q *Queries) ReviveJobs(ctx context.Context, db DBTX, jobIds [][]byte) error {
+	query := ReviveJobs
+	var queryParams []interface{}
+	if len(jobIds) > 0 {
+		for _, v := range jobIds {
+			queryParams = append(queryParams, v)
+		}
+		query = strings.Replace(query, "/*SLICE:job_ids*/?", strings.Repeat(",?", len(jobIds))[1:], 1)
+	} else {
+		query = strings.Replace(query, "/*SLICE:job_ids*/?", "NULL", 1)
+	}
+	_, err := db.ExecContext(ctx, query, queryParams...)
 	return err
 }
 
 const ReviveLater = `-- name: ReviveLater :exec
 INSERT INTO dblock_queue_scheduled (run_at, job_id, queue, priority, group_key)
-VALUES (TIMESTAMPADD(MICROSECOND, 0, +UTC_TIMESTAMP(6)), ?, ?, ?, ?)
+SELECT TIMESTAMPADD(MICROSECOND, 0, +UTC_TIMESTAMP(6)), d.job_id, d.queue, d.priority, d.group_key
+FROM dblock_queue_dead d FORCE INDEX (PRIMARY) WHERE d.group_key IS NOT NULL AND d.job_id IN (/*SLICE:job_ids*/?)
 `
 
-type ReviveLaterParams struct {
-	JobID    []byte
-	Queue    []byte
-	Priority int16
-	GroupKey sql.NullString
+func (q *Queries) ReviveLater(ctx context.Context, db DBTX, jobIds [][]byte) error {
+	query := ReviveLater
+	var queryParams []interface{}
+	if len(jobIds) > 0 {
+		for _, v := range jobIds {
+			queryParams = append(queryParams, v)
+		}
+		query = strings.Replace(query, "/*SLICE:job_ids*/?", strings.Repeat(",?", len(jobIds))[1:], 1)
+	} else {
+		query = strings.Replace(query, "/*SLICE:job_ids*/?", "NULL", 1)
+	}
+	_, err := db.ExecContext(ctx, query, queryParams...)
+	return err
 }
 
-func (q *Queries) ReviveLater(ctx context.Context, db DBTX, arg ReviveLaterParams) error {
-	_, err := db.ExecContext(ctx, ReviveLater,
-		arg.JobID,
-		arg.Queue,
-		arg.Priority,
-		arg.GroupKey,
-	)
+const ReviveReady = `-- name: ReviveReady :exec
+INSERT INTO dblock_queue_ready (queue, priority, job_id)
+SELECT d.queue, d.priority, d.job_id FROM dblock_queue_dead d FORCE INDEX (PRIMARY) WHERE d.group_key IS NULL AND d.job_id IN (/*SLICE:job_ids*/?)
+`
+
+func (q *Queries) ReviveReady(ctx context.Context, db DBTX, jobIds [][]byte) error {
+	query := ReviveReady
+	var queryParams []interface{}
+	if len(jobIds) > 0 {
+		for _, v := range jobIds {
+			queryParams = append(queryParams, v)
+		}
+		query = strings.Replace(query, "/*SLICE:job_ids*/?", strings.Repeat(",?", len(jobIds))[1:], 1)
+	} else {
+		query = strings.Replace(query, "/*SLICE:job_ids*/?", "NULL", 1)
+	}
+	_, err := db.ExecContext(ctx, query, queryParams...)
 	return err
 }
 
@@ -1068,4 +1102,32 @@ func (q *Queries) TakeUniqueKey(ctx context.Context, db DBTX, queue []byte, uniq
 		return 0, err
 	}
 	return result.RowsAffected()
+}
+
+const UniqueHolder = `-- name: UniqueHolder :many
+SELECT u.job_id FROM dblock_queue_unique u WHERE u.queue = ? AND u.unique_key = ? FOR UPDATE NOWAIT
+`
+
+// Whose a unique key is; it does not wait for a transaction that has just taken it.
+func (q *Queries) UniqueHolder(ctx context.Context, db DBTX, queue []byte, uniqueKey []byte) ([][]byte, error) {
+	rows, err := db.QueryContext(ctx, UniqueHolder, queue, uniqueKey)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items [][]byte
+	for rows.Next() {
+		var job_id []byte
+		if err := rows.Scan(&job_id); err != nil {
+			return nil, err
+		}
+		items = append(items, job_id)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }

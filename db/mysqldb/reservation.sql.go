@@ -67,36 +67,6 @@ func (q *Queries) InsertReservations(ctx context.Context, db DBTX, arg InsertRes
 	return err
 }
 
-const KeysOf = `-- name: KeysOf :many
-SELECT r.reservation_key
-FROM dblock_reservation r
-WHERE r.sku = ?
-LIMIT ?
-`
-
-func (q *Queries) KeysOf(ctx context.Context, db DBTX, sku []byte, limit int32) ([][]byte, error) {
-	rows, err := db.QueryContext(ctx, KeysOf, sku, limit)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items [][]byte
-	for rows.Next() {
-		var reservation_key []byte
-		if err := rows.Scan(&reservation_key); err != nil {
-			return nil, err
-		}
-		items = append(items, reservation_key)
-	}
-	if err := rows.Close(); err != nil {
-		return nil, err
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const KnownBuckets = `-- name: KnownBuckets :many
 SELECT s.sku, COUNT(*) AS buckets
 FROM dblock_stock s
@@ -142,6 +112,52 @@ func (q *Queries) KnownBuckets(ctx context.Context, db DBTX, skus [][]byte) ([]K
 	return items, nil
 }
 
+const KnownLines = `-- name: KnownLines :many
+SELECT r.reservation_key, COUNT(*) AS num_lines
+FROM dblock_reservation r
+WHERE r.reservation_key IN (/*SLICE:reservation_keys*/?)
+GROUP BY r.reservation_key
+`
+
+type KnownLinesRow struct {
+	ReservationKey []byte
+	NumLines       int64
+}
+
+// How many lines each reservation has, locked or not.
+func (q *Queries) KnownLines(ctx context.Context, db DBTX, reservationKeys [][]byte) ([]KnownLinesRow, error) {
+	query := KnownLines
+	var queryParams []interface{}
+	if len(reservationKeys) > 0 {
+		for _, v := range reservationKeys {
+			queryParams = append(queryParams, v)
+		}
+		query = strings.Replace(query, "/*SLICE:reservation_keys*/?", strings.Repeat(",?", len(reservationKeys))[1:], 1)
+	} else {
+		query = strings.Replace(query, "/*SLICE:reservation_keys*/?", "NULL", 1)
+	}
+	rows, err := db.QueryContext(ctx, query, queryParams...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []KnownLinesRow
+	for rows.Next() {
+		var i KnownLinesRow
+		if err := rows.Scan(&i.ReservationKey, &i.NumLines); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const LockBucket = `-- name: LockBucket :many
 SELECT s.sku, s.bucket, s.available, s.epoch
 FROM dblock_stock s FORCE INDEX (PRIMARY)
@@ -167,6 +183,74 @@ func (q *Queries) LockBucket(ctx context.Context, db DBTX, sku []byte, bucket in
 			return nil, err
 		}
 		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const LockFirstBuckets = `-- name: LockFirstBuckets :many
+SELECT s.sku
+FROM (
+    SELECT CAST(? AS BINARY) AS sku
+) ask
+STRAIGHT_JOIN dblock_stock s FORCE INDEX (PRIMARY) ON s.sku = ask.sku AND s.bucket = 0
+ORDER BY s.sku
+FOR UPDATE
+`
+
+// What comes back goes into the first bucket.
+func (q *Queries) LockFirstBuckets(ctx context.Context, db DBTX, sku interface{}) ([][]byte, error) {
+	rows, err := db.QueryContext(ctx, LockFirstBuckets, sku)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items [][]byte
+	for rows.Next() {
+		var sku []byte
+		if err := rows.Scan(&sku); err != nil {
+			return nil, err
+		}
+		items = append(items, sku)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const LockFreeFirstBuckets = `-- name: LockFreeFirstBuckets :many
+SELECT s.sku
+FROM (
+    SELECT CAST(? AS BINARY) AS sku
+) ask
+STRAIGHT_JOIN dblock_stock s FORCE INDEX (PRIMARY) ON s.sku = ask.sku AND s.bucket = 0
+ORDER BY s.sku
+FOR UPDATE SKIP LOCKED
+`
+
+// The same, but a row that is locked is left out.
+func (q *Queries) LockFreeFirstBuckets(ctx context.Context, db DBTX, sku interface{}) ([][]byte, error) {
+	rows, err := db.QueryContext(ctx, LockFreeFirstBuckets, sku)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items [][]byte
+	for rows.Next() {
+		var sku []byte
+		if err := rows.Scan(&sku); err != nil {
+			return nil, err
+		}
+		items = append(items, sku)
 	}
 	if err := rows.Close(); err != nil {
 		return nil, err
@@ -216,6 +300,64 @@ func (q *Queries) LockFreeQuotas(ctx context.Context, db DBTX, sku interface{}, 
 	return items, nil
 }
 
+const LockFreeReservations = `-- name: LockFreeReservations :many
+SELECT r.reservation_key, r.line, r.sku, r.bucket, r.buyer, r.qty, r.state, r.limited,
+       CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, +UTC_TIMESTAMP(6), r.expires_at)
+                     - TIMESTAMPDIFF(MICROSECOND, +NOW(6), +SYSDATE(6)), 0) AS SIGNED) AS left_us
+FROM (
+    SELECT CAST(? AS BINARY) AS reservation_key
+) ask
+STRAIGHT_JOIN dblock_reservation r FORCE INDEX (PRIMARY) ON r.reservation_key = ask.reservation_key
+ORDER BY r.reservation_key, r.line
+FOR UPDATE SKIP LOCKED
+`
+
+type LockFreeReservationsRow struct {
+	ReservationKey []byte
+	Line           int32
+	Sku            []byte
+	Bucket         int32
+	Buyer          []byte
+	Qty            int64
+	State          int16
+	Limited        bool
+	LeftUs         int64
+}
+
+// The same, but a row that is locked is left out.
+func (q *Queries) LockFreeReservations(ctx context.Context, db DBTX, reservationKey interface{}) ([]LockFreeReservationsRow, error) {
+	rows, err := db.QueryContext(ctx, LockFreeReservations, reservationKey)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LockFreeReservationsRow
+	for rows.Next() {
+		var i LockFreeReservationsRow
+		if err := rows.Scan(
+			&i.ReservationKey,
+			&i.Line,
+			&i.Sku,
+			&i.Bucket,
+			&i.Buyer,
+			&i.Qty,
+			&i.State,
+			&i.Limited,
+			&i.LeftUs,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const LockFreeStock = `-- name: LockFreeStock :many
 SELECT s.sku, s.bucket, s.available, s.epoch
 FROM (
@@ -245,6 +387,39 @@ func (q *Queries) LockFreeStock(ctx context.Context, db DBTX, sku interface{}) (
 			return nil, err
 		}
 		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const LockKeysNoWait = `-- name: LockKeysNoWait :many
+SELECT r.reservation_key
+FROM (
+    SELECT CAST(? AS BINARY) AS reservation_key
+) ask
+STRAIGHT_JOIN dblock_reservation r FORCE INDEX (PRIMARY) ON r.reservation_key = ask.reservation_key
+FOR UPDATE NOWAIT
+`
+
+// Fails if another transaction that has not ended writes one of the reservations.
+func (q *Queries) LockKeysNoWait(ctx context.Context, db DBTX, reservationKey interface{}) ([][]byte, error) {
+	rows, err := db.QueryContext(ctx, LockKeysNoWait, reservationKey)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items [][]byte
+	for rows.Next() {
+		var reservation_key []byte
+		if err := rows.Scan(&reservation_key); err != nil {
+			return nil, err
+		}
+		items = append(items, reservation_key)
 	}
 	if err := rows.Close(); err != nil {
 		return nil, err
@@ -506,24 +681,6 @@ func (q *Queries) SeeQuotas(ctx context.Context, db DBTX, sku interface{}, buyer
 		return nil, err
 	}
 	return items, nil
-}
-
-const StockOf = `-- name: StockOf :one
-SELECT CAST(COALESCE(SUM(s.available), 0) AS SIGNED) AS available, CAST(COALESCE(SUM(s.epoch), 0) AS SIGNED) AS epoch
-FROM dblock_stock s
-WHERE s.sku = ?
-`
-
-type StockOfRow struct {
-	Available int64
-	Epoch     int64
-}
-
-func (q *Queries) StockOf(ctx context.Context, db DBTX, sku []byte) (StockOfRow, error) {
-	row := db.QueryRowContext(ctx, StockOf, sku)
-	var i StockOfRow
-	err := row.Scan(&i.Available, &i.Epoch)
-	return i, err
 }
 
 const TakeStock = `-- name: TakeStock :exec

@@ -177,6 +177,60 @@ func (q *Queries) ExpireShared(ctx context.Context, db DBTX, arg ExpireSharedPar
 	return result.RowsAffected()
 }
 
+const HoldingReaders = `-- name: HoldingReaders :many
+SELECT r.lease_key, r.handle
+FROM dblock_reader r
+WHERE r.lease_key IN (/*SLICE:lease_keys*/?) AND r.handle IN (/*SLICE:handles*/?)
+  AND (r.held_until IS NULL OR r.held_until > +UTC_TIMESTAMP(6))
+`
+
+type HoldingReadersRow struct {
+	LeaseKey []byte
+	Handle   []byte
+}
+
+// Which of these readers still hold their key.
+func (q *Queries) HoldingReaders(ctx context.Context, db DBTX, leaseKeys [][]byte, handles [][]byte) ([]HoldingReadersRow, error) {
+	query := HoldingReaders
+	var queryParams []interface{}
+	if len(leaseKeys) > 0 {
+		for _, v := range leaseKeys {
+			queryParams = append(queryParams, v)
+		}
+		query = strings.Replace(query, "/*SLICE:lease_keys*/?", strings.Repeat(",?", len(leaseKeys))[1:], 1)
+	} else {
+		query = strings.Replace(query, "/*SLICE:lease_keys*/?", "NULL", 1)
+	}
+	if len(handles) > 0 {
+		for _, v := range handles {
+			queryParams = append(queryParams, v)
+		}
+		query = strings.Replace(query, "/*SLICE:handles*/?", strings.Repeat(",?", len(handles))[1:], 1)
+	} else {
+		query = strings.Replace(query, "/*SLICE:handles*/?", "NULL", 1)
+	}
+	rows, err := db.QueryContext(ctx, query, queryParams...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []HoldingReadersRow
+	for rows.Next() {
+		var i HoldingReadersRow
+		if err := rows.Scan(&i.LeaseKey, &i.Handle); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const KeysRead = `-- name: KeysRead :many
 SELECT DISTINCT r.lease_key FROM dblock_reader r WHERE r.lease_key IN (/*SLICE:lease_keys*/?)
 `
@@ -375,20 +429,6 @@ func (q *Queries) SeeReaders(ctx context.Context, db DBTX, leaseKey []byte) ([]S
 		return nil, err
 	}
 	return items, nil
-}
-
-const SharedStands = `-- name: SharedStands :one
-SELECT COUNT(*) AS stands
-FROM dblock_reader r
-WHERE r.lease_key = ? AND r.token = ? AND r.handle = ?
-  AND (r.held_until IS NULL OR r.held_until > +UTC_TIMESTAMP(6))
-`
-
-func (q *Queries) SharedStands(ctx context.Context, db DBTX, leaseKey []byte, token int64, handle []byte) (int64, error) {
-	row := db.QueryRowContext(ctx, SharedStands, leaseKey, token, handle)
-	var stands int64
-	err := row.Scan(&stands)
-	return stands, err
 }
 
 const SweepClaimed = `-- name: SweepClaimed :execrows

@@ -13,7 +13,7 @@ const AddStock = `-- name: AddStock :exec
 INSERT INTO dblock_stock AS s (sku, bucket, available)
 SELECT n.sku, n.bucket, n.qty
 FROM ROWS FROM (
-    unnest($1::text[]), unnest($2::int[]), unnest($3::bigint[])
+    pg_catalog.unnest($1::text[]), pg_catalog.unnest($2::int[]), pg_catalog.unnest($3::bigint[])
 ) AS n (sku, bucket, qty)
 ON CONFLICT (sku, bucket) DO UPDATE SET available = s.available + excluded.available, epoch = s.epoch + 1
 `
@@ -58,7 +58,7 @@ func (q *Queries) Adjustment(ctx context.Context, db DBTX, adjustmentID string) 
 
 const Allot = `-- name: Allot :one
 WITH bound AS MATERIALIZED (
-    SELECT set_config('lock_timeout', $2, true) AS lock_timeout
+    SELECT pg_catalog.set_config('lock_timeout', $2, true) AS lock_timeout
 ), there AS MATERIALIZED (
     SELECT s.sku, least(s.available, $3::bigint)::bigint AS moved
     FROM dblock_stock s, bound

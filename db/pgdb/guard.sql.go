@@ -26,9 +26,42 @@ func (q *Queries) CheckRaised(ctx context.Context, db DBTX, resource string, tok
 	return result.RowsAffected(), nil
 }
 
+const EndStuckGuards = `-- name: EndStuckGuards :many
+SELECT pg_catalog.pg_terminate_backend(a.pid)::boolean AS ended
+FROM pg_catalog.pg_locks k
+JOIN pg_catalog.pg_stat_activity a ON a.pid = k.pid
+WHERE k.locktype = 'advisory' AND k.objsubid = 1 AND k.granted
+  AND k.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())
+  AND ((k.classid::bigint << 32) | k.objid::bigint) = pg_catalog.hashtextextended($1::uuid::text, 0::bigint)
+  AND a.state = 'active' AND a.wait_event_type = 'Client' AND pg_catalog.pg_has_role(a.usesysid, 'MEMBER')
+`
+
+// Ends the guarded transactions of a member that is gone for good, if the server waits for their client in the middle of a
+// statement: the client has stopped reading a result, or sending one. No timeout of the server ends these.
+func (q *Queries) EndStuckGuards(ctx context.Context, db DBTX, memberID pgtype.UUID) ([]bool, error) {
+	rows, err := db.Query(ctx, EndStuckGuards, memberID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []bool
+	for rows.Next() {
+		var ended bool
+		if err := rows.Scan(&ended); err != nil {
+			return nil, err
+		}
+		items = append(items, ended)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const Guard = `-- name: Guard :execrows
-SELECT CASE current_setting('idle_in_transaction_session_timeout')
-       WHEN '0' THEN set_config('idle_in_transaction_session_timeout', $1, true) END
+SELECT CASE pg_catalog.current_setting('idle_in_transaction_session_timeout')
+       WHEN '0' THEN pg_catalog.set_config('idle_in_transaction_session_timeout', $1, true) END,
+       pg_catalog.pg_advisory_xact_lock_shared(pg_catalog.hashtextextended(COALESCE(l.member_id, l.handle)::text, 0::bigint))
 FROM dblock_lease l
 WHERE l.lease_key = $2 AND l.token = $3 AND l.handle = $4
 FOR SHARE
@@ -41,9 +74,10 @@ type GuardParams struct {
 	Handle      pgtype.UUID
 }
 
-// The lease's row stays locked till the end of the caller's transaction, so nobody can take it over
-// before that. A heartbeat never touches it. Where the host has set no bound, a transaction that is idle
-// for so long is ended: a client that hangs would hold the lease for hours.
+// The lease's row stays locked until the end of the caller's transaction, so it cannot be taken over before that. A
+// heartbeat never touches it. If the host has set no bound, the server ends a transaction that is idle for so long: a
+// client that hangs would hold the lease for hours. An advisory lock names the member that the transaction guards for, so
+// that EndStuckGuards finds it.
 func (q *Queries) Guard(ctx context.Context, db DBTX, arg GuardParams) (int64, error) {
 	result, err := db.Exec(ctx, Guard,
 		arg.IdleTimeout,
@@ -59,15 +93,16 @@ func (q *Queries) Guard(ctx context.Context, db DBTX, arg GuardParams) (int64, e
 
 const GuardPermits = `-- name: GuardPermits :execrows
 WITH ours AS MATERIALIZED (
-    SELECT p.together FROM dblock_permit p
+    SELECT p.together, COALESCE(p.member_id, p.handle) AS guards FROM dblock_permit p
     WHERE p.lease_key = $2 AND p.token = $3 AND p.handle = $4
     ORDER BY p.slot
     FOR SHARE
 )
-SELECT CASE current_setting('idle_in_transaction_session_timeout')
-       WHEN '0' THEN set_config('idle_in_transaction_session_timeout', $1, true) END
+SELECT CASE pg_catalog.current_setting('idle_in_transaction_session_timeout')
+       WHEN '0' THEN pg_catalog.set_config('idle_in_transaction_session_timeout', $1, true) END,
+       pg_catalog.pg_advisory_xact_lock_shared(pg_catalog.hashtextextended(ours.guards::text, 0::bigint))
 FROM ours
-GROUP BY ours.together
+GROUP BY ours.together, ours.guards
 HAVING count(*) = ours.together
 `
 
@@ -93,8 +128,9 @@ func (q *Queries) GuardPermits(ctx context.Context, db DBTX, arg GuardPermitsPar
 }
 
 const GuardShared = `-- name: GuardShared :execrows
-SELECT CASE current_setting('idle_in_transaction_session_timeout')
-       WHEN '0' THEN set_config('idle_in_transaction_session_timeout', $1, true) END
+SELECT CASE pg_catalog.current_setting('idle_in_transaction_session_timeout')
+       WHEN '0' THEN pg_catalog.set_config('idle_in_transaction_session_timeout', $1, true) END,
+       pg_catalog.pg_advisory_xact_lock_shared(pg_catalog.hashtextextended(COALESCE(r.member_id, r.handle)::text, 0::bigint))
 FROM dblock_reader r
 WHERE r.lease_key = $2 AND r.token = $3 AND r.handle = $4
 FOR SHARE

@@ -14,18 +14,18 @@ import (
 const AcquireLease = `-- name: AcquireLease :one
 UPDATE dblock_lease l
 SET token = CASE WHEN l.shared AND NOT COALESCE(l.handle = $1, false) THEN l.token
-                 ELSE GREATEST(l.token + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) END,
+                 ELSE GREATEST(l.token + 1, (extract(epoch FROM clock_timestamp()) * 1000000::numeric)::bigint) END,
     handle = $2,
     member_id = CASE WHEN $3::boolean THEN NULL ELSE me.member_id END,
-    held_until = clock_timestamp() + NULLIF($4::bigint, 0) * interval '1 microsecond',
+    held_until = clock_timestamp() + NULLIF($4::bigint, 0)::float8 * interval '1 microsecond',
     changed_at = clock_timestamp(), label = $5, data = $6,
     shared = l.shared AND NOT COALESCE(l.handle = $1, false)
 FROM dblock_member me
 WHERE me.member_id = $7 AND me.beat <= $8::bigint + 1 AND me.expires_at > clock_timestamp()
-  AND set_config('lock_timeout', $9, true) IS NOT NULL
+  AND pg_catalog.set_config('lock_timeout', $9, true) IS NOT NULL
   AND l.lease_key = $10 AND (NOT l.shared OR $11::boolean OR l.handle = $1)
   AND (l.handle IS NULL OR l.handle = $1 OR l.member_id = $12 OR l.held_until <= clock_timestamp())
-RETURNING l.token
+RETURNING l.token, l.handle
 `
 
 type AcquireLeaseParams struct {
@@ -43,9 +43,14 @@ type AcquireLeaseParams struct {
 	Gone        pgtype.UUID
 }
 
+type AcquireLeaseRow struct {
+	Token  int64
+	Handle pgtype.UUID
+}
+
 // Grants one key: AcquireLeases for a lone caller, at the price of an UPDATE by the key. Where it finds nothing,
 // AcquireLeases says why, and makes the row.
-func (q *Queries) AcquireLease(ctx context.Context, db DBTX, arg AcquireLeaseParams) (int64, error) {
+func (q *Queries) AcquireLease(ctx context.Context, db DBTX, arg AcquireLeaseParams) (AcquireLeaseRow, error) {
 	row := db.QueryRow(ctx, AcquireLease,
 		arg.Instead,
 		arg.Handle,
@@ -60,9 +65,9 @@ func (q *Queries) AcquireLease(ctx context.Context, db DBTX, arg AcquireLeasePar
 		arg.Over,
 		arg.Gone,
 	)
-	var token int64
-	err := row.Scan(&token)
-	return token, err
+	var i AcquireLeaseRow
+	err := row.Scan(&i.Token, &i.Handle)
+	return i, err
 }
 
 const AcquireLeases = `-- name: AcquireLeases :many
@@ -70,13 +75,13 @@ const AcquireLeases = `-- name: AcquireLeases :many
 WITH me AS MATERIALIZED (
     SELECT m.member_id FROM dblock_member m
     WHERE m.member_id = $1 AND m.beat <= $2::bigint + 1 AND m.expires_at > clock_timestamp()
-      AND set_config('lock_timeout', $3, true) IS NOT NULL
+      AND pg_catalog.set_config('lock_timeout', $3, true) IS NOT NULL
 ), ask AS MATERIALIZED (
-    SELECT unnest($4::text[]) AS lease_key, unnest($5::uuid[]) AS handle,
-           unnest($6::uuid[]) AS instead, unnest($7::uuid[]) AS gone,
-           unnest($8::boolean[]) AS over,
-           unnest($9::text[]) AS label, unnest($10::bytea[]) AS data,
-           unnest($11::bigint[]) AS hold_us, unnest($12::boolean[]) AS detached
+    SELECT pg_catalog.unnest($4::text[]) AS lease_key, pg_catalog.unnest($5::uuid[]) AS handle,
+           pg_catalog.unnest($6::uuid[]) AS instead, pg_catalog.unnest($7::uuid[]) AS gone,
+           pg_catalog.unnest($8::boolean[]) AS over,
+           pg_catalog.unnest($9::text[]) AS label, pg_catalog.unnest($10::bytea[]) AS data,
+           pg_catalog.unnest($11::bigint[]) AS hold_us, pg_catalog.unnest($12::boolean[]) AS detached
 ), free AS MATERIALIZED (
     SELECT l.lease_key, ask.handle, ask.instead, ask.label, ask.data, ask.hold_us, ask.detached
     FROM me, ask, dblock_lease l
@@ -93,47 +98,47 @@ WITH me AS MATERIALIZED (
 ), taken AS (
     UPDATE dblock_lease l
     SET token = CASE WHEN l.shared AND NOT COALESCE(l.handle = free.instead, false) THEN l.token
-                     ELSE GREATEST(l.token + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) END,
+                     ELSE GREATEST(l.token + 1, (extract(epoch FROM clock_timestamp()) * 1000000::numeric)::bigint) END,
         handle = free.handle,
         member_id = CASE WHEN free.detached THEN NULL ELSE $1::uuid END,
-        held_until = clock_timestamp() + NULLIF(free.hold_us, 0) * interval '1 microsecond',
+        held_until = clock_timestamp() + NULLIF(free.hold_us, 0)::float8 * interval '1 microsecond',
         changed_at = clock_timestamp(), label = COALESCE(free.label, ''), data = free.data,
         shared = l.shared AND NOT COALESCE(l.handle = free.instead, false)
     FROM free
     WHERE l.lease_key = free.lease_key
-      AND (NOT $13::boolean OR (SELECT count(*) FROM free) = cardinality($4::text[]))
-    RETURNING l.lease_key, l.token
+      AND (NOT $13::boolean OR (SELECT count(*) FROM free) = pg_catalog.cardinality($4::text[]))
+    RETURNING l.lease_key, l.handle, l.token
 ), made AS (
     INSERT INTO dblock_lease (lease_key, token, handle, member_id, held_until, label, data)
-    SELECT ask.lease_key, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, ask.handle,
+    SELECT ask.lease_key, (extract(epoch FROM clock_timestamp()) * 1000000::numeric)::bigint, ask.handle,
            CASE WHEN ask.detached THEN NULL ELSE me.member_id END,
-           clock_timestamp() + NULLIF(ask.hold_us, 0) * interval '1 microsecond', COALESCE(ask.label, ''), ask.data
+           clock_timestamp() + NULLIF(ask.hold_us, 0)::float8 * interval '1 microsecond', COALESCE(ask.label, ''), ask.data
     FROM me, ask
-    WHERE (SELECT count(*) FROM taken) < cardinality($4::text[])
+    WHERE (SELECT count(*) FROM taken) < pg_catalog.cardinality($4::text[])
       AND NOT $13::boolean
       AND NOT EXISTS (SELECT 1 FROM dblock_lease l WHERE l.lease_key = ask.lease_key)
     ORDER BY ask.lease_key
     ON CONFLICT DO NOTHING
-    RETURNING lease_key, token
+    RETURNING lease_key, handle, token
 )
-SELECT taken.lease_key::text AS lease_key, taken.token AS granted, NULL::uuid AS holder, ''::text AS holder_label,
+SELECT taken.lease_key::text AS lease_key, taken.handle::uuid AS handle, taken.token AS granted, NULL::uuid AS holder, ''::text AS holder_label,
        0::bigint AS holder_token, false AS holder_dead, 0::bigint AS remaining_us, false AS shared
 FROM taken
 UNION ALL
-SELECT made.lease_key, made.token, NULL, '', 0, false, 0, false FROM made
+SELECT made.lease_key, made.handle, made.token, NULL, '', 0, false, 0, false FROM made
 UNION ALL
-SELECT ask.lease_key, 0, l.member_id, l.label, l.token,
+SELECT ask.lease_key, NULL, 0, l.member_id, l.label, l.token,
        l.member_id IS NOT NULL AND (m.member_id IS NULL OR m.expires_at <= clock_timestamp()),
-       COALESCE(extract(epoch FROM LEAST(l.held_until, m.expires_at) - clock_timestamp()) * 1000000, 0)::bigint,
+       COALESCE(extract(epoch FROM LEAST(l.held_until, m.expires_at) - clock_timestamp()) * 1000000::numeric, 0)::bigint,
        COALESCE(l.shared AND NOT COALESCE(ask.over, false)
            AND (l.handle IS NULL OR l.member_id = ask.gone OR l.held_until <= clock_timestamp()), false)
 FROM ask
 JOIN dblock_lease l ON l.lease_key = ask.lease_key
 LEFT JOIN dblock_member m ON m.member_id = l.member_id
-WHERE (SELECT count(*) FROM taken) + (SELECT count(*) FROM made) < cardinality($4::text[])
+WHERE (SELECT count(*) FROM taken) + (SELECT count(*) FROM made) < pg_catalog.cardinality($4::text[])
   AND (l.handle IS NOT NULL AND (l.held_until IS NULL OR l.held_until > clock_timestamp()) OR l.shared AND NOT COALESCE(ask.over, false))
 UNION ALL
-SELECT '', 0, NULL, '', 0, false, 0, false WHERE NOT EXISTS (SELECT 1 FROM me)
+SELECT '', NULL, 0, NULL, '', 0, false, 0, false WHERE NOT EXISTS (SELECT 1 FROM me)
 `
 
 type AcquireLeasesParams struct {
@@ -155,6 +160,7 @@ type AcquireLeasesParams struct {
 
 type AcquireLeasesRow struct {
 	LeaseKey    string
+	Handle      pgtype.UUID
 	Granted     int64
 	Holder      pgtype.UUID
 	HolderLabel string
@@ -174,8 +180,8 @@ type AcquireLeasesRow struct {
 // before, which is theirs; what is held in the place of another one is free of them. Asks that are for all or nothing
 // are granted only where all were free; where some look held they lock none, for others to find them free. Asks in
 // turn are granted only where nobody has a ticket. A row that is missing is made, unless they are: most keys, such as
-// those of orders, are locked once. It returns what was granted, and who holds the rest, as the statement's snapshot
-// shows it; one row without a key says that the member is gone. (Lists of what no ask has may be empty: it is null
+// those of orders, are locked once. It returns what was granted, with the handle that the row has now, and who holds the rest, as the
+// statement's snapshot shows it; one row without a key says that the member is gone. (Lists of what no ask has may be empty: it is null
 // then. No two of the lists are joined with each other: they have no index. And most batches are granted as a whole:
 // what is for the rest is not even begun then.)
 func (q *Queries) AcquireLeases(ctx context.Context, db DBTX, arg AcquireLeasesParams) ([]AcquireLeasesRow, error) {
@@ -204,6 +210,7 @@ func (q *Queries) AcquireLeases(ctx context.Context, db DBTX, arg AcquireLeasesP
 		var i AcquireLeasesRow
 		if err := rows.Scan(
 			&i.LeaseKey,
+			&i.Handle,
 			&i.Granted,
 			&i.Holder,
 			&i.HolderLabel,
@@ -222,28 +229,37 @@ func (q *Queries) AcquireLeases(ctx context.Context, db DBTX, arg AcquireLeasesP
 	return items, nil
 }
 
-const ExpireLease = `-- name: ExpireLease :execrows
+const ExpireLeases = `-- name: ExpireLeases :execrows
+WITH ours AS MATERIALIZED (
+    SELECT l.lease_key
+    FROM dblock_lease l
+    WHERE l.lease_key = ANY($3::text[]) AND l.handle = $4::uuid
+      AND (l.held_until IS NULL OR l.held_until > clock_timestamp())
+      AND pg_catalog.set_config('lock_timeout', $5, true) IS NOT NULL
+    ORDER BY l.lease_key
+    FOR NO KEY UPDATE
+)
 UPDATE dblock_lease l
-SET held_until = clock_timestamp() + $1::bigint * interval '1 microsecond'
-WHERE l.lease_key = $2 AND l.token = $3 AND l.handle = $4
-  AND (l.held_until IS NULL OR l.held_until > clock_timestamp())
-  AND set_config('lock_timeout', $5, true) IS NOT NULL
+SET held_until = clock_timestamp() + $1::bigint::float8 * interval '1 microsecond'
+FROM ours
+WHERE l.lease_key = ours.lease_key AND (SELECT count(*) FROM ours) = $2::bigint
 `
 
-type ExpireLeaseParams struct {
+type ExpireLeasesParams struct {
 	HoldUs      int64
-	LeaseKey    string
-	Token       int64
+	Wanted      int64
+	LeaseKeys   []string
 	Handle      pgtype.UUID
 	LockTimeout string
 }
 
-// Ends a lease at a moment of its own, whatever heartbeats come.
-func (q *Queries) ExpireLease(ctx context.Context, db DBTX, arg ExpireLeaseParams) (int64, error) {
-	result, err := db.Exec(ctx, ExpireLease,
+// Ends all leases of one acquisition at a moment of their own, regardless of heartbeats; or none, if not all are ours. It
+// waits for rows that are locked.
+func (q *Queries) ExpireLeases(ctx context.Context, db DBTX, arg ExpireLeasesParams) (int64, error) {
+	result, err := db.Exec(ctx, ExpireLeases,
 		arg.HoldUs,
-		arg.LeaseKey,
-		arg.Token,
+		arg.Wanted,
+		arg.LeaseKeys,
 		arg.Handle,
 		arg.LockTimeout,
 	)
@@ -251,6 +267,39 @@ func (q *Queries) ExpireLease(ctx context.Context, db DBTX, arg ExpireLeaseParam
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const HoldingLeases = `-- name: HoldingLeases :many
+SELECT l.lease_key, l.handle
+FROM dblock_lease l
+WHERE l.lease_key = ANY($1::text[]) AND l.handle IS NOT NULL
+  AND (l.held_until IS NULL OR l.held_until > clock_timestamp())
+`
+
+type HoldingLeasesRow struct {
+	LeaseKey string
+	Handle   pgtype.UUID
+}
+
+// The keys of these that are held, and their handles.
+func (q *Queries) HoldingLeases(ctx context.Context, db DBTX, leaseKeys []string) ([]HoldingLeasesRow, error) {
+	rows, err := db.Query(ctx, HoldingLeases, leaseKeys)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []HoldingLeasesRow
+	for rows.Next() {
+		var i HoldingLeasesRow
+		if err := rows.Scan(&i.LeaseKey, &i.Handle); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const LeaseKeysAfter = `-- name: LeaseKeysAfter :many
@@ -283,8 +332,8 @@ func (q *Queries) LeaseKeysAfter(ctx context.Context, db DBTX, afterKey string, 
 const ListHeld = `-- name: ListHeld :many
 SELECT held.lease_key::text AS lease_key, held.mode::smallint AS mode, held.token::bigint AS token, held.handle::uuid AS handle, held.member_id, held.label::text AS label,
        held.permits::integer AS permits, held.limited_to::integer AS limited_to, COALESCE(m.label, '')::text AS member_label,
-       (extract(epoch FROM clock_timestamp() - held.changed_at) * 1000000)::bigint AS age_us,
-       COALESCE(extract(epoch FROM LEAST(held.held_until, m.expires_at) - clock_timestamp()) * 1000000, 0)::bigint AS remaining_us,
+       (extract(epoch FROM clock_timestamp() - held.changed_at) * 1000000::numeric)::bigint AS age_us,
+       COALESCE(extract(epoch FROM LEAST(held.held_until, m.expires_at) - clock_timestamp()) * 1000000::numeric, 0)::bigint AS remaining_us,
        (SELECT count(*) FROM dblock_lease_waiter w
         JOIN dblock_member wm ON wm.member_id = w.member_id
         WHERE w.lease_key = held.lease_key AND w.expires_at > clock_timestamp()) AS waiters
@@ -357,8 +406,8 @@ func (q *Queries) ListHeld(ctx context.Context, db DBTX) ([]ListHeldRow, error) 
 
 const LookAtLease = `-- name: LookAtLease :one
 SELECT l.lease_key, l.token, l.handle, l.member_id, l.label, COALESCE(m.label, '')::text AS member_label, l.data,
-       (extract(epoch FROM clock_timestamp() - l.changed_at) * 1000000)::bigint AS age_us,
-       COALESCE(extract(epoch FROM LEAST(l.held_until, m.expires_at) - clock_timestamp()) * 1000000, 0)::bigint AS remaining_us,
+       (extract(epoch FROM clock_timestamp() - l.changed_at) * 1000000::numeric)::bigint AS age_us,
+       COALESCE(extract(epoch FROM LEAST(l.held_until, m.expires_at) - clock_timestamp()) * 1000000::numeric, 0)::bigint AS remaining_us,
        (SELECT count(*) FROM dblock_lease_waiter w
         WHERE w.lease_key = l.lease_key AND w.expires_at > clock_timestamp()) AS waiters
 FROM dblock_lease l
@@ -402,8 +451,8 @@ func (q *Queries) LookAtLease(ctx context.Context, db DBTX, leaseKey string) (Lo
 
 const MakeFreeLeases = `-- name: MakeFreeLeases :exec
 INSERT INTO dblock_lease (lease_key, token)
-SELECT ask.lease_key, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
-FROM (SELECT unnest($1::text[]) AS lease_key) ask
+SELECT ask.lease_key, (extract(epoch FROM clock_timestamp()) * 1000000::numeric)::bigint
+FROM (SELECT pg_catalog.unnest($1::text[]) AS lease_key) ask
 ORDER BY ask.lease_key
 ON CONFLICT DO NOTHING
 `
@@ -415,7 +464,7 @@ func (q *Queries) MakeFreeLeases(ctx context.Context, db DBTX, leaseKeys []strin
 }
 
 const NotifyNothing = `-- name: NotifyNothing :exec
-SELECT pg_notify($1, '')
+SELECT pg_catalog.pg_notify($1, '')
 `
 
 func (q *Queries) NotifyNothing(ctx context.Context, db DBTX, channel string) error {
@@ -443,10 +492,10 @@ const ReleaseLease = `-- name: ReleaseLease :one
 UPDATE dblock_lease l
 SET handle = NULL, member_id = NULL, held_until = NULL, changed_at = clock_timestamp(), label = '', data = NULL
 WHERE l.lease_key = $1 AND l.handle = $2 AND ($3::bigint = 0 OR l.token = $3::bigint)
-  AND set_config('lock_timeout', $4, true) IS NOT NULL
+  AND pg_catalog.set_config('lock_timeout', $4, true) IS NOT NULL
 RETURNING COALESCE(CASE WHEN EXISTS (SELECT 1 FROM dblock_lease_waiter w
                                      WHERE w.lease_key = l.lease_key AND w.expires_at > clock_timestamp())
-                   THEN pg_notify('dblock_released', l.lease_key)::text END, '')::text AS notified
+                   THEN pg_catalog.pg_notify('dblock_released', l.lease_key)::text END, '')::text AS notified
 `
 
 type ReleaseLeaseParams struct {
@@ -471,12 +520,12 @@ func (q *Queries) ReleaseLease(ctx context.Context, db DBTX, arg ReleaseLeasePar
 
 const ReleaseLeases = `-- name: ReleaseLeases :many
 WITH ask AS MATERIALIZED (
-    SELECT unnest($1::text[]) AS lease_key, unnest($2::uuid[]) AS handle
+    SELECT pg_catalog.unnest($1::text[]) AS lease_key, pg_catalog.unnest($2::uuid[]) AS handle
 ), ours AS MATERIALIZED (
     SELECT l.lease_key, l.handle
     FROM ask, dblock_lease l
     WHERE l.lease_key = ask.lease_key AND l.handle = ask.handle
-      AND set_config('lock_timeout', $3, true) IS NOT NULL
+      AND pg_catalog.set_config('lock_timeout', $3, true) IS NOT NULL
     ORDER BY l.lease_key
     FOR NO KEY UPDATE OF l SKIP LOCKED
 ), freed AS (
@@ -491,13 +540,13 @@ WITH ask AS MATERIALIZED (
 SELECT freed.lease_key::text AS lease_key, freed.handle::uuid AS handle, true AS freed,
        COALESCE(CASE WHEN EXISTS (SELECT 1 FROM dblock_lease_waiter w
                                   WHERE w.lease_key = freed.lease_key AND w.expires_at > clock_timestamp())
-                THEN pg_notify('dblock_released', freed.lease_key)::text END, '')::text AS notified
+                THEN pg_catalog.pg_notify('dblock_released', freed.lease_key)::text END, '')::text AS notified
 FROM freed
 UNION ALL
 SELECT ask.lease_key, ask.handle, false, ''
 FROM ask
 JOIN dblock_lease l ON l.lease_key = ask.lease_key AND l.handle = ask.handle
-WHERE (SELECT count(*) FROM freed) < cardinality($1::text[])
+WHERE (SELECT count(*) FROM freed) < pg_catalog.cardinality($1::text[])
 `
 
 type ReleaseLeasesParams struct {
@@ -561,7 +610,7 @@ DELETE FROM dblock_lease d
 WHERE d.lease_key IN (
     SELECT l.lease_key FROM dblock_lease l
     WHERE l.lease_key > $1 AND l.lease_key <= $2
-      AND l.changed_at < clock_timestamp() - $3::bigint * interval '1 microsecond'
+      AND l.changed_at < clock_timestamp() - $3::bigint::float8 * interval '1 microsecond'
       AND (l.handle IS NULL OR l.held_until <= clock_timestamp() OR l.member_id IS NOT NULL
            AND NOT EXISTS (SELECT 1 FROM dblock_member m WHERE m.member_id = l.member_id))
       AND NOT l.shared
@@ -593,8 +642,8 @@ func (q *Queries) SweepWaiters(ctx context.Context, db DBTX) (int64, error) {
 
 const WaitForLeases = `-- name: WaitForLeases :exec
 INSERT INTO dblock_lease_waiter AS w (lease_key, member_id, expires_at)
-SELECT ask.lease_key, $1::uuid, clock_timestamp() + $2::bigint * interval '1 microsecond'
-FROM (SELECT unnest($3::text[]) AS lease_key) ask
+SELECT ask.lease_key, $1::uuid, clock_timestamp() + $2::bigint::float8 * interval '1 microsecond'
+FROM (SELECT pg_catalog.unnest($3::text[]) AS lease_key) ask
 ORDER BY ask.lease_key
 ON CONFLICT (lease_key, member_id) DO UPDATE SET expires_at = excluded.expires_at
 `

@@ -14,7 +14,7 @@ import (
 const Beat = `-- name: Beat :one
 UPDATE dblock_member m
 SET beat = m.beat + 1,
-    expires_at = GREATEST(m.expires_at, clock_timestamp() + $1::bigint * interval '1 microsecond')
+    expires_at = GREATEST(m.expires_at, clock_timestamp() + $1::bigint::float8 * interval '1 microsecond')
 WHERE m.member_id = $2 AND m.expires_at > clock_timestamp()
 RETURNING m.beat
 `
@@ -39,7 +39,7 @@ func (q *Queries) Evict(ctx context.Context, db DBTX, memberID pgtype.UUID) erro
 
 const Join = `-- name: Join :exec
 INSERT INTO dblock_member (member_id, label, expires_at)
-VALUES ($1, $2, clock_timestamp() + $3::bigint * interval '1 microsecond')
+VALUES ($1, $2, clock_timestamp() + $3::bigint::float8 * interval '1 microsecond')
 `
 
 func (q *Queries) Join(ctx context.Context, db DBTX, memberID pgtype.UUID, label string, ttlUs int64) error {
@@ -74,7 +74,7 @@ const SweepMembers = `-- name: SweepMembers :execrows
 DELETE FROM dblock_member d
 WHERE d.member_id IN (
     SELECT m.member_id FROM dblock_member m
-    WHERE m.expires_at < clock_timestamp() - $1::bigint * interval '1 microsecond'
+    WHERE m.expires_at < clock_timestamp() - $1::bigint::float8 * interval '1 microsecond'
     ORDER BY m.member_id LIMIT $2 FOR UPDATE SKIP LOCKED
 )
 `

@@ -9,14 +9,53 @@ import (
 	"context"
 )
 
+const DueOf = `-- name: DueOf :many
+SELECT due.reservation_key, due.buyer
+FROM (
+    SELECT r.reservation_key, r.buyer
+    FROM dblock_reservation r
+    WHERE r.state = 1 AND r.line = 0 AND r.expires_at <= statement_timestamp()
+    ORDER BY r.expires_at
+    LIMIT $1::int
+) due
+WHERE due.buyer = ANY ($2::text[])
+`
+
+type DueOfRow struct {
+	ReservationKey string
+	Buyer          string
+}
+
+// What of that is held by some buyers.
+func (q *Queries) DueOf(ctx context.Context, db DBTX, most int32, buyers []string) ([]DueOfRow, error) {
+	rows, err := db.Query(ctx, DueOf, most, buyers)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []DueOfRow
+	for rows.Next() {
+		var i DueOfRow
+		if err := rows.Scan(&i.ReservationKey, &i.Buyer); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const DueReservations = `-- name: DueReservations :many
 SELECT r.reservation_key
 FROM dblock_reservation r
-WHERE r.state = 1 AND r.line = 0 AND r.expires_at <= clock_timestamp()
+WHERE r.state = 1 AND r.line = 0 AND r.expires_at <= statement_timestamp()
 ORDER BY r.expires_at
 LIMIT $1::int
 `
 
+// A moment that is the same for all of a statement bounds the scan of the index; clock_timestamp() would read all that is held.
 func (q *Queries) DueReservations(ctx context.Context, db DBTX, most int32) ([]string, error) {
 	rows, err := db.Query(ctx, DueReservations, most)
 	if err != nil {
@@ -40,11 +79,11 @@ func (q *Queries) DueReservations(ctx context.Context, db DBTX, most int32) ([]s
 const SetReservations = `-- name: SetReservations :exec
 
 UPDATE dblock_reservation r
-SET state = n.state, expires_at = CASE WHEN n.hold_us > 0 THEN clock_timestamp() + n.hold_us * interval '1 microsecond' END
+SET state = n.state, expires_at = CASE WHEN n.hold_us > 0 THEN clock_timestamp() + n.hold_us::float8 * interval '1 microsecond' END
 FROM (
     SELECT place.row_at, a.state, a.hold_us
     FROM ROWS FROM (
-        unnest($1::text[]), unnest($2::smallint[]), unnest($3::bigint[])
+        pg_catalog.unnest($1::text[]), pg_catalog.unnest($2::smallint[]), pg_catalog.unnest($3::bigint[])
     ) AS a (reservation_key, state, hold_us)
     CROSS JOIN LATERAL (
         SELECT l.ctid AS row_at FROM dblock_reservation l WHERE l.reservation_key = a.reservation_key LIMIT 1000
@@ -66,7 +105,7 @@ SET used = greatest(0, q.used - n.qty)
 FROM (
     SELECT place.row_at, a.qty
     FROM ROWS FROM (
-        unnest($1::text[]), unnest($2::text[]), unnest($3::bigint[])
+        pg_catalog.unnest($1::text[]), pg_catalog.unnest($2::text[]), pg_catalog.unnest($3::bigint[])
     ) AS a (sku, buyer, qty)
     CROSS JOIN LATERAL (
         SELECT l.ctid AS row_at FROM dblock_quota l WHERE l.sku = a.sku AND l.buyer = a.buyer LIMIT 1

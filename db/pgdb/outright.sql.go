@@ -11,7 +11,7 @@ import (
 
 const AddToQuotas = `-- name: AddToQuotas :exec
 INSERT INTO dblock_quota AS q (sku, buyer, used, most)
-SELECT $1::text, unnest($2::text[]), unnest($3::bigint[]), $4::bigint
+SELECT $1::text, pg_catalog.unnest($2::text[]), pg_catalog.unnest($3::bigint[]), $4::bigint
 ON CONFLICT (sku, buyer) DO UPDATE SET used = q.used + excluded.used, most = excluded.most
 `
 
@@ -35,10 +35,10 @@ func (q *Queries) AddToQuotas(ctx context.Context, db DBTX, arg AddToQuotasParam
 
 const InsertOrders = `-- name: InsertOrders :exec
 INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state, limited, expires_at)
-SELECT unnest($1::text[]),
+SELECT pg_catalog.unnest($1::text[]),
        (SELECT s.sku FROM dblock_stock s WHERE s.sku = $2 AND s.bucket = $3), $3::int,
-       unnest($4::text[]), unnest($5::bigint[]), $6::smallint, $7::boolean,
-       CASE WHEN $8::bigint > 0 THEN clock_timestamp() + $8::bigint * interval '1 microsecond' END
+       pg_catalog.unnest($4::text[]), pg_catalog.unnest($5::bigint[]), $6::smallint, $7::boolean,
+       CASE WHEN $8::bigint > 0 THEN clock_timestamp() + $8::bigint::float8 * interval '1 microsecond' END
 `
 
 type InsertOrdersParams struct {
@@ -73,7 +73,7 @@ func (q *Queries) InsertOrders(ctx context.Context, db DBTX, arg InsertOrdersPar
 
 const InsertQuotas = `-- name: InsertQuotas :exec
 INSERT INTO dblock_quota (sku, buyer, used, most)
-SELECT $1::text, unnest($2::text[]), unnest($3::bigint[]), $4::bigint
+SELECT $1::text, pg_catalog.unnest($2::text[]), pg_catalog.unnest($3::bigint[]), $4::bigint
 `
 
 type InsertQuotasParams struct {
@@ -116,19 +116,19 @@ func (q *Queries) SeeStock(ctx context.Context, db DBTX, sku string) (SeeStockRo
 
 const SellAdvisory = `-- name: SellAdvisory :one
 WITH bound AS MATERIALIZED (
-    SELECT set_config('lock_timeout', $3, true) AS lock_timeout
+    SELECT pg_catalog.set_config('lock_timeout', $3, true) AS lock_timeout
 ), taken AS (
     UPDATE dblock_stock s
     SET available = s.available - $2
     FROM bound
     WHERE s.sku = $1 AND s.bucket = 0 AND s.available >= $2
       AND bound.lock_timeout IS NOT NULL
-      AND pg_try_advisory_xact_lock($4)
+      AND pg_catalog.pg_try_advisory_xact_lock($4)
     RETURNING s.sku, s.bucket
 ), sold AS (
     INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state, expires_at)
     SELECT $5, taken.sku, taken.bucket, $6, $2, $7,
-           CASE WHEN $8::bigint > 0 THEN clock_timestamp() + $8::bigint * interval '1 microsecond' END
+           CASE WHEN $8::bigint > 0 THEN clock_timestamp() + $8::bigint::float8 * interval '1 microsecond' END
     FROM taken
     RETURNING reservation_key
 )
@@ -175,7 +175,7 @@ const SellNew = `-- name: SellNew :one
 WITH fresh AS MATERIALIZED (
     SELECT a.reservation_key, a.buyer, a.qty
     FROM ROWS FROM (
-        unnest($1::text[]), unnest($2::text[]), unnest($3::bigint[])
+        pg_catalog.unnest($1::text[]), pg_catalog.unnest($2::text[]), pg_catalog.unnest($3::bigint[])
     ) AS a (reservation_key, buyer, qty)
     WHERE (SELECT r.line FROM dblock_reservation r WHERE r.reservation_key = a.reservation_key LIMIT 1) IS NULL
       AND EXISTS (SELECT 1 FROM dblock_stock s WHERE s.sku = $4 AND s.bucket = $5)
@@ -185,7 +185,7 @@ WITH fresh AS MATERIALIZED (
     FROM fresh f
     WHERE $6::bigint > 0
     GROUP BY f.buyer
-    HAVING sum(f.qty) <= $6::bigint
+    HAVING sum(f.qty) <= $6::bigint::numeric
     ORDER BY f.buyer COLLATE "C"
     ON CONFLICT (sku, buyer) DO UPDATE SET used = q.used + excluded.used, most = excluded.most
     WHERE q.used + excluded.used <= excluded.most
@@ -194,19 +194,19 @@ WITH fresh AS MATERIALIZED (
     INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state, limited, expires_at)
     SELECT f.reservation_key, $4, $5, f.buyer, f.qty, $7::smallint,
            $6::bigint > 0,
-           CASE WHEN $8::bigint > 0 THEN clock_timestamp() + $8::bigint * interval '1 microsecond' END
+           CASE WHEN $8::bigint > 0 THEN clock_timestamp() + $8::bigint::float8 * interval '1 microsecond' END
     FROM fresh f
     WHERE $6::bigint = 0 OR f.buyer IN (SELECT c.buyer FROM counted c)
     RETURNING reservation_key, qty
 ), taken AS (
     UPDATE dblock_stock s
-    SET available = s.available - (SELECT sum(sold.qty) FROM sold)
+    SET available = s.available - (SELECT sum(sold.qty)::bigint FROM sold)
     WHERE s.sku = $4 AND s.bucket = $5 AND EXISTS (SELECT 1 FROM sold)
     RETURNING s.available
 )
 SELECT coalesce((SELECT t.available FROM taken t), -1)::bigint AS available,
-       CASE WHEN (SELECT count(*) FROM sold) < cardinality($1::text[]) THEN
-           ARRAY(SELECT a.k FROM unnest($1::text[]) AS a (k)
+       CASE WHEN (SELECT count(*) FROM sold) < pg_catalog.cardinality($1::text[]) THEN
+           ARRAY(SELECT a.k FROM pg_catalog.unnest($1::text[]) AS a (k)
                  WHERE a.k NOT IN (SELECT sold.reservation_key FROM sold))
        END::text[] AS unsold
 `
@@ -249,7 +249,7 @@ func (q *Queries) SellNew(ctx context.Context, db DBTX, arg SellNewParams) (Sell
 
 const SellNoWait = `-- name: SellNoWait :execrows
 WITH bound AS MATERIALIZED (
-    SELECT set_config('lock_timeout', $6, true) AS lock_timeout
+    SELECT pg_catalog.set_config('lock_timeout', $6, true) AS lock_timeout
 ), held AS MATERIALIZED (
     SELECT s.sku, s.bucket
     FROM dblock_stock s, bound
@@ -265,7 +265,7 @@ WITH bound AS MATERIALIZED (
 )
 INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state, expires_at)
 SELECT $1, taken.sku, taken.bucket, $2, $3, $4,
-       CASE WHEN $5::bigint > 0 THEN clock_timestamp() + $5::bigint * interval '1 microsecond' END
+       CASE WHEN $5::bigint > 0 THEN clock_timestamp() + $5::bigint::float8 * interval '1 microsecond' END
 FROM taken
 `
 
@@ -298,7 +298,7 @@ func (q *Queries) SellNoWait(ctx context.Context, db DBTX, arg SellNoWaitParams)
 const SellOne = `-- name: SellOne :execrows
 
 WITH bound AS MATERIALIZED (
-    SELECT set_config('lock_timeout', $7, true) AS lock_timeout
+    SELECT pg_catalog.set_config('lock_timeout', $7, true) AS lock_timeout
 ), taken AS (
     UPDATE dblock_stock s
     SET available = s.available - $3
@@ -309,9 +309,9 @@ WITH bound AS MATERIALIZED (
 )
 INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state, expires_at)
 SELECT $1, taken.sku, taken.bucket, $2, $3, $4,
-       CASE WHEN $5::bigint > 0 THEN clock_timestamp() + $5::bigint * interval '1 microsecond' END
+       CASE WHEN $5::bigint > 0 THEN clock_timestamp() + $5::bigint::float8 * interval '1 microsecond' END
 FROM taken
-WHERE set_config('lock_timeout', $6, true) IS NOT NULL
+WHERE pg_catalog.set_config('lock_timeout', $6, true) IS NOT NULL
 `
 
 type SellOneParams struct {
@@ -351,7 +351,7 @@ func (q *Queries) SellOne(ctx context.Context, db DBTX, arg SellOneParams) (int6
 
 const SellSeen = `-- name: SellSeen :execrows
 WITH bound AS MATERIALIZED (
-    SELECT set_config('lock_timeout', $6, true) AS lock_timeout
+    SELECT pg_catalog.set_config('lock_timeout', $6, true) AS lock_timeout
 ), taken AS (
     UPDATE dblock_stock s
     SET available = $7
@@ -362,7 +362,7 @@ WITH bound AS MATERIALIZED (
 )
 INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state, expires_at)
 SELECT $1, taken.sku, taken.bucket, $2, $3, $4,
-       CASE WHEN $5::bigint > 0 THEN clock_timestamp() + $5::bigint * interval '1 microsecond' END
+       CASE WHEN $5::bigint > 0 THEN clock_timestamp() + $5::bigint::float8 * interval '1 microsecond' END
 FROM taken
 `
 
@@ -400,7 +400,7 @@ func (q *Queries) SellSeen(ctx context.Context, db DBTX, arg SellSeenParams) (in
 
 const SellSkipLocked = `-- name: SellSkipLocked :one
 WITH bound AS MATERIALIZED (
-    SELECT set_config('lock_timeout', $3, true) AS lock_timeout
+    SELECT pg_catalog.set_config('lock_timeout', $3, true) AS lock_timeout
 ), held AS MATERIALIZED (
     SELECT s.sku, s.bucket
     FROM dblock_stock s, bound
@@ -417,7 +417,7 @@ WITH bound AS MATERIALIZED (
 ), sold AS (
     INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state, expires_at)
     SELECT $5, taken.sku, taken.bucket, $6, $2, $7,
-           CASE WHEN $8::bigint > 0 THEN clock_timestamp() + $8::bigint * interval '1 microsecond' END
+           CASE WHEN $8::bigint > 0 THEN clock_timestamp() + $8::bigint::float8 * interval '1 microsecond' END
     FROM taken
     RETURNING reservation_key
 )

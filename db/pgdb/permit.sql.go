@@ -16,17 +16,24 @@ const AcquirePermits = `-- name: AcquirePermits :many
 WITH me AS MATERIALIZED (
     SELECT m.member_id FROM dblock_member m
     WHERE m.member_id = $1 AND m.beat <= $2::bigint + 1 AND m.expires_at > clock_timestamp()
-      AND set_config('lock_timeout', $3, true) IS NOT NULL
+      AND pg_catalog.set_config('lock_timeout', $3, true) IS NOT NULL
 ), ask AS MATERIALIZED (
-    SELECT unnest($4::text[]) AS lease_key, unnest($5::uuid[]) AS handle,
-           unnest($6::integer[]) AS permits, unnest($7::integer[]) AS most, unnest($8::text[]) AS label,
-           unnest($9::bytea[]) AS data, unnest($10::bigint[]) AS hold_us,
-           unnest($11::boolean[]) AS detached
+    SELECT pg_catalog.unnest($4::text[]) AS lease_key, pg_catalog.unnest($5::uuid[]) AS handle,
+           pg_catalog.unnest($6::integer[]) AS permits, pg_catalog.unnest($7::integer[]) AS most, pg_catalog.unnest($8::text[]) AS label,
+           pg_catalog.unnest($9::bytea[]) AS data, pg_catalog.unnest($10::bigint[]) AS hold_us,
+           pg_catalog.unnest($11::boolean[]) AS detached
+), sema AS MATERIALIZED (
+    SELECT s.lease_key, s.changed_at
+    FROM me, dblock_semaphore s
+    WHERE s.lease_key = ANY($4::text[])
+    ORDER BY s.lease_key
+    FOR SHARE OF s SKIP LOCKED
 ), want AS MATERIALIZED (
     SELECT ask.lease_key, ask.handle, ask.permits, ask.most, ask.label, ask.data, ask.hold_us, ask.detached,
            sum(ask.permits) OVER (PARTITION BY ask.lease_key ORDER BY ask.permits, ask.handle) AS upto
-    FROM me, ask
+    FROM ask
     JOIN dblock_semaphore s ON s.lease_key = ask.lease_key AND s.permits = ask.most
+    JOIN sema ON sema.lease_key = s.lease_key AND sema.changed_at = s.changed_at
 ), key AS MATERIALIZED (
     SELECT w.lease_key, w.most, w.total,
            (SELECT count(*) FROM dblock_permit h
@@ -41,12 +48,13 @@ WITH me AS MATERIALIZED (
         SELECT p.lease_key, p.slot, p.token
         FROM dblock_permit p
         WHERE p.lease_key = key.lease_key AND p.slot <= key.most AND (p.handle IS NULL OR p.held_until <= clock_timestamp())
+          AND p.token < 9223372036854775807::bigint -- else it could not grow, and no other permit would be granted
         ORDER BY p.slot
         LIMIT key.total + key.past
         FOR NO KEY UPDATE OF p SKIP LOCKED
     ) f
 ), clock AS MATERIALIZED (
-    SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS us
+    SELECT (extract(epoch FROM clock_timestamp()) * 1000000::numeric)::bigint AS us
 ), numbered AS (
     SELECT free.lease_key, free.slot, row_number() OVER (PARTITION BY free.lease_key ORDER BY free.slot) AS nth,
            count(*) OVER (PARTITION BY free.lease_key) - free.past AS have, max(free.token) OVER (PARTITION BY free.lease_key) AS latest
@@ -55,7 +63,7 @@ WITH me AS MATERIALIZED (
     UPDATE dblock_permit p
     SET token = GREATEST(n.latest + 1, (SELECT clock.us FROM clock)),
         handle = want.handle, together = want.permits, member_id = CASE WHEN want.detached THEN NULL ELSE $1::uuid END,
-        held_until = clock_timestamp() + NULLIF(want.hold_us, 0) * interval '1 microsecond',
+        held_until = clock_timestamp() + NULLIF(want.hold_us, 0)::float8 * interval '1 microsecond',
         changed_at = clock_timestamp(), label = COALESCE(want.label, ''), data = want.data
     FROM want
     JOIN numbered n ON n.lease_key = want.lease_key AND n.nth > want.upto - want.permits AND n.nth <= want.upto AND want.upto <= n.have
@@ -72,12 +80,12 @@ SELECT DISTINCT ON (ask.lease_key, p.member_id) ask.lease_key, NULL::uuid, 0::bi
        (SELECT COALESCE(sum(CASE WHEN f.slot > s.permits THEN -1 ELSE 1 END), 0) FROM dblock_permit f
         WHERE f.lease_key = ask.lease_key AND (f.slot <= s.permits) = (f.handle IS NULL OR COALESCE(f.held_until <= clock_timestamp(), false))), p.member_id, COALESCE(p.label, ''), COALESCE(p.token, 0),
        p.member_id IS NOT NULL AND (m.member_id IS NULL OR m.expires_at <= clock_timestamp()),
-       COALESCE(extract(epoch FROM LEAST(p.held_until, m.expires_at) - clock_timestamp()) * 1000000, 0)::bigint
+       COALESCE(extract(epoch FROM LEAST(p.held_until, m.expires_at) - clock_timestamp()) * 1000000::numeric, 0)::bigint
 FROM ask
 LEFT JOIN dblock_semaphore s ON s.lease_key = ask.lease_key
 LEFT JOIN dblock_permit p ON p.lease_key = ask.lease_key AND p.handle IS NOT NULL AND (p.held_until IS NULL OR p.held_until > clock_timestamp())
 LEFT JOIN dblock_member m ON m.member_id = p.member_id
-WHERE (SELECT count(*) FROM granted) < cardinality($4::text[])
+WHERE (SELECT count(*) FROM granted) < pg_catalog.cardinality($4::text[])
 UNION ALL
 SELECT '', NULL, 0, 0, 0, NULL, '', 0, false, 0 WHERE NOT EXISTS (SELECT 1 FROM me)
 `
@@ -113,8 +121,9 @@ type AcquirePermitsRow struct {
 // Grants a batch of asks for permits; a key may stand in it more than once. Each permit is a row of its own, which is
 // locked where it is free and is then ours, whatever others see at the same time; those that are locked are passed
 // over. An ask has all that it wants, or none; who wants fewest comes first. Those held past the number, from when
-// there were more, count: as many are locked besides and left free. (They only get fewer while the number stays, so
-// that an older snapshot of them does no harm.) It returns what was granted, and of keys of which not all was: the
+// there were more, count: as many are locked besides and left free. They only get fewer while the number stays, so that
+// an older snapshot of them does no harm. So the semaphore's row is locked in shared mode, which SetPermits waits for,
+// and nothing is granted if the row that was locked is not the one of the snapshot. It returns what was granted, and of keys of which not all was: the
 // number that is stored (0: there is no such semaphore), how many seem free, and who holds permits. One row without a
 // key says that the member is gone.
 func (q *Queries) AcquirePermits(ctx context.Context, db DBTX, arg AcquirePermitsParams) ([]AcquirePermitsRow, error) {
@@ -162,10 +171,10 @@ func (q *Queries) AcquirePermits(ctx context.Context, db DBTX, arg AcquirePermit
 
 const ExpirePermits = `-- name: ExpirePermits :execrows
 UPDATE dblock_permit p
-SET held_until = clock_timestamp() + $1::bigint * interval '1 microsecond'
+SET held_until = clock_timestamp() + $1::bigint::float8 * interval '1 microsecond'
 WHERE p.lease_key = $2 AND p.token = $3 AND p.handle = $4
   AND (p.held_until IS NULL OR p.held_until > clock_timestamp())
-  AND set_config('lock_timeout', $5, true) IS NOT NULL
+  AND pg_catalog.set_config('lock_timeout', $5, true) IS NOT NULL
 `
 
 type ExpirePermitsParams struct {
@@ -190,9 +199,47 @@ func (q *Queries) ExpirePermits(ctx context.Context, db DBTX, arg ExpirePermitsP
 	return result.RowsAffected(), nil
 }
 
+const HoldingPermits = `-- name: HoldingPermits :many
+WITH ask AS MATERIALIZED (
+    SELECT pg_catalog.unnest($1::text[]) AS lease_key, pg_catalog.unnest($2::uuid[]) AS handle
+)
+SELECT p.lease_key, p.handle
+FROM ask
+JOIN dblock_permit p ON p.lease_key = ask.lease_key AND p.handle = ask.handle
+WHERE p.held_until IS NULL OR p.held_until > clock_timestamp()
+GROUP BY p.lease_key, p.handle, p.together
+HAVING count(*) = p.together::bigint
+`
+
+type HoldingPermitsRow struct {
+	LeaseKey string
+	Handle   pgtype.UUID
+}
+
+// Which of these acquisitions still hold all of their permits.
+func (q *Queries) HoldingPermits(ctx context.Context, db DBTX, leaseKeys []string, handles []pgtype.UUID) ([]HoldingPermitsRow, error) {
+	rows, err := db.Query(ctx, HoldingPermits, leaseKeys, handles)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []HoldingPermitsRow
+	for rows.Next() {
+		var i HoldingPermitsRow
+		if err := rows.Scan(&i.LeaseKey, &i.Handle); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const MakePermits = `-- name: MakePermits :exec
 INSERT INTO dblock_permit (lease_key, slot)
-SELECT $1, generate_series(1, $2::integer)
+SELECT $1, pg_catalog.generate_series(1, $2::integer)
 ON CONFLICT DO NOTHING
 `
 
@@ -217,7 +264,7 @@ SET handle = NULL, together = 0, member_id = NULL, held_until = NULL, changed_at
 WHERE d.lease_key = $1 AND d.slot IN (
     SELECT p.slot FROM dblock_permit p
     WHERE p.lease_key = $1 AND p.member_id = ANY($2::uuid[])
-      AND set_config('lock_timeout', $3, true) IS NOT NULL
+      AND pg_catalog.set_config('lock_timeout', $3, true) IS NOT NULL
     ORDER BY p.slot
     FOR NO KEY UPDATE OF p SKIP LOCKED
 )
@@ -234,12 +281,12 @@ func (q *Queries) ReapPermits(ctx context.Context, db DBTX, leaseKey string, gon
 
 const ReleasePermits = `-- name: ReleasePermits :many
 WITH ask AS MATERIALIZED (
-    SELECT unnest($1::text[]) AS lease_key, unnest($2::uuid[]) AS handle
+    SELECT pg_catalog.unnest($1::text[]) AS lease_key, pg_catalog.unnest($2::uuid[]) AS handle
 ), ours AS MATERIALIZED (
     SELECT p.lease_key, p.slot, p.handle
     FROM ask, dblock_permit p
     WHERE p.lease_key = ask.lease_key AND p.handle = ask.handle
-      AND set_config('lock_timeout', $3, true) IS NOT NULL
+      AND pg_catalog.set_config('lock_timeout', $3, true) IS NOT NULL
     ORDER BY p.lease_key, p.slot
     FOR NO KEY UPDATE OF p SKIP LOCKED
 ), freed AS (
@@ -255,7 +302,7 @@ WITH ask AS MATERIALIZED (
     WHERE EXISTS (SELECT 1 FROM dblock_lease_waiter w WHERE w.lease_key = freed.lease_key AND w.expires_at > clock_timestamp())
 )
 SELECT DISTINCT freed.lease_key::text AS lease_key, freed.handle::uuid AS handle, true AS freed,
-       COALESCE((SELECT pg_notify('dblock_released', told.lease_key)::text FROM told WHERE told.lease_key = freed.lease_key), '')::text AS notified
+       COALESCE((SELECT pg_catalog.pg_notify('dblock_released', told.lease_key)::text FROM told WHERE told.lease_key = freed.lease_key), '')::text AS notified
 FROM freed
 UNION ALL
 SELECT DISTINCT ask.lease_key, ask.handle, false, ''
@@ -303,7 +350,7 @@ WITH changed AS (
     ON CONFLICT (lease_key) DO UPDATE SET permits = excluded.permits, changed_at = clock_timestamp()
     RETURNING s.lease_key
 )
-SELECT pg_notify('dblock_released', changed.lease_key)::text AS notified FROM changed
+SELECT pg_catalog.pg_notify('dblock_released', changed.lease_key)::text AS notified FROM changed
 `
 
 // Gives a semaphore another number of permits, and tells those who wait.

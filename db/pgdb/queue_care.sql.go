@@ -13,31 +13,26 @@ import (
 
 const PromoteJobs = `-- name: PromoteJobs :one
 WITH head AS MATERIALIZED (
-    SELECT s.run_at, s.job_id, s.group_key FROM dblock_queue_scheduled s
-    WHERE s.run_at <= statement_timestamp()
+    SELECT s.ctid::tid AS place FROM dblock_queue_scheduled s
+    WHERE s.run_at <= statement_timestamp() AND s.group_key IS NULL
     ORDER BY s.run_at, s.job_id LIMIT $1 FOR UPDATE SKIP LOCKED
 ), due AS (
     DELETE FROM dblock_queue_scheduled d
-    WHERE (d.run_at, d.job_id) IN (SELECT h.run_at, h.job_id FROM head h WHERE h.group_key IS NULL)
+    WHERE d.ctid = ANY (ARRAY(SELECT h.place FROM head h))
     RETURNING d.queue, d.priority, d.job_id
 ), ready AS (
     INSERT INTO dblock_queue_ready (queue, priority, job_id) SELECT d.queue, d.priority, d.job_id FROM due d
 )
-SELECT (SELECT count(*) FROM due) AS promoted, (SELECT count(h.group_key) FROM head h) AS grouped
+SELECT count(*) FROM due
 `
 
-type PromoteJobsRow struct {
-	Promoted int64
-	Grouped  int64
-}
-
-// Jobs whose time has come are ready, from now on, but for those that their groups have to admit: these are counted, and stay.
+// Jobs whose time has come are ready, from now on, but for those that their groups have to admit: see TakeDueGrouped.
 // statement_timestamp() and not clock_timestamp(), which no index is searched by.
-func (q *Queries) PromoteJobs(ctx context.Context, db DBTX, most int32) (PromoteJobsRow, error) {
+func (q *Queries) PromoteJobs(ctx context.Context, db DBTX, most int32) (int64, error) {
 	row := db.QueryRow(ctx, PromoteJobs, most)
-	var i PromoteJobsRow
-	err := row.Scan(&i.Promoted, &i.Grouped)
-	return i, err
+	var count int64
+	err := row.Scan(&count)
+	return count, err
 }
 
 const ReadyAgain = `-- name: ReadyAgain :execrows
@@ -56,17 +51,17 @@ func (q *Queries) ReadyAgain(ctx context.Context, db DBTX, jobIds []pgtype.UUID)
 
 const RescueJobs = `-- name: RescueJobs :one
 WITH left_over AS MATERIALIZED (
-    SELECT j.job_id, j.attempt + 1 < j.max_attempts AS again FROM dblock_queue_job j
+    SELECT j.ctid::tid AS place, j.job_id, j.attempt + 1 < j.max_attempts AS again FROM dblock_queue_job j
     WHERE j.job_id = ANY ($1::uuid[])
     ORDER BY j.job_id FOR NO KEY UPDATE
 ), job AS (
     UPDATE dblock_queue_job u SET attempt = u.attempt + 1, last_error = $2::text
-    FROM left_over l WHERE u.job_id = l.job_id AND l.again
+    FROM left_over l WHERE u.ctid = l.place AND l.again
     RETURNING u.job_id, u.queue, u.priority
 ), ready AS (
     INSERT INTO dblock_queue_ready (queue, priority, job_id) SELECT b.queue, b.priority, b.job_id FROM job b
 ), dead AS (
-    DELETE FROM dblock_queue_job x USING left_over l WHERE x.job_id = l.job_id AND NOT l.again
+    DELETE FROM dblock_queue_job x WHERE x.job_id = ANY (ARRAY(SELECT l.job_id FROM left_over l WHERE NOT l.again))
     RETURNING x.job_id, x.queue, x.kind, x.priority, x.attempt, x.max_attempts, x.enqueued_at, x.unique_key, x.group_key, x.group_most, x.payload
 ), buried AS (
     INSERT INTO dblock_queue_dead (job_id, queue, kind, priority, attempt, max_attempts, enqueued_at, unique_key, group_key, group_most, last_error, payload)

@@ -15,32 +15,34 @@ import (
 const ClaimJobs = `-- name: ClaimJobs :many
 WITH head AS MATERIALIZED (
     SELECT h.place
-    FROM (SELECT unnest($1::smallint[]) AS priority, unnest($2::timestamptz[]) AS ready_at,
-                 unnest($3::smallint[]) AS last) s
+    FROM (SELECT pg_catalog.unnest($2::smallint[]) AS priority, pg_catalog.unnest($3::timestamptz[]) AS ready_at,
+                 pg_catalog.unnest($4::smallint[]) AS last) s
     CROSS JOIN LATERAL (
         SELECT r.ctid AS place FROM dblock_queue_ready r
-        WHERE r.queue = $4 AND (r.priority, r.ready_at) >= (s.priority, s.ready_at) AND r.priority <= s.last
+        WHERE r.queue = $5 AND (r.priority, r.ready_at) >= (s.priority, s.ready_at) AND r.priority <= s.last
           AND EXISTS (SELECT 1 FROM dblock_member m
-                      WHERE m.member_id = $5 AND m.beat <= $6::bigint + 1 AND m.expires_at > clock_timestamp())
-          AND NOT EXISTS (SELECT 1 FROM dblock_queue p WHERE p.queue = $4 AND p.paused_at IS NOT NULL)
+                      WHERE m.member_id = $6 AND m.beat <= $7::bigint + 1 AND m.expires_at > clock_timestamp())
+          AND NOT EXISTS (SELECT 1 FROM dblock_queue p WHERE p.queue = $5 AND p.paused_at IS NOT NULL)
         ORDER BY r.queue, r.priority, r.ready_at, r.job_id
-        LIMIT $7
+        LIMIT $8
         FOR UPDATE OF r SKIP LOCKED
     ) h
-    LIMIT $7
+    LIMIT $8
 ), taken AS (
     DELETE FROM dblock_queue_ready t WHERE t.ctid = ANY (ARRAY(SELECT h.place FROM head h))
     RETURNING t.job_id, t.priority, t.ready_at
 ), claim AS (
     INSERT INTO dblock_queue_claim (claim_id, member_id, queue, job_ids)
-    SELECT $8, $5, $4, array_agg(n.job_id) FROM taken n HAVING count(*) > 0
+    SELECT $9, $6, $5, pg_catalog.array_agg(n.job_id) FROM taken n HAVING count(*) > 0
 )
-SELECT j.job_id, j.kind, j.priority, j.attempt, j.max_attempts, j.enqueued_at, n.ready_at, j.payload,
+SELECT j.job_id, j.kind, j.priority, j.attempt, j.max_attempts, j.enqueued_at, n.ready_at,
+       octet_length(j.payload) AS bytes, CASE WHEN octet_length(j.payload) <= $1::int THEN j.payload END AS payload,
        (j.unique_key IS NOT NULL OR j.group_key IS NOT NULL)::boolean AS keyed
 FROM taken n JOIN dblock_queue_job j ON j.job_id = n.job_id
 `
 
 type ClaimJobsParams struct {
+	Inline         int32
 	FromPriorities []int16
 	FromTimes      []time.Time
 	ToPriorities   []int16
@@ -59,7 +61,8 @@ type ClaimJobsRow struct {
 	MaxAttempts int16
 	EnqueuedAt  time.Time
 	ReadyAt     time.Time
-	Payload     []byte
+	Bytes       int32
+	Payload     interface{}
 	Keyed       bool
 }
 
@@ -70,6 +73,7 @@ type ClaimJobsRow struct {
 // can't be cleaned up yet, are not passed over again.
 func (q *Queries) ClaimJobs(ctx context.Context, db DBTX, arg ClaimJobsParams) ([]ClaimJobsRow, error) {
 	rows, err := db.Query(ctx, ClaimJobs,
+		arg.Inline,
 		arg.FromPriorities,
 		arg.FromTimes,
 		arg.ToPriorities,
@@ -94,6 +98,7 @@ func (q *Queries) ClaimJobs(ctx context.Context, db DBTX, arg ClaimJobsParams) (
 			&i.MaxAttempts,
 			&i.EnqueuedAt,
 			&i.ReadyAt,
+			&i.Bytes,
 			&i.Payload,
 			&i.Keyed,
 		); err != nil {
@@ -158,6 +163,61 @@ func (q *Queries) LivingMembers(ctx context.Context, db DBTX, memberIds []pgtype
 	return items, nil
 }
 
+const ReadPayloads = `-- name: ReadPayloads :many
+SELECT j.job_id, j.payload FROM dblock_queue_job j WHERE j.job_id = ANY ($1::uuid[])
+`
+
+type ReadPayloadsRow struct {
+	JobID   pgtype.UUID
+	Payload []byte
+}
+
+// Payloads that were too large to come with their claim.
+func (q *Queries) ReadPayloads(ctx context.Context, db DBTX, jobIds []pgtype.UUID) ([]ReadPayloadsRow, error) {
+	rows, err := db.Query(ctx, ReadPayloads, jobIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ReadPayloadsRow
+	for rows.Next() {
+		var i ReadPayloadsRow
+		if err := rows.Scan(&i.JobID, &i.Payload); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const RecordedClaims = `-- name: RecordedClaims :many
+SELECT c.claim_id FROM dblock_queue_claim c WHERE c.member_id = $1
+`
+
+// The claims that are recorded for a member.
+func (q *Queries) RecordedClaims(ctx context.Context, db DBTX, memberID pgtype.UUID) ([]pgtype.UUID, error) {
+	rows, err := db.Query(ctx, RecordedClaims, memberID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []pgtype.UUID
+	for rows.Next() {
+		var claim_id pgtype.UUID
+		if err := rows.Scan(&claim_id); err != nil {
+			return nil, err
+		}
+		items = append(items, claim_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const TakeClaim = `-- name: TakeClaim :one
 DELETE FROM dblock_queue_claim c WHERE c.claim_id = $1 AND c.member_id = $2
 RETURNING c.job_ids
@@ -173,10 +233,10 @@ func (q *Queries) TakeClaim(ctx context.Context, db DBTX, claimID pgtype.UUID, m
 
 const TakeClaims = `-- name: TakeClaims :many
 DELETE FROM dblock_queue_claim c
-WHERE c.claim_id IN (
+WHERE c.claim_id = ANY (ARRAY(
     SELECT k.claim_id FROM dblock_queue_claim k WHERE k.member_id = $1
     ORDER BY k.claim_id LIMIT $2 FOR UPDATE SKIP LOCKED
-)
+))
 RETURNING c.job_ids
 `
 

@@ -14,20 +14,20 @@ import (
 
 const EnqueueJobs = `-- name: EnqueueJobs :exec
 WITH ask AS (
-    SELECT unnest($2::uuid[]) AS job_id, unnest($3::text[]) AS queue, unnest($4::text[]) AS kind,
-           unnest($5::smallint[]) AS priority, unnest($6::smallint[]) AS max_attempts,
-           unnest($7::bigint[]) AS delay_us, unnest($8::bytea[]) AS payload
+    SELECT pg_catalog.unnest($2::uuid[]) AS job_id, pg_catalog.unnest($3::text[]) AS queue, pg_catalog.unnest($4::text[]) AS kind,
+           pg_catalog.unnest($5::smallint[]) AS priority, pg_catalog.unnest($6::smallint[]) AS max_attempts,
+           pg_catalog.unnest($7::bigint[]) AS delay_us, pg_catalog.unnest($8::bytea[]) AS payload
 ), job AS (
     INSERT INTO dblock_queue_job (job_id, queue, kind, priority, max_attempts, payload)
     SELECT a.job_id, a.queue, a.kind, a.priority, a.max_attempts, a.payload FROM ask a
 ), later AS (
     INSERT INTO dblock_queue_scheduled (run_at, job_id, queue, priority)
-    SELECT clock_timestamp() + a.delay_us * interval '1 microsecond', a.job_id, a.queue, a.priority FROM ask a WHERE a.delay_us > 0
+    SELECT clock_timestamp() + a.delay_us::float8 * interval '1 microsecond', a.job_id, a.queue, a.priority FROM ask a WHERE a.delay_us > 0
 ), ready AS (
     INSERT INTO dblock_queue_ready (queue, priority, job_id)
     SELECT a.queue, a.priority, a.job_id FROM ask a WHERE a.delay_us = 0
 )
-SELECT count(pg_notify($1, 'jobs :' || told.queue))
+SELECT pg_catalog.count(pg_catalog.pg_notify($1, 'jobs :' || told.queue))
 FROM (SELECT DISTINCT a.queue FROM ask a WHERE a.delay_us = 0 AND $1::text <> '') told
 `
 
@@ -60,7 +60,7 @@ func (q *Queries) EnqueueJobs(ctx context.Context, db DBTX, arg EnqueueJobsParam
 }
 
 const TableNumber = `-- name: TableNumber :one
-SELECT COALESCE(to_regclass($1::text)::oid, 0)::bigint AS number
+SELECT COALESCE(pg_catalog.to_regclass($1::text)::oid, 0)::bigint AS number
 `
 
 // A table's number: however the table is found it is the same, and no other schema's has it.
@@ -72,7 +72,7 @@ func (q *Queries) TableNumber(ctx context.Context, db DBTX, tableName string) (i
 }
 
 const TellNews = `-- name: TellNews :exec
-SELECT pg_notify($1, news.payload) FROM (SELECT unnest($2::text[]) AS payload) news
+SELECT pg_catalog.pg_notify($1, news.payload) FROM (SELECT pg_catalog.unnest($2::text[]) AS payload) news
 `
 
 func (q *Queries) TellNews(ctx context.Context, db DBTX, channel string, payloads []string) error {

@@ -7,6 +7,7 @@ package pgdb
 
 import (
 	"context"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
 )
@@ -44,21 +45,30 @@ WITH fence AS MATERIALIZED (
     FOR NO KEY UPDATE
 ), rest AS (
     UPDATE dblock_queue_claim k
-    SET job_ids = ARRAY(SELECT x.job_id FROM unnest(f.job_ids) AS x(job_id) WHERE x.job_id <> ALL ($3::uuid[]))
-    FROM fence f WHERE k.claim_id = f.claim_id
+    SET job_ids = ARRAY(
+        SELECT x.job_id FROM pg_catalog.unnest(k.job_ids) AS x(job_id)
+        WHERE (x.job_id IN (SELECT pg_catalog.unnest($3::uuid[]))) IS NOT TRUE)
+    WHERE k.claim_id = ANY (ARRAY(SELECT f.claim_id FROM fence f))
 ), held AS MATERIALIZED (
-    SELECT f.claim_id, unnest(f.job_ids) AS job_id FROM fence f
+    SELECT f.claim_id, pg_catalog.unnest(f.job_ids) AS job_id FROM fence f
 ), ask AS MATERIALIZED (
-    SELECT unnest($3::uuid[]) AS job_id, unnest($4::uuid[]) AS claim_id,
-           unnest($5::smallint[]) AS attempt, unnest($6::text[]) AS failure
-), job AS (
-    DELETE FROM dblock_queue_job j USING ask a
-    WHERE j.job_id = a.job_id AND EXISTS (SELECT 1 FROM held h WHERE h.claim_id = a.claim_id AND h.job_id = a.job_id)
-    RETURNING j.job_id, j.queue, j.kind, j.priority, j.max_attempts, j.enqueued_at, j.unique_key, j.group_key, j.group_most, j.payload
+    SELECT pg_catalog.unnest($3::uuid[]) AS job_id, pg_catalog.unnest($4::uuid[]) AS claim_id,
+           pg_catalog.unnest($5::smallint[]) AS attempt, pg_catalog.unnest($6::text[]) AS failure
+), body AS MATERIALIZED (
+    SELECT j.job_id, j.queue, j.kind, j.priority, a.attempt, j.max_attempts, j.enqueued_at, j.unique_key, j.group_key, j.group_most, a.failure, j.payload
+    FROM ask a
+    CROSS JOIN LATERAL (
+        SELECT x.job_id, x.queue, x.kind, x.priority, x.max_attempts, x.enqueued_at, x.unique_key, x.group_key, x.group_most, x.payload
+        FROM dblock_queue_job x WHERE x.job_id = a.job_id LIMIT 1 FOR UPDATE
+    ) j
+    WHERE ((a.claim_id, a.job_id) IN (SELECT h.claim_id, h.job_id FROM held h)) IS TRUE
 ), dead AS (
     INSERT INTO dblock_queue_dead (job_id, queue, kind, priority, attempt, max_attempts, enqueued_at, unique_key, group_key, group_most, last_error, payload)
-    SELECT b.job_id, b.queue, b.kind, b.priority, a.attempt, b.max_attempts, b.enqueued_at, b.unique_key, b.group_key, b.group_most, a.failure, b.payload
-    FROM job b JOIN ask a ON a.job_id = b.job_id
+    SELECT b.job_id, b.queue, b.kind, b.priority, b.attempt, b.max_attempts, b.enqueued_at, b.unique_key, b.group_key, b.group_most, b.failure, b.payload
+    FROM body b
+), job AS (
+    DELETE FROM dblock_queue_job j WHERE j.job_id = ANY (ARRAY(SELECT b.job_id FROM body b))
+    RETURNING j.job_id
 )
 SELECT count(*) FROM job
 `
@@ -117,25 +127,31 @@ WITH fence AS MATERIALIZED (
     FOR NO KEY UPDATE
 ), rest AS (
     UPDATE dblock_queue_claim k
-    SET job_ids = ARRAY(SELECT x.job_id FROM unnest(f.job_ids) AS x(job_id) WHERE x.job_id <> ALL ($3::uuid[]))
-    FROM fence f WHERE k.claim_id = f.claim_id
+    SET job_ids = ARRAY(
+        SELECT x.job_id FROM pg_catalog.unnest(k.job_ids) AS x(job_id)
+        WHERE (x.job_id IN (SELECT pg_catalog.unnest($3::uuid[]))) IS NOT TRUE)
+    WHERE k.claim_id = ANY (ARRAY(SELECT f.claim_id FROM fence f))
 ), held AS MATERIALIZED (
-    SELECT f.claim_id, unnest(f.job_ids) AS job_id FROM fence f
+    SELECT f.claim_id, pg_catalog.unnest(f.job_ids) AS job_id FROM fence f
 ), ask AS MATERIALIZED (
-    SELECT unnest($3::uuid[]) AS job_id, unnest($4::uuid[]) AS claim_id,
-           unnest($5::smallint[]) AS attempt, unnest($6::text[]) AS failure,
-           unnest($7::bigint[]) AS delay_us
-), job AS (
-    UPDATE dblock_queue_job j SET attempt = a.attempt, last_error = COALESCE(NULLIF(a.failure, ''), j.last_error)
+    SELECT pg_catalog.unnest($3::uuid[]) AS job_id, pg_catalog.unnest($4::uuid[]) AS claim_id,
+           pg_catalog.unnest($5::smallint[]) AS attempt, pg_catalog.unnest($6::text[]) AS failure,
+           pg_catalog.unnest($7::bigint[]) AS delay_us, pg_catalog.unnest($8::timestamptz[]) AS ready_at
+), body AS MATERIALIZED (
+    SELECT j.place, a.attempt, a.failure, a.delay_us, a.ready_at
     FROM ask a
-    WHERE j.job_id = a.job_id AND EXISTS (SELECT 1 FROM held h WHERE h.claim_id = a.claim_id AND h.job_id = a.job_id)
-    RETURNING j.job_id, j.queue, j.priority, a.delay_us
+    CROSS JOIN LATERAL (SELECT x.ctid::tid AS place FROM dblock_queue_job x WHERE x.job_id = a.job_id LIMIT 1 FOR NO KEY UPDATE) j
+    WHERE ((a.claim_id, a.job_id) IN (SELECT h.claim_id, h.job_id FROM held h)) IS TRUE
+), job AS (
+    UPDATE dblock_queue_job j SET attempt = b.attempt, last_error = COALESCE(NULLIF(b.failure, ''), j.last_error)
+    FROM body b WHERE j.ctid = b.place
+    RETURNING j.job_id, j.queue, j.priority, b.delay_us, b.ready_at
 ), later AS (
     INSERT INTO dblock_queue_scheduled (run_at, job_id, queue, priority)
-    SELECT clock_timestamp() + b.delay_us * interval '1 microsecond', b.job_id, b.queue, b.priority FROM job b WHERE b.delay_us > 0
+    SELECT clock_timestamp() + b.delay_us::float8 * interval '1 microsecond', b.job_id, b.queue, b.priority FROM job b WHERE b.delay_us > 0
 ), again AS (
-    INSERT INTO dblock_queue_ready (queue, priority, job_id)
-    SELECT b.queue, b.priority, b.job_id FROM job b WHERE b.delay_us = 0
+    INSERT INTO dblock_queue_ready (queue, priority, ready_at, job_id)
+    SELECT b.queue, b.priority, COALESCE(b.ready_at, clock_timestamp()), b.job_id FROM job b WHERE b.delay_us = 0
 )
 SELECT count(*) FROM job
 `
@@ -148,9 +164,10 @@ type DeferJobsParams struct {
 	Attempts []int16
 	Errors   []string
 	DelaysUs []int64
+	ReadyAts []time.Time
 }
 
-// Gives jobs up for now: they are for later, or ready again where the delay is 0. The claim no longer has them, so that to send it again
+// Gives jobs up for now: they are for later, or ready again where the delay is 0, since the time that is given, or from now on. The claim no longer has them, so that to send it again
 // changes nothing.
 func (q *Queries) DeferJobs(ctx context.Context, db DBTX, arg DeferJobsParams) (int64, error) {
 	row := db.QueryRow(ctx, DeferJobs,
@@ -161,6 +178,7 @@ func (q *Queries) DeferJobs(ctx context.Context, db DBTX, arg DeferJobsParams) (
 		arg.Attempts,
 		arg.Errors,
 		arg.DelaysUs,
+		arg.ReadyAts,
 	)
 	var count int64
 	err := row.Scan(&count)
@@ -174,10 +192,12 @@ WITH fence AS MATERIALIZED (
     WHERE c.claim_id = ANY ($1::uuid[]) AND c.member_id = $2
     ORDER BY c.claim_id
     FOR KEY SHARE
+), own AS MATERIALIZED (
+    SELECT a.job_id
+    FROM (SELECT pg_catalog.unnest($3::uuid[]) AS job_id, pg_catalog.unnest($4::uuid[]) AS claim_id) a
+    WHERE (a.claim_id IN (SELECT f.claim_id FROM fence f)) IS TRUE
 ), done AS (
-    DELETE FROM dblock_queue_job j
-    USING (SELECT unnest($3::uuid[]) AS job_id, unnest($4::uuid[]) AS claim_id) a
-    WHERE j.job_id = a.job_id AND a.claim_id IN (SELECT f.claim_id FROM fence f)
+    DELETE FROM dblock_queue_job j WHERE j.job_id = ANY (ARRAY(SELECT o.job_id FROM own o))
     RETURNING j.job_id
 )
 SELECT count(*) FROM done
@@ -192,6 +212,11 @@ type FinishJobsParams struct {
 
 // Each of these proves that the claims are still this member's, and keeps them so till its transaction ends: a claim that was taken
 // away has no row. It returns how many jobs it found, so that fewer than were sent are lost.
+//
+// The plan of each statement is linear in the jobs that it carries, also if it was made when the tables were empty. The sessions neither
+// hash nor merge joins, and a join of an UPDATE or a DELETE may read its whole table. So rows are found by LATERAL (… LIMIT 1), which
+// reads the key, and then by their ctid, if they are locked, or by "= ANY (ARRAY(SELECT …))". "(x IN (SELECT …)) IS TRUE" is no join: the
+// server hashes the rows of the SELECT once.
 func (q *Queries) FinishJobs(ctx context.Context, db DBTX, arg FinishJobsParams) (int64, error) {
 	row := db.QueryRow(ctx, FinishJobs,
 		arg.ClaimIds,

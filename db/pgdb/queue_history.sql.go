@@ -68,6 +68,7 @@ const KeepDead = `-- name: KeepDead :exec
 INSERT INTO dblock_queue_history (day, job_id, queue, kind, priority, attempt, outcome, enqueued_at, finished_at, payload)
 SELECT (d.died_at AT TIME ZONE 'UTC')::date, d.job_id, d.queue, d.kind, d.priority, d.attempt, 3, d.enqueued_at, d.died_at, d.payload
 FROM dblock_queue_dead d WHERE d.job_id = ANY ($1::uuid[])
+ORDER BY d.job_id -- along the key, and not along the index of the times
 ON CONFLICT (day, job_id) DO UPDATE SET attempt = EXCLUDED.attempt, outcome = EXCLUDED.outcome, finished_at = EXCLUDED.finished_at
 `
 
@@ -87,10 +88,12 @@ WITH fence AS MATERIALIZED (
 )
 INSERT INTO dblock_queue_history (day, job_id, queue, kind, priority, attempt, outcome, enqueued_at, payload)
 SELECT (clock_timestamp() AT TIME ZONE 'UTC')::date, j.job_id, j.queue, j.kind, j.priority, j.attempt + 1, a.outcome, j.enqueued_at, j.payload
-FROM (SELECT unnest($1::uuid[]) AS job_id, unnest($2::uuid[]) AS claim_id,
-             unnest($3::smallint[]) AS outcome) a
-JOIN dblock_queue_job j ON j.job_id = a.job_id
-WHERE a.claim_id IN (SELECT f.claim_id FROM fence f)
+FROM (SELECT pg_catalog.unnest($1::uuid[]) AS job_id, pg_catalog.unnest($2::uuid[]) AS claim_id,
+             pg_catalog.unnest($3::smallint[]) AS outcome) a
+CROSS JOIN LATERAL (
+    SELECT x.job_id, x.queue, x.kind, x.priority, x.attempt, x.enqueued_at, x.payload FROM dblock_queue_job x WHERE x.job_id = a.job_id LIMIT 1
+) j
+WHERE (a.claim_id IN (SELECT f.claim_id FROM fence f)) IS TRUE
 ON CONFLICT (day, job_id) DO UPDATE SET attempt = EXCLUDED.attempt, outcome = EXCLUDED.outcome, finished_at = EXCLUDED.finished_at
 `
 
@@ -116,12 +119,12 @@ func (q *Queries) KeepFinished(ctx context.Context, db DBTX, arg KeepFinishedPar
 }
 
 const PruneHistory = `-- name: PruneHistory :execrows
-DELETE FROM dblock_queue_history d
-WHERE (d.day, d.job_id) IN (
-    SELECT h.day, h.job_id FROM dblock_queue_history h
+WITH head AS MATERIALIZED (
+    SELECT h.ctid::tid AS place FROM dblock_queue_history h
     WHERE h.day < (statement_timestamp() AT TIME ZONE 'UTC')::date - $1::int
-    ORDER BY h.day, h.job_id LIMIT $2
+    ORDER BY h.day, h.job_id LIMIT $2 FOR UPDATE SKIP LOCKED
 )
+DELETE FROM dblock_queue_history d WHERE d.ctid = ANY (ARRAY(SELECT h.place FROM head h))
 `
 
 func (q *Queries) PruneHistory(ctx context.Context, db DBTX, days int32, most int32) (int64, error) {

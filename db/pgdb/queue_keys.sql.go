@@ -13,34 +13,36 @@ import (
 )
 
 const AdmitJobs = `-- name: AdmitJobs :exec
-WITH room AS MATERIALIZED (
-    SELECT k.queue, k.group_key, k.taken, GREATEST(k.most - k.taken, 0) AS places
-    FROM (
-        SELECT DISTINCT j.queue, j.group_key FROM dblock_queue_job j
-        WHERE j.job_id = ANY ($1::uuid[]) AND j.group_key IS NOT NULL
-    ) g
-    JOIN dblock_queue_key k ON k.queue = g.queue AND k.group_key = g.group_key
+WITH groups AS MATERIALIZED (
+    SELECT DISTINCT j.queue, j.group_key FROM dblock_queue_job j
+    WHERE j.job_id = ANY ($1::uuid[]) AND j.group_key IS NOT NULL
+), room AS MATERIALIZED (
+    SELECT g.queue, g.group_key, k.place, k.taken, k.places
+    FROM groups g
+    CROSS JOIN LATERAL (
+        SELECT x.ctid::tid AS place, x.taken, GREATEST(x.most - x.taken, 0) AS places
+        FROM dblock_queue_key x WHERE x.queue = g.queue AND x.group_key = g.group_key LIMIT 1
+    ) k
 ), head AS MATERIALIZED (
-    SELECT r.queue, r.group_key, b.seq, b.job_id, b.priority
+    SELECT r.queue, r.group_key, r.place AS of, b.place, b.seq, b.job_id, b.priority
     FROM room r
     CROSS JOIN LATERAL (
-        SELECT x.seq, x.job_id, x.priority FROM dblock_queue_blocked x
+        SELECT x.ctid::tid AS place, x.seq, x.job_id, x.priority FROM dblock_queue_blocked x
         WHERE x.queue = r.queue AND x.group_key = r.group_key
         ORDER BY x.queue, x.group_key, x.seq LIMIT r.places
     ) b
 ), moved AS (
-    DELETE FROM dblock_queue_blocked d USING head h WHERE d.queue = h.queue AND d.group_key = h.group_key AND d.seq = h.seq
+    DELETE FROM dblock_queue_blocked d WHERE d.ctid = ANY (ARRAY(SELECT h.place FROM head h))
 ), ready AS (
     INSERT INTO dblock_queue_ready (queue, priority, job_id)
     SELECT h.queue, h.priority, h.job_id FROM head h ORDER BY h.queue, h.group_key, h.seq
 ), more AS MATERIALIZED (
-    SELECT h.queue, h.group_key, count(*)::int AS jobs FROM head h GROUP BY h.queue, h.group_key
+    SELECT h.of, count(*)::int AS jobs FROM head h GROUP BY h.of
 ), counted AS (
-    UPDATE dblock_queue_key c SET taken = c.taken + m.jobs FROM more m WHERE c.queue = m.queue AND c.group_key = m.group_key
+    UPDATE dblock_queue_key c SET taken = c.taken + m.jobs FROM more m WHERE c.ctid = m.of
 )
-DELETE FROM dblock_queue_key e USING room o
-WHERE e.queue = o.queue AND e.group_key = o.group_key AND o.taken = 0
-  AND NOT EXISTS (SELECT 1 FROM dblock_queue_blocked y WHERE y.queue = o.queue AND y.group_key = o.group_key)
+DELETE FROM dblock_queue_key e
+WHERE e.ctid = ANY (ARRAY(SELECT o.place FROM room o WHERE o.taken = 0 AND (o.place IN (SELECT m.of FROM more m)) IS NOT TRUE))
 `
 
 // The first of those that wait are ready, where their groups have room. A group that nobody is left of is deleted.
@@ -49,14 +51,50 @@ func (q *Queries) AdmitJobs(ctx context.Context, db DBTX, jobIds []pgtype.UUID) 
 	return err
 }
 
+const DueGroups = `-- name: DueGroups :many
+SELECT DISTINCT h.queue, COALESCE(h.group_key, '')::text AS group_key
+FROM (
+    SELECT s.queue, s.group_key FROM dblock_queue_scheduled s
+    WHERE s.run_at <= statement_timestamp()
+    ORDER BY s.run_at, s.job_id LIMIT $1
+) h
+WHERE h.group_key IS NOT NULL
+`
+
+type DueGroupsRow struct {
+	Queue    string
+	GroupKey string
+}
+
+// The groups of the first jobs whose time has come.
+func (q *Queries) DueGroups(ctx context.Context, db DBTX, most int32) ([]DueGroupsRow, error) {
+	rows, err := db.Query(ctx, DueGroups, most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []DueGroupsRow
+	for rows.Next() {
+		var i DueGroupsRow
+		if err := rows.Scan(&i.Queue, &i.GroupKey); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const EnqueueKeyed = `-- name: EnqueueKeyed :many
 
 WITH ask AS MATERIALIZED (
-    SELECT unnest($1::uuid[]) AS job_id, unnest($2::text[]) AS queue, unnest($3::text[]) AS kind,
-           unnest($4::smallint[]) AS priority, unnest($5::smallint[]) AS max_attempts,
-           unnest($6::bigint[]) AS delay_us, unnest($7::bytea[]) AS payload,
-           unnest($8::text[]) AS unique_key, unnest($9::text[]) AS group_key,
-           unnest($10::int[]) AS most
+    SELECT pg_catalog.unnest($1::uuid[]) AS job_id, pg_catalog.unnest($2::text[]) AS queue, pg_catalog.unnest($3::text[]) AS kind,
+           pg_catalog.unnest($4::smallint[]) AS priority, pg_catalog.unnest($5::smallint[]) AS max_attempts,
+           pg_catalog.unnest($6::bigint[]) AS delay_us, pg_catalog.unnest($7::bytea[]) AS payload,
+           pg_catalog.unnest($8::text[]) AS unique_key, pg_catalog.unnest($9::text[]) AS group_key,
+           pg_catalog.unnest($10::int[]) AS most
 ), won AS (
     INSERT INTO dblock_queue_unique (queue, unique_key, job_id)
     SELECT a.queue, a.unique_key, a.job_id FROM ask a WHERE a.unique_key <> '' ORDER BY a.queue COLLATE "C", a.unique_key COLLATE "C"
@@ -71,13 +109,13 @@ WITH ask AS MATERIALIZED (
     FROM todo t
 ), later AS (
     INSERT INTO dblock_queue_scheduled (run_at, job_id, queue, priority, group_key)
-    SELECT clock_timestamp() + t.delay_us * interval '1 microsecond', t.job_id, t.queue, t.priority, NULLIF(t.group_key, '')
+    SELECT clock_timestamp() + t.delay_us::float8 * interval '1 microsecond', t.job_id, t.queue, t.priority, NULLIF(t.group_key, '')
     FROM todo t WHERE t.delay_us > 0
 ), ready AS (
     INSERT INTO dblock_queue_ready (queue, priority, job_id)
     SELECT t.queue, t.priority, t.job_id FROM todo t WHERE t.delay_us = 0 AND t.group_key = ''
 ), told AS MATERIALIZED (
-    SELECT count(pg_notify($11, 'jobs :' || d.queue)) AS queues
+    SELECT pg_catalog.count(pg_catalog.pg_notify($11, 'jobs :' || d.queue)) AS queues
     FROM (SELECT DISTINCT t.queue FROM todo t WHERE t.delay_us = 0 AND $11::text <> '') d
 )
 SELECT a.job_id::uuid AS job_id FROM ask a CROSS JOIN told
@@ -137,17 +175,21 @@ func (q *Queries) EnqueueKeyed(ctx context.Context, db DBTX, arg EnqueueKeyedPar
 }
 
 const FreePlaces = `-- name: FreePlaces :exec
-UPDATE dblock_queue_key k SET taken = k.taken - g.jobs
-FROM (
+WITH ended AS MATERIALIZED (
     SELECT j.queue, j.group_key, count(*)::int AS jobs
-    FROM (SELECT unnest($1::uuid[]) AS job_id, unnest($2::uuid[]) AS claim_id) a
-    JOIN dblock_queue_job j ON j.job_id = a.job_id
-    WHERE j.group_key IS NOT NULL
-      AND ($3::boolean OR a.claim_id IN (
-          SELECT c.claim_id FROM dblock_queue_claim c WHERE c.claim_id = ANY ($4::uuid[]) AND c.member_id = $5))
+    FROM (SELECT pg_catalog.unnest($1::uuid[]) AS job_id, pg_catalog.unnest($2::uuid[]) AS claim_id) a
+    CROSS JOIN LATERAL (
+        SELECT x.queue, x.group_key FROM dblock_queue_job x WHERE x.job_id = a.job_id AND x.group_key IS NOT NULL LIMIT 1
+    ) j
+    WHERE $3::boolean OR a.claim_id IN (
+        SELECT c.claim_id FROM dblock_queue_claim c WHERE c.claim_id = ANY ($4::uuid[]) AND c.member_id = $5)
     GROUP BY j.queue, j.group_key
-) g
-WHERE k.queue = g.queue AND k.group_key = g.group_key
+), room AS MATERIALIZED (
+    SELECT g.place, e.jobs
+    FROM ended e
+    CROSS JOIN LATERAL (SELECT x.ctid::tid AS place FROM dblock_queue_key x WHERE x.queue = e.queue AND x.group_key = e.group_key LIMIT 1) g
+)
+UPDATE dblock_queue_key k SET taken = k.taken - r.jobs FROM room r WHERE k.ctid = r.place
 `
 
 type FreePlacesParams struct {
@@ -176,16 +218,24 @@ WITH fence AS MATERIALIZED (
     WHERE c.claim_id = ANY ($1::uuid[]) AND c.member_id = $2
     ORDER BY c.claim_id
     FOR KEY SHARE
+), ask AS MATERIALIZED (
+    SELECT a.job_id, j.queue, j.unique_key
+    FROM (SELECT pg_catalog.unnest($3::uuid[]) AS job_id, pg_catalog.unnest($4::uuid[]) AS claim_id) a
+    CROSS JOIN LATERAL (
+        SELECT x.queue, x.unique_key FROM dblock_queue_job x WHERE x.job_id = a.job_id AND x.unique_key IS NOT NULL LIMIT 1
+    ) j
+    WHERE $5::boolean OR a.claim_id IN (SELECT f.claim_id FROM fence f)
+    ORDER BY j.queue, j.unique_key
 ), own AS MATERIALIZED (
-    SELECT u.queue, u.unique_key
-    FROM (SELECT unnest($3::uuid[]) AS job_id, unnest($4::uuid[]) AS claim_id) a
-    JOIN dblock_queue_job j ON j.job_id = a.job_id
-    JOIN dblock_queue_unique u ON u.queue = j.queue AND u.unique_key = j.unique_key
-    WHERE u.job_id = a.job_id AND ($5::boolean OR a.claim_id IN (SELECT f.claim_id FROM fence f))
-    ORDER BY u.queue, u.unique_key
-    FOR UPDATE OF u
+    SELECT u.place
+    FROM ask a
+    CROSS JOIN LATERAL (
+        SELECT y.ctid::tid AS place FROM dblock_queue_unique y
+        WHERE y.queue = a.queue AND y.unique_key = a.unique_key AND y.job_id = a.job_id
+        LIMIT 1 FOR UPDATE
+    ) u
 )
-DELETE FROM dblock_queue_unique d USING own o WHERE d.queue = o.queue AND d.unique_key = o.unique_key
+DELETE FROM dblock_queue_unique d WHERE d.ctid = ANY (ARRAY(SELECT o.place FROM own o))
 `
 
 type FreeUniqueParams struct {
@@ -211,8 +261,10 @@ func (q *Queries) FreeUnique(ctx context.Context, db DBTX, arg FreeUniqueParams)
 
 const KeyHolders = `-- name: KeyHolders :many
 SELECT u.queue, u.unique_key, u.job_id
-FROM (SELECT unnest($1::text[]) AS queue, unnest($2::text[]) AS unique_key) a
-JOIN dblock_queue_unique u ON u.queue = a.queue AND u.unique_key = a.unique_key
+FROM (SELECT pg_catalog.unnest($1::text[]) AS queue, pg_catalog.unnest($2::text[]) AS unique_key) a
+CROSS JOIN LATERAL (
+    SELECT x.queue, x.unique_key, x.job_id FROM dblock_queue_unique x WHERE x.queue = a.queue AND x.unique_key = a.unique_key LIMIT 1
+) u
 `
 
 // Who has some unique keys.
@@ -265,14 +317,17 @@ func (q *Queries) LastAttempts(ctx context.Context, db DBTX, jobIds []pgtype.UUI
 }
 
 const LockGroups = `-- name: LockGroups :exec
-SELECT k.taken
-FROM (
+WITH ask AS MATERIALIZED (
     SELECT DISTINCT j.queue, j.group_key FROM dblock_queue_job j
     WHERE j.job_id = ANY ($1::uuid[]) AND j.group_key IS NOT NULL
-) g
-JOIN dblock_queue_key k ON k.queue = g.queue AND k.group_key = g.group_key
-ORDER BY k.queue, k.group_key
-FOR UPDATE OF k
+    ORDER BY j.queue, j.group_key
+)
+SELECT k.taken
+FROM ask a
+CROSS JOIN LATERAL (
+    SELECT x.taken FROM dblock_queue_key x WHERE x.queue = a.queue AND x.group_key = a.group_key
+    LIMIT 1 FOR UPDATE
+) k
 `
 
 func (q *Queries) LockGroups(ctx context.Context, db DBTX, jobIds []pgtype.UUID) error {
@@ -282,64 +337,98 @@ func (q *Queries) LockGroups(ctx context.Context, db DBTX, jobIds []pgtype.UUID)
 
 const OpenGroups = `-- name: OpenGroups :exec
 INSERT INTO dblock_queue_key (queue, group_key, most, taken)
-SELECT DISTINCT ON (j.queue, j.group_key) j.queue, j.group_key, j.group_most, 0
-FROM dblock_queue_job j
-WHERE j.job_id = ANY ($1::uuid[]) AND j.group_key IS NOT NULL
-ORDER BY j.queue, j.group_key, j.job_id DESC
+SELECT a.queue, a.group_key, a.most, 0
+FROM (SELECT pg_catalog.unnest($1::text[]) AS queue, pg_catalog.unnest($2::text[]) AS group_key,
+             pg_catalog.unnest($3::int[]) AS most) a
+ORDER BY a.queue COLLATE "C", a.group_key COLLATE "C"
 ON CONFLICT (queue, group_key) DO UPDATE SET most = excluded.most
 `
 
-// Locks the groups of jobs, and makes those that there are not. The job that was enqueued last says how many there may be at once.
-func (q *Queries) OpenGroups(ctx context.Context, db DBTX, jobIds []pgtype.UUID) error {
-	_, err := db.Exec(ctx, OpenGroups, jobIds)
+// Locks groups, and makes those that there are not.
+func (q *Queries) OpenGroups(ctx context.Context, db DBTX, queues []string, groupKeys []string, mosts []int32) error {
+	_, err := db.Exec(ctx, OpenGroups, queues, groupKeys, mosts)
 	return err
 }
 
 const PlaceJobs = `-- name: PlaceJobs :exec
-WITH ask AS MATERIALIZED (
-    SELECT j.queue, j.group_key, j.job_id, j.priority, k.next_seq, a.place,
-           row_number() OVER (PARTITION BY j.queue, j.group_key ORDER BY a.place) AS n,
-           count(*) OVER (PARTITION BY j.queue, j.group_key) AS jobs,
-           CASE WHEN EXISTS (SELECT 1 FROM dblock_queue_blocked b WHERE b.queue = k.queue AND b.group_key = k.group_key) THEN 0
-                ELSE k.most - k.taken END AS room
-    FROM (SELECT unnest($1::uuid[]) AS job_id, generate_subscripts($1::uuid[], 1) AS place) a
-    JOIN dblock_queue_job j ON j.job_id = a.job_id
-    JOIN dblock_queue_key k ON k.queue = j.queue AND k.group_key = j.group_key
+WITH come AS MATERIALIZED (
+    SELECT pg_catalog.unnest($1::uuid[]) AS job_id, pg_catalog.generate_subscripts($1::uuid[], 1) AS place,
+           pg_catalog.unnest($2::text[]) AS queue, pg_catalog.unnest($3::text[]) AS group_key,
+           pg_catalog.unnest($4::smallint[]) AS priority
+), sized AS MATERIALIZED (
+    SELECT c.queue, c.group_key, count(*) AS jobs FROM come c GROUP BY c.queue, c.group_key
+), room AS MATERIALIZED (
+    SELECT k.place, s.queue, s.group_key, s.jobs, k.next_seq, k.places
+    FROM sized s
+    CROSS JOIN LATERAL (
+        SELECT g.ctid::tid AS place, g.next_seq,
+               CASE WHEN EXISTS (SELECT 1 FROM dblock_queue_blocked b WHERE b.queue = s.queue AND b.group_key = s.group_key) THEN 0
+                    ELSE GREATEST(g.most - g.taken, 0) END AS places
+        FROM dblock_queue_key g WHERE g.queue = s.queue AND g.group_key = s.group_key LIMIT 1
+    ) k
 ), counted AS (
-    UPDATE dblock_queue_key c SET taken = c.taken + GREATEST(LEAST(x.jobs, x.room), 0)::int, next_seq = c.next_seq + x.jobs
-    FROM ask x WHERE x.n = 1 AND c.queue = x.queue AND c.group_key = x.group_key
+    UPDATE dblock_queue_key c SET taken = c.taken + LEAST(r.jobs, r.places)::int, next_seq = c.next_seq + r.jobs
+    FROM room r WHERE c.ctid = r.place
+), ask AS MATERIALIZED (
+    SELECT u.queue, u.group_key, u.job_id, u.priority, u.place,
+           pg_catalog.max(u.next_seq) OVER one AS next_seq, pg_catalog.max(u.places) OVER one AS places,
+           pg_catalog.count(u.job_id) OVER (PARTITION BY u.queue, u.group_key ORDER BY u.place) AS n
+    FROM (
+        SELECT c.queue, c.group_key, c.job_id, c.priority, c.place, NULL::bigint AS next_seq, NULL::int AS places FROM come c
+        UNION ALL
+        SELECT r.queue, r.group_key, NULL::uuid, NULL::smallint, 0, r.next_seq, r.places FROM room r
+    ) u
+    WINDOW one AS (PARTITION BY u.queue, u.group_key)
 ), ready AS (
     INSERT INTO dblock_queue_ready (queue, priority, job_id)
-    SELECT x.queue, x.priority, x.job_id FROM ask x WHERE x.n <= x.room ORDER BY x.place
+    SELECT x.queue, x.priority, x.job_id FROM ask x WHERE x.job_id IS NOT NULL AND x.n <= x.places ORDER BY x.place
 )
 INSERT INTO dblock_queue_blocked (queue, group_key, seq, job_id, priority)
-SELECT x.queue, x.group_key, x.next_seq + x.n - 1, x.job_id, x.priority FROM ask x WHERE x.n > x.room
+SELECT x.queue, x.group_key, x.next_seq + x.n - 1, x.job_id, x.priority FROM ask x WHERE x.job_id IS NOT NULL AND x.n > x.places
 `
 
+type PlaceJobsParams struct {
+	JobIds     []pgtype.UUID
+	Queues     []string
+	GroupKeys  []string
+	Priorities []int16
+}
+
 // Has jobs be ready, in the order of the array, as long as their groups have room and nobody waits; the others wait. The groups are locked.
-func (q *Queries) PlaceJobs(ctx context.Context, db DBTX, jobIds []pgtype.UUID) error {
-	_, err := db.Exec(ctx, PlaceJobs, jobIds)
+func (q *Queries) PlaceJobs(ctx context.Context, db DBTX, arg PlaceJobsParams) error {
+	_, err := db.Exec(ctx, PlaceJobs,
+		arg.JobIds,
+		arg.Queues,
+		arg.GroupKeys,
+		arg.Priorities,
+	)
 	return err
 }
 
 const TakeDueGrouped = `-- name: TakeDueGrouped :many
-DELETE FROM dblock_queue_scheduled d
-WHERE (d.run_at, d.job_id) IN (
-    SELECT s.run_at, s.job_id FROM dblock_queue_scheduled s
+WITH head AS MATERIALIZED (
+    SELECT s.ctid::tid AS place FROM dblock_queue_scheduled s
     WHERE s.run_at <= statement_timestamp() AND s.group_key IS NOT NULL
-    ORDER BY s.run_at, s.job_id LIMIT $1 FOR UPDATE SKIP LOCKED
+      AND ((s.queue, s.group_key) IN (SELECT pg_catalog.unnest($1::text[]), pg_catalog.unnest($2::text[]))) IS TRUE
+    ORDER BY s.run_at, s.job_id LIMIT $3 FOR UPDATE SKIP LOCKED
 )
-RETURNING d.run_at, d.job_id
+DELETE FROM dblock_queue_scheduled d WHERE d.ctid = ANY (ARRAY(SELECT h.place FROM head h))
+RETURNING d.run_at, d.job_id, d.queue, d.priority, COALESCE(d.group_key, '')::text AS group_key,
+    COALESCE((SELECT x.group_most FROM dblock_queue_job x WHERE x.job_id = d.job_id), 0)::int AS group_most
 `
 
 type TakeDueGroupedRow struct {
-	RunAt time.Time
-	JobID pgtype.UUID
+	RunAt     time.Time
+	JobID     pgtype.UUID
+	Queue     string
+	Priority  int16
+	GroupKey  string
+	GroupMost int32
 }
 
-// Jobs of groups whose time has come: they are to be placed.
-func (q *Queries) TakeDueGrouped(ctx context.Context, db DBTX, most int32) ([]TakeDueGroupedRow, error) {
-	rows, err := db.Query(ctx, TakeDueGrouped, most)
+// Jobs of some groups whose time has come: they are to be placed.
+func (q *Queries) TakeDueGrouped(ctx context.Context, db DBTX, queues []string, groupKeys []string, most int32) ([]TakeDueGroupedRow, error) {
+	rows, err := db.Query(ctx, TakeDueGrouped, queues, groupKeys, most)
 	if err != nil {
 		return nil, err
 	}
@@ -347,7 +436,14 @@ func (q *Queries) TakeDueGrouped(ctx context.Context, db DBTX, most int32) ([]Ta
 	var items []TakeDueGroupedRow
 	for rows.Next() {
 		var i TakeDueGroupedRow
-		if err := rows.Scan(&i.RunAt, &i.JobID); err != nil {
+		if err := rows.Scan(
+			&i.RunAt,
+			&i.JobID,
+			&i.Queue,
+			&i.Priority,
+			&i.GroupKey,
+			&i.GroupMost,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

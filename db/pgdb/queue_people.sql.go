@@ -47,7 +47,7 @@ func (q *Queries) CancelsOf(ctx context.Context, db DBTX, memberID pgtype.UUID) 
 
 const CountClaimed = `-- name: CountClaimed :many
 SELECT x.queue, count(*) AS jobs
-FROM (SELECT c.queue, unnest(c.job_ids) AS job_id FROM dblock_queue_claim c LIMIT $1) x
+FROM (SELECT c.queue, pg_catalog.unnest(c.job_ids) AS job_id FROM dblock_queue_claim c LIMIT $1) x
 JOIN dblock_queue_job j ON j.job_id = x.job_id
 GROUP BY x.queue
 `
@@ -82,7 +82,7 @@ const CountQueue = `-- name: CountQueue :one
 SELECT (SELECT count(*) FROM (SELECT r.job_id FROM dblock_queue_ready r WHERE r.queue = $1 LIMIT $2) x) AS ready,
        (SELECT count(*) FROM (SELECT b.job_id FROM dblock_queue_blocked b WHERE b.queue = $1 LIMIT $2) y) AS blocked,
        (SELECT count(*) FROM (SELECT d.job_id FROM dblock_queue_dead d WHERE d.queue = $1 LIMIT $2) z) AS dead,
-       COALESCE((SELECT EXTRACT(EPOCH FROM clock_timestamp() - p.paused_at) * 1000000 FROM dblock_queue p
+       COALESCE((SELECT EXTRACT(EPOCH FROM clock_timestamp() - p.paused_at) * 1000000::numeric FROM dblock_queue p
                  WHERE p.queue = $1 AND p.paused_at IS NOT NULL), -1)::bigint AS paused_us
 `
 
@@ -246,27 +246,6 @@ func (q *Queries) FindJob(ctx context.Context, db DBTX, arg FindJobParams) ([]Fi
 	return items, nil
 }
 
-const FirstReady = `-- name: FirstReady :one
-SELECT r.priority, (EXTRACT(EPOCH FROM clock_timestamp() - r.ready_at) * 1000000)::bigint AS age_us
-FROM dblock_queue_ready r
-WHERE r.queue = $1 AND r.priority > $2::int
-ORDER BY r.queue, r.priority, r.ready_at, r.job_id
-LIMIT 1
-`
-
-type FirstReadyRow struct {
-	Priority int16
-	AgeUs    int64
-}
-
-// The first job of the next priority.
-func (q *Queries) FirstReady(ctx context.Context, db DBTX, queue string, after int32) (FirstReadyRow, error) {
-	row := db.QueryRow(ctx, FirstReady, queue, after)
-	var i FirstReadyRow
-	err := row.Scan(&i.Priority, &i.AgeUs)
-	return i, err
-}
-
 const ForgetDead = `-- name: ForgetDead :execrows
 DELETE FROM dblock_queue_dead d WHERE d.job_id = $1
 `
@@ -390,7 +369,7 @@ func (q *Queries) ListBlocked(ctx context.Context, db DBTX, queue string, most i
 
 const ListClaimed = `-- name: ListClaimed :many
 SELECT x.job_id::uuid AS job_id, x.claimed_at AS at, COALESCE(m.label, '')::text AS worker
-FROM (SELECT unnest(c.job_ids) AS job_id, c.claimed_at, c.member_id FROM dblock_queue_claim c
+FROM (SELECT pg_catalog.unnest(c.job_ids) AS job_id, c.claimed_at, c.member_id FROM dblock_queue_claim c
       WHERE c.queue = $1 ORDER BY c.claim_id LIMIT $2) x
 LEFT JOIN dblock_member m ON m.member_id = x.member_id
 WHERE EXISTS (SELECT 1 FROM dblock_queue_job j WHERE j.job_id = x.job_id)
@@ -426,10 +405,17 @@ func (q *Queries) ListClaimed(ctx context.Context, db DBTX, queue string, look i
 const ListDead = `-- name: ListDead :many
 SELECT d.job_id, d.queue, d.kind, d.priority, d.attempt, d.max_attempts, d.enqueued_at, d.died_at AS at, d.last_error
 FROM dblock_queue_dead d
-WHERE d.queue = $1
+WHERE d.queue = $1 AND (d.died_at, d.job_id) < ($2::timestamptz, $3::uuid)
 ORDER BY d.queue DESC, d.died_at DESC, d.job_id DESC
-LIMIT $2
+LIMIT $4
 `
+
+type ListDeadParams struct {
+	Queue    string
+	Before   time.Time
+	BeforeID pgtype.UUID
+	Most     int32
+}
 
 type ListDeadRow struct {
 	JobID       pgtype.UUID
@@ -443,8 +429,14 @@ type ListDeadRow struct {
 	LastError   string
 }
 
-func (q *Queries) ListDead(ctx context.Context, db DBTX, queue string, most int32) ([]ListDeadRow, error) {
-	rows, err := db.Query(ctx, ListDead, queue, most)
+// Those that died before others, the last ones first.
+func (q *Queries) ListDead(ctx context.Context, db DBTX, arg ListDeadParams) ([]ListDeadRow, error) {
+	rows, err := db.Query(ctx, ListDead,
+		arg.Queue,
+		arg.Before,
+		arg.BeforeID,
+		arg.Most,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -639,6 +631,31 @@ func (q *Queries) NextQueue(ctx context.Context, db DBTX, after string) (string,
 	return queue, err
 }
 
+const OldestReady = `-- name: OldestReady :one
+SELECT count(*) AS jobs, COALESCE(pg_catalog.max(x.priority), 0::smallint)::smallint AS last,
+       COALESCE(EXTRACT(EPOCH FROM clock_timestamp() - pg_catalog.min(x.ready_at)) * 1000000::numeric, 0::numeric)::bigint AS age_us
+FROM (
+    SELECT r.priority, r.ready_at FROM dblock_queue_ready r
+    WHERE r.queue = $1 AND r.priority > $2::int
+    ORDER BY r.queue, r.priority, r.ready_at, r.job_id
+    LIMIT $3
+) x
+`
+
+type OldestReadyRow struct {
+	Jobs  int64
+	Last  int16
+	AgeUs int64
+}
+
+// Of the next jobs in order, those of priorities after one: how many there are, the last priority, and how long the oldest has waited.
+func (q *Queries) OldestReady(ctx context.Context, db DBTX, queue string, after int32, most int32) (OldestReadyRow, error) {
+	row := db.QueryRow(ctx, OldestReady, queue, after, most)
+	var i OldestReadyRow
+	err := row.Scan(&i.Jobs, &i.Last, &i.AgeUs)
+	return i, err
+}
+
 const PauseQueue = `-- name: PauseQueue :exec
 
 INSERT INTO dblock_queue AS q (queue, paused_at) VALUES ($1, clock_timestamp())
@@ -667,11 +684,11 @@ func (q *Queries) PruneCancels(ctx context.Context, db DBTX) (int64, error) {
 
 const PurgeDead = `-- name: PurgeDead :execrows
 DELETE FROM dblock_queue_dead d
-WHERE d.job_id IN (
-    SELECT x.job_id FROM dblock_queue_dead x
-    WHERE x.queue = $1 AND x.died_at <= statement_timestamp() - $2::bigint * interval '1 microsecond'
+WHERE d.ctid = ANY (ARRAY(
+    SELECT x.ctid::tid AS place FROM dblock_queue_dead x
+    WHERE x.queue = $1 AND x.died_at <= statement_timestamp() - $2::bigint::float8 * interval '1 microsecond'
     ORDER BY x.queue, x.died_at, x.job_id LIMIT $3 FOR UPDATE SKIP LOCKED
-)
+))
 `
 
 func (q *Queries) PurgeDead(ctx context.Context, db DBTX, queue string, ageUs int64, most int32) (int64, error) {
@@ -692,20 +709,26 @@ func (q *Queries) ResumeQueue(ctx context.Context, db DBTX, queue string) error 
 }
 
 const Revive = `-- name: Revive :one
-WITH dead AS (
-    DELETE FROM dblock_queue_dead d
-    WHERE d.job_id = $1
-      AND NOT EXISTS (SELECT 1 FROM dblock_queue_unique u WHERE u.queue = d.queue AND u.unique_key = d.unique_key)
-    RETURNING d.job_id, d.queue, d.kind, d.priority, d.max_attempts, d.enqueued_at, d.unique_key, d.group_key, d.group_most, d.last_error, d.payload
+WITH head AS MATERIALIZED (
+    SELECT h.ctid::tid AS place, h.job_id, h.queue, h.unique_key, h.died_at FROM dblock_queue_dead h
+    WHERE h.job_id = ANY ($1::uuid[])
+    ORDER BY h.job_id FOR UPDATE
 ), alone AS (
     INSERT INTO dblock_queue_unique (queue, unique_key, job_id)
-    SELECT d.queue, d.unique_key, d.job_id FROM dead d WHERE d.unique_key IS NOT NULL
+    SELECT h.queue, h.unique_key, h.job_id FROM head h WHERE h.unique_key IS NOT NULL
+    ORDER BY h.queue, h.unique_key, h.died_at DESC, h.job_id DESC
+    ON CONFLICT DO NOTHING
+    RETURNING job_id
+), dead AS (
+    DELETE FROM dblock_queue_dead d
+    WHERE d.ctid = ANY (ARRAY(SELECT h.place FROM head h WHERE h.unique_key IS NULL OR h.job_id IN (SELECT a.job_id FROM alone a)))
+    RETURNING d.job_id, d.queue, d.kind, d.priority, d.max_attempts, d.enqueued_at, d.unique_key, d.group_key, d.group_most, d.last_error, d.payload
 ), job AS (
     INSERT INTO dblock_queue_job (job_id, queue, kind, priority, max_attempts, enqueued_at, unique_key, group_key, group_most, last_error, payload)
     SELECT d.job_id, d.queue, d.kind, d.priority, d.max_attempts, d.enqueued_at, d.unique_key, d.group_key, d.group_most, d.last_error, d.payload FROM dead d
 ), later AS (
     INSERT INTO dblock_queue_scheduled (run_at, job_id, queue, priority, group_key)
-    SELECT clock_timestamp(), d.job_id, d.queue, d.priority, d.group_key FROM dead d WHERE d.group_key IS NOT NULL
+    SELECT statement_timestamp(), d.job_id, d.queue, d.priority, d.group_key FROM dead d WHERE d.group_key IS NOT NULL
 ), ready AS (
     INSERT INTO dblock_queue_ready (queue, priority, job_id)
     SELECT d.queue, d.priority, d.job_id FROM dead d WHERE d.group_key IS NULL
@@ -713,10 +736,10 @@ WITH dead AS (
 SELECT count(*) FROM dead
 `
 
-// A dead job again, with all its attempts; not where another one has its unique key by now. With a group_key it is admitted as one whose
-// time has come.
-func (q *Queries) Revive(ctx context.Context, db DBTX, jobID pgtype.UUID) (int64, error) {
-	row := db.QueryRow(ctx, Revive, jobID)
+// Dead jobs again, with all their attempts, except those whose unique key another job has. Of several with the same key it is the one
+// that died last. With a group_key they are admitted as jobs whose time has come, in the order in which they were enqueued.
+func (q *Queries) Revive(ctx context.Context, db DBTX, jobIds []pgtype.UUID) (int64, error) {
+	row := db.QueryRow(ctx, Revive, jobIds)
 	var count int64
 	err := row.Scan(&count)
 	return count, err

@@ -9,14 +9,42 @@ import (
 	"context"
 )
 
+const AwaitKey = `-- name: AwaitKey :exec
+INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state)
+VALUES ($1, $2, $3, $4, $5, $6)
+ON CONFLICT (reservation_key, line) DO NOTHING
+`
+
+type AwaitKeyParams struct {
+	ReservationKey string
+	Sku            string
+	Bucket         int32
+	Buyer          string
+	Qty            int64
+	State          int16
+}
+
+// Waits for any other transaction that writes the reservation and has not ended. It is sent with a rollback behind it, and locks no stock.
+func (q *Queries) AwaitKey(ctx context.Context, db DBTX, arg AwaitKeyParams) error {
+	_, err := db.Exec(ctx, AwaitKey,
+		arg.ReservationKey,
+		arg.Sku,
+		arg.Bucket,
+		arg.Buyer,
+		arg.Qty,
+		arg.State,
+	)
+	return err
+}
+
 const CountQuotas = `-- name: CountQuotas :exec
 UPDATE dblock_quota q
 SET used = q.used + n.qty, most = n.most
 FROM (
     SELECT place.row_at, a.qty, a.most
     FROM ROWS FROM (
-        unnest($1::text[]), unnest($2::text[]), unnest($3::bigint[]),
-        unnest($4::bigint[])
+        pg_catalog.unnest($1::text[]), pg_catalog.unnest($2::text[]), pg_catalog.unnest($3::bigint[]),
+        pg_catalog.unnest($4::bigint[])
     ) AS a (sku, buyer, qty, most)
     CROSS JOIN LATERAL (
         SELECT l.ctid AS row_at FROM dblock_quota l WHERE l.sku = a.sku AND l.buyer = a.buyer LIMIT 1
@@ -46,11 +74,11 @@ func (q *Queries) CountQuotas(ctx context.Context, db DBTX, arg CountQuotasParam
 const InsertReservations = `-- name: InsertReservations :exec
 INSERT INTO dblock_reservation (reservation_key, line, sku, bucket, buyer, qty, state, limited, expires_at)
 SELECT n.reservation_key, n.line, n.sku, n.bucket, n.buyer, n.qty, n.state, n.limited,
-       CASE WHEN n.hold_us > 0 THEN clock_timestamp() + n.hold_us * interval '1 microsecond' END
+       CASE WHEN n.hold_us > 0 THEN clock_timestamp() + n.hold_us::float8 * interval '1 microsecond' END
 FROM ROWS FROM (
-    unnest($1::text[]), unnest($2::int[]), unnest($3::text[]),
-    unnest($4::int[]), unnest($5::text[]), unnest($6::bigint[]),
-    unnest($7::smallint[]), unnest($8::boolean[]), unnest($9::bigint[])
+    pg_catalog.unnest($1::text[]), pg_catalog.unnest($2::int[]), pg_catalog.unnest($3::text[]),
+    pg_catalog.unnest($4::int[]), pg_catalog.unnest($5::text[]), pg_catalog.unnest($6::bigint[]),
+    pg_catalog.unnest($7::smallint[]), pg_catalog.unnest($8::boolean[]), pg_catalog.unnest($9::bigint[])
 ) AS n (reservation_key, line, sku, bucket, buyer, qty, state, limited, hold_us)
 `
 
@@ -79,33 +107,6 @@ func (q *Queries) InsertReservations(ctx context.Context, db DBTX, arg InsertRes
 		arg.HoldsUs,
 	)
 	return err
-}
-
-const KeysOf = `-- name: KeysOf :many
-SELECT r.reservation_key
-FROM dblock_reservation r
-WHERE r.sku = $1
-LIMIT $2::int
-`
-
-func (q *Queries) KeysOf(ctx context.Context, db DBTX, sku string, most int32) ([]string, error) {
-	rows, err := db.Query(ctx, KeysOf, sku, most)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []string
-	for rows.Next() {
-		var reservation_key string
-		if err := rows.Scan(&reservation_key); err != nil {
-			return nil, err
-		}
-		items = append(items, reservation_key)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
 }
 
 const KnownBuckets = `-- name: KnownBuckets :many
@@ -140,10 +141,44 @@ func (q *Queries) KnownBuckets(ctx context.Context, db DBTX, skus []string) ([]K
 	return items, nil
 }
 
+const KnownLines = `-- name: KnownLines :many
+SELECT r.reservation_key, count(*) AS num_lines
+FROM dblock_reservation r
+WHERE r.reservation_key = ANY ($1::text[])
+GROUP BY r.reservation_key
+`
+
+type KnownLinesRow struct {
+	ReservationKey string
+	NumLines       int64
+}
+
+// How many lines each reservation has, locked or not.
+func (q *Queries) KnownLines(ctx context.Context, db DBTX, reservationKeys []string) ([]KnownLinesRow, error) {
+	rows, err := db.Query(ctx, KnownLines, reservationKeys)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []KnownLinesRow
+	for rows.Next() {
+		var i KnownLinesRow
+		if err := rows.Scan(&i.ReservationKey, &i.NumLines); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const LockBucket = `-- name: LockBucket :many
 SELECT s.sku, s.bucket, s.available, s.epoch
 FROM dblock_stock s
 WHERE s.sku = ANY ($1::text[]) AND s.bucket = $2
+ORDER BY s.sku
 FOR NO KEY UPDATE
 `
 
@@ -179,9 +214,50 @@ func (q *Queries) LockBucket(ctx context.Context, db DBTX, skus []string, bucket
 	return items, nil
 }
 
+const LockFreeBucket = `-- name: LockFreeBucket :many
+SELECT s.sku, s.bucket, s.available, s.epoch
+FROM dblock_stock s
+WHERE s.sku = ANY ($1::text[]) AND s.bucket = $2
+ORDER BY s.sku
+FOR NO KEY UPDATE SKIP LOCKED
+`
+
+type LockFreeBucketRow struct {
+	Sku       string
+	Bucket    int32
+	Available int64
+	Epoch     int64
+}
+
+// The same, but a row that is locked is left out.
+func (q *Queries) LockFreeBucket(ctx context.Context, db DBTX, skus []string, bucket int32) ([]LockFreeBucketRow, error) {
+	rows, err := db.Query(ctx, LockFreeBucket, skus, bucket)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LockFreeBucketRow
+	for rows.Next() {
+		var i LockFreeBucketRow
+		if err := rows.Scan(
+			&i.Sku,
+			&i.Bucket,
+			&i.Available,
+			&i.Epoch,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const LockFreeQuotas = `-- name: LockFreeQuotas :many
 SELECT q.sku, q.buyer, q.used
-FROM ROWS FROM (unnest($1::text[]), unnest($2::text[])) AS n (sku, buyer)
+FROM ROWS FROM (pg_catalog.unnest($1::text[]), pg_catalog.unnest($2::text[])) AS n (sku, buyer)
 CROSS JOIN LATERAL (
     SELECT q.sku, q.buyer, q.used
     FROM dblock_quota q
@@ -208,6 +284,63 @@ func (q *Queries) LockFreeQuotas(ctx context.Context, db DBTX, skus []string, bu
 	for rows.Next() {
 		var i LockFreeQuotasRow
 		if err := rows.Scan(&i.Sku, &i.Buyer, &i.Used); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const LockFreeReservations = `-- name: LockFreeReservations :many
+SELECT r.reservation_key, r.line, r.sku, r.bucket, r.buyer, r.qty, r.state, r.limited, r.left_us
+FROM pg_catalog.unnest($1::text[]) AS k (reservation_key)
+CROSS JOIN LATERAL (
+    SELECT r.reservation_key, r.line, r.sku, r.bucket, r.buyer, r.qty, r.state, r.limited,
+           coalesce(extract(epoch FROM r.expires_at - clock_timestamp()) * 1000000::numeric, 0)::bigint AS left_us
+    FROM dblock_reservation r
+    WHERE r.reservation_key = k.reservation_key
+    ORDER BY r.line
+    LIMIT 1000
+    FOR NO KEY UPDATE SKIP LOCKED
+) r
+`
+
+type LockFreeReservationsRow struct {
+	ReservationKey string
+	Line           int32
+	Sku            string
+	Bucket         int32
+	Buyer          string
+	Qty            int64
+	State          int16
+	Limited        bool
+	LeftUs         int64
+}
+
+// The same, but a row that is locked is left out.
+func (q *Queries) LockFreeReservations(ctx context.Context, db DBTX, reservationKeys []string) ([]LockFreeReservationsRow, error) {
+	rows, err := db.Query(ctx, LockFreeReservations, reservationKeys)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LockFreeReservationsRow
+	for rows.Next() {
+		var i LockFreeReservationsRow
+		if err := rows.Scan(
+			&i.ReservationKey,
+			&i.Line,
+			&i.Sku,
+			&i.Bucket,
+			&i.Buyer,
+			&i.Qty,
+			&i.State,
+			&i.Limited,
+			&i.LeftUs,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -261,7 +394,7 @@ func (q *Queries) LockFreeStock(ctx context.Context, db DBTX, skus []string) ([]
 
 const LockQuotas = `-- name: LockQuotas :many
 SELECT q.sku, q.buyer, q.used
-FROM ROWS FROM (unnest($1::text[]), unnest($2::text[])) AS n (sku, buyer)
+FROM ROWS FROM (pg_catalog.unnest($1::text[]), pg_catalog.unnest($2::text[])) AS n (sku, buyer)
 CROSS JOIN LATERAL (
     SELECT q.sku, q.buyer, q.used
     FROM dblock_quota q
@@ -301,10 +434,10 @@ func (q *Queries) LockQuotas(ctx context.Context, db DBTX, skus []string, buyers
 
 const LockReservations = `-- name: LockReservations :many
 SELECT r.reservation_key, r.line, r.sku, r.bucket, r.buyer, r.qty, r.state, r.limited, r.left_us
-FROM unnest($1::text[]) AS k (reservation_key)
+FROM pg_catalog.unnest($1::text[]) AS k (reservation_key)
 CROSS JOIN LATERAL (
     SELECT r.reservation_key, r.line, r.sku, r.bucket, r.buyer, r.qty, r.state, r.limited,
-           coalesce(extract(epoch FROM r.expires_at - clock_timestamp()) * 1000000, 0)::bigint AS left_us
+           coalesce(extract(epoch FROM r.expires_at - clock_timestamp()) * 1000000::numeric, 0)::bigint AS left_us
     FROM dblock_reservation r
     WHERE r.reservation_key = k.reservation_key
     ORDER BY r.line
@@ -400,7 +533,7 @@ const MakeQuotas = `-- name: MakeQuotas :exec
 
 INSERT INTO dblock_quota (sku, buyer, used, most)
 SELECT n.sku, n.buyer, 0, 0
-FROM ROWS FROM (unnest($1::text[]), unnest($2::text[])) AS n (sku, buyer)
+FROM ROWS FROM (pg_catalog.unnest($1::text[]), pg_catalog.unnest($2::text[])) AS n (sku, buyer)
 ON CONFLICT (sku, buyer) DO NOTHING
 `
 
@@ -415,7 +548,7 @@ func (q *Queries) MakeQuotas(ctx context.Context, db DBTX, skus []string, buyers
 
 const Reservations = `-- name: Reservations :many
 SELECT r.reservation_key, r.line, r.sku, r.bucket, r.buyer, r.qty, r.state, r.limited,
-       coalesce(extract(epoch FROM r.expires_at - clock_timestamp()) * 1000000, 0)::bigint AS left_us
+       coalesce(extract(epoch FROM r.expires_at - clock_timestamp()) * 1000000::numeric, 0)::bigint AS left_us
 FROM dblock_reservation r
 WHERE r.reservation_key = ANY ($1::text[])
 ORDER BY r.reservation_key, r.line
@@ -466,7 +599,7 @@ func (q *Queries) Reservations(ctx context.Context, db DBTX, reservationKeys []s
 
 const SeeQuotas = `-- name: SeeQuotas :many
 SELECT q.sku, q.buyer, q.used
-FROM ROWS FROM (unnest($1::text[]), unnest($2::text[])) AS n (sku, buyer)
+FROM ROWS FROM (pg_catalog.unnest($1::text[]), pg_catalog.unnest($2::text[])) AS n (sku, buyer)
 CROSS JOIN LATERAL (
     SELECT q.sku, q.buyer, q.used
     FROM dblock_quota q
@@ -501,31 +634,13 @@ func (q *Queries) SeeQuotas(ctx context.Context, db DBTX, skus []string, buyers 
 	return items, nil
 }
 
-const StockOf = `-- name: StockOf :one
-SELECT coalesce(sum(s.available), 0)::bigint AS available, coalesce(sum(s.epoch), 0)::bigint AS epoch
-FROM dblock_stock s
-WHERE s.sku = $1
-`
-
-type StockOfRow struct {
-	Available int64
-	Epoch     int64
-}
-
-func (q *Queries) StockOf(ctx context.Context, db DBTX, sku string) (StockOfRow, error) {
-	row := db.QueryRow(ctx, StockOf, sku)
-	var i StockOfRow
-	err := row.Scan(&i.Available, &i.Epoch)
-	return i, err
-}
-
 const TakeStock = `-- name: TakeStock :exec
 UPDATE dblock_stock s
 SET available = s.available - n.qty
 FROM (
     SELECT place.row_at, a.qty
     FROM ROWS FROM (
-        unnest($1::text[]), unnest($2::int[]), unnest($3::bigint[])
+        pg_catalog.unnest($1::text[]), pg_catalog.unnest($2::int[]), pg_catalog.unnest($3::bigint[])
     ) AS a (sku, bucket, qty)
     CROSS JOIN LATERAL (
         SELECT l.ctid AS row_at FROM dblock_stock l WHERE l.sku = a.sku AND l.bucket = a.bucket LIMIT 1

@@ -10,7 +10,7 @@ import (
 )
 
 const Durability = `-- name: Durability :one
-SELECT current_setting('fsync')::text AS fsync, current_setting('synchronous_commit')::text AS synchronous_commit
+SELECT pg_catalog.current_setting('fsync')::text AS fsync, pg_catalog.current_setting('synchronous_commit')::text AS synchronous_commit
 `
 
 type DurabilityRow struct {
@@ -40,7 +40,7 @@ func (q *Queries) SchemaVersion(ctx context.Context, db DBTX) (int64, error) {
 }
 
 const ServerVersion = `-- name: ServerVersion :one
-SELECT current_setting('server_version')::text AS version
+SELECT pg_catalog.current_setting('server_version')::text AS version
 `
 
 func (q *Queries) ServerVersion(ctx context.Context, db DBTX) (string, error) {

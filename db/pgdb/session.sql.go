@@ -19,9 +19,9 @@ func (q *Queries) ForgetSessionKeys(ctx context.Context, db DBTX) error {
 }
 
 const FreeSessionLock = `-- name: FreeSessionLock :one
-SELECT (CASE WHEN NOT pg_advisory_unlock($1::bigint) THEN false
-             WHEN pg_try_advisory_xact_lock(($1::bigint >> 32)::int, ($1::bigint::bit(32))::int) THEN true
-             ELSE pg_notify('dblock_session', $1::bigint::text)::text IS NOT NULL END)::boolean AS done
+SELECT (CASE WHEN NOT pg_catalog.pg_advisory_unlock($1::bigint) THEN false
+             WHEN pg_catalog.pg_try_advisory_xact_lock((($1::bigint # 7255594130963576273::bigint) >> 32)::int, (($1::bigint # 7255594130963576273::bigint)::bit(32))::int) THEN true
+             ELSE pg_catalog.pg_notify('dblock_session', $1::bigint::text)::text IS NOT NULL END)::boolean AS done
 `
 
 func (q *Queries) FreeSessionLock(ctx context.Context, db DBTX, lockID int64) (bool, error) {
@@ -36,8 +36,8 @@ SELECT (l.classid::bigint << 32 | l.objid::bigint)::bigint AS lock_id, COALESCE(
        COALESCE(k.lock_key, '')::text AS lock_key, (l.mode = 'ShareLock')::boolean AS shared, l.granted::boolean AS granted,
        l.pid::int AS backend, COALESCE(a.application_name, '')::text AS application, COALESCE(host(a.client_addr), '')::text AS client,
        (SELECT count(*) FROM pg_catalog.pg_locks w
-        WHERE w.locktype = 'advisory' AND w.database = l.database AND w.objsubid = 2 AND w.classid = l.classid AND w.objid = l.objid
-          AND w.pid <> l.pid)::bigint AS waiters
+        WHERE w.locktype = 'advisory' AND w.database = l.database AND w.objsubid = 2
+          AND (w.classid::bigint << 32 | w.objid::bigint) = ((l.classid::bigint << 32 | l.objid::bigint) # 7255594130963576273::bigint) AND w.pid <> l.pid)::bigint AS waiters
 FROM pg_catalog.pg_locks l
 LEFT JOIN dblock_session_key k ON k.lock_id = (l.classid::bigint << 32 | l.objid::bigint)
 LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid
@@ -91,7 +91,7 @@ func (q *Queries) ListSessionLocks(ctx context.Context, db DBTX) ([]ListSessionL
 const NoteSessionKeys = `-- name: NoteSessionKeys :exec
 INSERT INTO dblock_session_key AS known (lock_id, namespace, lock_key)
 SELECT note.lock_id, $1::text, note.lock_key
-FROM ROWS FROM (unnest($2::bigint[]), unnest($3::text[])) AS note(lock_id, lock_key)
+FROM ROWS FROM (pg_catalog.unnest($2::bigint[]), pg_catalog.unnest($3::text[])) AS note(lock_id, lock_key)
 ORDER BY note.lock_id
 ON CONFLICT (lock_id) DO UPDATE SET noted_at = clock_timestamp()
 WHERE known.noted_at < clock_timestamp() - interval '30 minutes'
@@ -148,33 +148,37 @@ func (q *Queries) SessionBackend(ctx context.Context, db DBTX) (int32, error) {
 
 const SessionSteps = `-- name: SessionSteps :one
 
-SELECT array_agg(CASE step.op
-    WHEN 0 THEN pg_try_advisory_lock(step.lock_id)
-    WHEN 1 THEN CASE WHEN pg_try_advisory_xact_lock_shared((step.mark >> 32)::int, (step.mark::bit(32))::int)
-                     THEN pg_try_advisory_lock_shared(step.lock_id) ELSE false END
-    WHEN 2 THEN CASE WHEN NOT pg_advisory_unlock(step.lock_id) THEN false
-                     WHEN pg_try_advisory_xact_lock((step.lock_id >> 32)::int, (step.lock_id::bit(32))::int) THEN true
-                     ELSE pg_notify('dblock_session', step.lock_id::text)::text IS NOT NULL END
-    WHEN 3 THEN CASE WHEN NOT pg_advisory_unlock_shared(step.lock_id) THEN false
-                     WHEN pg_try_advisory_xact_lock((step.lock_id >> 32)::int, (step.lock_id::bit(32))::int) THEN true
-                     ELSE pg_notify('dblock_session', step.lock_id::text)::text IS NOT NULL END
-    WHEN 4 THEN pg_try_advisory_lock_shared((step.lock_id >> 32)::int, (step.lock_id::bit(32))::int)
-    WHEN 5 THEN pg_advisory_unlock_shared((step.lock_id >> 32)::int, (step.lock_id::bit(32))::int)
-    WHEN 6 THEN pg_try_advisory_lock((step.mark >> 32)::int, (step.mark::bit(32))::int)
-    WHEN 7 THEN pg_advisory_unlock((step.mark >> 32)::int, (step.mark::bit(32))::int)
-    WHEN 8 THEN NOT pg_try_advisory_xact_lock((step.lock_id >> 32)::int, (step.lock_id::bit(32))::int)
-    WHEN 9 THEN NOT pg_try_advisory_xact_lock_shared((step.mark >> 32)::int, (step.mark::bit(32))::int)
-    WHEN 10 THEN pg_advisory_unlock(step.lock_id)
-    ELSE pg_advisory_unlock_shared(step.lock_id)
+SELECT pg_catalog.array_agg(CASE step.op
+    WHEN 0 THEN pg_catalog.pg_try_advisory_lock(step.lock_id)
+    WHEN 1 THEN CASE WHEN pg_catalog.pg_try_advisory_xact_lock_shared((step.mark >> 32)::int, (step.mark::bit(32))::int)
+                     THEN pg_catalog.pg_try_advisory_lock_shared(step.lock_id) ELSE false END
+    WHEN 2 THEN CASE WHEN NOT pg_catalog.pg_advisory_unlock(step.lock_id) THEN false
+                     WHEN pg_catalog.pg_try_advisory_xact_lock((step.wait >> 32)::int, (step.wait::bit(32))::int) THEN true
+                     ELSE pg_catalog.pg_notify('dblock_session', step.lock_id::text)::text IS NOT NULL END
+    WHEN 3 THEN CASE WHEN NOT pg_catalog.pg_advisory_unlock_shared(step.lock_id) THEN false
+                     WHEN pg_catalog.pg_try_advisory_xact_lock((step.wait >> 32)::int, (step.wait::bit(32))::int) THEN true
+                     ELSE pg_catalog.pg_notify('dblock_session', step.lock_id::text)::text IS NOT NULL END
+    WHEN 4 THEN pg_catalog.pg_try_advisory_lock_shared((step.wait >> 32)::int, (step.wait::bit(32))::int)
+    WHEN 5 THEN pg_catalog.pg_advisory_unlock_shared((step.wait >> 32)::int, (step.wait::bit(32))::int)
+    WHEN 6 THEN pg_catalog.pg_try_advisory_lock((step.mark >> 32)::int, (step.mark::bit(32))::int)
+    WHEN 7 THEN pg_catalog.pg_advisory_unlock((step.mark >> 32)::int, (step.mark::bit(32))::int)
+    WHEN 8 THEN NOT pg_catalog.pg_try_advisory_xact_lock((step.wait >> 32)::int, (step.wait::bit(32))::int)
+    WHEN 9 THEN NOT pg_catalog.pg_try_advisory_xact_lock_shared((step.mark >> 32)::int, (step.mark::bit(32))::int)
+    WHEN 10 THEN pg_catalog.pg_advisory_unlock(step.lock_id)
+    ELSE pg_catalog.pg_advisory_unlock_shared(step.lock_id)
 END)::boolean[] AS done
-FROM ROWS FROM (unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::smallint[]))
-     AS step(lock_id, mark, op)
+FROM (
+    SELECT each.lock_id, each.mark, each.op, each.lock_id # 7255594130963576273::bigint AS wait
+    FROM ROWS FROM (pg_catalog.unnest($1::bigint[]), pg_catalog.unnest($2::bigint[]), pg_catalog.unnest($3::smallint[]))
+         AS each(lock_id, mark, op)
+) AS step
 `
 
 // Locks that the server keeps for a connection. Its functions stand in the select list: in a WHERE, beside an ORDER or a LIMIT, it
 // may call them for rows that are not returned.
-// Does what is asked for with each of some locks, in their order, and waits for none: see session.Op. Those who wait for a
-// lock share its second number, which is two halves of it, and who waits to have it alone has that of its mark.
+// Does what is asked for with each of some locks, in their order, and waits for none: see session.Op. The waiters for a lock share a
+// second lock, of two numbers: the halves of the lock's own, with bits changed (waitBits), because another program may use the
+// plain halves. A waiter for the lock alone has that of its mark, too.
 // The answers are one value, as a row for each would take the client longer than what it asked for.
 func (q *Queries) SessionSteps(ctx context.Context, db DBTX, lockIds []int64, marks []int64, ops []int16) ([]bool, error) {
 	row := db.QueryRow(ctx, SessionSteps, lockIds, marks, ops)
@@ -184,7 +188,7 @@ func (q *Queries) SessionSteps(ctx context.Context, db DBTX, lockIds []int64, ma
 }
 
 const TakeSessionLock = `-- name: TakeSessionLock :one
-SELECT pg_try_advisory_lock($1::bigint)::boolean AS done
+SELECT pg_catalog.pg_try_advisory_lock($1::bigint)::boolean AS done
 `
 
 // These two are what a lone caller gets instead: they cost the server less.

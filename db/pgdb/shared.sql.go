@@ -16,12 +16,12 @@ const AcquireShared = `-- name: AcquireShared :many
 WITH me AS MATERIALIZED (
     SELECT m.member_id FROM dblock_member m
     WHERE m.member_id = $1 AND m.beat <= $2::bigint + 1 AND m.expires_at > clock_timestamp()
-      AND set_config('lock_timeout', $3, true) IS NOT NULL
+      AND pg_catalog.set_config('lock_timeout', $3, true) IS NOT NULL
 ), ask AS MATERIALIZED (
-    SELECT unnest($4::text[]) AS lease_key, unnest($5::uuid[]) AS handle,
-           unnest($6::uuid[]) AS gone, unnest($7::text[]) AS label,
-           unnest($8::bytea[]) AS data, unnest($9::bigint[]) AS hold_us,
-           unnest($10::boolean[]) AS detached
+    SELECT pg_catalog.unnest($4::text[]) AS lease_key, pg_catalog.unnest($5::uuid[]) AS handle,
+           pg_catalog.unnest($6::uuid[]) AS gone, pg_catalog.unnest($7::text[]) AS label,
+           pg_catalog.unnest($8::bytea[]) AS data, pg_catalog.unnest($9::bigint[]) AS hold_us,
+           pg_catalog.unnest($10::boolean[]) AS detached
 ), want AS MATERIALIZED (
     SELECT DISTINCT ON (ask.lease_key) ask.lease_key, ask.gone
     FROM me, ask
@@ -38,7 +38,7 @@ WITH me AS MATERIALIZED (
 ), opened AS (
     UPDATE dblock_lease l
     SET token = CASE WHEN l.shared THEN l.token -- whoever waited for readers is dead, and they may be there still
-                     ELSE GREATEST(l.token + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) END,
+                     ELSE GREATEST(l.token + 1, (extract(epoch FROM clock_timestamp()) * 1000000::numeric)::bigint) END,
         handle = NULL, member_id = NULL, held_until = NULL, changed_at = clock_timestamp(), label = '', data = NULL, shared = true
     FROM free
     WHERE l.lease_key = free.lease_key
@@ -51,7 +51,7 @@ WITH me AS MATERIALIZED (
     FOR SHARE OF l SKIP LOCKED
 ), made AS (
     INSERT INTO dblock_lease (lease_key, token, shared)
-    SELECT want.lease_key, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, true
+    SELECT want.lease_key, (extract(epoch FROM clock_timestamp()) * 1000000::numeric)::bigint, true
     FROM want
     WHERE NOT EXISTS (SELECT 1 FROM dblock_lease l WHERE l.lease_key = want.lease_key)
     ORDER BY want.lease_key
@@ -60,7 +60,7 @@ WITH me AS MATERIALIZED (
 ), taken AS (
     INSERT INTO dblock_reader (lease_key, handle, token, member_id, held_until, label, data)
     SELECT ask.lease_key, ask.handle, k.token, CASE WHEN ask.detached THEN NULL ELSE $1::uuid END,
-           clock_timestamp() + NULLIF(ask.hold_us, 0) * interval '1 microsecond', COALESCE(ask.label, ''), ask.data
+           clock_timestamp() + NULLIF(ask.hold_us, 0)::float8 * interval '1 microsecond', COALESCE(ask.label, ''), ask.data
     FROM ask
     JOIN (SELECT lease_key, token FROM opened UNION ALL SELECT lease_key, token FROM open UNION ALL SELECT lease_key, token FROM made) k
         ON k.lease_key = ask.lease_key
@@ -72,11 +72,11 @@ FROM taken
 UNION ALL
 SELECT DISTINCT ask.lease_key, NULL::uuid, 0::bigint, l.member_id, l.label, l.token,
        l.member_id IS NOT NULL AND (m.member_id IS NULL OR m.expires_at <= clock_timestamp()),
-       COALESCE(extract(epoch FROM LEAST(l.held_until, m.expires_at) - clock_timestamp()) * 1000000, 0)::bigint
+       COALESCE(extract(epoch FROM LEAST(l.held_until, m.expires_at) - clock_timestamp()) * 1000000::numeric, 0)::bigint
 FROM ask
 JOIN dblock_lease l ON l.lease_key = ask.lease_key
 LEFT JOIN dblock_member m ON m.member_id = l.member_id
-WHERE (SELECT count(*) FROM taken) < cardinality($4::text[])
+WHERE (SELECT count(*) FROM taken) < pg_catalog.cardinality($4::text[])
   AND l.handle IS NOT NULL AND (l.held_until IS NULL OR l.held_until > clock_timestamp())
 UNION ALL
 SELECT '', NULL, 0, NULL, '', 0, false, 0 WHERE NOT EXISTS (SELECT 1 FROM me)
@@ -160,7 +160,7 @@ SET handle = $1::uuid, member_id = NULL, held_until = clock_timestamp() + interv
 WHERE c.lease_key IN (
     SELECT l.lease_key FROM dblock_lease l
     WHERE l.lease_key > $2 AND l.lease_key <= $3
-      AND l.changed_at < clock_timestamp() - $4::bigint * interval '1 microsecond'
+      AND l.changed_at < clock_timestamp() - $4::bigint::float8 * interval '1 microsecond'
       AND (l.handle IS NULL OR l.held_until <= clock_timestamp() OR l.member_id IS NOT NULL
            AND NOT EXISTS (SELECT 1 FROM dblock_member m WHERE m.member_id = l.member_id))
       AND l.shared AND NOT EXISTS (SELECT 1 FROM dblock_reader r WHERE r.lease_key = l.lease_key)
@@ -205,10 +205,10 @@ func (q *Queries) ClaimShared(ctx context.Context, db DBTX, arg ClaimSharedParam
 
 const ExpireShared = `-- name: ExpireShared :execrows
 UPDATE dblock_reader r
-SET held_until = clock_timestamp() + $1::bigint * interval '1 microsecond'
+SET held_until = clock_timestamp() + $1::bigint::float8 * interval '1 microsecond'
 WHERE r.lease_key = $2 AND r.token = $3 AND r.handle = $4
   AND (r.held_until IS NULL OR r.held_until > clock_timestamp())
-  AND set_config('lock_timeout', $5, true) IS NOT NULL
+  AND pg_catalog.set_config('lock_timeout', $5, true) IS NOT NULL
 `
 
 type ExpireSharedParams struct {
@@ -233,12 +233,48 @@ func (q *Queries) ExpireShared(ctx context.Context, db DBTX, arg ExpireSharedPar
 	return result.RowsAffected(), nil
 }
 
+const HoldingReaders = `-- name: HoldingReaders :many
+WITH ask AS MATERIALIZED (
+    SELECT pg_catalog.unnest($1::text[]) AS lease_key, pg_catalog.unnest($2::uuid[]) AS handle
+)
+SELECT r.lease_key, r.handle
+FROM ask
+JOIN dblock_reader r ON r.lease_key = ask.lease_key AND r.handle = ask.handle
+WHERE r.held_until IS NULL OR r.held_until > clock_timestamp()
+`
+
+type HoldingReadersRow struct {
+	LeaseKey string
+	Handle   pgtype.UUID
+}
+
+// Which of these readers still hold their key.
+func (q *Queries) HoldingReaders(ctx context.Context, db DBTX, leaseKeys []string, handles []pgtype.UUID) ([]HoldingReadersRow, error) {
+	rows, err := db.Query(ctx, HoldingReaders, leaseKeys, handles)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []HoldingReadersRow
+	for rows.Next() {
+		var i HoldingReadersRow
+		if err := rows.Scan(&i.LeaseKey, &i.Handle); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const ReapReaders = `-- name: ReapReaders :execrows
 DELETE FROM dblock_reader d
 WHERE d.lease_key = $1 AND d.handle IN (
     SELECT r.handle FROM dblock_reader r
     WHERE r.lease_key = $1 AND (r.member_id = ANY($2::uuid[]) OR r.held_until <= clock_timestamp())
-      AND set_config('lock_timeout', $3, true) IS NOT NULL
+      AND pg_catalog.set_config('lock_timeout', $3, true) IS NOT NULL
     ORDER BY r.handle
     FOR UPDATE OF r SKIP LOCKED
 )
@@ -256,12 +292,12 @@ func (q *Queries) ReapReaders(ctx context.Context, db DBTX, leaseKey string, gon
 
 const ReleaseShared = `-- name: ReleaseShared :many
 WITH ask AS MATERIALIZED (
-    SELECT unnest($1::text[]) AS lease_key, unnest($2::uuid[]) AS handle
+    SELECT pg_catalog.unnest($1::text[]) AS lease_key, pg_catalog.unnest($2::uuid[]) AS handle
 ), ours AS MATERIALIZED (
     SELECT r.lease_key, r.handle
     FROM ask, dblock_reader r
     WHERE r.lease_key = ask.lease_key AND r.handle = ask.handle
-      AND set_config('lock_timeout', $3, true) IS NOT NULL
+      AND pg_catalog.set_config('lock_timeout', $3, true) IS NOT NULL
     ORDER BY r.lease_key, r.handle
     FOR UPDATE OF r SKIP LOCKED
 ), freed AS (
@@ -274,13 +310,13 @@ WITH ask AS MATERIALIZED (
     WHERE EXISTS (SELECT 1 FROM dblock_lease_waiter w WHERE w.lease_key = freed.lease_key AND w.expires_at > clock_timestamp())
 )
 SELECT freed.lease_key::text AS lease_key, freed.handle::uuid AS handle, true AS freed,
-       COALESCE((SELECT pg_notify('dblock_released', told.lease_key)::text FROM told WHERE told.lease_key = freed.lease_key), '')::text AS notified
+       COALESCE((SELECT pg_catalog.pg_notify('dblock_released', told.lease_key)::text FROM told WHERE told.lease_key = freed.lease_key), '')::text AS notified
 FROM freed
 UNION ALL
 SELECT ask.lease_key, ask.handle, false, ''
 FROM ask
 JOIN dblock_reader r ON r.lease_key = ask.lease_key AND r.handle = ask.handle
-WHERE (SELECT count(*) FROM freed) < cardinality($1::text[])
+WHERE (SELECT count(*) FROM freed) < pg_catalog.cardinality($1::text[])
 `
 
 type ReleaseSharedRow struct {
@@ -319,7 +355,7 @@ func (q *Queries) ReleaseShared(ctx context.Context, db DBTX, leaseKeys []string
 const SeeReaders = `-- name: SeeReaders :many
 SELECT r.member_id, r.label, r.token,
        (r.member_id IS NOT NULL AND (m.member_id IS NULL OR m.expires_at <= clock_timestamp()) OR COALESCE(r.held_until <= clock_timestamp(), false))::boolean AS ended,
-       COALESCE(extract(epoch FROM LEAST(r.held_until, m.expires_at) - clock_timestamp()) * 1000000, 0)::bigint AS remaining_us
+       COALESCE(extract(epoch FROM LEAST(r.held_until, m.expires_at) - clock_timestamp()) * 1000000::numeric, 0)::bigint AS remaining_us
 FROM dblock_reader r
 LEFT JOIN dblock_member m ON m.member_id = r.member_id
 WHERE r.lease_key = $1
@@ -380,7 +416,7 @@ const SweepReaders = `-- name: SweepReaders :execrows
 DELETE FROM dblock_reader d
 WHERE (d.lease_key, d.handle) IN (
     SELECT r.lease_key, r.handle FROM dblock_reader r
-    WHERE r.changed_at < clock_timestamp() - $1::bigint * interval '1 microsecond'
+    WHERE r.changed_at < clock_timestamp() - $1::bigint::float8 * interval '1 microsecond'
       AND (r.held_until <= clock_timestamp() OR r.member_id IS NOT NULL
            AND NOT EXISTS (SELECT 1 FROM dblock_member m WHERE m.member_id = r.member_id))
     ORDER BY r.lease_key, r.handle LIMIT $2 FOR UPDATE OF r SKIP LOCKED

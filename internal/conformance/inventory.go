@@ -95,6 +95,7 @@ var (
 		"WhatComesBackIsForSale":               whatComesBackIsForSale,
 		"ABuyerGetsNoMoreThanTheLimit":         aBuyerGetsNoMoreThanTheLimit,
 		"ALimitCountsWhatIsHeldAndSold":        aLimitCountsWhatIsHeldAndSold,
+		"ALimitCountsNoExpiredHold":            aLimitCountsNoExpiredHold,
 		"ALimitNeedsABuyer":                    aLimitNeedsABuyer,
 		"AStoreKnowsNoMoreThanTheBooks":        aStoreKnowsNoMoreThanTheBooks,
 		"AStoreAnswersNothingFromMemory":       aStoreAnswersNothingFromMemory,
@@ -116,6 +117,10 @@ var (
 		"SellsScarceInvoices":                  sellsScarceInvoices,
 		"TheOrderOfCommitsMatters":             theOrderOfCommitsMatters,
 		"ALoneCartWaitsForItsRows":             aLoneCartWaitsForItsRows,
+		"ARefusedChangeFailsAlone":             aRefusedChangeFailsAlone,
+		"ARefusedRowDoesNotStopTheSweep":       aRefusedRowDoesNotStopTheSweep,
+		"ALockedRowStallsNoOtherChange":        aLockedRowStallsNoOtherChange,
+		"WhatStaysLockedIsBusy":                whatStaysLockedIsBusy,
 	}
 	ofCAS = map[string]func(*testing.T, *shop){
 		"RefusesWhatOthersChange": refusesWhatOthersChange,

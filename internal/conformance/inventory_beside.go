@@ -19,11 +19,20 @@ var ofThoseBeside = map[string]func(*testing.T, Inventory){
 	"AllotmentsKnowHoldsAndLimits":         on(allotmentsKnowHoldsAndLimits, patient(inventory.Merge)),
 	"TakesAnotherAllotment":                on(takesAnotherAllotment, patient(inventory.Merge)),
 	"AllotmentsSurviveProcesses":           on(allotmentsSurviveProcesses, patient(inventory.Merge)),
+	"FiveLockedSKUsLeaveTheRest":           on(lockedSKUsLeaveTheRest(5, 5), patient(inventory.Merge)),
+	"FortyLockedSKUsLeaveTheRest":          on(lockedSKUsLeaveTheRest(40, 5), patient(inventory.Merge)),
+	"ALockedSKULeavesTheRestDirect":        on(lockedSKUsLeaveTheRest(1, 50), small(inventory.Direct)),
+	"LockedSKUsLeaveTheRestDirect":         on(lockedSKUsLeaveTheRest(40, 5), small(inventory.Direct)),
+	"AKeyOpenElsewhereStallsNobody":        on(keysOpenElsewhereStallNobody(1), patient(inventory.Merge)),
+	"KeysOpenElsewhereStallNobody":         on(keysOpenElsewhereStallNobody(20), patient(inventory.Merge)),
+	"AKeyOpenElsewhereStallsNobodyDirect":  on(keysOpenElsewhereStallNobody(1), small(inventory.Direct)),
+	"CartsWeighTheirLines":                 on(cartsWeighTheirLines, patient(inventory.Merge)),
+	"SessionsStayWithinThePool":            on(sessionsStayWithinThePool, inventory.Options{}),
 	"ClosesWithoutAServer":                 closesWithoutAServer,
-	"RefusesFromMemory":                    refusesFromMemory,
+	"ALatchRefusesWithoutLocks":            on(aLatchRefusesWithoutLocks, patient(inventory.Merge)),
+	"ALatchLooksKeysUp":                    on(aLatchLooksKeysUp, patient(inventory.Merge)),
 	"ALatchEndsWithWhatComesIn":            on(aLatchEndsWithWhatComesIn, patient(inventory.Merge)),
 	"ALatchKnowsCarts":                     on(aLatchKnowsCarts, patient(inventory.Merge)),
-	"ClosesWithALatch":                     on(closesWithALatch, patient(inventory.Merge)),
 	"RepairsWhatIsOff":                     on(repairsWhatIsOff, patient(inventory.Merge)),
 	"RepairsInACrowd":                      on(repairsInACrowd, patient(inventory.Merge)),
 	"RebalancesInACrowd":                   on(rebalancesInACrowd, small(inventory.SkipLocked)),
@@ -43,17 +52,21 @@ var ofThoseBeside = map[string]func(*testing.T, Inventory){
 // waitsForARow waits until somebody waits for a row's lock in the shop's database.
 func (s *shop) waitsForARow(t *testing.T) {
 	t.Helper()
-	blocked := "SELECT count(*) FROM information_schema.innodb_trx x JOIN information_schema.processlist p ON p.id = x.trx_mysql_thread_id " +
-		"WHERE x.trx_state = 'LOCK WAIT' AND p.db = DATABASE()"
-	if s.e.Kind == devdb.Postgres {
-		blocked = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-	}
 	until(t, "somebody waits for a row", func() bool {
 		if s.e.Kind != devdb.Postgres {
 			time.Sleep(150 * time.Millisecond) // what is read more often than every 100 ms, InnoDB does not bring up to date
 		}
-		return s.count(t, blocked) > 0
+		return s.count(t, rowWaits(s.e.Kind)) > 0
 	})
+}
+
+// rowWaits counts the sessions that wait for a row's lock, in the database that it is asked in.
+func rowWaits(kind devdb.Kind) string {
+	if kind == devdb.Postgres {
+		return "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+	}
+	return "SELECT count(*) FROM information_schema.innodb_trx x JOIN information_schema.processlist p ON p.id = x.trx_mysql_thread_id " +
+		"WHERE x.trx_state = 'LOCK WAIT' AND p.db = DATABASE()"
 }
 
 // until asks again and again, for a minute at most.

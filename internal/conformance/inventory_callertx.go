@@ -168,11 +168,24 @@ func (s *shop) inTxAgainAndAgain(t *testing.T, begin begins, r inventory.Request
 	}
 }
 
-// waitsNoLonger has a transaction with a bound for its waits meet one that keeps the stock.
+// waitsNoLonger has a transaction with a bound for its waits meet one that keeps the stock, or the buyer's limit.
 func (s *shop) waitsNoLonger(t *testing.T, begin begins) {
 	t.Helper()
+	for what, of := range map[string]func(key string) inventory.Request{
+		"the stock": func(key string) inventory.Request { return order(key, "sale", 1) },
+		"the limit": func(key string) inventory.Request {
+			return inventory.Request{Key: key + " gift", Buyer: "ann", SKU: "gift", Qty: 1, Limit: 5, Unstocked: true}
+		},
+	} {
+		s.waitsNoLongerFor(t, begin, what, of)
+	}
+}
+
+func (s *shop) waitsNoLongerFor(t *testing.T, begin begins, what string, of func(key string) inventory.Request) {
+	t.Helper()
+	s.sells(t, of("before"))
 	first, second := begin(sql.LevelReadCommitted), begin(sql.LevelReadCommitted)
-	if _, err := first.Reserve(t.Context(), s.Store, order("first", "sale", 1)); err != nil {
+	if _, err := first.Reserve(t.Context(), s.Store, of("first")); err != nil {
 		t.Fatal(err)
 	}
 	bound := "SET innodb_lock_wait_timeout = 1"
@@ -182,14 +195,14 @@ func (s *shop) waitsNoLonger(t *testing.T, begin begins) {
 	if err := second.Exec(t.Context(), bound); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := second.Reserve(t.Context(), s.Store, order("second", "sale", 1)); !errors.Is(err, dblock.ErrBusy) {
-		t.Errorf("the stock is locked for longer than one waits: %v", err)
+	if _, err := second.Reserve(t.Context(), s.Store, of("second")); !errors.Is(err, dblock.ErrBusy) {
+		t.Errorf("%s is locked for longer than one waits: %v", what, err)
 	}
 	if err := first.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := second.Reserve(t.Context(), s.Store, order("second", "sale", 1)); err != nil {
-		t.Errorf("the stock is free again: %v", err)
+	if _, err := second.Reserve(t.Context(), s.Store, of("second")); err != nil {
+		t.Errorf("%s is free again: %v", what, err)
 	}
 	if err := second.Commit(t.Context()); err != nil {
 		t.Fatal(err)
@@ -259,6 +272,20 @@ func aCallersTxThatIsNone(t *testing.T, s *shop, begin begins) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	s.endedByAStatement(t, begin)
+	readOnly := []string{"SET TRANSACTION READ ONLY"}
+	if s.e.Kind != devdb.Postgres {
+		readOnly = []string{"COMMIT", "START TRANSACTION READ ONLY"}
+	}
+	reader := begin(sql.LevelReadCommitted)
+	for _, statement := range readOnly {
+		if err := reader.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := reader.Reserve(t.Context(), s.Store, order("late", "sale", 1)); !errors.Is(err, inventory.ErrInvalid) {
+		t.Errorf("a read-only one: %v", err)
+	}
 	tx := begin(sql.LevelReadCommitted)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -274,4 +301,21 @@ func aCallersTxThatIsNone(t *testing.T, s *shop, begin begins) {
 		t.Errorf("a Store that is closed: %v", err)
 	}
 	s.wantsBooks(t, "sale", 5, 0, 0)
+}
+
+// endedByAStatement has a statement of the caller's end the transaction, which the driver does not know: the order is not
+// acknowledged.
+func (s *shop) endedByAStatement(t *testing.T, begin begins) {
+	t.Helper()
+	s.stock(t, "ended", 5)
+	tx := begin(sql.LevelReadCommitted)
+	if err := tx.Exec(t.Context(), "ROLLBACK"); err != nil {
+		t.Fatal(err)
+	}
+	var invalid *inventory.InvalidError
+	res, err := tx.Reserve(t.Context(), s.Store, order("ended", "ended", 1))
+	if !errors.Is(err, dblock.ErrTxEnded) && (!errors.As(err, &invalid) || invalid.Field != "tx") {
+		t.Errorf("in a transaction that a statement has ended: %+v, %v", res, err)
+	}
+	_ = tx.Rollback(t.Context())
 }

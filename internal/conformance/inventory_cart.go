@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/inventory"
 )
 
@@ -42,6 +44,8 @@ func aCartIsSoldWholeOrNotAtAll(t *testing.T, s *shop) {
 		s.wants(t, d, reply{State: inventory.Refused, Lines: unlimited(lines), Kind: kind, Detail: detail})
 		s.wants(t, onKey(toLookUp, d.Request.Key), reply{Kind: isNotFound})
 	}
+	short := []inventory.Line{{SKU: "a", Qty: 9}, {SKU: "b", Qty: 3}, unstocked}
+	s.wants(t, cartOf("two are short", short...), reply{State: inventory.Refused, Lines: short, Kind: isSoldOut, Detail: "a, left 4; b, left 2"})
 	s.wantsBooks(t, "a", 4, 0, 1)
 	kept := cartOf("kept", inventory.Line{SKU: "b", Qty: 2}, inventory.Line{SKU: "a", Qty: 2, Limit: 2}, unstocked)
 	kept.Request.Hold = time.Hour
@@ -231,6 +235,53 @@ func aLoneCartWaitsForItsRows(t *testing.T, s *shop) {
 	letGo()
 	if err := <-answer; err != nil {
 		t.Error(err)
+	}
+	s.sound(t)
+}
+
+// cartsWeighTheirLines has carts of many lines at once: a statement of theirs carries as many lines as one of orders carries orders.
+func cartsWeighTheirLines(t *testing.T, s *shop) {
+	const carts, skus, lines, most = 200, 60, 10, 40
+	for _, sku := range named("sku", skus) {
+		s.stock(t, sku, carts)
+	}
+	var mu sync.Mutex
+	carried := make(map[int]int)
+	o := s.o
+	o.MaxBatch = most
+	store := s.hooked(t, &faultconn.Dialer{}, o, func(_ context.Context, _ func(string) error, granted []inventory.Reservation) error {
+		n := 0
+		for _, r := range granted {
+			n += len(r.Lines)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		carried[n]++
+		return nil
+	})
+	var all sync.WaitGroup
+	gate := make(chan struct{})
+	for i := range carts {
+		c := inventory.Cart{Key: fmt.Sprintf("cart-%d", i)}
+		for _, n := range rand.Perm(skus)[:lines] {
+			c.Lines = append(c.Lines, inventory.Line{SKU: fmt.Sprintf("sku-%d", n), Qty: 1})
+		}
+		all.Go(func() {
+			<-gate
+			if _, err := store.ReserveAll(t.Context(), c); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	close(gate)
+	all.Wait()
+	for n := range carried {
+		if n > most {
+			t.Errorf("a statement carries %d lines, more than %d", n, most)
+		}
+	}
+	if len(carried) < 2 {
+		t.Errorf("no carts share a statement: this test shows nothing: %v", carried)
 	}
 	s.sound(t)
 }

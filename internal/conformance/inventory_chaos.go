@@ -38,8 +38,7 @@ func (e Inventory) SurvivesFaults(t *testing.T) {
 	if server != nil {
 		answersWhileFrozen(t, s, server)
 	}
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("the nemesis has seed %d", seed)
+	seed := seedOf(t)
 	n := &nemesis{db: s.db, kind: e.Kind, server: server, random: rand.New(rand.NewPCG(seed, 0)), did: map[string]int{}}
 	stores := map[string]*inventory.Store{}
 	for _, strategy := range []inventory.Strategy{inventory.Merge, inventory.Direct, inventory.SkipLocked, inventory.CAS} {

@@ -131,6 +131,11 @@ func (r reply) with(err error) reply {
 		r.Detail = "as before"
 	case out != nil:
 		r.Detail = out.SKU + ", left " + inWords(out.Available)
+		for i, short := range out.Short {
+			if i > 0 {
+				r.Detail += "; " + short.SKU + ", left " + inWords(short.Available)
+			}
+		}
 	case limit != nil:
 		r.Detail = limit.SKU + ", used " + inWords(limit.Used)
 	case errors.As(err, &unknown):

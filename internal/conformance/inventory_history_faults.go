@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/inventory"
 )
@@ -24,6 +25,7 @@ func (s *shop) tellsNoLiesUnderFaults(t *testing.T, n *nemesis, seed uint64, las
 	end := time.Now().Add(lasts)
 	for round := uint64(0); !t.Failed() && time.Now().Before(end); round++ {
 		x := s.newTale(t, fmt.Sprintf("tale %d", round), c.doers)
+		x.forgets = s.e.Kind != devdb.Postgres
 		ctx, stop := context.WithTimeout(t.Context(), min(chaosRound, time.Until(end)))
 		told := make(chan struct{})
 		go func() {

@@ -20,6 +20,11 @@ import (
 )
 
 func refusesBadInput(t *testing.T, s *shop) {
+	for _, sku := range []string{"", "a\x00", "\xff"} {
+		if _, err := s.Audit(t.Context(), sku); !errors.Is(err, inventory.ErrInvalid) {
+			t.Errorf("Audit of %q: %v", sku, err)
+		}
+	}
 	s.stock(t, "sale", 10)
 	for name, c := range map[string]struct {
 		req  inventory.Request

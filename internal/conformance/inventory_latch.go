@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/inventory"
 )
 
@@ -16,16 +15,9 @@ const (
 	shortLatch = 200 * time.Millisecond // this ends
 )
 
-// refusesFromMemory sells an SKU out and counts what is sent to the server: nothing, for those who come too late, and something for
-// those whose order was sold.
-func refusesFromMemory(t *testing.T, e Inventory) {
-	s := e.shop(t, patient(inventory.Merge))
-	dialer := &faultconn.Dialer{}
-	store, closePool, err := e.OpenOn(t.Context(), s.dsn, dialer, inventory.Options{Latch: longLatch, Timeout: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer closePool()
+// aLatchRefusesWithoutLocks locks the row of an SKU that is sold out. Orders for it are refused nonetheless, and what was sold is known.
+func aLatchRefusesWithoutLocks(t *testing.T, s *shop) {
+	store := s.open(t, inventory.Options{Latch: longLatch, Timeout: time.Minute})
 	s.stock(t, "sale", 3)
 	s.sells(t, order("sold elsewhere", "sale", 1))
 	for _, key := range []string{"sold", "sold, too"} {
@@ -34,32 +26,56 @@ func refusesFromMemory(t *testing.T, e Inventory) {
 		}
 	}
 	isLatched(t, store, "sale")
-	dialer.Arm(1<<30, faultconn.CutBefore, nil)
-	for i := range 1000 {
+	unlock := s.hold(t, store, "sale")
+	for i := range 100 {
 		r := order(fmt.Sprintf("late-%d", i), "sale", 1)
 		r.Limit, r.Hold = int64(i%3), time.Duration(i%2)*time.Hour
 		if err := refusal(store, r); err == nil || !err.Latched || err.SKU != "sale" || err.Wanted != 1 {
 			t.Fatalf("%s: %v", r.Key, err)
 		}
 	}
-	if n := dialer.Calls(); n != 0 {
-		t.Errorf("1000 refusals from memory took %d calls on the wire", n)
-	}
 	for _, key := range []string{"sold", "sold, too", "sold elsewhere"} {
 		if r, err := store.Reserve(t.Context(), order(key, "sale", 1)); err != nil || !r.Replayed {
 			t.Errorf("%s: %+v, %v", key, r, err)
 		}
 	}
-	if _, err := store.Reserve(t.Context(), order("sold", "sale", 2)); !errors.Is(err, inventory.ErrKeyReused) {
-		t.Errorf("a key with other contents: %v", err)
-	}
+	unlock()
 	gift := order("gift", "sale", 1)
 	gift.Unstocked = true
 	if _, err := store.Reserve(t.Context(), gift); err != nil {
 		t.Errorf("what needs no stock: %v", err)
 	}
-	if dialer.Calls() == 0 {
-		t.Error("the control: nothing is ever counted")
+	s.sound(t)
+}
+
+// aLatchLooksKeysUp has another Store record keys while this one knows that the SKU is sold out. Each key gets the answer that is
+// recorded.
+func aLatchLooksKeysUp(t *testing.T, s *shop) {
+	store := s.open(t, inventory.Options{Latch: longLatch, Timeout: time.Minute})
+	s.stock(t, "sale", 1)
+	s.stock(t, "other", 1)
+	s.sells(t, order("sold", "sale", 1))
+	isLatched(t, store, "sale")
+	s.restock(t, "elsewhere", "sale", 1)
+	s.sells(t, order("sold elsewhere", "sale", 1))
+	s.sells(t, order("other", "other", 1))
+	if _, err := s.Cancel(t.Context(), "cancelled"); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := store.Reserve(t.Context(), order("sold elsewhere", "sale", 1)); err != nil || !r.Replayed {
+		t.Errorf("a sale of another Store: %+v, %v", r, err)
+	}
+	for key, want := range map[string]error{"sold": inventory.ErrKeyReused, "other": inventory.ErrKeyReused, "cancelled": inventory.ErrCancelled} {
+		r := order(key, "sale", 1)
+		if key == "sold" {
+			r.Qty = 2
+		}
+		if _, err := store.Reserve(t.Context(), r); !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", key, err, want)
+		}
+	}
+	if out := refusal(store, order("late", "sale", 1)); out == nil || !out.Latched {
+		t.Errorf("the control: the latch had ended: %v", out)
 	}
 	s.sound(t)
 }
@@ -171,19 +187,4 @@ func aLatchKnowsCarts(t *testing.T, s *shop) {
 	}
 	s.wantsBooks(t, "other", 8, 0, 2)
 	s.sound(t)
-}
-
-// closesWithALatch closes Stores while they read the keys of what is sold out, and refuses what comes afterwards.
-func closesWithALatch(t *testing.T, s *shop) {
-	s.stock(t, "sale", 1)
-	s.sells(t, order("sold", "sale", 1))
-	for i := range 20 {
-		store := s.open(t, inventory.Options{Latch: longLatch, Timeout: time.Minute})
-		if refusal(store, order(fmt.Sprint(i), "sale", 1)) == nil {
-			t.Error("an order for what is sold out was not refused")
-		}
-		if err := store.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
-	}
 }

@@ -125,15 +125,73 @@ func aLimitCountsWhatIsHeldAndSold(t *testing.T, s *shop) {
 	s.exceeds(t, ann("lowered", 3), 3)
 	s.sells(t, ann("in place of k1", 4))
 	s.isDue(t, "k2")
-	s.exceeds(t, ann("k3", 4), 4) // its time is up, and nobody has swept
-	if n, err := s.Sweep(t.Context(), 10); err != nil || n != 1 {
+	s.sells(t, ann("in place of k2", 4)) // k2 has expired and is not swept
+	if n, err := s.Sweep(t.Context(), 10); err != nil || n != 0 {
 		t.Errorf("swept %d, %v", n, err)
 	}
-	s.sells(t, ann("in place of k2", 4))
 	big := ann("too many at once", 5)
 	big.Qty = 2
 	s.exceeds(t, big, 4)
 	s.wantsBooks(t, "sale", 94, 0, 6)
+	s.balanced(t)
+}
+
+// aLimitCountsNoExpiredHold has a buyer whose holds have expired order as much again, though nothing was swept: one order, a cart and a
+// crowd, from a Store that knows of the holds and from one that does not. Where refusals are recorded, the first answer stays.
+func aLimitCountsNoExpiredHold(t *testing.T, s *shop) {
+	s.keepsBooks(t)
+	s.stock(t, "sale", 1000)
+	strict := s.o
+	strict.RecordRefusals = true
+	for name, store := range map[string]*inventory.Store{"its own": s.Store, "another": s.open(t, s.o)} {
+		hold := func(buyer, key string) inventory.Request {
+			r := perBuyer(name+" "+buyer+" "+key, "sale", name+" "+buyer, 2)
+			r.Hold = time.Hour
+			return r
+		}
+		expired := func(buyer string) {
+			t.Helper()
+			s.sells(t, hold(buyer, "a"))
+			s.sells(t, hold(buyer, "b"))
+			s.exceeds(t, hold(buyer, "c"), 2)
+			s.isDue(t, hold(buyer, "a").Key, hold(buyer, "b").Key)
+		}
+		expired("ann")
+		for _, key := range []string{"d", "e"} {
+			if res, err := store.Reserve(t.Context(), hold("ann", key)); err != nil || res.Replayed {
+				t.Errorf("%s: an order: %+v, %v", name, res, err)
+			}
+		}
+		s.exceeds(t, hold("ann", "f"), 2)
+		expired("bob")
+		cart := inventory.Cart{Key: name + " cart", Buyer: name + " bob", Lines: []inventory.Line{{SKU: "coupon", Qty: 1, Limit: 1, Unstocked: true}, {SKU: "sale", Qty: 2, Limit: 2}}}
+		if res, err := store.ReserveAll(t.Context(), cart); err != nil || res.State != inventory.Sold {
+			t.Errorf("%s: a cart: %+v, %v", name, res, err)
+		}
+		expired("zoe")
+		var reqs []inventory.Request
+		for i := range 30 {
+			reqs = append(reqs, hold("zoe", fmt.Sprint(i)))
+		}
+		sold := 0
+		for _, a := range crowd(t.Context(), store, reqs) {
+			switch {
+			case a.err == nil:
+				sold++
+			case !errors.Is(a.err, inventory.ErrLimitExceeded):
+				t.Errorf("%s: %v", a.req.Key, a.err)
+			}
+		}
+		if sold != 2 {
+			t.Errorf("%s: %d were sold to a crowd of one buyer's", name, sold)
+		}
+		expired("eve")
+		for range 2 {
+			if _, err := s.open(t, strict).Reserve(t.Context(), hold("eve", "g")); !errors.Is(err, inventory.ErrLimitExceeded) {
+				t.Errorf("%s: where refusals are recorded: %v", name, err)
+			}
+		}
+	}
 	s.balanced(t)
 }
 

@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"fmt"
+	"hash/fnv"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -115,10 +116,15 @@ func doneBy(store *inventory.Store) doer {
 	return func(ctx context.Context, d deed) (reply, error) { return d.do(ctx, store), nil }
 }
 
-// seedOf is that of this run, which it prints.
+// seedOf returns the seed of a test and prints it. A test draws the same each time; a soak draws anew.
 func seedOf(t *testing.T) uint64 {
 	t.Helper()
-	seed := uint64(time.Now().UnixNano())
+	hash := fnv.New64a()
+	_, _ = hash.Write([]byte(t.Name()))
+	seed := hash.Sum64()
+	if os.Getenv(envSoak) != "" {
+		seed = uint64(time.Now().UnixNano())
+	}
 	if given := os.Getenv(envSeed); given != "" {
 		var err error
 		if seed, err = strconv.ParseUint(given, 10, 64); err != nil {

@@ -92,6 +92,9 @@ func (m *model) reserve(d deed) reply {
 		state = inventory.Held
 	}
 	kind, detail := m.refuse(d.Request.Buyer, lines)
+	if kind == isLimited && !m.records && m.sweepOf(d.Request.Buyer) > 0 {
+		kind, detail = m.refuse(d.Request.Buyer, lines)
+	}
 	if kind == "" {
 		o := &modelled{buyer: d.Request.Buyer, lines: lines, state: state}
 		m.orders[d.Request.Key] = o
@@ -130,7 +133,7 @@ func (m *model) again(o *modelled, buyer string, lines []inventory.Line) reply {
 	return r
 }
 
-// refuse says why an order does not fit: a limit first, line by line, then an SKU that nobody knows, then the first that is
+// refuse says why an order does not fit: a limit first, line by line, then an SKU that nobody knows, then all that are
 // sold out.
 func (m *model) refuse(buyer string, lines []inventory.Line) (kind, detail string) {
 	for _, l := range lines {
@@ -144,8 +147,11 @@ func (m *model) refuse(buyer string, lines []inventory.Line) (kind, detail strin
 		if !known {
 			return isUnknownSKU, l.SKU
 		}
-		if l.Qty > b.Available && kind == "" {
-			kind, detail = isSoldOut, l.SKU+", left "+inWords(b.Available)
+		if l.Qty > b.Available {
+			if kind != "" {
+				detail += "; "
+			}
+			kind, detail = isSoldOut, detail+l.SKU+", left "+inWords(b.Available)
 		}
 	}
 	return kind, detail
@@ -252,6 +258,17 @@ func (m *model) expire(key string) int64 {
 	m.moment++
 	o.due = m.moment
 	return o.due
+}
+
+// sweepOf sweeps what a buyer has held that is due.
+func (m *model) sweepOf(buyer string) (swept int) {
+	for _, o := range m.orders {
+		if o.due > 0 && o.buyer == buyer {
+			m.move(o, 1, inventory.Expired)
+			swept++
+		}
+	}
+	return swept
 }
 
 func (m *model) sweep(most int) reply {

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/sale"
@@ -236,8 +237,24 @@ func refusesOrdersOnceClosed(t *testing.T, s *shop) {
 	if books.Sold != sold {
 		t.Errorf("%d were told that they have it, %d were in the books when the Store was closed", sold, books.Sold)
 	}
-	if _, err := store.Reserve(t.Context(), order("late", "sale", 1)); !errors.Is(err, dblock.ErrClosed) {
-		t.Errorf("after Close: %v", err)
+	for name, call := range map[string]func() error{
+		"Reserve": func() error { _, err := store.Reserve(t.Context(), order("late", "sale", 1)); return err },
+		"Confirm": func() error { _, err := store.Confirm(t.Context(), "late"); return err },
+		"Cancel":  func() error { _, err := store.Cancel(t.Context(), "late"); return err },
+		"Restock": func() error {
+			_, err := store.Restock(t.Context(), inventory.Adjustment{ID: "late", SKU: "sale", Delta: 1})
+			return err
+		},
+		"Sweep":      func() error { _, err := store.Sweep(t.Context(), 1); return err },
+		"RunSweeper": func() error { return store.RunSweeper(t.Context(), time.Second) },
+		"Lookup":     func() error { _, err := store.Lookup(t.Context(), "late"); return err },
+		"Audit":      func() error { _, err := store.Audit(t.Context(), "sale"); return err },
+		"Repair":     func() error { _, err := store.Repair(t.Context(), "sale"); return err },
+		"Rebalance":  func() error { return store.Rebalance(t.Context(), "sale", 1) },
+	} {
+		if err := call(); !errors.Is(err, dblock.ErrClosed) {
+			t.Errorf("%s after Close: %v", name, err)
+		}
 	}
 	s.sound(t)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -27,8 +28,10 @@ type Lease struct {
 		ctx context.Context, dsn string, dialer *faultconn.Dialer, o LeaseOptions,
 	) (l Leases, closePool func(), err error)
 
-	// OpenPair is Open for two Lockers on one pool.
-	OpenPair func(ctx context.Context, dsn string, o LeaseOptions) (a, b Leases, closePool func(), err error)
+	// OpenPair is OpenOn for two Lockers on one pool.
+	OpenPair func(
+		ctx context.Context, dsn string, dialer *faultconn.Dialer, ofA, ofB LeaseOptions,
+	) (a, b Leases, closePool func(), err error)
 
 	// Raise and CheckRaised call the engine room's Guards in a transaction of db.
 	Raise, CheckRaised func(ctx context.Context, tx *sql.Tx, f dblock.Fence, resource string) error
@@ -43,6 +46,7 @@ type LeaseOptions struct {
 	Label, Schema     string
 	Fair              bool
 	Observer          dblock.Observer
+	Log               *slog.Logger
 }
 
 // Leases is what the engine rooms' Lease is.
@@ -62,11 +66,19 @@ type Leases interface {
 func (e Lease) Run(t *testing.T) {
 	RunLeases(t, func(t *testing.T) LeasePlace { return e.vault(t) })
 	e.runCut(t)
-	for name, test := range map[string]func(*testing.T, *vault){
+	tests := map[string]func(*testing.T, *vault){
 		"AGuardFencesOff":                 aGuardFencesOff,
 		"AGuardKeepsOthersOut":            aGuardKeepsOthersOut,
 		"AnAcquireCutAnywhere":            anAcquireCutAnywhere,
 		"AReleaseCutAnywhere":             aReleaseCutAnywhere,
+		"AnExpireInCutAnywhere":           anExpireInCutAnywhere,
+		"ExpiresAllOrNothing":             expiresAllOrNothing,
+		"EndsBeforeTheServer":             endsBeforeTheServer,
+		"AForgottenGrantIsLost":           aForgottenGrantIsLost,
+		"AGuardedTxOfAnEndedLockIsLost":   aGuardedTxOfAnEndedLockIsLost,
+		"AGuardedTxLeavesNothingBehind":   aGuardedTxLeavesNothingBehind,
+		"ARefusedGuardEndsTheLock":        aRefusedGuardEndsTheLock,
+		"ACrowdIsVerified":                aCrowdIsVerified,
 		"AReaderCutAnywhere":              aReaderCutAnywhere,
 		"AReadersEndCutAnywhere":          aReadersEndCutAnywhere,
 		"AWaitForReadersCutAnywhere":      aWaitForReadersCutAnywhere,
@@ -102,6 +114,7 @@ func (e Lease) Run(t *testing.T) {
 		"ASiblingOutlivesAnother":         aSiblingOutlivesAnother,
 		"ServesTheLivingInOrder":          servesTheLivingInOrder,
 		"SetsNeverDeadlock":               setsNeverDeadlock,
+		"ASetIsReleasedAtOnce":            aSetIsReleasedAtOnce,
 		"ControlHoldsAPart":               controlHoldsAPart,
 		"LeadersFollowInOrder":            leadersFollowInOrder,
 		"ControlLeadersMeet":              controlLeadersMeet,
@@ -113,8 +126,32 @@ func (e Lease) Run(t *testing.T) {
 		"ReadersStayOneCrowd":             readersStayOneCrowd,
 		"WhoGivesUpIsServed":              whoGivesUpIsServed,
 		"ServedTooLate":                   servedTooLate,
+		"AReleaseBesideAWait":             aReleaseBesideAWait,
+		"ExcludesAtRandom":                excludesAtRandom,
+		"ControlEntersUnasked":            controlEntersUnasked,
 		"FreesAllPermits":                 freesAllPermits,
-	} {
+		"ALockedRowIsWaitedFor":           aLockedRowIsWaitedFor,
+		"ALockedSetIsWaitedFor":           aLockedSetIsWaitedFor,
+		"ALockedGapIsWaitedFor":           aLockedGapIsWaitedFor,
+		"LockedPermitsAreWaitedFor":       lockedPermitsAreWaitedFor,
+		"FewerPermitsCountOneUnderWay":    fewerPermitsCountOneUnderWay,
+		"OneBadRowFailsAlone":             oneBadRowFailsAlone,
+		"LargeBatchesAreSplit":            largeBatchesAreSplit,
+		"ATokenAheadOfTheClock":           aTokenAheadOfTheClock,
+		"AChurnLeavesNothing":             aChurnLeavesNothing,
+		"AFrozenServerHoldsNoCaller":      aFrozenServerHoldsNoCaller,
+		"ACloseOfAFrozenServer":           aCloseOfAFrozenServer,
+		"AFairChurnLeavesNothing":         aFairChurnLeavesNothing,
+		"AStormOfReaders":                 aStormOfReaders,
+		"AStormOnPermits":                 aStormOnPermits,
+		"AStormOfTickets":                 aStormOfTickets,
+		"AWaiterServedBesideReaders":      aWaiterServedBesideReaders,
+		"AReleaseBesideClose":             aReleaseBesideClose,
+		"AReleaseInALongOutage":           aReleaseInALongOutage,
+		"AnAcquireInALongOutage":          anAcquireInALongOutage,
+		"HeartbeatsReachAllLockers":       heartbeatsReachAllLockers,
+	}
+	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test(t, e.vault(t))

@@ -168,6 +168,40 @@ func setsAmongReaders(t *testing.T, p place) {
 	release(t, both)
 }
 
+// aSetIsReleasedAtOnce releases a set while another transaction has locked the row of its last key. No key of the set is
+// free before that transaction ends. All are free after it.
+func aSetIsReleasedAtOnce(t *testing.T, v *vault) {
+	a, b := v.process(t, LeaseOptions{}), v.process(t, LeaseOptions{})
+	keys := []string{"s1", "s2", "s3"}
+	lock, err := a.AcquireAll(soon(t), keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx, err := v.db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	if _, err := tx.ExecContext(t.Context(), "SELECT 1 FROM dblock_lease WHERE lease_key = 's3' FOR UPDATE"); err != nil {
+		t.Fatal(err)
+	}
+	release(t, lock)
+	const held = "SELECT COUNT(*) FROM dblock_lease WHERE lease_key IN ('s1', 's2', 's3') AND handle IS NOT NULL"
+	for until := time.Now().Add(300 * time.Millisecond); time.Now().Before(until) && !t.Failed(); {
+		if n := v.count(t, held); n != int64(len(keys)) {
+			t.Errorf("%d keys of a set of %d are held, and the others are free", n, len(keys))
+		}
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	next, err := b.AcquireAll(soon(t), keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	release(t, next)
+}
+
 const (
 	setKeys      = 64
 	setSize      = 8

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"os"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/faultconn"
 )
 
 // beatCuts are those that strike what no caller waits for.
@@ -54,7 +57,7 @@ func aBeatCutAnywhere(t *testing.T, v *vault) {
 		if err != nil {
 			return false, err
 		}
-		lock, err := x.TryAcquire(t.Context(), key)
+		lock, err := x.held(t, key)
 		if err != nil {
 			return false, err
 		}
@@ -62,8 +65,8 @@ func aBeatCutAnywhere(t *testing.T, v *vault) {
 		beats(t, lock)
 		struck := x.heal()
 		beats(t, lock)
-		if next, err := other.TryAcquire(t.Context(), key); err == nil && lock.Context().Err() == nil {
-			return struck, errors.Join(fmt.Errorf("%s: two have it", key), next.Release(t.Context()))
+		if err := isNotHeldTwice(t, lock, other, key); err != nil {
+			return struck, err
 		}
 		told := lock.Release(t.Context())
 		if told != nil && (!struck || !errors.Is(told, dblock.ErrLost)) {
@@ -97,7 +100,7 @@ func aLeaveCutAnywhere(t *testing.T, v *vault) {
 		if err != nil {
 			return false, err
 		}
-		lock, err := x.TryAcquire(t.Context(), key)
+		lock, err := x.held(t, key)
 		if err != nil {
 			return false, err
 		}
@@ -122,7 +125,9 @@ func (x *cutLeases) goesOn(t *testing.T) error {
 		lock, err := x.Acquire(ctx, fmt.Sprintf("another one, %v %d", x.cut, x.k))
 		switch {
 		case err == nil:
-			return lock.Release(t.Context())
+			if err := lock.Release(t.Context()); !errors.Is(err, dblock.ErrLost) {
+				return err
+			}
 		case !errors.Is(err, dblock.ErrOutcomeUnknown) && !errors.Is(err, dblock.ErrUnavailable):
 			return fmt.Errorf("it does not go on: %w", err)
 		case ctx.Err() != nil:
@@ -157,4 +162,65 @@ func (x *cutLeases) leavesNothingOpen(t *testing.T) error {
 		time.Sleep(5 * time.Millisecond)
 	}
 	return nil
+}
+
+// heartbeatsReachAllLockers: each Locker of a pool and TTL learns of late heartbeats, in its Observer and in its Log,
+// until it is closed.
+func heartbeatsReachAllLockers(t *testing.T, v *vault) {
+	var told [2]heartbeats
+	var dialer faultconn.Dialer
+	l, other, closePool, err := v.e.OpenPair(t.Context(), v.dsn, &dialer, told[0].options(), told[1].options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closePool()
+	release(t, acquire(t, l, "k")) // it joins
+	dialer.Refuse()
+	for i := range told {
+		if !told[i].grows(t, 0, 0) {
+			t.Errorf("locker %d does not learn of late heartbeats", i)
+		}
+	}
+	dialer.Accept()
+	if err := other.Close(soon(t)); err != nil {
+		t.Error(err)
+	}
+	release(t, acquire(t, l, "k"))
+	closed := told[1].late.Load()
+	first, lines := told[0].late.Load(), told[0].lines.Load()
+	dialer.Refuse()
+	if !told[0].grows(t, first, lines) {
+		t.Error("a locker does not learn of late heartbeats after another was closed")
+	}
+	dialer.Accept()
+	if n := told[1].late.Load() - closed; n > 0 {
+		t.Errorf("a closed locker learns of %d late heartbeats", n)
+	}
+	_ = l.Close(soon(t)) // its connection may be one of those that were closed
+}
+
+// heartbeats counts what a Locker says of late ones.
+type heartbeats struct{ late, lines atomic.Int64 }
+
+func (h *heartbeats) options() LeaseOptions {
+	return LeaseOptions{
+		TTL: 6 * time.Second, Log: slog.New(slog.NewTextHandler(h, nil)),
+		Observer: dblock.Observer{HeartbeatLate: func(time.Duration, error) { h.late.Add(1) }},
+	}
+}
+
+// Write counts a line of the log.
+func (h *heartbeats) Write(line []byte) (int, error) {
+	h.lines.Add(1)
+	return len(line), nil
+}
+
+// grows waits until there are more than late calls of the Observer, and more than lines in the log.
+func (h *heartbeats) grows(t *testing.T, late, lines int64) bool {
+	for ctx := soon(t); h.late.Load() <= late || h.lines.Load() <= lines; {
+		if !sleepFor(ctx, time.Millisecond) {
+			return false
+		}
+	}
+	return true
 }

@@ -35,6 +35,11 @@ const (
 	guardedTerms    = "guarded terms"
 	unguardedTerms  = "unguarded terms"
 	countsOnIt      = "counts on it"
+	churns          = "churns"
+	churnsFairly    = "churns with tickets"
+
+	excludesRandomly = "excludes randomly"
+	entersUnasked    = "enters unasked"
 )
 
 // Main does what a test has started this process for, and then never returns. Call it first in TestMain.
@@ -59,6 +64,10 @@ func (e Lease) Main() {
 		err = e.campaignUntilKilled(dsn, mode)
 	case countsOnIt:
 		err = e.countOn(dsn)
+	case churns, churnsFairly:
+		err = e.churnAsTold(dsn, mode)
+	case excludesRandomly, entersUnasked:
+		err = e.excludeAtRandom(dsn, mode == entersUnasked)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "holder:", err)

@@ -13,7 +13,7 @@ import (
 )
 
 // costsFewRoundTrips counts what a lone caller's calls send: one statement for a key that is free and known, two
-// for one that nobody has locked before, one to give it back.
+// for one that nobody has locked before, one to give it back. MySQL has a bound set and set back before a row is made.
 func costsFewRoundTrips(t *testing.T, v *vault) {
 	var dialer faultconn.Dialer
 	l, closePool, err := v.e.OpenOn(t.Context(), v.dsn, &dialer, LeaseOptions{TTL: time.Hour, Poll: time.Minute})
@@ -35,6 +35,9 @@ func costsFewRoundTrips(t *testing.T, v *vault) {
 		release(t, lock)
 	}
 	want := map[string]int{"a fresh key": 2, "a release": 1, "a known key": 1}
+	if v.e.Kind == devdb.MySQL {
+		want["a fresh key"] = 5
+	}
 	if diff := cmp.Diff(want, least); diff != "" {
 		t.Errorf("round trips (- wanted, + made):\n%s", diff)
 	}
@@ -72,6 +75,9 @@ func modesCostFewRoundTrips(t *testing.T, v *vault) {
 	if v.e.Kind != devdb.Postgres { // what takes several statements there is sent step by step
 		want["a first reader"], want["a writer after readers"], want["first permits"] = 4, 6, 6
 		want["first permits, released"], want["permits, released"] = 2, 2
+	}
+	if v.e.Kind == devdb.MySQL {
+		want["first permits"], want["a writer after readers"] = 10, 5
 	}
 	if diff := cmp.Diff(want, least); diff != "" {
 		t.Errorf("round trips (- wanted, + made):\n%s", diff)

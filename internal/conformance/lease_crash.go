@@ -59,7 +59,7 @@ func (v *vault) goThroughCrashes(t *testing.T, of func(c *crashes, exclusive boo
 	}
 	n := &nemesis{
 		db: own.db, kind: v.e.Kind, server: server, did: map[string]int{},
-		random: rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0)),
+		random: rand.New(rand.NewPCG(seedOf(t), 0)),
 	}
 	c := own.newCrashes(t)
 	for round := range rounds {

@@ -107,8 +107,8 @@ func (x *cutLeases) acquire(t *testing.T, other Leases, p part) (struck bool, er
 	if lock.Context().Err() != nil { // a stall for so long may cost the member
 		return struck, isFreeSoon(t, other, key, context.Cause(lock.Context()), p.whole...)
 	}
-	if next, err := other.TryAcquire(t.Context(), key, p.whole...); err == nil && lock.Context().Err() == nil {
-		return struck, errors.Join(fmt.Errorf("%s: two have it", key), next.Release(t.Context()))
+	if err := isNotHeldTwice(t, lock, other, key, p.whole...); err != nil {
+		return struck, err
 	}
 	if err := lock.Release(t.Context()); err != nil && !errors.Is(err, dblock.ErrLost) {
 		return struck, err
@@ -125,7 +125,7 @@ func (v *vault) cutReleases(t *testing.T, p part) {
 			return false, err
 		}
 		defer x.end(t)
-		lock, err := x.TryAcquire(t.Context(), key, p.some...)
+		lock, err := x.held(t, key, p.some...)
 		if err != nil {
 			return false, err
 		}
@@ -137,6 +137,29 @@ func (v *vault) cutReleases(t *testing.T, p part) {
 		}
 		return struck, isFreeSoon(t, other, key, told, p.whole...)
 	})
+}
+
+// isNotHeldTwice fails if another process has the key while lock is held. If lock was lost, others may have it.
+func isNotHeldTwice(t *testing.T, lock *dblock.Lock, other Leases, key string, whole ...dblock.Option) error {
+	next, err := other.TryAcquire(t.Context(), key, whole...)
+	if err != nil {
+		return nil
+	}
+	if lock.Context().Err() == nil {
+		err = fmt.Errorf("%s: two have it", key)
+	}
+	return errors.Join(err, next.Release(t.Context()))
+}
+
+// held is a lock that a process has before it is disturbed. On a busy machine a statement may take longer than it is
+// waited for.
+func (x *cutLeases) held(t *testing.T, key string, opts ...dblock.Option) (*dblock.Lock, error) {
+	for ctx := soon(t); ; {
+		lock, err := x.TryAcquire(ctx, key, opts...)
+		if err == nil || ctx.Err() != nil || !isUnknown(err) && !errors.Is(err, dblock.ErrBusy) && !errors.Is(err, dblock.ErrNotAcquired) {
+			return lock, err
+		}
+	}
 }
 
 // excused fails an error that the cut is no excuse for.

@@ -5,12 +5,14 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/faultconn"
 )
 
 // aSiblingOutlivesAnother closes one of two Lockers that share a pool, and so a heartbeat, and closes it again: the other
 // one keeps what it holds, and goes on.
 func aSiblingOutlivesAnother(t *testing.T, v *vault) {
-	a, b, closePool, err := v.e.OpenPair(t.Context(), v.dsn, LeaseOptions{TTL: 2 * time.Second, Poll: 50 * time.Millisecond})
+	o := LeaseOptions{TTL: 2 * time.Second, Poll: 50 * time.Millisecond}
+	a, b, closePool, err := v.e.OpenPair(t.Context(), v.dsn, &faultconn.Dialer{}, o, o)
 	if err != nil {
 		t.Fatal(err)
 	}

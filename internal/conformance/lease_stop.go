@@ -5,6 +5,9 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"os"
+	"runtime"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -126,4 +129,61 @@ func neverCommitsWhatIsLost(t *testing.T, v *vault) {
 	if n := v.count(t, "SELECT count(*) FROM written"); n != 0 {
 		t.Errorf("%d writes", n)
 	}
+}
+
+// aGuardedTxOfAnEndedLockIsLost: the error says that the lock was lost or released, and not only that a context ended.
+func aGuardedTxOfAnEndedLockIsLost(t *testing.T, v *vault) {
+	l := v.process(t, LeaseOptions{})
+	released := acquire(t, l, "k")
+	release(t, released)
+	var lost *dblock.LostError
+	err := v.e.Guarded(t.Context(), l, released, "SELECT 1", func() { t.Error("ran under a released lock") })
+	if !errors.As(err, &lost) || lost.Reason != dblock.Released {
+		t.Errorf("of a released lock: %v", err)
+	}
+	within := acquire(t, l, "k")
+	err = v.e.Guarded(t.Context(), l, within, "SELECT 1", func() { release(t, within) })
+	if !errors.Is(err, dblock.ErrLost) {
+		t.Errorf("released within: %v", err)
+	}
+	ended := acquire(t, l, "k", dblock.WithMaxHold(20*time.Millisecond))
+	isLost(t, ended, dblock.Ended)
+	if err := v.e.Guarded(t.Context(), l, ended, "SELECT 1", func() {}); !errors.As(err, &lost) || lost.Reason != dblock.Ended {
+		t.Errorf("of a lost lock: %v", err)
+	}
+	if bound := ended.Bind(t.Context()); bound.Err() == nil {
+		t.Error("a context that was bound to an ended lock is alive")
+	}
+}
+
+// aGuardedTxLeavesNothingBehind runs guarded transactions under one lock. DBLOCK_GUARDED says how many, instead of 300: if
+// there are many and no other test runs beside them, the heap must not grow.
+func aGuardedTxLeavesNothingBehind(t *testing.T, v *vault) {
+	n, _ := strconv.Atoi(os.Getenv("DBLOCK_GUARDED"))
+	n = max(n, 300)
+	l := v.process(t, LeaseOptions{})
+	lock := acquire(t, l, "k")
+	live := func() int64 {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	run := func(n int) {
+		for range n {
+			if err := v.e.Guarded(t.Context(), l, lock, "SELECT 1", func() {}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	run(200)
+	before, began := live(), time.Now()
+	run(n)
+	grown := live() - before
+	t.Logf("%d guarded transactions in %v: the heap grew by %d bytes", n, time.Since(began), grown)
+	if n > 300 && grown > 1<<20 {
+		t.Errorf("the heap grew by %d bytes", grown)
+	}
+	release(t, lock)
 }

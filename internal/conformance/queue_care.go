@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/queue"
 )
 
@@ -61,6 +62,40 @@ func oneAtATimeLooksAfterQueues(t *testing.T, d *desk) {
 	if s.most != 1 {
 		t.Errorf("%d were elected at once", s.most)
 	}
+}
+
+// aProcessThatFailsIsReplaced has the server refuse what one process does that looks after the queues. Another process is elected, and the
+// scheduled jobs come.
+func aProcessThatFailsIsReplaced(t *testing.T, d *desk) {
+	refuse := []string{
+		"CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN " +
+			"IF session_user LIKE 'service%' THEN RAISE 'not by you'; END IF; RETURN OLD; END $$",
+		"CREATE TRIGGER refuse BEFORE DELETE ON dblock_queue_scheduled FOR EACH ROW EXECUTE FUNCTION refuse()",
+	}
+	if d.e.Kind != devdb.Postgres {
+		refuse = []string{"CREATE TRIGGER refuse BEFORE DELETE ON dblock_queue_scheduled FOR EACH ROW " +
+			"IF USER() LIKE 'svc%' THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not by you'; END IF"}
+	}
+	for _, statement := range refuse {
+		d.exec(t, statement)
+	}
+	s := newElections()
+	limited := *d
+	limited.dsn = serviceUser(t, d.e.Kind, d.dsn, d.db)
+	often := queue.WorkerOptions{Promote: 10 * time.Millisecond}
+	for i, of := range []*desk{&limited, d} {
+		q := of.open(t, queue.Options{Observer: s.of(i, "promote")})
+		handle(t, q, "note", nop)
+		work(t, q, often)
+		if i == 0 {
+			wait(t, s.elected, "the election of the process that fails")
+		}
+	}
+	enqueue(t, d.open(t, queue.Options{}), queue.Task{Kind: "note", Args: 1, Delay: time.Millisecond})
+	if process := wait(t, s.elected, "the election of another one"); process != 1 {
+		t.Errorf("process %d is elected", process)
+	}
+	d.empty(t)
 }
 
 // controlTwoLookAfterQueues is where the lease of the one that is elected is taken away: two are, and that is noticed.

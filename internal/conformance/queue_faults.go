@@ -44,6 +44,7 @@ func (e Queue) RunFaults(t *testing.T) {
 		{"AZombieIsRefused", aZombieIsRefused},
 		{"ControlWithoutTheFence", controlWithoutTheFence},
 		{"NobodyMeetsADeadlock", nobodyMeetsADeadlock},
+		{"ASlowNetworkStrandsNoJob", aSlowNetworkStrandsNoJob},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, e.desk(t)) })
 	}
@@ -75,6 +76,7 @@ func survivesFaults(t *testing.T, d *desk) {
 	c.strike(ctx, t, server, lasts)
 	work.Wait()
 	d.drained(t)
+	d.until(t, "SELECT count(*) FROM dblock_queue_claim", 0) // of those who were killed when they had no jobs any more
 	l := newWorkLog(faultyTTL, told.jobs, c.stop(t), d.deadJobs(t))
 	for i, fault := range l.judge() {
 		if i < 20 {

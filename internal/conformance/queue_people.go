@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/queue"
 )
 
@@ -98,6 +99,59 @@ func countsJobs(t *testing.T, d *desk) {
 		t.Errorf("%+v", s)
 	}
 	end <- nil
+}
+
+// A queue with nearly as many priorities as there can be is counted in a few statements. The job that has waited longest has the
+// highest of them.
+func countsJobsOfManyPriorities(t *testing.T, d *desk) {
+	const priorities = 60_000
+	id := "%016d"
+	if d.e.Kind == devdb.Postgres {
+		id = "%032d"
+	}
+	rows := make([]string, priorities)
+	for i := range rows {
+		rows[i] = fmt.Sprintf("('q', %d, '"+id+"')", i-priorities/2, i)
+	}
+	d.exec(t, "INSERT INTO dblock_queue_ready (queue, priority, job_id) VALUES "+strings.Join(rows, ", "))
+	d.exec(t, fmt.Sprint("UPDATE dblock_queue_ready SET ready_at = ready_at - INTERVAL '2' HOUR WHERE queue = 'q' AND priority = ", priorities/2-1))
+	q := d.open(t, queue.Options{Timeout: 3 * time.Second}) // shorter than one round trip for each priority
+	s, err := q.Stats(t.Context())
+	if err != nil || len(s.Queues) != 1 || s.Queues[0].Ready != queue.MaxCounted || s.Queues[0].Oldest < 2*time.Hour {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+// What only reads leaves no outcome unknown, whatever keeps it from its answer.
+func readsAreNeverUnknown(t *testing.T, d *desk) {
+	q := d.open(t, queue.Options{Timeout: 100 * time.Millisecond})
+	made := enqueue(t, q, queue.Task{Kind: "x"})
+	conn, err := d.db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	lock, unlock := []string{"BEGIN", "LOCK TABLE dblock_queue_job, dblock_queue_ready, dblock_queue_dead"}, "ROLLBACK"
+	if d.e.Kind != devdb.Postgres {
+		lock, unlock = []string{"LOCK TABLES dblock_queue_job WRITE, dblock_queue_ready WRITE, dblock_queue_dead WRITE"}, "UNLOCK TABLES"
+	}
+	for _, statement := range lock {
+		if _, err := conn.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, err := range map[string]error{
+		"stats": second(q.Stats(t.Context())), "show": second(q.Show(t.Context(), made[0])),
+		"list": second(q.List(t.Context(), queue.Filter{})), "list of the dead": second(q.List(t.Context(), queue.Filter{State: queue.Dead})),
+		"retry": second(q.RetryAll(t.Context(), "")),
+	} {
+		if !errors.Is(err, dblock.ErrBusy) && !errors.Is(err, dblock.ErrUnavailable) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := conn.ExecContext(t.Context(), unlock); err != nil {
+		t.Error(err)
+	}
 }
 
 func listsAndShowsJobs(t *testing.T, d *desk) {

@@ -72,6 +72,48 @@ func handsBackWhatWasNotBegun(t *testing.T, d *desk) {
 	}
 }
 
+// aQueueClosesOnAFrozenServer: Close returns soon after its context has ended, also while a worker runs. The process leaves
+// in the background.
+func aQueueClosesOnAFrozenServer(t *testing.T, d *desk) {
+	own, server := d.onAServerOfItsOwn(t)
+	if server == nil {
+		return // it was given, and may serve others
+	}
+	for _, working := range []bool{true, false} {
+		q := own.open(t, queue.Options{TTL: time.Hour})
+		done := make(chan struct{}, 1)
+		handle(t, q, "note", func(context.Context, queue.Job[int]) error {
+			done <- struct{}{}
+			return nil
+		})
+		stop := work(t, q, queue.WorkerOptions{})
+		enqueue(t, q, queue.Task{Kind: "note", Args: 1})
+		wait(t, done, "the job")
+		own.empty(t)
+		if !working {
+			if err := stop(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := server.Freeze(); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), frozenDeadline)
+		began := time.Now()
+		err := q.Close(ctx)
+		took := time.Since(began)
+		cancel()
+		if err := server.Thaw(); err != nil {
+			t.Fatal(err)
+		}
+		if err == nil || took > frozenWithin {
+			t.Errorf("with a worker: %t: closed after %v: %v", working, took.Round(time.Millisecond), err)
+		}
+		_ = stop()
+		own.until(t, "SELECT count(*) FROM dblock_member", 0)
+	}
+}
+
 func leavesThoseWhoIgnoreTheirEnd(t *testing.T, d *desk) {
 	q := d.open(t, queue.Options{})
 	began, end := make(chan int, 1), make(chan error)

@@ -46,6 +46,9 @@ func (d *desk) effects(t *testing.T) {
 // effective has each of some jobs have had its effect once, and no other any.
 func (d *desk) effective(t *testing.T, jobs ...queue.ID) {
 	t.Helper()
+	for id, last := range d.deadJobs(t) {
+		t.Logf("job %v died: %s", id, last)
+	}
 	for _, id := range jobs {
 		if n := d.count(t, fmt.Sprintf("SELECT count(*) FROM suite_effect WHERE job = '%v'", id)); n != 1 {
 			t.Errorf("job %v had its effect %d times", id, n)

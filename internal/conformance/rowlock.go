@@ -51,6 +51,9 @@ func (e RowLocks) Run(t *testing.T) {
 		"SellsEachSeatOnce":         sellsEachSeatOnce,
 		"ControlSellsSeatsTwice":    controlSellsSeatsTwice,
 		"EndsWithRollbackAndCommit": rowLocksEnd,
+		"TablesWithoutRowLocks":     tablesWithoutRowLocks,
+		"PartitionsNeverMeet":       partitionsNeverMeet,
+		"LocksNoOtherRows":          locksNoOtherRows,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -44,6 +44,8 @@ type Statements struct {
 	Exec func(query string) error
 	Int  func(query string) (int, error)
 	Lock func(id int) error // the engine room's LockRow, on t
+
+	Named func(key string) error // the driver's LockTx; nil if it has none
 }
 
 // Run runs the suite.

@@ -28,7 +28,8 @@ type Facts struct {
 	Have      int64  // the tables' version
 	Unread    error  // why the version is not known, or nil
 	Tables    []Table
-	NoUsage   bool // Postgres: the role can't enter the schema
+	NoUsage   bool      // Postgres: the role can't enter the schema
+	Creators  []Creator // Postgres: other roles that may create objects on the search_path
 	Ahead     time.Duration
 	Within    time.Duration // what Ahead may be off by
 	Isolation string
@@ -38,6 +39,9 @@ type Facts struct {
 	Locks, LockCapacity         int // in the server's lock table; capacity 0 where there is no limit
 	Replicas                    int // that follow now, as far as this user sees
 }
+
+// Creator is a role that may create objects in a schema.
+type Creator struct{ Schema, Role string }
 
 // Table is one of dblock's tables.
 type Table struct {

@@ -96,3 +96,24 @@ func (f Facts) account() string {
 
 // oneLine is an error for a table.
 func oneLine(err error) string { return strings.Join(strings.Fields(plain(err)), " ") }
+
+// searchPath reports roles that can plant operators and functions. dblock's statements name none of them; the host's may.
+func searchPath(f Facts) []Finding {
+	if !f.postgres() {
+		return nil
+	}
+	var list []Finding
+	for _, c := range f.Creators {
+		list = append(list, finding(Warning,
+			fmt.Sprintf("%s may create objects in the schema %q, which is on the search_path: statements of this user may find an operator or a function that they planted", c.Role, c.Schema),
+			fmt.Sprintf("REVOKE CREATE ON SCHEMA %s FROM %s; or ALTER ROLE %s SET search_path = …", schema.QuotePostgres(c.Schema), c.quoted(), schema.QuotePostgres(f.User))))
+	}
+	return orFine(list, "only owners may create objects on the search_path")
+}
+
+func (c Creator) quoted() string {
+	if c.Role == "PUBLIC" {
+		return c.Role
+	}
+	return schema.QuotePostgres(c.Role)
+}

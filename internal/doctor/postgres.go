@@ -79,7 +79,30 @@ func postgresFacts(ctx context.Context, conn *pgx.Conn, name string) (Facts, err
 	if err := f.countPostgres(ctx, conn); err != nil {
 		return Facts{}, err
 	}
+	if f.Creators, err = creators(ctx, conn); err != nil {
+		return Facts{}, err
+	}
 	return f, f.tablesPostgres(ctx, conn, name)
+}
+
+// creatorsPostgres reads the session's default search_path: the path in use may have been set since.
+const creatorsPostgres = `SELECT n.nspname::text, CASE a.grantee WHEN 0::oid THEN 'PUBLIC'::text ELSE pg_catalog.pg_get_userbyid(a.grantee)::text END
+FROM pg_catalog.pg_settings s, pg_catalog.pg_namespace n, LATERAL pg_catalog.aclexplode(n.nspacl) a
+WHERE s.name = 'search_path'::text AND n.nspname::text IN (
+    SELECT CASE e.name WHEN '"$user"'::text THEN current_user::text ELSE pg_catalog.btrim(e.name, '"'::text) END
+    FROM (SELECT pg_catalog.btrim(e, ' '::text) FROM pg_catalog.regexp_split_to_table(s.reset_val, ','::text) e) e(name))
+  AND a.privilege_type = 'CREATE'::text AND a.grantee <> n.nspowner
+  AND (a.grantee = 0::oid OR NOT EXISTS (
+      SELECT FROM pg_catalog.pg_roles r WHERE r.oid = a.grantee AND (r.rolsuper OR r.rolname = current_user)))
+ORDER BY 1, 2`
+
+// creators returns the roles that could plant an operator or a function for this user's statements to find.
+func creators(ctx context.Context, conn *pgx.Conn) ([]Creator, error) {
+	rows, err := conn.Query(ctx, creatorsPostgres)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[Creator])
 }
 
 // countPostgres reads what everybody may see: of pg_stat_activity that is less.
@@ -93,13 +116,13 @@ const (
 	// Where the connection's tables are: the first place on its path that has the one with the version.
 	placePostgres = "SELECT coalesce((SELECT n.nspname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace" +
 		" WHERE c.relname = $1 AND n.nspname = ANY (current_schemas(false))" +
-		" ORDER BY array_position(current_schemas(false), n.nspname) LIMIT 1), current_schema(), '')::text"
+		" ORDER BY pg_catalog.array_position(current_schemas(false), n.nspname) LIMIT 1), current_schema(), '')::text"
 
-	seenPostgres = "SELECT c.relname::text, c.relpersistence::text, has_schema_privilege(n.oid, 'USAGE')," +
-		" has_table_privilege(c.oid, 'SELECT'), has_table_privilege(c.oid, 'INSERT')," +
-		" has_table_privilege(c.oid, 'UPDATE'), has_table_privilege(c.oid, 'DELETE')" +
+	seenPostgres = "SELECT c.relname::text, c.relpersistence::text, pg_catalog.has_schema_privilege(n.oid, 'USAGE')," +
+		" pg_catalog.has_table_privilege(c.oid, 'SELECT'), pg_catalog.has_table_privilege(c.oid, 'INSERT')," +
+		" pg_catalog.has_table_privilege(c.oid, 'UPDATE'), pg_catalog.has_table_privilege(c.oid, 'DELETE')" +
 		" FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace" +
-		` WHERE n.nspname = $1 AND c.relkind IN ('r', 'p') AND c.relname LIKE 'dblock\_%'`
+		` WHERE n.nspname = $1 AND c.relkind IN ('r', 'p') AND c.relname::text LIKE 'dblock\_%'`
 )
 
 func (f *Facts) tablesPostgres(ctx context.Context, conn *pgx.Conn, name string) error {

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/member"
 )
@@ -39,10 +38,13 @@ func (l *Locker) waitForAll(ctx context.Context, r dblock.Request) (*dblock.Lock
 	defer func() { l.stopWaiting(told) }()
 	for {
 		lock, refused, err := l.askForAll(ctx, r)
+		if busy(ctx, err) {
+			refused, err = &dblock.HeldError{Key: r.Key}, nil
+		}
 		if lock != nil || err != nil {
 			return lock, err
 		}
-		if told == nil || told.key != refused.Key || clock.Past(l.o.Clock.Now(), told.stale) {
+		if !l.waits.known(told) || told.key != refused.Key {
 			if b, err := l.waits.start(ctx, refused.Key); err == nil {
 				l.stopWaiting(told)
 				told = b
@@ -109,7 +111,7 @@ func (l *Locker) onceForAll(
 		for i, key := range r.Keys {
 			asks[i] = sent.ask
 			asks[i].Key, asks[i].Gone = key, gone[key]
-			backs[i] = Back{Key: key, Handle: sent.ask.Handle}
+			backs[i] = asks[i].back(dblock.Exclusive)
 		}
 		answers, err = l.acquireAll(ctx, life, asks)
 		if err == nil {
@@ -131,9 +133,16 @@ func (l *Locker) acquireAll(ctx context.Context, life *member.Life, asks []Ask) 
 	if closed {
 		return nil, errNotSent()
 	}
+	if err := l.mayAsk(); err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, l.bound())
 	defer cancel()
-	return l.engine.AcquireAll(ctx, By{life.ID, life.Beat()}, asks)
+	answers, err := l.engine.AcquireAll(ctx, By{life.ID, life.Beat()}, asks)
+	if err == nil {
+		err = checkGrants(asks, answers)
+	}
+	return answers, err
 }
 
 // clearWay sees to what stands in the way of a set, so that it may be asked for again; else it returns who has one of the

@@ -34,6 +34,9 @@ func (l *Locker) ask(ctx context.Context, p *place, r dblock.Request) (*dblock.L
 		}
 		answer := got.Answer
 		p.checkPending(&answer)
+		if answer.Token != 0 {
+			l.admitReaders(p)
+		}
 		switch {
 		case answer.Token != 0 && got.ask.Over:
 			p.pending = got.given()
@@ -60,7 +63,7 @@ func (l *Locker) ask(ctx context.Context, p *place, r dblock.Request) (*dblock.L
 			return nil, refused, err
 		}
 		if over && p.waits {
-			l.standBackReaders(ctx, r.Key)
+			l.standBackReaders(ctx, p)
 		}
 	}
 }
@@ -119,6 +122,9 @@ type reply struct {
 // once sends one ask, again where nothing of it was written, and puts an error into words.
 func (l *Locker) once(ctx context.Context, r dblock.Request, adjust func(*Ask)) (reply, error) {
 	for n := 1; ; n++ {
+		if err := l.mayAsk(); err != nil {
+			return reply{}, err
+		}
 		life, err := l.member.Life(ctx)
 		if err != nil {
 			if !l.again(ctx, err, n) {
@@ -132,16 +138,12 @@ func (l *Locker) once(ctx context.Context, r dblock.Request, adjust func(*Ask)) 
 		if got.ask.InTurn {
 			queue = l.inTurn
 		}
-		sends := ctx
-		if got.ask.Over { // in doubt it would keep readers out for some heartbeats: better to wait for the answer
-			sends = context.WithoutCancel(ctx)
-		}
-		got.Answer, err = queue.Do(sends, ask{got.ask, life})
+		got.Answer, err = queue.Do(ctx, ask{got.ask, life})
 		if err == nil {
 			return got, nil
 		}
-		if l.mayStand(err) {
-			l.doubt(life, Back{Key: r.Key, Handle: got.ask.Handle, Mode: r.Mode})
+		if l.mayStand(err) && !errors.Is(err, merge.ErrLeft) { // else late sees to it
+			l.doubt(life, got.ask.back(r.Mode))
 		}
 		if !l.again(ctx, err, n) {
 			return reply{}, l.unanswered(ctx, err, r)
@@ -155,7 +157,7 @@ func (l *Locker) unjoined(ctx context.Context, err error, r dblock.Request) erro
 	case errors.Is(err, dblock.ErrClosed):
 		return err
 	case ctx.Err() != nil:
-		return ended(l.lastSeen(r), context.Cause(ctx))
+		return ended(l.lastSeen(r), fault.Unasked(ctx))
 	case l.engine.Fault(err) == fault.Lost:
 		return fmt.Errorf("%w: lock %q: nothing was asked for: %w", dblock.ErrUnavailable, r.Key, err)
 	default:
@@ -217,7 +219,7 @@ func (l *Locker) unanswered(ctx context.Context, err error, r dblock.Request) er
 	switch {
 	case errors.Is(err, dblock.ErrOutcomeUnknown), errors.Is(err, dblock.ErrClosed), errors.Is(err, dblock.ErrOverloaded):
 		return err
-	case ctx.Err() != nil && !l.mayStand(err):
+	case fault.Ended(ctx) && !l.mayStand(err):
 		return ended(l.lastSeen(r), context.Cause(ctx))
 	default:
 		return l.explain(err, r.Key)
@@ -227,7 +229,7 @@ func (l *Locker) unanswered(ctx context.Context, err error, r dblock.Request) er
 func (l *Locker) explain(err error, key string) error {
 	switch is := l.engine.Fault(err); is {
 	case fault.Lost:
-		return fmt.Errorf("%w: lock %q: no answer came; should it have been granted, it is given back within two heartbeats: %w",
+		return fmt.Errorf("%w: lock %q: no reply; if the lock was granted, dblock releases it: %w",
 			named(is), key, err)
 	case fault.Busy, fault.Retry, fault.Unreachable:
 		return fmt.Errorf("%w: lock %q: nothing was written: %w", named(is), key, err)
@@ -250,37 +252,6 @@ func named(is fault.Fault) error {
 	default:
 		return nil
 	}
-}
-
-// byLife runs one statement of a queue, or one for each life where the process has just joined again.
-func byLife[A any](
-	ctx context.Context, l *Locker, batch []ask, run func(context.Context, By, []Ask) ([]A, error),
-) ([]merge.Answer[A], error) {
-	answers := make([]merge.Answer[A], len(batch))
-	lives := make(map[*member.Life][]int)
-	for i, a := range batch {
-		lives[a.life] = append(lives[a.life], i)
-	}
-	ctx, cancel := context.WithTimeout(ctx, l.bound())
-	defer cancel()
-	for life, at := range lives {
-		asks := make([]Ask, len(at))
-		for n, i := range at {
-			asks[n] = batch[i].Ask
-		}
-		got, err := run(ctx, By{life.ID, life.Beat()}, asks)
-		if err != nil && len(lives) == 1 {
-			return nil, err
-		}
-		for n, i := range at {
-			if err != nil {
-				answers[i].Err = err
-			} else {
-				answers[i].Value = got[n]
-			}
-		}
-	}
-	return answers, nil
 }
 
 // bound is how long a statement may take, with what it waits for.

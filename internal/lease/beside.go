@@ -73,6 +73,9 @@ func (l *Locker) SetPermits(ctx context.Context, key string, limit int) error {
 	if err := dblock.CheckLimit(limit); err != nil {
 		return err
 	}
+	if err := l.notClosed(); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(ctx, l.bound())
 	defer cancel()
 	if err := l.engine.SetPermits(ctx, key, limit); err != nil {

@@ -38,7 +38,9 @@ type Ask struct {
 
 // Answer is what became of an Ask.
 type Answer struct {
-	Token int64 // of the grant; 0: it was not granted
+	Token  int64  // of the grant; 0: it was not granted
+	Handle Handle // of the acquisition that the database says it granted; the core refuses a grant of another one
+	Err    error  // what failed for this ask alone; the other answers of its batch count
 
 	// What follows says why, as one statement saw it.
 	MemberGone bool // ours: it has expired, or has beaten on
@@ -73,6 +75,27 @@ type Back struct {
 	Token  int64
 	Handle Handle
 	Mode   dblock.Mode
+	Lasts  time.Duration // it ends so long after it was granted, as no member keeps it; 0: with its member
+}
+
+// MayWait returns those of a batch that may have a ticket: a lease whose token is known was granted.
+func MayWait(backs []Back) []Back {
+	var waits []Back
+	for _, b := range backs {
+		if b.Token == 0 {
+			waits = append(waits, b)
+		}
+	}
+	return waits
+}
+
+// back is what undoes an Ask.
+func (a Ask) back(mode dblock.Mode) Back {
+	b := Back{Key: a.Key, Handle: a.Handle, Mode: mode}
+	if a.Detached {
+		b.Lasts = a.Hold
+	}
+	return b
 }
 
 // Returned is what became of a Back.
@@ -102,8 +125,8 @@ type Listed struct {
 type Engine interface {
 	member.Engine
 
-	// Acquire grants what is free of a batch, which has each key once; all or none of it are asked for InTurn. A row
-	// that somebody else has locked is passed over.
+	// Acquire grants what is free of a batch, which has each key once (see CheckKeys); all or none of it are asked for
+	// InTurn. A row that another transaction has locked is passed over.
 	Acquire(ctx context.Context, by By, asks []Ask) ([]Answer, error)
 
 	// AcquireAll grants a batch as a whole, or nothing of it. All have one handle. Rows that are missing are not made.
@@ -123,8 +146,8 @@ type Engine interface {
 	// and is alive; false where nobody was served.
 	Serve(ctx context.Context, key string, gone member.ID) (bool, error)
 
-	// PassOn is Release of exclusive leases that grants them in the same statement to who has the lowest ticket and
-	// is alive. It also withdraws tickets.
+	// PassOn withdraws the tickets of those that may wait, see MayWait, and then releases what a batch holds. The
+	// same statement grants a key to the lowest ticket whose member is alive. A batch may have a key more than once.
 	PassOn(ctx context.Context, backs []Back) ([]Returned, error)
 
 	// AcquireShared grants a batch to readers, which may have a key more than once.
@@ -145,7 +168,7 @@ type Engine interface {
 	Reap(ctx context.Context, mode dblock.Mode, key string, gone []member.ID) error
 
 	// Evict ends a member that was seen to have expired, and makes sure in a statement of its own that it is gone
-	// for good: false where it is not.
+	// for good: false if it is not. It also ends what keeps the member's leases locked and would never end by itself.
 	Evict(ctx context.Context, id member.ID) (gone bool, err error)
 
 	// Release gives a batch back that is all of one mode. What is exclusive has each key once.
@@ -154,8 +177,12 @@ type Engine interface {
 	// ReleaseAll gives back what is still ours of a set, or nothing of it.
 	ReleaseAll(ctx context.Context, backs []Back) ([]Returned, error)
 
-	// ExpireIn ends a lease d from now; false where it is not ours any more.
-	ExpireIn(ctx context.Context, b Back, d time.Duration) (bool, error)
+	// ExpireIn ends all leases of one acquisition d from now, or none; false if not all of them are ours any more.
+	ExpireIn(ctx context.Context, backs []Back, d time.Duration) (bool, error)
+
+	// Holding tells, for a batch of one mode, which acquisitions are still ours: all rows of each, none past its own
+	// end. It reads and waits for no lock.
+	Holding(ctx context.Context, backs []Back) (ours []bool, err error)
 
 	// Wait notes that a process waits for keys, so that whoever gives one back says so; StopWaiting ends it.
 	Wait(ctx context.Context, keys []string, id member.ID, ttl time.Duration) error
@@ -181,6 +208,9 @@ type Engine interface {
 	// Lingers is for how long a statement may wait at the server for others' locks before it takes effect, though
 	// its client has given up.
 	Lingers() time.Duration
+
+	// LongestStatement is how many bytes a statement may have; 0: the engine knows no bound.
+	LongestStatement() int
 
 	// Fault tells what an error of this engine means.
 	Fault(err error) fault.Fault

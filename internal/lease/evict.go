@@ -3,11 +3,13 @@ package lease
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/dblock-go/dblock/internal/member"
 )
 
-// evictions are of members that were seen to be dead. Each is evicted once, however many of its leases are wanted.
+// evictions are of members that were seen to be dead. Each is evicted once, regardless of how many of its leases are wanted,
+// and again evictAgain later if one of them is still its own: a transaction that guards it may be stuck (see Engine.Evict).
 type evictions struct {
 	mu sync.Mutex
 	of map[member.ID]*eviction
@@ -15,7 +17,20 @@ type evictions struct {
 
 type eviction struct {
 	done chan struct{}
-	gone bool // for good; read it after done
+	gone bool      // for good; read these after done
+	at   time.Time // when that was known
+}
+
+const evictAgain = time.Second
+
+// old tells whether an eviction has ended some time ago.
+func (x *eviction) old(now time.Time) bool {
+	select {
+	case <-x.done:
+		return now.Sub(x.at) > evictAgain
+	default:
+		return false
+	}
 }
 
 // mostGone bounds how many are remembered.
@@ -25,15 +40,16 @@ const mostGone = 64
 func (e *evictions) evict(ctx context.Context, l *Locker, id member.ID) (gone bool) {
 	e.mu.Lock()
 	x := e.of[id]
-	if x == nil {
+	if x == nil || x.old(l.o.Clock.Now()) {
 		x = &eviction{done: make(chan struct{})}
 		if e.of == nil || len(e.of) >= mostGone {
 			e.of = make(map[member.ID]*eviction)
 		}
 		e.of[id] = x
-		e.mu.Unlock()
-		e.run(ctx, l, id, x)
-		return x.gone
+		if !l.background(func() { e.run(context.WithoutCancel(ctx), l, id, x) }) { // others wait for it, too
+			delete(e.of, id)
+			close(x.done)
+		}
 	}
 	e.mu.Unlock()
 	select {
@@ -46,10 +62,10 @@ func (e *evictions) evict(ctx context.Context, l *Locker, id member.ID) (gone bo
 
 func (e *evictions) run(ctx context.Context, l *Locker, id member.ID, x *eviction) {
 	defer close(x.done)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.bound()) // others wait for it, too
+	ctx, cancel := context.WithTimeout(ctx, l.bound())
 	defer cancel()
 	gone, err := l.engine.Evict(ctx, id)
-	x.gone = gone && err == nil
+	x.gone, x.at = gone && err == nil, l.o.Clock.Now()
 	if x.gone {
 		return
 	}

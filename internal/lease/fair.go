@@ -3,6 +3,7 @@ package lease
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -71,7 +72,7 @@ func (l *Locker) tryInTurn(ctx context.Context, r dblock.Request) (*dblock.Lock,
 // waitInTurn waits with a ticket, unless the key is free and nobody else does.
 func (l *Locker) waitInTurn(ctx context.Context, r dblock.Request) (*dblock.Lock, error) {
 	lock, _, err := l.tryInTurn(ctx, r)
-	if lock != nil || err != nil {
+	if lock != nil || err != nil && !busy(ctx, err) {
 		return lock, err
 	}
 	began := l.o.Clock.Now()
@@ -84,7 +85,7 @@ func (l *Locker) waitInTurn(ctx context.Context, r dblock.Request) (*dblock.Lock
 		if err == nil && got != nil {
 			return l.grant(ctx, nil, *got, r)
 		}
-		ask := Back{Key: r.Key, Handle: t.ask.Handle}
+		ask := t.ask.back(dblock.Exclusive)
 		if !l.background(func() { l.giveBack(l.ending, t.life, ask) }) {
 			l.doubt(t.life, ask)
 		}
@@ -124,18 +125,37 @@ func (l *Locker) takeTicket(ctx context.Context, r dblock.Request) (*turn, error
 			}
 			continue
 		}
-		if l.mayStand(err) {
-			l.doubt(life, Back{Key: r.Key, Handle: t.ask.Handle})
+		if l.mayStand(err) && !errors.Is(err, merge.ErrLeft) {
+			l.doubt(life, t.ask.back(dblock.Exclusive))
 		}
-		if !l.again(ctx, err, n) {
-			return nil, l.unanswered(ctx, err, r)
+		if l.again(ctx, err, n) {
+			continue
+		}
+		if err = l.unanswered(ctx, err, r); !busy(ctx, err) {
+			return nil, err
+		}
+		if err := l.sleep(ctx, l.o.DeafPoll); err != nil {
+			return nil, ended(l.lastSeen(r), err)
 		}
 	}
 }
 
 // runTickets is one statement for each life.
 func (l *Locker) runTickets(ctx context.Context, batch []ask, _ bool) ([]merge.Answer[int64], error) {
-	return byLife(ctx, l, batch, l.engine.Enqueue)
+	return byLife(ctx, l, batch, func(ctx context.Context, by By, asks []Ask) ([]merge.Answer[int64], error) {
+		tickets, err := l.engine.Enqueue(ctx, by, asks)
+		if err == nil {
+			err = checkNumber(asks, tickets)
+		}
+		if err != nil {
+			return nil, err
+		}
+		answers := make([]merge.Answer[int64], len(tickets))
+		for i, ticket := range tickets {
+			answers[i].Value = ticket
+		}
+		return answers, nil
+	})
 }
 
 // awaitTurn waits until a call has the key; nil: its ticket is gone, with its member.
@@ -145,10 +165,11 @@ func (l *Locker) awaitTurn(ctx context.Context, r dblock.Request, t *turn, began
 		refused := &dblock.HeldError{Key: r.Key}
 		if rung || l.isFirst(r.Key, t) {
 			state, err := l.seeTurn(ctx, r, t)
-			if err != nil {
+			if err != nil && !busy(ctx, err) {
 				return nil, err
 			}
 			switch {
+			case err != nil: // the ticket stands: look again later
 			case state.Token != 0:
 				got := t.reply
 				got.Answer, got.sent = state.Answer, state.sent
@@ -159,7 +180,9 @@ func (l *Locker) awaitTurn(ctx context.Context, r dblock.Request, t *turn, began
 			case !state.Waits || !t.life.Alive():
 				return nil, nil
 			}
-			refused = heldBy(r.Key, state.Answer)
+			if err == nil {
+				refused = heldBy(r.Key, state.Answer)
+			}
 		}
 		if rung, err = l.untilRung(ctx, r.Key, t, refused, l.o.Clock.Now().Sub(began)); err != nil {
 			return nil, ended(refused, err)
@@ -179,6 +202,9 @@ func (l *Locker) seeTurn(ctx context.Context, r dblock.Request, t *turn) (turnSt
 		sent := l.o.Clock.Now()
 		bound, cancel := context.WithTimeout(ctx, l.bound())
 		state, err := l.engine.SeeTurn(bound, r.Key, t.ask.Handle, t.ticket)
+		if err == nil {
+			err = t.ask.checkGrant(state.Answer)
+		}
 		if err == nil && state.Token == 0 && n < tries {
 			var served bool
 			if served, err = l.serve(bound, r, t, state); served {
@@ -223,8 +249,11 @@ func (l *Locker) serve(ctx context.Context, r dblock.Request, t *turn, state Tur
 // untilRung waits until it is worth looking again; rung says that it was told so.
 func (l *Locker) untilRung(ctx context.Context, key string, t *turn, refused *dblock.HeldError, waited time.Duration) (rung bool, err error) {
 	every := l.o.Poll
-	if !l.waits.hearsOfTurn(t) {
+	switch {
+	case !l.waits.hearsOfTurn(t):
 		every = pace.Interval(waited, l.o.DeafPoll)
+	case l.waits.hearing():
+		every = l.heardPoll(waited)
 	}
 	d := every/2 + rand.N(every)
 	if refused.Remaining > 0 && l.isFirst(key, t) {
@@ -326,18 +355,20 @@ func (w *Waits) forget(t *turn) {
 	delete(w.turns, t.ask.Handle.String())
 }
 
-// Told begins what a notification says of a turn: its handle follows. No key begins so.
+// Told begins what a notification says of a turn: its handle follows. A key may begin so, too.
 const Told = "\x01"
 
-// ringTurn rings the turn that a notification names; false where it names none.
+// ringTurn rings the turn that a notification names; false if it names none of this process.
 func (w *Waits) ringTurn(payload string) bool {
 	handle, is := strings.CutPrefix(payload, Told)
-	if is {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if t := w.turns[handle]; t != nil {
-			signal(t.rung)
-		}
+	if !is {
+		return false
 	}
-	return is
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	t := w.turns[handle]
+	if t != nil {
+		signal(t.rung)
+	}
+	return t != nil
 }

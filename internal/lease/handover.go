@@ -2,9 +2,11 @@ package lease
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/merge"
 )
 
 // given is a lease that was granted, and is not held yet: the one before in line has handed it over, or readers are
@@ -13,7 +15,7 @@ type given struct{ reply }
 
 func (r reply) given() *given { return &given{r} }
 
-func (g *given) back() Back { return Back{Key: g.ask.Key, Token: g.Token, Handle: g.ask.Handle} }
+func (g *given) back() Back { return g.ask.back(dblock.Exclusive) }
 
 // A process hands a key over among its own callers, where other processes wait for it, once to each who stands in
 // line when it begins to, and for no longer than this. So the callers of all processes wait for about as long,
@@ -45,8 +47,8 @@ func (l *Locker) handOver(ctx context.Context, h *hold) bool {
 	next.asked = true
 	l.mu.Unlock()
 	answer, err := l.acquires[dblock.Exclusive].Do(ctx, ask{g.ask, h.life})
-	if err != nil && l.mayStand(err) {
-		l.doubt(h.life, Back{Key: g.ask.Key, Handle: g.ask.Handle})
+	if err != nil && l.mayStand(err) && !errors.Is(err, merge.ErrLeft) {
+		l.doubt(h.life, g.back())
 	}
 	if err != nil || answer.Token == 0 {
 		l.mu.Lock()

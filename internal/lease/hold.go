@@ -9,7 +9,6 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/clock"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/member"
 )
 
@@ -24,11 +23,12 @@ type hold struct {
 	tell     func(dblock.Reason) // the Lock, that it is lost
 	forget   func()              // the life's end
 
-	mu    sync.Mutex
-	most  time.Time // its end by WithMaxHold; zero: none
-	until time.Time // its end, whatever heartbeats come; zero: none
-	timer clock.Timer
-	over  bool // lost or released
+	mu     sync.Mutex
+	most   time.Time // the database's end lies no later: WithMaxHold, or an ExpireIn without an answer; zero: none
+	until  time.Time // its end for this process, regardless of heartbeats; zero: none
+	timer  clock.Timer
+	moving chan struct{} // see turn; nil until the first ExpireIn
+	why    dblock.Reason // why it has ended, lost or released; empty: it has not
 }
 
 // grant makes the hold of a lease that was asked for at the given time. It came from the database, or from the one
@@ -48,6 +48,9 @@ func (l *Locker) grant(
 func (l *Locker) hold(ctx context.Context, p *place, h *hold, got reply, r dblock.Request) (*dblock.Lock, error) {
 	a, life := got.ask, got.life
 	var lock *dblock.Lock
+	if a.Hold > 0 {
+		h.until = got.sent.Add(a.Hold)
+	}
 	lock, h.tell = dblock.NewLock(ctx, l, r, h)
 	l.mu.Lock()
 	if l.closed {
@@ -56,6 +59,7 @@ func (l *Locker) hold(ctx context.Context, p *place, h *hold, got reply, r dbloc
 		return nil, fmt.Errorf("%w: what was granted is given back", dblock.ErrClosed)
 	}
 	l.holds[h] = struct{}{}
+	l.verifySoon()
 	if p != nil {
 		l.take(p, h)
 	}
@@ -63,7 +67,7 @@ func (l *Locker) hold(ctx context.Context, p *place, h *hold, got reply, r dbloc
 	if a.Hold > 0 {
 		h.mu.Lock()
 		h.most = got.sent.Add(a.Hold)
-		h.endAt(h.most)
+		h.endAt(h.most.Add(-l.margin(a.Hold)))
 		h.mu.Unlock()
 	}
 	h.forget = func() {}
@@ -74,9 +78,13 @@ func (l *Locker) hold(ctx context.Context, p *place, h *hold, got reply, r dbloc
 }
 
 func (h *hold) backs() []Back {
+	var lasts time.Duration
+	if h.detached {
+		lasts = max(h.ValidUntil().Sub(h.l.o.Clock.Now()), 1)
+	}
 	backs := make([]Back, len(h.fences))
 	for i, f := range h.fences {
-		backs[i] = Back{Key: f.Key, Token: f.Token, Handle: f.Handle, Mode: f.Mode}
+		backs[i] = Back{Key: f.Key, Token: f.Token, Handle: f.Handle, Mode: f.Mode, Lasts: lasts}
 	}
 	return backs
 }
@@ -101,61 +109,14 @@ func (h *hold) ValidUntil() time.Time {
 	return until
 }
 
-// endAt has the hold end at a moment of its own; h.mu is held.
-func (h *hold) endAt(until time.Time) {
-	if h.timer != nil {
-		h.timer.Stop()
-	}
-	h.until = until
-	if !h.over {
-		h.timer = h.l.o.Clock.AfterFunc(until.Sub(h.l.o.Clock.Now()), func() { h.lose(dblock.Ended) })
-	}
-}
-
-// ExpireIn has the lease end d from now.
-func (h *hold) ExpireIn(ctx context.Context, d time.Duration) error {
-	sent := h.l.o.Clock.Now()
-	h.mu.Lock()
-	over, most := h.over, h.most
-	h.mu.Unlock()
-	if over {
-		return &dblock.LostError{Key: h.key(), Reason: dblock.Ended}
-	}
-	if !most.IsZero() {
-		d = min(d, most.Sub(sent))
-	}
-	ctx, cancel := context.WithTimeout(ctx, h.l.bound())
-	defer cancel()
-	ours := true
-	var err error
-	for _, b := range h.backs() {
-		if ours && err == nil {
-			ours, err = h.l.engine.ExpireIn(ctx, b, d)
-		}
-	}
-	switch {
-	case err != nil && h.l.engine.Fault(err) == fault.Lost:
-		return fmt.Errorf("%w: the end of %q: %w", dblock.ErrOutcomeUnknown, h.key(), err)
-	case err != nil:
-		return h.l.explain(err, h.key())
-	case !ours:
-		h.lose(dblock.Stolen)
-		return &dblock.LostError{Key: h.key(), Reason: dblock.Stolen}
-	}
+// stop ends the hold for this process, once; false if it had ended before.
+func (h *hold) stop(why dblock.Reason) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.endAt(sent.Add(d))
-	return nil
-}
-
-// stop ends the hold for this process, once; false where it had ended.
-func (h *hold) stop() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.over {
+	if h.why != "" {
 		return false
 	}
-	h.over = true
+	h.why = why
 	if h.timer != nil {
 		h.timer.Stop()
 	}
@@ -164,7 +125,7 @@ func (h *hold) stop() bool {
 
 // lose tells whoever uses the lock that it is lost. Those who stand in line may ask at once.
 func (h *hold) lose(why dblock.Reason) {
-	if !h.stop() {
+	if !h.stop(why) {
 		return
 	}
 	h.tell(why)
@@ -179,10 +140,11 @@ func (h *hold) lose(why dblock.Reason) {
 // Release hands the lease over to the next one of this process, or gives it back.
 func (h *hold) Release(ctx context.Context, lost bool) {
 	h.forget()
-	ctx = context.WithoutCancel(ctx)
-	stood := h.stop()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), foreground)
+	defer cancel()
+	stood := h.stop(dblock.Released)
 	handed := stood && h.l.handOver(ctx, h)
-	if !handed && (stood || lost) { // what was lost may still stand, where only we have lost it
+	if !handed { // what was lost may still be ours at the server
 		h.l.giveBack(ctx, h.life, h.backs()...)
 		for _, f := range h.fences {
 			h.l.waits.ring(f.Key)

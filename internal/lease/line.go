@@ -33,6 +33,8 @@ type place struct {
 	pending *given        // what was granted to this one, and is to be held when the readers have gone
 	taken   bool          // by a hold, which leaves it when it ends
 	begun   bool          // its turn has come
+
+	standsBack bool // readers let it go first; only its call uses it
 }
 
 // lineOf names the line for a request. Semaphores and locks that are called the same have nothing to do with each other.
@@ -69,9 +71,14 @@ func (l *Locker) enter(r dblock.Request, wait bool) (*place, error) {
 
 func errNotSent() error { return fmt.Errorf("%w: nothing was sent", dblock.ErrClosed) }
 
-// held is who was last seen to have the key; l.mu is held.
+// held names the holder of the key: another caller of this process, or else the holder that was seen last. l.mu is held.
 func (of *line) held(key string) *dblock.HeldError {
-	if of == nil || of.seen == nil {
+	switch {
+	case of == nil:
+		return &dblock.HeldError{Key: key}
+	case len(of.places) > 0 && of.places[0].taken:
+		return &dblock.HeldError{Key: key, Holder: dblock.Holder{Label: "another caller of this process"}}
+	case of.seen == nil:
 		return &dblock.HeldError{Key: key}
 	}
 	seen := *of.seen
@@ -135,6 +142,7 @@ func (l *Locker) see(r dblock.Request, held *dblock.HeldError) {
 
 // leave gives up a place, unless a hold has taken it.
 func (l *Locker) leave(p *place) {
+	l.admitReaders(p)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if p.taken {

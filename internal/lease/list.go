@@ -10,6 +10,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/internal/schema"
 )
 
 // ByKey compares what is listed.
@@ -19,9 +20,12 @@ func ByKey(a, b Listed) int {
 
 // List reads what is held.
 func (l *Locker) List(ctx context.Context) ([]dblock.HeldLock, error) {
+	if err := l.notClosed(); err != nil {
+		return nil, err
+	}
 	listed, err := l.engine.List(ctx)
 	if err != nil {
-		return nil, l.explain(err, "of the list")
+		return nil, l.notRead(ctx, err, "the list of held locks")
 	}
 	held := make([]dblock.HeldLock, len(listed))
 	for i, x := range listed {
@@ -35,20 +39,45 @@ func (l *Locker) Holder(ctx context.Context, key string) (dblock.HeldLock, error
 	if err := dblock.CheckText("key", key, 1, dblock.MaxKeyBytes); err != nil {
 		return dblock.HeldLock{}, err
 	}
+	if err := l.notClosed(); err != nil {
+		return dblock.HeldLock{}, err
+	}
 	bounded, cancel := context.WithTimeout(ctx, l.bound())
 	defer cancel()
 	listed, held, err := l.engine.Look(bounded, key)
 	switch {
-	case err == nil && held:
+	case err != nil:
+		return dblock.HeldLock{}, l.notRead(ctx, err, fmt.Sprintf("the holder of %q", key))
+	case held:
 		return listed.shown(), nil
-	case err == nil:
-		return dblock.HeldLock{}, fmt.Errorf("%w: nobody holds %q", dblock.ErrNotHeld, key)
-	case ctx.Err() != nil:
-		return dblock.HeldLock{}, context.Cause(ctx)
-	case l.engine.Fault(err) == fault.Lost: // it only reads: nothing is in doubt
-		return dblock.HeldLock{}, fmt.Errorf("%w: who holds %q: %w", dblock.ErrUnavailable, key, err)
 	}
-	return dblock.HeldLock{}, l.explain(err, key)
+	return dblock.HeldLock{}, fmt.Errorf("%w: nobody holds %q", dblock.ErrNotHeld, key)
+}
+
+// notClosed returns ErrClosed after Close.
+func (l *Locker) notClosed() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return errNotSent()
+	}
+	return nil
+}
+
+// notRead explains the error of a statement that only reads: its outcome is never unknown.
+func (l *Locker) notRead(ctx context.Context, err error, what string) error {
+	is := l.engine.Fault(err)
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case is == fault.Lost, is == fault.Unreachable:
+		return fmt.Errorf("%w: %s was not read: %w", dblock.ErrUnavailable, what, err)
+	case is == fault.Busy, is == fault.Retry:
+		return fmt.Errorf("%w: %s was not read; retry: %w", dblock.ErrBusy, what, err)
+	case is == fault.NoSchema:
+		return fmt.Errorf("%s: %w: %w", what, &dblock.SchemaError{Want: schema.Version}, err)
+	}
+	return fmt.Errorf("%s: %w", what, err)
 }
 
 // shown is a lease as callers see it.
@@ -95,7 +124,7 @@ func (l *Locker) ForceRelease(ctx context.Context, key string, token int64) erro
 }
 
 func (l *Locker) forceRelease(ctx context.Context, f dblock.Fence) error {
-	got, err := l.free(ctx, []Back{{Key: f.Key, Token: f.Token, Handle: f.Handle, Mode: f.Mode}})
+	got, err := releaseOf(l.engine, f.Mode, l.o.Fair)(ctx, []Back{{Key: f.Key, Token: f.Token, Handle: f.Handle, Mode: f.Mode}})
 	switch {
 	case err != nil:
 		return l.explain(err, f.Key)

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/merge"
@@ -20,8 +21,11 @@ type Locker struct {
 	acquires [3]*merge.Queue[ask, Answer] // by mode
 	inTurn   *merge.Queue[ask, Answer]    // for who gives way to those with tickets
 	tickets  *merge.Queue[ask, int64]
-	release  *merge.Queue[Back, Returned]
+	release  *merge.Queue[returning, Returned]
 	waits    *Waits
+
+	reconciler *reconciler
+	deafen     func() // the heartbeat, to this Locker's Observer and Log
 
 	evictions evictions
 
@@ -30,10 +34,12 @@ type Locker struct {
 	turns  map[string][]*turn // of a fair Locker, by key and in the order of their tickets
 	holds  map[*hold]struct{}
 	closed bool
-	empty  chan struct{} // closed when no hold is left; made by Close
-	ending context.Context
-	end    context.CancelCauseFunc
-	tasks  sync.WaitGroup
+
+	verifying clock.Timer   // the next check of the holds, or the one under way; nil: none
+	empty     chan struct{} // closed when no hold is left; made by Close
+	ending    context.Context
+	end       context.CancelCauseFunc
+	tasks     sync.WaitGroup
 }
 
 // ask is an Ask of one life.
@@ -47,30 +53,37 @@ var _ dblock.Locker = (*Locker)(nil)
 // New makes a Locker of what it shares with others; o has its defaults.
 func New[E Engine](of *Share[E], o Options) *Locker {
 	e := of.Engine
-	l := &Locker{engine: e, member: of.Member, waits: of.waits, o: o, lines: make(map[string]*line), turns: make(map[string][]*turn), holds: make(map[*hold]struct{})}
+	l := &Locker{engine: e, member: of.Member, waits: of.waits, reconciler: of.reconciler, o: o, lines: make(map[string]*line), turns: make(map[string][]*turn), holds: make(map[*hold]struct{})}
 	l.ending, l.end = context.WithCancelCause(context.Background())
 	poison := func(err error) bool { return e.Fault(err) == fault.Poison }
-	for of, acquire := range map[**merge.Queue[ask, Answer]]func(context.Context, By, []Ask) ([]Answer, error){
-		&l.acquires[dblock.Exclusive]: e.Acquire, &l.acquires[dblock.Shared]: e.AcquireShared, &l.acquires[dblock.Permits]: e.AcquirePermits,
-		&l.inTurn: e.Acquire,
-	} {
-		*of = merge.New(merge.Options[ask, Answer]{
-			Run: func(ctx context.Context, batch []ask, _ bool) ([]merge.Answer[Answer], error) {
-				return byLife(ctx, l, batch, acquire)
-			},
-			Key: func(a ask) string { return a.Key }, Ends: func(a ask) bool { return a.Instead != Handle{} },
-			Poison: poison, MaxQueue: o.MaxQueue, MaxBatch: o.MaxBatch, MaxInFlight: o.MaxInFlight, Patience: o.patience,
-		})
-	}
+	l.acquires[dblock.Exclusive] = l.acquiring(dblock.Exclusive, poison, eachKeyOnce(e.Acquire))
+	l.acquires[dblock.Shared] = l.acquiring(dblock.Shared, poison, checked(e.AcquireShared))
+	l.acquires[dblock.Permits] = l.acquiring(dblock.Permits, poison, checked(e.AcquirePermits))
+	l.inTurn = l.acquiring(dblock.Exclusive, poison, eachKeyOnce(e.Acquire))
 	l.tickets = merge.New(merge.Options[ask, int64]{
-		Run: l.runTickets, Key: func(a ask) string { return a.Key }, Poison: poison, MaxQueue: o.MaxQueue, MaxBatch: o.MaxBatch,
-		MaxInFlight: o.MaxInFlight, Patience: o.patience,
+		Run: l.runTickets, Key: func(a ask) string { return a.Key }, Poison: poison, Weight: askWeight, MaxWeight: maxWeight(e), MaxQueue: o.MaxQueue,
+		MaxBatch: o.MaxBatch, MaxInFlight: o.MaxInFlight, Patience: o.patience,
+		Late: func(a ask, got merge.Answer[int64]) { l.late(dblock.Exclusive, a, got.Value != 0, got.Err) },
 	})
-	l.release = merge.New(merge.Options[Back, Returned]{
-		Run: l.runRelease, Key: func(b Back) string { return b.Key }, Ends: func(Back) bool { return true }, Poison: poison,
+	l.release = merge.New(merge.Options[returning, Returned]{
+		Run: l.runRelease, Key: func(b returning) string { return b.Key }, Ends: func(returning) bool { return true }, Poison: poison,
+		Weight: returning.weight, MaxWeight: maxWeight(e),
 		MaxBatch: o.MaxBatch, MaxInFlight: o.MaxInFlight, Patience: o.patience,
 	})
+	l.deafen = l.member.Listen(member.Listener{Observer: o.Observer, Log: o.Log})
 	return l
+}
+
+// acquiring makes a queue of acquisitions.
+func (l *Locker) acquiring(mode dblock.Mode, poison func(error) bool, run runAsks[Answer]) *merge.Queue[ask, Answer] {
+	return merge.New(merge.Options[ask, Answer]{
+		Run: func(ctx context.Context, batch []ask, _ bool) ([]merge.Answer[Answer], error) {
+			return byLife(ctx, l, batch, run)
+		},
+		Key: func(a ask) string { return a.Key }, Ends: func(a ask) bool { return a.Instead != Handle{} },
+		Late:   func(a ask, got merge.Answer[Answer]) { l.late(mode, a, got.Value.Token != 0, got.Err) },
+		Poison: poison, Weight: askWeight, MaxWeight: maxWeight(l.engine), MaxQueue: l.o.MaxQueue, MaxBatch: l.o.MaxBatch, MaxInFlight: l.o.MaxInFlight, Patience: l.o.patience,
+	})
 }
 
 // Caps says what leases promise.
@@ -110,7 +123,7 @@ func (l *Locker) observed(
 		return lock, err
 	}
 	if ctx.Err() != nil {
-		return nil, ended(l.lastSeen(r), context.Cause(ctx))
+		return nil, ended(l.lastSeen(r), fault.Unasked(ctx))
 	}
 	began := l.o.Clock.Now()
 	lock, err = how(ctx, r)
@@ -191,10 +204,28 @@ func (l *Locker) Close(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("dblock: locks are still in use: %w", context.Cause(ctx))
 	}
-	l.tasks.Wait()
+	if err := l.awaitTasks(ctx); err != nil {
+		return err
+	}
 	var errs []error
 	for _, acquire := range append(l.acquires[:], l.inTurn) {
 		errs = append(errs, acquire.Close(ctx))
 	}
+	l.deafen()
 	return errors.Join(append(errs, l.tickets.Close(ctx), l.release.Close(ctx))...)
+}
+
+// awaitTasks waits, while ctx lives, for what runs beside the callers.
+func (l *Locker) awaitTasks(ctx context.Context) error {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		l.tasks.Wait()
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("dblock: operations are still under way: %w", context.Cause(ctx))
+	}
 }

@@ -3,9 +3,11 @@ package lease
 import (
 	"cmp"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/callback"
 	"github.com/dblock-go/dblock/internal/clock"
 )
 
@@ -13,6 +15,7 @@ import (
 type Options struct {
 	Label    string
 	Observer dblock.Observer
+	Log      *slog.Logger  // heartbeats that fail, members that are lost; nil: nothing
 	Clock    clock.Clock   // default: the machine's
 	Poll     time.Duration // how often a process asks again for a key that it waits for; 10 ms to 1 min
 	DeafPoll time.Duration // the same where nothing tells it of a release; default: Poll
@@ -55,6 +58,7 @@ func (o Options) WithDefaults(owner string, poll time.Duration) (Options, error)
 	if o.MaxInFlight == 0 {
 		o.MaxInFlight, o.patience = inFlight, patience
 	}
+	o.Observer = callback.Observer(o.Observer, o.Log)
 	o.DeafPoll = cmp.Or(o.DeafPoll, o.Poll)
 	if o.Clock == nil {
 		o.Clock = clock.Real{}

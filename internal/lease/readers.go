@@ -96,13 +96,28 @@ func (l *Locker) reap(ctx context.Context, r dblock.Request, dead []member.ID) {
 	_ = l.engine.Reap(ctx, mode, r.Key, ids)
 }
 
-// readersStandBack is for how long readers let one go first who waits for them, each time that it finds them in its
-// way: each locks the key's row for a moment, and where they are many it is never free of them.
+// readersStandBack is how long readers let a waiting writer go first, each time that it finds the key's row locked: each
+// reader locks the row for a moment, and many of them never leave it free. The writer withdraws that once it keeps
+// readers out itself, or gives up.
 const readersStandBack = time.Second
 
-// standBackReaders asks those who want to read a key to let a writer go first.
-func (l *Locker) standBackReaders(ctx context.Context, key string) {
+// standBackReaders asks readers of a key to let the writer p go first.
+func (l *Locker) standBackReaders(ctx context.Context, p *place) {
+	p.standsBack = true
 	ctx, cancel := context.WithTimeout(ctx, l.bound())
 	defer cancel()
-	_ = l.engine.Wait(ctx, []string{key}, member.ID{}, readersStandBack) // a courtesy
+	_ = l.engine.Wait(ctx, []string{p.request.Key}, member.ID{}, readersStandBack) // a courtesy
+}
+
+// admitReaders ends standBackReaders, in the background.
+func (l *Locker) admitReaders(p *place) {
+	if !p.standsBack {
+		return
+	}
+	p.standsBack = false
+	l.background(func() {
+		ctx, cancel := context.WithTimeout(l.ending, l.bound())
+		defer cancel()
+		_ = l.engine.StopWaiting(ctx, []string{p.request.Key}, member.ID{}) // else it ends by itself
+	})
 }

@@ -23,6 +23,8 @@ type Share[E Engine] struct {
 	waits  *Waits
 	refs   int
 	close  func()
+
+	reconciler *reconciler
 }
 
 // Enter returns the share of key, and opens an engine where it is the first; closeEngine ends that.
@@ -45,6 +47,7 @@ func (s *Shares[K, E]) Enter(key K, o member.Options, open func() (e E, closeEng
 	}
 	share = &Share[E]{Engine: e, Member: member.New(e, o), refs: 1, close: closeEngine}
 	share.waits = newWaits(e, share.Member, o.Clock)
+	share.reconciler = newReconciler(e, share.Member, o.Clock)
 	if s.by == nil {
 		s.by = make(map[K]*Share[E])
 	}
@@ -70,7 +73,8 @@ func (s *Shares[K, E]) Leaver(key K) func(context.Context) error {
 	}
 }
 
-// leave ends a share with the last who leaves: its member's heartbeat, and all that is still held.
+// leave ends a share with the last who leaves: its member's heartbeat, and all that is still held. Where the server does not
+// answer, this goes on after ctx has ended. Leave waits for it for a second longer.
 func (s *Shares[K, E]) leave(ctx context.Context, key K) error {
 	s.mu.Lock()
 	share := s.by[key]
@@ -83,10 +87,17 @@ func (s *Shares[K, E]) leave(ctx context.Context, key K) error {
 	if !last {
 		return nil
 	}
-	share.waits.close()
-	err := share.Member.Close(ctx)
-	share.close()
-	if err != nil {
+	done, err := member.Leave(ctx, func() error {
+		share.waits.close()
+		share.reconciler.close()
+		err := share.Member.Close(ctx)
+		share.close()
+		return err
+	})
+	switch {
+	case !done:
+		return notLeft(fault.Lost, context.Cause(ctx))
+	case err != nil:
 		return notLeft(share.Engine.Fault(err), err)
 	}
 	return nil

@@ -13,6 +13,9 @@ const unused = time.Hour
 
 // Sweep tidies away what nobody has used for an hour.
 func (l *Locker) Sweep(ctx context.Context) (removed int64, err error) {
+	if err := l.notClosed(); err != nil {
+		return 0, err
+	}
 	removed, err = l.engine.Sweep(ctx, unused)
 	if err != nil {
 		return removed, l.explain(err, "of the sweep")

@@ -18,7 +18,7 @@ func (l *Locker) wait(ctx context.Context, r dblock.Request) (*dblock.Lock, erro
 	}
 	if r.Mode != dblock.Exclusive {
 		lock, _, err := l.atOnce(ctx, r)
-		if lock != nil || err != nil && !errors.Is(err, dblock.ErrNotAcquired) {
+		if lock != nil || err != nil && !errors.Is(err, dblock.ErrNotAcquired) && !busy(ctx, err) {
 			return lock, err
 		}
 	}
@@ -48,10 +48,13 @@ func (l *Locker) poll(ctx context.Context, place *place, r dblock.Request) (*dbl
 	defer func() { l.stopWaiting(told) }()
 	for {
 		lock, refused, err := l.askFor(ctx, place, r)
+		if busy(ctx, err) {
+			refused, err = l.lastSeen(r), nil
+		}
 		if lock != nil || err != nil {
 			return lock, err
 		}
-		if told == nil || clock.Past(l.o.Clock.Now(), told.stale) {
+		if !l.waits.known(told) {
 			if b, err := l.waits.start(ctx, r.Key); err == nil {
 				l.stopWaiting(told)
 				told = b
@@ -63,6 +66,12 @@ func (l *Locker) poll(ctx context.Context, place *place, r dblock.Request) (*dbl
 			return nil, ended(refused, err)
 		}
 	}
+}
+
+// busy reports whether a wait goes on after an error: nothing was written, because a transaction kept a row locked, or
+// no answer or connection came in time.
+func busy(ctx context.Context, err error) bool {
+	return errors.Is(err, dblock.ErrBusy) && !errors.Is(err, dblock.ErrOutcomeUnknown) && ctx.Err() == nil
 }
 
 // askFor asks for whatever a place is for.
@@ -92,8 +101,11 @@ func (l *Locker) pause(ctx context.Context, b *bell, seen bool, refused *dblock.
 		rung = b.rung
 	}
 	hears := b != nil && (l.waits.hearing() || seen && l.waits.hearsOf(b.key))
-	if !hears {
+	switch {
+	case !hears:
 		every = pace.Interval(waited, l.o.DeafPoll)
+	case l.waits.hearing():
+		every = l.heardPoll(l.o.Clock.Now().Sub(b.began))
 	}
 	d := every/2 + rand.N(every)
 	if refused.Remaining > 0 {
@@ -104,6 +116,13 @@ func (l *Locker) pause(ctx context.Context, b *bell, seen bool, refused *dblock.
 	}
 	now := l.o.Clock.Now() // planned when it is due: one that is due late must not hold up those that are due soon
 	return l.sleepUntil(ctx, l.waits.pace.Plan(now, now).Sub(now), rung)
+}
+
+// heardPoll is how often a call asks again that is notified of releases, and has waited so long. A release that is under
+// way when a wait begins does not see the waiter, and notifies no one. It may commit after the waiter has asked. So the
+// first polls are soon, and each comes after twice the time: such a release costs little more than it takes itself.
+func (l *Locker) heardPoll(waited time.Duration) time.Duration {
+	return min(max(waited, heardWithin), l.o.Poll)
 }
 
 // standBack lets another process have a key that this one has given back for its sake: for the longest that a

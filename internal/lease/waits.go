@@ -59,7 +59,9 @@ type note struct {
 type bell struct {
 	key   string
 	rung  chan struct{} // holds one
+	began time.Time     // when the database knew of it; only its call reads it
 	stale time.Time     // when the database is to be told anew
+	life  *member.Life  // under which the database knows of it
 }
 
 // waitsFor is for how long the database takes it that a process waits; it is told anew when half of it
@@ -69,7 +71,8 @@ const waitsFor = 2 * time.Minute
 func newWaits(e Engine, m *member.Member, c clock.Clock) *Waits {
 	w := &Waits{engine: e, member: m, clock: c, keys: make(map[string]*waited), news: make(chan struct{}, 1)}
 	w.notes = merge.New(merge.Options[note, struct{}]{
-		Run: w.tell, Key: func(n note) string { return n.key }, Ends: func(n note) bool { return n.id == member.ID{} },
+		Late: func(note, merge.Answer[struct{}]) {}, // it outlives its caller: else it could come after the end of the wait
+		Run:  w.tell, Key: func(n note) string { return n.key }, Ends: func(n note) bool { return n.id == member.ID{} },
 		MaxInFlight: inFlight, Patience: patience,
 	})
 	w.ending, w.end = context.WithCancel(context.Background())
@@ -96,7 +99,7 @@ func (w *Waits) start(ctx context.Context, key string) (*bell, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &bell{key: key, rung: make(chan struct{}, 1), stale: w.clock.Now().Add(waitsFor / 2)}
+	b := &bell{key: key, rung: make(chan struct{}, 1), stale: w.clock.Now().Add(waitsFor / 2), life: life}
 	w.mu.Lock()
 	of := w.keys[key]
 	if of == nil {
@@ -113,7 +116,13 @@ func (w *Waits) start(ctx context.Context, key string) (*bell, error) {
 		w.stop(b)
 		return nil, err
 	}
+	b.began = w.clock.Now()
 	return b, nil
+}
+
+// known reports whether the database knows that a bell's caller waits. It forgets that in time, and with the member.
+func (w *Waits) known(b *bell) bool {
+	return b != nil && !clock.Past(w.clock.Now(), b.stale) && b.life.Alive()
 }
 
 // stop ends what start began. The database is told in the background: whoever waited has the lock now,

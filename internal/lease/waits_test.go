@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -110,4 +111,33 @@ func TestWhatIsHeldEndsWithItsProcess(t *testing.T) {
 		_ = lock.Release(t.Context())
 		release(t, next)
 	})
+}
+
+// TestKeysLikeNotices has calls wait for keys that begin like the notice of a ticket's grant. Their release wakes them.
+func TestKeysLikeNotices(t *testing.T) {
+	for _, key := range []string{lease.Told, lease.Told + "k", lease.Told + "00000000000000000000000000000000"} {
+		t.Run(strconv.Quote(key), func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *memlease.Server) {
+				o := lease.Options{Poll: time.Minute}
+				holder, waiter := newProcess(s).locker(t, o), newProcess(s).locker(t, o)
+				lock, err := holder.Acquire(t.Context(), key)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var released time.Time
+				time.AfterFunc(10*time.Minute, func() {
+					released = time.Now()
+					release(t, lock)
+				})
+				got, err := waiter.Acquire(t.Context(), key)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if took := time.Since(released); took > time.Second {
+					t.Errorf("%q was granted %v after its release", key, took)
+				}
+				release(t, got)
+			})
+		})
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/callback"
 	"github.com/dblock-go/dblock/internal/clock"
 )
 
@@ -50,6 +51,13 @@ func (l *Life) Alive() bool {
 		l.finish(dblock.Expired)
 	}
 	return alive
+}
+
+// Lost tells whether this life may not be trusted any more. Unlike Alive it ends nothing.
+func (l *Life) Lost() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ended || clock.Past(l.m.o.Clock.Now(), l.trusted)
 }
 
 // OnEnd has f called when this life ends, at once where it has ended, unless forget is called first.
@@ -125,6 +133,11 @@ func (l *Life) heartbeat() {
 	}
 	l.note(sent, beat, err)
 	if err == nil {
+		l.m.tell(func(of *Listener) {
+			if of.Confirmed != nil {
+				of.Confirmed()
+			}
+		})
 		l.settle(ctx, beat)
 	}
 }
@@ -150,10 +163,12 @@ func (l *Life) note(sent time.Time, beat int64, err error) {
 	l.next = l.m.o.Clock.AfterFunc(pause, l.heartbeat)
 	l.mu.Unlock()
 	if err != nil {
-		l.m.o.Log.Warn("dblock: a heartbeat was not confirmed", "member", l.ID.String(), "remaining", remaining, "error", err)
-		if late := l.m.o.Observer.HeartbeatLate; late != nil {
-			late(remaining, err)
-		}
+		l.m.warn("dblock: a heartbeat was not confirmed", "member", l.ID.String(), "remaining", remaining, "error", err)
+		l.m.tell(func(of *Listener) {
+			if of.Observer.HeartbeatLate != nil {
+				callback.Safely(of.Log, func() { of.Observer.HeartbeatLate(remaining, err) })
+			}
+		})
 	}
 }
 
@@ -192,7 +207,7 @@ func (l *Life) finish(why dblock.Reason) {
 	l.mu.Unlock()
 	l.m.forget(l)
 	if why != dblock.Closed {
-		l.m.o.Log.Warn("dblock: the member is lost, and all that it held", "member", l.ID.String(), "reason", string(why))
+		l.m.warn("dblock: the member is lost, and all that it held", "member", l.ID.String(), "reason", string(why))
 	}
 	for f := range callbacks {
 		(*f)(why)

@@ -5,10 +5,13 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/callback"
 	"github.com/dblock-go/dblock/internal/clock"
 )
 
@@ -50,27 +53,82 @@ func (o Options) WithDefaults(owner string) (Options, error) {
 	return o, nil
 }
 
+// Listener learns of the heartbeats of a Member.
+type Listener struct {
+	Observer  dblock.Observer
+	Log       *slog.Logger // nil: none
+	Confirmed func()       // after each confirmed heartbeat; the next one does not wait for it. Nil: none
+}
+
 // Member joins when it is first needed, and again after it was lost. It is safe for concurrent use.
 type Member struct {
 	engine Engine
 	o      Options
 
-	mu      sync.Mutex
-	life    *Life         // nil while there is none
-	joining chan struct{} // closed when the join under way has ended
-	closed  bool
+	mu        sync.Mutex
+	life      *Life    // nil while there is none
+	joining   *joining // nil while no join is under way
+	closed    bool
+	listeners map[*Listener]struct{}
 }
 
-// New makes a Member; o has its defaults.
-func New(e Engine, o Options) *Member { return &Member{engine: e, o: o} }
+// joining is a join under way. All who need a life wait for it.
+type joining struct {
+	done chan struct{}
+	err  error // read it after done
+}
+
+// New makes a Member; o has its defaults. Its Observer and Log are those of the first Listener.
+func New(e Engine, o Options) *Member {
+	m := &Member{engine: e, o: o, listeners: make(map[*Listener]struct{})}
+	m.Listen(Listener{Observer: o.Observer, Log: o.Log})
+	return m
+}
+
+// Listen has l learn of heartbeats until stop.
+func (m *Member) Listen(l Listener) (stop func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.listeners[&l] = struct{}{}
+	return func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		delete(m.listeners, &l)
+	}
+}
+
+// tell calls f for each Listener.
+func (m *Member) tell(f func(*Listener)) {
+	m.mu.Lock()
+	listeners := slices.Collect(maps.Keys(m.listeners))
+	m.mu.Unlock()
+	for _, l := range listeners {
+		f(l)
+	}
+}
+
+// warn writes a line to the Log of each Listener, and once to one that several share.
+func (m *Member) warn(line string, args ...any) {
+	written := make(map[*slog.Logger]bool)
+	m.tell(func(l *Listener) {
+		if l.Log != nil && !written[l.Log] {
+			written[l.Log] = true
+			callback.Safely(nil, func() { l.Log.Warn(line, args...) })
+		}
+	})
+}
 
 // tick is the time between two heartbeats.
 func (m *Member) tick() time.Duration { return m.o.TTL / 3 }
 
+// Margin is by how much earlier than the server this process believes that its member, or a lock, has ended.
+func (m *Member) Margin() time.Duration { return m.o.Margin }
+
 // TTL is the time after which it is dead without a heartbeat.
 func (m *Member) TTL() time.Duration { return m.o.TTL }
 
-// Life returns the present membership, and joins first where there is none.
+// Life returns the present membership, and joins first where there is none. A caller whose ctx ends
+// leaves the join to the others.
 func (m *Member) Life(ctx context.Context) (*Life, error) {
 	for {
 		m.mu.Lock()
@@ -86,48 +144,45 @@ func (m *Member) Life(ctx context.Context) (*Life, error) {
 			}
 			continue // it was forgotten
 		case m.joining == nil:
-			m.joining = make(chan struct{})
-			m.mu.Unlock()
-			return m.join(ctx)
+			m.joining = &joining{done: make(chan struct{})}
+			go m.join(context.WithoutCancel(ctx), m.joining)
 		}
-		wait := m.joining
+		j := m.joining
 		m.mu.Unlock()
 		select {
-		case <-wait:
+		case <-j.done:
+			if j.err != nil {
+				return nil, j.err
+			}
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
 	}
 }
 
-// join makes a new life, within a bound of its own, as others wait for it. One whose answer was lost is never
-// used: its row expires by itself.
-func (m *Member) join(ctx context.Context) (*Life, error) {
+// join makes a new life, within a bound of its own. One whose answer was lost is never used: its row
+// expires by itself.
+func (m *Member) join(ctx context.Context, j *joining) {
+	defer close(j.done)
 	life := &Life{ID: NewID(), m: m, onEnd: make(map[*func(dblock.Reason)]struct{})}
 	ctx, cancel := context.WithTimeout(ctx, m.o.TTL/2)
 	defer cancel()
 	sent := m.o.Clock.Now()
-	err := m.engine.Join(ctx, life.ID, m.o.Label, m.o.TTL)
-	if err == nil {
+	j.err = m.engine.Join(ctx, life.ID, m.o.Label, m.o.TTL)
+	if j.err == nil {
 		life.begin(sent)
 	}
 	m.mu.Lock()
-	close(m.joining)
 	m.joining = nil
-	if err == nil && !m.closed {
+	if j.err == nil && !m.closed {
 		m.life = life
 	}
 	closed := m.closed
 	m.mu.Unlock()
-	switch {
-	case err != nil:
-		return nil, err
-	case closed:
+	if closed && j.err == nil {
 		life.finish(dblock.Closed)
 		_ = m.engine.Leave(ctx, life.ID) // or its row expires
-		return nil, fmt.Errorf("%w: nothing was sent", dblock.ErrClosed)
 	}
-	return life, nil
 }
 
 func (m *Member) forget(l *Life) {
@@ -145,14 +200,20 @@ const leaveTimeout = 5 * time.Second
 // has a bound of its own.
 func (m *Member) Close(ctx context.Context) error {
 	m.mu.Lock()
-	life := m.life
+	life, j := m.life, m.joining
 	m.closed = true
 	m.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(leaveTimeout, m.o.TTL/2))
+	defer cancel()
+	if j != nil { // it leaves by itself
+		select {
+		case <-j.done:
+		case <-ctx.Done():
+		}
+	}
 	if life == nil {
 		return nil
 	}
 	life.finish(dblock.Closed)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(leaveTimeout, m.o.TTL/2))
-	defer cancel()
 	return m.engine.Leave(ctx, life.ID)
 }

@@ -163,12 +163,13 @@ func TestTrustEndsBeforeTheServerSays(t *testing.T) {
 func TestAFailedHeartbeatIsRepeated(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server, m *Member) {
 		var late atomic.Int64
-		m.o.Observer.HeartbeatLate = func(remaining time.Duration, err error) {
+		stop := m.Listen(Listener{Observer: dblock.Observer{HeartbeatLate: func(remaining time.Duration, err error) {
 			late.Add(1)
 			if err == nil || remaining <= 0 {
 				t.Errorf("late: %v, %v", remaining, err)
 			}
-		}
+		}}})
+		defer stop()
 		life, why := join(t, m)
 		s.set(func() { s.fail = errors.New("no route") })
 		time.Sleep(ttl - 2*time.Second)

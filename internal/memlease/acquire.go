@@ -2,6 +2,7 @@ package memlease
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/dblock-go/dblock"
@@ -34,7 +35,7 @@ func (e *Engine) Acquire(ctx context.Context, by lease.By, asks []lease.Ask) ([]
 func (s *Server) answer(by lease.By, a lease.Ask, serves bool) lease.Answer {
 	refused, free := s.refuse(a, serves)
 	if free {
-		return lease.Answer{Token: s.grant(by, a)}
+		return s.grant(by, a)
 	}
 	return refused
 }
@@ -111,14 +112,35 @@ func (s *Server) giveBack(b lease.Back) lease.Returned {
 	return lease.Returned{Freed: true, Stood: true}
 }
 
-// ExpireIn ends a lease d from now.
-func (e *Engine) ExpireIn(ctx context.Context, b lease.Back, d time.Duration) (ours bool, err error) {
+// ExpireIn ends all leases of one acquisition d from now, or none.
+func (e *Engine) ExpireIn(ctx context.Context, backs []lease.Back, d time.Duration) (ours bool, err error) {
 	err = e.call(ctx, "ExpireIn", func(s *Server) {
-		for _, g := range s.rowsOf(b) {
-			if ours = g.handle == b.Handle && g.token == b.Token && !g.ended(s.clock.Now()); ours {
-				s.endAt(b.Key, g, max(d, time.Microsecond)) // as a database would: its clock counts these
+		if ours = !slices.ContainsFunc(backs, func(b lease.Back) bool { return !s.holds(b) }); !ours {
+			return
+		}
+		for _, b := range backs {
+			for _, g := range s.rowsOf(b) {
+				if g.handle == b.Handle {
+					s.endAt(b.Key, g, max(d, time.Microsecond)) // a database counts in these
+				}
 			}
 		}
 	})
 	return ours, err
+}
+
+// Holding tells which acquisitions are still ours.
+func (e *Engine) Holding(ctx context.Context, backs []lease.Back) (ours []bool, err error) {
+	err = e.call(ctx, "Holding", func(s *Server) {
+		for _, b := range backs {
+			ours = append(ours, s.holds(b))
+		}
+	})
+	return ours, err
+}
+
+// holds tells whether all of an acquisition is there, and has not ended by itself; s.mu is held.
+func (s *Server) holds(b lease.Back) bool {
+	ended := func(g *grantRow) bool { return g.handle == b.Handle && g.ended(s.clock.Now()) }
+	return s.stands(b) && !slices.ContainsFunc(s.rowsOf(b), ended)
 }

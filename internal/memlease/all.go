@@ -17,7 +17,7 @@ func (e *Engine) AcquireAll(ctx context.Context, by lease.By, asks []lease.Ask) 
 			all = all && free
 		}
 		for i := 0; all && i < len(asks); i++ {
-			answers[i] = lease.Answer{Token: s.grant(by, asks[i])}
+			answers[i] = s.grant(by, asks[i])
 		}
 	})
 	if err != nil {

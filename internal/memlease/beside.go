@@ -46,7 +46,7 @@ func (s *Server) enterShared(by lease.By, a lease.Ask) lease.Answer {
 	g := &grantRow{}
 	l.readers[a.Handle] = g
 	s.fill(by, a, g, l.token)
-	return lease.Answer{Token: g.token}
+	return lease.Answer{Token: g.token, Handle: g.handle}
 }
 
 // leaveShared ends one reader; s.mu is held.
@@ -120,7 +120,7 @@ func (s *Server) takePermits(by lease.By, a lease.Ask) lease.Answer {
 	for _, g := range free[:a.Permits] {
 		s.fill(by, a, g, token)
 	}
-	return lease.Answer{Token: token}
+	return lease.Answer{Token: token, Handle: free[0].handle}
 }
 
 // givePermitsBack frees those of one handle; s.mu is held.

@@ -64,6 +64,9 @@ func (e *Engine) Fault(err error) fault.Fault {
 // Lingers is 0: no statement waits at the server.
 func (e *Engine) Lingers() time.Duration { return 0 }
 
+// LongestStatement is 0: no statement is too long.
+func (e *Engine) LongestStatement() int { return 0 }
+
 // call runs one statement: nothing of it where ctx has ended.
 func (e *Engine) call(ctx context.Context, name string, f func(s *Server)) error {
 	e.mu.Lock()

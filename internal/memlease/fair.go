@@ -44,8 +44,8 @@ func (e *Engine) SeeTurn(ctx context.Context, key string, handle lease.Handle, _
 			return
 		}
 		turn.Held, turn.Holder = true, s.holder(&l.grantRow)
-		if l.handle == handle {
-			turn.Token = l.token
+		if l.handle == handle && !l.shared {
+			turn.Token, turn.Answer.Handle = l.token, l.handle
 			if !l.until.IsZero() {
 				turn.Left = l.until.Sub(now)
 			}
@@ -90,9 +90,11 @@ func (s *Server) waits(key string) bool {
 func (e *Engine) PassOn(ctx context.Context, backs []lease.Back) ([]lease.Returned, error) {
 	returned := make([]lease.Returned, len(backs))
 	err := e.call(ctx, "PassOn", func(s *Server) {
-		for i, b := range backs {
+		for _, b := range lease.MayWait(backs) {
 			s.tickets[b.Key] = slices.DeleteFunc(s.tickets[b.Key], func(t ticketRow) bool { return t.ask.Handle == b.Handle })
-			if returned[i] = s.giveBack(b); returned[i].Freed {
+		}
+		for i, b := range backs {
+			if returned[i] = s.giveBack(b); returned[i].Freed && !s.leases[b.Key].shared {
 				s.next(b.Key)
 			}
 		}

@@ -81,14 +81,14 @@ func (s *Server) serves(by lease.By) bool {
 func (g *grantRow) ended(now time.Time) bool { return !g.until.IsZero() && !g.until.After(now) }
 
 // grant makes a lease another handle's; s.mu is held.
-func (s *Server) grant(by lease.By, a lease.Ask) (token int64) {
+func (s *Server) grant(by lease.By, a lease.Ask) lease.Answer {
 	l := s.lease(a.Key)
-	token = max(l.token+1, s.clock.Now().UnixMicro())
+	token := max(l.token+1, s.clock.Now().UnixMicro())
 	if l.shared = l.shared && (l.handle == lease.Handle{} || l.handle != a.Instead); l.shared {
 		token = l.token // that of the readers who may be there
 	}
 	s.fill(by, a, &l.grantRow, token)
-	return l.token
+	return lease.Answer{Token: l.token, Handle: l.handle}
 }
 
 // lease is a key's row, which is made where it is missing; s.mu is held.
@@ -175,6 +175,11 @@ func (s *Server) remaining(g *grantRow) time.Duration {
 func (s *Server) Stands(b lease.Back) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.stands(b)
+}
+
+// stands is Stands; s.mu is held.
+func (s *Server) stands(b lease.Back) bool {
 	stand, want := 0, 1
 	for _, g := range s.rowsOf(b) {
 		if g.token == b.Token && g.handle == b.Handle && b.Handle != (lease.Handle{}) {

@@ -3,6 +3,7 @@ package merge
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/dblock-go/dblock"
@@ -10,12 +11,14 @@ import (
 
 // batch is what one statement carries.
 type batch[Q, A any] struct {
-	calls []*call[Q, A]
-	lanes []*lane[Q, A]
+	calls  []*call[Q, A]
+	lanes  []*lane[Q, A]
+	weight int
 }
 
-func (q *Queue[Q, A]) lane(req Q) *lane[Q, A] {
-	key := q.o.Key(req)
+func (q *Queue[Q, A]) lane(req Q) *lane[Q, A] { return q.laneOf(q.o.Key(req)) }
+
+func (q *Queue[Q, A]) laneOf(key string) *lane[Q, A] {
 	l := q.lanes[key]
 	if l == nil {
 		l = &lane[Q, A]{key: key}
@@ -74,7 +77,7 @@ func (q *Queue[Q, A]) beginLater() {
 
 // offer puts a lane into the line of those that a statement could take from.
 func (q *Queue[Q, A]) offer(l *lane[Q, A]) {
-	if !l.ready && l.live > 0 && (l.flying == 0 || l.flying < q.o.PerKey && !l.beside) {
+	if !l.ready && l.mayBegin(q.o.PerKey) {
 		l.ready = true
 		q.ready = append(q.ready, l)
 	}
@@ -96,13 +99,16 @@ func (q *Queue[Q, A]) form() batch[Q, A] {
 			q.forget(l)
 			continue
 		}
-		own := l.bearsNoOther()
-		before := len(b.calls)
-		b.calls = l.take(q.o.MaxBatch-before, b.calls)
-		l.flying++
-		q.waiting -= len(b.calls) - before
-		b.lanes = append(b.lanes, l)
-		if own || len(b.calls) == q.o.MaxBatch {
+		if !l.mayBegin(q.o.PerKey) { // a statement of its stands aside since it was offered
+			continue
+		}
+		own := q.o.Apart || l.bearsNoOther()
+		full := q.take(l, &b)
+		if full && (len(b.lanes) == 0 || b.lanes[len(b.lanes)-1] != l) {
+			l.ready = true
+			q.ready = slices.Insert(q.ready, 0, l) // it is the first of the next statement
+		}
+		if own || full {
 			break
 		}
 	}
@@ -113,20 +119,52 @@ func (q *Queue[Q, A]) form() batch[Q, A] {
 	return b
 }
 
+// take moves calls of a lane to a batch while they fit. It reports whether the batch is full.
+func (q *Queue[Q, A]) take(l *lane[Q, A], b *batch[Q, A]) (full bool) {
+	taken := 0
+	for ; l.live > 0 && !full; taken++ {
+		weight := q.o.Weight(l.head().req)
+		if full = len(b.calls) == q.o.MaxBatch || len(b.calls) > 0 && b.weight+weight > q.o.MaxWeight; full {
+			break
+		}
+		b.weight += weight
+		b.calls = append(b.calls, l.pop())
+	}
+	if taken > 0 {
+		l.flying++
+		q.waiting -= taken
+		b.lanes = append(b.lanes, l)
+	}
+	return full || len(b.calls) == q.o.MaxBatch
+}
+
 // execute runs one statement and hands out its answers.
 func (q *Queue[Q, A]) execute(b batch[Q, A]) {
-	skipped := q.run(b.calls)
+	t := turn[Q, A]{q: q, lanes: b.lanes}
+	skipped := q.run(withTurn(context.Background(), &t), b.calls)
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	for _, l := range b.lanes {
+		if len(skipped) == 0 {
+			l.rests = 0
+		}
+	}
 	q.putBack(skipped)
-	q.settle(b.lanes...)
+	q.settle(&t)
 }
 
 // settle notes that a statement has ended, and sends what waited for it.
-func (q *Queue[Q, A]) settle(lanes ...*lane[Q, A]) {
-	q.running--
-	for _, l := range lanes {
+func (q *Queue[Q, A]) settle(t *turn[Q, A]) {
+	if t.aside {
+		q.aside--
+	} else {
+		q.running--
+	}
+	for _, l := range t.lanes {
 		l.flying--
+		if t.aside {
+			l.blocked--
+		}
 		q.offer(l)
 		q.forget(l)
 	}
@@ -136,47 +174,89 @@ func (q *Queue[Q, A]) settle(lanes ...*lane[Q, A]) {
 
 // run executes calls in one statement, or, when one of them poisons it, in halves. It returns
 // those that were skipped.
-func (q *Queue[Q, A]) run(calls []*call[Q, A]) (skipped []*call[Q, A]) {
+func (q *Queue[Q, A]) run(ctx context.Context, calls []*call[Q, A]) (skipped []*call[Q, A]) {
 	reqs := make([]Q, len(calls))
 	again := false
 	for i, c := range calls {
 		reqs[i] = c.req
 		again = again || c.alone
 	}
-	answers, err := q.o.Run(context.Background(), reqs, again)
+	answers, err := q.send(ctx, reqs, again)
 	if err != nil && len(calls) > 1 && q.o.Poison(err) {
 		half := len(calls) / 2
-		return append(q.run(calls[:half]), q.run(calls[half:])...)
-	}
-	if err == nil && len(answers) != len(calls) {
-		panic(fmt.Sprintf("merge: %d answers to %d requests", len(answers), len(calls)))
+		return append(q.run(ctx, calls[:half]), q.run(ctx, calls[half:])...)
 	}
 	for i, c := range calls {
 		switch {
 		case err != nil:
-			c.answer <- Answer[A]{Err: err}
+			q.deliver(c, Answer[A]{Err: err})
 		case !answers[i].Alone:
-			c.answer <- answers[i]
-		case c.alone:
-			c.answer <- Answer[A]{Err: stayedLocked(c.lane.key)}
+			q.deliver(c, answers[i])
+		case c.alone && time.Since(c.since) >= q.o.MaxWait:
+			q.deliver(c, Answer[A]{Err: stayedLocked(c.lane.key)})
+		case c.ended.Load(): // its caller has left, and nothing was decided
 		default:
+			c.behind = answers[i].Behind
+			if !c.alone {
+				c.since = time.Now()
+			}
 			skipped = append(skipped, c)
 		}
 	}
 	return skipped
 }
 
-// putBack queues skipped calls again, at the head of their lanes, each key to go out alone.
+// send runs one statement, and checks that it answers each request.
+func (q *Queue[Q, A]) send(ctx context.Context, reqs []Q, again bool) ([]Answer[A], error) {
+	answers, err := q.o.Run(ctx, reqs, again)
+	if err == nil && len(answers) != len(reqs) {
+		err = fmt.Errorf("%w: the server sent %d answers to %d requests", dblock.ErrOutcomeUnknown, len(answers), len(reqs))
+	}
+	return answers, err
+}
+
+// putBack queues skipped calls again, at the head of the lane of what they wait for, each key to go out alone. A lane rests if one was
+// skipped before.
 func (q *Queue[Q, A]) putBack(skipped []*call[Q, A]) {
 	byLane := make(map[*lane[Q, A]][]*call[Q, A])
 	for _, c := range skipped {
+		if c.behind != "" {
+			c.lane = q.laneOf(c.behind)
+		}
+		if c.alone {
+			q.rest(c.lane)
+		}
 		c.sent, c.alone = false, true
 		byLane[c.lane] = append(byLane[c.lane], c)
 	}
 	for l, calls := range byLane {
 		l.unshift(calls)
+		q.offer(l)
 	}
 	q.waiting += len(skipped)
+}
+
+const (
+	firstRest   = 10 * time.Millisecond
+	longestRest = 250 * time.Millisecond
+)
+
+// rest has a lane wait before its next statement, twice as long each time.
+func (q *Queue[Q, A]) rest(l *lane[Q, A]) {
+	if l.resting {
+		return
+	}
+	l.resting = true
+	pause := min(longestRest, firstRest<<min(l.rests, 10))
+	l.rests++
+	time.AfterFunc(pause, func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		l.resting = false
+		q.offer(l)
+		q.forget(l)
+		q.dispatch()
+	})
 }
 
 func stayedLocked(key string) error {

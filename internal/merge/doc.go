@@ -10,7 +10,7 @@
 //   - Bounded at admission only: past MaxQueue a call is refused with dblock.ErrOverloaded, unless
 //     it ends a hold, which is never refused.
 //   - A caller whose context ends while its call is queued was certainly not executed. Once sent,
-//     the outcome is what the database says, or dblock.ErrOutcomeUnknown.
+//     the outcome is what the database says, or dblock.ErrOutcomeUnknown. The answer then goes to Late.
 //   - An answer counts when Run has returned without an error, never before.
 //   - One bad request never fails its neighbours: the batch is halved until it stands alone.
 //   - PerKey statements are in flight for a key: one, as a second would only wait for the first one's

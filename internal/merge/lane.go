@@ -1,16 +1,25 @@
 package merge
 
-import "slices"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // call is one request that stands in the queue.
 type call[Q, A any] struct {
 	req    Q
 	lane   *lane[Q, A]
 	answer chan Answer[A] // holds one, so that nobody has to be there to take it
+	then   func(A, error) // of a call that was posted: it has no caller who waits
+
+	ended atomic.Bool // it has its answer, or its caller has left: whichever came first
 
 	sent      bool // it left the queue for a statement
 	withdrawn bool // its caller gave up before that
 	alone     bool // it may share a statement with its own key only
+
+	behind string    // where it is to wait; empty: in the lane of its own key
+	since  time.Time // when it was first answered Alone
 }
 
 // lane is the line of calls for one key.
@@ -21,9 +30,18 @@ type lane[Q, A any] struct {
 	flying int           // statements in flight that carry this key
 	beside bool          // what is in flight carries other keys as well
 	ready  bool          // it stands in Queue.ready
+
+	blocked int  // statements in flight that stand aside
+	resting bool // its calls were answered Alone again: the next statement waits for a timer
+	rests   int  // how often in a row
 }
 
-func (l *lane[Q, A]) idle() bool { return l.live == 0 && l.flying == 0 }
+func (l *lane[Q, A]) idle() bool { return l.live == 0 && l.flying == 0 && !l.resting }
+
+// mayBegin tells whether a statement may carry this lane now, if each key has perKey at most.
+func (l *lane[Q, A]) mayBegin(perKey int) bool {
+	return l.live > 0 && !l.resting && l.blocked == 0 && (l.flying == 0 || l.flying < perKey && !l.beside)
+}
 
 // bearsNoOther tells that its next statement must carry no other key: it was skipped beside others, or would be, as one in flight has
 // the row.
@@ -57,18 +75,14 @@ func (l *lane[Q, A]) head() *call[Q, A] {
 	return l.calls[0]
 }
 
-// take moves up to n calls from the head to the end of calls, and marks them sent.
-func (l *lane[Q, A]) take(n int, calls []*call[Q, A]) []*call[Q, A] {
-	calls = slices.Grow(calls, min(n, l.live))
-	for ; n > 0 && l.live > 0; n-- {
-		c := l.head()
-		l.calls = l.calls[1:]
-		l.live--
-		c.sent = true
-		calls = append(calls, c)
-	}
+// pop takes the first call that still waits out of the lane, and marks it sent; live must not be 0.
+func (l *lane[Q, A]) pop() *call[Q, A] {
+	c := l.head()
+	l.calls = l.calls[1:]
+	l.live--
+	c.sent = true
 	if l.live == 0 {
 		l.calls = nil
 	}
-	return calls
+	return c
 }

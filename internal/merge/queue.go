@@ -28,21 +28,45 @@ type Options[Q, A any] struct {
 	// Poison tells errors that one request of a batch may have caused. Default: none.
 	Poison func(error) bool
 
+	// Weight is how much a request adds to a statement, and MaxWeight is how much one statement takes, for example
+	// in bytes. A request that is heavier has a statement of its own. Default: the number of requests is the only
+	// bound.
+	Weight    func(Q) int
+	MaxWeight int
+
+	// Late receives the answer to a request whose caller left after it was sent. It must not block.
+	// With it the statement of a lone caller outlives that caller, too: it runs on a goroutine of its own.
+	// Default: such answers are dropped, and a lone caller's context ends its statement.
+	Late func(Q, Answer[A])
+
+	// Waiters is how many statements may stand aside at once, beside MaxInFlight: see StandAside. Default: none.
+	Waiters int
+
+	// MaxWait bounds for how long a request is asked again that is answered Alone, from the first such answer. Default 0:
+	// it is asked again once.
+	MaxWait time.Duration
+
 	MaxBatch    int // requests in one statement; default 1,024
 	MaxQueue    int // calls that may wait; default 65,536
 	MaxInFlight int // statements in flight, over all keys; default 4
 	PerKey      int // statements in flight that carry one key; default 1
+
+	// Apart has no two keys share a statement: for requests that wait for what their key names.
+	Apart bool
 
 	// Patience is how long the statement that began last must have been under way before another one begins
 	// beside it: what arrives meanwhile shares the next. Default 0: another one begins at once.
 	Patience time.Duration
 }
 
-// Answer is what Run says of one request.
+// Answer is what Run says of one request; Late receives Value and Err only.
 type Answer[A any] struct {
 	Value A
 	Err   error
-	Alone bool // nothing was decided: ask again, once, in a statement that carries no other key
+	Alone bool // nothing was decided: ask again, in a statement that carries no other key
+
+	// Behind, with Alone, is the key in whose lane the request waits: what was locked. Default: its own.
+	Behind string
 }
 
 // Queue merges concurrent calls of Do into few calls of Run. It is safe for concurrent use.
@@ -53,7 +77,8 @@ type Queue[Q, A any] struct {
 	lanes   map[string]*lane[Q, A] // keys with calls waiting or in flight
 	ready   []*lane[Q, A]          // lanes that a statement could take from, longest waiting first
 	waiting int
-	running int           // statements in flight
+	running int           // statements in flight, but for those aside
+	aside   int           // statements in flight that stand aside
 	began   time.Time     // when the last of them was sent
 	late    *time.Timer   // for when that is long enough ago; nil: nobody waits for it
 	spare   sync.Pool     // calls that were answered; their channels are most of what a call would cost
@@ -67,6 +92,9 @@ func New[Q, A any](o Options[Q, A]) *Queue[Q, A] {
 	}
 	if o.Ends == nil {
 		o.Ends = func(Q) bool { return false }
+	}
+	if o.Weight == nil || o.MaxWeight == 0 {
+		o.Weight, o.MaxWeight = func(Q) int { return 0 }, 1
 	}
 	if o.Poison == nil {
 		o.Poison = func(error) bool { return false }
@@ -93,8 +121,19 @@ func (q *Queue[Q, A]) Do(ctx context.Context, req Q) (A, error) {
 	if l.idle() && len(q.ready) == 0 && q.mayBegin() {
 		q.begin()
 		l.flying, l.beside = 1, false
+		if q.o.Late != nil && ctx.Done() != nil {
+			c := q.call(req, l)
+			c.sent = true
+			q.mu.Unlock()
+			go func() { q.lone(context.WithoutCancel(ctx), l, req, func(a Answer[A]) { q.deliver(c, a) }) }()
+			return q.wait(ctx, c)
+		}
 		q.mu.Unlock()
-		return q.lone(ctx, l, req)
+		var got Answer[A]
+		if c := q.lone(ctx, l, req, func(a Answer[A]) { got = a }); c != nil {
+			return q.wait(ctx, c)
+		}
+		return got.Value, got.Err
 	}
 	if q.waiting >= q.o.MaxQueue && !q.o.Ends(req) {
 		q.forget(l)
@@ -108,6 +147,22 @@ func (q *Queue[Q, A]) Do(ctx context.Context, req Q) (A, error) {
 	q.dispatch()
 	q.mu.Unlock()
 	return q.wait(ctx, c)
+}
+
+// Post has req executed without a caller who waits: then receives its answer, and must not block. It
+// is never refused, but false after Close.
+func (q *Queue[Q, A]) Post(req Q, then func(A, error)) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed != nil {
+		return false
+	}
+	l := q.lane(req)
+	l.push(&call[Q, A]{req: req, lane: l, then: then})
+	q.waiting++
+	q.offer(l)
+	q.dispatch()
+	return true
 }
 
 func (q *Queue[Q, A]) call(req Q, l *lane[Q, A]) *call[Q, A] {
@@ -131,30 +186,49 @@ func (q *Queue[Q, A]) wait(ctx context.Context, c *call[Q, A]) (A, error) {
 	if q.withdraw(c) {
 		return none, notSent(ctx)
 	}
-	select {
-	case a := <-c.answer: // it came at the same moment: the truth is better than a guess
+	if c.ended.Swap(true) { // its answer came at the same moment: the truth is better than a guess
+		a := <-c.answer
 		return a.Value, a.Err
-	default:
-		return none, errors.Join(fmt.Errorf("%w: the wait ended after the request was sent", dblock.ErrOutcomeUnknown), context.Cause(ctx))
+	}
+	return none, fmt.Errorf("%w: %w", ErrLeft, context.Cause(ctx))
+}
+
+// deliver gives a call its answer.
+func (q *Queue[Q, A]) deliver(c *call[Q, A], a Answer[A]) {
+	switch {
+	case c.then != nil:
+		c.then(a.Value, a.Err)
+	case !c.ended.Swap(true):
+		c.answer <- a
+	case q.o.Late != nil:
+		q.o.Late(c.req, a)
 	}
 }
 
-// lone runs a single request on the caller's goroutine, under the caller's context.
-func (q *Queue[Q, A]) lone(ctx context.Context, l *lane[Q, A], req Q) (A, error) {
+// lone runs a single request, and tells its answer. One that is to be asked again is put into the queue and returned: it does not wait
+// on the goroutine of its caller, with whom the statement would end, but perhaps not the wait on the server.
+func (q *Queue[Q, A]) lone(ctx context.Context, l *lane[Q, A], req Q, tell func(Answer[A])) (again *call[Q, A]) {
 	defer func() {
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		q.settle(l)
+		if again != nil {
+			q.putBack([]*call[Q, A]{again})
+		}
+		q.settle(&turn[Q, A]{lanes: []*lane[Q, A]{l}})
 	}()
-	var none A
-	answers, err := q.o.Run(ctx, []Q{req}, false)
-	if err != nil {
-		return none, err
+	answers, err := q.send(alone(ctx), []Q{req}, false)
+	switch {
+	case err != nil:
+		tell(Answer[A]{Err: err})
+	case answers[0].Alone && q.o.MaxWait > 0 && q.o.Late == nil:
+		again = q.call(req, l)
+		again.behind, again.since = answers[0].Behind, time.Now()
+	case answers[0].Alone:
+		tell(Answer[A]{Err: stayedLocked(l.key)})
+	default:
+		tell(answers[0])
 	}
-	if answers[0].Alone {
-		return none, stayedLocked(l.key)
-	}
-	return answers[0].Value, answers[0].Err
+	return again
 }
 
 // withdraw takes c out of the queue; false when it was sent already.
@@ -190,7 +264,7 @@ func (q *Queue[Q, A]) Close(ctx context.Context) error {
 
 // drained tells Close when nothing is left.
 func (q *Queue[Q, A]) drained() {
-	if q.closed == nil || q.running > 0 || q.waiting > 0 {
+	if q.closed == nil || q.running > 0 || q.aside > 0 || q.waiting > 0 {
 		return
 	}
 	select {
@@ -202,5 +276,9 @@ func (q *Queue[Q, A]) drained() {
 
 // ErrNotSent: the caller's context ended while its call stood in the queue. The error says why, too.
 var ErrNotSent = errors.New("dblock: the wait ended before the request was sent, nothing was written")
+
+// ErrLeft: the caller's context ended after its request was sent. It is a dblock.ErrOutcomeUnknown; the
+// answer goes to Options.Late. The error says why, too.
+var ErrLeft = fmt.Errorf("%w: the wait ended after the request was sent", dblock.ErrOutcomeUnknown)
 
 func notSent(ctx context.Context) error { return fmt.Errorf("%w: %w", ErrNotSent, context.Cause(ctx)) }

@@ -55,6 +55,10 @@ func errUnlock(cause error) error {
 	return fmt.Errorf("dblock: the migration lock's release was not confirmed, so its connection was closed: %w", cause)
 }
 
+// errShared: a session grants a lock that it holds as often as it is asked to.
+var errShared = fmt.Errorf("%w: the session holds the lock already, for another client: a pooler in transaction mode shares "+
+	"sessions, and a lock that it left behind stays until it closes them: connect directly", dblock.ErrUnsupported)
+
 var errNotHeld = errors.New("the session did not hold the lock: is there a pooler between?")
 
 // discard takes conn out of its pool and closes it, which ends the lock on the server.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -212,4 +213,49 @@ func TestKilledSessionFreesTheLock(t *testing.T) {
 		}
 		b.must(l.SessionUnlock(b.Context(), second))
 	})
+}
+
+// TestASharedSessionIsRefused: a server grants a lock once more to the session that holds it, which a pooler may give to two clients.
+func TestASharedSessionIsRefused(t *testing.T) {
+	each(t, func(b bench) {
+		conn := b.conn()
+		if err := b.locker(b.schema, short).SessionLock(b.Context(), conn); err != nil {
+			b.Fatal(err)
+		}
+		if err := b.locker(b.schema, short).SessionLock(b.Context(), conn); !errors.Is(err, dblock.ErrUnsupported) {
+			b.Errorf("the same session again: %v", err)
+		}
+		// That connection was closed, with its lock.
+		if err := b.locker(b.schema, 10*time.Second).SessionLock(b.Context(), b.conn()); err != nil {
+			b.Error(err)
+		}
+	})
+}
+
+// TestPoolersShareNoLock: of two clients of a pooler in transaction mode, whose driver does not show it, one gets the lock at most.
+func TestPoolersShareNoLock(t *testing.T) {
+	t.Parallel()
+	if !slices.Contains(testdb.Engines(), devdb.Postgres) {
+		return
+	}
+	db, err := sql.Open("pgx", testdb.Pooled(t, testdb.PostgresURL(t))+"&default_query_exec_mode=simple_protocol")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	holders := 0
+	for range 4 {
+		conn, err := db.Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close() }()
+		l := migratelock.Postgres{Schema: t.Name(), Timeout: short}
+		if l.SessionLock(t.Context(), conn) == nil {
+			holders++
+		}
+	}
+	if holders > 1 {
+		t.Errorf("%d clients hold the lock at once", holders)
+	}
 }

@@ -26,6 +26,12 @@ type MySQL struct {
 // or memory ran out.
 var errNull = errors.New("the server answered NULL")
 
+// tryGet is shared, 2, if the session holds the lock already: the server would grant it once more.
+const (
+	tryGet = "SELECT IF(IS_USED_LOCK(?) <=> CONNECTION_ID(), 2, GET_LOCK(?, ?))"
+	shared = 2
+)
+
 // SessionLock waits until conn holds the lock, ctx ends, or the timeout has passed; the last is
 // dblock.ErrBusy.
 func (m *MySQL) SessionLock(ctx context.Context, conn *sql.Conn) error {
@@ -43,7 +49,7 @@ func (m *MySQL) SessionLock(ctx context.Context, conn *sql.Conn) error {
 				return fmt.Errorf("dblock: waiting for the migration lock: %w", err)
 			}
 		}
-		got, err := ask(ctx, conn, "SELECT GET_LOCK(?, ?)", m.name(), wait)
+		got, err := ask(ctx, conn, tryGet, m.name(), m.name(), wait)
 		if err != nil {
 			discard(conn, m.Close)
 			return errTaking(ctx, err)
@@ -72,6 +78,9 @@ func ask(ctx context.Context, conn *sql.Conn, query string, args ...any) (bool, 
 	}
 	if !answer.Valid {
 		return false, errNull
+	}
+	if answer.Int64 == shared {
+		return false, errShared
 	}
 	return answer.Int64 == 1, nil
 }

@@ -26,6 +26,13 @@ type Postgres struct {
 	Close   Closer        // may be nil
 }
 
+// tryLock is NULL if the session holds the lock already: the server would grant it once more.
+const tryLock = `SELECT CASE WHEN EXISTS (
+    SELECT FROM pg_catalog.pg_locks l
+    WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted AND l.pid = pg_catalog.pg_backend_pid()
+        AND (l.classid::bigint << 32 | l.objid::bigint) = $1::bigint
+) THEN NULL ELSE pg_catalog.pg_try_advisory_lock($1::bigint) END`
+
 // SessionLock waits until conn holds the lock, ctx ends, or the timeout has passed; the last is
 // dblock.ErrBusy. It polls: a session that waits inside the server holds a snapshot, and the
 // holder's CREATE INDEX CONCURRENTLY would wait for that, for ever.
@@ -33,13 +40,16 @@ func (p *Postgres) SessionLock(ctx context.Context, conn *sql.Conn) error {
 	timeout := cmp.Or(p.Timeout, DefaultTimeout)
 	deadline := time.Now().Add(timeout)
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
-		var got bool
-		err := conn.QueryRowContext(ctx, "SELECT pg_try_advisory_lock($1)", p.key()).Scan(&got)
+		var got sql.NullBool
+		err := conn.QueryRowContext(ctx, tryLock, p.key()).Scan(&got)
+		if err == nil && !got.Valid {
+			err = errShared
+		}
 		if err != nil {
 			discard(conn, p.Close)
 			return errTaking(ctx, err)
 		}
-		if got {
+		if got.Bool {
 			return nil
 		}
 		left := time.Until(deadline)
@@ -52,11 +62,17 @@ func (p *Postgres) SessionLock(ctx context.Context, conn *sql.Conn) error {
 	}
 }
 
+// Refuse closes conn. err says why a lock of conn would not exclude others.
+func (p *Postgres) Refuse(ctx context.Context, conn *sql.Conn, err error) error {
+	discard(conn, p.Close)
+	return errTaking(ctx, err)
+}
+
 // SessionUnlock gives the lock back. It doesn't look at whether ctx has ended. An error says that
 // this could not be confirmed, and that conn was closed for it.
 func (p *Postgres) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
 	return unlock(ctx, conn, p.Close, func(ctx context.Context) (held bool, err error) {
-		err = conn.QueryRowContext(ctx, "SELECT pg_advisory_unlock($1)", p.key()).Scan(&held)
+		err = conn.QueryRowContext(ctx, "SELECT pg_catalog.pg_advisory_unlock($1::bigint)", p.key()).Scan(&held)
 		return held, err
 	})
 }

@@ -48,8 +48,13 @@ func (d Dialect) CheckQuery(query string) error {
 			return refused(reason)
 		}
 	}
+	if _, nested := d.Tables(query); nested && d.Nested {
+		return refused(notNested)
+	}
 	return nil
 }
+
+const notNested = "its lock would not reach the rows of a sub-select in its FROM"
 
 // objection says what is wrong with a word at the query's own level.
 func (d Dialect) objection(before, word, next string) string {
@@ -74,7 +79,7 @@ func (d Dialect) objection(before, word, next string) string {
 		}
 	case "(":
 		if d.Nested && (before == "FROM" || before == "JOIN") {
-			return "its lock would not reach the rows of a sub-select in its FROM"
+			return notNested
 		}
 	}
 	return ""

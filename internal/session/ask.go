@@ -13,6 +13,9 @@ import (
 	"github.com/dblock-go/dblock/internal/pace"
 )
 
+// prove is no step: any answer of the connection to a statement that was sent later proves that the connection lives.
+const prove Op = 0xff
+
 // ask is one step for one slot; p is who wants it, where that is the lock, and h whose release it is.
 type ask struct {
 	Step
@@ -25,10 +28,10 @@ type ask struct {
 	queued  bool     // it was not sent yet
 	forgoes bool     // what it frees had been waited for, and is not any more: see form
 	granted bool     // p has the lock
+	held    bool     // the server has confirmed that the lock was held until then
 	err     error
 
 	settled atomic.Bool // what became of it stands above
-	late    atomic.Bool // it is a release that nobody waits for any more
 }
 
 // tries is how often a call asks again whose connection ended, or that the server refused to answer.
@@ -48,7 +51,7 @@ func (l *Locker) try(ctx context.Context, r *dblock.Request, id ID) (*dblock.Loc
 // wait asks until it has the lock: when it is told that it was given back, and now and then.
 func (l *Locker) wait(ctx context.Context, r *dblock.Request, id ID) (*dblock.Lock, error) {
 	if ctx.Err() != nil {
-		return nil, &dblock.HeldError{Key: r.Key, Wait: context.Cause(ctx)}
+		return nil, &dblock.HeldError{Key: r.Key, Wait: fault.Unasked(ctx)}
 	}
 	l.mu.Lock()
 	p, err := l.enter(ctx, r, id, true)
@@ -166,11 +169,29 @@ func (l *Locker) settle(a *ask, done bool, err error, now time.Time) {
 	if a.settled.Load() {
 		return
 	}
-	sl := a.sl
-	if done && sl.s != a.s {
+	if done && a.sl.s != a.s {
 		done, err = false, errEnded
 	}
 	a.err = err
+	a.held = a.confirms(done, err)
+	if a.Op != prove {
+		l.settleSlot(a, done, err, now)
+	}
+	a.settled.Store(true)
+}
+
+// confirms tells whether the connection held the lock when it answered. After an error on a session that lives, undo has
+// seen that the connection lives.
+func (a *ask) confirms(done bool, err error) bool {
+	if a.s == nil || a.s.ctx.Err() != nil {
+		return false
+	}
+	return err != nil || done || a.Op == Look || a.Op == LookForOne
+}
+
+// settleSlot notes what a step has changed for its slot; l.mu is held.
+func (l *Locker) settleSlot(a *ask, done bool, err error, now time.Time) {
+	sl := a.sl
 	sl.busy = false
 	switch a.Op {
 	case Take, TakeShared:
@@ -195,31 +216,31 @@ func (l *Locker) settle(a *ask, done bool, err error, now time.Time) {
 		sl.intends = false
 	case Look, LookForOne:
 		if err == nil && sl.has {
-			sl.newTurn(mostAlone, now)
-			sl.over = done
-			if l.o.ServerQueue {
-				sl.left = 1
-			}
+			l.looked(sl, done, now)
 		}
 		if a.p != nil {
 			a.p.refused = sl.over
 		}
 	}
-	if a.h != nil {
-		l.ended(a.h)
-	}
 	l.next(sl)
-	a.settled.Store(true)
+	sl.proven = false
+}
+
+// looked notes that this process has the lock still, and whether other sessions wait for it; l.mu is held.
+func (l *Locker) looked(sl *slot, others bool, now time.Time) {
+	if !others {
+		sl.newTurn(now)
+	}
+	sl.over = others && (l.o.ServerQueue || sl.turnIsOver(now))
+	sl.proven = true
 }
 
 // take notes that the server has given a lock to this process, and grants it to who asked for it; l.mu is held.
 func (l *Locker) take(a *ask, now time.Time) {
 	sl := a.sl
 	sl.has, sl.mode, sl.began = true, a.p.r.Mode, now
-	sl.newTurn(len(sl.queue), now)
-	if l.o.ServerQueue { // others may wait there already
-		sl.left = 0
-	}
+	sl.newTurn(now)
+	sl.proven = !l.o.ServerQueue // others may wait there already
 	if !a.p.gone && !l.closed {
 		l.grant(a.p, now)
 		a.granted = true

@@ -7,31 +7,57 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/fault"
 )
 
 // waitAtServer asks once, as others do, and then waits in the server's own line, on a connection of its own: so who comes
 // first is served first, whatever process it is of.
 func (l *Locker) waitAtServer(ctx context.Context, r *dblock.Request, id ID) (*dblock.Lock, error) {
-	if err := context.Cause(ctx); err != nil {
-		return nil, &dblock.HeldError{Key: r.Key, Wait: err}
+	if ctx.Err() != nil {
+		return nil, &dblock.HeldError{Key: r.Key, Wait: fault.Unasked(ctx)}
 	}
 	lock, err := l.try(ctx, r, id)
 	if !errors.Is(err, dblock.ErrNotAcquired) || ctx.Err() != nil {
 		return lock, err
 	}
-	for n := 0; ; n++ {
-		lock, err = l.waitAlone(ctx, r, id)
-		if err == nil || n == tries || !l.again(err) || ctx.Err() != nil {
-			return lock, err
+	wait, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(l.ending, func() { cancel(context.Cause(l.ending)) })()
+	for failed, short := 0, 0; ; {
+		began := time.Now()
+		lock, queued, err := l.waitAlone(wait, r, id)
+		switch {
+		case err == nil:
+			return lock, nil
+		case errors.Is(context.Cause(wait), dblock.ErrClosed):
+			return nil, errClosed()
+		case fault.Ended(wait):
+			return nil, &dblock.HeldError{Key: r.Key, Holder: dblock.Holder{Label: "another session"}, Wait: context.Cause(wait)}
+		case queued: // however often a connection is lost in a long wait
+			failed = 0
 		}
+		// The server may also end a connection while it is being opened.
+		refused := errors.Is(err, dblock.ErrUnavailable) && time.Since(began) < time.Second
+		if failed == tries || !refused && !l.again(err) {
+			return nil, l.named(r.Key, err)
+		}
+		failed++
+		if short++; time.Since(began) >= longestRetry {
+			short = 0
+		}
+		_ = l.sleep(wait, min(time.Millisecond<<min(2*short, 20), longestRetry))
 	}
 }
 
-// waitAlone waits on one connection, which the lock then has for itself.
-func (l *Locker) waitAlone(ctx context.Context, r *dblock.Request, id ID) (*dblock.Lock, error) {
+// longestRetry bounds the pause between two waits at the server. A wait that lasts as long is not a failure.
+const longestRetry = 250 * time.Millisecond
+
+// waitAlone waits on one connection, which the lock then has for itself. queued tells that the server let the call wait. Its
+// errors are those of the connection.
+func (l *Locker) waitAlone(ctx context.Context, r *dblock.Request, id ID) (lock *dblock.Lock, queued bool, err error) {
 	s, err := l.own(ctx, r.Key)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	l.mu.Lock()
 	l.running++ // until then Close waits for the connection
@@ -41,65 +67,56 @@ func (l *Locker) waitAlone(ctx context.Context, r *dblock.Request, id ID) (*dblo
 		defer l.mu.Unlock()
 		l.ran(1)
 	}()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(l.ending, func() { cancel(context.Cause(l.ending)) })()
-	if err := s.await(ctx, id, r.Mode == dblock.Shared); err != nil {
+	if queued, err = s.await(ctx, id, r.Mode == dblock.Shared); err != nil {
 		why := dblock.Disconnected
 		if ctx.Err() != nil {
 			why = dblock.Closed
 		}
 		s.lose(why)
-		switch {
-		case errors.Is(context.Cause(ctx), dblock.ErrClosed):
-			return nil, errClosed()
-		case ctx.Err() != nil:
-			return nil, &dblock.HeldError{Key: r.Key, Holder: dblock.Holder{Label: "another session"}, Wait: context.Cause(ctx)}
-		}
-		return nil, l.named(r.Key, err)
+		return nil, queued, err
 	}
 	h := new(hold)
-	var lock *dblock.Lock
 	lock, h.tell = dblock.NewLock(ctx, l, *r, h)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
 		go s.lose(dblock.Closed)
-		return nil, fmt.Errorf("%w: what was granted is given back", dblock.ErrClosed)
+		return nil, true, errClosed()
 	}
 	h.begin(l, s, r, id, time.Now())
 	s.alone = h
 	l.alone[h] = struct{}{}
 	s.begin()
-	return lock, nil
+	return lock, true, nil
 }
 
 // await waits for the lock, and makes sure that the connection is fresh then: the server counts its silence from now on.
-func (s *session) await(ctx context.Context, id ID, shared bool) error {
+// queued tells that the server let the call wait.
+func (s *session) await(ctx context.Context, id ID, shared bool) (queued bool, err error) {
 	if s.l.o.Shared { // else readers of a process that has it would let in others of their own, over and over
 		if err := s.showAlone(ctx, id); err != nil {
-			return err
+			return false, err
 		}
 	}
 	if err := s.conn.Wait(ctx, id, shared); err != nil {
-		return err
+		return true, err
 	}
 	if s.l.o.Shared {
-		if _, err := s.conn.Run(ctx, []Step{{id, Hide}}); err != nil {
-			return err
+		if _, err := s.run(ctx, []Step{{id, Hide}}); err != nil {
+			return true, err
 		}
 	}
 	sent := time.Now()
 	if err := s.conn.Ping(ctx); err != nil {
-		return err
+		return true, err
 	}
-	return s.trustAnswer(sent)
+	return true, s.trustAnswer(sent)
 }
 
 // showAlone says that this session waits. It can't be said in the moment in which another one looks.
 func (s *session) showAlone(ctx context.Context, id ID) error {
 	for {
-		done, err := s.conn.Run(ctx, []Step{{id, Show}})
+		done, err := s.run(ctx, []Step{{id, Show}})
 		if err != nil || done[0] {
 			return err
 		}
@@ -126,34 +143,24 @@ func (l *Locker) own(ctx context.Context, key string) (*session, error) {
 	return s, nil
 }
 
-// releaseAlone ends a hold that has a session for itself, and the session with it. It is over when the server has freed the
-// lock: the end of a connection takes a moment longer.
-func (l *Locker) releaseAlone(ctx context.Context, h *hold) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestRelease)
-	defer cancel()
-	defer func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.ended(h)
-	}()
-	l.mu.Lock()
-	gone := h.gone
-	h.told, h.gone = true, true
+// releaseAlone ends a hold that has a session for itself, and the session with it. held tells whether the server has
+// confirmed in time that the process had the lock until now. The end of the connection takes a moment longer. l.mu is held,
+// and no more when it returns.
+func (l *Locker) releaseAlone(h *hold) (held bool) {
+	answer := make(chan bool, 1)
 	h.s.alone = nil
-	l.mu.Unlock()
-	if gone {
-		return
-	}
-	done := make(chan struct{})
-	l.mu.Lock()
 	l.background(func() {
-		defer close(done)
-		_, _ = h.s.steps([]Step{{h.id, frees(h.mode)}})
+		a := ask{Step: Step{h.id, frees(h.mode)}, s: h.s}
+		done, err := h.s.steps([]Step{a.Step})
+		answer <- a.confirms(err == nil && done[0], err)
 		h.s.lose(dblock.Closed)
 	})
 	l.mu.Unlock()
+	timer := time.NewTimer(longestRelease)
+	defer timer.Stop()
 	select {
-	case <-done:
-	case <-ctx.Done():
+	case held = <-answer:
+	case <-timer.C:
 	}
+	return held
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/dblock-go/dblock"
@@ -63,6 +64,7 @@ func TestDoubtHasTime(t *testing.T) {
 				var lost time.Duration
 				context.AfterFunc(other.Context(), func() { lost = time.Since(began) })
 				lock, err := l.TryAcquire(t.Context(), "k")
+				synctest.Wait()
 				if times == 20 && (other.Context().Err() != nil || err != nil) {
 					t.Errorf("after %d interrupts: the other lock ended after %v, told %v", interrupted, lost, err)
 				}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/fault"
@@ -20,20 +21,24 @@ func (l *Locker) refusal(p *place, why error) error {
 
 // explain puts an error into the words of package dblock.
 func (l *Locker) explain(ctx context.Context, p *place, err error) error {
-	var held *dblock.HeldError
-	switch {
-	case errors.As(err, &held), errors.Is(err, dblock.ErrClosed), errors.Is(err, dblock.ErrOverloaded), errors.Is(err, dblock.ErrUnsupported),
-		errors.Is(err, dblock.ErrUnavailable):
-		return err
-	case ctx.Err() != nil:
+	if ctx.Err() != nil && !isNamed(err) {
 		return l.refusal(p, context.Cause(ctx))
 	}
 	return l.named(p.r.Key, err)
 }
 
+// isNamed tells that an error is in the words of package dblock.
+func isNamed(err error) bool {
+	named := []error{dblock.ErrNotAcquired, dblock.ErrClosed, dblock.ErrOverloaded, dblock.ErrUnsupported, dblock.ErrUnavailable}
+	return slices.ContainsFunc(named, func(name error) bool { return errors.Is(err, name) })
+}
+
 // named says which lock an error is about. Nothing is locked after any of them: what the server may have granted ends with its connection,
 // or was given back.
 func (l *Locker) named(key string, err error) error {
+	if isNamed(err) {
+		return err
+	}
 	switch l.engine.Fault(err) {
 	case fault.Lost, fault.Unreachable:
 		return fmt.Errorf("%w: lock %q: nothing is locked: %w", dblock.ErrUnavailable, key, err)

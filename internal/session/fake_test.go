@@ -26,6 +26,7 @@ type server struct {
 	marks map[session.ID][]*conn
 	conns []*conn
 	most  int
+	open  func(context.Context) error // nil: a connection opens at once
 
 	struck atomic.Pointer[strike]
 }
@@ -60,7 +61,12 @@ func (process) Fault(err error) fault.Fault {
 	return fault.Busy
 }
 
-func (p process) Open(_ context.Context, heard func(session.ID)) (session.Conn, error) {
+func (p process) Open(ctx context.Context, heard func(session.ID)) (session.Conn, error) {
+	if p.open != nil {
+		if err := p.open(ctx); err != nil {
+			return nil, err
+		}
+	}
 	c := &conn{s: p.server, heard: heard, gone: make(chan struct{})}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -64,68 +64,59 @@ func (h *hold) lose(why dblock.Reason) {
 	}
 }
 
-// longestRelease is for how long a release waits for its answer. What takes longer goes on by itself.
-const longestRelease = 5 * time.Second
+// longestRelease bounds the wait of a release for its answer. A release that takes longer goes on in the background.
+const longestRelease = time.Second
 
-// Release hands the lock over to the next one of this process, or gives it back.
-func (h *hold) Release(ctx context.Context, lost bool) {
-	var unseen bool
-	if h.sl == nil {
-		h.l.releaseAlone(ctx, h)
-	} else {
-		unseen = h.l.releaseShared(h)
-	}
-	released := h.l.o.Observer.Released
-	if released == nil {
-		return
-	}
-	if !lost && !unseen {
-		released(h.key, time.Since(h.began))
-	}
-	h.l.mu.Lock()
-	defer h.l.mu.Unlock()
-	h.l.drop(h)
-}
-
-// ended is drop, unless the Observer is to hear of it first; l.mu is held.
-func (l *Locker) ended(h *hold) {
-	if l.o.Observer.Released == nil {
-		l.drop(h)
-	}
-}
-
-// releaseShared ends a hold of a slot. Who comes next in line is told, and the server where nobody does. It tells whether the
-// caller has never heard of the hold.
-func (l *Locker) releaseShared(h *hold) (unseen bool) {
-	sl := h.sl
+// Release ends the hold. Unless the server confirms that it was held until now, the lock is lost.
+func (h *hold) Release(context.Context, bool) {
+	l := h.l
 	l.mu.Lock()
-	h.told = true
-	unseen = h.unseen
-	gone := h.gone
-	h.gone = true
-	if !gone {
-		i := slices.Index(sl.users, h)
-		sl.users = slices.Delete(sl.users, i, i+1)
-	}
-	if gone || len(sl.users) > 0 || len(sl.queue) > 0 || !sl.has || sl.busy {
-		l.ended(h)
-		if !gone {
-			l.next(sl)
-		}
+	gone, told, unseen := h.gone, h.told, h.unseen
+	h.gone, h.told = true, true
+	held, why := false, dblock.Disconnected
+	switch {
+	case gone:
 		l.mu.Unlock()
-		return unseen
+	case h.sl == nil:
+		held = l.releaseAlone(h)
+	default:
+		held = l.releaseShared(h)
 	}
-	sl.busy = true
+	if !held && !gone && h.s.ctx.Err() == nil {
+		why = dblock.Unconfirmed
+	}
+	if !held {
+		h.tell(why)
+	}
+	o := &l.o.Observer
+	switch {
+	case told || unseen:
+	case held && o.Released != nil:
+		o.Released(h.key, time.Since(h.began))
+	case !held && o.Lost != nil:
+		o.Lost(h.key, time.Since(h.began), why)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.drop(h)
+}
+
+// releaseShared ends a hold of a slot: the next waiter of this process gets the lock, or the server does. held tells whether
+// the server has confirmed in time that the process had it until now. l.mu is held, and no more when it returns.
+func (l *Locker) releaseShared(h *hold) (held bool) {
+	sl := h.sl
+	sl.users = slices.DeleteFunc(sl.users, func(user *hold) bool { return user == h })
 	a := &h.ask
-	a.Step, a.sl, a.h, a.wake = Step{sl.id, frees(sl.mode)}, sl, h, h.wake
-	_ = l.send(context.Background(), a)
-	if !a.settled.Load() {
-		l.mu.Lock()
-		l.ended(h)
-		l.mu.Unlock()
+	a.Step, a.sl, a.h, a.wake = Step{sl.id, l.leaves(sl)}, sl, h, h.wake
+	if a.Op == prove {
+		l.next(sl)
+	} else {
+		sl.busy = true
 	}
+	_ = l.send(context.Background(), a)
+	held = a.settled.Load() && a.held
 	if a.wake != nil {
 		l.wakers.Put(a.wake)
 	}
-	return unseen
+	return held
 }

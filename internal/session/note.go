@@ -3,6 +3,7 @@ package session
 import (
 	"time"
 
+	"github.com/dblock-go/dblock/internal/callback"
 	"github.com/dblock-go/dblock/internal/fault"
 )
 
@@ -31,7 +32,9 @@ func (l *Locker) noteKeys() {
 		}
 		err := l.engine.Note(l.ending, keys)
 		if l.engine.Fault(err) == fault.NoSchema { // session locks need no tables
-			l.o.Log.Info("dblock: the keys of session locks are not shown: the tables are missing", "error", err)
+			callback.Safely(nil, func() {
+				l.o.Log.Info("dblock: the keys of session locks are not shown: the tables are missing", "error", err)
+			})
 			return
 		}
 		if err != nil { // for want of rights, say, which won't come soon

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/callback"
 )
 
 // Options of a Locker.
@@ -25,6 +26,9 @@ type Options struct {
 	MaxBatch    int           // calls that share a statement; default 512: enough for a crowd, and few enough for it to be short
 }
 
+// DefaultConns is the default of Options.MaxConns.
+const DefaultConns = 4
+
 // mostConns is a bound of reason: locks share connections.
 const mostConns = 1000
 
@@ -35,12 +39,13 @@ func (o Options) WithDefaults(owner string, poll time.Duration) (Options, error)
 	}
 	o.Poll = cmp.Or(o.Poll, poll)
 	o.IdleTimeout = cmp.Or(o.IdleTimeout, 10*time.Second)
-	o.MaxConns = cmp.Or(o.MaxConns, 4)
+	o.MaxConns = cmp.Or(o.MaxConns, DefaultConns)
 	o.MaxQueue = cmp.Or(o.MaxQueue, 65536)
 	o.MaxBatch = cmp.Or(o.MaxBatch, 512)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	o.Observer = callback.Observer(o.Observer, o.Log)
 	switch {
 	case o.Poll < 10*time.Millisecond || o.Poll > time.Minute:
 		return refuse("Poll", "%v is not within 10ms to 1m", o.Poll)
@@ -48,6 +53,8 @@ func (o Options) WithDefaults(owner string, poll time.Duration) (Options, error)
 		return refuse("IdleTimeout", "%v is not within 1s to 24h", o.IdleTimeout)
 	case o.MaxConns < 1 || o.MaxConns > mostConns:
 		return refuse("MaxConns", "%d is not within 1 to %d", o.MaxConns, mostConns)
+	case o.ServerQueue && o.MaxConns < 2:
+		return refuse("MaxConns", "%d leaves no connection to a call that waits with ServerQueue: allow 2", o.MaxConns)
 	case o.MaxQueue < 0:
 		return refuse("MaxQueue", "%d is negative", o.MaxQueue)
 	}

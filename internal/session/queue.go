@@ -16,11 +16,13 @@ import (
 // errNotSent says that the caller's context ended while its request stood in the queue.
 var errNotSent = errors.New("dblock: the wait ended before the request was sent")
 
+// errLate says that the server did not answer a release in time.
+var errLate = errors.New("dblock: the server did not answer in time")
+
 func notSent(ctx context.Context) error { return fmt.Errorf("%w: %w", errNotSent, context.Cause(ctx)) }
 
-// send has a request carried out for a slot that is busy for it, and waits for its answer: while ctx lives, or, for a
-// release, for as long as that may take. It is settled in any case, then or later. l.mu is held, and no more when it
-// returns.
+// send carries out a request of a slot and waits for its answer; see answer. The request is settled in any case, then or
+// later. l.mu is held, and no more when it returns.
 func (l *Locker) send(ctx context.Context, a *ask) error {
 	s, err := l.sessionOf(ctx, a.sl)
 	if err == nil && ctx.Err() != nil {
@@ -35,21 +37,11 @@ func (l *Locker) send(ctx context.Context, a *ask) error {
 		return err
 	}
 	starts := s.starts()
-	if starts && (s.inUse() || a.h == nil && ctx.Done() == nil) {
-		l.mu.Unlock()
-		s.serveOnce()
-		s.serveRest()
-		return a.err
-	}
 	if a.wake == nil {
 		a.wake = l.waker()
 		if a.p != nil {
 			a.p.wake = a.wake
 		}
-	}
-	if a.h != nil && !s.patient {
-		s.patient = true
-		s.patience.Reset(longestRelease)
 	}
 	l.mu.Unlock()
 	if starts {
@@ -58,18 +50,20 @@ func (l *Locker) send(ctx context.Context, a *ask) error {
 	return l.answer(ctx, a)
 }
 
-// answer waits for that of a request.
+// answer waits for the answer to a request: while ctx lives, and for longestRelease if it is a release. Another goroutine reads
+// it, so that a server that falls silent keeps no caller.
 func (l *Locker) answer(ctx context.Context, a *ask) error {
+	var late <-chan time.Time
+	if a.h != nil {
+		timer := time.NewTimer(longestRelease)
+		defer timer.Stop()
+		late = timer.C
+	}
 	for !a.settled.Load() {
-		if ctx.Done() == nil {
-			<-a.wake
-			if a.late.Load() {
-				return nil
-			}
-			continue
-		}
 		select {
 		case <-a.wake:
+		case <-late:
+			return errLate
 		case <-ctx.Done():
 			l.withdraw(ctx, a)
 			return context.Cause(ctx)
@@ -128,13 +122,6 @@ func (s *session) serve() {
 	}
 }
 
-// serveRest has sent what came while a lone caller sent its own.
-func (s *session) serveRest() {
-	if s.goesOn() {
-		go s.serve()
-	}
-}
-
 // goesOn tells whether something waits. If not, whoever comes next begins anew.
 func (s *session) goesOn() bool {
 	s.l.mu.Lock()
@@ -145,10 +132,6 @@ func (s *session) goesOn() bool {
 		return true
 	}
 	s.serves = false
-	if s.patient {
-		s.patient = false
-		s.patience.Stop()
-	}
 	s.l.ran(1)
 	return false
 }
@@ -166,7 +149,7 @@ func (s *session) serveOnce() {
 	l.mu.Lock()
 	now := time.Now()
 	for i, a := range s.flying {
-		l.settle(a, err == nil && done[s.at[i]], err, now)
+		l.settle(a, err == nil && (a.Op == prove || done[s.at[i]]), err, now)
 	}
 	l.mu.Unlock()
 	for _, a := range s.flying {
@@ -178,7 +161,7 @@ func (s *session) serveOnce() {
 // it said that it wants alone unsays that before: those who share it are told that it is free, and would be kept out
 // still. l.mu is held.
 func (s *session) form() {
-	s.sends, s.at, s.sent = s.sends[:0], s.at[:0], time.Now()
+	s.sends, s.at = s.sends[:0], s.at[:0]
 	later := s.queue[:0]
 	for i, a := range s.queue {
 		if !a.queued {
@@ -199,32 +182,12 @@ func (s *session) form() {
 			s.sends = append(s.sends, Step{a.ID, Forgo})
 		}
 		s.flying, s.at = append(s.flying, a), append(s.at, len(s.sends))
-		s.sends = append(s.sends, a.Step)
+		if a.Op != prove {
+			s.sends = append(s.sends, a.Step)
+		}
 	}
 	clear(s.queue[len(later):])
 	s.queue = later
-}
-
-// overdue lets those go on who release while a statement takes so long.
-func (s *session) overdue() {
-	s.l.mu.Lock()
-	defer s.l.mu.Unlock()
-	if !s.serves {
-		return
-	}
-	if left := longestRelease - time.Since(s.sent); left > 0 { // that is another statement
-		s.patience.Reset(left)
-		return
-	}
-	for _, as := range [][]*ask{s.flying, s.queue} {
-		for _, a := range as {
-			if a.h != nil && !a.settled.Load() {
-				a.late.Store(true)
-				wake(a.wake)
-			}
-		}
-	}
-	s.patience.Reset(longestRelease)
 }
 
 // waker returns what a caller waits at. That it was woken says nothing: it has to look. So one that is used again may have

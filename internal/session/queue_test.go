@@ -12,7 +12,7 @@ import (
 	"github.com/dblock-go/dblock/internal/session"
 )
 
-// slowly has the server take a second for each statement, and notes what they carry.
+// slowly has the server take a tenth of a second for each statement, and notes what they carry.
 func slowly(s *server) (sent func() [][]session.Step) {
 	var mu sync.Mutex
 	var all [][]session.Step
@@ -20,7 +20,7 @@ func slowly(s *server) (sent func() [][]session.Step) {
 		mu.Lock()
 		all = append(all, append([]session.Step(nil), steps...))
 		mu.Unlock()
-		time.Sleep(time.Second)
+		time.Sleep(100 * time.Millisecond)
 		return false, nil
 	})
 	return func() [][]session.Step {
@@ -96,7 +96,7 @@ func TestLeavesTheQueue(t *testing.T) {
 		var callers sync.WaitGroup
 		callers.Go(func() { release(t, acquire(t, l, "first")) })
 		time.Sleep(time.Millisecond)
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 		for i := range 10 {
 			callers.Go(func() {
@@ -151,14 +151,13 @@ func TestALateAnswerWakesNobodyElse(t *testing.T) {
 	run(t, func(t *testing.T, s *server) {
 		l := s.locker(t, idle)
 		lock := acquire(t, l, "k")
-		time.Sleep(time.Second) // a lone caller of a connection in use would wait for its own answer
 		s.strike(func(_ *conn, steps []session.Step) (bool, error) {
 			if steps[0].ID == "k" {
 				time.Sleep(20 * time.Second)
 			}
 			return false, nil
 		})
-		release(t, lock) // it has given up, and the server has it still
+		isUnconfirmed(t, lock.Release(t.Context())) // the server has it still
 		var callers sync.WaitGroup
 		for i := range 20 {
 			callers.Go(func() {
@@ -178,30 +177,10 @@ func TestALateAnswerWakesNobodyElse(t *testing.T) {
 	})
 }
 
-// TestAReleaseBehindALoneCaller has a release wait behind a statement for longer than it may, which is of a caller that
-// waits for its own answer.
-func TestAReleaseBehindALoneCaller(t *testing.T) {
-	run(t, func(t *testing.T, s *server) {
-		l := s.locker(t, idle)
-		lock, other := acquire(t, l, "k"), acquire(t, l, "other")
-		s.strike(func(_ *conn, steps []session.Step) (bool, error) {
-			if steps[0].ID == "slow" {
-				time.Sleep(10 * time.Second)
-			}
-			return false, nil
-		})
-		var caller sync.WaitGroup
-		caller.Go(func() {
-			release(t, other) // so that the connection is in use
-			release(t, acquire(t, l, "slow"))
-		})
-		time.Sleep(time.Second)
-		began := time.Now()
-		release(t, lock)
-		if took := time.Since(began); took < time.Second || took > 6*time.Second {
-			t.Errorf("it took %v", took)
-		}
-		caller.Wait()
-		closes(t, l)
-	})
+func isUnconfirmed(t *testing.T, err error) {
+	t.Helper()
+	var lost *dblock.LostError
+	if !errors.As(err, &lost) || lost.Reason != dblock.Unconfirmed {
+		t.Errorf("a release that the server did not answer returned %v", err)
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/callback"
 	"github.com/dblock-go/dblock/internal/clock"
 )
 
@@ -23,12 +24,9 @@ type session struct {
 	slots int   // that live on it; these are guarded by Locker.mu
 	alone *hold // what a session has that is not shared
 
-	queue    []*ask      // what was not sent yet, or withdrawn; see send
-	waiting  int         // of that, what was not withdrawn
-	serves   bool        // somebody sends what waits
-	patience *time.Timer // of those who release; see overdue
-	patient  bool        // it runs
-	sent     time.Time   // when the statement that is under way was
+	queue   []*ask // what was not sent yet, or withdrawn; see send
+	waiting int    // of that, what was not withdrawn
+	serves  bool   // somebody sends what waits
 
 	flying []*ask // the statement that is under way: these are of whoever sends it
 	sends  []Step
@@ -49,8 +47,6 @@ type session struct {
 func (l *Locker) newSession(conn Conn, sent time.Time) *session {
 	s := &session{l: l, conn: conn, turn: make(chan struct{}, 1), gone: make(chan struct{}), parks: true}
 	s.ctx, s.end = context.WithCancel(context.Background())
-	s.patience = time.AfterFunc(longestRelease, s.overdue)
-	s.patience.Stop()
 	s.trust(sent)
 	return s
 }
@@ -131,24 +127,15 @@ func (s *session) use(ctx context.Context, fn func() error) error {
 
 var errEnded = errors.New("dblock: the connection of session locks has ended")
 
-// inUse tells that the connection has answered just now. Then a lone caller waits for its answer itself, as to have another
-// goroutine wait costs it a tenth of a round trip or more; should the network fall silent at this very moment, it may
-// have to wait until the session is lost.
-func (s *session) inUse() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return time.Since(s.answered) < linger
-}
-
-// steps runs one statement until its answer comes, or nothing can be trusted that hangs on the connection. After an error
-// none of the steps stands.
+// steps runs one statement until its answer comes, or nothing can be trusted that hangs on the connection. No steps are a
+// ping. After an error none of the steps stands: either undo has seen the connection alive, or the session has ended.
 func (s *session) steps(steps []Step) (done []bool, err error) {
 	ctx := s.ctx // it ends when the session may not be trusted any more
 	closed := false
 	err = s.use(ctx, func() error {
 		sent := time.Now()
 		defer func() { closed = s.conn.Closed() }()
-		done, err = s.conn.Run(ctx, steps)
+		done, err = s.run(ctx, steps)
 		switch {
 		case err == nil:
 			err = s.trustAnswer(sent)
@@ -189,35 +176,65 @@ const (
 	longestPause = 50 * time.Millisecond
 )
 
+// undoOnce returns nil only if the connection answered: it lives, and none of the steps stands.
 func (s *session) undoOnce(ctx context.Context, steps []Step) error {
-	has, err := s.conn.Has(ctx, steps)
+	var changes, back []Step
+	for _, step := range steps {
+		if _, ok := undoes(step.Op); ok {
+			changes = append(changes, step)
+		}
+	}
+	if len(changes) == 0 {
+		_, err := s.run(ctx, nil)
+		return err
+	}
+	has, err := s.conn.Has(ctx, changes)
 	if err != nil {
 		return err
 	}
-	var back []Step
-	for i, step := range steps {
-		if has[i] {
-			back = append(back, Step{step.ID, undoes(step.Op)})
+	if len(has) != len(changes) {
+		return wrongCount(len(has), len(changes))
+	}
+	for i, step := range changes {
+		if op, _ := undoes(step.Op); has[i] {
+			back = append(back, Step{step.ID, op})
 		}
 	}
 	if len(back) > 0 {
-		_, err = s.conn.Run(ctx, back)
+		_, err = s.run(ctx, back)
 	}
 	return err
 }
 
-// undoes is what leaves a lock not had, or a wait not shown, whatever became of op.
-func undoes(op Op) Op {
-	switch op {
-	case Take, Free:
-		return Drop
-	case TakeShared, FreeShared:
-		return DropShared
-	case Show, Hide:
-		return Hide
-	default:
-		return Forgo
+// run sends steps to the server and checks that each one is answered. No steps are a ping.
+func (s *session) run(ctx context.Context, steps []Step) ([]bool, error) {
+	if len(steps) == 0 {
+		return nil, s.conn.Ping(ctx)
 	}
+	done, err := s.conn.Run(ctx, steps)
+	if err == nil && len(done) != len(steps) {
+		err = wrongCount(len(done), len(steps))
+	}
+	return done, err
+}
+
+func wrongCount(answers, steps int) error {
+	return fmt.Errorf("dblock: the server sent %d answers to %d steps with session locks", answers, steps)
+}
+
+// undoes returns the step that leaves a lock not held, or a wait not shown, after op. ok is false if op changes nothing.
+func undoes(op Op) (back Op, ok bool) {
+	switch op {
+	case Take, Free, Drop:
+		return Drop, true
+	case TakeShared, FreeShared, DropShared:
+		return DropShared, true
+	case Show, Hide:
+		return Hide, true
+	case Intend, Forgo:
+		return Forgo, true
+	}
+	return op, false
 }
 
 // lose ends a session, once, and with it all locks that hang on it.
@@ -268,7 +285,9 @@ func (l *Locker) lost(s *session, why dblock.Reason) {
 	}
 	l.mu.Unlock()
 	if why != dblock.Closed {
-		l.o.Log.Warn("dblock: a connection is lost, and all session locks on it", "locks", len(lost))
+		callback.Safely(nil, func() {
+			l.o.Log.Warn("dblock: a connection is lost, and all session locks on it", "locks", len(lost))
+		})
 	}
 	for _, h := range lost {
 		h.lose(why)

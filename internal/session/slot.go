@@ -1,12 +1,12 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/clock"
 )
 
 // slot is one lock of the server that this process has, or wants. The server knows no callers, only the session: so it is
@@ -23,12 +23,13 @@ type slot struct {
 
 	shows, intends bool // what other sessions are told
 
-	noted time.Time // when its key was noted
-	began time.Time // when this process got it
-	since time.Time // then, or when it last found that nobody else waits
-	left  int       // after how many hand-overs it asks again whether others wait
-	over  bool      // others wait, and this process has had its turn
-	after bool      // it was given back for another session's sake: whoever is next stands back
+	noted  time.Time // when its key was noted
+	began  time.Time // when this process got it
+	since  time.Time // then, or when it last found that nobody else waits
+	left   int       // how many more callers of this process come before others who wait
+	over   bool      // others wait, and this process has had its turn
+	proven bool      // the server has just answered that this process has it: only then it is handed over or shared
+	after  bool      // it was given back for another session's sake: whoever is next stands back
 
 	user  [1]*hold // room for what nearly all have one of
 	first [1]*place
@@ -69,9 +70,6 @@ func (p *place) asks(op Op) *ask {
 // when it begins to, and for no longer than this. So the callers of all processes wait for about as long.
 const ownTurn = time.Second
 
-// mostAlone is after how many hand-overs a process asks again whether others wait.
-const mostAlone = 256
-
 // slot returns the slot of an ID; l.mu is held.
 func (l *Locker) slot(id ID, key string) *slot {
 	sl := l.slots[id]
@@ -108,7 +106,7 @@ func (sl *slot) open(mode dblock.Mode) bool {
 func (sl *slot) held(key string) *dblock.HeldError {
 	h := &dblock.HeldError{Key: key}
 	if len(sl.users) > 0 {
-		h.Holder.Label = sl.users[0].label
+		h.Holder.Label = cmp.Or(sl.users[0].label, "another caller of this process")
 		return h
 	}
 	if len(sl.queue) == 0 || sl.queue[0].refused {
@@ -125,11 +123,11 @@ func (l *Locker) next(sl *slot) {
 		switch {
 		case len(sl.users) > 0 && !sl.shares(p):
 			return
-		case sl.offers(p) && !sl.turnIsOver():
+		case sl.offers(p) && sl.proven:
 			sl.left--
 			l.grant(p, time.Now())
 			p.tell()
-		case sl.offers(p), len(sl.users) > 0 && !p.refused: // it asks first whether other sessions wait
+		case sl.offers(p), len(sl.users) > 0 && !p.refused: // it asks first whether this process has the lock still
 			p.tell()
 			return
 		case len(sl.users) > 0:
@@ -181,16 +179,27 @@ func (sl *slot) askAgain() {
 	}
 }
 
-// turnIsOver tells whether this process has had a lock for so long that it has to ask whether others wait, or whether the
-// server knows its connection still; l.mu is held.
-func (sl *slot) turnIsOver() bool {
-	now := time.Now()
-	return sl.left <= 0 || now.Sub(sl.since) >= ownTurn || sl.s == nil || clock.Past(now, sl.s.trustedUntil())
+// turnIsOver tells whether this process has had a lock for so long that other sessions come first; l.mu is held.
+func (sl *slot) turnIsOver(now time.Time) bool {
+	return sl.left <= 0 || now.Sub(sl.since) >= ownTurn
 }
 
-// newTurn begins to count; l.mu is held.
-func (sl *slot) newTurn(most int, now time.Time) {
-	sl.since, sl.left, sl.over = now, max(most, 1), false
+// newTurn begins to count: each caller that waits now has the lock once. l.mu is held.
+func (sl *slot) newTurn(now time.Time) {
+	sl.since, sl.left, sl.over = now, max(len(sl.queue), 1), false
+}
+
+// leaves is what the release of a hold asks of the server: to give the lock back if no caller of this process is to
+// have it next, and in any case to prove that the process has had it until now. l.mu is held.
+func (l *Locker) leaves(sl *slot) Op {
+	switch {
+	case sl.busy || len(sl.users) > 0:
+		return prove
+	case len(sl.queue) > 0 && sl.offers(sl.queue[0]) && !l.closed:
+		return l.looks(sl.mode)
+	default:
+		return frees(sl.mode)
+	}
 }
 
 // grant makes the first of a line a holder; l.mu is held.
@@ -211,16 +220,13 @@ func (l *Locker) leave(p *place) {
 	if i := slices.Index(p.sl.queue, p); i >= 0 {
 		p.sl.queue = slices.Delete(p.sl.queue, i, i+1)
 	}
-	lock := p.lock
-	if lock != nil {
+	if lock := p.lock; lock != nil {
 		p.hold.unseen = true
+		l.background(func() { _ = lock.Release(context.Background()) })
 	} else {
 		l.next(p.sl)
 	}
 	l.mu.Unlock()
-	if lock != nil {
-		_ = lock.Release(context.WithoutCancel(p.ctx))
-	}
 }
 
 // attach has a slot live on a session; l.mu is held.

@@ -34,20 +34,3 @@ func (d *database) balances(ctx context.Context, on mysqldb.DBTX, skus []string)
 	}
 	return balances, err
 }
-
-// Keys reads the stock and the keys of an SKU in one snapshot.
-func (d *database) Keys(ctx context.Context, sku string, limit int) (got engine.Keys, err error) {
-	err = d.inSnapshot(ctx, func(on mysqldb.DBTX) error {
-		stock, err := d.q.StockOf(ctx, on, []byte(sku))
-		if err != nil {
-			return err
-		}
-		got.Left, got.Epoch = stock.Available, stock.Epoch
-		keys, err := d.q.KeysOf(ctx, on, []byte(sku), int32(limit))
-		for _, key := range keys {
-			got.Keys = append(got.Keys, string(key))
-		}
-		return err
-	})
-	return got, err
-}

@@ -4,9 +4,11 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/mysqlfault"
@@ -22,7 +24,8 @@ import (
 // dblock.ErrConflict, as is an SKU that was sold from on MariaDB with innodb_snapshot_isolation.
 //
 // Errors: those of Store.Reserve, and dblock.ErrConflict after a deadlock or a failed serialization: roll tx back and run it
-// again. Two transactions that reserve several SKUs one by one can deadlock; with ReserveAllTx they can't.
+// again. Two transactions that reserve several SKUs one by one can deadlock; with ReserveAllTx they can't. dblock.ErrTxEnded if a
+// statement or an error that was not returned had ended the transaction: the order may be written by itself.
 func ReserveTx(ctx context.Context, s *inventory.Store, tx *sql.Tx, r inventory.Request) (inventory.Reservation, error) {
 	return s.ReserveIn(ctx, engine.CallerTx{Tx: tx}, r)
 }
@@ -56,21 +59,34 @@ func (t callerTx) Decide(ctx context.Context, ask engine.Ask, decide func(engine
 	}
 	err := t.decide(ctx, ask, decide)
 	if err == nil {
-		_, err = t.on.ExecContext(ctx, "RELEASE SAVEPOINT dblock_reserve")
+		if _, err = t.on.ExecContext(ctx, "RELEASE SAVEPOINT dblock_reserve"); mysqlfault.IsNoSavepoint(err) {
+			return errNoTx(err)
+		}
 		return fault.NoWrite(err)
 	}
 	if mysqlfault.Of(err) == fault.Retry {
 		return err
 	}
-	if mysqlfault.IsLocked(err) {
+	switch {
+	case mysqlfault.IsLocked(err):
 		err = &bounded{err}
+	case mysqlfault.Number(err) == mysqlfault.ReadOnlyTransaction:
+		err = fmt.Errorf("%w: %w", engine.ErrTxReadOnly, err)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	if _, failed := t.on.ExecContext(ctx, "ROLLBACK TO SAVEPOINT dblock_reserve"); failed != nil {
+	if _, failed := t.on.ExecContext(ctx, "ROLLBACK TO SAVEPOINT dblock_reserve"); mysqlfault.IsNoSavepoint(failed) {
+		return errNoTx(err)
+	} else if failed != nil {
 		return errors.Join(err, failed)
 	}
 	return err
+}
+
+// errNoTx is for a savepoint that is gone: there was no transaction, so that each statement was committed by itself.
+func errNoTx(err error) error {
+	return fmt.Errorf("%w: the server had ended the transaction, so the order may be written: look it up, and return the errors "+
+		"of all statements: %w", dblock.ErrTxEnded, err)
 }
 
 func (t callerTx) decide(ctx context.Context, ask engine.Ask, decide func(engine.Books) engine.Plan) error {
@@ -90,7 +106,7 @@ func (t callerTx) decide(ctx context.Context, ask engine.Ask, decide func(engine
 // read as it is now, so that the order would be told that it is sold out by itself.
 func (t callerTx) isNew(ctx context.Context, keys []string, books engine.Books) error {
 	keys = slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return books.Recorded[key] != nil })
-	now, err := lockReservations(ctx, t.on, keys)
+	now, err := lockReservations(ctx, t.on, mysqldb.LockReservations, keys)
 	if err == nil && len(now) > 0 {
 		return errKeyTaken
 	}

@@ -26,6 +26,6 @@ func (d *database) cas(ctx context.Context, r engine.Row) (engine.Verdict, error
 		if n != 1 {
 			return engine.Taken, err
 		}
-		return engine.Sold, d.insert(ctx, on, r, 0)
+		return engine.Sold, d.insertAtOnce(ctx, on, []engine.Row{r})
 	})
 }

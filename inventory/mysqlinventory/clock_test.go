@@ -78,12 +78,13 @@ func shop(t *testing.T, kind devdb.Kind) (*inventory.Store, *sql.DB) {
 	return store, db
 }
 
-// untilItWaits returns once a statement of this database, which names the order, waits for a lock. (The server looks ten times a second.)
+// untilItWaits returns once a statement of this database, which names the order, waits for a lock. InnoDB brings up to date only what is
+// read less often than every 100 ms.
 func untilItWaits(ctx context.Context, t *testing.T, db *sql.DB) {
 	t.Helper()
 	const waiting = "SELECT COUNT(*) FROM information_schema.innodb_trx t JOIN information_schema.processlist p ON p.id = t.trx_mysql_thread_id " +
 		"WHERE p.db = DATABASE() AND t.trx_state = 'LOCK WAIT' AND LOCATE(?, t.trx_query) > 0"
-	for n := 0; n == 0; time.Sleep(10 * time.Millisecond) {
+	for n := 0; n == 0; time.Sleep(150 * time.Millisecond) {
 		key := mysqltext.Text("?", []byte("order"))
 		if err := db.QueryRowContext(ctx, waiting, key).Scan(&n); err != nil {
 			t.Fatal(err)

@@ -28,19 +28,18 @@ func (d *database) outright(
 
 // writeOne writes the order and takes its units from one bucket.
 func (d *database) writeOne(ctx context.Context, on mysqldb.DBTX, r engine.Row, bucket int32) (engine.Verdict, error) {
-	if err := d.insert(ctx, on, r, bucket); err != nil {
+	r.Bucket = bucket
+	if err := d.insertAtOnce(ctx, on, []engine.Row{r}); err != nil {
 		return engine.TooFew, err
+	}
+	if engine.IsBrief(ctx) && !d.mariaDB {
+		if _, err := d.q.HoldNoWait(ctx, on, []byte(r.SKU), r.Qty); err != nil {
+			return engine.TooFew, err
+		}
 	}
 	n, err := d.q.TakeOne(ctx, on, mysqldb.TakeOneParams{Qty: r.Qty, Sku: []byte(r.SKU), Bucket: bucket, Least: r.Qty})
 	if n != 1 {
 		return engine.TooFew, err
 	}
 	return engine.Sold, err
-}
-
-func (d *database) insert(ctx context.Context, on mysqldb.DBTX, r engine.Row, bucket int32) error {
-	return d.q.InsertReservation(ctx, on, mysqldb.InsertReservationParams{
-		ReservationKey: []byte(r.Key), Sku: []byte(r.SKU), Bucket: bucket, Buyer: []byte(r.Buyer), Qty: r.Qty,
-		State: r.State, HoldUs: r.Hold.Microseconds(),
-	})
 }

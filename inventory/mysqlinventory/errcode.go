@@ -5,6 +5,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/mysqlfault"
+	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
 // Fault tells what an error means. Whoever waited too long for the stock tries again: it is the server's bound that
@@ -14,7 +15,7 @@ func (d *database) Fault(err error) fault.Fault {
 	switch {
 	case errors.As(err, &wait):
 		return fault.Busy
-	case errors.Is(err, errKeyTaken):
+	case errors.Is(err, errKeyTaken), engine.IsKeyOpen(err):
 		return fault.Duplicate
 	case mysqlfault.IsLocked(err):
 		return fault.Retry
@@ -25,7 +26,16 @@ func (d *database) Fault(err error) fault.Fault {
 // errKeyTaken says that somebody else has recorded an order of the same key.
 var errKeyTaken = errors.New("mysqlinventory: the key was recorded after the transaction first read")
 
-// bounded says that a caller's transaction waited for a row for as long as it may: that is the caller's bound.
+// orKeyOpen is for a statement that writes orders, and waits for nothing but their keys.
+func orKeyOpen(err error) error {
+	if mysqlfault.IsLocked(err) {
+		return &engine.KeyOpen{Err: err}
+	}
+	return err
+}
+
+// bounded says that a caller's transaction waited for a row for as long as it may, which is the caller's bound, or a statement that
+// waits briefly.
 type bounded struct{ error }
 
 func (e *bounded) Unwrap() error { return e.error }

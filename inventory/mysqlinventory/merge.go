@@ -8,6 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/mysqlfault"
 	"github.com/dblock-go/dblock/internal/mysqltext"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
@@ -15,14 +16,17 @@ import (
 // Transact takes the same few round trips whatever the size of the batch. There is no statement
 // that writes to two tables, and no way to send several at once that does not depend on the DSN.
 func (d *database) Transact(ctx context.Context, ask engine.Ask, decide func(engine.Books) engine.Plan) error {
-	return d.in(ctx, readCommitted, func(conn *sql.Conn) (bool, error) {
-		on := d.on(conn)
+	return d.in(ctx, func(conn *sql.Conn) (bool, error) {
+		on := d.bounded(ctx, d.on(conn))
 		books, err := d.read(ctx, on, ask)
 		if err != nil {
-			return false, err
+			return false, d.waited(ctx, err)
 		}
 		known := buckets{ctx: ctx, on: on, d: d, skus: ask.SKUs}
-		books.Skipped = func(sku string) bool { return !ask.Wait && int64(len(books.Stock[sku])) < known.of(sku) }
+		_, passes := ask.Waits()
+		books.Skipped = func(sku string) bool {
+			return slices.Contains(passes, sku) && int64(len(books.Stock[sku])) < known.of(sku)
+		}
 		plan := decide(books)
 		if known.err != nil {
 			return false, known.err
@@ -30,10 +34,13 @@ func (d *database) Transact(ctx context.Context, ask engine.Ask, decide func(eng
 		if len(plan.Insert) == 0 {
 			return false, nil // a rollback needs no flush
 		}
-		if err := write(ctx, on, plan); err != nil || d.hook == nil {
+		if err := d.insertAtOnce(ctx, on, plan.Insert); err != nil {
 			return true, err
 		}
-		return true, d.runHook(ctx, conn, plan)
+		if err := take(ctx, on, plan); err != nil || d.hook == nil {
+			return true, d.waited(ctx, err)
+		}
+		return true, d.runHook(engine.Patiently(ctx), conn, plan)
 	})
 }
 
@@ -59,14 +66,12 @@ func (d *database) read(ctx context.Context, on mysqldb.DBTX, ask engine.Ask) (e
 	if books.Used, err = lockQuotas(ctx, on, ask); err != nil {
 		return books, err
 	}
-	lock := mysqldb.LockStock
-	if !ask.Wait {
-		lock = mysqldb.LockFreeStock
-	}
+	waits, passes := ask.Waits()
+	books.Stock = make(map[string][]engine.Bucket, len(ask.SKUs))
 	if ask.Own != 0 {
-		books.Stock, err = d.lockBucket(ctx, on, ask.SKUs[0], ask.Own)
-	} else {
-		books.Stock, err = lockStock(ctx, on, lock, ask.SKUs)
+		err = d.lockBucket(ctx, on, ask.SKUs[0], ask.Own, books.Stock)
+	} else if err = lockStock(ctx, on, mysqldb.LockStock, waits, books.Stock); err == nil {
+		err = lockStock(ctx, on, mysqldb.LockFreeStock, passes, books.Stock)
 	}
 	if err != nil {
 		return books, err
@@ -78,7 +83,7 @@ func (d *database) read(ctx context.Context, on mysqldb.DBTX, ask engine.Ask) (e
 // lockQuotas returns those that it has locked. Whoever waits for one has locked none that comes after it.
 func lockQuotas(ctx context.Context, on mysqldb.DBTX, ask engine.Ask) (map[engine.Quota]int64, error) {
 	used := make(map[engine.Quota]int64, len(ask.Quotas))
-	if ask.Wait {
+	if ask.WaitQuotas {
 		if err := repeat(ctx, on, mysqldb.MakeQuotas, ask.Quotas, quotaArgs); err != nil {
 			return nil, err
 		}
@@ -106,24 +111,14 @@ func readQuotas(ctx context.Context, on mysqldb.DBTX, query string, quotas []eng
 }
 
 // lockStock locks the buckets of SKUs with the given statement.
-func lockStock(ctx context.Context, on mysqldb.DBTX, query string, skus []string) (map[string][]engine.Bucket, error) {
-	var stock []mysqldb.DblockStock
-	err := askAll(ctx, on, query, skus, textArgs, func(rows *sql.Rows) error {
+func lockStock(ctx context.Context, on mysqldb.DBTX, query string, skus []string, stock map[string][]engine.Bucket) error {
+	return askAll(ctx, on, query, skus, textArgs, func(rows *sql.Rows) error {
 		var r mysqldb.DblockStock
 		err := rows.Scan(&r.Sku, &r.Bucket, &r.Available, &r.Epoch)
-		stock = append(stock, r)
-		return err
-	})
-	return bySKU(stock), err
-}
-
-func bySKU(rows []mysqldb.DblockStock) map[string][]engine.Bucket {
-	stock := make(map[string][]engine.Bucket)
-	for _, r := range rows {
 		sku := string(r.Sku)
 		stock[sku] = append(stock[sku], engine.Bucket{Number: r.Bucket, Left: r.Available, Epoch: r.Epoch})
-	}
-	return stock
+		return err
+	})
 }
 
 // buckets counts the buckets of each SKU, locked or not, when that is first asked: only who does
@@ -170,10 +165,53 @@ func byKey(found []mysqldb.ReservationsRow) map[string][]engine.Row {
 	return rows
 }
 
+// insertAtOnce writes orders, and fails if another open transaction writes one of them: it does not wait with the stock locked. MariaDB
+// bounds the wait of the statement. MySQL can't bound it below a second, but finds out before, and waits only for a transaction that
+// comes in between.
+func (d *database) insertAtOnce(ctx context.Context, on mysqldb.DBTX, rows []engine.Row) error {
+	if d.mariaDB {
+		on = atOnce(on)
+	} else if err := lockAtOnce(ctx, on, rows); err != nil {
+		return orKeyOpen(err)
+	}
+	return orKeyOpen(repeat(ctx, on, mysqldb.InsertReservations, rows, rowArgs))
+}
+
+// lockAtOnce locks the reservations under the keys of rows, or fails.
+func lockAtOnce(ctx context.Context, on mysqldb.DBTX, rows []engine.Row) error {
+	var keys []string
+	for _, r := range rows {
+		if r.Line == 0 {
+			keys = append(keys, r.Key)
+		}
+	}
+	return askAll(ctx, on, mysqldb.LockKeysNoWait, keys, textArgs, func(*sql.Rows) error { return nil })
+}
+
+// AwaitKey locks the reservation, and lets go of it.
+func (d *database) AwaitKey(ctx context.Context, r engine.Row) error {
+	return d.inTx(ctx, func(on mysqldb.DBTX) (commit bool, err error) {
+		if engine.IsBrief(ctx) {
+			err = lockAtOnce(ctx, on, []engine.Row{r})
+		} else {
+			_, err = lockReservations(ctx, on, mysqldb.LockReservations, []string{r.Key})
+		}
+		if mysqlfault.IsLocked(err) {
+			err = &bounded{err}
+		}
+		return false, err
+	})
+}
+
 func write(ctx context.Context, on mysqldb.DBTX, plan engine.Plan) error {
 	if err := repeat(ctx, on, mysqldb.InsertReservations, plan.Insert, rowArgs); err != nil {
-		return err
+		return orKeyOpen(err)
 	}
+	return take(ctx, on, plan)
+}
+
+// take counts what was written.
+func take(ctx context.Context, on mysqldb.DBTX, plan engine.Plan) error {
 	if err := repeat(ctx, on, mysqldb.CountQuotas, plan.Count, countArgs); err != nil {
 		return err
 	}
@@ -243,11 +281,10 @@ func blobs(texts []string) [][]byte {
 }
 
 // lockBucket is lockStock for one row.
-func (d *database) lockBucket(ctx context.Context, on mysqldb.DBTX, sku string, number int32) (map[string][]engine.Bucket, error) {
+func (d *database) lockBucket(ctx context.Context, on mysqldb.DBTX, sku string, number int32, stock map[string][]engine.Bucket) error {
 	rows, err := d.q.LockBucket(ctx, on, []byte(sku), number)
-	stock := make(map[string][]engine.Bucket, 1)
 	for _, r := range rows {
 		stock[sku] = append(stock[sku], engine.Bucket{Number: r.Bucket, Left: r.Available, Epoch: r.Epoch})
 	}
-	return stock, err
+	return err
 }

@@ -3,6 +3,8 @@ package mysqlinventory
 import (
 	"context"
 	"database/sql"
+	"fmt"
+	"strings"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/fault"
@@ -11,23 +13,73 @@ import (
 )
 
 // Move takes a few round trips, as Transact does.
-func (d *database) Move(ctx context.Context, keys []string, decide func(map[string][]engine.Row) engine.Moves) error {
+func (d *database) Move(ctx context.Context, fn func(engine.MoveTx) error) error {
 	return d.inTx(ctx, func(on mysqldb.DBTX) (bool, error) {
-		locked, err := lockReservations(ctx, on, keys)
-		if err != nil {
-			return false, err
-		}
-		moves := decide(locked)
-		if moves.IsEmpty() {
-			return false, nil
-		}
-		return true, writeMoves(ctx, on, moves)
+		tx := &moveTx{d: d, on: on}
+		err := fn(tx)
+		return tx.written, err
 	})
 }
 
-func lockReservations(ctx context.Context, on mysqldb.DBTX, keys []string) (map[string][]engine.Row, error) {
+type moveTx struct {
+	d       *database
+	on      mysqldb.DBTX
+	written bool
+}
+
+func (t *moveTx) Reservations(ctx context.Context, keys []string, wait bool) (map[string][]engine.Row, map[string]bool, error) {
+	if wait {
+		recorded, err := lockReservations(ctx, t.on, briefly(mysqldb.LockReservations), keys)
+		return recorded, nil, err
+	}
+	recorded, err := lockReservations(ctx, t.on, mysqldb.LockFreeReservations, keys)
+	if err != nil {
+		return nil, nil, err
+	}
+	known, err := t.d.q.KnownLines(ctx, t.on, blobs(keys))
+	lines := make(map[string]int64, len(known))
+	for _, k := range known {
+		lines[string(k.ReservationKey)] = k.NumLines
+	}
+	return recorded, engine.Partly(recorded, lines), err
+}
+
+func (t *moveTx) Returns(ctx context.Context, m engine.Moves, waitQuotas, waitStock bool) (map[engine.Quota]bool, map[string]bool, error) {
+	lockQuotas, lockBuckets := mysqldb.LockFreeQuotas, mysqldb.LockFreeFirstBuckets
+	if waitQuotas {
+		lockQuotas = briefly(mysqldb.LockQuotas)
+	}
+	if waitStock {
+		lockBuckets = briefly(mysqldb.LockFirstBuckets)
+	}
+	used, skus := make(map[engine.Quota]int64), make(map[string]bool)
+	if err := readQuotas(ctx, t.on, lockQuotas, m.Quotas(), used); err != nil {
+		return nil, nil, err
+	}
+	err := askAll(ctx, t.on, lockBuckets, m.SKUs(), textArgs, func(rows *sql.Rows) error {
+		var sku []byte
+		err := rows.Scan(&sku)
+		skus[string(sku)] = true
+		return err
+	})
+	return engine.In(used), skus, err
+}
+
+func (t *moveTx) Write(ctx context.Context, m engine.Moves) error {
+	t.written = true
+	return writeMoves(ctx, t.on, m)
+}
+
+// briefly bounds a SELECT that waits for rows. MySQL reads the hint, and MariaDB the comment that begins with M.
+func briefly(query string) string {
+	begin := strings.Index(query, "\nSELECT ") + 1
+	return fmt.Sprintf("%s/*M! SET STATEMENT max_statement_time = %v FOR */ SELECT /*+ MAX_EXECUTION_TIME(%d) */ %s",
+		query[:begin], engine.LockWait.Seconds(), engine.LockWait.Milliseconds(), query[begin+len("SELECT "):])
+}
+
+func lockReservations(ctx context.Context, on mysqldb.DBTX, query string, keys []string) (map[string][]engine.Row, error) {
 	var found []mysqldb.ReservationsRow
-	err := askAll(ctx, on, mysqldb.LockReservations, keys, textArgs, func(rows *sql.Rows) error {
+	err := askAll(ctx, on, query, keys, textArgs, func(rows *sql.Rows) error {
 		var r mysqldb.ReservationsRow
 		err := rows.Scan(&r.ReservationKey, &r.Line, &r.Sku, &r.Bucket, &r.Buyer, &r.Qty, &r.State, &r.Limited, &r.LeftUs)
 		found = append(found, r)
@@ -62,6 +114,17 @@ func (d *database) Due(ctx context.Context, limit int) ([]string, error) {
 	keys := make([]string, len(due))
 	for i, key := range due {
 		keys[i] = string(key)
+	}
+	return keys, fault.NoWrite(err)
+}
+
+// DueOf returns by buyer the keys of those that some buyers hold.
+func (d *database) DueOf(ctx context.Context, buyers []string, limit int) (map[string][]string, error) {
+	due, err := d.q.DueOf(ctx, d.on(d.pool), int32(limit), blobs(buyers))
+	keys := make(map[string][]string)
+	for _, r := range due {
+		buyer := string(r.Buyer)
+		keys[buyer] = append(keys[buyer], string(r.ReservationKey))
 	}
 	return keys, fault.NoWrite(err)
 }

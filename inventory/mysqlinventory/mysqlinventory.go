@@ -5,7 +5,8 @@
 // from docs/grants.md. Transactions run in READ COMMITTED, which wants binlog_format ROW or MIXED.
 // No option of the DSN matters: not parseTime, loc, clientFoundRows, interpolateParams or
 // multiStatements, nor sql_mode and time_zone. A sale is as durable as the server's
-// innodb_flush_log_at_trx_commit and sync_binlog say.
+// innodb_flush_log_at_trx_commit and sync_binlog say. InnoDB shows a commit to others before it is on
+// the disk: if the server crashes in that moment, a reservation that was answered as Replayed may be lost.
 package mysqlinventory
 
 import (
@@ -33,18 +34,21 @@ func New(ctx context.Context, db *sql.DB, o inventory.Options, more ...Option) (
 	for _, option := range more {
 		option(d)
 	}
-	if _, err := mysqlschema.Check(ctx, d.on(d.pool)); err != nil {
+	server, err := mysqlschema.Check(ctx, d.on(d.pool))
+	if err != nil {
 		return nil, err
 	}
+	d.mariaDB = server == "MariaDB"
 	return inventory.New(d, o)
 }
 
 // database is the MySQL side of a Store.
 type database struct {
-	pool   *sql.DB
-	schema string
-	q      mysqldb.Queries
-	hook   Hook // nil: none
+	pool    *sql.DB
+	schema  string
+	q       mysqldb.Queries
+	hook    Hook // nil: none
+	mariaDB bool
 }
 
 var _ engine.Engine = (*database)(nil)
@@ -53,6 +57,9 @@ var _ engine.Engine = (*database)(nil)
 func (d *database) Ways() engine.Ways {
 	return engine.Ways{Together: together, New: sellNew, Direct: d.direct, NoWait: d.noWait, SkipLocked: d.skipLocked, CAS: d.cas, Advisory: advisory}
 }
+
+// Connections is what the pool is limited to.
+func (d *database) Connections() int { return d.pool.Stats().MaxOpenConnections }
 
 // on returns what the generated queries run on.
 func (d *database) on(conn mysqltext.Conn) mysqldb.DBTX { return mysqlschema.On(conn, d.schema) }

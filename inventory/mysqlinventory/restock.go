@@ -32,7 +32,8 @@ func (t adjustTx) AdjustStock(ctx context.Context, a engine.Adjustment) (bool, e
 }
 
 func (t adjustTx) LockStock(ctx context.Context, sku string) ([]engine.Bucket, error) {
-	stock, err := lockStock(ctx, t.on, mysqldb.LockStock, []string{sku})
+	stock := make(map[string][]engine.Bucket, 1)
+	err := lockStock(ctx, t.on, mysqldb.LockStock, []string{sku}, stock)
 	return stock[sku], err
 }
 

@@ -3,8 +3,6 @@ package pginventory
 import (
 	"context"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
@@ -35,22 +33,4 @@ func (d *database) balances(ctx context.Context, on pgdb.DBTX, skus []string) ([
 		}
 	}
 	return balances, err
-}
-
-// Keys reads the stock and the keys of an SKU in one round trip and one snapshot.
-func (d *database) Keys(ctx context.Context, sku string, limit int) (got engine.Keys, err error) {
-	conn, err := d.pool.Acquire(ctx)
-	if err != nil {
-		return got, fault.NoWrite(err)
-	}
-	defer conn.Release() // which closes it where the transaction is still open
-	var batch pgx.Batch
-	batch.Queue(beginSnapshot)
-	batch.Queue(d.sql(pgdb.StockOf), sku).QueryRow(func(row pgx.Row) error { return row.Scan(&got.Left, &got.Epoch) })
-	batch.Queue(d.sql(pgdb.KeysOf), sku, int32(limit)).Query(func(rows pgx.Rows) (err error) {
-		got.Keys, err = pgx.CollectRows(rows, pgx.RowTo[string])
-		return err
-	})
-	batch.Queue("commit")
-	return got, fault.NoWrite(conn.SendBatch(ctx, &batch).Close())
 }

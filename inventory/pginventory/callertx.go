@@ -5,11 +5,13 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/pgfault"
 	"github.com/dblock-go/dblock/inventory"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 	"github.com/dblock-go/dblock/pglock"
@@ -49,7 +51,7 @@ type callerTx struct {
 // Decide locks with statements of their own: a caller's transaction may be one of database/sql, which knows no batches.
 func (t callerTx) Decide(ctx context.Context, ask engine.Ask, decide func(engine.Books) engine.Plan) error {
 	if _, err := t.on.Exec(ctx, "savepoint dblock_reserve"); err != nil {
-		if errors.Is(err, pgx.ErrTxClosed) || errors.Is(err, sql.ErrTxDone) {
+		if errors.Is(err, pgx.ErrTxClosed) || errors.Is(err, sql.ErrTxDone) || pgfault.Code(err) == pgfault.NoTransaction {
 			return engine.ErrTxEnded
 		}
 		return fault.NoWrite(err)
@@ -66,6 +68,9 @@ func (t callerTx) Decide(ctx context.Context, ask engine.Ask, decide func(engine
 	}
 	if err == errNothing {
 		return nil
+	}
+	if pgfault.Code(err) == pgfault.ReadOnlyTransaction {
+		return fmt.Errorf("%w: %w", engine.ErrTxReadOnly, err)
 	}
 	return err
 }

@@ -13,7 +13,7 @@ func (d *database) direct(ctx context.Context, r engine.Row) (engine.Verdict, er
 		n, err := d.q.SellOne(ctx, on, pgdb.SellOneParams{
 			ReservationKey: r.Key, Sku: r.SKU, Buyer: r.Buyer, Qty: r.Qty, State: r.State, HoldUs: r.Hold.Microseconds(), LockTimeout: lockTimeout(ctx), KeyTimeout: keyTimeout,
 		})
-		return soldIf(n == 1, engine.TooFew), orKeyTaken(err)
+		return soldIf(n == 1, engine.TooFew), orKeyOpen(err)
 	})
 }
 

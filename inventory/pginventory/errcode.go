@@ -1,10 +1,9 @@
 package pginventory
 
 import (
-	"errors"
-
 	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/pgfault"
+	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
 // keyTimeout bounds, in milliseconds, how long the stock stays locked for an order that somebody
@@ -12,24 +11,21 @@ import (
 // takes the stock: it may be waiting for us.
 const keyTimeout = "20"
 
-// keyTaken says that somebody else was writing an order of the same key.
-type keyTaken struct{ error }
+// awaitTimeout bounds AwaitKey in milliseconds.
+const awaitTimeout = "1000"
 
-func (e *keyTaken) Unwrap() error { return e.error }
-
-// orKeyTaken is for statements that wait under keyTimeout. (Where it was a longer wait that ended,
-// for the stock, the next attempt finds out.)
-func orKeyTaken(err error) error {
+// orKeyOpen is for statements that wait under keyTimeout. If it was a longer wait for the stock that ended, the order finds its key free
+// and waits for the stock next.
+func orKeyOpen(err error) error {
 	if pgfault.IsLocked(err) {
-		return &keyTaken{err}
+		return &engine.KeyOpen{Err: err}
 	}
 	return err
 }
 
 // Fault tells what an error means.
 func (d *database) Fault(err error) fault.Fault {
-	var taken *keyTaken
-	if errors.As(err, &taken) {
+	if engine.IsKeyOpen(err) {
 		return fault.Duplicate
 	}
 	return pgfault.Of(err)

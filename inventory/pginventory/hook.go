@@ -46,12 +46,13 @@ const inTransaction = 'T'
 // runHook sends what is written so far and has the owner write what is theirs.
 func (d *database) runHook(ctx context.Context, conn *pgxpool.Conn, batch *pgx.Batch, plan engine.Plan) error {
 	began := time.Now()
-	batch.Queue("select set_config('lock_timeout', $1, true)", lockTimeout(ctx))
+	ctx = engine.Patiently(ctx)
+	batch.Queue("select pg_catalog.set_config('lock_timeout', $1, true)", lockTimeout(ctx))
 	for _, setting := range asTheOwners {
 		batch.Queue(setting)
 	}
 	if err := conn.SendBatch(ctx, batch).Close(); err != nil {
-		return orKeyTaken(err)
+		return orKeyOpen(err)
 	}
 	granted := inventory.Granted(plan, began)
 	if len(granted) == 0 {

@@ -69,9 +69,9 @@ func newBooks(ask engine.Ask) engine.Books {
 // statement of its own after the locks: only then its snapshot holds what others committed while
 // we waited.
 func (d *database) read(ctx context.Context, conn *pgxpool.Conn, ask engine.Ask) (engine.Books, error) {
-	quotas, stock := pgdb.LockQuotas, pgdb.LockStock
-	if !ask.Wait {
-		quotas, stock = pgdb.LockFreeQuotas, pgdb.LockFreeStock
+	quotas := pgdb.LockFreeQuotas
+	if ask.WaitQuotas {
+		quotas = pgdb.LockQuotas
 	}
 	books := newBooks(ask)
 	var batch pgx.Batch
@@ -82,10 +82,16 @@ func (d *database) read(ctx context.Context, conn *pgxpool.Conn, ask engine.Ask)
 		batch.Queue(d.sql(pgdb.MakeQuotas), skus, buyers)
 	}
 	d.queueQuotas(&batch, quotas, ask.Quotas, books.Used)
+	waits, passes := ask.Waits()
 	if ask.Own != 0 {
 		d.queueStock(&batch, pgdb.LockBucket, books.Stock, ask.SKUs, ask.Own)
-	} else if len(ask.SKUs) > 0 {
-		d.queueStock(&batch, stock, books.Stock, ask.SKUs)
+	} else {
+		if len(waits) > 0 {
+			d.queueStock(&batch, pgdb.LockStock, books.Stock, waits)
+		}
+		if len(passes) > 0 {
+			d.queueStock(&batch, pgdb.LockFreeStock, books.Stock, passes)
+		}
 	}
 	d.queueKeys(&batch, pgdb.Reservations, ask.Keys, books.Recorded)
 	if err := conn.SendBatch(ctx, &batch).Close(); err != nil {
@@ -195,11 +201,33 @@ func row(r pgdb.ReservationsRow) engine.Row {
 	}
 }
 
+// AwaitKey writes the order and takes it back, in one round trip.
+func (d *database) AwaitKey(ctx context.Context, r engine.Row) error {
+	conn, err := d.pool.Acquire(ctx)
+	if err != nil {
+		return fault.NoWrite(err)
+	}
+	defer conn.Release()
+	wait := awaitTimeout
+	if engine.IsBrief(ctx) {
+		wait = keyTimeout
+	}
+	var batch pgx.Batch
+	batch.Queue(beginReadCommitted)
+	batch.Queue("select pg_catalog.set_config('lock_timeout', $1, true)", wait)
+	batch.Queue(d.sql(pgdb.AwaitKey), r.Key, r.SKU, r.Bucket, r.Buyer, r.Qty, r.State)
+	batch.Queue("rollback")
+	if err = conn.SendBatch(ctx, &batch).Close(); err != nil {
+		rollback(ctx, conn)
+	}
+	return fault.NoWrite(err)
+}
+
 // write writes the plan and commits. Once this is sent, a lost connection leaves it open whether
 // the commit took place.
 func (d *database) write(ctx context.Context, conn *pgxpool.Conn, plan engine.Plan) error {
 	var batch pgx.Batch
-	batch.Queue("select set_config('lock_timeout', $1, true)", keyTimeout)
+	batch.Queue("select pg_catalog.set_config('lock_timeout', $1, true)", keyTimeout)
 	d.queueInsert(&batch, plan.Insert)
 	if len(plan.Count) > 0 {
 		skus, buyers, qtys, mosts := countColumns(plan.Count)
@@ -210,7 +238,7 @@ func (d *database) write(ctx context.Context, conn *pgxpool.Conn, plan engine.Pl
 		batch.Queue(d.sql(pgdb.TakeStock), from, buckets, units)
 	}
 	if d.hook == nil {
-		return orKeyTaken(commit(ctx, conn, &batch))
+		return orKeyOpen(commit(ctx, conn, &batch))
 	}
 	if err := d.runHook(ctx, conn, &batch, plan); err != nil {
 		return fault.NoWrite(err)

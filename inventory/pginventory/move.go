@@ -2,66 +2,100 @@ package pginventory
 
 import (
 	"context"
+	"strconv"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
-// Move takes two round trips, as Transact does.
-func (d *database) Move(ctx context.Context, keys []string, decide func(map[string][]engine.Row) engine.Moves) error {
+// lockWait is engine.LockWait in milliseconds.
+var lockWait = strconv.FormatInt(engine.LockWait.Milliseconds(), 10)
+
+// Move takes two round trips, as Transact does, or three if units come back.
+func (d *database) Move(ctx context.Context, fn func(engine.MoveTx) error) error {
 	conn, err := d.pool.Acquire(ctx)
 	if err != nil {
 		return fault.NoWrite(err)
 	}
 	defer conn.Release() // which closes it where the transaction is still open
-	recorded := make(map[string][]engine.Row)
-	var batch pgx.Batch
-	batch.Queue(beginReadCommitted)
-	batch.Queue(bound, lockTimeout(ctx))
-	d.queueKeys(&batch, pgdb.LockReservations, keys, recorded)
-	if err := conn.SendBatch(ctx, &batch).Close(); err != nil {
+	tx := &moveTx{d: d, conn: conn}
+	if err = fn(tx); err != nil || !tx.sent {
 		rollback(ctx, conn)
-		return fault.NoWrite(err)
-	}
-	moves := decide(recorded)
-	if moves.IsEmpty() {
-		rollback(ctx, conn)
-		return nil
-	}
-	err = commit(ctx, conn, d.written(moves))
-	if err != nil {
-		rollback(ctx, conn)
-	}
-	if len(moves.Insert) > 0 {
-		err = orKeyTaken(err)
 	}
 	return err
 }
 
-// written comes to new keys last, as Transact does, and waits no longer for who is writing them.
-func (d *database) written(moves engine.Moves) *pgx.Batch {
+type moveTx struct {
+	d    *database
+	conn *pgxpool.Conn
+	sent bool // a commit
+}
+
+func (t *moveTx) Reservations(ctx context.Context, keys []string, wait bool) (map[string][]engine.Row, map[string]bool, error) {
+	recorded, lines := make(map[string][]engine.Row), make(map[string]int64)
 	var batch pgx.Batch
-	if len(moves.Set) > 0 {
-		keys, states, holds := setColumns(moves.Set)
-		batch.Queue(d.sql(pgdb.SetReservations), keys, states, holds)
+	batch.Queue(beginReadCommitted)
+	batch.Queue(bound, lockWait)
+	if wait {
+		t.d.queueKeys(&batch, pgdb.LockReservations, keys, recorded)
+	} else {
+		t.d.queueKeys(&batch, pgdb.LockFreeReservations, keys, recorded)
+		batch.Queue(t.d.sql(pgdb.KnownLines), keys).Query(func(rows pgx.Rows) error {
+			return each(rows, func(r pgdb.KnownLinesRow) { lines[r.ReservationKey] = r.NumLines })
+		})
 	}
-	if len(moves.Uncount) > 0 {
-		skus, buyers, qtys, _ := countColumns(moves.Uncount)
-		batch.Queue(d.sql(pgdb.LockQuotas), skus, buyers)
-		batch.Queue(d.sql(pgdb.UncountQuotas), skus, buyers, qtys)
+	if err := t.conn.SendBatch(ctx, &batch).Close(); err != nil {
+		return nil, nil, fault.NoWrite(err)
 	}
-	if len(moves.Return) > 0 {
-		skus, buckets, qtys := unitColumns(moves.Return)
-		batch.Queue(d.sql(pgdb.AddStock), skus, buckets, qtys)
+	return recorded, engine.Partly(recorded, lines), nil
+}
+
+func (t *moveTx) Returns(ctx context.Context, m engine.Moves, waitQuotas, waitStock bool) (map[engine.Quota]bool, map[string]bool, error) {
+	used, stock := make(map[engine.Quota]int64), make(map[string][]engine.Bucket)
+	var batch pgx.Batch
+	lockQuotas, lockBucket := pgdb.LockFreeQuotas, pgdb.LockFreeBucket
+	if waitQuotas {
+		lockQuotas = pgdb.LockQuotas
 	}
-	if len(moves.Insert) > 0 {
-		batch.Queue("select set_config('lock_timeout', $1, true)", keyTimeout)
-		d.queueInsert(&batch, moves.Insert)
+	if waitStock {
+		lockBucket = pgdb.LockBucket
 	}
-	return &batch
+	t.d.queueQuotas(&batch, lockQuotas, m.Quotas(), used)
+	if skus := m.SKUs(); len(skus) > 0 {
+		t.d.queueStock(&batch, lockBucket, stock, skus, int32(0))
+	}
+	if err := t.conn.SendBatch(ctx, &batch).Close(); err != nil {
+		return nil, nil, fault.NoWrite(err)
+	}
+	return engine.In(used), engine.In(stock), nil
+}
+
+// Write comes to new keys last, and waits no longer for another transaction that writes them.
+func (t *moveTx) Write(ctx context.Context, m engine.Moves) error {
+	t.sent = true
+	var batch pgx.Batch
+	batch.Queue("select pg_catalog.set_config('lock_timeout', $1, true)", lockTimeout(ctx)) // of triggers of the owner's
+	if len(m.Set) > 0 {
+		keys, states, holds := setColumns(m.Set)
+		batch.Queue(t.d.sql(pgdb.SetReservations), keys, states, holds)
+	}
+	if len(m.Uncount) > 0 {
+		skus, buyers, qtys, _ := countColumns(m.Uncount)
+		batch.Queue(t.d.sql(pgdb.UncountQuotas), skus, buyers, qtys)
+	}
+	if len(m.Return) > 0 {
+		skus, buckets, qtys := unitColumns(m.Return)
+		batch.Queue(t.d.sql(pgdb.AddStock), skus, buckets, qtys)
+	}
+	if len(m.Insert) > 0 {
+		batch.Queue("select pg_catalog.set_config('lock_timeout', $1, true)", lockWait)
+		t.d.queueInsert(&batch, m.Insert)
+	}
+	return commit(ctx, t.conn, &batch)
 }
 
 func setColumns(set []engine.Set) (keys []string, states []int16, holdsUs []int64) {
@@ -76,5 +110,15 @@ func setColumns(set []engine.Set) (keys []string, states []int16, holdsUs []int6
 // Due returns the keys of held reservations that have expired.
 func (d *database) Due(ctx context.Context, limit int) ([]string, error) {
 	keys, err := d.q.DueReservations(ctx, d.on(d.pool), int32(limit))
+	return keys, fault.NoWrite(err)
+}
+
+// DueOf returns by buyer the keys of those that some buyers hold.
+func (d *database) DueOf(ctx context.Context, buyers []string, limit int) (map[string][]string, error) {
+	due, err := d.q.DueOf(ctx, d.on(d.pool), int32(limit), buyers)
+	keys := make(map[string][]string)
+	for _, r := range due {
+		keys[r.Buyer] = append(keys[r.Buyer], r.ReservationKey)
+	}
 	return keys, fault.NoWrite(err)
 }

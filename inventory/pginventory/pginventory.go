@@ -51,6 +51,9 @@ func (d *database) Ways() engine.Ways {
 	return engine.Ways{Together: d.together, New: d.new, Direct: d.direct, NoWait: d.noWait, SkipLocked: d.skipLocked, CAS: d.cas, Advisory: d.advisory}
 }
 
+// Connections is what the pool is limited to.
+func (d *database) Connections() int { return int(d.pool.Config().MaxConns) }
+
 // sql puts the tables of a statement into the schema that the host chose.
 func (d *database) sql(query string) string { return pgschema.SQL(query, d.schema) }
 

@@ -32,9 +32,10 @@ func TestPlansLookUpByKey(t *testing.T) {
 	for name, query := range map[string]string{
 		"MakeQuotas": pgdb.MakeQuotas, "LockQuotas": pgdb.LockQuotas, "LockFreeQuotas": pgdb.LockFreeQuotas, "SeeQuotas": pgdb.SeeQuotas,
 		"CountQuotas": pgdb.CountQuotas, "UncountQuotas": pgdb.UncountQuotas,
-		"LockStock": pgdb.LockStock, "LockFreeStock": pgdb.LockFreeStock, "LockBucket": pgdb.LockBucket,
+		"LockStock": pgdb.LockStock, "LockFreeStock": pgdb.LockFreeStock, "LockBucket": pgdb.LockBucket, "LockFreeBucket": pgdb.LockFreeBucket,
 		"KnownBuckets": pgdb.KnownBuckets, "TakeStock": pgdb.TakeStock, "AddStock": pgdb.AddStock,
-		"Reservations": pgdb.Reservations, "LockReservations": pgdb.LockReservations, "SetReservations": pgdb.SetReservations,
+		"Reservations": pgdb.Reservations, "LockReservations": pgdb.LockReservations, "LockFreeReservations": pgdb.LockFreeReservations, "KnownLines": pgdb.KnownLines,
+		"DueReservations": pgdb.DueReservations, "DueOf": pgdb.DueOf, "SetReservations": pgdb.SetReservations,
 		"InsertOrders": pgdb.InsertOrders, "TakeTogether": pgdb.TakeTogether, "InsertQuotas": pgdb.InsertQuotas,
 		"AddToQuotas": pgdb.AddToQuotas, "SellNew": pgdb.SellNew,
 	} {

@@ -22,7 +22,7 @@ func (d *database) Adjust(ctx context.Context, fn func(engine.AdjustTx) (bool, e
 		defer cancel()
 		_ = tx.Rollback(ctx)
 	}()
-	if _, err := tx.Exec(ctx, "select set_config('lock_timeout', $1, true)", lockTimeout(ctx)); err != nil {
+	if _, err := tx.Exec(ctx, "select pg_catalog.set_config('lock_timeout', $1, true)", lockTimeout(ctx)); err != nil {
 		return fault.NoWrite(err)
 	}
 	commit, err := fn(adjustTx{d, d.on(tx)})

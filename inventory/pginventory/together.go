@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/fault"
@@ -26,34 +27,39 @@ func (d *database) together(ctx context.Context, o engine.Orders) (verdict engin
 	for _, qty := range o.Qtys {
 		units += qty
 	}
+	sent, done := 0, 0 // statements that write quotas or orders
 	verdict, err = d.atOnce(ctx, func(batch *pgx.Batch) {
-		d.makeQuotas(batch, o)
+		write := func(query string, args ...any) {
+			sent++
+			batch.Queue(d.sql(query), args...).Exec(func(pgconn.CommandTag) error { done++; return nil })
+		}
+		if len(o.Make) > 0 {
+			write(pgdb.MakeQuotas, slices.Repeat([]string{o.SKU}, len(o.Make)), o.Make)
+		}
 		if len(o.First.Buyers) > 0 {
-			batch.Queue(d.sql(pgdb.InsertQuotas), o.SKU, o.First.Buyers, o.First.Units, o.Limit)
+			write(pgdb.InsertQuotas, o.SKU, o.First.Buyers, o.First.Units, o.Limit)
 		}
 		if len(o.More.Buyers) > 0 {
-			batch.Queue(d.sql(pgdb.AddToQuotas), o.SKU, o.More.Buyers, o.More.Units, o.Limit)
+			write(pgdb.AddToQuotas, o.SKU, o.More.Buyers, o.More.Units, o.Limit)
 		}
-		batch.Queue(d.sql(pgdb.InsertOrders),
-			o.Keys, o.SKU, o.Bucket, o.Buyers, o.Qtys, o.State, o.Limit > 0, o.Hold.Microseconds())
+		write(pgdb.InsertOrders, o.Keys, o.SKU, o.Bucket, o.Buyers, o.Qtys, o.State, o.Limit > 0, o.Hold.Microseconds())
 		batch.Queue(d.sql(pgdb.TakeTogether), units, o.SKU, o.Bucket).QueryRow(func(row pgx.Row) error { return row.Scan(&left) })
 	})
+	if done == sent-1 { // it waited to write the orders, and not for the stock
+		err = orKeyOpen(err)
+	}
 	return verdict, left, err
 }
 
 func (d *database) new(ctx context.Context, o engine.Orders) (verdict engine.Verdict, unsold []string, left int64, err error) {
 	verdict, err = d.atOnce(ctx, func(batch *pgx.Batch) {
-		d.makeQuotas(batch, o)
+		if len(o.Make) > 0 {
+			batch.Queue(d.sql(pgdb.MakeQuotas), slices.Repeat([]string{o.SKU}, len(o.Make)), o.Make)
+		}
 		batch.Queue(d.sql(pgdb.SellNew), o.Keys, o.Buyers, o.Qtys, o.SKU, o.Bucket, o.Limit, o.State, o.Hold.Microseconds()).
 			QueryRow(func(row pgx.Row) error { return row.Scan(&left, &unsold) })
 	})
 	return verdict, unsold, left, err
-}
-
-func (d *database) makeQuotas(batch *pgx.Batch, o engine.Orders) {
-	if len(o.Make) > 0 {
-		batch.Queue(d.sql(pgdb.MakeQuotas), slices.Repeat([]string{o.SKU}, len(o.Make)), o.Make)
-	}
 }
 
 // atOnce sells in a transaction that takes one round trip. What was sold counts once that has ended, which is when the batch is closed.

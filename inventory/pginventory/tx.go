@@ -7,6 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
 // Transactions are READ COMMITTED, whatever the database's default.
@@ -15,14 +17,11 @@ var readCommitted = pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.R
 // beginReadCommitted is readCommitted as a statement, to be sent beside others.
 const beginReadCommitted = "begin isolation level read committed read write"
 
-// beginSnapshot begins a transaction that reads what is committed at one moment.
-const beginSnapshot = "begin isolation level repeatable read read only"
-
 // bound begins what a transaction does: it bounds its waits for locks, and has what follows look rows up by their keys, one by one.
 // The server keeps plans of what is prepared. One that reads the whole table, made while that was small, would stand still with
 // the table growing at tens of thousands of orders a second, until statistics are next taken, which may be a minute.
-const bound = "select set_config('lock_timeout', $1, true), set_config('enable_seqscan', 'off', true), " +
-	"set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)"
+const bound = "select pg_catalog.set_config('lock_timeout', $1, true), pg_catalog.set_config('enable_seqscan', 'off', true), " +
+	"pg_catalog.set_config('enable_hashjoin', 'off', true), pg_catalog.set_config('enable_mergejoin', 'off', true)"
 
 // asTheOwners gives statements of the owner's, in the same transaction, the plans that they would have.
 var asTheOwners = []string{
@@ -33,12 +32,18 @@ var asTheOwners = []string{
 // says which of the two it was, and the connection lives on. It counts twice: who waits for a row
 // that many want waits for a place at the head of the line, and then for the row.
 func lockTimeout(ctx context.Context) string {
+	if engine.IsBrief(ctx) {
+		return briefTimeout
+	}
 	deadline, ok := ctx.Deadline()
 	if !ok {
 		return "0"
 	}
 	return strconv.FormatInt(max(1, (time.Until(deadline)*2/5).Milliseconds()), 10)
 }
+
+// briefTimeout is, in milliseconds, longer than those who sell usually have a row, flush included.
+const briefTimeout = "50"
 
 // rollback ends the transaction even where ctx has ended. Where that fails, releasing the
 // connection closes it.

@@ -35,11 +35,11 @@ WHERE q.lease_key = sqlc.arg(lease_key) AND NOT q.served AND q.handle <> CAST(sq
 ORDER BY q.ticket
 LIMIT 1;
 
--- Makes a key that is ours that of who waits for it next.
+-- Makes a key that is ours that of who waits for it next, unless readers may have it.
 -- name: PassOn :execrows
 UPDATE (
     SELECT l.lease_key FROM dblock_lease l FORCE INDEX (PRIMARY)
-    WHERE l.lease_key = sqlc.arg(lease_key) AND l.handle = CAST(sqlc.arg(handle) AS BINARY)
+    WHERE l.lease_key = sqlc.arg(lease_key) AND l.handle = CAST(sqlc.arg(handle) AS BINARY) AND NOT l.shared
     LIMIT 1
     FOR UPDATE SKIP LOCKED
 ) ours
@@ -69,11 +69,12 @@ SET t.token = GREATEST(t.token + 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UT
 WHERE n.ticket = CAST(sqlc.arg(ticket) AS SIGNED) AND NOT n.served;
 
 -- What has become of a call that waits: the key is its own, or somebody else's, or free, for readers say; and whether
--- its ticket is there, and counts.
+-- its ticket is there, and counts. A row that readers may have is no grant: a process of an older version may have served
+-- the ticket beside them.
 -- name: SeeTurn :one
-SELECT CAST(CASE WHEN l.handle = CAST(sqlc.arg(handle) AS BINARY) AND (l.held_until IS NULL OR l.held_until > +UTC_TIMESTAMP(6)) THEN l.token ELSE 0 END AS SIGNED) AS granted,
+SELECT CAST(CASE WHEN l.handle = CAST(sqlc.arg(handle) AS BINARY) AND NOT l.shared AND (l.held_until IS NULL OR l.held_until > +UTC_TIMESTAMP(6)) THEN l.token ELSE 0 END AS SIGNED) AS granted,
        CAST(CASE WHEN l.handle IS NOT NULL AND (l.held_until IS NULL OR l.held_until > +UTC_TIMESTAMP(6)) THEN 1 ELSE 0 END AS SIGNED) AS held,
-       l.shared, l.member_id, l.label, l.token,
+       l.handle, l.shared, l.member_id, l.label, l.token,
        CAST(CASE WHEN l.member_id IS NOT NULL AND (m.member_id IS NULL OR m.expires_at <= +UTC_TIMESTAMP(6)) THEN 1 ELSE 0 END AS SIGNED) AS holder_dead,
        CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, +UTC_TIMESTAMP(6),
             LEAST(COALESCE(l.held_until, m.expires_at), COALESCE(m.expires_at, l.held_until))), 0) AS SIGNED) AS remaining_us,
@@ -86,6 +87,14 @@ SELECT CAST(CASE WHEN l.handle = CAST(sqlc.arg(handle) AS BINARY) AND (l.held_un
 FROM dblock_lease l
 LEFT JOIN dblock_member m ON m.member_id = l.member_id
 WHERE l.lease_key = sqlc.arg(lease_key);
+
+-- Withdraws tickets, each locked by its whole key. The driver repeats the SELECT of ask.
+-- name: DropTickets :execrows
+DELETE d
+FROM (
+    SELECT CAST(sqlc.arg(lease_key) AS BINARY) AS lease_key, CAST(sqlc.arg(ticket) AS SIGNED) AS ticket
+) ask
+STRAIGHT_JOIN dblock_ticket d FORCE INDEX (PRIMARY) ON d.lease_key = ask.lease_key AND d.ticket = ask.ticket;
 
 -- name: DropTicket :execrows
 DELETE FROM dblock_ticket WHERE lease_key = sqlc.arg(lease_key) AND ticket = sqlc.arg(ticket);

@@ -105,9 +105,8 @@ WHERE t.lease_key = (
 );
 
 -- Makes the rows that are missing, and grants them, under the same condition. IGNORE and not ON DUPLICATE KEY UPDATE,
--- which would wait for a guarded row. It may wait for a gap that somebody has locked, and be granted when its client
--- has given up: at most the server's lock timeout later. The engine repeats the SELECT of ask. All have the same
--- token, the statement's insert id.
+-- which would wait for a guarded row. It would wait for a row or a gap that another transaction has locked: MariaDB is told not to.
+-- The engine repeats the SELECT of ask. All have the same token, the statement's insert id.
 -- name: MakeLeases :execresult
 INSERT IGNORE INTO dblock_lease (lease_key, token, handle, member_id, held_until, label, data)
 SELECT ask.lease_key, LAST_INSERT_ID(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6))), ask.handle, NULLIF(ask.member_id, ''),
@@ -121,24 +120,42 @@ STRAIGHT_JOIN (
 ) ask
 ON true;
 
--- Grants a set, all of it or nothing: the rows are counted when they are locked. See AcquireLeases; all asks are alike.
+-- MakeLeases for MySQL, which has no INSERT that does not wait. At READ UNCOMMITTED the SELECT locks nothing and
+-- sees rows that other transactions have not committed: the statement passes over those. It cannot see a locked gap. It
+-- waits for the gap, at most for the lock wait timeout of the session, and grants the lease if the gap becomes free.
+-- name: MakeLeasesSkipping :execresult
+INSERT IGNORE INTO dblock_lease (lease_key, token, handle, member_id, held_until, label, data)
+SELECT ask.lease_key, LAST_INSERT_ID(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6))), ask.handle, NULLIF(ask.member_id, ''),
+       TIMESTAMPADD(MICROSECOND, NULLIF(ask.hold_us, 0), +UTC_TIMESTAMP(6)), ask.label, NULLIF(ask.data, '')
+FROM (
+    SELECT m.member_id FROM dblock_member m
+    WHERE m.member_id = sqlc.arg(member_id) AND m.beat <= CAST(sqlc.arg(beat) AS SIGNED) + 1 AND m.expires_at > +UTC_TIMESTAMP(6)
+) me
+STRAIGHT_JOIN (
+    SELECT CAST(sqlc.arg(lease_key) AS BINARY) AS lease_key, CAST(sqlc.arg(handle) AS BINARY) AS handle, CAST(sqlc.arg(keeper) AS BINARY) AS member_id, CAST(sqlc.arg(hold_us) AS SIGNED) AS hold_us, CAST(sqlc.arg(label) AS BINARY) AS label, CAST(sqlc.arg(data) AS BINARY) AS data
+) ask
+ON true
+WHERE NOT EXISTS (SELECT 1 FROM dblock_lease l FORCE INDEX (PRIMARY) WHERE l.lease_key = ask.lease_key);
+
+-- Grants a set, all of it or nothing: the rows are counted when they are locked. What the grants have in common is
+-- named once, because a set may have many keys and its data may be long. All have the same token, the statement's
+-- insert id, which is above each of their earlier ones. The engine repeats the SELECT of ask.
 -- name: AcquireSet :execresult
 UPDATE (
-    SELECT counted.lease_key, counted.handle, counted.label, counted.data, counted.hold_us, counted.member_id
+    SELECT counted.lease_key, counted.latest
     FROM (
-        SELECT f.lease_key, f.handle, f.label, f.data, f.hold_us, f.member_id, COUNT(*) OVER () AS have
+        SELECT f.lease_key, COUNT(*) OVER () AS have, MAX(f.token) OVER () AS latest
         FROM (
-            SELECT l.lease_key, ask.handle, ask.label, ask.data, ask.hold_us, ask.member_id
+            SELECT l.lease_key, l.token
             FROM (
                 SELECT m.member_id FROM dblock_member m
                 WHERE m.member_id = sqlc.arg(member_id) AND m.beat <= CAST(sqlc.arg(beat) AS SIGNED) + 1 AND m.expires_at > +UTC_TIMESTAMP(6)
             ) me
             STRAIGHT_JOIN (
-                SELECT CAST(sqlc.arg(lease_key) AS BINARY) AS lease_key, CAST(sqlc.arg(handle) AS BINARY) AS handle, CAST(sqlc.arg(gone) AS BINARY) AS gone, CAST(sqlc.arg(keeper) AS BINARY) AS member_id, CAST(sqlc.arg(hold_us) AS SIGNED) AS hold_us, CAST(sqlc.arg(label) AS BINARY) AS label, CAST(sqlc.arg(data) AS BINARY) AS data
+                SELECT CAST(sqlc.arg(lease_key) AS BINARY) AS lease_key, CAST(sqlc.arg(gone) AS BINARY) AS gone
             ) ask
             STRAIGHT_JOIN dblock_lease l FORCE INDEX (PRIMARY) ON l.lease_key = ask.lease_key
             WHERE NOT l.shared AND (l.handle IS NULL OR l.member_id = ask.gone OR l.held_until <= +UTC_TIMESTAMP(6))
-              AND l.token < TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6))
             LIMIT 1000000
             FOR UPDATE SKIP LOCKED
         ) f
@@ -146,16 +163,25 @@ UPDATE (
     WHERE counted.have = CAST(sqlc.arg(wanted) AS SIGNED)
 ) free
 STRAIGHT_JOIN dblock_lease t FORCE INDEX (PRIMARY) ON t.lease_key = free.lease_key
-SET t.token = LAST_INSERT_ID(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6))),
-    t.handle = free.handle,
-    t.member_id = NULLIF(free.member_id, ''),
-    t.held_until = TIMESTAMPADD(MICROSECOND, NULLIF(free.hold_us, 0), +UTC_TIMESTAMP(6)),
-    t.changed_at = +UTC_TIMESTAMP(6), t.label = free.label, t.data = NULLIF(free.data, '');
+SET t.token = LAST_INSERT_ID(GREATEST(free.latest + 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6)))),
+    t.handle = CAST(sqlc.arg(handle) AS BINARY),
+    t.member_id = NULLIF(CAST(sqlc.arg(keeper) AS BINARY), ''),
+    t.held_until = TIMESTAMPADD(MICROSECOND, NULLIF(CAST(sqlc.arg(hold_us) AS SIGNED), 0), +UTC_TIMESTAMP(6)),
+    t.changed_at = +UTC_TIMESTAMP(6), t.label = sqlc.arg(label), t.data = NULLIF(CAST(sqlc.arg(data) AS BINARY), '');
 
 -- Makes rows that are missing; nobody holds them. The engine repeats the row.
 -- name: MakeFreeLeases :exec
 INSERT IGNORE INTO dblock_lease (lease_key, token)
 VALUES (sqlc.arg(lease_key), TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6)) - 1);
+
+-- MakeFreeLeases and MakeShared for MySQL: see MakeLeasesSkipping. The engine repeats the SELECT of ask.
+-- name: MakeUnheldSkipping :exec
+INSERT IGNORE INTO dblock_lease (lease_key, token, shared)
+SELECT ask.lease_key, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6)) - 1 + ask.shared, ask.shared
+FROM (
+    SELECT CAST(sqlc.arg(lease_key) AS BINARY) AS lease_key, CAST(sqlc.arg(shared) AS SIGNED) AS shared
+) ask
+WHERE NOT EXISTS (SELECT 1 FROM dblock_lease l FORCE INDEX (PRIMARY) WHERE l.lease_key = ask.lease_key);
 
 -- Gives back a set, where so many of it can be locked: all that are ours. The engine repeats the SELECT of ask.
 -- name: ReleaseSet :execrows
@@ -179,8 +205,8 @@ UPDATE (
 STRAIGHT_JOIN dblock_lease t FORCE INDEX (PRIMARY) ON t.lease_key = ours.lease_key
 SET t.handle = NULL, t.member_id = NULL, t.held_until = NULL, t.changed_at = +UTC_TIMESTAMP(6), t.label = '', t.data = NULL;
 
--- name: LockWaitTimeout :one
-SELECT CAST(@@innodb_lock_wait_timeout AS SIGNED) AS seconds;
+-- name: StatementLimits :one
+SELECT CAST(@@innodb_lock_wait_timeout AS SIGNED) AS lock_wait_seconds, CAST(@@max_allowed_packet AS SIGNED) AS max_packet;
 
 -- Who has what, or what is free, as one snapshot shows it: a holder's member that it lacks is gone.
 -- name: SeeLeases :many
@@ -245,23 +271,34 @@ SELECT l.lease_key, l.token, l.handle
 FROM dblock_lease l
 WHERE l.lease_key IN (sqlc.slice(lease_keys));
 
--- Ends a lease at a moment of its own, whatever heartbeats come.
--- name: ExpireLease :execrows
+-- Ends all leases of one acquisition at a moment of their own, regardless of heartbeats; or none, if not all are ours or
+-- one is locked. The driver repeats the SELECT of ask.
+-- name: ExpireLeases :execrows
 UPDATE (
-    SELECT l.lease_key
-    FROM dblock_lease l
-    WHERE l.lease_key = sqlc.arg(lease_key) AND l.token = sqlc.arg(token) AND l.handle = CAST(sqlc.arg(handle) AS BINARY)
-      AND (l.held_until IS NULL OR l.held_until > +UTC_TIMESTAMP(6))
-    LIMIT 1000000
-    FOR UPDATE SKIP LOCKED
+    SELECT counted.lease_key
+    FROM (
+        SELECT f.lease_key, COUNT(*) OVER () AS have
+        FROM (
+            SELECT l.lease_key
+            FROM (
+                SELECT CAST(sqlc.arg(lease_key) AS BINARY) AS lease_key, CAST(sqlc.arg(handle) AS BINARY) AS handle
+            ) ask
+            STRAIGHT_JOIN dblock_lease l FORCE INDEX (PRIMARY) ON l.lease_key = ask.lease_key
+            WHERE l.handle = ask.handle AND (l.held_until IS NULL OR l.held_until > +UTC_TIMESTAMP(6))
+            LIMIT 1000000
+            FOR UPDATE SKIP LOCKED
+        ) f
+    ) counted
+    WHERE counted.have = CAST(sqlc.arg(wanted) AS SIGNED)
 ) ours
 STRAIGHT_JOIN dblock_lease t FORCE INDEX (PRIMARY) ON t.lease_key = ours.lease_key
 SET t.held_until = TIMESTAMPADD(MICROSECOND, CAST(sqlc.arg(hold_us) AS SIGNED), +UTC_TIMESTAMP(6));
 
--- name: LeaseStands :one
-SELECT COUNT(*) AS stands
+-- The keys of these that are held, and their handles.
+-- name: HoldingLeases :many
+SELECT l.lease_key, l.handle
 FROM dblock_lease l
-WHERE l.lease_key = sqlc.arg(lease_key) AND l.token = sqlc.arg(token) AND l.handle = CAST(sqlc.arg(handle) AS BINARY)
+WHERE l.lease_key IN (sqlc.slice(lease_keys)) AND l.handle IS NOT NULL
   AND (l.held_until IS NULL OR l.held_until > +UTC_TIMESTAMP(6));
 
 -- The engine repeats the row.

@@ -6,12 +6,15 @@ INSERT INTO dblock_member (member_id, label, expires_at)
 VALUES (sqlc.arg(member_id), sqlc.arg(label), TIMESTAMPADD(MICROSECOND, CAST(sqlc.arg(ttl_us) AS SIGNED), +UTC_TIMESTAMP(6)));
 
 -- A heartbeat never revives a member that has expired, and never shortens its life. The beat is
--- the statement's insert id.
+-- the statement's insert id, unless a trigger hides it: then SeeBeat reads it.
 -- name: Beat :execresult
 UPDATE dblock_member m
 SET m.beat = LAST_INSERT_ID(m.beat + 1),
     m.expires_at = GREATEST(m.expires_at, TIMESTAMPADD(MICROSECOND, CAST(sqlc.arg(ttl_us) AS SIGNED), +UTC_TIMESTAMP(6)))
 WHERE m.member_id = sqlc.arg(member_id) AND m.expires_at > +UTC_TIMESTAMP(6);
+
+-- name: SeeBeat :one
+SELECT m.beat FROM dblock_member m WHERE m.member_id = sqlc.arg(member_id);
 
 -- All that a member holds is free in this one statement.
 -- name: Leave :exec

@@ -21,3 +21,15 @@ FROM dblock_reservation r
 WHERE r.state = 1 AND r.line = 0 AND r.expires_at <= +UTC_TIMESTAMP(6)
 ORDER BY r.expires_at
 LIMIT ?;
+
+-- What of that is held by some buyers.
+-- name: DueOf :many
+SELECT due.reservation_key, due.buyer
+FROM (
+    SELECT r.reservation_key, r.buyer
+    FROM dblock_reservation r
+    WHERE r.state = 1 AND r.line = 0 AND r.expires_at <= +UTC_TIMESTAMP(6)
+    ORDER BY r.expires_at
+    LIMIT ?
+) due
+WHERE due.buyer IN (sqlc.slice(buyers));

@@ -1,10 +1,5 @@
 -- Each order is sold in a transaction of its own; no statement here writes to two tables.
 
--- name: InsertReservation :exec
-INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state, expires_at)
-VALUES (sqlc.arg(reservation_key), sqlc.arg(sku), sqlc.arg(bucket), sqlc.arg(buyer), sqlc.arg(qty), sqlc.arg(state),
-        TIMESTAMPADD(MICROSECOND, NULLIF(CAST(sqlc.arg(hold_us) AS SIGNED), 0), +UTC_TIMESTAMP(6)));
-
 -- name: TakeOne :execrows
 UPDATE dblock_stock s
 SET s.available = s.available - sqlc.arg(qty)

@@ -3,7 +3,8 @@
 -- Grants a batch of asks for permits of one semaphore. Each permit is a row of its own, which is locked where it is
 -- free and is then ours, whatever others see at the same time; those that are locked are passed over. They are
 -- counted when they are locked. Those held past the number, from when there were more, count: as many are locked
--- besides and left free, and so the engine has to know how many there are. Each ask has all of its range of them, or
+-- besides and left free, and so the engine has to know how many there are. The engine has the statement pass over a
+-- semaphore that is locked, as in AcquireShared. Each ask has all of its range of them, or
 -- none, and so those that are granted come first. The engine repeats the SELECT of ask. All that are granted have the
 -- same token, the statement's insert id.
 -- name: AcquirePermits :execresult
@@ -24,9 +25,11 @@ UPDATE (
                       AND h.handle IS NOT NULL AND (h.held_until IS NULL OR h.held_until > +UTC_TIMESTAMP(6))
                 ) AS beyond
                 FROM dblock_semaphore s WHERE s.lease_key = sqlc.arg(lease_key) AND s.permits = sqlc.arg(limited_to)
+                LOCK IN SHARE MODE
             ) sema
             STRAIGHT_JOIN dblock_permit p FORCE INDEX (PRIMARY) ON p.lease_key = sema.lease_key
             WHERE p.slot <= sema.permits AND (p.handle IS NULL OR p.held_until <= +UTC_TIMESTAMP(6))
+              AND p.token < 9223372036854775807 -- else it could not grow, and no other permit would be granted
             ORDER BY p.slot
             LIMIT ?
             FOR UPDATE SKIP LOCKED
@@ -77,20 +80,20 @@ INSERT IGNORE INTO dblock_permit (lease_key, slot) VALUES (sqlc.arg(lease_key), 
 -- name: MakeSemaphore :exec
 INSERT IGNORE INTO dblock_semaphore (lease_key, permits) VALUES (sqlc.arg(lease_key), sqlc.arg(permits));
 
--- Gives a semaphore another number of permits.
+-- Gives a semaphore another number of permits. It waits for acquisitions under way, which lock the row in shared mode.
 -- name: SetPermits :exec
 INSERT INTO dblock_semaphore (lease_key, permits) VALUES (sqlc.arg(lease_key), sqlc.arg(permits))
 ON DUPLICATE KEY UPDATE permits = VALUES(permits), changed_at = +UTC_TIMESTAMP(6);
 
 -- Which permits are those of some acquisitions, read without a lock: to look for them with one would lock those of others, too.
 -- name: PermitSlots :many
-SELECT p.lease_key, p.slot, p.handle
+SELECT p.lease_key, p.slot, p.token, p.handle
 FROM dblock_permit p
 WHERE p.lease_key IN (sqlc.slice(lease_keys)) AND p.handle IN (sqlc.slice(handles));
 
 -- Which permits members have that are gone for good, or whose time is up.
 -- name: EndedPermits :many
-SELECT p.lease_key, p.slot, p.handle
+SELECT p.lease_key, p.slot, p.token, p.handle
 FROM dblock_permit p
 WHERE p.lease_key = sqlc.arg(lease_key) AND p.handle IS NOT NULL
   AND (p.member_id IN (sqlc.slice(gones)) OR p.held_until <= +UTC_TIMESTAMP(6));
@@ -133,8 +136,11 @@ UPDATE (
 STRAIGHT_JOIN dblock_permit t FORCE INDEX (PRIMARY) ON t.lease_key = whole.lease_key AND t.slot = whole.slot
 SET t.held_until = TIMESTAMPADD(MICROSECOND, CAST(sqlc.arg(hold_us) AS SIGNED), +UTC_TIMESTAMP(6));
 
--- name: PermitsStand :one
-SELECT COUNT(*) AS stands
+-- Which of these acquisitions still hold all of their permits.
+-- name: HoldingPermits :many
+SELECT p.lease_key, p.handle
 FROM dblock_permit p
-WHERE p.lease_key = sqlc.arg(lease_key) AND p.token = sqlc.arg(token) AND p.handle = CAST(sqlc.arg(handle) AS BINARY)
-  AND (p.held_until IS NULL OR p.held_until > +UTC_TIMESTAMP(6));
+WHERE p.lease_key IN (sqlc.slice(lease_keys)) AND p.handle IN (sqlc.slice(handles))
+  AND (p.held_until IS NULL OR p.held_until > +UTC_TIMESTAMP(6))
+GROUP BY p.lease_key, p.handle, p.together
+HAVING COUNT(*) = p.together;

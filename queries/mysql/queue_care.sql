@@ -1,11 +1,30 @@
--- Jobs whose time has come.
+-- Jobs without a group whose time has come.
 -- name: DueJobs :many
-SELECT CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', s.run_at) AS SIGNED) AS run_us, s.job_id, s.queue, s.priority, s.group_key
+SELECT CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', s.run_at) AS SIGNED) AS run_us, s.job_id, s.queue, s.priority
 FROM dblock_queue_scheduled s FORCE INDEX (PRIMARY)
-WHERE s.run_at <= +UTC_TIMESTAMP(6)
+WHERE s.run_at <= +UTC_TIMESTAMP(6) AND s.group_key IS NULL
 ORDER BY s.run_at, s.job_id
 LIMIT ?
 FOR UPDATE SKIP LOCKED;
+
+-- The first jobs of groups whose time has come, and their groups.
+-- name: DueGrouped :many
+SELECT CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', s.run_at) AS SIGNED) AS run_us, s.job_id, s.queue, s.group_key
+FROM dblock_queue_scheduled s FORCE INDEX (PRIMARY)
+WHERE s.run_at <= +UTC_TIMESTAMP(6) AND s.group_key IS NOT NULL
+ORDER BY s.run_at, s.job_id
+LIMIT ?
+FOR UPDATE SKIP LOCKED;
+
+-- name: DueGroups :many
+SELECT DISTINCT h.queue, h.group_key
+FROM (
+    SELECT s.queue, s.group_key FROM dblock_queue_scheduled s FORCE INDEX (PRIMARY)
+    WHERE s.run_at <= +UTC_TIMESTAMP(6)
+    ORDER BY s.run_at, s.job_id
+    LIMIT ?
+) h
+WHERE h.group_key IS NOT NULL;
 
 -- They are deleted by their whole key: a range would wait for what others have locked. The engine repeats the SELECT of ask.
 -- name: Unschedule :execrows
@@ -24,4 +43,4 @@ ORDER BY j.job_id
 FOR UPDATE;
 
 -- name: RescueJobs :exec
-UPDATE dblock_queue_job SET attempt = attempt + 1, last_error = sqlc.arg(failure) WHERE job_id IN (sqlc.slice(job_ids));
+UPDATE dblock_queue_job j FORCE INDEX (PRIMARY) SET j.attempt = j.attempt + 1, j.last_error = sqlc.arg(failure) WHERE j.job_id IN (sqlc.slice(job_ids));

@@ -25,11 +25,16 @@ WHERE c.member_id = sqlc.arg(member_id) AND c.claim_id = sqlc.arg(claim_id);
 -- name: ClaimedJobs :many
 SELECT j.job_id, j.kind, j.priority, j.attempt, j.max_attempts,
        CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', j.enqueued_at) AS SIGNED) AS enqueued_us,
-       CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', c.ready_at) AS SIGNED) AS ready_us, j.payload,
+       CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', c.ready_at) AS SIGNED) AS ready_us,
+       CAST(OCTET_LENGTH(j.payload) AS SIGNED) AS bytes, IF(OCTET_LENGTH(j.payload) <= CAST(sqlc.arg(inline) AS SIGNED), j.payload, NULL) AS payload,
        CAST(j.unique_key IS NOT NULL OR j.group_key IS NOT NULL AS SIGNED) AS keyed
 FROM dblock_queue_claim c
 STRAIGHT_JOIN dblock_queue_job j ON j.job_id = c.job_id
 WHERE c.member_id = sqlc.arg(member_id) AND c.claim_id = sqlc.arg(claim_id);
+
+-- Payloads that were too large to come with their claim.
+-- name: ReadPayloads :many
+SELECT j.job_id, j.payload FROM dblock_queue_job j WHERE j.job_id IN (sqlc.slice(job_ids));
 
 -- The claims of a member that is gone, so many rows at a time. What a zombie is using at this moment is left for the next time.
 -- name: ClaimsOf :many
@@ -38,6 +43,10 @@ WHERE c.member_id = sqlc.arg(member_id)
 ORDER BY c.member_id, c.claim_id, c.job_id
 LIMIT ?
 FOR UPDATE SKIP LOCKED;
+
+-- The claims that are recorded for a member.
+-- name: RecordedClaims :many
+SELECT DISTINCT c.claim_id FROM dblock_queue_claim c WHERE c.member_id = sqlc.arg(member_id);
 
 -- One claim of a member's own, of which it does not know whether it was made.
 -- name: LockClaim :many

@@ -1,24 +1,38 @@
 -- Whoever ends jobs of a claim deletes its rows first, which proves that they were there; what becomes of the jobs comes after that in
 -- the same transaction. Fewer rows than were sent: some are lost, and LockPlaces tells which are not.
 
+--
+-- Rows are joined by their whole key. With a list of keys the server reads a small table whole, and waits for rows that others have locked.
+-- The engine repeats the SELECT of ask.
+
 -- name: EndClaimed :execrows
-DELETE FROM dblock_queue_claim
-WHERE member_id = sqlc.arg(member_id) AND claim_id = sqlc.arg(claim_id) AND job_id IN (sqlc.slice(job_ids));
+DELETE c
+FROM (
+    SELECT sqlc.arg(job_id) AS job_id
+) ask
+STRAIGHT_JOIN dblock_queue_claim c FORCE INDEX (PRIMARY)
+ON c.member_id = sqlc.arg(member_id) AND c.claim_id = sqlc.arg(claim_id) AND c.job_id = ask.job_id;
 
 -- The same of a claim of which nothing is outstanding: a server takes its time to read and to plan a list of hundreds.
 -- name: EndClaim :execrows
 DELETE FROM dblock_queue_claim WHERE member_id = sqlc.arg(member_id) AND claim_id = sqlc.arg(claim_id);
 
 -- name: LockPlaces :many
-SELECT c.job_id FROM dblock_queue_claim c
-WHERE c.member_id = sqlc.arg(member_id) AND c.claim_id = sqlc.arg(claim_id) AND c.job_id IN (sqlc.slice(job_ids))
-ORDER BY c.job_id
+SELECT c.job_id
+FROM (
+    SELECT sqlc.arg(job_id) AS job_id
+) ask
+STRAIGHT_JOIN dblock_queue_claim c FORCE INDEX (PRIMARY)
+ON c.member_id = sqlc.arg(member_id) AND c.claim_id = sqlc.arg(claim_id) AND c.job_id = ask.job_id
 FOR UPDATE;
 
 -- name: FinishJobs :execrows
-DELETE FROM dblock_queue_job WHERE job_id IN (sqlc.slice(job_ids));
+DELETE j
+FROM (
+    SELECT sqlc.arg(job_id) AS job_id
+) ask
+STRAIGHT_JOIN dblock_queue_job j FORCE INDEX (PRIMARY) ON j.job_id = ask.job_id;
 
--- The engine repeats the SELECT of ask in those that follow.
 -- name: NoteAttempts :exec
 UPDATE (
     SELECT CAST(sqlc.arg(job_id) AS BINARY) AS job_id, CAST(sqlc.arg(attempt) AS SIGNED) AS attempt, CAST(sqlc.arg(failure) AS BINARY) AS failure
@@ -31,6 +45,14 @@ INSERT INTO dblock_queue_scheduled (run_at, job_id, queue, priority)
 SELECT TIMESTAMPADD(MICROSECOND, ask.delay_us, +UTC_TIMESTAMP(6)), j.job_id, j.queue, j.priority
 FROM (
     SELECT CAST(sqlc.arg(job_id) AS BINARY) AS job_id, CAST(sqlc.arg(delay_us) AS SIGNED) AS delay_us
+) ask
+STRAIGHT_JOIN dblock_queue_job j FORCE INDEX (PRIMARY) ON j.job_id = ask.job_id;
+
+-- name: ReadyAgainSince :execrows
+INSERT INTO dblock_queue_ready (queue, priority, ready_at, job_id)
+SELECT j.queue, j.priority, TIMESTAMPADD(MICROSECOND, ask.ready_us, CAST('1970-01-01' AS DATETIME(6))), j.job_id
+FROM (
+    SELECT CAST(sqlc.arg(job_id) AS BINARY) AS job_id, CAST(sqlc.arg(ready_us) AS SIGNED) AS ready_us
 ) ask
 STRAIGHT_JOIN dblock_queue_job j FORCE INDEX (PRIMARY) ON j.job_id = ask.job_id;
 

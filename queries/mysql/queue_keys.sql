@@ -48,6 +48,23 @@ FROM (
 STRAIGHT_JOIN dblock_queue_key k FORCE INDEX (PRIMARY) ON k.queue = ask.queue AND k.group_key = ask.group_key
 FOR UPDATE;
 
+-- The same of unique keys and of groups, which does not wait.
+-- name: LockUniqueNoWait :many
+SELECT u.job_id
+FROM (
+    SELECT CAST(sqlc.arg(queue) AS BINARY) AS queue, CAST(sqlc.arg(unique_key) AS BINARY) AS unique_key
+) ask
+STRAIGHT_JOIN dblock_queue_unique u FORCE INDEX (PRIMARY) ON u.queue = ask.queue AND u.unique_key = ask.unique_key
+FOR UPDATE NOWAIT;
+
+-- name: LockGroupsNoWait :many
+SELECT k.queue, k.group_key, k.most, k.taken, k.next_seq
+FROM (
+    SELECT CAST(sqlc.arg(queue) AS BINARY) AS queue, CAST(sqlc.arg(group_key) AS BINARY) AS group_key
+) ask
+STRAIGHT_JOIN dblock_queue_key k FORCE INDEX (PRIMARY) ON k.queue = ask.queue AND k.group_key = ask.group_key
+FOR UPDATE NOWAIT;
+
 -- name: CountGroups :exec
 UPDATE (
     SELECT CAST(sqlc.arg(queue) AS BINARY) AS queue, CAST(sqlc.arg(group_key) AS BINARY) AS group_key, CAST(sqlc.arg(most) AS SIGNED) AS most,

@@ -31,13 +31,16 @@ SELECT COUNT(*) AS jobs FROM (SELECT d.job_id FROM dblock_queue_dead d FORCE IND
 SELECT CAST(TIMESTAMPDIFF(MICROSECOND, p.paused_at, +UTC_TIMESTAMP(6)) AS SIGNED) AS paused_us FROM dblock_queue p
 WHERE p.queue = sqlc.arg(queue) AND p.paused_at IS NOT NULL;
 
--- The first job of the next priority.
--- name: FirstReady :many
-SELECT r.priority, CAST(TIMESTAMPDIFF(MICROSECOND, r.ready_at, +UTC_TIMESTAMP(6)) AS SIGNED) AS age_us
-FROM dblock_queue_ready r FORCE INDEX (PRIMARY)
-WHERE r.queue = sqlc.arg(queue) AND r.priority > CAST(sqlc.arg(after) AS SIGNED)
-ORDER BY r.queue, r.priority, r.ready_at, r.job_id
-LIMIT 1;
+-- Of the next jobs in order, those of priorities after one: how many there are, the last priority, and how long the oldest has waited.
+-- name: OldestReady :one
+SELECT COUNT(*) AS jobs, CAST(COALESCE(MAX(x.priority), 0) AS SIGNED) AS last,
+       CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, MIN(x.ready_at), +UTC_TIMESTAMP(6)), 0) AS SIGNED) AS age_us
+FROM (
+    SELECT r.priority, r.ready_at FROM dblock_queue_ready r FORCE INDEX (PRIMARY)
+    WHERE r.queue = sqlc.arg(queue) AND r.priority > CAST(sqlc.arg(after) AS SIGNED)
+    ORDER BY r.queue, r.priority, r.ready_at, r.job_id
+    LIMIT ?
+) x;
 
 -- name: CountScheduled :many
 SELECT x.queue, COUNT(*) AS jobs
@@ -76,12 +79,15 @@ LEFT JOIN dblock_member m ON m.member_id = x.member_id
 WHERE x.queue = CAST(sqlc.arg(queue) AS BINARY)
 LIMIT ?;
 
+-- Those that died before others, the last ones first.
 -- name: ListDead :many
 SELECT d.job_id, d.queue, d.kind, d.priority, d.attempt, d.max_attempts,
        CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', d.enqueued_at) AS SIGNED) AS enqueued_us,
        CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', d.died_at) AS SIGNED) AS at_us, d.last_error
 FROM dblock_queue_dead d FORCE INDEX (dblock_queue_dead_when)
-WHERE d.queue = sqlc.arg(queue)
+WHERE d.queue = sqlc.arg(queue) AND d.died_at <= TIMESTAMPADD(MICROSECOND, CAST(sqlc.arg(before_us) AS SIGNED), CAST('1970-01-01' AS DATETIME(6)))
+  AND (d.died_at < TIMESTAMPADD(MICROSECOND, CAST(sqlc.arg(before_us) AS SIGNED), CAST('1970-01-01' AS DATETIME(6)))
+       OR d.job_id < CAST(sqlc.arg(before_id) AS BINARY))
 ORDER BY d.queue DESC, d.died_at DESC, d.job_id DESC
 LIMIT ?;
 
@@ -165,21 +171,33 @@ WHERE queue = sqlc.arg(queue) AND group_key = sqlc.arg(group_key) AND seq = sqlc
 INSERT INTO dblock_queue_claim (member_id, claim_id, job_id, queue, priority, ready_at)
 VALUES (sqlc.arg(member_id), sqlc.arg(claim_id), sqlc.arg(job_id), sqlc.arg(queue), sqlc.arg(priority), TIMESTAMPADD(MICROSECOND, 0, +UTC_TIMESTAMP(6)));
 
--- A dead job again, with all its attempts. With a group_key it is admitted as one whose time has come.
+-- Dead jobs again, with all their attempts, those that died last first. With a group_key they are admitted as jobs whose time has come.
 -- name: LockDead :many
-SELECT d.queue, d.priority, d.unique_key, d.group_key FROM dblock_queue_dead d WHERE d.job_id = sqlc.arg(job_id) FOR UPDATE;
+SELECT d.job_id, d.queue, d.unique_key FROM dblock_queue_dead d FORCE INDEX (PRIMARY)
+WHERE d.job_id IN (sqlc.slice(job_ids))
+ORDER BY d.died_at DESC, d.job_id DESC
+FOR UPDATE;
+
+-- Whose a unique key is; it does not wait for a transaction that has just taken it.
+-- name: UniqueHolder :many
+SELECT u.job_id FROM dblock_queue_unique u WHERE u.queue = sqlc.arg(queue) AND u.unique_key = sqlc.arg(unique_key) FOR UPDATE NOWAIT;
 
 -- name: TakeUniqueKey :execrows
 INSERT IGNORE INTO dblock_queue_unique (queue, unique_key, job_id) VALUES (sqlc.arg(queue), sqlc.arg(unique_key), sqlc.arg(job_id));
 
--- name: ReviveJob :exec
+-- name: ReviveJobs :exec
 INSERT INTO dblock_queue_job (job_id, queue, kind, priority, max_attempts, enqueued_at, unique_key, group_key, group_most, last_error, payload)
 SELECT d.job_id, d.queue, d.kind, d.priority, d.max_attempts, d.enqueued_at, d.unique_key, d.group_key, d.group_most, d.last_error, d.payload
-FROM dblock_queue_dead d WHERE d.job_id = sqlc.arg(job_id);
+FROM dblock_queue_dead d FORCE INDEX (PRIMARY) WHERE d.job_id IN (sqlc.slice(job_ids));
+
+-- name: ReviveReady :exec
+INSERT INTO dblock_queue_ready (queue, priority, job_id)
+SELECT d.queue, d.priority, d.job_id FROM dblock_queue_dead d FORCE INDEX (PRIMARY) WHERE d.group_key IS NULL AND d.job_id IN (sqlc.slice(job_ids));
 
 -- name: ReviveLater :exec
 INSERT INTO dblock_queue_scheduled (run_at, job_id, queue, priority, group_key)
-VALUES (TIMESTAMPADD(MICROSECOND, 0, +UTC_TIMESTAMP(6)), sqlc.arg(job_id), sqlc.arg(queue), sqlc.arg(priority), sqlc.arg(group_key));
+SELECT TIMESTAMPADD(MICROSECOND, 0, +UTC_TIMESTAMP(6)), d.job_id, d.queue, d.priority, d.group_key
+FROM dblock_queue_dead d FORCE INDEX (PRIMARY) WHERE d.group_key IS NOT NULL AND d.job_id IN (sqlc.slice(job_ids));
 
 -- name: ForgetDead :execrows
 DELETE FROM dblock_queue_dead WHERE job_id = sqlc.arg(job_id);
@@ -191,7 +209,11 @@ ORDER BY d.queue, d.died_at, d.job_id
 LIMIT ?;
 
 -- name: PurgeDead :execrows
-DELETE FROM dblock_queue_dead WHERE job_id IN (sqlc.slice(job_ids));
+DELETE d
+FROM (
+    SELECT sqlc.arg(job_id) AS job_id
+) ask
+STRAIGHT_JOIN dblock_queue_dead d FORCE INDEX (PRIMARY) ON d.job_id = ask.job_id;
 
 -- name: AskToCancel :exec
 INSERT IGNORE INTO dblock_queue_cancel (member_id, job_id) VALUES (sqlc.arg(member_id), sqlc.arg(job_id));

@@ -49,6 +49,26 @@ FROM dblock_stock s FORCE INDEX (PRIMARY)
 WHERE s.sku = sqlc.arg(sku) AND s.bucket = sqlc.arg(bucket)
 FOR UPDATE;
 
+-- What comes back goes into the first bucket.
+-- name: LockFirstBuckets :many
+SELECT s.sku
+FROM (
+    SELECT CAST(sqlc.arg(sku) AS BINARY) AS sku
+) ask
+STRAIGHT_JOIN dblock_stock s FORCE INDEX (PRIMARY) ON s.sku = ask.sku AND s.bucket = 0
+ORDER BY s.sku
+FOR UPDATE;
+
+-- The same, but a row that is locked is left out.
+-- name: LockFreeFirstBuckets :many
+SELECT s.sku
+FROM (
+    SELECT CAST(sqlc.arg(sku) AS BINARY) AS sku
+) ask
+STRAIGHT_JOIN dblock_stock s FORCE INDEX (PRIMARY) ON s.sku = ask.sku AND s.bucket = 0
+ORDER BY s.sku
+FOR UPDATE SKIP LOCKED;
+
 -- The same as LockStock, but a row that is locked is left out: it would stall the other SKUs of the batch.
 -- name: LockFreeStock :many
 SELECT s.sku, s.bucket, s.available, s.epoch
@@ -58,17 +78,6 @@ FROM (
 STRAIGHT_JOIN dblock_stock s FORCE INDEX (PRIMARY) ON s.sku = ask.sku
 ORDER BY s.sku, s.bucket
 FOR UPDATE SKIP LOCKED;
-
--- name: StockOf :one
-SELECT CAST(COALESCE(SUM(s.available), 0) AS SIGNED) AS available, CAST(COALESCE(SUM(s.epoch), 0) AS SIGNED) AS epoch
-FROM dblock_stock s
-WHERE s.sku = sqlc.arg(sku);
-
--- name: KeysOf :many
-SELECT r.reservation_key
-FROM dblock_reservation r
-WHERE r.sku = sqlc.arg(sku)
-LIMIT ?;
 
 -- name: KnownBuckets :many
 SELECT s.sku, COUNT(*) AS buckets
@@ -95,6 +104,34 @@ FROM (
 STRAIGHT_JOIN dblock_reservation r FORCE INDEX (PRIMARY) ON r.reservation_key = ask.reservation_key
 ORDER BY r.reservation_key, r.line
 FOR UPDATE;
+
+-- The same, but a row that is locked is left out.
+-- name: LockFreeReservations :many
+SELECT r.reservation_key, r.line, r.sku, r.bucket, r.buyer, r.qty, r.state, r.limited,
+       CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, +UTC_TIMESTAMP(6), r.expires_at)
+                     - TIMESTAMPDIFF(MICROSECOND, +NOW(6), +SYSDATE(6)), 0) AS SIGNED) AS left_us
+FROM (
+    SELECT CAST(sqlc.arg(reservation_key) AS BINARY) AS reservation_key
+) ask
+STRAIGHT_JOIN dblock_reservation r FORCE INDEX (PRIMARY) ON r.reservation_key = ask.reservation_key
+ORDER BY r.reservation_key, r.line
+FOR UPDATE SKIP LOCKED;
+
+-- Fails if another transaction that has not ended writes one of the reservations.
+-- name: LockKeysNoWait :many
+SELECT r.reservation_key
+FROM (
+    SELECT CAST(sqlc.arg(reservation_key) AS BINARY) AS reservation_key
+) ask
+STRAIGHT_JOIN dblock_reservation r FORCE INDEX (PRIMARY) ON r.reservation_key = ask.reservation_key
+FOR UPDATE NOWAIT;
+
+-- How many lines each reservation has, locked or not.
+-- name: KnownLines :many
+SELECT r.reservation_key, COUNT(*) AS num_lines
+FROM dblock_reservation r
+WHERE r.reservation_key IN (sqlc.slice(reservation_keys))
+GROUP BY r.reservation_key;
 
 -- The engine repeats the row for each line of a batch.
 -- name: InsertReservations :exec

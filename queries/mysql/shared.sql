@@ -100,10 +100,11 @@ UPDATE (
 STRAIGHT_JOIN dblock_reader t FORCE INDEX (PRIMARY) ON t.lease_key = ours.lease_key AND t.handle = ours.handle
 SET t.held_until = TIMESTAMPADD(MICROSECOND, CAST(sqlc.arg(hold_us) AS SIGNED), +UTC_TIMESTAMP(6));
 
--- name: SharedStands :one
-SELECT COUNT(*) AS stands
+-- Which of these readers still hold their key.
+-- name: HoldingReaders :many
+SELECT r.lease_key, r.handle
 FROM dblock_reader r
-WHERE r.lease_key = sqlc.arg(lease_key) AND r.token = sqlc.arg(token) AND r.handle = sqlc.arg(handle)
+WHERE r.lease_key IN (sqlc.slice(lease_keys)) AND r.handle IN (sqlc.slice(handles))
   AND (r.held_until IS NULL OR r.held_until > +UTC_TIMESTAMP(6));
 
 -- Keys that were shared once, and that nobody has used for long, read without a lock.

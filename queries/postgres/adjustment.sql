@@ -17,14 +17,14 @@ WHERE s.sku = sqlc.arg(sku) AND s.bucket = 0 AND s.available >= sqlc.arg(least);
 INSERT INTO dblock_stock AS s (sku, bucket, available)
 SELECT n.sku, n.bucket, n.qty
 FROM ROWS FROM (
-    unnest(sqlc.arg(skus)::text[]), unnest(sqlc.arg(buckets)::int[]), unnest(sqlc.arg(qtys)::bigint[])
+    pg_catalog.unnest(sqlc.arg(skus)::text[]), pg_catalog.unnest(sqlc.arg(buckets)::int[]), pg_catalog.unnest(sqlc.arg(qtys)::bigint[])
 ) AS n (sku, bucket, qty)
 ON CONFLICT (sku, bucket) DO UPDATE SET available = s.available + excluded.available, epoch = s.epoch + 1;
 
 -- Moves units of a bucket to another one, or all that are left. The rows are locked in the order of their numbers.
 -- name: Allot :one
 WITH bound AS MATERIALIZED (
-    SELECT set_config('lock_timeout', sqlc.arg(lock_timeout), true) AS lock_timeout
+    SELECT pg_catalog.set_config('lock_timeout', sqlc.arg(lock_timeout), true) AS lock_timeout
 ), there AS MATERIALIZED (
     SELECT s.sku, least(s.available, sqlc.arg(units)::bigint)::bigint AS moved
     FROM dblock_stock s, bound

@@ -5,45 +5,45 @@
 INSERT INTO dblock_ticket (lease_key, handle, member_id, detached, hold_us, label, data)
 SELECT ask.lease_key, ask.handle, m.member_id, COALESCE(ask.detached, false), COALESCE(ask.hold_us, 0), COALESCE(ask.label, ''), ask.data
 FROM dblock_member m, (
-    SELECT unnest(sqlc.arg(lease_keys)::text[]) AS lease_key, unnest(sqlc.arg(handles)::uuid[]) AS handle,
-           unnest(sqlc.arg(labels)::text[]) AS label, unnest(sqlc.arg(datas)::bytea[]) AS data,
-           unnest(sqlc.arg(hold_us)::bigint[]) AS hold_us, unnest(sqlc.arg(detached)::boolean[]) AS detached,
-           generate_series(1, cardinality(sqlc.arg(lease_keys)::text[])) AS nth
+    SELECT pg_catalog.unnest(sqlc.arg(lease_keys)::text[]) AS lease_key, pg_catalog.unnest(sqlc.arg(handles)::uuid[]) AS handle,
+           pg_catalog.unnest(sqlc.arg(labels)::text[]) AS label, pg_catalog.unnest(sqlc.arg(datas)::bytea[]) AS data,
+           pg_catalog.unnest(sqlc.arg(hold_us)::bigint[]) AS hold_us, pg_catalog.unnest(sqlc.arg(detached)::boolean[]) AS detached,
+           pg_catalog.generate_series(1, pg_catalog.cardinality(sqlc.arg(lease_keys)::text[])) AS nth
 ) ask
 WHERE m.member_id = sqlc.arg(member_id) AND m.beat <= sqlc.arg(beat)::bigint + 1 AND m.expires_at > clock_timestamp()
 ORDER BY ask.nth
 RETURNING handle, ticket;
 
 -- What has become of a call that waits: the key is its own, or somebody else's, or free, for readers say; and whether
--- its ticket is there, and counts.
+-- its ticket is there, and counts. A row that readers may have is no grant: a process of an older version may have served
+-- the ticket beside them.
 -- name: SeeTurn :one
-SELECT CASE WHEN l.handle = sqlc.arg(handle) AND (l.held_until IS NULL OR l.held_until > clock_timestamp()) THEN l.token ELSE 0 END::bigint AS granted,
+SELECT CASE WHEN l.handle = sqlc.arg(handle) AND NOT l.shared AND (l.held_until IS NULL OR l.held_until > clock_timestamp()) THEN l.token ELSE 0 END::bigint AS granted,
        (l.handle IS NOT NULL AND (l.held_until IS NULL OR l.held_until > clock_timestamp()))::boolean AS held,
-       l.shared, l.member_id AS holder, l.label AS holder_label, l.token AS holder_token,
+       l.handle, l.shared, l.member_id AS holder, l.label AS holder_label, l.token AS holder_token,
        (l.member_id IS NOT NULL AND (m.member_id IS NULL OR m.expires_at <= clock_timestamp()))::boolean AS holder_dead,
-       COALESCE(extract(epoch FROM LEAST(l.held_until, m.expires_at) - clock_timestamp()) * 1000000, 0)::bigint AS remaining_us,
-       COALESCE(extract(epoch FROM l.held_until - clock_timestamp()) * 1000000, 0)::bigint AS hold_us,
+       COALESCE(extract(epoch FROM LEAST(l.held_until, m.expires_at) - clock_timestamp()) * 1000000::numeric, 0)::bigint AS remaining_us,
+       COALESCE(extract(epoch FROM l.held_until - clock_timestamp()) * 1000000::numeric, 0)::bigint AS hold_us,
        EXISTS (SELECT 1 FROM dblock_ticket q JOIN dblock_member w ON w.member_id = q.member_id AND w.expires_at > clock_timestamp()
                WHERE q.lease_key = l.lease_key AND q.ticket = sqlc.arg(ticket) AND q.handle = sqlc.arg(handle)) AS waits
 FROM dblock_lease l
 LEFT JOIN dblock_member m ON m.member_id = l.member_id
 WHERE l.lease_key = sqlc.arg(lease_key);
 
--- Gives a batch back, and with each key that was ours makes it that of who waits for it next: the lowest ticket whose
--- member is alive. Those before it are of the dead, or are being given back themselves. It also ends what still
--- waits. It returns what was freed, and what was ours when it began: of that, what was not freed was locked. Whoever
--- has a key now is told, by its handle; else whoever waits otherwise.
+-- Releases a batch of handles, which may have a key more than once. A key that was held by one of them becomes that of
+-- the lowest ticket whose member is alive. Lower tickets are of dead members, or are locked as they are withdrawn. No
+-- ticket is waited for: a withdrawal may wait for the one that is granted. A key that readers may have is granted to
+-- no waiter: the next one looks for the readers first. It returns what was freed, and what was held when it began: of
+-- that, what was not freed was locked. The new holder is notified by its handle, or else those that wait without
+-- tickets.
 -- name: PassOn :many
 WITH ask AS MATERIALIZED (
-    SELECT unnest(sqlc.arg(lease_keys)::text[]) AS lease_key, unnest(sqlc.arg(handles)::uuid[]) AS handle
-), withdrawn AS (
-    DELETE FROM dblock_ticket q USING ask
-    WHERE q.lease_key = ask.lease_key AND q.handle = ask.handle
+    SELECT pg_catalog.unnest(sqlc.arg(lease_keys)::text[]) AS lease_key, pg_catalog.unnest(sqlc.arg(handles)::uuid[]) AS handle
 ), ours AS MATERIALIZED (
-    SELECT l.lease_key, l.handle
+    SELECT l.lease_key, l.handle, l.shared
     FROM ask, dblock_lease l
     WHERE l.lease_key = ask.lease_key AND l.handle = ask.handle
-      AND set_config('lock_timeout', sqlc.arg(lock_timeout), true) IS NOT NULL
+      AND pg_catalog.set_config('lock_timeout', sqlc.arg(lock_timeout), true) IS NOT NULL
     ORDER BY l.lease_key
     FOR NO KEY UPDATE OF l SKIP LOCKED
 ), next AS MATERIALIZED (
@@ -53,20 +53,23 @@ WITH ask AS MATERIALIZED (
         SELECT q.lease_key, q.ticket, q.handle, q.member_id, q.detached, q.hold_us, q.label, q.data
         FROM dblock_ticket q
         JOIN dblock_member m ON m.member_id = q.member_id AND m.expires_at > clock_timestamp()
-        WHERE q.lease_key = ours.lease_key AND q.handle <> ours.handle
+        WHERE q.lease_key = ours.lease_key AND q.handle <> ours.handle AND NOT ours.shared
         ORDER BY q.ticket
         LIMIT 1
         FOR UPDATE OF q SKIP LOCKED
     ) n
 ), served AS (
-    DELETE FROM dblock_ticket q USING next
-    WHERE q.lease_key = next.lease_key AND q.ticket <= next.ticket
+    DELETE FROM dblock_ticket d USING (
+        SELECT q.lease_key, q.ticket FROM next JOIN dblock_ticket q ON q.lease_key = next.lease_key AND q.ticket <= next.ticket
+        FOR UPDATE OF q SKIP LOCKED
+    ) q
+    WHERE d.lease_key = q.lease_key AND d.ticket = q.ticket
 ), passed AS (
     UPDATE dblock_lease l
     SET token = CASE WHEN next.handle IS NULL THEN l.token
-                     ELSE GREATEST(l.token + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) END,
+                     ELSE GREATEST(l.token + 1, (extract(epoch FROM clock_timestamp()) * 1000000::numeric)::bigint) END,
         handle = next.handle, member_id = CASE WHEN next.detached THEN NULL ELSE next.member_id END,
-        held_until = clock_timestamp() + NULLIF(next.hold_us, 0) * interval '1 microsecond',
+        held_until = clock_timestamp() + NULLIF(next.hold_us, 0)::float8 * interval '1 microsecond',
         changed_at = clock_timestamp(), label = COALESCE(next.label, ''), data = next.data
     FROM ours
     LEFT JOIN next ON next.lease_key = ours.lease_key
@@ -74,15 +77,26 @@ WITH ask AS MATERIALIZED (
     RETURNING l.lease_key, ours.handle AS was, l.handle
 )
 SELECT passed.lease_key::text AS lease_key, passed.was::uuid AS handle, true AS freed,
-       COALESCE(CASE WHEN passed.handle IS NOT NULL THEN pg_notify('dblock_released', chr(1) || replace(passed.handle::text, '-', ''))::text
+       COALESCE(CASE WHEN passed.handle IS NOT NULL THEN pg_catalog.pg_notify('dblock_released', chr(1) || replace(passed.handle::text, '-', ''))::text
                      WHEN EXISTS (SELECT 1 FROM dblock_lease_waiter w WHERE w.lease_key = passed.lease_key AND w.expires_at > clock_timestamp())
-                     THEN pg_notify('dblock_released', passed.lease_key)::text END, '')::text AS notified
+                     THEN pg_catalog.pg_notify('dblock_released', passed.lease_key)::text END, '')::text AS notified
 FROM passed
 UNION ALL
 SELECT ask.lease_key, ask.handle, false, ''
 FROM ask
 JOIN dblock_lease l ON l.lease_key = ask.lease_key AND l.handle = ask.handle
-WHERE (SELECT count(*) FROM passed) < cardinality(sqlc.arg(lease_keys)::text[]);
+WHERE (SELECT count(*) FROM passed) < pg_catalog.cardinality(sqlc.arg(lease_keys)::text[]);
+
+-- Withdraws tickets: afterwards they are granted nothing. A ticket that is granted at this moment is waited for.
+-- name: WithdrawTickets :execrows
+DELETE FROM dblock_ticket d
+WHERE (d.lease_key, d.ticket) IN (
+    SELECT q.lease_key, q.ticket FROM dblock_ticket q
+    WHERE q.lease_key = ANY(sqlc.arg(lease_keys)::text[]) AND q.handle = ANY(sqlc.arg(handles)::uuid[])
+      AND pg_catalog.set_config('lock_timeout', sqlc.arg(lock_timeout), true) IS NOT NULL
+    ORDER BY q.lease_key, q.ticket
+    FOR UPDATE OF q
+);
 
 -- Makes a key that is free that of who waits for it next, and tells it.
 -- name: Serve :many
@@ -91,7 +105,7 @@ WITH free AS MATERIALIZED (
     FROM dblock_lease l
     WHERE l.lease_key = sqlc.arg(lease_key) AND NOT l.shared
       AND (l.handle IS NULL OR l.member_id = sqlc.arg(gone) OR l.held_until <= clock_timestamp())
-      AND set_config('lock_timeout', sqlc.arg(lock_timeout), true) IS NOT NULL
+      AND pg_catalog.set_config('lock_timeout', sqlc.arg(lock_timeout), true) IS NOT NULL
     FOR NO KEY UPDATE OF l SKIP LOCKED
 ), next AS MATERIALIZED (
     SELECT n.lease_key, n.ticket, n.handle, n.member_id, n.detached, n.hold_us, n.label, n.data
@@ -106,19 +120,22 @@ WITH free AS MATERIALIZED (
         FOR UPDATE OF q SKIP LOCKED
     ) n
 ), served AS (
-    DELETE FROM dblock_ticket q USING next
-    WHERE q.lease_key = next.lease_key AND q.ticket <= next.ticket
+    DELETE FROM dblock_ticket d USING (
+        SELECT q.lease_key, q.ticket FROM next JOIN dblock_ticket q ON q.lease_key = next.lease_key AND q.ticket <= next.ticket
+        FOR UPDATE OF q SKIP LOCKED
+    ) q
+    WHERE d.lease_key = q.lease_key AND d.ticket = q.ticket
 ), granted AS (
     UPDATE dblock_lease l
-    SET token = GREATEST(l.token + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint),
+    SET token = GREATEST(l.token + 1, (extract(epoch FROM clock_timestamp()) * 1000000::numeric)::bigint),
         handle = next.handle, member_id = CASE WHEN next.detached THEN NULL ELSE next.member_id END,
-        held_until = clock_timestamp() + NULLIF(next.hold_us, 0) * interval '1 microsecond',
+        held_until = clock_timestamp() + NULLIF(next.hold_us, 0)::float8 * interval '1 microsecond',
         changed_at = clock_timestamp(), label = next.label, data = next.data
     FROM next
     WHERE l.lease_key = next.lease_key
     RETURNING l.handle
 )
-SELECT granted.handle::uuid AS handle, pg_notify('dblock_released', chr(1) || replace(granted.handle::text, '-', ''))::text AS notified FROM granted;
+SELECT granted.handle::uuid AS handle, pg_catalog.pg_notify('dblock_released', chr(1) || replace(granted.handle::text, '-', ''))::text AS notified FROM granted;
 
 -- Tickets of members that are gone.
 -- name: SweepTickets :execrows

@@ -1,17 +1,20 @@
--- The lease's row stays locked till the end of the caller's transaction, so nobody can take it over
--- before that. A heartbeat never touches it. Where the host has set no bound, a transaction that is idle
--- for so long is ended: a client that hangs would hold the lease for hours.
+-- The lease's row stays locked until the end of the caller's transaction, so it cannot be taken over before that. A
+-- heartbeat never touches it. If the host has set no bound, the server ends a transaction that is idle for so long: a
+-- client that hangs would hold the lease for hours. An advisory lock names the member that the transaction guards for, so
+-- that EndStuckGuards finds it.
 -- name: Guard :execrows
-SELECT CASE current_setting('idle_in_transaction_session_timeout')
-       WHEN '0' THEN set_config('idle_in_transaction_session_timeout', sqlc.arg(idle_timeout), true) END
+SELECT CASE pg_catalog.current_setting('idle_in_transaction_session_timeout')
+       WHEN '0' THEN pg_catalog.set_config('idle_in_transaction_session_timeout', sqlc.arg(idle_timeout), true) END,
+       pg_catalog.pg_advisory_xact_lock_shared(pg_catalog.hashtextextended(COALESCE(l.member_id, l.handle)::text, 0::bigint))
 FROM dblock_lease l
 WHERE l.lease_key = sqlc.arg(lease_key) AND l.token = sqlc.arg(token) AND l.handle = sqlc.arg(handle)
 FOR SHARE;
 
 -- Guard for a key that is held shared: nobody has it for itself before the transaction ends.
 -- name: GuardShared :execrows
-SELECT CASE current_setting('idle_in_transaction_session_timeout')
-       WHEN '0' THEN set_config('idle_in_transaction_session_timeout', sqlc.arg(idle_timeout), true) END
+SELECT CASE pg_catalog.current_setting('idle_in_transaction_session_timeout')
+       WHEN '0' THEN pg_catalog.set_config('idle_in_transaction_session_timeout', sqlc.arg(idle_timeout), true) END,
+       pg_catalog.pg_advisory_xact_lock_shared(pg_catalog.hashtextextended(COALESCE(r.member_id, r.handle)::text, 0::bigint))
 FROM dblock_reader r
 WHERE r.lease_key = sqlc.arg(lease_key) AND r.token = sqlc.arg(token) AND r.handle = sqlc.arg(handle)
 FOR SHARE;
@@ -19,16 +22,28 @@ FOR SHARE;
 -- Guard for permits: all those of the acquisition, or it is not ours any more.
 -- name: GuardPermits :execrows
 WITH ours AS MATERIALIZED (
-    SELECT p.together FROM dblock_permit p
+    SELECT p.together, COALESCE(p.member_id, p.handle) AS guards FROM dblock_permit p
     WHERE p.lease_key = sqlc.arg(lease_key) AND p.token = sqlc.arg(token) AND p.handle = sqlc.arg(handle)
     ORDER BY p.slot
     FOR SHARE
 )
-SELECT CASE current_setting('idle_in_transaction_session_timeout')
-       WHEN '0' THEN set_config('idle_in_transaction_session_timeout', sqlc.arg(idle_timeout), true) END
+SELECT CASE pg_catalog.current_setting('idle_in_transaction_session_timeout')
+       WHEN '0' THEN pg_catalog.set_config('idle_in_transaction_session_timeout', sqlc.arg(idle_timeout), true) END,
+       pg_catalog.pg_advisory_xact_lock_shared(pg_catalog.hashtextextended(ours.guards::text, 0::bigint))
 FROM ours
-GROUP BY ours.together
+GROUP BY ours.together, ours.guards
 HAVING count(*) = ours.together;
+
+-- Ends the guarded transactions of a member that is gone for good, if the server waits for their client in the middle of a
+-- statement: the client has stopped reading a result, or sending one. No timeout of the server ends these.
+-- name: EndStuckGuards :many
+SELECT pg_catalog.pg_terminate_backend(a.pid)::boolean AS ended
+FROM pg_catalog.pg_locks k
+JOIN pg_catalog.pg_stat_activity a ON a.pid = k.pid
+WHERE k.locktype = 'advisory' AND k.objsubid = 1 AND k.granted
+  AND k.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())
+  AND ((k.classid::bigint << 32) | k.objid::bigint) = pg_catalog.hashtextextended(sqlc.arg(member_id)::uuid::text, 0::bigint)
+  AND a.state = 'active' AND a.wait_event_type = 'Client' AND pg_catalog.pg_has_role(a.usesysid, 'MEMBER');
 
 -- Whoever begins to read a resource raises its fence to its own token.
 -- name: Raise :execrows

@@ -9,21 +9,21 @@
 -- before, which is theirs; what is held in the place of another one is free of them. Asks that are for all or nothing
 -- are granted only where all were free; where some look held they lock none, for others to find them free. Asks in
 -- turn are granted only where nobody has a ticket. A row that is missing is made, unless they are: most keys, such as
--- those of orders, are locked once. It returns what was granted, and who holds the rest, as the statement's snapshot
--- shows it; one row without a key says that the member is gone. (Lists of what no ask has may be empty: it is null
+-- those of orders, are locked once. It returns what was granted, with the handle that the row has now, and who holds the rest, as the
+-- statement's snapshot shows it; one row without a key says that the member is gone. (Lists of what no ask has may be empty: it is null
 -- then. No two of the lists are joined with each other: they have no index. And most batches are granted as a whole:
 -- what is for the rest is not even begun then.)
 -- name: AcquireLeases :many
 WITH me AS MATERIALIZED (
     SELECT m.member_id FROM dblock_member m
     WHERE m.member_id = sqlc.arg(member_id) AND m.beat <= sqlc.arg(beat)::bigint + 1 AND m.expires_at > clock_timestamp()
-      AND set_config('lock_timeout', sqlc.arg(lock_timeout), true) IS NOT NULL
+      AND pg_catalog.set_config('lock_timeout', sqlc.arg(lock_timeout), true) IS NOT NULL
 ), ask AS MATERIALIZED (
-    SELECT unnest(sqlc.arg(lease_keys)::text[]) AS lease_key, unnest(sqlc.arg(handles)::uuid[]) AS handle,
-           unnest(sqlc.arg(insteads)::uuid[]) AS instead, unnest(sqlc.arg(gones)::uuid[]) AS gone,
-           unnest(sqlc.arg(overs)::boolean[]) AS over,
-           unnest(sqlc.arg(labels)::text[]) AS label, unnest(sqlc.arg(datas)::bytea[]) AS data,
-           unnest(sqlc.arg(hold_us)::bigint[]) AS hold_us, unnest(sqlc.arg(detached)::boolean[]) AS detached
+    SELECT pg_catalog.unnest(sqlc.arg(lease_keys)::text[]) AS lease_key, pg_catalog.unnest(sqlc.arg(handles)::uuid[]) AS handle,
+           pg_catalog.unnest(sqlc.arg(insteads)::uuid[]) AS instead, pg_catalog.unnest(sqlc.arg(gones)::uuid[]) AS gone,
+           pg_catalog.unnest(sqlc.arg(overs)::boolean[]) AS over,
+           pg_catalog.unnest(sqlc.arg(labels)::text[]) AS label, pg_catalog.unnest(sqlc.arg(datas)::bytea[]) AS data,
+           pg_catalog.unnest(sqlc.arg(hold_us)::bigint[]) AS hold_us, pg_catalog.unnest(sqlc.arg(detached)::boolean[]) AS detached
 ), free AS MATERIALIZED (
     SELECT l.lease_key, ask.handle, ask.instead, ask.label, ask.data, ask.hold_us, ask.detached
     FROM me, ask, dblock_lease l
@@ -40,71 +40,71 @@ WITH me AS MATERIALIZED (
 ), taken AS (
     UPDATE dblock_lease l
     SET token = CASE WHEN l.shared AND NOT COALESCE(l.handle = free.instead, false) THEN l.token
-                     ELSE GREATEST(l.token + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) END,
+                     ELSE GREATEST(l.token + 1, (extract(epoch FROM clock_timestamp()) * 1000000::numeric)::bigint) END,
         handle = free.handle,
         member_id = CASE WHEN free.detached THEN NULL ELSE sqlc.arg(member_id)::uuid END,
-        held_until = clock_timestamp() + NULLIF(free.hold_us, 0) * interval '1 microsecond',
+        held_until = clock_timestamp() + NULLIF(free.hold_us, 0)::float8 * interval '1 microsecond',
         changed_at = clock_timestamp(), label = COALESCE(free.label, ''), data = free.data,
         shared = l.shared AND NOT COALESCE(l.handle = free.instead, false)
     FROM free
     WHERE l.lease_key = free.lease_key
-      AND (NOT sqlc.arg(together)::boolean OR (SELECT count(*) FROM free) = cardinality(sqlc.arg(lease_keys)::text[]))
-    RETURNING l.lease_key, l.token
+      AND (NOT sqlc.arg(together)::boolean OR (SELECT count(*) FROM free) = pg_catalog.cardinality(sqlc.arg(lease_keys)::text[]))
+    RETURNING l.lease_key, l.handle, l.token
 ), made AS (
     INSERT INTO dblock_lease (lease_key, token, handle, member_id, held_until, label, data)
-    SELECT ask.lease_key, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, ask.handle,
+    SELECT ask.lease_key, (extract(epoch FROM clock_timestamp()) * 1000000::numeric)::bigint, ask.handle,
            CASE WHEN ask.detached THEN NULL ELSE me.member_id END,
-           clock_timestamp() + NULLIF(ask.hold_us, 0) * interval '1 microsecond', COALESCE(ask.label, ''), ask.data
+           clock_timestamp() + NULLIF(ask.hold_us, 0)::float8 * interval '1 microsecond', COALESCE(ask.label, ''), ask.data
     FROM me, ask
-    WHERE (SELECT count(*) FROM taken) < cardinality(sqlc.arg(lease_keys)::text[])
+    WHERE (SELECT count(*) FROM taken) < pg_catalog.cardinality(sqlc.arg(lease_keys)::text[])
       AND NOT sqlc.arg(together)::boolean
       AND NOT EXISTS (SELECT 1 FROM dblock_lease l WHERE l.lease_key = ask.lease_key)
     ORDER BY ask.lease_key
     ON CONFLICT DO NOTHING
-    RETURNING lease_key, token
+    RETURNING lease_key, handle, token
 )
-SELECT taken.lease_key::text AS lease_key, taken.token AS granted, NULL::uuid AS holder, ''::text AS holder_label,
+SELECT taken.lease_key::text AS lease_key, taken.handle::uuid AS handle, taken.token AS granted, NULL::uuid AS holder, ''::text AS holder_label,
        0::bigint AS holder_token, false AS holder_dead, 0::bigint AS remaining_us, false AS shared
 FROM taken
 UNION ALL
-SELECT made.lease_key, made.token, NULL, '', 0, false, 0, false FROM made
+SELECT made.lease_key, made.handle, made.token, NULL, '', 0, false, 0, false FROM made
 UNION ALL
-SELECT ask.lease_key, 0, l.member_id, l.label, l.token,
+SELECT ask.lease_key, NULL, 0, l.member_id, l.label, l.token,
        l.member_id IS NOT NULL AND (m.member_id IS NULL OR m.expires_at <= clock_timestamp()),
-       COALESCE(extract(epoch FROM LEAST(l.held_until, m.expires_at) - clock_timestamp()) * 1000000, 0)::bigint,
+       COALESCE(extract(epoch FROM LEAST(l.held_until, m.expires_at) - clock_timestamp()) * 1000000::numeric, 0)::bigint,
        COALESCE(l.shared AND NOT COALESCE(ask.over, false)
            AND (l.handle IS NULL OR l.member_id = ask.gone OR l.held_until <= clock_timestamp()), false)
 FROM ask
 JOIN dblock_lease l ON l.lease_key = ask.lease_key
 LEFT JOIN dblock_member m ON m.member_id = l.member_id
-WHERE (SELECT count(*) FROM taken) + (SELECT count(*) FROM made) < cardinality(sqlc.arg(lease_keys)::text[])
+WHERE (SELECT count(*) FROM taken) + (SELECT count(*) FROM made) < pg_catalog.cardinality(sqlc.arg(lease_keys)::text[])
   AND (l.handle IS NOT NULL AND (l.held_until IS NULL OR l.held_until > clock_timestamp()) OR l.shared AND NOT COALESCE(ask.over, false))
 UNION ALL
-SELECT '', 0, NULL, '', 0, false, 0, false WHERE NOT EXISTS (SELECT 1 FROM me);
+SELECT '', NULL, 0, NULL, '', 0, false, 0, false WHERE NOT EXISTS (SELECT 1 FROM me);
 
 -- Grants one key: AcquireLeases for a lone caller, at the price of an UPDATE by the key. Where it finds nothing,
 -- AcquireLeases says why, and makes the row.
 -- name: AcquireLease :one
 UPDATE dblock_lease l
 SET token = CASE WHEN l.shared AND NOT COALESCE(l.handle = sqlc.arg(instead), false) THEN l.token
-                 ELSE GREATEST(l.token + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) END,
+                 ELSE GREATEST(l.token + 1, (extract(epoch FROM clock_timestamp()) * 1000000::numeric)::bigint) END,
     handle = sqlc.arg(handle),
     member_id = CASE WHEN sqlc.arg(detached)::boolean THEN NULL ELSE me.member_id END,
-    held_until = clock_timestamp() + NULLIF(sqlc.arg(hold_us)::bigint, 0) * interval '1 microsecond',
+    held_until = clock_timestamp() + NULLIF(sqlc.arg(hold_us)::bigint, 0)::float8 * interval '1 microsecond',
     changed_at = clock_timestamp(), label = sqlc.arg(label), data = sqlc.narg(data),
     shared = l.shared AND NOT COALESCE(l.handle = sqlc.arg(instead), false)
 FROM dblock_member me
 WHERE me.member_id = sqlc.arg(member_id) AND me.beat <= sqlc.arg(beat)::bigint + 1 AND me.expires_at > clock_timestamp()
-  AND set_config('lock_timeout', sqlc.arg(lock_timeout), true) IS NOT NULL
+  AND pg_catalog.set_config('lock_timeout', sqlc.arg(lock_timeout), true) IS NOT NULL
   AND l.lease_key = sqlc.arg(lease_key) AND (NOT l.shared OR sqlc.arg(over)::boolean OR l.handle = sqlc.arg(instead))
   AND (l.handle IS NULL OR l.handle = sqlc.arg(instead) OR l.member_id = sqlc.arg(gone) OR l.held_until <= clock_timestamp())
-RETURNING l.token;
+RETURNING l.token, l.handle;
 
 -- Makes rows that are missing; nobody holds them.
 -- name: MakeFreeLeases :exec
 INSERT INTO dblock_lease (lease_key, token)
-SELECT ask.lease_key, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
-FROM (SELECT unnest(sqlc.arg(lease_keys)::text[]) AS lease_key) ask
+SELECT ask.lease_key, (extract(epoch FROM clock_timestamp()) * 1000000::numeric)::bigint
+FROM (SELECT pg_catalog.unnest(sqlc.arg(lease_keys)::text[]) AS lease_key) ask
 ORDER BY ask.lease_key
 ON CONFLICT DO NOTHING;
 
@@ -113,12 +113,12 @@ ON CONFLICT DO NOTHING;
 -- and is to be asked for again. Whoever waits for what is free now is notified, after the commit.
 -- name: ReleaseLeases :many
 WITH ask AS MATERIALIZED (
-    SELECT unnest(sqlc.arg(lease_keys)::text[]) AS lease_key, unnest(sqlc.arg(handles)::uuid[]) AS handle
+    SELECT pg_catalog.unnest(sqlc.arg(lease_keys)::text[]) AS lease_key, pg_catalog.unnest(sqlc.arg(handles)::uuid[]) AS handle
 ), ours AS MATERIALIZED (
     SELECT l.lease_key, l.handle
     FROM ask, dblock_lease l
     WHERE l.lease_key = ask.lease_key AND l.handle = ask.handle
-      AND set_config('lock_timeout', sqlc.arg(lock_timeout), true) IS NOT NULL
+      AND pg_catalog.set_config('lock_timeout', sqlc.arg(lock_timeout), true) IS NOT NULL
     ORDER BY l.lease_key
     FOR NO KEY UPDATE OF l SKIP LOCKED
 ), freed AS (
@@ -133,36 +133,52 @@ WITH ask AS MATERIALIZED (
 SELECT freed.lease_key::text AS lease_key, freed.handle::uuid AS handle, true AS freed,
        COALESCE(CASE WHEN EXISTS (SELECT 1 FROM dblock_lease_waiter w
                                   WHERE w.lease_key = freed.lease_key AND w.expires_at > clock_timestamp())
-                THEN pg_notify('dblock_released', freed.lease_key)::text END, '')::text AS notified
+                THEN pg_catalog.pg_notify('dblock_released', freed.lease_key)::text END, '')::text AS notified
 FROM freed
 UNION ALL
 SELECT ask.lease_key, ask.handle, false, ''
 FROM ask
 JOIN dblock_lease l ON l.lease_key = ask.lease_key AND l.handle = ask.handle
-WHERE (SELECT count(*) FROM freed) < cardinality(sqlc.arg(lease_keys)::text[]);
+WHERE (SELECT count(*) FROM freed) < pg_catalog.cardinality(sqlc.arg(lease_keys)::text[]);
 
 -- Gives one lease back: ReleaseLeases for a lone caller. It waits where the row is locked.
 -- name: ReleaseLease :one
 UPDATE dblock_lease l
 SET handle = NULL, member_id = NULL, held_until = NULL, changed_at = clock_timestamp(), label = '', data = NULL
 WHERE l.lease_key = sqlc.arg(lease_key) AND l.handle = sqlc.arg(handle) AND (sqlc.arg(token)::bigint = 0 OR l.token = sqlc.arg(token)::bigint)
-  AND set_config('lock_timeout', sqlc.arg(lock_timeout), true) IS NOT NULL
+  AND pg_catalog.set_config('lock_timeout', sqlc.arg(lock_timeout), true) IS NOT NULL
 RETURNING COALESCE(CASE WHEN EXISTS (SELECT 1 FROM dblock_lease_waiter w
                                      WHERE w.lease_key = l.lease_key AND w.expires_at > clock_timestamp())
-                   THEN pg_notify('dblock_released', l.lease_key)::text END, '')::text AS notified;
+                   THEN pg_catalog.pg_notify('dblock_released', l.lease_key)::text END, '')::text AS notified;
 
--- Ends a lease at a moment of its own, whatever heartbeats come.
--- name: ExpireLease :execrows
+-- Ends all leases of one acquisition at a moment of their own, regardless of heartbeats; or none, if not all are ours. It
+-- waits for rows that are locked.
+-- name: ExpireLeases :execrows
+WITH ours AS MATERIALIZED (
+    SELECT l.lease_key
+    FROM dblock_lease l
+    WHERE l.lease_key = ANY(sqlc.arg(lease_keys)::text[]) AND l.handle = sqlc.arg(handle)::uuid
+      AND (l.held_until IS NULL OR l.held_until > clock_timestamp())
+      AND pg_catalog.set_config('lock_timeout', sqlc.arg(lock_timeout), true) IS NOT NULL
+    ORDER BY l.lease_key
+    FOR NO KEY UPDATE
+)
 UPDATE dblock_lease l
-SET held_until = clock_timestamp() + sqlc.arg(hold_us)::bigint * interval '1 microsecond'
-WHERE l.lease_key = sqlc.arg(lease_key) AND l.token = sqlc.arg(token) AND l.handle = sqlc.arg(handle)
-  AND (l.held_until IS NULL OR l.held_until > clock_timestamp())
-  AND set_config('lock_timeout', sqlc.arg(lock_timeout), true) IS NOT NULL;
+SET held_until = clock_timestamp() + sqlc.arg(hold_us)::bigint::float8 * interval '1 microsecond'
+FROM ours
+WHERE l.lease_key = ours.lease_key AND (SELECT count(*) FROM ours) = sqlc.arg(wanted)::bigint;
+
+-- The keys of these that are held, and their handles.
+-- name: HoldingLeases :many
+SELECT l.lease_key, l.handle
+FROM dblock_lease l
+WHERE l.lease_key = ANY(sqlc.arg(lease_keys)::text[]) AND l.handle IS NOT NULL
+  AND (l.held_until IS NULL OR l.held_until > clock_timestamp());
 
 -- name: WaitForLeases :exec
 INSERT INTO dblock_lease_waiter AS w (lease_key, member_id, expires_at)
-SELECT ask.lease_key, sqlc.arg(member_id)::uuid, clock_timestamp() + sqlc.arg(ttl_us)::bigint * interval '1 microsecond'
-FROM (SELECT unnest(sqlc.arg(lease_keys)::text[]) AS lease_key) ask
+SELECT ask.lease_key, sqlc.arg(member_id)::uuid, clock_timestamp() + sqlc.arg(ttl_us)::bigint::float8 * interval '1 microsecond'
+FROM (SELECT pg_catalog.unnest(sqlc.arg(lease_keys)::text[]) AS lease_key) ask
 ORDER BY ask.lease_key
 ON CONFLICT (lease_key, member_id) DO UPDATE SET expires_at = excluded.expires_at;
 
@@ -170,7 +186,7 @@ ON CONFLICT (lease_key, member_id) DO UPDATE SET expires_at = excluded.expires_a
 DELETE FROM dblock_lease_waiter w WHERE w.lease_key = ANY(sqlc.arg(lease_keys)::text[]) AND w.member_id = sqlc.arg(member_id);
 
 -- name: NotifyNothing :exec
-SELECT pg_notify(sqlc.arg(channel), '');
+SELECT pg_catalog.pg_notify(sqlc.arg(channel), '');
 
 -- name: OthersWait :one
 SELECT EXISTS (
@@ -185,8 +201,8 @@ SELECT EXISTS (
 -- name: ListHeld :many
 SELECT held.lease_key::text AS lease_key, held.mode::smallint AS mode, held.token::bigint AS token, held.handle::uuid AS handle, held.member_id, held.label::text AS label,
        held.permits::integer AS permits, held.limited_to::integer AS limited_to, COALESCE(m.label, '')::text AS member_label,
-       (extract(epoch FROM clock_timestamp() - held.changed_at) * 1000000)::bigint AS age_us,
-       COALESCE(extract(epoch FROM LEAST(held.held_until, m.expires_at) - clock_timestamp()) * 1000000, 0)::bigint AS remaining_us,
+       (extract(epoch FROM clock_timestamp() - held.changed_at) * 1000000::numeric)::bigint AS age_us,
+       COALESCE(extract(epoch FROM LEAST(held.held_until, m.expires_at) - clock_timestamp()) * 1000000::numeric, 0)::bigint AS remaining_us,
        (SELECT count(*) FROM dblock_lease_waiter w
         JOIN dblock_member wm ON wm.member_id = w.member_id
         WHERE w.lease_key = held.lease_key AND w.expires_at > clock_timestamp()) AS waiters
@@ -209,8 +225,8 @@ ORDER BY held.lease_key, held.mode, held.handle;
 -- One row of ListLeases, with its data.
 -- name: LookAtLease :one
 SELECT l.lease_key, l.token, l.handle, l.member_id, l.label, COALESCE(m.label, '')::text AS member_label, l.data,
-       (extract(epoch FROM clock_timestamp() - l.changed_at) * 1000000)::bigint AS age_us,
-       COALESCE(extract(epoch FROM LEAST(l.held_until, m.expires_at) - clock_timestamp()) * 1000000, 0)::bigint AS remaining_us,
+       (extract(epoch FROM clock_timestamp() - l.changed_at) * 1000000::numeric)::bigint AS age_us,
+       COALESCE(extract(epoch FROM LEAST(l.held_until, m.expires_at) - clock_timestamp()) * 1000000::numeric, 0)::bigint AS remaining_us,
        (SELECT count(*) FROM dblock_lease_waiter w
         WHERE w.lease_key = l.lease_key AND w.expires_at > clock_timestamp()) AS waiters
 FROM dblock_lease l
@@ -232,7 +248,7 @@ DELETE FROM dblock_lease d
 WHERE d.lease_key IN (
     SELECT l.lease_key FROM dblock_lease l
     WHERE l.lease_key > sqlc.arg(after_key) AND l.lease_key <= sqlc.arg(until_key)
-      AND l.changed_at < clock_timestamp() - sqlc.arg(older_us)::bigint * interval '1 microsecond'
+      AND l.changed_at < clock_timestamp() - sqlc.arg(older_us)::bigint::float8 * interval '1 microsecond'
       AND (l.handle IS NULL OR l.held_until <= clock_timestamp() OR l.member_id IS NOT NULL
            AND NOT EXISTS (SELECT 1 FROM dblock_member m WHERE m.member_id = l.member_id))
       AND NOT l.shared

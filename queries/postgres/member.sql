@@ -1,12 +1,12 @@
 -- name: Join :exec
 INSERT INTO dblock_member (member_id, label, expires_at)
-VALUES (sqlc.arg(member_id), sqlc.arg(label), clock_timestamp() + sqlc.arg(ttl_us)::bigint * interval '1 microsecond');
+VALUES (sqlc.arg(member_id), sqlc.arg(label), clock_timestamp() + sqlc.arg(ttl_us)::bigint::float8 * interval '1 microsecond');
 
 -- A heartbeat never revives a member that has expired, and never shortens its life.
 -- name: Beat :one
 UPDATE dblock_member m
 SET beat = m.beat + 1,
-    expires_at = GREATEST(m.expires_at, clock_timestamp() + sqlc.arg(ttl_us)::bigint * interval '1 microsecond')
+    expires_at = GREATEST(m.expires_at, clock_timestamp() + sqlc.arg(ttl_us)::bigint::float8 * interval '1 microsecond')
 WHERE m.member_id = sqlc.arg(member_id) AND m.expires_at > clock_timestamp()
 RETURNING m.beat;
 
@@ -28,6 +28,6 @@ SELECT EXISTS (SELECT 1 FROM dblock_member m WHERE m.member_id = sqlc.arg(member
 DELETE FROM dblock_member d
 WHERE d.member_id IN (
     SELECT m.member_id FROM dblock_member m
-    WHERE m.expires_at < clock_timestamp() - sqlc.arg(older_us)::bigint * interval '1 microsecond'
+    WHERE m.expires_at < clock_timestamp() - sqlc.arg(older_us)::bigint::float8 * interval '1 microsecond'
     ORDER BY m.member_id LIMIT sqlc.arg(most) FOR UPDATE SKIP LOCKED
 );

@@ -3,11 +3,11 @@
 -- All lines of each. The rows are locked: see TakeStock.
 -- name: SetReservations :exec
 UPDATE dblock_reservation r
-SET state = n.state, expires_at = CASE WHEN n.hold_us > 0 THEN clock_timestamp() + n.hold_us * interval '1 microsecond' END
+SET state = n.state, expires_at = CASE WHEN n.hold_us > 0 THEN clock_timestamp() + n.hold_us::float8 * interval '1 microsecond' END
 FROM (
     SELECT place.row_at, a.state, a.hold_us
     FROM ROWS FROM (
-        unnest(sqlc.arg(reservation_keys)::text[]), unnest(sqlc.arg(states)::smallint[]), unnest(sqlc.arg(holds_us)::bigint[])
+        pg_catalog.unnest(sqlc.arg(reservation_keys)::text[]), pg_catalog.unnest(sqlc.arg(states)::smallint[]), pg_catalog.unnest(sqlc.arg(holds_us)::bigint[])
     ) AS a (reservation_key, state, hold_us)
     CROSS JOIN LATERAL (
         SELECT l.ctid AS row_at FROM dblock_reservation l WHERE l.reservation_key = a.reservation_key LIMIT 1000
@@ -22,7 +22,7 @@ SET used = greatest(0, q.used - n.qty)
 FROM (
     SELECT place.row_at, a.qty
     FROM ROWS FROM (
-        unnest(sqlc.arg(skus)::text[]), unnest(sqlc.arg(buyers)::text[]), unnest(sqlc.arg(qtys)::bigint[])
+        pg_catalog.unnest(sqlc.arg(skus)::text[]), pg_catalog.unnest(sqlc.arg(buyers)::text[]), pg_catalog.unnest(sqlc.arg(qtys)::bigint[])
     ) AS a (sku, buyer, qty)
     CROSS JOIN LATERAL (
         SELECT l.ctid AS row_at FROM dblock_quota l WHERE l.sku = a.sku AND l.buyer = a.buyer LIMIT 1
@@ -30,9 +30,22 @@ FROM (
 ) n
 WHERE q.ctid = n.row_at;
 
+-- A moment that is the same for all of a statement bounds the scan of the index; clock_timestamp() would read all that is held.
 -- name: DueReservations :many
 SELECT r.reservation_key
 FROM dblock_reservation r
-WHERE r.state = 1 AND r.line = 0 AND r.expires_at <= clock_timestamp()
+WHERE r.state = 1 AND r.line = 0 AND r.expires_at <= statement_timestamp()
 ORDER BY r.expires_at
 LIMIT sqlc.arg(most)::int;
+
+-- What of that is held by some buyers.
+-- name: DueOf :many
+SELECT due.reservation_key, due.buyer
+FROM (
+    SELECT r.reservation_key, r.buyer
+    FROM dblock_reservation r
+    WHERE r.state = 1 AND r.line = 0 AND r.expires_at <= statement_timestamp()
+    ORDER BY r.expires_at
+    LIMIT sqlc.arg(most)::int
+) due
+WHERE due.buyer = ANY (sqlc.arg(buyers)::text[]);

@@ -8,7 +8,7 @@
 -- written its orders and waits for the stock.
 -- name: SellOne :execrows
 WITH bound AS MATERIALIZED (
-    SELECT set_config('lock_timeout', sqlc.arg(lock_timeout), true) AS lock_timeout
+    SELECT pg_catalog.set_config('lock_timeout', sqlc.arg(lock_timeout), true) AS lock_timeout
 ), taken AS (
     UPDATE dblock_stock s
     SET available = s.available - sqlc.arg(qty)
@@ -19,9 +19,9 @@ WITH bound AS MATERIALIZED (
 )
 INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state, expires_at)
 SELECT sqlc.arg(reservation_key), taken.sku, taken.bucket, sqlc.arg(buyer), sqlc.arg(qty), sqlc.arg(state),
-       CASE WHEN sqlc.arg(hold_us)::bigint > 0 THEN clock_timestamp() + sqlc.arg(hold_us)::bigint * interval '1 microsecond' END
+       CASE WHEN sqlc.arg(hold_us)::bigint > 0 THEN clock_timestamp() + sqlc.arg(hold_us)::bigint::float8 * interval '1 microsecond' END
 FROM taken
-WHERE set_config('lock_timeout', sqlc.arg(key_timeout), true) IS NOT NULL;
+WHERE pg_catalog.set_config('lock_timeout', sqlc.arg(key_timeout), true) IS NOT NULL;
 
 -- All orders of a batch, of one SKU, or none: these are sent together, in one round trip and one transaction, the quotas first where
 -- there is a limit, the stock last: where too little is left the table's check fails. So the stock is locked for the flush alone, and
@@ -30,10 +30,10 @@ WHERE set_config('lock_timeout', sqlc.arg(key_timeout), true) IS NOT NULL;
 -- FROM, which keeps all rows in a store first; and one statement for all would keep what the others return.)
 -- name: InsertOrders :exec
 INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state, limited, expires_at)
-SELECT unnest(sqlc.arg(reservation_keys)::text[]),
+SELECT pg_catalog.unnest(sqlc.arg(reservation_keys)::text[]),
        (SELECT s.sku FROM dblock_stock s WHERE s.sku = sqlc.arg(sku) AND s.bucket = sqlc.arg(bucket)), sqlc.arg(bucket)::int,
-       unnest(sqlc.arg(buyers)::text[]), unnest(sqlc.arg(qtys)::bigint[]), sqlc.arg(state)::smallint, sqlc.arg(limited)::boolean,
-       CASE WHEN sqlc.arg(hold_us)::bigint > 0 THEN clock_timestamp() + sqlc.arg(hold_us)::bigint * interval '1 microsecond' END;
+       pg_catalog.unnest(sqlc.arg(buyers)::text[]), pg_catalog.unnest(sqlc.arg(qtys)::bigint[]), sqlc.arg(state)::smallint, sqlc.arg(limited)::boolean,
+       CASE WHEN sqlc.arg(hold_us)::bigint > 0 THEN clock_timestamp() + sqlc.arg(hold_us)::bigint::float8 * interval '1 microsecond' END;
 
 -- name: TakeTogether :one
 UPDATE dblock_stock s
@@ -44,12 +44,12 @@ RETURNING s.available;
 -- Buyers are sorted, none twice. Who had a quota already has the batch fail. (That takes half the time of ON CONFLICT.)
 -- name: InsertQuotas :exec
 INSERT INTO dblock_quota (sku, buyer, used, most)
-SELECT sqlc.arg(sku)::text, unnest(sqlc.arg(buyers)::text[]), unnest(sqlc.arg(qtys)::bigint[]), sqlc.arg(most)::bigint;
+SELECT sqlc.arg(sku)::text, pg_catalog.unnest(sqlc.arg(buyers)::text[]), pg_catalog.unnest(sqlc.arg(qtys)::bigint[]), sqlc.arg(most)::bigint;
 
 -- The same for buyers who have one: see MakeQuotas. Who would be over the limit has the batch fail, by the table's check.
 -- name: AddToQuotas :exec
 INSERT INTO dblock_quota AS q (sku, buyer, used, most)
-SELECT sqlc.arg(sku)::text, unnest(sqlc.arg(buyers)::text[]), unnest(sqlc.arg(qtys)::bigint[]), sqlc.arg(most)::bigint
+SELECT sqlc.arg(sku)::text, pg_catalog.unnest(sqlc.arg(buyers)::text[]), pg_catalog.unnest(sqlc.arg(qtys)::bigint[]), sqlc.arg(most)::bigint
 ON CONFLICT (sku, buyer) DO UPDATE SET used = q.used + excluded.used, most = excluded.most;
 
 -- All orders of a batch but those that are recorded, or over their buyer's limit (0: there is none; else quotas are there already:
@@ -60,7 +60,7 @@ ON CONFLICT (sku, buyer) DO UPDATE SET used = q.used + excluded.used, most = exc
 WITH fresh AS MATERIALIZED (
     SELECT a.reservation_key, a.buyer, a.qty
     FROM ROWS FROM (
-        unnest(sqlc.arg(reservation_keys)::text[]), unnest(sqlc.arg(buyers)::text[]), unnest(sqlc.arg(qtys)::bigint[])
+        pg_catalog.unnest(sqlc.arg(reservation_keys)::text[]), pg_catalog.unnest(sqlc.arg(buyers)::text[]), pg_catalog.unnest(sqlc.arg(qtys)::bigint[])
     ) AS a (reservation_key, buyer, qty)
     WHERE (SELECT r.line FROM dblock_reservation r WHERE r.reservation_key = a.reservation_key LIMIT 1) IS NULL
       AND EXISTS (SELECT 1 FROM dblock_stock s WHERE s.sku = sqlc.arg(sku) AND s.bucket = sqlc.arg(bucket))
@@ -70,7 +70,7 @@ WITH fresh AS MATERIALIZED (
     FROM fresh f
     WHERE sqlc.arg(most)::bigint > 0
     GROUP BY f.buyer
-    HAVING sum(f.qty) <= sqlc.arg(most)::bigint
+    HAVING sum(f.qty) <= sqlc.arg(most)::bigint::numeric
     ORDER BY f.buyer COLLATE "C"
     ON CONFLICT (sku, buyer) DO UPDATE SET used = q.used + excluded.used, most = excluded.most
     WHERE q.used + excluded.used <= excluded.most
@@ -79,25 +79,25 @@ WITH fresh AS MATERIALIZED (
     INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state, limited, expires_at)
     SELECT f.reservation_key, sqlc.arg(sku), sqlc.arg(bucket), f.buyer, f.qty, sqlc.arg(state)::smallint,
            sqlc.arg(most)::bigint > 0,
-           CASE WHEN sqlc.arg(hold_us)::bigint > 0 THEN clock_timestamp() + sqlc.arg(hold_us)::bigint * interval '1 microsecond' END
+           CASE WHEN sqlc.arg(hold_us)::bigint > 0 THEN clock_timestamp() + sqlc.arg(hold_us)::bigint::float8 * interval '1 microsecond' END
     FROM fresh f
     WHERE sqlc.arg(most)::bigint = 0 OR f.buyer IN (SELECT c.buyer FROM counted c)
     RETURNING reservation_key, qty
 ), taken AS (
     UPDATE dblock_stock s
-    SET available = s.available - (SELECT sum(sold.qty) FROM sold)
+    SET available = s.available - (SELECT sum(sold.qty)::bigint FROM sold)
     WHERE s.sku = sqlc.arg(sku) AND s.bucket = sqlc.arg(bucket) AND EXISTS (SELECT 1 FROM sold)
     RETURNING s.available
 )
 SELECT coalesce((SELECT t.available FROM taken t), -1)::bigint AS available,
-       CASE WHEN (SELECT count(*) FROM sold) < cardinality(sqlc.arg(reservation_keys)::text[]) THEN
-           ARRAY(SELECT a.k FROM unnest(sqlc.arg(reservation_keys)::text[]) AS a (k)
+       CASE WHEN (SELECT count(*) FROM sold) < pg_catalog.cardinality(sqlc.arg(reservation_keys)::text[]) THEN
+           ARRAY(SELECT a.k FROM pg_catalog.unnest(sqlc.arg(reservation_keys)::text[]) AS a (k)
                  WHERE a.k NOT IN (SELECT sold.reservation_key FROM sold))
        END::text[] AS unsold;
 
 -- name: SellNoWait :execrows
 WITH bound AS MATERIALIZED (
-    SELECT set_config('lock_timeout', sqlc.arg(lock_timeout), true) AS lock_timeout
+    SELECT pg_catalog.set_config('lock_timeout', sqlc.arg(lock_timeout), true) AS lock_timeout
 ), held AS MATERIALIZED (
     SELECT s.sku, s.bucket
     FROM dblock_stock s, bound
@@ -113,14 +113,14 @@ WITH bound AS MATERIALIZED (
 )
 INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state, expires_at)
 SELECT sqlc.arg(reservation_key), taken.sku, taken.bucket, sqlc.arg(buyer), sqlc.arg(qty), sqlc.arg(state),
-       CASE WHEN sqlc.arg(hold_us)::bigint > 0 THEN clock_timestamp() + sqlc.arg(hold_us)::bigint * interval '1 microsecond' END
+       CASE WHEN sqlc.arg(hold_us)::bigint > 0 THEN clock_timestamp() + sqlc.arg(hold_us)::bigint::float8 * interval '1 microsecond' END
 FROM taken;
 
 -- enough is what the statement's snapshot shows: where nothing was sold and yet there is enough,
 -- somebody else holds it. The first bucket is drawn by the caller, or all would begin with the same.
 -- name: SellSkipLocked :one
 WITH bound AS MATERIALIZED (
-    SELECT set_config('lock_timeout', sqlc.arg(lock_timeout), true) AS lock_timeout
+    SELECT pg_catalog.set_config('lock_timeout', sqlc.arg(lock_timeout), true) AS lock_timeout
 ), held AS MATERIALIZED (
     SELECT s.sku, s.bucket
     FROM dblock_stock s, bound
@@ -137,7 +137,7 @@ WITH bound AS MATERIALIZED (
 ), sold AS (
     INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state, expires_at)
     SELECT sqlc.arg(reservation_key), taken.sku, taken.bucket, sqlc.arg(buyer), sqlc.arg(qty), sqlc.arg(state),
-           CASE WHEN sqlc.arg(hold_us)::bigint > 0 THEN clock_timestamp() + sqlc.arg(hold_us)::bigint * interval '1 microsecond' END
+           CASE WHEN sqlc.arg(hold_us)::bigint > 0 THEN clock_timestamp() + sqlc.arg(hold_us)::bigint::float8 * interval '1 microsecond' END
     FROM taken
     RETURNING reservation_key
 )
@@ -148,19 +148,19 @@ SELECT EXISTS (SELECT 1 FROM sold)::boolean AS sold,
 -- WHERE must never stand beside ORDER BY, LIMIT or OR.
 -- name: SellAdvisory :one
 WITH bound AS MATERIALIZED (
-    SELECT set_config('lock_timeout', sqlc.arg(lock_timeout), true) AS lock_timeout
+    SELECT pg_catalog.set_config('lock_timeout', sqlc.arg(lock_timeout), true) AS lock_timeout
 ), taken AS (
     UPDATE dblock_stock s
     SET available = s.available - sqlc.arg(qty)
     FROM bound
     WHERE s.sku = sqlc.arg(sku) AND s.bucket = 0 AND s.available >= sqlc.arg(qty)
       AND bound.lock_timeout IS NOT NULL
-      AND pg_try_advisory_xact_lock(sqlc.arg(advisory_key))
+      AND pg_catalog.pg_try_advisory_xact_lock(sqlc.arg(advisory_key))
     RETURNING s.sku, s.bucket
 ), sold AS (
     INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state, expires_at)
     SELECT sqlc.arg(reservation_key), taken.sku, taken.bucket, sqlc.arg(buyer), sqlc.arg(qty), sqlc.arg(state),
-           CASE WHEN sqlc.arg(hold_us)::bigint > 0 THEN clock_timestamp() + sqlc.arg(hold_us)::bigint * interval '1 microsecond' END
+           CASE WHEN sqlc.arg(hold_us)::bigint > 0 THEN clock_timestamp() + sqlc.arg(hold_us)::bigint::float8 * interval '1 microsecond' END
     FROM taken
     RETURNING reservation_key
 )
@@ -177,7 +177,7 @@ WHERE s.sku = sqlc.arg(sku) AND s.bucket = 0;
 
 -- name: SellSeen :execrows
 WITH bound AS MATERIALIZED (
-    SELECT set_config('lock_timeout', sqlc.arg(lock_timeout), true) AS lock_timeout
+    SELECT pg_catalog.set_config('lock_timeout', sqlc.arg(lock_timeout), true) AS lock_timeout
 ), taken AS (
     UPDATE dblock_stock s
     SET available = sqlc.arg(left_after)
@@ -188,5 +188,5 @@ WITH bound AS MATERIALIZED (
 )
 INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state, expires_at)
 SELECT sqlc.arg(reservation_key), taken.sku, taken.bucket, sqlc.arg(buyer), sqlc.arg(qty), sqlc.arg(state),
-       CASE WHEN sqlc.arg(hold_us)::bigint > 0 THEN clock_timestamp() + sqlc.arg(hold_us)::bigint * interval '1 microsecond' END
+       CASE WHEN sqlc.arg(hold_us)::bigint > 0 THEN clock_timestamp() + sqlc.arg(hold_us)::bigint::float8 * interval '1 microsecond' END
 FROM taken;

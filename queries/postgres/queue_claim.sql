@@ -6,8 +6,8 @@
 -- name: ClaimJobs :many
 WITH head AS MATERIALIZED (
     SELECT h.place
-    FROM (SELECT unnest(sqlc.arg(from_priorities)::smallint[]) AS priority, unnest(sqlc.arg(from_times)::timestamptz[]) AS ready_at,
-                 unnest(sqlc.arg(to_priorities)::smallint[]) AS last) s
+    FROM (SELECT pg_catalog.unnest(sqlc.arg(from_priorities)::smallint[]) AS priority, pg_catalog.unnest(sqlc.arg(from_times)::timestamptz[]) AS ready_at,
+                 pg_catalog.unnest(sqlc.arg(to_priorities)::smallint[]) AS last) s
     CROSS JOIN LATERAL (
         SELECT r.ctid AS place FROM dblock_queue_ready r
         WHERE r.queue = sqlc.arg(queue) AND (r.priority, r.ready_at) >= (s.priority, s.ready_at) AND r.priority <= s.last
@@ -24,20 +24,29 @@ WITH head AS MATERIALIZED (
     RETURNING t.job_id, t.priority, t.ready_at
 ), claim AS (
     INSERT INTO dblock_queue_claim (claim_id, member_id, queue, job_ids)
-    SELECT sqlc.arg(claim_id), sqlc.arg(member_id), sqlc.arg(queue), array_agg(n.job_id) FROM taken n HAVING count(*) > 0
+    SELECT sqlc.arg(claim_id), sqlc.arg(member_id), sqlc.arg(queue), pg_catalog.array_agg(n.job_id) FROM taken n HAVING count(*) > 0
 )
-SELECT j.job_id, j.kind, j.priority, j.attempt, j.max_attempts, j.enqueued_at, n.ready_at, j.payload,
+SELECT j.job_id, j.kind, j.priority, j.attempt, j.max_attempts, j.enqueued_at, n.ready_at,
+       octet_length(j.payload) AS bytes, CASE WHEN octet_length(j.payload) <= sqlc.arg(inline)::int THEN j.payload END AS payload,
        (j.unique_key IS NOT NULL OR j.group_key IS NOT NULL)::boolean AS keyed
 FROM taken n JOIN dblock_queue_job j ON j.job_id = n.job_id;
+
+-- Payloads that were too large to come with their claim.
+-- name: ReadPayloads :many
+SELECT j.job_id, j.payload FROM dblock_queue_job j WHERE j.job_id = ANY (sqlc.arg(job_ids)::uuid[]);
 
 -- The claims of a member that is gone, a few at a time. One that a zombie is using at this moment is left for the next time.
 -- name: TakeClaims :many
 DELETE FROM dblock_queue_claim c
-WHERE c.claim_id IN (
+WHERE c.claim_id = ANY (ARRAY(
     SELECT k.claim_id FROM dblock_queue_claim k WHERE k.member_id = sqlc.arg(member_id)
     ORDER BY k.claim_id LIMIT sqlc.arg(most) FOR UPDATE SKIP LOCKED
-)
+))
 RETURNING c.job_ids;
+
+-- The claims that are recorded for a member.
+-- name: RecordedClaims :many
+SELECT c.claim_id FROM dblock_queue_claim c WHERE c.member_id = sqlc.arg(member_id);
 
 -- One claim of a member's own, of which it does not know whether it was made.
 -- name: TakeClaim :one

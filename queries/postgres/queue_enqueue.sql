@@ -3,28 +3,28 @@
 -- transaction commits, unless the channel is empty.
 -- name: EnqueueJobs :exec
 WITH ask AS (
-    SELECT unnest(sqlc.arg(job_ids)::uuid[]) AS job_id, unnest(sqlc.arg(queues)::text[]) AS queue, unnest(sqlc.arg(kinds)::text[]) AS kind,
-           unnest(sqlc.arg(priorities)::smallint[]) AS priority, unnest(sqlc.arg(max_attempts)::smallint[]) AS max_attempts,
-           unnest(sqlc.arg(delays_us)::bigint[]) AS delay_us, unnest(sqlc.arg(payloads)::bytea[]) AS payload
+    SELECT pg_catalog.unnest(sqlc.arg(job_ids)::uuid[]) AS job_id, pg_catalog.unnest(sqlc.arg(queues)::text[]) AS queue, pg_catalog.unnest(sqlc.arg(kinds)::text[]) AS kind,
+           pg_catalog.unnest(sqlc.arg(priorities)::smallint[]) AS priority, pg_catalog.unnest(sqlc.arg(max_attempts)::smallint[]) AS max_attempts,
+           pg_catalog.unnest(sqlc.arg(delays_us)::bigint[]) AS delay_us, pg_catalog.unnest(sqlc.arg(payloads)::bytea[]) AS payload
 ), job AS (
     INSERT INTO dblock_queue_job (job_id, queue, kind, priority, max_attempts, payload)
     SELECT a.job_id, a.queue, a.kind, a.priority, a.max_attempts, a.payload FROM ask a
 ), later AS (
     INSERT INTO dblock_queue_scheduled (run_at, job_id, queue, priority)
-    SELECT clock_timestamp() + a.delay_us * interval '1 microsecond', a.job_id, a.queue, a.priority FROM ask a WHERE a.delay_us > 0
+    SELECT clock_timestamp() + a.delay_us::float8 * interval '1 microsecond', a.job_id, a.queue, a.priority FROM ask a WHERE a.delay_us > 0
 ), ready AS (
     INSERT INTO dblock_queue_ready (queue, priority, job_id)
     SELECT a.queue, a.priority, a.job_id FROM ask a WHERE a.delay_us = 0
 )
-SELECT count(pg_notify(sqlc.arg(channel), 'jobs :' || told.queue))
+SELECT pg_catalog.count(pg_catalog.pg_notify(sqlc.arg(channel), 'jobs :' || told.queue))
 FROM (SELECT DISTINCT a.queue FROM ask a WHERE a.delay_us = 0 AND sqlc.arg(channel)::text <> '') told;
 
 -- name: TellNews :exec
-SELECT pg_notify(sqlc.arg(channel), news.payload) FROM (SELECT unnest(sqlc.arg(payloads)::text[]) AS payload) news;
+SELECT pg_catalog.pg_notify(sqlc.arg(channel), news.payload) FROM (SELECT pg_catalog.unnest(sqlc.arg(payloads)::text[]) AS payload) news;
 
 -- A table's number: however the table is found it is the same, and no other schema's has it.
 -- name: TableNumber :one
-SELECT COALESCE(to_regclass(sqlc.arg(table_name)::text)::oid, 0)::bigint AS number;
+SELECT COALESCE(pg_catalog.to_regclass(sqlc.arg(table_name)::text)::oid, 0)::bigint AS number;
 
 -- What jobs that are copied are stamped with: COPY takes no expressions.
 -- name: TimeToEnqueue :one

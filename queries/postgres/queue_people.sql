@@ -22,16 +22,19 @@ FROM (
 SELECT (SELECT count(*) FROM (SELECT r.job_id FROM dblock_queue_ready r WHERE r.queue = sqlc.arg(queue) LIMIT sqlc.arg(most)) x) AS ready,
        (SELECT count(*) FROM (SELECT b.job_id FROM dblock_queue_blocked b WHERE b.queue = sqlc.arg(queue) LIMIT sqlc.arg(most)) y) AS blocked,
        (SELECT count(*) FROM (SELECT d.job_id FROM dblock_queue_dead d WHERE d.queue = sqlc.arg(queue) LIMIT sqlc.arg(most)) z) AS dead,
-       COALESCE((SELECT EXTRACT(EPOCH FROM clock_timestamp() - p.paused_at) * 1000000 FROM dblock_queue p
+       COALESCE((SELECT EXTRACT(EPOCH FROM clock_timestamp() - p.paused_at) * 1000000::numeric FROM dblock_queue p
                  WHERE p.queue = sqlc.arg(queue) AND p.paused_at IS NOT NULL), -1)::bigint AS paused_us;
 
--- The first job of the next priority.
--- name: FirstReady :one
-SELECT r.priority, (EXTRACT(EPOCH FROM clock_timestamp() - r.ready_at) * 1000000)::bigint AS age_us
-FROM dblock_queue_ready r
-WHERE r.queue = sqlc.arg(queue) AND r.priority > sqlc.arg(after)::int
-ORDER BY r.queue, r.priority, r.ready_at, r.job_id
-LIMIT 1;
+-- Of the next jobs in order, those of priorities after one: how many there are, the last priority, and how long the oldest has waited.
+-- name: OldestReady :one
+SELECT count(*) AS jobs, COALESCE(pg_catalog.max(x.priority), 0::smallint)::smallint AS last,
+       COALESCE(EXTRACT(EPOCH FROM clock_timestamp() - pg_catalog.min(x.ready_at)) * 1000000::numeric, 0::numeric)::bigint AS age_us
+FROM (
+    SELECT r.priority, r.ready_at FROM dblock_queue_ready r
+    WHERE r.queue = sqlc.arg(queue) AND r.priority > sqlc.arg(after)::int
+    ORDER BY r.queue, r.priority, r.ready_at, r.job_id
+    LIMIT sqlc.arg(most)
+) x;
 
 -- name: CountScheduled :many
 SELECT x.queue, count(*) AS jobs
@@ -41,7 +44,7 @@ GROUP BY x.queue;
 -- Those of a claim that have ended have no row any more.
 -- name: CountClaimed :many
 SELECT x.queue, count(*) AS jobs
-FROM (SELECT c.queue, unnest(c.job_ids) AS job_id FROM dblock_queue_claim c LIMIT sqlc.arg(most)) x
+FROM (SELECT c.queue, pg_catalog.unnest(c.job_ids) AS job_id FROM dblock_queue_claim c LIMIT sqlc.arg(most)) x
 JOIN dblock_queue_job j ON j.job_id = x.job_id
 GROUP BY x.queue;
 
@@ -66,16 +69,17 @@ LIMIT sqlc.arg(most);
 
 -- name: ListClaimed :many
 SELECT x.job_id::uuid AS job_id, x.claimed_at AS at, COALESCE(m.label, '')::text AS worker
-FROM (SELECT unnest(c.job_ids) AS job_id, c.claimed_at, c.member_id FROM dblock_queue_claim c
+FROM (SELECT pg_catalog.unnest(c.job_ids) AS job_id, c.claimed_at, c.member_id FROM dblock_queue_claim c
       WHERE c.queue = sqlc.arg(queue) ORDER BY c.claim_id LIMIT sqlc.arg(look)) x
 LEFT JOIN dblock_member m ON m.member_id = x.member_id
 WHERE EXISTS (SELECT 1 FROM dblock_queue_job j WHERE j.job_id = x.job_id)
 LIMIT sqlc.arg(most);
 
+-- Those that died before others, the last ones first.
 -- name: ListDead :many
 SELECT d.job_id, d.queue, d.kind, d.priority, d.attempt, d.max_attempts, d.enqueued_at, d.died_at AS at, d.last_error
 FROM dblock_queue_dead d
-WHERE d.queue = sqlc.arg(queue)
+WHERE d.queue = sqlc.arg(queue) AND (d.died_at, d.job_id) < (sqlc.arg(before)::timestamptz, sqlc.arg(before_id)::uuid)
 ORDER BY d.queue DESC, d.died_at DESC, d.job_id DESC
 LIMIT sqlc.arg(most);
 
@@ -155,23 +159,29 @@ WITH taken AS (
 INSERT INTO dblock_queue_claim (claim_id, member_id, queue, job_ids)
 SELECT sqlc.arg(claim_id), sqlc.arg(member_id), t.queue, ARRAY[t.job_id] FROM taken t;
 
--- A dead job again, with all its attempts; not where another one has its unique key by now. With a group_key it is admitted as one whose
--- time has come.
+-- Dead jobs again, with all their attempts, except those whose unique key another job has. Of several with the same key it is the one
+-- that died last. With a group_key they are admitted as jobs whose time has come, in the order in which they were enqueued.
 -- name: Revive :one
-WITH dead AS (
-    DELETE FROM dblock_queue_dead d
-    WHERE d.job_id = sqlc.arg(job_id)
-      AND NOT EXISTS (SELECT 1 FROM dblock_queue_unique u WHERE u.queue = d.queue AND u.unique_key = d.unique_key)
-    RETURNING d.job_id, d.queue, d.kind, d.priority, d.max_attempts, d.enqueued_at, d.unique_key, d.group_key, d.group_most, d.last_error, d.payload
+WITH head AS MATERIALIZED (
+    SELECT h.ctid::tid AS place, h.job_id, h.queue, h.unique_key, h.died_at FROM dblock_queue_dead h
+    WHERE h.job_id = ANY (sqlc.arg(job_ids)::uuid[])
+    ORDER BY h.job_id FOR UPDATE
 ), alone AS (
     INSERT INTO dblock_queue_unique (queue, unique_key, job_id)
-    SELECT d.queue, d.unique_key, d.job_id FROM dead d WHERE d.unique_key IS NOT NULL
+    SELECT h.queue, h.unique_key, h.job_id FROM head h WHERE h.unique_key IS NOT NULL
+    ORDER BY h.queue, h.unique_key, h.died_at DESC, h.job_id DESC
+    ON CONFLICT DO NOTHING
+    RETURNING job_id
+), dead AS (
+    DELETE FROM dblock_queue_dead d
+    WHERE d.ctid = ANY (ARRAY(SELECT h.place FROM head h WHERE h.unique_key IS NULL OR h.job_id IN (SELECT a.job_id FROM alone a)))
+    RETURNING d.job_id, d.queue, d.kind, d.priority, d.max_attempts, d.enqueued_at, d.unique_key, d.group_key, d.group_most, d.last_error, d.payload
 ), job AS (
     INSERT INTO dblock_queue_job (job_id, queue, kind, priority, max_attempts, enqueued_at, unique_key, group_key, group_most, last_error, payload)
     SELECT d.job_id, d.queue, d.kind, d.priority, d.max_attempts, d.enqueued_at, d.unique_key, d.group_key, d.group_most, d.last_error, d.payload FROM dead d
 ), later AS (
     INSERT INTO dblock_queue_scheduled (run_at, job_id, queue, priority, group_key)
-    SELECT clock_timestamp(), d.job_id, d.queue, d.priority, d.group_key FROM dead d WHERE d.group_key IS NOT NULL
+    SELECT statement_timestamp(), d.job_id, d.queue, d.priority, d.group_key FROM dead d WHERE d.group_key IS NOT NULL
 ), ready AS (
     INSERT INTO dblock_queue_ready (queue, priority, job_id)
     SELECT d.queue, d.priority, d.job_id FROM dead d WHERE d.group_key IS NULL
@@ -183,11 +193,11 @@ DELETE FROM dblock_queue_dead d WHERE d.job_id = sqlc.arg(job_id);
 
 -- name: PurgeDead :execrows
 DELETE FROM dblock_queue_dead d
-WHERE d.job_id IN (
-    SELECT x.job_id FROM dblock_queue_dead x
-    WHERE x.queue = sqlc.arg(queue) AND x.died_at <= statement_timestamp() - sqlc.arg(age_us)::bigint * interval '1 microsecond'
+WHERE d.ctid = ANY (ARRAY(
+    SELECT x.ctid::tid AS place FROM dblock_queue_dead x
+    WHERE x.queue = sqlc.arg(queue) AND x.died_at <= statement_timestamp() - sqlc.arg(age_us)::bigint::float8 * interval '1 microsecond'
     ORDER BY x.queue, x.died_at, x.job_id LIMIT sqlc.arg(most) FOR UPDATE SKIP LOCKED
-);
+));
 
 -- name: AskToCancel :exec
 INSERT INTO dblock_queue_cancel (member_id, job_id) VALUES (sqlc.arg(member_id), sqlc.arg(job_id)) ON CONFLICT DO NOTHING;

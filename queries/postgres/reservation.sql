@@ -6,14 +6,14 @@
 -- name: MakeQuotas :exec
 INSERT INTO dblock_quota (sku, buyer, used, most)
 SELECT n.sku, n.buyer, 0, 0
-FROM ROWS FROM (unnest(sqlc.arg(skus)::text[]), unnest(sqlc.arg(buyers)::text[])) AS n (sku, buyer)
+FROM ROWS FROM (pg_catalog.unnest(sqlc.arg(skus)::text[]), pg_catalog.unnest(sqlc.arg(buyers)::text[])) AS n (sku, buyer)
 ON CONFLICT (sku, buyer) DO NOTHING;
 
 -- They are asked for in their order, and locked one after the other: LIMIT keeps this from becoming a join, which might read
 -- the whole table by a plan that was made when it was small.
 -- name: LockQuotas :many
 SELECT q.sku, q.buyer, q.used
-FROM ROWS FROM (unnest(sqlc.arg(skus)::text[]), unnest(sqlc.arg(buyers)::text[])) AS n (sku, buyer)
+FROM ROWS FROM (pg_catalog.unnest(sqlc.arg(skus)::text[]), pg_catalog.unnest(sqlc.arg(buyers)::text[])) AS n (sku, buyer)
 CROSS JOIN LATERAL (
     SELECT q.sku, q.buyer, q.used
     FROM dblock_quota q
@@ -25,7 +25,7 @@ CROSS JOIN LATERAL (
 -- The same, but a row that is locked is left out.
 -- name: LockFreeQuotas :many
 SELECT q.sku, q.buyer, q.used
-FROM ROWS FROM (unnest(sqlc.arg(skus)::text[]), unnest(sqlc.arg(buyers)::text[])) AS n (sku, buyer)
+FROM ROWS FROM (pg_catalog.unnest(sqlc.arg(skus)::text[]), pg_catalog.unnest(sqlc.arg(buyers)::text[])) AS n (sku, buyer)
 CROSS JOIN LATERAL (
     SELECT q.sku, q.buyer, q.used
     FROM dblock_quota q
@@ -36,7 +36,7 @@ CROSS JOIN LATERAL (
 
 -- name: SeeQuotas :many
 SELECT q.sku, q.buyer, q.used
-FROM ROWS FROM (unnest(sqlc.arg(skus)::text[]), unnest(sqlc.arg(buyers)::text[])) AS n (sku, buyer)
+FROM ROWS FROM (pg_catalog.unnest(sqlc.arg(skus)::text[]), pg_catalog.unnest(sqlc.arg(buyers)::text[])) AS n (sku, buyer)
 CROSS JOIN LATERAL (
     SELECT q.sku, q.buyer, q.used
     FROM dblock_quota q
@@ -55,7 +55,16 @@ FOR NO KEY UPDATE;
 SELECT s.sku, s.bucket, s.available, s.epoch
 FROM dblock_stock s
 WHERE s.sku = ANY (sqlc.arg(skus)::text[]) AND s.bucket = sqlc.arg(bucket)
+ORDER BY s.sku
 FOR NO KEY UPDATE;
+
+-- The same, but a row that is locked is left out.
+-- name: LockFreeBucket :many
+SELECT s.sku, s.bucket, s.available, s.epoch
+FROM dblock_stock s
+WHERE s.sku = ANY (sqlc.arg(skus)::text[]) AND s.bucket = sqlc.arg(bucket)
+ORDER BY s.sku
+FOR NO KEY UPDATE SKIP LOCKED;
 
 -- The same as LockStock, but a row that is locked is left out: it would stall the other SKUs of the batch.
 -- name: LockFreeStock :many
@@ -64,17 +73,6 @@ FROM dblock_stock s
 WHERE s.sku = ANY (sqlc.arg(skus)::text[])
 ORDER BY s.sku, s.bucket
 FOR NO KEY UPDATE SKIP LOCKED;
-
--- name: StockOf :one
-SELECT coalesce(sum(s.available), 0)::bigint AS available, coalesce(sum(s.epoch), 0)::bigint AS epoch
-FROM dblock_stock s
-WHERE s.sku = sqlc.arg(sku);
-
--- name: KeysOf :many
-SELECT r.reservation_key
-FROM dblock_reservation r
-WHERE r.sku = sqlc.arg(sku)
-LIMIT sqlc.arg(most)::int;
 
 -- name: KnownBuckets :many
 SELECT s.sku, count(*) AS buckets
@@ -85,7 +83,7 @@ GROUP BY s.sku;
 -- left_us is for how many microseconds yet the reservation is held; 0 or less: it has expired, or has no end.
 -- name: Reservations :many
 SELECT r.reservation_key, r.line, r.sku, r.bucket, r.buyer, r.qty, r.state, r.limited,
-       coalesce(extract(epoch FROM r.expires_at - clock_timestamp()) * 1000000, 0)::bigint AS left_us
+       coalesce(extract(epoch FROM r.expires_at - clock_timestamp()) * 1000000::numeric, 0)::bigint AS left_us
 FROM dblock_reservation r
 WHERE r.reservation_key = ANY (sqlc.arg(reservation_keys)::text[])
 ORDER BY r.reservation_key, r.line;
@@ -93,10 +91,10 @@ ORDER BY r.reservation_key, r.line;
 -- LIMIT keeps keys and lines in their order, of which there are no more.
 -- name: LockReservations :many
 SELECT r.reservation_key, r.line, r.sku, r.bucket, r.buyer, r.qty, r.state, r.limited, r.left_us
-FROM unnest(sqlc.arg(reservation_keys)::text[]) AS k (reservation_key)
+FROM pg_catalog.unnest(sqlc.arg(reservation_keys)::text[]) AS k (reservation_key)
 CROSS JOIN LATERAL (
     SELECT r.reservation_key, r.line, r.sku, r.bucket, r.buyer, r.qty, r.state, r.limited,
-           coalesce(extract(epoch FROM r.expires_at - clock_timestamp()) * 1000000, 0)::bigint AS left_us
+           coalesce(extract(epoch FROM r.expires_at - clock_timestamp()) * 1000000::numeric, 0)::bigint AS left_us
     FROM dblock_reservation r
     WHERE r.reservation_key = k.reservation_key
     ORDER BY r.line
@@ -104,15 +102,42 @@ CROSS JOIN LATERAL (
     FOR NO KEY UPDATE
 ) r;
 
+-- The same, but a row that is locked is left out.
+-- name: LockFreeReservations :many
+SELECT r.reservation_key, r.line, r.sku, r.bucket, r.buyer, r.qty, r.state, r.limited, r.left_us
+FROM pg_catalog.unnest(sqlc.arg(reservation_keys)::text[]) AS k (reservation_key)
+CROSS JOIN LATERAL (
+    SELECT r.reservation_key, r.line, r.sku, r.bucket, r.buyer, r.qty, r.state, r.limited,
+           coalesce(extract(epoch FROM r.expires_at - clock_timestamp()) * 1000000::numeric, 0)::bigint AS left_us
+    FROM dblock_reservation r
+    WHERE r.reservation_key = k.reservation_key
+    ORDER BY r.line
+    LIMIT 1000
+    FOR NO KEY UPDATE SKIP LOCKED
+) r;
+
+-- How many lines each reservation has, locked or not.
+-- name: KnownLines :many
+SELECT r.reservation_key, count(*) AS num_lines
+FROM dblock_reservation r
+WHERE r.reservation_key = ANY (sqlc.arg(reservation_keys)::text[])
+GROUP BY r.reservation_key;
+
 -- name: InsertReservations :exec
 INSERT INTO dblock_reservation (reservation_key, line, sku, bucket, buyer, qty, state, limited, expires_at)
 SELECT n.reservation_key, n.line, n.sku, n.bucket, n.buyer, n.qty, n.state, n.limited,
-       CASE WHEN n.hold_us > 0 THEN clock_timestamp() + n.hold_us * interval '1 microsecond' END
+       CASE WHEN n.hold_us > 0 THEN clock_timestamp() + n.hold_us::float8 * interval '1 microsecond' END
 FROM ROWS FROM (
-    unnest(sqlc.arg(reservation_keys)::text[]), unnest(sqlc.arg(lines)::int[]), unnest(sqlc.arg(skus)::text[]),
-    unnest(sqlc.arg(buckets)::int[]), unnest(sqlc.arg(buyers)::text[]), unnest(sqlc.arg(qtys)::bigint[]),
-    unnest(sqlc.arg(states)::smallint[]), unnest(sqlc.arg(limits)::boolean[]), unnest(sqlc.arg(holds_us)::bigint[])
+    pg_catalog.unnest(sqlc.arg(reservation_keys)::text[]), pg_catalog.unnest(sqlc.arg(lines)::int[]), pg_catalog.unnest(sqlc.arg(skus)::text[]),
+    pg_catalog.unnest(sqlc.arg(buckets)::int[]), pg_catalog.unnest(sqlc.arg(buyers)::text[]), pg_catalog.unnest(sqlc.arg(qtys)::bigint[]),
+    pg_catalog.unnest(sqlc.arg(states)::smallint[]), pg_catalog.unnest(sqlc.arg(limits)::boolean[]), pg_catalog.unnest(sqlc.arg(holds_us)::bigint[])
 ) AS n (reservation_key, line, sku, bucket, buyer, qty, state, limited, hold_us);
+
+-- Waits for any other transaction that writes the reservation and has not ended. It is sent with a rollback behind it, and locks no stock.
+-- name: AwaitKey :exec
+INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state)
+VALUES (sqlc.arg(reservation_key), sqlc.arg(sku), sqlc.arg(bucket), sqlc.arg(buyer), sqlc.arg(qty), sqlc.arg(state))
+ON CONFLICT (reservation_key, line) DO NOTHING;
 
 -- Rows that this transaction has locked are written where they stand (ctid): a join by their keys may be planned to read the whole
 -- table once for each. The look-ups are those of single keys, which LIMIT keeps from becoming a join. They have to be locked by an
@@ -123,7 +148,7 @@ SET available = s.available - n.qty
 FROM (
     SELECT place.row_at, a.qty
     FROM ROWS FROM (
-        unnest(sqlc.arg(skus)::text[]), unnest(sqlc.arg(buckets)::int[]), unnest(sqlc.arg(qtys)::bigint[])
+        pg_catalog.unnest(sqlc.arg(skus)::text[]), pg_catalog.unnest(sqlc.arg(buckets)::int[]), pg_catalog.unnest(sqlc.arg(qtys)::bigint[])
     ) AS a (sku, bucket, qty)
     CROSS JOIN LATERAL (
         SELECT l.ctid AS row_at FROM dblock_stock l WHERE l.sku = a.sku AND l.bucket = a.bucket LIMIT 1
@@ -138,8 +163,8 @@ SET used = q.used + n.qty, most = n.most
 FROM (
     SELECT place.row_at, a.qty, a.most
     FROM ROWS FROM (
-        unnest(sqlc.arg(skus)::text[]), unnest(sqlc.arg(buyers)::text[]), unnest(sqlc.arg(qtys)::bigint[]),
-        unnest(sqlc.arg(mosts)::bigint[])
+        pg_catalog.unnest(sqlc.arg(skus)::text[]), pg_catalog.unnest(sqlc.arg(buyers)::text[]), pg_catalog.unnest(sqlc.arg(qtys)::bigint[]),
+        pg_catalog.unnest(sqlc.arg(mosts)::bigint[])
     ) AS a (sku, buyer, qty, most)
     CROSS JOIN LATERAL (
         SELECT l.ctid AS row_at FROM dblock_quota l WHERE l.sku = a.sku AND l.buyer = a.buyer LIMIT 1

@@ -4,8 +4,8 @@ FROM dblock_schema_version v
 WHERE v.is_applied;
 
 -- name: ServerVersion :one
-SELECT current_setting('server_version')::text AS version;
+SELECT pg_catalog.current_setting('server_version')::text AS version;
 
 -- What decides whether a commit of this session survives a crash of the server.
 -- name: Durability :one
-SELECT current_setting('fsync')::text AS fsync, current_setting('synchronous_commit')::text AS synchronous_commit;
+SELECT pg_catalog.current_setting('fsync')::text AS fsync, pg_catalog.current_setting('synchronous_commit')::text AS synchronous_commit;

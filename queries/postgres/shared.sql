@@ -11,12 +11,12 @@
 WITH me AS MATERIALIZED (
     SELECT m.member_id FROM dblock_member m
     WHERE m.member_id = sqlc.arg(member_id) AND m.beat <= sqlc.arg(beat)::bigint + 1 AND m.expires_at > clock_timestamp()
-      AND set_config('lock_timeout', sqlc.arg(lock_timeout), true) IS NOT NULL
+      AND pg_catalog.set_config('lock_timeout', sqlc.arg(lock_timeout), true) IS NOT NULL
 ), ask AS MATERIALIZED (
-    SELECT unnest(sqlc.arg(lease_keys)::text[]) AS lease_key, unnest(sqlc.arg(handles)::uuid[]) AS handle,
-           unnest(sqlc.arg(gones)::uuid[]) AS gone, unnest(sqlc.arg(labels)::text[]) AS label,
-           unnest(sqlc.arg(datas)::bytea[]) AS data, unnest(sqlc.arg(hold_us)::bigint[]) AS hold_us,
-           unnest(sqlc.arg(detached)::boolean[]) AS detached
+    SELECT pg_catalog.unnest(sqlc.arg(lease_keys)::text[]) AS lease_key, pg_catalog.unnest(sqlc.arg(handles)::uuid[]) AS handle,
+           pg_catalog.unnest(sqlc.arg(gones)::uuid[]) AS gone, pg_catalog.unnest(sqlc.arg(labels)::text[]) AS label,
+           pg_catalog.unnest(sqlc.arg(datas)::bytea[]) AS data, pg_catalog.unnest(sqlc.arg(hold_us)::bigint[]) AS hold_us,
+           pg_catalog.unnest(sqlc.arg(detached)::boolean[]) AS detached
 ), want AS MATERIALIZED (
     SELECT DISTINCT ON (ask.lease_key) ask.lease_key, ask.gone
     FROM me, ask
@@ -33,7 +33,7 @@ WITH me AS MATERIALIZED (
 ), opened AS (
     UPDATE dblock_lease l
     SET token = CASE WHEN l.shared THEN l.token -- whoever waited for readers is dead, and they may be there still
-                     ELSE GREATEST(l.token + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) END,
+                     ELSE GREATEST(l.token + 1, (extract(epoch FROM clock_timestamp()) * 1000000::numeric)::bigint) END,
         handle = NULL, member_id = NULL, held_until = NULL, changed_at = clock_timestamp(), label = '', data = NULL, shared = true
     FROM free
     WHERE l.lease_key = free.lease_key
@@ -46,7 +46,7 @@ WITH me AS MATERIALIZED (
     FOR SHARE OF l SKIP LOCKED
 ), made AS (
     INSERT INTO dblock_lease (lease_key, token, shared)
-    SELECT want.lease_key, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, true
+    SELECT want.lease_key, (extract(epoch FROM clock_timestamp()) * 1000000::numeric)::bigint, true
     FROM want
     WHERE NOT EXISTS (SELECT 1 FROM dblock_lease l WHERE l.lease_key = want.lease_key)
     ORDER BY want.lease_key
@@ -55,7 +55,7 @@ WITH me AS MATERIALIZED (
 ), taken AS (
     INSERT INTO dblock_reader (lease_key, handle, token, member_id, held_until, label, data)
     SELECT ask.lease_key, ask.handle, k.token, CASE WHEN ask.detached THEN NULL ELSE sqlc.arg(member_id)::uuid END,
-           clock_timestamp() + NULLIF(ask.hold_us, 0) * interval '1 microsecond', COALESCE(ask.label, ''), ask.data
+           clock_timestamp() + NULLIF(ask.hold_us, 0)::float8 * interval '1 microsecond', COALESCE(ask.label, ''), ask.data
     FROM ask
     JOIN (SELECT lease_key, token FROM opened UNION ALL SELECT lease_key, token FROM open UNION ALL SELECT lease_key, token FROM made) k
         ON k.lease_key = ask.lease_key
@@ -67,11 +67,11 @@ FROM taken
 UNION ALL
 SELECT DISTINCT ask.lease_key, NULL::uuid, 0::bigint, l.member_id, l.label, l.token,
        l.member_id IS NOT NULL AND (m.member_id IS NULL OR m.expires_at <= clock_timestamp()),
-       COALESCE(extract(epoch FROM LEAST(l.held_until, m.expires_at) - clock_timestamp()) * 1000000, 0)::bigint
+       COALESCE(extract(epoch FROM LEAST(l.held_until, m.expires_at) - clock_timestamp()) * 1000000::numeric, 0)::bigint
 FROM ask
 JOIN dblock_lease l ON l.lease_key = ask.lease_key
 LEFT JOIN dblock_member m ON m.member_id = l.member_id
-WHERE (SELECT count(*) FROM taken) < cardinality(sqlc.arg(lease_keys)::text[])
+WHERE (SELECT count(*) FROM taken) < pg_catalog.cardinality(sqlc.arg(lease_keys)::text[])
   AND l.handle IS NOT NULL AND (l.held_until IS NULL OR l.held_until > clock_timestamp())
 UNION ALL
 SELECT '', NULL, 0, NULL, '', 0, false, 0 WHERE NOT EXISTS (SELECT 1 FROM me);
@@ -81,7 +81,7 @@ SELECT '', NULL, 0, NULL, '', 0, false, 0 WHERE NOT EXISTS (SELECT 1 FROM me);
 -- name: SeeReaders :many
 SELECT r.member_id, r.label, r.token,
        (r.member_id IS NOT NULL AND (m.member_id IS NULL OR m.expires_at <= clock_timestamp()) OR COALESCE(r.held_until <= clock_timestamp(), false))::boolean AS ended,
-       COALESCE(extract(epoch FROM LEAST(r.held_until, m.expires_at) - clock_timestamp()) * 1000000, 0)::bigint AS remaining_us
+       COALESCE(extract(epoch FROM LEAST(r.held_until, m.expires_at) - clock_timestamp()) * 1000000::numeric, 0)::bigint AS remaining_us
 FROM dblock_reader r
 LEFT JOIN dblock_member m ON m.member_id = r.member_id
 WHERE r.lease_key = sqlc.arg(lease_key)
@@ -94,7 +94,7 @@ DELETE FROM dblock_reader d
 WHERE d.lease_key = sqlc.arg(lease_key) AND d.handle IN (
     SELECT r.handle FROM dblock_reader r
     WHERE r.lease_key = sqlc.arg(lease_key) AND (r.member_id = ANY(sqlc.arg(gones)::uuid[]) OR r.held_until <= clock_timestamp())
-      AND set_config('lock_timeout', sqlc.arg(lock_timeout), true) IS NOT NULL
+      AND pg_catalog.set_config('lock_timeout', sqlc.arg(lock_timeout), true) IS NOT NULL
     ORDER BY r.handle
     FOR UPDATE OF r SKIP LOCKED
 );
@@ -102,12 +102,12 @@ WHERE d.lease_key = sqlc.arg(lease_key) AND d.handle IN (
 -- Gives back a batch. See ReleaseLeases.
 -- name: ReleaseShared :many
 WITH ask AS MATERIALIZED (
-    SELECT unnest(sqlc.arg(lease_keys)::text[]) AS lease_key, unnest(sqlc.arg(handles)::uuid[]) AS handle
+    SELECT pg_catalog.unnest(sqlc.arg(lease_keys)::text[]) AS lease_key, pg_catalog.unnest(sqlc.arg(handles)::uuid[]) AS handle
 ), ours AS MATERIALIZED (
     SELECT r.lease_key, r.handle
     FROM ask, dblock_reader r
     WHERE r.lease_key = ask.lease_key AND r.handle = ask.handle
-      AND set_config('lock_timeout', sqlc.arg(lock_timeout), true) IS NOT NULL
+      AND pg_catalog.set_config('lock_timeout', sqlc.arg(lock_timeout), true) IS NOT NULL
     ORDER BY r.lease_key, r.handle
     FOR UPDATE OF r SKIP LOCKED
 ), freed AS (
@@ -120,20 +120,30 @@ WITH ask AS MATERIALIZED (
     WHERE EXISTS (SELECT 1 FROM dblock_lease_waiter w WHERE w.lease_key = freed.lease_key AND w.expires_at > clock_timestamp())
 )
 SELECT freed.lease_key::text AS lease_key, freed.handle::uuid AS handle, true AS freed,
-       COALESCE((SELECT pg_notify('dblock_released', told.lease_key)::text FROM told WHERE told.lease_key = freed.lease_key), '')::text AS notified
+       COALESCE((SELECT pg_catalog.pg_notify('dblock_released', told.lease_key)::text FROM told WHERE told.lease_key = freed.lease_key), '')::text AS notified
 FROM freed
 UNION ALL
 SELECT ask.lease_key, ask.handle, false, ''
 FROM ask
 JOIN dblock_reader r ON r.lease_key = ask.lease_key AND r.handle = ask.handle
-WHERE (SELECT count(*) FROM freed) < cardinality(sqlc.arg(lease_keys)::text[]);
+WHERE (SELECT count(*) FROM freed) < pg_catalog.cardinality(sqlc.arg(lease_keys)::text[]);
 
 -- name: ExpireShared :execrows
 UPDATE dblock_reader r
-SET held_until = clock_timestamp() + sqlc.arg(hold_us)::bigint * interval '1 microsecond'
+SET held_until = clock_timestamp() + sqlc.arg(hold_us)::bigint::float8 * interval '1 microsecond'
 WHERE r.lease_key = sqlc.arg(lease_key) AND r.token = sqlc.arg(token) AND r.handle = sqlc.arg(handle)
   AND (r.held_until IS NULL OR r.held_until > clock_timestamp())
-  AND set_config('lock_timeout', sqlc.arg(lock_timeout), true) IS NOT NULL;
+  AND pg_catalog.set_config('lock_timeout', sqlc.arg(lock_timeout), true) IS NOT NULL;
+
+-- Which of these readers still hold their key.
+-- name: HoldingReaders :many
+WITH ask AS MATERIALIZED (
+    SELECT pg_catalog.unnest(sqlc.arg(lease_keys)::text[]) AS lease_key, pg_catalog.unnest(sqlc.arg(handles)::uuid[]) AS handle
+)
+SELECT r.lease_key, r.handle
+FROM ask
+JOIN dblock_reader r ON r.lease_key = ask.lease_key AND r.handle = ask.handle
+WHERE r.held_until IS NULL OR r.held_until > clock_timestamp();
 
 -- Makes the sweeper, for a moment, the holder of keys that were shared once and that nobody has used for long, so
 -- that no more readers come: whether one came before that is seen in a statement of its own, SweepClaimed.
@@ -143,7 +153,7 @@ SET handle = sqlc.arg(handle)::uuid, member_id = NULL, held_until = clock_timest
 WHERE c.lease_key IN (
     SELECT l.lease_key FROM dblock_lease l
     WHERE l.lease_key > sqlc.arg(after_key) AND l.lease_key <= sqlc.arg(until_key)
-      AND l.changed_at < clock_timestamp() - sqlc.arg(older_us)::bigint * interval '1 microsecond'
+      AND l.changed_at < clock_timestamp() - sqlc.arg(older_us)::bigint::float8 * interval '1 microsecond'
       AND (l.handle IS NULL OR l.held_until <= clock_timestamp() OR l.member_id IS NOT NULL
            AND NOT EXISTS (SELECT 1 FROM dblock_member m WHERE m.member_id = l.member_id))
       AND l.shared AND NOT EXISTS (SELECT 1 FROM dblock_reader r WHERE r.lease_key = l.lease_key)
@@ -165,7 +175,7 @@ WHERE l.lease_key = ANY(sqlc.arg(lease_keys)::text[]) AND l.handle = sqlc.arg(ha
 DELETE FROM dblock_reader d
 WHERE (d.lease_key, d.handle) IN (
     SELECT r.lease_key, r.handle FROM dblock_reader r
-    WHERE r.changed_at < clock_timestamp() - sqlc.arg(older_us)::bigint * interval '1 microsecond'
+    WHERE r.changed_at < clock_timestamp() - sqlc.arg(older_us)::bigint::float8 * interval '1 microsecond'
       AND (r.held_until <= clock_timestamp() OR r.member_id IS NOT NULL
            AND NOT EXISTS (SELECT 1 FROM dblock_member m WHERE m.member_id = r.member_id))
     ORDER BY r.lease_key, r.handle LIMIT sqlc.arg(most) FOR UPDATE OF r SKIP LOCKED

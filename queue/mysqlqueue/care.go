@@ -21,6 +21,16 @@ func (d *database) Standing(ctx context.Context, jobs []engine.ID) (int, error) 
 	return int(n), fault.NoWrite(err)
 }
 
+// Payloads reads rows.
+func (d *database) Payloads(ctx context.Context, jobs []engine.ID) (map[engine.ID][]byte, error) {
+	rows, err := d.q.ReadPayloads(ctx, d.on(d.pool), blobs(jobs))
+	payloads := make(map[engine.ID][]byte, len(rows))
+	for _, r := range rows {
+		payloads[idOf(r.JobID)] = r.Payload
+	}
+	return payloads, fault.NoWrite(err)
+}
+
 // Promote finds them, and moves those that it has locked.
 func (d *database) Promote(ctx context.Context, most int) (promoted int, err error) {
 	err = d.inTx(ctx, func(on mysqldb.DBTX) (commit bool, err error) {
@@ -29,23 +39,15 @@ func (d *database) Promote(ctx context.Context, most int) (promoted int, err err
 			return false, err
 		}
 		var places, ready []any
-		var grouped [][]byte
 		for _, j := range due {
 			places = append(places, j.RunUs, j.JobID)
-			if j.GroupKey.Valid {
-				grouped = append(grouped, j.JobID)
-			} else {
-				ready = append(ready, j.Queue, j.Priority, j.JobID)
-			}
+			ready = append(ready, j.Queue, j.Priority, j.JobID)
 		}
 		if _, err := asks(ctx, on, mysqldb.Unschedule, len(due), places); err != nil {
 			return false, err
 		}
 		promoted = len(due)
-		if err := rows(ctx, on, mysqldb.ReadyJobs, len(ready)/3, ready); err != nil {
-			return false, err
-		}
-		return true, d.placeDue(ctx, on, grouped)
+		return true, rows(ctx, on, mysqldb.ReadyJobs, len(due), ready)
 	})
 	if err != nil {
 		return 0, err
@@ -67,10 +69,20 @@ func (d *database) Suspects(ctx context.Context) ([]member.ID, error) {
 	var suspects []member.ID
 	for _, c := range claimants {
 		if !slices.ContainsFunc(living, func(l []byte) bool { return bytes.Equal(l, c) }) {
-			suspects = append(suspects, member.ID(c))
+			suspects = append(suspects, member.ID(idOf(c)))
 		}
 	}
 	return suspects, nil
+}
+
+// ClaimsOf reads the rows of claims.
+func (d *database) ClaimsOf(ctx context.Context, m member.ID) ([]engine.ID, error) {
+	rows, err := d.q.RecordedClaims(ctx, d.on(d.pool), m[:])
+	claims := make([]engine.ID, len(rows))
+	for i, c := range rows {
+		claims[i] = idOf(c)
+	}
+	return claims, err
 }
 
 // Unclaim deletes the rows of the claim, which is what decides who has its jobs.
@@ -82,7 +94,7 @@ func (d *database) Unclaim(ctx context.Context, m member.ID, claim engine.ID) (f
 			return false, err
 		}
 		found = true
-		if _, err := d.q.EndClaimed(ctx, on, m[:], claim[:], jobs); err != nil {
+		if _, err := byKeys(ctx, on, mysqldb.EndClaimed, jobs, m[:], claim[:]); err != nil {
 			return false, err
 		}
 		_, err = d.q.ReadyAgain(ctx, on, jobs)
@@ -108,7 +120,7 @@ func (d *database) Rescue(ctx context.Context, gone member.ID, failure string, k
 			for to < len(found) && bytes.Equal(found[to].ClaimID, found[from].ClaimID) {
 				to++
 			}
-			if _, err := d.q.EndClaimed(ctx, on, gone[:], found[from].ClaimID, jobs[from:to]); err != nil {
+			if _, err := byKeys(ctx, on, mysqldb.EndClaimed, jobs[from:to], gone[:], found[from].ClaimID); err != nil {
 				return false, err
 			}
 			from = to
@@ -161,8 +173,8 @@ func (d *database) rescue(ctx context.Context, on mysqldb.DBTX, jobs [][]byte, f
 			return err
 		}
 	}
-	if _, err := d.q.FinishJobs(ctx, on, over); err != nil {
+	if _, err := byKeys(ctx, on, mysqldb.FinishJobs, over); err != nil {
 		return err
 	}
-	return freeKeys(ctx, on, keys)
+	return freeKeys(ctx, on, keys, false)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"slices"
+	"time"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/mysqltext"
@@ -25,12 +26,36 @@ func EnqueueTx(ctx context.Context, q *queue.Queue, tx *sql.Tx, tasks ...queue.T
 }
 
 // Insert is a transaction of its own.
-func (d *database) Insert(ctx context.Context, jobs []engine.Insert) (dups []engine.Duplicate, err error) {
+func (d *database) Insert(ctx context.Context, jobs []engine.Insert, wait time.Duration) (dups []engine.Duplicate, err error) {
 	err = d.inTx(ctx, func(on mysqldb.DBTX) (commit bool, err error) {
+		if wait > 0 {
+			if err := lockKeys(ctx, on, jobs); err != nil {
+				return false, err
+			}
+		}
 		dups, err = insertAll(ctx, on, jobs)
 		return true, err
 	})
 	return dups, err
+}
+
+// lockKeys locks the unique keys and groups of jobs, as far as they are there, or fails at once. An INSERT can't do so: where another
+// transaction has inserted the same key, and is open, it waits.
+func lockKeys(ctx context.Context, on mysqldb.DBTX, jobs []engine.Insert) error {
+	unique, groups := make(map[key]struct{}), make(map[key]struct{})
+	for i := range jobs {
+		j := &jobs[i]
+		if j.Unique != "" {
+			unique[key{j.Queue, j.Unique}] = struct{}{}
+		}
+		if j.Group != "" && j.Delay == 0 {
+			groups[key{j.Queue, j.Group}] = struct{}{}
+		}
+	}
+	if err := lockNow(ctx, on, mysqldb.LockUniqueNoWait, sorted(unique)); err != nil {
+		return err
+	}
+	return lockNow(ctx, on, mysqldb.LockGroupsNoWait, sorted(groups))
 }
 
 // Tx returns a caller's transaction.

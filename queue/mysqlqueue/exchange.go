@@ -32,7 +32,7 @@ func (d *database) Exchange(ctx context.Context, x *engine.Exchange) (got engine
 
 func (d *database) exchange(ctx context.Context, x *engine.Exchange, look bool) (got engine.Exchanged, err error) {
 	err = d.inTx(ctx, func(on mysqldb.DBTX) (commit bool, err error) {
-		e := &exchange{d: d, ctx: ctx, on: on, me: x.Member, look: look}
+		e := &exchange{d: d, ctx: ctx, on: on, me: x.Member, look: look, brief: true}
 		for _, step := range []func(*engine.Exchange, *engine.Exchanged) error{e.take, e.finish, e.postpone, e.bury, e.free, e.claim} {
 			if err := step(x, &got); err != nil {
 				return false, err
@@ -50,6 +50,7 @@ type exchange struct {
 	on    mysqldb.DBTX
 	me    member.ID
 	look  bool
+	brief bool // it does not wait for the rows of unique keys and groups
 	wrote bool
 	freed []mysqldb.KeysOfJobsRow // the keys of jobs that have ended
 }
@@ -85,7 +86,7 @@ func (e *exchange) fence(places []engine.Place, whole map[engine.ID]bool) (ours 
 		jobs := by[claim]
 		slices.SortFunc(jobs, bytes.Compare)
 		if e.look {
-			if jobs, err = e.d.q.LockPlaces(e.ctx, e.on, e.me[:], claim[:], jobs); err != nil {
+			if jobs, err = lockPlaces(e.ctx, e.on, jobs, e.me[:], claim[:]); err != nil {
 				return nil, err
 			}
 			if len(jobs) == 0 {
@@ -96,7 +97,7 @@ func (e *exchange) fence(places []engine.Place, whole map[engine.ID]bool) (ours 
 		if whole[claim] && !e.look {
 			n, err = e.d.q.EndClaim(e.ctx, e.on, e.me[:], claim[:])
 		} else {
-			n, err = e.d.q.EndClaimed(e.ctx, e.on, e.me[:], claim[:], jobs)
+			n, err = byKeys(e.ctx, e.on, mysqldb.EndClaimed, jobs, e.me[:], claim[:])
 		}
 		if err != nil {
 			return nil, err
@@ -125,7 +126,7 @@ func (e *exchange) finish(x *engine.Exchange, got *engine.Exchanged) error {
 	if err := e.keep(x, ours); err != nil {
 		return err
 	}
-	n, err := e.d.q.FinishJobs(e.ctx, e.on, ours)
+	n, err := byKeys(e.ctx, e.on, mysqldb.FinishJobs, ours)
 	got.Finished = int(n)
 	return err
 }
@@ -142,7 +143,7 @@ func (e *exchange) postpone(x *engine.Exchange, got *engine.Exchanged) error {
 	if err != nil || len(ours) == 0 {
 		return err
 	}
-	var notes, later []any
+	var notes, later, since []any
 	var again [][]byte
 	for i := range x.Deferred {
 		d := &x.Deferred[i]
@@ -152,16 +153,24 @@ func (e *exchange) postpone(x *engine.Exchange, got *engine.Exchanged) error {
 		if d.Failure != "" {
 			notes = append(notes, d.Job[:], int64(d.Attempt), []byte(d.Failure))
 		}
-		if d.Delay == 0 {
-			again = append(again, d.Job[:])
-		} else {
+		switch {
+		case d.Delay > 0:
 			later = append(later, d.Job[:], max(d.Delay.Microseconds(), 1))
+		case d.ReadyAt.IsZero():
+			again = append(again, d.Job[:])
+		default:
+			since = append(since, d.Job[:], d.ReadyAt.UnixMicro())
 		}
 	}
 	if _, err := asks(e.ctx, e.on, mysqldb.NoteAttempts, len(notes)/3, notes); err != nil {
 		return err
 	}
 	n, err := asks(e.ctx, e.on, mysqldb.DeferJobs, len(later)/2, later)
+	if err == nil {
+		var m int64
+		m, err = asks(e.ctx, e.on, mysqldb.ReadyAgainSince, len(since)/2, since)
+		n += m
+	}
 	if err == nil && len(again) > 0 {
 		var m int64
 		m, err = e.d.q.ReadyAgain(e.ctx, e.on, again)
@@ -197,7 +206,7 @@ func (e *exchange) bury(x *engine.Exchange, got *engine.Exchanged) error {
 		err = e.keepDead(x, ours)
 	}
 	if err == nil {
-		_, err = e.d.q.FinishJobs(e.ctx, e.on, ours)
+		_, err = byKeys(e.ctx, e.on, mysqldb.FinishJobs, ours)
 	}
 	got.Buried = int(n)
 	return err
@@ -219,7 +228,7 @@ func (e *exchange) claim(x *engine.Exchange, got *engine.Exchanged) error {
 	if err := e.d.q.TakeReady(e.ctx, e.on, e.me[:], a.Claim[:]); err != nil {
 		return err
 	}
-	claimed, err := e.d.q.ClaimedJobs(e.ctx, e.on, e.me[:], a.Claim[:])
+	claimed, err := e.d.q.ClaimedJobs(e.ctx, e.on, int64(a.Inline), e.me[:], a.Claim[:])
 	if err != nil {
 		return err
 	}
@@ -231,10 +240,11 @@ func (e *exchange) claim(x *engine.Exchange, got *engine.Exchanged) error {
 			kind = string(j.Kind)
 			kinds[kind] = kind
 		}
+		payload, here := j.Payload.([]byte)
 		got.Jobs[i] = engine.Job{
-			ID: engine.ID(j.JobID), Kind: kind, Priority: j.Priority, Attempt: j.Attempt, MaxAttempts: j.MaxAttempts,
-			EnqueuedAt: time.UnixMicro(j.EnqueuedUs).UTC(), ReadyAt: time.UnixMicro(j.ReadyUs).UTC(), Payload: j.Payload,
-			Keyed: j.Keyed != 0,
+			ID: idOf(j.JobID), Kind: kind, Priority: j.Priority, Attempt: j.Attempt, MaxAttempts: j.MaxAttempts,
+			EnqueuedAt: time.UnixMicro(j.EnqueuedUs).UTC(), ReadyAt: time.UnixMicro(j.ReadyUs).UTC(), Payload: payload,
+			Bytes: int(j.Bytes), Unread: !here, Keyed: j.Keyed != 0,
 		}
 	}
 	return nil
@@ -244,6 +254,46 @@ func (e *exchange) claim(x *engine.Exchange, got *engine.Exchanged) error {
 func has(ours [][]byte, job engine.ID) bool {
 	_, found := slices.BinarySearchFunc(ours, job[:], bytes.Compare)
 	return found
+}
+
+// lockPlaces locks the rows of jobs in their claim, and returns those that are there.
+func lockPlaces(ctx context.Context, on mysqldb.DBTX, jobs [][]byte, member, claim []byte) (found [][]byte, err error) {
+	for some := range slices.Chunk(jobs, mostAsks) {
+		err := each(ctx, on, mysqltext.Asks(mysqldb.LockPlaces, len(some)), append(anys(some), member, claim), func(scan func(...any) error) error {
+			var job []byte
+			err := scan(&job)
+			found = append(found, job)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// byKeys runs a statement that asks for nothing but the ids of jobs, and has other arguments after them.
+func byKeys(ctx context.Context, on mysqldb.DBTX, query string, jobs [][]byte, others ...any) (affected int64, err error) {
+	for some := range slices.Chunk(jobs, mostAsks) {
+		result, err := on.ExecContext(ctx, mysqltext.Asks(query, len(some)), append(anys(some), others...)...)
+		if err != nil {
+			return affected, err
+		}
+		n, err := result.RowsAffected()
+		if err != nil {
+			return affected, err
+		}
+		affected += n
+	}
+	return affected, nil
+}
+
+func anys(jobs [][]byte) []any {
+	all := make([]any, len(jobs))
+	for i, j := range jobs {
+		all[i] = j
+	}
+	return all
 }
 
 // mostAsks is how many SELECTs one statement has.

@@ -2,10 +2,13 @@ package mysqlqueue
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"time"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/mysqltext"
+	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
 // comer is a job that comes to its group.
@@ -39,6 +42,9 @@ func place(ctx context.Context, on mysqldb.DBTX, jobs []comer) error {
 	var ready, blocked []any
 	for _, j := range jobs {
 		g := groups[j.group]
+		if g == nil {
+			return fmt.Errorf("mysqlqueue: group %q of queue %q was written and is not found", j.group.name, j.group.queue)
+		}
 		if g.Taken < g.Most {
 			g.Taken++
 			ready = append(ready, g.Queue, j.priority, j.job)
@@ -57,6 +63,51 @@ func place(ctx context.Context, on mysqldb.DBTX, jobs []comer) error {
 		return err
 	}
 	return countGroups(ctx, on, keys, groups)
+}
+
+// DueGroups reads the first rows whose time has come.
+func (d *database) DueGroups(ctx context.Context, most int) ([]engine.Group, error) {
+	rows, err := d.q.DueGroups(ctx, d.on(d.pool), int32(most))
+	groups := make([]engine.Group, len(rows))
+	for i, r := range rows {
+		groups[i] = engine.Group{Queue: string(r.Queue), Key: r.GroupKey.String}
+	}
+	return groups, err
+}
+
+// PromoteGroups locks the groups first, without waiting, and has jobs come to them in the order of their times.
+func (d *database) PromoteGroups(ctx context.Context, groups []engine.Group, most int, _ time.Duration) (promoted int, err error) {
+	of := make(map[key]struct{}, len(groups))
+	for _, g := range groups {
+		of[key{g.Queue, g.Key}] = struct{}{}
+	}
+	err = d.inTx(ctx, func(on mysqldb.DBTX) (commit bool, err error) {
+		if err := lockNow(ctx, on, mysqldb.LockGroupsNoWait, sorted(of)); err != nil {
+			return false, err
+		}
+		found, err := d.q.DueGrouped(ctx, on, engine.DueLook)
+		if err != nil {
+			return false, err
+		}
+		var places []any
+		var due [][]byte
+		for _, j := range found {
+			if _, ours := of[key{string(j.Queue), j.GroupKey.String}]; ours && len(due) < most {
+				places, due = append(places, j.RunUs, j.JobID), append(due, j.JobID)
+			}
+		}
+		if promoted = len(due); promoted == 0 {
+			return false, nil
+		}
+		if _, err := asks(ctx, on, mysqldb.Unschedule, len(due), places); err != nil {
+			return false, err
+		}
+		return true, d.placeDue(ctx, on, due)
+	})
+	if err != nil {
+		return 0, err
+	}
+	return promoted, nil
 }
 
 // placeDue does so with jobs whose time has come.
@@ -94,6 +145,9 @@ func admit(ctx context.Context, on mysqldb.DBTX, keys []key, ended map[key]int32
 		if g := groups[k]; g != nil {
 			g.Taken -= ended[k]
 			open = append(open, k)
+			if g.Taken < 0 { // the count was wrong: the server refuses it
+				return countGroups(ctx, on, []key{k}, groups)
+			}
 		}
 	}
 	for len(open) > 0 {
@@ -105,6 +159,9 @@ func admit(ctx context.Context, on mysqldb.DBTX, keys []key, ended map[key]int32
 		var gone, ready []any
 		for _, h := range heads {
 			k := key{string(h.Queue), string(h.GroupKey)}
+			if groups[k] == nil {
+				return fmt.Errorf("mysqlqueue: group %q of queue %q was found and not asked for", k.name, k.queue)
+			}
 			groups[k].Taken++
 			came[k] = true
 			gone = append(gone, h.Queue, h.GroupKey, h.Seq)

@@ -142,7 +142,7 @@ func heldBy(ctx context.Context, on mysqldb.DBTX, query string, keys []key) (map
 		if err := scan(&queue, &name, &job); err != nil {
 			return err
 		}
-		by[key{string(queue), string(name)}] = engine.ID(job)
+		by[key{string(queue), string(name)}] = idOf(job)
 		return nil
 	})
 	return by, err
@@ -167,11 +167,21 @@ func (e *exchange) noteKeys(places []engine.Place, ours [][]byte) error {
 
 // free gives back the keys of jobs that have ended.
 func (e *exchange) free(*engine.Exchange, *engine.Exchanged) error {
-	return freeKeys(e.ctx, e.on, e.freed)
+	return freeKeys(e.ctx, e.on, e.freed, e.brief)
 }
 
-// freeKeys gives unique keys back, and the places in groups, to those who wait for them.
-func freeKeys(ctx context.Context, on mysqldb.DBTX, of []mysqldb.KeysOfJobsRow) error {
+// lockNow locks the rows of keys that are there, by one of two statements, or fails at once where another transaction has one locked.
+func lockNow(ctx context.Context, on mysqldb.DBTX, query string, keys []key) error {
+	for some := range slices.Chunk(keys, mostAsks) {
+		if err := each(ctx, on, mysqltext.Asks(query, len(some)), args(some), func(func(...any) error) error { return nil }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// freeKeys gives unique keys back, and the places in groups, to those who wait for them. If it is to be brief it does not wait for their rows.
+func freeKeys(ctx context.Context, on mysqldb.DBTX, of []mysqldb.KeysOfJobsRow, brief bool) error {
 	unique, ended := make(map[key][]byte), make(map[key]int32)
 	var keys, groups []key
 	for _, o := range of {
@@ -189,6 +199,15 @@ func freeKeys(ctx context.Context, on mysqldb.DBTX, of []mysqldb.KeysOfJobsRow) 
 		}
 	}
 	slices.SortFunc(keys, key.compare)
+	slices.SortFunc(groups, key.compare)
+	if brief {
+		if err := lockNow(ctx, on, mysqldb.LockUniqueNoWait, keys); err != nil {
+			return err
+		}
+		if err := lockNow(ctx, on, mysqldb.LockGroupsNoWait, groups); err != nil {
+			return err
+		}
+	}
 	free := args(keys, func(k key) any { return unique[k] })
 	if _, err := asks(ctx, on, mysqldb.FreeUnique, len(keys), free); err != nil || len(groups) == 0 {
 		return err

@@ -18,28 +18,28 @@ func (d *database) List(ctx context.Context, queue string, s engine.State, most 
 		var rows []mysqldb.ListReadyRow
 		rows, err = d.q.ListReady(ctx, on, name, n)
 		for _, r := range rows {
-			places = append(places, engine.Record{ID: engine.ID(r.JobID), At: at(r.AtUs)})
+			places = append(places, engine.Record{ID: idOf(r.JobID), At: at(r.AtUs)})
 		}
 	case engine.Scheduled:
 		var rows []mysqldb.ListScheduledRow
 		rows, err = d.q.ListScheduled(ctx, on, name, n)
 		for _, r := range rows {
-			places = append(places, engine.Record{ID: engine.ID(r.JobID), At: at(r.AtUs)})
+			places = append(places, engine.Record{ID: idOf(r.JobID), At: at(r.AtUs)})
 		}
 	case engine.Blocked:
 		var rows [][]byte
 		rows, err = d.q.ListBlocked(ctx, on, name, n)
 		for _, r := range rows {
-			places = append(places, engine.Record{ID: engine.ID(r)})
+			places = append(places, engine.Record{ID: idOf(r)})
 		}
 	case engine.Claimed:
 		var rows []mysqldb.ListClaimedRow
 		rows, err = d.q.ListClaimed(ctx, on, name, n)
 		for _, r := range rows {
-			places = append(places, engine.Record{ID: engine.ID(r.JobID), At: at(r.AtUs), Worker: string(r.Worker)})
+			places = append(places, engine.Record{ID: idOf(r.JobID), At: at(r.AtUs), Worker: string(r.Worker)})
 		}
 	case engine.Dead:
-		return d.listDead(ctx, name, n)
+		return d.DeadBefore(ctx, queue, time.Time{}, engine.ID{}, most)
 	default:
 		return d.listHistory(ctx, name, s, n)
 	}
@@ -61,7 +61,7 @@ func (d *database) fill(ctx context.Context, s engine.State, places []engine.Rec
 	}
 	by := make(map[engine.ID]mysqldb.JobsOfRow, len(rows))
 	for _, r := range rows {
-		by[engine.ID(r.JobID)] = r
+		by[idOf(r.JobID)] = r
 	}
 	var all []engine.Record
 	for _, p := range places {
@@ -76,12 +76,21 @@ func (d *database) fill(ctx context.Context, s engine.State, places []engine.Rec
 	return all, nil
 }
 
-func (d *database) listDead(ctx context.Context, queue []byte, most int32) ([]engine.Record, error) {
-	rows, err := d.q.ListDead(ctx, d.on(d.pool), queue, most)
+// always is later than any job dies.
+var always = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// DeadBefore reads along the index of the times.
+func (d *database) DeadBefore(ctx context.Context, queue string, before time.Time, job engine.ID, most int) ([]engine.Record, error) {
+	if before.IsZero() {
+		before = always
+	}
+	rows, err := d.q.ListDead(ctx, d.on(d.pool), mysqldb.ListDeadParams{
+		Queue: []byte(queue), BeforeUs: before.UnixMicro(), BeforeID: job[:], Limit: int32(most),
+	})
 	all := make([]engine.Record, len(rows))
 	for i, r := range rows {
 		all[i] = engine.Record{
-			ID: engine.ID(r.JobID), Queue: string(r.Queue), Kind: string(r.Kind), State: engine.Dead, Priority: r.Priority, Attempt: r.Attempt,
+			ID: idOf(r.JobID), Queue: string(r.Queue), Kind: string(r.Kind), State: engine.Dead, Priority: r.Priority, Attempt: r.Attempt,
 			MaxAttempts: r.MaxAttempts, EnqueuedAt: at(r.EnqueuedUs), At: at(r.AtUs), LastError: string(r.LastError),
 		}
 	}
@@ -93,7 +102,7 @@ func (d *database) listHistory(ctx context.Context, queue []byte, s engine.State
 	all := make([]engine.Record, len(rows))
 	for i, r := range rows {
 		all[i] = engine.Record{
-			ID: engine.ID(r.JobID), Queue: string(r.Queue), Kind: string(r.Kind), State: s, Priority: r.Priority, Attempt: r.Attempt,
+			ID: idOf(r.JobID), Queue: string(r.Queue), Kind: string(r.Kind), State: s, Priority: r.Priority, Attempt: r.Attempt,
 			EnqueuedAt: at(r.EnqueuedUs), At: at(r.AtUs),
 		}
 	}

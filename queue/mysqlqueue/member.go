@@ -27,12 +27,12 @@ func (d *database) Beat(ctx context.Context, id member.ID, ttl time.Duration) (b
 		if err != nil {
 			return err
 		}
-		n, err := result.RowsAffected()
-		if err != nil || n == 0 {
-			return err
+		var rows int64
+		rows, beat, err = mysqltext.Carried(result, 1)
+		if err == nil && rows > 0 && beat == 0 {
+			beat, err = d.q.SeeBeat(ctx, on, id[:])
 		}
-		beat, err = result.LastInsertId()
-		alive = err == nil
+		alive = err == nil && rows > 0
 		return err
 	})
 	return beat, alive, err

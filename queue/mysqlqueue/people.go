@@ -10,6 +10,7 @@ import (
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/internal/mysqlfault"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
@@ -29,7 +30,7 @@ func (d *database) NextQueue(ctx context.Context, after string) (string, error) 
 	return string(raw(next)), err
 }
 
-// Count reads as much as it counts, and the first job of each priority.
+// Count reads as much as it counts, and the first jobs of each priority.
 func (d *database) Count(ctx context.Context, queue string, most int) (engine.Counts, error) {
 	c := engine.Counts{Queue: queue, Paused: -1}
 	on, name := d.on(d.pool), []byte(queue)
@@ -50,15 +51,12 @@ func (d *database) Count(ctx context.Context, queue string, most int) (engine.Co
 	if len(paused) > 0 {
 		c.Paused = micros(paused[0])
 	}
-	for after := int64(math.MinInt16) - 1; c.Ready > 0; {
-		first, err := d.q.FirstReady(ctx, on, name, after)
+	for after, more := int64(math.MinInt16)-1, c.Ready > 0; more; {
+		some, err := d.q.OldestReady(ctx, on, name, after, engine.AgeStep)
 		if err != nil {
 			return c, err
 		}
-		if len(first) == 0 {
-			break
-		}
-		c.Oldest, after = max(c.Oldest, micros(first[0].AgeUs)), int64(first[0].Priority)
+		c.Oldest, after, more = max(c.Oldest, micros(some.AgeUs)), some.Last, some.Jobs == engine.AgeStep
 	}
 	return c, nil
 }
@@ -153,38 +151,55 @@ func (d *database) findEnded(ctx context.Context, job engine.ID) (r engine.Recor
 	}, true, nil
 }
 
-// Revive is one transaction.
-func (d *database) Revive(ctx context.Context, job engine.ID) (revived bool, err error) {
+// Revive is one transaction, which does not wait for the row of a unique key.
+func (d *database) Revive(ctx context.Context, jobs []engine.ID) (revived int, err error) {
 	err = d.inTx(ctx, func(on mysqldb.DBTX) (commit bool, err error) {
-		revived = false
-		dead, err := d.q.LockDead(ctx, on, job[:])
-		if err != nil || len(dead) == 0 {
-			return false, err
-		}
-		j := dead[0]
-		if j.UniqueKey.Valid {
-			n, err := d.q.TakeUniqueKey(ctx, on, j.Queue, []byte(j.UniqueKey.String), job[:])
-			if err != nil || n == 0 {
-				return false, err
-			}
-		}
-		if err := d.q.ReviveJob(ctx, on, job[:]); err != nil {
-			return false, err
-		}
-		if j.GroupKey.Valid {
-			err = d.q.ReviveLater(ctx, on, mysqldb.ReviveLaterParams{JobID: job[:], Queue: j.Queue, Priority: j.Priority, GroupKey: j.GroupKey})
-		} else {
-			_, err = d.q.ReadyAgain(ctx, on, [][]byte{job[:]})
-		}
+		dead, err := d.q.LockDead(ctx, on, blobs(jobs))
 		if err != nil {
 			return false, err
 		}
-		_, err = d.q.ForgetDead(ctx, on, job[:])
-		revived = err == nil
-		return revived, err
+		var ours [][]byte
+		for _, j := range dead {
+			free := true
+			if j.UniqueKey.Valid {
+				if free, err = d.takeFree(ctx, on, j.Queue, []byte(j.UniqueKey.String), j.JobID); err != nil {
+					return false, err
+				}
+			}
+			if free {
+				ours = append(ours, j.JobID)
+			}
+		}
+		revived = len(ours)
+		if revived == 0 {
+			return false, nil
+		}
+		for _, step := range []func(context.Context, mysqldb.DBTX, [][]byte) error{d.q.ReviveJobs, d.q.ReviveReady, d.q.ReviveLater} {
+			if err := step(ctx, on, ours); err != nil {
+				return false, err
+			}
+		}
+		_, err = byKeys(ctx, on, mysqldb.PurgeDead, ours)
+		return true, err
 	})
-	return revived && err == nil, err
+	if err != nil {
+		return 0, err
+	}
+	return revived, nil
 }
+
+// takeFree takes a unique key that no job has.
+func (d *database) takeFree(ctx context.Context, on mysqldb.DBTX, queue, key, job []byte) (bool, error) {
+	holders, err := d.q.UniqueHolder(ctx, on, queue, key)
+	if err != nil || len(holders) > 0 {
+		return false, err
+	}
+	n, err := d.q.TakeUniqueKey(ctx, on, queue, key, job)
+	return n > 0, err
+}
+
+// IsLocked tells that another transaction had a row locked.
+func (*database) IsLocked(err error) bool { return mysqlfault.IsLocked(err) }
 
 // Forget deletes the row.
 func (d *database) Forget(ctx context.Context, job engine.ID) (bool, error) {
@@ -198,7 +213,7 @@ func (d *database) Purge(ctx context.Context, queue string, age time.Duration, m
 	if err != nil || len(old) == 0 {
 		return 0, err
 	}
-	n, err := d.q.PurgeDead(ctx, d.on(d.pool), old)
+	n, err := byKeys(ctx, d.on(d.pool), mysqldb.PurgeDead, old)
 	return int(n), err
 }
 
@@ -212,7 +227,7 @@ func (d *database) Cancels(ctx context.Context, m member.ID) ([]engine.ID, error
 	found, err := d.q.CancelsOf(ctx, d.on(d.pool), m[:])
 	jobs := make([]engine.ID, len(found))
 	for i, f := range found {
-		jobs[i] = engine.ID(f)
+		jobs[i] = idOf(f)
 	}
 	return jobs, fault.NoWrite(err)
 }

@@ -64,11 +64,15 @@ var hexes = regexp.MustCompile(`x'([0-9a-f]{32})'`)
 
 func (c unfencedConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
 	result, err := c.wire.ExecContext(ctx, query, args)
-	ids := hexes.FindAllStringSubmatch(query, 2) // the member's, and the claim's
+	ids := hexes.FindAllStringSubmatch(query, -1)
 	if err != nil || len(ids) < 2 {
 		return result, err
 	}
-	claim := ids[1][1]
+	claim := ids[1][1] // after the member's
+	endClaimed := strings.Contains(query, "-- name: EndClaimed :")
+	if endClaimed { // the ids of its jobs stand before both
+		claim = ids[len(ids)-1][1]
+	}
 	has, _ := claims.Load(claim)
 	rows, _ := has.(int64)
 	switch {
@@ -76,9 +80,8 @@ func (c unfencedConn) ExecContext(ctx context.Context, query string, args []driv
 		n, err := result.RowsAffected()
 		claims.Store(claim, n)
 		return result, err
-	case strings.Contains(query, "-- name: EndClaimed :"):
-		_, jobs, _ := strings.Cut(query, " AND job_id IN (")
-		n := int64(strings.Count(jobs, ",") + 1)
+	case endClaimed:
+		n := int64(len(ids) - 2)
 		claims.Store(claim, rows-n)
 		return driver.RowsAffected(n), nil
 	case strings.Contains(query, "-- name: EndClaim :"):

@@ -3,7 +3,9 @@ package pgqueue
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -23,14 +25,20 @@ func (d *database) Standing(ctx context.Context, jobs []engine.ID) (int, error) 
 	return int(n), fault.NoWrite(err)
 }
 
-// Promote is one statement, and a transaction for those that their groups have to admit.
-func (d *database) Promote(ctx context.Context, most int) (int, error) {
-	got, err := d.q.PromoteJobs(ctx, d.on(d.pool), int32(most))
-	if err != nil || got.Grouped == 0 {
-		return int(got.Promoted), err
+// Payloads reads rows.
+func (d *database) Payloads(ctx context.Context, jobs []engine.ID) (map[engine.ID][]byte, error) {
+	rows, err := d.q.ReadPayloads(ctx, d.on(d.pool), uuids(jobs))
+	payloads := make(map[engine.ID][]byte, len(rows))
+	for _, r := range rows {
+		payloads[r.JobID.Bytes] = r.Payload
 	}
-	n, err := d.promoteGrouped(ctx, most)
-	return int(got.Promoted) + n, err
+	return payloads, fault.NoWrite(err)
+}
+
+// Promote is one statement.
+func (d *database) Promote(ctx context.Context, most int) (int, error) {
+	n, err := d.q.PromoteJobs(ctx, d.on(d.pool), int32(most))
+	return int(n), err
 }
 
 // Suspects reads the claims, and then, in another snapshot, the members: one is committed before anything names it.
@@ -51,6 +59,16 @@ func (d *database) Suspects(ctx context.Context) ([]member.ID, error) {
 		}
 	}
 	return suspects, nil
+}
+
+// ClaimsOf reads the rows of claims.
+func (d *database) ClaimsOf(ctx context.Context, m member.ID) ([]engine.ID, error) {
+	rows, err := d.q.RecordedClaims(ctx, d.on(d.pool), id(m))
+	claims := make([]engine.ID, len(rows))
+	for i, c := range rows {
+		claims[i] = c.Bytes
+	}
+	return claims, err
 }
 
 // Unclaim deletes the claim, which is what decides who has its jobs.
@@ -100,11 +118,16 @@ func (d *database) Rescue(ctx context.Context, gone member.ID, failure string, k
 
 // inTx runs fn in a READ COMMITTED transaction, and commits it where fn says so.
 func (d *database) inTx(ctx context.Context, fn func(pgdb.DBTX) (commit bool, err error)) error {
-	return d.inPgxTx(ctx, func(tx pgx.Tx) (bool, error) { return fn(d.on(tx)) })
+	return d.inPgxTx(ctx, 0, func(tx pgx.Tx) (bool, error) { return fn(d.on(tx)) })
 }
 
-func (d *database) inPgxTx(ctx context.Context, fn func(pgx.Tx) (commit bool, err error)) error {
-	tx, err := d.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite})
+// inPgxTx has the statements of fn wait so long for a lock; 0: while ctx lives.
+func (d *database) inPgxTx(ctx context.Context, wait time.Duration, fn func(pgx.Tx) (commit bool, err error)) error {
+	o := pgx.TxOptions{BeginQuery: beginReadCommitted}
+	if wait > 0 {
+		o.BeginQuery += fmt.Sprintf("; set local lock_timeout = %d", max(wait.Milliseconds(), 1))
+	}
+	tx, err := d.pool.BeginTx(ctx, o)
 	if err != nil {
 		return fault.NoWrite(err)
 	}

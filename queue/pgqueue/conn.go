@@ -16,7 +16,7 @@ import (
 )
 
 // ownConns is how many connections a Queue uses, without that of the heartbeats.
-const ownConns = 8
+const ownConns = 10
 
 // sessions begin with these parameters. They have the server plan each statement once, by its keys: left to itself it may read a table
 // whole that was empty when it last looked, and has a million jobs now.

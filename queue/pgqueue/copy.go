@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/queue/internal/engine"
@@ -19,28 +20,33 @@ type copier interface {
 	CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, rows pgx.CopyFromSource) (int64, error)
 }
 
-// copyJobs enqueues jobs that have no keys. What is ready gets its place in line in the order of the jobs, which differ by a microsecond.
-func (d *database) copyJobs(ctx context.Context, tx copier, jobs []engine.Insert) error {
+// copyJobs enqueues jobs without unique keys. What is ready gets its place in line in the order of the jobs, which differ by a microsecond.
+// Jobs of groups without a delay are returned: they are to be placed.
+func (d *database) copyJobs(ctx context.Context, tx copier, jobs []engine.Insert) (grouped []engine.Insert, err error) {
 	rows, err := tx.Query(ctx, pgdb.TimeToEnqueue)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	now, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[time.Time])
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var ready, later []int
 	for i := range jobs {
-		if jobs[i].Delay > 0 {
+		switch {
+		case jobs[i].Delay > 0:
 			later = append(later, i)
-		} else {
+		case jobs[i].Group != "":
+			grouped = append(grouped, jobs[i])
+		default:
 			ready = append(ready, i)
 		}
 	}
-	_, err = tx.CopyFrom(ctx, d.table("dblock_queue_job"), []string{"job_id", "queue", "kind", "priority", "max_attempts", "enqueued_at", "payload"},
+	_, err = tx.CopyFrom(ctx, d.table("dblock_queue_job"),
+		[]string{"job_id", "queue", "kind", "priority", "max_attempts", "enqueued_at", "payload", "group_key", "group_most"},
 		pgx.CopyFromSlice(len(jobs), func(i int) ([]any, error) {
 			j := &jobs[i]
-			return []any{uuid(j.ID), j.Queue, j.Kind, j.Priority, j.MaxAttempts, now, j.Payload}, nil
+			return []any{uuid(j.ID), j.Queue, j.Kind, j.Priority, j.MaxAttempts, now, j.Payload, groupOf(j), pgtype.Int4{Int32: j.AtMost, Valid: j.Group != ""}}, nil
 		}))
 	if err == nil && len(ready) > 0 {
 		_, err = tx.CopyFrom(ctx, d.table("dblock_queue_ready"), []string{"queue", "priority", "ready_at", "job_id"},
@@ -50,14 +56,17 @@ func (d *database) copyJobs(ctx context.Context, tx copier, jobs []engine.Insert
 			}))
 	}
 	if err == nil && len(later) > 0 {
-		_, err = tx.CopyFrom(ctx, d.table("dblock_queue_scheduled"), []string{"run_at", "job_id", "queue", "priority"},
+		_, err = tx.CopyFrom(ctx, d.table("dblock_queue_scheduled"), []string{"run_at", "job_id", "queue", "priority", "group_key"},
 			pgx.CopyFromSlice(len(later), func(i int) ([]any, error) {
 				j := &jobs[later[i]]
-				return []any{now.Add(max(j.Delay, time.Microsecond)), uuid(j.ID), j.Queue, j.Priority}, nil
+				return []any{now.Add(max(j.Delay, time.Microsecond)), uuid(j.ID), j.Queue, j.Priority, groupOf(j)}, nil
 			}))
 	}
-	return err
+	return grouped, err
 }
+
+// groupOf is the group of a job; null: it has none.
+func groupOf(j *engine.Insert) pgtype.Text { return pgtype.Text{String: j.Group, Valid: j.Group != ""} }
 
 // table is one of dblock's, in the schema that the host chose.
 func (d *database) table(name string) pgx.Identifier {

@@ -3,6 +3,7 @@ package pgqueue
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -30,16 +31,21 @@ func EnqueueTx(ctx context.Context, q *queue.Queue, tx pglock.Tx, tasks ...queue
 }
 
 // Insert is one statement, which is its own transaction, where no job has keys and they are not very many.
-func (d *database) Insert(ctx context.Context, jobs []engine.Insert) (dups []engine.Duplicate, err error) {
+func (d *database) Insert(ctx context.Context, jobs []engine.Insert, wait time.Duration) (dups []engine.Duplicate, err error) {
 	switch {
-	case haveKeys(jobs):
-	case len(jobs) < copyFrom:
+	case len(jobs) >= copyFrom && !haveUnique(jobs):
+		return nil, d.inPgxTx(ctx, wait, func(tx pgx.Tx) (commit bool, err error) {
+			grouped, err := d.copyJobs(ctx, tx, jobs)
+			if err != nil {
+				return false, err
+			}
+			return true, d.place(ctx, d.on(tx), grouped)
+		})
+	case !haveKeys(jobs):
 		return nil, d.q.EnqueueJobs(ctx, d.on(d.pool), columns(jobs, untold))
-	default:
-		return nil, d.inPgxTx(ctx, func(tx pgx.Tx) (commit bool, err error) { return true, d.copyJobs(ctx, tx, jobs) })
 	}
-	err = d.inTx(ctx, func(on pgdb.DBTX) (commit bool, err error) {
-		dups, err = d.insertKeyed(ctx, on, jobs, untold)
+	err = d.inPgxTx(ctx, wait, func(tx pgx.Tx) (commit bool, err error) {
+		dups, err = d.insertKeyed(ctx, d.on(tx), jobs, untold)
 		return true, err
 	})
 	return dups, err
@@ -65,14 +71,18 @@ func (t callerTx) Insert(ctx context.Context, jobs []engine.Insert, tell bool) (
 	if tell {
 		channel = t.d.channel
 	}
-	if haveKeys(jobs) {
-		return t.d.insertKeyed(ctx, t.on, jobs, channel)
-	}
-	if tx, can := t.tx.(copier); can && len(jobs) >= copyFrom {
-		if err := t.d.copyJobs(ctx, tx, jobs); err != nil {
+	if tx, can := t.tx.(copier); can && len(jobs) >= copyFrom && !haveUnique(jobs) {
+		grouped, err := t.d.copyJobs(ctx, tx, jobs)
+		if err == nil {
+			err = t.d.place(ctx, t.on, grouped)
+		}
+		if err != nil {
 			return nil, err
 		}
 		return nil, t.tell(ctx, jobs, channel)
+	}
+	if haveKeys(jobs) {
+		return t.d.insertKeyed(ctx, t.on, jobs, channel)
 	}
 	return nil, t.d.q.EnqueueJobs(ctx, t.on, columns(jobs, channel))
 }

@@ -15,6 +15,9 @@ import (
 // What begins a transaction, as a statement to be sent beside others.
 const beginReadCommitted = "begin isolation level read committed read write"
 
+// waitForKeys bounds what a transaction that carries jobs of many waits for the row of a unique key or a group.
+const waitForKeys = "set local lock_timeout = '50ms'"
+
 // Exchange is one transaction in one round trip: how jobs ended first, so that a claim that was taken away stops nothing else.
 func (d *database) Exchange(ctx context.Context, x *engine.Exchange) (got engine.Exchanged, err error) {
 	conn, err := d.pool.Acquire(ctx)
@@ -24,6 +27,9 @@ func (d *database) Exchange(ctx context.Context, x *engine.Exchange) (got engine
 	defer conn.Release() // which closes it where the transaction is still open
 	var batch pgx.Batch
 	batch.Queue(beginReadCommitted)
+	if x.LocksKeys() {
+		batch.Queue(waitForKeys)
+	}
 	me := id(x.Member)
 	d.queueTake(&batch, x)
 	d.queueKept(&batch, x)
@@ -37,8 +43,8 @@ func (d *database) Exchange(ctx context.Context, x *engine.Exchange) (got engine
 	}
 	if a := x.Ask; a != nil {
 		s := spans(a.From)
-		batch.Queue(d.claim, s.priorities, s.times, s.lasts, a.Queue, me, a.Beat, int32(a.Most), uuid(a.Claim)).Query(func(rows pgx.Rows) (err error) {
-			got.Jobs, err = jobs(rows, a.Most)
+		batch.Queue(d.claim, int32(a.Inline), s.priorities, s.times, s.lasts, a.Queue, me, a.Beat, int32(a.Most), uuid(a.Claim)).Query(func(rows pgx.Rows) (err error) {
+			got.Jobs, err = jobs(rows, a)
 			return err
 		})
 	}
@@ -64,14 +70,16 @@ func (d *database) queueDeferred(batch *pgx.Batch, x *engine.Exchange, got *engi
 		return
 	}
 	all, attempts, failures, delays := make([]engine.Place, n), make([]int16, n), make([]string, n), make([]int64, n)
+	since := make([]pgtype.Timestamptz, n)
 	for i, e := range x.Deferred {
 		all[i], attempts[i], failures[i] = e.Place, e.Attempt, e.Failure
 		if delays[i] = e.Delay.Microseconds(); e.Delay > 0 {
 			delays[i] = max(delays[i], 1)
 		}
+		since[i] = pgtype.Timestamptz{Time: e.ReadyAt, Valid: !e.ReadyAt.IsZero()}
 	}
 	jobs, of, claims := places(all)
-	batch.Queue(d.postpone, claims, id(x.Member), jobs, of, attempts, failures, delays).QueryRow(count(&got.Deferred))
+	batch.Queue(d.postpone, claims, id(x.Member), jobs, of, attempts, failures, delays, since).QueryRow(count(&got.Deferred))
 }
 
 func (d *database) queueBuried(batch *pgx.Batch, x *engine.Exchange, got *engine.Exchanged) {
@@ -104,17 +112,17 @@ func count(into *int) func(pgx.Row) error {
 }
 
 // jobs reads what was claimed. There are few kinds, so that each is kept as a string once.
-func jobs(rows pgx.Rows, most int) ([]engine.Job, error) {
+func jobs(rows pgx.Rows, ask *engine.Ask) ([]engine.Job, error) {
 	var all []engine.Job
 	kinds := make(map[string]string)
 	var job pgtype.UUID
 	var kind pgtype.DriverBytes
 	for rows.Next() {
 		if all == nil {
-			all = make([]engine.Job, 0, most)
+			all = make([]engine.Job, 0, ask.Most)
 		}
 		var j engine.Job
-		if err := rows.Scan(&job, &kind, &j.Priority, &j.Attempt, &j.MaxAttempts, &j.EnqueuedAt, &j.ReadyAt, &j.Payload, &j.Keyed); err != nil {
+		if err := rows.Scan(&job, &kind, &j.Priority, &j.Attempt, &j.MaxAttempts, &j.EnqueuedAt, &j.ReadyAt, &j.Bytes, &j.Payload, &j.Keyed); err != nil {
 			return nil, err
 		}
 		known, ok := kinds[string(kind)]
@@ -122,7 +130,7 @@ func jobs(rows pgx.Rows, most int) ([]engine.Job, error) {
 			known = string(kind)
 			kinds[known] = known
 		}
-		j.ID, j.Kind = job.Bytes, known
+		j.ID, j.Kind, j.Unread = job.Bytes, known, j.Bytes > ask.Inline
 		all = append(all, j)
 	}
 	return all, rows.Err()

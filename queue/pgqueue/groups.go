@@ -4,27 +4,58 @@ import (
 	"bytes"
 	"context"
 	"slices"
+	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/dblock-go/dblock/db/pgdb"
+	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
-// place lets jobs into their groups, in their order, or has them wait.
-func (d *database) place(ctx context.Context, on pgdb.DBTX, jobs []pgtype.UUID) error {
+// place lets jobs into their groups, in their order, or has them wait. The last job of a group says how many there may be at once.
+func (d *database) place(ctx context.Context, on pgdb.DBTX, jobs []engine.Insert) error {
 	if len(jobs) == 0 {
 		return nil
 	}
-	if err := d.q.OpenGroups(ctx, on, jobs); err != nil {
+	n := len(jobs)
+	p := pgdb.PlaceJobsParams{JobIds: make([]pgtype.UUID, n), Queues: make([]string, n), GroupKeys: make([]string, n), Priorities: make([]int16, n)}
+	most := make(map[[2]string]int32)
+	for i := range jobs {
+		j := &jobs[i]
+		p.JobIds[i], p.Queues[i], p.GroupKeys[i], p.Priorities[i] = uuid(j.ID), j.Queue, j.Group, j.Priority
+		most[[2]string{j.Queue, j.Group}] = j.AtMost
+	}
+	var queues, groups []string
+	var mosts []int32
+	for k, m := range most {
+		queues, groups, mosts = append(queues, k[0]), append(groups, k[1]), append(mosts, m)
+	}
+	if err := d.q.OpenGroups(ctx, on, queues, groups, mosts); err != nil {
 		return err
 	}
-	return d.q.PlaceJobs(ctx, on, jobs)
+	return d.q.PlaceJobs(ctx, on, p)
 }
 
-// promoteGrouped has jobs of groups come to them, in the order of their times.
-func (d *database) promoteGrouped(ctx context.Context, most int) (n int, err error) {
-	err = d.inTx(ctx, func(on pgdb.DBTX) (commit bool, err error) {
-		due, err := d.q.TakeDueGrouped(ctx, on, int32(most))
+// DueGroups reads the first rows whose time has come.
+func (d *database) DueGroups(ctx context.Context, most int) ([]engine.Group, error) {
+	rows, err := d.q.DueGroups(ctx, d.on(d.pool), int32(most))
+	groups := make([]engine.Group, len(rows))
+	for i, r := range rows {
+		groups[i] = engine.Group{Queue: r.Queue, Key: r.GroupKey}
+	}
+	return groups, err
+}
+
+// PromoteGroups has jobs come to their groups in the order of their times.
+func (d *database) PromoteGroups(ctx context.Context, groups []engine.Group, most int, wait time.Duration) (n int, err error) {
+	queues, keys := make([]string, len(groups)), make([]string, len(groups))
+	for i, g := range groups {
+		queues[i], keys[i] = g.Queue, g.Key
+	}
+	err = d.inPgxTx(ctx, wait, func(tx pgx.Tx) (commit bool, err error) {
+		on := d.on(tx)
+		due, err := d.q.TakeDueGrouped(ctx, on, queues, keys, int32(most))
 		if err != nil || len(due) == 0 {
 			return false, err
 		}
@@ -34,15 +65,22 @@ func (d *database) promoteGrouped(ctx context.Context, most int) (n int, err err
 			}
 			return bytes.Compare(a.JobID.Bytes[:], b.JobID.Bytes[:])
 		})
-		jobs := make([]pgtype.UUID, len(due))
-		for i, j := range due {
-			jobs[i] = j.JobID
-		}
 		n = len(due)
-		return true, d.place(ctx, on, jobs)
+		return true, d.place(ctx, on, comers(due))
 	})
 	if err != nil {
 		return 0, err
 	}
 	return n, nil
+}
+
+// comers are jobs whose time has come. One whose row was deleted by hand, which has no limit, is left out.
+func comers(due []pgdb.TakeDueGroupedRow) []engine.Insert {
+	jobs := make([]engine.Insert, 0, len(due))
+	for _, j := range due {
+		if j.GroupMost > 0 {
+			jobs = append(jobs, engine.Insert{ID: j.JobID.Bytes, Queue: j.Queue, Priority: j.Priority, Group: j.GroupKey, AtMost: j.GroupMost})
+		}
+	}
+	return jobs
 }

@@ -21,6 +21,10 @@ func haveKeys(jobs []engine.Insert) bool {
 	return slices.ContainsFunc(jobs, func(j engine.Insert) bool { return j.HasKeys() })
 }
 
+func haveUnique(jobs []engine.Insert) bool {
+	return slices.ContainsFunc(jobs, func(j engine.Insert) bool { return j.Unique != "" })
+}
+
 // insertKeyed enqueues jobs that have keys, and others, in a transaction.
 func (d *database) insertKeyed(ctx context.Context, on pgdb.DBTX, jobs []engine.Insert, channel string) (dups []engine.Duplicate, err error) {
 	out := make(map[engine.ID]bool)
@@ -37,10 +41,10 @@ func (d *database) insertKeyed(ctx context.Context, on pgdb.DBTX, jobs []engine.
 		}
 		dups = append(dups, some...)
 	}
-	var grouped []pgtype.UUID
+	var grouped []engine.Insert
 	for i := range jobs {
 		if j := &jobs[i]; j.Group != "" && j.Delay == 0 && !out[j.ID] {
-			grouped = append(grouped, uuid(j.ID))
+			grouped = append(grouped, *j)
 		}
 	}
 	return dups, d.place(ctx, on, grouped)

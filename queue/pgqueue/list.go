@@ -41,7 +41,7 @@ func (d *database) List(ctx context.Context, queue string, s engine.State, most 
 			places = append(places, engine.Record{ID: r.JobID.Bytes, At: r.At, Worker: r.Worker})
 		}
 	case engine.Dead:
-		return d.listDead(ctx, queue, n)
+		return d.DeadBefore(ctx, queue, time.Time{}, engine.ID{}, most)
 	default:
 		return d.listHistory(ctx, queue, s, n)
 	}
@@ -78,8 +78,15 @@ func (d *database) fill(ctx context.Context, s engine.State, places []engine.Rec
 	return all, nil
 }
 
-func (d *database) listDead(ctx context.Context, queue string, most int32) ([]engine.Record, error) {
-	rows, err := d.q.ListDead(ctx, d.on(d.pool), queue, most)
+// always is later than any job dies.
+var always = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// DeadBefore reads along the index of the times.
+func (d *database) DeadBefore(ctx context.Context, queue string, before time.Time, job engine.ID, most int) ([]engine.Record, error) {
+	if before.IsZero() {
+		before = always
+	}
+	rows, err := d.q.ListDead(ctx, d.on(d.pool), pgdb.ListDeadParams{Queue: queue, Before: before, BeforeID: uuid(job), Most: int32(most)})
 	all := make([]engine.Record, len(rows))
 	for i, r := range rows {
 		all[i] = engine.Record{

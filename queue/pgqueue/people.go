@@ -12,6 +12,7 @@ import (
 	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/internal/pgfault"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
@@ -33,22 +34,19 @@ func (d *database) NextQueue(ctx context.Context, after string) (string, error) 
 	return d.q.NextQueue(ctx, d.on(d.pool), after)
 }
 
-// Count reads as much as it counts, and the first job of each priority.
+// Count reads as much as it counts, and the first jobs of each priority.
 func (d *database) Count(ctx context.Context, queue string, most int) (engine.Counts, error) {
 	row, err := d.q.CountQueue(ctx, d.on(d.pool), queue, int32(most))
 	if err != nil {
 		return engine.Counts{}, err
 	}
 	c := engine.Counts{Queue: queue, Ready: int(row.Ready), Blocked: int(row.Blocked), Dead: int(row.Dead), Paused: micros(row.PausedUs)}
-	for after := int32(math.MinInt16) - 1; c.Ready > 0; {
-		first, err := d.q.FirstReady(ctx, d.on(d.pool), queue, after)
-		if noRows(err) {
-			break
-		}
+	for after, more := int32(math.MinInt16)-1, c.Ready > 0; more; {
+		some, err := d.q.OldestReady(ctx, d.on(d.pool), queue, after, engine.AgeStep)
 		if err != nil {
 			return engine.Counts{}, err
 		}
-		c.Oldest, after = max(c.Oldest, micros(first.AgeUs)), int32(first.Priority)
+		c.Oldest, after, more = max(c.Oldest, micros(some.AgeUs)), int32(some.Last), some.Jobs == engine.AgeStep
 	}
 	return c, nil
 }
@@ -76,8 +74,8 @@ func (d *database) Elsewhere(ctx context.Context, most int) (scheduled, claimed 
 // What keeps vacuum from what workers leave behind; only the server's own views have it. Of others' sessions a role without the rights of
 // pg_read_all_stats sees that they have a snapshot, and not since when.
 const (
-	deadTuples     = "SELECT COALESCE(sum(n_dead_tup), 0)::bigint FROM pg_stat_all_tables WHERE relname LIKE 'dblock\\_queue%'"
-	oldestSnapshot = `SELECT COALESCE(EXTRACT(EPOCH FROM clock_timestamp() - min(xact_start)) * 1000000, 0)::bigint FROM pg_stat_activity
+	deadTuples     = "SELECT COALESCE(sum(n_dead_tup), 0)::bigint FROM pg_catalog.pg_stat_all_tables WHERE relname::text LIKE 'dblock\\_queue%'"
+	oldestSnapshot = `SELECT COALESCE(EXTRACT(EPOCH FROM clock_timestamp() - pg_catalog.min(xact_start)) * 1000000::numeric, 0)::bigint FROM pg_catalog.pg_stat_activity
 WHERE datname = current_database() AND backend_xmin IS NOT NULL AND pid <> pg_backend_pid()`
 )
 
@@ -139,11 +137,27 @@ func (d *database) findEnded(ctx context.Context, job engine.ID) (r engine.Recor
 	}, true, nil
 }
 
-// Revive is one statement.
-func (d *database) Revive(ctx context.Context, job engine.ID) (bool, error) {
-	n, err := d.q.Revive(ctx, d.on(d.pool), uuid(job))
-	return n > 0, err
+// Revive is one statement, which waits for the row of a unique key for a moment only.
+func (d *database) Revive(ctx context.Context, jobs []engine.ID) (revived int, err error) {
+	err = d.inTx(ctx, func(on pgdb.DBTX) (commit bool, err error) {
+		if _, err := on.Exec(ctx, waitBriefly); err != nil {
+			return false, err
+		}
+		n, err := d.q.Revive(ctx, on, uuids(jobs))
+		revived = int(n)
+		return n > 0, err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return revived, nil
 }
+
+// waitBriefly bounds what the transaction waits for a lock.
+const waitBriefly = "SET LOCAL lock_timeout = '200ms'"
+
+// IsLocked tells that it waited for longer.
+func (*database) IsLocked(err error) bool { return pgfault.IsLocked(err) }
 
 // Forget deletes the row.
 func (d *database) Forget(ctx context.Context, job engine.ID) (bool, error) {

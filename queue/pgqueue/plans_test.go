@@ -52,18 +52,18 @@ func TestPlans(t *testing.T) {
 			}
 			planAll(t, d)
 			const id, ids = "'00000000-0000-0000-0000-000000000001'", "'{00000000-0000-0000-0000-000000000001}'"
-			claim := plan(t, d, d.claim, "'{-32768,0,1}'", "'{-infinity,2020-01-01,-infinity}'", "'{-1,0,32767}'", "'default'", id, "1", "500", id)
+			claim := plan(t, d, d.claim, "2000", "'{-32768,0,1}'", "'{-infinity,2020-01-01,-infinity}'", "'{-1,0,32767}'", "'default'", id, "1", "500", id)
 			if !strings.Contains(claim, "Index Scan using dblock_queue_ready_pkey") && !strings.Contains(claim, "Index Only Scan using dblock_queue_ready_pkey") {
 				t.Errorf("the claim does not read its index:\n%s", claim)
 			}
 			for name, plan := range map[string]string{
 				"claim": claim, "finish": plan(t, d, d.finish, ids, id, ids, ids),
-				"defer": plan(t, d, d.postpone, ids, id, ids, ids, "'{1}'", "'{x}'", "'{0}'"),
+				"defer": plan(t, d, d.postpone, ids, id, ids, ids, "'{1}'", "'{x}'", "'{0}'", "'{now}'"),
 				"bury":  plan(t, d, d.bury, ids, id, ids, ids, "'{1}'", "'{x}'"),
 
 				"unique": plan(t, d, d.unique, ids, id, ids, ids, "false"), "lock": plan(t, d, d.lock, ids),
 				"free": plan(t, d, d.free, ids, ids, "false", ids, id), "admit": plan(t, d, d.admit, ids),
-				"open": plan(t, d, pgdb.OpenGroups, ids), "place": plan(t, d, pgdb.PlaceJobs, ids),
+				"open": plan(t, d, pgdb.OpenGroups, "'{a}'", "'{a}'", "'{1}'"), "place": plan(t, d, pgdb.PlaceJobs, ids, "'{a}'", "'{a}'", "'{1}'"),
 				"holders": plan(t, d, pgdb.KeyHolders, "'{a}'", "'{a}'"),
 				"keyed":   plan(t, d, pgdb.EnqueueKeyed, ids, "'{a}'", "'{a}'", "'{1}'", "'{1}'", "'{0}'", "'{x}'", "'{a}'", "'{a}'", "'{1}'", "'c'"),
 			} {

@@ -20,7 +20,7 @@ func NewUnfenced(ctx context.Context, pool *pgxpool.Pool, o queue.Options) (*que
 	if err != nil {
 		return nil, err
 	}
-	const fence = " AND a.claim_id IN (SELECT f.claim_id FROM fence f)"
+	const fence = "WHERE (a.claim_id IN (SELECT f.claim_id FROM fence f)) IS TRUE"
 	if !strings.Contains(d.finish, fence) {
 		d.Close()
 		return nil, errors.New("the statement has no such fence: " + d.finish)

@@ -46,10 +46,30 @@ type Ask struct {
 	Quotas []Quota  // sorted, no two the same; rows that are missing come into being
 	SKUs   []string // sorted, no two the same; all buckets are locked
 	Keys   []string // what is recorded under them is read, and not locked
-	Wait   bool     // for rows that are locked; else it passes over them
 	Own    int32    // of the one SKU, this bucket alone is locked; 0: all are
 
+	// What it waits for; it passes over all other rows that are locked. WaitFor is an SKU whose rows are locked before those of the
+	// others: so it never waits with a row locked that others want.
+	Wait       bool // for the stock of all SKUs
+	WaitFor    string
+	WaitQuotas bool
+
 	Units map[string]int64 // how many are asked for of each SKU, replays among them
+}
+
+// Waits are the SKUs whose rows are waited for, which are locked first, and those whose rows are passed over if they are locked.
+func (a Ask) Waits() (waits, passes []string) {
+	if a.Wait {
+		return a.SKUs, nil
+	}
+	for _, sku := range a.SKUs {
+		if sku == a.WaitFor {
+			waits = append(waits, sku)
+		} else {
+			passes = append(passes, sku)
+		}
+	}
+	return waits, passes
 }
 
 // Books is what a transaction reads before it decides.
@@ -91,17 +111,65 @@ type Moves struct {
 // IsEmpty tells that there is nothing to write.
 func (m Moves) IsEmpty() bool { return len(m.Insert) == 0 && len(m.Set) == 0 }
 
+// Quotas are those that are given back.
+func (m Moves) Quotas() []Quota {
+	quotas := make([]Quota, len(m.Uncount))
+	for i, c := range m.Uncount {
+		quotas[i] = c.Quota
+	}
+	return quotas
+}
+
+// SKUs are those of which stock is given back, all of it to bucket 0.
+func (m Moves) SKUs() []string {
+	skus := make([]string, len(m.Return))
+	for i, u := range m.Return {
+		skus[i] = u.SKU
+	}
+	return skus
+}
+
+// In is what a map has a value for.
+func In[K comparable, V any](m map[K]V) map[K]bool {
+	in := make(map[K]bool, len(m))
+	for k := range m {
+		in[k] = true
+	}
+	return in
+}
+
+// Partly takes the reservations out of recorded that have more lines than stand there, and returns the keys of all that do.
+func Partly(recorded map[string][]Row, lines map[string]int64) map[string]bool {
+	partly := make(map[string]bool)
+	for key, n := range lines {
+		if int64(len(recorded[key])) < n {
+			partly[key] = true
+			delete(recorded, key)
+		}
+	}
+	return partly
+}
+
+// LockWait bounds a wait of a MoveTx for one row.
+const LockWait = 50 * time.Millisecond
+
+// MoveTx is a transaction that changes reservations. A row that another transaction has locked is passed over, or waited for: then
+// an error after LockWait, fault.Busy.
+type MoveTx interface {
+	// Reservations locks all lines of the reservations under keys, which are sorted. It comes first. Without wait, locked holds the keys
+	// of those of which not all lines could be locked: they are not among the recorded ones.
+	Reservations(ctx context.Context, keys []string, wait bool) (recorded map[string][]Row, locked map[string]bool, err error)
+	// Returns locks the rows that moves give back to, and returns those that it has locked.
+	Returns(ctx context.Context, m Moves, waitQuotas, waitStock bool) (quotas map[Quota]bool, skus map[string]bool, err error)
+	// Write writes moves, of which all rows are locked but those that are new. It comes last.
+	Write(ctx context.Context, m Moves) error
+}
+
 // Set is what becomes of all lines of a reservation.
 type Set struct {
 	Key   string
 	State int16
 	Hold  time.Duration // from now on; 0: it has no end any more
-}
-
-// Keys are what is recorded for one SKU.
-type Keys struct {
-	Left, Epoch int64 // sums over all buckets
-	Keys        []string
 }
 
 // Adjustment is a change of stock that is not a sale.
@@ -175,16 +243,38 @@ type Ways struct {
 	SkipLocked func(ctx context.Context, row Row, first int32) (Verdict, error)
 }
 
+type briefly struct{}
+
+// Briefly is a context in which statements wait no longer for a lock than the statements of others usually have it, or not at all where
+// the server can't bound a wait so closely. Then they fail as fault.Busy.
+func Briefly(ctx context.Context) context.Context { return context.WithValue(ctx, briefly{}, true) }
+
+// Patiently is a context that is not brief.
+func Patiently(ctx context.Context) context.Context { return context.WithValue(ctx, briefly{}, false) }
+
+// IsBrief tells which of both it is.
+func IsBrief(ctx context.Context) bool {
+	brief, _ := ctx.Value(briefly{}).(bool)
+	return brief
+}
+
 // Engine is one database. Its errors are what the driver says; Fault tells what they mean.
 type Engine interface {
 	// Ways are the ways to sell outright.
 	Ways() Ways
+
+	// Connections is how many connections there may be at once; 0: no bound is known.
+	Connections() int
 
 	// Hooked tells that Transact calls a function of the owner's before it commits, which no other way does.
 	Hooked() bool
 
 	// Transact locks and reads what is asked for and writes what decide makes of it, all in one READ COMMITTED transaction.
 	Transact(ctx context.Context, ask Ask, decide func(Books) Plan) error
+
+	// AwaitKey waits until no other open transaction writes the reservation of a row, for about a second, or hardly at all if it is to be
+	// brief. Then the error is fault.Busy. It locks no stock and writes nothing.
+	AwaitKey(ctx context.Context, row Row) error
 
 	// Tx returns a caller's transaction; false where it is not one of this engine's.
 	Tx(tx CallerTx) (Tx, bool)
@@ -193,15 +283,14 @@ type Engine interface {
 	// recorded, and not over the limit by the very order that is asked for. It locks nothing.
 	Look(ctx context.Context, ask Ask) (Books, error)
 
-	// Move locks all lines of the reservations under keys, which are sorted, and writes what decide makes of them, all in one
-	// READ COMMITTED transaction.
-	Move(ctx context.Context, keys []string, decide func(map[string][]Row) Moves) error
-
-	// Keys reads the stock of an SKU and the keys of all its reservations, so many at most, in one snapshot.
-	Keys(ctx context.Context, sku string, limit int) (Keys, error)
+	// Move runs fn in one READ COMMITTED transaction, which is committed if fn has called Write and returned no error.
+	Move(ctx context.Context, fn func(MoveTx) error) error
 
 	// Due returns the keys of so many held reservations, at most, that have expired: those first that have expired first.
 	Due(ctx context.Context, limit int) (keys []string, err error)
+
+	// DueOf returns by buyer the keys of those reservations of Due that some buyers hold.
+	DueOf(ctx context.Context, buyers []string, limit int) (map[string][]string, error)
 
 	// Allot moves so many units of an SKU, or all that are left, from bucket 0 to another one, and returns what is in that then; 0
 	// where there was nothing to move.
@@ -229,11 +318,27 @@ type Engine interface {
 	Fault(err error) fault.Fault
 }
 
+// KeyOpen marks an error: another transaction, which has not ended, writes the reservation of one of the keys.
+type KeyOpen struct{ Err error }
+
+func (e *KeyOpen) Error() string { return e.Err.Error() }
+
+func (e *KeyOpen) Unwrap() error { return e.Err }
+
+// IsKeyOpen tells that an error is so marked.
+func IsKeyOpen(err error) bool {
+	var open *KeyOpen
+	return errors.As(err, &open)
+}
+
 // CallerTx is a transaction of the caller's, of whatever driver.
 type CallerTx struct{ Tx any }
 
 // ErrTxEnded: such a transaction has ended already.
 var ErrTxEnded = errors.New("the transaction has ended")
+
+// ErrTxReadOnly: such a transaction was begun read-only.
+var ErrTxReadOnly = errors.New("the transaction is read-only")
 
 // Tx is a caller's transaction, known to be one of the engine's.
 type Tx interface {

@@ -3,6 +3,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/dblock-go/dblock/internal/fault"
@@ -28,6 +29,12 @@ type Insert struct {
 // HasKeys tells that it is not only on its own.
 func (j *Insert) HasKeys() bool { return j.Unique != "" || j.Group != "" }
 
+// Group is a key of jobs of a queue.
+type Group struct{ Queue, Key string }
+
+// DueLook is among how many jobs whose time has come PromoteGroups looks for those of its groups.
+const DueLook = 10_000
+
 // Duplicate is a job that was not enqueued, as another one has its unique key.
 type Duplicate struct {
 	Job    ID
@@ -41,6 +48,8 @@ type Job struct {
 	Priority, Attempt, MaxAttempts int16 // Attempt: how many have ended
 	EnqueuedAt, ReadyAt            time.Time
 	Payload                        []byte
+	Bytes                          int  // of the payload
+	Unread                         bool // the payload is not here: it is larger than Ask.Inline
 	Keyed                          bool // it has a unique key, or is one of a group
 }
 
@@ -56,6 +65,7 @@ type Deferral struct {
 	Attempt int16         // how many have ended
 	Failure string        // of the one that has ended now; empty: none has
 	Delay   time.Duration // 0: it is ready again at once
+	ReadyAt time.Time     // without a Delay: since when it is ready, which is its place in the order; zero: now
 }
 
 // Burial gives a job up for good.
@@ -70,8 +80,10 @@ type Ask struct {
 	Claim ID
 	Queue string
 	Most  int
-	From  []Mark // where to begin, in the order of priorities; nil: at the start
-	Beat  int64  // the member's last: once it has beaten twice more nothing is claimed
+	// Inline is up to how many bytes the payload of a job comes with it.
+	Inline int
+	From   []Mark // where to begin, in the order of priorities; nil: at the start
+	Beat   int64  // the member's last: once it has beaten twice more nothing is claimed
 }
 
 // Mark says that of a priority nothing that became ready earlier need be looked at. It is a hint.
@@ -93,6 +105,12 @@ type Exchange struct {
 	Buried   []Burial
 	Closed   []ID // claims of which nothing is outstanding then
 	Ask      *Ask // nil: none
+}
+
+// LocksKeys tells that it locks rows of unique keys and groups: those of jobs that end. It waits for them briefly
+// only, and IsLocked of its error.
+func (x *Exchange) LocksKeys() bool {
+	return slices.ContainsFunc(x.Finished, func(p Place) bool { return p.Keyed }) || slices.ContainsFunc(x.Buried, func(b Burial) bool { return b.Keyed })
 }
 
 // IsEmpty tells that there is nothing to say, and nothing to ask for.
@@ -121,8 +139,9 @@ type Engine interface {
 	People
 	Herald
 
-	// Insert enqueues jobs, all or none but for duplicates, in a transaction of its own. No two have the same unique key.
-	Insert(ctx context.Context, jobs []Insert) ([]Duplicate, error)
+	// Insert enqueues jobs, all or none but for duplicates, in a transaction of its own. No two have the same unique key. It waits for the
+	// row of a unique key or a group for wait at most, or not at all, and then IsLocked of its error; 0: while ctx lives.
+	Insert(ctx context.Context, jobs []Insert, wait time.Duration) ([]Duplicate, error)
 
 	// Tx returns a caller's transaction; false where it is not one of this engine's.
 	Tx(tx CallerTx) (Tx, bool)
@@ -139,11 +158,24 @@ type Engine interface {
 	// Holders is who has the unique keys of some jobs, in their order; zero: nobody.
 	Holders(ctx context.Context, jobs []Insert) ([]ID, error)
 
+	// ClaimsOf is the claims that are recorded for a member.
+	ClaimsOf(ctx context.Context, m member.ID) ([]ID, error)
+
+	// Payloads reads those of jobs that have not ended.
+	Payloads(ctx context.Context, jobs []ID) (map[ID][]byte, error)
+
 	// Unclaim has the jobs of a claim be ready again, where there is such a claim: its answer was lost, nobody has begun them.
 	Unclaim(ctx context.Context, m member.ID, claim ID) (found bool, err error)
 
-	// Promote has so many jobs, at most, be ready whose time has come.
+	// Promote has so many jobs without a group, at most, be ready whose time has come.
 	Promote(ctx context.Context, most int) (promoted int, err error)
+
+	// DueGroups is the groups of the first jobs, so many, whose time has come.
+	DueGroups(ctx context.Context, most int) ([]Group, error)
+
+	// PromoteGroups has so many jobs of some groups, at most, come to these, whose time has come. It waits for the row of a group for wait at
+	// most, or not at all, and then IsLocked of its error.
+	PromoteGroups(ctx context.Context, groups []Group, most int, wait time.Duration) (promoted int, err error)
 
 	// Suspects are members that have claims, and that a statement of its own, after the claims were seen, did not find alive.
 	Suspects(ctx context.Context) ([]member.ID, error)

@@ -58,6 +58,9 @@ type Kept struct {
 	Outcome int16
 }
 
+// AgeStep is how many jobs are read at once to find the oldest: in the order of their priorities, of each the oldest first.
+const AgeStep = 1000
+
 // Counts are those of one queue; none is above what was asked for.
 type Counts struct {
 	Queue                string
@@ -95,8 +98,15 @@ type People interface {
 	// Find is all that is known of a job; false: nothing is. A State of 0: it is in none of the places, as it moves.
 	Find(ctx context.Context, id ID) (Record, bool, error)
 
-	// Revive has a dead job be ready again; false: it is not dead, or another one has its unique key.
-	Revive(ctx context.Context, id ID) (bool, error)
+	// DeadBefore lists the dead jobs of a queue that died before others, the last ones first. A zero time: all.
+	DeadBefore(ctx context.Context, queue string, before time.Time, id ID, most int) ([]Record, error)
+
+	// Revive makes dead jobs ready again, except those whose unique key another job has. Of several with the same key it revives the one
+	// that died last. IsLocked of its error: another transaction has one of the keys locked.
+	Revive(ctx context.Context, ids []ID) (revived int, err error)
+
+	// IsLocked tells that a statement gave up because another transaction had a row locked.
+	IsLocked(err error) bool
 
 	// Forget drops a dead job.
 	Forget(ctx context.Context, id ID) (bool, error)

@@ -1,0 +1,114 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+)
+
+const (
+	frozenLocks    = 50
+	frozenDeadline = 100 * time.Millisecond
+
+	// frozenWithin is how long a call may take while the server is frozen: a release waits 1 s, an acquisition until
+	// its deadline. The rest is for a busy machine. Without a bound of its own a release took half of the TTL, three
+	// times.
+	frozenWithin = 4 * time.Second
+)
+
+// aFrozenServerHoldsNoCaller: while the server answers nothing, releases return soon, and acquisitions at their
+// deadlines. All is free soon after the server answers again.
+func aFrozenServerHoldsNoCaller(t *testing.T, v *vault) {
+	own, server := v.onAServerOfItsOwn(t)
+	if server == nil {
+		return // it was given, and may serve others
+	}
+	l, end, err := own.OpenLeases(t.Context(), LeaseOptions{TTL: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer end()
+	locks := make([]*dblock.Lock, frozenLocks)
+	for i := range locks {
+		locks[i] = acquire(t, l, fmt.Sprint("key ", i))
+	}
+	if err := server.Freeze(); err != nil {
+		t.Fatal(err)
+	}
+	inTime := func(what string, call func()) {
+		began := time.Now()
+		call()
+		if took := time.Since(began); took > frozenWithin {
+			t.Errorf("%s took %v", what, took.Round(time.Millisecond))
+		}
+	}
+	inTime("a release", func() { _ = locks[0].Release(t.Context()) })
+	inTime("releases", func() { releaseAtOnce(t, locks[1:]) })
+	for _, how := range []func(context.Context, string, ...dblock.Option) (*dblock.Lock, error){l.TryAcquire, l.Acquire} {
+		inTime("an acquisition", func() {
+			ctx, cancel := context.WithTimeout(t.Context(), frozenDeadline)
+			defer cancel()
+			if lock, err := how(ctx, "another"); err == nil {
+				t.Errorf("acquired %q of a frozen server", lock.Key())
+			}
+		})
+	}
+	if err := server.Thaw(); err != nil {
+		t.Fatal(err)
+	}
+	if left := own.untilNothingHeld(t, churnFreeShort); left != "" {
+		t.Errorf("after the server answered %s", left)
+	}
+	if err := l.Close(soon(t)); err != nil {
+		t.Error(err)
+	}
+}
+
+func releaseAtOnce(t *testing.T, locks []*dblock.Lock) {
+	var all sync.WaitGroup
+	for _, lock := range locks {
+		all.Go(func() { _ = lock.Release(t.Context()) })
+	}
+	all.Wait()
+}
+
+// aCloseOfAFrozenServer: Close returns soon after its context has ended. The process leaves in the background.
+func aCloseOfAFrozenServer(t *testing.T, v *vault) {
+	own, server := v.onAServerOfItsOwn(t)
+	if server == nil {
+		return // it was given, and may serve others
+	}
+	for name, within := range map[string]time.Duration{"an ended context": -1, "a short one": frozenDeadline} {
+		l, end, err := own.OpenLeases(t.Context(), LeaseOptions{TTL: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 3 {
+			acquire(t, l, fmt.Sprint("key ", i))
+		}
+		if err := server.Freeze(); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), within)
+		began := time.Now()
+		err = l.Close(ctx)
+		took := time.Since(began)
+		cancel()
+		if err := server.Thaw(); err != nil {
+			t.Fatal(err)
+		}
+		if err == nil || took > frozenWithin {
+			t.Errorf("%s: closed after %v: %v", name, took.Round(time.Millisecond), err)
+		}
+		for late := soon(t); own.count(t, "SELECT count(*) FROM dblock_member") > 0; time.Sleep(time.Millisecond) {
+			if late.Err() != nil {
+				t.Fatalf("%s: the process has not left", name)
+			}
+		}
+		end()
+	}
+}

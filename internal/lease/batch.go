@@ -1,0 +1,170 @@
+package lease
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/internal/merge"
+)
+
+// A grant belongs to one acquisition, which its handle names. So the core trusts no answer by its place in a batch or by
+// its key: it compares the handle that the database returned with the handle that it sent. What does not match has an
+// unknown outcome, and is reconciled.
+
+// runAsks answers the asks of one life, each at its index. An error of its own is the whole batch's.
+type runAsks[A any] func(ctx context.Context, by By, asks []Ask) ([]merge.Answer[A], error)
+
+// acquire is an Engine's method that grants a batch.
+type acquire func(ctx context.Context, by By, asks []Ask) ([]Answer, error)
+
+// byLife runs one statement of a queue, or one for each life if the process has just joined again.
+func byLife[A any](ctx context.Context, l *Locker, batch []ask, run runAsks[A]) ([]merge.Answer[A], error) {
+	answers := make([]merge.Answer[A], len(batch))
+	lives := make(map[*member.Life][]int)
+	for i, a := range batch {
+		lives[a.life] = append(lives[a.life], i)
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.bound())
+	defer cancel()
+	for life, at := range lives {
+		asks := make([]Ask, len(at))
+		for n, i := range at {
+			asks[n] = batch[i].Ask
+		}
+		got, err := run(ctx, By{life.ID, life.Beat()}, asks)
+		if err != nil && len(lives) == 1 {
+			return nil, err
+		}
+		for n, i := range at {
+			if err != nil {
+				answers[i].Err = err
+			} else {
+				answers[i] = got[n]
+			}
+		}
+	}
+	return answers, nil
+}
+
+// checked runs acquire once, and checks each grant by its handle.
+func checked(acquire acquire) runAsks[Answer] {
+	return func(ctx context.Context, by By, asks []Ask) ([]merge.Answer[Answer], error) {
+		got, err := acquire(ctx, by, asks)
+		if err == nil {
+			err = checkNumber(asks, got)
+		}
+		if err != nil {
+			return nil, err
+		}
+		answers := make([]merge.Answer[Answer], len(got))
+		for i, a := range got {
+			if a.Err == nil {
+				a.Err = asks[i].checkGrant(a)
+			}
+			answers[i] = merge.Answer[Answer]{Value: a, Err: a.Err}
+		}
+		return answers, nil
+	}
+}
+
+// eachKeyOnce sends acquire batches that have each key once. If an ask is refused, all like it are refused with it: they
+// were in the same statement. If it is granted, the others of its key are sent in the next one, which says who holds it.
+func eachKeyOnce(acquire acquire) runAsks[Answer] {
+	run := checked(acquire)
+	return func(ctx context.Context, by By, asks []Ask) ([]merge.Answer[Answer], error) {
+		answers := make([]merge.Answer[Answer], len(asks))
+		left := make([]int, len(asks))
+		for i := range asks {
+			left[i] = i
+		}
+		for sent := false; len(left) > 0; sent = true {
+			first := make(map[string]int, len(left)) // of each key
+			var now, later []int
+			var batch []Ask
+			for _, i := range left {
+				if _, has := first[asks[i].Key]; has {
+					later = append(later, i)
+					continue
+				}
+				first[asks[i].Key] = i
+				now, batch = append(now, i), append(batch, asks[i])
+			}
+			got, err := run(ctx, by, batch)
+			if err != nil && !sent {
+				return nil, err
+			}
+			for n, i := range now {
+				if err != nil {
+					answers[i].Err = err
+				} else {
+					answers[i] = got[n]
+				}
+			}
+			left = slices.DeleteFunc(later, func(i int) bool {
+				of := first[asks[i].Key]
+				if err == nil && (answers[of].Err != nil || answers[of].Value.Token != 0 || !asks[i].isLike(asks[of])) {
+					return false
+				}
+				answers[i] = answers[of]
+				return true
+			})
+		}
+		return answers, nil
+	}
+}
+
+// isLike tells whether two asks of one key have the same chance.
+func (a Ask) isLike(b Ask) bool {
+	return a.Instead == b.Instead && a.Gone == b.Gone && a.Over == b.Over && a.InTurn == b.InTurn
+}
+
+// CheckKeys refuses a batch that has a key more than once.
+func CheckKeys(asks []Ask) error {
+	if len(asks) == 1 {
+		return nil
+	}
+	keys := make(map[string]bool, len(asks))
+	for _, a := range asks {
+		if keys[a.Key] {
+			return fmt.Errorf("dblock: a batch has the key %q more than once; nothing was sent", a.Key)
+		}
+		keys[a.Key] = true
+	}
+	return nil
+}
+
+// checkNumber refuses another number of answers than there are asks.
+func checkNumber[A any](asks []Ask, answers []A) error {
+	if len(asks) != len(answers) {
+		return fmt.Errorf("%w: %d answers came to %d requests", dblock.ErrOutcomeUnknown, len(answers), len(asks))
+	}
+	return nil
+}
+
+// checkGrants refuses a set's answers if one of them is not of the set.
+func checkGrants(asks []Ask, answers []Answer) error {
+	if err := checkNumber(asks, answers); err != nil {
+		return err
+	}
+	for i, a := range answers {
+		if err := asks[i].checkGrant(a); err != nil {
+			return err
+		}
+		if (a.Token == 0) != (answers[0].Token == 0) {
+			return fmt.Errorf("%w: a part of a set was granted, up to %q", dblock.ErrOutcomeUnknown, asks[i].Key)
+		}
+	}
+	return nil
+}
+
+// checkGrant refuses a grant of another acquisition.
+func (a Ask) checkGrant(got Answer) error {
+	if got.Token == 0 || got.Handle == a.Handle {
+		return nil
+	}
+	return fmt.Errorf("%w: lock %q: the answer grants it to the handle %v, not to %v; it is released if it was granted",
+		dblock.ErrOutcomeUnknown, a.Key, got.Handle, a.Handle)
+}

@@ -1,0 +1,119 @@
+package lease
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/clock"
+	"github.com/dblock-go/dblock/internal/fault"
+)
+
+// margin is by how much earlier than the database this process ends a hold that lasts for d.
+func (l *Locker) margin(d time.Duration) time.Duration { return min(l.member.Margin(), d/4) }
+
+// ExpireIn ends the lease d from now. The local end moves in before the statement is sent, and out only after the
+// server has confirmed it.
+func (h *hold) ExpireIn(ctx context.Context, d time.Duration) error {
+	turn := h.turn()
+	select {
+	case turn <- struct{}{}:
+		defer func() { <-turn }()
+	case <-ctx.Done():
+		return fmt.Errorf("%w: another call moves the end of %q: nothing was written: %w", dblock.ErrBusy, h.key(), context.Cause(ctx))
+	}
+	sent := h.l.o.Clock.Now()
+	before, d, err := h.moveIn(sent, d)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, h.l.bound())
+	defer cancel()
+	ours, err := h.l.engine.ExpireIn(ctx, h.backs(), d)
+	switch {
+	case err != nil && h.l.engine.Fault(err) == fault.Lost:
+		h.mu.Lock()
+		h.most = sent.Add(d) // the statement may take effect at any time, also after one that is sent later
+		h.mu.Unlock()
+		return fmt.Errorf("%w: the end of %q: %w", dblock.ErrOutcomeUnknown, h.key(), err)
+	case err != nil:
+		h.moveTo(before)
+		return h.l.explain(err, h.key())
+	case !ours:
+		why := dblock.Stolen
+		if !before.IsZero() && clock.Past(h.l.o.Clock.Now(), before) {
+			why = dblock.Ended
+		}
+		h.lose(why)
+		return &dblock.LostError{Key: h.key(), Reason: why}
+	}
+	h.moveTo(sent.Add(d - h.l.margin(d)))
+	return nil
+}
+
+// EndsAt is the end of the hold regardless of heartbeats; zero if there is none.
+func (h *hold) EndsAt() time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.until
+}
+
+// turn is a channel with room for one call that moves the end.
+func (h *hold) turn() chan struct{} {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.moving == nil {
+		h.moving = make(chan struct{}, 1)
+	}
+	return h.moving
+}
+
+// moveIn moves the local end in for a statement that is about to be sent. It returns the end so far, and d as it is to
+// be sent.
+func (h *hold) moveIn(sent time.Time, d time.Duration) (before time.Time, bounded time.Duration, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.most.IsZero() {
+		d = min(d, h.most.Sub(sent))
+	}
+	why := h.why
+	if why == "" && d <= 0 {
+		why = dblock.Ended
+	}
+	if why != "" {
+		return before, d, &dblock.LostError{Key: h.key(), Reason: why}
+	}
+	before = h.until
+	if until := sent.Add(d - h.l.margin(d)); before.IsZero() || until.Before(before) {
+		h.endAt(until)
+	}
+	return before, d, nil
+}
+
+func (h *hold) moveTo(until time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.endAt(until)
+}
+
+// endAt ends the hold at a moment of its own; zero: at none. h.mu is held.
+func (h *hold) endAt(until time.Time) {
+	if h.timer != nil {
+		h.timer.Stop()
+	}
+	h.until = until
+	if h.why == "" && !until.IsZero() {
+		h.timer = h.l.o.Clock.AfterFunc(until.Sub(h.l.o.Clock.Now()), func() { h.endIfDue(until) })
+	}
+}
+
+// endIfDue loses the hold, unless its end was moved while the timer fired.
+func (h *hold) endIfDue(until time.Time) {
+	h.mu.Lock()
+	due := h.until.Equal(until)
+	h.mu.Unlock()
+	if due {
+		h.lose(dblock.Ended)
+	}
+}

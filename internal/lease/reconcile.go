@@ -1,0 +1,348 @@
+package lease
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/clock"
+	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/internal/merge"
+)
+
+// reconciler releases in the background what no caller uses any more:
+//
+//   - an acquisition without an answer, should it have been granted;
+//   - an acquisition that was granted after its caller had left;
+//   - a release without an answer, or of a row that was locked.
+//
+// Each operation begins at once, and shares its statement with the others that are due. It is repeated
+// after 100 ms, 200 ms and so on, and with each heartbeat, until the server has answered. A row that was
+// locked is repeated sooner. An operation ends with the member that would keep its lease alive; a lease
+// that no member keeps is released by whatever member the process has, until its own end.
+//
+// The Lockers of a Share have one reconciler, which outlives each of them.
+type reconciler struct {
+	engine Engine
+	member *member.Member
+	clock  clock.Clock
+	queue  *merge.Queue[*operation, Returned]
+
+	mu     sync.Mutex
+	open   map[*operation]struct{} // those that have not ended
+	timer  clock.Timer             // for the first that is due; nil: none is
+	at     time.Time               // when it is
+	closed bool
+}
+
+// operation is one lease to be released, or all of a set.
+type operation struct {
+	returning
+	granted bool // it was granted: once the server does not have it, it is released
+	life    *member.Life
+	sent    int64     // the heartbeat that was confirmed when it was asked for, or a later one
+	certain time.Time // when it can't be granted any more, at the earliest
+
+	tries   int
+	posted  bool      // a statement carries it, or is to
+	again   bool      // and another one shall at once
+	due     time.Time // when it is sent again, if it is not posted
+	waiting []func()  // called when it has an answer
+}
+
+const (
+	firstRepeat  = 100 * time.Millisecond // after an operation that is not resolved
+	firstLocked  = 10 * time.Millisecond  // the same where its row was locked
+	longestPause = time.Second            // between two tries for what is still held, or where no answer came
+
+	mostOpen = 65_536 // operations without an answer; past it nothing is acquired
+)
+
+func newReconciler(e Engine, m *member.Member, c clock.Clock) *reconciler {
+	r := &reconciler{engine: e, member: m, clock: c, open: make(map[*operation]struct{})}
+	r.queue = merge.New(merge.Options[*operation, Returned]{
+		Run: r.run, Key: func(o *operation) string { return o.Key }, Ends: func(*operation) bool { return true },
+		Poison: func(err error) bool { return e.Fault(err) == fault.Poison },
+		Weight: func(o *operation) int { return o.weight() }, MaxWeight: maxWeight(e), MaxInFlight: inFlight, Patience: patience,
+	})
+	m.Listen(member.Listener{Confirmed: r.confirmed})
+	return r
+}
+
+// add begins an operation. Several backs are one set.
+func (r *reconciler) add(life *member.Life, fair, granted bool, backs ...Back) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.clock.Now()
+	o := &operation{
+		returning: returningOf(fair, backs), granted: granted, life: life,
+		sent: life.Beat(), certain: now.Add(r.member.TTL() + r.engine.Lingers()),
+	}
+	if granted {
+		o.certain = now
+	}
+	r.open[o] = struct{}{}
+	r.post(o)
+}
+
+// mayAsk refuses acquisitions while too many operations are without an answer: each may add one more.
+func (l *Locker) mayAsk() error {
+	r := l.reconciler
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.open) < mostOpen {
+		return nil
+	}
+	return fmt.Errorf("%w: %d operations have no reply from the database; nothing was sent", dblock.ErrOverloaded, len(r.open))
+}
+
+// post sends an operation with the next statement; r.mu is held.
+func (r *reconciler) post(o *operation) {
+	o.posted, o.again = !r.over(o) && r.queue.Post(o, func(got Returned, err error) { r.answered(o, got, err) }), false
+	if !o.posted {
+		r.end(o)
+	}
+}
+
+// end forgets an operation; r.mu is held.
+func (r *reconciler) end(o *operation) {
+	delete(r.open, o)
+	o.tell()
+}
+
+func (o *operation) tell() {
+	for _, f := range o.waiting {
+		f()
+	}
+	o.waiting = nil
+}
+
+// over tells that an operation needs no answer any more: what it was to release has ended by itself.
+func (r *reconciler) over(o *operation) bool {
+	lost := o.life.Lost()
+	if o.Lasts == 0 {
+		return lost
+	}
+	now := r.clock.Now()
+	if lost && !o.granted && o.sent >= 0 { // the member's row may outlive what this process believes
+		o.sent, o.certain = -1, now.Add(2*r.member.TTL()+r.engine.Lingers())
+	}
+	return r.isCertain(o) && now.After(o.certain.Add(o.Lasts+statementBound(r.member)))
+}
+
+// answered takes over what the server said of an operation.
+func (r *reconciler) answered(o *operation, got Returned, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err == nil && (got.Freed || !got.Stood && r.isCertain(o)) || r.over(o) || r.closed {
+		r.end(o)
+		return
+	}
+	o.posted = false
+	if o.again {
+		r.post(o)
+		return
+	}
+	o.tell()
+	pause := firstRepeat << min(o.tries, 20)
+	switch {
+	case err == nil && got.Stood:
+		pause = min(firstLocked<<min(o.tries, 20), longestPause)
+	case err != nil:
+		pause = min(pause, longestPause)
+	}
+	o.tries++
+	o.due = r.clock.Now().Add(pause)
+	r.wakeAt(o.due)
+}
+
+// isCertain tells that an operation that the server does not have can't be granted any more. It was sent under a
+// heartbeat no later than o.sent, so it begins no later than one heartbeat after that, and then may wait for a
+// lock.
+func (r *reconciler) isCertain(o *operation) bool {
+	return o.granted || (o.sent < 0 || o.life.Beat() >= o.sent+3) && r.clock.Now().After(o.certain)
+}
+
+// wakeAt has wake called at a moment, at the latest; r.mu is held.
+func (r *reconciler) wakeAt(at time.Time) {
+	if r.timer != nil {
+		if !at.Before(r.at) {
+			return
+		}
+		r.timer.Stop()
+	}
+	r.at = at
+	r.timer = r.clock.AfterFunc(at.Sub(r.clock.Now()), r.wake)
+}
+
+// wake sends what is due.
+func (r *reconciler) wake() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.timer = nil
+	if r.closed {
+		return
+	}
+	now := r.clock.Now()
+	var next time.Time
+	for o := range r.open {
+		switch {
+		case o.posted:
+		case !o.due.After(now):
+			r.post(o)
+		case next.IsZero() || o.due.Before(next):
+			next = o.due
+		}
+	}
+	if !next.IsZero() {
+		r.wakeAt(next)
+	}
+}
+
+// confirmed sends all that waits, as the server answers, and returns when it has answered.
+func (r *reconciler) confirmed() {
+	var answers sync.WaitGroup
+	r.mu.Lock()
+	for o := range r.open {
+		answers.Add(1)
+		o.waiting = append(o.waiting, answers.Done)
+		if o.again = o.posted; !o.posted {
+			r.post(o)
+		}
+	}
+	r.mu.Unlock()
+	answers.Wait()
+}
+
+// reconciling marks the context of a reconciler's statements.
+type reconciling struct{}
+
+// Reconciles tells whether a call of an Engine is a reconciler's.
+func Reconciles(ctx context.Context) bool { return ctx.Value(reconciling{}) != nil }
+
+// run is one statement of the queue for each kind.
+func (r *reconciler) run(ctx context.Context, batch []*operation, _ bool) ([]merge.Answer[Returned], error) {
+	items := make([]returning, len(batch))
+	for i, o := range batch {
+		items[i] = o.returning
+	}
+	ctx, cancel := context.WithTimeout(context.WithValue(ctx, reconciling{}, true), statementBound(r.member))
+	defer cancel()
+	return releaseBatch(ctx, r.engine, items)
+}
+
+// close waits for what is under way, for as long as a caller would, after a last try of what no member keeps. The
+// rest ends with the member.
+func (r *reconciler) close() {
+	r.mu.Lock()
+	if r.timer != nil {
+		r.timer.Stop()
+	}
+	for o := range r.open {
+		if o.Lasts != 0 && !o.posted {
+			r.post(o)
+		}
+	}
+	r.closed = true
+	r.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), foreground)
+	defer cancel()
+	_ = r.queue.Close(ctx) // what is later ends at the server by itself
+}
+
+// returning is one lease to be released, or all of a set.
+type returning struct {
+	Back        // the set's first
+	set  []Back // nil: one lease
+	fair bool   // its key goes to the lowest ticket
+}
+
+func returningOf(fair bool, backs []Back) returning {
+	r := returning{Back: backs[0], fair: fair}
+	if len(backs) > 1 {
+		r.set = backs
+	}
+	return r
+}
+
+func (r returning) weight() int {
+	if r.set == nil {
+		return backWeight(r.Back)
+	}
+	all := 0
+	for _, b := range r.set {
+		all += backWeight(b)
+	}
+	return all
+}
+
+// releaseOf is the statement for a batch.
+func releaseOf(e Engine, mode dblock.Mode, fair bool) func(context.Context, []Back) ([]Returned, error) {
+	if fair && mode == dblock.Exclusive {
+		return e.PassOn
+	}
+	return e.Release
+}
+
+// releaseSet releases all of a set that is still ours, in a statement of its own. A part of a set is never released: a
+// waiter could acquire that part, and wait for the rest.
+func releaseSet(ctx context.Context, e Engine, set []Back) (Returned, error) {
+	got, err := e.ReleaseAll(ctx, set)
+	if err != nil {
+		return Returned{}, err
+	}
+	return Returned{
+		Freed: slices.ContainsFunc(got, func(r Returned) bool { return r.Freed }) && !slices.ContainsFunc(got, stands),
+		Stood: slices.ContainsFunc(got, func(r Returned) bool { return r.Stood }),
+	}, nil
+}
+
+// releaseBatch is one statement for each kind, and one for each set. A batch may have a key more than once. An exclusive
+// lease of a key is released once in a statement; PassOn takes all handles of a key at once.
+func releaseBatch(ctx context.Context, e Engine, batch []returning) ([]merge.Answer[Returned], error) {
+	answers := make([]merge.Answer[Returned], len(batch))
+	left := make([]int, len(batch))
+	for i := range batch {
+		left[i] = i
+	}
+	for len(left) > 0 {
+		first := batch[left[0]]
+		if first.set != nil {
+			got, err := releaseSet(ctx, e, first.set)
+			if err != nil {
+				return nil, err
+			}
+			answers[left[0]].Value = got
+			left = left[1:]
+			continue
+		}
+		var now, later []int
+		keys := make(map[string]bool, len(left))
+		for _, i := range left {
+			b := batch[i]
+			if b.set != nil || b.Mode != first.Mode || b.fair != first.fair || b.Mode == dblock.Exclusive && !b.fair && keys[b.Key] {
+				later = append(later, i)
+				continue
+			}
+			keys[b.Key] = true
+			now = append(now, i)
+		}
+		backs := make([]Back, len(now))
+		for n, i := range now {
+			backs[n] = batch[i].Back
+		}
+		got, err := releaseOf(e, first.Mode, first.fair)(ctx, backs)
+		if err != nil {
+			return nil, err
+		}
+		for n, i := range now {
+			answers[i].Value = got[n]
+		}
+		left = later
+	}
+	return answers, nil
+}

@@ -1,0 +1,100 @@
+package lease
+
+import (
+	"context"
+	"time"
+
+	"github.com/dblock-go/dblock"
+)
+
+// A lock may end without its holder: an operator releases it, or the database loses the grant in a failover. A heartbeat
+// does not show that, as it touches the member's row only. So a Locker that holds something reads, once a heartbeat,
+// which of its acquisitions the database still has: one statement for each mode and verifyBatch keys.
+
+// verifyBatch bounds the keys of a statement.
+const verifyBatch = 1000
+
+// verifySoon arranges the next check; l.mu is held.
+func (l *Locker) verifySoon() {
+	if l.verifying == nil && !l.closed {
+		l.verifying = l.o.Clock.AfterFunc(l.member.TTL()/3, func() { l.background(l.verify) })
+	}
+}
+
+// verify ends the holds that the database does not have any more.
+func (l *Locker) verify() {
+	l.mu.Lock()
+	byMode := make(map[dblock.Mode][]*hold)
+	for h := range l.holds {
+		mode := h.fences[0].Mode
+		byMode[mode] = append(byMode[mode], h)
+	}
+	l.mu.Unlock()
+	for _, holds := range byMode {
+		l.verifyMode(holds)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.verifying = nil
+	if len(l.holds) > 0 {
+		l.verifySoon()
+	}
+}
+
+// verifyMode checks holds of one mode. If a read fails, the next one has to tell.
+func (l *Locker) verifyMode(holds []*hold) {
+	var backs []Back
+	var of []*hold
+	flush := func() {
+		ctx, cancel := context.WithTimeout(l.ending, min(l.bound(), longestRead))
+		defer cancel()
+		ours, err := l.engine.Holding(ctx, backs)
+		for i := 0; err == nil && i < len(ours); i++ {
+			if !ours[i] {
+				of[i].lose(l.whyGone(ctx, of[i])) // nothing, if it was released meanwhile
+			}
+		}
+		backs, of = backs[:0], of[:0]
+	}
+	for _, h := range holds {
+		for _, b := range h.backs() {
+			backs, of = append(backs, b), append(of, h)
+			if len(backs) == verifyBatch {
+				flush()
+			}
+		}
+	}
+	if len(backs) > 0 {
+		flush()
+	}
+}
+
+// whyGone is why a hold is not ours any more: its member may be gone, which its heartbeat has not noticed yet.
+func (l *Locker) whyGone(ctx context.Context, h *hold) dblock.Reason {
+	if !h.detached {
+		if gone, err := l.engine.Evict(ctx, h.life.ID); gone && err == nil {
+			return dblock.Evicted
+		}
+	}
+	return dblock.Stolen
+}
+
+// longestRead is how long an answer is awaited, however long the TTL.
+const longestRead = 5 * time.Second
+
+// Fenced ends the lock of a fence that a guard has refused.
+func (l *Locker) Fenced(f dblock.Fence) {
+	l.mu.Lock()
+	var fenced *hold
+	for h := range l.holds {
+		for _, own := range h.fences {
+			if own.Handle == f.Handle {
+				fenced = h
+			}
+		}
+	}
+	l.mu.Unlock()
+	if fenced != nil {
+		fenced.lose(dblock.Stolen)
+	}
+}

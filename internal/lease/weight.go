@@ -1,0 +1,29 @@
+package lease
+
+// Batches are bounded by bytes, because a server refuses a statement that is too long, and closes the connection on
+// which it arrives. A weight is an upper bound of what a request adds to a statement in any driver: text of the
+// statement, numbers, and all bytes as hexadecimal digits.
+
+const (
+	// heaviest bounds a statement, whatever the server takes: while a long one is sent and parsed, all others wait.
+	heaviest = 4 << 20
+
+	// fixedText is more than a statement has without its requests.
+	fixedText = 8 << 10
+
+	askText  = 768 // what AcquireLeases and Enqueue repeat for each request
+	backText = 384 // what ReleaseLeases repeats
+)
+
+// maxWeight is how much the requests of one statement may weigh.
+func maxWeight(e Engine) int {
+	most := heaviest
+	if longest := e.LongestStatement(); longest > 0 {
+		most = min(most, longest)
+	}
+	return max(most-fixedText, 1)
+}
+
+func askWeight(a ask) int { return askText + 2*(len(a.Key)+len(a.Label)+len(a.Data)) }
+
+func backWeight(b Back) int { return backText + 2*len(b.Key) }

@@ -1,0 +1,47 @@
+package mysqlinventory_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock/inventory"
+	"github.com/dblock-go/dblock/inventory/mysqlinventory"
+)
+
+// TestAWaitThatWasLeftCountsInThePool has the caller of a statement that waits for a row leave. The server goes on waiting, so the pool
+// must not open another connection in the place of that one.
+func TestAWaitThatWasLeftCountsInThePool(t *testing.T) {
+	t.Parallel()
+	for _, kind := range family() {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			_, db := shop(t, kind)
+			store, err := mysqlinventory.New(t.Context(), db, inventory.Options{Strategy: inventory.Direct})
+			if err != nil {
+				t.Fatal(err)
+			}
+			tx, err := db.BeginTx(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := tx.ExecContext(t.Context(), "SELECT 1 FROM dblock_stock WHERE sku = 'sku' FOR UPDATE"); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			defer cancel()
+			if _, err := store.Reserve(ctx, inventory.Request{Key: "left", SKU: "sku", Qty: 1}); err == nil {
+				t.Error("it was sold, though another transaction has locked the row")
+			}
+			if n := db.Stats().InUse; n != 2 {
+				t.Errorf("%d connections are in use, want that of the lock and that of the wait", n)
+			}
+			if err := tx.Rollback(); err != nil {
+				t.Error(err)
+			}
+			for db.Stats().InUse > 0 && t.Context().Err() == nil {
+				time.Sleep(10 * time.Millisecond)
+			}
+		})
+	}
+}

@@ -1,0 +1,86 @@
+package dblock_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"testing"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/dblocktest"
+)
+
+func lockInMemory(t *testing.T) (*dblock.Lock, dblock.Locker) {
+	t.Helper()
+	l, err := dblocktest.NewServer(nil).NewLocker(dblocktest.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close(context.Background()) })
+	return get(t, l, "k"), l
+}
+
+// What runs under a lock leaves nothing behind on its context, nor on the caller's.
+func TestRunUnderLeavesNothingBehind(t *testing.T) {
+	lock, _ := lockInMemory(t)
+	defer giveBack(t, lock)
+	live := func() int64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	run := func(n int) {
+		for range n {
+			if err := lock.RunUnder(ctx, func(context.Context) error { return nil }); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	run(100)
+	before := live()
+	run(1_000_000)
+	if grown := live() - before; grown > 1<<20 {
+		t.Errorf("a million calls grew the heap by %d bytes", grown)
+	}
+}
+
+func TestBindOfAnEndedLock(t *testing.T) {
+	t.Parallel()
+	lock, _ := lockInMemory(t)
+	giveBack(t, lock)
+	for range 1000 {
+		if lock.Bind(t.Context()).Err() == nil {
+			t.Fatal("alive")
+		}
+	}
+	var lost *dblock.LostError
+	err := lock.RunUnder(t.Context(), func(context.Context) error { t.Error("ran"); return nil })
+	if !errors.As(err, &lost) || lost.Reason != dblock.Released || lost.Key != "k" {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A nil argument is refused, or means none; it never panics, nor keeps the lock.
+func TestNilArguments(t *testing.T) {
+	t.Parallel()
+	lock, l := lockInMemory(t)
+	var none context.Context
+	if err := lock.Release(none); err != nil {
+		t.Error(err)
+	}
+	lock, err := l.TryAcquire(t.Context(), "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	giveBack(t, lock)
+	if _, err := l.TryAcquire(t.Context(), "k", nil); !errors.Is(err, dblock.ErrInvalid) {
+		t.Errorf("a nil option: %v", err)
+	}
+	var typed *dblocktest.Locker
+	if _, err := dblock.NewElector(typed, "k", dblock.ElectorOptions{}); !errors.Is(err, dblock.ErrInvalid) {
+		t.Errorf("a nil Locker of a type: %v", err)
+	}
+}

@@ -1,0 +1,19 @@
+package migrations_test
+
+import (
+	"testing"
+
+	"github.com/dblock-go/dblock/internal/conformance"
+	"github.com/dblock-go/dblock/internal/testdb"
+)
+
+// TestAnswers replaces the server's answers, in a child process that a panic ends.
+func TestAnswers(t *testing.T) {
+	t.Parallel()
+	for _, kind := range testdb.Engines() {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			conformance.RunMigrationAnswers(t, kind)
+		})
+	}
+}

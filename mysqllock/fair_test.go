@@ -1,0 +1,64 @@
+package mysqllock
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/dblock-go/dblock/internal/lease"
+)
+
+// TestPassesNothingOnBesideReaders gives back a key that was granted over its readers, while a call waits with a ticket. It
+// is not granted to that call: the readers are still there.
+func TestPassesNothingOnBesideReaders(t *testing.T) {
+	each(t, plain, func(r rig) {
+		us, them := r.join("us"), r.join("them")
+		r.enterShared(them, ask("a"))
+		over := ask("a")
+		over.Over = true
+		if got := r.acquire(us, over)[0]; got.Token == 0 {
+			r.Fatalf("over readers: %+v", got)
+		}
+		waiter := ask("a")
+		tickets, err := r.Enqueue(r.ctx, us, []lease.Ask{waiter})
+		r.ok(err)
+		returned, err := r.PassOn(r.ctx, []lease.Back{{Key: "a", Handle: over.Handle}})
+		r.ok(err)
+		if !returned[0].Freed {
+			r.Errorf("it was not given back: %+v", returned[0])
+		}
+		turn, err := r.SeeTurn(r.ctx, "a", waiter.Handle, tickets[0])
+		r.ok(err)
+		if turn.Token != 0 || turn.Held || !turn.Shared || !turn.Waits {
+			r.Errorf("a waiter beside readers: %+v", turn)
+		}
+	})
+}
+
+// TestReleasesABatchOfOneKey releases a holder and two waiters of one key at once. The key goes to the waiter that is not
+// of the batch.
+func TestReleasesABatchOfOneKey(t *testing.T) {
+	each(t, plain, func(r rig) {
+		us := r.join("us")
+		held := ask("a")
+		if got := r.acquire(us, held)[0]; got.Token == 0 {
+			r.Fatalf("a free key: %+v", got)
+		}
+		waits := []lease.Ask{ask("a"), ask("a"), ask("a")}
+		tickets, err := r.Enqueue(r.ctx, us, waits)
+		r.ok(err)
+		returned, err := r.PassOn(r.ctx, []lease.Back{
+			{Key: "a", Handle: waits[0].Handle}, {Key: "a", Handle: held.Handle}, {Key: "a", Handle: waits[1].Handle},
+		})
+		r.ok(err)
+		if want := []lease.Returned{{}, {Freed: true}, {}}; !slices.Equal(returned, want) {
+			r.Errorf("released: %+v, want %+v", returned, want)
+		}
+		for i, w := range waits {
+			turn, err := r.SeeTurn(r.ctx, "a", w.Handle, tickets[i])
+			r.ok(err)
+			if granted := turn.Token != 0; granted != (i == 2) || turn.Waits {
+				r.Errorf("waiter %d: %+v", i, turn)
+			}
+		}
+	})
+}

@@ -1,0 +1,106 @@
+package mysqllock
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/db/mysqldb"
+	"github.com/dblock-go/dblock/internal/lease"
+)
+
+// ExpireIn is one UPDATE, and one SELECT more if it changed nothing: rows may be locked, or not ours any more.
+func (e *engine) ExpireIn(ctx context.Context, backs []lease.Back, d time.Duration) (bool, error) {
+	for n := 1; ; n++ {
+		rows, err := e.expire(ctx, backs, d)
+		if err != nil || rows > 0 {
+			return rows > 0, err
+		}
+		ours, err := e.Holding(ctx, backs)
+		if err != nil || slices.Contains(ours, false) {
+			return false, err
+		}
+		if n == passes || pause(ctx, rand.N(time.Millisecond<<min(n, 3))) != nil {
+			return false, errLocked
+		}
+	}
+}
+
+// expire ends all of an acquisition, or nothing if a row of it is locked.
+func (e *engine) expire(ctx context.Context, backs []lease.Back, d time.Duration) (rows int64, err error) {
+	b := backs[0]
+	if b.Mode == dblock.Exclusive {
+		var args []any
+		for _, b := range backs {
+			args = append(args, []byte(b.Key), b.Handle[:])
+		}
+		rows, _, err = e.change(ctx, repeated(mysqldb.ExpireLeases, len(backs)), append(args, int64(len(backs)), d.Microseconds()))
+		return rows, err
+	}
+	var slots []int32
+	if b.Mode == dblock.Permits {
+		ours, err := e.slots(ctx, backs)
+		if err != nil {
+			return 0, err
+		}
+		for _, r := range ours {
+			slots = append(slots, r.Slot)
+		}
+	}
+	err = e.once(ctx, func(on mysqldb.DBTX) (err error) {
+		if b.Mode == dblock.Permits {
+			rows, err = e.q.ExpirePermits(ctx, on, mysqldb.ExpirePermitsParams{
+				LeaseKey: []byte(b.Key), Slots: slots, Token: b.Token, Handle: b.Handle[:], HoldUs: d.Microseconds(),
+			})
+			return err
+		}
+		rows, err = e.q.ExpireShared(ctx, on, mysqldb.ExpireSharedParams{
+			LeaseKey: []byte(b.Key), Token: b.Token, Handle: b.Handle[:], HoldUs: d.Microseconds(),
+		})
+		return err
+	})
+	return rows, err
+}
+
+// Holding tells which acquisitions are still ours.
+func (e *engine) Holding(ctx context.Context, backs []lease.Back) ([]bool, error) {
+	keys := keysOf(backs)
+	handles := make([][]byte, len(backs))
+	for i := range backs {
+		handles[i] = backs[i].Handle[:]
+	}
+	type handled struct {
+		key    string
+		handle lease.Handle
+	}
+	held := make(map[handled]bool, len(backs))
+	err := e.read(ctx, func(on mysqldb.DBTX) error {
+		clear(held)
+		switch backs[0].Mode {
+		case dblock.Shared:
+			rows, err := e.q.HoldingReaders(ctx, on, keys, handles)
+			for _, r := range rows {
+				held[handled{string(r.LeaseKey), lease.Handle(r.Handle)}] = true
+			}
+			return err
+		case dblock.Permits:
+			rows, err := e.q.HoldingPermits(ctx, on, keys, nullable(handlesOf(backs)))
+			for _, r := range rows {
+				held[handled{string(r.LeaseKey), id(r.Handle.String)}] = true
+			}
+			return err
+		}
+		rows, err := e.q.HoldingLeases(ctx, on, keys)
+		for _, r := range rows {
+			held[handled{string(r.LeaseKey), id(r.Handle.String)}] = true
+		}
+		return err
+	})
+	ours := make([]bool, len(backs))
+	for i, b := range backs {
+		ours[i] = held[handled{b.Key, b.Handle}]
+	}
+	return ours, err
+}

@@ -1,0 +1,81 @@
+package mysqllock
+
+import (
+	"context"
+	"time"
+
+	"github.com/dblock-go/dblock/db/mysqldb"
+	"github.com/dblock-go/dblock/internal/lease"
+	"github.com/dblock-go/dblock/internal/mysqlfault"
+)
+
+// makeMissing inserts the rows of keys that have none, in the order of the keys. If another transaction has locked the place
+// of a row, the batch is halved while there is time to wait for each half, so that one locked place delays few keys. An error
+// is the answer of those that were in the failed statement.
+func (e *engine) makeMissing(ctx context.Context, by lease.By, asks []lease.Ask, missing []int, answers []lease.Answer) {
+	if len(missing) == 0 {
+		return
+	}
+	fresh := pick(asks, missing)
+	token, made, err := e.makeRows(ctx, by, fresh)
+	locked := mysqlfault.IsLocked(err)
+	if half := len(missing) / 2; locked && half > 0 && e.hasTime(ctx) {
+		e.makeMissing(ctx, by, asks, missing[:half], answers)
+		e.makeMissing(ctx, by, asks, missing[half:], answers)
+		return
+	}
+	got := counted(fresh, token)
+	if locked && e.mariaDB || err == nil && (made < int64(len(fresh)) || token == 0) {
+		var still []int
+		clear(got)
+		still, err = e.see(ctx, by, fresh, got, made)
+		suspect(still, got)
+	}
+	for n, i := range missing {
+		answers[i] = got[n]
+		if err != nil {
+			answers[i] = lease.Answer{Err: err}
+		}
+	}
+}
+
+// hasTime reports whether two statements can wait for their full bound before ctx ends.
+func (e *engine) hasTime(ctx context.Context) bool {
+	deadline, has := ctx.Deadline()
+	return e.mariaDB || !has || time.Until(deadline) > 2*boundWait
+}
+
+// suspect marks rows that are still missing: this process's member seems to be gone, or another transaction has locked the gap.
+func suspect(missing []int, answers []lease.Answer) {
+	for _, i := range missing {
+		answers[i].MemberGone = true
+	}
+}
+
+// makeRows inserts the rows of keys that have none, with their grants. The keys are in order. If another transaction has
+// locked the place of a row, the error is a locked one. On MySQL the statement passes over a row that another transaction has
+// inserted and not committed. With a short TTL ctx may end before the server stops waiting: makeRows waits for the answer all
+// the same.
+func (e *engine) makeRows(ctx context.Context, by lease.By, asks []lease.Ask) (token, made int64, err error) {
+	args := []any{by.Member[:], by.Beat}
+	for _, a := range asks {
+		args = append(args, []byte(a.Key), a.Handle[:], keeper(by, a), a.Hold.Microseconds(), []byte(a.Label), a.Data)
+	}
+	statement := mysqldb.MakeLeasesSkipping
+	if e.mariaDB {
+		statement = mysqldb.MakeLeases
+	} else if deadline, has := ctx.Deadline(); has && time.Until(deadline) < 2*boundWait {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), 2*boundWait)
+		defer cancel()
+	}
+	err = e.bounded(ctx, withoutWaiting, func(on mysqldb.DBTX) error {
+		result, err := on.ExecContext(ctx, repeated(statement, len(asks)), args...)
+		if err != nil {
+			return err
+		}
+		made, token, err = changed(result)
+		return err
+	})
+	return token, made, err
+}

@@ -1,0 +1,23 @@
+package pglock_test
+
+import (
+	"testing"
+
+	"github.com/dblock-go/dblock/internal/conformance"
+	"github.com/dblock-go/dblock/internal/devdb"
+)
+
+// TestAnswers replaces the server's answers, in child processes that a panic ends.
+func TestAnswers(t *testing.T) {
+	t.Parallel()
+	for name, run := range map[string]func(*testing.T){
+		"leases": leases.RunAnswers, "sessions": sessions.RunAnswers,
+		"tx":   conformance.Tx{Kind: devdb.Postgres, Open: openTx}.RunAnswers,
+		"rows": rows.RunAnswers, "rowsSQL": rowsSQL.RunAnswers,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			run(t)
+		})
+	}
+}

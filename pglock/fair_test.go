@@ -1,0 +1,112 @@
+package pglock
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/dblock-go/dblock/internal/lease"
+	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/internal/testdb"
+	"github.com/dblock-go/dblock/migrations"
+)
+
+// TestPassesNothingOnBesideReaders gives back a key that was granted over its readers, while a call waits with a ticket. It
+// is not granted to that call: the readers are still there.
+func TestPassesNothingOnBesideReaders(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	ok := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	pool := testdb.Postgres(t)
+	db := stdlib.OpenDBFromPool(pool)
+	defer func() { _ = db.Close() }()
+	_, err := migrations.Up(ctx, db, migrations.Options{})
+	ok(err)
+	e := &engine{pool: pool}
+	us, them := lease.By{Member: member.NewID()}, lease.By{Member: member.NewID()}
+	for _, by := range []lease.By{us, them} {
+		ok(e.Join(ctx, by.Member, "", time.Hour))
+	}
+	ask := func() []lease.Ask { return []lease.Ask{{Key: "a", Handle: member.NewID()}} }
+	reader, over, waiter := ask(), ask(), ask()
+	got, err := e.AcquireShared(ctx, them, reader)
+	ok(err)
+	if got[0].Token == 0 {
+		t.Fatalf("a reader: %+v", got[0])
+	}
+	over[0].Over = true
+	got, err = e.Acquire(ctx, us, over)
+	ok(err)
+	if got[0].Token == 0 {
+		t.Fatalf("over readers: %+v", got[0])
+	}
+	tickets, err := e.Enqueue(ctx, us, waiter)
+	ok(err)
+	returned, err := e.PassOn(ctx, []lease.Back{{Key: "a", Handle: over[0].Handle}})
+	ok(err)
+	if !returned[0].Freed {
+		t.Errorf("it was not given back: %+v", returned[0])
+	}
+	turn, err := e.SeeTurn(ctx, "a", waiter[0].Handle, tickets[0])
+	ok(err)
+	if turn.Token != 0 || turn.Held || !turn.Shared || !turn.Waits {
+		t.Errorf("a waiter beside readers: %+v", turn)
+	}
+}
+
+// TestReleasesABatchOfOneKey releases a holder and two waiters of one key at once. The key goes to the waiter that is not
+// of the batch.
+func TestReleasesABatchOfOneKey(t *testing.T) {
+	t.Parallel()
+	pool := testdb.Postgres(t)
+	db := stdlib.OpenDBFromPool(pool)
+	defer func() { _ = db.Close() }()
+	_, err := migrations.Up(t.Context(), db, migrations.Options{})
+	ok := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	ok(err)
+	e := &engine{pool: pool}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	us := lease.By{Member: member.NewID()}
+	ok(e.Join(ctx, us.Member, "us", time.Hour))
+	asks := make([]lease.Ask, 4)
+	for i := range asks {
+		asks[i] = lease.Ask{Key: "a", Handle: member.NewID()}
+	}
+	held, waits := asks[0], asks[1:]
+	got, err := e.Acquire(ctx, us, []lease.Ask{held})
+	ok(err)
+	if got[0].Token == 0 {
+		t.Fatalf("a free key: %+v", got)
+	}
+	tickets, err := e.Enqueue(ctx, us, waits)
+	ok(err)
+	returned, err := e.PassOn(ctx, []lease.Back{
+		{Key: "a", Handle: waits[0].Handle}, {Key: "a", Handle: held.Handle}, {Key: "a", Handle: waits[1].Handle},
+	})
+	ok(err)
+	if freed := slices.IndexFunc(returned, func(r lease.Returned) bool { return r.Freed }); freed != 1 || returned[0].Stood || returned[2].Freed {
+		t.Errorf("released: %+v", returned)
+	}
+	for i, w := range waits {
+		turn, err := e.SeeTurn(ctx, "a", w.Handle, tickets[i])
+		ok(err)
+		if granted := turn.Token != 0; granted != (i == 2) || turn.Waits {
+			t.Errorf("waiter %d: %+v", i, turn)
+		}
+	}
+}

@@ -1,0 +1,77 @@
+package mysqlqueue_test
+
+import (
+	"database/sql"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/dblock-go/dblock/db/mysqldb"
+	"github.com/dblock-go/dblock/internal/mysqltext"
+	"github.com/dblock-go/dblock/internal/testdb"
+	"github.com/dblock-go/dblock/migrations"
+)
+
+// TestEndsReadNoMore: a statement that ends jobs of a small table reads the rows of these jobs only. In a scan of the table it would wait
+// for the row of a stranger's job, which another transaction has locked.
+func TestEndsReadNoMore(t *testing.T) {
+	t.Parallel()
+	for _, kind := range family() {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			db := testdb.MySQLOn(t, kind)
+			if _, err := migrations.Up(t.Context(), db, migrations.Options{}); err != nil {
+				t.Fatal(err)
+			}
+			const jobs = 12
+			member := id16(0)
+			for n := range jobs {
+				exec(t, db, mysqltext.Text("INSERT INTO dblock_queue_job (job_id, queue, kind, priority, max_attempts, payload) VALUES (?, 'q', 'k', 0, 1, '')", id16(n)))
+				exec(t, db, mysqltext.Text("INSERT INTO dblock_queue_claim (member_id, claim_id, job_id, queue, priority, ready_at) VALUES (?, ?, ?, 'q', 0, '2026-01-01')",
+					member, member, id16(n)))
+				exec(t, db, mysqltext.Text("INSERT INTO dblock_queue_dead (job_id, queue, kind, priority, attempt, max_attempts, enqueued_at, last_error, payload) "+
+					"VALUES (?, 'q', 'k', 0, 1, 1, '2026-01-01', '', '')", id16(n)))
+			}
+			stranger := begin(t, db)
+			for _, where := range []string{"job WHERE", "dead WHERE", "claim WHERE member_id = '0000000000000000' AND claim_id = '0000000000000000' AND"} {
+				if _, err := stranger.ExecContext(t.Context(), mysqltext.Text("SELECT 1 FROM dblock_queue_"+where+" job_id = ? FOR UPDATE", id16(jobs-1))); err != nil {
+					t.Fatal(err)
+				}
+			}
+			ours := begin(t, db)
+			if _, err := ours.ExecContext(t.Context(), "SET SESSION innodb_lock_wait_timeout = 1"); err != nil {
+				t.Fatal(err)
+			}
+			d, q := mysqltext.Inline{Conn: ours}, mysqldb.Queries{}
+			var all [][]byte
+			for n := range jobs - 1 {
+				all = append(all, id16(n))
+			}
+			for name, run := range map[string]func() error{
+				"LeftOver":   func() error { _, err := q.LeftOver(t.Context(), d, all); return err },
+				"RescueJobs": func() error { return q.RescueJobs(t.Context(), d, sql.NullString{String: "x", Valid: true}, all) },
+			} {
+				if err := run(); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
+			var keys []any
+			for _, job := range all {
+				keys = append(keys, job)
+			}
+			for name, of := range map[string]struct {
+				text string
+				more []any
+			}{
+				"LockPlaces": {mysqldb.LockPlaces, []any{member, member}}, "EndClaimed": {mysqldb.EndClaimed, []any{member, member}},
+				"FinishJobs": {mysqldb.FinishJobs, nil}, "PurgeDead": {mysqldb.PurgeDead, nil},
+			} {
+				if _, err := d.ExecContext(t.Context(), mysqltext.Asks(of.text, len(keys)), append(slices.Clone(keys), of.more...)...); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
+		})
+	}
+}
+
+func id16(n int) []byte { return []byte(fmt.Sprintf("%016d", n)) }

@@ -1,0 +1,37 @@
+package pgqueue
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/queue/internal/engine"
+)
+
+// FuzzNews: any session may notify. What is read is what a process would have told, and never one's own.
+func FuzzNews(f *testing.F) {
+	d := &database{sender: "0123456789abcdef"}
+	other := &database{sender: "fedcba9876543210"}
+	for _, payload := range []string{
+		"", "jobs ", "jobs :", "word :", "word x:zz", "jobs x:default", "jobs 0123456789abcdef:default", "work x:y", "jobs x:\x00\xff",
+		other.payload(engine.News{Member: member.ID{1}}), other.payload(engine.News{Queue: "default"}), "word x:00",
+	} {
+		f.Add(payload)
+	}
+	f.Fuzz(func(t *testing.T, payload string) {
+		n, ok := d.news(payload)
+		if !ok {
+			if n != (engine.News{}) {
+				t.Errorf("%q is refused, and read as %+v", payload, n)
+			}
+			return
+		}
+		_, rest, _ := strings.Cut(payload, " ")
+		if strings.HasPrefix(rest, d.sender+":") {
+			t.Errorf("%q is its own", payload)
+		}
+		if again, ok := d.news(other.payload(n)); n.Queue != "" && (!ok || again != n) {
+			t.Errorf("%q is %+v, and told on as %+v", payload, n, again)
+		}
+	})
+}

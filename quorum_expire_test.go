@@ -1,0 +1,133 @@
+package dblock_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dblock-go/dblock"
+)
+
+// endNode grants everything for an hour, and does to ExpireIn what a test says.
+type endNode struct {
+	expire func() error
+}
+
+func (n *endNode) Acquire(ctx context.Context, key string, opts ...dblock.Option) (*dblock.Lock, error) {
+	return n.TryAcquire(ctx, key, opts...)
+}
+
+func (n *endNode) TryAcquire(ctx context.Context, key string, opts ...dblock.Option) (*dblock.Lock, error) {
+	r, err := dblock.NewRequest(key, opts)
+	if err != nil {
+		return nil, err
+	}
+	lock, _ := dblock.NewLock(ctx, n, r, endHold{n, time.Now().Add(time.Hour)})
+	return lock, nil
+}
+
+func (n *endNode) Caps() dblock.Caps           { return dblock.Caps{MaxHold: true, Durable: true} }
+func (n *endNode) Close(context.Context) error { return nil }
+
+// endHold is what an endNode has granted.
+type endHold struct {
+	n     *endNode
+	until time.Time
+}
+
+func (h endHold) Fences() []dblock.Fence                        { return nil }
+func (h endHold) ValidUntil() time.Time                         { return h.until }
+func (h endHold) ExpireIn(context.Context, time.Duration) error { return h.n.expire() }
+func (h endHold) Release(context.Context, bool)                 {}
+
+// onEndNodes runs f with a lock of three endNodes.
+func onEndNodes(t *testing.T, expire func() error, f func(t *testing.T, lock *dblock.Lock)) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var nodes []dblock.Locker
+		for range 3 {
+			nodes = append(nodes, &endNode{expire})
+		}
+		q, err := dblock.NewQuorum(nodes, dblock.QuorumOptions{NodeTimeout: 100 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lock := get(t, q, "k")
+		synctest.Wait() // the third node joins
+		f(t, lock)
+		_ = lock.Release(t.Context())
+		if err := q.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Without an answer of a majority the nodes may have ended the lock: it ends, and no later call moves that end out.
+func TestQuorumExpireInWithoutAnAnswer(t *testing.T) {
+	for name, why := range map[string]error{"unknown": dblock.ErrOutcomeUnknown, "silent": nil} {
+		t.Run(name, func(t *testing.T) {
+			var calls atomic.Int32
+			expire := func() error {
+				if calls.Add(1) > 3 {
+					return nil
+				}
+				if why == nil {
+					time.Sleep(time.Second)
+				}
+				return why
+			}
+			onEndNodes(t, expire, func(t *testing.T, lock *dblock.Lock) {
+				began := time.Now()
+				if err := lock.ExpireIn(t.Context(), 5*time.Second); !errors.Is(err, dblock.ErrOutcomeUnknown) {
+					t.Errorf("without an answer: %v", err)
+				}
+				if err := lock.ExpireIn(t.Context(), time.Minute); err != nil {
+					t.Error(err)
+				}
+				if until := lock.ValidUntil(); until.After(began.Add(5 * time.Second)) {
+					t.Errorf("valid for %v", until.Sub(began))
+				}
+				isLost(t, lock, dblock.Ended)
+			})
+		})
+	}
+}
+
+// The first of two calls is answered last: the lock ends no later than its nodes.
+func TestQuorumExpireInTwoAtOnce(t *testing.T) {
+	var calls atomic.Int32
+	expire := func() error {
+		if calls.Add(1) <= 3 {
+			time.Sleep(50 * time.Millisecond)
+		}
+		return nil
+	}
+	onEndNodes(t, expire, func(t *testing.T, lock *dblock.Lock) {
+		ended := make(chan error, 2)
+		for _, d := range []time.Duration{time.Minute, 5 * time.Second} {
+			go func() { ended <- lock.ExpireIn(t.Context(), d) }()
+			synctest.Wait()
+		}
+		for range 2 {
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		}
+		if left := time.Until(lock.ValidUntil()); left > 5*time.Second {
+			t.Errorf("valid for %v", left)
+		}
+	})
+}
+
+// Nothing was written on any node: the end is what it was.
+func TestQuorumExpireInRefused(t *testing.T) {
+	onEndNodes(t, func() error { return dblock.ErrBusy }, func(t *testing.T, lock *dblock.Lock) {
+		before := lock.ValidUntil()
+		if err := lock.ExpireIn(t.Context(), 5*time.Second); !errors.Is(err, dblock.ErrUnavailable) || !lock.ValidUntil().Equal(before) {
+			t.Errorf("%v, valid until %v, before %v", err, lock.ValidUntil(), before)
+		}
+	})
+}
