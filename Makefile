@@ -8,7 +8,7 @@ EXAMPLES = examples/optimistic
 EXAMPLES_SQLC = cd $(EXAMPLES) && $(GO) tool -modfile=../../tools/go.mod sqlc
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-race soak bench peers generate verify lint matrix
+.PHONY: help demo test test-race fuzz soak bench peers generate verify lint matrix
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -30,7 +30,10 @@ test-race: ## the same under the race detector; needs a C compiler
 	CGO_ENABLED=1 $(GO) test $(ONE_BY_ONE) -race -count=1 ./...
 	cd $(EXAMPLES) && CGO_ENABLED=1 $(GO) test $(ONE_BY_ONE) -race -count=1 ./...
 
-LEASE_FAULTS := LosesNothing|.*ThroughCrashes|Overlaps|.*Crowd|A.*CutAnywhere|LeadersFollow|SetsNever|ServesTheLiving
+fuzz: ## each fuzz test for a while: FUZZ=30s
+	GO=$(GO) scripts/fuzz.sh $(or $(FUZZ),30s)
+
+LEASE_FAULTS := ExcludesAtRandom|A.*ChurnLeavesNothing|LosesNothing|.*ThroughCrashes|Overlaps|.*Crowd|A.*CutAnywhere|LeadersFollow|SetsNever|ServesTheLiving
 OPTIMISTIC_FAULTS := Counts.*|A.*CutAnywhere
 TABLE_FAULTS := Increments.*|A.*CutAnywhere
 SESSION_FAULTS := .*Cancels.*|.*Kills|.*CutAnywhere|AFrozen.*|ABlackHole.*
@@ -50,6 +53,7 @@ soak: ## the tests of faults for longer: SOAK=10m
 	DBLOCK_SOAK=1 $(GO) test -count=1 -timeout 0 -v -run 'TestTables/.*/($(TABLE_FAULTS))' ./optimistic/mysqloptimistic
 	DBLOCK_SOAK=$(or $(SOAK),10m) $(GO) test -count=1 -timeout 0 -v -p 1 -run 'TestFaults$$' ./queue/...
 	DBLOCK_SOAK=1 $(GO) test -count=1 -timeout 0 -v -run 'TestQuorum$$' ./internal/conformance
+	DBLOCK_SOAK=1 $(GO) test -count=1 -timeout 0 -v -p 1 -run 'TestAnswers$$' ./...
 
 bench: ## every strategy of selling, held against direct, and the limits of the machine: BENCH="--rounds 5"
 	@scripts/servers.sh
