@@ -39,11 +39,19 @@ type groupLog struct {
 	disorder int
 	over     int // more than limit were running
 	limit    int
-	gather   map[string]chan struct{} // jobs of a group wait till so many have begun; nil: they don't
+	together int                      // the first jobs of a group wait until so many run
+	gather   map[string]chan struct{} // by group: closed when they do
 }
 
 func newLog(limit int) *groupLog {
 	return &groupLog{running: make(map[string]int), most: make(map[string]int), done: make(map[string]int), limit: limit}
+}
+
+// gathering has the first jobs of three groups wait until so many of their group run.
+func (l *groupLog) gathering(together int) *groupLog {
+	l.together = together
+	l.gather = map[string]chan struct{}{"0": make(chan struct{}), "1": make(chan struct{}), "2": make(chan struct{})}
+	return l
 }
 
 // handler works for a moment, and fails now and then.
@@ -56,7 +64,7 @@ func (l *groupLog) handler(ctx context.Context, job queue.Job[stage]) error {
 		l.over++
 	}
 	here := l.gather[s.Group]
-	if here != nil && l.running[s.Group] == l.limit {
+	if here != nil && l.running[s.Group] == l.together {
 		close(here)
 		l.gather[s.Group] = nil
 	}
@@ -125,7 +133,7 @@ func orderedJobsAreExact(t *testing.T, d *desk) {
 }
 
 func controlJobsWithoutAGroup(t *testing.T, d *desk) {
-	l := newLog(1)
+	l := newLog(1).gathering(2)
 	d.throng(t, l, 3, func(task queue.Task) queue.Task {
 		task.Group = ""
 		return task
@@ -136,8 +144,7 @@ func controlJobsWithoutAGroup(t *testing.T, d *desk) {
 }
 
 func limitedJobsAreExact(t *testing.T, d *desk) {
-	l := newLog(4)
-	l.gather = map[string]chan struct{}{"0": make(chan struct{}), "1": make(chan struct{}), "2": make(chan struct{})}
+	l := newLog(4).gathering(4)
 	d.throng(t, l, 3, func(task queue.Task) queue.Task {
 		task.AtMost = 4
 		if task.Args.(stage).N%5 == 0 {
@@ -156,7 +163,7 @@ func limitedJobsAreExact(t *testing.T, d *desk) {
 }
 
 func controlALimitThatIsRaised(t *testing.T, d *desk) {
-	l := newLog(4)
+	l := newLog(4).gathering(5)
 	d.throng(t, l, 3, func(task queue.Task) queue.Task {
 		task.AtMost = 40
 		return task
