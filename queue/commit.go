@@ -65,6 +65,8 @@ func (r *run) commit(ctx context.Context) error {
 	switch {
 	case errors.Is(err, dblock.ErrTxEnded):
 		return err
+	case q.gaveWay(err):
+		return &putOff{"ending a job in its handler's transaction", endAgain, fault.NoWrite(err)}
 	case err != nil:
 		return q.explain(fault.NoWrite(err), "ending a job in its handler's transaction, which was rolled back")
 	case !ours:
@@ -79,6 +81,15 @@ func (r *run) commit(ctx context.Context) error {
 		q.o.Observer.Recorded(r.w.o.Queue, 1, time.Since(began))
 	}
 	return err
+}
+
+// gaveWay tells that the end of a job failed because others have rows locked. It was to wait for them briefly only.
+func (q *Queue) gaveWay(err error) bool {
+	if err == nil {
+		return false
+	}
+	is := q.fault(fault.NoWrite(err))
+	return is == fault.Retry || is == fault.Busy || q.engine.IsLocked(err)
 }
 
 // clearUp finds out what became of a commit that failed, or got no answer: the job's row was to go with it. While nothing can be

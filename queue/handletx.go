@@ -28,7 +28,7 @@ func HandleIn[T, Tx any](q *Queue, kind string, fn func(ctx context.Context, tx 
 			r.rollback() // of a middleware that calls it again
 			tx, w, err := of.Begin(ctx)
 			if err != nil {
-				return &notBegun{err}
+				return &putOff{"beginning a transaction for a job", beginAgain, err}
 			}
 			r.work = w
 			done := false
@@ -44,17 +44,21 @@ func HandleIn[T, Tx any](q *Queue, kind string, fn func(ctx context.Context, tx 
 	})
 }
 
-// notBegun is no fault of the handler's, which was not called.
-type notBegun struct{ err error }
-
-func (e *notBegun) Error() string {
-	return fmt.Sprintf("queue: no transaction could begin for a job: %v", e.err)
+// putOff is no fault of the handler's: its transaction could not begin, or its job could not end. The job is run again after a while.
+type putOff struct {
+	doing string
+	again time.Duration // about so long
+	err   error
 }
 
-func (e *notBegun) Unwrap() error { return e.err }
+func (e *putOff) Error() string { return fmt.Sprintf("queue: %s: %v", e.doing, e.err) }
 
-// beginAgain is about after how long a job is run again whose transaction could not begin.
-const beginAgain = time.Second
+func (e *putOff) Unwrap() error { return e.err }
+
+const (
+	beginAgain = time.Second            // where no transaction could begin
+	endAgain   = 250 * time.Millisecond // where a row was locked that the end needs
+)
 
 // rollback gives up what the handler has written, and its connection.
 func (r *run) rollback() {

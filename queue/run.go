@@ -109,7 +109,7 @@ func (r *run) decide() {
 	var s *snoozed
 	var d *discarded
 	var c *cancelled
-	var n *notBegun
+	var p *putOff
 	see := &r.w.q.o.Observer
 	switch {
 	case r.err == nil:
@@ -136,9 +136,9 @@ func (r *run) decide() {
 		r.bury(d.error)
 	case r.task.of.of.ctx.Err() != nil: // the worker stops, or has lost its claims
 		r.w.handBack(r.task)
-	case errors.As(r.err, &n):
-		r.w.q.trouble("beginning a transaction for a job", n.err)
-		r.w.ended(end{task: r.task, what: deferred, attempt: r.task.Attempt, delay: jitter(beginAgain)})
+	case errors.As(r.err, &p):
+		r.w.q.trouble(p.doing, p.err)
+		r.w.ended(end{task: r.task, what: deferred, attempt: r.task.Attempt, delay: jitter(p.again)})
 	default:
 		r.fail()
 	}

@@ -118,6 +118,8 @@ func (e Queue) Run(t *testing.T) {
 		"EffectsInTime":                    effectsInTime,
 		"EffectsOfConflicts":               effectsOfConflicts,
 		"EffectsOfTheCancelled":            effectsOfTheCancelled,
+		"EffectsOfLockedKeys":              effectsOfLockedKeys,
+		"EffectsOfEndsThatGiveWay":         effectsOfEndsThatGiveWay,
 		"EffectsOfASwallowedDeadlock":      effectsOfASwallowedDeadlock,
 		"EffectsAtTheEndOfWork":            effectsAtTheEndOfWork,
 		"EffectsOfHandlersThatEndTheirTx":  effectsOfHandlersThatEndTheirTx,

@@ -52,7 +52,7 @@ type exchange struct {
 	look  bool
 	brief bool // it does not wait for the rows of unique keys and groups
 	wrote bool
-	freed []mysqldb.KeysOfJobsRow // the keys of jobs that have ended
+	freed freed // the keys of jobs that have ended
 }
 
 // whole are claims of which all that is left is finished: that all rows go is as good a proof as that each does.

@@ -180,31 +180,46 @@ func lockNow(ctx context.Context, on mysqldb.DBTX, query string, keys []key) err
 	return nil
 }
 
-// freeKeys gives unique keys back, and the places in groups, to those who wait for them. If it is to be brief it does not wait for their rows.
-func freeKeys(ctx context.Context, on mysqldb.DBTX, of []mysqldb.KeysOfJobsRow, brief bool) error {
-	unique, ended := make(map[key][]byte), make(map[key]int32)
-	var keys, groups []key
-	for _, o := range of {
+// freed are the keys of jobs that have ended.
+type freed []mysqldb.KeysOfJobsRow
+
+// of are the unique keys and the groups, in order.
+func (f freed) of() (keys, groups []key) {
+	for _, o := range f {
 		if o.UniqueKey.Valid {
-			k := key{string(o.Queue), o.UniqueKey.String}
-			keys = append(keys, k)
-			unique[k] = o.JobID
+			keys = append(keys, key{string(o.Queue), o.UniqueKey.String})
 		}
 		if o.GroupKey.Valid {
-			k := key{string(o.Queue), o.GroupKey.String}
-			if ended[k] == 0 {
-				groups = append(groups, k)
-			}
-			ended[k]++
+			groups = append(groups, key{string(o.Queue), o.GroupKey.String})
 		}
 	}
 	slices.SortFunc(keys, key.compare)
 	slices.SortFunc(groups, key.compare)
-	if brief {
-		if err := lockNow(ctx, on, mysqldb.LockUniqueNoWait, keys); err != nil {
-			return err
+	return keys, slices.Compact(groups)
+}
+
+// lockKeysNow locks unique keys and groups, or fails at once.
+func lockKeysNow(ctx context.Context, on mysqldb.DBTX, keys, groups []key) error {
+	if err := lockNow(ctx, on, mysqldb.LockUniqueNoWait, keys); err != nil {
+		return err
+	}
+	return lockNow(ctx, on, mysqldb.LockGroupsNoWait, groups)
+}
+
+// freeKeys gives unique keys back, and the places in groups, to those who wait for them. If it is to be brief it does not wait for their rows.
+func freeKeys(ctx context.Context, on mysqldb.DBTX, of freed, brief bool) error {
+	unique, ended := make(map[key][]byte), make(map[key]int32)
+	for _, o := range of {
+		if o.UniqueKey.Valid {
+			unique[key{string(o.Queue), o.UniqueKey.String}] = o.JobID
 		}
-		if err := lockNow(ctx, on, mysqldb.LockGroupsNoWait, groups); err != nil {
+		if o.GroupKey.Valid {
+			ended[key{string(o.Queue), o.GroupKey.String}]++
+		}
+	}
+	keys, groups := of.of()
+	if brief {
+		if err := lockKeysNow(ctx, on, keys, groups); err != nil {
 			return err
 		}
 	}

@@ -67,7 +67,7 @@ func (w *work) End(ctx context.Context, x *engine.Exchange) (ours bool, err erro
 	}
 	e := &exchange{d: w.d, ctx: ctx, on: w.d.on(w.tx), me: x.Member}
 	var got engine.Exchanged
-	for _, step := range []func(*engine.Exchange, *engine.Exchanged) error{e.finish, e.free} {
+	for _, step := range []func(*engine.Exchange, *engine.Exchanged) error{e.finish, w.lockKeys(e), e.free} {
 		if err := step(x, &got); errors.Is(err, errSomeLost) {
 			return false, nil
 		} else if err != nil {
@@ -75,6 +75,50 @@ func (w *work) End(ctx context.Context, x *engine.Exchange) (ours bool, err erro
 		}
 	}
 	return got.Finished == len(x.Finished), nil
+}
+
+// waitForKeys bounds how long the end of a job waits for the row of a unique key or a group.
+const waitForKeys = 50 * time.Millisecond
+
+// lockKeys locks the keys of the job. A statement that does not wait is repeated, as the server counts a wait in seconds. A refusal may have
+// rolled back the whole transaction (innodb_rollback_on_timeout), so that a savepoint has to show that it stands.
+func (w *work) lockKeys(e *exchange) func(*engine.Exchange, *engine.Exchanged) error {
+	return func(*engine.Exchange, *engine.Exchanged) error {
+		keys, groups := e.freed.of()
+		if len(keys)+len(groups) == 0 {
+			return nil
+		}
+		if _, err := w.tx.ExecContext(e.ctx, "SAVEPOINT "+mark); err != nil {
+			return err
+		}
+		var refused error
+		for pause, waited := time.Millisecond, time.Duration(0); ; pause, waited = 2*pause, waited+pause {
+			err := lockKeysNow(e.ctx, e.on, keys, groups)
+			if err == nil {
+				break
+			}
+			if refused = err; !mysqlfault.IsLocked(err) || waited >= waitForKeys || !sleep(e.ctx, pause) {
+				return err
+			}
+		}
+		_, err := w.tx.ExecContext(e.ctx, "RELEASE SAVEPOINT "+mark)
+		if refused != nil && mysqlfault.IsNoSavepoint(err) {
+			return refused
+		}
+		return err
+	}
+}
+
+// sleep waits, and tells that ctx lives.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // ended says what it means that the savepoint can't be released.

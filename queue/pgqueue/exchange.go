@@ -15,7 +15,7 @@ import (
 // What begins a transaction, as a statement to be sent beside others.
 const beginReadCommitted = "begin isolation level read committed read write"
 
-// waitForKeys bounds what a transaction that carries jobs of many waits for the row of a unique key or a group.
+// waitForKeys bounds how long a transaction that ends jobs waits for the row of a unique key or a group.
 const waitForKeys = "set local lock_timeout = '50ms'"
 
 // Exchange is one transaction in one round trip: how jobs ended first, so that a claim that was taken away stops nothing else.

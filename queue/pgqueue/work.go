@@ -31,6 +31,9 @@ func (w *work) End(ctx context.Context, x *engine.Exchange) (ours bool, err erro
 	var batch pgx.Batch
 	var ended int
 	batch.Queue(freshPlans)
+	if x.LocksKeys() {
+		batch.Queue(waitForKeys)
+	}
 	w.d.queueKept(&batch, x)
 	w.d.queueKeys(&batch, x)
 	w.d.queueFinished(&batch, x, &ended)

@@ -12,6 +12,7 @@ type Beginner[Tx any] interface {
 // Work is a transaction in which a handler does its job, and in which the job ends.
 type Work interface {
 	// End is Exchange in it, of nothing but one job that is finished; ours is false where its claim is not the member's any more.
+	// It waits for the rows of unique keys and groups briefly only, and IsLocked of its error.
 	// An error that is dblock.ErrTxEnded says that it had ended before, by the handler's doing.
 	End(ctx context.Context, x *Exchange) (ours bool, err error)
 
