@@ -251,6 +251,45 @@ func (q *Queries) KeysOfJobs(ctx context.Context, db DBTX, jobIds [][]byte) ([]K
 	return items, nil
 }
 
+const LockBlocked = `-- name: LockBlocked :many
+SELECT b.queue, b.group_key, b.seq, b.job_id, b.priority
+FROM dblock_queue_blocked b FORCE INDEX (PRIMARY)
+WHERE b.queue = ? AND b.group_key = ?
+ORDER BY b.queue, b.group_key, b.seq
+LIMIT ?
+FOR UPDATE
+`
+
+// The first of those that wait in a group, as they are now, whatever the transaction has read before.
+func (q *Queries) LockBlocked(ctx context.Context, db DBTX, queue []byte, groupKey []byte, limit int32) ([]DblockQueueBlocked, error) {
+	rows, err := db.QueryContext(ctx, LockBlocked, queue, groupKey, limit)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []DblockQueueBlocked
+	for rows.Next() {
+		var i DblockQueueBlocked
+		if err := rows.Scan(
+			&i.Queue,
+			&i.GroupKey,
+			&i.Seq,
+			&i.JobID,
+			&i.Priority,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const LockGroups = `-- name: LockGroups :many
 SELECT k.queue, k.group_key, k.most, k.taken, k.next_seq
 FROM (

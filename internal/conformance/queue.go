@@ -88,6 +88,7 @@ func (e Queue) Run(t *testing.T) {
 		"LimitedJobsAreExact":              limitedJobsAreExact,
 		"ControlALimitThatIsRaised":        controlALimitThatIsRaised,
 		"AGroupIsLetInOneByOne":            aGroupIsLetInOneByOne,
+		"ARaisedLimitLetsTheFirstIn":       aRaisedLimitLetsTheFirstIn,
 		"GroupsGoOnWhateverEndsTheirJobs":  groupsGoOnWhateverEndsTheirJobs,
 		"KeysOutliveTheKilled":             keysOutliveTheKilled,
 		"ControlKeysDieWithTheKilled":      controlKeysDieWithTheKilled,

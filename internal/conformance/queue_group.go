@@ -209,6 +209,30 @@ func aGroupIsLetInOneByOne(t *testing.T, d *desk) {
 	d.empty(t)
 }
 
+// A limit is raised while jobs wait: they begin before those that come later.
+func aRaisedLimitLetsTheFirstIn(t *testing.T, d *desk) {
+	const waiting, late = 40, 4
+	q := d.open(t, queue.Options{})
+	began := make(chan int, waiting+late)
+	handle(t, q, "note", func(_ context.Context, job queue.Job[int]) error {
+		began <- job.Args
+		return nil
+	})
+	for n := range waiting {
+		enqueue(t, q, queue.Task{Kind: "note", Args: n, Group: "g"})
+	}
+	for n := range late {
+		enqueue(t, q, queue.Task{Kind: "note", Args: waiting + n, Group: "g", AtMost: 3})
+	}
+	work(t, q, queue.WorkerOptions{Concurrency: 1})
+	for n := range waiting + late {
+		if got := wait(t, began, "a job"); got != n {
+			t.Fatalf("job %d began as number %d", got, n)
+		}
+	}
+	d.empty(t)
+}
+
 // Whatever ends a job lets the next one in.
 func groupsGoOnWhateverEndsTheirJobs(t *testing.T, d *desk) {
 	q := d.open(t, queue.Options{})

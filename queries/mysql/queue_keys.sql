@@ -95,6 +95,15 @@ ON b.queue = ask.queue AND b.group_key = ask.group_key
 AND b.seq < ask.places + (SELECT MIN(x.seq) FROM dblock_queue_blocked x WHERE x.queue = ask.queue AND x.group_key = ask.group_key)
 ORDER BY b.queue, b.group_key, b.seq;
 
+-- The first of those that wait in a group, as they are now, whatever the transaction has read before.
+-- name: LockBlocked :many
+SELECT b.queue, b.group_key, b.seq, b.job_id, b.priority
+FROM dblock_queue_blocked b FORCE INDEX (PRIMARY)
+WHERE b.queue = sqlc.arg(queue) AND b.group_key = sqlc.arg(group_key)
+ORDER BY b.queue, b.group_key, b.seq
+LIMIT ?
+FOR UPDATE;
+
 -- name: Unblock :exec
 DELETE b
 FROM (

@@ -19,8 +19,8 @@ type comer struct {
 	most     int32
 }
 
-// place lets jobs into their groups, in their order, or has them wait. It does not read those that wait, which would lock them out of a
-// transaction of REPEATABLE READ: where there is room nobody does.
+// place lets jobs into their groups, in their order, or has them wait. In a group that has room no job waits. So place reads those that
+// wait only if it raises the limit of a full group: in a caller's transaction of REPEATABLE READ that may lock out other groups.
 func place(ctx context.Context, on mysqldb.DBTX, jobs []comer) error {
 	if len(jobs) == 0 {
 		return nil
@@ -39,6 +39,9 @@ func place(ctx context.Context, on mysqldb.DBTX, jobs []comer) error {
 	if err != nil {
 		return err
 	}
+	if err := raise(ctx, on, keys, groups, most); err != nil {
+		return err
+	}
 	var ready, blocked []any
 	for _, j := range jobs {
 		g := groups[j.group]
@@ -53,9 +56,6 @@ func place(ctx context.Context, on mysqldb.DBTX, jobs []comer) error {
 		}
 		g.NextSeq++
 	}
-	for k, g := range groups {
-		g.Most = most[k] // a raised one counts from the next end: now there may be some who wait
-	}
 	if err := inserts(ctx, on, mysqldb.ReadyJobs, 3, ready); err != nil {
 		return err
 	}
@@ -63,6 +63,49 @@ func place(ctx context.Context, on mysqldb.DBTX, jobs []comer) error {
 		return err
 	}
 	return countGroups(ctx, on, keys, groups)
+}
+
+// raise gives groups, which are locked, their new limits. If there is room now in a group that was full, the first of those that wait
+// are let in.
+func raise(ctx context.Context, on mysqldb.DBTX, keys []key, groups map[key]*mysqldb.DblockQueueKey, most map[key]int32) error {
+	var heads []mysqldb.DblockQueueBlocked
+	for _, k := range keys {
+		g := groups[k]
+		if g == nil {
+			continue
+		}
+		full := g.Taken >= g.Most
+		if g.Most = most[k]; !full || g.Taken >= g.Most {
+			continue
+		}
+		first, err := readBlocked(ctx, on, mysqldb.LockBlocked, []byte(k.queue), []byte(k.name), g.Most-g.Taken)
+		if err != nil {
+			return err
+		}
+		heads = append(heads, first...)
+	}
+	_, err := letIn(ctx, on, heads, groups)
+	return err
+}
+
+// letIn has jobs that wait be ready, and counts them. It returns to which groups some came.
+func letIn(ctx context.Context, on mysqldb.DBTX, heads []mysqldb.DblockQueueBlocked, groups map[key]*mysqldb.DblockQueueKey) (came map[key]bool, err error) {
+	came = make(map[key]bool)
+	var gone, ready []any
+	for _, h := range heads {
+		k := key{string(h.Queue), string(h.GroupKey)}
+		if groups[k] == nil {
+			return nil, fmt.Errorf("mysqlqueue: group %q of queue %q was found and not asked for", k.name, k.queue)
+		}
+		groups[k].Taken++
+		came[k] = true
+		gone = append(gone, h.Queue, h.GroupKey, h.Seq)
+		ready = append(ready, h.Queue, h.Priority, h.JobID)
+	}
+	if _, err := asks(ctx, on, mysqldb.Unblock, len(heads), gone); err != nil {
+		return nil, err
+	}
+	return came, inserts(ctx, on, mysqldb.ReadyJobs, 3, ready)
 }
 
 // DueGroups reads the first rows whose time has come.
@@ -155,22 +198,8 @@ func admit(ctx context.Context, on mysqldb.DBTX, keys []key, ended map[key]int32
 		if err != nil {
 			return err
 		}
-		came := make(map[key]bool)
-		var gone, ready []any
-		for _, h := range heads {
-			k := key{string(h.Queue), string(h.GroupKey)}
-			if groups[k] == nil {
-				return fmt.Errorf("mysqlqueue: group %q of queue %q was found and not asked for", k.name, k.queue)
-			}
-			groups[k].Taken++
-			came[k] = true
-			gone = append(gone, h.Queue, h.GroupKey, h.Seq)
-			ready = append(ready, h.Queue, h.Priority, h.JobID)
-		}
-		if _, err := asks(ctx, on, mysqldb.Unblock, len(heads), gone); err != nil {
-			return err
-		}
-		if err := inserts(ctx, on, mysqldb.ReadyJobs, 3, ready); err != nil {
+		came, err := letIn(ctx, on, heads, groups)
+		if err != nil {
 			return err
 		}
 		var still []key
@@ -213,17 +242,24 @@ func lockGroups(ctx context.Context, on mysqldb.DBTX, keys []key) (map[key]*mysq
 func blockedHeads(ctx context.Context, on mysqldb.DBTX, keys []key, groups map[key]*mysqldb.DblockQueueKey) (heads []mysqldb.DblockQueueBlocked, err error) {
 	for some := range slices.Chunk(keys, mostAsks) {
 		places := func(k key) any { return int64(max(groups[k].Most-groups[k].Taken, 0)) }
-		err := each(ctx, on, mysqltext.Asks(mysqldb.BlockedHeads, len(some)), args(some, places), func(scan func(...any) error) error {
-			var b mysqldb.DblockQueueBlocked
-			err := scan(&b.Queue, &b.GroupKey, &b.Seq, &b.JobID, &b.Priority)
-			heads = append(heads, b)
-			return err
-		})
+		first, err := readBlocked(ctx, on, mysqltext.Asks(mysqldb.BlockedHeads, len(some)), args(some, places)...)
 		if err != nil {
 			return nil, err
 		}
+		heads = append(heads, first...)
 	}
 	return heads, nil
+}
+
+// readBlocked reads jobs that wait, by one of two statements.
+func readBlocked(ctx context.Context, on mysqldb.DBTX, query string, with ...any) (all []mysqldb.DblockQueueBlocked, err error) {
+	err = each(ctx, on, query, with, func(scan func(...any) error) error {
+		var b mysqldb.DblockQueueBlocked
+		err := scan(&b.Queue, &b.GroupKey, &b.Seq, &b.JobID, &b.Priority)
+		all = append(all, b)
+		return err
+	})
+	return all, err
 }
 
 // countGroups writes down what has become of groups.
