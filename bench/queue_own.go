@@ -68,7 +68,7 @@ type ownJobs struct {
 	undo     []func() error
 }
 
-func openOwn(ctx context.Context, env *Env, o ownOptions) (_ Jobs, err error) {
+func openOwn(ctx context.Context, env *Env, o ownOptions) (_ *ownJobs, err error) {
 	j := &ownJobs{work: o.work}
 	j.told.Store(&Told{Begun: func(int) {}, Ended: func(int) {}})
 	defer func() {
@@ -134,7 +134,7 @@ func (j *ownJobs) Close() error {
 }
 
 func (j *ownJobs) Clean(ctx context.Context) error {
-	for _, table := range strings.Fields("job ready scheduled claim dead history") {
+	for _, table := range strings.Fields("job ready scheduled claim dead history key blocked") {
 		if err := j.tables.exec(ctx, "TRUNCATE TABLE dblock_queue_"+table); err != nil {
 			return err
 		}

@@ -1,8 +1,10 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/dblock-go/dblock/internal/fault"
@@ -11,16 +13,16 @@ import (
 )
 
 // Tasks with keys are enqueued in statements of their own, beside those of tasks without keys. Such a statement waits only briefly for the
-// row of a unique key or a group. If another transaction has the row locked, the batch is halved until the call that needs the row is
-// alone. That call waits in the lane of its key, and so do calls with the same key that come later. One statement a lane waits on the
+// row of a unique key or a group. If another transaction has the row locked, the calls are divided by their keys until those of the locked
+// key are apart. They wait in the lane of that key, and so do calls with the same key that come later. One statement a lane waits on the
 // server; if too many lanes wait, the lane asks again from time to time.
 const (
 	keyedInFlight = 2
 	keyedWaiters  = 2       // statements that wait on the server
 	keyedWeight   = 1 << 20 // bytes in one statement
 
-	keyWait      = 50 * time.Millisecond // how long a statement of several keys waits for one of them
-	keyWaitAgain = 5 * time.Millisecond  // and one that asks again
+	keyWait      = 2 * time.Millisecond // how long a statement of several keys waits for one of them
+	keyWaitAgain = 5 * time.Millisecond // and one that asks again
 )
 
 // keyedCall is tasks of one caller, of which some have keys.
@@ -31,12 +33,8 @@ type keyedCall struct {
 
 func (q *Queue) newKeyed() *merge.Queue[keyedCall, []engine.Duplicate] {
 	return merge.New(merge.Options[keyedCall, []engine.Duplicate]{
-		Run: q.insertKeyed,
-		Key: func(c keyedCall) string { return c.lane },
-		Poison: func(err error) bool {
-			var locked *keyLockedError
-			return errors.As(err, &locked) || q.fault(err) == fault.Poison
-		},
+		Run:    q.insertKeyed,
+		Key:    func(c keyedCall) string { return c.lane },
 		Weight: func(c keyedCall) int { return weight(c.jobs) }, MaxWeight: keyedWeight,
 		MaxBatch: maxMerged, MaxQueue: q.o.MaxQueue, PerKey: keyedInFlight, MaxInFlight: keyedInFlight, Apart: true,
 		Waiters: keyedWaiters, MaxWait: q.o.Timeout,
@@ -60,7 +58,13 @@ func (q *Queue) enqueueKeyed(ctx context.Context, jobs []engine.Insert) ([]engin
 	return q.keyed.Do(ctx, c)
 }
 
-// insertKeyed runs one statement for several callers.
+// keyedAnswer is a call, and what became of it.
+type keyedAnswer struct {
+	keyedCall
+	merge.Answer[[]engine.Duplicate]
+}
+
+// insertKeyed enqueues the tasks of several callers: in one statement, if no key is locked and the server refuses none.
 func (q *Queue) insertKeyed(ctx context.Context, calls []keyedCall, again bool) ([]merge.Answer[[]engine.Duplicate], error) {
 	wait := keyWait
 	if again {
@@ -68,6 +72,28 @@ func (q *Queue) insertKeyed(ctx context.Context, calls []keyedCall, again bool) 
 		if merge.StandAside(ctx) {
 			wait = 0
 		}
+	}
+	all, open := make([]keyedAnswer, len(calls)), make([]*keyedAnswer, 0, len(calls))
+	for i, c := range calls {
+		all[i].keyedCall = c
+		if lane := c.behind(); !again && len(calls) > 1 && q.keyed.IsBlocked(lane) { // since the call came
+			all[i].waits()
+			continue
+		}
+		open = append(open, &all[i])
+	}
+	q.insertCalls(ctx, open, wait)
+	answers := make([]merge.Answer[[]engine.Duplicate], len(calls))
+	for i := range all {
+		answers[i] = all[i].Answer
+	}
+	return answers, nil
+}
+
+// insertCalls runs one statement, and more if that fails because of some of the calls.
+func (q *Queue) insertCalls(ctx context.Context, calls []*keyedAnswer, wait time.Duration) {
+	if len(calls) == 0 {
+		return
 	}
 	jobs := calls[0].jobs
 	if len(calls) > 1 {
@@ -77,16 +103,57 @@ func (q *Queue) insertKeyed(ctx context.Context, calls []keyedCall, again bool) 
 		}
 	}
 	dups, err := q.insert(ctx, jobs, wait)
-	answers := make([]merge.Answer[[]engine.Duplicate], len(calls))
 	var locked *keyLockedError
-	if errors.As(err, &locked) && len(calls) == 1 {
-		answers[0] = merge.Answer[[]engine.Duplicate]{Alone: true, Behind: calls[0].behind()}
-		return answers, nil
+	isLocked := errors.As(err, &locked)
+	switch {
+	case err != nil && len(calls) > 1 && (isLocked || q.fault(err) == fault.Poison):
+		slices.SortStableFunc(calls, func(a, b *keyedAnswer) int { return cmp.Compare(a.behind(), b.behind()) })
+		half := divide(calls, isLocked)
+		if half == len(calls) {
+			for _, c := range calls {
+				c.waits()
+			}
+			return
+		}
+		q.insertCalls(ctx, calls[:half], wait)
+		q.insertCalls(ctx, calls[half:], wait)
+	case isLocked:
+		calls[0].waits()
+	default:
+		for _, c := range calls {
+			c.Value, c.Err = dups, err // each looks for its own duplicates
+		}
 	}
-	for i := range answers {
-		answers[i].Value = dups // each looks for its own
+}
+
+// divide returns where calls are divided, which are sorted by their lanes: in the middle, or beside it, so that calls stay together that
+// only have the same key. It returns their number if they all do.
+func divide(calls []*keyedAnswer, byKey bool) int {
+	half := len(calls) / 2
+	if !byKey {
+		return half
 	}
-	return answers, err
+	for i := range len(calls) {
+		at := half - i/2 // beside the middle, on either side in turn
+		if i%2 == 1 {
+			at = half + i/2 + 1
+		}
+		if at > 0 && at < len(calls) && (calls[at-1].behind() != calls[at].behind() || !calls[at].hasOneKey() || !calls[at-1].hasOneKey()) {
+			return at
+		}
+	}
+	return len(calls)
+}
+
+// waits has a call wait in the lane of its key.
+func (c *keyedAnswer) waits() { c.Alone, c.Behind = true, c.behind() }
+
+// hasOneKey tells that all tasks of the call have the same key and no other.
+func (c *keyedCall) hasOneKey() bool {
+	lane := laneOf(&c.jobs[0])
+	return !slices.ContainsFunc(c.jobs, func(j engine.Insert) bool {
+		return laneOf(&j) != lane || j.Unique != "" && j.Group != ""
+	})
 }
 
 // behind is the lane in which a call waits: it is not known which of its keys is locked, so that it is that of the first.

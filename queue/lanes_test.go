@@ -1,0 +1,118 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/queue/internal/engine"
+)
+
+var (
+	errLocked  = errors.New("a row is locked")
+	errRefused = errors.New("refused by a trigger")
+)
+
+// lockedGroup is an engine on which the group "hot" is locked, and which refuses the group "bad".
+type lockedGroup struct {
+	engine.Engine
+	statements int
+	inserted   []string // groups
+}
+
+func (e *lockedGroup) Insert(_ context.Context, jobs []engine.Insert, _ time.Duration) ([]engine.Duplicate, error) {
+	e.statements++
+	for _, j := range jobs {
+		switch j.Group {
+		case "hot":
+			return nil, errLocked
+		case "bad":
+			return nil, errRefused
+		}
+	}
+	for _, j := range jobs {
+		e.inserted = append(e.inserted, j.Group)
+	}
+	return nil, nil
+}
+
+func (*lockedGroup) IsLocked(err error) bool { return errors.Is(err, errLocked) }
+
+func (*lockedGroup) Fault(err error) fault.Fault {
+	if errors.Is(err, errRefused) {
+		return fault.Poison
+	}
+	return fault.Other
+}
+
+func callOf(groups ...string) (c keyedCall) {
+	for _, g := range groups {
+		c.jobs = append(c.jobs, engine.Insert{Queue: "q", Group: g})
+	}
+	return c
+}
+
+// TestCallsOfALockedKeyGoApartTogether: a crowd of calls for a locked group costs its neighbours a few statements, however large it is.
+func TestCallsOfALockedKeyGoApartTogether(t *testing.T) {
+	t.Parallel()
+	e := &lockedGroup{}
+	q := &Queue{engine: e, o: Options{Timeout: time.Second}}
+	q.keyed = q.newKeyed()
+	var calls []keyedCall
+	var cold []string
+	for i := range 512 {
+		calls = append(calls, callOf("hot"))
+		if i%32 == 0 {
+			g := fmt.Sprintf("cold %02d", i/32)
+			calls, cold = append(calls, callOf(g)), append(cold, g)
+		}
+	}
+	calls = append(calls, callOf("bad"), callOf("cold 00", "hot"))
+	answers, err := q.insertKeyed(t.Context(), calls, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range calls {
+		a := answers[i]
+		switch g := c.jobs[len(c.jobs)-1].Group; {
+		case g == "hot" && (!a.Alone || a.Err != nil || a.Behind != c.behind()):
+			t.Errorf("call %d of the locked group: %+v", i, a)
+		case g == "bad" && !errors.Is(a.Err, errRefused):
+			t.Errorf("the call that is refused: %+v", a)
+		case g != "hot" && g != "bad" && (a.Alone || a.Err != nil):
+			t.Errorf("call %d of %s: %+v", i, g, a)
+		}
+	}
+	slices.Sort(e.inserted)
+	if !slices.Equal(e.inserted, cold) {
+		t.Errorf("enqueued into %v", e.inserted)
+	}
+	if e.statements > 32 {
+		t.Errorf("%d statements for %d calls", e.statements, len(calls))
+	}
+	t.Logf("%d statements", e.statements)
+}
+
+// TestCallsAreDividedByTheirKeys: as near to the middle as that can be.
+func TestCallsAreDividedByTheirKeys(t *testing.T) {
+	t.Parallel()
+	for want, calls := range map[int][]keyedCall{
+		1: {callOf("a"), callOf("b"), callOf("b"), callOf("b")},
+		3: {callOf("a"), callOf("a"), callOf("a"), callOf("b")},
+		2: {callOf("a"), callOf("a"), callOf("b"), callOf("b")},
+		4: {callOf("a"), callOf("a"), callOf("a"), callOf("a")}, // not at all
+		5: {callOf("a"), callOf("a"), callOf("a"), callOf("a"), callOf("a"), callOf("a", "b")},
+	} {
+		var all []*keyedAnswer
+		for _, c := range calls {
+			all = append(all, &keyedAnswer{keyedCall: c})
+		}
+		if at := divide(all, true); at != want {
+			t.Errorf("%d calls are divided at %d, want %d", len(calls), at, want)
+		}
+	}
+}
