@@ -78,7 +78,8 @@ func (r rig) giveBack(b lease.Back) {
 	}
 }
 
-// meetings has readers and writers come and go, among heartbeats, and counts how often a writer was not alone.
+// meetings has readers and writers come and go, among heartbeats, and counts how often a writer was not alone. They go on until both
+// have had the lock.
 func (r rig) meetings(rounds int, looks bool) (met, reads, writes int64) {
 	var within, meet, read, wrote atomic.Int64 // a reader counts one within, a writer a thousand
 	var crowd sync.WaitGroup
@@ -92,7 +93,7 @@ func (r rig) meetings(rounds int, looks bool) (met, reads, writes int64) {
 	for i := range 8 {
 		us := r.join("one")
 		crowd.Go(func() {
-			for n := range rounds {
+			for n := 0; n < rounds || n < 100*rounds && (read.Load() == 0 || wrote.Load() == 0); n++ {
 				if n%20 == 10 {
 					beat, alive, err := r.Beat(r.ctx, us.Member, time.Hour)
 					if err != nil || !alive {
