@@ -42,10 +42,11 @@ func (s *Store) await(ctx context.Context, o *order) error {
 	}
 }
 
-// The lanes of locks that are no SKU's stock; no SKU has such a name.
+// The lanes that are not of an SKU's stock; no SKU has such a name.
 const (
 	quotaLane = "\x00quota\x00"
 	keyLane   = "\x00key\x00"
+	cartLane  = "\x00carts"
 )
 
 func behindKey(key string) string { return keyLane + key }

@@ -88,13 +88,14 @@ func (o *order) each() iter.Seq2[int, Line] {
 	}
 }
 
-// lane is what orders contend for in the queue: carts, for the first of what they want.
+// lane is what orders contend for in the queue. All carts contend: two batches of carts nearly always have SKUs in common, and one would
+// pass over what the other has locked.
 func (o *order) lane() string {
-	if o.open {
+	switch {
+	case o.open:
 		return behindKey(o.Key)
-	}
-	if o.lines != nil {
-		return o.lines[0].SKU
+	case o.lines != nil:
+		return cartLane
 	}
 	return o.SKU
 }

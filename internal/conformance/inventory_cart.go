@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -282,6 +283,38 @@ func cartsWeighTheirLines(t *testing.T, s *shop) {
 	}
 	if len(carried) < 2 {
 		t.Errorf("no carts share a statement: this test shows nothing: %v", carried)
+	}
+	s.sound(t)
+}
+
+// aCrowdOfCartsIsSold has many carts at once that have SKUs in common: none of them is refused because of the others.
+func aCrowdOfCartsIsSold(t *testing.T, s *shop) {
+	const carts, skus, lines = 1024, 2000, 20
+	var stock, ledger []string
+	for _, sku := range named("sku", skus) {
+		stock = append(stock, fmt.Sprintf("('%s', 0, %d)", sku, carts))
+		ledger = append(ledger, fmt.Sprintf("('%s', '%s', %d)", sku, sku, carts))
+	}
+	s.exec(t, "INSERT INTO dblock_stock (sku, bucket, available) VALUES "+strings.Join(stock, ", "))
+	s.exec(t, "INSERT INTO dblock_adjustment (adjustment_id, sku, delta) VALUES "+strings.Join(ledger, ", "))
+	var all sync.WaitGroup
+	gate := make(chan struct{})
+	for i := range carts {
+		c := inventory.Cart{Key: fmt.Sprintf("cart-%d", i)}
+		for _, n := range rand.Perm(skus)[:lines] {
+			c.Lines = append(c.Lines, inventory.Line{SKU: fmt.Sprintf("sku-%d", n), Qty: 1})
+		}
+		all.Go(func() {
+			<-gate
+			if _, err := s.ReserveAll(t.Context(), c); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	close(gate)
+	all.Wait()
+	if n := s.count(t, "SELECT count(*) FROM dblock_reservation WHERE state = 2"); n != carts*lines {
+		t.Errorf("%d lines are sold, want %d", n, carts*lines)
 	}
 	s.sound(t)
 }
