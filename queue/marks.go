@@ -17,7 +17,8 @@ const (
 	markSlack = time.Second
 
 	// wholeEvery is how often at least a claim begins at the start, so that what stands before the marks waits for no longer: jobs of
-	// transactions that took their time, and of claims that were rolled back. Where such a claim takes long, it is done less often.
+	// transactions that took their time, and of claims that were rolled back. Where such a claim takes longer than others, it is done less
+	// often: it passes over many rows. On a busy server all claims take long, and that is no reason.
 	wholeEvery  = time.Second
 	wholeShare  = 20
 	wholeSeldom = 10 * time.Second
@@ -28,7 +29,9 @@ const (
 // The times are the server's.
 type marks struct {
 	at    map[int16]mark // nil: nothing was claimed from the start yet
-	whole time.Time      // when the next claim is to begin at the start
+	whole time.Time      // when a claim last began at the start; zero: the next one is to
+	took  time.Duration  // that claim
+	usual time.Duration  // about how long one takes that begins at the marks; 0: not known
 }
 
 type mark struct {
@@ -38,8 +41,8 @@ type mark struct {
 
 // from is where the next claim is to begin; nil: at the start.
 func (m *marks) from(now time.Time) []engine.Mark {
-	if m.at == nil || !now.Before(m.whole) {
-		m.whole = now.Add(wholeEvery)
+	if m.at == nil || !now.Before(m.due()) {
+		m.whole, m.took = now, 0
 		return nil
 	}
 	from := make([]engine.Mark, 0, len(m.at))
@@ -55,9 +58,14 @@ func (m *marks) from(now time.Time) []engine.Mark {
 
 // saw takes over what a claim brought, in order. Others who claim at the same time have what stands before it: unless they fail.
 func (m *marks) saw(ask *engine.Ask, jobs []engine.Job, now time.Time, took time.Duration) {
-	if ask.From == nil {
+	switch {
+	case ask.From == nil:
 		m.at = make(map[int16]mark)
-		m.whole = now.Add(max(min(max(wholeEvery, took*wholeShare), wholeSeldom), 4*took))
+		m.whole, m.took = now, took
+	case m.usual == 0:
+		m.usual = took
+	default:
+		m.usual += (took - m.usual) / 8
 	}
 	for p, k := range m.at {
 		k.more = false
@@ -77,6 +85,15 @@ func (m *marks) saw(ask *engine.Ask, jobs []engine.Job, now time.Time, took time
 			m.at[jobs[n-1].Priority] = k
 		}
 	}
+}
+
+// due is when the next claim is to begin at the start.
+func (m *marks) due() time.Time {
+	if m.whole.IsZero() {
+		return m.whole
+	}
+	more := max(m.took-2*m.usual, 0)
+	return m.whole.Add(max(min(max(wholeEvery, more*wholeShare), wholeSeldom), 4*more))
 }
 
 // forget has the next claim begin at the start.

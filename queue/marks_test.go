@@ -44,8 +44,27 @@ func TestMarks(t *testing.T) {
 	}
 	m.forget()
 	m.saw(&engine.Ask{Most: 1}, nil, now, time.Second)
-	if rest := m.whole.Sub(now); rest != wholeSeldom {
+	if rest := m.due().Sub(now); rest != wholeSeldom {
 		t.Errorf("after a claim of a second the next whole one is in %v, want %v", rest, wholeSeldom)
+	}
+}
+
+// A job that was committed late waits for a claim that begins at the start. On a busy server, where all claims take long, that is no later.
+func TestMarksOnABusyServer(t *testing.T) {
+	t.Parallel()
+	const took = 400 * time.Millisecond
+	var m marks
+	began, now := 0, time.Now()
+	for range 100 {
+		ask := &engine.Ask{Most: 1, From: m.from(now)}
+		if ask.From == nil {
+			began++
+		}
+		now = now.Add(took)
+		m.saw(ask, []engine.Job{{ReadyAt: now}}, now, took)
+	}
+	if began < 20 {
+		t.Errorf("%d of 100 claims, of %v each, began at the start", began, took)
 	}
 }
 
