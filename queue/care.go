@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/member"
@@ -13,6 +14,10 @@ import (
 const (
 	promoteStep = 1000 // jobs that one statement promotes
 	mostSteps   = 100  // of one call
+
+	everDue      = 100 * 365 * 24 * time.Hour
+	sinceSlack   = time.Second      // jobs are committed a little later than their time
+	longestSince = 10 * time.Second // and the TTL: another process may have looked last, and be gone
 )
 
 // Promote has jobs be ready whose time has come, of all queues, and returns how many. Workers do so by themselves (WorkerOptions.Promote).
@@ -22,25 +27,62 @@ func (q *Queue) Promote(ctx context.Context) (promoted int, err error) {
 			q.announce(engine.AnyQueue)
 		}
 	}()
-	for range mostSteps {
-		n, err := q.promoteStep(ctx)
-		promoted += n
-		if err != nil {
-			return promoted, err
-		}
-		if n < promoteStep {
-			break
-		}
+	promoted, err = q.promotePlain(ctx)
+	if err != nil {
+		return promoted, err
 	}
 	n, err := q.promoteGroups(ctx)
 	return promoted + n, err
+}
+
+// promotePlain promotes jobs without a group, in the order of their times. While there is a backlog of them, jobs whose time has come since
+// the last look are promoted between its steps: those that are urgent do not wait for the backlog. So they do not wait, either, where the
+// first step fails, for example as it passes over more deleted rows than Options.Timeout allows for.
+func (q *Queue) promotePlain(ctx context.Context) (promoted int, err error) {
+	for range mostSteps {
+		began := time.Now()
+		n, err := q.promoteStep(ctx, everDue)
+		promoted += n
+		if err == nil && n < promoteStep {
+			q.looked(began)
+			return promoted, nil
+		}
+		m, failed := q.promoteRecent(ctx)
+		promoted += m
+		if err = errors.Join(err, failed); err != nil {
+			return promoted, err
+		}
+	}
+	return promoted, nil
+}
+
+// promoteRecent promotes jobs without a group whose time has come since the last look.
+func (q *Queue) promoteRecent(ctx context.Context) (promoted int, err error) {
+	began, since := time.Now(), q.member.TTL()+longestSince
+	q.mu.RLock()
+	if !q.promotedAt.IsZero() {
+		since = min(began.Sub(q.promotedAt)+sinceSlack, since)
+	}
+	q.mu.RUnlock()
+	promoted, err = q.promoteStep(ctx, since)
+	if err == nil {
+		q.looked(began)
+	}
+	return promoted, err
+}
+
+// looked notes when the jobs were looked at whose time had come.
+func (q *Queue) looked(at time.Time) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.promotedAt = at
 }
 
 // promoteGroups has jobs come to their groups whose time has come. A group that another transaction has locked is passed over, and looked
 // at again the next time.
 func (q *Queue) promoteGroups(ctx context.Context) (promoted int, err error) {
 	var groups []engine.Group
-	err = q.within(ctx, func(ctx context.Context) (err error) {
+	err = q.patiently(ctx, "looking for groups", func(ctx context.Context) (err error) {
 		groups, err = q.engine.DueGroups(ctx, engine.DueLook)
 		return err
 	})
@@ -62,7 +104,7 @@ func (q *Queue) promoteApart(ctx context.Context, groups []engine.Group) (promot
 	}
 	for range mostSteps {
 		n := 0
-		err := q.within(ctx, func(ctx context.Context) (err error) {
+		err := q.patiently(ctx, "promoting groups", func(ctx context.Context) (err error) {
 			n, err = q.engine.PromoteGroups(ctx, groups, promoteStep, wait)
 			return err
 		})
@@ -86,27 +128,67 @@ func (q *Queue) promoteApart(ctx context.Context, groups []engine.Group) (promot
 	return promoted, nil
 }
 
-func (q *Queue) promoteStep(ctx context.Context) (int, error) {
-	ctx, cancel := context.WithTimeout(ctx, q.o.Timeout)
-	defer cancel()
-	n, err := q.engine.Promote(ctx, promoteStep)
-	if err != nil && q.fault(err) != fault.Retry {
+func (q *Queue) promoteStep(ctx context.Context, since time.Duration) (n int, err error) {
+	within := q.within
+	if since == everDue {
+		within = func(ctx context.Context, f func(context.Context) error) error {
+			return q.patiently(ctx, "promoting", f)
+		}
+	}
+	for range insertTries {
+		err = within(ctx, func(ctx context.Context) (err error) {
+			n, err = q.engine.Promote(ctx, since, promoteStep)
+			return err
+		})
+		if err == nil || q.fault(err) != fault.Retry {
+			break
+		}
+	}
+	if err != nil {
 		return n, q.explain(err, "promoting")
 	}
 	return n, nil
 }
 
+// patiently is within for statements that may have to pass over many rows that were deleted, and which the server can't clean up yet. One
+// that was cut off by Options.Timeout has twice the time when it is sent again, up to mostPatience: else it would be cut off each time.
+func (q *Queue) patiently(ctx context.Context, doing string, f func(context.Context) error) error {
+	q.mu.RLock()
+	patience := max(q.patience[doing], q.o.Timeout)
+	q.mu.RUnlock()
+	within, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	began := time.Now()
+	err := f(within)
+	switch {
+	case err == nil:
+		patience = 2 * time.Since(began)
+	case ctx.Err() == nil && within.Err() != nil:
+		patience *= 2
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.patience[doing] = min(patience, max(mostPatience, q.o.Timeout))
+	return err
+}
+
 // Rescue has the jobs of processes that are gone be ready again, of all queues, with one attempt more, and buries those that had none
 // left. It returns how many there were of both. Workers do so by themselves (WorkerOptions.Rescue).
 func (q *Queue) Rescue(ctx context.Context) (ready, dead int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, q.o.Timeout)
-	defer cancel()
-	suspects, err := q.engine.Suspects(ctx)
+	var suspects []member.ID
+	err = q.patiently(ctx, "looking for the gone", func(ctx context.Context) (err error) {
+		suspects, err = q.engine.Suspects(ctx)
+		return err
+	})
 	if err != nil {
 		return 0, 0, q.explain(fault.NoWrite(err), "looking for those who are gone")
 	}
 	for _, m := range suspects {
-		gone, err := q.engine.Evict(ctx, m)
+		gone := false
+		err := q.within(ctx, func(ctx context.Context) (err error) {
+			gone, err = q.engine.Evict(ctx, m)
+			return err
+		})
 		if err != nil {
 			return ready, dead, q.explain(err, "looking whether a member is gone")
 		}
@@ -126,7 +208,11 @@ func (q *Queue) Rescue(ctx context.Context) (ready, dead int, err error) {
 func (q *Queue) rescue(ctx context.Context, gone member.ID) (ready, dead int, err error) {
 	const failure = "its worker is gone"
 	for range mostSteps {
-		got, err := q.engine.Rescue(ctx, gone, failure, q.o.History > 0)
+		var got engine.Rescued
+		err := q.patiently(ctx, "rescuing", func(ctx context.Context) (err error) {
+			got, err = q.engine.Rescue(ctx, gone, failure, q.o.History > 0)
+			return err
+		})
 		if err != nil && q.fault(err) == fault.Retry {
 			continue
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/fault"
@@ -35,6 +36,8 @@ type Queue struct {
 	claims     claimSet
 	reconciled *member.Life // the last one whose claims are looked after
 	election   election
+	promotedAt time.Time                // when jobs without a group were looked at whose time had come
+	patience   map[string]time.Duration // of statements that pass over many rows, by what they do: see patiently
 	teller     *teller
 	ear        ear
 	ending     context.Context
@@ -48,7 +51,8 @@ func New(e engine.Engine, o Options) (*Queue, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := &Queue{engine: e, o: o, member: member.New(e, mo), handlers: make(map[string]*handler), workers: make(map[*worker]struct{})}
+	q := &Queue{engine: e, o: o, member: member.New(e, mo), handlers: make(map[string]*handler), workers: make(map[*worker]struct{}),
+		patience: make(map[string]time.Duration)}
 	q.ending, q.end = context.WithCancel(context.Background())
 	q.recorded, q.unrecord = context.WithCancel(context.Background())
 	q.teller = newTeller(func(ctx context.Context, news []engine.News) error {

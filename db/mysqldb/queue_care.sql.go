@@ -99,6 +99,7 @@ const DueJobs = `-- name: DueJobs :many
 SELECT CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', s.run_at) AS SIGNED) AS run_us, s.job_id, s.queue, s.priority
 FROM dblock_queue_scheduled s FORCE INDEX (PRIMARY)
 WHERE s.run_at <= +UTC_TIMESTAMP(6) AND s.group_key IS NULL
+  AND s.run_at > TIMESTAMPADD(MICROSECOND, CAST(? AS SIGNED), +UTC_TIMESTAMP(6))
 ORDER BY s.run_at, s.job_id
 LIMIT ?
 FOR UPDATE SKIP LOCKED
@@ -111,9 +112,9 @@ type DueJobsRow struct {
 	Priority int16
 }
 
-// Jobs without a group whose time has come.
-func (q *Queries) DueJobs(ctx context.Context, db DBTX, limit int32) ([]DueJobsRow, error) {
-	rows, err := db.QueryContext(ctx, DueJobs, limit)
+// Jobs without a group whose time has come, since so long at most.
+func (q *Queries) DueJobs(ctx context.Context, db DBTX, agoUs int64, limit int32) ([]DueJobsRow, error) {
+	rows, err := db.QueryContext(ctx, DueJobs, agoUs, limit)
 	if err != nil {
 		return nil, err
 	}

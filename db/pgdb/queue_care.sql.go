@@ -15,7 +15,8 @@ const PromoteJobs = `-- name: PromoteJobs :one
 WITH head AS MATERIALIZED (
     SELECT s.ctid::tid AS place FROM dblock_queue_scheduled s
     WHERE s.run_at <= statement_timestamp() AND s.group_key IS NULL
-    ORDER BY s.run_at, s.job_id LIMIT $1 FOR UPDATE SKIP LOCKED
+      AND s.run_at > statement_timestamp() - $1::float8 * interval '1 microsecond'
+    ORDER BY s.run_at, s.job_id LIMIT $2 FOR UPDATE SKIP LOCKED
 ), due AS (
     DELETE FROM dblock_queue_scheduled d
     WHERE d.ctid = ANY (ARRAY(SELECT h.place FROM head h))
@@ -26,10 +27,10 @@ WITH head AS MATERIALIZED (
 SELECT count(*) FROM due
 `
 
-// Jobs whose time has come are ready, from now on, but for those that their groups have to admit: see TakeDueGrouped.
-// statement_timestamp() and not clock_timestamp(), which no index is searched by.
-func (q *Queries) PromoteJobs(ctx context.Context, db DBTX, most int32) (int64, error) {
-	row := db.QueryRow(ctx, PromoteJobs, most)
+// Jobs whose time has come, since so long at most, are ready, from now on, but for those that their groups have to admit: see
+// TakeDueGrouped. statement_timestamp() and not clock_timestamp(), which no index is searched by.
+func (q *Queries) PromoteJobs(ctx context.Context, db DBTX, sinceUs float64, most int32) (int64, error) {
+	row := db.QueryRow(ctx, PromoteJobs, sinceUs, most)
 	var count int64
 	err := row.Scan(&count)
 	return count, err

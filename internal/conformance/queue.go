@@ -87,6 +87,7 @@ func (e Queue) Run(t *testing.T) {
 		"ControlJobsWithoutAGroup":         controlJobsWithoutAGroup,
 		"LimitedJobsAreExact":              limitedJobsAreExact,
 		"ControlALimitThatIsRaised":        controlALimitThatIsRaised,
+		"AnUrgentJobDoesNotWait":           anUrgentJobDoesNotWaitForABacklog,
 		"AGroupIsLetInOneByOne":            aGroupIsLetInOneByOne,
 		"ARaisedLimitLetsTheFirstIn":       aRaisedLimitLetsTheFirstIn,
 		"GroupsGoOnWhateverEndsTheirJobs":  groupsGoOnWhateverEndsTheirJobs,

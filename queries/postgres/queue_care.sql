@@ -1,9 +1,10 @@
--- Jobs whose time has come are ready, from now on, but for those that their groups have to admit: see TakeDueGrouped.
--- statement_timestamp() and not clock_timestamp(), which no index is searched by.
+-- Jobs whose time has come, since so long at most, are ready, from now on, but for those that their groups have to admit: see
+-- TakeDueGrouped. statement_timestamp() and not clock_timestamp(), which no index is searched by.
 -- name: PromoteJobs :one
 WITH head AS MATERIALIZED (
     SELECT s.ctid::tid AS place FROM dblock_queue_scheduled s
     WHERE s.run_at <= statement_timestamp() AND s.group_key IS NULL
+      AND s.run_at > statement_timestamp() - sqlc.arg(since_us)::float8 * interval '1 microsecond'
     ORDER BY s.run_at, s.job_id LIMIT sqlc.arg(most) FOR UPDATE SKIP LOCKED
 ), due AS (
     DELETE FROM dblock_queue_scheduled d

@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"slices"
+	"time"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/fault"
@@ -32,9 +33,9 @@ func (d *database) Payloads(ctx context.Context, jobs []engine.ID) (map[engine.I
 }
 
 // Promote finds them, and moves those that it has locked.
-func (d *database) Promote(ctx context.Context, most int) (promoted int, err error) {
+func (d *database) Promote(ctx context.Context, since time.Duration, most int) (promoted int, err error) {
 	err = d.inTx(ctx, func(on mysqldb.DBTX) (commit bool, err error) {
-		due, err := d.q.DueJobs(ctx, on, int32(most))
+		due, err := d.q.DueJobs(ctx, on, -since.Microseconds(), int32(most))
 		if err != nil || len(due) == 0 {
 			return false, err
 		}

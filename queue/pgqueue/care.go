@@ -36,8 +36,8 @@ func (d *database) Payloads(ctx context.Context, jobs []engine.ID) (map[engine.I
 }
 
 // Promote is one statement.
-func (d *database) Promote(ctx context.Context, most int) (int, error) {
-	n, err := d.q.PromoteJobs(ctx, d.on(d.pool), int32(most))
+func (d *database) Promote(ctx context.Context, since time.Duration, most int) (int, error) {
+	n, err := d.q.PromoteJobs(ctx, d.on(d.pool), float64(since.Microseconds()), int32(most))
 	return int(n), err
 }
 

@@ -167,8 +167,8 @@ type Engine interface {
 	// Unclaim has the jobs of a claim be ready again, where there is such a claim: its answer was lost, nobody has begun them.
 	Unclaim(ctx context.Context, m member.ID, claim ID) (found bool, err error)
 
-	// Promote has so many jobs without a group, at most, be ready whose time has come.
-	Promote(ctx context.Context, most int) (promoted int, err error)
+	// Promote has so many jobs without a group, at most, be ready whose time came within since.
+	Promote(ctx context.Context, since time.Duration, most int) (promoted int, err error)
 
 	// DueGroups is the groups of the first jobs, so many, whose time has come.
 	DueGroups(ctx context.Context, most int) ([]Group, error)

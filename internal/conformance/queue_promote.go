@@ -1,0 +1,43 @@
+package conformance
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock/queue"
+)
+
+// overdue schedules so many jobs whose time came an hour ago, of a group or of none, by hand: the rows of dblock_queue_scheduled alone.
+func (d *desk) overdue(t *testing.T, jobs int, group string) {
+	t.Helper()
+	digits := "(SELECT 0 AS d" + strings.Repeat(" UNION ALL SELECT 1", 9) + ")"
+	id, hourAgo := "gen_random_uuid()", "now() - interval '1 hour'"
+	if d.e.Kind != "postgres" {
+		id, hourAgo = "UNHEX(REPLACE(UUID(), '-', ''))", "UTC_TIMESTAMP(6) - INTERVAL 1 HOUR"
+	}
+	key := "NULL"
+	if group != "" {
+		key = "'" + group + "'"
+	}
+	d.exec(t, fmt.Sprintf("INSERT INTO dblock_queue_scheduled (run_at, job_id, queue, priority, group_key) "+
+		"SELECT %s, %s, 'default', 0, %s FROM %s a CROSS JOIN %s b CROSS JOIN %s c CROSS JOIN %s d CROSS JOIN %s e LIMIT %d",
+		hourAgo, id, key, digits, digits, digits, digits, digits, jobs))
+}
+
+// An urgent job whose time has come is ready before most of those that wait for their promotion.
+func anUrgentJobDoesNotWaitForABacklog(t *testing.T, d *desk) {
+	const backlog = 20_000
+	q := d.open(t, queue.Options{})
+	d.overdue(t, backlog, "")
+	enqueue(t, q, queue.Task{Kind: "note", Args: 1, Priority: -1, Delay: time.Microsecond})
+	n, err := q.Promote(soon(t))
+	if err != nil || n != backlog+1 {
+		t.Fatalf("%d jobs are promoted, %v", n, err)
+	}
+	first := d.count(t, "SELECT count(*) FROM dblock_queue_ready r WHERE r.ready_at < (SELECT u.ready_at FROM dblock_queue_ready u WHERE u.priority = -1)")
+	if first > backlog/4 {
+		t.Errorf("%d of %d other jobs are ready before the urgent one", first, backlog)
+	}
+}
