@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/fault"
-	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
@@ -96,11 +95,14 @@ func (q *Queue) promoteGroups(ctx context.Context) (promoted int, err error) {
 	return promoted, err
 }
 
+// groupWait is how long the promotion of one group waits for its row.
+const groupWait = 50 * time.Millisecond
+
 // promoteApart promotes the jobs of some groups: together, or in halves if a group is locked, or has an error of its own.
 func (q *Queue) promoteApart(ctx context.Context, groups []engine.Group) (promoted int, err error) {
 	wait := keyWaitAgain
 	if len(groups) == 1 {
-		wait = keyWait
+		wait = groupWait
 	}
 	for range mostSteps {
 		n := 0
@@ -170,65 +172,4 @@ func (q *Queue) patiently(ctx context.Context, doing string, f func(context.Cont
 	defer q.mu.Unlock()
 	q.patience[doing] = min(patience, max(mostPatience, q.o.Timeout))
 	return err
-}
-
-// Rescue has the jobs of processes that are gone be ready again, of all queues, with one attempt more, and buries those that had none
-// left. It returns how many there were of both. Workers do so by themselves (WorkerOptions.Rescue).
-func (q *Queue) Rescue(ctx context.Context) (ready, dead int, err error) {
-	var suspects []member.ID
-	err = q.patiently(ctx, "looking for the gone", func(ctx context.Context) (err error) {
-		suspects, err = q.engine.Suspects(ctx)
-		return err
-	})
-	if err != nil {
-		return 0, 0, q.explain(fault.NoWrite(err), "looking for those who are gone")
-	}
-	for _, m := range suspects {
-		gone := false
-		err := q.within(ctx, func(ctx context.Context) (err error) {
-			gone, err = q.engine.Evict(ctx, m)
-			return err
-		})
-		if err != nil {
-			return ready, dead, q.explain(err, "looking whether a member is gone")
-		}
-		if !gone {
-			continue
-		}
-		r, d, err := q.rescue(ctx, m)
-		ready, dead = ready+r, dead+d
-		if err != nil {
-			return ready, dead, err
-		}
-	}
-	return ready, dead, nil
-}
-
-// rescue takes the claims of one member, a few at a time.
-func (q *Queue) rescue(ctx context.Context, gone member.ID) (ready, dead int, err error) {
-	const failure = "its worker is gone"
-	for range mostSteps {
-		var got engine.Rescued
-		err := q.patiently(ctx, "rescuing", func(ctx context.Context) (err error) {
-			got, err = q.engine.Rescue(ctx, gone, failure, q.o.History > 0)
-			return err
-		})
-		if err != nil && q.fault(err) == fault.Retry {
-			continue
-		}
-		if err != nil {
-			return ready, dead, q.explain(err, "rescuing jobs")
-		}
-		ready, dead = ready+got.Ready, dead+got.Dead
-		if got.Claims == 0 {
-			break
-		}
-	}
-	if ready+dead > 0 { // of a group whose job is dead the next one is ready
-		q.announce(engine.AnyQueue)
-	}
-	if f := q.o.Observer.Rescued; f != nil && ready+dead > 0 {
-		f(ready, dead)
-	}
-	return ready, dead, nil
 }

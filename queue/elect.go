@@ -36,7 +36,7 @@ func (w *worker) duties() []duty {
 	}
 	if w.o.Rescue >= 0 {
 		all = append(all, duty{"rescue", w.o.Rescue, "rescuing the jobs of those who are gone", func(ctx context.Context) error {
-			_, _, err := w.q.Rescue(ctx)
+			_, _, err := w.q.rescue(ctx, w.o.Backoff)
 			return errors.Join(err, w.forget(ctx))
 		}})
 	}

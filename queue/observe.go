@@ -31,8 +31,8 @@ type Observer struct {
 	// them. It is what becomes of a process that stood still for longer than its TTL.
 	Lost func(queue string, jobs int)
 
-	// Rescued: a process is gone, and so many of its jobs are ready again; dead had no attempt left.
-	Rescued func(ready, dead int)
+	// Rescued: processes are gone. So many of their jobs are tried again after the backoff; dead had no attempt left.
+	Rescued func(again, dead int)
 
 	// Elected: a worker of this process looks after the queues from now on, or, with false, no more. After three failures in a
 	// row a worker gives its duty up. duty is "promote" (jobs whose time has come), "rescue" (those of processes that are gone),

@@ -177,10 +177,12 @@ func (o WorkerOptions) withDefaults(ttl time.Duration) (WorkerOptions, error) {
 		return o, &dblock.InvalidError{Field: "WorkerOptions.Stats", Reason: fmt.Sprintf("%v is shorter than 100ms", o.Stats)}
 	}
 	if o.Backoff == nil {
-		o.Backoff = Exponential(time.Second, 6*time.Hour)
+		o.Backoff = defaultBackoff
 	}
 	return o, nil
 }
+
+var defaultBackoff = Exponential(time.Second, 6*time.Hour)
 
 // Exponential is a backoff of about first after the first attempt, and twice as long after each further one, up to most; each is longer
 // or shorter by up to a quarter, so that jobs that failed together come apart.

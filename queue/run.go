@@ -161,15 +161,19 @@ func (r *run) fail() {
 		r.bury(r.err)
 		return
 	}
-	backoff := r.w.o.Backoff
-	if r.h != nil && r.h.backoff != nil {
-		backoff = r.h.backoff
-	}
-	again := min(max(backoff(r.info.Attempt, r.err), 0), MaxDelay)
+	again := r.w.q.pauseAfter(r.info.Kind, r.w.o.Backoff, r.info.Attempt, r.err)
 	if f := r.w.q.o.Observer.Failed; f != nil {
 		f(r.info, r.err, again)
 	}
 	r.w.ended(end{task: r.task, what: deferred, attempt: r.task.Attempt + 1, failure: failure(r.err), delay: again})
+}
+
+// pauseAfter is how long a job waits after an attempt that failed: as its kind's handler says, or else as backoff does.
+func (q *Queue) pauseAfter(kind string, backoff func(int, error) time.Duration, attempt int, err error) time.Duration {
+	if h := q.handlerOf(kind); h != nil && h.backoff != nil {
+		backoff = h.backoff
+	}
+	return min(max(backoff(attempt, err), 0), MaxDelay)
 }
 
 // bury gives the job up for good.

@@ -8,7 +8,6 @@ package mysqldb
 import (
 	"context"
 	"database/sql"
-	"strings"
 )
 
 const DueGrouped = `-- name: DueGrouped :many
@@ -139,73 +138,6 @@ func (q *Queries) DueJobs(ctx context.Context, db DBTX, agoUs int64, limit int32
 		return nil, err
 	}
 	return items, nil
-}
-
-const LeftOver = `-- name: LeftOver :many
-SELECT j.job_id, j.attempt, j.max_attempts FROM dblock_queue_job j FORCE INDEX (PRIMARY)
-WHERE j.job_id IN (/*SLICE:job_ids*/?)
-ORDER BY j.job_id
-FOR UPDATE
-`
-
-type LeftOverRow struct {
-	JobID       []byte
-	Attempt     int16
-	MaxAttempts int16
-}
-
-// Jobs of claims that were taken from the dead, locked in order.
-func (q *Queries) LeftOver(ctx context.Context, db DBTX, jobIds [][]byte) ([]LeftOverRow, error) {
-	query := LeftOver
-	var queryParams []interface{}
-	if len(jobIds) > 0 {
-		for _, v := range jobIds {
-			queryParams = append(queryParams, v)
-		}
-		query = strings.Replace(query, "/*SLICE:job_ids*/?", strings.Repeat(",?", len(jobIds))[1:], 1)
-	} else {
-		query = strings.Replace(query, "/*SLICE:job_ids*/?", "NULL", 1)
-	}
-	rows, err := db.QueryContext(ctx, query, queryParams...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []LeftOverRow
-	for rows.Next() {
-		var i LeftOverRow
-		if err := rows.Scan(&i.JobID, &i.Attempt, &i.MaxAttempts); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Close(); err != nil {
-		return nil, err
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const RescueJobs = `-- name: RescueJobs :exec
-UPDATE dblock_queue_job j FORCE INDEX (PRIMARY) SET j.attempt = j.attempt + 1, j.last_error = ? WHERE j.job_id IN (/*SLICE:job_ids*/?)
-`
-
-func (q *Queries) RescueJobs(ctx context.Context, db DBTX, failure sql.NullString, jobIds [][]byte) error {
-	query := RescueJobs
-	var queryParams []interface{}
-	queryParams = append(queryParams, failure)
-	if len(jobIds) > 0 {
-		for _, v := range jobIds {
-			queryParams = append(queryParams, v)
-		}
-		query = strings.Replace(query, "/*SLICE:job_ids*/?", strings.Repeat(",?", len(jobIds))[1:], 1)
-	} else {
-		query = strings.Replace(query, "/*SLICE:job_ids*/?", "NULL", 1)
-	}
-	_, err := db.ExecContext(ctx, query, queryParams...)
-	return err
 }
 
 const Unschedule = `-- name: Unschedule :execrows

@@ -10,6 +10,36 @@ import (
 	"strings"
 )
 
+const AdoptClaimed = `-- name: AdoptClaimed :execrows
+UPDATE (
+    SELECT CAST(? AS BINARY) AS job_id
+) ask
+STRAIGHT_JOIN dblock_queue_claim c FORCE INDEX (PRIMARY) ON c.job_id = ask.job_id
+SET c.member_id = ?
+WHERE c.member_id = ? AND c.claim_id = ?
+`
+
+type AdoptClaimedParams struct {
+	JobID    interface{}
+	Heir     []byte
+	MemberID []byte
+	ClaimID  []byte
+}
+
+// Records them for another id: the member can't end their jobs any more. The engine repeats the SELECT of ask.
+func (q *Queries) AdoptClaimed(ctx context.Context, db DBTX, arg AdoptClaimedParams) (int64, error) {
+	result, err := db.ExecContext(ctx, AdoptClaimed,
+		arg.JobID,
+		arg.Heir,
+		arg.MemberID,
+		arg.ClaimID,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
 const ClaimJobs = `-- name: ClaimJobs :execrows
 INSERT INTO dblock_queue_claim (member_id, claim_id, job_id, queue, priority, ready_at)
 SELECT ?, ?, r.job_id, r.queue, r.priority, r.ready_at
@@ -242,6 +272,60 @@ func (q *Queries) LockClaim(ctx context.Context, db DBTX, memberID []byte, claim
 			return nil, err
 		}
 		items = append(items, job_id)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const OrphanJobs = `-- name: OrphanJobs :many
+SELECT j.job_id, j.kind, j.attempt, j.max_attempts, CAST(j.unique_key IS NOT NULL OR j.group_key IS NOT NULL AS SIGNED) AS keyed
+FROM dblock_queue_job j FORCE INDEX (PRIMARY)
+WHERE j.job_id IN (/*SLICE:job_ids*/?)
+`
+
+type OrphanJobsRow struct {
+	JobID       []byte
+	Kind        []byte
+	Attempt     int16
+	MaxAttempts int16
+	Keyed       int64
+}
+
+// Those of their jobs that have not ended.
+func (q *Queries) OrphanJobs(ctx context.Context, db DBTX, jobIds [][]byte) ([]OrphanJobsRow, error) {
+	query := OrphanJobs
+	var queryParams []interface{}
+	if len(jobIds) > 0 {
+		for _, v := range jobIds {
+			queryParams = append(queryParams, v)
+		}
+		query = strings.Replace(query, "/*SLICE:job_ids*/?", strings.Repeat(",?", len(jobIds))[1:], 1)
+	} else {
+		query = strings.Replace(query, "/*SLICE:job_ids*/?", "NULL", 1)
+	}
+	rows, err := db.QueryContext(ctx, query, queryParams...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []OrphanJobsRow
+	for rows.Next() {
+		var i OrphanJobsRow
+		if err := rows.Scan(
+			&i.JobID,
+			&i.Kind,
+			&i.Attempt,
+			&i.MaxAttempts,
+			&i.Keyed,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
 	}
 	if err := rows.Close(); err != nil {
 		return nil, err

@@ -49,39 +49,3 @@ func (q *Queries) ReadyAgain(ctx context.Context, db DBTX, jobIds []pgtype.UUID)
 	}
 	return result.RowsAffected(), nil
 }
-
-const RescueJobs = `-- name: RescueJobs :one
-WITH left_over AS MATERIALIZED (
-    SELECT j.ctid::tid AS place, j.job_id, j.attempt + 1 < j.max_attempts AS again FROM dblock_queue_job j
-    WHERE j.job_id = ANY ($1::uuid[])
-    ORDER BY j.job_id FOR NO KEY UPDATE
-), job AS (
-    UPDATE dblock_queue_job u SET attempt = u.attempt + 1, last_error = $2::text
-    FROM left_over l WHERE u.ctid = l.place AND l.again
-    RETURNING u.job_id, u.queue, u.priority
-), ready AS (
-    INSERT INTO dblock_queue_ready (queue, priority, job_id) SELECT b.queue, b.priority, b.job_id FROM job b
-), dead AS (
-    DELETE FROM dblock_queue_job x WHERE x.job_id = ANY (ARRAY(SELECT l.job_id FROM left_over l WHERE NOT l.again))
-    RETURNING x.job_id, x.queue, x.kind, x.priority, x.attempt, x.max_attempts, x.enqueued_at, x.unique_key, x.group_key, x.group_most, x.payload
-), buried AS (
-    INSERT INTO dblock_queue_dead (job_id, queue, kind, priority, attempt, max_attempts, enqueued_at, unique_key, group_key, group_most, last_error, payload)
-    SELECT d.job_id, d.queue, d.kind, d.priority, d.attempt + 1, d.max_attempts, d.enqueued_at, d.unique_key, d.group_key, d.group_most, $2::text, d.payload
-    FROM dead d
-)
-SELECT (SELECT count(*) FROM job) AS again, (SELECT count(*) FROM dead) AS dead
-`
-
-type RescueJobsRow struct {
-	Again int64
-	Dead  int64
-}
-
-// Jobs of claims that were taken from the dead: ready again, with one attempt more, or given up after the last one. It is a statement
-// of its own, after that which took the claims: only then it sees what a zombie had finished before.
-func (q *Queries) RescueJobs(ctx context.Context, db DBTX, jobIds []pgtype.UUID, failure string) (RescueJobsRow, error) {
-	row := db.QueryRow(ctx, RescueJobs, jobIds, failure)
-	var i RescueJobsRow
-	err := row.Scan(&i.Again, &i.Dead)
-	return i, err
-}

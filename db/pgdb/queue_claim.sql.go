@@ -12,6 +12,42 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
+const AdoptClaims = `-- name: AdoptClaims :many
+UPDATE dblock_queue_claim c SET member_id = $1
+WHERE c.claim_id = ANY (ARRAY(
+    SELECT k.claim_id FROM dblock_queue_claim k WHERE k.member_id = $2
+    ORDER BY k.claim_id LIMIT $3 FOR UPDATE SKIP LOCKED
+))
+RETURNING c.claim_id, c.job_ids
+`
+
+type AdoptClaimsRow struct {
+	ClaimID pgtype.UUID
+	JobIds  []pgtype.UUID
+}
+
+// Takes claims from a member that is gone, a few at a time, and records them for another id. The member can't end their jobs any more. A
+// claim that a zombie is using at this moment is left for the next time.
+func (q *Queries) AdoptClaims(ctx context.Context, db DBTX, heir pgtype.UUID, memberID pgtype.UUID, most int32) ([]AdoptClaimsRow, error) {
+	rows, err := db.Query(ctx, AdoptClaims, heir, memberID, most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []AdoptClaimsRow
+	for rows.Next() {
+		var i AdoptClaimsRow
+		if err := rows.Scan(&i.ClaimID, &i.JobIds); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const ClaimJobs = `-- name: ClaimJobs :many
 WITH head AS MATERIALIZED (
     SELECT h.place
@@ -163,6 +199,53 @@ func (q *Queries) LivingMembers(ctx context.Context, db DBTX, memberIds []pgtype
 	return items, nil
 }
 
+const OrphanJobs = `-- name: OrphanJobs :many
+SELECT a.job_id::uuid AS job_id, a.claim_id::uuid AS claim_id, j.kind, j.attempt, j.max_attempts, j.keyed::boolean AS keyed
+FROM (SELECT pg_catalog.unnest($1::uuid[]) AS job_id, pg_catalog.unnest($2::uuid[]) AS claim_id) a
+CROSS JOIN LATERAL (
+    SELECT x.kind, x.attempt, x.max_attempts, (x.unique_key IS NOT NULL OR x.group_key IS NOT NULL) AS keyed
+    FROM dblock_queue_job x WHERE x.job_id = a.job_id LIMIT 1
+) j
+`
+
+type OrphanJobsRow struct {
+	JobID       pgtype.UUID
+	ClaimID     pgtype.UUID
+	Kind        string
+	Attempt     int16
+	MaxAttempts int16
+	Keyed       bool
+}
+
+// Those of their jobs that have not ended. It is a statement of its own, after that which took the claims: only then it sees what a zombie
+// had finished before.
+func (q *Queries) OrphanJobs(ctx context.Context, db DBTX, jobIds []pgtype.UUID, ofClaims []pgtype.UUID) ([]OrphanJobsRow, error) {
+	rows, err := db.Query(ctx, OrphanJobs, jobIds, ofClaims)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []OrphanJobsRow
+	for rows.Next() {
+		var i OrphanJobsRow
+		if err := rows.Scan(
+			&i.JobID,
+			&i.ClaimID,
+			&i.Kind,
+			&i.Attempt,
+			&i.MaxAttempts,
+			&i.Keyed,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const ReadPayloads = `-- name: ReadPayloads :many
 SELECT j.job_id, j.payload FROM dblock_queue_job j WHERE j.job_id = ANY ($1::uuid[])
 `
@@ -229,34 +312,4 @@ func (q *Queries) TakeClaim(ctx context.Context, db DBTX, claimID pgtype.UUID, m
 	var job_ids []pgtype.UUID
 	err := row.Scan(&job_ids)
 	return job_ids, err
-}
-
-const TakeClaims = `-- name: TakeClaims :many
-DELETE FROM dblock_queue_claim c
-WHERE c.claim_id = ANY (ARRAY(
-    SELECT k.claim_id FROM dblock_queue_claim k WHERE k.member_id = $1
-    ORDER BY k.claim_id LIMIT $2 FOR UPDATE SKIP LOCKED
-))
-RETURNING c.job_ids
-`
-
-// The claims of a member that is gone, a few at a time. One that a zombie is using at this moment is left for the next time.
-func (q *Queries) TakeClaims(ctx context.Context, db DBTX, memberID pgtype.UUID, most int32) ([][]pgtype.UUID, error) {
-	rows, err := db.Query(ctx, TakeClaims, memberID, most)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items [][]pgtype.UUID
-	for rows.Next() {
-		var job_ids []pgtype.UUID
-		if err := rows.Scan(&job_ids); err != nil {
-			return nil, err
-		}
-		items = append(items, job_ids)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
 }

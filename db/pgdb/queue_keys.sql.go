@@ -181,8 +181,8 @@ WITH ended AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT x.queue, x.group_key FROM dblock_queue_job x WHERE x.job_id = a.job_id AND x.group_key IS NOT NULL LIMIT 1
     ) j
-    WHERE $3::boolean OR a.claim_id IN (
-        SELECT c.claim_id FROM dblock_queue_claim c WHERE c.claim_id = ANY ($4::uuid[]) AND c.member_id = $5)
+    WHERE (a.claim_id IN (
+        SELECT c.claim_id FROM dblock_queue_claim c WHERE c.claim_id = ANY ($3::uuid[]) AND c.member_id = $4)) IS TRUE
     GROUP BY j.queue, j.group_key
 ), room AS MATERIALIZED (
     SELECT g.place, e.jobs
@@ -195,7 +195,6 @@ UPDATE dblock_queue_key k SET taken = k.taken - r.jobs FROM room r WHERE k.ctid 
 type FreePlacesParams struct {
 	JobIds   []pgtype.UUID
 	OfClaims []pgtype.UUID
-	Unfenced bool
 	ClaimIds []pgtype.UUID
 	MemberID pgtype.UUID
 }
@@ -204,7 +203,6 @@ func (q *Queries) FreePlaces(ctx context.Context, db DBTX, arg FreePlacesParams)
 	_, err := db.Exec(ctx, FreePlaces,
 		arg.JobIds,
 		arg.OfClaims,
-		arg.Unfenced,
 		arg.ClaimIds,
 		arg.MemberID,
 	)
@@ -224,7 +222,7 @@ WITH fence AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT x.queue, x.unique_key FROM dblock_queue_job x WHERE x.job_id = a.job_id AND x.unique_key IS NOT NULL LIMIT 1
     ) j
-    WHERE $5::boolean OR a.claim_id IN (SELECT f.claim_id FROM fence f)
+    WHERE (a.claim_id IN (SELECT f.claim_id FROM fence f)) IS TRUE
     ORDER BY j.queue, j.unique_key
 ), own AS MATERIALIZED (
     SELECT u.place
@@ -243,18 +241,16 @@ type FreeUniqueParams struct {
 	MemberID pgtype.UUID
 	JobIds   []pgtype.UUID
 	OfClaims []pgtype.UUID
-	Unfenced bool
 }
 
 // The following four are sent in this order, before jobs that have keys are deleted, all with the same jobs. They count jobs alone whose
-// claims are the member's, and keep those so till the transaction ends; with unfenced there is none to be proven any more.
+// claims are the member's, and keep those so till the transaction ends.
 func (q *Queries) FreeUnique(ctx context.Context, db DBTX, arg FreeUniqueParams) error {
 	_, err := db.Exec(ctx, FreeUnique,
 		arg.ClaimIds,
 		arg.MemberID,
 		arg.JobIds,
 		arg.OfClaims,
-		arg.Unfenced,
 	)
 	return err
 }
@@ -281,34 +277,6 @@ func (q *Queries) KeyHolders(ctx context.Context, db DBTX, queues []string, uniq
 			return nil, err
 		}
 		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const LastAttempts = `-- name: LastAttempts :many
-SELECT j.job_id FROM dblock_queue_job j
-WHERE j.job_id = ANY ($1::uuid[]) AND j.attempt + 1 >= j.max_attempts AND (j.unique_key IS NOT NULL OR j.group_key IS NOT NULL)
-ORDER BY j.job_id
-FOR NO KEY UPDATE
-`
-
-// Jobs with keys, locked, that had their last attempt: they are about to be buried.
-func (q *Queries) LastAttempts(ctx context.Context, db DBTX, jobIds []pgtype.UUID) ([]pgtype.UUID, error) {
-	rows, err := db.Query(ctx, LastAttempts, jobIds)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []pgtype.UUID
-	for rows.Next() {
-		var job_id pgtype.UUID
-		if err := rows.Scan(&job_id); err != nil {
-			return nil, err
-		}
-		items = append(items, job_id)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

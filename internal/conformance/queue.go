@@ -70,6 +70,8 @@ func (e Queue) Run(t *testing.T) {
 		"AZombieMovesNothing":              aZombieMovesNothing,
 		"RescuesTheJobsOfTheKilled":        rescuesTheJobsOfTheKilled,
 		"BuriesWhatKillsItsWorkers":        buriesWhatKillsItsWorkers,
+		"ARescueHasABackoff":               aRescueHasABackoff,
+		"ARescuePassesLockedKeys":          aRescuePassesLockedKeys,
 		"TheLivingKeepTheirJobs":           theLivingKeepTheirJobs,
 		"UsesASchemaOfTheHostsChoice":      queuesInASchema,
 		"LostRepliesLoseNothing":           lostRepliesLoseNothing,

@@ -35,13 +35,3 @@ FROM (
 ) ask
 STRAIGHT_JOIN dblock_queue_scheduled s FORCE INDEX (PRIMARY)
 ON s.run_at = TIMESTAMPADD(MICROSECOND, ask.run_us, CAST('1970-01-01' AS DATETIME(6))) AND s.job_id = ask.job_id;
-
--- Jobs of claims that were taken from the dead, locked in order.
--- name: LeftOver :many
-SELECT j.job_id, j.attempt, j.max_attempts FROM dblock_queue_job j FORCE INDEX (PRIMARY)
-WHERE j.job_id IN (sqlc.slice(job_ids))
-ORDER BY j.job_id
-FOR UPDATE;
-
--- name: RescueJobs :exec
-UPDATE dblock_queue_job j FORCE INDEX (PRIMARY) SET j.attempt = j.attempt + 1, j.last_error = sqlc.arg(failure) WHERE j.job_id IN (sqlc.slice(job_ids));

@@ -44,6 +44,21 @@ ORDER BY c.member_id, c.claim_id, c.job_id
 LIMIT ?
 FOR UPDATE SKIP LOCKED;
 
+-- Records them for another id: the member can't end their jobs any more. The engine repeats the SELECT of ask.
+-- name: AdoptClaimed :execrows
+UPDATE (
+    SELECT CAST(sqlc.arg(job_id) AS BINARY) AS job_id
+) ask
+STRAIGHT_JOIN dblock_queue_claim c FORCE INDEX (PRIMARY) ON c.job_id = ask.job_id
+SET c.member_id = sqlc.arg(heir)
+WHERE c.member_id = sqlc.arg(member_id) AND c.claim_id = sqlc.arg(claim_id);
+
+-- Those of their jobs that have not ended.
+-- name: OrphanJobs :many
+SELECT j.job_id, j.kind, j.attempt, j.max_attempts, CAST(j.unique_key IS NOT NULL OR j.group_key IS NOT NULL AS SIGNED) AS keyed
+FROM dblock_queue_job j FORCE INDEX (PRIMARY)
+WHERE j.job_id IN (sqlc.slice(job_ids));
+
 -- The claims that are recorded for a member.
 -- name: RecordedClaims :many
 SELECT DISTINCT c.claim_id FROM dblock_queue_claim c WHERE c.member_id = sqlc.arg(member_id);

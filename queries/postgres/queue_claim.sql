@@ -35,14 +35,25 @@ FROM taken n JOIN dblock_queue_job j ON j.job_id = n.job_id;
 -- name: ReadPayloads :many
 SELECT j.job_id, j.payload FROM dblock_queue_job j WHERE j.job_id = ANY (sqlc.arg(job_ids)::uuid[]);
 
--- The claims of a member that is gone, a few at a time. One that a zombie is using at this moment is left for the next time.
--- name: TakeClaims :many
-DELETE FROM dblock_queue_claim c
+-- Takes claims from a member that is gone, a few at a time, and records them for another id. The member can't end their jobs any more. A
+-- claim that a zombie is using at this moment is left for the next time.
+-- name: AdoptClaims :many
+UPDATE dblock_queue_claim c SET member_id = sqlc.arg(heir)
 WHERE c.claim_id = ANY (ARRAY(
     SELECT k.claim_id FROM dblock_queue_claim k WHERE k.member_id = sqlc.arg(member_id)
     ORDER BY k.claim_id LIMIT sqlc.arg(most) FOR UPDATE SKIP LOCKED
 ))
-RETURNING c.job_ids;
+RETURNING c.claim_id, c.job_ids;
+
+-- Those of their jobs that have not ended. It is a statement of its own, after that which took the claims: only then it sees what a zombie
+-- had finished before.
+-- name: OrphanJobs :many
+SELECT a.job_id::uuid AS job_id, a.claim_id::uuid AS claim_id, j.kind, j.attempt, j.max_attempts, j.keyed::boolean AS keyed
+FROM (SELECT pg_catalog.unnest(sqlc.arg(job_ids)::uuid[]) AS job_id, pg_catalog.unnest(sqlc.arg(of_claims)::uuid[]) AS claim_id) a
+CROSS JOIN LATERAL (
+    SELECT x.kind, x.attempt, x.max_attempts, (x.unique_key IS NOT NULL OR x.group_key IS NOT NULL) AS keyed
+    FROM dblock_queue_job x WHERE x.job_id = a.job_id LIMIT 1
+) j;
 
 -- The claims that are recorded for a member.
 -- name: RecordedClaims :many

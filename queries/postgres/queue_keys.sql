@@ -115,7 +115,7 @@ RETURNING d.run_at, d.job_id, d.queue, d.priority, COALESCE(d.group_key, '')::te
     COALESCE((SELECT x.group_most FROM dblock_queue_job x WHERE x.job_id = d.job_id), 0)::int AS group_most;
 
 -- The following four are sent in this order, before jobs that have keys are deleted, all with the same jobs. They count jobs alone whose
--- claims are the member's, and keep those so till the transaction ends; with unfenced there is none to be proven any more.
+-- claims are the member's, and keep those so till the transaction ends.
 
 -- name: FreeUnique :exec
 WITH fence AS MATERIALIZED (
@@ -129,7 +129,7 @@ WITH fence AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT x.queue, x.unique_key FROM dblock_queue_job x WHERE x.job_id = a.job_id AND x.unique_key IS NOT NULL LIMIT 1
     ) j
-    WHERE sqlc.arg(unfenced)::boolean OR a.claim_id IN (SELECT f.claim_id FROM fence f)
+    WHERE (a.claim_id IN (SELECT f.claim_id FROM fence f)) IS TRUE
     ORDER BY j.queue, j.unique_key
 ), own AS MATERIALIZED (
     SELECT u.place
@@ -162,8 +162,8 @@ WITH ended AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT x.queue, x.group_key FROM dblock_queue_job x WHERE x.job_id = a.job_id AND x.group_key IS NOT NULL LIMIT 1
     ) j
-    WHERE sqlc.arg(unfenced)::boolean OR a.claim_id IN (
-        SELECT c.claim_id FROM dblock_queue_claim c WHERE c.claim_id = ANY (sqlc.arg(claim_ids)::uuid[]) AND c.member_id = sqlc.arg(member_id))
+    WHERE (a.claim_id IN (
+        SELECT c.claim_id FROM dblock_queue_claim c WHERE c.claim_id = ANY (sqlc.arg(claim_ids)::uuid[]) AND c.member_id = sqlc.arg(member_id))) IS TRUE
     GROUP BY j.queue, j.group_key
 ), room AS MATERIALIZED (
     SELECT g.place, e.jobs
@@ -204,10 +204,3 @@ WITH groups AS MATERIALIZED (
 )
 DELETE FROM dblock_queue_key e
 WHERE e.ctid = ANY (ARRAY(SELECT o.place FROM room o WHERE o.taken = 0 AND (o.place IN (SELECT m.of FROM more m)) IS NOT TRUE));
-
--- Jobs with keys, locked, that had their last attempt: they are about to be buried.
--- name: LastAttempts :many
-SELECT j.job_id FROM dblock_queue_job j
-WHERE j.job_id = ANY (sqlc.arg(job_ids)::uuid[]) AND j.attempt + 1 >= j.max_attempts AND (j.unique_key IS NOT NULL OR j.group_key IS NOT NULL)
-ORDER BY j.job_id
-FOR NO KEY UPDATE;

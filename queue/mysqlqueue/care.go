@@ -3,7 +3,6 @@ package mysqlqueue
 import (
 	"bytes"
 	"context"
-	"database/sql"
 	"slices"
 	"time"
 
@@ -13,7 +12,7 @@ import (
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
-// rescueStep is how many jobs one transaction rescues.
+// rescueStep is how many jobs one transaction adopts.
 const rescueStep = 500
 
 // Standing counts rows.
@@ -104,10 +103,9 @@ func (d *database) Unclaim(ctx context.Context, m member.ID, claim engine.ID) (f
 	return found && err == nil, err
 }
 
-// Rescue takes rows of claims, and then looks which of their jobs have not ended.
-func (d *database) Rescue(ctx context.Context, gone member.ID, failure string, keepDead bool) (got engine.Rescued, err error) {
+// Adopt locks rows of claims, and then looks which of their jobs have not ended. The rows of others are deleted.
+func (d *database) Adopt(ctx context.Context, gone, heir member.ID) (claims []engine.ID, orphans []engine.Orphan, err error) {
 	err = d.inTx(ctx, func(on mysqldb.DBTX) (commit bool, err error) {
-		got = engine.Rescued{}
 		found, err := d.q.ClaimsOf(ctx, on, gone[:], rescueStep)
 		if err != nil || len(found) == 0 {
 			return false, err
@@ -116,66 +114,39 @@ func (d *database) Rescue(ctx context.Context, gone member.ID, failure string, k
 		for i, c := range found {
 			jobs[i] = c.JobID
 		}
-		for from := 0; from < len(found); got.Claims++ {
-			to := from
-			for to < len(found) && bytes.Equal(found[to].ClaimID, found[from].ClaimID) {
-				to++
+		rows, err := d.q.OrphanJobs(ctx, on, jobs)
+		if err != nil {
+			return false, err
+		}
+		stand := make(map[engine.ID]engine.Orphan, len(rows))
+		for _, j := range rows {
+			id := idOf(j.JobID)
+			stand[id] = engine.Orphan{Place: engine.Place{Job: id, Keyed: j.Keyed != 0}, Kind: string(j.Kind), Attempt: j.Attempt, MaxAttempts: j.MaxAttempts}
+		}
+		for from := 0; from < len(found); {
+			claim := found[from].ClaimID
+			var ours, over [][]byte
+			for ; from < len(found) && bytes.Equal(found[from].ClaimID, claim); from++ {
+				o, stands := stand[idOf(found[from].JobID)]
+				if !stands {
+					over = append(over, found[from].JobID)
+					continue
+				}
+				o.Claim = idOf(claim)
+				orphans, ours = append(orphans, o), append(ours, found[from].JobID)
 			}
-			if _, err := byKeys(ctx, on, mysqldb.EndClaimed, jobs[from:to], gone[:], found[from].ClaimID); err != nil {
+			if _, err := byKeys(ctx, on, mysqldb.AdoptClaimed, ours, heir[:], gone[:], claim); err != nil {
 				return false, err
 			}
-			from = to
+			if _, err := byKeys(ctx, on, mysqldb.EndClaimed, over, gone[:], claim); err != nil {
+				return false, err
+			}
+			claims = append(claims, idOf(claim))
 		}
-		return true, d.rescue(ctx, on, jobs, failure, keepDead, &got)
+		return true, nil
 	})
 	if err != nil {
-		return engine.Rescued{}, err
+		return nil, nil, err
 	}
-	return got, nil
-}
-
-// rescue has jobs be ready again, or buries them.
-func (d *database) rescue(ctx context.Context, on mysqldb.DBTX, jobs [][]byte, failure string, keepDead bool, got *engine.Rescued) error {
-	left, err := d.q.LeftOver(ctx, on, jobs)
-	if err != nil {
-		return err
-	}
-	var again, over [][]byte
-	var dead []any
-	for _, j := range left {
-		if j.Attempt+1 < j.MaxAttempts {
-			again = append(again, j.JobID)
-			continue
-		}
-		over = append(over, j.JobID)
-		dead = append(dead, j.JobID, int64(j.Attempt)+1, []byte(failure))
-	}
-	got.Ready, got.Dead = len(again), len(over)
-	if len(again) > 0 {
-		if err := d.q.RescueJobs(ctx, on, sql.NullString{String: failure, Valid: true}, again); err != nil {
-			return err
-		}
-		if _, err := d.q.ReadyAgain(ctx, on, again); err != nil {
-			return err
-		}
-	}
-	if len(over) == 0 {
-		return nil
-	}
-	keys, err := d.q.KeysOfJobs(ctx, on, over)
-	if err != nil {
-		return err
-	}
-	if _, err := asks(ctx, on, mysqldb.BuryJobs, len(over), dead); err != nil {
-		return err
-	}
-	if keepDead {
-		if err := d.q.KeepDead(ctx, on, over); err != nil {
-			return err
-		}
-	}
-	if _, err := byKeys(ctx, on, mysqldb.FinishJobs, over); err != nil {
-		return err
-	}
-	return freeKeys(ctx, on, keys, false)
+	return claims, orphans, nil
 }

@@ -32,8 +32,8 @@ func (d *database) Exchange(ctx context.Context, x *engine.Exchange) (got engine
 
 func (d *database) exchange(ctx context.Context, x *engine.Exchange, look bool) (got engine.Exchanged, err error) {
 	err = d.inTx(ctx, func(on mysqldb.DBTX) (commit bool, err error) {
-		e := &exchange{d: d, ctx: ctx, on: on, me: x.Member, look: look, brief: true}
-		for _, step := range []func(*engine.Exchange, *engine.Exchanged) error{e.take, e.finish, e.postpone, e.bury, e.free, e.claim} {
+		e := &exchange{d: d, ctx: ctx, on: on, me: x.Member, look: look}
+		for _, step := range []func(*engine.Exchange, *engine.Exchanged) error{e.take, e.finish, e.postpone, e.bury, e.lock, e.free, e.claim} {
 			if err := step(x, &got); err != nil {
 				return false, err
 			}
@@ -50,7 +50,6 @@ type exchange struct {
 	on    mysqldb.DBTX
 	me    member.ID
 	look  bool
-	brief bool // it does not wait for the rows of unique keys and groups
 	wrote bool
 	freed freed // the keys of jobs that have ended
 }

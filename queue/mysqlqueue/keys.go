@@ -165,9 +165,29 @@ func (e *exchange) noteKeys(places []engine.Place, ours [][]byte) error {
 	return err
 }
 
-// free gives back the keys of jobs that have ended.
+// lock locks the keys of jobs that have ended, or fails at once.
+func (e *exchange) lock(*engine.Exchange, *engine.Exchanged) error {
+	keys, groups := e.freed.of()
+	return lockKeysNow(e.ctx, e.on, keys, groups)
+}
+
+// free gives back the keys of jobs that have ended, which are locked: unique keys, and the places in groups to those who wait for them.
 func (e *exchange) free(*engine.Exchange, *engine.Exchanged) error {
-	return freeKeys(e.ctx, e.on, e.freed, e.brief)
+	unique, ended := make(map[key][]byte), make(map[key]int32)
+	for _, o := range e.freed {
+		if o.UniqueKey.Valid {
+			unique[key{string(o.Queue), o.UniqueKey.String}] = o.JobID
+		}
+		if o.GroupKey.Valid {
+			ended[key{string(o.Queue), o.GroupKey.String}]++
+		}
+	}
+	keys, groups := e.freed.of()
+	free := args(keys, func(k key) any { return unique[k] })
+	if _, err := asks(e.ctx, e.on, mysqldb.FreeUnique, len(keys), free); err != nil || len(groups) == 0 {
+		return err
+	}
+	return admit(e.ctx, e.on, groups, ended)
 }
 
 // lockNow locks the rows of keys that are there, by one of two statements, or fails at once where another transaction has one locked.
@@ -204,28 +224,4 @@ func lockKeysNow(ctx context.Context, on mysqldb.DBTX, keys, groups []key) error
 		return err
 	}
 	return lockNow(ctx, on, mysqldb.LockGroupsNoWait, groups)
-}
-
-// freeKeys gives unique keys back, and the places in groups, to those who wait for them. If it is to be brief it does not wait for their rows.
-func freeKeys(ctx context.Context, on mysqldb.DBTX, of freed, brief bool) error {
-	unique, ended := make(map[key][]byte), make(map[key]int32)
-	for _, o := range of {
-		if o.UniqueKey.Valid {
-			unique[key{string(o.Queue), o.UniqueKey.String}] = o.JobID
-		}
-		if o.GroupKey.Valid {
-			ended[key{string(o.Queue), o.GroupKey.String}]++
-		}
-	}
-	keys, groups := of.of()
-	if brief {
-		if err := lockKeysNow(ctx, on, keys, groups); err != nil {
-			return err
-		}
-	}
-	free := args(keys, func(k key) any { return unique[k] })
-	if _, err := asks(ctx, on, mysqldb.FreeUnique, len(keys), free); err != nil || len(groups) == 0 {
-		return err
-	}
-	return admit(ctx, on, groups, ended)
 }

@@ -1,7 +1,6 @@
 package mysqlqueue_test
 
 import (
-	"database/sql"
 	"fmt"
 	"slices"
 	"testing"
@@ -42,18 +41,10 @@ func TestEndsReadNoMore(t *testing.T) {
 			if _, err := ours.ExecContext(t.Context(), "SET SESSION innodb_lock_wait_timeout = 1"); err != nil {
 				t.Fatal(err)
 			}
-			d, q := mysqltext.Inline{Conn: ours}, mysqldb.Queries{}
+			d := mysqltext.Inline{Conn: ours}
 			var all [][]byte
 			for n := range jobs - 1 {
 				all = append(all, id16(n))
-			}
-			for name, run := range map[string]func() error{
-				"LeftOver":   func() error { _, err := q.LeftOver(t.Context(), d, all); return err },
-				"RescueJobs": func() error { return q.RescueJobs(t.Context(), d, sql.NullString{String: "x", Valid: true}, all) },
-			} {
-				if err := run(); err != nil {
-					t.Errorf("%s: %v", name, err)
-				}
 			}
 			var keys []any
 			for _, job := range all {
@@ -64,7 +55,8 @@ func TestEndsReadNoMore(t *testing.T) {
 				more []any
 			}{
 				"LockPlaces": {mysqldb.LockPlaces, []any{member, member}}, "EndClaimed": {mysqldb.EndClaimed, []any{member, member}},
-				"FinishJobs": {mysqldb.FinishJobs, nil}, "PurgeDead": {mysqldb.PurgeDead, nil},
+				"AdoptClaimed": {mysqldb.AdoptClaimed, []any{id16(1), member, member}},
+				"FinishJobs":   {mysqldb.FinishJobs, nil}, "PurgeDead": {mysqldb.PurgeDead, nil},
 			} {
 				if _, err := d.ExecContext(t.Context(), mysqltext.Asks(of.text, len(keys)), append(slices.Clone(keys), of.more...)...); err != nil {
 					t.Errorf("%s: %v", name, err)

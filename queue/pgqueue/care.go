@@ -16,7 +16,7 @@ import (
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
-// rescueStep is how many claims one transaction takes: each may have thousands of jobs.
+// rescueStep is how many claims one transaction adopts: each may have thousands of jobs.
 const rescueStep = 4
 
 // Standing counts rows.
@@ -89,31 +89,30 @@ func (d *database) Unclaim(ctx context.Context, m member.ID, claim engine.ID) (f
 	return found && err == nil, err
 }
 
-// Rescue takes claims, and then, in another snapshot, looks which of their jobs have not ended.
-func (d *database) Rescue(ctx context.Context, gone member.ID, failure string, keepDead bool) (got engine.Rescued, err error) {
+// Adopt takes claims, and then, in another snapshot, looks which of their jobs have not ended.
+func (d *database) Adopt(ctx context.Context, gone, heir member.ID) (claims []engine.ID, orphans []engine.Orphan, err error) {
 	err = d.inTx(ctx, func(on pgdb.DBTX) (commit bool, err error) {
-		taken, err := d.q.TakeClaims(ctx, on, id(gone), rescueStep)
+		taken, err := d.q.AdoptClaims(ctx, on, id(heir), id(gone), rescueStep)
 		if err != nil || len(taken) == 0 {
 			return false, err
 		}
-		var jobs []pgtype.UUID
+		var jobs, of []pgtype.UUID
 		for _, t := range taken {
-			jobs = append(jobs, t...)
+			claims = append(claims, t.ClaimID.Bytes)
+			jobs, of = append(jobs, t.JobIds...), append(of, slices.Repeat([]pgtype.UUID{t.ClaimID}, len(t.JobIds))...)
 		}
-		if err := d.freeLast(ctx, on, jobs); err != nil {
-			return false, err
-		}
-		row, err := d.q.RescueJobs(ctx, on, jobs, failure)
-		got = engine.Rescued{Claims: len(taken), Ready: int(row.Again), Dead: int(row.Dead)}
-		if err == nil && keepDead && got.Dead > 0 {
-			err = d.q.KeepDead(ctx, on, jobs)
+		found, err := d.q.OrphanJobs(ctx, on, jobs, of)
+		for _, f := range found {
+			orphans = append(orphans, engine.Orphan{
+				Place: engine.Place{Claim: f.ClaimID.Bytes, Job: f.JobID.Bytes, Keyed: f.Keyed}, Kind: f.Kind, Attempt: f.Attempt, MaxAttempts: f.MaxAttempts,
+			})
 		}
 		return true, err
 	})
 	if err != nil {
-		return engine.Rescued{}, err
+		return nil, nil, err
 	}
-	return got, nil
+	return claims, orphans, nil
 }
 
 // inTx runs fn in a READ COMMITTED transaction, and commits it where fn says so.

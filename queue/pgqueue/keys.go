@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/pgdb"
@@ -119,28 +118,10 @@ func (d *database) queueKeys(batch *pgx.Batch, x *engine.Exchange) {
 	}
 	jobs, of, claims := places(ends)
 	me := id(x.Member)
-	batch.Queue(d.unique, claims, me, jobs, of, false)
+	batch.Queue(d.unique, claims, me, jobs, of)
 	batch.Queue(d.lock, jobs)
-	batch.Queue(d.free, jobs, of, false, claims, me)
+	batch.Queue(d.free, jobs, of, claims, me)
 	batch.Queue(d.admit, jobs)
-}
-
-// freeLast does the same for jobs whose claims were taken from the dead, and that are about to be buried.
-func (d *database) freeLast(ctx context.Context, on pgdb.DBTX, jobs []pgtype.UUID) error {
-	last, err := d.q.LastAttempts(ctx, on, jobs)
-	if err != nil || len(last) == 0 {
-		return err
-	}
-	if err := d.q.FreeUnique(ctx, on, pgdb.FreeUniqueParams{JobIds: last, OfClaims: last, Unfenced: true}); err != nil {
-		return err
-	}
-	if err := d.q.LockGroups(ctx, on, last); err != nil {
-		return err
-	}
-	if err := d.q.FreePlaces(ctx, on, pgdb.FreePlacesParams{JobIds: last, OfClaims: last, Unfenced: true}); err != nil {
-		return err
-	}
-	return d.q.AdmitJobs(ctx, on, last)
 }
 
 func keyColumns(jobs []engine.Insert, channel string) pgdb.EnqueueKeyedParams {

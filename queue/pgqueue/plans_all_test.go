@@ -13,7 +13,7 @@ import (
 // Statements that read a table whole, one that is small: a row for each batch that is claimed now, or for each cancel that was not seen yet.
 var readsWhole = map[string]string{
 	"Claimants": "dblock_queue_claim", "CountClaimed": "dblock_queue_claim", "FindJob": "dblock_queue_claim", "ListClaimed": "dblock_queue_claim",
-	"TakeClaims": "dblock_queue_claim", "RecordedClaims": "dblock_queue_claim", "PruneCancels": "dblock_queue_cancel",
+	"AdoptClaims": "dblock_queue_claim", "RecordedClaims": "dblock_queue_claim", "PruneCancels": "dblock_queue_cancel",
 }
 
 // Statements that take the first ones of an index as they stand there.

@@ -61,8 +61,8 @@ func TestPlans(t *testing.T) {
 				"defer": plan(t, d, d.postpone, ids, id, ids, ids, "'{1}'", "'{x}'", "'{0}'", "'{now}'"),
 				"bury":  plan(t, d, d.bury, ids, id, ids, ids, "'{1}'", "'{x}'"),
 
-				"unique": plan(t, d, d.unique, ids, id, ids, ids, "false"), "lock": plan(t, d, d.lock, ids),
-				"free": plan(t, d, d.free, ids, ids, "false", ids, id), "admit": plan(t, d, d.admit, ids),
+				"unique": plan(t, d, d.unique, ids, id, ids, ids), "lock": plan(t, d, d.lock, ids),
+				"free": plan(t, d, d.free, ids, ids, ids, id), "admit": plan(t, d, d.admit, ids),
 				"open": plan(t, d, pgdb.OpenGroups, "'{a}'", "'{a}'", "'{1}'"), "place": plan(t, d, pgdb.PlaceJobs, ids, "'{a}'", "'{a}'", "'{1}'"),
 				"holders": plan(t, d, pgdb.KeyHolders, "'{a}'", "'{a}'"),
 				"keyed":   plan(t, d, pgdb.EnqueueKeyed, ids, "'{a}'", "'{a}'", "'{1}'", "'{1}'", "'{0}'", "'{x}'", "'{a}'", "'{a}'", "'{1}'", "'c'"),
@@ -129,8 +129,8 @@ func stalePlans(t *testing.T, d *database, host *pgxpool.Pool, conn *pgxpool.Con
 		simple(t, conn, "ALTER TABLE dblock_queue_"+table+" SET (autovacuum_enabled = off)")
 	}
 	for statement, with := range map[string]string{
-		d.keepFinished: args(ids, ids, "'{1}'", ids, id), d.finish: args(ids, id, ids, ids), d.unique: args(ids, id, ids, ids, "false"),
-		d.lock: ids, d.free: args(ids, ids, "false", ids, id), d.admit: ids,
+		d.keepFinished: args(ids, ids, "'{1}'", ids, id), d.finish: args(ids, id, ids, ids), d.unique: args(ids, id, ids, ids),
+		d.lock: ids, d.free: args(ids, ids, ids, id), d.admit: ids,
 	} {
 		name := fmt.Sprintf("suite%d", len(prepared))
 		prepared = append(prepared, name+"("+with+")")

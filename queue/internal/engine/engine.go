@@ -127,10 +127,11 @@ type Exchanged struct {
 	Jobs                       []Job
 }
 
-// Rescued is what became of the jobs of a member that is gone.
-type Rescued struct {
-	Claims      int // 0: none was found, or all were locked
-	Ready, Dead int // jobs that are ready again, and such as had no attempt left
+// Orphan is a job of a member that is gone.
+type Orphan struct {
+	Place
+	Kind                 string
+	Attempt, MaxAttempts int16
 }
 
 // Engine is one database. Its errors are what the driver says; Fault tells what they mean.
@@ -183,9 +184,10 @@ type Engine interface {
 	// Evict deletes a member where it has expired, and tells whether it is gone.
 	Evict(ctx context.Context, m member.ID) (gone bool, err error)
 
-	// Rescue takes some claims of a member that is gone, and has their jobs be ready again with one attempt more, which failed so, or
-	// buries them; keepDead: these get their history.
-	Rescue(ctx context.Context, gone member.ID, failure string, keepDead bool) (Rescued, error)
+	// Adopt takes some claims from a member that is gone, and records them for heir, which is no member: that member can end none of their
+	// jobs any more, and Exchange of heir can. It passes over claims that a transaction uses at this moment. It returns the claims, and
+	// those of their jobs that have not ended.
+	Adopt(ctx context.Context, gone, heir member.ID) ([]ID, []Orphan, error)
 
 	// Fault tells what an error of this engine means.
 	Fault(err error) fault.Fault

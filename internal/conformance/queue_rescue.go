@@ -1,0 +1,105 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock/queue"
+)
+
+// killed has a process be killed that had begun some jobs.
+func (d *desk) killed(t *testing.T, q *queue.Queue, tasks ...queue.Task) []queue.ID {
+	t.Helper()
+	made := enqueue(t, q, tasks...)
+	victim := d.startWorker(t)
+	for range tasks {
+		victim.says(t, "began")
+	}
+	victim.kill()
+	d.exec(t, "DELETE FROM dblock_member")
+	return made
+}
+
+// A job whose process was killed waits as one that failed.
+func aRescueHasABackoff(t *testing.T, d *desk) {
+	const jobs = 10
+	q := d.open(t, queue.Options{})
+	asked := make(chan int, jobs)
+	handle(t, q, "note", nop, queue.Backoff(func(attempt int, _ error) time.Duration {
+		asked <- attempt
+		return time.Hour
+	}))
+	tasks := make([]queue.Task, jobs)
+	for i := range tasks {
+		tasks[i] = queue.Task{Kind: "note", Args: i}
+	}
+	d.killed(t, q, tasks...)
+	if again, dead, err := q.Rescue(t.Context()); err != nil || again != jobs || dead != 0 {
+		t.Errorf("rescued %d and %d, %v", again, dead, err)
+	}
+	if ready, later := d.count(t, "SELECT count(*) FROM dblock_queue_ready"), d.count(t, "SELECT count(*) FROM dblock_queue_scheduled"); ready != 0 || later != jobs {
+		t.Errorf("%d jobs are ready, %d wait", ready, later)
+	}
+	if n := d.count(t, "SELECT count(*) FROM dblock_queue_job WHERE attempt = 1"); n != jobs {
+		t.Errorf("%d jobs have had an attempt", n)
+	}
+	for range jobs {
+		if n := wait(t, asked, "the backoff"); n != 1 {
+			t.Errorf("attempt %d", n)
+		}
+	}
+	d.until(t, "SELECT count(*) FROM dblock_queue_claim", 0)
+}
+
+// Jobs that had their last attempt with a process that was killed: the rows of a group and of a unique key are locked, and the count of
+// another group is wrong. All others are given up, and so are these once they can be.
+func aRescuePassesLockedKeys(t *testing.T, d *desk) {
+	q := d.open(t, queue.Options{Timeout: 5 * time.Second})
+	tasks := []queue.Task{{Group: "locked"}, {Unique: "locked"}, {Group: "wrong"}}
+	for n := range 4 {
+		tasks = append(tasks, queue.Task{Group: fmt.Sprint(n)}, queue.Task{Unique: fmt.Sprint(n)}, queue.Task{})
+	}
+	for i := range tasks {
+		tasks[i].Kind, tasks[i].Args, tasks[i].MaxAttempts = "note", i, 1
+	}
+	tasks = append(tasks, queue.Task{Kind: "note", Args: 0, Group: "again"})
+	made := d.killed(t, q, tasks...)
+	tx := d.openTx(t)
+	for _, row := range []string{"dblock_queue_key WHERE queue = 'default' AND group_key = 'locked'", "dblock_queue_unique WHERE queue = 'default' AND unique_key = 'locked'"} {
+		if _, err := tx.ExecContext(t.Context(), "SELECT queue FROM "+row+" FOR UPDATE"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.exec(t, "UPDATE dblock_queue_key SET taken = 0 WHERE queue = 'default' AND group_key = 'wrong'")
+	if again, dead, err := q.Rescue(soon(t)); err != nil || again != 1 || dead != 12 {
+		t.Errorf("rescued %d and %d, %v", again, dead, err)
+	}
+	if n := d.standing(t, made[:3]); n != 3 {
+		t.Errorf("%d of 3 stand", n)
+	}
+	if again, dead, err := q.Rescue(soon(t)); err != nil || again != 0 || dead != 0 {
+		t.Errorf("rescued %d and %d more, %v", again, dead, err)
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if again, dead, err := q.Rescue(soon(t)); err != nil || again != 0 || dead != 2 {
+		t.Errorf("rescued %d and %d that were locked, %v", again, dead, err)
+	}
+	d.exec(t, "UPDATE dblock_queue_key SET taken = 1 WHERE queue = 'default' AND group_key = 'wrong'")
+	var done once
+	handle(t, q, "note", func(_ context.Context, job queue.Job[int]) error {
+		done.did(job.ID)
+		return nil
+	})
+	work(t, q, queue.WorkerOptions{Rescue: 100 * time.Millisecond})
+	d.empty(t)
+	if err := done.check(made[len(made)-1:], true); err != nil {
+		t.Error(err)
+	}
+	if n := d.count(t, "SELECT count(*) FROM dblock_queue_dead"); n != 15 {
+		t.Errorf("%d are dead", n)
+	}
+}

@@ -1,0 +1,166 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/queue/internal/engine"
+)
+
+// errWorkerGone is how an attempt failed whose process is gone.
+var errWorkerGone = errors.New("its worker is gone")
+
+// Rescue ends the attempts of processes that are gone, of all queues, as attempts that failed: their jobs are tried again after a backoff,
+// and those that had none left are given up. It returns how many there were of both. Workers do so by themselves (WorkerOptions.Rescue).
+//
+// The backoff is that of the kind's handler in this process, or the default of WorkerOptions.
+func (q *Queue) Rescue(ctx context.Context) (again, dead int, err error) {
+	return q.rescue(ctx, defaultBackoff)
+}
+
+func (q *Queue) rescue(ctx context.Context, backoff func(int, error) time.Duration) (again, dead int, err error) {
+	var suspects []member.ID
+	err = q.patiently(ctx, "looking for the gone", func(ctx context.Context) (err error) {
+		suspects, err = q.engine.Suspects(ctx)
+		return err
+	})
+	if err != nil {
+		return 0, 0, q.explain(fault.NoWrite(err), "looking for those who are gone")
+	}
+	r := &rescue{q: q, ctx: ctx, backoff: backoff, heir: member.NewID(), open: make(map[engine.ID]int)}
+	for _, m := range suspects {
+		err = errors.Join(err, r.of(m))
+	}
+	err = errors.Join(err, r.last())
+	if r.again+r.dead > 0 { // of a group whose job is dead the next one is ready
+		q.announce(engine.AnyQueue)
+		if f := q.o.Observer.Rescued; f != nil {
+			f(r.again, r.dead)
+		}
+	}
+	return r.again, r.dead, err
+}
+
+// rescue ends the jobs of members that are gone. Their claims are recorded for heir first, so that nobody else ends them meanwhile. If the
+// rescue ends in between, heir is a member that is gone for the next one.
+type rescue struct {
+	q       *Queue
+	ctx     context.Context
+	backoff func(int, error) time.Duration
+	heir    member.ID
+
+	apart       []engine.Burial   // they need unique keys and groups, which may be locked
+	open        map[engine.ID]int // claims, and how many of apart they have
+	closed      []engine.ID       // of them: nothing is left
+	again, dead int
+}
+
+// of ends the jobs of one member, but for those apart.
+func (r *rescue) of(m member.ID) error {
+	q := r.q
+	gone := false
+	err := q.within(r.ctx, func(ctx context.Context) (err error) {
+		gone, err = q.engine.Evict(ctx, m)
+		return err
+	})
+	if err != nil {
+		return q.explain(err, "looking whether a member is gone")
+	}
+	for range mostSteps {
+		if !gone {
+			return nil
+		}
+		var claims []engine.ID
+		var jobs []engine.Orphan
+		err := q.again(r.ctx, "taking the claims of a member that is gone", func(ctx context.Context) (err error) {
+			claims, jobs, err = q.engine.Adopt(ctx, m, r.heir)
+			return err
+		})
+		if err != nil || len(claims) == 0 {
+			return err
+		}
+		if err := r.exchange("rescuing jobs", r.ends(claims, jobs)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ends says what becomes of jobs.
+func (r *rescue) ends(claims []engine.ID, jobs []engine.Orphan) *engine.Exchange {
+	x := &engine.Exchange{}
+	for _, j := range jobs {
+		attempt := j.Attempt + 1
+		burial := engine.Burial{Place: j.Place, Attempt: attempt, Failure: errWorkerGone.Error()}
+		switch {
+		case attempt < j.MaxAttempts:
+			x.Deferred = append(x.Deferred, engine.Deferral{Place: j.Place, Attempt: attempt, Failure: burial.Failure, Delay: r.q.pauseAfter(j.Kind, r.backoff, int(attempt), errWorkerGone)})
+		case j.Keyed:
+			r.apart = append(r.apart, burial)
+			r.open[j.Claim]++
+		default:
+			x.Buried = append(x.Buried, burial)
+		}
+	}
+	for _, c := range claims {
+		if r.open[c] == 0 {
+			x.Closed = append(x.Closed, c)
+		}
+	}
+	return x
+}
+
+// exchange is one of heir.
+func (r *rescue) exchange(doing string, x *engine.Exchange) error {
+	x.Member, x.KeepDead = r.heir, r.q.o.History > 0
+	var got engine.Exchanged
+	err := r.q.again(r.ctx, doing, func(ctx context.Context) (err error) {
+		got, err = r.q.engine.Exchange(ctx, x)
+		return err
+	})
+	r.again, r.dead = r.again+got.Deferred, r.dead+got.Buried
+	return err
+}
+
+// last gives up the jobs apart, for as long as Options.Timeout, in no order. Those whose keys are locked, or whose groups have wrong
+// counts, are left for the next rescue.
+func (r *rescue) last() error {
+	if len(r.apart) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(r.ctx, r.q.o.Timeout)
+	defer cancel()
+	rand.Shuffle(len(r.apart), func(i, j int) { r.apart[i], r.apart[j] = r.apart[j], r.apart[i] })
+	err := r.buryApart(ctx, r.apart)
+	if len(r.closed) == 0 {
+		return err
+	}
+	return errors.Join(err, r.exchange("closing claims whose worker is gone", &engine.Exchange{Closed: r.closed}))
+}
+
+// buryApart gives up some jobs together, or in halves if a key is locked, or has an error of its own.
+func (r *rescue) buryApart(ctx context.Context, jobs []engine.Burial) error {
+	err := r.exchange("giving up jobs whose worker is gone", &engine.Exchange{Buried: jobs})
+	locked := r.q.gaveWay(err)
+	switch {
+	case err == nil:
+		for _, b := range jobs {
+			if r.open[b.Claim]--; r.open[b.Claim] == 0 {
+				r.closed = append(r.closed, b.Claim)
+			}
+		}
+	case ctx.Err() != nil:
+	case !locked && r.q.fault(err) != fault.Poison:
+		return err
+	case len(jobs) > 1:
+		half := len(jobs) / 2
+		return errors.Join(r.buryApart(ctx, jobs[:half]), r.buryApart(ctx, jobs[half:]))
+	case !locked:
+		r.q.trouble("giving up a job whose worker is gone", err)
+	}
+	return nil
+}
