@@ -34,7 +34,7 @@ func isolations() []Scenario {
 
 // isolated is a kind of work that is measured beside a neighbour.
 type isolated interface {
-	// Begin prepares round n, in which about so many operations are measured.
+	// Begin prepares round n. On average that many operations are measured in it.
 	Begin(ctx context.Context, n, operations int) error
 
 	// Do does operation i of the round. If the operation ends later than the call, Do returns a channel that tells when it has.
@@ -56,7 +56,7 @@ type isolated interface {
 type neighbour struct {
 	suffix, about string
 	crowd         bool          // it has callers of its own
-	locked        bool          // somebody else has locked what they want
+	locked        bool          // another transaction has locked what they want
 	slow          time.Duration // for so long, and again after as long a pause; 0: all the time
 }
 
