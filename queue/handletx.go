@@ -55,10 +55,8 @@ func (e *putOff) Error() string { return fmt.Sprintf("queue: %s: %v", e.doing, e
 
 func (e *putOff) Unwrap() error { return e.err }
 
-const (
-	beginAgain = time.Second            // where no transaction could begin
-	endAgain   = 250 * time.Millisecond // where a row was locked that the end needs
-)
+// endAgain is about how long a job waits if another transaction has a row locked that its end needs.
+const endAgain = 250 * time.Millisecond
 
 // rollback gives up what the handler has written, and its connection.
 func (r *run) rollback() {

@@ -64,7 +64,7 @@ type Record struct {
 	Queue, Kind string
 	State       State
 	Priority    int16
-	Attempts    int // that have ended
+	Attempts    int // that have ended; a last attempt counts from its beginning
 	MaxAttempts int // 0: not known any more
 	EnqueuedAt  time.Time
 

@@ -24,6 +24,7 @@ type Queue struct {
 	ids     ids
 	inserts *merge.Queue[[]engine.Insert, []engine.Duplicate]
 	keyed   *merge.Queue[keyedCall, []engine.Duplicate]
+	begins  *merge.Queue[beginning, bool]
 
 	mu         sync.RWMutex
 	handlers   map[string]*handler
@@ -64,7 +65,7 @@ func New(e engine.Engine, o Options) (*Queue, error) {
 		Poison:   func(err error) bool { return q.fault(err) == fault.Poison },
 		MaxBatch: maxMerged, MaxQueue: o.MaxQueue, PerKey: 2,
 	})
-	q.keyed = q.newKeyed()
+	q.keyed, q.begins = q.newKeyed(), q.newBegins()
 	return q, nil
 }
 
@@ -83,7 +84,7 @@ func (q *Queue) Close(ctx context.Context) error {
 		return nil
 	}
 	q.end()
-	err := errors.Join(q.inserts.Close(ctx), q.keyed.Close(ctx))
+	err := errors.Join(q.inserts.Close(ctx), q.keyed.Close(ctx), q.begins.Close(ctx))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

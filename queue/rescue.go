@@ -14,8 +14,9 @@ import (
 // errWorkerGone is how an attempt failed whose process is gone.
 var errWorkerGone = errors.New("its worker is gone")
 
-// Rescue ends the attempts of processes that are gone, of all queues, as attempts that failed: their jobs are tried again after a backoff,
-// and those that had none left are given up. It returns how many there were of both. Workers do so by themselves (WorkerOptions.Rescue).
+// Rescue ends the attempts of processes that are gone, of all queues, as attempts that failed: their jobs are tried again after a backoff.
+// A job whose last attempt had begun is given up. One whose last attempt had not begun is ready again at once, and no attempt is counted.
+// Rescue returns how many jobs run again, and how many are dead. Workers do so by themselves (WorkerOptions.Rescue).
 //
 // The backoff is that of the kind's handler in this process, or the default of WorkerOptions.
 func (q *Queue) Rescue(ctx context.Context) (again, dead int, err error) {
@@ -94,11 +95,13 @@ func (r *rescue) of(m member.ID) error {
 func (r *rescue) ends(claims []engine.ID, jobs []engine.Orphan) *engine.Exchange {
 	x := &engine.Exchange{}
 	for _, j := range jobs {
-		attempt := j.Attempt + 1
+		attempt := min(j.Attempt+1, j.MaxAttempts)
 		burial := engine.Burial{Place: j.Place, Attempt: attempt, Failure: errWorkerGone.Error()}
 		switch {
 		case attempt < j.MaxAttempts:
 			x.Deferred = append(x.Deferred, engine.Deferral{Place: j.Place, Attempt: attempt, Failure: burial.Failure, Delay: r.q.pauseAfter(j.Kind, r.backoff, int(attempt), errWorkerGone)})
+		case j.Attempt < j.MaxAttempts: // its last attempt has not begun
+			x.Deferred = append(x.Deferred, engine.Deferral{Place: j.Place, Attempt: j.Attempt})
 		case j.Keyed:
 			r.apart = append(r.apart, burial)
 			r.open[j.Claim]++

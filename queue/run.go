@@ -25,7 +25,9 @@ func (w *worker) handle() {
 			w.handBack(t)
 			continue
 		}
-		w.do(t)
+		if w.begin(t) {
+			w.do(t)
+		}
 	}
 	returned = true
 }

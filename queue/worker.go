@@ -64,6 +64,8 @@ type task struct {
 	of   *claim
 	took time.Duration // its handler; 0: it was not begun
 
+	begun bool // its last attempt may be recorded as begun
+
 	cancelled atomic.Bool                // somebody wants it dropped
 	context   atomic.Pointer[jobContext] // of its handler; nil: it has not begun
 }

@@ -38,6 +38,56 @@ func (q *Queries) AwaitJob(ctx context.Context, db DBTX, jobID []byte) ([][]byte
 	return items, nil
 }
 
+const BeginJobs = `-- name: BeginJobs :exec
+UPDATE (
+    SELECT CAST(? AS BINARY) AS member_id, CAST(? AS BINARY) AS claim_id, CAST(? AS BINARY) AS job_id
+) ask
+STRAIGHT_JOIN dblock_queue_claim c FORCE INDEX (PRIMARY) ON c.member_id = ask.member_id AND c.claim_id = ask.claim_id AND c.job_id = ask.job_id
+STRAIGHT_JOIN dblock_queue_job j FORCE INDEX (PRIMARY) ON j.job_id = c.job_id
+SET c.queue = c.queue, j.attempt = j.max_attempts
+`
+
+// Records that the last attempts of jobs begin, if their claims are still the member's. The rows of the claims are set to what they are, so
+// that the server locks them: nothing takes the claims away meanwhile.
+func (q *Queries) BeginJobs(ctx context.Context, db DBTX, memberID interface{}, claimID interface{}, jobID interface{}) error {
+	_, err := db.ExecContext(ctx, BeginJobs, memberID, claimID, jobID)
+	return err
+}
+
+const BegunJobs = `-- name: BegunJobs :many
+SELECT c.job_id
+FROM (
+    SELECT CAST(? AS BINARY) AS member_id, CAST(? AS BINARY) AS claim_id, CAST(? AS BINARY) AS job_id
+) ask
+STRAIGHT_JOIN dblock_queue_claim c FORCE INDEX (PRIMARY) ON c.member_id = ask.member_id AND c.claim_id = ask.claim_id AND c.job_id = ask.job_id
+STRAIGHT_JOIN dblock_queue_job j FORCE INDEX (PRIMARY) ON j.job_id = c.job_id
+WHERE j.attempt = j.max_attempts
+`
+
+// Which of some jobs a member has claimed, and has recorded as begun.
+func (q *Queries) BegunJobs(ctx context.Context, db DBTX, memberID interface{}, claimID interface{}, jobID interface{}) ([][]byte, error) {
+	rows, err := db.QueryContext(ctx, BegunJobs, memberID, claimID, jobID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items [][]byte
+	for rows.Next() {
+		var job_id []byte
+		if err := rows.Scan(&job_id); err != nil {
+			return nil, err
+		}
+		items = append(items, job_id)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const BuryJobs = `-- name: BuryJobs :execrows
 INSERT INTO dblock_queue_dead (job_id, queue, kind, priority, attempt, max_attempts, enqueued_at, unique_key, group_key, group_most, last_error, payload)
 SELECT j.job_id, j.queue, j.kind, j.priority, ask.attempt, j.max_attempts, j.enqueued_at, j.unique_key, j.group_key, j.group_most, ask.failure, j.payload

@@ -37,6 +37,55 @@ func (q *Queries) AwaitJob(ctx context.Context, db DBTX, jobID pgtype.UUID) ([]p
 	return items, nil
 }
 
+const BeginJobs = `-- name: BeginJobs :many
+WITH fence AS MATERIALIZED (
+    SELECT c.claim_id FROM dblock_queue_claim c
+    WHERE c.claim_id = ANY ($1::uuid[]) AND c.member_id = $2
+    ORDER BY c.claim_id
+    FOR KEY SHARE
+), own AS MATERIALIZED (
+    SELECT a.job_id
+    FROM (SELECT pg_catalog.unnest($3::uuid[]) AS job_id, pg_catalog.unnest($4::uuid[]) AS claim_id) a
+    WHERE (a.claim_id IN (SELECT f.claim_id FROM fence f)) IS TRUE
+)
+UPDATE dblock_queue_job j SET attempt = j.max_attempts
+WHERE j.job_id = ANY (ARRAY(SELECT o.job_id FROM own o))
+RETURNING j.job_id
+`
+
+type BeginJobsParams struct {
+	ClaimIds []pgtype.UUID
+	MemberID pgtype.UUID
+	JobIds   []pgtype.UUID
+	OfClaims []pgtype.UUID
+}
+
+// Records that the last attempts of jobs begin, and returns those whose claims are still the member's.
+func (q *Queries) BeginJobs(ctx context.Context, db DBTX, arg BeginJobsParams) ([]pgtype.UUID, error) {
+	rows, err := db.Query(ctx, BeginJobs,
+		arg.ClaimIds,
+		arg.MemberID,
+		arg.JobIds,
+		arg.OfClaims,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []pgtype.UUID
+	for rows.Next() {
+		var job_id pgtype.UUID
+		if err := rows.Scan(&job_id); err != nil {
+			return nil, err
+		}
+		items = append(items, job_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const BuryJobs = `-- name: BuryJobs :one
 WITH fence AS MATERIALIZED (
     SELECT c.claim_id, c.job_ids FROM dblock_queue_claim c

@@ -70,6 +70,8 @@ func (e Queue) Run(t *testing.T) {
 		"AZombieMovesNothing":              aZombieMovesNothing,
 		"RescuesTheJobsOfTheKilled":        rescuesTheJobsOfTheKilled,
 		"BuriesWhatKillsItsWorkers":        buriesWhatKillsItsWorkers,
+		"AJobThatNeverBeganNeverDies":      aJobThatNeverBeganNeverDies,
+		"ABeginningProvesItsClaim":         aBeginningProvesItsClaim,
 		"ARescueHasABackoff":               aRescueHasABackoff,
 		"ARescuePassesLockedKeys":          aRescuePassesLockedKeys,
 		"TheLivingKeepTheirJobs":           theLivingKeepTheirJobs,

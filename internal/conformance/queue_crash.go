@@ -66,6 +66,9 @@ func (e Queue) workUntilKilled(dsn string) error {
 	if err != nil {
 		return err
 	}
+	if err := e.handleAhead(q); err != nil {
+		return err
+	}
 	err = e.HandleTx(q, "effect", func(ctx context.Context, tx HandlerTx, job queue.Job[int]) error {
 		if err := tx.Do(ctx, effectOf(job.Info)); err != nil {
 			return err

@@ -22,6 +22,22 @@ WITH fence AS MATERIALIZED (
 )
 SELECT count(*) FROM done;
 
+-- Records that the last attempts of jobs begin, and returns those whose claims are still the member's.
+-- name: BeginJobs :many
+WITH fence AS MATERIALIZED (
+    SELECT c.claim_id FROM dblock_queue_claim c
+    WHERE c.claim_id = ANY (sqlc.arg(claim_ids)::uuid[]) AND c.member_id = sqlc.arg(member_id)
+    ORDER BY c.claim_id
+    FOR KEY SHARE
+), own AS MATERIALIZED (
+    SELECT a.job_id
+    FROM (SELECT pg_catalog.unnest(sqlc.arg(job_ids)::uuid[]) AS job_id, pg_catalog.unnest(sqlc.arg(of_claims)::uuid[]) AS claim_id) a
+    WHERE (a.claim_id IN (SELECT f.claim_id FROM fence f)) IS TRUE
+)
+UPDATE dblock_queue_job j SET attempt = j.max_attempts
+WHERE j.job_id = ANY (ARRAY(SELECT o.job_id FROM own o))
+RETURNING j.job_id;
+
 -- Gives jobs up for now: they are for later, or ready again where the delay is 0, since the time that is given, or from now on. The claim no longer has them, so that to send it again
 -- changes nothing.
 -- name: DeferJobs :one

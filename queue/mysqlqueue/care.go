@@ -9,6 +9,7 @@ import (
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/internal/mysqltext"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
@@ -19,6 +20,35 @@ const rescueStep = 500
 func (d *database) Standing(ctx context.Context, jobs []engine.ID) (int, error) {
 	n, err := d.q.CountJobs(ctx, d.on(d.pool), blobs(jobs))
 	return int(n), fault.NoWrite(err)
+}
+
+// BeginJobs is one statement for a lone job. For several, another one reads which have begun: some drivers count the rows that were found,
+// others those that were changed.
+func (d *database) BeginJobs(ctx context.Context, m member.ID, all []engine.Place) (begun []engine.ID, err error) {
+	on := d.on(d.pool)
+	var args []any
+	for i := range all {
+		args = append(args, m[:], all[i].Claim[:], all[i].Job[:])
+	}
+	n, err := asks(ctx, on, mysqldb.BeginJobs, len(all), args)
+	switch {
+	case err != nil || n == 0:
+		return nil, err
+	case len(all) == 1:
+		return []engine.ID{all[0].Job}, nil
+	}
+	for some := range slices.Chunk(args, 3*mostAsks) {
+		err := each(ctx, on, mysqltext.Asks(mysqldb.BegunJobs, len(some)/3), some, func(scan func(...any) error) error {
+			var job []byte
+			err := scan(&job)
+			begun = append(begun, idOf(job))
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return begun, nil
 }
 
 // Payloads reads rows.

@@ -149,7 +149,7 @@ func (e *exchange) postpone(x *engine.Exchange, got *engine.Exchanged) error {
 		if !has(ours, d.Job) {
 			continue
 		}
-		if d.Failure != "" {
+		if d.Failure != "" || d.Begun {
 			notes = append(notes, d.Job[:], int64(d.Attempt), []byte(d.Failure))
 		}
 		switch {

@@ -54,13 +54,51 @@ func TestEndsReadNoMore(t *testing.T) {
 				text string
 				more []any
 			}{
-				"LockPlaces": {mysqldb.LockPlaces, []any{member, member}}, "EndClaimed": {mysqldb.EndClaimed, []any{member, member}},
+				"BeginJobs": {mysqldb.BeginJobs, nil}, "LockPlaces": {mysqldb.LockPlaces, []any{member, member}}, "EndClaimed": {mysqldb.EndClaimed, []any{member, member}},
 				"AdoptClaimed": {mysqldb.AdoptClaimed, []any{id16(1), member, member}},
 				"FinishJobs":   {mysqldb.FinishJobs, nil}, "PurgeDead": {mysqldb.PurgeDead, nil},
 			} {
-				if _, err := d.ExecContext(t.Context(), mysqltext.Asks(of.text, len(keys)), append(slices.Clone(keys), of.more...)...); err != nil {
+				args := slices.Clone(keys)
+				if name == "BeginJobs" { // each names its claim
+					args = nil
+					for _, job := range all {
+						args = append(args, member, member, job)
+					}
+				}
+				if _, err := d.ExecContext(t.Context(), mysqltext.Asks(of.text, len(keys)), append(args, of.more...)...); err != nil {
 					t.Errorf("%s: %v", name, err)
 				}
+			}
+		})
+	}
+}
+
+// TestBeginningsKeepTheirClaims: while a statement records that jobs begin, their claims are locked, and a rescue passes over them.
+func TestBeginningsKeepTheirClaims(t *testing.T) {
+	t.Parallel()
+	for _, kind := range family() {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			db := testdb.MySQLOn(t, kind)
+			if _, err := migrations.Up(t.Context(), db, migrations.Options{}); err != nil {
+				t.Fatal(err)
+			}
+			member := id16(0)
+			for n := range 3 {
+				exec(t, db, mysqltext.Text("INSERT INTO dblock_queue_job (job_id, queue, kind, priority, max_attempts, payload) VALUES (?, 'q', 'k', 0, 1, '')", id16(n)))
+				exec(t, db, mysqltext.Text("INSERT INTO dblock_queue_claim (member_id, claim_id, job_id, queue, priority, ready_at) VALUES (?, ?, ?, 'q', 0, '2026-01-01')",
+					member, member, id16(n)))
+			}
+			ours := mysqltext.Inline{Conn: begin(t, db)}
+			if _, err := ours.ExecContext(t.Context(), mysqltext.Asks(mysqldb.BeginJobs, 2), member, member, id16(0), member, member, id16(1)); err != nil {
+				t.Fatal(err)
+			}
+			var free int
+			if err := begin(t, db).QueryRowContext(t.Context(), "SELECT COUNT(*) FROM (SELECT job_id FROM dblock_queue_claim FOR UPDATE SKIP LOCKED) AS f").Scan(&free); err != nil {
+				t.Fatal(err)
+			}
+			if free != 1 {
+				t.Errorf("%d claims are free, want 1", free)
 			}
 		})
 	}

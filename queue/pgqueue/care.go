@@ -25,6 +25,17 @@ func (d *database) Standing(ctx context.Context, jobs []engine.ID) (int, error) 
 	return int(n), fault.NoWrite(err)
 }
 
+// BeginJobs is one statement.
+func (d *database) BeginJobs(ctx context.Context, m member.ID, all []engine.Place) ([]engine.ID, error) {
+	jobs, of, claims := places(all)
+	rows, err := d.q.BeginJobs(ctx, d.on(d.pool), pgdb.BeginJobsParams{ClaimIds: claims, MemberID: id(m), JobIds: jobs, OfClaims: of})
+	begun := make([]engine.ID, len(rows))
+	for i, r := range rows {
+		begun[i] = r.Bytes
+	}
+	return begun, err
+}
+
 // Payloads reads rows.
 func (d *database) Payloads(ctx context.Context, jobs []engine.ID) (map[engine.ID][]byte, error) {
 	rows, err := d.q.ReadPayloads(ctx, d.on(d.pool), uuids(jobs))

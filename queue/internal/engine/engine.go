@@ -64,6 +64,7 @@ type Deferral struct {
 	Place
 	Attempt int16         // how many have ended
 	Failure string        // of the one that has ended now; empty: none has
+	Begun   bool          // it may be recorded as begun (BeginJobs), which no longer counts
 	Delay   time.Duration // 0: it is ready again at once
 	ReadyAt time.Time     // without a Delay: since when it is ready, which is its place in the order; zero: now
 }
@@ -127,7 +128,7 @@ type Exchanged struct {
 	Jobs                       []Job
 }
 
-// Orphan is a job of a member that is gone.
+// Orphan is a job of a member that is gone. Attempt is MaxAttempts if its last attempt was recorded as begun.
 type Orphan struct {
 	Place
 	Kind                 string
@@ -149,6 +150,10 @@ type Engine interface {
 
 	// Exchange is one transaction, of READ COMMITTED.
 	Exchange(ctx context.Context, x *Exchange) (Exchanged, error)
+
+	// BeginJobs records that jobs of a member begin their last attempts: as many have ended as there may be. It returns those whose claims are
+	// the member's. While it is under way nothing takes these claims away.
+	BeginJobs(ctx context.Context, m member.ID, jobs []Place) (begun []ID, err error)
 
 	// Standing is how many of some jobs have not ended.
 	Standing(ctx context.Context, jobs []ID) (int, error)

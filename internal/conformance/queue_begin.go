@@ -1,0 +1,179 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock/queue"
+)
+
+const (
+	quickKind = "quick" // its jobs end at once, so that the process claims ahead
+	aheadKind = "ahead" // its jobs never end: each says its number and its attempt
+)
+
+// handleAhead registers the handlers of a process that is killed with jobs that it claimed ahead.
+func (e Queue) handleAhead(q *queue.Queue) error {
+	if err := queue.Handle(q, quickKind, func(context.Context, queue.Job[int]) error { return nil }); err != nil {
+		return err
+	}
+	return queue.Handle(q, aheadKind, func(ctx context.Context, job queue.Job[int]) error {
+		fmt.Println("ahead", job.Args, job.Attempt)
+		<-ctx.Done()
+		return ctx.Err()
+	})
+}
+
+// A killed process had begun some jobs, and had claimed others ahead. A job dies of that if its last attempt had begun, and is never run
+// again. All others run.
+func aJobThatNeverBeganNeverDies(t *testing.T, d *desk) {
+	const jobs, handlers, victims = 600, 20, 8
+	q := d.open(t, queue.Options{})
+	atOnce := queue.Backoff(func(int, error) time.Duration { return 0 })
+	var mu sync.Mutex
+	last, ran := make([]int, jobs), make([]int, jobs) // how often the last attempt has begun: with the killed, and here
+	handle(t, q, quickKind, func(context.Context, queue.Job[int]) error { return nil }, atOnce)
+	handle(t, q, aheadKind, func(_ context.Context, job queue.Job[int]) error {
+		mu.Lock()
+		defer mu.Unlock()
+		ran[job.Args]++
+		return nil
+	}, atOnce)
+	tasks := make([]queue.Task, jobs)
+	for i := range tasks {
+		tasks[i] = queue.Task{Kind: aheadKind, Args: i, MaxAttempts: 1 + i%2}
+		if i%10 >= 8 {
+			tasks[i].Unique = fmt.Sprint(i)
+		}
+	}
+	if _, err := q.EnqueueMany(soon(t), tasks); err != nil {
+		t.Fatal(err)
+	}
+	kills := 0
+	for n := 0; kills < 3 && n < victims; n++ {
+		quick := make([]queue.Task, 2000)
+		for i := range quick {
+			quick[i] = queue.Task{Kind: quickKind, Args: i, Priority: -1}
+		}
+		if _, err := q.EnqueueMany(soon(t), quick); err != nil {
+			t.Fatal(err)
+		}
+		victim := d.startWorker(t)
+		for range handlers {
+			var i, attempt int
+			if !victim.lines.Scan() {
+				t.Fatal("the process has ended")
+			}
+			if _, err := fmt.Sscanf(victim.lines.Text(), "ahead %d %d", &i, &attempt); err != nil {
+				t.Fatalf("the process said %q: %v", victim.lines.Text(), err)
+			}
+			if attempt == tasks[i].MaxAttempts {
+				last[i]++
+			}
+		}
+		s, err := q.Stats(soon(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		victim.kill()
+		d.exec(t, "DELETE FROM dblock_member")
+		again, dead, err := q.Rescue(soon(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%+v: %d again, %d dead", s.Queues, again, dead)
+		if s.Queues[0].Claimed > handlers {
+			kills++
+		}
+	}
+	work(t, q, queue.WorkerOptions{})
+	d.empty(t)
+	mu.Lock()
+	defer mu.Unlock()
+	unbegun, twice, begun := 0, 0, 0
+	for i := range tasks {
+		begun += last[i]
+		switch {
+		case last[i]+ran[i] == 0:
+			unbegun++
+		case last[i]+ran[i] > 1:
+			twice++
+		}
+	}
+	if dead := d.count(t, "SELECT count(*) FROM dblock_queue_dead"); unbegun+twice > 0 || int(dead) != begun {
+		t.Errorf("%d jobs are dead, the last attempt of %d had begun with the killed; that of %d never began, that of %d began twice", dead, begun, unbegun, twice)
+	}
+	if kills == 0 {
+		t.Error("no process had claimed ahead")
+	}
+}
+
+// A process is taken for dead while jobs wait in it that it claimed ahead. When their last attempts are to begin, it is refused: others run
+// them. (A claim that was on its way meanwhile may be the process's still. Its jobs are not run by others.)
+func aBeginningProvesItsClaim(t *testing.T, d *desk) {
+	const jobs = 50
+	lost := make(chan int, jobs)
+	zombie := d.open(t, queue.Options{TTL: time.Hour, Observer: queue.Observer{Lost: func(_ string, n int) { lost <- n }}})
+	stands, goOn := make(chan struct{}), make(chan struct{})
+	var did once
+	handle(t, zombie, quickKind, func(context.Context, queue.Job[int]) error { return nil })
+	handle(t, zombie, "stand", func(context.Context, queue.Job[int]) error {
+		close(stands)
+		<-goOn
+		return nil
+	})
+	handle(t, zombie, "note", func(_ context.Context, job queue.Job[int]) error {
+		did.did(job.ID)
+		return nil
+	})
+	tasks := make([]queue.Task, 500, 501+jobs)
+	for i := range tasks {
+		tasks[i] = queue.Task{Kind: quickKind, Args: i}
+	}
+	tasks = append(tasks, queue.Task{Kind: "stand", Args: 0, Priority: 1})
+	for i := range jobs {
+		tasks = append(tasks, queue.Task{Kind: "note", Args: i, Priority: 2, MaxAttempts: 1})
+	}
+	made, err := zombie.EnqueueMany(soon(t), tasks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := work(t, zombie, queue.WorkerOptions{Concurrency: 1, Rescue: -1, Promote: -1})
+	wait(t, stands, "the job that stands")
+	until(t, "nothing is claimed ahead", func() bool { return d.count(t, "SELECT count(*) FROM dblock_queue_ready") < jobs })
+	if err := zombie.Pause(soon(t), ""); err != nil {
+		t.Fatal(err)
+	}
+	d.exec(t, "DELETE FROM dblock_member")
+	q := d.open(t, queue.Options{})
+	handle(t, q, "stand", nop)
+	handle(t, q, quickKind, nop)
+	handle(t, q, "note", func(_ context.Context, job queue.Job[int]) error {
+		did.did(job.ID)
+		return nil
+	})
+	if again, dead, err := q.Rescue(soon(t)); err != nil || again < 2 || dead != 0 {
+		t.Errorf("rescued %d and %d, %v", again, dead, err)
+	}
+	close(goOn)
+	if n := wait(t, lost, "an end that is refused"); n < 1 {
+		t.Errorf("%d were lost", n)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	if n := d.count(t, "SELECT count(*) FROM dblock_queue_job WHERE attempt = max_attempts"); n != 0 {
+		t.Errorf("%d jobs are recorded as begun", n)
+	}
+	if err := q.Resume(soon(t), ""); err != nil {
+		t.Fatal(err)
+	}
+	work(t, q, queue.WorkerOptions{})
+	d.empty(t)
+	if err := did.check(made[501:], true); err != nil {
+		t.Error(err)
+	}
+}
