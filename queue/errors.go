@@ -9,8 +9,8 @@ import (
 // Errors of the queue. Those that all of dblock shares are in package dblock: ErrInvalid, ErrUnavailable, ErrOutcomeUnknown,
 // ErrOverloaded, ErrBusy, ErrConflict, ErrClosed, ErrSchema, ErrServerTooOld, ErrLost.
 var (
-	// ErrUnknownKind: no handler is registered for the kind of a job. It counts as an attempt, so that another process, which knows it,
-	// may get the job.
+	// ErrUnknownKind: no handler is registered for the kind of a job. The job is left to processes that know it: it is put off for about a
+	// quarter of its age, 1 s to 1 min, without counting an attempt. Observer.Trouble and Options.Log are told, once a minute for each kind.
 	ErrUnknownKind = errors.New("queue: no handler for this kind")
 
 	// ErrDecode: a job's payload is not what its handler takes. It counts as an attempt.

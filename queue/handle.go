@@ -45,6 +45,9 @@ type handler struct {
 // has both committed together.) ctx ends when the job's time is
 // up (ErrTimeout), when the process has lost its claims (dblock.ErrLost) and when the worker stops (ErrStopped); context.Cause says which.
 //
+// A worker leaves jobs of kinds without a handler to other processes (ErrUnknownKind). So processes may know different kinds. Where few of
+// many know a kind, give its jobs a queue of their own: they wait for less.
+//
 // Errors: dblock.ErrInvalid, also where the kind has a handler.
 func Handle[T any](q *Queue, kind string, fn func(ctx context.Context, job Job[T]) error, opts ...HandlerOption) error {
 	if fn == nil {

@@ -20,7 +20,7 @@ type Observer struct {
 	// Cancelled: a handler has dropped its job; or Queue.Cancel has, and err is ErrCancelled.
 	Cancelled func(job Info, err error)
 
-	// Snoozed: a handler has put its job off.
+	// Snoozed: a handler has put its job off; or no handler of this process knows the kind of the job (ErrUnknownKind).
 	Snoozed func(job Info, again time.Duration)
 
 	// Recorded: that so many jobs are done (Finished, Cancelled) is committed, in an exchange, or by a commit of HandleTx, that took so

@@ -28,6 +28,7 @@ type Queue struct {
 
 	mu         sync.RWMutex
 	handlers   map[string]*handler
+	unknown    map[string]time.Time // kinds without a handler, and when that was told last
 	workers    map[*worker]struct{}
 	closed     bool
 	work       sync.WaitGroup  // of workers
@@ -52,7 +53,7 @@ func New(e engine.Engine, o Options) (*Queue, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := &Queue{engine: e, o: o, member: member.New(e, mo), handlers: make(map[string]*handler), workers: make(map[*worker]struct{}),
+	q := &Queue{engine: e, o: o, member: member.New(e, mo), handlers: make(map[string]*handler), unknown: make(map[string]time.Time), workers: make(map[*worker]struct{}),
 		patience: make(map[string]time.Duration)}
 	q.ending, q.end = context.WithCancel(context.Background())
 	q.recorded, q.unrecord = context.WithCancel(context.Background())

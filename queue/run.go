@@ -25,16 +25,20 @@ func (w *worker) handle() {
 			w.handBack(t)
 			continue
 		}
-		if w.begin(t) {
-			w.do(t)
+		h := w.q.handlerOf(t.Kind)
+		switch {
+		case h == nil:
+			w.leave(t)
+		case w.begin(t):
+			w.do(t, h)
 		}
 	}
 	returned = true
 }
 
 // do runs one job, whatever its handler does.
-func (w *worker) do(t *task) {
-	r := &run{w: w, task: t, info: w.info(t), began: time.Now(), h: w.q.handlerOf(t.Kind)}
+func (w *worker) do(t *task, h *handler) {
+	r := &run{w: w, task: t, info: w.info(t), began: time.Now(), h: h}
 	r.ctx.above = t.of.of.ctx
 	if limit := r.limit(); limit >= 0 {
 		r.ctx.deadline = r.began.Add(limit)
@@ -83,7 +87,7 @@ type run struct {
 }
 
 func (r *run) limit() time.Duration {
-	if r.h != nil && r.h.timeout != 0 {
+	if r.h.timeout != 0 {
 		return r.h.timeout
 	}
 	return r.w.o.Timeout
@@ -91,9 +95,6 @@ func (r *run) limit() time.Duration {
 
 // call calls the handler, through what is around it.
 func (r *run) call(ctx context.Context) error {
-	if r.h == nil {
-		return fmt.Errorf("%w: %q, of job %s: register it with Handle, or give such jobs a queue of their own", ErrUnknownKind, r.info.Kind, r.info.ID)
-	}
 	around := r.w.o.Middleware
 	if len(around) == 0 {
 		return r.h.run(ctx, r)

@@ -62,7 +62,10 @@ func (q *Queue) heard(n engine.News) {
 	}
 }
 
-func (w *worker) isFor(queue string) bool { return queue == w.o.Queue || queue == engine.AnyQueue }
+// isFor tells whether a worker is to look when there are jobs of a queue.
+func (w *worker) isFor(queue string) bool {
+	return queue == w.o.Queue || queue == engine.AnyQueue && !w.leavesJobs()
+}
 
 // hints is how a worker goes about what other processes tell. All hear of a job at the same moment, and one of them gets it. So each waits
 // first, for a random time within a window that grows with each time that it comes too late, and is halved when it gets something: by

@@ -55,6 +55,7 @@ type worker struct {
 	piece       int           // bytes of payloads that are read at once
 	marks       marks
 	forgot      time.Time
+	left        time.Time           // when a job was left to other processes
 	claims      map[*claim]struct{} // that have jobs whose end was not confirmed
 }
 

@@ -182,20 +182,83 @@ func anUndecodableJobFailsAlone(t *testing.T, d *desk) {
 	}
 }
 
-func anUnknownKindFailsAlone(t *testing.T, d *desk) {
-	q := d.open(t, queue.Options{})
+// A job of a kind that its process does not know waits for one that does: it fails nothing, and its neighbours are done. Observer.Trouble is
+// told of the kind once in a while.
+func anUnknownKindWaits(t *testing.T, d *desk) {
+	began, troubles, snoozed := time.Now(), make(chan error, 1000), make(chan time.Duration, 1000)
+	q := d.open(t, queue.Options{Observer: queue.Observer{
+		Trouble: func(_ string, err error) { troubles <- err },
+		Snoozed: func(_ queue.Info, again time.Duration) { snoozed <- again },
+	}})
 	done := make(chan int, 10)
 	handle(t, q, "number", func(_ context.Context, job queue.Job[int]) error {
 		done <- job.Args
 		return nil
 	})
-	enqueue(t, q, queue.Task{Kind: "nobody's", MaxAttempts: 1}, queue.Task{Kind: "number", Args: 3})
-	work(t, q, queue.WorkerOptions{Concurrency: 1})
+	enqueue(t, q, queue.Task{Kind: "nobody's", MaxAttempts: 1}, queue.Task{Kind: "nobody's", MaxAttempts: 1, Group: "g"}, queue.Task{Kind: "number", Args: 3})
+	stop := work(t, q, queue.WorkerOptions{Concurrency: 1})
 	if got := wait(t, done, "a job"); got != 3 {
 		t.Errorf("%d was done", got)
 	}
+	d.until(t, "SELECT count(*) FROM dblock_queue_scheduled", 2)
+	for range 2 {
+		if again := wait(t, snoozed, "a job that is put off"); again <= 0 {
+			t.Errorf("put off for %v", again)
+		}
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	told := 0
+	for len(troubles) > 0 {
+		if err := <-troubles; errors.Is(err, queue.ErrUnknownKind) {
+			told++
+			if !strings.Contains(err.Error(), `no handler for this kind: "nobody's"`) {
+				t.Error(err)
+			}
+		}
+	}
+	if told < 1 || told > 1+int(time.Since(began)/time.Minute) {
+		t.Errorf("told %d times", told)
+	}
+	if n := d.count(t, "SELECT count(*) FROM dblock_queue_job WHERE attempt = 0 AND last_error IS NULL"); n != 2 {
+		t.Errorf("%d jobs wait", n)
+	}
+	knows := d.open(t, queue.Options{})
+	handle(t, knows, "nobody's", nop)
+	work(t, knows, queue.WorkerOptions{})
 	d.empty(t)
-	if s := d.text(t, "SELECT last_error FROM dblock_queue_dead"); !strings.Contains(s, `no handler for this kind: "nobody's"`) {
-		t.Errorf("%q", s)
+	if n := d.count(t, "SELECT count(*) FROM dblock_queue_dead"); n != 0 {
+		t.Errorf("%d are dead", n)
+	}
+}
+
+// Two processes that know one kind each: all jobs of both kinds are run, with one attempt.
+func eachKindFindsItsProcess(t *testing.T, d *desk) {
+	const jobs = 40
+	var did once
+	producer := d.open(t, queue.Options{})
+	var tasks []queue.Task
+	for i := range jobs {
+		tasks = append(tasks, queue.Task{Kind: "a", Args: i, MaxAttempts: 1}, queue.Task{Kind: "b", Args: i, MaxAttempts: 1})
+	}
+	made, err := producer.EnqueueMany(soon(t), tasks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []string{"a", "b"} {
+		q := d.open(t, queue.Options{})
+		handle(t, q, kind, func(_ context.Context, job queue.Job[int]) error {
+			did.did(job.ID)
+			return nil
+		})
+		work(t, q, queue.WorkerOptions{})
+	}
+	d.empty(t)
+	if err := did.check(made, true); err != nil {
+		t.Error(err)
+	}
+	if n := d.count(t, "SELECT count(*) FROM dblock_queue_dead"); n != 0 {
+		t.Errorf("%d are dead", n)
 	}
 }
