@@ -210,7 +210,10 @@ func (w *worker) unsent(m *message, err error, late bool) {
 	switch {
 	case late:
 		w.limit = max(m.Ask.Most/2, 1)
-		w.patience = min(2*w.patience, max(mostPatience, w.q.o.Timeout))
+		w.patience = min(morePatience*w.patience, max(mostPatience, w.q.o.Timeout))
+		if m.Ask.From == nil {
+			w.marks.late(time.Now())
+		}
 	case m.Ask != nil:
 		w.marks.forget() // what it would have claimed may stand before them
 	}
@@ -230,6 +233,9 @@ func (w *worker) unsent(m *message, err error, late bool) {
 	}
 	w.failed("exchanging jobs with the database", err)
 }
+
+// morePatience is how much longer a claim may take after one that was cut off: what that had passed over is passed over again.
+const morePatience = 4
 
 // landed counts an exchange that has ended; w.mu is held.
 func (w *worker) landed(m *message) {

@@ -96,5 +96,9 @@ func (m *marks) due() time.Time {
 	return m.whole.Add(max(min(max(wholeEvery, more*wholeShare), wholeSeldom), 4*more))
 }
 
+// late takes over that a claim from the start was cut off: claims begin at the marks for a while, if there are any. What stands before them
+// waits for that long.
+func (m *marks) late(now time.Time) { m.whole, m.took = now, m.usual*2+wholeSeldom/4 }
+
 // forget has the next claim begin at the start.
 func (m *marks) forget() { m.whole = time.Time{} }

@@ -49,6 +49,30 @@ func TestMarks(t *testing.T) {
 	}
 }
 
+// A claim from the start that was cut off is not repeated at once, unless nothing is known.
+func TestMarksOfLateClaims(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	var m marks
+	m.late(now)
+	if from := m.from(now); from != nil {
+		t.Errorf("from %v, though nothing was claimed yet", from)
+	}
+	m.saw(&engine.Ask{Most: 1}, []engine.Job{{ReadyAt: now}}, now, time.Second)
+	now = now.Add(time.Hour)
+	if from := m.from(now); from != nil {
+		t.Errorf("from %v, though the last whole claim was long ago", from)
+	}
+	now = now.Add(30 * time.Second)
+	m.late(now)
+	if from := m.from(now.Add(wholeSeldom - 1)); from == nil {
+		t.Error("from the start again")
+	}
+	if from := m.from(now.Add(wholeSeldom)); from != nil {
+		t.Errorf("from %v later", from)
+	}
+}
+
 // A job that was committed late waits for a claim that begins at the start. On a busy server, where all claims take long, that is no later.
 func TestMarksOnABusyServer(t *testing.T) {
 	t.Parallel()

@@ -26,7 +26,7 @@ type Options struct {
 	Label string
 
 	// Timeout bounds one exchange with the database. Default 10 s, at least 100 ms. A claim that takes longer is repeated for half as
-	// many jobs with twice the time, up to 30 s. Statements that promote and rescue jobs have twice the time, too, when they are repeated.
+	// many jobs with four times the time, up to 30 s. Statements that promote and rescue jobs have twice the time when they are repeated.
 	Timeout time.Duration
 
 	// MaxQueue bounds how many calls of Enqueue may wait in this process; more are refused with dblock.ErrOverloaded. Default
