@@ -125,7 +125,7 @@ func (w *worker) attend(ctx context.Context, d duty, giveUp func()) {
 	}
 }
 
-// forget drops, now and then, what was left for those who are gone.
+// forget deletes, now and then, old requests to cancel jobs that have ended.
 func (w *worker) forget(ctx context.Context) error {
 	w.mu.Lock()
 	due := time.Since(w.forgot) > pruneEvery

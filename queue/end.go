@@ -100,6 +100,46 @@ func (w *worker) handBack(tasks ...*task) {
 	}
 }
 
+// cancelEnds takes over an exchange that has not taken place, as others want some of its jobs cancelled: it is sent again, and drops them.
+func (w *worker) cancelEnds(m *message, jobs []engine.ID) {
+	asked := setOf(jobs)
+	var dropped []*task
+	w.mu.Lock()
+	w.landed(m)
+	for i := range m.ends {
+		if e := &m.ends[i]; asked[e.ID] {
+			e.cancelled.Store(true)
+			e.what, e.dropped = finished, true
+			dropped = append(dropped, e.task)
+		}
+	}
+	if m.apart {
+		w.apart = append(w.apart, m.ends...)
+	} else {
+		w.ends = append(m.ends, w.ends...)
+	}
+	w.notClosed(m)
+	w.requests = true // to be deleted once the jobs have ended
+	w.mu.Unlock()
+	if m.Ask != nil {
+		w.q.claims.drop(m.Ask.Claim)
+	}
+	if f := w.q.o.Observer.Cancelled; f != nil {
+		for _, t := range dropped {
+			f(w.info(t), ErrCancelled)
+		}
+	}
+	w.signal()
+}
+
+func setOf(jobs []engine.ID) map[engine.ID]bool {
+	set := make(map[engine.ID]bool, len(jobs))
+	for _, job := range jobs {
+		set[job] = true
+	}
+	return set
+}
+
 func handedBack(t *task) end {
 	return end{task: t, what: deferred, attempt: t.Attempt, back: true}
 }

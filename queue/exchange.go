@@ -49,6 +49,10 @@ func (w *worker) exchange(ctx context.Context, m *message) {
 		w.unsent(m, err, m.Ask != nil && ctx.Err() == nil && within.Err() != nil)
 		return
 	}
+	if len(got.Cancelled) > 0 {
+		w.cancelEnds(m, got.Cancelled)
+		return
+	}
 	took, lost := time.Since(began), w.lost(within, m, got)
 	if f, n := w.q.o.Observer.Recorded, m.recorded(got, lost); f != nil && n > 0 {
 		f(w.o.Queue, n, took)
@@ -200,13 +204,7 @@ func (w *worker) unsent(m *message, err error, late bool) {
 		back = w.setApart(m, locked)
 	}
 	w.ends = append(back, w.ends...)
-	for _, c := range m.closing {
-		c.closing = false
-		if c.open == 0 {
-			w.closed = append(w.closed, c)
-		}
-	}
-	w.woken = w.woken || m.Ask != nil
+	w.notClosed(m)
 	switch {
 	case late:
 		w.limit = max(m.Ask.Most/2, 1)
@@ -236,6 +234,17 @@ func (w *worker) unsent(m *message, err error, late bool) {
 
 // morePatience is how much longer a claim may take after one that was cut off: what that had passed over is passed over again.
 const morePatience = 4
+
+// notClosed takes over that a message has closed no claims, and claimed nothing; w.mu is held.
+func (w *worker) notClosed(m *message) {
+	for _, c := range m.closing {
+		c.closing = false
+		if c.open == 0 {
+			w.closed = append(w.closed, c)
+		}
+	}
+	w.woken = w.woken || m.Ask != nil
+}
 
 // landed counts an exchange that has ended; w.mu is held.
 func (w *worker) landed(m *message) {

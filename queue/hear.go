@@ -13,26 +13,22 @@ const hearEvery = time.Second
 
 // hear cancels what others want to be cancelled, until ctx ends.
 func (w *worker) hear(ctx context.Context) {
-	unknown := make(map[engine.ID]bool) // jobs that were not found when word of them was first heard
 	for w.listensFor(ctx, jitter(hearEvery)) {
 		w.mu.Lock()
-		now, held := w.now, w.held
+		now, idle := w.now, w.held == 0 && !w.requests
+		w.requests = false
 		w.mu.Unlock()
-		if now == nil || held == 0 {
+		if now == nil || idle {
 			continue
 		}
-		m := now.life.ID
-		err := w.q.within(ctx, func(ctx context.Context) error {
-			jobs, err := w.q.engine.Cancels(ctx, m)
-			if err != nil || len(jobs) == 0 {
-				return err
-			}
-			heard := w.q.cancelled(jobs, unknown)
-			if len(heard) == 0 {
-				return nil
-			}
-			return w.q.engine.DropCancels(ctx, m, heard)
+		open := true
+		err := w.q.within(ctx, func(ctx context.Context) (err error) {
+			open, err = w.q.cancelRequested(ctx, now.life.ID)
+			return err
 		})
+		w.mu.Lock()
+		w.requests = w.requests || open
+		w.mu.Unlock()
 		if err != nil && ctx.Err() == nil {
 			w.q.trouble("looking for jobs that are to be cancelled", err)
 		}
@@ -72,40 +68,57 @@ func (q *Queue) within(ctx context.Context, f func(context.Context) error) error
 	return f(ctx)
 }
 
-// cancelled ends jobs of whichever worker of this process, and returns those of which nothing more is to be heard. One that
-// nobody has may have been claimed a moment ago, and is looked for once more.
-func (q *Queue) cancelled(jobs []engine.ID, unknown map[engine.ID]bool) (heard []engine.ID) {
-	q.mu.RLock()
-	defer q.mu.RUnlock()
-	for _, job := range jobs {
-		found := false
-		for w := range q.workers {
-			found = w.cancel(job) || found
+// cancelRequested reads all requests to cancel jobs of a member, and tells whether there are any. It cancels the jobs in this process. A
+// request stays until its job has ended: if the process dies before that, the rescue needs it.
+func (q *Queue) cancelRequested(ctx context.Context, m member.ID) (open bool, err error) {
+	for after := (engine.ID{}); ; {
+		requests, err := q.engine.Cancels(ctx, m, after)
+		if err != nil {
+			return true, err
 		}
-		if found || unknown[job] {
-			delete(unknown, job)
-			heard = append(heard, job)
-		} else {
-			unknown[job] = true
+		var ended []engine.ID
+		stand := make(map[engine.ID]bool)
+		for _, r := range requests {
+			if r.Stands {
+				stand[r.Job] = true
+			} else {
+				ended = append(ended, r.Job)
+			}
+			open, after = true, r.Job
+		}
+		if len(stand) > 0 {
+			q.cancelHere(stand)
+		}
+		if len(ended) > 0 {
+			err = q.engine.DropCancels(ctx, m, ended)
+		}
+		if err != nil || len(requests) < engine.CancelStep {
+			return open, err
 		}
 	}
-	return heard
 }
 
-// cancel ends one job, where this worker has it.
-func (w *worker) cancel(job engine.ID) bool {
+// cancelHere cancels jobs of whichever workers of this process have them.
+func (q *Queue) cancelHere(jobs map[engine.ID]bool) {
+	q.mu.RLock()
+	defer q.mu.RUnlock()
+	for w := range q.workers {
+		w.cancel(jobs)
+	}
+}
+
+// cancel cancels those of some jobs that this worker has.
+func (w *worker) cancel(jobs map[engine.ID]bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for c := range w.claims {
 		for i := range c.tasks {
-			if t := &c.tasks[i]; t.ID == job {
+			if t := &c.tasks[i]; jobs[t.ID] {
 				t.cancelled.Store(true)
 				if ctx := t.context.Load(); ctx != nil {
 					ctx.end(ErrCancelled)
 				}
-				return true
 			}
 		}
 	}
-	return false
 }

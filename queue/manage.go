@@ -106,31 +106,36 @@ func (q *Queue) reviveEach(ctx context.Context, dead []engine.Record) (revived i
 	return revived, nil
 }
 
-// Cancel drops a job, whatever it waits for, and a dead one, too: nothing is kept of it, but for its history. Where a worker has
-// it, word is left for that process: within about a second, or sooner where it can be told, the job is dropped where it has not begun, or
-// its handler's context ends with ErrCancelled; if the handler then returns an error the job is dropped, and with nil it is done (one of
-// HandleTx is rolled back and dropped whatever it returns). was is the state in which the job was found: Claimed says that it may still
-// be done.
+// Cancel drops a job, whatever it waits for, and a dead one, too: nothing is kept of it, but for its history. If a worker has the job,
+// Cancel writes down a request, and the job is not run again, whatever becomes of its attempt and of its process. The worker learns of it
+// within about a second, or sooner if it can be told. Then the job is dropped if it has not begun, and else its handler's context ends with
+// ErrCancelled. If the handler returns an error the job is dropped. With nil it is done; but one of HandleTx that has learned of it is rolled
+// back and dropped. was is the state in which the job was found: Claimed says that it may still be done.
 //
 // Errors: ErrNoJob; dblock.ErrBusy where it moved all the time; and those of the database.
 func (q *Queue) Cancel(ctx context.Context, id ID) (was State, err error) {
 	return q.endWaiting(ctx, id, func(r engine.Record, x *engine.Exchange, p engine.Place) {
-		x.Finished = []engine.Place{p}
-		if q.o.History > 0 {
-			x.Kept = []engine.Kept{{Place: p, Outcome: engine.OutcomeCancelled}}
-		}
+		q.drop(x, p)
 	}, func(ctx context.Context, r engine.Record) (done bool, err error) {
 		if r.State == engine.Dead {
 			return q.engine.Forget(ctx, r.ID)
 		}
-		err = q.engine.AskToCancel(ctx, r.Member, r.ID)
-		if err == nil {
+		done, err = q.engine.AskToCancel(ctx, r.Member, r.Claim, r.ID)
+		if done && err == nil {
 			word := engine.News{Member: r.Member}
 			q.heard(word)
 			q.tell(word)
 		}
-		return true, err
+		return done, err
 	})
+}
+
+// drop has an exchange end a job as cancelled.
+func (q *Queue) drop(x *engine.Exchange, p engine.Place) {
+	x.Finished = append(x.Finished, p)
+	if q.o.History > 0 {
+		x.Kept = append(x.Kept, engine.Kept{Place: p, Outcome: engine.OutcomeCancelled})
+	}
 }
 
 // Discard gives up a job that waits: it is kept with the dead, for this reason.

@@ -2,9 +2,11 @@ package queue
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
@@ -64,7 +66,7 @@ func (q *Queue) reconcile(ctx context.Context, m member.ID) {
 		if q.claims.has(claim) {
 			continue
 		}
-		found, err := q.engine.Unclaim(ctx, m, claim)
+		found, err := q.unclaim(ctx, m, claim)
 		if err != nil {
 			q.trouble("giving back a claim that got no answer", err)
 			continue
@@ -73,6 +75,25 @@ func (q *Queue) reconcile(ctx context.Context, m member.ID) {
 			q.announce(engine.AnyQueue)
 		}
 	}
+}
+
+// unclaim gives back a claim, but for jobs that others want cancelled: these are dropped.
+func (q *Queue) unclaim(ctx context.Context, m member.ID, claim engine.ID) (found bool, err error) {
+	for range moves {
+		var cancelled []engine.ID
+		found, cancelled, err = q.engine.Unclaim(ctx, m, claim)
+		if err != nil || len(cancelled) == 0 {
+			return found, err
+		}
+		x := &engine.Exchange{Member: m}
+		for _, job := range cancelled {
+			q.drop(x, engine.Place{Claim: claim, Job: job, Keyed: true}) // it is not known whether it has keys
+		}
+		if _, err = q.engine.Exchange(ctx, x); err != nil {
+			return false, err
+		}
+	}
+	return found, fmt.Errorf("%w: jobs of a claim are cancelled all the time", dblock.ErrBusy)
 }
 
 // firstLook is after how long a claim that got no answer is looked for again, and then after twice as long each time, until the heartbeats

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/dblock-go/dblock/internal/fault"
@@ -16,7 +17,8 @@ var errWorkerGone = errors.New("its worker is gone")
 
 // Rescue ends the attempts of processes that are gone, of all queues, as attempts that failed: their jobs are tried again after a backoff.
 // A job whose last attempt had begun is given up. One whose last attempt had not begun is ready again at once, and no attempt is counted.
-// Rescue returns how many jobs run again, and how many are dead. Workers do so by themselves (WorkerOptions.Rescue).
+// A job that was to be cancelled (Cancel) is dropped, and not counted. Rescue returns how many jobs run again, and how many are dead.
+// Workers do so by themselves (WorkerOptions.Rescue).
 //
 // The backoff is that of the kind's handler in this process, or the default of WorkerOptions.
 func (q *Queue) Rescue(ctx context.Context) (again, dead int, err error) {
@@ -37,8 +39,10 @@ func (q *Queue) rescue(ctx context.Context, backoff func(int, error) time.Durati
 		err = errors.Join(err, r.of(m))
 	}
 	err = errors.Join(err, r.last())
-	if r.again+r.dead > 0 { // of a group whose job is dead the next one is ready
+	if r.again+r.dead+r.dropped > 0 { // of a group whose job is dead the next one is ready
 		q.announce(engine.AnyQueue)
+	}
+	if r.again+r.dead > 0 {
 		if f := q.o.Observer.Rescued; f != nil {
 			f(r.again, r.dead)
 		}
@@ -54,10 +58,17 @@ type rescue struct {
 	backoff func(int, error) time.Duration
 	heir    member.ID
 
-	apart       []engine.Burial   // they need unique keys and groups, which may be locked
-	open        map[engine.ID]int // claims, and how many of apart they have
-	closed      []engine.ID       // of them: nothing is left
-	again, dead int
+	apart  []lastEnd         // they need unique keys and groups, which may be locked
+	open   map[engine.ID]int // claims, and how many of apart they have
+	closed []engine.ID       // of them: nothing is left
+
+	again, dead, dropped int
+}
+
+// lastEnd is the end of a job for good.
+type lastEnd struct {
+	engine.Burial
+	dropped bool // it is not buried: it is cancelled
 }
 
 // of ends the jobs of one member, but for those apart.
@@ -84,7 +95,12 @@ func (r *rescue) of(m member.ID) error {
 		if err != nil || len(claims) == 0 {
 			return err
 		}
-		if err := r.exchange("rescuing jobs", r.ends(claims, jobs)); err != nil {
+		x := r.ends(claims, jobs)
+		cancelled, err := r.exchange("rescuing jobs", x)
+		for ; err == nil && len(cancelled) > 0; cancelled, err = r.exchange("rescuing jobs", x) {
+			r.drop(x, cancelled)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -103,8 +119,7 @@ func (r *rescue) ends(claims []engine.ID, jobs []engine.Orphan) *engine.Exchange
 		case j.Attempt < j.MaxAttempts: // its last attempt has not begun
 			x.Deferred = append(x.Deferred, engine.Deferral{Place: j.Place, Attempt: j.Attempt})
 		case j.Keyed:
-			r.apart = append(r.apart, burial)
-			r.open[j.Claim]++
+			r.goesApart(lastEnd{Burial: burial})
 		default:
 			x.Buried = append(x.Buried, burial)
 		}
@@ -117,19 +132,42 @@ func (r *rescue) ends(claims []engine.ID, jobs []engine.Orphan) *engine.Exchange
 	return x
 }
 
-// exchange is one of heir.
-func (r *rescue) exchange(doing string, x *engine.Exchange) error {
+func (r *rescue) goesApart(e lastEnd) {
+	r.apart = append(r.apart, e)
+	r.open[e.Claim]++
+}
+
+// drop has jobs go apart that others want cancelled.
+func (r *rescue) drop(x *engine.Exchange, cancelled []engine.ID) {
+	asked := setOf(cancelled)
+	x.Deferred = slices.DeleteFunc(x.Deferred, func(d engine.Deferral) bool {
+		if asked[d.Job] {
+			r.goesApart(lastEnd{engine.Burial{Place: d.Place, Attempt: d.Attempt, Failure: d.Failure}, true})
+		}
+		return asked[d.Job]
+	})
+	x.Buried = slices.DeleteFunc(x.Buried, func(b engine.Burial) bool {
+		if asked[b.Job] {
+			r.goesApart(lastEnd{b, true})
+		}
+		return asked[b.Job]
+	})
+	x.Closed = slices.DeleteFunc(x.Closed, func(c engine.ID) bool { return r.open[c] > 0 })
+}
+
+// exchange is one of heir. If others want some jobs cancelled, which were to be deferred or buried, nothing has taken place.
+func (r *rescue) exchange(doing string, x *engine.Exchange) (cancelled []engine.ID, err error) {
 	x.Member, x.KeepDead = r.heir, r.q.o.History > 0
 	var got engine.Exchanged
-	err := r.q.again(r.ctx, doing, func(ctx context.Context) (err error) {
+	err = r.q.again(r.ctx, doing, func(ctx context.Context) (err error) {
 		got, err = r.q.engine.Exchange(ctx, x)
 		return err
 	})
-	r.again, r.dead = r.again+got.Deferred, r.dead+got.Buried
-	return err
+	r.again, r.dead, r.dropped = r.again+got.Deferred, r.dead+got.Buried, r.dropped+got.Finished
+	return got.Cancelled, err
 }
 
-// last gives up the jobs apart, for as long as Options.Timeout, in no order. Those whose keys are locked, or whose groups have wrong
+// last gives up the jobs apart, or drops them, for as long as Options.Timeout, in no order. Those whose keys are locked, or whose groups have wrong
 // counts, are left for the next rescue.
 func (r *rescue) last() error {
 	if len(r.apart) == 0 {
@@ -138,18 +176,33 @@ func (r *rescue) last() error {
 	ctx, cancel := context.WithTimeout(r.ctx, r.q.o.Timeout)
 	defer cancel()
 	rand.Shuffle(len(r.apart), func(i, j int) { r.apart[i], r.apart[j] = r.apart[j], r.apart[i] })
-	err := r.buryApart(ctx, r.apart)
+	err := r.endApart(ctx, r.apart)
 	if len(r.closed) == 0 {
 		return err
 	}
-	return errors.Join(err, r.exchange("closing claims whose worker is gone", &engine.Exchange{Closed: r.closed}))
+	_, failed := r.exchange("closing claims whose worker is gone", &engine.Exchange{Closed: r.closed})
+	return errors.Join(err, failed)
 }
 
-// buryApart gives up some jobs together, or in halves if a key is locked, or has an error of its own.
-func (r *rescue) buryApart(ctx context.Context, jobs []engine.Burial) error {
-	err := r.exchange("giving up jobs whose worker is gone", &engine.Exchange{Buried: jobs})
+// endApart gives up or drops some jobs together, or in halves if a key is locked, or has an error of its own.
+func (r *rescue) endApart(ctx context.Context, jobs []lastEnd) error {
+	x := &engine.Exchange{}
+	for _, j := range jobs {
+		if j.dropped {
+			r.q.drop(x, j.Place)
+		} else {
+			x.Buried = append(x.Buried, j.Burial)
+		}
+	}
+	cancelled, err := r.exchange("giving up jobs whose worker is gone", x)
 	locked := r.q.gaveWay(err)
 	switch {
+	case len(cancelled) > 0:
+		asked := setOf(cancelled)
+		for i := range jobs {
+			jobs[i].dropped = jobs[i].dropped || asked[jobs[i].Job]
+		}
+		return r.endApart(ctx, jobs)
 	case err == nil:
 		for _, b := range jobs {
 			if r.open[b.Claim]--; r.open[b.Claim] == 0 {
@@ -161,7 +214,7 @@ func (r *rescue) buryApart(ctx context.Context, jobs []engine.Burial) error {
 		return err
 	case len(jobs) > 1:
 		half := len(jobs) / 2
-		return errors.Join(r.buryApart(ctx, jobs[:half]), r.buryApart(ctx, jobs[half:]))
+		return errors.Join(r.endApart(ctx, jobs[:half]), r.endApart(ctx, jobs[half:]))
 	case !locked:
 		r.q.trouble("giving up a job whose worker is gone", err)
 	}

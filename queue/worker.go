@@ -57,6 +57,7 @@ type worker struct {
 	forgot      time.Time
 	left        time.Time           // when a job was left to other processes
 	claims      map[*claim]struct{} // that have jobs whose end was not confirmed
+	requests    bool                // there may be some to cancel jobs of this process
 }
 
 // task is a job that was claimed.

@@ -10,6 +10,24 @@ import (
 	"strings"
 )
 
+const AdoptCancels = `-- name: AdoptCancels :execrows
+UPDATE (
+    SELECT CAST(? AS BINARY) AS job_id
+) ask
+STRAIGHT_JOIN dblock_queue_cancel c FORCE INDEX (PRIMARY) ON c.job_id = ask.job_id
+SET c.member_id = ?
+WHERE c.member_id = ?
+`
+
+// Requests to cancel their jobs go with them. The engine repeats the SELECT of ask.
+func (q *Queries) AdoptCancels(ctx context.Context, db DBTX, jobID interface{}, heir []byte, memberID []byte) (int64, error) {
+	result, err := db.ExecContext(ctx, AdoptCancels, jobID, heir, memberID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
 const AdoptClaimed = `-- name: AdoptClaimed :execrows
 UPDATE (
     SELECT CAST(? AS BINARY) AS job_id
@@ -38,6 +56,46 @@ func (q *Queries) AdoptClaimed(ctx context.Context, db DBTX, arg AdoptClaimedPar
 		return 0, err
 	}
 	return result.RowsAffected()
+}
+
+const CancelsAmong = `-- name: CancelsAmong :many
+SELECT c.job_id FROM dblock_queue_cancel c FORCE INDEX (PRIMARY)
+WHERE c.member_id = ? AND c.job_id IN (/*SLICE:job_ids*/?)
+`
+
+// Which jobs of a member, whose claims are locked, others want cancelled.
+func (q *Queries) CancelsAmong(ctx context.Context, db DBTX, memberID []byte, jobIds [][]byte) ([][]byte, error) {
+	query := CancelsAmong
+	var queryParams []interface{}
+	queryParams = append(queryParams, memberID)
+	if len(jobIds) > 0 {
+		for _, v := range jobIds {
+			queryParams = append(queryParams, v)
+		}
+		query = strings.Replace(query, "/*SLICE:job_ids*/?", strings.Repeat(",?", len(jobIds))[1:], 1)
+	} else {
+		query = strings.Replace(query, "/*SLICE:job_ids*/?", "NULL", 1)
+	}
+	rows, err := db.QueryContext(ctx, query, queryParams...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items [][]byte
+	for rows.Next() {
+		var job_id []byte
+		if err := rows.Scan(&job_id); err != nil {
+			return nil, err
+		}
+		items = append(items, job_id)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const ClaimJobs = `-- name: ClaimJobs :execrows

@@ -20,32 +20,50 @@ func (q *Queries) AdmitOne(ctx context.Context, db DBTX, queue []byte, groupKey 
 	return err
 }
 
-const AskToCancel = `-- name: AskToCancel :exec
-INSERT IGNORE INTO dblock_queue_cancel (member_id, job_id) VALUES (?, ?)
+const AskToCancel = `-- name: AskToCancel :execrows
+INSERT INTO dblock_queue_cancel (member_id, job_id)
+SELECT c.member_id, c.job_id FROM dblock_queue_claim c FORCE INDEX (PRIMARY)
+WHERE c.member_id = ? AND c.claim_id = ? AND c.job_id = ?
+LOCK IN SHARE MODE
+ON DUPLICATE KEY UPDATE asked_at = TIMESTAMPADD(MICROSECOND, 1, dblock_queue_cancel.asked_at)
 `
 
-func (q *Queries) AskToCancel(ctx context.Context, db DBTX, memberID []byte, jobID []byte) error {
-	_, err := db.ExecContext(ctx, AskToCancel, memberID, jobID)
-	return err
+// A request to cancel a job of a claim. No row is affected if the claim does not have the job. It waits for a deferral or a burial of the
+// job, and these wait for it, so that they see the request: see CancelsAmong. A row that is there is changed, so that it counts.
+func (q *Queries) AskToCancel(ctx context.Context, db DBTX, memberID []byte, claimID []byte, jobID []byte) (int64, error) {
+	result, err := db.ExecContext(ctx, AskToCancel, memberID, claimID, jobID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
 }
 
 const CancelsOf = `-- name: CancelsOf :many
-SELECT c.job_id FROM dblock_queue_cancel c WHERE c.member_id = ? LIMIT 1000
+SELECT c.job_id, (SELECT COUNT(*) FROM dblock_queue_job j WHERE j.job_id = c.job_id) AS stands
+FROM dblock_queue_cancel c FORCE INDEX (PRIMARY)
+WHERE c.member_id = ? AND c.job_id > CAST(? AS BINARY)
+ORDER BY c.member_id, c.job_id
+LIMIT 1000
 `
 
-func (q *Queries) CancelsOf(ctx context.Context, db DBTX, memberID []byte) ([][]byte, error) {
-	rows, err := db.QueryContext(ctx, CancelsOf, memberID)
+type CancelsOfRow struct {
+	JobID  []byte
+	Stands int64
+}
+
+func (q *Queries) CancelsOf(ctx context.Context, db DBTX, memberID []byte, after interface{}) ([]CancelsOfRow, error) {
+	rows, err := db.QueryContext(ctx, CancelsOf, memberID, after)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items [][]byte
+	var items []CancelsOfRow
 	for rows.Next() {
-		var job_id []byte
-		if err := rows.Scan(&job_id); err != nil {
+		var i CancelsOfRow
+		if err := rows.Scan(&i.JobID, &i.Stands); err != nil {
 			return nil, err
 		}
-		items = append(items, job_id)
+		items = append(items, i)
 	}
 	if err := rows.Close(); err != nil {
 		return nil, err
@@ -221,40 +239,38 @@ func (q *Queries) DeadRow(ctx context.Context, db DBTX, jobID []byte) (DeadRowRo
 	return i, err
 }
 
-const DropCancels = `-- name: DropCancels :exec
-DELETE FROM dblock_queue_cancel WHERE member_id = ? AND job_id IN (/*SLICE:job_ids*/?)
+const DropCancels = `-- name: DropCancels :execrows
+DELETE c
+FROM (
+    SELECT CAST(? AS BINARY) AS member_id, CAST(? AS BINARY) AS job_id
+) ask
+STRAIGHT_JOIN dblock_queue_cancel c FORCE INDEX (PRIMARY) ON c.member_id = ask.member_id AND c.job_id = ask.job_id
 `
 
-func (q *Queries) DropCancels(ctx context.Context, db DBTX, memberID []byte, jobIds [][]byte) error {
-	query := DropCancels
-	var queryParams []interface{}
-	queryParams = append(queryParams, memberID)
-	if len(jobIds) > 0 {
-		for _, v := range jobIds {
-			queryParams = append(queryParams, v)
-		}
-		query = strings.Replace(query, "/*SLICE:job_ids*/?", strings.Repeat(",?", len(jobIds))[1:], 1)
-	} else {
-		query = strings.Replace(query, "/*SLICE:job_ids*/?", "NULL", 1)
+// The engine repeats the SELECT of ask.
+func (q *Queries) DropCancels(ctx context.Context, db DBTX, memberID interface{}, jobID interface{}) (int64, error) {
+	result, err := db.ExecContext(ctx, DropCancels, memberID, jobID)
+	if err != nil {
+		return 0, err
 	}
-	_, err := db.ExecContext(ctx, query, queryParams...)
-	return err
+	return result.RowsAffected()
 }
 
 const FindJob = `-- name: FindJob :many
-SELECT 1 AS state, CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', r.ready_at) AS SIGNED) AS at_us, CAST(0 AS SIGNED) AS seq, CAST('' AS BINARY) AS member_id
+SELECT 1 AS state, CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', r.ready_at) AS SIGNED) AS at_us, CAST(0 AS SIGNED) AS seq, CAST('' AS BINARY) AS member_id,
+       CAST('' AS BINARY) AS claim_id
 FROM dblock_queue_ready r FORCE INDEX (PRIMARY)
 WHERE r.queue = ? AND r.priority = ?
   AND r.ready_at >= TIMESTAMPADD(MICROSECOND, CAST(? AS SIGNED), CAST('1970-01-01' AS DATETIME(6))) AND r.job_id = ?
 UNION ALL
-SELECT 2, CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', s.run_at) AS SIGNED), 0, CAST('' AS BINARY)
+SELECT 2, CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', s.run_at) AS SIGNED), 0, CAST('' AS BINARY), CAST('' AS BINARY)
 FROM dblock_queue_scheduled s FORCE INDEX (PRIMARY)
 WHERE s.run_at >= TIMESTAMPADD(MICROSECOND, CAST(? AS SIGNED), CAST('1970-01-01' AS DATETIME(6))) AND s.job_id = ?
 UNION ALL
-SELECT 3, 0, b.seq, CAST('' AS BINARY) FROM dblock_queue_blocked b FORCE INDEX (PRIMARY)
+SELECT 3, 0, b.seq, CAST('' AS BINARY), CAST('' AS BINARY) FROM dblock_queue_blocked b FORCE INDEX (PRIMARY)
 WHERE b.queue = ? AND b.group_key = ? AND b.job_id = ?
 UNION ALL
-SELECT 4, CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', c.claimed_at) AS SIGNED), 0, CAST(c.member_id AS BINARY)
+SELECT 4, CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', c.claimed_at) AS SIGNED), 0, CAST(c.member_id AS BINARY), CAST(c.claim_id AS BINARY)
 FROM dblock_queue_claim c FORCE INDEX (PRIMARY)
 WHERE c.job_id = ?
 `
@@ -272,6 +288,7 @@ type FindJobRow struct {
 	AtUs     int64
 	Seq      int64
 	MemberID interface{}
+	ClaimID  interface{}
 }
 
 // Where a job is, in one snapshot: it is in one place at a time. It became ready when it was enqueued, or later.
@@ -300,6 +317,7 @@ func (q *Queries) FindJob(ctx context.Context, db DBTX, arg FindJobParams) ([]Fi
 			&i.AtUs,
 			&i.Seq,
 			&i.MemberID,
+			&i.ClaimID,
 		); err != nil {
 			return nil, err
 		}
@@ -803,6 +821,41 @@ func (q *Queries) NextQueue(ctx context.Context, db DBTX, arg NextQueueParams) (
 	return queue, err
 }
 
+const OldCancels = `-- name: OldCancels :many
+SELECT c.member_id, c.job_id FROM dblock_queue_cancel c
+WHERE c.asked_at < TIMESTAMPADD(HOUR, -1, +UTC_TIMESTAMP(6)) AND (SELECT COUNT(*) FROM dblock_queue_job j WHERE j.job_id = c.job_id) = 0
+LIMIT 1000
+`
+
+type OldCancelsRow struct {
+	MemberID []byte
+	JobID    []byte
+}
+
+// Those whose jobs have ended, and whose worker has not dropped them.
+func (q *Queries) OldCancels(ctx context.Context, db DBTX) ([]OldCancelsRow, error) {
+	rows, err := db.QueryContext(ctx, OldCancels)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []OldCancelsRow
+	for rows.Next() {
+		var i OldCancelsRow
+		if err := rows.Scan(&i.MemberID, &i.JobID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const OldDead = `-- name: OldDead :many
 SELECT d.job_id FROM dblock_queue_dead d FORCE INDEX (dblock_queue_dead_when)
 WHERE d.queue = ? AND d.died_at <= TIMESTAMPADD(MICROSECOND, CAST(? AS SIGNED), +UTC_TIMESTAMP(6))
@@ -897,19 +950,6 @@ func (q *Queries) PausedFor(ctx context.Context, db DBTX, queue []byte) ([]int64
 		return nil, err
 	}
 	return items, nil
-}
-
-const PruneCancels = `-- name: PruneCancels :execrows
-DELETE FROM dblock_queue_cancel WHERE asked_at < TIMESTAMPADD(HOUR, -1, +UTC_TIMESTAMP(6))
-`
-
-// Those whose worker was gone before it saw them.
-func (q *Queries) PruneCancels(ctx context.Context, db DBTX) (int64, error) {
-	result, err := db.ExecContext(ctx, PruneCancels)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected()
 }
 
 const PurgeDead = `-- name: PurgeDead :execrows

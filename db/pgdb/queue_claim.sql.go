@@ -12,6 +12,17 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
+const AdoptCancels = `-- name: AdoptCancels :exec
+UPDATE dblock_queue_cancel c SET member_id = $1
+WHERE c.member_id = $2 AND c.job_id = ANY ($3::uuid[])
+`
+
+// Requests to cancel them go with them.
+func (q *Queries) AdoptCancels(ctx context.Context, db DBTX, heir pgtype.UUID, memberID pgtype.UUID, jobIds []pgtype.UUID) error {
+	_, err := db.Exec(ctx, AdoptCancels, heir, memberID, jobIds)
+	return err
+}
+
 const AdoptClaims = `-- name: AdoptClaims :many
 UPDATE dblock_queue_claim c SET member_id = $1
 WHERE c.claim_id = ANY (ARRAY(
@@ -41,6 +52,33 @@ func (q *Queries) AdoptClaims(ctx context.Context, db DBTX, heir pgtype.UUID, me
 			return nil, err
 		}
 		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const CancelsAmong = `-- name: CancelsAmong :many
+SELECT c.job_id FROM dblock_queue_cancel c
+WHERE c.member_id = $1 AND c.job_id = ANY ($2::uuid[])
+  AND EXISTS (SELECT 1 FROM dblock_queue_job j WHERE j.job_id = c.job_id)
+`
+
+// Those of a member's jobs that others want cancelled, and that have not ended. Their claims are locked.
+func (q *Queries) CancelsAmong(ctx context.Context, db DBTX, memberID pgtype.UUID, jobIds []pgtype.UUID) ([]pgtype.UUID, error) {
+	rows, err := db.Query(ctx, CancelsAmong, memberID, jobIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []pgtype.UUID
+	for rows.Next() {
+		var job_id pgtype.UUID
+		if err := rows.Scan(&job_id); err != nil {
+			return nil, err
+		}
+		items = append(items, job_id)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

@@ -146,6 +146,51 @@ func (q *Queries) BuryJobs(ctx context.Context, db DBTX, arg BuryJobsParams) (in
 	return count, err
 }
 
+const CancelsHeld = `-- name: CancelsHeld :many
+WITH held AS MATERIALIZED (
+    SELECT c.claim_id, pg_catalog.unnest(c.job_ids) AS job_id FROM dblock_queue_claim c
+    WHERE c.claim_id = ANY ($4::uuid[]) AND c.member_id = $3
+)
+SELECT x.job_id
+FROM (SELECT pg_catalog.unnest($1::uuid[]) AS job_id, pg_catalog.unnest($2::uuid[]) AS claim_id) a
+CROSS JOIN LATERAL (
+    SELECT y.job_id FROM dblock_queue_cancel y WHERE y.member_id = $3 AND y.job_id = a.job_id LIMIT 1
+) x
+WHERE ((a.claim_id, a.job_id) IN (SELECT h.claim_id, h.job_id FROM held h)) IS TRUE
+`
+
+type CancelsHeldParams struct {
+	JobIds   []pgtype.UUID
+	OfClaims []pgtype.UUID
+	MemberID pgtype.UUID
+	ClaimIds []pgtype.UUID
+}
+
+func (q *Queries) CancelsHeld(ctx context.Context, db DBTX, arg CancelsHeldParams) ([]pgtype.UUID, error) {
+	rows, err := db.Query(ctx, CancelsHeld,
+		arg.JobIds,
+		arg.OfClaims,
+		arg.MemberID,
+		arg.ClaimIds,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []pgtype.UUID
+	for rows.Next() {
+		var job_id pgtype.UUID
+		if err := rows.Scan(&job_id); err != nil {
+			return nil, err
+		}
+		items = append(items, job_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const CloseClaims = `-- name: CloseClaims :exec
 DELETE FROM dblock_queue_claim c WHERE c.claim_id = ANY ($1::uuid[]) AND c.member_id = $2
 `
@@ -276,4 +321,18 @@ func (q *Queries) FinishJobs(ctx context.Context, db DBTX, arg FinishJobsParams)
 	var count int64
 	err := row.Scan(&count)
 	return count, err
+}
+
+const LockClaims = `-- name: LockClaims :exec
+SELECT c.claim_id FROM dblock_queue_claim c
+WHERE c.claim_id = ANY ($1::uuid[]) AND c.member_id = $2
+ORDER BY c.claim_id
+FOR NO KEY UPDATE
+`
+
+// Jobs that are to be deferred or buried, and that others want cancelled. Their claims are locked by a statement of its own before: only
+// then it sees each request for a job of these claims.
+func (q *Queries) LockClaims(ctx context.Context, db DBTX, claimIds []pgtype.UUID, memberID pgtype.UUID) error {
+	_, err := db.Exec(ctx, LockClaims, claimIds, memberID)
+	return err
 }

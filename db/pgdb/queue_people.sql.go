@@ -12,32 +12,52 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-const AskToCancel = `-- name: AskToCancel :exec
-INSERT INTO dblock_queue_cancel (member_id, job_id) VALUES ($1, $2) ON CONFLICT DO NOTHING
+const AskToCancel = `-- name: AskToCancel :one
+WITH held AS MATERIALIZED (
+    SELECT c.member_id FROM dblock_queue_claim c
+    WHERE c.claim_id = $1 AND c.member_id = $2 AND $3::uuid = ANY (c.job_ids)
+    FOR SHARE
+), ask AS (
+    INSERT INTO dblock_queue_cancel (member_id, job_id) SELECT h.member_id, $3 FROM held h ON CONFLICT DO NOTHING
+)
+SELECT count(*) > 0 AS held FROM held
 `
 
-func (q *Queries) AskToCancel(ctx context.Context, db DBTX, memberID pgtype.UUID, jobID pgtype.UUID) error {
-	_, err := db.Exec(ctx, AskToCancel, memberID, jobID)
-	return err
+// A request to cancel a job of a claim. It returns whether the claim has the job. It waits for a deferral or a burial of the job, and these
+// wait for it, so that they see the request: see CancelsHeld.
+func (q *Queries) AskToCancel(ctx context.Context, db DBTX, claimID pgtype.UUID, memberID pgtype.UUID, jobID pgtype.UUID) (bool, error) {
+	row := db.QueryRow(ctx, AskToCancel, claimID, memberID, jobID)
+	var held bool
+	err := row.Scan(&held)
+	return held, err
 }
 
 const CancelsOf = `-- name: CancelsOf :many
-SELECT c.job_id FROM dblock_queue_cancel c WHERE c.member_id = $1 LIMIT 1000
+SELECT c.job_id, EXISTS (SELECT 1 FROM dblock_queue_job j WHERE j.job_id = c.job_id) AS stands
+FROM dblock_queue_cancel c
+WHERE c.member_id = $1 AND c.job_id > $2
+ORDER BY c.member_id, c.job_id
+LIMIT 1000
 `
 
-func (q *Queries) CancelsOf(ctx context.Context, db DBTX, memberID pgtype.UUID) ([]pgtype.UUID, error) {
-	rows, err := db.Query(ctx, CancelsOf, memberID)
+type CancelsOfRow struct {
+	JobID  pgtype.UUID
+	Stands bool
+}
+
+func (q *Queries) CancelsOf(ctx context.Context, db DBTX, memberID pgtype.UUID, after pgtype.UUID) ([]CancelsOfRow, error) {
+	rows, err := db.Query(ctx, CancelsOf, memberID, after)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []pgtype.UUID
+	var items []CancelsOfRow
 	for rows.Next() {
-		var job_id pgtype.UUID
-		if err := rows.Scan(&job_id); err != nil {
+		var i CancelsOfRow
+		if err := rows.Scan(&i.JobID, &i.Stands); err != nil {
 			return nil, err
 		}
-		items = append(items, job_id)
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -185,18 +205,18 @@ func (q *Queries) DropCancels(ctx context.Context, db DBTX, memberID pgtype.UUID
 }
 
 const FindJob = `-- name: FindJob :many
-SELECT 1::int AS state, r.ready_at AS at, 0::bigint AS seq, NULL::uuid AS member_id
+SELECT 1::int AS state, r.ready_at AS at, 0::bigint AS seq, NULL::uuid AS member_id, NULL::uuid AS claim_id
 FROM dblock_queue_ready r
 WHERE r.queue = $1 AND r.priority = $2 AND r.ready_at >= $3::timestamptz - interval '1 hour'
   AND r.job_id = $4
 UNION ALL
-SELECT 2, s.run_at, 0, NULL FROM dblock_queue_scheduled s
+SELECT 2, s.run_at, 0, NULL, NULL FROM dblock_queue_scheduled s
 WHERE s.run_at >= $3::timestamptz - interval '1 hour' AND s.job_id = $4
 UNION ALL
-SELECT 3, $3::timestamptz, b.seq, NULL FROM dblock_queue_blocked b
+SELECT 3, $3::timestamptz, b.seq, NULL, NULL FROM dblock_queue_blocked b
 WHERE b.queue = $1 AND b.group_key = $5::text AND b.job_id = $4
 UNION ALL
-SELECT 4, c.claimed_at, 0, c.member_id FROM dblock_queue_claim c WHERE c.queue = $1 AND $4::uuid = ANY (c.job_ids)
+SELECT 4, c.claimed_at, 0, c.member_id, c.claim_id FROM dblock_queue_claim c WHERE c.queue = $1 AND $4::uuid = ANY (c.job_ids)
 `
 
 type FindJobParams struct {
@@ -212,6 +232,7 @@ type FindJobRow struct {
 	At       time.Time
 	Seq      int64
 	MemberID pgtype.UUID
+	ClaimID  pgtype.UUID
 }
 
 // Where a job is, in one snapshot: it is in one place at a time. It became ready when it was enqueued, or later.
@@ -235,6 +256,7 @@ func (q *Queries) FindJob(ctx context.Context, db DBTX, arg FindJobParams) ([]Fi
 			&i.At,
 			&i.Seq,
 			&i.MemberID,
+			&i.ClaimID,
 		); err != nil {
 			return nil, err
 		}
@@ -670,10 +692,11 @@ func (q *Queries) PauseQueue(ctx context.Context, db DBTX, queue string) error {
 }
 
 const PruneCancels = `-- name: PruneCancels :execrows
-DELETE FROM dblock_queue_cancel c WHERE c.asked_at < statement_timestamp() - interval '1 hour'
+DELETE FROM dblock_queue_cancel c
+WHERE c.asked_at < statement_timestamp() - interval '1 hour' AND NOT EXISTS (SELECT 1 FROM dblock_queue_job j WHERE j.job_id = c.job_id)
 `
 
-// Those whose worker was gone before it saw them.
+// Those whose jobs have ended, and whose worker has not dropped them.
 func (q *Queries) PruneCancels(ctx context.Context, db DBTX) (int64, error) {
 	result, err := db.Exec(ctx, PruneCancels)
 	if err != nil {

@@ -53,6 +53,20 @@ STRAIGHT_JOIN dblock_queue_claim c FORCE INDEX (PRIMARY) ON c.job_id = ask.job_i
 SET c.member_id = sqlc.arg(heir)
 WHERE c.member_id = sqlc.arg(member_id) AND c.claim_id = sqlc.arg(claim_id);
 
+-- Requests to cancel their jobs go with them. The engine repeats the SELECT of ask.
+-- name: AdoptCancels :execrows
+UPDATE (
+    SELECT CAST(sqlc.arg(job_id) AS BINARY) AS job_id
+) ask
+STRAIGHT_JOIN dblock_queue_cancel c FORCE INDEX (PRIMARY) ON c.job_id = ask.job_id
+SET c.member_id = sqlc.arg(heir)
+WHERE c.member_id = sqlc.arg(member_id);
+
+-- Which jobs of a member, whose claims are locked, others want cancelled.
+-- name: CancelsAmong :many
+SELECT c.job_id FROM dblock_queue_cancel c FORCE INDEX (PRIMARY)
+WHERE c.member_id = sqlc.arg(member_id) AND c.job_id IN (sqlc.slice(job_ids));
+
 -- Those of their jobs that have not ended.
 -- name: OrphanJobs :many
 SELECT j.job_id, j.kind, j.attempt, j.max_attempts, CAST(j.unique_key IS NOT NULL OR j.group_key IS NOT NULL AS SIGNED) AS keyed

@@ -121,19 +121,20 @@ FROM dblock_queue_dead d WHERE d.job_id = sqlc.arg(job_id);
 
 -- Where a job is, in one snapshot: it is in one place at a time. It became ready when it was enqueued, or later.
 -- name: FindJob :many
-SELECT 1 AS state, CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', r.ready_at) AS SIGNED) AS at_us, CAST(0 AS SIGNED) AS seq, CAST('' AS BINARY) AS member_id
+SELECT 1 AS state, CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', r.ready_at) AS SIGNED) AS at_us, CAST(0 AS SIGNED) AS seq, CAST('' AS BINARY) AS member_id,
+       CAST('' AS BINARY) AS claim_id
 FROM dblock_queue_ready r FORCE INDEX (PRIMARY)
 WHERE r.queue = sqlc.arg(queue) AND r.priority = sqlc.arg(priority)
   AND r.ready_at >= TIMESTAMPADD(MICROSECOND, CAST(sqlc.arg(since_us) AS SIGNED), CAST('1970-01-01' AS DATETIME(6))) AND r.job_id = sqlc.arg(job_id)
 UNION ALL
-SELECT 2, CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', s.run_at) AS SIGNED), 0, CAST('' AS BINARY)
+SELECT 2, CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', s.run_at) AS SIGNED), 0, CAST('' AS BINARY), CAST('' AS BINARY)
 FROM dblock_queue_scheduled s FORCE INDEX (PRIMARY)
 WHERE s.run_at >= TIMESTAMPADD(MICROSECOND, CAST(sqlc.arg(since_us) AS SIGNED), CAST('1970-01-01' AS DATETIME(6))) AND s.job_id = sqlc.arg(job_id)
 UNION ALL
-SELECT 3, 0, b.seq, CAST('' AS BINARY) FROM dblock_queue_blocked b FORCE INDEX (PRIMARY)
+SELECT 3, 0, b.seq, CAST('' AS BINARY), CAST('' AS BINARY) FROM dblock_queue_blocked b FORCE INDEX (PRIMARY)
 WHERE b.queue = sqlc.arg(queue) AND b.group_key = sqlc.arg(group_key) AND b.job_id = sqlc.arg(job_id)
 UNION ALL
-SELECT 4, CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', c.claimed_at) AS SIGNED), 0, CAST(c.member_id AS BINARY)
+SELECT 4, CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', c.claimed_at) AS SIGNED), 0, CAST(c.member_id AS BINARY), CAST(c.claim_id AS BINARY)
 FROM dblock_queue_claim c FORCE INDEX (PRIMARY)
 WHERE c.job_id = sqlc.arg(job_id);
 
@@ -215,15 +216,32 @@ FROM (
 ) ask
 STRAIGHT_JOIN dblock_queue_dead d FORCE INDEX (PRIMARY) ON d.job_id = ask.job_id;
 
--- name: AskToCancel :exec
-INSERT IGNORE INTO dblock_queue_cancel (member_id, job_id) VALUES (sqlc.arg(member_id), sqlc.arg(job_id));
+-- A request to cancel a job of a claim. No row is affected if the claim does not have the job. It waits for a deferral or a burial of the
+-- job, and these wait for it, so that they see the request: see CancelsAmong. A row that is there is changed, so that it counts.
+-- name: AskToCancel :execrows
+INSERT INTO dblock_queue_cancel (member_id, job_id)
+SELECT c.member_id, c.job_id FROM dblock_queue_claim c FORCE INDEX (PRIMARY)
+WHERE c.member_id = sqlc.arg(member_id) AND c.claim_id = sqlc.arg(claim_id) AND c.job_id = sqlc.arg(job_id)
+LOCK IN SHARE MODE
+ON DUPLICATE KEY UPDATE asked_at = TIMESTAMPADD(MICROSECOND, 1, dblock_queue_cancel.asked_at);
 
 -- name: CancelsOf :many
-SELECT c.job_id FROM dblock_queue_cancel c WHERE c.member_id = sqlc.arg(member_id) LIMIT 1000;
+SELECT c.job_id, (SELECT COUNT(*) FROM dblock_queue_job j WHERE j.job_id = c.job_id) AS stands
+FROM dblock_queue_cancel c FORCE INDEX (PRIMARY)
+WHERE c.member_id = sqlc.arg(member_id) AND c.job_id > CAST(sqlc.arg(after) AS BINARY)
+ORDER BY c.member_id, c.job_id
+LIMIT 1000;
 
--- name: DropCancels :exec
-DELETE FROM dblock_queue_cancel WHERE member_id = sqlc.arg(member_id) AND job_id IN (sqlc.slice(job_ids));
+-- The engine repeats the SELECT of ask.
+-- name: DropCancels :execrows
+DELETE c
+FROM (
+    SELECT CAST(sqlc.arg(member_id) AS BINARY) AS member_id, CAST(sqlc.arg(job_id) AS BINARY) AS job_id
+) ask
+STRAIGHT_JOIN dblock_queue_cancel c FORCE INDEX (PRIMARY) ON c.member_id = ask.member_id AND c.job_id = ask.job_id;
 
--- Those whose worker was gone before it saw them.
--- name: PruneCancels :execrows
-DELETE FROM dblock_queue_cancel WHERE asked_at < TIMESTAMPADD(HOUR, -1, +UTC_TIMESTAMP(6));
+-- Those whose jobs have ended, and whose worker has not dropped them.
+-- name: OldCancels :many
+SELECT c.member_id, c.job_id FROM dblock_queue_cancel c
+WHERE c.asked_at < TIMESTAMPADD(HOUR, -1, +UTC_TIMESTAMP(6)) AND (SELECT COUNT(*) FROM dblock_queue_job j WHERE j.job_id = c.job_id) = 0
+LIMIT 1000;

@@ -55,6 +55,17 @@ CROSS JOIN LATERAL (
     FROM dblock_queue_job x WHERE x.job_id = a.job_id LIMIT 1
 ) j;
 
+-- Requests to cancel them go with them.
+-- name: AdoptCancels :exec
+UPDATE dblock_queue_cancel c SET member_id = sqlc.arg(heir)
+WHERE c.member_id = sqlc.arg(member_id) AND c.job_id = ANY (sqlc.arg(job_ids)::uuid[]);
+
+-- Those of a member's jobs that others want cancelled, and that have not ended. Their claims are locked.
+-- name: CancelsAmong :many
+SELECT c.job_id FROM dblock_queue_cancel c
+WHERE c.member_id = sqlc.arg(member_id) AND c.job_id = ANY (sqlc.arg(job_ids)::uuid[])
+  AND EXISTS (SELECT 1 FROM dblock_queue_job j WHERE j.job_id = c.job_id);
+
 -- The claims that are recorded for a member.
 -- name: RecordedClaims :many
 SELECT c.claim_id FROM dblock_queue_claim c WHERE c.member_id = sqlc.arg(member_id);

@@ -38,6 +38,26 @@ UPDATE dblock_queue_job j SET attempt = j.max_attempts
 WHERE j.job_id = ANY (ARRAY(SELECT o.job_id FROM own o))
 RETURNING j.job_id;
 
+-- Jobs that are to be deferred or buried, and that others want cancelled. Their claims are locked by a statement of its own before: only
+-- then it sees each request for a job of these claims.
+-- name: LockClaims :exec
+SELECT c.claim_id FROM dblock_queue_claim c
+WHERE c.claim_id = ANY (sqlc.arg(claim_ids)::uuid[]) AND c.member_id = sqlc.arg(member_id)
+ORDER BY c.claim_id
+FOR NO KEY UPDATE;
+
+-- name: CancelsHeld :many
+WITH held AS MATERIALIZED (
+    SELECT c.claim_id, pg_catalog.unnest(c.job_ids) AS job_id FROM dblock_queue_claim c
+    WHERE c.claim_id = ANY (sqlc.arg(claim_ids)::uuid[]) AND c.member_id = sqlc.arg(member_id)
+)
+SELECT x.job_id
+FROM (SELECT pg_catalog.unnest(sqlc.arg(job_ids)::uuid[]) AS job_id, pg_catalog.unnest(sqlc.arg(of_claims)::uuid[]) AS claim_id) a
+CROSS JOIN LATERAL (
+    SELECT y.job_id FROM dblock_queue_cancel y WHERE y.member_id = sqlc.arg(member_id) AND y.job_id = a.job_id LIMIT 1
+) x
+WHERE ((a.claim_id, a.job_id) IN (SELECT h.claim_id, h.job_id FROM held h)) IS TRUE;
+
 -- Gives jobs up for now: they are for later, or ready again where the delay is 0, since the time that is given, or from now on. The claim no longer has them, so that to send it again
 -- changes nothing.
 -- name: DeferJobs :one

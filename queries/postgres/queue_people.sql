@@ -106,18 +106,18 @@ FROM dblock_queue_dead d WHERE d.job_id = sqlc.arg(job_id);
 
 -- Where a job is, in one snapshot: it is in one place at a time. It became ready when it was enqueued, or later.
 -- name: FindJob :many
-SELECT 1::int AS state, r.ready_at AS at, 0::bigint AS seq, NULL::uuid AS member_id
+SELECT 1::int AS state, r.ready_at AS at, 0::bigint AS seq, NULL::uuid AS member_id, NULL::uuid AS claim_id
 FROM dblock_queue_ready r
 WHERE r.queue = sqlc.arg(queue) AND r.priority = sqlc.arg(priority) AND r.ready_at >= sqlc.arg(enqueued_at)::timestamptz - interval '1 hour'
   AND r.job_id = sqlc.arg(job_id)
 UNION ALL
-SELECT 2, s.run_at, 0, NULL FROM dblock_queue_scheduled s
+SELECT 2, s.run_at, 0, NULL, NULL FROM dblock_queue_scheduled s
 WHERE s.run_at >= sqlc.arg(enqueued_at)::timestamptz - interval '1 hour' AND s.job_id = sqlc.arg(job_id)
 UNION ALL
-SELECT 3, sqlc.arg(enqueued_at)::timestamptz, b.seq, NULL FROM dblock_queue_blocked b
+SELECT 3, sqlc.arg(enqueued_at)::timestamptz, b.seq, NULL, NULL FROM dblock_queue_blocked b
 WHERE b.queue = sqlc.arg(queue) AND b.group_key = sqlc.arg(group_key)::text AND b.job_id = sqlc.arg(job_id)
 UNION ALL
-SELECT 4, c.claimed_at, 0, c.member_id FROM dblock_queue_claim c WHERE c.queue = sqlc.arg(queue) AND sqlc.arg(job_id)::uuid = ANY (c.job_ids);
+SELECT 4, c.claimed_at, 0, c.member_id, c.claim_id FROM dblock_queue_claim c WHERE c.queue = sqlc.arg(queue) AND sqlc.arg(job_id)::uuid = ANY (c.job_ids);
 
 -- name: MemberLabel :one
 SELECT m.label FROM dblock_member m WHERE m.member_id = sqlc.arg(member_id);
@@ -199,15 +199,29 @@ WHERE d.ctid = ANY (ARRAY(
     ORDER BY x.queue, x.died_at, x.job_id LIMIT sqlc.arg(most) FOR UPDATE SKIP LOCKED
 ));
 
--- name: AskToCancel :exec
-INSERT INTO dblock_queue_cancel (member_id, job_id) VALUES (sqlc.arg(member_id), sqlc.arg(job_id)) ON CONFLICT DO NOTHING;
+-- A request to cancel a job of a claim. It returns whether the claim has the job. It waits for a deferral or a burial of the job, and these
+-- wait for it, so that they see the request: see CancelsHeld.
+-- name: AskToCancel :one
+WITH held AS MATERIALIZED (
+    SELECT c.member_id FROM dblock_queue_claim c
+    WHERE c.claim_id = sqlc.arg(claim_id) AND c.member_id = sqlc.arg(member_id) AND sqlc.arg(job_id)::uuid = ANY (c.job_ids)
+    FOR SHARE
+), ask AS (
+    INSERT INTO dblock_queue_cancel (member_id, job_id) SELECT h.member_id, sqlc.arg(job_id) FROM held h ON CONFLICT DO NOTHING
+)
+SELECT count(*) > 0 AS held FROM held;
 
 -- name: CancelsOf :many
-SELECT c.job_id FROM dblock_queue_cancel c WHERE c.member_id = sqlc.arg(member_id) LIMIT 1000;
+SELECT c.job_id, EXISTS (SELECT 1 FROM dblock_queue_job j WHERE j.job_id = c.job_id) AS stands
+FROM dblock_queue_cancel c
+WHERE c.member_id = sqlc.arg(member_id) AND c.job_id > sqlc.arg(after)
+ORDER BY c.member_id, c.job_id
+LIMIT 1000;
 
 -- name: DropCancels :exec
 DELETE FROM dblock_queue_cancel c WHERE c.member_id = sqlc.arg(member_id) AND c.job_id = ANY (sqlc.arg(job_ids)::uuid[]);
 
--- Those whose worker was gone before it saw them.
+-- Those whose jobs have ended, and whose worker has not dropped them.
 -- name: PruneCancels :execrows
-DELETE FROM dblock_queue_cancel c WHERE c.asked_at < statement_timestamp() - interval '1 hour';
+DELETE FROM dblock_queue_cancel c
+WHERE c.asked_at < statement_timestamp() - interval '1 hour' AND NOT EXISTS (SELECT 1 FROM dblock_queue_job j WHERE j.job_id = c.job_id);

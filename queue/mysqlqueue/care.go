@@ -116,21 +116,39 @@ func (d *database) ClaimsOf(ctx context.Context, m member.ID) ([]engine.ID, erro
 }
 
 // Unclaim deletes the rows of the claim, which is what decides who has its jobs.
-func (d *database) Unclaim(ctx context.Context, m member.ID, claim engine.ID) (found bool, err error) {
+func (d *database) Unclaim(ctx context.Context, m member.ID, claim engine.ID) (found bool, cancelled []engine.ID, err error) {
 	err = d.inTx(ctx, func(on mysqldb.DBTX) (commit bool, err error) {
-		found = false
+		found, cancelled = false, nil
 		jobs, err := d.q.LockClaim(ctx, on, m[:], claim[:])
 		if err != nil || len(jobs) == 0 {
 			return false, err
 		}
 		found = true
+		cancelled, err = d.cancelsAmong(ctx, on, m, jobs)
+		if err != nil || len(cancelled) > 0 {
+			return false, err
+		}
 		if _, err := byKeys(ctx, on, mysqldb.EndClaimed, jobs, m[:], claim[:]); err != nil {
 			return false, err
 		}
 		_, err = d.q.ReadyAgain(ctx, on, jobs)
 		return true, err
 	})
-	return found && err == nil, err
+	return found && err == nil, cancelled, err
+}
+
+// cancelsAmong reads which of some jobs, whose claims are locked, others want cancelled.
+func (d *database) cancelsAmong(ctx context.Context, on mysqldb.DBTX, m member.ID, jobs [][]byte) (cancelled []engine.ID, err error) {
+	for some := range slices.Chunk(jobs, mostAsks) {
+		found, err := d.q.CancelsAmong(ctx, on, m[:], some)
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range found {
+			cancelled = append(cancelled, idOf(f))
+		}
+	}
+	return cancelled, nil
 }
 
 // Adopt locks rows of claims, and then looks which of their jobs have not ended. The rows of others are deleted.
@@ -173,7 +191,8 @@ func (d *database) Adopt(ctx context.Context, gone, heir member.ID) (claims []en
 			}
 			claims = append(claims, idOf(claim))
 		}
-		return true, nil
+		_, err = byKeys(ctx, on, mysqldb.AdoptCancels, jobs, heir[:], gone[:])
+		return true, err
 	})
 	if err != nil {
 		return nil, nil, err

@@ -16,6 +16,9 @@ import (
 // errSomeLost: not all jobs that were to end are the member's any more.
 var errSomeLost = errors.New("mysqlqueue: some claims were taken away")
 
+// errSomeCancelled: others want jobs cancelled that were to be deferred or buried.
+var errSomeCancelled = errors.New("mysqlqueue: some jobs are to be cancelled")
+
 // Exchange is one transaction, of a statement for each claim that jobs are of, one for each way in which they ended, and three that
 // claim. The rows of claims are deleted first, without looking; where some are missing, all is rolled back, and done again for those
 // that a look has found.
@@ -24,7 +27,10 @@ func (d *database) Exchange(ctx context.Context, x *engine.Exchange) (got engine
 	if errors.Is(err, errSomeLost) {
 		got, err = d.exchange(ctx, x, true)
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, errSomeCancelled):
+		return engine.Exchanged{Cancelled: got.Cancelled}, nil
+	case err != nil:
 		return engine.Exchanged{}, err
 	}
 	return got, nil
@@ -111,6 +117,18 @@ func (e *exchange) fence(places []engine.Place, whole map[engine.ID]bool) (ours 
 	return ours, nil
 }
 
+// give is fence for jobs that are to be deferred or buried. It refuses those that others want cancelled.
+func (e *exchange) give(places []engine.Place, got *engine.Exchanged) (ours [][]byte, err error) {
+	ours, err = e.fence(places, nil)
+	if err != nil || len(ours) == 0 {
+		return nil, err
+	}
+	if got.Cancelled, err = e.d.cancelsAmong(e.ctx, e.on, e.me, ours); err == nil && len(got.Cancelled) > 0 {
+		err = errSomeCancelled
+	}
+	return ours, err
+}
+
 func (e *exchange) finish(x *engine.Exchange, got *engine.Exchanged) error {
 	if len(x.Finished) == 0 {
 		return nil
@@ -138,7 +156,7 @@ func (e *exchange) postpone(x *engine.Exchange, got *engine.Exchanged) error {
 	for i, d := range x.Deferred {
 		places[i] = d.Place
 	}
-	ours, err := e.fence(places, nil)
+	ours, err := e.give(places, got)
 	if err != nil || len(ours) == 0 {
 		return err
 	}
@@ -187,7 +205,7 @@ func (e *exchange) bury(x *engine.Exchange, got *engine.Exchanged) error {
 	for i, b := range x.Buried {
 		places[i] = b.Place
 	}
-	ours, err := e.fence(places, nil)
+	ours, err := e.give(places, got)
 	if err != nil || len(ours) == 0 {
 		return err
 	}

@@ -28,11 +28,13 @@ func TestEndsReadNoMore(t *testing.T) {
 				exec(t, db, mysqltext.Text("INSERT INTO dblock_queue_job (job_id, queue, kind, priority, max_attempts, payload) VALUES (?, 'q', 'k', 0, 1, '')", id16(n)))
 				exec(t, db, mysqltext.Text("INSERT INTO dblock_queue_claim (member_id, claim_id, job_id, queue, priority, ready_at) VALUES (?, ?, ?, 'q', 0, '2026-01-01')",
 					member, member, id16(n)))
+				exec(t, db, mysqltext.Text("INSERT INTO dblock_queue_cancel (member_id, job_id) VALUES (?, ?)", member, id16(n)))
 				exec(t, db, mysqltext.Text("INSERT INTO dblock_queue_dead (job_id, queue, kind, priority, attempt, max_attempts, enqueued_at, last_error, payload) "+
 					"VALUES (?, 'q', 'k', 0, 1, 1, '2026-01-01', '', '')", id16(n)))
 			}
 			stranger := begin(t, db)
-			for _, where := range []string{"job WHERE", "dead WHERE", "claim WHERE member_id = '0000000000000000' AND claim_id = '0000000000000000' AND"} {
+			for _, where := range []string{"job WHERE", "dead WHERE", "claim WHERE member_id = '0000000000000000' AND claim_id = '0000000000000000' AND",
+				"cancel WHERE member_id = '0000000000000000' AND"} {
 				if _, err := stranger.ExecContext(t.Context(), mysqltext.Text("SELECT 1 FROM dblock_queue_"+where+" job_id = ? FOR UPDATE", id16(jobs-1))); err != nil {
 					t.Fatal(err)
 				}
@@ -55,8 +57,8 @@ func TestEndsReadNoMore(t *testing.T) {
 				more []any
 			}{
 				"BeginJobs": {mysqldb.BeginJobs, nil}, "LockPlaces": {mysqldb.LockPlaces, []any{member, member}}, "EndClaimed": {mysqldb.EndClaimed, []any{member, member}},
-				"AdoptClaimed": {mysqldb.AdoptClaimed, []any{id16(1), member, member}},
-				"FinishJobs":   {mysqldb.FinishJobs, nil}, "PurgeDead": {mysqldb.PurgeDead, nil},
+				"AdoptClaimed": {mysqldb.AdoptClaimed, []any{id16(1), member, member}}, "AdoptCancels": {mysqldb.AdoptCancels, []any{id16(1), member}},
+				"FinishJobs": {mysqldb.FinishJobs, nil}, "PurgeDead": {mysqldb.PurgeDead, nil},
 			} {
 				args := slices.Clone(keys)
 				if name == "BeginJobs" { // each names its claim

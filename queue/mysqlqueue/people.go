@@ -126,6 +126,7 @@ func (d *database) Find(ctx context.Context, job engine.ID) (r engine.Record, fo
 	r.State, r.At, r.Seq = engine.State(p.State), at(p.AtUs), p.Seq
 	if r.State == engine.Claimed {
 		copy(r.Member[:], raw(p.MemberID))
+		r.Claim = idOf(raw(p.ClaimID))
 		label, err := d.q.MemberLabel(ctx, on, r.Member[:])
 		if err != nil && !noRows(err) {
 			return r, false, err
@@ -217,29 +218,43 @@ func (d *database) Purge(ctx context.Context, queue string, age time.Duration, m
 	return int(n), err
 }
 
-// AskToCancel leaves word.
-func (d *database) AskToCancel(ctx context.Context, m member.ID, job engine.ID) error {
-	return d.q.AskToCancel(ctx, d.on(d.pool), m[:], job[:])
+// AskToCancel is one statement.
+func (d *database) AskToCancel(ctx context.Context, m member.ID, claim, job engine.ID) (held bool, err error) {
+	n, err := d.q.AskToCancel(ctx, d.on(d.pool), m[:], claim[:], job[:])
+	return n > 0, err
 }
 
-// Cancels reads what was left.
-func (d *database) Cancels(ctx context.Context, m member.ID) ([]engine.ID, error) {
-	found, err := d.q.CancelsOf(ctx, d.on(d.pool), m[:])
-	jobs := make([]engine.ID, len(found))
+// Cancels goes along the key.
+func (d *database) Cancels(ctx context.Context, m member.ID, after engine.ID) ([]engine.Request, error) {
+	found, err := d.q.CancelsOf(ctx, d.on(d.pool), m[:], after[:])
+	requests := make([]engine.Request, len(found))
 	for i, f := range found {
-		jobs[i] = idOf(f)
+		requests[i] = engine.Request{Job: idOf(f.JobID), Stands: f.Stands > 0}
 	}
-	return jobs, fault.NoWrite(err)
+	return requests, fault.NoWrite(err)
 }
 
-// DropCancels deletes it.
+// DropCancels deletes rows by their key.
 func (d *database) DropCancels(ctx context.Context, m member.ID, jobs []engine.ID) error {
-	return d.q.DropCancels(ctx, d.on(d.pool), m[:], blobs(jobs))
+	var all []any
+	for _, job := range jobs {
+		all = append(all, m[:], job[:])
+	}
+	_, err := asks(ctx, d.on(d.pool), mysqldb.DropCancels, len(jobs), all)
+	return err
 }
 
-// PruneCancels deletes what nobody will read.
+// PruneCancels reads without locks, and deletes by the key.
 func (d *database) PruneCancels(ctx context.Context) error {
-	_, err := d.q.PruneCancels(ctx, d.on(d.pool))
+	old, err := d.q.OldCancels(ctx, d.on(d.pool))
+	if err != nil {
+		return fault.NoWrite(err)
+	}
+	var all []any
+	for _, o := range old {
+		all = append(all, o.MemberID, o.JobID)
+	}
+	_, err = asks(ctx, d.on(d.pool), mysqldb.DropCancels, len(old), all)
 	return err
 }
 

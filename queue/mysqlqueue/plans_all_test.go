@@ -10,10 +10,10 @@ import (
 	"testing"
 )
 
-// Statements that may read tables whole, which are small: a row for each job that is claimed now, for each process, or for each cancel that
-// was not seen yet.
+// Statements that may read tables whole, which are small: a row for each job that is claimed now, for each process, or for each job that is to
+// be cancelled.
 var readsWhole = map[string][]string{
-	"Claimants": {"c"}, "CountClaimed": {"c"}, "FindJob": {"c"}, "ListClaimed": {"c", "m"}, "PruneCancels": {"dblock_queue_cancel"},
+	"Claimants": {"c"}, "CountClaimed": {"c"}, "FindJob": {"c"}, "ListClaimed": {"c", "m"}, "OldCancels": {"c"},
 }
 
 // Statements that take the first ones of a key as they stand there.

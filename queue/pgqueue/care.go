@@ -83,9 +83,9 @@ func (d *database) ClaimsOf(ctx context.Context, m member.ID) ([]engine.ID, erro
 }
 
 // Unclaim deletes the claim, which is what decides who has its jobs.
-func (d *database) Unclaim(ctx context.Context, m member.ID, claim engine.ID) (found bool, err error) {
+func (d *database) Unclaim(ctx context.Context, m member.ID, claim engine.ID) (found bool, cancelled []engine.ID, err error) {
 	err = d.inTx(ctx, func(on pgdb.DBTX) (commit bool, err error) {
-		found = false
+		found, cancelled = false, nil
 		jobs, err := d.q.TakeClaim(ctx, on, uuid(claim), id(m))
 		if errors.Is(err, pgx.ErrNoRows) {
 			return false, nil
@@ -94,10 +94,14 @@ func (d *database) Unclaim(ctx context.Context, m member.ID, claim engine.ID) (f
 			return false, err
 		}
 		found = true
+		asked, err := d.q.CancelsAmong(ctx, on, id(m), jobs)
+		if cancelled = ids(asked); err != nil || len(asked) > 0 {
+			return false, err
+		}
 		_, err = d.q.ReadyAgain(ctx, on, jobs)
 		return true, err
 	})
-	return found && err == nil, err
+	return found && err == nil, cancelled, err
 }
 
 // Adopt takes claims, and then, in another snapshot, looks which of their jobs have not ended.
@@ -111,6 +115,9 @@ func (d *database) Adopt(ctx context.Context, gone, heir member.ID) (claims []en
 		for _, t := range taken {
 			claims = append(claims, t.ClaimID.Bytes)
 			jobs, of = append(jobs, t.JobIds...), append(of, slices.Repeat([]pgtype.UUID{t.ClaimID}, len(t.JobIds))...)
+		}
+		if err := d.q.AdoptCancels(ctx, on, id(heir), id(gone), jobs); err != nil {
+			return false, err
 		}
 		found, err := d.q.OrphanJobs(ctx, on, jobs, of)
 		for _, f := range found {

@@ -18,7 +18,8 @@ const beginReadCommitted = "begin isolation level read committed read write"
 // waitForKeys bounds how long a transaction that ends jobs waits for the row of a unique key or a group.
 const waitForKeys = "set local lock_timeout = '50ms'"
 
-// Exchange is one transaction in one round trip: how jobs ended first, so that a claim that was taken away stops nothing else.
+// Exchange is one transaction in one round trip: how jobs ended first, so that a claim that was taken away stops nothing else. If jobs are
+// deferred or buried the commit is a second one: it depends on whether others want them cancelled.
 func (d *database) Exchange(ctx context.Context, x *engine.Exchange) (got engine.Exchanged, err error) {
 	conn, err := d.pool.Acquire(ctx)
 	if err != nil {
@@ -35,6 +36,7 @@ func (d *database) Exchange(ctx context.Context, x *engine.Exchange) (got engine
 	d.queueKept(&batch, x)
 	d.queueKeys(&batch, x)
 	d.queueFinished(&batch, x, &got.Finished)
+	d.queueCancels(&batch, x, &got)
 	d.queueDeferred(&batch, x, &got)
 	d.queueBuried(&batch, x, &got)
 	d.queueKeptDead(&batch, x)
@@ -48,12 +50,54 @@ func (d *database) Exchange(ctx context.Context, x *engine.Exchange) (got engine
 			return err
 		})
 	}
+	if len(x.Deferred)+len(x.Buried) > 0 {
+		return d.unlessCancelled(ctx, conn.Conn(), &batch, &got)
+	}
 	batch.Queue("commit")
 	if err := conn.SendBatch(ctx, &batch).Close(); err != nil {
 		rollback(ctx, conn.Conn())
 		return engine.Exchanged{}, err
 	}
 	return got, nil
+}
+
+// unlessCancelled commits a transaction if others want none of its jobs cancelled.
+func (d *database) unlessCancelled(ctx context.Context, conn *pgx.Conn, batch *pgx.Batch, got *engine.Exchanged) (engine.Exchanged, error) {
+	if err := conn.SendBatch(ctx, batch).Close(); err != nil {
+		rollback(ctx, conn)
+		return engine.Exchanged{}, fault.NoWrite(err)
+	}
+	if len(got.Cancelled) > 0 {
+		rollback(ctx, conn)
+		return engine.Exchanged{Cancelled: got.Cancelled}, nil
+	}
+	if _, err := conn.Exec(ctx, "commit"); err != nil {
+		rollback(ctx, conn)
+		return engine.Exchanged{}, err
+	}
+	return *got, nil
+}
+
+// queueCancels locks the claims of jobs that are to be deferred or buried, and reads which of them others want cancelled.
+func (d *database) queueCancels(batch *pgx.Batch, x *engine.Exchange, got *engine.Exchanged) {
+	all := make([]engine.Place, 0, len(x.Deferred)+len(x.Buried))
+	for i := range x.Deferred {
+		all = append(all, x.Deferred[i].Place)
+	}
+	for i := range x.Buried {
+		all = append(all, x.Buried[i].Place)
+	}
+	if len(all) == 0 {
+		return
+	}
+	jobs, of, claims := places(all)
+	me := id(x.Member)
+	batch.Queue(d.lockClaims, claims, me)
+	batch.Queue(d.cancelsHeld, jobs, of, me, claims).Query(func(rows pgx.Rows) error {
+		found, err := pgx.CollectRows(rows, pgx.RowTo[pgtype.UUID])
+		got.Cancelled = ids(found)
+		return err
+	})
 }
 
 func (d *database) queueFinished(batch *pgx.Batch, x *engine.Exchange, finished *int) {

@@ -112,7 +112,7 @@ func (d *database) Find(ctx context.Context, job engine.ID) (r engine.Record, fo
 		return r, err == nil, err
 	}
 	p := places[0]
-	r.State, r.At, r.Seq, r.Member = engine.State(p.State), p.At, p.Seq, p.MemberID.Bytes
+	r.State, r.At, r.Seq, r.Member, r.Claim = engine.State(p.State), p.At, p.Seq, p.MemberID.Bytes, p.ClaimID.Bytes
 	if r.State == engine.Claimed {
 		r.Worker, err = d.q.MemberLabel(ctx, on, p.MemberID)
 		if noRows(err) {
@@ -171,23 +171,27 @@ func (d *database) Purge(ctx context.Context, queue string, age time.Duration, m
 	return int(n), err
 }
 
-// AskToCancel leaves word.
-func (d *database) AskToCancel(ctx context.Context, m member.ID, job engine.ID) error {
-	return d.q.AskToCancel(ctx, d.on(d.pool), id(m), uuid(job))
+// AskToCancel is one statement.
+func (d *database) AskToCancel(ctx context.Context, m member.ID, claim, job engine.ID) (held bool, err error) {
+	return d.q.AskToCancel(ctx, d.on(d.pool), uuid(claim), id(m), uuid(job))
 }
 
-// Cancels reads what was left.
-func (d *database) Cancels(ctx context.Context, m member.ID) ([]engine.ID, error) {
-	found, err := d.q.CancelsOf(ctx, d.on(d.pool), id(m))
-	return ids(found), fault.NoWrite(err)
+// Cancels goes along the key.
+func (d *database) Cancels(ctx context.Context, m member.ID, after engine.ID) ([]engine.Request, error) {
+	found, err := d.q.CancelsOf(ctx, d.on(d.pool), id(m), uuid(after))
+	requests := make([]engine.Request, len(found))
+	for i, f := range found {
+		requests[i] = engine.Request{Job: f.JobID.Bytes, Stands: f.Stands}
+	}
+	return requests, fault.NoWrite(err)
 }
 
-// DropCancels deletes it.
+// DropCancels deletes rows.
 func (d *database) DropCancels(ctx context.Context, m member.ID, jobs []engine.ID) error {
 	return d.q.DropCancels(ctx, d.on(d.pool), id(m), uuids(jobs))
 }
 
-// PruneCancels deletes what nobody will read.
+// PruneCancels deletes rows.
 func (d *database) PruneCancels(ctx context.Context) error {
 	_, err := d.q.PruneCancels(ctx, d.on(d.pool))
 	return err

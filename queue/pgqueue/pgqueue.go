@@ -59,6 +59,7 @@ type database struct {
 	q           pgdb.Queries
 
 	claim, finish, postpone, bury, shut            string // statements, with their tables in the right schema
+	lockClaims, cancelsHeld                        string // before jobs are deferred or buried
 	unique, lock, free, admit                      string // and those of jobs with keys
 	lockKey, takeReady, takeScheduled, takeBlocked string // of people
 	keepFinished, keepDead                         string // of history

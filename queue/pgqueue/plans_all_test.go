@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// Statements that read a table whole, one that is small: a row for each batch that is claimed now, or for each cancel that was not seen yet.
+// Statements that read a table whole, one that is small: a row for each batch that is claimed now, or for each job to be cancelled.
 var readsWhole = map[string]string{
 	"Claimants": "dblock_queue_claim", "CountClaimed": "dblock_queue_claim", "FindJob": "dblock_queue_claim", "ListClaimed": "dblock_queue_claim",
 	"AdoptClaims": "dblock_queue_claim", "RecordedClaims": "dblock_queue_claim", "PruneCancels": "dblock_queue_cancel",

@@ -126,6 +126,9 @@ func (x *Exchange) Ends() int { return len(x.Finished) + len(x.Deferred) + len(x
 type Exchanged struct {
 	Finished, Deferred, Buried int
 	Jobs                       []Job
+
+	// Cancelled are jobs that were to be deferred or buried, and that AskToCancel names. If there are any, nothing has taken place.
+	Cancelled []ID
 }
 
 // Orphan is a job of a member that is gone. Attempt is MaxAttempts if its last attempt was recorded as begun.
@@ -170,8 +173,9 @@ type Engine interface {
 	// Payloads reads those of jobs that have not ended.
 	Payloads(ctx context.Context, jobs []ID) (map[ID][]byte, error)
 
-	// Unclaim has the jobs of a claim be ready again, where there is such a claim: its answer was lost, nobody has begun them.
-	Unclaim(ctx context.Context, m member.ID, claim ID) (found bool, err error)
+	// Unclaim has the jobs of a claim be ready again, where there is such a claim: its answer was lost, nobody has begun them. If AskToCancel
+	// names some of them, it returns those, and nothing has taken place.
+	Unclaim(ctx context.Context, m member.ID, claim ID) (found bool, cancelled []ID, err error)
 
 	// Promote has so many jobs without a group, at most, be ready whose time came within since.
 	Promote(ctx context.Context, since time.Duration, most int) (promoted int, err error)
@@ -190,8 +194,8 @@ type Engine interface {
 	Evict(ctx context.Context, m member.ID) (gone bool, err error)
 
 	// Adopt takes some claims from a member that is gone, and records them for heir, which is no member: that member can end none of their
-	// jobs any more, and Exchange of heir can. It passes over claims that a transaction uses at this moment. It returns the claims, and
-	// those of their jobs that have not ended.
+	// jobs any more, and Exchange of heir can. Requests to cancel these jobs go with them. It passes over claims that a transaction uses at this
+	// moment. It returns the claims, and those of their jobs that have not ended.
 	Adopt(ctx context.Context, gone, heir member.ID) ([]ID, []Orphan, error)
 
 	// Fault tells what an error of this engine means.

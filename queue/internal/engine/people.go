@@ -43,6 +43,7 @@ type Record struct {
 	Payload                        []byte // not in lists
 
 	Member member.ID // who has it
+	Claim  ID        // by which claim
 	Seq    int64     // among the blocked ones of its group
 }
 
@@ -51,6 +52,15 @@ type Take struct {
 	Claim ID
 	Job   Record
 }
+
+// Request is one to cancel a job that a member has.
+type Request struct {
+	Job    ID
+	Stands bool // the job has not ended
+}
+
+// CancelStep is how many requests are read at once.
+const CancelStep = 1000
 
 // Kept is a job that is finished, and whose history is to be kept.
 type Kept struct {
@@ -114,14 +124,15 @@ type People interface {
 	// Purge drops so many dead jobs, at most, that died so long ago.
 	Purge(ctx context.Context, queue string, age time.Duration, most int) (int, error)
 
-	// AskToCancel leaves word for the member that has a job.
-	AskToCancel(ctx context.Context, m member.ID, id ID) error
+	// AskToCancel writes down a request to cancel a job of a claim, where the claim has it. From then on Exchange neither defers nor buries
+	// the job.
+	AskToCancel(ctx context.Context, m member.ID, claim, id ID) (held bool, err error)
 
-	// Cancels is what word was left for a member, and DropCancels forgets it.
-	Cancels(ctx context.Context, m member.ID) ([]ID, error)
+	// Cancels is the first requests for jobs of a member that come after one, CancelStep at most. DropCancels deletes requests.
+	Cancels(ctx context.Context, m member.ID, after ID) ([]Request, error)
 	DropCancels(ctx context.Context, m member.ID, jobs []ID) error
 
-	// PruneCancels drops what was left for those who are gone.
+	// PruneCancels drops old requests for jobs that have ended.
 	PruneCancels(ctx context.Context) error
 
 	// PruneHistory drops so many rows, at most, of days that are longer ago than this.
