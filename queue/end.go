@@ -182,12 +182,18 @@ func (r *rate) note(now time.Time, ends int) {
 	if took < 20*time.Millisecond {
 		return
 	}
-	if took > time.Second { // nothing is known of so long a pause
-		took = time.Second
+	if took > time.Second { // what was before so long a pause says nothing
+		took, r.second = time.Second, 0
 	}
 	r.second = (r.second + float64(r.ends)/took.Seconds()) / 2
 	r.since, r.ends = now, 0
 }
 
-// in is how many that are in so long.
-func (r *rate) in(d time.Duration) int { return int(r.second * d.Seconds()) }
+// in is how many that are in so long. If none were confirmed for longer than patience, it is fewer and fewer.
+func (r *rate) in(now time.Time, d, patience time.Duration) int {
+	second := r.second
+	if pause := now.Sub(r.since); pause > patience {
+		second = min(second, float64(r.ends)/pause.Seconds())
+	}
+	return int(second * d.Seconds())
+}

@@ -75,9 +75,12 @@ func (w *worker) exchange(ctx context.Context, m *message) {
 	}
 }
 
-// leaves tells that there are jobs to be taken now that this worker will not take, as it is to end.
+// leaves tells that there are jobs to be taken now that this worker will not take, as it is to end, or as its handlers are busy.
 func (w *worker) leaves(m *message) bool {
-	return w.stopping.Load() && slices.ContainsFunc(m.ends, func(e end) bool { return e.letsIn() || e.what == deferred && e.delay == 0 })
+	stopping := w.stopping.Load()
+	return slices.ContainsFunc(m.ends, func(e end) bool {
+		return e.what == deferred && e.back || stopping && (e.letsIn() || e.what == deferred && e.delay == 0)
+	})
 }
 
 // lost is how many ends were refused. Of a message that was sent before, some may have been accepted then: a job that has
@@ -118,18 +121,23 @@ func (w *worker) confirmed(m *message, jobs []engine.Job, took time.Duration) {
 	w.failing = 0
 	w.landed(m)
 	w.held -= len(m.ends)
-	w.rate.note(now, len(m.ends))
+	ran := 0
 	for _, e := range m.ends {
+		if e.took > 0 { // else it was handed back
+			ran++
+		}
 		if e.letsIn() && m.Ask == nil {
 			w.woken = true
 		}
 		w.over(e.of)
 	}
+	w.rate.note(now, ran)
 	if m.Ask != nil {
 		if m.hinted {
 			w.hints.got(len(jobs))
 		}
 		w.claimTook(m.Ask, took)
+		w.claimed += (took - w.claimed) / 8
 		w.more = len(jobs) == m.Ask.Most
 		w.marks.saw(m.Ask, jobs, now, took)
 		if !w.more {
@@ -156,7 +164,10 @@ func (w *worker) confirmed(m *message, jobs []engine.Job, took time.Duration) {
 	if len(jobs) > 0 {
 		w.bytes = bytes / len(jobs)
 	}
-	if w.stopping.Load() {
+	if w.stopping.Load() || w.resting(m, len(jobs)) {
+		if len(w.ends) == 0 {
+			w.oldest = now
+		}
 		for i := range tasks {
 			w.ends = append(w.ends, handedBack(&tasks[i]))
 		}

@@ -16,6 +16,7 @@ type message struct {
 	closing []*claim
 	apart   bool // they do not go with others
 	hinted  bool // it asks because another process has told of jobs
+	pauses  int  // of the queue, which the worker knew of
 
 	patience time.Duration // how long it may take
 }
@@ -26,9 +27,6 @@ const (
 
 	// claimWait is how long a free handler may wait for others to become free.
 	claimWait = 10 * time.Millisecond
-
-	// workAhead is how much work may be claimed before there are handlers for it.
-	workAhead = 100 * time.Millisecond
 
 	// What form says where there is nothing to send.
 	noTenure = -1
@@ -41,6 +39,7 @@ func (w *worker) flushAt() int { return max(w.o.Batch/2, 1) }
 // form makes the next message; nil: there is none yet, and it is to be asked again after wait, or when something has changed.
 func (w *worker) form() (m *message, wait time.Duration) {
 	now := time.Now()
+	w.strand(now)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.stopping.Load() && w.held == 0 && w.flying == 0 && len(w.closed) == 0 {
@@ -54,7 +53,7 @@ func (w *worker) form() (m *message, wait time.Duration) {
 		return m, 0
 	}
 	most, pause := w.claimable(now)
-	wait = min(wait, pause)
+	wait = min(wait, pause, w.nextLook(now))
 	if most > 0 && (w.now == nil || w.now.ctx.Err() != nil) {
 		return nil, noTenure
 	}
@@ -76,7 +75,7 @@ func (w *worker) form() (m *message, wait time.Duration) {
 		w.q.claims.add(m.Ask.Claim)
 		w.asking++
 		w.coming += most
-		w.asked, w.woken, m.hinted = now, false, w.hints.asked(now)
+		w.asked, w.woken, m.hinted, m.pauses = now, false, w.hints.asked(now), w.pauses
 	}
 	w.sends(m)
 	return m, 0
@@ -102,7 +101,7 @@ func (w *worker) claimable(now time.Time) (most int, wait time.Duration) {
 	if w.stopping.Load() || w.asking > 0 && !w.more {
 		return 0, long
 	}
-	capacity := w.o.Concurrency + w.ahead()
+	capacity := w.o.Concurrency + w.ahead(now)
 	room := min(capacity-w.held-w.coming, w.limit, w.readable())
 	if room <= 0 {
 		return 0, long
@@ -114,16 +113,6 @@ func (w *worker) claimable(now time.Time) (most int, wait time.Duration) {
 		return 0, pause
 	}
 	return room, 0
-}
-
-// ahead is how many jobs may be claimed before handlers are free for them: as many as they do in workAhead, by how many have ended lately
-// and by how long one takes; w.mu is held.
-func (w *worker) ahead() int {
-	if w.pace == 0 {
-		return 0
-	}
-	busy := float64(w.o.Concurrency) * float64(workAhead) / float64(w.pace)
-	return min(w.rate.in(workAhead), int(min(busy, 1e6)), w.o.Ahead)
 }
 
 // readable is of how many jobs the payloads can be read soon; w.mu is held.

@@ -8,10 +8,11 @@ import (
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
-// hearEvery is how often a worker that has jobs looks whether somebody wants some of them cancelled, though it was told of nothing.
+// hearEvery is how often a worker that has jobs looks whether some of them are to be cancelled, or their queue is paused, though it was told of
+// nothing.
 const hearEvery = time.Second
 
-// hear cancels what others want to be cancelled, until ctx ends.
+// hear cancels what others want to be cancelled, and hands back what has not begun if the queue is paused, until ctx ends.
 func (w *worker) hear(ctx context.Context) {
 	for w.listensFor(ctx, jitter(hearEvery)) {
 		w.mu.Lock()
@@ -20,6 +21,9 @@ func (w *worker) hear(ctx context.Context) {
 		w.mu.Unlock()
 		if now == nil || idle {
 			continue
+		}
+		if err := w.looksForPause(ctx); err != nil && ctx.Err() == nil {
+			w.q.trouble("looking whether a queue is paused", err)
 		}
 		open := true
 		err := w.q.within(ctx, func(ctx context.Context) (err error) {

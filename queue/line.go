@@ -1,14 +1,19 @@
 package queue
 
-import "sync"
+import (
+	"slices"
+	"sync"
+	"time"
+)
 
 // line has the jobs of a worker that were claimed and have not begun, in their order.
 type line struct {
 	mu     sync.Mutex
 	more   sync.Cond // a job has come to ready, or the line is closed
-	ready  []*task
-	unread []*task // their payloads have yet to be read
-	bytes  int     // of those payloads
+	ready  []*task   // the first came first
+	begun  int       // how many handlers have taken
+	unread []*task   // their payloads have yet to be read
+	bytes  int       // of those payloads
 	closed bool
 
 	come chan struct{} // a job has come to unread
@@ -31,10 +36,16 @@ func (l *line) add(tasks []task) {
 			l.bytes += t.Bytes
 			continue
 		}
-		l.ready = append(l.ready, t)
-		l.more.Signal()
+		l.comesReady(t)
 	}
 	l.comes()
+}
+
+// comesReady puts a job where handlers take it; l.mu is held.
+func (l *line) comesReady(t *task) {
+	t.came = time.Now()
+	l.ready = append(l.ready, t)
+	l.more.Signal()
 }
 
 // comes has the reader look; l.mu is held.
@@ -60,7 +71,31 @@ func (l *line) next() (t *task) {
 	}
 	t, l.ready[0] = l.ready[0], nil
 	l.ready = l.ready[1:]
+	l.begun++
 	return t
+}
+
+// taken is how many jobs handlers have taken.
+func (l *line) taken() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.begun
+}
+
+// stranded takes off the jobs that came before then, but for the first ones, so many.
+func (l *line) stranded(then time.Time, keep int) (tasks []*task) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := 0
+	for n < len(l.ready) && l.ready[n].came.Before(then) {
+		n++
+	}
+	if n <= keep {
+		return nil
+	}
+	tasks = slices.Clone(l.ready[keep:n])
+	l.ready = slices.Delete(l.ready, keep, n)
+	return tasks
 }
 
 // piece takes the first jobs whose payloads are not read yet: at least one, and more while their payloads fit into most bytes.
@@ -96,8 +131,7 @@ func (l *line) filled(tasks []*task) bool {
 		return false
 	}
 	for _, t := range tasks {
-		l.ready = append(l.ready, t)
-		l.more.Signal()
+		l.comesReady(t)
 	}
 	return true
 }

@@ -111,8 +111,9 @@ type WorkerOptions struct {
 	// Batch is how many jobs are claimed at once at most. Default 500; 1 to 5,000.
 	Batch int
 
-	// Ahead is how many jobs may be claimed, at most, before a handler is free for them. As a rule there are as many as the handlers do in
-	// a tenth of a second. Default twice Batch; with -1 a job is claimed when a handler is free for it.
+	// Ahead is how many jobs may be claimed, at most, before a handler is free for them. As a rule there are as many as the handlers do while
+	// two claims take, or eight if a handler takes less time than a claim, and none if it takes as long as ten claims. What has not begun after
+	// about a quarter of a second is handed back. Default twice Batch; with -1 a job is claimed when a handler is free for it.
 	Ahead int
 
 	// Exchanges is how many exchanges with the database may be under way at once, and so connections. Default 2; 1 to 16.

@@ -8,12 +8,25 @@ import (
 	"github.com/dblock-go/dblock/internal/fault"
 )
 
-// Pause has nobody take jobs from a queue from now on, until Resume: "" is the default one. What is claimed already goes on; jobs are
-// enqueued, scheduled and rescued as ever. Of a queue that is paused it changes nothing.
+// Pause stops workers from claiming jobs of a queue, until Resume: "" is the default one. Jobs that have begun go on. Jobs that were claimed
+// and have not begun are handed back: in this process none of them begins once Pause has returned, in others within about a second. They keep
+// their place in the order, and it is no attempt. Jobs are enqueued, scheduled and rescued as ever. Of a queue that is paused it changes
+// nothing.
 //
 // Errors: dblock.ErrInvalid, and those of the database.
 func (q *Queue) Pause(ctx context.Context, queue string) error {
-	return q.say(ctx, queue, "pausing a queue", q.engine.Pause)
+	err := q.say(ctx, queue, "pausing a queue", q.engine.Pause)
+	if err != nil {
+		return err
+	}
+	q.mu.RLock()
+	defer q.mu.RUnlock()
+	for w := range q.workers {
+		if w.isFor(cmp.Or(queue, DefaultQueue)) {
+			w.pause()
+		}
+	}
+	return nil
 }
 
 // Resume ends a Pause. Workers of this process see it at once, and those of others as they learn of jobs.

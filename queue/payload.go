@@ -79,6 +79,13 @@ func (w *worker) read(ctx context.Context, tasks []*task) {
 	}
 	if !w.line.filled(tasks) {
 		w.handBack(tasks...)
+		return
+	}
+	w.mu.Lock()
+	paused := w.paused
+	w.mu.Unlock()
+	if paused { // since they were claimed
+		w.giveBack(w.line.takeBack())
 	}
 }
 

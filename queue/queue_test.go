@@ -68,14 +68,23 @@ func TestRateForgets(t *testing.T) {
 		now = now.Add(20 * time.Millisecond)
 		r.note(now, 200)
 	}
-	if n := r.in(100 * time.Millisecond); n < 950 || n > 1050 {
+	in := func() int { return r.in(now, 100*time.Millisecond, 250*time.Millisecond) }
+	if n := in(); n < 950 || n > 1050 {
 		t.Errorf("%d in 100 ms, of 10,000 a second", n)
+	}
+	now = now.Add(250 * time.Millisecond)
+	if n := in(); n < 950 {
+		t.Errorf("%d in 100 ms, after a short pause", n)
+	}
+	now = now.Add(time.Millisecond)
+	if n := in(); n != 0 {
+		t.Errorf("%d in 100 ms, though none were confirmed", n)
 	}
 	for range 10 {
 		now = now.Add(time.Hour)
 		r.note(now, 1)
 	}
-	if n := r.in(100 * time.Millisecond); n > 5 {
+	if n := in(); n > 5 {
 		t.Errorf("%d in 100 ms, after a long pause", n)
 	}
 }

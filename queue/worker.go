@@ -49,6 +49,11 @@ type worker struct {
 	failing     int
 	rate        rate
 	pace        time.Duration // how long a handler takes, lately; 0: that is not known
+	claimed     time.Duration // how long a claim takes, lately
+	looked      time.Time     // for jobs that wait for handlers
+	taken       int           // jobs by handlers, till then
+	paused      bool          // the queue is, as far as is known
+	pauses      int           // of the queue, that this worker knew of
 	limit       int           // how many jobs a claim asks for at most
 	patience    time.Duration // how long a claim may take
 	bytes       int           // of a payload, lately
@@ -64,6 +69,7 @@ type worker struct {
 type task struct {
 	engine.Job
 	of   *claim
+	came time.Time     // to where handlers take it
 	took time.Duration // its handler; 0: it was not begun
 
 	begun bool // its last attempt may be recorded as begun

@@ -280,6 +280,17 @@ func (q *Queries) ForgetDead(ctx context.Context, db DBTX, jobID pgtype.UUID) (i
 	return result.RowsAffected(), nil
 }
 
+const IsPaused = `-- name: IsPaused :one
+SELECT EXISTS (SELECT 1 FROM dblock_queue q WHERE q.queue = $1 AND q.paused_at IS NOT NULL) AS paused
+`
+
+func (q *Queries) IsPaused(ctx context.Context, db DBTX, queue string) (bool, error) {
+	row := db.QueryRow(ctx, IsPaused, queue)
+	var paused bool
+	err := row.Scan(&paused)
+	return paused, err
+}
+
 const JobRow = `-- name: JobRow :one
 SELECT j.queue, j.kind, j.priority, j.attempt, j.max_attempts, j.enqueued_at, COALESCE(j.unique_key, '')::text AS unique_key,
        COALESCE(j.group_key, '')::text AS group_key, COALESCE(j.last_error, '')::text AS last_error, j.payload

@@ -65,6 +65,8 @@ func (e Queue) Run(t *testing.T) {
 		"HandsBackWhatWasNotBegun":         handsBackWhatWasNotBegun,
 		"LeavesThoseWhoIgnoreTheirEnd":     leavesThoseWhoIgnoreTheirEnd,
 		"AQueueClosesOnAFrozenServer":      aQueueClosesOnAFrozenServer,
+		"HandsBackWhatIsStranded":          handsBackWhatIsStranded,
+		"HandsBackWhatIsPaused":            handsBackWhatIsPaused,
 		"APausedQueueRests":                aPausedQueueRests,
 		"AZombieFinishesNothing":           aZombieFinishesNothing,
 		"ControlAZombieFinishes":           controlAZombieFinishes,

@@ -8,6 +8,9 @@ ON CONFLICT (queue) DO UPDATE SET paused_at = COALESCE(q.paused_at, EXCLUDED.pau
 -- name: ResumeQueue :exec
 DELETE FROM dblock_queue q WHERE q.queue = sqlc.arg(queue);
 
+-- name: IsPaused :one
+SELECT EXISTS (SELECT 1 FROM dblock_queue q WHERE q.queue = sqlc.arg(queue) AND q.paused_at IS NOT NULL) AS paused;
+
 -- The next queue by name of which there is anything in a table whose key begins with the queue; '': none.
 -- name: NextQueue :one
 SELECT COALESCE(min(n.queue), '')::text AS queue

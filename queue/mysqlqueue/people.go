@@ -24,6 +24,12 @@ func (d *database) Resume(ctx context.Context, queue string) error {
 	return d.q.ResumeQueue(ctx, d.on(d.pool), []byte(queue))
 }
 
+// IsPaused reads the note.
+func (d *database) IsPaused(ctx context.Context, queue string) (bool, error) {
+	paused, err := d.q.PausedFor(ctx, d.on(d.pool), []byte(queue))
+	return len(paused) > 0, fault.NoWrite(err)
+}
+
 // NextQueue looks at the ends of four indexes.
 func (d *database) NextQueue(ctx context.Context, after string) (string, error) {
 	next, err := d.q.NextQueue(ctx, d.on(d.pool), mysqldb.NextQueueParams{After: []byte(after)})

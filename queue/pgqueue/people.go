@@ -29,6 +29,12 @@ func (d *database) Resume(ctx context.Context, queue string) error {
 	return d.q.ResumeQueue(ctx, d.on(d.pool), queue)
 }
 
+// IsPaused reads the note.
+func (d *database) IsPaused(ctx context.Context, queue string) (bool, error) {
+	paused, err := d.q.IsPaused(ctx, d.on(d.pool), queue)
+	return paused, fault.NoWrite(err)
+}
+
 // NextQueue looks at the ends of four indexes.
 func (d *database) NextQueue(ctx context.Context, after string) (string, error) {
 	return d.q.NextQueue(ctx, d.on(d.pool), after)

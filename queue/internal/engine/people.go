@@ -90,6 +90,7 @@ type Health struct {
 type People interface {
 	Pause(ctx context.Context, queue string) error
 	Resume(ctx context.Context, queue string) error
+	IsPaused(ctx context.Context, queue string) (bool, error)
 
 	// NextQueue is the next one by name of which there is something; "": none. Scheduled and claimed jobs don't count for it.
 	NextQueue(ctx context.Context, after string) (string, error)
