@@ -112,7 +112,8 @@ func aJobThatNeverBeganNeverDies(t *testing.T, d *desk) {
 }
 
 // A process is taken for dead while jobs wait in it that it claimed ahead. When their last attempts are to begin, it is refused: others run
-// them. (A claim that was on its way meanwhile may be the process's still. Its jobs are not run by others.)
+// them. (A claim that was on its way meanwhile may be the process's still. Its jobs are not run by others. On a machine that is busy, jobs
+// that wait may have been handed back before: then only the job that stands is rescued.)
 func aBeginningProvesItsClaim(t *testing.T, d *desk) {
 	const jobs = 50
 	lost := make(chan int, jobs)
@@ -141,22 +142,24 @@ func aBeginningProvesItsClaim(t *testing.T, d *desk) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stop := work(t, zombie, queue.WorkerOptions{Concurrency: 1, Rescue: -1, Promote: -1})
+	q := d.open(t, queue.Options{})
+	stop := work(t, zombie, queue.WorkerOptions{Concurrency: 1, Exchanges: 1, Rescue: -1, Promote: -1})
 	wait(t, stands, "the job that stands")
 	until(t, "nothing is claimed ahead", func() bool { return d.count(t, "SELECT count(*) FROM dblock_queue_ready") < jobs })
-	if err := zombie.Pause(soon(t), ""); err != nil {
+	if err := q.Pause(soon(t), ""); err != nil { // the other process does not know of it yet
 		t.Fatal(err)
 	}
 	d.exec(t, "DELETE FROM dblock_member")
-	q := d.open(t, queue.Options{})
 	handle(t, q, "stand", nop)
 	handle(t, q, quickKind, nop)
 	handle(t, q, "note", func(_ context.Context, job queue.Job[int]) error {
 		did.did(job.ID)
 		return nil
 	})
-	if again, dead, err := q.Rescue(soon(t)); err != nil || again < 2 || dead != 0 {
+	if again, dead, err := q.Rescue(soon(t)); err != nil || again < 1 || dead != 0 {
 		t.Errorf("rescued %d and %d, %v", again, dead, err)
+	} else {
+		t.Logf("rescued %d", again)
 	}
 	close(goOn)
 	if n := wait(t, lost, "an end that is refused"); n < 1 {
