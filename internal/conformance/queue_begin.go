@@ -145,7 +145,6 @@ func aBeginningProvesItsClaim(t *testing.T, d *desk) {
 	q := d.open(t, queue.Options{})
 	stop := work(t, zombie, queue.WorkerOptions{Concurrency: 1, Exchanges: 1, Rescue: -1, Promote: -1})
 	wait(t, stands, "the job that stands")
-	until(t, "nothing is claimed ahead", func() bool { return d.count(t, "SELECT count(*) FROM dblock_queue_ready") < jobs })
 	if err := q.Pause(soon(t), ""); err != nil { // the other process does not know of it yet
 		t.Fatal(err)
 	}
