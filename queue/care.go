@@ -78,56 +78,85 @@ func (q *Queue) looked(at time.Time) {
 }
 
 // promoteGroups has jobs come to their groups whose time has come. A group that another transaction has locked is passed over, and looked
-// at again the next time.
+// at again the next time. Behind its jobs those of other groups are found: each look begins after the jobs of the last one. Between looks
+// jobs without a group are promoted whose time has come meanwhile.
 func (q *Queue) promoteGroups(ctx context.Context) (promoted int, err error) {
-	var groups []engine.Group
-	err = q.patiently(ctx, "looking for groups", func(ctx context.Context) (err error) {
-		groups, err = q.engine.DueGroups(ctx, engine.DueLook)
-		return err
-	})
-	if err != nil {
-		return 0, q.explain(fault.NoWrite(err), "looking for groups whose jobs are due")
+	p := &groupPromotion{q: q, ctx: ctx, passed: make(map[engine.Group]bool)}
+	for {
+		var groups []engine.Group
+		var last engine.Cursor
+		failed := q.patiently(ctx, "looking for groups", func(ctx context.Context) (err error) {
+			groups, last, err = q.engine.DueGroups(ctx, p.after)
+			return err
+		})
+		if failed != nil {
+			return p.promoted, errors.Join(err, q.explain(fault.NoWrite(failed), "looking for groups whose jobs are due"))
+		}
+		groups = slices.DeleteFunc(groups, func(g engine.Group) bool { return p.passed[g] })
+		for some := range slices.Chunk(groups, promoteStep) {
+			err = errors.Join(err, p.promote(some))
+		}
+		if last == (engine.Cursor{}) || ctx.Err() != nil {
+			return p.promoted, err
+		}
+		p.after = last
+		n, failed := q.promoteRecent(ctx)
+		p.promoted, err = p.promoted+n, errors.Join(err, failed)
 	}
-	for some := range slices.Chunk(groups, promoteStep) {
-		n, failed := q.promoteApart(ctx, some)
-		promoted, err = promoted+n, errors.Join(err, failed)
-	}
-	return promoted, err
+}
+
+// groupPromotion promotes jobs of groups, look by look.
+type groupPromotion struct {
+	q        *Queue
+	ctx      context.Context
+	after    engine.Cursor
+	passed   map[engine.Group]bool // jobs of theirs are due before after: later ones must not overtake them
+	promoted int
 }
 
 // groupWait is how long the promotion of one group waits for its row.
 const groupWait = 50 * time.Millisecond
 
-// promoteApart promotes the jobs of some groups: together, or in halves if a group is locked, or has an error of its own.
-func (q *Queue) promoteApart(ctx context.Context, groups []engine.Group) (promoted int, err error) {
+// promote promotes the jobs of some groups: together, or in halves if a group is locked, or has an error of its own.
+func (p *groupPromotion) promote(groups []engine.Group) error {
 	wait := keyWaitAgain
 	if len(groups) == 1 {
 		wait = groupWait
 	}
 	for range mostSteps {
 		n := 0
-		err := q.patiently(ctx, "promoting groups", func(ctx context.Context) (err error) {
-			n, err = q.engine.PromoteGroups(ctx, groups, promoteStep, wait)
+		err := p.q.patiently(p.ctx, "promoting groups", func(ctx context.Context) (err error) {
+			n, err = p.q.engine.PromoteGroups(ctx, groups, p.after, promoteStep, wait)
 			return err
 		})
-		locked := q.engine.IsLocked(err)
-		switch is := q.fault(err); {
+		locked := p.q.engine.IsLocked(err)
+		is := p.q.fault(err)
+		switch {
 		case err == nil && n < promoteStep:
-			return promoted + n, nil
+			p.promoted += n
+			return nil
 		case err == nil:
-			promoted += n
+			p.promoted += n
+			continue
 		case len(groups) > 1 && (locked || is == fault.Poison):
 			half := len(groups) / 2
-			a, first := q.promoteApart(ctx, groups[:half])
-			b, second := q.promoteApart(ctx, groups[half:])
-			return promoted + a + b, errors.Join(first, second)
-		case locked || is == fault.Retry:
-			return promoted, nil
-		default:
-			return promoted, q.explain(err, "promoting jobs of groups")
+			return errors.Join(p.promote(groups[:half]), p.promote(groups[half:]))
 		}
+		p.pass(groups)
+		if locked || is == fault.Retry {
+			return nil
+		}
+		return p.q.explain(err, "promoting jobs of groups")
 	}
-	return promoted, nil
+	p.pass(groups)
+	return nil
+}
+
+// pass notes groups that have jobs left.
+func (p *groupPromotion) pass(groups []engine.Group) {
+	for _, g := range groups {
+		p.passed[g] = true
+	}
 }
 
 func (q *Queue) promoteStep(ctx context.Context, since time.Duration) (n int, err error) {

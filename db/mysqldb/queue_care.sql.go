@@ -14,10 +14,19 @@ const DueGrouped = `-- name: DueGrouped :many
 SELECT CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', s.run_at) AS SIGNED) AS run_us, s.job_id, s.queue, s.group_key
 FROM dblock_queue_scheduled s FORCE INDEX (PRIMARY)
 WHERE s.run_at <= +UTC_TIMESTAMP(6) AND s.group_key IS NOT NULL
+  AND (s.run_at > TIMESTAMPADD(MICROSECOND, CAST(? AS SIGNED), CAST('1970-01-01' AS DATETIME(6)))
+       OR s.run_at = TIMESTAMPADD(MICROSECOND, CAST(? AS SIGNED), CAST('1970-01-01' AS DATETIME(6)))
+          AND s.job_id > ?)
 ORDER BY s.run_at, s.job_id
 LIMIT ?
 FOR UPDATE SKIP LOCKED
 `
+
+type DueGroupedParams struct {
+	AfterUs  int64
+	AfterJob []byte
+	Limit    int32
+}
 
 type DueGroupedRow struct {
 	RunUs    int64
@@ -26,9 +35,14 @@ type DueGroupedRow struct {
 	GroupKey sql.NullString
 }
 
-// The first jobs of groups whose time has come, and their groups.
-func (q *Queries) DueGrouped(ctx context.Context, db DBTX, limit int32) ([]DueGroupedRow, error) {
-	rows, err := db.QueryContext(ctx, DueGrouped, limit)
+// The first jobs of groups whose time has come, behind one of them, and their groups.
+func (q *Queries) DueGrouped(ctx context.Context, db DBTX, arg DueGroupedParams) ([]DueGroupedRow, error) {
+	rows, err := db.QueryContext(ctx, DueGrouped,
+		arg.AfterUs,
+		arg.AfterUs,
+		arg.AfterJob,
+		arg.Limit,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -56,23 +70,54 @@ func (q *Queries) DueGrouped(ctx context.Context, db DBTX, limit int32) ([]DueGr
 }
 
 const DueGroups = `-- name: DueGroups :many
-SELECT DISTINCT h.queue, h.group_key
+SELECT DISTINCT h.queue, h.group_key, CAST(0 AS SIGNED) AS run_us, h.queue AS job_id
 FROM (
     SELECT s.queue, s.group_key FROM dblock_queue_scheduled s FORCE INDEX (PRIMARY)
     WHERE s.run_at <= +UTC_TIMESTAMP(6)
+      AND (s.run_at > TIMESTAMPADD(MICROSECOND, CAST(? AS SIGNED), CAST('1970-01-01' AS DATETIME(6)))
+           OR s.run_at = TIMESTAMPADD(MICROSECOND, CAST(? AS SIGNED), CAST('1970-01-01' AS DATETIME(6)))
+              AND s.job_id > ?)
     ORDER BY s.run_at, s.job_id
     LIMIT ?
 ) h
 WHERE h.group_key IS NOT NULL
+UNION ALL
+(SELECT s.queue, NULL, CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', s.run_at) AS SIGNED), s.job_id
+ FROM dblock_queue_scheduled s FORCE INDEX (PRIMARY)
+ WHERE s.run_at <= +UTC_TIMESTAMP(6)
+   AND (s.run_at > TIMESTAMPADD(MICROSECOND, CAST(? AS SIGNED), CAST('1970-01-01' AS DATETIME(6)))
+        OR s.run_at = TIMESTAMPADD(MICROSECOND, CAST(? AS SIGNED), CAST('1970-01-01' AS DATETIME(6)))
+           AND s.job_id > ?)
+ ORDER BY s.run_at, s.job_id
+ LIMIT 1 OFFSET ?)
 `
+
+type DueGroupsParams struct {
+	AfterUs  int64
+	AfterJob []byte
+	Limit    int32
+	Offset   int32
+}
 
 type DueGroupsRow struct {
 	Queue    []byte
 	GroupKey sql.NullString
+	RunUs    int64
+	JobID    []byte
 }
 
-func (q *Queries) DueGroups(ctx context.Context, db DBTX, limit int32) ([]DueGroupsRow, error) {
-	rows, err := db.QueryContext(ctx, DueGroups, limit)
+// The groups of the first jobs whose time has come, behind one of them. If there are as many as were asked for, the last row is the last job.
+func (q *Queries) DueGroups(ctx context.Context, db DBTX, arg DueGroupsParams) ([]DueGroupsRow, error) {
+	rows, err := db.QueryContext(ctx, DueGroups,
+		arg.AfterUs,
+		arg.AfterUs,
+		arg.AfterJob,
+		arg.Limit,
+		arg.AfterUs,
+		arg.AfterUs,
+		arg.AfterJob,
+		arg.Offset,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +125,12 @@ func (q *Queries) DueGroups(ctx context.Context, db DBTX, limit int32) ([]DueGro
 	var items []DueGroupsRow
 	for rows.Next() {
 		var i DueGroupsRow
-		if err := rows.Scan(&i.Queue, &i.GroupKey); err != nil {
+		if err := rows.Scan(
+			&i.Queue,
+			&i.GroupKey,
+			&i.RunUs,
+			&i.JobID,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -52,23 +52,27 @@ func (q *Queries) AdmitJobs(ctx context.Context, db DBTX, jobIds []pgtype.UUID) 
 }
 
 const DueGroups = `-- name: DueGroups :many
-SELECT DISTINCT h.queue, COALESCE(h.group_key, '')::text AS group_key
-FROM (
-    SELECT s.queue, s.group_key FROM dblock_queue_scheduled s
-    WHERE s.run_at <= statement_timestamp()
-    ORDER BY s.run_at, s.job_id LIMIT $1
-) h
-WHERE h.group_key IS NOT NULL
+WITH due AS MATERIALIZED (
+    SELECT s.run_at, s.job_id, s.queue, s.group_key FROM dblock_queue_scheduled s
+    WHERE s.run_at <= statement_timestamp() AND (s.run_at, s.job_id) > ($1::timestamptz, $2::uuid)
+    ORDER BY s.run_at, s.job_id LIMIT $3
+)
+SELECT DISTINCT d.queue, COALESCE(d.group_key, '')::text AS group_key, NULL::timestamptz AS run_at, NULL::uuid AS job_id
+FROM due d WHERE d.group_key IS NOT NULL
+UNION ALL
+(SELECT l.queue, '', l.run_at, l.job_id FROM due l ORDER BY l.run_at, l.job_id OFFSET $3::int - 1)
 `
 
 type DueGroupsRow struct {
 	Queue    string
 	GroupKey string
+	RunAt    *time.Time
+	JobID    pgtype.UUID
 }
 
-// The groups of the first jobs whose time has come.
-func (q *Queries) DueGroups(ctx context.Context, db DBTX, most int32) ([]DueGroupsRow, error) {
-	rows, err := db.Query(ctx, DueGroups, most)
+// The groups of the first jobs whose time has come, behind one of them. If there are as many as were asked for, the last row is the last job.
+func (q *Queries) DueGroups(ctx context.Context, db DBTX, afterAt time.Time, afterJob pgtype.UUID, most int32) ([]DueGroupsRow, error) {
+	rows, err := db.Query(ctx, DueGroups, afterAt, afterJob, most)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +80,12 @@ func (q *Queries) DueGroups(ctx context.Context, db DBTX, most int32) ([]DueGrou
 	var items []DueGroupsRow
 	for rows.Next() {
 		var i DueGroupsRow
-		if err := rows.Scan(&i.Queue, &i.GroupKey); err != nil {
+		if err := rows.Scan(
+			&i.Queue,
+			&i.GroupKey,
+			&i.RunAt,
+			&i.JobID,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -377,13 +386,22 @@ const TakeDueGrouped = `-- name: TakeDueGrouped :many
 WITH head AS MATERIALIZED (
     SELECT s.ctid::tid AS place FROM dblock_queue_scheduled s
     WHERE s.run_at <= statement_timestamp() AND s.group_key IS NOT NULL
-      AND ((s.queue, s.group_key) IN (SELECT pg_catalog.unnest($1::text[]), pg_catalog.unnest($2::text[]))) IS TRUE
-    ORDER BY s.run_at, s.job_id LIMIT $3 FOR UPDATE SKIP LOCKED
+      AND (s.run_at, s.job_id) > ($1::timestamptz, $2::uuid)
+      AND ((s.queue, s.group_key) IN (SELECT pg_catalog.unnest($3::text[]), pg_catalog.unnest($4::text[]))) IS TRUE
+    ORDER BY s.run_at, s.job_id LIMIT $5 FOR UPDATE SKIP LOCKED
 )
 DELETE FROM dblock_queue_scheduled d WHERE d.ctid = ANY (ARRAY(SELECT h.place FROM head h))
 RETURNING d.run_at, d.job_id, d.queue, d.priority, COALESCE(d.group_key, '')::text AS group_key,
     COALESCE((SELECT x.group_most FROM dblock_queue_job x WHERE x.job_id = d.job_id), 0)::int AS group_most
 `
+
+type TakeDueGroupedParams struct {
+	AfterAt   time.Time
+	AfterJob  pgtype.UUID
+	Queues    []string
+	GroupKeys []string
+	Most      int32
+}
 
 type TakeDueGroupedRow struct {
 	RunAt     time.Time
@@ -394,9 +412,15 @@ type TakeDueGroupedRow struct {
 	GroupMost int32
 }
 
-// Jobs of some groups whose time has come: they are to be placed.
-func (q *Queries) TakeDueGrouped(ctx context.Context, db DBTX, queues []string, groupKeys []string, most int32) ([]TakeDueGroupedRow, error) {
-	rows, err := db.Query(ctx, TakeDueGrouped, queues, groupKeys, most)
+// Jobs of some groups whose time has come, behind one of them: they are to be placed.
+func (q *Queries) TakeDueGrouped(ctx context.Context, db DBTX, arg TakeDueGroupedParams) ([]TakeDueGroupedRow, error) {
+	rows, err := db.Query(ctx, TakeDueGrouped,
+		arg.AfterAt,
+		arg.AfterJob,
+		arg.Queues,
+		arg.GroupKeys,
+		arg.Most,
+	)
 	if err != nil {
 		return nil, err
 	}

@@ -95,6 +95,7 @@ func (e Queue) Run(t *testing.T) {
 		"LimitedJobsAreExact":              limitedJobsAreExact,
 		"ControlALimitThatIsRaised":        controlALimitThatIsRaised,
 		"AnUrgentJobDoesNotWait":           anUrgentJobDoesNotWaitForABacklog,
+		"ALockedGroupHidesNoOthers":        aLockedGroupHidesNoOthers,
 		"AGroupIsLetInOneByOne":            aGroupIsLetInOneByOne,
 		"ARaisedLimitLetsTheFirstIn":       aRaisedLimitLetsTheFirstIn,
 		"GroupsGoOnWhateverEndsTheirJobs":  groupsGoOnWhateverEndsTheirJobs,

@@ -41,3 +41,33 @@ func anUrgentJobDoesNotWaitForABacklog(t *testing.T, d *desk) {
 		t.Errorf("%d of %d other jobs are ready before the urgent one", first, backlog)
 	}
 }
+
+// A group whose row another transaction has locked has more jobs that are due than one look takes. The jobs of other groups behind them are
+// promoted meanwhile. The locked group's are once the lock is released.
+func aLockedGroupHidesNoOthers(t *testing.T, d *desk) {
+	const backlog, others = 25_000, 3
+	q := d.open(t, queue.Options{})
+	enqueue(t, q, queue.Task{Kind: "note", Args: 0, Group: "locked"}) // so that the group has a row
+	d.overdue(t, backlog, "locked")
+	d.exec(t, "INSERT INTO dblock_queue_job (job_id, queue, kind, priority, max_attempts, payload, group_key, group_most) "+
+		"SELECT job_id, queue, 'note', priority, 1, '', group_key, 1 FROM dblock_queue_scheduled")
+	tx := d.openTx(t)
+	if _, err := tx.ExecContext(t.Context(), "SELECT queue FROM dblock_queue_key WHERE queue = 'default' AND group_key = 'locked' FOR UPDATE"); err != nil {
+		t.Fatal(err)
+	}
+	for n := range others {
+		enqueue(t, q, queue.Task{Kind: "note", Args: n, Group: fmt.Sprint(n), Delay: time.Microsecond})
+	}
+	if n, err := q.Promote(soon(t)); err != nil || n != others {
+		t.Errorf("%d jobs are promoted, %v; want the %d of other groups", n, err, others)
+	}
+	if n := d.count(t, "SELECT count(*) FROM dblock_queue_ready"); n != 1+others {
+		t.Errorf("%d jobs are ready", n)
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := q.Promote(soon(t)); err != nil || n != backlog {
+		t.Errorf("%d jobs of the group are promoted, %v; want %d", n, err, backlog)
+	}
+}

@@ -8,24 +8,40 @@ ORDER BY s.run_at, s.job_id
 LIMIT ?
 FOR UPDATE SKIP LOCKED;
 
--- The first jobs of groups whose time has come, and their groups.
+-- The first jobs of groups whose time has come, behind one of them, and their groups.
 -- name: DueGrouped :many
 SELECT CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', s.run_at) AS SIGNED) AS run_us, s.job_id, s.queue, s.group_key
 FROM dblock_queue_scheduled s FORCE INDEX (PRIMARY)
 WHERE s.run_at <= +UTC_TIMESTAMP(6) AND s.group_key IS NOT NULL
+  AND (s.run_at > TIMESTAMPADD(MICROSECOND, CAST(sqlc.arg(after_us) AS SIGNED), CAST('1970-01-01' AS DATETIME(6)))
+       OR s.run_at = TIMESTAMPADD(MICROSECOND, CAST(sqlc.arg(after_us) AS SIGNED), CAST('1970-01-01' AS DATETIME(6)))
+          AND s.job_id > sqlc.arg(after_job))
 ORDER BY s.run_at, s.job_id
 LIMIT ?
 FOR UPDATE SKIP LOCKED;
 
+-- The groups of the first jobs whose time has come, behind one of them. If there are as many as were asked for, the last row is the last job.
 -- name: DueGroups :many
-SELECT DISTINCT h.queue, h.group_key
+SELECT DISTINCT h.queue, h.group_key, CAST(0 AS SIGNED) AS run_us, h.queue AS job_id
 FROM (
     SELECT s.queue, s.group_key FROM dblock_queue_scheduled s FORCE INDEX (PRIMARY)
     WHERE s.run_at <= +UTC_TIMESTAMP(6)
+      AND (s.run_at > TIMESTAMPADD(MICROSECOND, CAST(sqlc.arg(after_us) AS SIGNED), CAST('1970-01-01' AS DATETIME(6)))
+           OR s.run_at = TIMESTAMPADD(MICROSECOND, CAST(sqlc.arg(after_us) AS SIGNED), CAST('1970-01-01' AS DATETIME(6)))
+              AND s.job_id > sqlc.arg(after_job))
     ORDER BY s.run_at, s.job_id
     LIMIT ?
 ) h
-WHERE h.group_key IS NOT NULL;
+WHERE h.group_key IS NOT NULL
+UNION ALL
+(SELECT s.queue, NULL, CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', s.run_at) AS SIGNED), s.job_id
+ FROM dblock_queue_scheduled s FORCE INDEX (PRIMARY)
+ WHERE s.run_at <= +UTC_TIMESTAMP(6)
+   AND (s.run_at > TIMESTAMPADD(MICROSECOND, CAST(sqlc.arg(after_us) AS SIGNED), CAST('1970-01-01' AS DATETIME(6)))
+        OR s.run_at = TIMESTAMPADD(MICROSECOND, CAST(sqlc.arg(after_us) AS SIGNED), CAST('1970-01-01' AS DATETIME(6)))
+           AND s.job_id > sqlc.arg(after_job))
+ ORDER BY s.run_at, s.job_id
+ LIMIT 1 OFFSET ?);
 
 -- They are deleted by their whole key: a range would wait for what others have locked. The engine repeats the SELECT of ask.
 -- name: Unschedule :execrows

@@ -92,21 +92,24 @@ WITH come AS MATERIALIZED (
 INSERT INTO dblock_queue_blocked (queue, group_key, seq, job_id, priority)
 SELECT x.queue, x.group_key, x.next_seq + x.n - 1, x.job_id, x.priority FROM ask x WHERE x.job_id IS NOT NULL AND x.n > x.places;
 
--- The groups of the first jobs whose time has come.
+-- The groups of the first jobs whose time has come, behind one of them. If there are as many as were asked for, the last row is the last job.
 -- name: DueGroups :many
-SELECT DISTINCT h.queue, COALESCE(h.group_key, '')::text AS group_key
-FROM (
-    SELECT s.queue, s.group_key FROM dblock_queue_scheduled s
-    WHERE s.run_at <= statement_timestamp()
+WITH due AS MATERIALIZED (
+    SELECT s.run_at, s.job_id, s.queue, s.group_key FROM dblock_queue_scheduled s
+    WHERE s.run_at <= statement_timestamp() AND (s.run_at, s.job_id) > (sqlc.arg(after_at)::timestamptz, sqlc.arg(after_job)::uuid)
     ORDER BY s.run_at, s.job_id LIMIT sqlc.arg(most)
-) h
-WHERE h.group_key IS NOT NULL;
+)
+SELECT DISTINCT d.queue, COALESCE(d.group_key, '')::text AS group_key, NULL::timestamptz AS run_at, NULL::uuid AS job_id
+FROM due d WHERE d.group_key IS NOT NULL
+UNION ALL
+(SELECT l.queue, '', l.run_at, l.job_id FROM due l ORDER BY l.run_at, l.job_id OFFSET sqlc.arg(most)::int - 1);
 
--- Jobs of some groups whose time has come: they are to be placed.
+-- Jobs of some groups whose time has come, behind one of them: they are to be placed.
 -- name: TakeDueGrouped :many
 WITH head AS MATERIALIZED (
     SELECT s.ctid::tid AS place FROM dblock_queue_scheduled s
     WHERE s.run_at <= statement_timestamp() AND s.group_key IS NOT NULL
+      AND (s.run_at, s.job_id) > (sqlc.arg(after_at)::timestamptz, sqlc.arg(after_job)::uuid)
       AND ((s.queue, s.group_key) IN (SELECT pg_catalog.unnest(sqlc.arg(queues)::text[]), pg_catalog.unnest(sqlc.arg(group_keys)::text[]))) IS TRUE
     ORDER BY s.run_at, s.job_id LIMIT sqlc.arg(most) FOR UPDATE SKIP LOCKED
 )

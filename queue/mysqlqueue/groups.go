@@ -108,18 +108,26 @@ func letIn(ctx context.Context, on mysqldb.DBTX, heads []mysqldb.DblockQueueBloc
 	return came, inserts(ctx, on, mysqldb.ReadyJobs, 3, ready)
 }
 
-// DueGroups reads the first rows whose time has come.
-func (d *database) DueGroups(ctx context.Context, most int) ([]engine.Group, error) {
-	rows, err := d.q.DueGroups(ctx, d.on(d.pool), int32(most))
-	groups := make([]engine.Group, len(rows))
-	for i, r := range rows {
-		groups[i] = engine.Group{Queue: string(r.Queue), Key: r.GroupKey.String}
+// afterMicros returns the time of a cursor; 0 for the zero cursor.
+func afterMicros(after engine.Cursor) int64 { return max(after.RunAt.UnixMicro(), 0) }
+
+// DueGroups reads the first rows after a cursor.
+func (d *database) DueGroups(ctx context.Context, after engine.Cursor) (groups []engine.Group, last engine.Cursor, err error) {
+	rows, err := d.q.DueGroups(ctx, d.on(d.pool), mysqldb.DueGroupsParams{
+		AfterUs: afterMicros(after), AfterJob: after.Job[:], Limit: engine.DueLook, Offset: engine.DueLook - 1,
+	})
+	for _, r := range rows {
+		if r.GroupKey.Valid {
+			groups = append(groups, engine.Group{Queue: string(r.Queue), Key: r.GroupKey.String})
+		} else {
+			last = engine.Cursor{RunAt: time.UnixMicro(r.RunUs), Job: idOf(r.JobID)}
+		}
 	}
-	return groups, err
+	return groups, last, err
 }
 
 // PromoteGroups locks the groups first, without waiting, and has jobs come to them in the order of their times.
-func (d *database) PromoteGroups(ctx context.Context, groups []engine.Group, most int, _ time.Duration) (promoted int, err error) {
+func (d *database) PromoteGroups(ctx context.Context, groups []engine.Group, after engine.Cursor, most int, _ time.Duration) (promoted int, err error) {
 	of := make(map[key]struct{}, len(groups))
 	for _, g := range groups {
 		of[key{g.Queue, g.Key}] = struct{}{}
@@ -128,7 +136,7 @@ func (d *database) PromoteGroups(ctx context.Context, groups []engine.Group, mos
 		if err := lockNow(ctx, on, mysqldb.LockGroupsNoWait, sorted(of)); err != nil {
 			return false, err
 		}
-		found, err := d.q.DueGrouped(ctx, on, engine.DueLook)
+		found, err := d.q.DueGrouped(ctx, on, mysqldb.DueGroupedParams{AfterUs: afterMicros(after), AfterJob: after.Job[:], Limit: engine.DueLook})
 		if err != nil {
 			return false, err
 		}

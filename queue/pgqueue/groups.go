@@ -37,25 +37,28 @@ func (d *database) place(ctx context.Context, on pgdb.DBTX, jobs []engine.Insert
 	return d.q.PlaceJobs(ctx, on, p)
 }
 
-// DueGroups reads the first rows whose time has come.
-func (d *database) DueGroups(ctx context.Context, most int) ([]engine.Group, error) {
-	rows, err := d.q.DueGroups(ctx, d.on(d.pool), int32(most))
-	groups := make([]engine.Group, len(rows))
-	for i, r := range rows {
-		groups[i] = engine.Group{Queue: r.Queue, Key: r.GroupKey}
+// DueGroups reads the first rows after a cursor.
+func (d *database) DueGroups(ctx context.Context, after engine.Cursor) (groups []engine.Group, last engine.Cursor, err error) {
+	rows, err := d.q.DueGroups(ctx, d.on(d.pool), after.RunAt, uuid(after.Job), engine.DueLook)
+	for _, r := range rows {
+		if r.RunAt != nil {
+			last = engine.Cursor{RunAt: *r.RunAt, Job: r.JobID.Bytes}
+		} else {
+			groups = append(groups, engine.Group{Queue: r.Queue, Key: r.GroupKey})
+		}
 	}
-	return groups, err
+	return groups, last, err
 }
 
 // PromoteGroups has jobs come to their groups in the order of their times.
-func (d *database) PromoteGroups(ctx context.Context, groups []engine.Group, most int, wait time.Duration) (n int, err error) {
-	queues, keys := make([]string, len(groups)), make([]string, len(groups))
-	for i, g := range groups {
-		queues[i], keys[i] = g.Queue, g.Key
+func (d *database) PromoteGroups(ctx context.Context, groups []engine.Group, after engine.Cursor, most int, wait time.Duration) (n int, err error) {
+	p := pgdb.TakeDueGroupedParams{AfterAt: after.RunAt, AfterJob: uuid(after.Job), Most: int32(most)}
+	for _, g := range groups {
+		p.Queues, p.GroupKeys = append(p.Queues, g.Queue), append(p.GroupKeys, g.Key)
 	}
 	err = d.inPgxTx(ctx, wait, func(tx pgx.Tx) (commit bool, err error) {
 		on := d.on(tx)
-		due, err := d.q.TakeDueGrouped(ctx, on, queues, keys, int32(most))
+		due, err := d.q.TakeDueGrouped(ctx, on, p)
 		if err != nil || len(due) == 0 {
 			return false, err
 		}

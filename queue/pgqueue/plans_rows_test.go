@@ -127,7 +127,7 @@ func (d *database) statementsOfBatches() map[string]batchStatement {
 		"KeepDead":       {d.keepDead, dead},
 		"Revive":         {pgdb.Revive, dead},
 		"PromoteJobs":    {pgdb.PromoteJobs, args("1e15", fmt.Sprint(batchOf))},
-		"TakeDueGrouped": {pgdb.TakeDueGrouped, args(each("default"), array(func(i int) string { return fmt.Sprintf("g%d", i) }), fmt.Sprint(batchOf))},
+		"TakeDueGrouped": {pgdb.TakeDueGrouped, args("'-infinity'", batchMember, each("default"), array(func(i int) string { return fmt.Sprintf("g%d", i) }), fmt.Sprint(batchOf))},
 		"PurgeDead":      {pgdb.PurgeDead, args("'default'", "0", fmt.Sprint(batchOf))},
 		"PruneHistory":   {pgdb.PruneHistory, args("0", fmt.Sprint(batchOf))},
 	}

@@ -32,7 +32,13 @@ func (j *Insert) HasKeys() bool { return j.Unique != "" || j.Group != "" }
 // Group is a key of jobs of a queue.
 type Group struct{ Queue, Key string }
 
-// DueLook is among how many jobs whose time has come PromoteGroups looks for those of its groups.
+// Cursor is the place of a job in the order of the times at which jobs are due. Its zero value comes before all jobs.
+type Cursor struct {
+	RunAt time.Time
+	Job   ID
+}
+
+// DueLook is among how many jobs whose time has come DueGroups and PromoteGroups look for groups.
 const DueLook = 10_000
 
 // Duplicate is a job that was not enqueued, as another one has its unique key.
@@ -180,12 +186,13 @@ type Engine interface {
 	// Promote has so many jobs without a group, at most, be ready whose time came within since.
 	Promote(ctx context.Context, since time.Duration, most int) (promoted int, err error)
 
-	// DueGroups is the groups of the first jobs, so many, whose time has come.
-	DueGroups(ctx context.Context, most int) ([]Group, error)
+	// DueGroups returns the groups of the first DueLook jobs after a cursor whose time has come. If there are as many jobs, last is the last
+	// one's place; else last is zero.
+	DueGroups(ctx context.Context, after Cursor) (groups []Group, last Cursor, err error)
 
-	// PromoteGroups has so many jobs of some groups, at most, come to these, whose time has come. It waits for the row of a group for wait at
-	// most, or not at all, and then IsLocked of its error.
-	PromoteGroups(ctx context.Context, groups []Group, most int, wait time.Duration) (promoted int, err error)
+	// PromoteGroups has jobs of some groups come to these: at most so many, whose time has come, after a cursor. It waits for the row of a
+	// group for wait at most, or not at all, and then IsLocked of its error.
+	PromoteGroups(ctx context.Context, groups []Group, after Cursor, most int, wait time.Duration) (promoted int, err error)
 
 	// Suspects are members that have claims, and that a statement of its own, after the claims were seen, did not find alive.
 	Suspects(ctx context.Context) ([]member.ID, error)
