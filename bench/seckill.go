@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/inventory"
@@ -20,7 +21,7 @@ func seckill() []Scenario {
 				return newStore(ctx, env, inventory.Options{Strategy: strategy})
 			}))
 	}
-	return append(all, shops()...)
+	return slices.Concat(all, shops(), refusals())
 }
 
 // how a strategy sells, in a line.

@@ -16,7 +16,7 @@ type outcome struct {
 	State    State // 0: nothing
 	Replayed bool
 	left     time.Duration // for how long it is held
-	passed   bool          // it was sold before, or is over its limit: see Store.looks
+	passed   bool          // it was sold before, is over its limit or wants more than is left, as it seems: see Store.looks
 	due      []string      // of one that was looked at, and is over its limit: what the buyer holds that has expired
 	looked   bool          // due was read
 }
@@ -27,7 +27,7 @@ type answer = merge.Answer[outcome]
 type mode struct {
 	// assumeNew: the books were read without what is recorded. That saves a look-up a key, and is
 	// enough to sell, as a key that is taken can't be written again. It is not enough to refuse:
-	// who does not fit is to be asked again.
+	// an order that does not fit is passed over. One that was looked at is asked again.
 	assumeNew bool
 
 	recordRefusals bool
@@ -36,19 +36,24 @@ type mode struct {
 // decide says what becomes of each order, in the order of their arrival, and what is to be
 // written for it. An order that fits is sold even where an earlier, bigger one did not fit.
 func decide(orders []order, books engine.Books, m mode) (engine.Plan, []answer) {
-	d := decision{
-		books: books, mode: m,
-		decided: make(map[string][]engine.Row, len(orders)), left: make(map[string]int64, len(books.Stock)),
-		counted: make(map[engine.Quota]engine.Count),
-	}
-	for sku, buckets := range books.Stock {
-		d.left[sku] = total(buckets)
-	}
+	d := newDecision(books, m)
 	answers := make([]answer, len(orders))
 	for i := range orders {
 		answers[i] = d.order(&orders[i])
 	}
 	return d.plan(), answers
+}
+
+func newDecision(books engine.Books, m mode) decision {
+	d := decision{
+		books: books, mode: m,
+		decided: make(map[string][]engine.Row), left: make(map[string]int64, len(books.Stock)),
+		counted: make(map[engine.Quota]engine.Count),
+	}
+	for sku, buckets := range books.Stock {
+		d.left[sku] = total(buckets)
+	}
+	return d
 }
 
 type decision struct {
@@ -68,8 +73,10 @@ func (d *decision) order(o *order) answer {
 	}
 	behind, refused := d.refuse(o)
 	switch {
-	case behind != "" || refused != nil && d.mode.assumeNew:
+	case behind != "" || refused != nil && d.mode.assumeNew && o.looked:
 		return answer{Alone: true, Behind: behind}
+	case refused != nil && d.mode.assumeNew:
+		return answer{Value: outcome{passed: true}}
 	case refused == nil:
 		d.grant(o)
 		return answer{Value: outcome{State: o.state(), left: o.Hold}}

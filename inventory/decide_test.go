@@ -35,6 +35,8 @@ func verdict(a answer) string {
 	switch {
 	case a.Alone:
 		return "alone"
+	case a.Value.passed:
+		return "passed over"
 	case errors.As(a.Err, &out):
 		return fmt.Sprintf("sold out, %d left", out.Available)
 	case errors.Is(a.Err, ErrKeyReused):
@@ -121,7 +123,7 @@ func TestDecide(t *testing.T) {
 		"without a look-up nobody is refused": {
 			reqs: []Request{req("1", "a", 4), req("2", "a", 2), req("3", "x", 1), req("4", "a", 1)},
 			mode: mode{assumeNew: true, recordRefusals: true},
-			want: []string{"sold", "alone", "alone", "sold"}, insert: 2, take: 5,
+			want: []string{"sold", "passed over", "passed over", "sold"}, insert: 2, take: 5,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

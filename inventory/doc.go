@@ -12,8 +12,9 @@
 //   - Never oversold: units sold and held + units left = units restocked, at every commit. Audit shows it.
 //   - No buyer has more than an order's Limit, whatever runs at the same time.
 //   - What is held is confirmed, cancelled or expires, and stays so; whoever comes too late is told which.
-//   - Never told sold out while what you ask for is left: ErrSoldOut is said only after all of the
-//     SKU's stock was read under its row locks (or was so a moment ago, where Options.Latch is set).
+//   - Never told sold out while what you ask for is left. The Store returns ErrSoldOut only after it
+//     has read all of the SKU's stock, under its row locks or in one statement that began after the
+//     call. (With Options.Latch that read may be a moment older.)
 //   - Idempotent: an order is sold at most once per Key, whoever sends it again, from wherever,
 //     after whatever fault. A repeated key returns the recorded outcome with Replayed set; the
 //     same key with other contents is ErrKeyReused.

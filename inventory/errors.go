@@ -9,8 +9,8 @@ import (
 // ErrUnavailable, ErrOutcomeUnknown, ErrSchema, ErrClosed). They are disjoint: match them with
 // errors.Is.
 var (
-	// ErrSoldOut: fewer units are left than were asked for, as read under the row lock. The error
-	// is a *SoldOutError.
+	// ErrSoldOut: fewer units are left than were asked for, as read from the database after the
+	// call. The error is a *SoldOutError.
 	ErrSoldOut = errors.New("inventory: sold out")
 
 	// ErrLimitExceeded: the buyer would have more units than the order's Limit. The error is a *LimitError.

@@ -14,7 +14,7 @@ const (
 	latchCounters = 1024
 )
 
-// latches know which SKUs were sold out a moment ago, as a batch has seen under the row locks. An order for such an SKU is
+// latches know which SKUs were sold out a moment ago, as a batch has seen. An order for such an SKU is
 // looked up, and refused without a lock if its key is not recorded. A latch ends when units come in through this Store.
 type latches struct {
 	lasts time.Duration // 0: there are none

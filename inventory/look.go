@@ -7,16 +7,22 @@ import (
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
-// Orders that are recorded, over their buyer's limit, or for an SKU that was sold out a moment ago are answered without a lock. They have
-// batches of their own: in the batch of a sale, one of them would have all others decided one by one.
+// An order that is recorded, is over its buyer's limit or wants more than is left is answered without a lock. Such orders have batches of
+// their own: one of them in the batch of a sale would have all others decided one by one.
 
 // look decides a batch of such orders, and passes over those that turn out to be neither. It locks nothing.
 func (s *Store) look(ctx context.Context, orders []order, _ bool) ([]answer, error) {
 	var books engine.Books
+	var d decision
 	var due map[string][]string
+	ask := asked(orders)
+	var p proofs
 	err := s.retry(ctx, attempt{}, func(ctx context.Context, _ attempt) (err error) {
-		if books, err = s.engine.Look(ctx, asked(orders)); err == nil {
-			due, err = s.dueOf(ctx, orders, books)
+		p = s.beforeProof(ask.SKUs)
+		if books, err = s.engine.Look(ctx, ask); err == nil {
+			books.Skipped = func(string) bool { return false }
+			d = newDecision(books, mode{})
+			due, err = s.dueOf(ctx, orders, d)
 		}
 		return err
 	})
@@ -24,10 +30,11 @@ func (s *Store) look(ctx context.Context, orders []order, _ bool) ([]answer, err
 		return nil, err
 	}
 	s.known.noteUsed(books.Used)
+	s.latch(books, engine.Plan{}, p)
 	answers := make([]answer, len(orders))
 	for i := range orders {
 		var final bool
-		if answers[i], final = s.foregone(&orders[i], books); !final {
+		if answers[i], final = s.foregone(&orders[i], d); !final {
 			answers[i].Value.passed = true
 		} else if isOverLimit(answers[i].Err) {
 			answers[i].Value.due, answers[i].Value.looked = due[orders[i].Buyer], true
@@ -37,29 +44,23 @@ func (s *Store) look(ctx context.Context, orders []order, _ bool) ([]answer, err
 	return answers, nil
 }
 
-// foregone answers an order by what is recorded and by what is known to be sold out. What others of its batch ask for is no part
+// foregone answers an order by what is recorded, used and left. What others of its batch ask for is no part
 // of it: whether they get it is yet to be decided.
-func (s *Store) foregone(o *order, books engine.Books) (a answer, final bool) {
-	if rows, recorded := books.Recorded[o.Key]; recorded {
+func (s *Store) foregone(o *order, d decision) (a answer, final bool) {
+	if rows, recorded := d.books.Recorded[o.Key]; recorded {
 		return replay(o, rows), true
 	}
-	for _, l := range o.each() {
-		used := books.Used[engine.Quota{SKU: l.SKU, Buyer: o.Buyer}]
-		if l.Limit > 0 && used+l.Qty > l.Limit {
-			err := &LimitError{Key: o.Key, SKU: l.SKU, Buyer: o.Buyer, Wanted: l.Qty, Limit: l.Limit, Used: used}
-			return answer{Value: outcome{State: Refused}, Err: err}, true
-		}
+	_, refused := d.refuse(o)
+	if l, sold := s.latched(o, time.Now()); sold && !isOverLimit(refused) {
+		refused = &SoldOutError{Key: o.Key, SKU: l.SKU, Wanted: l.Qty, Latched: true}
 	}
-	if l, sold := s.latched(o, time.Now()); sold {
-		return answer{Value: outcome{State: Refused}, Err: &SoldOutError{Key: o.Key, SKU: l.SKU, Wanted: l.Qty, Latched: true}}, true
-	}
-	return answer{}, false
+	return answer{Value: outcome{State: Refused}, Err: refused}, refused != nil
 }
 
-// merged has an order decided in a batch. What is recorded, or over its limit, as far as is known, or is passed over in a sale, is looked
-// at.
+// merged has an order decided in a batch. An order that is recorded, over its limit or too large, as far as is known, or that is passed over
+// in a sale, is looked at.
 func (s *Store) merged(ctx context.Context, o order) (outcome, error) {
-	if !s.known.foregone(&o) {
+	if !s.known.foregone(&o) && (s.o.Allotment > 0 || !s.seen.lacks(&o)) {
 		got, err := s.queue.Do(ctx, o)
 		if !got.passed {
 			return got, err

@@ -16,24 +16,30 @@ func TestForegoneIsWhatIsRecorded(t *testing.T) {
 	again, other := first, first
 	other.Key = "other"
 	books := engine.Books{Used: map[engine.Quota]int64{{SKU: "a", Buyer: "ann"}: 0, {SKU: "a", Buyer: "bob"}: 1}}
+	books.Stock, books.Skipped = map[string][]engine.Bucket{"a": {{Left: 1}}}, skipsNone
+	d := newDecision(books, mode{})
 	for _, o := range []order{first, again, other} {
-		if a, final := s.foregone(&o, books); final {
+		if a, final := s.foregone(&o, d); final {
 			t.Errorf("%q: %+v, and nothing is recorded", o.Key, a)
 		}
 	}
+	large := order{Request: req("large", "a", 2)}
+	if a, final := s.foregone(&large, d); !final || verdict(a) != "sold out, 1 left" {
+		t.Errorf("more than is left: %+v, final %v", a, final)
+	}
 	over := order{Request: Request{Key: "bot", SKU: "a", Buyer: "bob", Qty: 1, Limit: 1}}
-	if a, final := s.foregone(&over, books); !final || !errors.Is(a.Err, ErrLimitExceeded) {
+	if a, final := s.foregone(&over, d); !final || !errors.Is(a.Err, ErrLimitExceeded) {
 		t.Errorf("over the limit: %+v, final %v", a, final)
 	}
-	books.Recorded = map[string][]engine.Row{"bot": over.rows(Sold)}
-	if a, final := s.foregone(&over, books); !final || !a.Value.Replayed || a.Err != nil {
+	d.books.Recorded = map[string][]engine.Row{"bot": over.rows(Sold)}
+	if a, final := s.foregone(&over, d); !final || !a.Value.Replayed || a.Err != nil {
 		t.Errorf("recorded: %+v, final %v", a, final)
 	}
 	s.latches.prove("a", 0, time.Now())
-	if a, final := s.foregone(&over, books); !final || !a.Value.Replayed || a.Err != nil {
+	if a, final := s.foregone(&over, d); !final || !a.Value.Replayed || a.Err != nil {
 		t.Errorf("recorded, and sold out now: %+v, final %v", a, final)
 	}
-	if a, final := s.foregone(&first, books); !final || !errors.Is(a.Err, ErrSoldOut) {
+	if a, final := s.foregone(&first, d); !final || !errors.Is(a.Err, ErrSoldOut) {
 		t.Errorf("sold out: %+v, final %v", a, final)
 	}
 }

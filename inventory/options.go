@@ -117,8 +117,8 @@ type Options struct {
 	// whatever there are. Default 1, 16 under SkipLocked; at most 1,024.
 	Buckets int
 
-	// Latch is for how long a Store remembers that an SKU is sold out, after a batch has found it so under the row locks. Orders for
-	// it are then refused without those locks. Their keys are looked up first, in batches: a recorded order gets its recorded answer.
+	// Latch is for how long a Store remembers that an SKU is sold out, after it has read so. Orders for it are then refused even if
+	// units have come in since. Their keys are looked up first, in batches: a recorded order gets its recorded answer.
 	// What another process gives back is for sale here when the latch ends; what this Store restocks or gives back is for sale at
 	// once. 100 ms are good for a flash sale; at most 10 s. Default 0, and with RecordRefusals: never.
 	Latch time.Duration

@@ -22,7 +22,7 @@ func (s *Store) outright(ctx context.Context, o order) (outcome, error) {
 	}
 	if s.seen.tooFew(o.Request) || s.queue.IsBlocked(o.SKU) {
 		leave()
-		return s.queue.Do(ctx, o)
+		return s.merged(ctx, o)
 	}
 	verdict, err := s.sellOne(ctx, o.Request)
 	leave()
@@ -33,7 +33,7 @@ func (s *Store) outright(ctx context.Context, o order) (outcome, error) {
 		case engine.Taken:
 			return outcome{}, outOfTime(ctx, false, fault.Busy, &takenError{o.SKU})
 		default:
-			got, err := s.queue.Do(ctx, o)
+			got, err := s.merged(ctx, o)
 			if err == nil && !got.Replayed {
 				s.ranDry(ctx, o.Request)
 			}
@@ -43,7 +43,7 @@ func (s *Store) outright(ctx context.Context, o order) (outcome, error) {
 	switch is := s.fault(err); is {
 	case fault.Retry, fault.Duplicate, fault.Unreachable:
 		o.open = engine.IsKeyOpen(err)
-		return s.queue.Do(ctx, o)
+		return s.merged(ctx, o)
 	case fault.Lost:
 		answers, err := s.settle(ctx, []order{o}, attempt{doubt: true})
 		if err != nil {
@@ -52,7 +52,7 @@ func (s *Store) outright(ctx context.Context, o order) (outcome, error) {
 		return answers[0].Value, answers[0].Err
 	case fault.Busy:
 		if s.waitsBriefly() && ctx.Err() == nil {
-			return s.queue.Do(ctx, o)
+			return s.merged(ctx, o)
 		}
 		return outcome{}, outOfTime(ctx, false, is, err)
 	default:

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-
-	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
 // A hold that has expired counts against its buyer's limit until it is swept. So an order that is refused for the limit has the buyer's
@@ -40,10 +38,10 @@ func isOverLimit(err error) bool {
 }
 
 // dueOf returns what has expired of the holds of those whose orders are over their limit, by buyer.
-func (s *Store) dueOf(ctx context.Context, orders []order, books engine.Books) (map[string][]string, error) {
+func (s *Store) dueOf(ctx context.Context, orders []order, d decision) (map[string][]string, error) {
 	var buyers []string
 	for i := range orders {
-		if a, _ := s.foregone(&orders[i], books); isOverLimit(a.Err) {
+		if a, _ := s.foregone(&orders[i], d); isOverLimit(a.Err) {
 			buyers = append(buyers, orders[i].Buyer)
 		}
 	}

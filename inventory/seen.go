@@ -8,9 +8,9 @@ import (
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
-// seen remembers what was last seen to be left of SKUs. It answers nobody, as others sell and
-// restock too: it only saves those who ask for more the short way, which would fail, and sends
-// them to where they are decided under the row lock, together with others.
+// seen remembers what was last seen to be left of SKUs. It answers no order, as other processes
+// sell and restock too. It only chooses the way of an order: one that asks for more than that is
+// looked at (see Store.look), and a batch that does is decided under the row lock.
 type seen struct {
 	spread bool         // the short way sells from every bucket, and not from the first alone
 	own    atomic.Int32 // the bucket that it sells from otherwise
@@ -34,6 +34,18 @@ func (s *seen) tooFew(r Request) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.stock[r.SKU].supply(r.Qty) >= few
+}
+
+// lacks tells that an order wants more of some SKU than was last seen to be left.
+func (s *seen) lacks(o *order) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range o.each() {
+		if sight := s.stock[l.SKU]; !l.Unstocked && sight.known && l.Qty > sight.left {
+			return true
+		}
+	}
+	return false
 }
 
 // supply is how much seems to be there for a batch.

@@ -82,7 +82,7 @@ func (s *Store) settle(ctx context.Context, orders []order, first attempt) (answ
 			}
 		}
 		answers, err = s.transact(ctx, orders, this)
-		if err == nil && this.own && len(orders) == 1 && answers[0].Alone { // it does not fit into the allotment: the rest may have more
+		if err == nil && this.own && len(orders) == 1 && (answers[0].Alone || answers[0].Value.passed) { // it does not fit into the allotment: the rest may have more
 			this.own, this.assumeNew = false, false
 			answers, err = s.transact(ctx, orders, this)
 		}

@@ -683,6 +683,52 @@ func (q *Queries) SeeQuotas(ctx context.Context, db DBTX, sku interface{}, buyer
 	return items, nil
 }
 
+const SeeUnits = `-- name: SeeUnits :many
+SELECT s.sku, CAST(SUM(s.available) AS SIGNED) AS units
+FROM dblock_stock s
+WHERE s.sku IN (/*SLICE:skus*/?)
+GROUP BY s.sku
+`
+
+type SeeUnitsRow struct {
+	Sku   []byte
+	Units int64
+}
+
+// What is left of each SKU in all its buckets, as committed: no row is locked.
+func (q *Queries) SeeUnits(ctx context.Context, db DBTX, skus [][]byte) ([]SeeUnitsRow, error) {
+	query := SeeUnits
+	var queryParams []interface{}
+	if len(skus) > 0 {
+		for _, v := range skus {
+			queryParams = append(queryParams, v)
+		}
+		query = strings.Replace(query, "/*SLICE:skus*/?", strings.Repeat(",?", len(skus))[1:], 1)
+	} else {
+		query = strings.Replace(query, "/*SLICE:skus*/?", "NULL", 1)
+	}
+	rows, err := db.QueryContext(ctx, query, queryParams...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SeeUnitsRow
+	for rows.Next() {
+		var i SeeUnitsRow
+		if err := rows.Scan(&i.Sku, &i.Units); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const TakeStock = `-- name: TakeStock :exec
 INSERT INTO dblock_stock (sku, bucket, available)
 VALUES (?, ?, ?)

@@ -634,6 +634,39 @@ func (q *Queries) SeeQuotas(ctx context.Context, db DBTX, skus []string, buyers 
 	return items, nil
 }
 
+const SeeUnits = `-- name: SeeUnits :many
+SELECT s.sku, sum(s.available)::bigint AS units
+FROM dblock_stock s
+WHERE s.sku = ANY ($1::text[])
+GROUP BY s.sku
+`
+
+type SeeUnitsRow struct {
+	Sku   string
+	Units int64
+}
+
+// What is left of each SKU in all its buckets, as committed: no row is locked.
+func (q *Queries) SeeUnits(ctx context.Context, db DBTX, skus []string) ([]SeeUnitsRow, error) {
+	rows, err := db.Query(ctx, SeeUnits, skus)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SeeUnitsRow
+	for rows.Next() {
+		var i SeeUnitsRow
+		if err := rows.Scan(&i.Sku, &i.Units); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const TakeStock = `-- name: TakeStock :exec
 UPDATE dblock_stock s
 SET available = s.available - n.qty

@@ -121,6 +121,7 @@ var (
 		"ARefusedRowDoesNotStopTheSweep":       aRefusedRowDoesNotStopTheSweep,
 		"ALockedRowStallsNoOtherChange":        aLockedRowStallsNoOtherChange,
 		"WhatStaysLockedIsBusy":                whatStaysLockedIsBusy,
+		"ARefusalWaitsForNoLock":               aRefusalWaitsForNoLock,
 	}
 	ofCAS = map[string]func(*testing.T, *shop){
 		"RefusesWhatOthersChange": refusesWhatOthersChange,

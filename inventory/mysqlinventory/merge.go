@@ -44,14 +44,23 @@ func (d *database) Transact(ctx context.Context, ask engine.Ask, decide func(eng
 	})
 }
 
-// Look takes a round trip for each of the two.
+// Look takes a round trip for each of the three.
 func (d *database) Look(ctx context.Context, ask engine.Ask) (engine.Books, error) {
-	books := engine.Books{Used: make(map[engine.Quota]int64, len(ask.Quotas))}
+	books := engine.Books{
+		Stock: make(map[string][]engine.Bucket, len(ask.SKUs)), Used: make(map[engine.Quota]int64, len(ask.Quotas)),
+	}
 	for _, q := range ask.Quotas {
 		books.Used[q] = 0
 	}
 	on := d.on(d.pool)
 	err := readQuotas(ctx, on, mysqldb.SeeQuotas, ask.Quotas, books.Used)
+	if err == nil && len(ask.SKUs) > 0 {
+		var rows []mysqldb.SeeUnitsRow
+		rows, err = d.q.SeeUnits(ctx, on, blobs(ask.SKUs))
+		for _, r := range rows {
+			books.Stock[string(r.Sku)] = []engine.Bucket{{Left: r.Units}}
+		}
+	}
 	if err == nil {
 		books.Recorded, err = d.recorded(ctx, on, ask.Keys)
 	}

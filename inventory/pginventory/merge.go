@@ -49,6 +49,9 @@ func (d *database) Look(ctx context.Context, ask engine.Ask) (engine.Books, erro
 	var batch pgx.Batch
 	batch.Queue(bound, lockTimeout(ctx))
 	d.queueQuotas(&batch, pgdb.SeeQuotas, ask.Quotas, books.Used)
+	batch.Queue(d.sql(pgdb.SeeUnits), ask.SKUs).Query(func(rows pgx.Rows) error {
+		return each(rows, func(r pgdb.SeeUnitsRow) { books.Stock[r.Sku] = []engine.Bucket{{Left: r.Units}} })
+	})
 	d.queueKeys(&batch, pgdb.Reservations, ask.Keys, books.Recorded)
 	conn, err := d.pool.Acquire(ctx)
 	if err != nil {

@@ -79,6 +79,13 @@ STRAIGHT_JOIN dblock_stock s FORCE INDEX (PRIMARY) ON s.sku = ask.sku
 ORDER BY s.sku, s.bucket
 FOR UPDATE SKIP LOCKED;
 
+-- What is left of each SKU in all its buckets, as committed: no row is locked.
+-- name: SeeUnits :many
+SELECT s.sku, CAST(SUM(s.available) AS SIGNED) AS units
+FROM dblock_stock s
+WHERE s.sku IN (sqlc.slice(skus))
+GROUP BY s.sku;
+
 -- name: KnownBuckets :many
 SELECT s.sku, COUNT(*) AS buckets
 FROM dblock_stock s

@@ -74,6 +74,13 @@ WHERE s.sku = ANY (sqlc.arg(skus)::text[])
 ORDER BY s.sku, s.bucket
 FOR NO KEY UPDATE SKIP LOCKED;
 
+-- What is left of each SKU in all its buckets, as committed: no row is locked.
+-- name: SeeUnits :many
+SELECT s.sku, sum(s.available)::bigint AS units
+FROM dblock_stock s
+WHERE s.sku = ANY (sqlc.arg(skus)::text[])
+GROUP BY s.sku;
+
 -- name: KnownBuckets :many
 SELECT s.sku, count(*) AS buckets
 FROM dblock_stock s

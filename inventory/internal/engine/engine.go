@@ -279,8 +279,8 @@ type Engine interface {
 	// Tx returns a caller's transaction; false where it is not one of this engine's.
 	Tx(tx CallerTx) (Tx, bool)
 
-	// Look reads what buyers have used of their limits and then, no earlier, what is recorded: who is sold to in between is found
-	// recorded, and not over the limit by the very order that is asked for. It locks nothing.
+	// Look reads what buyers have used of their limits, what is left of SKUs, in one bucket each, and then, no earlier, what is recorded:
+	// an order that is sold in between is found recorded, and is not refused for what it has taken itself. It locks nothing.
 	Look(ctx context.Context, ask Ask) (Books, error)
 
 	// Move runs fn in one READ COMMITTED transaction, which is committed if fn has called Write and returned no error.
