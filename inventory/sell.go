@@ -9,7 +9,7 @@ import (
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
-// cautious is how many batches look up what is recorded after one ran into a key that was taken:
+// cautious is how many batches look up what is recorded after one ran into a key that was taken, or a limit:
 // replays come in crowds, and each would have its batch decided twice.
 const cautious = 64
 

@@ -41,6 +41,8 @@ func (s *Store) together(ctx context.Context, orders []order, carefully bool) ([
 			return nil, err
 		case verdict == engine.Sold:
 			return granted(orders, nil), nil
+		case len(orders) > 1:
+			s.caution.Store(cautious)
 		}
 	}
 	strangers, _ := s.known.split(batch.SKU, takes)
