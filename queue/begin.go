@@ -2,15 +2,18 @@ package queue
 
 import (
 	"context"
+	"fmt"
 	"time"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/merge"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
 // The last attempt of a job is recorded as begun before its handler is called: as many attempts have ended then as the job may have. If the
-// process is killed, the rescue can tell a job that has had its last attempt from one that was only claimed. Calls share a statement. Earlier
-// attempts are not recorded: the rescue counts them, begun or not.
+// process is killed, the rescue can tell a job that has had its last attempt from one that was only claimed. Calls share a statement. It
+// passes over jobs whose rows another transaction has locked: they are sent again. Earlier attempts are not recorded: the rescue counts them,
+// begun or not.
 
 // beginning is a job whose last attempt is to begin.
 type beginning struct {
@@ -18,8 +21,17 @@ type beginning struct {
 	place engine.Place
 }
 
-func (q *Queue) newBegins() *merge.Queue[beginning, bool] {
-	return merge.New(merge.Options[beginning, bool]{
+// beginResult is what became of a beginning.
+type beginResult int
+
+const (
+	beginRefused beginResult = iota // the claim is not the member's
+	beginLocked                     // another transaction has locked a row: it is not recorded
+	beginRecorded
+)
+
+func (q *Queue) newBegins() *merge.Queue[beginning, beginResult] {
+	return merge.New(merge.Options[beginning, beginResult]{
 		Run:   q.beginMerged,
 		Key:   func(b beginning) string { return string(b.of.life.ID[:]) },
 		Ends:  func(beginning) bool { return true }, // there are no more than handlers
@@ -28,16 +40,20 @@ func (q *Queue) newBegins() *merge.Queue[beginning, bool] {
 }
 
 // beginMerged records the beginnings of one member.
-func (q *Queue) beginMerged(ctx context.Context, all []beginning, _ bool) ([]merge.Answer[bool], error) {
+func (q *Queue) beginMerged(ctx context.Context, all []beginning, _ bool) ([]merge.Answer[beginResult], error) {
 	places, at := make([]engine.Place, len(all)), make(map[engine.ID]int, len(all))
 	for i, b := range all {
 		places[i], at[b.place.Job] = b.place, i
 	}
-	answers := make([]merge.Answer[bool], len(all))
+	answers := make([]merge.Answer[beginResult], len(all))
 	err := q.again(ctx, "recording that jobs begin", func(ctx context.Context) error {
-		begun, err := q.engine.BeginJobs(ctx, all[0].of.life.ID, places)
+		clear(answers)
+		begun, locked, err := q.engine.BeginJobs(ctx, all[0].of.life.ID, places)
 		for _, job := range begun {
-			answers[at[job]].Value = true
+			answers[at[job]].Value = beginRecorded
+		}
+		for _, job := range locked {
+			answers[at[job]].Value = beginLocked
 		}
 		return err
 	})
@@ -46,24 +62,39 @@ func (q *Queue) beginMerged(ctx context.Context, all []beginning, _ bool) ([]mer
 
 // begin has the attempt at a job begin; false: it is not to be run, and that is noted.
 func (w *worker) begin(t *task) bool {
-	if t.Attempt+1 < t.MaxAttempts || t.cancelled.Load() {
-		return true
+	ctx := t.of.of.ctx
+	for n := 1; t.Attempt+1 >= t.MaxAttempts && !t.cancelled.Load(); n++ {
+		got, err := w.q.begins.Do(ctx, beginning{t.of.of, engine.Place{Claim: t.of.id, Job: t.ID}})
+		t.begun = t.begun || got != beginLocked
+		switch {
+		case w.stopping.Load() || ctx.Err() != nil:
+			w.handBack(t)
+		case err != nil:
+			w.q.trouble(recordingABeginning, err)
+			w.ended(end{task: t, what: deferred, attempt: t.Attempt, delay: jitter(beginAgain)})
+		case got == beginRecorded:
+			return true
+		case got == beginLocked && !w.isPaused():
+			if n%restsToTell == 0 {
+				w.q.trouble(recordingABeginning, fmt.Errorf("%w: the row of job %v is locked", dblock.ErrBusy, ID(t.ID)))
+			}
+			_ = sleep(ctx, jitter(min(firstRest<<min(n, 10), longestRest)))
+			continue
+		default: // to be refused, and counted, with the others of its claim
+			w.handBack(t)
+		}
+		return false
 	}
-	t.begun = true
-	ours, err := w.q.begins.Do(t.of.of.ctx, beginning{t.of.of, engine.Place{Claim: t.of.id, Job: t.ID}})
-	switch {
-	case w.stopping.Load() || t.of.of.ctx.Err() != nil:
-		w.handBack(t)
-	case err != nil:
-		w.q.trouble("recording that a job begins", err)
-		w.ended(end{task: t, what: deferred, attempt: t.Attempt, delay: jitter(beginAgain)})
-	case !ours: // to be refused, and counted, with the others of its claim
-		w.handBack(t)
-	default:
-		return true
-	}
-	return false
+	return true
 }
+
+func (w *worker) isPaused() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.paused
+}
+
+const recordingABeginning = "recording that a job begins"
 
 // beginAgain is about how long a job waits that could not begin: its last attempt was not recorded, or it got no transaction.
 const beginAgain = time.Second

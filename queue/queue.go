@@ -24,7 +24,7 @@ type Queue struct {
 	ids     ids
 	inserts *merge.Queue[[]engine.Insert, []engine.Duplicate]
 	keyed   *merge.Queue[keyedCall, []engine.Duplicate]
-	begins  *merge.Queue[beginning, bool]
+	begins  *merge.Queue[beginning, beginResult]
 
 	mu         sync.RWMutex
 	handlers   map[string]*handler

@@ -40,44 +40,54 @@ func (q *Queries) AwaitJob(ctx context.Context, db DBTX, jobID []byte) ([][]byte
 
 const BeginJobs = `-- name: BeginJobs :exec
 UPDATE (
-    SELECT CAST(? AS BINARY) AS member_id, CAST(? AS BINARY) AS claim_id, CAST(? AS BINARY) AS job_id
-) ask
-STRAIGHT_JOIN dblock_queue_claim c FORCE INDEX (PRIMARY) ON c.member_id = ask.member_id AND c.claim_id = ask.claim_id AND c.job_id = ask.job_id
-STRAIGHT_JOIN dblock_queue_job j FORCE INDEX (PRIMARY) ON j.job_id = c.job_id
-SET c.queue = c.queue, j.attempt = j.max_attempts
+    SELECT b.job_id
+    FROM (
+        SELECT CAST(? AS BINARY) AS member_id, CAST(? AS BINARY) AS claim_id, CAST(? AS BINARY) AS job_id
+    ) ask
+    STRAIGHT_JOIN dblock_queue_claim c FORCE INDEX (PRIMARY) ON c.member_id = ask.member_id AND c.claim_id = ask.claim_id AND c.job_id = ask.job_id
+    STRAIGHT_JOIN dblock_queue_job b FORCE INDEX (PRIMARY) ON b.job_id = c.job_id
+    LIMIT 100000
+    FOR UPDATE SKIP LOCKED
+) own
+STRAIGHT_JOIN dblock_queue_job j FORCE INDEX (PRIMARY) ON j.job_id = own.job_id
+SET j.attempt = j.max_attempts
 `
 
-// Records that the last attempts of jobs begin, if their claims are still the member's. The rows of the claims are set to what they are, so
-// that the server locks them: nothing takes the claims away meanwhile.
+// Records that the last attempts of jobs begin, if their claims are still the member's. It locks the rows of the claims, too: nothing takes
+// them away meanwhile. It passes over rows that are locked. The LIMIT keeps the server from merging the inner SELECT into the UPDATE.
 func (q *Queries) BeginJobs(ctx context.Context, db DBTX, memberID interface{}, claimID interface{}, jobID interface{}) error {
 	_, err := db.ExecContext(ctx, BeginJobs, memberID, claimID, jobID)
 	return err
 }
 
 const BegunJobs = `-- name: BegunJobs :many
-SELECT c.job_id
+SELECT c.job_id, CAST(j.attempt = j.max_attempts AS SIGNED) AS begun
 FROM (
     SELECT CAST(? AS BINARY) AS member_id, CAST(? AS BINARY) AS claim_id, CAST(? AS BINARY) AS job_id
 ) ask
 STRAIGHT_JOIN dblock_queue_claim c FORCE INDEX (PRIMARY) ON c.member_id = ask.member_id AND c.claim_id = ask.claim_id AND c.job_id = ask.job_id
 STRAIGHT_JOIN dblock_queue_job j FORCE INDEX (PRIMARY) ON j.job_id = c.job_id
-WHERE j.attempt = j.max_attempts
 `
 
-// Which of some jobs a member has claimed, and has recorded as begun.
-func (q *Queries) BegunJobs(ctx context.Context, db DBTX, memberID interface{}, claimID interface{}, jobID interface{}) ([][]byte, error) {
+type BegunJobsRow struct {
+	JobID []byte
+	Begun int64
+}
+
+// Which of some jobs a member has claimed, and which of them are recorded as begun.
+func (q *Queries) BegunJobs(ctx context.Context, db DBTX, memberID interface{}, claimID interface{}, jobID interface{}) ([]BegunJobsRow, error) {
 	rows, err := db.QueryContext(ctx, BegunJobs, memberID, claimID, jobID)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items [][]byte
+	var items []BegunJobsRow
 	for rows.Next() {
-		var job_id []byte
-		if err := rows.Scan(&job_id); err != nil {
+		var i BegunJobsRow
+		if err := rows.Scan(&i.JobID, &i.Begun); err != nil {
 			return nil, err
 		}
-		items = append(items, job_id)
+		items = append(items, i)
 	}
 	if err := rows.Close(); err != nil {
 		return nil, err

@@ -42,15 +42,24 @@ WITH fence AS MATERIALIZED (
     SELECT c.claim_id FROM dblock_queue_claim c
     WHERE c.claim_id = ANY ($1::uuid[]) AND c.member_id = $2
     ORDER BY c.claim_id
-    FOR KEY SHARE
-), own AS MATERIALIZED (
-    SELECT a.job_id
-    FROM (SELECT pg_catalog.unnest($3::uuid[]) AS job_id, pg_catalog.unnest($4::uuid[]) AS claim_id) a
+    FOR KEY SHARE SKIP LOCKED
+), ask AS MATERIALIZED (
+    SELECT pg_catalog.unnest($3::uuid[]) AS job_id, pg_catalog.unnest($4::uuid[]) AS claim_id
+), body AS MATERIALIZED (
+    SELECT j.place
+    FROM ask a
+    CROSS JOIN LATERAL (SELECT x.ctid::tid AS place FROM dblock_queue_job x WHERE x.job_id = a.job_id LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) j
     WHERE (a.claim_id IN (SELECT f.claim_id FROM fence f)) IS TRUE
+), begun AS (
+    UPDATE dblock_queue_job j SET attempt = j.max_attempts
+    WHERE j.ctid = ANY (ARRAY(SELECT b.place FROM body b))
+    RETURNING j.job_id
 )
-UPDATE dblock_queue_job j SET attempt = j.max_attempts
-WHERE j.job_id = ANY (ARRAY(SELECT o.job_id FROM own o))
-RETURNING j.job_id
+SELECT a.job_id::uuid AS job_id, ((a.job_id IN (SELECT b.job_id FROM begun b)) IS TRUE)::boolean AS begun
+FROM ask a
+WHERE (a.claim_id IN (
+    SELECT c.claim_id FROM dblock_queue_claim c WHERE c.claim_id = ANY ($1::uuid[]) AND c.member_id = $2)) IS TRUE
+  AND (EXISTS (SELECT 1 FROM dblock_queue_job x WHERE x.job_id = a.job_id)) IS TRUE
 `
 
 type BeginJobsParams struct {
@@ -60,8 +69,14 @@ type BeginJobsParams struct {
 	OfClaims []pgtype.UUID
 }
 
-// Records that the last attempts of jobs begin, and returns those whose claims are still the member's.
-func (q *Queries) BeginJobs(ctx context.Context, db DBTX, arg BeginJobsParams) ([]pgtype.UUID, error) {
+type BeginJobsRow struct {
+	JobID pgtype.UUID
+	Begun bool
+}
+
+// Records that the last attempts of jobs begin. It returns the jobs whose claims are still the member's, and which of them are recorded: the
+// rows of the others are locked. It does not wait for these.
+func (q *Queries) BeginJobs(ctx context.Context, db DBTX, arg BeginJobsParams) ([]BeginJobsRow, error) {
 	rows, err := db.Query(ctx, BeginJobs,
 		arg.ClaimIds,
 		arg.MemberID,
@@ -72,13 +87,13 @@ func (q *Queries) BeginJobs(ctx context.Context, db DBTX, arg BeginJobsParams) (
 		return nil, err
 	}
 	defer rows.Close()
-	var items []pgtype.UUID
+	var items []BeginJobsRow
 	for rows.Next() {
-		var job_id pgtype.UUID
-		if err := rows.Scan(&job_id); err != nil {
+		var i BeginJobsRow
+		if err := rows.Scan(&i.JobID, &i.Begun); err != nil {
 			return nil, err
 		}
-		items = append(items, job_id)
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

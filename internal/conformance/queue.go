@@ -75,6 +75,7 @@ func (e Queue) Run(t *testing.T) {
 		"BuriesWhatKillsItsWorkers":        buriesWhatKillsItsWorkers,
 		"AJobThatNeverBeganNeverDies":      aJobThatNeverBeganNeverDies,
 		"ABeginningProvesItsClaim":         aBeginningProvesItsClaim,
+		"ALockedJobStopsNoBeginnings":      aLockedJobStopsNoBeginnings,
 		"ARescueHasABackoff":               aRescueHasABackoff,
 		"ARescuePassesLockedKeys":          aRescuePassesLockedKeys,
 		"TheLivingKeepTheirJobs":           theLivingKeepTheirJobs,

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"sync"
 	"testing"
@@ -178,4 +179,52 @@ func aBeginningProvesItsClaim(t *testing.T, d *desk) {
 	if err := did.check(made[501:], true); err != nil {
 		t.Error(err)
 	}
+}
+
+// Another transaction has locked the row of a job whose last attempt is to begin. The last attempts of other jobs begin and end meanwhile.
+// That of the locked job begins once the lock is released. Each is recorded before it begins.
+func aLockedJobStopsNoBeginnings(t *testing.T, d *desk) {
+	const others = 20
+	q := d.open(t, queue.Options{})
+	began, end := make(chan int, 1+others), make(chan struct{})
+	handle(t, q, "note", func(_ context.Context, job queue.Job[int]) error {
+		began <- job.Args
+		<-end
+		return nil
+	})
+	enqueue(t, q, queue.Task{Kind: "note", Args: 0, MaxAttempts: 1})
+	tx, err := d.db.BeginTx(context.Background(), &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tx.Rollback() })
+	if _, err := tx.ExecContext(t.Context(), "SELECT job_id FROM dblock_queue_job FOR UPDATE"); err != nil {
+		t.Fatal(err)
+	}
+	var made []queue.ID
+	for n := range others {
+		made = append(made, enqueue(t, q, queue.Task{Kind: "note", Args: 1 + n, MaxAttempts: 1})...)
+	}
+	work(t, q, queue.WorkerOptions{Concurrency: 2 * others})
+	const recorded = "SELECT count(*) FROM dblock_queue_job WHERE attempt = max_attempts"
+	for range others {
+		if n := wait(t, began, "a last attempt beside the lock"); n == 0 {
+			t.Error("the locked job has begun: it cannot be recorded")
+		}
+	}
+	if n := d.count(t, recorded); n != others {
+		t.Errorf("%d jobs are recorded as begun, want %d", n, others)
+	}
+	close(end)
+	until(t, "the ends of the other jobs are recorded", func() bool { return d.standing(t, made) == 0 })
+	if n := len(began); n != 0 {
+		t.Errorf("%d more have begun", n)
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if n := wait(t, began, "the job that was locked"); n != 0 {
+		t.Errorf("job %d has begun again", n)
+	}
+	d.empty(t)
 }

@@ -33,25 +33,30 @@ FROM (
 ) ask
 STRAIGHT_JOIN dblock_queue_job j FORCE INDEX (PRIMARY) ON j.job_id = ask.job_id;
 
--- Records that the last attempts of jobs begin, if their claims are still the member's. The rows of the claims are set to what they are, so
--- that the server locks them: nothing takes the claims away meanwhile.
+-- Records that the last attempts of jobs begin, if their claims are still the member's. It locks the rows of the claims, too: nothing takes
+-- them away meanwhile. It passes over rows that are locked. The LIMIT keeps the server from merging the inner SELECT into the UPDATE.
 -- name: BeginJobs :exec
 UPDATE (
-    SELECT CAST(sqlc.arg(member_id) AS BINARY) AS member_id, CAST(sqlc.arg(claim_id) AS BINARY) AS claim_id, CAST(sqlc.arg(job_id) AS BINARY) AS job_id
-) ask
-STRAIGHT_JOIN dblock_queue_claim c FORCE INDEX (PRIMARY) ON c.member_id = ask.member_id AND c.claim_id = ask.claim_id AND c.job_id = ask.job_id
-STRAIGHT_JOIN dblock_queue_job j FORCE INDEX (PRIMARY) ON j.job_id = c.job_id
-SET c.queue = c.queue, j.attempt = j.max_attempts;
+    SELECT b.job_id
+    FROM (
+        SELECT CAST(sqlc.arg(member_id) AS BINARY) AS member_id, CAST(sqlc.arg(claim_id) AS BINARY) AS claim_id, CAST(sqlc.arg(job_id) AS BINARY) AS job_id
+    ) ask
+    STRAIGHT_JOIN dblock_queue_claim c FORCE INDEX (PRIMARY) ON c.member_id = ask.member_id AND c.claim_id = ask.claim_id AND c.job_id = ask.job_id
+    STRAIGHT_JOIN dblock_queue_job b FORCE INDEX (PRIMARY) ON b.job_id = c.job_id
+    LIMIT 100000
+    FOR UPDATE SKIP LOCKED
+) own
+STRAIGHT_JOIN dblock_queue_job j FORCE INDEX (PRIMARY) ON j.job_id = own.job_id
+SET j.attempt = j.max_attempts;
 
--- Which of some jobs a member has claimed, and has recorded as begun.
+-- Which of some jobs a member has claimed, and which of them are recorded as begun.
 -- name: BegunJobs :many
-SELECT c.job_id
+SELECT c.job_id, CAST(j.attempt = j.max_attempts AS SIGNED) AS begun
 FROM (
     SELECT CAST(sqlc.arg(member_id) AS BINARY) AS member_id, CAST(sqlc.arg(claim_id) AS BINARY) AS claim_id, CAST(sqlc.arg(job_id) AS BINARY) AS job_id
 ) ask
 STRAIGHT_JOIN dblock_queue_claim c FORCE INDEX (PRIMARY) ON c.member_id = ask.member_id AND c.claim_id = ask.claim_id AND c.job_id = ask.job_id
-STRAIGHT_JOIN dblock_queue_job j FORCE INDEX (PRIMARY) ON j.job_id = c.job_id
-WHERE j.attempt = j.max_attempts;
+STRAIGHT_JOIN dblock_queue_job j FORCE INDEX (PRIMARY) ON j.job_id = c.job_id;
 
 -- name: NoteAttempts :exec
 UPDATE (

@@ -22,21 +22,31 @@ WITH fence AS MATERIALIZED (
 )
 SELECT count(*) FROM done;
 
--- Records that the last attempts of jobs begin, and returns those whose claims are still the member's.
+-- Records that the last attempts of jobs begin. It returns the jobs whose claims are still the member's, and which of them are recorded: the
+-- rows of the others are locked. It does not wait for these.
 -- name: BeginJobs :many
 WITH fence AS MATERIALIZED (
     SELECT c.claim_id FROM dblock_queue_claim c
     WHERE c.claim_id = ANY (sqlc.arg(claim_ids)::uuid[]) AND c.member_id = sqlc.arg(member_id)
     ORDER BY c.claim_id
-    FOR KEY SHARE
-), own AS MATERIALIZED (
-    SELECT a.job_id
-    FROM (SELECT pg_catalog.unnest(sqlc.arg(job_ids)::uuid[]) AS job_id, pg_catalog.unnest(sqlc.arg(of_claims)::uuid[]) AS claim_id) a
+    FOR KEY SHARE SKIP LOCKED
+), ask AS MATERIALIZED (
+    SELECT pg_catalog.unnest(sqlc.arg(job_ids)::uuid[]) AS job_id, pg_catalog.unnest(sqlc.arg(of_claims)::uuid[]) AS claim_id
+), body AS MATERIALIZED (
+    SELECT j.place
+    FROM ask a
+    CROSS JOIN LATERAL (SELECT x.ctid::tid AS place FROM dblock_queue_job x WHERE x.job_id = a.job_id LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) j
     WHERE (a.claim_id IN (SELECT f.claim_id FROM fence f)) IS TRUE
+), begun AS (
+    UPDATE dblock_queue_job j SET attempt = j.max_attempts
+    WHERE j.ctid = ANY (ARRAY(SELECT b.place FROM body b))
+    RETURNING j.job_id
 )
-UPDATE dblock_queue_job j SET attempt = j.max_attempts
-WHERE j.job_id = ANY (ARRAY(SELECT o.job_id FROM own o))
-RETURNING j.job_id;
+SELECT a.job_id::uuid AS job_id, ((a.job_id IN (SELECT b.job_id FROM begun b)) IS TRUE)::boolean AS begun
+FROM ask a
+WHERE (a.claim_id IN (
+    SELECT c.claim_id FROM dblock_queue_claim c WHERE c.claim_id = ANY (sqlc.arg(claim_ids)::uuid[]) AND c.member_id = sqlc.arg(member_id))) IS TRUE
+  AND (EXISTS (SELECT 1 FROM dblock_queue_job x WHERE x.job_id = a.job_id)) IS TRUE;
 
 -- Jobs that are to be deferred or buried, and that others want cancelled. Their claims are locked by a statement of its own before: only
 -- then it sees each request for a job of these claims.

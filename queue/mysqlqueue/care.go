@@ -22,9 +22,9 @@ func (d *database) Standing(ctx context.Context, jobs []engine.ID) (int, error) 
 	return int(n), fault.NoWrite(err)
 }
 
-// BeginJobs is one statement for a lone job. For several, another one reads which have begun: some drivers count the rows that were found,
-// others those that were changed.
-func (d *database) BeginJobs(ctx context.Context, m member.ID, all []engine.Place) (begun []engine.ID, err error) {
+// BeginJobs is one statement for a lone job that is recorded. Otherwise another one reads which are: some drivers count the rows that were
+// found, others those that were changed.
+func (d *database) BeginJobs(ctx context.Context, m member.ID, all []engine.Place) (begun, locked []engine.ID, err error) {
 	on := d.on(d.pool)
 	var args []any
 	for i := range all {
@@ -32,23 +32,28 @@ func (d *database) BeginJobs(ctx context.Context, m member.ID, all []engine.Plac
 	}
 	n, err := asks(ctx, on, mysqldb.BeginJobs, len(all), args)
 	switch {
-	case err != nil || n == 0:
-		return nil, err
-	case len(all) == 1:
-		return []engine.ID{all[0].Job}, nil
+	case err != nil:
+		return nil, nil, err
+	case n == 1 && len(all) == 1:
+		return []engine.ID{all[0].Job}, nil, nil
 	}
 	for some := range slices.Chunk(args, 3*mostAsks) {
 		err := each(ctx, on, mysqltext.Asks(mysqldb.BegunJobs, len(some)/3), some, func(scan func(...any) error) error {
 			var job []byte
-			err := scan(&job)
-			begun = append(begun, idOf(job))
+			var recorded bool
+			err := scan(&job, &recorded)
+			if recorded {
+				begun = append(begun, idOf(job))
+			} else {
+				locked = append(locked, idOf(job))
+			}
 			return err
 		})
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	return begun, nil
+	return begun, locked, nil
 }
 
 // Payloads reads rows.

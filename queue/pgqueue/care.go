@@ -26,14 +26,17 @@ func (d *database) Standing(ctx context.Context, jobs []engine.ID) (int, error) 
 }
 
 // BeginJobs is one statement.
-func (d *database) BeginJobs(ctx context.Context, m member.ID, all []engine.Place) ([]engine.ID, error) {
+func (d *database) BeginJobs(ctx context.Context, m member.ID, all []engine.Place) (begun, locked []engine.ID, err error) {
 	jobs, of, claims := places(all)
 	rows, err := d.q.BeginJobs(ctx, d.on(d.pool), pgdb.BeginJobsParams{ClaimIds: claims, MemberID: id(m), JobIds: jobs, OfClaims: of})
-	begun := make([]engine.ID, len(rows))
-	for i, r := range rows {
-		begun[i] = r.Bytes
+	for _, r := range rows {
+		if r.Begun {
+			begun = append(begun, r.JobID.Bytes)
+		} else {
+			locked = append(locked, r.JobID.Bytes)
+		}
 	}
-	return begun, err
+	return begun, locked, err
 }
 
 // Payloads reads rows.
