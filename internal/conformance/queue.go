@@ -68,6 +68,7 @@ func (e Queue) Run(t *testing.T) {
 		"HandsBackWhatIsStranded":          handsBackWhatIsStranded,
 		"HandsBackWhatIsPaused":            handsBackWhatIsPaused,
 		"APausedQueueRests":                aPausedQueueRests,
+		"APauseReachesOtherProcesses":      aPauseReachesOtherProcesses,
 		"AZombieFinishesNothing":           aZombieFinishesNothing,
 		"ControlAZombieFinishes":           controlAZombieFinishes,
 		"AZombieMovesNothing":              aZombieMovesNothing,

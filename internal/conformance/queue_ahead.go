@@ -117,3 +117,25 @@ func handsBackWhatIsPaused(t *testing.T, d *desk) {
 		t.Errorf("%d of %d jobs were done", n, len(s.rest))
 	}
 }
+
+// Another process pauses the queue. A worker hands back the jobs that it has claimed and not begun, and begins none until another process
+// resumes the queue.
+func aPauseReachesOtherProcesses(t *testing.T, d *desk) {
+	s := d.strand(t)
+	other := d.open(t, queue.Options{})
+	if err := other.Pause(soon(t), ""); err != nil {
+		t.Fatal(err)
+	}
+	s.ready(t)
+	close(s.end)
+	d.until(t, "SELECT count(*) FROM dblock_queue_claim", 0)
+	s.rest = append(s.rest, enqueue(t, other, queue.Task{Kind: "rest", Args: -1, Priority: 2})...)
+	s.ready(t)
+	if err := other.Resume(soon(t), ""); err != nil {
+		t.Fatal(err)
+	}
+	d.empty(t)
+	if n := int(s.ran.Load()); n != len(s.rest) {
+		t.Errorf("%d of %d jobs were done", n, len(s.rest))
+	}
+}
