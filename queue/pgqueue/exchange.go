@@ -15,8 +15,12 @@ import (
 // What begins a transaction, as a statement to be sent beside others.
 const beginReadCommitted = "begin isolation level read committed read write"
 
-// waitForKeys bounds how long a transaction that ends jobs waits for the row of a unique key or a group.
-const waitForKeys = "set local lock_timeout = '50ms'"
+// What bounds how long a transaction that ends jobs waits for the row of a unique key or a group. A claim in the same transaction waits as
+// long: for others that end jobs of the same group, but not for a transaction that stays open.
+const (
+	waitForKeys         = "set local lock_timeout = '50ms'"
+	waitForKeysAndClaim = "set local lock_timeout = '5ms'"
+)
 
 // Exchange is one transaction in one round trip: how jobs ended first, so that a claim that was taken away stops nothing else. If jobs are
 // deferred or buried the commit is a second one: it depends on whether others want them cancelled.
@@ -28,8 +32,12 @@ func (d *database) Exchange(ctx context.Context, x *engine.Exchange) (got engine
 	defer conn.Release() // which closes it where the transaction is still open
 	var batch pgx.Batch
 	batch.Queue(beginReadCommitted)
-	if x.LocksKeys() {
+	switch {
+	case !x.LocksKeys():
+	case x.Ask == nil:
 		batch.Queue(waitForKeys)
+	default:
+		batch.Queue(waitForKeysAndClaim)
 	}
 	me := id(x.Member)
 	d.queueTake(&batch, x)
