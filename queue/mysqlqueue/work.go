@@ -77,13 +77,10 @@ func (w *work) End(ctx context.Context, x *engine.Exchange) (ours bool, err erro
 	return got.Finished == len(x.Finished), nil
 }
 
-// waitForKeys bounds how long the end of a job waits for the row of a unique key or a group.
-const waitForKeys = 50 * time.Millisecond
-
 // lockKeys locks the keys of the job. A statement that does not wait is repeated, as the server counts a wait in seconds. A refusal may have
 // rolled back the whole transaction (innodb_rollback_on_timeout), so that a savepoint has to show that it stands.
 func (w *work) lockKeys(e *exchange) func(*engine.Exchange, *engine.Exchanged) error {
-	return func(*engine.Exchange, *engine.Exchanged) error {
+	return func(x *engine.Exchange, _ *engine.Exchanged) error {
 		keys, groups := e.freed.of()
 		if len(keys)+len(groups) == 0 {
 			return nil
@@ -97,7 +94,7 @@ func (w *work) lockKeys(e *exchange) func(*engine.Exchange, *engine.Exchanged) e
 			if err == nil {
 				break
 			}
-			if refused = err; !mysqlfault.IsLocked(err) || waited >= waitForKeys || !sleep(e.ctx, pause) {
+			if refused = err; !mysqlfault.IsLocked(err) || waited >= x.KeyWait() || !sleep(e.ctx, pause) {
 				return err
 			}
 		}

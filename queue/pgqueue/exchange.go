@@ -2,6 +2,7 @@ package pgqueue
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -15,12 +16,10 @@ import (
 // What begins a transaction, as a statement to be sent beside others.
 const beginReadCommitted = "begin isolation level read committed read write"
 
-// What bounds how long a transaction that ends jobs waits for the row of a unique key or a group. A claim in the same transaction waits as
-// long: for others that end jobs of the same group, but not for a transaction that stays open.
-const (
-	waitForKeys         = "set local lock_timeout = '50ms'"
-	waitForKeysAndClaim = "set local lock_timeout = '5ms'"
-)
+// waitForKeys bounds how long a transaction that ends jobs waits for locks.
+func waitForKeys(x *engine.Exchange) string {
+	return fmt.Sprintf("set local lock_timeout = '%dms'", x.KeyWait().Milliseconds())
+}
 
 // Exchange is one transaction in one round trip: how jobs ended first, so that a claim that was taken away stops nothing else. If jobs are
 // deferred or buried the commit is a second one: it depends on whether others want them cancelled.
@@ -32,12 +31,8 @@ func (d *database) Exchange(ctx context.Context, x *engine.Exchange) (got engine
 	defer conn.Release() // which closes it where the transaction is still open
 	var batch pgx.Batch
 	batch.Queue(beginReadCommitted)
-	switch {
-	case !x.LocksKeys():
-	case x.Ask == nil:
-		batch.Queue(waitForKeys)
-	default:
-		batch.Queue(waitForKeysAndClaim)
+	if x.LocksKeys() {
+		batch.Queue(waitForKeys(x))
 	}
 	me := id(x.Member)
 	d.queueTake(&batch, x)
