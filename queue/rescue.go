@@ -101,6 +101,9 @@ func (r *rescue) of(m member.ID) error {
 			r.drop(x, cancelled)
 		}
 		if err != nil {
+			for _, c := range claims {
+				r.open[c]++ // so that last does not close it: it has jobs that have not ended
+			}
 			return err
 		}
 	}

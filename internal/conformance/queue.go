@@ -79,6 +79,7 @@ func (e Queue) Run(t *testing.T) {
 		"ALockedJobStopsNoBeginnings":      aLockedJobStopsNoBeginnings,
 		"ARescueHasABackoff":               aRescueHasABackoff,
 		"ARescuePassesLockedKeys":          aRescuePassesLockedKeys,
+		"ARescueThatFailsKeepsItsClaims":   aRescueThatFailsKeepsItsClaims,
 		"TheLivingKeepTheirJobs":           theLivingKeepTheirJobs,
 		"UsesASchemaOfTheHostsChoice":      queuesInASchema,
 		"LostRepliesLoseNothing":           lostRepliesLoseNothing,

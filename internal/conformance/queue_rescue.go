@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/queue"
 )
 
@@ -102,4 +103,36 @@ func aRescuePassesLockedKeys(t *testing.T, d *desk) {
 	if n := d.count(t, "SELECT count(*) FROM dblock_queue_dead"); n != 15 {
 		t.Errorf("%d are dead", n)
 	}
+}
+
+// The server refuses to end some jobs of a claim whose process was killed, and gives up others. The claim keeps the jobs that have not ended:
+// the next rescue ends them.
+func aRescueThatFailsKeepsItsClaims(t *testing.T, d *desk) {
+	const jobs = 10
+	q := d.open(t, queue.Options{})
+	handle(t, q, "note", nop, queue.Backoff(func(int, error) time.Duration { return time.Hour }))
+	tasks := make([]queue.Task, jobs)
+	for i := range tasks {
+		tasks[i] = queue.Task{Kind: "note", Args: i}
+		if i%2 == 0 {
+			tasks[i].Unique, tasks[i].MaxAttempts = fmt.Sprint(i), 1
+		}
+	}
+	d.killed(t, q, tasks...)
+	drop := "DROP TRIGGER refuse"
+	if d.e.Kind == devdb.Postgres {
+		d.exec(t, "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not now'; END $$")
+		d.exec(t, "CREATE TRIGGER refuse BEFORE INSERT ON dblock_queue_scheduled FOR EACH ROW EXECUTE FUNCTION refuse()")
+		drop += " ON dblock_queue_scheduled"
+	} else {
+		d.exec(t, "CREATE TRIGGER refuse BEFORE INSERT ON dblock_queue_scheduled FOR EACH ROW SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not now'")
+	}
+	if again, dead, err := q.Rescue(soon(t)); err == nil || again != 0 || dead != jobs/2 {
+		t.Errorf("rescued %d and %d, %v; want an error and %d that are dead", again, dead, err, jobs/2)
+	}
+	d.exec(t, drop)
+	if again, dead, err := q.Rescue(soon(t)); err != nil || again != jobs/2 || dead != 0 {
+		t.Errorf("rescued %d and %d, %v; want %d again", again, dead, err, jobs/2)
+	}
+	d.until(t, "SELECT count(*) FROM dblock_queue_claim", 0)
 }
