@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -201,4 +202,38 @@ func (q *Queue) patiently(ctx context.Context, doing string, f func(context.Cont
 	defer q.mu.Unlock()
 	q.patience[doing] = min(patience, max(mostPatience, q.o.Timeout))
 	return err
+}
+
+// step returns how many rows a statement takes: at most most.
+func (q *Queue) step(doing string, most int) int {
+	q.mu.RLock()
+	defer q.mu.RUnlock()
+	return min(cmp.Or(q.steps[doing], most), most)
+}
+
+// stepped notes how long a statement of n rows took. If it was cut off by Options.Timeout the next one takes half as many rows, and if it was
+// quick twice as many.
+func (q *Queue) stepped(doing string, n int, took time.Duration) {
+	switch {
+	case took >= q.o.Timeout:
+		n = max(n/2, 1)
+	case took < q.o.Timeout/4:
+		n *= 2
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.steps[doing] = n
+}
+
+// inSteps is again for a statement of many rows: at most most. One that is cut off is repeated for half as many, down to one.
+func (q *Queue) inSteps(ctx context.Context, doing string, most int, f func(ctx context.Context, n int) error) error {
+	for {
+		n, began := q.step(doing, most), time.Now()
+		err := q.again(ctx, doing, func(ctx context.Context) error { return f(ctx, n) })
+		took := time.Since(began)
+		q.stepped(doing, n, took)
+		if err == nil || took < q.o.Timeout || n == 1 || ctx.Err() != nil {
+			return err
+		}
+	}
 }

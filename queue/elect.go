@@ -182,13 +182,13 @@ func (q *Queue) PruneHistory(ctx context.Context) (pruned int, err error) {
 		return 0, nil
 	}
 	for range mostSteps {
-		n := 0
-		err := q.again(ctx, "deleting old history", func(ctx context.Context) (err error) {
-			n, err = q.engine.PruneHistory(ctx, q.o.History, pruneStep)
+		full := false
+		err := q.inSteps(ctx, "deleting old history", pruneStep, func(ctx context.Context, most int) error {
+			n, err := q.engine.PruneHistory(ctx, q.o.History, most)
+			pruned, full = pruned+n, n == most
 			return err
 		})
-		pruned += n
-		if err != nil || n < pruneStep {
+		if err != nil || !full {
 			return pruned, err
 		}
 	}

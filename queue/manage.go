@@ -210,13 +210,13 @@ func (q *Queue) Purge(ctx context.Context, queue string, age time.Duration) (pur
 		return 0, &dblock.InvalidError{Field: "age", Reason: fmt.Sprintf("%v is not within 0 to %v", age, MaxDelay)}
 	}
 	for {
-		n := 0
-		err := q.again(ctx, "dropping dead jobs", func(ctx context.Context) (err error) {
-			n, err = q.engine.Purge(ctx, queue, age, purgeStep)
+		full := false
+		err := q.inSteps(ctx, "dropping dead jobs", purgeStep, func(ctx context.Context, most int) error {
+			n, err := q.engine.Purge(ctx, queue, age, most)
+			purged, full = purged+n, n == most
 			return err
 		})
-		purged += n
-		if err != nil || n < purgeStep {
+		if err != nil || !full {
 			return purged, err
 		}
 	}

@@ -88,19 +88,14 @@ func (r *rescue) of(m member.ID) error {
 		}
 		var claims []engine.ID
 		var jobs []engine.Orphan
-		err := q.again(r.ctx, "taking the claims of a member that is gone", func(ctx context.Context) (err error) {
-			claims, jobs, err = q.engine.Adopt(ctx, m, r.heir)
+		err := q.inSteps(r.ctx, "taking the claims of a member that is gone", adoptStep, func(ctx context.Context, most int) (err error) {
+			claims, jobs, err = q.engine.Adopt(ctx, m, r.heir, most)
 			return err
 		})
 		if err != nil || len(claims) == 0 {
 			return err
 		}
-		x := r.ends(claims, jobs)
-		cancelled, err := r.exchange("rescuing jobs", x)
-		for ; err == nil && len(cancelled) > 0; cancelled, err = r.exchange("rescuing jobs", x) {
-			r.drop(x, cancelled)
-		}
-		if err != nil {
+		if err := r.end(r.ends(claims, jobs)); err != nil {
 			for _, c := range claims {
 				r.open[c]++ // so that last does not close it: it has jobs that have not ended
 			}
@@ -108,6 +103,46 @@ func (r *rescue) of(m member.ID) error {
 		}
 	}
 	return nil
+}
+
+const (
+	adoptStep  = 500  // jobs that one statement takes over
+	rescueStep = 2000 // jobs that one statement ends
+)
+
+// end has jobs end, step by step.
+func (r *rescue) end(x *engine.Exchange) error {
+	for {
+		var rest *engine.Exchange
+		var cancelled []engine.ID
+		err := r.q.inSteps(r.ctx, "rescuing jobs", min(max(x.Ends(), 1), rescueStep), func(ctx context.Context, most int) (err error) {
+			var some *engine.Exchange
+			some, rest = split(x, most)
+			cancelled, err = r.exchange(ctx, some)
+			return err
+		})
+		switch {
+		case err != nil:
+			return err
+		case len(cancelled) > 0:
+			r.drop(x, cancelled)
+		case rest == nil:
+			return nil
+		default:
+			x = rest
+		}
+	}
+}
+
+// split divides the ends of jobs, and has claims be closed with the last of them; rest is nil if there are no more than n.
+func split(x *engine.Exchange, n int) (some, rest *engine.Exchange) {
+	if x.Ends() <= n {
+		return x, nil
+	}
+	d := min(n, len(x.Deferred))
+	b := n - d
+	return &engine.Exchange{Deferred: x.Deferred[:d], Buried: x.Buried[:b]},
+		&engine.Exchange{Deferred: x.Deferred[d:], Buried: x.Buried[b:], Closed: x.Closed}
 }
 
 // ends says what becomes of jobs.
@@ -159,13 +194,9 @@ func (r *rescue) drop(x *engine.Exchange, cancelled []engine.ID) {
 }
 
 // exchange is one of heir. If others want some jobs cancelled, which were to be deferred or buried, nothing has taken place.
-func (r *rescue) exchange(doing string, x *engine.Exchange) (cancelled []engine.ID, err error) {
+func (r *rescue) exchange(ctx context.Context, x *engine.Exchange) (cancelled []engine.ID, err error) {
 	x.Member, x.KeepDead = r.heir, r.q.o.History > 0
-	var got engine.Exchanged
-	err = r.q.again(r.ctx, doing, func(ctx context.Context) (err error) {
-		got, err = r.q.engine.Exchange(ctx, x)
-		return err
-	})
+	got, err := r.q.engine.Exchange(ctx, x)
 	r.again, r.dead, r.dropped = r.again+got.Deferred, r.dead+got.Buried, r.dropped+got.Finished
 	return got.Cancelled, err
 }
@@ -176,16 +207,29 @@ func (r *rescue) last() error {
 	if len(r.apart) == 0 {
 		return nil
 	}
+	began := time.Now()
 	ctx, cancel := context.WithTimeout(r.ctx, r.q.o.Timeout)
 	defer cancel()
 	rand.Shuffle(len(r.apart), func(i, j int) { r.apart[i], r.apart[j] = r.apart[j], r.apart[i] })
-	err := r.endApart(ctx, r.apart)
+	var err error
+	n := r.q.step(givingUp, min(len(r.apart), rescueStep))
+	for some := range slices.Chunk(r.apart, n) {
+		if ctx.Err() == nil {
+			err = errors.Join(err, r.endApart(ctx, some))
+		}
+	}
+	r.q.stepped(givingUp, n, time.Since(began))
 	if len(r.closed) == 0 {
 		return err
 	}
-	_, failed := r.exchange("closing claims whose worker is gone", &engine.Exchange{Closed: r.closed})
+	failed := r.q.again(r.ctx, "closing claims whose worker is gone", func(ctx context.Context) error {
+		_, err := r.exchange(ctx, &engine.Exchange{Closed: r.closed})
+		return err
+	})
 	return errors.Join(err, failed)
 }
+
+const givingUp = "giving up jobs whose worker is gone"
 
 // endApart gives up or drops some jobs together, or in halves if a key is locked, or has an error of its own.
 func (r *rescue) endApart(ctx context.Context, jobs []lastEnd) error {
@@ -197,7 +241,11 @@ func (r *rescue) endApart(ctx context.Context, jobs []lastEnd) error {
 			x.Buried = append(x.Buried, j.Burial)
 		}
 	}
-	cancelled, err := r.exchange("giving up jobs whose worker is gone", x)
+	var cancelled []engine.ID
+	err := r.q.again(ctx, givingUp, func(ctx context.Context) (err error) {
+		cancelled, err = r.exchange(ctx, x)
+		return err
+	})
 	locked := r.q.gaveWay(err)
 	switch {
 	case len(cancelled) > 0:

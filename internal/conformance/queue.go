@@ -80,6 +80,8 @@ func (e Queue) Run(t *testing.T) {
 		"ARescueHasABackoff":               aRescueHasABackoff,
 		"ARescuePassesLockedKeys":          aRescuePassesLockedKeys,
 		"ARescueThatFailsKeepsItsClaims":   aRescueThatFailsKeepsItsClaims,
+		"ASlowServerRescuesStepByStep":     aSlowServerRescuesStepByStep,
+		"ASlowServerPrunesStepByStep":      aSlowServerPrunesStepByStep,
 		"TheLivingKeepTheirJobs":           theLivingKeepTheirJobs,
 		"UsesASchemaOfTheHostsChoice":      queuesInASchema,
 		"LostRepliesLoseNothing":           lostRepliesLoseNothing,

@@ -13,9 +13,6 @@ import (
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
-// rescueStep is how many jobs one transaction adopts.
-const rescueStep = 500
-
 // Standing counts rows.
 func (d *database) Standing(ctx context.Context, jobs []engine.ID) (int, error) {
 	n, err := d.q.CountJobs(ctx, d.on(d.pool), blobs(jobs))
@@ -157,9 +154,9 @@ func (d *database) cancelsAmong(ctx context.Context, on mysqldb.DBTX, m member.I
 }
 
 // Adopt locks rows of claims, and then looks which of their jobs have not ended. The rows of others are deleted.
-func (d *database) Adopt(ctx context.Context, gone, heir member.ID) (claims []engine.ID, orphans []engine.Orphan, err error) {
+func (d *database) Adopt(ctx context.Context, gone, heir member.ID, most int) (claims []engine.ID, orphans []engine.Orphan, err error) {
 	err = d.inTx(ctx, func(on mysqldb.DBTX) (commit bool, err error) {
-		found, err := d.q.ClaimsOf(ctx, on, gone[:], rescueStep)
+		found, err := d.q.ClaimsOf(ctx, on, gone[:], int32(most))
 		if err != nil || len(found) == 0 {
 			return false, err
 		}

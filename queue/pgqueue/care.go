@@ -16,8 +16,8 @@ import (
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
-// rescueStep is how many claims one transaction adopts: each may have thousands of jobs.
-const rescueStep = 4
+// jobsOfClaim is about how many jobs a claim has, for Adopt. It may have thousands.
+const jobsOfClaim = 125
 
 // Standing counts rows.
 func (d *database) Standing(ctx context.Context, jobs []engine.ID) (int, error) {
@@ -108,9 +108,9 @@ func (d *database) Unclaim(ctx context.Context, m member.ID, claim engine.ID) (f
 }
 
 // Adopt takes claims, and then, in another snapshot, looks which of their jobs have not ended.
-func (d *database) Adopt(ctx context.Context, gone, heir member.ID) (claims []engine.ID, orphans []engine.Orphan, err error) {
+func (d *database) Adopt(ctx context.Context, gone, heir member.ID, most int) (claims []engine.ID, orphans []engine.Orphan, err error) {
 	err = d.inTx(ctx, func(on pgdb.DBTX) (commit bool, err error) {
-		taken, err := d.q.AdoptClaims(ctx, on, id(heir), id(gone), rescueStep)
+		taken, err := d.q.AdoptClaims(ctx, on, id(heir), id(gone), int32(max(most/jobsOfClaim, 1)))
 		if err != nil || len(taken) == 0 {
 			return false, err
 		}

@@ -211,8 +211,9 @@ type Engine interface {
 
 	// Adopt takes some claims from a member that is gone, and records them for heir, which is no member: that member can end none of their
 	// jobs any more, and Exchange of heir can. Requests to cancel these jobs go with them. It passes over claims that a transaction uses at this
-	// moment. It returns the claims, and those of their jobs that have not ended.
-	Adopt(ctx context.Context, gone, heir member.ID) ([]ID, []Orphan, error)
+	// moment. most is about how many jobs it takes; an engine whose claims can't be divided takes at least one. It returns the claims, and those
+	// of their jobs that have not ended.
+	Adopt(ctx context.Context, gone, heir member.ID, most int) ([]ID, []Orphan, error)
 
 	// Fault tells what an error of this engine means.
 	Fault(err error) fault.Fault
