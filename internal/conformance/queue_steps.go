@@ -28,7 +28,7 @@ func aSlowServerRescuesStepByStep(t *testing.T, d *desk) {
 	const jobs = 240
 	gone := d.open(t, queue.Options{TTL: time.Hour})
 	began, end := make(chan struct{}, jobs), make(chan struct{})
-	t.Cleanup(func() { close(end) })
+	defer close(end)
 	handle(t, gone, "note", func(context.Context, queue.Job[int]) error {
 		began <- struct{}{}
 		<-end
