@@ -130,6 +130,7 @@ func (e Lease) Run(t *testing.T) {
 		"ExcludesAtRandom":                excludesAtRandom,
 		"ControlEntersUnasked":            controlEntersUnasked,
 		"FreesAllPermits":                 freesAllPermits,
+		"ManyPermitsTakeLittleTime":       manyPermitsTakeLittleTime,
 		"ALockedRowIsWaitedFor":           aLockedRowIsWaitedFor,
 		"ALockedSetIsWaitedFor":           aLockedSetIsWaitedFor,
 		"ALockedGapIsWaitedFor":           aLockedGapIsWaitedFor,

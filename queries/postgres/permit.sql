@@ -51,37 +51,44 @@ WITH me AS MATERIALIZED (
     ) f
 ), clock AS MATERIALIZED (
     SELECT (extract(epoch FROM clock_timestamp()) * 1000000::numeric)::bigint AS us
-), numbered AS (
-    SELECT free.lease_key, free.slot, row_number() OVER (PARTITION BY free.lease_key ORDER BY free.slot) AS nth,
-           count(*) OVER (PARTITION BY free.lease_key) - free.past AS have, max(free.token) OVER (PARTITION BY free.lease_key) AS latest
-    FROM free
+), found AS MATERIALIZED (
+    SELECT free.lease_key, pg_catalog.array_agg(free.slot ORDER BY free.slot) AS slots, count(*) - max(free.past) AS have, max(free.token) AS latest
+    FROM free GROUP BY free.lease_key
+), given AS MATERIALIZED (
+    SELECT want.lease_key, want.handle, want.permits, want.label, want.data, want.hold_us, want.detached, found.latest,
+           found.slots[(want.upto - want.permits + 1)::integer:want.upto::integer] AS slots
+    FROM want JOIN found ON found.lease_key = want.lease_key AND want.upto <= found.have
 ), taken AS (
     UPDATE dblock_permit p
-    SET token = GREATEST(n.latest + 1, (SELECT clock.us FROM clock)),
-        handle = want.handle, together = want.permits, member_id = CASE WHEN want.detached THEN NULL ELSE sqlc.arg(member_id)::uuid END,
-        held_until = clock_timestamp() + NULLIF(want.hold_us, 0)::float8 * interval '1 microsecond',
-        changed_at = clock_timestamp(), label = COALESCE(want.label, ''), data = want.data
-    FROM want
-    JOIN numbered n ON n.lease_key = want.lease_key AND n.nth > want.upto - want.permits AND n.nth <= want.upto AND want.upto <= n.have
-    WHERE p.lease_key = n.lease_key AND p.slot = n.slot
+    SET token = GREATEST(given.latest + 1, (SELECT clock.us FROM clock)),
+        handle = given.handle, together = given.permits, member_id = CASE WHEN given.detached THEN NULL ELSE sqlc.arg(member_id)::uuid END,
+        held_until = clock_timestamp() + NULLIF(given.hold_us, 0)::float8 * interval '1 microsecond',
+        changed_at = clock_timestamp(), label = COALESCE(given.label, ''), data = given.data
+    FROM given
+    WHERE p.lease_key = given.lease_key AND p.slot = ANY(given.slots)
     RETURNING p.lease_key, p.handle, p.token
 ), granted AS (
     SELECT taken.lease_key, taken.handle, max(taken.token) AS token FROM taken GROUP BY taken.lease_key, taken.handle
+), refused AS MATERIALIZED (
+    SELECT DISTINCT ask.lease_key FROM ask WHERE (SELECT count(*) FROM granted) < pg_catalog.cardinality(sqlc.arg(lease_keys)::text[])
+), seen AS MATERIALIZED (
+    SELECT refused.lease_key, COALESCE(s.permits, 0) AS stored,
+           (SELECT COALESCE(sum(CASE WHEN f.slot > s.permits THEN -1 ELSE 1 END), 0) FROM dblock_permit f
+            WHERE f.lease_key = refused.lease_key
+              AND (f.slot <= s.permits) = (f.handle IS NULL OR COALESCE(f.held_until <= clock_timestamp(), false))) AS usable
+    FROM refused
+    LEFT JOIN dblock_semaphore s ON s.lease_key = refused.lease_key
 )
 SELECT granted.lease_key::text AS lease_key, granted.handle::uuid AS handle, granted.token::bigint AS granted, 0::integer AS stored, 0::bigint AS usable, NULL::uuid AS holder,
        ''::text AS holder_label, 0::bigint AS holder_token, false AS holder_dead, 0::bigint AS remaining_us
 FROM granted
 UNION ALL
-SELECT DISTINCT ON (ask.lease_key, p.member_id) ask.lease_key, NULL::uuid, 0::bigint, COALESCE(s.permits, 0),
-       (SELECT COALESCE(sum(CASE WHEN f.slot > s.permits THEN -1 ELSE 1 END), 0) FROM dblock_permit f
-        WHERE f.lease_key = ask.lease_key AND (f.slot <= s.permits) = (f.handle IS NULL OR COALESCE(f.held_until <= clock_timestamp(), false))), p.member_id, COALESCE(p.label, ''), COALESCE(p.token, 0),
+SELECT DISTINCT ON (seen.lease_key, p.member_id) seen.lease_key, NULL::uuid, 0::bigint, seen.stored, seen.usable, p.member_id, COALESCE(p.label, ''), COALESCE(p.token, 0),
        p.member_id IS NOT NULL AND (m.member_id IS NULL OR m.expires_at <= clock_timestamp()),
        COALESCE(extract(epoch FROM LEAST(p.held_until, m.expires_at) - clock_timestamp()) * 1000000::numeric, 0)::bigint
-FROM ask
-LEFT JOIN dblock_semaphore s ON s.lease_key = ask.lease_key
-LEFT JOIN dblock_permit p ON p.lease_key = ask.lease_key AND p.handle IS NOT NULL AND (p.held_until IS NULL OR p.held_until > clock_timestamp())
+FROM seen
+LEFT JOIN dblock_permit p ON p.lease_key = seen.lease_key AND p.handle IS NOT NULL AND (p.held_until IS NULL OR p.held_until > clock_timestamp())
 LEFT JOIN dblock_member m ON m.member_id = p.member_id
-WHERE (SELECT count(*) FROM granted) < pg_catalog.cardinality(sqlc.arg(lease_keys)::text[])
 UNION ALL
 SELECT '', NULL, 0, 0, 0, NULL, '', 0, false, 0 WHERE NOT EXISTS (SELECT 1 FROM me);
 
@@ -107,45 +114,54 @@ SELECT pg_catalog.pg_notify('dblock_released', changed.lease_key)::text AS notif
 -- name: ReapPermits :execrows
 UPDATE dblock_permit d
 SET handle = NULL, together = 0, member_id = NULL, held_until = NULL, changed_at = clock_timestamp(), label = '', data = NULL
-WHERE d.lease_key = sqlc.arg(lease_key) AND d.slot IN (
+WHERE d.lease_key = sqlc.arg(lease_key) AND d.slot = ANY(ARRAY(
     SELECT p.slot FROM dblock_permit p
     WHERE p.lease_key = sqlc.arg(lease_key) AND p.member_id = ANY(sqlc.arg(gones)::uuid[])
       AND pg_catalog.set_config('lock_timeout', sqlc.arg(lock_timeout), true) IS NOT NULL
     ORDER BY p.slot
     FOR NO KEY UPDATE OF p SKIP LOCKED
-);
+));
 
--- Gives back a batch, all permits of each acquisition or none. See ReleaseLeases.
+-- Gives back a batch, all permits of each acquisition or none. See ReleaseLeases. A handle is of one key. Each row is
+-- counted once, by a window: a count for each row would take quadratic time, and an acquisition may have 10,000 rows.
+-- The rows to free are named by arrays, so that each is found by the primary key.
 -- name: ReleasePermits :many
-WITH ask AS MATERIALIZED (
-    SELECT pg_catalog.unnest(sqlc.arg(lease_keys)::text[]) AS lease_key, pg_catalog.unnest(sqlc.arg(handles)::uuid[]) AS handle
-), ours AS MATERIALIZED (
+WITH ours AS MATERIALIZED (
     SELECT p.lease_key, p.slot, p.handle
-    FROM ask, dblock_permit p
-    WHERE p.lease_key = ask.lease_key AND p.handle = ask.handle
+    FROM dblock_permit p
+    WHERE p.lease_key = ANY(sqlc.arg(lease_keys)::text[]) AND p.handle = ANY(sqlc.arg(handles)::uuid[])
       AND pg_catalog.set_config('lock_timeout', sqlc.arg(lock_timeout), true) IS NOT NULL
     ORDER BY p.lease_key, p.slot
     FOR NO KEY UPDATE OF p SKIP LOCKED
+), counted AS MATERIALIZED (
+    SELECT r.lease_key, r.handle, pg_catalog.array_agg(r.slot) FILTER (WHERE r.is_ours) AS slots,
+           count(*) FILTER (WHERE r.is_ours) = count(*) FILTER (WHERE NOT r.is_ours) AS whole
+    FROM (
+        SELECT ours.lease_key, ours.slot, ours.handle, true AS is_ours FROM ours
+        UNION ALL
+        SELECT a.lease_key, a.slot, a.handle, false
+        FROM dblock_permit a
+        WHERE a.lease_key = ANY(sqlc.arg(lease_keys)::text[]) AND a.handle = ANY(sqlc.arg(handles)::uuid[])
+    ) r
+    GROUP BY r.lease_key, r.handle
 ), freed AS (
     UPDATE dblock_permit p
     SET handle = NULL, together = 0, member_id = NULL, held_until = NULL, changed_at = clock_timestamp(), label = '', data = NULL
-    FROM ours
-    WHERE p.lease_key = ours.lease_key AND p.slot = ours.slot
-      AND (SELECT count(*) FROM ours o WHERE o.handle = ours.handle)
-          = (SELECT count(*) FROM dblock_permit a WHERE a.lease_key = ours.lease_key AND a.handle = ours.handle)
-    RETURNING p.lease_key, ours.handle
-), told AS (
-    SELECT DISTINCT freed.lease_key FROM freed
-    WHERE EXISTS (SELECT 1 FROM dblock_lease_waiter w WHERE w.lease_key = freed.lease_key AND w.expires_at > clock_timestamp())
+    FROM counted
+    WHERE counted.whole AND p.lease_key = counted.lease_key AND p.slot = ANY(counted.slots)
+    RETURNING p.lease_key, counted.handle
+), ended AS MATERIALIZED (
+    SELECT DISTINCT freed.lease_key, freed.handle FROM freed
 )
-SELECT DISTINCT freed.lease_key::text AS lease_key, freed.handle::uuid AS handle, true AS freed,
-       COALESCE((SELECT pg_catalog.pg_notify('dblock_released', told.lease_key)::text FROM told WHERE told.lease_key = freed.lease_key), '')::text AS notified
-FROM freed
+SELECT ended.lease_key::text AS lease_key, ended.handle::uuid AS handle, true AS freed,
+       COALESCE(CASE WHEN EXISTS (SELECT 1 FROM dblock_lease_waiter w
+                                  WHERE w.lease_key = ended.lease_key AND w.expires_at > clock_timestamp())
+                THEN pg_catalog.pg_notify('dblock_released', ended.lease_key)::text END, '')::text AS notified
+FROM ended
 UNION ALL
-SELECT DISTINCT ask.lease_key, ask.handle, false, ''
-FROM ask
-JOIN dblock_permit p ON p.lease_key = ask.lease_key AND p.handle = ask.handle
-WHERE NOT EXISTS (SELECT 1 FROM freed WHERE freed.handle = ask.handle);
+SELECT counted.lease_key, counted.handle, false, ''
+FROM counted
+WHERE NOT counted.whole;
 
 -- name: ExpirePermits :execrows
 UPDATE dblock_permit p
