@@ -6,10 +6,10 @@ import (
 	"github.com/dblock-go/dblock/internal/fault"
 )
 
-// An exchange carries ends of many jobs, and a claim. It waits only briefly for the rows of unique keys and groups. If another transaction
-// has such a row locked, the ends of jobs with keys go apart: into messages of their own, without a claim, of half as many ends each
-// time, until an end that can't be recorded is alone. It rests, and is sent again. So it is with ends that the server refuses: a group
-// whose count is wrong, for example.
+// An exchange carries ends of many jobs, and a claim. It waits only briefly for the rows of unique keys, groups and jobs. If another
+// transaction has such a row locked, the ends of jobs with keys go apart: into messages of their own, without a claim, of half as many
+// ends each time, until an end that can't be recorded is alone. It rests, and is sent again. If no job has a key, all ends go apart. So
+// it is with ends that the server refuses: a group whose count is wrong, for example.
 const (
 	firstRest   = 10 * time.Millisecond
 	longestRest = 250 * time.Millisecond
@@ -27,7 +27,7 @@ type apart struct {
 func (w *worker) setApart(m *message, locked bool) (others []end) {
 	share, now := max(len(m.ends)/2, 1), time.Now()
 	for _, e := range m.ends {
-		if locked && !e.letsIn() {
+		if locked && m.LocksKeys() && !e.letsIn() {
 			others = append(others, e)
 			continue
 		}
@@ -43,10 +43,11 @@ func (w *worker) setApart(m *message, locked bool) (others []end) {
 
 // goesApart tells that some ends of a message may be recorded without the others.
 func (w *worker) goesApart(m *message, err error) (apart, locked bool) {
-	if locked = m.LocksKeys() && w.q.engine.IsLocked(err); locked {
-		return true, true
+	if len(m.ends) == 0 {
+		return false, false
 	}
-	return len(m.ends) > 0 && w.q.fault(err) == fault.Poison, false
+	locked = w.q.engine.IsLocked(err)
+	return locked || w.q.fault(err) == fault.Poison, locked
 }
 
 // composeApart makes a message of ends that go apart; nil: none is due before so long. One such message is under way at a time. w.mu is held.

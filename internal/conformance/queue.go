@@ -77,6 +77,7 @@ func (e Queue) Run(t *testing.T) {
 		"AJobThatNeverBeganNeverDies":      aJobThatNeverBeganNeverDies,
 		"ABeginningProvesItsClaim":         aBeginningProvesItsClaim,
 		"ALockedJobStopsNoBeginnings":      aLockedJobStopsNoBeginnings,
+		"ALockedJobStopsNoEnds":            aLockedJobStopsNoEnds,
 		"ARescueHasABackoff":               aRescueHasABackoff,
 		"ARescuePassesLockedKeys":          aRescuePassesLockedKeys,
 		"ARescueThatFailsKeepsItsClaims":   aRescueThatFailsKeepsItsClaims,

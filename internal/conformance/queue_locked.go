@@ -260,3 +260,52 @@ func aWrongCountStopsNoOthers(t *testing.T, d *desk) {
 	d.exec(t, "UPDATE dblock_queue_key SET taken = 1 WHERE group_key = 'wrong'")
 	d.empty(t)
 }
+
+// Another transaction has locked the rows of three jobs that end: one is done, one dies, one is retried. Other jobs begin, end and fail
+// meanwhile. These three end once the lock is released.
+func aLockedJobStopsNoEnds(t *testing.T, d *desk) {
+	const others = 100
+	q := d.open(t, queue.Options{Timeout: 30 * time.Second})
+	hold, held := make(chan struct{}), make(chan queue.ID, 4)
+	handle(t, q, "held", func(_ context.Context, job queue.Job[bool]) error {
+		held <- job.ID
+		<-hold
+		if job.Args && job.Attempt == 1 {
+			return errors.New("it fails")
+		}
+		return nil
+	})
+	handle(t, q, "note", func(_ context.Context, job queue.Job[int]) error {
+		if job.Args%2 == 0 && job.Attempt == 1 {
+			return errors.New("it fails")
+		}
+		return nil
+	})
+	work(t, q, queue.WorkerOptions{Promote: 20 * time.Millisecond, Backoff: fast})
+	locked := enqueue(t, q, queue.Task{Kind: "held", Args: false}, queue.Task{Kind: "held", Args: true, MaxAttempts: 1},
+		queue.Task{Kind: "held", Args: true})
+	for range locked {
+		wait(t, held, "a job whose row is to be locked")
+	}
+	tx, err := d.db.BeginTx(context.Background(), &sql.TxOptions{Isolation: sql.LevelReadCommitted}) // it locks no gaps
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tx.Rollback() })
+	if _, err := tx.ExecContext(t.Context(), "SELECT job_id FROM dblock_queue_job FOR UPDATE"); err != nil {
+		t.Fatal(err)
+	}
+	close(hold)
+	var made []queue.ID
+	for n := range others {
+		made = append(made, enqueue(t, q, queue.Task{Kind: "note", Args: n})...)
+	}
+	until(t, "the other jobs are done", func() bool { return d.standing(t, made) == 0 })
+	if n := d.standing(t, locked); n != 3 {
+		t.Errorf("%d of the locked jobs are there, want 3", n)
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the locked jobs have ended", func() bool { return d.standing(t, locked) == 0 })
+}

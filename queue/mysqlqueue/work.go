@@ -94,7 +94,7 @@ func (w *work) lockKeys(e *exchange) func(*engine.Exchange, *engine.Exchanged) e
 			if err == nil {
 				break
 			}
-			if refused = err; !mysqlfault.IsLocked(err) || waited >= x.KeyWait() || !sleep(e.ctx, pause) {
+			if refused = err; !mysqlfault.IsLocked(err) || waited >= x.RowWait() || !sleep(e.ctx, pause) {
 				return err
 			}
 		}

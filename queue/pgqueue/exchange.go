@@ -16,9 +16,9 @@ import (
 // What begins a transaction, as a statement to be sent beside others.
 const beginReadCommitted = "begin isolation level read committed read write"
 
-// waitForKeys bounds how long a transaction that ends jobs waits for locks.
-func waitForKeys(x *engine.Exchange) string {
-	return fmt.Sprintf("set local lock_timeout = '%dms'", x.KeyWait().Milliseconds())
+// waitForRows bounds how long a transaction that ends jobs waits for locks.
+func waitForRows(x *engine.Exchange) string {
+	return fmt.Sprintf("set local lock_timeout = '%dms'", x.RowWait().Milliseconds())
 }
 
 // Exchange is one transaction in one round trip: how jobs ended first, so that a claim that was taken away stops nothing else. If jobs are
@@ -31,8 +31,8 @@ func (d *database) Exchange(ctx context.Context, x *engine.Exchange) (got engine
 	defer conn.Release() // which closes it where the transaction is still open
 	var batch pgx.Batch
 	batch.Queue(beginReadCommitted)
-	if x.LocksKeys() {
-		batch.Queue(waitForKeys(x))
+	if x.Ends() > 0 {
+		batch.Queue(waitForRows(x))
 	}
 	me := id(x.Member)
 	d.queueTake(&batch, x)

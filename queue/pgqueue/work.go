@@ -32,7 +32,7 @@ func (w *work) End(ctx context.Context, x *engine.Exchange) (ours bool, err erro
 	var ended int
 	batch.Queue(freshPlans)
 	if x.LocksKeys() {
-		batch.Queue(waitForKeys(x))
+		batch.Queue(waitForRows(x))
 	}
 	w.d.queueKept(&batch, x)
 	w.d.queueKeys(&batch, x)

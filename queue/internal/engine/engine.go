@@ -114,15 +114,15 @@ type Exchange struct {
 	Ask      *Ask // nil: none
 }
 
-// LocksKeys tells that it locks rows of unique keys and groups: those of jobs that end. It waits for KeyWait only, and IsLocked of its error.
+// LocksKeys tells that it locks rows of unique keys and groups: those of jobs that end.
 func (x *Exchange) LocksKeys() bool {
 	return slices.ContainsFunc(x.Finished, func(p Place) bool { return p.Keyed }) || slices.ContainsFunc(x.Buried, func(b Burial) bool { return b.Keyed })
 }
 
-// KeyWait is how long it waits for the row of a unique key or a group. A claim waits as long: for other members that end jobs of the same
-// group, but not for a transaction that stays open.
-func (x *Exchange) KeyWait() time.Duration {
-	if x.Ask != nil {
+// RowWait is how long it waits for the row of a unique key, a group, or a job that ends; then IsLocked of its error. A claim waits as long:
+// for other members that end jobs of the same group, but not for a transaction that stays open.
+func (x *Exchange) RowWait() time.Duration {
+	if x.Ask != nil && x.LocksKeys() {
 		return 5 * time.Millisecond
 	}
 	return 50 * time.Millisecond
