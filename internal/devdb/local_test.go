@@ -22,6 +22,9 @@ func TestLife(t *testing.T) {
 	t.Parallel()
 	eachOf(t, startable(t), func(t *testing.T, kind Kind) {
 		s := start(t, kind, true)
+		if kind != Postgres {
+			t.Run("temporary files are its own", func(t *testing.T) { temporaryFilesAreItsOwn(t, s) })
+		}
 		t.Run("drop ends sessions", func(t *testing.T) { dropEndsSessions(t, s) })
 		t.Run("freeze holds answers back", func(t *testing.T) { freezeHoldsAnswersBack(t, s) })
 		t.Run("kill and restart keeps data", func(t *testing.T) { restartKeepsData(t, s) })
@@ -101,6 +104,20 @@ func dropEndsSessions(t *testing.T, s *Server) {
 	}
 	if err := drop(ctx); err != nil {
 		t.Errorf("the second time: %v", err)
+	}
+}
+
+// temporaryFilesAreItsOwn: a start deletes the temporary tables that lie in its folder, also those of other servers.
+func temporaryFilesAreItsOwn(t *testing.T, s *Server) {
+	var dir string
+	err := s.withMySQL(t.Context(), func(db *sql.DB) error {
+		return db.QueryRowContext(t.Context(), "SELECT @@tmpdir").Scan(&dir)
+	})
+	if err == nil {
+		err = sameFolder(dir, filepath.Join(s.Dir(), tempName))
+	}
+	if err != nil {
+		t.Errorf("@@tmpdir is %s: %v", dir, err)
 	}
 }
 

@@ -14,21 +14,34 @@ import (
 // mysqlEngine runs both MariaDB and MySQL.
 type mysqlEngine struct{ disposable }
 
-const initFile = "init.sql"
+const (
+	initFile = "init.sql"
+
+	// tempName is the folder of a server's temporary files. In a folder that servers share, each start deletes the
+	// temporary tables of the others.
+	tempName = "tmp"
+)
 
 func (mysqlEngine) initialize(ctx context.Context, l *local) error {
 	if err := writeInitFile(l); err != nil {
 		return err
 	}
-	data := "--datadir=" + l.dir.join(dataName)
+	folder := l.dir.join(tempName)
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		return err
+	}
+	if err := giveToServer(folder); err != nil {
+		return err
+	}
+	data, temp := "--datadir="+l.dir.join(dataName), "--tmpdir="+folder
 	if l.bin.kind == MySQL {
 		return l.runTool(ctx, l.bin.daemon, []string{
-			"--no-defaults", "--initialize-insecure", data, "--innodb-flush-method=nosync",
+			"--no-defaults", "--initialize-insecure", data, temp, "--innodb-flush-method=nosync",
 			"--innodb-redo-log-capacity=8M", "--skip-log-bin", "--secure-file-priv=NULL",
 		})
 	}
 	return l.runTool(ctx, l.bin.install, []string{
-		"--no-defaults", data, "--auth-root-authentication-method=normal", "--skip-test-db",
+		"--no-defaults", data, temp, "--auth-root-authentication-method=normal", "--skip-test-db",
 		"--skip-name-resolve", "--innodb-log-file-size=" + mariadbLogSize(l), "--innodb-flush-method=nosync",
 	})
 }
@@ -56,6 +69,7 @@ func (mysqlEngine) args(l *local) []string {
 	args := []string{
 		"--no-defaults", "--datadir=" + data, "--bind-address=127.0.0.1", "--port=" + strconv.Itoa(l.port),
 		"--socket=" + data + "/s.sock", "--pid-file=" + data + "/pid", "--init-file=" + l.dir.join(initFile),
+		"--tmpdir=" + l.dir.join(tempName),
 		"--skip-log-bin", "--skip-name-resolve",
 		// A session whose client is gone stays until its statement ends, so a suite that cuts
 		// connections needs many more than its pools hold.
