@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Locker hands out locks of one kind, from one database. It is safe for concurrent use; one a
@@ -39,6 +40,9 @@ type Caps struct {
 	MaxHold                bool // WithMaxHold, WithoutRenewal and Lock.ExpireIn
 	SurvivesConnectionLoss bool // a lock outlives the connection that took it
 	PoolerSafe             bool // works behind a pooler in transaction mode, such as PgBouncer
+
+	// TrustedFor is how long a lock is trusted after its last heartbeat: the TTL less the Margin. 0: there is no such bound.
+	TrustedFor time.Duration
 
 	// Durable: what was granted survives a crash of the server, by its settings when the Locker was made. Else NotDurable
 	// says which of them is to blame.

@@ -1,9 +1,13 @@
 package dblock
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"math"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -33,11 +37,12 @@ type Quorum struct {
 
 	mu     sync.Mutex
 	holds  map[*quorumHold]struct{}
+	queues map[string]*quorumQueue // one a key
 	closed bool
 	empty  chan struct{} // closed when no hold is left; made by Close
 	ending context.Context
 	end    context.CancelCauseFunc
-	tasks  sync.WaitGroup // calls of nodes that nobody waits for any more
+	tasks  sync.WaitGroup // calls that have not ended, and calls of nodes that go on behind their callers
 }
 
 var _ Locker = (*Quorum)(nil)
@@ -50,7 +55,7 @@ type QuorumOptions struct {
 
 	// Drift is by how much earlier than its nodes say a lock ends: for clocks that run at different speeds. Default 2 ms, or
 	// 1 % and 2 ms of the time that WithoutRenewal, WithMaxHold or ExpireIn gives if that ends it sooner than the nodes'
-	// Margin does. At most 1 h.
+	// Margin does. It is shorter than a majority of the nodes trust a lock without a heartbeat (Caps.TrustedFor).
 	Drift time.Duration
 
 	Observer Observer // HeartbeatLate is for the nodes to tell
@@ -62,7 +67,8 @@ const defaultNodeTimeout = time.Second
 // server of its own, and all processes have to use the same ones: neither can be checked here. The nodes stay their
 // owner's, who closes them after the Quorum. Nothing is sent.
 //
-// Errors: ErrInvalid where the number is even or less than 3, a node is nil or there twice; ErrUnsupported where a node's
+// Errors: ErrInvalid where the number is even or less than 3, a node is nil or there twice, or Drift is so long that
+// no lock could be granted; ErrUnsupported where a node's
 // server may forget in a crash what it has granted (see Caps.Durable): the error says which node, and which setting.
 func NewQuorum(nodes []Locker, o QuorumOptions) (*Quorum, error) {
 	o, err := o.withDefaults()
@@ -73,18 +79,25 @@ func NewQuorum(nodes []Locker, o QuorumOptions) (*Quorum, error) {
 		return nil, &InvalidError{"nodes", fmt.Sprintf("there are %d, not 3 or another odd number above that", len(nodes))}
 	}
 	caps := Caps{MaxHold: true, SurvivesConnectionLoss: true, PoolerSafe: true, Durable: true}
+	var trusted []time.Duration
 	for i, node := range nodes {
 		if err := checkNode(nodes, i); err != nil {
 			return nil, err
 		}
 		of := node.Caps()
+		trusted = append(trusted, cmp.Or(of.TrustedFor, math.MaxInt64))
 		caps.MaxHold = caps.MaxHold && of.MaxHold
 		caps.SurvivesConnectionLoss = caps.SurvivesConnectionLoss && of.SurvivesConnectionLoss
 		caps.PoolerSafe = caps.PoolerSafe && of.PoolerSafe
 	}
 	q := &Quorum{
 		nodes: append([]Locker(nil), nodes...), majority: len(nodes)/2 + 1, o: o, clock: clockOf(nodes[0]), caps: caps,
-		holds: make(map[*quorumHold]struct{}),
+		holds: make(map[*quorumHold]struct{}), queues: make(map[string]*quorumQueue),
+	}
+	slices.Sort(trusted)
+	if most := trusted[len(nodes)-q.majority]; o.Drift >= most {
+		return nil, &InvalidError{"QuorumOptions.Drift",
+			fmt.Sprintf("%v is not shorter than the %v for which a majority of the nodes trust a lock", o.Drift, most)}
 	}
 	q.ending, q.end = context.WithCancelCause(context.Background())
 	return q, nil
@@ -97,8 +110,8 @@ func (o QuorumOptions) withDefaults() (QuorumOptions, error) {
 	switch {
 	case o.NodeTimeout < time.Millisecond || o.NodeTimeout > time.Minute:
 		return o, &InvalidError{"QuorumOptions.NodeTimeout", fmt.Sprintf("%v is not within 1ms to 1m", o.NodeTimeout)}
-	case o.Drift < 0 || o.Drift > time.Hour:
-		return o, &InvalidError{"QuorumOptions.Drift", fmt.Sprintf("%v is not within 0 to 1h", o.Drift)}
+	case o.Drift < 0:
+		return o, &InvalidError{"QuorumOptions.Drift", fmt.Sprintf("%v is negative", o.Drift)}
 	}
 	return o, nil
 }
@@ -131,11 +144,12 @@ func checkNode(nodes []Locker, i int) error {
 }
 
 // Acquire asks all nodes at once, and again after a random pause, until a majority has granted the lock of key or ctx
-// ends. Those who wait have no order, also within a process.
+// ends. Callers of one process are served in the order of their calls. Only the first of them asks the nodes, and a release
+// hands the lock to the next one. At least every 100 ms it is released on the nodes, so that other processes get it.
 //
 // Errors: as for Locker.Acquire. A *HeldError says who holds key on one of the nodes; ErrUnavailable, which matches the
 // context's error too where that ended the wait, says that too few nodes have answered. Whatever had been granted by
-// then is given back.
+// then is given back, in the background if ctx has ended.
 func (q *Quorum) Acquire(ctx context.Context, key string, opts ...Option) (*Lock, error) {
 	r, err := NewRequest(key, opts)
 	if err != nil {
@@ -145,12 +159,13 @@ func (q *Quorum) Acquire(ctx context.Context, key string, opts ...Option) (*Lock
 }
 
 // TryAcquire asks all nodes once, and waits no longer than NodeTimeout. Two that try at the same moment may both fail.
+// While another caller of this process holds the key, or waits for it, no node is asked.
 func (q *Quorum) TryAcquire(ctx context.Context, key string, opts ...Option) (*Lock, error) {
 	r, err := NewRequest(key, opts)
 	if err != nil {
 		return nil, err
 	}
-	return q.observed(ctx, r, q.ask)
+	return q.observed(ctx, r, q.try)
 }
 
 // Caps says what locks of a majority promise: what all nodes do, but for tokens.
@@ -166,6 +181,10 @@ func (q *Quorum) observed(
 	if lock, err := Held(ctx, q, r); lock != nil || err != nil {
 		return lock, err
 	}
+	if !q.begin() {
+		return nil, fmt.Errorf("%w: nothing was sent", ErrClosed)
+	}
+	defer q.tasks.Done()
 	began := q.clock.Now()
 	lock, err := how(ctx, r)
 	waited := q.clock.Now().Sub(began)
@@ -179,7 +198,8 @@ func (q *Quorum) observed(
 }
 
 // Close refuses further calls, ends the contexts of the locks of this Quorum, and waits, while ctx lives, until they are
-// released and the nodes have answered. The nodes stay open.
+// released and the nodes have answered. When ctx ends, Close returns, and releases in the background what its callers have
+// not released. The nodes stay open.
 func (q *Quorum) Close(ctx context.Context) error {
 	q.mu.Lock()
 	if q.empty == nil {
@@ -189,10 +209,7 @@ func (q *Quorum) Close(ctx context.Context) error {
 			close(q.empty)
 		}
 	}
-	var all []*quorumHold
-	for h := range q.holds {
-		all = append(all, h)
-	}
+	all := slices.Collect(maps.Keys(q.holds))
 	empty := q.empty
 	q.end(fmt.Errorf("%w", ErrClosed))
 	q.mu.Unlock()
@@ -209,6 +226,9 @@ func (q *Quorum) Close(ctx context.Context) error {
 	case <-idle:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("dblock: locks are still in use, or given back: %w", context.Cause(ctx))
 	}
+	for _, h := range all {
+		go h.giveBack(context.WithoutCancel(ctx))
+	}
+	return fmt.Errorf("dblock: locks are still in use, or given back: %w", context.Cause(ctx))
 }

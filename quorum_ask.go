@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
 // answer is what a node said.
 type answer struct {
+	node int
 	lock *Lock
 	err  error
 }
@@ -16,26 +18,30 @@ type answer struct {
 // asked are the nodes while they are asked for one key.
 type asked struct {
 	q       *Quorum
+	w       *quorumWaiter
 	r       Request
 	began   time.Time // before anything was sent
 	answers chan answer
 	left    int // nodes that have not answered
 	done    func()
-	granted []*Lock
+	nodes   []*Lock // what each node has granted; nil: nothing
+	waits   []bool  // for which nodes' answers
+	granted int
+	tokens  []int64 // of each node's holder; 0: it is unknown
 	refused []*HeldError
 	failed  []error
 }
 
-// ask asks all nodes once, and returns as soon as it is certain what comes of it.
-func (q *Quorum) ask(ctx context.Context, r Request) (*Lock, error) {
-	if !q.begin() {
-		return nil, fmt.Errorf("%w: nothing was sent", ErrClosed)
-	}
-	defer q.tasks.Done()
+// ask asks all nodes once for the first waiter of a queue, and returns as soon as it is certain what comes of it.
+func (q *Quorum) ask(ctx context.Context, w *quorumWaiter) (*Lock, error) {
+	r, n := w.request, len(q.nodes)
 	if ctx.Err() != nil {
 		return nil, &HeldError{Key: r.Key, Wait: fmt.Errorf("before a server was asked: %w", context.Cause(ctx))}
 	}
-	a := &asked{q: q, r: r, began: q.clock.Now(), answers: make(chan answer, len(q.nodes)), left: len(q.nodes)}
+	a := &asked{
+		q: q, w: w, r: r, began: q.clock.Now(), answers: make(chan answer, n), left: n,
+		nodes: make([]*Lock, n), waits: slices.Repeat([]bool{true}, n), tokens: make([]int64, n),
+	}
 	late := a.send(ctx)
 	for a.undecided() {
 		select {
@@ -49,7 +55,7 @@ func (q *Quorum) ask(ctx context.Context, r Request) (*Lock, error) {
 		}
 		return nil, a.giveUp(ctx)
 	}
-	if len(a.granted) < q.majority {
+	if a.granted < q.majority {
 		return nil, a.giveUp(ctx)
 	}
 	return a.grant(ctx)
@@ -76,10 +82,10 @@ func (a *asked) send(ctx context.Context) (late context.Context) {
 		timer.Stop()
 		cancel(nil)
 	}
-	for _, node := range a.q.nodes {
+	for i, node := range a.q.nodes {
 		go func() {
 			lock, err := node.TryAcquire(late, a.r.Key, a.r.passedOn()...)
-			a.answers <- answer{lock, err}
+			a.answers <- answer{i, lock, err}
 		}()
 	}
 	return late
@@ -92,17 +98,20 @@ func (r Request) passedOn() []Option {
 
 // undecided tells whether the nodes that have not answered can make a difference.
 func (a *asked) undecided() bool {
-	return len(a.granted) < a.q.majority && len(a.granted)+a.left >= a.q.majority
+	return a.granted < a.q.majority && a.granted+a.left >= a.q.majority
 }
 
 func (a *asked) hear(x answer) {
 	a.left--
+	a.waits[x.node] = false
 	var held *HeldError
 	switch {
 	case x.err == nil:
-		a.granted = append(a.granted, x.lock)
+		a.granted++
+		a.nodes[x.node] = x.lock
 	case errors.As(x.err, &held) && held.Wait == nil:
 		a.refused = append(a.refused, held)
+		a.tokens[x.node] = held.Holder.Token
 	default:
 		a.failed = append(a.failed, x.err)
 	}
@@ -110,41 +119,58 @@ func (a *asked) hear(x answer) {
 
 // grant makes the lock of a majority. Nodes that answer later join it.
 func (a *asked) grant(ctx context.Context) (*Lock, error) {
-	lock, h, err := a.q.hold(ctx, a)
+	h := a.q.newHold(ctx, a.w, a.nodes, slices.Clone(a.waits))
+	if a.r.MaxHold != nil {
+		h.slack = a.q.drift(*a.r.MaxHold)
+		h.most = a.began.Add(*a.r.MaxHold - h.slack)
+		h.until = h.most
+	}
+	lock, err := h.start(ctx)
 	if err != nil {
 		a.failed = append(a.failed, err)
 		return nil, a.giveUp(ctx)
 	}
-	a.later(h.join)
+	a.later(func(x answer) { h.heard(x.node, x.lock) })
 	return lock, nil
 }
 
-// giveUp gives back what was granted, and says why the lock was not acquired.
+// giveUp gives back what was granted, and says why the lock was not acquired. It waits for that only while ctx lives.
 func (a *asked) giveUp(ctx context.Context) error {
-	a.later(func(*Lock) bool { return false })
-	a.q.releaseAll(ctx, a.granted)
+	a.later(func(x answer) {
+		if x.err == nil {
+			_ = x.lock.Release(context.Background())
+		}
+	})
+	back := make(chan struct{})
+	a.q.tasks.Go(func() {
+		defer close(back)
+		a.q.releaseAll(ctx, a.nodes)
+	})
+	select {
+	case <-back:
+	case <-ctx.Done():
+	}
 	return a.why(ctx)
 }
 
-// later hears the nodes that have not answered in the background: what they grant is given back where it is of no use.
-func (a *asked) later(used func(*Lock) bool) {
+// later hears the nodes that have not answered in the background.
+func (a *asked) later(hear func(answer)) {
 	left := a.left
 	a.q.tasks.Go(func() {
 		defer a.done()
 		for range left {
-			if x := <-a.answers; x.err == nil && !used(x.lock) {
-				_ = x.lock.Release(context.Background())
-			}
+			hear(<-a.answers)
 		}
 	})
 }
 
 // why is the error of a lock that was not acquired.
 func (a *asked) why(ctx context.Context) error {
+	a.q.saw(a.r.Key, a.tokens)
 	switch {
 	case a.q.ending.Err() != nil:
 		return fmt.Errorf("%w: what was granted is given back", ErrClosed)
-	case len(a.granted)+len(a.refused) >= a.q.majority && len(a.refused) > 0:
+	case a.granted+len(a.refused) >= a.q.majority && len(a.refused) > 0:
 		held := *a.refused[0]
 		for _, other := range a.refused {
 			if other.Remaining > held.Remaining {
@@ -171,52 +197,9 @@ func (a *asked) why(ctx context.Context) error {
 	}
 	// The nodes' errors are told and not wrapped: where one of them is in doubt, this call is not.
 	text := fmt.Sprintf("lock %q: %d of %d nodes have answered, and %d are needed",
-		a.r.Key, len(a.granted)+len(a.refused), len(a.q.nodes), a.q.majority)
+		a.r.Key, a.granted+len(a.refused), len(a.q.nodes), a.q.majority)
 	if ctx.Err() != nil {
 		return fmt.Errorf("%w: %s: %v: %w", ErrUnavailable, text, errors.Join(a.failed...), context.Cause(ctx))
 	}
 	return fmt.Errorf("%w: %s: %v", ErrUnavailable, text, errors.Join(a.failed...))
-}
-
-// The pauses between two tries of one that waits. They are random, so that of several who took a node each one gets ahead.
-const (
-	leastWait = 10 * time.Millisecond
-	mostWait  = 500 * time.Millisecond
-)
-
-// wait asks until the lock is granted.
-func (q *Quorum) wait(ctx context.Context, r Request) (*Lock, error) {
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	defer context.AfterFunc(q.ending, func() { stop(context.Cause(q.ending)) })()
-	pauses := backoff{least: leastWait, most: mostWait}
-	var last error // of a try that the end of the wait did not cut short
-	for {
-		lock, err := q.ask(ctx, r)
-		switch {
-		case err == nil || !temporary(err):
-			return lock, err
-		case ctx.Err() == nil:
-			last = err
-		case last == nil:
-			return nil, err
-		}
-		if why := sleep(ctx, q.clock, pauses.next()); why != nil {
-			return nil, ended(last, why)
-		}
-	}
-}
-
-// ended is the error of the last try of a wait, with what ended that.
-func ended(last, why error) error {
-	var held *HeldError
-	switch {
-	case errors.Is(why, ErrClosed):
-		return why
-	case errors.As(last, &held):
-		told := *held
-		told.Wait = why
-		return &told
-	}
-	return fmt.Errorf("%w; the wait ended: %w", last, why)
 }

@@ -13,47 +13,75 @@ import (
 
 // quorumHold is a lock that a majority of nodes has granted.
 type quorumHold struct {
-	q     *Quorum
-	key   string
-	began time.Time
-	tell  func(Reason) // the Lock, that it is lost
+	q      *Quorum
+	ctx    context.Context // of the caller, without its end
+	waiter *quorumWaiter
+	key    string
+	began  time.Time
+	tell   func(Reason) // the Lock, that it is lost; nil: there is none yet
 
 	moving chan struct{} // has room for one call that moves the end
+	back   sync.Once
 
-	mu    sync.Mutex
-	nodes []*Lock
-	most  time.Time // no later end is possible: WithMaxHold less the drift, or an ExpireIn without an answer; zero: none
-	until time.Time // its end, regardless of heartbeats; zero: none
-	timer clock.Timer
-	why   Reason // why it has ended, lost or released; empty: it has not
+	mu     sync.Mutex
+	nodes  []*Lock       // what each node has granted; nil: nothing
+	waits  []bool        // for which nodes' answers
+	most   time.Time     // no later end is possible: WithMaxHold less the drift, or an ExpireIn without an answer; zero: none
+	until  time.Time     // its end, regardless of heartbeats; zero: none
+	slack  time.Duration // by how much earlier that is than the nodes' own end
+	timer  clock.Timer
+	rejoin clock.Timer // asks the nodes that are missing; nil: that is not planned
+	pauses backoff     // between these
+	unhook []func() bool
+	why    Reason      // why it has ended, lost or released; empty: it has not
+	next   *quorumHold // what it was handed off as; nil: it was not
 }
 
 var errTooSlow = errors.New("what the nodes granted was over before a majority had answered")
 
-// hold makes the lock of the nodes that have granted it.
-func (q *Quorum) hold(ctx context.Context, a *asked) (*Lock, *quorumHold, error) {
-	h := &quorumHold{q: q, key: a.r.Key, began: q.clock.Now(), nodes: slices.Clone(a.granted), moving: make(chan struct{}, 1)}
-	if a.r.MaxHold != nil {
-		h.most = a.began.Add(*a.r.MaxHold - q.drift(*a.r.MaxHold))
-		h.until = h.most
+func (q *Quorum) newHold(ctx context.Context, w *quorumWaiter, nodes []*Lock, waits []bool) *quorumHold {
+	return &quorumHold{
+		q: q, ctx: context.WithoutCancel(ctx), waiter: w, key: w.request.Key, began: q.clock.Now(), nodes: nodes, waits: waits,
+		moving: make(chan struct{}, 1), pauses: backoff{least: leastRejoin, most: mostRejoin},
 	}
-	if !h.ValidUntil().After(h.began) {
-		return nil, nil, errTooSlow
+}
+
+// start makes the Lock of a hold.
+func (h *quorumHold) start(ctx context.Context) (*Lock, error) {
+	if !h.ValidUntil().After(h.q.clock.Now()) {
+		return nil, errTooSlow
 	}
-	var lock *Lock
-	lock, h.tell = NewLock(ctx, q, a.r, h)
-	q.mu.Lock()
-	if q.closed {
-		q.mu.Unlock()
-		return nil, nil, ErrClosed
+	lock, tell := NewLock(ctx, h.q, h.waiter.request, h)
+	h.q.mu.Lock()
+	if h.q.closed {
+		h.q.mu.Unlock()
+		return nil, ErrClosed
 	}
-	q.holds[h] = struct{}{}
-	q.mu.Unlock()
-	for _, node := range a.granted {
-		h.watch(node)
+	h.q.holds[h] = struct{}{}
+	h.q.mu.Unlock()
+	h.mu.Lock()
+	h.tell = tell
+	for _, node := range h.nodes {
+		if node != nil {
+			h.watch(node)
+		}
 	}
+	h.planRejoin()
+	h.mu.Unlock()
 	h.check()
-	return lock, h, nil
+	return lock, nil
+}
+
+// successor makes the hold of the next waiter from one that was released; nil where too few nodes are left.
+func (h *quorumHold) successor(next *quorumWaiter) *quorumHold {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if until, _ := h.validUntil(); !h.until.IsZero() || !until.After(h.q.clock.Now()) {
+		return nil
+	}
+	h.next = h.q.newHold(next.ctx, next, h.nodes, h.waits)
+	h.nodes = nil // what comes later joins the next one
+	return h.next
 }
 
 // drift is by how much earlier than its nodes a lock ends that lasts for d.
@@ -64,37 +92,25 @@ func (q *Quorum) drift(d time.Duration) time.Duration {
 	return d/100 + 2*time.Millisecond
 }
 
-// join adds a node that has answered late; false where the lock has ended.
-func (h *quorumHold) join(node *Lock) bool {
-	h.mu.Lock()
-	if h.why != "" {
-		h.mu.Unlock()
-		return false
-	}
-	h.nodes = append(h.nodes, node)
-	h.mu.Unlock()
-	h.watch(node)
-	return true
-}
-
-// watch has the lock lost with the node that tips it.
+// watch has the lock lost with the node that tips it; h.mu is held.
 func (h *quorumHold) watch(node *Lock) {
-	context.AfterFunc(node.Context(), func() {
+	h.unhook = append(h.unhook, context.AfterFunc(node.Context(), func() {
 		h.mu.Lock()
 		few := h.live() < h.q.majority
+		h.planRejoin()
 		h.mu.Unlock()
 		var lost *LostError
 		if few && errors.As(context.Cause(node.Context()), &lost) {
 			h.lose(lost.Reason)
 		}
 		h.check() // without it the majority may end sooner
-	})
+	}))
 }
 
 // live counts the nodes whose locks are not lost; h.mu is held.
 func (h *quorumHold) live() (n int) {
-	for _, node := range h.nodes {
-		if node.Context().Err() == nil {
+	for i := range h.nodes {
+		if !h.misses(i) {
 			n++
 		}
 	}
@@ -119,8 +135,8 @@ func (h *quorumHold) validUntil() (time.Time, Reason) {
 		why   Reason
 	}
 	var ends []nodeEnd
-	for _, node := range h.nodes {
-		if node.Context().Err() == nil {
+	for i, node := range h.nodes {
+		if !h.misses(i) {
 			until, why := node.validUntil()
 			ends = append(ends, nodeEnd{until, why})
 		}
@@ -189,7 +205,7 @@ func (h *quorumHold) ExpireIn(ctx context.Context, d time.Duration) error {
 	switch {
 	case why != "":
 	case agreed >= h.q.majority:
-		h.until = until
+		h.until, h.slack = until, h.q.drift(d)
 	case doubtful: // nodes may end it then, at any time
 		h.most = until
 	default:
@@ -224,7 +240,7 @@ func (h *quorumHold) moveIn(d time.Duration) (before, until time.Time, nodes []*
 	if before.IsZero() || until.Before(before) {
 		h.until = until
 	}
-	return before, until, slices.Clone(h.nodes), nil
+	return before, until, present(h.nodes), nil
 }
 
 // stop ends the lock for this process, once; false if it had ended before.
@@ -235,8 +251,13 @@ func (h *quorumHold) stop(why Reason) bool {
 		return false
 	}
 	h.why = why
-	if h.timer != nil {
-		h.timer.Stop()
+	for _, timer := range []clock.Timer{h.timer, h.rejoin} {
+		if timer != nil {
+			timer.Stop()
+		}
+	}
+	for _, unhook := range h.unhook {
+		unhook()
 	}
 	return true
 }
@@ -245,20 +266,38 @@ func (h *quorumHold) lose(why Reason) {
 	if !h.stop(why) {
 		return
 	}
+	h.q.dequeue(h.waiter)
 	h.tell(why)
 	if lost := h.q.o.Observer.Lost; lost != nil {
 		lost(h.key, h.q.clock.Now().Sub(h.began), why)
 	}
 }
 
-// Release gives the lock back on all nodes.
+// Release hands the lock off to the next caller of this process, or gives it back on all nodes.
 func (h *quorumHold) Release(ctx context.Context, lost bool) {
-	h.stop(Released)
-	h.q.releaseAll(ctx, h.nodes) // nobody joins any more
+	held := h.stop(Released)
+	handed := held && h.q.handOff(h)
+	if !handed {
+		h.giveBack(ctx)
+	}
+	if held && !handed {
+		h.q.released(h.waiter)
+	}
 	if released := h.q.o.Observer.Released; released != nil && !lost {
 		released(h.key, h.q.clock.Now().Sub(h.began))
 	}
 	h.q.drop(h)
+}
+
+// giveBack releases what the nodes have granted, once, and forgets a hold that has ended.
+func (h *quorumHold) giveBack(ctx context.Context) {
+	h.back.Do(func() {
+		h.mu.Lock()
+		nodes := h.nodes // none joins any more
+		h.mu.Unlock()
+		h.q.releaseAll(ctx, nodes)
+		h.q.drop(h)
+	})
 }
 
 // drop forgets a lock that nobody uses any more.
@@ -277,7 +316,12 @@ func (q *Quorum) drop(h *quorumHold) {
 
 // releaseAll gives back what nodes have granted. One that does not answer in time goes on doing so in the background.
 func (q *Quorum) releaseAll(ctx context.Context, nodes []*Lock) {
-	q.each(context.WithoutCancel(ctx), nodes, func(ctx context.Context, node *Lock) error { return node.Release(ctx) })
+	q.each(context.WithoutCancel(ctx), present(nodes), func(ctx context.Context, node *Lock) error { return node.Release(ctx) })
+}
+
+// present are the nodes' locks that are there.
+func present(nodes []*Lock) []*Lock {
+	return slices.DeleteFunc(slices.Clone(nodes), func(node *Lock) bool { return node == nil })
 }
 
 // each calls f for all nodes at once, and waits for NodeTimeout at most; the others' errors are errNodeTimeout then.

@@ -33,12 +33,12 @@ func TestQuorumIsLostWithItsMajority(t *testing.T) {
 
 		lock = get(t, q, "k")
 		synctest.Wait()
-		nodes[0].StopHeartbeats()
+		nodes[0].goDown()
 		time.Sleep(time.Minute)
 		if lock.Context().Err() != nil {
 			t.Error("lost with the heartbeats of one node")
 		}
-		nodes[2].StopHeartbeats()
+		nodes[2].goDown()
 		until := lock.ValidUntil()
 		<-lock.Context().Done()
 		if time.Now().After(until) || time.Until(until) > 4*time.Second { // the last heartbeat was on its way

@@ -24,18 +24,20 @@ func TestQuorumRefusesWhatMakesNoSense(t *testing.T) {
 		want  error
 		says  string
 	}{
-		"none":             {nil, dblock.QuorumOptions{}, dblock.ErrInvalid, "there are 0"},
-		"one":              {[]dblock.Locker{a}, dblock.QuorumOptions{}, dblock.ErrInvalid, "there are 1"},
-		"two":              {[]dblock.Locker{a, b}, dblock.QuorumOptions{}, dblock.ErrInvalid, "there are 2"},
-		"four":             {[]dblock.Locker{a, b, c, dblocktest.New(t)}, dblock.QuorumOptions{}, dblock.ErrInvalid, "there are 4"},
-		"one twice":        {[]dblock.Locker{a, b, a}, dblock.QuorumOptions{}, dblock.ErrInvalid, "nodes[0] again"},
-		"nil":              {[]dblock.Locker{a, nil, c}, dblock.QuorumOptions{}, dblock.ErrInvalid, "nodes[1]"},
-		"a nil pointer":    {[]dblock.Locker{a, b, (*dblocktest.Locker)(nil)}, dblock.QuorumOptions{}, dblock.ErrInvalid, "nodes[2]"},
-		"a short timeout":  {[]dblock.Locker{a, b, c}, dblock.QuorumOptions{NodeTimeout: 1}, dblock.ErrInvalid, "NodeTimeout"},
-		"a long timeout":   {[]dblock.Locker{a, b, c}, dblock.QuorumOptions{NodeTimeout: time.Hour}, dblock.ErrInvalid, "NodeTimeout"},
-		"a negative drift": {[]dblock.Locker{a, b, c}, dblock.QuorumOptions{Drift: -1}, dblock.ErrInvalid, "Drift"},
-		"one that forgets": {[]dblock.Locker{a, b, forgetful{c}}, dblock.QuorumOptions{}, dblock.ErrUnsupported, "nodes[2]"},
-		"and how":          {[]dblock.Locker{forgetful{a}, b, c}, dblock.QuorumOptions{}, dblock.ErrUnsupported, "fsync = off"},
+		"none":                {nil, dblock.QuorumOptions{}, dblock.ErrInvalid, "there are 0"},
+		"one":                 {[]dblock.Locker{a}, dblock.QuorumOptions{}, dblock.ErrInvalid, "there are 1"},
+		"two":                 {[]dblock.Locker{a, b}, dblock.QuorumOptions{}, dblock.ErrInvalid, "there are 2"},
+		"four":                {[]dblock.Locker{a, b, c, dblocktest.New(t)}, dblock.QuorumOptions{}, dblock.ErrInvalid, "there are 4"},
+		"one twice":           {[]dblock.Locker{a, b, a}, dblock.QuorumOptions{}, dblock.ErrInvalid, "nodes[0] again"},
+		"nil":                 {[]dblock.Locker{a, nil, c}, dblock.QuorumOptions{}, dblock.ErrInvalid, "nodes[1]"},
+		"a nil pointer":       {[]dblock.Locker{a, b, (*dblocktest.Locker)(nil)}, dblock.QuorumOptions{}, dblock.ErrInvalid, "nodes[2]"},
+		"a short timeout":     {[]dblock.Locker{a, b, c}, dblock.QuorumOptions{NodeTimeout: 1}, dblock.ErrInvalid, "NodeTimeout"},
+		"a long timeout":      {[]dblock.Locker{a, b, c}, dblock.QuorumOptions{NodeTimeout: time.Hour}, dblock.ErrInvalid, "NodeTimeout"},
+		"a negative drift":    {[]dblock.Locker{a, b, c}, dblock.QuorumOptions{Drift: -1}, dblock.ErrInvalid, "Drift"},
+		"a drift without end": {[]dblock.Locker{a, b, c}, dblock.QuorumOptions{Drift: time.Hour}, dblock.ErrInvalid, "Drift"},
+		"a drift too long":    {[]dblock.Locker{a, b, c}, dblock.QuorumOptions{Drift: 9 * time.Second}, dblock.ErrInvalid, "Drift"}, // TTL less Margin
+		"one that forgets":    {[]dblock.Locker{a, b, forgetful{c}}, dblock.QuorumOptions{}, dblock.ErrUnsupported, "nodes[2]"},
+		"and how":             {[]dblock.Locker{forgetful{a}, b, c}, dblock.QuorumOptions{}, dblock.ErrUnsupported, "fsync = off"},
 	} {
 		q, err := dblock.NewQuorum(x.nodes, x.o)
 		if q != nil || !errors.Is(err, x.want) || !strings.Contains(err.Error(), x.says) {
@@ -48,6 +50,9 @@ func TestQuorumRefusesWhatMakesNoSense(t *testing.T) {
 	q, err := dblock.NewQuorum([]dblock.Locker{a, b, c}, dblock.QuorumOptions{})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if _, err := dblock.NewQuorum([]dblock.Locker{a, b, c}, dblock.QuorumOptions{Drift: 9*time.Second - 1}); err != nil {
+		t.Errorf("the longest drift: %v", err)
 	}
 	if _, err := q.Acquire(t.Context(), "k", dblock.WithPermits(1, 2)); !errors.Is(err, dblock.ErrUnsupported) {
 		t.Errorf("permits: %v", err)

@@ -13,16 +13,20 @@ import (
 	"github.com/dblock-go/dblock/dblocktest"
 )
 
-// node is a Locker whose answers come late, or that has no tables.
+// node is a Locker whose answers come late, or that has no tables, or is down.
 type node struct {
 	*dblocktest.Locker
 	late     atomic.Int64 // by so many nanoseconds
 	noTables atomic.Bool
+	down     atomic.Bool
 }
 
 func (n *node) TryAcquire(ctx context.Context, key string, opts ...dblock.Option) (*dblock.Lock, error) {
 	if n.noTables.Load() {
 		return nil, &dblock.SchemaError{Want: 1}
+	}
+	if n.down.Load() {
+		return nil, dblock.ErrUnavailable
 	}
 	lock, err := n.Locker.TryAcquire(ctx, key, opts...)
 	time.Sleep(time.Duration(n.late.Load()))
@@ -30,6 +34,18 @@ func (n *node) TryAcquire(ctx context.Context, key string, opts ...dblock.Option
 }
 
 func (n *node) answersAfter(d time.Duration) { n.late.Store(int64(d)) }
+
+// goDown has no heartbeat get through, and no call.
+func (n *node) goDown() {
+	n.down.Store(true)
+	n.StopHeartbeats()
+}
+
+// comeBack ends goDown.
+func (n *node) comeBack() {
+	n.ResumeHeartbeats()
+	n.down.Store(false)
+}
 
 // isFree tells whether nobody has a key on this node.
 func (n *node) isFree(t *testing.T, key string) bool {

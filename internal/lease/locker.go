@@ -91,6 +91,7 @@ func (l *Locker) Caps() dblock.Caps {
 	beside := !l.o.Fair
 	return dblock.Caps{
 		Fencing: true, Shared: beside, Permits: beside, Fair: l.o.Fair, MaxHold: true, SurvivesConnectionLoss: true, PoolerSafe: true,
+		TrustedFor: l.member.TTL() - l.member.Margin(),
 	}
 }
 

@@ -1,0 +1,104 @@
+package dblock
+
+import (
+	"context"
+	"time"
+)
+
+// The pauses between two tries to regain nodes that a held lock misses.
+const (
+	leastRejoin = 250 * time.Millisecond
+	mostRejoin  = 2 * time.Second
+)
+
+// misses reports that a node does not hold the lock; h.mu is held.
+func (h *quorumHold) misses(node int) bool {
+	return h.nodes[node] == nil || h.nodes[node].Context().Err() != nil
+}
+
+// heard takes the answer of a node that is not waited for any more. What it has granted joins the lock, or what that was
+// handed off as, or is given back; nil: it has granted nothing.
+func (h *quorumHold) heard(node int, lock *Lock) {
+	h.mu.Lock()
+	next := h.next
+	if next == nil {
+		h.waits[node] = false
+		switch {
+		case lock != nil && h.joins():
+			h.nodes[node] = lock
+			h.pauses.tries = 0
+			if h.tell != nil { // else start sees to it
+				h.watch(lock)
+			}
+			lock = nil
+		case lock == nil:
+			h.planRejoin()
+		}
+	}
+	h.mu.Unlock()
+	switch {
+	case next != nil:
+		next.heard(node, lock)
+	case lock != nil:
+		_ = lock.Release(context.Background())
+	default:
+		h.check()
+	}
+}
+
+// joins reports that a node may join. After a moment without a majority none may, as another process may have had the
+// lock meanwhile; h.mu is held.
+func (h *quorumHold) joins() bool {
+	until, _ := h.validUntil()
+	return h.why == "" && until.After(h.q.clock.Now())
+}
+
+// planRejoin has the nodes that are missing asked again after a pause; h.mu is held.
+func (h *quorumHold) planRejoin() {
+	if h.why != "" || h.tell == nil || h.rejoin != nil {
+		return
+	}
+	for i := range h.nodes {
+		if h.misses(i) && !h.waits[i] {
+			h.rejoin = h.q.clock.AfterFunc(h.pauses.next(), h.askAgain)
+			return
+		}
+	}
+}
+
+// askAgain asks the nodes that are missing.
+func (h *quorumHold) askAgain() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.rejoin = nil
+	r := h.waiter.request
+	if !h.until.IsZero() {
+		left := h.until.Add(h.slack).Sub(h.q.clock.Now())
+		r.MaxHold = &left
+	}
+	if h.why != "" || r.MaxHold != nil && *r.MaxHold < leastWait {
+		return
+	}
+	for i := range h.nodes {
+		if h.misses(i) && !h.waits[i] {
+			h.waits[i] = true
+			before := h.nodes[i]
+			h.q.tasks.Go(func() { h.askNode(i, before, r) }) // before the lock ends, and so before Close has done
+		}
+	}
+}
+
+// askNode asks one node, after it has given back what it had granted before.
+func (h *quorumHold) askNode(node int, before *Lock, r Request) {
+	ctx, cancel := context.WithCancelCause(h.ctx)
+	defer cancel(nil)
+	defer h.q.clock.AfterFunc(h.q.o.NodeTimeout, func() { cancel(errNodeTimeout) }).Stop()
+	if before != nil {
+		_ = before.Release(ctx)
+	}
+	lock, err := h.q.nodes[node].TryAcquire(ctx, h.key, r.passedOn()...)
+	if err != nil {
+		lock = nil
+	}
+	h.heard(node, lock)
+}
