@@ -3,6 +3,8 @@ package inventory
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/dblock-go/dblock/internal/fault"
@@ -32,7 +34,7 @@ func (s *Store) sellBehind(ctx context.Context, orders []order, lane string) ([]
 // order: that is for the one who decides.
 func (s *Store) await(ctx context.Context, o *order) error {
 	for {
-		err := s.engine.AwaitKey(ctx, o.rows(o.state())[0])
+		err := s.engine.AwaitKeys(ctx, o.rows(o.state())[:1])
 		switch is := s.fault(err); {
 		case err == nil, is == fault.Poison, is == fault.Other:
 			return nil
@@ -40,6 +42,60 @@ func (s *Store) await(ctx context.Context, o *order) error {
 			return err
 		}
 	}
+}
+
+// sellBesideOpenKeys decides a batch that met a key which another transaction writes. The orders whose keys are open go to the lanes of
+// these. The others are decided without them, in one statement again.
+func (s *Store) sellBesideOpenKeys(ctx context.Context, orders []order, again bool, met error) ([]answer, error) {
+	open := s.openKeys(ctx, orders)
+	rest := slices.DeleteFunc(slices.Clone(orders), func(o order) bool { return open[o.Key] })
+	if len(open) == 0 { // those transactions have ended, or waited for something else
+		return nil, met
+	}
+	var sold []answer
+	if len(rest) > 0 {
+		var err error
+		if sold, err = s.sell(ctx, rest, again); err != nil {
+			return nil, err
+		}
+	}
+	answers := make([]answer, 0, len(orders))
+	for i := range orders {
+		if key := orders[i].Key; open[key] {
+			answers = append(answers, answer{Alone: true, Behind: behindKey(key)})
+		} else {
+			answers, sold = append(answers, sold[0]), sold[1:]
+		}
+	}
+	return answers, nil
+}
+
+// openKeys finds the keys of orders that other transactions write, in halves. It has no stock locked meanwhile.
+func (s *Store) openKeys(ctx context.Context, orders []order) map[string]bool {
+	ctx, cancel := context.WithTimeout(engine.Briefly(ctx), s.o.Timeout)
+	defer cancel()
+	rows := make(map[string]engine.Row, len(orders))
+	for i := range orders {
+		rows[orders[i].Key] = orders[i].rows(orders[i].state())[0]
+	}
+	open := make(map[string]bool)
+	var find func(keys []string)
+	find = func(keys []string) {
+		asked := make([]engine.Row, len(keys))
+		for i, key := range keys {
+			asked[i] = rows[key]
+		}
+		switch err := s.engine.AwaitKeys(ctx, asked); {
+		case err == nil || s.fault(err) != fault.Busy || ctx.Err() != nil:
+		case len(keys) == 1:
+			open[keys[0]] = true
+		default:
+			find(keys[:len(keys)/2])
+			find(keys[len(keys)/2:])
+		}
+	}
+	find(slices.Sorted(maps.Keys(rows)))
+	return open
 }
 
 // The lanes that are not of an SKU's stock; no SKU has such a name.
@@ -79,6 +135,12 @@ func (s *Store) blocks(ctx context.Context, err error, this attempt) bool {
 	}
 	var hooks *hookBusy
 	return this.brief && s.fault(err) == fault.Busy && !errors.As(err, &hooks) && !fault.Ended(ctx)
+}
+
+// meetsOpenKey tells that an attempt met a key which another transaction writes.
+func meetsOpenKey(err error) bool {
+	var blocked *blockedError
+	return errors.As(err, &blocked) && engine.IsKeyOpen(err)
 }
 
 // mayBeOnes tells that one order of a batch may have caused an error.

@@ -13,9 +13,18 @@ import (
 // replays come in crowds, and each would have its batch decided twice.
 const cautious = 64
 
-// sell decides a batch of the queue. Most are sold the short way, and where not all may be, they
-// are decided one by one with the stock locked.
+// sell decides a batch of the queue.
 func (s *Store) sell(ctx context.Context, orders []order, again bool) ([]answer, error) {
+	answers, err := s.sellAll(ctx, orders, again)
+	if len(orders) > 1 && meetsOpenKey(err) {
+		return s.sellBesideOpenKeys(ctx, orders, again, err)
+	}
+	return answers, err
+}
+
+// sellAll decides a batch in one go. Most are sold the short way, and where not all may be, they
+// are decided one by one with the stock locked.
+func (s *Store) sellAll(ctx context.Context, orders []order, again bool) ([]answer, error) {
 	switch lane := merge.Key(ctx); {
 	case again, isBehindKey(lane):
 		return s.sellBehind(ctx, orders, lane)

@@ -9,30 +9,31 @@ import (
 	"context"
 )
 
-const AwaitKey = `-- name: AwaitKey :exec
+const AwaitKeys = `-- name: AwaitKeys :exec
 INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state)
-VALUES ($1, $2, $3, $4, $5, $6)
+SELECT pg_catalog.unnest($1::text[]), pg_catalog.unnest($2::text[]), pg_catalog.unnest($3::int[]),
+       pg_catalog.unnest($4::text[]), pg_catalog.unnest($5::bigint[]), pg_catalog.unnest($6::smallint[])
 ON CONFLICT (reservation_key, line) DO NOTHING
 `
 
-type AwaitKeyParams struct {
-	ReservationKey string
-	Sku            string
-	Bucket         int32
-	Buyer          string
-	Qty            int64
-	State          int16
+type AwaitKeysParams struct {
+	ReservationKeys []string
+	Skus            []string
+	Buckets         []int32
+	Buyers          []string
+	Qtys            []int64
+	States          []int16
 }
 
-// Waits for any other transaction that writes the reservation and has not ended. It is sent with a rollback behind it, and locks no stock.
-func (q *Queries) AwaitKey(ctx context.Context, db DBTX, arg AwaitKeyParams) error {
-	_, err := db.Exec(ctx, AwaitKey,
-		arg.ReservationKey,
-		arg.Sku,
-		arg.Bucket,
-		arg.Buyer,
-		arg.Qty,
-		arg.State,
+// Waits for other transactions that write the reservations and have not ended. It is sent with a rollback behind it, and locks no stock.
+func (q *Queries) AwaitKeys(ctx context.Context, db DBTX, arg AwaitKeysParams) error {
+	_, err := db.Exec(ctx, AwaitKeys,
+		arg.ReservationKeys,
+		arg.Skus,
+		arg.Buckets,
+		arg.Buyers,
+		arg.Qtys,
+		arg.States,
 	)
 	return err
 }

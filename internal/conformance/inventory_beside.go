@@ -26,6 +26,7 @@ var ofThoseBeside = map[string]func(*testing.T, Inventory){
 	"AKeyOpenElsewhereStallsNobody":        on(keysOpenElsewhereStallNobody(1), patient(inventory.Merge)),
 	"KeysOpenElsewhereStallNobody":         on(keysOpenElsewhereStallNobody(20), patient(inventory.Merge)),
 	"AKeyOpenElsewhereStallsNobodyDirect":  on(keysOpenElsewhereStallNobody(1), small(inventory.Direct)),
+	"KeysOpenElsewhereLockNoStock":         on(keysOpenElsewhereLockNoStock, patient(inventory.Merge)),
 	"ACrowdOfCartsIsSold":                  on(aCrowdOfCartsIsSold, inventory.Options{}),
 	"CartsWeighTheirLines":                 on(cartsWeighTheirLines, patient(inventory.Merge)),
 	"SessionsStayWithinThePool":            on(sessionsStayWithinThePool, inventory.Options{}),

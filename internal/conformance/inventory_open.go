@@ -2,11 +2,13 @@ package conformance
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/inventory"
 )
 
@@ -66,4 +68,69 @@ func keysOpenElsewhereStallNobody(open int) func(t *testing.T, s *shop) {
 		s.wantsBooks(t, "hot", 0, 0, int64(rounds*(perRound+1)+open))
 		s.sound(t)
 	}
+}
+
+// keysOpenElsewhereLockNoStock has a crowd come to a Store with a hook, which decides with the stock locked. Many of its orders have keys
+// that another transaction writes. Another process looks all the while whether it could lock the stock at once, and keeps a log. The
+// stock is locked for the orders that are sold, and not for the search of those that wait.
+func keysOpenElsewhereLockNoStock(t *testing.T, s *shop) {
+	const open, free, rounds = 50, 20, 3
+	store := s.hooked(t, &faultconn.Dialer{}, s.o, ownRows)
+	s.stock(t, "hot", rounds*(open+free))
+	var statements []string
+	for _, key := range named("open", rounds*open) {
+		statements = append(statements, "INSERT INTO dblock_reservation (reservation_key, sku, buyer, qty, state) VALUES ('"+key+"', 'cold', '', 1, 2)")
+	}
+	letGo := s.lockRows(t, statements...)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var looks, locked int
+	looked := make(chan error, 1)
+	go func() { looked <- s.looksAtStock(ctx, &looks, &locked) }()
+	var all sync.WaitGroup
+	for round := range rounds {
+		for _, key := range named("open", rounds*open)[round*open:][:open] {
+			all.Go(func() {
+				if res, err := store.Reserve(t.Context(), order(key, "hot", 1)); err != nil || res.Replayed {
+					t.Errorf("%s, which waited: %+v, %v", key, res, err)
+				}
+			})
+		}
+		for _, a := range crowd(t.Context(), store, ordersOf(fmt.Sprint("round ", round), free, "hot")) {
+			if a.err != nil {
+				t.Errorf("%s: %v", a.req.Key, a.err)
+			}
+		}
+	}
+	stop()
+	if err := <-looked; err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("the stock was locked in %d of %d looks", locked, looks)
+	if looks < 10 || locked > looks/4 {
+		t.Errorf("the stock was locked in %d of %d looks", locked, looks)
+	}
+	letGo()
+	all.Wait()
+	s.wantsBooks(t, "hot", 0, 0, rounds*(open+free))
+	s.wantsOwnRows(t)
+}
+
+// looksAtStock counts how often it looks whether the hot stock is locked, and how often it is, until ctx ends.
+func (s *shop) looksAtStock(ctx context.Context, looks, locked *int) error {
+	for ctx.Err() == nil {
+		rows, err := s.db.QueryContext(context.WithoutCancel(ctx), "SELECT sku FROM dblock_stock WHERE sku = 'hot' FOR UPDATE SKIP LOCKED")
+		if err != nil {
+			return err
+		}
+		free := rows.Next()
+		if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+			return err
+		}
+		if *looks++; !free {
+			*locked++
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return nil
 }

@@ -188,22 +188,26 @@ func (d *database) insertAtOnce(ctx context.Context, on mysqldb.DBTX, rows []eng
 
 // lockAtOnce locks the reservations under the keys of rows, or fails.
 func lockAtOnce(ctx context.Context, on mysqldb.DBTX, rows []engine.Row) error {
-	var keys []string
+	return askAll(ctx, on, mysqldb.LockKeysNoWait, keysOf(rows), textArgs, func(*sql.Rows) error { return nil })
+}
+
+// keysOf are the keys of rows, none twice.
+func keysOf(rows []engine.Row) (keys []string) {
 	for _, r := range rows {
 		if r.Line == 0 {
 			keys = append(keys, r.Key)
 		}
 	}
-	return askAll(ctx, on, mysqldb.LockKeysNoWait, keys, textArgs, func(*sql.Rows) error { return nil })
+	return keys
 }
 
-// AwaitKey locks the reservation, and lets go of it.
-func (d *database) AwaitKey(ctx context.Context, r engine.Row) error {
+// AwaitKeys locks the reservations, and lets go of them.
+func (d *database) AwaitKeys(ctx context.Context, rows []engine.Row) error {
 	return d.inTx(ctx, func(on mysqldb.DBTX) (commit bool, err error) {
 		if engine.IsBrief(ctx) {
-			err = lockAtOnce(ctx, on, []engine.Row{r})
+			err = lockAtOnce(ctx, on, rows)
 		} else {
-			_, err = lockReservations(ctx, on, mysqldb.LockReservations, []string{r.Key})
+			_, err = lockReservations(ctx, on, mysqldb.LockReservations, keysOf(rows))
 		}
 		if mysqlfault.IsLocked(err) {
 			err = &bounded{err}

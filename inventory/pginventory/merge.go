@@ -204,8 +204,8 @@ func row(r pgdb.ReservationsRow) engine.Row {
 	}
 }
 
-// AwaitKey writes the order and takes it back, in one round trip.
-func (d *database) AwaitKey(ctx context.Context, r engine.Row) error {
+// AwaitKeys writes the orders and takes them back, in one round trip.
+func (d *database) AwaitKeys(ctx context.Context, rows []engine.Row) error {
 	conn, err := d.pool.Acquire(ctx)
 	if err != nil {
 		return fault.NoWrite(err)
@@ -218,7 +218,8 @@ func (d *database) AwaitKey(ctx context.Context, r engine.Row) error {
 	var batch pgx.Batch
 	batch.Queue(beginReadCommitted)
 	batch.Queue("select pg_catalog.set_config('lock_timeout', $1, true)", wait)
-	batch.Queue(d.sql(pgdb.AwaitKey), r.Key, r.SKU, r.Bucket, r.Buyer, r.Qty, r.State)
+	p := insertColumns(rows)
+	batch.Queue(d.sql(pgdb.AwaitKeys), p.ReservationKeys, p.Skus, p.Buckets, p.Buyers, p.Qtys, p.States)
 	batch.Queue("rollback")
 	if err = conn.SendBatch(ctx, &batch).Close(); err != nil {
 		rollback(ctx, conn)

@@ -140,10 +140,11 @@ FROM ROWS FROM (
     pg_catalog.unnest(sqlc.arg(states)::smallint[]), pg_catalog.unnest(sqlc.arg(limits)::boolean[]), pg_catalog.unnest(sqlc.arg(holds_us)::bigint[])
 ) AS n (reservation_key, line, sku, bucket, buyer, qty, state, limited, hold_us);
 
--- Waits for any other transaction that writes the reservation and has not ended. It is sent with a rollback behind it, and locks no stock.
--- name: AwaitKey :exec
+-- Waits for other transactions that write the reservations and have not ended. It is sent with a rollback behind it, and locks no stock.
+-- name: AwaitKeys :exec
 INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state)
-VALUES (sqlc.arg(reservation_key), sqlc.arg(sku), sqlc.arg(bucket), sqlc.arg(buyer), sqlc.arg(qty), sqlc.arg(state))
+SELECT pg_catalog.unnest(sqlc.arg(reservation_keys)::text[]), pg_catalog.unnest(sqlc.arg(skus)::text[]), pg_catalog.unnest(sqlc.arg(buckets)::int[]),
+       pg_catalog.unnest(sqlc.arg(buyers)::text[]), pg_catalog.unnest(sqlc.arg(qtys)::bigint[]), pg_catalog.unnest(sqlc.arg(states)::smallint[])
 ON CONFLICT (reservation_key, line) DO NOTHING;
 
 -- Rows that this transaction has locked are written where they stand (ctid): a join by their keys may be planned to read the whole

@@ -272,9 +272,9 @@ type Engine interface {
 	// Transact locks and reads what is asked for and writes what decide makes of it, all in one READ COMMITTED transaction.
 	Transact(ctx context.Context, ask Ask, decide func(Books) Plan) error
 
-	// AwaitKey waits until no other open transaction writes the reservation of a row, for about a second, or hardly at all if it is to be
-	// brief. Then the error is fault.Busy. It locks no stock and writes nothing.
-	AwaitKey(ctx context.Context, row Row) error
+	// AwaitKeys waits until no other open transaction writes the reservations of rows, which are sorted by key. It waits for about a
+	// second, or hardly at all if it is to be brief. Then the error is fault.Busy. It locks no stock and writes nothing.
+	AwaitKeys(ctx context.Context, rows []Row) error
 
 	// Tx returns a caller's transaction; false where it is not one of this engine's.
 	Tx(tx CallerTx) (Tx, bool)
