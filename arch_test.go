@@ -33,7 +33,7 @@ var rooms = [][]string{
 	{"inventory", "queue", "optimistic"},
 	{"inventory/internal/engine", "queue/internal/engine", "optimistic/internal/engine", "internal/lease", "internal/session",
 		"internal/pglisten"},
-	{"internal/member", "internal/pgschema", "internal/mysqlschema", "internal/retry"},
+	{"internal/member", "internal/pgschema", "internal/mysqlschema", "internal/mysqltx", "internal/retry"},
 	{"db/pgdb", "db/mysqldb", "internal/migratelock", "internal/devdb", "internal/mysqltext", "internal/pgfault", "internal/mysqlfault"},
 	{"internal/pgserver", "internal/mysqlserver", "internal/rowlock", "internal/merge", "internal/schema", "internal/faultconn", "internal/faultwire", "internal/pgscript", "internal/fault", "internal/callback"},
 	{"."},

@@ -194,12 +194,19 @@ func (q *Queries) EndClaimed(ctx context.Context, db DBTX, jobID []byte, memberI
 const FinishJobs = `-- name: FinishJobs :execrows
 DELETE j
 FROM (
-    SELECT ? AS job_id
-) ask
-STRAIGHT_JOIN dblock_queue_job j FORCE INDEX (PRIMARY) ON j.job_id = ask.job_id
+    SELECT b.job_id
+    FROM (
+        SELECT CAST(? AS BINARY) AS job_id
+    ) ask
+    STRAIGHT_JOIN dblock_queue_job b FORCE INDEX (PRIMARY) ON b.job_id = ask.job_id
+    LIMIT 100000
+    FOR UPDATE NOWAIT
+) own
+STRAIGHT_JOIN dblock_queue_job j FORCE INDEX (PRIMARY) ON j.job_id = own.job_id
 `
 
-func (q *Queries) FinishJobs(ctx context.Context, db DBTX, jobID []byte) (int64, error) {
+// It waits for no row of a job that another transaction has locked. The LIMIT keeps the server from merging the inner SELECT into the DELETE.
+func (q *Queries) FinishJobs(ctx context.Context, db DBTX, jobID interface{}) (int64, error) {
 	result, err := db.ExecContext(ctx, FinishJobs, jobID)
 	if err != nil {
 		return 0, err
@@ -242,12 +249,19 @@ func (q *Queries) LockPlaces(ctx context.Context, db DBTX, jobID []byte, memberI
 
 const NoteAttempts = `-- name: NoteAttempts :exec
 UPDATE (
-    SELECT CAST(? AS BINARY) AS job_id, CAST(? AS SIGNED) AS attempt, CAST(? AS BINARY) AS failure
-) ask
-STRAIGHT_JOIN dblock_queue_job j FORCE INDEX (PRIMARY) ON j.job_id = ask.job_id
-SET j.attempt = ask.attempt, j.last_error = COALESCE(NULLIF(ask.failure, ''), j.last_error)
+    SELECT b.job_id, ask.attempt, ask.failure
+    FROM (
+        SELECT CAST(? AS BINARY) AS job_id, CAST(? AS SIGNED) AS attempt, CAST(? AS BINARY) AS failure
+    ) ask
+    STRAIGHT_JOIN dblock_queue_job b FORCE INDEX (PRIMARY) ON b.job_id = ask.job_id
+    LIMIT 100000
+    FOR UPDATE NOWAIT
+) own
+STRAIGHT_JOIN dblock_queue_job j FORCE INDEX (PRIMARY) ON j.job_id = own.job_id
+SET j.attempt = own.attempt, j.last_error = COALESCE(NULLIF(own.failure, ''), j.last_error)
 `
 
+// It waits for no row of a job, either.
 func (q *Queries) NoteAttempts(ctx context.Context, db DBTX, jobID interface{}, attempt int64, failure interface{}) error {
 	_, err := db.ExecContext(ctx, NoteAttempts, jobID, attempt, failure)
 	return err

@@ -78,6 +78,7 @@ func (e Queue) Run(t *testing.T) {
 		"ABeginningProvesItsClaim":         aBeginningProvesItsClaim,
 		"ALockedJobStopsNoBeginnings":      aLockedJobStopsNoBeginnings,
 		"ALockedJobStopsNoEnds":            aLockedJobStopsNoEnds,
+		"ALockedJobStopsNoEndsBesideIt":    aLockedJobStopsNoEndsOfItsMessage,
 		"ARescueHasABackoff":               aRescueHasABackoff,
 		"ARescuePassesLockedKeys":          aRescuePassesLockedKeys,
 		"ARescueThatFailsKeepsItsClaims":   aRescueThatFailsKeepsItsClaims,

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/queue"
 )
 
@@ -308,4 +309,78 @@ func aLockedJobStopsNoEnds(t *testing.T, d *desk) {
 		t.Fatal(err)
 	}
 	until(t, "the locked jobs have ended", func() bool { return d.standing(t, locked) == 0 })
+}
+
+// One message carries the ends of a job whose row another transaction has locked, and of 50 others. The others are recorded while that
+// transaction is open, jobs that come later are done, and the server keeps no session for a statement whose caller has left.
+func aLockedJobStopsNoEndsOfItsMessage(t *testing.T, d *desk) {
+	const others = 50
+	q := d.open(t, queue.Options{Timeout: 3 * time.Second})
+	hold, held := make(chan struct{}), make(chan struct{}, others+1)
+	handle(t, q, "held", func(context.Context, queue.Job[int]) error {
+		held <- struct{}{}
+		<-hold
+		return nil
+	})
+	handle(t, q, "note", func(context.Context, queue.Job[int]) error { return nil })
+	work(t, q, queue.WorkerOptions{Exchanges: 1})
+	tasks := make([]queue.Task, others+1)
+	for i := range tasks {
+		tasks[i] = queue.Task{Kind: "held", Args: i}
+	}
+	made, err := q.EnqueueMany(soon(t), tasks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range tasks {
+		wait(t, held, "a job")
+	}
+	tx, err := d.db.BeginTx(context.Background(), &sql.TxOptions{Isolation: sql.LevelReadCommitted}) // it locks no gaps
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tx.Rollback() })
+	if _, err := tx.ExecContext(t.Context(), "SELECT job_id FROM dblock_queue_job ORDER BY job_id LIMIT 1 FOR UPDATE"); err != nil {
+		t.Fatal(err)
+	}
+	close(hold)
+	began, most := time.Now(), int64(0)
+	until(t, "the other ends of the message are recorded", func() bool {
+		most = max(most, d.sessions(t))
+		return d.standing(t, made) == 1
+	})
+	if took := time.Since(began); took > 20*time.Second { // less than the 50 s after which the server gives up
+		t.Errorf("the other ends of the message were recorded after %v", took)
+	}
+	var later []queue.ID
+	for n := range others {
+		later = append(later, enqueue(t, q, queue.Task{Kind: "note", Args: n})...)
+	}
+	until(t, "later jobs are done", func() bool {
+		most = max(most, d.sessions(t))
+		return d.standing(t, later) == 0
+	})
+	if n := d.standing(t, made); n != 1 {
+		t.Errorf("%d of the first jobs are there, want the locked one", n)
+	}
+	if d.e.Kind != devdb.Postgres && most > queuePool {
+		t.Errorf("the server had %d sessions, the pool is of %d", most, queuePool)
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	d.empty(t)
+}
+
+// queuePool is the size of a Queue's pool in these tests, on MySQL and MariaDB.
+const queuePool = 16
+
+// sessions counts those of the database, but for the test's own.
+func (d *desk) sessions(t *testing.T) int64 {
+	t.Helper()
+	query := "SELECT count(*) FROM information_schema.processlist WHERE db = DATABASE()"
+	if d.e.Kind == devdb.Postgres {
+		query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend'"
+	}
+	return d.count(t, query) - int64(d.db.Stats().OpenConnections)
 }

@@ -32,7 +32,7 @@ func (d *database) writeOne(ctx context.Context, on mysqldb.DBTX, r engine.Row, 
 	if err := d.insertAtOnce(ctx, on, []engine.Row{r}); err != nil {
 		return engine.TooFew, err
 	}
-	if engine.IsBrief(ctx) && !d.mariaDB {
+	if engine.IsBrief(ctx) && !d.pool.MariaDB {
 		if _, err := d.q.HoldNoWait(ctx, on, []byte(r.SKU), r.Qty); err != nil {
 			return engine.TooFew, err
 		}

@@ -16,7 +16,7 @@ import (
 // Transact takes the same few round trips whatever the size of the batch. There is no statement
 // that writes to two tables, and no way to send several at once that does not depend on the DSN.
 func (d *database) Transact(ctx context.Context, ask engine.Ask, decide func(engine.Books) engine.Plan) error {
-	return d.in(ctx, func(conn *sql.Conn) (bool, error) {
+	return d.pool.In(ctx, func(conn *sql.Conn) (bool, error) {
 		on := d.bounded(ctx, d.on(conn))
 		books, err := d.read(ctx, on, ask)
 		if err != nil {
@@ -178,8 +178,8 @@ func byKey(found []mysqldb.ReservationsRow) map[string][]engine.Row {
 // bounds the wait of the statement. MySQL can't bound it below a second, but finds out before, and waits only for a transaction that
 // comes in between.
 func (d *database) insertAtOnce(ctx context.Context, on mysqldb.DBTX, rows []engine.Row) error {
-	if d.mariaDB {
-		on = atOnce(on)
+	if d.pool.MariaDB {
+		on = d.pool.AtOnce(on)
 	} else if err := lockAtOnce(ctx, on, rows); err != nil {
 		return orKeyOpen(err)
 	}

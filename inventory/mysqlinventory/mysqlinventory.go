@@ -16,6 +16,7 @@ import (
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/mysqlschema"
 	"github.com/dblock-go/dblock/internal/mysqltext"
+	"github.com/dblock-go/dblock/internal/mysqltx"
 	"github.com/dblock-go/dblock/internal/schema"
 	"github.com/dblock-go/dblock/inventory"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
@@ -30,7 +31,7 @@ func New(ctx context.Context, db *sql.DB, o inventory.Options, more ...Option) (
 	if err := schema.CheckMySQLName(o.Schema); err != nil {
 		return nil, &inventory.InvalidError{Field: "Options.Schema", Reason: err.Error()}
 	}
-	d := &database{pool: db, schema: o.Schema}
+	d := &database{pool: mysqltx.Pool{DB: db}, schema: o.Schema}
 	for _, option := range more {
 		option(d)
 	}
@@ -38,17 +39,16 @@ func New(ctx context.Context, db *sql.DB, o inventory.Options, more ...Option) (
 	if err != nil {
 		return nil, err
 	}
-	d.mariaDB = server == "MariaDB"
+	d.pool.MariaDB = server == "MariaDB"
 	return inventory.New(d, o)
 }
 
 // database is the MySQL side of a Store.
 type database struct {
-	pool    *sql.DB
-	schema  string
-	q       mysqldb.Queries
-	hook    Hook // nil: none
-	mariaDB bool
+	pool   mysqltx.Pool
+	schema string
+	q      mysqldb.Queries
+	hook   Hook // nil: none
 }
 
 var _ engine.Engine = (*database)(nil)

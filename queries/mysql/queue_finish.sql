@@ -26,12 +26,19 @@ STRAIGHT_JOIN dblock_queue_claim c FORCE INDEX (PRIMARY)
 ON c.member_id = sqlc.arg(member_id) AND c.claim_id = sqlc.arg(claim_id) AND c.job_id = ask.job_id
 FOR UPDATE;
 
+-- It waits for no row of a job that another transaction has locked. The LIMIT keeps the server from merging the inner SELECT into the DELETE.
 -- name: FinishJobs :execrows
 DELETE j
 FROM (
-    SELECT sqlc.arg(job_id) AS job_id
-) ask
-STRAIGHT_JOIN dblock_queue_job j FORCE INDEX (PRIMARY) ON j.job_id = ask.job_id;
+    SELECT b.job_id
+    FROM (
+        SELECT CAST(sqlc.arg(job_id) AS BINARY) AS job_id
+    ) ask
+    STRAIGHT_JOIN dblock_queue_job b FORCE INDEX (PRIMARY) ON b.job_id = ask.job_id
+    LIMIT 100000
+    FOR UPDATE NOWAIT
+) own
+STRAIGHT_JOIN dblock_queue_job j FORCE INDEX (PRIMARY) ON j.job_id = own.job_id;
 
 -- Records that the last attempts of jobs begin, if their claims are still the member's. It locks the rows of the claims, too: nothing takes
 -- them away meanwhile. It passes over rows that are locked. The LIMIT keeps the server from merging the inner SELECT into the UPDATE.
@@ -58,12 +65,19 @@ FROM (
 STRAIGHT_JOIN dblock_queue_claim c FORCE INDEX (PRIMARY) ON c.member_id = ask.member_id AND c.claim_id = ask.claim_id AND c.job_id = ask.job_id
 STRAIGHT_JOIN dblock_queue_job j FORCE INDEX (PRIMARY) ON j.job_id = c.job_id;
 
+-- It waits for no row of a job, either.
 -- name: NoteAttempts :exec
 UPDATE (
-    SELECT CAST(sqlc.arg(job_id) AS BINARY) AS job_id, CAST(sqlc.arg(attempt) AS SIGNED) AS attempt, CAST(sqlc.arg(failure) AS BINARY) AS failure
-) ask
-STRAIGHT_JOIN dblock_queue_job j FORCE INDEX (PRIMARY) ON j.job_id = ask.job_id
-SET j.attempt = ask.attempt, j.last_error = COALESCE(NULLIF(ask.failure, ''), j.last_error);
+    SELECT b.job_id, ask.attempt, ask.failure
+    FROM (
+        SELECT CAST(sqlc.arg(job_id) AS BINARY) AS job_id, CAST(sqlc.arg(attempt) AS SIGNED) AS attempt, CAST(sqlc.arg(failure) AS BINARY) AS failure
+    ) ask
+    STRAIGHT_JOIN dblock_queue_job b FORCE INDEX (PRIMARY) ON b.job_id = ask.job_id
+    LIMIT 100000
+    FOR UPDATE NOWAIT
+) own
+STRAIGHT_JOIN dblock_queue_job j FORCE INDEX (PRIMARY) ON j.job_id = own.job_id
+SET j.attempt = own.attempt, j.last_error = COALESCE(NULLIF(own.failure, ''), j.last_error);
 
 -- name: DeferJobs :execrows
 INSERT INTO dblock_queue_scheduled (run_at, job_id, queue, priority)

@@ -27,8 +27,19 @@ func EnqueueTx(ctx context.Context, q *queue.Queue, tx *sql.Tx, tasks ...queue.T
 
 // Insert is a transaction of its own.
 func (d *database) Insert(ctx context.Context, jobs []engine.Insert, wait time.Duration) (dups []engine.Duplicate, err error) {
+	if wait > 0 {
+		return d.insert(ctx, jobs, true)
+	}
+	err = patiently(ctx, func() (err error) {
+		dups, err = d.insert(ctx, jobs, false)
+		return err
+	})
+	return dups, err
+}
+
+func (d *database) insert(ctx context.Context, jobs []engine.Insert, atOnce bool) (dups []engine.Duplicate, err error) {
 	err = d.inTx(ctx, func(on mysqldb.DBTX) (commit bool, err error) {
-		if wait > 0 {
+		if atOnce {
 			if err := lockKeys(ctx, on, jobs); err != nil {
 				return false, err
 			}
@@ -64,7 +75,7 @@ func (d *database) Tx(tx engine.CallerTx) (engine.Tx, bool) {
 	if !ours || caller == nil {
 		return nil, false
 	}
-	return callerTx{d.on(caller)}, true
+	return callerTx{d.onCaller(caller)}, true
 }
 
 type callerTx struct{ on mysqldb.DBTX }

@@ -11,6 +11,7 @@ import (
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/mysqlfault"
 	"github.com/dblock-go/dblock/internal/mysqltext"
+	"github.com/dblock-go/dblock/internal/mysqltx"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
@@ -26,11 +27,12 @@ var errSomeCancelled = errors.New("mysqlqueue: some jobs are to be cancelled")
 // server counts a wait in seconds.
 func (d *database) Exchange(ctx context.Context, x *engine.Exchange) (got engine.Exchanged, err error) {
 	for pause, waited := time.Millisecond, time.Duration(0); ; pause, waited = 2*pause, waited+pause {
+		sent := time.Now()
 		got, err = d.exchange(ctx, x, false)
 		if errors.Is(err, errSomeLost) {
 			got, err = d.exchange(ctx, x, true)
 		}
-		if !x.LocksKeys() || !mysqlfault.IsLocked(err) || waited >= x.RowWait() || !sleep(ctx, pause) {
+		if !mysqlfault.IsLocked(err) || waited >= x.RowWait() || time.Since(sent) >= mysqltx.LockWait || !sleep(ctx, pause) {
 			break
 		}
 	}

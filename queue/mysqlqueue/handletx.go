@@ -8,6 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/mysqltx"
 	"github.com/dblock-go/dblock/queue"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
@@ -24,8 +25,8 @@ import (
 // tx is rolled back where fn returns an error (Snooze, Discard and Cancel, too) or panics, where a middleware makes an error of what it
 // returned, where ctx has ended, and where the process has lost its claims, for which it need not know yet (Observer.Lost); then the job
 // goes on as with queue.Handle. After a deadlock fn is run again at once, up to five times in one attempt; so it must return the errors of
-// its statements. If the row of the job's unique key or group is locked at its end, for longer than about 50 ms, the job is run again
-// soon, and that is no attempt. A commit that got no answer is looked up.
+// its statements. If the row of the job's unique key or group is locked at its end, for longer than about 50 ms, or the row of the
+// job, the job is run again soon, and that is no attempt. A commit that got no answer is looked up.
 //
 // EnqueueTx with tx makes jobs that follow from this one exactly if it ends. fn must not use tx after it has returned, nor end it: the
 // attempt fails with dblock.ErrTxEnded then, and what it has committed is there. So it is after a statement that commits, such as CREATE
@@ -50,9 +51,9 @@ func (d *database) Begin(ctx context.Context) (*sql.Tx, engine.Work, error) {
 		if err = w.begin(ctx); err == nil {
 			return w.tx, w, nil
 		}
-		discard(conn)
+		mysqltx.Discard(conn)
 		_ = conn.Close()
-		if n == attempts || !errors.Is(err, driver.ErrBadConn) {
+		if n == mysqltx.Attempts || !errors.Is(err, driver.ErrBadConn) {
 			return nil, nil, fault.NoWrite(err)
 		}
 	}
@@ -60,10 +61,12 @@ func (d *database) Begin(ctx context.Context) (*sql.Tx, engine.Work, error) {
 
 // Await is a transaction, so that no default of the session's can be in the way.
 func (d *database) Await(ctx context.Context, job engine.ID) (stands bool, err error) {
-	err = d.inTx(ctx, func(on mysqldb.DBTX) (commit bool, err error) {
-		found, err := d.q.AwaitJob(ctx, on, job[:])
-		stands = len(found) > 0
-		return false, err
+	err = patiently(ctx, func() error {
+		return d.inTx(ctx, func(on mysqldb.DBTX) (commit bool, err error) {
+			found, err := d.q.AwaitJob(ctx, on, job[:])
+			stands = len(found) > 0
+			return false, err
+		})
 	})
 	return stands, err
 }

@@ -3,6 +3,7 @@ package mysqlqueue
 import (
 	"context"
 
+	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
@@ -33,7 +34,11 @@ func (e *exchange) keepDead(x *engine.Exchange, ours [][]byte) error {
 }
 
 // PruneHistory goes along the key.
-func (d *database) PruneHistory(ctx context.Context, days, most int) (int, error) {
-	n, err := d.q.PruneHistory(ctx, d.on(d.pool), int64(-days), int32(most))
-	return int(n), err
+func (d *database) PruneHistory(ctx context.Context, days, most int) (pruned int, err error) {
+	err = d.written(ctx, func(on mysqldb.DBTX) error {
+		n, err := d.q.PruneHistory(ctx, on, int64(-days), int32(most))
+		pruned = int(n)
+		return err
+	})
+	return pruned, err
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/mysqltext"
+	"github.com/dblock-go/dblock/internal/mysqltx"
 )
 
 // Join makes the member's row.
@@ -45,23 +46,22 @@ func (d *database) Leave(ctx context.Context, id member.ID) error {
 
 // Evict is two statements, each in a snapshot of its own.
 func (d *database) Evict(ctx context.Context, m member.ID) (gone bool, err error) {
-	on := d.on(d.pool)
-	if err := d.q.Evict(ctx, on, m[:]); err != nil {
+	if err := d.written(ctx, func(on mysqldb.DBTX) error { return d.q.Evict(ctx, on, m[:]) }); err != nil {
 		return false, err
 	}
-	stands, err := d.q.MemberStands(ctx, on, m[:])
+	stands, err := d.q.MemberStands(ctx, d.on(d.pool), m[:])
 	return stands == 0, err
 }
 
 // heart is a connection that only heartbeats use, so that they come through when all others are busy. Where the pool has no more than
 // one, it is not kept.
 type heart struct {
-	pool *sql.DB
+	pool mysqltx.Pool
 	turn chan struct{} // holds one: whose turn it is to use conn; a channel, as a wait for it can end
 	conn *sql.Conn     // nil: to be made
 }
 
-func newHeart(pool *sql.DB) heart { return heart{pool: pool, turn: make(chan struct{}, 1)} }
+func newHeart(pool mysqltx.Pool) heart { return heart{pool: pool, turn: make(chan struct{}, 1)} }
 
 // do runs one autocommit statement. After any error the next one gets a connection of its own.
 func (h *heart) do(ctx context.Context, on func(mysqltext.Conn) mysqldb.DBTX, statement func(mysqldb.DBTX) error) error {
@@ -73,28 +73,25 @@ func (h *heart) do(ctx context.Context, on func(mysqltext.Conn) mysqldb.DBTX, st
 	}
 	for n := 1; ; n++ {
 		if h.conn == nil {
-			conn, err := h.pool.Conn(ctx)
+			conn, err := h.pool.Bind(ctx)
 			if err != nil {
 				return fault.NoWrite(err)
 			}
 			h.conn = conn
 		}
 		err := statement(on(h.conn))
-		if err != nil {
-			discard(h.conn)
-		}
 		if err != nil || h.pool.Stats().MaxOpenConnections == 1 {
-			h.drop()
+			h.drop(ctx, err == nil)
 		}
-		if n == attempts || !errors.Is(err, driver.ErrBadConn) {
+		if n == mysqltx.Attempts || !errors.Is(err, driver.ErrBadConn) {
 			return err
 		}
 	}
 }
 
-func (h *heart) drop() {
+func (h *heart) drop(ctx context.Context, clean bool) {
 	if h.conn != nil {
-		_ = h.conn.Close()
+		h.pool.Return(ctx, h.conn, clean)
 		h.conn = nil
 	}
 }
@@ -103,5 +100,5 @@ func (h *heart) drop() {
 func (h *heart) close() {
 	h.turn <- struct{}{}
 	defer func() { <-h.turn }()
-	h.drop()
+	h.drop(context.Background(), true)
 }

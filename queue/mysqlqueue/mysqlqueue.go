@@ -15,6 +15,7 @@ import (
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/mysqlschema"
 	"github.com/dblock-go/dblock/internal/mysqltext"
+	"github.com/dblock-go/dblock/internal/mysqltx"
 	"github.com/dblock-go/dblock/internal/schema"
 	"github.com/dblock-go/dblock/queue"
 	"github.com/dblock-go/dblock/queue/internal/engine"
@@ -37,16 +38,19 @@ func New(ctx context.Context, db *sql.DB, o queue.Options) (*queue.Queue, error)
 	if err != nil {
 		return nil, err
 	}
-	d := &database{pool: db, heart: newHeart(db), schema: o.Schema}
-	if _, err := mysqlschema.Check(ctx, d.on(d.pool)); err != nil {
+	d := &database{pool: mysqltx.Pool{DB: db}, schema: o.Schema}
+	server, err := mysqlschema.Check(ctx, d.on(d.pool))
+	if err != nil {
 		return nil, err
 	}
+	d.pool.MariaDB = server == "MariaDB"
+	d.heart = newHeart(d.pool)
 	return queue.New(d, o)
 }
 
 // database is the MySQL side of a Queue.
 type database struct {
-	pool   *sql.DB
+	pool   mysqltx.Pool
 	heart  heart
 	schema string
 	q      mysqldb.Queries
@@ -54,8 +58,11 @@ type database struct {
 
 var _ engine.Engine = (*database)(nil)
 
-// on returns what the generated queries run on.
-func (d *database) on(conn mysqltext.Conn) mysqldb.DBTX { return mysqlschema.On(conn, d.schema) }
+// on returns what the generated queries run on. On MariaDB the server bounds for how long they wait for locks.
+func (d *database) on(conn mysqltext.Conn) mysqldb.DBTX { return d.pool.Bounded(d.onCaller(conn)) }
+
+// onCaller is on in a caller's transaction, whose waits are the caller's to bound.
+func (d *database) onCaller(conn mysqltext.Conn) mysqldb.DBTX { return mysqlschema.On(conn, d.schema) }
 
 // Close gives the heart's connection back to the pool.
 func (d *database) Close() { d.heart.close() }

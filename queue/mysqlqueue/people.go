@@ -16,12 +16,12 @@ import (
 
 // Pause notes since when.
 func (d *database) Pause(ctx context.Context, queue string) error {
-	return d.q.PauseQueue(ctx, d.on(d.pool), []byte(queue))
+	return d.written(ctx, func(on mysqldb.DBTX) error { return d.q.PauseQueue(ctx, on, []byte(queue)) })
 }
 
 // Resume drops the note.
 func (d *database) Resume(ctx context.Context, queue string) error {
-	return d.q.ResumeQueue(ctx, d.on(d.pool), []byte(queue))
+	return d.written(ctx, func(on mysqldb.DBTX) error { return d.q.ResumeQueue(ctx, on, []byte(queue)) })
 }
 
 // IsPaused reads the note.
@@ -209,9 +209,13 @@ func (d *database) takeFree(ctx context.Context, on mysqldb.DBTX, queue, key, jo
 func (*database) IsLocked(err error) bool { return mysqlfault.IsLocked(err) }
 
 // Forget deletes the row.
-func (d *database) Forget(ctx context.Context, job engine.ID) (bool, error) {
-	n, err := d.q.ForgetDead(ctx, d.on(d.pool), job[:])
-	return n > 0, err
+func (d *database) Forget(ctx context.Context, job engine.ID) (found bool, err error) {
+	err = d.written(ctx, func(on mysqldb.DBTX) error {
+		n, err := d.q.ForgetDead(ctx, on, job[:])
+		found = n > 0
+		return err
+	})
+	return found, err
 }
 
 // Purge reads along the index of the times, without locks, and deletes by the key.
@@ -220,14 +224,22 @@ func (d *database) Purge(ctx context.Context, queue string, age time.Duration, m
 	if err != nil || len(old) == 0 {
 		return 0, err
 	}
-	n, err := byKeys(ctx, d.on(d.pool), mysqldb.PurgeDead, old)
+	var n int64
+	err = d.written(ctx, func(on mysqldb.DBTX) (err error) {
+		n, err = byKeys(ctx, on, mysqldb.PurgeDead, old)
+		return err
+	})
 	return int(n), err
 }
 
 // AskToCancel is one statement.
 func (d *database) AskToCancel(ctx context.Context, m member.ID, claim, job engine.ID) (held bool, err error) {
-	n, err := d.q.AskToCancel(ctx, d.on(d.pool), m[:], claim[:], job[:])
-	return n > 0, err
+	err = d.written(ctx, func(on mysqldb.DBTX) error {
+		n, err := d.q.AskToCancel(ctx, on, m[:], claim[:], job[:])
+		held = n > 0
+		return err
+	})
+	return held, err
 }
 
 // Cancels goes along the key.
@@ -246,8 +258,14 @@ func (d *database) DropCancels(ctx context.Context, m member.ID, jobs []engine.I
 	for _, job := range jobs {
 		all = append(all, m[:], job[:])
 	}
-	_, err := asks(ctx, d.on(d.pool), mysqldb.DropCancels, len(jobs), all)
-	return err
+	return d.dropCancels(ctx, all)
+}
+
+func (d *database) dropCancels(ctx context.Context, all []any) error {
+	return d.written(ctx, func(on mysqldb.DBTX) error {
+		_, err := asks(ctx, on, mysqldb.DropCancels, len(all)/2, all)
+		return err
+	})
 }
 
 // PruneCancels reads without locks, and deletes by the key.
@@ -260,8 +278,10 @@ func (d *database) PruneCancels(ctx context.Context) error {
 	for _, o := range old {
 		all = append(all, o.MemberID, o.JobID)
 	}
-	_, err = asks(ctx, d.on(d.pool), mysqldb.DropCancels, len(old), all)
-	return err
+	if len(all) == 0 {
+		return nil
+	}
+	return d.dropCancels(ctx, all)
 }
 
 func noRows(err error) bool { return errors.Is(err, sql.ErrNoRows) }

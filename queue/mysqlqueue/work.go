@@ -9,6 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/mysqlfault"
+	"github.com/dblock-go/dblock/internal/mysqltx"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
@@ -38,7 +39,7 @@ const mark = "dblock_queue_job"
 
 // begin has the transaction end with ctx, until the handler has returned.
 func (w *work) begin(ctx context.Context) error {
-	if _, err := w.conn.ExecContext(ctx, readCommitted[0]+", READ WRITE"); err != nil {
+	if _, err := w.conn.ExecContext(ctx, mysqltx.ReadCommitted+", READ WRITE"); err != nil {
 		return err
 	}
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
@@ -152,7 +153,7 @@ func (w *work) Rollback(ctx context.Context) {
 	err := w.tx.Rollback()
 	w.end()
 	if !own || !w.over || err != nil {
-		discard(w.conn)
+		mysqltx.Discard(w.conn)
 	}
 	_ = w.conn.Close()
 }
