@@ -31,6 +31,7 @@ type mode struct {
 	assumeNew bool
 
 	recordRefusals bool
+	unswept        bool // also of orders over a limit whose buyers' expired holds were not swept
 }
 
 // decide says what becomes of each order, in the order of their arrival, and what is to be
@@ -81,10 +82,16 @@ func (d *decision) order(o *order) answer {
 		d.grant(o)
 		return answer{Value: outcome{State: o.state(), left: o.Hold}}
 	}
-	if _, unknown := refused.(*UnknownSKUError); d.mode.recordRefusals && !unknown {
+	if d.isToRecord(o, refused) {
 		d.decided[o.Key] = refusal(o, refused)
 	}
 	return answer{Value: outcome{State: Refused}, Err: refused}
+}
+
+// isToRecord tells that a refusal is recorded. One for a limit is final only if the buyer has no expired holds: see Store.decidedAgain.
+func (d *decision) isToRecord(o *order, refused error) bool {
+	_, unknown := refused.(*UnknownSKUError)
+	return d.mode.recordRefusals && !unknown && (o.swept || d.mode.unswept || !isOverLimit(refused))
 }
 
 // refuse says behind which lock an order has to wait before it can be decided, or why it does not fit.

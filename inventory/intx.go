@@ -40,6 +40,22 @@ func (s *Store) reserveIn(ctx context.Context, caller engine.CallerTx, o order) 
 		return Reservation{}, &InvalidError{"tx", "it is nil, or of another engine than the Store"}
 	}
 	began := time.Now()
+	a, err := s.decideIn(ctx, tx, o)
+	if err == nil && isOverLimit(a.Err) {
+		o.swept = true
+		var swept bool
+		if swept, err = s.sweepIn(ctx, tx, o.Buyer); err == nil && (swept || s.o.RecordRefusals) {
+			a, err = s.decideIn(ctx, tx, o)
+		}
+	}
+	if err != nil {
+		return Reservation{}, s.explainIn(err, o.Key)
+	}
+	return o.reservation(a.Value, began), a.Err
+}
+
+// decideIn decides an order in a caller's transaction. It waits for what others have locked.
+func (s *Store) decideIn(ctx context.Context, tx engine.Tx, o order) (answer, error) {
 	orders := []order{o}
 	ask := asked(orders)
 	ask.Wait, ask.WaitQuotas = true, true
@@ -49,28 +65,62 @@ func (s *Store) reserveIn(ctx context.Context, caller engine.CallerTx, o order) 
 			plan, answers = decide(orders, books, mode{recordRefusals: s.o.RecordRefusals})
 			return plan
 		})
-		is := fault.Other
-		if err != nil {
-			is = s.fault(err)
-		}
 		switch {
 		case err == nil:
-			return o.reservation(answers[0].Value, began), answers[0].Err
-		case errors.Is(err, engine.ErrTxEnded):
-			return Reservation{}, &InvalidError{"tx", fmt.Sprintf("it has ended: order %q was not sent", o.Key)}
-		case errors.Is(err, engine.ErrTxReadOnly):
-			return Reservation{}, &InvalidError{"tx", fmt.Sprintf("it is read-only: order %q was not written", o.Key)}
-		case errors.Is(err, dblock.ErrTxEnded):
-			return Reservation{}, fmt.Errorf("order %q: %w", o.Key, err)
-		case is == fault.Duplicate && n < txTries:
-			continue
-		case is == fault.Duplicate || is == fault.Retry:
-			return Reservation{}, fmt.Errorf("%w: order %q: %w", dblock.ErrConflict, o.Key, err)
-		case is == fault.Busy:
-			return Reservation{}, fmt.Errorf("%w: order %q: nothing was written: %w", dblock.ErrBusy, o.Key, err)
-		case is == fault.Unreachable || is == fault.Lost:
-			return Reservation{}, fmt.Errorf("%w: order %q: nothing was written: %w", dblock.ErrUnavailable, o.Key, err)
+			return answers[0], nil
+		case isEnded(err) || s.fault(err) != fault.Duplicate || n == txTries:
+			return answer{}, err
 		}
-		return Reservation{}, s.explain(err, fmt.Sprintf("order %q", o.Key))
 	}
+}
+
+// sweepIn gives back, in a caller's transaction, the expired holds of a buyer of which it finds no row locked. It passes over those that
+// the database refuses.
+func (s *Store) sweepIn(ctx context.Context, tx engine.Tx, buyer string) (swept bool, err error) {
+	due, err := tx.DueOf(ctx, []string{buyer}, dueScan)
+	if err != nil {
+		return false, err
+	}
+	for _, key := range s.without(due[buyer]) {
+		err := tx.Move(ctx, func(tx engine.MoveTx) error {
+			moves, _, err := locked(ctx, tx, []change{{to: Expired, key: key}})
+			if err != nil || moves.IsEmpty() {
+				return err
+			}
+			return tx.Write(ctx, moves)
+		})
+		switch {
+		case err == nil:
+			swept = true
+		case isEnded(err) || s.fault(err) != fault.Poison:
+			return false, err
+		}
+	}
+	return swept, nil
+}
+
+// isEnded tells that a caller's transaction can't be used.
+func isEnded(err error) bool {
+	return errors.Is(err, engine.ErrTxEnded) || errors.Is(err, engine.ErrTxReadOnly) || errors.Is(err, dblock.ErrTxEnded)
+}
+
+// explainIn is explain for an order in a caller's transaction.
+func (s *Store) explainIn(err error, key string) error {
+	switch {
+	case errors.Is(err, engine.ErrTxEnded):
+		return &InvalidError{"tx", fmt.Sprintf("it has ended: order %q was not sent", key)}
+	case errors.Is(err, engine.ErrTxReadOnly):
+		return &InvalidError{"tx", fmt.Sprintf("it is read-only: order %q was not written", key)}
+	case errors.Is(err, dblock.ErrTxEnded):
+		return fmt.Errorf("order %q: %w", key, err)
+	}
+	switch s.fault(err) {
+	case fault.Duplicate, fault.Retry:
+		return fmt.Errorf("%w: order %q: %w", dblock.ErrConflict, key, err)
+	case fault.Busy:
+		return fmt.Errorf("%w: order %q: nothing was written: %w", dblock.ErrBusy, key, err)
+	case fault.Unreachable, fault.Lost:
+		return fmt.Errorf("%w: order %q: nothing was written: %w", dblock.ErrUnavailable, key, err)
+	}
+	return s.explain(err, fmt.Sprintf("order %q", key))
 }

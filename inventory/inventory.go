@@ -35,7 +35,7 @@ type Request struct {
 	// Limit is how many units of this SKU its buyer may have at most, held and sold, counting all orders that had a Limit
 	// themselves: at most N of X per Y. It is the order's own, so that it can be changed at any time. What is cancelled or
 	// expires does not count any more: an order that is over the limit has expired holds of its buyer's swept first, if they are among the
-	// 1,000 that expired first (but not in ReserveTx or under RecordRefusals). Default 0: no limit. At most MaxQty.
+	// 100,000 that expired first. Default 0: no limit. At most MaxQty.
 	Limit int64
 
 	// Unstocked takes no stock: the SKU needs none, and only the Limit counts. That is for coupons of which everybody may use

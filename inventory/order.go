@@ -17,6 +17,7 @@ type order struct {
 
 	open   bool // another open transaction writes its key, as far as is known
 	looked bool // it is to be decided with what is recorded at hand: see Store.merged
+	swept  bool // its buyer's expired holds were swept, as far as they could be
 }
 
 func anyLooked(orders []order) bool {

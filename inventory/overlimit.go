@@ -7,28 +7,33 @@ import (
 )
 
 // A hold that has expired counts against its buyer's limit until it is swept. So an order that is refused for the limit has the buyer's
-// expired holds swept, and is decided once more. Those are looked for among as many expired holds as one sweep takes.
+// expired holds swept, and is decided once more. Until then its refusal is not recorded.
+
+// dueScan is among how many expired holds those of a buyer are looked for. No index finds them by buyer, as it would cost each sale.
+const dueScan = 100_000
 
 // decidedAgain returns what becomes of an order that was decided, if it was refused for its limit and the buyer has such holds.
 func (s *Store) decidedAgain(ctx context.Context, o order, got outcome, refused error) (outcome, error) {
-	if s.o.RecordRefusals || !isOverLimit(refused) {
+	if !isOverLimit(refused) {
 		return got, refused
 	}
 	looked := got
 	if !looked.looked {
-		if looked, _ = s.looks.Do(ctx, o); !looked.looked && !looked.passed {
-			return got, refused // whatever else it says: this was decided
-		}
+		looked, _ = s.looks.Do(ctx, o)
 	}
+	due := s.without(looked.due)
+	_, err := s.expire(ctx, due, s.o.Timeout) // what can't be swept goes on counting
+	o.swept = true
+	if s.o.RecordRefusals || err == nil && (len(due) > 0 || looked.passed) {
+		return s.decided(ctx, o)
+	}
+	return got, refused // whatever else the look says: this was decided
+}
+
+// without leaves out the keys whose sweep is postponed.
+func (s *Store) without(due []string) []string {
 	not := s.later.now()
-	keys := slices.DeleteFunc(slices.Clone(looked.due), func(key string) bool { return not[key] })
-	if len(keys) == 0 && !looked.passed {
-		return got, refused
-	}
-	if _, err := s.expire(ctx, keys, s.o.Timeout); err != nil {
-		return got, refused // what can't be swept goes on counting
-	}
-	return s.decided(ctx, o)
+	return slices.DeleteFunc(slices.Clone(due), func(key string) bool { return not[key] })
 }
 
 // isOverLimit tells that an order was refused for its limit by what buyers have now.
@@ -49,5 +54,5 @@ func (s *Store) dueOf(ctx context.Context, orders []order, d decision) (map[stri
 		return nil, nil
 	}
 	slices.Sort(buyers)
-	return s.engine.DueOf(ctx, slices.Compact(buyers), sweepBatch)
+	return s.engine.DueOf(ctx, slices.Compact(buyers), dueScan)
 }

@@ -126,7 +126,7 @@ func (s *Store) transact(ctx context.Context, orders []order, this attempt) (ans
 	if this.assumeNew {
 		ask.Keys = nil
 	}
-	m := mode{assumeNew: this.assumeNew || ask.Own != 0, recordRefusals: s.o.RecordRefusals || this.doubt}
+	m := mode{assumeNew: this.assumeNew || ask.Own != 0, recordRefusals: s.o.RecordRefusals || this.doubt, unswept: this.doubt}
 	p := s.beforeProof(ask.SKUs)
 	var seen engine.Books
 	var plan engine.Plan

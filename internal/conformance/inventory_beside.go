@@ -48,6 +48,7 @@ var ofThoseBeside = map[string]func(*testing.T, Inventory){
 	"ACallersTxOutlivesARefusal":           ofCallers(aCallersTxOutlivesARefusal),
 	"ACallersTxMeetsOthers":                ofCallers(aCallersTxMeetsOthers),
 	"ACallersTxNeverSellsOnWhatItSawFirst": ofCallers(aCallersTxNeverSellsOnWhatItSawFirst),
+	"ACallersTxCountsNoExpiredHold":        ofCallers(aCallersTxCountsNoExpiredHold),
 	"ACallersTxThatIsNone":                 ofCallers(aCallersTxThatIsNone),
 }
 

@@ -3,6 +3,7 @@ package conformance
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -137,7 +138,7 @@ func aLimitCountsWhatIsHeldAndSold(t *testing.T, s *shop) {
 }
 
 // aLimitCountsNoExpiredHold has a buyer whose holds have expired order as much again, though nothing was swept: one order, a cart and a
-// crowd, from a Store that knows of the holds and from one that does not. Where refusals are recorded, the first answer stays.
+// crowd, from a Store that knows of the holds and from one that does not, and from one that records refusals.
 func aLimitCountsNoExpiredHold(t *testing.T, s *shop) {
 	s.keepsBooks(t)
 	s.stock(t, "sale", 1000)
@@ -186,13 +187,42 @@ func aLimitCountsNoExpiredHold(t *testing.T, s *shop) {
 			t.Errorf("%s: %d were sold to a crowd of one buyer's", name, sold)
 		}
 		expired("eve")
-		for range 2 {
-			if _, err := s.open(t, strict).Reserve(t.Context(), hold("eve", "g")); !errors.Is(err, inventory.ErrLimitExceeded) {
-				t.Errorf("%s: where refusals are recorded: %v", name, err)
+		recording := s.open(t, strict)
+		for _, key := range []string{"d", "e"} {
+			if res, err := recording.Reserve(t.Context(), hold("eve", key)); err != nil || res.Replayed {
+				t.Errorf("%s: where refusals are recorded: %+v, %v", name, res, err)
+			}
+		}
+		for _, replayed := range []bool{false, true} {
+			if res, err := recording.Reserve(t.Context(), hold("eve", "f")); !errors.Is(err, inventory.ErrLimitExceeded) || res.Replayed != replayed {
+				t.Errorf("%s: one too many where refusals are recorded: %+v, %v", name, res, err)
 			}
 		}
 	}
 	s.balanced(t)
+}
+
+// aLimitCountsNoExpiredHoldBehindOthers has thousands of holds of other buyers expire before those of a buyer who orders as much again.
+func aLimitCountsNoExpiredHoldBehindOthers(t *testing.T, s *shop) {
+	s.stock(t, "sale", 10)
+	order := func(key string) inventory.Request {
+		r := perBuyer(key, "sale", "ann", 2)
+		r.Hold = time.Hour
+		return r
+	}
+	s.sells(t, order("a"))
+	s.sells(t, order("b"))
+	values := make([]string, 3000)
+	for i := range values {
+		values[i] = fmt.Sprintf("('old-%d', 'old', 'other', 1, 1, '1999-01-01 00:00:00')", i)
+	}
+	s.exec(t, "INSERT INTO dblock_reservation (reservation_key, sku, buyer, qty, state, expires_at) VALUES "+strings.Join(values, ", "))
+	s.exceeds(t, order("c"), 2)
+	s.isDue(t, "a", "b")
+	s.sells(t, order("c"))
+	s.sells(t, order("d"))
+	s.exceeds(t, order("e"), 2)
+	s.wantsBooks(t, "sale", 8, 2, 0)
 }
 
 // aLimitNeedsABuyer: nobody could be told from anybody.

@@ -92,7 +92,7 @@ func (m *model) reserve(d deed) reply {
 		state = inventory.Held
 	}
 	kind, detail := m.refuse(d.Request.Buyer, lines)
-	if kind == isLimited && !m.records && m.sweepOf(d.Request.Buyer) > 0 {
+	if kind == isLimited && m.sweepOf(d.Request.Buyer) > 0 {
 		kind, detail = m.refuse(d.Request.Buyer, lines)
 	}
 	if kind == "" {

@@ -49,15 +49,29 @@ type callerTx struct {
 	on mysqldb.DBTX
 }
 
-// Decide writes below a savepoint. After a deadlock the server has rolled back all of the transaction, and there is none.
+// Decide writes below a savepoint.
 func (t callerTx) Decide(ctx context.Context, ask engine.Ask, decide func(engine.Books) engine.Plan) error {
+	return t.below(ctx, func() error { return t.decide(ctx, ask, decide) })
+}
+
+// DueOf reads below no savepoint: it writes nothing.
+func (t callerTx) DueOf(ctx context.Context, buyers []string, limit int) (map[string][]string, error) {
+	return t.d.dueOf(ctx, t.on, buyers, limit)
+}
+
+func (t callerTx) Move(ctx context.Context, fn func(engine.MoveTx) error) error {
+	return t.below(ctx, func() error { return fault.NoWrite(fn(&moveTx{d: t.d, on: t.on})) })
+}
+
+// below runs fn below a savepoint. After a deadlock the server has rolled back all of the transaction, and there is none.
+func (t callerTx) below(ctx context.Context, fn func() error) error {
 	if _, err := t.on.ExecContext(ctx, "SAVEPOINT dblock_reserve"); err != nil {
 		if errors.Is(err, sql.ErrTxDone) {
 			return engine.ErrTxEnded
 		}
 		return fault.NoWrite(err)
 	}
-	err := t.decide(ctx, ask, decide)
+	err := fn()
 	if err == nil {
 		if _, err = t.on.ExecContext(ctx, "RELEASE SAVEPOINT dblock_reserve"); mysqlfault.IsNoSavepoint(err) {
 			return errNoTx(err)

@@ -120,7 +120,11 @@ func (d *database) Due(ctx context.Context, limit int) ([]string, error) {
 
 // DueOf returns by buyer the keys of those that some buyers hold.
 func (d *database) DueOf(ctx context.Context, buyers []string, limit int) (map[string][]string, error) {
-	due, err := d.q.DueOf(ctx, d.on(d.pool), int32(limit), blobs(buyers))
+	return d.dueOf(ctx, d.on(d.pool), buyers, limit)
+}
+
+func (d *database) dueOf(ctx context.Context, on mysqldb.DBTX, buyers []string, limit int) (map[string][]string, error) {
+	due, err := d.q.DueOf(ctx, on, int32(limit), blobs(buyers))
 	keys := make(map[string][]string)
 	for _, r := range due {
 		buyer := string(r.Buyer)

@@ -50,13 +50,27 @@ type callerTx struct {
 
 // Decide locks with statements of their own: a caller's transaction may be one of database/sql, which knows no batches.
 func (t callerTx) Decide(ctx context.Context, ask engine.Ask, decide func(engine.Books) engine.Plan) error {
+	return t.below(ctx, func() error { return t.decide(ctx, ask, decide) })
+}
+
+// DueOf reads below no savepoint: it writes nothing.
+func (t callerTx) DueOf(ctx context.Context, buyers []string, limit int) (map[string][]string, error) {
+	return t.d.dueOf(ctx, t.on, buyers, limit)
+}
+
+func (t callerTx) Move(ctx context.Context, fn func(engine.MoveTx) error) error {
+	return t.below(ctx, func() error { return fault.NoWrite(fn(callerMoveTx{t})) })
+}
+
+// below runs fn below a savepoint.
+func (t callerTx) below(ctx context.Context, fn func() error) error {
 	if _, err := t.on.Exec(ctx, "savepoint dblock_reserve"); err != nil {
 		if errors.Is(err, pgx.ErrTxClosed) || errors.Is(err, sql.ErrTxDone) || pgfault.Code(err) == pgfault.NoTransaction {
 			return engine.ErrTxEnded
 		}
 		return fault.NoWrite(err)
 	}
-	err := t.decide(ctx, ask, decide)
+	err := fn()
 	if err == nil {
 		_, err = t.on.Exec(ctx, "release savepoint dblock_reserve")
 		return fault.NoWrite(err)
@@ -120,6 +134,55 @@ func (t callerTx) write(ctx context.Context, plan engine.Plan) error {
 	}
 	skus, buckets, qtys := unitColumns(plan.Take)
 	return t.d.q.TakeStock(ctx, t.on, skus, buckets, qtys)
+}
+
+// callerMoveTx sends what moveTx sends in batches in statements of their own. It passes over rows that are locked.
+type callerMoveTx struct{ callerTx }
+
+func (t callerMoveTx) Reservations(ctx context.Context, keys []string, _ bool) (map[string][]engine.Row, map[string]bool, error) {
+	found, err := t.d.q.LockFreeReservations(ctx, t.on, keys)
+	if err != nil {
+		return nil, nil, err
+	}
+	recorded, lines := make(map[string][]engine.Row), make(map[string]int64)
+	for _, r := range found {
+		recorded[r.ReservationKey] = append(recorded[r.ReservationKey], row(pgdb.ReservationsRow(r)))
+	}
+	known, err := t.d.q.KnownLines(ctx, t.on, keys)
+	for _, k := range known {
+		lines[k.ReservationKey] = k.NumLines
+	}
+	return recorded, engine.Partly(recorded, lines), err
+}
+
+func (t callerMoveTx) Returns(ctx context.Context, m engine.Moves, _, _ bool) (map[engine.Quota]bool, map[string]bool, error) {
+	used, skus := make(map[engine.Quota]bool), make(map[string]bool)
+	inSKUs, buyers := quotaColumns(m.Quotas())
+	quotas, err := t.d.q.LockFreeQuotas(ctx, t.on, inSKUs, buyers)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, q := range quotas {
+		used[engine.Quota{SKU: q.Sku, Buyer: q.Buyer}] = true
+	}
+	buckets, err := t.d.q.LockFreeBucket(ctx, t.on, m.SKUs(), 0)
+	for _, b := range buckets {
+		skus[b.Sku] = true
+	}
+	return used, skus, err
+}
+
+func (t callerMoveTx) Write(ctx context.Context, m engine.Moves) error {
+	keys, states, holds := setColumns(m.Set)
+	if err := t.d.q.SetReservations(ctx, t.on, keys, states, holds); err != nil {
+		return err
+	}
+	skus, buyers, qtys, _ := countColumns(m.Uncount)
+	if err := t.d.q.UncountQuotas(ctx, t.on, skus, buyers, qtys); err != nil {
+		return err
+	}
+	skus, buckets, qtys := unitColumns(m.Return)
+	return t.d.q.AddStock(ctx, t.on, skus, buckets, qtys)
 }
 
 // txConn makes a caller's transaction what the generated queries run on.

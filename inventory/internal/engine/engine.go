@@ -289,7 +289,7 @@ type Engine interface {
 	// Due returns the keys of so many held reservations, at most, that have expired: those first that have expired first.
 	Due(ctx context.Context, limit int) (keys []string, err error)
 
-	// DueOf returns by buyer the keys of those reservations of Due that some buyers hold.
+	// DueOf returns by buyer the keys of those reservations of Due that some buyers hold. It reads all of Due.
 	DueOf(ctx context.Context, buyers []string, limit int) (map[string][]string, error)
 
 	// Allot moves so many units of an SKU, or all that are left, from bucket 0 to another one, and returns what is in that then; 0
@@ -345,6 +345,11 @@ type Tx interface {
 	// Decide does what Transact does, below a savepoint: an error, or a plan of nothing, leaves the transaction as it was. ErrTxEnded
 	// where it has ended.
 	Decide(ctx context.Context, ask Ask, decide func(Books) Plan) error
+	// DueOf is that of Engine, as the transaction sees it.
+	DueOf(ctx context.Context, buyers []string, limit int) (map[string][]string, error)
+	// Move does what Move of Engine does, below a savepoint, and makes nothing new. It passes over every row that is locked, whatever
+	// fn asks for. An error leaves the transaction as it was. ErrTxEnded where it has ended.
+	Move(ctx context.Context, fn func(MoveTx) error) error
 }
 
 // AdjustTx is the transaction of one adjustment.
