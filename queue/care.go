@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -180,60 +179,4 @@ func (q *Queue) promoteStep(ctx context.Context, since time.Duration) (n int, er
 		return n, q.explain(err, "promoting")
 	}
 	return n, nil
-}
-
-// patiently is within for statements that may have to pass over many rows that were deleted, and which the server can't clean up yet. One
-// that was cut off by Options.Timeout has twice the time when it is sent again, up to mostPatience: else it would be cut off each time.
-func (q *Queue) patiently(ctx context.Context, doing string, f func(context.Context) error) error {
-	q.mu.RLock()
-	patience := max(q.patience[doing], q.o.Timeout)
-	q.mu.RUnlock()
-	within, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	began := time.Now()
-	err := f(within)
-	switch {
-	case err == nil:
-		patience = 2 * time.Since(began)
-	case ctx.Err() == nil && within.Err() != nil:
-		patience *= 2
-	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.patience[doing] = min(patience, max(mostPatience, q.o.Timeout))
-	return err
-}
-
-// step returns how many rows a statement takes: at most most.
-func (q *Queue) step(doing string, most int) int {
-	q.mu.RLock()
-	defer q.mu.RUnlock()
-	return min(cmp.Or(q.steps[doing], most), most)
-}
-
-// stepped notes how long a statement of n rows took. If it was cut off by Options.Timeout the next one takes half as many rows, and if it was
-// quick twice as many.
-func (q *Queue) stepped(doing string, n int, took time.Duration) {
-	switch {
-	case took >= q.o.Timeout:
-		n = max(n/2, 1)
-	case took < q.o.Timeout/4:
-		n *= 2
-	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.steps[doing] = n
-}
-
-// inSteps is again for a statement of many rows: at most most. One that is cut off is repeated for half as many, down to one.
-func (q *Queue) inSteps(ctx context.Context, doing string, most int, f func(ctx context.Context, n int) error) error {
-	for {
-		n, began := q.step(doing, most), time.Now()
-		err := q.again(ctx, doing, func(ctx context.Context) error { return f(ctx, n) })
-		took := time.Since(began)
-		q.stepped(doing, n, took)
-		if err == nil || took < q.o.Timeout || n == 1 || ctx.Err() != nil {
-			return err
-		}
-	}
 }

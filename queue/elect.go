@@ -74,6 +74,10 @@ func (w *worker) campaign(ctx context.Context, d duty) {
 		if ctx.Err() != nil {
 			return
 		}
+		if errors.Is(err, dblock.ErrClosed) { // another duty has given up the election
+			sleep(ctx, jitter(time.Second))
+			continue
+		}
 		until, cancel := context.WithCancel(ctx)
 		if !errors.Is(err, dblock.ErrUnsupported) { // which stays so
 			w.q.trouble("electing who looks after the queues", err)
@@ -102,20 +106,33 @@ func (w *worker) elected(ctx context.Context, d duty) error {
 			f(d.name, true)
 			defer f(d.name, false)
 		}
-		w.attend(ctx, d, func() { _ = e.Resign(ctx) })
+		w.attend(ctx, d, func() {
+			_ = e.Resign(ctx)
+			if w.q.engine.Exhausted() { // the lease can't be released
+				w.q.election.giveUp(w.q)
+			}
+		})
 		return nil
 	})
 }
 
-// attend does the duty at once and then every d.every. After mostFailures failures in a row it calls giveUp.
+// attend does the duty at once and then every d.every. It calls giveUp after mostFailures failures in a row, and after fewer if they have
+// taken as long as it takes to replace a process that is gone: slow failures are no better.
 func (w *worker) attend(ctx context.Context, d duty, giveUp func()) {
+	var first time.Time // when the first failure in a row began
 	for failures := 0; ; {
+		began := time.Now()
 		err := d.do(ctx)
 		w.note(ctx, d.doing, err)
-		if failures++; err == nil {
+		switch {
+		case err == nil:
 			failures = 0
+		case failures == 0:
+			failures, first = 1, began
+		default:
+			failures++
 		}
-		if failures == mostFailures {
+		if failures == mostFailures || failures > 0 && time.Since(first) >= 2*w.q.member.TTL()+w.q.o.Timeout {
 			giveUp()
 			failures = 0
 		}
@@ -164,6 +181,22 @@ func (e *election) locker(ctx context.Context, q *Queue) (dblock.Locker, error) 
 		e.leases = l
 	}
 	return l, err
+}
+
+// giveUp has the member of the leases leave, which has a connection of its own: it frees the leases of all campaigns at once.
+func (e *election) giveUp(q *Queue) {
+	e.mu.Lock()
+	leases := e.leases
+	e.leases = nil
+	e.mu.Unlock()
+	if leases == nil {
+		return
+	}
+	q.records.Go(func() {
+		ctx, cancel := context.WithTimeout(q.recorded, time.Second)
+		defer cancel()
+		_ = leases.Close(ctx) // the leases are free, or end with their TTL
+	})
 }
 
 func (e *election) close(ctx context.Context) error {

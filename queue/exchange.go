@@ -183,7 +183,7 @@ func (w *worker) claimTook(ask *engine.Ask, took time.Duration) {
 		w.limit = min(2*w.limit, w.o.Batch)
 	}
 	if ask.From == nil {
-		w.patience = min(max(2*took, w.q.o.Timeout), max(mostPatience, w.q.o.Timeout))
+		w.patience = min(max(2*took, w.q.o.Timeout), w.q.mostPatience())
 	}
 }
 
@@ -219,7 +219,7 @@ func (w *worker) unsent(m *message, err error, late bool) {
 	switch {
 	case late:
 		w.limit = max(m.Ask.Most/2, 1)
-		w.patience = min(morePatience*w.patience, max(mostPatience, w.q.o.Timeout))
+		w.patience = min(morePatience*w.patience, w.q.mostPatience())
 		if m.Ask.From == nil {
 			w.marks.late(time.Now())
 		}

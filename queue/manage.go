@@ -67,7 +67,7 @@ func (q *Queue) RetryAll(ctx context.Context, queue string) (retried int, err er
 	var last engine.ID
 	for {
 		var dead []engine.Record
-		err := q.within(ctx, func(ctx context.Context) (err error) {
+		err := q.patiently(ctx, "listing dead jobs", func(ctx context.Context) (err error) {
 			dead, err = q.engine.DeadBefore(ctx, queue, before, last, reviveStep)
 			return err
 		})

@@ -58,8 +58,11 @@ func queueName(name string) (string, error) {
 
 // again runs what may be run twice, within Options.Timeout, once more after conflicts.
 func (q *Queue) again(ctx context.Context, what string, f func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, q.o.Timeout)
-	defer cancel()
+	return q.within(ctx, func(ctx context.Context) error { return q.repeat(ctx, what, f) })
+}
+
+// repeat runs what may be run twice once more after conflicts.
+func (q *Queue) repeat(ctx context.Context, what string, f func(context.Context) error) error {
 	for n := 1; ; n++ {
 		err := f(ctx)
 		if err == nil {

@@ -68,7 +68,7 @@ func (w *worker) read(ctx context.Context, tasks []*task) {
 			w.line.unpiece(tasks[half:])
 			tasks = tasks[:half]
 		} else {
-			patience = min(2*patience, max(mostPatience, w.q.o.Timeout))
+			patience = min(2*patience, w.q.mostPatience())
 		}
 		sleep(ctx, jitter(10*time.Millisecond<<n))
 	}

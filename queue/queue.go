@@ -40,7 +40,7 @@ type Queue struct {
 	election   election
 	promotedAt time.Time                // when jobs without a group were looked at whose time had come
 	patience   map[string]time.Duration // of statements that pass over many rows, by what they do: see patiently
-	steps      map[string]int           // rows that a statement takes, by what it does: see inSteps
+	steps      map[string]step          // of statements of many rows, by what they do: see inSteps
 	teller     *teller
 	ear        ear
 	ending     context.Context
@@ -55,7 +55,7 @@ func New(e engine.Engine, o Options) (*Queue, error) {
 		return nil, err
 	}
 	q := &Queue{engine: e, o: o, member: member.New(e, mo), handlers: make(map[string]*handler), unknown: make(map[string]time.Time), workers: make(map[*worker]struct{}),
-		patience: make(map[string]time.Duration), steps: make(map[string]int)}
+		patience: make(map[string]time.Duration), steps: make(map[string]step)}
 	q.ending, q.end = context.WithCancel(context.Background())
 	q.recorded, q.unrecord = context.WithCancel(context.Background())
 	q.teller = newTeller(func(ctx context.Context, news []engine.News) error {

@@ -218,7 +218,7 @@ func (r *rescue) last() error {
 			err = errors.Join(err, r.endApart(ctx, some))
 		}
 	}
-	r.q.stepped(givingUp, n, time.Since(began))
+	r.q.stepped(givingUp, n, time.Since(began), ctx.Err() != nil)
 	if len(r.closed) == 0 {
 		return err
 	}

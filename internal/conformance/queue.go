@@ -115,6 +115,7 @@ func (e Queue) Run(t *testing.T) {
 		"KeysSurviveLostReplies":           keysSurviveLostReplies,
 		"OneAtATimeLooksAfterQueues":       oneAtATimeLooksAfterQueues,
 		"AProcessThatFailsIsReplaced":      aProcessThatFailsIsReplaced,
+		"AProcessThatFailsSlowlyGoes":      aProcessThatFailsSlowlyGoes,
 		"TheNextLooksAfterThem":            theNextLooksAfterThem,
 		"HistoryIsKept":                    historyIsKept,
 		"NoHistoryByDefault":               noHistoryByDefault,

@@ -3,7 +3,9 @@ package conformance
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -96,6 +98,61 @@ func aProcessThatFailsIsReplaced(t *testing.T, d *desk) {
 		t.Errorf("process %d is elected", process)
 	}
 	d.empty(t)
+}
+
+// aProcessThatFailsSlowlyGoes has each statement of one process that looks after the queues fail after Options.Timeout only: on
+// Postgres a trigger sleeps, elsewhere handlers have all connections of the pool. Another process is elected, after fewer failures than if
+// they were quick, and the scheduled jobs come.
+func aProcessThatFailsSlowlyGoes(t *testing.T, d *desk) {
+	const most = 2
+	s, limited := newElections(), *d
+	var failures atomic.Int32
+	observer := s.of(0, "promote")
+	observer.Trouble = func(doing string, err error) {
+		t.Logf("%s: %v", doing, err)
+		if doing == "promoting jobs whose time has come" {
+			failures.Add(1)
+		}
+	}
+	if d.e.Kind == devdb.Postgres {
+		d.exec(t, "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "+
+			"IF session_user LIKE 'service%' THEN PERFORM pg_sleep(60); END IF; RETURN OLD; END $$")
+		d.exec(t, "CREATE TRIGGER slow BEFORE DELETE ON dblock_queue_scheduled FOR EACH ROW EXECUTE FUNCTION slow()")
+		limited.dsn = serviceUser(t, d.e.Kind, d.dsn, d.db)
+	}
+	often := queue.WorkerOptions{Promote: 10 * time.Millisecond, Concurrency: 100}
+	q := limited.open(t, queue.Options{TTL: time.Second, Timeout: 2 * time.Second, Observer: observer})
+	open := make(chan struct{})
+	handleTx(t, d, q, "hold", func(context.Context, HandlerTx, queue.Job[int]) error {
+		<-open
+		return nil
+	}, queue.Timeout(-1))
+	stop := work(t, q, often)
+	wait(t, s.elected, "the election of the process that fails")
+	other := d.open(t, queue.Options{TTL: time.Second, Observer: s.of(1, "promote")})
+	if d.e.Kind != devdb.Postgres {
+		tasks := slices.Repeat([]queue.Task{{Kind: "hold", Args: 1}}, 40) // more than the pool has connections
+		if _, err := other.EnqueueMany(soon(t), tasks); err != nil {
+			t.Fatal(err)
+		}
+	}
+	handle(t, other, "note", nop)
+	often.Queue = "other"
+	work(t, other, often)
+	enqueue(t, other, queue.Task{Kind: "note", Queue: "other", Args: 1, Delay: time.Millisecond})
+	if process := wait(t, s.elected, "the election of another one"); process != 1 {
+		t.Errorf("process %d is elected", process)
+	}
+	if n := failures.Load(); n > most {
+		t.Errorf("it was elected for %d failures, want %d at most", n, most)
+	}
+	until(t, "the job is promoted and done", func() bool {
+		return d.count(t, "SELECT count(*) FROM dblock_queue_job WHERE kind = 'note'") == 0
+	})
+	close(open)
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
 }
 
 // controlTwoLookAfterQueues is where the lease of the one that is elected is taken away: two are, and that is noticed.

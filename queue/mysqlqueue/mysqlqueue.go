@@ -64,6 +64,12 @@ func (d *database) on(conn mysqltext.Conn) mysqldb.DBTX { return d.pool.Bounded(
 // onCaller is on in a caller's transaction, whose waits are the caller's to bound.
 func (d *database) onCaller(conn mysqltext.Conn) mysqldb.DBTX { return mysqlschema.On(conn, d.schema) }
 
+// Exhausted looks at the host's pool.
+func (d *database) Exhausted() bool {
+	s := d.pool.Stats()
+	return s.MaxOpenConnections > 0 && s.InUse >= s.MaxOpenConnections
+}
+
 // Close gives the heart's connection back to the pool.
 func (d *database) Close() { d.heart.close() }
 

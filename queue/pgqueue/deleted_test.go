@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dblock-go/dblock/internal/testdb"
 	"github.com/dblock-go/dblock/migrations"
@@ -15,86 +16,125 @@ import (
 	"github.com/dblock-go/dblock/queue/pgqueue"
 )
 
-// TestPromotesBehindDeletedRows: an old snapshot keeps the server from cleaning up many rows that were deleted, and a statement that passes
-// over all of them takes longer than Options.Timeout. A job whose time has just come is promoted all the same, and one behind the deleted
-// rows by a later call.
-func TestPromotesBehindDeletedRows(t *testing.T) {
-	t.Parallel()
-	const deleted, calls = 300_000, 12
-	host := testdb.Postgres(t)
+// behindDeleted is a database where an old snapshot keeps the server from cleaning up many rows that were deleted: those that insert makes,
+// a statement with the number of rows as its argument. A statement that passes over all of them takes longer than the Options.Timeout of
+// hasty.
+func behindDeleted(t *testing.T, table, insert string) (host *pgxpool.Pool, execute func(string, ...any)) {
+	t.Helper()
+	const deleted = 300_000
+	host = testdb.Postgres(t)
 	if _, err := migrations.Up(t.Context(), host, migrations.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	execute := func(statement string, args ...any) {
+	execute = func(statement string, args ...any) {
 		t.Helper()
 		if _, err := host.Exec(t.Context(), statement, args...); err != nil {
 			t.Fatalf("%v in %s", err, statement)
 		}
 	}
-	execute("INSERT INTO dblock_queue_scheduled (run_at, job_id, queue, priority) "+
-		"SELECT now() - interval '1 hour', gen_random_uuid(), 'default', 0 FROM generate_series(1, $1)", deleted)
+	execute(insert, deleted)
 	old, err := host.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = old.Rollback(t.Context()) }()
-	if _, err := old.Exec(t.Context(), "SELECT 1 FROM dblock_queue_scheduled LIMIT 1"); err != nil {
+	t.Cleanup(func() { _ = old.Rollback(context.Background()) })
+	if _, err := old.Exec(t.Context(), "SELECT 1 FROM "+table+" LIMIT 1"); err != nil {
 		t.Fatal(err)
 	}
-	execute("DELETE FROM dblock_queue_scheduled")
-	execute("INSERT INTO dblock_queue_scheduled (run_at, job_id, queue, priority) VALUES (now() - interval '30 minutes', gen_random_uuid(), 'default', 0)")
+	execute("DELETE FROM " + table)
+	return host, execute
+}
 
-	q, err := pgqueue.New(t.Context(), host, queue.Options{Timeout: 100 * time.Millisecond})
+// hasty makes a Queue whose statements are cut off soon.
+func hasty(t *testing.T, host *pgxpool.Pool, o queue.Options) *queue.Queue {
+	t.Helper()
+	o.Timeout = 100 * time.Millisecond
+	q, err := pgqueue.New(t.Context(), host, o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = q.Close(t.Context()) }()
+	t.Cleanup(func() { _ = q.Close(context.Background()) })
+	return q
+}
+
+// vanishes calls do until the rows of a table are gone: a few calls are enough, as each has more time.
+func vanishes(t *testing.T, host *pgxpool.Pool, rows string, do func() (int, error)) {
+	t.Helper()
+	const calls = 12
+	left := -1
+	for range calls {
+		n, err := do()
+		t.Logf("%d: %v", n, err)
+		if err := host.QueryRow(t.Context(), "SELECT count(*) FROM "+rows).Scan(&left); err != nil {
+			t.Fatal(err)
+		}
+		if left == 0 {
+			return
+		}
+	}
+	t.Errorf("%d rows of %s are left", left, rows)
+}
+
+// TestPromotesBehindDeletedRows: a job whose time has just come is promoted, and one behind the deleted rows by a later call.
+func TestPromotesBehindDeletedRows(t *testing.T) {
+	t.Parallel()
+	host, execute := behindDeleted(t, "dblock_queue_scheduled", "INSERT INTO dblock_queue_scheduled (run_at, job_id, queue, priority) "+
+		"SELECT now() - interval '1 hour', gen_random_uuid(), 'default', 0 FROM generate_series(1, $1)")
+	execute("INSERT INTO dblock_queue_scheduled (run_at, job_id, queue, priority) VALUES (now() - interval '30 minutes', gen_random_uuid(), 'default', 0)")
+	q := hasty(t, host, queue.Options{})
 	for {
-		if _, err = q.Enqueue(t.Context(), queue.Task{Kind: "note", Args: 1, Delay: time.Microsecond}); err == nil {
+		_, err := q.Enqueue(t.Context(), queue.Task{Kind: "note", Args: 1, Delay: time.Microsecond})
+		if err == nil {
 			break
 		}
 		t.Log(err) // a busy machine may take longer than the Timeout
 	}
-	waiting := -1
-	for range calls {
-		promoted, err := q.Promote(t.Context())
-		t.Logf("promoted %d: %v", promoted, err)
-		if err := host.QueryRow(t.Context(), "SELECT count(*) FROM dblock_queue_scheduled").Scan(&waiting); err != nil {
-			t.Fatal(err)
-		}
-		if waiting == 0 {
-			return
-		}
-	}
-	t.Errorf("%d jobs were not promoted", waiting)
+	vanishes(t, host, "dblock_queue_scheduled", func() (int, error) { return q.Promote(t.Context()) })
 }
 
-// TestClaimsBehindDeletedRows: an old snapshot keeps the server from cleaning up many ready rows that were deleted, and a claim that passes
-// over all of them takes longer than Options.Timeout. Jobs behind them begin all the same, after few claims that timed out.
+// TestPrunesBehindDeletedRows: old history behind the deleted rows is deleted.
+func TestPrunesBehindDeletedRows(t *testing.T) {
+	t.Parallel()
+	const insert = "INSERT INTO dblock_queue_history (day, job_id, queue, kind, priority, attempt, outcome, enqueued_at) " +
+		"SELECT $2::text::date, gen_random_uuid(), 'default', 'note', 0, 1, 1, now() FROM generate_series(1, $1)"
+	host, execute := behindDeleted(t, "dblock_queue_history", strings.Replace(insert, "$2", "'2020-01-01'", 1))
+	execute(insert, 2500, "2020-01-02")
+	q := hasty(t, host, queue.Options{History: 1})
+	vanishes(t, host, "dblock_queue_history", func() (int, error) { return q.PruneHistory(t.Context()) })
+}
+
+// TestPurgesBehindDeletedRows: dead jobs behind the deleted rows are dropped.
+func TestPurgesBehindDeletedRows(t *testing.T) {
+	t.Parallel()
+	const insert = "INSERT INTO dblock_queue_dead (job_id, queue, kind, priority, attempt, max_attempts, enqueued_at, died_at, last_error, payload) " +
+		"SELECT gen_random_uuid(), 'default', 'note', 0, 1, 1, now(), $2::text::timestamptz, 'bad day', '' FROM generate_series(1, $1)"
+	host, execute := behindDeleted(t, "dblock_queue_dead", strings.Replace(insert, "$2", "'2020-01-01'", 1))
+	execute(insert, 2500, "2020-01-02")
+	q := hasty(t, host, queue.Options{})
+	vanishes(t, host, "dblock_queue_dead", func() (int, error) { return q.Purge(t.Context(), "", 0) })
+}
+
+// TestRescuesBehindDeletedRows: claims of a process that is gone are taken over behind the rows of claims that were closed.
+func TestRescuesBehindDeletedRows(t *testing.T) {
+	t.Parallel()
+	const insert = "INSERT INTO dblock_queue_claim (claim_id, member_id, queue, job_ids) " +
+		"SELECT gen_random_uuid(), $2::text::uuid, 'default', '{}' FROM generate_series(1, $1)"
+	const gone = "00000000-0000-7000-8000-000000000001"
+	host, execute := behindDeleted(t, "dblock_queue_claim", strings.Replace(insert, "$2", "'"+gone+"'", 1))
+	execute(insert, 10, gone)
+	q := hasty(t, host, queue.Options{})
+	vanishes(t, host, "dblock_queue_claim", func() (int, error) {
+		again, dead, err := q.Rescue(t.Context())
+		return again + dead, err
+	})
+}
+
+// TestClaimsBehindDeletedRows: ready jobs behind the deleted rows begin, after few claims that timed out.
 func TestClaimsBehindDeletedRows(t *testing.T) {
 	t.Parallel()
-	const deleted, jobs, most = 300_000, 10, 3
-	host := testdb.Postgres(t)
-	if _, err := migrations.Up(t.Context(), host, migrations.Options{}); err != nil {
-		t.Fatal(err)
-	}
-	execute := func(statement string, args ...any) {
-		t.Helper()
-		if _, err := host.Exec(t.Context(), statement, args...); err != nil {
-			t.Fatalf("%v in %s", err, statement)
-		}
-	}
-	execute("INSERT INTO dblock_queue_ready (queue, priority, ready_at, job_id) "+
-		"SELECT 'default', 0, now() - interval '1 hour', gen_random_uuid() FROM generate_series(1, $1)", deleted)
-	old, err := host.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = old.Rollback(t.Context()) }()
-	if _, err := old.Exec(t.Context(), "SELECT 1 FROM dblock_queue_ready LIMIT 1"); err != nil {
-		t.Fatal(err)
-	}
-	execute("DELETE FROM dblock_queue_ready")
+	const jobs, most = 10, 3
+	host, _ := behindDeleted(t, "dblock_queue_ready", "INSERT INTO dblock_queue_ready (queue, priority, ready_at, job_id) "+
+		"SELECT 'default', 0, now() - interval '1 hour', gen_random_uuid() FROM generate_series(1, $1)")
 	producer, err := pgqueue.New(t.Context(), host, queue.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -107,7 +147,7 @@ func TestClaimsBehindDeletedRows(t *testing.T) {
 	}
 
 	var late atomic.Int32
-	q, err := pgqueue.New(t.Context(), host, queue.Options{Timeout: 100 * time.Millisecond, Observer: queue.Observer{
+	q := hasty(t, host, queue.Options{Observer: queue.Observer{
 		Trouble: func(doing string, err error) {
 			t.Logf("%s: %v", doing, err)
 			if strings.HasPrefix(doing, "exchanging jobs") {
@@ -115,10 +155,6 @@ func TestClaimsBehindDeletedRows(t *testing.T) {
 			}
 		},
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = q.Close(t.Context()) }()
 	done := make(chan struct{}, jobs)
 	err = queue.Handle(q, "note", func(context.Context, queue.Job[int]) error {
 		done <- struct{}{}

@@ -73,6 +73,12 @@ func (d *database) on(db pgdb.DBTX) pgdb.DBTX { return pgschema.On(db, d.schema)
 // sql puts the tables of a statement into the schema that the host chose.
 func (d *database) sql(query string) string { return pgschema.SQL(query, d.schema) }
 
+// Exhausted looks at its own pool, not at the host's.
+func (d *database) Exhausted() bool {
+	s := d.pool.Stat()
+	return s.AcquiredConns() >= s.MaxConns()
+}
+
 func (d *database) Close() {
 	closeWithin(d.heart)
 	closeWithin(d.pool)

@@ -218,6 +218,9 @@ type Engine interface {
 	// Fault tells what an error of this engine means.
 	Fault(err error) fault.Fault
 
+	// Exhausted tells that the pool has no connection left: statements wait for one.
+	Exhausted() bool
+
 	// Close ends what the engine has made for itself. The pool is its owner's.
 	Close()
 }

@@ -1,0 +1,88 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/queue/internal/engine"
+)
+
+// silent is an engine whose statements get no answer.
+type silent struct {
+	engine.Engine
+	exhausted bool
+}
+
+func (e *silent) Exhausted() bool { return e.exhausted }
+
+func (*silent) Fault(error) fault.Fault { return fault.Lost }
+
+// TestPatienceGrowsForStatementsAlone: a statement that was cut off takes twice the time and half the rows the next time. One that waited
+// for a connection takes as much as before.
+func TestPatienceGrowsForStatementsAlone(t *testing.T) {
+	t.Parallel()
+	const timeout = 10 * time.Millisecond
+	for _, exhausted := range []bool{false, true} {
+		q := &Queue{engine: &silent{exhausted: exhausted}, o: Options{Timeout: timeout}, patience: make(map[string]time.Duration), steps: make(map[string]step)}
+		for range 2 {
+			within, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			tries := 0
+			err := q.inSteps(within, "waiting", 8, func(ctx context.Context, _ int) error {
+				if tries++; tries == 4 {
+					cancel()
+				}
+				<-ctx.Done()
+				return ctx.Err()
+			})
+			cancel()
+			if err == nil {
+				t.Error("no error")
+			}
+			if exhausted != (tries == 1) || !exhausted && !errors.Is(err, context.Canceled) {
+				t.Errorf("exhausted %v: %d tries: %v", exhausted, tries, err)
+			}
+		}
+		rows, patience := 1, 64*timeout
+		if exhausted {
+			rows, patience = 8, timeout
+		}
+		if n, d := q.step("waiting", 8), q.patienceFor("waiting"); n != rows || d != patience {
+			t.Errorf("exhausted %v: %d rows in %v, want %d in %v", exhausted, n, d, rows, patience)
+		}
+	}
+}
+
+// TestStepsGrowAgain: fewer rows after a statement that was cut off are more again if they are not what takes long.
+func TestStepsGrowAgain(t *testing.T) {
+	t.Parallel()
+	const timeout, most = 8 * time.Second, 1024
+	for _, c := range []struct {
+		name         string
+		passing, row time.Duration // what one statement takes, and each of its rows
+		from, to     int           // rows that a statement takes in the end
+	}{
+		{"deleted rows", 20 * time.Second, time.Microsecond, most, most},
+		{"slow rows", 0, 40 * time.Millisecond, 64, 512},
+		{"all is quick", time.Millisecond, time.Microsecond, most, most},
+	} {
+		q := &Queue{o: Options{Timeout: timeout}, steps: make(map[string]step)}
+		patience, n := timeout, 0
+		for range 20 {
+			n = q.step("", most)
+			took := c.passing + time.Duration(n)*c.row
+			cut := took > patience
+			if cut {
+				patience *= 2
+			} else {
+				patience = max(2*took, timeout)
+			}
+			q.stepped("", n, took, cut)
+		}
+		if n < c.from || n > c.to {
+			t.Errorf("%s: %d rows, want %d to %d", c.name, n, c.from, c.to)
+		}
+	}
+}
