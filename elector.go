@@ -41,7 +41,7 @@ type ElectorOptions struct {
 	Poll time.Duration
 
 	// StandBack is for how long at most this candidate leaves the campaign to others once it has resigned; it comes back as
-	// soon as another one leads. Default 2 s, which is long enough for candidates that have to poll; at most 1 h.
+	// soon as another one leads, or has led. Default 2 s, which is long enough for candidates that have to poll; at most 1 h.
 	StandBack time.Duration
 
 	// Failed is told of each error that Run goes on after: what kept it from campaigning for a while, and what fn returned
@@ -176,11 +176,15 @@ func (e *Elector) Run(ctx context.Context, fn func(ctx context.Context, term Fen
 	}
 }
 
-// standBack waits until another candidate leads, for a while.
+// standBackPoll is how often a candidate that stands back looks whether another one has led. If all have resigned, so
+// long there is no leader.
+const standBackPoll = 50 * time.Millisecond
+
+// standBack waits until another candidate leads, or has led, for a while.
 func (e *Elector) standBack(ctx context.Context, was *Lock) error {
 	before, _ := was.Fence()
 	over := e.clock.Now().Add(e.o.StandBack)
-	for every := max(e.o.StandBack/10, time.Millisecond); ; {
+	for every := max(min(e.o.StandBack/10, standBackPoll), time.Millisecond); ; {
 		left := over.Sub(e.clock.Now())
 		if left <= 0 {
 			return nil
@@ -188,7 +192,8 @@ func (e *Elector) standBack(ctx context.Context, was *Lock) error {
 		if err := sleep(ctx, e.clock, min(every, left)); err != nil {
 			return err
 		}
-		if h, err := e.look.Holder(ctx, e.key); err == nil && h.Fence.Token > before.Token {
+		h, err := e.look.Holder(ctx, e.key)
+		if (err == nil || errors.Is(err, ErrNotHeld)) && h.Fence.Token > before.Token {
 			return nil
 		}
 	}

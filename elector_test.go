@@ -232,6 +232,36 @@ func TestElectorResigns(t *testing.T) {
 	})
 }
 
+// Two that resign one shortly after the other: one of them leads again soon, as another one has led since it resigned.
+func TestElectorsResignAtOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *dblocktest.Server, ctx context.Context, _ func(error)) {
+		a, b := newCandidate(t, s, dblock.ElectorOptions{}), newCandidate(t, s, dblock.ElectorOptions{})
+		a.run(ctx, a.lead)
+		<-a.terms
+		b.run(ctx, b.lead)
+		synctest.Wait()
+		for range 10 {
+			if err := a.Resign(ctx); err != nil {
+				t.Fatal(err)
+			}
+			<-b.terms
+			began := time.Now()
+			if err := b.Resign(ctx); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case <-a.terms:
+			case <-b.terms:
+				a, b = b, a
+			}
+			if took := time.Since(began); took > 200*time.Millisecond {
+				t.Errorf("no candidate led for %v", took)
+			}
+			time.Sleep(time.Minute)
+		}
+	})
+}
+
 // A candidate that is alone leads again once it has stood back.
 func TestElectorStandsBackAlone(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *dblocktest.Server, ctx context.Context, _ func(error)) {

@@ -42,7 +42,15 @@ func (e *engine) Look(ctx context.Context, key string) (l lease.Listed, held boo
 		return err
 	})
 	if errors.Is(err, sql.ErrNoRows) {
-		return l, false, nil
+		l.Key = key
+		err = e.read(ctx, func(on mysqldb.DBTX) (err error) {
+			l.Token, err = e.q.LastToken(ctx, on, []byte(key))
+			return err
+		})
+		if errors.Is(err, sql.ErrNoRows) {
+			err = nil
+		}
+		return l, false, err
 	}
 	if err != nil {
 		return l, false, err

@@ -33,7 +33,11 @@ func (e *engine) List(ctx context.Context) ([]lease.Listed, error) {
 func (e *engine) Look(ctx context.Context, key string) (l lease.Listed, held bool, err error) {
 	r, err := e.q.LookAtLease(ctx, e.on(e.pool), key)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return l, false, nil
+		l.Key = key
+		if l.Token, err = e.q.LastToken(ctx, e.on(e.pool), key); errors.Is(err, pgx.ErrNoRows) {
+			err = nil
+		}
+		return l, false, fault.NoWrite(err)
 	}
 	if err != nil {
 		return l, false, fault.NoWrite(err)

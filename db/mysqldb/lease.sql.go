@@ -506,6 +506,18 @@ func (q *Queries) HoldingLeases(ctx context.Context, db DBTX, leaseKeys [][]byte
 	return items, nil
 }
 
+const LastToken = `-- name: LastToken :one
+SELECT l.token FROM dblock_lease l WHERE l.lease_key = ?
+`
+
+// The token of a key's last acquisition, also if nobody holds it. A row that was removed is not found.
+func (q *Queries) LastToken(ctx context.Context, db DBTX, leaseKey []byte) (int64, error) {
+	row := db.QueryRowContext(ctx, LastToken, leaseKey)
+	var token int64
+	err := row.Scan(&token)
+	return token, err
+}
+
 const LeaseHandles = `-- name: LeaseHandles :many
 SELECT l.lease_key, l.token, l.handle
 FROM dblock_lease l

@@ -302,6 +302,18 @@ func (q *Queries) HoldingLeases(ctx context.Context, db DBTX, leaseKeys []string
 	return items, nil
 }
 
+const LastToken = `-- name: LastToken :one
+SELECT l.token FROM dblock_lease l WHERE l.lease_key = $1
+`
+
+// The token of a key's last acquisition, also if nobody holds it. A row that was removed is not found.
+func (q *Queries) LastToken(ctx context.Context, db DBTX, leaseKey string) (int64, error) {
+	row := db.QueryRow(ctx, LastToken, leaseKey)
+	var token int64
+	err := row.Scan(&token)
+	return token, err
+}
+
 const LeaseKeysAfter = `-- name: LeaseKeysAfter :many
 SELECT l.lease_key FROM dblock_lease l
 WHERE l.lease_key > $1

@@ -34,7 +34,7 @@ func (l *Locker) List(ctx context.Context) ([]dblock.HeldLock, error) {
 	return held, nil
 }
 
-// Holder reads who holds a key.
+// Holder reads who holds a key. With ErrNotHeld it returns the token of the last acquisition, if that is known.
 func (l *Locker) Holder(ctx context.Context, key string) (dblock.HeldLock, error) {
 	if err := dblock.CheckText("key", key, 1, dblock.MaxKeyBytes); err != nil {
 		return dblock.HeldLock{}, err
@@ -51,7 +51,8 @@ func (l *Locker) Holder(ctx context.Context, key string) (dblock.HeldLock, error
 	case held:
 		return listed.shown(), nil
 	}
-	return dblock.HeldLock{}, fmt.Errorf("%w: nobody holds %q", dblock.ErrNotHeld, key)
+	last := dblock.HeldLock{Key: key, Fence: dblock.Fence{Key: key, Token: listed.Token}}
+	return last, fmt.Errorf("%w: nobody holds %q", dblock.ErrNotHeld, key)
 }
 
 // notClosed returns ErrClosed after Close.

@@ -43,6 +43,10 @@ func (e *Engine) List(ctx context.Context) (listed []lease.Listed, err error) {
 // Look reads one lease.
 func (e *Engine) Look(ctx context.Context, key string) (x lease.Listed, held bool, err error) {
 	err = e.call(ctx, "Look", func(s *Server) {
+		x.Key = key
+		if l := s.leases[key]; l != nil {
+			x.Token = l.token
+		}
 		if l := s.leases[key]; l != nil && !l.shared {
 			for _, x = range s.list(nil, key, dblock.Exclusive, &l.grantRow) {
 				held, x.Data = true, bytes.Clone(l.data)

@@ -406,6 +406,10 @@ WHERE l.lease_key = sqlc.arg(lease_key)
   AND l.handle IS NOT NULL AND NOT l.shared AND (l.held_until IS NULL OR l.held_until > +UTC_TIMESTAMP(6))
   AND (l.member_id IS NULL OR m.expires_at > +UTC_TIMESTAMP(6));
 
+-- The token of a key's last acquisition, also if nobody holds it. A row that was removed is not found.
+-- name: LastToken :one
+SELECT l.token FROM dblock_lease l WHERE l.lease_key = sqlc.arg(lease_key);
+
 -- Leases that nobody has used for long, also those whose member is gone for good, read without a lock. Whoever
 -- acquires one of them from now on changes changed_at, so that SweepLeases leaves it. Where readers may be there see
 -- UnusedShared.
