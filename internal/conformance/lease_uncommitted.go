@@ -52,7 +52,7 @@ func aLockedRowIsWaitedFor(t *testing.T, v *vault) {
 					if len(errs) > 2 {
 						errs = errs[:2]
 					}
-					if len(locks) != n-1 || len(errs) != 1 || !errors.Is(errs[0], dblock.ErrBusy) && !errors.Is(errs[0], dblock.ErrNotAcquired) {
+					if len(locks) != n-1 || len(errs) != 1 || !errors.Is(errs[0], dblock.ErrBusy) || errors.Is(errs[0], dblock.ErrNotAcquired) {
 						t.Errorf("%d of %d neighbors were acquired; errors: %v", len(locks), n-1, errs)
 					}
 					for _, err := range errs {

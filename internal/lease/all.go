@@ -81,7 +81,7 @@ func (l *Locker) askForAll(ctx context.Context, r dblock.Request) (*dblock.Lock,
 		case !made && len(missing) > 0:
 			made, err = true, l.makeFree(ctx, r, missing)
 		case n >= tries:
-			return nil, &dblock.HeldError{Key: r.Key}, nil
+			return nil, nil, l.lockedNow(ctx, r)
 		default: // some were locked for a moment
 			if err = l.sleep(ctx, time.Millisecond<<n); err != nil {
 				err = l.unanswered(ctx, err, r)

@@ -97,10 +97,13 @@ func (p *place) adjust(a *Ask, gone member.ID, over bool) {
 func (l *Locker) pauseOrRefuse(
 	ctx context.Context, r dblock.Request, life *member.Life, answer Answer, n int,
 ) (*dblock.HeldError, error) {
-	if answer.Held || n >= tries {
+	switch {
+	case answer.Held, n >= tries && (answer.Shared || answer.Holder.Dead):
 		refused := heldBy(r.Key, answer)
 		l.see(r, refused)
 		return refused, nil
+	case n >= tries:
+		return nil, l.lockedNow(ctx, r)
 	}
 	if answer.MemberGone {
 		life.Suspect()
@@ -109,6 +112,14 @@ func (l *Locker) pauseOrRefuse(
 		return nil, l.unanswered(ctx, err, r)
 	}
 	return nil, nil
+}
+
+// lockedNow is the error of a call that found nobody who holds its key, and could not have it all the same.
+func (l *Locker) lockedNow(ctx context.Context, r dblock.Request) error {
+	if ctx.Err() != nil {
+		return ended(l.lastSeen(r), context.Cause(ctx))
+	}
+	return fmt.Errorf("%w: lock %q: its row is locked at this moment: nothing was written", dblock.ErrBusy, r.Key)
 }
 
 // reply is an answer, and what it answers.
