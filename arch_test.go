@@ -37,7 +37,7 @@ var rooms = [][]string{
 	{"db/pgdb", "db/mysqldb", "internal/migratelock", "internal/devdb", "internal/mysqltext", "internal/pgfault", "internal/mysqlfault"},
 	{"internal/pgserver", "internal/mysqlserver", "internal/rowlock", "internal/merge", "internal/schema", "internal/faultconn", "internal/faultwire", "internal/pgscript", "internal/fault", "internal/callback"},
 	{"."},
-	{"internal/clock", "internal/keyname", "internal/pace"},
+	{"internal/clock", "internal/guardian", "internal/keyname", "internal/pace"},
 }
 
 // drivers says which rooms may import a database driver, and which one.

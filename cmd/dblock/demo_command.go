@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os/exec"
 	"syscall"
 	"time"
@@ -25,4 +26,16 @@ func (c *demoCmd) command(ctx context.Context, s *shop, std streams) ([]any, err
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = commandGrace
 	return nil, statusOf(cmd.Run())
+}
+
+// statusOf has this program end as a command did.
+func statusOf(err error) error {
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		return err
+	}
+	if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return &commandFailed{128 + int(status.Signal())}
+	}
+	return &commandFailed{exit.ExitCode()}
 }

@@ -24,9 +24,10 @@ type leases interface {
 
 // leaseFlags are what a command chooses of a Lease's options.
 type leaseFlags struct {
-	TTL   time.Duration
-	Label string
-	Fair  bool
+	TTL    time.Duration
+	Margin time.Duration
+	Label  string
+	Fair   bool
 }
 
 // leases connects to the lease locks of the database; closeAll leaves what is held.
@@ -38,7 +39,7 @@ func (f databaseFlags) leases(ctx context.Context, o leaseFlags) (l leases, clos
 	if err != nil {
 		return nil, nil, err
 	}
-	locker, err := mysqllock.NewLease(ctx, db, mysqllock.LeaseOptions{TTL: o.TTL, Label: o.Label, Fair: o.Fair, Schema: f.Schema})
+	locker, err := mysqllock.NewLease(ctx, db, mysqllock.LeaseOptions{TTL: o.TTL, Margin: o.Margin, Label: o.Label, Fair: o.Fair, Schema: f.Schema})
 	if err != nil {
 		return nil, nil, errors.Join(err, db.Close())
 	}
@@ -54,7 +55,7 @@ func (f databaseFlags) postgresLeases(ctx context.Context, o leaseFlags) (leases
 	if err != nil {
 		return nil, nil, err
 	}
-	locker, err := pglock.NewLease(ctx, pool, pglock.LeaseOptions{TTL: o.TTL, Label: o.Label, Fair: o.Fair, Schema: f.Schema})
+	locker, err := pglock.NewLease(ctx, pool, pglock.LeaseOptions{TTL: o.TTL, Margin: o.Margin, Label: o.Label, Fair: o.Fair, Schema: f.Schema})
 	if err != nil {
 		pool.Close()
 		return nil, nil, err

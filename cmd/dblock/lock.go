@@ -6,14 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/guardian"
 )
 
 // lockCmd is `dblock lock`.
@@ -28,7 +27,7 @@ type lockCmd struct {
 	Limit   int           `placeholder:"M" help:"How many permits the semaphore has. The first acquisition decides; dblock permits changes it."`
 	Fair    bool          `help:"First come, first served, among those who say so."`
 	Label   string        `help:"Shown to others. Default: this host and process."`
-	Grace   time.Duration `default:"5s" help:"How long the command has after SIGTERM, before SIGKILL."`
+	Grace   time.Duration `default:"5s" help:"How long the command's processes have after SIGTERM, before SIGKILL; less if the lock ends sooner."`
 }
 
 // commandFailed is the exit status of the command that ran under the lock.
@@ -38,7 +37,7 @@ func (e *commandFailed) Error() string {
 	return fmt.Sprintf("the command ended with status %d", e.status)
 }
 
-// Run runs a command while it holds a lock, as flock does; the command is ended when the lock is lost.
+// Run runs a command while it holds a lock, as flock does. If the lock is lost, it ends the command and all its processes.
 func (c *lockCmd) Run(ctx context.Context, s streams) (err error) {
 	argv := c.Command
 	if len(argv) > 0 && argv[0] == "--" {
@@ -51,7 +50,7 @@ func (c *lockCmd) Run(ctx context.Context, s streams) (err error) {
 		host, _ := os.Hostname()
 		c.Label = host + ":" + strconv.Itoa(os.Getpid())
 	}
-	l, closeAll, err := c.leases(ctx, leaseFlags{TTL: c.TTL, Label: c.Label, Fair: c.Fair})
+	l, closeAll, err := c.leases(ctx, leaseFlags{TTL: c.TTL, Margin: c.margin(), Label: c.Label, Fair: c.Fair})
 	if err != nil {
 		return err
 	}
@@ -71,6 +70,8 @@ func (c *lockCmd) Validate() error {
 		return errors.New("--shared and --permits: choose one")
 	case (c.Permits != 0) != (c.Limit != 0):
 		return errors.New("--permits and --limit belong together: --permits=1 --limit=5")
+	case c.Grace < 0:
+		return fmt.Errorf("--grace: %v is negative", c.Grace)
 	case c.Fair && (c.Shared || c.Permits != 0):
 		return errors.New("--fair is for locks that are held by one")
 	}
@@ -102,17 +103,34 @@ func (c *lockCmd) acquire(ctx context.Context, l leases, opts []dblock.Option) (
 	}
 }
 
-// run gives the command the terminal, and the token in its environment. The DSN, which may have a password, is not in it.
+// runCommand is replaced by a test that shows what the guardian is for.
+var runCommand = guardian.Run
+
+// run runs the command with the token in its environment. The DSN, which may have a password, is not in it. It returns when
+// all processes of the command have ended: before the server gives the lock to another, even if this process is killed.
 func (c *lockCmd) run(ctx context.Context, s streams, lock *dblock.Lock, argv []string) error {
 	fence, _ := lock.Fence()
-	cmd := exec.CommandContext(lock.Bind(ctx), argv[0], argv[1:]...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = s.in, s.out, s.err
-	cmd.Env = append(environWithout("DBLOCK_DATABASE"), "DBLOCK_KEY="+fence.Key, "DBLOCK_TOKEN="+strconv.FormatInt(fence.Token, 10),
-		"DBLOCK_HANDLE="+hex.EncodeToString(fence.Handle[:]), "DBLOCK_MODE="+fence.Mode.String())
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = c.Grace
-	return statusOf(cmd.Run())
+	status, err := runCommand(lock.Bind(ctx), guardian.Command{
+		Args: argv, Stdin: s.in, Stdout: s.out, Stderr: s.err,
+		Env: append(environWithout("DBLOCK_DATABASE"), "DBLOCK_KEY="+fence.Key, "DBLOCK_TOKEN="+strconv.FormatInt(fence.Token, 10),
+			"DBLOCK_HANDLE="+hex.EncodeToString(fence.Handle[:]), "DBLOCK_MODE="+fence.Mode.String()),
+		ValidUntil: lock.ValidUntil, Slack: c.slack(), Grace: c.Grace,
+		Left: func(pids []int) {
+			_, _ = fmt.Fprintf(s.err, "dblock: the command has ended, but processes that it started still run: %v; %s is held until they end\n",
+				pids, printable(c.Key))
+		},
+	})
+	if err == nil && status != 0 {
+		err = &commandFailed{status}
+	}
+	return err
 }
+
+// margin is by how much earlier than the server this process gives the lock up for lost: the command needs time to end.
+func (c *lockCmd) margin() time.Duration { return c.TTL / 4 }
+
+// slack is for how long the command runs on when the lock is given up for lost.
+func (c *lockCmd) slack() time.Duration { return c.margin() * 3 / 5 }
 
 // environWithout returns this program's environment without some of its variables.
 func environWithout(names ...string) []string {
@@ -120,16 +138,4 @@ func environWithout(names ...string) []string {
 		name, _, _ := strings.Cut(v, "=")
 		return slices.Contains(names, name)
 	})
-}
-
-// statusOf has this program end as a command did.
-func statusOf(err error) error {
-	var exit *exec.ExitError
-	if !errors.As(err, &exit) {
-		return err
-	}
-	if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
-		return &commandFailed{128 + int(status.Signal())}
-	}
-	return &commandFailed{exit.ExitCode()}
 }

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/guardian"
 )
 
 // cli has one field a subcommand; each lives in a file of its own and has the method
@@ -45,11 +46,32 @@ type streams struct {
 }
 
 func main() {
-	// The second signal kills, because the first one lets go of the context.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)
+	guardian.Main() // in a process that guards the command of dblock lock, it does not return
+	ctx := untilSignalled()
 	terminal := term.IsTerminal(int(os.Stdin.Fd())) // a descriptor is a small number
 	os.Exit(run(ctx, os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr, terminal}))
+}
+
+// untilSignalled returns a context that the first signal ends. The second one kills. A signal that this process was
+// started to ignore, as nohup does, stays ignored.
+func untilSignalled() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 1)
+	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP} {
+		if !signal.Ignored(sig) {
+			signal.Notify(signals, sig)
+		}
+	}
+	go func() {
+		for sig := range signals {
+			if !guardian.CommandHas(sig) { // what Ctrl-C ends is for that command to say
+				break
+			}
+		}
+		signal.Stop(signals)
+		cancel()
+	}()
+	return ctx
 }
 
 const (

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/dblock-go/dblock/internal/devdb"
+	"github.com/dblock-go/dblock/internal/guardian"
 	"github.com/dblock-go/dblock/internal/migratelock"
 	"github.com/dblock-go/dblock/internal/schema"
 	"github.com/dblock-go/dblock/internal/testdb"
@@ -22,6 +23,7 @@ import (
 const envCommand = "DBLOCK_TEST_COMMAND"
 
 func TestMain(m *testing.M) {
+	guardian.Main()
 	if os.Getenv(envCommand) != "" {
 		main()
 	}
