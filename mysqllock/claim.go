@@ -5,6 +5,7 @@ import (
 	"database/sql"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/mysqlserver"
 	"github.com/dblock-go/dblock/internal/rowlock"
 )
 
@@ -38,7 +39,7 @@ func Claim[T any](
 	if err := allow(ctx, tx, query, n, args, o.Scan); err != nil {
 		return nil, txError(ctx, name, err)
 	}
-	answer, err := tx.QueryContext(ctx, rowlock.Claim(query, n, lock), args...)
+	answer, err := mysqlserver.Query(ctx, tx, rowlock.Claim(query, n, lock), args...)
 	rows, err := collect(answer, err, scan)
 	return rows, txError(ctx, name, err)
 }

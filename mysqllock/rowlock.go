@@ -119,7 +119,7 @@ func (l locking[K]) rows(ctx context.Context, keys []K) (locked []K, err error) 
 	}
 	for _, part := range parts {
 		query, args := l.query(keys, part)
-		answer, err := l.tx.QueryContext(ctx, query+" "+l.lock, args...)
+		answer, err := mysqlserver.Query(ctx, l.tx, query+" "+l.lock, args...)
 		rows, err := collect(answer, err, l.key)
 		if err != nil {
 			return nil, err
@@ -172,7 +172,7 @@ func (l locking[K]) key(r *sql.Rows) (key K, err error) {
 // parts are the partitions that keys may be in, in quotes and in the order of the table's definition. One empty name stands for all.
 func (l locking[K]) parts(ctx context.Context, keys []K) ([]string, error) {
 	query, args := l.query(keys, "")
-	plan, err := mysqlserver.Show(ctx, l.tx, "EXPLAIN /*M! PARTITIONS */ /*!80000 FORMAT=TRADITIONAL */ "+query, args...)
+	plan, err := mysqlserver.ShowOf(ctx, l.tx, "EXPLAIN /*M! PARTITIONS */ /*!80000 FORMAT=TRADITIONAL */ "+query, args...)
 	if err != nil || len(plan) != 1 || plan[0]["partitions"] == "" { // of one key there may be a constant instead
 		return []string{""}, err
 	}
@@ -228,14 +228,14 @@ func (l locking[K]) skipped(ctx context.Context, keys []K, rows *dblock.LockedRo
 
 func text(key any) string { return fmt.Sprint(key) }
 
-func collect[T any](rows *sql.Rows, err error, scan func(*sql.Rows) (T, error)) ([]T, error) {
+func collect[T any](rows *mysqlserver.Rows, err error, scan func(*sql.Rows) (T, error)) ([]T, error) {
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = rows.Close() }()
 	var all []T
 	for rows.Next() {
-		row, err := scan(rows)
+		row, err := scan(rows.Rows)
 		if err != nil {
 			return nil, err
 		}

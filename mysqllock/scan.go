@@ -78,7 +78,7 @@ func lockable(ctx context.Context, tx *sql.Tx, from string) (mysqlserver.Table, 
 // find looks for the index, and makes sure that it can be searched for the key.
 func (a *access) find(ctx context.Context, tx *sql.Tx, table mysqlserver.Table, from, where, column string, key any) error {
 	statement := fmt.Sprintf("SELECT %s FROM %s WHERE %s = ?", where, from, where)
-	lines, err := mysqlserver.Show(ctx, tx, "SHOW INDEX FROM "+from)
+	lines, err := mysqlserver.ShowOf(ctx, tx, "SHOW INDEX FROM "+from)
 	if err != nil {
 		return err
 	}
@@ -188,7 +188,7 @@ func (s planStep) reads() bool { return s.access == "ALL" || s.access == "index"
 
 // planOf explains a statement without its lock: the server may read a row by its key to make a plan, and would lock it.
 func planOf(ctx context.Context, tx *sql.Tx, statement string, args []any) ([]planStep, error) {
-	lines, err := mysqlserver.Show(ctx, tx, "EXPLAIN FORMAT=TRADITIONAL "+statement, args...)
+	lines, err := mysqlserver.ShowOf(ctx, tx, "EXPLAIN FORMAT=TRADITIONAL "+statement, args...)
 	steps := make([]planStep, len(lines))
 	for i, line := range lines {
 		steps[i] = planStep{line["type"], line["possible_keys"], line["Extra"]}

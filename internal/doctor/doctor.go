@@ -59,6 +59,7 @@ type check struct {
 var checks = []check{
 	{"server", true, server},
 	{"writes", false, writes},
+	{"charset", false, charset},
 	{"pooler", false, pooler},
 	{"schema", false, tablesVersion},
 	{"tables", false, tables},

@@ -2,8 +2,11 @@ package doctor
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/dblock-go/dblock/internal/mysqlserver"
 )
 
 // server is about the product and its version.
@@ -41,6 +44,19 @@ func writes(f Facts) []Finding {
 			"guarded transactions and sales fail: take the default from the role, the database or the DSN")}
 	}
 	return []Finding{fine("the server takes writes")}
+}
+
+// charset is about what an escaped value or a quoted name means. Whether the driver escapes values does not show here.
+func charset(f Facts) []Finding {
+	name := f.Settings["character_set_client"]
+	switch {
+	case f.postgres():
+		return nil
+	case slices.Contains(mysqlserver.Unsafe, name):
+		return []Finding{finding(Problem, "connections use "+name+": a quote or a backslash can be the second byte of a character",
+			"with interpolateParams=true values in your own queries can become SQL, and names that are not ASCII end early: set charset=utf8mb4 in the DSN")}
+	}
+	return []Finding{fine("connections use " + name)}
 }
 
 func pooler(f Facts) []Finding {

@@ -37,7 +37,7 @@ func healthyMySQL() Facts {
 		Schema: "app", Have: schema.Version, Isolation: "REPEATABLE-READ", Within: time.Millisecond,
 		Settings: map[string]string{
 			"innodb_flush_log_at_trx_commit": "1", "log_bin": "ON", "sync_binlog": "1", "innodb_doublewrite": "ON",
-			"wait_timeout": "600", "innodb_lock_wait_timeout": "50", "max_execution_time": "0",
+			"wait_timeout": "600", "innodb_lock_wait_timeout": "50", "max_execution_time": "0", "character_set_client": "utf8mb4",
 		},
 		Connections: 10, MaxConnections: 151,
 	}
@@ -67,6 +67,8 @@ func TestHealthyHasNothingButOK(t *testing.T) {
 		want := Checks()
 		if f.Engine == engineMySQL {
 			want = slices.DeleteFunc(want, func(c string) bool { return c == "lock_table" || c == "search_path" }) // MySQL has neither
+		} else {
+			want = slices.DeleteFunc(want, func(c string) bool { return c == "charset" })
 		}
 		if fmt.Sprint(made) != fmt.Sprint(want) {
 			t.Errorf("%s: checks %v, want %v", f.Engine, made, want)
@@ -184,6 +186,7 @@ func TestJudgeMySQL(t *testing.T) {
 			func(f *Facts) { f.Tables[0].Lacks = []string{"UPDATE"} }, []string{"problem grants"},
 			"GRANT UPDATE ON `app`." + schema.Tables()[0] + " TO 'u'@'%'",
 		},
+		"character set":            {set("character_set_client", "gbk"), []string{"problem charset"}, "charset=utf8mb4"},
 		"log":                      {set("innodb_flush_log_at_trx_commit", "2"), []string{"problem durability"}, "= 2"},
 		"binary log":               {set("sync_binlog", "0"), []string{"problem durability"}, "sync_binlog = 1"},
 		"binary log of statements": {set("binlog_format", "STATEMENT"), []string{"problem writes"}, "binlog_format = ROW"},

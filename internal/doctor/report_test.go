@@ -31,7 +31,7 @@ func TestJSONStays(t *testing.T) {
 	if err != nil || string(got) != want {
 		t.Errorf("%v\n%s, want\n%s", err, got, want)
 	}
-	const checks = "[connection server writes pooler schema tables grants search_path durability clock timeouts isolation connections lock_table session_locks]"
+	const checks = "[connection server writes charset pooler schema tables grants search_path durability clock timeouts isolation connections lock_table session_locks]"
 	if got := fmt.Sprint(Checks()); got != checks {
 		t.Errorf("checks %s, want %s", got, checks)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/mysqlfault"
+	"github.com/dblock-go/dblock/internal/mysqlserver"
 	"github.com/dblock-go/dblock/internal/mysqltext"
 	"github.com/dblock-go/dblock/internal/schema"
 )
@@ -23,8 +24,12 @@ func On(conn mysqltext.Conn, name string) mysqltext.Inline {
 func SQL(query, name string) string { return schema.Qualify(query, name, schema.QuoteMySQL) }
 
 // Check makes sure that server and tables are what the statements were written for, and tells which server it is:
-// "MySQL" or "MariaDB".
-func Check(ctx context.Context, on mysqldb.DBTX) (server string, err error) {
+// "MySQL" or "MariaDB". name is that of the tables' database. on is a connection or a pool: the connections of a pool have
+// the character set of its DSN.
+func Check(ctx context.Context, on mysqldb.DBTX, name string) (server string, err error) {
+	if err := mysqlserver.CheckText(ctx, on, name); err != nil {
+		return "", Unavailable(err)
+	}
 	var q mysqldb.Queries
 	version, err := q.ServerVersion(ctx, on)
 	if err != nil {

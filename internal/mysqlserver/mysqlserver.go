@@ -50,7 +50,7 @@ var read = []string{
 	"transaction_isolation", "tx_isolation", "autocommit",
 	"wait_timeout", "innodb_lock_wait_timeout", "lock_wait_timeout", "max_execution_time", "max_statement_time", "idle_transaction_timeout",
 	"innodb_flush_log_at_trx_commit", "log_bin", "binlog_format", "sync_binlog", "innodb_doublewrite", "max_connections", "max_user_connections",
-	"default_storage_engine",
+	"default_storage_engine", "character_set_client",
 }
 
 const (

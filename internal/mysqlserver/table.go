@@ -9,12 +9,27 @@ import (
 
 // Show runs a SHOW or an EXPLAIN and returns its rows by the names of their columns, of which servers have different ones. The
 // DSN's columnsWithAlias puts a table's alias before a name: it is removed. NULL is the empty string.
-func Show(ctx context.Context, db Querier, text string, args ...any) (lines []map[string]string, err error) {
-	rows, err := db.QueryContext(ctx, text, args...)
+func Show(ctx context.Context, db Querier, text string) (lines []map[string]string, err error) {
+	rows, err := db.QueryContext(ctx, text)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = rows.Close() }()
+	return named(rows)
+}
+
+// ShowOf is Show with values or names of the host's own: see Query.
+func ShowOf(ctx context.Context, db Conn, text string, args ...any) (lines []map[string]string, err error) {
+	rows, err := Query(ctx, db, text, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	return named(rows.Rows)
+}
+
+// named reads rows by the names of their columns.
+func named(rows *sql.Rows) (lines []map[string]string, err error) {
 	names, err := rows.Columns()
 	if err != nil {
 		return nil, err
@@ -48,8 +63,8 @@ type Table struct {
 // LookAtTable reads SHOW CREATE TABLE, which finds temporary tables too. from is the table's name, in backticks.
 //
 // Errors: the driver's.
-func LookAtTable(ctx context.Context, db Querier, from string) (Table, error) {
-	lines, err := Show(ctx, db, "SHOW CREATE TABLE "+from)
+func LookAtTable(ctx context.Context, db Conn, from string) (Table, error) {
+	lines, err := ShowOf(ctx, db, "SHOW CREATE TABLE "+from)
 	if err != nil {
 		return Table{}, err
 	}
@@ -62,7 +77,7 @@ func LookAtTable(ctx context.Context, db Querier, from string) (Table, error) {
 		return t, nil
 	}
 	// MariaDB's sql_mode NO_TABLE_OPTIONS hides the engine.
-	lines, err = Show(ctx, db, "SELECT ENGINE AS named FROM information_schema.TABLES"+thisTable, names(from)...)
+	lines, err = ShowOf(ctx, db, "SELECT ENGINE AS named FROM information_schema.TABLES"+thisTable, names(from)...)
 	if err == nil && len(lines) == 1 {
 		t.Engine = lines[0]["named"]
 	}
@@ -78,8 +93,8 @@ type Partition struct {
 // Partitions reads those of a table, in the order of its definition. from is the table's name, in backticks.
 //
 // Errors: the driver's.
-func Partitions(ctx context.Context, db Querier, from string) ([]Partition, error) {
-	lines, err := Show(ctx, db, "SELECT COALESCE(SUBPARTITION_NAME, PARTITION_NAME) AS named,"+
+func Partitions(ctx context.Context, db Conn, from string) ([]Partition, error) {
+	lines, err := ShowOf(ctx, db, "SELECT COALESCE(SUBPARTITION_NAME, PARTITION_NAME) AS named,"+
 		" CONCAT_WS('_', PARTITION_NAME, SUBPARTITION_NAME) AS planned FROM information_schema.PARTITIONS"+thisTable+
 		" ORDER BY PARTITION_ORDINAL_POSITION, SUBPARTITION_ORDINAL_POSITION", names(from)...)
 	partitions := make([]Partition, len(lines))

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dblock-go/dblock/internal/mysqlserver"
 	"github.com/dblock-go/dblock/mysqllock"
 	"github.com/dblock-go/dblock/optimistic/internal/engine"
 )
@@ -64,7 +65,7 @@ func (b *batch) run(ctx context.Context, db DB) error {
 		if err := few(args); err != nil {
 			return err
 		}
-		if _, err := db.ExecContext(ctx, text, args...); err != nil {
+		if _, err := mysqlserver.Exec(ctx, db, text, args...); err != nil {
 			return err
 		}
 	}
@@ -126,7 +127,7 @@ func (b *batch) look(ctx context.Context, db DB) (now int64, err error) {
 	if err := few(args); err != nil {
 		return 0, err
 	}
-	answer, err := db.QueryContext(ctx, text, args...)
+	answer, err := mysqlserver.Query(ctx, db, text, args...)
 	if err != nil {
 		return 0, err
 	}

@@ -2,7 +2,7 @@ package mysqloptimistic
 
 import (
 	"context"
-	"database/sql"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -70,7 +70,7 @@ func (room) Look(ctx context.Context, db DB, s engine.Spec) (engine.Facts, error
 	if err := mustCommit(ctx, db); err != nil {
 		return f, err
 	}
-	lines, err := show(ctx, db, "SHOW COLUMNS FROM "+s.From)
+	lines, err := mysqlserver.ShowOf(ctx, db, "SHOW COLUMNS FROM "+s.From)
 	if isMissing(err) {
 		return f, nil
 	}
@@ -86,7 +86,7 @@ func (room) Look(ctx context.Context, db DB, s engine.Spec) (engine.Facts, error
 		return f, err
 	}
 	f.Odd = table.RowLocks(s.Table)
-	lines, err = show(ctx, db, "SHOW INDEX FROM "+s.From)
+	lines, err = mysqlserver.ShowOf(ctx, db, "SHOW INDEX FROM "+s.From)
 	f.Index = uniqueIndex(lines, s.Key)
 	return f, err
 }
@@ -110,41 +110,17 @@ func uniqueIndex(lines []map[string]string, key string) (index string) {
 	return index
 }
 
-// show reads rows by the names of their columns, of which servers have different ones; NULL is empty.
-func show(ctx context.Context, db DB, text string) (lines []map[string]string, err error) {
-	rows, err := db.QueryContext(ctx, text)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = rows.Close() }()
-	names, err := rows.Columns()
-	if err != nil {
-		return nil, err
-	}
-	values, places := make([]sql.NullString, len(names)), make([]any, len(names))
-	for i := range values {
-		places[i] = &values[i]
-	}
-	for i, name := range names { // the driver's columnsWithAlias puts the table's name before it
-		names[i] = name[strings.LastIndexByte(name, '.')+1:]
-	}
-	for rows.Next() {
-		if err := rows.Scan(places...); err != nil {
-			return nil, err
-		}
-		line := make(map[string]string, len(names))
-		for i, name := range names {
-			line[name] = values[i].String
-		}
-		lines = append(lines, line)
-	}
-	return lines, rows.Err()
-}
-
 func (room) Twins(ctx context.Context, db DB, p *engine.Plan, key any) (n int64, err error) {
 	text := fmt.Sprintf("SELECT COUNT(*) FROM (SELECT 1 FROM %s WHERE %s = ? LIMIT 2) AS twins", p.From, quoted(p.Key))
-	err = db.QueryRowContext(ctx, text, key).Scan(&n)
-	return n, err
+	rows, err := mysqlserver.Query(ctx, db, text, key)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = rows.Close() }()
+	if rows.Next() {
+		err = rows.Scan(&n)
+	}
+	return n, errors.Join(err, rows.Err())
 }
 
 func quoted(name string) string {
@@ -158,7 +134,7 @@ func (room) Read(ctx context.Context, db DB, p *engine.Plan, key any, latest boo
 	if latest {
 		text += " LOCK IN SHARE MODE"
 	}
-	rows, err := db.QueryContext(ctx, text, key)
+	rows, err := mysqlserver.Query(ctx, db, text, key)
 	if err != nil {
 		return r, false, false, err
 	}

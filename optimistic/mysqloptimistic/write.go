@@ -9,6 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/mysqlfault"
+	"github.com/dblock-go/dblock/internal/mysqlserver"
 	"github.com/dblock-go/dblock/mysqllock"
 	"github.com/dblock-go/dblock/optimistic/internal/engine"
 )
@@ -49,7 +50,7 @@ func (r room) Write(ctx context.Context, db DB, p *engine.Plan, w engine.Write) 
 
 // execute runs the statement of w, and returns the two numbers that the server answers with.
 func execute(ctx context.Context, db DB, p *engine.Plan, w engine.Write) (rows, last int64, err error) {
-	result, err := db.ExecContext(ctx, w.Stmt.Text, argsOf(p, w)...)
+	result, err := mysqlserver.Exec(ctx, db, w.Stmt.Text, argsOf(p, w)...)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -136,7 +137,7 @@ func writeAny(ctx context.Context, db DB, p *engine.Plan, w engine.Write) (rows 
 // It is not ok if there is no row, or if its version has no next one.
 func lockVersion(ctx context.Context, db DB, p *engine.Plan, key any) (r engine.Raw, now int64, ok bool, err error) {
 	text := fmt.Sprintf("SELECT %s, %s FROM %s WHERE %s = ? FOR UPDATE", clock, strings.Join(read(p), ", "), p.From, quoted(p.Key))
-	rows, err := db.QueryContext(ctx, text, key)
+	rows, err := mysqlserver.Query(ctx, db, text, key)
 	if err != nil {
 		return r, 0, false, err
 	}
@@ -181,7 +182,7 @@ func isAt(ctx context.Context, db DB, p *engine.Plan, w engine.Write, lock strin
 	if w.Stmt.Op == engine.Update {
 		text, args = text+" AND "+matches(p), expected(args, p, w.Expected)
 	}
-	rows, err := db.QueryContext(ctx, text+lock, args...)
+	rows, err := mysqlserver.Query(ctx, db, text+lock, args...)
 	if err != nil {
 		return false, fault.NoWrite(err)
 	}
