@@ -36,9 +36,6 @@ func newEngine(db *sql.DB, schemaName string) *engine {
 // Lingers is for how long a statement may wait for a gap, once the client has given up. (MariaDB's don't wait.)
 func (e *engine) Lingers() time.Duration { return e.lockWait }
 
-// packetOverhead is how much shorter a statement is than the packet that carries it, with some to spare.
-const packetOverhead = 64
-
 // LongestStatement is the server's max_allowed_packet. The server closes a connection on which more than that arrives.
 func (e *engine) LongestStatement() int { return e.longest }
 
@@ -58,7 +55,7 @@ func (e *engine) check(ctx context.Context) error {
 	if err != nil {
 		return mysqlschema.Unavailable(err)
 	}
-	e.longest = int(limits.MaxPacket) - packetOverhead
+	e.longest = int(limits.MaxPacket) - mysqltext.PacketOverhead
 	if e.mariaDB = server == "MariaDB"; !e.mariaDB {
 		e.lockWait = time.Duration(limits.LockWaitSeconds) * time.Second
 	}

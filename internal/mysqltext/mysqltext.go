@@ -12,6 +12,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"iter"
 	"strconv"
 	"strings"
 )
@@ -35,6 +36,62 @@ type Inline struct {
 	// Longest bounds a statement, in bytes: a longer one fails with ErrTooLong. 0: no bound. QueryRowContext, which
 	// has no error to return, sends any.
 	Longest int
+}
+
+// PacketOverhead is how much shorter a statement is than the packet that carries it, with some to spare.
+const PacketOverhead = 64
+
+// heaviest bounds a statement of many rows, whatever the server takes: while a long one is sent and parsed, all others wait.
+const heaviest = 4 << 20
+
+// Portions cuts the arguments of a statement that repeats a part for each row into those of statements that the server
+// takes. A row has `each` arguments; one statement has at most `most` rows. A row that is too long is a portion by itself.
+func Portions(on any, query string, each, most int, args []any) iter.Seq[[]any] {
+	bound := heaviest
+	if longest := LongestOn(on); longest > 0 {
+		bound = min(bound, longest)
+	}
+	return func(yield func([]any) bool) {
+		from, bytes := 0, len(query)
+		for i := 0; i < len(args); i += each {
+			row := len(query)
+			for _, arg := range args[i : i+each] {
+				row += size(arg)
+			}
+			if i > from && (bytes+row > bound || i-from == most*each) {
+				if !yield(args[from:i]) {
+					return
+				}
+				from, bytes = i, len(query)
+			}
+			bytes += row
+		}
+		if from < len(args) {
+			yield(args[from:])
+		}
+	}
+}
+
+// LongestStatement is Longest.
+func (c Inline) LongestStatement() int { return c.Longest }
+
+// LongestOn is how long a statement may be that is sent on an Inline, or on what wraps one; 0: no bound.
+func LongestOn(on any) int {
+	if c, ok := on.(interface{ LongestStatement() int }); ok {
+		return c.LongestStatement()
+	}
+	return 0
+}
+
+// size is at least what literal makes of an argument.
+func size(arg any) int {
+	switch v := arg.(type) {
+	case []byte:
+		return len("x''") + 2*len(v)
+	case sql.NullString:
+		return len("x''NULL") + 2*len(v.String)
+	}
+	return len("-9223372036854775808")
 }
 
 // ErrTooLong reports a statement that was not sent, because it exceeds what the server takes.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/mysqltext"
 )
 
 // Pool is a host's.
@@ -177,6 +178,14 @@ const (
 type within struct {
 	mysqldb.DBTX
 	write string // the bound of a statement that writes
+}
+
+// LongestStatement is how long a statement may be without its bound; 0: no limit.
+func (w within) LongestStatement() int {
+	if longest := mysqltext.LongestOn(w.DBTX); longest > 0 {
+		return longest - len(forASecond)
+	}
+	return 0
 }
 
 func (w within) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {

@@ -92,14 +92,11 @@ func insertAll(ctx context.Context, on mysqldb.DBTX, jobs []engine.Insert) ([]en
 	return nil, insert(ctx, on, jobs)
 }
 
-// What one statement inserts at most: rows, and bytes of payload, which the text has twice. MariaDB takes 16 MiB by default.
-const (
-	insertRows  = 1000
-	insertBytes = 2 << 20
-)
+// insertRows is how many rows one statement inserts at most.
+const insertRows = 1000
 
 func insert(ctx context.Context, on mysqldb.DBTX, jobs []engine.Insert) error {
-	for _, some := range portions(jobs) {
+	for some := range slices.Chunk(jobs, insertRows) {
 		args := make([]any, 0, 6*len(some))
 		for _, j := range some {
 			args = append(args, j.ID[:], []byte(j.Queue), []byte(j.Kind), j.Priority, j.MaxAttempts, j.Payload)
@@ -125,24 +122,16 @@ func insert(ctx context.Context, on mysqldb.DBTX, jobs []engine.Insert) error {
 	return nil
 }
 
-// portions cuts jobs into what one statement takes.
-func portions(jobs []engine.Insert) (all [][]engine.Insert) {
-	from, bytes := 0, 0
-	for i, j := range jobs {
-		if i > from && (i-from == insertRows || bytes+len(j.Payload) > insertBytes) {
-			all = append(all, jobs[from:i])
-			from, bytes = i, 0
-		}
-		bytes += len(j.Payload)
-	}
-	return append(all, jobs[from:])
-}
-
-// rows inserts n rows in one statement.
+// rows inserts n rows, in one statement if the server takes it.
 func rows(ctx context.Context, on mysqldb.DBTX, query string, n int, args []any) error {
 	if n == 0 {
 		return nil
 	}
-	_, err := on.ExecContext(ctx, mysqltext.Rows(query, n), args...)
-	return err
+	each := len(args) / n
+	for some := range mysqltext.Portions(on, query, each, n, args) {
+		if _, err := on.ExecContext(ctx, mysqltext.Rows(query, len(some)/each), some...); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -331,7 +331,7 @@ func asks(ctx context.Context, on mysqldb.DBTX, query string, n int, args []any)
 		return 0, nil
 	}
 	each := len(args) / n
-	for some := range slices.Chunk(args, mostAsks*each) {
+	for some := range mysqltext.Portions(on, query, each, mostAsks, args) {
 		result, err := on.ExecContext(ctx, mysqltext.Asks(query, len(some)/each), some...)
 		if err != nil {
 			return affected, err

@@ -48,7 +48,7 @@ func insertKeyed(ctx context.Context, on mysqldb.DBTX, jobs []engine.Insert) ([]
 		return dups, nil
 	}
 	var grouped []comer
-	for _, some := range portions(jobs) {
+	for some := range slices.Chunk(jobs, insertRows) {
 		var in, ready, later, grown []any
 		for _, j := range some {
 			in = append(in, j.ID[:], []byte(j.Queue), []byte(j.Kind), j.Priority, j.MaxAttempts, j.Payload, []byte(j.Unique), []byte(j.Group), j.AtMost)

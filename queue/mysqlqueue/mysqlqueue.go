@@ -45,6 +45,11 @@ func New(ctx context.Context, db *sql.DB, o queue.Options) (*queue.Queue, error)
 	}
 	d.pool.MariaDB = server == "MariaDB"
 	d.heart = newHeart(d.pool)
+	limits, err := d.q.StatementLimits(ctx, d.on(d.pool))
+	if err != nil {
+		return nil, mysqlschema.Unavailable(err)
+	}
+	d.longest = int(limits.MaxPacket) - mysqltext.PacketOverhead
 	return queue.New(d, o)
 }
 
@@ -53,7 +58,10 @@ type database struct {
 	pool   mysqltx.Pool
 	heart  heart
 	schema string
-	q      mysqldb.Queries
+
+	longest int // bytes of a statement; 0: no bound
+
+	q mysqldb.Queries
 }
 
 var _ engine.Engine = (*database)(nil)
@@ -62,7 +70,11 @@ var _ engine.Engine = (*database)(nil)
 func (d *database) on(conn mysqltext.Conn) mysqldb.DBTX { return d.pool.Bounded(d.onCaller(conn)) }
 
 // onCaller is on in a caller's transaction, whose waits are the caller's to bound.
-func (d *database) onCaller(conn mysqltext.Conn) mysqldb.DBTX { return mysqlschema.On(conn, d.schema) }
+func (d *database) onCaller(conn mysqltext.Conn) mysqldb.DBTX {
+	on := mysqlschema.On(conn, d.schema)
+	on.Longest = d.longest
+	return on
+}
 
 // Exhausted looks at the host's pool.
 func (d *database) Exhausted() bool {
