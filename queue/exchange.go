@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -69,7 +70,10 @@ func (w *worker) exchange(ctx context.Context, m *message) {
 			f(w.o.Queue, len(got.Jobs), took)
 		}
 	}
-	w.confirmed(m, got.Jobs, time.Since(began))
+	if got.Void > 0 {
+		w.q.trouble("claiming jobs", fmt.Errorf("%d ready rows of queue %q were of no job, and were removed", got.Void, w.o.Queue))
+	}
+	w.confirmed(m, got.Jobs, got.Void, time.Since(began))
 	if w.leaves(m) {
 		w.q.announce(w.o.Queue)
 	}
@@ -112,7 +116,7 @@ func (m *message) recorded(got engine.Exchanged, lost int) int {
 }
 
 // confirmed takes over an exchange that has taken place.
-func (w *worker) confirmed(m *message, jobs []engine.Job, took time.Duration) {
+func (w *worker) confirmed(m *message, jobs []engine.Job, void int, took time.Duration) {
 	now := time.Now()
 	slices.SortFunc(jobs, inOrder)
 	tasks := make([]task, len(jobs))
@@ -138,8 +142,11 @@ func (w *worker) confirmed(m *message, jobs []engine.Job, took time.Duration) {
 		}
 		w.claimTook(m.Ask, took)
 		w.claimed += (took - w.claimed) / 8
-		w.more = len(jobs) == m.Ask.Most
+		w.more = len(jobs)+void == m.Ask.Most
 		w.marks.saw(m.Ask, jobs, now, took)
+		if void > 0 {
+			w.marks.whole = time.Time{} // the marks are of what has jobs
+		}
 		if !w.more {
 			w.nextPoll = now.Add(jitter(w.o.Poll))
 		}
@@ -152,6 +159,9 @@ func (w *worker) confirmed(m *message, jobs []engine.Job, took time.Duration) {
 	case len(jobs) > 0:
 		c.id = m.Ask.Claim
 		w.claims[c] = struct{}{}
+	case void > 0: // it is recorded, and is closed like one whose jobs have ended
+		c.id, c.open = m.Ask.Claim, 1
+		w.over(c)
 	case m.Ask != nil:
 		w.q.claims.drop(m.Ask.Claim)
 	}

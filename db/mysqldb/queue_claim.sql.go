@@ -177,8 +177,8 @@ func (q *Queries) Claimants(ctx context.Context, db DBTX) ([][]byte, error) {
 
 const ClaimedJobs = `-- name: ClaimedJobs :many
 SELECT j.job_id, j.kind, j.priority, j.attempt, j.max_attempts,
-       CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', j.enqueued_at) AS SIGNED) AS enqueued_us,
-       CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', c.ready_at) AS SIGNED) AS ready_us,
+       CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', j.enqueued_at), 0) AS SIGNED) AS enqueued_us,
+       CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', c.ready_at), 0) AS SIGNED) AS ready_us,
        CAST(OCTET_LENGTH(j.payload) AS SIGNED) AS bytes, IF(OCTET_LENGTH(j.payload) <= CAST(? AS SIGNED), j.payload, NULL) AS payload,
        CAST(j.unique_key IS NOT NULL OR j.group_key IS NOT NULL AS SIGNED) AS keyed
 FROM dblock_queue_claim c
@@ -268,6 +268,18 @@ func (q *Queries) ClaimsOf(ctx context.Context, db DBTX, memberID []byte, limit 
 		return nil, err
 	}
 	return items, nil
+}
+
+const DropVoid = `-- name: DropVoid :exec
+DELETE c FROM dblock_queue_claim c
+WHERE c.member_id = ? AND c.claim_id = ?
+  AND NOT EXISTS (SELECT 1 FROM dblock_queue_job j WHERE j.job_id = c.job_id)
+`
+
+// What a claim has removed that is no job.
+func (q *Queries) DropVoid(ctx context.Context, db DBTX, memberID []byte, claimID []byte) error {
+	_, err := db.ExecContext(ctx, DropVoid, memberID, claimID)
+	return err
 }
 
 const LivingMembers = `-- name: LivingMembers :many

@@ -13,8 +13,8 @@ import (
 
 const HistoryRow = `-- name: HistoryRow :many
 SELECT h.queue, h.kind, h.priority, h.attempt, h.outcome,
-       CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', h.enqueued_at) AS SIGNED) AS enqueued_us,
-       CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', h.finished_at) AS SIGNED) AS at_us, h.payload
+       CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', h.enqueued_at), 0) AS SIGNED) AS enqueued_us,
+       CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', h.finished_at), 0) AS SIGNED) AS at_us, h.payload
 FROM dblock_queue_history h FORCE INDEX (PRIMARY)
 WHERE h.day = CAST(CAST(? AS CHAR) AS DATE) AND h.job_id = ?
 `

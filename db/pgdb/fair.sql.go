@@ -168,8 +168,8 @@ SELECT CASE WHEN l.handle = $1 AND NOT l.shared AND (l.held_until IS NULL OR l.h
        (l.handle IS NOT NULL AND (l.held_until IS NULL OR l.held_until > clock_timestamp()))::boolean AS held,
        l.handle, l.shared, l.member_id AS holder, l.label AS holder_label, l.token AS holder_token,
        (l.member_id IS NOT NULL AND (m.member_id IS NULL OR m.expires_at <= clock_timestamp()))::boolean AS holder_dead,
-       COALESCE(extract(epoch FROM LEAST(l.held_until, m.expires_at) - clock_timestamp()) * 1000000::numeric, 0)::bigint AS remaining_us,
-       COALESCE(extract(epoch FROM l.held_until - clock_timestamp()) * 1000000::numeric, 0)::bigint AS hold_us,
+       COALESCE(extract(epoch FROM CASE WHEN pg_catalog.isfinite(LEAST(l.held_until, m.expires_at)) THEN LEAST(l.held_until, m.expires_at) - clock_timestamp() END) * 1000000::numeric, 0)::bigint AS remaining_us,
+       COALESCE(extract(epoch FROM CASE WHEN pg_catalog.isfinite(l.held_until) THEN l.held_until - clock_timestamp() END) * 1000000::numeric, 0)::bigint AS hold_us,
        EXISTS (SELECT 1 FROM dblock_ticket q JOIN dblock_member w ON w.member_id = q.member_id AND w.expires_at > clock_timestamp()
                WHERE q.lease_key = l.lease_key AND q.ticket = $2 AND q.handle = $1) AS waits
 FROM dblock_lease l

@@ -129,7 +129,7 @@ SELECT made.lease_key, made.handle, made.token, NULL, '', 0, false, 0, false FRO
 UNION ALL
 SELECT ask.lease_key, NULL, 0, l.member_id, l.label, l.token,
        l.member_id IS NOT NULL AND (m.member_id IS NULL OR m.expires_at <= clock_timestamp()),
-       COALESCE(extract(epoch FROM LEAST(l.held_until, m.expires_at) - clock_timestamp()) * 1000000::numeric, 0)::bigint,
+       COALESCE(extract(epoch FROM CASE WHEN pg_catalog.isfinite(LEAST(l.held_until, m.expires_at)) THEN LEAST(l.held_until, m.expires_at) - clock_timestamp() END) * 1000000::numeric, 0)::bigint,
        COALESCE(l.shared AND NOT COALESCE(ask.over, false)
            AND (l.handle IS NULL OR l.member_id = ask.gone OR l.held_until <= clock_timestamp()), false)
 FROM ask
@@ -344,8 +344,8 @@ func (q *Queries) LeaseKeysAfter(ctx context.Context, db DBTX, afterKey string, 
 const ListHeld = `-- name: ListHeld :many
 SELECT held.lease_key::text AS lease_key, held.mode::smallint AS mode, held.token::bigint AS token, held.handle::uuid AS handle, held.member_id, held.label::text AS label,
        held.permits::integer AS permits, held.limited_to::integer AS limited_to, COALESCE(m.label, '')::text AS member_label,
-       (extract(epoch FROM clock_timestamp() - held.changed_at) * 1000000::numeric)::bigint AS age_us,
-       COALESCE(extract(epoch FROM LEAST(held.held_until, m.expires_at) - clock_timestamp()) * 1000000::numeric, 0)::bigint AS remaining_us,
+       COALESCE(extract(epoch FROM CASE WHEN pg_catalog.isfinite(held.changed_at) THEN clock_timestamp() - held.changed_at END) * 1000000::numeric, 0)::bigint AS age_us,
+       COALESCE(extract(epoch FROM CASE WHEN pg_catalog.isfinite(LEAST(held.held_until, m.expires_at)) THEN LEAST(held.held_until, m.expires_at) - clock_timestamp() END) * 1000000::numeric, 0)::bigint AS remaining_us,
        (SELECT count(*) FROM dblock_lease_waiter w
         JOIN dblock_member wm ON wm.member_id = w.member_id
         WHERE w.lease_key = held.lease_key AND w.expires_at > clock_timestamp()) AS waiters
@@ -418,8 +418,8 @@ func (q *Queries) ListHeld(ctx context.Context, db DBTX) ([]ListHeldRow, error) 
 
 const LookAtLease = `-- name: LookAtLease :one
 SELECT l.lease_key, l.token, l.handle, l.member_id, l.label, COALESCE(m.label, '')::text AS member_label, l.data,
-       (extract(epoch FROM clock_timestamp() - l.changed_at) * 1000000::numeric)::bigint AS age_us,
-       COALESCE(extract(epoch FROM LEAST(l.held_until, m.expires_at) - clock_timestamp()) * 1000000::numeric, 0)::bigint AS remaining_us,
+       COALESCE(extract(epoch FROM CASE WHEN pg_catalog.isfinite(l.changed_at) THEN clock_timestamp() - l.changed_at END) * 1000000::numeric, 0)::bigint AS age_us,
+       COALESCE(extract(epoch FROM CASE WHEN pg_catalog.isfinite(LEAST(l.held_until, m.expires_at)) THEN LEAST(l.held_until, m.expires_at) - clock_timestamp() END) * 1000000::numeric, 0)::bigint AS remaining_us,
        (SELECT count(*) FROM dblock_lease_waiter w
         WHERE w.lease_key = l.lease_key AND w.expires_at > clock_timestamp()) AS waiters
 FROM dblock_lease l

@@ -89,7 +89,7 @@ FROM granted
 UNION ALL
 SELECT DISTINCT ON (seen.lease_key, p.member_id) seen.lease_key, NULL::uuid, 0::bigint, seen.stored, seen.usable, p.member_id, COALESCE(p.label, ''), COALESCE(p.token, 0),
        p.member_id IS NOT NULL AND (m.member_id IS NULL OR m.expires_at <= clock_timestamp()),
-       COALESCE(extract(epoch FROM LEAST(p.held_until, m.expires_at) - clock_timestamp()) * 1000000::numeric, 0)::bigint
+       COALESCE(extract(epoch FROM CASE WHEN pg_catalog.isfinite(LEAST(p.held_until, m.expires_at)) THEN LEAST(p.held_until, m.expires_at) - clock_timestamp() END) * 1000000::numeric, 0)::bigint
 FROM seen
 LEFT JOIN dblock_permit p ON p.lease_key = seen.lease_key AND p.handle IS NOT NULL AND (p.held_until IS NULL OR p.held_until > clock_timestamp())
 LEFT JOIN dblock_member m ON m.member_id = p.member_id

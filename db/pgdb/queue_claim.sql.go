@@ -109,10 +109,10 @@ WITH head AS MATERIALIZED (
     INSERT INTO dblock_queue_claim (claim_id, member_id, queue, job_ids)
     SELECT $9, $6, $5, pg_catalog.array_agg(n.job_id) FROM taken n HAVING count(*) > 0
 )
-SELECT j.job_id, j.kind, j.priority, j.attempt, j.max_attempts, j.enqueued_at, n.ready_at,
-       octet_length(j.payload) AS bytes, CASE WHEN octet_length(j.payload) <= $1::int THEN j.payload END AS payload,
+SELECT n.job_id, j.kind, n.priority, COALESCE(j.attempt, 0)::smallint AS attempt, COALESCE(j.max_attempts, 0)::smallint AS max_attempts, j.enqueued_at, n.ready_at,
+       COALESCE(octet_length(j.payload), 0)::int AS bytes, CASE WHEN octet_length(j.payload) <= $1::int THEN j.payload END AS payload,
        (j.unique_key IS NOT NULL OR j.group_key IS NOT NULL)::boolean AS keyed
-FROM taken n JOIN dblock_queue_job j ON j.job_id = n.job_id
+FROM taken n LEFT JOIN dblock_queue_job j ON j.job_id = n.job_id
 `
 
 type ClaimJobsParams struct {
@@ -129,11 +129,11 @@ type ClaimJobsParams struct {
 
 type ClaimJobsRow struct {
 	JobID       pgtype.UUID
-	Kind        string
+	Kind        *string
 	Priority    int16
 	Attempt     int16
 	MaxAttempts int16
-	EnqueuedAt  time.Time
+	EnqueuedAt  *time.Time
 	ReadyAt     time.Time
 	Bytes       int32
 	Payload     interface{}
@@ -144,7 +144,7 @@ type ClaimJobsRow struct {
 // member has beaten twice more, so that a claim whose answer was lost can be cleared up for good, nor where the queue is paused. The
 // rows are found in the order of their key, without a sort; ctid is safe, as they are locked. It looks in spans of that order, one after the
 // other, and no further than it has to: each is from a priority and a time to the end of a priority, so that rows which were taken, and
-// can't be cleaned up yet, are not passed over again.
+// can't be cleaned up yet, are not passed over again. A ready row without a job is removed, too, and returned without a kind.
 func (q *Queries) ClaimJobs(ctx context.Context, db DBTX, arg ClaimJobsParams) ([]ClaimJobsRow, error) {
 	rows, err := db.Query(ctx, ClaimJobs,
 		arg.Inline,

@@ -13,7 +13,7 @@ import (
 )
 
 const HistoryRow = `-- name: HistoryRow :one
-SELECT h.queue, h.kind, h.priority, h.attempt, h.outcome, h.enqueued_at, h.finished_at AS at, h.payload
+SELECT h.queue, h.kind, h.priority, h.attempt, h.outcome, CASE WHEN pg_catalog.isfinite(h.enqueued_at) THEN h.enqueued_at ELSE 'epoch'::timestamptz END AS enqueued_at, h.finished_at AS at, h.payload
 FROM dblock_queue_history h
 WHERE h.day = ANY ($1::text[]::date[]) AND h.job_id = $2
 ORDER BY h.day DESC LIMIT 1

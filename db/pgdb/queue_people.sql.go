@@ -157,7 +157,7 @@ func (q *Queries) CountScheduled(ctx context.Context, db DBTX, most int32) ([]Co
 }
 
 const DeadRow = `-- name: DeadRow :one
-SELECT d.queue, d.kind, d.priority, d.attempt, d.max_attempts, d.enqueued_at, d.died_at AS at, COALESCE(d.unique_key, '')::text AS unique_key,
+SELECT d.queue, d.kind, d.priority, d.attempt, d.max_attempts, CASE WHEN pg_catalog.isfinite(d.enqueued_at) THEN d.enqueued_at ELSE 'epoch'::timestamptz END AS enqueued_at, d.died_at AS at, COALESCE(d.unique_key, '')::text AS unique_key,
        COALESCE(d.group_key, '')::text AS group_key, d.last_error, d.payload
 FROM dblock_queue_dead d WHERE d.job_id = $1
 `
@@ -205,12 +205,12 @@ func (q *Queries) DropCancels(ctx context.Context, db DBTX, memberID pgtype.UUID
 }
 
 const FindJob = `-- name: FindJob :many
-SELECT 1::int AS state, r.ready_at AS at, 0::bigint AS seq, NULL::uuid AS member_id, NULL::uuid AS claim_id
+SELECT 1::int AS state, CASE WHEN pg_catalog.isfinite(r.ready_at) THEN r.ready_at ELSE 'epoch'::timestamptz END AS at, 0::bigint AS seq, NULL::uuid AS member_id, NULL::uuid AS claim_id
 FROM dblock_queue_ready r
 WHERE r.queue = $1 AND r.priority = $2 AND r.ready_at >= $3::timestamptz - interval '1 hour'
   AND r.job_id = $4
 UNION ALL
-SELECT 2, s.run_at, 0, NULL, NULL FROM dblock_queue_scheduled s
+SELECT 2, CASE WHEN pg_catalog.isfinite(s.run_at) THEN s.run_at ELSE 'epoch'::timestamptz END, 0, NULL, NULL FROM dblock_queue_scheduled s
 WHERE s.run_at >= $3::timestamptz - interval '1 hour' AND s.job_id = $4
 UNION ALL
 SELECT 3, $3::timestamptz, b.seq, NULL, NULL FROM dblock_queue_blocked b
@@ -292,7 +292,7 @@ func (q *Queries) IsPaused(ctx context.Context, db DBTX, queue string) (bool, er
 }
 
 const JobRow = `-- name: JobRow :one
-SELECT j.queue, j.kind, j.priority, j.attempt, j.max_attempts, j.enqueued_at, COALESCE(j.unique_key, '')::text AS unique_key,
+SELECT j.queue, j.kind, j.priority, j.attempt, j.max_attempts, CASE WHEN pg_catalog.isfinite(j.enqueued_at) THEN j.enqueued_at ELSE 'epoch'::timestamptz END AS enqueued_at, COALESCE(j.unique_key, '')::text AS unique_key,
        COALESCE(j.group_key, '')::text AS group_key, COALESCE(j.last_error, '')::text AS last_error, j.payload
 FROM dblock_queue_job j WHERE j.job_id = $1
 `
@@ -329,7 +329,7 @@ func (q *Queries) JobRow(ctx context.Context, db DBTX, jobID pgtype.UUID) (JobRo
 }
 
 const JobsOf = `-- name: JobsOf :many
-SELECT j.job_id, j.queue, j.kind, j.priority, j.attempt, j.max_attempts, j.enqueued_at, COALESCE(j.last_error, '')::text AS last_error
+SELECT j.job_id, j.queue, j.kind, j.priority, j.attempt, j.max_attempts, CASE WHEN pg_catalog.isfinite(j.enqueued_at) THEN j.enqueued_at ELSE 'epoch'::timestamptz END AS enqueued_at, COALESCE(j.last_error, '')::text AS last_error
 FROM dblock_queue_job j WHERE j.job_id = ANY ($1::uuid[])
 `
 
@@ -436,7 +436,7 @@ func (q *Queries) ListClaimed(ctx context.Context, db DBTX, queue string, look i
 }
 
 const ListDead = `-- name: ListDead :many
-SELECT d.job_id, d.queue, d.kind, d.priority, d.attempt, d.max_attempts, d.enqueued_at, d.died_at AS at, d.last_error
+SELECT d.job_id, d.queue, d.kind, d.priority, d.attempt, d.max_attempts, CASE WHEN pg_catalog.isfinite(d.enqueued_at) THEN d.enqueued_at ELSE 'epoch'::timestamptz END AS enqueued_at, d.died_at AS at, d.last_error
 FROM dblock_queue_dead d
 WHERE d.queue = $1 AND (d.died_at, d.job_id) < ($2::timestamptz, $3::uuid)
 ORDER BY d.queue DESC, d.died_at DESC, d.job_id DESC
@@ -499,7 +499,7 @@ func (q *Queries) ListDead(ctx context.Context, db DBTX, arg ListDeadParams) ([]
 }
 
 const ListHistory = `-- name: ListHistory :many
-SELECT h.job_id, h.queue, h.kind, h.priority, h.attempt, h.outcome, h.enqueued_at, h.finished_at AS at
+SELECT h.job_id, h.queue, h.kind, h.priority, h.attempt, h.outcome, CASE WHEN pg_catalog.isfinite(h.enqueued_at) THEN h.enqueued_at ELSE 'epoch'::timestamptz END AS enqueued_at, h.finished_at AS at
 FROM (SELECT t.day, t.job_id, t.queue, t.kind, t.priority, t.attempt, t.outcome, t.enqueued_at, t.finished_at, t.payload FROM dblock_queue_history t ORDER BY t.day DESC, t.job_id DESC LIMIT $1) h
 WHERE h.queue = $2::text AND h.outcome = $3::smallint
 ORDER BY h.day DESC, h.job_id DESC
@@ -559,7 +559,7 @@ func (q *Queries) ListHistory(ctx context.Context, db DBTX, arg ListHistoryParam
 }
 
 const ListReady = `-- name: ListReady :many
-SELECT r.job_id, r.ready_at AS at FROM dblock_queue_ready r
+SELECT r.job_id, CASE WHEN pg_catalog.isfinite(r.ready_at) THEN r.ready_at ELSE 'epoch'::timestamptz END AS at FROM dblock_queue_ready r
 WHERE r.queue = $1
 ORDER BY r.queue, r.priority, r.ready_at, r.job_id
 LIMIT $2
@@ -591,7 +591,7 @@ func (q *Queries) ListReady(ctx context.Context, db DBTX, queue string, most int
 }
 
 const ListScheduled = `-- name: ListScheduled :many
-SELECT s.job_id, s.run_at AS at
+SELECT s.job_id, CASE WHEN pg_catalog.isfinite(s.run_at) THEN s.run_at ELSE 'epoch'::timestamptz END AS at
 FROM (SELECT t.job_id, t.run_at, t.queue FROM dblock_queue_scheduled t ORDER BY t.run_at, t.job_id LIMIT $1) s
 WHERE s.queue = $2::text
 ORDER BY s.run_at, s.job_id
@@ -666,7 +666,7 @@ func (q *Queries) NextQueue(ctx context.Context, db DBTX, after string) (string,
 
 const OldestReady = `-- name: OldestReady :one
 SELECT count(*) AS jobs, COALESCE(pg_catalog.max(x.priority), 0::smallint)::smallint AS last,
-       COALESCE(EXTRACT(EPOCH FROM clock_timestamp() - pg_catalog.min(x.ready_at)) * 1000000::numeric, 0::numeric)::bigint AS age_us
+       COALESCE(EXTRACT(EPOCH FROM clock_timestamp() - pg_catalog.min(CASE WHEN pg_catalog.isfinite(x.ready_at) THEN x.ready_at END)) * 1000000::numeric, 0::numeric)::bigint AS age_us
 FROM (
     SELECT r.priority, r.ready_at FROM dblock_queue_ready r
     WHERE r.queue = $1 AND r.priority > $2::int

@@ -300,7 +300,7 @@ SELECT r.reservation_key, r.line, r.sku, r.bucket, r.buyer, r.qty, r.state, r.li
 FROM pg_catalog.unnest($1::text[]) AS k (reservation_key)
 CROSS JOIN LATERAL (
     SELECT r.reservation_key, r.line, r.sku, r.bucket, r.buyer, r.qty, r.state, r.limited,
-           coalesce(extract(epoch FROM r.expires_at - clock_timestamp()) * 1000000::numeric, 0)::bigint AS left_us
+           coalesce(extract(epoch FROM CASE WHEN pg_catalog.isfinite(r.expires_at) THEN r.expires_at - clock_timestamp() END) * 1000000::numeric, 0)::bigint AS left_us
     FROM dblock_reservation r
     WHERE r.reservation_key = k.reservation_key
     ORDER BY r.line
@@ -438,7 +438,7 @@ SELECT r.reservation_key, r.line, r.sku, r.bucket, r.buyer, r.qty, r.state, r.li
 FROM pg_catalog.unnest($1::text[]) AS k (reservation_key)
 CROSS JOIN LATERAL (
     SELECT r.reservation_key, r.line, r.sku, r.bucket, r.buyer, r.qty, r.state, r.limited,
-           coalesce(extract(epoch FROM r.expires_at - clock_timestamp()) * 1000000::numeric, 0)::bigint AS left_us
+           coalesce(extract(epoch FROM CASE WHEN pg_catalog.isfinite(r.expires_at) THEN r.expires_at - clock_timestamp() END) * 1000000::numeric, 0)::bigint AS left_us
     FROM dblock_reservation r
     WHERE r.reservation_key = k.reservation_key
     ORDER BY r.line
@@ -549,7 +549,7 @@ func (q *Queries) MakeQuotas(ctx context.Context, db DBTX, skus []string, buyers
 
 const Reservations = `-- name: Reservations :many
 SELECT r.reservation_key, r.line, r.sku, r.bucket, r.buyer, r.qty, r.state, r.limited,
-       coalesce(extract(epoch FROM r.expires_at - clock_timestamp()) * 1000000::numeric, 0)::bigint AS left_us
+       coalesce(extract(epoch FROM CASE WHEN pg_catalog.isfinite(r.expires_at) THEN r.expires_at - clock_timestamp() END) * 1000000::numeric, 0)::bigint AS left_us
 FROM dblock_reservation r
 WHERE r.reservation_key = ANY ($1::text[])
 ORDER BY r.reservation_key, r.line

@@ -137,6 +137,7 @@ func (e Lease) Run(t *testing.T) {
 		"LockedPermitsAreWaitedFor":       lockedPermitsAreWaitedFor,
 		"FewerPermitsCountOneUnderWay":    fewerPermitsCountOneUnderWay,
 		"OneBadRowFailsAlone":             oneBadRowFailsAlone,
+		"ABadRowStopsNoOther":             aBadRowStopsNoOther,
 		"LargeBatchesAreSplit":            largeBatchesAreSplit,
 		"ATokenAheadOfTheClock":           aTokenAheadOfTheClock,
 		"AChurnLeavesNothing":             aChurnLeavesNothing,

@@ -79,6 +79,7 @@ func (e Queue) Run(t *testing.T) {
 		"ALockedJobStopsNoBeginnings":      aLockedJobStopsNoBeginnings,
 		"ALockedJobStopsNoEnds":            aLockedJobStopsNoEnds,
 		"ALockedJobStopsNoEndsBesideIt":    aLockedJobStopsNoEndsOfItsMessage,
+		"ABadRowStopsNoQueue":              aBadRowStopsNoQueue,
 		"ARescueHasABackoff":               aRescueHasABackoff,
 		"ARescuePassesLockedKeys":          aRescuePassesLockedKeys,
 		"ARescueThatFailsKeepsItsClaims":   aRescueThatFailsKeepsItsClaims,

@@ -31,7 +31,7 @@ func (l *Locker) askBeside(ctx context.Context, r dblock.Request) (*dblock.Lock,
 			lock, err := l.grant(ctx, nil, got, r)
 			return lock, nil, err
 		case r.Mode == dblock.Permits && !answer.MemberGone && answer.Stored != r.Limit:
-			if err := l.semaphore(ctx, r, answer.Stored); err != nil {
+			if err := l.semaphore(ctx, r, answer.Stored, n); err != nil {
 				return nil, nil, err
 			}
 			continue
@@ -52,9 +52,9 @@ func (l *Locker) askBeside(ctx context.Context, r dblock.Request) (*dblock.Lock,
 	}
 }
 
-// semaphore makes a request's semaphore where there is none.
-func (l *Locker) semaphore(ctx context.Context, r dblock.Request, stored int) error {
-	if stored != 0 {
+// semaphore makes a request's semaphore if there is none. n counts the asks.
+func (l *Locker) semaphore(ctx context.Context, r dblock.Request, stored, n int) error {
+	if stored != 0 || n >= tries { // one that was made has no permits: its row is bad
 		return &dblock.LimitError{Key: r.Key, Stored: stored, Asked: r.Limit}
 	}
 	bound, cancel := context.WithTimeout(ctx, l.bound())

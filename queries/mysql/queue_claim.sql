@@ -22,10 +22,16 @@ FROM dblock_queue_claim c
 STRAIGHT_JOIN dblock_queue_ready r ON r.queue = c.queue AND r.priority = c.priority AND r.ready_at = c.ready_at AND r.job_id = c.job_id
 WHERE c.member_id = sqlc.arg(member_id) AND c.claim_id = sqlc.arg(claim_id);
 
+-- What a claim has removed that is no job.
+-- name: DropVoid :exec
+DELETE c FROM dblock_queue_claim c
+WHERE c.member_id = sqlc.arg(member_id) AND c.claim_id = sqlc.arg(claim_id)
+  AND NOT EXISTS (SELECT 1 FROM dblock_queue_job j WHERE j.job_id = c.job_id);
+
 -- name: ClaimedJobs :many
 SELECT j.job_id, j.kind, j.priority, j.attempt, j.max_attempts,
-       CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', j.enqueued_at) AS SIGNED) AS enqueued_us,
-       CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', c.ready_at) AS SIGNED) AS ready_us,
+       CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', j.enqueued_at), 0) AS SIGNED) AS enqueued_us,
+       CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', c.ready_at), 0) AS SIGNED) AS ready_us,
        CAST(OCTET_LENGTH(j.payload) AS SIGNED) AS bytes, IF(OCTET_LENGTH(j.payload) <= CAST(sqlc.arg(inline) AS SIGNED), j.payload, NULL) AS payload,
        CAST(j.unique_key IS NOT NULL OR j.group_key IS NOT NULL AS SIGNED) AS keyed
 FROM dblock_queue_claim c

@@ -53,14 +53,14 @@ FROM (SELECT c.queue FROM dblock_queue_claim c FORCE INDEX (PRIMARY) LIMIT ?) x
 GROUP BY x.queue;
 
 -- name: ListReady :many
-SELECT r.job_id, CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', r.ready_at) AS SIGNED) AS at_us
+SELECT r.job_id, CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', r.ready_at), 0) AS SIGNED) AS at_us
 FROM dblock_queue_ready r FORCE INDEX (PRIMARY)
 WHERE r.queue = sqlc.arg(queue)
 ORDER BY r.queue, r.priority, r.ready_at, r.job_id
 LIMIT ?;
 
 -- name: ListScheduled :many
-SELECT s.job_id, CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', s.run_at) AS SIGNED) AS at_us
+SELECT s.job_id, CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', s.run_at), 0) AS SIGNED) AS at_us
 FROM (SELECT t.job_id, t.run_at, t.queue FROM dblock_queue_scheduled t FORCE INDEX (PRIMARY) ORDER BY t.run_at, t.job_id LIMIT 10000) s
 WHERE s.queue = CAST(sqlc.arg(queue) AS BINARY)
 ORDER BY s.run_at, s.job_id
@@ -73,7 +73,7 @@ ORDER BY b.queue, b.group_key, b.seq
 LIMIT ?;
 
 -- name: ListClaimed :many
-SELECT x.job_id, CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', x.claimed_at) AS SIGNED) AS at_us, COALESCE(m.label, '') AS worker
+SELECT x.job_id, CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', x.claimed_at), 0) AS SIGNED) AS at_us, COALESCE(m.label, '') AS worker
 FROM (SELECT c.job_id, c.claimed_at, c.member_id, c.queue FROM dblock_queue_claim c FORCE INDEX (PRIMARY) LIMIT 10000) x
 LEFT JOIN dblock_member m ON m.member_id = x.member_id
 WHERE x.queue = CAST(sqlc.arg(queue) AS BINARY)
@@ -82,8 +82,8 @@ LIMIT ?;
 -- Those that died before others, the last ones first.
 -- name: ListDead :many
 SELECT d.job_id, d.queue, d.kind, d.priority, d.attempt, d.max_attempts,
-       CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', d.enqueued_at) AS SIGNED) AS enqueued_us,
-       CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', d.died_at) AS SIGNED) AS at_us, d.last_error
+       CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', d.enqueued_at), 0) AS SIGNED) AS enqueued_us,
+       CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', d.died_at), 0) AS SIGNED) AS at_us, d.last_error
 FROM dblock_queue_dead d FORCE INDEX (dblock_queue_dead_when)
 WHERE d.queue = sqlc.arg(queue) AND d.died_at <= TIMESTAMPADD(MICROSECOND, CAST(sqlc.arg(before_us) AS SIGNED), CAST('1970-01-01' AS DATETIME(6)))
   AND (d.died_at < TIMESTAMPADD(MICROSECOND, CAST(sqlc.arg(before_us) AS SIGNED), CAST('1970-01-01' AS DATETIME(6)))
@@ -93,8 +93,8 @@ LIMIT ?;
 
 -- name: ListHistory :many
 SELECT h.job_id, h.queue, h.kind, h.priority, h.attempt, h.outcome,
-       CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', h.enqueued_at) AS SIGNED) AS enqueued_us,
-       CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', h.finished_at) AS SIGNED) AS at_us
+       CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', h.enqueued_at), 0) AS SIGNED) AS enqueued_us,
+       CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', h.finished_at), 0) AS SIGNED) AS at_us
 FROM (
     SELECT t.day, t.job_id, t.queue, t.kind, t.priority, t.attempt, t.outcome, t.enqueued_at, t.finished_at
     FROM dblock_queue_history t FORCE INDEX (PRIMARY) ORDER BY t.day DESC, t.job_id DESC LIMIT 10000
@@ -105,36 +105,36 @@ LIMIT ?;
 
 -- name: JobsOf :many
 SELECT j.job_id, j.queue, j.kind, j.priority, j.attempt, j.max_attempts,
-       CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', j.enqueued_at) AS SIGNED) AS enqueued_us, j.last_error
+       CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', j.enqueued_at), 0) AS SIGNED) AS enqueued_us, j.last_error
 FROM dblock_queue_job j FORCE INDEX (PRIMARY) WHERE j.job_id IN (sqlc.slice(job_ids));
 
 -- name: JobRow :one
 SELECT j.queue, j.kind, j.priority, j.attempt, j.max_attempts,
-       CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', j.enqueued_at) AS SIGNED) AS enqueued_us, j.unique_key, j.group_key, j.last_error, j.payload
+       CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', j.enqueued_at), 0) AS SIGNED) AS enqueued_us, j.unique_key, j.group_key, j.last_error, j.payload
 FROM dblock_queue_job j WHERE j.job_id = sqlc.arg(job_id);
 
 -- name: DeadRow :one
 SELECT d.queue, d.kind, d.priority, d.attempt, d.max_attempts,
-       CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', d.enqueued_at) AS SIGNED) AS enqueued_us,
-       CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', d.died_at) AS SIGNED) AS at_us, d.unique_key, d.group_key, d.last_error, d.payload
+       CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', d.enqueued_at), 0) AS SIGNED) AS enqueued_us,
+       CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', d.died_at), 0) AS SIGNED) AS at_us, d.unique_key, d.group_key, d.last_error, d.payload
 FROM dblock_queue_dead d WHERE d.job_id = sqlc.arg(job_id);
 
 -- Where a job is, in one snapshot: it is in one place at a time. It became ready when it was enqueued, or later.
 -- name: FindJob :many
-SELECT 1 AS state, CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', r.ready_at) AS SIGNED) AS at_us, CAST(0 AS SIGNED) AS seq, CAST('' AS BINARY) AS member_id,
+SELECT 1 AS state, CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', r.ready_at), 0) AS SIGNED) AS at_us, CAST(0 AS SIGNED) AS seq, CAST('' AS BINARY) AS member_id,
        CAST('' AS BINARY) AS claim_id
 FROM dblock_queue_ready r FORCE INDEX (PRIMARY)
 WHERE r.queue = sqlc.arg(queue) AND r.priority = sqlc.arg(priority)
   AND r.ready_at >= TIMESTAMPADD(MICROSECOND, CAST(sqlc.arg(since_us) AS SIGNED), CAST('1970-01-01' AS DATETIME(6))) AND r.job_id = sqlc.arg(job_id)
 UNION ALL
-SELECT 2, CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', s.run_at) AS SIGNED), 0, CAST('' AS BINARY), CAST('' AS BINARY)
+SELECT 2, CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', s.run_at), 0) AS SIGNED), 0, CAST('' AS BINARY), CAST('' AS BINARY)
 FROM dblock_queue_scheduled s FORCE INDEX (PRIMARY)
 WHERE s.run_at >= TIMESTAMPADD(MICROSECOND, CAST(sqlc.arg(since_us) AS SIGNED), CAST('1970-01-01' AS DATETIME(6))) AND s.job_id = sqlc.arg(job_id)
 UNION ALL
 SELECT 3, 0, b.seq, CAST('' AS BINARY), CAST('' AS BINARY) FROM dblock_queue_blocked b FORCE INDEX (PRIMARY)
 WHERE b.queue = sqlc.arg(queue) AND b.group_key = sqlc.arg(group_key) AND b.job_id = sqlc.arg(job_id)
 UNION ALL
-SELECT 4, CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', c.claimed_at) AS SIGNED), 0, CAST(c.member_id AS BINARY), CAST(c.claim_id AS BINARY)
+SELECT 4, CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', c.claimed_at), 0) AS SIGNED), 0, CAST(c.member_id AS BINARY), CAST(c.claim_id AS BINARY)
 FROM dblock_queue_claim c FORCE INDEX (PRIMARY)
 WHERE c.job_id = sqlc.arg(job_id);
 

@@ -2,7 +2,7 @@
 -- member has beaten twice more, so that a claim whose answer was lost can be cleared up for good, nor where the queue is paused. The
 -- rows are found in the order of their key, without a sort; ctid is safe, as they are locked. It looks in spans of that order, one after the
 -- other, and no further than it has to: each is from a priority and a time to the end of a priority, so that rows which were taken, and
--- can't be cleaned up yet, are not passed over again.
+-- can't be cleaned up yet, are not passed over again. A ready row without a job is removed, too, and returned without a kind.
 -- name: ClaimJobs :many
 WITH head AS MATERIALIZED (
     SELECT h.place
@@ -26,10 +26,10 @@ WITH head AS MATERIALIZED (
     INSERT INTO dblock_queue_claim (claim_id, member_id, queue, job_ids)
     SELECT sqlc.arg(claim_id), sqlc.arg(member_id), sqlc.arg(queue), pg_catalog.array_agg(n.job_id) FROM taken n HAVING count(*) > 0
 )
-SELECT j.job_id, j.kind, j.priority, j.attempt, j.max_attempts, j.enqueued_at, n.ready_at,
-       octet_length(j.payload) AS bytes, CASE WHEN octet_length(j.payload) <= sqlc.arg(inline)::int THEN j.payload END AS payload,
+SELECT n.job_id, j.kind, n.priority, COALESCE(j.attempt, 0)::smallint AS attempt, COALESCE(j.max_attempts, 0)::smallint AS max_attempts, j.enqueued_at, n.ready_at,
+       COALESCE(octet_length(j.payload), 0)::int AS bytes, CASE WHEN octet_length(j.payload) <= sqlc.arg(inline)::int THEN j.payload END AS payload,
        (j.unique_key IS NOT NULL OR j.group_key IS NOT NULL)::boolean AS keyed
-FROM taken n JOIN dblock_queue_job j ON j.job_id = n.job_id;
+FROM taken n LEFT JOIN dblock_queue_job j ON j.job_id = n.job_id;
 
 -- Payloads that were too large to come with their claim.
 -- name: ReadPayloads :many

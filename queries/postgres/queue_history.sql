@@ -40,7 +40,7 @@ SELECT COALESCE(to_char(min(h.day), 'YYYY-MM-DD'), '')::text AS first, COALESCE(
 FROM dblock_queue_history h;
 
 -- name: HistoryRow :one
-SELECT h.queue, h.kind, h.priority, h.attempt, h.outcome, h.enqueued_at, h.finished_at AS at, h.payload
+SELECT h.queue, h.kind, h.priority, h.attempt, h.outcome, CASE WHEN pg_catalog.isfinite(h.enqueued_at) THEN h.enqueued_at ELSE 'epoch'::timestamptz END AS enqueued_at, h.finished_at AS at, h.payload
 FROM dblock_queue_history h
 WHERE h.day = ANY (sqlc.arg(days)::text[]::date[]) AND h.job_id = sqlc.arg(job_id)
 ORDER BY h.day DESC LIMIT 1;

@@ -31,7 +31,7 @@ SELECT (SELECT count(*) FROM (SELECT r.job_id FROM dblock_queue_ready r WHERE r.
 -- Of the next jobs in order, those of priorities after one: how many there are, the last priority, and how long the oldest has waited.
 -- name: OldestReady :one
 SELECT count(*) AS jobs, COALESCE(pg_catalog.max(x.priority), 0::smallint)::smallint AS last,
-       COALESCE(EXTRACT(EPOCH FROM clock_timestamp() - pg_catalog.min(x.ready_at)) * 1000000::numeric, 0::numeric)::bigint AS age_us
+       COALESCE(EXTRACT(EPOCH FROM clock_timestamp() - pg_catalog.min(CASE WHEN pg_catalog.isfinite(x.ready_at) THEN x.ready_at END)) * 1000000::numeric, 0::numeric)::bigint AS age_us
 FROM (
     SELECT r.priority, r.ready_at FROM dblock_queue_ready r
     WHERE r.queue = sqlc.arg(queue) AND r.priority > sqlc.arg(after)::int
@@ -52,13 +52,13 @@ JOIN dblock_queue_job j ON j.job_id = x.job_id
 GROUP BY x.queue;
 
 -- name: ListReady :many
-SELECT r.job_id, r.ready_at AS at FROM dblock_queue_ready r
+SELECT r.job_id, CASE WHEN pg_catalog.isfinite(r.ready_at) THEN r.ready_at ELSE 'epoch'::timestamptz END AS at FROM dblock_queue_ready r
 WHERE r.queue = sqlc.arg(queue)
 ORDER BY r.queue, r.priority, r.ready_at, r.job_id
 LIMIT sqlc.arg(most);
 
 -- name: ListScheduled :many
-SELECT s.job_id, s.run_at AS at
+SELECT s.job_id, CASE WHEN pg_catalog.isfinite(s.run_at) THEN s.run_at ELSE 'epoch'::timestamptz END AS at
 FROM (SELECT t.job_id, t.run_at, t.queue FROM dblock_queue_scheduled t ORDER BY t.run_at, t.job_id LIMIT sqlc.arg(look)) s
 WHERE s.queue = sqlc.arg(queue)::text
 ORDER BY s.run_at, s.job_id
@@ -80,41 +80,41 @@ LIMIT sqlc.arg(most);
 
 -- Those that died before others, the last ones first.
 -- name: ListDead :many
-SELECT d.job_id, d.queue, d.kind, d.priority, d.attempt, d.max_attempts, d.enqueued_at, d.died_at AS at, d.last_error
+SELECT d.job_id, d.queue, d.kind, d.priority, d.attempt, d.max_attempts, CASE WHEN pg_catalog.isfinite(d.enqueued_at) THEN d.enqueued_at ELSE 'epoch'::timestamptz END AS enqueued_at, d.died_at AS at, d.last_error
 FROM dblock_queue_dead d
 WHERE d.queue = sqlc.arg(queue) AND (d.died_at, d.job_id) < (sqlc.arg(before)::timestamptz, sqlc.arg(before_id)::uuid)
 ORDER BY d.queue DESC, d.died_at DESC, d.job_id DESC
 LIMIT sqlc.arg(most);
 
 -- name: ListHistory :many
-SELECT h.job_id, h.queue, h.kind, h.priority, h.attempt, h.outcome, h.enqueued_at, h.finished_at AS at
+SELECT h.job_id, h.queue, h.kind, h.priority, h.attempt, h.outcome, CASE WHEN pg_catalog.isfinite(h.enqueued_at) THEN h.enqueued_at ELSE 'epoch'::timestamptz END AS enqueued_at, h.finished_at AS at
 FROM (SELECT t.* FROM dblock_queue_history t ORDER BY t.day DESC, t.job_id DESC LIMIT sqlc.arg(look)) h
 WHERE h.queue = sqlc.arg(queue)::text AND h.outcome = sqlc.arg(outcome)::smallint
 ORDER BY h.day DESC, h.job_id DESC
 LIMIT sqlc.arg(most);
 
 -- name: JobsOf :many
-SELECT j.job_id, j.queue, j.kind, j.priority, j.attempt, j.max_attempts, j.enqueued_at, COALESCE(j.last_error, '')::text AS last_error
+SELECT j.job_id, j.queue, j.kind, j.priority, j.attempt, j.max_attempts, CASE WHEN pg_catalog.isfinite(j.enqueued_at) THEN j.enqueued_at ELSE 'epoch'::timestamptz END AS enqueued_at, COALESCE(j.last_error, '')::text AS last_error
 FROM dblock_queue_job j WHERE j.job_id = ANY (sqlc.arg(job_ids)::uuid[]);
 
 -- name: JobRow :one
-SELECT j.queue, j.kind, j.priority, j.attempt, j.max_attempts, j.enqueued_at, COALESCE(j.unique_key, '')::text AS unique_key,
+SELECT j.queue, j.kind, j.priority, j.attempt, j.max_attempts, CASE WHEN pg_catalog.isfinite(j.enqueued_at) THEN j.enqueued_at ELSE 'epoch'::timestamptz END AS enqueued_at, COALESCE(j.unique_key, '')::text AS unique_key,
        COALESCE(j.group_key, '')::text AS group_key, COALESCE(j.last_error, '')::text AS last_error, j.payload
 FROM dblock_queue_job j WHERE j.job_id = sqlc.arg(job_id);
 
 -- name: DeadRow :one
-SELECT d.queue, d.kind, d.priority, d.attempt, d.max_attempts, d.enqueued_at, d.died_at AS at, COALESCE(d.unique_key, '')::text AS unique_key,
+SELECT d.queue, d.kind, d.priority, d.attempt, d.max_attempts, CASE WHEN pg_catalog.isfinite(d.enqueued_at) THEN d.enqueued_at ELSE 'epoch'::timestamptz END AS enqueued_at, d.died_at AS at, COALESCE(d.unique_key, '')::text AS unique_key,
        COALESCE(d.group_key, '')::text AS group_key, d.last_error, d.payload
 FROM dblock_queue_dead d WHERE d.job_id = sqlc.arg(job_id);
 
 -- Where a job is, in one snapshot: it is in one place at a time. It became ready when it was enqueued, or later.
 -- name: FindJob :many
-SELECT 1::int AS state, r.ready_at AS at, 0::bigint AS seq, NULL::uuid AS member_id, NULL::uuid AS claim_id
+SELECT 1::int AS state, CASE WHEN pg_catalog.isfinite(r.ready_at) THEN r.ready_at ELSE 'epoch'::timestamptz END AS at, 0::bigint AS seq, NULL::uuid AS member_id, NULL::uuid AS claim_id
 FROM dblock_queue_ready r
 WHERE r.queue = sqlc.arg(queue) AND r.priority = sqlc.arg(priority) AND r.ready_at >= sqlc.arg(enqueued_at)::timestamptz - interval '1 hour'
   AND r.job_id = sqlc.arg(job_id)
 UNION ALL
-SELECT 2, s.run_at, 0, NULL, NULL FROM dblock_queue_scheduled s
+SELECT 2, CASE WHEN pg_catalog.isfinite(s.run_at) THEN s.run_at ELSE 'epoch'::timestamptz END, 0, NULL, NULL FROM dblock_queue_scheduled s
 WHERE s.run_at >= sqlc.arg(enqueued_at)::timestamptz - interval '1 hour' AND s.job_id = sqlc.arg(job_id)
 UNION ALL
 SELECT 3, sqlc.arg(enqueued_at)::timestamptz, b.seq, NULL, NULL FROM dblock_queue_blocked b

@@ -90,7 +90,7 @@ GROUP BY s.sku;
 -- left_us is for how many microseconds yet the reservation is held; 0 or less: it has expired, or has no end.
 -- name: Reservations :many
 SELECT r.reservation_key, r.line, r.sku, r.bucket, r.buyer, r.qty, r.state, r.limited,
-       coalesce(extract(epoch FROM r.expires_at - clock_timestamp()) * 1000000::numeric, 0)::bigint AS left_us
+       coalesce(extract(epoch FROM CASE WHEN pg_catalog.isfinite(r.expires_at) THEN r.expires_at - clock_timestamp() END) * 1000000::numeric, 0)::bigint AS left_us
 FROM dblock_reservation r
 WHERE r.reservation_key = ANY (sqlc.arg(reservation_keys)::text[])
 ORDER BY r.reservation_key, r.line;
@@ -101,7 +101,7 @@ SELECT r.reservation_key, r.line, r.sku, r.bucket, r.buyer, r.qty, r.state, r.li
 FROM pg_catalog.unnest(sqlc.arg(reservation_keys)::text[]) AS k (reservation_key)
 CROSS JOIN LATERAL (
     SELECT r.reservation_key, r.line, r.sku, r.bucket, r.buyer, r.qty, r.state, r.limited,
-           coalesce(extract(epoch FROM r.expires_at - clock_timestamp()) * 1000000::numeric, 0)::bigint AS left_us
+           coalesce(extract(epoch FROM CASE WHEN pg_catalog.isfinite(r.expires_at) THEN r.expires_at - clock_timestamp() END) * 1000000::numeric, 0)::bigint AS left_us
     FROM dblock_reservation r
     WHERE r.reservation_key = k.reservation_key
     ORDER BY r.line
@@ -115,7 +115,7 @@ SELECT r.reservation_key, r.line, r.sku, r.bucket, r.buyer, r.qty, r.state, r.li
 FROM pg_catalog.unnest(sqlc.arg(reservation_keys)::text[]) AS k (reservation_key)
 CROSS JOIN LATERAL (
     SELECT r.reservation_key, r.line, r.sku, r.bucket, r.buyer, r.qty, r.state, r.limited,
-           coalesce(extract(epoch FROM r.expires_at - clock_timestamp()) * 1000000::numeric, 0)::bigint AS left_us
+           coalesce(extract(epoch FROM CASE WHEN pg_catalog.isfinite(r.expires_at) THEN r.expires_at - clock_timestamp() END) * 1000000::numeric, 0)::bigint AS left_us
     FROM dblock_reservation r
     WHERE r.reservation_key = k.reservation_key
     ORDER BY r.line

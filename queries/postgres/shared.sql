@@ -67,7 +67,7 @@ FROM taken
 UNION ALL
 SELECT DISTINCT ask.lease_key, NULL::uuid, 0::bigint, l.member_id, l.label, l.token,
        l.member_id IS NOT NULL AND (m.member_id IS NULL OR m.expires_at <= clock_timestamp()),
-       COALESCE(extract(epoch FROM LEAST(l.held_until, m.expires_at) - clock_timestamp()) * 1000000::numeric, 0)::bigint
+       COALESCE(extract(epoch FROM CASE WHEN pg_catalog.isfinite(LEAST(l.held_until, m.expires_at)) THEN LEAST(l.held_until, m.expires_at) - clock_timestamp() END) * 1000000::numeric, 0)::bigint
 FROM ask
 JOIN dblock_lease l ON l.lease_key = ask.lease_key
 LEFT JOIN dblock_member m ON m.member_id = l.member_id
@@ -81,7 +81,7 @@ SELECT '', NULL, 0, NULL, '', 0, false, 0 WHERE NOT EXISTS (SELECT 1 FROM me);
 -- name: SeeReaders :many
 SELECT r.member_id, r.label, r.token,
        (r.member_id IS NOT NULL AND (m.member_id IS NULL OR m.expires_at <= clock_timestamp()) OR COALESCE(r.held_until <= clock_timestamp(), false))::boolean AS ended,
-       COALESCE(extract(epoch FROM LEAST(r.held_until, m.expires_at) - clock_timestamp()) * 1000000::numeric, 0)::bigint AS remaining_us
+       COALESCE(extract(epoch FROM CASE WHEN pg_catalog.isfinite(LEAST(r.held_until, m.expires_at)) THEN LEAST(r.held_until, m.expires_at) - clock_timestamp() END) * 1000000::numeric, 0)::bigint AS remaining_us
 FROM dblock_reader r
 LEFT JOIN dblock_member m ON m.member_id = r.member_id
 WHERE r.lease_key = sqlc.arg(lease_key)

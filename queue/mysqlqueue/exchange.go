@@ -258,6 +258,11 @@ func (e *exchange) claim(x *engine.Exchange, got *engine.Exchanged) error {
 	if err != nil {
 		return err
 	}
+	if got.Void = int(n) - len(claimed); got.Void > 0 {
+		if err := e.d.q.DropVoid(e.ctx, e.on, e.me[:], a.Claim[:]); err != nil {
+			return err
+		}
+	}
 	got.Jobs = make([]engine.Job, len(claimed))
 	kinds := make(map[string]string)
 	for i, j := range claimed {

@@ -49,7 +49,7 @@ func (d *database) Exchange(ctx context.Context, x *engine.Exchange) (got engine
 	if a := x.Ask; a != nil {
 		s := spans(a.From)
 		batch.Queue(d.claim, int32(a.Inline), s.priorities, s.times, s.lasts, a.Queue, me, a.Beat, int32(a.Most), uuid(a.Claim)).Query(func(rows pgx.Rows) (err error) {
-			got.Jobs, err = jobs(rows, a)
+			got.Jobs, got.Void, err = jobs(rows, a)
 			return err
 		})
 	}
@@ -158,20 +158,26 @@ func count(into *int) func(pgx.Row) error {
 	return func(row pgx.Row) error { return row.Scan(into) }
 }
 
-// jobs reads what was claimed. There are few kinds, so that each is kept as a string once.
-func jobs(rows pgx.Rows, ask *engine.Ask) ([]engine.Job, error) {
-	var all []engine.Job
+// jobs reads what was claimed, and counts the rows that are of no job. There are few kinds, so that each is kept as a string
+// once. A time that is infinite is read as the zero time.
+func jobs(rows pgx.Rows, ask *engine.Ask) (all []engine.Job, void int, err error) {
 	kinds := make(map[string]string)
 	var job pgtype.UUID
 	var kind pgtype.DriverBytes
+	var enqueued, ready pgtype.Timestamptz
 	for rows.Next() {
 		if all == nil {
 			all = make([]engine.Job, 0, ask.Most)
 		}
 		var j engine.Job
-		if err := rows.Scan(&job, &kind, &j.Priority, &j.Attempt, &j.MaxAttempts, &j.EnqueuedAt, &j.ReadyAt, &j.Bytes, &j.Payload, &j.Keyed); err != nil {
-			return nil, err
+		if err := rows.Scan(&job, &kind, &j.Priority, &j.Attempt, &j.MaxAttempts, &enqueued, &ready, &j.Bytes, &j.Payload, &j.Keyed); err != nil {
+			return nil, 0, err
 		}
+		if kind == nil {
+			void++
+			continue
+		}
+		j.EnqueuedAt, j.ReadyAt = enqueued.Time, ready.Time
 		known, ok := kinds[string(kind)]
 		if !ok {
 			known = string(kind)
@@ -180,7 +186,7 @@ func jobs(rows pgx.Rows, ask *engine.Ask) ([]engine.Job, error) {
 		j.ID, j.Kind, j.Unread = job.Bytes, known, j.Bytes > ask.Inline
 		all = append(all, j)
 	}
-	return all, rows.Err()
+	return all, void, rows.Err()
 }
 
 // rollback ends the transaction even where ctx has ended. Where that fails, releasing the connection closes it.

@@ -141,6 +141,9 @@ type Exchanged struct {
 	Finished, Deferred, Buried int
 	Jobs                       []Job
 
+	// Void is how many rows a claim has removed that are of no job.
+	Void int
+
 	// Cancelled are jobs that were to be deferred or buried, and that AskToCancel names. If there are any, nothing has taken place.
 	Cancelled []ID
 }

@@ -1,0 +1,57 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/devdb"
+)
+
+// aBadRowStopsNoOther has rows that no statement of dblock's writes. They concern calls for their own keys alone, and end no
+// call but with an answer.
+func aBadRowStopsNoOther(t *testing.T, v *vault) {
+	l := v.process(t, LeaseOptions{})
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+
+	two := dblock.WithPermits(1, 2)
+	v.exec(t, "INSERT INTO dblock_semaphore (lease_key, permits) VALUES ('none', 0)")
+	if _, err := l.TryAcquire(ctx, "none", two); !errors.Is(err, dblock.ErrLimit) {
+		t.Errorf("a semaphore without permits: %v", err)
+	}
+	if err := l.SetPermits(ctx, "none", 2); err != nil {
+		t.Fatal(err)
+	}
+	release(t, acquire(t, l, "none", two))
+	if v.e.Kind != devdb.Postgres {
+		return // which alone has times that are not finite
+	}
+	const long = time.Minute
+	locks := []*dblock.Lock{
+		acquire(t, l, "well"), acquire(t, l, "for ever", dblock.WithoutRenewal(long)), acquire(t, l, "always", dblock.WithoutRenewal(long)),
+		acquire(t, l, "read", dblock.WithShared(), dblock.WithoutRenewal(long)), acquire(t, l, "permit", two, dblock.WithoutRenewal(long)),
+	}
+	v.exec(t, "UPDATE dblock_lease SET held_until = 'infinity' WHERE lease_key = 'for ever'")
+	v.exec(t, "UPDATE dblock_lease SET changed_at = '-infinity' WHERE lease_key = 'always'")
+	v.exec(t, "UPDATE dblock_reader SET held_until = 'infinity'")
+	v.exec(t, "UPDATE dblock_permit SET held_until = 'infinity' WHERE handle IS NOT NULL")
+	held, err := l.Held(ctx)
+	if err != nil || len(held) != len(locks) {
+		t.Errorf("%d of %d locks are listed: %v", len(held), len(locks), err)
+	}
+	other := v.process(t, LeaseOptions{})
+	for _, key := range []string{"for ever", "always", "read"} {
+		if _, err := other.TryAcquire(ctx, key); !errors.Is(err, dblock.ErrNotAcquired) {
+			t.Errorf("%s: %v", key, err)
+		}
+		if _, err := other.Holder(ctx, key); err != nil && !errors.Is(err, dblock.ErrNotHeld) {
+			t.Errorf("the holder of %s: %v", key, err)
+		}
+	}
+	if _, err := other.TryAcquire(ctx, "permit", dblock.WithPermits(2, 2)); !errors.Is(err, dblock.ErrNotAcquired) {
+		t.Errorf("permits: %v", err)
+	}
+}
