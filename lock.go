@@ -26,7 +26,7 @@ type Lock struct {
 }
 
 // Fence names one acquisition to those who guard data by it. Token is larger than that of every earlier acquisition
-// of Key; those who hold it shared at the same time have the same one. Handle is a random number that no other
+// of Key; readers have the same one until the key is held by one alone again. Handle is a random number that no other
 // acquisition has.
 type Fence struct {
 	Key    string
@@ -150,13 +150,17 @@ func (l *Lock) validUntil() (time.Time, Reason) {
 // earlier than the database does, by LeaseOptions.Margin and at most by a quarter of d.
 //
 // Errors: ErrLost (also after Release), ErrInvalid, ErrUnsupported. ErrBusy and ErrUnavailable: nothing was written, the
-// end is what it was. ErrOutcomeUnknown: the lock ends d from now at the latest, and no later call moves that end out.
+// end is what it was, as it is if ctx had ended before: the error is ctx's then. ErrOutcomeUnknown: the lock ends d from
+// now at the latest, and no later call moves that end out.
 func (l *Lock) ExpireIn(ctx context.Context, d time.Duration) error {
 	if d < time.Millisecond {
 		return &InvalidError{"duration", fmt.Sprintf("%v is shorter than 1ms", d)}
 	}
 	if err := l.lostError(); err != nil {
 		return err
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("dblock: the end of %q was not moved: nothing was sent: %w", l.Key(), context.Cause(ctx))
 	}
 	return l.held.hold.ExpireIn(ctx, d)
 }

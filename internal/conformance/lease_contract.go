@@ -65,6 +65,7 @@ var contract = map[string]func(*testing.T, place){
 	"ShowsPermits":                    showsPermits,
 	"NeverMoreThanPermitted":          neverMoreThanPermitted,
 	"AWaitForPermitsEnds":             aWaitForPermitsEnds,
+	"EachModeKeepsItsPromises":        eachModeKeepsItsPromises,
 }
 
 // RunLeases runs the part of the suite that needs no database, each test on a place of its own.

@@ -91,6 +91,8 @@ func endsWhenItsTimeIsUp(t *testing.T, v place) {
 	}
 	if err := bounded.ExpireIn(t.Context(), time.Hour); !errors.Is(err, dblock.ErrLost) {
 		t.Errorf("ExpireIn of what was lost: %v", err)
+	} else if lost := new(dblock.LostError); !errors.As(err, &lost) || lost.Reason != dblock.Ended {
+		t.Errorf("ExpireIn of what has ended: %v", err)
 	}
 	release(t, long)
 }
