@@ -130,6 +130,7 @@ func (e Lease) Run(t *testing.T) {
 		"ExcludesAtRandom":                excludesAtRandom,
 		"ControlEntersUnasked":            controlEntersUnasked,
 		"FreesAllPermits":                 freesAllPermits,
+		"AWriterLeavesNoTrace":            aWriterLeavesNoTrace,
 		"ManyPermitsTakeLittleTime":       manyPermitsTakeLittleTime,
 		"ALockedRowIsWaitedFor":           aLockedRowIsWaitedFor,
 		"ALockedSetIsWaitedFor":           aLockedSetIsWaitedFor,

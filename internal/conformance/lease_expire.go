@@ -49,49 +49,102 @@ func expiresAllOrNothing(t *testing.T, v *vault) {
 // anExpireInCutAnywhere ends a lock while the network breaks: no other process acquires the key before the lock has ended.
 func anExpireInCutAnywhere(t *testing.T, v *vault) {
 	other := v.process(t, LeaseOptions{})
-	modes := []part{
-		alone, {some: []dblock.Option{dblock.WithShared()}},
-		{some: []dblock.Option{dblock.WithPermits(2, 2)}, whole: []dblock.Option{dblock.WithPermits(1, 2)}},
+	single := func(opts ...dblock.Option) func(*cutLeases, string) (*dblock.Lock, error) {
+		return func(x *cutLeases, key string) (*dblock.Lock, error) { return x.held(t, key, opts...) }
 	}
-	trial := func(c cut, k int) (bool, error) {
-		x, err := v.openCut(t, c, k)
-		if err != nil {
-			return false, err
-		}
-		defer x.end(t)
-		p := modes[k%len(modes)]
-		key := fmt.Sprintf("%v %d", c, k)
-		lock, err := x.held(t, key, p.some...)
-		if err != nil {
-			return false, err
-		}
-		defer func() {
-			x.dialer.CloseAll() // Close waits for a connection that is stalled
-			_ = lock.Release(t.Context())
-		}()
-		x.arm()
-		told := lock.ExpireIn(x.ctx, 300*time.Millisecond)
-		struck := x.heal()
-		if told != nil && !errors.Is(told, dblock.ErrLost) {
-			if err := x.excused(struck, told); err != nil {
-				return struck, err
+	modes := map[string]struct {
+		held  func(x *cutLeases, key string) (*dblock.Lock, error)
+		whole []dblock.Option
+	}{
+		"alone": {held: single()}, "shared": {held: single(dblock.WithShared())},
+		"permits": {held: single(dblock.WithPermits(2, 2)), whole: []dblock.Option{dblock.WithPermits(1, 2)}},
+		"set": {held: func(x *cutLeases, key string) (*dblock.Lock, error) {
+			return x.AcquireAll(soon(t), []string{key, key + " too"})
+		}},
+		"term": {held: func(x *cutLeases, key string) (*dblock.Lock, error) { return x.leads(t, key) }},
+	}
+	trial := func(mode string) func(c cut, k int) (bool, error) {
+		m := modes[mode]
+		return func(c cut, k int) (bool, error) {
+			x, err := v.openCut(t, c, k)
+			if err != nil {
+				return false, err
 			}
-		}
-		for end := time.Now().Add(600 * time.Millisecond); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-			if next, err := other.TryAcquire(t.Context(), key, p.whole...); err == nil {
-				if lock.Context().Err() == nil {
-					err = fmt.Errorf("%s: told %w, and two have it", key, told)
-				}
-				return struck, errors.Join(err, next.Release(t.Context()))
+			defer x.end(t)
+			key := fmt.Sprintf("%s %v %d", mode, c, k)
+			lock, err := m.held(x, key)
+			if err != nil {
+				return false, err
 			}
+			defer func() {
+				x.dialer.CloseAll() // Close waits for a connection that is stalled
+				_ = lock.Release(t.Context())
+			}()
+			return x.expires(t, lock, other, m.whole)
 		}
-		return struck, nil
 	}
 	var each sync.WaitGroup // the trials mostly wait
-	for _, c := range cuts(false) {
-		each.Go(func() { everywhere(t, []cut{c}, trial) })
+	for mode := range modes {
+		for _, c := range cuts(false) {
+			each.Go(func() { everywhere(t, []cut{c}, trial(mode)) })
+		}
 	}
 	each.Wait()
+}
+
+// leads returns the lock of a term.
+func (x *cutLeases) leads(t *testing.T, key string) (*dblock.Lock, error) {
+	e, err := dblock.NewElector(x, key, dblock.ElectorOptions{})
+	if err != nil {
+		return nil, err
+	}
+	ctx, end := context.WithCancel(t.Context())
+	leads, ended := make(chan *dblock.Lock, 1), make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = e.Run(ctx, func(ctx context.Context, _ dblock.Fence) error {
+			lock, _ := dblock.LockOf(ctx)
+			leads <- lock
+			<-ctx.Done()
+			end() // one term is enough
+			return nil
+		})
+	}()
+	t.Cleanup(func() {
+		end()
+		<-ended
+	})
+	select {
+	case lock := <-leads:
+		return lock, nil
+	case <-ended:
+		return nil, errors.New("the candidate does not lead")
+	}
+}
+
+// expires cuts an ExpireIn of lock, and has another process try its keys until its time is up.
+func (x *cutLeases) expires(t *testing.T, lock *dblock.Lock, other Leases, whole []dblock.Option) (struck bool, err error) {
+	x.arm()
+	told := lock.ExpireIn(x.ctx, 300*time.Millisecond)
+	struck = x.heal()
+	if told != nil && !errors.Is(told, dblock.ErrLost) {
+		if err := x.excused(struck, told); err != nil {
+			return struck, err
+		}
+	}
+	for end := time.Now().Add(600 * time.Millisecond); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		for _, key := range lock.Keys() {
+			next, err := other.TryAcquire(t.Context(), key, whole...)
+			if err != nil {
+				continue
+			}
+			if lock.Context().Err() == nil {
+				err = fmt.Errorf("%s: told %w, and two have it", key, told)
+			}
+			return struck, errors.Join(err, next.Release(t.Context()))
+		}
+	}
+	return struck, nil
 }
 
 // endsBeforeTheServer compares the end that a process believes in with the one that the server has: the process ends a

@@ -18,7 +18,10 @@ import (
 	"github.com/dblock-go/dblock/pglock"
 )
 
-func TestMain(m *testing.M) { testdb.Main(m) }
+func TestMain(m *testing.M) {
+	quorumMain()
+	testdb.Main(m)
+}
 
 // site is a database that a node's leases lie in.
 type site struct {
@@ -46,7 +49,15 @@ func (s site) leases(t *testing.T) Leases {
 }
 
 func openOnPostgres(ctx context.Context, dsn string) (Leases, func(), error) {
-	pool, err := pgxpool.New(ctx, dsn)
+	cfg, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		return nil, nil, err
+	}
+	return openOnPool(ctx, cfg)
+}
+
+func openOnPool(ctx context.Context, cfg *pgxpool.Config) (Leases, func(), error) {
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -59,6 +70,10 @@ func openOnMySQL(ctx context.Context, dsn string) (Leases, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	return openOnConfig(ctx, cfg)
+}
+
+func openOnConfig(ctx context.Context, cfg *mysql.Config) (Leases, func(), error) {
 	cfg.Logger = &mysql.NopLogger{} // servers are killed on purpose
 	connector, err := mysql.NewConnector(cfg)
 	if err != nil {
