@@ -40,7 +40,7 @@ func aBadRowStopsNoQueue(t *testing.T, d *desk) {
 		}
 		for _, statement := range []string{
 			"SET SESSION sql_mode = ''", "UPDATE dblock_queue_job SET enqueued_at = '0000-00-00'",
-			"UPDATE dblock_queue_ready SET ready_at = '0000-00-00' WHERE priority = 1",
+			"INSERT INTO dblock_queue_ready (queue, priority, ready_at, job_id) VALUES ('default', 2, '0000-00-00', UNHEX(REPEAT('ab', 16)))",
 			"INSERT INTO dblock_queue_ready (queue, priority, ready_at, job_id) SELECT 'default', 0, '2000-01-01', UNHEX(SUBSTRING(SHA2(CONCAT(a.n, b.n, c.n, d.n), 256), 1, 32))" +
 				" FROM " + digits + " a, " + digits + " b, " + digits + " c, " + digits + " d",
 			"SET SESSION sql_mode = DEFAULT",
@@ -51,7 +51,7 @@ func aBadRowStopsNoQueue(t *testing.T, d *desk) {
 		}
 		_ = conn.Close()
 	}
-	if n := d.count(t, "SELECT count(*) FROM dblock_queue_ready"); n != void+4 {
+	if n := d.count(t, "SELECT count(*) FROM dblock_queue_ready WHERE priority < 2"); n != void+4 {
 		t.Fatalf("%d rows are ready", n)
 	}
 	if _, err := q.Stats(t.Context()); err != nil {
@@ -64,6 +64,7 @@ func aBadRowStopsNoQueue(t *testing.T, d *desk) {
 	}
 	work(t, q, queue.WorkerOptions{})
 	until(t, "the jobs are done", func() bool { return did.all(made) })
+	d.exec(t, "DELETE FROM dblock_queue_ready WHERE priority = 2") // on MySQL and MariaDB it is passed over
 	d.empty(t)
 	if reported.Load() == 0 {
 		t.Error("nothing was reported")

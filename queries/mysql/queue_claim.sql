@@ -1,12 +1,12 @@
 -- A claim is three of these in one transaction: jobs are written down as the member's, taken from those that are ready by their
 -- whole key, and read. It does nothing once the member has beaten twice more, so that a claim whose answer was lost can be cleared up
 -- for good, nor where the queue is paused. The conditions are counts, as a server would make a join of EXISTS, and lock those rows, too.
--- Of one priority it looks at what became ready from a time on alone: rows before it were taken, and can't be purged yet.
+-- A row whose time is zero is left: in strict mode the server would refuse the whole claim. Of one priority it looks at what became ready from a time on alone: rows before it were taken, and can't be purged yet.
 -- name: ClaimJobs :execrows
 INSERT INTO dblock_queue_claim (member_id, claim_id, job_id, queue, priority, ready_at)
 SELECT sqlc.arg(member_id), sqlc.arg(claim_id), r.job_id, r.queue, r.priority, r.ready_at
 FROM dblock_queue_ready r FORCE INDEX (PRIMARY)
-WHERE r.queue = sqlc.arg(queue)
+WHERE r.queue = sqlc.arg(queue) AND r.ready_at > CAST('1970-01-01' AS DATETIME(6))
   AND (r.priority < sqlc.arg(priority) OR r.priority > sqlc.arg(priority)
        OR r.priority = sqlc.arg(priority) AND r.ready_at >= TIMESTAMPADD(MICROSECOND, CAST(sqlc.arg(from_us) AS SIGNED), CAST('1970-01-01' AS DATETIME(6))))
   AND (SELECT COUNT(*) FROM dblock_member m
