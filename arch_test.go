@@ -35,9 +35,9 @@ var rooms = [][]string{
 		"internal/pglisten"},
 	{"internal/member", "internal/pgschema", "internal/mysqlschema", "internal/mysqltx", "internal/retry"},
 	{"db/pgdb", "db/mysqldb", "internal/migratelock", "internal/devdb", "internal/mysqltext", "internal/pgfault", "internal/mysqlfault"},
-	{"internal/pgserver", "internal/mysqlserver", "internal/rowlock", "internal/merge", "internal/schema", "internal/faultconn", "internal/faultwire", "internal/pgscript", "internal/fault", "internal/callback"},
+	{"internal/pgserver", "internal/mysqlserver", "internal/rowlock", "internal/merge", "internal/schema", "internal/faultconn", "internal/faultwire", "internal/pgscript", "internal/fault"},
 	{"."},
-	{"internal/clock", "internal/guardian", "internal/keyname", "internal/pace"},
+	{"internal/callback", "internal/clock", "internal/guardian", "internal/keyname", "internal/pace"},
 }
 
 // drivers says which rooms may import a database driver, and which one.

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/dblock-go/dblock/internal/callback"
 	"github.com/dblock-go/dblock/internal/clock"
 )
 
@@ -45,7 +46,8 @@ type ElectorOptions struct {
 	StandBack time.Duration
 
 	// Failed is told of each error that Run goes on after: what kept it from campaigning for a while, and what fn returned
-	// when its term had ended. It is called on Run's goroutine, and must not block. Default: nothing is told.
+	// when its term had ended. It is called on Run's goroutine, and must not block. A panic of
+	// its is ignored. Default: nothing is told.
 	Failed func(err error)
 }
 
@@ -103,6 +105,7 @@ func (o ElectorOptions) withDefaults() (ElectorOptions, error) {
 		o.StandBack = defaultStandBack
 	}
 	o.Data = bytes.Clone(o.Data)
+	o.Failed = callback.Func1(nil, o.Failed)
 	switch {
 	case o.Poll < 10*time.Millisecond || o.Poll > time.Minute:
 		return o, &InvalidError{"ElectorOptions.Poll", fmt.Sprintf("%v is not within 10ms to 1m", o.Poll)}

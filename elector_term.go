@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/dblock-go/dblock/internal/callback"
 )
 
 // term is the time for which a candidate leads.
@@ -33,7 +35,7 @@ func (e *Elector) lead(
 		close(t.done)
 	}()
 	if t.ctx.Err() == nil {
-		err = fn(t.ctx, t.fence)
+		err = callback.Sound(fn(t.ctx, t.fence))
 	}
 	why := context.Cause(t.ctx)
 	if why == nil { // fn may have learnt of the loss a moment before t.ctx did

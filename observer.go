@@ -1,6 +1,11 @@
 package dblock
 
-import "time"
+import (
+	"log/slog"
+	"time"
+
+	"github.com/dblock-go/dblock/internal/callback"
+)
 
 // Observer is told what becomes of locks, so that metrics and traces can hang on it. Each function
 // may be nil, is called on the goroutine on which it happens, and must not block. A panic is written to the Log of the
@@ -21,4 +26,15 @@ type Observer struct {
 	// HeartbeatLate: a heartbeat was not confirmed at the first attempt; remaining is for how long
 	// the process may still trust its locks. err is what the database or the driver said.
 	HeartbeatLate func(remaining time.Duration, err error)
+}
+
+// Guarded returns an Observer whose functions call those of o and recover from their panics. A panic is written to log, which
+// may be nil. Functions that are nil stay nil. It is for Lockers.
+func (o Observer) Guarded(log *slog.Logger) Observer {
+	o.Acquired = callback.Func2(log, o.Acquired)
+	o.NotAcquired = callback.Func3(log, o.NotAcquired)
+	o.Released = callback.Func2(log, o.Released)
+	o.Lost = callback.Func3(log, o.Lost)
+	o.HeartbeatLate = callback.Func2(log, o.HeartbeatLate)
+	return o
 }

@@ -58,7 +58,7 @@ type QuorumOptions struct {
 	// Margin does. It is shorter than a majority of the nodes trust a lock without a heartbeat (Caps.TrustedFor).
 	Drift time.Duration
 
-	Observer Observer // HeartbeatLate is for the nodes to tell
+	Observer Observer // HeartbeatLate is for the nodes to tell. A panic ends nothing.
 }
 
 const defaultNodeTimeout = time.Second
@@ -113,6 +113,7 @@ func (o QuorumOptions) withDefaults() (QuorumOptions, error) {
 	case o.Drift < 0:
 		return o, &InvalidError{"QuorumOptions.Drift", fmt.Sprintf("%v is negative", o.Drift)}
 	}
+	o.Observer = o.Observer.Guarded(nil)
 	return o, nil
 }
 

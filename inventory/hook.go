@@ -3,10 +3,10 @@ package inventory
 import (
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"time"
 
+	"github.com/dblock-go/dblock/internal/callback"
 	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
@@ -30,12 +30,10 @@ func Granted(plan engine.Plan, began time.Time) []Reservation {
 // CallHook is for the hooks of the engine rooms. One that panics has failed: the goroutine is not its owner's, who could not
 // recover it.
 func CallHook(hook func() error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = &hookError{fmt.Errorf("the hook panicked: %v\n%s", p, debug.Stack())}
-		}
-	}()
-	return hook()
+	if p := callback.Try(func() { err = callback.Sound(hook()) }); p != nil {
+		return &hookError{fmt.Errorf("the hook %w", p)}
+	}
+	return err
 }
 
 // ErrHookEnded: a hook has ended the transaction, or has kept from us that a statement of its failed, and so did the transaction.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"time"
+
+	"github.com/dblock-go/dblock/internal/callback"
 )
 
 // Strategy is how a Store sells. All of them keep the promises of the package's documentation, but
@@ -180,9 +182,7 @@ func (o Options) withDefaults() (Options, error) {
 	case o.Buckets < 0 || o.Buckets > maxBuckets:
 		return o, &InvalidError{"Options.Buckets", fmt.Sprintf("%d is not within 0 to %d", o.Buckets, maxBuckets)}
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log = callback.Logger(o.Log)
 	o.Timeout = cmp.Or(o.Timeout, 10*time.Second)
 	if o.RecordRefusals {
 		o.Latch = 0

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/dblock-go/dblock/internal/callback"
 	"github.com/dblock-go/dblock/internal/migratelock"
 )
 
@@ -30,8 +31,6 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("dblock: migrations: LockTimeout is %v: it must not be negative", o.LockTimeout)
 	}
 	o.LockTimeout = cmp.Or(o.LockTimeout, migratelock.DefaultTimeout)
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = callback.Logger(o.Logger)
 	return o, nil
 }

@@ -37,6 +37,21 @@ func TestUp(t *testing.T) {
 	})
 }
 
+// panics is a log's handler that panics.
+type panics struct{ slog.Handler }
+
+func (panics) Enabled(context.Context, slog.Level) bool { return true }
+
+func (panics) Handle(context.Context, slog.Record) error { panic("a log's handler") }
+
+func TestUpWithAPanickingLogger(t *testing.T) {
+	each(t, func(e env) {
+		e.up(migrations.Options{Logger: slog.New(panics{})})
+		e.wantTables("", all())
+		e.wantApplied(migrations.Options{})
+	})
+}
+
 func TestUpIntoASchema(t *testing.T) {
 	each(t, func(e env) {
 		opts := migrations.Options{Schema: e.freshSchema()}

@@ -26,6 +26,7 @@ type TxOptions struct {
 	Attempts int
 
 	// OnRetry, if not nil, is called before each of these pauses, with the attempt that failed, from 1, and the server's error.
+	// A panic of its is ignored.
 	OnRetry func(attempt int, err error)
 }
 

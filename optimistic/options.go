@@ -26,11 +26,11 @@ func Backoff(first, most time.Duration) Option {
 }
 
 // OnConflict is told of each attempt that failed by what is tried again, the last one too: its error, and the attempt, from 1. It
-// runs before the pause, and holds it up. Default: nobody is told.
+// runs before the pause, and holds it up. A panic of its is ignored. Default: nobody is told.
 func OnConflict(f func(err error, attempt int)) Option { return func(p *Plan) { p.OnConflict = f } }
 
 // RetryIf adds to what is tried again. It is asked neither of an error that may mean a write (dblock.ErrOutcomeUnknown), nor of a
-// lock that is lost, nor of a context's end. Given more than once, one of them is enough. Default: conflicts alone.
+// lock that is lost, nor of a context's end. Given more than once, one of them is enough. A panic counts as false. Default: conflicts alone.
 //
 // A wait for a lock that took too long is the caller's bound and so is not tried again; RetryIf(mysqllock.IsLockTimeout) has it so.
 func RetryIf(f func(error) bool) Option {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/callback"
 	"github.com/dblock-go/dblock/internal/fault"
 )
 
@@ -49,6 +50,7 @@ func chosen(opts []Option) (p Plan, err error) {
 		}
 		o(&p)
 	}
+	p.OnConflict = callback.Func2(nil, p.OnConflict)
 	return p, nil
 }
 
@@ -95,7 +97,7 @@ func (p *Plan) Run(ctx context.Context, once func(ctx context.Context, attempt i
 		if place.atFront || p.Escalates(attempt) {
 			within = context.WithValue(ctx, depthKey{}, depth+1)
 		}
-		err = once(within, attempt)
+		err = callback.Sound(once(within, attempt))
 		if err == nil {
 			return nil
 		}
@@ -137,12 +139,11 @@ func (p *Plan) again(err error) bool {
 	case errors.Is(err, ErrConflict), errors.Is(err, dblock.ErrConflict), p.IsConflict != nil && p.IsConflict(err):
 		return true
 	}
+	again := false
 	for _, retry := range p.RetryIf {
-		if retry(err) {
-			return true
-		}
+		callback.Safely(nil, func() { again = again || retry(err) })
 	}
-	return false
+	return again
 }
 
 // pause is how long to wait after so many attempts: anything from nothing to a bound that doubles. Those who met once must not

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/dblock-go/dblock/internal/callback"
 )
 
 // Errors of the queue. Those that all of dblock shares are in package dblock: ErrInvalid, ErrUnavailable, ErrOutcomeUnknown,
@@ -38,6 +40,14 @@ type PanicError struct {
 	Stack []byte // of its goroutine
 }
 
+// panicOf is the error of a handler that panicked with a value.
+func panicOf(value any, stack []byte) error {
+	if err, is := value.(error); is {
+		value = callback.Sound(err)
+	}
+	return callback.Sound(&PanicError{Value: value, Stack: stack})
+}
+
 func (e *PanicError) Error() string {
 	if e.Value == nil {
 		return "queue: the handler ended its goroutine (runtime.Goexit)"
@@ -64,7 +74,7 @@ func orUnsaid(err error) error {
 	if err == nil {
 		return errors.New("queue: no reason was given")
 	}
-	return err
+	return callback.Sound(err)
 }
 
 type snoozed struct{ d time.Duration }

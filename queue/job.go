@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/callback"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
@@ -99,7 +100,11 @@ func (t *Task) insert(id engine.ID, codec Codec) (engine.Insert, error) {
 	if err := t.keys(&in); err != nil {
 		return in, err
 	}
-	payload, err := codec.Encode(t.Args)
+	var payload []byte
+	var err error
+	if p := callback.Try(func() { payload, err = codec.Encode(t.Args) }); p != nil {
+		err = p
+	}
 	if err != nil {
 		return in, &dblock.InvalidError{Field: "Task.Args", Reason: fmt.Sprintf("a job of kind %q can't be encoded: %v", t.Kind, err)}
 	}

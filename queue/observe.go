@@ -1,9 +1,14 @@
 package queue
 
-import "time"
+import (
+	"log/slog"
+	"time"
+
+	"github.com/dblock-go/dblock/internal/callback"
+)
 
 // Observer is told what becomes of jobs, so that metrics and traces can hang on it. Each function may be nil, is called on the goroutine
-// on which it happens, and must not block.
+// on which it happens, and must not block. A panic is written to Options.Log, and ends nothing.
 type Observer struct {
 	// Claimed: so many jobs were claimed, in an exchange that took so long. None: there were none.
 	Claimed func(queue string, jobs int, took time.Duration)
@@ -49,4 +54,22 @@ type Observer struct {
 
 	// Trouble: something failed behind the callers' backs, and will be tried again.
 	Trouble func(doing string, err error)
+}
+
+// guarded returns an Observer whose functions call those of o and recover from their panics.
+func (o Observer) guarded(log *slog.Logger) Observer {
+	o.Claimed = callback.Func3(log, o.Claimed)
+	o.Finished = callback.Func2(log, o.Finished)
+	o.Failed = callback.Func3(log, o.Failed)
+	o.Dead = callback.Func2(log, o.Dead)
+	o.Cancelled = callback.Func2(log, o.Cancelled)
+	o.Snoozed = callback.Func2(log, o.Snoozed)
+	o.Recorded = callback.Func3(log, o.Recorded)
+	o.Lost = callback.Func2(log, o.Lost)
+	o.Rescued = callback.Func2(log, o.Rescued)
+	o.Elected = callback.Func2(log, o.Elected)
+	o.Stats = callback.Func1(log, o.Stats)
+	o.HeartbeatLate = callback.Func2(log, o.HeartbeatLate)
+	o.Trouble = callback.Func2(log, o.Trouble)
+	return o
 }

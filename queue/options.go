@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/callback"
 	"github.com/dblock-go/dblock/internal/member"
 )
 
@@ -87,9 +88,8 @@ func (o Options) WithDefaults() (Options, error) {
 	if o.Codec == nil {
 		o.Codec = JSON{}
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log = callback.Logger(o.Log)
+	o.Observer = o.Observer.guarded(o.Log)
 	_, err := o.member()
 	return o, err
 }
@@ -131,8 +131,8 @@ type WorkerOptions struct {
 	// Grace is for how long handlers may go on once Work is to end, before their contexts end. Default 10 s; negative: not at all.
 	Grace time.Duration
 
-	// Backoff says how long to wait before a job is tried again; attempt, from 1, is the one that has failed with err. Default:
-	// Exponential(time.Second, 6*time.Hour).
+	// Backoff says how long to wait before a job is tried again; attempt, from 1, is the one that has failed with err. If it panics,
+	// Observer.Trouble is told, and the default is taken. Default: Exponential(time.Second, 6*time.Hour).
 	Backoff func(attempt int, err error) time.Duration
 
 	// Middleware is around each handler, the first outermost.

@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/dblock-go/dblock/internal/callback"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
@@ -47,7 +48,7 @@ func (w *worker) do(t *task, h *handler) {
 	returned := false
 	defer func() {
 		if !returned {
-			r.err = &PanicError{Value: recover(), Stack: debug.Stack()}
+			r.err = panicOf(recover(), debug.Stack())
 		}
 		r.rollback() // where it panicked
 		r.timedOut = r.ctx.timedOut()
@@ -96,15 +97,12 @@ func (r *run) limit() time.Duration {
 // call calls the handler, through what is around it.
 func (r *run) call(ctx context.Context) error {
 	around := r.w.o.Middleware
-	if len(around) == 0 {
-		return r.h.run(ctx, r)
-	}
-	next := func(ctx context.Context) error { return r.h.run(ctx, r) }
+	next := func(ctx context.Context) error { return callback.Sound(r.h.run(ctx, r)) }
 	for i := len(around) - 1; i >= 0; i-- {
 		inner, m := next, around[i]
 		next = func(ctx context.Context) error { return m(ctx, r.info, inner) }
 	}
-	return next(ctx)
+	return callback.Sound(next(ctx))
 }
 
 // decide says what becomes of the job, and has it sent.
@@ -176,7 +174,12 @@ func (q *Queue) pauseAfter(kind string, backoff func(int, error) time.Duration, 
 	if h := q.handlerOf(kind); h != nil && h.backoff != nil {
 		backoff = h.backoff
 	}
-	return min(max(backoff(attempt, err), 0), MaxDelay)
+	var again time.Duration
+	if p := callback.Try(func() { again = backoff(attempt, err) }); p != nil {
+		q.trouble(fmt.Sprintf("calling the backoff of jobs of kind %q", kind), p)
+		again = defaultBackoff(attempt, err)
+	}
+	return min(max(again, 0), MaxDelay)
 }
 
 // bury gives the job up for good.

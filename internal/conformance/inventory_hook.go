@@ -129,7 +129,7 @@ func aHookFailsForOneOrder(t *testing.T, s *shop) {
 	s.exec(t, "INSERT INTO own_order (order_key, n) VALUES ('order-50', 1)")
 	s.stock(t, "sale", 1000)
 	why := map[string]string{
-		"order-10": "no such customer", "order-20": "out of memory, says the hook", "order-30": "null", "order-40": "nonsense", "order-50": "uplicate",
+		"order-10": "no such customer", "order-20": "out of memory, says the hook", "order-30": "null", "order-40": "nonsense", "order-50": "uplicate", "order-60": "HostError",
 	}
 	for _, a := range crowd(t.Context(), store, ordersFor(200, "sale")) {
 		want := why[a.req.Key]
@@ -152,7 +152,7 @@ func aHookFailsForOneOrder(t *testing.T, s *shop) {
 		t.Error(err)
 	}
 	s.exec(t, "DELETE FROM own_order WHERE order_key = 'order-50'")
-	if b := s.balance(t, "sale"); b.Sold != 196 {
+	if b := s.balance(t, "sale"); b.Sold != 195 {
 		t.Errorf("%+v", b)
 	}
 	s.wantsOwnRows(t)
@@ -169,6 +169,8 @@ func failsForSome(ctx context.Context, exec func(string) error, granted []invent
 			return errors.New("no such customer")
 		case "order-20":
 			panic("out of memory, says the hook")
+		case "order-60":
+			return noHostError
 		case "order-30":
 			return exec("INSERT INTO own_order (order_key, n) VALUES ('order-30, too', NULL)")
 		case "order-40":

@@ -166,6 +166,7 @@ func (e Queue) Run(t *testing.T) {
 		"AnOpenTransactionStopsNobody":     anOpenTransactionStopsNobody,
 		"WaitsForAUniqueKeyAlone":          waitsForAUniqueKeyAlone,
 		"AWrongCountStopsNoOthers":         aWrongCountStopsNoOthers,
+		"TheHostMayPanic":                  theHostMayPanic,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

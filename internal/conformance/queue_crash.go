@@ -31,7 +31,9 @@ func (e Queue) Main() {
 	}
 	e.Kind = devdb.Kind(os.Getenv(workerKind))
 	var err error
-	if path := os.Getenv(workerLog); path != "" {
+	if os.Getenv(workerPanics) != "" {
+		err = e.workAmidPanics(dsn)
+	} else if path := os.Getenv(workerLog); path != "" {
 		if err = e.workAndWrite(dsn, path); err == nil {
 			os.Exit(0)
 		}

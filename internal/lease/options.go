@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/callback"
 	"github.com/dblock-go/dblock/internal/clock"
 )
 
@@ -58,7 +57,7 @@ func (o Options) WithDefaults(owner string, poll time.Duration) (Options, error)
 	if o.MaxInFlight == 0 {
 		o.MaxInFlight, o.patience = inFlight, patience
 	}
-	o.Observer = callback.Observer(o.Observer, o.Log)
+	o.Observer = o.Observer.Guarded(o.Log)
 	o.DeafPoll = cmp.Or(o.DeafPoll, o.Poll)
 	if o.Clock == nil {
 		o.Clock = clock.Real{}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/callback"
 	"github.com/dblock-go/dblock/internal/fault"
 )
 
@@ -45,7 +46,7 @@ func (o Options) WithDefaults() (Options, error) {
 // called as often as the options say, or ctx has ended. once may not return a conflict where something may have been written.
 func Run(ctx context.Context, o Options, isConflict func(error) bool, once func() error) error {
 	for attempt := 1; ; attempt++ {
-		err := once()
+		err := callback.Sound(once())
 		var within *gaveUp // a RunTx in this one: that was enough
 		switch {
 		case err == nil, fault.IsFinal(err), !isConflict(err), errors.As(err, &within):
@@ -54,7 +55,7 @@ func Run(ctx context.Context, o Options, isConflict func(error) bool, once func(
 			return &gaveUp{attempt, err}
 		}
 		if o.OnRetry != nil {
-			o.OnRetry(attempt, err)
+			callback.Safely(nil, func() { o.OnRetry(attempt, err) })
 		}
 		if ended := sleep(ctx, pause(attempt)); ended != nil {
 			return fmt.Errorf("dblock: the context ended before a transaction that met a conflict was run again (it was run %s), "+

@@ -3,7 +3,6 @@ package session
 import (
 	"time"
 
-	"github.com/dblock-go/dblock/internal/callback"
 	"github.com/dblock-go/dblock/internal/fault"
 )
 
@@ -32,9 +31,7 @@ func (l *Locker) noteKeys() {
 		}
 		err := l.engine.Note(l.ending, keys)
 		if l.engine.Fault(err) == fault.NoSchema { // session locks need no tables
-			callback.Safely(nil, func() {
-				l.o.Log.Info("dblock: the keys of session locks are not shown: the tables are missing", "error", err)
-			})
+			l.o.Log.Info("dblock: the keys of session locks are not shown: the tables are missing", "error", err)
 			return
 		}
 		if err != nil { // for want of rights, say, which won't come soon

@@ -42,10 +42,8 @@ func (o Options) WithDefaults(owner string, poll time.Duration) (Options, error)
 	o.MaxConns = cmp.Or(o.MaxConns, DefaultConns)
 	o.MaxQueue = cmp.Or(o.MaxQueue, 65536)
 	o.MaxBatch = cmp.Or(o.MaxBatch, 512)
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
-	o.Observer = callback.Observer(o.Observer, o.Log)
+	o.Log = callback.Logger(o.Log)
+	o.Observer = o.Observer.Guarded(o.Log)
 	switch {
 	case o.Poll < 10*time.Millisecond || o.Poll > time.Minute:
 		return refuse("Poll", "%v is not within 10ms to 1m", o.Poll)

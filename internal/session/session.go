@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/callback"
 	"github.com/dblock-go/dblock/internal/clock"
 )
 
@@ -285,9 +284,7 @@ func (l *Locker) lost(s *session, why dblock.Reason) {
 	}
 	l.mu.Unlock()
 	if why != dblock.Closed {
-		callback.Safely(nil, func() {
-			l.o.Log.Warn("dblock: a connection is lost, and all session locks on it", "locks", len(lost))
-		})
+		l.o.Log.Warn("dblock: a connection is lost, and all session locks on it", "locks", len(lost))
 	}
 	for _, h := range lost {
 		h.lose(why)

@@ -1,0 +1,298 @@
+package conformance_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/dblocktest"
+	"github.com/dblock-go/dblock/internal/lease"
+	"github.com/dblock-go/dblock/internal/retry"
+	"github.com/dblock-go/dblock/internal/session"
+	"github.com/dblock-go/dblock/inventory"
+	"github.com/dblock-go/dblock/migrations"
+	"github.com/dblock-go/dblock/mysqllock"
+	"github.com/dblock-go/dblock/optimistic"
+	"github.com/dblock-go/dblock/pglock"
+	"github.com/dblock-go/dblock/queue"
+)
+
+// The host's functions in options, and what shows that they are guarded. A new one fails TestEachFunctionOfTheHostIsGuarded
+// until it has a line here.
+var guarded = map[string]string{
+	"dblock.Observer":                "each field: TestEachFunctionOfTheHostIsGuarded",
+	"queue.Observer":                 "each field: TestEachFunctionOfTheHostIsGuarded, TheHostMayPanic",
+	"dblock.ElectorOptions.Failed":   "TestTheHostOfLocksMayPanic",
+	"pglock.TxOptions.OnRetry":       "TestTheHostOfLocksMayPanic, of internal/retry",
+	"mysqllock.TxOptions.OnRetry":    "TestTheHostOfLocksMayPanic, of internal/retry",
+	"queue.WorkerOptions.Backoff":    "TheHostMayPanic",
+	"queue.WorkerOptions.Middleware": "TheHostMayPanic",
+	"queue.Options.Codec":            "TheHostMayPanic",
+	"queue.Options.Log":              "TheHostMayPanic",
+	"pglock.LeaseOptions.Log":        "TestTheHostOfLocksMayPanic, of internal/lease",
+	"mysqllock.LeaseOptions.Log":     "TestTheHostOfLocksMayPanic, of internal/lease",
+	"pglock.SessionOptions.Log":      "TestEachFunctionOfTheHostIsGuarded, of internal/session",
+	"mysqllock.SessionOptions.Log":   "TestEachFunctionOfTheHostIsGuarded, of internal/session",
+	"inventory.Options.Log":          "TestALogMayPanic of package inventory",
+	"migrations.Options.Logger":      "TestUpWithAPanickingLogger of package migrations",
+}
+
+// hosts are the structs by which a host hands functions over.
+var hosts = []any{
+	dblock.Observer{}, dblock.ElectorOptions{}, dblock.QuorumOptions{}, dblocktest.Options{},
+	queue.Options{}, queue.WorkerOptions{}, queue.Task{}, inventory.Options{}, migrations.Options{},
+	pglock.LeaseOptions{}, pglock.SessionOptions{}, pglock.TxOptions{}, mysqllock.LeaseOptions{}, mysqllock.SessionOptions{}, mysqllock.TxOptions{},
+}
+
+// callables are the fields of a struct through which the host is called.
+func callables(t reflect.Type, found map[string]bool) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		kind := f.Type.Kind()
+		if kind == reflect.Slice {
+			kind = f.Type.Elem().Kind()
+		}
+		switch {
+		case !f.IsExported(), f.Type == reflect.TypeFor[any]():
+		case kind == reflect.Struct && f.Type.Kind() == reflect.Struct:
+			callables(f.Type, found)
+		case strings.HasSuffix(t.Name(), "Observer"):
+			found[t.String()] = true
+		case kind == reflect.Func, kind == reflect.Interface, f.Type == reflect.TypeFor[*slog.Logger]():
+			found[t.String()+"."+f.Name] = true
+		}
+	}
+}
+
+// badLog panics at each record.
+type badLog struct{ slog.Handler }
+
+func (badLog) Enabled(context.Context, slog.Level) bool { return true }
+
+func (badLog) Handle(context.Context, slog.Record) error { panic("a log's handler") }
+
+// allPanic sets each function of a struct to one that panics.
+func allPanic[T any](called func(string)) (funcs T) {
+	v := reflect.ValueOf(&funcs).Elem()
+	for i := range v.NumField() {
+		name := v.Type().Field(i).Name
+		v.Field(i).Set(reflect.MakeFunc(v.Field(i).Type(), func([]reflect.Value) []reflect.Value {
+			called(name)
+			panic(name)
+		}))
+	}
+	return funcs
+}
+
+// callsAll calls each function of a struct; one that is not guarded panics.
+func callsAll(t *testing.T, funcs any) {
+	t.Helper()
+	v := reflect.ValueOf(funcs)
+	for i := range v.NumField() {
+		func() {
+			defer func() {
+				if p := recover(); p != nil {
+					t.Errorf("%T.%s is not guarded: %v", funcs, v.Type().Field(i).Name, p)
+				}
+			}()
+			args := make([]reflect.Value, v.Field(i).Type().NumIn())
+			for n := range args {
+				args[n] = reflect.Zero(v.Field(i).Type().In(n))
+			}
+			v.Field(i).Call(args)
+		}()
+	}
+}
+
+func TestEachFunctionOfTheHostIsGuarded(t *testing.T) {
+	t.Parallel()
+	found := make(map[string]bool)
+	for _, host := range hosts {
+		callables(reflect.TypeOf(host), found)
+	}
+	for name := range found {
+		if guarded[name] == "" {
+			t.Errorf("%s is called, and nothing shows that a panic of its ends nothing", name)
+		}
+	}
+	for name := range guarded {
+		if !found[name] {
+			t.Errorf("there is no %s", name)
+		}
+	}
+	calls := make(map[string]int)
+	count := func(name string) { calls[name]++ }
+	log := slog.New(badLog{})
+	q, err := queue.Options{Observer: allPanic[queue.Observer](count), Log: log}.WithDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	callsAll(t, q.Observer)
+	locks := allPanic[dblock.Observer](count)
+	callsAll(t, locks.Guarded(log))
+	l, err := lease.Options{Observer: locks, Log: log}.WithDefaults("Options", time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	callsAll(t, l.Observer)
+	s, err := session.Options{Observer: locks, Log: log}.WithDefaults("Options", time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	callsAll(t, s.Observer)
+	for _, log := range []*slog.Logger{q.Log, s.Log} {
+		log.Error("to a handler that panics")
+	}
+	for _, of := range []reflect.Type{reflect.TypeFor[queue.Observer](), reflect.TypeFor[dblock.Observer]()} {
+		for i := range of.NumField() {
+			if name := of.Field(i).Name; calls[name] == 0 {
+				t.Errorf("%v.%s was not passed on", of, name)
+			}
+		}
+	}
+}
+
+const hostOfLocks = "DBLOCK_TEST_HOST_OF_LOCKS"
+
+// Whatever of the host's panics: locks are acquired, lost and released, and others get them. It runs in a child process, which a panic would end.
+func TestTheHostOfLocksMayPanic(t *testing.T) {
+	t.Parallel()
+	if os.Getenv(hostOfLocks) != "" {
+		locksAmidPanics(t)
+		return
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestTheHostOfLocksMayPanic$", "-test.timeout=1m")
+	cmd.Env = append(os.Environ(), hostOfLocks+"=1")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v:\n%s", err, out)
+	}
+}
+
+// typedNil is an error of a host's, whose methods take no nil pointer.
+type typedNil struct{ error }
+
+func (e *typedNil) Unwrap() error { return e.error }
+
+var noError *typedNil
+
+func locksAmidPanics(t *testing.T) {
+	var mu sync.Mutex
+	var calls []string
+	count := func(name string) {
+		mu.Lock()
+		defer mu.Unlock()
+		calls = append(calls, name)
+	}
+	observer := allPanic[dblock.Observer](count)
+	var nodes []dblock.Locker
+	var hosts []*dblocktest.Locker
+	for range 3 {
+		l, err := dblocktest.NewServer(nil).NewLocker(dblocktest.Options{Observer: observer, TTL: time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = l.Close(context.Background()) })
+		nodes, hosts = append(nodes, l), append(hosts, l)
+	}
+	q, err := dblock.NewQuorum(nodes, dblock.QuorumOptions{Observer: observer})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = q.Close(context.Background()) })
+	for _, l := range []dblock.Locker{nodes[0], q} {
+		lock := get(t, l, "k")
+		if _, err := l.TryAcquire(t.Context(), "k"); err == nil {
+			t.Error("acquired twice")
+		}
+		if err := lock.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+		lock = get(t, l, "k")
+		for _, host := range hosts {
+			host.Evict()
+		}
+		<-lock.Context().Done()
+		_ = lock.Release(t.Context())
+		if err := get(t, l, "k").Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	leadsAmidPanics(t, nodes[1])
+	for _, name := range []string{"Acquired", "NotAcquired", "Released", "Lost"} {
+		if !slices.Contains(calls, name) {
+			t.Errorf("%s was not called", name)
+		}
+	}
+	retriesAmidPanics(t)
+}
+
+func get(t *testing.T, l dblock.Locker, key string) *dblock.Lock {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	lock, err := l.Acquire(ctx, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lock
+}
+
+func leadsAmidPanics(t *testing.T, l dblock.Locker) {
+	told := 0
+	e, err := dblock.NewElector(l, "lead", dblock.ElectorOptions{Failed: func(error) { told++; panic("failed") }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	terms := 0
+	err = e.Run(t.Context(), func(context.Context, dblock.Fence) error {
+		if terms++; terms == 1 {
+			return dblock.ErrFenced
+		}
+		return noError
+	})
+	if err == nil || !strings.Contains(err.Error(), "typedNil") || terms != 2 || told != 1 {
+		t.Errorf("%d terms, told %d times: %v", terms, told, err)
+	}
+}
+
+func retriesAmidPanics(t *testing.T) {
+	conflicts := func(err error) bool { return errors.Is(err, dblock.ErrConflict) }
+	tries := 0
+	once := func() error {
+		if tries++; tries < 3 {
+			return fmt.Errorf("%w, says the test", dblock.ErrConflict)
+		}
+		return nil
+	}
+	o := retry.Options{Attempts: 5, OnRetry: func(int, error) { panic("on retry") }}
+	if err := retry.Run(t.Context(), o, conflicts, once); err != nil || tries != 3 {
+		t.Errorf("%d tries, %v", tries, err)
+	}
+	if err := retry.Run(t.Context(), o, conflicts, func() error { return noError }); err == nil || !strings.Contains(err.Error(), "typedNil") {
+		t.Error(err)
+	}
+	tries = 0
+	opts := []optimistic.Option{
+		optimistic.OnConflict(func(error, int) { panic("on conflict") }), optimistic.RetryIf(func(error) bool { panic("retry if") }),
+	}
+	if err := optimistic.Do(t.Context(), func(context.Context, int) error { return once() }, opts...); err != nil || tries != 3 {
+		t.Errorf("%d tries, %v", tries, err)
+	}
+	bad := errors.New("of no kind")
+	if err := optimistic.Do(t.Context(), func(context.Context, int) error { return bad }, opts...); !errors.Is(err, bad) {
+		t.Error(err)
+	}
+	if err := optimistic.Do(t.Context(), func(context.Context, int) error { return noError }, opts...); err == nil || !strings.Contains(err.Error(), "typedNil") {
+		t.Error(err)
+	}
+}
