@@ -41,8 +41,9 @@ type ElectorOptions struct {
 	// Poll is how often Observe looks, give or take a half. Default 1 s; 10 ms to 1 min.
 	Poll time.Duration
 
-	// StandBack is for how long at most this candidate leaves the campaign to others once it has resigned; it comes back as
-	// soon as another one leads, or has led. Default 2 s, which is long enough for candidates that have to poll; at most 1 h.
+	// StandBack is for how long at most this candidate leaves the campaign to others once it has
+	// resigned; it comes back as soon as another one leads, or has led. Default 2 s, which is long
+	// enough for candidates that have to poll; at most 1 h.
 	StandBack time.Duration
 
 	// Failed is told of each error that Run goes on after: what kept it from campaigning for a while, and what fn returned
@@ -179,8 +180,8 @@ func (e *Elector) Run(ctx context.Context, fn func(ctx context.Context, term Fen
 	}
 }
 
-// standBackPoll is how often a candidate that stands back looks whether another one has led. If all have resigned, so
-// long there is no leader.
+// standBackPoll is how often a candidate that stands back looks whether another one has led. If all
+// have resigned, so long there is no leader.
 const standBackPoll = 50 * time.Millisecond
 
 // standBack waits until another candidate leads, or has led, for a while.

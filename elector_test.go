@@ -232,7 +232,8 @@ func TestElectorResigns(t *testing.T) {
 	})
 }
 
-// Two that resign one shortly after the other: one of them leads again soon, as another one has led since it resigned.
+// Two that resign one shortly after the other: one of them leads again soon, as another one has led
+// since it resigned.
 func TestElectorsResignAtOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *dblocktest.Server, ctx context.Context, _ func(error)) {
 		a, b := newCandidate(t, s, dblock.ElectorOptions{}), newCandidate(t, s, dblock.ElectorOptions{})

@@ -25,9 +25,9 @@ type Lock struct {
 	ended   error // what Release said
 }
 
-// Fence names one acquisition to those who guard data by it. Token is larger than that of every earlier acquisition
-// of Key; readers have the same one until the key is held by one alone again. Handle is a random number that no other
-// acquisition has.
+// Fence names one acquisition to those who guard data by it. Token is larger than that of every
+// earlier acquisition of Key; readers have the same one until the key is held by one alone again.
+// Handle is a random number that no other acquisition has.
 type Fence struct {
 	Key    string
 	Token  int64
@@ -144,14 +144,16 @@ func (l *Lock) validUntil() (time.Time, Reason) {
 	return until, Expired
 }
 
-// ExpireIn ends the lock d from now, regardless of heartbeats: at least 1 ms, and never later than WithMaxHold allows.
-// Another call moves the end again, in either direction; concurrent calls run one after the other. Of several keys all
-// end, or none does. The lock is then lost with the reason Ended, unless it is released before. This process ends it
-// earlier than the database does, by LeaseOptions.Margin and at most by a quarter of d.
+// ExpireIn ends the lock d from now, regardless of heartbeats: at least 1 ms, and never later than
+// WithMaxHold allows. Another call moves the end again, in either direction; concurrent calls run
+// one after the other. Of several keys all end, or none does. The lock is then lost with the reason
+// Ended, unless it is released before. This process ends it earlier than the database does, by
+// LeaseOptions.Margin and at most by a quarter of d.
 //
-// Errors: ErrLost (also after Release), ErrInvalid, ErrUnsupported. ErrBusy and ErrUnavailable: nothing was written, the
-// end is what it was, as it is if ctx had ended before: the error is ctx's then. ErrOutcomeUnknown: the lock ends d from
-// now at the latest, and no later call moves that end out.
+// Errors: ErrLost (also after Release), ErrInvalid, ErrUnsupported. ErrBusy and ErrUnavailable:
+// nothing was written, the end is what it was, as it is if ctx had ended before: the error is ctx's
+// then. ErrOutcomeUnknown: the lock ends d from now at the latest, and no later call moves that end
+// out.
 func (l *Lock) ExpireIn(ctx context.Context, d time.Duration) error {
 	if d < time.Millisecond {
 		return &InvalidError{"duration", fmt.Sprintf("%v is shorter than 1ms", d)}

@@ -41,7 +41,8 @@ type Caps struct {
 	SurvivesConnectionLoss bool // a lock outlives the connection that took it
 	PoolerSafe             bool // works behind a pooler in transaction mode, such as PgBouncer
 
-	// TrustedFor is how long a lock is trusted after its last heartbeat: the TTL less the Margin. 0: there is no such bound.
+	// TrustedFor is how long a lock is trusted after its last heartbeat: the TTL less the Margin.
+	// 0: there is no such bound.
 	TrustedFor time.Duration
 
 	// Durable: what was granted survives a crash of the server, by its settings when the Locker was made. Else NotDurable

@@ -53,9 +53,10 @@ type QuorumOptions struct {
 	// down holds nobody up for longer. It should be well below what a lock lasts. Default 1 s; 1 ms to 1 min.
 	NodeTimeout time.Duration
 
-	// Drift is by how much earlier than its nodes say a lock ends: for clocks that run at different speeds. Default 2 ms, or
-	// 1 % and 2 ms of the time that WithoutRenewal, WithMaxHold or ExpireIn gives if that ends it sooner than the nodes'
-	// Margin does. It is shorter than a majority of the nodes trust a lock without a heartbeat (Caps.TrustedFor).
+	// Drift is by how much earlier than its nodes say a lock ends: for clocks that run at different
+	// speeds. Default 2 ms, or 1 % and 2 ms of the time that WithoutRenewal, WithMaxHold or
+	// ExpireIn gives if that ends it sooner than the nodes' Margin does. It is shorter than a
+	// majority of the nodes trust a lock without a heartbeat (Caps.TrustedFor).
 	Drift time.Duration
 
 	Observer Observer // HeartbeatLate is for the nodes to tell. A panic ends nothing.
@@ -144,9 +145,10 @@ func checkNode(nodes []Locker, i int) error {
 	return nil
 }
 
-// Acquire asks all nodes at once, and again after a random pause, until a majority has granted the lock of key or ctx
-// ends. Callers of one process are served in the order of their calls. Only the first of them asks the nodes, and a release
-// hands the lock to the next one. At least every 100 ms it is released on the nodes, so that other processes get it.
+// Acquire asks all nodes at once, and again after a random pause, until a majority has granted the
+// lock of key or ctx ends. Callers of one process are served in the order of their calls. Only the
+// first of them asks the nodes, and a release hands the lock to the next one. After 100 ms of that
+// it is released on the nodes, so that other processes get it.
 //
 // Errors: as for Locker.Acquire. A *HeldError says who holds key on one of the nodes; ErrUnavailable, which matches the
 // context's error too where that ended the wait, says that too few nodes have answered. Whatever had been granted by
@@ -159,8 +161,9 @@ func (q *Quorum) Acquire(ctx context.Context, key string, opts ...Option) (*Lock
 	return q.observed(ctx, r, q.wait)
 }
 
-// TryAcquire asks all nodes once, and waits no longer than NodeTimeout. Two that try at the same moment may both fail.
-// While another caller of this process holds the key, or waits for it, no node is asked.
+// TryAcquire asks all nodes once, and waits no longer than NodeTimeout. Two that try at the same
+// moment may both fail. While another caller of this process holds the key, or waits for it, no
+// node is asked.
 func (q *Quorum) TryAcquire(ctx context.Context, key string, opts ...Option) (*Lock, error) {
 	r, err := NewRequest(key, opts)
 	if err != nil {
@@ -198,9 +201,9 @@ func (q *Quorum) observed(
 	return lock, err
 }
 
-// Close refuses further calls, ends the contexts of the locks of this Quorum, and waits, while ctx lives, until they are
-// released and the nodes have answered. When ctx ends, Close returns, and releases in the background what its callers have
-// not released. The nodes stay open.
+// Close refuses further calls, ends the contexts of the locks of this Quorum, and waits, while ctx
+// lives, until they are released and the nodes have answered. When ctx ends, Close returns, and
+// releases in the background what its callers have not released. The nodes stay open.
 func (q *Quorum) Close(ctx context.Context) error {
 	q.mu.Lock()
 	if q.empty == nil {

@@ -32,7 +32,8 @@ type asked struct {
 	failed  []error
 }
 
-// ask asks all nodes once for the first waiter of a queue, and returns as soon as it is certain what comes of it.
+// ask asks all nodes once for the first waiter of a queue, and returns as soon as it is certain
+// what comes of it.
 func (q *Quorum) ask(ctx context.Context, w *quorumWaiter) (*Lock, error) {
 	r, n := w.request, len(q.nodes)
 	if ctx.Err() != nil {
@@ -134,7 +135,8 @@ func (a *asked) grant(ctx context.Context) (*Lock, error) {
 	return lock, nil
 }
 
-// giveUp gives back what was granted, and says why the lock was not acquired. It waits for that only while ctx lives.
+// giveUp gives back what was granted, and says why the lock was not acquired. It waits for that
+// only while ctx lives.
 func (a *asked) giveUp(ctx context.Context) error {
 	a.later(func(x answer) {
 		if x.err == nil {

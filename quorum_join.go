@@ -16,8 +16,8 @@ func (h *quorumHold) misses(node int) bool {
 	return h.nodes[node] == nil || h.nodes[node].Context().Err() != nil
 }
 
-// heard takes the answer of a node that is not waited for any more. What it has granted joins the lock, or what that was
-// handed off as, or is given back; nil: it has granted nothing.
+// heard takes the answer of a node that is not waited for any more. What it has granted joins the
+// lock, or what that was handed off as, or is given back; nil: it has granted nothing.
 func (h *quorumHold) heard(node int, lock *Lock) {
 	h.mu.Lock()
 	next := h.next
@@ -46,8 +46,8 @@ func (h *quorumHold) heard(node int, lock *Lock) {
 	}
 }
 
-// joins reports that a node may join. After a moment without a majority none may, as another process may have had the
-// lock meanwhile; h.mu is held.
+// joins reports that a node may join. After a moment without a majority none may, as another
+// process may have had the lock meanwhile; h.mu is held.
 func (h *quorumHold) joins() bool {
 	until, _ := h.validUntil()
 	return h.why == "" && until.After(h.q.clock.Now())

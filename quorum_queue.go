@@ -10,8 +10,9 @@ import (
 	"github.com/dblock-go/dblock/internal/clock"
 )
 
-// quorumQueue is the callers of one process that want one key, in the order of their calls. The first one asks the
-// nodes or holds the lock, so that each process asks for a key once at a time. It is guarded by Quorum.mu.
+// quorumQueue is the callers of one process that want one key, in the order of their calls. The
+// first one asks the nodes or holds the lock, so that each process asks for a key once at a time.
+// It is guarded by Quorum.mu.
 type quorumQueue struct {
 	waiters []*quorumWaiter
 	last    error     // of the newest try; nil: the nodes granted the lock
@@ -34,13 +35,14 @@ type quorumWaiter struct {
 }
 
 const (
-	// The pauses between two tries. They are random, so that of several processes that took a node each one gets ahead.
+	// The pauses between two tries. They are random, so that of several processes that took a node
+	// each one gets ahead.
 	leastWait = 10 * time.Millisecond
 	mostWait  = 500 * time.Millisecond
 
-	// quorumTurn is for how long a process hands a lock off to its own callers. It then yields: it releases the lock on the
-	// nodes and leaves it to other processes for quorumYield, in which those that have seen it change hands ask.
-	// A caller that is alone yields less often.
+	// quorumTurn is for how long a process hands a lock off to its own callers. It then yields: it
+	// releases the lock on the nodes and leaves it to other processes for quorumYield, in which
+	// those that have seen it change hands ask. A caller that is alone yields less often.
 	quorumTurn   = 100 * time.Millisecond
 	quorumYield  = 30 * time.Millisecond
 	quorumGrants = 4
@@ -51,7 +53,8 @@ func errOtherCaller(key string) error {
 	return &HeldError{Key: key, Holder: Holder{Label: "another caller of this process"}}
 }
 
-// enqueue adds a caller to the queue of its key. One that does not wait is refused if the queue has waiters.
+// enqueue adds a caller to the queue of its key. One that does not wait is refused if the queue has
+// waiters.
 func (q *Quorum) enqueue(ctx context.Context, r Request, wait bool) (*quorumWaiter, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -180,8 +183,8 @@ func (q *Quorum) seen(w *quorumWaiter) (last error, first bool) {
 	return last, queue.waiters[0] == w
 }
 
-// note keeps the result of a try, unless the end of the wait cut it short. It returns the newest error of the queue;
-// nil: there is none.
+// note keeps the result of a try, unless the end of the wait cut it short. It returns the newest
+// error of the queue; nil: there is none.
 func (q *Quorum) note(w *quorumWaiter, err error) (last error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -199,7 +202,8 @@ func (q *Quorum) note(w *quorumWaiter, err error) (last error) {
 	return queue.last
 }
 
-// saw notes the tokens of the nodes' holders. If they differ on a majority, another process has acquired the lock.
+// saw notes the tokens of the nodes' holders. If they differ on a majority, another process has
+// acquired the lock.
 func (q *Quorum) saw(key string, tokens []int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -217,7 +221,8 @@ func (q *Quorum) saw(key string, tokens []int64) {
 	}
 }
 
-// pause is how long the first waiter pauses before it asks again: the longer the same holder has the lock, the longer.
+// pause is how long the first waiter pauses before it asks again: the longer the same holder has
+// the lock, the longer.
 func (q *Quorum) pause(w *quorumWaiter) time.Duration {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -244,7 +249,8 @@ func (q *Quorum) yield(ctx context.Context, w *quorumWaiter) error {
 	return nil
 }
 
-// handOff gives a lock that was released to the next waiter of this process; false: it is to be released on the nodes.
+// handOff gives a lock that was released to the next waiter of this process; false: it is to be
+// released on the nodes.
 func (q *Quorum) handOff(h *quorumHold) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

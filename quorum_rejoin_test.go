@@ -81,7 +81,8 @@ func TestQuorumRegainsForTheRest(t *testing.T) {
 	})
 }
 
-// After a moment without a majority another process may have had the lock: nothing is regained then.
+// After a moment without a majority another process may have had the lock: nothing is regained
+// then.
 func TestQuorumRegainsNothingOnceLost(t *testing.T) {
 	onCluster(t, func(t *testing.T, c cluster) {
 		q, nodes := c.process(t, "", dblock.QuorumOptions{})
@@ -170,7 +171,8 @@ func TestQuorumAcquireEndsInTime(t *testing.T) {
 	})
 }
 
-// Callers of one process are served in the order of their calls, and the nodes are asked once for all of them.
+// Callers of one process are served in the order of their calls, and the nodes are asked once for
+// all of them.
 func TestQuorumHandsOff(t *testing.T) {
 	onCluster(t, func(t *testing.T, c cluster) {
 		q, nodes := c.process(t, "", dblock.QuorumOptions{})
@@ -211,7 +213,8 @@ func TestQuorumHandsOff(t *testing.T) {
 	})
 }
 
-// A lock is handed off only to a caller that asks for the same: its own label, data or end are the next one's alone.
+// A lock is handed off only to a caller that asks for the same: its own label, data or end are the
+// next one's alone.
 func TestQuorumHandsOffWhatIsAlike(t *testing.T) {
 	onCluster(t, func(t *testing.T, c cluster) {
 		q, nodes := c.process(t, "", dblock.QuorumOptions{})

@@ -222,8 +222,9 @@ func (l *Lease) RunSweeper(ctx context.Context, every time.Duration) error {
 // Errors: ctx's; dblock.ErrClosed, dblock.ErrUnavailable, dblock.ErrBusy, dblock.ErrSchema.
 func (l *Lease) Held(ctx context.Context) ([]dblock.HeldLock, error) { return l.locker.List(ctx) }
 
-// Holder reads who holds a key, in one cheap statement, with the data that WithData keeps beside it. With
-// dblock.ErrNotHeld it returns the token of the key's last acquisition, by a second statement; 0 if that is not known.
+// Holder reads who holds a key, in one cheap statement, with the data that WithData keeps beside
+// it. With dblock.ErrNotHeld it returns the token of the key's last acquisition, by a second
+// statement; 0 if that is not known.
 //
 // Errors: dblock.ErrNotHeld where nobody alive holds it; dblock.ErrInvalid, dblock.ErrUnavailable, dblock.ErrBusy,
 // dblock.ErrSchema, dblock.ErrClosed; ctx's.

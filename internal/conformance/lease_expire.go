@@ -46,7 +46,8 @@ func expiresAllOrNothing(t *testing.T, v *vault) {
 	_ = lock.Release(t.Context()) // the lock has ended for its own process, as the server was slow to refuse
 }
 
-// anExpireInCutAnywhere ends a lock while the network breaks: no other process acquires the key before the lock has ended.
+// anExpireInCutAnywhere ends a lock while the network breaks: no other process acquires the key
+// before the lock has ended.
 func anExpireInCutAnywhere(t *testing.T, v *vault) {
 	other := v.process(t, LeaseOptions{})
 	single := func(opts ...dblock.Option) func(*cutLeases, string) (*dblock.Lock, error) {

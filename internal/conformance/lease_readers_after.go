@@ -9,8 +9,9 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// aWriterLeavesNoTrace has readers of another process ask for a key after a writer has waited for it, and has been served or
-// has given up: they get it at once, and not when the writer's mark has ended, which lasts for a second.
+// aWriterLeavesNoTrace has readers of another process ask for a key after a writer has waited for
+// it, and has been served or has given up: they get it at once, and not when the writer's mark has
+// ended, which lasts for a second.
 func aWriterLeavesNoTrace(t *testing.T, v *vault) {
 	reader, writer, later := v.process(t, LeaseOptions{}), v.process(t, LeaseOptions{}), v.process(t, LeaseOptions{})
 	for name, served := range map[string]bool{"served": true, "gave up": false} {

@@ -36,8 +36,8 @@ func (s site) leasesOn(t *testing.T, dialer *faultconn.Dialer) (Leases, func()) 
 	return l, end
 }
 
-// TestQuorumExpireInCutAnywhere cuts two of three nodes off while a lock is ended: no other process acquires the key before
-// the lock has ended.
+// TestQuorumExpireInCutAnywhere cuts two of three nodes off while a lock is ended: no other process
+// acquires the key before the lock has ended.
 func TestQuorumExpireInCutAnywhere(t *testing.T) {
 	t.Parallel()
 	sites := sharedSites(t)

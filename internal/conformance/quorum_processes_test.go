@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// quorumRun is two processes whose callers use the locks of a Quorum. The operating system judges whether two are in a
-// section at once.
+// quorumRun is two processes whose callers use the locks of a Quorum. The operating system judges
+// whether two are in a section at once.
 type quorumRun struct {
 	sites []site
 	env   []string
@@ -144,8 +144,9 @@ func regains(t *testing.T, l Leases, name string) {
 	}
 }
 
-// TestQuorumExcludesProcesses restarts each of three servers in turn, for longer than a lock lasts, and kills a process
-// meanwhile. Callers of a process hand a lock on. No two of them meet, and a lock that is kept outlives the restarts.
+// TestQuorumExcludesProcesses restarts each of three servers in turn, for longer than a lock lasts,
+// and kills a process meanwhile. Callers of a process hand a lock on. No two of them meet, and a
+// lock that is kept outlives the restarts.
 func TestQuorumExcludesProcesses(t *testing.T) {
 	t.Parallel()
 	sites := sitesOfTheirOwn(t)

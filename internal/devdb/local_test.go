@@ -107,7 +107,8 @@ func dropEndsSessions(t *testing.T, s *Server) {
 	}
 }
 
-// temporaryFilesAreItsOwn: a start deletes the temporary tables that lie in its folder, also those of other servers.
+// temporaryFilesAreItsOwn: a start deletes the temporary tables that lie in its folder, also those
+// of other servers.
 func temporaryFilesAreItsOwn(t *testing.T, s *Server) {
 	var dir string
 	err := s.withMySQL(t.Context(), func(db *sql.DB) error {

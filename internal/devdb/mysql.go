@@ -17,8 +17,8 @@ type mysqlEngine struct{ disposable }
 const (
 	initFile = "init.sql"
 
-	// tempName is the folder of a server's temporary files. In a folder that servers share, each start deletes the
-	// temporary tables of the others.
+	// tempName is the folder of a server's temporary files. In a folder that servers share, each
+	// start deletes the temporary tables of the others.
 	tempName = "tmp"
 )
 

@@ -199,8 +199,8 @@ type Engine interface {
 	// List reads what is held, sorted by key.
 	List(ctx context.Context) ([]Listed, error)
 
-	// Look reads one lease, with its data; false where nobody alive holds it. It then returns the token of the last
-	// acquisition, or 0 if that is not known any more.
+	// Look reads one lease, with its data; false where nobody alive holds it. It then returns the
+	// token of the last acquisition, or 0 if that is not known any more.
 	Look(ctx context.Context, key string) (l Listed, held bool, err error)
 
 	// Sweep tidies away members, waiters and leases that nobody has used for so long, in small steps.
