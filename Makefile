@@ -54,6 +54,7 @@ soak: ## the tests of faults for longer: SOAK=10m
 	DBLOCK_SOAK=$(or $(SOAK),10m) $(GO) test -count=1 -timeout 0 -v -p 1 -run 'TestFaults$$' ./queue/...
 	DBLOCK_SOAK=1 $(GO) test -count=1 -timeout 0 -v -run 'TestQuorum$$' ./internal/conformance
 	DBLOCK_SOAK=1 $(GO) test -count=1 -timeout 0 -v -p 1 -run 'TestAnswers$$' ./...
+	DBLOCK_SOAK=1 $(GO) test -count=1 -timeout 0 -v -run 'TestUpBesideDownAndKills|TestEightBesideAKilledOne' ./migrations
 
 bench: ## every strategy of selling, held against direct, and the limits of the machine: BENCH="--rounds 5"
 	@scripts/servers.sh
@@ -65,16 +66,18 @@ peers: ## a moment of every benchmark against other locks and queues; installs R
 	@scripts/servers.sh peers
 	cd bench/peers && $(GO) test -count=1 ./...
 
-generate: ## db/ from queries/ and migrations/, and what the examples have generated
+generate: ## db/ from queries/ and migrations/, the list of objects, and what the examples have generated
 	$(SQLC) generate
 	$(EXAMPLES_SQLC) generate
 	cd $(EXAMPLES) && $(GO) tool ent generate ./ent/schema
+	DBLOCK_WRITE_OBJECTS=1 $(GO) test -count=1 -run 'TestObjects$$' ./migrations
 
 verify: ## db/ and the examples are up to date, and every query of db/ prepares on every server found
 	@scripts/servers.sh
 	$(SQLC) diff
 	$(EXAMPLES_SQLC) diff
 	scripts/verify-ent.sh $(EXAMPLES)
+	$(GO) test -count=1 -run 'TestObjects$$' ./migrations
 	$(GO) run ./internal/withdb $(SQLC) vet
 
 lint: ## format, vet, static checks, tidy modules

@@ -3,6 +3,7 @@ package dblock
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // Errors that every package of the toolkit can return. They are disjoint, because a caller does
@@ -49,10 +50,17 @@ var (
 type SchemaError struct {
 	Have int64 // version found in the database; 0 when there are no tables
 	Want int64 // version this program needs
+
+	// Differences says what the tables lack of their version, or have otherwise: columns, indexes and CHECKs. Empty if the
+	// versions differ.
+	Differences []string
 }
 
 func (e *SchemaError) Error() string {
 	switch {
+	case len(e.Differences) > 0:
+		return fmt.Sprintf("dblock: the database's dblock tables are not those of version %d: %s: run `dblock migrate up`",
+			e.Have, some(e.Differences))
 	case e.Have == 0:
 		return fmt.Sprintf("dblock: the database has no dblock tables (version %d is needed): run `dblock migrate up`", e.Want)
 	case e.Have < e.Want:
@@ -61,6 +69,15 @@ func (e *SchemaError) Error() string {
 		return fmt.Sprintf("dblock: the database's dblock tables have version %d, newer than %d, the latest this program knows: "+
 			"update the program, or run the newer program's `dblock migrate down`", e.Have, e.Want)
 	}
+}
+
+// some joins the first items of a list.
+func some(list []string) string {
+	const most = 5
+	if len(list) > most {
+		return fmt.Sprintf("%s, and %d more", strings.Join(list[:most], ", "), len(list)-most)
+	}
+	return strings.Join(list, ", ")
 }
 
 // Is makes errors.Is(err, ErrSchema) true.

@@ -6,11 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"path"
+	"strings"
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/pressly/goose/v3"
 
 	"github.com/dblock-go/dblock"
 )
@@ -61,19 +60,12 @@ func brief(err error) error {
 	return dial
 }
 
-// explain reduces what goose reports to the one cause that a caller can act on.
-func explain(ctx context.Context, session *preparing, err error) error {
-	var partial *goose.PartialError
-	switch {
-	case err == nil:
+// explain adds what a caller can act on.
+func explain(ctx context.Context, err error) error {
+	if err == nil {
 		return nil
-	case session.lockErr != nil:
-		err = session.lockErr
-	case errors.As(err, &partial):
-		err = fmt.Errorf("dblock: migration %s failed: %w", path.Base(partial.Failed.Source.Path), partial.Err)
-	case session.unlockErr != nil:
-		err = session.unlockErr
-	default:
+	}
+	if !strings.HasPrefix(err.Error(), "dblock: ") {
 		err = fmt.Errorf("dblock: migrating: %w", err)
 	}
 	if ended := context.Cause(ctx); ended != nil && !errors.Is(err, ended) {

@@ -2,8 +2,6 @@ package migrations
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5/stdlib"
@@ -30,29 +28,4 @@ func closePgx(driverConn any) {
 		defer cancel()
 		_ = c.Conn().Close(ctx) // closed on our side in any case
 	}
-}
-
-// preparing is a locker that does something first with the lock it gets. It remembers what went
-// wrong, because goose's errors bury it.
-type preparing struct {
-	lock.SessionLocker
-	prepare            func(context.Context, *sql.Conn) error
-	lockErr, unlockErr error
-}
-
-func (p *preparing) SessionLock(ctx context.Context, conn *sql.Conn) error {
-	p.lockErr = p.SessionLocker.SessionLock(ctx, conn)
-	if p.lockErr != nil {
-		return p.lockErr
-	}
-	if err := p.prepare(ctx, conn); err != nil {
-		// goose unlocks only what it takes for locked.
-		p.lockErr = errors.Join(err, p.SessionLocker.SessionUnlock(ctx, conn))
-	}
-	return p.lockErr
-}
-
-func (p *preparing) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
-	p.unlockErr = p.SessionLocker.SessionUnlock(ctx, conn)
-	return p.unlockErr
 }

@@ -18,6 +18,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if os.Getenv(envMigrant) != "" {
+		os.Exit(migrant())
+	}
 	if os.Getenv(envRacer) != "" {
 		os.Exit(racer())
 	}

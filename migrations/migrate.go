@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
 	"time"
 
-	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
 
 	"github.com/dblock-go/dblock/internal/schema"
@@ -20,30 +18,28 @@ type Applied struct {
 	Took    time.Duration // how long its statements took
 }
 
-// Up brings dblock's tables up to the version that this program needs, and returns what it applied:
-// nothing when there was nothing to do. Every process of a service may call it at the same time.
+// Up brings dblock's tables up to the version that this program needs. It returns the migrations that it applied, completed
+// or repaired: none if there was nothing to do. Every process of a service may call it at the same time.
 //
-// Errors: dblock.ErrUnavailable when the server can't be reached, dblock.ErrServerTooOld, ErrPooler,
-// dblock.ErrBusy when another process goes on migrating for longer than the LockTimeout, and
-// dblock.ErrSchema when the tables are newer than this program knows. With all of these nothing was
-// written. When a migration itself fails, those before it stay: on Postgres it leaves nothing
-// behind, on MySQL it may leave a part, and running Up again completes it.
+// Up continues what a process that was killed has left, whether that was an Up or a Down. It creates tables, columns, indexes
+// and CHECKs again that are recorded and missing. It changes nothing that is there and differs.
+//
+// A migration waits a second at most for transactions that use its tables, lets others pass, and tries again. While it waits,
+// other statements on these tables wait behind it. docs/migrations.md lists what each migration locks.
+//
+// Errors: dblock.ErrUnavailable when the server can't be reached, dblock.ErrServerTooOld, ErrPooler, dblock.ErrBusy when
+// another process migrates, or a transaction uses a table, for longer than the LockTimeout, and dblock.ErrSchema when the
+// tables are newer than this program knows, when a table of another program has the name of one of dblock's, or when a table
+// differs from its version. The migrations before the one that fails stay. On Postgres the one that fails leaves nothing behind,
+// except for indexes of large tables; on MySQL and MariaDB it may leave a part. The next Up completes it.
 func Up[D DB](ctx context.Context, db D, opts Options) ([]Applied, error) {
-	return change(ctx, db, opts, func(ctx context.Context, p *goose.Provider) ([]*goose.MigrationResult, error) {
-		return p.Up(ctx)
-	})
+	return change(ctx, db, opts, (*run).up)
 }
 
-// Down undoes the newest migration, with all data in the tables it drops. It returns what it undid:
-// nothing when there are no tables. Its errors are those of Up.
+// Down undoes the newest migration, with all data in the tables it drops. It returns what it undid: nothing when there are no
+// tables. It also undoes a migration that was begun and not completed. Its errors are those of Up.
 func Down[D DB](ctx context.Context, db D, opts Options) ([]Applied, error) {
-	return change(ctx, db, opts, func(ctx context.Context, p *goose.Provider) ([]*goose.MigrationResult, error) {
-		one, err := p.Down(ctx)
-		if one == nil || errors.Is(err, goose.ErrNoNextVersion) {
-			return nil, ignore(err, goose.ErrNoNextVersion)
-		}
-		return []*goose.MigrationResult{one}, err
-	})
+	return change(ctx, db, opts, func(r *run, ctx context.Context) error { return r.down(ctx, r.newest()-1) })
 }
 
 // DownTo undoes all migrations newer than version, newest first, with all data in the tables they
@@ -53,21 +49,12 @@ func DownTo[D DB](ctx context.Context, db D, version int64, opts Options) ([]App
 	if version < 0 {
 		return nil, fmt.Errorf("dblock: migrations: version %d: it must not be negative", version)
 	}
-	return change(ctx, db, opts, func(ctx context.Context, p *goose.Provider) ([]*goose.MigrationResult, error) {
-		return p.DownTo(ctx, version)
-	})
+	return change(ctx, db, opts, func(r *run, ctx context.Context) error { return r.down(ctx, version) })
 }
 
-func ignore(err, ignored error) error {
-	if errors.Is(err, ignored) {
-		return nil
-	}
-	return err
-}
+type step func(*run, context.Context) error
 
-type step func(context.Context, *goose.Provider) ([]*goose.MigrationResult, error)
-
-func change[D DB](ctx context.Context, db D, opts Options, run step) (_ []Applied, err error) {
+func change[D DB](ctx context.Context, db D, opts Options, do step) (_ []Applied, err error) {
 	opts, err = opts.withDefaults()
 	if err != nil {
 		return nil, err
@@ -77,10 +64,11 @@ func change[D DB](ctx context.Context, db D, opts Options, run step) (_ []Applie
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, t.close()) }()
-	return t.change(ctx, newLocker(t, opts.LockTimeout), opts, run)
+	return t.change(ctx, newLocker(t, opts.LockTimeout), opts, do)
 }
 
-func (t *target) change(ctx context.Context, l lock.SessionLocker, opts Options, run step) ([]Applied, error) {
+// change takes the lock and has the step done on its connection: if that ends, so do both.
+func (t *target) change(ctx context.Context, l lock.SessionLocker, opts Options, do step) ([]Applied, error) {
 	if !t.direct {
 		return nil, ErrPooler
 	}
@@ -88,44 +76,42 @@ func (t *target) change(ctx context.Context, l lock.SessionLocker, opts Options,
 	if err != nil {
 		return nil, err
 	}
-	versions, err := s.versions(ctx, t.db)
+	conn, err := t.db.Conn(ctx)
 	if err != nil {
-		return nil, err
+		return nil, explain(ctx, firstContact(err))
 	}
-	for have := range versions {
-		if have > schema.Version {
-			return nil, schema.Check(have)
-		}
-	}
-	files, err := t.unfinished(ctx)
+	defer func() { _ = conn.Close() }() // goes back to its pool
+	r := &run{target: t, store: s, conn: conn, opts: opts, created: map[string]bool{}}
+	restore, err := r.settle(ctx)
+	defer restore()
 	if err != nil {
-		return nil, err
+		return nil, explain(ctx, err)
 	}
-	session := &preparing{SessionLocker: l, prepare: s.prepare}
-	p, err := goose.NewProvider(goose.DialectCustom, t.db, files,
-		goose.WithStore(s),
-		goose.WithSessionLocker(session),
-		goose.WithDisableGlobalRegistry(true), // the host's own Go migrations are none of ours
-	)
-	if err != nil {
-		return nil, fmt.Errorf("dblock: migrations: %w", err)
+	if err := l.SessionLock(ctx, conn); err != nil {
+		return nil, explain(ctx, err)
 	}
-	// p.Close would close the host's database: it must not be called.
-	results, err := run(ctx, p)
-	var partial *goose.PartialError
-	if errors.As(err, &partial) {
-		results = partial.Applied
+	err = r.locked(ctx, do)
+	if unlock := l.SessionUnlock(ctx, conn); err == nil {
+		err = unlock
 	}
-	return t.report(ctx, opts, results), explain(ctx, session, err)
+	return r.applied, explain(ctx, err)
 }
 
-func (t *target) report(ctx context.Context, opts Options, results []*goose.MigrationResult) []Applied {
-	var list []Applied
-	for _, r := range results {
-		a := Applied{Version: r.Source.Version, Name: path.Base(r.Source.Path), Took: r.Duration}
-		list = append(list, a)
-		opts.Logger.InfoContext(ctx, "dblock: migrated", "direction", r.Direction, "migration", a.Name,
-			"schema", t.schema, "took", a.Took)
+// locked reads what there is, and has the step done.
+func (r *run) locked(ctx context.Context, do step) (err error) {
+	if r.recorded, err = r.store.prepare(ctx, r.conn); err != nil {
+		return err
 	}
-	return list
+	for have := range r.recorded {
+		if have > schema.Version {
+			return schema.Check(have)
+		}
+	}
+	if r.list, err = known(r.engine); err != nil {
+		return err
+	}
+	if r.there, err = r.objects(ctx); err != nil {
+		return fmt.Errorf("dblock: looking for tables: %w", err)
+	}
+	return do(r, ctx)
 }

@@ -129,6 +129,8 @@ func (s script) sections(name string) (up, down string, err error) {
 	if !found || !foundDown {
 		return "", "", fmt.Errorf("dblock: migration %s has no %q at its start, or no %q", name, upMark, downMark)
 	}
+	// The tables of others that have these names are not dblock's.
+	up = strings.ReplaceAll(up, "CREATE TABLE IF NOT EXISTS ", "CREATE TABLE ")
 	return strings.TrimRight(up, "\n") + "\n", down, nil
 }
 

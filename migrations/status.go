@@ -15,7 +15,10 @@ import (
 type Migration struct {
 	Version int64  `json:"version"` // its number, counted from 1
 	Name    string `json:"name"`    // its file's name; "" when only the database knows it, because it is newer
-	Applied bool   `json:"applied"` // whether it is recorded in the database
+	Applied bool   `json:"applied"` // whether it is recorded in the database, and whole
+
+	// Begun: an Up or a Down of it was cut off, or is under way. The next one continues.
+	Begun bool `json:"begun,omitempty"`
 }
 
 // Status lists all migrations by version, and writes nothing: a database without tables has all of
@@ -42,11 +45,12 @@ func Status[D DB](ctx context.Context, db D, opts Options) (_ []Migration, err e
 		return nil, err
 	}
 	for i := range list {
-		list[i].Applied = versions[list[i].Version]
+		applied, found := versions[list[i].Version]
+		list[i].Applied, list[i].Begun = applied, found && !applied
 		delete(versions, list[i].Version)
 	}
-	for version := range versions {
-		list = append(list, Migration{Version: version, Applied: true})
+	for version, applied := range versions {
+		list = append(list, Migration{Version: version, Applied: applied, Begun: !applied})
 	}
 	slices.SortFunc(list, func(a, b Migration) int { return cmp.Compare(a.Version, b.Version) })
 	return list, nil

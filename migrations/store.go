@@ -11,9 +11,7 @@ import (
 	"github.com/dblock-go/dblock/internal/schema"
 )
 
-// store is goose's own version table with two changes, which both keep goose from writing before it
-// has the lock: it asks for pending migrations first and would create the table for that, in a race
-// with all others who start now. prepare creates it instead.
+// store is goose's own version table.
 type store struct {
 	database.Store
 	target   *target
@@ -27,18 +25,6 @@ func newStore(t *target) (*store, error) {
 
 func gooseStore(engine Engine, table string) (database.Store, error) {
 	return database.NewStore(database.Dialect(engine), table)
-}
-
-// TableExists keeps goose from creating the table.
-func (s *store) TableExists(context.Context, database.DBTxConn) (bool, error) { return true, nil }
-
-// ListMigrations takes a missing table as an empty one.
-func (s *store) ListMigrations(ctx context.Context, db database.DBTxConn) ([]*database.ListMigrationsResult, error) {
-	exists, err := s.exists(ctx, db)
-	if err != nil || !exists {
-		return nil, err
-	}
-	return s.Store.ListMigrations(ctx, db)
 }
 
 // exists replaces goose's own question, which takes a quoted name for an unquoted one.
@@ -63,57 +49,59 @@ func (s *store) exists(ctx context.Context, db database.DBTxConn) (exists bool, 
 	return exists, nil
 }
 
-// versions are the ones in the database, without goose's 0. It writes nothing.
+// versions are the ones in the database, without goose's 0: whether each is applied, or was begun. It writes nothing.
 func (s *store) versions(ctx context.Context, db database.DBTxConn) (map[int64]bool, error) {
+	exists, err := s.exists(ctx, db)
+	if err != nil || !exists {
+		return nil, err
+	}
 	rows, err := s.ListMigrations(ctx, db)
+	return recorded(rows), err
+}
+
+func recorded(rows []*database.ListMigrationsResult) map[int64]bool {
 	versions := make(map[int64]bool, len(rows))
 	for _, row := range rows {
 		if row.Version > 0 {
-			versions[row.Version] = true
+			whole, twice := versions[row.Version]
+			versions[row.Version] = row.IsApplied && (whole || !twice)
 		}
 	}
-	return versions, err
+	return versions
 }
 
-// prepare runs under the lock. It leaves a version table that has goose's row 0, whatever a process
-// that was cut off has left behind: on MySQL a table is there at once and its rows are not.
-func (s *store) prepare(ctx context.Context, conn *sql.Conn) error {
+// prepare runs under the lock. It leaves a version table that has goose's row 0, whatever a process that was cut off has left
+// behind: on MySQL a table is there at once and its rows are not. It returns the versions.
+func (s *store) prepare(ctx context.Context, conn *sql.Conn) (map[int64]bool, error) {
 	if err := s.createSchema(ctx, conn); err != nil {
-		return err
+		return nil, err
 	}
-	// The transaction also ends the snapshot that a connection without autocommit may have had
-	// since before the lock.
 	tx, err := conn.BeginTx(ctx, nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { _ = tx.Rollback() }() // does nothing after Commit
 	exists, err := s.exists(ctx, tx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if !exists {
 		if err := s.CreateVersionTable(ctx, tx); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	rows, err := s.ListMigrations(ctx, tx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if len(rows) == 0 {
 		if err := s.Insert(ctx, tx, database.InsertRequest{Version: 0}); err != nil {
-			return err
-		}
-	}
-	for _, row := range rows {
-		if row.Version > schema.Version {
-			return schema.Check(row.Version)
+			return nil, err
 		}
 	}
 	err = tx.Commit()
 	s.prepared = err == nil
-	return err
+	return recorded(rows), err
 }
 
 // createSchema asks first: CREATE SCHEMA IF NOT EXISTS needs the right to create one even where it

@@ -18,31 +18,31 @@ func TestUnfinished(t *testing.T) {
 			return // a migration is one transaction there
 		}
 		e.up(migrations.Options{})
-		want := e.columns()
+		want := e.dump()
 		names, err := fs.Glob(migrations.Files(migrations.MySQL, ""), "*.sql")
 		e.must(err)
 		for version := schema.Version; version > 0; version-- {
 			up, down := e.statements(names[version-1])
 			_, err := migrations.DownTo(e.Context(), e.db, version, migrations.Options{})
 			e.must(err)
-			above := e.columns()
+			above := e.dump()
 			_, err = migrations.Down(e.Context(), e.db, migrations.Options{})
 			e.must(err)
-			below := e.columns()
+			below := e.dump()
 			for n := range len(up) + 1 {
 				e.partly(up[:n])
 				e.toVersion(version)
-				e.wantColumns(fmt.Sprintf("up to %d from the %d. statement on", version, n+1), above)
+				e.wantDump(fmt.Sprintf("up to %d from the %d. statement on", version, n+1), above)
 				if n <= len(down) {
 					e.partly(down[:n])
 				}
 				_, err := migrations.Down(e.Context(), e.db, migrations.Options{})
 				e.must(err)
-				e.wantColumns(fmt.Sprintf("down from %d from the %d. statement on", version, n+1), below)
+				e.wantDump(fmt.Sprintf("down from %d from the %d. statement on", version, n+1), below)
 			}
 		}
 		e.up(migrations.Options{})
-		e.wantColumns("all", want)
+		e.wantDump("all", want)
 	})
 }
 
@@ -75,18 +75,4 @@ func (e env) statements(name string) (up, down []string) {
 		return slices.DeleteFunc(strings.SplitAfter(text, ";\n"), func(s string) bool { return strings.TrimSpace(s) == "" })
 	}
 	return split(before), split(after)
-}
-
-// columns are all tables with all that they have.
-func (e env) columns() []string {
-	e.Helper()
-	return e.strings(`SELECT CONCAT_WS(' ', TABLE_NAME, COLUMN_NAME, COLUMN_TYPE, IS_NULLABLE)
-		FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE()`)
-}
-
-func (e env) wantColumns(what string, want []string) {
-	e.Helper()
-	if got := e.columns(); !slices.Equal(got, want) {
-		e.Errorf("%s: %v, want %v", what, got, want)
-	}
 }

@@ -63,7 +63,7 @@ func openThrough(engine migrations.Engine, dsn string, wrap func(net.Conn) net.C
 	if err != nil {
 		return nil, err
 	}
-	config.DialFunc, config.TLSConfig = dial, ""
+	config.DialFunc, config.TLSConfig, config.Logger = dial, "", &mysql.NopLogger{}
 	connector, err := mysql.NewConnector(config)
 	if err != nil {
 		return nil, err
@@ -186,4 +186,25 @@ func TestConnectionInDoubtLeavesThePgxPool(t *testing.T) {
 			t.Errorf("%s: the pool's next connection holds the lock: %v (%v), want %v", c.name, held, err, c.stayed)
 		}
 	}
+}
+
+// cutter ends connections before one of the statements that drop something.
+type cutter struct {
+	left int // until then; all statements are sent by one goroutine
+}
+
+func (c *cutter) wrap(conn net.Conn) net.Conn { return cutting{conn, c} }
+
+type cutting struct {
+	net.Conn
+	*cutter
+}
+
+func (c cutting) Write(b []byte) (int, error) {
+	if isDrop(b) {
+		if c.left--; c.left <= 0 {
+			_ = c.Conn.Close()
+		}
+	}
+	return c.Conn.Write(b)
 }

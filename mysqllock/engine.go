@@ -44,7 +44,7 @@ func (e *engine) close() { e.heart.close() }
 
 // check makes sure that server and tables are what the statements here were written for.
 func (e *engine) check(ctx context.Context) error {
-	server, err := mysqlschema.Check(ctx, e.on(e.pool), e.schema)
+	server, err := mysqlschema.Check(ctx, e.pool, e.schema)
 	if err != nil {
 		return err
 	}

@@ -25,7 +25,7 @@ import (
 // Errors: dblock.ErrSchema, dblock.ErrUnavailable.
 func SessionLocks(ctx context.Context, pool *sql.DB, schema string) ([]dblock.SessionLock, error) {
 	on := mysqlschema.On(pool, schema)
-	if _, err := mysqlschema.Check(ctx, on, schema); err != nil {
+	if _, err := mysqlschema.Check(ctx, pool, schema); err != nil {
 		return nil, err
 	}
 	var q mysqldb.Queries

@@ -44,7 +44,7 @@ func openEngine(ctx context.Context, of shareKey) (*engine, func(), error) {
 		return nil, nil, fmt.Errorf("%w: %w", dblock.ErrUnavailable, err)
 	}
 	e := &engine{pool: pool, schema: of.schema}
-	if err := pgschema.Check(ctx, e.on(pool)); err != nil {
+	if err := pgschema.Check(ctx, pool, e.schema); err != nil {
 		pool.Close()
 		return nil, nil, err
 	}

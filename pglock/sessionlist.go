@@ -18,7 +18,7 @@ import (
 // Errors: dblock.ErrSchema, dblock.ErrUnavailable.
 func SessionLocks(ctx context.Context, pool *pgxpool.Pool, schema string) ([]dblock.SessionLock, error) {
 	on := pgschema.On(pool, schema)
-	if err := pgschema.Check(ctx, on); err != nil {
+	if err := pgschema.Check(ctx, pool, schema); err != nil {
 		return nil, err
 	}
 	var q pgdb.Queries

@@ -3,6 +3,7 @@ package main
 import (
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -12,11 +13,16 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/doctor"
 	"github.com/dblock-go/dblock/internal/schema"
 	"github.com/dblock-go/dblock/internal/testdb"
+	"github.com/dblock-go/dblock/inventory"
+	"github.com/dblock-go/dblock/inventory/mysqlinventory"
 	"github.com/dblock-go/dblock/mysqllock"
+	"github.com/dblock-go/dblock/queue"
+	"github.com/dblock-go/dblock/queue/mysqlqueue"
 )
 
 // diagnose runs the command, both ways, and holds what both say against each other.
@@ -137,6 +143,15 @@ func TestDoctorOnTables(t *testing.T) {
 		wantFinding(t, diagnose(t, database), "tables", doctor.Problem, text)
 		change(t, database, "DROP TABLE dblock_semaphore")
 		wantFinding(t, diagnose(t, database), "tables", doctor.Problem, "dblock_semaphore is missing")
+		drop := "DROP INDEX dblock_reservation_due"
+		if kind != devdb.Postgres {
+			drop += " ON dblock_reservation"
+		}
+		change(t, database, "ALTER TABLE dblock_lease DROP COLUMN shared", drop)
+		wantFinding(t, diagnose(t, database), "tables", doctor.Problem, "column dblock_lease.shared is missing")
+		wantFinding(t, diagnose(t, database), "tables", doctor.Problem, "index dblock_reservation.dblock_reservation_due is missing")
+		invoke(t, "", "migrate", "up", database).want(t, 0, "")
+		wantFinding(t, diagnose(t, database), "tables", doctor.OK, "")
 
 		change(t, database, fmt.Sprint("DELETE FROM dblock_schema_version WHERE version_id = ", schema.Version))
 		wantFinding(t, diagnose(t, database), "schema", doctor.Problem, "older than")
@@ -295,6 +310,14 @@ func TestDoctorOnABinaryLogOfStatements(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = db.Close() }()
+		_, leases := mysqllock.NewLease(t.Context(), db, mysqllock.LeaseOptions{})
+		_, jobs := mysqlqueue.New(t.Context(), db, queue.Options{})
+		_, sales := mysqlinventory.New(t.Context(), db, inventory.Options{})
+		for _, err := range []error{leases, jobs, sales} {
+			if !errors.Is(err, dblock.ErrUnsupported) || !strings.Contains(err.Error(), "binlog_format") {
+				t.Errorf("a constructor: %v; want ErrUnsupported that names binlog_format", err)
+			}
+		}
 		err = mysqllock.RunTx(t.Context(), db, mysqllock.TxOptions{}, func(tx *sql.Tx) error {
 			_, err := tx.ExecContext(t.Context(), "DELETE FROM dblock_lease")
 			return err

@@ -143,6 +143,9 @@ func (s status) print(out io.Writer) error {
 		if m.Applied {
 			state = "applied"
 		}
+		if m.Begun {
+			state = "begun" // and not completed
+		}
 		if name == "" {
 			name = fmt.Sprintf("version %d: newer than this program", m.Version)
 		}

@@ -97,6 +97,14 @@ func checksTheSchema(t *testing.T, e Inventory) {
 	if _, _, err := e.Open(t.Context(), s.dsn, s.o); !errors.As(err, &wrong) || wrong.Have != 999 {
 		t.Errorf("a newer schema: %v", err)
 	}
+	s.exec(t, "DELETE FROM dblock_schema_version WHERE version_id = 999")
+	s.exec(t, "ALTER TABLE dblock_reservation DROP COLUMN limited")
+	if _, _, err := e.Open(t.Context(), s.dsn, s.o); !isDifferent(err, "dblock_reservation.limited") {
+		t.Errorf("a column is missing: %v", err)
+	}
+	if err := refusesAutocommitOff(t, e.Kind, s.dsn, func(dsn string) error { _, _, err := e.Open(t.Context(), dsn, s.o); return err }); err != nil {
+		t.Error(err)
+	}
 	s.exec(t, "DELETE FROM dblock_schema_version WHERE version_id > 0")
 	if _, _, err := e.Open(t.Context(), s.dsn, s.o); !errors.As(err, &wrong) || wrong.Have != 0 {
 		t.Errorf("an older schema: %v", err)

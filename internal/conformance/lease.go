@@ -87,6 +87,7 @@ func (e Lease) Run(t *testing.T) {
 		"LosesNothingToAPause":            losesNothingToAPause,
 		"ControlLosesToAPause":            controlLosesToAPause,
 		"UsesASchemaOfTheHostsChoice":     locksInASchema,
+		"ChecksTheTables":                 leasesCheckTheTables,
 		"ServesACrowdOnce":                servesACrowdOnce,
 		"CostsFewRoundTrips":              costsFewRoundTrips,
 		"TakesOverFromTheKilled":          takesOverFromTheKilled,

@@ -195,6 +195,14 @@ func queueChecksTheTables(t *testing.T, d *desk) {
 	if _, _, err := d.e.Open(t.Context(), d.dsn, queue.Options{}); !errors.As(err, &wrong) || wrong.Have != 999 {
 		t.Errorf("a newer schema: %v", err)
 	}
+	d.exec(t, "DELETE FROM dblock_schema_version WHERE version_id = 999")
+	d.exec(t, "ALTER TABLE dblock_queue_job DROP COLUMN group_most")
+	if _, _, err := d.e.Open(t.Context(), d.dsn, queue.Options{}); !isDifferent(err, "dblock_queue_job.group_most") {
+		t.Errorf("a column is missing: %v", err)
+	}
+	if err := refusesAutocommitOff(t, d.e.Kind, d.dsn, func(dsn string) error { _, _, err := d.e.Open(t.Context(), dsn, queue.Options{}); return err }); err != nil {
+		t.Error(err)
+	}
 	d.exec(t, "DROP TABLE dblock_queue_ready")
 	if _, err := q.Enqueue(t.Context(), queue.Task{Kind: "k", Args: 1}); !errors.Is(err, dblock.ErrSchema) {
 		t.Errorf("tables that went away: %v", err)

@@ -28,6 +28,7 @@ type Facts struct {
 	Have      int64  // the tables' version
 	Unread    error  // why the version is not known, or nil
 	Tables    []Table
+	Differ    []string  // what the tables lack of their version, or have otherwise
 	NoUsage   bool      // Postgres: the role can't enter the schema
 	Creators  []Creator // Postgres: other roles that may create objects on the search_path
 	Ahead     time.Duration

@@ -36,9 +36,12 @@ func writes(f Facts) []Finding {
 	case f.Standby:
 		return []Finding{finding(Problem, "the server is read-only",
 			"connect to the primary; if this is it, SET GLOBAL read_only = 0 (and super_read_only)")}
+	case !f.postgres() && f.Settings["autocommit"] == "OFF":
+		return []Finding{finding(Problem, "the session has autocommit off: no statement of dblock's would be committed",
+			"leases, queues, sales and updates by version are refused: take autocommit=0 out of the DSN and of the server's settings")}
 	case on(f.Settings["log_bin"]) && f.Settings["binlog_format"] == "STATEMENT":
 		return []Finding{finding(Problem, "the binary log has binlog_format = STATEMENT: the server refuses writes at READ COMMITTED with error 1665",
-			"queues, sales and guarded transactions fail: set binlog_format = ROW; open sessions keep the old value")}
+			"leases, queues and sales are refused, and guarded transactions fail: set binlog_format = ROW; open sessions keep the old value")}
 	case f.ReadOnly:
 		return []Finding{finding(Warning, "transactions of this user are read-only by default",
 			"guarded transactions and sales fail: take the default from the role, the database or the DSN")}

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/dblock-go/dblock/internal/schema"
@@ -43,7 +44,7 @@ func tables(f Facts) []Finding {
 		switch {
 		case t.Missing:
 			list = append(list, finding(Problem, t.Name+" is missing, or this user may not see it",
-				"give the user what docs/grants.md lists; if it was dropped, restore it"))
+				"give the user what docs/grants.md lists; if it was dropped, restore it, or run `"+migrateUp+"`"))
 		case f.postgres() && t.Storage != "permanent":
 			list = append(list, finding(Problem, t.Name+" is "+t.Storage+": a crash empties it, and tokens begin again",
 				"ALTER TABLE "+f.qualified(t.Name)+" SET LOGGED"))
@@ -52,11 +53,22 @@ func tables(f Facts) []Finding {
 				"ALTER TABLE "+f.qualified(t.Name)+" ENGINE = InnoDB"))
 		}
 	}
+	for _, what := range f.Differ {
+		if table, whole := strings.CutPrefix(what, "table "); whole && f.misses(strings.TrimSuffix(table, " is missing")) {
+			continue
+		}
+		list = append(list, finding(Problem, what, "run `"+migrateUp+"`, which creates what is missing and names what it does not alter"))
+	}
 	kept := "permanent"
 	if !f.postgres() {
 		kept = "InnoDB"
 	}
 	return orFine(list, fmt.Sprintf("%d tables, all %s", len(f.Tables), kept))
+}
+
+// misses reports whether a table was not found.
+func (f Facts) misses(table string) bool {
+	return slices.ContainsFunc(f.Tables, func(t Table) bool { return t.Name == table && t.Missing })
 }
 
 func (f Facts) qualified(table string) string {

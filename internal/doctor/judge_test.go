@@ -176,11 +176,19 @@ func TestJudgeMySQL(t *testing.T) {
 	t.Parallel()
 	_, tooOld := schema.MySQLServer("8.0.15")
 	judgeEach(t, healthyMySQL, map[string]judged{
-		"too old": {func(f *Facts) { f.TooOld = tooOld }, []string{"problem server"}, "8.0.16"},
-		"foreign": {func(f *Facts) { f.Known, f.Product = false, "TiDB" }, []string{"problem server"}, "TiDB"},
-		"Galera":  {func(f *Facts) { f.Cluster = "a node of a Galera cluster" }, []string{"warning server"}, "same node"},
-		"replica": {func(f *Facts) { f.Standby = true }, []string{"problem writes"}, "primary"},
-		"proxy":   {func(f *Facts) { f.Pooled, f.Prepares = true, true }, []string{"note pooler"}, "proxy"},
+		"too old":             {func(f *Facts) { f.TooOld = tooOld }, []string{"problem server"}, "8.0.16"},
+		"foreign":             {func(f *Facts) { f.Known, f.Product = false, "TiDB" }, []string{"problem server"}, "TiDB"},
+		"Galera":              {func(f *Facts) { f.Cluster = "a node of a Galera cluster" }, []string{"warning server"}, "same node"},
+		"replica":             {func(f *Facts) { f.Standby = true }, []string{"problem writes"}, "primary"},
+		"proxy":               {func(f *Facts) { f.Pooled, f.Prepares = true, true }, []string{"note pooler"}, "proxy"},
+		"autocommit off":      {set("autocommit", "OFF"), []string{"problem writes"}, "autocommit=0"},
+		"a column of another": {func(f *Facts) { f.Differ = []string{`column a.b is "int" instead of "bigint"`} }, []string{"problem tables"}, "column a.b"},
+		"a table that is not seen": {
+			func(f *Facts) {
+				f.Tables[1] = Table{Name: "dblock_x", Missing: true}
+				f.Differ = []string{"table dblock_x is missing"}
+			}, []string{"problem tables"}, "docs/grants.md",
+		},
 		"storage": {func(f *Facts) { f.Tables[2].Storage = "MyISAM" }, []string{"problem tables"}, "ENGINE = InnoDB"},
 		"grants": {
 			func(f *Facts) { f.Tables[0].Lacks = []string{"UPDATE"} }, []string{"problem grants"},

@@ -94,7 +94,10 @@ func (f *Facts) tablesMySQL(ctx context.Context, conn *sql.Conn) error {
 		seen[name] = t
 	}
 	f.setTables(seen)
-	return nil
+	if f.current() {
+		f.Differ, err = mysqlschema.Differences(ctx, conn, f.Schema, f.Have)
+	}
+	return err
 }
 
 // seenMySQL lists the tables that the user may see, with the name of a column each.

@@ -162,7 +162,11 @@ func (f *Facts) tablesPostgres(ctx context.Context, conn *pgx.Conn, name string)
 		seen[t.Name] = t
 	}
 	f.setTables(seen)
-	return rows.Err()
+	if err := rows.Err(); err != nil || !f.current() {
+		return err
+	}
+	f.Differ, err = pgschema.Differences(ctx, conn, f.Schema, f.Have)
+	return err
 }
 
 // setTables lists what there should be.

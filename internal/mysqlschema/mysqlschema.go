@@ -5,6 +5,7 @@ package mysqlschema
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/mysqldb"
@@ -23,14 +24,15 @@ func On(conn mysqltext.Conn, name string) mysqltext.Inline {
 // SQL puts the tables of a statement into the database of that name.
 func SQL(query, name string) string { return schema.Qualify(query, name, schema.QuoteMySQL) }
 
-// Check makes sure that server and tables are what the statements were written for, and tells which server it is:
-// "MySQL" or "MariaDB". name is that of the tables' database. on is a connection or a pool: the connections of a pool have
-// the character set of its DSN.
-func Check(ctx context.Context, on mysqldb.DBTX, name string) (server string, err error) {
-	if err := mysqlserver.CheckText(ctx, on, name); err != nil {
+// Check makes sure that server, session settings and tables are what the statements were written for, with the tables in the
+// database of that name. It returns which server it is: "MySQL" or "MariaDB". conn is a connection or a pool: the connections of
+// a pool have the character set of its DSN.
+func Check(ctx context.Context, conn mysqltext.Conn, name string) (server string, err error) {
+	if err := mysqlserver.CheckText(ctx, conn, name); err != nil {
 		return "", Unavailable(err)
 	}
 	var q mysqldb.Queries
+	on := On(conn, name)
 	version, err := q.ServerVersion(ctx, on)
 	if err != nil {
 		return "", Unavailable(err)
@@ -38,11 +40,50 @@ func Check(ctx context.Context, on mysqldb.DBTX, name string) (server string, er
 	if server, err = schema.MySQLServer(version); err != nil {
 		return server, err
 	}
+	if err := checkSettings(ctx, on); err != nil {
+		return server, Unavailable(err)
+	}
 	have, err := q.SchemaVersion(ctx, on)
 	if err != nil && mysqlfault.Of(err) != fault.NoSchema {
 		return server, Unavailable(err)
 	}
-	return server, schema.Check(have)
+	if err := schema.Check(have); err != nil {
+		return server, err
+	}
+	differences, err := Differences(ctx, conn, name, have)
+	if err != nil {
+		return server, Unavailable(err)
+	}
+	return server, schema.CheckObjects(differences)
+}
+
+// checkSettings refuses settings of the session with which dblock's statements are not committed, or fail.
+func checkSettings(ctx context.Context, on mysqldb.DBTX) error {
+	rows, err := on.QueryContext(ctx, "SHOW SESSION VARIABLES WHERE Variable_name IN ('autocommit', 'log_bin', 'binlog_format')")
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	settings := map[string]string{}
+	for rows.Next() {
+		var name, value string
+		if err := rows.Scan(&name, &value); err != nil {
+			return err
+		}
+		settings[strings.ToLower(name)] = strings.ToUpper(value)
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	switch {
+	case settings["autocommit"] == "OFF":
+		return fmt.Errorf("%w: the connections have autocommit off, so no statement on them would be committed: "+
+			"take autocommit=0 out of the DSN and of the server's settings", dblock.ErrUnsupported)
+	case settings["log_bin"] == "ON" && settings["binlog_format"] == "STATEMENT":
+		return fmt.Errorf("%w: the binary log has binlog_format = STATEMENT, and the server refuses writes at READ COMMITTED with error 1665: "+
+			"set binlog_format = ROW", dblock.ErrUnsupported)
+	}
+	return nil
 }
 
 // Unavailable says that the server could not be asked.

@@ -45,9 +45,10 @@ func (q qualified) QueryRow(ctx context.Context, sql string, args ...any) pgx.Ro
 	return q.DBTX.QueryRow(ctx, SQL(sql, q.name), args...)
 }
 
-// Check makes sure that server and tables are what the statements were written for.
-func Check(ctx context.Context, on pgdb.DBTX) error {
+// Check makes sure that server and tables are what the statements were written for, with the tables in the schema of that name.
+func Check(ctx context.Context, db pgdb.DBTX, name string) error {
 	var q pgdb.Queries
+	on := On(db, name)
 	version, err := q.ServerVersion(ctx, on)
 	if err != nil {
 		return unavailable(err)
@@ -59,7 +60,14 @@ func Check(ctx context.Context, on pgdb.DBTX) error {
 	if err != nil && pgfault.Of(err) != fault.NoSchema {
 		return unavailable(err)
 	}
-	return schema.Check(have)
+	if err := schema.Check(have); err != nil {
+		return err
+	}
+	differences, err := Differences(ctx, db, name, have)
+	if err != nil {
+		return unavailable(err)
+	}
+	return schema.CheckObjects(differences)
 }
 
 // unavailable says that the server could not be asked.

@@ -55,6 +55,14 @@ func Check(have int64) error {
 	return nil
 }
 
+// CheckObjects makes an error of what tables of this program's version lack, or have otherwise.
+func CheckObjects(differences []string) error {
+	if len(differences) > 0 {
+		return &dblock.SchemaError{Have: Version, Want: Version, Differences: differences}
+	}
+	return nil
+}
+
 // Qualify puts every dblock table of sql into the named schema; quote is the engine's way to
 // quote a name. Without a name sql stays as it is, and the connection's own setting decides.
 func Qualify(sql, name string, quote func(string) string) string {

@@ -35,7 +35,7 @@ func New(ctx context.Context, db *sql.DB, o inventory.Options, more ...Option) (
 	for _, option := range more {
 		option(d)
 	}
-	server, err := mysqlschema.Check(ctx, d.on(d.pool), d.schema)
+	server, err := mysqlschema.Check(ctx, d.pool, d.schema)
 	if err != nil {
 		return nil, err
 	}

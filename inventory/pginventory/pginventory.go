@@ -30,7 +30,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, o inventory.Options, more ...O
 	for _, option := range more {
 		option(d)
 	}
-	if err := pgschema.Check(ctx, d.on(d.pool)); err != nil {
+	if err := pgschema.Check(ctx, d.pool, d.schema); err != nil {
 		return nil, err
 	}
 	return inventory.New(d, o)

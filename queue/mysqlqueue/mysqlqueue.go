@@ -39,7 +39,7 @@ func New(ctx context.Context, db *sql.DB, o queue.Options) (*queue.Queue, error)
 		return nil, err
 	}
 	d := &database{pool: mysqltx.Pool{DB: db}, schema: o.Schema}
-	server, err := mysqlschema.Check(ctx, d.on(d.pool), d.schema)
+	server, err := mysqlschema.Check(ctx, d.pool, d.schema)
 	if err != nil {
 		return nil, err
 	}

@@ -53,7 +53,7 @@ func open(ctx context.Context, host *pgxpool.Pool, schemaName string) (*database
 	d.unique, d.lock, d.free, d.admit = d.sql(pgdb.FreeUnique), d.sql(pgdb.LockGroups), d.sql(pgdb.FreePlaces), d.sql(pgdb.AdmitJobs)
 	d.lockKey, d.takeReady, d.takeScheduled, d.takeBlocked = d.sql(pgdb.LockKey), d.sql(pgdb.TakeReadyJob), d.sql(pgdb.TakeScheduledJob), d.sql(pgdb.TakeBlockedJob)
 	d.keepFinished, d.keepDead = d.sql(pgdb.KeepFinished), d.sql(pgdb.KeepDead)
-	if err := pgschema.Check(ctx, d.on(pool)); err != nil {
+	if err := pgschema.Check(ctx, pool, d.schema); err != nil {
 		d.Close()
 		return nil, err
 	}

@@ -1,0 +1,90 @@
+package mysqlschema_test
+
+import (
+	"database/sql"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/devdb"
+	"github.com/dblock-go/dblock/internal/mysqlschema"
+	"github.com/dblock-go/dblock/internal/schema"
+	"github.com/dblock-go/dblock/internal/testdb"
+	"github.com/dblock-go/dblock/migrations"
+)
+
+func TestMain(m *testing.M) { testdb.Main(m) }
+
+// TestWhatAUserDoesNotSeeIsNotMissing: a service that has rights on some of dblock's tables alone is let in, and is told of
+// what they lack.
+func TestWhatAUserDoesNotSeeIsNotMissing(t *testing.T) {
+	t.Parallel()
+	for _, kind := range testdb.Engines() {
+		if kind == devdb.Postgres {
+			continue // everybody sees its catalogs
+		}
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			ctx, dsn := t.Context(), testdb.DSN(t, kind)
+			admin := open(t, dsn)
+			if _, err := migrations.Up(ctx, admin, migrations.Options{}); err != nil {
+				t.Fatal(err)
+			}
+			cfg, err := mysql.ParseDSN(dsn)
+			if err != nil {
+				t.Fatal(err)
+			}
+			database := cfg.DBName
+			user := database[max(0, len(database)-30):] + "_p"
+			account := schema.QuoteMySQLAccount(user)
+			exec := func(statement string) {
+				t.Helper()
+				if _, err := admin.ExecContext(ctx, statement); err != nil {
+					t.Fatalf("%s: %v", statement, err)
+				}
+			}
+			exec("CREATE USER " + account + " IDENTIFIED BY 'Only-f0r-a-test'")
+			t.Cleanup(func() {
+				if _, err := open(t, dsn).Exec("DROP USER " + account); err != nil {
+					t.Error(err)
+				}
+			})
+			for _, right := range []string{"SELECT ON dblock_schema_version", "SELECT, INSERT, UPDATE, DELETE ON dblock_lease",
+				"SELECT ON dblock_reservation", "SELECT (sku) ON dblock_stock"} {
+				exec("GRANT " + right + " TO " + account)
+			}
+			cfg.User, cfg.Passwd = user, "Only-f0r-a-test"
+			service := open(t, cfg.FormatDSN())
+			if _, err := mysqlschema.Check(ctx, service, ""); err != nil {
+				t.Errorf("as a user of a few rights: %v", err)
+			}
+			if _, err := mysqlschema.Check(ctx, service, database); err != nil {
+				t.Errorf("with the database's name: %v", err)
+			}
+			exec("ALTER TABLE dblock_lease DROP COLUMN shared")
+			exec("ALTER TABLE dblock_quota DROP CONSTRAINT dblock_quota_used")
+			_, err = mysqlschema.Check(ctx, service, "")
+			var wrong *dblock.SchemaError
+			if !errors.As(err, &wrong) || len(wrong.Differences) != 1 || !strings.Contains(wrong.Differences[0], "dblock_lease.shared") {
+				t.Errorf("a column of a table that is seen is missing: %v", err)
+			}
+			_, err = mysqlschema.Check(ctx, admin, "")
+			if !errors.As(err, &wrong) || len(wrong.Differences) != 2 {
+				t.Errorf("as the owner, a column and a CHECK are missing: %v", err)
+			}
+		})
+	}
+}
+
+func open(t *testing.T, dsn string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("mysql", dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}

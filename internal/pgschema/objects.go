@@ -1,0 +1,73 @@
+package pgschema
+
+import (
+	"context"
+
+	"github.com/dblock-go/dblock/db/pgdb"
+	"github.com/dblock-go/dblock/internal/schema"
+)
+
+// InvalidIndex is the definition of an index that Postgres does not use: its build was cut off.
+const InvalidIndex = "invalid"
+
+// ObjectsQuery reads the objects of dblock's tables beside the version table of that qualified name. Every user may read them.
+const ObjectsQuery = `WITH t AS (
+    SELECT c.oid, c.relname::text AS name FROM pg_catalog.pg_class c
+    WHERE c.relnamespace = (SELECT v.relnamespace FROM pg_catalog.pg_class v WHERE v.oid = pg_catalog.to_regclass($1::text)::oid)
+      AND c.relkind IN ('r'::"char", 'p'::"char", 'v'::"char", 'm'::"char", 'f'::"char")
+      AND pg_catalog.starts_with(c.relname::text, 'dblock_'::text)
+)
+SELECT 'column'::text, t.name, a.attname::text, pg_catalog.format_type(a.atttypid, a.atttypmod)
+    || CASE WHEN a.attcollation <> y.typcollation THEN ' collate '::text || o.collname::text ELSE ''::text END
+    || CASE WHEN a.attnotnull THEN ' not null'::text ELSE ''::text END
+    || CASE WHEN a.attidentity <> ''::"char" THEN ' identity'::text WHEN a.atthasdef THEN ' default'::text ELSE ''::text END
+FROM t JOIN pg_catalog.pg_attribute a ON a.attrelid = t.oid JOIN pg_catalog.pg_type y ON y.oid = a.atttypid
+LEFT JOIN pg_catalog.pg_collation o ON o.oid = a.attcollation
+WHERE a.attnum > 0::smallint AND NOT a.attisdropped
+UNION ALL
+SELECT 'index'::text, t.name, c.relname::text, CASE WHEN NOT i.indisvalid THEN 'invalid'::text ELSE
+    CASE WHEN i.indisunique THEN 'unique '::text ELSE ''::text END || (
+        SELECT pg_catalog.string_agg(pg_catalog.pg_get_indexdef(i.indexrelid, k, true), ', '::text ORDER BY k)
+        FROM pg_catalog.generate_series(1, i.indnkeyatts::integer) k
+    ) || CASE WHEN i.indpred IS NULL THEN ''::text ELSE ' partial'::text END END
+FROM t JOIN pg_catalog.pg_index i ON i.indrelid = t.oid JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid
+UNION ALL
+SELECT 'check'::text, t.name, k.conname::text, CASE WHEN k.convalidated THEN 'valid'::text ELSE 'not valid'::text END
+FROM t JOIN pg_catalog.pg_constraint k ON k.conrelid = t.oid WHERE k.contype = 'c'::"char"`
+
+// Rows are what ObjectsQuery returns, by any driver.
+type Rows interface {
+	Next() bool
+	Scan(dest ...any) error
+	Err() error
+}
+
+// ReadObjects collects the rows of ObjectsQuery.
+func ReadObjects(rows Rows) (schema.Shape, error) {
+	shape := schema.Shape{}
+	for rows.Next() {
+		var o schema.Object
+		var is string
+		if err := rows.Scan(&o.Kind, &o.Table, &o.Name, &is); err != nil {
+			return nil, err
+		}
+		if o.Table != schema.VersionTable {
+			shape[o] = is
+		}
+	}
+	return shape, rows.Err()
+}
+
+// Differences says what dblock's tables in the schema of that name lack of their version, or have otherwise.
+func Differences(ctx context.Context, db pgdb.DBTX, name string, version int64) ([]string, error) {
+	rows, err := db.Query(ctx, ObjectsQuery, SQL(schema.VersionTable, name))
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	have, err := ReadObjects(rows)
+	if err != nil {
+		return nil, err
+	}
+	return schema.Expected(schema.Postgres, version).Differences(have), nil
+}

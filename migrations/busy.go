@@ -1,0 +1,142 @@
+package migrations
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/pressly/goose/v3/database"
+
+	"github.com/dblock-go/dblock"
+)
+
+// A statement that changes a table waits for the transactions that use it, and all others wait behind it. So it waits for
+// patience at most, and lets those pass for at least breath before it tries again. MySQL bounds it in whole seconds.
+const (
+	patience = 500 * time.Millisecond
+	breath   = 500 * time.Millisecond
+)
+
+// What servers answer where a lock did not come in time, or two wait for each other.
+const (
+	pgLockNotAvailable = "55P03"
+	pgDeadlock         = "40P01"
+	myLockWaitTimeout  = 1205
+	myDeadlock         = 1213
+)
+
+func blocked(err error) bool {
+	var pg *pgconn.PgError
+	var my *mysql.MySQLError
+	return errors.As(err, &pg) && (pg.Code == pgLockNotAvailable || pg.Code == pgDeadlock) ||
+		errors.As(err, &my) && (my.Number == myLockWaitTimeout || my.Number == myDeadlock)
+}
+
+// patiently tries until no lock is in the way, for as long as LockTimeout says.
+func (r *run) patiently(ctx context.Context, table func() string, try func() error) error {
+	began := time.Now()
+	for {
+		err := try()
+		if !blocked(err) {
+			return err
+		}
+		pause := breath + rand.N(breath)
+		if waited := time.Since(began); waited+pause > r.opts.LockTimeout {
+			return fmt.Errorf("%w: %s was in use for all of %v: %s: end it, or run this again when it has ended: %w",
+				dblock.ErrBusy, table(), waited.Round(time.Millisecond), r.blocker(ctx, table()), err)
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return context.Cause(ctx)
+		case <-timer.C:
+		}
+	}
+}
+
+// Each of these finds the session that has used a table for longest: its number, user, program and address.
+const (
+	blockerPostgres = `SELECT l.pid::text, COALESCE(a.usename::text, ''::text), COALESCE(a.application_name, ''::text)
+FROM pg_catalog.pg_locks l LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid
+WHERE l.granted AND l.pid <> pg_catalog.pg_backend_pid() AND (l.locktype = 'virtualxid'::text OR
+    l.locktype = 'relation'::text AND l.relation = pg_catalog.to_regclass($1::text)::oid
+    AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database()))
+ORDER BY l.relation IS NULL, a.xact_start LIMIT 1`
+
+	blockerMySQL = `SELECT t.PROCESSLIST_ID, COALESCE(t.PROCESSLIST_USER, ''), COALESCE(t.PROCESSLIST_HOST, '')
+FROM performance_schema.metadata_locks m JOIN performance_schema.threads t ON t.THREAD_ID = m.OWNER_THREAD_ID
+WHERE m.OBJECT_SCHEMA = ? AND m.OBJECT_NAME = ? AND m.LOCK_STATUS = 'GRANTED' AND t.PROCESSLIST_ID <> CONNECTION_ID() LIMIT 1`
+
+	blockerInnoDB = `SELECT p.ID, p.USER, p.HOST FROM information_schema.INNODB_TRX t
+JOIN information_schema.PROCESSLIST p ON p.ID = t.trx_mysql_thread_id
+WHERE p.ID <> CONNECTION_ID() ORDER BY t.trx_started LIMIT 1`
+)
+
+// blocker says what the server shows of the session that is in the way: less to users without the privilege.
+func (r *run) blocker(ctx context.Context, table string) string {
+	var id, user, from string
+	var err error
+	if r.engine == Postgres {
+		err = r.conn.QueryRowContext(ctx, blockerPostgres, r.engine.qualify(r.schema)(table)).Scan(&id, &user, &from)
+	} else {
+		err = r.conn.QueryRowContext(ctx, blockerMySQL, r.schema, table).Scan(&id, &user, &from)
+		if err != nil {
+			err = r.conn.QueryRowContext(ctx, blockerInnoDB).Scan(&id, &user, &from)
+		}
+	}
+	if err != nil {
+		return "a transaction of another session, which this user may not see"
+	}
+	return fmt.Sprintf("session %s of user %q (%q) has a transaction open", id, user, from)
+}
+
+// lockTimeout bounds the waits of a Postgres session, or of its transaction.
+func lockTimeout(ctx context.Context, on database.DBTxConn, d time.Duration, transaction bool) error {
+	var set string
+	return on.QueryRowContext(ctx, "SELECT pg_catalog.set_config('lock_timeout', $1::text, $2::boolean)",
+		fmt.Sprint(max(d.Milliseconds(), 1)), transaction).Scan(&set)
+}
+
+// settle sets what the run needs of the session, which is the host's: restore sets it back, or ends the connection.
+func (r *run) settle(ctx context.Context) (restore func(), err error) {
+	var back string
+	var was, wait string
+	if r.engine == Postgres {
+		err = r.conn.QueryRowContext(ctx, "SELECT pg_catalog.current_setting('lock_timeout')").Scan(&was)
+		back = "SELECT pg_catalog.set_config('lock_timeout', '" + was + "', false)"
+	} else if err = r.conn.QueryRowContext(ctx, "SELECT CAST(@@autocommit AS SIGNED), CAST(@@lock_wait_timeout AS SIGNED)").Scan(&was, &wait); err == nil {
+		back = "SET SESSION autocommit = " + was + ", SESSION lock_wait_timeout = " + wait
+		_, err = r.conn.ExecContext(ctx, "SET SESSION autocommit = 1, SESSION lock_wait_timeout = 1")
+	}
+	return func() {
+		if back == "" {
+			return // nothing was set
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeBound)
+		defer cancel()
+		if _, err := r.conn.ExecContext(ctx, back); err != nil {
+			discard(r.conn)
+		}
+	}, err
+}
+
+// discard ends a connection whose settings are not known.
+func discard(conn *sql.Conn) {
+	_ = conn.Raw(func(driverConn any) error { // fails if it has ended
+		closePgx(driverConn)
+		return driver.ErrBadConn
+	})
+}
+
+// concurrently makes CREATE INDEX let writers go on.
+func concurrently(text string) string {
+	return strings.Replace(text, "INDEX ", "INDEX CONCURRENTLY ", 1)
+}
