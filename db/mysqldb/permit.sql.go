@@ -16,7 +16,7 @@ const AcquirePermits = `-- name: AcquirePermits :execresult
 UPDATE (
     SELECT nth.lease_key, nth.slot, nth.latest, ask.handle, ask.permits, ask.label, ask.data, ask.hold_us, ask.member_id
     FROM (
-        SELECT f.lease_key, f.slot, ROW_NUMBER() OVER (ORDER BY f.slot) AS n, COUNT(*) OVER () - f.beyond AS have, MAX(f.token) OVER () AS latest
+        SELECT f.lease_key, f.slot, ROW_NUMBER() OVER (ORDER BY f.slot) AS n, COUNT(*) OVER () - f.beyond AS have, FIRST_VALUE(f.token) OVER (ORDER BY f.token DESC) AS latest
         FROM (
             SELECT p.lease_key, p.slot, p.token, sema.beyond
             FROM (
@@ -70,13 +70,15 @@ type AcquirePermitsParams struct {
 }
 
 // Each of these is one autocommit statement. See lease.sql.
-// Grants a batch of asks for permits of one semaphore. Each permit is a row of its own, which is locked where it is
-// free and is then ours, whatever others see at the same time; those that are locked are passed over. They are
-// counted when they are locked. Those held past the number, from when there were more, count: as many are locked
-// besides and left free, and so the engine has to know how many there are. The engine has the statement pass over a
-// semaphore that is locked, as in AcquireShared. Each ask has all of its range of them, or
-// none, and so those that are granted come first. The engine repeats the SELECT of ask. All that are granted have the
-// same token, the statement's insert id.
+// Grants a batch of asks for permits of one semaphore. Each permit is a row of its own, which is
+// locked where it is free and is then ours, whatever others see at the same time; those that are
+// locked are passed over. They are counted when they are locked. Those held past the number, from
+// when there were more, count: as many are locked besides and left free, and so the engine has to
+// know how many there are. The engine has the statement pass over a semaphore that is locked, as in
+// AcquireShared. Each ask has all of its range of them, or none, and so those that are granted come
+// first. The engine repeats the SELECT of ask. All that are granted have the same token, the
+// statement's insert id. It is larger than the latest of these permits' tokens; MAX(...) OVER () in
+// the place of FIRST_VALUE takes quadratic time on MariaDB.
 func (q *Queries) AcquirePermits(ctx context.Context, db DBTX, arg AcquirePermitsParams) (sql.Result, error) {
 	return db.ExecContext(ctx, AcquirePermits,
 		arg.MemberID,

@@ -7,15 +7,11 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/devdb"
 )
 
 // manyPermitsTakeLittleTime acquires and releases as many permits as there may be, beside other locks. The fastest of a
 // few rounds counts: each may meet a busy machine.
 func manyPermitsTakeLittleTime(t *testing.T, v *vault) {
-	if v.e.Kind == devdb.MariaDB {
-		t.Skip("MariaDB takes longer")
-	}
 	const ttl, others, rounds = 10 * time.Second, 100, 5
 	l, next := v.process(t, LeaseOptions{TTL: ttl}), v.process(t, LeaseOptions{TTL: ttl})
 	var kept []*dblock.Lock
