@@ -57,6 +57,7 @@ func (e Queue) Run(t *testing.T) {
 		"FindsAClaimThatItDoesNotKnow":     findsAClaimThatItDoesNotKnow,
 		"RecordsWhatIsLeftAfterWork":       recordsWhatIsLeftAfterWork,
 		"PayloadsMayTakeLongerThanTimeout": payloadsMayTakeLongerThanTimeout,
+		"ALongJobKeepsNoPayloads":          aLongJobKeepsNoPayloads,
 		"DelayedJobsWait":                  delayedJobsWait,
 		"EnqueuesInATransaction":           enqueuesInATransaction,
 		"EnqueuesAllOrNone":                enqueuesAllOrNone,
