@@ -45,6 +45,7 @@ func (e Queue) RunFaults(t *testing.T) {
 		{"ControlWithoutTheFence", controlWithoutTheFence},
 		{"NobodyMeetsADeadlock", nobodyMeetsADeadlock},
 		{"ASlowNetworkStrandsNoJob", aSlowNetworkStrandsNoJob},
+		{"ARestartStrandsNoJob", aRestartStrandsNoJob},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, e.desk(t)) })
 	}
