@@ -3,8 +3,11 @@ package queue
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/dblock-go/dblock/internal/fault"
@@ -16,6 +19,9 @@ import (
 // row of a unique key or a group. If another transaction has the row locked, the calls are divided by their keys until those of the locked
 // key are apart. They wait in the lane of that key, and so do calls with the same key that come later. One statement a lane waits on the
 // server; if too many lanes wait, the lane asks again from time to time.
+//
+// A call of several keys waits in a lane of its own, beside calls of exactly the same keys. Its statement locks some of its keys before it
+// meets the locked one. So it never waits on the server, but asks again from time to time.
 const (
 	keyedInFlight = 2
 	keyedWaiters  = 2       // statements that wait on the server
@@ -27,14 +33,47 @@ const (
 
 // keyedCall is tasks of one caller, of which some have keys.
 type keyedCall struct {
-	jobs []engine.Insert
-	lane string // of a key that is known to be locked; empty: none is
+	jobs    []engine.Insert
+	lane    string // of its key, or of all its keys
+	several bool   // keys
+	locked  bool   // one of its keys is known to be
+}
+
+// newKeyedCall makes a call, and returns the lane of each of its keys.
+func newKeyedCall(jobs []engine.Insert) (c keyedCall, lanes []string) {
+	for i := range jobs {
+		if i == 0 || jobs[i].Queue != jobs[i-1].Queue || jobs[i].Unique != "" || jobs[i].Group != jobs[i-1].Group || jobs[i-1].Delay > 0 {
+			lanes = appendLanes(lanes, &jobs[i])
+		}
+	}
+	slices.Sort(lanes)
+	lanes = slices.Compact(lanes)
+	c = keyedCall{jobs: jobs, lane: "none", several: len(lanes) > 1}
+	switch len(lanes) {
+	case 0:
+	case 1:
+		c.lane = lanes[0]
+	default:
+		c.lane = fmt.Sprintf("%s and %d more: %x", lanes[0], len(lanes)-1, sha256.Sum256([]byte(strings.Join(lanes, "\x00\x00"))))
+	}
+	return c, lanes
+}
+
+// appendLanes adds the lanes of the keys whose rows the enqueuing of a job locks. A job for later locks no group.
+func appendLanes(lanes []string, j *engine.Insert) []string {
+	if j.Unique != "" {
+		lanes = append(lanes, "unique\x00"+j.Queue+"\x00"+j.Unique)
+	}
+	if j.Group != "" && j.Delay == 0 {
+		lanes = append(lanes, "group\x00"+j.Queue+"\x00"+j.Group)
+	}
+	return lanes
 }
 
 func (q *Queue) newKeyed() *merge.Queue[keyedCall, []engine.Duplicate] {
 	return merge.New(merge.Options[keyedCall, []engine.Duplicate]{
 		Run:    q.insertKeyed,
-		Key:    func(c keyedCall) string { return c.lane },
+		Key:    keyedCall.key,
 		Weight: func(c keyedCall) int { return weight(c.jobs) }, MaxWeight: keyedWeight,
 		MaxBatch: maxMerged, MaxQueue: q.o.MaxQueue, PerKey: keyedInFlight, MaxInFlight: keyedInFlight, Apart: true,
 		Waiters: keyedWaiters, MaxWait: q.o.Timeout,
@@ -48,13 +87,8 @@ func (e *keyLockedError) Unwrap() error { return e.error }
 
 // enqueueKeyed enqueues tasks of one caller.
 func (q *Queue) enqueueKeyed(ctx context.Context, jobs []engine.Insert) ([]engine.Duplicate, error) {
-	c := keyedCall{jobs: jobs}
-	for i := range jobs {
-		if lane := laneOf(&jobs[i]); lane != "" && q.keyed.IsBlocked(lane) {
-			c.lane = lane
-			break
-		}
-	}
+	c, lanes := newKeyedCall(jobs)
+	c.locked = c.several && q.keyed.IsBlocked(c.lane) || slices.ContainsFunc(lanes, q.keyed.IsBlocked)
 	return q.keyed.Do(ctx, c)
 }
 
@@ -69,14 +103,14 @@ func (q *Queue) insertKeyed(ctx context.Context, calls []keyedCall, again bool) 
 	wait := keyWait
 	if again {
 		wait = keyWaitAgain
-		if merge.StandAside(ctx) {
+		if !calls[0].several && merge.StandAside(ctx) {
 			wait = 0
 		}
 	}
 	all, open := make([]keyedAnswer, len(calls)), make([]*keyedAnswer, 0, len(calls))
 	for i, c := range calls {
 		all[i].keyedCall = c
-		if lane := c.behind(); !again && len(calls) > 1 && q.keyed.IsBlocked(lane) { // since the call came
+		if !again && len(calls) > 1 && q.keyed.IsBlocked(c.lane) { // since the call came
 			all[i].waits()
 			continue
 		}
@@ -107,7 +141,7 @@ func (q *Queue) insertCalls(ctx context.Context, calls []*keyedAnswer, wait time
 	isLocked := errors.As(err, &locked)
 	switch {
 	case err != nil && len(calls) > 1 && (isLocked || q.fault(err) == fault.Poison):
-		slices.SortStableFunc(calls, func(a, b *keyedAnswer) int { return cmp.Compare(a.behind(), b.behind()) })
+		slices.SortStableFunc(calls, func(a, b *keyedAnswer) int { return cmp.Compare(a.lane, b.lane) })
 		half := divide(calls, isLocked)
 		if half == len(calls) {
 			for _, c := range calls {
@@ -127,7 +161,7 @@ func (q *Queue) insertCalls(ctx context.Context, calls []*keyedAnswer, wait time
 }
 
 // divide returns where calls are divided, which are sorted by their lanes: in the middle, or beside it, so that calls stay together that
-// only have the same key. It returns their number if they all do.
+// have the same keys. It returns their number if they all do.
 func divide(calls []*keyedAnswer, byKey bool) int {
 	half := len(calls) / 2
 	if !byKey {
@@ -138,44 +172,20 @@ func divide(calls []*keyedAnswer, byKey bool) int {
 		if i%2 == 1 {
 			at = half + i/2 + 1
 		}
-		if at > 0 && at < len(calls) && (calls[at-1].behind() != calls[at].behind() || !calls[at].hasOneKey() || !calls[at-1].hasOneKey()) {
+		if at > 0 && at < len(calls) && calls[at-1].lane != calls[at].lane {
 			return at
 		}
 	}
 	return len(calls)
 }
 
-// waits has a call wait in the lane of its key.
-func (c *keyedAnswer) waits() { c.Alone, c.Behind = true, c.behind() }
+// waits has a call wait in its lane.
+func (c *keyedAnswer) waits() { c.Alone, c.Behind = true, c.lane }
 
-// hasOneKey tells that all tasks of the call have the same key and no other.
-func (c *keyedCall) hasOneKey() bool {
-	lane := laneOf(&c.jobs[0])
-	return !slices.ContainsFunc(c.jobs, func(j engine.Insert) bool {
-		return laneOf(&j) != lane || j.Unique != "" && j.Group != ""
-	})
-}
-
-// behind is the lane in which a call waits: it is not known which of its keys is locked, so that it is that of the first.
-func (c *keyedCall) behind() string {
-	if c.lane != "" {
+// key is the lane of a call that has to wait; empty: it need not.
+func (c keyedCall) key() string {
+	if c.locked {
 		return c.lane
-	}
-	for i := range c.jobs {
-		if lane := laneOf(&c.jobs[i]); lane != "" {
-			return lane
-		}
-	}
-	return ""
-}
-
-// laneOf is the lane of a job's key; empty: it has none.
-func laneOf(j *engine.Insert) string {
-	switch {
-	case j.Unique != "":
-		return "unique\x00" + j.Queue + "\x00" + j.Unique
-	case j.Group != "":
-		return "group\x00" + j.Queue + "\x00" + j.Group
 	}
 	return ""
 }

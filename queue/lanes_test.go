@@ -49,10 +49,12 @@ func (*lockedGroup) Fault(err error) fault.Fault {
 	return fault.Other
 }
 
-func callOf(groups ...string) (c keyedCall) {
+func callOf(groups ...string) keyedCall {
+	var jobs []engine.Insert
 	for _, g := range groups {
-		c.jobs = append(c.jobs, engine.Insert{Queue: "q", Group: g})
+		jobs = append(jobs, engine.Insert{Queue: "q", Group: g})
 	}
+	c, _ := newKeyedCall(jobs)
 	return c
 }
 
@@ -79,7 +81,7 @@ func TestCallsOfALockedKeyGoApartTogether(t *testing.T) {
 	for i, c := range calls {
 		a := answers[i]
 		switch g := c.jobs[len(c.jobs)-1].Group; {
-		case g == "hot" && (!a.Alone || a.Err != nil || a.Behind != c.behind()):
+		case g == "hot" && (!a.Alone || a.Err != nil || a.Behind != c.lane):
 			t.Errorf("call %d of the locked group: %+v", i, a)
 		case g == "bad" && !errors.Is(a.Err, errRefused):
 			t.Errorf("the call that is refused: %+v", a)
@@ -106,6 +108,7 @@ func TestCallsAreDividedByTheirKeys(t *testing.T) {
 		2: {callOf("a"), callOf("a"), callOf("b"), callOf("b")},
 		4: {callOf("a"), callOf("a"), callOf("a"), callOf("a")}, // not at all
 		5: {callOf("a"), callOf("a"), callOf("a"), callOf("a"), callOf("a"), callOf("a", "b")},
+		6: {callOf("a", "b"), callOf("b", "a"), callOf("a", "b", "a"), callOf("a", "b"), callOf("a", "b"), callOf("b", "a", "b")}, // not at all
 	} {
 		var all []*keyedAnswer
 		for _, c := range calls {
@@ -114,5 +117,32 @@ func TestCallsAreDividedByTheirKeys(t *testing.T) {
 		if at := divide(all, true); at != want {
 			t.Errorf("%d calls are divided at %d, want %d", len(calls), at, want)
 		}
+	}
+}
+
+// TestLanes: calls share a lane if enqueuing them locks exactly the same keys.
+func TestLanes(t *testing.T) {
+	t.Parallel()
+	later := engine.Insert{Queue: "q", Group: "a", Delay: time.Second}
+	now, both := engine.Insert{Queue: "q", Group: "a"}, engine.Insert{Queue: "q", Group: "a", Unique: "a"}
+	seen := make(map[string]int)
+	for i, calls := range [][][]engine.Insert{
+		{{later}, {later, later}},
+		{{now}, {now, now}, {later, now}, {now, later}, {later, now, later}},
+		{{both}, {both, now}, {now, both}, {later, both, now}},
+		{{{Queue: "q", Group: "b"}}}, {{{Queue: "r", Group: "a"}}}, {{{Queue: "q", Unique: "a"}}},
+		{{now, {Queue: "q", Group: "b"}}, {{Queue: "q", Group: "b"}, now}},
+		{{now, {Queue: "r", Group: "a"}}, {{Queue: "r", Group: "a"}, now}},
+	} {
+		for _, jobs := range calls {
+			c, lanes := newKeyedCall(jobs)
+			if of, has := seen[c.lane]; has && of != i || c.several != (len(lanes) > 1) {
+				t.Errorf("calls %d and %d have the lane %q, of %q", of, i, c.lane, lanes)
+			}
+			seen[c.lane] = i
+		}
+	}
+	if len(seen) != 8 {
+		t.Errorf("%d lanes", len(seen))
 	}
 }

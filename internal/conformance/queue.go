@@ -166,6 +166,8 @@ func (e Queue) Run(t *testing.T) {
 		"RetryBesideAnOpenTransaction":     retryBesideAnOpenTransaction,
 		"AnOpenTransactionStopsNobody":     anOpenTransactionStopsNobody,
 		"WaitsForAUniqueKeyAlone":          waitsForAUniqueKeyAlone,
+		"ACallOfSeveralKeysStopsNobody":    aCallOfSeveralKeysStopsNobody,
+		"LockedGroupsDelayNoOthers":        lockedGroupsDelayNoOthers,
 		"AWrongCountStopsNoOthers":         aWrongCountStopsNoOthers,
 		"TheHostMayPanic":                  theHostMayPanic,
 	} {
