@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -78,10 +79,18 @@ func (q *Queue) looked(at time.Time) {
 }
 
 // promoteGroups has jobs come to their groups whose time has come. A group that another transaction has locked is passed over, and looked
-// at again the next time. Behind its jobs those of other groups are found: each look begins after the jobs of the last one. Between looks
-// jobs without a group are promoted whose time has come meanwhile.
+// at again the next time: apart from the others, and briefly. Behind its jobs those of other groups are found: each look begins after the
+// jobs of the last one. Meanwhile jobs without a group are promoted whose time has come.
 func (q *Queue) promoteGroups(ctx context.Context) (promoted int, err error) {
-	p := &groupPromotion{q: q, ctx: ctx, passed: make(map[engine.Group]bool)}
+	p := &groupPromotion{q: q, ctx: ctx, passed: make(map[engine.Group]bool), locked: make(map[engine.Group]bool), recent: time.Now()}
+	q.mu.Lock()
+	p.before = q.locked
+	q.mu.Unlock()
+	defer func() {
+		q.mu.Lock()
+		q.locked = p.locked
+		q.mu.Unlock()
+	}()
 	for {
 		var groups []engine.Group
 		var last engine.Cursor
@@ -92,10 +101,18 @@ func (q *Queue) promoteGroups(ctx context.Context) (promoted int, err error) {
 		if failed != nil {
 			return p.promoted, errors.Join(err, q.explain(fault.NoWrite(failed), "looking for groups whose jobs are due"))
 		}
-		groups = slices.DeleteFunc(groups, func(g engine.Group) bool { return p.passed[g] })
+		var suspects []engine.Group
+		groups = slices.DeleteFunc(groups, func(g engine.Group) bool {
+			if p.before[g] && !p.passed[g] {
+				suspects = append(suspects, g)
+			}
+			return p.before[g] || p.passed[g]
+		})
 		for some := range slices.Chunk(groups, promoteStep) {
 			err = errors.Join(err, p.promote(some))
 		}
+		err = errors.Join(err, p.promoteSuspects(suspects), p.failed)
+		p.failed = nil
 		if last == (engine.Cursor{}) || ctx.Err() != nil {
 			return p.promoted, err
 		}
@@ -111,19 +128,58 @@ type groupPromotion struct {
 	ctx      context.Context
 	after    engine.Cursor
 	passed   map[engine.Group]bool // jobs of theirs are due before after: later ones must not overtake them
+	before   map[engine.Group]bool // found locked by the last promotion; nobody writes it
+	locked   map[engine.Group]bool // found locked by this one
+	waits    int                   // groups that were waited for
+	suspects time.Duration         // that those of before have taken
+	recent   time.Time             // when jobs without a group were promoted
+	failed   error                 // that failed
 	promoted int
 }
 
-// groupWait is how long the promotion of one group waits for its row.
-const groupWait = 50 * time.Millisecond
+const (
+	groupWait    = 50 * time.Millisecond  // how long the promotion of one group waits for its row
+	groupWaits   = 2                      // groups that are waited for so long; further ones: keyWaitAgain
+	suspectsTime = 200 * time.Millisecond // for groups that were found locked before
+	recentEvery  = 100 * time.Millisecond // jobs without a group are promoted beside those of groups
+)
+
+// promoteSuspects promotes the jobs of groups that were found locked, one by one, in any order. Those that no time is left for are passed.
+func (p *groupPromotion) promoteSuspects(groups []engine.Group) (err error) {
+	rand.Shuffle(len(groups), func(i, j int) { groups[i], groups[j] = groups[j], groups[i] })
+	for i, g := range groups {
+		if p.suspects >= suspectsTime {
+			p.pass(groups[i:], true)
+			break
+		}
+		began := time.Now()
+		err = errors.Join(err, p.promote(groups[i:i+1]))
+		if p.locked[g] {
+			p.suspects += time.Since(began)
+		}
+	}
+	return err
+}
+
+// promoteRecent does so for jobs without a group, from time to time.
+func (p *groupPromotion) promoteRecent() {
+	if time.Since(p.recent) < recentEvery || p.failed != nil {
+		return
+	}
+	n := 0
+	n, p.failed = p.q.promoteRecent(p.ctx)
+	p.promoted += n
+	p.recent = time.Now()
+}
 
 // promote promotes the jobs of some groups: together, or in halves if a group is locked, or has an error of its own.
 func (p *groupPromotion) promote(groups []engine.Group) error {
 	wait := keyWaitAgain
-	if len(groups) == 1 {
+	if len(groups) == 1 && p.waits < groupWaits {
 		wait = groupWait
 	}
 	for range mostSteps {
+		p.promoteRecent()
 		n := 0
 		err := p.q.patiently(p.ctx, "promoting groups", func(ctx context.Context) (err error) {
 			n, err = p.q.engine.PromoteGroups(ctx, groups, p.after, promoteStep, wait)
@@ -142,20 +198,26 @@ func (p *groupPromotion) promote(groups []engine.Group) error {
 			half := len(groups) / 2
 			return errors.Join(p.promote(groups[:half]), p.promote(groups[half:]))
 		}
-		p.pass(groups)
+		p.pass(groups, locked)
+		if locked {
+			p.waits++
+		}
 		if locked || is == fault.Retry {
 			return nil
 		}
 		return p.q.explain(err, "promoting jobs of groups")
 	}
-	p.pass(groups)
+	p.pass(groups, false)
 	return nil
 }
 
 // pass notes groups that have jobs left.
-func (p *groupPromotion) pass(groups []engine.Group) {
+func (p *groupPromotion) pass(groups []engine.Group, locked bool) {
 	for _, g := range groups {
 		p.passed[g] = true
+		if locked {
+			p.locked[g] = true
+		}
 	}
 }
 

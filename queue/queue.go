@@ -39,6 +39,7 @@ type Queue struct {
 	reconciled *member.Life // the last one whose claims are looked after
 	election   election
 	promotedAt time.Time                // when jobs without a group were looked at whose time had come
+	locked     map[engine.Group]bool    // groups that the last promotion found locked
 	patience   map[string]time.Duration // of statements that pass over many rows, by what they do: see patiently
 	steps      map[string]step          // of statements of many rows, by what they do: see inSteps
 	teller     *teller

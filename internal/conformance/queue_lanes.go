@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"testing"
@@ -83,7 +84,11 @@ func lockedGroupsDelayNoOthers(t *testing.T, d *desk) {
 	if _, err := q.EnqueueMany(soon(t), late); err != nil {
 		t.Fatal(err)
 	}
-	tx := d.openTx(t)
+	tx, err := d.db.BeginTx(context.Background(), &sql.TxOptions{Isolation: sql.LevelReadCommitted}) // it locks no gaps
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tx.Rollback() })
 	if _, err := tx.ExecContext(t.Context(), "SELECT queue FROM dblock_queue_key FOR UPDATE"); err != nil {
 		t.Fatal(err)
 	}
