@@ -3,6 +3,7 @@ package inventory
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 
 	"github.com/dblock-go/dblock/internal/fault"
@@ -20,6 +21,9 @@ func (s *Store) together(ctx context.Context, orders []order, carefully bool) ([
 			return nil, err
 		}
 		return granted(orders, nil), nil
+	}
+	if carefully && orders[0].Limit > 0 {
+		return s.togetherWithin(ctx, orders)
 	}
 	batch, distinct := ordersOf(orders)
 	if !distinct {
@@ -55,6 +59,47 @@ func (s *Store) together(ctx context.Context, orders []order, carefully bool) ([
 		s.seen.note(batch.SKU, left)
 	}
 	return granted(orders, unsold), nil
+}
+
+// togetherWithin reads what buyers have used of their limits that this process does not know, and locks nothing. It passes over the orders
+// that are over a limit then, and sells the others together. That takes less than to sell each buyer's orders under a condition.
+func (s *Store) togetherWithin(ctx context.Context, orders []order) ([]answer, error) {
+	var ask engine.Ask
+	strangers, _ := s.known.split(orders[0].SKU, takesOf(orders))
+	for _, buyer := range strangers.Buyers {
+		ask.Quotas = append(ask.Quotas, engine.Quota{SKU: orders[0].SKU, Buyer: buyer})
+	}
+	if len(ask.Quotas) > 0 {
+		books, err := s.engine.Look(ctx, ask)
+		if err != nil {
+			return nil, err
+		}
+		maps.DeleteFunc(books.Used, func(_ engine.Quota, used int64) bool { return used == 0 }) // they count as new
+		s.known.noteUsed(books.Used)
+	}
+	var within []order
+	var over []string
+	for i := range orders {
+		if o := &orders[i]; s.known.foregone(o) {
+			over = append(over, o.Key)
+		} else {
+			within = append(within, *o)
+		}
+	}
+	if len(within) == 0 {
+		return granted(orders, over), nil
+	}
+	sold, err := s.together(ctx, within, false)
+	if err != nil || sold == nil {
+		return nil, err
+	}
+	answers := granted(orders, over)
+	for i := range answers {
+		if !answers[i].Value.passed {
+			answers[i], sold = sold[0], sold[1:]
+		}
+	}
+	return answers, nil
 }
 
 // all sells all orders of a batch, or none.

@@ -27,6 +27,7 @@ var ofThoseBeside = map[string]func(*testing.T, Inventory){
 	"KeysOpenElsewhereStallNobody":         on(keysOpenElsewhereStallNobody(20), patient(inventory.Merge)),
 	"AKeyOpenElsewhereStallsNobodyDirect":  on(keysOpenElsewhereStallNobody(1), small(inventory.Direct)),
 	"KeysOpenElsewhereLockNoStock":         on(keysOpenElsewhereLockNoStock, patient(inventory.Merge)),
+	"ARefusalInAHundredCostsFewTrips":      on(aRefusalInAHundredCostsFewTrips, patient(inventory.Merge)),
 	"ACrowdOfCartsIsSold":                  on(aCrowdOfCartsIsSold, inventory.Options{}),
 	"CartsWeighTheirLines":                 on(cartsWeighTheirLines, patient(inventory.Merge)),
 	"SessionsStayWithinThePool":            on(sessionsStayWithinThePool, inventory.Options{}),
