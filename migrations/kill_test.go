@@ -143,7 +143,7 @@ func TestEightBesideAKilledOne(t *testing.T) {
 	})
 }
 
-// A server runs a statement to its end although its client is gone: whoever comes next waits for it.
+// A server runs a statement to its end although its client is gone. The next run waits for it.
 func TestADownThatWasKilledGoesOn(t *testing.T) {
 	each(t, func(e env) {
 		e.up(migrations.Options{})

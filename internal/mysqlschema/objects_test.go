@@ -18,13 +18,13 @@ import (
 
 func TestMain(m *testing.M) { testdb.Main(m) }
 
-// TestWhatAUserDoesNotSeeIsNotMissing: a service that has rights on some of dblock's tables alone is let in, and is told of
-// what they lack.
+// TestWhatAUserDoesNotSeeIsNotMissing: a service that has rights on some of dblock's tables alone passes the check. What
+// those tables lack is an error.
 func TestWhatAUserDoesNotSeeIsNotMissing(t *testing.T) {
 	t.Parallel()
 	for _, kind := range testdb.Engines() {
 		if kind == devdb.Postgres {
-			continue // everybody sees its catalogs
+			continue // every user sees its catalogs
 		}
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
