@@ -8,8 +8,10 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"reflect"
 	"strings"
 	"syscall"
+	"unicode/utf8"
 
 	"github.com/alecthomas/kong"
 	"golang.org/x/term"
@@ -84,7 +86,7 @@ func run(ctx context.Context, args []string, s streams) int {
 	ended := -1
 	parser, err := kong.New(&cli{}, kong.Name("dblock"), kong.Description(description), kong.Writers(s.out, s.err),
 		kong.Exit(func(code int) { ended = code }), kong.UsageOnError(),
-		kong.BindTo(ctx, (*context.Context)(nil)), kong.Bind(s))
+		kong.KindMapper(reflect.String, kong.MapperFunc(decodeText)), kong.BindTo(ctx, (*context.Context)(nil)), kong.Bind(s))
 	if err != nil {
 		panic(err) // the tags of cli are wrong, for whatever arguments
 	}
@@ -108,6 +110,21 @@ func run(ctx context.Context, args []string, s streams) int {
 	default:
 		return fail(s, err, exitFailed)
 	}
+}
+
+// decodeText takes an argument as it is: kong's own mapper replaces bytes that are not UTF-8. Only the command of dblock lock and
+// a DSN may have such bytes.
+func decodeText(from *kong.DecodeContext, target reflect.Value) error {
+	token, err := from.Scan.PopValue("string")
+	if err != nil {
+		return err
+	}
+	text := fmt.Sprint(token.Value)
+	if v := from.Value; !utf8.ValidString(text) && v.Name != "database" && v.Name != "command" {
+		return fmt.Errorf("%q is not valid UTF-8", text)
+	}
+	target.SetString(text)
+	return nil
 }
 
 // fail prints one line, whatever lists drivers put into their errors.

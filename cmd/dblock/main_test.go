@@ -168,6 +168,24 @@ func TestUsageErrors(t *testing.T) {
 	}
 }
 
+// TestTextIsTakenAsItIs: no two arguments become the same key, and a command gets its arguments unchanged.
+func TestTextIsTakenAsItIs(t *testing.T) {
+	const bad = "k\xff"
+	for _, args := range [][]string{
+		{"lock", bad, "true"}, {"lock", "--label=" + bad, "k", "true"}, {"lock", "--schema=" + bad, "k", "true"},
+		{"unlock", "--token=1", bad}, {"permits", bad, "1"}, {"queue", "pause", bad}, {"queue", "resume", bad}, {"queue", "list", "--queue=" + bad},
+		{"queue", "list", "--state=" + bad}, {"queue", "show", bad}, {"queue", "cancel", bad}, {"queue", "retry", bad},
+		{"queue", "discard", "1", "--reason=" + bad}, {"queue", "purge", "--older=1h", "--queue=" + bad}, {"migrate", "up", "--schema=" + bad},
+	} {
+		args = append(append([]string{}, args[:len(args)-1]...), "--database=x", args[len(args)-1])
+		invoke(t, "", args...).wantFailure(t, 2, `"k\xff" is not valid UTF-8`)
+	}
+	each(t, func(t *testing.T, _ devdb.Kind, database string) {
+		invoke(t, "", "migrate", "up", database).want(t, 0, "")
+		invoke(t, "", "lock", database, "k\ufffd", "--", "sh", "-c", `printf %s "$DBLOCK_KEY $0"`, bad).want(t, 0, "k\ufffd "+bad)
+	})
+}
+
 func TestErrorsNeverShowThePassword(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
