@@ -13,7 +13,7 @@ func FuzzRequest(f *testing.F) {
 	for _, key := range []string{"nightly", "", "\x00", "\xff", "\x01", "Grüße 🔒", "a\x00b", string(make([]byte, 600))} {
 		f.Add(key, "other", "label", []byte("data"), 1, 1, int64(time.Second))
 	}
-	f.Add("nightly", "nightly", "\xff", []byte(nil), -1, 1<<40, int64(-1))
+	f.Add("nightly", "nightly", "\xff", []byte(nil), -1, 1<<30, int64(-1))
 	f.Fuzz(func(t *testing.T, key, other, label string, data []byte, n, limit int, hold int64) {
 		opts := []dblock.Option{
 			dblock.WithLabel(label), dblock.WithData(data), dblock.WithShared(), dblock.WithPermits(n, limit),

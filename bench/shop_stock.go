@@ -33,8 +33,8 @@ func (s *store) stockAll(ctx context.Context, env *Env, skus int) error {
 				ledger.WriteByte(',')
 			}
 			sku := "'sku-" + strconv.Itoa(i) + "'"
-			stock.WriteString("(" + sku + ", 0, " + strconv.Itoa(endless) + ")")
-			ledger.WriteString("(" + sku + ", " + sku + ", " + strconv.Itoa(endless) + ")")
+			stock.WriteString("(" + sku + ", 0, " + strconv.FormatInt(endless, 10) + ")")
+			ledger.WriteString("(" + sku + ", " + sku + ", " + strconv.FormatInt(endless, 10) + ")")
 		}
 		for _, statement := range []string{
 			"INSERT INTO dblock_stock (sku, bucket, available) VALUES " + stock.String(),

@@ -7,7 +7,6 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -137,7 +136,7 @@ func (c *campaign) strike(t *testing.T, kill bool) (took time.Duration) {
 	if kill {
 		_ = struck.by.Process.Kill()
 	} else {
-		_ = struck.by.Process.Signal(syscall.SIGSTOP)
+		_ = suspend(struck.by.Process)
 	}
 	for next := (line{}); next.token <= struck.token; {
 		select {
@@ -152,7 +151,7 @@ func (c *campaign) strike(t *testing.T, kill bool) (took time.Duration) {
 		c.start(t)
 	} else {
 		time.Sleep(time.Until(began.Add(termTTL * 3 / 2)))
-		_ = struck.by.Process.Signal(syscall.SIGCONT)
+		_ = resume(struck.by.Process)
 	}
 	return took
 }

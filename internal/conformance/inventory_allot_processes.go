@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -53,7 +52,7 @@ func allotmentsSurviveProcesses(t *testing.T, s *shop) {
 		t.Fatalf("%d are left: too few to show anything", left)
 	}
 	s.sellsOneByOne(t, "while one is stopped", alive, left/2)
-	_ = stopped.cmd.Process.Signal(syscall.SIGCONT)
+	_ = resume(stopped.cmd.Process)
 	s.sellsOneByOne(t, "all", all[1:], left-left/2)
 	for p, process := range all[1:] {
 		r, err := process.do(t.Context(), deed{What: toReserve, Request: order(fmt.Sprintf("late %d", p), "sale", 1)})
@@ -77,7 +76,7 @@ func (p *process) sells(t *testing.T, key string) {
 func (s *shop) stopsAndTakesForDead(t *testing.T, p *process) {
 	t.Helper()
 	p.sells(t, "before the stop")
-	if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+	if err := suspend(p.cmd.Process); err != nil {
 		t.Fatal(err)
 	}
 	s.exec(t, `DELETE FROM dblock_member WHERE member_id IN (

@@ -61,7 +61,7 @@ func oneBadRowFailsAlone(t *testing.T, v *vault) {
 			release(t, acquire(t, l, key(i)))
 		}
 	}
-	v.exec(t, fmt.Sprintf("UPDATE dblock_lease SET token = %d WHERE lease_key = '%s'", math.MaxInt64, key(bad)))
+	v.exec(t, fmt.Sprintf("UPDATE dblock_lease SET token = %d WHERE lease_key = '%s'", int64(math.MaxInt64), key(bad)))
 	for range 5 {
 		locks, errs := acquireTogether(t, l, n, func(i int) (string, []dblock.Option) { return key(i), nil })
 		if len(locks) != n-1 {
@@ -76,7 +76,7 @@ func oneBadRowFailsAlone(t *testing.T, v *vault) {
 		t.Errorf("a set with the bad row: %v", err)
 	}
 	release(t, acquire(t, l, "permits", dblock.WithPermits(2, 2)))
-	v.exec(t, fmt.Sprintf("UPDATE dblock_permit SET token = %d WHERE slot = 1", math.MaxInt64))
+	v.exec(t, fmt.Sprintf("UPDATE dblock_permit SET token = %d WHERE slot = 1", int64(math.MaxInt64)))
 	release(t, acquire(t, l, "permits", dblock.WithPermits(1, 2)))
 	_, err := l.TryAcquire(soon(t), key(bad), dblock.WithShared())
 	if err == nil || errors.Is(err, dblock.ErrOutcomeUnknown) {

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -167,9 +166,9 @@ func (v *vault) pauseHolders(t *testing.T, mode string, data *vault, n int) (wri
 	for range n {
 		select {
 		case holder := <-reads: // it has read, and not written yet
-			_ = holder.Process.Signal(syscall.SIGSTOP)
+			_ = suspend(holder.Process)
 			time.Sleep(pauseTTL * 3 / 2) // others take over meanwhile
-			_ = holder.Process.Signal(syscall.SIGCONT)
+			_ = resume(holder.Process)
 		case <-ctx.Done():
 			t.Fatal("nobody works")
 		}

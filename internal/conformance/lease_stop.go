@@ -8,7 +8,6 @@ import (
 	"os"
 	"runtime"
 	"strconv"
-	"syscall"
 	"testing"
 	"time"
 
@@ -82,7 +81,7 @@ func endsWhoStopsInAGuard(t *testing.T, v *vault) {
 	for _, mode := range []string{staysInGuard, staysUnbounded} {
 		c := v.startHolder(t, soon(t), mode)
 		c.says(t, "inside")
-		_ = c.Process.Signal(syscall.SIGSTOP)
+		_ = suspend(c.Process)
 		defer c.kill()
 		children[mode] = c
 	}
@@ -101,7 +100,7 @@ func endsWhoStopsInAGuard(t *testing.T, v *vault) {
 	}
 	for mode, says := range map[string]string{staysInGuard: "refused", staysUnbounded: "committed"} {
 		_ = children[mode].in.Close()
-		_ = children[mode].Process.Signal(syscall.SIGCONT)
+		_ = resume(children[mode].Process)
 		children[mode].says(t, says)
 	}
 	if n := v.count(t, "SELECT count(*) FROM written WHERE who = '"+staysInGuard+"'"); n != 0 {

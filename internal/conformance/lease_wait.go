@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -214,7 +213,7 @@ func takesOverFromTheKilled(t *testing.T, v *vault) {
 	if !holder.lines.Scan() { // it holds the key most of the time, and now for certain
 		t.Fatal("the holder ended")
 	}
-	_ = holder.Process.Signal(syscall.SIGSTOP)
+	_ = suspend(holder.Process)
 	_ = holder.Process.Kill()
 	_ = holder.Wait()
 	began := time.Now()

@@ -6,7 +6,6 @@ import (
 	"os"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -147,12 +146,12 @@ func (c *crew) freezeOne() *workman {
 			return nil
 		}
 		since := uptime()
-		_ = h.Process.Signal(syscall.SIGSTOP)
+		_ = suspend(h.Process)
 		if c.claims(h) > 0 {
 			h.frozen, h.since, h.over = true, since, make(chan struct{})
 			return h
 		}
-		_ = h.Process.Signal(syscall.SIGCONT)
+		_ = resume(h.Process)
 	}
 	return nil
 }
@@ -173,7 +172,7 @@ func (c *crew) thaw(h *workman) {
 	for time.Sleep(faultyTTL); c.claims(h) != 0 && time.Now().Before(late); time.Sleep(20 * time.Millisecond) {
 	}
 	time.Sleep(faultyTTL / 4)
-	_ = h.Process.Signal(syscall.SIGCONT)
+	_ = resume(h.Process)
 	h.until = uptime()
 }
 

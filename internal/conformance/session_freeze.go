@@ -3,7 +3,6 @@ package conformance
 import (
 	"os"
 	"os/exec"
-	"syscall"
 	"testing"
 	"time"
 
@@ -20,7 +19,7 @@ func aFrozenHolderIsFreed(t *testing.T, s *sessionPlace) {
 	c.held(t)
 	time.Sleep(frozenIdle / 2) // it has pinged
 	began := uptime()
-	if err := c.Process.Signal(syscall.SIGSTOP); err != nil {
+	if err := suspend(c.Process); err != nil {
 		t.Fatal(err)
 	}
 	next := acquire(t, other, "k")
@@ -28,7 +27,7 @@ func aFrozenHolderIsFreed(t *testing.T, s *sessionPlace) {
 	if took := got - began; took > frozenIdle+time.Second {
 		t.Errorf("freed after %v, want %v and a second", took, frozenIdle)
 	}
-	if err := c.Process.Signal(syscall.SIGCONT); err != nil {
+	if err := resume(c.Process); err != nil {
 		t.Fatal(err)
 	}
 	last, _ := c.counted(t, &dblock.LostError{Key: "k", Reason: dblock.Disconnected})
