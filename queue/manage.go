@@ -152,6 +152,21 @@ func (q *Queue) Discard(ctx context.Context, id ID, reason string) error {
 	return err
 }
 
+// observeEnd tells the Observer of a job that was ended while it waited.
+func (q *Queue) observeEnd(r engine.Record, x *engine.Exchange) {
+	info := Info{
+		ID: ID(r.ID), Queue: r.Queue, Kind: r.Kind, Priority: r.Priority, Attempt: int(r.Attempt) + 1, MaxAttempts: int(r.MaxAttempts),
+		EnqueuedAt: r.EnqueuedAt, ReadyAt: r.At,
+	}
+	see := &q.o.Observer
+	switch {
+	case len(x.Buried) > 0 && see.Dead != nil:
+		see.Dead(info, errors.New(x.Buried[0].Failure))
+	case len(x.Buried) == 0 && see.Cancelled != nil:
+		see.Cancelled(info, ErrCancelled)
+	}
+}
+
 // endWaiting ends a job that waits by way of a claim, which is made and ended in one transaction; others says what becomes of one that
 // does not wait.
 func (q *Queue) endWaiting(ctx context.Context, id ID, end func(engine.Record, *engine.Exchange, engine.Place),
@@ -175,6 +190,9 @@ func (q *Queue) endWaiting(ctx context.Context, id ID, end func(engine.Record, *
 			var got engine.Exchanged
 			got, err = q.engine.Exchange(ctx, x)
 			done = got.Finished+got.Buried > 0
+			if done && err == nil {
+				q.observeEnd(r, x)
+			}
 			if done && p.Keyed { // another one of its group may be ready now
 				q.announce(r.Queue)
 			}

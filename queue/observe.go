@@ -19,10 +19,12 @@ type Observer struct {
 	// Failed: an attempt failed, and the job is tried again after so long.
 	Failed func(job Info, err error, again time.Duration)
 
-	// Dead: a job is given up: err is what its last attempt, or the one that was discarded, said.
+	// Dead: a job is given up: err is what its last attempt, or the one that was discarded, said. The process
+	// that calls Queue.Discard is told of jobs that waited.
 	Dead func(job Info, err error)
 
-	// Cancelled: a handler has dropped its job; or Queue.Cancel has, and err is ErrCancelled.
+	// Cancelled: a handler has dropped its job; or Queue.Cancel has, and err is ErrCancelled. Of a job that waited the process
+	// that calls Cancel is told, of one that was claimed the one that had it.
 	Cancelled func(job Info, err error)
 
 	// Snoozed: a handler has put its job off; or no handler of this process knows the kind of the job (ErrUnknownKind).

@@ -132,9 +132,9 @@ func (r *run) decide() {
 		}
 		r.w.ended(end{task: r.task, what: deferred, attempt: r.task.Attempt, delay: min(s.d, MaxDelay)})
 	case errors.As(r.err, &c):
-		r.drop(c.error)
+		r.drop(reason(r.err, c, c.error))
 	case errors.As(r.err, &d):
-		r.bury(d.error)
+		r.bury(reason(r.err, d, d.error))
 	case r.task.of.of.ctx.Err() != nil: // the worker stops, or has lost its claims
 		r.w.handBack(r.task)
 	case errors.As(r.err, &p):
@@ -143,6 +143,14 @@ func (r *run) decide() {
 	default:
 		r.fail()
 	}
+}
+
+// reason is what a handler said when it gave up its job: the inner error, or all of it if the handler has put words around the decision.
+func reason(said, decision, inner error) error {
+	if said == decision {
+		return inner
+	}
+	return said
 }
 
 // drop ends a job that nobody wants any more.

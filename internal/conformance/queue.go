@@ -169,6 +169,7 @@ func (e Queue) Run(t *testing.T) {
 		"ACallOfSeveralKeysStopsNobody":    aCallOfSeveralKeysStopsNobody,
 		"LockedGroupsDelayNoOthers":        lockedGroupsDelayNoOthers,
 		"AWrongCountStopsNoOthers":         aWrongCountStopsNoOthers,
+		"TheReasonIsKeptWhole":             theReasonIsKeptWhole,
 		"TheHostMayPanic":                  theHostMayPanic,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -159,8 +160,50 @@ func discardsAndCancels(t *testing.T, d *desk) {
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
+	if s := d.text(t, "SELECT last_error FROM dblock_queue_dead"); s != "a bad day" {
+		t.Errorf("%q is kept", s)
+	}
 	if s := d.text(t, "SELECT kind FROM dblock_queue_dead"); s != "discard" || d.count(t, "SELECT count(*) FROM dblock_queue_dead") != 1 {
 		t.Errorf("%q is dead", s)
+	}
+}
+
+// The words around a decision are kept with it, and observers hear of jobs that are ended while they wait.
+func theReasonIsKeptWhole(t *testing.T, d *desk) {
+	seen := make(chan string, 4)
+	q := d.open(t, queue.Options{Observer: queue.Observer{
+		Dead:      func(job queue.Info, err error) { seen <- job.Kind + " is dead: " + err.Error() },
+		Cancelled: func(job queue.Info, err error) { seen <- job.Kind + " is cancelled: " + err.Error() },
+	}})
+	for kind, decision := range map[string]func(error) error{"discard": queue.Discard, "cancel": queue.Cancel} {
+		handle(t, q, kind, func(context.Context, queue.Job[string]) error { return fmt.Errorf("order 7: %w", decision(errBadDay)) })
+	}
+	waits := enqueue(t, q, queue.Task{Kind: "ready"}, queue.Task{Kind: "later", Delay: time.Hour}, queue.Task{Kind: "given up"})
+	for _, id := range waits[:2] {
+		if _, err := q.Cancel(t.Context(), id); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := q.Discard(t.Context(), waits[2], "too late"); err != nil {
+		t.Error(err)
+	}
+	for _, want := range []string{
+		"ready is cancelled: " + queue.ErrCancelled.Error(), "later is cancelled: " + queue.ErrCancelled.Error(), "given up is dead: too late",
+	} {
+		if got := wait(t, seen, want); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	work(t, q, queue.WorkerOptions{})
+	for _, end := range []string{"discard is dead", "cancel is cancelled"} {
+		enqueue(t, q, queue.Task{Kind: strings.Fields(end)[0]})
+		if got, want := wait(t, seen, end), end+": order 7: a bad day"; got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	d.empty(t)
+	if s := d.text(t, "SELECT last_error FROM dblock_queue_dead WHERE kind = 'discard'"); s != "order 7: a bad day" {
+		t.Errorf("%q is kept", s)
 	}
 }
 
