@@ -39,6 +39,7 @@ func queues() []Scenario {
 		own("queue/claimers", "the same from four processes at once", ownOptions{workers: claimers}).Burn(),
 		own("queue/pinned", "as queue/burn, while another connection holds an old snapshot", ownOptions{}).Pinned(),
 		own("enqueue/many", "5000 jobs in a call of EnqueueMany, from one caller", ownOptions{}).Enqueue(),
+		own("enqueue/group", "the same, and all are of one group", ownOptions{group: "group"}).Enqueue(),
 		own("pickup/same", "300 jobs a second, one by one: from the call of Enqueue to the handler, in one process", ownOptions{}).Pickup(),
 		own("pickup/other", "the same where another process enqueues", ownOptions{apart: true}).Pickup(),
 	}
@@ -48,6 +49,7 @@ type ownOptions struct {
 	workers int  // processes that work
 	apart   bool // what enqueues is another process
 	history int
+	group   string // of all jobs; empty: none
 	work    queue.WorkerOptions
 }
 
@@ -61,6 +63,7 @@ type number struct {
 // ownJobs are Queues on pools of their own, as processes have them.
 type ownJobs struct {
 	work     queue.WorkerOptions
+	group    string
 	enqueuer *queue.Queue
 	workers  []*queue.Queue
 	told     atomic.Pointer[Told]
@@ -69,7 +72,7 @@ type ownJobs struct {
 }
 
 func openOwn(ctx context.Context, env *Env, o ownOptions) (_ *ownJobs, err error) {
-	j := &ownJobs{work: o.work}
+	j := &ownJobs{work: o.work, group: o.group}
 	j.told.Store(&Told{Begun: func(int) {}, Ended: func(int) {}})
 	defer func() {
 		if err != nil {
@@ -144,12 +147,12 @@ func (j *ownJobs) Clean(ctx context.Context) error {
 
 func (j *ownJobs) Enqueue(ctx context.Context, first, n int) error {
 	if n == 1 {
-		_, err := j.enqueuer.Enqueue(ctx, queue.Task{Kind: nothing, Args: number{first}})
+		_, err := j.enqueuer.Enqueue(ctx, queue.Task{Kind: nothing, Args: number{first}, Group: j.group})
 		return err
 	}
 	tasks := make([]queue.Task, n)
 	for i := range tasks {
-		tasks[i] = queue.Task{Kind: nothing, Args: number{first + i}}
+		tasks[i] = queue.Task{Kind: nothing, Args: number{first + i}, Group: j.group}
 	}
 	_, err := j.enqueuer.EnqueueMany(ctx, tasks)
 	return err
