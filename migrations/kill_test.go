@@ -52,9 +52,8 @@ func migrant() int {
 
 // process is a child that has begun.
 type process struct {
-	cmd    *exec.Cmd
-	out    *bytes.Buffer
-	killed bool
+	cmd *exec.Cmd
+	out *bytes.Buffer
 }
 
 // migrant starts one.

@@ -60,14 +60,17 @@ func (q *Queries) AdoptClaims(ctx context.Context, db DBTX, heir pgtype.UUID, me
 }
 
 const CancelsAmong = `-- name: CancelsAmong :many
-SELECT c.job_id FROM dblock_queue_cancel c
-WHERE c.member_id = $1 AND c.job_id = ANY ($2::uuid[])
-  AND EXISTS (SELECT 1 FROM dblock_queue_job j WHERE j.job_id = c.job_id)
+SELECT c.job_id
+FROM (SELECT pg_catalog.unnest($1::uuid[]) AS job_id) a
+CROSS JOIN LATERAL (
+    SELECT y.job_id FROM dblock_queue_cancel y WHERE y.member_id = $2 AND y.job_id = a.job_id LIMIT 1
+) c
+CROSS JOIN LATERAL (SELECT x.job_id FROM dblock_queue_job x WHERE x.job_id = c.job_id LIMIT 1) j
 `
 
 // Those of a member's jobs that others want cancelled, and that have not ended. Their claims are locked.
-func (q *Queries) CancelsAmong(ctx context.Context, db DBTX, memberID pgtype.UUID, jobIds []pgtype.UUID) ([]pgtype.UUID, error) {
-	rows, err := db.Query(ctx, CancelsAmong, memberID, jobIds)
+func (q *Queries) CancelsAmong(ctx context.Context, db DBTX, jobIds []pgtype.UUID, memberID pgtype.UUID) ([]pgtype.UUID, error) {
+	rows, err := db.Query(ctx, CancelsAmong, jobIds, memberID)
 	if err != nil {
 		return nil, err
 	}

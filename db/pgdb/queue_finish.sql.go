@@ -43,6 +43,9 @@ WITH fence AS MATERIALIZED (
     WHERE c.claim_id = ANY ($1::uuid[]) AND c.member_id = $2
     ORDER BY c.claim_id
     FOR KEY SHARE SKIP LOCKED
+), own AS MATERIALIZED (
+    SELECT c.claim_id FROM dblock_queue_claim c
+    WHERE c.claim_id = ANY ($1::uuid[]) AND c.member_id = $2
 ), ask AS MATERIALIZED (
     SELECT pg_catalog.unnest($3::uuid[]) AS job_id, pg_catalog.unnest($4::uuid[]) AS claim_id
 ), body AS MATERIALIZED (
@@ -57,9 +60,8 @@ WITH fence AS MATERIALIZED (
 )
 SELECT a.job_id::uuid AS job_id, ((a.job_id IN (SELECT b.job_id FROM begun b)) IS TRUE)::boolean AS begun
 FROM ask a
-WHERE (a.claim_id IN (
-    SELECT c.claim_id FROM dblock_queue_claim c WHERE c.claim_id = ANY ($1::uuid[]) AND c.member_id = $2)) IS TRUE
-  AND (EXISTS (SELECT 1 FROM dblock_queue_job x WHERE x.job_id = a.job_id)) IS TRUE
+CROSS JOIN LATERAL (SELECT x.job_id FROM dblock_queue_job x WHERE x.job_id = a.job_id LIMIT 1) j
+WHERE (a.claim_id IN (SELECT o.claim_id FROM own o)) IS TRUE
 `
 
 type BeginJobsParams struct {

@@ -62,9 +62,12 @@ WHERE c.member_id = sqlc.arg(member_id) AND c.job_id = ANY (sqlc.arg(job_ids)::u
 
 -- Those of a member's jobs that others want cancelled, and that have not ended. Their claims are locked.
 -- name: CancelsAmong :many
-SELECT c.job_id FROM dblock_queue_cancel c
-WHERE c.member_id = sqlc.arg(member_id) AND c.job_id = ANY (sqlc.arg(job_ids)::uuid[])
-  AND EXISTS (SELECT 1 FROM dblock_queue_job j WHERE j.job_id = c.job_id);
+SELECT c.job_id
+FROM (SELECT pg_catalog.unnest(sqlc.arg(job_ids)::uuid[]) AS job_id) a
+CROSS JOIN LATERAL (
+    SELECT y.job_id FROM dblock_queue_cancel y WHERE y.member_id = sqlc.arg(member_id) AND y.job_id = a.job_id LIMIT 1
+) c
+CROSS JOIN LATERAL (SELECT x.job_id FROM dblock_queue_job x WHERE x.job_id = c.job_id LIMIT 1) j;
 
 -- The claims that are recorded for a member.
 -- name: RecordedClaims :many

@@ -30,6 +30,9 @@ WITH fence AS MATERIALIZED (
     WHERE c.claim_id = ANY (sqlc.arg(claim_ids)::uuid[]) AND c.member_id = sqlc.arg(member_id)
     ORDER BY c.claim_id
     FOR KEY SHARE SKIP LOCKED
+), own AS MATERIALIZED (
+    SELECT c.claim_id FROM dblock_queue_claim c
+    WHERE c.claim_id = ANY (sqlc.arg(claim_ids)::uuid[]) AND c.member_id = sqlc.arg(member_id)
 ), ask AS MATERIALIZED (
     SELECT pg_catalog.unnest(sqlc.arg(job_ids)::uuid[]) AS job_id, pg_catalog.unnest(sqlc.arg(of_claims)::uuid[]) AS claim_id
 ), body AS MATERIALIZED (
@@ -44,9 +47,8 @@ WITH fence AS MATERIALIZED (
 )
 SELECT a.job_id::uuid AS job_id, ((a.job_id IN (SELECT b.job_id FROM begun b)) IS TRUE)::boolean AS begun
 FROM ask a
-WHERE (a.claim_id IN (
-    SELECT c.claim_id FROM dblock_queue_claim c WHERE c.claim_id = ANY (sqlc.arg(claim_ids)::uuid[]) AND c.member_id = sqlc.arg(member_id))) IS TRUE
-  AND (EXISTS (SELECT 1 FROM dblock_queue_job x WHERE x.job_id = a.job_id)) IS TRUE;
+CROSS JOIN LATERAL (SELECT x.job_id FROM dblock_queue_job x WHERE x.job_id = a.job_id LIMIT 1) j
+WHERE (a.claim_id IN (SELECT o.claim_id FROM own o)) IS TRUE;
 
 -- Jobs that are to be deferred or buried, and that others want cancelled. Their claims are locked by a statement of its own before: only
 -- then it sees each request for a job of these claims.

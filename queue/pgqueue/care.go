@@ -97,7 +97,7 @@ func (d *database) Unclaim(ctx context.Context, m member.ID, claim engine.ID) (f
 			return false, err
 		}
 		found = true
-		asked, err := d.q.CancelsAmong(ctx, on, id(m), jobs)
+		asked, err := d.q.CancelsAmong(ctx, on, jobs, id(m))
 		if cancelled = ids(asked); err != nil || len(asked) > 0 {
 			return false, err
 		}

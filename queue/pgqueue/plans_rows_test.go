@@ -140,7 +140,7 @@ func (d *database) statementsOfBatches() map[string]batchStatement {
 		"LockClaims":     {text: d.lockClaims, args: args(claims, batchMember), few: true},
 		"CloseClaims":    {text: d.shut, args: args(claims, batchMember), few: true},
 		"CancelsHeld":    {text: d.cancelsHeld, args: args(jobs, of, batchMember, claims)},
-		"CancelsAmong":   {text: pgdb.CancelsAmong, args: args(batchMember, jobs)},
+		"CancelsAmong":   {text: pgdb.CancelsAmong, args: args(jobs, batchMember)},
 		"DropCancels":    {text: pgdb.DropCancels, args: args(batchMember, jobs)},
 		"AdoptClaims":    {text: pgdb.AdoptClaims, args: args(heir, batchMember, fmt.Sprint(batchClaims))},
 		"AdoptCancels":   {text: pgdb.AdoptCancels, args: args(heir, batchMember, jobs)},
