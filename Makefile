@@ -8,7 +8,7 @@ EXAMPLES = examples/optimistic
 EXAMPLES_SQLC = cd $(EXAMPLES) && $(GO) tool -modfile=../../tools/go.mod sqlc
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-race fuzz soak bench peers generate verify lint matrix
+.PHONY: help demo test test-race fuzz soak bench peers generate verify lint cross matrix
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -87,6 +87,11 @@ lint: ## format, vet, static checks, tidy modules
 	$(GO) mod tidy -diff
 	for module in bench/peers $(EXAMPLES); do (cd $$module && \
 		$(GO) vet ./... && $(GO) tool -modfile=../../tools/go.mod staticcheck ./... && $(GO) mod tidy -diff) || exit 1; done
+
+PLATFORMS := linux/386 linux/arm64 windows/amd64 darwin/arm64
+
+cross: ## all packages and their tests compile for other systems and for 32 bits
+	@for p in $(PLATFORMS); do echo "go vet for $$p"; GOOS=$${p%/*} GOARCH=$${p#*/} CGO_ENABLED=0 $(GO) vet ./... || exit 1; done
 
 matrix: ## the tests on every server found, version by version (scripts/fetch-servers.sh brings more)
 	@scripts/servers.sh

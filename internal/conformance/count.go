@@ -10,19 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/dblock-go/dblock"
 )
-
-// uptime is a clock that the processes of a machine share, and that nobody sets.
-func uptime() time.Duration {
-	var now unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
-		panic(err) // every Unix has it
-	}
-	return time.Duration(now.Nano())
-}
 
 // countOn has a process hold a lock until it is lost, say when it counted on it last and when its context had ended, and acquire
 // it again. It ends with the test's pipe.
