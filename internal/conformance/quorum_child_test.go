@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -81,7 +82,11 @@ func excludeByQuorum(ctx context.Context) error {
 		}()
 	}
 	for {
-		time.Sleep(50 * time.Millisecond)
+		began := time.Now()
+		time.Sleep(quorumTTL / 40)
+		if time.Since(began) > quorumTTL/8 {
+			fmt.Println("stalled", time.Since(began))
+		}
 		fmt.Println("turns", p.turns.Load())
 	}
 }
@@ -89,7 +94,7 @@ func excludeByQuorum(ctx context.Context) error {
 // acquire waits for a key, of which a Quorum grants one lock at a time.
 func (p *quorumProcess) acquire(ctx context.Context, key string) (*dblock.Lock, error) {
 	if !p.one {
-		return p.q.Acquire(ctx, key)
+		return p.q.Acquire(ctx, key, dblock.WithLabel(strconv.Itoa(os.Getpid())))
 	}
 	for ; ; time.Sleep(time.Millisecond) {
 		for _, n := range p.nodes {
