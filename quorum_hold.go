@@ -58,8 +58,8 @@ func (h *quorumHold) start(ctx context.Context) (*Lock, error) {
 		return nil, ErrClosed
 	}
 	h.q.holds[h] = struct{}{}
+	h.mu.Lock() // before Close can lose it
 	h.q.mu.Unlock()
-	h.mu.Lock()
 	h.tell = tell
 	for _, node := range h.nodes {
 		if node != nil {
@@ -157,7 +157,7 @@ func (h *quorumHold) validUntil() (time.Time, Reason) {
 // check loses the lock when its time is up, and comes back when it may be.
 func (h *quorumHold) check() {
 	h.mu.Lock()
-	if h.why != "" {
+	if h.why != "" || h.tell == nil { // start calls it
 		h.mu.Unlock()
 		return
 	}

@@ -190,6 +190,8 @@ func (q *Quorum) note(w *quorumWaiter, err error) (last error) {
 	defer q.mu.Unlock()
 	queue, now := q.queues[w.request.Key], q.clock.Now()
 	switch {
+	case queue == nil: // the lock was granted, and lost since
+		return nil
 	case err == nil:
 		queue.last = nil
 		if queue.since.IsZero() || now.Sub(queue.freed) >= quorumYield {
