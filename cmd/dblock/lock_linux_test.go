@@ -85,10 +85,10 @@ func inItsOwnSession(cmd *exec.Cmd) *exec.Cmd {
 	return cmd
 }
 
-func hold(t *testing.T, dsn string, env []string, key, script string) *holding {
+func hold(t *testing.T, dsn string, env []string, key, ttl, script string) *holding {
 	t.Helper()
 	h := &holding{file: filepath.Join(t.TempDir(), "flock"), out: &bufferedLines{holds: make(chan struct{})}}
-	h.cmd = inItsOwnSession(process(context.Background(), dsn, "lock", "--ttl=2s", "--grace=300ms", key, "--", "sh", "-c", script, h.file))
+	h.cmd = inItsOwnSession(process(context.Background(), dsn, "lock", "--ttl="+ttl, "--grace=300ms", key, "--", "sh", "-c", script, h.file))
 	h.cmd.Env = append(h.cmd.Env, env...)
 	h.cmd.Stdout, h.cmd.Stderr, h.cmd.WaitDelay = h.out, h.out, time.Millisecond
 	if err := h.cmd.Start(); err != nil {
@@ -125,7 +125,10 @@ func (h *holding) endGrandchildren() {
 	}
 }
 
-const toTheGroup = "KILL to the group"
+const (
+	toTheGroup = "KILL to the group"
+	outOfReach = "the server is out of reach"
+)
 
 // endings are the ways in which the holder's dblock comes to an end, or loses its lock.
 var endings = map[string]func(t *testing.T, h *holding, proxy *proxy){
@@ -137,7 +140,15 @@ var endings = map[string]func(t *testing.T, h *holding, proxy *proxy){
 		_ = h.cmd.Process.Signal(syscall.SIGSTOP)
 		t.Cleanup(func() { _ = h.cmd.Process.Signal(syscall.SIGCONT) })
 	},
-	"the server is out of reach": func(_ *testing.T, _ *holding, p *proxy) { p.cut() },
+	outOfReach: func(_ *testing.T, _ *holding, p *proxy) { p.cut() },
+}
+
+// ttlOf is longer where the guardian ends the command by its own clock: a tenth of it must be long enough for a busy machine.
+func ttlOf(ending string) string {
+	if ending == "STOP" || ending == outOfReach {
+		return "8s"
+	}
+	return "2s"
 }
 
 // TestLockOutlivesItsCommand: the lock is free for another process once no process of the command runs any more, however
@@ -179,7 +190,7 @@ func TestLockControl(t *testing.T) {
 func endedBeside(t *testing.T, dsn, ending string, env []string) string {
 	t.Helper()
 	proxy := newProxy(t, dsn)
-	h := hold(t, proxy.dsn, env, ending, lockHolder)
+	h := hold(t, proxy.dsn, env, ending, ttlOf(ending), lockHolder)
 	next := inItsOwnSession(process(t.Context(), dsn, "lock", "--ttl=2s", ending, "--", "sh", "-c", lockTaker, h.file))
 	var said strings.Builder
 	next.Stdout = &said

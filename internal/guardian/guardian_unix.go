@@ -149,7 +149,10 @@ func (r *run) wait(ctx context.Context) (int, error) {
 		close(gone)
 	}()
 	quit := make(chan os.Signal, 1)
-	signal.Notify(quit, syscall.SIGQUIT, syscall.SIGPIPE) // a lost Stderr must not end this process
+	signal.Notify(quit, syscall.SIGPIPE) // a lost Stderr must not end this process
+	if !signal.Ignored(syscall.SIGQUIT) {
+		signal.Notify(quit, syscall.SIGQUIT)
+	}
 	defer signal.Stop(quit)
 	tick := time.NewTicker(look)
 	defer tick.Stop()
@@ -245,9 +248,12 @@ func (r *run) result() (int, error) {
 	return r.status.ExitStatus(), nil
 }
 
+// killTime bounds killGroup: a process that has ended stays in its group until its parent reaps it.
+const killTime = 2 * time.Second
+
 // killGroup kills a process group until it is empty.
 func killGroup(group int) {
-	for syscall.Kill(-group, syscall.SIGKILL) == nil {
+	for end := time.Now().Add(killTime); time.Now().Before(end) && syscall.Kill(-group, syscall.SIGKILL) == nil; {
 		time.Sleep(10 * time.Millisecond)
 	}
 }
