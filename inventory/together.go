@@ -78,23 +78,22 @@ func (s *Store) togetherWithin(ctx context.Context, orders []order) ([]answer, e
 		s.known.noteUsed(books.Used)
 	}
 	var within []order
-	var over []string
+	answers := make([]answer, len(orders))
 	for i := range orders {
 		if o := &orders[i]; s.known.foregone(o) {
-			over = append(over, o.Key)
+			answers[i].Value.passed = true
 		} else {
 			within = append(within, *o)
 		}
 	}
 	if len(within) == 0 {
-		return granted(orders, over), nil
+		return answers, nil
 	}
 	sold, err := s.together(ctx, within, false)
 	if err != nil || sold == nil {
 		return nil, err
 	}
-	answers := granted(orders, over)
-	for i := range answers {
+	for i := range answers { // a key may stand on both sides
 		if !answers[i].Value.passed {
 			answers[i], sold = sold[0], sold[1:]
 		}
