@@ -74,6 +74,9 @@ func (s *Store) decideIn(ctx context.Context, tx engine.Tx, o order) (answer, er
 	}
 }
 
+// sweptInTx bounds how many holds sweepIn gives back: their stock stays locked until the caller's transaction ends.
+const sweptInTx = 16
+
 // sweepIn gives back, in a caller's transaction, the expired holds of a buyer of which it finds no row locked. It passes over those that
 // the database refuses.
 func (s *Store) sweepIn(ctx context.Context, tx engine.Tx, buyer string) (swept bool, err error) {
@@ -81,7 +84,8 @@ func (s *Store) sweepIn(ctx context.Context, tx engine.Tx, buyer string) (swept 
 	if err != nil {
 		return false, err
 	}
-	for _, key := range s.without(due[buyer]) {
+	keys := s.without(due[buyer])
+	for _, key := range keys[:min(len(keys), sweptInTx)] {
 		err := tx.Move(ctx, func(tx engine.MoveTx) error {
 			moves, _, err := locked(ctx, tx, []change{{to: Expired, key: key}})
 			if err != nil || moves.IsEmpty() {

@@ -53,9 +53,14 @@ func (t callerTx) Decide(ctx context.Context, ask engine.Ask, decide func(engine
 	return t.below(ctx, func() error { return t.decide(ctx, ask, decide) })
 }
 
-// DueOf reads below no savepoint: it writes nothing.
+// DueOf reads below a savepoint: a statement timeout of the caller's must not end the transaction.
 func (t callerTx) DueOf(ctx context.Context, buyers []string, limit int) (map[string][]string, error) {
-	return t.d.dueOf(ctx, t.on, buyers, limit)
+	var due map[string][]string
+	err := t.below(ctx, func() (err error) {
+		due, err = t.d.dueOf(ctx, t.on, buyers, limit)
+		return err
+	})
+	return due, err
 }
 
 func (t callerTx) Move(ctx context.Context, fn func(engine.MoveTx) error) error {
