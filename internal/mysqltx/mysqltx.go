@@ -11,6 +11,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
@@ -22,6 +23,17 @@ import (
 type Pool struct {
 	*sql.DB
 	MariaDB bool // the server is one
+
+	lingering *atomic.Int64 // connections whose callers have left
+}
+
+// NewPool returns a pool of a MySQL server, until MariaDB is set.
+func NewPool(db *sql.DB) Pool { return Pool{DB: db, lingering: new(atomic.Int64)} }
+
+// Exhausted reports that all connections of the pool serve callers. Those whose callers have left don't count.
+func (p Pool) Exhausted() bool {
+	s := p.Stats()
+	return s.MaxOpenConnections > 0 && s.InUse-int(p.lingering.Load()) >= s.MaxOpenConnections
 }
 
 // Attempts is how often a statement is sent whose connection was dead before.
@@ -82,7 +94,11 @@ func (p Pool) Bind(ctx context.Context) (*sql.Conn, error) {
 func (p Pool) Return(ctx context.Context, conn *sql.Conn, clean bool) {
 	switch {
 	case !clean && hasLeft(ctx, conn):
-		time.AfterFunc(lingers, func() { _ = conn.Close() })
+		p.lingering.Add(1)
+		time.AfterFunc(lingers, func() {
+			_ = conn.Close()
+			p.lingering.Add(-1)
+		})
 		return
 	case !clean:
 		Discard(conn)

@@ -28,7 +28,8 @@ func TestWaitsEndOnTheServer(t *testing.T) {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
 			const size, callers, rounds = 4, 8, 6
-			p := mysqltx.Pool{DB: open(t, kind), MariaDB: kind == devdb.MariaDB}
+			p := mysqltx.NewPool(open(t, kind))
+			p.MariaDB = kind == devdb.MariaDB
 			p.SetMaxOpenConns(size)
 			p.SetMaxIdleConns(size)
 			db := testdb.MySQLOn(t, kind) // a stranger's, in another database

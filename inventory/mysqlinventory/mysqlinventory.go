@@ -31,7 +31,7 @@ func New(ctx context.Context, db *sql.DB, o inventory.Options, more ...Option) (
 	if err := schema.CheckMySQLName(o.Schema); err != nil {
 		return nil, &inventory.InvalidError{Field: "Options.Schema", Reason: err.Error()}
 	}
-	d := &database{pool: mysqltx.Pool{DB: db}, schema: o.Schema}
+	d := &database{pool: mysqltx.NewPool(db), schema: o.Schema}
 	for _, option := range more {
 		option(d)
 	}

@@ -38,7 +38,7 @@ func New(ctx context.Context, db *sql.DB, o queue.Options) (*queue.Queue, error)
 	if err != nil {
 		return nil, err
 	}
-	d := &database{pool: mysqltx.Pool{DB: db}, schema: o.Schema}
+	d := &database{pool: mysqltx.NewPool(db), schema: o.Schema}
 	server, err := mysqlschema.Check(ctx, d.pool, d.schema)
 	if err != nil {
 		return nil, err
@@ -77,10 +77,7 @@ func (d *database) onCaller(conn mysqltext.Conn) mysqldb.DBTX {
 }
 
 // Exhausted looks at the host's pool.
-func (d *database) Exhausted() bool {
-	s := d.pool.Stats()
-	return s.MaxOpenConnections > 0 && s.InUse >= s.MaxOpenConnections
-}
+func (d *database) Exhausted() bool { return d.pool.Exhausted() }
 
 // Close gives the heart's connection back to the pool.
 func (d *database) Close() { d.heart.close() }
