@@ -59,7 +59,7 @@ type SchemaError struct {
 func (e *SchemaError) Error() string {
 	switch {
 	case len(e.Differences) > 0:
-		return fmt.Sprintf("dblock: the database's dblock tables are not those of version %d: %s: run `dblock migrate up`",
+		return fmt.Sprintf("dblock: the database's dblock tables are not those of version %d: %s: run `dblock migrate up`, which creates or names what is missing",
 			e.Have, some(e.Differences))
 	case e.Have == 0:
 		return fmt.Sprintf("dblock: the database has no dblock tables (version %d is needed): run `dblock migrate up`", e.Want)

@@ -130,6 +130,9 @@ func TestServiceGrants(t *testing.T) {
 		if err != nil || !list[0].Applied {
 			t.Errorf("the service can't see the version: %v, %v", list, err)
 		}
+		if done, err := migrations.Up(t.Context(), db, opts); err != nil || len(done) > 0 {
+			t.Errorf("Up with nothing to do, by the service: %v, %v", done, err)
+		}
 		for _, table := range schema.Tables() {
 			lock := " FOR UPDATE" // which takes the right to update
 			if !slices.Contains(schema.Rights(table), "UPDATE") {

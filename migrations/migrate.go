@@ -21,8 +21,8 @@ type Applied struct {
 // Up brings dblock's tables up to the version that this program needs. It returns the migrations that it applied, completed
 // or repaired: none if there was nothing to do. Every process of a service may call it at the same time.
 //
-// Up continues what a process that was killed has left, whether that was an Up or a Down. It creates tables, columns, indexes
-// and CHECKs again that are recorded and missing. It changes nothing that is there and differs.
+// Up continues what a process that was killed has left, whether that was an Up or a Down. It creates tables, columns and indexes
+// again that are recorded and missing. A CHECK that is missing from a table it names, and it changes nothing that is there.
 //
 // A migration waits a second at most for transactions that use its tables, lets others pass, and tries again. While it waits,
 // other statements on these tables wait behind it. docs/migrations.md lists what each migration locks.

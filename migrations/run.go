@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pressly/goose/v3/database"
+
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/mysqlschema"
 	"github.com/dblock-go/dblock/internal/pgschema"
@@ -51,6 +53,17 @@ func (r *run) objects(ctx context.Context) (schema.Shape, error) {
 	return pgschema.ReadObjects(rows)
 }
 
+// expected is what a version has, without what this user may not see: a service that calls Up has no right to more.
+func (r *run) expected(ctx context.Context, version int64) (schema.Shape, error) {
+	want := schema.Expected(string(r.engine), version)
+	if r.engine == MySQL {
+		if err := mysqlschema.Forget(ctx, r.conn, r.schema, want, r.there); err != nil {
+			return nil, fmt.Errorf("dblock: looking at the tables: %w", err)
+		}
+	}
+	return want, nil
+}
+
 // newest is the newest version that is recorded; 0: none.
 func (r *run) newest() int64 {
 	return slices.Max(append(slices.Collect(maps.Keys(r.recorded)), 0))
@@ -64,7 +77,11 @@ func (r *run) up(ctx context.Context) error {
 		}
 	}
 	missing := map[schema.Object]bool{}
-	for _, o := range schema.Expected(string(r.engine), whole).Missing(r.there) {
+	want, err := r.expected(ctx, whole)
+	if err != nil {
+		return err
+	}
+	for _, o := range want.Missing(r.there) {
 		missing[o] = true
 	}
 	if err := r.refuseForeign(); err != nil {
@@ -207,7 +224,11 @@ func (r *run) verify(ctx context.Context) error {
 			return fmt.Errorf("dblock: looking at the tables: %w", err)
 		}
 	}
-	differences := schema.Expected(string(r.engine), schema.Version).Differences(r.there)
+	want, err := r.expected(ctx, schema.Version)
+	if err != nil {
+		return err
+	}
+	differences := want.Differences(r.there)
 	if len(differences) == 0 {
 		return nil
 	}
@@ -257,7 +278,10 @@ func (r *run) migrate(ctx context.Context, h half, wanted func(part) bool) error
 
 // step runs a migration on MySQL and MariaDB, where each statement commits.
 func (r *run) step(ctx context.Context, h half, wanted func(part) bool) error {
-	if err := r.begin(ctx, r.conn, h); err != nil {
+	record := func(do func(context.Context, database.DBTxConn, half) error) error {
+		return r.patiently(ctx, func() string { return schema.VersionTable }, func() error { return do(ctx, r.conn, h) })
+	}
+	if err := record(r.begin); err != nil {
 		return err
 	}
 	for _, s := range h.statements {
@@ -273,5 +297,5 @@ func (r *run) step(ctx context.Context, h half, wanted func(part) bool) error {
 			r.done(p)
 		}
 	}
-	return r.end(ctx, r.conn, h)
+	return record(r.end)
 }

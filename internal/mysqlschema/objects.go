@@ -17,7 +17,8 @@ import (
 func objectsIn(database string) string {
 	where := "TABLE_SCHEMA = IF(@@lower_case_table_names = 1, LOWER(" + database + "), " + database + ") AND TABLE_NAME LIKE 'dblock|_%' ESCAPE '|'"
 	return `SELECT 'column', TABLE_NAME, COLUMN_NAME, 0, CONCAT(DATA_TYPE,
-    COALESCE(CONCAT('(', COALESCE(CHARACTER_MAXIMUM_LENGTH, NULLIF(DATETIME_PRECISION, 0)), ')'), ''),
+    IF(COALESCE(CHARACTER_MAXIMUM_LENGTH, NULLIF(DATETIME_PRECISION, 0)) IS NULL, '',
+        CONCAT('(', COALESCE(CHARACTER_MAXIMUM_LENGTH, DATETIME_PRECISION), ')')),
     IF(IS_NULLABLE = 'YES', '', ' not null'), IF(NULLIF(COLUMN_DEFAULT, 'NULL') IS NULL, '', ' default'),
     IF(EXTRA LIKE '%auto_increment%', ' auto_increment', ''))
 FROM information_schema.COLUMNS WHERE ` + where + `
@@ -73,6 +74,14 @@ func Differences(ctx context.Context, conn mysqltext.Conn, name string, version 
 		return nil, err
 	}
 	want := schema.Expected(schema.MySQL, version)
+	if err := Forget(ctx, conn, name, want, have); err != nil {
+		return nil, err
+	}
+	return want.Differences(have), nil
+}
+
+// Forget deletes from want what may be there and the user may not see.
+func Forget(ctx context.Context, conn mysqltext.Conn, name string, want, have schema.Shape) (err error) {
 	unsure := map[string][]string{} // tables with columns that are not seen
 	for _, o := range want.Missing(have) {
 		if o.Kind == schema.Column {
@@ -82,11 +91,11 @@ func Differences(ctx context.Context, conn mysqltext.Conn, name string, version 
 	gone := map[string]bool{}
 	for table, columns := range unsure {
 		if gone[table], err = confirm(ctx, On(conn, name), table, columns); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	maps.DeleteFunc(want, func(o schema.Object, _ string) bool { return hidden(o, have, unsure, gone) })
-	return want.Differences(have), nil
+	return nil
 }
 
 // hidden reports whether an object may be there and the user lacks the privilege to see it. Each table has a primary key:

@@ -17,7 +17,8 @@ const ObjectsQuery = `WITH t AS (
       AND c.relkind IN ('r'::"char", 'p'::"char", 'v'::"char", 'm'::"char", 'f'::"char")
       AND pg_catalog.starts_with(c.relname::text, 'dblock_'::text)
 )
-SELECT 'column'::text, t.name, a.attname::text, pg_catalog.format_type(a.atttypid, a.atttypmod)
+SELECT 'column'::text, t.name, a.attname::text, pg_catalog.replace(pg_catalog.replace(
+        pg_catalog.format_type(a.atttypid, a.atttypmod), '"'::text, ''::text), 'pg_catalog.'::text, ''::text)
     || CASE WHEN a.attcollation <> y.typcollation THEN ' collate '::text || o.collname::text ELSE ''::text END
     || CASE WHEN a.attnotnull THEN ' not null'::text ELSE ''::text END
     || CASE WHEN a.attidentity <> ''::"char" THEN ' identity'::text WHEN a.atthasdef THEN ' default'::text ELSE ''::text END
@@ -25,11 +26,11 @@ FROM t JOIN pg_catalog.pg_attribute a ON a.attrelid = t.oid JOIN pg_catalog.pg_t
 LEFT JOIN pg_catalog.pg_collation o ON o.oid = a.attcollation
 WHERE a.attnum > 0::smallint AND NOT a.attisdropped
 UNION ALL
-SELECT 'index'::text, t.name, c.relname::text, CASE WHEN NOT i.indisvalid THEN 'invalid'::text ELSE
+SELECT 'index'::text, t.name, c.relname::text, COALESCE(CASE WHEN NOT i.indisvalid THEN 'invalid'::text ELSE
     CASE WHEN i.indisunique THEN 'unique '::text ELSE ''::text END || (
-        SELECT pg_catalog.string_agg(pg_catalog.pg_get_indexdef(i.indexrelid, k, true), ', '::text ORDER BY k)
+        SELECT pg_catalog.string_agg(pg_catalog.replace(pg_catalog.pg_get_indexdef(i.indexrelid, k, true), '"'::text, ''::text), ', '::text ORDER BY k)
         FROM pg_catalog.generate_series(1, i.indnkeyatts::integer) k
-    ) || CASE WHEN i.indpred IS NULL THEN ''::text ELSE ' partial'::text END END
+    ) || CASE WHEN i.indpred IS NULL THEN ''::text ELSE ' partial'::text END END, ''::text)
 FROM t JOIN pg_catalog.pg_index i ON i.indrelid = t.oid JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid
 UNION ALL
 SELECT 'check'::text, t.name, k.conname::text, CASE WHEN k.convalidated THEN 'valid'::text ELSE 'not valid'::text END
