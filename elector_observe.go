@@ -8,7 +8,7 @@ import (
 
 // Leader reads who leads, with the data that the leader publishes.
 //
-// Errors: ErrNotHeld where nobody alive leads, with the token of the last term if that is known, and what else the Locker's Holder returns.
+// Errors: ErrNotHeld if no living process leads, with the token of the last term if that is known, and what else the Locker's Holder returns.
 func (e *Elector) Leader(ctx context.Context) (HeldLock, error) { return e.look.Holder(ctx, e.key) }
 
 // Observe yields who leads, and then each change, until ctx ends; ErrNotHeld is yielded where nobody leads. It needs no

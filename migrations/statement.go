@@ -111,7 +111,7 @@ func parseClause(table, text string) (part, error) {
 	return part{}, fmt.Errorf("dblock: migrations: a clause of ALTER TABLE %s that is not understood: %s", table, text)
 }
 
-// clauses splits at the commas that stand in no parentheses and in no string.
+// clauses splits at the commas that are outside of parentheses and strings.
 func clauses(text string) []string {
 	var list []string
 	depth, from, quoted := 0, 0, false

@@ -510,7 +510,7 @@ const LastToken = `-- name: LastToken :one
 SELECT l.token FROM dblock_lease l WHERE l.lease_key = ?
 `
 
-// The token of a key's last acquisition, also if nobody holds it. A row that was removed is not found.
+// The token of the last acquisition of a key, held or not. A row that was removed is not found.
 func (q *Queries) LastToken(ctx context.Context, db DBTX, leaseKey []byte) (int64, error) {
 	row := db.QueryRowContext(ctx, LastToken, leaseKey)
 	var token int64

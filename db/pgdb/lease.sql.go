@@ -306,7 +306,7 @@ const LastToken = `-- name: LastToken :one
 SELECT l.token FROM dblock_lease l WHERE l.lease_key = $1
 `
 
-// The token of a key's last acquisition, also if nobody holds it. A row that was removed is not found.
+// The token of the last acquisition of a key, held or not. A row that was removed is not found.
 func (q *Queries) LastToken(ctx context.Context, db DBTX, leaseKey string) (int64, error) {
 	row := db.QueryRow(ctx, LastToken, leaseKey)
 	var token int64

@@ -18,7 +18,7 @@ import (
 const (
 	// marker is the first argument of a guardian.
 	marker = "guard-a-command"
-	// name is what a list of processes shows. It does not match dblock: whoever kills that by its name spares the guardian.
+	// name is what a list of processes shows. It does not match dblock, so killing that by name spares the guardian.
 	name = "lock-guardian"
 	// notice is how long after the command the processes may still run that it left behind, before the caller hears of it.
 	notice = 2 * time.Second

@@ -114,7 +114,7 @@ func (l *Locker) pauseOrRefuse(
 	return nil, nil
 }
 
-// lockedNow is the error of a call that found nobody who holds its key, and could not have it all
+// lockedNow is the error of a call that found no holder of its key, and could not have it all
 // the same.
 func (l *Locker) lockedNow(ctx context.Context, r dblock.Request) error {
 	if ctx.Err() != nil {

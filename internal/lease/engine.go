@@ -199,7 +199,7 @@ type Engine interface {
 	// List reads what is held, sorted by key.
 	List(ctx context.Context) ([]Listed, error)
 
-	// Look reads one lease, with its data; false where nobody alive holds it. It then returns the
+	// Look reads one lease, with its data; false if no living process holds it. It then returns the
 	// token of the last acquisition, or 0 if that is not known any more.
 	Look(ctx context.Context, key string) (l Listed, held bool, err error)
 

@@ -235,7 +235,7 @@ WHERE l.lease_key = sqlc.arg(lease_key)
   AND l.handle IS NOT NULL AND NOT l.shared AND (l.held_until IS NULL OR l.held_until > clock_timestamp())
   AND (l.member_id IS NULL OR m.expires_at > clock_timestamp());
 
--- The token of a key's last acquisition, also if nobody holds it. A row that was removed is not found.
+-- The token of the last acquisition of a key, held or not. A row that was removed is not found.
 -- name: LastToken :one
 SELECT l.token FROM dblock_lease l WHERE l.lease_key = sqlc.arg(lease_key);
 
