@@ -298,7 +298,8 @@ func effectsOfConflicts(t *testing.T, d *desk) {
 	if n := d.count(t, "SELECT sum(times) FROM suite_row"); n != 4 {
 		t.Errorf("%d updates", n)
 	}
-	if n := runs[made[0]] + runs[made[1]]; n != 3 || runs[made[2]] != 5 {
+	// The one that gave way may take its first row again before the other one gets it: then they deadlock once more.
+	if n := runs[made[0]] + runs[made[1]]; n < 3 || max(runs[made[0]], runs[made[1]]) > 5 || runs[made[2]] != 5 {
 		t.Errorf("%d runs of two that deadlock, %d of one that can't be", n, runs[made[2]])
 	}
 }
