@@ -48,7 +48,7 @@ type ElectorOptions struct {
 
 	// Failed is told of each error that Run goes on after: what kept it from campaigning for a while, and what fn returned
 	// when its term had ended. It is called on Run's goroutine, and must not block. A panic of
-	// its is ignored. Default: nothing is told.
+	// its is ignored. Default: nothing is called.
 	Failed func(err error)
 }
 

@@ -48,7 +48,7 @@ const (
 	quorumGrants = 4
 )
 
-// errOtherCaller is what waiters of a queue are told of a lock that their own process holds.
+// errOtherCaller is the error of waiters for a lock that their own process holds.
 func errOtherCaller(key string) error {
 	return &HeldError{Key: key, Holder: Holder{Label: "another caller of this process"}}
 }

@@ -26,7 +26,7 @@ func Backoff(first, most time.Duration) Option {
 }
 
 // OnConflict is told of each attempt that failed by what is tried again, the last one too: its error, and the attempt, from 1. It
-// runs before the pause, and holds it up. A panic of its is ignored. Default: nobody is told.
+// runs before the pause, and holds it up. A panic of its is ignored. Default: nothing is called.
 func OnConflict(f func(err error, attempt int)) Option { return func(p *Plan) { p.OnConflict = f } }
 
 // RetryIf adds to what is tried again. It is asked neither of an error that may mean a write (dblock.ErrOutcomeUnknown), nor of a

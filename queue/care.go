@@ -128,7 +128,7 @@ type groupPromotion struct {
 	ctx      context.Context
 	after    engine.Cursor
 	passed   map[engine.Group]bool // jobs of theirs are due before after: later ones must not overtake them
-	before   map[engine.Group]bool // found locked by the last promotion; nobody writes it
+	before   map[engine.Group]bool // found locked by the last promotion; it is not changed
 	locked   map[engine.Group]bool // found locked by this one
 	waits    int                   // groups that were waited for
 	suspects time.Duration         // that those of before have taken

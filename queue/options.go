@@ -132,7 +132,7 @@ type WorkerOptions struct {
 	Grace time.Duration
 
 	// Backoff says how long to wait before a job is tried again; attempt, from 1, is the one that has failed with err. If it panics,
-	// Observer.Trouble is told, and the default is taken. Default: Exponential(time.Second, 6*time.Hour).
+	// it is reported to Observer.Trouble, and the default is taken. Default: Exponential(time.Second, 6*time.Hour).
 	Backoff func(attempt int, err error) time.Duration
 
 	// Middleware is around each handler, the first outermost.
