@@ -20,6 +20,8 @@ const (
 	marker = "guard-a-command"
 	// name is what a list of processes shows. It does not match dblock, so killing that by name spares the guardian.
 	name = "lock-guardian"
+	// begin is the last line that the caller writes before it starts the guardian.
+	begin = "begin"
 	// notice is how long after the command the processes may still run that it left behind, before the caller hears of it.
 	notice = 2 * time.Second
 )
@@ -61,21 +63,26 @@ func guard(args []string) int {
 		}
 	}
 	g.adopts = adopt()
+	lines := bufio.NewScanner(orders)
+	if err := g.mayStart(lines); err != nil {
+		g.report("failed " + err.Error())
+		return 1
+	}
 	if err := g.start(argv, join); err != nil {
 		g.report("failed " + strings.ReplaceAll(err.Error(), "\n", " "))
 		return 1
 	}
 	g.report("started " + strconv.Itoa(g.pid))
-	lines, ended, over := make(chan string), make(chan syscall.WaitStatus, 1), make(chan struct{})
-	go read(orders, lines)
+	heard, ended, over := make(chan string), make(chan syscall.WaitStatus, 1), make(chan struct{})
+	go read(lines, heard)
 	go g.reap(ended, over)
 	for {
 		select {
-		case line, ok := <-lines:
+		case line, ok := <-heard:
 			if ok {
 				g.obey(line)
 			} else {
-				g.dead, lines = true, nil
+				g.dead, heard = true, nil
 			}
 		case <-signals:
 			g.ask()
@@ -133,10 +140,24 @@ func (g *guarded) start(argv []string, join int) error {
 	return p.Release() // reap waits for it
 }
 
-func read(orders *os.File, lines chan<- string) {
-	defer close(lines)
-	for s := bufio.NewScanner(orders); s.Scan(); {
-		lines <- s.Text()
+// mayStart takes in what the caller wrote before it started this process. The command is not started if its time has passed.
+func (g *guarded) mayStart(lines *bufio.Scanner) error {
+	for lines.Scan() {
+		if lines.Text() == begin {
+			if g.passed(0) {
+				return errors.New("the command was not started: its time was over")
+			}
+			return nil
+		}
+		g.obey(lines.Text())
+	}
+	return errors.New("the command was not started: the caller has ended")
+}
+
+func read(lines *bufio.Scanner, heard chan<- string) {
+	defer close(heard)
+	for lines.Scan() {
+		heard <- lines.Text()
 	}
 }
 
@@ -161,7 +182,7 @@ func (g *guarded) reap(ended chan<- syscall.WaitStatus, over chan<- struct{}) {
 	}
 }
 
-// obey does what the caller says: "until WALL REMAINING", in nanoseconds, or "end".
+// obey does what the caller says: "until WALL REMAINING", in nanoseconds, or "end". See begin for the other line.
 func (g *guarded) obey(line string) {
 	fields := numbers64(line)
 	switch {
@@ -191,16 +212,19 @@ func (g *guarded) ask() {
 	g.signal(syscall.SIGCONT)
 }
 
+// passed reports whether the command's time ended at least d ago.
+func (g *guarded) passed(d time.Duration) bool {
+	now := time.Now()
+	return !g.until[0].IsZero() && (now.After(g.until[0].Add(d)) || now.After(g.until[1].Add(d)))
+}
+
 // act does what the time asks for.
 func (g *guarded) act() {
 	now := time.Now()
-	passed := func(d time.Duration) bool {
-		return !g.until[0].IsZero() && (now.After(g.until[0].Add(d)) || now.After(g.until[1].Add(d)))
-	}
-	if passed(0) {
+	if g.passed(0) {
 		g.ask()
 	}
-	if g.dead || passed(g.slack) || !g.kill.IsZero() && !now.Before(g.kill) {
+	if g.dead || g.passed(g.slack) || !g.kill.IsZero() && !now.Before(g.kill) {
 		g.kill, g.dead = now, true
 		g.signal(syscall.SIGKILL)
 	}

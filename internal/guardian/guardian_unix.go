@@ -111,6 +111,7 @@ func (r *run) start(path string) error {
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // what is sent to the caller's group does not reach it
 	r.cmd.WaitDelay = time.Second                           // for a reader of Stdin that never ends
 	r.extend()
+	r.order(begin)
 	if err := r.cmd.Start(); err != nil {
 		r.close()
 		return err
