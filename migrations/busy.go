@@ -1,6 +1,7 @@
 package migrations
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -22,6 +23,8 @@ import (
 const (
 	patience = 500 * time.Millisecond
 	breath   = 500 * time.Millisecond
+
+	longestTry = time.Second // MySQL's patience
 )
 
 // What servers answer where a lock did not come in time, or two wait for each other.
@@ -41,16 +44,18 @@ func blocked(err error) bool {
 
 // patiently tries until no lock is in the way, for as long as LockTimeout says.
 func (r *run) patiently(ctx context.Context, table func() string, try func() error) error {
-	began := time.Now()
+	var waited time.Duration // without the time that the statement itself took
 	for {
+		began := time.Now()
 		err := try()
 		if !blocked(err) {
 			return err
 		}
+		waited += min(time.Since(began), longestTry)
 		pause := breath + rand.N(breath)
-		if waited := time.Since(began); waited+pause > r.opts.LockTimeout {
+		if waited+pause > r.opts.LockTimeout {
 			return fmt.Errorf("%w: %s was in use for all of %v: %s: end it, or run this again when it has ended: %w",
-				dblock.ErrBusy, table(), waited.Round(time.Millisecond), r.blocker(ctx, table()), err)
+				dblock.ErrBusy, cmp.Or(table(), "a table"), waited.Round(time.Millisecond), r.blocker(ctx, table()), err)
 		}
 		timer := time.NewTimer(pause)
 		select {
@@ -58,11 +63,12 @@ func (r *run) patiently(ctx context.Context, table func() string, try func() err
 			timer.Stop()
 			return context.Cause(ctx)
 		case <-timer.C:
+			waited += pause
 		}
 	}
 }
 
-// Each of these finds the session that has used a table for longest: its number, user, program and address.
+// The first two find the session that has used a table for longest, the third the oldest transaction: number, user, program or address.
 const (
 	blockerPostgres = `SELECT l.pid::text, COALESCE(a.usename::text, ''::text), COALESCE(a.application_name, ''::text)
 FROM pg_catalog.pg_locks l LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid
@@ -84,18 +90,20 @@ WHERE p.ID <> CONNECTION_ID() ORDER BY t.trx_started LIMIT 1`
 func (r *run) blocker(ctx context.Context, table string) string {
 	var id, user, from string
 	var err error
+	which := "which is in the way"
 	if r.engine == Postgres {
 		err = r.conn.QueryRowContext(ctx, blockerPostgres, r.engine.qualify(r.schema)(table)).Scan(&id, &user, &from)
 	} else {
 		err = r.conn.QueryRowContext(ctx, blockerMySQL, r.schema, table).Scan(&id, &user, &from)
-		if err != nil {
+		if err != nil { // MariaDB shows no metadata locks
 			err = r.conn.QueryRowContext(ctx, blockerInnoDB).Scan(&id, &user, &from)
+			which = "which is the oldest transaction of the server, and may be the one"
 		}
 	}
 	if err != nil {
 		return "a transaction of another session, which this user may not see"
 	}
-	return fmt.Sprintf("session %s of user %q (%q) has a transaction open", id, user, from)
+	return fmt.Sprintf("session %s of user %q (%q) has a transaction open, %s", id, user, from, which)
 }
 
 // lockTimeout bounds the waits of a Postgres session, or of its transaction.
