@@ -55,7 +55,7 @@ func (t *Table[V, DB]) judge(facts engine.Facts) (*engine.Plan, error) {
 
 func (t *Table[V, DB]) judgeVersion(name string, c engine.Column, known bool) error {
 	s := t.spec
-	want := t.e.Definition(s.Kind)
+	want := t.e.Definition(s)
 	switch {
 	case !known && s.Kind == engine.Columns:
 		return invalid("version", "%s has no column %q", s.Table, name)

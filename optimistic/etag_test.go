@@ -22,7 +22,7 @@ func TestETag(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 7, 1, 12, 0, 0, 123456789, time.FixedZone("", 3600))
 	for want, got := range map[string]string{
-		`"3"`: optimistic.ETag(3), `"-3"`: optimistic.ETag(number(-3)), `"18446744073709551615"`: optimistic.ETag(uint64(math.MaxUint64)),
+		`"0"`: optimistic.ETag(0), `"3"`: optimistic.ETag(3), `"-3"`: optimistic.ETag(number(-3)), `"18446744073709551615"`: optimistic.ETag(uint64(math.MaxUint64)),
 		`"v,1"`: optimistic.ETag("v,1"), `"%22a%20b%22%25%C3%A4%00"`: optimistic.ETag(text("\"a b\"%ä\x00")), `""`: optimistic.ETag(""),
 		`"00010203-0405-0607-0809-0a0b0c0d0e0f"`: optimistic.ETag(id{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}),
 		`"1782903600123456"`:                     optimistic.ETag(at),

@@ -18,8 +18,8 @@ import (
 // DB is what the engine room calls so: a pool, a connection or a transaction. Make one with NewTable of pgoptimistic or
 // mysqloptimistic, once, and share it: it is safe for concurrent use.
 //
-// The version expected is a required argument, and its zero value is refused: a row is overwritten unseen through Any alone. A
-// write is one statement, and so is atomic without a transaction. Where it hits no row, one more statement tells a conflict from a
+// The version expected is a required argument, and its zero value is refused, but by IntFromZero: a row is overwritten unseen
+// through Any alone. A write is one statement, and so is atomic without a transaction. Where it hits no row, one more statement tells a conflict from a
 // row that does not exist, and nothing was written.
 //
 // At its first use a Table asks the server for the columns and indexes of the table, once: see Check. It has the verdict of the
@@ -51,7 +51,7 @@ const maxStmts = 512
 // New is for the engine rooms: use their NewTable.
 func New[V, DB any](e engine.Engine[DB], table, key string, version Token[V]) (*Table[V, DB], error) {
 	if version.kind == 0 {
-		return nil, invalid("version", "make one with Int, Timestamp, UUID or Columns")
+		return nil, invalid("version", "make one with Int, IntFromZero, Timestamp, UUID or Columns")
 	}
 	from, err := rowlock.Table(table, e.Quote())
 	if err != nil {
@@ -75,7 +75,7 @@ func New[V, DB any](e engine.Engine[DB], table, key string, version Token[V]) (*
 	}
 	return &Table[V, DB]{
 		e: e, token: version, stmts: map[string]*engine.Stmt{},
-		spec: engine.Spec{Table: table, From: from, Key: key, Kind: version.kind, Columns: version.columns},
+		spec: engine.Spec{Table: table, From: from, Key: key, Kind: version.kind, First: version.first, Columns: version.columns},
 	}, nil
 }
 
@@ -129,8 +129,12 @@ func (t *Table[V, DB]) sound(key any, raw engine.Raw, void bool) error {
 	if !void {
 		found = fmt.Sprint(shown(any(t.token.pack(raw))))
 	}
+	hint := ""
+	if t.spec.Kind == engine.Int && raw.N == 0 && !void {
+		hint = "; " + fromZero
+	}
 	return invalid("version", "%s has %s in its column %q, which is no version; nothing was written: give it one, "+
-		"and have the column made as %s", Row{Table: t.spec.Table, Key: key}.name(), found, t.spec.Columns[0], t.e.Definition(t.spec.Kind))
+		"and have the column made as %s%s", Row{Table: t.spec.Table, Key: key}.name(), found, t.spec.Columns[0], t.e.Definition(t.spec), hint)
 }
 
 // begin checks the key, and the table if that was not done yet.

@@ -9,10 +9,11 @@ import (
 	"github.com/dblock-go/dblock/optimistic/internal/engine"
 )
 
-// Token says what tells that a row of a Table has changed, and of which Go type that is. Make one with Int, Timestamp, UUID or
-// Columns.
+// Token says what tells that a row of a Table has changed, and of which Go type that is. Make one with Int, IntFromZero,
+// Timestamp, UUID or Columns.
 type Token[V any] struct {
 	kind    engine.Kind
+	first   int64 // of Int: the version of a new row
 	columns []string
 	pack    func(engine.Raw) V
 	unpack  func(V) (engine.Raw, error)
@@ -28,18 +29,32 @@ type Set map[string]any
 // Int is a version that is an integer and grows by one with each write: column BIGINT NOT NULL DEFAULT 1, or a smaller integer.
 // Versions begin at 1: 0 is refused, as it is what a version is that was never read. It does not see that a row was deleted and
 // made anew, which begins at 1 again: where that happens use UUID.
-func Int(column string) Token[int64] {
+func Int(column string) Token[int64] { return integer(column, 1) }
+
+// IntFromZero is Int for tables whose versions begin at 0: Rails (lock_version), Hibernate and JPA (@Version) make such. Upsert
+// inserts rows at version 0. A version below 0 is refused.
+//
+// It cannot refuse the 0 of a version that was never read: a write with that hits a row that has not been
+// written since its insert. Use Int for tables of your own.
+func IntFromZero(column string) Token[int64] { return integer(column, 0) }
+
+func integer(column string, first int64) Token[int64] {
 	return Token[int64]{
-		kind: engine.Int, columns: []string{column},
+		kind: engine.Int, first: first, columns: []string{column},
 		pack: func(r engine.Raw) int64 { return r.N },
 		unpack: func(v int64) (engine.Raw, error) {
-			if v <= 0 {
-				return engine.Raw{}, invalid("expected", "the version %d was never read from a row: versions begin at 1", v)
+			switch {
+			case v >= first:
+				return engine.Raw{N: v}, nil
+			case v == 0:
+				return engine.Raw{}, invalid("expected", "the version 0 was never read from a row: versions begin at 1; %s", fromZero)
 			}
-			return engine.Raw{N: v}, nil
+			return engine.Raw{}, invalid("expected", "the version %d was never read from a row: versions begin at %d", v, first)
 		},
 	}
 }
+
+const fromZero = "if those of this table begin at 0, use IntFromZero"
 
 // Timestamp is a version that the server sets to its clock, in microseconds, and always later than the version before, whatever
 // its clock does: column TIMESTAMPTZ or TIMESTAMP (in UTC) on Postgres, DATETIME(6) (in UTC) on MySQL and MariaDB, NOT NULL. One

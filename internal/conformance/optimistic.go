@@ -63,6 +63,7 @@ func (e Optimistic) Run(t *testing.T) {
 		"RepeatsOnWhatIsThere":         repeatsOnWhatIsThere,
 		"ControlOverwritesBlindly":     controlOverwritesBlindly,
 		"TellsStaleFromGone":           tellsStaleFromGone,
+		"UpdatesFromZero":              updatesFromZero,
 		"CountsOnOneRow":               countsOnOneRow,
 		"CountsOnManyRows":             countsOnManyRows,
 		"IsACASRegister":               isACASRegister,

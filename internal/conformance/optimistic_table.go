@@ -66,6 +66,7 @@ func (e OptTables[DB]) Run(t *testing.T) {
 		"Upsert":                         upserts[DB],
 		"UpsertAnotherIndex":             upsertAnotherIndex[DB],
 		"UpsertRace":                     upsertRace[DB],
+		"VersionsFromZero":               versionsFromZero[DB],
 		"Many":                           manyRows[DB],
 		"ManyBadInput":                   manyBadInput[DB],
 		"ManyTypes":                      manyTypes[DB],

@@ -67,6 +67,21 @@ func tellsStaleFromGone(l *ledger) {
 	}
 }
 
+// updatesFromZero: the caller's own queries may have versions that begin at 0.
+func updatesFromZero(l *ledger) {
+	l.outside("UPDATE account SET version = 0 WHERE id = 1")
+	got, attempts, err := l.disturbed(false, 1)
+	if want := (Account{1, 1110, 2}); err != nil || got != want || attempts != 2 {
+		l.Errorf("%d attempts, %+v, %v: want %+v", attempts, got, err, want)
+	}
+	l.outside("UPDATE account SET version = 0 WHERE id = 1")
+	_, _, err = l.disturbed(false, 1, optimistic.Attempts(1))
+	var conflict *optimistic.ConflictError
+	if !errors.As(err, &conflict) || conflict.Expected != int64(0) {
+		l.Errorf("a row that has changed since it was at 0: %v", err)
+	}
+}
+
 // crowd has workers add 1 to rows, as the n-th call says, with options that nobody is given up on.
 func (l *ledger) crowd(workers, each int, rowOf func(n int64) int64) (calls int64) {
 	var n atomic.Int64

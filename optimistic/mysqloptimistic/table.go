@@ -38,10 +38,10 @@ func (room) Quote() string { return "`" }
 // Fold: names of columns are compared without regard to case.
 func (room) Fold(name string) string { return strings.ToLower(name) }
 
-func (room) Definition(kind engine.Kind) string {
-	switch kind {
+func (room) Definition(s engine.Spec) string {
+	switch s.Kind {
 	case engine.Int:
-		return "BIGINT NOT NULL DEFAULT 1"
+		return fmt.Sprintf("BIGINT NOT NULL DEFAULT %d", s.First)
 	case engine.Timestamp:
 		return "DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6))"
 	default:

@@ -2,6 +2,7 @@ package mysqloptimistic
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/dblock-go/dblock/optimistic/internal/engine"
@@ -98,7 +99,7 @@ func (room) Text(p *engine.Plan, op engine.Op, set []engine.Column) string {
 	if op == engine.Insert {
 		switch p.Kind {
 		case engine.Int:
-			values = append(values, "1")
+			values = append(values, strconv.FormatInt(p.First, 10))
 		case engine.Timestamp, engine.UUID:
 			values = append(values, "?")
 		}

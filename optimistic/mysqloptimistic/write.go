@@ -92,7 +92,7 @@ func argsOf(p *engine.Plan, w engine.Write) []any {
 func nextOf(p *engine.Plan, w engine.Write) engine.Raw {
 	switch {
 	case p.Kind == engine.Int && w.Stmt.Op == engine.Insert:
-		return engine.Raw{N: 1}
+		return engine.Raw{N: p.First}
 	case p.Kind == engine.Int:
 		return engine.Raw{N: w.Expected.N + 1}
 	case p.Kind == engine.Columns:
@@ -153,7 +153,7 @@ func lockVersion(ctx context.Context, db DB, p *engine.Plan, key any) (r engine.
 		}
 	}
 	if ok = r.N < engine.LastMoment; p.Kind == engine.Int { // some modes cut what is beyond the last version
-		ok = r.N > 0 && uint64(r.N) < p.Token[0].Max
+		ok = r.N >= p.First && uint64(r.N) < p.Token[0].Max
 	}
 	return r, now, ok && !void, rows.Err()
 }

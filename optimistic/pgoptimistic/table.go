@@ -30,10 +30,10 @@ func (room) Quote() string { return `"` }
 
 func (room) Fold(name string) string { return name }
 
-func (room) Definition(kind engine.Kind) string {
-	switch kind {
+func (room) Definition(s engine.Spec) string {
+	switch s.Kind {
 	case engine.Int:
-		return "BIGINT NOT NULL DEFAULT 1"
+		return fmt.Sprintf("BIGINT NOT NULL DEFAULT %d", s.First)
 	case engine.Timestamp:
 		return "TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp()"
 	default:

@@ -92,7 +92,7 @@ func bump(p *engine.Plan, given string) string {
 func first(p *engine.Plan, given string) string {
 	switch p.Kind {
 	case engine.Int:
-		return "1"
+		return strconv.FormatInt(p.First, 10)
 	case engine.Timestamp:
 		return now(p.Token[0])
 	default:
@@ -111,7 +111,7 @@ func (room) Text(p *engine.Plan, op engine.Op, set []engine.Column) string {
 	case op == engine.Update || op == engine.Delete:
 		where += " AND " + matches(p, func(int) string { return param() })
 	case op == engine.UpdateAny && p.Kind == engine.Int:
-		where += fmt.Sprintf(" AND t.%s %s 0", quoted(p.Token[0].Name), in(p.Token[0], ">")) // 0 is no version
+		where += fmt.Sprintf(" AND t.%s %s %d", quoted(p.Token[0].Name), in(p.Token[0], ">="), p.First) // what is lower is no version
 	}
 	guard := unaltered(p, set)
 	where += " AND " + guard

@@ -35,6 +35,7 @@ type Spec struct {
 	From    string // the same, quoted
 	Key     string
 	Kind    Kind
+	First   int64    // of Int: the version of a new row, 0 or 1
 	Columns []string // of the version; several for Columns alone
 }
 
@@ -151,8 +152,8 @@ type Engine[DB any] interface {
 	// Quote is the sign around names. Fold is how names are compared.
 	Quote() string
 	Fold(name string) string
-	// Definition is how a column of a kind is to be made.
-	Definition(Kind) string
+	// Definition is how the column of the version is to be made.
+	Definition(Spec) string
 	// Fits tells why a column can't keep a version of the kind; empty: it can.
 	Fits(Kind, Column) string
 
