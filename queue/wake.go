@@ -62,9 +62,9 @@ func (q *Queue) heard(n engine.News) {
 	}
 }
 
-// isFor tells whether a worker is to look when there are jobs of a queue.
+// isFor tells whether a worker is to look when there are jobs of a queue, which is named or given by its topic.
 func (w *worker) isFor(queue string) bool {
-	return queue == w.o.Queue || queue == engine.AnyQueue && !w.leavesJobs()
+	return queue == w.o.Queue || queue == w.topic || queue == engine.AnyQueue && !w.leavesJobs()
 }
 
 // hints is how a worker goes about what other processes tell. All hear of a job at the same moment, and one of them gets it. So each waits

@@ -18,6 +18,8 @@ type worker struct {
 	q *Queue
 	o WorkerOptions
 
+	topic string // of its queue
+
 	base  context.Context // of all handlers
 	abort context.CancelCauseFunc
 	line  *line         // claimed, and not begun
@@ -92,7 +94,7 @@ func (q *Queue) Work(ctx context.Context, o WorkerOptions) error {
 		return err
 	}
 	w := &worker{
-		q: q, o: o, line: newLine(), limit: o.Batch, patience: q.o.Timeout, piece: firstPiece, claims: make(map[*claim]struct{}),
+		q: q, o: o, topic: engine.Topic(o.Queue), line: newLine(), limit: o.Batch, patience: q.o.Timeout, piece: firstPiece, claims: make(map[*claim]struct{}),
 		kick: make(chan struct{}, o.Exchanges), word: make(chan struct{}, 1),
 	}
 	w.base, w.abort = context.WithCancelCause(context.WithoutCancel(ctx))

@@ -116,7 +116,7 @@ WITH ask AS MATERIALIZED (
 SELECT passed.lease_key::text AS lease_key, passed.was::uuid AS handle, true AS freed,
        COALESCE(CASE WHEN passed.handle IS NOT NULL THEN pg_catalog.pg_notify('dblock_released', chr(1) || replace(passed.handle::text, '-', ''))::text
                      WHEN EXISTS (SELECT 1 FROM dblock_lease_waiter w WHERE w.lease_key = passed.lease_key AND w.expires_at > clock_timestamp())
-                     THEN pg_catalog.pg_notify('dblock_released', passed.lease_key)::text END, '')::text AS notified
+                     THEN pg_catalog.pg_notify('dblock_released', pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(passed.lease_key, 'UTF8')), 'hex'))::text END, '')::text AS notified
 FROM passed
 UNION ALL
 SELECT ask.lease_key, ask.handle, false, ''

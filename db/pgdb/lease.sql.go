@@ -507,7 +507,7 @@ WHERE l.lease_key = $1 AND l.handle = $2 AND ($3::bigint = 0 OR l.token = $3::bi
   AND pg_catalog.set_config('lock_timeout', $4, true) IS NOT NULL
 RETURNING COALESCE(CASE WHEN EXISTS (SELECT 1 FROM dblock_lease_waiter w
                                      WHERE w.lease_key = l.lease_key AND w.expires_at > clock_timestamp())
-                   THEN pg_catalog.pg_notify('dblock_released', l.lease_key)::text END, '')::text AS notified
+                   THEN pg_catalog.pg_notify('dblock_released', pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(l.lease_key, 'UTF8')), 'hex'))::text END, '')::text AS notified
 `
 
 type ReleaseLeaseParams struct {
@@ -552,7 +552,7 @@ WITH ask AS MATERIALIZED (
 SELECT freed.lease_key::text AS lease_key, freed.handle::uuid AS handle, true AS freed,
        COALESCE(CASE WHEN EXISTS (SELECT 1 FROM dblock_lease_waiter w
                                   WHERE w.lease_key = freed.lease_key AND w.expires_at > clock_timestamp())
-                THEN pg_catalog.pg_notify('dblock_released', freed.lease_key)::text END, '')::text AS notified
+                THEN pg_catalog.pg_notify('dblock_released', pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(freed.lease_key, 'UTF8')), 'hex'))::text END, '')::text AS notified
 FROM freed
 UNION ALL
 SELECT ask.lease_key, ask.handle, false, ''

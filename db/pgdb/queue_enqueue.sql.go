@@ -27,7 +27,7 @@ WITH ask AS (
     INSERT INTO dblock_queue_ready (queue, priority, job_id)
     SELECT a.queue, a.priority, a.job_id FROM ask a WHERE a.delay_us = 0
 )
-SELECT pg_catalog.count(pg_catalog.pg_notify($1, 'jobs :' || told.queue))
+SELECT pg_catalog.count(pg_catalog.pg_notify($1, 'jobs :' || pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(told.queue, 'UTF8')), 'hex')))
 FROM (SELECT DISTINCT a.queue FROM ask a WHERE a.delay_us = 0 AND $1::text <> '') told
 `
 

@@ -13,6 +13,7 @@ import (
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/merge"
 	"github.com/dblock-go/dblock/internal/pace"
+	"github.com/dblock-go/dblock/internal/schema"
 )
 
 // Waits is which keys a process waits for: the database knows of each once, and what is heard of it
@@ -27,11 +28,12 @@ type Waits struct {
 	end    context.CancelFunc
 	tasks  sync.WaitGroup
 
-	mu    sync.Mutex
-	keys  map[string]*waited
-	turns map[string]*turn // those with a ticket, by their handles
-	news  chan struct{}    // holds one: a key is waited for that was not before
-	hears bool             // notifications come
+	mu     sync.Mutex
+	keys   map[string]*waited
+	topics map[string]string // the keys, by their topics
+	turns  map[string]*turn  // those with a ticket, by their handles
+	news   chan struct{}     // holds one: a key is waited for that was not before
+	hears  bool              // notifications come
 
 	closed bool
 
@@ -69,7 +71,9 @@ type bell struct {
 const waitsFor = 2 * time.Minute
 
 func newWaits(e Engine, m *member.Member, c clock.Clock) *Waits {
-	w := &Waits{engine: e, member: m, clock: c, keys: make(map[string]*waited), news: make(chan struct{}, 1)}
+	w := &Waits{
+		engine: e, member: m, clock: c, keys: make(map[string]*waited), topics: make(map[string]string), news: make(chan struct{}, 1),
+	}
 	w.notes = merge.New(merge.Options[note, struct{}]{
 		Late: func(note, merge.Answer[struct{}]) {}, // it outlives its caller: else it could come after the end of the wait
 		Run:  w.tell, Key: func(n note) string { return n.key }, Ends: func(n note) bool { return n.id == member.ID{} },
@@ -105,6 +109,7 @@ func (w *Waits) start(ctx context.Context, key string) (*bell, error) {
 	if of == nil {
 		of = &waited{bells: make(map[*bell]struct{})}
 		w.keys[key] = of
+		w.topics[schema.Topic(key)] = key
 	}
 	if len(of.bells) == 0 {
 		of.since, of.watched = w.clock.Now(), false
@@ -177,19 +182,24 @@ func (w *Waits) tidy(batch []note) (waits, ends map[member.ID][]string) {
 				ends[of.told] = append(ends[of.told], key)
 			}
 			delete(w.keys, key)
+			delete(w.topics, schema.Topic(key))
 		}
 	}
 	return waits, ends
 }
 
-// ring is called for each key that was given back while somebody waited.
+// ring is called for each key that was released while a caller waited. It is given the key or its topic.
 func (w *Waits) ring(key string) {
 	if w.ringTurn(key) {
 		return
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.ringLocked(w.keys[key])
+	of := w.keys[key]
+	if of == nil {
+		of = w.keys[w.topics[key]]
+	}
+	w.ringLocked(of)
 }
 
 func (w *Waits) ringLocked(of *waited) {

@@ -1,6 +1,8 @@
 package schema
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"strings"
 	"unicode"
@@ -49,4 +51,11 @@ func checkName(name string) error {
 		return fmt.Errorf("dblock: schema name %q is blank", name)
 	}
 	return nil
+}
+
+// Topic returns what a notification on Postgres says of a name: its SHA-256 in hexadecimal. Every role of a database can
+// listen there, and the name of a key or of a queue can be a secret. The statements in queries/postgres compute the same.
+func Topic(name string) string {
+	sum := sha256.Sum256([]byte(name))
+	return hex.EncodeToString(sum[:])
 }

@@ -32,7 +32,7 @@ WITH ask AS MATERIALIZED (
     INSERT INTO dblock_queue_ready (queue, priority, job_id)
     SELECT t.queue, t.priority, t.job_id FROM todo t WHERE t.delay_us = 0 AND t.group_key = ''
 ), told AS MATERIALIZED (
-    SELECT pg_catalog.count(pg_catalog.pg_notify(sqlc.arg(channel), 'jobs :' || d.queue)) AS queues
+    SELECT pg_catalog.count(pg_catalog.pg_notify(sqlc.arg(channel), 'jobs :' || pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(d.queue, 'UTF8')), 'hex'))) AS queues
     FROM (SELECT DISTINCT t.queue FROM todo t WHERE t.delay_us = 0 AND sqlc.arg(channel)::text <> '') d
 )
 SELECT a.job_id::uuid AS job_id FROM ask a CROSS JOIN told

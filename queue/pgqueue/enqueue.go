@@ -91,7 +91,7 @@ func (t callerTx) Insert(ctx context.Context, jobs []engine.Insert, tell bool) (
 func (t callerTx) tell(ctx context.Context, jobs []engine.Insert, channel string) error {
 	var payloads []string
 	for i := range jobs {
-		if payload := ofJobs + ":" + jobs[i].Queue; jobs[i].Delay == 0 && !slices.Contains(payloads, payload) {
+		if payload := ofJobs + ":" + engine.Topic(jobs[i].Queue); jobs[i].Delay == 0 && !slices.Contains(payloads, payload) {
 			payloads = append(payloads, payload)
 		}
 	}

@@ -13,7 +13,8 @@ import (
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
-// What is notified: "jobs SENDER:QUEUE", with no sender where a statement of a caller's transaction tells, and "word SENDER:MEMBER".
+// What is notified: "jobs SENDER:TOPIC", with no sender if a statement of a caller's transaction tells, and "word SENDER:MEMBER". A topic
+// is the hash of a queue's name, as every role of a database can listen.
 const (
 	ofJobs = "jobs "
 	ofWord = "word "
@@ -42,7 +43,7 @@ func (d *database) Tell(ctx context.Context, news []engine.News) error {
 
 func (d *database) payload(n engine.News) string {
 	if n.IsOfJobs() {
-		return ofJobs + d.sender + ":" + n.Queue
+		return ofJobs + d.sender + ":" + engine.Topic(n.Queue)
 	}
 	return ofWord + d.sender + ":" + n.Member.String()
 }

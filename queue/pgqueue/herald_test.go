@@ -1,6 +1,8 @@
 package pgqueue_test
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -48,7 +50,7 @@ func TestTellsOfCopiedJobs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n, err := conn.Conn().WaitForNotification(t.Context()); err != nil || n.Payload != "jobs :copied" {
+	if n, err := conn.Conn().WaitForNotification(t.Context()); err != nil || n.Payload != fmt.Sprintf("jobs :%x", sha256.Sum256([]byte("copied"))) {
 		t.Errorf("heard %+v, %v", n, err)
 	}
 }

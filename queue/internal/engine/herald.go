@@ -4,12 +4,21 @@ import (
 	"context"
 
 	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/internal/schema"
 )
 
 // News is what processes tell each other: it may be lost, and come late or more than once. It is of one of both.
 type News struct {
-	Queue  string    // of which there are jobs to be taken; AnyQueue: of some
+	Queue  string    // of which there are jobs to be taken; AnyQueue: of some; if it was heard, its Topic
 	Member member.ID // who has been left word for
+}
+
+// Topic is what a notification says of a queue. It is empty for AnyQueue.
+func Topic(queue string) string {
+	if queue == AnyQueue {
+		return AnyQueue
+	}
+	return schema.Topic(queue)
 }
 
 // AnyQueue stands for all.
