@@ -34,6 +34,26 @@ func (e *engine) List(ctx context.Context) ([]lease.Listed, error) {
 	return listed, nil
 }
 
+// HoldersOf reads the acquisitions that hold one key.
+func (e *engine) HoldersOf(ctx context.Context, key string) ([]lease.Listed, error) {
+	var rows []mysqldb.HoldersOfKeyRow
+	err := e.read(ctx, func(on mysqldb.DBTX) (err error) {
+		rows, err = e.q.HoldersOfKey(ctx, on, []byte(key), []byte(key), []byte(key))
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	holders := make([]lease.Listed, len(rows))
+	for i, r := range rows {
+		holders[i] = lease.Listed{
+			Key: key, Mode: dblock.Mode(r.Mode), Token: r.Token, Handle: id(r.Handle.String), MemberLabel: string(r.MemberLabel),
+			Holder: lease.Holder{Member: id(r.MemberID.String), Label: string(r.Label), Token: r.Token},
+		}
+	}
+	return holders, nil
+}
+
 // Look reads one lease.
 func (e *engine) Look(ctx context.Context, key string) (l lease.Listed, held bool, err error) {
 	var r mysqldb.LookAtLeaseRow

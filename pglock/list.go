@@ -29,6 +29,22 @@ func (e *engine) List(ctx context.Context) ([]lease.Listed, error) {
 	return listed, nil
 }
 
+// HoldersOf reads the acquisitions that hold one key.
+func (e *engine) HoldersOf(ctx context.Context, key string) ([]lease.Listed, error) {
+	rows, err := e.q.HoldersOfKey(ctx, e.on(e.pool), key)
+	if err != nil {
+		return nil, err
+	}
+	holders := make([]lease.Listed, len(rows))
+	for i, r := range rows {
+		holders[i] = lease.Listed{
+			Key: key, Mode: dblock.Mode(r.Mode), Token: r.Token, Handle: r.Handle.Bytes, MemberLabel: r.MemberLabel,
+			Holder: lease.Holder{Member: r.MemberID.Bytes, Label: r.Label, Token: r.Token},
+		}
+	}
+	return holders, nil
+}
+
 // Look reads one lease.
 func (e *engine) Look(ctx context.Context, key string) (l lease.Listed, held bool, err error) {
 	r, err := e.q.LookAtLease(ctx, e.on(e.pool), key)

@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -207,6 +208,7 @@ type proxy struct {
 	dsn     string
 	silence chan struct{}
 	cut     func()
+	answers atomic.Int64 // bytes from the server
 }
 
 // hostPort finds the address in a DSN of either engine.
@@ -233,19 +235,20 @@ func newProxy(t *testing.T, dsn string) *proxy {
 				_ = client.Close()
 				continue
 			}
-			go p.pass(client, server)
-			go p.pass(server, client)
+			go p.pass(client, server, &p.answers)
+			go p.pass(server, client, new(atomic.Int64))
 		}
 	}()
 	return p
 }
 
 // pass copies until the proxy is cut; what comes after that is lost.
-func (p *proxy) pass(to io.WriteCloser, from io.Reader) {
+func (p *proxy) pass(to io.WriteCloser, from io.Reader, count *atomic.Int64) {
 	defer func() { _ = to.Close() }()
 	buffer := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(buffer)
+		count.Add(int64(n))
 		select {
 		case <-p.silence:
 			n = 0

@@ -460,6 +460,66 @@ func (q *Queries) FreeLeases(ctx context.Context, db DBTX, leaseKeys [][]byte) (
 	return items, nil
 }
 
+const HoldersOfKey = `-- name: HoldersOfKey :many
+SELECT CAST(held.mode AS SIGNED) AS mode, CAST(held.token AS SIGNED) AS token, held.handle, held.member_id, held.label,
+       COALESCE(m.label, '') AS member_label
+FROM (
+    SELECT 0 AS mode, l.token, l.handle, l.member_id, l.held_until, l.label
+    FROM dblock_lease l WHERE l.lease_key = ? AND l.handle IS NOT NULL AND NOT l.shared
+    UNION ALL
+    SELECT 1, r.token, r.handle, r.member_id, r.held_until, r.label
+    FROM dblock_reader r WHERE r.lease_key = ?
+    UNION ALL
+    SELECT 2, MAX(p.token), p.handle, p.member_id, MAX(p.held_until), p.label
+    FROM dblock_permit p WHERE p.lease_key = ? AND p.handle IS NOT NULL
+    GROUP BY p.handle, p.member_id, p.label
+) held
+LEFT JOIN dblock_member m ON m.member_id = held.member_id
+WHERE (held.held_until IS NULL OR held.held_until > +UTC_TIMESTAMP(6))
+  AND (held.member_id IS NULL OR m.expires_at > +UTC_TIMESTAMP(6))
+ORDER BY held.mode, held.handle
+`
+
+type HoldersOfKeyRow struct {
+	Mode        int64
+	Token       int64
+	Handle      sql.NullString
+	MemberID    sql.NullString
+	Label       []byte
+	MemberLabel []byte
+}
+
+// The acquisitions that hold one key. Each table is asked by its index: no other key's rows are read.
+func (q *Queries) HoldersOfKey(ctx context.Context, db DBTX, exclusiveKey []byte, sharedKey []byte, permitsKey []byte) ([]HoldersOfKeyRow, error) {
+	rows, err := db.QueryContext(ctx, HoldersOfKey, exclusiveKey, sharedKey, permitsKey)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []HoldersOfKeyRow
+	for rows.Next() {
+		var i HoldersOfKeyRow
+		if err := rows.Scan(
+			&i.Mode,
+			&i.Token,
+			&i.Handle,
+			&i.MemberID,
+			&i.Label,
+			&i.MemberLabel,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const HoldingLeases = `-- name: HoldingLeases :many
 SELECT l.lease_key, l.handle
 FROM dblock_lease l

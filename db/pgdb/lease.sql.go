@@ -269,6 +269,62 @@ func (q *Queries) ExpireLeases(ctx context.Context, db DBTX, arg ExpireLeasesPar
 	return result.RowsAffected(), nil
 }
 
+const HoldersOfKey = `-- name: HoldersOfKey :many
+SELECT held.mode::smallint AS mode, held.token::bigint AS token, held.handle::uuid AS handle, held.member_id, held.label::text AS label,
+       COALESCE(m.label, '')::text AS member_label
+FROM (
+    SELECT 0 AS mode, l.token, l.handle, l.member_id, l.held_until, l.label
+    FROM dblock_lease l WHERE l.lease_key = $1 AND l.handle IS NOT NULL AND NOT l.shared
+    UNION ALL
+    SELECT 1, r.token, r.handle, r.member_id, r.held_until, r.label
+    FROM dblock_reader r WHERE r.lease_key = $1
+    UNION ALL
+    SELECT DISTINCT ON (p.handle) 2, p.token, p.handle, p.member_id, p.held_until, p.label
+    FROM dblock_permit p WHERE p.lease_key = $1 AND p.handle IS NOT NULL
+) held
+LEFT JOIN dblock_member m ON m.member_id = held.member_id
+WHERE (held.held_until IS NULL OR held.held_until > clock_timestamp())
+  AND (held.member_id IS NULL OR m.expires_at > clock_timestamp())
+ORDER BY held.mode, held.handle
+`
+
+type HoldersOfKeyRow struct {
+	Mode        int16
+	Token       int64
+	Handle      pgtype.UUID
+	MemberID    pgtype.UUID
+	Label       string
+	MemberLabel string
+}
+
+// The acquisitions that hold one key. Each table is asked by its index: no other key's rows are read.
+func (q *Queries) HoldersOfKey(ctx context.Context, db DBTX, leaseKey string) ([]HoldersOfKeyRow, error) {
+	rows, err := db.Query(ctx, HoldersOfKey, leaseKey)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []HoldersOfKeyRow
+	for rows.Next() {
+		var i HoldersOfKeyRow
+		if err := rows.Scan(
+			&i.Mode,
+			&i.Token,
+			&i.Handle,
+			&i.MemberID,
+			&i.Label,
+			&i.MemberLabel,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const HoldingLeases = `-- name: HoldingLeases :many
 SELECT l.lease_key, l.handle
 FROM dblock_lease l

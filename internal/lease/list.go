@@ -104,21 +104,23 @@ func (l *Locker) ForceRelease(ctx context.Context, key string, token int64) erro
 	if err := dblock.CheckText("key", key, 1, dblock.MaxKeyBytes); err != nil {
 		return err
 	}
-	held, err := l.List(ctx)
-	if err != nil {
+	if err := l.notClosed(); err != nil {
 		return err
 	}
-	held = slices.DeleteFunc(held, func(h dblock.HeldLock) bool { return h.Key != key })
+	held, err := l.engine.HoldersOf(ctx, key)
+	if err != nil {
+		return l.notRead(ctx, err, fmt.Sprintf("the holder of %q", key))
+	}
 	if len(held) == 0 {
 		return fmt.Errorf("%w: nobody holds %q", dblock.ErrNotHeld, key)
 	}
-	other := held[0]
-	held = slices.DeleteFunc(held, func(h dblock.HeldLock) bool { return h.Fence.Token != token })
+	other := held[0].shown()
+	held = slices.DeleteFunc(held, func(x Listed) bool { return x.Token != token })
 	if len(held) == 0 {
 		return fmt.Errorf("%w: %q is held with token %d by %s, not with %d", dblock.ErrNotHeld, key, other.Fence.Token, other.Holder, token)
 	}
-	for _, h := range held {
-		if err := l.forceRelease(ctx, h.Fence); err != nil {
+	for _, x := range held {
+		if err := l.forceRelease(ctx, x.shown().Fence); err != nil {
 			return err
 		}
 	}

@@ -40,6 +40,12 @@ func (e *Engine) List(ctx context.Context) (listed []lease.Listed, err error) {
 	return listed, err
 }
 
+// HoldersOf reads the acquisitions that hold one key.
+func (e *Engine) HoldersOf(ctx context.Context, key string) ([]lease.Listed, error) {
+	listed, err := e.List(ctx)
+	return slices.DeleteFunc(listed, func(x lease.Listed) bool { return x.Key != key }), err
+}
+
 // Look reads one lease.
 func (e *Engine) Look(ctx context.Context, key string) (x lease.Listed, held bool, err error) {
 	err = e.call(ctx, "Look", func(s *Server) {

@@ -392,6 +392,26 @@ WHERE (held.held_until IS NULL OR held.held_until > +UTC_TIMESTAMP(6))
   AND (held.member_id IS NULL OR m.expires_at > +UTC_TIMESTAMP(6))
 ORDER BY held.lease_key, held.mode, held.handle;
 
+-- The acquisitions that hold one key. Each table is asked by its index: no other key's rows are read.
+-- name: HoldersOfKey :many
+SELECT CAST(held.mode AS SIGNED) AS mode, CAST(held.token AS SIGNED) AS token, held.handle, held.member_id, held.label,
+       COALESCE(m.label, '') AS member_label
+FROM (
+    SELECT 0 AS mode, l.token, l.handle, l.member_id, l.held_until, l.label
+    FROM dblock_lease l WHERE l.lease_key = sqlc.arg(exclusive_key) AND l.handle IS NOT NULL AND NOT l.shared
+    UNION ALL
+    SELECT 1, r.token, r.handle, r.member_id, r.held_until, r.label
+    FROM dblock_reader r WHERE r.lease_key = sqlc.arg(shared_key)
+    UNION ALL
+    SELECT 2, MAX(p.token), p.handle, p.member_id, MAX(p.held_until), p.label
+    FROM dblock_permit p WHERE p.lease_key = sqlc.arg(permits_key) AND p.handle IS NOT NULL
+    GROUP BY p.handle, p.member_id, p.label
+) held
+LEFT JOIN dblock_member m ON m.member_id = held.member_id
+WHERE (held.held_until IS NULL OR held.held_until > +UTC_TIMESTAMP(6))
+  AND (held.member_id IS NULL OR m.expires_at > +UTC_TIMESTAMP(6))
+ORDER BY held.mode, held.handle;
+
 -- One row of ListLeases, with its data.
 -- name: LookAtLease :one
 SELECT l.lease_key, l.token, l.handle, l.member_id, l.label, COALESCE(m.label, '') AS member_label, l.data,
