@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/dblock-go/dblock"
@@ -41,29 +42,28 @@ func (s *Store) reserveIn(ctx context.Context, caller engine.CallerTx, o order) 
 	}
 	began := time.Now()
 	a, err := s.decideIn(ctx, tx, o)
-	if err == nil && isOverLimit(a.Err) {
-		o.swept = true
-		var swept bool
-		if swept, err = s.sweepIn(ctx, tx, o.Buyer); err == nil && (swept || s.o.RecordRefusals) {
-			a, err = s.decideIn(ctx, tx, o)
-		}
-	}
 	if err != nil {
 		return Reservation{}, s.explainIn(err, o.Key)
 	}
 	return o.reservation(a.Value, began), a.Err
 }
 
-// decideIn decides an order in a caller's transaction. It waits for what others have locked.
+// decideIn decides an order in a caller's transaction. It waits for what others have locked. An order over its limit has the buyer's
+// expired holds swept and is decided again while its own rows stay locked: only the first decision waits, so no sweeps wait crosswise.
 func (s *Store) decideIn(ctx context.Context, tx engine.Tx, o order) (answer, error) {
-	orders := []order{o}
-	ask := asked(orders)
+	ask := asked([]order{o})
 	ask.Wait, ask.WaitQuotas = true, true
 	for n := 1; ; n++ {
+		orders := []order{o}
 		var answers []answer
-		err := tx.Decide(ctx, ask, func(books engine.Books) (plan engine.Plan) {
+		err := tx.Decide(ctx, ask, func(books engine.Books) (plan engine.Plan, again bool, err error) {
 			plan, answers = decide(orders, books, mode{recordRefusals: s.o.RecordRefusals})
-			return plan
+			if orders[0].swept || !isOverLimit(answers[0].Err) {
+				return plan, false, nil
+			}
+			orders[0].swept = true
+			swept, err := s.sweepIn(ctx, tx, o.Buyer, ask.Quotas)
+			return plan, swept || s.o.RecordRefusals, err
 		})
 		switch {
 		case err == nil:
@@ -77,30 +77,47 @@ func (s *Store) decideIn(ctx context.Context, tx engine.Tx, o order) (answer, er
 // sweptInTx bounds how many holds sweepIn gives back: their stock stays locked until the caller's transaction ends.
 const sweptInTx = 16
 
-// sweepIn gives back, in a caller's transaction, the expired holds of a buyer of which it finds no row locked. It passes over those that
-// the database refuses.
-func (s *Store) sweepIn(ctx context.Context, tx engine.Tx, buyer string) (swept bool, err error) {
+// sweepIn gives back, in a caller's transaction, the expired holds of a buyer that count against some limits. It passes over holds with locked
+// rows. What can't be found or swept goes on counting. An error means that the transaction is of no use.
+func (s *Store) sweepIn(ctx context.Context, tx engine.Tx, buyer string, of []engine.Quota) (swept bool, err error) {
 	due, err := tx.DueOf(ctx, []string{buyer}, dueScan)
 	if err != nil {
-		return false, err
+		return false, s.unlessUsable(err)
 	}
 	keys := s.without(due[buyer])
 	for _, key := range keys[:min(len(keys), sweptInTx)] {
 		err := tx.Move(ctx, func(tx engine.MoveTx) error {
 			moves, _, err := locked(ctx, tx, []change{{to: Expired, key: key}})
-			if err != nil || moves.IsEmpty() {
+			if err != nil {
 				return err
+			}
+			counts := func(c engine.Count) bool { return slices.Contains(of, c.Quota) }
+			if !slices.ContainsFunc(moves.Uncount, counts) {
+				return errOfNoUse
 			}
 			return tx.Write(ctx, moves)
 		})
-		switch {
-		case err == nil:
+		if err == nil {
 			swept = true
-		case isEnded(err) || s.fault(err) != fault.Poison:
-			return false, err
+		} else if err = s.unlessUsable(err); err != nil {
+			return swept, err
 		}
 	}
 	return swept, nil
+}
+
+// errOfNoUse is for a hold that is locked, or counts against no limit of the order: it stays as it is.
+var errOfNoUse = errors.New("inventory: to sweep this hold would not help the order")
+
+// unlessUsable returns the error of a sweep, or nil if the caller's transaction goes on without the sweep.
+func (s *Store) unlessUsable(err error) error {
+	switch is := s.fault(err); {
+	case errors.Is(err, errOfNoUse):
+		return nil
+	case isEnded(err), is == fault.Retry, is == fault.Unreachable, is == fault.Lost:
+		return err
+	}
+	return nil
 }
 
 // isEnded tells that a caller's transaction can't be used.

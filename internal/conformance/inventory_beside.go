@@ -50,6 +50,7 @@ var ofThoseBeside = map[string]func(*testing.T, Inventory){
 	"ACallersTxMeetsOthers":                ofCallers(aCallersTxMeetsOthers),
 	"ACallersTxNeverSellsOnWhatItSawFirst": ofCallers(aCallersTxNeverSellsOnWhatItSawFirst),
 	"ACallersTxCountsNoExpiredHold":        ofCallers(aCallersTxCountsNoExpiredHold),
+	"ASweepThatFailsLeavesTheRefusal":      ofCallers(aSweepThatFailsLeavesTheRefusal),
 	"ACallersTxThatIsNone":                 ofCallers(aCallersTxThatIsNone),
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/inventory"
 )
 
@@ -65,4 +66,41 @@ func aCallersTxCountsNoExpiredHold(t *testing.T, s *shop, begin begins) {
 	}
 	s.wantsBooks(t, "sale", 98, 0, 2)
 	s.balanced(t)
+}
+
+// aSweepThatFailsLeavesTheRefusal has the sweep of a buyer's expired hold fail with a lock timeout: the order is refused for the limit, and
+// the transaction goes on. The control is the same order once the sweep passes.
+func aSweepThatFailsLeavesTheRefusal(t *testing.T, s *shop, begin begins) {
+	s.stock(t, "sale", 10)
+	hold := perBuyer("hold", "sale", "ann", 1)
+	hold.Hold = time.Hour
+	s.sells(t, hold)
+	s.isDue(t, "hold")
+	if s.e.Kind == devdb.Postgres {
+		s.exec(t, `CREATE FUNCTION busy() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE lock_not_available; END $$`)
+		s.exec(t, `CREATE TRIGGER busy BEFORE UPDATE ON dblock_reservation FOR EACH ROW EXECUTE FUNCTION busy()`)
+	} else {
+		s.exec(t, `CREATE TRIGGER busy BEFORE UPDATE ON dblock_reservation FOR EACH ROW
+			SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1205, MESSAGE_TEXT = 'busy'`)
+	}
+	tx := begin(sql.LevelReadCommitted)
+	if _, err := tx.Reserve(t.Context(), s.Store, perBuyer("again", "sale", "ann", 1)); !errors.Is(err, inventory.ErrLimitExceeded) {
+		t.Errorf("the sweep fails: %v", err)
+	}
+	if _, err := tx.Reserve(t.Context(), s.Store, perBuyer("other", "sale", "bob", 1)); err != nil {
+		t.Errorf("the transaction goes on: %v", err)
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.exec(t, "DROP TRIGGER busy"+map[bool]string{true: " ON dblock_reservation"}[s.e.Kind == devdb.Postgres])
+	tx = begin(sql.LevelReadCommitted)
+	if _, err := tx.Reserve(t.Context(), s.Store, perBuyer("again", "sale", "ann", 1)); err != nil {
+		t.Errorf("the sweep passes: %v", err)
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.wantsBooks(t, "sale", 8, 0, 2)
+	s.sound(t)
 }

@@ -50,8 +50,8 @@ type callerTx struct {
 }
 
 // Decide writes below a savepoint.
-func (t callerTx) Decide(ctx context.Context, ask engine.Ask, decide func(engine.Books) engine.Plan) error {
-	return t.below(ctx, func() error { return t.decide(ctx, ask, decide) })
+func (t callerTx) Decide(ctx context.Context, ask engine.Ask, decide func(engine.Books) (engine.Plan, bool, error)) error {
+	return t.below(ctx, "dblock_reserve", func() error { return t.decide(ctx, ask, decide) })
 }
 
 // DueOf reads below no savepoint: it writes nothing.
@@ -60,12 +60,12 @@ func (t callerTx) DueOf(ctx context.Context, buyers []string, limit int) (map[st
 }
 
 func (t callerTx) Move(ctx context.Context, fn func(engine.MoveTx) error) error {
-	return t.below(ctx, func() error { return fault.NoWrite(fn(&moveTx{d: t.d, on: t.on})) })
+	return t.below(ctx, "dblock_sweep", func() error { return fault.NoWrite(fn(&moveTx{d: t.d, on: t.on})) })
 }
 
-// below runs fn below a savepoint. After a deadlock the server has rolled back all of the transaction, and there is none.
-func (t callerTx) below(ctx context.Context, fn func() error) error {
-	if _, err := t.on.ExecContext(ctx, "SAVEPOINT dblock_reserve"); err != nil {
+// below runs fn below a savepoint. Another one of the same name would replace it. After a deadlock the server has rolled back all of the transaction, and there is none.
+func (t callerTx) below(ctx context.Context, savepoint string, fn func() error) error {
+	if _, err := t.on.ExecContext(ctx, "SAVEPOINT "+savepoint); err != nil {
 		if errors.Is(err, sql.ErrTxDone) {
 			return engine.ErrTxEnded
 		}
@@ -73,7 +73,7 @@ func (t callerTx) below(ctx context.Context, fn func() error) error {
 	}
 	err := fn()
 	if err == nil {
-		if _, err = t.on.ExecContext(ctx, "RELEASE SAVEPOINT dblock_reserve"); mysqlfault.IsNoSavepoint(err) {
+		if _, err = t.on.ExecContext(ctx, "RELEASE SAVEPOINT "+savepoint); mysqlfault.IsNoSavepoint(err) {
 			return errNoTx(err)
 		}
 		return fault.NoWrite(err)
@@ -89,13 +89,19 @@ func (t callerTx) below(ctx context.Context, fn func() error) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	if _, failed := t.on.ExecContext(ctx, "ROLLBACK TO SAVEPOINT dblock_reserve"); mysqlfault.IsNoSavepoint(failed) {
+	if _, failed := t.on.ExecContext(ctx, "ROLLBACK TO SAVEPOINT "+savepoint); mysqlfault.IsNoSavepoint(failed) {
 		return errNoTx(err)
 	} else if failed != nil {
 		return errors.Join(err, failed)
 	}
+	if err == errNothing {
+		return nil
+	}
 	return err
 }
+
+// errNothing rolls back what was swept for a plan of nothing.
+var errNothing = errors.New("mysqlinventory: there is nothing to write")
 
 // errNoTx is for a savepoint that is gone: there was no transaction, so that each statement was committed by itself.
 func errNoTx(err error) error {
@@ -103,17 +109,26 @@ func errNoTx(err error) error {
 		"of all statements: %w", dblock.ErrTxEnded, err)
 }
 
-func (t callerTx) decide(ctx context.Context, ask engine.Ask, decide func(engine.Books) engine.Plan) error {
-	books, err := t.d.read(ctx, t.on, ask)
-	if err != nil {
-		return fault.NoWrite(err)
+func (t callerTx) decide(ctx context.Context, ask engine.Ask, decide func(engine.Books) (engine.Plan, bool, error)) error {
+	for {
+		books, err := t.d.read(ctx, t.on, ask)
+		if err != nil {
+			return fault.NoWrite(err)
+		}
+		books.Skipped = func(string) bool { return false }
+		switch plan, again, err := decide(books); {
+		case err != nil:
+			return err
+		case again:
+		case len(plan.Insert) == 0:
+			if err := t.isNew(ctx, ask.Keys, books); err != nil {
+				return fault.NoWrite(err)
+			}
+			return errNothing
+		default:
+			return fault.NoWrite(write(ctx, t.on, plan))
+		}
 	}
-	books.Skipped = func(string) bool { return false }
-	plan := decide(books)
-	if len(plan.Insert) == 0 {
-		return fault.NoWrite(t.isNew(ctx, ask.Keys, books))
-	}
-	return fault.NoWrite(write(ctx, t.on, plan))
 }
 
 // isNew fails where a key that is not recorded, as far as the transaction's snapshot goes back, has been recorded since: the stock is

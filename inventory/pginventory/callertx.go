@@ -49,7 +49,7 @@ type callerTx struct {
 }
 
 // Decide locks with statements of their own: a caller's transaction may be one of database/sql, which knows no batches.
-func (t callerTx) Decide(ctx context.Context, ask engine.Ask, decide func(engine.Books) engine.Plan) error {
+func (t callerTx) Decide(ctx context.Context, ask engine.Ask, decide func(engine.Books) (engine.Plan, bool, error)) error {
 	return t.below(ctx, func() error { return t.decide(ctx, ask, decide) })
 }
 
@@ -67,7 +67,7 @@ func (t callerTx) Move(ctx context.Context, fn func(engine.MoveTx) error) error 
 	return t.below(ctx, func() error { return fault.NoWrite(fn(callerMoveTx{t})) })
 }
 
-// below runs fn below a savepoint.
+// below runs fn below a savepoint. One below another is ended before that, so that the same name will do.
 func (t callerTx) below(ctx context.Context, fn func() error) error {
 	if _, err := t.on.Exec(ctx, "savepoint dblock_reserve"); err != nil {
 		if errors.Is(err, pgx.ErrTxClosed) || errors.Is(err, sql.ErrTxDone) || pgfault.Code(err) == pgfault.NoTransaction {
@@ -82,8 +82,10 @@ func (t callerTx) below(ctx context.Context, fn func() error) error {
 	}
 	ctx, cancel := ending(ctx)
 	defer cancel()
-	if _, failed := t.on.Exec(ctx, "rollback to savepoint dblock_reserve"); failed != nil {
-		return errors.Join(err, failed)
+	for _, end := range []string{"rollback to savepoint dblock_reserve", "release savepoint dblock_reserve"} {
+		if _, failed := t.on.Exec(ctx, end); failed != nil {
+			return errors.Join(err, failed)
+		}
 	}
 	if err == errNothing {
 		return nil
@@ -97,16 +99,22 @@ func (t callerTx) below(ctx context.Context, fn func() error) error {
 // errNothing rolls back what was locked for a plan of nothing.
 var errNothing = errors.New("pginventory: there is nothing to write")
 
-func (t callerTx) decide(ctx context.Context, ask engine.Ask, decide func(engine.Books) engine.Plan) error {
-	books, err := t.read(ctx, ask)
-	if err != nil {
-		return fault.NoWrite(err)
+func (t callerTx) decide(ctx context.Context, ask engine.Ask, decide func(engine.Books) (engine.Plan, bool, error)) error {
+	for {
+		books, err := t.read(ctx, ask)
+		if err != nil {
+			return fault.NoWrite(err)
+		}
+		switch plan, again, err := decide(books); {
+		case err != nil:
+			return err
+		case again:
+		case len(plan.Insert) == 0:
+			return errNothing
+		default:
+			return fault.NoWrite(t.write(ctx, plan))
+		}
 	}
-	plan := decide(books)
-	if len(plan.Insert) == 0 {
-		return errNothing
-	}
-	return fault.NoWrite(t.write(ctx, plan))
 }
 
 func (t callerTx) read(ctx context.Context, ask engine.Ask) (engine.Books, error) {
