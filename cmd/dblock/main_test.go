@@ -82,7 +82,7 @@ func TestMigrate(t *testing.T) {
 		invoke(t, "", "migrate", "up", database).want(t, 0, "applied 00001_inventory.sql (")
 		invoke(t, "", "migrate", "up", database).want(t, 0, fmt.Sprintf("up to date: version %d\n", schema.Version))
 		invoke(t, "", "migrate", "status", database).want(t, 0, "applied  00001_inventory.sql\n")
-		invoke(t, "", "migrate", "down", "--yes", database).want(t, 0, "undone 00009_quota.sql (")
+		invoke(t, "", "migrate", "down", "--yes", database).want(t, 0, "undone 00011_bounds.sql (")
 		invoke(t, "", "migrate", "down", "--yes", "--all", database).want(t, 0, "undone 00001_inventory.sql (")
 		invoke(t, "", "migrate", "down", "--yes", "--all", database).want(t, 0, "nothing to undo")
 		invoke(t, "", "migrate", "status", database).want(t, 0, "pending  00001_inventory.sql\n")

@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -13,11 +14,12 @@ import (
 // aBadRowStopsNoOther has rows that no statement of dblock's writes. They concern calls for their own keys alone, and end no
 // call but with an answer.
 func aBadRowStopsNoOther(t *testing.T, v *vault) {
-	l := v.process(t, LeaseOptions{})
+	l, other := v.process(t, LeaseOptions{}), v.process(t, LeaseOptions{})
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 
 	two := dblock.WithPermits(1, 2)
+	v.exec(t, "ALTER TABLE dblock_semaphore DROP CONSTRAINT dblock_semaphore_positive") // the rows here are older than it
 	v.exec(t, "INSERT INTO dblock_semaphore (lease_key, permits) VALUES ('none', 0)")
 	if _, err := l.TryAcquire(ctx, "none", two); !errors.Is(err, dblock.ErrLimit) {
 		t.Errorf("a semaphore without permits: %v", err)
@@ -34,6 +36,9 @@ func aBadRowStopsNoOther(t *testing.T, v *vault) {
 		acquire(t, l, "well"), acquire(t, l, "for ever", dblock.WithoutRenewal(long)), acquire(t, l, "always", dblock.WithoutRenewal(long)),
 		acquire(t, l, "read", dblock.WithShared(), dblock.WithoutRenewal(long)), acquire(t, l, "permit", two, dblock.WithoutRenewal(long)),
 	}
+	for _, table := range []string{"lease", "reader", "permit"} {
+		v.exec(t, fmt.Sprintf("ALTER TABLE dblock_%[1]s DROP CONSTRAINT dblock_%[1]s_finite", table))
+	}
 	v.exec(t, "UPDATE dblock_lease SET held_until = 'infinity' WHERE lease_key = 'for ever'")
 	v.exec(t, "UPDATE dblock_lease SET changed_at = '-infinity' WHERE lease_key = 'always'")
 	v.exec(t, "UPDATE dblock_reader SET held_until = 'infinity'")
@@ -42,7 +47,6 @@ func aBadRowStopsNoOther(t *testing.T, v *vault) {
 	if err != nil || len(held) != len(locks) {
 		t.Errorf("%d of %d locks are listed: %v", len(held), len(locks), err)
 	}
-	other := v.process(t, LeaseOptions{})
 	for _, key := range []string{"for ever", "always", "read"} {
 		if _, err := other.TryAcquire(ctx, key); !errors.Is(err, dblock.ErrNotAcquired) {
 			t.Errorf("%s: %v", key, err)

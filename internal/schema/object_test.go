@@ -20,6 +20,10 @@ func TestShapes(t *testing.T) {
 	if got := want.Missing(have); len(got) != 3 || got[0] != (schema.Object{Table: "a", Kind: schema.Index, Name: "i"}) {
 		t.Errorf("missing: %v", got)
 	}
+	laxer, validated := schema.Shape{{"a", schema.Limit, "c"}: "not valid"}, schema.Shape{{"a", schema.Limit, "c"}: "valid"}
+	if d := laxer.Differences(validated); len(d) > 0 || len(validated.Differences(laxer)) != 1 {
+		t.Errorf("a validated CHECK is a difference: %q, or one that is not is none", d)
+	}
 	if len(want.Differences(want)) > 0 || len(want.Of("b")) != 2 || want.HasTable("c") || !have.Has(schema.Object{Table: "c"}) {
 		t.Error("a shape differs from itself, or has another's tables")
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // Version is the schema version that this program needs: the number of the newest migration.
-const Version int64 = 9
+const Version int64 = 11
 
 // VersionTable is where applied migrations are recorded. It is dblock's own: the host's goose
 // state is never touched.
