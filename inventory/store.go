@@ -30,6 +30,7 @@ type Store struct {
 	levelling         atomic.Bool
 	caution           atomic.Int64 // batches yet to look up what is recorded; negative: none
 	strangers         atomic.Int64 // batches yet that do not take unknown buyers for new ones; negative: none
+	unused            atomic.Int64 // the same of batches that have read the limits of unknown buyers: some gave back all they had
 
 	mu     sync.Mutex
 	ending context.Context // done once Close was called

@@ -5,6 +5,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"sync/atomic"
 
 	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
@@ -14,6 +15,14 @@ import (
 // them; or else, and carefully at once, those that are new and within their limit, and says of the others that they were passed over.
 // No answers: nothing was sold.
 func (s *Store) together(ctx context.Context, orders []order, carefully bool) ([]answer, error) {
+	if carefully && orders[0].Limit > 0 {
+		return s.togetherWithin(ctx, orders)
+	}
+	return s.togetherAs(ctx, orders, carefully, &s.strangers)
+}
+
+// togetherAs takes buyers that this process does not know for new ones, unless strangers counts down.
+func (s *Store) togetherAs(ctx context.Context, orders []order, carefully bool, strangers *atomic.Int64) ([]answer, error) {
 	own := s.allotments.own.Load()
 	if len(orders) == 1 && orders[0].Limit == 0 && (own == 0 || s.engine.Ways().Together == nil) {
 		verdict, err := s.engine.Ways().Direct(ctx, orders[0].row())
@@ -21,9 +30,6 @@ func (s *Store) together(ctx context.Context, orders []order, carefully bool) ([
 			return nil, err
 		}
 		return granted(orders, nil), nil
-	}
-	if carefully && orders[0].Limit > 0 {
-		return s.togetherWithin(ctx, orders)
 	}
 	batch, distinct := ordersOf(orders)
 	if !distinct {
@@ -35,7 +41,7 @@ func (s *Store) together(ctx context.Context, orders []order, carefully bool) ([
 		takes = takesOf(orders)
 	}
 	if !carefully {
-		verdict, err := s.all(ctx, batch, takes)
+		verdict, err := s.all(ctx, batch, takes, strangers)
 		switch {
 		case err != nil && s.fault(err) == fault.Duplicate:
 			if len(orders) > 1 {
@@ -49,8 +55,8 @@ func (s *Store) together(ctx context.Context, orders []order, carefully bool) ([
 			s.caution.Store(cautious)
 		}
 	}
-	strangers, _ := s.known.split(batch.SKU, takes)
-	batch.Make = strangers.Buyers
+	unknown, _ := s.known.split(batch.SKU, takes)
+	batch.Make = unknown.Buyers
 	verdict, unsold, left, err := s.engine.Ways().New(ctx, batch)
 	if err != nil || verdict != engine.Sold {
 		return nil, err
@@ -89,7 +95,7 @@ func (s *Store) togetherWithin(ctx context.Context, orders []order) ([]answer, e
 	if len(within) == 0 {
 		return answers, nil
 	}
-	sold, err := s.together(ctx, within, false)
+	sold, err := s.togetherAs(ctx, within, false, &s.unused)
 	if err != nil || sold == nil {
 		return nil, err
 	}
@@ -102,23 +108,23 @@ func (s *Store) togetherWithin(ctx context.Context, orders []order) ([]answer, e
 }
 
 // all sells all orders of a batch, or none.
-func (s *Store) all(ctx context.Context, batch engine.Orders, takes engine.Takes) (engine.Verdict, error) {
-	var strangers engine.Takes
+func (s *Store) all(ctx context.Context, batch engine.Orders, takes engine.Takes, strangers *atomic.Int64) (engine.Verdict, error) {
+	var unknown engine.Takes
 	if batch.Limit > 0 {
 		if slices.Max(takes.Units) > batch.Limit {
 			return engine.OverLimit, nil
 		}
-		strangers, batch.More = s.known.split(batch.SKU, takes)
-		if s.strangers.Add(-1) < 0 {
-			batch.First = strangers
+		unknown, batch.More = s.known.split(batch.SKU, takes)
+		if strangers.Add(-1) < 0 {
+			batch.First = unknown
 		} else {
-			batch.Make, batch.More = strangers.Buyers, takes
+			batch.Make, batch.More = unknown.Buyers, takes
 		}
 	}
 	verdict, left, err := s.engine.Ways().Together(ctx, batch)
 	if err == nil && verdict == engine.NotNew {
-		s.strangers.Store(cautious)
-		batch.Make, batch.First, batch.More = strangers.Buyers, engine.Takes{}, takes
+		strangers.Store(cautious)
+		batch.Make, batch.First, batch.More = unknown.Buyers, engine.Takes{}, takes
 		verdict, left, err = s.engine.Ways().Together(ctx, batch)
 	}
 	if err == nil && verdict == engine.Sold {
