@@ -102,7 +102,7 @@ func checksTheSchema(t *testing.T, e Inventory) {
 	if _, _, err := e.Open(t.Context(), s.dsn, s.o); !isDifferent(err, "dblock_reservation.limited") {
 		t.Errorf("a column is missing: %v", err)
 	}
-	if err := refusesAutocommitOff(t, e.Kind, s.dsn, func(dsn string) error { _, _, err := e.Open(t.Context(), dsn, s.o); return err }); err != nil {
+	if err := refusesBadSessions(t, e.Kind, s.dsn, func(dsn string) error { _, _, err := e.Open(t.Context(), dsn, s.o); return err }); err != nil {
 		t.Error(err)
 	}
 	s.exec(t, "DELETE FROM dblock_schema_version WHERE version_id > 0")

@@ -200,7 +200,7 @@ func queueChecksTheTables(t *testing.T, d *desk) {
 	if _, _, err := d.e.Open(t.Context(), d.dsn, queue.Options{}); !isDifferent(err, "dblock_queue_job.group_most") {
 		t.Errorf("a column is missing: %v", err)
 	}
-	if err := refusesAutocommitOff(t, d.e.Kind, d.dsn, func(dsn string) error { _, _, err := d.e.Open(t.Context(), dsn, queue.Options{}); return err }); err != nil {
+	if err := refusesBadSessions(t, d.e.Kind, d.dsn, func(dsn string) error { _, _, err := d.e.Open(t.Context(), dsn, queue.Options{}); return err }); err != nil {
 		t.Error(err)
 	}
 	d.exec(t, "DROP TABLE dblock_queue_ready")

@@ -17,13 +17,17 @@ func isDifferent(err error, object string) bool {
 		strings.Contains(strings.Join(wrong.Differences, "\n"), object+" is missing") && strings.Contains(err.Error(), "dblock migrate up")
 }
 
-// refusesAutocommitOff opens over connections that commit nothing by themselves, which only MySQL and MariaDB have.
-func refusesAutocommitOff(t *testing.T, kind devdb.Kind, dsn string, open func(dsn string) error) error {
-	if kind == devdb.Postgres {
+// refusesBadSessions opens over connections that commit nothing by themselves, and over such as read what is not committed.
+// Only MySQL and MariaDB have them.
+func refusesBadSessions(t *testing.T, kind devdb.Kind, dsn string, open func(dsn string) error) error {
+	isolation := map[devdb.Kind]string{devdb.MySQL: "transaction_isolation", devdb.MariaDB: "tx_isolation"}[kind]
+	if isolation == "" {
 		return nil
 	}
-	if err := open(Appended("autocommit=0")(t, dsn)); !errors.Is(err, dblock.ErrUnsupported) || !strings.Contains(err.Error(), "autocommit") {
-		return fmt.Errorf("with autocommit off: %w; want ErrUnsupported that names it", err)
+	for setting, word := range map[string]string{"autocommit=0": "autocommit", isolation + "=%27READ-UNCOMMITTED%27": "READ UNCOMMITTED"} {
+		if err := open(Appended(setting)(t, dsn)); !errors.Is(err, dblock.ErrUnsupported) || !strings.Contains(err.Error(), word) {
+			return fmt.Errorf("with %s: %w; want ErrUnsupported that names it", setting, err)
+		}
 	}
 	return nil
 }
@@ -38,7 +42,7 @@ func leasesCheckTheTables(t *testing.T, v *vault) {
 		}
 		return err
 	}
-	if err := refusesAutocommitOff(t, v.e.Kind, v.dsn, open); err != nil {
+	if err := refusesBadSessions(t, v.e.Kind, v.dsn, open); err != nil {
 		t.Error(err)
 	}
 	if err := open(v.dsn); err != nil {

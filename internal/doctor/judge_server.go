@@ -124,6 +124,12 @@ func isolation(f Facts) []Finding {
 	switch strings.ToLower(strings.ReplaceAll(f.Isolation, "-", " ")) {
 	case "read committed":
 		return []Finding{fine(found)}
+	case "read uncommitted":
+		if f.postgres() { // the same there
+			return []Finding{fine(found)}
+		}
+		return []Finding{finding(Problem, found+": reads see what others have not committed",
+			"leases, queues and sales are refused: take it out of the DSN and of the server's settings, and set it for the transactions that want it")}
 	case "repeatable read":
 		if !f.postgres() { // its own default
 			return []Finding{fine(found)}

@@ -163,6 +163,7 @@ func TestJudgePostgres(t *testing.T) {
 		"idle for ever":     {set("idle_in_transaction_session_timeout", "0"), []string{"note timeouts"}, "hangs"},
 		"short pauses":      {set("idle_in_transaction_session_timeout", "5000"), []string{"note timeouts"}, "= 5s"},
 		"serializable":      {func(f *Facts) { f.Isolation = "serializable" }, []string{"note isolation"}, "serializable"},
+		"read uncommitted":  {func(f *Facts) { f.Isolation = "read uncommitted" }, nil, ""},
 		"repeatable read":   {func(f *Facts) { f.Isolation = "repeatable read" }, []string{"note isolation"}, "run again"},
 		"many connections":  {func(f *Facts) { f.Connections = 80 }, []string{"warning connections"}, "80 of 97"},
 		"no connections":    {func(f *Facts) { f.Connections = 96 }, []string{"problem connections"}, "96 of 97"},
@@ -211,6 +212,7 @@ func TestJudgeMySQL(t *testing.T) {
 		"short statements":  {set("max_statement_time", "0.500000"), []string{"warning timeouts"}, "500ms"},
 		"idle transactions": {set("idle_transaction_timeout", "9"), []string{"note timeouts"}, "9s"},
 		"read committed":    {func(f *Facts) { f.Isolation = "READ-COMMITTED" }, nil, ""},
+		"read uncommitted":  {func(f *Facts) { f.Isolation = "READ-UNCOMMITTED" }, []string{"problem isolation"}, "refused"},
 		"serializable":      {func(f *Facts) { f.Isolation = "SERIALIZABLE" }, []string{"note isolation"}, "SERIALIZABLE"},
 		"many connections":  {func(f *Facts) { f.Connections = 125 }, []string{"warning connections"}, "125 of 151"},
 	})

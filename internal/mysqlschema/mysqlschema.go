@@ -57,9 +57,12 @@ func Check(ctx context.Context, conn mysqltext.Conn, name string) (server string
 	return server, schema.CheckObjects(differences)
 }
 
-// checkSettings refuses settings of the session with which dblock's statements are not committed, or fail.
+const readUncommitted = "READ-UNCOMMITTED"
+
+// checkSettings refuses settings of the session with which dblock's statements are not committed, fail, or read what others
+// have not committed.
 func checkSettings(ctx context.Context, on mysqldb.DBTX) error {
-	rows, err := on.QueryContext(ctx, "SHOW SESSION VARIABLES WHERE Variable_name IN ('autocommit', 'log_bin', 'binlog_format')")
+	rows, err := on.QueryContext(ctx, "SHOW SESSION VARIABLES WHERE Variable_name IN ('autocommit', 'log_bin', 'binlog_format', 'transaction_isolation', 'tx_isolation')")
 	if err != nil {
 		return err
 	}
@@ -82,6 +85,9 @@ func checkSettings(ctx context.Context, on mysqldb.DBTX) error {
 	case settings["log_bin"] == "ON" && settings["binlog_format"] == "STATEMENT":
 		return fmt.Errorf("%w: the binary log has binlog_format = STATEMENT, and the server refuses writes at READ COMMITTED with error 1665: "+
 			"set binlog_format = ROW", dblock.ErrUnsupported)
+	case settings["transaction_isolation"] == readUncommitted || settings["tx_isolation"] == readUncommitted:
+		return fmt.Errorf("%w: the connections read at READ UNCOMMITTED, so a sale that is rolled back would be answered as sold: "+
+			"take it out of the DSN and of the server's settings, and set it for the transactions that want it", dblock.ErrUnsupported)
 	}
 	return nil
 }
