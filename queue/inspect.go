@@ -17,16 +17,17 @@ type State int
 // The states. Finished, Cancelled and GivenUp are known only of jobs whose history is kept (Options.History).
 const (
 	Ready     = State(engine.Ready)     // it can be worked on now
-	Scheduled = State(engine.Scheduled) // for later: delayed, snoozed, or to be tried again
+	Scheduled = State(engine.Scheduled) // for later: delayed or snoozed
 	Blocked   = State(engine.Blocked)   // it waits for others of its group
 	Claimed   = State(engine.Claimed)   // a worker has it: it runs, or is about to
 	Dead      = State(engine.Dead)      // given up, and kept with the dead
 	Finished  = State(engine.Finished)  // done
 	Cancelled = State(engine.Cancelled) // dropped
 	GivenUp   = State(engine.GivenUp)   // given up, and not among the dead any more
+	Retrying  = State(engine.Retrying)  // for later, after an attempt that failed
 )
 
-var states = [...]string{"moving", "ready", "scheduled", "blocked", "claimed", "dead", "finished", "cancelled", "given up"}
+var states = [...]string{"moving", "ready", "scheduled", "blocked", "claimed", "dead", "finished", "cancelled", "given up", "retrying"}
 
 // String is the word that ParseState reads. The state 0 is of a job that was on its way from one to another.
 func (s State) String() string {
@@ -43,7 +44,7 @@ func ParseState(word string) (State, error) {
 			return State(s), nil
 		}
 	}
-	return 0, &dblock.InvalidError{Field: "state", Reason: fmt.Sprintf("there is no %q; there are ready, scheduled, blocked, claimed, dead, finished, cancelled and given up", word)}
+	return 0, &dblock.InvalidError{Field: "state", Reason: fmt.Sprintf("there is no %q; there are ready, scheduled, retrying, blocked, claimed, dead, finished, cancelled and given up", word)}
 }
 
 // Errors of looking after jobs.
@@ -92,7 +93,7 @@ const (
 )
 
 // List returns jobs of a queue in a state: in the order in which they will be taken, or, where they have died or ended, the last ones first.
-// Of the scheduled and the claimed jobs, and of history, it looks through 10,000 of all queues.
+// Of history it looks through the last 10,000 jobs of all queues.
 //
 // Errors: dblock.ErrInvalid, and those of the database.
 func (q *Queue) List(ctx context.Context, f Filter) ([]Record, error) {
@@ -107,7 +108,7 @@ func (q *Queue) List(ctx context.Context, f Filter) ([]Record, error) {
 		f.Limit = defaultList
 	}
 	switch {
-	case f.State < Ready || f.State > GivenUp:
+	case f.State < Ready || f.State > Retrying:
 		return nil, &dblock.InvalidError{Field: "Filter.State", Reason: fmt.Sprintf("there is no %v", f.State)}
 	case f.Limit < 0 || f.Limit > maxList:
 		return nil, &dblock.InvalidError{Field: "Filter.Limit", Reason: fmt.Sprintf("%d is not within 1 to %d", f.Limit, maxList)}

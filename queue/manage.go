@@ -183,7 +183,7 @@ func (q *Queue) endWaiting(ctx context.Context, id ID, end func(engine.Record, *
 		switch r.State {
 		case engine.Finished, engine.Cancelled, engine.GivenUp:
 			return 0, fmt.Errorf("%w: %v has ended: it was %v", ErrNoJob, id, State(r.State))
-		case engine.Ready, engine.Scheduled, engine.Blocked:
+		case engine.Ready, engine.Scheduled, engine.Retrying, engine.Blocked:
 			p := engine.Place{Claim: q.ids.next(1)[0], Job: r.ID, Keyed: r.UniqueKey != "" || r.GroupKey != ""}
 			x := &engine.Exchange{Member: member.NewID(), Take: &engine.Take{Claim: p.Claim, Job: r}, Closed: []engine.ID{p.Claim}}
 			end(r, x, p)

@@ -9,8 +9,11 @@ import (
 	"github.com/dblock-go/dblock/internal/fault"
 )
 
-// MaxCounted is where Stats stops counting: that many are so many or more.
+// MaxCounted is where Stats stops counting the jobs of a queue in a state: that many are so many or more.
 const MaxCounted = 10_000
+
+// maxClaimed is how many claimed jobs of all queues Stats counts.
+const maxClaimed = 100 * MaxCounted
 
 // maxQueues is of how many queues Stats tells.
 const maxQueues = 1000
@@ -30,13 +33,13 @@ type Stats struct {
 	HistoryLength int64
 }
 
-// QueueStats is how one queue does. Counts stop at MaxCounted, those of the scheduled and of the claimed jobs of all queues
-// together.
+// QueueStats is how one queue does. Each count stops at MaxCounted.
 type QueueStats struct {
 	Queue string
 
 	Ready     int // can be worked on now
-	Scheduled int // for later
+	Scheduled int // for later: delayed or snoozed
+	Retrying  int // for later, after an attempt that failed
 	Blocked   int // wait for others of their group
 	Claimed   int // workers have them
 	Dead      int // given up
@@ -60,15 +63,13 @@ func (q *Queue) Stats(ctx context.Context) (Stats, error) {
 }
 
 func (q *Queue) stats(ctx context.Context) (Stats, error) {
-	scheduled, claimed, err := q.engine.Elsewhere(ctx, MaxCounted)
+	claimed, err := q.engine.Claimed(ctx, maxClaimed)
 	if err != nil {
 		return Stats{}, err
 	}
 	names := make(map[string]bool)
-	for _, more := range []map[string]int{scheduled, claimed} {
-		for name := range more {
-			names[name] = true
-		}
+	for name := range claimed {
+		names[name] = true
 	}
 	for name := ""; len(names) < maxQueues; names[name] = true {
 		if name, err = q.engine.NextQueue(ctx, name); err != nil {
@@ -85,8 +86,8 @@ func (q *Queue) stats(ctx context.Context) (Stats, error) {
 			return Stats{}, err
 		}
 		s.Queues = append(s.Queues, QueueStats{
-			Queue: name, Ready: c.Ready, Scheduled: scheduled[name], Blocked: c.Blocked, Claimed: claimed[name], Dead: c.Dead,
-			Oldest: max(c.Oldest, 0), Paused: c.Paused,
+			Queue: name, Ready: c.Ready, Scheduled: c.Scheduled, Retrying: c.Retrying, Blocked: c.Blocked, Claimed: min(claimed[name], MaxCounted),
+			Dead: c.Dead, Oldest: max(c.Oldest, 0), Paused: c.Paused,
 		})
 	}
 	h, err := q.engine.Health(ctx)

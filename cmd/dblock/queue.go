@@ -110,6 +110,7 @@ type shownQueue struct {
 	Queue     string `json:"queue"`
 	Ready     int    `json:"ready"`
 	Scheduled int    `json:"scheduled"`
+	Retrying  int    `json:"retrying"`
 	Blocked   int    `json:"blocked"`
 	Claimed   int    `json:"claimed"`
 	Dead      int    `json:"dead"`
@@ -139,7 +140,7 @@ func shownStatsOf(stats queue.Stats) shownStats {
 	}
 	for _, q := range stats.Queues {
 		shown.Queues = append(shown.Queues, shownQueue{
-			q.Queue, q.Ready, q.Scheduled, q.Blocked, q.Claimed, q.Dead, q.Oldest.Milliseconds(), q.Paused >= 0, max(q.Paused, 0).Milliseconds(),
+			q.Queue, q.Ready, q.Scheduled, q.Retrying, q.Blocked, q.Claimed, q.Dead, q.Oldest.Milliseconds(), q.Paused >= 0, max(q.Paused, 0).Milliseconds(),
 		})
 	}
 	return shown
@@ -147,14 +148,14 @@ func shownStatsOf(stats queue.Stats) shownStats {
 
 func printStats(out io.Writer, stats queue.Stats) error {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(t, "QUEUE\tREADY\tSCHEDULED\tBLOCKED\tCLAIMED\tDEAD\tOLDEST\tPAUSED")
+	_, _ = fmt.Fprintln(t, "QUEUE\tREADY\tSCHEDULED\tRETRYING\tBLOCKED\tCLAIMED\tDEAD\tOLDEST\tPAUSED")
 	for _, q := range stats.Queues {
 		paused := "-"
 		if q.Paused >= 0 {
 			paused = "for " + q.Paused.Round(time.Second).String()
 		}
-		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%v\t%s\n", printable(q.Queue), counted(q.Ready), counted(q.Scheduled), counted(q.Blocked),
-			counted(q.Claimed), counted(q.Dead), q.Oldest.Round(time.Millisecond), paused)
+		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%v\t%s\n", printable(q.Queue), counted(q.Ready), counted(q.Scheduled), counted(q.Retrying),
+			counted(q.Blocked), counted(q.Claimed), counted(q.Dead), q.Oldest.Round(time.Millisecond), paused)
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -181,7 +182,7 @@ func counted(n int) string {
 type queueListCmd struct {
 	queueFlags
 	queueFlag
-	State string `default:"ready" help:"ready, scheduled, blocked, claimed, dead; where history is kept: finished, cancelled, 'given up'."`
+	State string `default:"ready" help:"ready, scheduled, retrying, blocked, claimed, dead; where history is kept: finished, cancelled, 'given up'."`
 	Limit int    `default:"100" help:"How many at most: 1 to 1,000."`
 }
 

@@ -138,16 +138,16 @@ func (q *Queries) CountJobs(ctx context.Context, db DBTX, jobIds [][]byte) (int6
 }
 
 const DeferJobs = `-- name: DeferJobs :execrows
-INSERT INTO dblock_queue_scheduled (run_at, job_id, queue, priority)
-SELECT TIMESTAMPADD(MICROSECOND, ask.delay_us, +UTC_TIMESTAMP(6)), j.job_id, j.queue, j.priority
+INSERT INTO dblock_queue_scheduled (run_at, job_id, queue, priority, retry)
+SELECT TIMESTAMPADD(MICROSECOND, ask.delay_us, +UTC_TIMESTAMP(6)), j.job_id, j.queue, j.priority, ask.retry
 FROM (
-    SELECT CAST(? AS BINARY) AS job_id, CAST(? AS SIGNED) AS delay_us
+    SELECT CAST(? AS BINARY) AS job_id, CAST(? AS SIGNED) AS delay_us, CAST(? AS SIGNED) AS retry
 ) ask
 STRAIGHT_JOIN dblock_queue_job j FORCE INDEX (PRIMARY) ON j.job_id = ask.job_id
 `
 
-func (q *Queries) DeferJobs(ctx context.Context, db DBTX, jobID interface{}, delayUs int64) (int64, error) {
-	result, err := db.ExecContext(ctx, DeferJobs, jobID, delayUs)
+func (q *Queries) DeferJobs(ctx context.Context, db DBTX, jobID interface{}, delayUs int64, retry int64) (int64, error) {
+	result, err := db.ExecContext(ctx, DeferJobs, jobID, delayUs, retry)
 	if err != nil {
 		return 0, err
 	}

@@ -154,6 +154,21 @@ func (q *Queries) CountDead(ctx context.Context, db DBTX, queue []byte, limit in
 	return jobs, err
 }
 
+const CountLater = `-- name: CountLater :one
+SELECT COUNT(*) AS jobs
+FROM (
+    SELECT s.job_id FROM dblock_queue_scheduled s FORCE INDEX (dblock_queue_scheduled_queue)
+    WHERE s.queue = ? AND s.retry = ? LIMIT ?
+) x
+`
+
+func (q *Queries) CountLater(ctx context.Context, db DBTX, queue []byte, retry bool, limit int32) (int64, error) {
+	row := db.QueryRowContext(ctx, CountLater, queue, retry, limit)
+	var jobs int64
+	err := row.Scan(&jobs)
+	return jobs, err
+}
+
 const CountReady = `-- name: CountReady :one
 SELECT COUNT(*) AS jobs FROM (SELECT r.job_id FROM dblock_queue_ready r FORCE INDEX (PRIMARY) WHERE r.queue = ? LIMIT ?) x
 `
@@ -163,40 +178,6 @@ func (q *Queries) CountReady(ctx context.Context, db DBTX, queue []byte, limit i
 	var jobs int64
 	err := row.Scan(&jobs)
 	return jobs, err
-}
-
-const CountScheduled = `-- name: CountScheduled :many
-SELECT x.queue, COUNT(*) AS jobs
-FROM (SELECT s.queue FROM dblock_queue_scheduled s FORCE INDEX (PRIMARY) ORDER BY s.run_at, s.job_id LIMIT ?) x
-GROUP BY x.queue
-`
-
-type CountScheduledRow struct {
-	Queue []byte
-	Jobs  int64
-}
-
-func (q *Queries) CountScheduled(ctx context.Context, db DBTX, limit int32) ([]CountScheduledRow, error) {
-	rows, err := db.QueryContext(ctx, CountScheduled, limit)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []CountScheduledRow
-	for rows.Next() {
-		var i CountScheduledRow
-		if err := rows.Scan(&i.Queue, &i.Jobs); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Close(); err != nil {
-		return nil, err
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
 }
 
 const DeadRow = `-- name: DeadRow :one
@@ -263,7 +244,7 @@ FROM dblock_queue_ready r FORCE INDEX (PRIMARY)
 WHERE r.queue = ? AND r.priority = ?
   AND r.ready_at >= TIMESTAMPADD(MICROSECOND, CAST(? AS SIGNED), CAST('1970-01-01' AS DATETIME(6))) AND r.job_id = ?
 UNION ALL
-SELECT 2, CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', s.run_at), 0) AS SIGNED), 0, CAST('' AS BINARY), CAST('' AS BINARY)
+SELECT IF(s.retry, 9, 2), CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', s.run_at), 0) AS SIGNED), 0, CAST('' AS BINARY), CAST('' AS BINARY)
 FROM dblock_queue_scheduled s FORCE INDEX (PRIMARY)
 WHERE s.run_at >= TIMESTAMPADD(MICROSECOND, CAST(? AS SIGNED), CAST('1970-01-01' AS DATETIME(6))) AND s.job_id = ?
 UNION ALL
@@ -472,10 +453,10 @@ func (q *Queries) ListBlocked(ctx context.Context, db DBTX, queue []byte, limit 
 
 const ListClaimed = `-- name: ListClaimed :many
 SELECT x.job_id, CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', x.claimed_at), 0) AS SIGNED) AS at_us, COALESCE(m.label, '') AS worker
-FROM (SELECT c.job_id, c.claimed_at, c.member_id, c.queue FROM dblock_queue_claim c FORCE INDEX (PRIMARY) LIMIT 10000) x
+FROM (
+    SELECT c.job_id, c.claimed_at, c.member_id FROM dblock_queue_claim c FORCE INDEX (PRIMARY) WHERE c.queue = ? LIMIT ?
+) x
 LEFT JOIN dblock_member m ON m.member_id = x.member_id
-WHERE x.queue = CAST(? AS BINARY)
-LIMIT ?
 `
 
 type ListClaimedRow struct {
@@ -484,7 +465,7 @@ type ListClaimedRow struct {
 	Worker []byte
 }
 
-func (q *Queries) ListClaimed(ctx context.Context, db DBTX, queue interface{}, limit int32) ([]ListClaimedRow, error) {
+func (q *Queries) ListClaimed(ctx context.Context, db DBTX, queue []byte, limit int32) ([]ListClaimedRow, error) {
 	rows, err := db.QueryContext(ctx, ListClaimed, queue, limit)
 	if err != nil {
 		return nil, err
@@ -672,9 +653,9 @@ func (q *Queries) ListReady(ctx context.Context, db DBTX, queue []byte, limit in
 
 const ListScheduled = `-- name: ListScheduled :many
 SELECT s.job_id, CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', s.run_at), 0) AS SIGNED) AS at_us
-FROM (SELECT t.job_id, t.run_at, t.queue FROM dblock_queue_scheduled t FORCE INDEX (PRIMARY) ORDER BY t.run_at, t.job_id LIMIT 10000) s
-WHERE s.queue = CAST(? AS BINARY)
-ORDER BY s.run_at, s.job_id
+FROM dblock_queue_scheduled s FORCE INDEX (dblock_queue_scheduled_queue)
+WHERE s.queue = ? AND s.retry = ?
+ORDER BY s.queue, s.retry, s.run_at, s.job_id
 LIMIT ?
 `
 
@@ -683,8 +664,8 @@ type ListScheduledRow struct {
 	AtUs  int64
 }
 
-func (q *Queries) ListScheduled(ctx context.Context, db DBTX, queue interface{}, limit int32) ([]ListScheduledRow, error) {
-	rows, err := db.QueryContext(ctx, ListScheduled, queue, limit)
+func (q *Queries) ListScheduled(ctx context.Context, db DBTX, queue []byte, retry bool, limit int32) ([]ListScheduledRow, error) {
+	rows, err := db.QueryContext(ctx, ListScheduled, queue, retry, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -800,6 +781,7 @@ FROM (
     SELECT MIN(r.queue) AS queue FROM dblock_queue_ready r WHERE r.queue > ?
     UNION ALL SELECT MIN(b.queue) FROM dblock_queue_blocked b WHERE b.queue > ?
     UNION ALL SELECT MIN(d.queue) FROM dblock_queue_dead d WHERE d.queue > ?
+    UNION ALL SELECT MIN(s.queue) FROM dblock_queue_scheduled s WHERE s.queue > ?
     UNION ALL SELECT MIN(p.queue) FROM dblock_queue p WHERE p.queue > ?
 ) n
 `
@@ -808,9 +790,10 @@ type NextQueueParams struct {
 	After []byte
 }
 
-// The next queue by name of which there is anything in a table whose key begins with the queue; ”: none.
+// The next queue by name of which there is anything in a table that has an index which begins with the queue; ”: none.
 func (q *Queries) NextQueue(ctx context.Context, db DBTX, arg NextQueueParams) (interface{}, error) {
 	row := db.QueryRowContext(ctx, NextQueue,
+		arg.After,
 		arg.After,
 		arg.After,
 		arg.After,

@@ -102,15 +102,21 @@ const CountQueue = `-- name: CountQueue :one
 SELECT (SELECT count(*) FROM (SELECT r.job_id FROM dblock_queue_ready r WHERE r.queue = $1 LIMIT $2) x) AS ready,
        (SELECT count(*) FROM (SELECT b.job_id FROM dblock_queue_blocked b WHERE b.queue = $1 LIMIT $2) y) AS blocked,
        (SELECT count(*) FROM (SELECT d.job_id FROM dblock_queue_dead d WHERE d.queue = $1 LIMIT $2) z) AS dead,
+       (SELECT count(*) FROM (SELECT s.job_id FROM dblock_queue_scheduled s WHERE s.queue = $1 AND s.retry = false
+                              ORDER BY s.queue, s.retry, s.run_at, s.job_id LIMIT $2) u) AS scheduled,
+       (SELECT count(*) FROM (SELECT t.job_id FROM dblock_queue_scheduled t WHERE t.queue = $1 AND t.retry = true
+                              ORDER BY t.queue, t.retry, t.run_at, t.job_id LIMIT $2) v) AS retrying,
        COALESCE((SELECT EXTRACT(EPOCH FROM clock_timestamp() - p.paused_at) * 1000000::numeric FROM dblock_queue p
                  WHERE p.queue = $1 AND p.paused_at IS NOT NULL), -1)::bigint AS paused_us
 `
 
 type CountQueueRow struct {
-	Ready    int64
-	Blocked  int64
-	Dead     int64
-	PausedUs int64
+	Ready     int64
+	Blocked   int64
+	Dead      int64
+	Scheduled int64
+	Retrying  int64
+	PausedUs  int64
 }
 
 func (q *Queries) CountQueue(ctx context.Context, db DBTX, queue string, most int32) (CountQueueRow, error) {
@@ -120,40 +126,11 @@ func (q *Queries) CountQueue(ctx context.Context, db DBTX, queue string, most in
 		&i.Ready,
 		&i.Blocked,
 		&i.Dead,
+		&i.Scheduled,
+		&i.Retrying,
 		&i.PausedUs,
 	)
 	return i, err
-}
-
-const CountScheduled = `-- name: CountScheduled :many
-SELECT x.queue, count(*) AS jobs
-FROM (SELECT s.queue FROM dblock_queue_scheduled s ORDER BY s.run_at, s.job_id LIMIT $1) x
-GROUP BY x.queue
-`
-
-type CountScheduledRow struct {
-	Queue string
-	Jobs  int64
-}
-
-func (q *Queries) CountScheduled(ctx context.Context, db DBTX, most int32) ([]CountScheduledRow, error) {
-	rows, err := db.Query(ctx, CountScheduled, most)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []CountScheduledRow
-	for rows.Next() {
-		var i CountScheduledRow
-		if err := rows.Scan(&i.Queue, &i.Jobs); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
 }
 
 const DeadRow = `-- name: DeadRow :one
@@ -210,7 +187,7 @@ FROM dblock_queue_ready r
 WHERE r.queue = $1 AND r.priority = $2 AND r.ready_at >= $3::timestamptz - interval '1 hour'
   AND r.job_id = $4
 UNION ALL
-SELECT 2, CASE WHEN pg_catalog.isfinite(s.run_at) THEN s.run_at ELSE 'epoch'::timestamptz END, 0, NULL, NULL FROM dblock_queue_scheduled s
+SELECT CASE WHEN s.retry THEN 9 ELSE 2 END, CASE WHEN pg_catalog.isfinite(s.run_at) THEN s.run_at ELSE 'epoch'::timestamptz END, 0, NULL, NULL FROM dblock_queue_scheduled s
 WHERE s.run_at >= $3::timestamptz - interval '1 hour' AND s.job_id = $4
 UNION ALL
 SELECT 3, $3::timestamptz, b.seq, NULL, NULL FROM dblock_queue_blocked b
@@ -592,9 +569,9 @@ func (q *Queries) ListReady(ctx context.Context, db DBTX, queue string, most int
 
 const ListScheduled = `-- name: ListScheduled :many
 SELECT s.job_id, CASE WHEN pg_catalog.isfinite(s.run_at) THEN s.run_at ELSE 'epoch'::timestamptz END AS at
-FROM (SELECT t.job_id, t.run_at, t.queue FROM dblock_queue_scheduled t ORDER BY t.run_at, t.job_id LIMIT $1) s
-WHERE s.queue = $2::text
-ORDER BY s.run_at, s.job_id
+FROM dblock_queue_scheduled s
+WHERE s.queue = $1 AND s.retry = $2::boolean
+ORDER BY s.queue, s.retry, s.run_at, s.job_id
 LIMIT $3
 `
 
@@ -603,8 +580,8 @@ type ListScheduledRow struct {
 	At    time.Time
 }
 
-func (q *Queries) ListScheduled(ctx context.Context, db DBTX, look int32, queue string, most int32) ([]ListScheduledRow, error) {
-	rows, err := db.Query(ctx, ListScheduled, look, queue, most)
+func (q *Queries) ListScheduled(ctx context.Context, db DBTX, queue string, retry bool, most int32) ([]ListScheduledRow, error) {
+	rows, err := db.Query(ctx, ListScheduled, queue, retry, most)
 	if err != nil {
 		return nil, err
 	}
@@ -652,11 +629,12 @@ FROM (
     SELECT min(r.queue) AS queue FROM dblock_queue_ready r WHERE r.queue > $1
     UNION ALL SELECT min(b.queue) FROM dblock_queue_blocked b WHERE b.queue > $1
     UNION ALL SELECT min(d.queue) FROM dblock_queue_dead d WHERE d.queue > $1
+    UNION ALL SELECT min(s.queue) FROM dblock_queue_scheduled s WHERE s.queue > $1
     UNION ALL SELECT min(p.queue) FROM dblock_queue p WHERE p.queue > $1
 ) n
 `
 
-// The next queue by name of which there is anything in a table whose key begins with the queue; ”: none.
+// The next queue by name of which there is anything in a table that has an index which begins with the queue; ”: none.
 func (q *Queries) NextQueue(ctx context.Context, db DBTX, after string) (string, error) {
 	row := db.QueryRow(ctx, NextQueue, after)
 	var queue string

@@ -194,6 +194,8 @@ func literal(buf []byte, arg any) []byte {
 		return strconv.AppendInt(buf, int64(v), 10)
 	case int16:
 		return strconv.AppendInt(buf, int64(v), 10)
+	case bool:
+		return strconv.AppendBool(buf, v)
 	case []byte:
 		buf = append(buf, "x'"...)
 		return append(hex.AppendEncode(buf, v), '\'')

@@ -4,8 +4,8 @@ import "testing"
 
 func TestText(t *testing.T) {
 	t.Parallel()
-	got := Text("SELECT ? + ?, ?, ?", int64(-5), int16(7), []byte("it's \\ ?"), []byte{})
-	if want := `SELECT -5 + 7, x'69742773205c203f', x''`; got != want {
+	got := Text("SELECT ? + ?, ?, ?, ?", int64(-5), int16(7), []byte("it's \\ ?"), []byte{}, true)
+	if want := `SELECT -5 + 7, x'69742773205c203f', x'', true`; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }

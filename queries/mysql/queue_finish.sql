@@ -80,10 +80,10 @@ STRAIGHT_JOIN dblock_queue_job j FORCE INDEX (PRIMARY) ON j.job_id = own.job_id
 SET j.attempt = own.attempt, j.last_error = COALESCE(NULLIF(own.failure, ''), j.last_error);
 
 -- name: DeferJobs :execrows
-INSERT INTO dblock_queue_scheduled (run_at, job_id, queue, priority)
-SELECT TIMESTAMPADD(MICROSECOND, ask.delay_us, +UTC_TIMESTAMP(6)), j.job_id, j.queue, j.priority
+INSERT INTO dblock_queue_scheduled (run_at, job_id, queue, priority, retry)
+SELECT TIMESTAMPADD(MICROSECOND, ask.delay_us, +UTC_TIMESTAMP(6)), j.job_id, j.queue, j.priority, ask.retry
 FROM (
-    SELECT CAST(sqlc.arg(job_id) AS BINARY) AS job_id, CAST(sqlc.arg(delay_us) AS SIGNED) AS delay_us
+    SELECT CAST(sqlc.arg(job_id) AS BINARY) AS job_id, CAST(sqlc.arg(delay_us) AS SIGNED) AS delay_us, CAST(sqlc.arg(retry) AS SIGNED) AS retry
 ) ask
 STRAIGHT_JOIN dblock_queue_job j FORCE INDEX (PRIMARY) ON j.job_id = ask.job_id;
 

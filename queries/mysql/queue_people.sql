@@ -8,13 +8,14 @@ ON DUPLICATE KEY UPDATE paused_at = COALESCE(paused_at, VALUES(paused_at));
 -- name: ResumeQueue :exec
 DELETE FROM dblock_queue WHERE queue = sqlc.arg(queue);
 
--- The next queue by name of which there is anything in a table whose key begins with the queue; '': none.
+-- The next queue by name of which there is anything in a table that has an index which begins with the queue; '': none.
 -- name: NextQueue :one
 SELECT CAST(COALESCE(MIN(n.queue), '') AS BINARY) AS queue
 FROM (
     SELECT MIN(r.queue) AS queue FROM dblock_queue_ready r WHERE r.queue > sqlc.arg(after)
     UNION ALL SELECT MIN(b.queue) FROM dblock_queue_blocked b WHERE b.queue > sqlc.arg(after)
     UNION ALL SELECT MIN(d.queue) FROM dblock_queue_dead d WHERE d.queue > sqlc.arg(after)
+    UNION ALL SELECT MIN(s.queue) FROM dblock_queue_scheduled s WHERE s.queue > sqlc.arg(after)
     UNION ALL SELECT MIN(p.queue) FROM dblock_queue p WHERE p.queue > sqlc.arg(after)
 ) n;
 
@@ -26,6 +27,13 @@ SELECT COUNT(*) AS jobs FROM (SELECT b.job_id FROM dblock_queue_blocked b FORCE 
 
 -- name: CountDead :one
 SELECT COUNT(*) AS jobs FROM (SELECT d.job_id FROM dblock_queue_dead d FORCE INDEX (dblock_queue_dead_when) WHERE d.queue = sqlc.arg(queue) LIMIT ?) x;
+
+-- name: CountLater :one
+SELECT COUNT(*) AS jobs
+FROM (
+    SELECT s.job_id FROM dblock_queue_scheduled s FORCE INDEX (dblock_queue_scheduled_queue)
+    WHERE s.queue = sqlc.arg(queue) AND s.retry = sqlc.arg(retry) LIMIT ?
+) x;
 
 -- name: PausedFor :many
 SELECT CAST(TIMESTAMPDIFF(MICROSECOND, p.paused_at, +UTC_TIMESTAMP(6)) AS SIGNED) AS paused_us FROM dblock_queue p
@@ -42,11 +50,6 @@ FROM (
     LIMIT ?
 ) x;
 
--- name: CountScheduled :many
-SELECT x.queue, COUNT(*) AS jobs
-FROM (SELECT s.queue FROM dblock_queue_scheduled s FORCE INDEX (PRIMARY) ORDER BY s.run_at, s.job_id LIMIT ?) x
-GROUP BY x.queue;
-
 -- name: CountClaimed :many
 SELECT x.queue, COUNT(*) AS jobs
 FROM (SELECT c.queue FROM dblock_queue_claim c FORCE INDEX (PRIMARY) LIMIT ?) x
@@ -61,9 +64,9 @@ LIMIT ?;
 
 -- name: ListScheduled :many
 SELECT s.job_id, CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', s.run_at), 0) AS SIGNED) AS at_us
-FROM (SELECT t.job_id, t.run_at, t.queue FROM dblock_queue_scheduled t FORCE INDEX (PRIMARY) ORDER BY t.run_at, t.job_id LIMIT 10000) s
-WHERE s.queue = CAST(sqlc.arg(queue) AS BINARY)
-ORDER BY s.run_at, s.job_id
+FROM dblock_queue_scheduled s FORCE INDEX (dblock_queue_scheduled_queue)
+WHERE s.queue = sqlc.arg(queue) AND s.retry = sqlc.arg(retry)
+ORDER BY s.queue, s.retry, s.run_at, s.job_id
 LIMIT ?;
 
 -- name: ListBlocked :many
@@ -74,10 +77,10 @@ LIMIT ?;
 
 -- name: ListClaimed :many
 SELECT x.job_id, CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', x.claimed_at), 0) AS SIGNED) AS at_us, COALESCE(m.label, '') AS worker
-FROM (SELECT c.job_id, c.claimed_at, c.member_id, c.queue FROM dblock_queue_claim c FORCE INDEX (PRIMARY) LIMIT 10000) x
-LEFT JOIN dblock_member m ON m.member_id = x.member_id
-WHERE x.queue = CAST(sqlc.arg(queue) AS BINARY)
-LIMIT ?;
+FROM (
+    SELECT c.job_id, c.claimed_at, c.member_id FROM dblock_queue_claim c FORCE INDEX (PRIMARY) WHERE c.queue = sqlc.arg(queue) LIMIT ?
+) x
+LEFT JOIN dblock_member m ON m.member_id = x.member_id;
 
 -- Those that died before others, the last ones first.
 -- name: ListDead :many
@@ -127,7 +130,7 @@ FROM dblock_queue_ready r FORCE INDEX (PRIMARY)
 WHERE r.queue = sqlc.arg(queue) AND r.priority = sqlc.arg(priority)
   AND r.ready_at >= TIMESTAMPADD(MICROSECOND, CAST(sqlc.arg(since_us) AS SIGNED), CAST('1970-01-01' AS DATETIME(6))) AND r.job_id = sqlc.arg(job_id)
 UNION ALL
-SELECT 2, CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', s.run_at), 0) AS SIGNED), 0, CAST('' AS BINARY), CAST('' AS BINARY)
+SELECT IF(s.retry, 9, 2), CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', s.run_at), 0) AS SIGNED), 0, CAST('' AS BINARY), CAST('' AS BINARY)
 FROM dblock_queue_scheduled s FORCE INDEX (PRIMARY)
 WHERE s.run_at >= TIMESTAMPADD(MICROSECOND, CAST(sqlc.arg(since_us) AS SIGNED), CAST('1970-01-01' AS DATETIME(6))) AND s.job_id = sqlc.arg(job_id)
 UNION ALL

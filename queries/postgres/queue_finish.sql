@@ -98,10 +98,10 @@ WITH fence AS MATERIALIZED (
 ), job AS (
     UPDATE dblock_queue_job j SET attempt = b.attempt, last_error = COALESCE(NULLIF(b.failure, ''), j.last_error)
     FROM body b WHERE j.ctid = b.place
-    RETURNING j.job_id, j.queue, j.priority, b.delay_us, b.ready_at
+    RETURNING j.job_id, j.queue, j.priority, b.delay_us, b.ready_at, b.failure <> '' AS retry
 ), later AS (
-    INSERT INTO dblock_queue_scheduled (run_at, job_id, queue, priority)
-    SELECT clock_timestamp() + b.delay_us::float8 * interval '1 microsecond', b.job_id, b.queue, b.priority FROM job b WHERE b.delay_us > 0
+    INSERT INTO dblock_queue_scheduled (run_at, job_id, queue, priority, retry)
+    SELECT clock_timestamp() + b.delay_us::float8 * interval '1 microsecond', b.job_id, b.queue, b.priority, b.retry FROM job b WHERE b.delay_us > 0
 ), again AS (
     INSERT INTO dblock_queue_ready (queue, priority, ready_at, job_id)
     SELECT b.queue, b.priority, COALESCE(b.ready_at, clock_timestamp()), b.job_id FROM job b WHERE b.delay_us = 0

@@ -11,13 +11,14 @@ DELETE FROM dblock_queue q WHERE q.queue = sqlc.arg(queue);
 -- name: IsPaused :one
 SELECT EXISTS (SELECT 1 FROM dblock_queue q WHERE q.queue = sqlc.arg(queue) AND q.paused_at IS NOT NULL) AS paused;
 
--- The next queue by name of which there is anything in a table whose key begins with the queue; '': none.
+-- The next queue by name of which there is anything in a table that has an index which begins with the queue; '': none.
 -- name: NextQueue :one
 SELECT COALESCE(min(n.queue), '')::text AS queue
 FROM (
     SELECT min(r.queue) AS queue FROM dblock_queue_ready r WHERE r.queue > sqlc.arg(after)
     UNION ALL SELECT min(b.queue) FROM dblock_queue_blocked b WHERE b.queue > sqlc.arg(after)
     UNION ALL SELECT min(d.queue) FROM dblock_queue_dead d WHERE d.queue > sqlc.arg(after)
+    UNION ALL SELECT min(s.queue) FROM dblock_queue_scheduled s WHERE s.queue > sqlc.arg(after)
     UNION ALL SELECT min(p.queue) FROM dblock_queue p WHERE p.queue > sqlc.arg(after)
 ) n;
 
@@ -25,6 +26,10 @@ FROM (
 SELECT (SELECT count(*) FROM (SELECT r.job_id FROM dblock_queue_ready r WHERE r.queue = sqlc.arg(queue) LIMIT sqlc.arg(most)) x) AS ready,
        (SELECT count(*) FROM (SELECT b.job_id FROM dblock_queue_blocked b WHERE b.queue = sqlc.arg(queue) LIMIT sqlc.arg(most)) y) AS blocked,
        (SELECT count(*) FROM (SELECT d.job_id FROM dblock_queue_dead d WHERE d.queue = sqlc.arg(queue) LIMIT sqlc.arg(most)) z) AS dead,
+       (SELECT count(*) FROM (SELECT s.job_id FROM dblock_queue_scheduled s WHERE s.queue = sqlc.arg(queue) AND s.retry = false
+                              ORDER BY s.queue, s.retry, s.run_at, s.job_id LIMIT sqlc.arg(most)) u) AS scheduled,
+       (SELECT count(*) FROM (SELECT t.job_id FROM dblock_queue_scheduled t WHERE t.queue = sqlc.arg(queue) AND t.retry = true
+                              ORDER BY t.queue, t.retry, t.run_at, t.job_id LIMIT sqlc.arg(most)) v) AS retrying,
        COALESCE((SELECT EXTRACT(EPOCH FROM clock_timestamp() - p.paused_at) * 1000000::numeric FROM dblock_queue p
                  WHERE p.queue = sqlc.arg(queue) AND p.paused_at IS NOT NULL), -1)::bigint AS paused_us;
 
@@ -38,11 +43,6 @@ FROM (
     ORDER BY r.queue, r.priority, r.ready_at, r.job_id
     LIMIT sqlc.arg(most)
 ) x;
-
--- name: CountScheduled :many
-SELECT x.queue, count(*) AS jobs
-FROM (SELECT s.queue FROM dblock_queue_scheduled s ORDER BY s.run_at, s.job_id LIMIT sqlc.arg(most)) x
-GROUP BY x.queue;
 
 -- Those of a claim that have ended have no row any more.
 -- name: CountClaimed :many
@@ -59,9 +59,9 @@ LIMIT sqlc.arg(most);
 
 -- name: ListScheduled :many
 SELECT s.job_id, CASE WHEN pg_catalog.isfinite(s.run_at) THEN s.run_at ELSE 'epoch'::timestamptz END AS at
-FROM (SELECT t.job_id, t.run_at, t.queue FROM dblock_queue_scheduled t ORDER BY t.run_at, t.job_id LIMIT sqlc.arg(look)) s
-WHERE s.queue = sqlc.arg(queue)::text
-ORDER BY s.run_at, s.job_id
+FROM dblock_queue_scheduled s
+WHERE s.queue = sqlc.arg(queue) AND s.retry = sqlc.arg(retry)::boolean
+ORDER BY s.queue, s.retry, s.run_at, s.job_id
 LIMIT sqlc.arg(most);
 
 -- name: ListBlocked :many
@@ -114,7 +114,7 @@ FROM dblock_queue_ready r
 WHERE r.queue = sqlc.arg(queue) AND r.priority = sqlc.arg(priority) AND r.ready_at >= sqlc.arg(enqueued_at)::timestamptz - interval '1 hour'
   AND r.job_id = sqlc.arg(job_id)
 UNION ALL
-SELECT 2, CASE WHEN pg_catalog.isfinite(s.run_at) THEN s.run_at ELSE 'epoch'::timestamptz END, 0, NULL, NULL FROM dblock_queue_scheduled s
+SELECT CASE WHEN s.retry THEN 9 ELSE 2 END, CASE WHEN pg_catalog.isfinite(s.run_at) THEN s.run_at ELSE 'epoch'::timestamptz END, 0, NULL, NULL FROM dblock_queue_scheduled s
 WHERE s.run_at >= sqlc.arg(enqueued_at)::timestamptz - interval '1 hour' AND s.job_id = sqlc.arg(job_id)
 UNION ALL
 SELECT 3, sqlc.arg(enqueued_at)::timestamptz, b.seq, NULL, NULL FROM dblock_queue_blocked b

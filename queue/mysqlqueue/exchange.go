@@ -181,7 +181,7 @@ func (e *exchange) postpone(x *engine.Exchange, got *engine.Exchanged) error {
 		}
 		switch {
 		case d.Delay > 0:
-			later = append(later, d.Job[:], max(d.Delay.Microseconds(), 1))
+			later = append(later, d.Job[:], max(d.Delay.Microseconds(), 1), d.Failure != "")
 		case d.ReadyAt.IsZero():
 			again = append(again, d.Job[:])
 		default:
@@ -191,7 +191,7 @@ func (e *exchange) postpone(x *engine.Exchange, got *engine.Exchanged) error {
 	if _, err := asks(e.ctx, e.on, mysqldb.NoteAttempts, len(notes)/3, notes); err != nil {
 		return err
 	}
-	n, err := asks(e.ctx, e.on, mysqldb.DeferJobs, len(later)/2, later)
+	n, err := asks(e.ctx, e.on, mysqldb.DeferJobs, len(later)/3, later)
 	if err == nil {
 		var m int64
 		m, err = asks(e.ctx, e.on, mysqldb.ReadyAgainSince, len(since)/2, since)

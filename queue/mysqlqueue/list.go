@@ -20,9 +20,9 @@ func (d *database) List(ctx context.Context, queue string, s engine.State, most 
 		for _, r := range rows {
 			places = append(places, engine.Record{ID: idOf(r.JobID), At: at(r.AtUs)})
 		}
-	case engine.Scheduled:
+	case engine.Scheduled, engine.Retrying:
 		var rows []mysqldb.ListScheduledRow
-		rows, err = d.q.ListScheduled(ctx, on, name, n)
+		rows, err = d.q.ListScheduled(ctx, on, name, s == engine.Retrying, n)
 		for _, r := range rows {
 			places = append(places, engine.Record{ID: idOf(r.JobID), At: at(r.AtUs)})
 		}

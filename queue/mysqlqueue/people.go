@@ -30,7 +30,7 @@ func (d *database) IsPaused(ctx context.Context, queue string) (bool, error) {
 	return len(paused) > 0, fault.NoWrite(err)
 }
 
-// NextQueue looks at the ends of four indexes.
+// NextQueue looks at the ends of five indexes.
 func (d *database) NextQueue(ctx context.Context, after string) (string, error) {
 	next, err := d.q.NextQueue(ctx, d.on(d.pool), mysqldb.NextQueueParams{After: []byte(after)})
 	return string(raw(next)), err
@@ -38,7 +38,7 @@ func (d *database) NextQueue(ctx context.Context, after string) (string, error) 
 
 // Count reads as much as it counts, and the first jobs of each priority.
 func (d *database) Count(ctx context.Context, queue string, most int) (engine.Counts, error) {
-	c := engine.Counts{Queue: queue, Paused: -1}
+	c := engine.Counts{Paused: -1}
 	on, name := d.on(d.pool), []byte(queue)
 	for _, of := range []struct {
 		into  *int
@@ -49,6 +49,13 @@ func (d *database) Count(ctx context.Context, queue string, most int) (engine.Co
 			return c, err
 		}
 		*of.into = int(n)
+	}
+	for retry, into := range map[bool]*int{false: &c.Scheduled, true: &c.Retrying} {
+		n, err := d.q.CountLater(ctx, on, name, retry, int32(most))
+		if err != nil {
+			return c, err
+		}
+		*into = int(n)
 	}
 	paused, err := d.q.PausedFor(ctx, on, name)
 	if err != nil {
@@ -67,24 +74,14 @@ func (d *database) Count(ctx context.Context, queue string, most int) (engine.Co
 	return c, nil
 }
 
-// Elsewhere reads as much as it counts.
-func (d *database) Elsewhere(ctx context.Context, most int) (scheduled, claimed map[string]int, err error) {
-	scheduled, claimed = make(map[string]int), make(map[string]int)
-	later, err := d.q.CountScheduled(ctx, d.on(d.pool), int32(most))
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, r := range later {
-		scheduled[string(r.Queue)] = int(r.Jobs)
-	}
-	taken, err := d.q.CountClaimed(ctx, d.on(d.pool), int32(most))
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, r := range taken {
+// Claimed reads as much as it counts.
+func (d *database) Claimed(ctx context.Context, most int) (map[string]int, error) {
+	rows, err := d.q.CountClaimed(ctx, d.on(d.pool), int32(most))
+	claimed := make(map[string]int, len(rows))
+	for _, r := range rows {
 		claimed[string(r.Queue)] = int(r.Jobs)
 	}
-	return scheduled, claimed, nil
+	return claimed, err
 }
 
 // What keeps purge from what workers leave behind: MariaDB tells everybody, MySQL those who have the privilege PROCESS.

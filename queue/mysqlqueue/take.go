@@ -24,7 +24,7 @@ func (e *exchange) take(x *engine.Exchange, _ *engine.Exchanged) error {
 	switch j.State {
 	case engine.Ready:
 		n, err = e.d.q.TakeReadyJob(e.ctx, e.on, mysqldb.TakeReadyJobParams{Queue: queue, Priority: j.Priority, AtUs: j.At.UnixMicro(), JobID: j.ID[:]})
-	case engine.Scheduled:
+	case engine.Scheduled, engine.Retrying:
 		if n, admit, err = e.unschedule(j); err != nil {
 			return err
 		}

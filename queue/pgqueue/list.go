@@ -22,9 +22,9 @@ func (d *database) List(ctx context.Context, queue string, s engine.State, most 
 		for _, r := range rows {
 			places = append(places, engine.Record{ID: r.JobID.Bytes, At: r.At})
 		}
-	case engine.Scheduled:
+	case engine.Scheduled, engine.Retrying:
 		var rows []pgdb.ListScheduledRow
-		rows, err = d.q.ListScheduled(ctx, on, look, queue, n)
+		rows, err = d.q.ListScheduled(ctx, on, queue, s == engine.Retrying, n)
 		for _, r := range rows {
 			places = append(places, engine.Record{ID: r.JobID.Bytes, At: r.At})
 		}

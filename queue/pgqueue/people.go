@@ -35,7 +35,7 @@ func (d *database) IsPaused(ctx context.Context, queue string) (bool, error) {
 	return paused, fault.NoWrite(err)
 }
 
-// NextQueue looks at the ends of four indexes.
+// NextQueue looks at the ends of five indexes.
 func (d *database) NextQueue(ctx context.Context, after string) (string, error) {
 	return d.q.NextQueue(ctx, d.on(d.pool), after)
 }
@@ -46,7 +46,10 @@ func (d *database) Count(ctx context.Context, queue string, most int) (engine.Co
 	if err != nil {
 		return engine.Counts{}, err
 	}
-	c := engine.Counts{Queue: queue, Ready: int(row.Ready), Blocked: int(row.Blocked), Dead: int(row.Dead), Paused: micros(row.PausedUs)}
+	c := engine.Counts{
+		Ready: int(row.Ready), Scheduled: int(row.Scheduled), Retrying: int(row.Retrying), Blocked: int(row.Blocked), Dead: int(row.Dead),
+		Paused: micros(row.PausedUs),
+	}
 	for after, more := int32(math.MinInt16)-1, c.Ready > 0; more; {
 		some, err := d.q.OldestReady(ctx, d.on(d.pool), queue, after, engine.AgeStep)
 		if err != nil {
@@ -57,24 +60,14 @@ func (d *database) Count(ctx context.Context, queue string, most int) (engine.Co
 	return c, nil
 }
 
-// Elsewhere reads as much as it counts.
-func (d *database) Elsewhere(ctx context.Context, most int) (scheduled, claimed map[string]int, err error) {
-	scheduled, claimed = make(map[string]int), make(map[string]int)
-	later, err := d.q.CountScheduled(ctx, d.on(d.pool), int32(most))
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, r := range later {
-		scheduled[r.Queue] = int(r.Jobs)
-	}
-	taken, err := d.q.CountClaimed(ctx, d.on(d.pool), int32(most))
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, r := range taken {
+// Claimed reads as much as it counts.
+func (d *database) Claimed(ctx context.Context, most int) (map[string]int, error) {
+	rows, err := d.q.CountClaimed(ctx, d.on(d.pool), int32(most))
+	claimed := make(map[string]int, len(rows))
+	for _, r := range rows {
 		claimed[r.Queue] = int(r.Jobs)
 	}
-	return scheduled, claimed, nil
+	return claimed, err
 }
 
 // What keeps vacuum from what workers leave behind; only the server's own views have it. Of others' sessions a role without the rights of

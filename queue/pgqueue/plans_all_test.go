@@ -18,7 +18,7 @@ var readsWhole = map[string]string{
 
 // Statements that take the first ones of an index as they stand there.
 var readsInOrder = []string{
-	"ClaimJobs", "PromoteJobs", "TakeDueGrouped", "PruneHistory", "OldestReady", "CountScheduled", "ListReady", "ListScheduled", "ListBlocked", "ListDead",
+	"ClaimJobs", "PromoteJobs", "TakeDueGrouped", "PruneHistory", "OldestReady", "CountQueue", "ListReady", "ListScheduled", "ListBlocked", "ListDead",
 	"ListHistory", "PurgeDead",
 }
 

@@ -20,7 +20,7 @@ func (d *database) queueTake(batch *pgx.Batch, x *engine.Exchange) {
 	switch j.State {
 	case engine.Ready:
 		batch.Queue(d.takeReady, claim, me, j.Queue, j.Priority, j.At, job)
-	case engine.Scheduled:
+	case engine.Scheduled, engine.Retrying:
 		batch.Queue(d.takeScheduled, claim, me, j.At, job)
 	case engine.Blocked:
 		batch.Queue(d.takeBlocked, claim, me, j.Queue, j.GroupKey, j.Seq, job)

@@ -20,6 +20,7 @@ const (
 	Finished
 	Cancelled
 	GivenUp
+	Retrying // scheduled, after an attempt that failed
 )
 
 // Outcomes of history.
@@ -73,10 +74,9 @@ const AgeStep = 1000
 
 // Counts are those of one queue; none is above what was asked for.
 type Counts struct {
-	Queue                string
-	Ready, Blocked, Dead int
-	Paused               time.Duration // negative: it is not
-	Oldest               time.Duration // how long the oldest ready job has waited
+	Ready, Scheduled, Retrying, Blocked, Dead int
+	Paused                                    time.Duration // negative: it is not
+	Oldest                                    time.Duration // how long the oldest ready job has waited
 }
 
 // Health is what the server says of what slows queues down; negative: it does not tell.
@@ -92,14 +92,14 @@ type People interface {
 	Resume(ctx context.Context, queue string) error
 	IsPaused(ctx context.Context, queue string) (bool, error)
 
-	// NextQueue is the next one by name of which there is something; "": none. Scheduled and claimed jobs don't count for it.
+	// NextQueue is the next one by name of which there is something; "": none. Claimed jobs don't count for it.
 	NextQueue(ctx context.Context, after string) (string, error)
 
 	// Count counts up to most.
 	Count(ctx context.Context, queue string, most int) (Counts, error)
 
-	// Elsewhere counts the scheduled and the claimed jobs of all queues, the first of them up to most.
-	Elsewhere(ctx context.Context, most int) (scheduled, claimed map[string]int, err error)
+	// Claimed counts the claimed jobs of all queues together, up to most.
+	Claimed(ctx context.Context, most int) (map[string]int, error)
 
 	Health(ctx context.Context) (Health, error)
 
