@@ -24,8 +24,11 @@ const (
 	patience = 500 * time.Millisecond
 	breath   = 500 * time.Millisecond
 
-	longestTry = time.Second // MySQL's patience
+	longestTry = 2 * time.Second // on MySQL, where a statement may wait for the table, and then for a row
 )
+
+// patience is how long a statement of this run waits at most.
+func (r *run) patience() time.Duration { return min(patience, r.opts.LockTimeout) }
 
 // What servers answer where a lock did not come in time, or two wait for each other.
 const (
@@ -116,13 +119,14 @@ func lockTimeout(ctx context.Context, on database.DBTxConn, d time.Duration, tra
 // settle sets what the run needs of the session, which is the host's: restore sets it back, or ends the connection.
 func (r *run) settle(ctx context.Context) (restore func(), err error) {
 	var back string
-	var was, wait string
+	var was, wait, rowWait string
 	if r.engine == Postgres {
 		err = r.conn.QueryRowContext(ctx, "SELECT pg_catalog.current_setting('lock_timeout')").Scan(&was)
 		back = "SELECT pg_catalog.set_config('lock_timeout', '" + was + "', false)"
-	} else if err = r.conn.QueryRowContext(ctx, "SELECT CAST(@@autocommit AS SIGNED), CAST(@@lock_wait_timeout AS SIGNED)").Scan(&was, &wait); err == nil {
-		back = "SET SESSION autocommit = " + was + ", SESSION lock_wait_timeout = " + wait
-		_, err = r.conn.ExecContext(ctx, "SET SESSION autocommit = 1, SESSION lock_wait_timeout = 1")
+	} else if err = r.conn.QueryRowContext(ctx, "SELECT CAST(@@autocommit AS SIGNED), CAST(@@lock_wait_timeout AS SIGNED), "+
+		"CAST(@@innodb_lock_wait_timeout AS SIGNED)").Scan(&was, &wait, &rowWait); err == nil {
+		back = "SET SESSION autocommit = " + was + ", SESSION lock_wait_timeout = " + wait + ", SESSION innodb_lock_wait_timeout = " + rowWait
+		_, err = r.conn.ExecContext(ctx, "SET SESSION autocommit = 1, SESSION lock_wait_timeout = 1, SESSION innodb_lock_wait_timeout = 1")
 	}
 	return func() {
 		if back == "" {

@@ -106,11 +106,37 @@ func TestUpWaitsForATransaction(t *testing.T) {
 	})
 }
 
+// TestALockedRowBoundsUp: a migration that changes rows waits for one that is locked no longer than for a table.
+func TestALockedRowBoundsUp(t *testing.T) {
+	each(t, func(e env) {
+		e.toVersion(10)
+		lock := "LOCK TABLE dblock_lease IN SHARE MODE"
+		table := "dblock_lease"
+		if e.engine == migrations.Postgres {
+			e.exec("INSERT INTO dblock_lease (lease_key, token, held_until) VALUES ('ever', 1, 'infinity')")
+		} else {
+			e.exec("INSERT INTO dblock_semaphore (lease_key, permits) VALUES ('two', 2)")
+			lock, table = "SELECT * FROM dblock_semaphore FOR UPDATE", "dblock_semaphore"
+		}
+		tx, _ := e.holder(lock)
+		ctx, cancel := context.WithTimeout(e.Context(), 30*time.Second) // that of InnoDB is 50 s by default
+		defer cancel()
+		_, err := migrations.Up(ctx, e.db, migrations.Options{LockTimeout: 2 * time.Second})
+		if !errors.Is(err, dblock.ErrBusy) || !strings.Contains(err.Error(), table) {
+			e.Errorf("Up behind a locked row: %v, want ErrBusy that names %s", err, table)
+		}
+		e.must(tx.Rollback())
+		e.up(migrations.Options{})
+		e.wantApplied(migrations.Options{})
+	})
+}
+
 // TestSettingsOfTheHostStay: what a run sets on the host's connection is as before, after an error, too. autocommit off is no
 // obstacle.
 func TestSettingsOfTheHostStay(t *testing.T) {
 	each(t, func(e env) {
-		set, get, want := "SET SESSION autocommit = 0, SESSION lock_wait_timeout = 77", "SELECT CONCAT(CAST(@@autocommit AS SIGNED), ' ', @@lock_wait_timeout)", "0 77"
+		set, want := "SET SESSION autocommit = 0, SESSION lock_wait_timeout = 77, SESSION innodb_lock_wait_timeout = 78", "0 77 78"
+		get := "SELECT CONCAT(CAST(@@autocommit AS SIGNED), ' ', @@lock_wait_timeout, ' ', @@innodb_lock_wait_timeout)"
 		if e.engine == migrations.Postgres {
 			set, get, want = "SET lock_timeout = '77s'", "SELECT current_setting('lock_timeout')", "77s"
 		}

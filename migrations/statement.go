@@ -46,7 +46,7 @@ var (
 	check       = regexp.MustCompile(`^(ADD|DROP) (?:CONSTRAINT|CHECK) (\w+)(?:\s+CHECK\b|$)`)
 	validate    = regexp.MustCompile(`^VALIDATE CONSTRAINT \w+$`)
 	harmless    = regexp.MustCompile(`^(?:SET \(|ALTER COLUMN|MODIFY |VALIDATE |ALTER INDEX|ENGINE\b)`)
-	rows        = regexp.MustCompile(`^(?:DO 0$|INSERT |UPDATE |DELETE |CREATE OR REPLACE |DROP FUNCTION IF EXISTS )`)
+	rows        = regexp.MustCompile(`^(?:DO 0$|(?:INSERT INTO|UPDATE|DELETE FROM) (\w+)\b|CREATE OR REPLACE |DROP FUNCTION IF EXISTS )`)
 )
 
 // statements parses a half of a migration. It refuses what it does not understand: a run that was cut off could not be
@@ -87,8 +87,8 @@ func parse(text string) (statement, error) {
 			s.parts = append(s.parts, p)
 		}
 		s.apart = len(s.parts) == 1 && validate.MatchString(s.parts[0].text)
-	} else if rows.MatchString(text) {
-		s.parts = []part{{}}
+	} else if m := rows.FindStringSubmatch(text); m != nil {
+		s.table, s.parts = m[1], []part{{}}
 	} else {
 		return s, fmt.Errorf("dblock: migrations: a statement that is not understood: %s", text)
 	}
@@ -131,6 +131,9 @@ func clauses(text string) []string {
 	}
 	return append(list, strings.TrimSpace(text[from:]))
 }
+
+// locks reports whether the statement locks a table, and not rows alone.
+func (s statement) locks() bool { return s.parts[0].object.Table != "" }
 
 // only returns the statement with those of its parts that are wanted, and false if there are none.
 func (s statement) only(wanted func(part) bool) (statement, bool) {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/pressly/goose/v3/database"
+
+	"github.com/dblock-go/dblock/internal/schema"
 )
 
 // begin records that a version is no longer, or not yet, whole. A repair leaves the record: what is applied stays so.
@@ -69,6 +71,10 @@ func (r *run) stepPostgres(ctx context.Context, h half, wanted func(part) bool) 
 	err := r.patiently(ctx, func() string { return table }, func() error {
 		r.there, r.created, r.recorded = maps.Clone(there), maps.Clone(created), maps.Clone(recorded)
 		return r.inTx(ctx, func(tx *sql.Tx) error {
+			table = schema.VersionTable
+			if err := lockTimeout(ctx, tx, r.patience(), true); err != nil {
+				return err
+			}
 			if err := r.begin(ctx, tx, h); err != nil {
 				return err
 			}
@@ -104,16 +110,17 @@ func (r *run) inTx(ctx context.Context, do func(*sql.Tx) error) error {
 	return tx.Commit()
 }
 
-// within runs statements in the transaction. All its waits together are bounded: what it has locked, others wait for.
+// within runs statements in the transaction. Its waits for tables that it alters are bounded together: what it has locked, others
+// wait for.
 func (r *run) within(ctx context.Context, tx *sql.Tx, h half, list []statement, wanted func(part) bool, table *string) error {
-	bound := min(patience, r.opts.LockTimeout)
+	bound := r.patience()
 	for _, s := range list {
 		s, any := s.only(wanted)
 		if !any {
 			continue
 		}
 		began := time.Now()
-		existing := h.direction == "down" || r.there.HasTable(s.table) && !r.created[s.table]
+		existing := h.direction == "down" || s.table == "" || r.there.HasTable(s.table) && !r.created[s.table]
 		if existing {
 			if err := lockTimeout(ctx, tx, bound, true); err != nil {
 				return err
@@ -123,7 +130,7 @@ func (r *run) within(ctx context.Context, tx *sql.Tx, h half, list []statement, 
 		if err := r.exec(ctx, tx, s); err != nil {
 			return err
 		}
-		if existing {
+		if existing && s.locks() {
 			bound = max(bound-time.Since(began), time.Millisecond)
 		}
 		for _, p := range s.parts {
