@@ -9,7 +9,7 @@ import (
 // Errors that every package of the toolkit can return. They are disjoint, because a caller does
 // something else on each: match them with errors.Is.
 var (
-	// ErrUnavailable: the server can't be reached or takes no writes. Nothing was written.
+	// ErrUnavailable: the server can't be reached, takes no connection of this user, has no room, or takes no writes. Nothing was written.
 	ErrUnavailable = errors.New("dblock: database unavailable")
 
 	// ErrOutcomeUnknown: the request was sent and no answer came, so it may or may not have

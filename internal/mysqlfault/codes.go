@@ -31,6 +31,19 @@ const (
 	connectionKilled    = 1927 // ER_CONNECTION_KILLED, on MariaDB
 	sessionKilled       = 3169 // ER_SESSION_WAS_KILLED, on MySQL
 	idleTooLong         = 4031 // ER_CLIENT_INTERACTION_TIMEOUT, on MySQL: it ended the connection before the statement came
+	tooManyOfUser       = 1203 // ER_TOO_MANY_USER_CONNECTIONS
+	userLimitReached    = 1226 // ER_USER_LIMIT_REACHED: max_user_connections, max_queries_per_hour and so on
+	hostBlocked         = 1129 // ER_HOST_IS_BLOCKED
+	hostNotPrivileged   = 1130 // ER_HOST_NOT_PRIVILEGED
+	accessDenied        = 1045 // ER_ACCESS_DENIED_ERROR: a password that has changed
+	noPassword          = 1698 // ER_ACCESS_DENIED_NO_PASSWORD_ERROR
+	mustChangePassword  = 1820 // ER_MUST_CHANGE_PASSWORD
+	passwordExpired     = 1862 // ER_MUST_CHANGE_PASSWORD_LOGIN
+	accountLocked       = 3118 // ER_ACCOUNT_HAS_BEEN_LOCKED
+	diskFull            = 1021 // ER_DISK_FULL
+	outOfMemory         = 1037 // ER_OUTOFMEMORY
+	outOfResources      = 1041 // ER_OUT_OF_RESOURCES
+	tableFull           = 1114 // ER_RECORD_FILE_FULL
 	notPrepared         = 1047 // ER_UNKNOWN_COM_ERROR: a node of a cluster that is not part of it
 
 	// The savepoint is not there: nor is the transaction that set it, perhaps.

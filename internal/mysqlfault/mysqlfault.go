@@ -120,7 +120,9 @@ func ofNumber(number uint16, safe bool) fault.Fault {
 		return fault.Lost // a commit that waited for a replica, say, and stands
 	case NoSuchTable, UnknownDatabase:
 		return fault.NoSchema
-	case tooManyConnections, optionPreventsIt, ReadOnlyTransaction, readOnlyServer, readOnlyMode, idleTooLong, notPrepared:
+	case tooManyConnections, tooManyOfUser, userLimitReached, hostBlocked, hostNotPrivileged, accessDenied, noPassword, mustChangePassword,
+		passwordExpired, accountLocked, diskFull, outOfMemory, outOfResources, tableFull,
+		optionPreventsIt, ReadOnlyTransaction, readOnlyServer, readOnlyMode, idleTooLong, notPrepared:
 		return fault.Unreachable
 	case serverShutdown, connectionKilled, sessionKilled, cantCommit:
 		if safe {

@@ -40,6 +40,7 @@ const (
 	// Class 53: insufficient resources.
 	OutOfMemory        = "53200" // as a rule the table of locks: max_locks_per_transaction
 	tooManyConnections = "53300"
+	classResources     = "53" // a disk that is full, for example
 
 	// Class 55: object not in prerequisite state.
 	lockNotAvailable = "55P03" // NOWAIT, or lock_timeout
@@ -47,6 +48,9 @@ const (
 	// Class 57: operator intervention: the server shuts down, crashed, or starts.
 	classOperator = "57"
 	queryCanceled = "57014" // the server's statement_timeout, or an administrator
+
+	// Class 58: system error: the server cannot read or write its files.
+	classSystem = "58"
 
 	// Class P0: PL/pgSQL error.
 	raiseException = "P0001" // a trigger's RAISE

@@ -110,7 +110,9 @@ func ofClass(class string, safe bool) fault.Fault {
 	switch class {
 	case classData, classIntegrity:
 		return fault.Poison
-	case classConnection, classOperator:
+	case classResources:
+		return fault.Unreachable
+	case classConnection, classOperator, classSystem:
 		if safe {
 			return fault.Unreachable
 		}

@@ -1,0 +1,25 @@
+package mysqlfault_test
+
+import (
+	"testing"
+
+	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/faultwire"
+	"github.com/dblock-go/dblock/internal/mysqlfault"
+)
+
+// TestUnavailable: what a server says that takes no connection, or has no room, is worth another try later.
+func TestUnavailable(t *testing.T) {
+	t.Parallel()
+	for number, text := range map[uint16]string{
+		1021: "Disk full", 1037: "Out of memory", 1040: "Too many connections", 1041: "Out of resources", 1045: "Access denied for user",
+		1114: "The table is full", 1129: "Host is blocked", 1130: "Host is not allowed to connect", 1203: "more than 'max_user_connections'",
+		1226: "User has exceeded the 'max_user_connections' resource", 1698: "Access denied for user", 1820: "You must reset your password",
+		1862: "Your password has expired", 3118: "Account is locked",
+	} {
+		err := faultwire.MySQLError(number, "HY000", text)
+		if got := mysqlfault.Of(err); got != fault.Unreachable {
+			t.Errorf("%v is of class %v, want unreachable", err, got)
+		}
+	}
+}
