@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"fmt"
 	"net"
 	"strings"
 
@@ -51,6 +52,24 @@ func NeverSent(err error) bool {
 func IsLocked(err error) bool {
 	var server *mysql.MySQLError
 	return errors.As(err, &server) && (server.Number == lockWaitTimeout || server.Number == lockNoWait)
+}
+
+// Hinted adds to the error of a server that takes no writes what to do about it.
+func Hinted(err error) error {
+	var server *mysql.MySQLError
+	if !errors.As(err, &server) {
+		return err
+	}
+	switch server.Number {
+	case optionPreventsIt: // the option is in the text alone: --read-only, --super-read-only, --innodb-read-only
+		if !strings.Contains(strings.ReplaceAll(server.Message, "_", "-"), "read-only") {
+			return err
+		}
+	case readOnlyServer, readOnlyMode:
+	default:
+		return err
+	}
+	return fmt.Errorf("the server is read-only: connect to the primary, or call again once it is not: %w", err)
 }
 
 // Number is that of an error of the server's, 0 for others.

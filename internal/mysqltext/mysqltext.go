@@ -15,6 +15,8 @@ import (
 	"iter"
 	"strconv"
 	"strings"
+
+	"github.com/dblock-go/dblock/internal/mysqlfault"
 )
 
 // Conn is what statements are sent on: *sql.DB, *sql.Conn or *sql.Tx.
@@ -102,7 +104,8 @@ func (c Inline) ExecContext(ctx context.Context, query string, args ...any) (sql
 	if c.tooLong(text) {
 		return nil, fmt.Errorf("%w: %d bytes of at most %d", ErrTooLong, len(text), c.Longest)
 	}
-	return c.Conn.ExecContext(ctx, text)
+	result, err := c.Conn.ExecContext(ctx, text)
+	return result, mysqlfault.Hinted(err)
 }
 
 func (c Inline) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
@@ -110,7 +113,8 @@ func (c Inline) QueryContext(ctx context.Context, query string, args ...any) (*s
 	if c.tooLong(text) {
 		return nil, fmt.Errorf("%w: %d bytes of at most %d", ErrTooLong, len(text), c.Longest)
 	}
-	return c.Conn.QueryContext(ctx, text)
+	rows, err := c.Conn.QueryContext(ctx, text)
+	return rows, mysqlfault.Hinted(err)
 }
 
 func (c Inline) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {

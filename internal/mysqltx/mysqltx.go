@@ -16,6 +16,7 @@ import (
 
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/mysqlfault"
 	"github.com/dblock-go/dblock/internal/mysqltext"
 )
 
@@ -78,7 +79,7 @@ func (p Pool) In(ctx context.Context, fn func(*sql.Conn) (commit bool, err error
 	}
 	_, err = conn.ExecContext(ctx, "COMMIT")
 	ended = err == nil
-	return err
+	return mysqlfault.Hinted(err)
 }
 
 // Bind returns a connection on which statements outside of transactions are bounded, too, once they run on Bounded.
@@ -126,7 +127,7 @@ func (p Pool) connect(ctx context.Context, statements ...string) (*sql.Conn, err
 		Discard(conn)
 		_ = conn.Close()
 		if n == Attempts || !errors.Is(err, driver.ErrBadConn) {
-			return nil, err
+			return nil, mysqlfault.Hinted(err)
 		}
 	}
 }

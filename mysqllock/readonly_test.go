@@ -1,0 +1,14 @@
+package mysqllock_test
+
+import "testing"
+
+// TestReadOnlyServer: locks are acquired and kept while super_read_only (on MariaDB read_only) is switched on and off.
+func TestReadOnlyServer(t *testing.T) {
+	t.Parallel()
+	for _, kind := range family() {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			leases(kind).RunReadOnly(t)
+		})
+	}
+}
