@@ -5,6 +5,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/mysqlfault"
+	"github.com/dblock-go/dblock/internal/mysqltext"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
@@ -19,6 +20,8 @@ func (d *database) Fault(err error) fault.Fault {
 		return fault.Duplicate
 	case mysqlfault.IsLocked(err):
 		return fault.Retry
+	case errors.Is(err, mysqltext.ErrTooLong): // half of the batch may fit
+		return fault.Poison
 	}
 	return mysqlfault.Of(err)
 }

@@ -3,6 +3,7 @@ package mysqlinventory
 import (
 	"context"
 	"database/sql"
+	"iter"
 	"slices"
 	"time"
 
@@ -231,23 +232,51 @@ func take(ctx context.Context, on mysqldb.DBTX, plan engine.Plan) error {
 	return repeat(ctx, on, mysqldb.TakeStock, plan.Take, unitArgs)
 }
 
-// repeat runs a statement that has one row of VALUES for each of all, if there are any.
+// repeat runs a statement that has one row of VALUES for each of all, if there are any; several if the server takes no longer one.
 func repeat[T any](ctx context.Context, on mysqldb.DBTX, query string, all []T, args func(T) []any) error {
 	if len(all) == 0 {
 		return nil
 	}
-	_, err := on.ExecContext(ctx, mysqltext.Rows(query, len(all)), flat(all, args)...)
-	return err
+	for some, n := range portions(on, query, all, args) {
+		if _, err := on.ExecContext(ctx, mysqltext.Rows(query, n), some...); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// askAll runs a query that has one SELECT of ask for each of all, if there are any, and calls scan with every row.
+// portions are the arguments of the statements that carry all, and for how many of all each is.
+func portions[T any](on mysqldb.DBTX, query string, all []T, args func(T) []any) iter.Seq2[[]any, int] {
+	flat := flat(all, args)
+	each := len(flat) / len(all)
+	return func(yield func([]any, int) bool) {
+		for some := range mysqltext.Portions(on, query, each, len(all), flat) {
+			if !yield(some, len(some)/each) {
+				return
+			}
+		}
+	}
+}
+
+// askAll runs a query that has one SELECT of ask for each of all, if there are any, and calls scan with every row. It runs several
+// if the server takes no longer one.
 func askAll[T any](
 	ctx context.Context, on mysqldb.DBTX, query string, all []T, args func(T) []any, scan func(*sql.Rows) error,
 ) error {
 	if len(all) == 0 {
 		return nil
 	}
-	rows, err := on.QueryContext(ctx, mysqltext.Asks(query, len(all)), flat(all, args)...)
+	for some, n := range portions(on, query, all, args) {
+		if err := each(ctx, on, mysqltext.Asks(query, n), some, scan); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// each calls scan with every row of a query.
+func each(ctx context.Context, on mysqldb.DBTX, query string, args []any, scan func(*sql.Rows) error) error {
+	rows, err := on.QueryContext(ctx, query, args...)
 	if err != nil {
 		return err
 	}

@@ -90,9 +90,11 @@ func lockReservations(ctx context.Context, on mysqldb.DBTX, query string, keys [
 
 // writeMoves comes to new keys last, as Transact does: whoever waits for one of them then waits for the commit alone.
 func writeMoves(ctx context.Context, on mysqldb.DBTX, moves engine.Moves) error {
-	if n := len(moves.Set); n > 0 {
-		if _, err := on.ExecContext(ctx, mysqltext.Asks(mysqldb.SetReservations, n), flat(moves.Set, setArgs)...); err != nil {
-			return err
+	if len(moves.Set) > 0 {
+		for some, n := range portions(on, mysqldb.SetReservations, moves.Set, setArgs) {
+			if _, err := on.ExecContext(ctx, mysqltext.Asks(mysqldb.SetReservations, n), some...); err != nil {
+				return err
+			}
 		}
 	}
 	if err := repeat(ctx, on, mysqldb.UncountQuotas, moves.Uncount, uncountArgs); err != nil {

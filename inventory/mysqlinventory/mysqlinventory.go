@@ -40,6 +40,11 @@ func New(ctx context.Context, db *sql.DB, o inventory.Options, more ...Option) (
 		return nil, err
 	}
 	d.pool.MariaDB = server == "MariaDB"
+	limits, err := d.q.StatementLimits(ctx, d.on(d.pool))
+	if err != nil {
+		return nil, mysqlschema.Unavailable(err)
+	}
+	d.longest = int(limits.MaxPacket) - mysqltext.PacketOverhead
 	return inventory.New(d, o)
 }
 
@@ -49,6 +54,8 @@ type database struct {
 	schema string
 	q      mysqldb.Queries
 	hook   Hook // nil: none
+
+	longest int // bytes of a statement; 0: no bound
 }
 
 var _ engine.Engine = (*database)(nil)
@@ -62,4 +69,8 @@ func (d *database) Ways() engine.Ways {
 func (d *database) Connections() int { return d.pool.Stats().MaxOpenConnections }
 
 // on returns what the generated queries run on.
-func (d *database) on(conn mysqltext.Conn) mysqldb.DBTX { return mysqlschema.On(conn, d.schema) }
+func (d *database) on(conn mysqltext.Conn) mysqldb.DBTX {
+	on := mysqlschema.On(conn, d.schema)
+	on.Longest = d.longest
+	return on
+}
