@@ -10,12 +10,12 @@ import (
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
-// The last attempt of a job is recorded as begun before its handler is called: as many attempts have ended then as the job may have. If the
-// process is killed, the rescue can tell a job that has had its last attempt from one that was only claimed. Calls share a statement. It
-// passes over jobs whose rows another transaction has locked: they are sent again. Earlier attempts are not recorded: the rescue counts them,
-// begun or not.
+// The last attempt of a job is recorded as begun before its handler is called. So is each attempt at a job that was rescued before. If the
+// process is killed, the rescue can tell a job whose attempt had begun from one that was only claimed. Calls share a statement. It passes over
+// jobs whose rows another transaction has locked: they are sent again. Of a job that was never rescued, earlier attempts are not recorded: the
+// rescue counts the one, begun or not.
 
-// beginning is a job whose last attempt is to begin.
+// beginning is a job whose attempt is to begin, and is to be recorded before.
 type beginning struct {
 	of    *tenure
 	place engine.Place
@@ -63,7 +63,7 @@ func (q *Queue) beginMerged(ctx context.Context, all []beginning, _ bool) ([]mer
 // begin has the attempt at a job begin; false: it is not to be run, and that is noted.
 func (w *worker) begin(t *task) bool {
 	ctx := t.of.of.ctx
-	for n := 1; t.Attempt+1 >= t.MaxAttempts && !t.cancelled.Load(); n++ {
+	for n := 1; (t.Recorded || t.Attempt+1 >= t.MaxAttempts) && !t.cancelled.Load(); n++ {
 		got, err := w.q.begins.Do(ctx, beginning{t.of.of, engine.Place{Claim: t.of.id, Job: t.ID}})
 		t.begun = t.begun || got != beginLocked
 		switch {
@@ -96,5 +96,5 @@ func (w *worker) isPaused() bool {
 
 const recordingABeginning = "recording that a job begins"
 
-// beginAgain is about how long a job waits that could not begin: its last attempt was not recorded, or it got no transaction.
+// beginAgain is about how long a job waits that could not begin: its attempt was not recorded, or it got no transaction.
 const beginAgain = time.Second

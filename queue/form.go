@@ -199,7 +199,7 @@ func (m *message) add(e *end, keep bool) {
 			m.Kept = append(m.Kept, engine.Kept{Place: e.place(), Outcome: e.outcome()})
 		}
 	case deferred:
-		m.Deferred = append(m.Deferred, engine.Deferral{Place: e.place(), Attempt: e.attempt, Failure: e.failure, Begun: e.begun, Delay: e.delay})
+		m.Deferred = append(m.Deferred, engine.Deferral{Place: e.place(), Attempt: e.attempt, Failure: e.failure, Records: e.begun, Delay: e.delay})
 		if e.back {
 			m.Deferred[len(m.Deferred)-1].ReadyAt = e.ReadyAt
 		}

@@ -38,7 +38,7 @@ type Observer struct {
 	// them. It is what becomes of a process that stood still for longer than its TTL.
 	Lost func(queue string, jobs int)
 
-	// Rescued: processes are gone. So many of their jobs run again: after the backoff, or at once if their last attempt had not begun. The
+	// Rescued: processes are gone. So many of their jobs run again: after the backoff, or at once if their attempt is known not to have begun. The
 	// last attempts of dead had begun.
 	Rescued func(again, dead int)
 

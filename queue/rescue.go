@@ -16,7 +16,8 @@ import (
 var errWorkerGone = errors.New("its worker is gone")
 
 // Rescue ends the attempts of processes that are gone, of all queues, as attempts that failed: their jobs are tried again after a backoff.
-// A job whose last attempt had begun is given up. One whose last attempt had not begun is ready again at once, and no attempt is counted.
+// A job whose last attempt had begun is given up. If it is known that an attempt had not begun, its job is ready again at once, and no attempt
+// is counted: of last attempts, and of jobs that were rescued before.
 // A job that was to be cancelled (Cancel) is dropped, and not counted. Rescue returns how many jobs run again, and how many are dead.
 // Workers do so by themselves (WorkerOptions.Rescue).
 //
@@ -150,12 +151,16 @@ func (r *rescue) ends(claims []engine.ID, jobs []engine.Orphan) *engine.Exchange
 	x := &engine.Exchange{}
 	for _, j := range jobs {
 		attempt := min(j.Attempt+1, j.MaxAttempts)
+		begun := j.Begun > j.Attempt || j.Attempt >= j.MaxAttempts
+		known := j.Begun >= 0 || attempt == j.MaxAttempts // the last attempt is always recorded
 		burial := engine.Burial{Place: j.Place, Attempt: attempt, Failure: errWorkerGone.Error()}
 		switch {
+		case known && !begun:
+			x.Deferred = append(x.Deferred, engine.Deferral{Place: j.Place, Attempt: j.Attempt, Records: j.Begun != j.Attempt})
 		case attempt < j.MaxAttempts:
-			x.Deferred = append(x.Deferred, engine.Deferral{Place: j.Place, Attempt: attempt, Failure: burial.Failure, Delay: r.q.pauseAfter(j.Kind, r.backoff, int(attempt), errWorkerGone)})
-		case j.Attempt < j.MaxAttempts: // its last attempt has not begun
-			x.Deferred = append(x.Deferred, engine.Deferral{Place: j.Place, Attempt: j.Attempt})
+			x.Deferred = append(x.Deferred, engine.Deferral{
+				Place: j.Place, Attempt: attempt, Failure: burial.Failure, Records: true, Delay: r.q.pauseAfter(j.Kind, r.backoff, int(attempt), errWorkerGone),
+			})
 		case j.Keyed:
 			r.goesApart(lastEnd{Burial: burial})
 		default:

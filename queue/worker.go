@@ -74,7 +74,7 @@ type task struct {
 	came time.Time     // to where handlers take it
 	took time.Duration // its handler; 0: it was not begun
 
-	begun bool // its last attempt may be recorded as begun
+	begun bool // its attempt may be recorded as begun
 
 	cancelled atomic.Bool                // somebody wants it dropped
 	context   atomic.Pointer[jobContext] // of its handler; nil: it has not begun

@@ -180,7 +180,7 @@ SELECT j.job_id, j.kind, j.priority, j.attempt, j.max_attempts,
        CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', j.enqueued_at), 0) AS SIGNED) AS enqueued_us,
        CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', c.ready_at), 0) AS SIGNED) AS ready_us,
        CAST(OCTET_LENGTH(j.payload) AS SIGNED) AS bytes, IF(OCTET_LENGTH(j.payload) <= CAST(? AS SIGNED), j.payload, NULL) AS payload,
-       CAST(j.unique_key IS NOT NULL OR j.group_key IS NOT NULL AS SIGNED) AS keyed
+       CAST(j.unique_key IS NOT NULL OR j.group_key IS NOT NULL AS SIGNED) AS keyed, CAST(j.begun IS NOT NULL AS SIGNED) AS recorded
 FROM dblock_queue_claim c
 STRAIGHT_JOIN dblock_queue_job j ON j.job_id = c.job_id
 WHERE c.member_id = ? AND c.claim_id = ?
@@ -197,6 +197,7 @@ type ClaimedJobsRow struct {
 	Bytes       int64
 	Payload     interface{}
 	Keyed       int64
+	Recorded    int64
 }
 
 func (q *Queries) ClaimedJobs(ctx context.Context, db DBTX, inline int64, memberID []byte, claimID []byte) ([]ClaimedJobsRow, error) {
@@ -219,6 +220,7 @@ func (q *Queries) ClaimedJobs(ctx context.Context, db DBTX, inline int64, member
 			&i.Bytes,
 			&i.Payload,
 			&i.Keyed,
+			&i.Recorded,
 		); err != nil {
 			return nil, err
 		}
@@ -353,7 +355,7 @@ func (q *Queries) LockClaim(ctx context.Context, db DBTX, memberID []byte, claim
 }
 
 const OrphanJobs = `-- name: OrphanJobs :many
-SELECT j.job_id, j.kind, j.attempt, j.max_attempts, CAST(j.unique_key IS NOT NULL OR j.group_key IS NOT NULL AS SIGNED) AS keyed
+SELECT j.job_id, j.kind, j.attempt, j.max_attempts, CAST(COALESCE(j.begun, -1) AS SIGNED) AS begun, CAST(j.unique_key IS NOT NULL OR j.group_key IS NOT NULL AS SIGNED) AS keyed
 FROM dblock_queue_job j FORCE INDEX (PRIMARY)
 WHERE j.job_id IN (/*SLICE:job_ids*/?)
 `
@@ -363,6 +365,7 @@ type OrphanJobsRow struct {
 	Kind        []byte
 	Attempt     int16
 	MaxAttempts int16
+	Begun       int64
 	Keyed       int64
 }
 
@@ -391,6 +394,7 @@ func (q *Queries) OrphanJobs(ctx context.Context, db DBTX, jobIds [][]byte) ([]O
 			&i.Kind,
 			&i.Attempt,
 			&i.MaxAttempts,
+			&i.Begun,
 			&i.Keyed,
 		); err != nil {
 			return nil, err

@@ -50,10 +50,10 @@ UPDATE (
     FOR UPDATE SKIP LOCKED
 ) own
 STRAIGHT_JOIN dblock_queue_job j FORCE INDEX (PRIMARY) ON j.job_id = own.job_id
-SET j.attempt = j.max_attempts
+SET j.begun = LEAST(j.attempt, 32766) + 1
 `
 
-// Records that the last attempts of jobs begin, if their claims are still the member's. It locks the rows of the claims, too: nothing takes
+// Records that the next attempts of jobs begin, if their claims are still the member's. It locks the rows of the claims, too: nothing takes
 // them away meanwhile. It passes over rows that are locked. The LIMIT keeps the server from merging the inner SELECT into the UPDATE.
 func (q *Queries) BeginJobs(ctx context.Context, db DBTX, memberID interface{}, claimID interface{}, jobID interface{}) error {
 	_, err := db.ExecContext(ctx, BeginJobs, memberID, claimID, jobID)
@@ -61,7 +61,7 @@ func (q *Queries) BeginJobs(ctx context.Context, db DBTX, memberID interface{}, 
 }
 
 const BegunJobs = `-- name: BegunJobs :many
-SELECT c.job_id, CAST(j.attempt = j.max_attempts AS SIGNED) AS begun
+SELECT c.job_id, CAST(COALESCE(j.begun > j.attempt, 0) AS SIGNED) AS begun
 FROM (
     SELECT CAST(? AS BINARY) AS member_id, CAST(? AS BINARY) AS claim_id, CAST(? AS BINARY) AS job_id
 ) ask
@@ -249,21 +249,34 @@ func (q *Queries) LockPlaces(ctx context.Context, db DBTX, jobID []byte, memberI
 
 const NoteAttempts = `-- name: NoteAttempts :exec
 UPDATE (
-    SELECT b.job_id, ask.attempt, ask.failure
+    SELECT b.job_id, ask.attempt, ask.failure, ask.records
     FROM (
-        SELECT CAST(? AS BINARY) AS job_id, CAST(? AS SIGNED) AS attempt, CAST(? AS BINARY) AS failure
+        SELECT CAST(? AS BINARY) AS job_id, CAST(? AS SIGNED) AS attempt, CAST(? AS BINARY) AS failure,
+               CAST(? AS SIGNED) AS records
     ) ask
     STRAIGHT_JOIN dblock_queue_job b FORCE INDEX (PRIMARY) ON b.job_id = ask.job_id
     LIMIT 100000
     FOR UPDATE NOWAIT
 ) own
 STRAIGHT_JOIN dblock_queue_job j FORCE INDEX (PRIMARY) ON j.job_id = own.job_id
-SET j.attempt = own.attempt, j.last_error = COALESCE(NULLIF(own.failure, ''), j.last_error)
+SET j.attempt = own.attempt, j.last_error = COALESCE(NULLIF(own.failure, ''), j.last_error), j.begun = IF(own.records = 1, own.attempt, j.begun)
 `
 
-// It waits for no row of a job, either.
-func (q *Queries) NoteAttempts(ctx context.Context, db DBTX, jobID interface{}, attempt int64, failure interface{}) error {
-	_, err := db.ExecContext(ctx, NoteAttempts, jobID, attempt, failure)
+type NoteAttemptsParams struct {
+	JobID   interface{}
+	Attempt int64
+	Failure interface{}
+	Records int64
+}
+
+// It waits for no row of a job, either. records: their beginnings are recorded from now on, and none has begun that has not ended.
+func (q *Queries) NoteAttempts(ctx context.Context, db DBTX, arg NoteAttemptsParams) error {
+	_, err := db.ExecContext(ctx, NoteAttempts,
+		arg.JobID,
+		arg.Attempt,
+		arg.Failure,
+		arg.Records,
+	)
 	return err
 }
 

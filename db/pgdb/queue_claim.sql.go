@@ -114,7 +114,7 @@ WITH head AS MATERIALIZED (
 )
 SELECT n.job_id, j.kind, n.priority, COALESCE(j.attempt, 0)::smallint AS attempt, COALESCE(j.max_attempts, 0)::smallint AS max_attempts, j.enqueued_at, n.ready_at,
        COALESCE(octet_length(j.payload), 0)::int AS bytes, CASE WHEN octet_length(j.payload) <= $1::int THEN j.payload END AS payload,
-       (j.unique_key IS NOT NULL OR j.group_key IS NOT NULL)::boolean AS keyed
+       (j.unique_key IS NOT NULL OR j.group_key IS NOT NULL)::boolean AS keyed, (j.begun IS NOT NULL)::boolean AS recorded
 FROM taken n LEFT JOIN dblock_queue_job j ON j.job_id = n.job_id
 `
 
@@ -141,6 +141,7 @@ type ClaimJobsRow struct {
 	Bytes       int32
 	Payload     interface{}
 	Keyed       bool
+	Recorded    bool
 }
 
 // Takes the first jobs of a queue: "claimed" is what this statement has removed from those that are ready. It does nothing once the
@@ -178,6 +179,7 @@ func (q *Queries) ClaimJobs(ctx context.Context, db DBTX, arg ClaimJobsParams) (
 			&i.Bytes,
 			&i.Payload,
 			&i.Keyed,
+			&i.Recorded,
 		); err != nil {
 			return nil, err
 		}
@@ -241,10 +243,10 @@ func (q *Queries) LivingMembers(ctx context.Context, db DBTX, memberIds []pgtype
 }
 
 const OrphanJobs = `-- name: OrphanJobs :many
-SELECT a.job_id::uuid AS job_id, a.claim_id::uuid AS claim_id, j.kind, j.attempt, j.max_attempts, j.keyed::boolean AS keyed
+SELECT a.job_id::uuid AS job_id, a.claim_id::uuid AS claim_id, j.kind, j.attempt, j.max_attempts, j.keyed::boolean AS keyed, j.begun::smallint AS begun
 FROM (SELECT pg_catalog.unnest($1::uuid[]) AS job_id, pg_catalog.unnest($2::uuid[]) AS claim_id) a
 CROSS JOIN LATERAL (
-    SELECT x.kind, x.attempt, x.max_attempts, (x.unique_key IS NOT NULL OR x.group_key IS NOT NULL) AS keyed
+    SELECT x.kind, x.attempt, x.max_attempts, COALESCE(x.begun, -1::smallint) AS begun, (x.unique_key IS NOT NULL OR x.group_key IS NOT NULL) AS keyed
     FROM dblock_queue_job x WHERE x.job_id = a.job_id LIMIT 1
 ) j
 `
@@ -256,6 +258,7 @@ type OrphanJobsRow struct {
 	Attempt     int16
 	MaxAttempts int16
 	Keyed       bool
+	Begun       int16
 }
 
 // Those of their jobs that have not ended. It is a statement of its own, after that which took the claims: only then it sees what a zombie
@@ -276,6 +279,7 @@ func (q *Queries) OrphanJobs(ctx context.Context, db DBTX, jobIds []pgtype.UUID,
 			&i.Attempt,
 			&i.MaxAttempts,
 			&i.Keyed,
+			&i.Begun,
 		); err != nil {
 			return nil, err
 		}

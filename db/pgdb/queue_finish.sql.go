@@ -54,7 +54,7 @@ WITH fence AS MATERIALIZED (
     CROSS JOIN LATERAL (SELECT x.ctid::tid AS place FROM dblock_queue_job x WHERE x.job_id = a.job_id LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) j
     WHERE (a.claim_id IN (SELECT f.claim_id FROM fence f)) IS TRUE
 ), begun AS (
-    UPDATE dblock_queue_job j SET attempt = j.max_attempts
+    UPDATE dblock_queue_job j SET begun = LEAST(j.attempt, 32766::smallint) + 1::smallint
     WHERE j.ctid = ANY (ARRAY(SELECT b.place FROM body b))
     RETURNING j.job_id
 )
@@ -76,7 +76,7 @@ type BeginJobsRow struct {
 	Begun bool
 }
 
-// Records that the last attempts of jobs begin. It returns the jobs whose claims are still the member's, and which of them are recorded: the
+// Records that the next attempts of jobs begin. It returns the jobs whose claims are still the member's, and which of them are recorded: the
 // rows of the others are locked. It does not wait for these.
 func (q *Queries) BeginJobs(ctx context.Context, db DBTX, arg BeginJobsParams) ([]BeginJobsRow, error) {
 	rows, err := db.Query(ctx, BeginJobs,
@@ -247,14 +247,16 @@ WITH fence AS MATERIALIZED (
 ), ask AS MATERIALIZED (
     SELECT pg_catalog.unnest($3::uuid[]) AS job_id, pg_catalog.unnest($4::uuid[]) AS claim_id,
            pg_catalog.unnest($5::smallint[]) AS attempt, pg_catalog.unnest($6::text[]) AS failure,
-           pg_catalog.unnest($7::bigint[]) AS delay_us, pg_catalog.unnest($8::timestamptz[]) AS ready_at
+           pg_catalog.unnest($7::bigint[]) AS delay_us, pg_catalog.unnest($8::timestamptz[]) AS ready_at,
+           pg_catalog.unnest($9::boolean[]) AS records
 ), body AS MATERIALIZED (
-    SELECT j.place, a.attempt, a.failure, a.delay_us, a.ready_at
+    SELECT j.place, a.attempt, a.failure, a.delay_us, a.ready_at, a.records
     FROM ask a
     CROSS JOIN LATERAL (SELECT x.ctid::tid AS place FROM dblock_queue_job x WHERE x.job_id = a.job_id LIMIT 1 FOR NO KEY UPDATE) j
     WHERE ((a.claim_id, a.job_id) IN (SELECT h.claim_id, h.job_id FROM held h)) IS TRUE
 ), job AS (
-    UPDATE dblock_queue_job j SET attempt = b.attempt, last_error = COALESCE(NULLIF(b.failure, ''), j.last_error)
+    UPDATE dblock_queue_job j SET attempt = b.attempt, last_error = COALESCE(NULLIF(b.failure, ''), j.last_error),
+        begun = CASE WHEN b.records THEN b.attempt ELSE j.begun END
     FROM body b WHERE j.ctid = b.place
     RETURNING j.job_id, j.queue, j.priority, b.delay_us, b.ready_at, b.failure <> '' AS retry
 ), later AS (
@@ -276,10 +278,11 @@ type DeferJobsParams struct {
 	Errors   []string
 	DelaysUs []int64
 	ReadyAts []time.Time
+	Records  []bool
 }
 
 // Gives jobs up for now: they are for later, or ready again where the delay is 0, since the time that is given, or from now on. The claim no longer has them, so that to send it again
-// changes nothing.
+// changes nothing. records: their beginnings are recorded from now on, and none has begun that has not ended.
 func (q *Queries) DeferJobs(ctx context.Context, db DBTX, arg DeferJobsParams) (int64, error) {
 	row := db.QueryRow(ctx, DeferJobs,
 		arg.ClaimIds,
@@ -290,6 +293,7 @@ func (q *Queries) DeferJobs(ctx context.Context, db DBTX, arg DeferJobsParams) (
 		arg.Errors,
 		arg.DelaysUs,
 		arg.ReadyAts,
+		arg.Records,
 	)
 	var count int64
 	err := row.Scan(&count)

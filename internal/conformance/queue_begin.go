@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/queue"
 )
 
@@ -168,7 +169,7 @@ func aBeginningProvesItsClaim(t *testing.T, d *desk) {
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
-	if n := d.count(t, "SELECT count(*) FROM dblock_queue_job WHERE attempt = max_attempts"); n != 0 {
+	if n := d.count(t, "SELECT count(*) FROM dblock_queue_job WHERE begun = attempt + 1"); n != 0 {
 		t.Errorf("%d jobs are recorded as begun", n)
 	}
 	if err := q.Resume(soon(t), ""); err != nil {
@@ -178,6 +179,96 @@ func aBeginningProvesItsClaim(t *testing.T, d *desk) {
 	d.empty(t)
 	if err := did.check(made[501:], true); err != nil {
 		t.Error(err)
+	}
+}
+
+// Processes die again and again with jobs that they claimed and did not begin. Of each job's attempts one is lost at most; the others count
+// from their beginnings. The control forgets that beginnings are recorded: then more are lost.
+func anAttemptCountsFromItsBeginning(t *testing.T, d *desk) {
+	const deaths, most = 4, 4
+	q := d.open(t, queue.Options{})
+	atOnce := queue.Backoff(func(int, error) time.Duration { return 0 })
+	handle(t, q, "note", func(context.Context, queue.Job[int]) error { return nil }, atOnce)
+	tasks := []queue.Task{{Kind: "note", Args: 0}, {Kind: "note", Args: 1, Unique: "u"}, {Kind: "note", Args: 2, Group: "g"}}
+	for i := range tasks {
+		tasks[i].MaxAttempts = most
+	}
+	enqueue(t, q, tasks...)
+	attempts := func() int64 { return d.count(t, "SELECT max(attempt) FROM dblock_queue_job") }
+	dies := func() {
+		t.Helper()
+		d.claimsForTheDead(t)
+		if again, dead, err := q.Rescue(soon(t)); again != len(tasks) || dead != 0 || err != nil {
+			t.Errorf("rescued %d and %d, %v", again, dead, err)
+		}
+	}
+	begun := 0
+	for last := range int64(most - 1) { // a death after the beginning, and others before the next one
+		for range deaths {
+			dies()
+		}
+		if n := attempts(); n != 1+last {
+			t.Errorf("%d attempts count after %d beginnings", n, begun)
+		}
+		d.beginsAndDies(t, q, len(tasks), int(last)+2)
+		begun++
+	}
+	if n := d.count(t, fmt.Sprint("SELECT count(*) FROM dblock_queue_dead WHERE attempt = ", most)); int(n) != len(tasks) {
+		t.Errorf("%d jobs are dead, whose last attempts have begun", n)
+	}
+	enqueue(t, q, tasks...)
+	for range deaths {
+		d.exec(t, "UPDATE dblock_queue_job SET begun = NULL")
+		dies()
+	}
+	if n := attempts(); n != most-1 {
+		t.Errorf("control: %d attempts count", n)
+	}
+}
+
+// claimsForTheDead claims all ready jobs for a process that is not there.
+func (d *desk) claimsForTheDead(t *testing.T) {
+	t.Helper()
+	if d.e.Kind == devdb.Postgres {
+		d.exec(t, `WITH taken AS (DELETE FROM dblock_queue_ready RETURNING job_id)
+			INSERT INTO dblock_queue_claim (claim_id, member_id, queue, job_ids)
+			SELECT gen_random_uuid(), gen_random_uuid(), 'default', array_agg(job_id) FROM taken`)
+		return
+	}
+	d.exec(t, `INSERT INTO dblock_queue_claim (member_id, claim_id, job_id, queue, priority, ready_at)
+		SELECT 'a dead member ..', 'its one claim ..', job_id, queue, priority, ready_at FROM dblock_queue_ready`)
+	d.exec(t, "DELETE FROM dblock_queue_ready")
+}
+
+// beginsAndDies has another process begin all jobs, as the given attempt, and has it taken for dead.
+func (d *desk) beginsAndDies(t *testing.T, q *queue.Queue, jobs, attempt int) {
+	t.Helper()
+	zombie := d.open(t, queue.Options{TTL: time.Hour})
+	began, end := make(chan int, jobs), make(chan struct{})
+	handle(t, zombie, "note", func(_ context.Context, job queue.Job[int]) error {
+		began <- job.Attempt
+		<-end
+		return nil
+	})
+	stop := work(t, zombie, queue.WorkerOptions{Concurrency: jobs, Rescue: -1, Promote: -1})
+	for range jobs {
+		if n := wait(t, began, "a job begins"); n != attempt {
+			t.Errorf("attempt %d has begun, not %d", n, attempt)
+		}
+	}
+	d.exec(t, "DELETE FROM dblock_member")
+	if again, dead, err := q.Rescue(soon(t)); again+dead != jobs || err != nil {
+		t.Errorf("rescued %d and %d, %v", again, dead, err)
+	}
+	if err := q.Pause(soon(t), ""); err != nil { // the zombie claims no more
+		t.Fatal(err)
+	}
+	close(end)
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	if err := q.Resume(soon(t), ""); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -206,7 +297,7 @@ func aLockedJobStopsNoBeginnings(t *testing.T, d *desk) {
 		made = append(made, enqueue(t, q, queue.Task{Kind: "note", Args: 1 + n, MaxAttempts: 1})...)
 	}
 	work(t, q, queue.WorkerOptions{Concurrency: 2 * others})
-	const recorded = "SELECT count(*) FROM dblock_queue_job WHERE attempt = max_attempts"
+	const recorded = "SELECT count(*) FROM dblock_queue_job WHERE begun = attempt + 1"
 	for range others {
 		if n := wait(t, began, "a last attempt beside the lock"); n == 0 {
 			t.Error("the locked job has begun: it cannot be recorded")

@@ -33,7 +33,7 @@ SELECT j.job_id, j.kind, j.priority, j.attempt, j.max_attempts,
        CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', j.enqueued_at), 0) AS SIGNED) AS enqueued_us,
        CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', c.ready_at), 0) AS SIGNED) AS ready_us,
        CAST(OCTET_LENGTH(j.payload) AS SIGNED) AS bytes, IF(OCTET_LENGTH(j.payload) <= CAST(sqlc.arg(inline) AS SIGNED), j.payload, NULL) AS payload,
-       CAST(j.unique_key IS NOT NULL OR j.group_key IS NOT NULL AS SIGNED) AS keyed
+       CAST(j.unique_key IS NOT NULL OR j.group_key IS NOT NULL AS SIGNED) AS keyed, CAST(j.begun IS NOT NULL AS SIGNED) AS recorded
 FROM dblock_queue_claim c
 STRAIGHT_JOIN dblock_queue_job j ON j.job_id = c.job_id
 WHERE c.member_id = sqlc.arg(member_id) AND c.claim_id = sqlc.arg(claim_id);
@@ -75,7 +75,7 @@ WHERE c.member_id = sqlc.arg(member_id) AND c.job_id IN (sqlc.slice(job_ids));
 
 -- Those of their jobs that have not ended.
 -- name: OrphanJobs :many
-SELECT j.job_id, j.kind, j.attempt, j.max_attempts, CAST(j.unique_key IS NOT NULL OR j.group_key IS NOT NULL AS SIGNED) AS keyed
+SELECT j.job_id, j.kind, j.attempt, j.max_attempts, CAST(COALESCE(j.begun, -1) AS SIGNED) AS begun, CAST(j.unique_key IS NOT NULL OR j.group_key IS NOT NULL AS SIGNED) AS keyed
 FROM dblock_queue_job j FORCE INDEX (PRIMARY)
 WHERE j.job_id IN (sqlc.slice(job_ids));
 

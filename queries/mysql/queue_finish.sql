@@ -40,7 +40,7 @@ FROM (
 ) own
 STRAIGHT_JOIN dblock_queue_job j FORCE INDEX (PRIMARY) ON j.job_id = own.job_id;
 
--- Records that the last attempts of jobs begin, if their claims are still the member's. It locks the rows of the claims, too: nothing takes
+-- Records that the next attempts of jobs begin, if their claims are still the member's. It locks the rows of the claims, too: nothing takes
 -- them away meanwhile. It passes over rows that are locked. The LIMIT keeps the server from merging the inner SELECT into the UPDATE.
 -- name: BeginJobs :exec
 UPDATE (
@@ -54,30 +54,31 @@ UPDATE (
     FOR UPDATE SKIP LOCKED
 ) own
 STRAIGHT_JOIN dblock_queue_job j FORCE INDEX (PRIMARY) ON j.job_id = own.job_id
-SET j.attempt = j.max_attempts;
+SET j.begun = LEAST(j.attempt, 32766) + 1;
 
 -- Which of some jobs a member has claimed, and which of them are recorded as begun.
 -- name: BegunJobs :many
-SELECT c.job_id, CAST(j.attempt = j.max_attempts AS SIGNED) AS begun
+SELECT c.job_id, CAST(COALESCE(j.begun > j.attempt, 0) AS SIGNED) AS begun
 FROM (
     SELECT CAST(sqlc.arg(member_id) AS BINARY) AS member_id, CAST(sqlc.arg(claim_id) AS BINARY) AS claim_id, CAST(sqlc.arg(job_id) AS BINARY) AS job_id
 ) ask
 STRAIGHT_JOIN dblock_queue_claim c FORCE INDEX (PRIMARY) ON c.member_id = ask.member_id AND c.claim_id = ask.claim_id AND c.job_id = ask.job_id
 STRAIGHT_JOIN dblock_queue_job j FORCE INDEX (PRIMARY) ON j.job_id = c.job_id;
 
--- It waits for no row of a job, either.
+-- It waits for no row of a job, either. records: their beginnings are recorded from now on, and none has begun that has not ended.
 -- name: NoteAttempts :exec
 UPDATE (
-    SELECT b.job_id, ask.attempt, ask.failure
+    SELECT b.job_id, ask.attempt, ask.failure, ask.records
     FROM (
-        SELECT CAST(sqlc.arg(job_id) AS BINARY) AS job_id, CAST(sqlc.arg(attempt) AS SIGNED) AS attempt, CAST(sqlc.arg(failure) AS BINARY) AS failure
+        SELECT CAST(sqlc.arg(job_id) AS BINARY) AS job_id, CAST(sqlc.arg(attempt) AS SIGNED) AS attempt, CAST(sqlc.arg(failure) AS BINARY) AS failure,
+               CAST(sqlc.arg(records) AS SIGNED) AS records
     ) ask
     STRAIGHT_JOIN dblock_queue_job b FORCE INDEX (PRIMARY) ON b.job_id = ask.job_id
     LIMIT 100000
     FOR UPDATE NOWAIT
 ) own
 STRAIGHT_JOIN dblock_queue_job j FORCE INDEX (PRIMARY) ON j.job_id = own.job_id
-SET j.attempt = own.attempt, j.last_error = COALESCE(NULLIF(own.failure, ''), j.last_error);
+SET j.attempt = own.attempt, j.last_error = COALESCE(NULLIF(own.failure, ''), j.last_error), j.begun = IF(own.records = 1, own.attempt, j.begun);
 
 -- name: DeferJobs :execrows
 INSERT INTO dblock_queue_scheduled (run_at, job_id, queue, priority, retry)

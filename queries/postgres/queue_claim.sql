@@ -28,7 +28,7 @@ WITH head AS MATERIALIZED (
 )
 SELECT n.job_id, j.kind, n.priority, COALESCE(j.attempt, 0)::smallint AS attempt, COALESCE(j.max_attempts, 0)::smallint AS max_attempts, j.enqueued_at, n.ready_at,
        COALESCE(octet_length(j.payload), 0)::int AS bytes, CASE WHEN octet_length(j.payload) <= sqlc.arg(inline)::int THEN j.payload END AS payload,
-       (j.unique_key IS NOT NULL OR j.group_key IS NOT NULL)::boolean AS keyed
+       (j.unique_key IS NOT NULL OR j.group_key IS NOT NULL)::boolean AS keyed, (j.begun IS NOT NULL)::boolean AS recorded
 FROM taken n LEFT JOIN dblock_queue_job j ON j.job_id = n.job_id;
 
 -- Payloads that were too large to come with their claim.
@@ -48,10 +48,10 @@ RETURNING c.claim_id, c.job_ids;
 -- Those of their jobs that have not ended. It is a statement of its own, after that which took the claims: only then it sees what a zombie
 -- had finished before.
 -- name: OrphanJobs :many
-SELECT a.job_id::uuid AS job_id, a.claim_id::uuid AS claim_id, j.kind, j.attempt, j.max_attempts, j.keyed::boolean AS keyed
+SELECT a.job_id::uuid AS job_id, a.claim_id::uuid AS claim_id, j.kind, j.attempt, j.max_attempts, j.keyed::boolean AS keyed, j.begun::smallint AS begun
 FROM (SELECT pg_catalog.unnest(sqlc.arg(job_ids)::uuid[]) AS job_id, pg_catalog.unnest(sqlc.arg(of_claims)::uuid[]) AS claim_id) a
 CROSS JOIN LATERAL (
-    SELECT x.kind, x.attempt, x.max_attempts, (x.unique_key IS NOT NULL OR x.group_key IS NOT NULL) AS keyed
+    SELECT x.kind, x.attempt, x.max_attempts, COALESCE(x.begun, -1::smallint) AS begun, (x.unique_key IS NOT NULL OR x.group_key IS NOT NULL) AS keyed
     FROM dblock_queue_job x WHERE x.job_id = a.job_id LIMIT 1
 ) j;
 

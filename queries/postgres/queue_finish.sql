@@ -22,7 +22,7 @@ WITH fence AS MATERIALIZED (
 )
 SELECT count(*) FROM done;
 
--- Records that the last attempts of jobs begin. It returns the jobs whose claims are still the member's, and which of them are recorded: the
+-- Records that the next attempts of jobs begin. It returns the jobs whose claims are still the member's, and which of them are recorded: the
 -- rows of the others are locked. It does not wait for these.
 -- name: BeginJobs :many
 WITH fence AS MATERIALIZED (
@@ -41,7 +41,7 @@ WITH fence AS MATERIALIZED (
     CROSS JOIN LATERAL (SELECT x.ctid::tid AS place FROM dblock_queue_job x WHERE x.job_id = a.job_id LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) j
     WHERE (a.claim_id IN (SELECT f.claim_id FROM fence f)) IS TRUE
 ), begun AS (
-    UPDATE dblock_queue_job j SET attempt = j.max_attempts
+    UPDATE dblock_queue_job j SET begun = LEAST(j.attempt, 32766::smallint) + 1::smallint
     WHERE j.ctid = ANY (ARRAY(SELECT b.place FROM body b))
     RETURNING j.job_id
 )
@@ -71,7 +71,7 @@ CROSS JOIN LATERAL (
 WHERE ((a.claim_id, a.job_id) IN (SELECT h.claim_id, h.job_id FROM held h)) IS TRUE;
 
 -- Gives jobs up for now: they are for later, or ready again where the delay is 0, since the time that is given, or from now on. The claim no longer has them, so that to send it again
--- changes nothing.
+-- changes nothing. records: their beginnings are recorded from now on, and none has begun that has not ended.
 -- name: DeferJobs :one
 WITH fence AS MATERIALIZED (
     SELECT c.claim_id, c.job_ids FROM dblock_queue_claim c
@@ -89,14 +89,16 @@ WITH fence AS MATERIALIZED (
 ), ask AS MATERIALIZED (
     SELECT pg_catalog.unnest(sqlc.arg(job_ids)::uuid[]) AS job_id, pg_catalog.unnest(sqlc.arg(of_claims)::uuid[]) AS claim_id,
            pg_catalog.unnest(sqlc.arg(attempts)::smallint[]) AS attempt, pg_catalog.unnest(sqlc.arg(errors)::text[]) AS failure,
-           pg_catalog.unnest(sqlc.arg(delays_us)::bigint[]) AS delay_us, pg_catalog.unnest(sqlc.arg(ready_ats)::timestamptz[]) AS ready_at
+           pg_catalog.unnest(sqlc.arg(delays_us)::bigint[]) AS delay_us, pg_catalog.unnest(sqlc.arg(ready_ats)::timestamptz[]) AS ready_at,
+           pg_catalog.unnest(sqlc.arg(records)::boolean[]) AS records
 ), body AS MATERIALIZED (
-    SELECT j.place, a.attempt, a.failure, a.delay_us, a.ready_at
+    SELECT j.place, a.attempt, a.failure, a.delay_us, a.ready_at, a.records
     FROM ask a
     CROSS JOIN LATERAL (SELECT x.ctid::tid AS place FROM dblock_queue_job x WHERE x.job_id = a.job_id LIMIT 1 FOR NO KEY UPDATE) j
     WHERE ((a.claim_id, a.job_id) IN (SELECT h.claim_id, h.job_id FROM held h)) IS TRUE
 ), job AS (
-    UPDATE dblock_queue_job j SET attempt = b.attempt, last_error = COALESCE(NULLIF(b.failure, ''), j.last_error)
+    UPDATE dblock_queue_job j SET attempt = b.attempt, last_error = COALESCE(NULLIF(b.failure, ''), j.last_error),
+        begun = CASE WHEN b.records THEN b.attempt ELSE j.begun END
     FROM body b WHERE j.ctid = b.place
     RETURNING j.job_id, j.queue, j.priority, b.delay_us, b.ready_at, b.failure <> '' AS retry
 ), later AS (

@@ -171,7 +171,9 @@ func (d *database) Adopt(ctx context.Context, gone, heir member.ID, most int) (c
 		stand := make(map[engine.ID]engine.Orphan, len(rows))
 		for _, j := range rows {
 			id := idOf(j.JobID)
-			stand[id] = engine.Orphan{Place: engine.Place{Job: id, Keyed: j.Keyed != 0}, Kind: string(j.Kind), Attempt: j.Attempt, MaxAttempts: j.MaxAttempts}
+			stand[id] = engine.Orphan{
+				Place: engine.Place{Job: id, Keyed: j.Keyed != 0}, Kind: string(j.Kind), Attempt: j.Attempt, MaxAttempts: j.MaxAttempts, Begun: int16(j.Begun),
+			}
 		}
 		for from := 0; from < len(found); {
 			claim := found[from].ClaimID

@@ -176,8 +176,12 @@ func (e *exchange) postpone(x *engine.Exchange, got *engine.Exchanged) error {
 		if !has(ours, d.Job) {
 			continue
 		}
-		if d.Failure != "" || d.Begun {
-			notes = append(notes, d.Job[:], int64(d.Attempt), []byte(d.Failure))
+		if d.Failure != "" || d.Records {
+			records := int64(0)
+			if d.Records {
+				records = 1
+			}
+			notes = append(notes, d.Job[:], int64(d.Attempt), []byte(d.Failure), records)
 		}
 		switch {
 		case d.Delay > 0:
@@ -188,7 +192,7 @@ func (e *exchange) postpone(x *engine.Exchange, got *engine.Exchanged) error {
 			since = append(since, d.Job[:], d.ReadyAt.UnixMicro())
 		}
 	}
-	if _, err := asks(e.ctx, e.on, mysqldb.NoteAttempts, len(notes)/3, notes); err != nil {
+	if _, err := asks(e.ctx, e.on, mysqldb.NoteAttempts, len(notes)/4, notes); err != nil {
 		return err
 	}
 	n, err := asks(e.ctx, e.on, mysqldb.DeferJobs, len(later)/3, later)
@@ -275,7 +279,7 @@ func (e *exchange) claim(x *engine.Exchange, got *engine.Exchanged) error {
 		got.Jobs[i] = engine.Job{
 			ID: idOf(j.JobID), Kind: kind, Priority: j.Priority, Attempt: j.Attempt, MaxAttempts: j.MaxAttempts,
 			EnqueuedAt: time.UnixMicro(j.EnqueuedUs).UTC(), ReadyAt: time.UnixMicro(j.ReadyUs).UTC(), Payload: payload,
-			Bytes: int(j.Bytes), Unread: !here, Keyed: j.Keyed != 0,
+			Bytes: int(j.Bytes), Unread: !here, Keyed: j.Keyed != 0, Recorded: j.Recorded != 0,
 		}
 	}
 	return nil

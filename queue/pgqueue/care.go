@@ -126,6 +126,7 @@ func (d *database) Adopt(ctx context.Context, gone, heir member.ID, most int) (c
 		for _, f := range found {
 			orphans = append(orphans, engine.Orphan{
 				Place: engine.Place{Claim: f.ClaimID.Bytes, Job: f.JobID.Bytes, Keyed: f.Keyed}, Kind: f.Kind, Attempt: f.Attempt, MaxAttempts: f.MaxAttempts,
+				Begun: f.Begun,
 			})
 		}
 		return true, err

@@ -117,16 +117,16 @@ func (d *database) queueDeferred(batch *pgx.Batch, x *engine.Exchange, got *engi
 		return
 	}
 	all, attempts, failures, delays := make([]engine.Place, n), make([]int16, n), make([]string, n), make([]int64, n)
-	since := make([]pgtype.Timestamptz, n)
+	since, records := make([]pgtype.Timestamptz, n), make([]bool, n)
 	for i, e := range x.Deferred {
-		all[i], attempts[i], failures[i] = e.Place, e.Attempt, e.Failure
+		all[i], attempts[i], failures[i], records[i] = e.Place, e.Attempt, e.Failure, e.Records
 		if delays[i] = e.Delay.Microseconds(); e.Delay > 0 {
 			delays[i] = max(delays[i], 1)
 		}
 		since[i] = pgtype.Timestamptz{Time: e.ReadyAt, Valid: !e.ReadyAt.IsZero()}
 	}
 	jobs, of, claims := places(all)
-	batch.Queue(d.postpone, claims, id(x.Member), jobs, of, attempts, failures, delays, since).QueryRow(count(&got.Deferred))
+	batch.Queue(d.postpone, claims, id(x.Member), jobs, of, attempts, failures, delays, since, records).QueryRow(count(&got.Deferred))
 }
 
 func (d *database) queueBuried(batch *pgx.Batch, x *engine.Exchange, got *engine.Exchanged) {
@@ -170,7 +170,7 @@ func jobs(rows pgx.Rows, ask *engine.Ask) (all []engine.Job, void int, err error
 			all = make([]engine.Job, 0, ask.Most)
 		}
 		var j engine.Job
-		if err := rows.Scan(&job, &kind, &j.Priority, &j.Attempt, &j.MaxAttempts, &enqueued, &ready, &j.Bytes, &j.Payload, &j.Keyed); err != nil {
+		if err := rows.Scan(&job, &kind, &j.Priority, &j.Attempt, &j.MaxAttempts, &enqueued, &ready, &j.Bytes, &j.Payload, &j.Keyed, &j.Recorded); err != nil {
 			return nil, 0, err
 		}
 		if kind == nil {

@@ -119,7 +119,7 @@ func (d *database) statementsOfBatches() map[string]batchStatement {
 		"OpenGroups":     {text: pgdb.OpenGroups, args: args(each("default"), array(func(i int) string { return fmt.Sprintf("g%d", i) }), each("1"))},
 		"PlaceJobs":      {text: pgdb.PlaceJobs, args: args(jobs, each("default"), groups, each("0"))},
 		"FinishJobs":     {text: d.finish, args: args(claims, batchMember, jobs, of)},
-		"DeferJobs":      {text: d.postpone, args: args(claims, batchMember, jobs, of, each("1"), each("x"), each("1"), each("now"))},
+		"DeferJobs":      {text: d.postpone, args: args(claims, batchMember, jobs, of, each("1"), each("x"), each("1"), each("now"), each("true"))},
 		"BuryJobs":       {text: d.bury, args: args(claims, batchMember, jobs, of, each("1"), each("x"))},
 		"FreeUnique":     {text: d.unique, args: args(claims, batchMember, jobs, of)},
 		"LockGroups":     {text: d.lock, args: jobs},

@@ -58,7 +58,7 @@ func TestPlans(t *testing.T) {
 			}
 			for name, plan := range map[string]string{
 				"claim": claim, "finish": plan(t, d, d.finish, ids, id, ids, ids),
-				"defer": plan(t, d, d.postpone, ids, id, ids, ids, "'{1}'", "'{x}'", "'{0}'", "'{now}'"),
+				"defer": plan(t, d, d.postpone, ids, id, ids, ids, "'{1}'", "'{x}'", "'{0}'", "'{now}'", "'{true}'"),
 				"bury":  plan(t, d, d.bury, ids, id, ids, ids, "'{1}'", "'{x}'"),
 
 				"unique": plan(t, d, d.unique, ids, id, ids, ids), "lock": plan(t, d, d.lock, ids),

@@ -57,6 +57,7 @@ type Job struct {
 	Bytes                          int  // of the payload
 	Unread                         bool // the payload is not here: it is larger than Ask.Inline
 	Keyed                          bool // it has a unique key, or is one of a group
+	Recorded                       bool // its beginnings are recorded (BeginJobs)
 }
 
 // Place is where a worker has a job from.
@@ -70,7 +71,7 @@ type Deferral struct {
 	Place
 	Attempt int16         // how many have ended
 	Failure string        // of the one that has ended now; empty: none has
-	Begun   bool          // it may be recorded as begun (BeginJobs), which no longer counts
+	Records bool          // its beginnings are recorded from now on (BeginJobs); none has begun that has not ended
 	Delay   time.Duration // 0: it is ready again at once
 	ReadyAt time.Time     // without a Delay: since when it is ready, which is its place in the order; zero: now
 }
@@ -148,11 +149,12 @@ type Exchanged struct {
 	Cancelled []ID
 }
 
-// Orphan is a job of a member that is gone. Attempt is MaxAttempts if its last attempt was recorded as begun.
+// Orphan is a job of a member that is gone. Attempt is how many have ended.
 type Orphan struct {
 	Place
 	Kind                 string
 	Attempt, MaxAttempts int16
+	Begun                int16 // the attempt that was recorded last as begun; negative: beginnings are not recorded
 }
 
 // Engine is one database. Its errors are what the driver says; Fault tells what they mean.
@@ -171,7 +173,7 @@ type Engine interface {
 	// Exchange is one transaction, of READ COMMITTED.
 	Exchange(ctx context.Context, x *Exchange) (Exchanged, error)
 
-	// BeginJobs records that jobs of a member begin their last attempts: as many have ended as there may be. It waits for no row. begun are
+	// BeginJobs records that jobs of a member begin their next attempts: Orphan.Begun is Orphan.Attempt + 1. It waits for no row. begun are
 	// recorded: while it is under way nothing takes their claims away. locked are not, as another transaction has locked the rows of the jobs
 	// or of their claims. The claims of all others are not the member's.
 	BeginJobs(ctx context.Context, m member.ID, jobs []Place) (begun, locked []ID, err error)
