@@ -244,7 +244,8 @@ func (l *Lease) ForceRelease(ctx context.Context, key string, token int64) error
 // SetPermits gives a semaphore another number of permits, 1 to dblock.MaxPermits, and makes it where there is none.
 // Those that are held stay so; none is given out past the new number.
 //
-// Errors: dblock.ErrInvalid, dblock.ErrUnavailable, dblock.ErrClosed.
+// Errors: dblock.ErrInvalid, dblock.ErrUnavailable, dblock.ErrBusy, dblock.ErrOutcomeUnknown, dblock.ErrSchema,
+// dblock.ErrClosed; ctx's where it has ended before.
 func (l *Lease) SetPermits(ctx context.Context, key string, limit int) error {
 	return l.locker.SetPermits(ctx, key, limit)
 }

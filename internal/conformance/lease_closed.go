@@ -37,16 +37,19 @@ func nothingWorksAfterClose(t *testing.T, p place) {
 	release(t, lock)
 }
 
-// aReadEndsWithItsContext reads with a context that has ended: the error is that of the context, never ErrOutcomeUnknown.
-func aReadEndsWithItsContext(t *testing.T, p place) {
+// anEndedContextSendsNothing: the error is that of the context, never ErrOutcomeUnknown.
+func anEndedContextSendsNothing(t *testing.T, p place) {
 	l := p.process(t, LeaseOptions{})
 	release(t, acquire(t, l, "k"))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, held := l.Held(ctx)
 	_, holder := l.Holder(ctx, "k")
-	for name, err := range map[string]error{"Held": held, "Holder": holder, "ForceRelease": l.ForceRelease(ctx, "k", 1)} {
-		if !errors.Is(err, context.Canceled) {
+	_, sweep := l.Sweep(ctx)
+	for name, err := range map[string]error{
+		"Held": held, "Holder": holder, "ForceRelease": l.ForceRelease(ctx, "k", 1), "SetPermits": l.SetPermits(ctx, "s", 2), "Sweep": sweep,
+	} {
+		if !errors.Is(err, context.Canceled) || errors.Is(err, dblock.ErrOutcomeUnknown) {
 			t.Errorf("%s: %v, want the context's error", name, err)
 		}
 	}

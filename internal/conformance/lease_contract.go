@@ -27,7 +27,7 @@ var contract = map[string]func(*testing.T, place){
 	"ShowsOneHolder":                  showsOneHolder,
 	"CloseGivesBack":                  closeGivesBack,
 	"NothingWorksAfterClose":          nothingWorksAfterClose,
-	"AReadEndsWithItsContext":         aReadEndsWithItsContext,
+	"AnEndedContextSendsNothing":      anEndedContextSendsNothing,
 	"ErrorsSayWhatIsKnown":            errorsSayWhatIsKnown,
 	"SweepsWhatNobodyUses":            sweepsWhatNobodyUses,
 	"ManyProcessesNeverMeet":          manyProcessesNeverMeet,

@@ -2,10 +2,13 @@ package lease
 
 import (
 	"context"
+	"fmt"
+	"time"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/internal/schema"
 )
 
 // atOnce asks for what several may have, unless others of this process stand in line for it. Those who come meanwhile
@@ -73,14 +76,35 @@ func (l *Locker) SetPermits(ctx context.Context, key string, limit int) error {
 	if err := dblock.CheckLimit(limit); err != nil {
 		return err
 	}
+	err := l.change(ctx, l.bound(), fmt.Sprintf("the number of permits of %q", key), func(ctx context.Context) error {
+		return l.engine.SetPermits(ctx, key, limit)
+	})
+	if err == nil {
+		l.waits.ring(key)
+	}
+	return err
+}
+
+// change runs a statement that grants nothing: what it changes is named in errors.
+func (l *Locker) change(ctx context.Context, bound time.Duration, what string, statement func(context.Context) error) error {
 	if err := l.notClosed(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, l.bound())
-	defer cancel()
-	if err := l.engine.SetPermits(ctx, key, limit); err != nil {
-		return l.explain(err, key)
+	if ctx.Err() != nil {
+		return fmt.Errorf("%s was not changed: %w", what, context.Cause(ctx))
 	}
-	l.waits.ring(key)
-	return nil
+	bounded, cancel := context.WithTimeout(ctx, bound)
+	defer cancel()
+	err := statement(bounded)
+	switch is := l.engine.Fault(err); {
+	case err == nil:
+		return nil
+	case is == fault.Lost:
+		return fmt.Errorf("%w: there was no reply: %s may have been changed: %w", dblock.ErrOutcomeUnknown, what, err)
+	case is == fault.NoSchema:
+		return fmt.Errorf("%s: %w: %w", what, &dblock.SchemaError{Want: schema.Version}, err)
+	case named(is) != nil:
+		return fmt.Errorf("%w: %s was not changed: %w", named(is), what, err)
+	}
+	return fmt.Errorf("%s was not changed: %w", what, err)
 }

@@ -23,7 +23,9 @@ func (l *Locker) List(ctx context.Context) ([]dblock.HeldLock, error) {
 	if err := l.notClosed(); err != nil {
 		return nil, err
 	}
-	listed, err := l.engine.List(ctx)
+	bounded, cancel := context.WithTimeout(ctx, longBound)
+	defer cancel()
+	listed, err := l.engine.List(bounded)
 	if err != nil {
 		return nil, l.notRead(ctx, err, "the list of held locks")
 	}
@@ -107,7 +109,9 @@ func (l *Locker) ForceRelease(ctx context.Context, key string, token int64) erro
 	if err := l.notClosed(); err != nil {
 		return err
 	}
-	held, err := l.engine.HoldersOf(ctx, key)
+	bounded, cancel := context.WithTimeout(ctx, l.bound())
+	defer cancel()
+	held, err := l.engine.HoldersOf(bounded, key)
 	if err != nil {
 		return l.notRead(ctx, err, fmt.Sprintf("the holder of %q", key))
 	}
@@ -128,10 +132,14 @@ func (l *Locker) ForceRelease(ctx context.Context, key string, token int64) erro
 }
 
 func (l *Locker) forceRelease(ctx context.Context, f dblock.Fence) error {
-	got, err := releaseOf(l.engine, f.Mode, l.o.Fair)(ctx, []Back{{Key: f.Key, Token: f.Token, Handle: f.Handle, Mode: f.Mode}})
+	var got []Returned
+	err := l.change(ctx, l.bound(), fmt.Sprintf("the holder of %q", f.Key), func(ctx context.Context) (err error) {
+		got, err = releaseOf(l.engine, f.Mode, l.o.Fair)(ctx, []Back{{Key: f.Key, Token: f.Token, Handle: f.Handle, Mode: f.Mode}})
+		return err
+	})
 	switch {
 	case err != nil:
-		return l.explain(err, f.Key)
+		return err
 	case got[0].Freed:
 		return nil
 	case got[0].Stood:

@@ -11,16 +11,16 @@ import (
 // unused is for how long nobody has used what Sweep removes.
 const unused = time.Hour
 
+// longBound bounds the statements that read or delete many rows.
+const longBound = time.Minute
+
 // Sweep tidies away what nobody has used for an hour.
 func (l *Locker) Sweep(ctx context.Context) (removed int64, err error) {
-	if err := l.notClosed(); err != nil {
-		return 0, err
-	}
-	removed, err = l.engine.Sweep(ctx, unused)
-	if err != nil {
-		return removed, l.explain(err, "of the sweep")
-	}
-	return removed, nil
+	err = l.change(ctx, longBound, "what nobody has used", func(ctx context.Context) (err error) {
+		removed, err = l.engine.Sweep(ctx, unused)
+		return err
+	})
+	return removed, err
 }
 
 // sweeperKey is the lease of whoever sweeps.
