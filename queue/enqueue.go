@@ -41,6 +41,10 @@ func (q *Queue) Enqueue(ctx context.Context, t Task) (ID, error) {
 // EnqueueMany is Enqueue for up to MaxTasks tasks: all or none, but for duplicates. The IDs are in the order of the tasks; with
 // ErrOutcomeUnknown, too, and with a *DuplicateError, which says that all others are enqueued.
 func (q *Queue) EnqueueMany(ctx context.Context, tasks []Task) ([]ID, error) {
+	if err := q.enter(); err != nil {
+		return nil, err
+	}
+	defer q.calls.Done()
 	jobs, made, err := q.prepare(tasks)
 	if err != nil || len(jobs) == 0 {
 		return nil, err
@@ -66,6 +70,10 @@ func (q *Queue) EnqueueMany(ctx context.Context, tasks []Task) ([]ID, error) {
 
 // EnqueueIn is what EnqueueTx of an engine room does: outside this module there is no engine.CallerTx.
 func (q *Queue) EnqueueIn(ctx context.Context, caller engine.CallerTx, tasks []Task) ([]ID, error) {
+	if err := q.enter(); err != nil {
+		return nil, err
+	}
+	defer q.calls.Done()
 	jobs, made, err := q.prepare(tasks)
 	if err != nil || len(jobs) == 0 {
 		return nil, err
@@ -84,9 +92,6 @@ func (q *Queue) EnqueueIn(ctx context.Context, caller engine.CallerTx, tasks []T
 
 // prepare checks and encodes all tasks before anything is sent.
 func (q *Queue) prepare(tasks []Task) ([]engine.Insert, []ID, error) {
-	if q.ending.Err() != nil {
-		return nil, nil, fmt.Errorf("%w: nothing was sent", dblock.ErrClosed)
-	}
 	if len(tasks) > MaxTasks {
 		return nil, nil, &dblock.InvalidError{Field: "tasks", Reason: fmt.Sprintf("there are %d, more than %d", len(tasks), MaxTasks)}
 	}

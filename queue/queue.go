@@ -30,7 +30,9 @@ type Queue struct {
 	handlers   map[string]*handler
 	unknown    map[string]time.Time // kinds without a handler, and when that was told last
 	workers    map[*worker]struct{}
-	closed     bool
+	closed     chan struct{}   // not nil: Close was called, and Work refuses; closed itself when Close has returned
+	refuses    bool            // all calls: the workers have returned, or Close waits for them no more
+	calls      sync.WaitGroup  // that were not refused
 	work       sync.WaitGroup  // of workers
 	records    sync.WaitGroup  // of those that record ends, also after Work has returned
 	recorded   context.Context // ends with Close
@@ -72,41 +74,74 @@ func New(e engine.Engine, o Options) (*Queue, error) {
 	return q, nil
 }
 
-// Close ends all calls of Work, as the end of their contexts does, and waits for them while ctx lives. Then it leaves: others have
-// what this process still has within moments. It leaves where ctx has ended, too. If the server does not answer, Close returns at
-// most a second after the end of ctx, and leaving goes on in the background. The pool is its owner's, and stays open.
+// Close ends all calls of Work, as the end of their contexts does, and waits for them while ctx
+// lives. Handlers may use the Queue until they have returned; after that all calls are refused.
+// Then the process leaves: others have what it still has within moments. It leaves where ctx has
+// ended, too. If the server does not answer, Close returns at most a second after the end of ctx,
+// and leaving goes on in the background. The pool is its owner's, and stays open. A second Close
+// waits for the first one while its own ctx lives.
 //
-// Errors: ctx's, if workers still run; dblock.ErrUnavailable, ErrBusy and ErrOutcomeUnknown, if this process could not leave: then
-// others have what is left when the TTL is over.
+// Errors: ctx's, if workers or calls still run, or the first Close does; dblock.ErrUnavailable,
+// ErrBusy and ErrOutcomeUnknown, if this process could not leave: then others have what is left
+// when the TTL is over.
 func (q *Queue) Close(ctx context.Context) error {
 	q.mu.Lock()
-	first := !q.closed
-	q.closed = true
+	first := q.closed == nil
+	if first {
+		q.closed = make(chan struct{})
+	}
 	q.mu.Unlock()
 	if !first {
-		return nil
+		return ended(ctx, q.closed, "another Close is under way")
 	}
+	defer close(q.closed)
 	q.end()
-	err := errors.Join(q.inserts.Close(ctx), q.keyed.Close(ctx), q.begins.Close(ctx))
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		q.work.Wait()
-	}()
-	select {
-	case <-done:
-	case <-ctx.Done():
-		select {
-		case <-done:
-		default:
-			err = errors.Join(err, fmt.Errorf("queue: workers still run: %w", context.Cause(ctx)))
-		}
-	}
+	err := ended(ctx, after(q.work.Wait), "workers still run")
+	q.mu.Lock()
+	q.refuses = true
+	q.mu.Unlock()
+	err = errors.Join(err, q.inserts.Close(ctx), q.keyed.Close(ctx), q.begins.Close(ctx), ended(ctx, after(q.calls.Wait), "calls are still under way"))
 	left, late := member.Leave(ctx, func() error { return q.leave(ctx) })
 	if !left {
 		late = fmt.Errorf("%w: %s: %w", dblock.ErrOutcomeUnknown, leaving, context.Cause(ctx))
 	}
 	return errors.Join(err, late)
+}
+
+// enter begins a call, which ends with calls.Done. It refuses once nothing is to begin any more.
+func (q *Queue) enter() error {
+	q.mu.RLock()
+	defer q.mu.RUnlock()
+	if q.refuses {
+		return fmt.Errorf("%w: nothing was sent", dblock.ErrClosed)
+	}
+	q.calls.Add(1)
+	return nil
+}
+
+// after returns what is closed when wait has returned.
+func after(wait func()) <-chan struct{} {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		wait()
+	}()
+	return done
+}
+
+// ended waits for done while ctx lives; its error says what goes on.
+func ended(ctx context.Context, done <-chan struct{}, goesOn string) error {
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+	}
+	select {
+	case <-done:
+		return nil
+	default:
+		return fmt.Errorf("queue: %s: %w", goesOn, context.Cause(ctx))
+	}
 }
 
 const leaving = "leaving: what this process had is ready for others when its TTL is over"

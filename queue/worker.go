@@ -100,7 +100,7 @@ func (q *Queue) Work(ctx context.Context, o WorkerOptions) error {
 	w.base, w.abort = context.WithCancelCause(context.WithoutCancel(ctx))
 	defer w.abort(ErrStopped)
 	q.mu.Lock()
-	if q.closed {
+	if q.closed != nil {
 		q.mu.Unlock()
 		return fmt.Errorf("%w: no job was claimed", dblock.ErrClosed)
 	}

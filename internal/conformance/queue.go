@@ -96,6 +96,8 @@ func (e Queue) Run(t *testing.T) {
 		"BulksSurviveLostReplies":          bulksSurviveLostReplies,
 		"ManyClaimersAndProducersAgree":    manyClaimersAndProducersAgree,
 		"RunsWithTheDocumentedGrants":      queuesWithTheDocumentedGrants,
+		"HandlersMayEnqueueDuringClose":    handlersMayEnqueueDuringClose,
+		"ASecondCloseWaits":                aSecondCloseWaits,
 		"RefusesOnceClosed":                queueRefusesOnceClosed,
 		"ChecksTheTables":                  queueChecksTheTables,
 		"AUniqueKeyHasOneJob":              aUniqueKeyHasOneJob,
