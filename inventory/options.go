@@ -91,8 +91,8 @@ type Options struct {
 	// Strategy: default Merge.
 	Strategy Strategy
 
-	// Schema is where the tables are: a Postgres schema, or a MySQL database. Default: where the
-	// connection looks first (search_path, or the database it is connected to).
+	// Schema is where the tables are: a Postgres schema, or a MySQL database. Default: the first schema on the search_path that
+	// has them when New looks for it, once; or the database that the connection is connected to.
 	Schema string
 
 	// Timeout bounds the work on one order or one merged batch, retries included. It also bounds how long an order or a change waits for

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/schema"
 )
 
@@ -90,19 +91,16 @@ func (t *target) look(ctx context.Context) error {
 // lookPostgres prefers the schema where the tables are over the one where new tables would go: a
 // "$user" schema that somebody creates later must not lead to a second set of tables.
 func (t *target) lookPostgres(ctx context.Context, conn *sql.Conn) error {
-	var name sql.NullString
-	err := conn.QueryRowContext(ctx, `SELECT COALESCE(NULLIF($1::text, ''),
-		(SELECT n.nspname::text FROM pg_catalog.pg_class c
-		   JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-		  WHERE c.oid = pg_catalog.to_regclass($2::text)::oid),
-		pg_catalog.current_schema()::text)`, t.schema, schema.VersionTable).Scan(&name)
-	if err != nil {
-		return fmt.Errorf("dblock: looking for the schema: %w", err)
+	if t.schema == "" {
+		err := conn.QueryRowContext(ctx, pgdb.FindSchema).Scan(&t.schema)
+		if errors.Is(err, sql.ErrNoRows) {
+			return errors.New("dblock: no schema of the connection's search_path exists: name one in Options.Schema")
+		}
+		if err != nil {
+			return fmt.Errorf("dblock: looking for the schema: %w", err)
+		}
 	}
-	if !name.Valid {
-		return errors.New("dblock: no schema of the connection's search_path exists: name one in Options.Schema")
-	}
-	t.schema = name.String
+	var err error
 	t.direct, err = direct(ctx, conn)
 	return err
 }

@@ -43,8 +43,8 @@ func openEngine(ctx context.Context, of shareKey) (*engine, func(), error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", dblock.ErrUnavailable, err)
 	}
-	e := &engine{pool: pool, schema: of.schema}
-	if err := pgschema.Check(ctx, pool, e.schema); err != nil {
+	e := &engine{pool: pool}
+	if e.schema, err = pgschema.Find(ctx, pool, of.schema); err != nil {
 		pool.Close()
 		return nil, nil, err
 	}

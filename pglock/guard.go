@@ -17,7 +17,8 @@ import (
 
 // Guards check fences inside transactions. The zero value is good for use.
 type Guards struct {
-	// Schema is where dblock's tables are. Default: where the connection looks first.
+	// Schema is where dblock's tables are. Default: the first schema on the transaction's search_path that has them. To look
+	// for it takes one more round trip.
 	Schema string
 
 	// IdleTimeout is after how long the server ends a guarded transaction that is idle, where the
@@ -36,8 +37,7 @@ func (g Guards) Guard(ctx context.Context, tx Tx, f dblock.Fence) error {
 	if idle <= 0 {
 		idle = 10 * time.Second
 	}
-	query := pgschema.SQL(guards[f.Mode], g.Schema)
-	tag, err := tx.Exec(ctx, query, strconv.FormatInt(max(1, idle.Milliseconds()), 10), f.Key, f.Token, id(f.Handle))
+	tag, err := g.exec(ctx, tx, guards[f.Mode], strconv.FormatInt(max(1, idle.Milliseconds()), 10), f.Key, f.Token, id(f.Handle))
 	return fenced(tag, err, fmt.Sprintf("lease %q with token %d", f.Key, f.Token))
 }
 
@@ -58,8 +58,7 @@ func (g Guards) Raise(ctx context.Context, tx Tx, f dblock.Fence, resource strin
 	if err != nil {
 		return err
 	}
-	query := pgschema.SQL(pgdb.Raise, g.Schema)
-	tag, err := tx.Exec(ctx, query, resource, f.Token, id(raiser))
+	tag, err := g.exec(ctx, tx, pgdb.Raise, resource, f.Token, id(raiser))
 	return fenced(tag, err, fmt.Sprintf("resource %q with token %d", resource, f.Token))
 }
 
@@ -72,9 +71,17 @@ func (g Guards) CheckRaised(ctx context.Context, tx Tx, f dblock.Fence, resource
 	if err != nil {
 		return err
 	}
-	query := pgschema.SQL(pgdb.CheckRaised, g.Schema)
-	tag, err := tx.Exec(ctx, query, resource, f.Token, id(raiser))
+	tag, err := g.exec(ctx, tx, pgdb.CheckRaised, resource, f.Token, id(raiser))
 	return fenced(tag, err, fmt.Sprintf("resource %q with token %d", resource, f.Token))
+}
+
+// exec runs a statement on dblock's tables, which it names with their schema: tx may have temporary tables of the same names.
+func (g Guards) exec(ctx context.Context, tx Tx, query string, args ...any) (pgconn.CommandTag, error) {
+	home, err := pgschema.Home(ctx, tx, g.Schema)
+	if err != nil {
+		return pgconn.CommandTag{}, err
+	}
+	return tx.Exec(ctx, pgschema.SQL(query, home), args...)
 }
 
 // fenced reads the answer of a guard. In REPEATABLE READ and above a row that has changed is a failed

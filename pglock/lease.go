@@ -31,7 +31,8 @@ type LeaseOptions struct {
 	// Label says for people who holds what this process holds, as WithLabel does for one lock.
 	Label string
 
-	// Schema is where dblock's tables are. Default: where the connection looks first (search_path).
+	// Schema is where dblock's tables are. Default: the first schema on the connections' search_path that has them. NewLease
+	// looks for it once, and all statements name it.
 	Schema string
 
 	// Poll is how often at least a process asks again for a key that it waits for, give or take a half, though no
@@ -108,7 +109,7 @@ func NewLease(ctx context.Context, pool *pgxpool.Pool, o LeaseOptions) (*Lease, 
 	}
 	return &Lease{
 		locker: lease.New(s, lo),
-		key:    key, leave: shares.Leaver(key), guards: Guards{Schema: o.Schema, IdleTimeout: m.TTL},
+		key:    key, leave: shares.Leaver(key), guards: Guards{Schema: s.Engine.schema, IdleTimeout: m.TTL},
 		notDurable: s.Engine.notDurable,
 	}, nil
 }

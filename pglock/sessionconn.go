@@ -153,7 +153,11 @@ func (e *sessionEngine) Note(ctx context.Context, keys map[session.ID]string) er
 	for id, name := range keys {
 		ids, names = append(ids, keyOf(id)), append(names, name)
 	}
-	on := pgschema.On(e.host, e.schema)
+	home, err := pgschema.Home(ctx, e.host, e.schema)
+	if err != nil {
+		return err
+	}
+	on := pgschema.On(e.host, home)
 	if err := e.q.NoteSessionKeys(ctx, on, e.namespace, ids, names); err != nil {
 		return err
 	}

@@ -13,16 +13,16 @@ import (
 
 // SessionLocks lists the advisory locks of the pool's database that are called by one number, by whomever they are held:
 // session locks, transaction locks, and those of other programs. Keys are known of those that a Session has held for longer
-// than a second. Schema is where dblock's tables are; default: where the connection looks first.
+// than a second. Schema is where dblock's tables are; default: the first schema on the search_path that has them.
 //
 // Errors: dblock.ErrSchema, dblock.ErrUnavailable.
 func SessionLocks(ctx context.Context, pool *pgxpool.Pool, schema string) ([]dblock.SessionLock, error) {
-	on := pgschema.On(pool, schema)
-	if err := pgschema.Check(ctx, pool, schema); err != nil {
+	home, err := pgschema.Find(ctx, pool, schema)
+	if err != nil {
 		return nil, err
 	}
 	var q pgdb.Queries
-	rows, err := q.ListSessionLocks(ctx, on)
+	rows, err := q.ListSessionLocks(ctx, pgschema.On(pool, home))
 	if err != nil {
 		return nil, err
 	}

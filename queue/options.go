@@ -15,8 +15,8 @@ import (
 
 // Options of a Queue. The zero value is good for use.
 type Options struct {
-	// Schema is where the tables are: a Postgres schema, or a MySQL database. Default: where the connection looks first (search_path,
-	// or the database it is connected to).
+	// Schema is where the tables are: a Postgres schema, or a MySQL database. Default: the first schema on the search_path that has
+	// them when New looks for it, once; or the database that the connection is connected to.
 	Schema string
 
 	// TTL is after how long without a heartbeat a process counts as dead, and its jobs go to others. A heartbeat is sent every third of

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,6 +15,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/inventory"
+	"github.com/dblock-go/dblock/inventory/pginventory"
 	"github.com/dblock-go/dblock/optimistic"
 	"github.com/dblock-go/dblock/optimistic/pgoptimistic"
 	"github.com/dblock-go/dblock/pglock"
@@ -62,9 +65,10 @@ func servicesRunNothingPlanted(t *testing.T, url string) {
 			t.Run("tables/"+typ+"/"+version, func(t *testing.T) { write(t, pool, typ) })
 		}
 	}
-	t.Run("advisory", func(t *testing.T) { advisoryLocks(t, pool) })
-	t.Run("leases", func(t *testing.T) { leasesOf(t, pool) })
-	t.Run("queue", func(t *testing.T) { queueOf(t, pool) })
+	t.Run("advisory", func(t *testing.T) { advisoryLocks(t, pool, "app") })
+	t.Run("leases", func(t *testing.T) { leasesOf(t, pool, "app") })
+	t.Run("queue", func(t *testing.T) { queueOf(t, pool, "app") })
+	t.Run("inventory", func(t *testing.T) { salesOf(t, pool, "app") })
 }
 
 func tableOfType(t *testing.T, pool *pgxpool.Pool, typ, version string) string {
@@ -164,7 +168,7 @@ func writeRows[V any](t *testing.T, pool *pgxpool.Pool, typ, version string, tok
 	}
 }
 
-func advisoryLocks(t *testing.T, pool *pgxpool.Pool) {
+func advisoryLocks(t *testing.T, pool *pgxpool.Pool, schema string) {
 	for _, lock := range []func(context.Context, pgx.Tx) error{
 		func(ctx context.Context, tx pgx.Tx) error { return pglock.LockTx(ctx, tx, time.Second, 1, 2) },
 		func(ctx context.Context, tx pgx.Tx) error {
@@ -178,13 +182,13 @@ func advisoryLocks(t *testing.T, pool *pgxpool.Pool) {
 		}
 	}
 	for _, serverQueue := range []bool{false, true} {
-		s, err := pglock.NewSession(t.Context(), pool, pglock.SessionOptions{ServerQueue: serverQueue})
+		s, err := pglock.NewSession(t.Context(), pool, pglock.SessionOptions{ServerQueue: serverQueue, Schema: schema})
 		if err != nil {
 			t.Fatal(err)
 		}
 		useAndClose(t, s)
 	}
-	if _, err := pglock.SessionLocks(t.Context(), pool, "app"); err != nil {
+	if _, err := pglock.SessionLocks(t.Context(), pool, schema); err != nil {
 		t.Error(err)
 	}
 }
@@ -206,8 +210,8 @@ func useAndClose(t *testing.T, l dblock.Locker) {
 	}
 }
 
-func leasesOf(t *testing.T, pool *pgxpool.Pool) {
-	l, err := pglock.NewLease(t.Context(), pool, pglock.LeaseOptions{Schema: "app"})
+func leasesOf(t *testing.T, pool *pgxpool.Pool, schema string) {
+	l, err := pglock.NewLease(t.Context(), pool, pglock.LeaseOptions{Schema: schema})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +220,7 @@ func leasesOf(t *testing.T, pool *pgxpool.Pool) {
 		t.Fatal(err)
 	}
 	err = l.GuardedTx(t.Context(), lock, func(ctx context.Context, tx pgx.Tx) error {
-		guards := pglock.Guards{Schema: "app"}
+		guards := pglock.Guards{Schema: schema}
 		for _, f := range lock.Fences() {
 			if err := errors.Join(guards.Guard(ctx, tx, f), guards.Raise(ctx, tx, f, "r"), guards.CheckRaised(ctx, tx, f, "r")); err != nil {
 				return err
@@ -233,18 +237,68 @@ func leasesOf(t *testing.T, pool *pgxpool.Pool) {
 	useAndClose(t, l)
 }
 
-func queueOf(t *testing.T, pool *pgxpool.Pool) {
-	q, err := pgqueue.New(t.Context(), pool, queue.Options{Schema: "app"})
+func queueOf(t *testing.T, pool *pgxpool.Pool, schema string) {
+	q, err := pgqueue.New(t.Context(), pool, queue.Options{Schema: schema})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := q.Enqueue(t.Context(), queue.Task{Kind: "k", Group: "g", Unique: "u"}); err != nil {
 		t.Error(err)
 	}
+	err = pglock.RunTx(t.Context(), pool, pglock.TxOptions{}, func(tx pgx.Tx) error {
+		_, err := pgqueue.EnqueueTx(t.Context(), q, tx, queue.Task{Kind: "k"}, queue.Task{Kind: "k", Group: "g"})
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	done := make(chan struct{}, 3)
+	err = pgqueue.HandleTx(q, "k", func(context.Context, pgx.Tx, queue.Job[any]) error {
+		done <- struct{}{}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var working sync.WaitGroup
+	working.Go(func() { _ = q.Work(ctx, queue.WorkerOptions{}) })
+	for range 3 {
+		select {
+		case <-done:
+		case <-time.After(time.Minute):
+			t.Fatal("a job did not run")
+		}
+	}
+	stop()
+	working.Wait()
 	if _, err := q.Stats(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if err := q.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func salesOf(t *testing.T, pool *pgxpool.Pool, schema string) {
+	s, err := pginventory.New(t.Context(), pool, inventory.Options{Schema: schema})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Restock(t.Context(), inventory.Adjustment{ID: "delivery", SKU: "lamp", Delta: 5}); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.Reserve(t.Context(), inventory.Request{Key: "order", SKU: "lamp", Buyer: "ann", Qty: 1}); err != nil {
+		t.Error(err)
+	}
+	err = pglock.RunTx(t.Context(), pool, pglock.TxOptions{}, func(tx pgx.Tx) error {
+		_, err := pginventory.ReserveTx(t.Context(), s, tx, inventory.Request{Key: "order in a transaction", SKU: "lamp", Buyer: "bob", Qty: 1})
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if err := s.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
 }

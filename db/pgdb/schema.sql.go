@@ -26,6 +26,24 @@ func (q *Queries) Durability(ctx context.Context, db DBTX) (DurabilityRow, error
 	return i, err
 }
 
+const FindSchema = `-- name: FindSchema :one
+SELECT n.nspname::text AS name
+FROM pg_catalog.pg_namespace n
+LEFT JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = 'dblock_schema_version'::name
+WHERE n.nspname = ANY (pg_catalog.current_schemas(false)) AND n.oid <> pg_catalog.pg_my_temp_schema()
+ORDER BY c.oid IS NULL, pg_catalog.array_position(pg_catalog.current_schemas(false), n.nspname)
+LIMIT 1
+`
+
+// The first schema on the session's search_path that has dblock's tables, or else the first one that exists. The schema of
+// temporary tables is none of them, though a session looks there first for a table without a schema.
+func (q *Queries) FindSchema(ctx context.Context, db DBTX) (string, error) {
+	row := db.QueryRow(ctx, FindSchema)
+	var name string
+	err := row.Scan(&name)
+	return name, err
+}
+
 const SchemaVersion = `-- name: SchemaVersion :one
 SELECT coalesce(max(v.version_id), 0)::bigint AS version
 FROM dblock_schema_version v

@@ -113,11 +113,6 @@ func (f *Facts) countPostgres(ctx context.Context, conn *pgx.Conn) error {
 }
 
 const (
-	// Where the connection's tables are: the first place on its path that has the one with the version.
-	placePostgres = "SELECT coalesce((SELECT n.nspname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace" +
-		" WHERE c.relname = $1 AND n.nspname = ANY (current_schemas(false))" +
-		" ORDER BY pg_catalog.array_position(current_schemas(false), n.nspname) LIMIT 1), current_schema(), '')::text"
-
 	seenPostgres = "SELECT c.relname::text, c.relpersistence::text, pg_catalog.has_schema_privilege(n.oid, 'USAGE')," +
 		" pg_catalog.has_table_privilege(c.oid, 'SELECT'), pg_catalog.has_table_privilege(c.oid, 'INSERT')," +
 		" pg_catalog.has_table_privilege(c.oid, 'UPDATE'), pg_catalog.has_table_privilege(c.oid, 'DELETE')" +
@@ -126,10 +121,9 @@ const (
 )
 
 func (f *Facts) tablesPostgres(ctx context.Context, conn *pgx.Conn, name string) error {
-	if f.Schema = name; name == "" {
-		if err := conn.QueryRow(ctx, placePostgres, schema.VersionTable).Scan(&f.Schema); err != nil {
-			return err
-		}
+	var err error
+	if f.Schema, err = pgschema.Home(ctx, conn, name); err != nil {
+		return err
 	}
 	var q pgdb.Queries
 	have, err := q.SchemaVersion(ctx, pgschema.On(conn, f.Schema))

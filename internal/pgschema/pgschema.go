@@ -4,6 +4,7 @@ package pgschema
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
@@ -43,6 +44,38 @@ func (q qualified) Query(ctx context.Context, sql string, args ...any) (pgx.Rows
 
 func (q qualified) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 	return q.DBTX.QueryRow(ctx, SQL(sql, q.name), args...)
+}
+
+// Home returns name or, if it is empty, the schema of dblock's tables on the session's search_path. It is empty if the path has
+// no schema. Statements name it, because a session looks for a table without a schema among its temporary tables first.
+func Home(ctx context.Context, db Querier, name string) (string, error) {
+	if name != "" {
+		return name, nil
+	}
+	rows, err := db.Query(ctx, pgdb.FindSchema)
+	if err != nil {
+		return "", err
+	}
+	defer rows.Close()
+	if rows.Next() {
+		err = rows.Scan(&name)
+	}
+	rows.Close()
+	return name, errors.Join(err, rows.Err())
+}
+
+// Querier is a pool, a connection or a transaction.
+type Querier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
+// Find is Home and Check: constructors call it once.
+func Find(ctx context.Context, db pgdb.DBTX, name string) (string, error) {
+	home, err := Home(ctx, db, name)
+	if err != nil {
+		return "", unavailable(err)
+	}
+	return home, Check(ctx, db, home)
 }
 
 // Check makes sure that server and tables are what the statements were written for, with the tables in the schema of that name.

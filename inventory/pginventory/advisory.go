@@ -15,7 +15,7 @@ func (d *database) advisory(ctx context.Context, r engine.Row) (engine.Verdict, 
 	return d.outright(ctx, func(on pgdb.DBTX) (engine.Verdict, error) {
 		row, err := d.q.SellAdvisory(ctx, on, pgdb.SellAdvisoryParams{
 			ReservationKey: r.Key, Sku: r.SKU, Buyer: r.Buyer, Qty: r.Qty, State: r.State, HoldUs: r.Hold.Microseconds(),
-			AdvisoryKey: advisoryKey(d.schema, r.SKU), LockTimeout: lockTimeout(ctx),
+			AdvisoryKey: advisoryKey(d.chosen, r.SKU), LockTimeout: lockTimeout(ctx),
 		})
 		return seen(row.Sold, row.Enough), err
 	})

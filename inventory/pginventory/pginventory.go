@@ -26,11 +26,12 @@ func New(ctx context.Context, pool *pgxpool.Pool, o inventory.Options, more ...O
 	if err := schema.CheckPostgresName(o.Schema); err != nil {
 		return nil, &inventory.InvalidError{Field: "Options.Schema", Reason: err.Error()}
 	}
-	d := &database{pool: pool, schema: o.Schema}
+	d := &database{pool: pool, chosen: o.Schema}
 	for _, option := range more {
 		option(d)
 	}
-	if err := pgschema.Check(ctx, d.pool, d.schema); err != nil {
+	var err error
+	if d.schema, err = pgschema.Find(ctx, pool, o.Schema); err != nil {
 		return nil, err
 	}
 	return inventory.New(d, o)
@@ -39,7 +40,8 @@ func New(ctx context.Context, pool *pgxpool.Pool, o inventory.Options, more ...O
 // database is the Postgres side of a Store.
 type database struct {
 	pool   *pgxpool.Pool
-	schema string
+	schema string // where the tables are
+	chosen string // the schema as the host gave it, perhaps none
 	q      pgdb.Queries
 	hook   Hook // nil: none
 }
@@ -54,7 +56,7 @@ func (d *database) Ways() engine.Ways {
 // Connections is what the pool is limited to.
 func (d *database) Connections() int { return int(d.pool.Config().MaxConns) }
 
-// sql puts the tables of a statement into the schema that the host chose.
+// sql puts the tables of a statement into their schema.
 func (d *database) sql(query string) string { return pgschema.SQL(query, d.schema) }
 
 // on returns what the generated queries run on.

@@ -46,17 +46,17 @@ func open(ctx context.Context, host *pgxpool.Pool, schemaName string) (*database
 		pool.Close()
 		return nil, fmt.Errorf("%w: %w", dblock.ErrUnavailable, err)
 	}
-	d := &database{host: host, pool: pool, heart: heart, schema: schemaName, sender: member.NewID().String()}
+	d := &database{host: host, pool: pool, heart: heart, chosen: schemaName, sender: member.NewID().String()}
+	if d.schema, err = pgschema.Find(ctx, pool, schemaName); err != nil {
+		d.Close()
+		return nil, err
+	}
 	d.claim, d.finish, d.shut = d.sql(pgdb.ClaimJobs), d.sql(pgdb.FinishJobs), d.sql(pgdb.CloseClaims)
 	d.postpone, d.bury = d.sql(pgdb.DeferJobs), d.sql(pgdb.BuryJobs)
 	d.lockClaims, d.cancelsHeld = d.sql(pgdb.LockClaims), d.sql(pgdb.CancelsHeld)
 	d.unique, d.lock, d.free, d.admit = d.sql(pgdb.FreeUnique), d.sql(pgdb.LockGroups), d.sql(pgdb.FreePlaces), d.sql(pgdb.AdmitJobs)
 	d.lockKey, d.takeReady, d.takeScheduled, d.takeBlocked = d.sql(pgdb.LockKey), d.sql(pgdb.TakeReadyJob), d.sql(pgdb.TakeScheduledJob), d.sql(pgdb.TakeBlockedJob)
 	d.keepFinished, d.keepDead = d.sql(pgdb.KeepFinished), d.sql(pgdb.KeepDead)
-	if err := pgschema.Check(ctx, pool, d.schema); err != nil {
-		d.Close()
-		return nil, err
-	}
 	if err := d.findChannel(ctx); err != nil {
 		d.Close()
 		return nil, fmt.Errorf("%w: %w", dblock.ErrUnavailable, err)

@@ -68,10 +68,5 @@ func (d *database) copyJobs(ctx context.Context, tx copier, jobs []engine.Insert
 // groupOf is the group of a job; null: it has none.
 func groupOf(j *engine.Insert) pgtype.Text { return pgtype.Text{String: j.Group, Valid: j.Group != ""} }
 
-// table is one of dblock's, in the schema that the host chose.
-func (d *database) table(name string) pgx.Identifier {
-	if d.schema == "" {
-		return pgx.Identifier{name}
-	}
-	return pgx.Identifier{d.schema, name}
-}
+// table is one of dblock's, in its schema.
+func (d *database) table(name string) pgx.Identifier { return pgx.Identifier{d.schema, name} }

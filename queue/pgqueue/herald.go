@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/pglisten"
 	"github.com/dblock-go/dblock/queue/internal/engine"
@@ -22,11 +20,7 @@ const (
 
 // findChannel finds what this database's queue is told on. Channels are known to all schemas of a database.
 func (d *database) findChannel(ctx context.Context) error {
-	name := pgx.Identifier{"dblock_queue_job"}
-	if d.schema != "" {
-		name = pgx.Identifier{d.schema, "dblock_queue_job"}
-	}
-	number, err := d.q.TableNumber(ctx, d.pool, name.Sanitize())
+	number, err := d.q.TableNumber(ctx, d.pool, d.table("dblock_queue_job").Sanitize())
 	d.channel = fmt.Sprintf("dblock_queue_%d", number)
 	return err
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/dblock-go/dblock/pglock"
 )
 
-// Leases are pglock's, with connections of their own.
+// Leases are pglock's, with connections of their own. They share the heartbeat of the host's leases with the same options.
 func (d *database) Leases(ctx context.Context, ttl time.Duration, label string) (dblock.Locker, error) {
-	return pglock.NewLease(ctx, d.host, pglock.LeaseOptions{TTL: ttl, Label: label, Schema: d.schema})
+	return pglock.NewLease(ctx, d.host, pglock.LeaseOptions{TTL: ttl, Label: label, Schema: d.chosen})
 }

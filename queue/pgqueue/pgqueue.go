@@ -53,9 +53,10 @@ func New(ctx context.Context, pool *pgxpool.Pool, o queue.Options) (*queue.Queue
 type database struct {
 	host        *pgxpool.Pool
 	pool, heart *pgxpool.Pool // its own
-	schema      string
-	channel     string // of what processes tell each other
-	sender      string // this one, among them
+	schema      string        // where the tables are
+	chosen      string        // the schema as the host gave it, perhaps none
+	channel     string        // of what processes tell each other
+	sender      string        // this one, among them
 	q           pgdb.Queries
 
 	claim, finish, postpone, bury, shut            string // statements, with their tables in the right schema
@@ -70,7 +71,7 @@ var _ engine.Engine = (*database)(nil)
 // on returns what the generated queries run on.
 func (d *database) on(db pgdb.DBTX) pgdb.DBTX { return pgschema.On(db, d.schema) }
 
-// sql puts the tables of a statement into the schema that the host chose.
+// sql puts the tables of a statement into their schema.
 func (d *database) sql(query string) string { return pgschema.SQL(query, d.schema) }
 
 // Exhausted looks at its own pool, not at the host's.
