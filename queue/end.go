@@ -21,7 +21,7 @@ type end struct {
 	*task
 	what    what
 	attempt int16
-	failure string
+	failure string // of the attempt, or why the job was dropped
 	delay   time.Duration
 	back    bool // where it is deferred: it keeps its place in the order
 	dropped bool // where it is finished: it was cancelled
@@ -93,10 +93,8 @@ func (w *worker) handBack(tasks ...*task) {
 			w.ended(handedBack(t))
 			continue
 		}
-		if f := w.q.o.Observer.Cancelled; f != nil {
-			f(w.info(t), ErrCancelled)
-		}
-		w.ended(end{task: t, what: finished, dropped: true})
+		w.q.cancelled(w.info(t), ErrCancelled)
+		w.ended(end{task: t, what: finished, dropped: true, failure: ErrCancelled.Error()})
 	}
 }
 
@@ -109,7 +107,7 @@ func (w *worker) cancelEnds(m *message, jobs []engine.ID) {
 	for i := range m.ends {
 		if e := &m.ends[i]; asked[e.ID] {
 			e.cancelled.Store(true)
-			e.what, e.dropped = finished, true
+			e.what, e.dropped, e.failure = finished, true, ErrCancelled.Error()
 			dropped = append(dropped, e.task)
 		}
 	}
@@ -124,10 +122,8 @@ func (w *worker) cancelEnds(m *message, jobs []engine.ID) {
 	if m.Ask != nil {
 		w.q.claims.drop(m.Ask.Claim)
 	}
-	if f := w.q.o.Observer.Cancelled; f != nil {
-		for _, t := range dropped {
-			f(w.info(t), ErrCancelled)
-		}
+	for _, t := range dropped {
+		w.q.cancelled(w.info(t), ErrCancelled)
 	}
 	w.signal()
 }

@@ -196,7 +196,7 @@ func (m *message) add(e *end, keep bool) {
 	case finished:
 		m.Finished = append(m.Finished, e.place())
 		if keep {
-			m.Kept = append(m.Kept, engine.Kept{Place: e.place(), Outcome: e.outcome()})
+			m.Kept = append(m.Kept, engine.Kept{Place: e.place(), Outcome: e.outcome(), Reason: e.failure})
 		}
 	case deferred:
 		m.Deferred = append(m.Deferred, engine.Deferral{Place: e.place(), Attempt: e.attempt, Failure: e.failure, Records: e.begun, Delay: e.delay})

@@ -73,7 +73,8 @@ type Record struct {
 	// blocked.
 	At time.Time
 
-	LastError string // of the attempt that failed last; empty: none has
+	// LastError is that of the attempt that failed last. Of a job that has ended it is why the job was cancelled or given up.
+	LastError string
 	Worker    string // Options.Label of the process that has it, where one has
 	UniqueKey string // Show only; empty: none
 	GroupKey  string // Show only: what it is ordered or limited by; empty: none
@@ -159,6 +160,14 @@ func (q *Queue) find(ctx context.Context, id ID) (r engine.Record, err error) {
 
 // moves is how often a job is looked for that others move at the same time.
 const moves = 20
+
+// infoOf is what observers learn of a job that no worker has.
+func infoOf(r engine.Record) Info {
+	return Info{
+		ID: ID(r.ID), Queue: r.Queue, Kind: r.Kind, Priority: r.Priority, Attempt: int(r.Attempt) + 1, MaxAttempts: int(r.MaxAttempts),
+		EnqueuedAt: r.EnqueuedAt, ReadyAt: r.At,
+	}
+}
 
 func record(r engine.Record) Record {
 	return Record{

@@ -134,7 +134,7 @@ func (q *Queue) Cancel(ctx context.Context, id ID) (was State, err error) {
 func (q *Queue) drop(x *engine.Exchange, p engine.Place) {
 	x.Finished = append(x.Finished, p)
 	if q.o.History > 0 {
-		x.Kept = append(x.Kept, engine.Kept{Place: p, Outcome: engine.OutcomeCancelled})
+		x.Kept = append(x.Kept, engine.Kept{Place: p, Outcome: engine.OutcomeCancelled, Reason: ErrCancelled.Error()})
 	}
 }
 
@@ -154,16 +154,10 @@ func (q *Queue) Discard(ctx context.Context, id ID, reason string) error {
 
 // observeEnd tells the Observer of a job that was ended while it waited.
 func (q *Queue) observeEnd(r engine.Record, x *engine.Exchange) {
-	info := Info{
-		ID: ID(r.ID), Queue: r.Queue, Kind: r.Kind, Priority: r.Priority, Attempt: int(r.Attempt) + 1, MaxAttempts: int(r.MaxAttempts),
-		EnqueuedAt: r.EnqueuedAt, ReadyAt: r.At,
-	}
-	see := &q.o.Observer
-	switch {
-	case len(x.Buried) > 0 && see.Dead != nil:
-		see.Dead(info, errors.New(x.Buried[0].Failure))
-	case len(x.Buried) == 0 && see.Cancelled != nil:
-		see.Cancelled(info, ErrCancelled)
+	if len(x.Buried) == 0 {
+		q.cancelled(infoOf(r), ErrCancelled)
+	} else if f := q.o.Observer.Dead; f != nil {
+		f(infoOf(r), errors.New(x.Buried[0].Failure))
 	}
 }
 

@@ -24,7 +24,7 @@ type Observer struct {
 	Dead func(job Info, err error)
 
 	// Cancelled: a handler has dropped its job; or Queue.Cancel has, and err is ErrCancelled. Of a job that waited the process
-	// that calls Cancel is told, of one that was claimed the one that had it.
+	// that calls Cancel is told, of one that was claimed the one that had it, or the one that rescues it.
 	Cancelled func(job Info, err error)
 
 	// Snoozed: a handler has put its job off; or no handler of this process knows the kind of the job (ErrUnknownKind).
@@ -56,6 +56,13 @@ type Observer struct {
 
 	// Trouble: something failed behind the callers' backs, and will be tried again.
 	Trouble func(doing string, err error)
+}
+
+// cancelled tells the Observer of a job that was dropped.
+func (q *Queue) cancelled(job Info, why error) {
+	if f := q.o.Observer.Cancelled; f != nil {
+		f(job, why)
+	}
 }
 
 // guarded returns an Observer whose functions call those of o and recover from their panics.

@@ -86,11 +86,21 @@ func (q *Queue) unclaim(ctx context.Context, m member.ID, claim engine.ID) (foun
 			return found, err
 		}
 		x := &engine.Exchange{Member: m}
+		var jobs []engine.Record
 		for _, job := range cancelled {
 			q.drop(x, engine.Place{Claim: claim, Job: job, Keyed: true}) // it is not known whether it has keys
+			if r, known, err := q.engine.Find(ctx, job); err == nil && known {
+				jobs = append(jobs, r)
+			}
 		}
-		if _, err = q.engine.Exchange(ctx, x); err != nil {
+		got, err := q.engine.Exchange(ctx, x)
+		if err != nil {
 			return false, err
+		}
+		if got.Finished == len(cancelled) {
+			for _, r := range jobs {
+				q.cancelled(infoOf(r), ErrCancelled)
+			}
 		}
 	}
 	return found, fmt.Errorf("%w: jobs of a claim are cancelled all the time", dblock.ErrBusy)

@@ -59,9 +59,10 @@ type rescue struct {
 	backoff func(int, error) time.Duration
 	heir    member.ID
 
-	apart  []lastEnd         // they need unique keys and groups, which may be locked
-	open   map[engine.ID]int // claims, and how many of apart they have
-	closed []engine.ID       // of them: nothing is left
+	jobs   map[engine.ID]engine.Orphan // of the claims that are taken now
+	apart  []lastEnd                   // they need unique keys and groups, which may be locked
+	open   map[engine.ID]int           // claims, and how many of apart they have
+	closed []engine.ID                 // of them: nothing is left
 
 	again, dead, dropped int
 }
@@ -70,6 +71,7 @@ type rescue struct {
 type lastEnd struct {
 	engine.Burial
 	dropped bool // it is not buried: it is cancelled
+	job     engine.Orphan
 }
 
 // of ends the jobs of one member, but for those apart.
@@ -149,7 +151,9 @@ func split(x *engine.Exchange, n int) (some, rest *engine.Exchange) {
 // ends says what becomes of jobs.
 func (r *rescue) ends(claims []engine.ID, jobs []engine.Orphan) *engine.Exchange {
 	x := &engine.Exchange{}
+	r.jobs = make(map[engine.ID]engine.Orphan, len(jobs))
 	for _, j := range jobs {
+		r.jobs[j.Job] = j
 		attempt := min(j.Attempt+1, j.MaxAttempts)
 		begun := j.Begun > j.Attempt || j.Attempt >= j.MaxAttempts
 		known := j.Begun >= 0 || attempt == j.MaxAttempts // the last attempt is always recorded
@@ -162,7 +166,7 @@ func (r *rescue) ends(claims []engine.ID, jobs []engine.Orphan) *engine.Exchange
 				Place: j.Place, Attempt: attempt, Failure: burial.Failure, Records: true, Delay: r.q.pauseAfter(j.Kind, r.backoff, int(attempt), errWorkerGone),
 			})
 		case j.Keyed:
-			r.goesApart(lastEnd{Burial: burial})
+			r.goesApart(burial, false)
 		default:
 			x.Buried = append(x.Buried, burial)
 		}
@@ -175,9 +179,9 @@ func (r *rescue) ends(claims []engine.ID, jobs []engine.Orphan) *engine.Exchange
 	return x
 }
 
-func (r *rescue) goesApart(e lastEnd) {
-	r.apart = append(r.apart, e)
-	r.open[e.Claim]++
+func (r *rescue) goesApart(b engine.Burial, dropped bool) {
+	r.apart = append(r.apart, lastEnd{b, dropped, r.jobs[b.Job]})
+	r.open[b.Claim]++
 }
 
 // drop has jobs go apart that others want cancelled.
@@ -185,13 +189,13 @@ func (r *rescue) drop(x *engine.Exchange, cancelled []engine.ID) {
 	asked := setOf(cancelled)
 	x.Deferred = slices.DeleteFunc(x.Deferred, func(d engine.Deferral) bool {
 		if asked[d.Job] {
-			r.goesApart(lastEnd{engine.Burial{Place: d.Place, Attempt: d.Attempt, Failure: d.Failure}, true})
+			r.goesApart(engine.Burial{Place: d.Place, Attempt: d.Attempt, Failure: d.Failure}, true)
 		}
 		return asked[d.Job]
 	})
 	x.Buried = slices.DeleteFunc(x.Buried, func(b engine.Burial) bool {
 		if asked[b.Job] {
-			r.goesApart(lastEnd{b, true})
+			r.goesApart(b, true)
 		}
 		return asked[b.Job]
 	})
@@ -260,9 +264,15 @@ func (r *rescue) endApart(ctx context.Context, jobs []lastEnd) error {
 		}
 		return r.endApart(ctx, jobs)
 	case err == nil:
-		for _, b := range jobs {
-			if r.open[b.Claim]--; r.open[b.Claim] == 0 {
-				r.closed = append(r.closed, b.Claim)
+		for _, j := range jobs {
+			if r.open[j.Claim]--; r.open[j.Claim] == 0 {
+				r.closed = append(r.closed, j.Claim)
+			}
+			if o := j.job; j.dropped {
+				r.q.cancelled(infoOf(engine.Record{
+					ID: o.Job, Queue: o.Queue, Kind: o.Kind, Priority: o.Priority, Attempt: min(o.Attempt, o.MaxAttempts-1),
+					MaxAttempts: o.MaxAttempts, EnqueuedAt: o.EnqueuedAt,
+				}), ErrCancelled)
 			}
 		}
 	case ctx.Err() != nil:

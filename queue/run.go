@@ -155,10 +155,8 @@ func reason(said, decision, inner error) error {
 
 // drop ends a job that nobody wants any more.
 func (r *run) drop(why error) {
-	if f := r.w.q.o.Observer.Cancelled; f != nil {
-		f(r.info, why)
-	}
-	r.w.ended(end{task: r.task, what: finished, dropped: true})
+	r.w.q.cancelled(r.info, why)
+	r.w.ended(end{task: r.task, what: finished, dropped: true, failure: failure(why)})
 }
 
 // fail has the job tried again, or gives it up.

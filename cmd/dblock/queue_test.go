@@ -69,7 +69,12 @@ func TestQueue(t *testing.T) {
 		q("cancel", later).want(t, 0, "dropped "+later)
 		q("cancel", later).wantFailure(t, 1, "was cancelled")
 		q("show", later).want(t, 0, "cancelled")
+		q("show", later, "--json").want(t, 0, `"last_error":"queue: the job was cancelled"`)
 		q("list", "--state=given up").want(t, 0, id)
+		q("list", "--state=given up", "--json").want(t, 0, `"last_error":"discarded by hand"`)
+		q("list", "--state=cancelled", "--queue=other").want(t, 0, "the job was cancelled")
+		q("list", "--state=retrying", "--json").want(t, 0, "[]")
+		q("stats").want(t, 0, "RETRYING")
 		for _, args := range [][]string{
 			{"pause", ""}, {"resume", ""}, {"list", "--queue="}, {"retry", "--all", "--queue="}, {"purge", "--older=0s", "--queue="},
 		} {

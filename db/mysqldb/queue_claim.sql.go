@@ -355,16 +355,21 @@ func (q *Queries) LockClaim(ctx context.Context, db DBTX, memberID []byte, claim
 }
 
 const OrphanJobs = `-- name: OrphanJobs :many
-SELECT j.job_id, j.kind, j.attempt, j.max_attempts, CAST(COALESCE(j.begun, -1) AS SIGNED) AS begun, CAST(j.unique_key IS NOT NULL OR j.group_key IS NOT NULL AS SIGNED) AS keyed
+SELECT j.job_id, j.queue, j.kind, j.priority, j.attempt, j.max_attempts,
+       CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', j.enqueued_at), 0) AS SIGNED) AS enqueued_us, CAST(COALESCE(j.begun, -1) AS SIGNED) AS begun,
+       CAST(j.unique_key IS NOT NULL OR j.group_key IS NOT NULL AS SIGNED) AS keyed
 FROM dblock_queue_job j FORCE INDEX (PRIMARY)
 WHERE j.job_id IN (/*SLICE:job_ids*/?)
 `
 
 type OrphanJobsRow struct {
 	JobID       []byte
+	Queue       []byte
 	Kind        []byte
+	Priority    int16
 	Attempt     int16
 	MaxAttempts int16
+	EnqueuedUs  int64
 	Begun       int64
 	Keyed       int64
 }
@@ -391,9 +396,12 @@ func (q *Queries) OrphanJobs(ctx context.Context, db DBTX, jobIds [][]byte) ([]O
 		var i OrphanJobsRow
 		if err := rows.Scan(
 			&i.JobID,
+			&i.Queue,
 			&i.Kind,
+			&i.Priority,
 			&i.Attempt,
 			&i.MaxAttempts,
+			&i.EnqueuedUs,
 			&i.Begun,
 			&i.Keyed,
 		); err != nil {

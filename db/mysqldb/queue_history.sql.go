@@ -14,7 +14,7 @@ import (
 const HistoryRow = `-- name: HistoryRow :many
 SELECT h.queue, h.kind, h.priority, h.attempt, h.outcome,
        CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', h.enqueued_at), 0) AS SIGNED) AS enqueued_us,
-       CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', h.finished_at), 0) AS SIGNED) AS at_us, h.payload
+       CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', h.finished_at), 0) AS SIGNED) AS at_us, h.payload, h.reason
 FROM dblock_queue_history h FORCE INDEX (PRIMARY)
 WHERE h.day = CAST(CAST(? AS CHAR) AS DATE) AND h.job_id = ?
 `
@@ -28,6 +28,7 @@ type HistoryRowRow struct {
 	EnqueuedUs int64
 	AtUs       int64
 	Payload    sql.NullString
+	Reason     sql.NullString
 }
 
 func (q *Queries) HistoryRow(ctx context.Context, db DBTX, day interface{}, jobID []byte) ([]HistoryRowRow, error) {
@@ -48,6 +49,7 @@ func (q *Queries) HistoryRow(ctx context.Context, db DBTX, day interface{}, jobI
 			&i.EnqueuedUs,
 			&i.AtUs,
 			&i.Payload,
+			&i.Reason,
 		); err != nil {
 			return nil, err
 		}
@@ -80,12 +82,27 @@ func (q *Queries) HistorySpan(ctx context.Context, db DBTX) (HistorySpanRow, err
 	return i, err
 }
 
+const KeepCancelled = `-- name: KeepCancelled :exec
+INSERT INTO dblock_queue_history (day, job_id, queue, kind, priority, attempt, outcome, enqueued_at, payload, reason)
+SELECT DATE(+UTC_TIMESTAMP(6)), j.job_id, j.queue, j.kind, j.priority, j.attempt + 1, 2, j.enqueued_at, j.payload, ask.reason
+FROM (
+    SELECT CAST(? AS BINARY) AS job_id, CAST(? AS BINARY) AS reason
+) ask
+STRAIGHT_JOIN dblock_queue_job j FORCE INDEX (PRIMARY) ON j.job_id = ask.job_id
+ON DUPLICATE KEY UPDATE attempt = VALUES(attempt), outcome = VALUES(outcome), finished_at = VALUES(finished_at), reason = VALUES(reason)
+`
+
+func (q *Queries) KeepCancelled(ctx context.Context, db DBTX, jobID interface{}, reason interface{}) error {
+	_, err := db.ExecContext(ctx, KeepCancelled, jobID, reason)
+	return err
+}
+
 const KeepDead = `-- name: KeepDead :exec
-INSERT INTO dblock_queue_history (day, job_id, queue, kind, priority, attempt, outcome, enqueued_at, finished_at, payload)
-SELECT DATE(d.died_at), d.job_id, d.queue, d.kind, d.priority, d.attempt, 3, d.enqueued_at, d.died_at, d.payload
+INSERT INTO dblock_queue_history (day, job_id, queue, kind, priority, attempt, outcome, enqueued_at, finished_at, payload, reason)
+SELECT DATE(d.died_at), d.job_id, d.queue, d.kind, d.priority, d.attempt, 3, d.enqueued_at, d.died_at, d.payload, d.last_error
 FROM dblock_queue_dead d FORCE INDEX (PRIMARY)
 WHERE d.job_id IN (/*SLICE:job_ids*/?)
-ON DUPLICATE KEY UPDATE attempt = VALUES(attempt), outcome = VALUES(outcome), finished_at = VALUES(finished_at)
+ON DUPLICATE KEY UPDATE attempt = VALUES(attempt), outcome = VALUES(outcome), finished_at = VALUES(finished_at), reason = VALUES(reason)
 `
 
 // Those that were given up are there once they are among the dead.
@@ -107,18 +124,17 @@ func (q *Queries) KeepDead(ctx context.Context, db DBTX, jobIds [][]byte) error 
 const KeepFinished = `-- name: KeepFinished :exec
 
 INSERT INTO dblock_queue_history (day, job_id, queue, kind, priority, attempt, outcome, enqueued_at, payload)
-SELECT DATE(+UTC_TIMESTAMP(6)), j.job_id, j.queue, j.kind, j.priority, j.attempt + 1, ?, j.enqueued_at, j.payload
+SELECT DATE(+UTC_TIMESTAMP(6)), j.job_id, j.queue, j.kind, j.priority, j.attempt + 1, 1, j.enqueued_at, j.payload
 FROM dblock_queue_job j FORCE INDEX (PRIMARY)
 WHERE j.job_id IN (/*SLICE:job_ids*/?)
-ON DUPLICATE KEY UPDATE attempt = VALUES(attempt), outcome = VALUES(outcome), finished_at = VALUES(finished_at)
+ON DUPLICATE KEY UPDATE attempt = VALUES(attempt), outcome = VALUES(outcome), finished_at = VALUES(finished_at), reason = NULL
 `
 
 // Where history is kept it is written in the transaction that ends the job: before its row is gone, and behind the same fence. A job that
 // ends twice a day, as it was given up and tried again, is kept as it ended last.
-func (q *Queries) KeepFinished(ctx context.Context, db DBTX, outcome int16, jobIds [][]byte) error {
+func (q *Queries) KeepFinished(ctx context.Context, db DBTX, jobIds [][]byte) error {
 	query := KeepFinished
 	var queryParams []interface{}
-	queryParams = append(queryParams, outcome)
 	if len(jobIds) > 0 {
 		for _, v := range jobIds {
 			queryParams = append(queryParams, v)

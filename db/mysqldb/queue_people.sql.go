@@ -562,9 +562,9 @@ func (q *Queries) ListDead(ctx context.Context, db DBTX, arg ListDeadParams) ([]
 const ListHistory = `-- name: ListHistory :many
 SELECT h.job_id, h.queue, h.kind, h.priority, h.attempt, h.outcome,
        CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', h.enqueued_at), 0) AS SIGNED) AS enqueued_us,
-       CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', h.finished_at), 0) AS SIGNED) AS at_us
+       CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', h.finished_at), 0) AS SIGNED) AS at_us, h.reason
 FROM (
-    SELECT t.day, t.job_id, t.queue, t.kind, t.priority, t.attempt, t.outcome, t.enqueued_at, t.finished_at
+    SELECT t.day, t.job_id, t.queue, t.kind, t.priority, t.attempt, t.outcome, t.enqueued_at, t.finished_at, t.reason
     FROM dblock_queue_history t FORCE INDEX (PRIMARY) ORDER BY t.day DESC, t.job_id DESC LIMIT 10000
 ) h
 WHERE h.queue = CAST(? AS BINARY) AND h.outcome = CAST(? AS SIGNED)
@@ -581,6 +581,7 @@ type ListHistoryRow struct {
 	Outcome    int16
 	EnqueuedUs int64
 	AtUs       int64
+	Reason     sql.NullString
 }
 
 func (q *Queries) ListHistory(ctx context.Context, db DBTX, queue interface{}, outcome int64, limit int32) ([]ListHistoryRow, error) {
@@ -601,6 +602,7 @@ func (q *Queries) ListHistory(ctx context.Context, db DBTX, queue interface{}, o
 			&i.Outcome,
 			&i.EnqueuedUs,
 			&i.AtUs,
+			&i.Reason,
 		); err != nil {
 			return nil, err
 		}

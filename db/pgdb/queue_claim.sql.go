@@ -243,10 +243,12 @@ func (q *Queries) LivingMembers(ctx context.Context, db DBTX, memberIds []pgtype
 }
 
 const OrphanJobs = `-- name: OrphanJobs :many
-SELECT a.job_id::uuid AS job_id, a.claim_id::uuid AS claim_id, j.kind, j.attempt, j.max_attempts, j.keyed::boolean AS keyed, j.begun::smallint AS begun
+SELECT a.job_id::uuid AS job_id, a.claim_id::uuid AS claim_id, j.queue, j.kind, j.priority, j.attempt, j.max_attempts, j.enqueued_at::timestamptz AS enqueued_at,
+       j.keyed::boolean AS keyed, j.begun::smallint AS begun
 FROM (SELECT pg_catalog.unnest($1::uuid[]) AS job_id, pg_catalog.unnest($2::uuid[]) AS claim_id) a
 CROSS JOIN LATERAL (
-    SELECT x.kind, x.attempt, x.max_attempts, COALESCE(x.begun, -1::smallint) AS begun, (x.unique_key IS NOT NULL OR x.group_key IS NOT NULL) AS keyed
+    SELECT x.queue, x.kind, x.priority, x.attempt, x.max_attempts, COALESCE(x.begun, -1::smallint) AS begun,
+           CASE WHEN pg_catalog.isfinite(x.enqueued_at) THEN x.enqueued_at ELSE 'epoch'::timestamptz END AS enqueued_at, (x.unique_key IS NOT NULL OR x.group_key IS NOT NULL) AS keyed
     FROM dblock_queue_job x WHERE x.job_id = a.job_id LIMIT 1
 ) j
 `
@@ -254,9 +256,12 @@ CROSS JOIN LATERAL (
 type OrphanJobsRow struct {
 	JobID       pgtype.UUID
 	ClaimID     pgtype.UUID
+	Queue       string
 	Kind        string
+	Priority    int16
 	Attempt     int16
 	MaxAttempts int16
+	EnqueuedAt  time.Time
 	Keyed       bool
 	Begun       int16
 }
@@ -275,9 +280,12 @@ func (q *Queries) OrphanJobs(ctx context.Context, db DBTX, jobIds []pgtype.UUID,
 		if err := rows.Scan(
 			&i.JobID,
 			&i.ClaimID,
+			&i.Queue,
 			&i.Kind,
+			&i.Priority,
 			&i.Attempt,
 			&i.MaxAttempts,
+			&i.EnqueuedAt,
 			&i.Keyed,
 			&i.Begun,
 		); err != nil {

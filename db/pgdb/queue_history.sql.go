@@ -13,7 +13,8 @@ import (
 )
 
 const HistoryRow = `-- name: HistoryRow :one
-SELECT h.queue, h.kind, h.priority, h.attempt, h.outcome, CASE WHEN pg_catalog.isfinite(h.enqueued_at) THEN h.enqueued_at ELSE 'epoch'::timestamptz END AS enqueued_at, h.finished_at AS at, h.payload
+SELECT h.queue, h.kind, h.priority, h.attempt, h.outcome, CASE WHEN pg_catalog.isfinite(h.enqueued_at) THEN h.enqueued_at ELSE 'epoch'::timestamptz END AS enqueued_at, CASE WHEN pg_catalog.isfinite(h.finished_at) THEN h.finished_at ELSE 'epoch'::timestamptz END AS at,
+       h.payload, COALESCE(h.reason, '')::text AS reason
 FROM dblock_queue_history h
 WHERE h.day = ANY ($1::text[]::date[]) AND h.job_id = $2
 ORDER BY h.day DESC LIMIT 1
@@ -28,6 +29,7 @@ type HistoryRowRow struct {
 	EnqueuedAt time.Time
 	At         time.Time
 	Payload    []byte
+	Reason     string
 }
 
 func (q *Queries) HistoryRow(ctx context.Context, db DBTX, days []string, jobID pgtype.UUID) (HistoryRowRow, error) {
@@ -42,6 +44,7 @@ func (q *Queries) HistoryRow(ctx context.Context, db DBTX, days []string, jobID 
 		&i.EnqueuedAt,
 		&i.At,
 		&i.Payload,
+		&i.Reason,
 	)
 	return i, err
 }
@@ -65,11 +68,12 @@ func (q *Queries) HistorySpan(ctx context.Context, db DBTX) (HistorySpanRow, err
 }
 
 const KeepDead = `-- name: KeepDead :exec
-INSERT INTO dblock_queue_history (day, job_id, queue, kind, priority, attempt, outcome, enqueued_at, finished_at, payload)
-SELECT (d.died_at AT TIME ZONE 'UTC')::date, d.job_id, d.queue, d.kind, d.priority, d.attempt, 3, d.enqueued_at, d.died_at, d.payload
+INSERT INTO dblock_queue_history (day, job_id, queue, kind, priority, attempt, outcome, enqueued_at, finished_at, payload, reason)
+SELECT (d.died_at AT TIME ZONE 'UTC')::date, d.job_id, d.queue, d.kind, d.priority, d.attempt, 3, d.enqueued_at, d.died_at, d.payload, d.last_error
 FROM dblock_queue_dead d WHERE d.job_id = ANY ($1::uuid[])
 ORDER BY d.job_id -- along the key, and not along the index of the times
-ON CONFLICT (day, job_id) DO UPDATE SET attempt = EXCLUDED.attempt, outcome = EXCLUDED.outcome, finished_at = EXCLUDED.finished_at
+ON CONFLICT (day, job_id) DO UPDATE SET attempt = EXCLUDED.attempt, outcome = EXCLUDED.outcome, finished_at = EXCLUDED.finished_at,
+    reason = EXCLUDED.reason
 `
 
 // Those that were given up are there once they are among the dead.
@@ -82,25 +86,27 @@ const KeepFinished = `-- name: KeepFinished :exec
 
 WITH fence AS MATERIALIZED (
     SELECT c.claim_id FROM dblock_queue_claim c
-    WHERE c.claim_id = ANY ($4::uuid[]) AND c.member_id = $5
+    WHERE c.claim_id = ANY ($5::uuid[]) AND c.member_id = $6
     ORDER BY c.claim_id
     FOR KEY SHARE
 )
-INSERT INTO dblock_queue_history (day, job_id, queue, kind, priority, attempt, outcome, enqueued_at, payload)
-SELECT (clock_timestamp() AT TIME ZONE 'UTC')::date, j.job_id, j.queue, j.kind, j.priority, j.attempt + 1, a.outcome, j.enqueued_at, j.payload
+INSERT INTO dblock_queue_history (day, job_id, queue, kind, priority, attempt, outcome, enqueued_at, payload, reason)
+SELECT (clock_timestamp() AT TIME ZONE 'UTC')::date, j.job_id, j.queue, j.kind, j.priority, j.attempt + 1, a.outcome, j.enqueued_at, j.payload, NULLIF(a.reason, '')
 FROM (SELECT pg_catalog.unnest($1::uuid[]) AS job_id, pg_catalog.unnest($2::uuid[]) AS claim_id,
-             pg_catalog.unnest($3::smallint[]) AS outcome) a
+             pg_catalog.unnest($3::smallint[]) AS outcome, pg_catalog.unnest($4::text[]) AS reason) a
 CROSS JOIN LATERAL (
     SELECT x.job_id, x.queue, x.kind, x.priority, x.attempt, x.enqueued_at, x.payload FROM dblock_queue_job x WHERE x.job_id = a.job_id LIMIT 1
 ) j
 WHERE (a.claim_id IN (SELECT f.claim_id FROM fence f)) IS TRUE
-ON CONFLICT (day, job_id) DO UPDATE SET attempt = EXCLUDED.attempt, outcome = EXCLUDED.outcome, finished_at = EXCLUDED.finished_at
+ON CONFLICT (day, job_id) DO UPDATE SET attempt = EXCLUDED.attempt, outcome = EXCLUDED.outcome, finished_at = EXCLUDED.finished_at,
+    reason = EXCLUDED.reason
 `
 
 type KeepFinishedParams struct {
 	JobIds   []pgtype.UUID
 	OfClaims []pgtype.UUID
 	Outcomes []int16
+	Reasons  []string
 	ClaimIds []pgtype.UUID
 	MemberID pgtype.UUID
 }
@@ -112,6 +118,7 @@ func (q *Queries) KeepFinished(ctx context.Context, db DBTX, arg KeepFinishedPar
 		arg.JobIds,
 		arg.OfClaims,
 		arg.Outcomes,
+		arg.Reasons,
 		arg.ClaimIds,
 		arg.MemberID,
 	)

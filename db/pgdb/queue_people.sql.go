@@ -476,8 +476,10 @@ func (q *Queries) ListDead(ctx context.Context, db DBTX, arg ListDeadParams) ([]
 }
 
 const ListHistory = `-- name: ListHistory :many
-SELECT h.job_id, h.queue, h.kind, h.priority, h.attempt, h.outcome, CASE WHEN pg_catalog.isfinite(h.enqueued_at) THEN h.enqueued_at ELSE 'epoch'::timestamptz END AS enqueued_at, h.finished_at AS at
-FROM (SELECT t.day, t.job_id, t.queue, t.kind, t.priority, t.attempt, t.outcome, t.enqueued_at, t.finished_at, t.payload, t.reason FROM dblock_queue_history t ORDER BY t.day DESC, t.job_id DESC LIMIT $1) h
+SELECT h.job_id, h.queue, h.kind, h.priority, h.attempt, h.outcome, CASE WHEN pg_catalog.isfinite(h.enqueued_at) THEN h.enqueued_at ELSE 'epoch'::timestamptz END AS enqueued_at, CASE WHEN pg_catalog.isfinite(h.finished_at) THEN h.finished_at ELSE 'epoch'::timestamptz END AS at,
+       COALESCE(h.reason, '')::text AS reason
+FROM (SELECT t.day, t.job_id, t.queue, t.kind, t.priority, t.attempt, t.outcome, t.enqueued_at, t.finished_at, t.reason FROM dblock_queue_history t
+      ORDER BY t.day DESC, t.job_id DESC LIMIT $1) h
 WHERE h.queue = $2::text AND h.outcome = $3::smallint
 ORDER BY h.day DESC, h.job_id DESC
 LIMIT $4
@@ -499,6 +501,7 @@ type ListHistoryRow struct {
 	Outcome    int16
 	EnqueuedAt time.Time
 	At         time.Time
+	Reason     string
 }
 
 func (q *Queries) ListHistory(ctx context.Context, db DBTX, arg ListHistoryParams) ([]ListHistoryRow, error) {
@@ -524,6 +527,7 @@ func (q *Queries) ListHistory(ctx context.Context, db DBTX, arg ListHistoryParam
 			&i.Outcome,
 			&i.EnqueuedAt,
 			&i.At,
+			&i.Reason,
 		); err != nil {
 			return nil, err
 		}

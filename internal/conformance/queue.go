@@ -84,6 +84,7 @@ func (e Queue) Run(t *testing.T) {
 		"CountsEachQueueApart":             countsEachQueueApart,
 		"ListsBehindOtherQueues":           listsBehindOtherQueues,
 		"TellsRetriesApart":                tellsRetriesApart,
+		"HistoryKeepsReasons":              historyKeepsReasons,
 		"ABadRowStopsNoQueue":              aBadRowStopsNoQueue,
 		"ARescueHasABackoff":               aRescueHasABackoff,
 		"ARescuePassesLockedKeys":          aRescuePassesLockedKeys,

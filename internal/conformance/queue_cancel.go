@@ -36,6 +36,35 @@ func (d *desk) cancelled(t *testing.T, jobs int) {
 	}
 }
 
+// observesDrops is an Observer that passes on the jobs that are dropped because Cancel was called.
+func observesDrops(t *testing.T, dropped chan<- queue.Info) queue.Observer {
+	return queue.Observer{Cancelled: func(job queue.Info, err error) {
+		if !errors.Is(err, queue.ErrCancelled) {
+			t.Errorf("cancelled for %v", err)
+		}
+		dropped <- job
+	}}
+}
+
+// wantDropped fails unless observers hear of each of some jobs once.
+func wantDropped(t *testing.T, dropped <-chan queue.Info, jobs []queue.ID) {
+	t.Helper()
+	left := make(map[queue.ID]bool, len(jobs))
+	for _, id := range jobs {
+		left[id] = true
+	}
+	for range jobs {
+		job := wait(t, dropped, "what the observer is told")
+		if !left[job.ID] || job.Queue != queue.DefaultQueue || job.Kind != "note" || job.Attempt != 1 || job.MaxAttempts == 0 || time.Since(job.EnqueuedAt) > time.Hour {
+			t.Errorf("told of %+v", job)
+		}
+		delete(left, job.ID)
+	}
+	if len(dropped) != 0 {
+		t.Errorf("%d more jobs are told of", len(dropped))
+	}
+}
+
 // keyed are tasks of each kind of key.
 func keyed(kind string) (tasks []queue.Task) {
 	for n := range 3 {
@@ -111,7 +140,8 @@ func cancelsWhatIsHandedBack(t *testing.T, d *desk) {
 // So it is with jobs whose process dies, before it has learned of it or after that.
 func cancelsWhatIsRescued(t *testing.T, d *desk) {
 	const last = 3
-	other := d.open(t, queue.Options{PollOnly: true, History: 1})
+	dropped := make(chan queue.Info, 1000)
+	other := d.open(t, queue.Options{PollOnly: true, History: 1, Observer: observesDrops(t, dropped)})
 	tasks := keyed("note")
 	for i := range last {
 		tasks[i].MaxAttempts = 1
@@ -122,6 +152,7 @@ func cancelsWhatIsRescued(t *testing.T, d *desk) {
 		t.Errorf("rescued %d and %d, %v", again, dead, err)
 	}
 	d.cancelled(t, len(made))
+	wantDropped(t, dropped, made)
 
 	q := d.open(t, queue.Options{PollOnly: true})
 	told, end := make(chan error, 100), make(chan struct{})
@@ -149,13 +180,15 @@ func cancelsWhatIsRescued(t *testing.T, d *desk) {
 		t.Errorf("rescued %d and %d, %v", again, dead, err)
 	}
 	d.cancelled(t, len(made)+len(more))
+	wantDropped(t, dropped, more)
 	close(end)
 }
 
 // So it is with jobs of a claim that the worker does not know of, and gives back.
 func cancelsWhatIsNotKnown(t *testing.T, d *desk) {
-	q := d.open(t, queue.Options{PollOnly: true, TTL: 3 * time.Second})
-	other := d.open(t, queue.Options{PollOnly: true})
+	dropped := make(chan queue.Info, 1000)
+	q := d.open(t, queue.Options{PollOnly: true, TTL: 3 * time.Second, Observer: observesDrops(t, dropped)})
+	other := d.open(t, queue.Options{PollOnly: true, Observer: observesDrops(t, dropped)})
 	began, end := make(chan struct{}, 1), make(chan struct{})
 	handle(t, q, "first", func(context.Context, queue.Job[int]) error {
 		began <- struct{}{}
@@ -182,6 +215,7 @@ func cancelsWhatIsNotKnown(t *testing.T, d *desk) {
 	if n := did.done(); n != 0 {
 		t.Errorf("%d cancelled jobs began", n)
 	}
+	wantDropped(t, dropped, all)
 }
 
 // A request and the end of an attempt meet. If the end has the claim, the request waits for it, and finds the job where it is then. If the

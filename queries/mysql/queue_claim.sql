@@ -75,7 +75,9 @@ WHERE c.member_id = sqlc.arg(member_id) AND c.job_id IN (sqlc.slice(job_ids));
 
 -- Those of their jobs that have not ended.
 -- name: OrphanJobs :many
-SELECT j.job_id, j.kind, j.attempt, j.max_attempts, CAST(COALESCE(j.begun, -1) AS SIGNED) AS begun, CAST(j.unique_key IS NOT NULL OR j.group_key IS NOT NULL AS SIGNED) AS keyed
+SELECT j.job_id, j.queue, j.kind, j.priority, j.attempt, j.max_attempts,
+       CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', j.enqueued_at), 0) AS SIGNED) AS enqueued_us, CAST(COALESCE(j.begun, -1) AS SIGNED) AS begun,
+       CAST(j.unique_key IS NOT NULL OR j.group_key IS NOT NULL AS SIGNED) AS keyed
 FROM dblock_queue_job j FORCE INDEX (PRIMARY)
 WHERE j.job_id IN (sqlc.slice(job_ids));
 

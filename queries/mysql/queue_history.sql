@@ -3,18 +3,27 @@
 
 -- name: KeepFinished :exec
 INSERT INTO dblock_queue_history (day, job_id, queue, kind, priority, attempt, outcome, enqueued_at, payload)
-SELECT DATE(+UTC_TIMESTAMP(6)), j.job_id, j.queue, j.kind, j.priority, j.attempt + 1, sqlc.arg(outcome), j.enqueued_at, j.payload
+SELECT DATE(+UTC_TIMESTAMP(6)), j.job_id, j.queue, j.kind, j.priority, j.attempt + 1, 1, j.enqueued_at, j.payload
 FROM dblock_queue_job j FORCE INDEX (PRIMARY)
 WHERE j.job_id IN (sqlc.slice(job_ids))
-ON DUPLICATE KEY UPDATE attempt = VALUES(attempt), outcome = VALUES(outcome), finished_at = VALUES(finished_at);
+ON DUPLICATE KEY UPDATE attempt = VALUES(attempt), outcome = VALUES(outcome), finished_at = VALUES(finished_at), reason = NULL;
+
+-- name: KeepCancelled :exec
+INSERT INTO dblock_queue_history (day, job_id, queue, kind, priority, attempt, outcome, enqueued_at, payload, reason)
+SELECT DATE(+UTC_TIMESTAMP(6)), j.job_id, j.queue, j.kind, j.priority, j.attempt + 1, 2, j.enqueued_at, j.payload, ask.reason
+FROM (
+    SELECT CAST(sqlc.arg(job_id) AS BINARY) AS job_id, CAST(sqlc.arg(reason) AS BINARY) AS reason
+) ask
+STRAIGHT_JOIN dblock_queue_job j FORCE INDEX (PRIMARY) ON j.job_id = ask.job_id
+ON DUPLICATE KEY UPDATE attempt = VALUES(attempt), outcome = VALUES(outcome), finished_at = VALUES(finished_at), reason = VALUES(reason);
 
 -- Those that were given up are there once they are among the dead.
 -- name: KeepDead :exec
-INSERT INTO dblock_queue_history (day, job_id, queue, kind, priority, attempt, outcome, enqueued_at, finished_at, payload)
-SELECT DATE(d.died_at), d.job_id, d.queue, d.kind, d.priority, d.attempt, 3, d.enqueued_at, d.died_at, d.payload
+INSERT INTO dblock_queue_history (day, job_id, queue, kind, priority, attempt, outcome, enqueued_at, finished_at, payload, reason)
+SELECT DATE(d.died_at), d.job_id, d.queue, d.kind, d.priority, d.attempt, 3, d.enqueued_at, d.died_at, d.payload, d.last_error
 FROM dblock_queue_dead d FORCE INDEX (PRIMARY)
 WHERE d.job_id IN (sqlc.slice(job_ids))
-ON DUPLICATE KEY UPDATE attempt = VALUES(attempt), outcome = VALUES(outcome), finished_at = VALUES(finished_at);
+ON DUPLICATE KEY UPDATE attempt = VALUES(attempt), outcome = VALUES(outcome), finished_at = VALUES(finished_at), reason = VALUES(reason);
 
 -- name: PruneHistory :execrows
 DELETE FROM dblock_queue_history
@@ -30,6 +39,6 @@ FROM dblock_queue_history h;
 -- name: HistoryRow :many
 SELECT h.queue, h.kind, h.priority, h.attempt, h.outcome,
        CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', h.enqueued_at), 0) AS SIGNED) AS enqueued_us,
-       CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', h.finished_at), 0) AS SIGNED) AS at_us, h.payload
+       CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', h.finished_at), 0) AS SIGNED) AS at_us, h.payload, h.reason
 FROM dblock_queue_history h FORCE INDEX (PRIMARY)
 WHERE h.day = CAST(CAST(sqlc.arg(day) AS CHAR) AS DATE) AND h.job_id = sqlc.arg(job_id);

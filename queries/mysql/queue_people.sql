@@ -97,9 +97,9 @@ LIMIT ?;
 -- name: ListHistory :many
 SELECT h.job_id, h.queue, h.kind, h.priority, h.attempt, h.outcome,
        CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', h.enqueued_at), 0) AS SIGNED) AS enqueued_us,
-       CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', h.finished_at), 0) AS SIGNED) AS at_us
+       CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', h.finished_at), 0) AS SIGNED) AS at_us, h.reason
 FROM (
-    SELECT t.day, t.job_id, t.queue, t.kind, t.priority, t.attempt, t.outcome, t.enqueued_at, t.finished_at
+    SELECT t.day, t.job_id, t.queue, t.kind, t.priority, t.attempt, t.outcome, t.enqueued_at, t.finished_at, t.reason
     FROM dblock_queue_history t FORCE INDEX (PRIMARY) ORDER BY t.day DESC, t.job_id DESC LIMIT 10000
 ) h
 WHERE h.queue = CAST(sqlc.arg(queue) AS BINARY) AND h.outcome = CAST(sqlc.arg(outcome) AS SIGNED)

@@ -48,10 +48,12 @@ RETURNING c.claim_id, c.job_ids;
 -- Those of their jobs that have not ended. It is a statement of its own, after that which took the claims: only then it sees what a zombie
 -- had finished before.
 -- name: OrphanJobs :many
-SELECT a.job_id::uuid AS job_id, a.claim_id::uuid AS claim_id, j.kind, j.attempt, j.max_attempts, j.keyed::boolean AS keyed, j.begun::smallint AS begun
+SELECT a.job_id::uuid AS job_id, a.claim_id::uuid AS claim_id, j.queue, j.kind, j.priority, j.attempt, j.max_attempts, j.enqueued_at::timestamptz AS enqueued_at,
+       j.keyed::boolean AS keyed, j.begun::smallint AS begun
 FROM (SELECT pg_catalog.unnest(sqlc.arg(job_ids)::uuid[]) AS job_id, pg_catalog.unnest(sqlc.arg(of_claims)::uuid[]) AS claim_id) a
 CROSS JOIN LATERAL (
-    SELECT x.kind, x.attempt, x.max_attempts, COALESCE(x.begun, -1::smallint) AS begun, (x.unique_key IS NOT NULL OR x.group_key IS NOT NULL) AS keyed
+    SELECT x.queue, x.kind, x.priority, x.attempt, x.max_attempts, COALESCE(x.begun, -1::smallint) AS begun,
+           CASE WHEN pg_catalog.isfinite(x.enqueued_at) THEN x.enqueued_at ELSE 'epoch'::timestamptz END AS enqueued_at, (x.unique_key IS NOT NULL OR x.group_key IS NOT NULL) AS keyed
     FROM dblock_queue_job x WHERE x.job_id = a.job_id LIMIT 1
 ) j;
 

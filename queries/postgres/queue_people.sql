@@ -87,8 +87,10 @@ ORDER BY d.queue DESC, d.died_at DESC, d.job_id DESC
 LIMIT sqlc.arg(most);
 
 -- name: ListHistory :many
-SELECT h.job_id, h.queue, h.kind, h.priority, h.attempt, h.outcome, CASE WHEN pg_catalog.isfinite(h.enqueued_at) THEN h.enqueued_at ELSE 'epoch'::timestamptz END AS enqueued_at, h.finished_at AS at
-FROM (SELECT t.* FROM dblock_queue_history t ORDER BY t.day DESC, t.job_id DESC LIMIT sqlc.arg(look)) h
+SELECT h.job_id, h.queue, h.kind, h.priority, h.attempt, h.outcome, CASE WHEN pg_catalog.isfinite(h.enqueued_at) THEN h.enqueued_at ELSE 'epoch'::timestamptz END AS enqueued_at, CASE WHEN pg_catalog.isfinite(h.finished_at) THEN h.finished_at ELSE 'epoch'::timestamptz END AS at,
+       COALESCE(h.reason, '')::text AS reason
+FROM (SELECT t.day, t.job_id, t.queue, t.kind, t.priority, t.attempt, t.outcome, t.enqueued_at, t.finished_at, t.reason FROM dblock_queue_history t
+      ORDER BY t.day DESC, t.job_id DESC LIMIT sqlc.arg(look)) h
 WHERE h.queue = sqlc.arg(queue)::text AND h.outcome = sqlc.arg(outcome)::smallint
 ORDER BY h.day DESC, h.job_id DESC
 LIMIT sqlc.arg(most);

@@ -172,7 +172,8 @@ func (d *database) Adopt(ctx context.Context, gone, heir member.ID, most int) (c
 		for _, j := range rows {
 			id := idOf(j.JobID)
 			stand[id] = engine.Orphan{
-				Place: engine.Place{Job: id, Keyed: j.Keyed != 0}, Kind: string(j.Kind), Attempt: j.Attempt, MaxAttempts: j.MaxAttempts, Begun: int16(j.Begun),
+				Place: engine.Place{Job: id, Keyed: j.Keyed != 0}, Queue: string(j.Queue), Kind: string(j.Kind), Priority: j.Priority,
+				Attempt: j.Attempt, MaxAttempts: j.MaxAttempts, Begun: int16(j.Begun), EnqueuedAt: at(j.EnqueuedUs),
 			}
 		}
 		for from := 0; from < len(found); {

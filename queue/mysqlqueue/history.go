@@ -9,20 +9,24 @@ import (
 
 // keep writes down jobs that are about to be finished: those whose claims were the member's.
 func (e *exchange) keep(x *engine.Exchange, ours [][]byte) error {
-	by := make(map[int16][][]byte)
+	var finished [][]byte
+	var cancelled []any
 	for i := range x.Kept {
-		if k := &x.Kept[i]; has(ours, k.Job) {
-			by[k.Outcome] = append(by[k.Outcome], k.Job[:])
+		switch k := &x.Kept[i]; {
+		case !has(ours, k.Job):
+		case k.Outcome == engine.OutcomeFinished:
+			finished = append(finished, k.Job[:])
+		default:
+			cancelled = append(cancelled, k.Job[:], []byte(k.Reason))
 		}
 	}
-	for _, outcome := range []int16{engine.OutcomeFinished, engine.OutcomeCancelled} {
-		if jobs := by[outcome]; len(jobs) > 0 {
-			if err := e.d.q.KeepFinished(e.ctx, e.on, outcome, jobs); err != nil {
-				return err
-			}
+	if len(finished) > 0 {
+		if err := e.d.q.KeepFinished(e.ctx, e.on, finished); err != nil {
+			return err
 		}
 	}
-	return nil
+	_, err := asks(e.ctx, e.on, mysqldb.KeepCancelled, len(cancelled)/2, cancelled)
+	return err
 }
 
 // keepDead writes down jobs that were buried.

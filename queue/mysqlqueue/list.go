@@ -103,7 +103,7 @@ func (d *database) listHistory(ctx context.Context, queue []byte, s engine.State
 	for i, r := range rows {
 		all[i] = engine.Record{
 			ID: idOf(r.JobID), Queue: string(r.Queue), Kind: string(r.Kind), State: s, Priority: r.Priority, Attempt: r.Attempt,
-			EnqueuedAt: at(r.EnqueuedUs), At: at(r.AtUs),
+			EnqueuedAt: at(r.EnqueuedUs), At: at(r.AtUs), LastError: r.Reason.String,
 		}
 	}
 	return all, err
@@ -134,7 +134,8 @@ func (d *database) findKept(ctx context.Context, job engine.ID) (r engine.Record
 		j := rows[0]
 		return engine.Record{
 			ID: job, Queue: string(j.Queue), Kind: string(j.Kind), State: engine.Finished + engine.State(j.Outcome-engine.OutcomeFinished),
-			Priority: j.Priority, Attempt: j.Attempt, EnqueuedAt: at(j.EnqueuedUs), At: at(j.AtUs), Payload: []byte(j.Payload.String),
+			Priority: j.Priority, Attempt: j.Attempt, EnqueuedAt: at(j.EnqueuedUs), At: at(j.AtUs), LastError: j.Reason.String,
+			Payload: []byte(j.Payload.String),
 		}, true, nil
 	}
 	return r, false, nil

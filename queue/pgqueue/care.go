@@ -125,8 +125,8 @@ func (d *database) Adopt(ctx context.Context, gone, heir member.ID, most int) (c
 		found, err := d.q.OrphanJobs(ctx, on, jobs, of)
 		for _, f := range found {
 			orphans = append(orphans, engine.Orphan{
-				Place: engine.Place{Claim: f.ClaimID.Bytes, Job: f.JobID.Bytes, Keyed: f.Keyed}, Kind: f.Kind, Attempt: f.Attempt, MaxAttempts: f.MaxAttempts,
-				Begun: f.Begun,
+				Place: engine.Place{Claim: f.ClaimID.Bytes, Job: f.JobID.Bytes, Keyed: f.Keyed}, Queue: f.Queue, Kind: f.Kind,
+				Priority: f.Priority, Attempt: f.Attempt, MaxAttempts: f.MaxAttempts, Begun: f.Begun, EnqueuedAt: f.EnqueuedAt,
 			})
 		}
 		return true, err

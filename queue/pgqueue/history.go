@@ -13,12 +13,12 @@ func (d *database) queueKept(batch *pgx.Batch, x *engine.Exchange) {
 	if len(x.Kept) == 0 {
 		return
 	}
-	all, outcomes := make([]engine.Place, len(x.Kept)), make([]int16, len(x.Kept))
+	all, outcomes, reasons := make([]engine.Place, len(x.Kept)), make([]int16, len(x.Kept)), make([]string, len(x.Kept))
 	for i, k := range x.Kept {
-		all[i], outcomes[i] = k.Place, k.Outcome
+		all[i], outcomes[i], reasons[i] = k.Place, k.Outcome, k.Reason
 	}
 	jobs, of, claims := places(all)
-	batch.Queue(d.keepFinished, jobs, of, outcomes, claims, id(x.Member))
+	batch.Queue(d.keepFinished, jobs, of, outcomes, reasons, claims, id(x.Member))
 }
 
 // queueKeptDead writes down jobs that were buried.

@@ -105,6 +105,7 @@ func (d *database) listHistory(ctx context.Context, queue string, s engine.State
 	for i, r := range rows {
 		all[i] = engine.Record{
 			ID: r.JobID.Bytes, Queue: r.Queue, Kind: r.Kind, State: s, Priority: r.Priority, Attempt: r.Attempt, EnqueuedAt: r.EnqueuedAt, At: r.At,
+			LastError: r.Reason,
 		}
 	}
 	return all, err
@@ -134,6 +135,6 @@ func (d *database) findKept(ctx context.Context, job engine.ID) (r engine.Record
 	}
 	return engine.Record{
 		ID: job, Queue: j.Queue, Kind: j.Kind, State: engine.Finished + engine.State(j.Outcome-engine.OutcomeFinished), Priority: j.Priority,
-		Attempt: j.Attempt, EnqueuedAt: j.EnqueuedAt, At: j.At, Payload: j.Payload,
+		Attempt: j.Attempt, EnqueuedAt: j.EnqueuedAt, At: j.At, LastError: j.Reason, Payload: j.Payload,
 	}, err == nil, err
 }

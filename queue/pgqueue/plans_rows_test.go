@@ -129,7 +129,7 @@ func (d *database) statementsOfBatches() map[string]batchStatement {
 		"ReadyAgain":     {text: pgdb.ReadyAgain, args: jobs},
 		"CountJobs":      {text: pgdb.CountJobs, args: jobs},
 		"ReadPayloads":   {text: pgdb.ReadPayloads, args: jobs},
-		"KeepFinished":   {text: d.keepFinished, args: args(jobs, of, each("1"), claims, batchMember)},
+		"KeepFinished":   {text: d.keepFinished, args: args(jobs, of, each("1"), each("x"), claims, batchMember)},
 		"KeepDead":       {text: d.keepDead, args: dead},
 		"Revive":         {text: pgdb.Revive, args: dead},
 		"PromoteJobs":    {text: pgdb.PromoteJobs, args: args("1e15", fmt.Sprint(batchOf))},

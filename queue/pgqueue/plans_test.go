@@ -129,7 +129,7 @@ func stalePlans(t *testing.T, d *database, host *pgxpool.Pool, conn *pgxpool.Con
 		simple(t, conn, "ALTER TABLE dblock_queue_"+table+" SET (autovacuum_enabled = off)")
 	}
 	for statement, with := range map[string]string{
-		d.keepFinished: args(ids, ids, "'{1}'", ids, id), d.finish: args(ids, id, ids, ids), d.unique: args(ids, id, ids, ids),
+		d.keepFinished: args(ids, ids, "'{1}'", "'{x}'", ids, id), d.finish: args(ids, id, ids, ids), d.unique: args(ids, id, ids, ids),
 		d.lock: ids, d.free: args(ids, ids, ids, id), d.admit: ids,
 	} {
 		name := fmt.Sprintf("suite%d", len(prepared))

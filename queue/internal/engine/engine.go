@@ -152,9 +152,10 @@ type Exchanged struct {
 // Orphan is a job of a member that is gone. Attempt is how many have ended.
 type Orphan struct {
 	Place
-	Kind                 string
-	Attempt, MaxAttempts int16
-	Begun                int16 // the attempt that was recorded last as begun; negative: beginnings are not recorded
+	Queue, Kind                    string
+	Priority, Attempt, MaxAttempts int16
+	Begun                          int16 // the attempt that was recorded last as begun; negative: beginnings are not recorded
+	EnqueuedAt                     time.Time
 }
 
 // Engine is one database. Its errors are what the driver says; Fault tells what they mean.

@@ -67,6 +67,7 @@ const CancelStep = 1000
 type Kept struct {
 	Place
 	Outcome int16
+	Reason  string // why it was cancelled
 }
 
 // AgeStep is how many jobs are read at once to find the oldest: in the order of their priorities, of each the oldest first.
