@@ -76,6 +76,7 @@ func (e Queue) Run(t *testing.T) {
 		"RescuesTheJobsOfTheKilled":        rescuesTheJobsOfTheKilled,
 		"BuriesWhatKillsItsWorkers":        buriesWhatKillsItsWorkers,
 		"AJobThatNeverBeganNeverDies":      aJobThatNeverBeganNeverDies,
+		"FindsLateJobsBesideABacklog":      findsLateJobsBesideABacklog,
 		"AnAttemptCountsFromItsBeginning":  anAttemptCountsFromItsBeginning,
 		"ABeginningProvesItsClaim":         aBeginningProvesItsClaim,
 		"ALockedJobStopsNoBeginnings":      aLockedJobStopsNoBeginnings,

@@ -2,7 +2,10 @@ package conformance
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -53,6 +56,70 @@ func findsWhatWasCommittedLate(t *testing.T, d *desk) {
 	}
 	wait(t, late, "the job that was committed late")
 	d.empty(t)
+}
+
+// Transactions enqueue early and commit late, while a worker works on a backlog from where it claimed last. Each late job begins within the
+// second after which a claim looks from the start, or within 20 times what a claim took, if claims take long. The worker's own log tells how
+// long they took, so that a busy machine makes no difference.
+func findsLateJobsBesideABacklog(t *testing.T, d *desk) {
+	const backlog, late = 10_000, 20
+	var mu sync.Mutex
+	var longest time.Duration
+	q := d.open(t, queue.Options{Observer: queue.Observer{Claimed: func(_ string, _ int, took time.Duration) {
+		mu.Lock()
+		defer mu.Unlock()
+		longest = max(longest, took)
+	}}})
+	var working atomic.Int64
+	begun, commits := make([]time.Time, late), make([]time.Time, late)
+	all := make(chan struct{}, late)
+	handle(t, q, "backlog", func(context.Context, queue.Job[int]) error {
+		working.Add(1)
+		time.Sleep(2 * time.Millisecond) // so that the backlog lasts for longer than the late jobs wait
+		return nil
+	})
+	handle(t, q, "late", func(_ context.Context, job queue.Job[int]) error {
+		begun[job.Args] = time.Now()
+		all <- struct{}{}
+		return nil
+	})
+	txs := make([]*sql.Tx, late)
+	for i := range txs {
+		txs[i] = d.openTx(t)
+		if _, err := d.e.EnqueueTx(t.Context(), q, txs[i], queue.Task{Kind: "late", Args: i}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tasks := make([]queue.Task, backlog)
+	for i := range tasks {
+		tasks[i] = queue.Task{Kind: "backlog", Args: i}
+	}
+	for some := range slices.Chunk(tasks, backlog/4) {
+		if _, err := q.EnqueueMany(soon(t), some); err != nil {
+			t.Fatal(err)
+		}
+	}
+	work(t, q, queue.WorkerOptions{Concurrency: 8})
+	for i, tx := range txs {
+		until(t, "the worker goes on", func() bool { return working.Load() >= int64(500+100*i) })
+		if err := tx.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		commits[i] = time.Now()
+	}
+	for range late {
+		wait(t, all, "a job that was committed late")
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	var most time.Duration
+	for i := range late {
+		most = max(most, begun[i].Sub(commits[i]))
+	}
+	t.Logf("at most %v after the commit, %d jobs of the backlog had begun; the longest claim took %v", most, working.Load(), longest)
+	if most > 2*time.Second+24*longest {
+		t.Errorf("a late job began %v after its commit; the longest claim took %v", most, longest)
+	}
 }
 
 // A claim that reaches the server, or is committed, when it has been looked for already, is looked for again: its jobs do not wait for the
