@@ -27,8 +27,14 @@ func ownRows(_ context.Context, exec func(string) error, granted []inventory.Res
 // hooked makes the table of the owner's, and a Store with a hook.
 func (s *shop) hooked(t *testing.T, dialer *faultconn.Dialer, o inventory.Options, hook Hook) *inventory.Store {
 	t.Helper()
+	return s.hookedOn(t, s.dsn, dialer, o, hook)
+}
+
+// hookedOn is hooked with a DSN of its own.
+func (s *shop) hookedOn(t *testing.T, dsn string, dialer *faultconn.Dialer, o inventory.Options, hook Hook) *inventory.Store {
+	t.Helper()
 	s.exec(t, "CREATE TABLE IF NOT EXISTS own_order (order_key varchar(200) NOT NULL PRIMARY KEY, n int NOT NULL)")
-	store, closePool, err := s.e.OpenHooked(t.Context(), s.dsn, dialer, o, hook)
+	store, closePool, err := s.e.OpenHooked(t.Context(), dsn, dialer, o, hook)
 	if err != nil {
 		t.Fatal(err)
 	}

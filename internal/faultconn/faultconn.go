@@ -44,11 +44,15 @@ type Dialer struct {
 	// Rate is how many bytes a second each connection reads, as over a slow network; 0: as many as come. Set it before the first dial.
 	Rate int
 
+	// Watch is a text: Watched counts the writes that have it. Set it before the first dial.
+	Watch string
+
 	mu     sync.Mutex
 	mode   Mode
 	left   int // calls until the one to strike, that one included; 0: none
 	calls  int
 	writes int
+	seen   int // that have Watch
 	struck bool
 	hook   func()
 	conns  []*conn
@@ -133,6 +137,13 @@ func (d *Dialer) Writes() int {
 	return d.writes
 }
 
+// Watched is how many writes had the text Watch, since the first dial. A statement that was prepared before is sent without its text.
+func (d *Dialer) Watched() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.seen
+}
+
 // CloseAll closes every connection there is, as a server does that restarts.
 func (d *Dialer) CloseAll() {
 	for _, c := range d.all() {
@@ -167,6 +178,9 @@ func (d *Dialer) all() []*conn {
 func (d *Dialer) count(c *conn, written []byte) Mode {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.Watch != "" && bytes.Contains(written, []byte(d.Watch)) {
+		d.seen++
+	}
 	if d.on == nil && d.text != nil && bytes.Contains(written, d.text) {
 		d.on = c
 	}
