@@ -20,6 +20,12 @@ type term struct {
 func (e *Elector) lead(
 	ctx context.Context, lock *Lock, fn func(ctx context.Context, term Fence) error,
 ) (stop, resigned bool, err error) {
+	var failed error
+	defer func() { // after the lock was given back
+		if failed != nil {
+			e.failed(failed)
+		}
+	}()
 	t := &term{done: make(chan struct{})}
 	t.fence, _ = lock.Fence()
 	t.ctx, t.end = context.WithCancelCause(lock.Bind(ctx))
@@ -45,7 +51,7 @@ func (e *Elector) lead(
 	case why == nil && !t.tells(err):
 		return true, false, err
 	case err != nil && !errors.Is(err, why) && !errors.Is(err, context.Canceled):
-		e.failed(err)
+		failed = err
 	}
 	if ctx.Err() != nil {
 		return true, false, context.Cause(ctx)

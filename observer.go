@@ -8,8 +8,10 @@ import (
 )
 
 // Observer is told what becomes of locks, so that metrics and traces can hang on it. Each function
-// may be nil, is called on the goroutine on which it happens, and must not block. A panic is written to the Log of the
-// options, and ends nothing.
+// may be nil. It is called once what it tells has taken effect: a lock that is lost has ended before Lost is called.
+// Acquired, NotAcquired and Released are called on the caller's goroutine, and must not block. Lost and HeartbeatLate
+// may be called on another goroutine. One that blocks delays only other calls of the host's functions.
+// A panic is written to the Log of the options, and ends nothing.
 type Observer struct {
 	// Acquired: a lock was acquired, after so long.
 	Acquired func(key string, waited time.Duration)

@@ -217,8 +217,12 @@ func (q *Quorum) Close(ctx context.Context) error {
 	empty := q.empty
 	q.end(fmt.Errorf("%w", ErrClosed))
 	q.mu.Unlock()
-	for _, h := range all {
-		h.lose(Closed)
+	tells := make([]func(), len(all))
+	for i, h := range all {
+		tells[i] = h.lose(Closed)
+	}
+	for _, tell := range tells {
+		tell()
 	}
 	idle := make(chan struct{})
 	go func() {

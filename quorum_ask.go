@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -204,4 +205,48 @@ func (a *asked) why(ctx context.Context) error {
 		return fmt.Errorf("%w: %s: %v: %w", ErrUnavailable, text, errors.Join(a.failed...), context.Cause(ctx))
 	}
 	return fmt.Errorf("%w: %s: %v", ErrUnavailable, text, errors.Join(a.failed...))
+}
+
+// present are the nodes' locks that are there.
+func present(nodes []*Lock) []*Lock {
+	return slices.DeleteFunc(slices.Clone(nodes), func(node *Lock) bool { return node == nil })
+}
+
+// each calls f for all nodes at once, and waits for NodeTimeout at most; the others' errors are errNodeTimeout then.
+func (q *Quorum) each(ctx context.Context, nodes []*Lock, f func(context.Context, *Lock) error) []error {
+	type result struct {
+		i   int
+		err error
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	over := make(chan struct{})
+	timer := q.clock.AfterFunc(q.o.NodeTimeout, func() {
+		close(over)
+		cancel(errNodeTimeout)
+	})
+	results := make(chan result, len(nodes))
+	errs := make([]error, len(nodes))
+	var work sync.WaitGroup
+	for i, node := range nodes {
+		errs[i] = errNodeTimeout
+		work.Add(1)
+		q.tasks.Go(func() {
+			defer work.Done()
+			results <- result{i, f(ctx, node)}
+		})
+	}
+	q.tasks.Go(func() {
+		work.Wait()
+		timer.Stop()
+		cancel(nil)
+	})
+	for range nodes {
+		select {
+		case r := <-results:
+			errs[r.i] = r.err
+		case <-over:
+			return errs
+		}
+	}
+	return errs
 }

@@ -102,7 +102,7 @@ func (h *quorumHold) watch(node *Lock) {
 		h.mu.Unlock()
 		var lost *LostError
 		if few && errors.As(context.Cause(node.Context()), &lost) {
-			h.lose(lost.Reason)
+			defer h.lose(lost.Reason)()
 		}
 		h.check() // without it the majority may end sooner
 	}))
@@ -156,10 +156,17 @@ func (h *quorumHold) validUntil() (time.Time, Reason) {
 
 // check loses the lock when its time is up, and comes back when it may be.
 func (h *quorumHold) check() {
+	if tell := h.judge(); tell != nil {
+		go tell() // the caller may keep or end other locks
+	}
+}
+
+// judge is check; for what tell is see lose; nil: the lock was not lost now.
+func (h *quorumHold) judge() (tell func()) {
 	h.mu.Lock()
 	if h.why != "" || h.tell == nil { // start calls it
 		h.mu.Unlock()
-		return
+		return nil
 	}
 	if h.timer != nil {
 		h.timer.Stop()
@@ -168,12 +175,17 @@ func (h *quorumHold) check() {
 	now := h.q.clock.Now()
 	valid := !until.IsZero() && !clock.Past(now, until)
 	if valid {
-		h.timer = h.q.clock.AfterFunc(until.Sub(now), h.check)
+		h.timer = h.q.clock.AfterFunc(until.Sub(now), func() {
+			if tell := h.judge(); tell != nil {
+				tell()
+			}
+		})
 	}
 	h.mu.Unlock()
 	if !valid && !until.IsZero() { // without a majority the node that tipped it tells
-		h.lose(why)
+		return h.lose(why)
 	}
+	return nil
 }
 
 // ExpireIn ends the lock d from now, on a majority of the nodes at least. The local end moves in before anything is
@@ -263,14 +275,18 @@ func (h *quorumHold) stop(why Reason) bool {
 	return true
 }
 
-func (h *quorumHold) lose(why Reason) {
+// lose ends a lock that is lost. tell calls the Observer, which may block: a caller with more to end does that first.
+func (h *quorumHold) lose(why Reason) (tell func()) {
 	if !h.stop(why) {
-		return
+		return func() {}
 	}
-	h.q.dequeue(h.waiter)
 	h.tell(why)
-	if lost := h.q.o.Observer.Lost; lost != nil {
-		lost(h.key, h.q.clock.Now().Sub(h.began), why)
+	h.q.dequeue(h.waiter)
+	lost, held := h.q.o.Observer.Lost, h.q.clock.Now().Sub(h.began)
+	return func() {
+		if lost != nil {
+			lost(h.key, held, why)
+		}
 	}
 }
 
@@ -284,10 +300,11 @@ func (h *quorumHold) Release(ctx context.Context, lost bool) {
 	if held && !handed {
 		h.q.released(h.waiter)
 	}
-	if released := h.q.o.Observer.Released; released != nil && !lost {
-		released(h.key, h.q.clock.Now().Sub(h.began))
-	}
+	lasted := h.q.clock.Now().Sub(h.began)
 	h.q.drop(h)
+	if released := h.q.o.Observer.Released; released != nil && !lost {
+		released(h.key, lasted)
+	}
 }
 
 // giveBack releases what the nodes have granted, once, and forgets a hold that has ended.
@@ -318,48 +335,4 @@ func (q *Quorum) drop(h *quorumHold) {
 // releaseAll gives back what nodes have granted. One that does not answer in time goes on doing so in the background.
 func (q *Quorum) releaseAll(ctx context.Context, nodes []*Lock) {
 	q.each(context.WithoutCancel(ctx), present(nodes), func(ctx context.Context, node *Lock) error { return node.Release(ctx) })
-}
-
-// present are the nodes' locks that are there.
-func present(nodes []*Lock) []*Lock {
-	return slices.DeleteFunc(slices.Clone(nodes), func(node *Lock) bool { return node == nil })
-}
-
-// each calls f for all nodes at once, and waits for NodeTimeout at most; the others' errors are errNodeTimeout then.
-func (q *Quorum) each(ctx context.Context, nodes []*Lock, f func(context.Context, *Lock) error) []error {
-	type result struct {
-		i   int
-		err error
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	over := make(chan struct{})
-	timer := q.clock.AfterFunc(q.o.NodeTimeout, func() {
-		close(over)
-		cancel(errNodeTimeout)
-	})
-	results := make(chan result, len(nodes))
-	errs := make([]error, len(nodes))
-	var work sync.WaitGroup
-	for i, node := range nodes {
-		errs[i] = errNodeTimeout
-		work.Add(1)
-		q.tasks.Go(func() {
-			defer work.Done()
-			results <- result{i, f(ctx, node)}
-		})
-	}
-	q.tasks.Go(func() {
-		work.Wait()
-		timer.Stop()
-		cancel(nil)
-	})
-	for range nodes {
-		select {
-		case r := <-results:
-			errs[r.i] = r.err
-		case <-over:
-			return errs
-		}
-	}
-	return errs
 }

@@ -52,7 +52,10 @@ func (l *Locker) Evict() {
 		return // it is closed, and holds nothing
 	}
 	ended := make(chan struct{})
-	forget := life.OnEnd(func(dblock.Reason) { close(ended) })
+	forget := life.OnEnd(func(dblock.Reason) (tell func()) {
+		close(ended)
+		return nil
+	})
 	defer forget()
 	var kept []*dblock.Lock
 	l.mu.Lock()

@@ -46,6 +46,9 @@ func (w *worker) tenure(ctx context.Context) (*tenure, error) {
 	t := &tenure{life: life}
 	t.ctx, t.end = context.WithCancelCause(w.base)
 	w.now = t
-	t.stop = life.OnEnd(func(why dblock.Reason) { t.end(&dblock.LostError{Key: w.o.Queue, Reason: why}) })
+	t.stop = life.OnEnd(func(why dblock.Reason) (tell func()) {
+		t.end(&dblock.LostError{Key: w.o.Queue, Reason: why})
+		return nil
+	})
 	return t, nil
 }

@@ -79,6 +79,7 @@ func (e Lease) Run(t *testing.T) {
 		"AGuardedTxLeavesNothingBehind":   aGuardedTxLeavesNothingBehind,
 		"ARefusedGuardEndsTheLock":        aRefusedGuardEndsTheLock,
 		"ACrowdIsVerified":                aCrowdIsVerified,
+		"ABlockedHostKeepsNoLock":         aBlockedHostKeepsNoLock,
 		"AReaderCutAnywhere":              aReaderCutAnywhere,
 		"AReadersEndCutAnywhere":          aReadersEndCutAnywhere,
 		"AWaitForReadersCutAnywhere":      aWaitForReadersCutAnywhere,

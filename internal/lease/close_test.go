@@ -18,15 +18,12 @@ import (
 // TestCloseInAHandOver: what was handed to a caller goes back when the Locker is closed before the caller has it.
 func TestCloseInAHandOver(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memlease.Server) {
-		p, first, closed := newProcess(s), true, make(chan error, 1)
+		p, closed := newProcess(s), make(chan error, 1)
 		var l *lease.Locker
-		l = p.locker(t, lease.Options{Observer: dblock.Observer{Released: func(string, time.Duration) {
-			if first {
-				first = false
-				go func() { closed <- l.Close(context.Background()) }()
-				synctest.Wait()
-			}
-		}}})
+		l = p.locker(t, lease.Options{Clock: p.onceHandedOver(func() {
+			go func() { closed <- l.Close(context.Background()) }()
+			synctest.Wait()
+		})})
 		other := p.locker(t, lease.Options{})
 		lock := acquire(t, l)
 		ended := failing(t.Context(), l)

@@ -45,7 +45,7 @@ func (h *hold) ExpireIn(ctx context.Context, d time.Duration) error {
 		if !before.IsZero() && clock.Past(h.l.o.Clock.Now(), before) {
 			why = dblock.Ended
 		}
-		h.lose(why)
+		h.lose(why)()
 		return &dblock.LostError{Key: h.key(), Reason: why}
 	}
 	h.moveTo(sent.Add(d - h.l.margin(d)))
@@ -114,6 +114,6 @@ func (h *hold) endIfDue(until time.Time) {
 	due := h.until.Equal(until)
 	h.mu.Unlock()
 	if due {
-		h.lose(dblock.Ended)
+		h.lose(dblock.Ended)()
 	}
 }

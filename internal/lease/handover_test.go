@@ -135,14 +135,13 @@ func TestAWaitEndsAfterItWasHandedTo(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memlease.Server) {
 		var ended <-chan error
 		ctx, cancel := context.WithCancel(t.Context())
-		l := newProcess(s).locker(t, lease.Options{Observer: dblock.Observer{Released: func(string, time.Duration) {
-			if ctx.Err() == nil { // the first release: it has been handed over by now
-				cancel()
-				if err := <-ended; !errors.Is(err, dblock.ErrOutcomeUnknown) {
-					t.Errorf("told %v", err)
-				}
+		p := newProcess(s)
+		l := p.locker(t, lease.Options{Clock: p.onceHandedOver(func() {
+			cancel()
+			if err := <-ended; !errors.Is(err, dblock.ErrOutcomeUnknown) {
+				t.Errorf("told %v", err)
 			}
-		}}})
+		})})
 		lock := acquire(t, l)
 		ended = failing(ctx, l)
 		var q queue

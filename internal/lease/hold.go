@@ -123,19 +123,31 @@ func (h *hold) stop(why dblock.Reason) bool {
 	return true
 }
 
-// lose tells whoever uses the lock that it is lost. Those who stand in line may ask at once.
-func (h *hold) lose(why dblock.Reason) {
+// lose ends a lock that is lost. Those who stand in line may ask at once. tell calls the Observer, which may block: a
+// caller with more to end does that first.
+func (h *hold) lose(why dblock.Reason) (tell func()) {
 	if !h.stop(why) {
-		return
+		return func() {}
 	}
 	h.tell(why)
-	if lost := h.l.o.Observer.Lost; lost != nil {
-		lost(h.key(), h.l.o.Clock.Now().Sub(h.began), why)
-	}
 	if why != dblock.Closed {
 		h.l.vacate(h)
 	}
+	return h.tellLost(why)
 }
+
+// tellLost returns the call of the Observer for a lock that is lost now.
+func (h *hold) tellLost(why dblock.Reason) func() {
+	lost, held := h.l.o.Observer.Lost, h.held()
+	return func() {
+		if lost != nil {
+			lost(h.key(), held, why)
+		}
+	}
+}
+
+// held is for how long the lock has been held.
+func (h *hold) held() time.Duration { return h.l.o.Clock.Now().Sub(h.began) }
 
 // Release hands the lease over to the next one of this process, or gives it back.
 func (h *hold) Release(ctx context.Context, lost bool) {
@@ -150,11 +162,12 @@ func (h *hold) Release(ctx context.Context, lost bool) {
 			h.l.waits.ring(f.Key)
 		}
 	}
-	if released := h.l.o.Observer.Released; released != nil && !lost {
-		released(h.key(), h.l.o.Clock.Now().Sub(h.began))
-	}
+	held := h.held()
 	h.l.vacate(h)
 	h.l.drop(h)
+	if released := h.l.o.Observer.Released; released != nil && !lost {
+		released(h.key(), held)
+	}
 }
 
 // take has a hold keep its place in line until it ends; l.mu is held.

@@ -197,8 +197,12 @@ func (l *Locker) Close(ctx context.Context) error {
 	empty := l.empty
 	l.mu.Unlock()
 	l.end(fmt.Errorf("%w", dblock.ErrClosed))
-	for _, h := range all {
-		h.lose(dblock.Closed)
+	tells := make([]func(), len(all))
+	for i, h := range all {
+		tells[i] = h.lose(dblock.Closed)
+	}
+	for _, tell := range tells {
+		tell()
 	}
 	select {
 	case <-empty:

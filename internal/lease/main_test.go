@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -143,4 +144,34 @@ func isFree(t *testing.T, l *lease.Locker) {
 	if err != nil || len(held) != 0 {
 		t.Errorf("held: %+v, %v", held, err)
 	}
+}
+
+// handOver is a clock that calls a function once a release has handed the lock over, before its next holder has it.
+type handOver struct {
+	clock.Real
+	armed atomic.Bool
+	then  func()
+}
+
+// Now is also what a release asks for how long the lock was held.
+func (c *handOver) Now() time.Time {
+	if c.armed.CompareAndSwap(true, false) {
+		c.then()
+	}
+	return c.Real.Now()
+}
+
+// onceHandedOver makes a clock for a Locker of p that calls then in its first hand-over.
+func (p *process) onceHandedOver(then func()) clock.Clock {
+	c := &handOver{then: then}
+	first := true
+	p.disturb(func(_ context.Context, call string, run func() error) error {
+		err := run()
+		if call == "HandOver" && first {
+			first = false
+			c.armed.Store(true)
+		}
+		return err
+	})
+	return c
 }

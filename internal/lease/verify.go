@@ -51,7 +51,7 @@ func (l *Locker) verifyMode(holds []*hold) {
 		ours, err := l.engine.Holding(ctx, backs)
 		for i := 0; err == nil && i < len(ours); i++ {
 			if !ours[i] {
-				of[i].lose(l.whyGone(ctx, of[i])) // nothing, if it was released meanwhile
+				go of[i].lose(l.whyGone(ctx, of[i]))() // nothing, if it was released meanwhile
 			}
 		}
 		backs, of = backs[:0], of[:0]
@@ -95,6 +95,6 @@ func (l *Locker) Fenced(f dblock.Fence) {
 	}
 	l.mu.Unlock()
 	if fenced != nil {
-		fenced.lose(dblock.Stolen)
+		go fenced.lose(dblock.Stolen)() // the guard's transaction is open still, and not to wait for the Observer
 	}
 }

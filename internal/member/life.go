@@ -23,7 +23,7 @@ type Life struct {
 	why     dblock.Reason
 	next    clock.Timer // the next heartbeat
 	end     clock.Timer // when trust ends
-	onEnd   map[*func(dblock.Reason)]struct{}
+	onEnd   map[*func(dblock.Reason) (tell func())]struct{}
 	doubts  []func(context.Context, int64) bool
 }
 
@@ -43,14 +43,32 @@ func (l *Life) TrustedUntil() time.Time {
 
 // Alive tells whether this life may be trusted now; what it finds ended, it ends.
 func (l *Life) Alive() bool {
-	l.mu.Lock()
-	late := !l.ended && clock.Past(l.m.o.Clock.Now(), l.trusted)
-	alive := !l.ended && !late
-	l.mu.Unlock()
-	if late {
-		l.finish(dblock.Expired)
+	alive, tell := l.judge()
+	if tell != nil {
+		go tell() // the caller may keep or end other locks
 	}
 	return alive
+}
+
+// expire is Alive for the life's own goroutines: they also call the host's functions.
+func (l *Life) expire() bool {
+	alive, tell := l.judge()
+	if tell != nil {
+		tell()
+	}
+	return alive
+}
+
+// judge ends a life whose time is up. For what tell is see finish; nil: the life had ended before, or is alive.
+func (l *Life) judge() (alive bool, tell func()) {
+	l.mu.Lock()
+	late := !l.ended && clock.Past(l.m.o.Clock.Now(), l.trusted)
+	alive = !l.ended && !late
+	l.mu.Unlock()
+	if late {
+		tell = l.finish(dblock.Expired)
+	}
+	return alive, tell
 }
 
 // Lost tells whether this life may not be trusted any more. Unlike Alive it ends nothing.
@@ -60,13 +78,16 @@ func (l *Life) Lost() bool {
 	return l.ended || clock.Past(l.m.o.Clock.Now(), l.trusted)
 }
 
-// OnEnd has f called when this life ends, at once where it has ended, unless forget is called first.
-func (l *Life) OnEnd(f func(dblock.Reason)) (forget func()) {
+// OnEnd has f called when this life ends, at once if it has ended, unless forget is called first. f ends what hangs on
+// the life, and calls nothing of the host's: tell does that, once all has ended. A nil tell has nothing to say.
+func (l *Life) OnEnd(f func(dblock.Reason) (tell func())) (forget func()) {
 	l.mu.Lock()
 	if l.ended {
 		why := l.why
 		l.mu.Unlock()
-		f(why)
+		if tell := f(why); tell != nil {
+			go tell()
+		}
 		return func() {}
 	}
 	l.onEnd[&f] = struct{}{}
@@ -112,7 +133,7 @@ func (l *Life) trust(sent time.Time) {
 	if l.end != nil {
 		l.end.Stop()
 	}
-	l.end = l.m.o.Clock.AfterFunc(l.trusted.Sub(l.m.o.Clock.Now()), func() { l.Alive() })
+	l.end = l.m.o.Clock.AfterFunc(l.trusted.Sub(l.m.o.Clock.Now()), func() { l.expire() })
 }
 
 // longestBeat is for how long an answer is waited for, however long the TTL: the next heartbeat takes another connection.
@@ -120,7 +141,7 @@ const longestBeat = 10 * time.Second
 
 // heartbeat is one beat and, when it was confirmed, what is in doubt.
 func (l *Life) heartbeat() {
-	if !l.Alive() {
+	if !l.expire() {
 		return
 	}
 	sent := l.m.o.Clock.Now()
@@ -128,7 +149,7 @@ func (l *Life) heartbeat() {
 	defer cancel()
 	beat, alive, err := l.m.engine.Beat(ctx, l.ID, l.m.o.TTL)
 	if err == nil && !alive {
-		l.finish(dblock.Evicted)
+		l.finish(dblock.Evicted)()
 		return
 	}
 	l.note(sent, beat, err)
@@ -163,12 +184,12 @@ func (l *Life) note(sent time.Time, beat int64, err error) {
 	l.next = l.m.o.Clock.AfterFunc(pause, l.heartbeat)
 	l.mu.Unlock()
 	if err != nil {
-		l.m.warn("dblock: a heartbeat was not confirmed", "member", l.ID.String(), "remaining", remaining, "error", err)
 		l.m.tell(func(of *Listener) {
 			if of.Observer.HeartbeatLate != nil {
 				callback.Safely(of.Log, func() { of.Observer.HeartbeatLate(remaining, err) })
 			}
 		})
+		l.m.warn("dblock: a heartbeat was not confirmed", "member", l.ID.String(), "remaining", remaining, "error", err)
 	}
 }
 
@@ -189,12 +210,13 @@ func (l *Life) settle(ctx context.Context, beat int64) {
 	l.doubts = append(left, l.doubts...)
 }
 
-// finish ends the life, once.
-func (l *Life) finish(why dblock.Reason) {
+// finish ends the life, once, and all that hangs on it. The host's functions come after that, with tell: an Observer or a
+// Log that blocks must not keep a lock alive.
+func (l *Life) finish(why dblock.Reason) (tell func()) {
 	l.mu.Lock()
 	if l.ended {
 		l.mu.Unlock()
-		return
+		return func() {}
 	}
 	l.ended, l.why = true, why
 	for _, t := range []clock.Timer{l.next, l.end} {
@@ -206,10 +228,18 @@ func (l *Life) finish(why dblock.Reason) {
 	l.onEnd, l.doubts = nil, nil
 	l.mu.Unlock()
 	l.m.forget(l)
-	if why != dblock.Closed {
-		l.m.warn("dblock: the member is lost, and all that it held", "member", l.ID.String(), "reason", string(why))
-	}
+	var tells []func()
 	for f := range callbacks {
-		(*f)(why)
+		if tell := (*f)(why); tell != nil {
+			tells = append(tells, tell)
+		}
+	}
+	return func() {
+		for _, tell := range tells {
+			tell()
+		}
+		if why != dblock.Closed {
+			l.m.warn("dblock: the member is lost, and all that it held", "member", l.ID.String(), "reason", string(why))
+		}
 	}
 }

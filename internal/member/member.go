@@ -164,7 +164,7 @@ func (m *Member) Life(ctx context.Context) (*Life, error) {
 // expires by itself.
 func (m *Member) join(ctx context.Context, j *joining) {
 	defer close(j.done)
-	life := &Life{ID: NewID(), m: m, onEnd: make(map[*func(dblock.Reason)]struct{})}
+	life := &Life{ID: NewID(), m: m, onEnd: make(map[*func(dblock.Reason) func()]struct{})}
 	ctx, cancel := context.WithTimeout(ctx, m.o.TTL/2)
 	defer cancel()
 	sent := m.o.Clock.Now()
@@ -180,7 +180,7 @@ func (m *Member) join(ctx context.Context, j *joining) {
 	closed := m.closed
 	m.mu.Unlock()
 	if closed && j.err == nil {
-		life.finish(dblock.Closed)
+		defer life.finish(dblock.Closed)()
 		_ = m.engine.Leave(ctx, life.ID) // or its row expires
 	}
 }
@@ -214,6 +214,6 @@ func (m *Member) Close(ctx context.Context) error {
 	if life == nil {
 		return nil
 	}
-	life.finish(dblock.Closed)
+	defer life.finish(dblock.Closed)()
 	return m.engine.Leave(ctx, life.ID)
 }

@@ -103,7 +103,10 @@ func join(t *testing.T, m *Member) (*Life, *ending) {
 		t.Fatal(err)
 	}
 	var why ending
-	life.OnEnd(func(r dblock.Reason) { why.Store(r) })
+	life.OnEnd(func(r dblock.Reason) (tell func()) {
+		why.Store(r)
+		return nil
+	})
 	return life, &why
 }
 
@@ -192,7 +195,10 @@ func TestWhoeverIsEvictedEndsAndJoinsAnew(t *testing.T) {
 			t.Errorf("ended: %q", why.get())
 		}
 		late := dblock.Reason("")
-		life.OnEnd(func(r dblock.Reason) { late = r })
+		life.OnEnd(func(r dblock.Reason) (tell func()) {
+			late = r
+			return nil
+		})
 		if late != dblock.Evicted {
 			t.Errorf("whoever asks later is told %q", late)
 		}

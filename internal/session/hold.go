@@ -49,18 +49,21 @@ func (h *hold) ExpireIn(context.Context, time.Duration) error {
 	return fmt.Errorf("%w: %q is a session lock, which has no end of its own: leases have one (NewLease)", dblock.ErrUnsupported, h.key)
 }
 
-// lose tells whoever uses the lock that it is lost, once.
-func (h *hold) lose(why dblock.Reason) {
+// lose ends a lock that is lost, once. tell calls the Observer, which may block: a caller with more to end does that first.
+func (h *hold) lose(why dblock.Reason) (tell func()) {
 	h.l.mu.Lock()
 	told := h.told
 	h.told = true
 	h.l.mu.Unlock()
 	if told {
-		return
+		return func() {}
 	}
 	h.tell(why)
-	if lost := h.l.o.Observer.Lost; lost != nil {
-		lost(h.key, time.Since(h.began), why)
+	lost, held := h.l.o.Observer.Lost, time.Since(h.began)
+	return func() {
+		if lost != nil {
+			lost(h.key, held, why)
+		}
 	}
 }
 
@@ -88,17 +91,20 @@ func (h *hold) Release(context.Context, bool) {
 	if !held {
 		h.tell(why)
 	}
-	o := &l.o.Observer
+	o, lasted := &l.o.Observer, time.Duration(0)
+	if o.Released != nil || o.Lost != nil {
+		lasted = time.Since(h.began)
+	}
+	l.mu.Lock()
+	l.drop(h)
+	l.mu.Unlock()
 	switch {
 	case told || unseen:
 	case held && o.Released != nil:
-		o.Released(h.key, time.Since(h.began))
+		o.Released(h.key, lasted)
 	case !held && o.Lost != nil:
-		o.Lost(h.key, time.Since(h.began), why)
+		o.Lost(h.key, lasted, why)
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.drop(h)
 }
 
 // releaseShared ends a hold of a slot: the next waiter of this process gets the lock, or the server does. held tells whether

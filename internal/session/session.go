@@ -259,7 +259,8 @@ func (s *session) lose(why dblock.Reason) {
 	s.l.lost(s, why)
 }
 
-// lost forgets a session that has ended. Whoever waits for what it had asks on another one.
+// lost forgets a session that has ended. Whoever waits for what it had asks on another one. The host's functions are called
+// on a goroutine of their own: the one that found the end may serve other callers, or close other sessions.
 func (l *Locker) lost(s *session, why dblock.Reason) {
 	var lost []*hold
 	l.mu.Lock()
@@ -283,10 +284,19 @@ func (l *Locker) lost(s *session, why dblock.Reason) {
 		l.next(sl)
 	}
 	l.mu.Unlock()
-	if why != dblock.Closed {
-		l.o.Log.Warn("dblock: a connection is lost, and all session locks on it", "locks", len(lost))
+	tells := make([]func(), len(lost))
+	for i, h := range lost {
+		tells[i] = h.lose(why)
 	}
-	for _, h := range lost {
-		h.lose(why)
+	if why == dblock.Closed && len(lost) == 0 {
+		return
 	}
+	go func() {
+		for _, tell := range tells {
+			tell()
+		}
+		if why != dblock.Closed {
+			l.o.Log.Warn("dblock: a connection is lost, and all session locks on it", "locks", len(lost))
+		}
+	}()
 }
