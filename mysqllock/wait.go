@@ -1,6 +1,7 @@
 package mysqllock
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"fmt"
@@ -13,31 +14,63 @@ import (
 	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/internal/mysqlfault"
 	"github.com/dblock-go/dblock/internal/mysqltext"
 )
 
 // Wait notes that a process waits for keys. Nobody is told by it; it is for people to see (List), and for a process
 // that has had its turn (OthersWait).
 func (e *engine) Wait(ctx context.Context, keys []string, id member.ID, ttl time.Duration) error {
-	var args []any
-	for _, key := range slices.Sorted(slices.Values(keys)) {
-		args = append(args, []byte(key), id[:], ttl.Microseconds())
-	}
-	return fault.NoWrite(e.once(ctx, func(on mysqldb.DBTX) error {
+	return e.passing(ctx, inOrder(keys), id, func(on mysqldb.DBTX, keys [][]byte) error {
+		var args []any
+		for _, key := range keys {
+			args = append(args, key, id[:], ttl.Microseconds())
+		}
 		_, err := on.ExecContext(ctx, mysqltext.Rows(mysqldb.WaitForLeases, len(keys)), args...)
 		return err
-	}))
+	})
 }
 
 // StopWaiting ends it.
 func (e *engine) StopWaiting(ctx context.Context, keys []string, id member.ID) error {
-	of := make([][]byte, len(keys))
+	return e.passing(ctx, inOrder(keys), id, func(on mysqldb.DBTX, keys [][]byte) error {
+		return e.q.StopWaiting(ctx, on, keys, id[:])
+	})
+}
+
+// inOrder are keys as the server has them, in their order.
+func inOrder(keys []string) [][]byte {
+	list := make([][]byte, len(keys))
 	for i, key := range slices.Sorted(slices.Values(keys)) {
-		of[i] = []byte(key)
+		list[i] = []byte(key)
 	}
-	return fault.NoWrite(e.once(ctx, func(on mysqldb.DBTX) error {
-		return e.q.StopWaiting(ctx, on, of, id[:])
-	}))
+	return list
+}
+
+// passing runs a statement on a member's rows of keys, but for those that another transaction has locked.
+func (e *engine) passing(ctx context.Context, keys [][]byte, id member.ID, statement func(mysqldb.DBTX, [][]byte) error) error {
+	err := e.bounded(ctx, withoutWaiting, func(on mysqldb.DBTX) error { return statement(on, keys) })
+	if !mysqlfault.IsLocked(err) {
+		return fault.NoWrite(err)
+	}
+	var there, free [][]byte
+	err = e.once(ctx, func(on mysqldb.DBTX) (err error) {
+		if there, err = e.q.WaitedFor(ctx, on, keys, id[:]); err == nil {
+			free, err = e.q.FreeWaitedFor(ctx, on, keys, id[:])
+		}
+		return err
+	})
+	if err != nil {
+		return fault.NoWrite(err)
+	}
+	has := func(list [][]byte, key []byte) bool {
+		return slices.ContainsFunc(list, func(k []byte) bool { return bytes.Equal(k, key) })
+	}
+	keys = slices.DeleteFunc(keys, func(key []byte) bool { return has(there, key) && !has(free, key) })
+	if len(keys) == 0 {
+		return nil
+	}
+	return fault.NoWrite(e.bounded(ctx, withoutWaiting, func(on mysqldb.DBTX) error { return statement(on, keys) }))
 }
 
 // OthersWait tells whether another member that is alive waits for a key.

@@ -460,6 +460,46 @@ func (q *Queries) FreeLeases(ctx context.Context, db DBTX, leaseKeys [][]byte) (
 	return items, nil
 }
 
+const FreeWaitedFor = `-- name: FreeWaitedFor :many
+SELECT lease_key FROM dblock_lease_waiter WHERE lease_key IN (/*SLICE:lease_keys*/?) AND member_id = ?
+FOR UPDATE SKIP LOCKED
+`
+
+// The same, without those whose rows another transaction has locked.
+func (q *Queries) FreeWaitedFor(ctx context.Context, db DBTX, leaseKeys [][]byte, memberID []byte) ([][]byte, error) {
+	query := FreeWaitedFor
+	var queryParams []interface{}
+	if len(leaseKeys) > 0 {
+		for _, v := range leaseKeys {
+			queryParams = append(queryParams, v)
+		}
+		query = strings.Replace(query, "/*SLICE:lease_keys*/?", strings.Repeat(",?", len(leaseKeys))[1:], 1)
+	} else {
+		query = strings.Replace(query, "/*SLICE:lease_keys*/?", "NULL", 1)
+	}
+	queryParams = append(queryParams, memberID)
+	rows, err := db.QueryContext(ctx, query, queryParams...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items [][]byte
+	for rows.Next() {
+		var lease_key []byte
+		if err := rows.Scan(&lease_key); err != nil {
+			return nil, err
+		}
+		items = append(items, lease_key)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const HoldersOfKey = `-- name: HoldersOfKey :many
 SELECT CAST(held.mode AS SIGNED) AS mode, CAST(held.token AS SIGNED) AS token, held.handle, held.member_id, held.label,
        COALESCE(m.label, '') AS member_label
@@ -1230,6 +1270,45 @@ ON DUPLICATE KEY UPDATE expires_at = VALUES(expires_at)
 func (q *Queries) WaitForLeases(ctx context.Context, db DBTX, leaseKey []byte, memberID []byte, ttlUs int64) error {
 	_, err := db.ExecContext(ctx, WaitForLeases, leaseKey, memberID, ttlUs)
 	return err
+}
+
+const WaitedFor = `-- name: WaitedFor :many
+SELECT lease_key FROM dblock_lease_waiter WHERE lease_key IN (/*SLICE:lease_keys*/?) AND member_id = ?
+`
+
+// Those of a member's keys that it waits for by the table.
+func (q *Queries) WaitedFor(ctx context.Context, db DBTX, leaseKeys [][]byte, memberID []byte) ([][]byte, error) {
+	query := WaitedFor
+	var queryParams []interface{}
+	if len(leaseKeys) > 0 {
+		for _, v := range leaseKeys {
+			queryParams = append(queryParams, v)
+		}
+		query = strings.Replace(query, "/*SLICE:lease_keys*/?", strings.Repeat(",?", len(leaseKeys))[1:], 1)
+	} else {
+		query = strings.Replace(query, "/*SLICE:lease_keys*/?", "NULL", 1)
+	}
+	queryParams = append(queryParams, memberID)
+	rows, err := db.QueryContext(ctx, query, queryParams...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items [][]byte
+	for rows.Next() {
+		var lease_key []byte
+		if err := rows.Scan(&lease_key); err != nil {
+			return nil, err
+		}
+		items = append(items, lease_key)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const WatchLeases = `-- name: WatchLeases :many

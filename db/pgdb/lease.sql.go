@@ -665,7 +665,13 @@ func (q *Queries) ReleaseLeases(ctx context.Context, db DBTX, arg ReleaseLeasesP
 }
 
 const StopWaiting = `-- name: StopWaiting :exec
-DELETE FROM dblock_lease_waiter w WHERE w.lease_key = ANY($1::text[]) AND w.member_id = $2
+DELETE FROM dblock_lease_waiter d
+WHERE d.ctid = ANY (ARRAY(
+    SELECT w.ctid::tid FROM dblock_lease_waiter w
+    WHERE w.lease_key = ANY ($1::text[]) AND w.member_id = $2
+    ORDER BY w.lease_key
+    FOR UPDATE SKIP LOCKED
+))
 `
 
 func (q *Queries) StopWaiting(ctx context.Context, db DBTX, leaseKeys []string, memberID pgtype.UUID) error {
@@ -709,11 +715,21 @@ func (q *Queries) SweepWaiters(ctx context.Context, db DBTX) (int64, error) {
 }
 
 const WaitForLeases = `-- name: WaitForLeases :exec
-INSERT INTO dblock_lease_waiter AS w (lease_key, member_id, expires_at)
+WITH there AS MATERIALIZED (
+    SELECT w.ctid::tid AS place FROM dblock_lease_waiter w
+    WHERE w.lease_key = ANY ($3::text[]) AND w.member_id = $1
+    ORDER BY w.lease_key
+    FOR NO KEY UPDATE SKIP LOCKED
+), again AS (
+    UPDATE dblock_lease_waiter w
+    SET expires_at = clock_timestamp() + $2::bigint::float8 * interval '1 microsecond'
+    WHERE w.ctid = ANY (ARRAY(SELECT t.place FROM there t))
+)
+INSERT INTO dblock_lease_waiter (lease_key, member_id, expires_at)
 SELECT ask.lease_key, $1::uuid, clock_timestamp() + $2::bigint::float8 * interval '1 microsecond'
 FROM (SELECT pg_catalog.unnest($3::text[]) AS lease_key) ask
 ORDER BY ask.lease_key
-ON CONFLICT (lease_key, member_id) DO UPDATE SET expires_at = excluded.expires_at
+ON CONFLICT (lease_key, member_id) DO NOTHING
 `
 
 func (q *Queries) WaitForLeases(ctx context.Context, db DBTX, memberID pgtype.UUID, ttlUs int64, leaseKeys []string) error {

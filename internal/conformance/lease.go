@@ -138,6 +138,7 @@ func (e Lease) Run(t *testing.T) {
 		"ALockedSetIsWaitedFor":           aLockedSetIsWaitedFor,
 		"ALockedGapIsWaitedFor":           aLockedGapIsWaitedFor,
 		"LockedPermitsAreWaitedFor":       lockedPermitsAreWaitedFor,
+		"LockedWaitersStallNoOthers":      lockedWaitersStallNoOthers,
 		"FewerPermitsCountOneUnderWay":    fewerPermitsCountOneUnderWay,
 		"OneBadRowFailsAlone":             oneBadRowFailsAlone,
 		"ABadRowStopsNoOther":             aBadRowStopsNoOther,

@@ -310,6 +310,15 @@ ON DUPLICATE KEY UPDATE expires_at = VALUES(expires_at);
 -- name: StopWaiting :exec
 DELETE FROM dblock_lease_waiter WHERE lease_key IN (sqlc.slice(lease_keys)) AND member_id = sqlc.arg(member_id);
 
+-- Those of a member's keys that it waits for by the table.
+-- name: WaitedFor :many
+SELECT lease_key FROM dblock_lease_waiter WHERE lease_key IN (sqlc.slice(lease_keys)) AND member_id = sqlc.arg(member_id);
+
+-- The same, without those whose rows another transaction has locked.
+-- name: FreeWaitedFor :many
+SELECT lease_key FROM dblock_lease_waiter WHERE lease_key IN (sqlc.slice(lease_keys)) AND member_id = sqlc.arg(member_id)
+FOR UPDATE SKIP LOCKED;
+
 -- name: OthersWait :one
 SELECT EXISTS (
     SELECT 1 FROM dblock_lease_waiter w

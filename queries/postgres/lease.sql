@@ -176,14 +176,30 @@ WHERE l.lease_key = ANY(sqlc.arg(lease_keys)::text[]) AND l.handle IS NOT NULL
   AND (l.held_until IS NULL OR l.held_until > clock_timestamp());
 
 -- name: WaitForLeases :exec
-INSERT INTO dblock_lease_waiter AS w (lease_key, member_id, expires_at)
+WITH there AS MATERIALIZED (
+    SELECT w.ctid::tid AS place FROM dblock_lease_waiter w
+    WHERE w.lease_key = ANY (sqlc.arg(lease_keys)::text[]) AND w.member_id = sqlc.arg(member_id)
+    ORDER BY w.lease_key
+    FOR NO KEY UPDATE SKIP LOCKED
+), again AS (
+    UPDATE dblock_lease_waiter w
+    SET expires_at = clock_timestamp() + sqlc.arg(ttl_us)::bigint::float8 * interval '1 microsecond'
+    WHERE w.ctid = ANY (ARRAY(SELECT t.place FROM there t))
+)
+INSERT INTO dblock_lease_waiter (lease_key, member_id, expires_at)
 SELECT ask.lease_key, sqlc.arg(member_id)::uuid, clock_timestamp() + sqlc.arg(ttl_us)::bigint::float8 * interval '1 microsecond'
 FROM (SELECT pg_catalog.unnest(sqlc.arg(lease_keys)::text[]) AS lease_key) ask
 ORDER BY ask.lease_key
-ON CONFLICT (lease_key, member_id) DO UPDATE SET expires_at = excluded.expires_at;
+ON CONFLICT (lease_key, member_id) DO NOTHING;
 
 -- name: StopWaiting :exec
-DELETE FROM dblock_lease_waiter w WHERE w.lease_key = ANY(sqlc.arg(lease_keys)::text[]) AND w.member_id = sqlc.arg(member_id);
+DELETE FROM dblock_lease_waiter d
+WHERE d.ctid = ANY (ARRAY(
+    SELECT w.ctid::tid FROM dblock_lease_waiter w
+    WHERE w.lease_key = ANY (sqlc.arg(lease_keys)::text[]) AND w.member_id = sqlc.arg(member_id)
+    ORDER BY w.lease_key
+    FOR UPDATE SKIP LOCKED
+));
 
 -- name: NotifyNothing :exec
 SELECT pg_catalog.pg_notify(sqlc.arg(channel), '');
