@@ -71,6 +71,7 @@ func (e Lease) Run(t *testing.T) {
 		"AGuardKeepsOthersOut":            aGuardKeepsOthersOut,
 		"AnAcquireCutAnywhere":            anAcquireCutAnywhere,
 		"AReleaseCutAnywhere":             aReleaseCutAnywhere,
+		"ACloseCutAnywhere":               aLeaseCloseCutAnywhere,
 		"AnExpireInCutAnywhere":           anExpireInCutAnywhere,
 		"ExpiresAllOrNothing":             expiresAllOrNothing,
 		"EndsBeforeTheServer":             endsBeforeTheServer,

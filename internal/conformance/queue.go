@@ -66,6 +66,7 @@ func (e Queue) Run(t *testing.T) {
 		"HandsBackWhatWasNotBegun":         handsBackWhatWasNotBegun,
 		"LeavesThoseWhoIgnoreTheirEnd":     leavesThoseWhoIgnoreTheirEnd,
 		"AQueueClosesOnAFrozenServer":      aQueueClosesOnAFrozenServer,
+		"ACloseCutAnywhere":                aCloseCutAnywhere,
 		"HandsBackWhatIsStranded":          handsBackWhatIsStranded,
 		"HandsBackWhatIsPaused":            handsBackWhatIsPaused,
 		"APausedQueueRests":                aPausedQueueRests,

@@ -215,5 +215,24 @@ func (m *Member) Close(ctx context.Context) error {
 		return nil
 	}
 	defer life.finish(dblock.Closed)()
-	return m.engine.Leave(ctx, life.ID)
+	return m.leave(ctx, life.ID)
+}
+
+// leaves is how often the row is deleted at most.
+const leaves = 4
+
+// leave deletes the row, and does so again after an error: the connection may have died with a server that was restarted. A row
+// that is gone is no error.
+func (m *Member) leave(ctx context.Context, id ID) error {
+	for n := 1; ; n++ {
+		err := m.engine.Leave(ctx, id)
+		if err == nil || n == leaves {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(10 * time.Millisecond << n):
+		}
+	}
 }
