@@ -24,7 +24,7 @@ type Flags struct {
 	Time      Seconds           `short:"T" default:"5s" help:"How long a round is, in seconds or as 1m30s."`
 	Warmup    Seconds           `default:"1s" help:"How long each scenario runs before the first round. 0: not at all."`
 	Rounds    int               `default:"3" help:"Rounds of each scenario, in turn."`
-	Jobs      int               `placeholder:"N" help:"Jobs of each backlog that is burnt down, and at most so many in a batch. Default: as many as take about --time, and 5000."`
+	Jobs      int               `placeholder:"N" help:"Jobs of each backlog that is burnt down, and at most so many in a batch: 5000, or 10000 in a call that is measured. Default: as many as take about --time, and 5000."`
 	Progress  Seconds           `short:"P" placeholder:"SECONDS" help:"Print a line on stderr every so often while a round runs."`
 	Rate      float64           `short:"R" placeholder:"N" help:"Operations a second of all callers together, at random moments; latencies count from the moment that an operation was due. Default: each caller goes on when its last operation has ended."`
 	Seed      uint64            `default:"1" help:"For whatever is random."`

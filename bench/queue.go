@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/dblock-go/dblock/internal/devdb"
+	"github.com/dblock-go/dblock/queue"
 )
 
 // Jobs is a queue of jobs, ours or a peer's. Handlers do nothing but tell that they were called.
@@ -36,6 +37,14 @@ const jobBatch = 5000
 func (e *Env) jobBatch() int {
 	if e.Jobs > 0 {
 		return min(e.Jobs, jobBatch)
+	}
+	return jobBatch
+}
+
+// callOf is how many jobs a call carries, where the calls are measured.
+func (e *Env) callOf() int {
+	if e.Jobs > 0 {
+		return min(e.Jobs, queue.MaxTasks)
 	}
 	return jobBatch
 }

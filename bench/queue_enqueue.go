@@ -24,7 +24,7 @@ func (e *enqueuing) Round(ctx context.Context, _ int) (Round, error) {
 	if err := checkpoint(ctx, e.env); err != nil {
 		return Round{}, err
 	}
-	first, batch := 0, e.env.jobBatch()
+	first, batch := 0, e.env.callOf()
 	return Round{
 		Client: func(int) (Op, error) { // there is one
 			return func(ctx context.Context) (int, error) {
