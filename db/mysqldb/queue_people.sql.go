@@ -11,15 +11,6 @@ import (
 	"strings"
 )
 
-const AdmitOne = `-- name: AdmitOne :exec
-UPDATE dblock_queue_key SET taken = taken + 1 WHERE queue = ? AND group_key = ?
-`
-
-func (q *Queries) AdmitOne(ctx context.Context, db DBTX, queue []byte, groupKey []byte) error {
-	_, err := db.ExecContext(ctx, AdmitOne, queue, groupKey)
-	return err
-}
-
 const AskToCancel = `-- name: AskToCancel :execrows
 INSERT INTO dblock_queue_cancel (member_id, job_id)
 SELECT c.member_id, c.job_id FROM dblock_queue_claim c FORCE INDEX (PRIMARY)
@@ -239,19 +230,20 @@ func (q *Queries) DropCancels(ctx context.Context, db DBTX, memberID interface{}
 
 const FindJob = `-- name: FindJob :many
 SELECT 1 AS state, CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', r.ready_at), 0) AS SIGNED) AS at_us, CAST(0 AS SIGNED) AS seq, CAST('' AS BINARY) AS member_id,
-       CAST('' AS BINARY) AS claim_id
+       CAST('' AS BINARY) AS claim_id, CAST(1 AS SIGNED) AS admitted
 FROM dblock_queue_ready r FORCE INDEX (PRIMARY)
 WHERE r.queue = ? AND r.priority = ?
   AND r.ready_at >= TIMESTAMPADD(MICROSECOND, CAST(? AS SIGNED), CAST('1970-01-01' AS DATETIME(6))) AND r.job_id = ?
 UNION ALL
-SELECT IF(s.retry, 9, 2), CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', s.run_at), 0) AS SIGNED), 0, CAST('' AS BINARY), CAST('' AS BINARY)
+SELECT IF(s.retry, 9, 2), CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', s.run_at), 0) AS SIGNED), 0, CAST('' AS BINARY), CAST('' AS BINARY),
+       s.group_key IS NULL
 FROM dblock_queue_scheduled s FORCE INDEX (PRIMARY)
 WHERE s.run_at >= TIMESTAMPADD(MICROSECOND, CAST(? AS SIGNED), CAST('1970-01-01' AS DATETIME(6))) AND s.job_id = ?
 UNION ALL
-SELECT 3, 0, b.seq, CAST('' AS BINARY), CAST('' AS BINARY) FROM dblock_queue_blocked b FORCE INDEX (PRIMARY)
+SELECT 3, 0, b.seq, CAST('' AS BINARY), CAST('' AS BINARY), 0 FROM dblock_queue_blocked b FORCE INDEX (PRIMARY)
 WHERE b.queue = ? AND b.group_key = ? AND b.job_id = ?
 UNION ALL
-SELECT 4, CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', c.claimed_at), 0) AS SIGNED), 0, CAST(c.member_id AS BINARY), CAST(c.claim_id AS BINARY)
+SELECT 4, CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', c.claimed_at), 0) AS SIGNED), 0, CAST(c.member_id AS BINARY), CAST(c.claim_id AS BINARY), 1
 FROM dblock_queue_claim c FORCE INDEX (PRIMARY)
 WHERE c.job_id = ?
 `
@@ -270,9 +262,11 @@ type FindJobRow struct {
 	Seq      int64
 	MemberID interface{}
 	ClaimID  interface{}
+	Admitted int64
 }
 
-// Where a job is, in one snapshot: it is in one place at a time. It became ready when it was enqueued, or later.
+// Where a job is, in one snapshot: it is in one place at a time. It became ready when it was
+// enqueued, or later. admitted: its group, if it has one, counts it.
 func (q *Queries) FindJob(ctx context.Context, db DBTX, arg FindJobParams) ([]FindJobRow, error) {
 	rows, err := db.QueryContext(ctx, FindJob,
 		arg.Queue,
@@ -299,6 +293,7 @@ func (q *Queries) FindJob(ctx context.Context, db DBTX, arg FindJobParams) ([]Fi
 			&i.Seq,
 			&i.MemberID,
 			&i.ClaimID,
+			&i.Admitted,
 		); err != nil {
 			return nil, err
 		}
@@ -736,36 +731,6 @@ func (q *Queries) LockDead(ctx context.Context, db DBTX, jobIds [][]byte) ([]Loc
 	return items, nil
 }
 
-const LockKey = `-- name: LockKey :many
-
-SELECT k.taken FROM dblock_queue_key k WHERE k.queue = ? AND k.group_key = ? FOR UPDATE
-`
-
-// A job that waits is claimed by who wants it ended, in the transaction that ends it: whatever has to be done beside an end is done for it,
-// too. With a group_key the row of its group is locked first.
-func (q *Queries) LockKey(ctx context.Context, db DBTX, queue []byte, groupKey []byte) ([]int32, error) {
-	rows, err := db.QueryContext(ctx, LockKey, queue, groupKey)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []int32
-	for rows.Next() {
-		var taken int32
-		if err := rows.Scan(&taken); err != nil {
-			return nil, err
-		}
-		items = append(items, taken)
-	}
-	if err := rows.Close(); err != nil {
-		return nil, err
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const MemberLabel = `-- name: MemberLabel :one
 SELECT m.label FROM dblock_member m WHERE m.member_id = ?
 `
@@ -1024,35 +989,6 @@ func (q *Queries) ReviveReady(ctx context.Context, db DBTX, jobIds [][]byte) err
 	return err
 }
 
-const ScheduledGroup = `-- name: ScheduledGroup :many
-SELECT s.group_key FROM dblock_queue_scheduled s FORCE INDEX (PRIMARY)
-WHERE s.run_at = TIMESTAMPADD(MICROSECOND, CAST(? AS SIGNED), CAST('1970-01-01' AS DATETIME(6))) AND s.job_id = ?
-FOR UPDATE
-`
-
-func (q *Queries) ScheduledGroup(ctx context.Context, db DBTX, atUs int64, jobID []byte) ([]sql.NullString, error) {
-	rows, err := db.QueryContext(ctx, ScheduledGroup, atUs, jobID)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []sql.NullString
-	for rows.Next() {
-		var group_key sql.NullString
-		if err := rows.Scan(&group_key); err != nil {
-			return nil, err
-		}
-		items = append(items, group_key)
-	}
-	if err := rows.Close(); err != nil {
-		return nil, err
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const TakeBlockedJob = `-- name: TakeBlockedJob :execrows
 DELETE FROM dblock_queue_blocked
 WHERE queue = ? AND group_key = ? AND seq = ? AND job_id = ?
@@ -1065,6 +1001,7 @@ type TakeBlockedJobParams struct {
 	JobID    []byte
 }
 
+// The row of its group is locked.
 func (q *Queries) TakeBlockedJob(ctx context.Context, db DBTX, arg TakeBlockedJobParams) (int64, error) {
 	result, err := db.ExecContext(ctx, TakeBlockedJob,
 		arg.Queue,
@@ -1079,6 +1016,7 @@ func (q *Queries) TakeBlockedJob(ctx context.Context, db DBTX, arg TakeBlockedJo
 }
 
 const TakeReadyJob = `-- name: TakeReadyJob :execrows
+
 DELETE FROM dblock_queue_ready
 WHERE queue = ? AND priority = ?
   AND ready_at = TIMESTAMPADD(MICROSECOND, CAST(? AS SIGNED), CAST('1970-01-01' AS DATETIME(6))) AND job_id = ?
@@ -1091,6 +1029,9 @@ type TakeReadyJobParams struct {
 	JobID    []byte
 }
 
+// A job that waits is claimed by the caller that ends it, in the transaction that ends it. So all
+// that belongs to an end is done for it, too. A job that its group has not admitted takes no place
+// in it: the number of the group stays as it is.
 func (q *Queries) TakeReadyJob(ctx context.Context, db DBTX, arg TakeReadyJobParams) (int64, error) {
 	result, err := db.ExecContext(ctx, TakeReadyJob,
 		arg.Queue,
@@ -1107,10 +1048,11 @@ func (q *Queries) TakeReadyJob(ctx context.Context, db DBTX, arg TakeReadyJobPar
 const TakeScheduledJob = `-- name: TakeScheduledJob :execrows
 DELETE FROM dblock_queue_scheduled
 WHERE run_at = TIMESTAMPADD(MICROSECOND, CAST(? AS SIGNED), CAST('1970-01-01' AS DATETIME(6))) AND job_id = ?
+  AND (group_key IS NULL) = CAST(? AS SIGNED)
 `
 
-func (q *Queries) TakeScheduledJob(ctx context.Context, db DBTX, atUs int64, jobID []byte) (int64, error) {
-	result, err := db.ExecContext(ctx, TakeScheduledJob, atUs, jobID)
+func (q *Queries) TakeScheduledJob(ctx context.Context, db DBTX, atUs int64, jobID []byte, admitted int64) (int64, error) {
+	result, err := db.ExecContext(ctx, TakeScheduledJob, atUs, jobID, admitted)
 	if err != nil {
 		return 0, err
 	}

@@ -13,9 +13,16 @@ import (
 )
 
 const AdmitJobs = `-- name: AdmitJobs :exec
-WITH groups AS MATERIALIZED (
-    SELECT DISTINCT j.queue, j.group_key FROM dblock_queue_job j
-    WHERE j.job_id = ANY ($1::uuid[]) AND j.group_key IS NOT NULL
+WITH held AS MATERIALIZED (
+    SELECT f.claim_id, pg_catalog.unnest(f.job_ids) AS job_id FROM dblock_queue_claim f
+    WHERE f.claim_id = ANY ($1::uuid[]) AND f.member_id = $2
+), groups AS MATERIALIZED (
+    SELECT DISTINCT j.queue, j.group_key
+    FROM (SELECT pg_catalog.unnest($3::uuid[]) AS job_id, pg_catalog.unnest($4::uuid[]) AS claim_id) a
+    CROSS JOIN LATERAL (
+        SELECT x.queue, x.group_key FROM dblock_queue_job x WHERE x.job_id = a.job_id AND x.group_key IS NOT NULL LIMIT 1
+    ) j
+    WHERE ((a.claim_id, a.job_id) IN (SELECT h.claim_id, h.job_id FROM held h)) IS TRUE
 ), room AS MATERIALIZED (
     SELECT g.queue, g.group_key, k.place, k.taken, k.places
     FROM groups g
@@ -45,9 +52,21 @@ DELETE FROM dblock_queue_key e
 WHERE e.ctid = ANY (ARRAY(SELECT o.place FROM room o WHERE o.taken = 0 AND (o.place IN (SELECT m.of FROM more m)) IS NOT TRUE))
 `
 
+type AdmitJobsParams struct {
+	ClaimIds []pgtype.UUID
+	MemberID pgtype.UUID
+	JobIds   []pgtype.UUID
+	OfClaims []pgtype.UUID
+}
+
 // The first of those that wait are ready, where their groups have room. A group that nobody is left of is deleted.
-func (q *Queries) AdmitJobs(ctx context.Context, db DBTX, jobIds []pgtype.UUID) error {
-	_, err := db.Exec(ctx, AdmitJobs, jobIds)
+func (q *Queries) AdmitJobs(ctx context.Context, db DBTX, arg AdmitJobsParams) error {
+	_, err := db.Exec(ctx, AdmitJobs,
+		arg.ClaimIds,
+		arg.MemberID,
+		arg.JobIds,
+		arg.OfClaims,
+	)
 	return err
 }
 
@@ -184,14 +203,16 @@ func (q *Queries) EnqueueKeyed(ctx context.Context, db DBTX, arg EnqueueKeyedPar
 }
 
 const FreePlaces = `-- name: FreePlaces :exec
-WITH ended AS MATERIALIZED (
+WITH held AS MATERIALIZED (
+    SELECT c.claim_id, pg_catalog.unnest(c.job_ids) AS job_id FROM dblock_queue_claim c
+    WHERE c.claim_id = ANY ($1::uuid[]) AND c.member_id = $2
+), ended AS MATERIALIZED (
     SELECT j.queue, j.group_key, count(*)::int AS jobs
-    FROM (SELECT pg_catalog.unnest($1::uuid[]) AS job_id, pg_catalog.unnest($2::uuid[]) AS claim_id) a
+    FROM (SELECT pg_catalog.unnest($3::uuid[]) AS job_id, pg_catalog.unnest($4::uuid[]) AS claim_id) a
     CROSS JOIN LATERAL (
         SELECT x.queue, x.group_key FROM dblock_queue_job x WHERE x.job_id = a.job_id AND x.group_key IS NOT NULL LIMIT 1
     ) j
-    WHERE (a.claim_id IN (
-        SELECT c.claim_id FROM dblock_queue_claim c WHERE c.claim_id = ANY ($3::uuid[]) AND c.member_id = $4)) IS TRUE
+    WHERE ((a.claim_id, a.job_id) IN (SELECT h.claim_id, h.job_id FROM held h)) IS TRUE
     GROUP BY j.queue, j.group_key
 ), room AS MATERIALIZED (
     SELECT g.place, e.jobs
@@ -202,18 +223,18 @@ UPDATE dblock_queue_key k SET taken = k.taken - r.jobs FROM room r WHERE k.ctid 
 `
 
 type FreePlacesParams struct {
-	JobIds   []pgtype.UUID
-	OfClaims []pgtype.UUID
 	ClaimIds []pgtype.UUID
 	MemberID pgtype.UUID
+	JobIds   []pgtype.UUID
+	OfClaims []pgtype.UUID
 }
 
 func (q *Queries) FreePlaces(ctx context.Context, db DBTX, arg FreePlacesParams) error {
 	_, err := db.Exec(ctx, FreePlaces,
-		arg.JobIds,
-		arg.OfClaims,
 		arg.ClaimIds,
 		arg.MemberID,
+		arg.JobIds,
+		arg.OfClaims,
 	)
 	return err
 }
@@ -221,17 +242,19 @@ func (q *Queries) FreePlaces(ctx context.Context, db DBTX, arg FreePlacesParams)
 const FreeUnique = `-- name: FreeUnique :exec
 
 WITH fence AS MATERIALIZED (
-    SELECT c.claim_id FROM dblock_queue_claim c
+    SELECT c.claim_id, c.job_ids FROM dblock_queue_claim c
     WHERE c.claim_id = ANY ($1::uuid[]) AND c.member_id = $2
     ORDER BY c.claim_id
     FOR KEY SHARE
+), held AS MATERIALIZED (
+    SELECT f.claim_id, pg_catalog.unnest(f.job_ids) AS job_id FROM fence f
 ), ask AS MATERIALIZED (
     SELECT a.job_id, j.queue, j.unique_key
     FROM (SELECT pg_catalog.unnest($3::uuid[]) AS job_id, pg_catalog.unnest($4::uuid[]) AS claim_id) a
     CROSS JOIN LATERAL (
         SELECT x.queue, x.unique_key FROM dblock_queue_job x WHERE x.job_id = a.job_id AND x.unique_key IS NOT NULL LIMIT 1
     ) j
-    WHERE (a.claim_id IN (SELECT f.claim_id FROM fence f)) IS TRUE
+    WHERE ((a.claim_id, a.job_id) IN (SELECT h.claim_id, h.job_id FROM held h)) IS TRUE
     ORDER BY j.queue, j.unique_key
 ), own AS MATERIALIZED (
     SELECT u.place
@@ -252,8 +275,10 @@ type FreeUniqueParams struct {
 	OfClaims []pgtype.UUID
 }
 
-// The following four are sent in this order, before jobs that have keys are deleted, all with the same jobs. They count jobs alone whose
-// claims are the member's, and keep those so till the transaction ends.
+// The following four are sent in this order, before jobs that have keys are deleted, all with the
+// same jobs. They count only jobs that claims of the member have, and keep the claims the member's
+// till the transaction ends. A job that was buried before is in no such claim: if it was retried
+// since, its keys stay its own.
 func (q *Queries) FreeUnique(ctx context.Context, db DBTX, arg FreeUniqueParams) error {
 	_, err := db.Exec(ctx, FreeUnique,
 		arg.ClaimIds,

@@ -182,18 +182,20 @@ func (q *Queries) DropCancels(ctx context.Context, db DBTX, memberID pgtype.UUID
 }
 
 const FindJob = `-- name: FindJob :many
-SELECT 1::int AS state, CASE WHEN pg_catalog.isfinite(r.ready_at) THEN r.ready_at ELSE 'epoch'::timestamptz END AS at, 0::bigint AS seq, NULL::uuid AS member_id, NULL::uuid AS claim_id
+SELECT 1::int AS state, CASE WHEN pg_catalog.isfinite(r.ready_at) THEN r.ready_at ELSE 'epoch'::timestamptz END AS at, 0::bigint AS seq, NULL::uuid AS member_id, NULL::uuid AS claim_id,
+       true::boolean AS admitted
 FROM dblock_queue_ready r
 WHERE r.queue = $1 AND r.priority = $2 AND r.ready_at >= $3::timestamptz - interval '1 hour'
   AND r.job_id = $4
 UNION ALL
-SELECT CASE WHEN s.retry THEN 9 ELSE 2 END, CASE WHEN pg_catalog.isfinite(s.run_at) THEN s.run_at ELSE 'epoch'::timestamptz END, 0, NULL, NULL FROM dblock_queue_scheduled s
+SELECT CASE WHEN s.retry THEN 9 ELSE 2 END, CASE WHEN pg_catalog.isfinite(s.run_at) THEN s.run_at ELSE 'epoch'::timestamptz END, 0, NULL, NULL, s.group_key IS NULL
+FROM dblock_queue_scheduled s
 WHERE s.run_at >= $3::timestamptz - interval '1 hour' AND s.job_id = $4
 UNION ALL
-SELECT 3, $3::timestamptz, b.seq, NULL, NULL FROM dblock_queue_blocked b
+SELECT 3, $3::timestamptz, b.seq, NULL, NULL, false FROM dblock_queue_blocked b
 WHERE b.queue = $1 AND b.group_key = $5::text AND b.job_id = $4
 UNION ALL
-SELECT 4, c.claimed_at, 0, c.member_id, c.claim_id FROM dblock_queue_claim c WHERE c.queue = $1 AND $4::uuid = ANY (c.job_ids)
+SELECT 4, c.claimed_at, 0, c.member_id, c.claim_id, true FROM dblock_queue_claim c WHERE c.queue = $1 AND $4::uuid = ANY (c.job_ids)
 `
 
 type FindJobParams struct {
@@ -210,9 +212,11 @@ type FindJobRow struct {
 	Seq      int64
 	MemberID pgtype.UUID
 	ClaimID  pgtype.UUID
+	Admitted bool
 }
 
-// Where a job is, in one snapshot: it is in one place at a time. It became ready when it was enqueued, or later.
+// Where a job is, in one snapshot: it is in one place at a time. It became ready when it was
+// enqueued, or later. admitted: its group, if it has one, counts it.
 func (q *Queries) FindJob(ctx context.Context, db DBTX, arg FindJobParams) ([]FindJobRow, error) {
 	rows, err := db.Query(ctx, FindJob,
 		arg.Queue,
@@ -234,6 +238,7 @@ func (q *Queries) FindJob(ctx context.Context, db DBTX, arg FindJobParams) ([]Fi
 			&i.Seq,
 			&i.MemberID,
 			&i.ClaimID,
+			&i.Admitted,
 		); err != nil {
 			return nil, err
 		}
@@ -604,18 +609,6 @@ func (q *Queries) ListScheduled(ctx context.Context, db DBTX, queue string, retr
 	return items, nil
 }
 
-const LockKey = `-- name: LockKey :exec
-
-SELECT k.taken FROM dblock_queue_key k WHERE k.queue = $1 AND k.group_key = $2 FOR NO KEY UPDATE
-`
-
-// A job that waits is claimed by who wants it ended, in the transaction that ends it: whatever has to be done beside an end is done for it,
-// too. With a group_key the row of its group is locked first.
-func (q *Queries) LockKey(ctx context.Context, db DBTX, queue string, groupKey string) error {
-	_, err := db.Exec(ctx, LockKey, queue, groupKey)
-	return err
-}
-
 const MemberLabel = `-- name: MemberLabel :one
 SELECT m.label FROM dblock_member m WHERE m.member_id = $1
 `
@@ -765,9 +758,7 @@ const TakeBlockedJob = `-- name: TakeBlockedJob :exec
 WITH taken AS (
     DELETE FROM dblock_queue_blocked b
     WHERE b.queue = $3 AND b.group_key = $4 AND b.seq = $5 AND b.job_id = $6
-    RETURNING b.job_id, b.queue, b.group_key
-), admitted AS (
-    UPDATE dblock_queue_key k SET taken = k.taken + 1 FROM taken t WHERE k.queue = t.queue AND k.group_key = t.group_key
+    RETURNING b.job_id, b.queue
 )
 INSERT INTO dblock_queue_claim (claim_id, member_id, queue, job_ids)
 SELECT $1, $2, t.queue, ARRAY[t.job_id] FROM taken t
@@ -782,6 +773,7 @@ type TakeBlockedJobParams struct {
 	JobID    pgtype.UUID
 }
 
+// The row of its group is locked.
 func (q *Queries) TakeBlockedJob(ctx context.Context, db DBTX, arg TakeBlockedJobParams) error {
 	_, err := db.Exec(ctx, TakeBlockedJob,
 		arg.ClaimID,
@@ -795,6 +787,7 @@ func (q *Queries) TakeBlockedJob(ctx context.Context, db DBTX, arg TakeBlockedJo
 }
 
 const TakeReadyJob = `-- name: TakeReadyJob :exec
+
 WITH taken AS (
     DELETE FROM dblock_queue_ready r
     WHERE r.queue = $3 AND r.priority = $4 AND r.ready_at = $5 AND r.job_id = $6
@@ -813,6 +806,9 @@ type TakeReadyJobParams struct {
 	JobID    pgtype.UUID
 }
 
+// A job that waits is claimed by the caller that ends it, in the transaction that ends it. So all
+// that belongs to an end is done for it, too. A job that its group has not admitted takes no place
+// in it: the number of the group stays as it is.
 func (q *Queries) TakeReadyJob(ctx context.Context, db DBTX, arg TakeReadyJobParams) error {
 	_, err := db.Exec(ctx, TakeReadyJob,
 		arg.ClaimID,
@@ -827,10 +823,9 @@ func (q *Queries) TakeReadyJob(ctx context.Context, db DBTX, arg TakeReadyJobPar
 
 const TakeScheduledJob = `-- name: TakeScheduledJob :exec
 WITH taken AS (
-    DELETE FROM dblock_queue_scheduled s WHERE s.run_at = $3 AND s.job_id = $4
-    RETURNING s.job_id, s.queue, s.group_key
-), admitted AS (
-    UPDATE dblock_queue_key k SET taken = k.taken + 1 FROM taken t WHERE k.queue = t.queue AND k.group_key = t.group_key
+    DELETE FROM dblock_queue_scheduled s
+    WHERE s.run_at = $3 AND s.job_id = $4 AND (s.group_key IS NULL) = $5::boolean
+    RETURNING s.job_id, s.queue
 )
 INSERT INTO dblock_queue_claim (claim_id, member_id, queue, job_ids)
 SELECT $1, $2, t.queue, ARRAY[t.job_id] FROM taken t
@@ -841,15 +836,16 @@ type TakeScheduledJobParams struct {
 	MemberID pgtype.UUID
 	At       time.Time
 	JobID    pgtype.UUID
+	Admitted bool
 }
 
-// One that has yet to be admitted by its group is admitted, for as long as this takes.
 func (q *Queries) TakeScheduledJob(ctx context.Context, db DBTX, arg TakeScheduledJobParams) error {
 	_, err := db.Exec(ctx, TakeScheduledJob,
 		arg.ClaimID,
 		arg.MemberID,
 		arg.At,
 		arg.JobID,
+		arg.Admitted,
 	)
 	return err
 }

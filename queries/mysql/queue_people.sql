@@ -122,51 +122,45 @@ SELECT d.queue, d.kind, d.priority, d.attempt, d.max_attempts,
        CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', d.died_at), 0) AS SIGNED) AS at_us, d.unique_key, d.group_key, d.last_error, d.payload
 FROM dblock_queue_dead d WHERE d.job_id = sqlc.arg(job_id);
 
--- Where a job is, in one snapshot: it is in one place at a time. It became ready when it was enqueued, or later.
+-- Where a job is, in one snapshot: it is in one place at a time. It became ready when it was
+-- enqueued, or later. admitted: its group, if it has one, counts it.
 -- name: FindJob :many
 SELECT 1 AS state, CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', r.ready_at), 0) AS SIGNED) AS at_us, CAST(0 AS SIGNED) AS seq, CAST('' AS BINARY) AS member_id,
-       CAST('' AS BINARY) AS claim_id
+       CAST('' AS BINARY) AS claim_id, CAST(1 AS SIGNED) AS admitted
 FROM dblock_queue_ready r FORCE INDEX (PRIMARY)
 WHERE r.queue = sqlc.arg(queue) AND r.priority = sqlc.arg(priority)
   AND r.ready_at >= TIMESTAMPADD(MICROSECOND, CAST(sqlc.arg(since_us) AS SIGNED), CAST('1970-01-01' AS DATETIME(6))) AND r.job_id = sqlc.arg(job_id)
 UNION ALL
-SELECT IF(s.retry, 9, 2), CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', s.run_at), 0) AS SIGNED), 0, CAST('' AS BINARY), CAST('' AS BINARY)
+SELECT IF(s.retry, 9, 2), CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', s.run_at), 0) AS SIGNED), 0, CAST('' AS BINARY), CAST('' AS BINARY),
+       s.group_key IS NULL
 FROM dblock_queue_scheduled s FORCE INDEX (PRIMARY)
 WHERE s.run_at >= TIMESTAMPADD(MICROSECOND, CAST(sqlc.arg(since_us) AS SIGNED), CAST('1970-01-01' AS DATETIME(6))) AND s.job_id = sqlc.arg(job_id)
 UNION ALL
-SELECT 3, 0, b.seq, CAST('' AS BINARY), CAST('' AS BINARY) FROM dblock_queue_blocked b FORCE INDEX (PRIMARY)
+SELECT 3, 0, b.seq, CAST('' AS BINARY), CAST('' AS BINARY), 0 FROM dblock_queue_blocked b FORCE INDEX (PRIMARY)
 WHERE b.queue = sqlc.arg(queue) AND b.group_key = sqlc.arg(group_key) AND b.job_id = sqlc.arg(job_id)
 UNION ALL
-SELECT 4, CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', c.claimed_at), 0) AS SIGNED), 0, CAST(c.member_id AS BINARY), CAST(c.claim_id AS BINARY)
+SELECT 4, CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', c.claimed_at), 0) AS SIGNED), 0, CAST(c.member_id AS BINARY), CAST(c.claim_id AS BINARY), 1
 FROM dblock_queue_claim c FORCE INDEX (PRIMARY)
 WHERE c.job_id = sqlc.arg(job_id);
 
 -- name: MemberLabel :one
 SELECT m.label FROM dblock_member m WHERE m.member_id = sqlc.arg(member_id);
 
--- A job that waits is claimed by who wants it ended, in the transaction that ends it: whatever has to be done beside an end is done for it,
--- too. With a group_key the row of its group is locked first.
-
--- name: LockKey :many
-SELECT k.taken FROM dblock_queue_key k WHERE k.queue = sqlc.arg(queue) AND k.group_key = sqlc.arg(group_key) FOR UPDATE;
-
--- name: AdmitOne :exec
-UPDATE dblock_queue_key SET taken = taken + 1 WHERE queue = sqlc.arg(queue) AND group_key = sqlc.arg(group_key);
+-- A job that waits is claimed by the caller that ends it, in the transaction that ends it. So all
+-- that belongs to an end is done for it, too. A job that its group has not admitted takes no place
+-- in it: the number of the group stays as it is.
 
 -- name: TakeReadyJob :execrows
 DELETE FROM dblock_queue_ready
 WHERE queue = sqlc.arg(queue) AND priority = sqlc.arg(priority)
   AND ready_at = TIMESTAMPADD(MICROSECOND, CAST(sqlc.arg(at_us) AS SIGNED), CAST('1970-01-01' AS DATETIME(6))) AND job_id = sqlc.arg(job_id);
 
--- name: ScheduledGroup :many
-SELECT s.group_key FROM dblock_queue_scheduled s FORCE INDEX (PRIMARY)
-WHERE s.run_at = TIMESTAMPADD(MICROSECOND, CAST(sqlc.arg(at_us) AS SIGNED), CAST('1970-01-01' AS DATETIME(6))) AND s.job_id = sqlc.arg(job_id)
-FOR UPDATE;
-
 -- name: TakeScheduledJob :execrows
 DELETE FROM dblock_queue_scheduled
-WHERE run_at = TIMESTAMPADD(MICROSECOND, CAST(sqlc.arg(at_us) AS SIGNED), CAST('1970-01-01' AS DATETIME(6))) AND job_id = sqlc.arg(job_id);
+WHERE run_at = TIMESTAMPADD(MICROSECOND, CAST(sqlc.arg(at_us) AS SIGNED), CAST('1970-01-01' AS DATETIME(6))) AND job_id = sqlc.arg(job_id)
+  AND (group_key IS NULL) = CAST(sqlc.arg(admitted) AS SIGNED);
 
+-- The row of its group is locked.
 -- name: TakeBlockedJob :execrows
 DELETE FROM dblock_queue_blocked
 WHERE queue = sqlc.arg(queue) AND group_key = sqlc.arg(group_key) AND seq = sqlc.arg(seq) AND job_id = sqlc.arg(job_id);

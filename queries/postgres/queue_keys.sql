@@ -117,22 +117,26 @@ DELETE FROM dblock_queue_scheduled d WHERE d.ctid = ANY (ARRAY(SELECT h.place FR
 RETURNING d.run_at, d.job_id, d.queue, d.priority, COALESCE(d.group_key, '')::text AS group_key,
     COALESCE((SELECT x.group_most FROM dblock_queue_job x WHERE x.job_id = d.job_id), 0)::int AS group_most;
 
--- The following four are sent in this order, before jobs that have keys are deleted, all with the same jobs. They count jobs alone whose
--- claims are the member's, and keep those so till the transaction ends.
+-- The following four are sent in this order, before jobs that have keys are deleted, all with the
+-- same jobs. They count only jobs that claims of the member have, and keep the claims the member's
+-- till the transaction ends. A job that was buried before is in no such claim: if it was retried
+-- since, its keys stay its own.
 
 -- name: FreeUnique :exec
 WITH fence AS MATERIALIZED (
-    SELECT c.claim_id FROM dblock_queue_claim c
+    SELECT c.claim_id, c.job_ids FROM dblock_queue_claim c
     WHERE c.claim_id = ANY (sqlc.arg(claim_ids)::uuid[]) AND c.member_id = sqlc.arg(member_id)
     ORDER BY c.claim_id
     FOR KEY SHARE
+), held AS MATERIALIZED (
+    SELECT f.claim_id, pg_catalog.unnest(f.job_ids) AS job_id FROM fence f
 ), ask AS MATERIALIZED (
     SELECT a.job_id, j.queue, j.unique_key
     FROM (SELECT pg_catalog.unnest(sqlc.arg(job_ids)::uuid[]) AS job_id, pg_catalog.unnest(sqlc.arg(of_claims)::uuid[]) AS claim_id) a
     CROSS JOIN LATERAL (
         SELECT x.queue, x.unique_key FROM dblock_queue_job x WHERE x.job_id = a.job_id AND x.unique_key IS NOT NULL LIMIT 1
     ) j
-    WHERE (a.claim_id IN (SELECT f.claim_id FROM fence f)) IS TRUE
+    WHERE ((a.claim_id, a.job_id) IN (SELECT h.claim_id, h.job_id FROM held h)) IS TRUE
     ORDER BY j.queue, j.unique_key
 ), own AS MATERIALIZED (
     SELECT u.place
@@ -159,14 +163,16 @@ CROSS JOIN LATERAL (
 ) k;
 
 -- name: FreePlaces :exec
-WITH ended AS MATERIALIZED (
+WITH held AS MATERIALIZED (
+    SELECT c.claim_id, pg_catalog.unnest(c.job_ids) AS job_id FROM dblock_queue_claim c
+    WHERE c.claim_id = ANY (sqlc.arg(claim_ids)::uuid[]) AND c.member_id = sqlc.arg(member_id)
+), ended AS MATERIALIZED (
     SELECT j.queue, j.group_key, count(*)::int AS jobs
     FROM (SELECT pg_catalog.unnest(sqlc.arg(job_ids)::uuid[]) AS job_id, pg_catalog.unnest(sqlc.arg(of_claims)::uuid[]) AS claim_id) a
     CROSS JOIN LATERAL (
         SELECT x.queue, x.group_key FROM dblock_queue_job x WHERE x.job_id = a.job_id AND x.group_key IS NOT NULL LIMIT 1
     ) j
-    WHERE (a.claim_id IN (
-        SELECT c.claim_id FROM dblock_queue_claim c WHERE c.claim_id = ANY (sqlc.arg(claim_ids)::uuid[]) AND c.member_id = sqlc.arg(member_id))) IS TRUE
+    WHERE ((a.claim_id, a.job_id) IN (SELECT h.claim_id, h.job_id FROM held h)) IS TRUE
     GROUP BY j.queue, j.group_key
 ), room AS MATERIALIZED (
     SELECT g.place, e.jobs
@@ -177,9 +183,16 @@ UPDATE dblock_queue_key k SET taken = k.taken - r.jobs FROM room r WHERE k.ctid 
 
 -- The first of those that wait are ready, where their groups have room. A group that nobody is left of is deleted.
 -- name: AdmitJobs :exec
-WITH groups AS MATERIALIZED (
-    SELECT DISTINCT j.queue, j.group_key FROM dblock_queue_job j
-    WHERE j.job_id = ANY (sqlc.arg(job_ids)::uuid[]) AND j.group_key IS NOT NULL
+WITH held AS MATERIALIZED (
+    SELECT f.claim_id, pg_catalog.unnest(f.job_ids) AS job_id FROM dblock_queue_claim f
+    WHERE f.claim_id = ANY (sqlc.arg(claim_ids)::uuid[]) AND f.member_id = sqlc.arg(member_id)
+), groups AS MATERIALIZED (
+    SELECT DISTINCT j.queue, j.group_key
+    FROM (SELECT pg_catalog.unnest(sqlc.arg(job_ids)::uuid[]) AS job_id, pg_catalog.unnest(sqlc.arg(of_claims)::uuid[]) AS claim_id) a
+    CROSS JOIN LATERAL (
+        SELECT x.queue, x.group_key FROM dblock_queue_job x WHERE x.job_id = a.job_id AND x.group_key IS NOT NULL LIMIT 1
+    ) j
+    WHERE ((a.claim_id, a.job_id) IN (SELECT h.claim_id, h.job_id FROM held h)) IS TRUE
 ), room AS MATERIALIZED (
     SELECT g.queue, g.group_key, k.place, k.taken, k.places
     FROM groups g

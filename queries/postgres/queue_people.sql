@@ -109,29 +109,30 @@ SELECT d.queue, d.kind, d.priority, d.attempt, d.max_attempts, CASE WHEN pg_cata
        COALESCE(d.group_key, '')::text AS group_key, d.last_error, d.payload
 FROM dblock_queue_dead d WHERE d.job_id = sqlc.arg(job_id);
 
--- Where a job is, in one snapshot: it is in one place at a time. It became ready when it was enqueued, or later.
+-- Where a job is, in one snapshot: it is in one place at a time. It became ready when it was
+-- enqueued, or later. admitted: its group, if it has one, counts it.
 -- name: FindJob :many
-SELECT 1::int AS state, CASE WHEN pg_catalog.isfinite(r.ready_at) THEN r.ready_at ELSE 'epoch'::timestamptz END AS at, 0::bigint AS seq, NULL::uuid AS member_id, NULL::uuid AS claim_id
+SELECT 1::int AS state, CASE WHEN pg_catalog.isfinite(r.ready_at) THEN r.ready_at ELSE 'epoch'::timestamptz END AS at, 0::bigint AS seq, NULL::uuid AS member_id, NULL::uuid AS claim_id,
+       true::boolean AS admitted
 FROM dblock_queue_ready r
 WHERE r.queue = sqlc.arg(queue) AND r.priority = sqlc.arg(priority) AND r.ready_at >= sqlc.arg(enqueued_at)::timestamptz - interval '1 hour'
   AND r.job_id = sqlc.arg(job_id)
 UNION ALL
-SELECT CASE WHEN s.retry THEN 9 ELSE 2 END, CASE WHEN pg_catalog.isfinite(s.run_at) THEN s.run_at ELSE 'epoch'::timestamptz END, 0, NULL, NULL FROM dblock_queue_scheduled s
+SELECT CASE WHEN s.retry THEN 9 ELSE 2 END, CASE WHEN pg_catalog.isfinite(s.run_at) THEN s.run_at ELSE 'epoch'::timestamptz END, 0, NULL, NULL, s.group_key IS NULL
+FROM dblock_queue_scheduled s
 WHERE s.run_at >= sqlc.arg(enqueued_at)::timestamptz - interval '1 hour' AND s.job_id = sqlc.arg(job_id)
 UNION ALL
-SELECT 3, sqlc.arg(enqueued_at)::timestamptz, b.seq, NULL, NULL FROM dblock_queue_blocked b
+SELECT 3, sqlc.arg(enqueued_at)::timestamptz, b.seq, NULL, NULL, false FROM dblock_queue_blocked b
 WHERE b.queue = sqlc.arg(queue) AND b.group_key = sqlc.arg(group_key)::text AND b.job_id = sqlc.arg(job_id)
 UNION ALL
-SELECT 4, c.claimed_at, 0, c.member_id, c.claim_id FROM dblock_queue_claim c WHERE c.queue = sqlc.arg(queue) AND sqlc.arg(job_id)::uuid = ANY (c.job_ids);
+SELECT 4, c.claimed_at, 0, c.member_id, c.claim_id, true FROM dblock_queue_claim c WHERE c.queue = sqlc.arg(queue) AND sqlc.arg(job_id)::uuid = ANY (c.job_ids);
 
 -- name: MemberLabel :one
 SELECT m.label FROM dblock_member m WHERE m.member_id = sqlc.arg(member_id);
 
--- A job that waits is claimed by who wants it ended, in the transaction that ends it: whatever has to be done beside an end is done for it,
--- too. With a group_key the row of its group is locked first.
-
--- name: LockKey :exec
-SELECT k.taken FROM dblock_queue_key k WHERE k.queue = sqlc.arg(queue) AND k.group_key = sqlc.arg(group_key) FOR NO KEY UPDATE;
+-- A job that waits is claimed by the caller that ends it, in the transaction that ends it. So all
+-- that belongs to an end is done for it, too. A job that its group has not admitted takes no place
+-- in it: the number of the group stays as it is.
 
 -- name: TakeReadyJob :exec
 WITH taken AS (
@@ -142,24 +143,21 @@ WITH taken AS (
 INSERT INTO dblock_queue_claim (claim_id, member_id, queue, job_ids)
 SELECT sqlc.arg(claim_id), sqlc.arg(member_id), sqlc.arg(queue), ARRAY[t.job_id] FROM taken t;
 
--- One that has yet to be admitted by its group is admitted, for as long as this takes.
 -- name: TakeScheduledJob :exec
 WITH taken AS (
-    DELETE FROM dblock_queue_scheduled s WHERE s.run_at = sqlc.arg(at) AND s.job_id = sqlc.arg(job_id)
-    RETURNING s.job_id, s.queue, s.group_key
-), admitted AS (
-    UPDATE dblock_queue_key k SET taken = k.taken + 1 FROM taken t WHERE k.queue = t.queue AND k.group_key = t.group_key
+    DELETE FROM dblock_queue_scheduled s
+    WHERE s.run_at = sqlc.arg(at) AND s.job_id = sqlc.arg(job_id) AND (s.group_key IS NULL) = sqlc.arg(admitted)::boolean
+    RETURNING s.job_id, s.queue
 )
 INSERT INTO dblock_queue_claim (claim_id, member_id, queue, job_ids)
 SELECT sqlc.arg(claim_id), sqlc.arg(member_id), t.queue, ARRAY[t.job_id] FROM taken t;
 
+-- The row of its group is locked.
 -- name: TakeBlockedJob :exec
 WITH taken AS (
     DELETE FROM dblock_queue_blocked b
     WHERE b.queue = sqlc.arg(queue) AND b.group_key = sqlc.arg(group_key) AND b.seq = sqlc.arg(seq) AND b.job_id = sqlc.arg(job_id)
-    RETURNING b.job_id, b.queue, b.group_key
-), admitted AS (
-    UPDATE dblock_queue_key k SET taken = k.taken + 1 FROM taken t WHERE k.queue = t.queue AND k.group_key = t.group_key
+    RETURNING b.job_id, b.queue
 )
 INSERT INTO dblock_queue_claim (claim_id, member_id, queue, job_ids)
 SELECT sqlc.arg(claim_id), sqlc.arg(member_id), t.queue, ARRAY[t.job_id] FROM taken t;

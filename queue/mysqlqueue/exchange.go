@@ -146,7 +146,7 @@ func (e *exchange) finish(x *engine.Exchange, got *engine.Exchanged) error {
 	if err != nil || len(ours) == 0 {
 		return err
 	}
-	if err := e.noteKeys(x.Finished, ours); err != nil {
+	if err := e.noteKeys(x, x.Finished, ours); err != nil {
 		return err
 	}
 	if err := e.keep(x, ours); err != nil {
@@ -222,7 +222,7 @@ func (e *exchange) bury(x *engine.Exchange, got *engine.Exchanged) error {
 	if err != nil || len(ours) == 0 {
 		return err
 	}
-	if err := e.noteKeys(places, ours); err != nil {
+	if err := e.noteKeys(x, places, ours); err != nil {
 		return err
 	}
 	var args []any

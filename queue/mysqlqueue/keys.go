@@ -149,7 +149,7 @@ func heldBy(ctx context.Context, on mysqldb.DBTX, query string, keys []key) (map
 }
 
 // noteKeys reads the keys of jobs that are ours, before these are deleted.
-func (e *exchange) noteKeys(places []engine.Place, ours [][]byte) error {
+func (e *exchange) noteKeys(x *engine.Exchange, places []engine.Place, ours [][]byte) error {
 	var jobs [][]byte
 	for i := range places {
 		if p := &places[i]; p.Keyed && has(ours, p.Job) {
@@ -161,6 +161,11 @@ func (e *exchange) noteKeys(places []engine.Place, ours [][]byte) error {
 	}
 	slices.SortFunc(jobs, bytes.Compare)
 	keys, err := e.d.q.KeysOfJobs(e.ctx, e.on, jobs)
+	if !x.LeavesGroups() {
+		for i := range keys {
+			keys[i].GroupKey.Valid = false
+		}
+	}
 	e.freed = append(e.freed, keys...)
 	return err
 }

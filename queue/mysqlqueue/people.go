@@ -126,7 +126,7 @@ func (d *database) Find(ctx context.Context, job engine.ID) (r engine.Record, fo
 		return r, err == nil, err
 	}
 	p := places[0]
-	r.State, r.At, r.Seq = engine.State(p.State), at(p.AtUs), p.Seq
+	r.State, r.At, r.Seq, r.Admitted = engine.State(p.State), at(p.AtUs), p.Seq, p.Admitted != 0
 	if r.State == engine.Claimed {
 		copy(r.Member[:], raw(p.MemberID))
 		r.Claim = idOf(raw(p.ClaimID))

@@ -119,9 +119,12 @@ func (d *database) queueKeys(batch *pgx.Batch, x *engine.Exchange) {
 	jobs, of, claims := places(ends)
 	me := id(x.Member)
 	batch.Queue(d.unique, claims, me, jobs, of)
+	if !x.LeavesGroups() {
+		return
+	}
 	batch.Queue(d.lock, jobs)
-	batch.Queue(d.free, jobs, of, claims, me)
-	batch.Queue(d.admit, jobs)
+	batch.Queue(d.free, claims, me, jobs, of)
+	batch.Queue(d.admit, claims, me, jobs, of)
 }
 
 func keyColumns(jobs []engine.Insert, channel string) pgdb.EnqueueKeyedParams {

@@ -112,6 +112,7 @@ func (d *database) Find(ctx context.Context, job engine.ID) (r engine.Record, fo
 	}
 	p := places[0]
 	r.State, r.At, r.Seq, r.Member, r.Claim = engine.State(p.State), p.At, p.Seq, p.MemberID.Bytes, p.ClaimID.Bytes
+	r.Admitted = p.Admitted
 	if r.State == engine.Claimed {
 		r.Worker, err = d.q.MemberLabel(ctx, on, p.MemberID)
 		if noRows(err) {

@@ -59,11 +59,11 @@ type database struct {
 	sender      string        // this one, among them
 	q           pgdb.Queries
 
-	claim, finish, postpone, bury, shut            string // statements, with their tables in the right schema
-	lockClaims, cancelsHeld                        string // before jobs are deferred or buried
-	unique, lock, free, admit                      string // and those of jobs with keys
-	lockKey, takeReady, takeScheduled, takeBlocked string // of people
-	keepFinished, keepDead                         string // of history
+	claim, finish, postpone, bury, shut   string // statements, with their tables in the right schema
+	lockClaims, cancelsHeld               string // before jobs are deferred or buried
+	unique, lock, free, admit             string // and those of jobs with keys
+	takeReady, takeScheduled, takeBlocked string // of people
+	keepFinished, keepDead                string // of history
 }
 
 var _ engine.Engine = (*database)(nil)

@@ -62,7 +62,7 @@ func TestPlans(t *testing.T) {
 				"bury":  plan(t, d, d.bury, ids, id, ids, ids, "'{1}'", "'{x}'"),
 
 				"unique": plan(t, d, d.unique, ids, id, ids, ids), "lock": plan(t, d, d.lock, ids),
-				"free": plan(t, d, d.free, ids, ids, ids, id), "admit": plan(t, d, d.admit, ids),
+				"free": plan(t, d, d.free, ids, id, ids, ids), "admit": plan(t, d, d.admit, ids, id, ids, ids),
 				"open": plan(t, d, pgdb.OpenGroups, "'{a}'", "'{a}'", "'{1}'"), "place": plan(t, d, pgdb.PlaceJobs, ids, "'{a}'", "'{a}'", "'{1}'"),
 				"holders": plan(t, d, pgdb.KeyHolders, "'{a}'", "'{a}'"),
 				"keyed":   plan(t, d, pgdb.EnqueueKeyed, ids, "'{a}'", "'{a}'", "'{1}'", "'{1}'", "'{0}'", "'{x}'", "'{a}'", "'{a}'", "'{1}'", "'c'"),
@@ -130,7 +130,7 @@ func stalePlans(t *testing.T, d *database, host *pgxpool.Pool, conn *pgxpool.Con
 	}
 	for statement, with := range map[string]string{
 		d.keepFinished: args(ids, ids, "'{1}'", "'{x}'", ids, id), d.finish: args(ids, id, ids, ids), d.unique: args(ids, id, ids, ids),
-		d.lock: ids, d.free: args(ids, ids, ids, id), d.admit: ids,
+		d.lock: ids, d.free: args(ids, id, ids, ids), d.admit: args(ids, id, ids, ids),
 	} {
 		name := fmt.Sprintf("suite%d", len(prepared))
 		prepared = append(prepared, name+"("+with+")")

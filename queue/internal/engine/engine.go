@@ -120,6 +120,10 @@ func (x *Exchange) LocksKeys() bool {
 	return slices.ContainsFunc(x.Finished, func(p Place) bool { return p.Keyed }) || slices.ContainsFunc(x.Buried, func(b Burial) bool { return b.Keyed })
 }
 
+// LeavesGroups tells that jobs with keys which end leave places in their groups. A job that was not
+// admitted has none: its end touches no group, and not even a row that appears meanwhile.
+func (x *Exchange) LeavesGroups() bool { return x.Take == nil || x.Take.Job.Admitted }
+
 // RowWait is how long it waits for the row of a unique key, a group, or a job that ends; then IsLocked of its error. A claim waits as long:
 // for other members that end jobs of the same group, but not for a transaction that stays open.
 func (x *Exchange) RowWait() time.Duration {

@@ -46,6 +46,8 @@ type Record struct {
 	Member member.ID // who has it
 	Claim  ID        // by which claim
 	Seq    int64     // among the blocked ones of its group
+
+	Admitted bool // it takes a place in its group, if it has one; Ready, Scheduled, Retrying, Blocked and Claimed only
 }
 
 // Take claims one job that waits, of which it was read where it stands, so that the same transaction can end it.
