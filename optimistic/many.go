@@ -69,8 +69,9 @@ const MaxChanges = dblock.MaxSetKeys
 // case, and the outcomes tell.
 //
 // On Postgres it is one statement. On MySQL and MariaDB it is two, one that locks and reads, and one that writes where there is
-// something to write, and one more for each further combination of Go types that the values have: db has to be a transaction (it has Commit), or a *sql.DB, on which one is begun at READ COMMITTED, and run
-// again after a deadlock.
+// something to write. It writes by more statements if the values of a column have several Go types, or if one statement exceeds
+// the server's max_allowed_packet. db has to be a transaction (it has Commit), or a *sql.DB, on which one is begun at READ
+// COMMITTED, and run again after a deadlock.
 func (t *Table[V, DB]) UpdateMany(ctx context.Context, db DB, changes []Change[V], mode Mode) ([]Outcome[V], error) {
 	op := engine.Many
 	switch {

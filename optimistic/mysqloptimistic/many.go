@@ -61,12 +61,14 @@ func (b *batch) run(ctx context.Context, db DB) error {
 		f.Version = b.next(i, now)
 	}
 	for _, alike := range b.byKind(places) {
-		text, args := b.update(alike)
-		if err := few(args); err != nil {
-			return err
-		}
-		if _, err := mysqlserver.Exec(ctx, db, text, args...); err != nil {
-			return err
+		for _, some := range b.portions(alike) {
+			text, args := b.update(some)
+			if err := few(args); err != nil {
+				return err
+			}
+			if _, err := mysqlserver.Exec(ctx, db, text, args...); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/dblock-go/dblock/internal/mysqlserver"
@@ -87,7 +88,14 @@ func (room) Look(ctx context.Context, db DB, s engine.Spec) (engine.Facts, error
 	}
 	f.Odd = table.RowLocks(s.Table)
 	lines, err = mysqlserver.ShowOf(ctx, db, "SHOW INDEX FROM "+s.From)
+	if err != nil {
+		return f, err
+	}
 	f.Index = uniqueIndex(lines, s.Key)
+	lines, err = mysqlserver.ShowOf(ctx, db, "SELECT @@max_allowed_packet AS bytes")
+	if err == nil && len(lines) == 1 {
+		f.Most, err = strconv.Atoi(lines[0]["bytes"])
+	}
 	return f, err
 }
 

@@ -77,6 +77,7 @@ type Facts struct {
 	All   map[string]Column // by name, folded as the engine compares names; none: there is no such table
 	Index string            // the one by which the key is unique; empty: it is not
 	Rows  string            // the type of its rows; empty on MySQL and MariaDB
+	Most  int               // bytes that a statement may have; 0: no bound is known
 	Odd   string            // why rows of it can't be told apart by a unique index; empty: they can
 }
 
