@@ -3,10 +3,10 @@ package dblock
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"time"
 
 	"github.com/dblock-go/dblock/internal/clock"
+	"github.com/dblock-go/dblock/internal/pace"
 )
 
 // timed is a Locker whose time is not the machine's, such as dblocktest's: what is built on it goes by the same clock.
@@ -39,7 +39,7 @@ func sleep(ctx context.Context, c clock.Clock, d time.Duration) error {
 }
 
 // jittered is d give or take a half, so that processes don't act in step.
-func jittered(d time.Duration) time.Duration { return d/2 + rand.N(d+1) }
+func jittered(d time.Duration) time.Duration { return pace.Jitter(d) }
 
 // backoff is pauses that grow twofold from one try to the next.
 type backoff struct {

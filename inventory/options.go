@@ -97,7 +97,7 @@ type Options struct {
 
 	// Timeout bounds the work on one order or one merged batch, retries included. It also bounds how long an order or a change waits for
 	// a row that another transaction has locked. A caller can wait twice as long: behind the batch before its own, or, under the other
-	// strategies, while an order whose connection was lost is looked up. Default 10 s, at least 10 ms.
+	// strategies, while an order whose connection was lost is looked up. Default 10 s; 10 ms to 24 h.
 	Timeout time.Duration
 
 	// MaxQueue bounds how many orders may wait in this process; more are refused with
@@ -142,6 +142,7 @@ type Options struct {
 
 const (
 	minTimeout = 10 * time.Millisecond
+	maxTimeout = 24 * time.Hour
 	maxLatch   = 10 * time.Second
 	maxBatch   = 8192
 	maxBuckets = 1024
@@ -165,8 +166,8 @@ func (o Options) withDefaults() (Options, error) {
 	switch {
 	case !o.Strategy.known():
 		return o, &InvalidError{"Options.Strategy", fmt.Sprintf("%v; there are %v", o.Strategy, Strategies())}
-	case o.Timeout != 0 && o.Timeout < minTimeout:
-		return o, &InvalidError{"Options.Timeout", fmt.Sprintf("%v is shorter than %v", o.Timeout, minTimeout)}
+	case o.Timeout != 0 && (o.Timeout < minTimeout || o.Timeout > maxTimeout):
+		return o, &InvalidError{"Options.Timeout", fmt.Sprintf("%v is not within %v to %v", o.Timeout, minTimeout, maxTimeout)}
 	case o.Allotment < 0 || o.Allotment > MaxQty:
 		return o, &InvalidError{"Options.Allotment", fmt.Sprintf("%d is not within 0 to %d", o.Allotment, int64(MaxQty))}
 	case o.Allotment > 0 && o.Strategy != Merge:

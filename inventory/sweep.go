@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/pace"
 )
 
 // sweepBatch is how many expired reservations RunSweeper takes at once.
@@ -167,7 +167,7 @@ func (s *Store) RunSweeper(ctx context.Context, every time.Duration) error {
 			continue
 		}
 		select {
-		case <-time.After(every/2 + rand.N(every)):
+		case <-time.After(pace.Jitter(every)):
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

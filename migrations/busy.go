@@ -7,6 +7,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"time"
@@ -113,7 +114,7 @@ func (r *run) blocker(ctx context.Context, table string) string {
 func lockTimeout(ctx context.Context, on database.DBTxConn, d time.Duration, transaction bool) error {
 	var set string
 	return on.QueryRowContext(ctx, "SELECT pg_catalog.set_config('lock_timeout', $1::text, $2::boolean)",
-		fmt.Sprint(max(d.Milliseconds(), 1)), transaction).Scan(&set)
+		fmt.Sprint(min(max(d.Milliseconds(), 1), math.MaxInt32)), transaction).Scan(&set)
 }
 
 // settle sets what the run needs of the session, which is the host's: restore sets it back, or ends the connection.

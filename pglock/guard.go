@@ -23,7 +23,7 @@ type Guards struct {
 
 	// IdleTimeout is after how long the server ends a guarded transaction that is idle, where the
 	// host has set no idle_in_transaction_session_timeout: until then a client that hangs keeps
-	// others from taking the lease over. Default 10 s, at least 1 ms.
+	// others from taking the lease over. Default 10 s; 1 ms to 24 days.
 	IdleTimeout time.Duration
 }
 
@@ -37,7 +37,7 @@ func (g Guards) Guard(ctx context.Context, tx Tx, f dblock.Fence) error {
 	if idle <= 0 {
 		idle = 10 * time.Second
 	}
-	tag, err := g.exec(ctx, tx, guards[f.Mode], strconv.FormatInt(max(1, idle.Milliseconds()), 10), f.Key, f.Token, id(f.Handle))
+	tag, err := g.exec(ctx, tx, guards[f.Mode], strconv.FormatInt(max(1, min(idle, maxWait).Milliseconds()), 10), f.Key, f.Token, id(f.Handle))
 	return fenced(tag, err, fmt.Sprintf("lease %q with token %d", f.Key, f.Token))
 }
 

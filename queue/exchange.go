@@ -3,11 +3,11 @@ package queue
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"time"
 
 	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/pace"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
@@ -291,4 +291,4 @@ func (w *worker) failed(doing string, err error) {
 }
 
 // jitter is d, give or take a half.
-func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d+1) }
+func jitter(d time.Duration) time.Duration { return pace.Jitter(d) }

@@ -26,7 +26,7 @@ type Options struct {
 	// Label says for people who has the jobs that this process has: at most 255 bytes.
 	Label string
 
-	// Timeout bounds one exchange with the database. Default 10 s, at least 100 ms. A claim that takes longer is repeated for half as
+	// Timeout bounds one exchange with the database. Default 10 s; 100 ms to 24 h. A claim that takes longer is repeated for half as
 	// many jobs with four times the time, up to 30 s. Statements that promote and rescue jobs have twice the time when they are repeated.
 	Timeout time.Duration
 
@@ -55,7 +55,11 @@ type Options struct {
 	Log      *slog.Logger // what goes wrong behind the callers' backs; default: nothing
 }
 
-const maxHistory = 3650
+const (
+	maxHistory = 3650
+	minTimeout = 100 * time.Millisecond
+	longest    = 24 * time.Hour // a timeout, or until the next look
+)
 
 // Codec turns arguments into bytes and back. It must be safe for concurrent use.
 type Codec interface {
@@ -76,8 +80,8 @@ func (JSON) Decode(data []byte, into any) error { return json.Unmarshal(data, in
 // WithDefaults fills in the defaults and refuses what makes no sense. It is for the engine rooms.
 func (o Options) WithDefaults() (Options, error) {
 	switch {
-	case o.Timeout != 0 && o.Timeout < 100*time.Millisecond:
-		return o, &dblock.InvalidError{Field: "Options.Timeout", Reason: fmt.Sprintf("%v is shorter than 100ms", o.Timeout)}
+	case o.Timeout != 0 && (o.Timeout < minTimeout || o.Timeout > longest):
+		return o, &dblock.InvalidError{Field: "Options.Timeout", Reason: fmt.Sprintf("%v is not within %v to %v", o.Timeout, minTimeout, longest)}
 	case o.History < 0 || o.History > maxHistory:
 		return o, &dblock.InvalidError{Field: "Options.History", Reason: fmt.Sprintf("%d is not within 0 to %d days", o.History, maxHistory)}
 	case o.MaxQueue < 0:
@@ -139,14 +143,14 @@ type WorkerOptions struct {
 	Middleware []Middleware
 
 	// Rescue is how often it looks for jobs of processes that are gone, give or take a half, while it is the one that is elected for that.
-	// Default a third of Options.TTL, at least 100 ms; negative: it is never elected.
+	// Default a third of Options.TTL; 10 ms to 24 h; negative: it is never elected.
 	Rescue time.Duration
 
 	// Promote is how often it looks for jobs whose time has come, give or take a half, while it is the one that is elected for that.
 	// Default 200 ms; 10 ms to 1 min; negative: it is never elected.
 	Promote time.Duration
 
-	// Stats is how often Observer.Stats is told how the queues do, where that is set, give or take a half. Default 15 s, at least 100 ms.
+	// Stats is how often Observer.Stats is told how the queues do, where that is set, give or take a half. Default 15 s; 100 ms to 24 h.
 	Stats time.Duration
 }
 
@@ -166,17 +170,20 @@ func (o WorkerOptions) withDefaults(ttl time.Duration) (WorkerOptions, error) {
 			return o, &dblock.InvalidError{Field: "WorkerOptions." + n.field, Reason: fmt.Sprintf("%d is not within 1 to %d", n.is, n.bound)}
 		}
 	}
-	for field, d := range map[string]time.Duration{"Poll": o.Poll, "Promote": max(o.Promote, 10*time.Millisecond)} {
-		if d < 10*time.Millisecond || d > time.Minute {
-			return o, &dblock.InvalidError{Field: "WorkerOptions." + field, Reason: fmt.Sprintf("%v is not within 10ms to 1m", d)}
+	o.Rescue, o.Stats = cmp.Or(o.Rescue, ttl/3), cmp.Or(o.Stats, 15*time.Second)
+	for _, every := range []struct {
+		field           string
+		is, least, most time.Duration
+		off             bool // if it is negative
+	}{
+		{"Poll", o.Poll, 10 * time.Millisecond, time.Minute, false}, {"Promote", o.Promote, 10 * time.Millisecond, time.Minute, true},
+		{"Rescue", o.Rescue, 10 * time.Millisecond, longest, true}, {"Stats", o.Stats, 100 * time.Millisecond, longest, false},
+	} {
+		if off := every.off && every.is < 0; !off && (every.is < every.least || every.is > every.most) {
+			return o, &dblock.InvalidError{Field: "WorkerOptions." + every.field, Reason: fmt.Sprintf("%v is not within %v to %v", every.is, every.least, every.most)}
 		}
 	}
 	o.Timeout, o.Grace = cmp.Or(o.Timeout, time.Minute), max(cmp.Or(o.Grace, 10*time.Second), 0)
-	o.Rescue = cmp.Or(o.Rescue, max(ttl/3, 100*time.Millisecond))
-	o.Stats = cmp.Or(o.Stats, 15*time.Second)
-	if o.Stats < 100*time.Millisecond {
-		return o, &dblock.InvalidError{Field: "WorkerOptions.Stats", Reason: fmt.Sprintf("%v is shorter than 100ms", o.Stats)}
-	}
 	if o.Backoff == nil {
 		o.Backoff = defaultBackoff
 	}
@@ -186,12 +193,14 @@ func (o WorkerOptions) withDefaults(ttl time.Duration) (WorkerOptions, error) {
 var defaultBackoff = Exponential(time.Second, 6*time.Hour)
 
 // Exponential is a backoff of about first after the first attempt, and twice as long after each further one, up to most; each is longer
-// or shorter by up to a quarter, so that jobs that failed together come apart.
+// or shorter by up to a quarter, so that jobs that failed together come apart. A negative duration counts as 0, and one of more than
+// MaxDelay as that.
 func Exponential(first, most time.Duration) func(attempt int, err error) time.Duration {
+	first, most = min(max(first, 0), MaxDelay), min(max(most, 0), MaxDelay)
 	return func(attempt int, _ error) time.Duration {
 		d := most
-		if shift := max(attempt-1, 0); shift < 40 && first<<shift>>shift == first {
-			d = min(first<<shift, most)
+		if shift := max(attempt, 1) - 1; first <= most>>shift {
+			d = first << shift
 		}
 		return d - d/4 + rand.N(d/2+1)
 	}

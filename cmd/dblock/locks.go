@@ -17,13 +17,16 @@ type locksCmd struct {
 	databaseFlags
 	Session bool          `help:"Show locks that the server keeps for a connection (advisory and named locks), and not leases: by their keys where they are known, else by the server's numbers or names."`
 	JSON    bool          `name:"json" help:"Print JSON: a list, a lock each; times in milliseconds."`
-	Watch   time.Duration `placeholder:"EVERY" help:"Print it again and again, every so often, until it is interrupted."`
+	Watch   time.Duration `placeholder:"EVERY" help:"Print it again and again, every so often (at least 100ms), until it is interrupted."`
 }
+
+// leastWatch keeps a mistake from being a load.
+const leastWatch = 100 * time.Millisecond
 
 // Run prints what is held, by whom.
 func (c *locksCmd) Run(ctx context.Context, s streams) (err error) {
-	if c.Watch < 0 {
-		return fmt.Errorf("--watch: %v is negative", c.Watch)
+	if c.Watch != 0 && c.Watch < leastWatch {
+		return fmt.Errorf("--watch: %v is shorter than %v", c.Watch, leastWatch)
 	}
 	look, closeAll, err := c.looker(ctx, s.out)
 	if err != nil {

@@ -38,6 +38,7 @@ var contract = map[string]func(*testing.T, place){
 	"SweepsNoReadersAway":             sweepsNoReadersAway,
 	"AStolenLockIsLost":               aStolenLockIsLost,
 	"ALostMemberLosesAllAndJoinsAnew": aLostMemberLosesAll,
+	"HoldsForAnyTime":                 holdsForAnyTime,
 	"AcquiresAll":                     acquiresAll,
 	"RefusesBadSets":                  refusesBadSets,
 	"AllAreLost":                      allAreLost,

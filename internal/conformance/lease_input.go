@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"errors"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -165,4 +166,34 @@ func locksInASchema(t *testing.T, v *vault) {
 	}
 	release(t, lock)
 	release(t, there)
+}
+
+// holdsForAnyTime: an end is refused, or the lock has it, however far away.
+func holdsForAnyTime(t *testing.T, v place) {
+	l := v.process(t, LeaseOptions{})
+	for _, d := range []time.Duration{math.MinInt64, -1, 0, 1, time.Millisecond - 1} {
+		if lock, err := l.TryAcquire(t.Context(), "k", dblock.WithMaxHold(d)); !errors.Is(err, dblock.ErrInvalid) || lock != nil {
+			t.Errorf("for %v: %v", d, err)
+		}
+		lock := acquire(t, l, "k")
+		if err := lock.ExpireIn(t.Context(), d); !errors.Is(err, dblock.ErrInvalid) {
+			t.Errorf("ends in %v: %v", d, err)
+		}
+		release(t, lock)
+	}
+	for _, d := range []time.Duration{math.MaxInt64 / 2, math.MaxInt64 - 1, math.MaxInt64} {
+		for name, opts := range map[string][]dblock.Option{
+			"WithMaxHold": {dblock.WithMaxHold(d)}, "WithoutRenewal": {dblock.WithoutRenewal(d)}, "WithPermits": {dblock.WithMaxHold(d), dblock.WithPermits(1, 2)},
+		} {
+			lock, err := l.TryAcquire(t.Context(), "for "+name, opts...)
+			if err != nil {
+				t.Errorf("%s(%v): %v", name, d, err)
+				continue
+			}
+			if err := lock.ExpireIn(t.Context(), d); err != nil {
+				t.Errorf("%s(%v): ends in %v: %v", name, d, d, err)
+			}
+			release(t, lock)
+		}
+	}
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -255,7 +254,7 @@ func (l *Locker) untilRung(ctx context.Context, key string, t *turn, refused *db
 	case l.waits.hearing():
 		every = l.heardPoll(waited)
 	}
-	d := every/2 + rand.N(every)
+	d := pace.Jitter(every)
 	if refused.Remaining > 0 && l.isFirst(key, t) {
 		d = min(d, refused.Remaining+time.Millisecond)
 	}

@@ -3,7 +3,6 @@ package lease
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"time"
 
 	"github.com/dblock-go/dblock"
@@ -107,7 +106,7 @@ func (l *Locker) pause(ctx context.Context, b *bell, seen bool, refused *dblock.
 	case l.waits.hearing():
 		every = l.heardPoll(l.o.Clock.Now().Sub(b.began))
 	}
-	d := every/2 + rand.N(every)
+	d := pace.Jitter(every)
 	if refused.Remaining > 0 {
 		d = min(d, refused.Remaining+time.Millisecond)
 	}

@@ -354,7 +354,7 @@ func (l *Locker) untilNext(waited time.Duration) time.Duration {
 		every = pace.Interval(waited, l.o.Poll)
 	}
 	now := time.Now()
-	due := now.Add(every/2 + rand.N(every))
+	due := now.Add(pace.Jitter(every))
 	if hears {
 		return due.Sub(now)
 	}
