@@ -48,8 +48,9 @@ func (s *Store) reserveIn(ctx context.Context, caller engine.CallerTx, o order) 
 	return o.reservation(a.Value, began), a.Err
 }
 
-// decideIn decides an order in a caller's transaction. It waits for what others have locked. An order over its limit has the buyer's
-// expired holds swept and is decided again while its own rows stay locked: only the first decision waits, so no sweeps wait crosswise.
+// decideIn decides an order in a caller's transaction. It waits for what others have locked. An
+// order over its limit has the buyer's expired holds swept and is decided again while its own rows
+// stay locked: only the first decision waits, so no sweeps wait crosswise.
 func (s *Store) decideIn(ctx context.Context, tx engine.Tx, o order) (answer, error) {
 	ask := asked([]order{o})
 	ask.Wait, ask.WaitQuotas = true, true
@@ -77,8 +78,9 @@ func (s *Store) decideIn(ctx context.Context, tx engine.Tx, o order) (answer, er
 // sweptInTx bounds how many holds sweepIn gives back: their stock stays locked until the caller's transaction ends.
 const sweptInTx = 16
 
-// sweepIn gives back, in a caller's transaction, the expired holds of a buyer that count against some limits. It passes over holds with locked
-// rows. What can't be found or swept goes on counting. An error means that the transaction is of no use.
+// sweepIn gives back, in a caller's transaction, the expired holds of a buyer that count against
+// some limits. It passes over holds with locked rows. What can't be found or swept goes on
+// counting. An error means that the transaction is of no use.
 func (s *Store) sweepIn(ctx context.Context, tx engine.Tx, buyer string, of []engine.Quota) (swept bool, err error) {
 	due, err := tx.DueOf(ctx, []string{buyer}, dueScan)
 	if err != nil {
@@ -106,10 +108,12 @@ func (s *Store) sweepIn(ctx context.Context, tx engine.Tx, buyer string, of []en
 	return swept, nil
 }
 
-// errOfNoUse is for a hold that is locked, or counts against no limit of the order: it stays as it is.
+// errOfNoUse is for a hold that is locked, or counts against no limit of the order: it stays as it
+// is.
 var errOfNoUse = errors.New("inventory: to sweep this hold would not help the order")
 
-// unlessUsable returns the error of a sweep, or nil if the caller's transaction goes on without the sweep.
+// unlessUsable returns the error of a sweep, or nil if the caller's transaction goes on without the
+// sweep.
 func (s *Store) unlessUsable(err error) error {
 	switch is := s.fault(err); {
 	case errors.Is(err, errOfNoUse):

@@ -21,7 +21,8 @@ func (s *Store) together(ctx context.Context, orders []order, carefully bool) ([
 	return s.togetherAs(ctx, orders, carefully, &s.strangers)
 }
 
-// togetherAs takes buyers that this process does not know for new ones, unless strangers counts down.
+// togetherAs takes buyers that this process does not know for new ones, unless strangers counts
+// down.
 func (s *Store) togetherAs(ctx context.Context, orders []order, carefully bool, strangers *atomic.Int64) ([]answer, error) {
 	own := s.allotments.own.Load()
 	if len(orders) == 1 && orders[0].Limit == 0 && (own == 0 || s.engine.Ways().Together == nil) {

@@ -39,9 +39,10 @@ type Task struct {
 	// a quarter of a second later.
 	Delay time.Duration
 
-	// MaxAttempts is how often it is tried before it is given up. If a process is killed for the first time with the job, this counts as an
-	// attempt, begun or not. From then on, and of its last attempt, each beginning is recorded first, in one round trip more, and an attempt
-	// that never began does not count. Default 25, at most 1,000.
+	// MaxAttempts is how often it is tried before it is given up. If a process is killed for the
+	// first time with the job, this counts as an attempt, begun or not. From then on, and of its
+	// last attempt, each beginning is recorded first, in one round trip more, and an attempt that
+	// never began does not count. Default 25, at most 1,000.
 	MaxAttempts int
 
 	// Unique is a key that one job of the queue has at a time, from when it is enqueued until it has ended: done, cancelled or given up. Retries

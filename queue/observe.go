@@ -38,8 +38,8 @@ type Observer struct {
 	// them. It is what becomes of a process that stood still for longer than its TTL.
 	Lost func(queue string, jobs int)
 
-	// Rescued: processes are gone. So many of their jobs run again: after the backoff, or at once if their attempt is known not to have begun. The
-	// last attempts of dead had begun.
+	// Rescued: processes are gone. So many of their jobs run again: after the backoff, or at once
+	// if their attempt is known not to have begun. The last attempts of dead had begun.
 	Rescued func(again, dead int)
 
 	// Elected: a worker of this process looks after the queues from now on, or, with false, no more. After three failures in a

@@ -68,8 +68,9 @@ func aCallersTxCountsNoExpiredHold(t *testing.T, s *shop, begin begins) {
 	s.balanced(t)
 }
 
-// aSweepThatFailsLeavesTheRefusal has the sweep of a buyer's expired hold fail with a lock timeout: the order is refused for the limit, and
-// the transaction goes on. The control is the same order once the sweep passes.
+// aSweepThatFailsLeavesTheRefusal has the sweep of a buyer's expired hold fail with a lock timeout:
+// the order is refused for the limit, and the transaction goes on. The control is the same order
+// once the sweep passes.
 func aSweepThatFailsLeavesTheRefusal(t *testing.T, s *shop, begin begins) {
 	s.stock(t, "sale", 10)
 	hold := perBuyer("hold", "sale", "ann", 1)

@@ -71,9 +71,11 @@ func keysOpenElsewhereStallNobody(open int) func(t *testing.T, s *shop) {
 	}
 }
 
-// keysOpenElsewhereLockNoStock has crowds come to a Store with a hook, which decides with the stock locked. Many of the orders have keys
-// that another transaction writes. The client's side counts the statements that lock stock: as many as there are orders at most, since each
-// order meets its open key once with the stock locked. A search of the open keys under that lock would take about twice as many.
+// keysOpenElsewhereLockNoStock has crowds come to a Store with a hook, which decides with the stock
+// locked. Many of the orders have keys that another transaction writes. The client's side counts
+// the statements that lock stock: as many as there are orders at most, since each order meets its
+// open key once with the stock locked. A search of the open keys under that lock would take about
+// twice as many.
 func keysOpenElsewhereLockNoStock(t *testing.T, s *shop) {
 	const open, free, rounds = 50, 20, 3
 	dialer := &faultconn.Dialer{Watch: "Stock :many"} // of LockStock and LockFreeStock, by the names in their comments

@@ -10,10 +10,11 @@ import (
 	"github.com/dblock-go/dblock/inventory"
 )
 
-// aRefusalInAHundredCostsFewTrips sends crowds of a hundred orders, in which one order is not sold: it asks for too much, was sold by
-// another process, or its buyer has bought there. The round trips are counted on the client's side, beside those of crowds in which all
-// are sold. A batch that decided its orders again for the sake of one, or one by one, would take many more. On Postgres a trigger counts
-// how often limits are written: once an order, also in batches that read them first.
+// aRefusalInAHundredCostsFewTrips sends crowds of a hundred orders, in which one order is not sold:
+// it asks for too much, was sold by another process, or its buyer has bought there. The round trips
+// are counted on the client's side, beside those of crowds in which all are sold. A batch that
+// decided its orders again for the sake of one, or one by one, would take many more. On Postgres a
+// trigger counts how often limits are written: once an order, also in batches that read them first.
 func aRefusalInAHundredCostsFewTrips(t *testing.T, s *shop) {
 	const waves, perWave = 30, 100
 	quotaWrites := func() int64 { return 0 }

@@ -182,8 +182,9 @@ func aBeginningProvesItsClaim(t *testing.T, d *desk) {
 	}
 }
 
-// Processes die again and again with jobs that they claimed and did not begin. Of each job's attempts one is lost at most; the others count
-// from their beginnings. The control forgets that beginnings are recorded: then more are lost.
+// Processes die again and again with jobs that they claimed and did not begin. Of each job's
+// attempts one is lost at most; the others count from their beginnings. The control forgets that
+// beginnings are recorded: then more are lost.
 func anAttemptCountsFromItsBeginning(t *testing.T, d *desk) {
 	const deaths, most = 4, 4
 	q := d.open(t, queue.Options{})
@@ -240,7 +241,8 @@ func (d *desk) claimsForTheDead(t *testing.T) {
 	d.exec(t, "DELETE FROM dblock_queue_ready")
 }
 
-// beginsAndDies has another process begin all jobs, as the given attempt, and has it taken for dead.
+// beginsAndDies has another process begin all jobs, as the given attempt, and has it taken for
+// dead.
 func (d *desk) beginsAndDies(t *testing.T, q *queue.Queue, jobs, attempt int) {
 	t.Helper()
 	zombie := d.open(t, queue.Options{TTL: time.Hour})

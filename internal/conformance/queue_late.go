@@ -58,9 +58,10 @@ func findsWhatWasCommittedLate(t *testing.T, d *desk) {
 	d.empty(t)
 }
 
-// Transactions enqueue early and commit late, while a worker works on a backlog from where it claimed last. Each late job begins within the
-// second after which a claim looks from the start, or within 20 times what a claim took, if claims take long. The worker's own log tells how
-// long they took, so that a busy machine makes no difference.
+// Transactions enqueue early and commit late, while a worker works on a backlog from where it
+// claimed last. Each late job begins within the second after which a claim looks from the start, or
+// within 20 times what a claim took, if claims take long. The worker's own log tells how long they
+// took, so that a busy machine makes no difference.
 func findsLateJobsBesideABacklog(t *testing.T, d *desk) {
 	const backlog, late = 10_000, 20
 	var mu sync.Mutex

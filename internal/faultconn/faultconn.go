@@ -137,7 +137,8 @@ func (d *Dialer) Writes() int {
 	return d.writes
 }
 
-// Watched is how many writes had the text Watch, since the first dial. A statement that was prepared before is sent without its text.
+// Watched is how many writes had the text Watch, since the first dial. A statement that was
+// prepared before is sent without its text.
 func (d *Dialer) Watched() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()

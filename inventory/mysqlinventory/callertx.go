@@ -63,7 +63,8 @@ func (t callerTx) Move(ctx context.Context, fn func(engine.MoveTx) error) error 
 	return t.below(ctx, "dblock_sweep", func() error { return fault.NoWrite(fn(&moveTx{d: t.d, on: t.on})) })
 }
 
-// below runs fn below a savepoint. Another one of the same name would replace it. After a deadlock the server has rolled back all of the transaction, and there is none.
+// below runs fn below a savepoint. Another one of the same name would replace it. After a deadlock
+// the server has rolled back all of the transaction, and there is none.
 func (t callerTx) below(ctx context.Context, savepoint string, fn func() error) error {
 	if _, err := t.on.ExecContext(ctx, "SAVEPOINT "+savepoint); err != nil {
 		if errors.Is(err, sql.ErrTxDone) {

@@ -67,7 +67,8 @@ func (t callerTx) Move(ctx context.Context, fn func(engine.MoveTx) error) error 
 	return t.below(ctx, func() error { return fault.NoWrite(fn(callerMoveTx{t})) })
 }
 
-// below runs fn below a savepoint. One below another is ended before that, so that the same name will do.
+// below runs fn below a savepoint. One below another is ended before that, so that the same name
+// will do.
 func (t callerTx) below(ctx context.Context, fn func() error) error {
 	if _, err := t.on.Exec(ctx, "savepoint dblock_reserve"); err != nil {
 		if errors.Is(err, pgx.ErrTxClosed) || errors.Is(err, sql.ErrTxDone) || pgfault.Code(err) == pgfault.NoTransaction {

@@ -11,8 +11,9 @@ import (
 	"github.com/dblock-go/dblock/inventory/pginventory"
 )
 
-// TestCallersTxsSweepNotCrosswise has two buyers with expired holds on the same two SKUs order in a transaction each. A trigger keeps both
-// in their first sweep until the other waits, too. No transaction may meet a deadlock, as its one order is all that it writes.
+// TestCallersTxsSweepNotCrosswise has two buyers with expired holds on the same two SKUs order in a
+// transaction each. A trigger keeps both in their first sweep until the other waits, too. No
+// transaction may meet a deadlock, as its one order is all that it writes.
 func TestCallersTxsSweepNotCrosswise(t *testing.T) {
 	t.Parallel()
 	cart := func(buyer string) inventory.Cart {

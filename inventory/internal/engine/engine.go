@@ -342,10 +342,12 @@ var ErrTxReadOnly = errors.New("the transaction is read-only")
 
 // Tx is a caller's transaction, known to be one of the engine's.
 type Tx interface {
-	// Decide does what Transact does, below a savepoint: an error, or a plan of nothing, leaves the transaction as it was. ErrTxEnded
-	// where it has ended. If decide says again, it reads again and decides again, with all locks kept. decide may call DueOf and Move.
+	// Decide does what Transact does, below a savepoint: an error, or a plan of nothing, leaves the
+	// transaction as it was. ErrTxEnded where it has ended. If decide says again, it reads again
+	// and decides again, with all locks kept. decide may call DueOf and Move.
 	Decide(ctx context.Context, ask Ask, decide func(Books) (plan Plan, again bool, err error)) error
-	// DueOf is that of Engine, as the transaction sees it. After an error the transaction goes on, unless the server has ended it.
+	// DueOf is that of Engine, as the transaction sees it. After an error the transaction goes on,
+	// unless the server has ended it.
 	DueOf(ctx context.Context, buyers []string, limit int) (map[string][]string, error)
 	// Move does what Move of Engine does, below a savepoint, and makes nothing new. It passes over every row that is locked, whatever
 	// fn asks for. An error leaves the transaction as it was. ErrTxEnded where it has ended.

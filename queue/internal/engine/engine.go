@@ -178,9 +178,10 @@ type Engine interface {
 	// Exchange is one transaction, of READ COMMITTED.
 	Exchange(ctx context.Context, x *Exchange) (Exchanged, error)
 
-	// BeginJobs records that jobs of a member begin their next attempts: Orphan.Begun is Orphan.Attempt + 1. It waits for no row. begun are
-	// recorded: while it is under way nothing takes their claims away. locked are not, as another transaction has locked the rows of the jobs
-	// or of their claims. The claims of all others are not the member's.
+	// BeginJobs records that jobs of a member begin their next attempts: Orphan.Begun is
+	// Orphan.Attempt + 1. It waits for no row. begun are recorded: while it is under way nothing
+	// takes their claims away. locked are not, as another transaction has locked the rows of the
+	// jobs or of their claims. The claims of all others are not the member's.
 	BeginJobs(ctx context.Context, m member.ID, jobs []Place) (begun, locked []ID, err error)
 
 	// Standing is how many of some jobs have not ended.
