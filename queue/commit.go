@@ -100,7 +100,11 @@ func (r *run) clearUp(failed error) error {
 	r.rollback() // what was not committed is not to keep the row locked
 	for n := 0; ; n++ {
 		ctx, cancel := context.WithTimeout(context.Background(), q.o.Timeout/2)
-		stands, err := q.engine.Await(ctx, r.task.ID)
+		stands := false
+		err := q.lookups.do(ctx, func() (err error) {
+			stands, err = q.engine.Await(ctx, r.task.ID)
+			return err
+		})
 		cancel()
 		switch {
 		case err == nil && stands:
@@ -108,7 +112,9 @@ func (r *run) clearUp(failed error) error {
 		case err == nil:
 			return nil
 		}
-		q.trouble("looking for a job whose commit got no answer", err)
+		if n%restsToTell == 0 || !q.engine.IsLocked(err) {
+			q.trouble("looking for a job whose commit got no answer", err)
+		}
 		if !sleep(r.task.of.of.ctx, jitter(min(10*time.Millisecond<<min(n, 10), time.Second))) {
 			return fmt.Errorf("%w: no answer came to the COMMIT of a job, and it could not be looked for: %w", dblock.ErrOutcomeUnknown, failed)
 		}

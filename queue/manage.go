@@ -20,6 +20,9 @@ func (q *Queue) Retry(ctx context.Context, id ID) error {
 	ctx, cancel := context.WithTimeout(ctx, q.o.Timeout)
 	defer cancel()
 	revived, err := q.revive(ctx, []engine.ID{engine.ID(id)})
+	for n := 0; n < reviveRests && q.engine.IsLocked(err) && rest(ctx, n); n++ {
+		revived, err = q.revive(ctx, []engine.ID{engine.ID(id)})
+	}
 	if err != nil {
 		return err
 	}
@@ -40,11 +43,16 @@ func (q *Queue) Retry(ctx context.Context, id ID) error {
 
 func (q *Queue) revive(ctx context.Context, ids []engine.ID) (revived int, err error) {
 	err = q.again(ctx, "retrying dead jobs", func(ctx context.Context) (err error) {
-		revived, err = q.engine.Revive(ctx, ids)
-		return err
+		return q.managing.do(ctx, func() (err error) {
+			revived, err = q.engine.Revive(ctx, ids)
+			return err
+		})
 	})
 	return revived, err
 }
+
+// reviveRests is how often Retry rests while the unique key is locked: about 150 ms in all.
+const reviveRests = 4
 
 const reviveStep = 200 // dead jobs that one statement retries
 
@@ -168,43 +176,63 @@ func (q *Queue) endWaiting(ctx context.Context, id ID, end func(engine.Record, *
 ) (State, error) {
 	ctx, cancel := context.WithTimeout(ctx, q.o.Timeout)
 	defer cancel()
+	rests := 0
 	for n := 0; n < moves; n++ {
-		r, err := q.find(ctx, id)
-		if err != nil {
-			return 0, err
-		}
-		done := false
-		switch r.State {
-		case engine.Finished, engine.Cancelled, engine.GivenUp:
-			return 0, fmt.Errorf("%w: %v has ended: it was %v", ErrNoJob, id, State(r.State))
-		case engine.Ready, engine.Scheduled, engine.Retrying, engine.Blocked:
-			p := engine.Place{Claim: q.ids.next(1)[0], Job: r.ID, Keyed: r.UniqueKey != "" || r.GroupKey != ""}
-			x := &engine.Exchange{Member: member.NewID(), Take: &engine.Take{Claim: p.Claim, Job: r}, Closed: []engine.ID{p.Claim}}
-			end(r, x, p)
-			var got engine.Exchanged
-			got, err = q.engine.Exchange(ctx, x)
-			done = got.Finished+got.Buried > 0
-			if done && err == nil {
-				q.observeEnd(r, x)
+		var r engine.Record
+		var x *engine.Exchange
+		var done, found bool
+		err := q.managing.do(ctx, func() (err error) {
+			if r, err = q.find(ctx, id); err != nil {
+				return err
 			}
-			if done && p.Keyed { // another one of its group may be ready now
-				q.announce(r.Queue)
-			}
-		case engine.Claimed, engine.Dead:
-			done, err = others(ctx, r)
-		}
+			found = true
+			x, done, err = q.endOnce(ctx, r, end, others)
+			return err
+		})
 		switch {
-		case err != nil && q.engine.IsLocked(err) && sleep(ctx, jitter(firstRest)): // it waits for its key, and not as one that moves
+		case err != nil && !found:
+			return 0, err
+		case err != nil && q.engine.IsLocked(err) && rest(ctx, rests): // it waits for a row, and does not count as one that moves
 			n--
+			rests++
+		case errors.Is(err, ErrNoJob):
+			return 0, err
 		case errors.Is(err, ErrState):
 			return State(r.State), err
 		case err != nil && q.fault(err) != fault.Retry:
 			return State(r.State), q.explain(err, "ending a job")
 		case err == nil && done:
+			if x != nil {
+				q.observeEnd(r, x)
+			}
 			return State(r.State), nil
 		}
 	}
 	return 0, fmt.Errorf("%w: job %v moves all the time: ask again", dblock.ErrBusy, id)
+}
+
+// endOnce is one try of endWaiting. It returns what has ended a job that waited. done is false if
+// the job has moved.
+func (q *Queue) endOnce(ctx context.Context, r engine.Record, end func(engine.Record, *engine.Exchange, engine.Place),
+	others func(context.Context, engine.Record) (done bool, err error),
+) (x *engine.Exchange, done bool, err error) {
+	switch r.State {
+	case engine.Finished, engine.Cancelled, engine.GivenUp:
+		return nil, false, fmt.Errorf("%w: %v has ended: it was %v", ErrNoJob, ID(r.ID), State(r.State))
+	case engine.Ready, engine.Scheduled, engine.Retrying, engine.Blocked:
+		p := engine.Place{Claim: q.ids.next(1)[0], Job: r.ID, Keyed: r.UniqueKey != "" || r.GroupKey != ""}
+		x = &engine.Exchange{Member: member.NewID(), Take: &engine.Take{Claim: p.Claim, Job: r}, Closed: []engine.ID{p.Claim}}
+		end(r, x, p)
+		got, err := q.engine.Exchange(ctx, x)
+		done = got.Finished+got.Buried > 0
+		if done && p.Keyed { // another one of its group may be ready now
+			q.announce(r.Queue)
+		}
+		return x, done, err
+	case engine.Claimed, engine.Dead:
+		done, err = others(ctx, r)
+	}
+	return nil, done, err
 }
 
 const purgeStep = 1000 // jobs that one statement drops

@@ -40,6 +40,8 @@ type Queue struct {
 	claims     claimSet
 	reconciled *member.Life // the last one whose claims are looked after
 	election   election
+	managing   few                      // Cancel, Discard and Retry
+	lookups    few                      // of commits that got no answer
 	promotedAt time.Time                // when jobs without a group were looked at whose time had come
 	locked     map[engine.Group]bool    // groups that the last promotion found locked
 	patience   map[string]time.Duration // of statements that pass over many rows, by what they do: see patiently
@@ -58,7 +60,7 @@ func New(e engine.Engine, o Options) (*Queue, error) {
 		return nil, err
 	}
 	q := &Queue{engine: e, o: o, member: member.New(e, mo), handlers: make(map[string]*handler), unknown: make(map[string]time.Time), workers: make(map[*worker]struct{}),
-		patience: make(map[string]time.Duration), steps: make(map[string]step)}
+		patience: make(map[string]time.Duration), steps: make(map[string]step), managing: newFew(), lookups: newFew()}
 	q.ending, q.end = context.WithCancel(context.Background())
 	q.recorded, q.unrecord = context.WithCancel(context.Background())
 	q.teller = newTeller(func(ctx context.Context, news []engine.News) error {

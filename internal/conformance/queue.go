@@ -144,6 +144,8 @@ func (e Queue) Run(t *testing.T) {
 		"EndsOfDelayedJobsTakeNoPlaces":    endsOfDelayedJobsTakeNoPlaces,
 		"CancelledJobsLeaveTheirPlaces":    cancelledJobsLeaveTheirPlaces,
 		"ABurialSentTwiceFreesNoKeys":      aBurialSentTwiceFreesNoKeys,
+		"LockedKeysHoldFewConnections":     lockedKeysHoldFewConnections,
+		"LostCommitsHoldFewConnections":    lostCommitsHoldFewConnections,
 		"DiscardsRetriesAndPurges":         discardsRetriesAndPurges,
 		"OneOfManyEndsAJob":                oneOfManyEndsAJob,
 		"RefusesBadQuestions":              refusesBadQuestions,

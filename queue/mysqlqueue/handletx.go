@@ -61,12 +61,10 @@ func (d *database) Begin(ctx context.Context) (*sql.Tx, engine.Work, error) {
 
 // Await is a transaction, so that no default of the session's can be in the way.
 func (d *database) Await(ctx context.Context, job engine.ID) (stands bool, err error) {
-	err = patiently(ctx, func() error {
-		return d.inTx(ctx, func(on mysqldb.DBTX) (commit bool, err error) {
-			found, err := d.q.AwaitJob(ctx, on, job[:])
-			stands = len(found) > 0
-			return false, err
-		})
+	err = d.inTx(ctx, func(on mysqldb.DBTX) (commit bool, err error) {
+		found, err := d.q.AwaitJob(ctx, on, job[:])
+		stands = len(found) > 0
+		return false, err
 	})
 	return stands, err
 }

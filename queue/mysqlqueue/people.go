@@ -207,10 +207,10 @@ func (*database) IsLocked(err error) bool { return mysqlfault.IsLocked(err) }
 
 // Forget deletes the row.
 func (d *database) Forget(ctx context.Context, job engine.ID) (found bool, err error) {
-	err = d.written(ctx, func(on mysqldb.DBTX) error {
+	err = d.inTx(ctx, func(on mysqldb.DBTX) (commit bool, err error) {
 		n, err := d.q.ForgetDead(ctx, on, job[:])
 		found = n > 0
-		return err
+		return found, err
 	})
 	return found, err
 }
@@ -231,10 +231,10 @@ func (d *database) Purge(ctx context.Context, queue string, age time.Duration, m
 
 // AskToCancel is one statement.
 func (d *database) AskToCancel(ctx context.Context, m member.ID, claim, job engine.ID) (held bool, err error) {
-	err = d.written(ctx, func(on mysqldb.DBTX) error {
+	err = d.inTx(ctx, func(on mysqldb.DBTX) (commit bool, err error) {
 		n, err := d.q.AskToCancel(ctx, on, m[:], claim[:], job[:])
 		held = n > 0
-		return err
+		return held, err
 	})
 	return held, err
 }

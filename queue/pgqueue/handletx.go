@@ -5,7 +5,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/queue"
 	"github.com/dblock-go/dblock/queue/internal/engine"
@@ -47,8 +46,8 @@ func (d *database) Begin(ctx context.Context) (pgx.Tx, engine.Work, error) {
 
 // Await is a transaction, so that no default of the session's can be in the way.
 func (d *database) Await(ctx context.Context, job engine.ID) (stands bool, err error) {
-	err = d.inTx(ctx, func(on pgdb.DBTX) (commit bool, err error) {
-		found, err := d.q.AwaitJob(ctx, on, uuid(job))
+	err = d.inPgxTx(ctx, engine.LongWait, func(tx pgx.Tx) (commit bool, err error) {
+		found, err := d.q.AwaitJob(ctx, d.on(tx), uuid(job))
 		stands = len(found) > 0
 		return false, err
 	})

@@ -139,11 +139,8 @@ func (d *database) findEnded(ctx context.Context, job engine.ID) (r engine.Recor
 
 // Revive is one statement, which waits for the row of a unique key for a moment only.
 func (d *database) Revive(ctx context.Context, jobs []engine.ID) (revived int, err error) {
-	err = d.inTx(ctx, func(on pgdb.DBTX) (commit bool, err error) {
-		if _, err := on.Exec(ctx, waitBriefly); err != nil {
-			return false, err
-		}
-		n, err := d.q.Revive(ctx, on, uuids(jobs))
+	err = d.inPgxTx(ctx, engine.BriefWait, func(tx pgx.Tx) (commit bool, err error) {
+		n, err := d.q.Revive(ctx, d.on(tx), uuids(jobs))
 		revived = int(n)
 		return n > 0, err
 	})
@@ -153,16 +150,17 @@ func (d *database) Revive(ctx context.Context, jobs []engine.ID) (revived int, e
 	return revived, nil
 }
 
-// waitBriefly bounds what the transaction waits for a lock.
-const waitBriefly = "SET LOCAL lock_timeout = '200ms'"
-
 // IsLocked tells that it waited for longer.
 func (*database) IsLocked(err error) bool { return pgfault.IsLocked(err) }
 
 // Forget deletes the row.
-func (d *database) Forget(ctx context.Context, job engine.ID) (bool, error) {
-	n, err := d.q.ForgetDead(ctx, d.on(d.pool), uuid(job))
-	return n > 0, err
+func (d *database) Forget(ctx context.Context, job engine.ID) (found bool, err error) {
+	err = d.inPgxTx(ctx, engine.LongWait, func(tx pgx.Tx) (commit bool, err error) {
+		n, err := d.q.ForgetDead(ctx, d.on(tx), uuid(job))
+		found = n > 0
+		return found, err
+	})
+	return found, err
 }
 
 // Purge goes along the index of the times.
@@ -171,9 +169,13 @@ func (d *database) Purge(ctx context.Context, queue string, age time.Duration, m
 	return int(n), err
 }
 
-// AskToCancel is one statement.
+// AskToCancel is one statement, which waits briefly for the claim.
 func (d *database) AskToCancel(ctx context.Context, m member.ID, claim, job engine.ID) (held bool, err error) {
-	return d.q.AskToCancel(ctx, d.on(d.pool), uuid(claim), id(m), uuid(job))
+	err = d.inPgxTx(ctx, engine.LongWait, func(tx pgx.Tx) (commit bool, err error) {
+		held, err = d.q.AskToCancel(ctx, d.on(tx), uuid(claim), id(m), uuid(job))
+		return held, err
+	})
+	return held, err
 }
 
 // Cancels goes along the key.

@@ -124,14 +124,23 @@ func (x *Exchange) LocksKeys() bool {
 // admitted has none: its end touches no group, and not even a row that appears meanwhile.
 func (x *Exchange) LeavesGroups() bool { return x.Take == nil || x.Take.Job.Admitted }
 
-// RowWait is how long it waits for the row of a unique key, a group, or a job that ends; then IsLocked of its error. A claim waits as long:
-// for other members that end jobs of the same group, but not for a transaction that stays open.
+// RowWait is how long it waits for the row of a unique key, a group, or a job that ends; then
+// IsLocked of its error. A claim, and the end of a job that waits, take BriefWait.
 func (x *Exchange) RowWait() time.Duration {
-	if x.Ask != nil && x.LocksKeys() {
-		return 5 * time.Millisecond
+	if x.Take != nil || x.Ask != nil && x.LocksKeys() {
+		return BriefWait
 	}
-	return 50 * time.Millisecond
+	return LongWait
 }
+
+const (
+	// BriefWait is enough for other members that end jobs of the same group. It is not enough for a
+	// transaction that stays open.
+	BriefWait = 5 * time.Millisecond
+
+	// LongWait is how long a statement waits that has no connection to spare.
+	LongWait = 50 * time.Millisecond
+)
 
 // IsEmpty tells that there is nothing to say, and nothing to ask for.
 func (x *Exchange) IsEmpty() bool {
@@ -187,7 +196,8 @@ type Engine interface {
 	// Standing is how many of some jobs have not ended.
 	Standing(ctx context.Context, jobs []ID) (int, error)
 
-	// Await waits for whoever is about to end a job, and tells whether it has not ended.
+	// Await waits briefly for a transaction that is about to end a job, and tells whether it has
+	// not ended. IsLocked of its error: it still may.
 	Await(ctx context.Context, job ID) (stands bool, err error)
 
 	// Holders is who has the unique keys of some jobs, in their order; zero: nobody.

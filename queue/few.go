@@ -1,0 +1,35 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/fault"
+)
+
+// few lets a few calls at a time use the database. It is for calls that may meet locked rows, and
+// of which there may be many: each rests without a connection, and asks again. All others of the
+// process have the rest of the connections meanwhile.
+type few chan struct{}
+
+const atOnce = 2
+
+func newFew() few { return make(few, atOnce) }
+
+// do runs f when its turn has come.
+func (s few) do(ctx context.Context, f func() error) error {
+	select {
+	case s <- struct{}{}:
+	case <-ctx.Done():
+		return fmt.Errorf("%w: other calls wait for locked rows: %w", dblock.ErrBusy, fault.NoWrite(ctx.Err()))
+	}
+	defer func() { <-s }()
+	return f()
+}
+
+// rest waits before a call is made again for the nth time that met a locked row. It returns false
+// if ctx has ended.
+func rest(ctx context.Context, n int) bool {
+	return sleep(ctx, jitter(min(firstRest<<min(n, 10), longestRest)))
+}
