@@ -24,10 +24,26 @@ func half(err error, written bool) error {
 	return &partial{err}
 }
 
+// batchLocked is an error of a batch that met a locked row and wrote nothing. The batch is split to find the one with that row.
+type batchLocked struct{ error }
+
+func (e *batchLocked) Unwrap() error { return e.error }
+
+// ofBatch is the error of a statement for a batch of that size.
+func ofBatch(err error, size int) error {
+	if size > 1 && mysqlfault.IsLocked(err) {
+		return &batchLocked{err}
+	}
+	return err
+}
+
 // Fault tells what an error means.
 func (*engine) Fault(err error) fault.Fault {
 	var part *partial
+	var locked *batchLocked
 	switch {
+	case errors.As(err, &locked):
+		return fault.Poison
 	case errors.As(err, &part):
 		return fault.Lost
 	case errors.Is(err, errLocked):

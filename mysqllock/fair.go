@@ -7,6 +7,7 @@ import (
 	"errors"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
+	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/member"
 )
@@ -183,7 +184,7 @@ func (e *engine) dropTicket(ctx context.Context, key string, ticket int64) (drop
 // holds is passed on by itself, as each may go to another waiter.
 func (e *engine) PassOn(ctx context.Context, backs []lease.Back) ([]lease.Returned, error) {
 	if err := e.withdraw(ctx, lease.MayWait(backs)); err != nil {
-		return nil, err
+		return nil, ofBatch(err, len(backs))
 	}
 	answers := make([]lease.Returned, len(backs))
 	held, err := e.heldOf(ctx, backs)
@@ -257,6 +258,8 @@ func (e *engine) withdraw(ctx context.Context, backs []lease.Back) error {
 	for _, r := range rows {
 		args = append(args, r.LeaseKey, r.Ticket)
 	}
-	_, _, err = e.change(ctx, repeated(mysqldb.DropTickets, len(rows)), args)
-	return err
+	return fault.NoWrite(e.bounded(ctx, withoutWaiting, func(on mysqldb.DBTX) error {
+		_, err := on.ExecContext(ctx, repeated(mysqldb.DropTickets, len(rows)), args...)
+		return err
+	}))
 }

@@ -4,7 +4,9 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/lease"
+	"github.com/dblock-go/dblock/internal/member"
 )
 
 // TestPassesNothingOnBesideReaders gives back a key that was granted over its readers, while a call waits with a ticket. It
@@ -30,6 +32,35 @@ func TestPassesNothingOnBesideReaders(t *testing.T) {
 		r.ok(err)
 		if turn.Token != 0 || turn.Held || !turn.Shared || !turn.Waits {
 			r.Errorf("a waiter beside readers: %+v", turn)
+		}
+	})
+}
+
+// TestALockedTicketFailsAlone: another transaction has locked a ticket. The batch that withdraws it is split, so a release beside it
+// takes place.
+func TestALockedTicketFailsAlone(t *testing.T) {
+	each(t, plain, func(r rig) {
+		us := r.join("us")
+		waits, held := lease.Ask{Key: "locked", Handle: member.NewID()}, lease.Ask{Key: "free", Handle: member.NewID()}
+		r.acquire(us, lease.Ask{Key: "locked", Handle: member.NewID()}, held)
+		_, err := r.Enqueue(r.ctx, us, []lease.Ask{waits})
+		r.ok(err)
+		tx, err := r.db.BeginTx(r.ctx, nil)
+		r.ok(err)
+		defer func() { _ = tx.Rollback() }()
+		_, err = tx.ExecContext(r.ctx, "SELECT ticket FROM dblock_ticket FOR UPDATE")
+		r.ok(err)
+		withdrawn, released := lease.Back{Key: "locked", Handle: waits.Handle}, lease.Back{Key: "free", Handle: held.Handle}
+		if _, err := r.PassOn(r.ctx, []lease.Back{withdrawn, released}); err == nil || r.Fault(err) != fault.Poison {
+			r.Errorf("a batch with a locked ticket: %v, want an error that splits it", err)
+		}
+		if _, err := r.PassOn(r.ctx, []lease.Back{withdrawn}); err == nil || r.Fault(err) != fault.Busy {
+			r.Errorf("the withdrawal of a locked ticket: %v, want a busy row", err)
+		}
+		got, err := r.PassOn(r.ctx, []lease.Back{released})
+		r.ok(err)
+		if !got[0].Freed {
+			r.Errorf("the other release: %+v", got)
 		}
 	})
 }

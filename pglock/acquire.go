@@ -26,7 +26,7 @@ func (e *engine) Acquire(ctx context.Context, by lease.By, asks []lease.Ask) ([]
 }
 
 func (e *engine) acquireMany(ctx context.Context, by lease.By, asks []lease.Ask, together bool) ([]lease.Answer, error) {
-	p := pgdb.AcquireLeasesParams{MemberID: id(by.Member), Beat: by.Beat, LockTimeout: batchTimeout(ctx, asks), Together: together, InTurn: asks[0].InTurn}
+	p := pgdb.AcquireLeasesParams{MemberID: id(by.Member), Beat: by.Beat, LockTimeout: batchTimeout(ctx, len(asks)), Together: together, InTurn: asks[0].InTurn}
 	for _, a := range asks {
 		p.LeaseKeys = append(p.LeaseKeys, a.Key)
 		p.Handles = append(p.Handles, id(a.Handle))
@@ -37,7 +37,7 @@ func (e *engine) acquireMany(ctx context.Context, by lease.By, asks []lease.Ask,
 	p.Labels, p.Datas, p.HoldUs, p.Detached = details(asks)
 	rows, err := e.q.AcquireLeases(ctx, e.on(e.pool), p)
 	if err != nil && !together {
-		err = ofBatch(err, asks)
+		err = ofBatch(err, len(asks))
 	}
 	if err != nil {
 		return nil, err

@@ -40,8 +40,8 @@ const longestWait = time.Second
 
 // batchTimeout is lockTimeout for a batch, which waits for a row that another transaction is making, as all of its asks
 // do. It gives up soon, and is split: a single ask waits for longer.
-func batchTimeout(ctx context.Context, asks []lease.Ask) string {
-	if len(asks) == 1 {
+func batchTimeout(ctx context.Context, size int) string {
+	if size == 1 {
 		return lockTimeout(ctx)
 	}
 	return batchWait

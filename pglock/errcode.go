@@ -4,7 +4,6 @@ import (
 	"errors"
 
 	"github.com/dblock-go/dblock/internal/fault"
-	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/pgfault"
 )
 
@@ -13,9 +12,9 @@ type batchLocked struct{ error }
 
 func (e *batchLocked) Unwrap() error { return e.error }
 
-// ofBatch is the error of a statement for a batch.
-func ofBatch(err error, asks []lease.Ask) error {
-	if len(asks) > 1 && pgfault.IsLocked(err) {
+// ofBatch is the error of a statement for a batch of that size.
+func ofBatch(err error, size int) error {
+	if size > 1 && pgfault.IsLocked(err) {
 		return &batchLocked{err}
 	}
 	return err

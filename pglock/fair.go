@@ -61,8 +61,8 @@ func (e *engine) Serve(ctx context.Context, key string, gone member.ID) (bool, e
 func (e *engine) PassOn(ctx context.Context, backs []lease.Back) ([]lease.Returned, error) {
 	keys, handles := keysAndHandles(lease.MayWait(backs))
 	if len(keys) > 0 {
-		if _, err := e.q.WithdrawTickets(ctx, e.on(e.pool), keys, handles, lockTimeout(ctx)); err != nil {
-			return nil, err
+		if _, err := e.q.WithdrawTickets(ctx, e.on(e.pool), keys, handles, batchTimeout(ctx, len(backs))); err != nil {
+			return nil, ofBatch(err, len(backs))
 		}
 	}
 	keys, handles = keysAndHandles(backs)

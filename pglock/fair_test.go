@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/testdb"
@@ -60,6 +61,50 @@ func TestPassesNothingOnBesideReaders(t *testing.T) {
 	ok(err)
 	if turn.Token != 0 || turn.Held || !turn.Shared || !turn.Waits {
 		t.Errorf("a waiter beside readers: %+v", turn)
+	}
+}
+
+// TestALockedTicketFailsAlone: another transaction has locked a ticket. The batch that withdraws it is split, so a release beside it
+// takes place.
+func TestALockedTicketFailsAlone(t *testing.T) {
+	t.Parallel()
+	pool := testdb.Postgres(t)
+	ok := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	db := stdlib.OpenDBFromPool(pool)
+	defer func() { _ = db.Close() }()
+	_, err := migrations.Up(t.Context(), db, migrations.Options{})
+	ok(err)
+	e := &engine{pool: pool}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	us := lease.By{Member: member.NewID()}
+	ok(e.Join(ctx, us.Member, "us", time.Hour))
+	waits, held := lease.Ask{Key: "locked", Handle: member.NewID()}, lease.Ask{Key: "free", Handle: member.NewID()}
+	_, err = e.Acquire(ctx, us, []lease.Ask{{Key: "locked", Handle: member.NewID()}, held})
+	ok(err)
+	_, err = e.Enqueue(ctx, us, []lease.Ask{waits})
+	ok(err)
+	tx, err := db.BeginTx(ctx, nil)
+	ok(err)
+	defer func() { _ = tx.Rollback() }()
+	_, err = tx.ExecContext(ctx, "SELECT ticket FROM dblock_ticket FOR UPDATE")
+	ok(err)
+	withdrawn, released := lease.Back{Key: "locked", Handle: waits.Handle}, lease.Back{Key: "free", Handle: held.Handle}
+	if _, err := e.PassOn(ctx, []lease.Back{withdrawn, released}); err == nil || e.Fault(err) != fault.Poison {
+		t.Errorf("a batch with a locked ticket: %v, want an error that splits it", err)
+	}
+	if _, err := e.PassOn(ctx, []lease.Back{withdrawn}); err == nil || e.Fault(err) != fault.Busy {
+		t.Errorf("the withdrawal of a locked ticket: %v, want a busy row", err)
+	}
+	got, err := e.PassOn(ctx, []lease.Back{released})
+	ok(err)
+	if !got[0].Freed {
+		t.Errorf("the other release: %+v", got)
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 
 // AcquireShared is one statement, whatever the size of the batch.
 func (e *engine) AcquireShared(ctx context.Context, by lease.By, asks []lease.Ask) ([]lease.Answer, error) {
-	p := pgdb.AcquireSharedParams{MemberID: id(by.Member), Beat: by.Beat, LockTimeout: batchTimeout(ctx, asks)}
+	p := pgdb.AcquireSharedParams{MemberID: id(by.Member), Beat: by.Beat, LockTimeout: batchTimeout(ctx, len(asks))}
 	for _, a := range asks {
 		p.LeaseKeys, p.Handles = append(p.LeaseKeys, a.Key), append(p.Handles, id(a.Handle))
 	}
@@ -21,7 +21,7 @@ func (e *engine) AcquireShared(ctx context.Context, by lease.By, asks []lease.As
 	p.Labels, p.Datas, p.HoldUs, p.Detached = details(asks)
 	rows, err := e.q.AcquireShared(ctx, e.on(e.pool), p)
 	if err != nil {
-		return nil, ofBatch(err, asks)
+		return nil, ofBatch(err, len(asks))
 	}
 	var found answered
 	for _, r := range rows {
