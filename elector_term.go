@@ -45,7 +45,7 @@ func (e *Elector) lead(
 	}
 	why := context.Cause(t.ctx)
 	if why == nil { // fn may have learnt of the loss a moment before t.ctx did
-		why = context.Cause(lock.Context())
+		why = lock.lostError()
 	}
 	switch {
 	case why == nil && !t.tells(err):

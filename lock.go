@@ -108,6 +108,7 @@ func (l *Lock) RunUnder(ctx context.Context, f func(context.Context) error) erro
 
 // lostError is nil while the lock is held. A released lock has the reason Released.
 func (l *Lock) lostError() error {
+	l.held.hold.Check()
 	l.held.mu.Lock()
 	defer l.held.mu.Unlock()
 	switch {
@@ -172,8 +173,9 @@ func (l *Lock) ExpireIn(ctx context.Context, d time.Duration) error {
 // guarded transaction is still open, it is nil too: the lock has ended for this process, and the
 // release is repeated in the background until the database confirms it.
 //
-// Errors: a *LostError (ErrLost) where the lock had been lost before. What was done under it may then
-// not have been done alone. A session lock counts as lost unless the server confirms within a second
+// Errors: a *LostError (ErrLost) if the lock had been lost before. What was done under it may then
+// not have been done alone. Release compares ValidUntil with the clock, and the server's answer says
+// whether the lock was still held: of a Quorum, on a majority of the nodes. A session lock counts as lost unless the server confirms within a second
 // that it was held until now.
 func (l *Lock) Release(ctx context.Context) error {
 	if ctx == nil { // a panic here would keep the lock
@@ -189,6 +191,9 @@ type Hold interface {
 	Fences() []Fence
 	ValidUntil() time.Time
 	ExpireIn(ctx context.Context, d time.Duration) error
+
+	// Check loses the lock if ValidUntil has passed. A process that was stopped may run on before its timers do.
+	Check()
 
 	// Release is called once, when nobody uses the lock any more, also where it was lost before. It
 	// bounds itself.
@@ -244,6 +249,7 @@ func (h *held) enter(ctx context.Context, l *Lock) {
 
 // leave ends one Lock; the last one releases the hold.
 func (h *held) leave(ctx context.Context, l *Lock) error {
+	h.hold.Check()
 	h.mu.Lock()
 	l.end(errReleased)
 	h.refs = slices.DeleteFunc(h.refs, func(ref *Lock) bool { return ref == l })

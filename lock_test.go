@@ -15,6 +15,7 @@ type idleHold struct{}
 func (idleHold) Fences() []dblock.Fence                        { return nil }
 func (idleHold) ValidUntil() time.Time                         { return time.Time{} }
 func (idleHold) ExpireIn(context.Context, time.Duration) error { return nil }
+func (idleHold) Check()                                        {}
 func (idleHold) Release(context.Context, bool)                 {}
 
 // TestContextAskedForLate: a lock's context tells of its end, whether it was asked for before that or after.

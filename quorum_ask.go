@@ -147,7 +147,7 @@ func (a *asked) giveUp(ctx context.Context) error {
 	back := make(chan struct{})
 	a.q.tasks.Go(func() {
 		defer close(back)
-		a.q.releaseAll(ctx, a.nodes)
+		a.q.releaseAll(ctx, present(a.nodes))
 	})
 	select {
 	case <-back:

@@ -37,6 +37,7 @@ type promptHold struct{ until func() time.Time }
 func (promptHold) Fences() []dblock.Fence                        { return nil }
 func (h promptHold) ValidUntil() time.Time                       { return h.until() }
 func (promptHold) ExpireIn(context.Context, time.Duration) error { return nil }
+func (promptHold) Check()                                        {}
 func (promptHold) Release(context.Context, bool)                 {}
 
 func quorumOfPrompt(t *testing.T, until func() time.Time) *dblock.Quorum {

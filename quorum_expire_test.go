@@ -41,6 +41,7 @@ type endHold struct {
 func (h endHold) Fences() []dblock.Fence                        { return nil }
 func (h endHold) ValidUntil() time.Time                         { return h.until }
 func (h endHold) ExpireIn(context.Context, time.Duration) error { return h.n.expire() }
+func (h endHold) Check()                                        {}
 func (h endHold) Release(context.Context, bool)                 {}
 
 // onEndNodes runs f with a lock of three endNodes.

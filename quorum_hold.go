@@ -154,6 +154,9 @@ func (h *quorumHold) validUntil() (time.Time, Reason) {
 	return end, tips.why
 }
 
+// Check loses the lock if its time is up.
+func (h *quorumHold) Check() { h.check() }
+
 // check loses the lock when its time is up, and comes back when it may be.
 func (h *quorumHold) check() {
 	if tell := h.judge(); tell != nil {
@@ -290,32 +293,42 @@ func (h *quorumHold) lose(why Reason) (tell func()) {
 	}
 }
 
-// Release hands the lock off to the next caller of this process, or gives it back on all nodes.
-func (h *quorumHold) Release(ctx context.Context, lost bool) {
+// Release hands the lock off to the next caller of this process, or gives it back on all nodes. If a majority of them did
+// not have it any more, it was lost.
+func (h *quorumHold) Release(ctx context.Context, _ bool) {
 	held := h.stop(Released)
 	handed := held && h.q.handOff(h)
+	stolen := false
 	if !handed {
-		h.giveBack(ctx)
+		stolen = h.giveBack(ctx) && held
 	}
 	if held && !handed {
 		h.q.released(h.waiter)
 	}
-	lasted := h.q.clock.Now().Sub(h.began)
+	lasted, o := h.q.clock.Now().Sub(h.began), &h.q.o.Observer
+	if stolen {
+		h.tell(Stolen)
+	}
 	h.q.drop(h)
-	if released := h.q.o.Observer.Released; released != nil && !lost {
-		released(h.key, lasted)
+	switch {
+	case stolen && o.Lost != nil:
+		o.Lost(h.key, lasted, Stolen)
+	case held && !stolen && o.Released != nil:
+		o.Released(h.key, lasted)
 	}
 }
 
-// giveBack releases what the nodes have granted, once, and forgets a hold that has ended.
-func (h *quorumHold) giveBack(ctx context.Context) {
+// giveBack releases what the nodes have granted, once, and forgets a hold that has ended. few tells that no majority of the
+// nodes had it still.
+func (h *quorumHold) giveBack(ctx context.Context) (few bool) {
 	h.back.Do(func() {
 		h.mu.Lock()
-		nodes := h.nodes // none joins any more
+		nodes := present(h.nodes) // none joins any more
 		h.mu.Unlock()
-		h.q.releaseAll(ctx, nodes)
+		few = len(nodes)-h.q.releaseAll(ctx, nodes) < h.q.majority
 		h.q.drop(h)
 	})
+	return few
 }
 
 // drop forgets a lock that nobody uses any more.
@@ -332,7 +345,14 @@ func (q *Quorum) drop(h *quorumHold) {
 	}
 }
 
-// releaseAll gives back what nodes have granted. One that does not answer in time goes on doing so in the background.
-func (q *Quorum) releaseAll(ctx context.Context, nodes []*Lock) {
-	q.each(context.WithoutCancel(ctx), present(nodes), func(ctx context.Context, node *Lock) error { return node.Release(ctx) })
+// releaseAll gives back what nodes have granted, and counts those that had lost it. One that does not answer in time goes on
+// doing so in the background.
+func (q *Quorum) releaseAll(ctx context.Context, nodes []*Lock) (lost int) {
+	errs := q.each(context.WithoutCancel(ctx), nodes, func(ctx context.Context, node *Lock) error { return node.Release(ctx) })
+	for _, err := range errs {
+		if errors.Is(err, ErrLost) {
+			lost++
+		}
+	}
+	return lost
 }

@@ -81,6 +81,7 @@ func (e Lease) Run(t *testing.T) {
 		"ARefusedGuardEndsTheLock":        aRefusedGuardEndsTheLock,
 		"ACrowdIsVerified":                aCrowdIsVerified,
 		"ABlockedHostKeepsNoLock":         aBlockedHostKeepsNoLock,
+		"APauseBeforeARelease":            aPauseBeforeARelease,
 		"AReaderCutAnywhere":              aReaderCutAnywhere,
 		"AReadersEndCutAnywhere":          aReadersEndCutAnywhere,
 		"AWaitForReadersCutAnywhere":      aWaitForReadersCutAnywhere,

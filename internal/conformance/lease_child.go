@@ -25,18 +25,19 @@ const (
 )
 
 const (
-	guardedWrites   = "guarded"
-	unguardedWrites = "unguarded"
-	raisedWrites    = "raised"
-	holdsCrowd      = "crowd"
-	staysInGuard    = "in a guarded transaction"
-	staysUnbounded  = "in one that nothing bounds"
-	waitsFairly     = "waits with a ticket"
-	guardedTerms    = "guarded terms"
-	unguardedTerms  = "unguarded terms"
-	countsOnIt      = "counts on it"
-	churns          = "churns"
-	churnsFairly    = "churns with tickets"
+	guardedWrites    = "guarded"
+	unguardedWrites  = "unguarded"
+	raisedWrites     = "raised"
+	holdsCrowd       = "crowd"
+	staysInGuard     = "in a guarded transaction"
+	staysUnbounded   = "in one that nothing bounds"
+	waitsFairly      = "waits with a ticket"
+	guardedTerms     = "guarded terms"
+	unguardedTerms   = "unguarded terms"
+	countsOnIt       = "counts on it"
+	churns           = "churns"
+	churnsFairly     = "churns with tickets"
+	releasesWhenTold = "releases when told"
 
 	excludesRandomly = "excludes randomly"
 	entersUnasked    = "enters unasked"
@@ -66,6 +67,8 @@ func (e Lease) Main() {
 		err = e.countOn(dsn)
 	case churns, churnsFairly:
 		err = e.churnAsTold(dsn, mode)
+	case releasesWhenTold:
+		err = e.releaseWhenTold(dsn, os.Getenv(holderKey))
 	case excludesRandomly, entersUnasked:
 		err = e.excludeAtRandom(dsn, mode == entersUnasked)
 	}

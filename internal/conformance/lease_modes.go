@@ -103,6 +103,27 @@ var modeCalls = map[string]func(*testing.T, modeCase){
 		release(t, lock)
 		release(t, lock)
 	},
+	"a release of what was taken away says so": func(t *testing.T, m modeCase) {
+		lock := m.held(t)
+		fences := lock.Fences()
+		f := fences[len(fences)-1] // of a set one key is enough
+		if err := m.b.ForceRelease(t.Context(), f.Key, f.Token); err != nil {
+			t.Fatal(err)
+		}
+		next := acquire(t, m.b, f.Key, m.whole...)
+		endedFor(t, lock.Release(t.Context()), dblock.Stolen)
+		endedFor(t, lock.Release(t.Context()), dblock.Stolen)
+		release(t, next)
+		m.isFree(t)
+	},
+	"a release of what an operator has released says so": func(t *testing.T, m modeCase) {
+		lock := m.held(t)
+		if f := lock.Fences()[0]; m.b.ForceRelease(t.Context(), f.Key, f.Token) != nil {
+			t.Fatal("not released")
+		}
+		endedFor(t, lock.Release(t.Context()), dblock.Stolen)
+		m.isFree(t)
+	},
 	"a release works under a context that has ended": func(t *testing.T, m modeCase) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()

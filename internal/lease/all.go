@@ -185,7 +185,8 @@ func (l *Locker) sendReadersOff(ctx context.Context, key string) (refused *dbloc
 	lock, err := l.tryAlone(ctx, dblock.Request{Key: key})
 	switch {
 	case err == nil:
-		return nil, lock.Release(ctx)
+		_ = lock.Release(ctx) // if it was lost, there are no readers either
+		return nil, nil
 	case errors.As(err, &refused):
 		return refused, nil
 	}

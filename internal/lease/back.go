@@ -17,32 +17,40 @@ const foreground = time.Second
 const promptly = 3
 
 // giveBack releases what was granted. Where the server does not confirm it soon, or the row is locked, by a guarded
-// transaction for example, the reconciler goes on with it.
-func (l *Locker) giveBack(ctx context.Context, life *member.Life, backs ...Back) {
+// transaction for example, the reconciler goes on with it. missing tells that the database did not have all of it any more
+// when it was first asked. After an attempt without an answer that is not known: it may have released it.
+func (l *Locker) giveBack(ctx context.Context, life *member.Life, backs ...Back) (missing bool) {
 	ctx, cancel := context.WithTimeout(ctx, foreground)
 	defer cancel()
+	certain := true
 	for n := range promptly {
-		if l.gaveBack(ctx, backs) {
-			return
+		got, lacks, err := l.gaveBack(ctx, backs)
+		certain = certain && err == nil
+		missing = certain && (missing || lacks)
+		if err == nil && !stands(got) {
+			return missing
 		}
 		if l.sleep(ctx, time.Millisecond<<n) != nil {
 			break
 		}
 	}
 	l.reconciler.add(life, l.o.Fair, true, backs...)
+	return missing
 }
 
-func (l *Locker) gaveBack(ctx context.Context, backs []Back) bool {
+func (l *Locker) gaveBack(ctx context.Context, backs []Back) (got Returned, missing bool, err error) {
 	r := returningOf(l.o.Fair, backs)
 	if r.set != nil {
-		got, err := releaseSet(ctx, l.engine, r.set)
-		return err == nil && !stands(got)
+		return releaseSet(ctx, l.engine, r.set)
 	}
-	got, err := l.release.Do(ctx, r)
-	return err == nil && !stands(got)
+	got, err = l.release.Do(ctx, r)
+	return got, err == nil && isMissing(got), err
 }
 
 func stands(r Returned) bool { return r.Stood && !r.Freed }
+
+// isMissing tells that the database did not have a lease when it was asked to release it.
+func isMissing(r Returned) bool { return !r.Stood && !r.Freed }
 
 // doubt releases what an acquisition without an answer may have been granted.
 func (l *Locker) doubt(life *member.Life, backs ...Back) {

@@ -25,21 +25,22 @@ const ownTurn = time.Second
 // mostAlone is after how many hand-overs a process asks again, which was alone whenever it asked.
 const mostAlone = 256
 
-// handOver gives a lease to the next one in line, in one statement; false where it is to be given back. Only the
-// database knows whether other processes wait, and is asked when the process has had its turn.
-func (l *Locker) handOver(ctx context.Context, h *hold) bool {
+// handOver gives a lease to the next one in line, in one statement; false if it is to be given back. It is certain that
+// the lease is then as it was, unless the statement has failed. Only the database knows whether other processes wait, and
+// is asked when the process has had its turn.
+func (l *Locker) handOver(ctx context.Context, h *hold) (handed, certain bool) {
 	if !h.life.Alive() {
-		return false
+		return false, true
 	}
 	next := l.nextInLine(h)
 	if next == nil {
-		return false
+		return false, true
 	}
 	if l.hadItsTurn(h) && l.waits.others(ctx, h.key(), h.life) {
 		l.mu.Lock()
 		l.lines[h.key()].after = true
 		l.mu.Unlock()
-		return false
+		return false, true
 	}
 	g := reply{ask: l.asked(next.request), life: h.life, sent: l.o.Clock.Now()}.given()
 	g.ask.Instead, g.ask.Contended = h.fences[0].Handle, false
@@ -54,13 +55,13 @@ func (l *Locker) handOver(ctx context.Context, h *hold) bool {
 		l.mu.Lock()
 		next.asked = false
 		l.mu.Unlock()
-		return false
+		return false, err == nil
 	}
 	g.Answer = answer
 	if !l.deliver(next, g) {
 		l.giveBack(ctx, g.life, g.back())
 	}
-	return true
+	return true, true
 }
 
 // nextInLine is who stands behind a hold. Until it has its turn it does not know what becomes of it.

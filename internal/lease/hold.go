@@ -109,6 +109,22 @@ func (h *hold) ValidUntil() time.Time {
 	return until
 }
 
+// Check loses a hold whose time is up.
+func (h *hold) Check() {
+	if !h.detached {
+		if why, over := h.life.Over(); over {
+			go h.lose(why)()
+			return
+		}
+	}
+	h.mu.Lock()
+	until := h.until
+	h.mu.Unlock()
+	if !until.IsZero() && clock.Past(h.l.o.Clock.Now(), until) {
+		go h.lose(dblock.Ended)()
+	}
+}
+
 // stop ends the hold for this process, once; false if it had ended before.
 func (h *hold) stop(why dblock.Reason) bool {
 	h.mu.Lock()
@@ -121,6 +137,13 @@ func (h *hold) stop(why dblock.Reason) bool {
 		h.timer.Stop()
 	}
 	return true
+}
+
+// ended tells whether the hold has ended, lost or released.
+func (h *hold) ended() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.why != ""
 }
 
 // lose ends a lock that is lost. Those who stand in line may ask at once. tell calls the Observer, which may block: a
@@ -149,23 +172,35 @@ func (h *hold) tellLost(why dblock.Reason) func() {
 // held is for how long the lock has been held.
 func (h *hold) held() time.Duration { return h.l.o.Clock.Now().Sub(h.began) }
 
-// Release hands the lease over to the next one of this process, or gives it back.
-func (h *hold) Release(ctx context.Context, lost bool) {
+// Release hands the lease over to the next one of this process, or gives it back. If the server did not have it any more,
+// it was lost.
+func (h *hold) Release(ctx context.Context, _ bool) {
 	h.forget()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), foreground)
 	defer cancel()
 	stood := h.stop(dblock.Released)
-	handed := stood && h.l.handOver(ctx, h)
+	handed, certain := false, true
+	if stood {
+		handed, certain = h.l.handOver(ctx, h)
+	}
+	stolen := false
 	if !handed { // what was lost may still be ours at the server
-		h.l.giveBack(ctx, h.life, h.backs()...)
+		stolen = h.l.giveBack(ctx, h.life, h.backs()...) && stood && certain
 		for _, f := range h.fences {
 			h.l.waits.ring(f.Key)
 		}
 	}
 	held := h.held()
+	if stolen {
+		h.tell(dblock.Stolen)
+	}
 	h.l.vacate(h)
 	h.l.drop(h)
-	if released := h.l.o.Observer.Released; released != nil && !lost {
+	released := h.l.o.Observer.Released
+	switch {
+	case stolen:
+		h.tellLost(dblock.Stolen)()
+	case stood && released != nil:
 		released(h.key(), held)
 	}
 }

@@ -289,34 +289,35 @@ func releaseOf(e Engine, mode dblock.Mode, fair bool) func(context.Context, []Ba
 }
 
 // releaseSet releases all of a set that is still ours, in a statement of its own. A part of a set is never released: a
-// waiter could acquire that part, and wait for the rest.
-func releaseSet(ctx context.Context, e Engine, set []Back) (Returned, error) {
+// waiter could acquire that part, and wait for the rest. missing tells that a part was not ours any more.
+func releaseSet(ctx context.Context, e Engine, set []Back) (all Returned, missing bool, err error) {
 	got, err := e.ReleaseAll(ctx, set)
 	if err != nil {
-		return Returned{}, err
+		return Returned{}, false, err
 	}
 	return Returned{
 		Freed: slices.ContainsFunc(got, func(r Returned) bool { return r.Freed }) && !slices.ContainsFunc(got, stands),
 		Stood: slices.ContainsFunc(got, func(r Returned) bool { return r.Stood }),
-	}, nil
+	}, slices.ContainsFunc(got, isMissing), nil
 }
 
 // releaseBatch is one statement for each kind, and one for each set. A batch may have a key more than once. An exclusive
-// lease of a key is released once in a statement; PassOn takes all handles of a key at once.
+// lease of a key is released once in a statement; PassOn takes all handles of a key at once. A statement that fails after
+// others is the error of what it carried: to send those again would find nothing of what they have released.
 func releaseBatch(ctx context.Context, e Engine, batch []returning) ([]merge.Answer[Returned], error) {
 	answers := make([]merge.Answer[Returned], len(batch))
 	left := make([]int, len(batch))
 	for i := range batch {
 		left[i] = i
 	}
-	for len(left) > 0 {
+	for sent := false; len(left) > 0; sent = true {
 		first := batch[left[0]]
 		if first.set != nil {
-			got, err := releaseSet(ctx, e, first.set)
-			if err != nil {
+			got, _, err := releaseSet(ctx, e, first.set)
+			if err != nil && !sent {
 				return nil, err
 			}
-			answers[left[0]].Value = got
+			answers[left[0]] = merge.Answer[Returned]{Value: got, Err: err}
 			left = left[1:]
 			continue
 		}
@@ -336,11 +337,13 @@ func releaseBatch(ctx context.Context, e Engine, batch []returning) ([]merge.Ans
 			backs[n] = batch[i].Back
 		}
 		got, err := releaseOf(e, first.Mode, first.fair)(ctx, backs)
-		if err != nil {
+		if err != nil && !sent {
 			return nil, err
 		}
 		for n, i := range now {
-			answers[i].Value = got[n]
+			if answers[i].Err = err; err == nil {
+				answers[i].Value = got[n]
+			}
 		}
 		left = later
 	}

@@ -71,6 +71,16 @@ func (l *Life) judge() (alive bool, tell func()) {
 	return alive, tell
 }
 
+// Over tells whether this life has ended, and why; like Alive it ends one whose time is up.
+func (l *Life) Over() (why dblock.Reason, over bool) {
+	if l.Alive() {
+		return "", false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.why, true
+}
+
 // Lost tells whether this life may not be trusted any more. Unlike Alive it ends nothing.
 func (l *Life) Lost() bool {
 	l.mu.Lock()

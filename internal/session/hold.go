@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/clock"
 )
 
 // hold is one lock that a caller has: of a slot, or of a session of its own.
@@ -43,6 +44,13 @@ func (h *hold) Fences() []dblock.Fence { return nil }
 
 // ValidUntil is until when this process may believe that the server still knows the connection.
 func (h *hold) ValidUntil() time.Time { return h.s.trustedUntil() }
+
+// Check ends the session of a hold whose time is up.
+func (h *hold) Check() {
+	if clock.Past(time.Now(), h.ValidUntil()) {
+		h.s.lose(dblock.Disconnected)
+	}
+}
 
 // ExpireIn is not to be had.
 func (h *hold) ExpireIn(context.Context, time.Duration) error {
