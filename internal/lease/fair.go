@@ -169,14 +169,14 @@ func (l *Locker) awaitTurn(ctx context.Context, r dblock.Request, t *turn, began
 			}
 			switch {
 			case err != nil: // the ticket stands: look again later
-			case state.Token != 0:
+			case state.Token != 0 && (t.ask.Detached || t.life.Alive()):
 				got := t.reply
 				got.Answer, got.sent = state.Answer, state.sent
 				if got.ask.Hold > 0 {
 					got.ask.Hold = max(state.Left, 1) // 0 is without an end
 				}
 				return &got, nil
-			case !state.Waits || !t.life.Alive():
+			case state.Token != 0 || !state.Waits || !t.life.Alive(): // what was granted has ended with the member
 				return nil, nil
 			}
 			if err == nil {

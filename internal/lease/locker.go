@@ -182,6 +182,7 @@ func ended(refused *dblock.HeldError, why error) error {
 
 // Close refuses further calls, ends the contexts of all locks, and waits until they are released.
 func (l *Locker) Close(ctx context.Context) error {
+	defer l.deafen()
 	l.mu.Lock()
 	if l.empty == nil {
 		l.closed = true
@@ -216,7 +217,6 @@ func (l *Locker) Close(ctx context.Context) error {
 	for _, acquire := range append(l.acquires[:], l.inTurn) {
 		errs = append(errs, acquire.Close(ctx))
 	}
-	l.deafen()
 	return errors.Join(append(errs, l.tickets.Close(ctx), l.release.Close(ctx))...)
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/member"
 )
 
 // A lock may end without its holder: an operator releases it, or the database loses the grant in a failover. A heartbeat
@@ -26,8 +27,9 @@ func (l *Locker) verify() {
 	l.mu.Lock()
 	byMode := make(map[dblock.Mode][]*hold)
 	for h := range l.holds {
-		mode := h.fences[0].Mode
-		byMode[mode] = append(byMode[mode], h)
+		if mode := h.fences[0].Mode; !h.ended() {
+			byMode[mode] = append(byMode[mode], h)
+		}
 	}
 	l.mu.Unlock()
 	for _, holds := range byMode {
@@ -49,10 +51,8 @@ func (l *Locker) verifyMode(holds []*hold) {
 		ctx, cancel := context.WithTimeout(l.ending, min(l.bound(), longestRead))
 		defer cancel()
 		ours, err := l.engine.Holding(ctx, backs)
-		for i := 0; err == nil && i < len(ours); i++ {
-			if !ours[i] {
-				go of[i].lose(l.whyGone(ctx, of[i]))() // nothing, if it was released meanwhile
-			}
+		if err == nil {
+			l.loseMissing(ctx, of, ours)
 		}
 		backs, of = backs[:0], of[:0]
 	}
@@ -69,12 +69,35 @@ func (l *Locker) verifyMode(holds []*hold) {
 	}
 }
 
-// whyGone is why a hold is not ours any more: its member may be gone, which its heartbeat has not noticed yet.
-func (l *Locker) whyGone(ctx context.Context, h *hold) dblock.Reason {
-	if !h.detached {
-		if gone, err := l.engine.Evict(ctx, h.life.ID); gone && err == nil {
-			return dblock.Evicted
+// loseMissing loses the holds that are not ours any more, but for those that were released meanwhile. It asks the database
+// once for each life why.
+func (l *Locker) loseMissing(ctx context.Context, holds []*hold, ours []bool) {
+	asked := make(map[*member.Life]dblock.Reason)
+	var tells []func()
+	for i, h := range holds {
+		if i >= len(ours) || ours[i] {
+			continue
 		}
+		why := dblock.Stolen
+		if !h.detached {
+			if asked[h.life] == "" {
+				asked[h.life] = l.whyGone(ctx, h.life)
+			}
+			why = asked[h.life]
+		}
+		tells = append(tells, h.lose(why))
+	}
+	go func() {
+		for _, tell := range tells {
+			tell()
+		}
+	}()
+}
+
+// whyGone is why what a life held is not ours any more: its member may be gone, which its heartbeat has not noticed yet.
+func (l *Locker) whyGone(ctx context.Context, life *member.Life) dblock.Reason {
+	if gone, err := l.engine.Evict(ctx, life.ID); gone && err == nil {
+		return dblock.Evicted
 	}
 	return dblock.Stolen
 }
