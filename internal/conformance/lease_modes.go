@@ -31,8 +31,16 @@ var leaseModes = map[string]leaseMode{
 // modeCase is a lock of one mode, and two processes.
 type modeCase struct {
 	leaseMode
-	a, b Leases
-	key  string
+	place place
+	a, b  Leases
+	key   string
+}
+
+// alone is the case with a process a of its own: no other test's call shares a statement with its calls.
+func (m modeCase) alone(t *testing.T) modeCase {
+	t.Helper()
+	m.a = m.place.process(t, LeaseOptions{Label: "a"})
+	return m
 }
 
 // keys are what is held: of a set two.
@@ -104,7 +112,7 @@ var modeCalls = map[string]func(*testing.T, modeCase){
 		release(t, lock)
 	},
 	"a release of what was taken away says so": func(t *testing.T, m modeCase) {
-		lock := m.held(t)
+		lock := m.alone(t).held(t)
 		fences := lock.Fences()
 		f := fences[len(fences)-1] // of a set one key is enough
 		if err := m.b.ForceRelease(t.Context(), f.Key, f.Token); err != nil {
@@ -117,7 +125,7 @@ var modeCalls = map[string]func(*testing.T, modeCase){
 		m.isFree(t)
 	},
 	"a release of what an operator has released says so": func(t *testing.T, m modeCase) {
-		lock := m.held(t)
+		lock := m.alone(t).held(t)
 		if f := lock.Fences()[0]; m.b.ForceRelease(t.Context(), f.Key, f.Token) != nil {
 			t.Fatal("not released")
 		}
@@ -250,7 +258,7 @@ func eachModeKeepsItsPromises(t *testing.T, p place) {
 		for call, test := range modeCalls {
 			t.Run(mode+"/"+call, func(t *testing.T) {
 				t.Parallel()
-				test(t, modeCase{of, a, b, fmt.Sprint(mode, " ", strings.ReplaceAll(call, " ", "_"))})
+				test(t, modeCase{of, p, a, b, fmt.Sprint(mode, " ", strings.ReplaceAll(call, " ", "_"))})
 			})
 		}
 	}
