@@ -174,7 +174,7 @@ func showsPermits(t *testing.T, p place) {
 		t.Error(err)
 	}
 	release(t, acquire(t, l, "k", dblock.WithPermits(5, 5)))
-	release(t, two) // it knows of nothing
+	endedFor(t, two.Release(t.Context()), dblock.Stolen) // it knew of nothing
 }
 
 // neverMoreThanPermitted counts who holds permits at once, in several processes; the control counts those who take none.

@@ -322,8 +322,8 @@ func showsReaders(t *testing.T, p place) {
 		t.Error(err)
 	}
 	release(t, acquire(t, l, "k"))
-	release(t, reads) // it knows of nothing
-	release(t, other)
+	endedFor(t, reads.Release(t.Context()), dblock.Stolen) // it knew of nothing
+	endedFor(t, other.Release(t.Context()), dblock.Stolen)
 }
 
 // readersDontWait lets a crowd of one process read at once: none of them ends before all have begun.
