@@ -115,9 +115,13 @@ func (c *lockCmd) run(ctx context.Context, s streams, lock *dblock.Lock, argv []
 		Env: append(environWithout("DBLOCK_DATABASE"), "DBLOCK_KEY="+fence.Key, "DBLOCK_TOKEN="+strconv.FormatInt(fence.Token, 10),
 			"DBLOCK_HANDLE="+hex.EncodeToString(fence.Handle[:]), "DBLOCK_MODE="+fence.Mode.String()),
 		ValidUntil: lock.ValidUntil, Slack: c.slack(), Grace: c.Grace,
-		Left: func(pids []int) {
-			_, _ = fmt.Fprintf(s.err, "dblock: the command has ended, but processes that it started still run: %v; %s is held until they end\n",
-				pids, printable(c.Key))
+		Left: func(n int, pids []int) {
+			more := ""
+			if n > len(pids) {
+				more = fmt.Sprintf(" and %d more", n-len(pids))
+			}
+			_, _ = fmt.Fprintf(s.err, "dblock: the command has ended, but processes that it started still run: %v%s; %s is held until they end\n",
+				pids, more, printable(c.Key))
 		},
 	})
 	if err == nil && status != 0 {

@@ -230,7 +230,7 @@ func (g *guarded) act() {
 	}
 	if !g.left.IsZero() && now.After(g.left) {
 		g.left = time.Time{}
-		g.report("left " + strings.Trim(fmt.Sprint(g.family()), "[]"))
+		g.report(reportLeft(g.family()))
 	}
 }
 
@@ -260,6 +260,14 @@ func (g *guarded) signal(sig syscall.Signal) {
 	for _, pid := range pids {
 		_ = syscall.Kill(pid, sig) // it may have ended
 	}
+}
+
+// mostNamed is how many processes a report names. A report is a line, which its reader bounds.
+const mostNamed = 100
+
+// reportLeft says how many processes are left, and the numbers of the first ones.
+func reportLeft(pids []int) string {
+	return fmt.Sprintf("left %d %s", len(pids), strings.Trim(fmt.Sprint(pids[:min(len(pids), mostNamed)]), "[]"))
 }
 
 func (g *guarded) report(line string) { _, _ = g.reports.WriteString(line + "\n") }

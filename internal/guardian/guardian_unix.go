@@ -217,7 +217,8 @@ func (r *run) hear(line string) {
 		r.unshare()
 	case "left":
 		if r.Left != nil {
-			r.Left(numbers(rest))
+			_, pids, _ := strings.Cut(rest, " ")
+			r.Left(n, numbers(pids))
 		}
 	case "over":
 		r.over = true
