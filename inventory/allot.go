@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
@@ -30,9 +33,10 @@ type allotments struct {
 
 	seeks atomic.Bool // a bucket is sought
 
-	mu     sync.Mutex
+	mu     sync.Mutex // of locker, and never held while a statement runs
 	locker dblock.Locker
-	closed bool
+
+	later later[engine.Units] // what could not be given back, without its quantity
 }
 
 // errSeeking is for a batch that comes while a bucket is sought: it does without.
@@ -57,7 +61,7 @@ func (s *Store) bucket(ctx context.Context) (int32, error) {
 		defer a.seeks.Store(false)
 		ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 		defer cancel()
-		number, err := a.seek(ctx, s.engine)
+		number, err := s.seek(ctx)
 		found <- bucket{number, err}
 	})
 	select {
@@ -68,47 +72,75 @@ func (s *Store) bucket(ctx context.Context) (int32, error) {
 	}
 }
 
-// seek gets a bucket for this process.
-func (a *allotments) seek(ctx context.Context, e engine.Engine) (int32, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.closed {
-		return 0, dblock.ErrClosed
-	}
+// seek gets a bucket for this process. A number whose lease is busy is passed over.
+func (s *Store) seek(ctx context.Context) (int32, error) {
+	a := &s.allotments
 	a.own.Store(0)
 	if lost := a.lock.Swap(nil); lost != nil { // until it is released the Locker waits for it
 		_ = lost.Release(ctx)
 	}
-	locker, err := a.open(ctx, e)
+	locker, err := s.locker(ctx)
 	if err != nil {
 		return 0, err
 	}
 	for n := range int32(maxAllotments) {
 		bucket := engine.FirstAllotment + n
 		lock, err := locker.TryAcquire(ctx, allotmentKey(bucket))
-		if errors.Is(err, dblock.ErrNotAcquired) {
-			continue
+		if err == nil {
+			a.own.Store(bucket)
+			a.lock.Store(lock)
+			return bucket, nil
 		}
-		if err != nil {
+		if ctx.Err() != nil || !errors.Is(err, dblock.ErrNotAcquired) && !errors.Is(err, dblock.ErrBusy) {
 			return 0, err
 		}
-		a.own.Store(bucket)
-		a.lock.Store(lock)
-		return bucket, nil
 	}
 	return 0, fmt.Errorf("inventory: %d processes have allotments: there is no number for another one", maxAllotments)
 }
 
-// open returns the Locker, made when it is first needed. The mutex is held.
-func (a *allotments) open(ctx context.Context, e engine.Engine) (dblock.Locker, error) {
-	if a.locker == nil {
-		locker, err := e.Locker(ctx)
-		if err != nil {
-			return nil, err
-		}
-		a.locker = locker
+// locker returns the Locker, made when it is first needed. That takes Options.Timeout at most, and
+// ends with Close.
+func (s *Store) locker(parent context.Context) (dblock.Locker, error) {
+	a := &s.allotments
+	a.mu.Lock()
+	locker := a.locker
+	a.mu.Unlock()
+	if locker != nil {
+		return locker, nil
 	}
-	return a.locker, nil
+	ctx, cancel := context.WithTimeout(parent, s.o.Timeout)
+	defer cancel()
+	defer context.AfterFunc(s.ending, cancel)()
+	made, err := s.engine.Locker(ctx)
+	if err != nil {
+		return nil, s.unleased(parent, ctx, err)
+	}
+	a.mu.Lock()
+	closed := s.ending.Err() != nil
+	if a.locker == nil && !closed {
+		a.locker, made = made, nil
+	}
+	locker = a.locker
+	a.mu.Unlock()
+	if made != nil { // another call was faster, or Close
+		_ = made.Close(ctx)
+	}
+	if closed {
+		return nil, dblock.ErrClosed
+	}
+	return locker, nil
+}
+
+// unleased is the error of a call of the Locker that may have failed because ctx, which has less
+// time than its parent, has ended.
+func (s *Store) unleased(parent, ctx context.Context, err error) error {
+	switch {
+	case s.ending.Err() != nil:
+		return dblock.ErrClosed
+	case ctx.Err() == nil, errors.Is(err, dblock.ErrOutcomeUnknown), errors.Is(err, dblock.ErrUnavailable):
+		return err
+	}
+	return outOfTime(parent, false, s.fault(err), err)
 }
 
 // refill takes units for a batch of one SKU, and as many more as are allotted at once. False: there are not enough, or it took too
@@ -133,24 +165,29 @@ func (s *Store) allots(orders []order) bool {
 	return s.o.Allotment > 0 && !s.engine.Hooked() && orders[0].lines == nil && !orders[0].Unstocked && alike(orders)
 }
 
-// giveBack moves the units of an allotment to where everybody sells from.
-func (s *Store) giveBack(ctx context.Context, units engine.Units) error {
-	return s.retry(ctx, attempt{}, func(ctx context.Context, _ attempt) error {
+// giveBack moves the units of an allotment to where all processes sell from. False: another
+// transaction has one of both rows locked.
+func (s *Store) giveBack(ctx context.Context, units engine.Units) (free bool, err error) {
+	err = s.retry(ctx, attempt{}, func(ctx context.Context, _ attempt) error {
+		free = false
 		return s.engine.Adjust(ctx, func(tx engine.AdjustTx) (commit bool, err error) {
-			have, err := tx.LockStock(ctx, units.SKU)
+			have, err := tx.LockFreeStock(ctx, units.SKU)
 			if err != nil {
 				return false, err
 			}
-			for _, b := range have {
-				if b.Number == units.Bucket && b.Left > 0 {
-					return moveUnits(ctx, tx, units.SKU, []engine.Units{
-						{SKU: units.SKU, Qty: -b.Left}, {SKU: units.SKU, Bucket: b.Number, Qty: b.Left},
-					})
-				}
+			at := slices.IndexFunc(have, func(b engine.Bucket) bool { return b.Number == units.Bucket })
+			if free = at > 0 && have[0].Number == 0; !free || have[at].Left == 0 {
+				return false, nil
 			}
-			return false, nil
+			return moveUnits(ctx, tx, units.SKU, []engine.Units{
+				{SKU: units.SKU, Qty: -have[at].Left}, {SKU: units.SKU, Bucket: units.Bucket, Qty: have[at].Left},
+			})
 		})
 	})
+	if err != nil {
+		return false, s.explain(err, fmt.Sprintf("giving back the allotment of %q", units.SKU))
+	}
+	return free, nil
 }
 
 // allotted returns what is in the allotments of all processes.
@@ -162,75 +199,127 @@ func (s *Store) allotted(ctx context.Context) (all []engine.Units, err error) {
 	return all, err
 }
 
-// sweepAllotments gives back what processes have left behind that are gone.
+// sweepAllotments gives back what processes have left behind that are gone. What is locked or
+// refused, and a bucket whose lease is busy, stops no other: it comes later.
 func (s *Store) sweepAllotments(ctx context.Context) error {
 	all, err := s.allotted(ctx)
-	if err != nil || len(all) == 0 {
-		return err
-	}
-	a := &s.allotments
-	a.mu.Lock()
-	if a.closed {
-		a.mu.Unlock()
-		return dblock.ErrClosed
-	}
-	locker, err := a.open(ctx, s.engine)
-	a.mu.Unlock()
 	if err != nil {
-		return err
+		return s.explain(err, "sweep of allotments")
 	}
-	for len(all) > 0 {
-		bucket := all[0].Bucket
-		lock, err := locker.TryAcquire(ctx, allotmentKey(bucket))
-		switch {
-		case err == nil:
-			err = errors.Join(s.giveAllBack(ctx, all, bucket), lock.Release(ctx))
-		case errors.Is(err, dblock.ErrNotAcquired): // its process is alive
-			err = nil
-		}
-		if err != nil {
-			return err
-		}
-		for len(all) > 0 && all[0].Bucket == bucket {
-			all = all[1:]
-		}
-	}
-	return nil
-}
-
-// giveAllBack gives back what is in one of several allotments.
-func (s *Store) giveAllBack(ctx context.Context, all []engine.Units, bucket int32) error {
-	for _, u := range all {
-		if u.Bucket != bucket {
-			continue
-		}
-		if err := s.giveBack(ctx, u); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// closeAllotments gives back what this process has not sold. Where that fails, another process's Sweep does so.
-func (s *Store) closeAllotments(ctx context.Context) error {
-	a := &s.allotments
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.closed || a.locker == nil {
-		a.closed = true
+	not := s.allotments.later.now()
+	all = slices.DeleteFunc(all, func(u engine.Units) bool { return not[bare(u)] })
+	if len(all) == 0 {
 		return nil
 	}
-	a.closed = true
-	var failed error
-	if own := a.own.Load(); own != 0 {
-		all, err := s.allotted(ctx)
-		if err == nil {
-			err = s.giveAllBack(ctx, all, own)
-		}
-		if err != nil {
-			failed = s.explain(err, "giving back the allotments")
-		}
-		failed = errors.Join(failed, a.lock.Load().Release(ctx))
+	locker, err := s.locker(ctx)
+	if err != nil {
+		return s.explain(err, "sweep of allotments")
 	}
-	return errors.Join(failed, a.locker.Close(ctx))
+	var failed []error
+	for len(all) > 0 && (err == nil || isOfOne(err)) {
+		n := slices.IndexFunc(all, func(u engine.Units) bool { return u.Bucket != all[0].Bucket })
+		if n < 0 {
+			n = len(all)
+		}
+		if err = s.sweepAllotment(ctx, locker, all[:n]); err != nil {
+			failed = append(failed, err)
+		}
+		all = all[n:]
+	}
+	return errors.Join(failed...)
+}
+
+// sweepAllotment gives back what is in one bucket, if its process is gone.
+func (s *Store) sweepAllotment(parent context.Context, locker dblock.Locker, units []engine.Units) error {
+	ctx, cancel := context.WithTimeout(parent, s.o.Timeout)
+	defer cancel()
+	lock, err := locker.TryAcquire(ctx, allotmentKey(units[0].Bucket))
+	switch {
+	case err == nil:
+	case errors.Is(err, dblock.ErrNotAcquired) && ctx.Err() == nil: // its process is alive
+		return nil
+	default:
+		s.allotments.postpone(units)
+		return s.explain(s.unleased(parent, ctx, err), "sweep of allotments")
+	}
+	_, err = s.giveAllBack(parent, units, engine.LockWait)
+	return errors.Join(err, lock.Release(parent))
+}
+
+// giveAllBack gives back what is in one allotment. It waits at most the given time for what other
+// transactions have locked, and returns what stayed locked. The error is the first one. One that
+// concerns a single SKU does not stop the others.
+func (s *Store) giveAllBack(ctx context.Context, all []engine.Units, wait time.Duration) (locked []engine.Units, failed error) {
+	waiting, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	for n := 0; ; n++ {
+		locked = nil
+		for i, u := range all {
+			free, err := s.giveBack(ctx, u)
+			switch {
+			case err != nil:
+				s.allotments.postpone(all[i : i+1])
+				if failed == nil {
+					failed = err
+				}
+				if !isOfOne(err) {
+					return locked, failed
+				}
+			case free:
+				s.allotments.later.done(bare(u))
+			default:
+				locked = append(locked, u)
+			}
+		}
+		if all = locked; len(all) == 0 || !pause(waiting, n) {
+			s.allotments.postpone(locked)
+			return locked, failed
+		}
+	}
+}
+
+func (a *allotments) postpone(units []engine.Units) {
+	for _, u := range units {
+		a.later.put(bare(u))
+	}
+}
+
+func bare(u engine.Units) engine.Units {
+	u.Qty = 0
+	return u
+}
+
+// isOfOne tells that an error is of one SKU, or one lease: with others it may go better.
+func isOfOne(err error) bool { return errors.Is(err, ErrRejected) || errors.Is(err, dblock.ErrBusy) }
+
+// closeAllotments gives back what this process has not sold. If that fails, another process's Sweep
+// does so.
+func (s *Store) closeAllotments(ctx context.Context) error {
+	a := &s.allotments
+	a.mu.Lock() // from now on none is made: the Store is ending
+	locker := a.locker
+	a.locker = nil
+	a.mu.Unlock()
+	if locker == nil {
+		return nil
+	}
+	var failed error
+	if lock := a.lock.Load(); lock != nil {
+		failed = errors.Join(s.giveOwnBack(ctx, a.own.Load()), lock.Release(ctx))
+	}
+	return errors.Join(failed, locker.Close(ctx))
+}
+
+func (s *Store) giveOwnBack(ctx context.Context, own int32) error {
+	const what = "giving back the allotments"
+	all, err := s.allotted(ctx)
+	if err != nil {
+		return s.explain(err, what)
+	}
+	all = slices.DeleteFunc(all, func(u engine.Units) bool { return u.Bucket != own })
+	locked, err := s.giveAllBack(ctx, all, s.o.Timeout)
+	if err == nil && len(locked) > 0 {
+		err = s.explain(outOfTime(ctx, false, fault.Busy, errStayedLocked), fmt.Sprintf("%s: %q", what, locked[0].SKU))
+	}
+	return err
 }

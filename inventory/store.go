@@ -19,11 +19,11 @@ type Store struct {
 	o                 Options
 	queue, looks      *merge.Queue[order, outcome]
 	known             *known
-	confirms, returns *changes    // what touches no stock, and what gives it back
-	sweeps, apart     *changes    // what has expired, and what waits for rows that are locked
-	later             later       // what has expired and could not be swept
-	slots             *slots      // of all strategies but Merge
-	way               engine.Sell // of a single order
+	confirms, returns *changes      // what touches no stock, and what gives it back
+	sweeps, apart     *changes      // what has expired, and what waits for rows that are locked
+	later             later[string] // what has expired and could not be swept
+	slots             *slots        // of all strategies but Merge
+	way               engine.Sell   // of a single order
 	seen              seen
 	allotments        allotments
 	latches           *latches
@@ -35,8 +35,7 @@ type Store struct {
 	mu     sync.Mutex
 	ending context.Context // done once Close was called
 	end    context.CancelFunc
-	calls  sync.WaitGroup // those that no merge.Queue carries
-	work   sync.WaitGroup // what goes on behind the callers' backs
+	calls  sync.WaitGroup // those that no merge.Queue carries, and what goes on behind the callers' backs
 }
 
 // New makes a Store on an engine; dblock.ErrUnsupported where that lacks the strategy. It is for the engine rooms: outside this module there are none.
@@ -216,7 +215,6 @@ func (s *Store) Close(ctx context.Context) error {
 	s.end()
 	s.mu.Unlock()
 	err := errors.Join(s.slots.close(ctx), s.queue.Close(ctx), s.looks.Close(ctx), s.confirms.Close(ctx), s.returns.Close(ctx), s.sweeps.Close(ctx), s.apart.Close(ctx), s.callsEnd(ctx))
-	s.work.Wait()
 	return errors.Join(err, s.closeAllotments(ctx))
 }
 
@@ -227,5 +225,5 @@ func (s *Store) behind(work func(context.Context)) {
 	if s.ending.Err() != nil {
 		return
 	}
-	s.work.Go(func() { work(s.ending) })
+	s.calls.Go(func() { work(s.ending) })
 }

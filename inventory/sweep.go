@@ -22,8 +22,9 @@ const sweepBatch = 1000
 // One that the database refuses does not stop the others: Sweep goes on, returns how many it has swept and the error ErrRejected of the
 // first that was refused, and comes back to that later, after a minute at most. One that another transaction has locked comes later, too.
 //
-// It also gives back the allotments of processes that are gone. Where there are allotments it opens a Locker of leases, which Close
-// closes, also of a Store that has none itself.
+// Then it gives back the allotments of processes that are gone. Those that are locked or refused come
+// later in the same way. If there are allotments, it opens a Locker of leases, which Close closes, also
+// in a Store that has none itself.
 //
 // Errors: ErrInvalid, ErrRejected, and of dblock ErrBusy, ErrUnavailable, ErrOutcomeUnknown (call it again), ErrSchema, ErrClosed.
 func (s *Store) Sweep(ctx context.Context, limit int) (swept int, err error) {
@@ -41,15 +42,13 @@ func (s *Store) sweep(ctx context.Context, limit int) (swept int, full bool, err
 		return 0, false, err
 	}
 	defer leave()
-	if err := s.sweepAllotments(ctx); err != nil {
-		return 0, false, s.explain(err, "sweep of allotments")
-	}
 	keys, err := s.due(ctx, limit)
 	if err != nil {
-		return 0, false, s.explain(err, "sweep")
+		err = s.explain(err, "sweep")
+	} else {
+		swept, err = s.expire(ctx, keys, 0)
 	}
-	swept, err = s.expire(ctx, keys, 0)
-	return swept, len(keys) == limit && swept > 0, err
+	return swept, len(keys) == limit && swept > 0, errors.Join(err, s.sweepAllotments(ctx))
 }
 
 // expire gives back what is held under keys, and says how many those are. It waits at most so long for rows that are locked. The error is
@@ -98,10 +97,10 @@ func (s *Store) due(ctx context.Context, limit int) (keys []string, err error) {
 	return keys[:min(limit, len(keys))], err
 }
 
-// later are expired reservations that could not be swept, and are tried again after a while.
-type later struct {
+// later is what could not be swept, and is tried again after a while.
+type later[K comparable] struct {
 	mu   sync.Mutex
-	keys map[string]postponed
+	keys map[K]postponed
 }
 
 type postponed struct {
@@ -112,14 +111,14 @@ type postponed struct {
 const (
 	firstPostponed   = 50 * time.Millisecond // it doubles each time
 	longestPostponed = time.Minute
-	mostPostponed    = 100_000 // reservations
+	mostPostponed    = 100_000
 )
 
-func (l *later) put(key string) {
+func (l *later[K]) put(key K) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.keys == nil || len(l.keys) >= mostPostponed {
-		l.keys = make(map[string]postponed)
+		l.keys = make(map[K]postponed)
 	}
 	p := l.keys[key]
 	p.until = time.Now().Add(min(longestPostponed, firstPostponed<<min(p.times, 16)))
@@ -127,17 +126,17 @@ func (l *later) put(key string) {
 	l.keys[key] = p
 }
 
-func (l *later) done(key string) {
+func (l *later[K]) done(key K) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.keys, key)
 }
 
 // now are those that are not to be tried yet. It forgets those whose turn was long ago: others have swept them.
-func (l *later) now() map[string]bool {
+func (l *later[K]) now() map[K]bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	not := make(map[string]bool, len(l.keys))
+	not := make(map[K]bool, len(l.keys))
 	for key, p := range l.keys {
 		switch since := time.Since(p.until); {
 		case since < 0:

@@ -32,8 +32,16 @@ func (t adjustTx) AdjustStock(ctx context.Context, a engine.Adjustment) (bool, e
 }
 
 func (t adjustTx) LockStock(ctx context.Context, sku string) ([]engine.Bucket, error) {
+	return t.lockStock(ctx, mysqldb.LockStock, sku)
+}
+
+func (t adjustTx) LockFreeStock(ctx context.Context, sku string) ([]engine.Bucket, error) {
+	return t.lockStock(ctx, mysqldb.LockFreeStock, sku)
+}
+
+func (t adjustTx) lockStock(ctx context.Context, query, sku string) ([]engine.Bucket, error) {
 	stock := make(map[string][]engine.Bucket, 1)
-	err := lockStock(ctx, t.on, mysqldb.LockStock, []string{sku}, stock)
+	err := lockStock(ctx, t.on, query, []string{sku}, stock)
 	return stock[sku], err
 }
 

@@ -51,6 +51,15 @@ func (t adjustTx) LockStock(ctx context.Context, sku string) ([]engine.Bucket, e
 	return stock[sku], err
 }
 
+func (t adjustTx) LockFreeStock(ctx context.Context, sku string) ([]engine.Bucket, error) {
+	rows, err := t.d.q.LockFreeStock(ctx, t.on, []string{sku})
+	have := make([]engine.Bucket, len(rows))
+	for i, r := range rows {
+		have[i] = engine.Bucket{Number: r.Bucket, Left: r.Available, Epoch: r.Epoch}
+	}
+	return have, err
+}
+
 func (t adjustTx) AddStock(ctx context.Context, units []engine.Units) error {
 	skus, buckets, qtys := unitColumns(units)
 	return t.d.q.AddStock(ctx, t.on, skus, buckets, qtys)

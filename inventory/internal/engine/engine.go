@@ -361,6 +361,8 @@ type AdjustTx interface {
 	AdjustStock(ctx context.Context, a Adjustment) (bool, error)
 	// LockStock locks all buckets of an SKU, in order; none where there is no such SKU.
 	LockStock(ctx context.Context, sku string) ([]Bucket, error)
+	// LockFreeStock is LockStock without the buckets that another transaction has locked.
+	LockFreeStock(ctx context.Context, sku string) ([]Bucket, error)
 	// AddStock adds to buckets of one SKU, and makes those that are missing.
 	AddStock(ctx context.Context, units []Units) error
 	// TakeStock takes from buckets of one SKU that are locked.

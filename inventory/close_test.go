@@ -1,0 +1,75 @@
+package inventory
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/inventory/internal/engine"
+)
+
+// opensSlowly is an engine with one allotment. Its Locker is made when the test says so, even if the
+// caller has gone.
+type opensSlowly struct {
+	engine.Engine
+	opening chan struct{} // closed when that has begun
+	open    chan struct{}
+	closed  chan struct{}
+}
+
+func (opensSlowly) Fault(error) fault.Fault { return fault.Other }
+
+func (opensSlowly) Connections() int { return 0 }
+
+func (opensSlowly) Ways() engine.Ways { return engine.Ways{} }
+
+func (opensSlowly) Due(context.Context, int) ([]string, error) { return nil, nil }
+
+func (opensSlowly) Allotted(context.Context) ([]engine.Units, error) {
+	return []engine.Units{{SKU: "sale", Bucket: engine.FirstAllotment, Qty: 1}}, nil
+}
+
+func (e opensSlowly) Locker(context.Context) (dblock.Locker, error) {
+	close(e.opening)
+	<-e.open
+	return slowLocker{closed: e.closed}, nil
+}
+
+type slowLocker struct {
+	dblock.Locker
+	closed chan struct{}
+}
+
+func (l slowLocker) Close(context.Context) error {
+	close(l.closed)
+	return nil
+}
+
+// TestCloseBesideAnOpening: Close ends with its context while a Sweep opens its Locker. The Sweep
+// closes that Locker.
+func TestCloseBesideAnOpening(t *testing.T) {
+	t.Parallel()
+	e := opensSlowly{opening: make(chan struct{}), open: make(chan struct{}), closed: make(chan struct{})}
+	s, err := New(e, Options{Strategy: ForUpdate})
+	if err != nil {
+		t.Fatal(err)
+	}
+	swept := make(chan error, 1)
+	go func() {
+		_, err := s.Sweep(context.Background(), 1)
+		swept <- err
+	}()
+	<-e.opening
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Close(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("Close: %v, want that its context has ended", err)
+	}
+	close(e.open)
+	if err := <-swept; !errors.Is(err, dblock.ErrClosed) {
+		t.Errorf("Sweep: %v, want ErrClosed", err)
+	}
+	<-e.closed
+}
