@@ -84,7 +84,7 @@ func (q *Queries) HistorySpan(ctx context.Context, db DBTX) (HistorySpanRow, err
 
 const KeepCancelled = `-- name: KeepCancelled :exec
 INSERT INTO dblock_queue_history (day, job_id, queue, kind, priority, attempt, outcome, enqueued_at, payload, reason)
-SELECT DATE(+UTC_TIMESTAMP(6)), j.job_id, j.queue, j.kind, j.priority, j.attempt + 1, 2, j.enqueued_at, j.payload, ask.reason
+SELECT DATE(+UTC_TIMESTAMP(6)), j.job_id, j.queue, j.kind, j.priority, j.attempt + 1, 2, GREATEST(j.enqueued_at, CAST('1970-01-01' AS DATETIME(6))), j.payload, ask.reason
 FROM (
     SELECT CAST(? AS BINARY) AS job_id, CAST(? AS BINARY) AS reason
 ) ask
@@ -99,7 +99,7 @@ func (q *Queries) KeepCancelled(ctx context.Context, db DBTX, jobID interface{},
 
 const KeepDead = `-- name: KeepDead :exec
 INSERT INTO dblock_queue_history (day, job_id, queue, kind, priority, attempt, outcome, enqueued_at, finished_at, payload, reason)
-SELECT DATE(d.died_at), d.job_id, d.queue, d.kind, d.priority, d.attempt, 3, d.enqueued_at, d.died_at, d.payload, d.last_error
+SELECT DATE(d.died_at), d.job_id, d.queue, d.kind, d.priority, d.attempt, 3, GREATEST(d.enqueued_at, CAST('1970-01-01' AS DATETIME(6))), d.died_at, d.payload, d.last_error
 FROM dblock_queue_dead d FORCE INDEX (PRIMARY)
 WHERE d.job_id IN (/*SLICE:job_ids*/?)
 ON DUPLICATE KEY UPDATE attempt = VALUES(attempt), outcome = VALUES(outcome), finished_at = VALUES(finished_at), reason = VALUES(reason)
@@ -124,14 +124,14 @@ func (q *Queries) KeepDead(ctx context.Context, db DBTX, jobIds [][]byte) error 
 const KeepFinished = `-- name: KeepFinished :exec
 
 INSERT INTO dblock_queue_history (day, job_id, queue, kind, priority, attempt, outcome, enqueued_at, payload)
-SELECT DATE(+UTC_TIMESTAMP(6)), j.job_id, j.queue, j.kind, j.priority, j.attempt + 1, 1, j.enqueued_at, j.payload
+SELECT DATE(+UTC_TIMESTAMP(6)), j.job_id, j.queue, j.kind, j.priority, j.attempt + 1, 1, GREATEST(j.enqueued_at, CAST('1970-01-01' AS DATETIME(6))), j.payload
 FROM dblock_queue_job j FORCE INDEX (PRIMARY)
 WHERE j.job_id IN (/*SLICE:job_ids*/?)
 ON DUPLICATE KEY UPDATE attempt = VALUES(attempt), outcome = VALUES(outcome), finished_at = VALUES(finished_at), reason = NULL
 `
 
 // Where history is kept it is written in the transaction that ends the job: before its row is gone, and behind the same fence. A job that
-// ends twice a day, as it was given up and tried again, is kept as it ended last.
+// ends twice a day, as it was given up and tried again, is kept as it ended last. A zero date, which a strict session refuses, is 1970.
 func (q *Queries) KeepFinished(ctx context.Context, db DBTX, jobIds [][]byte) error {
 	query := KeepFinished
 	var queryParams []interface{}

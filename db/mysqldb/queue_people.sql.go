@@ -488,7 +488,8 @@ SELECT d.job_id, d.queue, d.kind, d.priority, d.attempt, d.max_attempts,
        CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', d.enqueued_at), 0) AS SIGNED) AS enqueued_us,
        CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', d.died_at), 0) AS SIGNED) AS at_us, d.last_error
 FROM dblock_queue_dead d FORCE INDEX (dblock_queue_dead_when)
-WHERE d.queue = ? AND d.died_at <= TIMESTAMPADD(MICROSECOND, CAST(? AS SIGNED), CAST('1970-01-01' AS DATETIME(6)))
+WHERE d.queue = ? AND d.died_at > CAST('1000-01-01' AS DATETIME(6))
+  AND d.died_at <= TIMESTAMPADD(MICROSECOND, CAST(? AS SIGNED), CAST('1970-01-01' AS DATETIME(6)))
   AND (d.died_at < TIMESTAMPADD(MICROSECOND, CAST(? AS SIGNED), CAST('1970-01-01' AS DATETIME(6)))
        OR d.job_id < CAST(? AS BINARY))
 ORDER BY d.queue DESC, d.died_at DESC, d.job_id DESC
@@ -514,7 +515,7 @@ type ListDeadRow struct {
 	LastError   []byte
 }
 
-// Those that died before others, the last ones first.
+// Those that died before others, the last ones first. A job whose time is the zero date is passed over.
 func (q *Queries) ListDead(ctx context.Context, db DBTX, arg ListDeadParams) ([]ListDeadRow, error) {
 	rows, err := db.QueryContext(ctx, ListDead,
 		arg.Queue,
@@ -875,7 +876,7 @@ func (q *Queries) PauseQueue(ctx context.Context, db DBTX, queue []byte) error {
 }
 
 const PausedFor = `-- name: PausedFor :many
-SELECT CAST(TIMESTAMPDIFF(MICROSECOND, p.paused_at, +UTC_TIMESTAMP(6)) AS SIGNED) AS paused_us FROM dblock_queue p
+SELECT CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, p.paused_at, +UTC_TIMESTAMP(6)), 0) AS SIGNED) AS paused_us FROM dblock_queue p
 WHERE p.queue = ? AND p.paused_at IS NOT NULL
 `
 
@@ -929,7 +930,7 @@ func (q *Queries) ResumeQueue(ctx context.Context, db DBTX, queue []byte) error 
 
 const ReviveJobs = `-- name: ReviveJobs :exec
 INSERT INTO dblock_queue_job (job_id, queue, kind, priority, max_attempts, enqueued_at, unique_key, group_key, group_most, last_error, payload)
-SELECT d.job_id, d.queue, d.kind, d.priority, d.max_attempts, d.enqueued_at, d.unique_key, d.group_key, d.group_most, d.last_error, d.payload
+SELECT d.job_id, d.queue, d.kind, d.priority, d.max_attempts, GREATEST(d.enqueued_at, CAST('1970-01-01' AS DATETIME(6))), d.unique_key, d.group_key, d.group_most, d.last_error, d.payload
 FROM dblock_queue_dead d FORCE INDEX (PRIMARY) WHERE d.job_id IN (/*SLICE:job_ids*/?)
 `
 

@@ -106,7 +106,7 @@ SELECT (SELECT count(*) FROM (SELECT r.job_id FROM dblock_queue_ready r WHERE r.
                               ORDER BY s.queue, s.retry, s.run_at, s.job_id LIMIT $2) u) AS scheduled,
        (SELECT count(*) FROM (SELECT t.job_id FROM dblock_queue_scheduled t WHERE t.queue = $1 AND t.retry = true
                               ORDER BY t.queue, t.retry, t.run_at, t.job_id LIMIT $2) v) AS retrying,
-       COALESCE((SELECT EXTRACT(EPOCH FROM clock_timestamp() - p.paused_at) * 1000000::numeric FROM dblock_queue p
+       COALESCE((SELECT CASE WHEN pg_catalog.isfinite(p.paused_at) THEN EXTRACT(EPOCH FROM clock_timestamp() - p.paused_at) * 1000000::numeric ELSE 0::numeric END FROM dblock_queue p
                  WHERE p.queue = $1 AND p.paused_at IS NOT NULL), -1)::bigint AS paused_us
 `
 
@@ -134,7 +134,8 @@ func (q *Queries) CountQueue(ctx context.Context, db DBTX, queue string, most in
 }
 
 const DeadRow = `-- name: DeadRow :one
-SELECT d.queue, d.kind, d.priority, d.attempt, d.max_attempts, CASE WHEN pg_catalog.isfinite(d.enqueued_at) THEN d.enqueued_at ELSE 'epoch'::timestamptz END AS enqueued_at, d.died_at AS at, COALESCE(d.unique_key, '')::text AS unique_key,
+SELECT d.queue, d.kind, d.priority, d.attempt, d.max_attempts, CASE WHEN pg_catalog.isfinite(d.enqueued_at) THEN d.enqueued_at ELSE 'epoch'::timestamptz END AS enqueued_at,
+       CASE WHEN pg_catalog.isfinite(d.died_at) THEN d.died_at ELSE 'epoch'::timestamptz END AS at, COALESCE(d.unique_key, '')::text AS unique_key,
        COALESCE(d.group_key, '')::text AS group_key, d.last_error, d.payload
 FROM dblock_queue_dead d WHERE d.job_id = $1
 `
@@ -195,7 +196,8 @@ UNION ALL
 SELECT 3, $3::timestamptz, b.seq, NULL, NULL, false FROM dblock_queue_blocked b
 WHERE b.queue = $1 AND b.group_key = $5::text AND b.job_id = $4
 UNION ALL
-SELECT 4, c.claimed_at, 0, c.member_id, c.claim_id, true FROM dblock_queue_claim c WHERE c.queue = $1 AND $4::uuid = ANY (c.job_ids)
+SELECT 4, CASE WHEN pg_catalog.isfinite(c.claimed_at) THEN c.claimed_at ELSE 'epoch'::timestamptz END, 0, c.member_id, c.claim_id, true
+FROM dblock_queue_claim c WHERE c.queue = $1 AND $4::uuid = ANY (c.job_ids)
 `
 
 type FindJobParams struct {
@@ -383,7 +385,7 @@ func (q *Queries) ListBlocked(ctx context.Context, db DBTX, queue string, most i
 }
 
 const ListClaimed = `-- name: ListClaimed :many
-SELECT x.job_id::uuid AS job_id, x.claimed_at AS at, COALESCE(m.label, '')::text AS worker
+SELECT x.job_id::uuid AS job_id, CASE WHEN pg_catalog.isfinite(x.claimed_at) THEN x.claimed_at ELSE 'epoch'::timestamptz END AS at, COALESCE(m.label, '')::text AS worker
 FROM (SELECT pg_catalog.unnest(c.job_ids) AS job_id, c.claimed_at, c.member_id FROM dblock_queue_claim c
       WHERE c.queue = $1 ORDER BY c.claim_id LIMIT $2) x
 LEFT JOIN dblock_member m ON m.member_id = x.member_id
@@ -420,7 +422,7 @@ func (q *Queries) ListClaimed(ctx context.Context, db DBTX, queue string, look i
 const ListDead = `-- name: ListDead :many
 SELECT d.job_id, d.queue, d.kind, d.priority, d.attempt, d.max_attempts, CASE WHEN pg_catalog.isfinite(d.enqueued_at) THEN d.enqueued_at ELSE 'epoch'::timestamptz END AS enqueued_at, d.died_at AS at, d.last_error
 FROM dblock_queue_dead d
-WHERE d.queue = $1 AND (d.died_at, d.job_id) < ($2::timestamptz, $3::uuid)
+WHERE d.queue = $1 AND pg_catalog.isfinite(d.died_at) AND (d.died_at, d.job_id) < ($2::timestamptz, $3::uuid)
 ORDER BY d.queue DESC, d.died_at DESC, d.job_id DESC
 LIMIT $4
 `
@@ -444,7 +446,7 @@ type ListDeadRow struct {
 	LastError   string
 }
 
-// Those that died before others, the last ones first.
+// Those that died before others, the last ones first. A job that died at no time is passed over.
 func (q *Queries) ListDead(ctx context.Context, db DBTX, arg ListDeadParams) ([]ListDeadRow, error) {
 	rows, err := db.Query(ctx, ListDead,
 		arg.Queue,

@@ -87,6 +87,7 @@ func (e Queue) Run(t *testing.T) {
 		"ListsBehindOtherQueues":           listsBehindOtherQueues,
 		"TellsRetriesApart":                tellsRetriesApart,
 		"HistoryKeepsReasons":              historyKeepsReasons,
+		"BadTimesStopNoQueue":              badTimesStopNoQueue,
 		"ABadRowStopsNoQueue":              aBadRowStopsNoQueue,
 		"ARescueHasABackoff":               aRescueHasABackoff,
 		"ARescuePassesLockedKeys":          aRescuePassesLockedKeys,

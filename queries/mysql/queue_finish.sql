@@ -98,7 +98,7 @@ STRAIGHT_JOIN dblock_queue_job j FORCE INDEX (PRIMARY) ON j.job_id = ask.job_id;
 
 -- name: BuryJobs :execrows
 INSERT INTO dblock_queue_dead (job_id, queue, kind, priority, attempt, max_attempts, enqueued_at, unique_key, group_key, group_most, last_error, payload)
-SELECT j.job_id, j.queue, j.kind, j.priority, ask.attempt, j.max_attempts, j.enqueued_at, j.unique_key, j.group_key, j.group_most, ask.failure, j.payload
+SELECT j.job_id, j.queue, j.kind, j.priority, ask.attempt, j.max_attempts, GREATEST(j.enqueued_at, CAST('1970-01-01' AS DATETIME(6))), j.unique_key, j.group_key, j.group_most, ask.failure, j.payload
 FROM (
     SELECT CAST(sqlc.arg(job_id) AS BINARY) AS job_id, CAST(sqlc.arg(attempt) AS SIGNED) AS attempt, CAST(sqlc.arg(failure) AS BINARY) AS failure
 ) ask

@@ -36,7 +36,7 @@ FROM (
 ) x;
 
 -- name: PausedFor :many
-SELECT CAST(TIMESTAMPDIFF(MICROSECOND, p.paused_at, +UTC_TIMESTAMP(6)) AS SIGNED) AS paused_us FROM dblock_queue p
+SELECT CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, p.paused_at, +UTC_TIMESTAMP(6)), 0) AS SIGNED) AS paused_us FROM dblock_queue p
 WHERE p.queue = sqlc.arg(queue) AND p.paused_at IS NOT NULL;
 
 -- Of the next jobs in order, those of priorities after one: how many there are, the last priority, and how long the oldest has waited.
@@ -82,13 +82,14 @@ FROM (
 ) x
 LEFT JOIN dblock_member m ON m.member_id = x.member_id;
 
--- Those that died before others, the last ones first.
+-- Those that died before others, the last ones first. A job whose time is the zero date is passed over.
 -- name: ListDead :many
 SELECT d.job_id, d.queue, d.kind, d.priority, d.attempt, d.max_attempts,
        CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', d.enqueued_at), 0) AS SIGNED) AS enqueued_us,
        CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', d.died_at), 0) AS SIGNED) AS at_us, d.last_error
 FROM dblock_queue_dead d FORCE INDEX (dblock_queue_dead_when)
-WHERE d.queue = sqlc.arg(queue) AND d.died_at <= TIMESTAMPADD(MICROSECOND, CAST(sqlc.arg(before_us) AS SIGNED), CAST('1970-01-01' AS DATETIME(6)))
+WHERE d.queue = sqlc.arg(queue) AND d.died_at > CAST('1000-01-01' AS DATETIME(6))
+  AND d.died_at <= TIMESTAMPADD(MICROSECOND, CAST(sqlc.arg(before_us) AS SIGNED), CAST('1970-01-01' AS DATETIME(6)))
   AND (d.died_at < TIMESTAMPADD(MICROSECOND, CAST(sqlc.arg(before_us) AS SIGNED), CAST('1970-01-01' AS DATETIME(6)))
        OR d.job_id < CAST(sqlc.arg(before_id) AS BINARY))
 ORDER BY d.queue DESC, d.died_at DESC, d.job_id DESC
@@ -185,7 +186,7 @@ INSERT IGNORE INTO dblock_queue_unique (queue, unique_key, job_id) VALUES (sqlc.
 
 -- name: ReviveJobs :exec
 INSERT INTO dblock_queue_job (job_id, queue, kind, priority, max_attempts, enqueued_at, unique_key, group_key, group_most, last_error, payload)
-SELECT d.job_id, d.queue, d.kind, d.priority, d.max_attempts, d.enqueued_at, d.unique_key, d.group_key, d.group_most, d.last_error, d.payload
+SELECT d.job_id, d.queue, d.kind, d.priority, d.max_attempts, GREATEST(d.enqueued_at, CAST('1970-01-01' AS DATETIME(6))), d.unique_key, d.group_key, d.group_most, d.last_error, d.payload
 FROM dblock_queue_dead d FORCE INDEX (PRIMARY) WHERE d.job_id IN (sqlc.slice(job_ids));
 
 -- name: ReviveReady :exec

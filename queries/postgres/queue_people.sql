@@ -30,7 +30,7 @@ SELECT (SELECT count(*) FROM (SELECT r.job_id FROM dblock_queue_ready r WHERE r.
                               ORDER BY s.queue, s.retry, s.run_at, s.job_id LIMIT sqlc.arg(most)) u) AS scheduled,
        (SELECT count(*) FROM (SELECT t.job_id FROM dblock_queue_scheduled t WHERE t.queue = sqlc.arg(queue) AND t.retry = true
                               ORDER BY t.queue, t.retry, t.run_at, t.job_id LIMIT sqlc.arg(most)) v) AS retrying,
-       COALESCE((SELECT EXTRACT(EPOCH FROM clock_timestamp() - p.paused_at) * 1000000::numeric FROM dblock_queue p
+       COALESCE((SELECT CASE WHEN pg_catalog.isfinite(p.paused_at) THEN EXTRACT(EPOCH FROM clock_timestamp() - p.paused_at) * 1000000::numeric ELSE 0::numeric END FROM dblock_queue p
                  WHERE p.queue = sqlc.arg(queue) AND p.paused_at IS NOT NULL), -1)::bigint AS paused_us;
 
 -- Of the next jobs in order, those of priorities after one: how many there are, the last priority, and how long the oldest has waited.
@@ -71,18 +71,18 @@ ORDER BY b.queue, b.group_key, b.seq
 LIMIT sqlc.arg(most);
 
 -- name: ListClaimed :many
-SELECT x.job_id::uuid AS job_id, x.claimed_at AS at, COALESCE(m.label, '')::text AS worker
+SELECT x.job_id::uuid AS job_id, CASE WHEN pg_catalog.isfinite(x.claimed_at) THEN x.claimed_at ELSE 'epoch'::timestamptz END AS at, COALESCE(m.label, '')::text AS worker
 FROM (SELECT pg_catalog.unnest(c.job_ids) AS job_id, c.claimed_at, c.member_id FROM dblock_queue_claim c
       WHERE c.queue = sqlc.arg(queue) ORDER BY c.claim_id LIMIT sqlc.arg(look)) x
 LEFT JOIN dblock_member m ON m.member_id = x.member_id
 WHERE EXISTS (SELECT 1 FROM dblock_queue_job j WHERE j.job_id = x.job_id)
 LIMIT sqlc.arg(most);
 
--- Those that died before others, the last ones first.
+-- Those that died before others, the last ones first. A job that died at no time is passed over.
 -- name: ListDead :many
 SELECT d.job_id, d.queue, d.kind, d.priority, d.attempt, d.max_attempts, CASE WHEN pg_catalog.isfinite(d.enqueued_at) THEN d.enqueued_at ELSE 'epoch'::timestamptz END AS enqueued_at, d.died_at AS at, d.last_error
 FROM dblock_queue_dead d
-WHERE d.queue = sqlc.arg(queue) AND (d.died_at, d.job_id) < (sqlc.arg(before)::timestamptz, sqlc.arg(before_id)::uuid)
+WHERE d.queue = sqlc.arg(queue) AND pg_catalog.isfinite(d.died_at) AND (d.died_at, d.job_id) < (sqlc.arg(before)::timestamptz, sqlc.arg(before_id)::uuid)
 ORDER BY d.queue DESC, d.died_at DESC, d.job_id DESC
 LIMIT sqlc.arg(most);
 
@@ -105,7 +105,8 @@ SELECT j.queue, j.kind, j.priority, j.attempt, j.max_attempts, CASE WHEN pg_cata
 FROM dblock_queue_job j WHERE j.job_id = sqlc.arg(job_id);
 
 -- name: DeadRow :one
-SELECT d.queue, d.kind, d.priority, d.attempt, d.max_attempts, CASE WHEN pg_catalog.isfinite(d.enqueued_at) THEN d.enqueued_at ELSE 'epoch'::timestamptz END AS enqueued_at, d.died_at AS at, COALESCE(d.unique_key, '')::text AS unique_key,
+SELECT d.queue, d.kind, d.priority, d.attempt, d.max_attempts, CASE WHEN pg_catalog.isfinite(d.enqueued_at) THEN d.enqueued_at ELSE 'epoch'::timestamptz END AS enqueued_at,
+       CASE WHEN pg_catalog.isfinite(d.died_at) THEN d.died_at ELSE 'epoch'::timestamptz END AS at, COALESCE(d.unique_key, '')::text AS unique_key,
        COALESCE(d.group_key, '')::text AS group_key, d.last_error, d.payload
 FROM dblock_queue_dead d WHERE d.job_id = sqlc.arg(job_id);
 
@@ -125,7 +126,8 @@ UNION ALL
 SELECT 3, sqlc.arg(enqueued_at)::timestamptz, b.seq, NULL, NULL, false FROM dblock_queue_blocked b
 WHERE b.queue = sqlc.arg(queue) AND b.group_key = sqlc.arg(group_key)::text AND b.job_id = sqlc.arg(job_id)
 UNION ALL
-SELECT 4, c.claimed_at, 0, c.member_id, c.claim_id, true FROM dblock_queue_claim c WHERE c.queue = sqlc.arg(queue) AND sqlc.arg(job_id)::uuid = ANY (c.job_ids);
+SELECT 4, CASE WHEN pg_catalog.isfinite(c.claimed_at) THEN c.claimed_at ELSE 'epoch'::timestamptz END, 0, c.member_id, c.claim_id, true
+FROM dblock_queue_claim c WHERE c.queue = sqlc.arg(queue) AND sqlc.arg(job_id)::uuid = ANY (c.job_ids);
 
 -- name: MemberLabel :one
 SELECT m.label FROM dblock_member m WHERE m.member_id = sqlc.arg(member_id);
