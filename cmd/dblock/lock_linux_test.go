@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -92,7 +93,12 @@ func hold(t *testing.T, dsn string, env []string, key, ttl, script string) *hold
 	h.cmd = inItsOwnSession(process(context.Background(), dsn, "lock", "--ttl="+ttl, "--grace=300ms", key, "--", "sh", "-c", script, h.file))
 	h.cmd.Env = append(h.cmd.Env, env...)
 	h.cmd.Stdout, h.cmd.Stderr, h.cmd.WaitDelay = h.out, h.out, time.Millisecond
-	if err := h.cmd.Start(); err != nil {
+	// Under nohup this process ignores SIGHUP, and so would the child. A signal that is caught has its default in the child.
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	err := h.cmd.Start()
+	signal.Stop(hangups)
+	if err != nil {
 		t.Fatal(err)
 	}
 	exited := make(chan error, 1)

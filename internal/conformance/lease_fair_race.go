@@ -8,11 +8,18 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/devdb"
+	"github.com/dblock-go/dblock/internal/faultconn"
 )
 
 // whoGivesUpIsServed has a call give up while it is being served: what it got it must give back, or nobody ever would.
 func whoGivesUpIsServed(t *testing.T, v *vault) {
-	a, b := v.process(t, LeaseOptions{Fair: true}), v.process(t, LeaseOptions{Fair: true})
+	a, dialer := v.process(t, LeaseOptions{Fair: true}), &faultconn.Dialer{Watch: "Tickets :execrows"} // of the statements that withdraw
+	b, closePool, err := v.e.OpenOn(t.Context(), v.dsn, dialer, LeaseOptions{Fair: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closePool()
+	defer func() { _ = b.Close(t.Context()) }()
 	held := acquire(t, a, "k")
 	ctx, giveUp := context.WithCancel(soon(t))
 	gone := make(chan error, 1)
@@ -29,7 +36,7 @@ func whoGivesUpIsServed(t *testing.T, v *vault) {
 	if err := <-gone; !errors.Is(err, dblock.ErrOutcomeUnknown) {
 		isHeld(t, err, "k")
 	}
-	v.awaitBlocked(t)
+	v.awaitWithdrawal(t, dialer)
 	commit()
 	free, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
@@ -69,19 +76,20 @@ func (v *vault) serveByHand(t *testing.T, until string) (commit func()) {
 	}
 }
 
-// awaitBlocked waits until a statement of somebody's waits for a lock in this database.
-func (v *vault) awaitBlocked(t *testing.T) {
+// awaitWithdrawal waits until a withdrawal has met the locked ticket. On Postgres it waits for the lock. On MySQL and MariaDB it fails
+// at once, and is sent again.
+func (v *vault) awaitWithdrawal(t *testing.T, dialer *faultconn.Dialer) {
 	t.Helper()
-	blocked := "SELECT count(*) FROM information_schema.innodb_trx x JOIN information_schema.processlist p ON p.id = x.trx_mysql_thread_id " +
-		"WHERE x.trx_state = 'LOCK WAIT' AND p.db = DATABASE()"
+	hasMet := func() bool { return dialer.Watched() >= 2 }
 	if v.e.Kind == devdb.Postgres {
-		blocked = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-	}
-	for ctx := soon(t); v.count(t, blocked) == 0; {
-		if ctx.Err() != nil {
-			t.Fatal("nobody waits for a lock")
+		hasMet = func() bool {
+			return v.count(t, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") > 0
 		}
-		time.Sleep(150 * time.Millisecond) // what is read more often than every 100 ms, InnoDB does not bring up to date
+	}
+	for ctx := soon(t); !hasMet(); time.Sleep(time.Millisecond) {
+		if ctx.Err() != nil {
+			t.Fatal("no withdrawal has met the locked ticket")
+		}
 	}
 }
 

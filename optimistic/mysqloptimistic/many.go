@@ -21,6 +21,11 @@ func (room) Many(ctx context.Context, db DB, p *engine.Plan, s *engine.Stmt, row
 	if err := mustCommit(ctx, db); err != nil {
 		return nil, false, err
 	}
+	for _, r := range rows {
+		if err := fits(p, r.Key, r.Set); err != nil {
+			return nil, false, err
+		}
+	}
 	if pool, ok := db.(*sql.DB); ok {
 		err := mysqllock.RunTx(ctx, pool, mysqllock.TxOptions{}, func(tx *sql.Tx) error { return b.run(ctx, tx) })
 		return b.found, b.ambiguous, err
@@ -251,8 +256,22 @@ const (
 	termText  = 64      // more than the text around a parameter, and a number
 )
 
-// portions cuts the places of rows into those of statements that the server takes. A row that is too long has a statement of its own,
-// as it has in Update.
+// fits refuses a row that no statement can carry. The server would close the connection before it has read all of the statement, so
+// the client would see a broken connection.
+func fits(p *engine.Plan, key any, set map[string]any) error {
+	total := 0
+	for _, value := range set {
+		total += lengthOf(value)
+	}
+	if p.Most == 0 || total <= p.Most {
+		return nil
+	}
+	return refused("Set", "the row %v of %s has %d bytes, more than the server's max_allowed_packet of %d; nothing was written",
+		key, p.Table, total, p.Most)
+}
+
+// portions cuts the places of rows into those of statements that the server takes. A row that may be too long has a statement of its
+// own, as it has in Update.
 func (b *batch) portions(places []int) (parts [][]int) {
 	bytes := 0
 	for i, place := range places {
@@ -282,16 +301,19 @@ func (b *batch) weight(place int) int {
 }
 
 // weightOf doubles the bytes of a value: the driver may escape each.
-func weightOf(value any) int {
+func weightOf(value any) int { return termText + 2*lengthOf(value) }
+
+// lengthOf is how many bytes a value has; 0 for what is not a text.
+func lengthOf(value any) int {
 	plain, err := driver.DefaultParameterConverter.ConvertValue(value)
 	if err != nil {
-		return termText
+		return 0
 	}
 	switch v := plain.(type) {
 	case string:
-		return termText + 2*len(v)
+		return len(v)
 	case []byte:
-		return termText + 2*len(v)
+		return len(v)
 	}
-	return termText
+	return 0
 }

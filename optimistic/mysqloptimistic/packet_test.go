@@ -92,11 +92,16 @@ func updatesLongRows(t *testing.T, dsn string) {
 	for from := 0; from < rows; from += 10 {
 		all.Go(func() {
 			_, err := table.UpdateMany(t.Context(), db, changes[from:from+10], optimistic.EachRow)
-			if big := from+10 == rows; (err != nil) != big || errors.Is(err, dblock.ErrOutcomeUnknown) {
+			if big := from+10 == rows; errors.Is(err, dblock.ErrInvalid) != big || !big && err != nil {
 				t.Errorf("rows from %d: %v", from, err)
 			}
 		})
 	}
 	all.Wait()
 	written(rows - 10)
+
+	last := changes[rows-1]
+	if _, err := table.Update(t.Context(), db, last.Key, last.Expected, last.Set); !errors.Is(err, dblock.ErrInvalid) {
+		t.Errorf("a row that no statement can carry: %v", err)
+	}
 }

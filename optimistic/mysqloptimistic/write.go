@@ -20,6 +20,9 @@ func (r room) Write(ctx context.Context, db DB, p *engine.Plan, w engine.Write) 
 	if err := mustCommit(ctx, db); err != nil {
 		return 0, engine.Raw{}, err
 	}
+	if err := fits(p, w.Key, w.Set); err != nil {
+		return 0, engine.Raw{}, err
+	}
 	blind := w.Stmt.Op == engine.UpdateAny
 	if blind && (p.Kind == engine.Int || p.Kind == engine.Timestamp) {
 		return writeAny(ctx, db, p, w)

@@ -69,7 +69,8 @@ func (d *database) news(payload string) (n engine.News, ok bool) {
 		if err != nil || len(id) != len(n.Member) {
 			return n, false
 		}
-		return engine.News{Member: member.ID(id)}, true
+		n.Member = member.ID(id)
+		return n, !n.IsOfJobs() // no process has the member of zeros
 	}
 	return n, false
 }
