@@ -131,7 +131,7 @@ func (f *Facts) lacksMySQL(ctx context.Context, conn *sql.Conn, name, column str
 		"UPDATE": fmt.Sprintf("UPDATE %s SET %s = NULL WHERE FALSE", table, col),
 		"DELETE": fmt.Sprintf("DELETE FROM %s WHERE FALSE", table),
 	}
-	for _, right := range schema.Rights(name) {
+	for _, right := range schema.Rights(schema.MySQL, name) {
 		rows, err := conn.QueryContext(ctx, "EXPLAIN "+uses[right])
 		if err == nil {
 			err = drain(rows)

@@ -149,7 +149,7 @@ func (f *Facts) tablesPostgres(ctx context.Context, conn *pgx.Conn, name string)
 		f.NoUsage = f.NoUsage || !usage
 		t.Storage = map[string]string{"p": "permanent", "u": "unlogged", "t": "temporary"}[t.Storage]
 		for i, right := range []string{"SELECT", "INSERT", "UPDATE", "DELETE"} {
-			if !may[i] && slices.Contains(schema.Rights(t.Name), right) {
+			if !may[i] && slices.Contains(schema.Rights(schema.Postgres, t.Name), right) {
 				t.Lacks = append(t.Lacks, right)
 			}
 		}

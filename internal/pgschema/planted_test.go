@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/testdb"
@@ -71,11 +72,15 @@ func planted(t *testing.T, statements map[string]string) *pgx.Conn {
 	if err := pool.QueryRow(t.Context(), keptPlanted).Scan(&kept); err != nil || kept != 0 {
 		t.Errorf("constraints, indexes and defaults of dblock's tables name %d planted objects, %v", kept, err)
 	}
-	for _, statement := range []string{
-		"CREATE ROLE " + role + " LOGIN PASSWORD 'service'", "GRANT USAGE ON SCHEMA app, public TO " + role,
-		"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA app TO " + role, "GRANT USAGE ON ALL SEQUENCES IN SCHEMA app TO " + role,
-	} {
-		if _, err := owner.Exec(t.Context(), statement); err != nil {
+	return service(t, pool, role, "GRANT USAGE ON SCHEMA app, public TO "+role,
+		"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA app TO "+role, "GRANT USAGE ON ALL SEQUENCES IN SCHEMA app TO "+role)
+}
+
+// service makes a role with some grants, and returns a session of it.
+func service(t *testing.T, pool *pgxpool.Pool, role string, grants ...string) *pgx.Conn {
+	t.Helper()
+	for _, statement := range append([]string{"CREATE ROLE " + role + " LOGIN PASSWORD 'service'"}, grants...) {
+		if _, err := pool.Exec(t.Context(), statement); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -86,7 +91,7 @@ func planted(t *testing.T, statements map[string]string) *pgx.Conn {
 			}
 		}
 	})
-	config := owner.Conn().Config().Copy()
+	config := pool.Config().ConnConfig.Copy()
 	config.User, config.Password = role, "service"
 	config.RuntimeParams["search_path"] = "app, public"
 	config.RuntimeParams["plan_cache_mode"] = "force_generic_plan"

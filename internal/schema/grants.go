@@ -2,6 +2,7 @@ package schema
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -12,20 +13,21 @@ func PostgresServiceGrants(schemaName, role string) []string {
 	in := QuotePostgres(schemaName)
 	grants := []string{"GRANT USAGE ON SCHEMA " + in + to}
 	for _, table := range Tables() {
-		grants = append(grants, "GRANT "+rights(table)+" ON "+in+"."+table+to)
+		grants = append(grants, "GRANT "+strings.Join(Rights(Postgres, table), ", ")+" ON "+in+"."+table+to)
 	}
 	return append(grants, "GRANT SELECT ON "+in+"."+VersionTable+to)
 }
 
-func rights(table string) string { return strings.Join(Rights(table), ", ") }
-
-// Rights are what a service needs on one of dblock's tables.
-func Rights(table string) []string {
+// Rights are what a service needs on one of dblock's tables. To lock rows that it deletes, Postgres asks for UPDATE.
+func Rights(engine, table string) []string {
 	switch {
 	case table == VersionTable:
 		return []string{"SELECT"}
 	case table == "dblock_adjustment": // the ledger that Audit trusts
 		return []string{"SELECT", "INSERT"}
+	case table == "dblock_queue_blocked",
+		engine == MySQL && slices.Contains([]string{"dblock_queue_ready", "dblock_queue_scheduled", "dblock_queue_dead"}, table):
+		return []string{"SELECT", "INSERT", "DELETE"}
 	case passing(table):
 		return []string{"SELECT", "INSERT", "UPDATE", "DELETE"}
 	}
@@ -45,7 +47,7 @@ func MySQLServiceGrants(database, account string) []string {
 	in := QuoteMySQL(database)
 	var grants []string
 	for _, table := range Tables() {
-		grants = append(grants, "GRANT "+rights(table)+" ON "+in+"."+table+to)
+		grants = append(grants, "GRANT "+strings.Join(Rights(MySQL, table), ", ")+" ON "+in+"."+table+to)
 	}
 	return append(grants, "GRANT SELECT ON "+in+"."+VersionTable+to)
 }
