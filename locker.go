@@ -12,11 +12,14 @@ import (
 type Locker interface {
 	// Acquire waits for the lock of key while ctx lives. ctx bounds the wait and never the hold.
 	//
-	// Errors: where ctx ended the wait, a *HeldError that matches both ErrNotAcquired and the
-	// context's error; ErrOutcomeUnknown where a request was sent and no answer came (the lock is
-	// given back within two heartbeats, should it have been granted); ErrDeadlock, ErrInvalid, ErrLimit,
-	// ErrUnsupported, ErrOverloaded, ErrUnavailable, ErrClosed, ErrSchema. ErrBusy does not end the wait for a lease: while another
-	// transaction keeps a row locked, or no connection is free, Acquire tries again until ctx ends.
+	// Errors: if ctx ends the wait, a *HeldError that matches ErrNotAcquired and the context's error. Before that, these end it, and no others:
+	//   - ErrOutcomeUnknown: a request got no reply. If the lock was granted, it is released within two heartbeats.
+	//   - ErrUnavailable, ErrOverloaded, ErrClosed
+	//   - ErrInvalid, ErrDeadlock, ErrLimit, ErrUnsupported, ErrSchema
+	//   - an error of the server without a name here, such as a missing grant
+	//
+	// ErrBusy does not end the wait for a lease: while another transaction keeps a row locked, or no connection is free, Acquire
+	// tries again until ctx ends. docs/locks.md has the same list.
 	Acquire(ctx context.Context, key string, opts ...Option) (*Lock, error)
 
 	// TryAcquire never waits for a holder: where there is one it returns a *HeldError, which

@@ -72,6 +72,7 @@ func (e Lease) Run(t *testing.T) {
 		"AnAcquireCutAnywhere":            anAcquireCutAnywhere,
 		"AReleaseCutAnywhere":             aReleaseCutAnywhere,
 		"ACloseCutAnywhere":               aLeaseCloseCutAnywhere,
+		"ASilentWireEndsWaits":            aSilentWireEndsWaitsAsDocumented,
 		"AnExpireInCutAnywhere":           anExpireInCutAnywhere,
 		"ExpiresAllOrNothing":             expiresAllOrNothing,
 		"EndsBeforeTheServer":             endsBeforeTheServer,
