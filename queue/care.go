@@ -22,6 +22,10 @@ const (
 
 // Promote has jobs be ready whose time has come, of all queues, and returns how many. Workers do so by themselves (WorkerOptions.Promote).
 func (q *Queue) Promote(ctx context.Context) (promoted int, err error) {
+	if err := q.enter(); err != nil {
+		return 0, err
+	}
+	defer q.calls.Done()
 	defer func() {
 		if promoted > 0 {
 			q.announce(engine.AnyQueue)

@@ -211,6 +211,10 @@ func (e *election) close(ctx context.Context) error {
 // PruneHistory deletes what is older than Options.History days, and returns how many rows that were; nothing, where no
 // history is kept. Workers do so by themselves.
 func (q *Queue) PruneHistory(ctx context.Context) (pruned int, err error) {
+	if err := q.enter(); err != nil {
+		return 0, err
+	}
+	defer q.calls.Done()
 	if q.o.History == 0 {
 		return 0, nil
 	}

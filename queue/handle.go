@@ -84,6 +84,9 @@ func (q *Queue) register(kind string, opts []HandlerOption, as func(*handler)) e
 	}
 	h := &handler{codec: q.o.Codec}
 	for _, o := range opts {
+		if o == nil {
+			return &dblock.InvalidError{Field: "options", Reason: fmt.Sprintf("one of those of kind %q is nil", kind)}
+		}
 		o(h)
 	}
 	as(h)

@@ -98,6 +98,10 @@ const (
 //
 // Errors: dblock.ErrInvalid, and those of the database.
 func (q *Queue) List(ctx context.Context, f Filter) ([]Record, error) {
+	if err := q.enter(); err != nil {
+		return nil, err
+	}
+	defer q.calls.Done()
 	name, err := queueName(f.Queue)
 	if err != nil {
 		return nil, err
@@ -132,6 +136,10 @@ func (q *Queue) List(ctx context.Context, f Filter) ([]Record, error) {
 //
 // Errors: ErrNoJob, and those of the database.
 func (q *Queue) Show(ctx context.Context, id ID) (Record, error) {
+	if err := q.enter(); err != nil {
+		return Record{}, err
+	}
+	defer q.calls.Done()
 	ctx, cancel := context.WithTimeout(ctx, q.o.Timeout)
 	defer cancel()
 	r, err := q.find(ctx, id)

@@ -17,6 +17,10 @@ import (
 // Errors: ErrNoJob; ErrState if it is not dead; dblock.ErrConflict if another job has its unique key, and dblock.ErrBusy if an open
 // transaction is taking it; and those of the database.
 func (q *Queue) Retry(ctx context.Context, id ID) error {
+	if err := q.enter(); err != nil {
+		return err
+	}
+	defer q.calls.Done()
 	ctx, cancel := context.WithTimeout(ctx, q.o.Timeout)
 	defer cancel()
 	revived, err := q.revive(ctx, []engine.ID{engine.ID(id)})
@@ -62,6 +66,10 @@ const reviveStep = 200 // dead jobs that one statement retries
 //
 // Errors: dblock.ErrInvalid, and those of the database; some are retried then.
 func (q *Queue) RetryAll(ctx context.Context, queue string) (retried int, err error) {
+	if err := q.enter(); err != nil {
+		return 0, err
+	}
+	defer q.calls.Done()
 	queue, err = queueName(queue)
 	if err != nil {
 		return 0, err
@@ -122,6 +130,10 @@ func (q *Queue) reviveEach(ctx context.Context, dead []engine.Record) (revived i
 //
 // Errors: ErrNoJob; dblock.ErrBusy where it moved all the time; and those of the database.
 func (q *Queue) Cancel(ctx context.Context, id ID) (was State, err error) {
+	if err := q.enter(); err != nil {
+		return 0, err
+	}
+	defer q.calls.Done()
 	return q.endWaiting(ctx, id, func(r engine.Record, x *engine.Exchange, p engine.Place) {
 		q.drop(x, p)
 	}, func(ctx context.Context, r engine.Record) (done bool, err error) {
@@ -151,6 +163,10 @@ func (q *Queue) drop(x *engine.Exchange, p engine.Place) {
 // Errors: ErrNoJob; ErrState where a worker has it (Cancel it), and where it is dead; dblock.ErrBusy where it moved all the time; and those
 // of the database.
 func (q *Queue) Discard(ctx context.Context, id ID, reason string) error {
+	if err := q.enter(); err != nil {
+		return err
+	}
+	defer q.calls.Done()
 	_, err := q.endWaiting(ctx, id, func(r engine.Record, x *engine.Exchange, p engine.Place) {
 		x.Buried = []engine.Burial{{Place: p, Attempt: r.Attempt, Failure: failure(errors.New(reason))}}
 		x.KeepDead = q.o.History > 0
@@ -242,6 +258,10 @@ const purgeStep = 1000 // jobs that one statement drops
 //
 // Errors: dblock.ErrInvalid, and those of the database; some are dropped then.
 func (q *Queue) Purge(ctx context.Context, queue string, age time.Duration) (purged int, err error) {
+	if err := q.enter(); err != nil {
+		return 0, err
+	}
+	defer q.calls.Done()
 	queue, err = queueName(queue)
 	if err != nil {
 		return 0, err

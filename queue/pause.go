@@ -15,6 +15,10 @@ import (
 //
 // Errors: dblock.ErrInvalid, and those of the database.
 func (q *Queue) Pause(ctx context.Context, queue string) error {
+	if err := q.enter(); err != nil {
+		return err
+	}
+	defer q.calls.Done()
 	err := q.say(ctx, queue, "pausing a queue", q.engine.Pause)
 	if err != nil {
 		return err
@@ -33,6 +37,10 @@ func (q *Queue) Pause(ctx context.Context, queue string) error {
 //
 // Errors: dblock.ErrInvalid, and those of the database.
 func (q *Queue) Resume(ctx context.Context, queue string) error {
+	if err := q.enter(); err != nil {
+		return err
+	}
+	defer q.calls.Done()
 	err := q.say(ctx, queue, "resuming a queue", q.engine.Resume)
 	if err == nil {
 		q.announce(cmp.Or(queue, DefaultQueue))

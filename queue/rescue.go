@@ -23,6 +23,10 @@ var errWorkerGone = errors.New("its worker is gone")
 //
 // The backoff is that of the kind's handler in this process, or the default of WorkerOptions.
 func (q *Queue) Rescue(ctx context.Context) (again, dead int, err error) {
+	if err := q.enter(); err != nil {
+		return 0, 0, err
+	}
+	defer q.calls.Done()
 	return q.rescue(ctx, defaultBackoff)
 }
 

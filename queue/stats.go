@@ -53,6 +53,10 @@ type QueueStats struct {
 //
 // Errors: those of the database.
 func (q *Queue) Stats(ctx context.Context) (Stats, error) {
+	if err := q.enter(); err != nil {
+		return Stats{}, err
+	}
+	defer q.calls.Done()
 	ctx, cancel := context.WithTimeout(ctx, q.o.Timeout)
 	defer cancel()
 	s, err := q.stats(ctx)

@@ -101,6 +101,7 @@ func (e Queue) Run(t *testing.T) {
 		"ManyClaimersAndProducersAgree":    manyClaimersAndProducersAgree,
 		"RunsWithTheDocumentedGrants":      queuesWithTheDocumentedGrants,
 		"HandlersMayEnqueueDuringClose":    handlersMayEnqueueDuringClose,
+		"AClosedQueueRefusesAllCalls":      aClosedQueueRefusesAllCalls,
 		"ASecondCloseWaits":                aSecondCloseWaits,
 		"RefusesOnceClosed":                queueRefusesOnceClosed,
 		"ChecksTheTables":                  queueChecksTheTables,

@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"errors"
+	"reflect"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -103,5 +104,33 @@ func aSecondCloseWaits(t *testing.T, d *desk) {
 	}
 	if n := d.count(t, "SELECT count(*) FROM dblock_member"); n != 0 {
 		t.Errorf("%d members", n)
+	}
+}
+
+// aClosedQueueRefusesAllCalls: each method but Close says that the Queue is closed, and nothing else.
+func aClosedQueueRefusesAllCalls(t *testing.T, d *desk) {
+	q := d.open(t, queue.Options{History: 1})
+	if err := q.Close(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	of := reflect.ValueOf(q)
+	for i := range of.NumMethod() {
+		name, method := of.Type().Method(i).Name, of.Method(i)
+		if name == "Close" {
+			continue
+		}
+		args := make([]reflect.Value, method.Type().NumIn())
+		for k := range args {
+			args[k] = reflect.Zero(method.Type().In(k))
+		}
+		args[0] = reflect.ValueOf(t.Context())
+		call := method.Call
+		if method.Type().IsVariadic() {
+			call = method.CallSlice
+		}
+		results := call(args)
+		if err, _ := results[len(results)-1].Interface().(error); !errors.Is(err, dblock.ErrClosed) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

@@ -119,6 +119,7 @@ func refusesBadTasks(t *testing.T, d *desk) {
 		"two handlers": queue.Handle(q, "k", nothing),
 		"no kind":      queue.Handle(q, "", nothing),
 		"no handler":   queue.Handle[int](q, "other", nil),
+		"a nil option": queue.Handle(q, "other", nothing, nil),
 	} {
 		if !errors.Is(err, dblock.ErrInvalid) {
 			t.Errorf("%s: %v", what, err)
