@@ -76,7 +76,7 @@ func (w *worker) giveBack(tasks []*task) {
 // pause takes over that the queue is paused: what has not begun is handed back.
 func (w *worker) pause() {
 	w.mu.Lock()
-	w.paused = true
+	w.paused.Store(true)
 	w.pauses++
 	w.mu.Unlock()
 	w.giveBack(w.line.takeBack())
@@ -86,9 +86,9 @@ func (w *worker) pause() {
 // after that has claimed jobs only if the queue was resumed; w.mu is held.
 func (w *worker) resting(m *message, jobs int) bool {
 	if jobs > 0 && m.pauses == w.pauses {
-		w.paused = false
+		w.paused.Store(false)
 	}
-	return w.paused
+	return w.paused.Load()
 }
 
 // looksForPause looks whether the queue is paused, if there are jobs to be handed back then.

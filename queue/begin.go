@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -68,14 +69,14 @@ func (w *worker) begin(t *task) bool {
 		got, err := w.q.begins.Do(ctx, beginning{t.of.of, engine.Place{Claim: t.of.id, Job: t.ID}})
 		t.begun = t.begun || got != beginLocked
 		switch {
-		case w.stopping.Load() || ctx.Err() != nil:
+		case w.rests() || ctx.Err() != nil:
 			w.handBack(t)
 		case err != nil:
 			w.q.trouble(recordingABeginning, err)
 			w.ended(end{task: t, what: deferred, attempt: t.Attempt, delay: jitter(beginAgain)})
 		case got == beginRecorded:
 			return true
-		case got == beginLocked && !w.isPaused():
+		case got == beginLocked:
 			if n%restsToTell == 0 {
 				w.q.trouble(recordingABeginning, fmt.Errorf("%w: the row of job %v is locked", dblock.ErrBusy, ID(t.ID)))
 			}
@@ -89,10 +90,20 @@ func (w *worker) begin(t *task) bool {
 	return true
 }
 
-func (w *worker) isPaused() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.paused
+// rests reports that no job is to begin: the queue is paused, or the worker stops.
+func (w *worker) rests() bool { return w.paused.Load() || w.stopping.Load() }
+
+// errNotBegun is what a middleware gets from next if the job is handed back instead.
+var errNotBegun = errors.New("queue: the job was not begun: its queue is paused, or its worker stops")
+
+// starts is called right before the handler. It refuses a job that has not begun if the worker rests.
+func (r *run) starts() error {
+	r.unbegun = !r.begun && r.w.rests()
+	if r.unbegun {
+		return errNotBegun
+	}
+	r.begun = true
+	return nil
 }
 
 const recordingABeginning = "recording that a job begins"

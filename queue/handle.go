@@ -11,7 +11,8 @@ import (
 // Next is the rest of what is to be done for a job: the handler, in the end.
 type Next func(ctx context.Context) error
 
-// Middleware is called for each job and calls next, once or not at all.
+// Middleware is called for each job and calls next, once or not at all. If the queue is paused or the worker stops before the handler
+// is called, next returns an error. Then the job is handed back, whatever the middleware returns.
 type Middleware func(ctx context.Context, job Info, next Next) error
 
 // HandlerOption changes how the jobs of one kind are run.
@@ -57,6 +58,9 @@ func Handle[T any](q *Queue, kind string, fn func(ctx context.Context, job Job[T
 		h.run = func(ctx context.Context, r *run) error {
 			job, err := decoded[T](r)
 			if err != nil {
+				return err
+			}
+			if err := r.starts(); err != nil {
 				return err
 			}
 			return fn(ctx, job)

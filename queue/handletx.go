@@ -37,6 +37,9 @@ func HandleIn[T, Tx any](q *Queue, kind string, fn func(ctx context.Context, tx 
 					r.rollback()
 				}
 			}()
+			if err := r.starts(); err != nil {
+				return err
+			}
 			err = fn(ctx, tx, job)
 			done = err == nil
 			return err

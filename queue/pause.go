@@ -9,7 +9,7 @@ import (
 )
 
 // Pause stops workers from claiming jobs of a queue, until Resume: "" is the default one. Jobs that have begun go on. Jobs that were claimed
-// and have not begun are handed back: in this process none of them begins once Pause has returned, in others within about a second. They keep
+// and have not begun are handed back: no worker of q begins one once Pause has returned. Others may for about one second longer. They keep
 // their place in the order, and it is no attempt. Jobs are enqueued, scheduled and rescued as ever. Of a queue that is paused it changes
 // nothing.
 //

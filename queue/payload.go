@@ -81,10 +81,7 @@ func (w *worker) read(ctx context.Context, tasks []*task) {
 		w.handBack(tasks...)
 		return
 	}
-	w.mu.Lock()
-	paused := w.paused
-	w.mu.Unlock()
-	if paused { // since they were claimed
+	if w.paused.Load() { // since they were claimed
 		w.giveBack(w.line.takeBack())
 	}
 }

@@ -22,7 +22,7 @@ func (w *worker) handle() {
 		w.handlers.Done()
 	}()
 	for t := w.line.next(); t != nil; t = w.line.next() {
-		if w.stopping.Load() || t.of.of.ctx.Err() != nil {
+		if w.rests() || t.of.of.ctx.Err() != nil {
 			w.handBack(t)
 			continue
 		}
@@ -53,7 +53,9 @@ func (w *worker) do(t *task, h *handler) {
 		r.rollback() // where it panicked
 		r.timedOut = r.ctx.timedOut()
 		r.ctx.end(nil)
-		t.took = max(time.Since(r.began), 1)
+		if !r.unbegun {
+			t.took = max(time.Since(r.began), 1)
+		}
 		r.decide()
 	}()
 	if t.cancelled.Load() { // before it began; later its context ends
@@ -81,6 +83,8 @@ type run struct {
 	ctx      jobContext
 	err      error
 	timedOut bool
+	begun    bool // the handler was called
+	unbegun  bool // it was not, and is not to be
 
 	work      engine.Work // the handler's transaction, while it is open
 	committed bool        // the job has ended with it
@@ -113,6 +117,8 @@ func (r *run) decide() {
 	var p *putOff
 	see := &r.w.q.o.Observer
 	switch {
+	case r.unbegun: // whatever a middleware makes of it
+		r.w.handBack(r.task)
 	case r.err == nil:
 		if see.Finished != nil {
 			see.Finished(r.info, time.Since(r.began))

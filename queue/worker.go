@@ -29,6 +29,7 @@ type worker struct {
 	handlers sync.WaitGroup
 
 	stopping atomic.Bool // set with mu locked: then the line is closed, too
+	paused   atomic.Bool // the queue is, as far as is known; set with mu locked
 
 	mu          sync.Mutex
 	now         *tenure
@@ -54,7 +55,6 @@ type worker struct {
 	claimed     time.Duration // how long a claim takes, lately
 	looked      time.Time     // for jobs that wait for handlers
 	taken       int           // jobs by handlers, till then
-	paused      bool          // the queue is, as far as is known
 	pauses      int           // of the queue, that this worker knew of
 	limit       int           // how many jobs a claim asks for at most
 	patience    time.Duration // how long a claim may take
@@ -143,10 +143,10 @@ func (w *worker) run(ctx context.Context) error {
 	behind.Go(func() { w.reads(ctx) })
 
 	<-ctx.Done()
+	w.stop() // before Pause no longer finds it
 	w.q.mu.Lock()
 	delete(w.q.workers, w)
 	w.q.mu.Unlock()
-	w.stop()
 	behind.Wait()
 	w.handBack(w.line.takeBack()...)
 	err := w.await()

@@ -133,6 +133,7 @@ func (e Queue) Run(t *testing.T) {
 		"HistoryIsKept":                    historyIsKept,
 		"NoHistoryByDefault":               noHistoryByDefault,
 		"PausesAndResumes":                 pausesAndResumes,
+		"APausedJobDoesNotBegin":           aPausedJobDoesNotBegin,
 		"CountsJobs":                       countsJobs,
 		"ListsAndShowsJobs":                listsAndShowsJobs,
 		"CancelsWhatWaits":                 cancelsWhatWaits,

@@ -108,6 +108,9 @@ func (d *Dialer) Arm(k int, mode Mode, hook func()) { d.arm(nil, k, mode, hook) 
 // ArmAt is Arm for one connection alone, the one that writes a text next. That write is its first call.
 func (d *Dialer) ArmAt(text string, k int, mode Mode) { d.arm([]byte(text), k, mode, nil) }
 
+// HookAt calls the hook before the next write that has a text is forwarded.
+func (d *Dialer) HookAt(text string, hook func()) { d.arm([]byte(text), 1, HookBefore, hook) }
+
 func (d *Dialer) arm(text []byte, k int, mode Mode, hook func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
