@@ -58,12 +58,17 @@ func (q *Queries) SchemaVersion(ctx context.Context, db DBTX) (int64, error) {
 }
 
 const ServerVersion = `-- name: ServerVersion :one
-SELECT pg_catalog.current_setting('server_version')::text AS version
+SELECT pg_catalog.current_setting('server_version')::text AS version, pg_catalog.current_setting('server_encoding')::text AS encoding
 `
 
-func (q *Queries) ServerVersion(ctx context.Context, db DBTX) (string, error) {
+type ServerVersionRow struct {
+	Version  string
+	Encoding string
+}
+
+func (q *Queries) ServerVersion(ctx context.Context, db DBTX) (ServerVersionRow, error) {
 	row := db.QueryRow(ctx, ServerVersion)
-	var version string
-	err := row.Scan(&version)
-	return version, err
+	var i ServerVersionRow
+	err := row.Scan(&i.Version, &i.Encoding)
+	return i, err
 }

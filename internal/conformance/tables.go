@@ -3,6 +3,7 @@ package conformance
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -18,11 +19,11 @@ func isDifferent(err error, object string) bool {
 }
 
 // refusesBadSessions opens over connections that commit nothing by themselves, and over such as read what is not committed.
-// Only MySQL and MariaDB have them.
+// Only MySQL and MariaDB have them. On Postgres it opens over databases of other encodings.
 func refusesBadSessions(t *testing.T, kind devdb.Kind, dsn string, open func(dsn string) error) error {
 	isolation := map[devdb.Kind]string{devdb.MySQL: "transaction_isolation", devdb.MariaDB: "tx_isolation"}[kind]
 	if isolation == "" {
-		return nil
+		return refusesOtherEncodings(t, dsn, open)
 	}
 	for setting, word := range map[string]string{"autocommit=0": "autocommit", isolation + "=%27READ-UNCOMMITTED%27": "READ UNCOMMITTED"} {
 		if err := open(Appended(setting)(t, dsn)); !errors.Is(err, dblock.ErrUnsupported) || !strings.Contains(err.Error(), word) {
@@ -30,6 +31,30 @@ func refusesBadSessions(t *testing.T, kind devdb.Kind, dsn string, open func(dsn
 		}
 	}
 	return nil
+}
+
+// refusesOtherEncodings opens over databases without tables, which are refused for their encodings. The control is refused for its tables.
+func refusesOtherEncodings(t *testing.T, dsn string, open func(dsn string) error) error {
+	u, err := url.Parse(dsn)
+	if err != nil {
+		return err
+	}
+	db, own := connect(t, devdb.Postgres, dsn), strings.TrimPrefix(u.Path, "/")
+	var wrong error
+	for encoding, want := range map[string]error{"LATIN1": dblock.ErrUnsupported, "SQL_ASCII": dblock.ErrUnsupported, "UTF8": dblock.ErrSchema} {
+		name := own + "_" + strings.ToLower(encoding)
+		if _, err := db.ExecContext(t.Context(), `CREATE DATABASE "`+name+`" ENCODING '`+encoding+`' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0`); err != nil {
+			return err
+		}
+		u.Path = "/" + name
+		if err := open(u.String()); !errors.Is(err, want) || want == dblock.ErrUnsupported && !strings.Contains(err.Error(), "is "+encoding+",") {
+			wrong = errors.Join(wrong, fmt.Errorf("with the encoding %s: %w; want %w", encoding, err, want))
+		}
+		if _, err := db.ExecContext(t.Context(), `DROP DATABASE "`+name+`" WITH (FORCE)`); err != nil {
+			return err
+		}
+	}
+	return wrong
 }
 
 // leasesCheckTheTables: a Locker is made only over tables that are whole, and over connections that commit.

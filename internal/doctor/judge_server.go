@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/mysqlserver"
+	"github.com/dblock-go/dblock/internal/schema"
 )
 
 // server is about the product and its version.
@@ -49,17 +50,27 @@ func writes(f Facts) []Finding {
 	return []Finding{fine("the server takes writes")}
 }
 
-// charset is about what an escaped value or a quoted name means. Whether the driver escapes values does not show here.
+// charset is about what a database can store, and about what an escaped value or a quoted name means. Whether the driver escapes values
+// does not show here.
 func charset(f Facts) []Finding {
 	name := f.Settings["character_set_client"]
 	switch {
 	case f.postgres():
-		return nil
+		return encoding(f.Settings["server_encoding"])
 	case slices.Contains(mysqlserver.Unsafe, name):
 		return []Finding{finding(Problem, "connections use "+name+": a quote or a backslash can be the second byte of a character",
 			"with interpolateParams=true values in your own queries can become SQL, and names that are not ASCII end early: set charset=utf8mb4 in the DSN")}
 	}
 	return []Finding{fine("connections use " + name)}
+}
+
+// encoding is about a database on Postgres.
+func encoding(name string) []Finding {
+	if schema.PostgresEncoding(name) == nil {
+		return []Finding{fine("the encoding of the database is " + name)}
+	}
+	return []Finding{finding(Problem, "the encoding of the database is "+name+": it cannot store every name and text",
+		"leases, queues and sales are refused: "+schema.UseUTF8)}
 }
 
 func pooler(f Facts) []Finding {

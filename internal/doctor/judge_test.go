@@ -21,6 +21,7 @@ func healthyPostgres() Facts {
 		Settings: map[string]string{
 			"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on", "statement_timeout": "0", "lock_timeout": "0",
 			"idle_in_transaction_session_timeout": "60000", "idle_session_timeout": "0", "synchronous_standby_names": "",
+			"server_encoding": "UTF8",
 		},
 		Connections: 10, MaxConnections: 97, Locks: 10, LockCapacity: 6400,
 	}
@@ -67,8 +68,6 @@ func TestHealthyHasNothingButOK(t *testing.T) {
 		want := Checks()
 		if f.Engine == engineMySQL {
 			want = slices.DeleteFunc(want, func(c string) bool { return c == "lock_table" || c == "search_path" }) // MySQL has neither
-		} else {
-			want = slices.DeleteFunc(want, func(c string) bool { return c == "charset" })
 		}
 		if fmt.Sprint(made) != fmt.Sprint(want) {
 			t.Errorf("%s: checks %v, want %v", f.Engine, made, want)
@@ -120,7 +119,8 @@ func TestJudgePostgres(t *testing.T) {
 	t.Parallel()
 	refused := fmt.Errorf("%w: session locks: there is a pooler: connect directly", dblock.ErrUnsupported)
 	judgeEach(t, healthyPostgres, map[string]judged{
-		"too old": {func(f *Facts) { f.TooOld = schema.PostgresServer("13.4") }, []string{"problem server"}, "13.4 is too old: 14"},
+		"encoding": {set("server_encoding", "LATIN1"), []string{"problem charset"}, "ENCODING 'UTF8'"},
+		"too old":  {func(f *Facts) { f.TooOld = schema.PostgresServer("13.4") }, []string{"problem server"}, "13.4 is too old: 14"},
 		"foreign": {
 			func(f *Facts) { f.Known, f.Product, f.SessionLocks = false, "CockroachDB", refused }, []string{"problem server", "note session_locks"}, "CockroachDB",
 		},

@@ -82,11 +82,14 @@ func Find(ctx context.Context, db pgdb.DBTX, name string) (string, error) {
 func Check(ctx context.Context, db pgdb.DBTX, name string) error {
 	var q pgdb.Queries
 	on := On(db, name)
-	version, err := q.ServerVersion(ctx, on)
+	server, err := q.ServerVersion(ctx, on)
 	if err != nil {
 		return unavailable(err)
 	}
-	if err := schema.PostgresServer(version); err != nil {
+	if err := schema.PostgresServer(server.Version); err != nil {
+		return err
+	}
+	if err := schema.PostgresEncoding(server.Encoding); err != nil {
 		return err
 	}
 	have, err := q.SchemaVersion(ctx, on)

@@ -67,6 +67,17 @@ func PostgresServer(version string) error {
 	return nil
 }
 
+// PostgresEncoding checks a database's server_encoding. In another one than UTF8 not every name, payload and error text can be stored.
+func PostgresEncoding(encoding string) error {
+	if encoding == "UTF8" {
+		return nil
+	}
+	return fmt.Errorf("%w: the encoding of this database is %s, which cannot store every name and text: %s", dblock.ErrUnsupported, encoding, UseUTF8)
+}
+
+// UseUTF8 is what to do if PostgresEncoding refuses a database.
+const UseUTF8 = "create a database with ENCODING 'UTF8' TEMPLATE template0 and move the data there"
+
 // MySQLServer checks the version of a server of the MySQL family, as VERSION() gives it, and tells
 // which of the two it is: "MySQL" or "MariaDB". The name is also right where err is a
 // *dblock.ServerVersionError.

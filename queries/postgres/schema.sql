@@ -4,7 +4,7 @@ FROM dblock_schema_version v
 WHERE v.is_applied;
 
 -- name: ServerVersion :one
-SELECT pg_catalog.current_setting('server_version')::text AS version;
+SELECT pg_catalog.current_setting('server_version')::text AS version, pg_catalog.current_setting('server_encoding')::text AS encoding;
 
 -- What decides whether a commit of this session survives a crash of the server.
 -- name: Durability :one
