@@ -18,6 +18,9 @@ const (
 	// MaxTasks is how many tasks EnqueueMany and EnqueueTx take at once.
 	MaxTasks = 10_000
 
+	// MaxTasksBytes is how many bytes their encoded payloads have together. A statement of Postgres takes 1 GiB at most.
+	MaxTasksBytes = 256 << 20
+
 	// What is merged must fit into one statement, whatever others bring.
 	maxMerged      = 1024     // calls
 	maxMergedBytes = 16 << 10 // of payload in one of them
@@ -38,7 +41,7 @@ func (q *Queue) Enqueue(ctx context.Context, t Task) (ID, error) {
 	return made[0], err
 }
 
-// EnqueueMany is Enqueue for up to MaxTasks tasks: all or none, but for duplicates. The IDs are in the order of the tasks; with
+// EnqueueMany is Enqueue for up to MaxTasks tasks of MaxTasksBytes: all or none, but for duplicates. The IDs are in the order of the tasks; with
 // ErrOutcomeUnknown, too, and with a *DuplicateError, which says that all others are enqueued.
 func (q *Queue) EnqueueMany(ctx context.Context, tasks []Task) ([]ID, error) {
 	if err := q.enter(); err != nil {
@@ -95,11 +98,15 @@ func (q *Queue) prepare(tasks []Task) ([]engine.Insert, []ID, error) {
 	if len(tasks) > MaxTasks {
 		return nil, nil, &dblock.InvalidError{Field: "tasks", Reason: fmt.Sprintf("there are %d, more than %d", len(tasks), MaxTasks)}
 	}
-	jobs, made := make([]engine.Insert, len(tasks)), make([]ID, len(tasks))
+	jobs, made, bytes := make([]engine.Insert, len(tasks)), make([]ID, len(tasks)), 0
 	for i, id := range q.ids.next(len(tasks)) {
 		var err error
 		if jobs[i], err = tasks[i].insert(id, q.o.Codec); err != nil {
 			return nil, nil, err
+		}
+		if bytes += len(jobs[i].Payload); bytes > MaxTasksBytes {
+			return nil, nil, &dblock.InvalidError{Field: "tasks", Reason: fmt.Sprintf("the first %d of %d have %d bytes encoded, more than %d: "+
+				"enqueue them in several calls", i+1, len(tasks), bytes, MaxTasksBytes)}
 		}
 		made[i] = ID(id)
 	}

@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"errors"
 	"math"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"github.com/dblock-go/dblock"
 )
 
 func TestIDsGrowAndAreUUIDs(t *testing.T) {
@@ -32,6 +35,32 @@ func TestIDsGrowAndAreUUIDs(t *testing.T) {
 	}
 	if other := new(ids).next(1)[0]; bytes.Equal(other[8:], last[8:]) {
 		t.Error("two processes count alike")
+	}
+}
+
+// oneMiB encodes every job into the same bytes.
+type oneMiB []byte
+
+func (c oneMiB) Encode(any) ([]byte, error) { return c, nil }
+func (oneMiB) Decode([]byte, any) error     { return nil }
+
+// TestACallHasABound: tasks whose payloads no statement can carry together are refused before they are sent.
+func TestACallHasABound(t *testing.T) {
+	t.Parallel()
+	q := &Queue{o: Options{Codec: make(oneMiB, MaxPayloadBytes)}}
+	tasks := make([]Task, MaxTasks)
+	for i := range tasks {
+		tasks[i] = Task{Kind: "k", Unique: strconv.Itoa(i)}
+	}
+	const most = MaxTasksBytes / MaxPayloadBytes
+	if jobs, _, err := q.prepare(tasks[:most]); len(jobs) != most || err != nil {
+		t.Errorf("%d jobs, %v", len(jobs), err)
+	}
+	for _, n := range []int{most + 1, MaxTasks} {
+		_, err := q.EnqueueMany(t.Context(), tasks[:n])
+		if !errors.Is(err, dblock.ErrInvalid) || !strings.Contains(err.Error(), strconv.Itoa(MaxTasksBytes)) {
+			t.Errorf("%d tasks of 1 MiB: %v", n, err)
+		}
 	}
 }
 
