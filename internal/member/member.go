@@ -179,10 +179,13 @@ func (m *Member) join(ctx context.Context, j *joining) {
 	}
 	closed := m.closed
 	m.mu.Unlock()
-	if closed && j.err == nil {
-		defer life.finish(dblock.Closed)()
-		_ = m.engine.Leave(ctx, life.ID) // or its row expires
+	if !closed {
+		return
 	}
+	if j.err == nil {
+		defer life.finish(dblock.Closed)()
+	}
+	_ = m.leave(ctx, life.ID) // if its answer was lost, too; or its row expires
 }
 
 func (m *Member) forget(l *Life) {

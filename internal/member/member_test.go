@@ -284,6 +284,59 @@ func TestCloseLeavesInItsOwnTime(t *testing.T) {
 	})
 }
 
+// TestCloseLeavesWhatJoins: a process that closes while it joins leaves no row, if the answer to its join is lost, and if it has to leave
+// more than once.
+func TestCloseLeavesWhatJoins(t *testing.T) {
+	t.Parallel()
+	for name, lost := range map[string]error{"answered": nil, "lost": errors.New("the answer is lost")} {
+		t.Run(name, func(t *testing.T) { closesWhileItJoins(t, lost) })
+	}
+}
+
+func closesWhileItJoins(t *testing.T, lost error) {
+	bubble(t, func(t *testing.T, s *server, _ *Member) {
+		slow := &slowJoin{server: s, answer: make(chan error), cuts: leaves - 1}
+		o, err := Options{TTL: ttl, Margin: time.Second}.WithDefaults("Options")
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := New(slow, o)
+		var calls sync.WaitGroup
+		calls.Go(func() { _, _ = m.Life(t.Context()) })
+		synctest.Wait()
+		calls.Go(func() {
+			if err := m.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		slow.answer <- lost
+		calls.Wait()
+		if len(s.expires) != 0 {
+			t.Errorf("%d rows are left", len(s.expires))
+		}
+	})
+}
+
+// slowJoin answers a join when it is told what, and loses some statements that leave.
+type slowJoin struct {
+	*server
+	answer chan error
+	cuts   int
+}
+
+func (s *slowJoin) Join(ctx context.Context, id ID, label string, ttl time.Duration) error {
+	return errors.Join(s.server.Join(ctx, id, label, ttl), <-s.answer)
+}
+
+func (s *slowJoin) Leave(ctx context.Context, id ID) error {
+	if s.cuts > 0 {
+		s.cuts--
+		return errors.New("the connection was cut")
+	}
+	return s.server.Leave(ctx, id)
+}
+
 func TestCloseLeaves(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server, m *Member) {
 		_, why := join(t, m)
