@@ -35,7 +35,7 @@ func Claim[T any](
 		return nil, err
 	}
 	tables, _ := rowlock.Postgres.Tables(query)
-	if err := lockable(ctx, tx, tables...); err != nil {
+	if _, err := look(ctx, tx, tables, ""); err != nil {
 		return nil, txError(ctx, "rows of a claim", err)
 	}
 	answer, err := tx.Query(ctx, rowlock.Claim(query, n, lock), args...)

@@ -3,9 +3,7 @@ package pglock
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -19,6 +17,8 @@ import (
 // savepoint from before. column has to be unique, as a primary key is. table may be qualified: "shop.seat"; names are taken
 // as they are, and may contain anything but a dot. What is read of the row before it is locked may be old: read it after,
 // at READ COMMITTED.
+//
+// Each call looks at the table in a round trip of its own, before it locks.
 //
 // Errors: pgx.ErrNoRows, which is sql.ErrNoRows too, where there is no such row; a *dblock.HeldError (ErrNotAcquired) where
 // it was not had in time, and by SkipLocked; dblock.ErrConflict after a deadlock, and at REPEATABLE READ and above where
@@ -61,10 +61,7 @@ func LockRows[K any](ctx context.Context, tx Tx, table, column string, keys []K,
 		return rows, err
 	}
 	name := rowlock.Row(table, column, keys)
-	if err := lockable(ctx, tx, from); err != nil {
-		return rows, txError(ctx, name, err)
-	}
-	equal, err := equality(ctx, tx, from, column)
+	equal, err := look(ctx, tx, []string{from}, column)
 	if err != nil {
 		return rows, txError(ctx, name, err)
 	}
@@ -89,9 +86,11 @@ func LockRows[K any](ctx context.Context, tx Tx, table, column string, keys []K,
 	return rows, txError(ctx, name, err)
 }
 
-// foreignTable finds a foreign table among some tables, their partitions and heirs, and the tables of views. The server accepts
-// FOR UPDATE there, without a word: postgres_fdw leaves NOWAIT and SKIP LOCKED out, and others lock nothing.
-const foreignTable = `WITH RECURSIVE part AS (
+// tableFacts reads a foreign table among some tables, their partitions and heirs, and the tables of views. The server accepts
+// FOR UPDATE there, without a word: postgres_fdw leaves NOWAIT and SKIP LOCKED out, and others lock nothing. Of a column of the
+// first table it reads the schema that has the operators of its type, below its domains. The operators of arrays, enums, ranges
+// and rows are those of pg_catalog.
+const tableFacts = `WITH RECURSIVE part AS (
     SELECT pg_catalog.to_regclass(want.name)::oid AS id FROM pg_catalog.unnest($1::text[]) AS want(name)
     UNION
     SELECT more.id FROM part, LATERAL (
@@ -102,93 +101,39 @@ const foreignTable = `WITH RECURSIVE part AS (
             d.refclassid = 'pg_catalog.pg_class'::regclass::oid
         WHERE w.ev_class = part.id
     ) AS more(id)
-)
-SELECT c.relname::text FROM part JOIN pg_catalog.pg_class c ON c.oid = part.id WHERE c.relkind = 'f' ORDER BY c.relname LIMIT 1`
-
-// lockable refuses tables of which some rows can't be locked. Those that it allows, it does not look at again.
-func lockable(ctx context.Context, tx Tx, tables ...string) error {
-	tables = slices.DeleteFunc(slices.Clone(tables), func(name string) bool { return allowed.get(name) != "" })
-	if len(tables) == 0 {
-		return nil
-	}
-	answer, err := tx.Query(ctx, foreignTable, tables)
-	if err != nil {
-		return err
-	}
-	foreign, err := pgx.CollectRows(answer, pgx.RowTo[string])
-	if err != nil {
-		return err
-	}
-	if len(foreign) > 0 {
-		return fmt.Errorf("%w: rows of %s can't be locked: it is a foreign table, or has one: lock them where they are",
-			dblock.ErrUnsupported, foreign[0])
-	}
-	for _, name := range tables {
-		allowed.put(name, name)
-	}
-	return nil
-}
-
-// operatorHome reads the schema that has the operators of a column's type, below its domains. The operators of arrays, enums,
-// ranges and rows are those of pg_catalog.
-const operatorHome = `WITH RECURSIVE base AS (
+), base AS (
     SELECT a.atttypid AS type FROM pg_catalog.pg_attribute a
-    WHERE a.attrelid = pg_catalog.to_regclass($1::text)::oid AND a.attname::text = $2::text
+    WHERE a.attrelid = pg_catalog.to_regclass(($1::text[])[1])::oid AND a.attname::text = $2::text
     UNION ALL
     SELECT t.typbasetype FROM base JOIN pg_catalog.pg_type t ON t.oid = base.type AND t.typtype = 'd'
 )
-SELECT CASE WHEN t.typcategory = 'A' OR t.typtype IN ('c', 'e', 'm', 'r') THEN 'pg_catalog'::text ELSE pg_catalog.quote_ident(n.nspname::text) END
-FROM base
-JOIN pg_catalog.pg_type t ON t.oid = base.type AND t.typtype <> 'd'
-JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace`
+SELECT (SELECT c.relname::text FROM part JOIN pg_catalog.pg_class c ON c.oid = part.id WHERE c.relkind = 'f' ORDER BY c.relname LIMIT 1),
+    (SELECT CASE WHEN t.typcategory = 'A' OR t.typtype IN ('c', 'e', 'm', 'r') THEN 'pg_catalog'::text
+            ELSE pg_catalog.quote_ident(n.nspname::text) END
+        FROM base
+        JOIN pg_catalog.pg_type t ON t.oid = base.type AND t.typtype <> 'd'
+        JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace)`
 
-// equality returns the operator that compares a column of a table, with its schema. A search along the search_path could
-// choose an operator that another role has made for the type of the column.
-func equality(ctx context.Context, tx Tx, from, column string) (operator string, err error) {
-	name := from + "." + column
-	if operator = equalities.get(name); operator != "" {
-		return operator, nil
-	}
-	answer, err := tx.Query(ctx, operatorHome, from, column)
+// look refuses tables of which some rows can't be locked. It returns the operator that compares a column of the first table, with
+// its schema: a search along the search_path could choose an operator that another role has made for the type of the column. It
+// asks each time, because a name means another table in another database or along another search_path.
+func look(ctx context.Context, tx Tx, tables []string, column string) (equal string, err error) {
+	answer, err := tx.Query(ctx, tableFacts, tables, column)
 	if err != nil {
 		return "", err
 	}
-	homes, err := pgx.CollectRows(answer, pgx.RowTo[string])
-	if err != nil {
+	facts, err := pgx.CollectExactlyOneRow(answer, pgx.RowToStructByPos[struct{ Foreign, Home *string }])
+	switch {
+	case err != nil:
 		return "", err
-	}
-	if len(homes) == 0 {
+	case facts.Foreign != nil:
+		return "", fmt.Errorf("%w: rows of %s can't be locked: it is a foreign table, or has one: lock them where they are",
+			dblock.ErrUnsupported, *facts.Foreign)
+	case facts.Home == nil:
 		return "OPERATOR(pg_catalog.=)", nil // the statement says what is missing
+	default:
+		return "OPERATOR(" + *facts.Home + ".=)", nil
 	}
-	operator = "OPERATOR(" + homes[0] + ".=)"
-	equalities.put(name, operator)
-	return operator, nil
-}
-
-// allowed are the tables without a foreign one, by name. equalities are the operators of columns, by table and column.
-var allowed, equalities names
-
-// maxNames bounds what the process remembers of each.
-const maxNames = 512
-
-type names struct {
-	mu  sync.Mutex
-	all map[string]string
-}
-
-func (n *names) get(name string) string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.all[name]
-}
-
-func (n *names) put(name, value string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.all == nil || len(n.all) >= maxNames {
-		n.all = map[string]string{}
-	}
-	n.all[name] = value
 }
 
 func tableOf(table, column string) (from, where string, err error) {
