@@ -14,6 +14,7 @@ import (
 const (
 	promoteStep = 1000 // jobs that one statement promotes
 	mostSteps   = 100  // of one call
+	urgentShare = 10   // so many times as long as the look for urgent jobs took, there is no other one
 
 	everDue      = 100 * 365 * 24 * time.Hour
 	sinceSlack   = time.Second      // jobs are committed a little later than their time
@@ -41,8 +42,10 @@ func (q *Queue) Promote(ctx context.Context) (promoted int, err error) {
 
 // promotePlain promotes jobs without a group, in the order of their times. While there is a backlog of them, jobs whose time has come since
 // the last look are promoted between its steps: those that are urgent do not wait for the backlog. So they do not wait, either, where the
-// first step fails, for example as it passes over more deleted rows than Options.Timeout allows for.
+// first step fails, for example as it passes over more deleted rows than Options.Timeout allows for. The most urgent jobs of the backlog
+// itself are promoted now and then.
 func (q *Queue) promotePlain(ctx context.Context) (promoted int, err error) {
+	var urgentAgain time.Time
 	for range mostSteps {
 		began := time.Now()
 		n, err := q.promoteStep(ctx, everDue)
@@ -56,8 +59,21 @@ func (q *Queue) promotePlain(ctx context.Context) (promoted int, err error) {
 		if err = errors.Join(err, failed); err != nil {
 			return promoted, err
 		}
+		if began := time.Now(); began.After(urgentAgain) {
+			promoted += q.promoteUrgent(ctx)
+			urgentAgain = time.Now().Add(urgentShare * time.Since(began))
+		}
 	}
 	return promoted, nil
+}
+
+// promoteUrgent promotes the most urgent jobs of a backlog. If that fails, the steps promote them, later.
+func (q *Queue) promoteUrgent(ctx context.Context) (promoted int) {
+	_ = q.within(ctx, func(ctx context.Context) (err error) {
+		promoted, err = q.engine.PromoteUrgent(ctx, promoteStep)
+		return err
+	})
+	return promoted
 }
 
 // promoteRecent promotes jobs without a group whose time has come since the last look.

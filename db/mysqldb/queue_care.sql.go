@@ -190,6 +190,52 @@ func (q *Queries) DueJobs(ctx context.Context, db DBTX, agoUs int64, limit int32
 	return items, nil
 }
 
+const LockScheduled = `-- name: LockScheduled :many
+SELECT CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', s.run_at) AS SIGNED) AS run_us, s.job_id, s.queue, s.priority
+FROM (
+    SELECT CAST(? AS SIGNED) AS run_us, CAST(? AS BINARY) AS job_id
+) ask
+STRAIGHT_JOIN dblock_queue_scheduled s FORCE INDEX (PRIMARY)
+ON s.run_at = TIMESTAMPADD(MICROSECOND, ask.run_us, CAST('1970-01-01' AS DATETIME(6))) AND s.job_id = ask.job_id
+FOR UPDATE SKIP LOCKED
+`
+
+type LockScheduledRow struct {
+	RunUs    int64
+	JobID    []byte
+	Queue    []byte
+	Priority int16
+}
+
+// Those of them that are still there, and that no other transaction has locked. The engine repeats the SELECT of ask.
+func (q *Queries) LockScheduled(ctx context.Context, db DBTX, runUs int64, jobID interface{}) ([]LockScheduledRow, error) {
+	rows, err := db.QueryContext(ctx, LockScheduled, runUs, jobID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LockScheduledRow
+	for rows.Next() {
+		var i LockScheduledRow
+		if err := rows.Scan(
+			&i.RunUs,
+			&i.JobID,
+			&i.Queue,
+			&i.Priority,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const Unschedule = `-- name: Unschedule :execrows
 DELETE s
 FROM (
@@ -206,4 +252,41 @@ func (q *Queries) Unschedule(ctx context.Context, db DBTX, runUs int64, jobID in
 		return 0, err
 	}
 	return result.RowsAffected()
+}
+
+const UrgentJobs = `-- name: UrgentJobs :many
+SELECT CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', s.run_at) AS SIGNED) AS run_us, s.job_id
+FROM dblock_queue_scheduled s FORCE INDEX (PRIMARY)
+WHERE s.run_at <= +UTC_TIMESTAMP(6) AND s.group_key IS NULL
+ORDER BY s.priority, s.run_at, s.job_id
+LIMIT ?
+`
+
+type UrgentJobsRow struct {
+	RunUs int64
+	JobID []byte
+}
+
+// The most urgent jobs without a group of those whose time has come. It reads all of them, and locks none.
+func (q *Queries) UrgentJobs(ctx context.Context, db DBTX, limit int32) ([]UrgentJobsRow, error) {
+	rows, err := db.QueryContext(ctx, UrgentJobs, limit)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []UrgentJobsRow
+	for rows.Next() {
+		var i UrgentJobsRow
+		if err := rows.Scan(&i.RunUs, &i.JobID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }

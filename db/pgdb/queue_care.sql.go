@@ -36,6 +36,35 @@ func (q *Queries) PromoteJobs(ctx context.Context, db DBTX, sinceUs float64, mos
 	return count, err
 }
 
+const PromoteUrgent = `-- name: PromoteUrgent :one
+WITH urgent AS MATERIALIZED (
+    SELECT u.place FROM (
+        SELECT s.ctid::tid AS place, s.priority, s.run_at, s.job_id FROM dblock_queue_scheduled s
+        WHERE s.run_at <= statement_timestamp() AND s.group_key IS NULL
+        ORDER BY s.run_at, s.job_id LIMIT 1000000
+    ) u
+    ORDER BY u.priority, u.run_at, u.job_id LIMIT $1
+), head AS MATERIALIZED (
+    SELECT s.ctid::tid AS place FROM dblock_queue_scheduled s
+    WHERE s.ctid = ANY (ARRAY(SELECT u.place FROM urgent u)) FOR UPDATE SKIP LOCKED
+), due AS (
+    DELETE FROM dblock_queue_scheduled d
+    WHERE d.ctid = ANY (ARRAY(SELECT h.place FROM head h))
+    RETURNING d.queue, d.priority, d.job_id
+), ready AS (
+    INSERT INTO dblock_queue_ready (queue, priority, job_id) SELECT d.queue, d.priority, d.job_id FROM due d
+)
+SELECT count(*) FROM due
+`
+
+// The most urgent jobs of those whose time has come are ready: it reads all of them, a million at most, and locks those alone.
+func (q *Queries) PromoteUrgent(ctx context.Context, db DBTX, most int32) (int64, error) {
+	row := db.QueryRow(ctx, PromoteUrgent, most)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const ReadyAgain = `-- name: ReadyAgain :execrows
 INSERT INTO dblock_queue_ready (queue, priority, job_id)
 SELECT j.queue, j.priority, j.job_id FROM dblock_queue_job j WHERE j.job_id = ANY ($1::uuid[])

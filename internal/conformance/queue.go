@@ -115,6 +115,7 @@ func (e Queue) Run(t *testing.T) {
 		"LimitedJobsAreExact":              limitedJobsAreExact,
 		"ControlALimitThatIsRaised":        controlALimitThatIsRaised,
 		"AnUrgentJobDoesNotWait":           anUrgentJobDoesNotWaitForABacklog,
+		"AnUrgentJobOfTheSameTimeIsFirst":  anUrgentJobOfTheSameTimeIsFirst,
 		"ALockedGroupHidesNoOthers":        aLockedGroupHidesNoOthers,
 		"AGroupIsLetInOneByOne":            aGroupIsLetInOneByOne,
 		"ARaisedLimitLetsTheFirstIn":       aRaisedLimitLetsTheFirstIn,

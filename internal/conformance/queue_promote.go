@@ -42,6 +42,22 @@ func anUrgentJobDoesNotWaitForABacklog(t *testing.T, d *desk) {
 	}
 }
 
+// An urgent job that came due in the same moment as many others, and last in their order, is ready before most of them.
+func anUrgentJobOfTheSameTimeIsFirst(t *testing.T, d *desk) {
+	const backlog = 20_000
+	q := d.open(t, queue.Options{})
+	d.overdue(t, backlog, "")
+	last := "SELECT * FROM (SELECT job_id FROM dblock_queue_scheduled ORDER BY run_at DESC, job_id DESC LIMIT 1) l"
+	d.exec(t, "UPDATE dblock_queue_scheduled SET priority = -1 WHERE job_id = ("+last+")")
+	if n, err := q.Promote(soon(t)); err != nil || n != backlog {
+		t.Fatalf("%d jobs are promoted, %v", n, err)
+	}
+	first := d.count(t, "SELECT count(*) FROM dblock_queue_ready r WHERE r.ready_at < (SELECT u.ready_at FROM dblock_queue_ready u WHERE u.priority = -1)")
+	if first > backlog/4 {
+		t.Errorf("%d of %d other jobs are ready before the urgent one", first, backlog)
+	}
+}
+
 // A group whose row another transaction has locked has more jobs that are due than one look takes. The jobs of other groups behind them are
 // promoted meanwhile. The locked group's are once the lock is released.
 func aLockedGroupHidesNoOthers(t *testing.T, d *desk) {

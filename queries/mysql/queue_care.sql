@@ -8,6 +8,24 @@ ORDER BY s.run_at, s.job_id
 LIMIT ?
 FOR UPDATE SKIP LOCKED;
 
+-- The most urgent jobs without a group of those whose time has come. It reads all of them, and locks none.
+-- name: UrgentJobs :many
+SELECT CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', s.run_at) AS SIGNED) AS run_us, s.job_id
+FROM dblock_queue_scheduled s FORCE INDEX (PRIMARY)
+WHERE s.run_at <= +UTC_TIMESTAMP(6) AND s.group_key IS NULL
+ORDER BY s.priority, s.run_at, s.job_id
+LIMIT ?;
+
+-- Those of them that are still there, and that no other transaction has locked. The engine repeats the SELECT of ask.
+-- name: LockScheduled :many
+SELECT CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', s.run_at) AS SIGNED) AS run_us, s.job_id, s.queue, s.priority
+FROM (
+    SELECT CAST(sqlc.arg(run_us) AS SIGNED) AS run_us, CAST(sqlc.arg(job_id) AS BINARY) AS job_id
+) ask
+STRAIGHT_JOIN dblock_queue_scheduled s FORCE INDEX (PRIMARY)
+ON s.run_at = TIMESTAMPADD(MICROSECOND, ask.run_us, CAST('1970-01-01' AS DATETIME(6))) AND s.job_id = ask.job_id
+FOR UPDATE SKIP LOCKED;
+
 -- The first jobs of groups whose time has come, behind one of them, and their groups.
 -- name: DueGrouped :many
 SELECT CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', s.run_at) AS SIGNED) AS run_us, s.job_id, s.queue, s.group_key

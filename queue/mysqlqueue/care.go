@@ -64,9 +64,42 @@ func (d *database) Payloads(ctx context.Context, jobs []engine.ID) (map[engine.I
 }
 
 // Promote finds them, and moves those that it has locked.
-func (d *database) Promote(ctx context.Context, since time.Duration, most int) (promoted int, err error) {
+func (d *database) Promote(ctx context.Context, since time.Duration, most int) (int, error) {
+	return d.promote(ctx, func(on mysqldb.DBTX) ([]mysqldb.DueJobsRow, error) {
+		return d.q.DueJobs(ctx, on, -since.Microseconds(), int32(most))
+	})
+}
+
+// PromoteUrgent finds them without a lock, and moves those that it can lock.
+func (d *database) PromoteUrgent(ctx context.Context, most int) (int, error) {
+	urgent, err := d.q.UrgentJobs(ctx, d.on(d.pool), int32(most))
+	if err != nil {
+		return 0, err
+	}
+	var places []any
+	for _, j := range urgent {
+		places = append(places, j.RunUs, j.JobID)
+	}
+	return d.promote(ctx, func(on mysqldb.DBTX) (due []mysqldb.DueJobsRow, err error) {
+		for some := range slices.Chunk(places, 2*mostAsks) {
+			err := each(ctx, on, mysqltext.Asks(mysqldb.LockScheduled, len(some)/2), some, func(scan func(...any) error) error {
+				var j mysqldb.DueJobsRow
+				err := scan(&j.RunUs, &j.JobID, &j.Queue, &j.Priority)
+				due = append(due, j)
+				return err
+			})
+			if err != nil {
+				return nil, err
+			}
+		}
+		return due, nil
+	})
+}
+
+// promote moves the jobs that take has locked.
+func (d *database) promote(ctx context.Context, take func(on mysqldb.DBTX) ([]mysqldb.DueJobsRow, error)) (promoted int, err error) {
 	err = d.inTx(ctx, func(on mysqldb.DBTX) (commit bool, err error) {
-		due, err := d.q.DueJobs(ctx, on, -since.Microseconds(), int32(most))
+		due, err := take(on)
 		if err != nil || len(due) == 0 {
 			return false, err
 		}

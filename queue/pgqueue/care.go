@@ -55,6 +55,12 @@ func (d *database) Promote(ctx context.Context, since time.Duration, most int) (
 	return int(n), err
 }
 
+// PromoteUrgent is one statement.
+func (d *database) PromoteUrgent(ctx context.Context, most int) (int, error) {
+	n, err := d.q.PromoteUrgent(ctx, d.on(d.pool), int32(most))
+	return int(n), err
+}
+
 // Suspects reads the claims, and then, in another snapshot, the members: one is committed before anything names it.
 func (d *database) Suspects(ctx context.Context) ([]member.ID, error) {
 	on := d.on(d.pool)

@@ -133,6 +133,7 @@ func (d *database) statementsOfBatches() map[string]batchStatement {
 		"KeepDead":       {text: d.keepDead, args: dead},
 		"Revive":         {text: pgdb.Revive, args: dead},
 		"PromoteJobs":    {text: pgdb.PromoteJobs, args: args("1e15", fmt.Sprint(batchOf))},
+		"PromoteUrgent":  {text: pgdb.PromoteUrgent, args: fmt.Sprint(batchOf)},
 		"TakeDueGrouped": {text: pgdb.TakeDueGrouped, args: args("'-infinity'", batchMember, each("default"), array(func(i int) string { return fmt.Sprintf("g%d", i) }), fmt.Sprint(batchOf))},
 		"PurgeDead":      {text: pgdb.PurgeDead, args: args("'default'", "0", fmt.Sprint(batchOf))},
 		"PruneHistory":   {text: pgdb.PruneHistory, args: args("0", fmt.Sprint(batchOf))},

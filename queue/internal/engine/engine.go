@@ -216,6 +216,9 @@ type Engine interface {
 	// Promote has so many jobs without a group, at most, be ready whose time came within since.
 	Promote(ctx context.Context, since time.Duration, most int) (promoted int, err error)
 
+	// PromoteUrgent does so for those with the lowest priorities among all whose time has come. It reads all of them, or a million.
+	PromoteUrgent(ctx context.Context, most int) (promoted int, err error)
+
 	// DueGroups returns the groups of the first DueLook jobs after a cursor whose time has come. If there are as many jobs, last is the last
 	// one's place; else last is zero.
 	DueGroups(ctx context.Context, after Cursor) (groups []Group, last Cursor, err error)
