@@ -6,6 +6,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 )
 
@@ -68,5 +70,26 @@ func TestFetchedPackagesAreThoseThatWereMeant(t *testing.T) {
 	sum[0]++
 	if err := fetchServers(t, "has_sha512", archive, base64.StdEncoding.EncodeToString(sum[:])); err == nil {
 		t.Error("another archive has the same hash")
+	}
+}
+
+// TestActionsArePinned: every action of the workflows is named by its commit. A tag can be moved.
+func TestActionsArePinned(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob(filepath.Join(".github", "workflows", "*"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d workflows, %v", len(files), err)
+	}
+	pinned := regexp.MustCompile(`uses: \S+@[0-9a-f]{40}( |$)`)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			if line = strings.TrimSpace(line); strings.Contains(line, "uses:") && !pinned.MatchString(line) {
+				t.Errorf("%s: %s", file, line)
+			}
+		}
 	}
 }
