@@ -174,7 +174,7 @@ func TestDoctorOnDurability(t *testing.T) {
 func TestDoctorOnGrants(t *testing.T) {
 	each(t, func(t *testing.T, kind devdb.Kind, database string) {
 		invoke(t, "", "migrate", "up", database).want(t, 0, "")
-		service, role, grants := poorRole(t, kind, database)
+		service, role, grants := poorRole(t, kind, database, schema.PostgresServiceGrants, schema.MySQLServiceGrants)
 		r := diagnose(t, service)
 		if kind != devdb.Postgres { // which lets nobody in who may do nothing there
 			wantFinding(t, r, "connection", doctor.Problem, "docs/grants.md")
@@ -194,7 +194,7 @@ func TestDoctorOnGrants(t *testing.T) {
 }
 
 // poorRole may log in and no more; grants are what docs/grants.md gives it.
-func poorRole(t *testing.T, kind devdb.Kind, database string) (service, role string, grants []string) {
+func poorRole(t *testing.T, kind devdb.Kind, database string, postgres, others func(in, role string) []string) (as, role string, grants []string) {
 	t.Helper()
 	dsn := strings.TrimPrefix(database, "--database=")
 	if kind != devdb.Postgres {
@@ -206,7 +206,7 @@ func poorRole(t *testing.T, kind devdb.Kind, database string) (service, role str
 		role = "'" + c.User + "'@'%'"
 		change(t, database, "CREATE USER "+role+" IDENTIFIED BY 's3cret'")
 		t.Cleanup(func() { dropRole(t, dsn, "DROP USER "+role) })
-		return "--database=" + c.FormatDSN(), role, schema.MySQLServiceGrants(c.DBName, c.User)
+		return "--database=" + c.FormatDSN(), role, others(c.DBName, c.User)
 	}
 	u, err := url.Parse(dsn)
 	if err != nil {
@@ -217,7 +217,7 @@ func poorRole(t *testing.T, kind devdb.Kind, database string) (service, role str
 	change(t, database, "CREATE ROLE "+role+" LOGIN PASSWORD 's3cret'")
 	t.Cleanup(func() { dropRole(t, dsn, "DROP OWNED BY "+role, "DROP ROLE "+role) })
 	u.User = url.UserPassword(name, "s3cret")
-	return "--database=" + u.String(), role, schema.PostgresServiceGrants("public", name)
+	return "--database=" + u.String(), role, postgres("public", name)
 }
 
 func dropRole(t *testing.T, dsn string, statements ...string) {

@@ -196,6 +196,7 @@ func (e Inventory) Run(t *testing.T) {
 		"ChecksTheSchema":                     checksTheSchema,
 		"UsesASchemaOfTheHostsChoice":         usesASchemaOfTheHostsChoice,
 		"RunsWithTheDocumentedGrants":         runsWithTheDocumentedGrants,
+		"OperatorsOfStockNeedTheirGrants":     operatorsOfStockNeedTheirGrants,
 		"SaysWhenTheServerIsDown":             saysWhenTheServerIsDown,
 	} {
 		t.Run(name, func(t *testing.T) { t.Parallel(); test(t, e) })

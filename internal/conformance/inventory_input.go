@@ -190,8 +190,15 @@ func runsWithTheDocumentedGrants(t *testing.T, e Inventory) {
 	s.sound(t)
 }
 
-// serviceUser makes a user of a database with the documented grants and returns its DSN.
+// serviceUser makes a user of a database with the grants that are documented for a service, and returns its DSN.
 func serviceUser(t *testing.T, kind devdb.Kind, dsn string, db *sql.DB) string {
+	t.Helper()
+	as, _ := grantedUser(t, kind, dsn, db, schema.PostgresServiceGrants, schema.MySQLServiceGrants)
+	return as
+}
+
+// grantedUser makes a user of a database with the grants of its engine, and returns its DSN and its quoted name.
+func grantedUser(t *testing.T, kind devdb.Kind, dsn string, db *sql.DB, postgres, others func(in, user string) []string) (as, name string) {
 	t.Helper()
 	exec := func(statement string) {
 		t.Helper()
@@ -206,7 +213,7 @@ func serviceUser(t *testing.T, kind devdb.Kind, dsn string, db *sql.DB) string {
 		}
 		role := "service_of_" + strings.TrimPrefix(u.Path, "/")
 		exec("CREATE ROLE " + role + " LOGIN PASSWORD 'secret'")
-		for _, grant := range schema.PostgresServiceGrants("public", role) {
+		for _, grant := range postgres("public", role) {
 			exec(grant)
 		}
 		t.Cleanup(func() {
@@ -215,7 +222,7 @@ func serviceUser(t *testing.T, kind devdb.Kind, dsn string, db *sql.DB) string {
 			_, _ = db.ExecContext(ctx, "DROP ROLE "+role)
 		})
 		u.User = url.UserPassword(role, "secret")
-		return u.String()
+		return u.String(), role
 	}
 	cfg, err := mysql.ParseDSN(dsn)
 	if err != nil {
@@ -223,12 +230,12 @@ func serviceUser(t *testing.T, kind devdb.Kind, dsn string, db *sql.DB) string {
 	}
 	user := "svc_" + cfg.DBName[max(0, len(cfg.DBName)-20):]
 	exec("CREATE USER '" + user + "'@'%' IDENTIFIED BY 'secret'")
-	for _, grant := range schema.MySQLServiceGrants(cfg.DBName, user) {
+	for _, grant := range others(cfg.DBName, user) {
 		exec(grant)
 	}
 	t.Cleanup(func() { _, _ = db.ExecContext(context.WithoutCancel(t.Context()), "DROP USER '"+user+"'@'%'") })
 	cfg.User, cfg.Passwd = user, "secret"
-	return cfg.FormatDSN()
+	return cfg.FormatDSN(), schema.QuoteMySQLAccount(user)
 }
 
 func saysWhenTheServerIsDown(t *testing.T, e Inventory) {

@@ -97,6 +97,7 @@ func (e Lease) Run(t *testing.T) {
 		"TakesOverFromTheKilled":          takesOverFromTheKilled,
 		"ARaisedFenceKeepsOthersOut":      aRaisedFenceKeepsOthersOut,
 		"RunsWithTheDocumentedGrants":     locksWithTheDocumentedGrants,
+		"OperatorsOfLocksNeedTheirGrants": operatorsOfLocksNeedTheirGrants,
 		"KeepsItsWordThroughCrashes":      keepsItsWordThroughCrashes,
 		"ReadersAndWritersThroughCrashes": readersAndWritersThroughCrashes,
 		"PermitsThroughCrashes":           permitsThroughCrashes,

@@ -100,6 +100,7 @@ func (e Queue) Run(t *testing.T) {
 		"BulksSurviveLostReplies":          bulksSurviveLostReplies,
 		"ManyClaimersAndProducersAgree":    manyClaimersAndProducersAgree,
 		"RunsWithTheDocumentedGrants":      queuesWithTheDocumentedGrants,
+		"OperatorsOfJobsNeedTheirGrants":   operatorsOfJobsNeedTheirGrants,
 		"HandlersMayEnqueueDuringClose":    handlersMayEnqueueDuringClose,
 		"AClosedQueueRefusesAllCalls":      aClosedQueueRefusesAllCalls,
 		"ASecondCloseWaits":                aSecondCloseWaits,

@@ -18,7 +18,8 @@ func PostgresServiceGrants(schemaName, role string) []string {
 	return append(grants, "GRANT SELECT ON "+in+"."+VersionTable+to)
 }
 
-// Rights are what a service needs on one of dblock's tables. To lock rows that it deletes, Postgres asks for UPDATE.
+// Rights are what a service needs on one of dblock's tables. To lock rows that it deletes, Postgres
+// asks for UPDATE.
 func Rights(engine, table string) []string {
 	switch {
 	case table == VersionTable:
@@ -32,6 +33,70 @@ func Rights(engine, table string) []string {
 		return []string{"SELECT", "INSERT", "UPDATE", "DELETE"}
 	}
 	return []string{"SELECT", "INSERT", "UPDATE"}
+}
+
+// OperatorRights are what an operator needs on one of dblock's tables for the commands locks, unlock,
+// permits and queue, and for Audit and Lookup of package inventory.
+func OperatorRights(engine, table string) []string {
+	if other, is := mySQLOperatorRights[table]; is && engine == MySQL {
+		return strings.Fields(other)
+	}
+	return strings.Fields(operatorRights[table])
+}
+
+// mySQLOperatorRights are those that differ on MySQL and MariaDB.
+var mySQLOperatorRights = map[string]string{
+	"dblock_reader":       "SELECT DELETE",
+	"dblock_queue_job":    "SELECT INSERT DELETE",
+	"dblock_queue_claim":  "SELECT INSERT DELETE",
+	"dblock_queue_cancel": "SELECT INSERT UPDATE",
+	"dblock_queue_unique": "SELECT INSERT DELETE",
+	"dblock_queue_dead":   "SELECT INSERT DELETE",
+}
+
+var operatorRights = map[string]string{
+	VersionTable:             "SELECT",
+	"dblock_stock":           "SELECT",
+	"dblock_reservation":     "SELECT",
+	"dblock_adjustment":      "SELECT",
+	"dblock_member":          "SELECT",
+	"dblock_lease":           "SELECT UPDATE",
+	"dblock_lease_waiter":    "SELECT",
+	"dblock_reader":          "SELECT UPDATE DELETE",
+	"dblock_semaphore":       "SELECT INSERT UPDATE",
+	"dblock_permit":          "SELECT INSERT UPDATE",
+	"dblock_session_key":     "SELECT",
+	"dblock_queue":           "SELECT INSERT UPDATE DELETE",
+	"dblock_queue_job":       "SELECT INSERT UPDATE DELETE",
+	"dblock_queue_ready":     "SELECT INSERT DELETE",
+	"dblock_queue_scheduled": "SELECT INSERT DELETE",
+	"dblock_queue_claim":     "SELECT INSERT UPDATE DELETE",
+	"dblock_queue_cancel":    "SELECT INSERT",
+	"dblock_queue_key":       "SELECT UPDATE DELETE",
+	"dblock_queue_blocked":   "SELECT DELETE",
+	"dblock_queue_unique":    "SELECT INSERT UPDATE DELETE",
+	"dblock_queue_dead":      "SELECT INSERT UPDATE DELETE",
+	"dblock_queue_history":   "SELECT INSERT UPDATE",
+}
+
+// PostgresOperatorGrants are the statements that let a role run these commands, and nothing more.
+func PostgresOperatorGrants(schemaName, role string) []string {
+	in, to := QuotePostgres(schemaName), " TO "+QuotePostgres(role)
+	return append([]string{"GRANT USAGE ON SCHEMA " + in + to}, operatorGrants(Postgres, in, to)...)
+}
+
+// MySQLOperatorGrants are the same for an account.
+func MySQLOperatorGrants(database, account string) []string {
+	return operatorGrants(MySQL, QuoteMySQL(database), " TO "+QuoteMySQLAccount(account))
+}
+
+func operatorGrants(engine, in, to string) (grants []string) {
+	for _, table := range append(Tables(), VersionTable) {
+		if rights := OperatorRights(engine, table); len(rights) > 0 {
+			grants = append(grants, "GRANT "+strings.Join(rights, ", ")+" ON "+in+"."+table+to)
+		}
+	}
+	return grants
 }
 
 // PostgresMigrationGrants are the statements that let a role create dblock's tables in a schema that

@@ -29,8 +29,10 @@ func TestGrantsPage(t *testing.T) {
 		schema.PostgresMigrationGrants("app", "app_migrator"),
 		schema.PostgresCreateSchemaGrants("app_database", "app_migrator"),
 		schema.PostgresServiceGrants("app", "app_service"),
+		schema.PostgresOperatorGrants("app", "app_operator"),
 		schema.MySQLMigrationGrants("app", "app_migrator"),
 		schema.MySQLServiceGrants("app", "app_service"),
+		schema.MySQLOperatorGrants("app", "app_operator"),
 	)
 	if !slices.Equal(shown, want) {
 		t.Errorf("the page shows\n%s\nwant\n%s", strings.Join(shown, "\n"), strings.Join(want, "\n"))
