@@ -18,7 +18,7 @@ func (e *engine) Wait(ctx context.Context, keys []string, m member.ID, ttl time.
 
 // StopWaiting ends that.
 func (e *engine) StopWaiting(ctx context.Context, keys []string, m member.ID) error {
-	return e.q.StopWaiting(ctx, e.on(e.pool), keys, id(m))
+	return e.q.StopWaiting(ctx, e.on(e.pool), id(m), keys)
 }
 
 // OthersWait tells whether another member that is alive waits for a key.

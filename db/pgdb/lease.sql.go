@@ -666,16 +666,17 @@ func (q *Queries) ReleaseLeases(ctx context.Context, db DBTX, arg ReleaseLeasesP
 
 const StopWaiting = `-- name: StopWaiting :exec
 DELETE FROM dblock_lease_waiter d
-WHERE d.ctid = ANY (ARRAY(
-    SELECT w.ctid::tid FROM dblock_lease_waiter w
-    WHERE w.lease_key = ANY ($1::text[]) AND w.member_id = $2
+WHERE d.member_id = $1 AND d.lease_key = ANY (ARRAY(
+    SELECT w.lease_key FROM dblock_lease_waiter w
+    WHERE w.lease_key = ANY ($2::text[]) AND w.member_id = $1
     ORDER BY w.lease_key
     FOR UPDATE SKIP LOCKED
 ))
 `
 
-func (q *Queries) StopWaiting(ctx context.Context, db DBTX, leaseKeys []string, memberID pgtype.UUID) error {
-	_, err := db.Exec(ctx, StopWaiting, leaseKeys, memberID)
+// Rows are deleted by their keys: a place (ctid) misses a row that the member has renewed meanwhile.
+func (q *Queries) StopWaiting(ctx context.Context, db DBTX, memberID pgtype.UUID, leaseKeys []string) error {
+	_, err := db.Exec(ctx, StopWaiting, memberID, leaseKeys)
 	return err
 }
 
@@ -716,14 +717,14 @@ func (q *Queries) SweepWaiters(ctx context.Context, db DBTX) (int64, error) {
 
 const WaitForLeases = `-- name: WaitForLeases :exec
 WITH there AS MATERIALIZED (
-    SELECT w.ctid::tid AS place FROM dblock_lease_waiter w
+    SELECT w.lease_key FROM dblock_lease_waiter w
     WHERE w.lease_key = ANY ($3::text[]) AND w.member_id = $1
     ORDER BY w.lease_key
     FOR NO KEY UPDATE SKIP LOCKED
 ), again AS (
     UPDATE dblock_lease_waiter w
     SET expires_at = clock_timestamp() + $2::bigint::float8 * interval '1 microsecond'
-    WHERE w.ctid = ANY (ARRAY(SELECT t.place FROM there t))
+    WHERE w.lease_key = ANY (ARRAY(SELECT t.lease_key FROM there t)) AND w.member_id = $1
 )
 INSERT INTO dblock_lease_waiter (lease_key, member_id, expires_at)
 SELECT ask.lease_key, $1::uuid, clock_timestamp() + $2::bigint::float8 * interval '1 microsecond'

@@ -357,3 +357,33 @@ func (q *Queries) LockClaims(ctx context.Context, db DBTX, claimIds []pgtype.UUI
 	_, err := db.Exec(ctx, LockClaims, claimIds, memberID)
 	return err
 }
+
+const LockJobs = `-- name: LockJobs :exec
+WITH held AS MATERIALIZED (
+    SELECT c.claim_id, pg_catalog.unnest(c.job_ids) AS job_id FROM dblock_queue_claim c
+    WHERE c.claim_id = ANY ($3::uuid[]) AND c.member_id = $4
+)
+SELECT j.job_id
+FROM (SELECT pg_catalog.unnest($1::uuid[]) AS job_id, pg_catalog.unnest($2::uuid[]) AS claim_id) a
+CROSS JOIN LATERAL (SELECT x.job_id FROM dblock_queue_job x WHERE x.job_id = a.job_id LIMIT 1 FOR NO KEY UPDATE) j
+WHERE ((a.claim_id, a.job_id) IN (SELECT h.claim_id, h.job_id FROM held h)) IS TRUE
+`
+
+type LockJobsParams struct {
+	JobIds   []pgtype.UUID
+	OfClaims []pgtype.UUID
+	ClaimIds []pgtype.UUID
+	MemberID pgtype.UUID
+}
+
+// Locks the rows of jobs that are to be deferred, by a statement of its own. DeferJobs writes rows by their places (ctid): it would
+// miss a row that changed while it waited for its lock.
+func (q *Queries) LockJobs(ctx context.Context, db DBTX, arg LockJobsParams) error {
+	_, err := db.Exec(ctx, LockJobs,
+		arg.JobIds,
+		arg.OfClaims,
+		arg.ClaimIds,
+		arg.MemberID,
+	)
+	return err
+}

@@ -177,14 +177,14 @@ WHERE l.lease_key = ANY(sqlc.arg(lease_keys)::text[]) AND l.handle IS NOT NULL
 
 -- name: WaitForLeases :exec
 WITH there AS MATERIALIZED (
-    SELECT w.ctid::tid AS place FROM dblock_lease_waiter w
+    SELECT w.lease_key FROM dblock_lease_waiter w
     WHERE w.lease_key = ANY (sqlc.arg(lease_keys)::text[]) AND w.member_id = sqlc.arg(member_id)
     ORDER BY w.lease_key
     FOR NO KEY UPDATE SKIP LOCKED
 ), again AS (
     UPDATE dblock_lease_waiter w
     SET expires_at = clock_timestamp() + sqlc.arg(ttl_us)::bigint::float8 * interval '1 microsecond'
-    WHERE w.ctid = ANY (ARRAY(SELECT t.place FROM there t))
+    WHERE w.lease_key = ANY (ARRAY(SELECT t.lease_key FROM there t)) AND w.member_id = sqlc.arg(member_id)
 )
 INSERT INTO dblock_lease_waiter (lease_key, member_id, expires_at)
 SELECT ask.lease_key, sqlc.arg(member_id)::uuid, clock_timestamp() + sqlc.arg(ttl_us)::bigint::float8 * interval '1 microsecond'
@@ -192,10 +192,11 @@ FROM (SELECT pg_catalog.unnest(sqlc.arg(lease_keys)::text[]) AS lease_key) ask
 ORDER BY ask.lease_key
 ON CONFLICT (lease_key, member_id) DO NOTHING;
 
+-- Rows are deleted by their keys: a place (ctid) misses a row that the member has renewed meanwhile.
 -- name: StopWaiting :exec
 DELETE FROM dblock_lease_waiter d
-WHERE d.ctid = ANY (ARRAY(
-    SELECT w.ctid::tid FROM dblock_lease_waiter w
+WHERE d.member_id = sqlc.arg(member_id) AND d.lease_key = ANY (ARRAY(
+    SELECT w.lease_key FROM dblock_lease_waiter w
     WHERE w.lease_key = ANY (sqlc.arg(lease_keys)::text[]) AND w.member_id = sqlc.arg(member_id)
     ORDER BY w.lease_key
     FOR UPDATE SKIP LOCKED

@@ -70,6 +70,18 @@ CROSS JOIN LATERAL (
 ) x
 WHERE ((a.claim_id, a.job_id) IN (SELECT h.claim_id, h.job_id FROM held h)) IS TRUE;
 
+-- Locks the rows of jobs that are to be deferred, by a statement of its own. DeferJobs writes rows by their places (ctid): it would
+-- miss a row that changed while it waited for its lock.
+-- name: LockJobs :exec
+WITH held AS MATERIALIZED (
+    SELECT c.claim_id, pg_catalog.unnest(c.job_ids) AS job_id FROM dblock_queue_claim c
+    WHERE c.claim_id = ANY (sqlc.arg(claim_ids)::uuid[]) AND c.member_id = sqlc.arg(member_id)
+)
+SELECT j.job_id
+FROM (SELECT pg_catalog.unnest(sqlc.arg(job_ids)::uuid[]) AS job_id, pg_catalog.unnest(sqlc.arg(of_claims)::uuid[]) AS claim_id) a
+CROSS JOIN LATERAL (SELECT x.job_id FROM dblock_queue_job x WHERE x.job_id = a.job_id LIMIT 1 FOR NO KEY UPDATE) j
+WHERE ((a.claim_id, a.job_id) IN (SELECT h.claim_id, h.job_id FROM held h)) IS TRUE;
+
 -- Gives jobs up for now: they are for later, or ready again where the delay is 0, since the time that is given, or from now on. The claim no longer has them, so that to send it again
 -- changes nothing. records: their beginnings are recorded from now on, and none has begun that has not ended.
 -- name: DeferJobs :one

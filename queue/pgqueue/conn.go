@@ -53,7 +53,7 @@ func open(ctx context.Context, host *pgxpool.Pool, schemaName string) (*database
 	}
 	d.claim, d.finish, d.shut = d.sql(pgdb.ClaimJobs), d.sql(pgdb.FinishJobs), d.sql(pgdb.CloseClaims)
 	d.postpone, d.bury = d.sql(pgdb.DeferJobs), d.sql(pgdb.BuryJobs)
-	d.lockClaims, d.cancelsHeld = d.sql(pgdb.LockClaims), d.sql(pgdb.CancelsHeld)
+	d.lockClaims, d.cancelsHeld, d.lockJobs = d.sql(pgdb.LockClaims), d.sql(pgdb.CancelsHeld), d.sql(pgdb.LockJobs)
 	d.unique, d.lock, d.free, d.admit = d.sql(pgdb.FreeUnique), d.sql(pgdb.LockGroups), d.sql(pgdb.FreePlaces), d.sql(pgdb.AdmitJobs)
 	d.takeReady, d.takeScheduled, d.takeBlocked = d.sql(pgdb.TakeReadyJob), d.sql(pgdb.TakeScheduledJob), d.sql(pgdb.TakeBlockedJob)
 	d.keepFinished, d.keepDead = d.sql(pgdb.KeepFinished), d.sql(pgdb.KeepDead)

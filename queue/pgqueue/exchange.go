@@ -126,6 +126,7 @@ func (d *database) queueDeferred(batch *pgx.Batch, x *engine.Exchange, got *engi
 		since[i] = pgtype.Timestamptz{Time: e.ReadyAt, Valid: !e.ReadyAt.IsZero()}
 	}
 	jobs, of, claims := places(all)
+	batch.Queue(d.lockJobs, jobs, of, claims, id(x.Member))
 	batch.Queue(d.postpone, claims, id(x.Member), jobs, of, attempts, failures, delays, since, records).QueryRow(count(&got.Deferred))
 }
 

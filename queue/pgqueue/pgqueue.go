@@ -61,6 +61,7 @@ type database struct {
 
 	claim, finish, postpone, bury, shut   string // statements, with their tables in the right schema
 	lockClaims, cancelsHeld               string // before jobs are deferred or buried
+	lockJobs                              string // before jobs are deferred
 	unique, lock, free, admit             string // and those of jobs with keys
 	takeReady, takeScheduled, takeBlocked string // of people
 	keepFinished, keepDead                string // of history

@@ -139,6 +139,7 @@ func (d *database) statementsOfBatches() map[string]batchStatement {
 		"PruneHistory":   {text: pgdb.PruneHistory, args: args("0", fmt.Sprint(batchOf))},
 		"BeginJobs":      {text: pgdb.BeginJobs, args: args(claims, batchMember, jobs, of)},
 		"LockClaims":     {text: d.lockClaims, args: args(claims, batchMember), few: true},
+		"LockJobs":       {text: d.lockJobs, args: args(jobs, of, claims, batchMember)},
 		"CloseClaims":    {text: d.shut, args: args(claims, batchMember), few: true},
 		"CancelsHeld":    {text: d.cancelsHeld, args: args(jobs, of, batchMember, claims)},
 		"CancelsAmong":   {text: pgdb.CancelsAmong, args: args(jobs, batchMember)},
