@@ -17,6 +17,7 @@ import (
 	"github.com/pressly/goose/v3/database"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/mysqlserver"
 )
 
 // A statement that changes a table waits for the transactions that use it, and all others wait behind it. So it waits for
@@ -120,14 +121,15 @@ func lockTimeout(ctx context.Context, on database.DBTxConn, d time.Duration, tra
 // settle sets what the run needs of the session, which is the host's: restore sets it back, or ends the connection.
 func (r *run) settle(ctx context.Context) (restore func(), err error) {
 	var back string
-	var was, wait, rowWait string
+	var was, wait, rowWait, limit string
 	if r.engine == Postgres {
 		err = r.conn.QueryRowContext(ctx, "SELECT pg_catalog.current_setting('lock_timeout')").Scan(&was)
 		back = "SELECT pg_catalog.set_config('lock_timeout', '" + was + "', false)"
 	} else if err = r.conn.QueryRowContext(ctx, "SELECT CAST(@@autocommit AS SIGNED), CAST(@@lock_wait_timeout AS SIGNED), "+
-		"CAST(@@innodb_lock_wait_timeout AS SIGNED)").Scan(&was, &wait, &rowWait); err == nil {
-		back = "SET SESSION autocommit = " + was + ", SESSION lock_wait_timeout = " + wait + ", SESSION innodb_lock_wait_timeout = " + rowWait
-		_, err = r.conn.ExecContext(ctx, "SET SESSION autocommit = 1, SESSION lock_wait_timeout = 1, SESSION innodb_lock_wait_timeout = 1")
+		"CAST(@@innodb_lock_wait_timeout AS SIGNED), CAST(@@sql_select_limit AS CHAR) LIMIT 1").Scan(&was, &wait, &rowWait, &limit); err == nil {
+		const set = "SET SESSION autocommit = %s, SESSION lock_wait_timeout = %s, SESSION innodb_lock_wait_timeout = %s, SESSION sql_select_limit = %s"
+		back = fmt.Sprintf(set, was, wait, rowWait, limit)
+		_, err = r.conn.ExecContext(ctx, fmt.Sprintf(set, "1", "1", "1", mysqlserver.AllRows))
 	}
 	return func() {
 		if back == "" {

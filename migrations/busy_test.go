@@ -132,11 +132,11 @@ func TestALockedRowBoundsUp(t *testing.T) {
 }
 
 // TestSettingsOfTheHostStay: what a run sets on the host's connection is as before, after an error, too. autocommit off is no
-// obstacle.
+// obstacle, nor is a limit of rows.
 func TestSettingsOfTheHostStay(t *testing.T) {
 	each(t, func(e env) {
-		set, want := "SET SESSION autocommit = 0, SESSION lock_wait_timeout = 77, SESSION innodb_lock_wait_timeout = 78", "0 77 78"
-		get := "SELECT CONCAT(CAST(@@autocommit AS SIGNED), ' ', @@lock_wait_timeout, ' ', @@innodb_lock_wait_timeout)"
+		set, want := "SET SESSION autocommit = 0, SESSION lock_wait_timeout = 77, SESSION innodb_lock_wait_timeout = 78, SESSION sql_select_limit = 3", "0 77 78 3"
+		get := "SELECT CONCAT(CAST(@@autocommit AS SIGNED), ' ', @@lock_wait_timeout, ' ', @@innodb_lock_wait_timeout, ' ', @@sql_select_limit)"
 		if e.engine == migrations.Postgres {
 			set, get, want = "SET lock_timeout = '77s'", "SELECT current_setting('lock_timeout')", "77s"
 		}
@@ -147,7 +147,20 @@ func TestSettingsOfTheHostStay(t *testing.T) {
 		for _, try := range []func() error{
 			func() error { _, err := migrations.Up(e.Context(), db, migrations.Options{}); return err },
 			func() error { _, err := migrations.DownTo(e.Context(), db, 3, migrations.Options{}); return err },
+			func() error {
+				e.wantVersions(schema.VersionTable, map[int64]int{0: 1, 1: 1, 2: 1, 3: 1})
+				return nil
+			},
 			func() error { _, err := migrations.Up(e.Context(), db, migrations.Options{}); return err },
+			func() error {
+				list, err := migrations.Status(e.Context(), db, migrations.Options{})
+				for _, m := range list {
+					if !m.Applied {
+						e.Errorf("Status says %+v", m)
+					}
+				}
+				return err
+			},
 		} {
 			e.must(try())
 			var got string

@@ -36,7 +36,7 @@ func Status[D DB](ctx context.Context, db D, opts Options) (_ []Migration, err e
 	if err != nil {
 		return nil, err
 	}
-	versions, err := s.versions(ctx, t.db)
+	versions, err := s.read(ctx)
 	if err != nil {
 		return nil, err
 	}

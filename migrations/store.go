@@ -49,6 +49,25 @@ func (s *store) exists(ctx context.Context, db database.DBTxConn) (exists bool, 
 	return exists, nil
 }
 
+// read reads the versions on a connection of its own.
+func (s *store) read(ctx context.Context) (map[int64]bool, error) {
+	conn, err := s.target.db.Conn(ctx)
+	if err != nil {
+		return nil, firstContact(err)
+	}
+	defer func() { _ = conn.Close() }() // goes back to its pool
+	if s.target.engine == Postgres {
+		return s.versions(ctx, conn)
+	}
+	r := &run{target: s.target, conn: conn}
+	restore, err := r.settle(ctx)
+	defer restore()
+	if err != nil {
+		return nil, firstContact(err)
+	}
+	return s.versions(ctx, conn)
+}
+
 // versions are the ones in the database, without goose's 0: whether each is applied, or was begun. It writes nothing.
 func (s *store) versions(ctx context.Context, db database.DBTxConn) (map[int64]bool, error) {
 	exists, err := s.exists(ctx, db)

@@ -157,7 +157,7 @@ func (l locking[K]) query(keys []K, part string) (string, []any) {
 			query.WriteString(", ?")
 		}
 	}
-	fmt.Fprintf(&query, ") ORDER BY %s", l.where)
+	fmt.Fprintf(&query, ") ORDER BY %s LIMIT %s", l.where, mysqlserver.AllRows)
 	return query.String(), args
 }
 

@@ -6,12 +6,14 @@ import (
 	"database/sql/driver"
 	"errors"
 	"net/url"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance"
 	"github.com/dblock-go/dblock/internal/devdb"
+	"github.com/dblock-go/dblock/internal/testdb"
 	"github.com/dblock-go/dblock/mysqllock"
 )
 
@@ -99,6 +101,43 @@ func TestRowLocks(t *testing.T) {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
 			rows(kind).Run(t)
+		})
+	}
+}
+
+// TestRowsUnderASelectLimit: a sql_select_limit of the session hides no row that there is.
+func TestRowsUnderASelectLimit(t *testing.T) {
+	t.Parallel()
+	for _, kind := range family() {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			db, err := sql.Open("mysql", conformance.Appended("sql_select_limit=1")(t, testdb.DSN(t, kind)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = db.Close() }()
+			keys := []int64{1, 2, 3, 4, 5, 6}
+			for table, parts := range map[string]string{"whole": "", "parted": " PARTITION BY HASH (id) PARTITIONS 4"} {
+				for _, text := range []string{
+					"CREATE TABLE " + table + " (id BIGINT PRIMARY KEY, sold INT NOT NULL)" + parts,
+					"INSERT INTO " + table + " VALUES (1, 0), (2, 0), (3, 0), (4, 0), (5, 0), (6, 0)",
+				} {
+					if _, err := db.ExecContext(t.Context(), text); err != nil {
+						t.Fatal(err)
+					}
+				}
+				err := mysqllock.RunTx(t.Context(), db, mysqllock.TxOptions{}, func(tx *sql.Tx) error {
+					rows, err := mysqllock.LockRows(t.Context(), tx, table, "id", keys, dblock.RowLock{})
+					slices.Sort(rows.Locked)
+					if !slices.Equal(rows.Locked, keys) {
+						t.Errorf("of %s rows %v are locked, want %v", table, rows.Locked, keys)
+					}
+					return err
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			}
 		})
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/conformance"
 	"github.com/dblock-go/dblock/internal/testdb"
 	"github.com/dblock-go/dblock/mysqllock"
 )
@@ -75,6 +76,26 @@ func TestServerQueueWaitsThroughReadTimeout(t *testing.T) {
 				t.Error(err)
 			}
 			if err := <-released; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestSessionsUnderASelectLimit: session locks read all that the server says, whatever sql_select_limit their connections had.
+func TestSessionsUnderASelectLimit(t *testing.T) {
+	t.Parallel()
+	for _, kind := range family() {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			// With a limit of 0 not even a SELECT without a table has a row.
+			db := smallPool(t, conformance.Appended("sql_select_limit=0")(t, testdb.DSN(t, kind)), 0)
+			l := sessionOn(t, db, mysqllock.SessionOptions{})
+			lock, err := l.Acquire(t.Context(), "k")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := lock.Release(t.Context()); err != nil {
 				t.Error(err)
 			}
 		})

@@ -107,6 +107,9 @@ func (e *sessionEngine) Open(ctx context.Context, _ func(session.ID)) (session.C
 
 // prepare makes sure that session locks exclude where the connection leads, and that the server ends it when it is silent.
 func (e *sessionEngine) prepare(ctx context.Context, c *sessionConn) error {
+	if _, err := c.conn.ExecContext(ctx, "SET SESSION autocommit = 1, SESSION sql_select_limit = "+mysqlserver.AllRows); err != nil {
+		return err
+	}
 	server, err := mysqlserver.Look(ctx, c.conn)
 	if err != nil {
 		return err
@@ -125,7 +128,7 @@ func (e *sessionEngine) prepare(ctx context.Context, c *sessionConn) error {
 		}
 	}
 	c.id = server.ConnID
-	_, err = c.conn.ExecContext(ctx, fmt.Sprintf("SET SESSION wait_timeout = %d, SESSION %s = 0, SESSION autocommit = 1", e.idle/time.Second, e.limit))
+	_, err = c.conn.ExecContext(ctx, fmt.Sprintf("SET SESSION wait_timeout = %d, SESSION %s = 0", e.idle/time.Second, e.limit))
 	return err
 }
 

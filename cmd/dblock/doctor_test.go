@@ -160,6 +160,30 @@ func TestDoctorOnTables(t *testing.T) {
 	})
 }
 
+// TestDoctorUnderASelectLimit: the limit is the one finding. What the server leaves out under it is read all the same.
+func TestDoctorUnderASelectLimit(t *testing.T) {
+	each(t, func(t *testing.T, kind devdb.Kind, database string) {
+		if kind == devdb.Postgres {
+			return // which has none
+		}
+		invoke(t, "", "migrate", "up", database).want(t, 0, "")
+		want := diagnose(t, database).Problems + 1
+		for _, limit := range []string{"3", "0"} {
+			c, err := mysql.ParseDSN(strings.TrimPrefix(database, "--database="))
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Params = map[string]string{"sql_select_limit": limit}
+			r := diagnose(t, "--database="+c.FormatDSN())
+			wantFinding(t, r, "writes", doctor.Problem, "sql_select_limit = "+limit)
+			wantFinding(t, r, "tables", doctor.OK, "")
+			if r.Problems != want {
+				t.Errorf("%d problems, want %d: %+v", r.Problems, want, r.Findings)
+			}
+		}
+	})
+}
+
 // The servers that tests share forget commits in a crash.
 func TestDoctorOnDurability(t *testing.T) {
 	each(t, func(t *testing.T, kind devdb.Kind, database string) {

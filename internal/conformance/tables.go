@@ -18,14 +18,17 @@ func isDifferent(err error, object string) bool {
 		strings.Contains(strings.Join(wrong.Differences, "\n"), object+" is missing") && strings.Contains(err.Error(), "dblock migrate up")
 }
 
-// refusesBadSessions opens over connections that commit nothing by themselves, and over such as read what is not committed.
+// refusesBadSessions opens over connections that commit nothing by themselves, read what is not committed, or leave out rows.
 // Only MySQL and MariaDB have them. On Postgres it opens over databases of other encodings.
 func refusesBadSessions(t *testing.T, kind devdb.Kind, dsn string, open func(dsn string) error) error {
 	isolation := map[devdb.Kind]string{devdb.MySQL: "transaction_isolation", devdb.MariaDB: "tx_isolation"}[kind]
 	if isolation == "" {
 		return refusesOtherEncodings(t, dsn, open)
 	}
-	for setting, word := range map[string]string{"autocommit=0": "autocommit", isolation + "=%27READ-UNCOMMITTED%27": "READ UNCOMMITTED"} {
+	for setting, word := range map[string]string{
+		"autocommit=0": "autocommit", isolation + "=%27READ-UNCOMMITTED%27": "READ UNCOMMITTED",
+		"sql_select_limit=1000000": "sql_select_limit", "sql_select_limit=3": "sql_select_limit", "sql_select_limit=0": "sql_select_limit",
+	} {
 		if err := open(Appended(setting)(t, dsn)); !errors.Is(err, dblock.ErrUnsupported) || !strings.Contains(err.Error(), word) {
 			return fmt.Errorf("with %s: %w; want ErrUnsupported that names it", setting, err)
 		}

@@ -29,6 +29,8 @@ func server(f Facts) []Finding {
 // plain is an error without the prefix that all of dblock's have.
 func plain(err error) string { return strings.TrimPrefix(err.Error(), "dblock: ") }
 
+const selectLimit = "sql_select_limit"
+
 func writes(f Facts) []Finding {
 	switch {
 	case f.Standby && f.postgres():
@@ -40,6 +42,9 @@ func writes(f Facts) []Finding {
 	case !f.postgres() && f.Settings["autocommit"] == "OFF":
 		return []Finding{finding(Problem, "the session has autocommit off: no statement of dblock's would be committed",
 			"leases, queues, sales and updates by version are refused: take autocommit=0 out of the DSN and of the server's settings")}
+	case !f.postgres() && f.Settings[selectLimit] != mysqlserver.AllRows:
+		return []Finding{finding(Problem, "the session has sql_select_limit = "+f.Settings[selectLimit]+": the server leaves out rows that are read",
+			"leases, queues, sales and updates by version are refused: take sql_select_limit out of the DSN and of the server's settings")}
 	case on(f.Settings["log_bin"]) && f.Settings["binlog_format"] == "STATEMENT":
 		return []Finding{finding(Problem, "the binary log has binlog_format = STATEMENT: the server refuses writes at READ COMMITTED with error 1665",
 			"leases, queues and sales are refused, and guarded transactions fail: set binlog_format = ROW; open sessions keep the old value")}

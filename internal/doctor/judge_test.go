@@ -39,6 +39,7 @@ func healthyMySQL() Facts {
 		Settings: map[string]string{
 			"innodb_flush_log_at_trx_commit": "1", "log_bin": "ON", "sync_binlog": "1", "innodb_doublewrite": "ON",
 			"wait_timeout": "600", "innodb_lock_wait_timeout": "50", "max_execution_time": "0", "character_set_client": "utf8mb4",
+			"sql_select_limit": "18446744073709551615",
 		},
 		Connections: 10, MaxConnections: 151,
 	}
@@ -182,6 +183,7 @@ func TestJudgeMySQL(t *testing.T) {
 		"Galera":              {func(f *Facts) { f.Cluster = "a node of a Galera cluster" }, []string{"warning server"}, "same node"},
 		"replica":             {func(f *Facts) { f.Standby = true }, []string{"problem writes"}, "primary"},
 		"proxy":               {func(f *Facts) { f.Pooled, f.Prepares = true, true }, []string{"note pooler"}, "proxy"},
+		"a limit of rows":     {set("sql_select_limit", "1000"), []string{"problem writes"}, "take sql_select_limit out"},
 		"autocommit off":      {set("autocommit", "OFF"), []string{"problem writes"}, "autocommit=0"},
 		"a column of another": {func(f *Facts) { f.Differ = []string{`column a.b is "int" instead of "bigint"`} }, []string{"problem tables"}, "column a.b"},
 		"a table that is not seen": {

@@ -40,9 +40,16 @@ func MySQL(ctx context.Context, config *mysql.Config, name string) Report {
 }
 
 func mysqlFacts(ctx context.Context, conn *sql.Conn, name string) (Facts, error) {
+	limit, err := readAllRows(ctx, conn)
+	if err != nil {
+		return Facts{}, err
+	}
 	s, err := mysqlserver.Look(ctx, conn)
 	if err != nil {
 		return Facts{}, err
+	}
+	if s.Settings != nil {
+		s.Settings[selectLimit] = limit
 	}
 	f := Facts{
 		Engine: engineMySQL, Product: string(s.Product), Version: s.Version, Known: s.Product.Known(),
@@ -72,6 +79,17 @@ func mysqlFacts(ctx context.Context, conn *sql.Conn, name string) (Facts, error)
 		return f, nil
 	}
 	return f, f.tablesMySQL(ctx, conn)
+}
+
+// readAllRows has the session read all rows, and returns the sql_select_limit that it had.
+func readAllRows(ctx context.Context, conn *sql.Conn) (limit string, err error) {
+	if err := conn.QueryRowContext(ctx, "SELECT CAST(@@"+selectLimit+" AS CHAR) LIMIT 1").Scan(&limit); err != nil {
+		return "", err
+	}
+	if limit != mysqlserver.AllRows {
+		_, err = conn.ExecContext(ctx, "SET SESSION "+selectLimit+" = "+mysqlserver.AllRows)
+	}
+	return limit, err
 }
 
 func (f *Facts) tablesMySQL(ctx context.Context, conn *sql.Conn) error {

@@ -33,15 +33,15 @@ func Check(ctx context.Context, conn mysqltext.Conn, name string) (server string
 	}
 	var q mysqldb.Queries
 	on := On(conn, name)
+	if err := checkSettings(ctx, on); err != nil {
+		return "", Unavailable(err)
+	}
 	version, err := q.ServerVersion(ctx, on)
 	if err != nil {
 		return "", Unavailable(err)
 	}
 	if server, err = schema.MySQLServer(version); err != nil {
 		return server, err
-	}
-	if err := checkSettings(ctx, on); err != nil {
-		return server, Unavailable(err)
 	}
 	have, err := q.SchemaVersion(ctx, on)
 	if err != nil && mysqlfault.Of(err) != fault.NoSchema {
@@ -59,10 +59,10 @@ func Check(ctx context.Context, conn mysqltext.Conn, name string) (server string
 
 const readUncommitted = "READ-UNCOMMITTED"
 
-// checkSettings refuses settings of the session with which dblock's statements are not committed, fail, or read what others
-// have not committed.
+// checkSettings refuses settings of the session with which dblock's statements are not committed, fail, read what others
+// have not committed, or read a part of the rows.
 func checkSettings(ctx context.Context, on mysqldb.DBTX) error {
-	rows, err := on.QueryContext(ctx, "SHOW SESSION VARIABLES WHERE Variable_name IN ('autocommit', 'log_bin', 'binlog_format', 'transaction_isolation', 'tx_isolation')")
+	rows, err := on.QueryContext(ctx, "SHOW SESSION VARIABLES WHERE Variable_name IN ('sql_select_limit', 'autocommit', 'log_bin', 'binlog_format', 'transaction_isolation', 'tx_isolation')")
 	if err != nil {
 		return err
 	}
@@ -79,6 +79,9 @@ func checkSettings(ctx context.Context, on mysqldb.DBTX) error {
 		return err
 	}
 	switch {
+	case settings["sql_select_limit"] != mysqlserver.AllRows: // first, because it cuts off the other settings too
+		return fmt.Errorf("%w: the connections have a sql_select_limit, so the server leaves out rows that are read, and counts go wrong: "+
+			"take sql_select_limit out of the DSN and of the server's settings", dblock.ErrUnsupported)
 	case settings["autocommit"] == "OFF":
 		return fmt.Errorf("%w: the connections have autocommit off, so no statement on them would be committed: "+
 			"take autocommit=0 out of the DSN and of the server's settings", dblock.ErrUnsupported)

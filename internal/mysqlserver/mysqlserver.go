@@ -53,6 +53,10 @@ var read = []string{
 	"default_storage_engine", "character_set_client",
 }
 
+// AllRows is the sql_select_limit of a session whose queries return all rows. Under a smaller one a query without a LIMIT of its
+// own leaves rows out, SHOW does too, and nothing says so.
+const AllRows = "18446744073709551615"
+
 const (
 	// This very text a proxy may answer itself, as ProxySQL does.
 	whoAnswers = "SELECT @@version_comment LIMIT 1"

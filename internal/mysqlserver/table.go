@@ -96,7 +96,7 @@ type Partition struct {
 func Partitions(ctx context.Context, db Conn, from string) ([]Partition, error) {
 	lines, err := ShowOf(ctx, db, "SELECT COALESCE(SUBPARTITION_NAME, PARTITION_NAME) AS named,"+
 		" CONCAT_WS('_', PARTITION_NAME, SUBPARTITION_NAME) AS planned FROM information_schema.PARTITIONS"+thisTable+
-		" ORDER BY PARTITION_ORDINAL_POSITION, SUBPARTITION_ORDINAL_POSITION", names(from)...)
+		" ORDER BY PARTITION_ORDINAL_POSITION, SUBPARTITION_ORDINAL_POSITION LIMIT "+AllRows, names(from)...)
 	partitions := make([]Partition, len(lines))
 	for i, line := range lines {
 		partitions[i] = Partition{line["named"], line["planned"]}

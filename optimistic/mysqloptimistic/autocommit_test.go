@@ -58,6 +58,59 @@ func TestAutocommitOff(t *testing.T) {
 	}
 }
 
+// TestSelectLimit: a pool whose connections have a sql_select_limit is refused. In a transaction UpdateMany reads all rows.
+func TestSelectLimit(t *testing.T) {
+	t.Parallel()
+	for _, kind := range family() {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			ctx := t.Context()
+			pool, err := openOn(conformance.Appended("sql_select_limit=2")(t, testdb.DSN(t, kind)), &faultconn.Dialer{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = pool.Close() }()
+			for _, text := range []string{
+				"CREATE TABLE account (id BIGINT PRIMARY KEY, balance BIGINT NOT NULL, version BIGINT NOT NULL DEFAULT 1)",
+				"INSERT INTO account (id, balance) VALUES (1, 0), (2, 0), (3, 0), (4, 0), (5, 0), (6, 0)",
+			} {
+				if _, err := pool.ExecContext(ctx, text); err != nil {
+					t.Fatal(err)
+				}
+			}
+			table, err := mysqloptimistic.NewTable("account", "id", optimistic.Int("version"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var changes []optimistic.Change[int64]
+			for id := range 6 {
+				changes = append(changes, optimistic.Change[int64]{Key: id + 1, Expected: 1, Set: optimistic.Set{"balance": 7}})
+			}
+			if _, err := table.UpdateMany(ctx, pool, changes, optimistic.EachRow); !errors.Is(err, dblock.ErrInvalid) {
+				t.Errorf("on the pool: %v, want it refused", err)
+			}
+			tx, err := pool.BeginTx(ctx, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = tx.Rollback() }()
+			_, err = tx.ExecContext(ctx, "SET SESSION sql_select_limit = 3") // as many as the table has columns
+			if err != nil {
+				t.Fatal(err)
+			}
+			results, err := table.UpdateMany(ctx, tx, changes, optimistic.EachRow)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, r := range results {
+				if r.Verdict != optimistic.Updated || r.Version != 2 {
+					t.Errorf("row %d: %+v", i, r)
+				}
+			}
+		})
+	}
+}
+
 // refusesToWrite fails if an update on the pool is not refused.
 func refusesToWrite(ctx context.Context, t *testing.T, pool *sql.DB) {
 	t.Helper()

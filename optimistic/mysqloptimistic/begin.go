@@ -9,6 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/mysqlserver"
 )
 
 // beginnerOf is what can begin transactions, nil where db can't or may be in one. alone tells that a statement on db may be written
@@ -37,45 +38,51 @@ func beginnerOf(db DB) (pool *sql.DB, alone bool, err error) {
 
 var errNoDB = &dblock.InvalidError{Field: "db", Reason: "it is nil"}
 
-// committing are the pools whose connections commit each statement. It keeps none of them alive.
-var committing = struct {
+// checked are the pools whose connections commit each statement and read all rows. It keeps none of them alive.
+var checked = struct {
 	mu    sync.RWMutex
 	pools map[weak.Pointer[sql.DB]]bool
 }{pools: make(map[weak.Pointer[sql.DB]]bool)}
 
-// mustCommit refuses a pool whose connections have autocommit off: a statement on it would be acknowledged and
-// never be committed. It asks once a pool. Other DBs are transactions, or connections of the caller's.
-func mustCommit(ctx context.Context, db DB) error {
+// checkPool refuses a pool whose connections have autocommit off: a statement on it would be acknowledged and never be committed.
+// It also refuses one whose connections have a sql_select_limit. It asks once a pool. Other DBs are transactions, or connections
+// of the caller's.
+func checkPool(ctx context.Context, db DB) error {
 	pool, ok := db.(*sql.DB)
 	if !ok || pool == nil {
 		return nil
 	}
 	key := weak.Make(pool)
-	committing.mu.RLock()
-	known := committing.pools[key]
-	committing.mu.RUnlock()
+	checked.mu.RLock()
+	known := checked.pools[key]
+	checked.mu.RUnlock()
 	if known {
 		return nil
 	}
 	var on bool
-	if err := pool.QueryRowContext(ctx, "SELECT @@autocommit").Scan(&on); err != nil {
+	var limit string
+	if err := pool.QueryRowContext(ctx, "SELECT @@autocommit, CAST(@@sql_select_limit AS CHAR) LIMIT 1").Scan(&on, &limit); err != nil {
 		return fault.NoWrite(err)
 	}
 	if !on {
 		return refused("db", "its connections have autocommit off, so no statement on it would be committed; nothing was written: "+
 			"take autocommit=0 out of the DSN and of the server's settings, or use a transaction")
 	}
-	committing.mu.Lock()
-	defer committing.mu.Unlock()
-	if !committing.pools[key] {
-		committing.pools[key] = true
+	if limit != mysqlserver.AllRows {
+		return refused("db", "its connections have a sql_select_limit, so the server leaves out rows that are read; nothing was written: "+
+			"take sql_select_limit out of the DSN and of the server's settings")
+	}
+	checked.mu.Lock()
+	defer checked.mu.Unlock()
+	if !checked.pools[key] {
+		checked.pools[key] = true
 		runtime.AddCleanup(pool, forgetPool, key)
 	}
 	return nil
 }
 
 func forgetPool(key weak.Pointer[sql.DB]) {
-	committing.mu.Lock()
-	defer committing.mu.Unlock()
-	delete(committing.pools, key)
+	checked.mu.Lock()
+	defer checked.mu.Unlock()
+	delete(checked.pools, key)
 }

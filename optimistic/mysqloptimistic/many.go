@@ -18,7 +18,7 @@ import (
 // transaction. It writes rows whose values are of different Go types by several statements.
 func (room) Many(ctx context.Context, db DB, p *engine.Plan, s *engine.Stmt, rows []engine.Row) ([]engine.Found, bool, error) {
 	b := batch{p: p, s: s, rows: rows}
-	if err := mustCommit(ctx, db); err != nil {
+	if err := checkPool(ctx, db); err != nil {
 		return nil, false, err
 	}
 	for _, r := range rows {
@@ -129,8 +129,9 @@ func (b *batch) look(ctx context.Context, db DB) (now int64, err error) {
 		versioned = expected(append(versioned, r.Key), b.p, r.Expected)
 	}
 	text := fmt.Sprintf("SELECT CASE %[1]s%[2]s END, CASE %[1]s%[3]s END, COALESCE(CASE %[1]s%[4]s END, 0), %[5]s, %[6]s "+
-		"FROM %[7]s FORCE INDEX (%[8]s) WHERE %[9]s ORDER BY %[1]s FOR UPDATE",
-		key, first.String(), last.String(), same.String(), clock, strings.Join(read(b.p), ", "), b.p.From, quoted(b.p.Index), among(key, n))
+		"FROM %[7]s FORCE INDEX (%[8]s) WHERE %[9]s ORDER BY %[1]s LIMIT %[10]s FOR UPDATE",
+		key, first.String(), last.String(), same.String(), clock, strings.Join(read(b.p), ", "), b.p.From, quoted(b.p.Index), among(key, n),
+		mysqlserver.AllRows)
 	args := slices.Concat(keys, reversed, versioned, keys)
 	if err := few(args); err != nil {
 		return 0, err

@@ -68,7 +68,7 @@ func (room) Fits(kind engine.Kind, c engine.Column) string {
 // Look asks by SHOW, which finds what a statement would: temporary tables too, and in whatever case the name is written.
 func (room) Look(ctx context.Context, db DB, s engine.Spec) (engine.Facts, error) {
 	f := engine.Facts{All: map[string]engine.Column{}}
-	if err := mustCommit(ctx, db); err != nil {
+	if err := checkPool(ctx, db); err != nil {
 		return f, err
 	}
 	lines, err := mysqlserver.ShowOf(ctx, db, "SHOW COLUMNS FROM "+s.From)

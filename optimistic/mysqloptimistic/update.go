@@ -39,7 +39,7 @@ func Update[T any](
 	if err := optimistic.CheckUpdate(load != nil, mutate != nil, save != nil); err != nil {
 		return none, err
 	}
-	if err := mustCommit(ctx, db); err != nil {
+	if err := checkPool(ctx, db); err != nil {
 		return none, unwritten(ctx, err)
 	}
 	s := steps[T]{load, mutate, save}

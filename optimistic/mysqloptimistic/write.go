@@ -17,7 +17,7 @@ import (
 // Write knows the new version before it writes: the server does not return it, and LAST_INSERT_ID() is
 // that of a trigger as soon as one inserts a row.
 func (r room) Write(ctx context.Context, db DB, p *engine.Plan, w engine.Write) (int64, engine.Raw, error) {
-	if err := mustCommit(ctx, db); err != nil {
+	if err := checkPool(ctx, db); err != nil {
 		return 0, engine.Raw{}, err
 	}
 	if err := fits(p, w.Key, w.Set); err != nil {
