@@ -91,8 +91,10 @@ func (l *Lock) bind(ctx context.Context) (bound context.Context, stop func()) {
 	}
 }
 
-// RunUnder calls f with a context that ends with ctx or with the lock, as Bind does, and frees that context afterwards.
-// If the lock ended before f returned an error, that error also matches ErrLost. It is for drivers.
+// RunUnder calls f with a context that ends with ctx or with the lock, as Bind does, and frees that
+// context afterwards. If the lock ended before f returned an error, that error also matches
+// ErrLost. ErrLost says that nothing was written, so ErrOutcomeUnknown and ErrTxEnded only name the
+// loss in their text. It is for drivers.
 func (l *Lock) RunUnder(ctx context.Context, f func(context.Context) error) error {
 	bound, stop := l.bind(ctx)
 	defer stop()
@@ -100,10 +102,15 @@ func (l *Lock) RunUnder(ctx context.Context, f func(context.Context) error) erro
 		return err
 	}
 	err := f(bound)
-	if lost := l.lostError(); err != nil && lost != nil && !errors.Is(err, ErrLost) {
+	lost := l.lostError()
+	switch {
+	case err == nil, lost == nil, errors.Is(err, ErrLost):
+		return err
+	case errors.Is(err, ErrOutcomeUnknown), errors.Is(err, ErrTxEnded):
+		return fmt.Errorf("%w (%v)", err, lost)
+	default:
 		return fmt.Errorf("%w: %w", lost, err)
 	}
-	return err
 }
 
 // lostError is nil while the lock is held. A released lock has the reason Released.

@@ -3,6 +3,8 @@ package dblock_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -49,5 +51,23 @@ func TestContextAskedForLate(t *testing.T) {
 				t.Errorf("a lock's context belongs to %v", lock)
 			}
 		})
+	}
+}
+
+// TestRunUnderSaysWhatWasWritten loses a lock while something fails under it. ErrLost says that
+// nothing was written: an error that says otherwise must not match it, and names the loss.
+func TestRunUnderSaysWhatWasWritten(t *testing.T) {
+	t.Parallel()
+	for failed, lost := range map[error]bool{
+		dblock.ErrOutcomeUnknown: false, dblock.ErrTxEnded: false, dblock.ErrConflict: true, errors.New("refused"): true,
+	} {
+		lock, lose := dblock.NewLock(t.Context(), t, dblock.Request{Key: "k"}, idleHold{})
+		err := lock.RunUnder(t.Context(), func(context.Context) error {
+			lose(dblock.Ended)
+			return fmt.Errorf("the commit: %w", failed)
+		})
+		if errors.Is(err, dblock.ErrLost) != lost || !errors.Is(err, failed) || !strings.Contains(err.Error(), string(dblock.Ended)) {
+			t.Errorf("%v: got %v, want lost: %t", failed, err, lost)
+		}
 	}
 }

@@ -36,9 +36,9 @@ func (e *engine) onConn(ctx context.Context, statement func(*sql.Conn) error) er
 	}
 }
 
-// These bound for how long MySQL lets the one statement between them wait for a lock: for a second, the least that there
-// is. It runs at READ UNCOMMITTED. A statement that begins no transaction, for example a refused one, leaves that level
-// to the next transaction, and unbound takes it back.
+// These bound for how long MySQL lets the one statement between them wait for a lock: for a second,
+// the least that there is. It runs at READ UNCOMMITTED. A statement that begins no transaction, for
+// example a refused one, leaves that level to the next transaction, and unbound takes it back.
 const (
 	bound = "SET @dblock_wait = @@SESSION.innodb_lock_wait_timeout, @@SESSION.innodb_lock_wait_timeout = 1, " +
 		"@@transaction_isolation = 'READ-UNCOMMITTED'"

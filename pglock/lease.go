@@ -173,10 +173,11 @@ func (l *Lease) Guard(ctx context.Context, tx Tx, f dblock.Fence) error {
 // GuardedTx begins a READ COMMITTED transaction of the host's pool, guards it with the lock's fences, runs fn, and
 // commits. Its context ends when the lock is lost. It runs once: fn is not repeated after a conflict.
 //
-// Errors: fn's own, after a rollback; dblock.ErrLost if the lock was lost or released; dblock.ErrFenced if a guard found
-// that it is not ours any more; dblock.ErrConflict if the server rolled the commit back for the sake of others. Nothing
-// was written in these cases. dblock.ErrOutcomeUnknown if the connection was lost during the commit. dblock.ErrTxEnded and
-// others: see RunTx.
+// Errors: fn's own, after a rollback; dblock.ErrLost if the lock was lost or released;
+// dblock.ErrFenced if a guard found that it is not ours any more; dblock.ErrConflict if the server
+// rolled the commit back for the sake of others. Nothing was written in these cases.
+// dblock.ErrOutcomeUnknown if the connection or the lock was lost during the commit.
+// dblock.ErrTxEnded and others: see RunTx.
 func (l *Lease) GuardedTx(ctx context.Context, lock *dblock.Lock, fn func(context.Context, pgx.Tx) error) error {
 	fences := lock.Fences()
 	if len(fences) == 0 {

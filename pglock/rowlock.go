@@ -86,10 +86,11 @@ func LockRows[K any](ctx context.Context, tx Tx, table, column string, keys []K,
 	return rows, txError(ctx, name, err)
 }
 
-// tableFacts reads a foreign table among some tables, their partitions and heirs, and the tables of views. The server accepts
-// FOR UPDATE there, without a word: postgres_fdw leaves NOWAIT and SKIP LOCKED out, and others lock nothing. Of a column of the
-// first table it reads the schema that has the operators of its type, below its domains. The operators of arrays, enums, ranges
-// and rows are those of pg_catalog.
+// tableFacts reads a foreign table among some tables, their partitions and heirs, and the tables of
+// views. The server accepts FOR UPDATE there, without a word: postgres_fdw leaves NOWAIT and SKIP
+// LOCKED out, and others lock nothing. Of a column of the first table it reads the schema that has
+// the operators of its type, below its domains. The operators of arrays, enums, ranges and rows are
+// those of pg_catalog.
 const tableFacts = `WITH RECURSIVE part AS (
     SELECT pg_catalog.to_regclass(want.name)::oid AS id FROM pg_catalog.unnest($1::text[]) AS want(name)
     UNION
@@ -114,9 +115,10 @@ SELECT (SELECT c.relname::text FROM part JOIN pg_catalog.pg_class c ON c.oid = p
         JOIN pg_catalog.pg_type t ON t.oid = base.type AND t.typtype <> 'd'
         JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace)`
 
-// look refuses tables of which some rows can't be locked. It returns the operator that compares a column of the first table, with
-// its schema: a search along the search_path could choose an operator that another role has made for the type of the column. It
-// asks each time, because a name means another table in another database or along another search_path.
+// look refuses tables of which some rows can't be locked. It returns the operator that compares a
+// column of the first table, with its schema: a search along the search_path could choose an
+// operator that another role has made for the type of the column. It asks each time, because a name
+// means another table in another database or along another search_path.
 func look(ctx context.Context, tx Tx, tables []string, column string) (equal string, err error) {
 	answer, err := tx.Query(ctx, tableFacts, tables, column)
 	if err != nil {

@@ -13,8 +13,9 @@ import (
 	"github.com/dblock-go/dblock/pglock"
 )
 
-// TestRowLocksOfOneName calls for tables of one name: in two databases, along two search_paths, and of one that gets a foreign
-// partition later. What is true of one of them decides nothing about another.
+// TestRowLocksOfOneName calls for tables of one name: in two databases, along two search_paths, and
+// of one that gets a foreign partition later. What is true of one of them decides nothing about
+// another.
 func TestRowLocksOfOneName(t *testing.T) {
 	t.Parallel()
 	here, there := testdb.Postgres(t), testdb.Postgres(t)
@@ -67,7 +68,8 @@ func lockAlong(t *testing.T, pool *pgxpool.Pool, path string, lock func(context.
 	})
 }
 
-// TestRowLocksCompareByTheColumnsType has a column of one name in two schemas: a text, and a type with operators of its own.
+// TestRowLocksCompareByTheColumnsType has a column of one name in two schemas: a text, and a type
+// with operators of its own.
 func TestRowLocksCompareByTheColumnsType(t *testing.T) {
 	t.Parallel()
 	config := testdb.Postgres(t).Config()

@@ -206,8 +206,12 @@ func errCommit(ctx context.Context, err error, cut bool) error {
 	case errors.As(err, &server) && server.SeverityUnlocalized == "ERROR" && pgfault.Of(err) != fault.Lost:
 		return err
 	default:
+		cause := context.Cause(ctx)
+		if errors.Is(cause, dblock.ErrLost) { // it says that nothing was written; GuardedTx names the loss
+			cause = nil
+		}
 		return fmt.Errorf("%w: no answer came to a COMMIT: look up whether what it wrote is there: %w",
-			dblock.ErrOutcomeUnknown, errors.Join(context.Cause(ctx), err))
+			dblock.ErrOutcomeUnknown, errors.Join(cause, err))
 	}
 }
 
