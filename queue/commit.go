@@ -92,28 +92,39 @@ func (q *Queue) gaveWay(err error) bool {
 	return is == fault.Retry || is == fault.Busy || q.engine.IsLocked(err)
 }
 
-// clearUp finds out what became of a commit that failed, or got no answer: the job's row was to go with it. While nothing can be
-// learned the claim stays as it is; if it is lost meanwhile the rescue looks for the same row.
+const lookingForCommit = "looking for a job whose commit got no answer"
+
+// clearUp finds out what became of a commit that failed, or got no answer. The job's row was to go
+// with it. If the row is gone while the process has its member, the commit took place. Without the
+// member, another process may have ended the job. While nothing can be learned the claim stays as
+// it is; if it is lost meanwhile the rescue looks for the same row.
 func (r *run) clearUp(failed error) error {
 	q := r.w.q
 	q.trouble("committing a job with its transaction", failed)
 	r.rollback() // what was not committed is not to keep the row locked
 	for n := 0; ; n++ {
 		ctx, cancel := context.WithTimeout(context.Background(), q.o.Timeout/2)
-		stands := false
+		stands, alive := false, false
 		err := q.lookups.do(ctx, func() (err error) {
-			stands, err = q.engine.Await(ctx, r.task.ID)
+			if stands, err = q.engine.Await(ctx, r.task.ID); err == nil && !stands {
+				alive, err = q.engine.Stands(ctx, r.task.of.of.life.ID) // in this order
+			}
 			return err
 		})
 		cancel()
 		switch {
 		case err == nil && stands:
 			return q.explain(fault.NoWrite(failed), "committing a job with its transaction, which was rolled back")
-		case err == nil:
+		case err == nil && alive:
 			return nil
+		case err == nil:
+			q.trouble(lookingForCommit, fmt.Errorf("%w: this process has lost its claims, and another one may have ended job %v of queue %q: "+
+				"look for what its handler wrote", dblock.ErrOutcomeUnknown, ID(r.task.ID), r.w.o.Queue))
+			r.refused = true
+			return &dblock.LostError{Key: r.w.o.Queue, Reason: dblock.Evicted}
 		}
 		if n%restsToTell == 0 || !q.engine.IsLocked(err) {
-			q.trouble("looking for a job whose commit got no answer", err)
+			q.trouble(lookingForCommit, err)
 		}
 		if !sleep(r.task.of.of.ctx, jitter(min(10*time.Millisecond<<min(n, 10), time.Second))) {
 			return fmt.Errorf("%w: no answer came to the COMMIT of a job, and it could not be looked for: %w", dblock.ErrOutcomeUnknown, failed)

@@ -34,8 +34,10 @@ type Observer struct {
 	// long. One that got no answer and was sent again is counted with the second answer.
 	Recorded func(queue string, jobs int, took time.Duration)
 
-	// Lost: the ends of so many jobs were refused, as their claims were taken away: somebody else does these jobs, or has done
-	// them. It is what becomes of a process that stood still for longer than its TTL.
+	// Lost: the ends of so many jobs were refused, as their claims were taken away: other processes
+	// do these jobs, or have ended them. It is what becomes of a process that stood still for longer
+	// than its TTL. A commit of HandleTx counts as lost, too, if it got no answer and its outcome
+	// can't be learned. It may have taken place: Trouble gets dblock.ErrOutcomeUnknown.
 	Lost func(queue string, jobs int)
 
 	// Rescued: processes are gone. So many of their jobs run again: after the backoff, or at once

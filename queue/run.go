@@ -88,7 +88,7 @@ type run struct {
 
 	work      engine.Work // the handler's transaction, while it is open
 	committed bool        // the job has ended with it
-	refused   bool        // it has not, as the claim was taken away
+	refused   bool        // the claim was taken away: the job has not ended with it, or that can't be told
 }
 
 func (r *run) limit() time.Duration {

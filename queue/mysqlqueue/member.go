@@ -49,8 +49,14 @@ func (d *database) Evict(ctx context.Context, m member.ID) (gone bool, err error
 	if err := d.written(ctx, func(on mysqldb.DBTX) error { return d.q.Evict(ctx, on, m[:]) }); err != nil {
 		return false, err
 	}
-	stands, err := d.q.MemberStands(ctx, d.on(d.pool), m[:])
-	return stands == 0, err
+	stands, err := d.Stands(ctx, m)
+	return !stands, err
+}
+
+// Stands reads the row.
+func (d *database) Stands(ctx context.Context, m member.ID) (bool, error) {
+	n, err := d.q.MemberStands(ctx, d.on(d.pool), m[:])
+	return n > 0, err
 }
 
 // heart is a connection that only heartbeats use, so that they come through when all others are busy. Where the pool has no more than

@@ -22,7 +22,11 @@ import (
 // returned, where ctx has ended, and where the process has lost its claims, for which it need not know yet (Observer.Lost); then the job
 // goes on as with queue.Handle. After a deadlock, or a failed serialization, fn is run again at once, up to five times in one
 // attempt; so it must return the errors of its statements. If the row of the job's unique key or group is locked at its end, for longer
-// than about 50 ms, the job is run again soon, and that is no attempt. A commit that got no answer is looked up.
+// than about 50 ms, the job is run again soon, and that is no attempt.
+//
+// A commit that got no answer is looked up. If the job has ended, and the process has lost its
+// claims by then, another process may have ended it. The outcome is unknown then: Observer.Lost
+// counts the job, and Observer.Trouble gets dblock.ErrOutcomeUnknown.
 //
 // EnqueueTx with tx makes jobs that follow from this one exactly if it ends. fn must not end tx (its Commit and Rollback refuse, and the
 // attempt fails with dblock.ErrTxEnded), nor use it after it has returned.

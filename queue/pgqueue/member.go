@@ -31,10 +31,14 @@ func (d *database) Leave(ctx context.Context, m member.ID) error {
 
 // Evict is two statements, each in a snapshot of its own.
 func (d *database) Evict(ctx context.Context, m member.ID) (gone bool, err error) {
-	on := d.on(d.pool)
-	if err := d.q.Evict(ctx, on, id(m)); err != nil {
+	if err := d.q.Evict(ctx, d.on(d.pool), id(m)); err != nil {
 		return false, err
 	}
-	stands, err := d.q.MemberStands(ctx, on, id(m))
+	stands, err := d.Stands(ctx, m)
 	return !stands, err
+}
+
+// Stands reads the member's row.
+func (d *database) Stands(ctx context.Context, m member.ID) (bool, error) {
+	return d.q.MemberStands(ctx, d.on(d.pool), id(m))
 }

@@ -200,6 +200,10 @@ type Engine interface {
 	// not ended. IsLocked of its error: it still may.
 	Await(ctx context.Context, job ID) (stands bool, err error)
 
+	// Stands tells whether a member's row is there. If it is, no other process has ended a job of
+	// the member's claims until now: a rescue evicts the member first.
+	Stands(ctx context.Context, m member.ID) (bool, error)
+
 	// Holders is who has the unique keys of some jobs, in their order; zero: nobody.
 	Holders(ctx context.Context, jobs []Insert) ([]ID, error)
 

@@ -1,0 +1,157 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/faultconn"
+	"github.com/dblock-go/dblock/queue"
+)
+
+// cutOff is a process whose commit of its one job gets no answer. It stands still before it looks
+// for the job.
+type cutOff struct {
+	job   queue.ID
+	told  chan string // what the Observer is called for
+	doubt chan error  // ErrOutcomeUnknown
+	wake  chan struct{}
+}
+
+// cutOff strikes the commit of the first attempt of a job.
+func (d *desk) cutOff(t *testing.T, mode faultconn.Mode, attempts int) *cutOff {
+	t.Helper()
+	d.effects(t)
+	c := &cutOff{told: make(chan string, 10), doubt: make(chan error, 10), wake: make(chan struct{})}
+	asleep := make(chan struct{})
+	o := queue.Options{TTL: time.Hour, Timeout: time.Minute, PollOnly: true}
+	o.Observer.Finished = func(queue.Info, time.Duration) { c.told <- "finished" }
+	o.Observer.Recorded = func(string, int, time.Duration) { c.told <- "recorded" }
+	o.Observer.Lost = func(string, int) { c.told <- "lost" }
+	o.Observer.Trouble = func(doing string, err error) {
+		if strings.HasPrefix(doing, "committing") {
+			close(asleep)
+			<-c.wake
+		}
+		if errors.Is(err, dblock.ErrOutcomeUnknown) && strings.HasPrefix(doing, "looking") {
+			c.doubt <- err
+		}
+	}
+	dialer := new(faultconn.Dialer)
+	q, closePool, err := d.e.OpenOn(t.Context(), d.dsn, dialer, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = q.Close(soon(t))
+		closePool()
+	})
+	handleTx(t, d, q, "effect", func(ctx context.Context, tx HandlerTx, job queue.Job[int]) error {
+		if err := tx.Do(ctx, effectOf(job.Info)); err != nil {
+			return err
+		}
+		dialer.ArmAt(d.commit(), 1, mode) // nothing else commits
+		return nil
+	})
+	c.job = enqueue(t, q, queue.Task{Kind: "effect", Args: 1, MaxAttempts: attempts})[0]
+	work(t, q, queue.WorkerOptions{Concurrency: 1, Ahead: -1, Rescue: -1, Promote: -1})
+	wait(t, asleep, "a commit that gets no answer")
+	return c
+}
+
+// goesOn has the process look for its job, and returns what is told of it first.
+func (c *cutOff) goesOn(t *testing.T) string {
+	t.Helper()
+	close(c.wake)
+	return wait(t, c.told, "the end of the job")
+}
+
+// othersEnd has another process end the job of a member that is gone.
+func (d *desk) othersEnd(t *testing.T, how func(other *queue.Queue)) {
+	t.Helper()
+	other := d.open(t, queue.Options{})
+	handleTx(t, d, other, "effect", func(ctx context.Context, tx HandlerTx, job queue.Job[int]) error {
+		return tx.Do(ctx, effectOf(job.Info))
+	}, queue.Backoff(func(int, error) time.Duration { return 0 }))
+	how(other)
+	d.exec(t, "DELETE FROM dblock_member")
+	until(t, "the job is rescued", func() bool { // the rescue passes over a claim that is locked
+		if _, _, err := other.Rescue(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return d.count(t, "SELECT count(*) FROM dblock_queue_claim") == 0
+	})
+	work(t, other, queue.WorkerOptions{Poll: 10 * time.Millisecond, Rescue: -1})
+	d.empty(t)
+}
+
+// A commit that rolled back is not recorded, however other processes have ended the job since.
+func effectsOfAJobThatOthersEnded(t *testing.T, d *desk) {
+	for name, test := range map[string]struct {
+		attempts, effects int
+		how               func(other *queue.Queue, c *cutOff)
+	}{
+		"Buried":    {1, 0, func(*queue.Queue, *cutOff) {}},
+		"Elsewhere": {2, 1, func(*queue.Queue, *cutOff) {}},
+		"Cancelled": {2, 0, func(other *queue.Queue, c *cutOff) {
+			if was, err := other.Cancel(soon(t), c.job); err != nil || was != queue.Claimed {
+				t.Errorf("it was %v, %v", was, err)
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := d.e.desk(t)
+			c := d.cutOff(t, faultconn.CutBefore, test.attempts)
+			d.othersEnd(t, func(other *queue.Queue) { test.how(other, c) })
+			if told := c.goesOn(t); told != "lost" {
+				t.Fatalf("a commit that was rolled back is %q", told)
+			}
+			wait(t, c.doubt, "the unknown outcome")
+			if n := d.count(t, countEffects); int(n) != test.effects {
+				t.Errorf("%d effects, want %d", n, test.effects)
+			}
+		})
+	}
+}
+
+// The control of the above: with the member's row there, as if no other process had ended the job,
+// the commit counts as recorded.
+func controlAJobThatOthersEnded(t *testing.T, d *desk) {
+	c := d.cutOff(t, faultconn.CutBefore, 1)
+	d.exec(t, "CREATE TABLE suite_member AS SELECT * FROM dblock_member")
+	d.othersEnd(t, func(*queue.Queue) {})
+	d.exec(t, "INSERT INTO dblock_member SELECT * FROM suite_member")
+	if told := c.goesOn(t); told != "recorded" {
+		t.Errorf("a commit that was rolled back is %q: the test shows nothing", told)
+	}
+	if n := d.count(t, countEffects); n != 0 {
+		t.Errorf("%d effects", n)
+	}
+}
+
+// A commit that took place is recorded while the process has its member. Without it the outcome is
+// unknown.
+func effectsOfACommitWithoutAnAnswer(t *testing.T, d *desk) {
+	for name, want := range map[string]string{"Alive": "recorded", "Gone": "lost"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := d.e.desk(t)
+			c := d.cutOff(t, faultconn.CutAfter, 1)
+			d.until(t, countEffects, 1)
+			if want == "lost" {
+				d.exec(t, "DELETE FROM dblock_member")
+			}
+			if told := c.goesOn(t); told != want {
+				t.Fatalf("the commit is %q, want %q", told, want)
+			}
+			if want == "lost" {
+				wait(t, c.doubt, "the unknown outcome")
+			}
+			d.effective(t, c.job)
+		})
+	}
+}
