@@ -8,7 +8,7 @@ EXAMPLES = examples/optimistic
 EXAMPLES_SQLC = cd $(EXAMPLES) && $(GO) tool -modfile=../../tools/go.mod sqlc
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-race fuzz soak bench peers generate verify lint cross matrix
+.PHONY: help demo test test-faults test-race fuzz soak bench peers generate verify lint cross matrix
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -17,15 +17,20 @@ demo: ## a flash sale on a real Postgres and a real MariaDB or MySQL; installs w
 	@scripts/servers.sh
 	$(GO) run ./cmd/dblock demo
 
-# Tests of faults have servers, processes and deadlines of their own: two packages at once would wait for each other's.
-ONE_BY_ONE := -p 1 -timeout 20m
+# Some tests have servers, processes and deadlines of their own: two packages at once would wait for each other's.
+ONE_BY_ONE := -p 1 -timeout 30m
 
-test: ## all tests, on Postgres and one server of the MySQL family; installs what is missing
+test: ## what each package promises, on Postgres and one server of the MySQL family; installs what is missing
 	@scripts/servers.sh
-	$(GO) test $(ONE_BY_ONE) -count=1 ./...
-	cd $(EXAMPLES) && $(GO) test $(ONE_BY_ONE) -count=1 ./...
+	$(GO) test $(ONE_BY_ONE) -count=1 -skip Faults ./...
+	cd $(EXAMPLES) && $(GO) test $(ONE_BY_ONE) -count=1 -skip Faults ./...
 
-test-race: ## the same under the race detector; needs a C compiler
+test-faults: ## the tests with Faults in their names: cuts, kills, freezes, silent networks, crowds
+	@scripts/servers.sh
+	$(GO) test $(ONE_BY_ONE) -count=1 -run Faults ./...
+	cd $(EXAMPLES) && $(GO) test $(ONE_BY_ONE) -count=1 -run Faults ./...
+
+test-race: ## both of these under the race detector; needs a C compiler
 	@scripts/servers.sh
 	CGO_ENABLED=1 $(GO) test $(ONE_BY_ONE) -race -count=1 ./...
 	cd $(EXAMPLES) && CGO_ENABLED=1 $(GO) test $(ONE_BY_ONE) -race -count=1 ./...
@@ -33,28 +38,11 @@ test-race: ## the same under the race detector; needs a C compiler
 fuzz: ## each fuzz test for a while: FUZZ=30s
 	GO=$(GO) scripts/fuzz.sh $(or $(FUZZ),30s)
 
-LEASE_FAULTS := ExcludesAtRandom|A.*ChurnLeavesNothing|LosesNothing|.*ThroughCrashes|Overlaps|.*Crowd|A.*CutAnywhere|LeadersFollow|SetsNever|ServesTheLiving
-OPTIMISTIC_FAULTS := Counts.*|A.*CutAnywhere
-TABLE_FAULTS := Increments.*|A.*CutAnywhere
-SESSION_FAULTS := .*Cancels.*|.*Kills|.*CutAnywhere|AFrozen.*|ABlackHole.*
-
 soak: ## the tests of faults for longer: SOAK=10m
 	@scripts/servers.sh
-	DBLOCK_SOAK=$(or $(SOAK),10m) $(GO) test -count=1 -timeout 0 -v -run 'Conformance/.*Faults' ./inventory/...
+	DBLOCK_SOAK=$(or $(SOAK),10m) $(GO) test -p 1 -count=1 -timeout 0 -v -run Faults ./...
 	DBLOCK_SOAK=1 $(GO) test -count=1 -timeout 0 -v -run 'TestConformance$$/.*/AnswersAsTheModelDoes' ./inventory/pginventory
 	DBLOCK_SOAK=1 $(GO) test -count=1 -timeout 0 -v -run 'TestConformance$$/.*/.*/AnswersAsTheModelDoes' ./inventory/mysqlinventory
-	DBLOCK_SOAK=1 $(GO) test -count=1 -timeout 0 -v -run 'TestLease/($(LEASE_FAULTS))' ./pglock
-	DBLOCK_SOAK=1 $(GO) test -count=1 -timeout 0 -v -run 'TestLease/.*/($(LEASE_FAULTS))' ./mysqllock
-	DBLOCK_SOAK=1 $(GO) test -count=1 -timeout 0 -v -run 'TestSession/($(SESSION_FAULTS))' ./pglock
-	DBLOCK_SOAK=1 $(GO) test -count=1 -timeout 0 -v -run 'TestSession/.*/($(SESSION_FAULTS))' ./mysqllock
-	DBLOCK_SOAK=1 $(GO) test -count=1 -timeout 0 -v -run 'TestOptimistic/($(OPTIMISTIC_FAULTS))' ./optimistic/pgoptimistic
-	DBLOCK_SOAK=1 $(GO) test -count=1 -timeout 0 -v -run 'TestOptimistic/.*/($(OPTIMISTIC_FAULTS))' ./optimistic/mysqloptimistic
-	DBLOCK_SOAK=1 $(GO) test -count=1 -timeout 0 -v -run 'TestTables/($(TABLE_FAULTS))' ./optimistic/pgoptimistic
-	DBLOCK_SOAK=1 $(GO) test -count=1 -timeout 0 -v -run 'TestTables/.*/($(TABLE_FAULTS))' ./optimistic/mysqloptimistic
-	DBLOCK_SOAK=$(or $(SOAK),10m) $(GO) test -count=1 -timeout 0 -v -p 1 -run 'TestFaults$$' ./queue/...
-	DBLOCK_SOAK=1 $(GO) test -count=1 -timeout 0 -v -run 'TestQuorum$$' ./internal/conformance
-	DBLOCK_SOAK=1 $(GO) test -count=1 -timeout 0 -v -p 1 -run 'TestAnswers$$' ./...
-	DBLOCK_SOAK=1 $(GO) test -count=1 -timeout 0 -v -run 'TestUpBesideDownAndKills|TestEightBesideAKilledOne' ./migrations
 
 bench: ## every strategy of selling, held against direct, and the limits of the machine: BENCH="--rounds 5"
 	@scripts/servers.sh

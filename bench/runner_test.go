@@ -121,8 +121,8 @@ func TestAFailingScenario(t *testing.T) {
 	}
 }
 
-// TestAKilledServer runs real sales on a server that dies in the second round.
-func TestAKilledServer(t *testing.T) {
+// TestFaultsOfAKilledServer runs real sales on a server that dies in the second round.
+func TestFaultsOfAKilledServer(t *testing.T) {
 	t.Parallel()
 	for _, kind := range testdb.Engines() {
 		t.Run(string(kind), func(t *testing.T) {

@@ -7,8 +7,8 @@ import (
 	"github.com/dblock-go/dblock/internal/testdb"
 )
 
-// TestAnswers replaces the server's answers, in a child process that a panic ends.
-func TestAnswers(t *testing.T) {
+// TestAnswersFaults replaces the server's answers, in a child process that a panic ends.
+func TestAnswersFaults(t *testing.T) {
 	t.Parallel()
 	for _, kind := range testdb.Engines() {
 		t.Run(string(kind), func(t *testing.T) {

@@ -93,8 +93,8 @@ func rounds(usual int) int {
 	return usual
 }
 
-// TestUpBesideDownAndKills: two processes migrate up and down, are killed anywhere, and one Up makes the tables whole.
-func TestUpBesideDownAndKills(t *testing.T) {
+// TestFaultsUpBesideDownAndKills: two processes migrate up and down, are killed anywhere, and one Up makes the tables whole.
+func TestFaultsUpBesideDownAndKills(t *testing.T) {
 	each(t, func(e env) {
 		began := time.Now()
 		e.up(migrations.Options{})
@@ -121,8 +121,8 @@ func TestUpBesideDownAndKills(t *testing.T) {
 	})
 }
 
-// TestEightBesideAKilledOne: they find what it has left, also while the server still works on its last statement.
-func TestEightBesideAKilledOne(t *testing.T) {
+// TestFaultsEightBesideAKilledOne: they find what it has left, also while the server still works on its last statement.
+func TestFaultsEightBesideAKilledOne(t *testing.T) {
 	each(t, func(e env) {
 		e.up(migrations.Options{})
 		fresh := e.dump()
@@ -143,7 +143,7 @@ func TestEightBesideAKilledOne(t *testing.T) {
 }
 
 // A server runs a statement to its end although its client is gone. The next run waits for it.
-func TestADownThatWasKilledGoesOn(t *testing.T) {
+func TestFaultsADownThatWasKilled(t *testing.T) {
 	each(t, func(e env) {
 		e.up(migrations.Options{})
 		fresh := e.dump()

@@ -192,7 +192,7 @@ func TestNewerTablesAreLeftAlone(t *testing.T) {
 }
 
 // On MySQL a process can die between any two statements; what is there then must not be in the way.
-func TestUpCompletesWhatWasCutOff(t *testing.T) {
+func TestFaultsUpCompletesWhatWasCutOff(t *testing.T) {
 	each(t, func(e env) {
 		e.up(migrations.Options{})
 		e.exec("DELETE FROM dblock_schema_version")

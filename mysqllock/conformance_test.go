@@ -141,11 +141,19 @@ func TestMain(m *testing.M) {
 }
 
 func TestLease(t *testing.T) {
+	eachServer(t, func(t *testing.T, kind devdb.Kind) { leases(kind).Run(t) })
+}
+
+func TestLeaseFaults(t *testing.T) {
+	eachServer(t, func(t *testing.T, kind devdb.Kind) { leases(kind).RunFaults(t) })
+}
+
+func eachServer(t *testing.T, run func(t *testing.T, kind devdb.Kind)) {
 	t.Parallel()
 	for _, kind := range family() {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
-			leases(kind).Run(t)
+			run(t, kind)
 		})
 	}
 }
@@ -156,11 +164,9 @@ func family() []devdb.Kind {
 }
 
 func TestSession(t *testing.T) {
-	t.Parallel()
-	for _, kind := range family() {
-		t.Run(string(kind), func(t *testing.T) {
-			t.Parallel()
-			sessions(kind).Run(t)
-		})
-	}
+	eachServer(t, func(t *testing.T, kind devdb.Kind) { sessions(kind).Run(t) })
+}
+
+func TestSessionFaults(t *testing.T) {
+	eachServer(t, func(t *testing.T, kind devdb.Kind) { sessions(kind).RunFaults(t) })
 }

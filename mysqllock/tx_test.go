@@ -10,19 +10,18 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance"
+	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/internal/testdb"
 	"github.com/dblock-go/dblock/mysqllock"
 )
 
 func TestRunTx(t *testing.T) {
-	t.Parallel()
-	for _, kind := range family() {
-		t.Run(string(kind), func(t *testing.T) {
-			t.Parallel()
-			conformance.Tx{Kind: kind, Open: openTx}.Run(t)
-		})
-	}
+	eachServer(t, func(t *testing.T, kind devdb.Kind) { conformance.Tx{Kind: kind, Open: openTx}.Run(t) })
+}
+
+func TestRunTxFaults(t *testing.T) {
+	eachServer(t, func(t *testing.T, kind devdb.Kind) { conformance.Tx{Kind: kind, Open: openTx}.RunFaults(t) })
 }
 
 func openTx(_ context.Context, dsn string, dialer *faultconn.Dialer, conns int) (p conformance.TxPool, err error) {

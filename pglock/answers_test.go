@@ -7,8 +7,8 @@ import (
 	"github.com/dblock-go/dblock/internal/devdb"
 )
 
-// TestAnswers replaces the server's answers, in child processes that a panic ends.
-func TestAnswers(t *testing.T) {
+// TestAnswersFaults replaces the server's answers, in child processes that a panic ends.
+func TestAnswersFaults(t *testing.T) {
 	t.Parallel()
 	for name, run := range map[string]func(*testing.T){
 		"leases": leases.RunAnswers, "sessions": sessions.RunAnswers,

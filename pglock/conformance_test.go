@@ -140,7 +140,17 @@ func TestLease(t *testing.T) {
 	leases.Run(t)
 }
 
+func TestLeaseFaults(t *testing.T) {
+	t.Parallel()
+	leases.RunFaults(t)
+}
+
 func TestSession(t *testing.T) {
 	t.Parallel()
 	sessions.Run(t)
+}
+
+func TestSessionFaults(t *testing.T) {
+	t.Parallel()
+	sessions.RunFaults(t)
 }

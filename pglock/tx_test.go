@@ -24,6 +24,11 @@ func TestRunTx(t *testing.T) {
 	conformance.Tx{Kind: devdb.Postgres, Open: openTx}.Run(t)
 }
 
+func TestRunTxFaults(t *testing.T) {
+	t.Parallel()
+	conformance.Tx{Kind: devdb.Postgres, Open: openTx}.RunFaults(t)
+}
+
 func openTx(ctx context.Context, dsn string, dialer *faultconn.Dialer, conns int) (p conformance.TxPool, err error) {
 	cfg, err := pgxpool.ParseConfig(dsn)
 	if err != nil {

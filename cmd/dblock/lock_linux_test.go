@@ -158,9 +158,9 @@ func ttlOf(ending string) string {
 	return "2s"
 }
 
-// TestLockOutlivesItsCommand: the lock is free for another process once no process of the command runs any more, however
+// TestLockFaults: the lock is free for another process once no process of the command runs any more, however
 // dblock ends. What runs is seen by a flock(2) that a grandchild holds, which ignores SIGTERM.
-func TestLockOutlivesItsCommand(t *testing.T) {
+func TestLockFaults(t *testing.T) {
 	each(t, func(t *testing.T, _ devdb.Kind, database string) {
 		invoke(t, "", "migrate", "up", database).want(t, 0, "")
 		for name := range endings {
@@ -174,9 +174,9 @@ func TestLockOutlivesItsCommand(t *testing.T) {
 	})
 }
 
-// TestLockControl: without the guardian two commands run at once, so the test above sees that. A signal to the whole group
+// TestFaultsControlUnguarded: without the guardian two commands run at once, so the test above sees that. A signal to the whole group
 // ends all of them there, too.
-func TestLockControl(t *testing.T) {
+func TestFaultsControlUnguarded(t *testing.T) {
 	each(t, func(t *testing.T, _ devdb.Kind, database string) {
 		invoke(t, "", "migrate", "up", database).want(t, 0, "")
 		for name := range endings {

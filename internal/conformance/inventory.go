@@ -73,7 +73,6 @@ var (
 		"ACancelledCallerGetsADefiniteEnd": aCancelledCallerGetsADefiniteEnd,
 		"RefusesOrdersOnceClosed":          refusesOrdersOnceClosed,
 		"ReplaysARealOrderFile":            replaysARealOrderFile,
-		"SurvivesAKilledSeller":            survivesAKilledSeller,
 		"AnswersAsTheModelDoes":            answersAsTheModelDoes,
 	}
 	ofThoseThatSellAll = map[string]func(*testing.T, *shop){
@@ -163,13 +162,6 @@ func (e Inventory) Run(t *testing.T) {
 				run(ofThoseThatRefuse, patient(strategy))
 				run(ofThoseThatNeverWait, small(strategy))
 			}
-			soak := os.Getenv(envSoak) != ""
-			if soak || slices.Contains(cutOrders, strategy) {
-				run(map[string]func(*testing.T, *shop){"AnOrderCutAnywhere": anOrderCutAnywhere}, small(strategy))
-			}
-			if soak || slices.Contains(cutAdjustments, strategy) {
-				run(map[string]func(*testing.T, *shop){"AnAdjustmentCutAnywhere": anAdjustmentCutAnywhere}, small(strategy))
-			}
 		})
 	}
 	for name, test := range ofShops {
@@ -178,9 +170,7 @@ func (e Inventory) Run(t *testing.T) {
 	for name, test := range ofThoseBeside {
 		t.Run(name, func(t *testing.T) { t.Parallel(); test(t, e) })
 	}
-	for name, test := range map[string]func(*testing.T, Inventory){
-		"AMoveCutAnywhere":                    on(aMoveCutAnywhere, inventory.Options{}),
-		"ABatchCutAnywhere":                   on(aBatchCutAnywhere, inventory.Options{}),
+	e.run(t, map[string]func(*testing.T, Inventory){
 		"ControlSellsTwice":                   on(controlSellsTwice, inventory.Options{}),
 		"ControlOversells":                    controlOversells,
 		"ControlExceedsLimits":                controlExceedsLimits,
@@ -197,8 +187,36 @@ func (e Inventory) Run(t *testing.T) {
 		"UsesASchemaOfTheHostsChoice":         usesASchemaOfTheHostsChoice,
 		"RunsWithTheDocumentedGrants":         runsWithTheDocumentedGrants,
 		"OperatorsOfStockNeedTheirGrants":     operatorsOfStockNeedTheirGrants,
-		"SaysWhenTheServerIsDown":             saysWhenTheServerIsDown,
-	} {
+	})
+}
+
+// RunFaults runs the tests of faults.
+func (e Inventory) RunFaults(t *testing.T) {
+	soak := os.Getenv(envSoak) != ""
+	for _, strategy := range e.strategies() {
+		t.Run(strategy.String(), func(t *testing.T) {
+			t.Parallel()
+			run := func(name string, test func(*testing.T, *shop)) {
+				t.Run(name, func(t *testing.T) { t.Parallel(); test(t, e.shop(t, small(strategy))) })
+			}
+			run("SurvivesAKilledSeller", survivesAKilledSeller)
+			if soak || slices.Contains(cutOrders, strategy) {
+				run("AnOrderCutAnywhere", anOrderCutAnywhere)
+			}
+			if soak || slices.Contains(cutAdjustments, strategy) {
+				run("AnAdjustmentCutAnywhere", anAdjustmentCutAnywhere)
+			}
+		})
+	}
+	e.run(t, map[string]func(*testing.T, Inventory){
+		"AMoveCutAnywhere":        on(aMoveCutAnywhere, inventory.Options{}),
+		"ABatchCutAnywhere":       on(aBatchCutAnywhere, inventory.Options{}),
+		"SaysWhenTheServerIsDown": saysWhenTheServerIsDown,
+	})
+}
+
+func (e Inventory) run(t *testing.T, tests map[string]func(*testing.T, Inventory)) {
+	for name, test := range tests {
 		t.Run(name, func(t *testing.T) { t.Parallel(); test(t, e) })
 	}
 }

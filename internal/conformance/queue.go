@@ -37,7 +37,7 @@ type Queue struct {
 
 // Run runs the suite.
 func (e Queue) Run(t *testing.T) {
-	for name, test := range map[string]func(*testing.T, *desk){
+	e.run(t, map[string]func(*testing.T, *desk){
 		"EachJobIsDoneOnce":                eachJobIsDoneOnce,
 		"TellsWhatIsRecorded":              tellsWhatIsRecorded,
 		"ALoneJobIsDoneAtOnce":             aLoneJobIsDoneAtOnce,
@@ -52,8 +52,6 @@ func (e Queue) Run(t *testing.T) {
 		"EachKindFindsItsProcess":          eachKindFindsItsProcess,
 		"MiddlewareIsAround":               middlewareIsAround,
 		"LowerPrioritiesFirst":             lowerPrioritiesFirst,
-		"FindsWhatWasCommittedLate":        findsWhatWasCommittedLate,
-		"FindsAClaimThatComesLate":         findsAClaimThatComesLate,
 		"FindsAClaimThatItDoesNotKnow":     findsAClaimThatItDoesNotKnow,
 		"RecordsWhatIsLeftAfterWork":       recordsWhatIsLeftAfterWork,
 		"PayloadsMayTakeLongerThanTimeout": payloadsMayTakeLongerThanTimeout,
@@ -65,17 +63,12 @@ func (e Queue) Run(t *testing.T) {
 		"RefusesBadWorkers":                refusesBadWorkers,
 		"HandsBackWhatWasNotBegun":         handsBackWhatWasNotBegun,
 		"LeavesThoseWhoIgnoreTheirEnd":     leavesThoseWhoIgnoreTheirEnd,
-		"AQueueClosesOnAFrozenServer":      aQueueClosesOnAFrozenServer,
-		"ACloseCutAnywhere":                aCloseCutAnywhere,
 		"HandsBackWhatIsStranded":          handsBackWhatIsStranded,
 		"HandsBackWhatIsPaused":            handsBackWhatIsPaused,
 		"APausedQueueRests":                aPausedQueueRests,
 		"APauseReachesOtherProcesses":      aPauseReachesOtherProcesses,
 		"AZombieFinishesNothing":           aZombieFinishesNothing,
 		"ControlAZombieFinishes":           controlAZombieFinishes,
-		"AZombieMovesNothing":              aZombieMovesNothing,
-		"RescuesTheJobsOfTheKilled":        rescuesTheJobsOfTheKilled,
-		"BuriesWhatKillsItsWorkers":        buriesWhatKillsItsWorkers,
 		"AJobThatNeverBeganNeverDies":      aJobThatNeverBeganNeverDies,
 		"FindsLateJobsBesideABacklog":      findsLateJobsBesideABacklog,
 		"AnAttemptCountsFromItsBeginning":  anAttemptCountsFromItsBeginning,
@@ -92,13 +85,8 @@ func (e Queue) Run(t *testing.T) {
 		"ARescueHasABackoff":               aRescueHasABackoff,
 		"ARescuePassesLockedKeys":          aRescuePassesLockedKeys,
 		"ARescueThatFailsKeepsItsClaims":   aRescueThatFailsKeepsItsClaims,
-		"ASlowServerRescuesStepByStep":     aSlowServerRescuesStepByStep,
-		"ASlowServerPrunesStepByStep":      aSlowServerPrunesStepByStep,
 		"TheLivingKeepTheirJobs":           theLivingKeepTheirJobs,
 		"UsesASchemaOfTheHostsChoice":      queuesInASchema,
-		"LostRepliesLoseNothing":           lostRepliesLoseNothing,
-		"BulksSurviveLostReplies":          bulksSurviveLostReplies,
-		"ManyClaimersAndProducersAgree":    manyClaimersAndProducersAgree,
 		"RunsWithTheDocumentedGrants":      queuesWithTheDocumentedGrants,
 		"OperatorsOfJobsNeedTheirGrants":   operatorsOfJobsNeedTheirGrants,
 		"HandlersMayEnqueueDuringClose":    handlersMayEnqueueDuringClose,
@@ -121,13 +109,8 @@ func (e Queue) Run(t *testing.T) {
 		"AGroupIsLetInOneByOne":            aGroupIsLetInOneByOne,
 		"ARaisedLimitLetsTheFirstIn":       aRaisedLimitLetsTheFirstIn,
 		"GroupsGoOnWhateverEndsTheirJobs":  groupsGoOnWhateverEndsTheirJobs,
-		"KeysOutliveTheKilled":             keysOutliveTheKilled,
-		"ControlKeysDieWithTheKilled":      controlKeysDieWithTheKilled,
-		"ControlLostRepliesWithoutGroups":  controlLostRepliesWithoutGroups,
 		"ControlTwoLookAfterQueues":        controlTwoLookAfterQueues,
-		"AnExitIsACrash":                   anExitIsACrash,
 		"AHandlerMayIgnoreItsTime":         aHandlerMayIgnoreItsTime,
-		"KeysSurviveLostReplies":           keysSurviveLostReplies,
 		"OneAtATimeLooksAfterQueues":       oneAtATimeLooksAfterQueues,
 		"AProcessThatFailsIsReplaced":      aProcessThatFailsIsReplaced,
 		"AProcessThatFailsSlowlyGoes":      aProcessThatFailsSlowlyGoes,
@@ -150,7 +133,6 @@ func (e Queue) Run(t *testing.T) {
 		"CancelledJobsLeaveTheirPlaces":    cancelledJobsLeaveTheirPlaces,
 		"ABurialSentTwiceFreesNoKeys":      aBurialSentTwiceFreesNoKeys,
 		"LockedKeysHoldFewConnections":     lockedKeysHoldFewConnections,
-		"LostCommitsHoldFewConnections":    lostCommitsHoldFewConnections,
 		"DiscardsRetriesAndPurges":         discardsRetriesAndPurges,
 		"OneOfManyEndsAJob":                oneOfManyEndsAJob,
 		"RefusesBadQuestions":              refusesBadQuestions,
@@ -170,13 +152,6 @@ func (e Queue) Run(t *testing.T) {
 		"EffectsWithoutConnections":        effectsWithoutConnections,
 		"KeptTransactionsAreOfNoUse":       keptTransactionsAreOfNoUse,
 		"RefusesBadTxHandlers":             refusesBadTxHandlers,
-		"AZombiesEffectsRollBack":          aZombiesEffectsRollBack,
-		"ControlAZombiesEffects":           controlAZombiesEffects,
-		"AToldZombiesEffectsRollBack":      aToldZombiesEffectsRollBack,
-		"EffectsOfTheKilled":               effectsOfTheKilled,
-		"EffectsCutAnywhere":               effectsCutAnywhere,
-		"ControlEffectsApartFromTheEnd":    controlEffectsApartFromTheEnd,
-		"EffectsOfACommitThatComesLate":    effectsOfACommitThatComesLate,
 		"EffectsOfAJobThatOthersEnded":     effectsOfAJobThatOthersEnded,
 		"ControlAJobThatOthersEnded":       controlAJobThatOthersEnded,
 		"EffectsOfACommitWithoutAnAnswer":  effectsOfACommitWithoutAnAnswer,
@@ -193,7 +168,43 @@ func (e Queue) Run(t *testing.T) {
 		"AWrongCountStopsNoOthers":         aWrongCountStopsNoOthers,
 		"TheReasonIsKeptWhole":             theReasonIsKeptWhole,
 		"TheHostMayPanic":                  theHostMayPanic,
-	} {
+	})
+}
+
+// RunFaults runs the tests of faults and crowds. Those of workers and their server run one by one.
+func (e Queue) RunFaults(t *testing.T) {
+	e.runWorkersFaults(t)
+	e.run(t, map[string]func(*testing.T, *desk){
+		"FindsWhatWasCommittedLate":       findsWhatWasCommittedLate,
+		"FindsAClaimThatComesLate":        findsAClaimThatComesLate,
+		"AQueueClosesOnAFrozenServer":     aQueueClosesOnAFrozenServer,
+		"ACloseCutAnywhere":               aCloseCutAnywhere,
+		"AZombieMovesNothing":             aZombieMovesNothing,
+		"RescuesTheJobsOfTheKilled":       rescuesTheJobsOfTheKilled,
+		"BuriesWhatKillsItsWorkers":       buriesWhatKillsItsWorkers,
+		"ASlowServerRescuesStepByStep":    aSlowServerRescuesStepByStep,
+		"ASlowServerPrunesStepByStep":     aSlowServerPrunesStepByStep,
+		"LostRepliesLoseNothing":          lostRepliesLoseNothing,
+		"BulksSurviveLostReplies":         bulksSurviveLostReplies,
+		"ManyClaimersAndProducersAgree":   manyClaimersAndProducersAgree,
+		"KeysOutliveTheKilled":            keysOutliveTheKilled,
+		"ControlKeysDieWithTheKilled":     controlKeysDieWithTheKilled,
+		"ControlLostRepliesWithoutGroups": controlLostRepliesWithoutGroups,
+		"AnExitIsACrash":                  anExitIsACrash,
+		"KeysSurviveLostReplies":          keysSurviveLostReplies,
+		"LostCommitsHoldFewConnections":   lostCommitsHoldFewConnections,
+		"AZombiesEffectsRollBack":         aZombiesEffectsRollBack,
+		"ControlAZombiesEffects":          controlAZombiesEffects,
+		"AToldZombiesEffectsRollBack":     aToldZombiesEffectsRollBack,
+		"EffectsOfTheKilled":              effectsOfTheKilled,
+		"EffectsCutAnywhere":              effectsCutAnywhere,
+		"ControlEffectsApartFromTheEnd":   controlEffectsApartFromTheEnd,
+		"EffectsOfACommitThatComesLate":   effectsOfACommitThatComesLate,
+	})
+}
+
+func (e Queue) run(t *testing.T, tests map[string]func(*testing.T, *desk)) {
+	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test(t, e.desk(t))

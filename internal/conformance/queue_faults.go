@@ -33,8 +33,8 @@ func soakTime(t *testing.T, short time.Duration) time.Duration {
 	return lasts
 }
 
-// RunFaults has workers and their server suffer, each test by itself on the machine.
-func (e Queue) RunFaults(t *testing.T) {
+// runWorkersFaults has workers and their server suffer, each test by itself on the machine.
+func (e Queue) runWorkersFaults(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		run  func(*testing.T, *desk)

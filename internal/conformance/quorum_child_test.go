@@ -15,7 +15,7 @@ import (
 	"github.com/dblock-go/dblock/internal/devdb"
 )
 
-// A process of TestQuorumExcludesProcesses is this test binary again.
+// A process of TestFaultsOfQuorumProcesses is this test binary again.
 const (
 	quorumNodes = "DBLOCK_TEST_QUORUM_NODES" // one a line: kind and DSN
 	quorumDir   = "DBLOCK_TEST_QUORUM_DIR"   // of the judge's files

@@ -36,9 +36,9 @@ func (s site) leasesOn(t *testing.T, dialer *faultconn.Dialer) (Leases, func()) 
 	return l, end
 }
 
-// TestQuorumExpireInCutAnywhere cuts two of three nodes off while a lock is ended: no other process
+// TestFaultsOfQuorumExpireIn cuts two of three nodes off while a lock is ended: no other process
 // acquires the key before the lock has ended.
-func TestQuorumExpireInCutAnywhere(t *testing.T) {
+func TestFaultsOfQuorumExpireIn(t *testing.T) {
 	t.Parallel()
 	sites := sharedSites(t)
 	var others []dblock.Locker

@@ -165,10 +165,10 @@ func (r *quorumRun) keeps(t *testing.T, looks []Leases) {
 	}
 }
 
-// TestQuorumExcludesProcesses restarts each of three servers in turn, for longer than a lock lasts,
+// TestFaultsOfQuorumProcesses restarts each of three servers in turn, for longer than a lock lasts,
 // and kills a process meanwhile. Callers of a process hand a lock on. No two of them meet, and a
 // lock that is kept outlives the restarts.
-func TestQuorumExcludesProcesses(t *testing.T) {
+func TestFaultsOfQuorumProcesses(t *testing.T) {
 	t.Parallel()
 	sites := sitesOfTheirOwn(t)
 	if len(sites) < 3 {
@@ -215,8 +215,8 @@ func TestQuorumExcludesProcesses(t *testing.T) {
 	}
 }
 
-// TestControlQuorumOfOneMeets is the same where one node is enough.
-func TestControlQuorumOfOneMeets(t *testing.T) {
+// TestFaultsControlQuorumOfOne is the same where one node is enough.
+func TestFaultsControlQuorumOfOne(t *testing.T) {
 	t.Parallel()
 	r := newQuorumRun(t, sharedSites(t), quorumOne+"=1")
 	r.grows(t, "one is enough")

@@ -103,9 +103,9 @@ func (b *beliefs) grows(t *testing.T, n int64, when string) {
 	t.Logf("%s: %d turns in %v", when, n, time.Since(began).Round(time.Millisecond))
 }
 
-// TestQuorum kills and freezes each of three servers in turn: two never hold the key at once, it goes on while two servers
+// TestQuorumFaults kills and freezes each of three servers in turn: two never hold the key at once, it goes on while two servers
 // are up, and with two down nothing is granted.
-func TestQuorum(t *testing.T) {
+func TestQuorumFaults(t *testing.T) {
 	t.Parallel()
 	sites := sitesOfTheirOwn(t)
 	if len(sites) < 3 {
@@ -197,8 +197,8 @@ func answers(t *testing.T, l Leases) {
 	}
 }
 
-// TestControlOneOfThree is the same where one node is enough.
-func TestControlOneOfThree(t *testing.T) {
+// TestFaultsControlOneOfThree is the same where one node is enough.
+func TestFaultsControlOneOfThree(t *testing.T) {
 	t.Parallel()
 	sites := sharedSites(t)
 	ctx, stop := context.WithCancel(t.Context())

@@ -41,8 +41,7 @@ type SessionOptions struct {
 // Run runs the suite.
 func (e Session) Run(t *testing.T) {
 	e.runContract(t)
-	e.runCut(t)
-	for name, test := range map[string]func(*testing.T, *sessionPlace){
+	e.run(t, map[string]func(*testing.T, *sessionPlace){
 		"SessionsExclude":              sessionsExclude,
 		"RefusesWhatItLacks":           sessionRefusesWhatItLacks,
 		"RefusesBadOptions":            sessionRefusesBadOptions,
@@ -54,34 +53,45 @@ func (e Session) Run(t *testing.T) {
 		"CloseInLine":                  sessionCloseInLine,
 		"ALeaverIsNoTrouble":           aLeaverIsNoTrouble,
 		"TriesAfterARelease":           triesAfterARelease,
-		"CancelsRaceGrants":            cancelsRaceGrants,
-		"ControlCancelsLeak":           controlCancelsLeak,
-		"AReleaseBesideTheDead":        aReleaseBesideTheDead,
-		"AcquireCutAnywhere":           sessionAcquireCutAnywhere,
-		"ReleaseCutAnywhere":           sessionReleaseCutAnywhere,
-		"WaitCutAnywhere":              sessionWaitCutAnywhere,
-		"OpenCutAnywhere":              sessionOpenCutAnywhere,
-		"AFrozenHolderIsFreed":         aFrozenHolderIsFreed,
-		"ABlackHoleIsFreed":            aBlackHoleIsFreed,
 		"ManyLocksFewConns":            manyLocksFewConns,
 		"MoreThanItMay":                moreThanItMay,
-		"ExcludesThroughKills":         excludesThroughKills,
 		"IsLinearizable":               sessionIsLinearizable,
 		"ServedInLine":                 sessionServedInLine,
 		"LeavesTheLine":                sessionLeavesTheLine,
 		"TheLineEndsWithConns":         theLineEndsWithConns,
 		"DoubtEndsNoOtherLock":         doubtEndsNoOtherLock,
 		"TheServerQueueWaitsOn":        theServerQueueWaitsOn,
-		"ASilentServerKeepsNoCaller":   aSilentServerKeepsNoCaller,
 		"ALostLockIsNotReleased":       aLostLockIsNotReleased,
 		"ALostLockInLineIsNotReleased": aLostLockInLineIsNotReleased,
 		"NoHandOverWhenDead":           noHandOverWhenDead,
 		"InterruptedHandOvers":         interruptedHandOvers,
-		"AKilledSessionIsLost":         aKilledSessionIsLost,
 		"WaitersOutliveASession":       waitersOutliveASession,
 		"CostsFewRoundTrips":           sessionsCostFewRoundTrips,
 		"ADeadOneIsFreedAtOnce":        aDeadOneIsFreedAtOnce,
-	} {
+	})
+}
+
+// RunFaults runs the tests of faults and crowds.
+func (e Session) RunFaults(t *testing.T) {
+	e.runCut(t)
+	e.run(t, map[string]func(*testing.T, *sessionPlace){
+		"CancelsRaceGrants":          cancelsRaceGrants,
+		"ControlCancelsLeak":         controlCancelsLeak,
+		"AReleaseBesideTheDead":      aReleaseBesideTheDead,
+		"AcquireCutAnywhere":         sessionAcquireCutAnywhere,
+		"ReleaseCutAnywhere":         sessionReleaseCutAnywhere,
+		"WaitCutAnywhere":            sessionWaitCutAnywhere,
+		"OpenCutAnywhere":            sessionOpenCutAnywhere,
+		"AFrozenHolderIsFreed":       aFrozenHolderIsFreed,
+		"ABlackHoleIsFreed":          aBlackHoleIsFreed,
+		"ExcludesThroughKills":       excludesThroughKills,
+		"ASilentServerKeepsNoCaller": aSilentServerKeepsNoCaller,
+		"AKilledSessionIsLost":       aKilledSessionIsLost,
+	})
+}
+
+func (e Session) run(t *testing.T, tests map[string]func(*testing.T, *sessionPlace)) {
+	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test(t, e.sessions(t))

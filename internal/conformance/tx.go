@@ -50,7 +50,7 @@ type Statements struct {
 
 // Run runs the suite.
 func (e Tx) Run(t *testing.T) {
-	for name, test := range map[string]func(*txBench){
+	e.run(t, map[string]func(*txBench){
 		"CommitsOrRollsBack":        commitsOrRollsBack,
 		"APanicRollsBack":           aPanicRollsBack,
 		"RunsAgainAfterADeadlock":   runsAgainAfterADeadlock,
@@ -66,12 +66,22 @@ func (e Tx) Run(t *testing.T) {
 		"ASwallowedConflict":        aSwallowedConflict,
 		"ControlSwallows":           controlSwallows,
 		"EndedByItsFunction":        endedByItsFunction,
-		"ACommitCutAnywhere":        aCommitCutAnywhere,
 		"EndsWithItsContext":        endsWithItsContext,
 		"PoolsNoBrokenConnection":   poolsNoBrokenConnection,
 		"ALockTimeoutIsItsCaller's": aLockTimeoutIsItsCallers,
 		"TxRefusesWhatMakesNoSense": txRefusesWhatMakesNoSense,
-	} {
+	})
+}
+
+// RunFaults runs the tests of faults and crowds.
+func (e Tx) RunFaults(t *testing.T) {
+	e.run(t, map[string]func(*txBench){
+		"ACommitCutAnywhere": aCommitCutAnywhere,
+	})
+}
+
+func (e Tx) run(t *testing.T, tests map[string]func(*txBench)) {
+	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test(e.bench(t))

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-func TestServerDiesWithItsParent(t *testing.T) {
+func TestFaultsOfParents(t *testing.T) {
 	t.Parallel()
 	eachOf(t, append(startable(t), testPeers...), func(t *testing.T, kind Kind) {
 		tmp := publicDir(t)

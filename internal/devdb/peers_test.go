@@ -75,7 +75,7 @@ func peerKeepsData(t *testing.T, s *Server) {
 }
 
 // Without Durable, etcd keeps what it does not sync, and Redis only has to answer.
-func TestFastPeersSurviveAKill(t *testing.T) {
+func TestFaultsOfFastPeers(t *testing.T) {
 	t.Parallel()
 	eachOf(t, testPeers, func(t *testing.T, kind Kind) {
 		s := start(t, kind, false)

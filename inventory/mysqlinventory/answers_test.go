@@ -2,8 +2,8 @@ package mysqlinventory_test
 
 import "testing"
 
-// TestAnswers replaces the server's answers, in a child process that a panic ends.
-func TestAnswers(t *testing.T) {
+// TestAnswersFaults replaces the server's answers, in a child process that a panic ends.
+func TestAnswersFaults(t *testing.T) {
 	t.Parallel()
 	for _, kind := range family() {
 		t.Run(string(kind), func(t *testing.T) {

@@ -52,6 +52,13 @@ func TestConformance(t *testing.T) {
 	}
 }
 
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	for _, kind := range family() {
+		t.Run(string(kind), func(t *testing.T) { on(kind).RunFaults(t) })
+	}
+}
+
 // family is the servers under test that speak MySQL's protocol: usually one.
 func family() []devdb.Kind {
 	return slices.DeleteFunc(slices.Clone(testdb.Engines()), func(k devdb.Kind) bool { return k == devdb.Postgres })

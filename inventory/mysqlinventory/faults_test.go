@@ -26,9 +26,9 @@ func openOn(
 	return storeOn(ctx, cfg, o)
 }
 
-// TestConformanceUnderFaults runs for as long as DBLOCK_SOAK says. The kind stands in the name of
+// TestLastingFaults runs for as long as DBLOCK_SOAK says. The kind stands in the name of
 // its subtest and not above it, where `go test -run` could not pick it out.
-func TestConformanceUnderFaults(t *testing.T) {
+func TestLastingFaults(t *testing.T) {
 	t.Parallel()
 	for _, kind := range testdb.Engines() {
 		if kind != devdb.Postgres {

@@ -51,6 +51,11 @@ func TestConformance(t *testing.T) {
 	engine.Run(t)
 }
 
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	engine.RunFaults(t)
+}
+
 func TestLimitsNeedTheirConstraints(t *testing.T) {
 	t.Parallel()
 	engine.LimitsNeedTheirConstraints(t)

@@ -42,9 +42,9 @@ func openConfig(
 	return storeOn(ctx, cfg, o)
 }
 
-// TestCutsInOtherQueryModes: behind some poolers hosts choose one of these, and each is another
+// TestFaultsInOtherQueryModes: behind some poolers hosts choose one of these, and each is another
 // conversation with the server.
-func TestCutsInOtherQueryModes(t *testing.T) {
+func TestFaultsInOtherQueryModes(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -56,8 +56,8 @@ func TestCutsInOtherQueryModes(t *testing.T) {
 	}
 }
 
-// TestConformanceUnderFaults runs for as long as DBLOCK_SOAK says.
-func TestConformanceUnderFaults(t *testing.T) {
+// TestLastingFaults runs for as long as DBLOCK_SOAK says.
+func TestLastingFaults(t *testing.T) {
 	t.Parallel()
 	t.Run("SurvivesFaultsOnPostgres", func(t *testing.T) { engine.SurvivesFaults(t) })
 }

@@ -41,6 +41,16 @@ func TestOptimistic(t *testing.T) {
 	}
 }
 
+func TestOptimisticFaults(t *testing.T) {
+	t.Parallel()
+	for _, kind := range family() {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			conformance.Optimistic{Kind: kind, Open: open}.RunFaults(t)
+		})
+	}
+}
+
 // family is the servers under test that speak MySQL's protocol: usually one.
 func family() []devdb.Kind {
 	return slices.DeleteFunc(slices.Clone(testdb.Engines()), func(k devdb.Kind) bool { return k == devdb.Postgres })

@@ -80,6 +80,16 @@ func TestTables(t *testing.T) {
 	}
 }
 
+func TestTablesFaults(t *testing.T) {
+	t.Parallel()
+	for _, kind := range family() {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			tables(kind).RunFaults(t)
+		})
+	}
+}
+
 func TestTablesSettings(t *testing.T) {
 	t.Parallel()
 	set := func(variable, value string) func(*testing.T, string) string {

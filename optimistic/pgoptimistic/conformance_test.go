@@ -24,6 +24,11 @@ func TestOptimistic(t *testing.T) {
 	}}.Run(t)
 }
 
+func TestOptimisticFaults(t *testing.T) {
+	t.Parallel()
+	conformance.Optimistic{Kind: devdb.Postgres, Open: open}.RunFaults(t)
+}
+
 func open(ctx context.Context, dsn string, dialer *faultconn.Dialer, conns int) (p conformance.OptimisticPool, err error) {
 	cfg, err := pgxpool.ParseConfig(dsn)
 	if err != nil {

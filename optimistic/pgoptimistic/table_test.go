@@ -85,6 +85,11 @@ func TestTables(t *testing.T) {
 	tables.Run(t)
 }
 
+func TestTablesFaults(t *testing.T) {
+	t.Parallel()
+	tables.RunFaults(t)
+}
+
 func TestTablesSettings(t *testing.T) {
 	t.Parallel()
 	tables.RunWith(t, map[string]func(*testing.T, string) string{
