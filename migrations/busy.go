@@ -49,14 +49,20 @@ func blocked(err error) bool {
 
 // patiently tries until no lock is in the way, for as long as LockTimeout says.
 func (r *run) patiently(ctx context.Context, table func() string, try func() error) error {
-	var waited time.Duration // without the time that the statement itself took
+	return r.repeat(ctx, longestTry, table, func(time.Duration) error { return try() })
+}
+
+// repeat tells try how much of LockTimeout is left. Of an attempt it counts no more than longest: the rest is what the
+// statement itself took.
+func (r *run) repeat(ctx context.Context, longest time.Duration, table func() string, try func(left time.Duration) error) error {
+	var waited time.Duration
 	for {
 		began := time.Now()
-		err := try()
+		err := try(r.opts.LockTimeout - waited)
 		if !blocked(err) {
 			return err
 		}
-		waited += min(time.Since(began), longestTry)
+		waited += min(time.Since(began), longest)
 		pause := breath + rand.N(breath)
 		if waited+pause > r.opts.LockTimeout {
 			return fmt.Errorf("%w: %s was in use for all of %v: %s: end it, or run this again when it has ended: %w",

@@ -9,7 +9,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/schema"
 	"github.com/dblock-go/dblock/migrations"
 )
@@ -218,5 +222,53 @@ func TestIndexesAreBuiltApart(t *testing.T) {
 		}
 		e.wantDump("after a build that was cut off", fresh)
 		e.wantVersions(schema.VersionTable, everyVersion())
+	})
+}
+
+// sent counts the statements that begin with a text.
+type sent struct{ drops, creates atomic.Int64 }
+
+func (s *sent) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
+	switch {
+	case strings.HasPrefix(q.SQL, "DROP INDEX CONCURRENTLY "):
+		s.drops.Add(1)
+	case strings.HasPrefix(q.SQL, "CREATE INDEX CONCURRENTLY "):
+		s.creates.Add(1)
+	}
+	return ctx
+}
+
+func (s *sent) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// TestLockTimeoutBoundsABuildApart: the first attempt waits for all of LockTimeout, so there is no second one. This holds for
+// the index, and for the invalid one that it replaces.
+func TestLockTimeoutBoundsABuildApart(t *testing.T) {
+	each(t, func(e env) {
+		if e.engine != migrations.Postgres {
+			return // InnoDB builds no index apart
+		}
+		e.up(migrations.Options{})
+		e.exec("DROP INDEX dblock_queue_scheduled_queue")
+		tx, session := e.holder("DELETE FROM dblock_queue_scheduled WHERE false")
+		config, err := devdb.ParsePostgres(e.dsn)
+		e.must(err)
+		var s sent
+		config.ConnConfig.Tracer = &s
+		db := stdlib.OpenDB(*config.ConnConfig)
+		defer func() { _ = db.Close() }()
+		ctx, cancel := context.WithTimeout(e.Context(), time.Minute)
+		defer cancel()
+		for _, want := range [][2]int64{{0, 1}, {1, 1}} { // the second run finds the index that the first has left
+			_, err := migrations.Up(ctx, db, migrations.Options{LockTimeout: 3100 * time.Millisecond})
+			if !errors.Is(err, dblock.ErrBusy) || !strings.Contains(err.Error(), "dblock_queue_scheduled") || !strings.Contains(err.Error(), session) {
+				e.Errorf("Up behind a transaction: %v, want ErrBusy that names dblock_queue_scheduled and session %s", err, session)
+			}
+			if got := [2]int64{s.drops.Load(), s.creates.Load()}; got != want {
+				e.Errorf("%v indexes were dropped and created, want %v", got, want)
+			}
+		}
+		e.must(tx.Rollback())
+		e.up(migrations.Options{})
+		e.wantApplied(migrations.Options{})
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"maps"
+	"math"
 	"time"
 
 	"github.com/pressly/goose/v3/database"
@@ -95,7 +96,12 @@ func (r *run) stepPostgres(ctx context.Context, h half, wanted func(part) bool) 
 			return err
 		}
 	}
-	return r.end(ctx, r.conn, h)
+	return r.patiently(ctx, func() string { return schema.VersionTable }, func() error {
+		if err := lockTimeout(ctx, r.conn, r.patience(), false); err != nil {
+			return err
+		}
+		return r.end(ctx, r.conn, h)
+	})
 }
 
 func (r *run) inTx(ctx context.Context, do func(*sql.Tx) error) error {
@@ -140,11 +146,13 @@ func (r *run) within(ctx context.Context, tx *sql.Tx, h half, list []statement, 
 	return nil
 }
 
-// apart runs a statement that readers and writers do not wait for, so it may wait for as long as it takes.
+// apart runs a statement that readers and writers do not wait for, so an attempt may wait for all that is left of LockTimeout.
+// It counts as a whole: to build an index once more is expensive.
 func (r *run) apart(ctx context.Context, s statement, wanted func(part) bool) error {
 	p := s.parts[0]
-	return r.patiently(ctx, func() string { return s.table }, func() error {
-		if err := lockTimeout(ctx, r.conn, r.opts.LockTimeout, false); err != nil {
+	return r.repeat(ctx, math.MaxInt64, func() string { return s.table }, func(left time.Duration) error {
+		began := time.Now()
+		if err := lockTimeout(ctx, r.conn, left, false); err != nil {
 			return err
 		}
 		there, err := r.objects(ctx)
@@ -160,6 +168,9 @@ func (r *run) apart(ctx context.Context, s statement, wanted func(part) bool) er
 			if r.invalid(p.object) {
 				drop := "DROP INDEX CONCURRENTLY " + r.engine.quote(r.schema) + "." + r.engine.quote(p.object.Name)
 				if _, err := r.conn.ExecContext(ctx, drop); err != nil {
+					return err
+				}
+				if err := lockTimeout(ctx, r.conn, left-time.Since(began), false); err != nil {
 					return err
 				}
 			}
