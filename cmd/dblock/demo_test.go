@@ -165,6 +165,21 @@ func TestDemoSaysWhichLinesAreBad(t *testing.T) {
 	}
 }
 
+// Lines at the bounds of what Reserve and Restock take are orders like others.
+func TestDemoReplaysExtremeOrders(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "orders.csv")
+	text := "InvoiceNo,StockCode,Quantity,CustomerID\n" + strings.Repeat("1,A,1099511627776,ann\n", 3) +
+		"2," + strings.Repeat("s", 255) + ",4,ann\n" + "stock,1,-1,ann\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := invoke(t, "", "demo", "--orders", file, "--engine", string(testdb.Engines()[0]))
+	if r.code != 0 || !strings.Contains(r.out, "audit: 3 SKUs, 1649267441667 units restocked = 1099511627776 sold + 549755813891 left") {
+		t.Errorf("exit %d, stdout %q, stderr %q", r.code, r.out, r.err)
+	}
+}
+
 func TestDemoRefusesNonsense(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -2,6 +2,7 @@ package orders
 
 import (
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -94,8 +95,46 @@ func TestReadRefusesFilesOfSomethingElse(t *testing.T) {
 func TestHalfStock(t *testing.T) {
 	t.Parallel()
 	got := HalfStock([]Line{{SKU: "b", Qty: 5}, {SKU: "a", Qty: 2}, {SKU: "b", Qty: -9}, {SKU: "c", Qty: -1}})
-	want := []inventory.Adjustment{{ID: "stock/a", SKU: "a", Delta: 1}, {ID: "stock/b", SKU: "b", Delta: 3}, {ID: "stock/c", SKU: "c"}}
+	want := []inventory.Adjustment{{ID: stockID("a", 1), SKU: "a", Delta: 1}, {ID: stockID("b", 1), SKU: "b", Delta: 3}, {ID: stockID("c", 1), SKU: "c"}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// Of every file the adjustments are such that a Store takes them, under IDs that no line has.
+func TestHalfStockOfAnyLines(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("s", inventory.MaxKeyBytes)
+	most := strconv.Itoa(inventory.MaxQty)
+	for name, c := range map[string]struct {
+		lines string
+		want  int64 // units
+	}{
+		"long SKUs":           {"1," + long + ",3,ann\n1," + long[1:] + ",3,ann\n", 4},
+		"many units":          {strings.Repeat("1,A,"+most+",ann\n", 3), inventory.MaxQty / 2 * 3},
+		"more units":          {strings.Repeat("1,A,"+most+",ann\n", 5) + "1,A,1,ann\n", inventory.MaxQty/2*5 + 1},
+		"an invoice stock":    {"stock,1,-1,ann\nstock,1,2,ann\n", 1},
+		"the ID of an SKU":    {stockID("A", 1) + ",A,1,ann\n", 1},
+		"returns and nothing": {"1,A,-1,ann\n", 0},
+	} {
+		file, err := Read(strings.NewReader("InvoiceNo,StockCode,Quantity,CustomerID\n" + c.lines))
+		if err != nil || len(file.Bad) > 0 {
+			t.Fatalf("%s: %v, %v", name, file.Bad, err)
+		}
+		taken := make(map[string]bool)
+		for _, l := range file.Lines {
+			taken[l.Key] = true
+		}
+		units := int64(0)
+		for _, a := range HalfStock(file.Lines) {
+			if taken[a.ID] || len(a.ID) > inventory.MaxKeyBytes || a.Delta > inventory.MaxQty {
+				t.Errorf("%s: %+v", name, a)
+			}
+			taken[a.ID] = true
+			units += a.Delta
+		}
+		if units != c.want {
+			t.Errorf("%s: %d units, want %d", name, units, c.want)
+		}
 	}
 }

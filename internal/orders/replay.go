@@ -1,10 +1,11 @@
 package orders
 
 import (
-	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -17,18 +18,28 @@ import (
 
 // HalfStock returns adjustments that stock each SKU with half of what the lines order of it,
 // rounded up, so that some orders find none left. Their IDs stay the same, so they can be sent
-// again.
+// again. An SKU that needs more than inventory.MaxQty has several adjustments.
 func HalfStock(lines []Line) []inventory.Adjustment {
 	ordered := make(map[string]int64)
 	for _, l := range lines {
 		ordered[l.SKU] += max(0, l.Qty)
 	}
 	var stock []inventory.Adjustment
-	for sku, units := range ordered {
-		stock = append(stock, inventory.Adjustment{ID: "stock/" + sku, SKU: sku, Delta: (units + 1) / 2})
+	for _, sku := range slices.Sorted(maps.Keys(ordered)) {
+		left := (ordered[sku] + 1) / 2
+		for n := 1; n == 1 || left > 0; n++ {
+			delta := min(left, inventory.MaxQty)
+			stock = append(stock, inventory.Adjustment{ID: stockID(sku, n), SKU: sku, Delta: delta})
+			left -= delta
+		}
 	}
-	slices.SortFunc(stock, func(a, b inventory.Adjustment) int { return cmp.Compare(a.SKU, b.SKU) })
 	return stock
+}
+
+// stockID is the ID of the nth adjustment of an SKU. An SKU may be as long as an ID, so it is
+// hashed. The key of a line has a slash, and this has none.
+func stockID(sku string, n int) string {
+	return fmt.Sprintf("stock:%x:%d", sha256.Sum256([]byte(sku)), n)
 }
 
 // Report counts what became of the lines of one replay.
