@@ -130,7 +130,10 @@ func (r *run) settle(ctx context.Context) (restore func(), err error) {
 	var was, wait, rowWait, limit string
 	if r.engine == Postgres {
 		err = r.conn.QueryRowContext(ctx, "SELECT pg_catalog.current_setting('lock_timeout')").Scan(&was)
-		back = "SELECT pg_catalog.set_config('lock_timeout', '" + was + "', false)"
+		if err == nil {
+			back = "SELECT pg_catalog.set_config('lock_timeout', '" + was + "', false)"
+			err = lockTimeout(ctx, r.conn, r.patience(), false)
+		}
 	} else if err = r.conn.QueryRowContext(ctx, "SELECT CAST(@@autocommit AS SIGNED), CAST(@@lock_wait_timeout AS SIGNED), "+
 		"CAST(@@innodb_lock_wait_timeout AS SIGNED), CAST(@@sql_select_limit AS CHAR) LIMIT 1").Scan(&was, &wait, &rowWait, &limit); err == nil {
 		const set = "SET SESSION autocommit = %s, SESSION lock_wait_timeout = %s, SESSION innodb_lock_wait_timeout = %s, SESSION sql_select_limit = %s"

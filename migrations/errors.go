@@ -19,11 +19,15 @@ import (
 var ErrPooler = errors.New("dblock: a connection pooler stands before the server, " +
 	"and the lock that keeps two migrations apart needs a session of its own: migrate on a direct connection")
 
-// What servers answer that take no writes.
+// What servers answer that take no writes, or where a table is missing or exists.
 // https://www.postgresql.org/docs/current/errcodes-appendix.html
 // https://dev.mysql.com/doc/mysql-errors/8.0/en/server-error-reference.html
 const (
 	pgReadOnlyTransaction = "25006" // a standby, or default_transaction_read_only
+	pgUniqueViolation     = "23505" // in a catalog
+	pgDuplicateSchema     = "42P06"
+	pgDuplicateTable      = "42P07"
+	myTableExists         = 1050
 	myNoSuchTable         = 1146
 	myOptionPrevents      = 1290 // --read-only, --super-read-only
 	myReadOnlyMode        = 1836
@@ -82,6 +86,14 @@ func readOnly(err error) bool {
 	var my *mysql.MySQLError
 	return errors.As(err, &pg) && pg.Code == pgReadOnlyTransaction ||
 		errors.As(err, &my) && (my.Number == myOptionPrevents || my.Number == myReadOnlyMode)
+}
+
+// createdMeanwhile reports that another session has created what was missing.
+func createdMeanwhile(err error) bool {
+	var pg *pgconn.PgError
+	var my *mysql.MySQLError
+	return errors.As(err, &pg) && (pg.Code == pgUniqueViolation || pg.Code == pgDuplicateSchema || pg.Code == pgDuplicateTable) ||
+		errors.As(err, &my) && my.Number == myTableExists
 }
 
 func noSuchTable(err error) bool {

@@ -24,8 +24,8 @@ type Applied struct {
 // Up continues what a process that was killed has left, whether that was an Up or a Down. It creates tables, columns and indexes
 // again that are recorded and missing. A CHECK that is missing from a table it names, and it changes nothing that is there.
 //
-// A migration waits a second at most for transactions that use its tables, lets others pass, and tries again. While it waits,
-// other statements on these tables wait behind it. docs/migrations.md lists what each migration locks.
+// A migration waits a second at most for transactions that use its tables, lets others pass, and tries again. Up waits for its
+// table of versions in the same way. While it waits, other statements on these tables wait behind it. docs/migrations.md lists what each migration locks.
 //
 // Errors: dblock.ErrUnavailable when the server can't be reached, dblock.ErrServerTooOld, ErrPooler, dblock.ErrBusy when
 // another process migrates, or a transaction uses a table, for longer than the LockTimeout, and dblock.ErrSchema when the
@@ -99,7 +99,14 @@ func (t *target) change(ctx context.Context, l lock.SessionLocker, opts Options,
 
 // locked reads what there is, and has the step done.
 func (r *run) locked(ctx context.Context, do step) (err error) {
-	if r.recorded, err = r.store.prepare(ctx, r.conn); err != nil {
+	err = r.patiently(ctx, func() string { return schema.VersionTable }, func() error {
+		r.recorded, err = r.store.prepare(ctx, r.conn)
+		if createdMeanwhile(err) {
+			r.recorded, err = r.store.prepare(ctx, r.conn)
+		}
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	for have := range r.recorded {
@@ -110,8 +117,8 @@ func (r *run) locked(ctx context.Context, do step) (err error) {
 	if r.list, err = known(r.engine); err != nil {
 		return err
 	}
-	if r.there, err = r.objects(ctx); err != nil {
-		return fmt.Errorf("dblock: looking for tables: %w", err)
+	if err := r.look(ctx); err != nil {
+		return err
 	}
 	return do(r, ctx)
 }

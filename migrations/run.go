@@ -53,6 +53,16 @@ func (r *run) objects(ctx context.Context) (schema.Shape, error) {
 	return pgschema.ReadObjects(rows)
 }
 
+// look notes what dblock's tables have. It waits for locks as long as a statement does.
+func (r *run) look(ctx context.Context) error {
+	return r.patiently(ctx, func() string { return "" }, func() (err error) {
+		if r.there, err = r.objects(ctx); err != nil {
+			return fmt.Errorf("dblock: looking at the tables: %w", err)
+		}
+		return nil
+	})
+}
+
 // expected is what a version has, without what this user may not see: a service that calls Up has no right to more.
 func (r *run) expected(ctx context.Context, version int64) (schema.Shape, error) {
 	want := schema.Expected(string(r.engine), version)
@@ -219,9 +229,8 @@ func (r *run) verify(ctx context.Context) error {
 		return nil
 	}
 	if len(r.applied) > 0 {
-		var err error
-		if r.there, err = r.objects(ctx); err != nil {
-			return fmt.Errorf("dblock: looking at the tables: %w", err)
+		if err := r.look(ctx); err != nil {
+			return err
 		}
 	}
 	want, err := r.expected(ctx, schema.Version)

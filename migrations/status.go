@@ -22,10 +22,11 @@ type Migration struct {
 }
 
 // Status lists all migrations by version, and writes nothing: a database without tables has all of
-// them still to come. It waits for nobody, so while others migrate it may already be out of date.
+// them still to come. While others migrate it may already be out of date. It waits for a lock of the
+// table of versions for half a second, on MySQL and MariaDB for one second.
 //
-// Errors: dblock.ErrUnavailable when the server can't be reached, and dblock.ErrServerTooOld. Tables
-// that are newer than this program are no error here: they show as migrations without a name.
+// Errors: dblock.ErrUnavailable when the server can't be reached, dblock.ErrServerTooOld, and
+// dblock.ErrBusy when the table of versions is locked: it names the session, if it can. Tables that are newer than this program are no error here: they show as migrations without a name.
 func Status[D DB](ctx context.Context, db D, opts Options) (_ []Migration, err error) {
 	t, err := open(ctx, db, opts.Schema)
 	if err != nil {

@@ -97,7 +97,7 @@ func (r *run) stepPostgres(ctx context.Context, h half, wanted func(part) bool) 
 		}
 	}
 	return r.patiently(ctx, func() string { return schema.VersionTable }, func() error {
-		if err := lockTimeout(ctx, r.conn, r.patience(), false); err != nil {
+		if err := lockTimeout(ctx, r.conn, r.patience(), false); err != nil { // the build had another
 			return err
 		}
 		return r.end(ctx, r.conn, h)

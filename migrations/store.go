@@ -49,23 +49,33 @@ func (s *store) exists(ctx context.Context, db database.DBTxConn) (exists bool, 
 	return exists, nil
 }
 
-// read reads the versions on a connection of its own.
-func (s *store) read(ctx context.Context) (map[int64]bool, error) {
+// read reads the versions on a connection of its own. It tries once.
+func (s *store) read(ctx context.Context) (versions map[int64]bool, err error) {
 	conn, err := s.target.db.Conn(ctx)
 	if err != nil {
 		return nil, firstContact(err)
 	}
 	defer func() { _ = conn.Close() }() // goes back to its pool
-	if s.target.engine == Postgres {
-		return s.versions(ctx, conn)
+	r := &run{target: s.target, conn: conn, opts: Options{LockTimeout: patience}}
+	if s.target.engine == MySQL {
+		restore, err := r.settle(ctx)
+		defer restore()
+		if err != nil {
+			return nil, firstContact(err)
+		}
 	}
-	r := &run{target: s.target, conn: conn}
-	restore, err := r.settle(ctx)
-	defer restore()
-	if err != nil {
-		return nil, firstContact(err)
-	}
-	return s.versions(ctx, conn)
+	err = r.patiently(ctx, func() string { return schema.VersionTable }, func() error {
+		return r.inTx(ctx, func(tx *sql.Tx) error {
+			if s.target.engine == Postgres { // within the transaction: behind a pooler the session serves others
+				if err := lockTimeout(ctx, tx, r.patience(), true); err != nil {
+					return err
+				}
+			}
+			versions, err = s.versions(ctx, tx)
+			return err
+		})
+	})
+	return versions, err
 }
 
 // versions are the ones in the database, without goose's 0: whether each is applied, or was begun. It writes nothing.
