@@ -3,13 +3,20 @@ package dblock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 )
 
 // Leader reads who leads, with the data that the leader publishes.
 //
 // Errors: ErrNotHeld if no living process leads, with the token of the last term if that is known, and what else the Locker's Holder returns.
-func (e *Elector) Leader(ctx context.Context) (HeldLock, error) { return e.look.Holder(ctx, e.key) }
+func (e *Elector) Leader(ctx context.Context) (HeldLock, error) {
+	h, err := e.look.Holder(ctx, e.key)
+	if err == nil && h.Mode != Exclusive {
+		return HeldLock{Key: e.key}, fmt.Errorf("%w: no process leads: %q is held in mode %v", ErrNotHeld, e.key, h.Mode)
+	}
+	return h, err
+}
 
 // Observe yields who leads, and then each change, until ctx ends; ErrNotHeld is yielded where nobody leads. It needs no
 // Run. It looks every ElectorOptions.Poll: terms that came and went in between are not seen.

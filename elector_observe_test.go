@@ -96,3 +96,25 @@ func TestElectorObserves(t *testing.T) {
 		}
 	})
 }
+
+// TestElectorHasNoLeaderAmongReaders: a process that holds the key shared leads nothing.
+func TestElectorHasNoLeaderAmongReaders(t *testing.T) {
+	t.Parallel()
+	l, err := dblocktest.NewServer(nil).NewLocker(dblocktest.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close(context.Background()) }()
+	reader := get(t, l, "leader", dblock.WithShared())
+	defer giveBack(t, reader)
+	elector, err := dblock.NewElector(l, "leader", dblock.ElectorOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h, err := elector.Leader(t.Context()); !errors.Is(err, dblock.ErrNotHeld) || h.Fence.Token != 0 {
+		t.Errorf("got %+v, %v", h, err)
+	}
+	if h, err := l.Holder(t.Context(), "leader"); err != nil || h.Mode != dblock.Shared {
+		t.Errorf("the holder: %+v, %v", h, err)
+	}
+}

@@ -171,7 +171,7 @@ type HeldLock struct {
 	Age       time.Duration // since it was acquired
 	Remaining time.Duration // until it ends without another heartbeat
 	Waiters   int64         // processes that wait for it
-	Data      []byte        // what WithData keeps beside it; Holder alone reads it, Held does not
+	Data      []byte        // the data of WithData; Holder reads it, Held does not
 }
 
 // SessionLock is one lock that a session of the server has, or waits for, as the server shows it.

@@ -160,10 +160,11 @@ func (l *Locker) Close(ctx context.Context) error {
 // Held lists the locks that are held now on the Server, by whomever, sorted by key.
 func (l *Locker) Held(ctx context.Context) ([]dblock.HeldLock, error) { return l.locker.List(ctx) }
 
-// Holder reads who holds a key, with the data that WithData keeps beside it. With dblock.ErrNotHeld
-// it returns the token of the key's last acquisition; 0 if there was none.
+// Holder reads who holds a key, with the data of WithData. The exclusive holder comes first. Of the
+// holders of a shared key, or of a semaphore, it returns any one, with its Mode; Held lists all. With
+// dblock.ErrNotHeld it returns the token of the key's last acquisition; 0 if there was none.
 //
-// Errors: dblock.ErrNotHeld where nobody alive holds it; dblock.ErrInvalid.
+// Errors: dblock.ErrNotHeld if no living process holds it; dblock.ErrInvalid.
 func (l *Locker) Holder(ctx context.Context, key string) (dblock.HeldLock, error) {
 	return l.locker.Holder(ctx, key)
 }

@@ -62,28 +62,55 @@ func (e *engine) Look(ctx context.Context, key string) (l lease.Listed, held boo
 		return err
 	})
 	if errors.Is(err, sql.ErrNoRows) {
-		l.Key = key
-		err = e.read(ctx, func(on mysqldb.DBTX) (err error) {
-			l.Token, err = e.q.LastToken(ctx, on, []byte(key))
-			return err
-		})
-		if errors.Is(err, sql.ErrNoRows) {
-			err = nil
-		}
-		return l, false, err
+		return e.lookBeside(ctx, key)
 	}
 	if err != nil {
 		return l, false, err
 	}
-	l = lease.Listed{
+	return lease.Listed{
 		Key: string(r.LeaseKey), Token: r.Token, Handle: id(r.Handle.String),
 		Holder: lease.Holder{
 			Member: id(r.MemberID.String), Label: string(r.Label), Token: r.Token, Remaining: micros(r.RemainingUs),
 		},
-		MemberLabel: string(r.MemberLabel), Age: micros(r.AgeUs), Waiters: r.Waiters,
+		MemberLabel: string(r.MemberLabel), Age: micros(r.AgeUs), Waiters: r.Waiters, Data: bytesOf(r.Data),
+	}, true, nil
+}
+
+// lookBeside reads a holder of a key that none holds exclusively, or else the key's last token.
+func (e *engine) lookBeside(ctx context.Context, key string) (l lease.Listed, held bool, err error) {
+	var r mysqldb.LookAtSharedOrPermitsRow
+	err = e.read(ctx, func(on mysqldb.DBTX) (err error) {
+		r, err = e.q.LookAtSharedOrPermits(ctx, on, []byte(key), []byte(key), []byte(key))
+		return err
+	})
+	switch {
+	case err == nil:
+		return lease.Listed{
+			Key: key, Mode: dblock.Mode(r.Mode), Permits: int(r.Permits), Limit: int(r.LimitedTo),
+			Token: r.Token, Handle: id(string(r.Handle)),
+			Holder: lease.Holder{
+				Member: id(r.MemberID.String), Label: string(r.Label), Token: r.Token, Remaining: micros(r.RemainingUs),
+			},
+			MemberLabel: string(r.MemberLabel), Age: micros(r.AgeUs), Waiters: r.Waiters, Data: bytesOf(r.Data),
+		}, true, nil
+	case !errors.Is(err, sql.ErrNoRows):
+		return l, false, err
 	}
-	if r.Data.Valid {
-		l.Data = []byte(r.Data.String)
+	l.Key = key
+	err = e.read(ctx, func(on mysqldb.DBTX) (err error) {
+		l.Token, err = e.q.LastToken(ctx, on, []byte(key))
+		return err
+	})
+	if errors.Is(err, sql.ErrNoRows) {
+		err = nil
 	}
-	return l, true, nil
+	return l, false, err
+}
+
+// bytesOf are the bytes of a column, or nil.
+func bytesOf(column sql.NullString) []byte {
+	if !column.Valid {
+		return nil
+	}
+	return []byte(column.String)
 }

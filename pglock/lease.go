@@ -224,11 +224,12 @@ func (l *Lease) RunSweeper(ctx context.Context, every time.Duration) error {
 // Errors: ctx's; dblock.ErrClosed, dblock.ErrUnavailable, dblock.ErrBusy, dblock.ErrSchema.
 func (l *Lease) Held(ctx context.Context) ([]dblock.HeldLock, error) { return l.locker.List(ctx) }
 
-// Holder reads who holds a key, in one cheap statement, with the data that WithData keeps beside
-// it. With dblock.ErrNotHeld it returns the token of the key's last acquisition, by a second
-// statement; 0 if that is not known.
+// Holder reads who holds a key, with the data of WithData. The exclusive holder comes first, in one
+// cheap statement. Of the holders of a shared key, or of a semaphore, it returns any one, with its
+// Mode, by a second statement; Held lists all, without their data. With dblock.ErrNotHeld it returns
+// the token of the key's last acquisition, by a third statement; 0 if that is not known.
 //
-// Errors: dblock.ErrNotHeld where nobody alive holds it; dblock.ErrInvalid, dblock.ErrUnavailable, dblock.ErrBusy,
+// Errors: dblock.ErrNotHeld if no living process holds it; dblock.ErrInvalid, dblock.ErrUnavailable, dblock.ErrBusy,
 // dblock.ErrSchema, dblock.ErrClosed; ctx's.
 func (l *Lease) Holder(ctx context.Context, key string) (dblock.HeldLock, error) {
 	return l.locker.Holder(ctx, key)

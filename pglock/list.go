@@ -49,11 +49,7 @@ func (e *engine) HoldersOf(ctx context.Context, key string) ([]lease.Listed, err
 func (e *engine) Look(ctx context.Context, key string) (l lease.Listed, held bool, err error) {
 	r, err := e.q.LookAtLease(ctx, e.on(e.pool), key)
 	if errors.Is(err, pgx.ErrNoRows) {
-		l.Key = key
-		if l.Token, err = e.q.LastToken(ctx, e.on(e.pool), key); errors.Is(err, pgx.ErrNoRows) {
-			err = nil
-		}
-		return l, false, fault.NoWrite(err)
+		return e.lookBeside(ctx, key)
 	}
 	if err != nil {
 		return l, false, fault.NoWrite(err)
@@ -63,4 +59,25 @@ func (e *engine) Look(ctx context.Context, key string) (l lease.Listed, held boo
 		Holder: lease.Holder{Member: r.MemberID.Bytes, Label: r.Label, Token: r.Token, Remaining: duration(r.RemainingUs)},
 		Age:    duration(r.AgeUs), Waiters: r.Waiters, Data: r.Data,
 	}, true, nil
+}
+
+// lookBeside reads a holder of a key that none holds exclusively, or else the key's last token.
+func (e *engine) lookBeside(ctx context.Context, key string) (l lease.Listed, held bool, err error) {
+	r, err := e.q.LookAtSharedOrPermits(ctx, e.on(e.pool), key)
+	switch {
+	case err == nil:
+		return lease.Listed{
+			Key: key, Mode: dblock.Mode(r.Mode), Permits: int(r.Permits), Limit: int(r.LimitedTo),
+			Token: r.Token, Handle: r.Handle.Bytes, MemberLabel: r.MemberLabel,
+			Holder: lease.Holder{Member: r.MemberID.Bytes, Label: r.Label, Token: r.Token, Remaining: duration(r.RemainingUs)},
+			Age:    duration(r.AgeUs), Waiters: r.Waiters, Data: r.Data,
+		}, true, nil
+	case !errors.Is(err, pgx.ErrNoRows):
+		return l, false, fault.NoWrite(err)
+	}
+	l.Key = key
+	if l.Token, err = e.q.LastToken(ctx, e.on(e.pool), key); errors.Is(err, pgx.ErrNoRows) {
+		err = nil
+	}
+	return l, false, fault.NoWrite(err)
 }

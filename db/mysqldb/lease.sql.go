@@ -789,6 +789,64 @@ func (q *Queries) LookAtLease(ctx context.Context, db DBTX, leaseKey []byte) (Lo
 	return i, err
 }
 
+const LookAtSharedOrPermits = `-- name: LookAtSharedOrPermits :one
+SELECT CAST(held.mode AS SIGNED) AS mode, CAST(held.token AS SIGNED) AS token, held.handle, held.member_id, held.label,
+       CAST(held.permits AS SIGNED) AS permits, CAST(held.limited_to AS SIGNED) AS limited_to, COALESCE(m.label, '') AS member_label, held.data,
+       CAST(TIMESTAMPDIFF(MICROSECOND, held.changed_at, +UTC_TIMESTAMP(6)) AS SIGNED) AS age_us,
+       CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, +UTC_TIMESTAMP(6),
+            LEAST(COALESCE(held.held_until, m.expires_at), COALESCE(m.expires_at, held.held_until))), 0) AS SIGNED) AS remaining_us,
+       (SELECT COUNT(*) FROM dblock_lease_waiter w
+        WHERE w.lease_key = ? AND w.expires_at > +UTC_TIMESTAMP(6)) AS waiters
+FROM (
+    SELECT 1 AS mode, r.token, r.handle, r.member_id, r.held_until, r.changed_at, r.label, r.data, 0 AS permits, 0 AS limited_to
+    FROM dblock_reader r WHERE r.lease_key = ?
+    UNION ALL
+    SELECT 2, p.token, p.handle, p.member_id, p.held_until, p.changed_at, p.label, p.data, p.together, s.permits
+    FROM dblock_permit p JOIN dblock_semaphore s ON s.lease_key = p.lease_key
+    WHERE p.lease_key = ? AND p.handle IS NOT NULL
+) held
+LEFT JOIN dblock_member m ON m.member_id = held.member_id
+WHERE (held.held_until IS NULL OR held.held_until > +UTC_TIMESTAMP(6))
+  AND (held.member_id IS NULL OR m.expires_at > +UTC_TIMESTAMP(6))
+LIMIT 1
+`
+
+type LookAtSharedOrPermitsRow struct {
+	Mode        int64
+	Token       int64
+	Handle      []byte
+	MemberID    sql.NullString
+	Label       []byte
+	Permits     int64
+	LimitedTo   int64
+	MemberLabel []byte
+	Data        sql.NullString
+	AgeUs       int64
+	RemainingUs int64
+	Waiters     int64
+}
+
+// One acquisition of a key that is held shared, or of a semaphore, with its data: any of them.
+func (q *Queries) LookAtSharedOrPermits(ctx context.Context, db DBTX, waitedKey []byte, sharedKey []byte, permitsKey []byte) (LookAtSharedOrPermitsRow, error) {
+	row := db.QueryRowContext(ctx, LookAtSharedOrPermits, waitedKey, sharedKey, permitsKey)
+	var i LookAtSharedOrPermitsRow
+	err := row.Scan(
+		&i.Mode,
+		&i.Token,
+		&i.Handle,
+		&i.MemberID,
+		&i.Label,
+		&i.Permits,
+		&i.LimitedTo,
+		&i.MemberLabel,
+		&i.Data,
+		&i.AgeUs,
+		&i.RemainingUs,
+		&i.Waiters,
+	)
+	return i, err
+}
+
 const MakeFreeLeases = `-- name: MakeFreeLeases :exec
 INSERT IGNORE INTO dblock_lease (lease_key, token)
 VALUES (?, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMESTAMP(6)) - 1)

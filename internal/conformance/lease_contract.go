@@ -25,6 +25,7 @@ var contract = map[string]func(*testing.T, place){
 	"RefusesWhatMakesNoSense":         refusesWhatMakesNoSense,
 	"ShowsWhoHoldsWhat":               showsWhoHoldsWhat,
 	"ShowsOneHolder":                  showsOneHolder,
+	"ShowsOneOfSeveral":               showsOneOfSeveral,
 	"CloseGivesBack":                  closeGivesBack,
 	"NothingWorksAfterClose":          nothingWorksAfterClose,
 	"AnEndedContextSendsNothing":      anEndedContextSendsNothing,

@@ -65,6 +65,53 @@ func showsOneHolder(t *testing.T, v place) {
 	}
 }
 
+// showsOneOfSeveral looks at keys that readers and permits hold: one of them, with its mode and data.
+func showsOneOfSeveral(t *testing.T, v place) {
+	l, other := v.process(t, LeaseOptions{Label: "worker 7"}), v.process(t, LeaseOptions{})
+	data := []byte{0, 255}
+	for name, ways := range map[string]struct {
+		option dblock.Option
+		mode   dblock.Mode
+		n, of  int
+	}{"readers": {dblock.WithShared(), dblock.Shared, 0, 0}, "permits": {dblock.WithPermits(2, 5), dblock.Permits, 2, 5}} {
+		first := acquire(t, l, name, ways.option, dblock.WithData(data))
+		second := acquire(t, l, name, ways.option, dblock.WithData(data), dblock.WithLabel("worker 7"))
+		h, err := other.Holder(t.Context(), name)
+		if one, two := fence(t, first), fence(t, second); err != nil || h.Fence != one && h.Fence != two {
+			t.Errorf("%s: %+v, %v, want one of %+v, %+v", name, h, err, one, two)
+		}
+		if h.Key != name || h.Mode != ways.mode || h.Permits != ways.n || h.Limit != ways.of || !bytes.Equal(h.Data, data) ||
+			h.Holder.Label != "worker 7" || len(h.Holder.Member) != 32 || h.Remaining <= 0 {
+			t.Errorf("%s: shown: %+v", name, h)
+		}
+		release(t, first)
+		if h, err := other.Holder(t.Context(), name); err != nil || h.Fence != fence(t, second) {
+			t.Errorf("%s after a release: %+v, %v", name, h, err)
+		}
+		release(t, second)
+		if _, err := other.Holder(t.Context(), name); !errors.Is(err, dblock.ErrNotHeld) {
+			t.Errorf("%s after both releases: %v", name, err)
+		}
+		lost := acquire(t, l, name, ways.option)
+		defer func() { _ = lost.Release(t.Context()) }()
+	}
+	v.ExpireMembers(t)
+	for _, name := range []string{"readers", "permits"} {
+		if _, err := other.Holder(t.Context(), name); !errors.Is(err, dblock.ErrNotHeld) {
+			t.Errorf("%s: their holder is dead: %v", name, err)
+		}
+	}
+}
+
+func fence(t *testing.T, lock *dblock.Lock) dblock.Fence {
+	t.Helper()
+	f, ok := lock.Fence()
+	if !ok {
+		t.Fatal("no fence")
+	}
+	return f
+}
+
 func sweepsWhatNobodyUses(t *testing.T, v place) {
 	l := v.process(t, LeaseOptions{})
 	used := acquire(t, l, "used")

@@ -202,7 +202,8 @@ type Engine interface {
 	// HoldersOf reads the acquisitions that hold one key, in any mode, without their ages, waiters and data.
 	HoldersOf(ctx context.Context, key string) ([]Listed, error)
 
-	// Look reads one lease, with its data; false if no living process holds it. It then returns the
+	// Look reads one lease, with its data: the exclusive holder, or else any that holds the key shared,
+	// or permits of it; false if no living process holds it. It then returns the
 	// token of the last acquisition, or 0 if that is not known any more.
 	Look(ctx context.Context, key string) (l Listed, held bool, err error)
 

@@ -36,8 +36,8 @@ func (l *Locker) List(ctx context.Context) ([]dblock.HeldLock, error) {
 	return held, nil
 }
 
-// Holder reads who holds a key. With ErrNotHeld it returns the token of the last acquisition, if
-// that is known.
+// Holder reads who holds a key, or one of several that do. With ErrNotHeld it returns the token of
+// the last acquisition, if that is known.
 func (l *Locker) Holder(ctx context.Context, key string) (dblock.HeldLock, error) {
 	if err := dblock.CheckText("key", key, 1, dblock.MaxKeyBytes); err != nil {
 		return dblock.HeldLock{}, err

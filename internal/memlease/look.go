@@ -46,16 +46,32 @@ func (e *Engine) HoldersOf(ctx context.Context, key string) ([]lease.Listed, err
 	return slices.DeleteFunc(listed, func(x lease.Listed) bool { return x.Key != key }), err
 }
 
-// Look reads one lease.
+// Look reads one lease: the exclusive holder, or else one that holds the key shared, or permits.
 func (e *Engine) Look(ctx context.Context, key string) (x lease.Listed, held bool, err error) {
 	err = e.call(ctx, "Look", func(s *Server) {
 		x.Key = key
 		if l := s.leases[key]; l != nil {
 			x.Token = l.token
 		}
-		if l := s.leases[key]; l != nil && !l.shared {
-			for _, x = range s.list(nil, key, dblock.Exclusive, &l.grantRow) {
-				held, x.Data = true, bytes.Clone(l.data)
+		look := func(mode dblock.Mode, g *grantRow, limit int) {
+			if held {
+				return
+			}
+			for _, x = range s.list(nil, key, mode, g) {
+				held, x.Permits, x.Limit, x.Data = true, g.together, limit, bytes.Clone(g.data)
+			}
+		}
+		if l := s.leases[key]; l != nil {
+			if !l.shared {
+				look(dblock.Exclusive, &l.grantRow, 0)
+			}
+			for _, g := range l.readers {
+				look(dblock.Shared, g, 0)
+			}
+		}
+		if sema := s.semas[key]; sema != nil {
+			for _, g := range sema.permits {
+				look(dblock.Permits, g, sema.limit)
 			}
 		}
 	})

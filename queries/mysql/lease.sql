@@ -435,6 +435,28 @@ WHERE l.lease_key = sqlc.arg(lease_key)
   AND l.handle IS NOT NULL AND NOT l.shared AND (l.held_until IS NULL OR l.held_until > +UTC_TIMESTAMP(6))
   AND (l.member_id IS NULL OR m.expires_at > +UTC_TIMESTAMP(6));
 
+-- One acquisition of a key that is held shared, or of a semaphore, with its data: any of them.
+-- name: LookAtSharedOrPermits :one
+SELECT CAST(held.mode AS SIGNED) AS mode, CAST(held.token AS SIGNED) AS token, held.handle, held.member_id, held.label,
+       CAST(held.permits AS SIGNED) AS permits, CAST(held.limited_to AS SIGNED) AS limited_to, COALESCE(m.label, '') AS member_label, held.data,
+       CAST(TIMESTAMPDIFF(MICROSECOND, held.changed_at, +UTC_TIMESTAMP(6)) AS SIGNED) AS age_us,
+       CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, +UTC_TIMESTAMP(6),
+            LEAST(COALESCE(held.held_until, m.expires_at), COALESCE(m.expires_at, held.held_until))), 0) AS SIGNED) AS remaining_us,
+       (SELECT COUNT(*) FROM dblock_lease_waiter w
+        WHERE w.lease_key = sqlc.arg(waited_key) AND w.expires_at > +UTC_TIMESTAMP(6)) AS waiters
+FROM (
+    SELECT 1 AS mode, r.token, r.handle, r.member_id, r.held_until, r.changed_at, r.label, r.data, 0 AS permits, 0 AS limited_to
+    FROM dblock_reader r WHERE r.lease_key = sqlc.arg(shared_key)
+    UNION ALL
+    SELECT 2, p.token, p.handle, p.member_id, p.held_until, p.changed_at, p.label, p.data, p.together, s.permits
+    FROM dblock_permit p JOIN dblock_semaphore s ON s.lease_key = p.lease_key
+    WHERE p.lease_key = sqlc.arg(permits_key) AND p.handle IS NOT NULL
+) held
+LEFT JOIN dblock_member m ON m.member_id = held.member_id
+WHERE (held.held_until IS NULL OR held.held_until > +UTC_TIMESTAMP(6))
+  AND (held.member_id IS NULL OR m.expires_at > +UTC_TIMESTAMP(6))
+LIMIT 1;
+
 -- The token of the last acquisition of a key, held or not. A row that was removed is not found.
 -- name: LastToken :one
 SELECT l.token FROM dblock_lease l WHERE l.lease_key = sqlc.arg(lease_key);

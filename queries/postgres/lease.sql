@@ -271,6 +271,27 @@ WHERE l.lease_key = sqlc.arg(lease_key)
   AND l.handle IS NOT NULL AND NOT l.shared AND (l.held_until IS NULL OR l.held_until > clock_timestamp())
   AND (l.member_id IS NULL OR m.expires_at > clock_timestamp());
 
+-- One acquisition of a key that is held shared, or of a semaphore, with its data: any of them.
+-- name: LookAtSharedOrPermits :one
+SELECT held.mode::smallint AS mode, held.token::bigint AS token, held.handle::uuid AS handle, held.member_id, held.label::text AS label,
+       held.permits::integer AS permits, held.limited_to::integer AS limited_to, COALESCE(m.label, '')::text AS member_label, held.data,
+       COALESCE(extract(epoch FROM CASE WHEN pg_catalog.isfinite(held.changed_at) THEN clock_timestamp() - held.changed_at END) * 1000000::numeric, 0)::bigint AS age_us,
+       COALESCE(extract(epoch FROM CASE WHEN pg_catalog.isfinite(LEAST(held.held_until, m.expires_at)) THEN LEAST(held.held_until, m.expires_at) - clock_timestamp() END) * 1000000::numeric, 0)::bigint AS remaining_us,
+       (SELECT count(*) FROM dblock_lease_waiter w
+        WHERE w.lease_key = sqlc.arg(lease_key) AND w.expires_at > clock_timestamp()) AS waiters
+FROM (
+    SELECT 1 AS mode, r.token, r.handle, r.member_id, r.held_until, r.changed_at, r.label, r.data, 0 AS permits, 0 AS limited_to
+    FROM dblock_reader r WHERE r.lease_key = sqlc.arg(lease_key)
+    UNION ALL
+    SELECT 2, p.token, p.handle, p.member_id, p.held_until, p.changed_at, p.label, p.data, p.together, s.permits
+    FROM dblock_permit p JOIN dblock_semaphore s ON s.lease_key = p.lease_key
+    WHERE p.lease_key = sqlc.arg(lease_key) AND p.handle IS NOT NULL
+) held
+LEFT JOIN dblock_member m ON m.member_id = held.member_id
+WHERE (held.held_until IS NULL OR held.held_until > clock_timestamp())
+  AND (held.member_id IS NULL OR m.expires_at > clock_timestamp())
+LIMIT 1;
+
 -- The token of the last acquisition of a key, held or not. A row that was removed is not found.
 -- name: LastToken :one
 SELECT l.token FROM dblock_lease l WHERE l.lease_key = sqlc.arg(lease_key);
