@@ -12,13 +12,20 @@ type batcher interface {
 	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 }
 
-// between runs a query between others, whose rows nobody reads: in one round trip where tx can, in three through
-// database/sql, which has no batches.
+// between runs a query between others, whose rows nobody reads, and after a pending look: in one round trip where tx can, in three
+// through database/sql, which has no batches.
 func between(
-	ctx context.Context, tx Tx, before, after []string, read func(pgx.Rows) error, query string, args []any,
+	ctx context.Context, tx Tx, view *view, before, after []string, read func(pgx.Rows) error, query string, args []any,
 ) error {
-	if b, ok := tx.(batcher); ok {
-		return inBatch(ctx, b, before, after, read, query, args)
+	if b, ok := tx.(batcher); ok && (view.pending || len(before) > 0) {
+		return inBatch(ctx, b, view, before, after, read, query, args)
+	}
+	if len(before) == 0 {
+		answer, err := tx.Query(ctx, query, args...)
+		if err == nil {
+			err = read(answer)
+		}
+		return err
 	}
 	if _, err := tx.Exec(ctx, strings.Join(before, "; "), pgx.QueryExecModeSimpleProtocol); err != nil {
 		return err
@@ -35,9 +42,12 @@ func between(
 }
 
 func inBatch(
-	ctx context.Context, tx batcher, before, after []string, read func(pgx.Rows) error, query string, args []any,
+	ctx context.Context, tx batcher, view *view, before, after []string, read func(pgx.Rows) error, query string, args []any,
 ) (err error) {
 	var batch pgx.Batch
+	if view.pending {
+		batch.Queue(tableFacts, view.tables, view.column)
+	}
 	for _, statement := range before {
 		batch.Queue(statement)
 	}
@@ -51,6 +61,15 @@ func inBatch(
 			err = closed
 		}
 	}()
+	if view.pending {
+		answer, err := results.Query()
+		if err == nil {
+			err = view.read(answer)
+		}
+		if err != nil {
+			return err
+		}
+	}
 	for range before {
 		if _, err := results.Exec(); err != nil {
 			return err

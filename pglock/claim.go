@@ -35,15 +35,18 @@ func Claim[T any](
 		return nil, err
 	}
 	tables, _ := rowlock.Postgres.Tables(query)
-	if _, err := look(ctx, tx, tables, ""); err != nil {
-		return nil, txError(ctx, "rows of a claim", err)
+	v := &view{tables: tables}
+	if _, v.pending = tx.(batcher); !v.pending {
+		if err := v.look(ctx, tx); err != nil {
+			return nil, txError(ctx, "rows of a claim", err)
+		}
 	}
-	answer, err := tx.Query(ctx, rowlock.Claim(query, n, lock), args...)
-	if err != nil {
-		return nil, txError(ctx, "rows of a claim", err)
+	var rows []T
+	read := func(answer pgx.Rows) error {
+		rows, err = pgx.CollectRows(answer, row)
+		return err
 	}
-	rows, err := pgx.CollectRows(answer, row)
-	if err != nil {
+	if err := between(ctx, tx, v, nil, nil, read, rowlock.Claim(query, n, lock), args); err != nil {
 		return nil, txError(ctx, "rows of a claim", err)
 	}
 	return rows, nil

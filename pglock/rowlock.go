@@ -18,11 +18,12 @@ import (
 // as they are, and may contain anything but a dot. What is read of the row before it is locked may be old: read it after,
 // at READ COMMITTED.
 //
-// Each call looks at the table in a round trip of its own, before it locks.
+// Each call looks at the table in the message that locks; the first for a column, and those over SQLTx, in one before. What it finds
+// decides about this call alone: table may be another one elsewhere, and along another search_path.
 //
 // Errors: pgx.ErrNoRows, which is sql.ErrNoRows too, where there is no such row; a *dblock.HeldError (ErrNotAcquired) where
 // it was not had in time, and by SkipLocked; dblock.ErrConflict after a deadlock, and at REPEATABLE READ and above where
-// the row has changed since tx began; dblock.ErrUnavailable where tx may not write; dblock.ErrUnsupported for a table that is foreign
+// the row has changed since tx began, or if column had another type in the call before; dblock.ErrUnavailable where tx may not write; dblock.ErrUnsupported for a table that is foreign
 // or has a foreign one among its partitions or, as a view, its tables; an *dblock.InvalidError. A refusal by
 // NoWait, SkipLocked or a bound of Wait leaves tx as it was, ready for use; after others it has to be rolled back. Others
 // are pgx's.
@@ -61,7 +62,7 @@ func LockRows[K any](ctx context.Context, tx Tx, table, column string, keys []K,
 		return rows, err
 	}
 	name := rowlock.Row(table, column, keys)
-	equal, err := look(ctx, tx, []string{from}, column)
+	view, err := viewOf(ctx, tx, from, column)
 	if err != nil {
 		return rows, txError(ctx, name, err)
 	}
@@ -70,72 +71,29 @@ func LockRows[K any](ctx context.Context, tx Tx, table, column string, keys []K,
 		return err
 	}
 	// The node that locks stands above the one that sorts, so that the order of the locks is that of the keys.
-	query := fmt.Sprintf("SELECT %[1]s FROM %[2]s WHERE %[1]s %[3]s ANY($1) ORDER BY %[1]s %[4]s", where, from, equal, lock)
-	if err := run(ctx, tx, name, o.Wait, read, query, keys); err != nil {
+	const query = "SELECT %[1]s FROM %[2]s WHERE %[1]s %[3]s ANY($1) ORDER BY %[1]s %[4]s"
+	locking := func() error {
+		return run(ctx, tx, view, name, o.Wait, read, fmt.Sprintf(query, where, from, view.equal, lock), keys)
+	}
+	err = locking()
+	again, err := view.after(err)
+	if again {
+		err = locking()
+	}
+	if err != nil {
 		return dblock.LockedRows[K]{}, err
 	}
+	equal := view.equal
 	if o.Wait != dblock.SkipLocked || len(rows.Locked) >= len(keys) {
 		return rows, nil
 	}
 	// Those that were skipped are there, and were not locked. This reads, and waits for nobody.
-	query = fmt.Sprintf("SELECT %[1]s FROM %[2]s WHERE %[1]s %[3]s ANY($1) AND NOT %[1]s %[3]s ANY($2) ORDER BY %[1]s", where, from, equal)
-	answer, err := tx.Query(ctx, query, keys, append([]K{}, rows.Locked...))
+	left := fmt.Sprintf("SELECT %[1]s FROM %[2]s WHERE %[1]s %[3]s ANY($1) AND NOT %[1]s %[3]s ANY($2) ORDER BY %[1]s", where, from, equal)
+	answer, err := tx.Query(ctx, left, keys, append([]K{}, rows.Locked...))
 	if err == nil {
 		rows.Skipped, err = pgx.CollectRows(answer, pgx.RowTo[K])
 	}
 	return rows, txError(ctx, name, err)
-}
-
-// tableFacts reads a foreign table among some tables, their partitions and heirs, and the tables of
-// views. The server accepts FOR UPDATE there, without a word: postgres_fdw leaves NOWAIT and SKIP
-// LOCKED out, and others lock nothing. Of a column of the first table it reads the schema that has
-// the operators of its type, below its domains. The operators of arrays, enums, ranges and rows are
-// those of pg_catalog.
-const tableFacts = `WITH RECURSIVE part AS (
-    SELECT pg_catalog.to_regclass(want.name)::oid AS id FROM pg_catalog.unnest($1::text[]) AS want(name)
-    UNION
-    SELECT more.id FROM part, LATERAL (
-        SELECT i.inhrelid FROM pg_catalog.pg_inherits i WHERE i.inhparent = part.id
-        UNION ALL
-        SELECT d.refobjid FROM pg_catalog.pg_rewrite w
-        JOIN pg_catalog.pg_depend d ON d.objid = w.oid AND d.classid = 'pg_catalog.pg_rewrite'::regclass::oid AND
-            d.refclassid = 'pg_catalog.pg_class'::regclass::oid
-        WHERE w.ev_class = part.id
-    ) AS more(id)
-), base AS (
-    SELECT a.atttypid AS type FROM pg_catalog.pg_attribute a
-    WHERE a.attrelid = pg_catalog.to_regclass(($1::text[])[1])::oid AND a.attname::text = $2::text
-    UNION ALL
-    SELECT t.typbasetype FROM base JOIN pg_catalog.pg_type t ON t.oid = base.type AND t.typtype = 'd'
-)
-SELECT (SELECT c.relname::text FROM part JOIN pg_catalog.pg_class c ON c.oid = part.id WHERE c.relkind = 'f' ORDER BY c.relname LIMIT 1),
-    (SELECT CASE WHEN t.typcategory = 'A' OR t.typtype IN ('c', 'e', 'm', 'r') THEN 'pg_catalog'::text
-            ELSE pg_catalog.quote_ident(n.nspname::text) END
-        FROM base
-        JOIN pg_catalog.pg_type t ON t.oid = base.type AND t.typtype <> 'd'
-        JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace)`
-
-// look refuses tables of which some rows can't be locked. It returns the operator that compares a
-// column of the first table, with its schema: a search along the search_path could choose an
-// operator that another role has made for the type of the column. It asks each time, because a name
-// means another table in another database or along another search_path.
-func look(ctx context.Context, tx Tx, tables []string, column string) (equal string, err error) {
-	answer, err := tx.Query(ctx, tableFacts, tables, column)
-	if err != nil {
-		return "", err
-	}
-	facts, err := pgx.CollectExactlyOneRow(answer, pgx.RowToStructByPos[struct{ Foreign, Home *string }])
-	switch {
-	case err != nil:
-		return "", err
-	case facts.Foreign != nil:
-		return "", fmt.Errorf("%w: rows of %s can't be locked: it is a foreign table, or has one: lock them where they are",
-			dblock.ErrUnsupported, *facts.Foreign)
-	case facts.Home == nil:
-		return "OPERATOR(pg_catalog.=)", nil // the statement says what is missing
-	default:
-		return "OPERATOR(" + *facts.Home + ".=)", nil
-	}
 }
 
 func tableOf(table, column string) (from, where string, err error) {
@@ -167,17 +125,13 @@ func lockClause(o dblock.RowLock) (string, error) {
 
 // run sends a statement that locks. Where a refusal would fail the transaction it stands between a savepoint and its end.
 func run(
-	ctx context.Context, tx Tx, name string, wait time.Duration, read func(pgx.Rows) error, query string, args ...any,
+	ctx context.Context, tx Tx, view *view, name string, wait time.Duration, read func(pgx.Rows) error, query string, args ...any,
 ) error {
 	if wait == 0 || wait == dblock.SkipLocked {
-		answer, err := tx.Query(ctx, query, args...)
-		if err == nil {
-			err = read(answer)
-		}
-		return txError(ctx, name, err)
+		return txError(ctx, name, between(ctx, tx, view, nil, nil, read, query, args))
 	}
 	before, after := guardsOf(wait)
-	err := between(ctx, tx, before, after, read, query, args)
+	err := between(ctx, tx, view, before, after, read, query, args)
 	if !pgfault.IsLocked(err) {
 		return txError(ctx, name, err)
 	}

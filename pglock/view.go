@@ -1,0 +1,154 @@
+package pglock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/dblock-go/dblock"
+)
+
+// tableFacts reads a foreign table among some tables, their partitions and heirs, and the tables of
+// views. The server accepts FOR UPDATE there, without a word: postgres_fdw leaves NOWAIT and SKIP
+// LOCKED out, and others lock nothing. Of a column of the first table it reads the schema that has
+// the operators of its type, below its domains. The operators of arrays, enums, ranges and rows are
+// those of pg_catalog.
+const tableFacts = `WITH RECURSIVE part AS (
+    SELECT pg_catalog.to_regclass(want.name)::oid AS id FROM pg_catalog.unnest($1::text[]) AS want(name)
+    UNION
+    SELECT more.id FROM part, LATERAL (
+        SELECT i.inhrelid FROM pg_catalog.pg_inherits i WHERE i.inhparent = part.id
+        UNION ALL
+        SELECT d.refobjid FROM pg_catalog.pg_rewrite w
+        JOIN pg_catalog.pg_depend d ON d.objid = w.oid AND d.classid = 'pg_catalog.pg_rewrite'::regclass::oid AND
+            d.refclassid = 'pg_catalog.pg_class'::regclass::oid
+        WHERE w.ev_class = part.id
+    ) AS more(id)
+), base AS (
+    SELECT a.atttypid AS type FROM pg_catalog.pg_attribute a
+    WHERE a.attrelid = pg_catalog.to_regclass(($1::text[])[1])::oid AND a.attname::text = $2::text
+    UNION ALL
+    SELECT t.typbasetype FROM base JOIN pg_catalog.pg_type t ON t.oid = base.type AND t.typtype = 'd'
+)
+SELECT (SELECT c.relname::text FROM part JOIN pg_catalog.pg_class c ON c.oid = part.id WHERE c.relkind = 'f' ORDER BY c.relname LIMIT 1),
+    (SELECT CASE WHEN t.typcategory = 'A' OR t.typtype IN ('c', 'e', 'm', 'r') THEN 'pg_catalog'::text
+            ELSE pg_catalog.quote_ident(n.nspname::text) END
+        FROM base
+        JOIN pg_catalog.pg_type t ON t.oid = base.type AND t.typtype <> 'd'
+        JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace)`
+
+// view is what is seen of tables before their rows are locked.
+type view struct {
+	tables []string
+	column string
+	equal  string // the operator that compares the column of the first table
+
+	pending bool // the statement that reads it goes with the one that locks
+	found   facts
+}
+
+// facts are a row of tableFacts.
+type facts struct{ Foreign, Home *string }
+
+// viewOf looks at a table. Where tx has batches and the operator of the column is known from another call, the look goes with the
+// statement that locks.
+func viewOf(ctx context.Context, tx Tx, table, column string) (*view, error) {
+	v := &view{tables: []string{table}, column: column, equal: operators.get(table, column)}
+	if _, ok := tx.(batcher); ok && v.equal != "" {
+		v.pending = true
+		return v, nil
+	}
+	return v, v.look(ctx, tx)
+}
+
+// look asks the server.
+func (v *view) look(ctx context.Context, tx Tx) error {
+	answer, err := tx.Query(ctx, tableFacts, v.tables, v.column)
+	if err != nil {
+		return err
+	}
+	return v.read(answer)
+}
+
+// read reads the answer, and keeps the operator for other calls.
+func (v *view) read(answer pgx.Rows) (err error) {
+	v.found, err = pgx.CollectExactlyOneRow(answer, pgx.RowToStructByPos[facts])
+	if err != nil {
+		return err
+	}
+	if !v.pending && v.column != "" {
+		v.keep()
+	}
+	return v.lockable()
+}
+
+// lockable refuses tables of which some rows can't be locked.
+func (v *view) lockable() error {
+	if v.found.Foreign == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: rows of %s can't be locked: it is a foreign table, or has one: lock them where they are",
+		dblock.ErrUnsupported, *v.found.Foreign)
+}
+
+// keep keeps the operator with its schema: a search along the search_path could choose one that another role has made for the type.
+func (v *view) keep() {
+	home := "pg_catalog" // where there is no such column, the statement says what is missing
+	if v.found.Home != nil {
+		home = *v.found.Home
+	}
+	v.equal = "OPERATOR(" + home + ".=)"
+	operators.put(v.tables[0], v.column, v.equal)
+}
+
+// after judges the look that went with the statement that locks, and that statement's error. The statement is to be sent again if
+// it compared by the operator of another type.
+func (v *view) after(err error) (again bool, _ error) {
+	if !v.pending {
+		return false, err
+	}
+	v.pending = false
+	var failed *pgconn.PgError
+	if errors.As(err, &failed) && failed.Code == undefinedFunction {
+		operators.put(v.tables[0], v.column, "")
+		return false, fmt.Errorf("%w: the type of %s is not what it was: roll back and repeat: %w", dblock.ErrConflict, v.column, err)
+	}
+	if err != nil {
+		return false, err
+	}
+	used := v.equal
+	v.keep()
+	return v.equal != used, nil
+}
+
+// operators are the operators that compare columns, by the names of table and column.
+var operators known
+
+const undefinedFunction = "42883" // an operator is one, too
+
+// maxKnown bounds what the process remembers.
+const maxKnown = 512
+
+type known struct {
+	mu  sync.Mutex
+	all map[[2]string]string
+}
+
+func (k *known) get(table, column string) string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.all[[2]string{table, column}]
+}
+
+func (k *known) put(table, column, operator string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.all == nil || len(k.all) >= maxKnown {
+		k.all = map[[2]string]string{}
+	}
+	k.all[[2]string{table, column}] = operator
+}
