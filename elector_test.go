@@ -16,6 +16,7 @@ import (
 type candidate struct {
 	*dblock.Elector
 	locks *dblocktest.Locker
+	fails chan error        // what the next calls of Acquire return, before the Locker is asked
 	terms chan dblock.Fence // one for each call of fn
 
 	mu     sync.Mutex
@@ -24,7 +25,7 @@ type candidate struct {
 
 func newCandidate(t *testing.T, s *dblocktest.Server, o dblock.ElectorOptions) *candidate {
 	t.Helper()
-	c := &candidate{terms: make(chan dblock.Fence, 100)}
+	c := &candidate{fails: make(chan error, 1), terms: make(chan dblock.Fence, 100)}
 	var err error
 	if c.locks, err = s.NewLocker(dblocktest.Options{}); err != nil {
 		t.Fatal(err)
@@ -39,10 +40,25 @@ func newCandidate(t *testing.T, s *dblocktest.Server, o dblock.ElectorOptions) *
 		defer c.mu.Unlock()
 		c.failed = append(c.failed, err)
 	}
-	if c.Elector, err = dblock.NewElector(c.locks, "leader", o); err != nil {
+	if c.Elector, err = dblock.NewElector(failing{c.locks, c.fails}, "leader", o); err != nil {
 		t.Fatal(err)
 	}
 	return c
+}
+
+// failing is a Locker whose Acquire may fail with what a lease's never does.
+type failing struct {
+	*dblocktest.Locker
+	errs chan error
+}
+
+func (f failing) Acquire(ctx context.Context, key string, opts ...dblock.Option) (*dblock.Lock, error) {
+	select {
+	case err := <-f.errs:
+		return nil, err
+	default:
+		return f.Locker.Acquire(ctx, key, opts...)
+	}
 }
 
 // lead is an fn that leads until its term ends, and says then why.
@@ -325,8 +341,9 @@ func TestElectorResignsInFn(t *testing.T) {
 func TestElectorTriesAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *dblocktest.Server, ctx context.Context, _ func(error)) {
 		c := newCandidate(t, s, dblock.ElectorOptions{})
-		temporary := []error{dblock.ErrUnavailable, dblock.ErrBusy, dblock.ErrOutcomeUnknown, dblock.ErrOverloaded}
-		for _, err := range temporary {
+		temporary := []error{dblock.ErrBusy, dblock.ErrUnavailable, dblock.ErrOutcomeUnknown, dblock.ErrOverloaded}
+		c.fails <- temporary[0]
+		for _, err := range temporary[1:] {
 			c.locks.Fail(err)
 		}
 		began := time.Now()

@@ -231,8 +231,12 @@ func TestEvictAPausedProcess(t *testing.T) {
 func TestFail(t *testing.T) {
 	s, c, l := processes(t, 2, Options{})
 	for _, want := range []error{dblock.ErrUnavailable, dblock.ErrBusy, errors.New("something else")} {
+		ask := l[0].Acquire
+		if want == dblock.ErrBusy { // after which Acquire asks again
+			ask = l[0].TryAcquire
+		}
 		l[0].Fail(want)
-		if _, err := l[0].Acquire(t.Context(), "k"); !errors.Is(err, want) {
+		if _, err := ask(t.Context(), "k"); !errors.Is(err, want) {
 			t.Errorf("got %v, want %v", err, want)
 		}
 		lock, err := l[1].TryAcquire(t.Context(), "k") // nothing has happened
@@ -258,6 +262,45 @@ func TestFail(t *testing.T) {
 		t.Fatalf("a heartbeat later: %v", err)
 	}
 	isFenced(t, s, lock, false)
+}
+
+// TestFailOfEachMode: Fail is for locks of each mode, and for sets. The error is of one class, and the next call gets the lock.
+func TestFailOfEachMode(t *testing.T) {
+	_, c, l := processes(t, 1, Options{})
+	classes := []error{
+		dblock.ErrUnavailable, dblock.ErrOutcomeUnknown, dblock.ErrBusy, dblock.ErrOverloaded, dblock.ErrConflict, dblock.ErrSchema,
+		dblock.ErrUnsupported, dblock.ErrClosed, dblock.ErrInvalid, dblock.ErrNotAcquired,
+	}
+	for name, try := range map[string]func() (*dblock.Lock, error){
+		"exclusive":  func() (*dblock.Lock, error) { return l[0].TryAcquire(t.Context(), "k") },
+		"shared":     func() (*dblock.Lock, error) { return l[0].TryAcquire(t.Context(), "s", dblock.WithShared()) },
+		"permits":    func() (*dblock.Lock, error) { return l[0].TryAcquire(t.Context(), "p", dblock.WithPermits(2, 3)) },
+		"a set":      func() (*dblock.Lock, error) { return l[0].TryAcquireAll(t.Context(), []string{"a", "b"}) },
+		"the waiter": func() (*dblock.Lock, error) { return l[0].Acquire(t.Context(), "k") },
+	} {
+		for _, want := range classes {
+			l[0].Fail(want)
+			lock, err := try()
+			if asksAgain := name == "the waiter" && want == dblock.ErrBusy; !asksAgain {
+				if err == nil {
+					t.Fatalf("%s: a lock, want %v", name, want)
+				}
+				for _, class := range classes {
+					if errors.Is(err, class) != (class == want) {
+						t.Errorf("%s: %v matches %v: %t", name, err, class, class != want)
+					}
+				}
+				c.Advance(ttl / 3) // what is in doubt is cleared up
+				lock, err = try()
+			}
+			if err != nil {
+				t.Fatalf("%s: the call after %v: %v", name, want, err)
+			}
+			if err := lock.Release(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 }
 
 func TestOptionsAreChecked(t *testing.T) {

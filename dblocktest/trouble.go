@@ -104,10 +104,11 @@ func (l *Locker) muted() bool {
 	return l.server.clock.Now().Before(l.mute)
 }
 
-// Fail has the next call that asks the server for a lock return an error that matches err, for example
-// dblock.ErrUnavailable. Called again it is the turn of the call after that. A call that only this process answers,
-// such as TryAcquire of what it holds itself, asks nobody; a call of Acquire that waits asks again from time to
-// time; and calls of one moment may ask together, and fail together.
+// Fail has the next call that asks the server for a lock, of whatever mode or for a set, return an error that matches err, for
+// example dblock.ErrUnavailable, and no other of dblock's errors. Called again it is the turn of the call after that. A call that
+// only this process answers, such as TryAcquire of what it holds itself, asks nobody. A call of Acquire that waits asks again
+// from time to time. It goes on waiting after dblock.ErrBusy, as on a database. Calls of one moment may ask together, and fail
+// together.
 //
 // With dblock.ErrOutcomeUnknown the lock is granted where it is free, and the answer lost: the key is held
 // until the next heartbeat, by nobody who knows of it. With any other error nothing has happened.
@@ -134,14 +135,14 @@ func (l *Locker) disturb(ctx context.Context, call string, run func() error) err
 		if l.unresolved.Load() && lease.Reconciles(ctx) {
 			return &memlease.Failure{As: fault.Lost, Err: errUnresolved}
 		}
-	case "Acquire":
+	case "Acquire", "AcquireShared", "AcquirePermits", "AcquireAll":
 		err := l.failure()
 		if errors.Is(err, dblock.ErrOutcomeUnknown) {
 			l.unresolved.Store(true)
-			return errors.Join(err, run())
+			return &memlease.Failure{As: fault.Lost, Err: errors.Join(err, run())}
 		}
-		if err != nil {
-			return err
+		if err != nil { // as it is: of a fault that has a class the locker would try again, and add the class
+			return &memlease.Failure{As: fault.Other, Err: err}
 		}
 	}
 	return run()
