@@ -95,16 +95,29 @@ func (o TxOptions) modes() (pgx.TxOptions, error) {
 }
 
 func checkTxArgs(pool TxBeginner, fn func(pgx.Tx) error) error {
-	conn, isConn := pool.(*pgx.Conn)
-	of, isPool := pool.(*pgxpool.Pool)
-	if pool == nil || isConn && conn == nil || isPool && of == nil {
+	var conn *pgx.Conn
+	isNil := false
+	switch p := pool.(type) {
+	case nil:
+		isNil = true
+	case *pgxpool.Pool:
+		isNil = p == nil
+	case *pgx.Conn:
+		conn, isNil = p, p == nil
+	case *pgxpool.Conn:
+		if isNil = p == nil; !isNil {
+			conn = p.Conn()
+		}
+	}
+	if isNil {
 		return &dblock.InvalidError{Field: "pool", Reason: "it is nil"}
 	}
 	if fn == nil {
 		return &dblock.InvalidError{Field: "fn", Reason: "it is nil"}
 	}
-	// To begin within a transaction is a mere warning to the server, and the commit would be that of the outer one.
-	if isConn && !conn.IsClosed() && conn.PgConn().TxStatus() != 'I' {
+	// To begin within a transaction fails that one, or is a mere warning: the commit would be that
+	// of the outer one.
+	if conn != nil && !conn.IsClosed() && conn.PgConn().TxStatus() != 'I' {
 		return &dblock.InvalidError{Field: "pool", Reason: "the connection is in a transaction already"}
 	}
 	return nil

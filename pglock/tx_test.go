@@ -144,10 +144,39 @@ func TestRunTxOnAConnection(t *testing.T) {
 			t.Errorf("%+v: %v", o, err)
 		}
 	}
-	for _, nothing := range []pglock.TxBeginner{nil, (*pgx.Conn)(nil), (*pgxpool.Pool)(nil)} {
+	for _, nothing := range []pglock.TxBeginner{nil, (*pgx.Conn)(nil), (*pgxpool.Pool)(nil), (*pgxpool.Conn)(nil)} {
 		err := pglock.RunTx(t.Context(), nothing, pglock.TxOptions{}, func(pgx.Tx) error { return nil })
 		if !errors.Is(err, dblock.ErrInvalid) {
 			t.Errorf("on %T: %v", nothing, err)
 		}
+	}
+}
+
+// TestRunTxOnAPoolsConnection: a transaction that the host has begun stays open, and is not committed.
+func TestRunTxOnAPoolsConnection(t *testing.T) {
+	t.Parallel()
+	pool := testdb.Postgres(t)
+	conn, err := pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	none := func(pgx.Tx) error { return nil }
+	if err := pglock.RunTx(t.Context(), conn, pglock.TxOptions{}, none); err != nil {
+		t.Errorf("outside of a transaction: %v", err)
+	}
+	execute(t, pool, "CREATE TABLE written (n INT)")
+	if _, err := conn.Exec(t.Context(), "BEGIN; INSERT INTO written VALUES (1)", pgx.QueryExecModeSimpleProtocol); err != nil {
+		t.Fatal(err)
+	}
+	if err := pglock.RunTx(t.Context(), conn, pglock.TxOptions{}, none); !errors.Is(err, dblock.ErrInvalid) {
+		t.Errorf("within a transaction: %v", err)
+	}
+	if _, err := conn.Exec(t.Context(), "ROLLBACK"); err != nil {
+		t.Fatal(err)
+	}
+	var rows int
+	if err := pool.QueryRow(t.Context(), "SELECT count(*) FROM written").Scan(&rows); err != nil || rows != 0 {
+		t.Errorf("%d rows were committed, %v", rows, err)
 	}
 }
