@@ -54,9 +54,10 @@ func (w *worker) exchange(ctx context.Context, m *message) {
 		w.cancelEnds(m, got.Cancelled)
 		return
 	}
-	took, lost := time.Since(began), w.lost(within, m, got)
-	if f, n := w.q.o.Observer.Recorded, m.recorded(got, lost); f != nil && n > 0 {
-		f(w.o.Queue, n, took)
+	took := time.Since(began)
+	recorded, lost := w.tally(within, m, got)
+	if f := w.q.o.Observer.Recorded; f != nil && recorded > 0 {
+		f(w.o.Queue, recorded, took)
 	}
 	if lost > 0 {
 		w.q.o.Log.Warn("queue: the ends of jobs were refused: their claims were taken away", "queue", w.o.Queue, "jobs", lost)
@@ -87,32 +88,35 @@ func (w *worker) leaves(m *message) bool {
 	})
 }
 
-// lost is how many ends were refused. Of a message that was sent before, some may have been accepted then: a job that has
-// ended is not lost. (Of one that was deferred or buried then, nothing can be said any more.)
-func (w *worker) lost(ctx context.Context, m *message, got engine.Exchanged) int {
+// tally is how many jobs are recorded as done, and how many ends were refused. Of a message that was
+// sent before, some ends may have been accepted then. A finished job whose row is gone is recorded,
+// if this process has its member after that: no other process has ended the job. Without the member
+// that is unknown, and counts as lost. (Of a job that was deferred or buried then, nothing can be
+// learned.)
+func (w *worker) tally(ctx context.Context, m *message, got engine.Exchanged) (recorded, lost int) {
 	if !m.again {
-		return m.Ends() - got.Finished - got.Deferred - got.Buried
+		return got.Finished, m.Ends() - got.Finished - got.Deferred - got.Buried
 	}
 	if got.Finished == len(m.Finished) {
-		return 0
+		return got.Finished, 0
 	}
 	jobs := make([]engine.ID, len(m.Finished))
 	for i, p := range m.Finished {
 		jobs[i] = p.Job
 	}
+	alive := false
 	standing, err := w.q.engine.Standing(ctx, jobs)
-	if err != nil {
+	if err == nil {
+		alive, err = w.q.engine.Stands(ctx, m.of.life.ID) // in this order
+	}
+	switch {
+	case err != nil:
 		w.q.trouble("looking for jobs whose ends got no answer", err)
+		return got.Finished, 0
+	case !alive:
+		return got.Finished, len(jobs) - got.Finished
 	}
-	return standing
-}
-
-// recorded is how many jobs are done, and that is committed.
-func (m *message) recorded(got engine.Exchanged, lost int) int {
-	if m.again {
-		return len(m.Finished) - lost
-	}
-	return got.Finished
+	return len(jobs) - standing, standing
 }
 
 // confirmed takes over an exchange that has taken place.

@@ -30,14 +30,16 @@ type Observer struct {
 	// Snoozed: a handler has put its job off; or no handler of this process knows the kind of the job (ErrUnknownKind).
 	Snoozed func(job Info, again time.Duration)
 
-	// Recorded: that so many jobs are done (Finished, Cancelled) is committed, in an exchange, or by a commit of HandleTx, that took so
-	// long. One that got no answer and was sent again is counted with the second answer.
+	// Recorded: that so many jobs are done (Finished, Cancelled) is committed, in an exchange, or by a
+	// commit of HandleTx, that took so long. One that got no answer and was sent again is counted with
+	// the second answer, if its outcome can be learned: see Lost.
 	Recorded func(queue string, jobs int, took time.Duration)
 
 	// Lost: the ends of so many jobs were refused, as their claims were taken away: other processes
 	// do these jobs, or have ended them. It is what becomes of a process that stood still for longer
-	// than its TTL. A commit of HandleTx counts as lost, too, if it got no answer and its outcome
-	// can't be learned. It may have taken place: Trouble gets dblock.ErrOutcomeUnknown.
+	// than its TTL. An end that got no answer, or a commit of HandleTx, counts as lost, too, if its
+	// outcome can't be learned. It may have taken place. Of a commit, Trouble gets
+	// dblock.ErrOutcomeUnknown.
 	Lost func(queue string, jobs int)
 
 	// Rescued: processes are gone. So many of their jobs run again: after the backoff, or at once

@@ -155,6 +155,8 @@ func (e Queue) Run(t *testing.T) {
 		"EffectsOfAJobThatOthersEnded":     effectsOfAJobThatOthersEnded,
 		"ControlAJobThatOthersEnded":       controlAJobThatOthersEnded,
 		"EffectsOfACommitWithoutAnAnswer":  effectsOfACommitWithoutAnAnswer,
+		"EndsOfAJobThatOthersEnded":        endsOfAJobThatOthersEnded,
+		"EndsSentAgain":                    endsSentAgain,
 		"PollOnlyIsToldOfNothing":          pollOnlyIsToldOfNothing,
 		"CountsJobsOfManyPriorities":       countsJobsOfManyPriorities,
 		"ReadsAreNeverUnknown":             readsAreNeverUnknown,

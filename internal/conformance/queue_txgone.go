@@ -3,17 +3,19 @@ package conformance
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/queue"
 )
 
-// cutOff is a process whose commit of its one job gets no answer. It stands still before it looks
-// for the job.
+// cutOff is a process that gets no answer to the end of its one job. It stands still before it looks
+// for the job, or sends the end again.
 type cutOff struct {
 	job   queue.ID
 	told  chan string // what the Observer is called for
@@ -21,18 +23,22 @@ type cutOff struct {
 	wake  chan struct{}
 }
 
-// cutOff strikes the commit of the first attempt of a job.
-func (d *desk) cutOff(t *testing.T, mode faultconn.Mode, attempts int) *cutOff {
+// cutOff strikes the commit of the first attempt of a job, with HandleTx or with Handle.
+func (d *desk) cutOff(t *testing.T, inTx bool, mode faultconn.Mode, attempts int) *cutOff {
 	t.Helper()
 	d.effects(t)
 	c := &cutOff{told: make(chan string, 10), doubt: make(chan error, 10), wake: make(chan struct{})}
 	asleep := make(chan struct{})
 	o := queue.Options{TTL: time.Hour, Timeout: time.Minute, PollOnly: true}
-	o.Observer.Finished = func(queue.Info, time.Duration) { c.told <- "finished" }
+	o.Observer.Finished = func(queue.Info, time.Duration) {
+		if inTx { // else it is called before the end is sent
+			c.told <- "finished"
+		}
+	}
 	o.Observer.Recorded = func(string, int, time.Duration) { c.told <- "recorded" }
 	o.Observer.Lost = func(string, int) { c.told <- "lost" }
 	o.Observer.Trouble = func(doing string, err error) {
-		if strings.HasPrefix(doing, "committing") {
+		if strings.HasPrefix(doing, "committing") || strings.HasPrefix(doing, "exchanging") {
 			close(asleep)
 			<-c.wake
 		}
@@ -46,19 +52,34 @@ func (d *desk) cutOff(t *testing.T, mode faultconn.Mode, attempts int) *cutOff {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		dialer.Release()
 		_ = q.Close(soon(t))
 		closePool()
 	})
-	handleTx(t, d, q, "effect", func(ctx context.Context, tx HandlerTx, job queue.Job[int]) error {
-		if err := tx.Do(ctx, effectOf(job.Info)); err != nil {
-			return err
-		}
-		dialer.ArmAt(d.commit(), 1, mode) // nothing else commits
-		return nil
-	})
+	if inTx {
+		handleTx(t, d, q, "effect", func(ctx context.Context, tx HandlerTx, job queue.Job[int]) error {
+			if err := tx.Do(ctx, effectOf(job.Info)); err != nil {
+				return err
+			}
+			dialer.ArmAt(d.commit(), 1, mode) // nothing else commits
+			return nil
+		})
+	} else {
+		handle(t, q, "effect", func(_ context.Context, job queue.Job[int]) error {
+			at, mode := d.commit(), mode
+			if d.e.Kind == devdb.Postgres { // it commits in the message that has the job
+				at = string(job.ID[:])
+				if mode == faultconn.CutBefore { // the driver would know that nothing was sent
+					mode = faultconn.Late
+				}
+			}
+			dialer.ArmAt(at, 1, mode)
+			return nil
+		})
+	}
 	c.job = enqueue(t, q, queue.Task{Kind: "effect", Args: 1, MaxAttempts: attempts})[0]
-	work(t, q, queue.WorkerOptions{Concurrency: 1, Ahead: -1, Rescue: -1, Promote: -1})
-	wait(t, asleep, "a commit that gets no answer")
+	work(t, q, queue.WorkerOptions{Concurrency: 1, Ahead: -1, Exchanges: 1, Rescue: -1, Promote: -1})
+	wait(t, asleep, "an end that gets no answer")
 	return c
 }
 
@@ -105,7 +126,7 @@ func effectsOfAJobThatOthersEnded(t *testing.T, d *desk) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := d.e.desk(t)
-			c := d.cutOff(t, faultconn.CutBefore, test.attempts)
+			c := d.cutOff(t, true, faultconn.CutBefore, test.attempts)
 			d.othersEnd(t, func(other *queue.Queue) { test.how(other, c) })
 			if told := c.goesOn(t); told != "lost" {
 				t.Fatalf("a commit that was rolled back is %q", told)
@@ -119,17 +140,23 @@ func effectsOfAJobThatOthersEnded(t *testing.T, d *desk) {
 }
 
 // The control of the above: with the member's row there, as if no other process had ended the job,
-// the commit counts as recorded.
+// the commit counts as recorded. So does the end of a job of Handle.
 func controlAJobThatOthersEnded(t *testing.T, d *desk) {
-	c := d.cutOff(t, faultconn.CutBefore, 1)
-	d.exec(t, "CREATE TABLE suite_member AS SELECT * FROM dblock_member")
-	d.othersEnd(t, func(*queue.Queue) {})
-	d.exec(t, "INSERT INTO dblock_member SELECT * FROM suite_member")
-	if told := c.goesOn(t); told != "recorded" {
-		t.Errorf("a commit that was rolled back is %q: the test shows nothing", told)
-	}
-	if n := d.count(t, countEffects); n != 0 {
-		t.Errorf("%d effects", n)
+	for _, inTx := range []bool{true, false} {
+		t.Run(fmt.Sprint(inTx), func(t *testing.T) {
+			t.Parallel()
+			d := d.e.desk(t)
+			c := d.cutOff(t, inTx, faultconn.CutBefore, 1)
+			d.exec(t, "CREATE TABLE suite_member AS SELECT * FROM dblock_member")
+			d.othersEnd(t, func(*queue.Queue) {})
+			d.exec(t, "INSERT INTO dblock_member SELECT * FROM suite_member")
+			if told := c.goesOn(t); told != "recorded" {
+				t.Errorf("an end that was rolled back is %q: the test shows nothing", told)
+			}
+			if n := d.count(t, countEffects); n != 0 {
+				t.Errorf("%d effects", n)
+			}
+		})
 	}
 }
 
@@ -140,7 +167,7 @@ func effectsOfACommitWithoutAnAnswer(t *testing.T, d *desk) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := d.e.desk(t)
-			c := d.cutOff(t, faultconn.CutAfter, 1)
+			c := d.cutOff(t, true, faultconn.CutAfter, 1)
 			d.until(t, countEffects, 1)
 			if want == "lost" {
 				d.exec(t, "DELETE FROM dblock_member")
@@ -153,5 +180,27 @@ func effectsOfACommitWithoutAnAnswer(t *testing.T, d *desk) {
 			}
 			d.effective(t, c.job)
 		})
+	}
+}
+
+// An end of a job that got no answer and was not recorded is sent again. It is not recorded either if
+// another process has buried the job since.
+func endsOfAJobThatOthersEnded(t *testing.T, d *desk) {
+	c := d.cutOff(t, false, faultconn.CutBefore, 1)
+	d.othersEnd(t, func(*queue.Queue) {})
+	if told := c.goesOn(t); told != "lost" {
+		t.Errorf("the end of a job that another process has buried is %q", told)
+	}
+	if n := d.count(t, "SELECT count(*) FROM dblock_queue_dead"); n != 1 {
+		t.Errorf("%d are dead", n)
+	}
+}
+
+// An end that was recorded before it is sent again is recorded while the process has its member.
+func endsSentAgain(t *testing.T, d *desk) {
+	c := d.cutOff(t, false, faultconn.CutAfter, 1)
+	d.until(t, "SELECT count(*) FROM dblock_queue_job", 0)
+	if told := c.goesOn(t); told != "recorded" {
+		t.Errorf("an end that was recorded is %q", told)
 	}
 }
