@@ -18,7 +18,8 @@ demo: ## a flash sale on a real Postgres and a real MariaDB or MySQL; installs w
 	$(GO) run ./cmd/dblock demo
 
 # Some tests have servers, processes and deadlines of their own: two packages at once would wait for each other's.
-ONE_BY_ONE := -p 1 -timeout 30m
+# Most wait for servers and deadlines rather than for a processor.
+ONE_BY_ONE := -p 1 -parallel 4 -timeout 30m
 
 test: ## what each package promises, on Postgres and one server of the MySQL family; installs what is missing
 	@scripts/servers.sh

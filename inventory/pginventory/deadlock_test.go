@@ -92,7 +92,7 @@ func openProcesses(t *testing.T, options ...[]pginventory.Option) (pool *pgxpool
 		t.Fatal(err)
 	}
 	for _, o := range options {
-		store, err := pginventory.New(t.Context(), pool, inventory.Options{}, o...)
+		store, err := pginventory.New(t.Context(), pool, inventory.Options{Timeout: time.Minute}, o...)
 		if err != nil {
 			t.Fatal(err)
 		}
