@@ -24,9 +24,12 @@ const maxWait = 100_000_000 * time.Second
 //
 // MySQL and MariaDB have no locks of names that end with a transaction: where Postgres has pglock.LockTx, lock a row.
 //
-// A bound of Wait takes two more round trips, which set innodb_lock_wait_timeout and set it back. Where the server runs
-// with innodb_rollback_on_timeout, which is off by default, a wait that ends in vain ends tx as well. Where ctx ends the
-// wait the driver closes the connection, and tx is lost.
+// A bound of Wait takes two more round trips. On MySQL they set innodb_lock_wait_timeout and set it
+// back. If the context of BeginTx ends between the two, the connection goes back to its pool with
+// that bound: with a bound, end the wait by the context of LockRow, or close the connection. On
+// MariaDB the bound goes with the statement alone. Where the server runs with
+// innodb_rollback_on_timeout, which is off by default, a wait that ends in vain ends tx as well.
+// Where ctx ends the wait the driver closes the connection, and tx is lost.
 //
 // Errors: sql.ErrNoRows where there is no such row; a *dblock.HeldError (ErrNotAcquired) where it was not had in time, and
 // by SkipLocked; a *ScanError where there is no index; dblock.ErrConflict after a deadlock, and where MariaDB's
@@ -71,6 +74,9 @@ func LockRows[K any](
 	}
 	name := rowlock.Row(table, column, keys)
 	l := locking[K]{tx: tx, from: from, where: where, lock: lock}
+	if o.Wait > 0 {
+		l.bound = fmt.Sprintf("/*M! SET STATEMENT innodb_lock_wait_timeout = %d FOR */ ", o.Wait/time.Second)
+	}
 	for range 2 {
 		if l.access, err = accessTo(ctx, tx, from, where, column, keys[0], o.Scan); err != nil {
 			return rows, txError(ctx, name, err)
@@ -102,6 +108,7 @@ type locking[K any] struct {
 	access
 	tx                *sql.Tx
 	from, where, lock string // names are quoted
+	bound             string // of the wait on MariaDB, which takes it with the statement; see within
 }
 
 // inOne is how many keys stand in one IN: of a thousand MariaDB would make a table of its own, and lose their order.
@@ -119,7 +126,7 @@ func (l locking[K]) rows(ctx context.Context, keys []K) (locked []K, err error) 
 	}
 	for _, part := range parts {
 		query, args := l.query(keys, part)
-		answer, err := mysqlserver.Query(ctx, l.tx, query+" "+l.lock, args...)
+		answer, err := mysqlserver.Query(ctx, l.tx, l.bound+query+" "+l.lock, args...)
 		rows, err := collect(answer, err, l.key)
 		if err != nil {
 			return nil, err
@@ -276,12 +283,14 @@ func lockClause(o dblock.RowLock) (string, error) {
 	return clause, nil
 }
 
-// within has statements of this session wait no longer than that, where it is a bound.
+// within has statements of this session wait no longer than that on MySQL, where it is a bound. MariaDB takes a
+// bound with the statement, and passes over the comments that MySQL reads.
 func within(ctx context.Context, tx *sql.Tx, wait time.Duration, statement func() error) error {
 	if wait <= 0 {
 		return statement()
 	}
-	set := fmt.Sprintf("SET @dblock_wait = @@SESSION.innodb_lock_wait_timeout, SESSION innodb_lock_wait_timeout = %d", wait/time.Second)
+	set := fmt.Sprintf("SET @dblock_wait = @@SESSION.innodb_lock_wait_timeout /*!80000 , SESSION innodb_lock_wait_timeout = %d */",
+		wait/time.Second)
 	if _, err := tx.ExecContext(ctx, set); err != nil {
 		return err
 	}
@@ -289,7 +298,7 @@ func within(ctx context.Context, tx *sql.Tx, wait time.Duration, statement func(
 	// The connection goes back to a pool: it must not keep the bound because ctx has ended meanwhile.
 	back, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
-	_, undone := tx.ExecContext(back, "SET SESSION innodb_lock_wait_timeout = @dblock_wait")
+	_, undone := tx.ExecContext(back, "SET /*!80000 SESSION innodb_lock_wait_timeout = @dblock_wait, */ @dblock_wait = NULL")
 	if err == nil {
 		err = undone
 	}
