@@ -87,6 +87,36 @@ func TestMigrationGrantsAreEnough(t *testing.T) {
 	})
 }
 
+// TestEachMigrationGrantIsNeeded takes each right away by itself: Up, or DownTo and Up, fail then, and go on once it is back.
+func TestEachMigrationGrantIsNeeded(t *testing.T) {
+	each(t, func(e env) {
+		role, db := e.user(migrator)
+		opts := migrations.Options{Schema: e.in("")}
+		grants := schema.MySQLMigrationGrants(opts.Schema, role)
+		if e.engine == migrations.Postgres {
+			opts.Schema = "app"
+			e.exec("CREATE SCHEMA app")
+			grants = schema.PostgresMigrationGrants("app", role)
+		}
+		e.grant(grants)
+		rights, on, _ := strings.Cut(strings.TrimPrefix(grants[0], "GRANT "), " ON ")
+		for _, right := range strings.Split(rights, ", ") {
+			e.exec("REVOKE " + right + " ON " + strings.Replace(on, " TO ", " FROM ", 1))
+			_, err := migrations.Up(t.Context(), db, opts)
+			if err == nil {
+				_, err = migrations.DownTo(t.Context(), db, 0, opts)
+			}
+			if err == nil {
+				t.Errorf("Up and DownTo work without %s", right)
+			}
+			e.grant(grants)
+			e.upAndDown(db, opts)
+			_, err = migrations.DownTo(t.Context(), db, 0, opts)
+			e.must(err)
+		}
+	})
+}
+
 func (e env) upAndDown(db *sql.DB, opts migrations.Options) {
 	e.Helper()
 	_, err := migrations.Up(e.Context(), db, opts)

@@ -123,7 +123,7 @@ func MySQLMigrationGrants(database, account string) []string {
 	// In this place, and only here, _ and % in a name are wildcards: a grant on my_app would also
 	// be one on myXapp.
 	pattern := strings.NewReplacer(`_`, `\_`, `%`, `\%`).Replace(QuoteMySQL(database))
-	return []string{fmt.Sprintf("GRANT CREATE, ALTER, DROP, INDEX, SELECT, INSERT, UPDATE, DELETE ON %s.* TO %s",
+	return []string{fmt.Sprintf("GRANT CREATE, ALTER, DROP, SELECT, INSERT, UPDATE, DELETE ON %s.* TO %s",
 		pattern, QuoteMySQLAccount(account))}
 }
 

@@ -42,7 +42,7 @@ func TestGrantsPage(t *testing.T) {
 func TestGrantsQuote(t *testing.T) {
 	t.Parallel()
 	got := schema.MySQLMigrationGrants("my_%`db", `o'b\c@10.0.%`)
-	const want = "GRANT CREATE, ALTER, DROP, INDEX, SELECT, INSERT, UPDATE, DELETE ON `my\\_\\%``db`.* TO 'o''b\\\\c'@'10.0.%'"
+	const want = "GRANT CREATE, ALTER, DROP, SELECT, INSERT, UPDATE, DELETE ON `my\\_\\%``db`.* TO 'o''b\\\\c'@'10.0.%'"
 	if len(got) != 1 || got[0] != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
