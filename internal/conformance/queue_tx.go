@@ -165,10 +165,10 @@ func effectsInGroups(t *testing.T, d *desk) {
 		order, made = append(order, job.Args), append(made, job.ID)
 		return nil
 	})
-	work(t, q, queue.WorkerOptions{Backoff: fast, Promote: 10 * time.Millisecond, Poll: 10 * time.Millisecond, Concurrency: 4})
 	for n := range 5 {
 		enqueue(t, q, queue.Task{Kind: "effect", Args: n + 1, Group: "g", Unique: fmt.Sprint(n + 1)})
 	}
+	work(t, q, queue.WorkerOptions{Backoff: fast, Promote: 10 * time.Millisecond, Poll: 10 * time.Millisecond, Concurrency: 4})
 	d.empty(t)
 	mu.Lock()
 	got := fmt.Sprint(order)
