@@ -105,7 +105,7 @@ func TestHalfStock(t *testing.T) {
 func TestHalfStockOfAnyLines(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("s", inventory.MaxKeyBytes)
-	most := strconv.Itoa(inventory.MaxQty)
+	most := strconv.FormatInt(inventory.MaxQty, 10)
 	for name, c := range map[string]struct {
 		lines string
 		want  int64 // units
