@@ -18,8 +18,9 @@ demo: ## a flash sale on a real Postgres and a real MariaDB or MySQL; installs w
 	$(GO) run ./cmd/dblock demo
 
 # Some tests have servers, processes and deadlines of their own: two packages at once would wait for each other's.
-# Most wait for servers and deadlines rather than for a processor.
+# Most wait for servers and deadlines rather than for a processor. Crowds of more than two tests exceed the connections of a server.
 ONE_BY_ONE := -p 1 -parallel 4 -timeout 30m
+FAULTS := -p 1 -parallel 2 -timeout 30m -run Faults
 
 test: ## what each package promises, on Postgres and one server of the MySQL family; installs what is missing
 	@scripts/servers.sh
@@ -28,13 +29,13 @@ test: ## what each package promises, on Postgres and one server of the MySQL fam
 
 test-faults: ## the tests with Faults in their names: cuts, kills, freezes, silent networks, crowds
 	@scripts/servers.sh
-	$(GO) test $(ONE_BY_ONE) -count=1 -run Faults ./...
-	cd $(EXAMPLES) && $(GO) test $(ONE_BY_ONE) -count=1 -run Faults ./...
+	$(GO) test $(FAULTS) -count=1 ./...
+	cd $(EXAMPLES) && $(GO) test $(FAULTS) -count=1 ./...
 
 test-race: ## both of these under the race detector; needs a C compiler
 	@scripts/servers.sh
-	CGO_ENABLED=1 $(GO) test $(ONE_BY_ONE) -race -count=1 ./...
-	cd $(EXAMPLES) && CGO_ENABLED=1 $(GO) test $(ONE_BY_ONE) -race -count=1 ./...
+	CGO_ENABLED=1 $(GO) test -p 1 -parallel 2 -timeout 30m -race -count=1 ./...
+	cd $(EXAMPLES) && CGO_ENABLED=1 $(GO) test -p 1 -parallel 2 -timeout 30m -race -count=1 ./...
 
 fuzz: ## each fuzz test for a while: FUZZ=30s
 	GO=$(GO) scripts/fuzz.sh $(or $(FUZZ),30s)
