@@ -90,7 +90,9 @@ ORDER BY l.relation IS NULL, a.xact_start LIMIT 1`
 
 	blockerMySQL = `SELECT t.PROCESSLIST_ID, COALESCE(t.PROCESSLIST_USER, ''), COALESCE(t.PROCESSLIST_HOST, '')
 FROM performance_schema.metadata_locks m JOIN performance_schema.threads t ON t.THREAD_ID = m.OWNER_THREAD_ID
-WHERE m.OBJECT_SCHEMA = ? AND m.OBJECT_NAME = ? AND m.LOCK_STATUS = 'GRANTED' AND t.PROCESSLIST_ID <> CONNECTION_ID() LIMIT 1`
+LEFT JOIN performance_schema.events_transactions_current e ON e.THREAD_ID = m.OWNER_THREAD_ID AND e.STATE = 'ACTIVE'
+WHERE m.OBJECT_SCHEMA = ? AND m.OBJECT_NAME = ? AND m.LOCK_STATUS = 'GRANTED' AND t.PROCESSLIST_ID <> CONNECTION_ID()
+ORDER BY e.TIMER_START IS NULL, e.TIMER_START, t.PROCESSLIST_TIME DESC LIMIT 1`
 
 	blockerInnoDB = `SELECT p.ID, p.USER, p.HOST FROM information_schema.INNODB_TRX t
 JOIN information_schema.PROCESSLIST p ON p.ID = t.trx_mysql_thread_id

@@ -90,6 +90,30 @@ func TestAnOpenTransactionKeepsNoReaders(t *testing.T) {
 	})
 }
 
+// TestNamesTheOldestTransaction: of sessions that use a table, the one that began first is in the way.
+func TestNamesTheOldestTransaction(t *testing.T) {
+	each(t, func(e env) {
+		e.up(migrations.Options{})
+		_, err := migrations.DownTo(e.Context(), e.db, 2, migrations.Options{})
+		e.must(err)
+		tx, session := e.holder("SELECT * FROM dblock_lease")
+		for range 8 {
+			later, _ := e.holder("SELECT * FROM dblock_lease")
+			defer func() { _ = later.Rollback() }()
+		}
+		_, err = tx.ExecContext(e.Context(), "SELECT * FROM dblock_lease") // its last statement is not the oldest
+		e.must(err)
+		_, err = migrations.Up(e.Context(), e.db, migrations.Options{LockTimeout: time.Second})
+		if !errors.Is(err, dblock.ErrBusy) {
+			e.Errorf("Up behind nine transactions: %v", err)
+		}
+		// MariaDB does not show who has a table: the oldest transaction of the server may be another test's.
+		if e.kind != devdb.MariaDB && !strings.Contains(err.Error(), "session "+session+" ") {
+			e.Errorf("Up behind nine transactions: %v, want it to name session %s", err, session)
+		}
+	})
+}
+
 // TestUpWaitsForATransaction: one that ends in time is no error.
 func TestUpWaitsForATransaction(t *testing.T) {
 	each(t, func(e env) {
