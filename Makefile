@@ -40,11 +40,9 @@ test-race: ## both of these under the race detector; needs a C compiler
 fuzz: ## each fuzz test for a while: FUZZ=30s
 	GO=$(GO) scripts/fuzz.sh $(or $(FUZZ),30s)
 
-soak: ## the tests of faults for longer: SOAK=10m
+soak: ## the tests of faults again and again, for as long as asked: SOAK=10m
 	@scripts/servers.sh
-	DBLOCK_SOAK=$(or $(SOAK),10m) $(GO) test -p 1 -count=1 -timeout 0 -v -run Faults ./...
-	DBLOCK_SOAK=1 $(GO) test -count=1 -timeout 0 -v -run 'TestConformance$$/.*/AnswersAsTheModelDoes' ./inventory/pginventory
-	DBLOCK_SOAK=1 $(GO) test -count=1 -timeout 0 -v -run 'TestConformance$$/.*/.*/AnswersAsTheModelDoes' ./inventory/mysqlinventory
+	GO=$(GO) scripts/soak.sh $(or $(SOAK),10m)
 
 bench: ## every strategy of selling, held against direct, and the limits of the machine: BENCH="--rounds 5"
 	@scripts/servers.sh
