@@ -64,7 +64,7 @@ type Leases interface {
 
 // Run runs the suite.
 func (e Lease) Run(t *testing.T) {
-	RunLeases(t, func(t *testing.T) LeasePlace { return e.vault(t) })
+	e.runContract(t)
 	e.run(t, map[string]func(*testing.T, *vault){
 		"AGuardFencesOff":                 aGuardFencesOff,
 		"AGuardKeepsOthersOut":            aGuardKeepsOthersOut,
@@ -198,7 +198,7 @@ func (e Lease) vault(t *testing.T) *vault {
 // process is a Locker as a process of its own would have it. It never has to be closed.
 func (v *vault) process(t *testing.T, o LeaseOptions) Leases {
 	t.Helper()
-	return place{v}.process(t, o)
+	return place{LeasePlace: v}.process(t, o)
 }
 
 func (v *vault) exec(t *testing.T, statement string) {

@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/dblock-go/dblock"
@@ -70,12 +71,23 @@ var contract = map[string]func(*testing.T, place){
 	"EachModeKeepsItsPromises":        eachModeKeepsItsPromises,
 }
 
-// RunLeases runs the part of the suite that needs no database, each test on a place of its own.
+// RunLeases runs the part of the suite that needs no database, each test on a place of its own. The place is in memory: a test runs in a
+// bubble of testing/synctest, where all waits are short.
 func RunLeases(t *testing.T, at func(t *testing.T) LeasePlace) {
 	for name, test := range contract {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			test(t, place{at(t)})
+			synctest.Test(t, func(t *testing.T) { test(t, place{LeasePlace: at(t), bubble: true}) })
+		})
+	}
+}
+
+// runContract is RunLeases on the database of a server.
+func (e Lease) runContract(t *testing.T) {
+	for name, test := range contract {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, place{LeasePlace: e.vault(t)})
 		})
 	}
 }
@@ -106,7 +118,24 @@ type LeasePlace interface {
 type quieter interface{ Quiet(t *testing.T) }
 
 // place is a LeasePlace with what tests want of it.
-type place struct{ LeasePlace }
+type place struct {
+	LeasePlace
+	bubble bool // in which there are no subtests
+}
+
+// each runs a case of a test: as a subtest in parallel, or at once in a bubble.
+func (p place) each(t *testing.T, name string, test func(*testing.T)) {
+	t.Helper()
+	if p.bubble {
+		t.Log(name)
+		test(t)
+		return
+	}
+	t.Run(name, func(t *testing.T) {
+		t.Parallel()
+		test(t)
+	})
+}
 
 // process is a Locker as a process of its own would have it. It never has to be closed.
 func (p place) process(t *testing.T, o LeaseOptions) Leases {

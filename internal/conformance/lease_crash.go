@@ -148,7 +148,7 @@ func (v *vault) newCrashes(t *testing.T) *crashes {
 	for i := range crashProcesses {
 		dialer := &faultconn.Dialer{}
 		c.dialers = append(c.dialers, dialer)
-		on := place{cutVault{v, dialer}}
+		on := place{LeasePlace: cutVault{v, dialer}}
 		c.all = append(c.all, on.process(t, LeaseOptions{TTL: crashTTL, Poll: 20 * time.Millisecond, Label: fmt.Sprint("process ", i)}))
 	}
 	return c

@@ -60,7 +60,7 @@ func keepsWhatIsInUse(t *testing.T, v place) {
 	const ttl = 4 * time.Second
 	a, b := v.process(t, LeaseOptions{TTL: ttl}), v.process(t, LeaseOptions{})
 	lock := acquire(t, a, "k")
-	for end := time.Now().Add(2 * ttl); time.Now().Before(end); {
+	for end := time.Now().Add(2 * ttl); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		_, err := b.TryAcquire(t.Context(), "k")
 		isHeld(t, err, "k")
 	}

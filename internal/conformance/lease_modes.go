@@ -256,8 +256,7 @@ func eachModeKeepsItsPromises(t *testing.T, p place) {
 	}
 	for mode, of := range leaseModes {
 		for call, test := range modeCalls {
-			t.Run(mode+"/"+call, func(t *testing.T) {
-				t.Parallel()
+			p.each(t, mode+"/"+call, func(t *testing.T) {
 				test(t, modeCase{of, p, a, b, fmt.Sprint(mode, " ", strings.ReplaceAll(call, " ", "_"))})
 			})
 		}

@@ -98,7 +98,7 @@ func waitsForReaders(t *testing.T, p place) {
 // keptOut waits until readers are not let in any more.
 func keptOut(t *testing.T, l dblock.Locker, key string) {
 	t.Helper()
-	for ctx := soon(t); ; {
+	for ctx := soon(t); ; time.Sleep(time.Millisecond) {
 		lock, err := l.TryAcquire(ctx, key, dblock.WithShared())
 		if errors.Is(err, dblock.ErrNotAcquired) && ctx.Err() == nil {
 			return
@@ -113,7 +113,7 @@ func keptOut(t *testing.T, l dblock.Locker, key string) {
 // letIn waits until readers are let in at once: nothing is left of a writer that waited.
 func letIn(t *testing.T, l dblock.Locker, key string) {
 	t.Helper()
-	for ctx := soon(t); ; {
+	for ctx := soon(t); ; time.Sleep(time.Millisecond) {
 		lock, err := l.TryAcquire(ctx, key, dblock.WithShared())
 		if err == nil {
 			release(t, lock)
@@ -155,7 +155,7 @@ func aWriterIsLetIn(t *testing.T, p place) {
 	for reads.Load() < 50 {
 		time.Sleep(time.Millisecond)
 	}
-	for began, n := time.Now(), reads.Load(); time.Since(began) < 200*time.Millisecond || reads.Load() < n+20; {
+	for began, n := time.Now(), reads.Load(); time.Since(began) < 200*time.Millisecond || reads.Load() < n+20; time.Sleep(time.Millisecond) {
 		if lock, err := l.TryAcquire(ctx, "k"); err == nil {
 			t.Log("one that only tries was let in: there was a gap")
 			release(t, lock)
@@ -167,7 +167,7 @@ func aWriterIsLetIn(t *testing.T, p place) {
 		t.Errorf("the writer was not let in for %v: %v", time.Since(began), err)
 	} else {
 		t.Logf("let in after %v and %d more reads; the longest read took %v", time.Since(began), reads.Load()-before, time.Duration(longest.Load()))
-		if waited, most := time.Since(began), time.Duration(longest.Load())+2*poll+5*time.Second; waited > most { // seconds for a busy machine
+		if waited, most := time.Since(began), time.Duration(longest.Load())+2*poll+30*time.Second; waited > most { // seconds for a busy machine
 			t.Errorf("let in after %v, want %v: the longest read, and two polls", waited, most)
 		}
 		release(t, writes)

@@ -132,7 +132,7 @@ func (e Session) runContract(t *testing.T) {
 				t.Parallel()
 				s := e.sessions(t)
 				s.inLine = inLine
-				test(t, place{s})
+				test(t, place{LeasePlace: s})
 			})
 		}
 	}
