@@ -48,7 +48,7 @@ func (postgresEngine) args(l *local) []string {
 			"-c", "shared_buffers=256MB", "-c", "max_wal_size=4GB")
 	}
 	return append(args, "-c", "fsync=off", "-c", "synchronous_commit=off", "-c", "full_page_writes=off",
-		"-c", "shared_buffers=64MB")
+		"-c", "shared_buffers=64MB", "-c", "jit=off")
 }
 
 func (postgresEngine) adminDSN(l *local) string {

@@ -1,0 +1,5 @@
+//go:build !linux
+
+package testdb
+
+func useMemory() error { return nil }
