@@ -30,15 +30,16 @@ func (s *Server) withPostgres(ctx context.Context, fn func(*pgx.Conn) error) err
 	return fn(conn)
 }
 
-func (s *Server) createPostgres(ctx context.Context, name string) (string, func(context.Context) error, error) {
+func (s *Server) createPostgres(
+	ctx context.Context, name, template string,
+) (string, func(context.Context) error, error) {
 	exec := func(ctx context.Context, sql string) error {
 		return s.withPostgres(ctx, func(c *pgx.Conn) error {
 			_, err := c.Exec(ctx, sql)
 			return err
 		})
 	}
-	// template0, because template1 can't be copied while somebody is connected to it.
-	if err := exec(ctx, "CREATE DATABASE "+name+" TEMPLATE template0"); err != nil {
+	if err := exec(ctx, "CREATE DATABASE "+name+" TEMPLATE "+template); err != nil {
 		return "", nil, fmt.Errorf("create a database on the postgres server from %s: %w", s.Source, err)
 	}
 	drop := func(ctx context.Context) error {

@@ -62,15 +62,40 @@ func (s *Server) CreateDatabase(ctx context.Context) (dsn string, drop func(cont
 	if peers[s.Kind] != nil {
 		return "", nil, fmt.Errorf("devdb: %s has no databases to create: use AdminDSN", s.Kind)
 	}
-	b := make([]byte, 8)
-	if _, err := rand.Read(b); err != nil {
+	name, err := newName()
+	if err != nil {
 		return "", nil, err
 	}
-	name := "dblock_" + hex.EncodeToString(b)
 	if s.Kind == Postgres {
-		return s.createPostgres(ctx, name)
+		// template1 can't be copied while a session is connected to it.
+		return s.createPostgres(ctx, name, "template0")
 	}
 	return s.createMySQL(ctx, name)
+}
+
+// CopyDatabase makes a database with a random name and everything that the database of dsn holds. It works on
+// Postgres only, and no session may be connected to the original.
+func (s *Server) CopyDatabase(
+	ctx context.Context, dsn string,
+) (copied string, drop func(context.Context) error, err error) {
+	if s.Kind != Postgres {
+		return "", nil, fmt.Errorf("devdb: %s can't copy databases", s.Kind)
+	}
+	name, err := newName()
+	if err != nil {
+		return "", nil, err
+	}
+	config, err := ParsePostgres(dsn)
+	if err != nil {
+		return "", nil, err
+	}
+	return s.createPostgres(ctx, name, config.ConnConfig.Database)
+}
+
+func newName() (string, error) {
+	b := make([]byte, 8)
+	_, err := rand.Read(b)
+	return "dblock_" + hex.EncodeToString(b), err
 }
 
 // Close stops the server if Start started it, and removes its folder. A server that was given by a

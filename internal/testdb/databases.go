@@ -36,6 +36,11 @@ func DSN(tb testing.TB, kind devdb.Kind) string {
 	if err != nil {
 		tb.Fatalf("testdb: %v", err)
 	}
+	dropAtEnd(tb, drop)
+	return dsn
+}
+
+func dropAtEnd(tb testing.TB, drop func(context.Context) error) {
 	tb.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), databaseTimeout)
 		defer cancel()
@@ -43,7 +48,6 @@ func DSN(tb testing.TB, kind devdb.Kind) string {
 			tb.Errorf("testdb: %v", err)
 		}
 	})
-	return dsn
 }
 
 // PostgresURL is DSN for Postgres.
@@ -65,7 +69,12 @@ func MySQLDSN(tb testing.TB) string {
 // Postgres is a pool of up to 20 connections to a fresh database of the test's own.
 func Postgres(tb testing.TB) *pgxpool.Pool {
 	tb.Helper()
-	config, err := devdb.ParsePostgres(PostgresURL(tb))
+	return openPostgres(tb, PostgresURL(tb))
+}
+
+func openPostgres(tb testing.TB, url string) *pgxpool.Pool {
+	tb.Helper()
+	config, err := devdb.ParsePostgres(url)
 	if err != nil {
 		tb.Fatalf("testdb: %v", err)
 	}

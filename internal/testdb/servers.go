@@ -60,7 +60,7 @@ func logf(format string, args ...any) {
 }
 
 func closeServers() error {
-	var errs []error
+	errs := []error{dropOriginals()}
 	for _, s := range slots {
 		if s.server != nil {
 			errs = append(errs, s.server.Close())
