@@ -24,7 +24,6 @@ import (
 	"github.com/dblock-go/dblock/internal/faultwire"
 	"github.com/dblock-go/dblock/internal/testdb"
 	"github.com/dblock-go/dblock/inventory"
-	"github.com/dblock-go/dblock/migrations"
 	"github.com/dblock-go/dblock/optimistic"
 	"github.com/dblock-go/dblock/queue"
 )
@@ -81,15 +80,7 @@ func runAnswers(t *testing.T, kind devdb.Kind, users []answersUser) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dsn = testdb.DSN(t, kind)
-	db, err := connectOn(kind, dsn, &faultconn.Dialer{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	if _, err := migrations.Up(t.Context(), db, migrations.Options{}); err != nil {
-		t.Fatal(err)
-	}
+	dsn = testdb.Migrated(t, kind)
 	var pattern []string
 	for _, part := range strings.Split(t.Name(), "/") {
 		pattern = append(pattern, "^"+part+"$")

@@ -15,7 +15,7 @@ import (
 // RunAnswers replaces the server's answers while a Store sells, by each kind of conversation with the server.
 func (e Inventory) RunAnswers(t *testing.T) {
 	var users []answersUser
-	for _, strategy := range cutOrders {
+	for _, strategy := range ways {
 		users = append(users, answersUser{strategy.String(), func(ctx context.Context, x *answersTrial) error {
 			return e.use(ctx, x, inventory.Options{Strategy: strategy, MaxInFlight: 4})
 		}})

@@ -28,7 +28,7 @@ var ofThoseBeside = map[string]func(*testing.T, Inventory){
 	"AKeyOpenElsewhereStallsNobodyDirect":  on(keysOpenElsewhereStallNobody(1), small(inventory.Direct)),
 	"KeysOpenElsewhereLockNoStock":         on(keysOpenElsewhereLockNoStock, patient(inventory.Merge)),
 	"ARefusalInAHundredCostsFewTrips":      on(aRefusalInAHundredCostsFewTrips, patient(inventory.Merge)),
-	"ACrowdOfCartsIsSold":                  on(aCrowdOfCartsIsSold, inventory.Options{}),
+	"ACrowdOfCartsIsSold":                  on(aCrowdOfCartsIsSold, patient(inventory.Merge)),
 	"CartsWeighTheirLines":                 on(cartsWeighTheirLines, patient(inventory.Merge)),
 	"SessionsStayWithinThePool":            on(sessionsStayWithinThePool, inventory.Options{}),
 	"ClosesWithoutAServer":                 closesWithoutAServer,

@@ -31,7 +31,7 @@ func reserve(ctx context.Context, store *inventory.Store, r inventory.Request) (
 // sellsAllToThoseWhoComeAgain has more buyers than units, from two Stores. Refused as busy they ask
 // again, and so the units are sold to the last one, whatever the strategy.
 func sellsAllToThoseWhoComeAgain(t *testing.T, s *shop) {
-	const units, buyers = 300, 400
+	units, buyers := int64(s.size(300)), s.size(400)
 	s.stock(t, "sale", units)
 	other := s.open(t, s.o)
 	elsewhere := make(chan []told)
@@ -55,7 +55,7 @@ func sellsAllToThoseWhoComeAgain(t *testing.T, s *shop) {
 // neverSaysSoldOutForBusy has everybody ask once: units may stay unsold, and nobody is told that
 // they are gone.
 func neverSaysSoldOutForBusy(t *testing.T, s *shop) {
-	for units, buyers := range map[int64]int{1600: 1600, 50: 1600} {
+	for units, buyers := range map[int64]int{400: 400, 50: 400} {
 		name := fmt.Sprintf("sale of %d", units)
 		r, err := sale.Sale{Name: name, Buyers: buyers, Stock: units, Seed: 3}.Run(t.Context(), s.Store, func() {})
 		if err != nil {

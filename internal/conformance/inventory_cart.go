@@ -242,7 +242,7 @@ func aLoneCartWaitsForItsRows(t *testing.T, s *shop) {
 
 // cartsWeighTheirLines has carts of many lines at once: a statement of theirs carries as many lines as one of orders carries orders.
 func cartsWeighTheirLines(t *testing.T, s *shop) {
-	const carts, skus, lines, most = 200, 60, 10, 40
+	const carts, skus, lines, most = 80, 60, 10, 40
 	for _, sku := range named("sku", skus) {
 		s.stock(t, sku, carts)
 	}
@@ -289,7 +289,7 @@ func cartsWeighTheirLines(t *testing.T, s *shop) {
 
 // aCrowdOfCartsIsSold has many carts at once that have SKUs in common: none of them is refused because of the others.
 func aCrowdOfCartsIsSold(t *testing.T, s *shop) {
-	const carts, skus, lines = 1024, 2000, 20
+	const carts, skus, lines = 512, 1000, 20
 	var stock, ledger []string
 	for _, sku := range named("sku", skus) {
 		stock = append(stock, fmt.Sprintf("('%s', 0, %d)", sku, carts))

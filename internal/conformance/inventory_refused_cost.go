@@ -16,7 +16,7 @@ import (
 // decided its orders again for the sake of one, or one by one, would take many more. On Postgres a
 // trigger counts how often limits are written: once an order, also in batches that read them first.
 func aRefusalInAHundredCostsFewTrips(t *testing.T, s *shop) {
-	const waves, perWave = 30, 100
+	const waves, perWave = 15, 100
 	quotaWrites := func() int64 { return 0 }
 	if s.e.Kind == devdb.Postgres {
 		s.exec(t, `CREATE SEQUENCE quota_writes`)

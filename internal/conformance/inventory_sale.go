@@ -15,8 +15,8 @@ import (
 )
 
 func sellsExactlyItsStock(t *testing.T, s *shop) {
-	const units = 3200
-	r, err := sale.Sale{Name: "sale", Buyers: units, Stock: units, Seed: 1}.Run(t.Context(), s.Store, func() {})
+	units := int64(s.size(3200))
+	r, err := sale.Sale{Name: "sale", Buyers: int(units), Stock: units, Seed: 1}.Run(t.Context(), s.Store, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +30,7 @@ func sellsExactlyItsStock(t *testing.T, s *shop) {
 }
 
 func tellsTheRestSoldOut(t *testing.T, s *shop) {
-	const units, buyers = 3200, 32000
+	units, buyers := int64(s.size(3200)), s.size(32000)
 	r, err := sale.Sale{Name: "sale", Buyers: buyers, Stock: units, Seed: 2}.Run(t.Context(), s.Store, func() {})
 	if err != nil {
 		t.Fatal(err)
@@ -38,7 +38,7 @@ func tellsTheRestSoldOut(t *testing.T, s *shop) {
 	if err := r.Check(s.o.Strategy); err != nil {
 		t.Error(err)
 	}
-	if r.Sold != units || r.SoldOut != buyers-units {
+	if r.Sold != units || r.SoldOut != int64(buyers)-units {
 		t.Errorf("%d sold, %d told that it is sold out", r.Sold, r.SoldOut)
 	}
 	s.sound(t)
@@ -85,13 +85,13 @@ func controlOversells(t *testing.T, e Inventory) {
 func sellsEveryUnitOfMixedQuantities(t *testing.T, s *shop) {
 	random := rand.New(rand.NewPCG(3, 0))
 	var reqs []inventory.Request
-	for i := range 600 {
+	for i := range s.size(600) {
 		reqs = append(reqs, order(fmt.Sprintf("order-%d", i), "sale", 1+random.Int64N(5)))
 	}
 	for i := range 100 { // enough small ones that the last unit finds a buyer
 		reqs = append(reqs, order(fmt.Sprintf("small-%d", i), "sale", 1))
 	}
-	s.stock(t, "sale", 1000)
+	s.stock(t, "sale", int64(s.size(1000)))
 	var sold int64
 	for _, a := range crowd(t.Context(), s.Store, reqs) {
 		var out *inventory.SoldOutError
@@ -143,10 +143,7 @@ func aSoldOutSKUDoesNotStopTheRest(t *testing.T, s *shop) {
 
 func manySKUsAtOnceNeverDeadlock(t *testing.T, s *shop) {
 	const skus = 20
-	each := 60
-	if !s.o.Strategy.SellsAll() { // most are refused at first, so fewer take as long
-		each = 15
-	}
+	each := s.size(60)
 	stores := []*inventory.Store{s.Store, s.open(t, s.o), s.open(t, s.o), s.open(t, s.o)}
 	for sku := range skus {
 		s.stock(t, fmt.Sprintf("sku-%d", sku), int64(len(stores)*each))

@@ -12,7 +12,6 @@ import (
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/internal/testdb"
-	"github.com/dblock-go/dblock/migrations"
 )
 
 // Lease is an engine room's lease locks.
@@ -187,11 +186,8 @@ type vault struct {
 
 func (e Lease) vault(t *testing.T) *vault {
 	t.Helper()
-	v := &vault{e: e, dsn: testdb.DSN(t, e.Kind)}
+	v := &vault{e: e, dsn: testdb.Migrated(t, e.Kind)}
 	v.db = connect(t, e.Kind, v.dsn)
-	if _, err := migrations.Up(t.Context(), v.db, migrations.Options{}); err != nil {
-		t.Fatal(err)
-	}
 	return v
 }
 

@@ -11,7 +11,6 @@ import (
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/internal/testdb"
-	"github.com/dblock-go/dblock/migrations"
 	"github.com/dblock-go/dblock/queue"
 )
 
@@ -223,11 +222,8 @@ type desk struct {
 
 func (e Queue) desk(t *testing.T) *desk {
 	t.Helper()
-	d := &desk{e: e, dsn: testdb.DSN(t, e.Kind)}
+	d := &desk{e: e, dsn: testdb.Migrated(t, e.Kind)}
 	d.db = connect(t, e.Kind, d.dsn)
-	if _, err := migrations.Up(t.Context(), d.db, migrations.Options{}); err != nil {
-		t.Fatal(err)
-	}
 	return d
 }
 

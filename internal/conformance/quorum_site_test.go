@@ -13,7 +13,6 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/testdb"
-	"github.com/dblock-go/dblock/migrations"
 	"github.com/dblock-go/dblock/mysqllock"
 	"github.com/dblock-go/dblock/pglock"
 )
@@ -108,10 +107,7 @@ func sharedSites(t *testing.T) (sites []site) {
 	for i := range 3 {
 		kinds := testdb.Engines()
 		s := site{kind: kinds[i%len(kinds)]}
-		s.dsn = testdb.DSN(t, s.kind)
-		if _, err := migrations.Up(t.Context(), connect(t, s.kind, s.dsn), migrations.Options{}); err != nil {
-			t.Fatal(err)
-		}
+		s.dsn = testdb.Migrated(t, s.kind)
 		sites = append(sites, s)
 	}
 	return sites
