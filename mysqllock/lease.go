@@ -202,18 +202,8 @@ func (l *Lease) GuardedTx(ctx context.Context, lock *dblock.Lock, fn func(contex
 		return fmt.Errorf("%w: the lock of %q has no token to guard with", dblock.ErrUnsupported, lock.Key())
 	}
 	return lock.RunUnder(ctx, func(ctx context.Context) error {
-		conn, err := l.key.host.Conn(ctx)
-		if err != nil {
-			return errBegin(ctx, err)
-		}
-		defer func() { _ = conn.Close() }()
-		restore, err := boundIdle(ctx, conn, l.key.ttl)
-		if err != nil {
-			return errBegin(ctx, err)
-		}
-		defer restore()
 		var own error
-		err = l.guardedOn(ctx, conn, fences, func(ctx context.Context, tx *sql.Tx) error {
+		err := l.guardedTx(ctx, fences, func(ctx context.Context, tx *sql.Tx) error {
 			own = fn(ctx, tx)
 			return own
 		})
@@ -222,6 +212,21 @@ func (l *Lease) GuardedTx(ctx context.Context, lock *dblock.Lock, fn func(contex
 		}
 		return err
 	})
+}
+
+// guardedTx runs fn in a guarded transaction of a connection that the server ends once it was idle for the TTL.
+func (l *Lease) guardedTx(ctx context.Context, fences []dblock.Fence, fn func(context.Context, *sql.Tx) error) error {
+	conn, err := l.key.host.Conn(ctx)
+	if err != nil {
+		return errBegin(ctx, err)
+	}
+	defer func() { _ = conn.Close() }()
+	restore, err := boundIdle(ctx, conn, l.key.ttl)
+	if err != nil {
+		return errBegin(ctx, err)
+	}
+	defer restore()
+	return l.guardedOn(ctx, conn, fences, fn)
 }
 
 // guardedOn runs fn in a guarded transaction of a connection.
@@ -238,11 +243,23 @@ func (l *Lease) guardedOn(ctx context.Context, conn *sql.Conn, fences []dblock.F
 	return runOn(ctx, conn, tx, func(tx *sql.Tx) error {
 		for _, f := range fences {
 			if err := l.Guard(ctx, tx, f); err != nil {
-				return err
+				return errGuard(ctx, err)
 			}
 		}
 		return fn(ctx, tx)
 	})
+}
+
+// errGuard gives the error of a guard inside GuardedTx its class.
+func errGuard(ctx context.Context, err error) error {
+	switch {
+	case errors.Is(err, dblock.ErrFenced):
+		return err
+	case ctx.Err() != nil:
+		return errNotCommitted(ctx, err)
+	default:
+		return errUnwritten("the lock could not be checked", err)
+	}
 }
 
 // boundIdle has the server end the session once it was idle for the TTL: a client that hangs would hold

@@ -47,7 +47,8 @@ type TxOptions struct {
 // where the connection was lost while it committed: it is not run again, and may be written. dblock.ErrTxEnded where the
 // transaction had ended before: fn went on after an error that rolled it back, ran a statement that commits, such as CREATE
 // TABLE, or ended it itself; a part may be written. ctx's where it ended before the commit; nothing was written.
-// dblock.ErrUnavailable where there is no connection, or it was lost before the commit; nothing was written. dblock.ErrInvalid.
+// dblock.ErrUnavailable where there is no connection, or it was lost before the commit. dblock.ErrBusy where the server cancelled
+// a statement of RunTx itself. Nothing was written in these cases. dblock.ErrInvalid.
 func RunTx(ctx context.Context, db *sql.DB, o TxOptions, fn func(*sql.Tx) error) error {
 	modes, err := o.modes()
 	if err != nil {
@@ -161,11 +162,20 @@ func errBegin(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return fmt.Errorf("dblock: the context ended before a transaction began: %w: %w", context.Cause(ctx), err)
-	case mysqlfault.Of(fault.NoWrite(err)) == fault.Unreachable:
-		return fmt.Errorf("%w: a transaction could not begin: %w", dblock.ErrUnavailable, err)
 	default:
-		return fmt.Errorf("dblock: a transaction could not begin: %w", err)
+		return errUnwritten("a transaction could not begin", err)
 	}
+}
+
+// errUnwritten gives an error of dblock's own statement its class. The error came before a COMMIT took effect.
+func errUnwritten(what string, err error) error {
+	class := map[fault.Fault]error{
+		fault.Unreachable: dblock.ErrUnavailable, fault.Busy: dblock.ErrBusy, fault.Full: dblock.ErrOverloaded,
+	}[mysqlfault.Of(fault.NoWrite(err))]
+	if class == nil {
+		return fmt.Errorf("dblock: %s: %w", what, err)
+	}
+	return fmt.Errorf("%w: %s, nothing was written: %w", class, what, err)
 }
 
 // errUnmarked says what it means that the savepoint can't be released.
@@ -179,10 +189,8 @@ func errUnmarked(ctx context.Context, err error) error {
 			dblock.ErrTxEnded, err)
 	case ctx.Err() != nil:
 		return errNotCommitted(ctx, err)
-	case mysqlfault.Of(fault.NoWrite(err)) == fault.Unreachable:
-		return fmt.Errorf("%w: the connection was lost before the commit, nothing was written: %w", dblock.ErrUnavailable, err)
 	default:
-		return err
+		return errUnwritten("the transaction could not be checked before its commit", err)
 	}
 }
 
@@ -198,7 +206,7 @@ func errCommit(ctx context.Context, err error) error {
 	case fault.Lost, fault.Other:
 		return fmt.Errorf("%w: no answer came to a COMMIT: look up whether what it wrote is there: %w", dblock.ErrOutcomeUnknown, err)
 	default:
-		return err
+		return errUnwritten("the server refused the commit", err)
 	}
 }
 

@@ -189,7 +189,7 @@ func (l *Lease) GuardedTx(ctx context.Context, lock *dblock.Lock, fn func(contex
 		err := runTx(ctx, l.key.host, modes, func(tx pgx.Tx) error {
 			for _, f := range fences {
 				if err := l.Guard(ctx, tx, f); err != nil {
-					return err
+					return errGuard(ctx, err)
 				}
 			}
 			own = fn(ctx, tx)
@@ -200,6 +200,18 @@ func (l *Lease) GuardedTx(ctx context.Context, lock *dblock.Lock, fn func(contex
 		}
 		return err
 	})
+}
+
+// errGuard gives the error of a guard inside GuardedTx its class.
+func errGuard(ctx context.Context, err error) error {
+	switch {
+	case errors.Is(err, dblock.ErrFenced):
+		return err
+	case ctx.Err() != nil:
+		return errNotCommitted(ctx, err)
+	default:
+		return errUnwritten("the lock could not be checked", err)
+	}
 }
 
 // Sweep removes what nobody has used for an hour: members that died, keys that are free. It is for

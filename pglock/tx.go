@@ -56,8 +56,9 @@ type TxOptions struct {
 // the last of the server's; nothing was written. dblock.ErrOutcomeUnknown where the connection was lost, or ctx ended, while it
 // committed: it is not run again, and may be written. dblock.ErrTxEnded where fn went on after a failed statement as if nothing
 // were; nothing was written; or where fn ended the transaction itself. ctx's where it ended before the commit; nothing was
-// written. dblock.ErrUnavailable where there is no connection, it was lost before, or the server is a standby; dblock.ErrInvalid; and the server's at COMMIT,
-// such as of a deferred constraint; nothing was written.
+// written. dblock.ErrUnavailable where there is no connection, it was lost before, or the server is a standby. dblock.ErrBusy
+// where the server cancelled a statement of RunTx itself. dblock.ErrOverloaded where the server's table of locks is full.
+// dblock.ErrInvalid; and the server's at COMMIT, such as of a deferred constraint. Nothing was written in these cases.
 //
 // With synchronous replication an administrator can end a commit's wait for its replica, and the server then reports success.
 // RunTx takes that for dblock.ErrOutcomeUnknown only on connections that WatchCommits was applied to.
@@ -190,14 +191,23 @@ func errBegin(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return fmt.Errorf("dblock: the context ended before a transaction began: %w: %w", context.Cause(ctx), err)
-	case pgfault.Of(fault.NoWrite(err)) == fault.Unreachable:
-		return fmt.Errorf("%w: a transaction could not begin: %w", dblock.ErrUnavailable, err)
 	case pgfault.Code(err) == pgfault.Unsupported:
 		return fmt.Errorf("%w: a transaction could not begin: the server is a standby: connect to the primary, or set ReadOnly with "+
 			"another isolation than Serializable: %w", dblock.ErrUnavailable, err)
 	default:
-		return fmt.Errorf("dblock: a transaction could not begin: %w", err)
+		return errUnwritten("a transaction could not begin", err)
 	}
+}
+
+// errUnwritten gives an error of dblock's own statement its class. The error came before a COMMIT took effect.
+func errUnwritten(what string, err error) error {
+	class := map[fault.Fault]error{
+		fault.Unreachable: dblock.ErrUnavailable, fault.Busy: dblock.ErrBusy, fault.Full: dblock.ErrOverloaded,
+	}[pgfault.Of(fault.NoWrite(err))]
+	if class == nil {
+		return fmt.Errorf("dblock: %s: %w", what, err)
+	}
+	return fmt.Errorf("%w: %s, nothing was written: %w", class, what, err)
 }
 
 // errCommit says what became of a transaction whose fn has returned nil.
@@ -217,7 +227,7 @@ func errCommit(ctx context.Context, err error, cut bool) error {
 	case pgfault.NeverSent(err):
 		return fmt.Errorf("%w: the connection was lost before the commit, nothing was written: %w", dblock.ErrUnavailable, err)
 	case errors.As(err, &server) && server.SeverityUnlocalized == "ERROR" && pgfault.Of(err) != fault.Lost:
-		return err
+		return errUnwritten("the server refused the commit", err)
 	default:
 		cause := context.Cause(ctx)
 		if errors.Is(cause, dblock.ErrLost) { // it says that nothing was written; GuardedTx names the loss
