@@ -21,8 +21,8 @@ const module = "github.com/dblock-go/dblock"
 // line; rooms of one line don't know each other.
 var rooms = [][]string{
 	{"cmd/dblock", "internal/withdb"},
-	{"bench"},
-	{"internal/conformance"},
+	{"bench", "internal/faultmatrix/report"},
+	{"internal/conformance", "internal/faultmatrix"},
 	{"internal/testdb"},
 	{"dblocktest"},
 	{"inventory/pginventory", "inventory/mysqlinventory", "queue/pgqueue", "queue/mysqlqueue", "optimistic/pgoptimistic",
@@ -44,11 +44,11 @@ var rooms = [][]string{
 // drivers says which rooms may import a database driver, and which one.
 var drivers = map[string][]string{
 	"github.com/jackc/pgx/": {
-		"db/pgdb", "internal/pgfault", "internal/pgserver", "internal/pglisten", "internal/doctor", "internal/pgschema", "inventory/pginventory", "queue/pgqueue", "optimistic/pgoptimistic", "pglock", "migrations", "internal/migratelock", "internal/devdb", "internal/conformance", "internal/faultwire",
+		"db/pgdb", "internal/pgfault", "internal/pgserver", "internal/pglisten", "internal/doctor", "internal/pgschema", "inventory/pginventory", "queue/pgqueue", "optimistic/pgoptimistic", "pglock", "migrations", "internal/migratelock", "internal/devdb", "internal/conformance", "internal/faultmatrix", "internal/faultwire",
 		"internal/testdb", "cmd/dblock", "internal/withdb", "bench",
 	},
 	"github.com/go-sql-driver/": {
-		"internal/mysqlfault", "internal/doctor", "inventory/mysqlinventory", "queue/mysqlqueue", "optimistic/mysqloptimistic", "mysqllock", "migrations", "internal/migratelock", "internal/devdb", "internal/conformance", "internal/faultwire",
+		"internal/mysqlfault", "internal/doctor", "inventory/mysqlinventory", "queue/mysqlqueue", "optimistic/mysqloptimistic", "mysqllock", "migrations", "internal/migratelock", "internal/devdb", "internal/conformance", "internal/faultmatrix", "internal/faultwire",
 		"internal/testdb", "cmd/dblock", "internal/withdb", "bench",
 	},
 }
@@ -69,12 +69,13 @@ var heavy = map[string][]string{
 	module + "/internal/memlease":       {"dblocktest"},
 	module + "/internal/testdb":         testOnly,
 	module + "/internal/conformance":    testOnly,
+	module + "/internal/faultmatrix":    testOnly,
 	module + "/internal/faultconn":      testOnly,
 	module + "/internal/faultwire":      testOnly,
 }
 
 // testOnly are the rooms that only test files import.
-var testOnly = []string{"internal/testdb", "internal/conformance", "internal/faultconn", "internal/faultwire"}
+var testOnly = []string{"internal/testdb", "internal/conformance", "internal/faultmatrix", "internal/faultmatrix/report", "internal/faultconn", "internal/faultwire"}
 
 func TestImportsPointDown(t *testing.T) {
 	t.Parallel()

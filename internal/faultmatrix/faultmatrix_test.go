@@ -1,0 +1,28 @@
+package faultmatrix
+
+import (
+	"testing"
+
+	"github.com/dblock-go/dblock/internal/testdb"
+)
+
+func TestMain(m *testing.M) {
+	Main()
+	testdb.Main(m)
+}
+
+// TestFaultsMatrix runs each fault once. No promise is broken, and each control breaks its own.
+func TestFaultsMatrix(t *testing.T) {
+	for _, kind := range testdb.Engines() {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			m, err := Measure(t.Context(), Options{Kinds: []Kind{kind}, Runs: 1, Logf: t.Logf})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, text := range m.Problems() {
+				t.Error(text)
+			}
+		})
+	}
+}

@@ -1,0 +1,62 @@
+// Command report runs the fault matrix and writes it down: `make faults-report`.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+
+	"github.com/dblock-go/dblock/internal/faultmatrix"
+)
+
+func main() {
+	faultmatrix.Main()
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "report:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	engines := flag.String("engines", "postgres,mariadb,mysql", "comma list of the engines")
+	runs := flag.Int("runs", 3, "runs of each fault on each engine")
+	only := flag.String("only", "", "a regular expression: run the faults that it matches")
+	asJSON := flag.String("json", "", "write the results to this file")
+	markdown := flag.String("markdown", "", "write the tables to this file")
+	flag.Parse()
+	var kinds []faultmatrix.Kind
+	for name := range strings.SplitSeq(*engines, ",") {
+		kinds = append(kinds, faultmatrix.Kind(strings.TrimSpace(name)))
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	logf := func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
+	m, err := faultmatrix.Measure(ctx, faultmatrix.Options{Kinds: kinds, Runs: *runs, Only: *only, Logf: logf})
+	if err != nil {
+		return err
+	}
+	if *asJSON != "" {
+		text, err := json.MarshalIndent(m, "", "  ")
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(*asJSON, append(text, '\n'), 0o644); err != nil {
+			return err
+		}
+	}
+	if *markdown != "" {
+		if err := os.WriteFile(*markdown, []byte(m.Markdown()), 0o644); err != nil {
+			return err
+		}
+	}
+	var errs []error
+	for _, text := range m.Problems() {
+		errs = append(errs, errors.New(text))
+	}
+	return errors.Join(errs...)
+}

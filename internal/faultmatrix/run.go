@@ -1,0 +1,226 @@
+package faultmatrix
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/devdb"
+)
+
+const (
+	faultTime = 1500 * time.Millisecond // longer than the TTL
+	runLimit  = 2 * time.Minute
+)
+
+// Run is what one run of the workload under one fault has shown.
+type Run struct {
+	Strikes    int // of the fault
+	Ops        int
+	Violations violations
+	Control    violations
+}
+
+// runOnce runs the workload under a fault, in a database of its own.
+func runOnce(ctx context.Context, server *devdb.Server, f Fault) (r Run, err error) {
+	ctx, cancel := context.WithTimeout(ctx, runLimit)
+	defer cancel()
+	e, err := newEnv(ctx, server, f)
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, e.close()) }()
+	if err := e.start(ctx); err != nil {
+		return r, err
+	}
+	control, endControl := context.WithCancel(ctx)
+	defer endControl()
+	w := e.worker
+	var controls sync.WaitGroup
+	controls.Go(func() { w.leakControl(control) })
+	controls.Go(func() { w.holdForHang(control) })
+	controls.Go(func() { w.hangControl(control) })
+	time.Sleep(200 * time.Millisecond)
+
+	r.Strikes, err = f.inject(ctx, e)
+	e.heal()
+	if err != nil {
+		return r, fmt.Errorf("the fault: %w", err)
+	}
+	time.Sleep(300 * time.Millisecond)
+	if err := e.stopOps(ctx); err != nil {
+		return r, err
+	}
+	var t tables
+	e.drain(ctx, &t)
+	soon(ctx, 30*time.Second, w.hangs)
+	endControl()
+	controls.Wait()
+	if err := e.endChildren(ctx); err != nil {
+		return r, err
+	}
+	e.findLeaks(ctx, &t)
+	if err := w.end(); err != nil {
+		t.leaks = append(t.leaks, fmt.Sprintf("worker 0 ended with %v", err))
+	}
+	e.findConnections(ctx, &t)
+	if err := e.readTables(ctx, &t); err != nil {
+		return r, err
+	}
+	ops, err := e.history()
+	if err != nil {
+		return r, err
+	}
+	r.Ops, r.Violations, r.Control = len(ops), check(ops, t, false), check(ops, t, true)
+	return r, nil
+}
+
+// heal ends what the fault does to the network and to answers.
+func (e *env) heal() {
+	if e.wire != nil {
+		e.wire.Disarm()
+	}
+	e.link.mend()
+	e.link.dialer.Release()
+}
+
+// soon asks until it is true, for a while.
+func soon(ctx context.Context, limit time.Duration, is func() bool) bool {
+	for until := time.Now().Add(limit); !is(); time.Sleep(20 * time.Millisecond) {
+		if ctx.Err() != nil || time.Now().After(until) {
+			return false
+		}
+	}
+	return true
+}
+
+// drain waits until all jobs have ended and no claim is left.
+func (e *env) drain(ctx context.Context, t *tables) {
+	left := -1
+	ended := soon(ctx, 30*time.Second, func() bool {
+		err := e.admin.QueryRowContext(ctx, "SELECT count(*) FROM dblock_queue_job").Scan(&left)
+		return err == nil && left == 0
+	})
+	if !ended {
+		t.lost = append(t.lost, fmt.Sprintf("%d jobs have not ended", left))
+	}
+	free := soon(ctx, 10*time.Second, func() bool {
+		err := e.admin.QueryRowContext(ctx, "SELECT count(*) FROM dblock_queue_claim").Scan(&left)
+		return err == nil && left == 0
+	})
+	if !free {
+		t.leaks = append(t.leaks, fmt.Sprintf("%d claims are left", left))
+	}
+}
+
+// findLeaks has another process acquire each key, while the control still holds its own.
+func (e *env) findLeaks(ctx context.Context, t *tables) {
+	const patience = 10 * time.Second
+	ctx, cancel := context.WithTimeout(ctx, 2*patience)
+	defer cancel()
+	leak := func(key string, err error) {
+		t.leaks = append(t.leaks, fmt.Sprintf("%s can't be acquired: %v", key, err))
+	}
+	c, err := openClient(ctx, e.config(1000))
+	if err != nil {
+		leak("nothing", err)
+		return
+	}
+	acquire := func(l dblock.Locker, key string) {
+		ctx, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		lock, err := l.Acquire(ctx, key)
+		if err == nil {
+			err = lock.Release(ctx)
+		}
+		if err != nil && !errors.Is(err, dblock.ErrLost) {
+			leak(key, err)
+		}
+	}
+	for n := range leaseKeys {
+		acquire(c.leases, leaseKey(n))
+	}
+	if c.sessions != nil {
+		acquire(c.sessions, sessionKey)
+	}
+	rows, err := e.texts(ctx, "SELECT l.lease_key FROM dblock_lease l JOIN dblock_member m ON m.member_id = l.member_id "+
+		"WHERE l.handle IS NOT NULL AND l.lease_key LIKE 'control-leak%'")
+	if err != nil {
+		leak("nothing", err)
+	}
+	t.controlLeaks = rows
+	if err := c.close(ctx); outcomeOf(err) == unnamed {
+		leak("nothing", err)
+	}
+}
+
+// findConnections counts those that the workers have not closed.
+func (e *env) findConnections(ctx context.Context, t *tables) {
+	if soon(ctx, 10*time.Second, func() bool { return e.link.open() == 0 }) {
+		return
+	}
+	last := "SELECT concat(state, ': ', query) FROM pg_stat_activity WHERE usename = '%s'"
+	if e.kind != devdb.Postgres {
+		last = "SELECT concat(command, ': ', coalesce(info, '')) FROM information_schema.processlist WHERE user = '%s'"
+	}
+	statements, err := e.ids(ctx, last)
+	t.leaks = append(t.leaks, fmt.Sprintf("%d connections are open; the server has %q, %v", e.link.open(), statements, err))
+}
+
+// texts reads a column.
+func (e *env) texts(ctx context.Context, query string) (all []string, err error) {
+	rows, err := e.admin.QueryContext(ctx, query)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", query, err)
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var b []byte
+		if err := rows.Scan(&b); err != nil {
+			return nil, err
+		}
+		all = append(all, string(b))
+	}
+	return all, rows.Err()
+}
+
+// readTables reads what the judges need.
+func (e *env) readTables(ctx context.Context, t *tables) error {
+	t.writes, t.effects, t.dead = make(map[string]bool), make(map[string]int), make(map[string]bool)
+	t.orders, t.values = make(map[string]bool), make(map[string]int64)
+	payload := "payload"
+	if e.kind == devdb.Postgres {
+		payload = "convert_from(payload, 'UTF8')"
+	}
+	for query, take := range map[string]func(string){
+		"SELECT id FROM matrix_write":                                    func(s string) { t.writes[s] = true },
+		"SELECT job FROM matrix_effect":                                  func(s string) { t.effects[s]++ },
+		"SELECT " + payload + " FROM dblock_queue_dead":                  func(s string) { t.dead[s[1:len(s)-1]] = true }, // JSON
+		"SELECT reservation_key FROM dblock_reservation WHERE state = 2": func(s string) { t.orders[s] = true },
+		"SELECT concat(k, ' ', v) FROM matrix_value": func(s string) {
+			var key string
+			var n int64
+			_, _ = fmt.Sscan(s, &key, &n)
+			t.values[key] = n
+		},
+		// Books: what came in is what is left and what was sold.
+		"SELECT concat(s.sku, ' has ', s.available, ' left') FROM dblock_stock s WHERE s.available + (SELECT count(*) FROM dblock_reservation r " +
+			"WHERE r.sku = s.sku AND r.state = 2) <> (SELECT a.delta FROM dblock_adjustment a WHERE a.sku = s.sku)": func(s string) {
+			t.lost = append(t.lost, "the books of "+s)
+		},
+		"SELECT concat(a.sku, ' was oversold') FROM dblock_adjustment a WHERE a.delta < (SELECT count(*) FROM dblock_reservation r " +
+			"WHERE r.sku = a.sku AND r.state = 2)": func(s string) { t.oversold = append(t.oversold, s) },
+	} {
+		rows, err := e.texts(ctx, query)
+		if err != nil {
+			return err
+		}
+		for _, row := range rows {
+			take(row)
+		}
+	}
+	return nil
+}

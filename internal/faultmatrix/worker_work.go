@@ -1,0 +1,122 @@
+package faultmatrix
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/dblock-go/dblock/inventory"
+	"github.com/dblock-go/dblock/queue"
+)
+
+const (
+	plentySKU  = "plenty"
+	scarceSKU  = "scarce"
+	controlSKU = "control-sku"
+	plenty     = 1_000_000
+	scarce     = 20
+
+	jobKind        = "effect"
+	controlJobKind = "control"
+	controlPrefix  = "control-"
+)
+
+var errBadDay = errors.New("a bad day")
+
+// limit is what a caller allows; some are impatient, so that their contexts end while the call is under way.
+func limit() time.Duration {
+	if rand.IntN(3) == 0 {
+		return rand.N(4 * time.Millisecond)
+	}
+	return callLimit
+}
+
+// order buys a unit. A customer clicks twice, and one without a definite answer sends the same order again.
+func (w *worker) order() {
+	o := op{Kind: opOrder, ID: w.newID()}
+	o.Key = o.ID
+	sku := plentySKU
+	if rand.IntN(3) == 0 {
+		sku = scarceSKU
+	}
+	least := 1 + rand.IntN(2)
+	for tries := 0; tries < 4; tries++ {
+		err := w.reserve(&o, sku)
+		if tries+1 >= least && outcomeOf(err) != unknown {
+			return
+		}
+		time.Sleep(rand.N(5 * time.Millisecond))
+	}
+}
+
+func (w *worker) reserve(o *op, sku string) error {
+	return w.call(o, limit(), func(ctx context.Context) error {
+		_, err := w.c.store.Reserve(ctx, inventory.Request{Key: o.Key, SKU: sku, Buyer: "b", Qty: 1})
+		return err
+	})
+}
+
+// orderUnkeyed is the control of orders: sent again, an order has another key, and an unknown outcome counts as a refusal.
+func (w *worker) orderUnkeyed() {
+	id := controlPrefix + w.newID()
+	for n := range 2 {
+		o := op{Kind: opOrder, Control: true, ID: id, Key: fmt.Sprint(id, "#", n)}
+		_ = w.call(&o, limit(), func(ctx context.Context) error {
+			_, err := w.c.store.Reserve(ctx, inventory.Request{Key: o.Key, SKU: controlSKU, Buyer: "b", Qty: 1})
+			if outcomeOf(err) == unknown {
+				return errBadMapping
+			}
+			return err
+		})
+	}
+}
+
+// errBadMapping is what the control makes of an unknown outcome.
+var errBadMapping = fmt.Errorf("%w: taken for a refusal", errFunc)
+
+// enqueue hands in a job, and one of the control.
+func (w *worker) enqueue() {
+	for _, control := range []bool{false, true} {
+		o := op{Kind: opEnqueue, Control: control, ID: w.newID()}
+		kind, wait := jobKind, limit()
+		if control {
+			o.ID, kind, wait = controlPrefix+o.ID, controlJobKind, callLimit
+		}
+		_ = w.call(&o, wait, func(ctx context.Context) error {
+			_, err := w.c.queue.Enqueue(ctx, queue.Task{Kind: kind, Args: o.ID, MaxAttempts: 1000})
+			return err
+		})
+	}
+}
+
+// handle does jobs: each inserts a row. The control's handler does so outside of the job's transaction, and returns nil
+// whether it could or not.
+func (w *worker) handle() error {
+	effect := func(job string) string {
+		return "INSERT INTO matrix_effect (job) VALUES ('" + strings.ReplaceAll(job, "'", "") + "')"
+	}
+	err := w.c.handleTx(jobKind, func(ctx context.Context, tx querier, job string) error {
+		if err := tx.exec(ctx, effect(job)); err != nil {
+			return err
+		}
+		if rand.IntN(8) == 0 {
+			return errBadDay
+		}
+		return nil
+	})
+	control := func(ctx context.Context, job queue.Job[string]) error {
+		bad := rand.IntN(6)
+		if bad == 0 {
+			return nil // its work has failed
+		}
+		_, _ = w.c.pool.ExecContext(ctx, effect(job.Args))
+		if bad == 1 {
+			return errBadDay
+		}
+		return nil
+	}
+	return errors.Join(err, queue.Handle(w.c.queue, controlJobKind, control))
+}
