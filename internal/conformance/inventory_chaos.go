@@ -17,12 +17,16 @@ import (
 )
 
 const (
-	envSoak      = "DBLOCK_SOAK"
 	chaosSellers = 6               // of each Store
 	chaosBurst   = 8               // orders that a seller sends at once
 	chaosRound   = 8 * time.Second // then the books are closed and all starts anew
-	chaosTimeout = 2 * time.Second // Options.Timeout
 )
+
+// envSoak is set for tests of faults that take longer.
+const envSoak = "DBLOCK_SOAK"
+
+// chaosTimeout is the Options.Timeout of callers beside injected faults.
+const chaosTimeout = 2 * time.Second
 
 // SurvivesFaults sells on a server of its own that is killed, frozen and cut off from its clients,
 // for 4 s or as long as DBLOCK_SOAK says; then with a hook, and as long again while buyers come and go of whom a history is kept.

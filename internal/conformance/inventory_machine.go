@@ -17,9 +17,9 @@ import (
 	"github.com/dblock-go/dblock/inventory"
 )
 
-const (
-	envSeed = "DBLOCK_SEED" // of the machine, to run it again
+const envSeed = "DBLOCK_SEED" // of a test that draws at random, to repeat a run
 
+const (
 	machineSteps = 600 // of a short run; half of them one after the other
 	modestSteps  = 150 // under a strategy that refuses
 	soakSteps    = 10_000

@@ -10,15 +10,14 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-const (
-	frozenLocks    = 50
-	frozenDeadline = 100 * time.Millisecond
+const frozenLocks = 50
 
-	// frozenWithin is how long a call may take while the server is frozen: a release waits 1 s, an acquisition until
-	// its deadline. The rest is for a busy machine. Without a bound of its own a release took half of the TTL, three
-	// times.
-	frozenWithin = 4 * time.Second
-)
+const frozenDeadline = 100 * time.Millisecond
+
+// frozenWithin is how long a call may take while the server is frozen: a release waits 1 s, an acquisition until
+// its deadline. The rest is for a busy machine. Without a bound of its own a release took half of the TTL, three
+// times.
+const frozenWithin = 4 * time.Second
 
 // aFrozenServerHoldsNoCaller: while the server answers nothing, releases return soon, and acquisitions at their
 // deadlines. All is free soon after the server answers again.

@@ -92,11 +92,12 @@ func (e Inventory) RunReadOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(done)
-		s.sale(t, store, "sku-"+strategy.String())
+		sellReadOnly(t, s, store, "sku-"+strategy.String())
 	}
 }
 
-func (s *readOnlyServer) sale(t *testing.T, store *inventory.Store, sku string) {
+// sellReadOnly has callers sell while the server becomes read-only and back.
+func sellReadOnly(t *testing.T, s *readOnlyServer, store *inventory.Store, sku string) {
 	t.Helper()
 	const sellers, stock = 50, 1_000_000
 	if _, err := store.Restock(t.Context(), inventory.Adjustment{ID: sku, SKU: sku, Delta: stock}); err != nil {
@@ -147,11 +148,11 @@ func (s *readOnlyServer) sale(t *testing.T, store *inventory.Store, sku string) 
 	each("each seller sells again", 30)
 	stop()
 	all.Wait()
-	s.judge(t, sku, stock, &sold, &refused)
+	checkReadOnlySale(t, s, sku, stock, &sold, &refused)
 }
 
-// judge compares what sellers were told with the server's tables.
-func (s *readOnlyServer) judge(t *testing.T, sku string, stock int64, sold, refused *sync.Map) {
+// checkReadOnlySale compares what sellers were told with the server's tables.
+func checkReadOnlySale(t *testing.T, s *readOnlyServer, sku string, stock int64, sold, refused *sync.Map) {
 	t.Helper()
 	rows, err := s.db.QueryContext(t.Context(), "SELECT reservation_key FROM dblock_reservation WHERE sku = ?", []byte(sku))
 	if err != nil {
