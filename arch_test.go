@@ -23,6 +23,10 @@ var rooms = [][]string{
 	{"cmd/dblock", "internal/withdb"},
 	{"bench", "internal/faultmatrix/report"},
 	{"internal/conformance", "internal/faultmatrix"},
+	{"internal/conformance/session", "internal/conformance/queue", "internal/conformance/inventory", "internal/conformance/optimistic"},
+	{"internal/conformance/lock"},
+	{"internal/conformance/answers"},
+	{"internal/conformance/suite"},
 	{"internal/testdb"},
 	{"dblocktest"},
 	{"inventory/pginventory", "inventory/mysqlinventory", "queue/pgqueue", "queue/mysqlqueue", "optimistic/pgoptimistic",
@@ -44,18 +48,20 @@ var rooms = [][]string{
 // drivers says which rooms may import a database driver, and which one.
 var drivers = map[string][]string{
 	"github.com/jackc/pgx/": {
-		"db/pgdb", "internal/pgfault", "internal/pgserver", "internal/pglisten", "internal/doctor", "internal/pgschema", "inventory/pginventory", "queue/pgqueue", "optimistic/pgoptimistic", "pglock", "migrations", "internal/migratelock", "internal/devdb", "internal/conformance", "internal/faultmatrix", "internal/faultwire",
+		"db/pgdb", "internal/pgfault", "internal/pgserver", "internal/pglisten", "internal/doctor", "internal/pgschema", "inventory/pginventory", "queue/pgqueue", "optimistic/pgoptimistic", "pglock", "migrations", "internal/migratelock", "internal/devdb", "internal/faultmatrix", "internal/faultwire",
 		"internal/testdb", "cmd/dblock", "internal/withdb", "bench",
+		"internal/conformance/answers", "internal/conformance/suite", "internal/conformance/queue",
 	},
 	"github.com/go-sql-driver/": {
-		"internal/mysqlfault", "internal/doctor", "inventory/mysqlinventory", "queue/mysqlqueue", "optimistic/mysqloptimistic", "mysqllock", "migrations", "internal/migratelock", "internal/devdb", "internal/conformance", "internal/faultmatrix", "internal/faultwire",
+		"internal/mysqlfault", "internal/doctor", "inventory/mysqlinventory", "queue/mysqlqueue", "optimistic/mysqloptimistic", "mysqllock", "migrations", "internal/migratelock", "internal/devdb", "internal/faultmatrix", "internal/faultwire",
 		"internal/testdb", "cmd/dblock", "internal/withdb", "bench",
+		"internal/conformance/answers", "internal/conformance/suite", "internal/conformance/inventory",
 	},
 }
 
 // heavy says which rooms may import what a service that embeds dblock should not have to carry.
 var heavy = map[string][]string{
-	"github.com/pressly/goose/":         {"migrations", "internal/migratelock", "internal/conformance"},
+	"github.com/pressly/goose/":         {"migrations", "internal/migratelock", "internal/conformance/answers"},
 	"github.com/alecthomas/kong":        {"cmd/dblock"},
 	"github.com/schollz/progressbar/":   {"cmd/dblock"},
 	"github.com/HdrHistogram/":          {"internal/sale", "bench", "cmd/dblock"},
@@ -75,7 +81,11 @@ var heavy = map[string][]string{
 }
 
 // testOnly are the rooms that only test files import.
-var testOnly = []string{"internal/testdb", "internal/conformance", "internal/faultmatrix", "internal/faultmatrix/report", "internal/faultconn", "internal/faultwire"}
+var testOnly = []string{
+	"internal/testdb", "internal/conformance", "internal/conformance/lock", "internal/conformance/session", "internal/conformance/queue",
+	"internal/conformance/inventory", "internal/conformance/optimistic", "internal/conformance/answers", "internal/conformance/suite",
+	"internal/faultmatrix", "internal/faultmatrix/report", "internal/faultconn", "internal/faultwire",
+}
 
 func TestImportsPointDown(t *testing.T) {
 	t.Parallel()

@@ -7,7 +7,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/conformance"
+	locksuite "github.com/dblock-go/dblock/internal/conformance/lock"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -15,13 +15,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // TestLease: the part of the engines' suite that needs no database.
 func TestLease(t *testing.T) {
 	t.Parallel()
-	conformance.RunLeases(t, func(*testing.T) conformance.LeasePlace { return inMemory{NewServer(nil)} })
+	locksuite.RunLeases(t, func(*testing.T) locksuite.LeasePlace { return inMemory{NewServer(nil)} })
 }
 
 // inMemory is a Server as the suite sees it.
 type inMemory struct{ *Server }
 
-func (m inMemory) OpenLeases(_ context.Context, o conformance.LeaseOptions) (conformance.Leases, func(), error) {
+func (m inMemory) OpenLeases(_ context.Context, o locksuite.LeaseOptions) (locksuite.Leases, func(), error) {
 	l, err := m.NewLocker(Options{TTL: o.TTL, Margin: o.Margin, Poll: o.Poll, Label: o.Label, Fair: o.Fair, Observer: o.Observer})
 	if err != nil {
 		return nil, nil, err
@@ -29,7 +29,7 @@ func (m inMemory) OpenLeases(_ context.Context, o conformance.LeaseOptions) (con
 	return l, func() {}, nil
 }
 
-func (m inMemory) Check(_ context.Context, _ conformance.Leases, lock *dblock.Lock) error {
+func (m inMemory) Check(_ context.Context, _ locksuite.Leases, lock *dblock.Lock) error {
 	for _, f := range lock.Fences() {
 		if err := m.Server.Check(f); err != nil {
 			return err

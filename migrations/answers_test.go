@@ -3,7 +3,7 @@ package migrations_test
 import (
 	"testing"
 
-	"github.com/dblock-go/dblock/internal/conformance"
+	"github.com/dblock-go/dblock/internal/conformance/answers"
 	"github.com/dblock-go/dblock/internal/testdb"
 )
 
@@ -13,7 +13,7 @@ func TestAnswersFaults(t *testing.T) {
 	for _, kind := range testdb.Engines() {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
-			conformance.RunMigrationAnswers(t, kind)
+			answers.RunMigrationAnswers(t, kind)
 		})
 	}
 }

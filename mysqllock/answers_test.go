@@ -4,7 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dblock-go/dblock/internal/conformance"
+	locksuite "github.com/dblock-go/dblock/internal/conformance/lock"
+	optimisticsuite "github.com/dblock-go/dblock/internal/conformance/optimistic"
 )
 
 // TestAnswersFaults replaces the server's answers, in child processes that a panic ends.
@@ -13,8 +14,8 @@ func TestAnswersFaults(t *testing.T) {
 	for _, kind := range family() {
 		for name, run := range map[string]func(*testing.T){
 			"leases": leases(kind).RunAnswers, "sessions": sessions(kind).RunAnswers,
-			"tx":   conformance.Tx{Kind: kind, Open: openTx}.RunAnswers,
-			"rows": conformance.RowLocks{Kind: kind, Open: openRows, Bound: time.Second}.RunAnswers,
+			"tx":   optimisticsuite.Tx{Kind: kind, Open: openTx}.RunAnswers,
+			"rows": locksuite.RowLocks{Kind: kind, Open: openRows, Bound: time.Second}.RunAnswers,
 		} {
 			t.Run(string(kind)+" "+name, func(t *testing.T) {
 				t.Parallel()

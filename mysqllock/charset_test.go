@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/conformance"
+	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/internal/testdb"
 	"github.com/dblock-go/dblock/mysqllock"
 )
@@ -18,7 +18,7 @@ func TestKeysAreNoSQLInAnyCharset(t *testing.T) {
 	t.Parallel()
 	key := "€' OR 1=1 -- "
 	for _, kind := range family() {
-		pool, err := sql.Open("mysql", conformance.Appended("charset=gbk&interpolateParams=true")(t, testdb.DSN(t, kind)))
+		pool, err := sql.Open("mysql", suite.Appended("charset=gbk&interpolateParams=true")(t, testdb.DSN(t, kind)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -78,7 +78,7 @@ func TestKeysAreNoSQLInAnyCharset(t *testing.T) {
 func TestNamesAreRefusedWhereTheyBreak(t *testing.T) {
 	t.Parallel()
 	for _, kind := range family() {
-		pool, err := sql.Open("mysql", conformance.Appended("charset=gbk")(t, testdb.DSN(t, kind)))
+		pool, err := sql.Open("mysql", suite.Appended("charset=gbk")(t, testdb.DSN(t, kind)))
 		if err != nil {
 			t.Fatal(err)
 		}

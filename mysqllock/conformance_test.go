@@ -9,14 +9,15 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/conformance"
+	locksuite "github.com/dblock-go/dblock/internal/conformance/lock"
+	sessionsuite "github.com/dblock-go/dblock/internal/conformance/session"
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/internal/testdb"
 	"github.com/dblock-go/dblock/mysqllock"
 )
 
-func open(ctx context.Context, dsn string, o conformance.LeaseOptions) (conformance.Leases, func(), error) {
+func open(ctx context.Context, dsn string, o locksuite.LeaseOptions) (locksuite.Leases, func(), error) {
 	cfg, err := mysql.ParseDSN(dsn)
 	if err != nil {
 		return nil, nil, err
@@ -26,8 +27,8 @@ func open(ctx context.Context, dsn string, o conformance.LeaseOptions) (conforma
 
 // openOn is open with connections of the given dialer's.
 func openOn(
-	ctx context.Context, dsn string, dialer *faultconn.Dialer, o conformance.LeaseOptions,
-) (conformance.Leases, func(), error) {
+	ctx context.Context, dsn string, dialer *faultconn.Dialer, o locksuite.LeaseOptions,
+) (locksuite.Leases, func(), error) {
 	cfg, err := mysql.ParseDSN(dsn)
 	if err != nil {
 		return nil, nil, err
@@ -36,7 +37,7 @@ func openOn(
 	return leasesOn(ctx, cfg, 8, o)
 }
 
-func leasesOn(ctx context.Context, cfg *mysql.Config, conns int, o conformance.LeaseOptions) (conformance.Leases, func(), error) {
+func leasesOn(ctx context.Context, cfg *mysql.Config, conns int, o locksuite.LeaseOptions) (locksuite.Leases, func(), error) {
 	db, err := poolOf(cfg)
 	if err != nil {
 		return nil, nil, err
@@ -60,7 +61,7 @@ func poolOf(cfg *mysql.Config) (*sql.DB, error) {
 	return sql.OpenDB(connector), nil
 }
 
-func leaseOn(ctx context.Context, db *sql.DB, o conformance.LeaseOptions) (conformance.Leases, error) {
+func leaseOn(ctx context.Context, db *sql.DB, o locksuite.LeaseOptions) (locksuite.Leases, error) {
 	return mysqllock.NewLease(ctx, db, mysqllock.LeaseOptions{
 		TTL: o.TTL, Margin: o.Margin, Poll: o.Poll, Label: o.Label, Fair: o.Fair, Schema: o.Schema, Observer: o.Observer, Log: o.Log,
 	})
@@ -68,8 +69,8 @@ func leaseOn(ctx context.Context, db *sql.DB, o conformance.LeaseOptions) (confo
 
 // openPair is openOn for two that share a pool.
 func openPair(
-	ctx context.Context, dsn string, dialer *faultconn.Dialer, ofA, ofB conformance.LeaseOptions,
-) (a, b conformance.Leases, closePool func(), err error) {
+	ctx context.Context, dsn string, dialer *faultconn.Dialer, ofA, ofB locksuite.LeaseOptions,
+) (a, b locksuite.Leases, closePool func(), err error) {
 	cfg, err := mysql.ParseDSN(dsn)
 	if err != nil {
 		return nil, nil, nil, err
@@ -86,7 +87,7 @@ func openPair(
 	return a, b, func() { _ = db.Close() }, err
 }
 
-func guarded(ctx context.Context, l conformance.Leases, lock *dblock.Lock, statement string, within func()) error {
+func guarded(ctx context.Context, l locksuite.Leases, lock *dblock.Lock, statement string, within func()) error {
 	return l.(*mysqllock.Lease).GuardedTx(ctx, lock, func(ctx context.Context, tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, statement)
 		within()
@@ -94,8 +95,8 @@ func guarded(ctx context.Context, l conformance.Leases, lock *dblock.Lock, state
 	})
 }
 
-func leases(kind devdb.Kind) conformance.Lease {
-	return conformance.Lease{
+func leases(kind devdb.Kind) locksuite.Lease {
+	return locksuite.Lease{
 		Kind: kind, Open: open, OpenOn: openOn, OpenPair: openPair, Guarded: guarded,
 		Raise: mysqllock.Guards{}.Raise, CheckRaised: mysqllock.Guards{}.CheckRaised,
 	}
@@ -103,7 +104,7 @@ func leases(kind devdb.Kind) conformance.Lease {
 
 // openSession opens session locks; without a dialer connections are the usual ones.
 func openSession(
-	ctx context.Context, dsn string, dialer *faultconn.Dialer, o conformance.SessionOptions,
+	ctx context.Context, dsn string, dialer *faultconn.Dialer, o sessionsuite.SessionOptions,
 ) (dblock.Locker, func(), error) {
 	cfg, err := mysql.ParseDSN(dsn)
 	if err != nil {
@@ -127,8 +128,8 @@ func openSession(
 	return l, func() { _ = db.Close() }, nil
 }
 
-func sessions(kind devdb.Kind) conformance.Session {
-	return conformance.Session{Kind: kind, Open: openSession, Names: func(database, key string) (lock, mark string) {
+func sessions(kind devdb.Kind) sessionsuite.Session {
+	return sessionsuite.Session{Kind: kind, Open: openSession, Names: func(database, key string) (lock, mark string) {
 		lock = mysqllock.NameOf(database, "", key)
 		return lock, mysqllock.NameOf("", "dblock/waits", lock)
 	}}

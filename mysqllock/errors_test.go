@@ -10,7 +10,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
-	"github.com/dblock-go/dblock/internal/conformance"
+	"github.com/dblock-go/dblock/internal/conformance/answers"
 	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/mysqlfault"
 	"github.com/dblock-go/dblock/mysqllock"
@@ -21,7 +21,7 @@ func TestVerdicts(t *testing.T) {
 	for _, kind := range family() {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
-			conformance.Verdicts{
+			answers.Verdicts{
 				Kind: kind, Retryable: mysqllock.Retryable, IsLockTimeout: mysqllock.IsLockTimeout, IsDeadlock: mysqllock.IsDeadlock,
 				Of: mysqlfault.Of,
 			}.Run(t)

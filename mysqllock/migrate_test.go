@@ -11,7 +11,7 @@ import (
 	"github.com/pressly/goose/v3/lock"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/conformance"
+	"github.com/dblock-go/dblock/internal/conformance/answers"
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/testdb"
 	"github.com/dblock-go/dblock/mysqllock"
@@ -22,7 +22,7 @@ func TestMigrationLocker(t *testing.T) {
 	for _, kind := range family() {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
-			conformance.Migrations{Kind: kind, Locker: func(name string, timeout time.Duration) (conformance.SessionLocker, error) {
+			answers.Migrations{Kind: kind, Locker: func(name string, timeout time.Duration) (answers.SessionLocker, error) {
 				return mysqllock.NewMigrationLocker(mysqllock.MigrationOptions{Name: name, Timeout: timeout})
 			}}.Run(t)
 		})

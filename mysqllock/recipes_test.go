@@ -3,7 +3,7 @@ package mysqllock_test
 import (
 	"testing"
 
-	"github.com/dblock-go/dblock/internal/conformance"
+	locksuite "github.com/dblock-go/dblock/internal/conformance/lock"
 )
 
 func TestRecipes(t *testing.T) {
@@ -11,7 +11,7 @@ func TestRecipes(t *testing.T) {
 	for _, kind := range family() {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
-			conformance.Recipes{RowLocks: rows(kind)}.Run(t)
+			locksuite.Recipes{RowLocks: rows(kind)}.Run(t)
 		})
 	}
 }

@@ -11,24 +11,25 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/conformance"
+	locksuite "github.com/dblock-go/dblock/internal/conformance/lock"
+	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/testdb"
 	"github.com/dblock-go/dblock/mysqllock"
 )
 
-func rows(kind devdb.Kind) conformance.RowLocks {
-	return conformance.RowLocks{Kind: kind, Open: openRows, Bound: time.Second, Between: 1500 * time.Millisecond}
+func rows(kind devdb.Kind) locksuite.RowLocks {
+	return locksuite.RowLocks{Kind: kind, Open: openRows, Bound: time.Second, Between: 1500 * time.Millisecond}
 }
 
-func openRows(dsn string, conns int, level sql.IsolationLevel) (func(context.Context) (conformance.RowTx, error), func(), error) {
+func openRows(dsn string, conns int, level sql.IsolationLevel) (func(context.Context) (locksuite.RowTx, error), func(), error) {
 	db, err := sql.Open("mysql", dsn)
 	if err != nil {
 		return nil, nil, err
 	}
 	db.SetMaxOpenConns(conns)
 	db.SetMaxIdleConns(conns)
-	return func(context.Context) (conformance.RowTx, error) {
+	return func(context.Context) (locksuite.RowTx, error) {
 		conn, err := db.Conn(context.Background())
 		if err != nil {
 			return nil, err
@@ -111,7 +112,7 @@ func TestRowsUnderASelectLimit(t *testing.T) {
 	for _, kind := range family() {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
-			db, err := sql.Open("mysql", conformance.Appended("sql_select_limit=1")(t, testdb.DSN(t, kind)))
+			db, err := sql.Open("mysql", suite.Appended("sql_select_limit=1")(t, testdb.DSN(t, kind)))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -145,7 +146,7 @@ func TestRowsUnderASelectLimit(t *testing.T) {
 func TestRowLocksSettings(t *testing.T) {
 	t.Parallel()
 	set := func(variable, value string) func(*testing.T, string) string {
-		return conformance.Appended(variable + "=" + url.QueryEscape("'"+value+"'"))
+		return suite.Appended(variable + "=" + url.QueryEscape("'"+value+"'"))
 	}
 	for _, kind := range family() {
 		t.Run(string(kind), func(t *testing.T) {
@@ -155,14 +156,14 @@ func TestRowLocksSettings(t *testing.T) {
 				isolation = "tx_isolation"
 			}
 			rows(kind).RunWith(t, map[string]func(*testing.T, string) string{
-				"parseTime":         conformance.Appended("parseTime=true&loc=Local"),
-				"columnsWithAlias":  conformance.Appended("columnsWithAlias=true"),
-				"clientFoundRows":   conformance.Appended("clientFoundRows=true"),
-				"interpolateParams": conformance.Appended("interpolateParams=true"),
-				"multiStatements":   conformance.Appended("multiStatements=true"),
+				"parseTime":         suite.Appended("parseTime=true&loc=Local"),
+				"columnsWithAlias":  suite.Appended("columnsWithAlias=true"),
+				"clientFoundRows":   suite.Appended("clientFoundRows=true"),
+				"interpolateParams": suite.Appended("interpolateParams=true"),
+				"multiStatements":   suite.Appended("multiStatements=true"),
 				"sql_mode":          set("sql_mode", "ANSI_QUOTES,NO_BACKSLASH_ESCAPES,PIPES_AS_CONCAT,STRICT_ALL_TABLES"),
-				"collation":         conformance.Appended("collation=latin1_swedish_ci"),
-				"waits of 7 s":      conformance.Appended("innodb_lock_wait_timeout=7"),
+				"collation":         suite.Appended("collation=latin1_swedish_ci"),
+				"waits of 7 s":      suite.Appended("innodb_lock_wait_timeout=7"),
 				"serializable":      set(isolation, "SERIALIZABLE"),
 			})
 		})

@@ -10,7 +10,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/conformance"
+	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/internal/testdb"
 	"github.com/dblock-go/dblock/mysqllock"
 )
@@ -89,7 +89,7 @@ func TestSessionsUnderASelectLimit(t *testing.T) {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
 			// With a limit of 0 not even a SELECT without a table has a row.
-			db := smallPool(t, conformance.Appended("sql_select_limit=0")(t, testdb.DSN(t, kind)), 0)
+			db := smallPool(t, suite.Appended("sql_select_limit=0")(t, testdb.DSN(t, kind)), 0)
 			l := sessionOn(t, db, mysqllock.SessionOptions{})
 			lock, err := l.Acquire(t.Context(), "k")
 			if err != nil {

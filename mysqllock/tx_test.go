@@ -9,7 +9,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/conformance"
+	optimisticsuite "github.com/dblock-go/dblock/internal/conformance/optimistic"
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/internal/testdb"
@@ -17,14 +17,14 @@ import (
 )
 
 func TestRunTx(t *testing.T) {
-	eachServer(t, func(t *testing.T, kind devdb.Kind) { conformance.Tx{Kind: kind, Open: openTx}.Run(t) })
+	eachServer(t, func(t *testing.T, kind devdb.Kind) { optimisticsuite.Tx{Kind: kind, Open: openTx}.Run(t) })
 }
 
 func TestRunTxFaults(t *testing.T) {
-	eachServer(t, func(t *testing.T, kind devdb.Kind) { conformance.Tx{Kind: kind, Open: openTx}.RunFaults(t) })
+	eachServer(t, func(t *testing.T, kind devdb.Kind) { optimisticsuite.Tx{Kind: kind, Open: openTx}.RunFaults(t) })
 }
 
-func openTx(_ context.Context, dsn string, dialer *faultconn.Dialer, conns int) (p conformance.TxPool, err error) {
+func openTx(_ context.Context, dsn string, dialer *faultconn.Dialer, conns int) (p optimisticsuite.TxPool, err error) {
 	cfg, err := mysql.ParseDSN(dsn)
 	if err != nil {
 		return p, err
@@ -37,7 +37,7 @@ func openTx(_ context.Context, dsn string, dialer *faultconn.Dialer, conns int) 
 	db := sql.OpenDB(connector)
 	db.SetMaxOpenConns(conns)
 	p.Close = func() { _ = db.Close() }
-	p.Plain = func(ctx context.Context, fn func(conformance.Statements) error) error {
+	p.Plain = func(ctx context.Context, fn func(optimisticsuite.Statements) error) error {
 		tx, err := db.BeginTx(ctx, nil)
 		if err != nil {
 			return err
@@ -48,7 +48,7 @@ func openTx(_ context.Context, dsn string, dialer *faultconn.Dialer, conns int) 
 		}
 		return tx.Commit()
 	}
-	p.Run = func(ctx context.Context, o conformance.TxOptions, fn func(conformance.Statements) error) error {
+	p.Run = func(ctx context.Context, o optimisticsuite.TxOptions, fn func(optimisticsuite.Statements) error) error {
 		var on func(*sql.Tx) error
 		if fn != nil {
 			on = func(tx *sql.Tx) error { return fn(txStatements(ctx, tx)) }
@@ -58,8 +58,8 @@ func openTx(_ context.Context, dsn string, dialer *faultconn.Dialer, conns int) 
 	return p, nil
 }
 
-func txStatements(ctx context.Context, tx *sql.Tx) conformance.Statements {
-	return conformance.Statements{
+func txStatements(ctx context.Context, tx *sql.Tx) optimisticsuite.Statements {
+	return optimisticsuite.Statements{
 		Exec: func(query string) error { _, err := tx.ExecContext(ctx, query); return err },
 		Int:  func(query string) (n int, err error) { return n, tx.QueryRowContext(ctx, query).Scan(&n) },
 		Lock: func(id int) error { return mysqllock.LockRow(ctx, tx, "t", "id", id, dblock.RowLock{}) },

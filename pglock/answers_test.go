@@ -3,7 +3,7 @@ package pglock_test
 import (
 	"testing"
 
-	"github.com/dblock-go/dblock/internal/conformance"
+	optimisticsuite "github.com/dblock-go/dblock/internal/conformance/optimistic"
 	"github.com/dblock-go/dblock/internal/devdb"
 )
 
@@ -12,7 +12,7 @@ func TestAnswersFaults(t *testing.T) {
 	t.Parallel()
 	for name, run := range map[string]func(*testing.T){
 		"leases": leases.RunAnswers, "sessions": sessions.RunAnswers,
-		"tx":   conformance.Tx{Kind: devdb.Postgres, Open: openTx}.RunAnswers,
+		"tx":   optimisticsuite.Tx{Kind: devdb.Postgres, Open: openTx}.RunAnswers,
 		"rows": rows.RunAnswers, "rowsSQL": rowsSQL.RunAnswers,
 	} {
 		t.Run(name, func(t *testing.T) {

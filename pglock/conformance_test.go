@@ -10,18 +10,19 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/conformance"
+	locksuite "github.com/dblock-go/dblock/internal/conformance/lock"
+	sessionsuite "github.com/dblock-go/dblock/internal/conformance/session"
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/internal/testdb"
 	"github.com/dblock-go/dblock/pglock"
 )
 
-var leases = conformance.Lease{
+var leases = locksuite.Lease{
 	Kind: devdb.Postgres, Open: open, OpenOn: openOn, OpenPair: openPair, Guarded: guarded, Raise: raise, CheckRaised: checkRaised,
 }
 
-func open(ctx context.Context, dsn string, o conformance.LeaseOptions) (conformance.Leases, func(), error) {
+func open(ctx context.Context, dsn string, o locksuite.LeaseOptions) (locksuite.Leases, func(), error) {
 	cfg, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
 		return nil, nil, err
@@ -31,8 +32,8 @@ func open(ctx context.Context, dsn string, o conformance.LeaseOptions) (conforma
 
 // openOn is open with connections of the given dialer's.
 func openOn(
-	ctx context.Context, dsn string, dialer *faultconn.Dialer, o conformance.LeaseOptions,
-) (conformance.Leases, func(), error) {
+	ctx context.Context, dsn string, dialer *faultconn.Dialer, o locksuite.LeaseOptions,
+) (locksuite.Leases, func(), error) {
 	cfg, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
 		return nil, nil, err
@@ -41,7 +42,7 @@ func openOn(
 	return leasesOn(ctx, cfg, o)
 }
 
-func leasesOn(ctx context.Context, cfg *pgxpool.Config, o conformance.LeaseOptions) (conformance.Leases, func(), error) {
+func leasesOn(ctx context.Context, cfg *pgxpool.Config, o locksuite.LeaseOptions) (locksuite.Leases, func(), error) {
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, nil, err
@@ -54,7 +55,7 @@ func leasesOn(ctx context.Context, cfg *pgxpool.Config, o conformance.LeaseOptio
 	return l, pool.Close, nil
 }
 
-func leaseOn(ctx context.Context, pool *pgxpool.Pool, o conformance.LeaseOptions) (conformance.Leases, error) {
+func leaseOn(ctx context.Context, pool *pgxpool.Pool, o locksuite.LeaseOptions) (locksuite.Leases, error) {
 	return pglock.NewLease(ctx, pool, pglock.LeaseOptions{
 		TTL: o.TTL, Margin: o.Margin, Poll: o.Poll, Label: o.Label, Fair: o.Fair, Schema: o.Schema, Observer: o.Observer, Log: o.Log,
 	})
@@ -62,8 +63,8 @@ func leaseOn(ctx context.Context, pool *pgxpool.Pool, o conformance.LeaseOptions
 
 // openPair is openOn for two that share a pool.
 func openPair(
-	ctx context.Context, dsn string, dialer *faultconn.Dialer, ofA, ofB conformance.LeaseOptions,
-) (a, b conformance.Leases, closePool func(), err error) {
+	ctx context.Context, dsn string, dialer *faultconn.Dialer, ofA, ofB locksuite.LeaseOptions,
+) (a, b locksuite.Leases, closePool func(), err error) {
 	cfg, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
 		return nil, nil, nil, err
@@ -80,7 +81,7 @@ func openPair(
 	return a, b, pool.Close, err
 }
 
-func guarded(ctx context.Context, l conformance.Leases, lock *dblock.Lock, statement string, within func()) error {
+func guarded(ctx context.Context, l locksuite.Leases, lock *dblock.Lock, statement string, within func()) error {
 	return l.(*pglock.Lease).GuardedTx(ctx, lock, func(ctx context.Context, tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, statement)
 		within()
@@ -98,7 +99,7 @@ func checkRaised(ctx context.Context, tx *sql.Tx, f dblock.Fence, resource strin
 
 // openSession opens session locks; without a dialer connections are the usual ones.
 func openSession(
-	ctx context.Context, dsn string, dialer *faultconn.Dialer, o conformance.SessionOptions,
+	ctx context.Context, dsn string, dialer *faultconn.Dialer, o sessionsuite.SessionOptions,
 ) (dblock.Locker, func(), error) {
 	cfg, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
@@ -122,7 +123,7 @@ func openSession(
 	return l, pool.Close, nil
 }
 
-var sessions = conformance.Session{
+var sessions = sessionsuite.Session{
 	Kind: devdb.Postgres, Open: openSession,
 	Names: func(_, key string) (lock, mark string) {
 		return strconv.FormatInt(int64(pglock.KeyOf("", key)), 10), ""

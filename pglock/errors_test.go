@@ -3,7 +3,7 @@ package pglock_test
 import (
 	"testing"
 
-	"github.com/dblock-go/dblock/internal/conformance"
+	"github.com/dblock-go/dblock/internal/conformance/answers"
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/pgfault"
 	"github.com/dblock-go/dblock/pglock"
@@ -11,7 +11,7 @@ import (
 
 func TestVerdicts(t *testing.T) {
 	t.Parallel()
-	conformance.Verdicts{
+	answers.Verdicts{
 		Kind: devdb.Postgres, Retryable: pglock.Retryable, IsLockTimeout: pglock.IsLockTimeout, IsDeadlock: pglock.IsDeadlock,
 		Of: pgfault.Of,
 	}.Run(t)

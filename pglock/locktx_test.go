@@ -15,21 +15,21 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/conformance"
+	locksuite "github.com/dblock-go/dblock/internal/conformance/lock"
 	"github.com/dblock-go/dblock/internal/testdb"
 	"github.com/dblock-go/dblock/pglock"
 )
 
 // lockHall begins transactions of one database.
 type lockHall struct {
-	begin func(context.Context) (conformance.RowTx, error)
+	begin func(context.Context) (locksuite.RowTx, error)
 }
 
 // eachWay runs a test through pgx, through database/sql, and behind a pooler.
 func eachWay(t *testing.T, test func(*testing.T, lockHall)) {
 	t.Parallel()
 	for name, way := range map[string]struct {
-		e      conformance.RowLocks
+		e      locksuite.RowLocks
 		pooled bool
 	}{"pgx": {rows, false}, "database/sql": {rowsSQL, false}, "PgBouncer": {rows, true}} {
 		t.Run(name, func(t *testing.T) {

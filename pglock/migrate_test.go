@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/conformance"
+	"github.com/dblock-go/dblock/internal/conformance/answers"
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/testdb"
 	"github.com/dblock-go/dblock/pglock"
@@ -15,7 +15,7 @@ import (
 
 func TestMigrationLocker(t *testing.T) {
 	t.Parallel()
-	conformance.Migrations{Kind: devdb.Postgres, Locker: func(name string, timeout time.Duration) (conformance.SessionLocker, error) {
+	answers.Migrations{Kind: devdb.Postgres, Locker: func(name string, timeout time.Duration) (answers.SessionLocker, error) {
 		return pglock.NewMigrationLocker(pglock.MigrationOptions{Name: name, Timeout: timeout})
 	}}.Run(t)
 }

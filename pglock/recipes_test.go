@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/conformance"
+	locksuite "github.com/dblock-go/dblock/internal/conformance/lock"
 	"github.com/dblock-go/dblock/internal/testdb"
 	"github.com/dblock-go/dblock/migrations"
 	"github.com/dblock-go/dblock/pglock"
@@ -17,8 +17,8 @@ import (
 
 func TestRecipes(t *testing.T) {
 	t.Parallel()
-	conformance.Recipes{RowLocks: rows, OfGroup: map[string]conformance.LockGroup{
-		"LockTx": func(ctx context.Context, tx conformance.RowTx, group int64) error {
+	locksuite.Recipes{RowLocks: rows, OfGroup: map[string]locksuite.LockGroup{
+		"LockTx": func(ctx context.Context, tx locksuite.RowTx, group int64) error {
 			return pglock.LockTx(ctx, tx.(*rowTx).Tx, time.Minute, pglock.Key(group))
 		},
 	}}.Run(t)

@@ -11,7 +11,8 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/conformance"
+	locksuite "github.com/dblock-go/dblock/internal/conformance/lock"
+	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/testdb"
 	"github.com/dblock-go/dblock/pglock"
@@ -19,15 +20,15 @@ import (
 
 // rows are the row locks through pgx, and rowsSQL the same through database/sql.
 var (
-	rows = conformance.RowLocks{
+	rows = locksuite.RowLocks{
 		Kind: devdb.Postgres, Open: openRows, Bound: 50 * time.Millisecond, Between: 1500 * time.Microsecond,
 	}
-	rowsSQL = conformance.RowLocks{
+	rowsSQL = locksuite.RowLocks{
 		Kind: devdb.Postgres, Open: openRowsSQL, Bound: 50 * time.Millisecond, Between: 1500 * time.Microsecond,
 	}
 )
 
-func openRows(dsn string, conns int, level sql.IsolationLevel) (func(context.Context) (conformance.RowTx, error), func(), error) {
+func openRows(dsn string, conns int, level sql.IsolationLevel) (func(context.Context) (locksuite.RowTx, error), func(), error) {
 	cfg, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
 		return nil, nil, err
@@ -37,7 +38,7 @@ func openRows(dsn string, conns int, level sql.IsolationLevel) (func(context.Con
 	if err != nil {
 		return nil, nil, err
 	}
-	return func(ctx context.Context) (conformance.RowTx, error) {
+	return func(ctx context.Context) (locksuite.RowTx, error) {
 		o := pgx.TxOptions{AccessMode: pgx.ReadWrite}
 		if level == sql.LevelReadCommitted {
 			o.IsoLevel = pgx.ReadCommitted
@@ -47,14 +48,14 @@ func openRows(dsn string, conns int, level sql.IsolationLevel) (func(context.Con
 	}, pool.Close, nil
 }
 
-func openRowsSQL(dsn string, conns int, level sql.IsolationLevel) (func(context.Context) (conformance.RowTx, error), func(), error) {
+func openRowsSQL(dsn string, conns int, level sql.IsolationLevel) (func(context.Context) (locksuite.RowTx, error), func(), error) {
 	db, err := sql.Open("pgx", dsn)
 	if err != nil {
 		return nil, nil, err
 	}
 	db.SetMaxOpenConns(conns)
 	db.SetMaxIdleConns(conns)
-	return func(context.Context) (conformance.RowTx, error) {
+	return func(context.Context) (locksuite.RowTx, error) {
 		tx, err := db.BeginTx(context.Background(), &sql.TxOptions{Isolation: level})
 		return &rowTx{Tx: pglock.SQLTx(tx), commit: func(context.Context) error { return tx.Commit() }}, err
 	}, func() { _ = db.Close() }, nil
@@ -109,13 +110,13 @@ func TestRowLocksSQL(t *testing.T) {
 func TestRowLocksSettings(t *testing.T) {
 	t.Parallel()
 	rows.RunWith(t, map[string]func(*testing.T, string) string{
-		"serializable":                  conformance.Appended("default_transaction_isolation=serializable"),
-		"read only":                     conformance.Appended("default_transaction_read_only=on"),
-		"simple protocol":               conformance.Appended("default_query_exec_mode=simple_protocol"),
-		"exec":                          conformance.Appended("default_query_exec_mode=exec"),
-		"describe exec":                 conformance.Appended("default_query_exec_mode=describe_exec"),
-		"cache describe":                conformance.Appended("default_query_exec_mode=cache_describe"),
-		"odd string style":              conformance.Appended("standard_conforming_strings=off"),
+		"serializable":                  suite.Appended("default_transaction_isolation=serializable"),
+		"read only":                     suite.Appended("default_transaction_read_only=on"),
+		"simple protocol":               suite.Appended("default_query_exec_mode=simple_protocol"),
+		"exec":                          suite.Appended("default_query_exec_mode=exec"),
+		"describe exec":                 suite.Appended("default_query_exec_mode=describe_exec"),
+		"cache describe":                suite.Appended("default_query_exec_mode=cache_describe"),
+		"odd string style":              suite.Appended("standard_conforming_strings=off"),
 		"PgBouncer in transaction mode": func(t *testing.T, dsn string) string { return testdb.Pooled(t, dsn) },
 	})
 }

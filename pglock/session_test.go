@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/conformance"
+	sessionsuite "github.com/dblock-go/dblock/internal/conformance/session"
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/testdb"
 	"github.com/dblock-go/dblock/pglock"
@@ -32,7 +32,7 @@ func TestSessionRefusesAStandby(t *testing.T) {
 
 func sessionRefused(t *testing.T, dsn string, texts ...string) {
 	t.Helper()
-	_, closePool, err := openSession(t.Context(), dsn, nil, conformance.SessionOptions{})
+	_, closePool, err := openSession(t.Context(), dsn, nil, sessionsuite.SessionOptions{})
 	if err == nil {
 		closePool()
 	}
@@ -89,7 +89,7 @@ func TestSessionSurvivesAFullLockTable(t *testing.T) {
 	if server == nil {
 		return
 	}
-	l, closePool, err := openSession(t.Context(), server.AdminDSN(), nil, conformance.SessionOptions{})
+	l, closePool, err := openSession(t.Context(), server.AdminDSN(), nil, sessionsuite.SessionOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/conformance"
+	optimisticsuite "github.com/dblock-go/dblock/internal/conformance/optimistic"
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/internal/testdb"
@@ -21,15 +21,15 @@ import (
 
 func TestRunTx(t *testing.T) {
 	t.Parallel()
-	conformance.Tx{Kind: devdb.Postgres, Open: openTx}.Run(t)
+	optimisticsuite.Tx{Kind: devdb.Postgres, Open: openTx}.Run(t)
 }
 
 func TestRunTxFaults(t *testing.T) {
 	t.Parallel()
-	conformance.Tx{Kind: devdb.Postgres, Open: openTx}.RunFaults(t)
+	optimisticsuite.Tx{Kind: devdb.Postgres, Open: openTx}.RunFaults(t)
 }
 
-func openTx(ctx context.Context, dsn string, dialer *faultconn.Dialer, conns int) (p conformance.TxPool, err error) {
+func openTx(ctx context.Context, dsn string, dialer *faultconn.Dialer, conns int) (p optimisticsuite.TxPool, err error) {
 	cfg, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
 		return p, err
@@ -44,10 +44,10 @@ func openTx(ctx context.Context, dsn string, dialer *faultconn.Dialer, conns int
 		sql.LevelLinearizable: "linearizable",
 	}
 	p.Close = pool.Close
-	p.Plain = func(ctx context.Context, fn func(conformance.Statements) error) error {
+	p.Plain = func(ctx context.Context, fn func(optimisticsuite.Statements) error) error {
 		return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return fn(txStatements(ctx, tx)) })
 	}
-	p.Run = func(ctx context.Context, o conformance.TxOptions, fn func(conformance.Statements) error) error {
+	p.Run = func(ctx context.Context, o optimisticsuite.TxOptions, fn func(optimisticsuite.Statements) error) error {
 		var on func(pgx.Tx) error
 		if fn != nil {
 			on = func(tx pgx.Tx) error { return fn(txStatements(ctx, tx)) }
@@ -59,8 +59,8 @@ func openTx(ctx context.Context, dsn string, dialer *faultconn.Dialer, conns int
 	return p, nil
 }
 
-func txStatements(ctx context.Context, tx pgx.Tx) conformance.Statements {
-	return conformance.Statements{
+func txStatements(ctx context.Context, tx pgx.Tx) optimisticsuite.Statements {
+	return optimisticsuite.Statements{
 		Exec: func(query string) error { _, err := tx.Exec(ctx, query); return err },
 		Int:  func(query string) (n int, err error) { return n, tx.QueryRow(ctx, query).Scan(&n) },
 		Lock: func(id int) error { return pglock.LockRow(ctx, tx, "t", "id", id, dblock.RowLock{}) },

@@ -4,15 +4,15 @@ import (
 	"context"
 	"database/sql"
 
-	"github.com/dblock-go/dblock/internal/conformance"
+	inventorysuite "github.com/dblock-go/dblock/internal/conformance/inventory"
 	"github.com/dblock-go/dblock/inventory"
 	"github.com/dblock-go/dblock/inventory/mysqlinventory"
 )
 
 // callers are the forms of a caller's transaction.
-var callers = map[string]func(context.Context, string, sql.IsolationLevel) (*conformance.CallerTx, error){"sql.Tx": begin}
+var callers = map[string]func(context.Context, string, sql.IsolationLevel) (*inventorysuite.CallerTx, error){"sql.Tx": begin}
 
-func begin(ctx context.Context, dsn string, level sql.IsolationLevel) (*conformance.CallerTx, error) {
+func begin(ctx context.Context, dsn string, level sql.IsolationLevel) (*inventorysuite.CallerTx, error) {
 	db, err := sql.Open("mysql", dsn)
 	if err != nil {
 		return nil, err
@@ -22,7 +22,7 @@ func begin(ctx context.Context, dsn string, level sql.IsolationLevel) (*conforma
 		_ = db.Close()
 		return nil, err
 	}
-	return &conformance.CallerTx{
+	return &inventorysuite.CallerTx{
 		Reserve: func(ctx context.Context, s *inventory.Store, r inventory.Request) (inventory.Reservation, error) {
 			return mysqlinventory.ReserveTx(ctx, s, tx, r)
 		},

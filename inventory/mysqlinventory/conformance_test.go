@@ -8,7 +8,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
-	"github.com/dblock-go/dblock/internal/conformance"
+	inventorysuite "github.com/dblock-go/dblock/internal/conformance/inventory"
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/testdb"
 	"github.com/dblock-go/dblock/inventory"
@@ -41,7 +41,7 @@ func storeOn(ctx context.Context, cfg *mysql.Config, o inventory.Options, more .
 }
 
 func TestMain(m *testing.M) {
-	conformance.Inventory{Open: open, OpenOn: openOn}.Main()
+	inventorysuite.Inventory{Open: open, OpenOn: openOn}.Main()
 	testdb.Main(m, devdb.MariaDB, devdb.MySQL)
 }
 

@@ -6,7 +6,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
-	"github.com/dblock-go/dblock/internal/conformance"
+	inventorysuite "github.com/dblock-go/dblock/internal/conformance/inventory"
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/internal/testdb"
@@ -37,6 +37,6 @@ func TestLastingFaults(t *testing.T) {
 	}
 }
 
-func on(kind devdb.Kind) conformance.Inventory {
-	return conformance.Inventory{Kind: kind, Open: open, OpenOn: openOn, OpenHooked: openHooked, Callers: callers}
+func on(kind devdb.Kind) inventorysuite.Inventory {
+	return inventorysuite.Inventory{Kind: kind, Open: open, OpenOn: openOn, OpenHooked: openHooked, Callers: callers}
 }

@@ -5,7 +5,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
-	"github.com/dblock-go/dblock/internal/conformance"
+	inventorysuite "github.com/dblock-go/dblock/internal/conformance/inventory"
 	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/inventory"
 	"github.com/dblock-go/dblock/inventory/mysqlinventory"
@@ -13,7 +13,7 @@ import (
 
 // openHooked is openOn with a hook.
 func openHooked(
-	ctx context.Context, dsn string, dialer *faultconn.Dialer, o inventory.Options, hook conformance.Hook,
+	ctx context.Context, dsn string, dialer *faultconn.Dialer, o inventory.Options, hook inventorysuite.Hook,
 ) (*inventory.Store, func(), error) {
 	cfg, err := mysql.ParseDSN(dsn)
 	if err != nil {

@@ -4,7 +4,7 @@ import (
 	"net/url"
 	"testing"
 
-	"github.com/dblock-go/dblock/internal/conformance"
+	inventorysuite "github.com/dblock-go/dblock/internal/conformance/inventory"
 	"github.com/dblock-go/dblock/internal/devdb"
 )
 
@@ -31,7 +31,7 @@ func TestNothingDependsOnTheDSN(t *testing.T) {
 			} else {
 				settings["serializable"] = set("transaction_isolation", "SERIALIZABLE")
 			}
-			conformance.Inventory{Kind: kind, Open: open}.RunWith(t, settings)
+			inventorysuite.Inventory{Kind: kind, Open: open}.RunWith(t, settings)
 		})
 	}
 }

@@ -7,18 +7,18 @@ import (
 	"github.com/jackc/pgx/v5"
 	_ "github.com/jackc/pgx/v5/stdlib" // a *sql.Tx is one of the forms
 
-	"github.com/dblock-go/dblock/internal/conformance"
+	inventorysuite "github.com/dblock-go/dblock/internal/conformance/inventory"
 	"github.com/dblock-go/dblock/inventory"
 	"github.com/dblock-go/dblock/inventory/pginventory"
 	"github.com/dblock-go/dblock/pglock"
 )
 
 // callers are the forms of a caller's transaction.
-var callers = map[string]func(context.Context, string, sql.IsolationLevel) (*conformance.CallerTx, error){
+var callers = map[string]func(context.Context, string, sql.IsolationLevel) (*inventorysuite.CallerTx, error){
 	"pgx.Tx": beginPgx, "sql.Tx": beginSQL,
 }
 
-func beginPgx(ctx context.Context, dsn string, level sql.IsolationLevel) (*conformance.CallerTx, error) {
+func beginPgx(ctx context.Context, dsn string, level sql.IsolationLevel) (*inventorysuite.CallerTx, error) {
 	conn, err := pgx.Connect(ctx, dsn)
 	if err != nil {
 		return nil, err
@@ -35,7 +35,7 @@ func beginPgx(ctx context.Context, dsn string, level sql.IsolationLevel) (*confo
 	return c, nil
 }
 
-func beginSQL(ctx context.Context, dsn string, level sql.IsolationLevel) (*conformance.CallerTx, error) {
+func beginSQL(ctx context.Context, dsn string, level sql.IsolationLevel) (*inventorysuite.CallerTx, error) {
 	db, err := sql.Open("pgx", dsn)
 	if err != nil {
 		return nil, err
@@ -52,8 +52,8 @@ func beginSQL(ctx context.Context, dsn string, level sql.IsolationLevel) (*confo
 	return c, nil
 }
 
-func callerOf(tx pglock.Tx) *conformance.CallerTx {
-	return &conformance.CallerTx{
+func callerOf(tx pglock.Tx) *inventorysuite.CallerTx {
+	return &inventorysuite.CallerTx{
 		Reserve: func(ctx context.Context, s *inventory.Store, r inventory.Request) (inventory.Reservation, error) {
 			return pginventory.ReserveTx(ctx, s, tx, r)
 		},

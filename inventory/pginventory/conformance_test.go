@@ -7,14 +7,14 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/dblock-go/dblock/internal/conformance"
+	inventorysuite "github.com/dblock-go/dblock/internal/conformance/inventory"
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/testdb"
 	"github.com/dblock-go/dblock/inventory"
 	"github.com/dblock-go/dblock/inventory/pginventory"
 )
 
-var engine = conformance.Inventory{Kind: devdb.Postgres, Open: open, OpenOn: openOn, OpenHooked: openHooked, Callers: callers}
+var engine = inventorysuite.Inventory{Kind: devdb.Postgres, Open: open, OpenOn: openOn, OpenHooked: openHooked, Callers: callers}
 
 func open(ctx context.Context, dsn string, o inventory.Options) (*inventory.Store, func(), error) {
 	cfg, err := pgxpool.ParseConfig(dsn)

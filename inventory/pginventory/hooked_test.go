@@ -5,7 +5,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/dblock-go/dblock/internal/conformance"
+	inventorysuite "github.com/dblock-go/dblock/internal/conformance/inventory"
 	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/inventory"
 	"github.com/dblock-go/dblock/inventory/pginventory"
@@ -13,7 +13,7 @@ import (
 
 // openHooked is openOn with a hook.
 func openHooked(
-	ctx context.Context, dsn string, dialer *faultconn.Dialer, o inventory.Options, hook conformance.Hook,
+	ctx context.Context, dsn string, dialer *faultconn.Dialer, o inventory.Options, hook inventorysuite.Hook,
 ) (*inventory.Store, func(), error) {
 	cfg, err := pgxpool.ParseConfig(dsn)
 	if err != nil {

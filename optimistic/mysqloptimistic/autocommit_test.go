@@ -7,7 +7,8 @@ import (
 	"testing"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/conformance"
+	optimisticsuite "github.com/dblock-go/dblock/internal/conformance/optimistic"
+	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/internal/testdb"
 	"github.com/dblock-go/dblock/optimistic"
@@ -35,7 +36,7 @@ func TestAutocommitOff(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			pool, err := openOn(conformance.Appended("autocommit=0")(t, dsn), &faultconn.Dialer{})
+			pool, err := openOn(suite.Appended("autocommit=0")(t, dsn), &faultconn.Dialer{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -65,7 +66,7 @@ func TestSelectLimit(t *testing.T) {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
 			ctx := t.Context()
-			pool, err := openOn(conformance.Appended("sql_select_limit=2")(t, testdb.DSN(t, kind)), &faultconn.Dialer{})
+			pool, err := openOn(suite.Appended("sql_select_limit=2")(t, testdb.DSN(t, kind)), &faultconn.Dialer{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -127,8 +128,8 @@ func refusesToWrite(ctx context.Context, t *testing.T, pool *sql.DB) {
 			return err
 		},
 		"Update of a function": func(*mysqloptimistic.Table[int64]) error {
-			add := func(_ context.Context, a *conformance.Account) error { a.Balance++; return nil }
-			_, err := accounts(pool).Update(ctx, conformance.Change{ID: 1, Mutate: add})
+			add := func(_ context.Context, a *optimisticsuite.Account) error { a.Balance++; return nil }
+			_, err := accounts(pool).Update(ctx, optimisticsuite.Change{ID: 1, Mutate: add})
 			return err
 		},
 	}

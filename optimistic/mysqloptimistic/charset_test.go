@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/conformance"
+	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/internal/testdb"
 	"github.com/dblock-go/dblock/optimistic"
@@ -21,7 +21,7 @@ func TestValuesAreNoSQLInAnyCharset(t *testing.T) {
 	const dsn = "charset=gbk&interpolateParams=true"
 	key, note := "€' OR 1=1 -- ", "€', balance=999 -- "
 	for _, kind := range family() {
-		pool, err := openOn(conformance.Appended(dsn)(t, testdb.DSN(t, kind)), &faultconn.Dialer{})
+		pool, err := openOn(suite.Appended(dsn)(t, testdb.DSN(t, kind)), &faultconn.Dialer{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -99,7 +99,7 @@ func TestValuesAreNoSQLInAnyCharset(t *testing.T) {
 func TestNamesAreRefusedWhereTheyBreak(t *testing.T) {
 	t.Parallel()
 	for _, kind := range family() {
-		pool, err := openOn(conformance.Appended("charset=utf8mb4&interpolateParams=true")(t, testdb.DSN(t, kind)), &faultconn.Dialer{})
+		pool, err := openOn(suite.Appended("charset=utf8mb4&interpolateParams=true")(t, testdb.DSN(t, kind)), &faultconn.Dialer{})
 		if err != nil {
 			t.Fatal(err)
 		}

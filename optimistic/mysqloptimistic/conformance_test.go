@@ -8,7 +8,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
-	"github.com/dblock-go/dblock/internal/conformance"
+	optimisticsuite "github.com/dblock-go/dblock/internal/conformance/optimistic"
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/internal/testdb"
@@ -36,7 +36,7 @@ func TestOptimistic(t *testing.T) {
 		settings["serializable"] = isolation + "=%27SERIALIZABLE%27"
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
-			conformance.Optimistic{Kind: kind, Open: open, Settings: settings}.Run(t)
+			optimisticsuite.Optimistic{Kind: kind, Open: open, Settings: settings}.Run(t)
 		})
 	}
 }
@@ -46,7 +46,7 @@ func TestOptimisticFaults(t *testing.T) {
 	for _, kind := range family() {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
-			conformance.Optimistic{Kind: kind, Open: open}.RunFaults(t)
+			optimisticsuite.Optimistic{Kind: kind, Open: open}.RunFaults(t)
 		})
 	}
 }
@@ -56,7 +56,7 @@ func family() []devdb.Kind {
 	return slices.DeleteFunc(slices.Clone(testdb.Engines()), func(k devdb.Kind) bool { return k == devdb.Postgres })
 }
 
-func open(_ context.Context, dsn string, dialer *faultconn.Dialer, conns int) (p conformance.OptimisticPool, err error) {
+func open(_ context.Context, dsn string, dialer *faultconn.Dialer, conns int) (p optimisticsuite.OptimisticPool, err error) {
 	db, err := openOn(dsn, dialer)
 	if err != nil {
 		return p, err
@@ -64,7 +64,7 @@ func open(_ context.Context, dsn string, dialer *faultconn.Dialer, conns int) (p
 	db.SetMaxOpenConns(conns)
 	db.SetMaxIdleConns(conns)
 	p.Accounts, p.Close = accounts(db), func() { _ = db.Close() }
-	p.InTx = func(ctx context.Context, isolation sql.IsolationLevel, fn func(conformance.Accounts) error) error {
+	p.InTx = func(ctx context.Context, isolation sql.IsolationLevel, fn func(optimisticsuite.Accounts) error) error {
 		tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: isolation})
 		if err != nil {
 			return err
@@ -75,7 +75,7 @@ func open(_ context.Context, dsn string, dialer *faultconn.Dialer, conns int) (p
 		}
 		return tx.Commit()
 	}
-	p.Do = func(ctx context.Context, fn func(conformance.Accounts, int) error, opts ...optimistic.Option) error {
+	p.Do = func(ctx context.Context, fn func(optimisticsuite.Accounts, int) error, opts ...optimistic.Option) error {
 		return mysqloptimistic.Do(ctx, db, func(_ context.Context, tx *sql.Tx, attempt int) error { return fn(accounts(tx), attempt) }, opts...)
 	}
 	p.Escalate = func(n int, id int64) optimistic.Option {
@@ -98,34 +98,34 @@ func openOn(dsn string, dialer *faultconn.Dialer) (*sql.DB, error) {
 	return sql.OpenDB(connector), nil
 }
 
-func accounts(db mysqloptimistic.DB) (a conformance.Accounts) {
-	a.Update = func(ctx context.Context, c conformance.Change, opts ...optimistic.Option) (conformance.Account, error) {
+func accounts(db mysqloptimistic.DB) (a optimisticsuite.Accounts) {
+	a.Update = func(ctx context.Context, c optimisticsuite.Change, opts ...optimistic.Option) (optimisticsuite.Account, error) {
 		return mysqloptimistic.Update(ctx, db,
-			func(ctx context.Context, db mysqloptimistic.DB) (conformance.Account, error) {
+			func(ctx context.Context, db mysqloptimistic.DB) (optimisticsuite.Account, error) {
 				return load(ctx, db, c.ID)
 			}, c.Mutate,
-			func(ctx context.Context, db mysqloptimistic.DB, a conformance.Account) (conformance.Account, error) {
+			func(ctx context.Context, db mysqloptimistic.DB, a optimisticsuite.Account) (optimisticsuite.Account, error) {
 				return save(ctx, db, a, c.Blind)
 			}, opts...)
 	}
-	a.Load = func(ctx context.Context, id int64) (conformance.Account, error) { return load(ctx, db, id) }
-	a.Save = func(ctx context.Context, a conformance.Account, blind bool) (conformance.Account, error) {
+	a.Load = func(ctx context.Context, id int64) (optimisticsuite.Account, error) { return load(ctx, db, id) }
+	a.Save = func(ctx context.Context, a optimisticsuite.Account, blind bool) (optimisticsuite.Account, error) {
 		return save(ctx, db, a, blind)
 	}
 	return a
 }
 
-func load(ctx context.Context, db mysqloptimistic.DB, id int64) (a conformance.Account, err error) {
+func load(ctx context.Context, db mysqloptimistic.DB, id int64) (a optimisticsuite.Account, err error) {
 	row := db.QueryRowContext(ctx, "SELECT id, balance, version FROM account WHERE id = ?", id)
 	return a, row.Scan(&a.ID, &a.Balance, &a.Version)
 }
 
 // save is what sqlc makes of :execresult. The version is the next one, as the row can have had no other.
-func save(ctx context.Context, db mysqloptimistic.DB, a conformance.Account, blind bool) (conformance.Account, error) {
+func save(ctx context.Context, db mysqloptimistic.DB, a optimisticsuite.Account, blind bool) (optimisticsuite.Account, error) {
 	query := "UPDATE account SET balance = ?, version = version + 1 WHERE id = ? AND (version = ? OR ?)"
 	result, err := db.ExecContext(ctx, query, a.Balance, a.ID, a.Version, blind)
 	if err := optimistic.Result(result, err, a.ExpectedOf()); err != nil {
-		return conformance.Account{}, err
+		return optimisticsuite.Account{}, err
 	}
 	a.Version++
 	return a, nil

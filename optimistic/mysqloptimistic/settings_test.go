@@ -4,7 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/dblock-go/dblock/internal/conformance"
+	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/internal/testdb"
 	"github.com/dblock-go/dblock/optimistic"
@@ -19,7 +19,7 @@ func TestUpsertInAnyLanguage(t *testing.T) {
 		for _, language := range []string{"en_US", "de_DE", "ja_JP", "hu_HU", "cs_CZ", "ru_RU"} {
 			t.Run(string(kind)+" "+language, func(t *testing.T) {
 				t.Parallel()
-				pool, err := openOn(conformance.Appended("lc_messages="+language)(t, testdb.DSN(t, kind)), &faultconn.Dialer{})
+				pool, err := openOn(suite.Appended("lc_messages="+language)(t, testdb.DSN(t, kind)), &faultconn.Dialer{})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -60,7 +60,7 @@ func TestColumnsWithAlias(t *testing.T) {
 	for _, kind := range family() {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
-			tables(kind).RunWith(t, map[string]func(*testing.T, string) string{"alias": conformance.Appended("columnsWithAlias=true")})
+			tables(kind).RunWith(t, map[string]func(*testing.T, string) string{"alias": suite.Appended("columnsWithAlias=true")})
 		})
 	}
 }

@@ -8,7 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dblock-go/dblock/internal/conformance"
+	optimisticsuite "github.com/dblock-go/dblock/internal/conformance/optimistic"
+	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/optimistic"
@@ -16,10 +17,10 @@ import (
 )
 
 // tableTx is a transaction that a Table may write in.
-type tableTx = conformance.OptTx[mysqloptimistic.DB]
+type tableTx = optimisticsuite.OptTx[mysqloptimistic.DB]
 
-func tables(kind devdb.Kind) conformance.OptTables[mysqloptimistic.DB] {
-	return conformance.OptTables[mysqloptimistic.DB]{
+func tables(kind devdb.Kind) optimisticsuite.OptTables[mysqloptimistic.DB] {
+	return optimisticsuite.OptTables[mysqloptimistic.DB]{
 		Kind: kind, Open: openTables, Counted: countedDB,
 		Int: mysqloptimistic.NewTable[int64], Time: mysqloptimistic.NewTable[time.Time], UUID: mysqloptimistic.NewTable[[16]byte],
 		Values: mysqloptimistic.NewTable[optimistic.Values],
@@ -93,7 +94,7 @@ func TestTablesFaults(t *testing.T) {
 func TestTablesSettings(t *testing.T) {
 	t.Parallel()
 	set := func(variable, value string) func(*testing.T, string) string {
-		return conformance.Appended(variable + "=" + url.QueryEscape("'"+value+"'"))
+		return suite.Appended(variable + "=" + url.QueryEscape("'"+value+"'"))
 	}
 	for _, kind := range family() {
 		t.Run(string(kind), func(t *testing.T) {
@@ -103,18 +104,18 @@ func TestTablesSettings(t *testing.T) {
 				isolation = "tx_isolation"
 			}
 			settings := map[string]func(*testing.T, string) string{
-				"parseTime":         conformance.Appended("parseTime=true&loc=Asia%2FKolkata"),
-				"clientFoundRows":   conformance.Appended("clientFoundRows=true"),
-				"interpolateParams": conformance.Appended("interpolateParams=true"),
+				"parseTime":         suite.Appended("parseTime=true&loc=Asia%2FKolkata"),
+				"clientFoundRows":   suite.Appended("clientFoundRows=true"),
+				"interpolateParams": suite.Appended("interpolateParams=true"),
 				"sql_mode":          set("sql_mode", "ANSI_QUOTES,NO_BACKSLASH_ESCAPES,PIPES_AS_CONCAT,STRICT_ALL_TABLES"),
 				"no sql_mode":       set("sql_mode", ""),
 				"time zone":         set("time_zone", "+05:30"),
-				"latin1":            conformance.Appended("collation=latin1_swedish_ci"),
+				"latin1":            suite.Appended("collation=latin1_swedish_ci"),
 				"repeatable read":   set(isolation, "REPEATABLE-READ"),
 				"serializable":      set(isolation, "SERIALIZABLE"),
 			}
 			if kind == devdb.MariaDB {
-				settings["snapshot isolation"] = conformance.Appended("innodb_snapshot_isolation=ON")
+				settings["snapshot isolation"] = suite.Appended("innodb_snapshot_isolation=ON")
 			}
 			tables(kind).RunWith(t, settings)
 		})

@@ -9,7 +9,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/conformance"
+	optimisticsuite "github.com/dblock-go/dblock/internal/conformance/optimistic"
 	"github.com/dblock-go/dblock/internal/testdb"
 	"github.com/dblock-go/dblock/optimistic"
 	"github.com/dblock-go/dblock/optimistic/mysqloptimistic"
@@ -20,16 +20,16 @@ var errMine = errors.New("the caller's own")
 // stale is an account of which somebody always has a newer version, and how often it was loaded.
 type stale struct{ loads int }
 
-func (s *stale) load(context.Context, mysqloptimistic.DB) (conformance.Account, error) {
+func (s *stale) load(context.Context, mysqloptimistic.DB) (optimisticsuite.Account, error) {
 	s.loads++
-	return conformance.Account{ID: 1}, nil
+	return optimisticsuite.Account{ID: 1}, nil
 }
 
-func (s *stale) save(_ context.Context, _ mysqloptimistic.DB, a conformance.Account) (conformance.Account, error) {
+func (s *stale) save(_ context.Context, _ mysqloptimistic.DB, a optimisticsuite.Account) (optimisticsuite.Account, error) {
 	return a, optimistic.Rows(0, nil, a.ExpectedOf())
 }
 
-func keep(context.Context, *conformance.Account) error { return nil }
+func keep(context.Context, *optimisticsuite.Account) error { return nil }
 
 // wrapped is what somebody has put around a pool: it can't be seen what is in it.
 type wrapped struct{ mysqloptimistic.DB }
@@ -68,12 +68,12 @@ func TestOwnErrors(t *testing.T) {
 	t.Parallel()
 	ctx, pool := t.Context(), testdb.MySQL(t)
 	var s stale
-	fails := func(context.Context, mysqloptimistic.DB, conformance.Account) (conformance.Account, error) {
-		return conformance.Account{ID: 9}, errMine
+	fails := func(context.Context, mysqloptimistic.DB, optimisticsuite.Account) (optimisticsuite.Account, error) {
+		return optimisticsuite.Account{ID: 9}, errMine
 	}
 	update := func(db mysqloptimistic.DB) error {
 		a, err := mysqloptimistic.Update(ctx, db, s.load, keep, fails)
-		if a != (conformance.Account{}) {
+		if a != (optimisticsuite.Account{}) {
 			t.Errorf("got %+v with %v", a, err)
 		}
 		return err
@@ -89,17 +89,17 @@ func TestOwnErrors(t *testing.T) {
 	if err := update(tx); err != errMine {
 		t.Errorf("save's in a transaction: %v", err)
 	}
-	_, err = mysqloptimistic.Update(ctx, pool, func(context.Context, mysqloptimistic.DB) (conformance.Account, error) {
-		return conformance.Account{}, errMine
+	_, err = mysqloptimistic.Update(ctx, pool, func(context.Context, mysqloptimistic.DB) (optimisticsuite.Account, error) {
+		return optimisticsuite.Account{}, errMine
 	}, keep, s.save)
 	if err != errMine {
 		t.Errorf("load's: %v", err)
 	}
-	_, err = mysqloptimistic.Update(ctx, pool, s.load, func(context.Context, *conformance.Account) error { return errMine }, s.save)
+	_, err = mysqloptimistic.Update(ctx, pool, s.load, func(context.Context, *optimisticsuite.Account) error { return errMine }, s.save)
 	if err != errMine {
 		t.Errorf("mutate's: %v", err)
 	}
-	_, err = mysqloptimistic.Update(ctx, pool, func(ctx context.Context, db mysqloptimistic.DB) (a conformance.Account, err error) {
+	_, err = mysqloptimistic.Update(ctx, pool, func(ctx context.Context, db mysqloptimistic.DB) (a optimisticsuite.Account, err error) {
 		return load(ctx, db, 1) // there is no table
 	}, keep, s.save)
 	if server := (*mysql.MySQLError)(nil); !errors.As(err, &server) || errors.Is(err, dblock.ErrUnavailable) {
@@ -115,8 +115,10 @@ func TestWithoutAServer(t *testing.T) {
 	}
 	defer func() { _ = pool.Close() }()
 	var s stale
-	read := func(ctx context.Context, db mysqloptimistic.DB) (conformance.Account, error) { return load(ctx, db, 1) }
-	write := func(ctx context.Context, db mysqloptimistic.DB, a conformance.Account) (conformance.Account, error) {
+	read := func(ctx context.Context, db mysqloptimistic.DB) (optimisticsuite.Account, error) {
+		return load(ctx, db, 1)
+	}
+	write := func(ctx context.Context, db mysqloptimistic.DB, a optimisticsuite.Account) (optimisticsuite.Account, error) {
 		return save(ctx, db, a, false)
 	}
 	_, noLoad := mysqloptimistic.Update(t.Context(), pool, read, keep, write)
@@ -195,9 +197,9 @@ var atOnce mysqloptimistic.DB = &fake{}
 // TestUpdateCostsLittle: at most four allocations more than the two statements by hand.
 func TestUpdateCostsLittle(t *testing.T) {
 	ctx, db := t.Context(), atOnce
-	read := func(ctx context.Context, db mysqloptimistic.DB) (a conformance.Account, err error) {
-		a = conformance.Account{ID: 1 << 40, Balance: 1 << 40, Version: 1 << 40} // what is small would not count
-		_, err = db.ExecContext(ctx, "SELECT", a.ID)                             // a *sql.Row can't be made
+	read := func(ctx context.Context, db mysqloptimistic.DB) (a optimisticsuite.Account, err error) {
+		a = optimisticsuite.Account{ID: 1 << 40, Balance: 1 << 40, Version: 1 << 40} // what is small would not count
+		_, err = db.ExecContext(ctx, "SELECT", a.ID)                                 // a *sql.Row can't be made
 		return a, err
 	}
 	byHand := testing.AllocsPerRun(1000, func() {
@@ -215,8 +217,8 @@ func TestUpdateCostsLittle(t *testing.T) {
 	})
 	ours := testing.AllocsPerRun(1000, func() {
 		if _, err := mysqloptimistic.Update(ctx, db, read, keep, func(
-			ctx context.Context, db mysqloptimistic.DB, a conformance.Account,
-		) (conformance.Account, error) {
+			ctx context.Context, db mysqloptimistic.DB, a optimisticsuite.Account,
+		) (optimisticsuite.Account, error) {
 			return save(ctx, db, a, false)
 		}); err != nil {
 			t.Error(err)

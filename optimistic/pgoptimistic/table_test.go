@@ -11,7 +11,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/dblock-go/dblock/internal/conformance"
+	optimisticsuite "github.com/dblock-go/dblock/internal/conformance/optimistic"
+	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/optimistic"
@@ -19,9 +20,9 @@ import (
 )
 
 // tableTx is a transaction that a Table may write in.
-type tableTx = conformance.OptTx[pgoptimistic.DB]
+type tableTx = optimisticsuite.OptTx[pgoptimistic.DB]
 
-var tables = conformance.OptTables[pgoptimistic.DB]{
+var tables = optimisticsuite.OptTables[pgoptimistic.DB]{
 	Kind: devdb.Postgres, Open: openTables, Counted: countedDB,
 	Int: pgoptimistic.NewTable[int64], Time: pgoptimistic.NewTable[time.Time], UUID: pgoptimistic.NewTable[[16]byte],
 	Values: pgoptimistic.NewTable[optimistic.Values],
@@ -93,10 +94,10 @@ func TestTablesFaults(t *testing.T) {
 func TestTablesSettings(t *testing.T) {
 	t.Parallel()
 	tables.RunWith(t, map[string]func(*testing.T, string) string{
-		"exec":            conformance.Appended("default_query_exec_mode=exec"),
-		"cache_describe":  conformance.Appended("default_query_exec_mode=cache_describe"),
-		"repeatable read": conformance.Appended("default_transaction_isolation=repeatable%20read"),
-		"serializable":    conformance.Appended("default_transaction_isolation=serializable"),
-		"zone and style":  conformance.Appended("timezone=Asia/Kolkata&datestyle=German"),
+		"exec":            suite.Appended("default_query_exec_mode=exec"),
+		"cache_describe":  suite.Appended("default_query_exec_mode=cache_describe"),
+		"repeatable read": suite.Appended("default_transaction_isolation=repeatable%20read"),
+		"serializable":    suite.Appended("default_transaction_isolation=serializable"),
+		"zone and style":  suite.Appended("timezone=Asia/Kolkata&datestyle=German"),
 	})
 }

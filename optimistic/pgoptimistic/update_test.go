@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/conformance"
+	optimisticsuite "github.com/dblock-go/dblock/internal/conformance/optimistic"
 	"github.com/dblock-go/dblock/internal/testdb"
 	"github.com/dblock-go/dblock/optimistic"
 	"github.com/dblock-go/dblock/optimistic/pgoptimistic"
@@ -21,16 +21,16 @@ var errMine = errors.New("the caller's own")
 // stale is an account of which somebody always has a newer version, and how often it was loaded.
 type stale struct{ loads int }
 
-func (s *stale) load(context.Context, pgoptimistic.DB) (conformance.Account, error) {
+func (s *stale) load(context.Context, pgoptimistic.DB) (optimisticsuite.Account, error) {
 	s.loads++
-	return conformance.Account{ID: 1}, nil
+	return optimisticsuite.Account{ID: 1}, nil
 }
 
-func (s *stale) save(_ context.Context, _ pgoptimistic.DB, a conformance.Account) (conformance.Account, error) {
+func (s *stale) save(_ context.Context, _ pgoptimistic.DB, a optimisticsuite.Account) (optimisticsuite.Account, error) {
 	return a, optimistic.Rows(0, nil, a.ExpectedOf())
 }
 
-func keep(context.Context, *conformance.Account) error { return nil }
+func keep(context.Context, *optimisticsuite.Account) error { return nil }
 
 // wrapped is what somebody has put around a pool: it can't be seen what is in it.
 type wrapped struct{ pgoptimistic.DB }
@@ -79,12 +79,12 @@ func TestOwnErrors(t *testing.T) {
 	t.Parallel()
 	ctx, pool := t.Context(), testdb.Postgres(t)
 	var s stale
-	fails := func(context.Context, pgoptimistic.DB, conformance.Account) (conformance.Account, error) {
-		return conformance.Account{ID: 9}, errMine
+	fails := func(context.Context, pgoptimistic.DB, optimisticsuite.Account) (optimisticsuite.Account, error) {
+		return optimisticsuite.Account{ID: 9}, errMine
 	}
 	update := func(db pgoptimistic.DB) error {
 		a, err := pgoptimistic.Update(ctx, db, s.load, keep, fails)
-		if a != (conformance.Account{}) {
+		if a != (optimisticsuite.Account{}) {
 			t.Errorf("got %+v with %v", a, err)
 		}
 		return err
@@ -95,17 +95,17 @@ func TestOwnErrors(t *testing.T) {
 	if err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return update(tx) }); err != errMine {
 		t.Errorf("save's in a transaction: %v", err)
 	}
-	_, err := pgoptimistic.Update(ctx, pool, func(context.Context, pgoptimistic.DB) (conformance.Account, error) {
-		return conformance.Account{}, errMine
+	_, err := pgoptimistic.Update(ctx, pool, func(context.Context, pgoptimistic.DB) (optimisticsuite.Account, error) {
+		return optimisticsuite.Account{}, errMine
 	}, keep, s.save)
 	if err != errMine {
 		t.Errorf("load's: %v", err)
 	}
-	_, err = pgoptimistic.Update(ctx, pool, s.load, func(context.Context, *conformance.Account) error { return errMine }, s.save)
+	_, err = pgoptimistic.Update(ctx, pool, s.load, func(context.Context, *optimisticsuite.Account) error { return errMine }, s.save)
 	if err != errMine {
 		t.Errorf("mutate's: %v", err)
 	}
-	_, err = pgoptimistic.Update(ctx, pool, func(ctx context.Context, db pgoptimistic.DB) (a conformance.Account, err error) {
+	_, err = pgoptimistic.Update(ctx, pool, func(ctx context.Context, db pgoptimistic.DB) (a optimisticsuite.Account, err error) {
 		return load(ctx, db, 1) // there is no table
 	}, keep, s.save)
 	if server := (*pgconn.PgError)(nil); !errors.As(err, &server) || errors.Is(err, dblock.ErrUnavailable) {
@@ -121,8 +121,10 @@ func TestWithoutAServer(t *testing.T) {
 	}
 	defer pool.Close()
 	var s stale
-	read := func(ctx context.Context, db pgoptimistic.DB) (conformance.Account, error) { return load(ctx, db, 1) }
-	write := func(ctx context.Context, db pgoptimistic.DB, a conformance.Account) (conformance.Account, error) {
+	read := func(ctx context.Context, db pgoptimistic.DB) (optimisticsuite.Account, error) {
+		return load(ctx, db, 1)
+	}
+	write := func(ctx context.Context, db pgoptimistic.DB, a optimisticsuite.Account) (optimisticsuite.Account, error) {
 		return save(ctx, db, a, false)
 	}
 	_, noLoad := pgoptimistic.Update(t.Context(), pool, read, keep, write)
@@ -204,10 +206,10 @@ var atOnce pgoptimistic.DB = &fake{}
 // TestUpdateCostsLittle: at most four allocations more than the two statements by hand.
 func TestUpdateCostsLittle(t *testing.T) {
 	ctx, db := t.Context(), atOnce
-	read := func(ctx context.Context, db pgoptimistic.DB) (conformance.Account, error) {
+	read := func(ctx context.Context, db pgoptimistic.DB) (optimisticsuite.Account, error) {
 		return load(ctx, db, 1<<40)
 	}
-	write := func(ctx context.Context, db pgoptimistic.DB, a conformance.Account) (conformance.Account, error) {
+	write := func(ctx context.Context, db pgoptimistic.DB, a optimisticsuite.Account) (optimisticsuite.Account, error) {
 		tag, err := db.Exec(ctx, "UPDATE", a.ID, a.Balance, a.Version)
 		return a, optimistic.Tag(tag, err, a.ExpectedOf())
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
-	"github.com/dblock-go/dblock/internal/conformance"
+	queuesuite "github.com/dblock-go/dblock/internal/conformance/queue"
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/internal/testdb"
@@ -17,8 +17,8 @@ import (
 	"github.com/dblock-go/dblock/queue/mysqlqueue"
 )
 
-func on(kind devdb.Kind) conformance.Queue {
-	return conformance.Queue{Kind: kind, Open: open, OpenOn: openOn, OpenUnfenced: openUnfenced, EnqueueTx: mysqlqueue.EnqueueTx, HandleTx: handleTx}
+func on(kind devdb.Kind) queuesuite.Queue {
+	return queuesuite.Queue{Kind: kind, Open: open, OpenOn: openOn, OpenUnfenced: openUnfenced, EnqueueTx: mysqlqueue.EnqueueTx, HandleTx: handleTx}
 }
 
 func open(ctx context.Context, dsn string, o queue.Options) (*queue.Queue, func(), error) {

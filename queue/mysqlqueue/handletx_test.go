@@ -4,12 +4,12 @@ import (
 	"context"
 	"database/sql"
 
-	"github.com/dblock-go/dblock/internal/conformance"
+	queuesuite "github.com/dblock-go/dblock/internal/conformance/queue"
 	"github.com/dblock-go/dblock/queue"
 	"github.com/dblock-go/dblock/queue/mysqlqueue"
 )
 
-func handleTx(q *queue.Queue, kind string, fn conformance.TxHandler, opts ...queue.HandlerOption) error {
+func handleTx(q *queue.Queue, kind string, fn queuesuite.TxHandler, opts ...queue.HandlerOption) error {
 	if fn == nil {
 		return mysqlqueue.HandleTx[int](q, kind, nil, opts...)
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/dblock-go/dblock/internal/conformance"
+	queuesuite "github.com/dblock-go/dblock/internal/conformance/queue"
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/internal/testdb"
@@ -16,7 +16,7 @@ import (
 	"github.com/dblock-go/dblock/queue/pgqueue"
 )
 
-var engine = conformance.Queue{Kind: devdb.Postgres, Open: open, OpenOn: openOn, OpenUnfenced: openUnfenced, EnqueueTx: enqueueTx, HandleTx: handleTx}
+var engine = queuesuite.Queue{Kind: devdb.Postgres, Open: open, OpenOn: openOn, OpenUnfenced: openUnfenced, EnqueueTx: enqueueTx, HandleTx: handleTx}
 
 func open(ctx context.Context, dsn string, o queue.Options) (*queue.Queue, func(), error) {
 	return openOn(ctx, dsn, nil, o)

@@ -5,12 +5,12 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/dblock-go/dblock/internal/conformance"
+	queuesuite "github.com/dblock-go/dblock/internal/conformance/queue"
 	"github.com/dblock-go/dblock/queue"
 	"github.com/dblock-go/dblock/queue/pgqueue"
 )
 
-func handleTx(q *queue.Queue, kind string, fn conformance.TxHandler, opts ...queue.HandlerOption) error {
+func handleTx(q *queue.Queue, kind string, fn queuesuite.TxHandler, opts ...queue.HandlerOption) error {
 	if fn == nil {
 		return pgqueue.HandleTx[int](q, kind, nil, opts...)
 	}

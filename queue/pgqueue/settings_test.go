@@ -3,21 +3,21 @@ package pgqueue_test
 import (
 	"testing"
 
-	"github.com/dblock-go/dblock/internal/conformance"
+	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/internal/testdb"
 )
 
 func TestSettings(t *testing.T) {
 	t.Parallel()
 	engine.RunWith(t, map[string]func(*testing.T, string) string{
-		"serializable":                  conformance.Appended("default_transaction_isolation=serializable"),
-		"read only":                     conformance.Appended("default_transaction_read_only=on"),
-		"time zone":                     conformance.Appended("timezone=Asia/Kathmandu"),
-		"simple protocol":               conformance.Appended("default_query_exec_mode=simple_protocol"),
-		"exec":                          conformance.Appended("default_query_exec_mode=exec"),
-		"describe exec":                 conformance.Appended("default_query_exec_mode=describe_exec"),
-		"cache describe":                conformance.Appended("default_query_exec_mode=cache_describe"),
-		"one connection":                conformance.Appended("pool_max_conns=1"),
+		"serializable":                  suite.Appended("default_transaction_isolation=serializable"),
+		"read only":                     suite.Appended("default_transaction_read_only=on"),
+		"time zone":                     suite.Appended("timezone=Asia/Kathmandu"),
+		"simple protocol":               suite.Appended("default_query_exec_mode=simple_protocol"),
+		"exec":                          suite.Appended("default_query_exec_mode=exec"),
+		"describe exec":                 suite.Appended("default_query_exec_mode=describe_exec"),
+		"cache describe":                suite.Appended("default_query_exec_mode=cache_describe"),
+		"one connection":                suite.Appended("pool_max_conns=1"),
 		"PgBouncer in transaction mode": func(t *testing.T, dsn string) string { return testdb.Pooled(t, dsn) },
 	})
 }

@@ -1,0 +1,112 @@
+package lock
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock/internal/conformance/suite"
+	"github.com/dblock-go/dblock/internal/devdb"
+)
+
+// The processes that tests start, to kill or to stop them, are this test binary again, told by its environment what
+// to do.
+const (
+	holderDSN  = "DBLOCK_TEST_HOLDER"
+	holderKind = "DBLOCK_TEST_HOLDER_KIND"
+	holderMode = "DBLOCK_TEST_HOLDER_MODE" // one of those below
+	holderData = "DBLOCK_TEST_HOLDER_DATA" // the database that is written to, where it is another one
+	holderKey  = "DBLOCK_TEST_HOLDER_KEY"
+	holderTTL  = "DBLOCK_TEST_HOLDER_TTL"
+)
+
+const (
+	guardedWrites    = "guarded"
+	unguardedWrites  = "unguarded"
+	raisedWrites     = "raised"
+	holdsCrowd       = "crowd"
+	staysInGuard     = "in a guarded transaction"
+	staysUnbounded   = "in one that nothing bounds"
+	waitsFairly      = "waits with a ticket"
+	guardedTerms     = "guarded terms"
+	unguardedTerms   = "unguarded terms"
+	countsOnIt       = "counts on it"
+	churns           = "churns"
+	churnsFairly     = "churns with tickets"
+	releasesWhenTold = "releases when told"
+
+	excludesRandomly = "excludes randomly"
+	entersUnasked    = "enters unasked"
+)
+
+// Main does what a test has started this process for, and then never returns. Call it first in TestMain.
+func (e Lease) Main() {
+	dsn := os.Getenv(holderDSN)
+	if dsn == "" {
+		return
+	}
+	e.Kind = devdb.Kind(os.Getenv(holderKind))
+	mode := os.Getenv(holderMode)
+	var err error
+	switch mode {
+	case guardedWrites, unguardedWrites, raisedWrites:
+		err = e.countUntilKilled(dsn, mode)
+	case holdsCrowd:
+		err = e.holdCrowdUntilKilled(dsn)
+	case waitsFairly:
+		err = e.waitFairly(dsn)
+	case staysInGuard, staysUnbounded:
+		err = e.writeWhenTold(dsn, mode)
+	case guardedTerms, unguardedTerms:
+		err = e.campaignUntilKilled(dsn, mode)
+	case countsOnIt:
+		err = e.countOn(dsn)
+	case churns, churnsFairly:
+		err = e.churnAsTold(dsn, mode)
+	case releasesWhenTold:
+		err = e.releaseWhenTold(dsn, os.Getenv(holderKey))
+	case excludesRandomly, entersUnasked:
+		err = e.excludeAtRandom(dsn, mode == entersUnasked)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "holder:", err)
+	}
+	os.Exit(1)
+}
+
+// startHolder starts a process that works under a lock.
+func (v *env) startHolder(t *testing.T, ctx context.Context, mode string) *suite.Child {
+	t.Helper()
+	return v.startHolderOf(t, ctx, mode, v.dsn)
+}
+
+// startHolderOf starts one that writes to another database.
+func (v *env) startHolderOf(t *testing.T, ctx context.Context, mode, data string) *suite.Child {
+	t.Helper()
+	cmd := exec.CommandContext(ctx, os.Args[0])
+	cmd.Env = append(os.Environ(), holderDSN+"="+v.dsn, holderKind+"="+string(v.e.Kind), holderMode+"="+mode, holderData+"="+data)
+	return suite.StartChild(t, cmd)
+}
+
+func (e Lease) countOn(dsn string) error {
+	ttl, err := time.ParseDuration(os.Getenv(holderTTL))
+	if err != nil {
+		return err
+	}
+	ctx := context.Background()
+	l, _, err := e.Open(ctx, dsn, LeaseOptions{TTL: ttl})
+	if err != nil {
+		return err
+	}
+	return suite.CountOn(ctx, l, os.Getenv(holderKey))
+}
+
+// toCountOn has the process of a command count on a key, on the database of dsn.
+func (e Lease) toCountOn(cmd *exec.Cmd, dsn, key string, ttl time.Duration) *exec.Cmd {
+	cmd.Env = append(os.Environ(), holderDSN+"="+dsn, holderKind+"="+string(e.Kind), holderMode+"="+countsOnIt,
+		holderKey+"="+key, holderTTL+"="+ttl.String())
+	return cmd
+}

@@ -1,0 +1,38 @@
+package lock
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/conformance/suite"
+	"github.com/dblock-go/dblock/internal/testdb"
+	"github.com/dblock-go/dblock/migrations"
+)
+
+func (e Lease) runCut(t *testing.T) { suite.RunCut(t, e.Kind, e.aNetworkFallsSilent) }
+
+// aNetworkFallsSilent: others have the lease of who was cut off within the TTL, after its holder has ceased to count on it.
+func (e Lease) aNetworkFallsSilent(t *testing.T) error {
+	near, far := testdb.OwnNear(t, e.Kind)
+	v := &env{e: e, dsn: near, db: suite.Connect(t, e.Kind, near)}
+	if _, err := migrations.Up(t.Context(), v.db, migrations.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	other := v.process(t, LeaseOptions{Poll: 20 * time.Millisecond})
+	n := suite.NewSilence(t, func(m *testdb.Far, key string, bound time.Duration) *suite.Child {
+		return suite.StartChild(t, e.toCountOn(m.Command(t.Context(), os.Args[0]), far, key, bound))
+	})
+	next := <-n.Fall(t, other)
+	if !n.Check(t, next.At, dblock.Expired) {
+		n.Far.Mend(t)
+		suite.Release(t, next.Lock)
+		return n.Late
+	}
+	_, err := other.TryAcquire(t.Context(), "control")
+	suite.IsHeld(t, err, "control")
+	n.Far.Mend(t)
+	suite.Follows(t, n.Holder, next.Lock)
+	return n.Late
+}

@@ -1,0 +1,76 @@
+package suite
+
+import (
+	"errors"
+	"hash/fnv"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/faultconn"
+)
+
+// EnvSoak is set for tests of faults that take longer.
+const EnvSoak = "DBLOCK_SOAK"
+
+// Definite tells that an error promises that nothing was written.
+func Definite(err error) bool { return err != nil && !IsUnknown(err) }
+
+func IsUnknown(err error) bool { return errors.Is(err, dblock.ErrOutcomeUnknown) }
+
+const envSeed = "DBLOCK_SEED" // of a test that draws at random, to repeat a run
+
+// SeedOf returns the seed of a test and prints it. A test draws the same each time; a soak draws anew.
+func SeedOf(t *testing.T) uint64 {
+	t.Helper()
+	hash := fnv.New64a()
+	_, _ = hash.Write([]byte(t.Name()))
+	seed := hash.Sum64()
+	if os.Getenv(EnvSoak) != "" {
+		seed = uint64(time.Now().UnixNano())
+	}
+	if given := os.Getenv(envSeed); given != "" {
+		var err error
+		if seed, err = strconv.ParseUint(given, 10, 64); err != nil {
+			t.Fatalf("%s: %v", envSeed, err)
+		}
+	}
+	t.Logf("the same again: %s=%d", envSeed, seed)
+	return seed
+}
+
+// LeastTrips counts the round trips of calls that are made several times, of which the one counts that made the fewest.
+func LeastTrips(dialer *faultconn.Dialer) (least map[string]int, trips func(what string, call func())) {
+	least = make(map[string]int)
+	return least, func(what string, call func()) {
+		dialer.Arm(0, 0, nil)
+		call()
+		n := dialer.Writes()
+		if before, ok := least[what]; !ok || n < before {
+			least[what] = n
+		}
+	}
+}
+
+func Second[T any](_ T, err error) error { return err }
+
+// HostError is an error of a host, whose methods take no nil pointer.
+type HostError struct {
+	text string
+	In   error
+}
+
+func (e *HostError) Error() string { return e.text }
+
+func (e *HostError) Unwrap() error { return e.In }
+
+var NoHostError *HostError
+
+func Works(t *testing.T, what string, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+}
