@@ -8,7 +8,6 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/testdb"
-	"github.com/dblock-go/dblock/migrations"
 	"github.com/dblock-go/dblock/mysqllock"
 )
 
@@ -19,10 +18,7 @@ func TestAGuardThatIsGone(t *testing.T) {
 	for _, kind := range family() {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
-			db := testdb.MySQLOn(t, kind)
-			if _, err := migrations.Up(t.Context(), db, migrations.Options{}); err != nil {
-				t.Fatal(err)
-			}
+			db := testdb.MigratedMySQL(t, kind)
 			l, err := mysqllock.NewLease(t.Context(), db, mysqllock.LeaseOptions{})
 			if err != nil {
 				t.Fatal(err)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/testdb"
-	"github.com/dblock-go/dblock/migrations"
 	"github.com/dblock-go/dblock/pglock"
 )
 
@@ -19,10 +18,7 @@ import (
 // and survives the cancel. What was written stands, so the error must not say that nothing was.
 func TestGuardedTxThatLosesItsLockInTheCommit(t *testing.T) {
 	t.Parallel()
-	pool, ctx := testdb.Postgres(t), t.Context()
-	if _, err := migrations.Up(ctx, pool, migrations.Options{}); err != nil {
-		t.Fatal(err)
-	}
+	pool, ctx := testdb.MigratedPostgres(t), t.Context()
 	execute(t, pool, `CREATE TABLE written (n INT);
 		CREATE FUNCTION late() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN
 			BEGIN PERFORM pg_sleep(60); EXCEPTION WHEN query_canceled THEN NULL; END; RETURN NULL;

@@ -8,19 +8,15 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/testdb"
-	"github.com/dblock-go/dblock/migrations"
 	"github.com/dblock-go/dblock/pglock"
 )
 
 // TestNotificationsNameNoKey: every role of a database can listen. What it hears of a key is a hash.
 func TestNotificationsNameNoKey(t *testing.T) {
 	t.Parallel()
-	pool := testdb.Postgres(t)
+	pool := testdb.MigratedPostgres(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if _, err := migrations.Up(ctx, pool, migrations.Options{}); err != nil {
-		t.Fatal(err)
-	}
 	for i, fair := range []bool{false, true} {
 		key := fmt.Sprint("customer-4711/", i)
 		var locks [2]*pglock.Lease

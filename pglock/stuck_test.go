@@ -10,7 +10,6 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/testdb"
-	"github.com/dblock-go/dblock/migrations"
 	"github.com/dblock-go/dblock/pglock"
 )
 
@@ -43,10 +42,7 @@ func TestAStuckGuardGivesWay(t *testing.T) {
 }
 
 func stuckGuard(t *testing.T, stop func(context.Context, *pgx.Conn), opts []dblock.Option) {
-	pool := testdb.Postgres(t)
-	if _, err := migrations.Up(t.Context(), pool, migrations.Options{}); err != nil {
-		t.Fatal(err)
-	}
+	pool := testdb.MigratedPostgres(t)
 	if _, err := pool.Exec(t.Context(), "CREATE TABLE copied (n int)"); err != nil {
 		t.Fatal(err)
 	}

@@ -7,17 +7,13 @@ import (
 	"github.com/dblock-go/dblock/internal/pgschema"
 	"github.com/dblock-go/dblock/internal/schema"
 	"github.com/dblock-go/dblock/internal/testdb"
-	"github.com/dblock-go/dblock/migrations"
 )
 
 // TestStatementsNameTheirSchema: a session has a temporary table of the name of each of dblock's tables. Every statement
 // names the schema of all of its tables, and finds none of the temporary ones. As they are generated, statements do.
 func TestStatementsNameTheirSchema(t *testing.T) {
 	t.Parallel()
-	pool := testdb.Postgres(t)
-	if _, err := migrations.Up(t.Context(), pool, migrations.Options{}); err != nil {
-		t.Fatal(err)
-	}
+	pool := testdb.MigratedPostgres(t)
 	session, err := pool.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -8,7 +8,6 @@ import (
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/mysqltext"
 	"github.com/dblock-go/dblock/internal/testdb"
-	"github.com/dblock-go/dblock/migrations"
 )
 
 // TestNothingElseIsLocked: statements that lock find their rows by the key, however few there are in a table. In a scan they
@@ -21,10 +20,7 @@ func TestNothingElseIsLocked(t *testing.T) {
 			for _, others := range []int{1, 3, 400} {
 				t.Run(fmt.Sprint(others), func(t *testing.T) {
 					t.Parallel()
-					db := testdb.MySQLOn(t, kind)
-					if _, err := migrations.Up(t.Context(), db, migrations.Options{}); err != nil {
-						t.Fatal(err)
-					}
+					db := testdb.MigratedMySQL(t, kind)
 					tx := lockOthers(t, db, others)
 					defer func() { _ = tx.Rollback() }()
 					for name, statement := range lockingStatements(2) {

@@ -16,7 +16,6 @@ import (
 	"github.com/dblock-go/dblock/internal/testdb"
 	"github.com/dblock-go/dblock/inventory"
 	"github.com/dblock-go/dblock/inventory/pginventory"
-	"github.com/dblock-go/dblock/migrations"
 )
 
 // A deadlock is retried and so nobody would notice it but by its cost: only the server's own count
@@ -87,10 +86,7 @@ func TestTheSameOrdersFromTwoProcessesNeverDeadlock(t *testing.T) {
 // openProcesses opens a Store on one database for each of several processes.
 func openProcesses(t *testing.T, options ...[]pginventory.Option) (pool *pgxpool.Pool, stores []*inventory.Store) {
 	t.Helper()
-	pool = testdb.Postgres(t)
-	if _, err := migrations.Up(t.Context(), pool, migrations.Options{}); err != nil {
-		t.Fatal(err)
-	}
+	pool = testdb.MigratedPostgres(t)
 	for _, o := range options {
 		store, err := pginventory.New(t.Context(), pool, inventory.Options{Timeout: time.Minute}, o...)
 		if err != nil {

@@ -9,17 +9,13 @@ import (
 
 	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/testdb"
-	"github.com/dblock-go/dblock/migrations"
 )
 
 // TestPlansLookUpByKey: what is prepared while the tables are small reads none of them whole, as the plan is kept while they grow.
 // The control is what the server would choose.
 func TestPlansLookUpByKey(t *testing.T) {
 	t.Parallel()
-	pool := testdb.Postgres(t)
-	if _, err := migrations.Up(t.Context(), pool, migrations.Options{}); err != nil {
-		t.Fatal(err)
-	}
+	pool := testdb.MigratedPostgres(t)
 	// Of a table that was never vacuumed the server believes that it has ten pages.
 	if _, err := pool.Exec(t.Context(), `insert into dblock_reservation (reservation_key, sku, buyer, qty, state) values ('k', 'a', 'b', 1, 2);
 		insert into dblock_stock (sku, available) values ('a', 1); insert into dblock_quota values ('a', 'b', 1, 1)`); err != nil {

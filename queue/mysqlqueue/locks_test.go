@@ -8,7 +8,6 @@ import (
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/mysqltext"
 	"github.com/dblock-go/dblock/internal/testdb"
-	"github.com/dblock-go/dblock/migrations"
 )
 
 // TestEndsReadNoMore: a statement that ends jobs of a small table reads the rows of these jobs only. In a scan of the table it would wait
@@ -18,10 +17,7 @@ func TestEndsReadNoMore(t *testing.T) {
 	for _, kind := range family() {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
-			db := testdb.MySQLOn(t, kind)
-			if _, err := migrations.Up(t.Context(), db, migrations.Options{}); err != nil {
-				t.Fatal(err)
-			}
+			db := testdb.MigratedMySQL(t, kind)
 			const jobs = 12
 			member := id16(0)
 			for n := range jobs {
@@ -81,10 +77,7 @@ func TestBeginningsKeepTheirClaims(t *testing.T) {
 	for _, kind := range family() {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
-			db := testdb.MySQLOn(t, kind)
-			if _, err := migrations.Up(t.Context(), db, migrations.Options{}); err != nil {
-				t.Fatal(err)
-			}
+			db := testdb.MigratedMySQL(t, kind)
 			member := id16(0)
 			for n := range 3 {
 				exec(t, db, mysqltext.Text("INSERT INTO dblock_queue_job (job_id, queue, kind, priority, max_attempts, payload) VALUES (?, 'q', 'k', 0, 1, '')", id16(n)))

@@ -10,7 +10,6 @@ import (
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/mysqltext"
 	"github.com/dblock-go/dblock/internal/testdb"
-	"github.com/dblock-go/dblock/migrations"
 )
 
 // TestPlans: with a million jobs a claim takes the first ones of the key, without a sort, and locks no others: a second claimer gets the next.
@@ -19,10 +18,7 @@ func TestPlans(t *testing.T) {
 	for _, kind := range family() {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
-			db := testdb.MySQLOn(t, kind)
-			if _, err := migrations.Up(t.Context(), db, migrations.Options{}); err != nil {
-				t.Fatal(err)
-			}
+			db := testdb.MigratedMySQL(t, kind)
 			digits := "(SELECT 0 AS d" + strings.Repeat(" UNION ALL SELECT 1", 9) + ")"
 			exec(t, db, "INSERT INTO dblock_queue_ready (queue, priority, job_id) SELECT 'default', 0, UNHEX(REPLACE(UUID(), '-', '')) FROM "+
 				digits+" a CROSS JOIN "+digits+" b CROSS JOIN "+digits+" c CROSS JOIN "+digits+" d CROSS JOIN "+digits+" e CROSS JOIN "+digits+" f")

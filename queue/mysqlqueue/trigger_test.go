@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/testdb"
-	"github.com/dblock-go/dblock/migrations"
 	"github.com/dblock-go/dblock/queue"
 	"github.com/dblock-go/dblock/queue/mysqlqueue"
 )
@@ -17,10 +16,7 @@ func TestTriggersHideNoHeartbeat(t *testing.T) {
 	for _, kind := range family() {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
-			db := testdb.MySQLOn(t, kind)
-			if _, err := migrations.Up(t.Context(), db, migrations.Options{}); err != nil {
-				t.Fatal(err)
-			}
+			db := testdb.MigratedMySQL(t, kind)
 			exec(t, db, "CREATE TABLE audit (id BIGINT AUTO_INCREMENT PRIMARY KEY, member_id BINARY(16))")
 			exec(t, db, "CREATE TRIGGER audited AFTER UPDATE ON dblock_member FOR EACH ROW INSERT INTO audit (member_id) VALUES (new.member_id)")
 			q, err := mysqlqueue.New(t.Context(), db, queue.Options{TTL: time.Second})

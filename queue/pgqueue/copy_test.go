@@ -7,7 +7,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/dblock-go/dblock/internal/testdb"
-	"github.com/dblock-go/dblock/migrations"
 	"github.com/dblock-go/dblock/queue"
 	"github.com/dblock-go/dblock/queue/pgqueue"
 )
@@ -15,11 +14,8 @@ import (
 // TestCopiesInACallersTransaction: many jobs are there if and when a pgx.Tx commits, in their order.
 func TestCopiesInACallersTransaction(t *testing.T) {
 	t.Parallel()
-	pool := testdb.Postgres(t)
+	pool := testdb.MigratedPostgres(t)
 	ctx := t.Context()
-	if _, err := migrations.Up(ctx, pool, migrations.Options{}); err != nil {
-		t.Fatal(err)
-	}
 	q, err := pgqueue.New(ctx, pool, queue.Options{})
 	if err != nil {
 		t.Fatal(err)

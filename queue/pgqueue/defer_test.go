@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/testdb"
-	"github.com/dblock-go/dblock/migrations"
 	"github.com/dblock-go/dblock/queue"
 	"github.com/dblock-go/dblock/queue/pgqueue"
 )
@@ -16,10 +15,7 @@ import (
 // once the deferral waits for the row. The job is tried again.
 func TestDefersAJobThatChangesMeanwhile(t *testing.T) {
 	t.Parallel()
-	pool := testdb.Postgres(t)
-	if _, err := migrations.Up(t.Context(), pool, migrations.Options{}); err != nil {
-		t.Fatal(err)
-	}
+	pool := testdb.MigratedPostgres(t)
 	q, err := pgqueue.New(t.Context(), pool, queue.Options{})
 	if err != nil {
 		t.Fatal(err)

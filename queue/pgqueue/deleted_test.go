@@ -11,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dblock-go/dblock/internal/testdb"
-	"github.com/dblock-go/dblock/migrations"
 	"github.com/dblock-go/dblock/queue"
 	"github.com/dblock-go/dblock/queue/pgqueue"
 )
@@ -22,10 +21,7 @@ import (
 func behindDeleted(t *testing.T, table, insert string) (host *pgxpool.Pool, execute func(string, ...any)) {
 	t.Helper()
 	const deleted = 300_000
-	host = testdb.Postgres(t)
-	if _, err := migrations.Up(t.Context(), host, migrations.Options{}); err != nil {
-		t.Fatal(err)
-	}
+	host = testdb.MigratedPostgres(t)
 	execute = func(statement string, args ...any) {
 		t.Helper()
 		if _, err := host.Exec(t.Context(), statement, args...); err != nil {

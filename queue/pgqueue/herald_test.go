@@ -9,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/dblock-go/dblock/internal/testdb"
-	"github.com/dblock-go/dblock/migrations"
 	"github.com/dblock-go/dblock/queue"
 	"github.com/dblock-go/dblock/queue/pgqueue"
 )
@@ -22,10 +21,7 @@ func TestHerald(t *testing.T) {
 // Jobs that are copied are told of when their transaction commits, too.
 func TestTellsOfCopiedJobs(t *testing.T) {
 	t.Parallel()
-	host := testdb.Postgres(t)
-	if _, err := migrations.Up(t.Context(), host, migrations.Options{}); err != nil {
-		t.Fatal(err)
-	}
+	host := testdb.MigratedPostgres(t)
 	q, err := pgqueue.New(t.Context(), host, queue.Options{})
 	if err != nil {
 		t.Fatal(err)

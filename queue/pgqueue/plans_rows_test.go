@@ -12,7 +12,6 @@ import (
 
 	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/testdb"
-	"github.com/dblock-go/dblock/migrations"
 )
 
 // TestPlansReadNoMore bounds the rows that each statement of a batch reads, index scans included, to a small multiple of the batch. The
@@ -22,10 +21,7 @@ func TestPlansReadNoMore(t *testing.T) {
 	for _, stale := range []bool{false, true} {
 		t.Run(fmt.Sprintf("stale=%v", stale), func(t *testing.T) {
 			t.Parallel()
-			host := testdb.Postgres(t)
-			if _, err := migrations.Up(t.Context(), host, migrations.Options{}); err != nil {
-				t.Fatal(err)
-			}
+			host := testdb.MigratedPostgres(t)
 			d, err := open(t.Context(), host, "")
 			if err != nil {
 				t.Fatal(err)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/testdb"
-	"github.com/dblock-go/dblock/migrations"
 )
 
 // TestPlans: with a million jobs, and with statistics of empty tables, statements find their rows by a key, and a claim takes the
@@ -21,10 +20,7 @@ func TestPlans(t *testing.T) {
 	for _, analyzed := range []bool{false, true} {
 		t.Run(fmt.Sprintf("analyzed=%v", analyzed), func(t *testing.T) {
 			t.Parallel()
-			host := testdb.Postgres(t)
-			if _, err := migrations.Up(t.Context(), host, migrations.Options{}); err != nil {
-				t.Fatal(err)
-			}
+			host := testdb.MigratedPostgres(t)
 			d, err := open(t.Context(), host, "")
 			if err != nil {
 				t.Fatal(err)
@@ -84,10 +80,7 @@ func TestPlans(t *testing.T) {
 // handler's transaction is planned for what the tables are now. The control is the same without that.
 func TestPlansInHandlersTransactions(t *testing.T) {
 	t.Parallel()
-	host := testdb.Postgres(t)
-	if _, err := migrations.Up(t.Context(), host, migrations.Options{}); err != nil {
-		t.Fatal(err)
-	}
+	host := testdb.MigratedPostgres(t)
 	d, err := open(t.Context(), host, "")
 	if err != nil {
 		t.Fatal(err)

@@ -12,7 +12,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/dblock-go/dblock/internal/testdb"
-	"github.com/dblock-go/dblock/migrations"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
@@ -42,11 +41,8 @@ func TestSpans(t *testing.T) {
 // many jobs were taken before. The control: one that begins at the start reads them all.
 func TestClaimPassesNothingOver(t *testing.T) {
 	t.Parallel()
-	host := testdb.Postgres(t)
+	host := testdb.MigratedPostgres(t)
 	ctx := t.Context()
-	if _, err := migrations.Up(ctx, host, migrations.Options{}); err != nil {
-		t.Fatal(err)
-	}
 	d, err := open(ctx, host, "")
 	if err != nil {
 		t.Fatal(err)
