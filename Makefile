@@ -17,15 +17,15 @@ demo: ## a flash sale on a real Postgres and a real MariaDB or MySQL; installs w
 	@scripts/servers.sh
 	$(GO) run ./cmd/dblock demo
 
-# Some tests have servers, processes and deadlines of their own: two packages at once would wait for each other's.
-# Most wait for servers and deadlines rather than for a processor. Crowds of more than two tests exceed the connections of a server.
-ONE_BY_ONE := -p 1 -parallel 4 -timeout 30m
-FAULTS := -p 1 -parallel 2 -timeout 30m -run Faults
+# Most tests wait for servers and deadlines rather than for a processor. Each package has servers of its own, with 1,000
+# connections each. Tests of faults have crowds: more than two of them exceed the connections of a server.
+TOGETHER := -p 2 -parallel 8 -timeout 30m
+FAULTS := -p 2 -parallel 2 -timeout 30m -run Faults
 
 test: ## what each package promises, on Postgres and one server of the MySQL family; installs what is missing
 	@scripts/servers.sh
-	$(GO) test $(ONE_BY_ONE) -count=1 -skip Faults ./...
-	cd $(EXAMPLES) && $(GO) test $(ONE_BY_ONE) -count=1 -skip Faults ./...
+	$(GO) test $(TOGETHER) -count=1 -skip Faults ./...
+	cd $(EXAMPLES) && $(GO) test $(TOGETHER) -count=1 -skip Faults ./...
 
 test-faults: ## the tests with Faults in their names: cuts, kills, freezes, silent networks, crowds
 	@scripts/servers.sh
