@@ -174,11 +174,13 @@ func (l *Life) heartbeat() {
 }
 
 // note takes over how a heartbeat ended, and arranges the next: a third of the TTL after a good one,
-// soon after a failed one, and several times before trust ends.
+// soon after a failed one, and several times before trust ends. An answer that is read after that, as
+// after a pause of the process, extends nothing: others may have seen that the life is lost.
 func (l *Life) note(sent time.Time, beat int64, err error) {
 	l.mu.Lock()
-	if l.ended {
+	if l.ended || clock.Past(l.m.o.Clock.Now(), l.trusted) {
 		l.mu.Unlock()
+		l.expire()
 		return
 	}
 	pause := l.m.tick()

@@ -1,0 +1,66 @@
+package member
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/clock"
+)
+
+// leaping is a clock whose timers are late: time has passed, as in a process that was stopped,
+// before any of them fires.
+type leaping struct {
+	clock.Real
+	ahead atomic.Int64
+}
+
+func (c *leaping) Now() time.Time { return c.Real.Now().Add(time.Duration(c.ahead.Load())) }
+
+// stopping is a server whose client is stopped once, between the execution of a heartbeat and its
+// answer.
+type stopping struct {
+	*server
+	stop func()
+}
+
+func (s stopping) Beat(ctx context.Context, id ID, ttl time.Duration) (int64, bool, error) {
+	beat, alive, err := s.server.Beat(ctx, id, ttl)
+	if beat == 2 {
+		s.stop()
+	}
+	return beat, alive, err
+}
+
+// TestAnAnswerThatIsReadTooLate: the trust of a life has ended before its heartbeat's answer is
+// read, and others have seen that. The answer does not revive it, though the server has confirmed
+// the heartbeat in time.
+func TestAnAnswerThatIsReadTooLate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var c leaping
+		o, err := Options{TTL: ttl, Margin: time.Second, Clock: &c}.WithDefaults("Options")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var life *Life
+		m := New(stopping{newServer(), func() {
+			c.ahead.Store(int64(ttl - time.Second - ttl/3)) // it was sent when a third of the TTL had passed since the last one
+			if !life.Lost() {
+				t.Error("a life is trusted for too long")
+			}
+		}}, o)
+		life, why := join(t, m)
+		time.Sleep(2*ttl/3 + time.Second)
+		if !life.Lost() {
+			t.Error("a life that was lost is trusted again")
+		}
+		if got := why.get(); got != dblock.Expired {
+			t.Errorf("it has ended with %v", got)
+		}
+		_ = m.Close(context.Background())
+	})
+}
