@@ -125,7 +125,7 @@ func (e *engine) SeeTurn(ctx context.Context, key string, handle lease.Handle, t
 	}
 	return lease.Turn{
 		Answer: lease.Answer{
-			Token: r.Granted, Handle: id(r.Handle.String), Held: r.Held == 1, Shared: r.Shared && r.Held == 0, Holder: lease.Holder{
+			Token: r.Granted, Handle: id(r.Handle.String), Held: r.Held == 1, Shared: r.Shared && (r.Held == 0 || r.HolderDead == 1), Holder: lease.Holder{
 				Member: id(r.MemberID.String), Label: string(r.Label), Token: r.Token, Dead: r.HolderDead == 1, Remaining: micros(r.RemainingUs),
 			},
 		},

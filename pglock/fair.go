@@ -42,7 +42,7 @@ func (e *engine) SeeTurn(ctx context.Context, key string, handle lease.Handle, t
 	}
 	return lease.Turn{
 		Answer: lease.Answer{
-			Token: r.Granted, Handle: r.Handle.Bytes, Held: r.Held, Shared: r.Shared && !r.Held, Holder: lease.Holder{
+			Token: r.Granted, Handle: r.Handle.Bytes, Held: r.Held, Shared: r.Shared && (!r.Held || r.HolderDead), Holder: lease.Holder{
 				Member: r.Holder.Bytes, Label: r.HolderLabel, Token: r.HolderToken, Dead: r.HolderDead, Remaining: max(0, duration(r.RemainingUs)),
 			},
 		},

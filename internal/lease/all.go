@@ -153,16 +153,16 @@ func (l *Locker) clearWay(
 	for i, a := range answers {
 		key := asks[i].Key
 		switch {
+		case a.Shared: // also where a dead member held it that waited for the readers
+			if refused, err := l.sendReadersOff(ctx, key); refused != nil || err != nil {
+				return nil, false, refused, err
+			}
+			again = true
 		case a.Holder.Dead && a.Holder.Member == gone[key]: // it is to be taken over with the others
 		case a.Holder.Dead && l.evictions.evict(ctx, l, a.Holder.Member):
 			gone[key], again = a.Holder.Member, true
 		case a.Held:
 			return nil, false, heldBy(key, a), nil
-		case a.Shared:
-			if refused, err := l.sendReadersOff(ctx, key); refused != nil || err != nil {
-				return nil, false, refused, err
-			}
-			again = true
 		default:
 			missing = append(missing, key)
 		}

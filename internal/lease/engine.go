@@ -46,7 +46,7 @@ type Answer struct {
 	MemberGone bool // ours: it has expired, or has beaten on
 	Held       bool // somebody has it; else it was locked for a moment, and may be free
 	Holder     Holder
-	Shared     bool        // nobody has it for itself, but readers may be there, and it was not asked for Over them
+	Shared     bool        // no live holder has it alone, but readers may be there, and it was not asked for Over them
 	Stored     int         // the semaphore's number of permits; 0: there is none
 	Usable     int         // how many of its permits seem free
 	Dead       []member.ID // those who hold permits and have expired or are gone

@@ -44,6 +44,7 @@ func (e *Engine) SeeTurn(ctx context.Context, key string, handle lease.Handle, _
 			return
 		}
 		turn.Held, turn.Holder = true, s.holder(&l.grantRow)
+		turn.Shared = l.shared && turn.Holder.Dead
 		if l.handle == handle && !l.shared {
 			turn.Token, turn.Answer.Handle = l.token, l.handle
 			if !l.until.IsZero() {

@@ -108,6 +108,7 @@ func (e Lease) Run(t *testing.T) {
 		"LargeBatchesAreSplit":            largeBatchesAreSplit,
 		"ATokenAheadOfTheClock":           aTokenAheadOfTheClock,
 		"AWaiterServedBesideReaders":      aWaiterServedBesideReaders,
+		"AWaitingWriterDied":              aWaitingWriterDied,
 		"AReleaseBesideClose":             aReleaseBesideClose,
 		"HeartbeatsReachAllLockers":       heartbeatsReachAllLockers,
 	})
