@@ -28,7 +28,7 @@ var rooms = [][]string{
 	{"internal/conformance/answers"},
 	{"internal/conformance/suite"},
 	{"internal/testdb"},
-	{"dblocktest"},
+	{"dblocktest", "internal/locksim"},
 	{"inventory/pginventory", "inventory/mysqlinventory", "queue/pgqueue", "queue/mysqlqueue", "optimistic/pgoptimistic",
 		"optimistic/mysqloptimistic"},
 	{"pglock", "mysqllock", "internal/memlease"},
@@ -84,7 +84,7 @@ var heavy = map[string][]string{
 var testOnly = []string{
 	"internal/testdb", "internal/conformance", "internal/conformance/lock", "internal/conformance/session", "internal/conformance/queue",
 	"internal/conformance/inventory", "internal/conformance/optimistic", "internal/conformance/answers", "internal/conformance/suite",
-	"internal/faultmatrix", "internal/faultmatrix/report", "internal/faultconn", "internal/faultwire",
+	"internal/faultmatrix", "internal/faultmatrix/report", "internal/locksim", "internal/faultconn", "internal/faultwire",
 }
 
 func TestImportsPointDown(t *testing.T) {

@@ -1,7 +1,10 @@
 // Package clock is time as the state machines here see it, so that a test can be the clock.
 package clock
 
-import "time"
+import (
+	"math/rand/v2"
+	"time"
+)
 
 // Clock tells the time and calls back.
 type Clock interface {
@@ -22,6 +25,17 @@ func (Real) Now() time.Time { return time.Now() }
 
 // AfterFunc is time.AfterFunc.
 func (Real) AfterFunc(d time.Duration, f func()) Timer { return time.AfterFunc(d, f) }
+
+// Draw returns a random duration from 0 to below n. A clock with a method of that name draws it, so
+// that a test can repeat what it drew.
+func Draw(c Clock, n time.Duration) time.Duration {
+	if d, ok := c.(interface {
+		Draw(n time.Duration) time.Duration
+	}); ok {
+		return d.Draw(n)
+	}
+	return rand.N(n)
+}
 
 // Past tells whether until has come, by the monotonic clock or by the wall clock, whichever says
 // so first: the monotonic one stands still while a machine sleeps.

@@ -254,7 +254,7 @@ func (l *Locker) untilRung(ctx context.Context, key string, t *turn, refused *db
 	case l.waits.hearing():
 		every = l.heardPoll(waited)
 	}
-	d := pace.Jitter(every)
+	d := jitter(l.o.Clock, every)
 	if refused.Remaining > 0 && l.isFirst(key, t) {
 		d = min(d, refused.Remaining+time.Millisecond)
 	}

@@ -3,6 +3,7 @@ package lease
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -34,6 +35,7 @@ type reconciler struct {
 
 	mu     sync.Mutex
 	open   map[*operation]struct{} // those that have not ended
+	begun  int                     // all that there were
 	timer  clock.Timer             // for the first that is due; nil: none is
 	at     time.Time               // when it is
 	closed bool
@@ -47,6 +49,7 @@ type operation struct {
 	sent    int64     // the heartbeat that was confirmed when it was asked for, or a later one
 	certain time.Time // when it can't be granted any more, at the earliest
 
+	n       int // they are sent in this order
 	tries   int
 	posted  bool      // a statement carries it, or is to
 	again   bool      // and another one shall at once
@@ -79,14 +82,20 @@ func (r *reconciler) add(life *member.Life, fair, granted bool, backs ...Back) {
 	defer r.mu.Unlock()
 	now := r.clock.Now()
 	o := &operation{
-		returning: returningOf(fair, backs), granted: granted, life: life,
+		returning: returningOf(fair, backs), granted: granted, life: life, n: r.begun,
 		sent: life.Beat(), certain: now.Add(r.member.TTL() + r.engine.Lingers()),
 	}
 	if granted {
 		o.certain = now
 	}
 	r.open[o] = struct{}{}
+	r.begun++
 	r.post(o)
+}
+
+// inOrder returns the operations in the order in which they began; r.mu is held.
+func (r *reconciler) inOrder() []*operation {
+	return slices.SortedFunc(maps.Keys(r.open), func(a, b *operation) int { return a.n - b.n })
 }
 
 // mayAsk refuses acquisitions while too many operations are without an answer: each may add one more.
@@ -189,7 +198,7 @@ func (r *reconciler) wake() {
 	}
 	now := r.clock.Now()
 	var next time.Time
-	for o := range r.open {
+	for _, o := range r.inOrder() {
 		switch {
 		case o.posted:
 		case !o.due.After(now):
@@ -207,7 +216,7 @@ func (r *reconciler) wake() {
 func (r *reconciler) confirmed() {
 	var answers sync.WaitGroup
 	r.mu.Lock()
-	for o := range r.open {
+	for _, o := range r.inOrder() {
 		answers.Add(1)
 		o.waiting = append(o.waiting, answers.Done)
 		if o.again = o.posted; !o.posted {
@@ -242,7 +251,7 @@ func (r *reconciler) close() {
 	if r.timer != nil {
 		r.timer.Stop()
 	}
-	for o := range r.open {
+	for _, o := range r.inOrder() {
 		if o.Lasts != 0 && !o.posted {
 			r.post(o)
 		}

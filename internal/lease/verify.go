@@ -25,7 +25,7 @@ func (l *Locker) verifySoon() {
 // verify ends the holds that the database does not have any more.
 func (l *Locker) verify() {
 	l.mu.Lock()
-	byMode := make(map[dblock.Mode][]*hold)
+	var byMode [3][]*hold
 	for h := range l.holds {
 		if mode := h.fences[0].Mode; !h.ended() {
 			byMode[mode] = append(byMode[mode], h)

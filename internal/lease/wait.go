@@ -106,7 +106,7 @@ func (l *Locker) pause(ctx context.Context, b *bell, seen bool, refused *dblock.
 	case l.waits.hearing():
 		every = l.heardPoll(l.o.Clock.Now().Sub(b.began))
 	}
-	d := pace.Jitter(every)
+	d := jitter(l.o.Clock, every)
 	if refused.Remaining > 0 {
 		d = min(d, refused.Remaining+time.Millisecond)
 	}
@@ -116,6 +116,9 @@ func (l *Locker) pause(ctx context.Context, b *bell, seen bool, refused *dblock.
 	now := l.o.Clock.Now() // planned when it is due: one that is due late must not hold up those that are due soon
 	return l.sleepUntil(ctx, l.waits.pace.Plan(now, now).Sub(now), rung)
 }
+
+// jitter returns d give or take a half, so that processes do not ask in step.
+func jitter(c clock.Clock, d time.Duration) time.Duration { return d/2 + clock.Draw(c, d+1) }
 
 // heardPoll is how often a call asks again that is notified of releases, and has waited so long. A release that is under
 // way when a wait begins does not see the waiter, and notifies no one. It may commit after the waiter has asked. So the

@@ -3,7 +3,6 @@ package lease
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -278,7 +277,7 @@ func (w *Waits) listen() {
 // backOff waits before the n-th attempt: 1 s at most at first, 32 s in the end.
 func (w *Waits) backOff(n int) {
 	due := make(chan struct{})
-	timer := w.clock.AfterFunc(rand.N(time.Second<<min(n, 5)), func() { close(due) })
+	timer := w.clock.AfterFunc(clock.Draw(w.clock, time.Second<<min(n, 5)), func() { close(due) })
 	defer timer.Stop()
 	select {
 	case <-due:

@@ -1,0 +1,355 @@
+package locksim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/lease"
+	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/internal/memlease"
+)
+
+// engine is a process's way to the server.
+type engine struct{ p *process }
+
+var _ lease.Engine = engine{}
+
+// bg is the context of what the server does: it goes on without the client.
+var bg = context.Background()
+
+// ask is a statement with a batch of requests.
+func (e engine) ask(
+	ctx context.Context, call string, by lease.By, asks []lease.Ask, run func(context.Context, lease.By, []lease.Ask) ([]lease.Answer, error),
+) ([]lease.Answer, error) {
+	w := e.p.w
+	asks = slices.Clone(asks)
+	return send(ctx, e.p, call, w.name(asks), func() ([]lease.Answer, string) {
+		answers := make([]lease.Answer, len(asks))
+		var sent []lease.Ask
+		var at []int
+		for i, a := range asks {
+			if call == "AcquirePermits" || !w.isLocked(a.Key) { // else it is passed over
+				sent, at = append(sent, w.without.ask(w, a)), append(at, i)
+			}
+		}
+		if call == "AcquireAll" && len(sent) < len(asks) {
+			return answers, "locked"
+		}
+		got, err := run(bg, w.without.by(by), sent)
+		if err != nil {
+			return nil, err.Error()
+		}
+		for n, i := range at {
+			answers[i] = w.without.answer(by, got[n])
+			w.judge.answered(asks[i], answers[i])
+		}
+		return answers, w.judge.said(asks, answers)
+	})
+}
+
+func (e engine) Acquire(ctx context.Context, by lease.By, asks []lease.Ask) ([]lease.Answer, error) {
+	return e.ask(ctx, "Acquire", by, asks, e.p.w.rows.Acquire)
+}
+
+func (e engine) AcquireAll(ctx context.Context, by lease.By, asks []lease.Ask) ([]lease.Answer, error) {
+	return e.ask(ctx, "AcquireAll", by, asks, e.p.w.rows.AcquireAll)
+}
+
+func (e engine) AcquireShared(ctx context.Context, by lease.By, asks []lease.Ask) ([]lease.Answer, error) {
+	return e.ask(ctx, "AcquireShared", by, asks, e.p.w.rows.AcquireShared)
+}
+
+func (e engine) AcquirePermits(ctx context.Context, by lease.By, asks []lease.Ask) ([]lease.Answer, error) {
+	return e.ask(ctx, "AcquirePermits", by, asks, e.p.w.rows.AcquirePermits)
+}
+
+// giveBack is a statement that gives a batch back.
+func (e engine) giveBack(
+	ctx context.Context, call string, backs []lease.Back, run func(context.Context, []lease.Back) ([]lease.Returned, error),
+) ([]lease.Returned, error) {
+	w, reconciles := e.p.w, lease.Reconciles(ctx)
+	backs = slices.Clone(backs)
+	if reconciles {
+		call += " (again)"
+	}
+	return send(ctx, e.p, call, w.nameBacks(backs), func() ([]lease.Returned, string) {
+		returned := make([]lease.Returned, len(backs))
+		var sent []lease.Back
+		var at []int
+		locked := false
+		for i, b := range backs {
+			if w.isLocked(b.Key) && w.server.Stands(b) {
+				returned[i].Stood, locked = true, true
+				continue
+			}
+			sent, at = append(sent, w.without.back(w, b)), append(at, i)
+		}
+		if locked && strings.HasPrefix(call, "ReleaseAll") {
+			for i, b := range backs {
+				returned[i].Stood = w.server.Stands(b)
+			}
+			return returned, "locked"
+		}
+		got, err := run(bg, sent)
+		if err != nil {
+			return nil, err.Error()
+		}
+		for n, i := range at {
+			returned[i] = w.without.returned(got[n], reconciles)
+			w.judge.returned(backs[i])
+		}
+		return returned, fmt.Sprintf("%+v", returned)
+	})
+}
+
+func (e engine) Release(ctx context.Context, backs []lease.Back) ([]lease.Returned, error) {
+	return e.giveBack(ctx, "Release", backs, e.p.w.rows.Release)
+}
+
+func (e engine) ReleaseAll(ctx context.Context, backs []lease.Back) ([]lease.Returned, error) {
+	return e.giveBack(ctx, "ReleaseAll", backs, e.p.w.rows.ReleaseAll)
+}
+
+func (e engine) PassOn(ctx context.Context, backs []lease.Back) ([]lease.Returned, error) {
+	return e.giveBack(ctx, "PassOn", backs, e.p.w.rows.PassOn)
+}
+
+func (e engine) Enqueue(ctx context.Context, by lease.By, asks []lease.Ask) ([]int64, error) {
+	w := e.p.w
+	asks = slices.Clone(asks)
+	return send(ctx, e.p, "Enqueue", w.name(asks), func() ([]int64, string) {
+		tickets, _ := w.rows.Enqueue(bg, w.without.by(by), asks)
+		for i, ticket := range tickets {
+			if ticket != 0 {
+				w.judge.enqueued(by, asks[i])
+			}
+		}
+		return tickets, fmt.Sprint(tickets)
+	})
+}
+
+func (e engine) SeeTurn(ctx context.Context, key string, handle lease.Handle, ticket int64) (lease.Turn, error) {
+	w := e.p.w
+	return send(ctx, e.p, "SeeTurn", w.nameOf(handle), func() (lease.Turn, string) {
+		turn, _ := w.rows.SeeTurn(bg, key, handle, ticket)
+		return turn, fmt.Sprintf("token %d, waits %v, held %v", turn.Token, turn.Waits, turn.Held)
+	})
+}
+
+func (e engine) Serve(ctx context.Context, key string, gone member.ID) (bool, error) {
+	return send(ctx, e.p, "Serve", key, func() (bool, string) {
+		served := false
+		if !e.p.w.isLocked(key) {
+			served, _ = e.p.w.rows.Serve(bg, key, gone)
+		}
+		return served, fmt.Sprint(served)
+	})
+}
+
+func (e engine) Join(ctx context.Context, id member.ID, label string, ttl time.Duration) error {
+	return e.do(ctx, "Join", "", func() {
+		_ = e.p.w.rows.Join(bg, id, label, ttl)
+		e.p.w.judge.members[id], e.p.w.judge.of[id] = e.p.w.now()+ttl, e.p.name
+	})
+}
+
+// beaten is the answer to a heartbeat.
+type beaten struct {
+	beat  int64
+	alive bool
+}
+
+func (e engine) Beat(ctx context.Context, id member.ID, ttl time.Duration) (int64, bool, error) {
+	got, err := send(ctx, e.p, "Beat", "", func() (b beaten, said string) {
+		b.beat, b.alive, _ = e.p.w.rows.Beat(bg, id, ttl)
+		if b.alive {
+			e.p.w.judge.members[id] = e.p.w.now() + ttl
+		}
+		return b, fmt.Sprint(b)
+	})
+	return got.beat, got.alive, err
+}
+
+func (e engine) Leave(ctx context.Context, id member.ID) error {
+	return e.do(ctx, "Leave", "", func() {
+		_ = e.p.w.rows.Leave(bg, id)
+		delete(e.p.w.judge.members, id)
+	})
+}
+
+// do is a statement without an answer.
+func (e engine) do(ctx context.Context, call, of string, run func()) error {
+	_, err := send(ctx, e.p, call, of, func() (struct{}, string) {
+		run()
+		return struct{}{}, "done"
+	})
+	return err
+}
+
+func (e engine) MakeFree(ctx context.Context, keys []string) error {
+	return e.do(ctx, "MakeFree", strings.Join(keys, " "), func() { _ = e.p.w.rows.MakeFree(bg, keys) })
+}
+
+func (e engine) MakeSemaphore(ctx context.Context, key string, limit int) error {
+	return e.do(ctx, "MakeSemaphore", key, func() { _ = e.p.w.rows.MakeSemaphore(bg, key, limit) })
+}
+
+func (e engine) SetPermits(ctx context.Context, key string, limit int) error {
+	return e.do(ctx, "SetPermits", key, func() { _ = e.p.w.rows.SetPermits(bg, key, limit) })
+}
+
+func (e engine) Reap(ctx context.Context, mode dblock.Mode, key string, gone []member.ID) error {
+	return e.do(ctx, "Reap", key, func() { _ = e.p.w.rows.Reap(bg, mode, key, gone) })
+}
+
+func (e engine) Wait(ctx context.Context, keys []string, id member.ID, ttl time.Duration) error {
+	keys = slices.Clone(keys)
+	slices.Sort(keys)
+	return e.do(ctx, "Wait", strings.Join(keys, " "), func() { _ = e.p.w.rows.Wait(bg, keys, id, ttl) })
+}
+
+func (e engine) StopWaiting(ctx context.Context, keys []string, id member.ID) error {
+	keys = slices.Clone(keys)
+	slices.Sort(keys)
+	return e.do(ctx, "StopWaiting", strings.Join(keys, " "), func() { _ = e.p.w.rows.StopWaiting(bg, keys, id) })
+}
+
+func (e engine) Readers(ctx context.Context, key string) ([]lease.Holder, error) {
+	return send(ctx, e.p, "Readers", key, func() ([]lease.Holder, string) {
+		readers, _ := e.p.w.rows.Readers(bg, key)
+		slices.SortFunc(readers, func(a, b lease.Holder) int { return strings.Compare(a.Label, b.Label) })
+		return readers, fmt.Sprint(len(readers))
+	})
+}
+
+func (e engine) Evict(ctx context.Context, id member.ID) (bool, error) {
+	w := e.p.w
+	return send(ctx, e.p, "Evict", w.nameOfMember(id), func() (bool, string) {
+		if w.without == expiry {
+			w.server.Forget(id)
+		}
+		gone, _ := w.rows.Evict(bg, id)
+		return gone, fmt.Sprint(gone)
+	})
+}
+
+func (e engine) ExpireIn(ctx context.Context, backs []lease.Back, d time.Duration) (bool, error) {
+	backs = slices.Clone(backs)
+	return send(ctx, e.p, "ExpireIn", e.p.w.nameBacks(backs), func() (bool, string) {
+		ours, _ := e.p.w.rows.ExpireIn(bg, backs, d)
+		return ours, fmt.Sprint(ours)
+	})
+}
+
+func (e engine) Holding(ctx context.Context, backs []lease.Back) ([]bool, error) {
+	backs = slices.Clone(backs)
+	return send(ctx, e.p, "Holding", e.p.w.nameBacks(backs), func() ([]bool, string) {
+		ours, _ := e.p.w.rows.Holding(bg, backs)
+		return ours, "read"
+	})
+}
+
+func (e engine) OthersWait(ctx context.Context, key string, id member.ID) (bool, error) {
+	return send(ctx, e.p, "OthersWait", key, func() (bool, string) {
+		others, _ := e.p.w.rows.OthersWait(bg, key, id)
+		return others, fmt.Sprint(others)
+	})
+}
+
+func (e engine) List(ctx context.Context) ([]lease.Listed, error) {
+	return send(ctx, e.p, "List", "", func() ([]lease.Listed, string) {
+		listed, _ := e.p.w.rows.List(bg)
+		return listed, fmt.Sprint(len(listed))
+	})
+}
+
+func (e engine) HoldersOf(context.Context, string) ([]lease.Listed, error) {
+	return nil, dblock.ErrUnsupported
+}
+
+func (e engine) Look(context.Context, string) (lease.Listed, bool, error) {
+	return lease.Listed{}, false, dblock.ErrUnsupported
+}
+
+func (e engine) Sweep(context.Context, time.Duration) (int64, error) {
+	return 0, dblock.ErrUnsupported
+}
+
+func (e engine) Lingers() time.Duration { return 0 }
+
+func (e engine) LongestStatement() int { return 0 }
+
+func (e engine) Fault(err error) fault.Fault {
+	var f *memlease.Failure
+	switch {
+	case err == nil:
+		return fault.Other
+	case errors.As(err, &f):
+		return f.As
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return fault.Busy
+	}
+	return fault.Lost
+}
+
+// Listen hears of what is given back until the connection breaks. As on a real server, the end of a
+// lease's time is no event.
+func (e engine) Listen(ctx context.Context, ready func(), wake func(key string)) error {
+	p, w := e.p, e.p.w
+	if w.deaf {
+		return dblock.ErrUnsupported
+	}
+	restart, _ := w.connection()
+	if err := e.do(ctx, "Listen", "", func() {}); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	broken := make(chan struct{}, 1)
+	go func() {
+		_ = w.rows.Listen(ctx, func() {}, func(key string) {
+			w.mu.Lock()
+			said := w.executed == w.now()
+			w.mu.Unlock()
+			if said {
+				go e.notify(ctx, key, wake, broken)
+			}
+		})
+	}()
+	ready()
+	select {
+	case <-ctx.Done():
+	case <-restart:
+	case <-broken:
+	case <-p.dead:
+	}
+	p.gate("Listen")
+	return errBroken
+}
+
+// notify brings a process what the server says unasked. A network that is cut breaks the
+// connection.
+func (e engine) notify(ctx context.Context, key string, wake func(string), broken chan struct{}) {
+	p := e.p
+	d := p.w.dice(p.name + " hears " + p.w.topic(key))
+	time.Sleep(d.between(100*time.Microsecond, 5*time.Millisecond))
+	p.gate("hears " + p.w.topic(key))
+	switch {
+	case ctx.Err() != nil:
+	case p.isCut():
+		time.Sleep(d.between(0, p.w.ttl))
+		select {
+		case broken <- struct{}{}:
+		default:
+		}
+	default:
+		p.w.note(p.name + " hears of " + p.w.topic(key))
+		wake(key)
+	}
+}

@@ -1,0 +1,205 @@
+package locksim
+
+import (
+	"context"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// result is what became of a simulation.
+type result struct {
+	wrong, history []string
+}
+
+// instants returns the history in the order of time. What happens in one instant has no order.
+func (r result) instants() []string { return slices.Sorted(slices.Values(r.history)) }
+
+// simulate runs a seed.
+func simulate(t *testing.T, s seed, without mutation) (r result) {
+	t.Helper()
+	defer func() {
+		if p := recover(); p != nil { // goroutines are left, or all wait for ever
+			t.Fatalf("DBLOCK_SEED=%d: %v", s, p)
+		}
+	}()
+	synctest.Test(t, func(*testing.T) {
+		w := newWorld(s, without)
+		w.play()
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.judge.verdict()
+		r = result{w.judge.wrong, w.judge.history}
+	})
+	return r
+}
+
+// longest is for how long the programs may go on when faults have ceased.
+const longest = 2 * time.Minute
+
+// play has all processes do their programs, and then looks at what is left.
+func (w *world) play() {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	for _, s := range w.restarts {
+		go w.restartServer(s)
+	}
+	last := make(chan *process, len(w.processes))
+	for i := range w.processes {
+		go w.run(ctx, &w.processes[i], last)
+	}
+	deadline := time.After(w.faults + longest - w.now())
+	var alive []*process
+	for len(alive) < len(w.processes) {
+		select {
+		case p := <-last:
+			alive = append(alive, p)
+		case <-deadline:
+			w.stuck()
+			stop()
+		}
+	}
+	time.Sleep(max(0, w.faults-w.now()) + 10*w.ttl) // what was late has arrived, and what nobody uses was given back
+	w.leaks()
+	for _, p := range alive {
+		if err := p.close(longest); err != nil {
+			w.wrong("%s was closed: %v", p.name, err)
+		}
+	}
+	time.Sleep(5 * w.ttl) // what is late has arrived
+}
+
+// stuck says which calls have not returned.
+func (w *world) stuck() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, p := range w.processes {
+		for _, program := range p.programs {
+			for _, o := range program {
+				if c := w.judge.calls[o.label]; c != nil && !c.over && !c.p.isDead() {
+					w.judge.find("%s waits since %v", o, c.began)
+				}
+			}
+		}
+	}
+	if len(w.judge.wrong) == 0 {
+		w.judge.find("the programs have not ended")
+	}
+}
+
+// leaks checks that nothing is held, nor waited for, when no program uses anything.
+func (w *world) leaks() {
+	listed, _ := w.rows.List(bg)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, l := range listed {
+		w.judge.find("%s is left with %s, %v", l.Key, l.Holder.Label, l.Mode)
+	}
+	w.judge.look(nil)
+	for key, tickets := range w.judge.tickets {
+		for _, t := range tickets {
+			w.judge.find("%s waits still for %s", t.label, key)
+		}
+	}
+}
+
+// seeds runs f for seeds from first on, on all processors, while more says so and f returns true.
+func seeds(t *testing.T, first seed, more func(n int) bool, f func(t *testing.T, s seed) bool) {
+	var next atomic.Int64
+	var failed atomic.Bool
+	for i := range runtime.GOMAXPROCS(0) {
+		t.Run(strconv.Itoa(i), func(t *testing.T) {
+			t.Parallel()
+			for n := int(next.Add(1)) - 1; more(n) && !failed.Load(); n = int(next.Add(1)) - 1 {
+				if !f(t, first+seed(n)) {
+					failed.Store(true)
+				}
+			}
+		})
+	}
+}
+
+func upTo(most int) func(int) bool { return func(n int) bool { return n < most } }
+
+// holds checks that a seed breaks no promise.
+func holds(t *testing.T, s seed) bool {
+	r := simulate(t, s, none)
+	if len(r.wrong) > 0 {
+		t.Errorf("%s\n\n%s\n\nDBLOCK_SEED=%d go test -count=1 -run 'TestSeeds$' ./internal/locksim",
+			strings.Join(r.history, "\n"), strings.Join(r.wrong, "\n"), s)
+	}
+	return len(r.wrong) == 0
+}
+
+// enough is how many seeds the tests run.
+const enough = 2000
+
+// TestSeeds: whatever happens, no promise is broken.
+func TestSeeds(t *testing.T) {
+	t.Parallel()
+	if s, err := strconv.ParseUint(os.Getenv("DBLOCK_SEED"), 10, 64); err == nil {
+		seeds(t, seed(s), upTo(1), holds)
+		return
+	}
+	seeds(t, 1, upTo(enough), holds)
+}
+
+// TestSeedsFaults is TestSeeds with new seeds: for as long as DBLOCK_SOAK says, 100,000 of them if
+// that is no duration.
+func TestSeedsFaults(t *testing.T) {
+	t.Parallel()
+	more := upTo(enough)
+	if soak := os.Getenv("DBLOCK_SOAK"); soak != "" {
+		more = upTo(100_000)
+		if d, err := time.ParseDuration(soak); err == nil {
+			end := time.Now().Add(d)
+			more = func(int) bool { return time.Now().Before(end) }
+		}
+	}
+	seeds(t, seed(time.Now().UnixMicro()), more, holds)
+}
+
+// TestMutations: each protection is needed, and its absence is found.
+func TestMutations(t *testing.T) {
+	t.Parallel()
+	for _, m := range []mutation{beat, expiry, margin, handOver, handle, certain, inTurn, guard} {
+		t.Run(string(m), func(t *testing.T) {
+			t.Parallel()
+			for s := range seed(enough) {
+				if r := simulate(t, s+1, m); len(r.wrong) > 0 {
+					t.Logf("found with seed %d: %s", s+1, r.wrong[0])
+					return
+				}
+			}
+			t.Errorf("%d seeds have not found that %s is missing", enough, m)
+		})
+	}
+}
+
+// TestSameSeed: a seed repeats its history.
+func TestSameSeed(t *testing.T) {
+	t.Parallel()
+	seeds(t, 1, upTo(50), func(t *testing.T, s seed) bool {
+		one, other := simulate(t, s, none).instants(), simulate(t, s, none).instants()
+		for i := range min(len(one), len(other)) {
+			if one[i] != other[i] {
+				t.Errorf("seed %d, twice:\n%s\n\n%s", s, strings.Join(one[max(0, i-9):i+1], "\n"), strings.Join(other[max(0, i-9):i+1], "\n"))
+				return false
+			}
+		}
+		if len(one) != len(other) {
+			t.Errorf("seed %d: %d lines, and then %d", s, len(one), len(other))
+		}
+		return true
+	})
+}
