@@ -15,12 +15,14 @@ import (
 	"github.com/dblock-go/dblock/queue/pgqueue"
 )
 
-// behindDeleted is a database where an old snapshot keeps the server from cleaning up many rows that were deleted: those that insert makes,
-// a statement with the number of rows as its argument. A statement that passes over all of them takes longer than the Options.Timeout of
-// hasty.
-func behindDeleted(t *testing.T, table, insert string) (host *pgxpool.Pool, execute func(string, ...any)) {
+// tooMany deleted rows are so many that a statement which passes over all of them takes longer than the Options.Timeout of hasty.
+// Many are passed over in time.
+const tooMany, many = 300_000, 50_000
+
+// behindDeleted is a database where an old snapshot keeps the server from cleaning up rows that were deleted: those that insert makes, a
+// statement with the number of rows as its argument.
+func behindDeleted(t *testing.T, deleted int, table, insert string) (host *pgxpool.Pool, execute func(string, ...any)) {
 	t.Helper()
-	const deleted = 300_000
 	host = testdb.MigratedPostgres(t)
 	execute = func(statement string, args ...any) {
 		t.Helper()
@@ -74,7 +76,7 @@ func vanishes(t *testing.T, host *pgxpool.Pool, rows string, do func() (int, err
 // TestPromotesBehindDeletedRows: a job whose time has just come is promoted, and one behind the deleted rows by a later call.
 func TestPromotesBehindDeletedRows(t *testing.T) {
 	t.Parallel()
-	host, execute := behindDeleted(t, "dblock_queue_scheduled", "INSERT INTO dblock_queue_scheduled (run_at, job_id, queue, priority) "+
+	host, execute := behindDeleted(t, tooMany, "dblock_queue_scheduled", "INSERT INTO dblock_queue_scheduled (run_at, job_id, queue, priority) "+
 		"SELECT now() - interval '1 hour', gen_random_uuid(), 'default', 0 FROM generate_series(1, $1)")
 	execute("INSERT INTO dblock_queue_scheduled (run_at, job_id, queue, priority) VALUES (now() - interval '30 minutes', gen_random_uuid(), 'default', 0)")
 	q := hasty(t, host, queue.Options{})
@@ -93,7 +95,7 @@ func TestPrunesBehindDeletedRows(t *testing.T) {
 	t.Parallel()
 	const insert = "INSERT INTO dblock_queue_history (day, job_id, queue, kind, priority, attempt, outcome, enqueued_at) " +
 		"SELECT $2::text::date, gen_random_uuid(), 'default', 'note', 0, 1, 1, now() FROM generate_series(1, $1)"
-	host, execute := behindDeleted(t, "dblock_queue_history", strings.Replace(insert, "$2", "'2020-01-01'", 1))
+	host, execute := behindDeleted(t, many, "dblock_queue_history", strings.Replace(insert, "$2", "'2020-01-01'", 1))
 	execute(insert, 2500, "2020-01-02")
 	q := hasty(t, host, queue.Options{History: 1})
 	vanishes(t, host, "dblock_queue_history", func() (int, error) { return q.PruneHistory(t.Context()) })
@@ -104,7 +106,7 @@ func TestPurgesBehindDeletedRows(t *testing.T) {
 	t.Parallel()
 	const insert = "INSERT INTO dblock_queue_dead (job_id, queue, kind, priority, attempt, max_attempts, enqueued_at, died_at, last_error, payload) " +
 		"SELECT gen_random_uuid(), 'default', 'note', 0, 1, 1, now(), $2::text::timestamptz, 'bad day', '' FROM generate_series(1, $1)"
-	host, execute := behindDeleted(t, "dblock_queue_dead", strings.Replace(insert, "$2", "'2020-01-01'", 1))
+	host, execute := behindDeleted(t, many, "dblock_queue_dead", strings.Replace(insert, "$2", "'2020-01-01'", 1))
 	execute(insert, 2500, "2020-01-02")
 	q := hasty(t, host, queue.Options{})
 	vanishes(t, host, "dblock_queue_dead", func() (int, error) { return q.Purge(t.Context(), "", 0) })
@@ -116,7 +118,7 @@ func TestRescuesBehindDeletedRows(t *testing.T) {
 	const insert = "INSERT INTO dblock_queue_claim (claim_id, member_id, queue, job_ids) " +
 		"SELECT gen_random_uuid(), $2::text::uuid, 'default', '{}' FROM generate_series(1, $1)"
 	const gone = "00000000-0000-7000-8000-000000000001"
-	host, execute := behindDeleted(t, "dblock_queue_claim", strings.Replace(insert, "$2", "'"+gone+"'", 1))
+	host, execute := behindDeleted(t, many, "dblock_queue_claim", strings.Replace(insert, "$2", "'"+gone+"'", 1))
 	execute(insert, 10, gone)
 	q := hasty(t, host, queue.Options{})
 	vanishes(t, host, "dblock_queue_claim", func() (int, error) {
@@ -128,8 +130,8 @@ func TestRescuesBehindDeletedRows(t *testing.T) {
 // TestClaimsBehindDeletedRows: ready jobs behind the deleted rows begin, after few claims that timed out.
 func TestClaimsBehindDeletedRows(t *testing.T) {
 	t.Parallel()
-	const jobs, most = 10, 3
-	host, _ := behindDeleted(t, "dblock_queue_ready", "INSERT INTO dblock_queue_ready (queue, priority, ready_at, job_id) "+
+	const jobs, most = 10, 12 // each claim that timed out has the next one take twice as long
+	host, _ := behindDeleted(t, tooMany, "dblock_queue_ready", "INSERT INTO dblock_queue_ready (queue, priority, ready_at, job_id) "+
 		"SELECT 'default', 0, now() - interval '1 hour', gen_random_uuid() FROM generate_series(1, $1)")
 	producer, err := pgqueue.New(t.Context(), host, queue.Options{})
 	if err != nil {

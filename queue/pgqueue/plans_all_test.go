@@ -26,11 +26,11 @@ var readsInOrder = []string{
 func fillTheRest(analyzed bool) []string {
 	fill := []string{
 		`INSERT INTO dblock_queue_scheduled (run_at, job_id, queue, priority)
-		 SELECT now() - n * interval '1 s', gen_random_uuid(), 'default', 0 FROM generate_series(1, 100000) n`,
+		 SELECT now() - n * interval '1 s', gen_random_uuid(), 'default', 0 FROM generate_series(1, 20000) n`,
 		`INSERT INTO dblock_queue_dead (job_id, queue, kind, priority, attempt, max_attempts, enqueued_at, last_error, payload)
-		 SELECT gen_random_uuid(), 'default', 'k', 0, 1, 1, now(), 'x', '' FROM generate_series(1, 100000) n`,
+		 SELECT gen_random_uuid(), 'default', 'k', 0, 1, 1, now(), 'x', '' FROM generate_series(1, 20000) n`,
 		`INSERT INTO dblock_queue_history (day, job_id, queue, kind, priority, attempt, outcome, enqueued_at)
-		 SELECT current_date - n % 30, gen_random_uuid(), 'default', 'k', 0, 1, 1, now() FROM generate_series(1, 100000) n`,
+		 SELECT current_date - n % 30, gen_random_uuid(), 'default', 'k', 0, 1, 1, now() FROM generate_series(1, 20000) n`,
 	}
 	if analyzed {
 		fill = append(fill, "ANALYZE dblock_queue_scheduled", "ANALYZE dblock_queue_dead", "ANALYZE dblock_queue_history")

@@ -13,7 +13,7 @@ import (
 	"github.com/dblock-go/dblock/internal/testdb"
 )
 
-// TestPlans: with a million jobs, and with statistics of empty tables, statements find their rows by a key, and a claim takes the
+// TestPlans: with many jobs, and with statistics of empty tables, statements find their rows by a key, and a claim takes the
 // first ones of its index without a sort.
 func TestPlans(t *testing.T) {
 	t.Parallel()
@@ -28,13 +28,13 @@ func TestPlans(t *testing.T) {
 			defer d.Close()
 			fill := []string{
 				"ALTER TABLE dblock_queue_ready SET (autovacuum_enabled = off)", "ALTER TABLE dblock_queue_job SET (autovacuum_enabled = off)",
-				`INSERT INTO dblock_queue_ready (queue, priority, job_id) SELECT 'default', n % 3, gen_random_uuid() FROM generate_series(1, 1000000) n`,
+				`INSERT INTO dblock_queue_ready (queue, priority, job_id) SELECT 'default', n % 3, gen_random_uuid() FROM generate_series(1, 100000) n`,
 				`INSERT INTO dblock_queue_job (job_id, queue, kind, priority, max_attempts, payload)
-				 SELECT r.job_id, 'default', 'k', 0, 1, '' FROM dblock_queue_ready r LIMIT 100000`,
-				`INSERT INTO dblock_queue_key (queue, group_key, most, taken) SELECT 'default', n::text, 1, 1 FROM generate_series(1, 100000) n`,
-				`INSERT INTO dblock_queue_unique (queue, unique_key, job_id) SELECT 'default', n::text, gen_random_uuid() FROM generate_series(1, 100000) n`,
+				 SELECT r.job_id, 'default', 'k', 0, 1, '' FROM dblock_queue_ready r LIMIT 20000`,
+				`INSERT INTO dblock_queue_key (queue, group_key, most, taken) SELECT 'default', n::text, 1, 1 FROM generate_series(1, 20000) n`,
+				`INSERT INTO dblock_queue_unique (queue, unique_key, job_id) SELECT 'default', n::text, gen_random_uuid() FROM generate_series(1, 20000) n`,
 				`INSERT INTO dblock_queue_blocked (queue, group_key, seq, job_id, priority)
-				 SELECT 'default', (n % 1000)::text, n, gen_random_uuid(), 0 FROM generate_series(1, 100000) n`,
+				 SELECT 'default', (n % 1000)::text, n, gen_random_uuid(), 0 FROM generate_series(1, 20000) n`,
 			}
 			fill = append(fill, fillTheRest(analyzed)...)
 			if analyzed {
@@ -132,11 +132,11 @@ func stalePlans(t *testing.T, d *database, host *pgxpool.Pool, conn *pgxpool.Con
 	}
 	for _, statement := range []string{
 		`INSERT INTO dblock_queue_job (job_id, queue, kind, priority, max_attempts, payload)
-		 SELECT gen_random_uuid(), 'default', 'k', 0, 1, '' FROM generate_series(1, 100000) n`,
-		`INSERT INTO dblock_queue_key (queue, group_key, most, taken) SELECT 'default', n::text, 1, 1 FROM generate_series(1, 100000) n`,
-		`INSERT INTO dblock_queue_unique (queue, unique_key, job_id) SELECT 'default', n::text, gen_random_uuid() FROM generate_series(1, 100000) n`,
+		 SELECT gen_random_uuid(), 'default', 'k', 0, 1, '' FROM generate_series(1, 20000) n`,
+		`INSERT INTO dblock_queue_key (queue, group_key, most, taken) SELECT 'default', n::text, 1, 1 FROM generate_series(1, 20000) n`,
+		`INSERT INTO dblock_queue_unique (queue, unique_key, job_id) SELECT 'default', n::text, gen_random_uuid() FROM generate_series(1, 20000) n`,
 		`INSERT INTO dblock_queue_blocked (queue, group_key, seq, job_id, priority)
-		 SELECT 'default', (n % 1000)::text, n, gen_random_uuid(), 0 FROM generate_series(1, 100000) n`,
+		 SELECT 'default', (n % 1000)::text, n, gen_random_uuid(), 0 FROM generate_series(1, 20000) n`,
 	} {
 		if _, err := host.Exec(t.Context(), statement); err != nil {
 			t.Fatalf("%v in %s", err, statement)

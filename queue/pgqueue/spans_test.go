@@ -57,7 +57,7 @@ func TestClaimPassesNothingOver(t *testing.T) {
 	for _, statement := range []string{
 		`INSERT INTO dblock_member (member_id, label, expires_at) VALUES ('` + member + `', '', clock_timestamp() + interval '1 hour')`,
 		`INSERT INTO dblock_queue_ready (queue, priority, ready_at, job_id)
-		 SELECT 'default', 0, timestamptz '2025-01-01 00:00:00Z' + n * interval '1 second', gen_random_uuid() FROM generate_series(1, 300000) n`,
+		 SELECT 'default', 0, timestamptz '2025-01-01 00:00:00Z' + n * interval '1 second', gen_random_uuid() FROM generate_series(1, 200000) n`,
 	} {
 		if _, err := host.Exec(ctx, statement); err != nil {
 			t.Fatal(err)
@@ -66,11 +66,11 @@ func TestClaimPassesNothingOver(t *testing.T) {
 	if _, err := old.Exec(ctx, "SELECT 1 FROM dblock_queue_ready LIMIT 1"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := host.Exec(ctx, "DELETE FROM dblock_queue_ready WHERE ready_at <= timestamptz '2025-01-01 00:00:00Z' + 290000 * interval '1 second'"); err != nil {
+	if _, err := host.Exec(ctx, "DELETE FROM dblock_queue_ready WHERE ready_at <= timestamptz '2025-01-01 00:00:00Z' + 190000 * interval '1 second'"); err != nil {
 		t.Fatal(err)
 	}
 
-	mark := time.Date(2025, 1, 1, 0, 0, 290000, 0, time.UTC)
+	mark := time.Date(2025, 1, 1, 0, 0, 190000, 0, time.UTC)
 	pages := func(from []engine.Mark) int {
 		s := spans(from)
 		var plan string
