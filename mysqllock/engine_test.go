@@ -75,6 +75,14 @@ var races = map[string]string{
 	"snapshots":       "innodb_snapshot_isolation=ON", // MariaDB alone
 }
 
+// rounds is n, or a quarter of it with other settings than the plain ones: these repeat what is tested there.
+func (r rig) rounds(n int) int {
+	if strings.HasSuffix(r.Name(), "/plain") {
+		return n
+	}
+	return n / 4
+}
+
 // isolation stands for the variable's name, which is not the same on both.
 const isolation = "ISOLATION"
 

@@ -4,7 +4,6 @@ import (
 	"database/sql"
 	"errors"
 	"math/rand/v2"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -87,17 +86,13 @@ func TestPermitsBatch(t *testing.T) {
 func TestPermitsRace(t *testing.T) {
 	each(t, races, func(r rig) {
 		const limit = 5
-		rounds := 40
-		if strings.HasSuffix(r.Name(), "/plain") {
-			rounds = 120
-		}
 		r.ok(r.MakeSemaphore(r.ctx, "k", limit))
 		var within, most, grants atomic.Int64
 		var crowd sync.WaitGroup
 		for range 8 {
 			us := r.join("one")
 			crowd.Go(func() {
-				for n := range rounds {
+				for n := range r.rounds(80) {
 					if n%20 == 10 {
 						beat, alive, err := r.Beat(r.ctx, us.Member, time.Hour)
 						if err != nil || !alive {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -21,10 +20,6 @@ import (
 // go on: nobody ever holds a key beside another, tokens grow, and nothing fails.
 func TestRace(t *testing.T) {
 	each(t, races, func(r rig) {
-		rounds := 100
-		if strings.HasSuffix(r.Name(), "/plain") {
-			rounds = 300
-		}
 		var holders, last [4]atomic.Int64
 		var grants, stood atomic.Int64
 		var crowd sync.WaitGroup
@@ -32,8 +27,8 @@ func TestRace(t *testing.T) {
 		for range 16 {
 			us := r.join("racer")
 			crowd.Go(func() {
-				for n := range rounds {
-					if n%100 == 50 {
+				for n := range r.rounds(160) {
+					if n%20 == 10 {
 						beat, alive, err := r.Beat(r.ctx, us.Member, time.Hour)
 						if err != nil || !alive {
 							fail("beat: %v %v", alive, err)
@@ -98,7 +93,7 @@ func TestRace(t *testing.T) {
 func TestFreshKeys(t *testing.T) {
 	each(t, races, func(r rig) {
 		var crowd sync.WaitGroup
-		var granted [300]atomic.Int64
+		granted := make([]atomic.Int64, r.rounds(200))
 		for range 8 {
 			us := r.join("racer")
 			crowd.Go(func() {
@@ -177,7 +172,7 @@ func TestHeartbeatsAmongAcquires(t *testing.T) {
 		var crowd sync.WaitGroup
 		for g := range 16 {
 			crowd.Go(func() {
-				for n := range 60 {
+				for n := range r.rounds(60) {
 					a := ask(fmt.Sprint(g%8, " ", n%3))
 					got, err := r.Acquire(r.ctx, lease.By{Member: us.Member, Beat: beat.Load() + 1000}, []lease.Ask{a})
 					if err != nil {
@@ -216,7 +211,7 @@ func TestHeartbeatsAmongAcquires(t *testing.T) {
 			}
 		}
 		r.Logf("%d beats, the longest took %v", beat.Load(), longest)
-		if longest > 5*time.Second {
+		if longest > 30*time.Second {
 			r.Errorf("a heartbeat took %v", longest)
 		}
 	})

@@ -3,7 +3,6 @@ package mysqllock
 import (
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -129,11 +128,7 @@ func (r rig) meetings(rounds int, looks bool) (met, reads, writes int64) {
 
 func TestReadersNeverMeetWriters(t *testing.T) {
 	each(t, races, func(r rig) {
-		rounds := 60
-		if strings.HasSuffix(r.Name(), "/plain") {
-			rounds = 200
-		}
-		met, reads, writes := r.meetings(rounds, true)
+		met, reads, writes := r.meetings(r.rounds(120), true)
 		r.Logf("%d reads, %d writes", reads, writes)
 		if met != 0 || reads == 0 || writes == 0 {
 			r.Errorf("%d meetings in %d reads and %d writes", met, reads, writes)
@@ -324,7 +319,7 @@ func TestSweepAmongReaders(t *testing.T) {
 				swept.Add(n)
 			}
 		})
-		met, reads, writes := r.meetings(80, true)
+		met, reads, writes := r.meetings(r.rounds(80), true)
 		close(done)
 		sweeper.Wait()
 		r.Logf("%d reads, %d writes, swept %d times", reads, writes, swept.Load())
