@@ -160,7 +160,7 @@ func deadlocks(t *testing.T, url string, endSessions func()) (n int64) {
 // they are sold, and sweeps meet in several processes.
 func TestCartsAndLimitsNeverDeadlock(t *testing.T) {
 	t.Parallel()
-	const processes, skus, buyers, each = 3, 8, 24, 15
+	const processes, skus, buyers, each = 3, 8, 24, 8
 	pool, stores := openProcesses(t, make([][]pginventory.Option, processes)...)
 	for sku := range skus {
 		name := fmt.Sprint("sku-", sku)
