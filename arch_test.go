@@ -22,7 +22,7 @@ const module = "github.com/dblock-go/dblock"
 var rooms = [][]string{
 	{"cmd/dblock", "internal/withdb"},
 	{"bench", "internal/faultmatrix/report"},
-	{"internal/conformance", "internal/faultmatrix"},
+	{"internal/conformance", "internal/faultmatrix", "internal/programs"},
 	{"internal/conformance/session", "internal/conformance/queue", "internal/conformance/inventory", "internal/conformance/optimistic"},
 	{"internal/conformance/lock"},
 	{"internal/conformance/answers"},
@@ -70,6 +70,7 @@ var heavy = map[string][]string{
 	"go.uber.org/goleak":                testOnly,
 	"github.com/google/go-cmp/":         testOnly,
 	"github.com/anishathalye/porcupine": testOnly,
+	"pgregory.net/rapid":                testOnly,
 	"testing":                           append([]string{"dblocktest"}, testOnly...),
 	module + "/dblocktest":              testOnly,
 	module + "/internal/memlease":       {"dblocktest"},
@@ -84,7 +85,8 @@ var heavy = map[string][]string{
 var testOnly = []string{
 	"internal/testdb", "internal/conformance", "internal/conformance/lock", "internal/conformance/session", "internal/conformance/queue",
 	"internal/conformance/inventory", "internal/conformance/optimistic", "internal/conformance/answers", "internal/conformance/suite",
-	"internal/faultmatrix", "internal/faultmatrix/report", "internal/locksim", "internal/faultconn", "internal/faultwire",
+	"internal/faultmatrix", "internal/faultmatrix/report", "internal/locksim", "internal/programs",
+	"internal/faultconn", "internal/faultwire",
 }
 
 func TestImportsPointDown(t *testing.T) {

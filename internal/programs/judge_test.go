@@ -1,0 +1,106 @@
+package programs
+
+import (
+	"encoding/json"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/dblock-go/dblock"
+)
+
+// TestJudgesLocks shows the judge histories that are right, and one that is wrong in each way.
+func TestJudgesLocks(t *testing.T) {
+	t.Parallel()
+	one := func(client int, from, to int64) hold {
+		return hold{Client: client, Space: lease, Names: []string{"k"}, Called: from, Granted: from + 1, Left: to, Released: to + 1, Valid: 1000,
+			Tokens: []int64{from}}
+	}
+	with := func(h hold, change func(*hold)) hold { change(&h); return h }
+	shared := func(h *hold) { h.Mode = dblock.Shared }
+	lost := func(why dblock.Reason) func(*hold) { return func(h *hold) { h.Lost = string(why) } }
+	permits := func(n int) func(*hold) {
+		return func(h *hold) { h.Mode, h.Permits, h.Space = dblock.Permits, n, "permits" }
+	}
+	met := func(h *hold) { h.Met, h.MetIn = h.Granted, "lease k" }
+	token := func(n int64) func(*hold) { return func(h *hold) { h.Tokens = []int64{n} } }
+	a, beside, after := one(1, 10, 50), one(2, 20, 60), one(2, 51, 60)
+	for name, c := range map[string]struct {
+		log  lockLog
+		want string
+	}{
+		"one after the other":            {lockLog{holds: []hold{a, after}}, ""},
+		"readers":                        {lockLog{holds: []hold{with(a, shared), with(with(beside, shared), token(10))}}, ""},
+		"permits":                        {lockLog{holds: []hold{with(a, permits(2)), with(beside, permits(1))}}, ""},
+		"beside a session that was lost": {lockLog{holds: []hold{with(a, lost(dblock.Disconnected)), with(beside, met)}}, ""},
+		"beside one whose time was up":   {lockLog{holds: []hold{with(a, func(h *hold) { h.Valid = 19 }), with(beside, met)}}, ""},
+		"two holders":                    {lockLog{holds: []hold{a, beside}}, "exclusion"},
+		"the same grant to two":          {lockLog{holds: []hold{a, with(beside, token(10))}}, "exclusion"},
+		"a reader beside a writer":       {lockLog{holds: []hold{a, with(beside, shared)}}, "exclusion"},
+		"too many permits":               {lockLog{holds: []hold{with(a, permits(2)), with(beside, permits(2))}}, "exclusion"},
+		"a token that falls":             {lockLog{holds: []hold{a, with(after, token(9))}}, "exclusion"},
+		"met by the operating system":    {lockLog{holds: []hold{a, with(after, met)}}, "exclusion"},
+		"before its time was up": {
+			lockLog{holds: []hold{with(with(a, lost(dblock.Ended)), func(h *hold) { h.Valid = 40 }), beside}}, "exclusion",
+		},
+		"taken away":                 {lockLog{holds: []hold{with(a, lost(dblock.Stolen))}}, "stolen"},
+		"a lost update":              {lockLog{counts: []count{{ID: 1}, {ID: 1}}}, "count"},
+		"an update that was refused": {lockLog{}, "count"},
+		"an update that may be":      {lockLog{counts: []count{{ID: 1, Unknown: true}}}, ""},
+		"an undocumented error":      {lockLog{failures: []failure{{"acquire", "boo"}}}, "error"},
+	} {
+		var v verdict
+		final := map[int]int64{1: 1}
+		if len(c.log.counts) == 0 && c.want != "count" {
+			final = nil
+		}
+		judgeLocks(&v, c.log, final)
+		if v.kind != c.want {
+			t.Errorf("%s: the judge says %q, want %q: %s", name, v.kind, c.want, &v)
+		}
+	}
+}
+
+// TestShrinks has a made-up judge dislike one kind of step: what is left of the program is one step
+// of it.
+func TestShrinks(t *testing.T) {
+	t.Parallel()
+	disliked := func(p lockProgram) (v verdict) {
+		for _, process := range p.Processes {
+			for _, c := range process.Callers {
+				for _, s := range c.Steps {
+					if s.Lock == lease && s.End == byExpireIn {
+						v.add("disliked", "%+v", s)
+					}
+				}
+			}
+		}
+		return v
+	}
+	c := &checker[lockProgram]{draw: drawLocks("postgres", true), run: disliked, stats: map[string]int{}}
+	var seed uint64
+	for seed = 1; c.failed == nil && seed < 1000; seed++ {
+		c.once(seed)
+	}
+	if c.failed == nil {
+		t.Fatal("no program has such a step")
+	}
+	p := c.smallest
+	if len(p.Processes) != 1 || len(p.Processes[0].Callers) != 1 || len(p.Processes[0].Callers[0].Steps) != 1 {
+		t.Errorf("the smallest program is %s", text(p))
+	}
+	var again lockProgram
+	if err := json.Unmarshal([]byte(text(p)), &again); err != nil || text(again) != text(p) {
+		t.Errorf("%s is read as %s, %v", text(p), text(again), err)
+	}
+	if one, other := drawn(seed), drawn(seed); one != other {
+		t.Errorf("a seed gives two programs: %s and %s", one, other)
+	}
+}
+
+func drawn(seed uint64) (program string) {
+	c := &checker[lockProgram]{draw: func(t *rapid.T) lockProgram { return drawLocks("postgres", true)(t) }, stats: map[string]int{}}
+	c.run = func(p lockProgram) verdict { program = text(p); return verdict{} }
+	c.once(seed)
+	return program
+}

@@ -1,0 +1,516 @@
+package programs
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/dblock-go/dblock"
+)
+
+// lockLasts is for how long callers begin steps.
+const lockLasts = 300 * time.Millisecond
+
+// hold is one use of a lock, as its caller saw it. Times are those of now.
+type hold struct {
+	Client   int
+	Space    string
+	Names    []string
+	Mode     dblock.Mode
+	Permits  int     `json:",omitempty"`
+	Tokens   []int64 `json:",omitempty"` // of each name
+	Called   int64   // the acquisition
+	Granted  int64
+	Left     int64  // the caller did not rely on the lock any more
+	Released int64  // the lock's end had returned
+	Valid    int64  `json:",omitempty"` // ValidUntil when the caller left
+	Met      int64  `json:",omitempty"` // another holder was in the section
+	MetIn    string `json:",omitempty"`
+	Forced   bool   `json:",omitempty"`
+	Lost     string `json:",omitempty"` // what Release, or the commit, said: a reason
+}
+
+// count is an update of a number that a lock protects.
+type count struct {
+	ID      int
+	Unknown bool
+}
+
+// failure is an error that no documentation names for its call.
+type failure struct{ Call, Error string }
+
+// lockerID is one of the two Lockers that a process has of each kind.
+type lockerID struct {
+	kind string
+	n    int
+}
+
+// lockClient is a process of a lockProgram.
+type lockClient struct {
+	job
+	program  lockProcess
+	server   server
+	sections sections
+
+	mu      sync.Mutex
+	lockers map[lockerID]dblock.Locker
+	closers []func(context.Context) error
+}
+
+func openLocks(ctx context.Context, j job) (client, error) {
+	c := &lockClient{job: j, sections: sections{j.Dir}, lockers: map[lockerID]dblock.Locker{}}
+	err := json.Unmarshal(j.Program, &c.program)
+	if err != nil {
+		return nil, err
+	}
+	if c.server, err = openServer(ctx, j.Kind, j.DSN); err != nil {
+		return nil, err
+	}
+	for _, caller := range c.program.Callers {
+		for _, s := range caller.Steps {
+			if _, err := c.locker(ctx, s); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return c, nil
+}
+
+// locker is the Locker of a step, opened when it is first used, and again when it was closed.
+func (c *lockClient) locker(ctx context.Context, s lockStep) (dblock.Locker, error) {
+	id := lockerID{s.Lock, s.Locker}
+	if s.Lock == elector {
+		id.kind = lease
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if l := c.lockers[id]; l != nil {
+		return l, nil
+	}
+	l, err := c.open(ctx, id.kind)
+	if err == nil && l != nil {
+		c.lockers[id] = l
+		c.closers = append(c.closers, l.Close)
+	}
+	return l, err
+}
+
+func (c *lockClient) open(ctx context.Context, kind string) (dblock.Locker, error) {
+	switch kind {
+	case lease, fair:
+		return c.server.lease(ctx, kind == fair)
+	case session, line:
+		return c.server.session(ctx, kind == line)
+	case quorum:
+		return openQuorum(ctx, c.server, func(l dblock.Locker) { c.closers = append(c.closers, l.Close) })
+	}
+	return nil, nil
+}
+
+// node is a database of a Quorum: the same one, with names of its own. It forgets nothing in these
+// tests, as no server is restarted.
+type node struct {
+	leases
+	name string
+}
+
+func (n node) Caps() dblock.Caps {
+	caps := n.leases.Caps()
+	caps.Durable = true
+	return caps
+}
+
+func (n node) Acquire(ctx context.Context, key string, opts ...dblock.Option) (*dblock.Lock, error) {
+	return n.leases.Acquire(ctx, n.name+key, opts...)
+}
+
+func (n node) TryAcquire(ctx context.Context, key string, opts ...dblock.Option) (*dblock.Lock, error) {
+	return n.leases.TryAcquire(ctx, n.name+key, opts...)
+}
+
+// openQuorum opens a Quorum of three nodes. closeNode is called for each.
+func openQuorum(ctx context.Context, s server, closeNode func(dblock.Locker)) (dblock.Locker, error) {
+	var nodes []dblock.Locker
+	for i := range 3 {
+		l, err := s.lease(ctx, false)
+		if err != nil {
+			return nil, err
+		}
+		closeNode(l)
+		nodes = append(nodes, node{l, fmt.Sprintf("n%d ", i)})
+	}
+	return dblock.NewQuorum(nodes, dblock.QuorumOptions{})
+}
+
+func (c *lockClient) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	for i := len(c.closers) - 1; i >= 0; i-- { // a quorum before its nodes
+		_ = c.closers[i](ctx)
+	}
+	c.server.close()
+}
+
+func (c *lockClient) run() {
+	until := time.Now().Add(lockLasts)
+	var all sync.WaitGroup
+	id := c.Process * 1000
+	for _, caller := range c.program.Callers {
+		for range caller.Copies {
+			id++
+			all.Go(func() {
+				for time.Now().Before(until) {
+					for _, s := range caller.Steps {
+						c.once(id, s)
+					}
+				}
+			})
+		}
+	}
+	all.Wait()
+}
+
+func nameOf(run string, key int) string { return fmt.Sprintf("%s-%d", run, key) }
+
+func (c *lockClient) names(keys []int) []string {
+	var names []string
+	for _, k := range keys {
+		names = append(names, nameOf(c.Run, k))
+	}
+	return names
+}
+
+// once takes a step.
+func (c *lockClient) once(id int, s lockStep) {
+	h := hold{Client: id, Space: s.space(), Names: c.names(s.Keys), Mode: s.Mode, Permits: s.Permits, Called: now()}
+	switch s.Lock {
+	case row, claim, advised:
+		c.inTx(s, h)
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), s.Wait)
+	defer cancel()
+	l, err := c.locker(ctx, s)
+	if err != nil {
+		time.Sleep(5 * time.Millisecond) // the faults do not let it be opened now
+		return
+	}
+	if s.Lock == elector {
+		c.campaign(l, s, h)
+		return
+	}
+	lock, err := acquire(ctx, l, s, h.Names)
+	switch {
+	case err == nil:
+		c.use(lock, l, s, &h)
+		h.end(lock.Release(context.Background()))
+		say("hold", h)
+	case c.Control != "" && errors.Is(err, dblock.ErrNotAcquired):
+		c.section(s, &h, nil, time.Minute) // the control takes a refusal for a grant
+		h.Released = now()
+		say("hold", h)
+	case errors.Is(err, dblock.ErrClosed):
+		time.Sleep(time.Millisecond)
+	default:
+		documented("acquire", err, dblock.ErrNotAcquired, dblock.ErrOutcomeUnknown, dblock.ErrUnavailable, dblock.ErrOverloaded, dblock.ErrBusy)
+	}
+}
+
+func acquire(ctx context.Context, l dblock.Locker, s lockStep, names []string) (*dblock.Lock, error) {
+	var opts []dblock.Option
+	switch s.Mode {
+	case dblock.Shared:
+		opts = append(opts, dblock.WithShared())
+	case dblock.Permits:
+		opts = append(opts, dblock.WithPermits(s.Permits, lockLimit))
+	}
+	switch {
+	case s.Detached:
+		opts = append(opts, dblock.WithoutRenewal(s.Hold))
+	case s.Hold > 0:
+		opts = append(opts, dblock.WithMaxHold(s.Hold))
+	}
+	if len(names) > 1 {
+		all := l.(leases)
+		if s.Try {
+			return all.TryAcquireAll(ctx, names, opts...)
+		}
+		return all.AcquireAll(ctx, names, opts...)
+	}
+	if s.Try {
+		return l.TryAcquire(ctx, names[0], opts...)
+	}
+	return l.Acquire(ctx, names[0], opts...)
+}
+
+// use is what the caller does with a lock, up to its release.
+func (c *lockClient) use(lock *dblock.Lock, l dblock.Locker, s lockStep, h *hold) {
+	for _, f := range lock.Fences() {
+		h.Tokens = append(h.Tokens, f.Token)
+	}
+	work := s.Work
+	h.Granted = now()
+	inside := c.enter(h)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	switch s.End {
+	case byExpireIn:
+		documented("ExpireIn", lock.ExpireIn(ctx, s.After), dblock.ErrLost, dblock.ErrBusy, dblock.ErrUnavailable, dblock.ErrOutcomeUnknown,
+			context.DeadlineExceeded)
+		work = max(work, 2*s.After)
+	case byItself:
+		work = time.Minute
+	case byClose:
+		go c.shut(l, s) // Close waits for the release
+	}
+	if s.Guard {
+		c.guarded(lock, l, s)
+	}
+	if s.Again {
+		c.again(lock, l, s, h.Names)
+	}
+	c.section(s, h, lock, work)
+	inside.leave()
+	h.Valid, h.Left = lock.ValidUntil().UnixNano(), now()
+	if s.End == byForce {
+		h.Forced = true
+		f, _ := lock.Fence()
+		documented("ForceRelease", l.(leases).ForceRelease(ctx, f.Key, f.Token), dblock.ErrNotHeld, dblock.ErrBusy, dblock.ErrClosed,
+			dblock.ErrUnavailable, dblock.ErrOutcomeUnknown, context.DeadlineExceeded)
+	}
+}
+
+// enter enters the section of a hold, unless another holder is there.
+func (c *lockClient) enter(h *hold) section {
+	limit := 0
+	if h.Permits > 0 {
+		limit = lockLimit
+	}
+	inside, err := c.sections.enter(sectionsOf(h), h.Mode == dblock.Shared, h.Permits, limit)
+	var failed *enterError
+	if errors.Is(err, errOverlap) && errors.As(err, &failed) {
+		h.Met, h.MetIn = now(), failed.name
+	} else if err != nil {
+		say("error", failure{"the section", err.Error()})
+	}
+	return inside
+}
+
+func sectionsOf(h *hold) []string {
+	var names []string
+	for _, name := range h.Names {
+		names = append(names, h.Space+" "+name)
+	}
+	return names
+}
+
+// section is the work under a lock. It ends early when the lock is lost.
+func (c *lockClient) section(s lockStep, h *hold, lock *dblock.Lock, work time.Duration) {
+	if lock == nil { // the control
+		h.Granted = now()
+		inside := c.enter(h)
+		time.Sleep(s.Work)
+		inside.leave()
+		h.Left = now()
+		return
+	}
+	select {
+	case <-lock.Context().Done():
+	case <-time.After(work):
+	}
+}
+
+// end notes how a lock has ended.
+func (h *hold) end(err error) {
+	h.Released = now()
+	var lost *dblock.LostError
+	if errors.As(err, &lost) {
+		h.Lost = cmp.Or(string(lost.Reason), "lost")
+		return
+	}
+	documented("Release", err)
+}
+
+// documented notes an error that is none of those that a call may return.
+func documented(call string, err error, these ...error) {
+	if err == nil {
+		return
+	}
+	for _, this := range these {
+		if errors.Is(err, this) {
+			return
+		}
+	}
+	say("error", failure{call, err.Error()})
+}
+
+// shut closes a Locker, and has the next step that needs it open another one.
+func (c *lockClient) shut(l dblock.Locker, s lockStep) {
+	c.mu.Lock()
+	for id, known := range c.lockers {
+		if known == l {
+			delete(c.lockers, id)
+		}
+	}
+	c.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), max(s.Wait, 10*time.Millisecond))
+	defer cancel()
+	documented("Close", l.Close(ctx), dblock.ErrUnavailable, dblock.ErrBusy, dblock.ErrOutcomeUnknown, dblock.ErrClosed, context.DeadlineExceeded)
+}
+
+// guarded counts under a lock that is held by one. It is the guard that keeps counts right where
+// the lock has been lost.
+func (c *lockClient) guarded(lock *dblock.Lock, l dblock.Locker, s lockStep) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	err := c.server.guarded(ctx, l, lock, func(ctx context.Context, t tx) error {
+		if s.Mode != dblock.Exclusive {
+			return nil
+		}
+		for _, k := range s.Keys {
+			if err := bump(ctx, t, c.tally(k)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	unknown := errors.Is(err, dblock.ErrOutcomeUnknown)
+	if s.Mode == dblock.Exclusive && (err == nil || unknown) {
+		for _, k := range s.Keys {
+			say("count", count{c.tally(k), unknown})
+		}
+	}
+}
+
+// bump reads a number and writes the next one, which loses updates unless something keeps others
+// out.
+func bump(ctx context.Context, t tx, id int) error {
+	n, err := t.number(ctx, fmt.Sprintf("SELECT n FROM tally WHERE id = %d", id))
+	if err != nil {
+		return err
+	}
+	return t.exec(ctx, fmt.Sprintf("UPDATE tally SET n = %d WHERE id = %d", n+1, id))
+}
+
+// tally is the number that a lease of a key protects; rowOf is the row that a row lock of a key
+// locks.
+func (c *lockClient) tally(key int) int { return tallyOf(c.Run, key) }
+
+// again acquires a lock below itself: it is refused, or granted once more.
+func (c *lockClient) again(lock *dblock.Lock, l dblock.Locker, s lockStep, names []string) {
+	if len(names) > 1 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(lock.Context(), time.Second)
+	defer cancel()
+	_, err := acquire(ctx, l, s, names)
+	if !errors.Is(err, dblock.ErrDeadlock) && ctx.Err() == nil && lock.Context().Err() == nil {
+		documented("acquire below itself", fmt.Errorf("want ErrDeadlock: %w", err), dblock.ErrClosed)
+	}
+}
+
+// campaign leads for one term.
+func (c *lockClient) campaign(l dblock.Locker, s lockStep, h hold) {
+	e, err := dblock.NewElector(l, h.Names[0], dblock.ElectorOptions{})
+	if err != nil {
+		documented("NewElector", err)
+		return
+	}
+	ctx, end := context.WithCancel(context.Background())
+	defer end()
+	late := time.AfterFunc(s.Wait, end)
+	var term *dblock.Lock
+	err = e.Run(ctx, func(ctx context.Context, _ dblock.Fence) error {
+		defer end()
+		late.Stop()
+		if lock, _ := dblock.LockOf(ctx); term == nil {
+			term = lock
+			c.use(lock, l, s, &h)
+		}
+		return nil
+	})
+	if term != nil {
+		h.end(term.Release(context.Background()))
+		say("hold", h)
+	} else if ctx.Err() == nil {
+		documented("Run", err, dblock.ErrClosed)
+	}
+}
+
+// inTx locks rows, or advisory locks, until a transaction ends.
+func (c *lockClient) inTx(s lockStep, h hold) {
+	ctx, cancel := context.WithTimeout(context.Background(), max(s.Wait, 20*time.Millisecond)+2*time.Second)
+	defer cancel()
+	var inside section
+	var ids []int
+	err := c.server.run(ctx, func(ctx context.Context, t tx) (err error) {
+		if ids, err = c.lockInTx(ctx, t, s, &h); err != nil || len(h.Names) == 0 {
+			return err
+		}
+		h.Granted = now()
+		inside = c.enter(&h)
+		defer func() {
+			inside.leave()
+			h.Left = now()
+		}()
+		time.Sleep(s.Work)
+		for _, id := range ids {
+			if h.Mode == dblock.Exclusive {
+				err = errors.Join(err, bump(ctx, t, id))
+			}
+		}
+		return err
+	})
+	if h.Granted == 0 {
+		return
+	}
+	h.Released = now()
+	if err != nil {
+		h.Lost = err.Error()
+	}
+	for _, id := range ids {
+		if h.Mode == dblock.Exclusive {
+			say("count", count{id, err != nil})
+		}
+	}
+	say("hold", h)
+}
+
+// lockInTx locks what a step says, and notes in h what was locked.
+func (c *lockClient) lockInTx(ctx context.Context, t tx, s lockStep, h *hold) (ids []int, err error) {
+	if s.Lock == advised {
+		wait := s.Wait
+		if s.Try {
+			wait = 0
+		}
+		return nil, t.advise(ctx, wait, s.Mode == dblock.Shared, h.Names)
+	}
+	first := rowOf(c.Run, 0)
+	if s.Lock == claim {
+		ids, err = t.claim(ctx, len(s.Keys), fmt.Sprintf("SELECT id FROM tally WHERE id >= %d AND id < %d ORDER BY id", first, first+lockKeys))
+	} else {
+		o := dblock.RowLock{Wait: s.Wait}
+		if s.Try {
+			o.Wait = dblock.NoWait
+			if len(s.Keys) > 1 {
+				o.Wait = dblock.SkipLocked
+			}
+		}
+		if s.Mode == dblock.Shared {
+			o.Strength = dblock.ForShare
+		}
+		for _, k := range s.Keys {
+			ids = append(ids, rowOf(c.Run, k))
+		}
+		ids, err = t.lockRows(ctx, ids, o)
+	}
+	h.Names = nil
+	for _, id := range ids {
+		h.Names = append(h.Names, nameOf(c.Run, id-first))
+	}
+	return ids, err
+}

@@ -1,0 +1,178 @@
+package programs
+
+import (
+	"slices"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/devdb"
+)
+
+// lockProgram is a program of locks of all kinds.
+type lockProgram struct {
+	Processes []lockProcess
+	Faults    []fault `json:",omitempty"`
+}
+
+type lockProcess struct{ Callers []lockCaller }
+
+// lockCaller is some callers that take the same steps, again and again until the program's time is
+// up.
+type lockCaller struct {
+	Copies int
+	Steps  []lockStep
+}
+
+// The kinds of locks. Those of one space exclude each other: see space.
+const (
+	lease   = "lease"
+	fair    = "fair"
+	elector = "elector"
+	session = "session"
+	line    = "line"    // a session lock with ServerQueue
+	advised = "advised" // LockTx, of Postgres alone
+	row     = "row"
+	claim   = "claim"
+	quorum  = "quorum"
+)
+
+var lockKinds = []string{lease, fair, session, line, elector, row, claim, advised, quorum}
+
+// space is in which kinds of locks share their keys.
+func (s lockStep) space() string {
+	switch s.Lock {
+	case lease, fair, elector:
+		if s.Mode == dblock.Permits {
+			return "permits"
+		}
+		return lease
+	case session, line, advised:
+		return session
+	case row, claim:
+		return row
+	}
+	return s.Lock
+}
+
+// How a step ends its lock.
+const (
+	byRelease  = "release"
+	byForce    = "force"  // ForceRelease, as an operator does
+	byExpireIn = "expire" // ExpireIn while the lock is used
+	byItself   = "itself" // WithMaxHold or WithoutRenewal
+	byClose    = "close"  // its Locker is closed while the lock is used
+)
+
+const (
+	lockKeys   = 3
+	lockLimit  = 3 // permits of a semaphore
+	lockTTL    = 10 * time.Second
+	sessionTTL = 3 * time.Second
+)
+
+// lockStep is one use of a lock.
+type lockStep struct {
+	Lock     string
+	Locker   int           // which of the process's two of this kind
+	Keys     []int         `json:",omitempty"`
+	Mode     dblock.Mode   `json:",omitempty"`
+	Permits  int           `json:",omitempty"`
+	Try      bool          `json:",omitempty"`
+	Wait     time.Duration // what the context allows
+	Hold     time.Duration `json:",omitempty"` // with WithMaxHold
+	Detached bool          `json:",omitempty"` // with WithoutRenewal instead
+	Work     time.Duration // how long the lock is used
+	Guard    bool          `json:",omitempty"` // a GuardedTx counts
+	Again    bool          `json:",omitempty"` // the lock is acquired once more below itself
+	End      string
+	After    time.Duration `json:",omitempty"` // what ExpireIn gives
+}
+
+func drawLocks(kind devdb.Kind, faults bool) func(*rapid.T) lockProgram {
+	return func(t *rapid.T) lockProgram {
+		kinds := slices.DeleteFunc(slices.Clone(lockKinds), func(k string) bool { return k == advised && kind != devdb.Postgres })
+		// A program has few kinds: what happens seldom between all of them happens often between
+		// two.
+		some := rapid.SliceOfNDistinct(rapid.SampledFrom(kinds), 1, 3, rapid.ID[string]).Draw(t, "kinds")
+		step := rapid.Custom(func(t *rapid.T) lockStep { return drawLockStep(t, kind, some) })
+		callers := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) lockCaller {
+			return lockCaller{
+				Copies: rapid.SampledFrom([]int{1, 1, 2, 4, 8, 16}).Draw(t, "copies"),
+				Steps:  rapid.SliceOfN(step, 1, 3).Draw(t, "steps"),
+			}
+		}), 1, 4)
+		p := lockProgram{Processes: rapid.SliceOfN(rapid.Custom(func(t *rapid.T) lockProcess {
+			return lockProcess{callers.Draw(t, "callers")}
+		}), 1, 4).Draw(t, "processes")}
+		if faults {
+			p.Faults = drawFaults(t, lockTables)
+		}
+		return p
+	}
+}
+
+func drawLockStep(t *rapid.T, kind devdb.Kind, kinds []string) lockStep {
+	s := lockStep{
+		Lock:   rapid.SampledFrom(kinds).Draw(t, "lock"),
+		Locker: rapid.IntRange(0, 1).Draw(t, "locker"),
+		Keys:   []int{rapid.IntRange(0, lockKeys-1).Draw(t, "key")},
+		Mode:   rapid.SampledFrom([]dblock.Mode{dblock.Exclusive, dblock.Exclusive, dblock.Shared, dblock.Permits}).Draw(t, "mode"),
+		Try:    rapid.Bool().Draw(t, "try"),
+		Wait:   rapid.SampledFrom([]time.Duration{time.Second, 100 * time.Millisecond, 20 * time.Millisecond, time.Millisecond}).Draw(t, "wait"),
+		Work:   rapid.SampledFrom([]time.Duration{0, time.Millisecond, 3 * time.Millisecond, 30 * time.Millisecond, 150 * time.Millisecond}).Draw(t, "work"),
+		End:    rapid.SampledFrom([]string{byRelease, byRelease, byRelease, byExpireIn, byItself, byForce, byClose}).Draw(t, "end"),
+		Guard:  rapid.IntRange(0, 3).Draw(t, "guard") == 3,
+		Again:  rapid.IntRange(0, 7).Draw(t, "again") == 7,
+	}
+	if rapid.IntRange(0, 3).Draw(t, "set") == 3 {
+		s.Keys = rapid.SliceOfNDistinct(rapid.IntRange(0, lockKeys-1), 2, 2, rapid.ID[int]).Draw(t, "keys")
+	}
+	s.Permits = rapid.IntRange(1, lockLimit).Draw(t, "permits")
+	s.After = rapid.SampledFrom([]time.Duration{20 * time.Millisecond, 5 * time.Millisecond, 80 * time.Millisecond}).Draw(t, "after")
+	s.Hold = rapid.SampledFrom([]time.Duration{60 * time.Millisecond, 150 * time.Millisecond}).Draw(t, "hold")
+	s.Detached = rapid.Bool().Draw(t, "detached")
+	return s.fitted(kind)
+}
+
+// fitted leaves out what its kind of lock does not have.
+func (s lockStep) fitted(kind devdb.Kind) lockStep {
+	leases := s.Lock == lease || s.Lock == fair || s.Lock == elector
+	modes := []dblock.Mode{dblock.Exclusive}
+	switch {
+	case s.Lock == lease:
+		modes = append(modes, dblock.Shared, dblock.Permits)
+	case s.Lock == row, kind == devdb.Postgres && (s.Lock == session || s.Lock == line || s.Lock == advised):
+		modes = append(modes, dblock.Shared)
+	}
+	if !slices.Contains(modes, s.Mode) {
+		s.Mode = dblock.Exclusive
+	}
+	sets := s.Lock == lease && s.Mode == dblock.Exclusive || s.Lock == row || s.Lock == claim || s.Lock == advised
+	if !sets {
+		s.Keys = s.Keys[:1]
+	}
+	slices.Sort(s.Keys)
+	if s.Mode != dblock.Permits {
+		s.Permits = 0
+	}
+	own := s.Lock == row || s.Lock == claim || s.Lock == advised // they end with their transaction
+	switch {
+	case own, s.Lock == elector && s.End != byExpireIn:
+		s.End = byRelease
+	case !leases && (s.End == byForce || s.Lock != quorum && (s.End == byExpireIn || s.End == byItself)):
+		s.End = byRelease
+	case s.End == byForce && (s.Mode != dblock.Exclusive || len(s.Keys) > 1): // readers have one token
+		s.End = byRelease
+	}
+	if s.End != byItself {
+		s.Hold, s.Detached = 0, false
+	}
+	if s.End != byExpireIn {
+		s.After = 0
+	}
+	s.Guard = s.Guard && leases
+	s.Again = s.Again && !own && s.Lock != elector
+	return s
+}

@@ -1,0 +1,240 @@
+package programs
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/devdb"
+	"github.com/dblock-go/dblock/internal/testdb"
+)
+
+// TestLocks runs random programs of locks.
+func TestLocks(t *testing.T) { eachEngine(t, 2*time.Second, false) }
+
+// TestLocksFaults runs random programs of locks with faults.
+func TestLocksFaults(t *testing.T) { eachEngine(t, 12*time.Second, true) }
+
+func eachEngine(t *testing.T, lasts time.Duration, faults bool) {
+	for _, kind := range testdb.Engines() {
+		t.Run(string(kind), func(t *testing.T) {
+			p := openPlace(t, kind)
+			check(t, lasts, drawLocks(kind, faults), func(prog lockProgram) verdict { return p.runLocks(t, prog, "") })
+		})
+	}
+}
+
+// TestControlLocks has callers take a refusal for a grant: the judges notice.
+func TestControlLocks(t *testing.T) {
+	s := lockStep{Lock: lease, Keys: []int{0}, Try: true, Wait: time.Second, Work: 3 * time.Millisecond, End: byRelease}
+	crowd := lockProcess{[]lockCaller{{Copies: 4, Steps: []lockStep{s}}}}
+	for _, kind := range testdb.Engines()[:1] {
+		v := openPlace(t, kind).runLocks(t, lockProgram{Processes: []lockProcess{crowd, crowd}}, "takes a refusal for a grant")
+		for _, by := range []string{"by the operating system", "no lock would have given"} {
+			if !strings.Contains(strings.Join(v.lines, "\n"), by) {
+				t.Errorf("%q is not in the verdict: %s", by, &v)
+			}
+		}
+	}
+}
+
+// place is a database for programs, one after the other.
+type place struct {
+	kind devdb.Kind
+	dsn  string
+	db   *sql.DB
+
+	lease, session, quorum dblock.Locker // those of the judge
+}
+
+var runs atomic.Int64
+
+func openPlace(t *testing.T, kind devdb.Kind) *place {
+	t.Helper()
+	p := &place{kind: kind, dsn: testdb.Migrated(t, kind)}
+	p.db = connect(t, kind, p.dsn)
+	s, err := openServer(t.Context(), kind, p.dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.close)
+	if p.lease, err = s.lease(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	p.closeLater(t, p.lease)
+	if p.session, err = s.session(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	p.closeLater(t, p.session)
+	if p.quorum, err = openQuorum(t.Context(), s, func(l dblock.Locker) { p.closeLater(t, l) }); err != nil {
+		t.Fatal(err)
+	}
+	p.closeLater(t, p.quorum)
+	p.exec(t, "CREATE TABLE tally (id INT PRIMARY KEY, n BIGINT NOT NULL)")
+	return p
+}
+
+func (p *place) closeLater(t *testing.T, l dblock.Locker) {
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := l.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func connect(t *testing.T, kind devdb.Kind, dsn string) *sql.DB {
+	t.Helper()
+	open := func() (*sql.DB, error) { return sql.Open("pgx", dsn) }
+	if kind != devdb.Postgres {
+		open = func() (*sql.DB, error) { return openMySQL(dsn) }
+	}
+	db, err := open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+func (p *place) exec(t *testing.T, statement string) {
+	t.Helper()
+	if _, err := p.db.ExecContext(context.Background(), statement); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A run has numbers of its own: those that leases protect, and rows that are locked.
+func tallyOf(run string, key int) int {
+	n, _ := strconv.Atoi(strings.TrimPrefix(run, "r"))
+	return 10*n + key
+}
+
+func rowOf(run string, key int) int { return tallyOf(run, 5+key) }
+
+// runLocks runs a program once.
+func (p *place) runLocks(t *testing.T, prog lockProgram, control string) (v verdict) {
+	run := fmt.Sprint("r", runs.Add(1))
+	var values []string
+	for k := range lockKeys {
+		values = append(values, fmt.Sprintf("(%d, 0), (%d, 0)", tallyOf(run, k), rowOf(run, k)))
+	}
+	p.exec(t, "INSERT INTO tally VALUES "+strings.Join(values, ", "))
+	dir := t.TempDir()
+	var jobs []job
+	for i, process := range prog.Processes {
+		text, err := json.Marshal(process)
+		if err != nil {
+			t.Fatal(err)
+		}
+		jobs = append(jobs, job{What: "lock", Kind: p.kind, DSN: p.dsn, Dir: dir, Run: run, Process: i, Control: control, Program: text})
+	}
+	s := &saboteur{kind: p.kind, db: p.db, run: run}
+	logs := runAll(&v, jobs, func(ctx context.Context) { s.strike(ctx, prog.Faults) }, func(ctx context.Context) {
+		p.allAreFree(ctx, &v, run, prog)
+	})
+	all, err := readLocks(logs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v.stats = map[string]int{}
+	for _, h := range all.holds {
+		v.stats[h.Space]++
+		if h.Lost != "" {
+			v.stats["lost"]++
+		}
+	}
+	if v.kind == "ended" || v.kind == "hang" {
+		return v
+	}
+	stuck := v
+	v = verdict{stats: v.stats}
+	judgeLocks(&v, all, p.numbers(t, run))
+	if stuck.kind != "" {
+		v.add(stuck.kind, "%s", &stuck)
+	}
+	return v
+}
+
+// numbers are those that a run has counted.
+func (p *place) numbers(t *testing.T, run string) map[int]int64 {
+	rows, err := p.db.QueryContext(context.Background(),
+		fmt.Sprintf("SELECT id, n FROM tally WHERE id >= %d AND id < %d", tallyOf(run, 0), tallyOf(run, 10)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = rows.Close() }()
+	numbers := map[int]int64{}
+	for rows.Next() {
+		var id int
+		var n int64
+		if err := rows.Scan(&id, &n); err != nil {
+			t.Fatal(err)
+		}
+		numbers[id] = n
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return numbers
+}
+
+// freeWithin is after how long at the latest a key is free that its callers have released, while
+// their processes live. A busy machine may need some of it; what is forgotten stays for as long as
+// the process lives.
+const freeWithin = 15 * time.Second
+
+// allAreFree acquires each key that a program has used.
+func (p *place) allAreFree(ctx context.Context, v *verdict, run string, prog lockProgram) {
+	ctx, cancel := context.WithTimeout(ctx, freeWithin)
+	defer cancel()
+	seen := map[string]bool{}
+	for _, process := range prog.Processes {
+		for _, caller := range process.Callers {
+			for _, s := range caller.Steps {
+				for _, k := range s.Keys {
+					id := fmt.Sprint(s.space(), k)
+					if seen[id] {
+						continue
+					}
+					seen[id] = true
+					p.isFree(ctx, v, s.space(), nameOf(run, k))
+				}
+			}
+		}
+	}
+}
+
+func (p *place) isFree(ctx context.Context, v *verdict, space, name string) {
+	var opts []dblock.Option
+	l := p.lease
+	switch space {
+	case "permits":
+		opts = append(opts, dblock.WithPermits(lockLimit, lockLimit))
+	case session:
+		l = p.session
+	case quorum:
+		l = p.quorum
+	case row:
+		return // its transactions have ended
+	}
+	for {
+		lock, err := l.Acquire(ctx, name, opts...)
+		if err == nil {
+			_ = lock.Release(ctx)
+			return
+		}
+		if ctx.Err() != nil {
+			v.add("stuck", "all callers have left, and %s %q is not free: %v", space, name, err)
+			return
+		}
+	}
+}

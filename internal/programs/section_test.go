@@ -1,0 +1,85 @@
+package programs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// sections are critical sections that the operating system judges. To enter one is to lock its
+// files without waiting. If that fails another holder is inside.
+type sections struct{ dir string }
+
+var errOverlap = errors.New("another holder is in the section")
+
+// section is one that was entered.
+type section []*os.File
+
+func (s section) leave() {
+	for _, f := range s {
+		_ = f.Close()
+	}
+}
+
+// enter enters the sections of all names, or of as many of a semaphore's permits as are asked for.
+func (j sections) enter(names []string, shared bool, permits, limit int) (section, error) {
+	if permits > 0 {
+		return j.enterPermits(names[0], permits, limit)
+	}
+	var s section
+	for _, name := range names {
+		if err := j.lock(&s, name, shared); err != nil {
+			s.leave()
+			return nil, &enterError{name, err}
+		}
+	}
+	return s, nil
+}
+
+// enterError names the section that could not be entered.
+type enterError struct {
+	name string
+	err  error
+}
+
+func (e *enterError) Error() string { return e.name + ": " + e.err.Error() }
+func (e *enterError) Unwrap() error { return e.err }
+
+func (j sections) lock(s *section, name string, shared bool) error {
+	f, err := os.OpenFile(filepath.Join(j.dir, name), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	locked, err := flock(f, shared, false)
+	if err != nil || !locked {
+		return errors.Join(err, f.Close(), errOverlap)
+	}
+	*s = append(*s, f)
+	return nil
+}
+
+// enterPermits locks as many of a semaphore's files as there are permits. One process at a time
+// looks for them, so that a file that is free stays free meanwhile.
+func (j sections) enterPermits(name string, permits, limit int) (section, error) {
+	turn, err := os.OpenFile(filepath.Join(j.dir, name+".turn"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = turn.Close() }()
+	if _, err := flock(turn, false, true); err != nil {
+		return nil, err
+	}
+	var s section
+	for n := 0; n < limit && len(s) < permits; n++ {
+		if err := j.lock(&s, fmt.Sprint(name, ".", n), false); err != nil && !errors.Is(err, errOverlap) {
+			s.leave()
+			return nil, err
+		}
+	}
+	if len(s) < permits {
+		s.leave()
+		return nil, &enterError{name, errOverlap}
+	}
+	return s, nil
+}
