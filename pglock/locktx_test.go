@@ -226,7 +226,7 @@ func TestLockTxSetsNeverDeadlock(t *testing.T) {
 		var callers sync.WaitGroup
 		for _, keys := range [][]pglock.Key{forth, back} {
 			callers.Go(func() {
-				for range 200 {
+				for range 60 {
 					tx, err := h.begin(ctx)
 					if err == nil {
 						err = pglock.LockTx(ctx, tx.(*rowTx).Tx, pglock.WhileContextLives, keys...)

@@ -14,6 +14,7 @@ import (
 // few rounds counts: each may meet a busy machine.
 func manyPermitsTakeLittleTime(t *testing.T, v *env) {
 	const ttl, others, rounds = 10 * time.Second, 100, 5
+	const most = ttl / 10
 	l, next := v.process(t, LeaseOptions{TTL: ttl}), v.process(t, LeaseOptions{TTL: ttl})
 	var kept []*dblock.Lock
 	for i := range others {
@@ -21,7 +22,7 @@ func manyPermitsTakeLittleTime(t *testing.T, v *env) {
 	}
 	all := dblock.WithPermits(dblock.MaxPermits, dblock.MaxPermits)
 	var acquired, released, again time.Duration
-	for round := range rounds {
+	for round := 0; round == 0 || round < rounds && max(acquired, released, again) > most; round++ {
 		began := time.Now()
 		lock := suite.Acquire(t, l, "k", all)
 		acquired = shorter(round, acquired, time.Since(began))
@@ -35,7 +36,7 @@ func manyPermitsTakeLittleTime(t *testing.T, v *env) {
 	}
 	t.Logf("%d permits: acquired in %v, released in %v, by the next process in %v", dblock.MaxPermits, acquired, released, again)
 	for what, took := range map[string]time.Duration{"acquired": acquired, "released": released, "acquired after that": again} {
-		if took > ttl/10 {
+		if took > most {
 			t.Errorf("%d permits were %s in %v", dblock.MaxPermits, what, took)
 		}
 	}

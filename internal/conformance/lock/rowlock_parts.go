@@ -27,7 +27,7 @@ func partitionsNeverMeet(t *testing.T, h *hall) {
 	var callers sync.WaitGroup
 	for range 6 {
 		callers.Go(func() {
-			for range 100 {
+			for range 30 {
 				keys := make([]int64, 0, 8)
 				for _, i := range rand.Perm(hallSeats)[:cap(keys)] {
 					keys = append(keys, int64(i+1))

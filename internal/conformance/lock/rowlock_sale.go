@@ -26,7 +26,7 @@ func oppositeOrdersNeverMeet(t *testing.T, h *hall) {
 	var callers sync.WaitGroup
 	for _, keys := range [][]int64{forth, back} {
 		callers.Go(func() {
-			for range 200 {
+			for range 60 {
 				tx, err := h.begin(ctx)
 				if err == nil {
 					_, err = tx.LockRows(ctx, "seat", "id", keys, dblock.RowLock{})
@@ -92,9 +92,9 @@ func claimsAreDifferent(t *testing.T, h *hall) {
 }
 
 const (
-	claimers  = 64
-	saleSeats = 10_000
-	saleLimit = 40 // seats to a claim, at most
+	claimers  = 32
+	saleSeats = 3_000
+	saleLimit = 20 // seats to a claim, at most
 )
 
 // sellsEachSeatOnce: with all claiming at once, and some thinking better of it. Who finds none free is done: the last one at work

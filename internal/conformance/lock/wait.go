@@ -22,8 +22,9 @@ func servesThoseWhoWaitInLine(t *testing.T, v Place) {
 	var mu sync.Mutex
 	var served []int
 	for i := range callers {
+		ctx := &watched{Context: suite.Soon(t), looked: make(chan struct{})}
 		line.Go(func() {
-			lock, err := l.Acquire(suite.Soon(t), "k")
+			lock, err := l.Acquire(ctx, "k")
 			if err != nil {
 				t.Error(err)
 				return
@@ -33,7 +34,8 @@ func servesThoseWhoWaitInLine(t *testing.T, v Place) {
 			mu.Unlock()
 			suite.Release(t, lock)
 		})
-		time.Sleep(20 * time.Millisecond) // nothing shows that a caller stands in line; too short only tests less
+		<-ctx.looked
+		time.Sleep(20 * time.Millisecond) // for those that look at their context before they are in the queue
 	}
 	suite.Release(t, lock)
 	line.Wait()
@@ -46,6 +48,18 @@ func servesThoseWhoWaitInLine(t *testing.T, v Place) {
 	if len(served) != callers {
 		t.Errorf("%d were served", len(served))
 	}
+}
+
+// watched is a context that shows that a call has looked whether it ends.
+type watched struct {
+	context.Context
+	once   sync.Once
+	looked chan struct{}
+}
+
+func (w *watched) Done() <-chan struct{} {
+	w.once.Do(func() { close(w.looked) })
+	return w.Context.Done()
 }
 
 // wakesAnotherProcess: it hears of a release long before its poll is due.

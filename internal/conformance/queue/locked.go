@@ -350,7 +350,7 @@ func aLockedJobStopsNoEndsOfItsMessage(t *testing.T, d *env) {
 		most = max(most, d.sessions(t))
 		return d.standing(t, made) == 1
 	})
-	if took := time.Since(began); took > 20*time.Second { // less than the 50 s after which the server gives up
+	if took := time.Since(began); took > 40*time.Second { // less than the 50 s after which the server gives up
 		t.Errorf("the other ends of the message were recorded after %v", took)
 	}
 	var later []queue.ID

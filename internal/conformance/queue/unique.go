@@ -119,7 +119,7 @@ const twoAlive = "SELECT count(*) FROM (SELECT queue, unique_key FROM dblock_que
 // Sixteen producers who want the same few keys, and eight workers: never are there two jobs of one key, what was enqueued is done once,
 // and who is refused is told of a job that was.
 func uniqueJobsAreExact(t *testing.T, d *env) {
-	const producers, each, keys = 16, 40, 5
+	const producers, each, keys = 16, 15, 5
 	var did once
 	queues := d.crowd(t, 4, func(q *queue.Queue) {
 		handle(t, q, "note", func(_ context.Context, job queue.Job[int]) error {
