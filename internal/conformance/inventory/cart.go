@@ -289,7 +289,7 @@ func cartsWeighTheirLines(t *testing.T, s *env) {
 
 // aCrowdOfCartsIsSold has many carts at once that have SKUs in common: none of them is refused because of the others.
 func aCrowdOfCartsIsSold(t *testing.T, s *env) {
-	const carts, skus, lines = 256, 500, 20
+	const carts, skus, lines = 256, 2000, 20
 	var stock, ledger []string
 	for _, sku := range named("sku", skus) {
 		stock = append(stock, fmt.Sprintf("('%s', 0, %d)", sku, carts))

@@ -21,7 +21,7 @@ type Cut struct {
 const (
 	CutTimeout = time.Second // Options.Timeout where a trial has to wait for it
 	cutWave    = 8           // trials at once
-	SlowWave   = 12          // the same, where they mostly wait
+	SlowWave   = 24          // the same, where they mostly wait
 	CutPoints  = 400         // more than any protocol here has: the trials would never end
 )
 
