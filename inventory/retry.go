@@ -131,6 +131,8 @@ func (s *Store) explain(err error, what string) error {
 	switch s.fault(err) {
 	case fault.NoSchema:
 		return fmt.Errorf("%s: %w: %w", what, &dblock.SchemaError{Want: schema.Version}, err)
+	case fault.Full:
+		return fmt.Errorf("%w: %s: the server has no room for more locks, nothing was written: %w", dblock.ErrOverloaded, what, err)
 	case fault.Poison:
 		return fmt.Errorf("%w: %s: nothing was written: %w", ErrRejected, what, err)
 	default:

@@ -303,7 +303,7 @@ func (l *Lease) RunSweeper(ctx context.Context, every time.Duration) error {
 
 // Held lists the leases that are held now, by all processes, sorted by key.
 //
-// Errors: ctx's; dblock.ErrClosed, dblock.ErrUnavailable, dblock.ErrBusy, dblock.ErrSchema.
+// Errors: ctx's; dblock.ErrClosed, dblock.ErrUnavailable, dblock.ErrBusy, dblock.ErrOverloaded, dblock.ErrSchema.
 func (l *Lease) Held(ctx context.Context) ([]dblock.HeldLock, error) { return l.locker.List(ctx) }
 
 // Holder reads who holds a key, with the data of WithData. The exclusive holder comes first, in one
@@ -312,7 +312,7 @@ func (l *Lease) Held(ctx context.Context) ([]dblock.HeldLock, error) { return l.
 // the token of the key's last acquisition, by a third statement; 0 if that is not known.
 //
 // Errors: dblock.ErrNotHeld if no living process holds it; dblock.ErrInvalid, dblock.ErrUnavailable, dblock.ErrBusy,
-// dblock.ErrSchema, dblock.ErrClosed; ctx's.
+// dblock.ErrOverloaded, dblock.ErrSchema, dblock.ErrClosed; ctx's.
 func (l *Lease) Holder(ctx context.Context, key string) (dblock.HeldLock, error) {
 	return l.locker.Holder(ctx, key)
 }

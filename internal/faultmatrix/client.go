@@ -22,6 +22,8 @@ const (
 type forcer interface {
 	dblock.Locker
 	ForceRelease(ctx context.Context, key string, token int64) error
+	Held(ctx context.Context) ([]dblock.HeldLock, error)
+	Holder(ctx context.Context, key string) (dblock.HeldLock, error)
 }
 
 // querier is a transaction of either driver.

@@ -29,12 +29,12 @@ var sessionFaults = []Fault{
 
 // endSessions ends some of the workers' sessions.
 func (e *env) endSessions(ctx context.Context, which string, most int) (n int, err error) {
+	which = strings.ReplaceAll(which, "%", "%%") // for ids
 	if e.kind == devdb.Postgres {
 		ended, err := e.ids(ctx, "SELECT pg_terminate_backend(pid) FROM (SELECT pid FROM pg_stat_activity WHERE usename = '%s' "+
 			which+fmt.Sprintf(" ORDER BY random() LIMIT %d) s", most))
 		return len(ended), err
 	}
-	which = strings.ReplaceAll(which, "%", "%%")
 	ids, err := e.ids(ctx, "SELECT id FROM information_schema.processlist WHERE user = '%s' "+which+fmt.Sprintf(" ORDER BY RAND() LIMIT %d", most))
 	if err != nil {
 		return 0, err

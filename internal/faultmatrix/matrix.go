@@ -21,8 +21,9 @@ const parallel = 4
 // Options of Measure.
 type Options struct {
 	Kinds []Kind
-	Runs  int    // of each fault
-	Only  string // a regular expression of the faults; empty: all
+	Runs  int           // of each fault
+	Only  string        // a regular expression of the faults; empty: all
+	For   time.Duration // begin no second run of a fault after so long; 0: no bound
 	Logf  func(format string, args ...any)
 }
 
@@ -42,6 +43,8 @@ type Cell struct {
 type Matrix struct {
 	Versions map[Kind]string `json:"versions"`
 	Cells    []*Cell         `json:"cells"`
+
+	mu sync.Mutex
 }
 
 // Measure runs the workload under each fault, so many times on each engine. Runs that need no server of their own share
@@ -52,12 +55,18 @@ func Measure(ctx context.Context, o Options) (*Matrix, error) {
 		return nil, err
 	}
 	m := &Matrix{Versions: make(map[Kind]string)}
-	for _, kind := range o.Kinds {
-		if err := m.measure(ctx, kind, only, o); err != nil {
-			return nil, fmt.Errorf("%s: %w", kind, err)
-		}
+	var engines sync.WaitGroup
+	errs := make([]error, len(o.Kinds))
+	for i, kind := range o.Kinds {
+		shared, own := m.trials(kind, only, o.Runs)
+		engines.Go(func() {
+			if err := m.measure(ctx, kind, shared, own, o); err != nil {
+				errs[i] = fmt.Errorf("%s: %w", kind, err)
+			}
+		})
 	}
-	return m, nil
+	engines.Wait()
+	return m, errors.Join(errs...)
 }
 
 // trial is one run that is to be.
@@ -66,9 +75,9 @@ type trial struct {
 	cell  *Cell
 }
 
-func (m *Matrix) measure(ctx context.Context, kind Kind, only *regexp.Regexp, o Options) error {
-	var shared, own []trial
-	for range o.Runs {
+// trials are the runs on an engine: those that share a server, and those that need one of their own.
+func (m *Matrix) trials(kind Kind, only *regexp.Regexp, runs int) (shared, own []trial) {
+	for range runs {
 		for _, f := range Faults() {
 			if !only.MatchString(f.Name) || !f.has(kind) {
 				continue
@@ -81,7 +90,10 @@ func (m *Matrix) measure(ctx context.Context, kind Kind, only *regexp.Regexp, o 
 			}
 		}
 	}
-	var mu sync.Mutex
+	return shared, own
+}
+
+func (m *Matrix) measure(ctx context.Context, kind Kind, shared, own []trial, o Options) error {
 	var lanes sync.WaitGroup
 	errs := make(chan error, 2)
 	for _, lane := range []struct {
@@ -98,20 +110,19 @@ func (m *Matrix) measure(ctx context.Context, kind Kind, only *regexp.Regexp, o 
 				errs <- err
 				return
 			}
-			mu.Lock()
+			m.mu.Lock()
 			m.Versions[kind] = server.Version
-			mu.Unlock()
-			errs <- errors.Join(runAll(ctx, server, lane.trials, lane.workers, &mu, o.Logf), server.Close())
+			m.mu.Unlock()
+			errs <- errors.Join(m.runAll(ctx, server, lane.trials, lane.workers, o), server.Close())
 		})
 	}
 	lanes.Wait()
 	close(errs)
-	for e := range errs {
-		if e != nil {
-			return e
-		}
+	var all []error
+	for err := range errs {
+		all = append(all, err)
 	}
-	return nil
+	return errors.Join(all...)
 }
 
 func (m *Matrix) cell(fault string, kind Kind) *Cell {
@@ -125,11 +136,17 @@ func (m *Matrix) cell(fault string, kind Kind) *Cell {
 }
 
 // runAll runs trials on one server, some at once.
-func runAll(ctx context.Context, server *devdb.Server, trials []trial, workers int, mu *sync.Mutex, logf func(string, ...any)) error {
+func (m *Matrix) runAll(ctx context.Context, server *devdb.Server, trials []trial, workers int, o Options) error {
+	start := time.Now()
 	todo := make(chan trial)
 	go func() {
 		defer close(todo)
+		first := make(map[*Cell]bool)
 		for _, t := range trials {
+			if again := first[t.cell]; again && o.For > 0 && time.Since(start) > o.For {
+				continue
+			}
+			first[t.cell] = true
 			todo <- t
 		}
 	}()
@@ -140,20 +157,20 @@ func runAll(ctx context.Context, server *devdb.Server, trials []trial, workers i
 			for t := range todo {
 				began := time.Now()
 				r, err := runOnce(ctx, server, t.fault)
-				mu.Lock()
+				m.mu.Lock()
 				if err != nil {
 					errs = append(errs, fmt.Errorf("%s: %w", t.fault.Name, err))
 				} else {
 					t.cell.add(r)
 				}
-				logf("%-10s %-32s %5.1f s, %d ops, %d strikes; violations %v, of the control %v %v", server.Kind, t.fault.Name, time.Since(began).Seconds(),
+				o.Logf("%-10s %-32s %5.1f s, %d ops, %d strikes; violations %v, of the control %v %v", server.Kind, t.fault.Name, time.Since(began).Seconds(),
 					r.Ops, r.Strikes, counts(r.Violations), counts(r.Control), err)
 				for p, texts := range r.Violations {
 					for _, text := range texts {
-						logf("%-10s %-32s %v: %s", server.Kind, t.fault.Name, Promise(p), text)
+						o.Logf("%-10s %-32s %v: %s", server.Kind, t.fault.Name, Promise(p), text)
 					}
 				}
-				mu.Unlock()
+				m.mu.Unlock()
 			}
 		})
 	}

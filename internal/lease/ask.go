@@ -243,7 +243,7 @@ func (l *Locker) explain(err error, key string) error {
 	case fault.Lost:
 		return fmt.Errorf("%w: lock %q: no reply; if the lock was granted, dblock releases it: %w",
 			named(is), key, err)
-	case fault.Busy, fault.Retry, fault.Unreachable:
+	case fault.Busy, fault.Retry, fault.Unreachable, fault.Full:
 		return fmt.Errorf("%w: lock %q: nothing was written: %w", named(is), key, err)
 	case fault.NoSchema:
 		return fmt.Errorf("lock %q: %w: %w", key, &dblock.SchemaError{Want: schema.Version}, err)
@@ -261,6 +261,8 @@ func named(is fault.Fault) error {
 		return dblock.ErrBusy
 	case fault.Unreachable:
 		return dblock.ErrUnavailable
+	case fault.Full:
+		return dblock.ErrOverloaded
 	default:
 		return nil
 	}

@@ -78,6 +78,8 @@ func (l *Locker) notRead(ctx context.Context, err error, what string) error {
 		return fmt.Errorf("%w: %s was not read: %w", dblock.ErrUnavailable, what, err)
 	case is == fault.Busy, is == fault.Retry:
 		return fmt.Errorf("%w: %s was not read; retry: %w", dblock.ErrBusy, what, err)
+	case is == fault.Full:
+		return fmt.Errorf("%w: %s was not read: %w", dblock.ErrOverloaded, what, err)
 	case is == fault.NoSchema:
 		return fmt.Errorf("%s: %w: %w", what, &dblock.SchemaError{Want: schema.Version}, err)
 	}

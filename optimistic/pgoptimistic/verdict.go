@@ -67,6 +67,8 @@ func (room) Wrong(ctx context.Context, what string, wrote bool, err error) error
 		return fmt.Errorf("%w: %s: nothing was written: %w", dblock.ErrBusy, what, err)
 	case fault.Unreachable:
 		return fmt.Errorf("%w: %s: nothing was written: %w", dblock.ErrUnavailable, what, err)
+	case fault.Full:
+		return fmt.Errorf("%w: %s: nothing was written: %w", dblock.ErrOverloaded, what, err)
 	case fault.Lost:
 		return fmt.Errorf("%w: %s: no answer came: read it to learn whether it was written: %w", dblock.ErrOutcomeUnknown, what, err)
 	default:

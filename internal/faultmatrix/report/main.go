@@ -25,6 +25,7 @@ func main() {
 func run() error {
 	engines := flag.String("engines", "postgres,mariadb,mysql", "comma list of the engines")
 	runs := flag.Int("runs", 3, "runs of each fault on each engine")
+	most := flag.Duration("for", 0, "begin no second run of a fault after this time; 0: no bound")
 	only := flag.String("only", "", "a regular expression: run the faults that it matches")
 	asJSON := flag.String("json", "", "write the results to this file")
 	markdown := flag.String("markdown", "", "write the tables to this file")
@@ -36,10 +37,11 @@ func run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	logf := func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
-	m, err := faultmatrix.Measure(ctx, faultmatrix.Options{Kinds: kinds, Runs: *runs, Only: *only, Logf: logf})
-	if err != nil {
+	m, err := faultmatrix.Measure(ctx, faultmatrix.Options{Kinds: kinds, Runs: *runs, Only: *only, For: *most, Logf: logf})
+	if m == nil {
 		return err
 	}
+	errs := []error{err}
 	if *asJSON != "" {
 		text, err := json.MarshalIndent(m, "", "  ")
 		if err != nil {
@@ -54,7 +56,6 @@ func run() error {
 			return err
 		}
 	}
-	var errs []error
 	for _, text := range m.Problems() {
 		errs = append(errs, errors.New(text))
 	}
