@@ -8,7 +8,7 @@ EXAMPLES = examples/optimistic
 EXAMPLES_SQLC = cd $(EXAMPLES) && $(GO) tool -modfile=../../tools/go.mod sqlc
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-faults test-race fuzz soak bench peers generate verify lint cross matrix
+.PHONY: help demo test test-faults faults-report test-race fuzz soak bench peers generate verify lint cross matrix
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -39,6 +39,12 @@ test-race: ## both of these under the race detector; needs a C compiler
 
 fuzz: ## each fuzz test for a while: FUZZ=30s
 	GO=$(GO) scripts/fuzz.sh $(or $(FUZZ),30s)
+
+FAULTS_REPORT ?= --runs 3
+
+faults-report: ## docs/faults.md: each fault, each promise, each engine; FAULTS_REPORT="--runs 10 --only network"
+	@scripts/servers.sh
+	$(GO) run ./internal/faultmatrix/report --json docs/faults.json --markdown docs/faults.md $(FAULTS_REPORT)
 
 soak: ## the tests of faults again and again, for as long as asked: SOAK=10m
 	@scripts/servers.sh

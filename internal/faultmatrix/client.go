@@ -73,11 +73,16 @@ var (
 // close gives everything back. Its errors are those of a database that is not there.
 func (c *client) close(ctx context.Context) error {
 	var errs []error
-	for _, end := range []func(context.Context) error{c.queue.Close, c.store.Close, c.leases.Close, c.operator.Close} {
-		errs = append(errs, end(ctx))
+	if c.queue != nil {
+		errs = append(errs, c.queue.Close(ctx))
 	}
-	if c.sessions != nil {
-		errs = append(errs, c.sessions.Close(ctx))
+	if c.store != nil {
+		errs = append(errs, c.store.Close(ctx))
+	}
+	for _, l := range []dblock.Locker{c.leases, c.operator, c.sessions} {
+		if l != nil {
+			errs = append(errs, l.Close(ctx))
+		}
 	}
 	c.closePool()
 	return errors.Join(errs...)

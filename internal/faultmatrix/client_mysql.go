@@ -29,7 +29,7 @@ func openMySQL(ctx context.Context, cfg config) (_ *client, err error) {
 	c := &client{pool: pool, closePool: func() { _ = pool.Close() }}
 	defer func() {
 		if err != nil {
-			_ = pool.Close()
+			_ = c.close(ctx)
 		}
 	}()
 	leases, err := mysqllock.NewLease(ctx, pool, mysqllock.LeaseOptions{TTL: ttl, Label: fmt.Sprint("worker ", cfg.N)})
@@ -37,12 +37,16 @@ func openMySQL(ctx context.Context, cfg config) (_ *client, err error) {
 		return nil, err
 	}
 	c.leases = leases
-	if c.operator, err = mysqllock.NewLease(ctx, pool, mysqllock.LeaseOptions{TTL: longTTL}); err != nil {
+	operator, err := mysqllock.NewLease(ctx, pool, mysqllock.LeaseOptions{TTL: longTTL})
+	if err != nil {
 		return nil, err
 	}
-	if c.sessions, err = mysqllock.NewSession(ctx, pool, mysqllock.SessionOptions{IdleTimeout: ttl}); err != nil {
+	c.operator = operator
+	sessions, err := mysqllock.NewSession(ctx, pool, mysqllock.SessionOptions{IdleTimeout: ttl})
+	if err != nil {
 		return nil, err
 	}
+	c.sessions = sessions
 	if c.queue, err = mysqlqueue.New(ctx, pool, queueOptions); err != nil {
 		return nil, err
 	}

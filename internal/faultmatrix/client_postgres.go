@@ -29,7 +29,7 @@ func openPostgres(ctx context.Context, cfg config) (_ *client, err error) {
 	c := &client{pool: db, closePool: func() { _ = db.Close(); pool.Close() }}
 	defer func() {
 		if err != nil {
-			pool.Close()
+			_ = c.close(ctx)
 		}
 	}()
 	leases, err := pglock.NewLease(ctx, pool, pglock.LeaseOptions{TTL: ttl, Label: fmt.Sprint("worker ", cfg.N)})
@@ -37,13 +37,17 @@ func openPostgres(ctx context.Context, cfg config) (_ *client, err error) {
 		return nil, err
 	}
 	c.leases = leases
-	if c.operator, err = pglock.NewLease(ctx, pool, pglock.LeaseOptions{TTL: longTTL}); err != nil {
+	operator, err := pglock.NewLease(ctx, pool, pglock.LeaseOptions{TTL: longTTL})
+	if err != nil {
 		return nil, err
 	}
+	c.operator = operator
 	if !cfg.NoSession {
-		if c.sessions, err = pglock.NewSession(ctx, pool, pglock.SessionOptions{IdleTimeout: ttl}); err != nil {
+		sessions, err := pglock.NewSession(ctx, pool, pglock.SessionOptions{IdleTimeout: ttl})
+		if err != nil {
 			return nil, err
 		}
+		c.sessions = sessions
 	}
 	if c.queue, err = pgqueue.New(ctx, pool, queueOptions); err != nil {
 		return nil, err

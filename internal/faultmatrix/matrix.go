@@ -55,18 +55,30 @@ func Measure(ctx context.Context, o Options) (*Matrix, error) {
 		return nil, err
 	}
 	m := &Matrix{Versions: make(map[Kind]string)}
-	var engines sync.WaitGroup
-	errs := make([]error, len(o.Kinds))
-	for i, kind := range o.Kinds {
+	var errs []error
+	for _, kind := range o.Kinds {
 		shared, own := m.trials(kind, only, o.Runs)
-		engines.Go(func() {
-			if err := m.measure(ctx, kind, shared, own, o); err != nil {
-				errs[i] = fmt.Errorf("%s: %w", kind, err)
-			}
-		})
+		if err := m.measure(ctx, kind, shared, own, o); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", kind, err))
+		}
 	}
-	engines.Wait()
 	return m, errors.Join(errs...)
+}
+
+// Add adds the runs of another matrix.
+func (m *Matrix) Add(other *Matrix) {
+	for kind, version := range other.Versions {
+		m.Versions[kind] = version
+	}
+	for _, from := range other.Cells {
+		c := m.cell(from.Fault, from.Engine)
+		c.Runs, c.Strikes, c.Ops = c.Runs+from.Runs, c.Strikes+from.Strikes, c.Ops+from.Ops
+		for p := range c.Violations {
+			c.Violations[p] += from.Violations[p]
+			c.Control[p] += from.Control[p]
+		}
+		c.Notes = append(c.Notes, from.Notes...)
+	}
 }
 
 // trial is one run that is to be.

@@ -105,7 +105,9 @@ func (e *env) drain(ctx context.Context, t *tables) {
 		return err == nil && left == 0
 	})
 	if !ended {
-		t.lost = append(t.lost, fmt.Sprintf("%d jobs have not ended", left))
+		where, err := e.texts(ctx, "SELECT concat('ready ', (SELECT count(*) FROM dblock_queue_ready), ', scheduled ', (SELECT count(*) FROM "+
+			"dblock_queue_scheduled), ', claims ', (SELECT count(*) FROM dblock_queue_claim), ', attempt ', max(attempt)) FROM dblock_queue_job")
+		t.lost = append(t.lost, fmt.Sprintf("%d jobs have not ended: %q %v", left, where, err))
 	}
 	free := soon(ctx, 10*time.Second, func() bool {
 		err := e.admin.QueryRowContext(ctx, "SELECT count(*) FROM dblock_queue_claim").Scan(&left)
@@ -119,7 +121,7 @@ func (e *env) drain(ctx context.Context, t *tables) {
 // findLeaks has another process acquire each key, while the control still holds its own.
 func (e *env) findLeaks(ctx context.Context, t *tables) {
 	const patience = 10 * time.Second
-	ctx, cancel := context.WithTimeout(ctx, 2*patience)
+	ctx, cancel := context.WithTimeout(ctx, 4*patience)
 	defer cancel()
 	leak := func(key string, err error) {
 		t.leaks = append(t.leaks, fmt.Sprintf("%s can't be acquired: %v", key, err))
@@ -132,11 +134,15 @@ func (e *env) findLeaks(ctx context.Context, t *tables) {
 	acquire := func(l dblock.Locker, key string) {
 		ctx, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
-		lock, err := l.Acquire(ctx, key)
-		if err == nil {
-			err = lock.Release(ctx)
-		}
-		if err != nil && !errors.Is(err, dblock.ErrLost) {
+		var err error
+		soon(ctx, patience, func() bool { // a busy machine may need more than one try
+			var lock *dblock.Lock
+			if lock, err = l.Acquire(ctx, key); err == nil {
+				_ = lock.Release(ctx)
+			}
+			return err == nil
+		})
+		if err != nil {
 			leak(key, err)
 		}
 	}

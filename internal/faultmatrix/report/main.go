@@ -29,6 +29,7 @@ func run() error {
 	only := flag.String("only", "", "a regular expression: run the faults that it matches")
 	asJSON := flag.String("json", "", "write the results to this file")
 	markdown := flag.String("markdown", "", "write the tables to this file")
+	earlier := flag.String("add", "", "comma list of JSON files of earlier runs, which are added")
 	flag.Parse()
 	var kinds []faultmatrix.Kind
 	for name := range strings.SplitSeq(*engines, ",") {
@@ -42,6 +43,9 @@ func run() error {
 		return err
 	}
 	errs := []error{err}
+	for _, path := range strings.FieldsFunc(*earlier, func(r rune) bool { return r == ',' }) {
+		errs = append(errs, add(m, path))
+	}
 	if *asJSON != "" {
 		text, err := json.MarshalIndent(m, "", "  ")
 		if err != nil {
@@ -60,4 +64,18 @@ func run() error {
 		errs = append(errs, errors.New(text))
 	}
 	return errors.Join(errs...)
+}
+
+// add adds the runs that a file has.
+func add(m *faultmatrix.Matrix, path string) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	other := new(faultmatrix.Matrix)
+	if err := json.Unmarshal(text, other); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	m.Add(other)
+	return nil
 }
