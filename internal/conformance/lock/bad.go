@@ -1,7 +1,6 @@
 package lock
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -16,8 +15,7 @@ import (
 // call but with an answer.
 func aBadRowStopsNoOther(t *testing.T, v *env) {
 	l, other := v.process(t, LeaseOptions{}), v.process(t, LeaseOptions{})
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
+	ctx := suite.Soon(t)
 
 	two := dblock.WithPermits(1, 2)
 	v.exec(t, "ALTER TABLE dblock_semaphore DROP CONSTRAINT dblock_semaphore_positive") // the rows here are older than it

@@ -29,6 +29,7 @@ func aStolenLockIsLost(t *testing.T, v Place) {
 	}
 	locks["s2"] = set
 	kept := suite.Acquire(t, a, "kept")
+	next := map[string]*dblock.Lock{}
 	for key, lock := range locks {
 		for _, f := range lock.Fences() {
 			if f.Key == key {
@@ -41,14 +42,16 @@ func aStolenLockIsLost(t *testing.T, v Place) {
 		if key == "permits" {
 			whole = append(whole, dblock.WithPermits(2, 2))
 		}
-		next := suite.Acquire(t, b, key, whole...)
-		began := time.Now()
+		next[key] = suite.Acquire(t, b, key, whole...)
+	}
+	began := time.Now()
+	for key, lock := range locks {
 		suite.IsLost(t, lock, dblock.Stolen)
 		t.Logf("%s: noticed after %v", key, time.Since(began))
 		if err := lock.ExpireIn(t.Context(), time.Hour); !errors.Is(err, dblock.ErrLost) {
 			t.Errorf("%s: ExpireIn: %v", key, err)
 		}
-		suite.Release(t, next)
+		suite.Release(t, next[key])
 	}
 	suite.Release(t, suite.Acquire(t, b, "s1")) // the rest of the set was given back
 	if kept.Context().Err() != nil {
