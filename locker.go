@@ -13,7 +13,7 @@ type Locker interface {
 	// Acquire waits for the lock of key while ctx lives. ctx bounds the wait and never the hold.
 	//
 	// Errors: if ctx ends the wait, a *HeldError that matches ErrNotAcquired and the context's error. Before that, these end it, and no others:
-	//   - ErrOutcomeUnknown: a request got no reply. If the lock was granted, it is released within two heartbeats.
+	//   - ErrOutcomeUnknown: a request got no reply, also because ctx ended meanwhile. If the lock was granted, it is released within two heartbeats.
 	//   - ErrUnavailable, ErrOverloaded, ErrClosed
 	//   - ErrInvalid, ErrDeadlock, ErrLimit, ErrUnsupported, ErrSchema
 	//   - an error of the server without a name here, such as a missing grant

@@ -39,7 +39,8 @@ func WithPermits(n, limit int) Option {
 // WithLabel says for people who holds the lock: at most 255 bytes of UTF-8. Default: that of the Locker.
 func WithLabel(label string) Option { return func(r *Request) { r.Label = &label } }
 
-// WithData keeps data beside the lock while it is held, for others to read: at most 64 KiB.
+// WithData keeps data beside the lock while it is held, for others to read: at most 64 KiB. Each key of a set
+// keeps a copy: at most 16 MiB in all.
 func WithData(data []byte) Option { return func(r *Request) { r.Data = data } }
 
 // WithReentrant takes a lock once more that is held further up in the same context, instead of
@@ -53,6 +54,8 @@ const (
 	MaxDataBytes  = 64 << 10
 	MaxPermits    = 10_000
 	MaxSetKeys    = 1_000
+
+	maxSetBytes = 16 << 20 // of the data of a set, which is kept beside each of its keys
 )
 
 // Request is one acquisition as its options say it. It is for engine rooms.
@@ -95,6 +98,9 @@ func NewSetRequest(keys []string, opts []Option) (Request, error) {
 	r, err := newRequest(keys[0], opts)
 	if err == nil && r.Mode != Exclusive {
 		err = &InvalidError{"keys", "a set of them can't be held " + r.Mode.String()}
+	}
+	if bytes := len(keys) * len(r.Data); err == nil && bytes > maxSetBytes {
+		err = &InvalidError{"data", fmt.Sprintf("%d bytes for each of %d keys are %d, more than %d", len(r.Data), len(keys), bytes, maxSetBytes)}
 	}
 	r.Keys = keys
 	return r, err

@@ -182,6 +182,9 @@ func (q *Quorum) observed(
 	if r.Mode != Exclusive {
 		return nil, fmt.Errorf("%w: a Quorum has no shared mode: take a lease in one database", ErrUnsupported)
 	}
+	if r.MaxHold != nil && *r.MaxHold <= q.drift(*r.MaxHold) {
+		return nil, &InvalidError{"duration", fmt.Sprintf("%v is not longer than the drift of %v: no lock could be granted", *r.MaxHold, q.drift(*r.MaxHold))}
+	}
 	if lock, err := Held(ctx, q, r); lock != nil || err != nil {
 		return lock, err
 	}

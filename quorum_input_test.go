@@ -66,6 +66,15 @@ func TestQuorumRefusesWhatMakesNoSense(t *testing.T) {
 	if _, err := q.Acquire(t.Context(), "k", dblock.WithMaxHold(1)); !errors.Is(err, dblock.ErrInvalid) {
 		t.Errorf("a hold of a nanosecond: %v", err)
 	}
+	for hold, want := range map[time.Duration]error{2 * time.Millisecond: dblock.ErrInvalid, time.Second: nil} {
+		lock, err := q.TryAcquire(t.Context(), "k", dblock.WithMaxHold(hold))
+		if !errors.Is(err, want) {
+			t.Errorf("a hold of %v beside a drift of 2 ms: %v; want %v", hold, err, want)
+		}
+		if lock != nil {
+			_ = lock.Release(t.Context())
+		}
+	}
 	if _, err := dblock.NewElector(q, "k", dblock.ElectorOptions{}); !errors.Is(err, dblock.ErrUnsupported) {
 		t.Errorf("an Elector of a Quorum: %v", err)
 	}

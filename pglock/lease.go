@@ -57,7 +57,7 @@ type LeaseOptions struct {
 
 	// MaxInFlight bounds how many statements that acquire, and how many that give back, are under way at
 	// once, and with them the connections. Default: one, and a second where the first takes
-	// longer than 3 ms. More gain nothing unless MaxBatch is small.
+	// longer than 3 ms. At most 1,024. More gain nothing unless MaxBatch is small.
 	MaxInFlight int
 
 	Observer dblock.Observer

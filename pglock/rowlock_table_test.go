@@ -3,10 +3,12 @@ package pglock_test
 import (
 	"context"
 	"errors"
+	"math"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/testdb"
@@ -66,6 +68,35 @@ func lockAlong(t *testing.T, pool *pgxpool.Pool, path string, lock func(context.
 		}
 		return lock(t.Context(), tx)
 	})
+}
+
+// TestRowLocksOfAnotherType: a key that the column's type cannot have is invalid, whether pgx or the server finds out.
+func TestRowLocksOfAnotherType(t *testing.T) {
+	t.Parallel()
+	pool := testdb.Postgres(t)
+	execute(t, pool, "CREATE TABLE seat (id BIGINT PRIMARY KEY, name TEXT UNIQUE, day DATE); INSERT INTO seat VALUES (7, 'a', '2026-01-01')")
+	db := stdlib.OpenDBFromPool(pool)
+	defer func() { _ = db.Close() }()
+	for _, key := range []struct {
+		column string
+		value  any
+	}{{"name", 7}, {"id", uint64(math.MaxUint64)}, {"id", true}, {"id", struct{}{}}, {"id", "7abc"}, {"name", "a\xff"}, {"day", "never"}} {
+		err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+			return pglock.LockRow(t.Context(), tx, "seat", key.column, key.value, dblock.RowLock{})
+		})
+		if !errors.Is(err, dblock.ErrInvalid) {
+			t.Errorf("%s = %v in a pgx.Tx: %v; want ErrInvalid", key.column, key.value, err)
+		}
+		tx, err := db.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = pglock.LockRow(t.Context(), pglock.SQLTx(tx), "seat", key.column, key.value, dblock.RowLock{})
+		if !errors.Is(err, dblock.ErrInvalid) {
+			t.Errorf("%s = %v in a sql.Tx: %v; want ErrInvalid", key.column, key.value, err)
+		}
+		_ = tx.Rollback()
+	}
 }
 
 // TestRowLocksCompareByTheColumnsType has a column of one name in two schemas: a text, and a type

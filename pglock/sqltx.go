@@ -63,7 +63,7 @@ func withMode(args []any) []any {
 // ofDriver tells of a driver that took our option for an argument.
 func ofDriver(ctx context.Context, err error) error {
 	var pg *pgconn.PgError
-	if !errors.As(err, &pg) && ctx.Err() == nil && !errors.Is(err, sql.ErrTxDone) {
+	if !errors.As(err, &pg) && ctx.Err() == nil && !errors.Is(err, sql.ErrTxDone) && !notEncoded(err) {
 		return fmt.Errorf("%w: a *sql.Tx of another driver than pgx's stdlib, or a broken connection: %w", dblock.ErrUnsupported, err)
 	}
 	return err

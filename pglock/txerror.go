@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -26,6 +27,9 @@ var advice = map[string]struct {
 	pgfault.UndefinedTable:    {nil, "there is no such table where the connection looks: name its schema as well, or create it"},
 	pgfault.InvalidSchemaName: {nil, "there is no such schema"},
 	pgfault.UndefinedColumn:   {nil, "there is no such column in the table; names are taken as they are, upper case too"},
+	pgfault.InvalidText:       {dblock.ErrInvalid, "the column's type has no such value: roll the transaction back"},
+	pgfault.InvalidDatetime:   {dblock.ErrInvalid, "the column's type has no such value: roll the transaction back"},
+	pgfault.InvalidEncoding:   {dblock.ErrInvalid, "the key is not UTF-8: roll the transaction back"},
 	pgfault.NoTransaction:     {nil, "there is no transaction: begin one, as the locks end with it"},
 	pgfault.Unsupported:       {dblock.ErrUnsupported, "rows of this query can't be locked: select from the table itself"},
 	pgfault.NotPermitted:      {nil, "to lock rows takes the privilege UPDATE on the table, besides SELECT"},
@@ -38,6 +42,8 @@ func txError(ctx context.Context, key string, err error) error {
 		return nil
 	case errors.Is(err, dblock.ErrUnsupported):
 		return err
+	case notEncoded(err):
+		return fmt.Errorf("%w: to lock %s: the column has another type than the key: nothing was sent: %w", dblock.ErrInvalid, key, err)
 	case ended != nil && pgfault.Code(err) == "":
 		return rowlock.Held(key, fmt.Errorf("%w (%w)", ended, err))
 	case errors.Is(err, pgx.ErrTxClosed), errors.Is(err, sql.ErrTxDone):
@@ -56,4 +62,9 @@ func txError(ctx context.Context, key string, err error) error {
 	default:
 		return fmt.Errorf("%w: to lock %s: %s: %w", a.kind, key, a.text, err)
 	}
+}
+
+// notEncoded recognizes an argument that pgx can't send as the type that the statement has for it. pgx has no type for that error.
+func notEncoded(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "failed to encode args[")
 }

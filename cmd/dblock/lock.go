@@ -18,16 +18,16 @@ import (
 // lockCmd is `dblock lock`.
 type lockCmd struct {
 	databaseFlags
-	Key     string        `arg:"" help:"The key."`
-	Command []string      `arg:"" passthrough:"" help:"The command and its arguments, behind --."`
-	Wait    time.Duration `default:"-1s" placeholder:"DURATION" help:"How long to wait for the lock; 0: not at all. Default: for as long as it takes."`
-	TTL     time.Duration `name:"ttl" default:"10s" help:"After how long without a heartbeat others may have the lock."`
-	Shared  bool          `help:"Hold the lock beside others who hold it shared."`
-	Permits int           `placeholder:"N" help:"Hold N of the permits of a semaphore instead of a lock; needs --limit."`
-	Limit   int           `placeholder:"M" help:"How many permits the semaphore has. The first acquisition decides; dblock permits changes it."`
-	Fair    bool          `help:"First come, first served, among those who say so."`
-	Label   string        `help:"Shown to others. Default: this host and process."`
-	Grace   time.Duration `default:"5s" help:"How long the command's processes have after SIGTERM, before SIGKILL; less if the lock ends sooner."`
+	Key     string         `arg:"" help:"The key."`
+	Command []string       `arg:"" passthrough:"" help:"The command and its arguments, behind --."`
+	Wait    *time.Duration `placeholder:"DURATION" help:"How long to wait for the lock; 0: not at all. Default: for as long as it takes."`
+	TTL     time.Duration  `name:"ttl" default:"10s" help:"After how long without a heartbeat others may have the lock."`
+	Shared  bool           `help:"Hold the lock beside others who hold it shared."`
+	Permits *int           `placeholder:"N" help:"Hold N of the permits of a semaphore instead of a lock; needs --limit."`
+	Limit   *int           `placeholder:"M" help:"How many permits the semaphore has. The first acquisition decides; dblock permits changes it."`
+	Fair    bool           `help:"First come, first served, among those who say so."`
+	Label   string         `help:"Shown to others. Default: this host and process."`
+	Grace   time.Duration  `default:"5s" help:"How long the command's processes have after SIGTERM, before SIGKILL; less if the lock ends sooner."`
 }
 
 // commandFailed is the exit status of the command that ran under the lock.
@@ -66,13 +66,15 @@ func (c *lockCmd) Run(ctx context.Context, s streams) (err error) {
 // Validate refuses flags that don't go together.
 func (c *lockCmd) Validate() error {
 	switch {
-	case c.Shared && c.Permits != 0:
+	case c.Shared && c.Permits != nil:
 		return errors.New("--shared and --permits: choose one")
-	case (c.Permits != 0) != (c.Limit != 0):
+	case (c.Permits != nil) != (c.Limit != nil):
 		return errors.New("--permits and --limit belong together: --permits=1 --limit=5")
+	case c.Wait != nil && *c.Wait < 0:
+		return fmt.Errorf("--wait: %v is negative", *c.Wait)
 	case c.Grace < 0:
 		return fmt.Errorf("--grace: %v is negative", c.Grace)
-	case c.Fair && (c.Shared || c.Permits != 0):
+	case c.Fair && (c.Shared || c.Permits != nil):
 		return errors.New("--fair is for locks that are held by one")
 	}
 	return nil
@@ -83,8 +85,8 @@ func (c *lockCmd) options() []dblock.Option {
 	switch {
 	case c.Shared:
 		return []dblock.Option{dblock.WithShared()}
-	case c.Permits != 0:
-		return []dblock.Option{dblock.WithPermits(c.Permits, c.Limit)}
+	case c.Permits != nil:
+		return []dblock.Option{dblock.WithPermits(*c.Permits, *c.Limit)}
 	default:
 		return nil
 	}
@@ -92,13 +94,13 @@ func (c *lockCmd) options() []dblock.Option {
 
 func (c *lockCmd) acquire(ctx context.Context, l leases, opts []dblock.Option) (*dblock.Lock, error) {
 	switch {
-	case c.Wait == 0:
-		return l.TryAcquire(ctx, c.Key, opts...)
-	case c.Wait > 0:
-		ctx, cancel := context.WithTimeout(ctx, c.Wait)
-		defer cancel()
+	case c.Wait == nil:
 		return l.Acquire(ctx, c.Key, opts...)
+	case *c.Wait == 0:
+		return l.TryAcquire(ctx, c.Key, opts...)
 	default:
+		ctx, cancel := context.WithTimeout(ctx, *c.Wait)
+		defer cancel()
 		return l.Acquire(ctx, c.Key, opts...)
 	}
 }

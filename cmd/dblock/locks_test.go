@@ -92,6 +92,8 @@ func TestLocksSharedAndPermits(t *testing.T) {
 		lock("--permits=1").wantFailure(t, 2, "--limit")
 		lock("--permits=1", "--limit=3", "--shared").wantFailure(t, 2, "choose one")
 		lock("--fair", "--shared").wantFailure(t, 2, "--fair")
+		lock("--permits=0", "--limit=0").wantFailure(t, 1, "limit: 0 is not within 1 to")
+		invoke(t, "", "lock", database, "--wait=-1s", "k", "--", "true").wantFailure(t, 2, "--wait: -1s is negative")
 		invoke(t, "", "permits", "k", "0", database).wantFailure(t, 1, "limit")
 		invoke(t, "", "permits", "k", "4", database).want(t, 0, "k has 4 permits")
 		lock("--permits=2", "--limit=4").want(t, 0, "permits 1")

@@ -45,6 +45,12 @@ func writes(f Facts) []Finding {
 	case !f.postgres() && f.Settings[selectLimit] != mysqlserver.AllRows:
 		return []Finding{finding(Problem, "the session has sql_select_limit = "+f.Settings[selectLimit]+": the server leaves out rows that are read",
 			"leases, queues, sales and updates by version are refused: take sql_select_limit out of the DSN and of the server's settings")}
+	case !f.postgres() && f.Settings["completion_type"] != "NO_CHAIN":
+		return []Finding{finding(Problem, "the session has completion_type = "+f.Settings["completion_type"]+": a transaction follows each one, and later statements are not committed",
+			"leases, queues, sales and updates by version are refused: take completion_type out of the DSN and of the server's settings")}
+	case !f.postgres() && on(f.Settings["sql_safe_updates"]):
+		return []Finding{finding(Problem, "the session has sql_safe_updates on: the server may refuse any UPDATE with error 1175",
+			"leases, queues and sales are refused: take sql_safe_updates out of the DSN and of the server's settings")}
 	case on(f.Settings["log_bin"]) && f.Settings["binlog_format"] == "STATEMENT":
 		return []Finding{finding(Problem, "the binary log has binlog_format = STATEMENT: the server refuses writes at READ COMMITTED with error 1665",
 			"leases, queues and sales are refused, and guarded transactions fail: set binlog_format = ROW; open sessions keep the old value")}

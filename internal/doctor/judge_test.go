@@ -39,7 +39,7 @@ func healthyMySQL() Facts {
 		Settings: map[string]string{
 			"innodb_flush_log_at_trx_commit": "1", "log_bin": "ON", "sync_binlog": "1", "innodb_doublewrite": "ON",
 			"wait_timeout": "600", "innodb_lock_wait_timeout": "50", "max_execution_time": "0", "character_set_client": "utf8mb4",
-			"sql_select_limit": "18446744073709551615",
+			"sql_select_limit": "18446744073709551615", "completion_type": "NO_CHAIN", "sql_safe_updates": "OFF",
 		},
 		Connections: 10, MaxConnections: 151,
 	}
@@ -184,6 +184,8 @@ func TestJudgeMySQL(t *testing.T) {
 		"replica":             {func(f *Facts) { f.Standby = true }, []string{"problem writes"}, "primary"},
 		"proxy":               {func(f *Facts) { f.Pooled, f.Prepares = true, true }, []string{"note pooler"}, "proxy"},
 		"a limit of rows":     {set("sql_select_limit", "1000"), []string{"problem writes"}, "take sql_select_limit out"},
+		"a chain":             {set("completion_type", "CHAIN"), []string{"problem writes"}, "take completion_type out"},
+		"safe updates":        {set("sql_safe_updates", "ON"), []string{"problem writes"}, "take sql_safe_updates out"},
 		"autocommit off":      {set("autocommit", "OFF"), []string{"problem writes"}, "autocommit=0"},
 		"a column of another": {func(f *Facts) { f.Differ = []string{`column a.b is "int" instead of "bigint"`} }, []string{"problem tables"}, "column a.b"},
 		"a table that is not seen": {

@@ -36,7 +36,10 @@ const (
 	patience = 3 * time.Millisecond
 )
 
-const maxBatch = 8192
+const (
+	maxBatch    = 8192
+	maxInFlight = 1024
+)
 
 // WithDefaults fills in what is missing, and refuses what makes no sense; the fields are called as those of owner.
 func (o Options) WithDefaults(owner string, poll time.Duration) (Options, error) {
@@ -51,8 +54,8 @@ func (o Options) WithDefaults(owner string, poll time.Duration) (Options, error)
 		return refuse("MaxQueue", "%d is negative", o.MaxQueue)
 	case o.MaxBatch < 0 || o.MaxBatch > maxBatch:
 		return refuse("MaxBatch", "%d is not within 0 to %d", o.MaxBatch, maxBatch)
-	case o.MaxInFlight < 0:
-		return refuse("MaxInFlight", "%d is negative", o.MaxInFlight)
+	case o.MaxInFlight < 0 || o.MaxInFlight > maxInFlight:
+		return refuse("MaxInFlight", "%d is not within 0 to %d", o.MaxInFlight, maxInFlight)
 	}
 	if o.MaxInFlight == 0 {
 		o.MaxInFlight, o.patience = inFlight, patience

@@ -258,7 +258,7 @@ func (q *Queue[Q, A]) Close(ctx context.Context) error {
 	case <-closed:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("merge: calls are still under way: %w", context.Cause(ctx))
+		return fmt.Errorf("dblock: to close: calls are still under way: %w", context.Cause(ctx))
 	}
 }
 

@@ -62,7 +62,7 @@ const readUncommitted = "READ-UNCOMMITTED"
 // checkSettings refuses settings of the session with which dblock's statements are not committed, fail, read what others
 // have not committed, or read a part of the rows.
 func checkSettings(ctx context.Context, on mysqldb.DBTX) error {
-	rows, err := on.QueryContext(ctx, "SHOW SESSION VARIABLES WHERE Variable_name IN ('sql_select_limit', 'autocommit', 'log_bin', 'binlog_format', 'transaction_isolation', 'tx_isolation')")
+	rows, err := on.QueryContext(ctx, "SHOW SESSION VARIABLES WHERE Variable_name IN ('sql_select_limit', 'autocommit', 'completion_type', 'sql_safe_updates', 'log_bin', 'binlog_format', 'transaction_isolation', 'tx_isolation')")
 	if err != nil {
 		return err
 	}
@@ -85,6 +85,12 @@ func checkSettings(ctx context.Context, on mysqldb.DBTX) error {
 	case settings["autocommit"] == "OFF":
 		return fmt.Errorf("%w: the connections have autocommit off, so no statement on them would be committed: "+
 			"take autocommit=0 out of the DSN and of the server's settings", dblock.ErrUnsupported)
+	case settings["completion_type"] != "NO_CHAIN":
+		return fmt.Errorf("%w: the connections have completion_type = %s, so a transaction follows each one, and later statements on the "+
+			"connection are not committed: take completion_type out of the DSN and of the server's settings", dblock.ErrUnsupported, settings["completion_type"])
+	case settings["sql_safe_updates"] == "ON":
+		return fmt.Errorf("%w: the connections have sql_safe_updates on, so the server may refuse any UPDATE with error 1175: "+
+			"take sql_safe_updates out of the DSN and of the server's settings", dblock.ErrUnsupported)
 	case settings["log_bin"] == "ON" && settings["binlog_format"] == "STATEMENT":
 		return fmt.Errorf("%w: the binary log has binlog_format = STATEMENT, and the server refuses writes at READ COMMITTED with error 1665: "+
 			"set binlog_format = ROW", dblock.ErrUnsupported)

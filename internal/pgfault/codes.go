@@ -11,7 +11,10 @@ const (
 	Unsupported = "0A000" // to lock the rows of a join's nullable side, of an aggregate, of a view that is none of one table
 
 	// Class 22: data exception.
-	classData = "22"
+	classData       = "22"
+	InvalidDatetime = "22007"
+	InvalidEncoding = "22021"
+	InvalidText     = "22P02"
 
 	// Class 23: integrity constraint violation.
 	classIntegrity   = "23"

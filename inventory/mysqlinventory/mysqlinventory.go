@@ -4,8 +4,10 @@
 // The tables come from package migrations (`dblock migrate up`), the grants that a service needs
 // from docs/grants.md. Transactions run in READ COMMITTED, which wants binlog_format ROW or MIXED.
 // No option of the DSN matters: not parseTime, loc, clientFoundRows, interpolateParams or
-// multiStatements, nor sql_mode and time_zone. New refuses autocommit=0, READ UNCOMMITTED and a
-// sql_select_limit. A sale is as durable as the server's innodb_flush_log_at_trx_commit and
+// multiStatements, nor sql_mode and time_zone. New refuses autocommit=0, READ UNCOMMITTED, a
+// sql_select_limit, sql_safe_updates and a completion_type other than NO_CHAIN. The host returns connections
+// to the pool without an open transaction and with autocommit on: what is written on another connection is not
+// committed. A sale is as durable as the server's innodb_flush_log_at_trx_commit and
 // sync_binlog say. InnoDB shows a commit to others before it is on
 // the disk: if the server crashes in that moment, a reservation that was answered as Replayed may be lost.
 package mysqlinventory

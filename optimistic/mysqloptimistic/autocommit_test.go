@@ -112,6 +112,33 @@ func TestSelectLimit(t *testing.T) {
 	}
 }
 
+// TestCompletionType: a pool whose connections have a transaction follow each one is refused, because what follows is not committed.
+func TestCompletionType(t *testing.T) {
+	t.Parallel()
+	for _, kind := range family() {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			for setting, want := range map[string]error{"completion_type=0": nil, "completion_type=1": dblock.ErrInvalid, "completion_type=2": dblock.ErrInvalid} {
+				pool, err := openOn(suite.Appended(setting)(t, testdb.DSN(t, kind)), &faultconn.Dialer{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = pool.Close() }()
+				if _, err := pool.ExecContext(t.Context(), "CREATE TABLE account (id BIGINT PRIMARY KEY, version BIGINT NOT NULL DEFAULT 1)"); err != nil {
+					t.Fatal(err)
+				}
+				table, err := mysqloptimistic.NewTable("account", "id", optimistic.Int("version"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := table.Check(t.Context(), pool); !errors.Is(err, want) {
+					t.Errorf("%s: %v; want %v", setting, err, want)
+				}
+			}
+		})
+	}
+}
+
 // refusesToWrite fails if an update on the pool is not refused.
 func refusesToWrite(ctx context.Context, t *testing.T, pool *sql.DB) {
 	t.Helper()

@@ -60,8 +60,9 @@ func checkPool(ctx context.Context, db DB) error {
 		return nil
 	}
 	var on bool
-	var limit string
-	if err := pool.QueryRowContext(ctx, "SELECT @@autocommit, CAST(@@sql_select_limit AS CHAR) LIMIT 1").Scan(&on, &limit); err != nil {
+	var limit, completion string
+	if err := pool.QueryRowContext(ctx, "SELECT @@autocommit, CAST(@@sql_select_limit AS CHAR), CAST(@@completion_type AS CHAR) LIMIT 1").
+		Scan(&on, &limit, &completion); err != nil {
 		return fault.NoWrite(err)
 	}
 	if !on {
@@ -71,6 +72,10 @@ func checkPool(ctx context.Context, db DB) error {
 	if limit != mysqlserver.AllRows {
 		return refused("db", "its connections have a sql_select_limit, so the server leaves out rows that are read; nothing was written: "+
 			"take sql_select_limit out of the DSN and of the server's settings")
+	}
+	if completion != "NO_CHAIN" {
+		return refused("db", "its connections have completion_type = %s, so a transaction follows each one, and later statements on the "+
+			"connection are not committed; nothing was written: take completion_type out of the DSN and of the server's settings", completion)
 	}
 	checked.mu.Lock()
 	defer checked.mu.Unlock()

@@ -85,6 +85,19 @@ func refusesBadSets(t *testing.T, p Place) {
 			t.Errorf("another mode: %v", err)
 		}
 	}
+	keys := make([]string, 257)
+	for i := range keys {
+		keys[i] = fmt.Sprint("k", i)
+	}
+	data := dblock.WithData(make([]byte, dblock.MaxDataBytes))
+	if _, err := l.AcquireAll(t.Context(), keys, data); !errors.Is(err, dblock.ErrInvalid) {
+		t.Errorf("data of more than 16 MiB: %v", err)
+	}
+	if lock, err := l.AcquireAll(t.Context(), keys[1:], data); err != nil {
+		t.Errorf("data of 16 MiB: %v", err)
+	} else {
+		suite.Release(t, lock)
+	}
 	one := suite.Acquire(t, l, "a")
 	var deadlock *dblock.DeadlockError
 	if _, err := l.AcquireAll(one.Context(), []string{"b", "a"}); !errors.As(err, &deadlock) || deadlock.Key != "a" {

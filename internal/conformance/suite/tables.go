@@ -28,6 +28,7 @@ func RefusesBadSessions(t *testing.T, kind devdb.Kind, dsn string, open func(dsn
 	for setting, word := range map[string]string{
 		"autocommit=0": "autocommit", isolation + "=%27READ-UNCOMMITTED%27": "READ UNCOMMITTED",
 		"sql_select_limit=1000000": "sql_select_limit", "sql_select_limit=3": "sql_select_limit", "sql_select_limit=0": "sql_select_limit",
+		"completion_type=1": "completion_type", "completion_type=2": "completion_type", "sql_safe_updates=1": "sql_safe_updates",
 	} {
 		if err := open(Appended(setting)(t, dsn)); !errors.Is(err, dblock.ErrUnsupported) || !strings.Contains(err.Error(), word) {
 			return fmt.Errorf("with %s: %w; want ErrUnsupported that names it", setting, err)
