@@ -8,19 +8,13 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
-	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/inventory"
 )
 
 // cutStore is a Store of its own for one trial, on a dialer that strikes.
 type cutStore struct {
 	*inventory.Store
-	dialer faultconn.Dialer
-	cut    suite.Cut
-	k      int
-
-	ctx       context.Context // the caller's
-	cancel    context.CancelFunc
+	suite.Trial
 	closePool func()
 }
 
@@ -28,29 +22,18 @@ func (s *env) openCut(t *testing.T, c suite.Cut, k int, o inventory.Options) (*c
 	if c.Slow() {
 		o.Timeout = suite.CutTimeout
 	}
-	x := &cutStore{cut: c, k: k}
+	x := &cutStore{}
+	x.Begin(t.Context(), c, k)
 	var err error
-	if x.Store, x.closePool, err = s.e.OpenOn(t.Context(), s.dsn, &x.dialer, o); err != nil {
-		return nil, err
-	}
-	x.ctx, x.cancel = context.WithCancel(t.Context())
-	return x, nil
-}
-
-// arm is called when the trial's own statements are the next ones.
-func (x *cutStore) arm() {
-	if x.cut.Cold {
-		x.dialer.CloseAll()
-	}
-	x.dialer.Arm(x.k, x.cut.Mode, x.cancel)
+	x.Store, x.closePool, err = s.e.OpenOn(t.Context(), s.dsn, &x.Dialer, o)
+	return x, err
 }
 
 // end ends the trial: what is late arrives, and nothing of the Store's is left on the server.
 func (x *cutStore) end() (struck bool) {
-	struck = x.dialer.Disarm()
-	x.dialer.Release()
-	x.dialer.CloseAll() // a pool would wait for a server that is stalled
-	x.cancel()
+	struck = x.Heal()
+	x.Dialer.CloseAll() // a pool would wait for a server that is stalled
+	x.GiveUp()
 	x.closePool()
 	return struck
 }
@@ -61,11 +44,11 @@ func (x *cutStore) excused(struck bool, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case x.cut.Slow() && (suite.IsUnknown(err) || errors.Is(err, dblock.ErrBusy) || errors.Is(err, dblock.ErrUnavailable)):
+	case x.Cut.Slow() && (suite.IsUnknown(err) || errors.Is(err, dblock.ErrBusy) || errors.Is(err, dblock.ErrUnavailable)):
 		return nil
 	case !struck:
 		return fmt.Errorf("undisturbed, and yet: %w", err)
-	case x.cut.Cancels() && errors.Is(err, context.Canceled):
+	case x.Cut.Cancels() && errors.Is(err, context.Canceled):
 		return nil
 	}
 	return fmt.Errorf("told without need: %w", err)
@@ -92,8 +75,8 @@ func anOrderCutAnywhere(t *testing.T, s *env) {
 		if err != nil {
 			return false, err
 		}
-		x.arm()
-		_, told := x.Reserve(x.ctx, r)
+		x.Arm()
+		_, told := x.Reserve(x.Ctx, r)
 		struck := x.end()
 		return struck || told != nil, errors.Join(x.excused(struck, told), s.honest(t, r, told))
 	})

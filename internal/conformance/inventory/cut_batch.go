@@ -93,11 +93,11 @@ func (b *batchTrial) run(t *testing.T) error {
 	for i, r := range b.orders {
 		ctx := t.Context()
 		if i%2 == 0 {
-			ctx = b.x.ctx
+			ctx = b.x.Ctx
 		}
 		b.send(ctx, r)
 	}
-	b.x.arm()
+	b.x.Arm()
 	err = tx.Rollback()
 	b.wg.Wait()
 	return err
@@ -130,7 +130,7 @@ func (b *batchTrial) check(t *testing.T, struck bool) error {
 	var errs []error
 	for i, r := range append(b.orders, b.first) {
 		told := b.told[r.Key]
-		if i%2 == 0 && r.Key != b.first.Key || !b.x.cut.Cancels() {
+		if i%2 == 0 && r.Key != b.first.Key || !b.x.Cut.Cancels() {
 			if r.Key != b.tooBig || !errors.Is(told, inventory.ErrSoldOut) {
 				errs = append(errs, b.x.excused(struck, told))
 			}

@@ -55,8 +55,8 @@ func aMoveCutAnywhere(t *testing.T, s *env) {
 			if err != nil {
 				return false, err
 			}
-			x.arm()
-			_, told := d.once(x.ctx, x.Store)
+			x.Arm()
+			_, told := d.once(x.Ctx, x.Store)
 			struck := x.end()
 			return struck || told != nil, errors.Join(x.excused(struck, told), s.honestMove(t, d, told, m.want, m.repeats))
 		})

@@ -33,9 +33,9 @@ func anAdjustmentCutAnywhere(t *testing.T, s *env) {
 			if err != nil {
 				return false, err
 			}
-			x.arm()
+			x.Arm()
 			a := inventory.Adjustment{ID: name, SKU: name, Delta: c.delta}
-			_, told := x.Restock(x.ctx, a)
+			_, told := x.Restock(x.Ctx, a)
 			struck := x.end()
 			if c.want == nil || !errors.Is(told, c.want) {
 				err = x.excused(struck, told)

@@ -62,9 +62,9 @@ func aBeatCutAnywhere(t *testing.T, v *env) {
 		if err != nil {
 			return false, err
 		}
-		x.arm()
+		x.Arm()
 		beats(t, lock)
-		struck := x.heal()
+		struck := x.Heal()
 		beats(t, lock)
 		if err := isNotHeldTwice(t, lock, other, key); err != nil {
 			return struck, err
@@ -105,12 +105,12 @@ func aLeaveCutAnywhere(t *testing.T, v *env) {
 		if err != nil {
 			return false, err
 		}
-		x.cancel() // nobody waits for its users
-		x.arm()
-		reset := time.AfterFunc(cutTTL, x.dialer.CloseAll) // a pool waits long for a server that is stalled
-		told := x.Close(x.ctx)
+		x.GiveUp() // nobody waits for its users
+		x.Arm()
+		reset := time.AfterFunc(cutTTL, x.Dialer.CloseAll) // a pool waits long for a server that is stalled
+		told := x.Close(x.Ctx)
 		reset.Stop()
-		struck := x.heal()
+		struck := x.Heal()
 		if lock.Context().Err() == nil || !errors.Is(told, context.Canceled) {
 			return struck, fmt.Errorf("closed with a lock in use: %w", told)
 		}
@@ -123,7 +123,7 @@ func aLeaveCutAnywhere(t *testing.T, v *env) {
 // goesOn acquires what nobody has.
 func (x *cutLeases) goesOn(t *testing.T) error {
 	for ctx := suite.Soon(t); ; {
-		lock, err := x.Acquire(ctx, fmt.Sprintf("another one, %v %d", x.cut, x.k))
+		lock, err := x.Acquire(ctx, "another one, "+x.Key())
 		switch {
 		case err == nil:
 			if err := lock.Release(t.Context()); !errors.Is(err, dblock.ErrLost) {
@@ -141,9 +141,9 @@ func (x *cutLeases) goesOn(t *testing.T) error {
 func (x *cutLeases) leavesNothingOpen(t *testing.T) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 5*time.Second)
 	defer cancel()
-	x.dialer.CloseAll() // a pool would wait for a server that is stalled
+	x.Dialer.CloseAll() // a pool would wait for a server that is stalled
 	_ = x.Close(ctx)
-	x.cancel()
+	x.GiveUp()
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)
@@ -155,10 +155,10 @@ func (x *cutLeases) leavesNothingOpen(t *testing.T) error {
 	case <-late.Done():
 		return errors.New("the pool does not close: a connection was not given back")
 	}
-	for x.dialer.Open() > 0 {
-		x.dialer.Release() // what a pool closes in the background ends with this
+	for x.Dialer.Open() > 0 {
+		x.Dialer.Release() // what a pool closes in the background ends with this
 		if late.Err() != nil {
-			return fmt.Errorf("%d connections are left open", x.dialer.Open())
+			return fmt.Errorf("%d connections are left open", x.Dialer.Open())
 		}
 		time.Sleep(5 * time.Millisecond)
 	}

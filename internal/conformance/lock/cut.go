@@ -9,7 +9,6 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
-	"github.com/dblock-go/dblock/internal/faultconn"
 )
 
 const (
@@ -24,48 +23,19 @@ const (
 // cutLeases is a process of its own for one trial, on a dialer that strikes.
 type cutLeases struct {
 	Leases
-	dialer faultconn.Dialer
-	cut    suite.Cut
-	k      int
-
-	ctx       context.Context // the caller's
-	cancel    context.CancelFunc
+	suite.Trial
 	closePool func()
 }
 
 func (v *env) openCut(t *testing.T, c suite.Cut, k int) (*cutLeases, error) {
-	x := &cutLeases{cut: c, k: k}
+	x := &cutLeases{}
+	x.Begin(t.Context(), c, k)
 	var err error
-	x.Leases, x.closePool, err = v.e.OpenOn(t.Context(), v.dsn, &x.dialer, LeaseOptions{TTL: cutTTL, Poll: 50 * time.Millisecond})
-	if err != nil {
-		return nil, err
-	}
-	x.ctx, x.cancel = context.WithCancel(t.Context())
-	return x, nil
+	x.Leases, x.closePool, err = v.e.OpenOn(t.Context(), v.dsn, &x.Dialer, LeaseOptions{TTL: cutTTL, Poll: 50 * time.Millisecond})
+	return x, err
 }
 
-func (x *cutLeases) arm() {
-	if x.cut.Cold {
-		x.dialer.CloseAll()
-	}
-	x.dialer.Arm(x.k, x.cut.Mode, x.cancel)
-}
-
-// heal ends the disturbance: what is late arrives. The process lives on.
-func (x *cutLeases) heal() (struck bool) {
-	struck = x.dialer.Disarm()
-	x.dialer.Release()
-	return struck
-}
-
-func (x *cutLeases) end(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 5*time.Second)
-	defer cancel()
-	_ = x.Close(ctx)
-	x.dialer.CloseAll()
-	x.cancel()
-	x.closePool()
-}
+func (x *cutLeases) end(t *testing.T) { x.CloseBy(t.Context(), x.Close, x.closePool) }
 
 // anAcquireCutAnywhere: whoever is told that he has a lock has it, whoever is told that nothing was
 // written has not, and whatever was left behind is given back while the process lives.
@@ -98,10 +68,10 @@ func (v *env) cutAcquires(t *testing.T, p part, cold ...bool) {
 
 // acquire is an acquisition that is cut.
 func (x *cutLeases) acquire(t *testing.T, other Leases, p part) (struck bool, err error) {
-	key := fmt.Sprintf("%v %d", x.cut, x.k)
-	x.arm()
-	lock, told := x.TryAcquire(x.ctx, key, p.some...)
-	struck = x.heal()
+	key := x.Key()
+	x.Arm()
+	lock, told := x.TryAcquire(x.Ctx, key, p.some...)
+	struck = x.Heal()
 	if told != nil {
 		return struck, errors.Join(x.excused(struck, told), isFreeSoon(t, other, key, told, p.whole...))
 	}
@@ -120,19 +90,19 @@ func (x *cutLeases) acquire(t *testing.T, other Leases, p part) (struck bool, er
 func (v *env) cutReleases(t *testing.T, p part) {
 	other := v.process(t, LeaseOptions{})
 	suite.Everywhere(t, suite.Cuts(false), func(c suite.Cut, k int) (bool, error) {
-		key := fmt.Sprintf("%v %d", c, k)
 		x, err := v.openCut(t, c, k)
 		if err != nil {
 			return false, err
 		}
 		defer x.end(t)
+		key := x.Key()
 		lock, err := x.held(t, key, p.some...)
 		if err != nil {
 			return false, err
 		}
-		x.arm()
-		told := lock.Release(x.ctx)
-		struck := x.heal()
+		x.Arm()
+		told := lock.Release(x.Ctx)
+		struck := x.Heal()
 		if told != nil && !errors.Is(told, dblock.ErrLost) {
 			return struck, told
 		}
@@ -167,7 +137,7 @@ func (x *cutLeases) held(t *testing.T, key string, opts ...dblock.Option) (*dblo
 func (x *cutLeases) excused(struck bool, err error) error {
 	switch {
 	case suite.IsUnknown(err), errors.Is(err, dblock.ErrUnavailable), errors.Is(err, dblock.ErrBusy):
-	case x.cut.Cancels() && errors.Is(err, context.Canceled):
+	case x.Cut.Cancels() && errors.Is(err, context.Canceled):
 	default:
 		return fmt.Errorf("told without need: %w", err)
 	}

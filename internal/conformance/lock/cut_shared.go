@@ -79,18 +79,18 @@ func aWaitForReadersCutAnywhere(t *testing.T, v *env) {
 
 // waitForReaders is such a writer, which is cut.
 func (x *cutLeases) waitForReaders(t *testing.T, v *env, readers Leases) (struck bool, err error) {
-	key := fmt.Sprintf("%v %d", x.cut, x.k)
+	key := x.Key()
 	reads, err := readers.Acquire(t.Context(), key, dblock.WithShared())
 	if err != nil {
 		return false, err
 	}
-	x.arm()
+	x.Arm()
 	var lock *dblock.Lock
 	var told error
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		lock, told = x.Acquire(x.ctx, key)
+		lock, told = x.Acquire(x.Ctx, key)
 	}()
 	err = v.isPending(t, key, ended)
 	select {
@@ -102,7 +102,7 @@ func (x *cutLeases) waitForReaders(t *testing.T, v *env, readers Leases) (struck
 	}
 	err = errors.Join(err, reads.Release(t.Context()))
 	<-ended
-	struck = x.heal()
+	struck = x.Heal()
 	switch {
 	case told != nil: // the holder that it made itself is given back in the background
 		err = errors.Join(err, x.excused(struck, told))

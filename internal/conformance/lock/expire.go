@@ -79,7 +79,7 @@ func anExpireInCutAnywhere(t *testing.T, v *env) {
 				return false, err
 			}
 			defer func() {
-				x.dialer.CloseAll() // Close waits for a connection that is stalled
+				x.Dialer.CloseAll() // Close waits for a connection that is stalled
 				_ = lock.Release(t.Context())
 			}()
 			return x.expires(t, lock, other, m.whole)
@@ -126,9 +126,9 @@ func (x *cutLeases) leads(t *testing.T, key string) (*dblock.Lock, error) {
 
 // expires cuts an ExpireIn of lock, and has another process try its keys until its time is up.
 func (x *cutLeases) expires(t *testing.T, lock *dblock.Lock, other Leases, whole []dblock.Option) (struck bool, err error) {
-	x.arm()
-	told := lock.ExpireIn(x.ctx, 300*time.Millisecond)
-	struck = x.heal()
+	x.Arm()
+	told := lock.ExpireIn(x.Ctx, 300*time.Millisecond)
+	struck = x.Heal()
 	if told != nil && !errors.Is(told, dblock.ErrLost) {
 		if err := x.excused(struck, told); err != nil {
 			return struck, err

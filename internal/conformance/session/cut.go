@@ -9,7 +9,6 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
-	"github.com/dblock-go/dblock/internal/faultconn"
 )
 
 // cutIdle is the shortest that a connection may be silent, so that one which stalls is given up soon; cutPatience is until when
@@ -22,40 +21,18 @@ const (
 // cutSession is a process of its own for one trial, on a dialer that strikes.
 type cutSession struct {
 	dblock.Locker
-	dialer faultconn.Dialer
-	cut    suite.Cut
-	k      int
-
-	ctx       context.Context // the caller's
-	cancel    context.CancelFunc
+	suite.Trial
 	closePool func()
 }
 
 func (s *env) openCut(t *testing.T, c suite.Cut, k int) (x *cutSession, err error) {
-	x = &cutSession{cut: c, k: k}
-	x.Locker, x.closePool, err = s.open(t.Context(), &x.dialer, SessionOptions{IdleTimeout: cutIdle, Poll: 50 * time.Millisecond})
-	if err != nil {
-		return nil, err
-	}
-	x.ctx, x.cancel = context.WithCancel(t.Context())
-	return x, nil
+	x = &cutSession{}
+	x.Begin(t.Context(), c, k)
+	x.Locker, x.closePool, err = s.open(t.Context(), &x.Dialer, SessionOptions{IdleTimeout: cutIdle, Poll: 50 * time.Millisecond})
+	return x, err
 }
 
-// heal ends the disturbance: what is late arrives. The process lives on.
-func (x *cutSession) heal() (struck bool) {
-	struck = x.dialer.Disarm()
-	x.dialer.Release()
-	return struck
-}
-
-func (x *cutSession) end(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 5*time.Second)
-	defer cancel()
-	_ = x.Close(ctx)
-	x.dialer.CloseAll()
-	x.cancel()
-	x.closePool()
-}
+func (x *cutSession) end(t *testing.T) { x.CloseBy(t.Context(), x.Close, x.closePool) }
 
 // excused fails an error that the cut is no excuse for. That an outcome is not known is never one.
 func (x *cutSession) excused(struck bool, err error) error {
@@ -65,12 +42,12 @@ func (x *cutSession) excused(struck bool, err error) error {
 	case suite.IsUnknown(err):
 		return fmt.Errorf("told that nothing is known: %w", err)
 	case errors.Is(err, dblock.ErrUnavailable), errors.Is(err, dblock.ErrBusy), errors.Is(err, dblock.ErrLost):
-	case x.cut.Cancels() && errors.Is(err, context.Canceled):
+	case x.Cut.Cancels() && errors.Is(err, context.Canceled):
 	case struck && errors.Is(err, dblock.ErrNotAcquired): // its own connection has it, that was lost and has not ended yet
 	default:
 		return fmt.Errorf("told without need: %w", err)
 	}
-	if !struck && !x.cut.Slow() { // a busy machine may lose so short a connection
+	if !struck && !x.Cut.Slow() { // a busy machine may lose so short a connection
 		return fmt.Errorf("undisturbed, and yet: %w", err)
 	}
 	return nil
@@ -96,8 +73,9 @@ func (x *cutSession) goesOn(t *testing.T, other dblock.Locker, key string) error
 	return nil
 }
 
-// sessionAcquireCutAnywhere: who is told that he has the lock has it, and who is told anything else has not, for good.
-func sessionAcquireCutAnywhere(t *testing.T, s *env) {
+// cutAnywhere cuts a call of one process beside another one. What the call returns must be true, and afterwards each
+// process gets the key.
+func (s *env) cutAnywhere(t *testing.T, call func(x *cutSession, other dblock.Locker, key string) (struck bool, told error)) {
 	other := s.process(t, SessionOptions{Poll: 50 * time.Millisecond})
 	suite.Everywhere(t, suite.Cuts(false), func(c suite.Cut, k int) (bool, error) {
 		x, err := s.openCut(t, c, k)
@@ -105,92 +83,85 @@ func sessionAcquireCutAnywhere(t *testing.T, s *env) {
 			return false, err
 		}
 		defer x.end(t)
-		key := fmt.Sprintf("%v %d", c, k)
-		x.dialer.Arm(k, c.Mode, x.cancel)
-		lock, told := x.TryAcquire(x.ctx, key)
-		struck := x.heal()
+		struck, told := call(x, other, x.Key())
+		return struck, errors.Join(x.excused(struck, told), x.goesOn(t, other, x.Key()))
+	})
+}
+
+// sessionAcquireCutAnywhere: an acquisition that returns a lock has it. One that returns an error has not, for good.
+func sessionAcquireCutAnywhere(t *testing.T, s *env) {
+	s.cutAnywhere(t, func(x *cutSession, other dblock.Locker, key string) (struck bool, told error) {
+		x.Arm()
+		lock, told := x.TryAcquire(x.Ctx, key)
+		struck = x.Heal()
 		if told != nil {
-			return struck, errors.Join(x.excused(struck, told), x.goesOn(t, other, key))
+			return struck, told
 		}
 		if next, err := other.TryAcquire(t.Context(), key); err == nil {
-			if !c.Slow() && !ended(lock, struck) && time.Now().Before(lock.ValidUntil()) {
-				return struck, errors.Join(fmt.Errorf("%s: two have it", key), next.Release(t.Context()))
+			if !x.Cut.Slow() && !ended(lock, struck) && time.Now().Before(lock.ValidUntil()) {
+				t.Errorf("%s: two have it", key)
 			}
 			_ = next.Release(t.Context())
 		}
-		err = lock.Release(t.Context())
-		return struck, errors.Join(x.excused(struck, err), x.goesOn(t, other, key))
+		return struck, lock.Release(t.Context())
 	})
 }
 
 // sessionReleaseCutAnywhere: a release is carried out, or ends with the connection.
 func sessionReleaseCutAnywhere(t *testing.T, s *env) {
-	other := s.process(t, SessionOptions{Poll: 50 * time.Millisecond})
-	suite.Everywhere(t, suite.Cuts(false), func(c suite.Cut, k int) (bool, error) {
-		x, err := s.openCut(t, c, k)
-		if err != nil {
-			return false, err
-		}
-		defer x.end(t)
-		key := fmt.Sprintf("%v %d", c, k)
+	s.cutAnywhere(t, func(x *cutSession, _ dblock.Locker, key string) (struck bool, told error) {
 		lock, err := x.TryAcquire(t.Context(), key)
 		if err != nil {
-			return false, err
+			return false, fmt.Errorf("before the cut: %v", err) // whatever it is, it is no effect of the cut
 		}
-		x.dialer.Arm(k, c.Mode, x.cancel)
-		told := lock.Release(x.ctx)
-		struck := x.heal()
-		return struck, errors.Join(x.excused(struck, told), x.goesOn(t, other, key))
+		x.Arm()
+		told = lock.Release(x.Ctx)
+		return x.Heal(), told
 	})
 }
 
 // sessionWaitCutAnywhere cuts one that waits for another process, until it has the lock.
 func sessionWaitCutAnywhere(t *testing.T, s *env) {
-	other := s.process(t, SessionOptions{Poll: 50 * time.Millisecond})
-	suite.Everywhere(t, suite.Cuts(false), func(c suite.Cut, k int) (bool, error) {
-		x, err := s.openCut(t, c, k)
-		if err != nil {
-			return false, err
-		}
-		defer x.end(t)
-		key := fmt.Sprintf("%v %d", c, k)
+	s.cutAnywhere(t, func(x *cutSession, other dblock.Locker, key string) (struck bool, told error) {
 		held, err := other.TryAcquire(t.Context(), key)
 		if err != nil {
-			return false, err
+			return false, fmt.Errorf("before the cut: %v", err)
 		}
 		timer := time.AfterFunc(20*time.Millisecond, func() { _ = held.Release(t.Context()) })
 		defer timer.Stop()
-		x.dialer.Arm(k, c.Mode, x.cancel)
-		lock, told := x.Acquire(x.ctx, key)
-		struck := x.heal()
+		x.Arm()
+		lock, told := x.Acquire(x.Ctx, key)
+		struck = x.Heal()
 		if told == nil {
 			told = lock.Release(t.Context())
 		}
 		_ = held.Release(t.Context())
-		return struck, errors.Join(x.excused(struck, told), x.goesOn(t, other, key))
+		return struck, told
 	})
 }
 
 // sessionOpenCutAnywhere cuts the making of a Locker: it says that the server can't be reached, and leaves nothing.
 func sessionOpenCutAnywhere(t *testing.T, s *env) {
 	suite.Everywhere(t, suite.Cuts(false), func(c suite.Cut, k int) (bool, error) {
-		x := &cutSession{cut: c, k: k}
+		x := &cutSession{}
 		patience := cutPatience
 		if c.Slow() { // nothing else ends it
 			patience = cutIdle
 		}
-		x.ctx, x.cancel = context.WithTimeout(t.Context(), patience)
-		defer x.cancel()
-		x.dialer.Arm(k, c.Mode, x.cancel)
-		l, closePool, err := s.open(x.ctx, &x.dialer, SessionOptions{IdleTimeout: cutIdle})
-		struck := x.heal()
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		x.Begin(ctx, c, k)
+		defer x.GiveUp()
+		x.Arm()
+		l, closePool, err := s.open(x.Ctx, &x.Dialer, SessionOptions{IdleTimeout: cutIdle})
+		struck := x.Heal()
 		if err != nil {
-			x.dialer.CloseAll()
+			x.Dialer.CloseAll()
 			return struck, x.excused(struck, err)
 		}
 		x.Locker, x.closePool = l, closePool
 		defer x.end(t)
-		return struck, x.goesOn(t, x, fmt.Sprintf("%v %d", c, k))
+		return struck, x.goesOn(t, x, x.Key())
 	})
 }
 
