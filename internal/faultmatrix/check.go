@@ -104,7 +104,8 @@ func checkExclusion(v *violations, ops, machine []op) {
 	}
 }
 
-// checkFences counts the grants whose token is not larger than that of a grant which returned before they were asked for.
+// checkFences counts the grants whose token is not larger than that of a grant which returned
+// before they were asked for.
 func checkFences(v *violations, ops []op) {
 	byKey := make(map[string][]op)
 	for _, o := range ops {
@@ -129,7 +130,7 @@ func checkFences(v *violations, ops []op) {
 	}
 }
 
-// checkEffects holds what callers were told of writes and jobs against the tables.
+// checkEffects holds what calls returned for writes and jobs against the tables.
 func checkEffects(v *violations, ops []op, t tables) {
 	for _, o := range ops {
 		var there bool

@@ -7,12 +7,12 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// register is the state of a key whose lock guards a value: the largest token, and the value. Leases may be granted before
-// an older holder knows, so that all rests on tokens and guards.
+// register is the state of a key whose lock guards a value: the largest token, and the value.
+// Leases may be granted before an older holder knows, so that all rests on tokens and guards.
 type register struct{ token, value int64 }
 
-// registerModel has grants, writes and reads. A grant has a larger token. A write is by the holder of the largest token,
-// and of the value that it has read.
+// registerModel has grants, writes and reads. A grant has a larger token. A write is by the holder
+// of the largest token, and of the value that it has read.
 var registerModel = porcupine.Model{
 	Partition: func(all []porcupine.Operation) [][]porcupine.Operation {
 		byKey := make(map[string][]porcupine.Operation)
@@ -42,8 +42,8 @@ var registerModel = porcupine.Model{
 
 const registerTimeout = 20 * time.Second
 
-// checkRegister asks porcupine for an order of all grants and writes that makes sense. Whether a write took place, the
-// tables say.
+// checkRegister asks porcupine for an order of all grants and writes that makes sense. Whether a
+// write took place, the tables say.
 func checkRegister(v *violations, ops []op, t tables) {
 	var history []porcupine.Operation
 	var end time.Duration

@@ -14,7 +14,8 @@ import (
 
 const childConfig = "DBLOCK_TEST_MATRIX_WORKER"
 
-// Main is for processes that a run has started: it never returns in them. Call it first in main and TestMain.
+// Main is for processes that a run has started: it never returns in them. Call it first in main
+// and TestMain.
 func Main() {
 	text := os.Getenv(childConfig)
 	if text == "" {
@@ -27,7 +28,7 @@ func Main() {
 	os.Exit(0)
 }
 
-// runChild works until it is told to stop, and to end. Without its parent it ends at once.
+// runChild works until the commands to stop and to end. Without its parent it ends at once.
 func runChild(text string) error {
 	var cfg config
 	if err := json.Unmarshal([]byte(text), &cfg); err != nil {

@@ -49,7 +49,7 @@ type client struct {
 	closePool func()
 }
 
-// config is what a process is told when it starts.
+// config is what a process needs to start.
 type config struct {
 	Kind      devdb.Kind
 	DSN       string

@@ -114,7 +114,8 @@ func openAdmin(kind devdb.Kind, dsn string) (*sql.DB, error) {
 	return db, nil
 }
 
-// makeUser makes a user who owns the database and nothing else. It returns the user's DSN and the server's address.
+// makeUser makes a user who owns the database and nothing else. It returns the user's DSN and the
+// server's address.
 func (e *env) makeUser(ctx context.Context, dsn string) (app, addr string, err error) {
 	b := make([]byte, 6)
 	if _, err := rand.Read(b); err != nil {

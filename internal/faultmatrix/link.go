@@ -9,7 +9,8 @@ import (
 	"github.com/dblock-go/dblock/internal/faultconn"
 )
 
-// link is the network between all workers of a run and their server. Its dialer breaks connections at chosen calls.
+// link is the network between all workers of a run and their server. Its dialer breaks connections
+// at chosen calls.
 type link struct {
 	dialer faultconn.Dialer
 
@@ -74,7 +75,8 @@ func (l *link) serve(client net.Conn) {
 	both.Wait()
 }
 
-// pipe forwards one direction. Its end closes both connections, once the network lets that through.
+// pipe forwards one direction. Its end closes both connections, once the network lets that
+// through.
 func (l *link) pipe(to, from net.Conn) {
 	defer func() {
 		l.pass()

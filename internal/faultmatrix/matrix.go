@@ -47,8 +47,8 @@ type Matrix struct {
 	mu sync.Mutex
 }
 
-// Measure runs the workload under each fault, so many times on each engine. Runs that need no server of their own share
-// one.
+// Measure runs the workload under each fault, so many times on each engine. Runs that need no
+// server of their own share one.
 func Measure(ctx context.Context, o Options) (*Matrix, error) {
 	only, err := regexp.Compile(o.Only)
 	if err != nil {
@@ -87,7 +87,8 @@ type trial struct {
 	cell  *Cell
 }
 
-// trials are the runs on an engine: those that share a server, and those that need one of their own.
+// trials are the runs on an engine: those that share a server, and those that need one of their
+// own.
 func (m *Matrix) trials(kind Kind, only *regexp.Regexp, runs int) (shared, own []trial) {
 	for range runs {
 		for _, f := range Faults() {
@@ -214,7 +215,8 @@ func (c *Cell) add(r Run) {
 	}
 }
 
-// Problems are the promises that were broken, the faults that did not strike, and the controls that were not noticed.
+// Problems are the promises that were broken, the faults that did not strike, and the controls
+// that were not noticed.
 func (m *Matrix) Problems() (all []string) {
 	control := make(map[Kind][promises]int)
 	for _, c := range m.Cells {

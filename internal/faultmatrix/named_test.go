@@ -32,8 +32,9 @@ func clientBehindAnswers(t *testing.T, kind Kind) (*env, *client) {
 	return e, c
 }
 
-// TestAGuardedTxNamesItsErrors replaces each answer to GuardedTx by each of the matrix' errors. What the caller's own
-// function did not return has a class, and after all but an unknown outcome nothing is written.
+// TestAGuardedTxNamesItsErrors replaces each answer to GuardedTx by each of the matrix' errors.
+// What the caller's own function did not return has a class, and after all but an unknown outcome
+// nothing is written.
 func TestAGuardedTxNamesItsErrors(t *testing.T) {
 	t.Parallel()
 	const answersOfOne = 9 // to a GuardedTx with one statement
@@ -74,7 +75,8 @@ func TestAGuardedTxNamesItsErrors(t *testing.T) {
 	}
 }
 
-// TestCallsNameTheirErrors: while all answers are an error, each call returns an error that has a class.
+// TestCallsNameTheirErrors: while all answers are an error, each call returns an error that has a
+// class.
 func TestCallsNameTheirErrors(t *testing.T) {
 	t.Parallel()
 	const wait = 100 * time.Millisecond

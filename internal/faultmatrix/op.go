@@ -53,7 +53,8 @@ type op struct {
 	Err        string        `json:",omitempty"`
 }
 
-// opLog is the log of one process. Each op is one write, so that a killed process has written it, or nothing.
+// opLog is the log of one process. Each op is one write, so that a killed process has written it,
+// or nothing.
 type opLog struct {
 	file   *os.File
 	worker int
@@ -92,7 +93,8 @@ func readLog(path string) (ops []op, err error) {
 	return ops, nil
 }
 
-// errFunc marks the error of a caller's own function, which dblock returns as it is after a rollback.
+// errFunc marks the error of a caller's own function, which dblock returns as it is after a
+// rollback.
 var errFunc = errors.New("the caller's function")
 
 // refusals are the documented errors after which nothing is written.

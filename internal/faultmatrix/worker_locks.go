@@ -38,8 +38,8 @@ func (w *worker) acquire(o *op, l dblock.Locker) (lock *dblock.Lock) {
 	return lock
 }
 
-// useLease acquires a key, writes under its guard, and releases. At times an operator releases it first: then the guard
-// has to refuse a second write.
+// useLease acquires a key, writes under its guard, and releases. At times an operator releases it
+// first: then the guard has to refuse a second write.
 func (w *worker) useLease() {
 	grant := op{Kind: opGrant, ID: w.newID(), Key: leaseKey(rand.IntN(leaseKeys))}
 	lock := w.acquire(&grant, w.c.leases)
@@ -92,8 +92,8 @@ func (w *worker) writeGuarded(lock *dblock.Lock, grant op) {
 	})
 }
 
-// enterUnasked is the control of exclusion, fences and guarded writes: it enters though it was refused, numbers its grants
-// by itself, and reads and writes without a guard.
+// enterUnasked is the control of exclusion, fences and guarded writes: it enters though it was
+// refused, numbers its grants by itself, and reads and writes without a guard.
 func (w *worker) enterUnasked() {
 	grant := op{Kind: opGrant, Control: true, ID: w.newID(), Key: controlKey}
 	lock := w.acquire(&grant, w.c.leases)

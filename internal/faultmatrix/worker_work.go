@@ -26,7 +26,8 @@ const (
 
 var errBadDay = errors.New("a bad day")
 
-// limit is what a caller allows; some are impatient, so that their contexts end while the call is under way.
+// limit is what a caller allows; some are impatient, so that their contexts end while the call is
+// under way.
 func limit() time.Duration {
 	if rand.IntN(3) == 0 {
 		return rand.N(4 * time.Millisecond)
@@ -34,7 +35,8 @@ func limit() time.Duration {
 	return callLimit
 }
 
-// order buys a unit. A customer clicks twice, and one without a definite answer sends the same order again.
+// order buys a unit. A customer clicks twice, and one without a definite answer sends the same
+// order again.
 func (w *worker) order() {
 	o := op{Kind: opOrder, ID: w.newID()}
 	o.Key = o.ID
@@ -59,7 +61,8 @@ func (w *worker) reserve(o *op, sku string) error {
 	})
 }
 
-// orderUnkeyed is the control of orders: sent again, an order has another key, and an unknown outcome counts as a refusal.
+// orderUnkeyed is the control of orders: sent again, an order has another key, and an unknown
+// outcome counts as a refusal.
 func (w *worker) orderUnkeyed() {
 	id := controlPrefix + w.newID()
 	for n := range 2 {
@@ -92,8 +95,8 @@ func (w *worker) enqueue() {
 	}
 }
 
-// handle does jobs: each inserts a row. The control's handler does so outside of the job's transaction, and returns nil
-// whether it could or not.
+// handle does jobs: each inserts a row. The control's handler does so outside of the job's
+// transaction, and returns nil whether it could or not.
 func (w *worker) handle() error {
 	effect := func(job string) string {
 		return "INSERT INTO matrix_effect (job) VALUES ('" + strings.ReplaceAll(job, "'", "") + "')"
