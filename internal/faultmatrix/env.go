@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -37,7 +36,6 @@ type env struct {
 	log  *opLog
 	drop func(context.Context) error
 
-	mu       sync.Mutex
 	worker   *worker // of this process
 	children []*child
 	started  int
