@@ -61,6 +61,57 @@ func TestJudgesLocks(t *testing.T) {
 	}
 }
 
+// TestJudgesQueue shows the judge what may become of a job, and what may not.
+func TestJudgesQueue(t *testing.T) {
+	t.Parallel()
+	line := func(word string, e jobEvent) log {
+		b, err := json.Marshal(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return log{word, b}
+	}
+	good := queueJob{Task: "a", How: returns, Attempts: 2}
+	tx, bad := good, good
+	tx.Tx, bad.Fails = true, 2
+	did := func(j queueJob, words ...string) (lines []log) {
+		for _, w := range words {
+			lines = append(lines, line(w, jobEvent{Job: j, ID: "1"}))
+		}
+		return lines
+	}
+	dead := map[string]bool{"1": true}
+	for name, c := range map[string]struct {
+		log  queueLog
+		want string
+	}{
+		"done":                 {queueLog{lines: [][]log{did(good, "enqueued", "begin", "success")}}, ""},
+		"done in another one":  {queueLog{lines: [][]log{did(good, "enqueued"), did(good, "begin", "success")}}, ""},
+		"dead":                 {queueLog{lines: [][]log{did(bad, "enqueued", "begin", "begin")}, dead: dead}, ""},
+		"cancelled":            {queueLog{lines: [][]log{did(good, "enqueued", "cancelled")}}, ""},
+		"an effect":            {queueLog{lines: [][]log{did(tx, "enqueued", "begin", "success")}, effects: map[string]int{"a": 1}}, ""},
+		"twice after a fault":  {queueLog{lines: [][]log{did(good, "enqueued", "success", "success")}, faults: true}, ""},
+		"lost":                 {queueLog{lines: [][]log{did(good, "enqueued")}}, "lost"},
+		"lost after a begin":   {queueLog{lines: [][]log{did(bad, "enqueued", "begin")}}, "lost"},
+		"done twice":           {queueLog{lines: [][]log{did(good, "enqueued", "success", "success")}}, "twice"},
+		"an effect too many":   {queueLog{lines: [][]log{did(tx, "enqueued", "success")}, effects: map[string]int{"a": 2}, faults: true}, "twice"},
+		"no effect":            {queueLog{lines: [][]log{did(tx, "enqueued", "success")}}, "lost"},
+		"dead too early":       {queueLog{lines: [][]log{did(good, "enqueued", "begin")}, dead: dead}, "attempts"},
+		"done though it fails": {queueLog{lines: [][]log{did(bad, "enqueued", "success")}}, "attempts"},
+		"refused and run": {
+			queueLog{lines: [][]log{{line("enqueued", jobEvent{Job: good, Refused: true})}, did(good, "begin", "success")}}, "refused",
+		},
+		"two attempts at once": {
+			queueLog{lines: [][]log{append(did(good, "enqueued", "success"), line("begin", jobEvent{Job: good, Met: "job 1"}))}}, "at once",
+		},
+	} {
+		var v verdict
+		if judgeQueue(&v, c.log); v.kind != c.want {
+			t.Errorf("%s: the judge says %q, want %q: %s", name, v.kind, c.want, &v)
+		}
+	}
+}
+
 // TestShrinks has a made-up judge dislike one kind of step: what is left of the program is one step
 // of it.
 func TestShrinks(t *testing.T) {

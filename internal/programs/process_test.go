@@ -67,7 +67,7 @@ func work() error {
 	if err != nil {
 		return err
 	}
-	open := map[string]func(context.Context, job) (client, error){"lock": openLocks}[j.What]
+	open := map[string]func(context.Context, job) (client, error){"lock": openLocks, "queue": openQueue}[j.What]
 	c, err := open(context.Background(), j)
 	if err != nil {
 		return err

@@ -1,0 +1,108 @@
+package programs
+
+import (
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// queueProgram is a program of jobs.
+type queueProgram struct {
+	Processes []queueProcess
+	Faults    []fault `json:",omitempty"`
+}
+
+// queueProcess has a worker with so many handlers, and callers.
+type queueProcess struct {
+	Handlers int
+	Callers  []queueCaller
+}
+
+type queueCaller struct {
+	Copies, Times int
+	Steps         []queueStep
+}
+
+// What a step does.
+const (
+	enqueues = "enqueue"
+	many     = "many"  // EnqueueMany
+	inTx     = "in tx" // EnqueueTx
+	cancels  = "cancel"
+	pauses   = "pause"
+	closes   = "close"
+)
+
+// How attempts of a job fail, before one does not.
+const (
+	returns  = "error"
+	panics   = "panic"
+	timesOut = "timeout"
+	discards = "discard"
+)
+
+type queueStep struct {
+	Do       string
+	Rollback bool `json:",omitempty"` // of EnqueueTx
+	Job      queueJob
+}
+
+// queueJob is what becomes of a job. A group's number is how many of it may run at once.
+type queueJob struct {
+	Task     string `json:",omitempty"` // its name
+	Group    int    `json:",omitempty"`
+	Unique   int    `json:",omitempty"`
+	Tx       bool   `json:",omitempty"` // a handler of HandleTx
+	Fails    int    `json:",omitempty"` // so many attempts
+	How      string
+	Attempts int
+	Work     time.Duration
+	Delay    time.Duration `json:",omitempty"`
+}
+
+// dies tells that none of the job's attempts succeeds.
+func (j queueJob) dies() bool { return j.Fails >= j.Attempts || j.Fails > 0 && j.How == discards }
+
+var queueTables = []string{"dblock_queue_job", "dblock_queue_ready", "dblock_queue_claim", "dblock_queue_key", "dblock_queue_unique", "dblock_member"}
+
+func drawQueue(faults bool) func(*rapid.T) queueProgram {
+	return func(t *rapid.T) queueProgram {
+		steps := rapid.SliceOfN(rapid.Custom(drawQueueStep), 1, 3)
+		callers := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) queueCaller {
+			return queueCaller{
+				Copies: rapid.SampledFrom([]int{1, 2, 4}).Draw(t, "copies"),
+				Times:  rapid.SampledFrom([]int{1, 2, 4}).Draw(t, "times"),
+				Steps:  steps.Draw(t, "steps"),
+			}
+		}), 1, 2)
+		p := queueProgram{Processes: rapid.SliceOfN(rapid.Custom(func(t *rapid.T) queueProcess {
+			return queueProcess{Handlers: rapid.SampledFrom([]int{1, 4, 20}).Draw(t, "handlers"), Callers: callers.Draw(t, "callers")}
+		}), 1, 3).Draw(t, "processes")}
+		if faults {
+			p.Faults = drawFaults(t, queueTables)
+		}
+		return p
+	}
+}
+
+func drawQueueStep(t *rapid.T) queueStep {
+	s := queueStep{
+		Do:       rapid.SampledFrom([]string{enqueues, enqueues, many, inTx, cancels, pauses, closes}).Draw(t, "do"),
+		Rollback: rapid.IntRange(0, 3).Draw(t, "rollback") == 3,
+		Job: queueJob{
+			Group:    rapid.IntRange(0, 3).Draw(t, "group"),
+			Unique:   max(rapid.IntRange(-3, 3).Draw(t, "unique"), 0),
+			Tx:       rapid.Bool().Draw(t, "tx"),
+			Fails:    max(rapid.IntRange(-2, 3).Draw(t, "fails"), 0),
+			How:      rapid.SampledFrom([]string{returns, panics, timesOut, discards}).Draw(t, "how"),
+			Attempts: rapid.IntRange(2, 3).Draw(t, "attempts"),
+			Work:     rapid.SampledFrom([]time.Duration{0, time.Millisecond, 5 * time.Millisecond}).Draw(t, "work"),
+			Delay:    rapid.SampledFrom([]time.Duration{0, 0, 30 * time.Millisecond}).Draw(t, "delay"),
+		},
+	}
+	if s.Job.Group == 1 { // one after the other: each takes as long as it fails
+		s.Job.Fails = min(s.Job.Fails, 1)
+	}
+	s.Job.Tx = s.Job.Tx && s.Job.How != timesOut
+	return s
+}
