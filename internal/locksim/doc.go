@@ -1,12 +1,12 @@
 // Package locksim simulates processes that lock, a network and a database server, on the clock of
 // testing/synctest. A seed decides everything: what the processes do, how long each message takes,
-// which messages are lost, who stands still and when, and which process or server is restarted. The
-// same seed gives the same history.
+// which messages are lost, which process stands still and when, and which process or server is
+// restarted.
 //
-// The processes run the real core: internal/lease with internal/member and internal/merge. Only
-// what is below the core's Engine interface is simulated:
+// The processes run the real core. Only what is below its Engine interfaces is simulated:
 //
 //	program ── dblock.Locker ── lease, member, merge ── engine ── network ── memlease.Server
+//	program ── dblock.Locker ── session ── sessionEngine, conn ── network ── sessions
 //
 // A judge outside the core reads the history and the server's rows: which holds overlapped, which
 // fences went back, which grants are left when all programs have ended. Each protection has a

@@ -51,6 +51,7 @@ type hold struct {
 	from, to time.Duration
 	over     bool
 	gone     bool // the server had it no more before its release began
+	kept     bool // its release has said that it was held until then
 }
 
 // ticket is a call that the server knows to wait.
@@ -93,6 +94,9 @@ func (w *world) refused(o op, err error) {
 	c.over, c.err = true, err
 	w.judge.note(o.label + " did not acquire: " + text(err))
 	known := []error{dblock.ErrNotAcquired, dblock.ErrBusy, dblock.ErrUnavailable, dblock.ErrOutcomeUnknown}
+	if w.kind == sessionLocks {
+		known = append(known[:3], dblock.ErrOverloaded)
+	}
 	if !slices.ContainsFunc(known, func(is error) bool { return errors.Is(err, is) }) {
 		w.judge.find("%s got an error without a name: %v", o.label, err)
 	}
@@ -107,7 +111,7 @@ func (w *world) holds(p *process, o op, lock *dblock.Lock) *hold {
 	c.over = true
 	h := &hold{p: p, op: o, lock: lock, fences: lock.Fences(), from: w.now()}
 	j.holds, j.open = append(j.holds, h), append(j.open, h)
-	j.note(fmt.Sprintf("%s holds %v with %d", o.label, o.keys, h.fences[0].Token))
+	j.note(fmt.Sprintf("%s holds %v with %d", o.label, o.keys, h.token(o.keys[0])))
 	for _, t := range j.tickets[o.keys[0]] {
 		if of := j.calls[t.label]; w.fair && t.at < c.began && !of.over && !of.p.isDead() && j.members[t.by] > w.now() {
 			j.find("%s was served before %s, whose ticket is older than the call", o.label, t.label)
@@ -143,6 +147,7 @@ func (w *world) released(h *hold, err error) {
 	defer w.mu.Unlock()
 	w.judge.note(h.op.label + " has released: " + text(err))
 	w.judge.open = slices.DeleteFunc(w.judge.open, func(o *hold) bool { return o == h })
+	h.kept = err == nil
 	var lost *dblock.LostError
 	if errors.As(err, &lost) && lost.Reason == dblock.Stolen && !h.gone {
 		w.judge.find("%s was stolen, says Release, and the server had it until then", h.op.label)

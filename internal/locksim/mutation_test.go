@@ -17,6 +17,7 @@ const (
 	handle   mutation = "the handle of a release"               // a release frees a lock that is another one's by now
 	certain  mutation = "the repetition of unresolved releases" // a release that found nothing is not repeated
 	inTurn   mutation = "the tickets' precedence"               // a call that has no ticket comes first
+	undo     mutation = "the undoing of statements that failed" // the server says that nothing of them stands
 	guard    mutation = "the guard of writes"                   // a write is accepted whatever its fence
 )
 

@@ -10,6 +10,7 @@ import (
 	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/memlease"
+	"github.com/dblock-go/dblock/internal/session"
 )
 
 // world is one simulation.
@@ -27,15 +28,20 @@ type world struct {
 	restart  chan struct{} // closed when the server ends its connections
 	down     bool
 	executed time.Duration // when the last statement was
+
+	sessions *sessions // nil: the locks are leases
 }
 
-func newWorld(s seed, without mutation) *world {
+func newWorld(s seed, of kind, without mutation) *world {
 	w := &world{
-		scenario: newScenario(s), seed: s, without: without, began: time.Now(), server: memlease.NewServer(clock.Real{}),
+		scenario: newScenario(s, of), seed: s, without: without, began: time.Now(), server: memlease.NewServer(clock.Real{}),
 		labels: make(map[lease.Handle]string), restart: make(chan struct{}),
 	}
 	w.rows = w.server.Open()
 	w.judge = newJudge(w)
+	if of == sessionLocks {
+		w.sessions = &sessions{w: w, locks: make(map[session.ID]*sessionLock)}
+	}
 	return w
 }
 
@@ -162,6 +168,9 @@ func (w *world) restartServer(s span) {
 	close(w.restart)
 	w.restart = make(chan struct{})
 	w.judge.note("server: ends")
+	if w.sessions != nil {
+		w.sessions.endAll(func(*conn) bool { return true }, "restarted")
+	}
 	w.mu.Unlock()
 	time.Sleep(s.to - s.from)
 	w.mu.Lock()

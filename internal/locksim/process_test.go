@@ -10,6 +10,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/internal/session"
 )
 
 // process is one process, from its start until it is closed or killed.
@@ -18,19 +19,24 @@ type process struct {
 	name   string
 	plan   *plan
 	clock  *drifting
-	locker *lease.Locker
+	locker dblock.Locker
+	leases *lease.Locker // that; nil: its locks are those of sessions
 	leave  func(context.Context) error
 	ctx    context.Context // of what its programs do
 	dead   chan struct{}
 	work   sync.WaitGroup // its programs, and the locks that they have left
 
 	mu      sync.Mutex
+	opened  int           // connections
 	resumed chan struct{} // closed when it goes on; nil: it does not stand still
 }
 
 // start makes the n-th process of a plan.
 func (w *world) start(ctx context.Context, of *plan, n int) (*process, error) {
 	p := &process{w: w, name: of.name + strconv.Itoa(n), plan: of, dead: make(chan struct{}), ctx: ctx}
+	if w.kind == sessionLocks {
+		return p, p.startSession()
+	}
 	p.clock = &drifting{p, 1 + of.drift}
 	mo, err := member.Options{TTL: w.ttl, Clock: p.clock}.WithDefaults("Options")
 	if err != nil {
@@ -48,8 +54,31 @@ func (w *world) start(ctx context.Context, of *plan, n int) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.locker, p.leave = lease.New(share, lo), shares.Leaver(0)
+	p.leases, p.leave = lease.New(share, lo), shares.Leaver(0)
+	p.locker = p.leases
 	return p, nil
+}
+
+// startSession connects, as often as it takes.
+func (p *process) startSession() error {
+	w := p.w
+	p.clock = &drifting{p, 1} // it is the server's that drifts
+	p.leave = func(context.Context) error { return nil }
+	o, err := session.Options{
+		Label: p.name, IdleTimeout: w.ttl, Poll: w.poll, Shared: true, Hears: !w.deaf, ServerQueue: w.line,
+		Draw: p.clock.Draw,
+	}.WithDefaults("Options", w.poll)
+	if err != nil {
+		return err
+	}
+	for {
+		l, err := session.New(context.Background(), sessionEngine{p}, o)
+		if err == nil {
+			p.locker = l
+			return nil
+		}
+		time.Sleep(p.clock.Draw(100 * time.Millisecond))
+	}
 }
 
 // gate waits while the process stands still. All that it did not do meanwhile it does soon after,
@@ -99,6 +128,13 @@ func (p *process) isCut() bool {
 	return false
 }
 
+// awaitNetwork waits until messages come through.
+func (p *process) awaitNetwork() {
+	for p.isCut() {
+		time.Sleep(p.w.ttl / 10)
+	}
+}
+
 // stoodStill tells whether the process stood still at a moment, or had not woken up.
 func (p *process) stoodStill(at time.Duration) bool {
 	for _, s := range p.plan.pauses {
@@ -113,7 +149,7 @@ func (p *process) stoodStill(at time.Duration) bool {
 func (p *process) close(within time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
-	return errors.Join(p.locker.Close(ctx), p.leave(ctx))
+	return errors.Join(p.locker.(interface{ Close(context.Context) error }).Close(ctx), p.leave(ctx))
 }
 
 // run has the processes of a plan do its programs, one process after the other has died.
@@ -137,7 +173,7 @@ func (w *world) run(ctx context.Context, of *plan, last chan<- *process) {
 		if n == 0 {
 			for _, s := range of.pauses {
 				go func() {
-					time.Sleep(s.from)
+					time.Sleep(s.from - w.now())
 					p.pause(s)
 				}()
 			}
@@ -150,6 +186,9 @@ func (w *world) run(ctx context.Context, of *plan, last chan<- *process) {
 		}
 		time.Sleep(of.dies[n].from - w.now())
 		w.dies(p)
+		if w.sessions != nil {
+			go w.hangUp(p)
+		}
 		kill()
 		p.work.Wait()
 		go func() { _ = p.close(0) }() // it sends nothing any more
@@ -198,9 +237,9 @@ func (p *process) do(o op) {
 func (p *process) acquire(ctx context.Context, o op) (*dblock.Lock, error) {
 	switch {
 	case o.set && o.try:
-		return p.locker.TryAcquireAll(ctx, o.keys, o.opts...)
+		return p.leases.TryAcquireAll(ctx, o.keys, o.opts...)
 	case o.set:
-		return p.locker.AcquireAll(ctx, o.keys, o.opts...)
+		return p.leases.AcquireAll(ctx, o.keys, o.opts...)
 	case o.try:
 		return p.locker.TryAcquire(ctx, o.keys[0], o.opts...)
 	}
@@ -240,7 +279,7 @@ func (p *process) write(h *hold) {
 	})
 	if err == nil && !accepted {
 		for _, f := range h.lock.Fences() {
-			p.locker.Fenced(f)
+			p.leases.Fenced(f)
 		}
 	}
 }

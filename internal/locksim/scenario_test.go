@@ -14,6 +14,9 @@ func (s span) has(at time.Duration) bool { return s.from <= at && at < s.to }
 
 // scenario is what happens in a simulation, as its seed decides.
 type scenario struct {
+	kind      kind
+	most      int  // session locks on one connection
+	line      bool // who waits for a session lock does so at the server
 	ttl, poll time.Duration
 	fair      bool // all Lockers are
 	mixed     bool // some are
@@ -68,9 +71,18 @@ const permits = 3
 // a tenth of the TTL, bears up to a tenth.
 const maxDrift = 0.05
 
-func newScenario(s seed) scenario {
+// kind is of the locks that a simulation uses.
+type kind string
+
+const (
+	leases       kind = "leases"
+	sessionLocks kind = "session locks"
+)
+
+func newScenario(s seed, of kind) scenario {
 	d := s.dice("scenario", 0)
 	sc := scenario{
+		kind: of, most: pick(d, 2, 100), line: d.permille(300),
 		ttl: d.between(time.Second, 4*time.Second), poll: d.between(50*time.Millisecond, time.Second),
 		fair: d.permille(250), mixed: d.permille(250), deaf: d.permille(300), faults: d.between(4*time.Second, 10*time.Second), locked: map[string][]span{},
 	}
@@ -80,6 +92,9 @@ func newScenario(s seed) scenario {
 		for range d.below(3) {
 			sc.locked[key] = append(sc.locked[key], sc.span(d, 400*time.Millisecond))
 		}
+	}
+	if of == sessionLocks {
+		sc.fair, sc.mixed = false, false
 	}
 	if d.permille(700) { // else the network is good
 		sc.lost, sc.late, sc.refuse = d.below(80), d.below(60), d.below(60)
@@ -134,6 +149,12 @@ func (sc *scenario) op(d *dice, fair bool, label string) op {
 	}
 	switch {
 	case fair:
+	case sc.kind == sessionLocks:
+		if o.writes = 0; d.permille(400) { // they have no fences
+			o.mode = dblock.Shared
+			o.opts = append(o.opts, dblock.WithShared())
+		}
+		return o
 	case d.permille(150):
 		o.set, o.keys = true, sc.keys
 	case d.permille(200):

@@ -26,15 +26,15 @@ type result struct {
 func (r result) instants() []string { return slices.Sorted(slices.Values(r.history)) }
 
 // simulate runs a seed.
-func simulate(t *testing.T, s seed, without mutation) (r result) {
+func simulate(t *testing.T, s seed, of kind, without mutation) (r result) {
 	t.Helper()
 	defer func() {
 		if p := recover(); p != nil { // goroutines are left, or all wait for ever
-			t.Fatalf("DBLOCK_SEED=%d: %v", s, p)
+			t.Fatalf("DBLOCK_SEED=%d, %s: %v", s, of, p)
 		}
 	}()
 	synctest.Test(t, func(*testing.T) {
-		w := newWorld(s, without)
+		w := newWorld(s, of, without)
 		w.play()
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -102,6 +102,9 @@ func (w *world) leaks() {
 	listed, _ := w.rows.List(bg)
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.sessions != nil {
+		w.sessions.leaks()
+	}
 	for _, l := range listed {
 		w.judge.find("%s is left with %s, %v", l.Key, l.Holder.Label, l.Mode)
 	}
@@ -131,14 +134,27 @@ func seeds(t *testing.T, first seed, more func(n int) bool, f func(t *testing.T,
 
 func upTo(most int) func(int) bool { return func(n int) bool { return n < most } }
 
-// holds checks that a seed breaks no promise.
-func holds(t *testing.T, s seed) bool {
-	r := simulate(t, s, none)
-	if len(r.wrong) > 0 {
-		t.Errorf("%s\n\n%s\n\nDBLOCK_SEED=%d go test -count=1 -run 'TestSeeds$' ./internal/locksim",
-			strings.Join(r.history, "\n"), strings.Join(r.wrong, "\n"), s)
+// each runs f for each kind of locks, beside each other.
+func each(t *testing.T, f func(t *testing.T, of kind)) {
+	t.Parallel()
+	for _, of := range []kind{leases, sessionLocks} {
+		t.Run(string(of), func(t *testing.T) {
+			t.Parallel()
+			f(t, of)
+		})
 	}
-	return len(r.wrong) == 0
+}
+
+// holds checks that seeds break no promise.
+func holds(t *testing.T, of kind, first seed, more func(n int) bool) {
+	seeds(t, first, more, func(t *testing.T, s seed) bool {
+		r := simulate(t, s, of, none)
+		if len(r.wrong) > 0 {
+			t.Errorf("%s\n\n%s\n\nDBLOCK_SEED=%d go test -count=1 -run 'TestSeeds$/%s' ./internal/locksim",
+				strings.Join(r.history, "\n"), strings.Join(r.wrong, "\n"), s, strings.ReplaceAll(string(of), " ", "_"))
+		}
+		return len(r.wrong) == 0
+	})
 }
 
 // enough is how many seeds the tests run.
@@ -146,18 +162,18 @@ const enough = 2000
 
 // TestSeeds: whatever happens, no promise is broken.
 func TestSeeds(t *testing.T) {
-	t.Parallel()
-	if s, err := strconv.ParseUint(os.Getenv("DBLOCK_SEED"), 10, 64); err == nil {
-		seeds(t, seed(s), upTo(1), holds)
-		return
-	}
-	seeds(t, 1, upTo(enough), holds)
+	each(t, func(t *testing.T, of kind) {
+		if s, err := strconv.ParseUint(os.Getenv("DBLOCK_SEED"), 10, 64); err == nil {
+			holds(t, of, seed(s), upTo(1))
+			return
+		}
+		holds(t, of, 1, upTo(enough))
+	})
 }
 
 // TestSeedsFaults is TestSeeds with new seeds: for as long as DBLOCK_SOAK says, 100,000 of them if
 // that is no duration.
 func TestSeedsFaults(t *testing.T) {
-	t.Parallel()
 	more := upTo(enough)
 	if soak := os.Getenv("DBLOCK_SOAK"); soak != "" {
 		more = upTo(100_000)
@@ -166,31 +182,38 @@ func TestSeedsFaults(t *testing.T) {
 			more = func(int) bool { return time.Now().Before(end) }
 		}
 	}
-	seeds(t, seed(time.Now().UnixMicro()), more, holds)
+	first := seed(time.Now().UnixMicro())
+	each(t, func(t *testing.T, of kind) { holds(t, of, first, more) })
 }
 
 // TestMutations: each protection is needed, and its absence is found.
 func TestMutations(t *testing.T) {
-	t.Parallel()
-	for _, m := range []mutation{beat, expiry, margin, handOver, handle, certain, inTurn, guard} {
-		t.Run(string(m), func(t *testing.T) {
-			t.Parallel()
-			for s := range seed(enough) {
-				if r := simulate(t, s+1, m); len(r.wrong) > 0 {
-					t.Logf("found with seed %d: %s", s+1, r.wrong[0])
-					return
-				}
-			}
-			t.Errorf("%d seeds have not found that %s is missing", enough, m)
-		})
+	of := map[kind][]mutation{
+		leases:       {beat, expiry, margin, handOver, handle, certain, inTurn, guard},
+		sessionLocks: {margin, undo},
 	}
+	each(t, func(t *testing.T, k kind) {
+		for _, m := range of[k] {
+			t.Run(string(m), func(t *testing.T) {
+				t.Parallel()
+				for s := range seed(enough) {
+					if r := simulate(t, s+1, k, m); len(r.wrong) > 0 {
+						t.Logf("found with seed %d: %s", s+1, r.wrong[0])
+						return
+					}
+				}
+				t.Errorf("%d seeds have not found that %s is missing", enough, m)
+			})
+		}
+	})
 }
 
-// TestSameSeed: a seed repeats its history.
+// TestSameSeed: a seed of leases repeats its history. Which requests of session locks share a
+// statement is decided by the scheduler, where several are made in one instant.
 func TestSameSeed(t *testing.T) {
 	t.Parallel()
 	seeds(t, 1, upTo(50), func(t *testing.T, s seed) bool {
-		one, other := simulate(t, s, none).instants(), simulate(t, s, none).instants()
+		one, other := simulate(t, s, leases, none).instants(), simulate(t, s, leases, none).instants()
 		for i := range min(len(one), len(other)) {
 			if one[i] != other[i] {
 				t.Errorf("seed %d, twice:\n%s\n\n%s", s, strings.Join(one[max(0, i-9):i+1], "\n"), strings.Join(other[max(0, i-9):i+1], "\n"))

@@ -11,7 +11,9 @@ import (
 func (j *judge) verdict() {
 	for _, key := range j.w.keys {
 		j.excludes(key)
-		j.grows(key)
+		if j.w.sessions == nil {
+			j.grows(key)
+		}
 	}
 }
 
@@ -35,7 +37,7 @@ func (j *judge) excludes(key string) {
 			taken := h.op.permits
 			for _, before := range holds[:i] {
 				switch {
-				case before.to <= h.from:
+				case before.to <= h.from, j.excused(before, h):
 				case semaphore:
 					taken += before.op.permits
 				case h.op.mode == dblock.Exclusive || before.op.mode == dblock.Exclusive:
@@ -47,6 +49,14 @@ func (j *judge) excludes(key string) {
 			}
 		}
 	}
+}
+
+// excused tells that a holder could not know of the next one: the server had ended its connection,
+// without a word until then. Its release does not say that it had the lock.
+func (j *judge) excused(before, next *hold) bool {
+	return j.w.sessions != nil && !before.kept && slices.ContainsFunc(j.w.restarts, func(s span) bool {
+		return before.from <= s.from && s.from <= next.from
+	})
 }
 
 // grows checks that each hold's fence is higher than those before it. Readers share one.

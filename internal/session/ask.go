@@ -3,7 +3,6 @@ package session
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -273,7 +272,7 @@ func (l *Locker) intend(ctx context.Context, p *place) (intends bool, err error)
 		if intends || !asked || err != nil {
 			break
 		}
-		if err = l.sleep(ctx, rand.N(time.Millisecond<<n)); err != nil {
+		if err = l.sleep(ctx, l.o.Draw(time.Millisecond<<n)); err != nil {
 			break
 		}
 	}
@@ -354,7 +353,7 @@ func (l *Locker) untilNext(waited time.Duration) time.Duration {
 		every = pace.Interval(waited, l.o.Poll)
 	}
 	now := time.Now()
-	due := now.Add(pace.Jitter(every))
+	due := now.Add(every/2 + l.o.Draw(every+1)) // processes do not ask in step
 	if hears {
 		return due.Sub(now)
 	}

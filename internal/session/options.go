@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"time"
 
 	"github.com/dblock-go/dblock"
@@ -24,6 +25,8 @@ type Options struct {
 	ServerQueue bool          // who waits does so at the server, on a connection of its own
 	MaxQueue    int           // calls that may wait for a statement; default 65,536
 	MaxBatch    int           // calls that share a statement; default 512: enough for a crowd, and few enough for it to be short
+
+	Draw func(n time.Duration) time.Duration // a random duration below n; default rand.N. A test repeats what it drew
 }
 
 // DefaultConns is the default of Options.MaxConns.
@@ -42,6 +45,9 @@ func (o Options) WithDefaults(owner string, poll time.Duration) (Options, error)
 	o.MaxConns = cmp.Or(o.MaxConns, DefaultConns)
 	o.MaxQueue = cmp.Or(o.MaxQueue, 65536)
 	o.MaxBatch = cmp.Or(o.MaxBatch, 512)
+	if o.Draw == nil {
+		o.Draw = func(n time.Duration) time.Duration { return rand.N(n) }
+	}
 	o.Log = callback.Logger(o.Log)
 	o.Observer = o.Observer.Guarded(o.Log)
 	switch {

@@ -3,7 +3,6 @@ package session
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -46,7 +45,7 @@ func (l *Locker) watch(by Watcher) {
 		if err != nil {
 			n++
 			l.signalNews() // those who wait still do
-			timer := time.NewTimer(rand.N(time.Second << min(n, 5)))
+			timer := time.NewTimer(l.o.Draw(time.Second << min(n, 5)))
 			select {
 			case <-timer.C:
 			case <-l.ending.Done():
