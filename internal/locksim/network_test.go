@@ -98,7 +98,7 @@ func send[R any](ctx context.Context, p *process, call, of string, run func() (R
 	if !up || f.refused || p.isDead() {
 		time.Sleep(f.there % (10 * time.Millisecond))
 		p.gate(what)
-		w.note(what + ": " + errRefused.Error())
+		p.note(what + ": " + errRefused.Error())
 		return none, &memlease.Failure{As: fault.Unreachable, Err: errRefused}
 	}
 	reply := make(chan R, 1)
@@ -124,13 +124,14 @@ func send[R any](ctx context.Context, p *process, call, of string, run func() (R
 		p.gate(what)
 		return r, nil
 	case <-broken.C:
-	case <-restart:
+	case <-restart: // not all calls of a process see it in one instant
+		time.Sleep(w.dice(what+" breaks").between(0, 5*time.Millisecond))
 	case <-p.dead:
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	}
 	p.gate(what)
-	w.note(what + ": no answer: " + err.Error())
+	p.note(what + ": no answer: " + err.Error())
 	return none, &memlease.Failure{As: fault.Lost, Err: err}
 }
 
@@ -144,6 +145,14 @@ func execute[R any](p *process, what string, run func() (R, string)) R {
 	w.judge.note("server: " + what + ": " + said)
 	w.judge.look(p)
 	return r
+}
+
+// note is of what a process sees. What it does when it was killed is not repeated by a seed, and reaches
+// no other.
+func (p *process) note(line string) {
+	if !p.isDead() {
+		p.w.note(line)
+	}
 }
 
 func (w *world) note(line string) {

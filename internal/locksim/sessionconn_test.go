@@ -177,7 +177,7 @@ func (c *conn) call(ctx context.Context, what string, run func() string) error {
 		c.Close()
 	}
 	p.gate(what)
-	w.note(what + ": no answer")
+	p.note(what + ": no answer")
 	return errBroken
 }
 
