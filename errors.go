@@ -51,15 +51,16 @@ type SchemaError struct {
 	Have int64 // version found in the database; 0 when there are no tables
 	Want int64 // version this program needs
 
-	// Differences says what the tables lack of their version, or have otherwise: columns, indexes and CHECKs. Empty if the
-	// versions differ.
+	// Differences says what the tables lack of their version, or have otherwise: columns, indexes and CHECKs. It also says what
+	// makes a table unsafe: on MySQL and MariaDB another storage engine than InnoDB. On Postgres it is row security that applies
+	// to the user, a BEFORE trigger for each row, and a rule that replaces writes. Empty if the versions differ.
 	Differences []string
 }
 
 func (e *SchemaError) Error() string {
 	switch {
 	case len(e.Differences) > 0:
-		return fmt.Sprintf("dblock: the database's dblock tables are not those of version %d: %s: run `dblock migrate up`, which creates or names what is missing",
+		return fmt.Sprintf("dblock: the database's dblock tables are not those of version %d: %s: run `dblock migrate up`, which creates what is missing and names what to alter",
 			e.Have, some(e.Differences))
 	case e.Have == 0:
 		return fmt.Sprintf("dblock: the database has no dblock tables (version %d is needed): run `dblock migrate up`", e.Want)

@@ -83,6 +83,28 @@ func TestUpNamesWhatItCannotRepair(t *testing.T) {
 	})
 }
 
+// TestUpNamesUnsafeTables: what makes a nil error untrue is named, and left to the owner.
+func TestUpNamesUnsafeTables(t *testing.T) {
+	each(t, func(e env) {
+		e.up(migrations.Options{})
+		says, makeSafe := "table dblock_stock has the storage engine MyISAM instead of InnoDB", "ALTER TABLE dblock_stock ENGINE = InnoDB"
+		if e.engine == migrations.Postgres {
+			e.exec("CREATE FUNCTION skip() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'")
+			e.exec("CREATE TRIGGER skips BEFORE UPDATE ON dblock_stock FOR EACH ROW EXECUTE FUNCTION skip()")
+			says, makeSafe = `table dblock_stock has the trigger "skips"`, "DROP TRIGGER skips ON dblock_stock"
+		} else {
+			e.exec("ALTER TABLE dblock_stock ENGINE = MyISAM")
+		}
+		before := e.dump()
+		if _, err := migrations.Up(e.Context(), e.db, migrations.Options{}); !errors.Is(err, dblock.ErrSchema) || !strings.Contains(err.Error(), says) {
+			e.Errorf("got %v, want ErrSchema that says %s", err, says)
+		}
+		e.wantDump("Up", before)
+		e.exec(makeSafe)
+		e.wantApplied(migrations.Options{})
+	})
+}
+
 // TestStatusShowsWhatWasBegun: a migration that was cut off is neither applied nor still to come.
 func TestStatusShowsWhatWasBegun(t *testing.T) {
 	each(t, func(e env) {

@@ -57,6 +57,9 @@ func tables(f Facts) []Finding {
 		if table, whole := strings.CutPrefix(what, "table "); whole && f.misses(strings.TrimSuffix(table, " is missing")) {
 			continue
 		}
+		if strings.Contains(what, " has the storage engine ") {
+			continue // said above
+		}
 		list = append(list, finding(Problem, what, "run `"+migrateUp+"`, which creates what is missing and names what it does not alter"))
 	}
 	kept := "permanent"

@@ -26,6 +26,8 @@ UNION ALL SELECT 'index', TABLE_NAME, INDEX_NAME, SEQ_IN_INDEX, CONCAT(IF(NON_UN
 FROM information_schema.STATISTICS WHERE ` + where + `
 UNION ALL SELECT IF(CONSTRAINT_TYPE = 'CHECK', 'check', 'other'), TABLE_NAME, CONSTRAINT_NAME, 0, 'valid'
 FROM information_schema.TABLE_CONSTRAINTS WHERE ` + where + `
+UNION ALL SELECT 'unsafe', TABLE_NAME, 'engine', 0, CONCAT('the storage engine ', ENGINE, ' instead of InnoDB')
+FROM information_schema.TABLES WHERE ` + where + ` AND TABLE_TYPE <> 'VIEW' AND ENGINE <> 'InnoDB'
 LIMIT 1000000` // else a session's sql_select_limit bounds it
 }
 
@@ -33,7 +35,7 @@ LIMIT 1000000` // else a session's sql_select_limit bounds it
 func Objects(ctx context.Context, conn mysqltext.Conn, name string) (schema.Shape, error) {
 	database, args := "DATABASE()", []any(nil)
 	if name != "" {
-		database, args = "_utf8mb4 ?", []any{[]byte(name), []byte(name), []byte(name), []byte(name), []byte(name), []byte(name)}
+		database, args = "_utf8mb4 ?", slices.Repeat([]any{[]byte(name)}, 8)
 	}
 	rows, err := mysqltext.Inline{Conn: conn}.QueryContext(ctx, objectsIn(database), args...)
 	if err != nil {

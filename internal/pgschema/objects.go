@@ -34,7 +34,20 @@ SELECT 'index'::text, t.name, c.relname::text, COALESCE(CASE WHEN NOT i.indisval
 FROM t JOIN pg_catalog.pg_index i ON i.indrelid = t.oid JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid
 UNION ALL
 SELECT 'check'::text, t.name, k.conname::text, CASE WHEN k.convalidated THEN 'valid'::text ELSE 'not valid'::text END
-FROM t JOIN pg_catalog.pg_constraint k ON k.conrelid = t.oid WHERE k.contype = 'c'::"char"`
+FROM t JOIN pg_catalog.pg_constraint k ON k.conrelid = t.oid WHERE k.contype = 'c'::"char"
+UNION ALL
+SELECT 'unsafe'::text, t.name, 'row security'::text, 'row security that applies to this user: disable it, or give the user BYPASSRLS'::text
+FROM t WHERE pg_catalog.row_security_active(t.oid)
+UNION ALL
+SELECT 'unsafe'::text, t.name, 'trigger '::text || g.tgname::text, pg_catalog.format(
+    'the trigger "%s", which runs before each row is written and can skip the row: make it AFTER'::text, g.tgname)
+FROM t JOIN pg_catalog.pg_trigger g ON g.tgrelid = t.oid
+WHERE NOT g.tgisinternal AND g.tgenabled NOT IN ('D'::"char", 'R'::"char") AND (g.tgtype::integer & 3) = 3
+UNION ALL
+SELECT 'unsafe'::text, t.name, 'rule '::text || w.rulename::text, pg_catalog.format(
+    'the rule "%s", which replaces a write: drop it'::text, w.rulename)
+FROM t JOIN pg_catalog.pg_rewrite w ON w.ev_class = t.oid
+WHERE w.is_instead AND w.ev_type <> '1'::"char" AND w.ev_enabled <> 'D'::"char"`
 
 // Rows are what ObjectsQuery returns, by any driver.
 type Rows interface {

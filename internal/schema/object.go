@@ -21,8 +21,9 @@ const (
 const (
 	Column = "column"
 	Index  = "index"
-	Limit  = "check" // a CHECK
-	Other  = "other" // shows which objects of a table the user sees; never in a manifest
+	Limit  = "check"  // a CHECK
+	Other  = "other"  // shows which objects of a table the user sees; never in a manifest
+	Unsafe = "unsafe" // what dblock's tables must not have; never in a manifest
 )
 
 // validated is a CHECK that all rows are known to meet: its owner may validate one that is made for new rows alone.
@@ -88,7 +89,8 @@ func (s Shape) Missing(in Shape) []Object {
 	return list
 }
 
-// Differences says in words what another shape lacks of this one, or has otherwise. What it has beyond is the owner's own.
+// Differences says in words what another shape lacks of this one, or has otherwise, and what it has that is unsafe. All else
+// that it has beyond is the owner's own.
 func (s Shape) Differences(in Shape) []string {
 	var list []string
 	for _, o := range slices.SortedFunc(maps.Keys(s), Object.compare) {
@@ -100,6 +102,11 @@ func (s Shape) Differences(in Shape) []string {
 			list = append(list, o.String()+" is missing")
 		case is != s[o] && (o.Kind != Limit || is != validated):
 			list = append(list, fmt.Sprintf("%s is %q instead of %q", o, is, s[o]))
+		}
+	}
+	for _, o := range slices.SortedFunc(maps.Keys(in), Object.compare) {
+		if o.Kind == Unsafe && s.HasTable(o.Table) {
+			list = append(list, Object{Table: o.Table}.String()+" has "+in[o])
 		}
 	}
 	return slices.Compact(list)

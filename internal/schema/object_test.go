@@ -24,6 +24,10 @@ func TestShapes(t *testing.T) {
 	if d := laxer.Differences(validated); len(d) > 0 || len(validated.Differences(laxer)) != 1 {
 		t.Errorf("a validated CHECK is a difference: %q, or one that is not is none", d)
 	}
+	unsafe := schema.Shape{{"b", schema.Unsafe, "engine"}: "no engine", {"c", schema.Unsafe, "engine"}: "no engine", {"b", schema.Column, "id"}: "bigint"}
+	if d := (schema.Shape{{"b", schema.Column, "id"}: "bigint"}).Differences(unsafe); len(d) != 1 || d[0] != "table b has no engine" {
+		t.Errorf("of an unsafe table of its own and one of others: %q", d)
+	}
 	if len(want.Differences(want)) > 0 || len(want.Of("b")) != 2 || want.HasTable("c") || !have.Has(schema.Object{Table: "c"}) {
 		t.Error("a shape differs from itself, or has another's tables")
 	}

@@ -54,7 +54,7 @@
 //   - LevelsWhatRunsDry: A bucket that runs dry gets units of others.
 //   - BooksAreOffWhereTheyAre: The checker finds books that were wrong for one transaction.
 //   - RefusesWhatTheDatabaseLacks: A strategy that the server lacks is refused.
-//   - ChecksTheSchema: A Store opens only over whole tables.
+//   - ChecksTheSchema: A Store opens only over whole tables that roll back and skip no row.
 //   - UsesASchemaOfTheHostsChoice: A Store works in a schema outside the connection's path.
 //   - RunsWithTheDocumentedGrants: Every call works with the rights of docs/grants.md.
 //   - OperatorsOfStockNeedTheirGrants: Audit and Lookup need each documented right on the

@@ -83,6 +83,16 @@ func refusesBadInput(t *testing.T, s *env) {
 	}
 }
 
+// opens reports whether a Store can be opened.
+func (s *env) opens(t *testing.T) error {
+	store, closePool, err := s.e.Open(t.Context(), s.dsn, s.o)
+	if err == nil {
+		err = store.Close(t.Context())
+		closePool()
+	}
+	return err
+}
+
 func checksTheSchema(t *testing.T, e Inventory) {
 	var wrong *dblock.SchemaError
 	if _, _, err := e.Open(t.Context(), testdb.DSN(t, e.Kind), inventory.Options{}); !errors.As(err, &wrong) || wrong.Have != 0 ||
@@ -96,6 +106,8 @@ func checksTheSchema(t *testing.T, e Inventory) {
 		t.Errorf("a newer schema: %v", err)
 	}
 	s.exec(t, "DELETE FROM dblock_schema_version WHERE version_id = 999")
+	suite.RefusesUnsafeTables(t, e.Kind, "dblock_stock", func(statement string) { t.Helper(); s.exec(t, statement) },
+		func() error { return s.opens(t) })
 	s.exec(t, "ALTER TABLE dblock_reservation DROP COLUMN limited")
 	if _, _, err := e.Open(t.Context(), s.dsn, s.o); !suite.IsDifferent(err, "dblock_reservation.limited") {
 		t.Errorf("a column is missing: %v", err)

@@ -23,6 +23,8 @@ func leasesCheckTheTables(t *testing.T, v *env) {
 	if err := open(v.dsn); err != nil {
 		t.Errorf("the control: %v", err)
 	}
+	suite.RefusesUnsafeTables(t, v.e.Kind, "dblock_lease", func(statement string) { t.Helper(); v.exec(t, statement) },
+		func() error { return open(v.dsn) })
 	drop := "DROP INDEX dblock_queue_dead_when"
 	if v.e.Kind != devdb.Postgres {
 		drop += " ON dblock_queue_dead"

@@ -73,7 +73,7 @@ func aProcessThatFailsIsReplaced(t *testing.T, d *env) {
 	refuse := []string{
 		"CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN " +
 			"IF session_user LIKE 'service%' THEN RAISE 'not by you'; END IF; RETURN OLD; END $$",
-		"CREATE TRIGGER refuse BEFORE DELETE ON dblock_queue_scheduled FOR EACH ROW EXECUTE FUNCTION refuse()",
+		"CREATE TRIGGER refuse AFTER DELETE ON dblock_queue_scheduled FOR EACH ROW EXECUTE FUNCTION refuse()",
 	}
 	if d.e.Kind != devdb.Postgres {
 		refuse = []string{"CREATE TRIGGER refuse BEFORE DELETE ON dblock_queue_scheduled FOR EACH ROW " +
@@ -118,7 +118,7 @@ func aProcessThatFailsSlowlyGoes(t *testing.T, d *env) {
 	if d.e.Kind == devdb.Postgres {
 		d.exec(t, "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "+
 			"IF session_user LIKE 'service%' THEN PERFORM pg_sleep(60); END IF; RETURN OLD; END $$")
-		d.exec(t, "CREATE TRIGGER slow BEFORE DELETE ON dblock_queue_scheduled FOR EACH ROW EXECUTE FUNCTION slow()")
+		d.exec(t, "CREATE TRIGGER slow AFTER DELETE ON dblock_queue_scheduled FOR EACH ROW EXECUTE FUNCTION slow()")
 		limited.dsn = suite.ServiceUser(t, d.e.Kind, d.dsn, d.db)
 	}
 	often := queue.WorkerOptions{Promote: 10 * time.Millisecond, Concurrency: 100}

@@ -198,6 +198,14 @@ func queueChecksTheTables(t *testing.T, d *env) {
 		t.Errorf("a newer schema: %v", err)
 	}
 	d.exec(t, "DELETE FROM dblock_schema_version WHERE version_id = 999")
+	suite.RefusesUnsafeTables(t, d.e.Kind, "dblock_queue_job", func(statement string) { t.Helper(); d.exec(t, statement) }, func() error {
+		opened, closePool, err := d.e.Open(t.Context(), d.dsn, queue.Options{})
+		if err == nil {
+			err = opened.Close(t.Context())
+			closePool()
+		}
+		return err
+	})
 	d.exec(t, "ALTER TABLE dblock_queue_job DROP COLUMN group_most")
 	if _, _, err := d.e.Open(t.Context(), d.dsn, queue.Options{}); !suite.IsDifferent(err, "dblock_queue_job.group_most") {
 		t.Errorf("a column is missing: %v", err)

@@ -18,7 +18,7 @@ func (d *env) slow(t *testing.T, event, table string) {
 	name := "slow_" + strings.ToLower(event) + "_" + table
 	if d.e.Kind == devdb.Postgres {
 		d.exec(t, "CREATE FUNCTION "+name+"() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.004); RETURN COALESCE(NEW, OLD); END $$")
-		d.exec(t, fmt.Sprintf("CREATE TRIGGER %s BEFORE %s ON %s FOR EACH ROW EXECUTE FUNCTION %[1]s()", name, event, table))
+		d.exec(t, fmt.Sprintf("CREATE TRIGGER %s AFTER %s ON %s FOR EACH ROW EXECUTE FUNCTION %[1]s()", name, event, table))
 		return
 	}
 	d.exec(t, fmt.Sprintf("CREATE TRIGGER %s BEFORE %s ON %s FOR EACH ROW DO SLEEP(0.004)", name, event, table))

@@ -106,7 +106,7 @@ func effectsOfLockedKeys(t *testing.T, d *env) {
 func effectsOfEndsThatGiveWay(t *testing.T, d *env) {
 	refuse := []string{
 		"CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '40P01'; END $$",
-		"CREATE TRIGGER refuse BEFORE DELETE ON dblock_queue_job FOR EACH ROW EXECUTE FUNCTION refuse()",
+		"CREATE TRIGGER refuse AFTER DELETE ON dblock_queue_job FOR EACH ROW EXECUTE FUNCTION refuse()",
 	}
 	drop := "DROP TRIGGER refuse ON dblock_queue_job"
 	if d.e.Kind != devdb.Postgres {

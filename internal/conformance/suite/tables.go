@@ -18,6 +18,39 @@ func IsDifferent(err error, object string) bool {
 		strings.Contains(strings.Join(wrong.Differences, "\n"), object+" is missing") && strings.Contains(err.Error(), "dblock migrate up")
 }
 
+// RefusesUnsafeTables opens over a table on which a nil error would not be a committed write: of another storage engine on
+// MySQL and MariaDB, on Postgres with a trigger or a rule that may skip rows. The controls are safe, and opened.
+func RefusesUnsafeTables(t *testing.T, kind devdb.Kind, table string, exec func(string), open func() error) {
+	t.Helper()
+	type unsafe struct{ do, undo, says string }
+	list := []unsafe{{"ALTER TABLE " + table + " ENGINE = MyISAM", "ALTER TABLE " + table + " ENGINE = InnoDB", "the storage engine MyISAM instead of InnoDB"}}
+	if kind == devdb.Postgres {
+		exec("CREATE FUNCTION skip_row() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'")
+		drop := "DROP TRIGGER skips ON " + table
+		list = []unsafe{
+			{"CREATE TRIGGER skips BEFORE INSERT ON " + table + " FOR EACH ROW EXECUTE FUNCTION skip_row()", drop, `the trigger "skips"`},
+			{"CREATE TRIGGER skips BEFORE UPDATE OR DELETE ON " + table + " FOR EACH ROW EXECUTE FUNCTION skip_row()", drop, `the trigger "skips"`},
+			{"CREATE RULE skips AS ON INSERT TO " + table + " DO INSTEAD NOTHING", "DROP RULE skips ON " + table, `the rule "skips"`},
+		}
+		exec("CREATE TRIGGER audits AFTER INSERT OR UPDATE OR DELETE ON " + table + " FOR EACH ROW EXECUTE FUNCTION skip_row()")
+		exec("CREATE TRIGGER counts BEFORE INSERT ON " + table + " EXECUTE FUNCTION skip_row()")
+		exec("CREATE TRIGGER sleeps BEFORE INSERT ON " + table + " FOR EACH ROW EXECUTE FUNCTION skip_row()")
+		exec("ALTER TABLE " + table + " DISABLE TRIGGER sleeps")
+	}
+	for _, u := range list {
+		if err := open(); err != nil {
+			t.Errorf("the control of %s: %v", u.says, err)
+		}
+		exec(u.do)
+		var wrong *dblock.SchemaError
+		if err := open(); !errors.As(err, &wrong) || len(wrong.Differences) != 1 ||
+			!strings.HasPrefix(wrong.Differences[0], "table "+table+" has "+u.says) {
+			t.Errorf("after %s: %v; want ErrSchema that says %s", u.do, err, u.says)
+		}
+		exec(u.undo)
+	}
+}
+
 // RefusesBadSessions opens over connections that commit nothing by themselves, read what is not committed, or leave out rows.
 // Only MySQL and MariaDB have them. On Postgres it opens over databases of other encodings.
 func RefusesBadSessions(t *testing.T, kind devdb.Kind, dsn string, open func(dsn string) error) error {
