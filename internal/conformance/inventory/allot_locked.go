@@ -97,7 +97,7 @@ func lockBadLease(t *testing.T, s *env) func() {
 func refuseBad(t *testing.T, s *env) func() {
 	if s.e.Kind == devdb.Postgres {
 		s.exec(t, "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''frozen''; END'")
-		s.exec(t, "CREATE TRIGGER refuse BEFORE UPDATE ON dblock_stock FOR EACH ROW WHEN (new.sku = 'bad') EXECUTE FUNCTION refuse()")
+		s.exec(t, "CREATE TRIGGER refuse AFTER UPDATE ON dblock_stock FOR EACH ROW WHEN (new.sku = 'bad') EXECUTE FUNCTION refuse()")
 		return func() { s.exec(t, "DROP TRIGGER refuse ON dblock_stock") }
 	}
 	s.exec(t, "CREATE TRIGGER refuse BEFORE UPDATE ON dblock_stock FOR EACH ROW IF new.sku = 'bad' THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'frozen'; END IF")
