@@ -1,6 +1,7 @@
 #!/bin/sh
 # Repeats the tests of faults, with new seeds, until a time is over: scripts/soak.sh 10m (s, m or h). Stops at the first
-# round that fails. The round that runs at the end is completed.
+# round that fails. The round that runs at the end is completed. It begins with 100,000 simulations, which take about
+# ten minutes.
 set -e
 cd "$(dirname "$0")/.."
 asked=${1:-10m}
@@ -14,6 +15,7 @@ each=30 # seconds of a round for each test that can go on for as long as asked
 [ "$seconds" -lt $each ] && each=$seconds
 begin=$(date +%s)
 round=0
+DBLOCK_SOAK=seeds "${GO:-go}" test -count=1 -timeout 0 -run TestSeedsFaults -v ./internal/locksim # 100,000 simulations
 while round=$((round + 1)); do
 	echo "soak: round $round, $(($(date +%s) - begin)) of $seconds s"
 	DBLOCK_SOAK=${each}s "${GO:-go}" test -p 1 -count=1 -timeout 0 -run Faults ./...

@@ -134,10 +134,12 @@ func seeds(t *testing.T, first seed, more func(n int) bool, f func(t *testing.T,
 
 func upTo(most int) func(int) bool { return func(n int) bool { return n < most } }
 
+var kinds = []kind{leases, sessionLocks}
+
 // each runs f for each kind of locks, beside each other.
 func each(t *testing.T, f func(t *testing.T, of kind)) {
 	t.Parallel()
-	for _, of := range []kind{leases, sessionLocks} {
+	for _, of := range kinds {
 		t.Run(string(of), func(t *testing.T) {
 			t.Parallel()
 			f(t, of)
@@ -171,19 +173,31 @@ func TestSeeds(t *testing.T) {
 	})
 }
 
-// TestSeedsFaults is TestSeeds with new seeds: for as long as DBLOCK_SOAK says, 100,000 of them if
-// that is no duration.
+// TestSeedsFaults is TestSeeds with new seeds. If DBLOCK_SOAK is a duration, each kind of locks has new seeds for that
+// long; if it is something else, each has 100,000.
 func TestSeedsFaults(t *testing.T) {
-	more := upTo(enough)
-	if soak := os.Getenv("DBLOCK_SOAK"); soak != "" {
-		more = upTo(100_000)
-		if d, err := time.ParseDuration(soak); err == nil {
-			end := time.Now().Add(d)
-			more = func(int) bool { return time.Now().Before(end) }
-		}
-	}
 	first := seed(time.Now().UnixMicro())
-	each(t, func(t *testing.T, of kind) { holds(t, of, first, more) })
+	for _, of := range kinds {
+		t.Run(string(of), func(t *testing.T) { // one after the other, because each keeps all processors busy
+			more := upTo(enough)
+			if soak := os.Getenv("DBLOCK_SOAK"); soak != "" {
+				more = upTo(100_000)
+				if d, err := time.ParseDuration(soak); err == nil {
+					end := time.Now().Add(d)
+					more = func(int) bool { return time.Now().Before(end) }
+				}
+			}
+			var ran atomic.Int64
+			t.Cleanup(func() { t.Logf("%d seeds from %d on", ran.Load(), first) })
+			holds(t, of, first, func(n int) bool {
+				if !more(n) {
+					return false
+				}
+				ran.Add(1)
+				return true
+			})
+		})
+	}
 }
 
 // TestMutations: each protection is needed, and its absence is found.
