@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -122,12 +123,14 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// startable are the kinds of server that this machine can start, of those that the run is about.
+// startable returns the kinds of server that this machine can start, of those that the run is about: without
+// DBLOCK_TEST_ENGINES these are Postgres and one of MariaDB and MySQL.
 func startable(t *testing.T) []Kind {
 	t.Helper()
 	var kinds []Kind
 	for _, kind := range []Kind{Postgres, MariaDB, MySQL} {
-		if list := os.Getenv("DBLOCK_TEST_ENGINES"); list != "" && !strings.Contains(list, string(kind)) {
+		list := os.Getenv("DBLOCK_TEST_ENGINES")
+		if list != "" && !strings.Contains(list, string(kind)) || list == "" && kind == MySQL && slices.Contains(kinds, MariaDB) {
 			continue
 		}
 		bin, err := findBinaries(t.Context(), kind)

@@ -32,10 +32,10 @@ func clientBehindAnswers(t *testing.T, kind Kind) (*env, *client) {
 	return e, c
 }
 
-// TestAGuardedTxNamesItsErrors replaces each answer to GuardedTx by each of the matrix' errors.
+// TestFaultsOfAGuardedTxHaveNames replaces each answer to GuardedTx by each of the matrix' errors.
 // What the caller's own function did not return has a class, and after all but an unknown outcome
 // nothing is written.
-func TestAGuardedTxNamesItsErrors(t *testing.T) {
+func TestFaultsOfAGuardedTxHaveNames(t *testing.T) {
 	t.Parallel()
 	const answersOfOne = 9 // to a GuardedTx with one statement
 	for _, kind := range testdb.Engines() {
@@ -75,9 +75,9 @@ func TestAGuardedTxNamesItsErrors(t *testing.T) {
 	}
 }
 
-// TestCallsNameTheirErrors: while all answers are an error, each call returns an error that has a
+// TestFaultsOfCallsHaveNames: while all answers are an error, each call returns an error that has a
 // class.
-func TestCallsNameTheirErrors(t *testing.T) {
+func TestFaultsOfCallsHaveNames(t *testing.T) {
 	t.Parallel()
 	const wait = 100 * time.Millisecond
 	for _, kind := range testdb.Engines() {
