@@ -130,14 +130,17 @@ func (o *operation) tell() {
 	o.waiting = nil
 }
 
-// over tells that an operation needs no answer any more: what it was to release has ended by itself.
+// over reports whether an operation needs no answer any more: what it was to release has ended by itself. While the
+// member lives nothing has: it keeps a ticket of a caller that has left, whatever the lease would have lasted.
 func (r *reconciler) over(o *operation) bool {
-	lost := o.life.Lost()
+	if !o.life.Lost() {
+		return false
+	}
 	if o.Lasts == 0 {
-		return lost
+		return true
 	}
 	now := r.clock.Now()
-	if lost && !o.granted && o.sent >= 0 { // the member's row may outlive what this process believes
+	if (!o.granted || o.fair) && o.sent >= 0 { // the member's row may outlive what this process believes
 		o.sent, o.certain = -1, now.Add(2*r.member.TTL()+r.engine.Lingers())
 	}
 	return r.isCertain(o) && now.After(o.certain.Add(o.Lasts+statementBound(r.member)))
