@@ -14,13 +14,14 @@ const slack = 3 * time.Second
 
 // tables is what the server's own tables say in the end.
 type tables struct {
-	writes  map[string]bool  // matrix_write, by ID
-	effects map[string]int   // matrix_effect, by job
-	dead    map[string]bool  // jobs that are kept as dead
-	orders  map[string]bool  // reservations that were sold, by key
-	values  map[string]int64 // matrix_value
+	writes   map[string]bool  // matrix_write, by ID
+	effects  map[string]int   // matrix_effect, by job
+	dead     map[string]bool  // jobs that are kept as dead
+	standing map[string]bool  // jobs that have not ended
+	orders   map[string]bool  // reservations that were sold, by key
+	values   map[string]int64 // matrix_value
 
-	lost         []string // jobs that did not end, books that are wrong
+	lost         []string // jobs that did not end or never will, books that are wrong
 	oversold     []string
 	leaks        []string // what is held though no living worker uses it
 	controlLeaks []string
@@ -139,7 +140,7 @@ func checkEffects(v *violations, ops []op, t tables) {
 			there = t.writes[o.ID]
 		case opEnqueue:
 			n := t.effects[o.ID]
-			there = n > 0 || t.dead[o.ID]
+			there = n > 0 || t.dead[o.ID] || t.standing[o.ID]
 			if n > 1 {
 				v.add(NothingTwice, "job %s took effect %d times", o.ID, n)
 			}

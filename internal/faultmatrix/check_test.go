@@ -12,7 +12,7 @@ const ms = time.Millisecond
 func right() ([]op, tables) {
 	t := tables{
 		writes: map[string]bool{"w1": true, "w2": true, "w3": true}, effects: map[string]int{"j1": 1, "j2": 1}, dead: map[string]bool{"j3": true},
-		orders: map[string]bool{"o1": true, "o2": true}, values: map[string]int64{"lock-0": 3},
+		standing: map[string]bool{"j5": true}, orders: map[string]bool{"o1": true, "o2": true}, values: map[string]int64{"lock-0": 3},
 	}
 	return []op{
 		{Kind: opGrant, ID: "g1", Key: "lock-0", Token: 1, Begin: 0, End: 10 * ms, Limit: callLimit, Outcome: done},
@@ -29,6 +29,7 @@ func right() ([]op, tables) {
 		{Kind: opEnqueue, ID: "j2", Outcome: unknown},
 		{Kind: opEnqueue, ID: "j3", Outcome: done},
 		{Kind: opEnqueue, ID: "j4", Outcome: refused},
+		{Kind: opEnqueue, ID: "j5", Outcome: done},
 		{Kind: opOrder, ID: "o1", Key: "o1", Outcome: unknown},
 		{Kind: opOrder, ID: "o1", Key: "o1", Outcome: done},
 		{Kind: opOrder, ID: "o2", Key: "o2", Outcome: unknown},
@@ -82,8 +83,9 @@ func TestCheckers(t *testing.T) {
 			t.writes["w5"] = true
 			return append(ops, op{Kind: opWrite, Key: "x", ID: "w5", Outcome: refused})
 		}},
-		"a refused job that is":   {Truthful, func(ops []op, t tables) []op { t.effects["j4"] = 1; return ops }},
-		"a refused order that is": {Truthful, func(ops []op, t tables) []op { t.orders["o3"] = true; return ops }},
+		"a refused job that is":    {Truthful, func(ops []op, t tables) []op { t.effects["j4"] = 1; return ops }},
+		"a refused job that waits": {Truthful, func(ops []op, t tables) []op { t.standing["j4"] = true; return ops }},
+		"a refused order that is":  {Truthful, func(ops []op, t tables) []op { t.orders["o3"] = true; return ops }},
 		"sold out after it was sold": {Truthful, func(ops []op, _ tables) []op {
 			return append(ops, op{Kind: opOrder, ID: "o1", Key: "o1", Outcome: refused, Err: "sold out"})
 		}},

@@ -13,7 +13,11 @@ import (
 
 const (
 	faultTime = 1500 * time.Millisecond // longer than the TTL
-	runLimit  = 2 * time.Minute
+	runLimit  = 4 * time.Minute
+
+	// slowLook is how much of the time counts that a look takes. Where looks take longer, the
+	// machine is overloaded, and what is looked for takes longer, too.
+	slowLook = 100 * time.Millisecond
 )
 
 // Run is what one run of the workload under one fault has shown.
@@ -87,26 +91,43 @@ func (e *env) heal() {
 	e.link.dialer.Release()
 }
 
-// soon asks until it is true, for a while.
+// soon asks until it is true, for a while, which slow looks make longer.
 func soon(ctx context.Context, limit time.Duration, is func() bool) bool {
-	for until := time.Now().Add(limit); !is(); time.Sleep(20 * time.Millisecond) {
-		if ctx.Err() != nil || time.Now().After(until) {
+	for left := limit; ; {
+		began := time.Now()
+		switch {
+		case is():
+			return true
+		case ctx.Err() != nil || left <= 0:
 			return false
 		}
+		time.Sleep(20 * time.Millisecond)
+		left -= min(time.Since(began), slowLook)
 	}
-	return true
 }
 
-// drain waits until all jobs have ended and no claim is left.
+// drain waits until all jobs have ended and no claim is left. A job that has no place any more never
+// ends, however long it waits.
 func (e *env) drain(ctx context.Context, t *tables) {
-	left := -1
+	claimed := "c.job_id = j.job_id"
+	if e.kind == devdb.Postgres {
+		claimed = "j.job_id = ANY (c.job_ids)"
+	}
+	// One statement has one snapshot, in which each job has a place.
+	jobs := "SELECT count(*), count(CASE WHEN NOT EXISTS (SELECT 1 FROM dblock_queue_ready r WHERE r.job_id = j.job_id) AND NOT EXISTS " +
+		"(SELECT 1 FROM dblock_queue_scheduled s WHERE s.job_id = j.job_id) AND NOT EXISTS (SELECT 1 FROM dblock_queue_claim c WHERE " + claimed +
+		") THEN 1 END) FROM dblock_queue_job j"
+	left, nowhere := -1, 0
 	ended := soon(ctx, 30*time.Second, func() bool {
-		err := e.admin.QueryRowContext(ctx, "SELECT count(*) FROM dblock_queue_job").Scan(&left)
-		return err == nil && left == 0
+		err := e.admin.QueryRowContext(ctx, jobs).Scan(&left, &nowhere)
+		return err == nil && (left == 0 || nowhere > 0)
 	})
-	if !ended {
+	switch {
+	case nowhere > 0:
+		t.lost = append(t.lost, fmt.Sprintf("%d of %d jobs are neither ready, nor scheduled, nor claimed", nowhere, left))
+	case !ended:
 		where, err := e.texts(ctx, "SELECT concat('ready ', (SELECT count(*) FROM dblock_queue_ready), ', scheduled ', (SELECT count(*) FROM "+
-			"dblock_queue_scheduled), ', claims ', (SELECT count(*) FROM dblock_queue_claim), ', attempt ', max(attempt)) FROM dblock_queue_job")
+			"dblock_queue_scheduled), ', claims ', (SELECT count(*) FROM dblock_queue_claim), ', attempt ', coalesce(max(attempt), 0)) FROM dblock_queue_job")
 		t.lost = append(t.lost, fmt.Sprintf("%d jobs have not ended: %q %v", left, where, err))
 	}
 	free := soon(ctx, 10*time.Second, func() bool {
@@ -196,7 +217,7 @@ func (e *env) texts(ctx context.Context, query string) (all []string, err error)
 // readTables reads what the judges need.
 func (e *env) readTables(ctx context.Context, t *tables) error {
 	t.writes, t.effects, t.dead = make(map[string]bool), make(map[string]int), make(map[string]bool)
-	t.orders, t.values = make(map[string]bool), make(map[string]int64)
+	t.standing, t.orders, t.values = make(map[string]bool), make(map[string]bool), make(map[string]int64)
 	payload := "payload"
 	if e.kind == devdb.Postgres {
 		payload = "convert_from(payload, 'UTF8')"
@@ -205,6 +226,7 @@ func (e *env) readTables(ctx context.Context, t *tables) error {
 		"SELECT id FROM matrix_write":                                    func(s string) { t.writes[s] = true },
 		"SELECT job FROM matrix_effect":                                  func(s string) { t.effects[s]++ },
 		"SELECT " + payload + " FROM dblock_queue_dead":                  func(s string) { t.dead[s[1:len(s)-1]] = true }, // JSON
+		"SELECT " + payload + " FROM dblock_queue_job":                   func(s string) { t.standing[s[1:len(s)-1]] = true },
 		"SELECT reservation_key FROM dblock_reservation WHERE state = 2": func(s string) { t.orders[s] = true },
 		"SELECT concat(k, ' ', v) FROM matrix_value": func(s string) {
 			var key string
