@@ -1,7 +1,9 @@
 package faultmatrix
 
 import (
+	"maps"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/anishathalye/porcupine"
@@ -45,6 +47,7 @@ const registerTimeout = 20 * time.Second
 // checkRegister asks porcupine for an order of all grants and writes that makes sense. Whether a
 // write took place, the tables say.
 func checkRegister(v *violations, ops []op, t tables) {
+	ops = append(slices.Clone(ops), unreturned(ops)...)
 	var history []porcupine.Operation
 	var end time.Duration
 	for i, o := range ops {
@@ -81,6 +84,23 @@ func checkRegister(v *violations, ops []op, t tables) {
 			v.add(GuardedWrite, "%s: no order of its %d grants and writes was found in %v", key, len(part), registerTimeout)
 		}
 	}
+}
+
+// unreturned returns the writes of which the process was killed before it logged what became of them.
+func unreturned(ops []op) []op {
+	writes := make(map[string]op)
+	for _, o := range ops {
+		if o.Kind == opWriting {
+			o.Kind, o.Outcome = opWrite, unknown
+			writes[o.ID] = o
+		}
+	}
+	for _, o := range ops {
+		if o.Kind == opWrite {
+			delete(writes, o.ID)
+		}
+	}
+	return slices.Collect(maps.Values(writes))
 }
 
 // guards tells whether a key's lock guards a value.

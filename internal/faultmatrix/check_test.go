@@ -104,6 +104,15 @@ func TestCheckers(t *testing.T) {
 			t.Errorf("the right history breaks %v: %q", Promise(p), broken)
 		}
 	}
+	killed := slices.DeleteFunc(slices.Clone(ops), func(o op) bool { return o.ID == "w3" })
+	if v := check(killed, tables, false); len(v[GuardedWrite]) != 1 {
+		t.Errorf("a write that no process has begun: %q", v[GuardedWrite])
+	}
+	begun := ops[slices.IndexFunc(ops, func(o op) bool { return o.ID == "w3" })]
+	begun.Kind, begun.End, begun.Outcome, begun.Limit = opWriting, 0, "", 0
+	if v := check(append(killed, begun), tables, false); len(v[GuardedWrite]) != 0 {
+		t.Errorf("a write of a process that was killed at its commit: %q", v[GuardedWrite])
+	}
 	tables.leaks = []string{"a key"}
 	if v := check(ops, tables, false); len(v[NoLeak]) != 1 {
 		t.Errorf("a leak: %q", v[NoLeak])

@@ -20,6 +20,7 @@ const (
 	opEnter   = "enter"   // the caller is in the section of a lease
 	opLeave   = "leave"   // it was, until End at most
 	opSection = "section" // a section of a session lock, known with its release
+	opWriting = "writing" // a write that is about to commit: a killed process logs no more of it
 	opWrite   = "write"
 	opOrder   = "order"
 	opEnqueue = "enqueue"

@@ -82,6 +82,9 @@ func (w *worker) writeGuarded(lock *dblock.Lock, grant op) {
 				err = tx.exec(ctx, fmt.Sprintf("UPDATE matrix_value SET v = %d WHERE k = '%s'", o.Now, o.Key))
 			}
 			if err == nil {
+				writing := o
+				writing.Kind, writing.Limit = opWriting, 0
+				w.log.note(writing)
 				err = tx.exec(ctx, fmt.Sprintf("INSERT INTO matrix_write (id) VALUES ('%s')", o.ID))
 			}
 			if err != nil {

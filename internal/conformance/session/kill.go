@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -76,15 +77,19 @@ func doubtEndsNoOtherLock(t *testing.T, s *env) {
 	ctx, stop := context.WithTimeout(t.Context(), 3*time.Second)
 	defer stop()
 	interrupted := make(chan int)
+	var calls atomic.Int64
 	go func() {
 		n := 0
 		for ; ctx.Err() == nil; n++ {
 			_ = s.end(ctx, id, true)
-			time.Sleep(rand.N(4 * time.Millisecond)) // some statements must come through
+			time.Sleep(rand.N(4 * time.Millisecond))
+			for returned := calls.Load(); n%20 == 0 && calls.Load() == returned && ctx.Err() == nil; {
+				time.Sleep(time.Millisecond) // a connection that answers nothing but errors for a second is closed
+			}
 		}
 		interrupted <- n
 	}()
-	refused, had := s.takeWhileInterrupted(t, ctx, a, b)
+	refused, had := s.takeWhileInterrupted(t, ctx, a, b, &calls)
 	t.Logf("%d interrupts: %d locks were had, %d calls were refused", <-interrupted, had, refused)
 	if had == 0 {
 		t.Error("nothing was had: this test shows nothing")
@@ -95,10 +100,11 @@ func doubtEndsNoOtherLock(t *testing.T, s *env) {
 	suite.Release(t, kept)
 }
 
-// takeWhileInterrupted takes and gives back locks until ctx ends. Each that is granted is one that nobody else can have.
-func (s *env) takeWhileInterrupted(t *testing.T, ctx context.Context, a, other dblock.Locker) (refused, had int) {
+// takeWhileInterrupted takes and gives back locks until ctx ends, and counts its calls. Each that is granted is one that nobody else can have.
+func (s *env) takeWhileInterrupted(t *testing.T, ctx context.Context, a, other dblock.Locker, calls *atomic.Int64) (refused, had int) {
 	t.Helper()
 	for n := 0; ctx.Err() == nil; n++ {
+		calls.Add(1)
 		key := fmt.Sprint("k", n%7)
 		lock, err := a.TryAcquire(t.Context(), key)
 		if errors.Is(err, dblock.ErrBusy) || errors.Is(err, dblock.ErrUnavailable) {
