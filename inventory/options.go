@@ -101,7 +101,7 @@ type Options struct {
 	Timeout time.Duration
 
 	// MaxQueue bounds how many orders may wait in this process; more are refused with
-	// dblock.ErrOverloaded. Default 65,536.
+	// dblock.ErrOverloaded. Default 65,536, at most 16,777,216.
 	MaxQueue int
 
 	// MaxBatch bounds how many orders share a statement, and how many lines they have together. A cart of more lines has a statement of
@@ -111,7 +111,7 @@ type Options struct {
 	// MaxInFlight bounds how many statements, and so connections, are in use at once. Default 4
 	// under Merge, which gains nothing by more; 64 under the others. Under Direct at most 4 of them are for one SKU. Merged statements
 	// that wait for a lock of another transaction do not count: there are up to 16 more of them, and at most half as many as the pool
-	// has connections.
+	// has connections. At most 1,024.
 	MaxInFlight int
 
 	// Buckets is over how many rows Restock spreads what comes in of an SKU; it never takes a row
@@ -141,11 +141,13 @@ type Options struct {
 }
 
 const (
-	minTimeout = 10 * time.Millisecond
-	maxTimeout = 24 * time.Hour
-	maxLatch   = 10 * time.Second
-	maxBatch   = 8192
-	maxBuckets = 1024
+	minTimeout  = 10 * time.Millisecond
+	maxTimeout  = 24 * time.Hour
+	maxLatch    = 10 * time.Second
+	maxBatch    = 8192
+	maxBuckets  = 1024
+	maxInFlight = 1024
+	maxQueue    = 1 << 24
 
 	mergedInFlight = 4  // merged statements at once
 	maxWaiters     = 16 // of them, besides, that wait for a lock
@@ -174,12 +176,12 @@ func (o Options) withDefaults() (Options, error) {
 		return o, &InvalidError{"Options.Allotment", fmt.Sprintf("it is for %v, and the strategy is %v", Merge, o.Strategy)}
 	case o.Latch < 0 || o.Latch > maxLatch:
 		return o, &InvalidError{"Options.Latch", fmt.Sprintf("%v is not within 0 to %v", o.Latch, maxLatch)}
-	case o.MaxQueue < 0:
-		return o, &InvalidError{"Options.MaxQueue", fmt.Sprintf("%d is negative", o.MaxQueue)}
+	case o.MaxQueue < 0 || o.MaxQueue > maxQueue:
+		return o, &InvalidError{"Options.MaxQueue", fmt.Sprintf("%d is not within 0 to %d", o.MaxQueue, maxQueue)}
 	case o.MaxBatch < 0 || o.MaxBatch > maxBatch:
 		return o, &InvalidError{"Options.MaxBatch", fmt.Sprintf("%d is not within 0 to %d", o.MaxBatch, maxBatch)}
-	case o.MaxInFlight < 0:
-		return o, &InvalidError{"Options.MaxInFlight", fmt.Sprintf("%d is negative", o.MaxInFlight)}
+	case o.MaxInFlight < 0 || o.MaxInFlight > maxInFlight:
+		return o, &InvalidError{"Options.MaxInFlight", fmt.Sprintf("%d is not within 0 to %d", o.MaxInFlight, maxInFlight)}
 	case o.Buckets < 0 || o.Buckets > maxBuckets:
 		return o, &InvalidError{"Options.Buckets", fmt.Sprintf("%d is not within 0 to %d", o.Buckets, maxBuckets)}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -27,7 +28,7 @@ const ownConns = 4
 var sessions = map[string]string{
 	"default_transaction_isolation": "read committed", "default_transaction_read_only": "off",
 
-	"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off",
+	"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "datestyle": "ISO", "enable_hashjoin": "off", "enable_mergejoin": "off",
 	"jit": "off", // what such a plan costs looks worth compiling: half a second, for a row
 }
 
@@ -59,7 +60,9 @@ func openEngine(ctx context.Context, of shareKey) (*engine, func(), error) {
 func openPool(ctx context.Context, of shareKey, parameters map[string]string) (*pgxpool.Pool, error) {
 	cfg := of.host.Config()
 	cfg.MaxConns, cfg.MinConns, cfg.MinIdleConns = of.conns, 0, 0
-	maps.Copy(cfg.ConnConfig.RuntimeParams, parameters)
+	own := cfg.ConnConfig.RuntimeParams
+	maps.DeleteFunc(own, func(name, _ string) bool { return parameters[strings.ToLower(name)] != "" })
+	maps.Copy(own, parameters)
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, err

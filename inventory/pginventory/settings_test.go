@@ -13,6 +13,7 @@ func TestNothingDependsOnTheConnectionsSettings(t *testing.T) {
 		"time zone":        "timezone=Asia/Kathmandu",
 		"no timeouts":      "lock_timeout=0&statement_timeout=0",
 		"simple protocol":  "default_query_exec_mode=simple_protocol",
+		"dates":            "default_query_exec_mode=simple_protocol&DateStyle=German",
 		"exec":             "default_query_exec_mode=exec",
 		"describe exec":    "default_query_exec_mode=describe_exec",
 		"cache describe":   "default_query_exec_mode=cache_describe",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -24,7 +25,7 @@ var sessions = map[string]string{
 	"default_transaction_isolation": "read committed", "default_transaction_read_only": "off",
 
 	"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "enable_bitmapscan": "off",
-	"enable_hashjoin": "off", "enable_mergejoin": "off", "jit": "off",
+	"datestyle": "ISO", "enable_hashjoin": "off", "enable_mergejoin": "off", "jit": "off",
 }
 
 // open makes an engine with pools of its own.
@@ -68,7 +69,9 @@ func open(ctx context.Context, host *pgxpool.Pool, schemaName string) (*database
 func openPool(ctx context.Context, host *pgxpool.Pool, conns int32, parameters map[string]string) (*pgxpool.Pool, error) {
 	cfg := host.Config()
 	cfg.MaxConns, cfg.MinConns, cfg.MinIdleConns = conns, 0, 0
-	maps.Copy(cfg.ConnConfig.RuntimeParams, parameters)
+	own := cfg.ConnConfig.RuntimeParams
+	maps.DeleteFunc(own, func(name, _ string) bool { return parameters[strings.ToLower(name)] != "" })
+	maps.Copy(own, parameters)
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, err

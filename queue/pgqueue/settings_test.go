@@ -14,6 +14,7 @@ func TestSettings(t *testing.T) {
 		"read only":                     suite.Appended("default_transaction_read_only=on"),
 		"time zone":                     suite.Appended("timezone=Asia/Kathmandu"),
 		"simple protocol":               suite.Appended("default_query_exec_mode=simple_protocol"),
+		"dates of another style":        suite.Appended("default_query_exec_mode=simple_protocol&DateStyle=German"),
 		"exec":                          suite.Appended("default_query_exec_mode=exec"),
 		"describe exec":                 suite.Appended("default_query_exec_mode=describe_exec"),
 		"cache describe":                suite.Appended("default_query_exec_mode=cache_describe"),

@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"errors"
+	"math"
 	"net"
 	"strings"
 	"testing"
@@ -67,6 +68,8 @@ func refusesBadInput(t *testing.T, s *env) {
 		"unknown strategy":  {Strategy: 99},
 		"negative timeout":  {Timeout: -1},
 		"negative queue":    {MaxQueue: -1},
+		"long queue":        {MaxQueue: math.MaxInt},
+		"large flight":      {MaxInFlight: math.MaxInt},
 		"batch of a crowd":  {MaxBatch: 1 << 20},
 		"negative flight":   {MaxInFlight: -1},
 		"negative buckets":  {Buckets: -1},
