@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/dblock-go/dblock/internal/conformance/suite"
 )
 
 // sections are critical sections that the operating system judges. To enter one is to lock its
@@ -51,7 +53,7 @@ func (j sections) lock(s *section, name string, shared bool) error {
 	if err != nil {
 		return err
 	}
-	locked, err := flock(f, shared, false)
+	locked, err := suite.Flock(f, shared, false)
 	if err != nil || !locked {
 		return errors.Join(err, f.Close(), errOverlap)
 	}
@@ -67,7 +69,7 @@ func (j sections) enterPermits(name string, permits, limit int) (section, error)
 		return nil, err
 	}
 	defer func() { _ = turn.Close() }()
-	if _, err := flock(turn, false, true); err != nil {
+	if _, err := suite.Flock(turn, false, true); err != nil {
 		return nil, err
 	}
 	var s section
