@@ -57,7 +57,7 @@ var ofThoseBeside = map[string]func(*testing.T, Inventory){
 	"ACallersTxThatIsNone":                 ofCallers(aCallersTxThatIsNone),
 }
 
-// waitsForARow waits until somebody waits for a row's lock in the env's database.
+// waitsForARow waits until a session waits for a row lock in the env's database.
 func (s *env) waitsForARow(t *testing.T) {
 	t.Helper()
 	suite.Until(t, "somebody waits for a row", func() bool {

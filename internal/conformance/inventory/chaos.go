@@ -57,7 +57,7 @@ func (e Inventory) SurvivesFaults(t *testing.T) {
 	t.Logf("injected: %v", n.Counts)
 }
 
-// envOfItsOwn is an env on a server that nobody else uses, and which syncs its commits. Where the
+// envOfItsOwn is an env on a server of its own that syncs its commits. Where the
 // server is given, and can't be killed, it is the one of all tests, and server is nil.
 func (e Inventory) envOfItsOwn(t *testing.T) (s *env, server *devdb.Server) {
 	t.Helper()

@@ -20,9 +20,9 @@ import (
 
 // The steps of an env's history: what buyers were told must make sense in one order, in which the stock never is below none.
 const (
-	took     suite.What = "took"      // so many units
-	cameBack suite.What = "came back" // so many
-	tooFew   suite.What = "too few"   // fewer than so many were left
+	took     suite.What = "took"      // a number of units
+	cameBack suite.What = "came back" // a number of units
+	tooFew   suite.What = "too few"   // fewer units were left than that number
 )
 
 // counter is how much is left of an SKU.

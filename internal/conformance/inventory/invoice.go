@@ -162,7 +162,7 @@ func (s *env) inOrderOfCommits(t *testing.T, told map[string]reply) (ids []strin
 	return ids
 }
 
-// doByClerks does all ops, so many at once, and returns what each was told.
+// doByClerks runs all ops, a few at a time, and returns the answer to each.
 func (s *env) doByClerks(t *testing.T, store *inventory.Store, deeds []op) []reply {
 	t.Helper()
 	replies := make([]reply, len(deeds))

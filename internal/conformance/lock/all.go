@@ -43,7 +43,7 @@ func acquiresAll(t *testing.T, p Place) {
 			}
 		}
 	}
-	suite.Release(t, suite.Acquire(t, b, "k4")) // nobody has it
+	suite.Release(t, suite.Acquire(t, b, "k4")) // it is free
 	got := make(chan *dblock.Lock, 1)
 	go func() {
 		lock, err := b.AcquireAll(suite.Soon(t), []string{"k4", "k2"})

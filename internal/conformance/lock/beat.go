@@ -105,7 +105,7 @@ func aLeaveCutAnywhere(t *testing.T, v *env) {
 		if err != nil {
 			return false, err
 		}
-		x.GiveUp() // nobody waits for its users
+		x.GiveUp() // no caller waits for its users
 		x.Arm()
 		reset := time.AfterFunc(cutTTL, x.Dialer.CloseAll) // a pool waits long for a server that is stalled
 		told := x.Close(x.Ctx)

@@ -70,7 +70,7 @@ func servesInOrder(t *testing.T, p Place) {
 	if !slices.IsSorted(order) || len(order) != waiting-waiting/4 {
 		t.Errorf("served in this order: %v", order)
 	}
-	suite.Release(t, suite.Acquire(t, processes[1], "k")) // nobody waits any more
+	suite.Release(t, suite.Acquire(t, processes[1], "k")) // no caller waits any more
 	if n := p.Tickets(t); n != 0 {
 		t.Errorf("%d tickets are left", n)
 	}

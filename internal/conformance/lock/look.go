@@ -186,7 +186,7 @@ func tellsTheObserver(t *testing.T, v Place) {
 		defer mu.Unlock()
 		return strings.Join(told, ", ")
 	}
-	for ctx := suite.Soon(t); sofar() != want; time.Sleep(time.Millisecond) { // who uses the lock is told first
+	for ctx := suite.Soon(t); sofar() != want; time.Sleep(time.Millisecond) { // the Observer is called after the holder
 		if ctx.Err() != nil {
 			t.Fatalf("told %s\nwant %s", sofar(), want)
 		}

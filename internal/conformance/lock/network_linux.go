@@ -13,7 +13,7 @@ import (
 
 func (e Lease) runCut(t *testing.T) { suite.RunCut(t, e.Kind, e.aNetworkFallsSilent) }
 
-// aNetworkFallsSilent: others have the lease of who was cut off within the TTL, after its holder has ceased to count on it.
+// aNetworkFallsSilent: within the TTL another process acquires the lease of a holder that was cut off. The holder counts on it no longer.
 func (e Lease) aNetworkFallsSilent(t *testing.T) error {
 	near, far := testdb.OwnNear(t, e.Kind)
 	v := &env{e: e, dsn: near, db: suite.Connect(t, e.Kind, near)}
