@@ -35,6 +35,19 @@ func (k *known) foregone(o *order) bool {
 	return used+o.Qty > o.Limit
 }
 
+// overLimit lists the buyers whose orders are over their limit, as far as is known.
+func (k *known) overLimit(orders []order) (buyers []string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for i := range orders {
+		o := &orders[i]
+		if used, _ := k.used.get(k.quota(o)); o.Limit > 0 && used+o.Qty > o.Limit {
+			buyers = append(buyers, o.Buyer)
+		}
+	}
+	return buyers
+}
+
 // split tells those who are known to have taken some of an SKU, under a limit, from others.
 func (k *known) split(sku string, all engine.Takes) (strangers, regulars engine.Takes) {
 	n := len(all.Buyers)

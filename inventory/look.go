@@ -14,17 +14,26 @@ import (
 func (s *Store) look(ctx context.Context, orders []order, _ bool) ([]answer, error) {
 	var books engine.Books
 	var d decision
-	var due map[string][]string
+	due := make(map[string][]string)
 	ask := asked(orders)
 	var p proofs
-	err := s.retry(ctx, attempt{}, func(ctx context.Context, _ attempt) (err error) {
-		p = s.beforeProof(ask.SKUs)
-		if books, err = s.engine.Look(ctx, ask); err == nil {
+	err := s.retry(ctx, attempt{}, func(ctx context.Context, _ attempt) error {
+		clear(due)
+		for buyers := s.known.overLimit(orders); ; {
+			err := s.readDue(ctx, buyers, due)
+			if err != nil {
+				return err
+			}
+			p = s.beforeProof(ask.SKUs)
+			if books, err = s.engine.Look(ctx, ask); err != nil {
+				return err
+			}
 			books.Skipped = func(string) bool { return false }
 			d = newDecision(books, mode{})
-			due, err = s.dueOf(ctx, orders, d)
+			if buyers = s.overLimit(orders, d, due); len(buyers) == 0 {
+				return nil
+			}
 		}
-		return err
 	})
 	if err != nil {
 		return nil, err

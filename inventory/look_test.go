@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -41,5 +42,35 @@ func TestForegoneIsWhatIsRecorded(t *testing.T) {
 	}
 	if a, final := s.foregone(&first, d); !final || !errors.Is(a.Err, ErrSoldOut) {
 		t.Errorf("sold out: %+v, final %v", a, final)
+	}
+}
+
+// sweptBeside is an engine on which other callers sweep the expired holds of ann after her order was found to be over its limit.
+type sweptBeside struct {
+	engine.Engine
+	looks int
+}
+
+func (s *sweptBeside) Look(context.Context, engine.Ask) (engine.Books, error) {
+	s.looks++
+	books := engine.Books{Stock: map[string][]engine.Bucket{"sale": {{Left: 9}}}, Used: map[engine.Quota]int64{{SKU: "sale", Buyer: "ann"}: 0}}
+	if s.looks == 1 {
+		books.Used[engine.Quota{SKU: "sale", Buyer: "ann"}] = 2
+	}
+	return books, nil
+}
+
+func (*sweptBeside) DueOf(context.Context, []string, int) (map[string][]string, error) {
+	return nil, nil
+}
+
+// TestALookIsNotOlderThanSweeps: an order is not refused for expired holds that others sweep while it is looked at.
+func TestALookIsNotOlderThanSweeps(t *testing.T) {
+	t.Parallel()
+	s := &Store{engine: &sweptBeside{}, known: newKnown(), latches: newLatches(time.Minute)}
+	o := order{Request: Request{Key: "k", SKU: "sale", Buyer: "ann", Qty: 1, Limit: 2}}
+	answers, err := s.look(t.Context(), []order{o}, false)
+	if err != nil || !answers[0].Value.passed {
+		t.Errorf("%+v, %v", answers, err)
 	}
 }

@@ -42,17 +42,31 @@ func isOverLimit(err error) bool {
 	return errors.As(err, &limit) && !limit.Replayed
 }
 
-// dueOf returns what has expired of the holds of those whose orders are over their limit, by buyer.
-func (s *Store) dueOf(ctx context.Context, orders []order, d decision) (map[string][]string, error) {
-	var buyers []string
+// overLimit lists the buyers whose orders are over their limit, and whose expired holds were not read
+// before that was found. Others may have swept those meanwhile: the orders have to be looked at again.
+func (s *Store) overLimit(orders []order, d decision, due map[string][]string) (buyers []string) {
 	for i := range orders {
+		buyer := orders[i].Buyer
+		if _, read := due[buyer]; read {
+			continue
+		}
 		if a, _ := s.foregone(&orders[i], d); isOverLimit(a.Err) {
-			buyers = append(buyers, orders[i].Buyer)
+			buyers = append(buyers, buyer)
 		}
 	}
+	return buyers
+}
+
+// readDue adds the keys of the expired holds of some buyers to due, by buyer.
+func (s *Store) readDue(ctx context.Context, buyers []string, due map[string][]string) error {
 	if len(buyers) == 0 {
-		return nil, nil
+		return nil
 	}
 	slices.Sort(buyers)
-	return s.engine.DueOf(ctx, slices.Compact(buyers), dueScan)
+	buyers = slices.Compact(buyers)
+	found, err := s.engine.DueOf(ctx, buyers, dueScan)
+	for _, buyer := range buyers {
+		due[buyer] = found[buyer]
+	}
+	return err
 }
