@@ -70,6 +70,7 @@ var heavy = map[string][]string{
 	"go.uber.org/goleak":                testOnly,
 	"github.com/google/go-cmp/":         testOnly,
 	"github.com/anishathalye/porcupine": testOnly,
+	"github.com/stretchr/testify":       testOnly,
 	"pgregory.net/rapid":                testOnly,
 	"testing":                           append([]string{"dblocktest"}, testOnly...),
 	module + "/dblocktest":              testOnly,

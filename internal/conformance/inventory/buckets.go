@@ -64,9 +64,6 @@ func sellsAcrossBuckets(t *testing.T, s *env) {
 	for i := range 90 {
 		reqs = append(reqs, order(fmt.Sprintf("order-%d", i), "sale", 1+random.Int64N(60)>>random.Int64N(6)))
 	}
-	for i := range 60 { // enough small ones that the last unit finds a buyer
-		reqs = append(reqs, order(fmt.Sprintf("small-%d", i), "sale", 1))
-	}
 	sold := int64(120)
 	for _, a := range crowd(t.Context(), store, reqs) {
 		switch {
@@ -77,6 +74,10 @@ func sellsAcrossBuckets(t *testing.T, s *env) {
 		case out.Available >= a.req.Qty:
 			t.Errorf("%s was refused %d while %d were left", a.req.Key, a.req.Qty, out.Available)
 		}
+	}
+	for n := s.balance(t, "sale").Available; n > 0; n-- {
+		s.sells(t, order(fmt.Sprintf("last-%d", n), "sale", 1))
+		sold++
 	}
 	if b := s.balance(t, "sale"); sold != 400 || b.Sold != 400 || b.Available != 0 {
 		t.Errorf("callers were told of %d units: %+v", sold, b)

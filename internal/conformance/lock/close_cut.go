@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/internal/faultconn"
 )
@@ -18,9 +20,9 @@ func aLeaseCloseCutAnywhere(t *testing.T, v *env) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			suite.Works(t, "release", suite.Acquire(t, l, "key").Release(t.Context()))
+			require.NoError(t, suite.Acquire(t, l, "key").Release(t.Context()), "release")
 			dialer.Arm(k, mode, nil)
-			suite.Works(t, fmt.Sprintf("close, %v call %d", mode, k), l.Close(suite.Soon(t)))
+			require.NoError(t, l.Close(suite.Soon(t)), fmt.Sprintf("close, %v call %d", mode, k))
 			struck = dialer.Disarm()
 			if n := v.count(t, suite.Members); n != 0 {
 				t.Errorf("%v call %d: the process has closed its locks and not left", mode, k)

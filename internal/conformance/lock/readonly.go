@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 )
@@ -24,7 +26,7 @@ func (e Lease) RunReadOnly(t *testing.T) {
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
 		defer cancel()
-		suite.Works(t, "close", locker.Close(ctx))
+		require.NoError(t, locker.Close(ctx), "close")
 	}()
 	acquire := func(key string, opts ...dblock.Option) *dblock.Lock {
 		t.Helper()
@@ -40,7 +42,7 @@ func (e Lease) RunReadOnly(t *testing.T) {
 	suite.SaysReadOnly(t, `"free"`, err)
 	_, err = locker.Acquire(t.Context(), "free") // no wait can help
 	suite.SaysReadOnly(t, `"free"`, err)
-	suite.Works(t, "a release, which goes on until the lock has ended by itself", given.Release(t.Context()))
+	require.NoError(t, given.Release(t.Context()), "a release, which goes on until the lock has ended by itself")
 	select {
 	case <-kept.Context().Done(): // heartbeats fail, so it ends before others may have it
 		if !errors.Is(context.Cause(kept.Context()), dblock.ErrLost) {
@@ -58,6 +60,6 @@ func (e Lease) RunReadOnly(t *testing.T) {
 		if err != nil {
 			t.Fatalf("after the server writes again: %v", err)
 		}
-		suite.Works(t, "release", lock.Release(t.Context()))
+		require.NoError(t, lock.Release(t.Context()), "release")
 	}
 }

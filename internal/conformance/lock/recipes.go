@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/internal/devdb"
@@ -237,20 +239,20 @@ func aSnapshotIsOlderThanTheLock(t *testing.T, h *hall, lock LockGroup) {
 		h.open(t, h.dsn, 20, level)
 		tx := h.tx(t)
 		if h.e.Kind == devdb.Postgres && level == sql.LevelRepeatableRead {
-			suite.Works(t, "set", tx.Exec(ctx, "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
+			require.NoError(t, tx.Exec(ctx, "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"), "set")
 		}
 		before, err := tx.Text(ctx, "SELECT count(*) FROM member WHERE team = 1")
-		suite.Works(t, "read", err)
-		suite.Works(t, "another one joins", h.within(ctx, func(tx RowTx) error {
-			suite.Works(t, "lock", lock(ctx, tx, 1))
+		require.NoError(t, err, "read")
+		require.NoError(t, h.within(ctx, func(tx RowTx) error {
+			require.NoError(t, lock(ctx, tx, 1), "lock")
 			return tx.Exec(ctx, "INSERT INTO member VALUES (1)")
 		}))
-		suite.Works(t, "lock", lock(ctx, tx, 1))
+		require.NoError(t, lock(ctx, tx, 1), "lock")
 		after, err := tx.Text(ctx, "SELECT count(*) FROM member WHERE team = 1")
-		suite.Works(t, "read", err)
+		require.NoError(t, err, "read")
 		if old := after == before; old != (level == sql.LevelRepeatableRead) {
 			t.Errorf("%v: %s before, %s after", level, before, after)
 		}
-		suite.Works(t, "rollback", tx.Rollback(ctx))
+		require.NoError(t, tx.Rollback(ctx), "rollback")
 	}
 }

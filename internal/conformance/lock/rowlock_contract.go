@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/internal/devdb"
@@ -19,10 +21,10 @@ import (
 func refusalsLeaveItUsable(t *testing.T, h *hall) {
 	ctx := suite.Soon(t)
 	other, tx := h.tx(t), h.tx(t)
-	suite.Works(t, "lock", other.LockRow(ctx, "seat", "id", 1, dblock.RowLock{}))
-	suite.Works(t, "write", tx.Exec(ctx, "UPDATE seat SET price = 100 WHERE id = 50"))
+	require.NoError(t, other.LockRow(ctx, "seat", "id", 1, dblock.RowLock{}), "lock")
+	require.NoError(t, tx.Exec(ctx, "UPDATE seat SET price = 100 WHERE id = 50"), "write")
 	if h.e.Kind == devdb.Postgres {
-		suite.Works(t, "set", tx.Exec(ctx, "SET LOCAL lock_timeout = '77s'"))
+		require.NoError(t, tx.Exec(ctx, "SET LOCAL lock_timeout = '77s'"), "set")
 	}
 	before := h.timeout(t, tx)
 	usable := func(after string) {
@@ -45,7 +47,7 @@ func refusalsLeaveItUsable(t *testing.T, h *hall) {
 		}
 	}
 	rows, err := tx.LockRows(ctx, "seat", "id", []int64{999, 2, 1, 3}, dblock.RowLock{Wait: dblock.SkipLocked})
-	suite.Works(t, "skip", err)
+	require.NoError(t, err, "skip")
 	if !slices.Equal(rows.Locked, []int64{2, 3}) || !slices.Equal(rows.Skipped, []int64{1}) {
 		t.Errorf("got %+v", rows)
 	}
@@ -59,9 +61,9 @@ func refusalsLeaveItUsable(t *testing.T, h *hall) {
 		}
 		usable("a grant")
 	}
-	suite.Works(t, "write", tx.Exec(ctx, "UPDATE seat SET price = 100 WHERE id = 51"))
-	suite.Works(t, "commit", tx.Commit(ctx))
-	suite.Works(t, "rollback", other.Rollback(ctx))
+	require.NoError(t, tx.Exec(ctx, "UPDATE seat SET price = 100 WHERE id = 51"), "write")
+	require.NoError(t, tx.Commit(ctx), "commit")
+	require.NoError(t, other.Rollback(ctx), "rollback")
 	if n := h.count(t, "SELECT count(*) FROM seat WHERE price = 100"); n != 2 {
 		t.Errorf("%d of 2 writes are there", n)
 	}
@@ -71,7 +73,7 @@ func refusalsLeaveItUsable(t *testing.T, h *hall) {
 // rowsWaitForTheirEnd: for the row, or for the context.
 func rowsWaitForTheirEnd(t *testing.T, h *hall) {
 	other := h.tx(t)
-	suite.Works(t, "lock", other.LockRow(t.Context(), "seat", "id", 1, dblock.RowLock{}))
+	require.NoError(t, other.LockRow(t.Context(), "seat", "id", 1, dblock.RowLock{}), "lock")
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	held := refused(t, "the context ends", h.tx(t).LockRow(ctx, "seat", "id", 1, dblock.RowLock{}))
@@ -81,8 +83,8 @@ func rowsWaitForTheirEnd(t *testing.T, h *hall) {
 	for _, wait := range []time.Duration{0, 40 * time.Second} {
 		tx, got := h.tx(t), make(chan error, 1)
 		go func() { got <- tx.LockRow(suite.Soon(t), "seat", "id", 1, dblock.RowLock{Wait: wait}) }()
-		suite.Works(t, "commit", other.Commit(t.Context()))
-		suite.Works(t, "the waiter", <-got)
+		require.NoError(t, other.Commit(t.Context()), "commit")
+		require.NoError(t, <-got, "the waiter")
 		other = tx
 	}
 }
@@ -93,10 +95,10 @@ func strengthsExclude(t *testing.T, h *hall) {
 	share := dblock.RowLock{Strength: dblock.ForShare, Wait: dblock.NoWait}
 	for _, o := range []dblock.RowLock{{}, {Wait: dblock.NoWait}, {Wait: dblock.SkipLocked}, {Wait: h.e.Bound}} {
 		o.Strength = dblock.ForShare
-		suite.Works(t, "share", h.tx(t).LockRow(ctx, "seat", "id", 1, o))
+		require.NoError(t, h.tx(t).LockRow(ctx, "seat", "id", 1, o), "share")
 	}
 	refused(t, "update beside shares", h.tx(t).LockRow(ctx, "seat", "id", 1, dblock.RowLock{Wait: dblock.NoWait}))
-	suite.Works(t, "update", h.tx(t).LockRow(ctx, "seat", "id", 2, dblock.RowLock{Strength: dblock.ForUpdate}))
+	require.NoError(t, h.tx(t).LockRow(ctx, "seat", "id", 2, dblock.RowLock{Strength: dblock.ForUpdate}), "update")
 	refused(t, "share beside an update", h.tx(t).LockRow(ctx, "seat", "id", 2, share))
 	for i, s := range []dblock.Strength{dblock.ForNoKeyUpdate, dblock.ForKeyShare} {
 		err := h.tx(t).LockRow(ctx, "seat", "id", 3, dblock.RowLock{Strength: s})
@@ -118,7 +120,7 @@ func namesAreTakenAsTheyAre(t *testing.T, h *hall) {
 		h.exec(t, "CREATE TABLE "+quoted("t "+name)+" ("+quoted(name)+" VARCHAR(40) PRIMARY KEY)")
 		h.exec(t, "INSERT INTO "+quoted("t "+name)+" VALUES ('it''s ?')")
 		for _, table := range []string{"t " + name, schema + ".t " + name} {
-			suite.Works(t, table, h.tx(t).LockText(ctx, table, name, "it's ?", dblock.RowLock{Strength: dblock.ForShare, Wait: dblock.NoWait}))
+			require.NoError(t, h.tx(t).LockText(ctx, table, name, "it's ?", dblock.RowLock{Strength: dblock.ForShare, Wait: dblock.NoWait}), table)
 		}
 	}
 }
@@ -130,14 +132,14 @@ func (h *hall) currentSchema(t *testing.T) string {
 		query = "SELECT current_schema()"
 	}
 	schema, err := h.tx(t).Text(t.Context(), query)
-	suite.Works(t, "schema", err)
+	require.NoError(t, err, "schema")
 	return schema
 }
 
 // rowsRefuseBadInput: and the transaction is never asked.
 func rowsRefuseBadInput(t *testing.T, h *hall) {
 	tx := h.tx(t)
-	suite.Works(t, "rollback", tx.Rollback(t.Context())) // what is sent now fails in another way
+	require.NoError(t, tx.Rollback(t.Context())) // what is sent now fails in another way
 	row := func(table, column string, o dblock.RowLock) error {
 		return tx.LockRow(t.Context(), table, column, 1, o)
 	}
@@ -201,7 +203,7 @@ func rowErrorsSayWhatToDo(t *testing.T, h *hall) {
 		says(h.tx(t).LockRow(ctx, "stool", "id", 1, o), "there is no such table")
 		says(h.tx(t).LockRow(ctx, "seat", "number", 1, o), "there is no such column")
 		ended := h.tx(t)
-		suite.Works(t, "commit", ended.Commit(ctx))
+		require.NoError(t, ended.Commit(ctx), "commit")
 		says(ended.LockRow(ctx, "seat", "id", 1, o), "the transaction has ended")
 	}
 	_, err := h.tx(t).Claim(ctx, dblock.RowLock{}, 1, "SELECT id FROM stool")
@@ -216,11 +218,11 @@ func rowLocksEnd(t *testing.T, h *hall) {
 		"rollback": func(tx RowTx) error { return tx.Rollback(ctx) },
 	} {
 		tx := h.tx(t)
-		suite.Works(t, name, tx.LockRow(ctx, "seat", "id", 1, dblock.RowLock{}))
+		require.NoError(t, tx.LockRow(ctx, "seat", "id", 1, dblock.RowLock{}), name)
 		refused(t, name, h.tx(t).LockRow(ctx, "seat", "id", 1, dblock.RowLock{Wait: dblock.NoWait}))
-		suite.Works(t, name, end(tx))
+		require.NoError(t, end(tx), name)
 		again := h.tx(t)
-		suite.Works(t, "after "+name, again.LockRow(ctx, "seat", "id", 1, dblock.RowLock{Wait: dblock.NoWait}))
-		suite.Works(t, name, again.Rollback(ctx))
+		require.NoError(t, again.LockRow(ctx, "seat", "id", 1, dblock.RowLock{Wait: dblock.NoWait}), "after "+name)
+		require.NoError(t, again.Rollback(ctx), name)
 	}
 }

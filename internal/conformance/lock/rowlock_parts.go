@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/internal/devdb"
@@ -96,7 +98,7 @@ func locksNoOtherRows(t *testing.T, h *hall) {
 		if err != nil || len(beside.Locked) != len(rest) {
 			t.Errorf("with each %dth row locked, %d of %d others are free: %v", every, len(beside.Locked), len(rest), err)
 		}
-		suite.Works(t, "rollback", tx.Rollback(ctx))
-		suite.Works(t, "rollback", other.Rollback(ctx))
+		require.NoError(t, tx.Rollback(ctx), "rollback")
+		require.NoError(t, other.Rollback(ctx), "rollback")
 	}
 }

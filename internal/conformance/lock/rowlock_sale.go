@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 )
@@ -48,8 +50,8 @@ func oppositeOrdersNeverMeet(t *testing.T, h *hall) {
 func controlSingleLocksMeet(t *testing.T, h *hall) {
 	ctx := suite.Soon(t)
 	a, b := h.tx(t), h.tx(t)
-	suite.Works(t, "lock", a.LockRow(ctx, "seat", "id", 1, dblock.RowLock{}))
-	suite.Works(t, "lock", b.LockRow(ctx, "seat", "id", 2, dblock.RowLock{}))
+	require.NoError(t, a.LockRow(ctx, "seat", "id", 1, dblock.RowLock{}), "lock")
+	require.NoError(t, b.LockRow(ctx, "seat", "id", 2, dblock.RowLock{}), "lock")
 	first := make(chan error, 1)
 	go func() {
 		err := a.LockRow(ctx, "seat", "id", 2, dblock.RowLock{})
@@ -79,7 +81,7 @@ func claimsAreDifferent(t *testing.T, h *hall) {
 			t.Errorf("claim %d: %v, %v, want %v", i, got, err, want)
 		}
 	}
-	suite.Works(t, "rollback", a.Rollback(ctx))
+	require.NoError(t, a.Rollback(ctx), "rollback")
 	c := h.tx(t)
 	if got, err := c.Claim(ctx, dblock.RowLock{}, 4, free); err != nil || !slices.Equal(got, []int64{1, 2, 3, 7}) {
 		t.Errorf("after a rollback: %v, %v", got, err)
@@ -87,8 +89,8 @@ func claimsAreDifferent(t *testing.T, h *hall) {
 	if got, err := c.Claim(ctx, dblock.RowLock{}, 1, "SELECT id FROM seat WHERE sold = 5 ORDER BY id"); err != nil || len(got) != 0 {
 		t.Errorf("where there is none: %v, %v", got, err)
 	}
-	suite.Works(t, "rollback", b.Rollback(ctx))
-	suite.Works(t, "rollback", c.Rollback(ctx))
+	require.NoError(t, b.Rollback(ctx), "rollback")
+	require.NoError(t, c.Rollback(ctx), "rollback")
 }
 
 const (

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/internal/faultconn"
@@ -52,7 +54,7 @@ func aSilentWireEndsWaitsAsDocumented(t *testing.T, v *env) {
 		suite.Until(t, "a connection falls silent", func() bool { return dialer.Calls() > 0 })
 		dialer.Disarm()
 	}
-	suite.Works(t, "release", lock.Release(t.Context()))
+	require.NoError(t, lock.Release(t.Context()), "release")
 	all.Wait()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()

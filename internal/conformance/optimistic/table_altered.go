@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/optimistic"
@@ -38,7 +40,7 @@ func tableAltered[DB any](t *testing.T, b *bank[DB]) {
 		writes = append(writes, altered(t, b, fmt.Sprintf("c%d", i)))
 		for call, write := range writes[i] {
 			for range 2 {
-				suite.Works(t, a.old+": "+call, write(t, a.before))
+				require.NoError(t, write(t, a.before), a.old+": "+call)
 			}
 		}
 	}
@@ -94,7 +96,7 @@ func (b *bank[DB]) writesAltered(t *testing.T, column, call string, a alteration
 	}
 	var stored string
 	query := "SELECT " + b.by(column+"::text", "CAST("+column+" AS BINARY)") + " FROM altered WHERE id = " + row
-	suite.Works(t, query, b.sql.QueryRowContext(t.Context(), query).Scan(&stored))
+	require.NoError(t, b.sql.QueryRowContext(t.Context(), query).Scan(&stored), query)
 	if stored != a.stored {
 		t.Errorf("%s wrote %q, want %q", what, stored, a.stored)
 	}
@@ -136,7 +138,7 @@ func alteredVersion[DB any](t *testing.T, b *bank[DB]) {
 	}
 	b.exec(t, "UPDATE dated SET at = '2024-02-29 10:11:12'")
 	for _, call := range []string{"Update", "UpdateMany", "Delete"} {
-		suite.Works(t, call, calls[call](read))
+		require.NoError(t, calls[call](read), call)
 	}
 }
 
@@ -155,7 +157,7 @@ func alteredFacts[DB any](t *testing.T, b *bank[DB]) {
 	} {
 		badInput(t, alter.call, calls[alter.call]())
 		b.exec(t, "ALTER TABLE grown "+alter.change)
-		suite.Works(t, alter.call, calls[alter.call]())
+		require.NoError(t, calls[alter.call](), alter.call)
 	}
 }
 

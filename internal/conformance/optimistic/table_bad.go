@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/internal/devdb"
@@ -25,12 +27,12 @@ func tableNames[DB any](t *testing.T, b *bank[DB]) {
 	b.exec(t, "CREATE TABLE "+name(other)+"."+name(table)+" ("+name(key)+" VARCHAR(20) PRIMARY KEY, "+name(version)+
 		" BIGINT NOT NULL DEFAULT 1, "+name(value)+" VARCHAR(20))")
 	odd := sure(b.e.Int(other+"."+table, key, optimistic.Int(version)))(t)
-	suite.Works(t, "check", odd.Check(ctx, b.db))
+	require.NoError(t, odd.Check(ctx, b.db), "check")
 	v := sure(odd.Upsert(ctx, b.db, "o'k\\", optimistic.Absent[int64](), optimistic.Set{value: "'; --"}))(t)
 	v = sure(odd.Update(ctx, b.db, "o'k\\", v, optimistic.Set{value: "\" ` '"}))(t)
 	v = sure(odd.Touch(ctx, b.db, "o'k\\", v))(t)
 	sure(odd.UpdateMany(ctx, b.db, []optimistic.Change[int64]{{Key: "o'k\\", Expected: v, Set: optimistic.Set{value: "x"}}}, optimistic.EachRow))(t)
-	suite.Works(t, "delete", odd.Delete(ctx, b.db, "o'k\\", v+1))
+	require.NoError(t, odd.Delete(ctx, b.db, "o'k\\", v+1), "delete")
 	both := sure(b.e.Values(other+"."+table, key, optimistic.Columns(value)))(t)
 	sure(both.Upsert(ctx, b.db, "k", optimistic.Absent[optimistic.Values](), optimistic.Set{value: "x"}))(t)
 	sure(both.Update(ctx, b.db, "k", optimistic.Values{value: "x"}, optimistic.Set{value: "y"}))(t)
@@ -64,7 +66,7 @@ func tableRefusesBadInput[DB any](t *testing.T, b *bank[DB]) {
 	set := optimistic.Set{"balance": 5}
 	// A statement of two columns, which is kept, is not taken for one of a column whose name looks like both.
 	sure(table.Any().Update(ctx, b.db, 10, optimistic.Set{"balance": 0, "note": nil}))(t)
-	suite.Works(t, "delete", table.Any().Delete(ctx, b.db, 10))
+	require.NoError(t, table.Any().Delete(ctx, b.db, 10), "delete")
 	var none *int64
 	for name, of := range map[string]struct {
 		key     any
@@ -219,7 +221,7 @@ func tableAltersAsTold[DB any](t *testing.T, b *bank[DB]) {
 			t.Fatalf("%v does not tell what to add", err)
 		}
 		b.exec(t, "ALTER TABLE plain ADD COLUMN "+column+" "+definition)
-		suite.Works(t, definition, check(ctx, b.db))
+		require.NoError(t, check(ctx, b.db), definition)
 	}
 }
 
@@ -228,7 +230,7 @@ func tableRefusesBadVersions[DB any](t *testing.T, b *bank[DB]) {
 	ctx := t.Context()
 	set := optimistic.Set{"balance": 5}
 	ints := b.ints(t, "account")
-	suite.Works(t, "check", ints.Check(ctx, b.db))
+	require.NoError(t, ints.Check(ctx, b.db), "check")
 	for _, bad := range []string{"0", "-3", "NULL"} {
 		if bad == "NULL" { // altered after the table was checked
 			b.exec(t, b.by("ALTER TABLE account ALTER version DROP NOT NULL", "ALTER TABLE account MODIFY version BIGINT NULL"))
@@ -300,7 +302,7 @@ func nonUniqueKey[DB any](t *testing.T, b *bank[DB]) {
 	if _, err = twin.Update(ctx, tx.DB, 2, 2, set); !errors.Is(err, optimistic.ErrTooMany) {
 		t.Errorf("after the index was dropped: %v", err)
 	}
-	suite.Works(t, "rollback", tx.Rollback())
+	require.NoError(t, tx.Rollback(), "rollback")
 	if _, err = twin.Update(ctx, b.db, 2, 2, set); !errors.Is(err, optimistic.ErrTooMany) {
 		t.Errorf("the next one: %v", err)
 	}
@@ -318,11 +320,11 @@ func tableChecksOnce[DB any](t *testing.T, b *bank[DB]) {
 	}
 	other := b.ints(t, "account")
 	tx := b.tx(t, sql.LevelReadCommitted)
-	suite.Works(t, "rollback", tx.Rollback())
+	require.NoError(t, tx.Rollback(), "rollback")
 	if err := other.Check(ctx, tx.DB); err == nil || errors.Is(err, dblock.ErrInvalid) {
 		t.Fatalf("in a transaction that has ended: %v", err)
 	}
-	suite.Works(t, "check after a failed one", other.Check(ctx, b.db))
+	require.NoError(t, other.Check(ctx, b.db), "check after a failed one")
 
 	// A table that was altered is looked at anew after an error.
 	b.exec(t, "ALTER TABLE soon DROP COLUMN version")

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/internal/devdb"
@@ -20,7 +22,7 @@ import (
 // atomic. marked tells, as SQL's sum, how often it was written.
 func tableWrites[DB any](t *testing.T, b *bank[DB]) map[string]tableWrite[DB] {
 	table := b.ints(t, "account")
-	suite.Works(t, "check", table.Check(t.Context(), b.db))
+	require.NoError(t, table.Check(t.Context(), b.db), "check")
 	set := optimistic.Set{"note": "mine"}
 	const noted = "SELECT count(*) FROM account WHERE id = %[1]d AND note = 'mine' AND version = 2"
 	return map[string]tableWrite[DB]{

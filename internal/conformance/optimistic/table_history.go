@@ -6,9 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/anishathalye/porcupine"
 
-	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/optimistic"
 )
 
@@ -56,7 +57,7 @@ func tableIsACASRegister[DB any](t *testing.T, b *bank[DB]) {
 func (b *bank[DB]) versionHistory(
 	t *testing.T, table *optimistic.Table[int64, DB], key int, write func(expected int64) (int64, error),
 ) (steps []porcupine.Operation) {
-	suite.Works(t, "check", table.Check(t.Context(), b.db))
+	require.NoError(t, table.Check(t.Context(), b.db), "check")
 	begun := time.Now()
 	var mu sync.Mutex
 	note := func(client int, from time.Duration, s versionStep) {

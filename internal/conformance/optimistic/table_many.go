@@ -8,8 +8,9 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/optimistic"
 )
 
@@ -158,7 +159,7 @@ func manyTypes[DB any](t *testing.T, b *bank[DB]) {
 // manyNeverDeadlock: calls on the same rows, in opposite orders, wait for each other in line.
 func manyNeverDeadlock[DB any](t *testing.T, b *bank[DB]) {
 	ctx, table := t.Context(), b.ints(t, "account")
-	suite.Works(t, "check", table.Check(ctx, b.db))
+	require.NoError(t, table.Check(ctx, b.db), "check")
 	var wg sync.WaitGroup
 	for worker := range 8 {
 		wg.Go(func() {
@@ -197,7 +198,7 @@ func manyInTransactions[DB any](t *testing.T, b *bank[DB]) {
 		t.Fatalf("a stale one: %v", err)
 	}
 	sure(table.Update(ctx, tx.DB, 4, 1, set))(t)
-	suite.Works(t, "commit", tx.Commit())
+	require.NoError(t, tx.Commit(), "commit")
 	if n := b.number(t, "SELECT count(*) FROM account WHERE balance = 5"); n != 3 {
 		t.Errorf("%d rows were written", n)
 	}

@@ -9,7 +9,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/dblock-go/dblock/internal/conformance/suite"
+	"github.com/stretchr/testify/require"
+
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/optimistic"
 )
@@ -67,7 +68,7 @@ func (b *bank[DB]) writesColumn(t *testing.T, column, typ string, given []any) {
 	if _, err := mixed.UpdateMany(ctx, db, taken, optimistic.AllOrNothing); err != nil {
 		t.Errorf("%s: values of different Go types: %v", typ, err)
 	}
-	suite.Works(t, "commit", done())
+	require.NoError(t, done(), "commit")
 	for _, c := range taken {
 		id := itoa(int64(c.Key.(int)))
 		one, many, among := b.stored(t, "single", column, id), b.stored(t, "several", column, id), b.stored(t, "mixed", column, id)

@@ -7,7 +7,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/dblock-go/dblock/internal/conformance/suite"
+	"github.com/stretchr/testify/require"
+
 	"github.com/dblock-go/dblock/optimistic"
 )
 
@@ -88,7 +89,7 @@ func versionsAreTold[V, DB any](t *testing.T, b *bank[DB], table *optimistic.Tab
 		}
 		key++
 		do("blind insert", func() (V, error) { return table.Any().Upsert(ctx, db, key, optimistic.Set{"balance": 6}) })
-		suite.Works(t, "delete", table.Delete(ctx, db, key, v))
+		require.NoError(t, table.Delete(ctx, db, key, v), "delete")
 	}
 }
 
@@ -113,9 +114,9 @@ func triggersLeaveColumns[DB any](t *testing.T, b *bank[DB]) {
 		_, err = table.Any().Update(ctx, db, 99, optimistic.Set{"balance": 0, "note": nil})
 		missing(t, name+": no row, blindly", err)
 		v = sure(table.Update(ctx, db, key, v, optimistic.Set{"balance": int64(7)}))(t)
-		suite.Works(t, "delete", table.Delete(ctx, db, key, v))
+		require.NoError(t, table.Delete(ctx, db, key, v), "delete")
 	}
-	suite.Works(t, "rollback", tx.Rollback())
+	require.NoError(t, tx.Rollback(), "rollback")
 	if _, err := table.Update(ctx, b.db, 1, stale, optimistic.Set{"balance": int64(7)}); !errors.Is(err, optimistic.ErrNotFound) {
 		t.Errorf("after the delete: %v", err)
 	}
@@ -127,7 +128,7 @@ func blindWritesOfOneRow[DB any](t *testing.T, b *bank[DB]) {
 	ctx := t.Context()
 	b.audited(t, "1")
 	table := b.ints(t, "account")
-	suite.Works(t, "check", table.Check(ctx, b.db))
+	require.NoError(t, table.Check(ctx, b.db), "check")
 	var mu sync.Mutex
 	told := map[int64]bool{}
 	var wg sync.WaitGroup

@@ -5,7 +5,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/dblock-go/dblock/internal/conformance/suite"
+	"github.com/stretchr/testify/require"
+
 	"github.com/dblock-go/dblock/optimistic"
 )
 
@@ -36,12 +37,12 @@ func upserts[DB any](t *testing.T, b *bank[DB]) {
 	}
 	tags := sure(b.e.UUID("account", "id", optimistic.UUID("tag")))(t)
 	tag := sure(tags.Upsert(ctx, b.db, 33, optimistic.Absent[[16]byte](), set))(t)
-	suite.Works(t, "delete", tags.Delete(ctx, b.db, 33, tag))
+	require.NoError(t, tags.Delete(ctx, b.db, 33, tag), "delete")
 	columns := b.columns(t, "account", "balance", "note")
 	_, err = columns.Upsert(ctx, b.db, 34, optimistic.Absent[values](), set)
 	badInput(t, "some of the columns", err)
 	row := sure(columns.Upsert(ctx, b.db, 34, optimistic.Absent[values](), optimistic.Set{"balance": 5, "note": "x"}))(t)
-	suite.Works(t, "delete", columns.Delete(ctx, b.db, 34, row))
+	require.NoError(t, columns.Delete(ctx, b.db, 34, row), "delete")
 }
 
 // upsertAnotherIndex: a row that another unique index refuses is no row of ours, and is left alone.
@@ -78,7 +79,7 @@ func upsertAnotherIndex[DB any](t *testing.T, b *bank[DB]) {
 // upsertRace: of many who insert a row one does, and the others meet a conflict.
 func upsertRace[DB any](t *testing.T, b *bank[DB]) {
 	ctx, table := t.Context(), b.ints(t, "account")
-	suite.Works(t, "check", table.Check(ctx, b.db))
+	require.NoError(t, table.Check(ctx, b.db), "check")
 	for key := int64(100); key < 120; key++ {
 		var wg sync.WaitGroup
 		errs := make([]error, 8)

@@ -189,7 +189,7 @@ func (e Queue) workAmidPanics(dsn string) error {
 			}
 		}
 		mu.Unlock()
-		if missing == "" && fine.Load() == mostFine {
+		if missing == "" && fine.Load() >= mostFine { // one whose end was refused runs again
 			if err := queue.Handle(q, "unknown", func(context.Context, queue.Job[int]) error { return nil }); err != nil {
 				return err
 			}

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/queue"
@@ -29,9 +31,9 @@ func aCloseCutAnywhere(t *testing.T, d *env) {
 			enqueue(t, q, queue.Task{Kind: "note", Args: 1})
 			wait(t, ended, "the job")
 			d.empty(t)
-			suite.Works(t, "stop", stop())
+			require.NoError(t, stop(), "stop")
 			dialer.Arm(k, mode, nil)
-			suite.Works(t, fmt.Sprintf("close, %v call %d", mode, k), q.Close(suite.Soon(t)))
+			require.NoError(t, q.Close(suite.Soon(t)), fmt.Sprintf("close, %v call %d", mode, k))
 			struck = dialer.Disarm()
 			if n := d.count(t, suite.Members); n != 0 {
 				t.Errorf("%v call %d: the process has closed its queue and not left", mode, k)

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/internal/devdb"
@@ -27,7 +29,7 @@ func sessionRawKeysAreTheServers(t *testing.T, s *env) {
 		}
 	}
 	for _, p := range pairs {
-		suite.Works(t, "another program", one.lock(p[0]))
+		require.NoError(t, one.lock(p[0]), "another program")
 		excluded := !two.try(t, p[1])
 		two.free(t)
 		lock, err := l.TryAcquire(t.Context(), p[1])
@@ -54,13 +56,13 @@ func sessionRawWaitsLeaveOthersAlone(t *testing.T, s *env) {
 	}
 	var dialer faultconn.Dialer
 	l, closePool, err := s.e.Open(t.Context(), s.dsn, &dialer, SessionOptions{Raw: true, Poll: time.Second})
-	suite.Works(t, "open", err)
+	require.NoError(t, err, "open")
 	defer closePool()
 	defer func() { _ = l.Close(context.Background()) }()
 	holder, other := s.program(t), s.program(t)
 	granted := func(query string) (ok bool) {
 		t.Helper()
-		suite.Works(t, query, other.conn.QueryRowContext(t.Context(), query).Scan(&ok))
+		require.NoError(t, other.conn.QueryRowContext(t.Context(), query).Scan(&ok), query)
 		return ok
 	}
 	if !granted("SELECT pg_try_advisory_lock(0, 43)") {
@@ -71,12 +73,12 @@ func sessionRawWaitsLeaveOthersAlone(t *testing.T, s *env) {
 	defer waits.Wait()
 	defer cancel()
 	for _, key := range []string{"42", "43"} {
-		suite.Works(t, "another program", holder.lock(key))
+		require.NoError(t, holder.lock(key), "another program")
 		waits.Go(func() { _, _ = l.Acquire(ctx, key) })
 	}
 	for deadline := suite.Soon(t); !granted("SELECT EXISTS (SELECT FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid " +
 		"WHERE l.locktype = 'advisory' AND l.objsubid = 2 AND a.datname = current_database() AND a.pid <> pg_backend_pid())"); time.Sleep(time.Millisecond) {
-		suite.Works(t, "the waiter shows itself", deadline.Err())
+		require.NoError(t, deadline.Err(), "the waiter shows itself")
 	}
 	if !granted("SELECT pg_try_advisory_lock(0, 42)") {
 		t.Error("to wait for 42 blocks another program's (0, 42)")
@@ -97,7 +99,7 @@ type program struct {
 func (s *env) program(t *testing.T) *program {
 	t.Helper()
 	conn, err := suite.Connect(t, s.e.Kind, s.dsn).Conn(t.Context())
-	suite.Works(t, "connect", err)
+	require.NoError(t, err, "connect")
 	t.Cleanup(func() { _ = conn.Close() })
 	return &program{s.e.Kind, conn}
 }
@@ -108,7 +110,7 @@ func (p *program) try(t *testing.T, key string) (ok bool) {
 	if p.kind == devdb.Postgres {
 		query = "SELECT pg_try_advisory_lock(" + key + ")"
 	}
-	suite.Works(t, query, p.conn.QueryRowContext(t.Context(), query).Scan(&ok))
+	require.NoError(t, p.conn.QueryRowContext(t.Context(), query).Scan(&ok), query)
 	return ok
 }
 
@@ -133,5 +135,5 @@ func (p *program) free(t *testing.T) {
 		query = "SELECT pg_advisory_unlock_all()"
 	}
 	_, err := p.conn.ExecContext(t.Context(), query)
-	suite.Works(t, query, err)
+	require.NoError(t, err, query)
 }

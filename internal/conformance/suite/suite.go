@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/faultconn"
 )
@@ -54,6 +56,15 @@ func LeastTrips(dialer *faultconn.Dialer) (least map[string]int, trips func(what
 	}
 }
 
+// Must returns the value of a call, or ends the test on its error: v := suite.Must(f())(t).
+func Must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		require.NoError(t, err)
+		return v
+	}
+}
+
 func Second[T any](_ T, err error) error { return err }
 
 // HostError is an error of a host, whose methods take no nil pointer.
@@ -67,10 +78,3 @@ func (e *HostError) Error() string { return e.text }
 func (e *HostError) Unwrap() error { return e.In }
 
 var NoHostError *HostError
-
-func Works(t *testing.T, what string, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatalf("%s: %v", what, err)
-	}
-}
