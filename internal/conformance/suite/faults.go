@@ -3,7 +3,6 @@ package suite
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -40,7 +39,7 @@ func (n *FaultInjector) Strike(ctx context.Context) (what string, err error) {
 	dice := n.Random.IntN(4)
 	switch {
 	case n.Server == nil || dice < 2:
-		return "end all sessions", n.endSessions(context.WithoutCancel(ctx))
+		return "end all sessions", (&DB{DB: n.DB, Kind: n.Kind}).EndSessions(context.WithoutCancel(ctx))
 	case dice == 2:
 		return "kill -9", n.Crash(ctx)
 	default:
@@ -71,33 +70,4 @@ func (n *FaultInjector) Lull(ctx context.Context, most time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	}
-}
-
-// endSessions ends every session in the database but its own.
-func (n *FaultInjector) endSessions(ctx context.Context) error {
-	if n.Kind == devdb.Postgres {
-		_, err := n.DB.ExecContext(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-			WHERE datname = current_database() AND pid <> pg_backend_pid()`)
-		return err
-	}
-	rows, err := n.DB.QueryContext(ctx,
-		"SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()")
-	if err != nil {
-		return err
-	}
-	var ids []int64
-	for rows.Next() {
-		var id int64
-		if err := rows.Scan(&id); err != nil {
-			return errors.Join(err, rows.Close())
-		}
-		ids = append(ids, id)
-	}
-	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
-		return err
-	}
-	for _, id := range ids { // one that has ended meanwhile is no fault
-		_, _ = n.DB.ExecContext(ctx, fmt.Sprintf("KILL %d", id))
-	}
-	return nil
 }

@@ -2,8 +2,10 @@ package suite
 
 import (
 	"context"
-	"errors"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/dblock-go/dblock"
 )
@@ -11,42 +13,40 @@ import (
 func Acquire(t *testing.T, l dblock.Locker, key string, opts ...dblock.Option) *dblock.Lock {
 	t.Helper()
 	lock, err := l.Acquire(Soon(t), key, opts...)
-	if err != nil {
-		t.Fatalf("acquire %q: %v", key, err)
-	}
+	require.NoError(t, err, "acquire %q", key)
 	return lock
+}
+
+// Acquiring acquires in a goroutine and returns a function that waits for the lock.
+func Acquiring(t *testing.T, l dblock.Locker, key string, opts ...dblock.Option) (lock func() *dblock.Lock) {
+	result := Start(t, func() (*dblock.Lock, error) { return l.Acquire(Soon(t), key, opts...) })
+	return func() *dblock.Lock {
+		t.Helper()
+		return Must(result())(t)
+	}
 }
 
 func Release(t *testing.T, lock *dblock.Lock) {
 	t.Helper()
-	if err := lock.Release(t.Context()); err != nil {
-		t.Errorf("release of %q: %v", lock.Key(), err)
-	}
+	assert.NoError(t, lock.Release(t.Context()), "release of %q", lock.Key())
 }
 
-// IsHeld fails unless err says that somebody has the key.
+// IsHeld fails unless err says that the key is held.
 func IsHeld(t *testing.T, err error, key string) *dblock.HeldError {
 	t.Helper()
-	var held *dblock.HeldError
-	if !errors.As(err, &held) || !errors.Is(err, dblock.ErrNotAcquired) || held.Key != key {
-		t.Fatalf("got %v, want it held", err)
-	}
+	require.ErrorIs(t, err, dblock.ErrNotAcquired)
+	held := As[*dblock.HeldError](t, err)
+	require.Equal(t, key, held.Key)
 	return held
 }
 
 // IsLost waits until the lock is lost, for that reason.
 func IsLost(t *testing.T, lock *dblock.Lock, want dblock.Reason) {
 	t.Helper()
-	select {
-	case <-lock.Context().Done():
-	case <-Soon(t).Done():
-		t.Fatalf("%q is not lost", lock.Key())
-	}
+	Wait(t, lock.Context().Done(), "the loss of "+lock.Key())
 	var lost *dblock.LostError
-	if cause := context.Cause(lock.Context()); !errors.As(cause, &lost) || lost.Reason != want {
-		t.Errorf("%q ended by %v, want: %s", lock.Key(), cause, want)
+	if assert.ErrorAs(t, context.Cause(lock.Context()), &lost) {
+		assert.Equal(t, want, lost.Reason)
 	}
-	if err := lock.Release(t.Context()); !errors.Is(err, dblock.ErrLost) {
-		t.Errorf("release of what was lost: %v", err)
-	}
+	assert.ErrorIs(t, lock.Release(t.Context()), dblock.ErrLost, "release of what was lost")
 }

@@ -7,42 +7,44 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/dblock-go/dblock/internal/devdb"
-	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/migrations"
 )
 
 const Members = "SELECT count(*) FROM dblock_member"
 
-// ServerOfItsOwn is a server that nobody else uses and that syncs its commits, with a database that has
-// dblock's tables. Where the server is given, and can't be killed, it is nil.
-func ServerOfItsOwn(t *testing.T, kind devdb.Kind) (server *devdb.Server, dsn string, db *sql.DB) {
+// OwnServer starts a server that no other test uses and that syncs its commits, with a database that has dblock's tables.
+// If the server is given from outside, and cannot be killed, both are nil.
+func OwnServer(t *testing.T, kind devdb.Kind) (*devdb.Server, *DB) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	server, err := devdb.Start(ctx, kind, devdb.Options{Durable: true})
 	if err != nil && !errors.As(err, new(*devdb.NotFoundError)) {
-		t.Fatal(err)
+		require.NoError(t, err)
 	}
 	if err != nil || server.PID() == 0 {
 		t.Logf("no %s server to kill and freeze: only its sessions are", kind)
+		return nil, nil
+	}
+	t.Cleanup(func() { assert.NoError(t, server.Close()) })
+	dsn, _, err := server.CreateDatabase(ctx)
+	require.NoError(t, err)
+	db := OpenDB(t, kind, dsn)
+	db.SetMaxIdleConns(0) // one that was idle may be dead
+	require.NoError(t, Second(migrations.Up(ctx, db.DB, migrations.Options{})))
+	return server, db
+}
+
+// ServerOfItsOwn is OwnServer for suites that have no DB yet.
+func ServerOfItsOwn(t *testing.T, kind devdb.Kind) (server *devdb.Server, dsn string, db *sql.DB) {
+	t.Helper()
+	server, d := OwnServer(t, kind)
+	if server == nil {
 		return nil, "", nil
 	}
-	t.Cleanup(func() {
-		if err := server.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	if dsn, _, err = server.CreateDatabase(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if db, err = ConnectOn(kind, dsn, &faultconn.Dialer{}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = db.Close() })
-	db.SetMaxIdleConns(0) // one that was idle may be dead
-	if _, err := migrations.Up(ctx, db, migrations.Options{}); err != nil {
-		t.Fatal(err)
-	}
-	return server, dsn, db
+	return server, d.DSN, d.DB
 }

@@ -2,8 +2,11 @@ package suite
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/dblock-go/dblock/internal/devdb"
 )
@@ -17,18 +20,63 @@ func RowWaits(kind devdb.Kind) string {
 		"WHERE x.trx_state = 'LOCK WAIT' AND p.db = DATABASE()"
 }
 
-// Until asks again and again, for a minute at most.
+// Until waits until a condition holds.
 func Until(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	for !is() {
-		select {
-		case <-ctx.Done():
+	for ctx := Soon(t); !is(); SleepFor(ctx, 2*time.Millisecond) {
+		if ctx.Err() != nil {
 			t.Fatalf("it never came to be that %s", what)
-		case <-time.After(2 * time.Millisecond):
 		}
 	}
+}
+
+// Wait waits for a value of a channel.
+func Wait[T any](t *testing.T, from <-chan T, what string) (v T) {
+	t.Helper()
+	select {
+	case v = <-from:
+	case <-Soon(t).Done():
+		t.Fatalf("waited in vain for %s", what)
+	}
+	return v
+}
+
+// Start calls f in a goroutine and returns a function that waits for what it returns.
+func Start[T any](t *testing.T, f func() (T, error)) (result func() (T, error)) {
+	t.Helper()
+	var v T
+	var err error
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		v, err = f()
+	}()
+	return func() (T, error) {
+		t.Helper()
+		Wait(t, ended, "the end of a call")
+		return v, err
+	}
+}
+
+// Together calls f(0) to f(n-1) in a goroutine each, begun at the same time, and waits for all.
+func Together(n int, f func(i int)) {
+	var calls sync.WaitGroup
+	gate := make(chan struct{})
+	for i := range n {
+		calls.Go(func() {
+			<-gate
+			f(i)
+		})
+	}
+	close(gate)
+	calls.Wait()
+}
+
+// As returns the error of type E in err, or ends the test.
+func As[E error](t *testing.T, err error) (as E) {
+	t.Helper()
+	require.ErrorAs(t, err, &as)
+	return as
 }
 
 // Soon bounds what has to happen, on however busy a machine.
