@@ -5,41 +5,37 @@ import (
 	"database/sql"
 	"log/slog"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/faultconn"
-	"github.com/dblock-go/dblock/internal/testdb"
 )
 
-// Lease is an engine room's lease locks.
+// Lease is the lease locks of a driver.
 type Lease struct {
 	Kind devdb.Kind
 
-	// Open makes a Locker on the database of dsn, as a process of its own would: with a pool that closePool
-	// ends.
+	// Open makes the Locker of a process of its own, with a pool that closePool ends.
 	Open func(ctx context.Context, dsn string, o LeaseOptions) (l Leases, closePool func(), err error)
 
-	// OpenOn is Open with connections of the given dialer's.
-	OpenOn func(
-		ctx context.Context, dsn string, dialer *faultconn.Dialer, o LeaseOptions,
-	) (l Leases, closePool func(), err error)
+	// OpenOn is Open with connections of the dialer.
+	OpenOn func(ctx context.Context, dsn string, dialer *faultconn.Dialer, o LeaseOptions) (
+		l Leases, closePool func(), err error)
 
 	// OpenPair is OpenOn for two Lockers on one pool.
-	OpenPair func(
-		ctx context.Context, dsn string, dialer *faultconn.Dialer, ofA, ofB LeaseOptions,
-	) (a, b Leases, closePool func(), err error)
+	OpenPair func(ctx context.Context, dsn string, dialer *faultconn.Dialer, ofA, ofB LeaseOptions) (
+		a, b Leases, closePool func(), err error)
 
-	// Raise and CheckRaised call the engine room's Guards in a transaction of db.
+	// Raise and CheckRaised call the driver's Guards in a transaction of db.
 	Raise, CheckRaised func(ctx context.Context, tx *sql.Tx, f dblock.Fence, resource string) error
 
-	// Guarded runs a statement in the Locker's GuardedTx, and within it then says so.
+	// Guarded runs a statement in the Locker's GuardedTx, and calls within before it commits.
 	Guarded func(ctx context.Context, l Leases, lock *dblock.Lock, statement string, within func()) error
 }
 
-// LeaseOptions are those of the engine rooms' LeaseOptions that the suite sets.
+// LeaseOptions are those of the drivers' LeaseOptions that the suite sets.
 type LeaseOptions struct {
 	TTL, Margin, Poll time.Duration
 	Label, Schema     string
@@ -48,7 +44,7 @@ type LeaseOptions struct {
 	Log               *slog.Logger
 }
 
-// Leases is what the engine rooms' Lease is.
+// Leases is what the drivers' Lease is.
 type Leases interface {
 	dblock.Locker
 	Held(ctx context.Context) ([]dblock.HeldLock, error)
@@ -59,6 +55,67 @@ type Leases interface {
 	AcquireAll(ctx context.Context, keys []string, opts ...dblock.Option) (*dblock.Lock, error)
 	TryAcquireAll(ctx context.Context, keys []string, opts ...dblock.Option) (*dblock.Lock, error)
 	SetPermits(ctx context.Context, key string, limit int) error
+}
+
+// contract is what leases promise on a database and in memory.
+var contract = map[string]func(*testing.T, Place){
+	"Excludes":                        excludes,
+	"ExcludesWithinAProcess":          excludesWithinAProcess,
+	"ServesThoseWhoWaitInLine":        servesThoseWhoWaitInLine,
+	"WakesAnotherProcess":             wakesAnotherProcess,
+	"AWaitEndsWithItsContext":         aWaitEndsWithItsContext,
+	"KeepsWhatIsInUse":                keepsWhatIsInUse,
+	"EndsWhenItsTimeIsUp":             endsWhenItsTimeIsUp,
+	"LastsWithoutItsProcess":          lastsWithoutItsProcess,
+	"TakesOverFromTheDead":            takesOverFromTheDead,
+	"NeverWaitsForItself":             neverWaitsForItself,
+	"KeysAreBytes":                    keysAreBytes,
+	"RefusesWhatMakesNoSense":         refusesWhatMakesNoSense,
+	"ShowsWhoHoldsWhat":               showsWhoHoldsWhat,
+	"ShowsOneHolder":                  showsOneHolder,
+	"ShowsOneOfSeveral":               showsOneOfSeveral,
+	"CloseGivesBack":                  closeGivesBack,
+	"NothingWorksAfterClose":          nothingWorksAfterClose,
+	"AnEndedContextSendsNothing":      anEndedContextSendsNothing,
+	"ErrorsSayWhatIsKnown":            errorsSayWhatIsKnown,
+	"SweepsWhatNobodyUses":            sweepsWhatNobodyUses,
+	"ManyProcessesNeverMeet":          manyProcessesNeverMeet,
+	"ControlMeets":                    controlMeets,
+	"TellsTheObserver":                tellsTheObserver,
+	"ForceReleaseWantsTheToken":       forceReleaseWantsTheToken,
+	"OneSweepsAtATime":                oneSweepsAtATime,
+	"SweepsNoReadersAway":             sweepsNoReadersAway,
+	"AStolenLockIsLost":               aStolenLockIsLost,
+	"ALostMemberLosesAllAndJoinsAnew": aLostMemberLosesAll,
+	"HoldsForAnyTime":                 holdsForAnyTime,
+	"AcquiresAll":                     acquiresAll,
+	"RefusesBadSets":                  refusesBadSets,
+	"AllAreLost":                      allAreLost,
+	"SetsAmongReaders":                setsAmongReaders,
+	"ServesInOrder":                   servesInOrder,
+	"ControlOvertakes":                controlOvertakes,
+	"FairAmongOthers":                 fairAmongOthers,
+	"FairCrowdIsExclusive":            fairCrowdIsExclusive,
+	"FairCrowdIsServed":               fairCrowdIsServed,
+	"ReadersShare":                    ReadersShare,
+	"WaitsForReaders":                 WaitsForReaders,
+	"AWriterIsLetIn":                  AWriterIsLetIn,
+	"DeadReadersGiveWay":              deadReadersGiveWay,
+	"ADeadWriterLeavesReaders":        aDeadWriterLeavesReaders,
+	"ReadersDontUpgrade":              ReadersDontUpgrade,
+	"ReadersDontWait":                 ReadersDontWait,
+	"GuardsReaders":                   guardsReaders,
+	"ShowsReaders":                    showsReaders,
+	"ASweepLeavesReaders":             aSweepLeavesReaders,
+	"PermitsAreLimited":               permitsAreLimited,
+	"RefusesOtherLimits":              refusesOtherLimits,
+	"ChangesItsPermits":               changesItsPermits,
+	"FewerPermitsAreFewer":            fewerPermitsAreFewer,
+	"TheDeadGivePermitsBack":          theDeadGivePermitsBack,
+	"ShowsPermits":                    showsPermits,
+	"NeverMoreThanPermitted":          neverMoreThanPermitted,
+	"AWaitForPermitsEnds":             aWaitForPermitsEnds,
+	"EachModeKeepsItsPromises":        eachModeKeepsItsPromises,
 }
 
 // Run runs the suite.
@@ -169,6 +226,16 @@ func (e Lease) RunFaults(t *testing.T) {
 	})
 }
 
+// RunLeases runs the contract in memory. A test runs in a bubble of testing/synctest, where waits take no time.
+func RunLeases(t *testing.T, at func(t *testing.T) LeasePlace) {
+	for name, test := range contract {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { test(t, Place{LeasePlace: at(t), bubble: true}) })
+		})
+	}
+}
+
 func (e Lease) run(t *testing.T, tests map[string]func(*testing.T, *env)) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -178,46 +245,11 @@ func (e Lease) run(t *testing.T, tests map[string]func(*testing.T, *env)) {
 	}
 }
 
-// env is a database with dblock's tables.
-type env struct {
-	e   Lease
-	dsn string
-	db  *sql.DB
-}
-
-func (e Lease) env(t *testing.T) *env {
-	t.Helper()
-	v := &env{e: e, dsn: testdb.Migrated(t, e.Kind)}
-	v.db = suite.Connect(t, e.Kind, v.dsn)
-	return v
-}
-
-// process is a Locker as a process of its own would have it. It never has to be closed.
-func (v *env) process(t *testing.T, o LeaseOptions) Leases {
-	t.Helper()
-	return Place{LeasePlace: v}.process(t, o)
-}
-
-func (v *env) exec(t *testing.T, statement string) {
-	t.Helper()
-	if _, err := v.db.ExecContext(t.Context(), statement); err != nil {
-		t.Fatalf("%v in %s", err, statement)
+func (e Lease) runContract(t *testing.T) {
+	for name, test := range contract {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, Place{LeasePlace: e.env(t)})
+		})
 	}
-}
-
-func (v *env) count(t *testing.T, query string) (n int64) {
-	t.Helper()
-	if err := v.db.QueryRowContext(t.Context(), query).Scan(&n); err != nil {
-		t.Fatalf("%v in %s", err, query)
-	}
-	return n
-}
-
-func token(t *testing.T, lock *dblock.Lock) int64 {
-	t.Helper()
-	f, ok := lock.Fence()
-	if !ok || f.Key != lock.Key() || f.Token <= 0 || f.Handle == [16]byte{} {
-		t.Fatalf("a fence of %+v (%v)", f, ok)
-	}
-	return f.Token
 }

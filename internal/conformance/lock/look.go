@@ -1,7 +1,6 @@
 package lock
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"strings"
@@ -9,165 +8,136 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 )
 
-func showsWhoHoldsWhat(t *testing.T, v Place) {
-	l := v.process(t, LeaseOptions{Label: "worker 7"})
+func showsWhoHoldsWhat(t *testing.T, p Place) {
+	l := p.process(t, LeaseOptions{Label: "worker 7"})
 	b := suite.Acquire(t, l, "b")
 	a := suite.Acquire(t, l, "a", dblock.WithLabel("by hand"), dblock.WithMaxHold(time.Hour), dblock.WithData([]byte{0, 255}))
-	held, err := l.Held(t.Context())
-	if err != nil || len(held) != 2 {
-		t.Fatalf("%v, %v", held, err)
-	}
-	fa, _ := a.Fence()
-	if h := held[0]; h.Key != "a" || h.Fence != fa || h.Holder.Label != "by hand" || h.Remaining <= 0 || h.Remaining > time.Minute {
-		t.Errorf("shown: %+v", h)
-	}
-	if h := held[1]; h.Key != "b" || h.Holder.Label != "worker 7" || len(h.Holder.Member) != 32 || h.Age < 0 || h.Age > time.Minute {
-		t.Errorf("shown: %+v", h)
-	}
+	held := suite.Must(l.Held(t.Context()))(t)
+	require.Len(t, held, 2)
+	shows(t, held[0], dblock.HeldLock{Fence: fence(t, a), Holder: dblock.Holder{Label: "by hand"}, Data: held[0].Data})
+	shows(t, held[1], dblock.HeldLock{Fence: fence(t, b), Holder: dblock.Holder{Label: "worker 7"}})
 	suite.Release(t, a)
 	suite.Release(t, b)
-	if held, err := l.Held(t.Context()); err != nil || len(held) != 0 {
-		t.Errorf("after the release: %v, %v", held, err)
-	}
+	assert.Empty(t, suite.Must(l.Held(t.Context()))(t))
 }
 
-// showsOneHolder looks at one key: who holds it, and what it keeps beside it.
-func showsOneHolder(t *testing.T, v Place) {
-	l, other := v.process(t, LeaseOptions{Label: "worker 7"}), v.process(t, LeaseOptions{})
-	if _, err := other.Holder(t.Context(), "k"); !errors.Is(err, dblock.ErrNotHeld) {
-		t.Errorf("nobody ever held it: %v", err)
+// shows compares what is shown with what is expected, apart from times and the member.
+func shows(t *testing.T, h, want dblock.HeldLock) {
+	t.Helper()
+	assert.Len(t, h.Holder.Member, 32)
+	for _, d := range []time.Duration{h.Remaining - 1, h.Age} {
+		assert.True(t, d >= 0 && d <= time.Minute, "%+v", h)
 	}
-	if _, err := other.Holder(t.Context(), ""); !errors.Is(err, dblock.ErrInvalid) {
-		t.Errorf("an empty key: %v", err)
+	assert.Equal(t, want.Fence.Key, h.Key)
+	assert.Equal(t, []any{want.Fence, want.Holder.Label, want.Mode, want.Permits, want.Limit, string(want.Data)},
+		[]any{h.Fence, h.Holder.Label, h.Mode, h.Permits, h.Limit, string(h.Data)})
+}
+
+// showsOneHolder looks at one key with and without data, before and after its locks, and after the death of its holder.
+func showsOneHolder(t *testing.T, p Place) {
+	l, other := p.process(t, LeaseOptions{Label: "worker 7"}), p.process(t, LeaseOptions{})
+	noHolder := func(key string, want error) {
+		t.Helper()
+		assert.ErrorIs(t, suite.Second(other.Holder(t.Context(), key)), want)
 	}
-	suite.Release(t, suite.Acquire(t, l, "near"))
-	for _, data := range [][]byte{nil, {0, 255}} {
-		lock := suite.Acquire(t, l, "k", dblock.WithData(data))
-		f, _ := lock.Fence()
-		h, err := other.Holder(t.Context(), "k")
-		if err != nil || h.Key != "k" || h.Fence != f || h.Holder.Label != "worker 7" || len(h.Holder.Member) != 32 ||
-			h.Remaining <= 0 || !bytes.Equal(h.Data, data) {
-			t.Errorf("shown: %+v, %v", h, err)
-		}
+	noHolder("k", dblock.ErrNotHeld)
+	noHolder("", dblock.ErrInvalid)
+	isFree(t, l, "near")
+	for _, data := range []string{"", "\x00\xff"} {
+		lock := suite.Acquire(t, l, "k", dblock.WithData([]byte(data)))
+		want := dblock.HeldLock{Fence: fence(t, lock), Holder: dblock.Holder{Label: "worker 7"}, Data: []byte(data)}
+		shows(t, suite.Must(other.Holder(t.Context(), "k"))(t), want)
 		suite.Release(t, lock)
-		if _, err := other.Holder(t.Context(), "k"); !errors.Is(err, dblock.ErrNotHeld) {
-			t.Errorf("after the release: %v", err)
-		}
+		noHolder("k", dblock.ErrNotHeld)
 	}
 	lock := suite.Acquire(t, l, "k")
-	defer func() { _ = lock.Release(t.Context()) }() // lost, if it has learnt of it
-	v.ExpireMembers(t)
-	if _, err := other.Holder(t.Context(), "k"); !errors.Is(err, dblock.ErrNotHeld) {
-		t.Errorf("its holder is dead: %v", err)
-	}
+	defer func() { _ = lock.Release(t.Context()) }() // lost, if its process has learned of it
+	p.ExpireMembers(t)
+	noHolder("k", dblock.ErrNotHeld)
 }
 
-// showsOneOfSeveral looks at keys that readers and permits hold: one of them, with its mode and data.
-func showsOneOfSeveral(t *testing.T, v Place) {
-	l, other := v.process(t, LeaseOptions{Label: "worker 7"}), v.process(t, LeaseOptions{})
+// showsOneOfSeveral looks at keys that readers and permits hold.
+func showsOneOfSeveral(t *testing.T, p Place) {
+	l, other := p.process(t, LeaseOptions{Label: "worker 7"}), p.process(t, LeaseOptions{})
 	data := []byte{0, 255}
-	for name, ways := range map[string]struct {
-		option dblock.Option
-		mode   dblock.Mode
-		n, of  int
-	}{"readers": {dblock.WithShared(), dblock.Shared, 0, 0}, "permits": {dblock.WithPermits(2, 5), dblock.Permits, 2, 5}} {
-		first := suite.Acquire(t, l, name, ways.option, dblock.WithData(data))
-		second := suite.Acquire(t, l, name, ways.option, dblock.WithData(data), dblock.WithLabel("worker 7"))
-		h, err := other.Holder(t.Context(), name)
-		if one, two := fence(t, first), fence(t, second); err != nil || h.Fence != one && h.Fence != two {
-			t.Errorf("%s: %+v, %v, want one of %+v, %+v", name, h, err, one, two)
+	keys := map[string]dblock.Option{"readers": dblock.WithShared(), "permits": dblock.WithPermits(2, 5)}
+	for key, mode := range keys {
+		want := dblock.HeldLock{Holder: dblock.Holder{Label: "worker 7"}, Data: data, Mode: dblock.Shared}
+		if key == "permits" {
+			want.Mode, want.Permits, want.Limit = dblock.Permits, 2, 5
 		}
-		if h.Key != name || h.Mode != ways.mode || h.Permits != ways.n || h.Limit != ways.of || !bytes.Equal(h.Data, data) ||
-			h.Holder.Label != "worker 7" || len(h.Holder.Member) != 32 || h.Remaining <= 0 {
-			t.Errorf("%s: shown: %+v", name, h)
+		first := suite.Acquire(t, l, key, mode, dblock.WithData(data))
+		second := suite.Acquire(t, l, key, mode, dblock.WithData(data), dblock.WithLabel("worker 7"))
+		h := suite.Must(other.Holder(t.Context(), key))(t)
+		if want.Fence = fence(t, second); h.Fence == fence(t, first) {
+			want.Fence = h.Fence
 		}
+		shows(t, h, want)
 		suite.Release(t, first)
-		if h, err := other.Holder(t.Context(), name); err != nil || h.Fence != fence(t, second) {
-			t.Errorf("%s after a release: %+v, %v", name, h, err)
-		}
+		assert.Equal(t, fence(t, second), suite.Must(other.Holder(t.Context(), key))(t).Fence)
 		suite.Release(t, second)
-		if _, err := other.Holder(t.Context(), name); !errors.Is(err, dblock.ErrNotHeld) {
-			t.Errorf("%s after both releases: %v", name, err)
-		}
-		lost := suite.Acquire(t, l, name, ways.option)
+		assert.ErrorIs(t, suite.Second(other.Holder(t.Context(), key)), dblock.ErrNotHeld)
+		lost := suite.Acquire(t, l, key, mode)
 		defer func() { _ = lost.Release(t.Context()) }()
 	}
-	v.ExpireMembers(t)
-	for _, name := range []string{"readers", "permits"} {
-		if _, err := other.Holder(t.Context(), name); !errors.Is(err, dblock.ErrNotHeld) {
-			t.Errorf("%s: their holder is dead: %v", name, err)
-		}
+	p.ExpireMembers(t)
+	for key := range keys {
+		assert.ErrorIs(t, suite.Second(other.Holder(t.Context(), key)), dblock.ErrNotHeld)
 	}
 }
 
-func fence(t *testing.T, lock *dblock.Lock) dblock.Fence {
-	t.Helper()
-	f, ok := lock.Fence()
-	if !ok {
-		t.Fatal("no fence")
-	}
-	return f
-}
-
-func sweepsWhatNobodyUses(t *testing.T, v Place) {
-	l := v.process(t, LeaseOptions{})
-	used := suite.Acquire(t, l, "used")
-	lasting := suite.Acquire(t, l, "lasting", dblock.WithoutRenewal(time.Hour))
+func sweepsWhatNobodyUses(t *testing.T, p Place) {
+	l := p.process(t, LeaseOptions{})
+	used, lasting := suite.Acquire(t, l, "used"), suite.Acquire(t, l, "lasting", dblock.WithoutRenewal(time.Hour))
 	var last int64 // token of what is swept
 	for i := range 5 {
 		lock := suite.Acquire(t, l, fmt.Sprint("free", i))
 		last = token(t, lock)
 		suite.Release(t, lock)
 	}
-	v.AgeLeases(t)
+	p.AgeLeases(t)
 	time.Sleep(time.Millisecond) // a token is above all before it by the clock
 	fresh := suite.Acquire(t, l, "fresh")
 	suite.Release(t, fresh)
-	if n, err := l.Sweep(t.Context()); err != nil || n != 5 {
-		t.Errorf("swept %d rows, %v, want the 5 free ones", n, err)
-	}
-	if _, n, _ := v.Rows(t); n != 3 {
-		t.Errorf("%d rows are left, want 3", n)
-	}
+	assert.EqualValues(t, 5, suite.Must(l.Sweep(t.Context()))(t))
+	_, rows, _ := p.Rows(t)
+	assert.Equal(t, 3, rows)
 	for key, before := range map[string]int64{"fresh": token(t, fresh), "free4": last} {
 		again := suite.Acquire(t, l, key)
-		if token(t, again) <= before {
-			t.Errorf("%s: token %d after %d", key, token(t, again), before)
-		}
+		assert.Greater(t, token(t, again), before, key)
 		suite.Release(t, again)
 	}
 	suite.Release(t, used)
 	suite.Release(t, lasting)
 }
 
-// sweepsNoReadersAway has readers hold a key for longer than what is unused is kept: whoever wants it for itself
-// still waits for them.
-func sweepsNoReadersAway(t *testing.T, v Place) {
-	a, b := v.process(t, LeaseOptions{}), v.process(t, LeaseOptions{})
+// sweepsNoReadersAway has readers hold a key for longer than unused keys are kept.
+func sweepsNoReadersAway(t *testing.T, p Place) {
+	a, b := p.process(t, LeaseOptions{}), p.process(t, LeaseOptions{})
 	reads := suite.Acquire(t, a, "k", dblock.WithShared())
-	v.AgeLeases(t)
-	if _, err := b.Sweep(t.Context()); err != nil {
-		t.Error(err)
-	}
-	_, err := b.TryAcquire(t.Context(), "k")
-	suite.IsHeld(t, err, "k")
+	p.AgeLeases(t)
+	assert.NoError(t, suite.Second(b.Sweep(t.Context())))
+	isHeld(t, b, "k")
 	suite.Release(t, reads)
-	suite.Release(t, suite.Acquire(t, b, "k"))
+	isFree(t, b, "k")
 }
 
-func tellsTheObserver(t *testing.T, v Place) {
+func tellsTheObserver(t *testing.T, p Place) {
 	var mu sync.Mutex
-	var told []string
+	var events []string
 	note := func(format string, args ...any) {
 		mu.Lock()
 		defer mu.Unlock()
-		told = append(told, fmt.Sprintf(format, args...))
+		events = append(events, fmt.Sprintf(format, args...))
 	}
-	l := v.process(t, LeaseOptions{Observer: dblock.Observer{
+	l := p.process(t, LeaseOptions{Observer: dblock.Observer{
 		Acquired: func(key string, _ time.Duration) { note("acquired %s", key) },
 		NotAcquired: func(key string, _ time.Duration, err error) {
 			note("not acquired %s: %v", key, errors.Is(err, dblock.ErrNotAcquired))
@@ -176,43 +146,28 @@ func tellsTheObserver(t *testing.T, v Place) {
 		Lost:     func(key string, _ time.Duration, why dblock.Reason) { note("lost %s: %s", key, why) },
 	}})
 	lock := suite.Acquire(t, l, "k")
-	_, _ = l.TryAcquire(t.Context(), "k")
+	isHeld(t, l, "k")
 	suite.Release(t, lock)
-	short := suite.Acquire(t, l, "short", dblock.WithMaxHold(200*time.Millisecond))
-	suite.IsLost(t, short, dblock.Ended)
+	suite.IsLost(t, suite.Acquire(t, l, "short", dblock.WithMaxHold(200*time.Millisecond)), dblock.Ended)
 	want := "acquired k, not acquired k: true, released k, acquired short, lost short: " + string(dblock.Ended)
-	sofar := func() string {
+	suite.Until(t, want, func() bool { // the Observer is called after the holder
 		mu.Lock()
 		defer mu.Unlock()
-		return strings.Join(told, ", ")
-	}
-	for ctx := suite.Soon(t); sofar() != want; time.Sleep(time.Millisecond) { // the Observer is called after the holder
-		if ctx.Err() != nil {
-			t.Fatalf("told %s\nwant %s", sofar(), want)
-		}
-	}
+		return strings.Join(events, ", ") == want
+	})
 }
 
-func forceReleaseWantsTheToken(t *testing.T, v Place) {
-	a, b := v.process(t, LeaseOptions{}), v.process(t, LeaseOptions{})
+func forceReleaseWantsTheToken(t *testing.T, p Place) {
+	a, b := p.process(t, LeaseOptions{}), p.process(t, LeaseOptions{})
 	lock := suite.Acquire(t, a, "k")
-	for key, token := range map[string]int64{"k": token(t, lock) + 1, "nobody's": token(t, lock)} {
-		if err := b.ForceRelease(t.Context(), key, token); !errors.Is(err, dblock.ErrNotHeld) {
-			t.Errorf("%s with %d: %v", key, token, err)
-		}
-	}
-	if err := b.ForceRelease(t.Context(), "k", token(t, lock)); err != nil {
-		t.Fatal(err)
-	}
+	assert.ErrorIs(t, b.ForceRelease(t.Context(), "k", token(t, lock)+1), dblock.ErrNotHeld)
+	assert.ErrorIs(t, b.ForceRelease(t.Context(), "another", token(t, lock)), dblock.ErrNotHeld)
+	require.NoError(t, b.ForceRelease(t.Context(), "k", token(t, lock)))
 	next := suite.Acquire(t, b, "k")
-	if err := v.Check(t.Context(), a, lock); !errors.Is(err, dblock.ErrFenced) {
-		t.Errorf("the old holder's guard: %v", err)
+	assert.ErrorIs(t, p.Check(t.Context(), a, lock), dblock.ErrFenced)
+	if err := lock.Release(t.Context()); err != nil { // it takes nothing from the new holder
+		assert.ErrorIs(t, err, dblock.ErrLost)
 	}
-	if err := lock.Release(t.Context()); err != nil && !errors.Is(err, dblock.ErrLost) { // it takes nothing from the new holder
-		t.Errorf("the old holder's release: %v", err)
-	}
-	if _, err := a.TryAcquire(t.Context(), "k"); !errors.Is(err, dblock.ErrNotAcquired) {
-		t.Errorf("after the old holder's release: %v", err)
-	}
+	assert.ErrorIs(t, suite.Second(a.TryAcquire(t.Context(), "k")), dblock.ErrNotAcquired)
 	suite.Release(t, next)
 }
