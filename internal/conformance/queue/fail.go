@@ -14,8 +14,6 @@ import (
 	"github.com/dblock-go/dblock/queue"
 )
 
-var errBadDay = errors.New("a bad day")
-
 func triesAgainUntilItIsDone(t *testing.T, d *env) {
 	failed := make(chan queue.Info, 10)
 	q := d.open(t, queue.Options{Observer: queue.Observer{Failed: func(job queue.Info, err error, again time.Duration) {
