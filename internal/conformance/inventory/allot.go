@@ -1,7 +1,6 @@
 package inventory
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -52,25 +51,6 @@ func sellsFromAllotments(t *testing.T, s *env) {
 		t.Errorf("the control has no allotment, and wrote the shared row %d times: nothing is counted", writes)
 	}
 	s.sound(t)
-}
-
-func (s *env) restock(t *testing.T, id, sku string, delta int64) {
-	t.Helper()
-	if _, err := s.Restock(t.Context(), inventory.Adjustment{ID: id, SKU: sku, Delta: delta}); err != nil {
-		t.Errorf("%s: %v", id, err)
-	}
-}
-
-// openClosed is open for a Store that is closed before the test ends, as one with an allotment has to be.
-func (s *env) openClosed(t *testing.T, o inventory.Options) *inventory.Store {
-	t.Helper()
-	store := s.open(t, o)
-	t.Cleanup(func() {
-		if err := store.Close(context.WithoutCancel(t.Context())); err != nil {
-			t.Error(err)
-		}
-	})
-	return store
 }
 
 // countWrites counts the updates of shared rows of stock.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -236,6 +235,3 @@ func (s *env) inCallersTx(t *testing.T, f func(*CallerTx) error) error {
 	}
 	return errors.New("there is no form of a caller's transaction")
 }
-
-// sqlText is a text between quotes.
-func sqlText(s string) string { return strings.ReplaceAll(s, "'", "''") }

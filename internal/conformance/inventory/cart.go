@@ -150,25 +150,6 @@ func cartsCrosswise(t *testing.T, s *env) {
 	s.balanced(t)
 }
 
-// doAtOnce does all ops at the same time, in the Stores in turn.
-func (s *env) doAtOnce(t *testing.T, stores []*inventory.Store, deeds []op, check func(op, reply)) {
-	t.Helper()
-	replies := make([]reply, len(deeds))
-	var crowd sync.WaitGroup
-	gate := make(chan struct{})
-	for i, d := range deeds {
-		crowd.Go(func() {
-			<-gate
-			replies[i] = d.do(t.Context(), stores[i%len(stores)])
-		})
-	}
-	close(gate)
-	crowd.Wait()
-	for i, d := range deeds {
-		check(d, replies[i])
-	}
-}
-
 // refusesBadCarts sends nothing of them.
 func refusesBadCarts(t *testing.T, s *env) {
 	s.stock(t, "a", 10)

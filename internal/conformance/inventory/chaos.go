@@ -12,8 +12,6 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
-	"github.com/dblock-go/dblock/internal/devdb"
-	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/inventory"
 )
 
@@ -55,24 +53,6 @@ func (e Inventory) SurvivesFaults(t *testing.T) {
 		s.tellsNoLiesUnderFaults(t, n, seed, lasts)
 	}
 	t.Logf("injected: %v", n.Counts)
-}
-
-// envOfItsOwn is an env on a server of its own that syncs its commits. Where the
-// server is given, and can't be killed, it is the one of all tests, and server is nil.
-func (e Inventory) envOfItsOwn(t *testing.T) (s *env, server *devdb.Server) {
-	t.Helper()
-	e.Open = func(ctx context.Context, dsn string, o inventory.Options) (*inventory.Store, func(), error) {
-		return e.OpenOn(ctx, dsn, &faultconn.Dialer{}, o) // it strikes nothing, and its driver says nothing
-	}
-	server, dsn, db := suite.ServerOfItsOwn(t, e.Kind)
-	if server == nil {
-		s = e.env(t, inventory.Options{})
-		s.db.SetMaxIdleConns(0)
-		return s, nil
-	}
-	s = &env{e: e, dsn: dsn, db: db}
-	s.Store = s.open(t, inventory.Options{})
-	return s, server
 }
 
 // chaos is one round: sellers that send new orders and old ones again, and what each was told.

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/inventory"
 )
 
@@ -40,19 +39,6 @@ func aPoisonedOrderFailsAlone(t *testing.T, s *env) {
 		t.Errorf("%+v", b)
 	}
 	s.sound(t)
-}
-
-// poison has a trigger refuse every order of the buyer "banned".
-func (s *env) poison(t *testing.T) {
-	t.Helper()
-	if s.e.Kind == devdb.Postgres {
-		s.exec(t, `CREATE FUNCTION poison() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'banned'; END $$`)
-		s.exec(t, `CREATE TRIGGER poison BEFORE INSERT ON dblock_reservation FOR EACH ROW
-			WHEN (NEW.buyer = 'banned') EXECUTE FUNCTION poison()`)
-		return
-	}
-	s.exec(t, `CREATE TRIGGER poison BEFORE INSERT ON dblock_reservation FOR EACH ROW
-		IF NEW.buyer = 'banned' THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'banned'; END IF`)
 }
 
 // aLockedSKUDoesNotStallTheRest has somebody else's transaction hold one row.

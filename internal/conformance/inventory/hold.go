@@ -6,43 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/dblock-go/dblock/inventory"
 )
-
-// held is an order for one unit that is set aside for an hour.
-func held(key, sku string) inventory.Request {
-	r := order(key, sku, 1)
-	r.Hold = time.Hour
-	return r
-}
-
-// wants holds the whole reply against what it must be.
-func (s *env) wants(t *testing.T, d op, want reply) {
-	t.Helper()
-	got := d.do(t.Context(), s.Store)
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("%s %q (-want +got):\n%s", d.What, d.Request.Key, diff)
-	}
-}
-
-func (s *env) wantsBooks(t *testing.T, sku string, available, held, sold int64) {
-	t.Helper()
-	want := inventory.Balance{SKU: sku, Restocked: available + held + sold, Available: available, Held: held, Sold: sold}
-	if diff := cmp.Diff(want, s.balance(t, sku)); diff != "" {
-		t.Errorf("the books (-want +got):\n%s", diff)
-	}
-}
-
-func (s *env) isDue(t *testing.T, keys ...string) {
-	t.Helper()
-	for i, key := range keys {
-		if err := s.expire(t.Context(), key, int64(i+1)); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
 
 // aHeldOrderGoesItsWay takes one through every state, and every way that it does not go.
 func aHeldOrderGoesItsWay(t *testing.T, s *env) {
