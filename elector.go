@@ -47,7 +47,7 @@ type ElectorOptions struct {
 	StandBack time.Duration
 
 	// Failed is told of each error that Run goes on after: what kept it from campaigning for a while, and what fn returned
-	// when its term had ended. It is called on Run's goroutine, and must not block. A panic of
+	// when its term had ended. Run waits for it, and it must not block. A panic of
 	// its is ignored. Default: nothing is called.
 	Failed func(err error)
 }

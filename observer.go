@@ -9,9 +9,9 @@ import (
 
 // Observer is told what becomes of locks, so that metrics and traces can hang on it. Each function
 // may be nil. It is called once what it tells has taken effect: a lock that is lost has ended before Lost is called.
-// Acquired, NotAcquired and Released are called on the caller's goroutine, and must not block. Lost and HeartbeatLate
-// may be called on another goroutine. One that blocks delays only other calls of the host's functions.
-// A panic is written to the Log of the options, and ends nothing.
+// Acquired, NotAcquired and Released are called before the caller's call returns, and must not block. Lost and HeartbeatLate
+// may be called at any time. One that blocks delays only other calls of the host's functions.
+// A panic, or a call of runtime.Goexit, is written to the Log of the options, and ends nothing.
 type Observer struct {
 	// Acquired: a lock was acquired, after so long.
 	Acquired func(key string, waited time.Duration)
@@ -30,7 +30,7 @@ type Observer struct {
 	HeartbeatLate func(remaining time.Duration, err error)
 }
 
-// Guarded returns an Observer whose functions call those of o and recover from their panics. A panic is written to log, which
+// Guarded returns an Observer whose functions call those of o, and go on if these panic or exit. That is written to log, which
 // may be nil. Functions that are nil stay nil. It is for Lockers.
 func (o Observer) Guarded(log *slog.Logger) Observer {
 	o.Acquired = callback.Func2(log, o.Acquired)

@@ -27,8 +27,8 @@ func Granted(plan engine.Plan, began time.Time) []Reservation {
 	return granted
 }
 
-// CallHook is for the hooks of the engine rooms. One that panics has failed: the goroutine is not its owner's, who could not
-// recover it.
+// CallHook is for the hooks of the engine rooms. One that panics, or ends its goroutine, has failed: the batch of
+// others would end with it.
 func CallHook(hook func() error) (err error) {
 	if p := callback.Try(func() { err = callback.Sound(hook()) }); p != nil {
 		return &hookError{fmt.Errorf("the hook %w", p)}

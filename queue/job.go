@@ -103,7 +103,7 @@ func (t *Task) insert(id engine.ID, codec Codec) (engine.Insert, error) {
 	}
 	var payload []byte
 	var err error
-	if p := callback.Try(func() { payload, err = codec.Encode(t.Args) }); p != nil {
+	if p := callback.Recover(func() { payload, err = codec.Encode(t.Args) }); p != nil {
 		err = p
 	}
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/dblock-go/dblock/internal/callback"
 )
 
-// Observer is told what becomes of jobs, so that metrics and traces can hang on it. Each function may be nil, is called on the goroutine
-// on which it happens, and must not block. A panic is written to Options.Log, and ends nothing.
+// Observer is told what becomes of jobs, so that metrics and traces can hang on it. Each function may be nil, and must
+// not block: what it tells of goes on when it has returned. A panic, or a call of runtime.Goexit, is written to Options.Log, and ends nothing.
 type Observer struct {
 	// Claimed: so many jobs were claimed, in an exchange that took so long. None: there were none.
 	Claimed func(queue string, jobs int, took time.Duration)

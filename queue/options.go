@@ -135,7 +135,7 @@ type WorkerOptions struct {
 	// Grace is for how long handlers may go on once Work is to end, before their contexts end. Default 10 s; negative: not at all.
 	Grace time.Duration
 
-	// Backoff says how long to wait before a job is tried again; attempt, from 1, is the one that has failed with err. If it panics,
+	// Backoff says how long to wait before a job is tried again; attempt, from 1, is the one that has failed with err. If it panics or exits,
 	// it is reported to Observer.Trouble, and the default is taken. Default: Exponential(time.Second, 6*time.Hour).
 	Backoff func(attempt int, err error) time.Duration
 

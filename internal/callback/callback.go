@@ -1,5 +1,5 @@
-// Package callback calls functions of the host. A panic of theirs ends neither the process nor what called them: an
-// observer that panics after a lock was acquired would leave the lock without an owner.
+// Package callback calls functions of the host. If they panic, or end their goroutine, neither the process nor the caller ends: an
+// observer that does so after a lock was acquired would leave the lock without an owner.
 package callback
 
 import (
@@ -10,8 +10,23 @@ import (
 	"runtime/debug"
 )
 
-// Try calls f. If f panics, the error says with what, and where.
-func Try(f func()) (err error) {
+// Try calls f and waits for it. If f panics, or ends its goroutine (runtime.Goexit, as t.FailNow does), the error says so. f runs
+// on a goroutine of its own, since nothing else keeps the caller's alive. That costs about a microsecond.
+func Try(f func()) error {
+	done := make(chan error)
+	go func() {
+		err := errExit
+		defer func() { done <- err }()
+		err = Recover(f)
+	}()
+	return <-done
+}
+
+var errExit = errors.New("ended its goroutine (runtime.Goexit)")
+
+// Recover calls f on the caller's goroutine. If f panics, the error says with what, and where. If f calls runtime.Goexit, the
+// caller's goroutine ends: Recover is for calls that leave nothing behind then.
+func Recover(f func()) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = &panicked{p, debug.Stack()}
@@ -39,10 +54,10 @@ func text(v any) (s string) {
 	return fmt.Sprint(v)
 }
 
-// Safely calls f. It writes a panic to log, which may be nil.
+// Safely calls f. It writes the error of Try to log, which may be nil.
 func Safely(log *slog.Logger, f func()) {
 	if err := Try(f); err != nil && log != nil {
-		_ = Try(func() { log.Error("dblock: a function of the host panicked", "error", err) }) // so may the log's own handler
+		_ = Try(func() { log.Error("dblock: a function of the host failed", "error", err) }) // so may the log's own handler
 	}
 }
 
@@ -112,7 +127,7 @@ func Sound(err error) error {
 	if err == nil {
 		return nil
 	}
-	if p := Try(func() {
+	if p := Recover(func() {
 		_ = err.Error()
 		_ = errors.Is(err, errProbe)
 		_ = errors.As(err, new(*probe))

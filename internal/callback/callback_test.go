@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -101,6 +102,14 @@ func TestTry(t *testing.T) {
 		t.Error(err)
 	}
 	if err := callback.Try(func() { panic(doubly{}) }); err == nil || !strings.Contains(err.Error(), "doubly") || !strings.Contains(err.Error(), "callback_test.go") {
+		t.Error(err)
+	}
+	left := false
+	err := callback.Try(func() {
+		defer func() { left = true }()
+		runtime.Goexit()
+	})
+	if err == nil || !strings.Contains(err.Error(), "runtime.Goexit") || !left {
 		t.Error(err)
 	}
 }

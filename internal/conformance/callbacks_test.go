@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -83,12 +84,18 @@ func (badLog) Handle(context.Context, slog.Record) error { panic("a log's handle
 
 // allPanic sets each function of a struct to one that panics.
 func allPanic[T any](called func(string)) (funcs T) {
+	return allEnd[T](called, func(name string) { panic(name) })
+}
+
+// allEnd sets each function of a struct to one that calls end.
+func allEnd[T any](called, end func(string)) (funcs T) {
 	v := reflect.ValueOf(&funcs).Elem()
 	for i := range v.NumField() {
 		name := v.Type().Field(i).Name
 		v.Field(i).Set(reflect.MakeFunc(v.Field(i).Type(), func([]reflect.Value) []reflect.Value {
 			called(name)
-			panic(name)
+			end(name)
+			return nil
 		}))
 	}
 	return funcs
@@ -164,18 +171,28 @@ func TestEachFunctionOfTheHostIsGuarded(t *testing.T) {
 
 const hostOfLocks = "DBLOCK_TEST_HOST_OF_LOCKS"
 
-// Whatever of the host's panics: locks are acquired, lost and released, and others get them. It runs in a child process, which a panic would end.
+// Whatever of the host's panics, or ends its goroutine: locks are acquired, lost and released, and others get them. It runs in a child process, which a panic would end.
 func TestTheHostOfLocksMayPanic(t *testing.T) {
 	t.Parallel()
 	if os.Getenv(hostOfLocks) != "" {
 		locksAmidPanics(t)
 		return
 	}
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestTheHostOfLocksMayPanic$", "-test.timeout=1m")
-	cmd.Env = append(os.Environ(), hostOfLocks+"=1")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("%v:\n%s", err, out)
+	for _, how := range []string{"panic", "exit"} {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestTheHostOfLocksMayPanic$", "-test.timeout=1m")
+		cmd.Env = append(os.Environ(), hostOfLocks+"="+how)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v:\n%s", how, err, out)
+		}
 	}
+}
+
+// hostEnds ends a function of the host of locks: it panics, or ends the goroutine as t.FailNow does.
+func hostEnds(value string) {
+	if os.Getenv(hostOfLocks) == "exit" {
+		runtime.Goexit()
+	}
+	panic(value)
 }
 
 // typedNil is an error of a host's, whose methods take no nil pointer.
@@ -193,7 +210,7 @@ func locksAmidPanics(t *testing.T) {
 		defer mu.Unlock()
 		calls = append(calls, name)
 	}
-	observer := allPanic[dblock.Observer](count)
+	observer := allEnd[dblock.Observer](count, hostEnds)
 	var nodes []dblock.Locker
 	var hosts []*dblocktest.Locker
 	for range 3 {
@@ -249,7 +266,7 @@ func get(t *testing.T, l dblock.Locker, key string) *dblock.Lock {
 
 func leadsAmidPanics(t *testing.T, l dblock.Locker) {
 	told := 0
-	e, err := dblock.NewElector(l, "lead", dblock.ElectorOptions{Failed: func(error) { told++; panic("failed") }})
+	e, err := dblock.NewElector(l, "lead", dblock.ElectorOptions{Failed: func(error) { told++; hostEnds("failed") }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -274,7 +291,7 @@ func retriesAmidPanics(t *testing.T) {
 		}
 		return nil
 	}
-	o := retry.Options{Attempts: 5, OnRetry: func(int, error) { panic("on retry") }}
+	o := retry.Options{Attempts: 5, OnRetry: func(int, error) { hostEnds("on retry") }}
 	if err := retry.Run(t.Context(), o, conflicts, once); err != nil || tries != 3 {
 		t.Errorf("%d tries, %v", tries, err)
 	}
@@ -283,7 +300,7 @@ func retriesAmidPanics(t *testing.T) {
 	}
 	tries = 0
 	opts := []optimistic.Option{
-		optimistic.OnConflict(func(error, int) { panic("on conflict") }), optimistic.RetryIf(func(error) bool { panic("retry if") }),
+		optimistic.OnConflict(func(error, int) { hostEnds("on conflict") }), optimistic.RetryIf(func(error) bool { hostEnds("retry if"); return true }),
 	}
 	if err := optimistic.Do(t.Context(), func(context.Context, int) error { return once() }, opts...); err != nil || tries != 3 {
 		t.Errorf("%d tries, %v", tries, err)

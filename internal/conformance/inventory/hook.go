@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -137,6 +138,7 @@ func aHookFailsForOneOrder(t *testing.T, s *env) {
 	s.stock(t, "sale", 1000)
 	why := map[string]string{
 		"order-10": "no such customer", "order-20": "out of memory, says the hook", "order-30": "null", "order-40": "nonsense", "order-50": "uplicate", "order-60": "HostError",
+		"order-70": "runtime.Goexit",
 	}
 	for _, a := range crowd(t.Context(), store, ordersFor(200, "sale")) {
 		want := why[a.req.Key]
@@ -159,7 +161,7 @@ func aHookFailsForOneOrder(t *testing.T, s *env) {
 		t.Error(err)
 	}
 	s.exec(t, "DELETE FROM own_order WHERE order_key = 'order-50'")
-	if b := s.balance(t, "sale"); b.Sold != 195 {
+	if b := s.balance(t, "sale"); b.Sold != 194 {
 		t.Errorf("%+v", b)
 	}
 	s.wantsOwnRows(t)
@@ -178,6 +180,8 @@ func failsForSome(ctx context.Context, exec func(string) error, granted []invent
 			panic("out of memory, says the hook")
 		case "order-60":
 			return suite.NoHostError
+		case "order-70":
+			runtime.Goexit()
 		case "order-30":
 			return exec("INSERT INTO own_order (order_key, n) VALUES ('order-30, too', NULL)")
 		case "order-40":

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"reflect"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,22 +20,31 @@ import (
 	"github.com/dblock-go/dblock/queue"
 )
 
-// workerPanics has a worker process be one whose host panics wherever it is called.
+// workerPanics has a worker process be one whose host panics wherever it is called. If it is "exit", the functions that dblock calls
+// on its own goroutines call runtime.Goexit instead, as t.FailNow does.
 const workerPanics = "DBLOCK_TEST_WORKER_PANICS"
+
+// hostEnds is how a function of that host ends.
+func hostEnds(value any) {
+	if os.Getenv(workerPanics) == "exit" {
+		runtime.Goexit()
+	}
+	panic(value)
+}
 
 // unwrapped is one whose text is fine, and whose Unwrap panics.
 type unwrapped struct{ *suite.HostError }
 
 func (unwrapped) Error() string { return "it panics when it is unwrapped" }
 
-// panicky is a log's handler that panics.
+// panicky is a log's handler that panics, or exits.
 type panicky struct{ slog.Handler }
 
 func (panicky) Enabled(context.Context, slog.Level) bool { return true }
 
-func (panicky) Handle(context.Context, slog.Record) error { panic("a log's handler") }
+func (panicky) Handle(context.Context, slog.Record) error { hostEnds("a log's handler"); return nil }
 
-// panicsEverywhere has each function of a struct count its calls and panic.
+// panicsEverywhere has each function of a struct count its calls and panic, or exit.
 func panicsEverywhere[T any](calls func(field string)) (funcs T) {
 	v := reflect.ValueOf(&funcs).Elem()
 	for i := range v.NumField() {
@@ -41,7 +52,8 @@ func panicsEverywhere[T any](calls func(field string)) (funcs T) {
 			name := v.Type().Field(i).Name
 			f.Set(reflect.MakeFunc(f.Type(), func([]reflect.Value) []reflect.Value {
 				calls(name)
-				panic(suite.NoHostError)
+				hostEnds(suite.NoHostError)
+				return nil
 			}))
 		}
 	}
@@ -148,7 +160,7 @@ func (e Queue) workAmidPanics(dsn string) error {
 				return errBadDay
 			}
 			return nil
-		}, queue.Backoff(func(int, error) time.Duration { panic(suite.NoHostError) })),
+		}, queue.Backoff(func(int, error) time.Duration { hostEnds(suite.NoHostError); return 0 })),
 		queue.Handle(q, "held", func(ctx context.Context, job queue.Job[int]) error {
 			if job.Attempt == 1 {
 				fmt.Println("held")
@@ -169,7 +181,7 @@ func (e Queue) workAmidPanics(dsn string) error {
 	go func() {
 		ended <- q.Work(ctx, queue.WorkerOptions{
 			Stats: 100 * time.Millisecond, Middleware: []queue.Middleware{aroundHostile}, Rescue: 100 * time.Millisecond,
-			Backoff: func(int, error) time.Duration { panic("the worker's backoff") },
+			Backoff: func(int, error) time.Duration { hostEnds("the worker's backoff"); return 0 },
 		})
 	}()
 	if err := enqueueHostile(ctx, q); err != nil {
@@ -224,14 +236,19 @@ func enqueueHostile(ctx context.Context, q *queue.Queue) error {
 
 // Whatever of the host's panics or returns a nil pointer as an error: the process lives, each job that does so dies with a reason, and all other work
 // goes on. It runs in a child process, which a panic would end.
-func theHostMayPanic(t *testing.T, d *env) {
+func theHostMayPanic(t *testing.T, d *env) { hostEndsBy(t, d, "panic") }
+
+// The same if the observers, the backoffs and the log end their goroutines.
+func theHostMayExit(t *testing.T, d *env) { hostEndsBy(t, d, "exit") }
+
+func hostEndsBy(t *testing.T, d *env, how string) {
 	q := d.open(t, queue.Options{})
 	enqueue(t, q, queue.Task{Kind: "note", Args: 1})
 	victim := d.startWorker(t)
 	victim.Says(t, "began")
 	victim.Kill()
 	d.exec(t, "DELETE FROM dblock_member") // its job is to be rescued
-	host := d.startWorker(t, workerPanics+"=1")
+	host := d.startWorker(t, workerPanics+"="+how)
 	host.Says(t, "held")
 	d.exec(t, "DELETE FROM dblock_member WHERE label = 'hostile'") // so that the end of a job is refused
 	host.Says(t, "all went on")

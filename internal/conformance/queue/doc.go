@@ -126,6 +126,7 @@
 //   - RetryAllPassesTakenKeys: RetryAll passes over jobs whose unique keys are taken.
 //   - RetryBesideAnOpenTransaction: An open transaction with a dead job's key delays no others.
 //   - TheReasonIsKeptWhole: The text around a decision is kept, and observers hear of each end.
+//   - TheHostMayExit: A call of runtime.Goexit in the host's functions costs one job at most.
 //   - TheHostMayPanic: A panic or nil error of the host's functions costs one job at most.
 //
 // # Handlers with a transaction

@@ -116,7 +116,7 @@ func (e Queue) Run(t *testing.T) {
 		"WaitsForAUniqueKeyAlone":       waitsForAUniqueKeyAlone,
 		"ACallOfSeveralKeysStopsNobody": aCallOfSeveralKeysStopsNobody,
 		"LockedGroupsDelayNoOthers":     lockedGroupsDelayNoOthers, "AWrongCountStopsNoOthers": aWrongCountStopsNoOthers,
-		"TheReasonIsKeptWhole": theReasonIsKeptWhole, "TheHostMayPanic": theHostMayPanic,
+		"TheReasonIsKeptWhole": theReasonIsKeptWhole, "TheHostMayExit": theHostMayExit, "TheHostMayPanic": theHostMayPanic,
 	})
 }
 
