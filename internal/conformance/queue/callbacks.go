@@ -136,7 +136,7 @@ func aroundHostile(ctx context.Context, job queue.Info, next queue.Next) error {
 func (e Queue) workAmidPanics(dsn string) error {
 	var mu sync.Mutex
 	calls := map[string]int{"HeartbeatLate": 1} // that takes a server that fails: see EachFunctionOfTheHostIsGuarded
-	o := queue.Options{TTL: time.Second, History: 1, Codec: hostCodec{}, Log: slog.New(panicky{}), Label: "hostile"}
+	o := queue.Options{TTL: 3 * time.Second, History: 1, Codec: hostCodec{}, Log: slog.New(panicky{}), Label: "hostile"}
 	o.Observer = panicsEverywhere[queue.Observer](func(field string) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -191,6 +191,7 @@ func (e Queue) workAmidPanics(dsn string) error {
 	if err := enqueueHostile(ctx, q); err != nil {
 		return err
 	}
+	held := false
 	for missing := ""; ; {
 		select {
 		case err := <-ended:
@@ -204,7 +205,14 @@ func (e Queue) workAmidPanics(dsn string) error {
 				missing += " " + name
 			}
 		}
+		dead := calls["Dead"]
 		mu.Unlock()
+		if !held && dead >= len(hostile) { // now the process may be evicted: no attempt of those is lost by it
+			if _, err := q.Enqueue(ctx, queue.Task{Kind: "held"}); err != nil {
+				return err
+			}
+			held = true
+		}
 		if missing == "" && fine.Load() >= mostFine { // one whose end was refused runs again
 			if err := queue.Handle(q, "unknown", func(context.Context, queue.Job[int]) error { return nil }); err != nil {
 				return err
@@ -219,7 +227,7 @@ func (e Queue) workAmidPanics(dsn string) error {
 const mostFine = 20
 
 func enqueueHostile(ctx context.Context, q *queue.Queue) error {
-	tasks := []queue.Task{{Kind: "backoff"}, {Kind: "unknown"}, {Kind: "held"}, {Kind: "hostile", Args: "cancels"}, {Kind: "hostile", Args: "snoozes"}}
+	tasks := []queue.Task{{Kind: "backoff"}, {Kind: "unknown"}, {Kind: "hostile", Args: "cancels"}, {Kind: "hostile", Args: "snoozes"}}
 	for kind := range hostile {
 		task := queue.Task{Kind: "hostile", Args: kind, MaxAttempts: 2}
 		if strings.HasPrefix(kind, "middleware") {
