@@ -3,17 +3,17 @@ package session
 import (
 	"context"
 	"errors"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/answers"
+	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/faultconn"
 )
 
-// RunAnswers replaces the server's answers while session locks are in use, in both ways to wait.
+// RunAnswers replaces the server's answers while session locks are in use, with waits in the process and at the server.
 func (e Session) RunAnswers(t *testing.T) {
 	var users []answers.User
 	for name, o := range map[string]SessionOptions{"in turn": {}, "at the server": {ServerQueue: true}} {
@@ -25,65 +25,45 @@ func (e Session) RunAnswers(t *testing.T) {
 
 func (e Session) use(ctx context.Context, x *answers.Trial, o SessionOptions) error {
 	lied := x.Lied && x.Crowd > 2 // one lie is seen through
-	l, closePool, err := e.Open(ctx, x.DSN, &faultconn.Dialer{}, o)
-	if err != nil {
+	var l dblock.Locker
+	var closePool func()
+	open := func(ctx context.Context) (err error) {
+		l, closePool, err = e.Open(ctx, x.DSN, &faultconn.Dialer{}, o)
+		return err
+	}
+	if err := open(ctx); err != nil {
 		x.Told(err)
 		x.Heal()
-		err := x.Again(ctx, "opening", func(ctx context.Context) (err error) {
-			l, closePool, err = e.Open(ctx, x.DSN, &faultconn.Dialer{}, o)
-			return err
-		})
-		if err != nil {
+		if err := x.Again(ctx, "opening", open); err != nil {
 			return err
 		}
 	}
 	defer closePool()
-	other, closeOther, err := e.Open(ctx, x.Near, nil, SessionOptions{Poll: 20 * time.Millisecond})
+	other, closeOther, err := e.Open(ctx, x.Near, nil, quick)
 	if err != nil {
 		return err
 	}
 	defer closeOther()
 	defer other.Close(ctx)
-	var crowd sync.WaitGroup
-	for n := range x.Crowd {
-		crowd.Go(func() {
-			for range x.Crowd - 1 {
-				if n == 0 { // another process, whose release is heard of
-					holdSession(ctx, other, x.Key, true, func(error) {})
-					continue
-				}
-				key := x.Key
-				if n == 4 {
-					key += "/other"
-				}
-				var opts []dblock.Option
-				if e.Kind == devdb.Postgres && n == 2 {
-					opts = append(opts, dblock.WithShared())
-				}
-				holdSession(ctx, l, key, n != 3, x.Told, opts...)
-			}
-		})
-	}
-	crowd.Wait()
+	suite.Crowd(x.Crowd, func(n int) {
+		for range x.Crowd - 1 {
+			e.useOnce(ctx, x, l, other, n)
+		}
+	})
 	x.Heal()
 	key := x.Key
 	if lied {
 		key += "/again"
 	}
-	err = x.Again(ctx, "acquiring", func(ctx context.Context) error {
-		lock, err := l.Acquire(ctx, key)
-		if err == nil {
-			err = lock.Release(ctx)
-		}
-		return err
-	})
-	err = errors.Join(err, x.Again(ctx, "acquiring by another process", func(ctx context.Context) error {
-		lock, err := other.Acquire(ctx, key)
-		if err == nil {
-			err = lock.Release(ctx)
-		}
-		return err
-	}))
+	for name, l := range map[string]dblock.Locker{"acquiring": l, "acquiring by another process": other} {
+		err = errors.Join(err, x.Again(ctx, name, func(ctx context.Context) error {
+			lock, err := l.Acquire(ctx, key)
+			if err == nil {
+				err = lock.Release(ctx)
+			}
+			return err
+		}))
+	}
 	if !lied {
 		err = errors.Join(err, e.isFree(ctx, x))
 	}
@@ -93,14 +73,24 @@ func (e Session) use(ctx context.Context, x *answers.Trial, o SessionOptions) er
 	return err
 }
 
-func holdSession(ctx context.Context, l dblock.Locker, key string, waits bool, told func(error), opts ...dblock.Option) {
+// useOnce is one call of the n-th caller: the first is of the other process, the third reads, the fourth does not wait,
+// and the fifth has a key of its own.
+func (e Session) useOnce(ctx context.Context, x *answers.Trial, l, other dblock.Locker, n int) {
 	ctx, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
 	defer cancel()
-	how := l.TryAcquire
-	if waits {
-		how = l.Acquire
+	key, told, acquire := x.Key, x.Told, l.Acquire
+	var opts []dblock.Option
+	switch {
+	case n == 0: // its release is heard of
+		acquire, told = other.Acquire, func(error) {}
+	case n == 2 && e.Kind == devdb.Postgres:
+		opts = append(opts, dblock.WithShared())
+	case n == 3:
+		acquire = l.TryAcquire
+	case n == 4:
+		key += "/other"
 	}
-	lock, err := how(ctx, key, opts...)
+	lock, err := acquire(ctx, key, opts...)
 	if err != nil {
 		told(err)
 		return
@@ -111,20 +101,14 @@ func holdSession(ctx context.Context, l dblock.Locker, key string, waits bool, t
 
 // isFree looks for what sessions of the server still have.
 func (e Session) isFree(ctx context.Context, x *answers.Trial) error {
+	db := &env{DB: &suite.DB{DB: x.DB, Kind: e.Kind, DSN: x.Near}}
 	var errs []error
 	for _, key := range []string{x.Key, x.Key + "/other"} {
+		lock, mark := e.Names(db.database(), key)
 		if e.Kind == devdb.Postgres {
-			number, _ := e.Names("", key)
-			errs = append(errs, x.Free(ctx, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1"+
-				" AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"+
-				" AND (classid::bigint << 32) | objid::bigint = "+number))
+			errs = append(errs, x.Free(ctx, "SELECT count(*)"+advisory+" AND objsubid = 1 AND (classid::bigint << 32) | objid::bigint = "+lock))
 			continue
 		}
-		var database string
-		if err := x.DB.QueryRowContext(ctx, "SELECT DATABASE()").Scan(&database); err != nil {
-			return err
-		}
-		lock, mark := e.Names(database, key)
 		for _, name := range []string{lock, mark} {
 			errs = append(errs, x.Free(ctx, "SELECT IS_USED_LOCK('"+name+"') IS NOT NULL"))
 		}

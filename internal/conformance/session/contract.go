@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
@@ -9,121 +10,199 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
-	"github.com/dblock-go/dblock/internal/devdb"
+	"github.com/dblock-go/dblock/internal/faultconn"
 )
 
 func sessionsExclude(t *testing.T, s *env) {
 	a, b := s.process(t, SessionOptions{}), s.process(t, SessionOptions{})
 	other := s.process(t, SessionOptions{Namespace: "another"})
 	first := suite.Acquire(t, a, "k", dblock.WithLabel("nightly run"))
-	for name, l := range map[string]dblock.Locker{"another session": b, "nightly run": a} {
-		_, err := l.TryAcquire(t.Context(), "k")
-		if held := suite.IsHeld(t, err, "k"); held.Holder.Label != name || held.Holder.Token != 0 || held.Wait != nil {
-			t.Errorf("told that it is held by %+v", held)
-		}
+	for label, l := range map[string]dblock.Locker{"another session": b, "nightly run": a} {
+		held := suite.IsTaken(t, l, "k")
+		assert.Equal(t, label, held.Holder.Label)
+		assert.Zero(t, held.Holder.Token)
+		assert.Nil(t, held.Wait)
 	}
-	if _, fenced := first.Fence(); fenced || len(first.Fences()) > 0 {
-		t.Error("it has a token")
-	}
-	if until := time.Until(first.ValidUntil()); until <= 0 || until > time.Minute {
-		t.Errorf("valid for %v", until)
-	}
+	_, fenced := first.Fence()
+	assert.False(t, fenced, "it has a token")
+	assert.Empty(t, first.Fences())
+	assert.WithinRange(t, first.ValidUntil(), time.Now(), time.Now().Add(time.Minute))
 	apart, elsewhere := suite.Acquire(t, b, "another key"), suite.Acquire(t, other, "k")
 	for range 2 {
 		suite.Release(t, first)
 	}
-	if first.Context().Err() == nil || errors.Is(context.Cause(first.Context()), dblock.ErrLost) {
-		t.Errorf("a released lock's context: %v", context.Cause(first.Context()))
-	}
-	second, err := b.TryAcquire(t.Context(), "k")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Error(t, first.Context().Err(), "a released lock's context")
+	assert.NotErrorIs(t, context.Cause(first.Context()), dblock.ErrLost)
+	second := suite.Must(b.TryAcquire(t.Context(), "k"))(t)
 	for _, lock := range []*dblock.Lock{second, apart, elsewhere} {
 		suite.Release(t, lock)
 	}
 }
 
-func sessionRefusesWhatItLacks(t *testing.T, s *env) {
+func refusesWhatItLacks(t *testing.T, s *env) {
 	l := s.process(t, SessionOptions{})
+	caps := l.Caps()
+	assert.NotEmpty(t, caps.NotDurable)
+	caps.NotDurable, caps.TrustedFor = "", 0
+	assert.Equal(t, dblock.Caps{Shared: s.Postgres()}, caps)
 	lacks := map[string]dblock.Option{
 		"permits": dblock.WithPermits(1, 2), "an end": dblock.WithMaxHold(time.Second), "another end": dblock.WithoutRenewal(time.Second),
 		"data": dblock.WithData([]byte("x")),
 	}
-	caps := l.Caps()
-	if s.e.Kind != devdb.Postgres {
+	if !s.Postgres() {
 		lacks["readers"] = dblock.WithShared()
-	}
-	if caps.Shared != (s.e.Kind == devdb.Postgres) || caps.Fencing || caps.Permits || caps.Fair || caps.MaxHold || caps.SurvivesConnectionLoss ||
-		caps.PoolerSafe || caps.Durable || caps.NotDurable == "" {
-		t.Errorf("it can do %+v", caps)
 	}
 	for name, o := range lacks {
 		_, err := l.Acquire(t.Context(), "k", o)
 		_, tried := l.TryAcquire(t.Context(), "k", o)
 		for _, err := range []error{err, tried} {
-			if !errors.Is(err, dblock.ErrUnsupported) || !strings.Contains(err.Error(), "NewLease") {
-				t.Errorf("%s: %v", name, err)
-			}
+			assert.ErrorIs(t, err, dblock.ErrUnsupported, name)
+			assert.ErrorContains(t, err, "NewLease", name)
 		}
 	}
 	lock := suite.Acquire(t, l, "k")
-	if err := lock.ExpireIn(t.Context(), time.Second); !errors.Is(err, dblock.ErrUnsupported) {
-		t.Errorf("ExpireIn: %v", err)
-	}
+	assert.ErrorIs(t, lock.ExpireIn(t.Context(), time.Second), dblock.ErrUnsupported)
 	suite.Release(t, lock)
-	if !s.process(t, SessionOptions{ServerQueue: true}).Caps().Fair {
-		t.Error("the server's line is not fair")
-	}
+	assert.True(t, s.process(t, SessionOptions{ServerQueue: true}).Caps().Fair, "the server's queue")
 }
 
-func sessionRefusesBadOptions(t *testing.T, s *env) {
+func refusesBadOptions(t *testing.T, s *env) {
 	bad := map[string]SessionOptions{
 		"IdleTimeout": {IdleTimeout: 999 * time.Millisecond}, "IdleTimeout, 2": {IdleTimeout: 25 * time.Hour}, "MaxConns": {MaxConns: -1},
 		"MaxConns, 2": {MaxConns: 1001}, "Poll": {Poll: time.Millisecond}, "Poll, 2": {Poll: 2 * time.Minute}, "Namespace": {Namespace: "a\x00b"},
 		"Namespace, 2": {Namespace: strings.Repeat("n", 256)}, "Namespace, 3": {Namespace: "n", Raw: true}, "Schema": {Schema: "a\x00"},
 	}
-	if s.e.Kind == devdb.Postgres {
+	if s.Postgres() {
 		bad["Label"] = SessionOptions{Label: "\xff"}
 	} else {
 		bad["IdleTimeout, 3"] = SessionOptions{IdleTimeout: 1500 * time.Millisecond}
 	}
 	for name, o := range bad {
 		field, _, _ := strings.Cut(name, ",")
-		var invalid *dblock.InvalidError
-		_, closePool, err := s.e.Open(t.Context(), s.dsn, nil, o)
-		if err == nil {
-			closePool()
-		}
-		if !errors.As(err, &invalid) || !errors.Is(err, dblock.ErrInvalid) || invalid.Field != "SessionOptions."+field {
-			t.Errorf("%s: %v", name, err)
-		}
+		_, _, err := s.e.Open(t.Context(), s.DSN, nil, o)
+		assert.ErrorIs(t, err, dblock.ErrInvalid, name)
+		assert.Equal(t, "SessionOptions."+field, suite.As[*dblock.InvalidError](t, err).Field, name)
 	}
 }
 
-// sessionRefusesBadKeys is about keys that are the server's own.
-func sessionRefusesBadKeys(t *testing.T, s *env) {
+func refusesBadKeys(t *testing.T, s *env) {
 	l := s.process(t, SessionOptions{Raw: true})
 	good := []string{"42", "-1", "9223372036854775807"}
 	bad := []string{"abc", "", "1.5", "9223372036854775808", " 1"}
-	if s.e.Kind != devdb.Postgres {
+	if !s.Postgres() {
 		good = []string{"abc", "A name", strings.Repeat("n", 64)}
 		bad = []string{"a'b", `a"b`, `a\b`, "", strings.Repeat("n", 65), "ä", "a\nb", "a\x00b", "a`b'"}
 	}
 	for _, key := range good {
-		suite.Release(t, suite.Acquire(t, l, key))
+		suite.IsFree(t, l, key)
 	}
 	for _, key := range bad {
-		var invalid *dblock.InvalidError
-		if _, err := l.TryAcquire(t.Context(), key); !errors.As(err, &invalid) || invalid.Field != "key" {
-			t.Errorf("%q: %v", key, err)
-		}
+		_, err := l.TryAcquire(t.Context(), key)
+		assert.Equal(t, "key", suite.As[*dblock.InvalidError](t, err).Field, "%q", key)
 	}
 }
 
-func sessionTellsTheObserver(t *testing.T, s *env) {
+// rawKeysAreTheServers: what a raw key excludes is what the server excludes for two other programs.
+func rawKeysAreTheServers(t *testing.T, s *env) {
+	one, two := s.program(t), s.program(t)
+	l := s.process(t, SessionOptions{Raw: true})
+	pairs := [][2]string{{"42", "42"}, {"42", "-42"}, {"42", "4294967338"}}
+	if !s.Postgres() {
+		pairs = [][2]string{
+			{"Nightly", "Nightly"}, {"Nightly", "nightly"}, {"nightly", "NIGHTLY"}, {"a", "a "}, {" a", "a"}, {"a_b", "a-b"},
+			{strings.Repeat("Nr", 32), strings.Repeat("Nr", 32)}, {strings.Repeat("Nr", 32), strings.Repeat("nr", 32)},
+		}
+	}
+	for _, p := range pairs {
+		require.True(t, one.try(t, p[0]))
+		excluded := !two.try(t, p[1])
+		two.free(t)
+		lock, err := l.TryAcquire(t.Context(), p[1])
+		assert.Equal(t, excluded, errors.Is(err, dblock.ErrNotAcquired), "another program holds %q, dblock tries %q: %v", p[0], p[1], err)
+		one.free(t)
+		if err == nil {
+			suite.Release(t, lock)
+		}
+		lock = suite.Acquire(t, l, p[0])
+		assert.Equal(t, excluded, !two.try(t, p[1]), "dblock holds %q, another program tries %q", p[0], p[1])
+		two.free(t)
+		suite.Release(t, lock)
+	}
+}
+
+// rawWaitsLeaveOthersAlone: a waiter takes nothing that another program could ask for, and asks seldom.
+func rawWaitsLeaveOthersAlone(t *testing.T, s *env) {
+	if !s.Postgres() {
+		return // a raw name is one name, and has no second form
+	}
+	const poll = time.Second
+	var dialer faultconn.Dialer
+	l, closePool, err := s.e.Open(t.Context(), s.DSN, &dialer, SessionOptions{Raw: true, Poll: poll})
+	require.NoError(t, err)
+	defer closePool()
+	defer func() { _ = l.Close(context.Background()) }()
+	holder, other := s.program(t), s.program(t)
+	require.True(t, other.ask(t, "SELECT pg_try_advisory_lock(0, 43)"))
+	ctx, cancel := context.WithCancel(t.Context())
+	for _, key := range []string{"42", "43"} {
+		require.True(t, holder.try(t, key))
+		end := waiting(ctx, l, key)
+		defer func() { _ = end() }()
+	}
+	defer cancel()
+	suite.Until(t, "a waiter shows itself", func() bool {
+		return other.ask(t, "SELECT EXISTS (SELECT"+advisory+" AND objsubid = 2 AND pid <> pg_backend_pid())")
+	})
+	assert.True(t, other.ask(t, "SELECT pg_try_advisory_lock(0, 42)"), "to wait for 42 blocks another program's (0, 42)")
+	dialer.Arm(0, 0, nil)
+	began := time.Now()
+	time.Sleep(poll)
+	assert.LessOrEqual(t, dialer.Writes(), 20*int(1+time.Since(began)/poll), "messages of two waiters, that poll every second")
+}
+
+// program is another program's connection.
+type program struct {
+	s    *env
+	conn *sql.Conn
+}
+
+func (s *env) program(t *testing.T) *program {
+	t.Helper()
+	conn := suite.Must(s.Conn(t.Context()))(t)
+	t.Cleanup(func() { _ = conn.Close() })
+	return &program{s, conn}
+}
+
+func (p *program) ask(t *testing.T, query string) (ok bool) {
+	t.Helper()
+	require.NoError(t, p.conn.QueryRowContext(t.Context(), query).Scan(&ok), query)
+	return ok
+}
+
+func (p *program) try(t *testing.T, key string) (ok bool) {
+	t.Helper()
+	if p.s.Postgres() {
+		return p.ask(t, "SELECT pg_try_advisory_lock("+key+")")
+	}
+	return p.ask(t, "SELECT GET_LOCK('"+key+"', 0)")
+}
+
+// free releases all locks of the program.
+func (p *program) free(t *testing.T) {
+	t.Helper()
+	query := "DO RELEASE_ALL_LOCKS()"
+	if p.s.Postgres() {
+		query = "SELECT pg_advisory_unlock_all()"
+	}
+	require.NoError(t, suite.Second(p.conn.ExecContext(t.Context(), query)))
+}
+
+func tellsTheObserver(t *testing.T, s *env) {
 	var mu sync.Mutex
 	var told []string
 	note := func(format string, args ...any) {
@@ -140,116 +219,67 @@ func sessionTellsTheObserver(t *testing.T, s *env) {
 		Lost:     func(key string, _ time.Duration, why dblock.Reason) { note("lost %s: %s", key, why) },
 	}})
 	lock := suite.Acquire(t, l, "k")
-	_, _ = l.TryAcquire(t.Context(), "k")
+	suite.IsTaken(t, l, "k")
 	suite.Release(t, lock)
 	killed := suite.Acquire(t, l, "killed")
-	if err := s.end(t.Context(), s.holder(t, "killed"), false); err != nil {
-		t.Fatal(err)
-	}
+	s.endHolder(t, "killed")
 	suite.IsLost(t, killed, dblock.Disconnected)
 	want := "acquired k, not acquired k: true, released k, acquired killed, lost killed: " + string(dblock.Disconnected)
-	sofar := func() string {
+	assert.EventuallyWithT(t, func(c *assert.CollectT) { // the Observer is called after the holder
 		mu.Lock()
 		defer mu.Unlock()
-		return strings.Join(told, ", ")
-	}
-	for ctx := suite.Soon(t); sofar() != want; time.Sleep(time.Millisecond) { // the Observer is called after the holder
-		if ctx.Err() != nil {
-			t.Fatalf("told %s\nwant %s", sofar(), want)
-		}
-	}
-}
-
-func sessionCloseGivesBack(t *testing.T, s *env) { s.closeGivesBack(t, SessionOptions{}) }
-
-func sessionCloseInLine(t *testing.T, s *env) {
-	s.closeGivesBack(t, SessionOptions{ServerQueue: true, MaxConns: mostInLine})
+		assert.Equal(c, want, strings.Join(told, ", "))
+	}, time.Minute, time.Millisecond)
 }
 
 func (s *env) closeGivesBack(t *testing.T, o SessionOptions) {
 	a, b := s.process(t, o), s.process(t, o)
 	lock, blocker := suite.Acquire(t, a, "mine"), suite.Acquire(t, b, "k")
-	waits := make(chan error, 1)
-	go func() {
-		_, err := a.Acquire(context.Background(), "k")
-		waits <- err
-	}()
-	s.someoneWaits(t, "k")
-	closed := make(chan error, 1)
-	go func() { closed <- a.Close(context.Background()) }()
+	waits := waiting(context.Background(), a, "k")
+	s.untilWaiters(t, "k", 1)
+	closed := suite.Begin(func() (any, error) { return nil, a.Close(context.Background()) })
 	suite.IsLost(t, lock, dblock.Closed)
-	if err := <-closed; err != nil {
-		t.Error(err)
-	}
-	if err := <-waits; !errors.Is(err, dblock.ErrClosed) {
-		t.Errorf("a call that waited: %v", err)
-	}
-	if _, err := a.TryAcquire(t.Context(), "mine"); !errors.Is(err, dblock.ErrClosed) {
-		t.Errorf("after Close: %v", err)
-	}
-	suite.Release(t, suite.Acquire(t, b, "mine"))
+	assert.NoError(t, suite.Second(closed()))
+	assert.ErrorIs(t, waits(), dblock.ErrClosed, "a call that waited")
+	assert.ErrorIs(t, suite.Second(a.TryAcquire(t.Context(), "mine")), dblock.ErrClosed)
+	suite.IsFree(t, b, "mine")
 	suite.Release(t, blocker)
+
 	gone := s.process(t, o)
 	kept := suite.Acquire(t, gone, "kept")
 	dead, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := gone.Close(dead); !errors.Is(err, context.Canceled) {
-		t.Errorf("Close with a lock in use and no time: %v", err)
-	}
-	suite.Release(t, suite.Acquire(t, b, "kept"))
-	if err := kept.Release(t.Context()); !errors.Is(err, dblock.ErrLost) {
-		t.Errorf("release after Close: %v", err)
-	}
+	assert.ErrorIs(t, gone.Close(dead), context.Canceled, "with a lock in use and no time")
+	suite.IsFree(t, b, "kept")
+	assert.ErrorIs(t, kept.Release(t.Context()), dblock.ErrLost)
 }
 
-// someoneWaits waits until a call waits for a key that another process has.
-func (s *env) someoneWaits(t *testing.T, key string) {
-	t.Helper()
-	for ctx := suite.Soon(t); s.waiters(t, key) == 0; {
-		if ctx.Err() != nil {
-			t.Fatal("nobody waits")
+// costsFewRoundTrips counts what calls send.
+func costsFewRoundTrips(t *testing.T, s *env) {
+	var dialer faultconn.Dialer
+	l := s.processOn(t, &dialer, SessionOptions{IdleTimeout: time.Hour})
+	other := s.process(t, SessionOptions{})
+	for range 2 { // statements are prepared
+		suite.IsFree(t, l, "k")
+		suite.IsFree(t, other, "k")
+	}
+	least, trips := suite.LeastTrips(&dialer)
+	want := map[string]int{"take": 1, "give back": 1, "refused": 1, "refused here": 0}
+	for range 5 { // something may go on beside it, once or twice
+		var lock, second *dblock.Lock
+		trips("take", func() { lock = suite.Acquire(t, l, "k") })
+		trips("refused here", func() { suite.IsTaken(t, l, "k") })
+		trips("give back", func() { suite.Release(t, lock) })
+		lock = suite.Acquire(t, other, "k")
+		trips("refused", func() { suite.IsTaken(t, l, "k") })
+		suite.Release(t, lock)
+		if s.Postgres() {
+			want["read"], want["read beside"], want["go before the last"], want["go"] = 1, 1, 1, 1
+			trips("read", func() { lock = suite.Acquire(t, l, "k", dblock.WithShared()) })
+			trips("read beside", func() { second = suite.Acquire(t, l, "k", dblock.WithShared()) })
+			trips("go before the last", func() { suite.Release(t, lock) })
+			trips("go", func() { suite.Release(t, second) })
 		}
 	}
-}
-
-// aLeaverIsNoTrouble has a call give up that waited first in line: who stood behind it gets the lock, and hears of it.
-func aLeaverIsNoTrouble(t *testing.T, s *env) {
-	a, b := s.process(t, SessionOptions{}), s.process(t, SessionOptions{Poll: time.Minute})
-	lock := suite.Acquire(t, a, "k")
-	ctx, giveUp := context.WithCancel(suite.Soon(t))
-	gone := make(chan error, 1)
-	go func() {
-		_, err := b.Acquire(ctx, "k")
-		gone <- err
-	}()
-	s.someoneWaits(t, "k")
-	got := make(chan *dblock.Lock, 1)
-	go func() { got <- suite.Acquire(t, b, "k") }()
-	giveUp()
-	suite.IsHeld(t, <-gone, "k")
-	s.someoneWaits(t, "k")
-	began := time.Now()
-	suite.Release(t, lock)
-	suite.Release(t, <-got)
-	if took := time.Since(began); took > 30*time.Second {
-		t.Errorf("it heard of the release after %v", took)
-	}
-}
-
-// triesAfterARelease: what was given back can be had at once, whatever the process has to tidy up after a wait.
-func triesAfterARelease(t *testing.T, s *env) {
-	a, b := s.process(t, SessionOptions{}), s.process(t, SessionOptions{})
-	for n := range 20 {
-		first := suite.Acquire(t, a, "k")
-		got := make(chan *dblock.Lock, 1)
-		go func() { got <- suite.Acquire(t, b, "k") }()
-		s.someoneWaits(t, "k")
-		suite.Release(t, first)
-		suite.Release(t, <-got)
-		again, err := b.TryAcquire(t.Context(), "k")
-		if err != nil {
-			t.Fatalf("round %d: released, and then %v", n, err)
-		}
-		suite.Release(t, again)
-	}
+	assert.Equal(t, want, least)
 }

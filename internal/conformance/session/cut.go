@@ -11,31 +11,24 @@ import (
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 )
 
-// cutIdle is the shortest that a connection may be silent, so that one which stalls is given up soon; cutPatience is until when
-// at the latest all goes on again: a machine that is busy takes longer than that to open a connection, now and then.
+// cutIdle is the shortest time-out, so that a connection that stalls is given up soon. cutPatience is until when all
+// must go on again.
 const (
 	cutIdle     = time.Second
 	cutPatience = time.Minute
 )
 
-// cutSession is a process of its own for one trial, on a dialer that strikes.
-type cutSession struct {
+// cutProcess is a process of its own for one trial, on a dialer that strikes.
+type cutProcess struct {
 	dblock.Locker
 	suite.Trial
 	closePool func()
 }
 
-func (s *env) openCut(t *testing.T, c suite.Cut, k int) (x *cutSession, err error) {
-	x = &cutSession{}
-	x.Begin(t.Context(), c, k)
-	x.Locker, x.closePool, err = s.open(t.Context(), &x.Dialer, SessionOptions{IdleTimeout: cutIdle, Poll: 50 * time.Millisecond})
-	return x, err
-}
-
-func (x *cutSession) end(t *testing.T) { x.CloseBy(t.Context(), x.Close, x.closePool) }
+func (x *cutProcess) end(t *testing.T) { x.CloseBy(t.Context(), x.Close, x.closePool) }
 
 // excused fails an error that the cut is no excuse for. That an outcome is not known is never one.
-func (x *cutSession) excused(struck bool, err error) error {
+func (x *cutProcess) excused(struck bool, err error) error {
 	switch {
 	case err == nil:
 		return nil
@@ -53,18 +46,17 @@ func (x *cutSession) excused(struck bool, err error) error {
 	return nil
 }
 
-// goesOn has another process take the key, and then the one that was cut.
-func (x *cutSession) goesOn(t *testing.T, other dblock.Locker, key string) error {
-	for _, l := range []dblock.Locker{other, x} {
-		began := time.Now()
+// goesOn has other processes acquire the key, and then the one that was cut.
+func (x *cutProcess) goesOn(t *testing.T, others ...dblock.Locker) error {
+	for _, l := range append(others, x) {
 		ctx, cancel := context.WithTimeout(t.Context(), cutPatience)
-		lock, err := l.Acquire(ctx, key)
+		lock, err := l.Acquire(ctx, x.Key())
 		for errors.Is(err, dblock.ErrUnavailable) && ctx.Err() == nil { // until it has noticed
-			lock, err = l.Acquire(ctx, key)
+			lock, err = l.Acquire(ctx, x.Key())
 		}
 		cancel()
 		if err != nil {
-			return fmt.Errorf("not to be had again after %v: %w", time.Since(began), err)
+			return fmt.Errorf("not to be had again: %w", err)
 		}
 		if err := lock.Release(t.Context()); err != nil && !errors.Is(err, dblock.ErrLost) {
 			return err
@@ -75,22 +67,26 @@ func (x *cutSession) goesOn(t *testing.T, other dblock.Locker, key string) error
 
 // cutAnywhere cuts a call of one process beside another one. What the call returns must be true, and afterwards each
 // process gets the key.
-func (s *env) cutAnywhere(t *testing.T, call func(x *cutSession, other dblock.Locker, key string) (struck bool, told error)) {
-	other := s.process(t, SessionOptions{Poll: 50 * time.Millisecond})
+func (s *env) cutAnywhere(t *testing.T, call func(x *cutProcess, other dblock.Locker, key string) (struck bool, told error)) {
+	o := SessionOptions{Poll: 50 * time.Millisecond}
+	other := s.process(t, o)
+	o.IdleTimeout = cutIdle
 	suite.Everywhere(t, suite.Cuts(false), func(c suite.Cut, k int) (bool, error) {
-		x, err := s.openCut(t, c, k)
-		if err != nil {
+		x := &cutProcess{}
+		x.Begin(t.Context(), c, k)
+		var err error
+		if x.Locker, x.closePool, err = s.open(t.Context(), &x.Dialer, o); err != nil {
 			return false, err
 		}
 		defer x.end(t)
 		struck, told := call(x, other, x.Key())
-		return struck, errors.Join(x.excused(struck, told), x.goesOn(t, other, x.Key()))
+		return struck, errors.Join(x.excused(struck, told), x.goesOn(t, other))
 	})
 }
 
-// sessionAcquireCutAnywhere: an acquisition that returns a lock has it. One that returns an error has not, for good.
-func sessionAcquireCutAnywhere(t *testing.T, s *env) {
-	s.cutAnywhere(t, func(x *cutSession, other dblock.Locker, key string) (struck bool, told error) {
+// acquireCutAnywhere: an acquisition that returns a lock has it. One that returns an error has not, for good.
+func acquireCutAnywhere(t *testing.T, s *env) {
+	s.cutAnywhere(t, func(x *cutProcess, other dblock.Locker, key string) (struck bool, told error) {
 		x.Arm()
 		lock, told := x.TryAcquire(x.Ctx, key)
 		struck = x.Heal()
@@ -107,9 +103,18 @@ func sessionAcquireCutAnywhere(t *testing.T, s *env) {
 	})
 }
 
-// sessionReleaseCutAnywhere: a release is carried out, or ends with the connection.
-func sessionReleaseCutAnywhere(t *testing.T, s *env) {
-	s.cutAnywhere(t, func(x *cutSession, _ dblock.Locker, key string) (struck bool, told error) {
+// ended tells that the holder was told of its loss. A strike may come after the answer, at a read of the driver's own:
+// then the holder is told a moment later.
+func ended(lock *dblock.Lock, struck bool) bool {
+	if struck {
+		suite.SleepFor(lock.Context(), cutIdle)
+	}
+	return lock.Context().Err() != nil
+}
+
+// releaseCutAnywhere: a release is carried out, or ends with the connection.
+func releaseCutAnywhere(t *testing.T, s *env) {
+	s.cutAnywhere(t, func(x *cutProcess, _ dblock.Locker, key string) (struck bool, told error) {
 		lock, err := x.TryAcquire(t.Context(), key)
 		if err != nil {
 			return false, fmt.Errorf("before the cut: %v", err) // whatever it is, it is no effect of the cut
@@ -120,15 +125,14 @@ func sessionReleaseCutAnywhere(t *testing.T, s *env) {
 	})
 }
 
-// sessionWaitCutAnywhere cuts one that waits for another process, until it has the lock.
-func sessionWaitCutAnywhere(t *testing.T, s *env) {
-	s.cutAnywhere(t, func(x *cutSession, other dblock.Locker, key string) (struck bool, told error) {
+// waitCutAnywhere cuts one that waits for another process, until it has the lock.
+func waitCutAnywhere(t *testing.T, s *env) {
+	s.cutAnywhere(t, func(x *cutProcess, other dblock.Locker, key string) (struck bool, told error) {
 		held, err := other.TryAcquire(t.Context(), key)
 		if err != nil {
 			return false, fmt.Errorf("before the cut: %v", err)
 		}
-		timer := time.AfterFunc(20*time.Millisecond, func() { _ = held.Release(t.Context()) })
-		defer timer.Stop()
+		defer time.AfterFunc(20*time.Millisecond, func() { _ = held.Release(t.Context()) }).Stop()
 		x.Arm()
 		lock, told := x.Acquire(x.Ctx, key)
 		struck = x.Heal()
@@ -140,10 +144,10 @@ func sessionWaitCutAnywhere(t *testing.T, s *env) {
 	})
 }
 
-// sessionOpenCutAnywhere cuts the making of a Locker: it says that the server can't be reached, and leaves nothing.
-func sessionOpenCutAnywhere(t *testing.T, s *env) {
+// openCutAnywhere cuts the making of a Locker: it says that the server can't be reached, and leaves nothing.
+func openCutAnywhere(t *testing.T, s *env) {
 	suite.Everywhere(t, suite.Cuts(false), func(c suite.Cut, k int) (bool, error) {
-		x := &cutSession{}
+		x := &cutProcess{}
 		patience := cutPatience
 		if c.Slow() { // nothing else ends it
 			patience = cutIdle
@@ -161,18 +165,6 @@ func sessionOpenCutAnywhere(t *testing.T, s *env) {
 		}
 		x.Locker, x.closePool = l, closePool
 		defer x.end(t)
-		return struck, x.goesOn(t, x, x.Key())
+		return struck, x.goesOn(t)
 	})
-}
-
-// ended tells that the holder was told of its loss. Where the strike came at all, it may have come after the answer, at a read of
-// the driver's own that waits for what comes next: then he is told a moment later.
-func ended(lock *dblock.Lock, struck bool) bool {
-	if struck {
-		select {
-		case <-lock.Context().Done():
-		case <-time.After(cutIdle):
-		}
-	}
-	return lock.Context().Err() != nil
 }

@@ -7,8 +7,7 @@
 //   - RefusesWhatItLacks: Options that only leases have are refused.
 //   - RefusesBadOptions: Bad options are refused.
 //   - RefusesBadKeys: A raw key that the server could not have is refused.
-//   - RawKeysAreTheServers: A raw key excludes exactly what the server excludes for other
-//     programs.
+//   - RawKeysAreTheServers: A raw key excludes exactly what the server excludes for other programs.
 //   - RawWaitsLeaveOthersAlone: A waiter for a raw key takes no other key, and polls seldom.
 //   - TellsTheObserver: The Observer hears of each acquisition, wait, release and loss.
 //   - CloseGivesBack: Close frees what the process holds.
@@ -19,28 +18,20 @@
 //   - MoreThanItMay: A process at the server's limit is refused, and loses nothing.
 //   - IsLinearizable: Grants and releases have an order in which each is what a lock would do.
 //   - ServedInLine: The server's queue serves waiters of all processes in order.
-//   - LeavesTheLine: Waiters that give up at the server leave nothing, and the next ones are
-//     served.
+//   - LeavesTheLine: Waiters that give up at the server leave nothing, and the next are served.
 //   - TheLineEndsWithConns: A lock from the server's queue ends with its own connection alone.
-//   - DoubtEndsNoOtherLock: Interrupted statements end no other lock of the session, and leave
-//     none over.
-//   - TheServerQueueWaitsOn: A waiter at the server goes on after its connection and its
-//     statement are ended.
-//   - ALostLockIsNotReleased: A holder that lost its connection releases nothing of the next
-//     holder.
+//   - DoubtEndsNoOtherLock: Interrupted statements end no other lock of the session and leave none.
+//   - TheServerQueueWaitsOn: A waiter at the server outlives its connection and its statement.
+//   - ALostLockIsNotReleased: A holder without its connection releases nothing of the next one.
 //   - ALostLockInLineIsNotReleased: The same for a lock from the server's queue.
-//   - NoHandOverWhenDead: A process that lost its connection hands nothing over to its own
-//     waiters.
-//   - InterruptedHandOvers: Interrupted statements never let two callers hold a key during
-//     hand-overs.
+//   - NoHandOverWhenDead: A process that lost its connection hands nothing over to its waiters.
+//   - InterruptedHandOvers: Callers go on, and no lock is lost, while hand-overs are interrupted.
 //   - WaitersOutliveASession: A waiter goes on with another connection after its own was ended.
-//   - CostsFewRoundTrips: An acquisition, a refusal, a release and a shared hold cost one
-//     statement each.
+//   - CostsFewRoundTrips: Acquisitions, refusals, releases and shared holds cost one statement each.
 //   - ADeadOneIsFreedAtOnce: The locks of a process that died are free at once.
 //   - ReadersTryBesideAWriter: Tries of readers are refused at once while a writer waits.
 //   - ReadersHearOfAWriter: Readers that wait for a writer learn of its release.
-//   - LostReadersAreNotReleased: Readers of one process that lost their connection each learn
-//     of it.
+//   - LostReadersAreNotReleased: Readers of one process that lost their connection learn of it.
 //   - AWriterInLineIsLetIn: Readers of one process keep no writer out that waits at the server.
 //   - HoldsNoSnapshot: A waiting call keeps no snapshot, so VACUUM goes on.
 //
@@ -48,20 +39,15 @@
 //
 //   - CancelsRaceGrants: Callers that give up in the moment of the grant hold nothing.
 //   - ControlCancelsLeak: The usual code by hand leaks the lock.
-//   - AReleaseBesideTheDead: A release under an ended context hands over to the next waiter at
-//     once.
+//   - AReleaseBesideTheDead: A release under an ended context hands over to the next waiter.
 //   - AcquireCutAnywhere: The answer of an acquisition is true wherever its connection breaks.
 //   - ReleaseCutAnywhere: A release takes place, or the connection ends.
 //   - WaitCutAnywhere: A waiter gets the lock wherever its connection breaks.
 //   - OpenCutAnywhere: A Locker that cannot reach the server says so, and leaves nothing.
-//   - AFrozenHolderIsFreed: The server frees the lock of a stopped process, which never counts
-//     on it again.
-//   - ABlackHoleIsFreed: The server frees a lock of a lost network in time, after its holder
-//     stopped counting on it.
+//   - AFrozenHolderIsFreed: The lock of a stopped process is freed, and never counted on again.
+//   - ABlackHoleIsFreed: A lock behind a lost network is freed after its holder stopped counting.
 //   - ExcludesThroughKills: Two processes count on a key only until the loss of one is found.
 //   - ASilentServerKeepsNoCaller: A caller's deadline holds while the network is silent.
-//   - AKilledSessionIsLost: The locks of a killed connection are lost soon, and new ones are
-//     granted.
-//   - ANetworkFallsSilent: On Linux, the server frees a lock within IdleTimeout of a cut
-//     network.
+//   - AKilledSessionIsLost: A killed connection's locks are lost soon, and new ones are granted.
+//   - ANetworkFallsSilent: On Linux, the server frees a lock within IdleTimeout of a cut network.
 package session

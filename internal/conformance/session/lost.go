@@ -3,73 +3,50 @@ package session
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
-	"github.com/dblock-go/dblock/internal/devdb"
+	"github.com/dblock-go/dblock/internal/faultconn"
 )
+
+// aDeadOneIsFreedAtOnce closes the connections of a process, as its death does: no idle time-out passes.
+func aDeadOneIsFreedAtOnce(t *testing.T, s *env) {
+	var dialer faultconn.Dialer
+	a, b := s.processOn(t, &dialer, SessionOptions{IdleTimeout: time.Hour}), s.process(t, SessionOptions{})
+	lock := suite.Acquire(t, a, "k")
+	dialer.CloseAll()
+	suite.IsFree(t, b, "k")
+	if s.Postgres() { // its connection is listened to; elsewhere the next ping would tell
+		suite.IsLost(t, lock, dblock.Disconnected)
+	} else {
+		_ = lock.Release(t.Context())
+	}
+}
 
 // aLostLockIsNotReleased ends the connection of a holder and has another process take the lock. The holder releases before its
 // process can notice the loss by itself: Release says that the lock was lost, with and without waiters of the same process.
 func aLostLockIsNotReleased(t *testing.T, s *env) {
-	for _, mode := range s.modes() {
-		for _, crowd := range []int{0, 3} {
-			a, b := s.process(t, SessionOptions{Poll: 20 * time.Millisecond}), s.process(t, SessionOptions{Poll: 20 * time.Millisecond})
+	modes := [][]dblock.Option{nil}
+	if s.Postgres() {
+		modes = append(modes, []dblock.Option{dblock.WithShared()})
+	}
+	for _, mode := range modes {
+		for _, waiters := range []int{0, 3} {
+			a, b := s.process(t, quick), s.process(t, quick)
 			for range 5 {
-				s.loseAndRelease(t, a, b, crowd, mode...)
+				s.loseAndRelease(t, a, b, waiters, mode...)
 			}
 		}
 	}
-}
-
-// modes are the options of the modes that this server has.
-func (s *env) modes() [][]dblock.Option {
-	modes := [][]dblock.Option{nil}
-	if s.e.Kind == devdb.Postgres {
-		modes = append(modes, []dblock.Option{dblock.WithShared()})
-	}
-	return modes
-}
-
-// aLostLockInLineIsNotReleased is the same for a lock that was waited for at the server, on a connection of its own.
-func aLostLockInLineIsNotReleased(t *testing.T, s *env) {
-	a, b := s.process(t, SessionOptions{ServerQueue: true}), s.process(t, SessionOptions{Poll: 20 * time.Millisecond})
-	first := suite.Acquire(t, b, "k")
-	got := make(chan *dblock.Lock, 1)
-	go func() { got <- suite.Acquire(t, a, "k") }()
-	s.standAtServer(t, 1)
-	suite.Release(t, first)
-	lock := <-got
-	if err := s.end(t.Context(), s.holder(t, "k"), false); err != nil {
-		t.Fatal(err)
-	}
-	theirs := suite.Acquire(t, b, "k")
-	if err := lock.Release(t.Context()); !errors.Is(err, dblock.ErrLost) {
-		t.Errorf("another process has the lock, and Release returned %v", err)
-	}
-	suite.Release(t, theirs)
-}
-
-// lostReadersAreNotReleased is the same for readers of one process that share a lock: each of them hears of the loss.
-func lostReadersAreNotReleased(t *testing.T, s *env) {
-	a, b := s.process(t, SessionOptions{}), s.process(t, SessionOptions{Poll: 20 * time.Millisecond})
-	var readers []*dblock.Lock
-	for range 3 {
-		readers = append(readers, suite.Acquire(t, a, "k", dblock.WithShared()))
-	}
-	if err := s.end(t.Context(), s.holder(t, "k"), false); err != nil {
-		t.Fatal(err)
-	}
-	theirs := suite.Acquire(t, b, "k")
-	for i, lock := range readers {
-		if err := lock.Release(t.Context()); !errors.Is(err, dblock.ErrLost) {
-			t.Errorf("another process has the lock, and the release of reader %d returned %v", i, err)
-		}
-	}
-	suite.Release(t, theirs)
 }
 
 func (s *env) loseAndRelease(t *testing.T, a, b dblock.Locker, crowd int, mode ...dblock.Option) {
@@ -84,92 +61,179 @@ func (s *env) loseAndRelease(t *testing.T, a, b dblock.Locker, crowd int, mode .
 			}
 		})
 	}
-	if err := s.end(t.Context(), s.holder(t, "k"), false); err != nil {
-		t.Fatal(err)
-	}
-	theirs := suite.Acquire(t, b, "k")
-	if err := lock.Release(t.Context()); !errors.Is(err, dblock.ErrLost) {
-		t.Errorf("with %d waiters: another process has the lock, and Release returned %v", crowd, err)
-	}
-	suite.Release(t, theirs)
+	s.takenFromHolder(t, b, lock)
 	stop()
 	waiters.Wait()
+}
+
+// takenFromHolder ends the connection that has k, and fails unless each release of it says that the lock was lost.
+func (s *env) takenFromHolder(t *testing.T, b dblock.Locker, locks ...*dblock.Lock) {
+	t.Helper()
+	s.endHolder(t, "k")
+	theirs := suite.Acquire(t, b, "k")
+	for _, lock := range locks {
+		assert.ErrorIs(t, lock.Release(t.Context()), dblock.ErrLost, "another process has the lock")
+	}
+	suite.Release(t, theirs)
+}
+
+func aLostLockInLineIsNotReleased(t *testing.T, s *env) {
+	a, b := s.process(t, SessionOptions{ServerQueue: true}), s.process(t, quick)
+	s.takenFromHolder(t, b, s.servedAtServer(t, b, a))
+}
+
+func lostReadersAreNotReleased(t *testing.T, s *env) {
+	a, b := s.process(t, SessionOptions{}), s.process(t, quick)
+	var readers []*dblock.Lock
+	for range 3 {
+		readers = append(readers, suite.Acquire(t, a, "k", dblock.WithShared()))
+	}
+	s.takenFromHolder(t, b, readers...)
 }
 
 // noHandOverWhenDead ends the connection of a process whose callers hand a lock over, and has another process take the
 // lock. Until that one releases it the first process begins no critical section, but for one that was granted before.
 func noHandOverWhenDead(t *testing.T, s *env) {
-	var n tenures
-	a, b := s.process(t, SessionOptions{Poll: 20 * time.Millisecond}), s.process(t, SessionOptions{Poll: 20 * time.Millisecond})
+	var ours sections
+	a, b := s.process(t, quick), s.process(t, quick)
 	ctx, stop := context.WithCancel(t.Context())
 	var callers sync.WaitGroup
 	for range 16 {
 		callers.Go(func() {
 			for ctx.Err() == nil {
-				lock, err := a.Acquire(ctx, "k")
-				if err != nil {
-					continue
+				if lock, err := a.Acquire(ctx, "k"); err == nil {
+					ours.add(holdFor(t, lock, time.Millisecond))
 				}
-				one := tenure{key: "k", from: time.Now()}
-				time.Sleep(time.Millisecond)
-				one.to = time.Now()
-				one.lost = errors.Is(lock.Release(t.Context()), dblock.ErrLost)
-				n.add(one)
 			}
 		})
 	}
-	var theirs []tenure
+	var theirs []section
 	for range 5 {
-		handOver := suite.Soon(t)
-		for want := n.len() + 10; n.len() < want && handOver.Err() == nil; {
-			time.Sleep(time.Millisecond)
-		}
-		for id := int64(0); id == 0 && handOver.Err() == nil; {
-			if id = s.holder(t, "k"); id != 0 {
-				_ = s.end(t.Context(), id, false)
-			}
-		}
-		lock := suite.Acquire(t, b, "k")
-		one := tenure{key: "k", from: time.Now()}
-		time.Sleep(50 * time.Millisecond)
-		one.to = time.Now()
-		suite.Release(t, lock)
-		theirs = append(theirs, one)
+		want := ours.len() + 10
+		suite.Until(t, "callers have the lock", func() bool { return ours.len() >= want })
+		suite.Until(t, "the server has ended the holder", func() bool {
+			id := s.holder(t, "k")
+			return id != 0 && s.EndSession(t.Context(), id, false) == nil
+		})
+		theirs = append(theirs, holdFor(t, suite.Acquire(t, b, "k"), 50*time.Millisecond))
 	}
 	stop()
 	callers.Wait()
 	for _, one := range theirs {
-		if begun, kept := n.beside(one); begun > 1 || kept > 0 {
-			t.Errorf("while another process had the lock %d critical sections were begun, and %d were released without an error", begun, kept)
-		}
+		begun, kept := ours.beside(one)
+		assert.LessOrEqual(t, begun, 1, "sections begun while another process had the lock")
+		assert.Zero(t, kept, "releases without an error")
 	}
-	if len(n.all) < 50 {
-		t.Errorf("only %d tenures: this test shows nothing", len(n.all))
-	}
-	forged := tenures{all: []tenure{theirs[0], theirs[0]}} // the control
-	if begun, kept := forged.beside(theirs[0]); begun != 2 || kept != 2 {
-		t.Errorf("the judge counts %d and %d of 2 tenures beside another", begun, kept)
+	forged := sections{all: []section{theirs[0], theirs[0]}} // the control
+	begun, kept := forged.beside(theirs[0])
+	assert.Equal(t, []int{2, 2}, []int{begun, kept})
+}
+
+// interruptedHandOvers interrupts the statements of a session while its callers hand locks over and another process asks for
+// the same locks. No answer of the server may end the process, and all callers make progress.
+func interruptedHandOvers(t *testing.T, s *env) {
+	for name, o := range map[string]SessionOptions{"polling": quick, "at the server": atServer} {
+		a, b := s.process(t, o), s.process(t, o)
+		var had atomic.Int64
+		s.interrupt(t, a, name+" kept", func(ctx context.Context) {
+			suite.Crowd(12, func(i int) {
+				l := a
+				if i%4 == 3 {
+					l = b
+				}
+				for ctx.Err() == nil {
+					lock, err := l.Acquire(ctx, fmt.Sprint(name, i%2))
+					if err == nil {
+						time.Sleep(rand.N(200 * time.Microsecond))
+						err = lock.Release(context.WithoutCancel(ctx))
+					}
+					if err == nil {
+						had.Add(1)
+					} else if ctx.Err() == nil && !isDoubt(err) {
+						assert.NoError(t, err)
+					}
+				}
+			})
+		}, &had)
 	}
 }
 
-func (n *tenures) len() int {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return len(n.all)
+// isDoubt tells that a statement was interrupted.
+func isDoubt(err error) bool {
+	return errors.Is(err, dblock.ErrBusy) || errors.Is(err, dblock.ErrUnavailable) || errors.Is(err, dblock.ErrLost)
 }
 
-// beside counts the tenures that began while the other process had the lock, and those that overlap its tenure although their
-// release returned nil.
-func (n *tenures) beside(other tenure) (begun, kept int) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, a := range n.all {
-		if !a.from.Before(other.from) && a.from.Before(other.to) {
-			begun++
+// interrupt interrupts the statements of a process's session again and again, while calls run that count their locks and end
+// with their context. Another lock of the session lives on.
+func (s *env) interrupt(t *testing.T, l dblock.Locker, key string, calls func(ctx context.Context), had *atomic.Int64) {
+	t.Helper()
+	kept := suite.Acquire(t, l, key)
+	id := s.holder(t, key)
+	ctx, stop := context.WithCancel(suite.Soon(t))
+	var interrupts sync.WaitGroup
+	interrupts.Go(func() {
+		for n := 0; n < 200 || had.Load() < 100 && ctx.Err() == nil; n++ {
+			_ = s.EndSession(ctx, id, true)
+			time.Sleep(rand.N(4 * time.Millisecond))
+			for before := had.Load(); n%20 == 0 && had.Load() == before && ctx.Err() == nil; {
+				time.Sleep(time.Millisecond) // a connection that answers nothing but errors for a second is closed
+			}
 		}
-		if !a.lost && a.from.Before(other.to) && other.from.Before(a.to) {
-			kept++
+		stop()
+	})
+	calls(ctx)
+	interrupts.Wait()
+	assert.GreaterOrEqual(t, had.Load(), int64(100), "calls make progress")
+	assert.NoError(t, context.Cause(kept.Context()), "another lock of the session")
+	assert.Equal(t, id, s.holder(t, key))
+	suite.Release(t, kept)
+}
+
+// doubtEndsNoOtherLock acquires and releases while the statements are interrupted. Each lock that is granted is one that no other
+// process can have, and in the end none is left.
+func doubtEndsNoOtherLock(t *testing.T, s *env) {
+	a, other := s.process(t, SessionOptions{}), s.process(t, SessionOptions{})
+	var had atomic.Int64
+	s.interrupt(t, a, "kept", func(ctx context.Context) {
+		for n := 0; ctx.Err() == nil; n++ {
+			key := fmt.Sprint("k", n%7)
+			lock, err := a.TryAcquire(t.Context(), key)
+			if errors.Is(err, dblock.ErrBusy) || errors.Is(err, dblock.ErrUnavailable) {
+				continue
+			}
+			require.NoError(t, err)
+			had.Add(1)
+			if n%10 == 0 {
+				suite.IsTaken(t, other, key)
+			}
+			suite.Release(t, lock)
+		}
+	}, &had)
+}
+
+// aKilledSessionIsLost has the server end the connection that many locks share: all of them are lost, on Postgres because the
+// connection says so, elsewhere by a ping. Locks can be had again.
+func aKilledSessionIsLost(t *testing.T, s *env) {
+	idle := time.Hour
+	if !s.Postgres() {
+		idle = 3 * time.Second
+	}
+	l := s.process(t, SessionOptions{IdleTimeout: idle})
+	for n := range 5 { // a busy machine may be late, and not always
+		var locks []*dblock.Lock
+		for i := range 10 {
+			locks = append(locks, suite.Acquire(t, l, fmt.Sprint(n, " ", i)))
+		}
+		began := time.Now()
+		s.endHolder(t, locks[0].Key())
+		for _, lock := range locks {
+			suite.IsLost(t, lock, dblock.Disconnected)
+		}
+		took := time.Since(began)
+		suite.IsFree(t, l, locks[0].Key())
+		if took < idle {
+			return
 		}
 	}
-	return begun, kept
+	t.Errorf("never lost before the idle time-out of %v", idle)
 }

@@ -2,35 +2,37 @@ package session
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/dblock-go/dblock"
 	locksuite "github.com/dblock-go/dblock/internal/conformance/lock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/faultconn"
-	"github.com/dblock-go/dblock/internal/testdb"
 )
 
-// Session is an engine room's session locks.
+// Session is a driver's session locks.
 type Session struct {
 	Kind devdb.Kind
 
-	// Open makes a Locker on the database of dsn, as a process of its own would: with a pool that closePool ends. Its
+	// Open makes a Locker on the database of dsn, as a process would: with a pool that closePool ends. Its
 	// connections are the dialer's; nil: the usual ones.
 	Open func(ctx context.Context, dsn string, dialer *faultconn.Dialer, o SessionOptions) (l dblock.Locker, closePool func(), err error)
 
-	// Names are what the server calls a key by, and the mark of those who wait for it: arguments of GET_LOCK. Postgres lists
-	// what there is.
+	// Names returns what the server calls a key, and the mark of its waiters: arguments of GET_LOCK. On Postgres
+	// the first is a number, and there is no mark.
 	Names func(database, key string) (lock, mark string)
 }
 
-// SessionOptions are those of the engine rooms' SessionOptions that the suite sets.
+// SessionOptions are those of the drivers' SessionOptions that the suite sets.
 type SessionOptions struct {
 	Namespace, Label, Schema string
 	Raw                      bool
@@ -45,21 +47,21 @@ func (e Session) Run(t *testing.T) {
 	e.runContract(t)
 	e.run(t, map[string]func(*testing.T, *env){
 		"SessionsExclude":              sessionsExclude,
-		"RefusesWhatItLacks":           sessionRefusesWhatItLacks,
-		"RefusesBadOptions":            sessionRefusesBadOptions,
-		"RefusesBadKeys":               sessionRefusesBadKeys,
-		"RawKeysAreTheServers":         sessionRawKeysAreTheServers,
-		"RawWaitsLeaveOthersAlone":     sessionRawWaitsLeaveOthersAlone,
-		"TellsTheObserver":             sessionTellsTheObserver,
-		"CloseGivesBack":               sessionCloseGivesBack,
-		"CloseInLine":                  sessionCloseInLine,
+		"RefusesWhatItLacks":           refusesWhatItLacks,
+		"RefusesBadOptions":            refusesBadOptions,
+		"RefusesBadKeys":               refusesBadKeys,
+		"RawKeysAreTheServers":         rawKeysAreTheServers,
+		"RawWaitsLeaveOthersAlone":     rawWaitsLeaveOthersAlone,
+		"TellsTheObserver":             tellsTheObserver,
+		"CloseGivesBack":               func(t *testing.T, s *env) { s.closeGivesBack(t, SessionOptions{}) },
+		"CloseInLine":                  func(t *testing.T, s *env) { s.closeGivesBack(t, atServer) },
 		"ALeaverIsNoTrouble":           aLeaverIsNoTrouble,
 		"TriesAfterARelease":           triesAfterARelease,
 		"ManyLocksFewConns":            manyLocksFewConns,
 		"MoreThanItMay":                moreThanItMay,
-		"IsLinearizable":               sessionIsLinearizable,
-		"ServedInLine":                 sessionServedInLine,
-		"LeavesTheLine":                sessionLeavesTheLine,
+		"IsLinearizable":               isLinearizable,
+		"ServedInLine":                 servedInLine,
+		"LeavesTheLine":                leavesTheLine,
 		"TheLineEndsWithConns":         theLineEndsWithConns,
 		"DoubtEndsNoOtherLock":         doubtEndsNoOtherLock,
 		"TheServerQueueWaitsOn":        theServerQueueWaitsOn,
@@ -68,8 +70,18 @@ func (e Session) Run(t *testing.T) {
 		"NoHandOverWhenDead":           noHandOverWhenDead,
 		"InterruptedHandOvers":         interruptedHandOvers,
 		"WaitersOutliveASession":       waitersOutliveASession,
-		"CostsFewRoundTrips":           sessionsCostFewRoundTrips,
+		"CostsFewRoundTrips":           costsFewRoundTrips,
 		"ADeadOneIsFreedAtOnce":        aDeadOneIsFreedAtOnce,
+	})
+	if e.Kind != devdb.Postgres {
+		return
+	}
+	e.run(t, map[string]func(*testing.T, *env){
+		"ReadersTryBesideAWriter":   readersTryBesideAWriter,
+		"ReadersHearOfAWriter":      readersHearOfAWriter,
+		"LostReadersAreNotReleased": lostReadersAreNotReleased,
+		"AWriterInLineIsLetIn":      aWriterInLineIsLetIn,
+		"HoldsNoSnapshot":           holdsNoSnapshot,
 	})
 }
 
@@ -80,10 +92,10 @@ func (e Session) RunFaults(t *testing.T) {
 		"CancelsRaceGrants":          cancelsRaceGrants,
 		"ControlCancelsLeak":         controlCancelsLeak,
 		"AReleaseBesideTheDead":      aReleaseBesideTheDead,
-		"AcquireCutAnywhere":         sessionAcquireCutAnywhere,
-		"ReleaseCutAnywhere":         sessionReleaseCutAnywhere,
-		"WaitCutAnywhere":            sessionWaitCutAnywhere,
-		"OpenCutAnywhere":            sessionOpenCutAnywhere,
+		"AcquireCutAnywhere":         acquireCutAnywhere,
+		"ReleaseCutAnywhere":         releaseCutAnywhere,
+		"WaitCutAnywhere":            waitCutAnywhere,
+		"OpenCutAnywhere":            openCutAnywhere,
 		"AFrozenHolderIsFreed":       aFrozenHolderIsFreed,
 		"ABlackHoleIsFreed":          aBlackHoleIsFreed,
 		"ExcludesThroughKills":       excludesThroughKills,
@@ -96,73 +108,56 @@ func (e Session) run(t *testing.T, tests map[string]func(*testing.T, *env)) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			test(t, e.sessions(t))
+			test(t, e.env(suite.NewDB(t, e.Kind)))
 		})
 	}
 }
 
-// runContract runs what leases and session locks promise alike, in both ways to wait.
+// runContract runs what leases and session locks promise alike, with waits in the process and at the server.
 func (e Session) runContract(t *testing.T) {
-	common := map[string]func(*testing.T, locksuite.Place){}
-	if e.Kind == devdb.Postgres {
-		common["ReadersShare"] = locksuite.ReadersShare
-		common["WaitsForReaders"] = locksuite.WaitsForReaders
-		common["AWriterIsLetIn"] = locksuite.AWriterIsLetIn
-		common["ReadersDontUpgrade"] = locksuite.ReadersDontUpgrade
-		common["ReadersDontWait"] = locksuite.ReadersDontWait
+	if e.Kind != devdb.Postgres {
+		return // it has no readers
 	}
-	if e.Kind == devdb.Postgres {
-		for name, test := range map[string]func(*testing.T, *env){
-			"ReadersTryBesideAWriter":   readersTryBesideAWriter,
-			"ReadersHearOfAWriter":      readersHearOfAWriter,
-			"LostReadersAreNotReleased": lostReadersAreNotReleased,
-			"AWriterInLineIsLetIn":      aWriterInLineIsLetIn,
-			"HoldsNoSnapshot":           holdsNoSnapshot,
-		} {
-			t.Run(name, func(t *testing.T) {
+	for name, test := range map[string]func(*testing.T, locksuite.Place){
+		"ReadersShare":       locksuite.ReadersShare,
+		"WaitsForReaders":    locksuite.WaitsForReaders,
+		"AWriterIsLetIn":     locksuite.AWriterIsLetIn,
+		"ReadersDontUpgrade": locksuite.ReadersDontUpgrade,
+		"ReadersDontWait":    locksuite.ReadersDontWait,
+	} {
+		for suffix, o := range map[string]SessionOptions{"": {}, "InLine": atServer} {
+			t.Run(name+suffix, func(t *testing.T) {
 				t.Parallel()
-				test(t, e.sessions(t))
-			})
-		}
-	}
-	for _, inLine := range []bool{false, true} {
-		for name, test := range common {
-			if inLine {
-				name += "InLine"
-			}
-			t.Run(name, func(t *testing.T) {
-				t.Parallel()
-				s := e.sessions(t)
-				s.inLine = inLine
+				s := e.env(suite.NewDB(t, e.Kind))
+				s.ofLeases = o
 				test(t, locksuite.Place{LeasePlace: s})
 			})
 		}
 	}
 }
 
-// env is a database in which processes have session locks, and what is asked of it.
+var (
+	// atServer has calls wait at the server, with enough connections for those of a test.
+	atServer = SessionOptions{ServerQueue: true, MaxConns: 60}
+
+	quick = SessionOptions{Poll: 20 * time.Millisecond} // finds what ended without a release
+)
+
+// env is a database in which processes have session locks.
 type env struct {
-	e      Session
-	dsn    string
-	db     *sql.DB
-	inLine bool // who waits does so at the server
+	*suite.DB
+	locksuite.LeasePlace // what session locks lack
+	e                    Session
+	ofLeases             SessionOptions // of what OpenLeases opens
 
 	mu   sync.Mutex
 	keys map[string]bool // that were asked for
 }
 
-func (e Session) sessions(t *testing.T) *env {
-	t.Helper()
-	s := &env{e: e, dsn: testdb.DSN(t, e.Kind), keys: map[string]bool{}}
-	s.db = suite.Connect(t, e.Kind, s.dsn)
-	return s
-}
+func (e Session) env(db *suite.DB) *env { return &env{DB: db, e: e, keys: map[string]bool{}} }
 
-// mostInLine is enough connections for the calls of a test that wait at the server.
-const mostInLine = 60
-
-// process is a Locker as a process of its own would have it. Once the test has ended no lock may be left, and it must
-// close without an error.
+// process returns a Locker as a process of its own would have it. Once the test has ended no lock may be left, and it
+// must close without an error.
 func (s *env) process(t *testing.T, o SessionOptions) dblock.Locker {
 	t.Helper()
 	return s.processOn(t, nil, o)
@@ -171,16 +166,12 @@ func (s *env) process(t *testing.T, o SessionOptions) dblock.Locker {
 func (s *env) processOn(t *testing.T, dialer *faultconn.Dialer, o SessionOptions) dblock.Locker {
 	t.Helper()
 	l, closePool, err := s.open(t.Context(), dialer, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() {
 		s.Quiet(t)
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		if err := l.Close(ctx); err != nil {
-			t.Errorf("close: %v", err)
-		}
+		assert.NoError(t, l.Close(ctx))
 		closePool()
 	})
 	return l
@@ -190,203 +181,152 @@ func (s *env) open(ctx context.Context, dialer *faultconn.Dialer, o SessionOptio
 	if o.IdleTimeout == 0 {
 		o.IdleTimeout = time.Minute // a busy machine must not lose what a test holds
 	}
-	l, closePool, err := s.e.Open(ctx, s.dsn, dialer, o)
-	if err != nil {
-		return nil, nil, err
-	}
-	return &seen{l, s}, closePool, nil
+	l, closePool, err := s.e.Open(ctx, s.DSN, dialer, o)
+	return &noting{l, s}, closePool, err
 }
 
-// seen notes which keys are asked for.
-type seen struct {
+// noting notes which keys are asked for.
+type noting struct {
 	dblock.Locker
 	s *env
 }
 
-func (l *seen) note(key string) {
+func (l *noting) note(key string) {
 	l.s.mu.Lock()
 	defer l.s.mu.Unlock()
 	l.s.keys[key] = true
 }
 
-func (l *seen) Acquire(ctx context.Context, key string, opts ...dblock.Option) (*dblock.Lock, error) {
+func (l *noting) Acquire(ctx context.Context, key string, opts ...dblock.Option) (*dblock.Lock, error) {
 	l.note(key)
 	return l.Locker.Acquire(ctx, key, opts...)
 }
 
-func (l *seen) TryAcquire(ctx context.Context, key string, opts ...dblock.Option) (*dblock.Lock, error) {
+func (l *noting) TryAcquire(ctx context.Context, key string, opts ...dblock.Option) (*dblock.Lock, error) {
 	l.note(key)
 	return l.Locker.TryAcquire(ctx, key, opts...)
 }
 
-// Quiet waits until the server has no lock of the test's any more: nobody holds one, and nobody waits.
+// Quiet waits until the server has no lock of the test's, and no waiter.
 func (s *env) Quiet(t *testing.T) {
 	t.Helper()
 	if t.Failed() {
 		return // it has said why
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // there may be ten thousand to ask about
-	defer cancel()
-	for {
-		left, err := s.left(ctx)
-		if err == nil && left == "" {
-			return
+	var left string
+	var err error
+	for ctx, cancel := context.WithTimeout(context.Background(), time.Minute); ; suite.SleepFor(ctx, 5*time.Millisecond) {
+		if left, err = s.left(ctx); left == "" || ctx.Err() != nil {
+			cancel()
+			break
 		}
-		if ctx.Err() != nil || err != nil {
-			t.Errorf("left on the server: %s %v", left, err)
-			return
-		}
-		time.Sleep(5 * time.Millisecond)
 	}
+	assert.NoError(t, err)
+	assert.Empty(t, left, "left on the server")
 }
 
-// left tells which locks the server has, of all those that were asked for, and of those who wait for them.
+// advisory are the locks on Postgres; getLocks are the calls that wait at the others.
+const (
+	advisory = " FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+	getLocks = " FROM information_schema.processlist WHERE db = DATABASE() AND state LIKE 'User%lock' AND info LIKE '%GET_LOCK%'"
+)
+
+// left lists the locks that the server has, of all keys that were asked for, and their waiters.
 func (s *env) left(ctx context.Context) (left string, err error) {
-	if s.e.Kind == devdb.Postgres {
-		err := s.db.QueryRowContext(ctx, `SELECT COALESCE(string_agg(format('%s %s/%s/%s %s', pid, classid, objid, objsubid, mode), ', '), '')
-			FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`).Scan(&left)
+	if s.Postgres() {
+		err := s.QueryRowContext(ctx, `SELECT COALESCE(string_agg(format('%s %s/%s/%s %s', pid, classid, objid, objsubid, mode), ', '), '')`+
+			advisory).Scan(&left)
 		return left, err
-	}
-	var database string
-	if err := s.db.QueryRowContext(ctx, "SELECT DATABASE()").Scan(&database); err != nil {
-		return "", err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	var names []string
 	for key := range s.keys {
-		lock, mark := s.e.Names(database, key)
-		var locked, marked sql.NullInt64
-		if err := s.db.QueryRowContext(ctx, "SELECT IS_USED_LOCK(?), IS_USED_LOCK(?)", lock, mark).Scan(&locked, &marked); err != nil {
-			return "", err
+		lock, mark := s.e.Names(s.database(), key)
+		names = append(names, lock, mark)
+	}
+	for some := range slices.Chunk(names, 500) {
+		var held string
+		query := "SELECT CONCAT_WS(', '"
+		for _, name := range some {
+			query += ", IF(IS_USED_LOCK('" + name + "') IS NULL, NULL, '" + name + "')"
 		}
-		if locked.Valid || marked.Valid {
-			left += fmt.Sprintf("%q by %v, waited for by %v; ", key, locked, marked)
-		} else {
-			delete(s.keys, key)
+		if err := s.QueryRowContext(ctx, query+")").Scan(&held); err != nil {
+			return left, err
 		}
+		left += held
 	}
 	return left, nil
 }
 
-func (s *env) count(t *testing.T, query string, args ...any) (n int64) {
-	t.Helper()
-	if err := s.db.QueryRowContext(t.Context(), query, args...).Scan(&n); err != nil {
-		t.Fatalf("%v in %s", err, query)
-	}
-	return n
-}
-
-// holder is the server's number for the connection that has a key; 0: none.
-func (s *env) holder(t *testing.T, key string) (id int64) {
-	t.Helper()
-	var got sql.NullInt64
-	query := `SELECT min(pid) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted
-		AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-		AND (classid::bigint << 32 | objid::bigint) = ` + "%s"
-	lock, _ := s.e.Names(s.database(t), key)
-	if s.e.Kind == devdb.Postgres {
-		query = fmt.Sprintf(query, lock)
-	} else {
-		query = "SELECT IS_USED_LOCK('" + lock + "')"
-	}
-	if err := s.db.QueryRowContext(t.Context(), query).Scan(&got); err != nil {
-		t.Fatal(err)
-	}
-	return got.Int64
-}
-
-func (s *env) database(t *testing.T) (name string) {
-	t.Helper()
-	query := "SELECT DATABASE()"
-	if s.e.Kind == devdb.Postgres {
-		query = "SELECT current_database()"
-	}
-	if err := s.db.QueryRowContext(t.Context(), query).Scan(&name); err != nil {
-		t.Fatal(err)
-	}
+func (s *env) database() string {
+	_, name, _ := strings.Cut(s.DSN, ")/")
+	name, _, _ = strings.Cut(name, "?")
 	return name
 }
 
-// end has the server end a connection, or the statement that it is in.
-func (s *env) end(ctx context.Context, id int64, statement bool) error {
-	query := map[bool]string{false: "KILL %d", true: "KILL QUERY %d"}[statement]
-	if s.e.Kind == devdb.Postgres {
-		query = map[bool]string{false: "SELECT pg_terminate_backend(%d)", true: "SELECT pg_cancel_backend(%d)"}[statement]
+// holder is the server's number for the session that has a key; 0: none.
+func (s *env) holder(t *testing.T, key string) (id int64) {
+	t.Helper()
+	lock, _ := s.e.Names(s.database(), key)
+	if s.Postgres() {
+		return s.Count(t, "SELECT min(pid)"+advisory+" AND objsubid = 1 AND granted AND (classid::bigint << 32 | objid::bigint) = "+lock)
 	}
-	_, err := s.db.ExecContext(ctx, fmt.Sprintf(query, id))
-	return err
+	return s.Count(t, "SELECT IS_USED_LOCK('"+lock+"')")
 }
 
-// sessionLeases is what the suite of the leases asks for, as far as session locks have it.
-type sessionLeases struct{ dblock.Locker }
-
-var errNotThere = errors.New("session locks have no such thing")
-
-func (sessionLeases) Held(context.Context) ([]dblock.HeldLock, error) { return nil, errNotThere }
-
-func (sessionLeases) Holder(context.Context, string) (dblock.HeldLock, error) {
-	return dblock.HeldLock{}, errNotThere
+// endHolder has the server end the session that has a key.
+func (s *env) endHolder(t *testing.T, key string) {
+	t.Helper()
+	require.NoError(t, s.EndSession(t.Context(), s.holder(t, key), false))
 }
 
-func (sessionLeases) Sweep(context.Context) (int64, error) { return 0, errNotThere }
-
-func (sessionLeases) RunSweeper(context.Context, time.Duration) error { return errNotThere }
-
-func (sessionLeases) ForceRelease(context.Context, string, int64) error { return errNotThere }
-
-func (sessionLeases) SetPermits(context.Context, string, int) error { return errNotThere }
-
-func (sessionLeases) AcquireAll(context.Context, []string, ...dblock.Option) (*dblock.Lock, error) {
-	return nil, errNotThere
+// atServer selects an aggregate of the sessions that wait at the server.
+func (s *env) atServer(aggregate string) (query string) {
+	if s.Postgres() {
+		return "SELECT " + aggregate + "(pid)" + advisory + " AND NOT granted"
+	}
+	return "SELECT " + aggregate + "(id)" + getLocks
 }
 
-func (sessionLeases) TryAcquireAll(context.Context, []string, ...dblock.Option) (*dblock.Lock, error) {
-	return nil, errNotThere
+func (s *env) untilAtServer(t *testing.T, n int64) { t.Helper(); s.Until(t, s.atServer("count"), n) }
+
+// waiters counts the processes, and the calls at the server, that wait for a key.
+func (s *env) waiters(t *testing.T, key string) int {
+	t.Helper()
+	if s.Postgres() {
+		return int(s.Count(t, "SELECT count(*)"+advisory+" AND (NOT granted OR objsubid = 2 AND mode = 'ShareLock')"))
+	}
+	_, mark := s.e.Names(s.database(), key)
+	return int(s.Count(t, "SELECT IS_USED_LOCK(?) IS NOT NULL", mark) + s.Count(t, s.atServer("count")))
 }
 
-var _ locksuite.LeasePlace = (*env)(nil)
+func (s *env) untilWaiters(t *testing.T, key string, n int) {
+	t.Helper()
+	suite.Until(t, fmt.Sprintf("%d wait", n), func() bool { return s.waiters(t, key) >= n })
+}
+
+// waiting acquires beside the test; end waits for the error.
+func waiting(ctx context.Context, l dblock.Locker, key string) (end func() error) {
+	result := suite.Begin(func() (*dblock.Lock, error) { return l.Acquire(ctx, key) })
+	return func() error { return suite.Second(result()) }
+}
+
+// leases is what the suite of the leases asks for, as far as session locks have it.
+type leases struct {
+	dblock.Locker
+	lacking
+}
+
+type lacking struct{ locksuite.Leases }
 
 // OpenLeases makes a Locker for the suite of the leases.
 func (s *env) OpenLeases(ctx context.Context, o locksuite.LeaseOptions) (locksuite.Leases, func(), error) {
-	so := SessionOptions{Poll: o.Poll, Label: o.Label, Observer: o.Observer}
-	if s.inLine {
-		so.ServerQueue, so.MaxConns = true, mostInLine
-	}
+	so := s.ofLeases
+	so.Poll, so.Label, so.Observer = o.Poll, o.Label, o.Observer
 	l, closePool, err := s.open(ctx, nil, so)
-	if err != nil {
-		return nil, nil, err
-	}
-	return sessionLeases{l}, closePool, nil
+	return leases{Locker: l}, closePool, err
 }
 
-// Check finds nothing: session locks have no token.
-func (s *env) Check(context.Context, locksuite.Leases, *dblock.Lock) error { return errNotThere }
-
-// ForgetMembers and the next two find nothing to change.
-func (s *env) ForgetMembers(*testing.T) {}
-
-// ExpireMembers finds none.
-func (s *env) ExpireMembers(*testing.T) {}
-
-// AgeLeases finds none.
-func (s *env) AgeLeases(*testing.T) {}
-
-// Tickets finds none.
-func (s *env) Tickets(*testing.T) int { return 0 }
-
-// Rows counts who waits, of what there is.
-func (s *env) Rows(t *testing.T) (members, leases, waiters int) {
-	return 0, 0, s.waiters(t, "k")
-}
-
-// waiters is how many processes, or calls in the server's line, wait for a key.
-func (s *env) waiters(t *testing.T, key string) int {
-	t.Helper()
-	if s.e.Kind == devdb.Postgres {
-		return int(s.count(t, `SELECT count(*) FROM pg_locks l WHERE locktype = 'advisory' AND (NOT granted OR objsubid = 2 AND mode = 'ShareLock')
-			AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`))
-	}
-	_, mark := s.e.Names(s.database(t), key)
-	return int(s.count(t, "SELECT IS_USED_LOCK(?) IS NOT NULL", mark) + s.count(t,
-		"SELECT count(*) FROM information_schema.processlist WHERE db = DATABASE() AND state LIKE 'User%lock' AND info LIKE '%GET_LOCK%'"))
-}
+// Rows counts the waiters, of all rows that leases have.
+func (s *env) Rows(t *testing.T) (members, held, waiters int) { return 0, 0, s.waiters(t, "k") }

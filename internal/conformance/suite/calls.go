@@ -50,11 +50,19 @@ func Waiter(t *testing.T, l dblock.Locker, key string, opts ...dblock.Option) (l
 	}
 }
 
-// Crowd calls f n times at once, and returns when all calls have returned.
+// Crowd calls f(0) to f(n-1) in a goroutine each, begun at the same time, and returns when all calls have returned.
 func Crowd(n int, f func(i int)) {
 	var all sync.WaitGroup
+	gate := make(chan struct{})
 	for i := range n {
-		all.Go(func() { f(i) })
+		all.Go(func() {
+			<-gate
+			f(i)
+		})
 	}
+	close(gate)
 	all.Wait()
 }
+
+// Together is Crowd.
+func Together(n int, f func(i int)) { Crowd(n, f) }

@@ -17,15 +17,6 @@ func Acquire(t *testing.T, l dblock.Locker, key string, opts ...dblock.Option) *
 	return lock
 }
 
-// Acquiring acquires in a goroutine and returns a function that waits for the lock.
-func Acquiring(t *testing.T, l dblock.Locker, key string, opts ...dblock.Option) (lock func() *dblock.Lock) {
-	result := Start(t, func() (*dblock.Lock, error) { return l.Acquire(Soon(t), key, opts...) })
-	return func() *dblock.Lock {
-		t.Helper()
-		return Must(result())(t)
-	}
-}
-
 func Release(t *testing.T, lock *dblock.Lock) {
 	t.Helper()
 	assert.NoError(t, lock.Release(t.Context()), "release of %q", lock.Key())

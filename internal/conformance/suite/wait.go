@@ -2,7 +2,6 @@ package suite
 
 import (
 	"context"
-	"sync"
 	"testing"
 	"time"
 
@@ -39,37 +38,6 @@ func Wait[T any](t *testing.T, from <-chan T, what string) (v T) {
 		t.Fatalf("waited in vain for %s", what)
 	}
 	return v
-}
-
-// Start calls f in a goroutine and returns a function that waits for what it returns.
-func Start[T any](t *testing.T, f func() (T, error)) (result func() (T, error)) {
-	t.Helper()
-	var v T
-	var err error
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		v, err = f()
-	}()
-	return func() (T, error) {
-		t.Helper()
-		Wait(t, ended, "the end of a call")
-		return v, err
-	}
-}
-
-// Together calls f(0) to f(n-1) in a goroutine each, begun at the same time, and waits for all.
-func Together(n int, f func(i int)) {
-	var calls sync.WaitGroup
-	gate := make(chan struct{})
-	for i := range n {
-		calls.Go(func() {
-			<-gate
-			f(i)
-		})
-	}
-	close(gate)
-	calls.Wait()
 }
 
 // As returns the error of type E in err, or ends the test.

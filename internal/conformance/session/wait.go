@@ -1,0 +1,294 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dblock-go/dblock"
+	locksuite "github.com/dblock-go/dblock/internal/conformance/lock"
+	"github.com/dblock-go/dblock/internal/conformance/suite"
+)
+
+// pollsLate is of processes that learn of a release in time only if they hear of it.
+var pollsLate = SessionOptions{Poll: time.Minute}
+
+// isHeardOf releases a lock, and fails unless a waiter that polls late has it soon.
+func isHeardOf(t *testing.T, lock *dblock.Lock, waiter func() *dblock.Lock) {
+	t.Helper()
+	began := time.Now()
+	suite.Release(t, lock)
+	suite.Release(t, waiter())
+	assert.Less(t, time.Since(began), 30*time.Second, "until the waiter heard of the release")
+}
+
+// aLeaverIsNoTrouble has the first waiter give up: the next one gets the lock, and hears of it.
+func aLeaverIsNoTrouble(t *testing.T, s *env) {
+	a, b := s.process(t, SessionOptions{}), s.process(t, pollsLate)
+	lock := suite.Acquire(t, a, "k")
+	ctx, giveUp := context.WithCancel(suite.Soon(t))
+	gone := waiting(ctx, b, "k")
+	s.untilWaiters(t, "k", 1)
+	next := suite.Waiter(t, b, "k")
+	giveUp()
+	suite.IsHeld(t, gone(), "k")
+	s.untilWaiters(t, "k", 1)
+	isHeardOf(t, lock, next)
+}
+
+// triesAfterARelease: what was released can be had at once, whatever the process has to tidy up after a wait.
+func triesAfterARelease(t *testing.T, s *env) {
+	a, b := s.process(t, SessionOptions{}), s.process(t, SessionOptions{})
+	for range 20 {
+		first := suite.Acquire(t, a, "k")
+		next := suite.Waiter(t, b, "k")
+		s.untilWaiters(t, "k", 1)
+		suite.Release(t, first)
+		suite.Release(t, next())
+		suite.Release(t, suite.Must(b.TryAcquire(t.Context(), "k"))(t))
+	}
+}
+
+// servedInLine: the server's queue serves its waiters in order, whatever process they are of.
+func servedInLine(t *testing.T, s *env) {
+	const calls = 9
+	var procs []dblock.Locker
+	for range 3 {
+		procs = append(procs, s.process(t, SessionOptions{ServerQueue: true, MaxConns: calls}))
+	}
+	lock := suite.Acquire(t, procs[0], "k")
+	served := make(chan int, calls)
+	var waits sync.WaitGroup
+	for i := range calls {
+		waits.Go(func() {
+			lock, err := procs[i%3].Acquire(suite.Soon(t), "k")
+			served <- i
+			if assert.NoError(t, err) {
+				suite.Release(t, lock)
+			}
+		})
+		s.untilAtServer(t, int64(i+1))
+	}
+	suite.Release(t, lock)
+	waits.Wait()
+	var order []int
+	for range calls {
+		order = append(order, <-served)
+	}
+	assert.True(t, slices.IsSorted(order), "served in the order %v", order)
+}
+
+// leavesTheLine has a call give up at the server: the next one is served. More calls than there may be connections are refused.
+func leavesTheLine(t *testing.T, s *env) {
+	a := s.process(t, SessionOptions{})
+	b := s.process(t, SessionOptions{ServerQueue: true, MaxConns: 3}) // one is shared
+	lock := suite.Acquire(t, a, "k")
+	ctx, giveUp := context.WithCancel(suite.Soon(t))
+	gone := waiting(ctx, b, "k")
+	s.untilAtServer(t, 1)
+	next := suite.Waiter(t, b, "k")
+	s.untilAtServer(t, 2)
+	assert.ErrorIs(t, suite.Second(b.Acquire(t.Context(), "k")), dblock.ErrOverloaded, "without a connection to wait on")
+	suite.IsFree(t, b, "another key")
+	giveUp()
+	assert.ErrorIs(t, suite.IsHeld(t, gone(), "k"), context.Canceled)
+	s.untilAtServer(t, 1)
+	suite.Release(t, lock)
+	suite.Release(t, next())
+	suite.IsFree(t, a, "k")
+}
+
+// servedAtServer returns a lock of b's that was waited for at the server.
+func (s *env) servedAtServer(t *testing.T, a, b dblock.Locker) *dblock.Lock {
+	t.Helper()
+	lock := suite.Acquire(t, a, "k")
+	next := suite.Waiter(t, b, "k")
+	s.untilAtServer(t, 1)
+	suite.Release(t, lock)
+	return next()
+}
+
+func theLineEndsWithConns(t *testing.T, s *env) {
+	a, b := s.process(t, SessionOptions{}), s.process(t, SessionOptions{ServerQueue: true, IdleTimeout: 3 * time.Second})
+	other := suite.Acquire(t, b, "other")
+	waited := s.servedAtServer(t, a, b)
+	s.endHolder(t, "k")
+	suite.IsLost(t, waited, dblock.Disconnected)
+	assert.NoError(t, other.Context().Err(), "another lock of the process")
+	suite.Release(t, other)
+	suite.IsFree(t, b, "k")
+}
+
+// theServerQueueWaitsOn ends the connection and the statement of a call that waits at the server, more often than a call
+// that fails tries again.
+func theServerQueueWaitsOn(t *testing.T, s *env) {
+	a, b := s.process(t, SessionOptions{}), s.process(t, SessionOptions{ServerQueue: true})
+	lock := suite.Acquire(t, a, "k")
+	next := suite.Waiter(t, b, "k")
+	var id, last int64
+	for n := range 6 {
+		suite.Until(t, "the call waits on another connection", func() bool {
+			id = s.Count(t, s.atServer("max"))
+			return id != 0 && id != last
+		})
+		last = id
+		_ = s.EndSession(t.Context(), id, n%2 == 0)
+	}
+	s.untilAtServer(t, 1)
+	suite.Release(t, lock)
+	suite.Release(t, next())
+}
+
+// waitersOutliveASession ends the connection of a process that waits: it hears of the release on another one.
+func waitersOutliveASession(t *testing.T, s *env) {
+	a, b := s.process(t, SessionOptions{}), s.process(t, SessionOptions{Poll: time.Minute, IdleTimeout: 3 * time.Second})
+	lock, mine := suite.Acquire(t, a, "k"), suite.Acquire(t, b, "mine")
+	next := suite.Waiter(t, b, "k")
+	s.untilWaiters(t, "k", 1)
+	s.endHolder(t, "mine")
+	suite.IsLost(t, mine, dblock.Disconnected)
+	s.untilWaiters(t, "k", 1)
+	isHeardOf(t, lock, next)
+}
+
+// readersTryBesideAWriter: while a writer waits, readers are refused without a wait.
+func readersTryBesideAWriter(t *testing.T, s *env) {
+	a, b := s.process(t, SessionOptions{}), s.process(t, SessionOptions{})
+	reads := suite.Acquire(t, a, "k", dblock.WithShared())
+	ctx, giveUp := context.WithCancel(suite.Soon(t))
+	gone := waiting(ctx, b, "k")
+	locksuite.KeptOut(t, a, "k")
+	for range 3 {
+		assert.Nil(t, suite.IsTaken(t, a, "k", dblock.WithShared()).Wait)
+	}
+	giveUp()
+	suite.IsHeld(t, gone(), "k")
+	suite.IsFree(t, a, "k", dblock.WithShared())
+	suite.Release(t, reads)
+}
+
+// readersHearOfAWriter: readers that wait for a writer that itself had to wait hear of its release.
+func readersHearOfAWriter(t *testing.T, s *env) {
+	a, b := s.process(t, pollsLate), s.process(t, pollsLate)
+	for range 20 {
+		reads := suite.Acquire(t, a, "k", dblock.WithShared())
+		writer := suite.Waiter(t, b, "k")
+		locksuite.KeptOut(t, a, "k")
+		reader := suite.Waiter(t, a, "k", dblock.WithShared())
+		suite.Release(t, reads)
+		writes := writer()
+		s.untilWaiters(t, "k", 2)
+		isHeardOf(t, writes, reader)
+	}
+}
+
+// aWriterInLineIsLetIn: readers of one process that come and go don't keep out writers that wait at the server.
+func aWriterInLineIsLetIn(t *testing.T, s *env) {
+	a, b := s.process(t, atServer), s.process(t, atServer)
+	ctx, stop := context.WithCancel(suite.Soon(t))
+	var readers sync.WaitGroup
+	for range 4 {
+		readers.Go(func() {
+			for ctx.Err() == nil {
+				lock, err := a.Acquire(ctx, "k", dblock.WithShared())
+				if err == nil {
+					time.Sleep(5 * time.Millisecond)
+					suite.Release(t, lock)
+				} else if ctx.Err() == nil && !errors.Is(err, dblock.ErrNotAcquired) {
+					assert.NoError(t, err)
+				}
+			}
+		})
+	}
+	suite.Crowd(3, func(int) { // more than one may wait
+		lock, err := b.Acquire(ctx, "k")
+		if assert.NoError(t, err, "a writer") {
+			suite.Release(t, lock)
+		}
+	})
+	stop()
+	readers.Wait()
+}
+
+// holdsNoSnapshot: a call that waits does not keep VACUUM from its work. The control is one that waits at the server.
+func holdsNoSnapshot(t *testing.T, s *env) {
+	const held = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = $1 AND backend_xmin IS NOT NULL"
+	lock := suite.Acquire(t, s.process(t, SessionOptions{}), "k")
+	plain := suite.Waiter(t, s.process(t, SessionOptions{Label: "plain", Poll: time.Minute}), "k")
+	control := suite.Waiter(t, s.process(t, SessionOptions{Label: "at the server", ServerQueue: true}), "k")
+	s.Until(t, held, 1, "at the server")
+	s.untilWaiters(t, "k", 2)
+	s.Until(t, held, 0, "plain") // a statement has one while it runs
+	suite.Release(t, lock)
+	suite.Crowd(2, func(i int) {
+		if i == 0 {
+			suite.Release(t, plain())
+		} else {
+			suite.Release(t, control())
+		}
+	})
+}
+
+// takeMany acquires the keys k0, k1, k2 …
+func takeMany(t *testing.T, l dblock.Locker, n int) []*dblock.Lock {
+	t.Helper()
+	locks, errs := make([]*dblock.Lock, n), make([]error, n)
+	suite.Crowd(n, func(i int) { locks[i], errs[i] = l.Acquire(suite.Soon(t), fmt.Sprint("k", i)) })
+	require.NoError(t, errors.Join(errs...))
+	return locks
+}
+
+// closeMany closes a process with all that it has, which takes less time than its releases.
+func closeMany(t *testing.T, l dblock.Locker, locks []*dblock.Lock) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_ = l.Close(ctx)
+	for _, lock := range locks {
+		assert.ErrorIs(t, lock.Release(t.Context()), dblock.ErrLost)
+	}
+}
+
+// manyLocksFewConns has one process hold 5,000 locks at once, on a few connections.
+func manyLocksFewConns(t *testing.T, s *env) {
+	const many = 5000
+	l := s.process(t, SessionOptions{})
+	locks := takeMany(t, l, many)
+	if s.Postgres() {
+		assert.GreaterOrEqual(t, s.Count(t, "SELECT count(*)"+advisory), int64(many))
+		assert.LessOrEqual(t, s.Count(t, "SELECT count(DISTINCT pid)"+advisory), int64(4))
+	}
+	assert.NotZero(t, s.holder(t, "k0"))
+	assert.NotZero(t, s.holder(t, "k4999"))
+	other := s.process(t, SessionOptions{}) // the server has room still
+	suite.IsTaken(t, other, "k0")
+	suite.IsFree(t, other, "another")
+	closeMany(t, l, locks)
+}
+
+// moreThanItMay takes locks until a process may have no more: it is told so, and nothing that it has ends.
+func moreThanItMay(t *testing.T, s *env) {
+	l := s.process(t, SessionOptions{MaxConns: 1})
+	most := 10_000
+	if s.Postgres() {
+		most = int(s.Count(t, "SELECT current_setting('max_locks_per_transaction')::int * "+
+			"(current_setting('max_connections')::int + current_setting('max_prepared_transactions')::int) / 5"))
+	}
+	locks := takeMany(t, l, most)
+	for range 3 {
+		assert.ErrorIs(t, suite.Second(l.Acquire(suite.Soon(t), "one more")), dblock.ErrOverloaded, "beyond %d locks", most)
+	}
+	suite.Release(t, locks[0])
+	locks[0] = suite.Acquire(t, l, "one more")
+	for _, lock := range locks {
+		require.NoError(t, lock.Context().Err(), lock.Key())
+	}
+	closeMany(t, l, locks)
+}
