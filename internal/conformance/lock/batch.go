@@ -1,156 +1,158 @@
 package lock
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"math"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
+	"github.com/dblock-go/dblock/internal/devdb"
 )
 
-// largeBatchesAreSplit acquires and releases many locks with as much data as is allowed, beside small ones. Together
-// they do not fit into one statement of a server with a common max_allowed_packet.
+// largeBatchesAreSplit acquires locks with as much data as is allowed, beside small ones. Together they do not fit into one
+// statement of a server with a common max_allowed_packet.
 func largeBatchesAreSplit(t *testing.T, v *env) {
 	const n = 400
-	l := v.process(t, LeaseOptions{TTL: 30 * time.Second})
+	l := v.process(t, LeaseOptions{})
 	data := dblock.WithData(make([]byte, dblock.MaxDataBytes))
-	for name, with := range map[string]dblock.Option{
+	for name, mode := range map[string]dblock.Option{
 		"exclusive": dblock.WithLabel(""), "shared": dblock.WithShared(), "permits": dblock.WithPermits(1, n),
 	} {
 		locks, errs := acquireTogether(t, l, n, func(i int) (string, []dblock.Option) {
-			key := fmt.Sprint(name, i)
-			if name == "permits" {
-				key = name
+			key := name
+			if name != "permits" {
+				key = fmt.Sprint(name, i)
 			}
-			if i%2 == 0 {
-				return key, []dblock.Option{data, with}
-			}
-			return key, []dblock.Option{with}
+			return key, []dblock.Option{data, mode}[i%2:]
 		})
-		if len(errs) > 0 {
-			t.Errorf("%s: %d of %d failed: %v", name, len(errs), n, errs[0])
-		}
+		assert.Empty(t, errs, name)
 		releaseTogether(t, locks)
 	}
 	keys := make([]string, n/2)
 	for i := range keys {
 		keys[i] = fmt.Sprint("set", i)
 	}
-	set, err := l.TryAcquireAll(suite.Soon(t), keys, data)
-	if err != nil {
-		t.Fatalf("a set of %d keys: %v", len(keys), err)
-	}
-	suite.Release(t, set)
-	if held, err := l.Held(t.Context()); err != nil || len(held) != 0 {
-		t.Errorf("%d locks are held after their release, %v", len(held), err)
-	}
+	suite.Release(t, suite.Must(l.TryAcquireAll(suite.Soon(t), keys, data))(t))
+	assert.Empty(t, suite.Must(l.Held(t.Context()))(t))
 }
 
-// oneBadRowFailsAlone has a row whose token cannot grow: an attempt to acquire it fails for certain, and what shares its
-// statements is acquired.
+// oneBadRowFailsAlone has a row whose token cannot grow. Its acquisition fails for certain, and what shares its statements
+// is acquired.
 func oneBadRowFailsAlone(t *testing.T, v *env) {
 	const n, bad = 60, 30
-	l := v.process(t, LeaseOptions{TTL: 30 * time.Second})
+	l := v.process(t, LeaseOptions{})
 	key := func(i int) string { return fmt.Sprint("k", i) }
-	for i := range n { // half of the rows exist before
-		if i%2 == 0 {
-			suite.Release(t, suite.Acquire(t, l, key(i)))
-		}
+	for i := 0; i < n; i += 2 { // half of the rows exist before
+		isFree(t, l, key(i))
 	}
 	v.exec(t, fmt.Sprintf("UPDATE dblock_lease SET token = %d WHERE lease_key = '%s'", int64(math.MaxInt64), key(bad)))
+	isRefused := func(err error) {
+		t.Helper()
+		require.Error(t, err)
+		assert.NotErrorIs(t, err, dblock.ErrOutcomeUnknown)
+	}
 	for range 5 {
 		locks, errs := acquireTogether(t, l, n, func(i int) (string, []dblock.Option) { return key(i), nil })
-		if len(locks) != n-1 {
-			t.Fatalf("%d of %d neighbors were acquired; errors: %v", len(locks), n-1, errs)
-		}
-		if len(errs) != 1 || errors.Is(errs[0], dblock.ErrOutcomeUnknown) || errors.Is(errs[0], dblock.ErrNotAcquired) {
-			t.Fatalf("the bad row: %v", errs)
-		}
+		require.Len(t, locks, n-1, errs)
+		require.Len(t, errs, 1)
+		isRefused(errs[0])
+		assert.NotErrorIs(t, errs[0], dblock.ErrNotAcquired)
 		releaseTogether(t, locks)
 	}
-	if _, err := l.TryAcquireAll(suite.Soon(t), []string{key(bad - 1), key(bad)}); err == nil || errors.Is(err, dblock.ErrOutcomeUnknown) {
-		t.Errorf("a set with the bad row: %v", err)
-	}
+	isRefused(suite.Second(l.TryAcquireAll(suite.Soon(t), []string{key(bad - 1), key(bad)})))
 	suite.Release(t, suite.Acquire(t, l, "permits", dblock.WithPermits(2, 2)))
 	v.exec(t, fmt.Sprintf("UPDATE dblock_permit SET token = %d WHERE slot = 1", int64(math.MaxInt64)))
 	suite.Release(t, suite.Acquire(t, l, "permits", dblock.WithPermits(1, 2)))
-	_, err := l.TryAcquire(suite.Soon(t), key(bad), dblock.WithShared())
-	if err == nil || errors.Is(err, dblock.ErrOutcomeUnknown) {
-		t.Errorf("the bad row, shared: %v", err)
-	}
+	isRefused(suite.Second(l.TryAcquire(suite.Soon(t), key(bad), dblock.WithShared())))
 }
 
-// aTokenAheadOfTheClock has rows whose tokens are ahead of the server's clock, as after the clock was set back. They are
-// free: every mode acquires them, and their tokens grow.
+// aTokenAheadOfTheClock has rows whose tokens are ahead of the server's clock, as after the clock was set back.
 func aTokenAheadOfTheClock(t *testing.T, v *env) {
 	l := v.process(t, LeaseOptions{})
 	keys := []string{"a", "b", "c"}
-	for _, key := range keys {
-		suite.Release(t, suite.Acquire(t, l, key))
-	}
+	isFree(t, l, keys...)
 	ahead := time.Now().Add(time.Hour).UnixMicro()
 	v.exec(t, fmt.Sprintf("UPDATE dblock_lease SET token = %d WHERE lease_key <> 'c'", ahead))
-	set, err := l.TryAcquireAll(suite.Soon(t), keys)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range set.Fences() {
-		if f.Key != "c" && f.Token <= ahead {
-			t.Errorf("the token of %q is %d after %d", f.Key, f.Token, ahead)
-		}
+	set := suite.Must(l.TryAcquireAll(suite.Soon(t), keys))(t)
+	for _, f := range set.Fences()[:2] {
+		assert.Greater(t, f.Token, ahead, f.Key)
 	}
 	suite.Release(t, set)
 	locks, errs := acquireTogether(t, l, len(keys), func(i int) (string, []dblock.Option) { return keys[i], nil })
-	if len(errs) > 0 {
-		t.Error(errs)
-	}
+	assert.Empty(t, errs)
 	releaseTogether(t, locks)
 	suite.Release(t, suite.Acquire(t, l, "a", dblock.WithShared()))
 }
 
-// acquireTogether tries to acquire n locks at once; which says what each asks for.
-func acquireTogether(
-	t *testing.T, l Leases, n int, which func(i int) (key string, with []dblock.Option),
-) (locks []*dblock.Lock, errs []error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	var mu sync.Mutex
-	var all sync.WaitGroup
-	start := make(chan struct{})
-	for i := range n {
-		all.Go(func() {
-			<-start
-			key, with := which(i)
-			lock, err := l.TryAcquire(ctx, key, with...)
-			mu.Lock()
-			defer mu.Unlock()
-			if err != nil {
-				errs = append(errs, err)
-				return
-			}
-			locks = append(locks, lock)
-		})
+// aBadRowStopsNoOther has rows that dblock never writes: they are older than the constraints against them. A call for such
+// a key is answered, and calls for other keys work.
+func aBadRowStopsNoOther(t *testing.T, v *env) {
+	l, other := v.process(t, LeaseOptions{}), v.process(t, LeaseOptions{})
+	two := dblock.WithPermits(1, 2)
+	v.exec(t, "ALTER TABLE dblock_semaphore DROP CONSTRAINT dblock_semaphore_positive")
+	v.exec(t, "INSERT INTO dblock_semaphore (lease_key, permits) VALUES ('none', 0)")
+	tries := func(l Leases, key string, want error, opts ...dblock.Option) {
+		t.Helper()
+		assert.ErrorIs(t, suite.Second(l.TryAcquire(suite.Soon(t), key, opts...)), want, key)
 	}
-	close(start)
-	all.Wait()
+	tries(l, "none", dblock.ErrLimit, two)
+	require.NoError(t, l.SetPermits(suite.Soon(t), "none", 2))
+	suite.Release(t, suite.Acquire(t, l, "none", two))
+	if v.e.Kind != devdb.Postgres {
+		return // which alone has times that are not finite
+	}
+	lasting := dblock.WithoutRenewal(time.Minute)
+	for key, opts := range map[string][]dblock.Option{
+		"well": nil, "for ever": {lasting}, "always": {lasting}, "read": {dblock.WithShared(), lasting}, "permit": {two, lasting},
+	} {
+		lock := suite.Acquire(t, l, key, opts...)
+		defer func() { _ = lock.Release(t.Context()) }()
+	}
+	for _, table := range []string{"lease", "reader", "permit"} {
+		v.exec(t, fmt.Sprintf("ALTER TABLE dblock_%[1]s DROP CONSTRAINT dblock_%[1]s_finite", table))
+	}
+	v.exec(t, "UPDATE dblock_lease SET held_until = 'infinity' WHERE lease_key = 'for ever'")
+	v.exec(t, "UPDATE dblock_lease SET changed_at = '-infinity' WHERE lease_key = 'always'")
+	v.exec(t, "UPDATE dblock_reader SET held_until = 'infinity'")
+	v.exec(t, "UPDATE dblock_permit SET held_until = 'infinity' WHERE handle IS NOT NULL")
+	assert.Len(t, suite.Must(l.Held(t.Context()))(t), 5)
+	for _, key := range []string{"for ever", "always", "read"} {
+		tries(other, key, dblock.ErrNotAcquired)
+		if _, err := other.Holder(t.Context(), key); err != nil {
+			assert.ErrorIs(t, err, dblock.ErrNotHeld, key)
+		}
+	}
+	tries(other, "permit", dblock.ErrNotAcquired, dblock.WithPermits(2, 2))
+}
+
+// acquireTogether tries to acquire n locks at once.
+func acquireTogether(t *testing.T, l Leases, n int, of func(i int) (key string, opts []dblock.Option)) (
+	locks []*dblock.Lock, errs []error,
+) {
+	t.Helper()
+	ctx := suite.Soon(t)
+	var mu sync.Mutex
+	together(n, func(i int) {
+		key, opts := of(i)
+		lock, err := l.TryAcquire(ctx, key, opts...)
+		mu.Lock()
+		defer mu.Unlock()
+		if err != nil {
+			errs = append(errs, err)
+		} else {
+			locks = append(locks, lock)
+		}
+	})
 	return locks, errs
 }
 
 func releaseTogether(t *testing.T, locks []*dblock.Lock) {
 	t.Helper()
-	var all sync.WaitGroup
-	for _, lock := range locks {
-		all.Go(func() {
-			if err := lock.Release(t.Context()); err != nil {
-				t.Errorf("release of %q: %v", lock.Key(), err)
-			}
-		})
-	}
-	all.Wait()
+	together(len(locks), func(i int) { suite.Release(t, locks[i]) })
 }

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
-	"math/rand/v2"
-	"os"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
@@ -17,8 +19,8 @@ import (
 )
 
 // beatCuts are those that strike what no caller waits for.
-func beatCuts(cold ...bool) (all []suite.Cut) {
-	for _, c := range suite.Cuts(cold...) {
+func beatCuts(cold bool) (all []suite.Cut) {
+	for _, c := range suite.Cuts(cold) {
 		if !c.Cancels() {
 			all = append(all, c)
 		}
@@ -26,55 +28,48 @@ func beatCuts(cold ...bool) (all []suite.Cut) {
 	return all
 }
 
-// sampled is everywhere, and in a short run at every so many-th call only, at others each time.
-func sampled(t *testing.T, every int, all []suite.Cut, trial func(c suite.Cut, k int) (disturbed bool, err error)) {
-	if os.Getenv(suite.EnvSoak) != "" {
-		every = 1
-	}
-	first := 1 + rand.IntN(every)
-	t.Logf("every %d calls, from %d", every, first)
-	suite.Everywhere(t, all, func(c suite.Cut, k int) (bool, error) { return trial(c, first+(k-1)*every) })
-}
-
-// aJoinCutAnywhere: the first acquisition of a process joins; what is cut in that is cleared up, and the process goes on.
+// aJoinCutAnywhere cuts the first acquisition of a process, which joins with it.
 func aJoinCutAnywhere(t *testing.T, v *env) {
-	other := v.process(t, LeaseOptions{})
-	sampled(t, 4, beatCuts(true), func(c suite.Cut, k int) (bool, error) {
-		x, err := v.openCut(t, c, k)
-		if err != nil {
-			return false, err
-		}
-		struck, err := x.acquire(t, other, alone)
-		return struck, errors.Join(err, x.goesOn(t), x.leavesNothingOpen(t))
+	v.cutEverywhere(t, beatCuts(true), 4, func(x *cutLeases) (bool, error) {
+		struck, err := x.acquire(exclusive)
+		return struck, errors.Join(err, x.goesOn())
 	})
 }
 
-// aBeatCutAnywhere: the heart goes on, or what it kept is lost and its user is told.
+// aBeatCutAnywhere cuts heartbeats.
 func aBeatCutAnywhere(t *testing.T, v *env) {
-	other := v.process(t, LeaseOptions{})
-	sampled(t, 2, beatCuts(false), func(c suite.Cut, k int) (bool, error) {
-		key := fmt.Sprintf("%v %d", c, k)
-		x, err := v.openCut(t, c, k)
-		if err != nil {
-			return false, err
-		}
-		lock, err := x.held(t, key)
-		if err != nil {
-			return false, err
-		}
+	v.cutEverywhere(t, beatCuts(false), 2, held(exclusive, func(x *cutLeases, lock *dblock.Lock) (bool, error) {
 		x.Arm()
 		beats(t, lock)
 		struck := x.Heal()
 		beats(t, lock)
-		if err := isNotHeldTwice(t, lock, other, key); err != nil {
+		if err := x.isNotHeldTwice(lock, exclusive); err != nil {
 			return struck, err
 		}
 		told := lock.Release(t.Context())
 		if told != nil && (!struck || !errors.Is(told, dblock.ErrLost)) {
-			return struck, fmt.Errorf("told without need: %w", told)
+			return struck, fmt.Errorf("struck %v, and yet: %w", struck, told)
 		}
-		return struck, errors.Join(isFreeSoon(t, other, key, told), x.goesOn(t), x.leavesNothingOpen(t))
-	})
+		return struck, errors.Join(x.isFreeSoon(told, exclusive), x.goesOn())
+	}))
+}
+
+// aLeaveCutAnywhere cuts a Close with a lock in use.
+func aLeaveCutAnywhere(t *testing.T, v *env) {
+	v.cutEverywhere(t, beatCuts(false), 2, held(exclusive, func(x *cutLeases, lock *dblock.Lock) (bool, error) {
+		x.GiveUp() // no caller waits for its users
+		x.Arm()
+		reset := time.AfterFunc(cutTTL, x.Dialer.CloseAll) // a pool waits long for a server that is stalled
+		told := x.Close(x.Ctx)
+		reset.Stop()
+		struck := x.Heal()
+		if lock.Context().Err() == nil || !errors.Is(told, context.Canceled) {
+			return struck, fmt.Errorf("closed with a lock in use: %w", told)
+		}
+		err := x.isFreeSoon(nil, exclusive)
+		_ = lock.Release(t.Context())
+		return struck, err
+	}))
 }
 
 // beats waits until a heartbeat is confirmed to the lock's process, or the lock is lost.
@@ -92,136 +87,97 @@ func beats(t *testing.T, lock *dblock.Lock) {
 	}
 }
 
-// aLeaveCutAnywhere: what a process held that has closed is free, when its time is up at the latest.
-func aLeaveCutAnywhere(t *testing.T, v *env) {
-	other := v.process(t, LeaseOptions{})
-	sampled(t, 2, beatCuts(false), func(c suite.Cut, k int) (bool, error) {
-		key := fmt.Sprintf("%v %d", c, k)
-		x, err := v.openCut(t, c, k)
-		if err != nil {
-			return false, err
-		}
-		lock, err := x.held(t, key)
-		if err != nil {
-			return false, err
-		}
-		x.GiveUp() // no caller waits for its users
-		x.Arm()
-		reset := time.AfterFunc(cutTTL, x.Dialer.CloseAll) // a pool waits long for a server that is stalled
-		told := x.Close(x.Ctx)
-		reset.Stop()
-		struck := x.Heal()
-		if lock.Context().Err() == nil || !errors.Is(told, context.Canceled) {
-			return struck, fmt.Errorf("closed with a lock in use: %w", told)
-		}
-		err = isFreeSoon(t, other, key, nil)
-		_ = lock.Release(t.Context())
-		return struck, errors.Join(err, x.leavesNothingOpen(t))
-	})
-}
-
-// goesOn acquires what nobody has.
-func (x *cutLeases) goesOn(t *testing.T) error {
-	for ctx := suite.Soon(t); ; {
+// goesOn acquires another key.
+func (x *cutLeases) goesOn() error {
+	for ctx := suite.Soon(x.t); ; {
 		lock, err := x.Acquire(ctx, "another one, "+x.Key())
 		switch {
 		case err == nil:
-			if err := lock.Release(t.Context()); !errors.Is(err, dblock.ErrLost) {
+			if err := lock.Release(x.t.Context()); !errors.Is(err, dblock.ErrLost) {
 				return err
 			}
-		case !errors.Is(err, dblock.ErrOutcomeUnknown) && !errors.Is(err, dblock.ErrUnavailable):
-			return fmt.Errorf("it does not go on: %w", err)
-		case ctx.Err() != nil:
-			return fmt.Errorf("it does not go on in time: %w", err)
+		case ctx.Err() != nil || !errors.Is(err, dblock.ErrOutcomeUnknown) && !errors.Is(err, dblock.ErrUnavailable):
+			return fmt.Errorf("the process does not go on: %w", err)
 		}
 	}
 }
 
-// leavesNothingOpen ends the process: all that it has dialled is closed.
-func (x *cutLeases) leavesNothingOpen(t *testing.T) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 5*time.Second)
-	defer cancel()
-	x.Dialer.CloseAll() // a pool would wait for a server that is stalled
-	_ = x.Close(ctx)
-	x.GiveUp()
-	closed := make(chan struct{})
-	go func() {
-		defer close(closed)
-		x.closePool()
-	}()
-	late := suite.Soon(t)
-	select {
-	case <-closed:
-	case <-late.Done():
-		return errors.New("the pool does not close: a connection was not given back")
-	}
-	for x.Dialer.Open() > 0 {
-		x.Dialer.Release() // what a pool closes in the background ends with this
-		if late.Err() != nil {
-			return fmt.Errorf("%d connections are left open", x.Dialer.Open())
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	return nil
-}
+// lateBeats counts how often a Locker reports late heartbeats.
+type lateBeats struct{ calls, lines atomic.Int64 }
 
-// heartbeatsReachAllLockers: each Locker of a pool and TTL learns of late heartbeats, in its Observer and in its Log,
-// until it is closed.
-func heartbeatsReachAllLockers(t *testing.T, v *env) {
-	var told [2]heartbeats
-	var dialer faultconn.Dialer
-	l, other, closePool, err := v.e.OpenPair(t.Context(), v.dsn, &dialer, told[0].options(), told[1].options())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer closePool()
-	suite.Release(t, suite.Acquire(t, l, "k")) // it joins
-	dialer.Refuse()
-	for i := range told {
-		if !told[i].grows(t, 0, 0) {
-			t.Errorf("locker %d does not learn of late heartbeats", i)
-		}
-	}
-	dialer.Accept()
-	if err := other.Close(suite.Soon(t)); err != nil {
-		t.Error(err)
-	}
-	suite.Release(t, suite.Acquire(t, l, "k"))
-	closed := told[1].late.Load()
-	first, lines := told[0].late.Load(), told[0].lines.Load()
-	dialer.Refuse()
-	if !told[0].grows(t, first, lines) {
-		t.Error("a locker does not learn of late heartbeats after another was closed")
-	}
-	dialer.Accept()
-	if n := told[1].late.Load() - closed; n > 0 {
-		t.Errorf("a closed locker learns of %d late heartbeats", n)
-	}
-	_ = l.Close(suite.Soon(t)) // its connection may be one of those that were closed
-}
-
-// heartbeats counts what a Locker says of late ones.
-type heartbeats struct{ late, lines atomic.Int64 }
-
-func (h *heartbeats) options() LeaseOptions {
+func (b *lateBeats) options() LeaseOptions {
 	return LeaseOptions{
-		TTL: 6 * time.Second, Log: slog.New(slog.NewTextHandler(h, nil)),
-		Observer: dblock.Observer{HeartbeatLate: func(time.Duration, error) { h.late.Add(1) }},
+		TTL: 6 * time.Second, Log: slog.New(slog.NewTextHandler(b, nil)),
+		Observer: dblock.Observer{HeartbeatLate: func(time.Duration, error) { b.calls.Add(1) }},
 	}
 }
 
 // Write counts a line of the log.
-func (h *heartbeats) Write(line []byte) (int, error) {
-	h.lines.Add(1)
+func (b *lateBeats) Write(line []byte) (int, error) {
+	b.lines.Add(1)
 	return len(line), nil
 }
 
-// grows waits until there are more than late calls of the Observer, and more than lines in the log.
-func (h *heartbeats) grows(t *testing.T, late, lines int64) bool {
-	for ctx := suite.Soon(t); h.late.Load() <= late || h.lines.Load() <= lines; {
-		if !suite.SleepFor(ctx, time.Millisecond) {
-			return false
-		}
+// grow waits for more calls and more lines.
+func (b *lateBeats) grow(t *testing.T) {
+	t.Helper()
+	calls, lines := b.calls.Load(), b.lines.Load()
+	suite.Until(t, "late heartbeats are reported", func() bool { return b.calls.Load() > calls && b.lines.Load() > lines })
+}
+
+// heartbeatsReachAllLockers: each Locker of a pool and TTL reports late heartbeats to its Observer and its Log, until it is
+// closed.
+func heartbeatsReachAllLockers(t *testing.T, v *env) {
+	var late, lateOther lateBeats
+	var dialer faultconn.Dialer
+	l, other, closePool, err := v.e.OpenPair(t.Context(), v.dsn, &dialer, late.options(), lateOther.options())
+	require.NoError(t, err)
+	defer closePool()
+	isFree(t, l, "k") // it joins
+	dialer.Refuse()
+	late.grow(t)
+	suite.Until(t, "the other one reports them, too", func() bool { return lateOther.calls.Load() > 0 && lateOther.lines.Load() > 0 })
+	dialer.Accept()
+	require.NoError(t, other.Close(suite.Soon(t)))
+	isFree(t, l, "k")
+	closed := lateOther.calls.Load()
+	dialer.Refuse()
+	late.grow(t)
+	dialer.Accept()
+	assert.Equal(t, closed, lateOther.calls.Load())
+	_ = l.Close(suite.Soon(t)) // its connection may be one of those that were closed
+}
+
+// blockedLog is the handler of a Log that blocks, as standard error does into a pipe that is full.
+type blockedLog struct {
+	slog.Handler
+	until chan struct{}
+}
+
+func (h blockedLog) Handle(context.Context, slog.Record) error {
+	<-h.until
+	return nil
+}
+
+// aBlockedHostKeepsNoLock: a process whose Log and Observer block loses its server. When another process has the keys, all
+// its locks have ended.
+func aBlockedHostKeepsNoLock(t *testing.T, v *env) {
+	host := blockedLog{slog.NewTextHandler(io.Discard, nil), make(chan struct{})}
+	var dialer faultconn.Dialer
+	l := v.processOn(t, &dialer, LeaseOptions{TTL: cutTTL, Log: slog.New(host), Observer: dblock.Observer{
+		Lost:          func(string, time.Duration, dblock.Reason) { <-host.until },
+		HeartbeatLate: func(time.Duration, error) { <-host.until },
+	}})
+	defer func() {
+		close(host.until)
+		dialer.Accept()
+	}()
+	other := v.process(t, LeaseOptions{})
+	locks := []*dblock.Lock{suite.Acquire(t, l, "a"), suite.Acquire(t, l, "b"), suite.Acquire(t, l, "c")}
+	dialer.Refuse()
+	for _, lock := range locks {
+		next := suite.Acquire(t, other, lock.Key())
+		suite.IsLost(t, lock, dblock.Expired)
+		suite.Release(t, next)
 	}
-	return true
 }

@@ -12,51 +12,72 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
+	"github.com/stretchr/testify/assert"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/internal/faultconn"
 )
 
+// Processes use locks while their server is killed, frozen and cut off from them, answers get lost, and unused leases are
+// swept away. In later rounds their members are declared dead as well. A model judges the history.
+
 const (
 	crashProcesses = 16
-	crashKeys      = 12              // that are for writers alone
-	sharedKeys     = 4               // where several are to meet
 	crashTTL       = 2 * time.Second // what is in doubt after a crash is cleared up within three heartbeats
-	crashStrikes   = 3               // in a round of a short run
-	soakStrikes    = 10
-	crashUpdates   = 15 // between two of them, at least
+	firstLimit     = 3               // permits that a semaphore begins with
+	mostLimit      = 5               // the largest number that it is given
 )
 
 // crashTest is what one kind of lock goes through.
 type crashTest struct {
-	keys  int
-	works suite.What // the steps that show that work goes on
-	each  int        // how many of them there are between two strikes, at least
-	begin func(t *testing.T, key string)
-	model func(exclusive bool) suite.State
-
-	// use is one use of a lock: it notes what it asked for and what it was told.
-	use    func(ctx context.Context, t *testing.T, h *suite.History, client int, l Leases, key string)
+	keys   int
+	works  suite.What // the steps that show progress
+	each   int        // how many of them there are between two strikes, at least
+	begin  func(t *testing.T, key string)
+	use    func(c *crashCaller) // uses a lock once
+	model  func(exclusive bool) suite.State
 	forged func(h *suite.History, exclusive bool) map[string][]porcupine.Operation
 
-	// whole is how a key is acquired that nobody else has anything of.
-	whole func(t *testing.T, l Leases, key string) []dblock.Option
+	whole []dblock.Option // what can be acquired of a key if no caller has anything
 }
 
-// keepsItsWordThroughCrashes has processes update values under locks while their server is killed, frozen and cut
-// off from them, and unused leases are swept away: tokens only grow, no two hold a lock at once, and no update is lost.
-// In later rounds their members are declared dead as well: no update is lost then either.
 func keepsItsWordThroughCrashes(t *testing.T, v *env) {
 	v.goThroughCrashes(t, func(c *crashes, _ bool) crashTest { return c.updates(true) })
 }
 
-// goThroughCrashes has processes use locks while all that happens.
+// readersAndWritersThroughCrashes has readers look at values under a guard and writers update them, some of which give up
+// while they wait.
+func readersAndWritersThroughCrashes(t *testing.T, v *env) {
+	v.goThroughCrashes(t, func(c *crashes, _ bool) crashTest {
+		o := c.updates(true)
+		o.keys, o.works, o.each, o.use, o.forged = 4, suite.Read, 20, (*crashCaller).readOrWrite, (*suite.History).ForgedReads
+		return o
+	})
+}
+
+// permitsThroughCrashes has processes take permits while their number changes. If members are declared dead, only permits
+// under a guard have to fit.
+func permitsThroughCrashes(t *testing.T, v *env) {
+	v.goThroughCrashes(t, func(c *crashes, exclusive bool) crashTest {
+		o := crashTest{
+			keys: 4, works: suite.Left, each: 20, begin: c.setPermits, use: (*crashCaller).permits,
+			model:  func(bool) suite.State { return suite.Permitted{Limit: firstLimit} },
+			forged: func(h *suite.History, _ bool) map[string][]porcupine.Operation { return h.ForgedPermits() },
+			whole:  []dblock.Option{dblock.WithPermits(firstLimit, firstLimit)},
+		}
+		if !exclusive {
+			o.use = (*crashCaller).guardedPermits
+		}
+		return o
+	})
+}
+
 func (v *env) goThroughCrashes(t *testing.T, of func(c *crashes, exclusive bool) crashTest) {
 	own, server := v.onAServerOfItsOwn(t)
-	strikes, rounds := crashStrikes, 2
+	strikes, rounds := 3, 2
 	if os.Getenv(suite.EnvSoak) != "" {
-		strikes, rounds = soakStrikes, 20
+		strikes, rounds = 10, 20
 	}
 	n := &suite.FaultInjector{
 		DB: own.db, Kind: v.e.Kind, Server: server, Counts: map[string]int{},
@@ -64,7 +85,7 @@ func (v *env) goThroughCrashes(t *testing.T, of func(c *crashes, exclusive bool)
 	}
 	c := own.newCrashes(t)
 	for round := range rounds {
-		exclusive := round < rounds/2 // whoever was declared dead learns of it a heartbeat later
+		exclusive := round < rounds/2 // a member that is declared dead learns of it a heartbeat later
 		o := of(c, exclusive)
 		h := c.round(t, fmt.Sprint("round ", round), o, !exclusive, strikes, func(ctx context.Context, i int) error { return c.strike(ctx, n, i) })
 		t.Logf("members live %v: %v", exclusive, h)
@@ -76,12 +97,25 @@ func (v *env) goThroughCrashes(t *testing.T, of func(c *crashes, exclusive bool)
 	}
 	t.Logf("injected: %v; %d leases were swept away; answers %v", n.Counts, c.swept.Load(), c.answers)
 	o := of(c, true)
-	for key := range o.keys {
-		c.isFree(t, fmt.Sprint("round 0 ", key), o.whole)
+	for i := range o.keys {
+		key := fmt.Sprint("round 0 ", i)
+		if o.whole != nil {
+			o.begin(t, key)
+		}
+		suite.Until(t, key+" is free", func() bool {
+			lock, err := c.all[0].Acquire(suite.Soon(t), key, o.whole...)
+			if errors.Is(err, dblock.ErrOutcomeUnknown) {
+				return false // the pool may have connections yet that were ended
+			}
+			if assert.NoError(t, err) {
+				suite.Release(t, lock)
+			}
+			return true
+		})
 	}
 }
 
-// strike kills the server first, then has answers get lost, and then does one thing or another.
+// strike kills the server first, then loses answers, and then does one or the other.
 func (c *crashes) strike(ctx context.Context, n *suite.FaultInjector, i int) error {
 	switch {
 	case i == 0 && n.Server != nil:
@@ -99,33 +133,16 @@ func (c *crashes) strike(ctx context.Context, n *suite.FaultInjector, i int) err
 	return err
 }
 
-// controlLosesUpdates is the same without the guard.
+// controlLosesUpdates declares members dead, without the guard.
 func controlLosesUpdates(t *testing.T, v *env) {
 	c := v.newCrashes(t)
 	for try := range 20 {
 		h := c.round(t, fmt.Sprint("try ", try), c.updates(false), true, 4, func(context.Context, int) error { return nil })
-		t.Log(h)
-		if !h.IsRight(t, suite.GuardedValue{}) {
+		if t.Log(h); !h.IsRight(t, suite.GuardedValue{}) {
 			return
 		}
 	}
 	t.Error("no update was lost: the test with the guard shows nothing")
-}
-
-// isFree fails where a key is held by nobody. The pool may have connections yet that were ended.
-func (c *crashes) isFree(t *testing.T, key string, whole func(*testing.T, Leases, string) []dblock.Option) {
-	t.Helper()
-	for {
-		lock, err := c.all[0].Acquire(suite.Soon(t), key, whole(t, c.all[0], key)...)
-		if err == nil {
-			suite.Release(t, lock)
-			return
-		}
-		if !errors.Is(err, dblock.ErrOutcomeUnknown) {
-			t.Errorf("%q at the end: %v", key, err)
-			return
-		}
-	}
 }
 
 // crashes is processes that outlive what happens to their server.
@@ -149,24 +166,13 @@ func (v *env) newCrashes(t *testing.T) *crashes {
 	for i := range crashProcesses {
 		dialer := &faultconn.Dialer{}
 		c.dialers = append(c.dialers, dialer)
-		on := Place{LeasePlace: cutVault{v, dialer}}
-		c.all = append(c.all, on.process(t, LeaseOptions{TTL: crashTTL, Poll: 20 * time.Millisecond, Label: fmt.Sprint("process ", i)}))
+		o := LeaseOptions{TTL: crashTTL, Poll: 20 * time.Millisecond, Label: fmt.Sprint("process ", i)}
+		c.all = append(c.all, v.processOn(t, dialer, o))
 	}
 	return c
 }
 
-// cutVault opens processes on a dialer that strikes.
-type cutVault struct {
-	*env
-	dialer *faultconn.Dialer
-}
-
-func (v cutVault) OpenLeases(ctx context.Context, o LeaseOptions) (Leases, func(), error) {
-	return v.e.OpenOn(ctx, v.dsn, v.dialer, o)
-}
-
-// round has all processes work under the keys of a round, while it is struck so often: each time when enough was
-// done since the time before.
+// round has all processes use the keys of a round, and strikes each time when enough was done since the time before.
 func (c *crashes) round(
 	t *testing.T, name string, o crashTest, evict bool, strikes int, strike func(ctx context.Context, i int) error,
 ) *suite.History {
@@ -181,7 +187,7 @@ func (c *crashes) round(
 	for client, l := range c.all {
 		work.Go(func() {
 			for ctx.Err() == nil {
-				o.use(ctx, t, h, client, l, fmt.Sprint(name, " ", rand.N(o.keys)))
+				o.use(&crashCaller{c, ctx, t, h, client, l, fmt.Sprint(name, " ", rand.N(o.keys))})
 			}
 		})
 	}
@@ -191,123 +197,17 @@ func (c *crashes) round(
 	}
 	for i := range strikes {
 		h.Grows(ctx, o.works, o.each)
-		if err := strike(ctx, i); err != nil {
-			t.Errorf("the fault injector itself failed: %v", err)
-		}
+		assert.NoError(t, strike(ctx, i), "of the fault injector itself")
 	}
 	h.Grows(ctx, o.works, o.each)
-	if ctx.Err() != nil {
-		t.Errorf("the work has come to a halt: %v", h)
-	}
+	assert.NoError(t, ctx.Err(), "the work has come to a halt: %v", h)
 	stop()
 	work.Wait()
 	return h
 }
 
-// updates are of values by one at a time, which reads, takes its time, and writes what nobody else writes.
-func (c *crashes) updates(guard bool) crashTest {
-	return crashTest{
-		keys: crashKeys, works: suite.Updated, each: crashUpdates,
-		begin: c.guards, model: func(exclusive bool) suite.State { return suite.GuardedValue{Exclusive: exclusive} },
-		use: func(ctx context.Context, t *testing.T, h *suite.History, client int, l Leases, key string) {
-			c.update(ctx, t, h, client, l, key, 2*crashTTL, guard)
-		},
-		forged: (*suite.History).ForgedUpdates,
-		whole:  func(*testing.T, Leases, string) []dblock.Option { return nil },
-	}
-}
-
-// guards makes the value of a key.
-func (c *crashes) guards(t *testing.T, key string) {
-	t.Helper()
-	c.v.exec(t, fmt.Sprintf("INSERT INTO guarded VALUES ('%s', 0)", key))
-}
-
-func (c *crashes) update(ctx context.Context, t *testing.T, h *suite.History, client int, l Leases, key string, patience time.Duration, guard bool) {
-	c.hold(ctx, t, h, client, l, suite.Step{Key: key}, patience, func(lock *dblock.Lock) { c.write(ctx, h, client, l, lock, guard) })
-}
-
-// hold is one use of a lock, from when it is asked for till it is given back.
-func (c *crashes) hold(
-	ctx context.Context, t *testing.T, h *suite.History, client int, l Leases, s suite.Step, patience time.Duration, use func(*dblock.Lock), opts ...dblock.Option,
-) {
-	waits, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	asked := h.Now()
-	lock, err := l.Acquire(waits, s.Key, opts...)
-	c.answered(t, err)
-	if err != nil {
-		time.Sleep(rand.N(10 * time.Millisecond))
-		return
-	}
-	got := h.Now()
-	f, _ := lock.Fence()
-	s.Token = f.Token
-	note := func(w suite.What, from, to int64) {
-		s.What = w
-		h.Note(client, from, to, s)
-	}
-	if s.Mode == dblock.Permits {
-		note(suite.Believed, asked, got)
-	}
-	note(suite.Granted, asked, got)
-	use(lock)
-	leaves := h.Now()
-	if lock.Context().Err() != nil || time.Now().After(lock.ValidUntil()) {
-		leaves = got // it was lost at some time, and others may have had it since
-	}
-	if err := lock.Release(ctx); err != nil && !errors.Is(err, dblock.ErrLost) {
-		t.Errorf("release of %q: %v", s.Key, err)
-	}
-	note(suite.Left, leaves, h.Now())
-}
-
-func (c *crashes) write(ctx context.Context, h *suite.History, client int, l Leases, lock *dblock.Lock, guard bool) {
-	f, _ := lock.Fence()
-	s := suite.Step{What: suite.Updated, Key: f.Key, Token: f.Token, Now: c.value.Add(1)}
-	where := fmt.Sprintf(" WHERE lease_key = '%s'", f.Key)
-	began := h.Now()
-	if err := c.v.db.QueryRowContext(ctx, "SELECT n FROM guarded"+where).Scan(&s.Was); err != nil {
-		return
-	}
-	time.Sleep(rand.N(20 * time.Millisecond))
-	statement := fmt.Sprintf("UPDATE guarded SET n = %d", s.Now) + where
-	var err error
-	if guard {
-		err = c.v.e.Guarded(ctx, l, lock, statement, func() {})
-	} else {
-		_, err = c.v.db.ExecContext(context.WithoutCancel(ctx), statement)
-	}
-	switch {
-	case err == nil:
-		h.Note(client, began, h.Now(), s)
-	case !guard || errors.Is(err, dblock.ErrOutcomeUnknown):
-		s.What = suite.Unknown
-		h.Note(client, began, suite.Never, s)
-	} // any other error says that nothing was written
-}
-
-// answered notes what an acquisition was told, and fails one that has no kind.
-func (c *crashes) answered(t *testing.T, err error) {
-	kind := "an error of no kind"
-	for _, allowed := range []error{dblock.ErrOutcomeUnknown, dblock.ErrNotAcquired, dblock.ErrBusy, dblock.ErrUnavailable, dblock.ErrLimit} {
-		if errors.Is(err, allowed) {
-			kind = allowed.Error()
-			break
-		}
-	}
-	if err == nil {
-		kind = "acquired"
-	} else if kind == "an error of no kind" {
-		t.Errorf("%s: %v", kind, err)
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.answers[kind]++
-}
-
-// sweep makes what is free look old, and has it swept away. Only when that is done is it made old again: what a sweep
-// has seen unused is in use where its row has changed since.
+// sweep makes what is free look old, and has it swept away. Only when that is done is it made old again: what a sweep has
+// seen unused is in use if its row has changed since.
 func (c *crashes) sweep(ctx context.Context) {
 	for ctx.Err() == nil {
 		_, _ = c.v.db.ExecContext(ctx, "UPDATE dblock_lease SET changed_at = '2000-01-01' WHERE handle IS NULL")
@@ -317,10 +217,29 @@ func (c *crashes) sweep(ctx context.Context) {
 	}
 }
 
-// evict declares one process after the other dead, whatever it is doing.
+// evict declares one process after the other dead.
 func (c *crashes) evict(ctx context.Context) {
 	for ctx.Err() == nil {
 		_, _ = c.v.db.ExecContext(ctx, fmt.Sprintf("DELETE FROM dblock_member WHERE label = 'process %d'", rand.N(crashProcesses)))
 		time.Sleep(rand.N(20 * time.Millisecond))
 	}
+}
+
+// updates are of values by one caller at a time, which reads, waits, and writes a value that no other caller writes.
+func (c *crashes) updates(guard bool) crashTest {
+	return crashTest{
+		keys: 12, works: suite.Updated, each: 15,
+		begin:  func(t *testing.T, key string) { c.v.exec(t, fmt.Sprintf("INSERT INTO guarded VALUES ('%s', 0)", key)) },
+		use:    func(u *crashCaller) { u.update(2*crashTTL, guard) },
+		model:  func(exclusive bool) suite.State { return suite.GuardedValue{Exclusive: exclusive} },
+		forged: (*suite.History).ForgedUpdates,
+	}
+}
+
+// setPermits gives a semaphore its first limit.
+func (c *crashes) setPermits(t *testing.T, key string) {
+	t.Helper()
+	suite.Until(t, "the permits of "+key+" are set", func() bool { // a pool may have connections yet that were ended
+		return c.all[0].SetPermits(suite.Soon(t), key, firstLimit) == nil
+	})
 }
