@@ -4,175 +4,221 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 )
 
-func excludes(t *testing.T, v Place) {
-	a, b := v.process(t, LeaseOptions{Label: "a's process"}), v.process(t, LeaseOptions{})
+// two opens the Lockers of two processes.
+func (p Place) two(t *testing.T) (a, b Leases) {
+	t.Helper()
+	return p.process(t, LeaseOptions{}), p.process(t, LeaseOptions{})
+}
+
+func (v *env) two(t *testing.T) (a, b Leases) {
+	t.Helper()
+	return Place{LeasePlace: v}.two(t)
+}
+
+// isAny tells whether err is any of these.
+func isAny(err error, targets ...error) bool {
+	return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
+}
+
+func excludes(t *testing.T, p Place) {
+	a, b := p.two(t)
 	first := suite.Acquire(t, a, "k", dblock.WithLabel("nightly run"))
-	_, err := b.TryAcquire(t.Context(), "k")
-	held := suite.IsHeld(t, err, "k")
-	if held.Holder.Label != "nightly run" || len(held.Holder.Member) != 32 || held.Holder.Token != token(t, first) {
-		t.Errorf("told that it is held by %+v", held.Holder)
+	held := suite.IsTaken(t, b, "k")
+	assert.Equal(t, "nightly run", held.Holder.Label)
+	assert.Len(t, held.Holder.Member, 32)
+	assert.Equal(t, token(t, first), held.Holder.Token)
+	for _, d := range []time.Duration{held.Remaining, time.Until(first.ValidUntil())} {
+		assert.True(t, 0 < d && d <= time.Minute, "held for another %v", d)
 	}
-	if held.Remaining <= 0 || held.Remaining > time.Minute {
-		t.Errorf("told that it is held for %v", held.Remaining)
-	}
-	if until := time.Until(first.ValidUntil()); until <= 0 || until > time.Minute {
-		t.Errorf("valid for %v", until)
-	}
-	other := suite.Acquire(t, b, "another key")
+	suite.IsFree(t, b, "another key")
 	suite.Release(t, first)
-	if err := first.Release(t.Context()); err != nil {
-		t.Errorf("a second release: %v", err)
-	}
-	if first.Context().Err() == nil || errors.Is(context.Cause(first.Context()), dblock.ErrLost) {
-		t.Errorf("a released lock's context: %v", context.Cause(first.Context()))
-	}
-	second, err := b.TryAcquire(t.Context(), "k")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if token(t, second) <= token(t, first) {
-		t.Errorf("token %d after %d", token(t, second), token(t, first))
-	}
+	suite.Release(t, first) // a second release returns what the first one did
+	assert.Error(t, first.Context().Err())
+	assert.NotErrorIs(t, context.Cause(first.Context()), dblock.ErrLost)
+	second := suite.Must(b.TryAcquire(t.Context(), "k"))(t)
+	assert.Greater(t, token(t, second), token(t, first))
 	suite.Release(t, second)
-	suite.Release(t, other)
 }
 
-func excludesWithinAProcess(t *testing.T, v Place) {
-	l := v.process(t, LeaseOptions{})
+func excludesWithinAProcess(t *testing.T, p Place) {
+	l := p.process(t, LeaseOptions{})
 	lock := suite.Acquire(t, l, "k")
-	_, err := l.TryAcquire(t.Context(), "k")
-	suite.IsHeld(t, err, "k")
+	suite.IsTaken(t, l, "k")
 	suite.Release(t, lock)
-	again, err := l.TryAcquire(t.Context(), "k")
-	if err != nil {
-		t.Fatal(err)
-	}
-	suite.Release(t, again)
+	suite.Release(t, suite.Must(l.TryAcquire(t.Context(), "k"))(t))
 }
 
-func keepsWhatIsInUse(t *testing.T, v Place) {
+// keepsWhatIsInUse: the key is held for longer than the TTL.
+func keepsWhatIsInUse(t *testing.T, p Place) {
 	const ttl = 4 * time.Second
-	a, b := v.process(t, LeaseOptions{TTL: ttl}), v.process(t, LeaseOptions{})
+	a, b := p.process(t, LeaseOptions{TTL: ttl}), p.process(t, LeaseOptions{})
 	lock := suite.Acquire(t, a, "k")
-	for end := time.Now().Add(2 * ttl); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		_, err := b.TryAcquire(t.Context(), "k")
-		suite.IsHeld(t, err, "k")
+	for end := time.Now().Add(ttl); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		suite.IsTaken(t, b, "k")
 	}
-	if lock.Context().Err() != nil {
-		t.Errorf("lost: %v", context.Cause(lock.Context()))
-	}
+	suite.IsTaken(t, b, "k")
+	assert.NoError(t, context.Cause(lock.Context()))
 	suite.Release(t, lock)
 }
 
-func endsWhenItsTimeIsUp(t *testing.T, v Place) {
-	a, b := v.process(t, LeaseOptions{}), v.process(t, LeaseOptions{})
+func endsWhenItsTimeIsUp(t *testing.T, p Place) {
+	a, b := p.two(t)
 	capped := suite.Acquire(t, a, "capped", dblock.WithMaxHold(300*time.Millisecond))
 	bounded := suite.Acquire(t, a, "bounded")
-	if err := bounded.ExpireIn(t.Context(), 300*time.Millisecond); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, bounded.ExpireIn(t.Context(), 300*time.Millisecond))
 	long := suite.Acquire(t, a, "long", dblock.WithMaxHold(time.Hour))
-	if err := long.ExpireIn(t.Context(), 2*time.Hour); err != nil || time.Until(long.ValidUntil()) > time.Hour {
-		t.Errorf("ExpireIn beyond WithMaxHold: %v, valid until %v", err, long.ValidUntil())
-	}
-	if _, err := b.TryAcquire(t.Context(), "capped"); err == nil && capped.Context().Err() == nil {
-		t.Error("acquired before the time was up")
+	assert.NoError(t, long.ExpireIn(t.Context(), 2*time.Hour))
+	assert.LessOrEqual(t, time.Until(long.ValidUntil()), time.Hour, "ExpireIn beyond WithMaxHold")
+	if _, err := b.TryAcquire(t.Context(), "capped"); err == nil {
+		assert.Error(t, capped.Context().Err(), "acquired by another process")
 	}
 	for _, lock := range []*dblock.Lock{capped, bounded} {
 		next := suite.Acquire(t, b, lock.Key())
 		suite.IsLost(t, lock, dblock.Ended)
 		suite.Release(t, next)
 	}
-	if err := bounded.ExpireIn(t.Context(), time.Hour); !errors.Is(err, dblock.ErrLost) {
-		t.Errorf("ExpireIn of what was lost: %v", err)
-	} else if lost := new(dblock.LostError); !errors.As(err, &lost) || lost.Reason != dblock.Ended {
-		t.Errorf("ExpireIn of what has ended: %v", err)
-	}
+	endedFor(t, bounded.ExpireIn(t.Context(), time.Hour), dblock.Ended)
 	suite.Release(t, long)
 }
 
-func lastsWithoutItsProcess(t *testing.T, v Place) {
-	a, b := v.process(t, LeaseOptions{}), v.process(t, LeaseOptions{})
-	lock := suite.Acquire(t, a, "k", dblock.WithoutRenewal(1500*time.Millisecond))
-	kept := suite.Acquire(t, a, "with the process")
-	v.ForgetMembers(t) // the process is dead, as far as anybody can tell
-	suite.Release(t, suite.Acquire(t, b, "with the process"))
-	if _, err := b.TryAcquire(t.Context(), "k"); !errors.Is(err, dblock.ErrNotAcquired) && time.Now().Before(lock.ValidUntil()) {
-		t.Errorf("got %v while it lasts", err)
+// endedFor fails unless err says for which reason a lock has ended.
+func endedFor(t *testing.T, err error, want dblock.Reason) {
+	t.Helper()
+	var lost *dblock.LostError
+	if assert.ErrorAs(t, err, &lost) {
+		assert.Equal(t, want, lost.Reason)
+		assert.ErrorIs(t, err, dblock.ErrLost)
 	}
-	next := suite.Acquire(t, b, "k")
+}
+
+func lastsWithoutItsProcess(t *testing.T, p Place) {
+	a, b := p.two(t)
+	lock := suite.Acquire(t, a, "k", dblock.WithoutRenewal(1500*time.Millisecond))
+	kept := suite.Acquire(t, a, "kept by its process")
+	p.ForgetMembers(t) // a is dead, as far as b can see
+	suite.IsFree(t, b, "kept by its process")
+	_, err := b.TryAcquire(t.Context(), "k")
+	if time.Now().Before(lock.ValidUntil()) {
+		assert.ErrorIs(t, err, dblock.ErrNotAcquired)
+	}
+	suite.IsFree(t, b, "k")
 	suite.IsLost(t, lock, dblock.Ended)
-	suite.Release(t, next)
 	_ = kept.Release(t.Context())
 }
 
-func takesOverFromTheDead(t *testing.T, v Place) {
-	a, b := v.process(t, LeaseOptions{TTL: 10 * time.Second}), v.process(t, LeaseOptions{})
+func takesOverFromTheDead(t *testing.T, p Place) {
+	a, b := p.process(t, LeaseOptions{TTL: 10 * time.Second}), p.process(t, LeaseOptions{})
 	lock := suite.Acquire(t, a, "k")
-	_, err := b.TryAcquire(t.Context(), "k")
-	suite.IsHeld(t, err, "k")
-	v.ExpireMembers(t)
-	next, err := b.TryAcquire(t.Context(), "k")
-	if err != nil {
-		// b's own member is dead as well: it joins again once it has noticed
-		next = suite.Acquire(t, b, "k")
-	}
-	if token(t, next) <= token(t, lock) {
-		t.Errorf("token %d after %d", token(t, next), token(t, lock))
-	}
+	suite.IsTaken(t, b, "k")
+	p.ExpireMembers(t)
+	next := suite.Acquire(t, b, "k") // b's member has expired as well: b joins again
+	assert.Greater(t, token(t, next), token(t, lock))
 	suite.IsLost(t, lock, dblock.Evicted)
-	if next.Context().Err() != nil {
-		t.Errorf("the new holder lost it: %v", context.Cause(next.Context()))
-	}
+	assert.NoError(t, context.Cause(next.Context()))
 	suite.Release(t, next)
 }
 
-func aLostMemberLosesAll(t *testing.T, v Place) {
-	l := v.process(t, LeaseOptions{TTL: 5 * time.Second})
+func aLostMemberLosesAll(t *testing.T, p Place) {
+	l := p.process(t, LeaseOptions{TTL: 5 * time.Second})
 	var locks []*dblock.Lock
 	for i := range 20 {
 		locks = append(locks, suite.Acquire(t, l, fmt.Sprint("k", i)))
 	}
-	v.ForgetMembers(t)
+	p.ForgetMembers(t)
 	for _, lock := range locks {
 		suite.IsLost(t, lock, dblock.Evicted)
 	}
 	for _, lock := range locks {
-		suite.Release(t, suite.Acquire(t, l, lock.Key()))
+		suite.IsFree(t, l, lock.Key())
 	}
 }
 
-func closeGivesBack(t *testing.T, v Place) {
-	a, b := v.process(t, LeaseOptions{}), v.process(t, LeaseOptions{})
-	lock := suite.Acquire(t, a, "k")
-	waits := make(chan error, 1)
-	blocker := suite.Acquire(t, b, "busy")
-	go func() {
-		_, err := a.Acquire(context.Background(), "busy")
-		waits <- err
-	}()
-	closed := make(chan error, 1)
-	go func() { closed <- a.Close(context.Background()) }()
+func closeGivesBack(t *testing.T, p Place) {
+	a, b := p.two(t)
+	lock, blocker := suite.Acquire(t, a, "k"), suite.Acquire(t, b, "busy")
+	waits := suite.Begin(func() (*dblock.Lock, error) { return a.Acquire(context.Background(), "busy") })
+	closed := suite.Beside(func() { assert.NoError(t, a.Close(context.Background())) })
 	suite.IsLost(t, lock, dblock.Closed)
-	if err := <-closed; err != nil {
-		t.Error(err)
-	}
-	if err := <-waits; !errors.Is(err, dblock.ErrClosed) {
-		t.Errorf("a call that waited: %v", err)
-	}
-	if _, err := a.TryAcquire(t.Context(), "k"); !errors.Is(err, dblock.ErrClosed) {
-		t.Errorf("after Close: %v", err)
-	}
-	suite.Release(t, suite.Acquire(t, b, "k"))
+	closed()
+	assert.ErrorIs(t, suite.Second(waits()), dblock.ErrClosed, "a call that waited")
+	assert.ErrorIs(t, suite.Second(a.TryAcquire(t.Context(), "k")), dblock.ErrClosed)
+	suite.IsFree(t, b, "k")
 	suite.Release(t, blocker)
-	if n, _, _ := v.Rows(t); n != 1 {
-		t.Errorf("%d members, want b's", n)
+	members, _, _ := p.Rows(t)
+	assert.Equal(t, 1, members, "members: b's")
+}
+
+// manyProcessesNeverMeet counts the callers inside, and compares their tokens.
+func manyProcessesNeverMeet(t *testing.T, p Place) {
+	const processes, callers, rounds, keys = 3, 6, 20, 2
+	var inside [keys]occupancy
+	var all []Leases
+	for range processes {
+		all = append(all, p.process(t, LeaseOptions{Poll: 10 * time.Millisecond}))
 	}
+	suite.Crowd(processes*callers, func(i int) {
+		key := i / processes % keys
+		for range rounds {
+			lock, err := all[i%processes].Acquire(t.Context(), fmt.Sprint("k", key))
+			if !assert.NoError(t, err) {
+				return
+			}
+			f, _ := lock.Fence()
+			assert.NoError(t, inside[key].enter(f.Token))
+			inside[key].leave()
+			suite.Release(t, lock)
+		}
+	})
+	for i := range inside {
+		assert.Equal(t, processes*callers/keys*rounds, inside[i].entered)
+	}
+}
+
+// controlMeets enters a section without a lock.
+func controlMeets(t *testing.T, _ Place) {
+	var s occupancy
+	assert.NoError(t, s.enter(1))
+	assert.Error(t, s.enter(2), "two callers are inside")
+	s.leave()
+	s.leave()
+	assert.Error(t, s.enter(2), "the token has not grown")
+}
+
+// occupancy counts the callers inside a section.
+type occupancy struct {
+	mu              sync.Mutex
+	inside, entered int
+	token           int64
+}
+
+// enter fails if another caller is inside, or if the token has not grown.
+func (s *occupancy) enter(token int64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.inside++
+	s.entered++
+	before := s.token
+	s.token = max(s.token, token)
+	if s.inside > 1 || token <= before {
+		return fmt.Errorf("%d callers are inside, with the token %d after %d", s.inside, token, before)
+	}
+	return nil
+}
+
+func (s *occupancy) leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.inside--
 }

@@ -1,8 +1,6 @@
 package lock
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -12,115 +10,68 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/internal/devdb"
 )
 
-const (
-	overlapProcesses = 8
-	overlapCallers   = 3 // of each process
-	overlapKeys      = 12
-	overlapRounds    = 60 // of each caller, in a short run
-	soakOverlap      = 1_000
-)
-
-// overlapsWithoutDeadlocks has processes acquire sets of the same keys at once, in each mode, some of the holders inside guarded
-// transactions. The server counts deadlocks, also those that nobody is told of.
+// overlapsWithoutDeadlocks has processes acquire overlapping keys at once, in each mode, some of the
+// holders inside guarded transactions. The server counts deadlocks, also those that dblock hides.
 func overlapsWithoutDeadlocks(t *testing.T, v *env) {
+	const processes, callers = 8, 3
 	own, server := v.onAServerOfItsOwn(t)
 	own.exec(t, "CREATE TABLE written (n INT)")
-	rounds := overlapRounds
+	rounds := 40
 	if os.Getenv(suite.EnvSoak) != "" {
-		rounds = soakOverlap
+		rounds = 1_000
 	}
 	before := own.deadlocks(t)
-	var acquired, guarded atomic.Int64
-	var crowd sync.WaitGroup
-	for range overlapProcesses {
-		crowd.Go(func() {
-			l, closePool, err := v.e.Open(t.Context(), own.dsn, LeaseOptions{TTL: time.Minute})
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			var callers sync.WaitGroup
-			for range overlapCallers {
-				callers.Go(func() {
-					for range rounds {
-						n, g := own.takeSome(t, l)
-						acquired.Add(n)
-						guarded.Add(g)
-					}
-				})
-			}
-			callers.Wait()
-			if err := l.Close(t.Context()); err != nil {
-				t.Error(err)
-			}
-			closePool()
-		})
-	}
-	crowd.Wait()
-	t.Logf("%d acquired, %d of them used in guarded transactions", acquired.Load(), guarded.Load())
-	if guarded.Load() == 0 {
-		t.Error("nothing was guarded: this shows nothing")
-	}
-	own.deadlock(t)
-	if n := own.deadlocks(t) - before; n != 1 && server != nil {
-		t.Errorf("the server saw %d deadlocks, want the one made on purpose", n)
-	}
-}
-
-// takeSome asks for some keys at once, so that they share statements, and gives all that it got back at once.
-func (v *env) takeSome(t *testing.T, l Leases) (acquired, guarded int64) {
-	var mu sync.Mutex
-	var locks []*dblock.Lock
-	var asks sync.WaitGroup
-	for _, i := range rand.Perm(overlapKeys)[:1+rand.IntN(5)] {
-		asks.Go(func() {
-			lock, err := l.TryAcquire(t.Context(), fmt.Sprint("k", i), anyMode()...)
-			switch {
-			case err == nil:
-				mu.Lock()
-				locks = append(locks, lock)
-				mu.Unlock()
-			case !errors.Is(err, dblock.ErrNotAcquired):
-				t.Errorf("k%d: %v", i, err)
+	suite.Crowd(processes, func(int) {
+		l, closePool, err := v.e.Open(t.Context(), own.dsn, LeaseOptions{TTL: time.Minute})
+		if !assert.NoError(t, err) {
+			return
+		}
+		suite.Crowd(callers, func(int) {
+			for range rounds {
+				own.acquireSome(t, l)
 			}
 		})
-	}
-	asks.Wait()
-	for _, lock := range locks {
-		asks.Go(func() {
-			if rand.IntN(3) == 0 {
-				if err := v.e.Guarded(t.Context(), l, lock, "INSERT INTO written VALUES (1)", func() {}); err != nil {
-					t.Errorf("a guarded write under %q: %v", lock.Key(), err)
-				}
-				mu.Lock()
-				guarded++
-				mu.Unlock()
-			}
-			suite.Release(t, lock)
-		})
-	}
-	asks.Wait()
-	return int64(len(locks)), guarded
+		assert.NoError(t, l.Close(t.Context()))
+		closePool() // on Postgres a session reports its deadlocks when it ends
+	})
+	assert.Positive(t, own.count(t, "SELECT count(*) FROM written"), "guarded writes")
+	own.hasOneDeadlock(t, before, server)
 }
 
-// anyMode is alone, as a reader, or with permits.
-func anyMode() []dblock.Option {
-	switch rand.IntN(3) {
-	case 0:
-		return []dblock.Option{dblock.WithShared()}
-	case 1:
-		return []dblock.Option{dblock.WithPermits(1+rand.IntN(2), 3)}
-	default:
-		return nil
+// acquireSome tries to acquire some keys at once, so that they share statements, and releases at once
+// what it got.
+func (v *env) acquireSome(t *testing.T, l Leases) {
+	const keys, most = 12, 5
+	anyMode := func() []dblock.Option {
+		return [][]dblock.Option{nil, {dblock.WithShared()}, {dblock.WithPermits(1+rand.IntN(2), 3)}}[rand.IntN(3)]
 	}
+	some := rand.Perm(keys)[:1+rand.IntN(most)]
+	locks := make([]*dblock.Lock, len(some))
+	suite.Crowd(len(some), func(i int) {
+		lock, err := l.TryAcquire(t.Context(), fmt.Sprint("k", some[i]), anyMode()...)
+		locks[i] = lock
+		assert.True(t, err == nil || isAny(err, dblock.ErrNotAcquired), "%v", err)
+	})
+	suite.Crowd(len(some), func(i int) {
+		if locks[i] == nil {
+			return
+		}
+		if rand.IntN(3) == 0 {
+			assert.NoError(t, v.e.Guarded(t.Context(), l, locks[i], "INSERT INTO written VALUES (1)", func() {}))
+		}
+		suite.Release(t, locks[i])
+	})
 }
 
-// deadlocks is how many the server has seen, in this database where it tells them apart.
+// deadlocks returns how many the server has counted, in this database if it tells them apart.
 func (v *env) deadlocks(t *testing.T) int64 {
 	t.Helper()
 	if v.e.Kind == devdb.Postgres {
@@ -129,113 +80,87 @@ func (v *env) deadlocks(t *testing.T) int64 {
 	return v.count(t, "SELECT count FROM information_schema.innodb_metrics WHERE name = 'lock_deadlocks'")
 }
 
-// deadlock makes one, and waits until it is counted.
+// hasOneDeadlock makes a deadlock, and fails if the server counts others. A server of other tests
+// counts theirs, too.
+func (v *env) hasOneDeadlock(t *testing.T, before int64, own *devdb.Server) {
+	t.Helper()
+	v.deadlock(t)
+	if own != nil {
+		assert.EqualValues(t, 1, v.deadlocks(t)-before, "deadlocks that the server counted: one was made on purpose")
+	}
+}
+
+// deadlock makes a deadlock, and waits until it is counted.
 func (v *env) deadlock(t *testing.T) {
 	t.Helper()
 	v.exec(t, "CREATE TABLE two (id INT PRIMARY KEY, n INT)")
 	v.exec(t, "INSERT INTO two VALUES (1, 0), (2, 0)")
-	var both, first sync.WaitGroup
+	const update = "UPDATE two SET n = 1 WHERE id = %d"
+	var first sync.WaitGroup
 	first.Add(2)
 	var refused atomic.Int64
-	for i := range 2 {
-		both.Go(func() {
-			tx, err := v.db.BeginTx(t.Context(), nil)
-			if err != nil {
-				t.Error(err)
-				first.Done()
-				return
-			}
+	suite.Crowd(2, func(i int) {
+		tx, err := v.db.BeginTx(t.Context(), nil)
+		if err == nil {
 			defer func() { _ = tx.Rollback() }()
-			_, err = tx.ExecContext(t.Context(), fmt.Sprintf("UPDATE two SET n = 1 WHERE id = %d", 1+i))
-			first.Done()
-			first.Wait()
-			if err == nil {
-				_, err = tx.ExecContext(t.Context(), fmt.Sprintf("UPDATE two SET n = 1 WHERE id = %d", 2-i))
-			}
-			if err != nil && strings.Contains(strings.ToLower(err.Error()), "deadlock") {
-				refused.Add(1)
-			}
-		})
-	}
-	both.Wait()
-	if refused.Load() != 1 {
-		t.Errorf("%d were refused for a deadlock", refused.Load())
-	}
-	if v.e.Kind != devdb.Postgres {
-		return
-	}
-	v.db.SetMaxIdleConns(0) // sessions tell what they have counted when they end
-	for ctx := suite.Soon(t); v.count(t, `SELECT count(*) FROM pg_stat_activity
-		WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'`) > 0; {
-		if ctx.Err() != nil {
-			t.Fatal("sessions do not end")
+			_, err = tx.ExecContext(t.Context(), fmt.Sprintf(update, 1+i))
 		}
-		time.Sleep(5 * time.Millisecond)
-	}
-}
-
-// oneLockedRowStallsNobody keeps one lease under a guard: statements that ask for it go on with the other keys that
-// they carry. The control is a statement that waits for its rows.
-func oneLockedRowStallsNobody(t *testing.T, v *env) {
-	v.exec(t, "CREATE TABLE written (n INT)")
-	holder := v.process(t, LeaseOptions{})
-	lock := suite.Acquire(t, holder, "locked")
-	suite.Release(t, suite.Acquire(t, holder, "waits"))
-	control := make(chan error, 1)
-	err := v.e.Guarded(t.Context(), holder, lock, "INSERT INTO written VALUES (1)", func() {
-		v.exec(t, "DELETE FROM dblock_member") // else nobody would want its row
-		go func() {
-			_, err := v.db.ExecContext(t.Context(), "UPDATE dblock_lease SET label = '' WHERE lease_key IN ('locked', 'waits')")
-			control <- err
-		}()
-		v.goRoundALock(t)
-		select {
-		case err := <-control:
-			t.Errorf("a statement that waits for its rows has ended with %v: this shows nothing", err)
-			control <- nil
-		default:
+		first.Done()
+		first.Wait()
+		if err == nil {
+			_, err = tx.ExecContext(t.Context(), fmt.Sprintf(update, 2-i))
+		}
+		if err != nil && strings.Contains(strings.ToLower(err.Error()), "deadlock") {
+			refused.Add(1)
 		}
 	})
-	if err != nil && !errors.Is(err, dblock.ErrLost) {
-		t.Error(err)
+	require.EqualValues(t, 1, refused.Load(), "transactions that were refused for a deadlock")
+	if v.e.Kind == devdb.Postgres {
+		v.db.SetMaxIdleConns(0)
+		v.until(t, `SELECT count(*) FROM pg_stat_activity
+			WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'`, 0)
 	}
-	if err := <-control; err != nil {
-		t.Error(err)
-	}
-	_ = lock.Release(context.WithoutCancel(t.Context()))
 }
 
-// goRoundALock has callers acquire keys of their own while others of the same process ask for the locked one.
-func (v *env) goRoundALock(t *testing.T) {
-	const rounds = 50
-	ctx, stop := context.WithCancel(suite.Soon(t))
-	var asks, works sync.WaitGroup
-	for range 2 {
-		l := v.process(t, LeaseOptions{})
-		for range 2 {
-			asks.Go(func() {
-				for ctx.Err() == nil {
-					if got, err := l.TryAcquire(ctx, "locked"); err == nil {
-						t.Error("taken from under a guard")
-						suite.Release(t, got)
-					}
-				}
-			})
-		}
-		for c := range 4 {
-			works.Go(func() {
-				for i := range rounds {
-					got, err := l.Acquire(ctx, fmt.Sprintf("%d of %p", c, l))
-					if err != nil {
-						t.Errorf("round %d: %v", i, err)
-						return
-					}
-					suite.Release(t, got)
-				}
-			})
+// aRefusalWritesNothing tries to acquire a held key on a server of its own: the server's log does not
+// grow, and no row changes. A server writes a little by itself, so that one of many short periods in
+// which it writes nothing is enough.
+func aRefusalWritesNothing(t *testing.T, v *env) {
+	own, server := v.onAServerOfItsOwn(t)
+	a, b := own.process(t, LeaseOptions{TTL: time.Hour}), own.process(t, LeaseOptions{TTL: time.Hour})
+	lock := suite.Acquire(t, a, "k")
+	suite.IsFree(t, b, "another key")
+	refuse := func() {
+		for range 5 {
+			suite.IsTaken(t, b, "k")
 		}
 	}
-	works.Wait()
-	stop()
-	asks.Wait()
+	least := own.logged(t, refuse)
+	for n := 1; least > 0 && n < 500; n++ {
+		least = min(least, own.logged(t, refuse))
+	}
+	if server != nil {
+		assert.Zero(t, least, "what refusals wrote to the log")
+	}
+	assert.NotZero(t, own.logged(t, func() { suite.IsFree(t, b, "another key") }), "the control: what a grant wrote")
+	own.countChanges(t, "dblock_lease", "dblock_member", "dblock_lease_waiter")
+	refuse()
+	assert.Zero(t, own.count(t, "SELECT n FROM changes"), "rows that refusals changed")
+	suite.Release(t, lock)
+}
+
+// logged returns by how many bytes the server's log grows while f runs. MySQL, which reports its
+// position late, counts writes.
+func (v *env) logged(t *testing.T, f func()) int64 {
+	t.Helper()
+	position := map[devdb.Kind]string{
+		devdb.Postgres: "SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint",
+		devdb.MariaDB: "SELECT variable_value FROM information_schema.global_status " +
+			"WHERE variable_name = 'Innodb_lsn_current'",
+		devdb.MySQL: "SELECT variable_value FROM performance_schema.global_status " +
+			"WHERE variable_name = 'Innodb_log_write_requests'",
+	}[v.e.Kind]
+	before := v.count(t, position)
+	f()
+	return v.count(t, position) - before
 }

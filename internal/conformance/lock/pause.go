@@ -9,23 +9,26 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
+	"github.com/dblock-go/dblock/internal/devdb"
 )
 
 const (
 	pauseTTL   = time.Second // the shortest
-	pauses     = 10          // in a short run
+	pauses     = 6           // in a short run
 	soakPauses = 100
 	holders    = 3
 )
 
-// countUntilKilled adds one to a counter, over and over, each time under the lock: it reads, takes its time, and
-// writes. It writes a line when it has read, and one when it was told that its write stands.
+// countUntilKilled adds one to a counter again and again, each time under the lock: it reads, waits,
+// and writes. It writes a line when it has read, and one when its write is acknowledged.
 func (e Lease) countUntilKilled(dsn, mode string) error {
 	ctx := context.Background()
 	db, err := sql.Open(suite.DriverOf(e.Kind), os.Getenv(holderData))
@@ -40,17 +43,15 @@ func (e Lease) countUntilKilled(dsn, mode string) error {
 		err := dblock.Do(ctx, l, "counter", func(_ context.Context, lock *dblock.Lock) error {
 			return e.countOnce(ctx, db, l, lock, mode)
 		})
-		if err != nil && !errors.Is(err, dblock.ErrLost) && !errors.Is(err, dblock.ErrFenced) &&
-			!errors.Is(err, dblock.ErrOutcomeUnknown) && !errors.Is(err, context.Canceled) {
-			fmt.Fprintln(os.Stderr, "holder:", err) // a pause has consequences; what counts is the counter
+		if err != nil && !isAny(err, dblock.ErrLost, dblock.ErrFenced, dblock.ErrOutcomeUnknown, context.Canceled) {
+			fmt.Fprintln(os.Stderr, "holder:", err) // a pause has consequences; the counter decides
 		}
 	}
 }
 
 func (e Lease) countOnce(ctx context.Context, db *sql.DB, l Leases, lock *dblock.Lock, mode string) error {
-	nothing := func(*sql.Tx) error { return nil }
 	if mode == raisedWrites {
-		if err := fencedTx(ctx, db, lock, e.Raise, nothing); err != nil {
+		if err := fenceTx(ctx, db, lock, e.Raise, "counter", func(*sql.Tx) error { return nil }); err != nil {
 			return err
 		}
 	}
@@ -66,9 +67,8 @@ func (e Lease) countOnce(ctx context.Context, db *sql.DB, l Leases, lock *dblock
 	case guardedWrites:
 		err = e.Guarded(ctx, l, lock, write, func() {})
 	case raisedWrites:
-		err = fencedTx(ctx, db, lock, e.CheckRaised, func(tx *sql.Tx) error {
-			_, err := tx.ExecContext(ctx, write)
-			return err
+		err = fenceTx(ctx, db, lock, e.CheckRaised, "counter", func(tx *sql.Tx) error {
+			return suite.Second(tx.ExecContext(ctx, write))
 		})
 	default:
 		_, err = db.ExecContext(ctx, write)
@@ -79,33 +79,12 @@ func (e Lease) countOnce(ctx context.Context, db *sql.DB, l Leases, lock *dblock
 	return err
 }
 
-// fencedTx is a transaction of the host's that begins with one of the Guards.
-func fencedTx(
-	ctx context.Context, db *sql.DB, lock *dblock.Lock,
-	check func(context.Context, *sql.Tx, dblock.Fence, string) error, then func(*sql.Tx) error,
-) error {
-	tx, err := db.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = tx.Rollback() }()
-	f, _ := lock.Fence()
-	if err := check(ctx, tx, f, "counter"); err != nil {
-		return err
-	}
-	if err := then(tx); err != nil {
-		return err
-	}
-	return tx.Commit()
-}
+// losesNothingToAPause stops the holder for longer than the TTL, again and again: no acknowledged
+// write is lost.
+func losesNothingToAPause(t *testing.T, v *env) { v.losesNothing(t, guardedWrites, v, pauses) }
 
-// losesNothingToAPause stops whoever holds the lock for longer than the TTL, again and again: no write that
-// was acknowledged is ever lost.
-func losesNothingToAPause(t *testing.T, v *env) {
-	v.losesNothing(t, guardedWrites, v, pauses)
-}
-
-// losesNothingElsewhere is the same where the data is in another database, and each holder raises its fence there.
+// losesNothingElsewhere is the same with the data in another database, in which each holder raises
+// its fence.
 func losesNothingElsewhere(t *testing.T, v *env) {
 	v.losesNothing(t, raisedWrites, v.e.env(t), pauses/2)
 }
@@ -116,25 +95,28 @@ func (v *env) losesNothing(t *testing.T, mode string, data *env, n int) {
 		n = soakPauses
 	}
 	written, counted := v.pauseHolders(t, mode, data, n)
-	if counted < written {
-		t.Errorf("%d writes were acknowledged, the counter stands at %d", written, counted)
-	}
-	t.Logf("%d pauses, %d writes, the counter stands at %d", n, written, counted)
+	assert.GreaterOrEqual(t, counted, written, "the counter, and the writes that were acknowledged")
+	t.Logf("%d pauses, %d writes, the counter is %d", n, written, counted)
 }
 
 // controlLosesToAPause is the same program without the guard.
 func controlLosesToAPause(t *testing.T, v *env) {
 	for range 3 {
-		written, counted := v.pauseHolders(t, unguardedWrites, v, 5)
-		t.Logf("%d writes, the counter stands at %d", written, counted)
-		if counted < written {
+		if written, counted := v.pauseHolders(t, unguardedWrites, v, 4); counted < written {
 			return
 		}
 	}
-	t.Error("nothing was lost: the test with the guard shows nothing")
+	t.Error("no write was lost: the test with the guard shows nothing")
 }
 
-// pauseHolders returns how many writes were acknowledged, and what the counter stands at.
+// counterLine is what one of the holders said.
+type counterLine struct {
+	by   *suite.Child
+	text string
+}
+
+// pauseHolders stops a holder after it has read, until another one has written. It returns how many
+// writes were acknowledged, and the counter.
 func (v *env) pauseHolders(t *testing.T, mode string, data *env, n int) (written, counted int64) {
 	t.Helper()
 	data.exec(t, "DROP TABLE IF EXISTS counter")
@@ -142,45 +124,203 @@ func (v *env) pauseHolders(t *testing.T, mode string, data *env, n int) (written
 	data.exec(t, "INSERT INTO counter VALUES (0)")
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	var acknowledged atomic.Int64
-	reads := make(chan *exec.Cmd)
+	lines := make(chan counterLine)
 	var readers sync.WaitGroup
-	var all []*exec.Cmd
+	var all []*suite.Child
 	for range holders {
-		child := v.startHolderOf(t, ctx, mode, data.dsn)
-		cmd := child.Cmd
-		all = append(all, cmd)
+		c := v.startHolderOf(t, ctx, mode, data.dsn)
+		all = append(all, c)
 		readers.Go(func() {
-			for child.Lines.Scan() {
-				switch strings.TrimSpace(child.Lines.Text()) {
-				case "written":
-					acknowledged.Add(1)
-				case "read":
-					select {
-					case reads <- cmd:
-					default: // nobody is to be paused now
-					}
-				}
+			for c.Lines.Scan() {
+				lines <- counterLine{c, strings.TrimSpace(c.Lines.Text())}
 			}
 		})
 	}
-	for range n {
+	next := func(until <-chan time.Time) (line counterLine) {
 		select {
-		case holder := <-reads: // it has read, and not written yet
-			_ = suite.Suspend(holder.Process)
-			time.Sleep(pauseTTL * 3 / 2) // others take over meanwhile
-			_ = suite.Resume(holder.Process)
+		case line = <-lines:
+			if line.text == "written" {
+				written++
+			}
+		case <-until:
 		case <-ctx.Done():
-			t.Fatal("nobody works")
+			t.Fatal("no holder works")
+		}
+		return line
+	}
+	for range n {
+		paused := next(nil)
+		for paused.text != "read" {
+			paused = next(nil)
+		}
+		_ = suite.Suspend(paused.by.Process)
+		after := time.After(3 * pauseTTL) // it may have stopped inside a transaction that keeps others out
+		for line := next(after); line.text != "" && (line.text != "written" || line.by == paused.by); {
+			line = next(after)
+		}
+		_ = suite.Resume(paused.by.Process)
+		for line := next(nil); line.text != "read" || line.by != paused.by; { // it has tried to write
+			line = next(nil)
 		}
 	}
-	time.Sleep(pauseTTL) // the last one goes on, too
-	for _, cmd := range all {
-		_ = cmd.Process.Kill()
+	for _, c := range all {
+		_ = c.Process.Kill()
 	}
-	readers.Wait()
-	for _, cmd := range all {
-		_ = cmd.Wait()
+	go func() {
+		readers.Wait()
+		close(lines)
+	}()
+	for line := range lines {
+		if line.text == "written" {
+			written++
+		}
 	}
-	return acknowledged.Load(), data.count(t, "SELECT n FROM counter")
+	for _, c := range all {
+		_ = c.Wait()
+	}
+	return written, data.count(t, "SELECT n FROM counter")
+}
+
+// takesOverFromTheKilled kills a holder: a waiter has the lock when the holder's time has ended.
+func takesOverFromTheKilled(t *testing.T, v *env) {
+	v.exec(t, "CREATE TABLE counter (n INT)")
+	v.exec(t, "INSERT INTO counter VALUES (0)")
+	holder := v.startHolder(t, suite.Soon(t), guardedWrites)
+	holder.Says(t, "read") // it holds the key
+	_ = suite.Suspend(holder.Process)
+	holder.Kill()
+	suite.IsFree(t, v.process(t, LeaseOptions{}), "counter")
+}
+
+// releaseWhenTold holds a lease, and releases it when the test closes its input. Its last line says
+// what Release returned.
+func (e Lease) releaseWhenTold(dsn, key string) error {
+	ctx := context.Background()
+	l, _, err := e.Open(ctx, dsn, LeaseOptions{TTL: pauseTTL})
+	if err != nil {
+		return err
+	}
+	lock, err := l.Acquire(ctx, key)
+	if err != nil {
+		return err
+	}
+	fmt.Println("holds")
+	suite.WaitToGoOn()
+	if err := lock.Release(ctx); errors.Is(err, dblock.ErrLost) {
+		fmt.Println("lost")
+	} else {
+		fmt.Println("released", err)
+	}
+	return nil
+}
+
+// aPauseBeforeARelease stops processes until another process has their keys. Their next call is
+// Release, which says that the lock was lost.
+func aPauseBeforeARelease(t *testing.T, v *env) {
+	const processes = 4
+	l := v.process(t, LeaseOptions{})
+	var children []*suite.Child
+	for i := range processes {
+		cmd := exec.CommandContext(suite.Soon(t), os.Args[0])
+		cmd.Env = append(os.Environ(), holderDSN+"="+v.dsn, holderKind+"="+string(v.e.Kind),
+			holderMode+"="+releasesWhenTold, holderKey+"="+fmt.Sprint("k", i))
+		c := suite.StartChild(t, cmd)
+		t.Cleanup(c.Kill)
+		c.Says(t, "holds")
+		require.NoError(t, suite.Suspend(c.Process))
+		children = append(children, c)
+	}
+	for i, c := range children {
+		next := suite.Acquire(t, l, fmt.Sprint("k", i))
+		_ = c.In.Close()
+		require.NoError(t, suite.Resume(c.Process))
+		c.Says(t, "lost")
+		suite.Release(t, next)
+	}
+}
+
+const stopTTL = 2 * time.Second
+
+// writeWhenTold holds a lease, writes inside a guarded transaction, and commits when the test closes
+// its input. Its last line says what the commit returned.
+func (e Lease) writeWhenTold(dsn, mode string) error {
+	ctx := context.Background()
+	l, _, err := e.Open(ctx, dsn, LeaseOptions{TTL: stopTTL})
+	if err != nil {
+		return err
+	}
+	lock, err := l.Acquire(ctx, mode)
+	if err != nil {
+		return err
+	}
+	write := fmt.Sprintf("INSERT INTO written VALUES ('%s')", mode)
+	inside := func() {
+		fmt.Println("inside")
+		suite.WaitToGoOn()
+	}
+	if mode == staysInGuard {
+		err = e.Guarded(ctx, l, lock, write, inside)
+	} else {
+		err = e.inUnboundedTx(ctx, dsn, lock, write, inside)
+	}
+	if err != nil {
+		fmt.Println("refused")
+	} else {
+		fmt.Println("committed")
+	}
+	return nil
+}
+
+// inUnboundedTx guards a transaction by hand, and nothing ends it.
+func (e Lease) inUnboundedTx(ctx context.Context, dsn string, lock *dblock.Lock, write string, inside func()) error {
+	db, err := sql.Open(suite.DriverOf(e.Kind), dsn)
+	if err != nil {
+		return err
+	}
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	share := "FOR SHARE"
+	if e.Kind != devdb.Postgres {
+		share = "LOCK IN SHARE MODE"
+	}
+	var token int64
+	query := fmt.Sprintf("SELECT token FROM dblock_lease WHERE lease_key = '%s' %s", lock.Key(), share)
+	if err := tx.QueryRowContext(ctx, query).Scan(&token); err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, write); err != nil {
+		return err
+	}
+	inside()
+	return tx.Commit()
+}
+
+// endsWhoStopsInAGuard stops processes inside transactions that keep others out. The server ends the
+// guarded transaction, and its commit comes too late. The control is one that nothing bounds: its
+// lease is not taken over.
+func endsWhoStopsInAGuard(t *testing.T, v *env) {
+	v.exec(t, "CREATE TABLE written (by_mode VARCHAR(40))")
+	children := map[string]*suite.Child{}
+	for _, mode := range []string{staysInGuard, staysUnbounded} {
+		c := v.startHolder(t, t.Context(), mode)
+		t.Cleanup(c.Kill)
+		c.Says(t, "inside")
+		require.NoError(t, suite.Suspend(c.Process))
+		children[mode] = c
+	}
+	l := v.process(t, LeaseOptions{})
+	next := suite.Acquire(t, l, staysInGuard)
+	for end := time.Now().Add(stopTTL); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		require.Error(t, suite.Second(l.TryAcquire(t.Context(), staysUnbounded)), "the control")
+	}
+	for mode, says := range map[string]string{staysInGuard: "refused", staysUnbounded: "committed"} {
+		_ = children[mode].In.Close()
+		require.NoError(t, suite.Resume(children[mode].Process))
+		children[mode].Says(t, says)
+	}
+	assert.Zero(t, v.count(t, "SELECT count(*) FROM written WHERE by_mode = '"+staysInGuard+"'"))
+	suite.Release(t, next)
+	suite.IsFree(t, l, staysUnbounded)
 }

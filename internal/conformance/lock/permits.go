@@ -2,276 +2,294 @@ package lock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
+	"github.com/dblock-go/dblock/internal/devdb"
 )
 
-// permitsAreLimited takes all permits of a semaphore, and no more.
+// permitsAreLimited: a semaphore grants its permits, and no more.
 func permitsAreLimited(t *testing.T, p Place) {
-	a, b := p.process(t, LeaseOptions{}), p.process(t, LeaseOptions{})
-	one, two := dblock.WithPermits(1, 3), dblock.WithPermits(2, 3)
+	a, b := p.two(t)
+	one, two, three := dblock.WithPermits(1, 3), dblock.WithPermits(2, 3), dblock.WithPermits(3, 3)
 	first, second := suite.Acquire(t, a, "k", one), suite.Acquire(t, b, "k", one)
-	if token(t, first) == 0 || token(t, second) == 0 {
-		t.Error("no token")
-	}
-	_, err := b.TryAcquire(t.Context(), "k", two)
-	suite.IsHeld(t, err, "k")
+	assert.NotZero(t, token(t, first))
+	assert.NotZero(t, token(t, second))
+	suite.IsTaken(t, b, "k", two)
 	third := suite.Acquire(t, b, "k", one)
-	for _, l := range []Leases{a, b} {
-		_, err := l.TryAcquire(t.Context(), "k", one)
-		suite.IsHeld(t, err, "k")
-	}
-	suite.Release(t, suite.Acquire(t, a, "k")) // a lock of the same name is another thing
+	suite.IsTaken(t, a, "k", one)
+	suite.IsTaken(t, b, "k", one)
+	suite.IsFree(t, a, "k") // the exclusive lock of the key is another lock
 	suite.Release(t, second)
 	suite.Release(t, third)
 	both := suite.Acquire(t, a, "k", two)
-	_, err = b.TryAcquire(t.Context(), "k", one)
-	suite.IsHeld(t, err, "k")
-	if err := p.Check(t.Context(), a, both); err != nil {
-		t.Error(err)
-	}
+	suite.IsTaken(t, b, "k", one)
+	assert.NoError(t, p.Check(t.Context(), a, both))
 	suite.Release(t, both)
 	suite.Release(t, first)
-	all := suite.Acquire(t, b, "k", dblock.WithPermits(3, 3))
+	all := suite.Acquire(t, b, "k", three)
 	suite.Release(t, all)
-	if err := p.Check(t.Context(), b, all); err == nil {
-		t.Error("permits that were given back pass a guard")
-	}
+	assert.Error(t, p.Check(t.Context(), b, all), "released permits pass a guard")
 }
 
-// refusesOtherLimits checks each number.
 func refusesOtherLimits(t *testing.T, p Place) {
 	l := p.process(t, LeaseOptions{})
 	for _, bad := range [][2]int{{1, 0}, {0, 1}, {3, 2}, {-1, 2}, {1, -1}, {1, dblock.MaxPermits + 1}} {
 		var invalid *dblock.InvalidError
-		if _, err := l.Acquire(t.Context(), "k", dblock.WithPermits(bad[0], bad[1])); !errors.As(err, &invalid) {
-			t.Errorf("%d of %d permits: %v", bad[0], bad[1], err)
-		}
+		assert.ErrorAs(t, suite.Second(l.Acquire(t.Context(), "k", dblock.WithPermits(bad[0], bad[1]))), &invalid, bad)
 	}
 	for _, bad := range []int{0, -1, dblock.MaxPermits + 1} {
-		if err := l.SetPermits(t.Context(), "k", bad); !errors.Is(err, dblock.ErrInvalid) {
-			t.Errorf("%d permits: %v", bad, err)
-		}
+		assert.ErrorIs(t, l.SetPermits(t.Context(), "k", bad), dblock.ErrInvalid, bad)
 	}
-	suite.Release(t, suite.Acquire(t, l, "k", dblock.WithPermits(1, 2)))
-	var limit *dblock.LimitError
+	suite.IsFree(t, l, "k", dblock.WithPermits(1, 2))
 	_, err := l.Acquire(t.Context(), "k", dblock.WithPermits(1, 3))
-	if !errors.As(err, &limit) || !errors.Is(err, dblock.ErrLimit) || *limit != (dblock.LimitError{Key: "k", Stored: 2, Asked: 3}) {
-		t.Errorf("another limit: %v", err)
+	var limit *dblock.LimitError
+	if assert.ErrorAs(t, err, &limit) {
+		assert.ErrorIs(t, err, dblock.ErrLimit)
+		assert.Equal(t, dblock.LimitError{Key: "k", Stored: 2, Asked: 3}, *limit)
 	}
-	suite.Release(t, suite.Acquire(t, l, "k", dblock.WithPermits(2, 2)))
+	suite.IsFree(t, l, "k", dblock.WithPermits(2, 2))
 	outer := suite.Acquire(t, l, "k", dblock.WithPermits(1, 2))
-	if _, err := l.Acquire(outer.Context(), "k", dblock.WithPermits(1, 2)); !errors.Is(err, dblock.ErrDeadlock) {
-		t.Errorf("below itself: %v", err)
-	}
+	_, err = l.Acquire(outer.Context(), "k", dblock.WithPermits(1, 2))
+	assert.ErrorIs(t, err, dblock.ErrDeadlock, "below itself")
 	suite.Release(t, outer)
 }
 
-// changesItsPermits gives a semaphore that is in use more and fewer.
+// changesItsPermits raises and lowers the number of permits of a semaphore in use.
 func changesItsPermits(t *testing.T, p Place) {
-	a, b := p.process(t, LeaseOptions{}), p.process(t, LeaseOptions{})
-	first := suite.Acquire(t, a, "k", dblock.WithPermits(1, 1))
-	if err := b.SetPermits(t.Context(), "k", 3); err != nil {
-		t.Fatal(err)
-	}
-	second, third := suite.Acquire(t, b, "k", dblock.WithPermits(1, 3)), suite.Acquire(t, a, "k", dblock.WithPermits(1, 3))
-	if err := b.SetPermits(t.Context(), "k", 2); err != nil {
-		t.Fatal(err)
-	}
+	a, b := p.two(t)
+	oneOf := func(limit int) dblock.Option { return dblock.WithPermits(1, limit) }
+	first := suite.Acquire(t, a, "k", oneOf(1))
+	require.NoError(t, b.SetPermits(t.Context(), "k", 3))
+	second, third := suite.Acquire(t, b, "k", oneOf(3)), suite.Acquire(t, a, "k", oneOf(3))
+	require.NoError(t, b.SetPermits(t.Context(), "k", 2))
 	for _, lock := range []*dblock.Lock{first, second, third} {
-		if err := lock.Context().Err(); err != nil {
-			t.Errorf("one that was held before: %v", err)
-		}
+		assert.NoError(t, context.Cause(lock.Context()))
 	}
-	_, err := a.TryAcquire(t.Context(), "k", dblock.WithPermits(1, 2))
-	suite.IsHeld(t, err, "k")
+	suite.IsTaken(t, a, "k", oneOf(2))
 	suite.Release(t, third)
-	_, err = a.TryAcquire(t.Context(), "k", dblock.WithPermits(1, 2))
-	suite.IsHeld(t, err, "k")
-	got := make(chan *dblock.Lock, 1)
-	go func() { got <- suite.Acquire(t, b, "k", dblock.WithPermits(1, 2)) }()
+	suite.IsTaken(t, a, "k", oneOf(2))
+	waiter := suite.Waiter(t, b, "k", oneOf(2))
 	suite.Release(t, first)
-	suite.Release(t, <-got)
+	suite.Release(t, waiter())
 	suite.Release(t, second)
-	if err := a.SetPermits(t.Context(), "new", 2); err != nil {
-		t.Fatal(err)
-	}
-	suite.Release(t, suite.Acquire(t, b, "new", dblock.WithPermits(2, 2)))
+	require.NoError(t, a.SetPermits(t.Context(), "new", 2))
+	suite.IsFree(t, b, "new", dblock.WithPermits(2, 2))
 }
 
-// fewerPermitsAreFewer has whoever holds those of a larger number count against the smaller one, in whatever order they go.
+// fewerPermitsAreFewer: holders of a larger number count against a smaller one, in whatever order
+// they release.
 func fewerPermitsAreFewer(t *testing.T, p Place) {
 	l := p.process(t, LeaseOptions{})
+	only := dblock.WithPermits(1, 1)
 	for last := range 3 {
 		key := fmt.Sprint("k", last)
 		var held []*dblock.Lock
 		for range 3 {
 			held = append(held, suite.Acquire(t, l, key, dblock.WithPermits(1, 3)))
 		}
-		if err := l.SetPermits(t.Context(), key, 1); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, l.SetPermits(t.Context(), key, 1))
 		for i, lock := range held {
 			if i != last {
 				suite.Release(t, lock)
-				_, err := l.TryAcquire(t.Context(), key, dblock.WithPermits(1, 1))
-				suite.IsHeld(t, err, key)
+				suite.IsTaken(t, l, key, only)
 			}
 		}
-		got := make(chan *dblock.Lock, 1)
-		go func() { got <- suite.Acquire(t, l, key, dblock.WithPermits(1, 1)) }()
+		waiter := suite.Waiter(t, l, key, only)
 		suite.Release(t, held[last])
-		suite.Release(t, <-got)
+		suite.Release(t, waiter())
 	}
 }
 
-// theDeadGivePermitsBack lets holders die, or their time run out.
 func theDeadGivePermitsBack(t *testing.T, p Place) {
-	a, b := p.process(t, LeaseOptions{}), p.process(t, LeaseOptions{})
-	dead := suite.Acquire(t, a, "dies", dblock.WithPermits(2, 3))
-	p.ForgetMembers(t)
-	all := suite.Acquire(t, b, "dies", dblock.WithPermits(3, 3))
-	if err := p.Check(t.Context(), a, dead); !errors.Is(err, dblock.ErrFenced) && !errors.Is(err, dblock.ErrLost) {
-		t.Errorf("permits of the dead: %v", err)
-	}
-	suite.Release(t, all)
-	_ = dead.Release(t.Context()) // it learns of it by its next heartbeat
-	one := dblock.WithPermits(1, 1)
-	ends := suite.Acquire(t, a, "ends", one, dblock.WithMaxHold(50*time.Millisecond))
-	suite.Release(t, suite.Acquire(t, b, "ends", one))
-	suite.IsLost(t, ends, dblock.Ended)
-
-	const lasting = 2 * time.Second
-	began := time.Now()
-	lasts := suite.Acquire(t, a, "lasts", one, dblock.WithoutRenewal(lasting))
-	p.ForgetMembers(t)
-	if _, err := b.TryAcquire(t.Context(), "lasts", one); err == nil && time.Since(began) < lasting {
-		t.Error("taken from one whose time is not up")
-	}
-	suite.Release(t, suite.Acquire(t, b, "lasts", one))
-	suite.IsLost(t, lasts, dblock.Ended)
+	deadGiveWay(t, p, []dblock.Option{dblock.WithPermits(1, 3)}, []dblock.Option{dblock.WithPermits(3, 3)})
 }
 
-// showsPermits lists and force-releases them.
 func showsPermits(t *testing.T, p Place) {
 	l := p.process(t, LeaseOptions{Label: "process"})
 	two := suite.Acquire(t, l, "k", dblock.WithPermits(2, 5))
-	held, err := l.Held(t.Context())
-	if err != nil || len(held) != 1 {
-		t.Fatalf("%+v, %v", held, err)
+	held := suite.Must(l.Held(t.Context()))(t)
+	if assert.Len(t, held, 1) {
+		h := held[0]
+		assert.Equal(t, "k", h.Key)
+		assert.Equal(t, dblock.Permits, h.Mode)
+		assert.Equal(t, 2, h.Permits)
+		assert.Equal(t, 5, h.Limit)
+		assert.Equal(t, token(t, two), h.Fence.Token)
+		assert.Equal(t, "process", h.Holder.Label)
 	}
-	h := held[0]
-	if h.Key != "k" || h.Mode != dblock.Permits || h.Permits != 2 || h.Limit != 5 || h.Fence.Token != token(t, two) || h.Holder.Label != "process" {
-		t.Errorf("%+v", h)
-	}
-	if err := l.ForceRelease(t.Context(), "k", token(t, two)); err != nil {
-		t.Error(err)
-	}
-	suite.Release(t, suite.Acquire(t, l, "k", dblock.WithPermits(5, 5)))
-	endedFor(t, two.Release(t.Context()), dblock.Stolen) // it knew of nothing
+	assert.NoError(t, l.ForceRelease(t.Context(), "k", token(t, two)))
+	suite.IsFree(t, l, "k", dblock.WithPermits(5, 5))
+	endedFor(t, two.Release(t.Context()), dblock.Stolen)
 }
 
-// neverMoreThanPermitted counts who holds permits at once, in several processes; the control counts those who take none.
+// neverMoreThanPermitted counts the permits that callers of several processes hold at once. The
+// control enters without permits.
 func neverMoreThanPermitted(t *testing.T, p Place) {
 	const limit, processes, callers, rounds = 3, 4, 5, 10
-	var within, most, without atomic.Int64
-	peak := func(n int64, in *atomic.Int64) {
-		now := in.Add(n)
+	var within, most atomic.Int64
+	enter := func(n int) {
+		now := within.Add(int64(n))
 		for was := most.Load(); now > was && !most.CompareAndSwap(was, now); was = most.Load() {
 		}
 	}
-	var crowd sync.WaitGroup
-	for i := range processes {
-		l := p.process(t, LeaseOptions{})
-		for range callers {
-			crowd.Go(func() {
-				for range rounds {
-					n := 1 + i%2
-					lock, err := l.Acquire(suite.Soon(t), "k", dblock.WithPermits(n, limit))
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					peak(int64(n), &within)
-					time.Sleep(time.Millisecond)
-					within.Add(-int64(n))
-					suite.Release(t, lock)
-				}
-			})
-		}
-	}
-	crowd.Wait()
-	if most.Load() > limit {
-		t.Errorf("%d permits at once, of %d", most.Load(), limit)
-	}
-	most.Store(0)
-	var all sync.WaitGroup
-	all.Add(processes)
+	var all []Leases
 	for range processes {
-		crowd.Go(func() {
-			peak(1, &without)
-			all.Done()
-			all.Wait()
-		})
+		all = append(all, p.process(t, LeaseOptions{}))
 	}
-	crowd.Wait()
-	if most.Load() <= limit {
-		t.Errorf("without permits %d at once: this shows nothing", most.Load())
-	}
-}
-
-// aWaitForPermitsEnds with its context, in line or not.
-func aWaitForPermitsEnds(t *testing.T, p Place) {
-	l := p.process(t, LeaseOptions{})
-	one := suite.Acquire(t, l, "k", dblock.WithPermits(1, 1))
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	var crowd sync.WaitGroup
-	for range 5 {
-		crowd.Go(func() {
-			_, err := l.Acquire(ctx, "k", dblock.WithPermits(1, 1))
-			if errors.Is(err, dblock.ErrOutcomeUnknown) { // one may be asking just then
+	suite.Crowd(processes*callers, func(i int) {
+		n := 1 + i%2
+		for range rounds {
+			lock, err := all[i%processes].Acquire(t.Context(), "k", dblock.WithPermits(n, limit))
+			if !assert.NoError(t, err) {
 				return
 			}
-			if suite.IsHeld(t, err, "k"); !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("the wait ended with %v", err)
-			}
-		})
+			enter(n)
+			time.Sleep(time.Millisecond)
+			within.Add(-int64(n))
+			suite.Release(t, lock)
+		}
+	})
+	assert.LessOrEqual(t, most.Load(), int64(limit))
+	most.Store(0)
+	for range limit + 1 {
+		enter(1)
 	}
-	crowd.Wait()
-	suite.Release(t, one)
-	suite.Release(t, suite.Acquire(t, l, "k", dblock.WithPermits(1, 1)))
+	assert.Greater(t, most.Load(), int64(limit), "the control")
 }
 
-// freesAllPermits gives permits back of which somebody has one locked, as a guard has that is about to lock them all.
+func aWaitForPermitsEnds(t *testing.T, p Place) {
+	l := p.process(t, LeaseOptions{})
+	one := dblock.WithPermits(1, 1)
+	lock := suite.Acquire(t, l, "k", one)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	suite.Crowd(5, func(int) {
+		_, err := l.Acquire(ctx, "k", one)
+		if suite.IsUnknown(err) { // one may ask just then
+			return
+		}
+		assert.ErrorIs(t, err, dblock.ErrNotAcquired)
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+	})
+	suite.Release(t, lock)
+	suite.IsFree(t, l, "k", one)
+}
+
+// freesAllPermits releases permits one of whose rows another transaction has locked, as a guard does
+// that is about to lock them all.
 func freesAllPermits(t *testing.T, v *env) {
 	l := v.process(t, LeaseOptions{})
 	all := dblock.WithPermits(3, 3)
 	held := suite.Acquire(t, l, "k", all)
-	tx, err := v.db.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = tx.Rollback() }()
-	if _, err := tx.ExecContext(t.Context(), "SELECT slot FROM dblock_permit WHERE lease_key = 'k' AND slot = 2 FOR UPDATE"); err != nil {
-		t.Fatal(err)
-	}
+	tx := v.tx(t, "SELECT slot FROM dblock_permit WHERE lease_key = 'k' AND slot = 2 FOR UPDATE")
 	suite.Release(t, held)
-	if err := tx.Rollback(); err != nil {
-		t.Fatal(err)
+	require.NoError(t, tx.Rollback())
+	suite.IsFree(t, l, "k", all)
+}
+
+// manyPermitsTakeLittleTime acquires and releases the largest number of permits beside other locks,
+// which live for longer than each call takes. A busy machine has a few attempts.
+func manyPermitsTakeLittleTime(t *testing.T, v *env) {
+	const ttl, others, attempts = 10 * time.Second, 100, 5
+	l, next := v.process(t, LeaseOptions{TTL: ttl}), v.process(t, LeaseOptions{TTL: ttl})
+	var kept []*dblock.Lock
+	for i := range others {
+		kept = append(kept, suite.Acquire(t, l, fmt.Sprint("other ", i)))
 	}
-	free, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	next, err := l.Acquire(free, "k", all)
-	if err != nil {
-		t.Fatalf("what was given back: %v", err)
+	all := dblock.WithPermits(dblock.MaxPermits, dblock.MaxPermits)
+	least := map[string]time.Duration{"acquire": time.Hour, "release": time.Hour, "acquire by the next process": time.Hour}
+	took := func(what string, call func()) {
+		began := time.Now()
+		call()
+		least[what] = min(least[what], time.Since(began))
 	}
-	suite.Release(t, next)
+	isSlow := func() bool {
+		return max(least["acquire"], least["release"], least["acquire by the next process"]) > ttl/10
+	}
+	for n := 0; n < attempts && isSlow(); n++ {
+		var lock *dblock.Lock
+		took("acquire", func() { lock = suite.Acquire(t, l, "k", all) })
+		took("release", func() { suite.Release(t, lock) })
+		took("acquire by the next process", func() { lock = suite.Acquire(t, next, "k", all) })
+		suite.Release(t, lock)
+	}
+	assert.False(t, isSlow(), "%d permits: %v", dblock.MaxPermits, least)
+	for _, lock := range kept {
+		assert.NoError(t, context.Cause(lock.Context()))
+		suite.Release(t, lock)
+	}
+}
+
+// readCommitted makes the connections of a DSN run at READ COMMITTED, as those of Postgres do.
+var readCommitted = map[devdb.Kind]string{
+	devdb.MariaDB: "?tx_isolation=%27READ-COMMITTED%27", devdb.MySQL: "?transaction_isolation=%27READ-COMMITTED%27",
+}
+
+// fewerPermitsCountOneUnderWay lowers the number of permits while an acquisition that began under the
+// larger number is under way at the server. With what is granted later it must fit the smaller one.
+func fewerPermitsCountOneUnderWay(t *testing.T, v *env) {
+	const before, after = 5, 3
+	v.dsn += readCommitted[v.e.Kind]
+	l, other := v.two(t)
+	most := suite.Acquire(t, l, "k", dblock.WithPermits(before-1, before))
+	sleeping := v.slowPermit(t, before)
+	ctx := suite.Soon(t)
+	underWay := suite.Begin(func() (*dblock.Lock, error) {
+		return other.TryAcquire(ctx, "k", dblock.WithPermits(1, before))
+	})
+	suite.Until(t, "the acquisition is under way", func() bool { return v.count(t, sleeping) > 0 })
+	var set sync.WaitGroup
+	set.Go(func() { assert.NoError(t, l.SetPermits(ctx, "k", after)) })
+	time.Sleep(200 * time.Millisecond) // it waits for the acquisition
+	suite.Release(t, most)
+	held := takePermits(t, l, after)
+	if lock, err := underWay(); err == nil {
+		held = append(held, lock)
+	} else {
+		assert.True(t, isAny(err, dblock.ErrNotAcquired, dblock.ErrLimit), "the acquisition under way: %v", err)
+	}
+	set.Wait()
+	for len(held) < after { // the others are free, or soon will be
+		held = append(held, suite.Acquire(t, l, "k", dblock.WithPermits(1, after)))
+	}
+	held = append(held, takePermits(t, l, after)...)
+	assert.Len(t, held, after)
+	releaseTogether(t, held)
+}
+
+// slowPermit makes each grant of a permit take a second at the server. The query that it returns
+// counts those under way.
+func (v *env) slowPermit(t *testing.T, slot int) (sleeping string) {
+	t.Helper()
+	const update = "BEFORE UPDATE ON dblock_permit FOR EACH ROW "
+	which := fmt.Sprintf("new.slot = %d AND new.handle IS NOT NULL", slot)
+	if v.e.Kind == devdb.Postgres {
+		v.exec(t, "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(1); RETURN new; END'")
+		v.exec(t, "CREATE TRIGGER slow "+update+"WHEN ("+which+") EXECUTE FUNCTION slow()")
+		return "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'"
+	}
+	v.exec(t, "CREATE TRIGGER slow "+update+"IF "+which+" THEN SET @slept = SLEEP(1); END IF")
+	return "SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE() AND state = 'User sleep'"
+}
+
+// takePermits acquires permits, one at a time, until it is refused.
+func takePermits(t *testing.T, l Leases, limit int) (locks []*dblock.Lock) {
+	t.Helper()
+	for {
+		lock, err := l.TryAcquire(t.Context(), "k", dblock.WithPermits(1, limit))
+		if err != nil {
+			assert.True(t, isAny(err, dblock.ErrNotAcquired, dblock.ErrLimit), "%v", err)
+			return locks
+		}
+		locks = append(locks, lock)
+	}
 }

@@ -3,29 +3,31 @@ package lock
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/internal/devdb"
-	"github.com/dblock-go/dblock/internal/testdb"
 )
 
-// RowLocks is an engine room's row locks.
+// RowLocks is a driver's row locks.
 type RowLocks struct {
 	Kind devdb.Kind
 
-	// Open opens a pool of so many connections to the database of dsn; begin begins transactions of it.
-	Open func(dsn string, conns int, level sql.IsolationLevel) (begin func(context.Context) (RowTx, error), closePool func(), err error)
+	// Open opens a pool of so many connections; begin begins transactions on it.
+	Open func(dsn string, conns int, level sql.IsolationLevel) (
+		begin func(context.Context) (RowTx, error), closePool func(), err error)
 
-	Bound   time.Duration // the shortest that can be waited for
-	Between time.Duration // one that the server can't keep to
+	Bound   time.Duration // the shortest wait
+	Between time.Duration // a wait that the server cannot bound
 }
 
-// RowTx is a transaction, and the engine room's functions on it.
+// RowTx is a transaction, and the driver's functions on it.
 type RowTx interface {
 	Exec(ctx context.Context, statement string) error
 	Text(ctx context.Context, query string) (string, error)
@@ -38,8 +40,8 @@ type RowTx interface {
 }
 
 // Run runs the suite.
-func (e RowLocks) Run(t *testing.T) {
-	for name, test := range map[string]func(*testing.T, *hall){
+func (r RowLocks) Run(t *testing.T) {
+	for name, test := range map[string]func(*testing.T, *rowEnv){
 		"RefusalsLeaveItUsable":     refusalsLeaveItUsable,
 		"WaitsForTheirEnd":          rowsWaitForTheirEnd,
 		"StrengthsExclude":          strengthsExclude,
@@ -58,116 +60,93 @@ func (e RowLocks) Run(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			test(t, e.hall(t, 20))
+			test(t, r.env(t))
 		})
 	}
 }
 
-// RunWith locks over connections with other settings than the usual: each gives the same answers.
-func (e RowLocks) RunWith(t *testing.T, settings map[string]func(t *testing.T, dsn string) string) {
+// RunWith locks over connections with unusual settings. A setting makes a DSN from another one.
+func (r RowLocks) RunWith(t *testing.T, settings map[string]func(t *testing.T, dsn string) string) {
 	for name, setting := range settings {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := e.hall(t, 20)
-			h.open(t, setting(t, h.dsn), 20, sql.LevelDefault)
-			refusalsLeaveItUsable(t, h)
-			claimsAreDifferent(t, h)
+			v := r.env(t)
+			v.open(t, setting(t, v.DSN), rowConns, sql.LevelDefault)
+			refusalsLeaveItUsable(t, v)
+			claimsAreDifferent(t, v)
 		})
 	}
 }
 
-// hall is a database with a table of seats.
-type hall struct {
-	e     RowLocks
-	dsn   string
-	db    *sql.DB
+// rowEnv is a database with a table of seats, and a pool of transactions.
+type rowEnv struct {
+	*suite.DB
+	locks RowLocks
 	begin func(context.Context) (RowTx, error)
 }
 
-const hallSeats = 100
+const (
+	rowConns = 20
+	seats    = 100
+)
 
-func (e RowLocks) hall(t *testing.T, conns int) *hall {
+func (r RowLocks) env(t *testing.T) *rowEnv {
 	t.Helper()
-	h := &hall{e: e, dsn: testdb.DSN(t, e.Kind)}
-	h.db = suite.Connect(t, e.Kind, h.dsn)
-	h.open(t, h.dsn, conns, sql.LevelReadCommitted)
-	h.exec(t, "CREATE TABLE seat (id BIGINT PRIMARY KEY, sold INT NOT NULL, price INT NOT NULL)")
-	h.exec(t, "CREATE INDEX seat_sold ON seat (sold, id)")
-	h.exec(t, "CREATE TABLE ticket (seat BIGINT NOT NULL, buyer INT NOT NULL)")
-	h.fill(t, hallSeats)
-	return h
+	v := &rowEnv{DB: suite.NewDB(t, r.Kind), locks: r}
+	v.open(t, v.DSN, rowConns, sql.LevelReadCommitted)
+	v.Exec(t, "CREATE TABLE seat (id BIGINT PRIMARY KEY, sold INT NOT NULL, price INT NOT NULL)")
+	v.Exec(t, "CREATE INDEX seat_sold ON seat (sold, id)")
+	v.Exec(t, "CREATE TABLE ticket (seat BIGINT NOT NULL, buyer INT NOT NULL)")
+	v.fill(t, seats)
+	return v
 }
 
 // fill makes the seats 1 to n.
-func (h *hall) fill(t *testing.T, n int) {
+func (v *rowEnv) fill(t *testing.T, n int) {
 	t.Helper()
-	h.exec(t, "DELETE FROM seat")
-	text := "INSERT INTO seat VALUES "
+	v.Exec(t, "DELETE FROM seat")
+	var rows []string
 	for i := range n {
-		if i > 0 {
-			text += ", "
-		}
-		text += fmt.Sprintf("(%d, 0, %d)", i+1, i%7)
+		rows = append(rows, fmt.Sprintf("(%d, 0, %d)", i+1, i%7))
 	}
-	h.exec(t, text)
+	v.Exec(t, "INSERT INTO seat VALUES "+strings.Join(rows, ", "))
 }
 
-func (h *hall) open(t *testing.T, dsn string, conns int, level sql.IsolationLevel) {
+// open opens another pool for the transactions.
+func (v *rowEnv) open(t *testing.T, dsn string, conns int, level sql.IsolationLevel) {
 	t.Helper()
-	begin, closePool, err := h.e.Open(dsn, conns, level)
-	if err != nil {
-		t.Fatal(err)
-	}
+	begin, closePool, err := v.locks.Open(dsn, conns, level)
+	require.NoError(t, err)
 	t.Cleanup(closePool)
-	h.begin = begin
+	v.begin = begin
 }
 
-func (h *hall) exec(t *testing.T, statement string) {
+// tx begins a transaction, which is rolled back at the end of the test if it is open.
+func (v *rowEnv) tx(t *testing.T) RowTx {
 	t.Helper()
-	if _, err := h.db.ExecContext(t.Context(), statement); err != nil {
-		t.Fatalf("%v in %.200s", err, statement)
-	}
-}
-
-func (h *hall) count(t *testing.T, query string) (n int64) {
-	t.Helper()
-	if err := h.db.QueryRowContext(t.Context(), query).Scan(&n); err != nil {
-		t.Fatalf("%v in %s", err, query)
-	}
-	return n
-}
-
-// tx is a transaction that is rolled back at the end of the test, if it is open by then.
-func (h *hall) tx(t *testing.T) RowTx {
-	t.Helper()
-	tx, err := h.begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := suite.Must(v.begin(t.Context()))(t)
 	t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
 	return tx
 }
 
-// timeout is the session's bound of waits.
-func (h *hall) timeout(t *testing.T, tx RowTx) string {
-	t.Helper()
-	query := "SELECT @@SESSION.innodb_lock_wait_timeout"
-	if h.e.Kind == devdb.Postgres {
-		query = "SELECT current_setting('lock_timeout')"
-	}
-	text, err := tx.Text(t.Context(), query)
+// within runs fn in a transaction, and commits it if fn returns nil.
+func (v *rowEnv) within(ctx context.Context, fn func(RowTx) error) error {
+	tx, err := v.begin(ctx)
 	if err != nil {
-		t.Fatalf("%v: the transaction is of no more use", err)
+		return err
 	}
-	return text
+	defer func() { _ = tx.Rollback(ctx) }()
+	if err := fn(tx); err != nil {
+		return err
+	}
+	return tx.Commit(ctx)
 }
 
-// refused fails unless err says that rows are locked.
-func refused(t *testing.T, what string, err error) *dblock.HeldError {
+// isRowHeld fails unless err says that rows are locked.
+func isRowHeld(t *testing.T, err error) *dblock.HeldError {
 	t.Helper()
 	var held *dblock.HeldError
-	if !errors.As(err, &held) || !errors.Is(err, dblock.ErrNotAcquired) {
-		t.Fatalf("%s: %v, want it held", what, err)
-	}
+	require.ErrorAs(t, err, &held)
+	require.ErrorIs(t, err, dblock.ErrNotAcquired)
 	return held
 }

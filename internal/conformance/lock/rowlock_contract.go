@@ -3,12 +3,11 @@ package lock
 import (
 	"context"
 	"database/sql"
-	"errors"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dblock-go/dblock"
@@ -16,213 +15,247 @@ import (
 	"github.com/dblock-go/dblock/internal/devdb"
 )
 
-// refusalsLeaveItUsable: what was done before a refusal stays, what comes after it works, and the bound of waits is what
-// it was.
-func refusalsLeaveItUsable(t *testing.T, h *hall) {
+var noWait = dblock.RowLock{Wait: dblock.NoWait}
+
+// refusalsLeaveItUsable: what was done before a refusal stays, what comes after it works, and the
+// bound of the session's waits is what it was.
+func refusalsLeaveItUsable(t *testing.T, v *rowEnv) {
 	ctx := suite.Soon(t)
-	other, tx := h.tx(t), h.tx(t)
-	require.NoError(t, other.LockRow(ctx, "seat", "id", 1, dblock.RowLock{}), "lock")
-	require.NoError(t, tx.Exec(ctx, "UPDATE seat SET price = 100 WHERE id = 50"), "write")
-	if h.e.Kind == devdb.Postgres {
-		require.NoError(t, tx.Exec(ctx, "SET LOCAL lock_timeout = '77s'"), "set")
+	other, tx := v.tx(t), v.tx(t)
+	require.NoError(t, other.LockRow(ctx, "seat", "id", 1, dblock.RowLock{}))
+	require.NoError(t, tx.Exec(ctx, "UPDATE seat SET price = 100 WHERE id = 50"))
+	query := "SELECT @@SESSION.innodb_lock_wait_timeout"
+	if v.Postgres() {
+		require.NoError(t, tx.Exec(ctx, "SET LOCAL lock_timeout = '77s'"))
+		query = "SELECT current_setting('lock_timeout')"
 	}
-	before := h.timeout(t, tx)
+	bound := suite.Must(tx.Text(ctx, query))(t)
 	usable := func(after string) {
 		t.Helper()
-		if now := h.timeout(t, tx); now != before {
-			t.Errorf("after %s the bound is %s, and was %s", after, now, before)
-		}
+		assert.Equal(t, bound, suite.Must(tx.Text(ctx, query))(t), "the bound of waits after %s", after)
 	}
-	for _, wait := range []time.Duration{dblock.NoWait, dblock.SkipLocked, h.e.Bound} {
+	for _, wait := range []time.Duration{dblock.NoWait, dblock.SkipLocked, v.locks.Bound} {
 		began := time.Now()
-		held := refused(t, wait.String(), tx.LockRow(ctx, "seat", "id", 1, dblock.RowLock{Wait: wait}))
-		if wait > 0 && (held.Wait == nil || time.Since(began) < wait) || wait < 0 && held.Wait != nil {
-			t.Errorf("refused after %v of %v, by %v", time.Since(began), wait, held.Wait)
-		}
+		held := isRowHeld(t, tx.LockRow(ctx, "seat", "id", 1, dblock.RowLock{Wait: wait}))
+		assert.Equal(t, wait > 0, held.Wait != nil, "%v", held)
+		assert.True(t, time.Since(began) >= wait, "refused after less than %v", wait)
 		usable("a refusal of one, " + wait.String())
 		if wait != dblock.SkipLocked {
-			_, err := tx.LockRows(ctx, "seat", "id", []int64{3, 1, 2}, dblock.RowLock{Wait: wait})
-			refused(t, wait.String(), err)
+			isRowHeld(t, suite.Second(tx.LockRows(ctx, "seat", "id", []int64{3, 1, 2}, dblock.RowLock{Wait: wait})))
 			usable("a refusal of several, " + wait.String())
 		}
 	}
 	rows, err := tx.LockRows(ctx, "seat", "id", []int64{999, 2, 1, 3}, dblock.RowLock{Wait: dblock.SkipLocked})
-	require.NoError(t, err, "skip")
-	if !slices.Equal(rows.Locked, []int64{2, 3}) || !slices.Equal(rows.Skipped, []int64{1}) {
-		t.Errorf("got %+v", rows)
-	}
-	for _, wait := range []time.Duration{0, dblock.NoWait, h.e.Bound} {
+	require.NoError(t, err)
+	assert.Equal(t, dblock.LockedRows[int64]{Locked: []int64{2, 3}, Skipped: []int64{1}}, rows)
+	for _, wait := range []time.Duration{0, dblock.NoWait, v.locks.Bound} {
 		rows, err := tx.LockRows(ctx, "seat", "id", []int64{5, 999, 4}, dblock.RowLock{Wait: wait})
-		if err != nil || !slices.Equal(rows.Locked, []int64{4, 5}) || rows.Skipped != nil {
-			t.Errorf("%v: got %+v, %v", wait, rows, err)
-		}
-		if err := tx.LockRow(ctx, "seat", "id", 999, dblock.RowLock{Wait: wait}); !errors.Is(err, sql.ErrNoRows) {
-			t.Errorf("%v: no row: %v", wait, err)
-		}
+		require.NoError(t, err)
+		assert.Equal(t, dblock.LockedRows[int64]{Locked: []int64{4, 5}}, rows)
+		assert.ErrorIs(t, tx.LockRow(ctx, "seat", "id", 999, dblock.RowLock{Wait: wait}), sql.ErrNoRows)
 		usable("a grant")
 	}
-	require.NoError(t, tx.Exec(ctx, "UPDATE seat SET price = 100 WHERE id = 51"), "write")
-	require.NoError(t, tx.Commit(ctx), "commit")
-	require.NoError(t, other.Rollback(ctx), "rollback")
-	if n := h.count(t, "SELECT count(*) FROM seat WHERE price = 100"); n != 2 {
-		t.Errorf("%d of 2 writes are there", n)
-	}
-	h.exec(t, "UPDATE seat SET price = 0 WHERE price = 100")
+	require.NoError(t, tx.Exec(ctx, "UPDATE seat SET price = 100 WHERE id = 51"))
+	require.NoError(t, tx.Commit(ctx))
+	require.NoError(t, other.Rollback(ctx))
+	assert.EqualValues(t, 2, v.Exec(t, "UPDATE seat SET price = 0 WHERE price = 100"), "writes")
 }
 
-// rowsWaitForTheirEnd: for the row, or for the context.
-func rowsWaitForTheirEnd(t *testing.T, h *hall) {
-	other := h.tx(t)
-	require.NoError(t, other.LockRow(t.Context(), "seat", "id", 1, dblock.RowLock{}), "lock")
+// rowsWaitForTheirEnd: LockRow waits for the row, or for its context.
+func rowsWaitForTheirEnd(t *testing.T, v *rowEnv) {
+	other := v.tx(t)
+	require.NoError(t, other.LockRow(t.Context(), "seat", "id", 1, dblock.RowLock{}))
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	held := refused(t, "the context ends", h.tx(t).LockRow(ctx, "seat", "id", 1, dblock.RowLock{}))
-	if !errors.Is(held, context.DeadlineExceeded) {
-		t.Errorf("the wait ended by %v", held)
-	}
+	err := v.tx(t).LockRow(ctx, "seat", "id", 1, dblock.RowLock{})
+	assert.ErrorIs(t, isRowHeld(t, err), context.DeadlineExceeded)
 	for _, wait := range []time.Duration{0, 40 * time.Second} {
-		tx, got := h.tx(t), make(chan error, 1)
-		go func() { got <- tx.LockRow(suite.Soon(t), "seat", "id", 1, dblock.RowLock{Wait: wait}) }()
-		require.NoError(t, other.Commit(t.Context()), "commit")
-		require.NoError(t, <-got, "the waiter")
+		tx, ctx := v.tx(t), suite.Soon(t)
+		locked := suite.Begin(func() (any, error) {
+			return nil, tx.LockRow(ctx, "seat", "id", 1, dblock.RowLock{Wait: wait})
+		})
+		require.NoError(t, other.Commit(t.Context()))
+		require.NoError(t, suite.Second(locked()))
 		other = tx
 	}
 }
 
-// strengthsExclude: shares go together, and nothing goes beside an update.
-func strengthsExclude(t *testing.T, h *hall) {
-	ctx := suite.Soon(t)
-	share := dblock.RowLock{Strength: dblock.ForShare, Wait: dblock.NoWait}
-	for _, o := range []dblock.RowLock{{}, {Wait: dblock.NoWait}, {Wait: dblock.SkipLocked}, {Wait: h.e.Bound}} {
-		o.Strength = dblock.ForShare
-		require.NoError(t, h.tx(t).LockRow(ctx, "seat", "id", 1, o), "share")
+// strengthsExclude: shares coexist, and an update excludes all others.
+func strengthsExclude(t *testing.T, v *rowEnv) {
+	lock := func(id int64, s dblock.Strength, wait time.Duration) error {
+		return v.tx(t).LockRow(suite.Soon(t), "seat", "id", id, dblock.RowLock{Strength: s, Wait: wait})
 	}
-	refused(t, "update beside shares", h.tx(t).LockRow(ctx, "seat", "id", 1, dblock.RowLock{Wait: dblock.NoWait}))
-	require.NoError(t, h.tx(t).LockRow(ctx, "seat", "id", 2, dblock.RowLock{Strength: dblock.ForUpdate}), "update")
-	refused(t, "share beside an update", h.tx(t).LockRow(ctx, "seat", "id", 2, share))
-	for i, s := range []dblock.Strength{dblock.ForNoKeyUpdate, dblock.ForKeyShare} {
-		err := h.tx(t).LockRow(ctx, "seat", "id", 3, dblock.RowLock{Strength: s})
-		if h.e.Kind != devdb.Postgres && !errors.Is(err, dblock.ErrUnsupported) || h.e.Kind == devdb.Postgres && err != nil {
-			t.Errorf("strength %d: %v", i, err)
+	for _, wait := range []time.Duration{0, dblock.NoWait, dblock.SkipLocked, v.locks.Bound} {
+		require.NoError(t, lock(1, dblock.ForShare, wait))
+	}
+	isRowHeld(t, lock(1, dblock.ForUpdate, dblock.NoWait))
+	require.NoError(t, lock(2, dblock.ForUpdate, 0))
+	isRowHeld(t, lock(2, dblock.ForShare, dblock.NoWait))
+	for _, s := range []dblock.Strength{dblock.ForNoKeyUpdate, dblock.ForKeyShare} {
+		if err := lock(3, s, 0); v.Postgres() {
+			assert.NoError(t, err)
+		} else {
+			assert.ErrorIs(t, err, dblock.ErrUnsupported)
 		}
 	}
 }
 
-// namesAreTakenAsTheyAre: quotes, blanks, words of SQL, and a schema before them.
-func namesAreTakenAsTheyAre(t *testing.T, h *hall) {
-	ctx := suite.Soon(t)
-	quote, schema := "`", h.currentSchema(t)
-	if h.e.Kind == devdb.Postgres {
-		quote = `"`
+// namesAreTakenAsTheyAre: quotes, blanks, keywords, and a schema before them.
+func namesAreTakenAsTheyAre(t *testing.T, v *rowEnv) {
+	quote, query := "`", "SELECT DATABASE()"
+	if v.Postgres() {
+		quote, query = `"`, "SELECT current_schema()"
 	}
+	schema := v.Text(t, query)
 	quoted := func(name string) string { return quote + strings.ReplaceAll(name, quote, quote+quote) + quote }
 	for _, name := range []string{"select", "Two words", "a`b", `a"b`, "a'b", "it; --", "ä?$1"} {
-		h.exec(t, "CREATE TABLE "+quoted("t "+name)+" ("+quoted(name)+" VARCHAR(40) PRIMARY KEY)")
-		h.exec(t, "INSERT INTO "+quoted("t "+name)+" VALUES ('it''s ?')")
+		v.Exec(t, "CREATE TABLE "+quoted("t "+name)+" ("+quoted(name)+" VARCHAR(40) PRIMARY KEY)")
+		v.Exec(t, "INSERT INTO "+quoted("t "+name)+" VALUES ('it''s ?')")
 		for _, table := range []string{"t " + name, schema + ".t " + name} {
-			require.NoError(t, h.tx(t).LockText(ctx, table, name, "it's ?", dblock.RowLock{Strength: dblock.ForShare, Wait: dblock.NoWait}), table)
+			o := dblock.RowLock{Strength: dblock.ForShare, Wait: dblock.NoWait}
+			require.NoError(t, v.tx(t).LockText(t.Context(), table, name, "it's ?", o), table)
 		}
 	}
 }
 
-func (h *hall) currentSchema(t *testing.T) string {
-	t.Helper()
-	query := "SELECT DATABASE()"
-	if h.e.Kind == devdb.Postgres {
-		query = "SELECT current_schema()"
-	}
-	schema, err := h.tx(t).Text(t.Context(), query)
-	require.NoError(t, err, "schema")
-	return schema
-}
-
-// rowsRefuseBadInput: and the transaction is never asked.
-func rowsRefuseBadInput(t *testing.T, h *hall) {
-	tx := h.tx(t)
-	require.NoError(t, tx.Rollback(t.Context())) // what is sent now fails in another way
+// rowsRefuseBadInput: the transaction has ended, so that a statement would fail in another way.
+func rowsRefuseBadInput(t *testing.T, v *rowEnv) {
+	tx := v.tx(t)
+	require.NoError(t, tx.Rollback(t.Context()))
 	row := func(table, column string, o dblock.RowLock) error {
 		return tx.LockRow(t.Context(), table, column, 1, o)
 	}
 	rows := func(keys []int64) error {
-		_, err := tx.LockRows(t.Context(), "seat", "id", keys, dblock.RowLock{})
-		return err
+		return suite.Second(tx.LockRows(t.Context(), "seat", "id", keys, dblock.RowLock{}))
 	}
 	claim := func(query string, n int, o dblock.RowLock) error {
-		_, err := tx.Claim(t.Context(), o, n, query)
-		return err
+		return suite.Second(tx.Claim(t.Context(), o, n, query))
 	}
 	const free = "SELECT id FROM seat WHERE sold = 0"
+	usual := dblock.RowLock{}
 	for name, err := range map[string]error{
-		"no table":       row("", "id", dblock.RowLock{}),
-		"no column":      row("seat", "", dblock.RowLock{}),
-		"no schema":      row(".seat", "id", dblock.RowLock{}),
-		"no table in it": row("shop.", "id", dblock.RowLock{}),
-		"two dots":       row("a.b.c", "id", dblock.RowLock{}),
-		"NUL":            row("se\x00at", "id", dblock.RowLock{}),
-		"NUL in column":  row("seat", "i\x00d", dblock.RowLock{}),
-		"no UTF-8":       row("seat\xff", "id", dblock.RowLock{}),
-		"a long name":    row(strings.Repeat("x", 64), "id", dblock.RowLock{}),
-		"NUL in a key":   tx.LockText(t.Context(), "seat", "id", "a\x00", dblock.RowLock{}),
-		"a fraction":     row("seat", "id", dblock.RowLock{Wait: h.e.Between}),
-		"negative":       row("seat", "id", dblock.RowLock{Wait: -time.Second}),
-		"for ever":       row("seat", "id", dblock.RowLock{Wait: 1 << 62 / time.Hour * time.Hour}),
-		"strength":       row("seat", "id", dblock.RowLock{Strength: 9}),
-		"no keys":        rows(nil),
-		"too many keys":  rows(make([]int64, dblock.MaxSetKeys+1)),
-		"none":           claim(free, 0, dblock.RowLock{}),
-		"too many":       claim(free, dblock.MaxSetKeys+1, dblock.RowLock{}),
-		"a claim waits":  claim(free, 1, dblock.RowLock{Wait: time.Second}),
-		"NOWAIT":         claim(free, 1, dblock.RowLock{Wait: dblock.NoWait}),
-		"no query":       claim("", 1, dblock.RowLock{}),
-		"no SELECT":      claim("UPDATE seat SET sold = 1", 1, dblock.RowLock{}),
-		"WITH":           claim("WITH f AS (SELECT 1) SELECT id FROM seat", 1, dblock.RowLock{}),
-		"semicolon":      claim(free+";", 1, dblock.RowLock{}),
-		"locks":          claim(free+"\n for  update", 1, dblock.RowLock{}),
-		"limits":         claim(free+" LIMIT 1", 1, dblock.RowLock{}),
-		"UNION":          claim(free+" UNION "+free, 1, dblock.RowLock{}),
-		"groups":         claim("SELECT sold FROM seat GROUP BY sold", 1, dblock.RowLock{}),
+		"no table":         row("", "id", usual),
+		"no column":        row("seat", "", usual),
+		"no schema":        row(".seat", "id", usual),
+		"no table in it":   row("shop.", "id", usual),
+		"two dots":         row("a.b.c", "id", usual),
+		"NUL in a table":   row("se\x00at", "id", usual),
+		"NUL in a column":  row("seat", "i\x00d", usual),
+		"no UTF-8":         row("seat\xff", "id", usual),
+		"a long name":      row(strings.Repeat("x", 64), "id", usual),
+		"NUL in a key":     tx.LockText(t.Context(), "seat", "id", "a\x00", usual),
+		"a fraction":       row("seat", "id", dblock.RowLock{Wait: v.locks.Between}),
+		"a negative wait":  row("seat", "id", dblock.RowLock{Wait: -time.Second}),
+		"an endless wait":  row("seat", "id", dblock.RowLock{Wait: 1 << 62 / time.Hour * time.Hour}),
+		"strength":         row("seat", "id", dblock.RowLock{Strength: 9}),
+		"no keys":          rows(nil),
+		"too many keys":    rows(make([]int64, dblock.MaxSetKeys+1)),
+		"a claim of none":  claim(free, 0, usual),
+		"too large":        claim(free, dblock.MaxSetKeys+1, usual),
+		"a claim waits":    claim(free, 1, dblock.RowLock{Wait: time.Second}),
+		"a claim, NOWAIT":  claim(free, 1, noWait),
+		"no query":         claim("", 1, usual),
+		"no SELECT":        claim("UPDATE seat SET sold = 1", 1, usual),
+		"WITH":             claim("WITH f AS (SELECT 1) SELECT id FROM seat", 1, usual),
+		"a semicolon":      claim(free+";", 1, usual),
+		"locks by itself":  claim(free+"\n for  update", 1, usual),
+		"limits by itself": claim(free+" LIMIT 1", 1, usual),
+		"UNION":            claim(free+" UNION "+free, 1, usual),
+		"GROUP BY":         claim("SELECT sold FROM seat GROUP BY sold", 1, usual),
 	} {
 		var invalid *dblock.InvalidError
-		if !errors.As(err, &invalid) || invalid.Reason == "" {
-			t.Errorf("%s: %v", name, err)
+		if assert.ErrorAs(t, err, &invalid, name) {
+			assert.NotEmpty(t, invalid.Reason, name)
 		}
 	}
 }
 
-// rowErrorsSayWhatToDo: where a table, a column or the transaction is to blame.
-func rowErrorsSayWhatToDo(t *testing.T, h *hall) {
+// rowErrorsSayWhatToDo: the error names the table, column or transaction at fault.
+func rowErrorsSayWhatToDo(t *testing.T, v *rowEnv) {
 	ctx := suite.Soon(t)
 	says := func(err error, want string) {
 		t.Helper()
-		if err == nil || !strings.Contains(err.Error(), want) || errors.Is(err, dblock.ErrNotAcquired) {
-			t.Errorf("%v does not say %q", err, want)
-		}
+		assert.ErrorContains(t, err, want)
+		assert.NotErrorIs(t, err, dblock.ErrNotAcquired)
 	}
-	for _, wait := range []time.Duration{0, dblock.NoWait, h.e.Bound} {
+	for _, wait := range []time.Duration{0, dblock.NoWait, v.locks.Bound} {
 		o := dblock.RowLock{Wait: wait}
-		says(h.tx(t).LockRow(ctx, "stool", "id", 1, o), "there is no such table")
-		says(h.tx(t).LockRow(ctx, "seat", "number", 1, o), "there is no such column")
-		ended := h.tx(t)
-		require.NoError(t, ended.Commit(ctx), "commit")
+		says(v.tx(t).LockRow(ctx, "stool", "id", 1, o), "there is no such table")
+		says(v.tx(t).LockRow(ctx, "seat", "number", 1, o), "there is no such column")
+		ended := v.tx(t)
+		require.NoError(t, ended.Commit(ctx))
 		says(ended.LockRow(ctx, "seat", "id", 1, o), "the transaction has ended")
 	}
-	_, err := h.tx(t).Claim(ctx, dblock.RowLock{}, 1, "SELECT id FROM stool")
-	says(err, "there is no such table")
+	says(suite.Second(v.tx(t).Claim(ctx, dblock.RowLock{}, 1, "SELECT id FROM stool")), "there is no such table")
 }
 
 // rowLocksEnd with their transaction.
-func rowLocksEnd(t *testing.T, h *hall) {
-	ctx := suite.Soon(t)
-	for name, end := range map[string]func(RowTx) error{
-		"commit":   func(tx RowTx) error { return tx.Commit(ctx) },
-		"rollback": func(tx RowTx) error { return tx.Rollback(ctx) },
-	} {
-		tx := h.tx(t)
-		require.NoError(t, tx.LockRow(ctx, "seat", "id", 1, dblock.RowLock{}), name)
-		refused(t, name, h.tx(t).LockRow(ctx, "seat", "id", 1, dblock.RowLock{Wait: dblock.NoWait}))
-		require.NoError(t, end(tx), name)
-		again := h.tx(t)
-		require.NoError(t, again.LockRow(ctx, "seat", "id", 1, dblock.RowLock{Wait: dblock.NoWait}), "after "+name)
-		require.NoError(t, again.Rollback(ctx), name)
+func rowLocksEnd(t *testing.T, v *rowEnv) {
+	for _, end := range []func(RowTx, context.Context) error{RowTx.Commit, RowTx.Rollback} {
+		tx := v.tx(t)
+		require.NoError(t, tx.LockRow(t.Context(), "seat", "id", 1, dblock.RowLock{}))
+		isRowHeld(t, v.tx(t).LockRow(t.Context(), "seat", "id", 1, noWait))
+		require.NoError(t, end(tx, t.Context()))
+		next := v.tx(t)
+		require.NoError(t, next.LockRow(t.Context(), "seat", "id", 1, noWait))
+		require.NoError(t, next.Rollback(t.Context()))
 	}
+}
+
+// tablesWithoutRowLocks: a table whose rows the server cannot lock is refused before a row is read.
+func tablesWithoutRowLocks(t *testing.T, v *rowEnv) {
+	ctx := suite.Soon(t)
+	for table, why := range v.unlockable(t) {
+		for _, o := range []dblock.RowLock{{}, noWait, {Wait: dblock.SkipLocked}, {Scan: true}} {
+			claim := func(query string) func(RowTx) error {
+				return func(tx RowTx) error { return suite.Second(tx.Claim(ctx, dblock.RowLock{Scan: o.Scan}, 1, query)) }
+			}
+			for call, lock := range map[string]func(RowTx) error{
+				"LockRow":         func(tx RowTx) error { return tx.LockRow(ctx, table, "id", 1, o) },
+				"LockRows":        func(tx RowTx) error { return suite.Second(tx.LockRows(ctx, table, "id", []int64{2, 1}, o)) },
+				"Claim":           claim("SELECT id FROM " + table + " ORDER BY id"),
+				"Claim of a join": claim("SELECT s.id FROM seat s, " + table + " AS x WHERE s.id = 1 AND x.id = 1"),
+			} {
+				tx := v.tx(t)
+				err := lock(tx)
+				assert.ErrorIs(t, err, dblock.ErrUnsupported, "%s of %s, %+v", call, table, o)
+				assert.ErrorContains(t, err, why, "%s of %s, %+v", call, table, o)
+				require.NoError(t, tx.Rollback(ctx))
+			}
+		}
+	}
+	if !v.Postgres() { // a sub-select locks no rows
+		const query = "SELECT id FROM seat WHERE id IN (SELECT id FROM in_myisam) ORDER BY id"
+		require.NoError(t, suite.Second(v.tx(t).Claim(ctx, dblock.RowLock{Scan: true}, 1, query)))
+	}
+}
+
+// unlockable makes tables without row locks, each with a word of the error.
+func (v *rowEnv) unlockable(t *testing.T) map[string]string {
+	t.Helper()
+	if v.Postgres() {
+		for _, statement := range []string{
+			"CREATE FOREIGN DATA WRAPPER elsewhere", "CREATE SERVER elsewhere FOREIGN DATA WRAPPER elsewhere",
+			"CREATE FOREIGN TABLE outside (id BIGINT NOT NULL) SERVER elsewhere",
+			"CREATE TABLE halves (id BIGINT NOT NULL) PARTITION BY LIST (id)",
+			"CREATE TABLE half_here PARTITION OF halves FOR VALUES IN (1)",
+			"CREATE FOREIGN TABLE half_outside PARTITION OF halves FOR VALUES IN (2) SERVER elsewhere",
+			`CREATE VIEW "Seen" AS SELECT id FROM outside`, `CREATE VIEW seen_too AS SELECT id FROM "Seen"`,
+		} {
+			v.Exec(t, statement)
+		}
+		return map[string]string{"outside": "outside", "halves": "half_outside", "seen_too": "outside"}
+	}
+	engines := map[string]string{"in_myisam": "MyISAM", "in_memory": "MEMORY"}
+	if v.Kind == devdb.MariaDB {
+		engines["in_aria"] = "Aria"
+	}
+	const comment = "COMMENT ') ENGINE=InnoDB'"
+	for table, engine := range engines {
+		v.Exec(t, "CREATE TABLE "+table+" (id BIGINT PRIMARY KEY, note VARCHAR(20) "+comment+") ENGINE="+engine+" "+comment)
+		v.Exec(t, "INSERT INTO "+table+" (id) VALUES (1), (2)")
+	}
+	v.Exec(t, "CREATE VIEW on_view AS SELECT id FROM in_myisam")
+	engines["on_view"] = "view"
+	return engines
 }

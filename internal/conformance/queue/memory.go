@@ -9,30 +9,27 @@ import (
 	"testing"
 	"weak"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/queue"
 )
 
-// weakCodec is JSON. It has weak pointers to the payloads that were decoded.
-type weakCodec struct {
+// seenPayloads is JSON. It has weak pointers to what was decoded.
+type seenPayloads struct {
 	mu   sync.Mutex
 	seen []weak.Pointer[byte]
 }
 
-func (*weakCodec) Encode(v any) ([]byte, error) { return json.Marshal(v) }
+func (*seenPayloads) Encode(v any) ([]byte, error) { return json.Marshal(v) }
 
-func (c *weakCodec) Decode(data []byte, v any) error {
+func (c *seenPayloads) Decode(data []byte, v any) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.seen = append(c.seen, weak.Make(&data[0]))
 	return json.Unmarshal(data, v)
 }
 
-// kept counts the payloads that are in memory.
-func (c *weakCodec) kept() (n int) {
+// kept counts the payloads that are in memory still.
+func (c *seenPayloads) kept() (n int) {
 	runtime.GC()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -44,37 +41,43 @@ func (c *weakCodec) kept() (n int) {
 	return n
 }
 
-// Many jobs of a claim end, and one goes on. The payloads of the others are freed.
+// aLongJobKeepsNoPayloads has many jobs end that were claimed together with one that goes on: their payloads are freed.
 func aLongJobKeepsNoPayloads(t *testing.T, d *env) {
 	const jobs = 60
-	payloads := &weakCodec{}
+	payloads := &seenPayloads{}
 	q := d.open(t, queue.Options{Codec: payloads})
 	begun, quick, long := make(chan struct{}, jobs), make(chan struct{}), make(chan struct{})
 	end := sync.OnceFunc(func() { close(long) })
 	defer end()
 	handle(t, q, "note", func(_ context.Context, job queue.Job[string]) error {
 		begun <- struct{}{}
-		if job.Args == "long" {
+		if strings.HasPrefix(job.Args, "long") {
 			<-long
 		}
 		<-quick
 		return nil
 	})
-	tasks := repeat(jobs, queue.Task{Kind: "note"})
+	tasks := make([]queue.Task, jobs)
 	for i := range tasks {
-		tasks[i].Args = strings.Repeat("quick ", 2000)
+		tasks[i] = queue.Task{Kind: "note", Args: strings.Repeat("quick ", 2000)}
 	}
 	tasks[0].Args = "long"
-	enqueueMany(t, q, tasks)
+	if _, err := q.EnqueueMany(suite.Soon(t), tasks); err != nil {
+		t.Fatal(err)
+	}
 	work(t, q, queue.WorkerOptions{Concurrency: jobs})
 	for range jobs {
 		wait(t, begun, "a job")
 	}
-	require.EqualValues(t, 1, d.count(t, "SELECT count(DISTINCT claim_id) FROM dblock_queue_claim"), "claims")
-	assert.Greater(t, payloads.kept(), jobs/2, "payloads in memory while the jobs run")
+	if n := d.count(t, "SELECT count(DISTINCT claim_id) FROM dblock_queue_claim"); n != 1 {
+		t.Fatalf("the jobs are of %d claims, want 1", n)
+	}
+	if n := payloads.kept(); n < jobs/2 {
+		t.Errorf("%d of %d payloads are in memory while the jobs run: the test shows nothing", n, jobs)
+	}
 	close(quick)
-	d.until(t, "SELECT count(*) FROM dblock_queue_job", 1)
-	suite.Until(t, "the payloads are freed", func() bool { return payloads.kept() <= 1 })
+	suite.Until(t, "all jobs but one have ended", func() bool { return d.count(t, "SELECT count(*) FROM dblock_queue_job") == 1 })
+	suite.Until(t, "their payloads are freed", func() bool { return payloads.kept() <= 1 })
 	end()
 	d.empty(t)
 }

@@ -66,3 +66,13 @@ func Crowd(n int, f func(i int)) {
 
 // Together is Crowd.
 func Together(n int, f func(i int)) { Crowd(n, f) }
+
+// Beside calls f beside the caller. The function that it returns waits for its end.
+func Beside(f func()) (wait func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	return func() { <-done }
+}

@@ -1,0 +1,214 @@
+package lock
+
+import (
+	"context"
+	"database/sql"
+	"os"
+	"runtime"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/conformance/suite"
+)
+
+// written makes a table, and returns a statement that writes to it and a count of its rows.
+func (v *env) written(t *testing.T) (write string, count func() int64) {
+	t.Helper()
+	v.exec(t, "CREATE TABLE written (n INT)")
+	return "INSERT INTO written VALUES (1)", func() int64 { return v.count(t, "SELECT count(*) FROM written") }
+}
+
+// aGuardFencesOff: a process that lost the lease writes nothing.
+func aGuardFencesOff(t *testing.T, v *env) {
+	write, count := v.written(t)
+	a, b := v.two(t)
+	lock := suite.Acquire(t, a, "k")
+	require.NoError(t, v.e.Guarded(t.Context(), a, lock, write, func() {}))
+	v.ExpireMembers(t) // a paused for too long, and has not noticed
+	next := suite.Acquire(t, b, "k")
+	assert.ErrorIs(t, v.e.Guarded(t.Context(), a, lock, write, func() {}), dblock.ErrFenced)
+	assert.EqualValues(t, 1, count())
+	assert.NoError(t, v.e.Guarded(t.Context(), b, next, write, func() {}))
+	suite.Release(t, next)
+	_ = lock.Release(t.Context())
+}
+
+// aGuardKeepsOthersOut: no process takes the lease over while a guarded transaction is open, though
+// the holder's member is gone.
+func aGuardKeepsOthersOut(t *testing.T, v *env) {
+	write, _ := v.written(t)
+	a, b := v.two(t)
+	lock := suite.Acquire(t, a, "k")
+	assert.NoError(t, v.e.Guarded(t.Context(), a, lock, write, func() {
+		v.ForgetMembers(t)
+		for range 3 {
+			assert.Error(t, suite.Second(b.TryAcquire(t.Context(), "k")))
+		}
+	}))
+	suite.IsFree(t, b, "k")
+	_ = lock.Release(t.Context())
+}
+
+// aRefusedGuardEndsTheLock: the holder learns of it at once, long before the next heartbeat.
+func aRefusedGuardEndsTheLock(t *testing.T, v *env) {
+	a, b := v.process(t, LeaseOptions{TTL: time.Hour}), v.process(t, LeaseOptions{})
+	for _, opts := range [][]dblock.Option{nil, {dblock.WithShared()}, {dblock.WithPermits(1, 2)}} {
+		lock := suite.Acquire(t, a, "k", opts...)
+		require.NoError(t, v.Check(t.Context(), a, lock))
+		require.NoError(t, b.ForceRelease(t.Context(), "k", token(t, lock)))
+		assert.ErrorIs(t, v.Check(t.Context(), a, lock), dblock.ErrFenced)
+		suite.IsLost(t, lock, dblock.Stolen)
+		assert.ErrorIs(t, v.Check(t.Context(), a, lock), dblock.ErrLost)
+	}
+}
+
+// neverCommitsWhatIsLost loses the lock inside a guarded transaction. The outcome is known, because
+// the commit is never sent.
+func neverCommitsWhatIsLost(t *testing.T, v *env) {
+	write, count := v.written(t)
+	l := v.process(t, LeaseOptions{TTL: 2 * time.Second})
+	for range 2 {
+		lock := suite.Acquire(t, l, "k")
+		err := v.e.Guarded(t.Context(), l, lock, write, func() {
+			v.ForgetMembers(t)
+			suite.IsLost(t, lock, dblock.Evicted)
+		})
+		assert.ErrorIs(t, err, dblock.ErrLost)
+		assert.NotErrorIs(t, err, dblock.ErrOutcomeUnknown)
+	}
+	assert.Zero(t, count())
+}
+
+// aGuardedTxOfAnEndedLockIsLost: the error says that the lock was lost or released.
+func aGuardedTxOfAnEndedLockIsLost(t *testing.T, v *env) {
+	l := v.process(t, LeaseOptions{})
+	guarded := func(lock *dblock.Lock, within func()) error {
+		return v.e.Guarded(t.Context(), l, lock, "SELECT 1", within)
+	}
+	released := suite.Acquire(t, l, "k")
+	suite.Release(t, released)
+	endedFor(t, guarded(released, func() { t.Error("ran under a released lock") }), dblock.Released)
+	within := suite.Acquire(t, l, "k")
+	assert.ErrorIs(t, guarded(within, func() { suite.Release(t, within) }), dblock.ErrLost, "released within")
+	ended := suite.Acquire(t, l, "k", dblock.WithMaxHold(20*time.Millisecond))
+	suite.IsLost(t, ended, dblock.Ended)
+	endedFor(t, guarded(ended, func() {}), dblock.Ended)
+	assert.Error(t, ended.Bind(t.Context()).Err(), "a context that is bound to an ended lock")
+}
+
+// aGuardedTxLeavesNothingBehind runs guarded transactions under one lock. DBLOCK_GUARDED says how
+// many. If it is set, and no other test runs, the heap must not grow.
+func aGuardedTxLeavesNothingBehind(t *testing.T, v *env) {
+	l := v.process(t, LeaseOptions{})
+	lock := suite.Acquire(t, l, "k")
+	run := func(n int) {
+		for range n {
+			require.NoError(t, v.Check(t.Context(), l, lock))
+		}
+	}
+	heap := func() int64 {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	run(100)
+	before := heap()
+	if n, _ := strconv.Atoi(os.Getenv("DBLOCK_GUARDED")); n > 0 {
+		run(n)
+		assert.LessOrEqual(t, heap()-before, int64(1<<20))
+	}
+	suite.Release(t, lock)
+}
+
+// fenceCheck is a function of the driver's Guards, for a resource.
+type fenceCheck func(ctx context.Context, tx *sql.Tx, f dblock.Fence, resource string) error
+
+// fenceTx commits a transaction that begins with a check of the lock's fence.
+func fenceTx(
+	ctx context.Context, db *sql.DB, lock *dblock.Lock, check fenceCheck, resource string, then func(*sql.Tx) error,
+) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }()
+	f, _ := lock.Fence()
+	if err := check(ctx, tx, f, resource); err != nil {
+		return err
+	}
+	if err := then(tx); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// fence runs Raise or CheckRaised in a transaction of its own.
+func (v *env) fence(t *testing.T, check fenceCheck, lock *dblock.Lock, resource string) error {
+	t.Helper()
+	return fenceTx(t.Context(), v.db, lock, check, resource, func(*sql.Tx) error { return nil })
+}
+
+// aRaisedFenceKeepsOthersOut: once the next holder has raised its fence, the one before it writes
+// nothing, in whatever database that is.
+func aRaisedFenceKeepsOthersOut(t *testing.T, v *env) {
+	l := v.process(t, LeaseOptions{})
+	old := suite.Acquire(t, l, "k")
+	suite.Release(t, old)
+	next := suite.Acquire(t, l, "k")
+	for i, step := range []struct {
+		check  fenceCheck
+		lock   *dblock.Lock
+		fenced bool
+	}{
+		{v.e.CheckRaised, old, true}, // not raised at all
+		{v.e.Raise, old, false},
+		{v.e.Raise, old, false}, // again
+		{v.e.CheckRaised, old, false},
+		{v.e.CheckRaised, next, true}, // not raised by this holder
+		{v.e.Raise, next, false},
+		{v.e.CheckRaised, next, false},
+		{v.e.CheckRaised, old, true},
+		{v.e.Raise, old, true},
+		{v.e.CheckRaised, next, false},
+	} {
+		err := v.fence(t, step.check, step.lock, "report")
+		if step.fenced {
+			assert.ErrorIs(t, err, dblock.ErrFenced, "step %d", i)
+		} else {
+			assert.NoError(t, err, "step %d", i)
+		}
+	}
+	assert.NoError(t, v.fence(t, v.e.Raise, old, "another resource"))
+	assert.ErrorIs(t, v.fence(t, v.e.Raise, old, ""), dblock.ErrInvalid, "no resource")
+	suite.Release(t, next)
+}
+
+// readersRaiseTogether: two readers raise a fence, and both pass until a writer raises it. Permits
+// cannot, as several holders have them at once.
+func readersRaiseTogether(t *testing.T, v *env) {
+	a, b := v.two(t)
+	first, second := suite.Acquire(t, a, "k", dblock.WithShared()), suite.Acquire(t, b, "k", dblock.WithShared())
+	for _, check := range []fenceCheck{v.e.Raise, v.e.CheckRaised, v.e.Raise, v.e.CheckRaised} {
+		assert.NoError(t, v.fence(t, check, first, "report"))
+		assert.NoError(t, v.fence(t, check, second, "report"))
+	}
+	suite.Release(t, first)
+	suite.Release(t, second)
+	writer := suite.Acquire(t, a, "k")
+	assert.NoError(t, v.fence(t, v.e.Raise, writer, "report"))
+	assert.ErrorIs(t, v.fence(t, v.e.CheckRaised, second, "report"), dblock.ErrFenced, "a reader after a writer")
+	assert.NoError(t, v.fence(t, v.e.CheckRaised, writer, "report"))
+	suite.Release(t, writer)
+	permits := suite.Acquire(t, a, "k", dblock.WithPermits(1, 2))
+	for _, check := range []fenceCheck{v.e.Raise, v.e.CheckRaised} {
+		assert.ErrorIs(t, v.fence(t, check, permits, "report"), dblock.ErrUnsupported)
+	}
+	suite.Release(t, permits)
+}

@@ -1,0 +1,224 @@
+package lock
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/conformance/suite"
+	"github.com/dblock-go/dblock/internal/devdb"
+)
+
+// lockedTTL bounds a statement to half of it, which is less than a call waits in these tests.
+const lockedTTL = 3 * time.Second
+
+// rowLocks are statements that lock the row of a key, which is there before or is made.
+var rowLocks = []struct {
+	name, statement string
+	there           bool
+}{
+	{"made", "INSERT INTO dblock_lease (lease_key, token) VALUES ('%s', 1)", false},
+	{"read", "SELECT token FROM dblock_lease WHERE lease_key = '%s' FOR UPDATE", true},
+	{"changed", "UPDATE dblock_lease SET label = 'x' WHERE lease_key = '%s'", true},
+	{"deleted", "DELETE FROM dblock_lease WHERE lease_key = '%s'", true},
+}
+
+// tx begins a transaction with a statement. The test rolls it back at its end.
+func (v *env) tx(t *testing.T, statement string) *sql.Tx {
+	t.Helper()
+	return v.txAt(t, sql.LevelDefault, statement)
+}
+
+func (v *env) txAt(t *testing.T, level sql.IsolationLevel, statement string) *sql.Tx {
+	t.Helper()
+	tx := suite.Must(v.db.BeginTx(t.Context(), &sql.TxOptions{Isolation: level}))(t)
+	t.Cleanup(func() { _ = tx.Rollback() })
+	suite.Must(tx.ExecContext(t.Context(), statement))(t)
+	return tx
+}
+
+// aLockedRowIsWaitedFor has another transaction lock the row of a key. A call that waits for the
+// key waits until that transaction ends, and keys beside it are acquired.
+func aLockedRowIsWaitedFor(t *testing.T, v *env) {
+	for name, with := range map[string]dblock.Option{"exclusive": dblock.WithLabel(""), "shared": dblock.WithShared()} {
+		for _, row := range rowLocks {
+			t.Run(name+" "+row.name, func(t *testing.T) {
+				t.Parallel()
+				v := v.e.env(t)
+				l, other := v.process(t, LeaseOptions{TTL: lockedTTL}), v.process(t, LeaseOptions{TTL: lockedTTL})
+				const n, locked = 40, "17"
+				if row.there {
+					suite.IsFree(t, l, locked, with)
+				}
+				tx := v.tx(t, fmt.Sprintf(row.statement, locked))
+				ends := waitsForTx(t, tx.Commit, func(ctx context.Context) (*dblock.Lock, error) {
+					return other.Acquire(ctx, locked, with)
+				})
+				for range 2 {
+					locks, errs := acquireTogether(t, l, n, func(i int) (string, []dblock.Option) {
+						return fmt.Sprint(i), []dblock.Option{with}
+					})
+					assert.Len(t, locks, n-1)
+					if assert.Len(t, errs, 1) {
+						assert.ErrorIs(t, errs[0], dblock.ErrBusy)
+						assert.NotErrorIs(t, errs[0], dblock.ErrNotAcquired)
+						assert.NotContains(t, errs[0].Error(), "held by")
+					}
+					releaseTogether(t, locks)
+				}
+				ends()
+			})
+		}
+	}
+}
+
+// aLockedSetIsWaitedFor does the same for a set, and for calls that wait with tickets.
+func aLockedSetIsWaitedFor(t *testing.T, v *env) {
+	for _, fair := range []bool{false, true} {
+		for _, row := range rowLocks {
+			t.Run(fmt.Sprint(row.name, " fair ", fair), func(t *testing.T) {
+				t.Parallel()
+				v := v.e.env(t)
+				l := v.process(t, LeaseOptions{TTL: lockedTTL, Fair: fair})
+				if row.there {
+					suite.IsFree(t, l, "k")
+				}
+				tx := v.tx(t, fmt.Sprintf(row.statement, "k"))
+				ends := waitsForTx(t, tx.Commit, func(ctx context.Context) (*dblock.Lock, error) {
+					if fair {
+						return l.Acquire(ctx, "k")
+					}
+					return l.AcquireAll(ctx, []string{"a", "k", "z"})
+				})
+				suite.IsFree(t, l, "other")
+				ends()
+			})
+		}
+	}
+}
+
+// lockedPermitsAreWaitedFor does the same for a semaphore.
+func lockedPermitsAreWaitedFor(t *testing.T, v *env) {
+	one := dblock.WithPermits(1, 1)
+	for name, statement := range map[string]string{
+		"made":           "INSERT INTO dblock_semaphore (lease_key, permits) VALUES ('k', 1)",
+		"its first made": "INSERT INTO dblock_permit (lease_key, slot) VALUES ('k', 1)",
+		"changed":        "UPDATE dblock_semaphore SET changed_at = changed_at WHERE lease_key = 'k'",
+		"read":           "SELECT permits FROM dblock_semaphore WHERE lease_key = 'k' FOR UPDATE",
+		"all read":       "SELECT slot FROM dblock_permit WHERE lease_key = 'k' FOR UPDATE",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			v := v.e.env(t)
+			l := v.process(t, LeaseOptions{TTL: lockedTTL})
+			suite.IsFree(t, l, "other", one) // no row is made beside those that are locked
+			if !slices.Contains([]string{"made", "its first made"}, name) {
+				suite.IsFree(t, l, "k", one)
+			}
+			ends := waitsForTx(t, v.tx(t, statement).Rollback, func(ctx context.Context) (*dblock.Lock, error) {
+				return l.Acquire(ctx, "k", one)
+			})
+			suite.IsFree(t, l, "other", one)
+			ends()
+		})
+	}
+}
+
+// aLockedGapIsWaitedFor has another transaction lock the gap in which a key's row would be. Only
+// MySQL and MariaDB lock gaps.
+func aLockedGapIsWaitedFor(t *testing.T, v *env) {
+	if v.e.Kind == devdb.Postgres {
+		return
+	}
+	l := v.process(t, LeaseOptions{TTL: time.Second}) // less than twice the shortest bound of a wait that MySQL has
+	suite.IsFree(t, l, "other")
+	tx := v.tx(t, "SELECT token FROM dblock_lease WHERE token > 0 FOR UPDATE")
+	ends := waitsForTx(t, tx.Commit, func(ctx context.Context) (*dblock.Lock, error) { return l.Acquire(ctx, "k") })
+	ends()
+}
+
+// waitsForTx begins a call that is to wait for a transaction. ends checks that the call still
+// waits, ends the transaction, and checks that the call then has its lock.
+func waitsForTx(t *testing.T, end func() error, call func(context.Context) (*dblock.Lock, error)) (ends func()) {
+	t.Helper()
+	ctx := suite.Soon(t)
+	waits := make(chan error, 1)
+	go func() {
+		lock, err := call(ctx)
+		if err == nil {
+			err = lock.Release(context.WithoutCancel(ctx))
+		}
+		waits <- err
+	}()
+	return func() {
+		t.Helper()
+		select {
+		case err := <-waits:
+			t.Fatalf("the wait ended before the transaction: %v", err)
+		case <-time.After(lockedTTL): // longer than any statement waits for a row
+		}
+		require.NoError(t, end())
+		assert.NoError(t, <-waits, "after the transaction had ended")
+	}
+}
+
+// oneLockedRowStallsNobody keeps one lease under a guard. Statements that ask for it go on with the
+// other keys that they carry. The control is a statement that waits for its rows.
+func oneLockedRowStallsNobody(t *testing.T, v *env) {
+	holder := v.process(t, LeaseOptions{})
+	lock := suite.Acquire(t, holder, "locked")
+	suite.IsFree(t, holder, "waits")
+	control := make(chan error, 1)
+	const update = "UPDATE dblock_lease SET label = '' WHERE lease_key IN ('locked', 'waits')"
+	err := v.e.Guarded(t.Context(), holder, lock, "SELECT 1", func() {
+		v.ForgetMembers(t) // so that others ask for its row
+		go func() { control <- suite.Second(v.db.ExecContext(t.Context(), update)) }()
+		v.acquireBesideALockedRow(t)
+		assert.Empty(t, control, "a statement that waits for its rows has ended: this shows nothing")
+	})
+	assert.True(t, err == nil || isAny(err, dblock.ErrLost), "%v", err)
+	assert.NoError(t, <-control)
+	_ = lock.Release(context.WithoutCancel(t.Context()))
+}
+
+// acquireBesideALockedRow has callers acquire keys of their own while others of the same process
+// ask for the locked one.
+func (v *env) acquireBesideALockedRow(t *testing.T) {
+	t.Helper()
+	const processes, asking, working, rounds = 2, 2, 4, 25
+	ctx, stop := context.WithCancel(suite.Soon(t))
+	var asks, works sync.WaitGroup
+	for p := range processes {
+		l := v.process(t, LeaseOptions{})
+		for range asking {
+			asks.Go(func() {
+				for ctx.Err() == nil {
+					_, err := l.TryAcquire(ctx, "locked")
+					assert.Error(t, err, "acquired below a guard")
+				}
+			})
+		}
+		for c := range working {
+			works.Go(func() {
+				for range rounds {
+					lock, err := l.Acquire(ctx, fmt.Sprintf("%d of %d", c, p))
+					if !assert.NoError(t, err) {
+						return
+					}
+					suite.Release(t, lock)
+				}
+			})
+		}
+	}
+	works.Wait()
+	stop()
+	asks.Wait()
+}
