@@ -3,15 +3,20 @@ package queue
 import (
 	"context"
 	"fmt"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/queue"
 )
 
-// killed has a process be killed that had begun some jobs.
+// killed kills a process that has begun jobs of these tasks.
 func (d *env) killed(t *testing.T, q *queue.Queue, tasks ...queue.Task) []queue.ID {
 	t.Helper()
 	made := enqueue(t, q, tasks...)
@@ -20,43 +25,34 @@ func (d *env) killed(t *testing.T, q *queue.Queue, tasks ...queue.Task) []queue.
 		victim.Says(t, "began")
 	}
 	victim.Kill()
-	d.exec(t, "DELETE FROM dblock_member")
+	d.evict(t)
 	return made
 }
+
+func inAnHour(int, error) time.Duration { return time.Hour }
 
 // A job whose process was killed waits as one that failed.
 func aRescueHasABackoff(t *testing.T, d *env) {
 	const jobs = 10
-	q := d.open(t, queue.Options{})
-	asked := make(chan int, jobs)
+	q, asked := d.open(t, queue.Options{}), make(chan int, jobs)
 	handle(t, q, "note", nop, queue.Backoff(func(attempt int, _ error) time.Duration {
 		asked <- attempt
 		return time.Hour
 	}))
-	tasks := make([]queue.Task, jobs)
-	for i := range tasks {
-		tasks[i] = queue.Task{Kind: "note", Args: i}
-	}
-	d.killed(t, q, tasks...)
-	if again, dead, err := q.Rescue(t.Context()); err != nil || again != jobs || dead != 0 {
-		t.Errorf("rescued %d and %d, %v", again, dead, err)
-	}
-	if ready, later := d.count(t, "SELECT count(*) FROM dblock_queue_ready"), d.count(t, "SELECT count(*) FROM dblock_queue_scheduled"); ready != 0 || later != jobs {
-		t.Errorf("%d jobs are ready, %d wait", ready, later)
-	}
-	if n := d.count(t, "SELECT count(*) FROM dblock_queue_job WHERE attempt = 1"); n != jobs {
-		t.Errorf("%d jobs have had an attempt", n)
-	}
+	d.killed(t, q, repeat(jobs, queue.Task{Kind: "note"})...)
+	rescue(t, q, jobs, 0)
+	d.rows(t, "ready", 0)
+	d.rows(t, "scheduled", jobs)
+	d.rows(t, "job WHERE attempt = 1", jobs)
 	for range jobs {
-		if n := wait(t, asked, "the backoff"); n != 1 {
-			t.Errorf("attempt %d", n)
-		}
+		assert.Equal(t, 1, wait(t, asked, "the backoff"))
 	}
 	d.until(t, "SELECT count(*) FROM dblock_queue_claim", 0)
 }
 
-// Jobs that had their last attempt with a process that was killed: the rows of a group and of a unique key are locked, and the count of
-// another group is wrong. All others are given up, and so are these once they can be.
+// Jobs had their last attempt with a process that was killed. The rows of a group and of a unique
+// key are locked, and the count of another group is wrong. All other jobs are dead, and these once
+// they can be.
 func aRescuePassesLockedKeys(t *testing.T, d *env) {
 	q := d.open(t, queue.Options{Timeout: 5 * time.Second})
 	tasks := []queue.Task{{Group: "locked"}, {Unique: "locked"}, {Group: "wrong"}}
@@ -64,76 +60,152 @@ func aRescuePassesLockedKeys(t *testing.T, d *env) {
 		tasks = append(tasks, queue.Task{Group: fmt.Sprint(n)}, queue.Task{Unique: fmt.Sprint(n)}, queue.Task{})
 	}
 	for i := range tasks {
-		tasks[i].Kind, tasks[i].Args, tasks[i].MaxAttempts = "note", i, 1
+		tasks[i].Kind, tasks[i].MaxAttempts = "note", 1
 	}
-	tasks = append(tasks, queue.Task{Kind: "note", Args: 0, Group: "again"})
+	tasks = append(tasks, queue.Task{Kind: "note", Group: "again"})
 	made := d.killed(t, q, tasks...)
-	tx := d.openTx(t)
-	for _, row := range []string{"dblock_queue_key WHERE queue = 'default' AND group_key = 'locked'", "dblock_queue_unique WHERE queue = 'default' AND unique_key = 'locked'"} {
-		if _, err := tx.ExecContext(t.Context(), "SELECT queue FROM "+row+" FOR UPDATE"); err != nil {
-			t.Fatal(err)
-		}
-	}
+	tx := d.lock(t, lockedGroup, lockedKey)
 	d.exec(t, "UPDATE dblock_queue_key SET taken = 0 WHERE queue = 'default' AND group_key = 'wrong'")
-	if again, dead, err := q.Rescue(suite.Soon(t)); err != nil || again != 1 || dead != 12 {
-		t.Errorf("rescued %d and %d, %v", again, dead, err)
-	}
-	if n := d.standing(t, made[:3]); n != 3 {
-		t.Errorf("%d of 3 stand", n)
-	}
-	if again, dead, err := q.Rescue(suite.Soon(t)); err != nil || again != 0 || dead != 0 {
-		t.Errorf("rescued %d and %d more, %v", again, dead, err)
-	}
-	if err := tx.Rollback(); err != nil {
-		t.Fatal(err)
-	}
-	if again, dead, err := q.Rescue(suite.Soon(t)); err != nil || again != 0 || dead != 2 {
-		t.Errorf("rescued %d and %d that were locked, %v", again, dead, err)
-	}
+	rescue(t, q, 1, 12)
+	assert.Equal(t, 3, d.standing(t, made[:3]))
+	rescue(t, q, 0, 0)
+	require.NoError(t, tx.Rollback())
+	rescue(t, q, 0, 2)
 	d.exec(t, "UPDATE dblock_queue_key SET taken = 1 WHERE queue = 'default' AND group_key = 'wrong'")
-	var done once
-	handle(t, q, "note", func(_ context.Context, job queue.Job[int]) error {
-		done.did(job.ID)
-		return nil
-	})
+	var did once
+	handle(t, q, "note", did.handle)
 	work(t, q, queue.WorkerOptions{Rescue: 100 * time.Millisecond})
 	d.empty(t)
-	if err := done.check(made[len(made)-1:], true); err != nil {
-		t.Error(err)
-	}
-	if n := d.count(t, "SELECT count(*) FROM dblock_queue_dead"); n != 15 {
-		t.Errorf("%d are dead", n)
-	}
+	did.exactly(t, made[len(made)-1:])
+	d.rows(t, "dead", 15)
 }
 
-// The server refuses to end some jobs of a claim whose process was killed, and gives up others. The claim keeps the jobs that have not ended:
-// the next rescue ends them.
+// The server refuses to reschedule jobs of a claim, and buries others. The claim keeps the former,
+// and the next rescue moves them.
 func aRescueThatFailsKeepsItsClaims(t *testing.T, d *env) {
 	const jobs = 10
 	q := d.open(t, queue.Options{})
-	handle(t, q, "note", nop, queue.Backoff(func(int, error) time.Duration { return time.Hour }))
-	tasks := make([]queue.Task, jobs)
-	for i := range tasks {
-		tasks[i] = queue.Task{Kind: "note", Args: i}
-		if i%2 == 0 {
-			tasks[i].Unique, tasks[i].MaxAttempts = fmt.Sprint(i), 1
-		}
-	}
-	d.killed(t, q, tasks...)
-	drop := "DROP TRIGGER refuse"
-	if d.e.Kind == devdb.Postgres {
-		d.exec(t, "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not now'; END $$")
-		d.exec(t, "CREATE TRIGGER refuse BEFORE INSERT ON dblock_queue_scheduled FOR EACH ROW EXECUTE FUNCTION refuse()")
-		drop += " ON dblock_queue_scheduled"
-	} else {
-		d.exec(t, "CREATE TRIGGER refuse BEFORE INSERT ON dblock_queue_scheduled FOR EACH ROW SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not now'")
-	}
-	if again, dead, err := q.Rescue(suite.Soon(t)); err == nil || again != 0 || dead != jobs/2 {
-		t.Errorf("rescued %d and %d, %v; want an error and %d that are dead", again, dead, err, jobs/2)
-	}
-	d.exec(t, drop)
-	if again, dead, err := q.Rescue(suite.Soon(t)); err != nil || again != jobs/2 || dead != 0 {
-		t.Errorf("rescued %d and %d, %v; want %d again", again, dead, err, jobs/2)
-	}
+	handle(t, q, "note", nop, queue.Backoff(inAnHour))
+	d.killed(t, q, everyOtherDies(jobs)...)
+	drop := d.trigger(t, "INSERT ON dblock_queue_scheduled", "RAISE 'not now'",
+		"SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not now'")
+	again, dead, err := q.Rescue(suite.Soon(t))
+	assert.Error(t, err)
+	assert.Equal(t, []int{0, jobs / 2}, []int{again, dead})
+	drop()
+	rescue(t, q, jobs/2, 0)
 	d.until(t, "SELECT count(*) FROM dblock_queue_claim", 0)
+}
+
+// everyOtherDies makes tasks. Every other one has a unique key and one attempt.
+func everyOtherDies(n int) []queue.Task {
+	tasks := repeat(n, queue.Task{Kind: "note"})
+	for i := 0; i < n; i += 2 {
+		tasks[i].Unique, tasks[i].MaxAttempts = fmt.Sprint(i), 1
+	}
+	return tasks
+}
+
+// trigger runs a statement for each row of an event: in PL/pgSQL, or MySQL's. drop ends that.
+func (d *env) trigger(t *testing.T, event, postgres, mysql string) (drop func()) {
+	t.Helper()
+	name := "suite_" + strings.ToLower(strings.ReplaceAll(event, " ", "_"))
+	if d.e.Kind != devdb.Postgres {
+		d.exec(t, fmt.Sprintf("CREATE TRIGGER %s BEFORE %s FOR EACH ROW %s", name, event, mysql))
+		return func() { t.Helper(); d.exec(t, "DROP TRIGGER "+name) }
+	}
+	d.exec(t, fmt.Sprintf("CREATE FUNCTION %s() RETURNS trigger LANGUAGE plpgsql AS "+
+		"$$ BEGIN %s; RETURN NULL; END $$", name, postgres),
+		fmt.Sprintf("CREATE TRIGGER %s AFTER %s FOR EACH ROW EXECUTE FUNCTION %[1]s()", name, event))
+	return func() { t.Helper(); d.exec(t, "DROP FUNCTION "+name+" CASCADE") }
+}
+
+// slow has each row of an event take 4 ms.
+func (d *env) slow(t *testing.T, event string) {
+	t.Helper()
+	d.trigger(t, event, "PERFORM pg_sleep(0.004)", "DO SLEEP(0.004)")
+}
+
+// Options.Timeout cuts off the statements of a rescue, since the server is slow. Smaller statements
+// rescue all jobs.
+func aSlowServerRescuesStepByStep(t *testing.T, d *env) {
+	const jobs = 200
+	gone, h := d.open(t, queue.Options{TTL: time.Hour}), newHolder()
+	defer close(h.end)
+	handle(t, gone, "note", h.handle)
+	enqueueMany(t, gone, everyOtherDies(jobs))
+	work(t, gone, queue.WorkerOptions{Concurrency: jobs, Promote: -1, Rescue: -1})
+	h.has(t, jobs)
+	d.evict(t)
+	d.slow(t, "INSERT ON dblock_queue_scheduled")
+	d.slow(t, "INSERT ON dblock_queue_dead")
+	q := d.open(t, queue.Options{Timeout: 300 * time.Millisecond})
+	handle(t, q, "note", nop, queue.Backoff(inAnHour))
+	suite.Until(t, "all jobs are rescued", func() bool {
+		if _, _, err := q.Rescue(suite.Soon(t)); err != nil {
+			t.Log(err)
+		}
+		return d.count(t, "SELECT count(*) FROM dblock_queue_claim") == 0
+	})
+	for table, want := range map[string]int{
+		"scheduled": jobs / 2, "dead": jobs / 2, "job": jobs / 2, "unique": 0, "ready": 0,
+	} {
+		d.rows(t, table, want)
+	}
+}
+
+func aSlowServerPrunesStepByStep(t *testing.T, d *env) {
+	q := d.open(t, queue.Options{Timeout: 300 * time.Millisecond, History: 1})
+	d.overdue(t, 200, "")
+	d.exec(t, "INSERT INTO dblock_queue_history "+
+		"(day, job_id, queue, kind, priority, attempt, outcome, enqueued_at) "+
+		"SELECT '2020-01-01', s.job_id, s.queue, 'note', 0, 1, 1, s.run_at FROM dblock_queue_scheduled s")
+	d.slow(t, "DELETE ON dblock_queue_history")
+	suite.Until(t, "old history is deleted", func() bool {
+		if _, err := q.PruneHistory(suite.Soon(t)); err != nil {
+			t.Log(err)
+		}
+		return d.count(t, "SELECT count(*) FROM dblock_queue_history") == 0
+	})
+}
+
+// The server is killed and restarted while processes drain a queue. All jobs run. No process is
+// declared dead, since the TTL is an hour: claims and ends without a reply are resolved before.
+func aRestartStrandsNoJob(t *testing.T, d *env) {
+	const jobs, before = 2000, 500
+	d, server := d.onAServerOfItsOwn(t)
+	var handled, rescued atomic.Int64
+	middle := make(chan struct{})
+	o := queue.Options{TTL: time.Hour}
+	o.Observer.Rescued = func(again, dead int) { rescued.Add(int64(again + dead)) }
+	tasks := repeat(jobs, queue.Task{Kind: "note"})
+	for i := 0; i < jobs; i += 20 {
+		tasks[i].Group, tasks[i+1].Unique = fmt.Sprint(i%100), fmt.Sprint(i)
+	}
+	for i := range 2 {
+		q, closePool, err := d.e.Open(t.Context(), d.dsn, o)
+		require.NoError(t, err)
+		t.Cleanup(func() {
+			_ = closeIn(q, time.Minute) // the connection of the heartbeats may have ended with the server
+			closePool()
+		})
+		if i == 0 {
+			enqueueMany(t, q, tasks)
+		}
+		handle(t, q, "note", func(context.Context, queue.Job[int]) error {
+			if handled.Add(1) == before {
+				close(middle)
+			}
+			return nil
+		})
+		work(t, q, queue.WorkerOptions{})
+	}
+	wait(t, middle, "the jobs that run before the server is killed")
+	if server != nil {
+		require.NoError(t, server.Kill())
+		require.NoError(t, server.Restart(context.WithoutCancel(t.Context())))
+	}
+	d.drained(t)
+	t.Logf("%d runs of %d jobs", handled.Load(), jobs)
+	assert.Zero(t, rescued.Load(), "jobs that were rescued")
 }

@@ -7,133 +7,86 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/queue"
 )
 
-// Who stops hands back what it had not begun, and what it could not end; neither is an attempt.
+// A worker that stops hands back jobs that have not begun, and jobs that it had to interrupt.
+// Neither costs an attempt.
 func handsBackWhatWasNotBegun(t *testing.T, d *env) {
-	q := d.open(t, queue.Options{})
-	began, end := make(chan int, 50), make(chan error)
+	const jobs, handlers = 20, 2
+	q, h := d.open(t, queue.Options{}), newHolder()
 	var stopped atomic.Int32
 	handle(t, q, "note", func(ctx context.Context, job queue.Job[int]) error {
-		began <- job.Args
-		select {
-		case err := <-end:
-			return err
-		case <-ctx.Done():
-			if errors.Is(context.Cause(ctx), queue.ErrStopped) {
-				stopped.Add(1)
-			}
-			return ctx.Err()
+		err := h.obey(ctx, job)
+		if errors.Is(err, queue.ErrStopped) {
+			stopped.Add(1)
 		}
+		return err
 	})
-	tasks := make([]queue.Task, 20)
-	for i := range tasks {
-		tasks[i] = queue.Task{Kind: "note", Args: i}
-	}
-	if _, err := q.EnqueueMany(t.Context(), tasks); err != nil {
-		t.Fatal(err)
-	}
-	stop := work(t, q, queue.WorkerOptions{Concurrency: 2, Ahead: 10, Grace: 100 * time.Millisecond})
-	for range 2 {
-		wait(t, began, "a job")
-	}
-	go func() { end <- nil }()
-	for range 2 {
-		if n := wait(t, began, "the next job"); n >= 0 {
-			break
-		}
-	}
-	if err := stop(); err != nil {
-		t.Error(err)
-	}
-	if stopped.Load() != 2 {
-		t.Errorf("%d were stopped", stopped.Load())
-	}
-	for query, want := range map[string]int64{
-		"SELECT count(*) FROM dblock_queue_job": 19, "SELECT count(*) FROM dblock_queue_ready": 19,
-		"SELECT count(*) FROM dblock_queue_claim": 0, "SELECT count(*) FROM dblock_queue_job WHERE attempt > 0": 0,
-		"SELECT count(*) FROM dblock_queue_scheduled": 0,
+	enqueueMany(t, q, repeat(jobs, queue.Task{Kind: "note"}))
+	stop := work(t, q, queue.WorkerOptions{Concurrency: handlers, Ahead: 10, Grace: 100 * time.Millisecond})
+	h.has(t, handlers)
+	h.end <- nil
+	h.has(t, 1)
+	assert.NoError(t, stop())
+	assert.EqualValues(t, handlers, stopped.Load(), "jobs that were interrupted")
+	for table, want := range map[string]int{
+		"job": jobs - 1, "ready": jobs - 1, "claim": 0, "job WHERE attempt > 0": 0, "scheduled": 0,
 	} {
-		if n := d.count(t, query); n != want {
-			t.Errorf("%s: %d, want %d", query, n, want)
-		}
+		d.rows(t, table, want)
 	}
-	next := d.open(t, queue.Options{})
 	var did once
-	handle(t, next, "note", func(_ context.Context, job queue.Job[int]) error {
-		did.did(job.ID)
-		return nil
-	})
+	next := d.open(t, queue.Options{})
+	handle(t, next, "note", did.handle)
 	work(t, next, queue.WorkerOptions{})
 	d.empty(t)
-	if did.done() != 19 {
-		t.Errorf("%d were done then", did.done())
-	}
+	assert.Equal(t, jobs-1, did.done())
 }
 
-// aQueueClosesOnAFrozenServer: Close returns soon after its context has ended, also while a worker runs. The process leaves
-// in the background.
+// Close returns soon after its context has ended, also while a worker runs. The process leaves in
+// the background. Without a bound Close would wait for the TTL, an hour.
 func aQueueClosesOnAFrozenServer(t *testing.T, d *env) {
-	own, server := d.onAServerOfItsOwn(t)
+	d, server := d.onAServerOfItsOwn(t)
 	if server == nil {
 		return // it was given, and may serve others
 	}
 	for _, working := range []bool{true, false} {
-		q := own.open(t, queue.Options{TTL: time.Hour})
-		done := make(chan struct{}, 1)
-		handle(t, q, "note", func(context.Context, queue.Job[int]) error {
-			done <- struct{}{}
-			return nil
-		})
+		q, done := d.open(t, queue.Options{TTL: time.Hour}), make(chan int, 1)
+		handle(t, q, "note", record(done))
 		stop := work(t, q, queue.WorkerOptions{})
 		enqueue(t, q, queue.Task{Kind: "note", Args: 1})
 		wait(t, done, "the job")
-		own.empty(t)
+		d.empty(t)
 		if !working {
-			if err := stop(); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, stop())
 		}
-		if err := server.Freeze(); err != nil {
-			t.Fatal(err)
+		require.NoError(t, server.Freeze())
+		closed := make(chan error, 1)
+		go func() { closed <- closeIn(q, suite.FrozenDeadline) }()
+		select {
+		case err := <-closed:
+			assert.Error(t, err)
+		case <-time.After(30 * time.Second):
+			assert.Fail(t, "it is not closed", "with a worker: %t", working)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), suite.FrozenDeadline)
-		began := time.Now()
-		err := q.Close(ctx)
-		took := time.Since(began)
-		cancel()
-		if err := server.Thaw(); err != nil {
-			t.Fatal(err)
-		}
-		if err == nil || took > suite.FrozenWithin {
-			t.Errorf("with a worker: %t: closed after %v: %v", working, took.Round(time.Millisecond), err)
-		}
+		require.NoError(t, server.Thaw())
 		_ = stop()
-		own.until(t, "SELECT count(*) FROM dblock_member", 0)
+		d.until(t, suite.Members, 0)
 	}
 }
 
 func leavesThoseWhoIgnoreTheirEnd(t *testing.T, d *env) {
-	q := d.open(t, queue.Options{})
-	began, end := make(chan int, 1), make(chan error)
-	handle(t, q, "note", func(_ context.Context, job queue.Job[int]) error {
-		began <- job.Attempt
-		return <-end
-	})
+	q, h := d.open(t, queue.Options{}), newHolder()
+	handle(t, q, "note", h.handle)
 	stop := work(t, q, queue.WorkerOptions{Grace: -1})
 	enqueue(t, q, queue.Task{Kind: "note", Args: 1})
-	wait(t, began, "the job")
-	if err := stop(); !errors.Is(err, queue.ErrStillRunning) {
-		t.Errorf("work: %v", err)
-	}
-	if err := q.Close(suite.Soon(t)); err != nil {
-		t.Error(err)
-	}
-	other := d.open(t, queue.Options{})
-	if ready, _, err := other.Rescue(t.Context()); err != nil || ready != 1 {
-		t.Errorf("%d rescued, %v", ready, err)
-	}
-	end <- nil
+	h.has(t, 1)
+	assert.ErrorIs(t, stop(), queue.ErrStillRunning)
+	assert.NoError(t, closeIn(q, time.Minute))
+	rescue(t, d.open(t, queue.Options{}), 1, 0)
+	h.end <- nil
 }

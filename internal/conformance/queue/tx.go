@@ -2,11 +2,14 @@ package queue
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
@@ -25,18 +28,34 @@ type HandlerTx interface {
 // TxHandler is a handler whose effects are in its transaction.
 type TxHandler func(ctx context.Context, tx HandlerTx, job queue.Job[int]) error
 
-// handleTx registers one.
+// handleTx registers a handler.
 func handleTx(t *testing.T, d *env, q *queue.Queue, kind string, fn TxHandler, opts ...queue.HandlerOption) {
 	t.Helper()
-	if err := d.e.HandleTx(q, kind, fn, opts...); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, d.e.HandleTx(q, kind, fn, opts...))
 }
 
-// effectOf is the effect of a job: a row, which nothing keeps from being there twice.
+// handleEffect registers a handler that writes the effect of its job, and then does what then does.
+func (d *env) handleEffect(t *testing.T, q *queue.Queue, then TxHandler, opts ...queue.HandlerOption) {
+	t.Helper()
+	handleTx(t, d, q, "effect", func(ctx context.Context, tx HandlerTx, job queue.Job[int]) error {
+		if err := tx.Do(ctx, effectOf(job.Info)); err != nil {
+			return err
+		}
+		return then(ctx, tx, job)
+	}, opts...)
+}
+
+// handleTx is handle for handleEffect.
+func (h *holder) handleTx(ctx context.Context, _ HandlerTx, job queue.Job[int]) error { return h.handle(ctx, job) }
+
+func noMore(context.Context, HandlerTx, queue.Job[int]) error { return nil }
+
+// effectOf is the effect of a job: a row, which may exist twice.
 func effectOf(job queue.Info) string {
 	return fmt.Sprintf("INSERT INTO suite_effect (job, attempt) VALUES ('%v', %d)", job.ID, job.Attempt)
 }
+
+const countEffects = "SELECT count(*) FROM suite_effect"
 
 // effects makes the table.
 func (d *env) effects(t *testing.T) {
@@ -44,80 +63,72 @@ func (d *env) effects(t *testing.T) {
 	d.exec(t, "CREATE TABLE suite_effect (job CHAR(36) NOT NULL, attempt INT NOT NULL)")
 }
 
-// effective has each of some jobs have had its effect once, and no other any.
+// effective checks that each of some jobs has had its effect once, and no other job any.
 func (d *env) effective(t *testing.T, jobs ...queue.ID) {
 	t.Helper()
-	for id, last := range d.deadJobs(t) {
-		t.Logf("job %v died: %s", id, last)
-	}
+	var want []string
 	for _, id := range jobs {
-		if n := d.count(t, fmt.Sprintf("SELECT count(*) FROM suite_effect WHERE job = '%v'", id)); n != 1 {
-			t.Errorf("job %v had its effect %d times", id, n)
-		}
+		want = append(want, id.String())
 	}
-	if n := d.count(t, "SELECT count(*) FROM suite_effect"); int(n) != len(jobs) {
-		t.Errorf("%d effects of %d jobs", n, len(jobs))
-	}
+	got := suite.ValuesOf[string](t, &suite.DB{DB: d.db}, "SELECT job FROM suite_effect")
+	assert.ElementsMatch(t, want, got, "effects; dead are %v", d.deadJobs(t))
 }
 
-// What became of a job, and whether its effects are there, is the same thing.
+// observeDead sends the error of each job that dies.
+func observeDead() (queue.Options, <-chan error) {
+	dead := make(chan error, 100)
+	return queue.Options{Observer: queue.Observer{Dead: func(_ queue.Info, err error) { dead <- err }}}, dead
+}
+
+// quickly is a worker that promotes and polls often.
+var quickly = queue.WorkerOptions{
+	Backoff: fast, Promote: 10 * time.Millisecond, Poll: 10 * time.Millisecond, Concurrency: 4,
+}
+
 func effectsAndEndsAreOne(t *testing.T, d *env) {
 	d.effects(t)
 	recorded := make(chan int, 200)
-	o := queue.Options{Observer: queue.Observer{Recorded: func(_ string, jobs int, _ time.Duration) { recorded <- jobs }}}
-	q, other := d.open(t, o), d.open(t, o)
-	for _, q := range []*queue.Queue{q, other} {
-		handleTx(t, d, q, "effect", func(ctx context.Context, tx HandlerTx, job queue.Job[int]) error {
-			if err := tx.Do(ctx, effectOf(job.Info)); err != nil {
-				return err
-			}
+	var o queue.Options
+	o.Observer.Recorded = func(_ string, jobs int, _ time.Duration) { recorded <- jobs }
+	q := d.open(t, o)
+	for _, q := range []*queue.Queue{q, d.open(t, o)} {
+		d.handleEffect(t, q, func(_ context.Context, _ HandlerTx, job queue.Job[int]) error {
 			switch {
-			case job.Args == 1:
+			case job.Args == 0:
 				return queue.Discard(errBadDay)
-			case job.Args == 2:
+			case job.Args == 1:
 				return queue.Cancel(errBadDay)
-			case job.Args == 3 && job.Attempt == 1:
+			case job.Args == 2 && job.Attempt == 1:
 				panic(errBadDay)
-			case job.Args == 4 && time.Since(job.EnqueuedAt) < 100*time.Millisecond:
+			case job.Args == 3 && time.Since(job.EnqueuedAt) < 100*time.Millisecond:
 				return queue.Snooze(20 * time.Millisecond)
-			case job.Args%3 == 0 && job.Attempt < 3:
+			case job.Args%3 == 2 && job.Attempt < 3:
 				return errBadDay
 			}
 			return nil
 		})
-		work(t, q, queue.WorkerOptions{Backoff: fast, Promote: 10 * time.Millisecond, Concurrency: 4})
+		work(t, q, quickly)
 	}
-	var tasks []queue.Task
-	for n := range 100 {
-		tasks = append(tasks, queue.Task{Kind: "effect", Args: n + 1})
-	}
-	made, err := q.EnqueueMany(suite.Soon(t), tasks)
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := enqueueMany(t, q, repeat(60, queue.Task{Kind: "effect"}))
 	d.empty(t)
 	d.effective(t, made[2:]...)
-	if n := d.count(t, "SELECT count(*) FROM dblock_queue_dead"); n != 1 {
-		t.Errorf("%d are dead", n)
-	}
-	for n := 0; n < len(made)-1; { // but for the one that is dead
+	d.rows(t, "dead", 1)
+	for n := 0; n < len(made)-1; { // but for the job that is dead
 		n += wait(t, recorded, "the jobs that are recorded")
 	}
 }
 
-// A job follows from another one exactly if that has ended.
+// Each job enqueues the next one of its chain in every attempt. The next one exists if the job has
+// ended.
 func effectsOfChainsOfJobs(t *testing.T, d *env) {
 	d.effects(t)
 	const chains, long = 5, 10
 	q := d.open(t, queue.Options{})
 	var mu sync.Mutex
 	var all []queue.ID
-	handleTx(t, d, q, "link", func(ctx context.Context, tx HandlerTx, job queue.Job[int]) error {
-		if err := tx.Do(ctx, effectOf(job.Info)); err != nil {
-			return err
-		}
-		if job.Args < long {
-			if _, err := tx.Enqueue(ctx, queue.Task{Kind: "link", Args: job.Args + 1}); err != nil {
+	d.handleEffect(t, q, func(ctx context.Context, tx HandlerTx, job queue.Job[int]) error {
+		if job.Args < long-1 {
+			if _, err := tx.Enqueue(ctx, queue.Task{Kind: "effect", Args: job.Args + 1}); err != nil {
 				return err
 			}
 		}
@@ -129,90 +140,71 @@ func effectsOfChainsOfJobs(t *testing.T, d *env) {
 		all = append(all, job.ID)
 		return nil
 	})
-	work(t, q, queue.WorkerOptions{Backoff: fast, Promote: 10 * time.Millisecond, Poll: 10 * time.Millisecond, Concurrency: 4})
-	for range chains {
-		enqueue(t, q, queue.Task{Kind: "link", Args: 1})
-	}
+	work(t, q, quickly)
+	enqueueMany(t, q, slices.Repeat([]queue.Task{{Kind: "effect"}}, chains))
 	d.empty(t)
-	mu.Lock()
-	defer mu.Unlock()
-	if len(all) != chains*long {
-		t.Errorf("%d links of %d chains", len(all), chains)
-	}
+	assert.Len(t, all, chains*long)
 	d.effective(t, all...)
 }
 
-// The end gives unique keys back and lets the next one of the group in, one that followed from it, too.
+// The end frees unique keys and admits the next job of the group, also if the job has enqueued it.
 func effectsInGroups(t *testing.T, d *env) {
 	d.effects(t)
 	q := d.open(t, queue.Options{})
-	var mu sync.Mutex
-	var order []int
-	var made []queue.ID
-	handleTx(t, d, q, "effect", func(ctx context.Context, tx HandlerTx, job queue.Job[int]) error {
-		if err := tx.Do(ctx, effectOf(job.Info)); err != nil {
-			return err
-		}
-		if job.Args == 2 {
-			if _, err := tx.Enqueue(ctx, queue.Task{Kind: "effect", Args: 6, Group: "g", Unique: "6"}); err != nil {
+	done, made := make(chan int, 10), make(chan queue.ID, 10)
+	d.handleEffect(t, q, func(ctx context.Context, tx HandlerTx, job queue.Job[int]) error {
+		if job.Args == 1 {
+			if _, err := tx.Enqueue(ctx, queue.Task{Kind: "effect", Args: 5, Group: "g", Unique: "5"}); err != nil {
 				return err
 			}
 		}
-		if job.Attempt == 1 && job.Args%2 == 0 {
+		if job.Attempt == 1 && job.Args%2 == 1 {
 			return errBadDay
 		}
-		mu.Lock()
-		defer mu.Unlock()
-		order, made = append(order, job.Args), append(made, job.ID)
+		done <- job.Args
+		made <- job.ID
 		return nil
 	})
 	for n := range 5 {
-		enqueue(t, q, queue.Task{Kind: "effect", Args: n + 1, Group: "g", Unique: fmt.Sprint(n + 1)})
+		enqueue(t, q, queue.Task{Kind: "effect", Args: n, Group: "g", Unique: fmt.Sprint(n)})
 	}
-	work(t, q, queue.WorkerOptions{Backoff: fast, Promote: 10 * time.Millisecond, Poll: 10 * time.Millisecond, Concurrency: 4})
+	work(t, q, quickly)
+	var ids []queue.ID
+	for n := range 6 {
+		assert.Equal(t, n, wait(t, done, "a job"))
+		ids = append(ids, <-made)
+	}
 	d.empty(t)
-	mu.Lock()
-	got := fmt.Sprint(order)
-	mu.Unlock()
-	if got != "[1 2 3 4 5 6]" {
-		t.Errorf("they were done as %v", got)
-	}
-	d.effective(t, made...)
-	enqueue(t, q, queue.Task{Kind: "effect", Args: 7, Group: "g", Unique: "1"})
+	d.effective(t, ids...)
+	enqueue(t, q, queue.Task{Kind: "effect", Args: 7, Group: "g", Unique: "0"})
 	d.empty(t)
 }
 
 func effectsAndHistory(t *testing.T, d *env) {
 	d.effects(t)
 	q := d.open(t, queue.Options{History: 1})
-	handleTx(t, d, q, "effect", func(ctx context.Context, tx HandlerTx, job queue.Job[int]) error {
-		return tx.Do(ctx, effectOf(job.Info))
-	})
+	d.handleEffect(t, q, noMore)
 	work(t, q, queue.WorkerOptions{})
-	id := enqueue(t, q, queue.Task{Kind: "effect", Args: 1})[0]
+	id := enqueue(t, q, queue.Task{Kind: "effect"})[0]
 	d.empty(t)
 	d.effective(t, id)
-	if r, err := q.Show(suite.Soon(t), id); err != nil || r.State != queue.Finished {
-		t.Errorf("%+v, %v", r, err)
-	}
+	assert.Equal(t, queue.Finished, suite.Must(q.Show(suite.Soon(t), id))(t).State)
 }
 
-// Who is around a handler has the last word.
+// The middleware turns a success into a failure, and a panic into a success. Only what both say is
+// done has an effect: of the panic there is none.
 func effectsAndMiddleware(t *testing.T, d *env) {
 	d.effects(t)
 	q := d.open(t, queue.Options{})
-	handleTx(t, d, q, "effect", func(ctx context.Context, tx HandlerTx, job queue.Job[int]) error {
-		if err := tx.Do(ctx, effectOf(job.Info)); err != nil {
-			return err
-		}
-		if job.Args == 2 {
+	d.handleEffect(t, q, func(_ context.Context, _ HandlerTx, job queue.Job[int]) error {
+		if job.Args == 1 {
 			panic(errBadDay)
 		}
 		return nil
 	})
 	around := func(ctx context.Context, job queue.Info, next queue.Next) (err error) {
 		defer func() {
-			if recover() != nil { // the job is done, as it says: its effects are half done
+			if recover() != nil {
 				err = nil
 			}
 		}()
@@ -221,91 +213,85 @@ func effectsAndMiddleware(t *testing.T, d *env) {
 		}
 		return errBadDay
 	}
-	work(t, q, queue.WorkerOptions{Backoff: fast, Promote: 10 * time.Millisecond, Middleware: []queue.Middleware{around}})
-	made := enqueue(t, q, queue.Task{Kind: "effect", Args: 1}, queue.Task{Kind: "effect", Args: 2})
+	wo := quickly
+	wo.Middleware = []queue.Middleware{around}
+	work(t, q, wo)
+	made := enqueue(t, q, repeat(2, queue.Task{Kind: "effect"})...)
 	d.empty(t)
 	d.effective(t, made[0])
-	if n := d.count(t, "SELECT attempt FROM suite_effect"); n != 2 {
-		t.Errorf("the effect is of attempt %d", n)
-	}
+	assert.EqualValues(t, 2, d.count(t, "SELECT attempt FROM suite_effect"))
 }
 
-// What returned when its time was up has no effect, whatever it says.
+// A handler returns nil after its timeout.
 func effectsInTime(t *testing.T, d *env) {
 	d.effects(t)
-	dead := make(chan error, 1)
-	q := d.open(t, queue.Options{Observer: queue.Observer{Dead: func(_ queue.Info, err error) { dead <- err }}})
-	handleTx(t, d, q, "effect", func(ctx context.Context, tx HandlerTx, job queue.Job[int]) error {
-		err := tx.Do(ctx, effectOf(job.Info))
+	o, dead := observeDead()
+	q := d.open(t, o)
+	d.handleEffect(t, q, func(ctx context.Context, _ HandlerTx, _ queue.Job[int]) error {
 		<-ctx.Done()
-		return err
+		return nil
 	}, queue.Timeout(time.Second))
 	work(t, q, queue.WorkerOptions{})
-	enqueue(t, q, queue.Task{Kind: "effect", Args: 1, MaxAttempts: 1})
-	if err := wait(t, dead, "the end"); !errors.Is(err, queue.ErrTimeout) {
-		t.Errorf("it died of %v", err)
-	}
+	enqueue(t, q, queue.Task{Kind: "effect", MaxAttempts: 1})
+	assert.ErrorIs(t, wait(t, dead, "the end"), queue.ErrTimeout)
 	d.empty(t)
 	d.effective(t)
 }
 
-// Handlers that give way to others are run again at once: not more often than it makes sense.
-func effectsOfConflicts(t *testing.T, d *env) {
-	d.effects(t)
-	dead := make(chan error, 2)
-	q := d.open(t, queue.Options{Observer: queue.Observer{Dead: func(_ queue.Info, err error) { dead <- err }}})
-	d.exec(t, "CREATE TABLE suite_row (n INT PRIMARY KEY, times INT NOT NULL)")
-	d.exec(t, "INSERT INTO suite_row VALUES (1, 0), (2, 0)")
-	var mu sync.Mutex
-	runs := make(map[queue.ID]int)
+// pair makes two rows, and a function that updates them in opposite orders for jobs 0 and 1. Both
+// jobs have their first row before one wants its second, so that they deadlock.
+func (d *env) pair(t *testing.T) (update func(ctx context.Context, tx HandlerTx, job, nth int) error, meet func()) {
+	t.Helper()
+	d.exec(t, "CREATE TABLE suite_row (n INT PRIMARY KEY, times INT NOT NULL)",
+		"INSERT INTO suite_row VALUES (0, 0), (1, 0)")
 	var both sync.WaitGroup
 	both.Add(2)
-	handleTx(t, d, q, "effect", func(ctx context.Context, tx HandlerTx, job queue.Job[int]) error {
-		mu.Lock()
-		runs[job.ID]++
-		n := runs[job.ID]
-		mu.Unlock()
-		if err := tx.Do(ctx, effectOf(job.Info)); err != nil {
-			return err
-		}
-		if job.Args > 2 {
-			return tx.Do(ctx, d.conflict())
-		}
-		for i, row := range []int{job.Args, 3 - job.Args} {
-			if i == 1 && n == 1 {
-				both.Done()
-				both.Wait()
-			}
-			if err := tx.Do(ctx, fmt.Sprintf("UPDATE suite_row SET times = times + 1 WHERE n = %d", row)); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	work(t, q, queue.WorkerOptions{Concurrency: 3})
-	var tasks []queue.Task
-	for n := range 3 {
-		tasks = append(tasks, queue.Task{Kind: "effect", Args: n + 1, MaxAttempts: 1})
+	update = func(ctx context.Context, tx HandlerTx, job, nth int) error {
+		return tx.Do(ctx, fmt.Sprintf("UPDATE suite_row SET times = times + 1 WHERE n = %d", (job+nth)%2))
 	}
-	made, err := q.EnqueueMany(suite.Soon(t), tasks)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := wait(t, dead, "the one that never gets through"); !errors.Is(err, dblock.ErrConflict) {
-		t.Errorf("it died of %v", err)
-	}
-	d.empty(t)
-	d.effective(t, made[:2]...)
-	if n := d.count(t, "SELECT sum(times) FROM suite_row"); n != 4 {
-		t.Errorf("%d updates", n)
-	}
-	// The one that gave way may take its first row again before the other one gets it: then they deadlock once more.
-	if n := runs[made[0]] + runs[made[1]]; n < 3 || max(runs[made[0]], runs[made[1]]) > 5 || runs[made[2]] != 5 {
-		t.Errorf("%d runs of two that deadlock, %d of one that can't be", n, runs[made[2]])
-	}
+	return update, func() { both.Done(); both.Wait() }
 }
 
-// conflict is a statement that gives way to others, whoever they are.
+const countUpdates = "SELECT sum(times) FROM suite_row"
+
+// Two handlers deadlock, and run again at once. One always conflicts, and runs five times.
+func effectsOfConflicts(t *testing.T, d *env) {
+	d.effects(t)
+	o, dead := observeDead()
+	q := d.open(t, o)
+	update, meet := d.pair(t)
+	var mu sync.Mutex
+	runs := make([]int, 3)
+	d.handleEffect(t, q, func(ctx context.Context, tx HandlerTx, job queue.Job[int]) error {
+		mu.Lock()
+		runs[job.Args]++
+		n := runs[job.Args]
+		mu.Unlock()
+		if job.Args == 2 {
+			return tx.Do(ctx, d.conflict())
+		}
+		if err := update(ctx, tx, job.Args, 0); err != nil {
+			return err
+		}
+		if n == 1 {
+			meet()
+		}
+		return update(ctx, tx, job.Args, 1)
+	})
+	work(t, q, queue.WorkerOptions{Concurrency: 3})
+	made := enqueueMany(t, q, repeat(3, queue.Task{Kind: "effect", MaxAttempts: 1}))
+	assert.ErrorIs(t, wait(t, dead, "the job that always conflicts"), dblock.ErrConflict)
+	d.empty(t)
+	d.effective(t, made[:2]...)
+	assert.EqualValues(t, 4, d.count(t, countUpdates))
+	// The victim may take its first row again before the other job gets it. Then they deadlock
+	// again.
+	assert.GreaterOrEqual(t, runs[0]+runs[1], 3)
+	assert.LessOrEqual(t, max(runs[0], runs[1]), 5)
+	assert.Equal(t, 5, runs[2])
+}
+
+// conflict is a statement that always conflicts.
 func (d *env) conflict() string {
 	if d.e.Kind == devdb.Postgres {
 		return "DO $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '40001'; END $$"
@@ -313,60 +299,24 @@ func (d *env) conflict() string {
 	return "SIGNAL SQLSTATE '40001'"
 }
 
-// A worker that is to end lets handlers commit, and rolls back those that are out of time, at no cost of an attempt.
-func effectsAtTheEndOfWork(t *testing.T, d *env) {
+// The victim of a deadlock ignores it and returns nil. Its job does not end without its effect.
+func effectsOfASwallowedDeadlock(t *testing.T, d *env) {
 	d.effects(t)
-	for i, grace := range []time.Duration{time.Minute, -1} {
-		q := d.open(t, queue.Options{})
-		began, end := make(chan int, 1), make(chan struct{})
-		handleTx(t, d, q, "effect", func(ctx context.Context, tx HandlerTx, job queue.Job[int]) error {
-			if err := tx.Do(ctx, effectOf(job.Info)); err != nil {
-				return err
-			}
-			began <- job.Attempt
-			select {
-			case <-end:
-			case <-ctx.Done():
-			}
-			return nil
-		})
-		stop := work(t, q, queue.WorkerOptions{Grace: grace})
-		enqueue(t, q, queue.Task{Kind: "effect", Args: 1})
-		if n := wait(t, began, "the job"); n != 1 {
-			t.Errorf("attempt %d", n)
+	o, dead := observeDead()
+	q := d.open(t, o)
+	update, meet := d.pair(t)
+	d.handleEffect(t, q, func(ctx context.Context, tx HandlerTx, job queue.Job[int]) error {
+		if err := update(ctx, tx, job.Args, 0); err != nil {
+			return err
 		}
-		stopped := make(chan error, 1)
-		go func() { stopped <- stop() }()
-		if grace > 0 {
-			close(end)
-		}
-		if err := wait(t, stopped, "the end of work"); err != nil {
-			t.Error(err)
-		}
-		if n := d.count(t, "SELECT count(*) FROM dblock_queue_job"); int(n) != i {
-			t.Errorf("grace %v: %d jobs are left", grace, n)
-		}
-		if n := d.count(t, "SELECT count(*) FROM suite_effect"); n != 1 {
-			t.Errorf("grace %v: %d effects", grace, n)
-		}
-	}
-	if n := d.count(t, "SELECT attempt FROM dblock_queue_job"); n != 0 {
-		t.Errorf("%d attempts", n)
-	}
-}
-
-func refusesBadTxHandlers(t *testing.T, d *env) {
-	q := d.open(t, queue.Options{})
-	fine := func(context.Context, HandlerTx, queue.Job[int]) error { return nil }
-	handleTx(t, d, q, "taken", fine)
-	for what, err := range map[string]error{
-		"no handler":     d.e.HandleTx(q, "k", nil),
-		"no kind":        d.e.HandleTx(q, "", fine),
-		"a kind twice":   d.e.HandleTx(q, "taken", fine),
-		"another engine": queue.HandleIn(q, "k", func(context.Context, struct{}, queue.Job[int]) error { return nil }),
-	} {
-		if !errors.Is(err, dblock.ErrInvalid) {
-			t.Errorf("%s: %v", what, err)
-		}
-	}
+		meet()
+		_ = update(ctx, tx, job.Args, 1)
+		return nil
+	})
+	enqueueMany(t, q, repeat(2, queue.Task{Kind: "effect", MaxAttempts: 1}))
+	work(t, q, queue.WorkerOptions{})
+	assert.ErrorIs(t, wait(t, dead, "the victim"), dblock.ErrTxEnded)
+	d.empty(t)
+	assert.EqualValues(t, 1, d.count(t, countEffects))
+	assert.EqualValues(t, 2, d.count(t, countUpdates))
 }

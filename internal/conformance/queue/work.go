@@ -8,20 +8,20 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/queue"
 )
 
 func eachJobIsDoneOnce(t *testing.T, d *env) {
-	const producers, each, bulk = 8, 50, 3000
+	const producers, each, bulk = 8, 50, 2000
 	var did once
 	var queues []*queue.Queue
 	for range 3 {
 		q := d.open(t, queue.Options{})
-		handle(t, q, "count", func(_ context.Context, job queue.Job[int]) error {
-			did.did(job.ID)
-			return nil
-		})
+		handle(t, q, "note", did.handle)
 		queues = append(queues, q)
 	}
 	var mu sync.Mutex
@@ -30,10 +30,8 @@ func eachJobIsDoneOnce(t *testing.T, d *env) {
 	for range producers {
 		producing.Go(func() {
 			for n := range each {
-				id, err := queues[n%len(queues)].Enqueue(suite.Soon(t), queue.Task{Kind: "count", Args: n})
-				if err != nil {
-					t.Error(err)
-				}
+				id, err := queues[n%len(queues)].Enqueue(suite.Soon(t), queue.Task{Kind: "note", Args: n})
+				assert.NoError(t, err)
 				mu.Lock()
 				all = append(all, id)
 				mu.Unlock()
@@ -44,49 +42,36 @@ func eachJobIsDoneOnce(t *testing.T, d *env) {
 	for _, q := range queues {
 		stops = append(stops, work(t, q, queue.WorkerOptions{Batch: 70}))
 	}
-	tasks := make([]queue.Task, bulk)
-	for i := range tasks {
-		tasks[i] = queue.Task{Kind: "count", Args: i}
-	}
-	made, err := queues[0].EnqueueMany(suite.Soon(t), tasks)
-	if err != nil || len(made) != bulk {
-		t.Fatalf("%d enqueued, %v", len(made), err)
-	}
+	made := enqueueMany(t, queues[0], repeat(bulk, queue.Task{Kind: "note"}))
 	producing.Wait()
-	all = append(all, made...)
 	d.empty(t)
 	for _, stop := range stops {
-		if err := stop(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, stop())
 	}
-	if err := did.check(all, true); err != nil {
-		t.Error(err)
-	}
-	if !slices.IsSortedFunc(made, func(a, b queue.ID) int { return slices.Compare(a[:], b[:]) }) {
-		t.Error("the ids of one batch don't grow")
-	}
+	did.exactly(t, append(all, made...))
+	grow := slices.IsSortedFunc(made, func(a, b queue.ID) int { return slices.Compare(a[:], b[:]) })
+	assert.True(t, grow, "the ids of one call grow")
 }
 
-// Whoever counts what is recorded counts each job once, and none before its end is committed.
+// The observer counts each job once, and none before its end is committed.
 func tellsWhatIsRecorded(t *testing.T, d *env) {
-	const jobs = 700
+	const jobs = 300
 	var recorded atomic.Int64
 	all := make(chan struct{})
-	q := d.open(t, queue.Options{Observer: queue.Observer{Recorded: func(name string, n int, took time.Duration) {
-		sum := recorded.Add(int64(n)) // before those that are left are counted: others go on meanwhile
+	var o queue.Options
+	o.Observer.Recorded = func(name string, n int, took time.Duration) {
+		sum := recorded.Add(int64(n)) // before those that are left are counted, since others end meanwhile
 		var left int64
-		if err := d.db.QueryRow("SELECT count(*) FROM dblock_queue_job").Scan(&left); err != nil || name != queue.DefaultQueue || took <= 0 {
-			t.Errorf("queue %q, in %v: %v", name, took, err)
-		}
-		if left > jobs-sum {
-			t.Errorf("%d are recorded, and %d of %d are left", sum, left, jobs)
-		}
+		assert.NoError(t, d.db.QueryRow("SELECT count(*) FROM dblock_queue_job").Scan(&left))
+		assert.LessOrEqual(t, left, jobs-sum, "jobs left when %d are recorded", sum)
+		assert.Equal(t, queue.DefaultQueue, name)
+		assert.Positive(t, took)
 		if sum == jobs {
 			close(all)
 		}
-	}}})
-	handle(t, q, "count", func(_ context.Context, job queue.Job[int]) error {
+	}
+	q := d.open(t, o)
+	handle(t, q, "note", func(_ context.Context, job queue.Job[int]) error {
 		switch {
 		case job.Args%7 == 0 && job.Attempt == 1:
 			return errBadDay
@@ -95,48 +80,38 @@ func tellsWhatIsRecorded(t *testing.T, d *env) {
 		}
 		return nil
 	})
-	tasks := make([]queue.Task, jobs)
-	for i := range tasks {
-		tasks[i] = queue.Task{Kind: "count", Args: i}
-	}
-	enqueue(t, q, tasks...)
-	work(t, q, queue.WorkerOptions{Batch: 50, Backoff: fast, Promote: 10 * time.Millisecond})
+	enqueue(t, q, repeat(jobs, queue.Task{Kind: "note"})...)
+	work(t, q, queue.WorkerOptions{Batch: 20, Backoff: fast, Promote: 10 * time.Millisecond})
 	wait(t, all, "the last end")
 	d.empty(t)
-	if n := recorded.Load(); n != jobs {
-		t.Errorf("%d of %d are recorded", n, jobs)
-	}
+	assert.EqualValues(t, jobs, recorded.Load())
 }
 
-// Many who claim, and many who enqueue a little at a time: no deadlock, nothing is lost or done twice.
+// Many workers claim, and many producers enqueue small batches.
 func manyClaimersAndProducersAgree(t *testing.T, d *env) {
 	var did once
-	trouble := make(chan error, 1)
-	o := queue.Options{Observer: queue.Observer{Trouble: func(_ string, err error) {
-		select {
-		case trouble <- err:
-		default:
-		}
-	}}}
+	trouble := make(chan error, 1000)
+	var o queue.Options
+	o.Observer.Trouble = func(_ string, err error) { trouble <- err }
 	var all []queue.ID
 	var mu sync.Mutex
 	var producing sync.WaitGroup
 	for n := range 4 {
 		q := d.open(t, o)
-		handle(t, q, "count", func(_ context.Context, job queue.Job[int]) error {
+		handle(t, q, "note", func(_ context.Context, job queue.Job[int]) error {
 			if job.Attempt == 1 && job.ID[15]%10 == 0 {
 				return errBadDay
 			}
 			did.did(job.ID)
 			return nil
 		})
-		work(t, q, queue.WorkerOptions{Batch: 20, Exchanges: 3, Concurrency: 20, Backoff: fast, Promote: 10 * time.Millisecond})
+		wo := quickly
+		wo.Batch, wo.Exchanges, wo.Concurrency, wo.Poll = 20, 3, 20, 0
+		work(t, q, wo)
 		producing.Go(func() {
 			for range 60 {
-				made, err := q.EnqueueMany(suite.Soon(t), slices.Repeat([]queue.Task{{Kind: "count", Args: n + 1}}, 10))
-				if err != nil {
-					t.Error(err)
-				}
+				made, err := q.EnqueueMany(suite.Soon(t), slices.Repeat([]queue.Task{{Kind: "note", Args: n + 1}}, 10))
+				assert.NoError(t, err)
 				mu.Lock()
 				all = append(all, made...)
 				mu.Unlock()
@@ -145,115 +120,84 @@ func manyClaimersAndProducersAgree(t *testing.T, d *env) {
 	}
 	producing.Wait()
 	d.empty(t)
-	if err := did.check(all, true); err != nil {
-		t.Error(err)
-	}
-	select {
-	case err := <-trouble:
-		t.Errorf("trouble: %v", err)
-	default:
+	did.exactly(t, all)
+	for range len(trouble) {
+		assert.NoError(t, <-trouble)
 	}
 }
 
 func aLoneJobIsDoneAtOnce(t *testing.T, d *env) {
-	q := d.open(t, queue.Options{})
-	done := make(chan queue.Job[map[string]string], 1)
+	q, done := d.open(t, queue.Options{}), make(chan queue.Job[map[string]string], 1)
 	handle(t, q, "greet", func(_ context.Context, job queue.Job[map[string]string]) error {
 		done <- job
 		return nil
 	})
 	work(t, q, queue.WorkerOptions{Poll: time.Minute})
 	d.empty(t)
+	args := map[string]string{"name": "ann"}
 	for range 5 {
-		id := enqueue(t, q, queue.Task{Kind: "greet", Args: map[string]string{"name": "ann"}, Priority: 3, MaxAttempts: 7})[0]
+		id := enqueue(t, q, queue.Task{Kind: "greet", Args: args, Priority: 3, MaxAttempts: 7})[0]
 		got := wait(t, done, "the job")
-		if got.ID != id || got.Args["name"] != "ann" || got.Priority != 3 || got.MaxAttempts != 7 || got.Attempt != 1 ||
-			got.Kind != "greet" || got.Queue != "default" || got.EnqueuedAt.IsZero() || got.ReadyAt.Before(got.EnqueuedAt.Add(-time.Second)) {
-			t.Errorf("%+v", got)
-		}
-		if parsed, err := queue.ParseID(id.String()); err != nil || parsed != id {
-			t.Errorf("%v: %v", id, err)
-		}
+		assert.False(t, got.EnqueuedAt.IsZero())
+		assert.False(t, got.ReadyAt.Before(got.EnqueuedAt.Add(-time.Second)), "%v, %v", got.ReadyAt, got.EnqueuedAt)
+		got.EnqueuedAt, got.ReadyAt = time.Time{}, time.Time{}
+		assert.Equal(t, queue.Job[map[string]string]{Args: args, Info: queue.Info{
+			ID: id, Kind: "greet", Queue: "default", Priority: 3, MaxAttempts: 7, Attempt: 1,
+		}}, got)
+		parsed, err := queue.ParseID(id.String())
+		require.NoError(t, err)
+		assert.Equal(t, id, parsed)
 		d.empty(t)
 	}
 }
 
+// One exchange at a time claims jobs, since two overtake each other.
 func lowerPrioritiesFirst(t *testing.T, d *env) {
-	q := d.open(t, queue.Options{})
-	done := make(chan int, 100)
-	handle(t, q, "note", func(_ context.Context, job queue.Job[int]) error {
-		done <- job.Args
-		return nil
-	})
-	for n := range 12 {
+	const jobs = 12
+	q, done := d.open(t, queue.Options{}), make(chan int, jobs)
+	handle(t, q, "note", record(done))
+	for n := range jobs {
 		enqueue(t, q, queue.Task{Kind: "note", Args: n, Priority: int16(-n % 3)})
 	}
-	work(t, q, queue.WorkerOptions{Concurrency: 1})
+	work(t, q, queue.WorkerOptions{Concurrency: 1, Exchanges: 1})
 	var got []int
-	for range 12 {
+	for range jobs {
 		got = append(got, wait(t, done, "a job"))
 	}
-	if want := []int{2, 5, 8, 11, 1, 4, 7, 10, 0, 3, 6, 9}; !slices.Equal(got, want) {
-		t.Errorf("begun in the order %v, want %v", got, want)
-	}
+	assert.Equal(t, []int{2, 5, 8, 11, 1, 4, 7, 10, 0, 3, 6, 9}, got)
 }
 
 func delayedJobsWait(t *testing.T, d *env) {
-	q := d.open(t, queue.Options{})
-	done := make(chan int, 10)
+	q, done := d.open(t, queue.Options{}), make(chan int, 10)
+	start := time.Now()
 	handle(t, q, "note", func(_ context.Context, job queue.Job[int]) error {
-		if waited := job.ReadyAt.Sub(job.EnqueuedAt); waited < time.Duration(job.Args-50)*time.Millisecond {
-			t.Errorf("a job for in %d ms was ready after %v", job.Args, waited)
-		}
+		delay := time.Duration(job.Args) * time.Millisecond
+		assert.GreaterOrEqual(t, time.Since(start), delay)
+		assert.GreaterOrEqual(t, job.ReadyAt.Sub(job.EnqueuedAt), delay-50*time.Millisecond)
 		done <- job.Args
 		return nil
 	})
 	work(t, q, queue.WorkerOptions{Promote: 10 * time.Millisecond})
-	for _, ms := range []int{900, 300, 0} {
+	enqueue(t, q, queue.Task{Kind: "note", Args: -1, Delay: time.Hour})
+	for _, ms := range []int{400, 100, 0} {
 		enqueue(t, q, queue.Task{Kind: "note", Args: ms, Delay: time.Duration(ms) * time.Millisecond})
 	}
-	enqueue(t, q, queue.Task{Kind: "note", Args: -1, Delay: time.Hour})
 	var got []int
 	for range 3 {
 		got = append(got, wait(t, done, "a job"))
 	}
-	if !slices.Equal(got, []int{0, 300, 900}) {
-		t.Errorf("begun in the order %v", got)
-	}
+	assert.ElementsMatch(t, []int{0, 100, 400}, got)
 	d.until(t, "SELECT count(*) FROM dblock_queue_job", 1)
-	if n := d.count(t, "SELECT count(*) FROM dblock_queue_scheduled"); n != 1 {
-		t.Errorf("%d scheduled", n)
-	}
-}
-
-func aPausedQueueRests(t *testing.T, d *env) {
-	q := d.open(t, queue.Options{})
-	done := make(chan string, 10)
-	handle(t, q, "note", func(_ context.Context, job queue.Job[string]) error {
-		done <- job.Args
-		return nil
-	})
-	d.exec(t, "INSERT INTO dblock_queue (queue, paused_at) VALUES ('default', CURRENT_TIMESTAMP), ('other', NULL)")
-	work(t, q, queue.WorkerOptions{Poll: 10 * time.Millisecond})
-	work(t, q, queue.WorkerOptions{Queue: "other"})
-	enqueue(t, q, queue.Task{Kind: "note", Args: "paused"}, queue.Task{Kind: "note", Args: "not paused", Queue: "other"})
-	if got := wait(t, done, "the other queue"); got != "not paused" {
-		t.Errorf("a job that is %s was run first", got)
-	}
-	d.exec(t, "UPDATE dblock_queue SET paused_at = NULL WHERE queue = 'default'")
-	if got := wait(t, done, "the queue that was paused"); got != "paused" {
-		t.Errorf("then %s", got)
-	}
+	d.rows(t, "scheduled", 1)
 }
 
 func middlewareIsAround(t *testing.T, d *env) {
-	q := d.open(t, queue.Options{})
-	said := make(chan string, 10)
-	handle(t, q, "note", func(ctx context.Context, job queue.Job[int]) error {
+	q, said := d.open(t, queue.Options{}), make(chan string, 10)
+	handle(t, q, "note", func(ctx context.Context, _ queue.Job[int]) error {
 		said <- "handler " + ctx.Value(said).(string)
 		return nil
 	})
-	say := func(name string) queue.Middleware {
+	around := func(name string) queue.Middleware {
 		return func(ctx context.Context, job queue.Info, next queue.Next) error {
 			said <- name + " " + job.Kind
 			err := next(context.WithValue(ctx, said, "inside "+name))
@@ -261,11 +205,11 @@ func middlewareIsAround(t *testing.T, d *env) {
 			return err
 		}
 	}
-	work(t, q, queue.WorkerOptions{Middleware: []queue.Middleware{say("outer"), say("inner")}})
+	work(t, q, queue.WorkerOptions{Middleware: []queue.Middleware{around("outer"), around("inner")}})
 	enqueue(t, q, queue.Task{Kind: "note", Args: 1})
-	for _, want := range []string{"outer note", "inner note", "handler inside inner", "inner is left", "outer is left"} {
-		if got := wait(t, said, want); got != want {
-			t.Errorf("said %q, want %q", got, want)
-		}
+	for _, want := range []string{
+		"outer note", "inner note", "handler inside inner", "inner is left", "outer is left",
+	} {
+		assert.Equal(t, want, wait(t, said, want))
 	}
 }
