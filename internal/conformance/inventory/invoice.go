@@ -3,6 +3,7 @@ package inventory
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -10,197 +11,177 @@ import (
 	"sync"
 	"testing"
 
-	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
+	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/internal/orders"
 	"github.com/dblock-go/dblock/inventory"
 )
 
-const invoiceClerks = 64 // who send carts at once
+const orderClients = 64 // that send orders at once
 
-// invoices are the real order file: an invoice is a cart, what is returned is restocked. A name of its own lets the same
-// file be sold several times.
-func invoices(t *testing.T, name string) (stock, deeds []op) {
+// orderFile reads a morning's real trade.
+func orderFile(t *testing.T) orders.File {
 	t.Helper()
-	f, err := os.Open(orderFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := suite.Must(os.Open("../../internal/orders/testdata/online_retail_2010-12-01.csv"))(t) // as seen from a driver
 	defer func() { _ = f.Close() }()
-	file, err := orders.Read(f)
-	if err != nil {
-		t.Fatal(err)
+	file := suite.Must(orders.Read(f))(t)
+	require.Len(t, file.Lines, 999)
+	require.Empty(t, file.Bad)
+	return file
+}
+
+// replaysARealOrderFile sends it twice, with half the stock that it takes.
+func replaysARealOrderFile(t *testing.T, s *env) {
+	lines := orderFile(t).Lines
+	s.o.RecordRefusals = true
+	store := s.open(t, s.o)
+	for _, a := range orders.HalfStock(lines) {
+		require.NoError(t, suite.Second(store.Restock(t.Context(), a)))
 	}
-	at := make(map[string]int) // by invoice
-	for i, l := range file.Lines {
+	replay := func() orders.Report {
+		return suite.Must(orders.Replay(t.Context(), store, lines, orderClients, func() {}))(t)
+	}
+	first := replay()
+	assert.True(t, first.Seen == 0 && first.Accepted > 0 && first.SoldOut > 0 && first.Returned > 0, "%+v", first)
+	assert.Equal(t, len(lines), first.Accepted+first.SoldOut+first.Returned)
+	before := suite.Must(store.Audit(t.Context()))(t)
+	assert.Equal(t, orders.Report{Seen: len(lines)}, replay(), "the second time")
+	assert.Equal(t, before, suite.Must(store.Audit(t.Context()))(t), "the second time")
+	s.sound(t)
+}
+
+// invoices are the order file as ops: an invoice is a cart, and a return a change of stock. A name
+// lets a file be sold several times.
+func invoices(t *testing.T, name string) (stock, ops []op) {
+	t.Helper()
+	lines, at := orderFile(t).Lines, map[string]int{} // by invoice
+	for i, l := range lines {
 		l.SKU = name + l.SKU
-		file.Lines[i] = l
+		lines[i] = l
 		invoice, _, _ := strings.Cut(name+l.Key, "/")
 		if l.Qty < 0 {
-			deeds = append(deeds, op{What: toRestock, Adjustment: inventory.Adjustment{ID: name + l.Key, SKU: l.SKU, Delta: -l.Qty}})
+			ops = append(ops, restocks(inventory.Adjustment{ID: name + l.Key, SKU: l.SKU, Delta: -l.Qty}))
 			continue
 		}
 		if _, begun := at[invoice]; !begun {
-			at[invoice] = len(deeds)
-			deeds = append(deeds, op{What: toCart, Request: inventory.Request{Key: invoice, Buyer: l.Buyer}})
+			at[invoice] = len(ops)
+			ops = append(ops, op{What: toCart, Request: inventory.Request{Key: invoice, Buyer: l.Buyer}})
 		}
-		d := &deeds[at[invoice]]
+		d := &ops[at[invoice]]
 		d.Lines = append(d.Lines, inventory.Line{SKU: l.SKU, Qty: l.Qty})
 	}
-	for _, a := range orders.HalfStock(file.Lines) {
-		stock = append(stock, op{What: toRestock, Adjustment: a})
+	for _, a := range orders.HalfStock(lines) {
+		stock = append(stock, restocks(a))
 	}
-	return stock, deeds
+	return stock, ops
 }
 
-// sellsRealInvoices sells them with ample stock, in three orders: what is left is what is left where they are sold one after
-// the other.
-func sellsRealInvoices(t *testing.T, s *env) {
-	s.keepsBooks(t)
-	m := newModel(false)
-	for seed := range uint64(3) {
-		stock, deeds := invoices(t, fmt.Sprintf("seed %d, ", seed))
-		for i := range stock {
-			stock[i].Adjustment.Delta *= 3
-		}
-		for _, d := range append(slices.Clone(stock), deeds...) {
-			if r := m.do(d); r.Kind != "" {
-				t.Fatalf("one after the other: %+v", r)
-			}
-		}
-		s.doByClerks(t, s.Store, stock)
-		rand.New(rand.NewPCG(seed, 0)).Shuffle(len(deeds), func(i, j int) { deeds[i], deeds[j] = deeds[j], deeds[i] })
-		for i, r := range s.doByClerks(t, s.Store, deeds) {
-			if r.Kind != "" || r.Replayed {
-				t.Errorf("%+v: %+v", deeds[i], r)
-			}
-		}
-	}
-	s.sameBooks(t, m)
-}
-
-// sellsScarceInvoices sells them with half the stock: what became of each is what would have become of it had they been sold
-// one after the other, in the order of their commits.
-func sellsScarceInvoices(t *testing.T, s *env) {
+// sellsInvoices sells them three times, in different orders, with so many times half the stock.
+// The replies and the books are those of the model in the order of commits.
+func (s *env) sellsInvoices(t *testing.T, times int64) (refused, all int) {
+	t.Helper()
 	s.keepsBooks(t)
 	s.o.RecordRefusals = true
 	store := s.open(t, s.o)
-	refused := 0
-	deeds, told := map[string]op{}, map[string]reply{}
+	ops, replies := map[string]op{}, map[string]reply{}
 	for seed := range uint64(3) {
 		stock, of := invoices(t, fmt.Sprintf("seed %d, ", seed))
-		rand.New(rand.NewPCG(seed, 0)).Shuffle(len(of), func(i, j int) { of[i], of[j] = of[j], of[i] })
+		for i := range stock {
+			stock[i].Adjustment.Delta *= times
+		}
+		shuffle(of, seed)
 		for _, some := range [][]op{stock, of} {
-			for i, r := range s.doByClerks(t, store, some) {
-				if deeds[some[i].id()], told[some[i].id()] = some[i], r; r.Kind == isSoldOut {
-					refused++
-				}
+			for i, r := range s.doByClients(t, store, some) {
+				ops[some[i].id()], replies[some[i].id()] = some[i], r
 			}
 		}
 	}
-	m := newModel(true)
-	for _, id := range s.inOrderOfCommits(t, told) {
-		want := m.do(deeds[id])
-		got := told[id]
-		if got.State != want.State || got.Kind != want.Kind || got.Replayed {
-			t.Errorf("%s: got %+v, one after the other %+v", id, got, want)
+	m, ids := newModel(true), s.inOrderOfCommits(t, replies)
+	assert.Len(t, ids, len(ops), "not all ops are in the books")
+	for _, id := range ids {
+		got, want := replies[id], m.do(ops[id])
+		got.Detail, want.Detail = "", "" // how many were left depends on when it was read
+		assert.Equal(t, want, got, id)
+		if got.Kind == isSoldOut {
+			refused++
 		}
-		delete(deeds, id)
 	}
-	if len(deeds) > 0 || refused == 0 || refused == len(told) {
-		t.Errorf("%d of %d refused; %d were never written down", refused, len(told), len(deeds))
+	assert.Equal(t, m.books(), suite.Must(s.Audit(t.Context()))(t))
+	s.balanced(t)
+	return refused, len(ids)
+}
+
+func sellsRealInvoices(t *testing.T, s *env) {
+	refused, _ := s.sellsInvoices(t, 3)
+	assert.Zero(t, refused, "refused though there is ample stock")
+}
+
+func sellsScarceInvoices(t *testing.T, s *env) {
+	refused, all := s.sellsInvoices(t, 1)
+	assert.True(t, 0 < refused && refused < all, "%d of %d are refused", refused, all)
+}
+
+// theOrderOfCommitsMatters is the control: in another order, other invoices are refused.
+func theOrderOfCommitsMatters(t *testing.T, s *env) {
+	refused := func(seed uint64) (ids []string) {
+		m := newModel(true)
+		stock, ops := invoices(t, "")
+		shuffle(ops, seed)
+		for _, d := range slices.Concat(stock, ops) {
+			if m.do(d).Kind != "" {
+				ids = append(ids, d.id())
+			}
+		}
+		slices.Sort(ids)
+		return ids
 	}
-	s.sameBooks(t, m)
+	assert.NotEqual(t, refused(1), refused(2), "the test of scarce invoices cannot fail")
+}
+
+func shuffle(ops []op, seed uint64) {
+	rand.New(rand.NewPCG(seed, 0)).Shuffle(len(ops), func(i, j int) { ops[i], ops[j] = ops[j], ops[i] })
 }
 
 // id is the key of an order or of a change.
 func (d op) id() string { return cmp.Or(d.Request.Key, d.Adjustment.ID) }
 
-// sameBooks holds the books against the model's.
-func (s *env) sameBooks(t *testing.T, m *model) {
+// inOrderOfCommits are the ids of the orders and changes in suite_entry. A transaction makes its
+// last entry with all its locks, and so before any transaction that waits for one of them. Of one
+// transaction the refused ones come last: less is left for them than when they were refused.
+func (s *env) inOrderOfCommits(t *testing.T, replies map[string]reply) []string {
 	t.Helper()
-	got, err := s.Audit(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := gocmp.Diff(m.books(), got); diff != "" {
-		t.Errorf("the books (-one after the other +at once):\n%s", diff)
-	}
-	s.balanced(t)
-}
-
-// inOrderOfCommits are the orders and changes that were written down. A transaction has its last entry when it has all its
-// locks, and so before anybody who waits for one of them has his. Of those in one transaction the refused ones come last: there is
-// no less for them then than when they were refused.
-func (s *env) inOrderOfCommits(t *testing.T, told map[string]reply) (ids []string) {
-	t.Helper()
-	rows, err := s.db.QueryContext(t.Context(), "SELECT seq, tx, name FROM suite_entry ORDER BY seq")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer rows.Close()
-	last, of := map[string]int64{}, map[string]string{}
-	for rows.Next() {
-		var seq int64
-		var tx, name string
-		if err := rows.Scan(&seq, &tx, &name); err != nil {
-			t.Fatal(err)
-		}
-		if last[tx] = seq; name != "" {
-			of[name] = tx
+	last, txOf := map[string]int{}, map[string]string{}
+	for seq, row := range s.query(t, "SELECT tx, name FROM suite_entry ORDER BY seq") {
+		tx, id := row[0], row[1]
+		if last[tx] = seq; id != "" {
+			txOf[id] = tx
 		}
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
-	for name := range of {
-		ids = append(ids, name)
-	}
-	slices.SortFunc(ids, func(a, b string) int {
-		return cmp.Or(cmp.Compare(last[of[a]], last[of[b]]), cmp.Compare(told[a].Kind, told[b].Kind), cmp.Compare(a, b))
+	return slices.SortedFunc(maps.Keys(txOf), func(a, b string) int {
+		inTx := cmp.Or(cmp.Compare(replies[a].Kind, replies[b].Kind), cmp.Compare(a, b))
+		return cmp.Or(cmp.Compare(last[txOf[a]], last[txOf[b]]), inTx)
 	})
-	return ids
 }
 
-// doByClerks runs all ops, a few at a time, and returns the answer to each.
-func (s *env) doByClerks(t *testing.T, store *inventory.Store, deeds []op) []reply {
+// doByClients does all ops, a few at a time, and returns the reply to each.
+func (s *env) doByClients(t *testing.T, store *inventory.Store, ops []op) []reply {
 	t.Helper()
-	replies := make([]reply, len(deeds))
+	replies := make([]reply, len(ops))
 	next := make(chan int)
-	var clerks sync.WaitGroup
-	for range invoiceClerks {
-		clerks.Go(func() {
+	var clients sync.WaitGroup
+	for range orderClients {
+		clients.Go(func() {
 			for i := range next {
-				replies[i] = deeds[i].do(t.Context(), store)
+				replies[i] = ops[i].do(t.Context(), store)
 			}
 		})
 	}
-	for i := range deeds {
+	for i := range ops {
 		next <- i
 	}
 	close(next)
-	clerks.Wait()
+	clients.Wait()
 	return replies
-}
-
-// theOrderOfCommitsMatters is the control: in the order in which they were sent, others would have been refused.
-func theOrderOfCommitsMatters(t *testing.T, s *env) {
-	stock, deeds := invoices(t, "")
-	outcome := func(seed uint64) (kinds []string) {
-		m := newModel(true)
-		for _, d := range stock {
-			m.do(d)
-		}
-		told := make(map[string]string)
-		for _, i := range rand.New(rand.NewPCG(seed, 0)).Perm(len(deeds)) {
-			told[deeds[i].id()] = m.do(deeds[i]).Kind
-		}
-		for _, d := range deeds {
-			kinds = append(kinds, told[d.id()])
-		}
-		return kinds
-	}
-	if slices.Equal(outcome(1), outcome(2)) {
-		t.Error("whatever the order, the same are refused: the test of scarce invoices could not fail")
-	}
 }

@@ -1,220 +1,139 @@
 package inventory
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
+	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/inventory"
 )
 
 func answersARepeatedKeyAsBefore(t *testing.T, s *env) {
 	s.stock(t, "sale", 10)
-	first, err := s.Reserve(t.Context(), order("k", "sale", 3))
-	if err != nil {
-		t.Fatal(err)
-	}
 	want := inventory.Reservation{Key: "k", SKU: "sale", Buyer: "buyer of k", Qty: 3, State: inventory.Sold}
-	if diff := cmp.Diff(want, first); diff != "" {
-		t.Error(diff)
+	for range 2 {
+		assert.Equal(t, want, suite.Must(s.Reserve(t.Context(), order("k", "sale", 3)))(t))
+		want.Replayed = true
 	}
-	again, err := s.Reserve(t.Context(), order("k", "sale", 3))
-	if err != nil {
-		t.Fatal(err)
-	}
-	want.Replayed = true
-	if diff := cmp.Diff(want, again); diff != "" {
-		t.Error(diff)
-	}
-	if b := s.balance(t, "sale"); b.Available != 7 || b.Sold != 3 {
-		t.Errorf("the repetition was sold too: %+v", b)
-	}
+	s.wantsBooks(t, "sale", 7, 0, 3)
 }
 
 func sellsAKeyOnceHoweverOftenSent(t *testing.T, s *env) {
+	const keys = 50
 	s.stock(t, "sale", 1000)
-	other := s.open(t, s.o)
 	var reqs []inventory.Request
 	for i := range s.size(400) {
-		reqs = append(reqs, order(fmt.Sprintf("order-%d", i%50), "sale", 2))
+		reqs = append(reqs, order(fmt.Sprintf("order-%d", i%keys), "sale", 2))
 	}
-	elsewhere := make(chan []told)
-	go func() { elsewhere <- crowd(t.Context(), other, reqs) }()
-	fresh := 0
-	for _, a := range append(crowd(t.Context(), s.Store, reqs), <-elsewhere...) {
-		if a.err != nil {
-			t.Errorf("%s: %v", a.req.Key, a.err)
-		} else if !a.res.Replayed {
-			fresh++
-		}
-	}
-	if b := s.balance(t, "sale"); fresh != 50 || b.Sold != 100 {
-		t.Errorf("50 orders for 2, each sent often: %d were called new, %d units were sold", fresh, b.Sold)
-	}
+	got := inEach(t.Context(), reqs, s.Store, s.open(t, s.o))
+	assert.Equal(t, map[string]int{"sold": keys, "replayed": 2*len(reqs) - keys}, outcomes(got))
+	s.wantsBooks(t, "sale", 1000-2*keys, 0, 2*keys)
 	s.sound(t)
 }
 
 func refusesAKeyWithOtherContents(t *testing.T, s *env) {
 	s.stock(t, "sale", 10)
 	s.stock(t, "other", 10)
-	if _, err := s.Reserve(t.Context(), order("k", "sale", 1)); err != nil {
-		t.Fatal(err)
-	}
+	s.sells(t, order("k", "sale", 1))
 	for name, r := range map[string]inventory.Request{
-		"other SKU":       {Key: "k", SKU: "other", Buyer: "buyer of k", Qty: 1},
-		"unknown SKU":     {Key: "k", SKU: "nonsense", Buyer: "buyer of k", Qty: 1},
-		"other quantity":  {Key: "k", SKU: "sale", Buyer: "buyer of k", Qty: 2},
-		"too many":        {Key: "k", SKU: "sale", Buyer: "buyer of k", Qty: 2000},
-		"other buyer":     {Key: "k", SKU: "sale", Buyer: "somebody", Qty: 1},
-		"nobody as buyer": {Key: "k", SKU: "sale", Qty: 1},
+		"other SKU":      {Key: "k", SKU: "other", Buyer: "buyer of k", Qty: 1},
+		"unknown SKU":    {Key: "k", SKU: "nonsense", Buyer: "buyer of k", Qty: 1},
+		"other quantity": {Key: "k", SKU: "sale", Buyer: "buyer of k", Qty: 2},
+		"too many":       {Key: "k", SKU: "sale", Buyer: "buyer of k", Qty: 2000},
+		"other buyer":    {Key: "k", SKU: "sale", Buyer: "ann", Qty: 1},
+		"no buyer":       {Key: "k", SKU: "sale", Qty: 1},
 	} {
-		var reused *inventory.KeyReusedError
-		if _, err := s.Reserve(t.Context(), r); !errors.As(err, &reused) || !errors.Is(err, inventory.ErrKeyReused) {
-			t.Errorf("%s: got %v", name, err)
-		}
+		_, err := s.Reserve(t.Context(), r)
+		assert.ErrorIs(t, err, inventory.ErrKeyReused, name)
+		assert.ErrorAs(t, err, new(*inventory.KeyReusedError), name)
 	}
-	var reqs []inventory.Request // the same key for two SKUs at once: one of them has it
+	var reqs []inventory.Request // the same key for two SKUs at once
 	for i := range 40 {
 		reqs = append(reqs, inventory.Request{Key: "race", SKU: []string{"sale", "other"}[i%2], Qty: 1})
 	}
-	winner := ""
-	for _, a := range crowd(t.Context(), s.Store, reqs) {
-		switch {
-		case a.err == nil && winner == "":
-			winner = a.req.SKU
-		case a.err == nil && winner != a.req.SKU:
-			t.Errorf("one key was sold for both SKUs")
-		case a.err != nil && !errors.Is(a.err, inventory.ErrKeyReused):
-			t.Error(a.err)
-		}
-	}
+	assert.Equal(t, map[string]int{"sold": 1, "replayed": 19, isReused: 20}, outcomes(crowd(t.Context(), s.Store, reqs)))
 	s.sound(t)
 }
 
 func recordsRefusalsWhenAsked(t *testing.T, s *env) {
-	s.o.RecordRefusals = true
-	store := s.open(t, s.o)
+	o := s.o
+	o.RecordRefusals = true
+	store := s.open(t, o)
 	s.stock(t, "sale", 1)
-	if _, err := s.Reserve(t.Context(), order("plain", "sale", 2)); !errors.Is(err, inventory.ErrSoldOut) {
-		t.Fatal(err)
+	reserve := func(store *inventory.Store, key string) reply {
+		return op{What: toReserve, Request: order(key, "sale", 2)}.do(t.Context(), store)
 	}
-	var out *inventory.SoldOutError
-	_, err := store.Reserve(t.Context(), order("k", "sale", 2))
-	if !errors.As(err, &out) || out.Available != 1 || out.Wanted != 2 || out.Replayed {
-		t.Fatalf("got %v", err)
-	}
-	if _, err := s.Restock(t.Context(), inventory.Adjustment{ID: "more", SKU: "sale", Delta: 100}); err != nil {
-		t.Fatal(err)
-	}
-	res, err := store.Reserve(t.Context(), order("k", "sale", 2))
-	if !errors.As(err, &out) || !out.Replayed || !res.Replayed || res.State != inventory.Refused {
-		t.Errorf("a recorded refusal was answered with %+v, %v", res, err)
-	}
-	if res, err := s.Reserve(t.Context(), order("plain", "sale", 2)); err != nil || res.Replayed {
-		t.Errorf("a refusal that was not recorded was answered with %+v, %v", res, err)
-	}
-	if b := s.balance(t, "sale"); b.Sold != 2 || b.Available != 99 {
-		t.Errorf("%+v", b)
-	}
+	refused := reply{State: inventory.Refused, SKU: "sale", Qty: 2, Kind: isSoldOut, Detail: "sale, left 1"}
+	assert.Equal(t, refused, reserve(s.Store, "plain"))
+	assert.Equal(t, refused, reserve(store, "recorded"))
+	assert.EqualValues(t, 2, refusal(s.Store, order("plain", "sale", 2)).Wanted)
+	s.restock(t, "more", "sale", 100)
+	refused.Replayed, refused.Detail = true, "as before"
+	assert.Equal(t, refused, reserve(store, "recorded"))
+	assert.Equal(t, reply{State: inventory.Sold, SKU: "sale", Qty: 2}, reserve(s.Store, "plain"))
+	s.wantsBooks(t, "sale", 99, 0, 2)
 	s.sound(t)
 }
 
 func restocksOnce(t *testing.T, s *env) {
-	ctx := t.Context()
-	send := func(id, sku string, delta int64) (bool, error) {
-		return s.Restock(ctx, inventory.Adjustment{ID: id, SKU: sku, Delta: delta})
+	change := func(id, sku string, delta int64) op {
+		return restocks(inventory.Adjustment{ID: id, SKU: sku, Delta: delta})
 	}
-	for _, replayed := range []bool{false, true, true} {
-		if got, err := send("delivery", "sale", 10); err != nil || got != replayed {
-			t.Errorf("got %v, %v, want %v", got, err, replayed)
-		}
-	}
-	if _, err := send("delivery", "sale", 11); !errors.Is(err, inventory.ErrKeyReused) {
-		t.Errorf("got %v", err)
-	}
-	if _, err := send("delivery", "other", 10); !errors.Is(err, inventory.ErrKeyReused) {
-		t.Errorf("got %v", err)
-	}
-	if _, err := send("write-off", "sale", -4); err != nil {
-		t.Error(err)
-	}
+	s.wants(t, change("delivery", "sale", 10), reply{})
+	s.wants(t, change("delivery", "sale", 10), reply{Replayed: true})
+	s.wants(t, change("delivery", "sale", 10), reply{Replayed: true})
+	s.wants(t, change("delivery", "sale", 11), reply{Kind: isReused})
+	s.wants(t, change("delivery", "other", 10), reply{Kind: isReused})
+	s.wants(t, change("write-off", "sale", -4), reply{})
+	s.wants(t, change("too much", "sale", -7), reply{Kind: isSoldOut, Detail: left("sale", 6)})
 	var out *inventory.SoldOutError
-	if _, err := send("too much", "sale", -7); !errors.As(err, &out) || out.Available != 6 || out.Wanted != 7 {
-		t.Errorf("got %v", err)
-	}
-	if _, err := send("nothing to write off", "nonsense", -1); !errors.Is(err, inventory.ErrUnknownSKU) {
-		t.Errorf("got %v", err)
-	}
-	if _, err := send("known, but empty", "empty", 0); err != nil {
-		t.Error(err)
-	}
-	if _, err := s.Reserve(ctx, order("k", "empty", 1)); !errors.Is(err, inventory.ErrSoldOut) {
-		t.Errorf("got %v", err)
-	}
-	ends := make(chan error)
-	for i := range 40 { // the first adjustments of one new SKU, each sent twice, all at once
-		go func() { _, err := send(fmt.Sprintf("race-%d", i%20), "race", 1); ends <- err }()
-	}
-	for range 40 {
-		if err := <-ends; err != nil {
-			t.Error(err)
-		}
-	}
-	for sku, want := range map[string]int64{"sale": 6, "empty": 0, "race": 20} {
-		if b := s.balance(t, sku); b.Available != want || b.Restocked != want {
-			t.Errorf("%+v, want %d", b, want)
-		}
+	require.ErrorAs(t, restock(t, s.Store, "too much", "sale", -7), &out)
+	assert.EqualValues(t, 7, out.Wanted)
+	s.wants(t, change("write-off of nothing", "nonsense", -1), reply{Kind: isUnknownSKU, Detail: "nonsense"})
+	s.wants(t, change("known, but empty", "empty", 0), reply{})
+	s.wants(t, op{What: toReserve, Request: order("k", "empty", 1)},
+		reply{State: inventory.Refused, SKU: "empty", Qty: 1, Kind: isSoldOut, Detail: left("empty", 0)})
+	suite.Crowd(40, func(i int) { // the first changes of a new SKU, each of them twice
+		assert.NoError(t, restock(t, s.Store, fmt.Sprintf("race-%d", i%20), "race", 1))
+	})
+	for sku, units := range map[string]int64{"sale": 6, "empty": 0, "race": 20} {
+		s.wantsBooks(t, sku, units, 0, 0)
 	}
 	s.sound(t)
 }
 
 func findsWhatIsRecorded(t *testing.T, s *env) {
-	s.stock(t, "Größe ' \" \\ ; --", 10)
-	odd := inventory.Request{Key: "Ünïcode 🔒 ' \" \\ ; -- ? $1 %", SKU: "Größe ' \" \\ ; --", Buyer: "O'Brien\n\t", Qty: 10}
-	if _, err := s.Reserve(t.Context(), odd); err != nil {
-		t.Fatal(err)
-	}
-	got, err := s.Lookup(t.Context(), odd.Key)
+	const sku = "Größe ' \" \\ ; --"
+	s.stock(t, sku, 10)
+	odd := inventory.Request{Key: "Ünïcode 🔒 ' \" \\ ; -- ? $1 %", SKU: sku, Buyer: "O'Brien\n\t", Qty: 10}
+	s.sells(t, odd)
 	want := inventory.Reservation{Key: odd.Key, SKU: odd.SKU, Buyer: odd.Buyer, Qty: 10, State: inventory.Sold}
-	if diff := cmp.Diff(want, got); diff != "" || err != nil {
-		t.Error(diff, err)
+	assert.Equal(t, want, suite.Must(s.Lookup(t.Context(), odd.Key))(t))
+	_, err := s.Lookup(t.Context(), strings.ToUpper(odd.Key))
+	assert.ErrorIs(t, err, inventory.ErrNotFound)
+	_, err = s.Reserve(t.Context(), order("k", "GRÖSSE", 1))
+	assert.ErrorIs(t, err, inventory.ErrUnknownSKU)
+	longest := inventory.Request{
+		Key: strings.Repeat("k", 255), SKU: strings.Repeat("s", 255), Buyer: strings.Repeat("b", 255), Qty: 1,
 	}
-	if _, err := s.Lookup(t.Context(), strings.ToUpper(odd.Key)); !errors.Is(err, inventory.ErrNotFound) {
-		t.Errorf("got %v", err)
-	}
-	if _, err := s.Reserve(t.Context(), order("k", "GRÖSSE", 1)); !errors.Is(err, inventory.ErrUnknownSKU) {
-		t.Errorf("got %v", err)
-	}
-	longest := inventory.Request{Key: strings.Repeat("k", 255), SKU: strings.Repeat("s", 255), Buyer: strings.Repeat("b", 255), Qty: 1}
 	s.stock(t, longest.SKU[:200], 1) // its adjustment's ID is longer than the SKU
-	if _, err := s.Restock(t.Context(), inventory.Adjustment{ID: "longest", SKU: longest.SKU, Delta: inventory.MaxQty}); err != nil {
-		t.Error(err)
-	}
-	if _, err := s.Reserve(t.Context(), longest); err != nil {
-		t.Error(err)
-	}
+	s.restock(t, "longest", longest.SKU, inventory.MaxQty)
+	s.sells(t, longest)
 	s.sound(t)
 }
 
 func auditFindsTampering(t *testing.T, s *env) {
 	s.stock(t, "sale", 10)
 	s.stock(t, "other", 5)
-	if _, err := s.Reserve(t.Context(), order("k", "sale", 4)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, suite.Second(s.Reserve(t.Context(), order("k", "sale", 4))))
 	s.sound(t)
 	s.exec(t, "UPDATE dblock_stock SET available = available + 2 WHERE sku = 'sale' AND bucket = 0")
-	if b := s.balance(t, "sale"); b.Drift() != -2 {
-		t.Errorf("two units appeared: the audit says %d", b.Drift())
-	}
+	assert.EqualValues(t, -2, s.balance(t, "sale").Drift(), "two units are added")
 	s.exec(t, "DELETE FROM dblock_reservation WHERE sku = 'sale'")
-	if b := s.balance(t, "sale"); b.Drift() != 2 {
-		t.Errorf("two units appeared and an order for four is gone: the audit says %d", b.Drift())
-	}
-	if b := s.balance(t, "other"); b.Drift() != 0 {
-		t.Errorf("the audit says %d of a SKU that nobody touched", b.Drift())
-	}
+	assert.EqualValues(t, 2, s.balance(t, "sale").Drift(), "an order for four is deleted, too")
+	assert.Zero(t, s.balance(t, "other").Drift())
 }

@@ -1,135 +1,106 @@
 package inventory
 
 import (
-	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/inventory"
 )
 
-// perBuyer is an order for one unit of which its buyer may have so many.
+// perBuyer is an order for one unit, of which its buyer may have so many.
 func perBuyer(key, sku, buyer string, limit int64) inventory.Request {
 	return inventory.Request{Key: key, SKU: sku, Buyer: buyer, Qty: 1, Limit: limit}
+}
+
+// heldPerBuyer is the same, held for an hour.
+func heldPerBuyer(key, sku, buyer string, limit int64) inventory.Request {
+	return inventory.Request{Key: key, SKU: sku, Buyer: buyer, Qty: 1, Limit: limit, Hold: time.Hour}
 }
 
 func (s *env) exceeds(t *testing.T, r inventory.Request, used int64) {
 	t.Helper()
 	_, err := s.Reserve(t.Context(), r)
-	var limit *inventory.LimitError
-	if !errors.As(err, &limit) || !errors.Is(err, inventory.ErrLimitExceeded) || errors.Is(err, inventory.ErrSoldOut) ||
-		limit.Used != used || limit.Limit != r.Limit || limit.Wanted != r.Qty || limit.Buyer != r.Buyer || limit.Replayed {
-		t.Errorf("%s: got %v, want: used %d", r.Key, err, used)
-	}
+	want := inventory.LimitError{Key: r.Key, SKU: r.SKU, Buyer: r.Buyer, Limit: r.Limit, Used: used, Wanted: r.Qty}
+	assert.Equal(t, want, *suite.As[*inventory.LimitError](t, err))
+	assert.NotErrorIs(t, err, inventory.ErrSoldOut, r.Key)
 }
 
-func (s *env) sells(t *testing.T, r inventory.Request) {
-	t.Helper()
-	if res, err := s.Reserve(t.Context(), r); err != nil || res.Replayed {
-		t.Errorf("%s: %+v, %v", r.Key, res, err)
-	}
-}
-
-// aBuyerGetsNoMoreThanTheLimit has 50 orders of one buyer's at once, through two Stores.
+// aBuyerGetsNoMoreThanTheLimit sends orders of one buyer at once, each to two Stores.
 func aBuyerGetsNoMoreThanTheLimit(t *testing.T, s *env) {
 	s.keepsBooks(t)
 	s.stock(t, "sale", 1000)
-	stores := []*inventory.Store{s.Store, s.open(t, s.o)}
-	for _, limit := range []int64{1, 3, 7} {
+	other := s.open(t, s.o)
+	for _, limit := range []int{1, 3, 7} {
 		for _, r := range []inventory.Request{{Hold: time.Hour}, {}, {Unstocked: true}} {
-			name := fmt.Sprintf("limit %d, hold %v, unstocked %v", limit, r.Hold, r.Unstocked)
-			if sold, fresh := s.buysAtOnce(t, stores, r, name, limit, 50); sold != limit || fresh != limit {
-				t.Errorf("%s: %d were told sold, %d of them anew", name, sold, fresh)
-			}
+			r.SKU, r.Limit = "sale", int64(limit)
+			r.Buyer = fmt.Sprintf("limit %d, hold %v, unstocked %v", limit, r.Hold, r.Unstocked)
+			got := s.buysAtOnce(t, r, s.Store, other)
+			assert.Equal(t, map[string]int{"new": limit, "replayed": limit, isLimited: 80 - 2*limit}, got, r.Buyer)
 		}
 	}
 	s.balanced(t)
 }
 
-// buysAtOnce sends one buyer's orders, and as many of another buyer's.
-func (s *env) buysAtOnce(t *testing.T, stores []*inventory.Store, r inventory.Request, name string, limit int64, n int) (sold, fresh int64) {
+// buysAtOnce sends 40 orders of a buyer beside 10 of others, and returns the buyer's outcomes.
+func (s *env) buysAtOnce(t *testing.T, r inventory.Request, stores ...*inventory.Store) map[string]int {
 	t.Helper()
-	answers := make(chan []told)
-	for i, store := range stores {
-		var reqs []inventory.Request
-		for k := range n {
-			r := r
-			r.Key, r.SKU, r.Qty, r.Limit = fmt.Sprintf("%s, order %d of store %d", name, k, i), "sale", 1, limit
-			if r.Buyer = name; k%5 == 0 {
-				r.Buyer = r.Key
-			}
-			reqs = append(reqs, r)
-		}
-		go func() { answers <- crowd(t.Context(), store, reqs) }()
-	}
-	for range stores {
-		for _, a := range <-answers {
-			switch {
-			case a.req.Buyer != name && a.err != nil:
-				t.Errorf("%s, of a buyer who has none: %v", a.req.Key, a.err)
-			case a.req.Buyer != name:
-			case a.err == nil:
-				sold++
-				if !a.res.Replayed {
-					fresh++
-				}
-			case !errors.Is(a.err, inventory.ErrLimitExceeded):
-				t.Errorf("%s: %v", a.req.Key, a.err)
-			}
+	reqs := ordersOf(r.Buyer, 50, r.SKU)
+	for i := range reqs {
+		reqs[i].Limit, reqs[i].Hold, reqs[i].Unstocked = r.Limit, r.Hold, r.Unstocked
+		if i%5 > 0 {
+			reqs[i].Buyer = r.Buyer
 		}
 	}
-	return sold, fresh
+	got := outcomes(slices.DeleteFunc(inEach(t.Context(), reqs, stores...), func(a told) bool {
+		others := a.req.Buyer != r.Buyer
+		assert.True(t, !others || a.err == nil, "%s: %v", a.req.Key, a.err)
+		return others
+	}))
+	got["new"] = got["held"] + got["sold"]
+	delete(got, "held")
+	delete(got, "sold")
+	return got
 }
 
-// controlExceedsLimits is the control: where the database does not count, the same crowd gets more.
+// controlExceedsLimits is the control: if the database does not count, the same crowd gets more.
 func controlExceedsLimits(t *testing.T, e Inventory) {
 	s := e.env(t, inventory.Options{})
 	s.stock(t, "sale", 1000)
 	controls["limits that are not counted"](t, s)
-	if sold, _ := s.buysAtOnce(t, []*inventory.Store{s.Store}, inventory.Request{}, "all", 3, 50); sold <= 3 {
-		t.Errorf("%d were sold: the test of limits could not fail", sold)
-	}
+	got := s.buysAtOnce(t, inventory.Request{SKU: "sale", Buyer: "ann", Limit: 3}, s.Store)
+	assert.Greater(t, got["new"], 3, "the test of limits cannot fail")
 }
 
-// aLimitCountsWhatIsHeldAndSold gives limits back, and changes them.
 func aLimitCountsWhatIsHeldAndSold(t *testing.T, s *env) {
 	s.keepsBooks(t)
 	s.stock(t, "sale", 100)
 	ann := func(key string, limit int64) inventory.Request { return perBuyer(key, "sale", "ann", limit) }
 	for i := range 3 {
-		r := ann(fmt.Sprintf("k%d", i), 3)
-		r.Hold = time.Hour
-		s.sells(t, r)
+		s.sells(t, heldPerBuyer(fmt.Sprintf("k%d", i), "sale", "ann", 3))
 	}
-	for range 3 { // what is sent again does not count again, nor is it refused
-		if res, err := s.Reserve(t.Context(), ann("k0", 3)); err != nil || !res.Replayed {
-			t.Errorf("sent again: %+v, %v", res, err)
-		}
-	}
+	gets(t, s.Store, ann("k0", 3), "replayed")
+	gets(t, s.Store, ann("k0", 3), "replayed")
 	s.exceeds(t, ann("k3", 3), 3)
 	s.sells(t, perBuyer("bob", "sale", "bob", 3))
 	s.sells(t, ann("of any number", 0))
 	s.sells(t, ann("raised", 4))
 	s.exceeds(t, ann("lowered", 2), 4)
-	if res, err := s.Reserve(t.Context(), ann("k0", 1)); err != nil || !res.Replayed {
-		t.Errorf("sent again under a lower limit: %+v, %v", res, err)
-	}
-	if _, err := s.Confirm(t.Context(), "k0"); err != nil {
-		t.Error(err)
-	}
+	gets(t, s.Store, ann("k0", 1), "replayed")
+	assert.NoError(t, suite.Second(s.Confirm(t.Context(), "k0")))
 	s.exceeds(t, ann("k3", 4), 4)
-	if _, err := s.Cancel(t.Context(), "k1"); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, suite.Second(s.Cancel(t.Context(), "k1")))
 	s.exceeds(t, ann("lowered", 3), 3)
 	s.sells(t, ann("in place of k1", 4))
 	s.isDue(t, "k2")
-	s.sells(t, ann("in place of k2", 4)) // k2 has expired and is not swept
-	if n, err := s.Sweep(t.Context(), 10); err != nil || n != 0 {
-		t.Errorf("swept %d, %v", n, err)
-	}
+	s.sells(t, ann("in place of k2", 4)) // that has expired, and is swept by this order
+	s.wants(t, op{What: toSweep, Most: 10}, reply{})
 	big := ann("too many at once", 5)
 	big.Qty = 2
 	s.exceeds(t, big, 4)
@@ -137,8 +108,8 @@ func aLimitCountsWhatIsHeldAndSold(t *testing.T, s *env) {
 	s.balanced(t)
 }
 
-// aLimitCountsNoExpiredHold has a buyer whose holds have expired order as much again, though nothing was swept: one order, a cart and a
-// crowd, from a Store that knows of the holds and from one that does not, and from one that records refusals.
+// aLimitCountsNoExpiredHold has buyers whose holds have expired order as much again, before any
+// sweep. The Store knows of the holds, or does not.
 func aLimitCountsNoExpiredHold(t *testing.T, s *env) {
 	s.keepsBooks(t)
 	s.stock(t, "sale", 1000)
@@ -146,9 +117,7 @@ func aLimitCountsNoExpiredHold(t *testing.T, s *env) {
 	strict.RecordRefusals = true
 	for name, store := range map[string]*inventory.Store{"its own": s.Store, "another": s.open(t, s.o)} {
 		hold := func(buyer, key string) inventory.Request {
-			r := perBuyer(name+" "+buyer+" "+key, "sale", name+" "+buyer, 2)
-			r.Hold = time.Hour
-			return r
+			return heldPerBuyer(name+" "+buyer+" "+key, "sale", name+" "+buyer, 2)
 		}
 		expired := func(buyer string) {
 			t.Helper()
@@ -157,66 +126,49 @@ func aLimitCountsNoExpiredHold(t *testing.T, s *env) {
 			s.exceeds(t, hold(buyer, "c"), 2)
 			s.isDue(t, hold(buyer, "a").Key, hold(buyer, "b").Key)
 		}
-		expired("ann")
-		for _, key := range []string{"d", "e"} {
-			if res, err := store.Reserve(t.Context(), hold("ann", key)); err != nil || res.Replayed {
-				t.Errorf("%s: an order: %+v, %v", name, res, err)
-			}
+		expired("orders")
+		sellsIn(t, store, hold("orders", "d"))
+		sellsIn(t, store, hold("orders", "e"))
+		s.exceeds(t, hold("orders", "f"), 2)
+
+		expired("a cart")
+		coupon := inventory.Line{SKU: "coupon", Qty: 1, Limit: 1, Unstocked: true}
+		cart := cartOf(name+" cart", coupon, inventory.Line{SKU: "sale", Qty: 2, Limit: 2})
+		cart.Request.Buyer = name + " a cart"
+		assert.Equal(t, inventory.Sold, cart.do(t.Context(), store).State, name)
+
+		expired("a crowd")
+		reqs := make([]inventory.Request, 30)
+		for i := range reqs {
+			reqs[i] = hold("a crowd", fmt.Sprint(i))
 		}
-		s.exceeds(t, hold("ann", "f"), 2)
-		expired("bob")
-		cart := inventory.Cart{Key: name + " cart", Buyer: name + " bob", Lines: []inventory.Line{{SKU: "coupon", Qty: 1, Limit: 1, Unstocked: true}, {SKU: "sale", Qty: 2, Limit: 2}}}
-		if res, err := store.ReserveAll(t.Context(), cart); err != nil || res.State != inventory.Sold {
-			t.Errorf("%s: a cart: %+v, %v", name, res, err)
-		}
-		expired("zoe")
-		var reqs []inventory.Request
-		for i := range 30 {
-			reqs = append(reqs, hold("zoe", fmt.Sprint(i)))
-		}
-		sold := 0
-		for _, a := range crowd(t.Context(), store, reqs) {
-			switch {
-			case a.err == nil:
-				sold++
-			case !errors.Is(a.err, inventory.ErrLimitExceeded):
-				t.Errorf("%s: %v", a.req.Key, a.err)
-			}
-		}
-		if sold != 2 {
-			t.Errorf("%s: %d were sold to a crowd of one buyer's", name, sold)
-		}
-		expired("eve")
+		assert.Equal(t, map[string]int{"held": 2, isLimited: 28}, outcomes(crowd(t.Context(), store, reqs)), name)
+
+		expired("recorded")
 		recording := s.open(t, strict)
-		for _, key := range []string{"d", "e"} {
-			if res, err := recording.Reserve(t.Context(), hold("eve", key)); err != nil || res.Replayed {
-				t.Errorf("%s: where refusals are recorded: %+v, %v", name, res, err)
-			}
-		}
+		sellsIn(t, recording, hold("recorded", "d"))
+		sellsIn(t, recording, hold("recorded", "e"))
 		for _, replayed := range []bool{false, true} {
-			if res, err := recording.Reserve(t.Context(), hold("eve", "f")); !errors.Is(err, inventory.ErrLimitExceeded) || res.Replayed != replayed {
-				t.Errorf("%s: one too many where refusals are recorded: %+v, %v", name, res, err)
-			}
+			res, err := recording.Reserve(t.Context(), hold("recorded", "f"))
+			assert.ErrorIs(t, err, inventory.ErrLimitExceeded, name)
+			assert.Equal(t, replayed, res.Replayed, name)
 		}
 	}
 	s.balanced(t)
 }
 
-// aLimitCountsNoExpiredHoldBehindOthers has thousands of holds of other buyers expire before those of a buyer who orders as much again.
+// aLimitCountsNoExpiredHoldBehindOthers has thousands of other holds expire before the buyer's.
 func aLimitCountsNoExpiredHoldBehindOthers(t *testing.T, s *env) {
 	s.stock(t, "sale", 10)
-	order := func(key string) inventory.Request {
-		r := perBuyer(key, "sale", "ann", 2)
-		r.Hold = time.Hour
-		return r
-	}
+	order := func(key string) inventory.Request { return heldPerBuyer(key, "sale", "ann", 2) }
 	s.sells(t, order("a"))
 	s.sells(t, order("b"))
 	values := make([]string, 3000)
 	for i := range values {
 		values[i] = fmt.Sprintf("('old-%d', 'old', 'other', 1, 1, '1999-01-01 00:00:00')", i)
 	}
-	s.exec(t, "INSERT INTO dblock_reservation (reservation_key, sku, buyer, qty, state, expires_at) VALUES "+strings.Join(values, ", "))
+	s.Exec(t, "INSERT INTO dblock_reservation (reservation_key, sku, buyer, qty, state, expires_at) VALUES "+
+		strings.Join(values, ", "))
 	s.exceeds(t, order("c"), 2)
 	s.isDue(t, "a", "b")
 	s.sells(t, order("c"))
@@ -225,41 +177,122 @@ func aLimitCountsNoExpiredHoldBehindOthers(t *testing.T, s *env) {
 	s.wantsBooks(t, "sale", 8, 2, 0)
 }
 
-// aLimitNeedsABuyer: nobody could be told from anybody.
 func aLimitNeedsABuyer(t *testing.T, s *env) {
 	s.stock(t, "sale", 10)
-	for name, r := range map[string]inventory.Request{
-		"no buyer":         perBuyer("k", "sale", "", 1),
-		"a negative limit": perBuyer("k", "sale", "ann", -1),
-		"a huge limit":     perBuyer("k", "sale", "ann", inventory.MaxQty+1),
-	} {
-		if _, err := s.Reserve(t.Context(), r); !errors.Is(err, inventory.ErrInvalid) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
+	gets(t, s.Store, perBuyer("no buyer", "sale", "", 1), isInvalid)
+	gets(t, s.Store, perBuyer("a negative limit", "sale", "ann", -1), isInvalid)
+	gets(t, s.Store, perBuyer("a huge limit", "sale", "ann", inventory.MaxQty+1), isInvalid)
 	s.wantsBooks(t, "sale", 10, 0, 0)
 }
 
-// whatNeedsNoStockIsLimited is a coupon that everybody may use once, and of which there is no stock.
+// whatNeedsNoStockIsLimited has a coupon without stock that each buyer may use once.
 func whatNeedsNoStockIsLimited(t *testing.T, s *env) {
 	coupon := perBuyer("k", "coupon", "ann", 1)
 	coupon.Unstocked = true
 	s.sells(t, coupon)
-	second := coupon
-	second.Key = "k2"
-	s.exceeds(t, second, 1)
-	second.Buyer = "bob"
-	s.sells(t, second)
-	stocked := perBuyer("k3", "coupon", "ann", 2)
-	if _, err := s.Reserve(t.Context(), stocked); !errors.Is(err, inventory.ErrUnknownSKU) {
-		t.Errorf("a coupon with stock: %v", err)
+	coupon.Key = "k2"
+	s.exceeds(t, coupon, 1)
+	coupon.Buyer = "bob"
+	s.sells(t, coupon)
+	gets(t, s.Store, perBuyer("k3", "coupon", "ann", 2), isUnknownSKU)
+	gets(t, s.Store, perBuyer("k", "coupon", "ann", 2), isReused)
+	assert.Empty(t, suite.Must(s.Audit(t.Context()))(t), "the books have what takes no stock")
+	s.sound(t)
+}
+
+// aStoreKnowsNoMoreThanTheBooks has two Stores. Each does what the other cannot know.
+func aStoreKnowsNoMoreThanTheBooks(t *testing.T, s *env) {
+	s.keepsBooks(t)
+	s.stock(t, "sale", 1000)
+	here, there := s.Store, s.open(t, s.o)
+
+	s.sells(t, heldPerBuyer("bob 1", "sale", "bob", 1))
+	s.exceeds(t, perBuyer("bob 2", "sale", "bob", 1), 1)
+	require.NoError(t, suite.Second(there.Cancel(t.Context(), "bob 1")))
+	s.getsInACrowd(t, here, perBuyer("bob 3", "sale", "bob", 1), "sold")
+	s.getsInACrowd(t, there, perBuyer("bob 4", "sale", "bob", 1), isLimited)
+
+	first, second := perBuyer("carl 1", "sale", "carl", 3), perBuyer("carl 2", "sale", "carl", 3)
+	s.sells(t, first)
+	s.getsInACrowd(t, there, second, "sold")
+	s.exceeds(t, perBuyer("carl 3", "sale", "carl", 2), 2)
+	for _, store := range []*inventory.Store{here, there} {
+		for _, r := range []inventory.Request{first, second} {
+			s.getsInACrowd(t, store, r, "replayed")
+			r.Qty = 2
+			s.getsInACrowd(t, store, r, isReused)
+		}
 	}
-	stocked.Key = coupon.Key
-	if _, err := s.Reserve(t.Context(), stocked); !errors.Is(err, inventory.ErrKeyReused) {
-		t.Errorf("the same with stock: %v", err)
+	s.balanced(t)
+}
+
+// aStoreAnswersNothingFromMemory deletes what was sold, as a server does that loses it.
+func aStoreAnswersNothingFromMemory(t *testing.T, s *env) {
+	s.stock(t, "sale", 1000)
+	first, second := perBuyer("ann 1", "sale", "ann", 1), perBuyer("ann 2", "sale", "ann", 1)
+	s.sells(t, first)
+	s.Exec(t, "DELETE FROM dblock_reservation")
+	s.Exec(t, "DELETE FROM dblock_quota")
+	s.Exec(t, "UPDATE dblock_stock SET available = 1000")
+	s.getsInACrowd(t, s.Store, first, "sold")
+	s.getsInACrowd(t, s.Store, second, isLimited)
+	s.Exec(t, "DELETE FROM dblock_quota")
+	s.Exec(t, "DELETE FROM dblock_reservation WHERE buyer = 'ann'")
+	s.Exec(t, "UPDATE dblock_stock SET available = available + 1")
+	s.getsInACrowd(t, s.Store, second, "sold")
+	s.wantsBooks(t, "sale", 1000-3*30-1, 0, 3*30+1)
+}
+
+// getsInACrowd sends an order beside 30 of new buyers with the same limit, which are sold.
+func (s *env) getsInACrowd(t *testing.T, store *inventory.Store, r inventory.Request, want string) {
+	t.Helper()
+	s.crowds++
+	reqs := append(ordersOf(fmt.Sprintf("new in crowd %d,", s.crowds), 30, r.SKU), r)
+	for i := range reqs {
+		reqs[i].Limit = r.Limit
 	}
-	if books, err := s.Audit(t.Context()); err != nil || len(books) != 0 {
-		t.Errorf("the books hold what takes no stock: %+v, %v", books, err)
+	got := crowd(t.Context(), store, reqs)
+	assert.Equal(t, want, got[30].outcome(), r.Key)
+	assert.Equal(t, map[string]int{"sold": 30}, outcomes(got[:30]), r.Key)
+}
+
+// anSKUComesIntoBeingAmongItsOrders compares the books with the outcomes of orders beside the
+// first restock.
+func anSKUComesIntoBeingAmongItsOrders(t *testing.T, s *env) {
+	stores := []*inventory.Store{s.Store, s.open(t, s.o), s.open(t, s.o), s.open(t, s.o)}
+	for _, sku := range named("sku", 20) {
+		var got [4][3]told
+		begun := suite.Begin(func() (any, error) {
+			suite.Crowd(len(got), func(i int) {
+				for k := range got[i] {
+					r := perBuyer(fmt.Sprint(sku, "/", i, "/", k), sku, fmt.Sprint(sku, "/", i), 2)
+					res, err := stores[i].Reserve(t.Context(), r)
+					got[i][k] = told{r, res, err}
+				}
+			})
+			return nil, nil
+		})
+		s.stock(t, sku, 100)
+		suite.Must(begun())(t)
+		n := outcomes(slices.Concat(got[0][:], got[1][:], got[2][:], got[3][:]))
+		assert.Equal(t, 12, n["sold"]+n[isUnknownSKU]+n[isLimited], n)
+		s.wantsBooks(t, sku, int64(100-n["sold"]), 0, int64(n["sold"]))
 	}
 	s.sound(t)
+}
+
+// LimitsNeedTheirConstraints is the control: without one of the constraints, the database sells
+// more than the limit to a buyer who is new to the process.
+func (e Inventory) LimitsNeedTheirConstraints(t *testing.T) {
+	for _, constraint := range []string{"", "dblock_quota_pkey", "dblock_quota_used"} {
+		s := e.env(t, inventory.Options{})
+		s.stock(t, "sale", 1000)
+		s.sells(t, perBuyer("bob 1", "sale", "bob", 1))
+		other, want := s.open(t, s.o), isLimited // it checks the tables
+		if constraint != "" {
+			want = "sold"
+			s.Exec(t, "ALTER TABLE dblock_quota DROP CONSTRAINT "+constraint)
+		}
+		gets(t, other, perBuyer("bob 2 without "+constraint, "sale", "bob", 1), want)
+	}
 }

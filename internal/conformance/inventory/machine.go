@@ -10,224 +10,250 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
 
 	"github.com/dblock-go/dblock/internal/conformance/suite"
-	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/inventory"
 )
 
 const (
-	machineSteps = 600 // of a short run; half of them one after the other
-	modestSteps  = 150 // under a strategy that refuses
-	soakSteps    = 10_000
-	machineHands = 8 // that do things at once
-	handSKUs     = 4 // of each
+	modelSteps    = 600 // half of them by one caller, and half by several at once
+	modestSteps   = 150 // with a strategy that refuses
+	soakSteps     = 10_000
+	soakProcesses = 3
+	modelCallers  = 8
+	callerSKUs    = 4 // of each caller
 
-	machineProcesses = 3 // of a soak
+	toExpire = "expire" // moves the end of a hold into the past
 )
 
-// worker does an op somewhere: in a Store of this process or of another one.
-type worker func(ctx context.Context, d op) (reply, error)
-
-// machine does things at random and holds each answer against the model.
-type machine struct {
-	s     *env
-	doers []worker
-
-	still sync.RWMutex // held to sweep, which is everybody's affair
-	mu    sync.Mutex
-	model *model
-	did   map[string]int // how often each answer was given
-}
-
-// hand is one that does one thing after the other. Each has SKUs, buyers and keys of its own, so that the model knows
-// what each answer must be, however many are at work at once; only statements are shared.
-type hand struct {
-	m      *machine
-	name   string
-	random *rand.Rand
-	keys   []op // all orders that were ever sent
-
-	stocked, changes int // how many SKUs, by how many changes
-}
-
-// answersAsTheModelDoes does things at random, in several Stores; a soak, in several processes.
+// answersAsTheModelDoes does random ops in several Stores; a soak, in several processes.
 func answersAsTheModelDoes(t *testing.T, s *env) {
-	steps := machineSteps
+	steps := modelSteps
 	if !s.o.Strategy.SellsAll() {
 		steps = modestSteps
 	}
-	o := s.o
-	o.RecordRefusals = s.o.Strategy == inventory.Direct
-	doers := []worker{doneBy(s.open(t, o)), doneBy(s.open(t, o))}
+	s.o.RecordRefusals = s.o.Strategy == inventory.Direct
+	workers := []worker{doneBy(s.open(t, s.o)), doneBy(s.open(t, s.o))}
 	if os.Getenv(suite.EnvSoak) != "" {
 		steps = soakSteps
-		for range machineProcesses {
-			do, _ := s.startDoer(t, o)
-			doers = append(doers, do)
+		for range soakProcesses {
+			workers = append(workers, s.startProcess(t, s.o).do)
 		}
 	}
 	s.keepsBooks(t)
-	m := s.newMachine(doers, o.RecordRefusals)
-	if err := m.run(t.Context(), suite.SeedOf(t), steps); err != nil {
-		t.Error(err)
-	}
-	t.Logf("%d kinds of answers: %v", len(m.did), m.did)
+	assert.NoError(t, s.checks(t, workers, steps))
 	s.balanced(t)
 }
 
-// answersAsTheModelDoesFromAllotments has units lie where others do not see them first.
+// answersAsTheModelDoesFromAllotments has units in allotments of other Stores.
 func answersAsTheModelDoesFromAllotments(t *testing.T, s *env) {
 	s.keepsBooks(t)
-	m := s.newMachine(nil, false)
-	for _, units := range []int64{0, 2, 5} { // also who has none looks after those of others, and has to be closed
-		m.doers = append(m.doers, doneBy(s.openClosed(t, inventory.Options{Allotment: units})))
+	var workers []worker
+	for _, units := range []int64{0, 2, 5} { // a Store without one looks for those of others, too
+		workers = append(workers, doneBy(s.openClosed(t, inventory.Options{Allotment: units})))
 	}
-	if err := m.run(t.Context(), suite.SeedOf(t), machineSteps); err != nil {
-		t.Error(err)
-	}
-	t.Logf("%d kinds of answers: %v", len(m.did), m.did)
+	assert.NoError(t, s.checks(t, workers, modelSteps))
 	s.balanced(t)
 }
 
-// theModelNotices is the control: without its guards a database gives answers that the model does not.
+// theModelNotices is the control: without one of its guards a database gives other answers.
 func theModelNotices(t *testing.T, e Inventory) {
 	for name, sabotage := range controls {
 		if name == "keys that are no keys" {
-			continue // who is first is looked up, too: only two at once would both be
+			continue // only two orders at once would both be the first
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := e.env(t, inventory.Options{})
 			sabotage(t, s)
-			err := s.newMachine([]worker{doneBy(s.Store)}, false).run(t.Context(), suite.SeedOf(t), machineSteps)
-			if err == nil {
-				t.Error("nothing was noticed: the test of the model could not fail")
-			}
-			t.Log(err)
+			assert.Error(t, s.checks(t, []worker{doneBy(s.Store)}, modelSteps), "the test of the model cannot fail")
 		})
 	}
 }
 
-func doneBy(store *inventory.Store) worker {
-	return func(ctx context.Context, d op) (reply, error) { return d.do(ctx, store), nil }
+// checker compares the answers to random ops with the model's.
+type checker struct {
+	s       *env
+	workers []worker
+	sweeps  sync.RWMutex // held alone to sweep, which changes orders of every caller
+	mu      sync.Mutex
+	model   *model
 }
 
-func (s *env) newMachine(doers []worker, records bool) *machine {
-	return &machine{s: s, doers: doers, model: newModel(records), did: map[string]int{}}
-}
-
-// run does half of it one step after the other, and half of it with many hands. Its error is the first answer that the model
-// would not have given.
-func (m *machine) run(ctx context.Context, seed uint64, steps int) error {
-	if err := m.hand("alone", seed).work(ctx, steps/2); err != nil {
+// checks does random ops. Its error is the first answer that is not the model's.
+func (s *env) checks(t *testing.T, workers []worker, steps int) error {
+	t.Helper()
+	c := &checker{s: s, workers: workers, model: newModel(s.o.RecordRefusals)}
+	seed := suite.SeedOf(t)
+	if err := c.work(t.Context(), "alone", seed, steps/2); err != nil {
 		return err
 	}
-	ctx, stop := context.WithCancelCause(ctx)
+	ctx, stop := context.WithCancelCause(t.Context())
 	defer stop(nil)
-	var hands sync.WaitGroup
-	for i := range machineHands {
-		h := m.hand(fmt.Sprint("hand ", i), seed+uint64(i)+1)
-		hands.Go(func() {
-			if err := h.work(ctx, steps/2/machineHands); err != nil {
-				stop(err)
-			}
-		})
-	}
-	hands.Wait()
+	suite.Crowd(modelCallers, func(i int) {
+		if err := c.work(ctx, fmt.Sprint("caller ", i), seed+uint64(i)+1, steps/2/modelCallers); err != nil {
+			stop(err)
+		}
+	})
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	got, err := m.s.Audit(ctx)
-	if err != nil {
-		return err
-	}
-	for i := range got { // who has them is no affair of the model's
+	got, err := s.Audit(ctx)
+	for i := range got { // the model has no allotments
 		got[i].Available, got[i].Allotted = got[i].Available+got[i].Allotted, 0
 	}
-	if diff := cmp.Diff(m.model.books(), got); diff != "" {
-		return fmt.Errorf("the books are not what the model says (-model +books):\n%s", diff)
+	if diff := cmp.Diff(c.model.books(), got); err == nil && diff != "" {
+		err = fmt.Errorf("the books (-model +store):\n%s", diff)
 	}
-	return nil
+	return err
 }
 
-func (m *machine) hand(name string, seed uint64) *hand {
-	return &hand{m: m, name: name, random: rand.New(rand.NewPCG(seed, 0))}
-}
-
-func (h *hand) work(ctx context.Context, steps int) error {
+// work does one op after the other, as one caller of its own name.
+func (c *checker) work(ctx context.Context, name string, seed uint64, steps int) error {
+	d := &dice{Rand: rand.New(rand.NewPCG(seed, 0)), name: name}
 	for i := 0; i < steps && ctx.Err() == nil; i++ {
-		if err := h.step(ctx); err != nil {
-			return fmt.Errorf("%s, step %d: %w", h.name, i, err)
+		if err := c.step(ctx, d.next(), c.workers[d.IntN(len(c.workers))]); err != nil {
+			return fmt.Errorf("%s, step %d: %w", name, i, err)
 		}
 	}
 	return nil
 }
 
-// step does one thing, and holds what it was told against the model.
-func (h *hand) step(ctx context.Context) error {
-	d, expires := h.next()
+// step does an op, and compares its answer with the model's.
+func (c *checker) step(ctx context.Context, d op, do worker) error {
 	if d.What == toSweep {
-		h.m.still.Lock()
-		defer h.m.still.Unlock()
+		c.sweeps.Lock()
+		defer c.sweeps.Unlock()
 	} else {
-		h.m.still.RLock()
-		defer h.m.still.RUnlock()
+		c.sweeps.RLock()
+		defer c.sweeps.RUnlock()
 	}
-	if expires {
-		return h.expire(ctx, d.Request.Key)
+	if d.What == toExpire {
+		c.mu.Lock()
+		moment := c.model.expire(d.Request.Key)
+		c.mu.Unlock()
+		if moment == 0 {
+			return nil
+		}
+		return c.s.expire(ctx, d.Request.Key, moment)
 	}
-	got, err := h.m.doers[h.random.IntN(len(h.m.doers))](ctx, d)
+	got, err := do(ctx, d)
 	if err != nil || ctx.Err() != nil {
 		return err
 	}
-	h.m.mu.Lock()
-	defer h.m.mu.Unlock()
-	want := h.m.model.do(d)
-	h.m.did[fmt.Sprintf("%s: %v %s", d.What, got.State, got.Kind)]++
-	if diff := cmp.Diff(want, got); diff != "" {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if diff := cmp.Diff(c.model.do(d), got); diff != "" {
 		return fmt.Errorf("%+v (-model +store):\n%s", d, diff)
 	}
 	return nil
 }
 
-// expire has the time be up of what is held, by moving it into the past.
-func (h *hand) expire(ctx context.Context, key string) error {
-	h.m.mu.Lock()
-	moment := h.m.model.expire(key)
-	h.m.mu.Unlock()
-	if moment == 0 {
-		return nil
-	}
-	return h.m.s.expire(ctx, key, moment)
-}
-
-// expire makes what is held under a key due since so many seconds after a day long ago.
+// expire ends a hold so many seconds after a day long ago.
 func (s *env) expire(ctx context.Context, key string, moment int64) error {
 	at := time.Date(2000, 1, 1, 0, 0, int(moment), 0, time.UTC).Format("2006-01-02 15:04:05")
-	if s.e.Kind == devdb.Postgres {
+	if s.Postgres() {
 		at += "+00"
 	}
-	_, err := s.db.ExecContext(ctx, fmt.Sprintf(
-		"UPDATE dblock_reservation SET expires_at = '%s' WHERE reservation_key = '%s' AND state = 1", at, key))
-	return err
+	return suite.Second(s.db.ExecContext(ctx, fmt.Sprintf(
+		"UPDATE dblock_reservation SET expires_at = '%s' WHERE reservation_key = '%s' AND state = 1", at, key)))
 }
 
-func (m *model) do(d op) reply {
-	key := d.Request.Key
-	switch d.What {
-	case toReserve, toCart:
-		return m.reserve(d)
-	case toConfirm:
-		return m.confirm(key)
-	case toCancel:
-		return m.cancel(key)
-	case toExtend:
-		return m.extend(key)
-	case toLookUp:
-		return m.look(key)
-	case toSweep:
-		return m.sweep(d.Most)
+// dice draws the ops of a caller. Its SKUs, buyers and keys are no other caller's, so that the
+// model knows each answer, however many callers there are. They share statements.
+type dice struct {
+	*rand.Rand
+	name             string
+	sent             []op // orders
+	stocked, changes int  // SKUs, and changes of their stock
+}
+
+// next draws an order of any kind, one sent before, a key with other contents, or any change.
+func (d *dice) next() op {
+	if d.stocked < callerSKUs {
+		d.stocked++
+		return d.restock(d.stocked-1, 4+d.Int64N(8))
 	}
-	return m.restock(d.Adjustment)
+	if len(d.sent) == 0 || d.IntN(25) == 0 {
+		d.order() // its key may be used before it is sent
+	}
+	recent := d.sent[len(d.sent)-1-d.IntN(min(6, len(d.sent)))]
+	key := recent.Request.Key
+	switch n := d.IntN(100); {
+	case n < 30:
+		return d.order()
+	case n < 38: // its hold and its limit may differ: they are not its identity
+		if recent.What == toReserve && d.IntN(2) == 0 {
+			recent.Request.Hold, recent.Request.Limit = d.hold(), d.Int64N(4)
+		}
+		return recent
+	case n < 42:
+		return d.orderOf(key)
+	case n < 54:
+		return onKey(toConfirm, key)
+	case n < 68:
+		return onKey(toCancel, key)
+	case n < 72:
+		extend := onKey(toExtend, key)
+		extend.Request.Hold = time.Hour + d.hold()
+		return extend
+	case n < 82:
+		return onKey(toExpire, key)
+	case n < 86:
+		return onKey(toLookUp, key)
+	case n < 90:
+		return op{What: toSweep, Most: 1 + d.IntN(6)}
+	}
+	return d.restock(d.IntN(callerSKUs), d.Int64N(9)-3)
+}
+
+func (d *dice) order() op {
+	d.sent = append(d.sent, d.orderOf(fmt.Sprintf("%s, order %d", d.name, len(d.sent))))
+	return d.sent[len(d.sent)-1]
+}
+
+// orderOf is an order or a cart. Lines of one SKU have one limit.
+func (d *dice) orderOf(key string) op {
+	r := inventory.Request{Key: key, Buyer: fmt.Sprintf("%s, buyer %d", d.name, d.IntN(3)), Hold: d.hold()}
+	if d.IntN(3) > 0 {
+		l := d.line()
+		r.SKU, r.Qty, r.Limit, r.Unstocked = l.SKU, l.Qty, l.Limit, l.Unstocked
+		return op{What: toReserve, Request: r}
+	}
+	o := op{What: toCart, Request: r}
+	for range 1 + d.IntN(4) {
+		l := d.line()
+		for _, other := range o.Lines {
+			if other.SKU == l.SKU {
+				l.Limit = other.Limit
+			}
+		}
+		o.Lines = append(o.Lines, l)
+	}
+	return o
+}
+
+// hold is so long that nothing expires by itself; a quarter is sold at once.
+func (d *dice) hold() time.Duration { return time.Duration(d.IntN(4)) * time.Hour }
+
+func (d *dice) line() inventory.Line {
+	l := inventory.Line{SKU: fmt.Sprintf("%s, SKU %d", d.name, d.IntN(callerSKUs)), Qty: 1 + d.Int64N(3)*d.Int64N(2)}
+	l.Limit = []int64{0, 0, 0, 1, 3, 5}[d.IntN(6)]
+	switch d.IntN(30) {
+	case 0:
+		l.SKU = d.name + ", unknown"
+	case 1, 2, 3:
+		l.SKU, l.Unstocked = d.name+", coupon", true
+	}
+	return l
+}
+
+// restock repeats a change now and then.
+func (d *dice) restock(sku int, delta int64) op {
+	d.changes++
+	return restocks(inventory.Adjustment{
+		ID:  fmt.Sprintf("%s, change %d", d.name, d.changes-1-d.IntN(min(2, d.changes))),
+		SKU: fmt.Sprintf("%s, SKU %d", d.name, sku), Delta: delta,
+	})
 }

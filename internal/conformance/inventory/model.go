@@ -2,73 +2,90 @@ package inventory
 
 import (
 	"cmp"
+	"fmt"
+	"maps"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/dblock-go/dblock/inventory"
 )
 
-// model is an inventory without a database: what a Store is to answer where nobody is in its way.
+// model is an inventory without a database. It gives the answers of a Store that one caller uses.
 type model struct {
-	records bool // refusals
-	stock   map[string]*inventory.Balance
-	orders  map[string]*modelled
+	records bool             // refusals
+	stock   map[string]int64 // the sum of changes
 	changes map[string]inventory.Adjustment
-	moment  int64 // grows with each order that is made to expire
+	orders  map[string]*modelOrder
+	moment  int64 // grows with each order that expires
 }
 
-// modelled is an order as it is recorded.
-type modelled struct {
+// modelOrder is an order as it is recorded.
+type modelOrder struct {
 	buyer string
-	lines []inventory.Line // none: it was cancelled before it was made
+	lines []inventory.Line // none: the key was cancelled before its order
 	state inventory.State
-	due   int64 // held, and the time is up: since that moment; 0: it is not
-	limit bool  // it was refused for its limit
+	due   int64  // a hold has expired at that moment and is not swept; 0: none has
+	kind  string // of its refusal
 }
 
 func newModel(records bool) *model {
-	return &model{
-		records: records, stock: map[string]*inventory.Balance{}, orders: map[string]*modelled{}, changes: map[string]inventory.Adjustment{},
-	}
+	return &model{records, map[string]int64{}, map[string]inventory.Adjustment{}, map[string]*modelOrder{}, 0}
 }
 
-// linesOf are what an op asks for, as a Store sorts and adds them up.
-func linesOf(d op) []inventory.Line {
-	if d.What != toCart {
-		return []inventory.Line{{SKU: d.Request.SKU, Qty: d.Request.Qty, Limit: d.Request.Limit, Unstocked: d.Request.Unstocked}}
-	}
-	var sums []inventory.Line
-	for _, l := range d.Lines {
-		at := slices.IndexFunc(sums, func(other inventory.Line) bool { return other.SKU == l.SKU })
-		if at < 0 {
-			sums = append(sums, l)
-		} else {
-			sums[at].Qty += l.Qty
-		}
-	}
-	slices.SortFunc(sums, func(a, b inventory.Line) int { return cmp.Compare(a.SKU, b.SKU) })
-	return sums
+// kindOfState is the error that names a state.
+var kindOfState = map[inventory.State]string{
+	inventory.Sold: isConfirmed, inventory.Cancelled: isCancelled,
+	inventory.Expired: isExpired, inventory.Refused: isSoldOut,
 }
 
-// is where an order stands.
-func (o *modelled) is() inventory.State {
+func (m *model) do(d op) reply {
+	switch d.What {
+	case toReserve, toCart:
+		return m.reserve(d)
+	case toSweep:
+		return reply{Qty: int64(m.sweep(d.Most, ""))}
+	case toRestock:
+		return m.restock(d.Adjustment)
+	}
+	o, cancels, confirms := m.orders[d.Request.Key], d.What == toCancel, d.What == toConfirm
+	if o == nil && cancels {
+		m.orders[d.Request.Key] = &modelOrder{state: inventory.Cancelled}
+		return reply{State: inventory.Cancelled}
+	}
+	if o == nil {
+		return reply{Kind: isNotFound}
+	}
+	switch is := o.is(); {
+	case d.What == toLookUp, d.What == toExtend && is == inventory.Held:
+	case confirms && is == inventory.Held:
+		o.state = inventory.Sold
+	case cancels && is == inventory.Held:
+		o.state = inventory.Cancelled
+	case cancels && o.due > 0:
+		o.expire()
+	case confirms && is == inventory.Sold, cancels && is != inventory.Sold:
+		return o.reply(true)
+	default:
+		return reply{Kind: kindOfState[is]}
+	}
+	return o.reply(false)
+}
+
+func (o *modelOrder) is() inventory.State {
 	if o.due > 0 {
 		return inventory.Expired
 	}
 	return o.state
 }
 
-func (o *modelled) reply(replayed bool) reply {
-	return replyOf(o.lines, o.is(), replayed)
-}
+func (o *modelOrder) expire() { o.state, o.due = inventory.Expired, 0 }
 
-func replyOf(lines []inventory.Line, state inventory.State, replayed bool) reply {
-	r := reply{State: state, Replayed: replayed, Ends: state == inventory.Held}
-	if len(lines) == 1 {
-		r.SKU, r.Qty = lines[0].SKU, lines[0].Qty
+func (o *modelOrder) reply(replayed bool) reply {
+	r := reply{State: o.is(), Replayed: replayed, Ends: o.is() == inventory.Held}
+	if len(o.lines) == 1 {
+		r.SKU, r.Qty = o.lines[0].SKU, o.lines[0].Qty
 	} else {
-		r.Lines = unlimited(lines)
+		r.Lines = unlimited(o.lines)
 	}
 	return r
 }
@@ -82,76 +99,81 @@ func unlimited(lines []inventory.Line) []inventory.Line {
 	return lines
 }
 
+// linesOf are the lines of an order or a cart, as a Store sorts and adds them up.
+func linesOf(d op) (lines []inventory.Line) {
+	if r := d.Request; d.What != toCart {
+		return []inventory.Line{{SKU: r.SKU, Qty: r.Qty, Limit: r.Limit, Unstocked: r.Unstocked}}
+	}
+	sorted := slices.Clone(d.Lines)
+	slices.SortStableFunc(sorted, func(a, b inventory.Line) int { return cmp.Compare(a.SKU, b.SKU) })
+	for _, l := range sorted {
+		if n := len(lines); n > 0 && lines[n-1].SKU == l.SKU {
+			lines[n-1].Qty += l.Qty
+		} else {
+			lines = append(lines, l)
+		}
+	}
+	return lines
+}
+
 func (m *model) reserve(d op) reply {
-	lines := linesOf(d)
-	if o, found := m.orders[d.Request.Key]; found {
-		return m.again(o, d.Request.Buyer, lines)
+	key, buyer, lines := d.Request.Key, d.Request.Buyer, linesOf(d)
+	if o := m.orders[key]; o != nil {
+		return o.again(buyer, lines)
 	}
-	state := inventory.Sold
-	if d.Request.Hold > 0 {
-		state = inventory.Held
+	kind, detail := m.refuse(buyer, lines)
+	if kind == isLimited && m.sweep(len(m.orders), buyer) > 0 {
+		kind, detail = m.refuse(buyer, lines)
 	}
-	kind, detail := m.refuse(d.Request.Buyer, lines)
-	if kind == isLimited && m.sweepOf(d.Request.Buyer) > 0 {
-		kind, detail = m.refuse(d.Request.Buyer, lines)
+	o := &modelOrder{buyer: buyer, lines: lines, state: inventory.Sold, kind: kind}
+	switch {
+	case kind != "":
+		o.state = inventory.Refused
+	case d.Request.Hold > 0:
+		o.state = inventory.Held
 	}
-	if kind == "" {
-		o := &modelled{buyer: d.Request.Buyer, lines: lines, state: state}
-		m.orders[d.Request.Key] = o
-		m.move(o, -1, state)
-		return o.reply(false)
+	if kind == "" || m.records && kind != isUnknownSKU {
+		m.orders[key] = o
 	}
-	if m.records && kind != isUnknownSKU {
-		m.orders[d.Request.Key] = &modelled{buyer: d.Request.Buyer, lines: lines, state: inventory.Refused, limit: kind == isLimited}
-	}
-	r := replyOf(lines, inventory.Refused, false)
+	r := o.reply(false)
 	r.Kind, r.Detail = kind, detail
 	return r
 }
 
 // again answers an order under a key that is recorded.
-func (m *model) again(o *modelled, buyer string, lines []inventory.Line) reply {
+func (o *modelOrder) again(buyer string, lines []inventory.Line) reply {
 	if o.lines == nil {
-		r := replyOf(lines, inventory.Cancelled, true)
-		r.Kind = isCancelled
-		return r
+		o = &modelOrder{buyer: buyer, lines: lines, state: inventory.Cancelled}
 	}
 	if o.buyer != buyer || !slices.Equal(unlimited(o.lines), unlimited(lines)) {
 		return reply{Kind: isReused}
 	}
 	r := o.reply(true)
-	switch {
-	case r.State == inventory.Cancelled:
-		r.Kind = isCancelled
-	case r.State == inventory.Expired:
-		r.Kind = isExpired
-	case r.State == inventory.Refused && o.limit:
-		r.Kind, r.Detail = isLimited, "as before"
-	case r.State == inventory.Refused:
-		r.Kind, r.Detail = isSoldOut, "as before"
+	if o.kind != "" {
+		r.Kind, r.Detail = o.kind, "as before"
+	} else if r.State != inventory.Sold {
+		r.Kind = kindOfState[r.State]
 	}
 	return r
 }
 
-// refuse says why an order does not fit: a limit first, line by line, then an SKU that nobody knows, then all that are
-// sold out.
+// refuse names the first line that is over its limit or of an unknown SKU, else all that are short.
 func (m *model) refuse(buyer string, lines []inventory.Line) (kind, detail string) {
 	for _, l := range lines {
 		if used := m.used(l.SKU, buyer); l.Limit > 0 && used+l.Qty > l.Limit {
-			return isLimited, l.SKU + ", used " + inWords(used)
+			return isLimited, fmt.Sprintf("%s, used %d", l.SKU, used)
 		}
 		if l.Unstocked {
 			continue
 		}
-		b, known := m.stock[l.SKU]
-		if !known {
+		if _, known := m.stock[l.SKU]; !known {
 			return isUnknownSKU, l.SKU
 		}
-		if l.Qty > b.Available {
+		if units := m.balance(l.SKU).Available; l.Qty > units {
 			if kind != "" {
 				detail += "; "
 			}
-			kind, detail = isSoldOut, detail+l.SKU+", left "+inWords(b.Available)
+			kind, detail = isSoldOut, detail+left(l.SKU, units)
 		}
 	}
 	return kind, detail
@@ -159,97 +181,51 @@ func (m *model) refuse(buyer string, lines []inventory.Line) (kind, detail strin
 
 func inWords(n int64) string { return strconv.FormatInt(n, 10) }
 
-// used is what counts against a buyer's limit.
-func (m *model) used(sku, buyer string) (n int64) {
+// each calls f with each line of an SKU that is held or sold.
+func (m *model) each(sku string, f func(o *modelOrder, l inventory.Line)) {
 	for _, o := range m.orders {
-		if o.buyer != buyer || o.state != inventory.Held && o.state != inventory.Sold {
-			continue
-		}
 		for _, l := range o.lines {
-			if l.SKU == sku && l.Limit > 0 {
-				n += l.Qty
+			if l.SKU == sku && (o.state == inventory.Held || o.state == inventory.Sold) {
+				f(o, l)
 			}
 		}
 	}
+}
+
+// used is the number of units that count against a buyer's limit.
+func (m *model) used(sku, buyer string) (n int64) {
+	m.each(sku, func(o *modelOrder, l inventory.Line) {
+		if o.buyer == buyer && l.Limit > 0 {
+			n += l.Qty
+		}
+	})
 	return n
 }
 
-// move takes what an order wants from the stock, or (1) gives it back.
-func (m *model) move(o *modelled, sign int64, to inventory.State) {
-	for _, l := range o.lines {
-		if l.Unstocked {
-			continue
+func (m *model) balance(sku string) inventory.Balance {
+	b := inventory.Balance{SKU: sku, Restocked: m.stock[sku]}
+	m.each(sku, func(o *modelOrder, l inventory.Line) {
+		switch {
+		case l.Unstocked:
+		case o.state == inventory.Held:
+			b.Held += l.Qty
+		default:
+			b.Sold += l.Qty
 		}
-		b := m.stock[l.SKU]
-		b.Available += sign * l.Qty
-		if o.state == inventory.Held {
-			b.Held -= sign * l.Qty
-		} else {
-			b.Sold -= sign * l.Qty
-		}
-	}
-	o.state, o.due = to, 0
+	})
+	b.Available = b.Restocked - b.Held - b.Sold
+	return b
 }
 
-func (m *model) confirm(key string) reply {
-	o, found := m.orders[key]
-	if !found {
-		return reply{Kind: isNotFound}
+// books are all balances, in the order of SKUs.
+func (m *model) books() (all []inventory.Balance) {
+	for _, sku := range slices.Sorted(maps.Keys(m.stock)) {
+		all = append(all, m.balance(sku))
 	}
-	switch o.is() {
-	case inventory.Held:
-		for _, l := range o.lines {
-			if !l.Unstocked {
-				m.stock[l.SKU].Held -= l.Qty
-				m.stock[l.SKU].Sold += l.Qty
-			}
-		}
-		o.state = inventory.Sold
-		return o.reply(false)
-	case inventory.Sold:
-		return o.reply(true)
-	}
-	return reply{Kind: kindOf(o.is())}
+	return all
 }
 
-func (m *model) extend(key string) reply {
-	o, found := m.orders[key]
-	switch {
-	case !found:
-		return reply{Kind: isNotFound}
-	case o.is() == inventory.Held:
-		return o.reply(false)
-	}
-	return reply{Kind: kindOf(o.is())}
-}
-
-func (m *model) cancel(key string) reply {
-	o, found := m.orders[key]
-	if !found {
-		m.orders[key] = &modelled{state: inventory.Cancelled}
-		return m.orders[key].reply(false)
-	}
-	switch {
-	case o.is() == inventory.Held:
-		m.move(o, 1, inventory.Cancelled)
-		return o.reply(false)
-	case o.due > 0:
-		m.move(o, 1, inventory.Expired)
-		return o.reply(false)
-	case o.state == inventory.Sold:
-		return reply{Kind: isConfirmed}
-	}
-	return o.reply(true)
-}
-
-func (m *model) look(key string) reply {
-	if o, found := m.orders[key]; found {
-		return o.reply(false)
-	}
-	return reply{Kind: isNotFound}
-}
-
-// expire makes an order's time be up, and says which moment that is: 0: it is not held.
+// expire ends a hold, and returns the moment of its end. It returns 0 if the order is not held.
 func (m *model) expire(key string) int64 {
 	o := m.orders[key]
 	if o == nil || o.is() != inventory.Held {
@@ -260,59 +236,37 @@ func (m *model) expire(key string) int64 {
 	return o.due
 }
 
-// sweepOf sweeps what a buyer has held that is due.
-func (m *model) sweepOf(buyer string) (swept int) {
+// sweep sweeps expired holds of a buyer, or of any, the oldest first. It returns how many.
+func (m *model) sweep(most int, buyer string) int {
+	var due []*modelOrder
 	for _, o := range m.orders {
-		if o.due > 0 && o.buyer == buyer {
-			m.move(o, 1, inventory.Expired)
-			swept++
-		}
-	}
-	return swept
-}
-
-func (m *model) sweep(most int) reply {
-	var due []*modelled
-	for _, o := range m.orders {
-		if o.due > 0 {
+		if o.due > 0 && (buyer == "" || o.buyer == buyer) {
 			due = append(due, o)
 		}
 	}
-	slices.SortFunc(due, func(a, b *modelled) int { return cmp.Compare(a.due, b.due) })
+	slices.SortFunc(due, func(a, b *modelOrder) int { return cmp.Compare(a.due, b.due) })
 	due = due[:min(most, len(due))]
 	for _, o := range due {
-		m.move(o, 1, inventory.Expired)
+		o.expire()
 	}
-	return reply{Qty: int64(len(due))}
+	return len(due)
 }
 
 func (m *model) restock(a inventory.Adjustment) reply {
-	if was, found := m.changes[a.ID]; found && was != a {
-		return reply{Kind: isReused}
-	} else if found {
-		return reply{Replayed: true}
-	}
-	b, known := m.stock[a.SKU]
+	was, found := m.changes[a.ID]
+	_, known := m.stock[a.SKU]
+	units := m.balance(a.SKU).Available
 	switch {
+	case found && was != a:
+		return reply{Kind: isReused}
+	case found:
+		return reply{Replayed: true}
 	case !known && a.Delta < 0:
 		return reply{Kind: isUnknownSKU, Detail: a.SKU}
-	case known && b.Available+a.Delta < 0:
-		return reply{Kind: isSoldOut, Detail: a.SKU + ", left " + inWords(b.Available)}
-	case !known:
-		b = &inventory.Balance{SKU: a.SKU}
-		m.stock[a.SKU] = b
+	case units+a.Delta < 0:
+		return reply{Kind: isSoldOut, Detail: left(a.SKU, units)}
 	}
-	b.Available += a.Delta
-	b.Restocked += a.Delta
+	m.stock[a.SKU] += a.Delta
 	m.changes[a.ID] = a
 	return reply{}
-}
-
-// books are the balances, sorted as a Store has them.
-func (m *model) books() (all []inventory.Balance) {
-	for _, b := range m.stock {
-		all = append(all, *b)
-	}
-	slices.SortFunc(all, func(a, b inventory.Balance) int { return strings.Compare(a.SKU, b.SKU) })
-	return all
 }

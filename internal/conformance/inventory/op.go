@@ -2,19 +2,31 @@ package inventory
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"net/rpc"
+	"os"
+	"os/exec"
+	"sync"
+	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/conformance/suite"
+	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/inventory"
 )
 
-// op is one call of a Store's, and can be sent to another process.
+// op is one call of a Store, and can be sent to another process.
 type op struct {
 	What       string
-	Request    inventory.Request // also the key of all deeds that have one, and the buyer and the hold of a cart
+	Request    inventory.Request // also the key of each op that has one, and a cart's buyer and hold
 	Lines      []inventory.Line  // of a cart
 	Adjustment inventory.Adjustment
 	Most       int // of a sweep
@@ -31,13 +43,17 @@ const (
 	toRestock = "restock"
 )
 
-// reply is what the caller is told, as far as that does not depend on the clock.
+func restocks(a inventory.Adjustment) op { return op{What: toRestock, Adjustment: a} }
+
+func onKey(what, key string) op { return op{What: what, Request: inventory.Request{Key: key}} }
+
+// reply is the answer to an op, as far as it does not depend on the clock.
 type reply struct {
 	State    inventory.State
 	SKU      string
 	Qty      int64 // of a sweep: how many
 	Lines    []inventory.Line
-	Ends     bool // it says until when units are held
+	Ends     bool // a hold has an end
 	Replayed bool
 	Kind     string // of the error
 	Detail   string // of a refusal
@@ -52,31 +68,81 @@ const (
 	isReused     = "key reused"
 	isUnknownSKU = "unknown SKU"
 	isNotFound   = "not found"
+	isInvalid    = "invalid"
 )
 
-// kinds are all errors that a Store has reason to give.
+// kinds are the errors that answer an op.
 var kinds = map[string]error{
 	isSoldOut: inventory.ErrSoldOut, isLimited: inventory.ErrLimitExceeded, isCancelled: inventory.ErrCancelled,
 	isExpired: inventory.ErrExpired, isConfirmed: inventory.ErrAlreadyConfirmed, isReused: inventory.ErrKeyReused,
-	isUnknownSKU: inventory.ErrUnknownSKU, isNotFound: inventory.ErrNotFound,
+	isUnknownSKU: inventory.ErrUnknownSKU, isNotFound: inventory.ErrNotFound, isInvalid: inventory.ErrInvalid,
 }
 
-// kindOf is the error that says where a reservation stands.
-func kindOf(s inventory.State) string {
-	return map[inventory.State]string{
-		inventory.Sold: isConfirmed, inventory.Cancelled: isCancelled, inventory.Expired: isExpired, inventory.Refused: isSoldOut,
-	}[s]
+// kindOf names an error; one of no kind by its text.
+func kindOf(err error) string {
+	for name, kind := range kinds {
+		if errors.Is(err, kind) {
+			return name
+		}
+	}
+	if err == nil {
+		return ""
+	}
+	return err.Error()
 }
 
-// do has a Store do it. Who is refused as busy, by a strategy that does so, asks again.
+// outcome is the state of a new reservation, "replayed", or the kind of the error.
+func (a told) outcome() string {
+	switch {
+	case a.err != nil:
+		return kindOf(a.err)
+	case a.res.Replayed:
+		return "replayed"
+	}
+	return a.res.State.String()
+}
+
+func outcomes(answers []told) map[string]int {
+	n := map[string]int{}
+	for _, a := range answers {
+		n[a.outcome()]++
+	}
+	return n
+}
+
+// gets sends an order to a Store and compares the outcome.
+func gets(t *testing.T, store *inventory.Store, r inventory.Request, want string) {
+	t.Helper()
+	res, err := store.Reserve(t.Context(), r)
+	assert.Equal(t, want, told{r, res, err}.outcome(), r.Key)
+}
+
+func (s *env) sells(t *testing.T, r inventory.Request) { t.Helper(); sellsIn(t, s.Store, r) }
+
+func sellsIn(t *testing.T, store *inventory.Store, r inventory.Request) {
+	t.Helper()
+	gets(t, store, r, map[bool]string{true: "held", false: "sold"}[r.Hold > 0])
+}
+
+// inEach sends the requests to several Stores at once.
+func inEach(ctx context.Context, reqs []inventory.Request, stores ...*inventory.Store) []told {
+	answers := make([]told, len(stores)*len(reqs))
+	suite.Crowd(len(answers), func(i int) {
+		r := reqs[i%len(reqs)]
+		res, err := reserve(ctx, stores[i/len(reqs)], r)
+		answers[i] = told{r, res, err}
+	})
+	return answers
+}
+
+// do runs an op in a Store. It repeats an op that a strategy refuses as busy.
 func (d op) do(ctx context.Context, store *inventory.Store) reply {
 	for {
 		r, err := d.once(ctx, store)
-		if errors.Is(err, dblock.ErrBusy) && !store.Strategy().SellsAll() && ctx.Err() == nil {
-			time.Sleep(rand.N(5 * time.Millisecond))
-			continue
+		if !errors.Is(err, dblock.ErrBusy) || store.Strategy().SellsAll() || ctx.Err() != nil {
+			return r.with(err)
 		}
-		return r.with(err)
+		time.Sleep(rand.N(5 * time.Millisecond))
 	}
 }
 
@@ -87,7 +153,8 @@ func (d op) once(ctx context.Context, store *inventory.Store) (r reply, err erro
 	case toReserve:
 		res, err = store.Reserve(ctx, d.Request)
 	case toCart:
-		res, err = store.ReserveAll(ctx, inventory.Cart{Key: key, Buyer: d.Request.Buyer, Hold: d.Request.Hold, Lines: d.Lines})
+		cart := inventory.Cart{Key: key, Buyer: d.Request.Buyer, Hold: d.Request.Hold, Lines: d.Lines}
+		res, err = store.ReserveAll(ctx, cart)
 	case toConfirm:
 		res, err = store.Confirm(ctx, key)
 	case toCancel:
@@ -99,30 +166,18 @@ func (d op) once(ctx context.Context, store *inventory.Store) (r reply, err erro
 	case toSweep:
 		n, err := store.Sweep(ctx, d.Most)
 		return reply{Qty: int64(n)}, err
-	case toRestock:
+	default:
 		replayed, err := store.Restock(ctx, d.Adjustment)
 		return reply{Replayed: replayed}, err
-	default:
-		return reply{}, fmt.Errorf("no such deed: %q", d.What)
 	}
-	r = reply{State: res.State, SKU: res.SKU, Qty: res.Qty, Replayed: res.Replayed, Ends: !res.ExpiresAt.IsZero()}
-	if res.Lines != nil {
-		r.Lines = unlimited(res.Lines)
-	}
+	r = reply{State: res.State, SKU: res.SKU, Qty: res.Qty, Lines: unlimited(res.Lines), Replayed: res.Replayed}
+	r.Ends = !res.ExpiresAt.IsZero()
 	return r, err
 }
 
-// with adds the error, in a word and what it says of the stock.
+// with adds the error: its kind, and what it says of the stock.
 func (r reply) with(err error) reply {
-	if err == nil {
-		return r
-	}
-	r.Kind = err.Error()
-	for name, kind := range kinds {
-		if errors.Is(err, kind) {
-			r.Kind = name
-		}
-	}
+	r.Kind = kindOf(err)
 	var out *inventory.SoldOutError
 	var limit *inventory.LimitError
 	var unknown *inventory.UnknownSKUError
@@ -130,16 +185,102 @@ func (r reply) with(err error) reply {
 	case errors.As(err, &out) && out.Replayed, errors.As(err, &limit) && limit.Replayed:
 		r.Detail = "as before"
 	case out != nil:
-		r.Detail = out.SKU + ", left " + inWords(out.Available)
-		for i, short := range out.Short {
-			if i > 0 {
-				r.Detail += "; " + short.SKU + ", left " + inWords(short.Available)
-			}
+		r.Detail = left(out.SKU, out.Available)
+		for _, short := range out.Short[min(1, len(out.Short)):] {
+			r.Detail += "; " + left(short.SKU, short.Available)
 		}
 	case limit != nil:
-		r.Detail = limit.SKU + ", used " + inWords(limit.Used)
+		r.Detail = fmt.Sprintf("%s, used %d", limit.SKU, limit.Used)
 	case errors.As(err, &unknown):
 		r.Detail = unknown.SKU
 	}
 	return r
+}
+
+func left(sku string, units int64) string { return fmt.Sprintf("%s, left %d", sku, units) }
+
+// worker does an op somewhere: in a Store of this process or of another one.
+type worker func(ctx context.Context, d op) (reply, error)
+
+func doneBy(store *inventory.Store) worker {
+	return func(ctx context.Context, d op) (reply, error) { return d.do(ctx, store), nil }
+}
+
+const sellerOptions = "DBLOCK_TEST_SELLER_OPTIONS" // those of a process that does ops
+
+// Doer does ops for another process, over its standard input and output.
+type Doer struct{ store *inventory.Store }
+
+type Asked struct{ Op op }
+
+type Answer struct{ Reply reply }
+
+func (d Doer) Do(asked Asked, answer *Answer) error {
+	answer.Reply = asked.Op.do(context.Background(), d.store)
+	return nil
+}
+
+// pipes are a process's standard input and output.
+type pipes struct {
+	io.Reader
+	io.WriteCloser
+}
+
+// doWhatIsAsked does ops until its input ends. Its driver logs no connection that is cut.
+func (e Inventory) doWhatIsAsked(dsn, options string) error {
+	var o inventory.Options
+	if err := json.Unmarshal([]byte(options), &o); err != nil {
+		return err
+	}
+	store, closePool, err := e.OpenOn(context.Background(), dsn, &faultconn.Dialer{}, o)
+	for errors.Is(err, dblock.ErrUnavailable) { // the server will be back
+		time.Sleep(10 * time.Millisecond)
+		store, closePool, err = e.OpenOn(context.Background(), dsn, &faultconn.Dialer{}, o)
+	}
+	if err == nil {
+		defer closePool()
+		err = rpc.Register(Doer{store})
+	}
+	if err != nil {
+		return err
+	}
+	rpc.ServeConn(pipes{os.Stdin, os.Stdout})
+	return io.EOF
+}
+
+// process is a process that does ops, as its test sees it.
+type process struct {
+	cmd    *exec.Cmd
+	client *rpc.Client
+	kill   func() // kill -9
+}
+
+// startProcess starts a process that lives as long as the test, or until it is killed.
+func (s *env) startProcess(t *testing.T, o inventory.Options) *process {
+	t.Helper()
+	options := suite.Must(json.Marshal(o))(t)
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), sellerDSN+"="+s.dsn, sellerOptions+"="+string(options))
+	cmd.Stderr = os.Stderr
+	in, out := suite.Must(cmd.StdinPipe())(t), suite.Must(cmd.StdoutPipe())(t)
+	require.NoError(t, cmd.Start())
+	end := sync.OnceFunc(func() { _ = cmd.Wait() }) // it may say that it was killed
+	t.Cleanup(func() { _ = in.Close(); end() })
+	return &process{cmd, rpc.NewClient(pipes{out, in}), func() { _ = cmd.Process.Kill(); end() }}
+}
+
+func (s *env) startDoer(t *testing.T, o inventory.Options) (do worker, kill func()) {
+	t.Helper()
+	p := s.startProcess(t, o)
+	return p.do, p.kill
+}
+
+func (p *process) do(ctx context.Context, d op) (reply, error) {
+	var answer Answer
+	select {
+	case call := <-p.client.Go("Doer.Do", Asked{d}, &answer, make(chan *rpc.Call, 1)).Done:
+		return answer.Reply, call.Error
+	case <-ctx.Done():
+		return reply{}, context.Cause(ctx)
+	}
 }

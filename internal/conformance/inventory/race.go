@@ -10,99 +10,93 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/inventory"
 )
 
 const races = 200
 
-// confirmRacesItsEnd confirms what is held just as its time is up and others sweep and cancel it: it is sold, or its units come
-// back, and never both; whoever is told is told what is so.
+// confirmRacesItsEnd confirms holds at the moment of their end, beside sweeps and cancellations.
+// Each hold is sold, or its units come back, and each answer is true.
 func confirmRacesItsEnd(t *testing.T, s *env) {
 	s.keepsBooks(t)
 	other := s.open(t, s.o)
 	s.stock(t, "sale", races)
 	random := rand.New(rand.NewPCG(11, 0))
-	outcomes := map[inventory.State]int{}
+	var mu sync.Mutex
+	results := map[inventory.State]int{}
 	for first := 0; first < races; first += 20 {
-		var batch sync.WaitGroup
-		var mu sync.Mutex
-		for i := first; i < first+20; i++ {
-			r := held(fmt.Sprintf("order-%d", i), "sale")
-			r.Hold = time.Millisecond << random.IntN(11) // about as long as a call takes, whatever that is here
-			batch.Go(func() {
-				if _, err := s.Reserve(t.Context(), r); err != nil {
-					t.Error(err)
-				}
-				state := s.race(t, other, r.Key, i%4 == 0)
-				mu.Lock()
-				defer mu.Unlock()
-				outcomes[state]++
-			})
+		reqs := make([]inventory.Request, 20)
+		for i := range reqs {
+			reqs[i] = held(fmt.Sprintf("order-%d", first+i), "sale")
+			reqs[i].Hold = time.Millisecond << random.IntN(11) // about as long as a call takes, however fast the machine is
 		}
-		batch.Wait()
+		suite.Crowd(len(reqs), func(i int) {
+			_, err := s.Reserve(t.Context(), reqs[i])
+			assert.NoError(t, err)
+			state := s.race(t, other, reqs[i].Key, i%4 == 0)
+			mu.Lock()
+			defer mu.Unlock()
+			results[state]++
+		})
 	}
-	for swept := 1; swept > 0; {
-		var err error
-		if swept, err = s.Sweep(t.Context(), 1000); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Logf("%v", outcomes)
-	if outcomes[inventory.Sold] == 0 || outcomes[inventory.Expired] == 0 {
-		t.Errorf("only one side has ever won: %v", outcomes)
-	}
-	s.wantsBooks(t, "sale", int64(races-outcomes[inventory.Sold]), 0, int64(outcomes[inventory.Sold]))
+	s.sweepAll(t)
+	sold := int64(results[inventory.Sold])
+	assert.True(t, sold > 0 && results[inventory.Expired] > 0, "only one side has ever won: %v", results)
+	s.wantsBooks(t, "sale", races-sold, 0, sold)
 	s.balanced(t)
 }
 
-// race has somebody confirm an order while others end it, and returns what became of it, as it is recorded.
+func (s *env) sweepAll(t *testing.T) {
+	t.Helper()
+	for swept := 1; swept > 0; {
+		swept = suite.Must(s.Sweep(t.Context(), 1000))(t)
+	}
+}
+
+// race confirms an order while another Store cancels it, or sweeps. It returns the state that is
+// recorded.
 func (s *env) race(t *testing.T, other *inventory.Store, key string, cancel bool) inventory.State {
-	var confirmed, cancelled error
-	var both sync.WaitGroup
-	both.Go(func() { _, confirmed = s.Confirm(t.Context(), key) })
-	both.Go(func() {
-		if cancel {
-			_, cancelled = other.Cancel(t.Context(), key)
-		} else if _, err := other.Sweep(t.Context(), 100); err != nil {
-			t.Error(err)
-		}
-	})
-	both.Wait()
+	confirm := suite.Begin(func() (inventory.Reservation, error) { return s.Confirm(t.Context(), key) })
+	var cancelled error
+	if cancel {
+		_, cancelled = other.Cancel(t.Context(), key)
+	} else {
+		_, err := other.Sweep(t.Context(), 100)
+		assert.NoError(t, err)
+	}
+	_, confirmed := confirm()
 	got, err := s.Lookup(t.Context(), key)
-	if err != nil {
-		t.Error(err)
-	}
-	right := map[inventory.State]bool{
-		inventory.Sold:      confirmed == nil && (!cancel || errors.Is(cancelled, inventory.ErrAlreadyConfirmed)),
-		inventory.Expired:   errors.Is(confirmed, inventory.ErrExpired) && cancelled == nil,
-		inventory.Cancelled: errors.Is(confirmed, inventory.ErrCancelled) && cancel && cancelled == nil,
+	assert.NoError(t, err)
+	want := map[inventory.State][2]string{
+		inventory.Sold: {"", isConfirmed}, inventory.Expired: {isExpired, ""}, inventory.Cancelled: {isCancelled, ""},
 	}[got.State]
-	if !right {
-		t.Errorf("%s is %v; confirmed: %v; cancelled (%v): %v", key, got.State, confirmed, cancel, cancelled)
+	if !cancel {
+		want[1] = ""
 	}
+	assert.Equal(t, want, [2]string{kindOf(confirmed), kindOf(cancelled)}, "%s is %v", key, got.State)
 	return got.State
 }
 
-// oneOfManyConfirmsAndCancels sends many of both for the same keys at once, from two Stores.
+// oneOfManyConfirmsAndCancels sends many of both for each key at once, from two Stores.
 func oneOfManyConfirmsAndCancels(t *testing.T, s *env) {
 	s.keepsBooks(t)
-	stores := []*inventory.Store{s.Store, s.open(t, s.o)}
 	const keys = 30
 	s.stock(t, "sale", keys)
-	var deeds []op
+	var ops []op
 	for i := range keys {
 		r := held(fmt.Sprintf("order-%d", i), "sale")
 		s.sells(t, r)
 		for n := range 8 {
-			deeds = append(deeds, onKey([]string{toConfirm, toCancel}[(n/2+i)%2], r.Key))
+			ops = append(ops, onKey([]string{toConfirm, toCancel}[(n/2+i)%2], r.Key))
 		}
 	}
-	first, told := map[string]string{}, map[string]map[inventory.State]bool{}
-	s.doAtOnce(t, stores, deeds, func(d op, r reply) {
+	fresh, states := map[string]int{}, map[string]map[inventory.State]bool{}
+	s.doAtOnce(t, []*inventory.Store{s.Store, s.open(t, s.o)}, ops, func(d op, r reply) {
 		key := d.Request.Key
-		if told[key] == nil {
-			told[key] = map[inventory.State]bool{}
-		}
 		switch {
 		case r.Kind == isConfirmed:
 			r.State = inventory.Sold
@@ -110,50 +104,45 @@ func oneOfManyConfirmsAndCancels(t *testing.T, s *env) {
 			r.State = inventory.Cancelled
 		case r.Kind != "":
 			t.Errorf("%s: %+v", key, r)
-		case !r.Replayed && first[key] != "":
-			t.Errorf("%s: both %s and %s were told that they were the first", key, first[key], d.What)
 		case !r.Replayed:
-			first[key] = d.What
+			fresh[key]++
 		}
-		told[key][r.State] = true
+		if states[key] == nil {
+			states[key] = map[inventory.State]bool{}
+		}
+		states[key][r.State] = true
 	})
-	for key, states := range told {
-		if len(states) != 1 || first[key] == "" {
-			t.Errorf("%s: told %v, first was %q", key, states, first[key])
-		}
+	for key := range states {
+		assert.Len(t, states[key], 1, key)
+		assert.Equal(t, 1, fresh[key], key)
 	}
 	s.balanced(t)
 }
 
-// cancelRacesItsOrder cancels orders as they are sent: each ends up sold nowhere, whichever came first.
+// cancelRacesItsOrder sends orders and their cancellations at once. None stays sold, whichever
+// comes first.
 func cancelRacesItsOrder(t *testing.T, s *env) {
 	s.keepsBooks(t)
-	stores := []*inventory.Store{s.Store, s.open(t, s.o)}
 	s.stock(t, "sale", races)
-	var deeds []op
+	var ops []op
 	for i := range races {
 		r := held(fmt.Sprintf("order-%d", i), "sale")
 		r.Limit = int64(i % 3)
-		deeds = append(deeds, op{What: toReserve, Request: r}, onKey(toCancel, r.Key))
+		ops = append(ops, op{What: toReserve, Request: r}, onKey(toCancel, r.Key))
 	}
-	rand.Shuffle(len(deeds), func(i, j int) { deeds[i], deeds[j] = deeds[j], deeds[i] })
-	before := 0
-	s.doAtOnce(t, stores, deeds, func(d op, r reply) {
-		switch {
-		case d.What == toCancel && (r.Kind != "" || r.State != inventory.Cancelled),
-			d.What == toReserve && r.Kind != "" && r.Kind != isCancelled:
+	rand.Shuffle(len(ops), func(i, j int) { ops[i], ops[j] = ops[j], ops[i] })
+	s.doAtOnce(t, []*inventory.Store{s.Store, s.open(t, s.o)}, ops, func(d op, r reply) {
+		cancels := d.What == toCancel
+		if cancels && r.State != inventory.Cancelled || r.Kind != "" && (cancels || r.Kind != isCancelled) {
 			t.Errorf("%s %s: %+v", d.What, d.Request.Key, r)
-		case r.Kind == isCancelled:
-			before++
 		}
 	})
-	t.Logf("%d of %d were cancelled before they were made", before, races)
 	s.wantsBooks(t, "sale", races, 0, 0)
 	s.balanced(t)
 }
 
-// theLastUnitIsSold has buyers for exactly what there is, in mixed quantities, while some give theirs back and others come
-// for what did: nobody is refused what is left.
+// theLastUnitIsSold has orders for exactly the stock, some of which are cancelled for others: none
+// is refused what is left.
 func theLastUnitIsSold(t *testing.T, s *env) {
 	s.keepsBooks(t)
 	stores := []*inventory.Store{s.Store, s.open(t, s.o)}
@@ -172,100 +161,71 @@ func theLastUnitIsSold(t *testing.T, s *env) {
 		reqs = append(reqs, r)
 	}
 	s.stock(t, "sale", units)
-	var orders sync.WaitGroup
-	for i, r := range reqs {
-		store := stores[i%2]
-		orders.Go(func() {
-			s.sellsAndSellsAgain(t, store, r, i)
-		})
-	}
-	orders.Wait()
-	if b := s.balance(t, "sale"); b.Available != 0 || b.Sold+b.Held != units {
-		t.Errorf("%+v", b)
-	}
+	suite.Crowd(len(reqs), func(i int) {
+		r, store := reqs[i], stores[i%2]
+		_, err := reserve(t.Context(), store, r)
+		switch {
+		case err != nil || r.Hold == 0:
+		case i%4 == 1:
+			_, err = store.Confirm(t.Context(), r.Key)
+		default:
+			_, cancelled := store.Cancel(t.Context(), r.Key)
+			r.Key, r.Hold = r.Key+" again", 0
+			_, err = reserve(t.Context(), store, r)
+			err = errors.Join(cancelled, err)
+		}
+		assert.NoError(t, err, r.Key)
+	})
+	b := s.balance(t, "sale")
+	s.wantsBooks(t, "sale", 0, b.Held, units-b.Held)
 	s.balanced(t)
 }
 
-// sellsAndSellsAgain gives back some of what is held, for another order of the same size.
-func (s *env) sellsAndSellsAgain(t *testing.T, store *inventory.Store, r inventory.Request, i int) {
-	if _, err := reserve(t.Context(), store, r); err != nil {
-		t.Errorf("refused what there is: %v", err)
-		return
-	}
-	if r.Hold == 0 {
-		return
-	}
-	if i%4 == 1 {
-		if _, err := store.Confirm(t.Context(), r.Key); err != nil {
-			t.Error(err)
-		}
-		return
-	}
-	if _, err := store.Cancel(t.Context(), r.Key); err != nil {
-		t.Error(err)
-	}
-	r.Key, r.Hold = r.Key+" again", 0
-	if _, err := reserve(t.Context(), store, r); err != nil {
-		t.Errorf("refused what has come back: %v", err)
-	}
-}
-
-// sweepersGiveBackWhatExpired run in two Stores at once, beside those who buy what comes back.
+// sweepersGiveBackWhatExpired runs sweepers in two Stores, beside orders for the units that come
+// back.
 func sweepersGiveBackWhatExpired(t *testing.T, s *env) {
+	const sold, holds, expired = 60, 80, 60
 	s.keepsBooks(t)
-	s.stock(t, "sale", 300)
+	s.stock(t, "sale", sold+holds)
+	sellsTo(t, s.Store, ordersFor(sold, "sale"))
+	reqs := make([]inventory.Request, holds)
 	var keys []string
-	for _, a := range crowd(t.Context(), s.Store, ordersFor(300, "sale")) {
-		if a.err != nil {
-			t.Fatal(a.err)
-		}
+	for i := range reqs {
+		reqs[i] = held(fmt.Sprintf("held-%d", i), "sale")
+		reqs[i].Limit = 1
+		keys = append(keys, reqs[i].Key)
 	}
-	if _, err := s.Restock(t.Context(), inventory.Adjustment{ID: "more", SKU: "sale", Delta: 200}); err != nil {
-		t.Fatal(err)
-	}
-	for i := range 200 {
-		r := held(fmt.Sprintf("held-%d", i), "sale")
-		r.Limit = 1
-		s.sells(t, r)
-		if i < 150 {
-			keys = append(keys, r.Key)
-		}
-	}
-	s.isDue(t, keys...)
+	sellsTo(t, s.Store, reqs)
+	s.isDue(t, keys[:expired]...)
 	ctx, stop := context.WithCancel(t.Context())
 	var sweepers sync.WaitGroup
 	for _, store := range []*inventory.Store{s.Store, s.open(t, s.o)} {
-		sweepers.Go(func() {
-			if err := store.RunSweeper(ctx, 10*time.Millisecond); !errors.Is(err, context.Canceled) {
-				t.Errorf("a sweeper ended with %v", err)
+		sweepers.Go(func() { assert.ErrorIs(t, store.RunSweeper(ctx, 10*time.Millisecond), context.Canceled) })
+	}
+	for i := range expired { // an order that comes too early is refused, and sent again
+		suite.Until(t, "a unit that came back is sold", func() bool {
+			_, err := s.Reserve(t.Context(), order(fmt.Sprintf("late-%d", i), "sale", 1))
+			if !errors.Is(err, inventory.ErrSoldOut) {
+				require.NoError(t, err)
 			}
+			return err == nil
 		})
 	}
-	for i := 0; i < 150; { // who comes too early is told that it is sold out, and comes again
-		_, err := s.Reserve(t.Context(), order(fmt.Sprintf("late-%d", i), "sale", 1))
-		switch {
-		case err == nil:
-			i++
-		case !errors.Is(err, inventory.ErrSoldOut):
-			t.Fatal(err)
-		}
-	}
-	if _, err := s.Reserve(t.Context(), order("too late", "sale", 1)); !errors.Is(err, inventory.ErrSoldOut) {
-		t.Errorf("more came back than had expired: %v", err)
-	}
+	gets(t, s.Store, order("more than had expired", "sale", 1), isSoldOut)
 	stop()
 	sweepers.Wait()
-	s.wantsBooks(t, "sale", 0, 50, 450)
+	s.wantsBooks(t, "sale", 0, holds-expired, sold+expired)
 	s.balanced(t)
 }
 
-// aPoisonedOrderFailsAloneBesideLimits has the host's own trigger refuse one buyer, in batches of every kind.
+// aPoisonedOrderFailsAloneBesideLimits has the host's own trigger refuse one buyer, in batches of
+// every kind.
 func aPoisonedOrderFailsAloneBesideLimits(t *testing.T, s *env) {
 	s.keepsBooks(t)
 	s.stock(t, "sale", 1000)
 	s.stock(t, "other", 1000)
 	s.poison(t)
-	var deeds []op
+	var ops []op
 	for i := range 240 {
 		r := order(fmt.Sprintf("order-%d", i), "sale", 1)
 		if i%3 == 0 {
@@ -281,22 +241,16 @@ func aPoisonedOrderFailsAloneBesideLimits(t *testing.T, s *env) {
 		if i%5 == 0 {
 			d.What, d.Lines = toCart, []inventory.Line{{SKU: "sale", Qty: 1, Limit: r.Limit}, {SKU: "other", Qty: 1}}
 		}
-		deeds = append(deeds, d)
+		ops = append(ops, d)
 	}
-	s.doAtOnce(t, []*inventory.Store{s.Store}, deeds, func(d op, r reply) {
-		banned := d.Request.Buyer == "banned"
-		if banned && (!strings.Contains(r.Kind, inventory.ErrRejected.Error()) || !strings.Contains(r.Kind, "banned")) {
-			t.Errorf("%s: %+v, want the trigger's own words", d.Request.Key, r)
-		}
-		if !banned && r.Kind != "" {
-			t.Errorf("%s failed for another's sake: %+v", d.Request.Key, r)
+	s.doAtOnce(t, []*inventory.Store{s.Store}, ops, func(d op, r reply) {
+		if banned := d.Request.Buyer == "banned"; !banned && r.Kind != "" ||
+			banned && (!strings.Contains(r.Kind, inventory.ErrRejected.Error()) || !strings.Contains(r.Kind, "banned")) {
+			t.Errorf("%s, of %s: %+v", d.Request.Key, d.Request.Buyer, r)
 		}
 	})
-	if b := s.balance(t, "sale"); b.Sold+b.Held != 236 {
-		t.Errorf("%+v", b)
-	}
-	if n := s.count(t, "SELECT count(*) FROM dblock_quota WHERE buyer = 'banned' AND used > 0"); n != 0 {
-		t.Errorf("%d limits count what was refused", n)
-	}
+	b := s.balance(t, "sale")
+	assert.EqualValues(t, 236, b.Sold+b.Held)
+	assert.Zero(t, s.Count(t, "SELECT count(*) FROM dblock_quota WHERE buyer = 'banned' AND used > 0"))
 	s.balanced(t)
 }

@@ -1,150 +1,184 @@
 package inventory
 
 import (
-	"context"
+	"errors"
 	"fmt"
-	"strings"
-	"sync"
+	"slices"
+	"sync/atomic"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
 
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/inventory"
 )
 
-// drifts are statements that make the books of "sale" wrong, and what Repair does about it. Its stock is 50 and its orders come to 10.
+// drifts make the books of "sale" wrong: its stock is 50, its orders come to 10. Why is a part.
 var drifts = map[string]struct {
 	statement string
-	moved     int64
-	oversold  int64
-	quotas    int
-	why       string
+	want      inventory.Repair
 }{
-	"stock too low":    {"UPDATE dblock_stock SET available = available - 7 WHERE sku = 'sale' AND bucket = 0", 7, 0, 0, "7 units left the stock"},
-	"stock too high":   {"UPDATE dblock_stock SET available = available + 7 WHERE sku = 'sale' AND bucket = 0", -7, 0, 0, "7 units more"},
-	"more in two rows": {"INSERT INTO dblock_stock (sku, bucket, available) VALUES ('sale', 5, 60)", -60, 0, 0, "60 units more"},
-	"oversold":         {"INSERT INTO dblock_reservation (reservation_key, sku, buyer, qty, state) VALUES ('forged', 'sale', '', 95, 2)", -40, 55, 0, "95 units more"},
-	"a lost order":     {"UPDATE dblock_reservation SET state = 3 WHERE reservation_key = 'plain'", 4, 0, 0, "4 units left"},
-	"a delivery":       {"INSERT INTO dblock_adjustment (adjustment_id, sku, delta) VALUES ('forged', 'sale', 5)", 5, 0, 0, "5 units left"},
-	"a quota too high": {"UPDATE dblock_quota SET used = 3 WHERE buyer = 'ann'", 0, 0, 1, ""},
-	"a quota too low":  {"UPDATE dblock_quota SET used = 0 WHERE buyer = 'ann'", 0, 0, 1, ""},
-	"a quota missing":  {"DELETE FROM dblock_quota WHERE buyer = 'ann'", 0, 0, 1, ""},
-	"two quotas":       {"UPDATE dblock_quota SET used = CASE WHEN buyer = 'ann' THEN 3 ELSE 0 END", 0, 0, 2, ""},
-	"a quota of none":  {"INSERT INTO dblock_quota (sku, buyer, used, most) VALUES ('sale', 'zoe', 2, 2)", 0, 0, 1, ""},
+	"stock too low": {"UPDATE dblock_stock SET available = available - 7 WHERE sku = 'sale' AND bucket = 0",
+		inventory.Repair{Moved: 7, Why: "7 units left the stock"}},
+	"stock too high": {"UPDATE dblock_stock SET available = available + 7 WHERE sku = 'sale' AND bucket = 0",
+		inventory.Repair{Moved: -7, Why: "7 units more"}},
+	"more in two rows": {"INSERT INTO dblock_stock (sku, bucket, available) VALUES ('sale', 5, 60)",
+		inventory.Repair{Moved: -60, Why: "60 units more"}},
+	"oversold": {insertOrder+"('forged', 'sale', '', 95, 2)",
+		inventory.Repair{Moved: -40, Oversold: 55, Why: "95 units more"}},
+	"a lost order": {"UPDATE dblock_reservation SET state = 3 WHERE reservation_key = 'plain'",
+		inventory.Repair{Moved: 4, Why: "4 units left"}},
+	"a delivery": {"INSERT INTO dblock_adjustment (adjustment_id, sku, delta) VALUES ('forged', 'sale', 5)",
+		inventory.Repair{Moved: 5, Why: "5 units left"}},
+	"a quota too high": {"UPDATE dblock_quota SET used = 3 WHERE buyer = 'ann'", inventory.Repair{Quotas: 1}},
+	"a quota too low":  {"UPDATE dblock_quota SET used = 0 WHERE buyer = 'ann'", inventory.Repair{Quotas: 1}},
+	"a quota missing":  {"DELETE FROM dblock_quota WHERE buyer = 'ann'", inventory.Repair{Quotas: 1}},
+	"two quotas":       {"UPDATE dblock_quota SET used = CASE buyer WHEN 'ann' THEN 3 ELSE 0 END", inventory.Repair{Quotas: 2}},
+	"a quota of none":  {"INSERT INTO dblock_quota VALUES ('sale', 'zoe', 2, 2)", inventory.Repair{Quotas: 1}},
 }
 
-// repairsWhatIsOff makes the books of an env wrong in every way, and has two processes repair them at once: it is done once.
+// repairsWhatIsOff has two processes repair wrong books at once: it is done once.
 func repairsWhatIsOff(t *testing.T, s *env) {
 	for name, d := range drifts {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := s.e.env(t, s.o)
+			s := s.another(t)
 			s.stock(t, "sale", 50)
 			s.stock(t, "other", 5)
 			for _, buyer := range []string{"ann", "bob"} {
-				r := order("of "+buyer, "sale", 2)
-				r.Buyer, r.Limit = buyer, 3
+				r := perBuyer("of "+buyer, "sale", buyer, 3)
+				r.Qty = 2
 				s.sells(t, r)
 			}
 			s.sells(t, order("plain", "sale", 4))
 			s.sells(t, held("held", "sale"))
 			s.sells(t, held("held, too", "sale"))
-			if r, err := s.Repair(t.Context()); err != nil || len(r) != 0 {
-				t.Errorf("nothing is wrong, and Repair says %+v, %v", r, err)
-			}
+			assert.Empty(t, suite.Must(s.Repair(t.Context()))(t), "nothing is wrong yet")
 			s.exec(t, d.statement)
-			got := s.repairsTwice(t)
-			if len(got) == 0 || len(got) > 2 { // one of them can do the stock and the other one the quotas
-				t.Fatalf("it was repaired %d times: %+v", len(got), got)
+			sum, n := inventory.Repair{}, 0
+			for _, r := range s.repairsTwice(t) {
+				assert.Equal(t, "sale", r.Before.SKU)
+				assert.True(t, r.Why == "" || r.Before.Drift() != 0, "%+v", r)
+				sum.Moved, sum.Oversold = sum.Moved+r.Moved, max(sum.Oversold, r.Oversold)
+				sum.Quotas, sum.Why, n = sum.Quotas+r.Quotas, sum.Why+r.Why, n+1
 			}
-			sum := inventory.Repair{}
-			for _, r := range got {
-				if r.Before.SKU != "sale" || r.Why != "" && r.Before.Drift() == 0 {
-					t.Errorf("%+v", r)
-				}
-				sum.Moved, sum.Oversold, sum.Quotas, sum.Why = sum.Moved+r.Moved, sum.Oversold+r.Oversold, sum.Quotas+r.Quotas, sum.Why+r.Why
+			assert.Contains(t, []int{1, 2}, n, "one can repair the stock, and the other the quotas")
+			assert.Contains(t, sum.Why, d.want.Why)
+			sum.Why = d.want.Why
+			assert.Equal(t, d.want, sum)
+			if d.want.Oversold > 0 {
+				b := s.balance(t, "sale")
+				assert.Zero(t, b.Available)
+				assert.Equal(t, -d.want.Oversold, b.Drift())
+				return
 			}
-			if d.oversold > 0 { // whoever comes second finds that, too
-				sum.Oversold /= int64(len(got))
-			}
-			if sum.Moved != d.moved || sum.Oversold != d.oversold || sum.Quotas != d.quotas || !strings.Contains(sum.Why, d.why) { // of two either may come first
-				t.Errorf("%+v, want %+v", sum, d)
-			}
-			again, err := s.Repair(t.Context(), "sale", "other")
-			if d.oversold == 0 {
-				if err != nil || len(again) != 0 {
-					t.Errorf("the second time it finds %+v, %v", again, err)
-				}
-				s.sound(t)
-			} else if b := s.balance(t, "sale"); b.Available != 0 || b.Drift() != -d.oversold {
-				t.Errorf("oversold: %+v", b)
-			}
+			assert.Empty(t, suite.Must(s.Repair(t.Context(), "sale", "other"))(t), "repaired twice")
+			s.sound(t)
 		})
 	}
 }
 
-// repairsTwice has two processes do so at once.
-func (s *env) repairsTwice(t *testing.T) (all []inventory.Repair) {
+func (s *env) repairsTwice(t *testing.T) []inventory.Repair {
 	t.Helper()
-	var mu sync.Mutex
-	var both sync.WaitGroup
-	for _, store := range []*inventory.Store{s.Store, s.open(t, s.o)} {
-		both.Go(func() {
-			got, err := store.Repair(context.WithoutCancel(t.Context()))
-			mu.Lock()
-			defer mu.Unlock()
-			if all = append(all, got...); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	both.Wait()
-	return all
+	other := s.open(t, s.o)
+	first := suite.Begin(func() ([]inventory.Repair, error) { return s.Repair(t.Context()) })
+	second := suite.Must(other.Repair(t.Context()))(t)
+	return append(suite.Must(first())(t), second...)
 }
 
-// repairsInACrowd has drift come into the books of what a crowd sells, with limits and allotments, and repairs it meanwhile: in the
-// end nothing is wrong, and nothing was repaired that was right.
+// repairsInACrowd repairs the books of an SKU beside a crowd of orders, with limits and allotments.
+// What was right is not repaired.
 func repairsInACrowd(t *testing.T, s *env) {
 	const orders, rounds = 400, 10
 	s.stock(t, "sale", 10_000)
 	stores := []*inventory.Store{s.Store, s.openClosed(t, inventory.Options{Allotment: 50, Timeout: s.o.Timeout})}
-	var sellers sync.WaitGroup
-	for n, store := range stores {
-		for i := range orders {
-			sellers.Go(func() {
-				r := order(fmt.Sprintf("%d-%d", n, i), "sale", 1)
-				if i%4 == 0 {
-					r.Buyer, r.Limit = fmt.Sprintf("buyer-%d", i%40), orders
-				}
-				if _, err := store.Reserve(t.Context(), r); err != nil {
-					t.Errorf("%s: %v", r.Key, err)
-				}
-			})
-		}
-	}
-	want, got := map[string]int64{}, map[string]int64{}
+	sold := suite.Begin(func() (any, error) {
+		suite.Crowd(len(stores)*orders, func(i int) {
+			r := order(fmt.Sprint(i), "sale", 1)
+			if i%4 == 0 {
+				r.Buyer, r.Limit = fmt.Sprintf("buyer-%d", i%40), orders
+			}
+			_, err := stores[i/orders].Reserve(t.Context(), r)
+			assert.NoError(t, err, r.Key)
+		})
+		return nil, nil
+	})
+	want, got, quotas := int64(0), int64(0), 0
 	for i := range rounds {
 		delta := []int64{-9, 13, 4}[i%3]
-		s.exec(t, fmt.Sprintf("UPDATE dblock_stock SET available = available + (%d) WHERE sku = 'sale' AND bucket = 0", delta))
-		want["moved"] -= delta
-		repairs, err := s.Repair(t.Context(), "sale")
-		if err != nil {
-			t.Error(err)
-		}
-		for _, r := range repairs {
-			got["moved"] += r.Moved
-			got["quotas"] += int64(r.Quotas)
+		s.execf(t, "UPDATE dblock_stock SET available = available + (%d) WHERE sku = 'sale' AND bucket = 0", delta)
+		want -= delta
+		for _, r := range suite.Must(s.Repair(t.Context(), "sale"))(t) {
+			got, quotas = got+r.Moved, quotas+r.Quotas
 		}
 	}
-	sellers.Wait()
-	if want["quotas"] = 0; !cmp.Equal(want, got) {
-		t.Errorf("repaired %v, want %v", got, want)
+	suite.Must(sold())(t)
+	assert.Equal(t, want, got)
+	assert.Zero(t, quotas)
+	assert.EqualValues(t, len(stores)*orders, s.balance(t, "sale").Sold)
+	assert.Empty(t, suite.Must(s.Repair(t.Context()))(t), "wrong in the end")
+	s.sound(t)
+}
+
+// rows are the units in each row of an SKU that is no allotment.
+func (s *env) rows(t *testing.T, sku string) []string {
+	t.Helper()
+	return s.Texts(t, "SELECT available FROM dblock_stock WHERE bucket < 1048576 AND sku = '"+sku+"' ORDER BY bucket")
+}
+
+// rebalancesInACrowd spreads stock over rows and gathers it again beside a crowd of orders. The
+// books are right at each commit, and all is sold.
+func rebalancesInACrowd(t *testing.T, s *env) {
+
+	assert.NoError(t, restock(t, s.open(t, patient(inventory.Merge)), "few", "few", 20))
+	for _, c := range []struct {
+		buckets int
+		want    []string
+	}{
+		{2, []string{"10", "10"}}, {3, []string{"20", "0"}}, {1, []string{"20", "0"}},
+	} {
+		assert.NoError(t, s.Rebalance(t.Context(), "few", c.buckets))
+		assert.Equal(t, c.want, s.rows(t, "few"), "in %d rows", c.buckets)
 	}
-	if b := s.balance(t, "sale"); b.Sold != int64(len(stores))*orders {
-		t.Errorf("%+v", b)
+	for _, bad := range []int{0, -1, 1025} {
+		assert.ErrorIs(t, s.Rebalance(t.Context(), "few", bad), inventory.ErrInvalid, bad)
 	}
-	if again, err := s.Repair(t.Context()); err != nil || len(again) != 0 {
-		t.Errorf("in the end it finds %+v, %v", again, err)
+	assert.ErrorIs(t, s.Rebalance(t.Context(), "nonsense", 2), inventory.ErrUnknownSKU)
+	s.keepsBooks(t)
+	const units = 400
+	s.stock(t, "sale", units)
+	var over atomic.Bool
+	sold := suite.Begin(func() ([]told, error) {
+		defer over.Store(true)
+		return crowd(t.Context(), s.Store, ordersFor(units, "sale")), nil
+	})
+	for i := 0; !over.Load(); i++ {
+		if err := s.Rebalance(t.Context(), "sale", []int{16, 1, 4, 32}[i%4]); !errors.Is(err, dblock.ErrBusy) {
+			assert.NoError(t, err)
+		}
+	}
+	assert.Equal(t, map[string]int{"sold": units}, outcomes(suite.Must(sold())(t)))
+	s.wantsBooks(t, "sale", 0, 0, units)
+	s.balanced(t)
+}
+
+// levelsWhatRunsDry sells from rows of which none has enough for the order. It is sold, and the
+// rows are levelled, or put together if they would have too few.
+func levelsWhatRunsDry(t *testing.T, s *env) {
+	s.stock(t, "many", 16*30)
+	s.stock(t, "few", 16*10)
+	for sku, qty := range map[string]int64{"many": 100, "few": 40} {
+		_, err := reserve(t.Context(), s.Store, order(sku, sku, qty))
+		assert.NoError(t, err, sku)
+		suite.Until(t, "the rows of "+sku+" are level", func() bool {
+			rows := s.rows(t, sku)
+			slices.Sort(rows)
+			if sku == "few" {
+				return s.rows(t, sku)[0] == "120"
+			}
+			return rows[0] == "23" && rows[len(rows)-1] == "24"
+		})
 	}
 	s.sound(t)
 }

@@ -2,12 +2,14 @@ package inventory
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
@@ -15,244 +17,181 @@ import (
 	"github.com/dblock-go/dblock/inventory"
 )
 
+// sale has a crowd of buyers who order one unit each, once.
+func (s *env) sale(t *testing.T, name string, units int64, buyers int, seed uint64) sale.Result {
+	t.Helper()
+	crowd := sale.Sale{Name: name, Buyers: buyers, Stock: units, Seed: seed}
+	r := suite.Must(crowd.Run(t.Context(), s.Store, func() {}))(t)
+	assert.NoError(t, r.Check(s.o.Strategy), name)
+	assert.Equal(t, r.Sold, r.Balance.Sold, name)
+	return r
+}
+
 func sellsExactlyItsStock(t *testing.T, s *env) {
-	units := int64(s.size(3200))
-	r, err := sale.Sale{Name: "sale", Buyers: int(units), Stock: units, Seed: 1}.Run(t.Context(), s.Store, func() {})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Check(s.o.Strategy); err != nil {
-		t.Error(err)
-	}
-	if r.Sold != units || r.Balance.Sold != units {
-		t.Errorf("%d buyers wanted %d units: %d were told so, %d are in the books", units, units, r.Sold, r.Balance.Sold)
-	}
+	units := s.size(1600)
+	assert.EqualValues(t, units, s.sale(t, "sale", int64(units), units, 1).Sold)
 	s.sound(t)
 }
 
 func tellsTheRestSoldOut(t *testing.T, s *env) {
-	units, buyers := int64(s.size(3200)), s.size(32000)
-	r, err := sale.Sale{Name: "sale", Buyers: buyers, Stock: units, Seed: 2}.Run(t.Context(), s.Store, func() {})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Check(s.o.Strategy); err != nil {
-		t.Error(err)
-	}
-	if r.Sold != units || r.SoldOut != int64(buyers)-units {
-		t.Errorf("%d sold, %d told that it is sold out", r.Sold, r.SoldOut)
-	}
+	units := s.size(800)
+	r := s.sale(t, "sale", int64(units), 10*units, 2)
+	assert.EqualValues(t, units, r.Sold)
+	assert.EqualValues(t, 9*units, r.SoldOut)
 	s.sound(t)
 }
 
-// controlOversells shows that the sale and the audit would notice: the same crowd, on code that
-// reads and then writes, as so much hand-written code does: CAS without its comparison.
+// controlOversells is the control: a crowd of code that reads and then writes, as CAS without its
+// comparison.
 func controlOversells(t *testing.T, e Inventory) {
+	const buyers, units = 16, 10
 	s := e.env(t, inventory.Options{})
-	const units = 10
 	s.stock(t, "sale", units)
-	s.db.SetMaxOpenConns(16)
-	read := make(chan struct{})
-	var readers, sellers sync.WaitGroup
-	readers.Add(16)
-	for i := range 16 {
-		sellers.Go(func() {
-			var left int64
-			err := s.db.QueryRowContext(t.Context(), "SELECT available FROM dblock_stock WHERE sku = 'sale'").Scan(&left)
-			readers.Done()
-			<-read
-			if err != nil || left < 1 {
-				t.Errorf("%d left, %v", left, err)
-				return
-			}
-			_, err = s.db.ExecContext(t.Context(), fmt.Sprintf(
-				"INSERT INTO dblock_reservation (reservation_key, sku, buyer, qty, state) VALUES ('%d', 'sale', '', 1, 2)", i))
-			if err == nil {
-				_, err = s.db.ExecContext(t.Context(), fmt.Sprintf("UPDATE dblock_stock SET available = %d WHERE sku = 'sale'", left-1))
-			}
-			if err != nil {
-				t.Error(err)
-			}
-		})
+	var readers sync.WaitGroup
+	readers.Add(buyers)
+	suite.Crowd(buyers, func(i int) {
+		var n int64
+		err := s.db.QueryRowContext(t.Context(), "SELECT available FROM dblock_stock WHERE sku = 'sale'").Scan(&n)
+		readers.Done()
+		readers.Wait()
+		assert.NoError(t, err)
+		for _, statement := range []string{
+			fmt.Sprintf(insertOrder+"('%d', 'sale', '', 1, 2)", i),
+			fmt.Sprintf("UPDATE dblock_stock SET available = %d WHERE sku = 'sale'", n-1),
+		} {
+			assert.NoError(t, suite.Second(s.db.ExecContext(t.Context(), statement)))
+		}
+	})
+	b := s.balance(t, "sale")
+	assert.EqualValues(t, buyers, b.Sold)
+	assert.NotZero(t, b.Drift(), "the tests of selling exactly the stock cannot fail")
+}
+
+// mayRefuse returns the units that are sold. A refusal says how many were left: fewer than the
+// order wants.
+func mayRefuse(t *testing.T, answers []told) (sold int64) {
+	t.Helper()
+	for _, a := range answers {
+		if a.err == nil {
+			sold += a.req.Qty
+			continue
+		}
+		var out *inventory.SoldOutError
+		if assert.ErrorAs(t, a.err, &out, a.req.Key) {
+			assert.Less(t, out.Available, a.req.Qty, a.req.Key)
+		}
 	}
-	readers.Wait()
-	close(read)
-	sellers.Wait()
-	if b := s.balance(t, "sale"); b.Drift() == 0 || b.Sold <= units {
-		t.Errorf("the control sold %d of %d and the audit says %d: the tests of selling exactly the stock could not fail", b.Sold, units, b.Drift())
-	}
+	return sold
 }
 
 func sellsEveryUnitOfMixedQuantities(t *testing.T, s *env) {
 	random := rand.New(rand.NewPCG(3, 0))
-	var reqs []inventory.Request
+	reqs := ordersOf("small", 100, "sale") // so that the last unit finds a buyer
 	for i := range s.size(600) {
 		reqs = append(reqs, order(fmt.Sprintf("order-%d", i), "sale", 1+random.Int64N(5)))
 	}
-	for i := range 100 { // enough small ones that the last unit finds a buyer
-		reqs = append(reqs, order(fmt.Sprintf("small-%d", i), "sale", 1))
-	}
-	s.stock(t, "sale", int64(s.size(1000)))
-	var sold int64
-	for _, a := range crowd(t.Context(), s.Store, reqs) {
-		var out *inventory.SoldOutError
-		switch {
-		case a.err == nil:
-			sold += a.req.Qty
-		case !errors.As(a.err, &out):
-			t.Errorf("%s: %v", a.req.Key, a.err)
-		case out.Available >= a.req.Qty:
-			t.Errorf("%s was refused %d while %d were left", a.req.Key, a.req.Qty, out.Available)
-		}
-	}
-	if b := s.balance(t, "sale"); sold != b.Sold || b.Available > 0 {
-		t.Errorf("callers were told of %d units, the books hold %d, %d are left", sold, b.Sold, b.Available)
-	}
+	units := int64(s.size(1000))
+	s.stock(t, "sale", units)
+	assert.Equal(t, units, mayRefuse(t, crowd(t.Context(), s.Store, reqs)))
+	s.wantsBooks(t, "sale", 0, 0, units)
 	s.sound(t)
 }
 
 func aSoldOutSKUDoesNotStopTheRest(t *testing.T, s *env) {
-	s.stock(t, "plenty", 1000)
-	s.stock(t, "none", 0)
-	s.stock(t, "few", 5)
+	const each = 125
 	var reqs []inventory.Request
-	for i := range 900 {
-		sku := []string{"plenty", "none", "few", "never heard of"}[i%4]
-		reqs = append(reqs, order(fmt.Sprintf("order-%d", i), sku, 1))
+	for sku, units := range map[string]int64{"plenty": 1000, "none": 0, "few": 5} {
+		s.stock(t, sku, units)
+		reqs = append(reqs, ordersOf(sku, each, sku)...)
 	}
-	got := map[string]int{}
-	for _, a := range crowd(t.Context(), s.Store, reqs) {
-		switch {
-		case a.err == nil:
-			got[a.req.SKU+" sold"]++
-		case errors.Is(a.err, inventory.ErrSoldOut):
-			got[a.req.SKU+" sold out"]++
-		case errors.Is(a.err, inventory.ErrUnknownSKU):
-			got[a.req.SKU+" unknown"]++
-		default:
-			t.Errorf("%s: %v", a.req.Key, a.err)
-		}
-	}
-	want := map[string]int{"plenty sold": 225, "none sold out": 225, "few sold": 5, "few sold out": 220, "never heard of unknown": 225}
-	for what, n := range want {
-		if got[what] != n {
-			t.Errorf("%s: %d, want %d", what, got[what], n)
-		}
-	}
+	reqs = append(reqs, ordersOf("unknown", each, "unknown")...)
+	rand.Shuffle(len(reqs), func(i, j int) { reqs[i], reqs[j] = reqs[j], reqs[i] })
+	want := map[string]int{"sold": each + 5, isSoldOut: 2*each - 5, isUnknownSKU: each}
+	assert.Equal(t, want, outcomes(crowd(t.Context(), s.Store, reqs)))
+	s.wantsBooks(t, "plenty", 1000-each, 0, each)
+	s.wantsBooks(t, "few", 0, 0, 5)
 	s.sound(t)
 }
 
 func manySKUsAtOnceNeverDeadlock(t *testing.T, s *env) {
 	const skus = 20
-	each := s.size(60)
 	stores := []*inventory.Store{s.Store, s.open(t, s.o), s.open(t, s.o), s.open(t, s.o)}
-	for sku := range skus {
-		s.stock(t, fmt.Sprintf("sku-%d", sku), int64(len(stores)*each))
+	each := s.size(60)
+	for _, sku := range named("sku", skus) {
+		s.stock(t, sku, int64(len(stores)*each))
 	}
-	var processes sync.WaitGroup
-	for p, store := range stores {
-		processes.Go(func() {
-			var reqs []inventory.Request
-			for i := range skus * each {
-				reqs = append(reqs, order(fmt.Sprintf("order-%d-%d", p, i), fmt.Sprintf("sku-%d", (i*7+p)%skus), 1))
-			}
-			for _, a := range crowd(t.Context(), store, reqs) {
-				if a.err != nil {
-					t.Errorf("%s: %v", a.req.Key, a.err)
-				}
-			}
-		})
-	}
-	processes.Wait()
-	for sku := range skus {
-		if b := s.balance(t, fmt.Sprintf("sku-%d", sku)); b.Available != 0 {
-			t.Errorf("%d units of %s are left", b.Available, b.SKU)
+	suite.Crowd(len(stores), func(p int) {
+		var reqs []inventory.Request
+		for i := range skus * each {
+			reqs = append(reqs, order(fmt.Sprintf("order-%d-%d", p, i), fmt.Sprintf("sku-%d", (i*7+p)%skus), 1))
 		}
+		sellsTo(t, stores[p], reqs)
+	})
+	for _, sku := range named("sku", skus) {
+		s.wantsBooks(t, sku, 0, 0, int64(len(stores)*each))
 	}
 	s.sound(t)
 }
 
 func aCancelledCallerGetsADefiniteEnd(t *testing.T, s *env) {
 	s.stock(t, "sale", 2000)
-	dead, cancel := context.WithCancel(t.Context())
+	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := s.Reserve(dead, order("dead", "sale", 1)); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
-	}
-	if _, err := s.Lookup(t.Context(), "dead"); !errors.Is(err, inventory.ErrNotFound) {
-		t.Errorf("a call with a dead context was executed: %v", err)
-	}
+	assert.ErrorIs(t, suite.Second(s.Reserve(ended, order("ended", "sale", 1))), context.Canceled)
+	assert.ErrorIs(t, suite.Second(s.Lookup(t.Context(), "ended")), inventory.ErrNotFound)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	var callers sync.WaitGroup
 	reqs := ordersFor(1000, "sale")
 	got := make([]error, len(reqs))
-	for i, r := range reqs {
-		callers.Go(func() {
-			_, got[i] = s.Reserve(ctx, r)
-			if i == 100 {
-				cancel()
-			}
-		})
-	}
-	callers.Wait()
-	// A caller of the same key waits for whatever the server still does with it.
+	suite.Crowd(len(reqs), func(i int) {
+		_, got[i] = s.Reserve(ctx, reqs[i])
+		if i == 100 {
+			cancel()
+		}
+	})
+	// An order of the same key waits for what the server still does with it.
 	for i, a := range crowd(t.Context(), s.Store, reqs) {
-		switch {
-		case a.err != nil:
-			t.Errorf("%s: %v", a.req.Key, a.err)
-		case got[i] == nil && !a.res.Replayed:
-			t.Errorf("%s: a sale that the caller was told of was not recorded", a.req.Key)
-		case got[i] != nil && !suite.IsUnknown(got[i]) && a.res.Replayed:
-			t.Errorf("%s: the caller was told that nothing was written, and it was: %v", a.req.Key, got[i])
+		assert.NoError(t, a.err, a.req.Key)
+		if !suite.IsUnknown(got[i]) {
+			assert.Equal(t, got[i] == nil, a.res.Replayed, "%s: %v", a.req.Key, got[i])
 		}
 	}
 	s.sound(t)
 }
 
-// refusesOrdersOnceClosed closes a Store in mid-sale: who is told that the sale took place is in
-// the books when Close returns, and nobody else is.
+// refusesOrdersOnceClosed closes a Store amid a sale. When Close returns, the books have each order
+// that was confirmed, and no other.
 func refusesOrdersOnceClosed(t *testing.T, s *env) {
 	s.stock(t, "sale", 2000)
 	store := s.open(t, s.o)
 	answers := make(chan []told)
 	go func() { answers <- crowd(t.Context(), store, ordersFor(1000, "sale")) }()
 	for range 2 { // the second time there is nothing left to do
-		if err := store.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, store.Close(t.Context()))
 	}
-	books := s.balance(t, "sale")
-	sold := int64(0)
+	books, sold := s.balance(t, "sale"), int64(0)
 	for _, a := range <-answers {
-		switch {
-		case a.err == nil:
+		if a.err == nil {
 			sold++
-		case !errors.Is(a.err, dblock.ErrClosed):
-			t.Errorf("%s: %v", a.req.Key, a.err)
+		} else {
+			assert.ErrorIs(t, a.err, dblock.ErrClosed, a.req.Key)
 		}
 	}
-	if books.Sold != sold {
-		t.Errorf("%d were told that they have it, %d were in the books when the Store was closed", sold, books.Sold)
-	}
-	for name, call := range map[string]func() error{
-		"Reserve": func() error { _, err := store.Reserve(t.Context(), order("late", "sale", 1)); return err },
-		"Confirm": func() error { _, err := store.Confirm(t.Context(), "late"); return err },
-		"Cancel":  func() error { _, err := store.Cancel(t.Context(), "late"); return err },
-		"Restock": func() error {
-			_, err := store.Restock(t.Context(), inventory.Adjustment{ID: "late", SKU: "sale", Delta: 1})
-			return err
-		},
-		"Sweep":      func() error { _, err := store.Sweep(t.Context(), 1); return err },
-		"RunSweeper": func() error { return store.RunSweeper(t.Context(), time.Second) },
-		"Lookup":     func() error { _, err := store.Lookup(t.Context(), "late"); return err },
-		"Audit":      func() error { _, err := store.Audit(t.Context(), "sale"); return err },
-		"Repair":     func() error { _, err := store.Repair(t.Context(), "sale"); return err },
-		"Rebalance":  func() error { return store.Rebalance(t.Context(), "sale", 1) },
+	assert.Equal(t, sold, books.Sold)
+	ctx := t.Context()
+	for name, err := range map[string]error{
+		"Reserve":    suite.Second(store.Reserve(ctx, order("late", "sale", 1))),
+		"Confirm":    suite.Second(store.Confirm(ctx, "late")),
+		"Cancel":     suite.Second(store.Cancel(ctx, "late")),
+		"Restock":    restock(t, store, "late", "sale", 1),
+		"Sweep":      suite.Second(store.Sweep(ctx, 1)),
+		"RunSweeper": store.RunSweeper(ctx, time.Second),
+		"Lookup":     suite.Second(store.Lookup(ctx, "late")),
+		"Audit":      suite.Second(store.Audit(ctx, "sale")),
+		"Repair":     suite.Second(store.Repair(ctx, "sale")),
+		"Rebalance":  store.Rebalance(ctx, "sale", 1),
 	} {
-		if err := call(); !errors.Is(err, dblock.ErrClosed) {
-			t.Errorf("%s after Close: %v", name, err)
-		}
+		require.ErrorIs(t, err, dblock.ErrClosed, name)
 	}
 	s.sound(t)
 }
