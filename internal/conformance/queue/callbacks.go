@@ -15,49 +15,60 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/queue"
 )
 
-// workerPanics has a worker process be one whose host panics wherever it is called. If it is "exit", the functions that dblock calls
-// on its own goroutines call runtime.Goexit instead, as t.FailNow does.
-const workerPanics = "DBLOCK_TEST_WORKER_PANICS"
+// unwrapped is an error whose Unwrap panics.
+type unwrapped struct{ *suite.HostError }
 
-// hostEnds is how a function of that host ends.
+func (unwrapped) Error() string { return "it panics when it is unwrapped" }
+
+// hostEnds is how a function of the host ends. With modeHostExits those that dblock calls on its own goroutines call
+// runtime.Goexit, as t.FailNow does.
 func hostEnds(value any) {
-	if os.Getenv(workerPanics) == "exit" {
+	if os.Getenv(workerMode) == modeHostExits {
 		runtime.Goexit()
 	}
 	panic(value)
 }
 
-// unwrapped is one whose text is fine, and whose Unwrap panics.
-type unwrapped struct{ *suite.HostError }
+// panickyLog is a log's handler that panics, or exits.
+type panickyLog struct{ slog.Handler }
 
-func (unwrapped) Error() string { return "it panics when it is unwrapped" }
+func (panickyLog) Enabled(context.Context, slog.Level) bool { return true }
 
-// panicky is a log's handler that panics, or exits.
-type panicky struct{ slog.Handler }
+func (panickyLog) Handle(context.Context, slog.Record) error { hostEnds("a log's handler"); return nil }
 
-func (panicky) Enabled(context.Context, slog.Level) bool { return true }
+// calls are how often each function of an observer was called.
+type calls struct {
+	mu    sync.Mutex
+	times map[string]int
+}
 
-func (panicky) Handle(context.Context, slog.Record) error { hostEnds("a log's handler"); return nil }
+func (c *calls) of(name string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.times[name]
+}
 
-// panicsEverywhere has each function of a struct count its calls and panic, or exit.
-func panicsEverywhere[T any](calls func(field string)) (funcs T) {
-	v := reflect.ValueOf(&funcs).Elem()
-	for i := range v.NumField() {
-		if f := v.Field(i); f.Kind() == reflect.Func {
-			name := v.Type().Field(i).Name
-			f.Set(reflect.MakeFunc(f.Type(), func([]reflect.Value) []reflect.Value {
-				calls(name)
-				hostEnds(suite.NoHostError)
-				return nil
-			}))
-		}
+// observer counts the calls of each function, which panics, or exits.
+func (c *calls) observer() (o queue.Observer) {
+	for i, v := 0, reflect.ValueOf(&o).Elem(); i < v.NumField(); i++ {
+		name := v.Type().Field(i).Name
+		v.Field(i).Set(reflect.MakeFunc(v.Field(i).Type(), func([]reflect.Value) []reflect.Value {
+			c.mu.Lock()
+			c.times[name]++
+			c.mu.Unlock()
+			hostEnds(suite.NoHostError)
+			return nil
+		}))
 	}
-	return funcs
+	return o
 }
 
 // hostCodec is JSON, and fails for some strings.
@@ -83,18 +94,11 @@ func (c hostCodec) Decode(data []byte, into any) error {
 	return json.Unmarshal(data, into)
 }
 
-// hostile are the jobs whose handlers, or what is around them, do wrong. Each of them dies, with such a text.
+// hostile are the arguments of jobs whose handlers, or what is around them, do wrong. Each of them dies, with such a text.
 var hostile = map[string]string{
-	"returns":         "HostError",
-	"wraps":           "HostError",
-	"unwraps":         "unwrapped",
-	"panics":          "HostError",
-	"panics with":     "HostError",
-	"discards":        "HostError",
-	"middleware":      "HostError",
-	"middleware dies": "the middleware",
-	"decode panics":   "the codec",
-	"decode fails":    "HostError",
+	"returns": "HostError", "wraps": "HostError", "unwraps": "unwrapped", "panics": "HostError", "panics with": "HostError",
+	"discards": "HostError", "middleware": "HostError", "middleware dies": "the middleware",
+	"decode panics": "the codec", "decode fails": "HostError",
 }
 
 func handleHostile(_ context.Context, job queue.Job[string]) error {
@@ -132,26 +136,24 @@ func aroundHostile(ctx context.Context, job queue.Info, next queue.Next) error {
 	return err
 }
 
-// workAmidPanics works until each of the observer's functions was called that can be, and the jobs that are fine are done. Then it says so.
+const mostFine = 20
+
+// workAmidPanics works until each function of the observer that can be called was called, and the jobs that are fine are
+// done. Then it prints that.
 func (e Queue) workAmidPanics(dsn string) error {
-	var mu sync.Mutex
-	calls := map[string]int{"HeartbeatLate": 1} // that takes a server that fails: see EachFunctionOfTheHostIsGuarded
-	o := queue.Options{TTL: 3 * time.Second, History: 1, Codec: hostCodec{}, Log: slog.New(panicky{}), Label: "hostile"}
-	o.Observer = panicsEverywhere[queue.Observer](func(field string) {
-		mu.Lock()
-		defer mu.Unlock()
-		calls[field]++
-	})
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	q, _, err := e.Open(ctx, dsn, o)
+	// HeartbeatLate takes a server that fails: see EachFunctionOfTheHostIsGuarded.
+	called := &calls{times: map[string]int{"HeartbeatLate": 1}}
+	q, _, err := e.Open(ctx, dsn, queue.Options{TTL: 3 * time.Second, History: 1, Codec: hostCodec{},
+		Log: slog.New(panickyLog{}), Label: "hostile", Observer: called.observer()})
 	if err != nil {
 		return err
 	}
 	var fine atomic.Int32
-	handlers := []error{
+	err = errors.Join(
 		queue.Handle(q, "fine", func(context.Context, queue.Job[int]) error { fine.Add(1); return nil }),
-		queue.Handle(q, "note", func(context.Context, queue.Job[int]) error { return nil }),
+		queue.Handle(q, "note", nop),
 		queue.Handle(q, "hostile", handleHostile),
 		queue.Handle(q, "middleware", handleHostile),
 		queue.Handle(q, "middleware dies", handleHostile),
@@ -162,24 +164,20 @@ func (e Queue) workAmidPanics(dsn string) error {
 			return nil
 		}, queue.Backoff(func(int, error) time.Duration { hostEnds(suite.NoHostError); return 0 })),
 		queue.Handle(q, "held", func(ctx context.Context, job queue.Job[int]) error {
-			mu.Lock()
-			lost := calls["Lost"] > 0
-			mu.Unlock()
-			if lost {
+			if called.of("Lost") > 0 {
 				return nil
 			}
 			fmt.Println("held")
 			<-ctx.Done() // its process is evicted, or was slow
 			return queue.Snooze(time.Millisecond)
-		}),
-	}
-	if err := errors.Join(handlers...); err != nil {
-		return err
-	}
+		}))
 	for _, args := range []string{"encode panics", "encode fails"} {
-		if _, err := q.Enqueue(ctx, queue.Task{Kind: "hostile", Args: args}); !errors.Is(err, dblock.ErrInvalid) {
-			return fmt.Errorf("%s: %v", args, err)
+		if _, bad := q.Enqueue(ctx, queue.Task{Kind: "hostile", Args: args}); !errors.Is(bad, dblock.ErrInvalid) {
+			err = errors.Join(err, fmt.Errorf("%s: %w", args, bad))
 		}
+	}
+	if err = errors.Join(err, enqueueHostile(ctx, q)); err != nil {
+		return err
 	}
 	ended := make(chan error, 1)
 	go func() {
@@ -188,99 +186,74 @@ func (e Queue) workAmidPanics(dsn string) error {
 			Backoff: func(int, error) time.Duration { hostEnds("the worker's backoff"); return 0 },
 		})
 	}()
-	if err := enqueueHostile(ctx, q); err != nil {
-		return err
-	}
 	held := false
-	for missing := ""; ; {
+	for missing := []string{""}; len(missing) > 0 || fine.Load() < mostFine; { // one whose end was refused runs again
 		select {
 		case err := <-ended:
-			return fmt.Errorf("work ended: %w; not called: %s", err, missing)
+			return fmt.Errorf("work ended: %w; not called: %v", err, missing)
 		case <-time.After(20 * time.Millisecond):
 		}
-		mu.Lock()
-		missing = ""
-		for i := range reflect.TypeFor[queue.Observer]().NumField() {
-			if name := reflect.TypeFor[queue.Observer]().Field(i).Name; calls[name] == 0 {
-				missing += " " + name
+		missing = nil
+		for i, of := 0, reflect.TypeFor[queue.Observer](); i < of.NumField(); i++ {
+			if called.of(of.Field(i).Name) == 0 {
+				missing = append(missing, of.Field(i).Name)
 			}
 		}
-		dead := calls["Dead"]
-		mu.Unlock()
-		if !held && dead >= len(hostile) { // now the process may be evicted: no attempt of those is lost by it
+		if !held && called.of("Dead") >= len(hostile) { // now it may be evicted: no attempt of those is lost by it
 			if _, err := q.Enqueue(ctx, queue.Task{Kind: "held"}); err != nil {
 				return err
 			}
 			held = true
 		}
-		if missing == "" && fine.Load() >= mostFine { // one whose end was refused runs again
-			if err := queue.Handle(q, "unknown", func(context.Context, queue.Job[int]) error { return nil }); err != nil {
-				return err
-			}
-			fmt.Println("all went on")
-			<-ended
-			return nil
-		}
 	}
+	if err := queue.Handle(q, "unknown", nop); err != nil {
+		return err
+	}
+	fmt.Println("all went on")
+	return <-ended
 }
 
-const mostFine = 20
-
-func enqueueHostile(ctx context.Context, q *queue.Queue) error {
-	tasks := []queue.Task{{Kind: "backoff"}, {Kind: "unknown"}, {Kind: "hostile", Args: "cancels"}, {Kind: "hostile", Args: "snoozes"}}
-	for kind := range hostile {
-		task := queue.Task{Kind: "hostile", Args: kind, MaxAttempts: 2}
-		if strings.HasPrefix(kind, "middleware") {
-			task.Kind = kind
-		}
-		tasks = append(tasks, task)
-	}
-	for n := range mostFine {
-		tasks = append(tasks, queue.Task{Kind: "fine", Args: n})
+func enqueueHostile(ctx context.Context, q *queue.Queue) (err error) {
+	tasks := append(repeat(mostFine, queue.Task{Kind: "fine"}), queue.Task{Kind: "backoff"}, queue.Task{Kind: "unknown"},
+		queue.Task{Kind: "hostile", Args: "cancels"}, queue.Task{Kind: "hostile", Args: "snoozes"})
+	for what := range hostile {
+		tasks = append(tasks, queue.Task{Kind: hostileKind(what), Args: what, MaxAttempts: 2})
 	}
 	for _, task := range tasks {
-		if _, err := q.Enqueue(ctx, task); err != nil {
-			return err
-		}
+		_, failed := q.Enqueue(ctx, task)
+		err = errors.Join(err, failed)
 	}
-	return nil
+	return err
 }
 
-// Whatever of the host's panics or returns a nil pointer as an error: the process lives, each job that does so dies with a reason, and all other work
-// goes on. It runs in a child process, which a panic would end.
-func theHostMayPanic(t *testing.T, d *env) { hostEndsBy(t, d, "panic") }
+func hostileKind(what string) string {
+	if strings.HasPrefix(what, "middleware") {
+		return what
+	}
+	return "hostile"
+}
+
+// Functions of the host panic, and return a nil pointer as an error. The process lives, each job that does so dies with a
+// reason, and all other work goes on. It runs in a child process, which a panic would end.
+func theHostMayPanic(t *testing.T, d *env) { hostEndsBy(t, d, modeHostPanics) }
 
 // The same if the observers, the backoffs and the log end their goroutines.
-func theHostMayExit(t *testing.T, d *env) { hostEndsBy(t, d, "exit") }
+func theHostMayExit(t *testing.T, d *env) { hostEndsBy(t, d, modeHostExits) }
 
-func hostEndsBy(t *testing.T, d *env, how string) {
+func hostEndsBy(t *testing.T, d *env, mode string) {
 	q := d.open(t, queue.Options{})
-	enqueue(t, q, queue.Task{Kind: "note", Args: 1})
-	victim := d.startWorker(t)
-	victim.Says(t, "began")
-	victim.Kill()
-	d.exec(t, "DELETE FROM dblock_member") // its job is to be rescued
-	host := d.startWorker(t, workerPanics+"="+how)
+	d.killed(t, q, queue.Task{Kind: "note", Args: 1}) // its job is to be rescued
+	host := d.startWorker(t, mode)
 	for host.Lines.Scan() && host.Lines.Text() == "held" {
 		d.exec(t, "DELETE FROM dblock_member WHERE label = 'hostile'") // so that the end of a job is refused
 	}
-	if host.Lines.Text() != "all went on" {
-		t.Fatalf("the process said %q", host.Lines.Text())
-	}
+	require.Equal(t, "all went on", host.Lines.Text())
 	d.until(t, "SELECT count(*) FROM dblock_queue_dead", int64(len(hostile)))
 	d.empty(t)
 	for what, want := range hostile {
-		kind := "hostile"
-		if strings.HasPrefix(what, "middleware") {
-			kind = what
-		}
-		query := fmt.Sprintf("SELECT last_error FROM dblock_queue_dead WHERE kind = '%s' AND payload = '%q'", kind, what)
-		if d.e.Kind == "postgres" {
-			query = fmt.Sprintf("SELECT last_error FROM dblock_queue_dead WHERE kind = '%s' AND convert_from(payload, 'UTF8') = '%q'", kind, what)
-		}
-		if s := d.text(t, query); !strings.Contains(s, want) {
-			t.Errorf("of %q it is kept: %s", what, s)
-		}
+		says := d.text(t, fmt.Sprintf("SELECT last_error FROM dblock_queue_dead WHERE kind = '%s' AND "+
+			d.sql("convert_from(payload, 'UTF8')", "payload")+" = '%q'", hostileKind(what), what))
+		assert.Contains(t, says, want, what)
 	}
 	enqueue(t, q, queue.Task{Kind: "fine", Args: 1})
 	d.empty(t)

@@ -2,13 +2,14 @@ package queue
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/dblock-go/dblock/internal/conformance/suite"
-	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/queue"
 )
 
@@ -16,103 +17,84 @@ import (
 func cancelAll(t *testing.T, q *queue.Queue, jobs []queue.ID) {
 	t.Helper()
 	for _, id := range jobs {
-		if was, err := q.Cancel(suite.Soon(t), id); err != nil || was != queue.Claimed {
-			t.Errorf("job %v was %v, %v", id, was, err)
-		}
+		cancel(t, q, id, queue.Claimed)
 	}
 }
 
-// cancelled fails unless all jobs have ended as cancelled.
+// cancelled asserts that so many jobs have ended, as cancelled, and no others.
 func (d *env) cancelled(t *testing.T, jobs int) {
 	t.Helper()
 	d.empty(t)
-	if n := d.count(t, "SELECT count(*) FROM dblock_queue_history WHERE outcome = 2"); n != int64(jobs) {
-		t.Errorf("of %d jobs %d are kept as cancelled", jobs, n)
-	}
-	if n := d.count(t, "SELECT count(*) FROM dblock_queue_history WHERE outcome <> 2"); n != 0 {
-		t.Errorf("%d jobs are kept as finished or given up", n)
-	}
-	if n := d.count(t, "SELECT count(*) FROM dblock_queue_dead"); n != 0 {
-		t.Errorf("%d jobs are dead", n)
-	}
+	d.rows(t, "history WHERE outcome = 2", jobs)
+	d.rows(t, "history WHERE outcome <> 2", 0)
+	d.rows(t, "dead", 0)
 }
 
-// observesDrops is an Observer that passes on the jobs that are dropped because Cancel was called.
-func observesDrops(t *testing.T, dropped chan<- queue.Info) queue.Observer {
+// drops are the jobs of which an observer hears that they are dropped because Cancel was called.
+type drops chan queue.Info
+
+func (c drops) observer(t *testing.T) queue.Observer {
 	return queue.Observer{Cancelled: func(job queue.Info, err error) {
-		if !errors.Is(err, queue.ErrCancelled) {
-			t.Errorf("cancelled for %v", err)
-		}
-		dropped <- job
+		assert.ErrorIs(t, err, queue.ErrCancelled)
+		c <- job
 	}}
 }
 
-// wantDropped fails unless observers hear of each of some jobs once.
-func wantDropped(t *testing.T, dropped <-chan queue.Info, jobs []queue.ID) {
+// of asserts that observers have heard of each of some jobs once, and of no others.
+func (c drops) of(t *testing.T, jobs []queue.ID, kinds ...string) {
 	t.Helper()
-	left := make(map[queue.ID]bool, len(jobs))
-	for _, id := range jobs {
-		left[id] = true
-	}
+	var heard []queue.ID
 	for range jobs {
-		job := wait(t, dropped, "what the observer is told")
-		if !left[job.ID] || job.Queue != queue.DefaultQueue || job.Kind != "note" || job.Attempt != 1 || job.MaxAttempts == 0 || time.Since(job.EnqueuedAt) > time.Hour {
-			t.Errorf("told of %+v", job)
-		}
-		delete(left, job.ID)
+		job := wait(t, c, "dropped job")
+		heard = append(heard, job.ID)
+		assert.Equal(t, queue.DefaultQueue, job.Queue)
+		assert.Equal(t, 1, job.Attempt)
+		assert.Contains(t, kinds, job.Kind)
+		assert.NotZero(t, job.MaxAttempts)
+		assert.WithinDuration(t, time.Now(), job.EnqueuedAt, time.Hour)
 	}
-	if len(dropped) != 0 {
-		t.Errorf("%d more jobs are told of", len(dropped))
-	}
+	assert.ElementsMatch(t, jobs, heard)
+	assert.Empty(t, c)
 }
 
 // keyed are tasks of each kind of key.
-func keyed(kind string) (tasks []queue.Task) {
-	for n := range 3 {
-		tasks = append(tasks, queue.Task{Kind: kind}, queue.Task{Kind: kind, Unique: fmt.Sprint(kind, n)}, queue.Task{Kind: kind, Group: fmt.Sprint(kind, n)})
-	}
+func keyed(kind string) []queue.Task {
+	tasks := repeat(9, queue.Task{Kind: kind})
 	for i := range tasks {
-		tasks[i].Args = i
+		switch key := fmt.Sprint(kind, i); i % 3 {
+		case 1:
+			tasks[i].Unique = key
+		case 2:
+			tasks[i].Group = key
+		}
 	}
 	return tasks
 }
 
 // Jobs that end, in whichever way, before their worker has learned that they are cancelled, never begin again.
 func cancelsForGood(t *testing.T, d *env) {
-	dropped := make(chan queue.ID, 1000)
-	q := d.open(t, queue.Options{PollOnly: true, History: 1, Observer: queue.Observer{Cancelled: func(job queue.Info, err error) {
-		if !errors.Is(err, queue.ErrCancelled) {
-			t.Errorf("cancelled for %v", err)
-		}
-		dropped <- job.ID
-	}}})
+	dropped := make(drops, 1000)
+	q := d.open(t, queue.Options{PollOnly: true, History: 1, Observer: dropped.observer(t)})
 	other := d.open(t, queue.Options{PollOnly: true, History: 1})
-	began, release := make(chan queue.ID, 1000), make(chan struct{})
+	held := newHolder()
 	var tasks []queue.Task
 	for kind, err := range map[string]error{
 		"fails": errBadDay, "snoozes": queue.Snooze(time.Millisecond), "discards": queue.Discard(errBadDay), "stays": context.Canceled,
 	} {
-		handle(t, q, kind, func(_ context.Context, job queue.Job[int]) error {
-			began <- job.ID
-			<-release
+		handle(t, q, kind, func(ctx context.Context, job queue.Job[int]) error {
+			_ = held.handle(ctx, job)
 			return err
 		})
 		tasks = append(tasks, keyed(kind)...)
 	}
 	made := enqueue(t, other, tasks...)
 	work(t, q, queue.WorkerOptions{Backoff: fast, Promote: 10 * time.Millisecond})
-	for range made {
-		wait(t, began, "a job")
-	}
+	held.has(t, len(made))
 	cancelAll(t, other, made)
-	close(release)
+	close(held.end)
 	d.cancelled(t, len(made))
-	for range made {
-		wait(t, dropped, "what the observer is told")
-	}
-	if len(began) != 0 {
-		t.Errorf("%d jobs began again", len(began))
-	}
+	dropped.of(t, made, "fails", "snoozes", "discards", "stays")
+	assert.Empty(t, held.began, "jobs began again")
 	d.until(t, "SELECT count(*) FROM dblock_queue_cancel", 0)
 }
 
@@ -120,151 +102,108 @@ func cancelsForGood(t *testing.T, d *env) {
 func cancelsWhatIsHandedBack(t *testing.T, d *env) {
 	q := d.open(t, queue.Options{PollOnly: true, History: 1})
 	other := d.open(t, queue.Options{PollOnly: true, History: 1})
-	began := make(chan queue.ID, 1000)
+	held := newHolder()
 	handle(t, q, "note", func(ctx context.Context, job queue.Job[int]) error {
-		began <- job.ID
-		<-ctx.Done()
+		_ = held.obey(ctx, job)
 		return ctx.Err()
 	})
 	made := enqueue(t, other, keyed("note")...)
 	stop := work(t, q, queue.WorkerOptions{Grace: -1})
-	for range made {
-		wait(t, began, "a job")
-	}
+	held.has(t, len(made))
 	cancelAll(t, other, made)
-	if err := stop(); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, stop())
 	d.cancelled(t, len(made))
 }
 
 // So it is with jobs whose process dies, before it has learned of it or after that.
 func cancelsWhatIsRescued(t *testing.T, d *env) {
-	const last = 3
-	dropped := make(chan queue.Info, 1000)
-	other := d.open(t, queue.Options{PollOnly: true, History: 1, Observer: observesDrops(t, dropped)})
+	dropped := make(drops, 1000)
+	other := d.open(t, queue.Options{PollOnly: true, History: 1, Observer: dropped.observer(t)})
 	tasks := keyed("note")
-	for i := range last {
+	for i := range tasks[:3] {
 		tasks[i].MaxAttempts = 1
 	}
 	made := d.killed(t, other, tasks...)
 	cancelAll(t, other, made)
-	if again, dead, err := other.Rescue(suite.Soon(t)); err != nil || again+dead != 0 {
-		t.Errorf("rescued %d and %d, %v", again, dead, err)
-	}
+	rescue(t, other, 0, 0)
 	d.cancelled(t, len(made))
-	wantDropped(t, dropped, made)
+	dropped.of(t, made, "note")
 
 	q := d.open(t, queue.Options{PollOnly: true})
-	told, end := make(chan error, 100), make(chan struct{})
-	began := make(chan queue.ID, 100)
+	causes, end := make(chan error, 100), make(chan struct{})
+	held := newHolder()
 	handle(t, q, "note", func(ctx context.Context, job queue.Job[int]) error {
-		began <- job.ID
-		<-ctx.Done()
-		told <- context.Cause(ctx)
+		causes <- held.obey(ctx, job)
 		<-end
 		return ctx.Err()
 	})
 	more := enqueue(t, other, keyed("note")...)
 	work(t, q, queue.WorkerOptions{Rescue: -1, Promote: -1})
-	for range more {
-		wait(t, began, "a job")
-	}
+	held.has(t, len(more))
 	cancelAll(t, other, more)
 	for range more {
-		if err := wait(t, told, "the end of the context"); !errors.Is(err, queue.ErrCancelled) {
-			t.Errorf("it ended for %v", err)
-		}
+		assert.ErrorIs(t, wait(t, causes, "end of the context"), queue.ErrCancelled)
 	}
-	d.exec(t, "DELETE FROM dblock_member")
-	if again, dead, err := other.Rescue(suite.Soon(t)); err != nil || again+dead != 0 {
-		t.Errorf("rescued %d and %d, %v", again, dead, err)
-	}
+	d.evict(t)
+	rescue(t, other, 0, 0)
 	d.cancelled(t, len(made)+len(more))
-	wantDropped(t, dropped, more)
+	dropped.of(t, more, "note")
 	close(end)
 }
 
 // So it is with jobs of a claim that the worker does not know of, and gives back.
 func cancelsWhatIsNotKnown(t *testing.T, d *env) {
-	dropped := make(chan queue.Info, 1000)
-	q := d.open(t, queue.Options{PollOnly: true, TTL: 3 * time.Second, Observer: observesDrops(t, dropped)})
-	other := d.open(t, queue.Options{PollOnly: true, Observer: observesDrops(t, dropped)})
-	began, end := make(chan struct{}, 1), make(chan struct{})
-	handle(t, q, "first", func(context.Context, queue.Job[int]) error {
-		began <- struct{}{}
-		<-end
-		return nil
-	})
+	dropped := make(drops, 1000)
+	q := d.open(t, queue.Options{PollOnly: true, TTL: 3 * time.Second, Observer: dropped.observer(t)})
+	other := d.open(t, queue.Options{PollOnly: true, Observer: dropped.observer(t)})
+	held := newHolder()
 	var did once
-	handle(t, q, "note", func(_ context.Context, job queue.Job[int]) error {
-		did.did(job.ID)
-		return nil
-	})
+	handle(t, q, "first", held.handle)
+	handle(t, q, "note", did.handle)
 	work(t, q, queue.WorkerOptions{Concurrency: 1, Ahead: -1})
 	enqueue(t, other, queue.Task{Kind: "first", Args: 0})
-	wait(t, began, "the first job")
+	held.has(t, 1)
 	all := enqueue(t, other, keyed("note")...)
 	d.claimAll(t)
 	for _, id := range all {
-		if _, err := other.Cancel(suite.Soon(t), id); err != nil { // it may have been given back
-			t.Error(err)
-		}
+		suite.Must(other.Cancel(suite.Soon(t), id))(t) // it may have been given back
 	}
-	close(end)
+	close(held.end)
 	d.empty(t)
-	if n := did.done(); n != 0 {
-		t.Errorf("%d cancelled jobs began", n)
-	}
-	wantDropped(t, dropped, all)
+	assert.Zero(t, did.done(), "cancelled jobs that began")
+	dropped.of(t, all, "note")
 }
 
-// A request and the end of an attempt meet. If the end has the claim, the request waits for it, and finds the job where it is then. If the
-// request has the claim, the end waits for it.
+// A request and the end of an attempt meet. If the end has the claim, the request waits for it, and finds the job where it
+// is then. If the request has the claim, the end waits for it.
 func cancelsWhatIsEnding(t *testing.T, d *env) {
 	q := d.open(t, queue.Options{PollOnly: true, History: 1, Timeout: time.Minute})
 	other := d.open(t, queue.Options{PollOnly: true, History: 1, Timeout: time.Minute})
-	began, end := make(chan queue.ID, 100), make(chan struct{})
-	handle(t, q, "note", func(_ context.Context, job queue.Job[int]) error {
-		began <- job.ID
-		<-end
-		return errBadDay
-	})
+	held := newHolder()
+	handle(t, q, "note", held.handle)
 	work(t, q, queue.WorkerOptions{Promote: -1, Backoff: func(int, error) time.Duration { return time.Hour }})
-	endWaits := "SELECT job_id FROM dblock_queue_job FOR UPDATE"
-	if d.e.Kind != devdb.Postgres { // an end waits for no row of a job, but for a gap
-		endWaits = "SELECT job_id FROM dblock_queue_scheduled FOR UPDATE"
-	}
-	for i, hold := range []string{
-		endWaits,
+	for i, lock := range []string{
+		d.sql("SELECT job_id FROM dblock_queue_job FOR UPDATE",
+			"SELECT job_id FROM dblock_queue_scheduled FOR UPDATE"), // there an end waits for no row of a job, but for a gap
 		"INSERT INTO dblock_queue_cancel (member_id, job_id) SELECT m.member_id, j.job_id FROM dblock_member m CROSS JOIN dblock_queue_job j",
 	} {
 		id := enqueue(t, other, queue.Task{Kind: "note", Args: i})[0]
-		wait(t, began, "the job")
+		held.has(t, 1)
 		tx := d.openTx(t)
-		if _, err := tx.ExecContext(t.Context(), hold); err != nil {
-			t.Fatal(err)
-		}
+		suite.Must(tx.ExecContext(t.Context(), lock))(t)
 		asked := make(chan error, 1)
 		steps := []func(){
-			func() { end <- struct{}{} },
-			func() {
-				go func() {
-					_, err := other.Cancel(suite.Soon(t), id)
-					asked <- err
-				}()
-			},
+			func() { held.end <- errBadDay },
+			func() { go func() { asked <- suite.Second(other.Cancel(suite.Soon(t), id)) }() },
 		}
 		steps[i]()
 		d.untilWaiting(t, 1, func() bool { return false })
 		steps[1-i]()
-		d.untilWaiting(t, 2, func() bool { return len(asked) > 0 || d.count(t, "SELECT count(*) FROM dblock_queue_scheduled") > 0 })
-		if err := tx.Rollback(); err != nil {
-			t.Fatal(err)
-		}
-		if err := wait(t, asked, "the answer to the request"); err != nil {
-			t.Errorf("%s: %v", hold, err)
-		}
+		d.untilWaiting(t, 2, func() bool {
+			return len(asked) > 0 || d.count(t, "SELECT count(*) FROM dblock_queue_scheduled") > 0
+		})
+		require.NoError(t, tx.Rollback())
+		assert.NoError(t, wait(t, asked, "answer to the request"), lock)
 		d.cancelled(t, i+1)
 	}
 }

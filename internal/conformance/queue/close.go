@@ -8,112 +8,87 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
+	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/queue"
 )
 
-// handlersMayEnqueueDuringClose: Close lets handlers go on for Grace, and the Queue serves them
-// until then: a last attempt that enqueues does not kill its job.
+// Close lets handlers go on for Grace, and the Queue serves them until then: a last attempt that enqueues does not kill its job.
 func handlersMayEnqueueDuringClose(t *testing.T, d *env) {
 	for _, kind := range []string{"plain", "tx"} {
-		q := d.open(t, queue.Options{})
-		began, end := make(chan struct{}), make(chan struct{})
+		q, held := d.open(t, queue.Options{}), newHolder()
 		handle(t, q, "plain", func(ctx context.Context, job queue.Job[int]) error {
-			close(began)
-			<-end
+			_ = held.handle(ctx, job)
 			_, keyed := q.Enqueue(ctx, queue.Task{Kind: "follows", Unique: "plain"})
 			_, err := q.Enqueue(ctx, queue.Task{Kind: "follows"})
 			return errors.Join(keyed, err)
 		})
 		handleTx(t, d, q, "tx", func(ctx context.Context, tx HandlerTx, job queue.Job[int]) error {
-			close(began)
-			<-end
+			_ = held.handle(ctx, job)
 			_, err := tx.Enqueue(ctx, queue.Task{Kind: "follows"}, queue.Task{Kind: "follows", Unique: "tx"})
 			return err
 		})
 		worked := make(chan error, 1)
 		go func() { worked <- q.Work(context.Background(), queue.WorkerOptions{}) }()
 		enqueue(t, q, queue.Task{Kind: kind, Args: 1, MaxAttempts: 1})
-		wait(t, began, "the job")
-		closed := make(chan error, 1)
-		go func() { closed <- q.Close(suite.Soon(t)) }()
-		closes(t, q)
-		close(end)
-		if err := errors.Join(wait(t, closed, "close"), wait(t, worked, "the end of work")); err != nil {
-			t.Errorf("%s: %v", kind, err)
-		}
-		for id, why := range d.deadJobs(t) {
-			t.Errorf("%s: job %v died: %s", kind, id, why)
-		}
+		held.has(t, 1)
+		closed := closes(t, q)
+		close(held.end)
+		assert.NoError(t, errors.Join(wait(t, closed, "close"), wait(t, worked, "end of work")), kind)
+		assert.Empty(t, d.deadJobs(t), kind)
 	}
-	if n := d.count(t, "SELECT count(*) FROM dblock_queue_job WHERE kind = 'follows'"); n != 4 {
-		t.Errorf("%d jobs follow, want 4", n)
-	}
-	if n := d.count(t, "SELECT count(*) FROM dblock_queue_job WHERE kind <> 'follows'"); n != 0 {
-		t.Errorf("%d jobs are left", n)
-	}
+	d.rows(t, "job WHERE kind = 'follows'", 4)
+	d.rows(t, "job WHERE kind <> 'follows'", 0)
 }
 
-// closes waits until Close was called.
-func closes(t *testing.T, q *queue.Queue) {
+// closes calls Close and waits until it has begun. The channel has its result.
+func closes(t *testing.T, q *queue.Queue) <-chan error {
 	t.Helper()
+	closed := make(chan error, 1)
+	go func() { closed <- closeIn(q, time.Minute) }()
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	for ctx := suite.Soon(t); !errors.Is(q.Work(ended, queue.WorkerOptions{Queue: "none"}), dblock.ErrClosed); {
-		if ctx.Err() != nil {
-			t.Fatal("waited in vain for close")
-		}
-		time.Sleep(time.Millisecond)
-	}
+	suite.Until(t, "Close has begun", func() bool {
+		return errors.Is(q.Work(ended, queue.WorkerOptions{Queue: "none"}), dblock.ErrClosed)
+	})
+	return closed
 }
 
-// aSecondCloseWaits: while its context lives, for the first one.
 func aSecondCloseWaits(t *testing.T, d *env) {
-	q := d.open(t, queue.Options{})
-	began, end := make(chan struct{}), make(chan struct{})
+	q, held := d.open(t, queue.Options{}), newHolder()
 	var done atomic.Bool
-	handle(t, q, "note", func(context.Context, queue.Job[int]) error {
-		close(began)
-		<-end
+	handle(t, q, "note", func(ctx context.Context, job queue.Job[int]) error {
+		err := held.handle(ctx, job)
 		done.Store(true)
-		return nil
+		return err
 	})
 	work(t, q, queue.WorkerOptions{})
 	enqueue(t, q, queue.Task{Kind: "note", Args: 1})
-	wait(t, began, "the job")
-	closed := make(chan error, 2)
-	go func() { closed <- q.Close(suite.Soon(t)) }()
-	closes(t, q)
+	held.has(t, 1)
+	first := closes(t, q)
 	over, cancel := context.WithCancelCause(t.Context())
 	cancel(errBadDay)
-	if err := q.Close(over); !errors.Is(err, errBadDay) {
-		t.Errorf("a second close whose context has ended, beside a handler: %v", err)
-	}
+	assert.ErrorIs(t, q.Close(over), errBadDay, "a second close whose context has ended, beside a handler")
+	second := make(chan error, 1)
 	go func() {
-		err := q.Close(suite.Soon(t))
-		if !done.Load() {
-			err = errors.Join(err, errors.New("it did not wait for the handler"))
-		}
-		closed <- err
+		err := closeIn(q, time.Minute)
+		assert.True(t, done.Load(), "it did not wait for the handler")
+		second <- err
 	}()
-	close(end)
-	for range 2 {
-		if err := wait(t, closed, "close"); err != nil {
-			t.Errorf("close: %v", err)
-		}
-	}
-	if n := d.count(t, "SELECT count(*) FROM dblock_member"); n != 0 {
-		t.Errorf("%d members", n)
-	}
+	close(held.end)
+	assert.NoError(t, wait(t, first, "close"))
+	assert.NoError(t, wait(t, second, "second close"))
+	assert.Zero(t, d.count(t, suite.Members))
 }
 
-// aClosedQueueRefusesAllCalls: each method but Close says that the Queue is closed, and nothing else.
+// Each method but Close returns ErrClosed and does nothing else.
 func aClosedQueueRefusesAllCalls(t *testing.T, d *env) {
 	q := d.open(t, queue.Options{History: 1})
-	if err := q.Close(suite.Soon(t)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, q.Close(suite.Soon(t)))
 	of := reflect.ValueOf(q)
 	for i := range of.NumMethod() {
 		name, method := of.Type().Method(i).Name, of.Method(i)
@@ -130,8 +105,27 @@ func aClosedQueueRefusesAllCalls(t *testing.T, d *env) {
 			call = method.CallSlice
 		}
 		results := call(args)
-		if err, _ := results[len(results)-1].Interface().(error); !errors.Is(err, dblock.ErrClosed) {
-			t.Errorf("%s: %v", name, err)
+		err, _ := results[len(results)-1].Interface().(error)
+		assert.ErrorIs(t, err, dblock.ErrClosed, name)
+	}
+}
+
+// The connection of each call that Close makes is cut. The process leaves by another connection, at once.
+func aCloseCutAnywhere(t *testing.T, d *env) {
+	for _, mode := range []faultconn.Mode{faultconn.CutBefore, faultconn.CutAfter} {
+		for k, struck := 1, true; struck; k++ {
+			dialer := new(faultconn.Dialer)
+			q := d.openOn(t, dialer, queue.Options{TTL: time.Hour})
+			handle(t, q, "note", nop)
+			stop := work(t, q, queue.WorkerOptions{})
+			enqueue(t, q, queue.Task{Kind: "note", Args: 1})
+			d.empty(t)
+			require.NoError(t, stop(), "stop")
+			dialer.Arm(k, mode, nil)
+			require.NoError(t, q.Close(suite.Soon(t)), "close, %v call %d", mode, k)
+			struck = dialer.Disarm()
+			assert.Zero(t, d.count(t, suite.Members), "%v call %d: the queue is closed and its process has not left", mode, k)
+			d.evict(t)
 		}
 	}
 }

@@ -14,7 +14,6 @@ import (
 
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/internal/faultconn"
-	"github.com/dblock-go/dblock/internal/testdb"
 	"github.com/dblock-go/dblock/queue"
 )
 
@@ -27,10 +26,11 @@ type env struct {
 
 func (e Queue) env(t *testing.T) *env {
 	t.Helper()
-	d := &env{e: e, dsn: testdb.Migrated(t, e.Kind)}
-	d.db = suite.Connect(t, e.Kind, d.dsn)
-	return d
+	db := suite.Migrated(t, e.Kind)
+	return &env{e, db.DSN, db.DB}
 }
+
+func (d *env) suiteDB() *suite.DB { return &suite.DB{DB: d.db, Kind: d.e.Kind, DSN: d.dsn} }
 
 // open makes a Queue as a process of its own would have it.
 func (d *env) open(t *testing.T, o queue.Options) *queue.Queue {
@@ -137,30 +137,28 @@ func cancel(t *testing.T, q *queue.Queue, id queue.ID, want queue.State) {
 	assert.Equal(t, want, was, "state of the cancelled job %v", id)
 }
 
-// until asks the database until it answers as it should.
 func (d *env) until(t *testing.T, query string, want int64) {
 	t.Helper()
-	suite.Until(t, fmt.Sprintf("%s returns %d", query, want), func() bool { return d.count(t, query) == want })
+	d.suiteDB().Until(t, query, want)
 }
 
-func (d *env) count(t *testing.T, query string) (n int64) {
-	t.Helper()
-	require.NoError(t, d.db.QueryRowContext(t.Context(), query).Scan(&n), query)
-	return n
-}
+func (d *env) count(t *testing.T, query string) int64 { t.Helper(); return d.suiteDB().Count(t, query) }
 
-func (d *env) text(t *testing.T, query string) (s string) {
-	t.Helper()
-	require.NoError(t, d.db.QueryRowContext(t.Context(), query).Scan(&s), query)
-	return s
-}
+func (d *env) text(t *testing.T, query string) string { t.Helper(); return d.suiteDB().Text(t, query) }
 
 func (d *env) exec(t *testing.T, statements ...string) {
 	t.Helper()
 	for _, statement := range statements {
-		_, err := d.db.ExecContext(t.Context(), statement)
-		require.NoError(t, err, statement)
+		d.suiteDB().Exec(t, statement)
 	}
+}
+
+// sql returns the statement of the env's engine. MariaDB's is MySQL's.
+func (d *env) sql(postgres, mysql string) string {
+	if d.suiteDB().Postgres() {
+		return postgres
+	}
+	return mysql
 }
 
 // rows asserts how many rows a table of the queue has, as in rows(t, "dead WHERE attempt = 2", 1).

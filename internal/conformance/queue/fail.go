@@ -6,20 +6,19 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/dblock-go/dblock/internal/conformance/suite"
+	"github.com/stretchr/testify/assert"
+
 	"github.com/dblock-go/dblock/queue"
 )
 
 func triesAgainUntilItIsDone(t *testing.T, d *env) {
 	failed := make(chan queue.Info, 10)
 	q := d.open(t, queue.Options{Observer: queue.Observer{Failed: func(job queue.Info, err error, again time.Duration) {
-		if !errors.Is(err, errBadDay) || again != time.Millisecond {
-			t.Errorf("%v, again in %v", err, again)
-		}
+		assert.ErrorIs(t, err, errBadDay)
+		assert.Equal(t, time.Millisecond, again)
 		failed <- job
 	}}})
 	done := make(chan int, 10)
@@ -32,13 +31,9 @@ func triesAgainUntilItIsDone(t *testing.T, d *env) {
 	})
 	work(t, q, queue.WorkerOptions{Backoff: fast, Promote: 10 * time.Millisecond})
 	enqueue(t, q, queue.Task{Kind: "note"})
-	if got := wait(t, done, "the third attempt"); got != 3 {
-		t.Errorf("attempt %d", got)
-	}
+	assert.Equal(t, 3, wait(t, done, "third attempt"))
 	for n := 1; n <= 2; n++ {
-		if got := wait(t, failed, "the observer"); got.Attempt != n {
-			t.Errorf("attempt %d failed, want %d", got.Attempt, n)
-		}
+		assert.Equal(t, n, wait(t, failed, "observer").Attempt)
 	}
 	d.empty(t)
 }
@@ -46,30 +41,23 @@ func triesAgainUntilItIsDone(t *testing.T, d *env) {
 func givesUpAfterTheLastAttempt(t *testing.T, d *env) {
 	dead := make(chan queue.Info, 1)
 	q := d.open(t, queue.Options{Observer: queue.Observer{Dead: func(job queue.Info, _ error) { dead <- job }}})
-	handle(t, q, "note", func(context.Context, queue.Job[string]) error { return errors.New("worse\x00 \xff than ever") },
-		queue.Backoff(func(int, error) time.Duration { return 0 }))
+	handle(t, q, "note", func(context.Context, queue.Job[string]) error { return errors.New("worse\x00 \xff than ever") }, retriesAtOnce)
 	work(t, q, queue.WorkerOptions{})
 	id := enqueue(t, q, queue.Task{Kind: "note", Args: "x", MaxAttempts: 2})[0]
-	if got := wait(t, dead, "the dead"); got.ID != id || got.Attempt != 2 {
-		t.Errorf("%+v", got)
-	}
+	got := wait(t, dead, "dead job")
+	assert.Equal(t, id, got.ID)
+	assert.Equal(t, 2, got.Attempt)
 	d.empty(t)
-	if n := d.count(t, "SELECT attempt FROM dblock_queue_dead"); n != 2 {
-		t.Errorf("%d attempts", n)
-	}
-	if s := d.text(t, "SELECT last_error FROM dblock_queue_dead"); s != "worse\uFFFD \uFFFD than ever" {
-		t.Errorf("%q", s)
-	}
-	if s := d.text(t, "SELECT payload FROM dblock_queue_dead"); s != `"x"` {
-		t.Errorf("%q", s)
-	}
+	d.rows(t, "dead WHERE attempt = 2", 1)
+	assert.Equal(t, "worse\uFFFD \uFFFD than ever", d.text(t, "SELECT last_error FROM dblock_queue_dead"))
+	assert.Equal(t, `"x"`, d.text(t, "SELECT payload FROM dblock_queue_dead"))
 }
 
-// Panics and exits are errors of one job; its neighbours in the batch are done.
+// Panics and exits are errors of one job. The other jobs of the batch are done.
 func handlersMayDoWhatTheyLike(t *testing.T, d *env) {
 	q := d.open(t, queue.Options{})
-	var fine atomic.Int32
-	handle(t, q, "note", func(_ context.Context, job queue.Job[int]) error {
+	var fine once
+	handle(t, q, "note", func(ctx context.Context, job queue.Job[int]) error {
 		switch job.Args {
 		case 3:
 			panic(errBadDay)
@@ -78,28 +66,18 @@ func handlersMayDoWhatTheyLike(t *testing.T, d *env) {
 		case 7:
 			panic("too bad")
 		}
-		fine.Add(1)
-		return nil
+		return fine.handle(ctx, job)
 	})
-	for n := range 10 {
-		enqueue(t, q, queue.Task{Kind: "note", Args: n, MaxAttempts: 1})
-	}
+	enqueue(t, q, repeat(10, queue.Task{Kind: "note", MaxAttempts: 1})...)
 	stop := work(t, q, queue.WorkerOptions{Concurrency: 1})
 	d.empty(t)
-	if err := stop(); err != nil {
-		t.Error(err)
-	}
-	if fine.Load() != 7 || d.count(t, "SELECT count(*) FROM dblock_queue_dead") != 3 {
-		t.Errorf("%d were done", fine.Load())
-	}
+	assert.NoError(t, stop())
+	assert.Equal(t, 7, fine.done())
+	d.rows(t, "dead", 3)
 	for _, want := range []string{"a bad day", "runtime.Goexit", "too bad"} {
-		if n := d.count(t, "SELECT count(*) FROM dblock_queue_dead WHERE last_error LIKE '%"+want+"%'"); n != 1 {
-			t.Errorf("%d say %q", n, want)
-		}
+		d.rows(t, "dead WHERE last_error LIKE '%"+want+"%'", 1)
 	}
-	if n := d.count(t, "SELECT count(*) FROM dblock_queue_dead WHERE last_error LIKE '%queue_fail.go%'"); n != 2 {
-		t.Errorf("%d have a stack", n)
-	}
+	d.rows(t, "dead WHERE last_error LIKE '%queue/fail.go%'", 2) // they have a stack
 }
 
 func aHandlerHasItsTime(t *testing.T, d *env) {
@@ -112,13 +90,9 @@ func aHandlerHasItsTime(t *testing.T, d *env) {
 	}, queue.Timeout(50*time.Millisecond))
 	work(t, q, queue.WorkerOptions{Timeout: -1})
 	enqueue(t, q, queue.Task{Kind: "note", MaxAttempts: 1})
-	if cause := wait(t, causes, "the end of its time"); !errors.Is(cause, queue.ErrTimeout) {
-		t.Errorf("its context ended with %v", cause)
-	}
+	assert.ErrorIs(t, wait(t, causes, "end of its time"), queue.ErrTimeout)
 	d.empty(t)
-	if s := d.text(t, "SELECT last_error FROM dblock_queue_dead"); !strings.Contains(s, "longer than its timeout of 50ms") {
-		t.Errorf("%q", s)
-	}
+	assert.Contains(t, d.text(t, "SELECT last_error FROM dblock_queue_dead"), "longer than its timeout of 50ms")
 }
 
 func putsOffWhatIsSnoozed(t *testing.T, d *env) {
@@ -134,98 +108,73 @@ func putsOffWhatIsSnoozed(t *testing.T, d *env) {
 	})
 	work(t, q, queue.WorkerOptions{Concurrency: 1, Promote: 10 * time.Millisecond})
 	enqueue(t, q, queue.Task{Kind: "note", MaxAttempts: 1})
-	if got := wait(t, done, "the job"); got != 1 {
-		t.Errorf("attempt %d", got)
-	}
+	assert.Equal(t, 1, wait(t, done, "job"))
 	d.empty(t)
 }
 
-func discardsAndCancels(t *testing.T, d *env) {
-	seen := make(chan string, 2)
-	q := d.open(t, queue.Options{Observer: queue.Observer{
+// observeEnds returns an observer of jobs that are dead or cancelled, and what it hears.
+func observeEnds() (queue.Observer, chan string) {
+	seen := make(chan string, 4)
+	return queue.Observer{
 		Dead:      func(job queue.Info, err error) { seen <- job.Kind + " is dead: " + err.Error() },
 		Cancelled: func(job queue.Info, err error) { seen <- job.Kind + " is cancelled: " + err.Error() },
-	}})
+	}, seen
+}
+
+func discardsAndCancels(t *testing.T, d *env) {
+	observer, seen := observeEnds()
+	q := d.open(t, queue.Options{Observer: observer})
 	handle(t, q, "discard", func(context.Context, queue.Job[string]) error { return queue.Discard(errBadDay) })
 	handle(t, q, "cancel", func(context.Context, queue.Job[string]) error { return queue.Cancel(errBadDay) })
 	stop := work(t, q, queue.WorkerOptions{Concurrency: 1})
 	enqueue(t, q, queue.Task{Kind: "discard"}, queue.Task{Kind: "cancel"})
 	for _, want := range []string{"discard is dead: a bad day", "cancel is cancelled: a bad day"} {
-		if got := wait(t, seen, want); got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
+		assert.Equal(t, want, wait(t, seen, want))
 	}
 	d.empty(t)
-	if err := stop(); err != nil {
-		t.Error(err)
-	}
-	if s := d.text(t, "SELECT last_error FROM dblock_queue_dead"); s != "a bad day" {
-		t.Errorf("%q is kept", s)
-	}
-	if s := d.text(t, "SELECT kind FROM dblock_queue_dead"); s != "discard" || d.count(t, "SELECT count(*) FROM dblock_queue_dead") != 1 {
-		t.Errorf("%q is dead", s)
-	}
+	assert.NoError(t, stop())
+	d.rows(t, "dead", 1)
+	d.rows(t, "dead WHERE kind = 'discard' AND last_error = 'a bad day'", 1)
 }
 
-// The words around a decision are kept with it, and observers hear of jobs that are ended while they wait.
+// The text around a decision is kept with it, and observers hear of jobs that are ended while they wait.
 func theReasonIsKeptWhole(t *testing.T, d *env) {
-	seen := make(chan string, 4)
-	q := d.open(t, queue.Options{Observer: queue.Observer{
-		Dead:      func(job queue.Info, err error) { seen <- job.Kind + " is dead: " + err.Error() },
-		Cancelled: func(job queue.Info, err error) { seen <- job.Kind + " is cancelled: " + err.Error() },
-	}})
+	observer, seen := observeEnds()
+	q := d.open(t, queue.Options{Observer: observer})
 	for kind, decision := range map[string]func(error) error{"discard": queue.Discard, "cancel": queue.Cancel} {
 		handle(t, q, kind, func(context.Context, queue.Job[string]) error { return fmt.Errorf("order 7: %w", decision(errBadDay)) })
 	}
 	waits := enqueue(t, q, queue.Task{Kind: "ready"}, queue.Task{Kind: "later", Delay: time.Hour}, queue.Task{Kind: "given up"})
-	for _, id := range waits[:2] {
-		if _, err := q.Cancel(t.Context(), id); err != nil {
-			t.Error(err)
-		}
-	}
-	if err := q.Discard(t.Context(), waits[2], "too late"); err != nil {
-		t.Error(err)
-	}
-	for _, want := range []string{
-		"ready is cancelled: " + queue.ErrCancelled.Error(), "later is cancelled: " + queue.ErrCancelled.Error(), "given up is dead: too late",
-	} {
-		if got := wait(t, seen, want); got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
-	}
+	cancel(t, q, waits[0], queue.Ready)
+	cancel(t, q, waits[1], queue.Scheduled)
+	assert.NoError(t, q.Discard(t.Context(), waits[2], "too late"))
 	work(t, q, queue.WorkerOptions{})
-	for _, end := range []string{"discard is dead", "cancel is cancelled"} {
-		enqueue(t, q, queue.Task{Kind: strings.Fields(end)[0]})
-		if got, want := wait(t, seen, end), end+": order 7: a bad day"; got != want {
-			t.Errorf("%q, want %q", got, want)
+	for _, want := range []string{
+		"ready is cancelled: " + queue.ErrCancelled.Error(), "later is cancelled: " + queue.ErrCancelled.Error(),
+		"given up is dead: too late", "discard is dead: order 7: a bad day", "cancel is cancelled: order 7: a bad day",
+	} {
+		if strings.HasSuffix(want, "day") {
+			enqueue(t, q, queue.Task{Kind: strings.Fields(want)[0]})
 		}
+		assert.Equal(t, want, wait(t, seen, want))
 	}
 	d.empty(t)
-	if s := d.text(t, "SELECT last_error FROM dblock_queue_dead WHERE kind = 'discard'"); s != "order 7: a bad day" {
-		t.Errorf("%q is kept", s)
-	}
+	d.rows(t, "dead WHERE kind = 'discard' AND last_error = 'order 7: a bad day'", 1)
 }
 
 func anUndecodableJobFailsAlone(t *testing.T, d *env) {
 	q := d.open(t, queue.Options{})
 	done := make(chan int, 10)
-	handle(t, q, "number", func(_ context.Context, job queue.Job[int]) error {
-		done <- job.Args
-		return nil
-	})
+	handle(t, q, "number", record(done))
 	enqueue(t, q, queue.Task{Kind: "number", Args: 1}, queue.Task{Kind: "number", Args: "two", MaxAttempts: 1}, queue.Task{Kind: "number", Args: 3})
 	work(t, q, queue.WorkerOptions{Concurrency: 1})
-	if a, b := wait(t, done, "a job"), wait(t, done, "a job"); a != 1 || b != 3 {
-		t.Errorf("%d and %d were done", a, b)
-	}
+	assert.ElementsMatch(t, []int{1, 3}, []int{wait(t, done, "job"), wait(t, done, "job")})
 	d.empty(t)
-	if s := d.text(t, "SELECT last_error FROM dblock_queue_dead"); !strings.Contains(s, "can't be decoded: of kind \"number\", into int") {
-		t.Errorf("%q", s)
-	}
+	assert.Contains(t, d.text(t, "SELECT last_error FROM dblock_queue_dead"), "can't be decoded: of kind \"number\", into int")
 }
 
-// A job of a kind that its process does not know waits for one that does: it fails nothing, and its neighbours are done. Observer.Trouble is
-// told of the kind once in a while.
+// A job of a kind that its process does not know waits for a process that does. It costs no attempt, and other jobs are
+// done. Observer.Trouble hears of the kind once in a while.
 func anUnknownKindWaits(t *testing.T, d *env) {
 	began, troubles, snoozed := time.Now(), make(chan error, 1000), make(chan time.Duration, 1000)
 	q := d.open(t, queue.Options{Observer: queue.Observer{
@@ -233,74 +182,45 @@ func anUnknownKindWaits(t *testing.T, d *env) {
 		Snoozed: func(_ queue.Info, again time.Duration) { snoozed <- again },
 	}})
 	done := make(chan int, 10)
-	handle(t, q, "number", func(_ context.Context, job queue.Job[int]) error {
-		done <- job.Args
-		return nil
-	})
-	enqueue(t, q, queue.Task{Kind: "nobody's", MaxAttempts: 1}, queue.Task{Kind: "nobody's", MaxAttempts: 1, Group: "g"}, queue.Task{Kind: "number", Args: 3})
+	handle(t, q, "number", record(done))
+	enqueue(t, q, queue.Task{Kind: "unknown", Args: 1, MaxAttempts: 1},
+		queue.Task{Kind: "unknown", Args: 2, MaxAttempts: 1, Group: "g"}, queue.Task{Kind: "number", Args: 3})
 	stop := work(t, q, queue.WorkerOptions{Concurrency: 1})
-	if got := wait(t, done, "a job"); got != 3 {
-		t.Errorf("%d was done", got)
-	}
+	assert.Equal(t, 3, wait(t, done, "job"))
 	d.until(t, "SELECT count(*) FROM dblock_queue_scheduled", 2)
 	for range 2 {
-		if again := wait(t, snoozed, "a job that is put off"); again <= 0 {
-			t.Errorf("put off for %v", again)
-		}
+		assert.Positive(t, wait(t, snoozed, "job that is put off"))
 	}
-	if err := stop(); err != nil {
-		t.Error(err)
-	}
-	told := 0
+	assert.NoError(t, stop())
+	reports := 0
 	for len(troubles) > 0 {
 		if err := <-troubles; errors.Is(err, queue.ErrUnknownKind) {
-			told++
-			if !strings.Contains(err.Error(), `no handler for this kind: "nobody's"`) {
-				t.Error(err)
-			}
+			reports++
+			assert.ErrorContains(t, err, `no handler for this kind: "unknown"`)
 		}
 	}
-	if told < 1 || told > 1+int(time.Since(began)/time.Minute) {
-		t.Errorf("told %d times", told)
-	}
-	if n := d.count(t, "SELECT count(*) FROM dblock_queue_job WHERE attempt = 0 AND last_error IS NULL"); n != 2 {
-		t.Errorf("%d jobs wait", n)
-	}
+	assert.Positive(t, reports)
+	assert.LessOrEqual(t, reports, 1+int(time.Since(began)/time.Minute))
+	d.rows(t, "job WHERE attempt = 0 AND last_error IS NULL", 2)
 	knows := d.open(t, queue.Options{})
-	handle(t, knows, "nobody's", nop)
+	handle(t, knows, "unknown", nop)
 	work(t, knows, queue.WorkerOptions{})
 	d.empty(t)
-	if n := d.count(t, "SELECT count(*) FROM dblock_queue_dead"); n != 0 {
-		t.Errorf("%d are dead", n)
-	}
+	d.rows(t, "dead", 0)
 }
 
-// Two processes that know one kind each: all jobs of both kinds are run, with one attempt.
+// Two processes know one kind each. All jobs of both kinds run, with one attempt.
 func eachKindFindsItsProcess(t *testing.T, d *env) {
 	const jobs = 40
 	var did once
-	producer := d.open(t, queue.Options{})
-	var tasks []queue.Task
-	for i := range jobs {
-		tasks = append(tasks, queue.Task{Kind: "a", Args: i, MaxAttempts: 1}, queue.Task{Kind: "b", Args: i, MaxAttempts: 1})
-	}
-	made, err := producer.EnqueueMany(suite.Soon(t), tasks)
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := enqueueMany(t, d.open(t, queue.Options{}), append(repeat(jobs, queue.Task{Kind: "a", MaxAttempts: 1}),
+		repeat(jobs, queue.Task{Kind: "b", MaxAttempts: 1})...))
 	for _, kind := range []string{"a", "b"} {
 		q := d.open(t, queue.Options{})
-		handle(t, q, kind, func(_ context.Context, job queue.Job[int]) error {
-			did.did(job.ID)
-			return nil
-		})
+		handle(t, q, kind, did.handle)
 		work(t, q, queue.WorkerOptions{})
 	}
 	d.empty(t)
-	if err := did.check(made, true); err != nil {
-		t.Error(err)
-	}
-	if n := d.count(t, "SELECT count(*) FROM dblock_queue_dead"); n != 0 {
-		t.Errorf("%d are dead", n)
-	}
+	did.exactly(t, made)
+	d.rows(t, "dead", 0)
 }

@@ -58,7 +58,7 @@ func (d *env) onAServerOfItsOwn(t *testing.T) (own *env, server *devdb.Server) {
 	if server == nil {
 		return d, nil
 	}
-	return &env{e: d.e, dsn: dsn, db: db}, server
+	return &env{d.e, dsn, db}, server
 }
 
 // Eight processes do jobs of 5 to 20 ms for 10 s, or as long as DBLOCK_SOAK says, while one of them is killed every 2 s, others stand still

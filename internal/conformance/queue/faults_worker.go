@@ -35,7 +35,8 @@ const (
 )
 
 // workAndWrite works until its test has it stop, or kills it.
-func (e Queue) workAndWrite(dsn, path string) error {
+func (e Queue) workAndWrite(dsn string) error {
+	path := os.Getenv(workerLog)
 	n, err := strconv.Atoi(os.Getenv(workerN))
 	if err != nil {
 		return err
@@ -204,7 +205,7 @@ func (c *crew) hire(t *testing.T) {
 	t.Helper()
 	h := &workman{n: len(c.all)}
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), workerDSN+"="+c.d.dsn, workerKind+"="+string(c.d.e.Kind), workerLog+"="+c.path(h.n),
+	cmd.Env = append(os.Environ(), workerDSN+"="+c.d.dsn, workerKind+"="+string(c.d.e.Kind), workerMode+"="+modeLog, workerLog+"="+c.path(h.n),
 		workerN+"="+strconv.Itoa(h.n), workerHow+"="+c.how)
 	h.Child = suite.StartChild(t, cmd)
 	c.all = append(c.all, h)

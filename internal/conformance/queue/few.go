@@ -9,40 +9,45 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/queue"
 )
 
+const fewConnections = 2
+
+// fewWait asserts that few connections wait for locks, while other calls pass.
+func (d *env) fewWait(t *testing.T, others func()) {
+	t.Helper()
+	waits := int64(0)
+	for range 4 {
+		time.Sleep(120 * time.Millisecond) // what is read more often than every 100 ms, InnoDB does not bring up to date
+		waits = max(waits, d.count(t, suite.RowWaits(d.e.Kind)))
+		others()
+	}
+	assert.LessOrEqual(t, waits, int64(fewConnections), "connections that wait for locks")
+}
+
 // An open transaction has a group and unique keys locked. Many callers cancel and discard jobs of
 // the group, and retry dead jobs with these keys. They wait with two connections at most, and other
 // tasks are enqueued and cancelled meanwhile.
 func lockedKeysHoldFewConnections(t *testing.T, d *env) {
-	const each, most = 30, 2
+	const each = 30
 	q := d.open(t, queue.Options{Timeout: time.Minute, PollOnly: true})
-	tasks := make([]queue.Task, 2*each+1)
-	for i := range tasks {
-		tasks[i] = queue.Task{Kind: "x", Group: "g"}
-	}
-	made, err := q.EnqueueMany(suite.Soon(t), tasks)
-	if err != nil {
-		t.Fatal(err)
-	}
-	inTx := []queue.Task{{Kind: "x", Group: "g"}}
-	var dead []queue.ID
+	made := enqueueMany(t, q, repeat(2*each+1, queue.Task{Kind: "x", Group: "g"}))
+	inTx, dead := []queue.Task{{Kind: "x", Group: "g"}}, []queue.ID(nil)
 	for n := range each {
 		task := queue.Task{Kind: "x", Unique: fmt.Sprint(n)}
 		id := enqueue(t, q, task)[0]
-		if err := q.Discard(suite.Soon(t), id, "no more"); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, q.Discard(suite.Soon(t), id, "no more"))
 		dead, inTx = append(dead, id), append(inTx, task)
 	}
 	tx := d.openTx(t)
-	if _, err := d.e.EnqueueTx(t.Context(), q, tx, inTx...); err != nil {
-		t.Fatal(err)
-	}
+	suite.Must(d.e.EnqueueTx(t.Context(), q, tx, inTx...))(t)
 	ended := make(chan error, 3*each)
 	for n := range each {
 		go func() { ended <- suite.Second(q.Cancel(suite.Soon(t), made[2*n+1])) }()
@@ -55,47 +60,28 @@ func lockedKeysHoldFewConnections(t *testing.T, d *env) {
 			ended <- err
 		}()
 	}
-	waits, sessions := int64(0), int64(0)
-	for range 8 {
-		time.Sleep(120 * time.Millisecond) // what is read more often than every 100 ms, InnoDB does not bring up to date
-		waits, sessions = max(waits, d.count(t, suite.RowWaits(d.e.Kind))), max(sessions, d.sessions(t))
-		plain := enqueue(t, q, queue.Task{Kind: "plain"}, queue.Task{Kind: "plain", Group: "other"})
-		for _, id := range plain {
-			if _, err := q.Cancel(suite.Soon(t), id); err != nil {
-				t.Errorf("a job without the key: %v", err)
-			}
+	sessions := int64(0)
+	d.fewWait(t, func() {
+		sessions = max(sessions, d.sessions(t))
+		for _, id := range enqueue(t, q, queue.Task{Kind: "plain"}, queue.Task{Kind: "plain", Group: "other"}) {
+			cancel(t, q, id, queue.Ready)
 		}
-	}
-	if waits > most {
-		t.Errorf("%d connections wait for the locked keys, want at most %d", waits, most)
-	}
-	if limit := int64(most + 4); sessions > limit { // of heartbeats, of Enqueue, and idle ones
-		t.Errorf("the process has %d connections, want at most %d", sessions, limit)
-	}
-	if len(ended) > 0 {
-		t.Errorf("%d calls did not wait for the transaction: the test shows nothing: %v", len(ended), <-ended)
-	}
-	if err := tx.Rollback(); err != nil {
-		t.Fatal(err)
-	}
+	})
+	assert.LessOrEqual(t, sessions, int64(fewConnections+4), "connections, with those of heartbeats and Enqueue, and idle ones")
+	assert.Empty(t, ended, "calls did not wait for the transaction: the test shows nothing")
+	require.NoError(t, tx.Rollback())
 	for range 3 * each {
-		if err := wait(t, ended, "a call"); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, wait(t, ended, "call"))
 	}
-	if n := d.standing(t, made[1:]); n != 0 {
-		t.Errorf("%d cancelled jobs are there", n)
-	}
-	if n := d.standing(t, dead); n != each {
-		t.Errorf("%d dead jobs were retried, want %d", n, each)
-	}
+	assert.Zero(t, d.standing(t, made[1:]), "cancelled jobs that are there")
+	assert.Equal(t, each, d.standing(t, dead), "dead jobs that were retried")
 }
 
 // The commits of several handlers' transactions get no answer, and the transactions stay open on
 // the server. Their jobs are looked for with two connections at most, and other tasks are enqueued
 // meanwhile.
 func lostCommitsHoldFewConnections(t *testing.T, d *env) {
-	const jobs, most = 4, 2
+	const jobs = 4
 	d.effects(t)
 	dialer := new(faultconn.Dialer)
 	lost, turn := make(chan struct{}, 100), make(chan struct{}, 1)
@@ -105,17 +91,7 @@ func lostCommitsHoldFewConnections(t *testing.T, d *env) {
 			lost <- struct{}{}
 		}
 	}
-	q, closePool, err := d.e.OpenOn(t.Context(), d.dsn, dialer, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		dialer.Release()
-		_ = q.Close(ctx)
-		closePool()
-	})
+	q := d.openOn(t, dialer, o)
 	var began sync.WaitGroup
 	began.Add(jobs)
 	handleTx(t, d, q, "effect", func(ctx context.Context, tx HandlerTx, job queue.Job[int]) error {
@@ -128,28 +104,14 @@ func lostCommitsHoldFewConnections(t *testing.T, d *env) {
 		dialer.ArmAt(d.commit(), 1, faultconn.Late)
 		return nil
 	})
-	tasks := make([]queue.Task, jobs)
-	for i := range tasks {
-		tasks[i] = queue.Task{Kind: "effect", Args: i}
-	}
-	made := enqueue(t, q, tasks...)
+	made := enqueue(t, q, repeat(jobs, queue.Task{Kind: "effect"})...)
 	work(t, q, queue.WorkerOptions{Concurrency: jobs, Promote: -1, Rescue: -1})
 	for range jobs {
 		turn <- struct{}{}
-		wait(t, lost, "a commit that gets no answer")
+		wait(t, lost, "commit that gets no answer")
 	}
-	waits := int64(0)
-	for range 8 {
-		time.Sleep(120 * time.Millisecond) // what is read more often than every 100 ms, InnoDB does not bring up to date
-		waits = max(waits, d.count(t, suite.RowWaits(d.e.Kind)))
-		enqueue(t, q, queue.Task{Kind: "plain", Queue: "other"})
-	}
-	if waits > most {
-		t.Errorf("%d connections wait for the transactions, want at most %d", waits, most)
-	}
-	if n := d.standing(t, made); n != jobs {
-		t.Errorf("%d jobs have ended whose commits are under way: the test shows nothing", jobs-n)
-	}
+	d.fewWait(t, func() { enqueue(t, q, queue.Task{Kind: "plain", Queue: "other"}) })
+	assert.Equal(t, jobs, d.standing(t, made), "jobs whose commits are under way")
 	dialer.Release()
 	suite.Until(t, "the jobs have ended", func() bool { return d.standing(t, made) == 0 })
 	d.effective(t, made...)

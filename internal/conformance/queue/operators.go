@@ -214,8 +214,8 @@ func cancelOfBlockedJobs(t *testing.T, d *env) {
 // A running job learns of its cancellation from its context, and a job that has not begun never
 // begins. A job that ignores its context is done.
 func cancelsWhatRuns(t *testing.T, d *env) {
-	dropped := make(chan queue.Info, 10)
-	q, other := d.open(t, queue.Options{Observer: observesDrops(t, dropped)}), d.open(t, queue.Options{})
+	dropped := make(drops, 10)
+	q, other := d.open(t, queue.Options{Observer: dropped.observer(t)}), d.open(t, queue.Options{})
 	began, causes := make(chan queue.ID, 10), make(chan error, 10)
 	handle(t, q, "fast", nop)
 	handle(t, q, "note", func(ctx context.Context, job queue.Job[int]) error {
@@ -231,21 +231,21 @@ func cancelsWhatRuns(t *testing.T, d *env) {
 	enqueueMany(t, q, repeat(300, queue.Task{Kind: "fast"})) // a worker that is fast claims ahead
 	d.empty(t)
 	made := enqueueMany(t, q, repeat(3, queue.Task{Kind: "note"}))
-	drops := made[:1:1]
+	told := made[:1:1]
 	for i, id := range made[:2] {
 		require.Equal(t, id, wait(t, began, "the job"))
 		if i == 0 { // the job that has not begun
 			was := suite.Must(other.Cancel(t.Context(), made[2]))(t)
 			t.Logf("the job that has not begun was %v", was)
 			if was == queue.Claimed {
-				drops = append(drops, made[2])
+				told = append(told, made[2])
 			}
 		}
 		cancel(t, other, id, queue.Claimed)
 		assert.ErrorIs(t, wait(t, causes, "the end of the context"), queue.ErrCancelled)
 	}
 	d.empty(t)
-	wantDropped(t, dropped, drops)
+	dropped.of(t, told, "note")
 	d.until(t, "SELECT count(*) FROM dblock_queue_cancel", 0)
 	d.rows(t, "dead", 0)
 	assert.Empty(t, began)

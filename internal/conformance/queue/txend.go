@@ -136,8 +136,8 @@ func keptTransactionsAreOfNoUse(t *testing.T, d *env) {
 // A cancelled job has no effect, although its handler returns nil.
 func effectsOfTheCancelled(t *testing.T, d *env) {
 	d.effects(t)
-	dropped, h := make(chan queue.Info, 1), newHolder()
-	q := d.open(t, queue.Options{Observer: observesDrops(t, dropped)})
+	dropped, h := make(drops, 1), newHolder()
+	q := d.open(t, queue.Options{Observer: dropped.observer(t)})
 	d.handleEffect(t, q, func(ctx context.Context, _ HandlerTx, job queue.Job[int]) error {
 		_ = h.obey(ctx, job)
 		return nil
