@@ -24,6 +24,9 @@ type Options struct {
 	// server trades durability for speed (tests), and Redis keeps nothing when it is killed.
 	Durable bool
 
+	// Replicated lets StartReplica replicate the server. It implies Durable.
+	Replicated bool
+
 	// Args are further arguments of a server that is started from local binaries, for tests of what a setting does. The
 	// server does without them where it is given.
 	Args []string
@@ -61,6 +64,10 @@ func find(ctx context.Context, kind Kind, o Options) (*Server, error) {
 		return nil, err
 	}
 	if bin != nil {
+		o.Durable = o.Durable || o.Replicated
+		if o.Replicated && kind != Postgres {
+			o.Args = append(replicaArgs(kind, 1), o.Args...)
+		}
 		return startLocal(ctx, bin, o.Durable, o.Args...)
 	}
 	if o.Fallback != nil {

@@ -49,6 +49,8 @@ func runChild(text string) error {
 				return err
 			}
 			w.hog(d)
+		case "clock":
+			fmt.Println(time.Now().Unix())
 		case "stop":
 			w.stopOps()
 			fmt.Println("stopped")
@@ -69,16 +71,18 @@ type child struct {
 	says chan string // its lines; closed when it has ended
 }
 
-func startChild(cfg config) (*child, error) {
+// startChild starts a process of this program, or of another one that calls Main.
+func startChild(program string, cfg config) (*child, error) {
 	text, err := json.Marshal(cfg)
 	if err != nil {
 		return nil, err
 	}
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
+	if program == "" {
+		if program, err = os.Executable(); err != nil {
+			return nil, err
+		}
 	}
-	c := &child{n: cfg.N, cmd: exec.Command(self), says: make(chan string, 8)}
+	c := &child{n: cfg.N, cmd: exec.Command(program), says: make(chan string, 8)}
 	c.cmd.Env = append(os.Environ(), childConfig+"="+string(text))
 	c.cmd.Stderr = os.Stderr
 	if c.in, err = c.cmd.StdinPipe(); err != nil {

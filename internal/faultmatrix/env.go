@@ -24,46 +24,52 @@ import (
 
 // env is where one run takes place: a database, its workers, and the network between.
 type env struct {
-	kind   devdb.Kind
-	server *devdb.Server
-	admin  *sql.DB // past the network, as a user who may end sessions
-	app    string  // the workers' user
-	link   *link
-	wire   *faultwire.Proxy // before the link, where answers are replaced
+	kind    devdb.Kind
+	server  *devdb.Server
+	replica *devdb.Server // nil: the fault needs none
+	dsn     string        // of the administrator
+	admin   *sql.DB       // past the network, as a user who may end sessions
+	app     string        // the workers' user
+	link    *link
+	wire    *faultwire.Proxy // before the link, where answers are replaced
 
 	dir  string
 	cfg  config
 	log  *opLog
 	drop func(context.Context) error
 
+	program  string  // of the other processes; empty: this one's
 	worker   *worker // of this process
 	children []*child
 	started  int
 }
 
 // newEnv makes a database with dblock's tables and a network to it.
-func newEnv(ctx context.Context, server *devdb.Server, f Fault) (e *env, err error) {
-	e = &env{kind: server.Kind, server: server}
+func newEnv(ctx context.Context, s servers, f Fault) (e *env, err error) {
+	e = &env{kind: s.primary.Kind, server: s.primary, replica: s.replica}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, e.close())
 		}
 	}()
-	dsn, drop, err := server.CreateDatabase(ctx)
-	if err != nil {
+	if e.dsn, e.drop, err = e.server.CreateDatabase(ctx); err != nil {
 		return e, err
 	}
-	e.drop = drop
 	if e.dir, err = os.MkdirTemp("", "dblock-matrix-"); err != nil {
 		return e, err
+	}
+	if f.ClockSteps {
+		if e.program, err = steppingProgram(ctx, e.dir+"-program"); err != nil {
+			return e, err
+		}
 	}
 	if e.log, err = openLog(filepath.Join(e.dir, "supervisor"), -1); err != nil {
 		return e, err
 	}
-	if e.admin, err = openAdmin(e.kind, dsn); err != nil {
+	if e.admin, err = openAdmin(e.kind, e.dsn); err != nil {
 		return e, err
 	}
-	app, addr, err := e.makeUser(ctx, dsn)
+	app, addr, err := e.makeUser(ctx, e.dsn)
 	if err != nil {
 		return e, fmt.Errorf("the workers' user: %w", err)
 	}
@@ -204,7 +210,7 @@ func (e *env) close() error {
 		errs = append(errs, e.admin.Close())
 	}
 	if e.dir != "" {
-		errs = append(errs, os.RemoveAll(e.dir))
+		errs = append(errs, os.RemoveAll(e.dir), os.RemoveAll(e.dir+"-program"))
 	}
 	return errors.Join(errs...)
 }

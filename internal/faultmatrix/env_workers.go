@@ -37,7 +37,7 @@ func (e *env) start(ctx context.Context) (err error) {
 
 func (e *env) startChild() (*child, error) {
 	e.started++
-	c, err := startChild(e.config(e.started))
+	c, err := startChild(e.program, e.config(e.started))
 	if err == nil {
 		e.children = append(e.children, c)
 	}

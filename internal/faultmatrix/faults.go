@@ -20,6 +20,12 @@ type Fault struct {
 	// Own: it breaks the server, which no other run may use meanwhile.
 	Own bool
 
+	// Failover: the run has a server of its own with a synchronous replica.
+	Failover bool
+
+	// ClockSteps: the clocks of the other processes are set forwards and back.
+	ClockSteps bool
+
 	// Answers are errors that replace some of the server's answers.
 	Answers map[devdb.Kind]faultwire.Answer
 

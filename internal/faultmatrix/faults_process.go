@@ -20,6 +20,7 @@ var processFaults = []Fault{
 	{Name: "process replaced in good order", Inject: func(ctx context.Context, e *env) (int, error) {
 		return until(ctx, 100*time.Millisecond, func() (int, error) { return 1, e.retire(ctx, e.any()) })
 	}},
+	{Name: "clock step of the client", ClockSteps: true, Inject: stepClocks},
 	{Name: "pool exhausted", Inject: exhaust},
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/dblock-go/dblock/internal/devdb"
@@ -26,6 +27,7 @@ var serverFaults = []Fault{
 		return n, errors.Join(err, e.server.Thaw())
 	}},
 	{Name: "server restarted in good order", Own: true, Inject: restart},
+	{Name: "failover to a synchronous replica", Failover: true, Inject: failover},
 	{Name: "server process crashed", Own: true, Engines: []devdb.Kind{devdb.Postgres}, Inject: crashBackend},
 }
 
@@ -58,5 +60,24 @@ func crashBackend(ctx context.Context, e *env) (int, error) {
 		return 0, err
 	}
 	_, err = lasting(ctx)
+	return 1, err
+}
+
+// failover kills the server, promotes its replica and leads the network there.
+func failover(ctx context.Context, e *env) (int, error) {
+	if err := e.server.Kill(); err != nil {
+		return 0, err
+	}
+	e.link.cut()
+	if err := e.replica.Promote(ctx); err != nil {
+		return 0, err
+	}
+	e.link.lead(fmt.Sprintf("127.0.0.1:%d", e.replica.Port()))
+	admin, err := openAdmin(e.kind, strings.Replace(e.dsn, strconv.Itoa(e.server.Port()), strconv.Itoa(e.replica.Port()), 1))
+	if err != nil {
+		return 0, err
+	}
+	err = e.admin.Close()
+	e.admin, e.drop = admin, nil // what was made goes with the servers
 	return 1, err
 }

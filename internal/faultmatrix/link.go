@@ -151,6 +151,13 @@ func (l *link) mend() {
 	}
 }
 
+// lead has new connections go to another server.
+func (l *link) lead(upstream string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.upstream = upstream
+}
+
 // refuse closes all connections and refuses new ones, until accept.
 func (l *link) refuse() {
 	l.mu.Lock()

@@ -57,8 +57,7 @@ func Measure(ctx context.Context, o Options) (*Matrix, error) {
 	m := &Matrix{Versions: make(map[Kind]string)}
 	var errs []error
 	for _, kind := range o.Kinds {
-		shared, own := m.trials(kind, only, o.Runs)
-		if err := m.measure(ctx, kind, shared, own, o); err != nil {
+		if err := m.measure(ctx, kind, m.lanes(kind, only, o.Runs), o); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", kind, err))
 		}
 	}
@@ -87,55 +86,79 @@ type trial struct {
 	cell  *Cell
 }
 
-// trials are the runs on an engine: those that share a server, and those that need one of their
-// own.
-func (m *Matrix) trials(kind Kind, only *regexp.Regexp, runs int) (shared, own []trial) {
+// lane is runs that take their servers from one place.
+type lane struct {
+	trials  []trial
+	workers int
+	o       devdb.Options
+	each    bool // run has new servers; false: all use one
+}
+
+// lanes are the runs on an engine: those that share a server, those that break one, and those that need a replica.
+func (m *Matrix) lanes(kind Kind, only *regexp.Regexp, runs int) []lane {
+	shared := lane{workers: parallel}
+	own := lane{workers: 1, o: devdb.Options{Durable: true}}
+	pairs := lane{workers: 1, o: devdb.Options{Durable: true, Replicated: true}, each: true}
 	for range runs {
 		for _, f := range Faults() {
 			if !only.MatchString(f.Name) || !f.has(kind) {
 				continue
 			}
-			t := trial{f, m.cell(f.Name, kind)}
-			if f.Own {
-				own = append(own, t)
-			} else {
-				shared = append(shared, t)
+			to := &shared
+			if f.Failover {
+				to = &pairs
+			} else if f.Own {
+				to = &own
 			}
+			to.trials = append(to.trials, trial{f, m.cell(f.Name, kind)})
 		}
 	}
-	return shared, own
+	return []lane{shared, own, pairs}
 }
 
-func (m *Matrix) measure(ctx context.Context, kind Kind, shared, own []trial, o Options) error {
-	var lanes sync.WaitGroup
-	errs := make(chan error, 2)
-	for _, lane := range []struct {
-		trials  []trial
-		o       devdb.Options
-		workers int
-	}{{shared, devdb.Options{}, parallel}, {own, devdb.Options{Durable: true}, 1}} {
-		if len(lane.trials) == 0 {
+func (m *Matrix) measure(ctx context.Context, kind Kind, lanes []lane, o Options) error {
+	errs := make([]error, len(lanes))
+	var all sync.WaitGroup
+	for i, l := range lanes {
+		if len(l.trials) == 0 {
 			continue
 		}
-		lanes.Go(func() {
-			server, err := devdb.Start(ctx, kind, lane.o)
-			if err != nil {
-				errs <- err
-				return
+		all.Go(func() {
+			start := func() (servers, error) { return startServers(ctx, kind, l.o) }
+			if !l.each {
+				one, err := start()
+				if err != nil {
+					errs[i] = err
+					return
+				}
+				defer func() { errs[i] = errors.Join(errs[i], one.close()) }()
+				start = func() (servers, error) { return one, nil }
 			}
-			m.mu.Lock()
-			m.Versions[kind] = server.Version
-			m.mu.Unlock()
-			errs <- errors.Join(m.runAll(ctx, server, lane.trials, lane.workers, o), server.Close())
+			errs[i] = m.runAll(ctx, kind, start, l, o)
 		})
 	}
-	lanes.Wait()
-	close(errs)
-	var all []error
-	for err := range errs {
-		all = append(all, err)
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// servers are what a run uses: a server, and its replica if the fault needs one.
+type servers struct{ primary, replica *devdb.Server }
+
+func startServers(ctx context.Context, kind Kind, o devdb.Options) (s servers, err error) {
+	if s.primary, err = devdb.Start(ctx, kind, o); err != nil || !o.Replicated {
+		return s, err
 	}
-	return errors.Join(all...)
+	if s.replica, err = devdb.StartReplica(ctx, s.primary); err != nil {
+		return s, errors.Join(err, s.primary.Close())
+	}
+	return s, nil
+}
+
+func (s servers) close() error {
+	if s.replica != nil {
+		return errors.Join(s.replica.Close(), s.primary.Close())
+	}
+	return s.primary.Close()
 }
 
 func (m *Matrix) cell(fault string, kind Kind) *Cell {
@@ -148,15 +171,15 @@ func (m *Matrix) cell(fault string, kind Kind) *Cell {
 	return c
 }
 
-// runAll runs trials on one server, some at once.
-func (m *Matrix) runAll(ctx context.Context, server *devdb.Server, trials []trial, workers int, o Options) error {
-	start := time.Now()
+// runAll runs the trials of a lane, some at once.
+func (m *Matrix) runAll(ctx context.Context, kind Kind, start func() (servers, error), l lane, o Options) error {
+	begin := time.Now()
 	todo := make(chan trial)
 	go func() {
 		defer close(todo)
 		first := make(map[*Cell]bool)
-		for _, t := range trials {
-			if again := first[t.cell]; again && o.For > 0 && time.Since(start) > o.For {
+		for _, t := range l.trials {
+			if again := first[t.cell]; again && o.For > 0 && time.Since(begin) > o.For {
 				continue
 			}
 			first[t.cell] = true
@@ -165,30 +188,46 @@ func (m *Matrix) runAll(ctx context.Context, server *devdb.Server, trials []tria
 	}()
 	var all sync.WaitGroup
 	var errs []error
-	for range workers {
+	for range l.workers {
 		all.Go(func() {
 			for t := range todo {
-				began := time.Now()
-				r, err := runOnce(ctx, server, t.fault)
-				m.mu.Lock()
-				if err != nil {
+				if err := m.run(ctx, kind, start, l.each, t, o); err != nil {
+					m.mu.Lock()
 					errs = append(errs, fmt.Errorf("%s: %w", t.fault.Name, err))
-				} else {
-					t.cell.add(r)
+					m.mu.Unlock()
 				}
-				o.Logf("%-10s %-32s %5.1f s, %d ops, %d strikes; violations %v, of the control %v %v", server.Kind, t.fault.Name, time.Since(began).Seconds(),
-					r.Ops, r.Strikes, counts(r.Violations), counts(r.Control), err)
-				for p, texts := range r.Violations {
-					for _, text := range texts {
-						o.Logf("%-10s %-32s %v: %s", server.Kind, t.fault.Name, Promise(p), text)
-					}
-				}
-				m.mu.Unlock()
 			}
 		})
 	}
 	all.Wait()
 	return errors.Join(errs...)
+}
+
+// run runs one trial and takes over what it has shown.
+func (m *Matrix) run(ctx context.Context, kind Kind, start func() (servers, error), each bool, t trial, o Options) error {
+	s, err := start()
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	r, err := runOnce(ctx, s, t.fault)
+	if each {
+		err = errors.Join(err, s.close())
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.Versions[kind] = s.primary.Version
+	if err == nil {
+		t.cell.add(r)
+	}
+	o.Logf("%-10s %-32s %5.1f s, %d ops, %d strikes; violations %v, of the control %v %v", kind, t.fault.Name, time.Since(began).Seconds(),
+		r.Ops, r.Strikes, counts(r.Violations), counts(r.Control), err)
+	for p, texts := range r.Violations {
+		for _, text := range texts {
+			o.Logf("%-10s %-32s %v: %s", kind, t.fault.Name, Promise(p), text)
+		}
+	}
+	return err
 }
 
 func counts(v violations) (n [promises]int) {

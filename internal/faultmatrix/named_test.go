@@ -15,7 +15,7 @@ import (
 // clientBehindAnswers is a client whose answers can be replaced.
 func clientBehindAnswers(t *testing.T, kind Kind) (*env, *client) {
 	t.Helper()
-	e, err := newEnv(t.Context(), testdb.Server(t, kind), Fault{Answers: answerFaults[0].Answers})
+	e, err := newEnv(t.Context(), servers{primary: testdb.Server(t, kind)}, Fault{Answers: answerFaults[0].Answers})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,10 +29,10 @@ type Run struct {
 }
 
 // runOnce runs the workload under a fault, in a database of its own.
-func runOnce(ctx context.Context, server *devdb.Server, f Fault) (r Run, err error) {
+func runOnce(ctx context.Context, s servers, f Fault) (r Run, err error) {
 	ctx, cancel := context.WithTimeout(ctx, runLimit)
 	defer cancel()
-	e, err := newEnv(ctx, server, f)
+	e, err := newEnv(ctx, s, f)
 	if err != nil {
 		return r, err
 	}
