@@ -1,66 +1,300 @@
 package inventory
 
 import (
+	"database/sql"
 	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
-	"github.com/dblock-go/dblock/internal/devdb"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/inventory"
 )
 
-// sellsFromAllotments has several processes, each with an allotment, sell one SKU to the last unit, and counts how often the
-// shared row is written.
+// wantsAllotted fails unless so many units of the SKU "sale" are shared, and so many in allotments.
+func (s *env) wantsAllotted(t *testing.T, available, allotted int64) {
+	t.Helper()
+	b := s.balance(t, "sale")
+	assert.Equal(t, [3]int64{available, allotted, 0}, [3]int64{b.Available, b.Allotted, b.Drift()}, "available, allotted, drift")
+}
+
+// allotted is how many units of an SKU are in allotments.
+func (s *env) allotted(t *testing.T, sku string) int64 {
+	t.Helper()
+	return s.countf(t, "SELECT SUM(available) FROM dblock_stock WHERE bucket >= 1048576 AND sku = '%s'", sku)
+}
+
+// allotments is how many rows of stock are allotments.
+func (s *env) allotments(t *testing.T) int64 {
+	t.Helper()
+	return s.Count(t, "SELECT count(*) FROM dblock_stock WHERE bucket >= 1048576")
+}
+
+// sellsFromAllotments has several processes with allotments sell an SKU to the last unit, and counts
+// how often the shared row is written.
 func sellsFromAllotments(t *testing.T, s *env) {
-	const stores, units, allotted = 4, 4000, 100
+	const stores, units, allotted = 4, 2000, 100
 	s.stock(t, "a", units)
-	s.countWrites(t)
+	s.Exec(t, "CREATE TABLE stock_write (bucket int)")
+	if s.Postgres() {
+		s.Exec(t, "CREATE FUNCTION stock_write() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO stock_write VALUES (0); RETURN NULL; END'")
+		s.Exec(t, "CREATE TRIGGER stock_write AFTER UPDATE ON dblock_stock FOR EACH ROW WHEN (new.bucket = 0) EXECUTE FUNCTION stock_write()")
+	} else {
+		s.Exec(t, "CREATE TRIGGER stock_write AFTER UPDATE ON dblock_stock FOR EACH ROW IF new.bucket = 0 THEN INSERT INTO stock_write VALUES (0); END IF")
+	}
+	writes := func() int64 { return s.Count(t, "SELECT count(*) FROM stock_write") }
 	var all []*inventory.Store
 	for range stores {
-		all = append(all, s.openClosed(t, inventory.Options{Allotment: allotted}))
+		all = append(all, s.openClosed(t, inventory.Options{Allotment: allotted, Timeout: time.Minute}))
 	}
-	var sold, soldOut atomic.Int64
-	var wg sync.WaitGroup
-	for i := range units + 500 {
-		wg.Go(func() {
-			switch _, err := all[i%stores].Reserve(t.Context(), order(fmt.Sprint(i), "a", 1)); {
-			case err == nil:
-				sold.Add(1)
-			case errors.Is(err, inventory.ErrSoldOut):
-				soldOut.Add(1)
-			default:
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
-	if sold.Load() != units || soldOut.Load() != 500 {
-		t.Errorf("%d sold and %d told sold out, want %d and 500", sold.Load(), soldOut.Load(), units)
-	}
-	if writes := s.count(t, "SELECT count(*) FROM stock_write"); writes > units/allotted+2*stores {
-		t.Errorf("the shared row was written %d times, want %d at most", writes, units/allotted+2*stores)
-	}
-	before := s.count(t, "SELECT count(*) FROM stock_write")
+	var sold atomic.Int64
+	suite.Crowd(stores, func(i int) {
+		sold.Add(int64(len(soldIn(t, all[i], ordersOf(fmt.Sprint("store ", i), (units+500)/stores, "a")))))
+	})
+	assert.EqualValues(t, units, sold.Load())
+	assert.LessOrEqual(t, writes(), int64(units/allotted+2*stores))
+	before := writes()
 	s.restock(t, "more", "a", 20)
 	for _, r := range ordersOf("one by one", 20, "a") {
 		s.sells(t, r)
 	}
-	if writes := s.count(t, "SELECT count(*) FROM stock_write") - before; writes != 21 {
-		t.Errorf("the control has no allotment, and wrote the shared row %d times: nothing is counted", writes)
+	assert.EqualValues(t, 21, writes()-before, "the control has no allotment, and writes the shared row for each order")
+	s.sound(t)
+}
+
+// allotmentsAreStock sells, restocks, writes off and rebalances beside an allotment.
+func allotmentsAreStock(t *testing.T, s *env) {
+	s.keepsBooks(t)
+	s.stock(t, "sale", 100)
+	s.stock(t, "other", 1)
+	store := s.open(t, inventory.Options{Allotment: 40})
+	spread := s.open(t, inventory.Options{Strategy: inventory.SkipLocked, Buckets: 3})
+	sell := func(key string, qty int64) error {
+		return suite.Second(store.Reserve(t.Context(), order(key, "sale", qty)))
+	}
+	for _, step := range []struct {
+		what                string
+		do                  func() error
+		available, allotted int64
+	}{
+		{"the first order", func() error { return sell("one", 1) }, 60, 39},
+		{"a delivery", func() error { return restock(t, s.Store, "up", "sale", 20) }, 80, 39},
+		{"four buckets", func() error { return s.Rebalance(t.Context(), "sale", 4) }, 80, 39},
+		{"one bucket", func() error { return s.Rebalance(t.Context(), "sale", 1) }, 80, 39},
+		{"a delivery to buckets", func() error { return restock(t, spread, "spread", "sale", 30) }, 110, 39},
+		{"a write-off takes what is shared first", func() error { return restock(t, s.Store, "down", "sale", -10) }, 100, 39},
+		{"a write-off of more", func() error { return restock(t, s.Store, "far down", "sale", -110) }, 0, 29},
+		{"a write-off of allotted units", func() error { return restock(t, s.Store, "all but 3", "sale", -26) }, 0, 3},
+		{"the rest of the allotment", func() error { return sell("rest", 2) }, 0, 1},
+		{"a cart finds its unit in the allotment", func() error {
+			cart := inventory.Cart{Key: "cart", Lines: []inventory.Line{{SKU: "sale", Qty: 1}, {SKU: "other", Qty: 1}}}
+			return suite.Second(store.ReserveAll(t.Context(), cart))
+		}, 0, 0},
+		{"a delivery once all is gone", func() error { return restock(t, s.Store, "again", "sale", 50) }, 50, 0},
+		{"another allotment", func() error { return sell("again", 5) }, 10, 35},
+		{"Close returns it", func() error { return store.Close(t.Context()) }, 45, 0},
+	} {
+		assert.NoError(t, step.do(), step.what)
+		s.wantsAllotted(t, step.available, step.allotted)
+	}
+	s.balanced(t)
+}
+
+// allotmentsKnowHoldsAndLimits has several Stores with allotments hold and sell for buyers with limits,
+// with what is cancelled sold again, to the last unit.
+func allotmentsKnowHoldsAndLimits(t *testing.T, s *env) {
+	s.keepsBooks(t)
+	const buyers, limit = 60, 3
+	s.stock(t, "sale", buyers*limit)
+	o := inventory.Options{Allotment: 25, Timeout: time.Minute}
+	stores := []*inventory.Store{s.openClosed(t, o), s.openClosed(t, o), s.Store}
+	var orders, cancels, again []op
+	for i := range buyers * (limit + 2) {
+		r := perBuyer(fmt.Sprintf("order-%d", i), "sale", fmt.Sprintf("buyer-%d", i%buyers), limit)
+		r.Hold = time.Duration(i/buyers%2) * time.Hour
+		orders = append(orders, op{What: toReserve, Request: r})
+	}
+	granted := 0
+	s.doAtOnce(t, stores, orders, func(d op, r reply) {
+		switch {
+		case r.Kind == "" && !r.Replayed:
+			granted++
+			if d.Request.Hold > 0 {
+				cancels = append(cancels, onKey(toCancel, d.Request.Key))
+				again = append(again, op{What: toReserve, Request: order("again "+d.Request.Key, "sale", 1)})
+			}
+		case r.Kind != isLimited:
+			t.Errorf("%s: %+v", d.Request.Key, r)
+		}
+	})
+	assert.Equal(t, buyers*limit, granted)
+	s.doAtOnce(t, stores, cancels, func(d op, r reply) { assert.Equal(t, inventory.Cancelled, r.State, "%s: %+v", d.Request.Key, r) })
+	s.doAtOnce(t, stores, again, func(d op, r reply) { assert.Equal(t, inventory.Sold, r.State, "%s: %+v", d.Request.Key, r) })
+	s.wantsBooks(t, "sale", 0, 0, buyers*limit)
+	s.balanced(t)
+}
+
+// seesWhatIsAllottedMeanwhile has calls wait for stock that moves to a new allotment meanwhile. The
+// test makes that allotment by hand, to be as slow as it takes.
+func seesWhatIsAllottedMeanwhile(t *testing.T, s *env) {
+	for name, call := range map[string]func() error{
+		"a cart": func() error {
+			lines := []inventory.Line{{SKU: "a cart", Qty: 7}, {SKU: "other", Qty: 1}}
+			return suite.Second(s.ReserveAll(t.Context(), inventory.Cart{Key: "a cart", Lines: lines}))
+		},
+		"an order with a limit": func() error {
+			r := order("limited", "an order with a limit", 7)
+			r.Limit = 7
+			return suite.Second(s.Reserve(t.Context(), r))
+		},
+		"a write-off": func() error { return restock(t, s.Store, "off", "a write-off", -7) },
+		"a transaction": func() error {
+			for _, begin := range s.e.Callers { // any form
+				tx, err := begin(t.Context(), s.dsn, sql.LevelReadCommitted)
+				if err != nil {
+					return err
+				}
+				defer tx.Close()
+				_, err = tx.Reserve(t.Context(), s.Store, order("in a transaction", "a transaction", 7))
+				return errors.Join(err, tx.Commit(t.Context()))
+			}
+			return nil
+		},
+	} {
+		s.stock(t, name, 10)
+		s.restock(t, "other "+name, "other", 1)
+		tx := suite.Must(s.db.BeginTx(t.Context(), nil))(t)
+		for _, statement := range []string{
+			"UPDATE dblock_stock SET available = 0, epoch = epoch + 1 WHERE bucket = 0 AND sku = '" + name + "'",
+			"INSERT INTO dblock_stock (sku, bucket, available) VALUES ('" + name + "', 1048576, 10)",
+		} {
+			require.NoError(t, suite.Second(tx.ExecContext(t.Context(), statement)))
+		}
+		end := suite.Begin(func() (any, error) { return nil, call() })
+		s.waitsForARow(t)
+		require.NoError(t, tx.Commit())
+		assert.NoError(t, suite.Second(end()), name)
+		b := s.balance(t, name)
+		assert.EqualValues(t, 3, b.Available+b.Allotted, name)
 	}
 	s.sound(t)
 }
 
-// countWrites counts the updates of shared rows of stock.
-func (s *env) countWrites(t *testing.T) {
-	t.Helper()
-	s.exec(t, "CREATE TABLE stock_write (bucket int)")
-	if s.e.Kind == devdb.Postgres {
-		s.exec(t, "CREATE FUNCTION stock_write() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO stock_write VALUES (new.bucket); RETURN NULL; END'")
-		s.exec(t, "CREATE TRIGGER stock_write AFTER UPDATE ON dblock_stock FOR EACH ROW WHEN (new.bucket = 0) EXECUTE FUNCTION stock_write()")
-		return
+// takesAnotherAllotment has a process lose its lease, and another process get it, while both sell on:
+// the first one takes another allotment.
+func takesAnotherAllotment(t *testing.T, s *env) {
+	s.keepsBooks(t)
+	s.stock(t, "sale", 100_000)
+	o := inventory.Options{Allotment: 10, Timeout: time.Minute}
+	first, second := s.openClosed(t, o), s.openClosed(t, o)
+	sell := func(store *inventory.Store, key string) {
+		require.NoError(t, suite.Second(store.Reserve(t.Context(), order(key, "sale", 1))))
 	}
-	s.exec(t, "CREATE TRIGGER stock_write AFTER UPDATE ON dblock_stock FOR EACH ROW IF new.bucket = 0 THEN INSERT INTO stock_write VALUES (new.bucket); END IF")
+	sell(first, "first")
+	s.Exec(t, "DELETE FROM dblock_member")
+	sell(second, "second")
+	assert.EqualValues(t, 1, s.allotments(t), "the second process has the lost lease")
+	n := 0
+	suite.Until(t, "the first process takes another one", func() bool {
+		n++
+		sell(first, fmt.Sprint("on ", n))
+		return s.allotments(t) > 1
+	})
+	s.balanced(t)
+}
+
+// sellsWhatTheDeadHaveLeft kills a process that has an allotment. Other processes sell its units at once,
+// and a sweep returns them once the process counts as dead, not before.
+func sellsWhatTheDeadHaveLeft(t *testing.T, s *env) {
+	s.keepsBooks(t)
+	s.stock(t, "sale", 300)
+	dead := s.startProcess(t, inventory.Options{Allotment: 100, Timeout: time.Minute})
+	dead.sells(t, "first")
+	dead.kill()
+	s.wantsAllotted(t, 200, 99)
+	s.sells(t, order("of stock and allotment", "sale", 250))
+	s.wantsAllotted(t, 0, 49)
+	sweeper := s.openClosed(t, s.o)
+	sweep := func() { assert.NoError(t, suite.Second(sweeper.Sweep(t.Context(), 10))) }
+	sweep()
+	s.wantsAllotted(t, 0, 49)
+	s.Exec(t, "DELETE FROM dblock_member")
+	sweep()
+	s.wantsAllotted(t, 49, 0)
+	for _, r := range ordersOf("rest", 49, "sale") {
+		s.sells(t, r)
+	}
+	s.wants(t, op{What: toReserve, Request: order("late", "sale", 1)},
+		reply{State: inventory.Refused, SKU: "sale", Qty: 1, Kind: isSoldOut, Detail: "sale, left 0"})
+	s.balanced(t)
+}
+
+// sells has the process sell one unit of "sale".
+func (p *process) sells(t *testing.T, key string) {
+	t.Helper()
+	r, err := p.do(t.Context(), op{What: toReserve, Request: order(key, "sale", 1)})
+	require.NoError(t, err)
+	require.Equal(t, inventory.Sold, r.State, "%s: %+v", key, r)
+}
+
+// allotmentsSurviveProcesses has 8 processes sell one SKU. One is killed, and one is stopped, counted as
+// dead and resumed. A sweep beside the sale returns what both have left. Then there is a buyer for each
+// unit that is left, and none is refused.
+func allotmentsSurviveProcesses(t *testing.T, s *env) {
+	const processes, each, stock = 8, 40, 1600
+	s.keepsBooks(t)
+	s.stock(t, "sale", stock)
+	var all []*process
+	for p := range processes { // one after the other, so that their allotments have their numbers
+		all = append(all, s.startProcess(t, inventory.Options{Allotment: 50, Timeout: time.Minute}))
+		all[p].sells(t, fmt.Sprintf("first of %d", p))
+	}
+	killed, stopped, alive := all[0], all[1], all[2:]
+	kill := sync.OnceFunc(killed.kill)
+	of := func(p, i int) inventory.Request { return order(fmt.Sprintf("%d-%d", p, i), "sale", int64(1+i%5)) }
+	suite.Crowd(processes*each, func(n int) {
+		p, i := n%processes, n/processes
+		r, err := all[p].do(t.Context(), op{What: toReserve, Request: of(p, i)})
+		switch {
+		case all[p] != killed:
+			assert.True(t, err == nil && r.State == inventory.Sold, "%d-%d: %+v, %v", p, i, r, err)
+		case err == nil:
+			kill()
+		}
+	})
+	for i := range each { // what got no reply is sent to another process
+		assert.NoError(t, suite.Second(s.Reserve(t.Context(), of(0, i))))
+	}
+	stopped.sells(t, "before the stop")
+	require.NoError(t, suite.Suspend(stopped.cmd.Process))
+	s.Exec(t, `DELETE FROM dblock_member WHERE member_id IN (
+		SELECT l.member_id FROM dblock_lease l WHERE l.lease_key IN ('dblock allotment 0', 'dblock allotment 1'))`)
+	require.NoError(t, suite.Second(s.openClosed(t, s.o).Sweep(t.Context(), 10)))
+	assert.Zero(t, s.Count(t, "SELECT sum(available) FROM dblock_stock WHERE bucket IN (1048576, 1048577)"), "units of dead processes")
+	b := s.balance(t, "sale")
+	left := b.Available + b.Allotted
+	require.GreaterOrEqual(t, left, int64(100))
+	s.sellsOneByOne(t, "while one is stopped", alive, int(left/2))
+	_ = suite.Resume(stopped.cmd.Process)
+	s.sellsOneByOne(t, "all", all[1:], int(left-left/2))
+	for p, process := range all[1:] {
+		r, err := process.do(t.Context(), op{What: toReserve, Request: order(fmt.Sprintf("late %d", p), "sale", 1)})
+		assert.True(t, err == nil && r.Kind == isSoldOut, "all is sold, and process %d says %+v, %v", p, r, err)
+	}
+	s.wantsBooks(t, "sale", 0, 0, stock)
+	s.balanced(t)
+}
+
+// sellsOneByOne has processes send so many orders for a unit each at the same time. None is refused.
+func (s *env) sellsOneByOne(t *testing.T, name string, by []*process, orders int) {
+	t.Helper()
+	suite.Crowd(orders, func(i int) {
+		r, err := by[i%len(by)].do(t.Context(), op{What: toReserve, Request: order(fmt.Sprintf("%s %d", name, i), "sale", 1)})
+		assert.True(t, err == nil && r.State == inventory.Sold, "%s: %+v, %v", name, r, err)
+	})
 }

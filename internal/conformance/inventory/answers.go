@@ -2,28 +2,26 @@ package inventory
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/dblock-go/dblock/internal/conformance/answers"
+	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/inventory"
 )
 
 // RunAnswers replaces the server's answers while a Store sells, by each kind of conversation with the server.
 func (e Inventory) RunAnswers(t *testing.T) {
-	var users []answers.User
+	users := []answers.User{{Name: "allotments", Use: func(ctx context.Context, x *answers.Trial) error {
+		return e.use(ctx, x, inventory.Options{Allotment: 3})
+	}}}
 	for _, strategy := range ways {
 		users = append(users, answers.User{Name: strategy.String(), Use: func(ctx context.Context, x *answers.Trial) error {
 			return e.use(ctx, x, inventory.Options{Strategy: strategy, MaxInFlight: 4})
 		}})
 	}
-	users = append(users, answers.User{Name: "allotments", Use: func(ctx context.Context, x *answers.Trial) error {
-		return e.use(ctx, x, inventory.Options{Allotment: 3})
-	}})
 	answers.Run(t, e.Kind, users)
 }
 
@@ -43,58 +41,44 @@ func (e Inventory) use(ctx context.Context, x *answers.Trial, o inventory.Option
 	}
 	defer closePool()
 	stock := inventory.Adjustment{ID: x.Key, SKU: x.Key, Delta: 100}
-	_, err = s.Restock(ctx, stock)
-	x.Told(err)
-	var crowd sync.WaitGroup
-	for n := range x.Crowd {
-		crowd.Go(func() { e.order(ctx, x, s, n) })
-	}
-	crowd.Wait()
-	_, err = s.Audit(ctx, x.Key)
-	x.Told(err)
-	_, err = s.Sweep(ctx, 10)
-	x.Told(err)
-	_, err = s.Repair(ctx, x.Key)
-	x.Told(err)
+	x.Told(suite.Second(s.Restock(ctx, stock)))
+	suite.Crowd(x.Crowd, func(n int) { e.order(ctx, x, s, n) })
+	x.Told(suite.Second(s.Audit(ctx, x.Key)))
+	x.Told(suite.Second(s.Sweep(ctx, 10)))
+	x.Told(suite.Second(s.Repair(ctx, x.Key)))
 	x.Heal()
 	err = x.Again(ctx, "selling", func(ctx context.Context) error {
 		if _, err := s.Restock(ctx, stock); err != nil {
 			return err
 		}
-		_, err := s.Reserve(ctx, inventory.Request{Key: x.Key + "/last", SKU: x.Key, Qty: 1})
-		return err
+		return suite.Second(s.Reserve(ctx, inventory.Request{Key: x.Key + "/last", SKU: x.Key, Qty: 1}))
 	})
 	closing, cancel := context.WithTimeout(ctx, answers.Patience)
 	defer cancel()
 	x.Told(s.Close(closing))
-	if !x.Lied {
-		err = errors.Join(err, e.isExact(ctx, x))
+	if x.Lied || err != nil {
+		return err
 	}
-	return err
+	return e.isExact(ctx, x)
 }
 
 // order sends one order of each kind, each under a key of its own.
 func (e Inventory) order(ctx context.Context, x *answers.Trial, s *inventory.Store, n int) {
 	key := fmt.Sprintf("%s/%d", x.Key, n)
-	_, err := s.Reserve(ctx, inventory.Request{Key: key, SKU: x.Key, Qty: 2, Buyer: "b", Limit: 50})
-	x.Told(err)
-	_, err = s.Reserve(ctx, inventory.Request{Key: key + "/held", SKU: x.Key, Qty: 1, Hold: time.Hour})
-	x.Told(err)
+	x.Told(suite.Second(s.Reserve(ctx, inventory.Request{Key: key, SKU: x.Key, Qty: 2, Buyer: "b", Limit: 50})))
+	x.Told(suite.Second(s.Reserve(ctx, inventory.Request{Key: key + "/held", SKU: x.Key, Qty: 1, Hold: time.Hour})))
 	if n == 0 {
-		_, err = s.Confirm(ctx, key+"/held")
+		x.Told(suite.Second(s.Confirm(ctx, key+"/held")))
 	} else {
-		_, err = s.Cancel(ctx, key+"/held")
+		x.Told(suite.Second(s.Cancel(ctx, key+"/held")))
 	}
-	x.Told(err)
-	_, err = s.ReserveAll(ctx, inventory.Cart{Key: key + "/cart", Buyer: "b", Lines: []inventory.Line{
+	x.Told(suite.Second(s.ReserveAll(ctx, inventory.Cart{Key: key + "/cart", Buyer: "b", Lines: []inventory.Line{
 		{SKU: x.Key, Qty: 1}, {SKU: x.Key + "/coupon", Qty: 1, Limit: 9, Unstocked: true},
-	}})
-	x.Told(err)
-	_, err = s.Lookup(ctx, key)
-	x.Told(err)
+	}})))
+	x.Told(suite.Second(s.Lookup(ctx, key)))
 }
 
-// isExact holds the books against what was restocked.
+// isExact compares the books with what was restocked.
 func (e Inventory) isExact(ctx context.Context, x *answers.Trial) error {
 	s, closePool, err := e.OpenOn(ctx, x.Near, &faultconn.Dialer{}, inventory.Options{})
 	if err != nil {
@@ -103,11 +87,8 @@ func (e Inventory) isExact(ctx context.Context, x *answers.Trial) error {
 	defer closePool()
 	defer s.Close(ctx)
 	books, err := s.Audit(ctx, x.Key)
-	if err != nil {
-		return err
+	if err == nil && (len(books) != 1 || books[0].Drift() != 0 || books[0].Restocked != 100) {
+		err = fmt.Errorf("the books are %+v", books)
 	}
-	if len(books) != 1 || books[0].Drift() != 0 || books[0].Restocked != 100 {
-		return fmt.Errorf("the books are %+v", books)
-	}
-	return nil
+	return err
 }

@@ -5,225 +5,234 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"sync"
 	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/devdb"
+	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/inventory"
 )
 
-type begins = func(sql.IsolationLevel) *CallerTx
+// callers begin transactions of one form.
+type callers struct {
+	*env
+	t  *testing.T
+	of func(ctx context.Context, dsn string, level sql.IsolationLevel) (*CallerTx, error)
+}
 
-// reservesInACallersTx sells orders and carts in transactions of the caller's: they are there with what else it writes, or not at all.
-func reservesInACallersTx(t *testing.T, s *env, begin begins) {
+// ofCallers runs a test with every form of a caller's transaction.
+func ofCallers(test func(*testing.T, *callers)) func(*testing.T, Inventory) {
+	return func(t *testing.T, e Inventory) {
+		for name, begin := range e.Callers {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				test(t, &callers{e.env(t, patient(inventory.Merge)), t, begin})
+			})
+		}
+	}
+}
+
+// begin begins a transaction at READ COMMITTED.
+func (s *callers) begin() *callerTx { return s.beginAt(sql.LevelReadCommitted) }
+
+func (s *callers) beginAt(level sql.IsolationLevel) *callerTx {
+	s.t.Helper()
+	tx := suite.Must(s.of(s.t.Context(), s.dsn, level))(s.t)
+	s.t.Cleanup(tx.Close)
+	return &callerTx{tx, s}
+}
+
+// callerTx reserves in a caller's transaction.
+type callerTx struct {
+	*CallerTx
+	s *callers
+}
+
+func (tx *callerTx) order(r inventory.Request) (inventory.Reservation, error) {
+	return tx.Reserve(tx.s.t.Context(), tx.s.Store, r)
+}
+
+func (tx *callerTx) cart(c inventory.Cart) (inventory.Reservation, error) {
+	return tx.ReserveAll(tx.s.t.Context(), tx.s.Store, c)
+}
+
+// sells fails unless the order is new, and sold or held.
+func (tx *callerTx) sells(r inventory.Request) {
+	tx.s.t.Helper()
+	res, err := tx.order(r)
+	assert.True(tx.s.t, err == nil && !res.Replayed, "%s: %+v, %v", r.Key, res, err)
+}
+
+// refuses fails unless the order is refused with an error.
+func (tx *callerTx) refuses(r inventory.Request, want error) {
+	tx.s.t.Helper()
+	assert.ErrorIs(tx.s.t, suite.Second(tx.order(r)), want, r.Key)
+}
+
+func (tx *callerTx) exec(statement string) {
+	tx.s.t.Helper()
+	require.NoError(tx.s.t, tx.Exec(tx.s.t.Context(), statement), statement)
+}
+
+func (tx *callerTx) commit() { tx.s.t.Helper(); require.NoError(tx.s.t, tx.Commit(tx.s.t.Context())) }
+
+func (tx *callerTx) rollback() {
+	tx.s.t.Helper()
+	require.NoError(tx.s.t, tx.Rollback(tx.s.t.Context()))
+}
+
+// reservesInACallersTx sells orders and carts in callers' transactions: they exist with what else these
+// write, or not at all.
+func reservesInACallersTx(t *testing.T, s *callers) {
 	s.keepsBooks(t)
-	s.exec(t, "CREATE TABLE own_order (order_key varchar(200) NOT NULL PRIMARY KEY, n int NOT NULL)")
+	s.ownsOrders(t)
 	s.stock(t, "sale", 10)
 	s.stock(t, "other", 10)
 	lines := []inventory.Line{{SKU: "sale", Qty: 2}, {SKU: "other", Qty: 1, Limit: 3}, {SKU: "gift", Qty: 1, Unstocked: true}}
 	for _, name := range []string{"rolled back", "committed"} {
-		tx := begin(sql.LevelReadCommitted)
-		hold := held(name+" held", "sale")
-		hold.Limit = 2
-		for i, call := range []func() (inventory.Reservation, error){
-			func() (inventory.Reservation, error) { return tx.Reserve(t.Context(), s.Store, order(name, "sale", 1)) },
-			func() (inventory.Reservation, error) { return tx.Reserve(t.Context(), s.Store, hold) },
-			func() (inventory.Reservation, error) {
-				return tx.ReserveAll(t.Context(), s.Store, inventory.Cart{Key: name + " cart", Buyer: "ann", Lines: lines})
-			},
-		} {
-			if r, err := call(); err != nil || r.Replayed || r.State == inventory.Refused {
-				t.Errorf("%s, call %d: %+v, %v", name, i, r, err)
-			}
-		}
-		if r, err := tx.Reserve(t.Context(), s.Store, order(name, "sale", 1)); err != nil || !r.Replayed {
-			t.Errorf("%s: the same order in the same transaction: %+v, %v", name, r, err)
-		}
-		if err := tx.Exec(t.Context(), "INSERT INTO own_order (order_key, n) VALUES ('"+name+"', 1)"); err != nil {
-			t.Error(err)
-		}
-		if _, err := s.Lookup(t.Context(), name); !errors.Is(err, inventory.ErrNotFound) {
-			t.Errorf("%s: before the commit others see it: %v", name, err)
-		}
-		end := map[string]func(context.Context) error{"rolled back": tx.Rollback, "committed": tx.Commit}[name]
-		if err := end(t.Context()); err != nil {
-			t.Fatal(err)
+		tx := s.begin()
+		tx.sells(order(name, "sale", 1))
+		tx.sells(withLimit(name+" held", "sale"))
+		r, err := tx.cart(inventory.Cart{Key: name + " cart", Buyer: "ann", Lines: lines})
+		assert.True(t, err == nil && !r.Replayed && r.State == inventory.Sold, "%+v, %v", r, err)
+		r, err = tx.order(order(name, "sale", 1))
+		assert.True(t, err == nil && r.Replayed, "the same order in the same transaction: %+v, %v", r, err)
+		tx.exec("INSERT INTO own_order (order_key, n) VALUES ('" + name + "', 1)")
+		assert.ErrorIs(t, suite.Second(s.Lookup(t.Context(), name)), inventory.ErrNotFound, "before the commit")
+		if name == "committed" {
+			tx.commit()
+		} else {
+			tx.rollback()
 		}
 	}
 	s.wantsBooks(t, "sale", 6, 1, 3)
 	s.wantsBooks(t, "other", 9, 0, 1)
-	if n := s.count(t, "SELECT count(*) FROM own_order WHERE order_key = 'committed'"); n != 1 {
-		t.Errorf("%d rows of the caller's own", n)
-	}
-	if r, err := s.Reserve(t.Context(), order("committed", "sale", 1)); err != nil || !r.Replayed {
-		t.Errorf("the same order elsewhere: %+v, %v", r, err)
-	}
-	if _, err := s.Confirm(t.Context(), "committed held"); err != nil {
-		t.Error(err)
-	}
+	assert.Equal(t, []string{"committed"}, s.Texts(t, "SELECT order_key FROM own_order"))
+	again, err := s.Reserve(t.Context(), order("committed", "sale", 1))
+	assert.True(t, err == nil && again.Replayed, "the same order elsewhere: %+v, %v", again, err)
+	assert.NoError(t, suite.Second(s.Confirm(t.Context(), "committed held")))
 	s.balanced(t)
 }
 
-// aCallersTxOutlivesARefusal has orders refused in every way: the transaction goes on, and what it has written else is committed.
-func aCallersTxOutlivesARefusal(t *testing.T, s *env, begin begins) {
+// aCallersTxOutlivesARefusal has orders refused in every way: the transaction goes on and is committed.
+func aCallersTxOutlivesARefusal(t *testing.T, s *callers) {
 	s.keepsBooks(t)
 	s.stock(t, "sale", 5)
 	s.sells(t, order("before", "sale", 1))
-	if _, err := s.Cancel(t.Context(), "cancelled"); err != nil {
-		t.Fatal(err)
-	}
-	limited := order("limited", "sale", 2)
-	limited.Limit = 1
-	other := order("before", "sale", 3)
-	bad := order("", "sale", 1)
-	tx := begin(sql.LevelReadCommitted)
-	refused := map[*inventory.Request]error{
-		new(order("big", "sale", 5)): inventory.ErrSoldOut, new(order("unknown", "nonsense", 1)): inventory.ErrUnknownSKU,
-		&limited: inventory.ErrLimitExceeded, &other: inventory.ErrKeyReused, &bad: inventory.ErrInvalid,
-		new(order("cancelled", "sale", 1)): inventory.ErrCancelled,
-	}
-	n := 0
-	for r, want := range refused {
-		if _, err := tx.Reserve(t.Context(), s.Store, *r); !errors.Is(err, want) {
-			t.Errorf("%s: got %v, want %v", r.Key, err, want)
-		}
-		n++
-		if _, err := tx.Reserve(t.Context(), s.Store, order(fmt.Sprintf("after %d", n), "sale", int64(n%2))); n%2 == 1 && err != nil {
-			t.Errorf("after %s: %v", r.Key, err)
+	require.NoError(t, suite.Second(s.Cancel(t.Context(), "cancelled")))
+	tx := s.begin()
+	for i, c := range []struct {
+		r    inventory.Request
+		want error
+	}{
+		{order("big", "sale", 5), inventory.ErrSoldOut},
+		{order("unknown", "nonsense", 1), inventory.ErrUnknownSKU},
+		{inventory.Request{Key: "limited", SKU: "sale", Buyer: "ann", Qty: 2, Limit: 1}, inventory.ErrLimitExceeded},
+		{order("before", "sale", 3), inventory.ErrKeyReused},
+		{order("", "sale", 1), inventory.ErrInvalid},
+		{order("cancelled", "sale", 1), inventory.ErrCancelled},
+	} {
+		tx.refuses(c.r, c.want)
+		if i%2 == 0 {
+			tx.sells(order(fmt.Sprintf("after %d", i), "sale", 1))
 		}
 	}
-	if _, err := tx.ReserveAll(t.Context(), s.Store, inventory.Cart{Key: "cart"}); !errors.Is(err, inventory.ErrInvalid) {
-		t.Errorf("an empty cart: %v", err)
-	}
-	if r, err := tx.Reserve(t.Context(), s.Store, order("before", "sale", 1)); err != nil || !r.Replayed {
-		t.Errorf("what was sold before: %+v, %v", r, err)
-	}
-	if err := tx.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	assert.ErrorIs(t, suite.Second(tx.cart(inventory.Cart{Key: "cart"})), inventory.ErrInvalid)
+	r, err := tx.order(order("before", "sale", 1))
+	assert.True(t, err == nil && r.Replayed, "what was sold before: %+v, %v", r, err)
+	tx.commit()
 	s.wantsBooks(t, "sale", 1, 0, 4)
 	s.balanced(t)
 }
 
-// aCallersTxMeetsOthers has the same orders sent in transactions of callers' and to a Store, at once: each is sold once, limits hold,
-// and whoever waits for longer than may be is told that it is busy.
-func aCallersTxMeetsOthers(t *testing.T, s *env, begin begins) {
+// aCallersTxMeetsOthers sends the same orders in callers' transactions and to a Store at the same time:
+// each is sold once and limits hold. A transaction that waits longer than it may gets ErrBusy.
+func aCallersTxMeetsOthers(t *testing.T, s *callers) {
 	s.keepsBooks(t)
 	const keys, limit = 24, 3
 	s.stock(t, "sale", keys)
-	var crowd sync.WaitGroup
-	var mu sync.Mutex
+	answers := make([]told, 2*keys)
+	suite.Crowd(2*keys, func(i int) {
+		r := inventory.Request{Key: fmt.Sprintf("order-%d", i/2), SKU: "sale", Qty: 1}
+		if i/2%2 == 1 {
+			r.Buyer, r.Limit = "ann", limit
+		}
+		send := s.Reserve
+		if i%2 == 0 {
+			send = s.inTx
+		}
+		res, err := send(t.Context(), r)
+		answers[i] = told{r, res, err}
+	})
 	fresh, limited := map[string]int{}, 0
-	count := func(r inventory.Request, res inventory.Reservation, err error) {
-		mu.Lock()
-		defer mu.Unlock()
+	for _, a := range answers {
 		switch {
-		case err == nil && !res.Replayed:
-			fresh[r.Key]++
-		case errors.Is(err, inventory.ErrLimitExceeded):
+		case a.err == nil && !a.res.Replayed:
+			fresh[a.req.Key]++
+			assert.Equal(t, 1, fresh[a.req.Key], a.req.Key)
+		case errors.Is(a.err, inventory.ErrLimitExceeded):
 			limited++
-		case err != nil:
-			t.Errorf("%s: %v", r.Key, err)
+		default:
+			assert.NoError(t, a.err, a.req.Key)
 		}
 	}
-	for i := range keys {
-		r := order(fmt.Sprintf("order-%d", i), "sale", 1)
-		if r.Buyer, r.Limit = "ann", limit; i%2 == 0 {
-			r.Buyer, r.Limit = "", 0
-		}
-		crowd.Go(func() {
-			res, err := s.inTxAgainAndAgain(t, begin, r)
-			count(r, res, err)
-		})
-		crowd.Go(func() {
-			res, err := s.Reserve(t.Context(), r)
-			count(r, res, err)
-		})
+	assert.Len(t, fresh, keys/2+limit)
+	assert.Equal(t, 2*(keys/2-limit), limited)
+	bound := "SET innodb_lock_wait_timeout = 1"
+	if s.Postgres() {
+		bound = "SET LOCAL lock_timeout = '100ms'"
 	}
-	crowd.Wait()
-	for key, n := range fresh {
-		if n != 1 {
-			t.Errorf("%s was sold anew %d times", key, n)
-		}
+	for what, r := range map[string]inventory.Request{
+		"stock": {SKU: "sale", Buyer: "bob", Qty: 1},
+		"limit": {SKU: "gift", Buyer: "ann", Qty: 1, Limit: 5, Unstocked: true},
+	} {
+		first, second := s.begin(), s.begin()
+		named := func(key string) inventory.Request { r.Key = what + " " + key; return r }
+		s.sells(t, named("before"))
+		first.sells(named("first"))
+		second.exec(bound)
+		second.refuses(named("second"), dblock.ErrBusy)
+		first.rollback()
+		second.sells(named("second"))
+		second.commit()
 	}
-	if len(fresh) != keys/2+limit || limited != 2*(keys/2-limit) {
-		t.Errorf("%d were sold and %d over the limit", len(fresh), limited)
-	}
-	s.waitsNoLonger(t, begin)
 	s.balanced(t)
 }
 
-// inTxAgainAndAgain reserves in a transaction that is run again after a conflict: the same key may be on its way to the Store, which
+// inTx reserves in a transaction that is run again after a conflict: a Store that sells the same key
 // writes the order first and then takes the stock.
-func (s *env) inTxAgainAndAgain(t *testing.T, begin begins, r inventory.Request) (inventory.Reservation, error) {
+func (s *callers) inTx(ctx context.Context, r inventory.Request) (inventory.Reservation, error) {
 	for {
-		tx := begin(sql.LevelReadCommitted)
-		res, err := tx.Reserve(t.Context(), s.Store, r)
-		if errors.Is(err, dblock.ErrConflict) {
-			_ = tx.Rollback(t.Context())
-			continue
+		tx, err := s.of(ctx, s.dsn, sql.LevelReadCommitted)
+		if err != nil {
+			return inventory.Reservation{}, err
 		}
-		return res, errors.Join(err, tx.Commit(t.Context()))
+		res, err := tx.Reserve(ctx, s.Store, r)
+		if !errors.Is(err, dblock.ErrConflict) {
+			defer tx.Close()
+			return res, errors.Join(err, tx.Commit(ctx))
+		}
+		_ = tx.Rollback(ctx)
+		tx.Close()
 	}
 }
 
-// waitsNoLonger has a transaction with a bound for its waits meet one that keeps the stock, or the buyer's limit.
-func (s *env) waitsNoLonger(t *testing.T, begin begins) {
-	t.Helper()
-	for what, of := range map[string]func(key string) inventory.Request{
-		"the stock": func(key string) inventory.Request { return order(key, "sale", 1) },
-		"the limit": func(key string) inventory.Request {
-			return inventory.Request{Key: key + " gift", Buyer: "ann", SKU: "gift", Qty: 1, Limit: 5, Unstocked: true}
-		},
-	} {
-		s.waitsNoLongerFor(t, begin, what, of)
-	}
-}
-
-func (s *env) waitsNoLongerFor(t *testing.T, begin begins, what string, of func(key string) inventory.Request) {
-	t.Helper()
-	s.sells(t, of("before"))
-	first, second := begin(sql.LevelReadCommitted), begin(sql.LevelReadCommitted)
-	if _, err := first.Reserve(t.Context(), s.Store, of("first")); err != nil {
-		t.Fatal(err)
-	}
-	bound := "SET innodb_lock_wait_timeout = 1"
-	if s.e.Kind == devdb.Postgres {
-		bound = "SET LOCAL lock_timeout = '100ms'"
-	}
-	if err := second.Exec(t.Context(), bound); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := second.Reserve(t.Context(), s.Store, of("second")); !errors.Is(err, dblock.ErrBusy) {
-		t.Errorf("%s is locked for longer than one waits: %v", what, err)
-	}
-	if err := first.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := second.Reserve(t.Context(), s.Store, of("second")); err != nil {
-		t.Errorf("%s is free again: %v", what, err)
-	}
-	if err := second.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// aCallersTxNeverSellsOnWhatItSawFirst has a transaction look before others sell, at every level: it is told of a conflict, or
-// sells what is really there, and never says sold out of an order that is sold.
-func aCallersTxNeverSellsOnWhatItSawFirst(t *testing.T, s *env, begin begins) {
+// aCallersTxNeverSellsOnWhatItSawFirst has a transaction read before others sell, at every level: its
+// order meets a conflict, or gets the answer that is right by then.
+func aCallersTxNeverSellsOnWhatItSawFirst(t *testing.T, s *callers) {
 	s.keepsBooks(t)
 	for _, level := range []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable} {
 		for _, meanwhile := range []string{"the order itself", "another one", "nothing"} {
 			sku := fmt.Sprintf("%v, %s", level, meanwhile)
 			s.stock(t, sku, 1)
-			tx := begin(level)
-			look := "SELECT count(*) FROM dblock_reservation"
-			if level == sql.LevelSerializable && s.e.Kind != devdb.Postgres { // there a look locks what it sees, and nobody could sell
-				look = "DO 1"
-			}
-			if err := tx.Exec(t.Context(), look); err != nil {
-				t.Fatal(err)
+			tx := s.beginAt(level)
+			if level != sql.LevelSerializable || s.Postgres() { // elsewhere this would lock what it reads
+				tx.exec("SELECT count(*) FROM dblock_reservation")
+			} else {
+				tx.exec("DO 1")
 			}
 			r := order("of "+sku, sku, 1)
 			switch meanwhile {
@@ -232,23 +241,19 @@ func aCallersTxNeverSellsOnWhatItSawFirst(t *testing.T, s *env, begin begins) {
 			case "another one":
 				s.sells(t, order("another of "+sku, sku, 1))
 			}
-			res, err := tx.Reserve(t.Context(), s.Store, r)
-			conflict := errors.Is(err, dblock.ErrConflict)
-			if conflict && level == sql.LevelReadCommitted {
-				t.Errorf("%s: %v", sku, err)
+			res, err := tx.order(r)
+			switch conflict := errors.Is(err, dblock.ErrConflict); {
+			case conflict && level != sql.LevelReadCommitted && meanwhile != "nothing":
+			case meanwhile == "another one":
+				assert.ErrorIs(t, err, inventory.ErrSoldOut, sku)
+			default:
+				assert.NoError(t, err, sku)
+				assert.Equal(t, meanwhile == "the order itself", res.Replayed, sku)
 			}
-			switch {
-			case meanwhile == "nothing" && (err != nil || res.Replayed),
-				meanwhile == "the order itself" && !conflict && (err != nil || !res.Replayed),
-				meanwhile == "another one" && !conflict && !errors.Is(err, inventory.ErrSoldOut):
-				t.Errorf("%s: %+v, %v", sku, res, err)
-			}
-			end := tx.Commit
 			if err != nil {
-				end = tx.Rollback
-			}
-			if err := end(t.Context()); err != nil {
-				t.Errorf("%s: %v", sku, err)
+				tx.rollback()
+			} else {
+				tx.commit()
 			}
 			s.wantsBooks(t, sku, 0, 0, 1)
 		}
@@ -256,66 +261,112 @@ func aCallersTxNeverSellsOnWhatItSawFirst(t *testing.T, s *env, begin begins) {
 	s.balanced(t)
 }
 
-// aCallersTxThatIsNone has ended, or its Store is closed: nothing is sent.
-func aCallersTxThatIsNone(t *testing.T, s *env, begin begins) {
+// aCallersTxThatIsNone has ended or is read-only, or its caller gives up, or its Store is closed: nothing is sold.
+func aCallersTxThatIsNone(t *testing.T, s *callers) {
 	s.stock(t, "sale", 5)
-	for name, end := range map[string]func(*CallerTx) error{
-		"committed":   func(tx *CallerTx) error { return tx.Commit(t.Context()) },
-		"rolled back": func(tx *CallerTx) error { return tx.Rollback(t.Context()) },
-	} {
-		tx := begin(sql.LevelReadCommitted)
-		if err := end(tx); err != nil {
-			t.Fatal(err)
+	s.stock(t, "by a statement", 5) // where the server commits each statement by itself then, one is sold
+	ended := func(tx *callerTx, how string) {
+		sku := "sale"
+		if how == "by a statement" {
+			sku = how
 		}
+		res, err := tx.order(order(how, sku, 1))
 		var invalid *inventory.InvalidError
-		if _, err := tx.Reserve(t.Context(), s.Store, order("late", "sale", 1)); !errors.As(err, &invalid) || invalid.Field != "tx" {
-			t.Errorf("%s: %v", name, err)
-		}
+		isInvalid := errors.As(err, &invalid) && invalid.Field == "tx"
+		assert.True(t, isInvalid || how == "by a statement" && errors.Is(err, dblock.ErrTxEnded), "%s: %+v, %v", how, res, err)
 	}
-	s.endedByAStatement(t, begin)
-	readOnly := []string{"SET TRANSACTION READ ONLY"}
-	if s.e.Kind != devdb.Postgres {
-		readOnly = []string{"COMMIT", "START TRANSACTION READ ONLY"}
+	tx := s.begin()
+	tx.commit()
+	ended(tx, "committed")
+	tx = s.begin()
+	tx.rollback()
+	ended(tx, "rolled back")
+	tx = s.begin()
+	tx.exec("ROLLBACK") // which the driver does not know
+	ended(tx, "by a statement")
+	_ = tx.Rollback(t.Context())
+
+	reader := s.begin()
+	if s.Postgres() {
+		reader.exec("SET TRANSACTION READ ONLY")
+	} else {
+		reader.exec("COMMIT")
+		reader.exec("START TRANSACTION READ ONLY")
 	}
-	reader := begin(sql.LevelReadCommitted)
-	for _, statement := range readOnly {
-		if err := reader.Exec(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := reader.Reserve(t.Context(), s.Store, order("late", "sale", 1)); !errors.Is(err, inventory.ErrInvalid) {
-		t.Errorf("a read-only one: %v", err)
-	}
-	tx := begin(sql.LevelReadCommitted)
-	ended, cancel := context.WithCancel(t.Context())
+	reader.refuses(order("read-only", "sale", 1), inventory.ErrInvalid)
+	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := tx.Reserve(ended, s.Store, order("cancelled", "sale", 1)); err == nil {
-		t.Error("an order whose caller has given up is sold")
-	}
-	tx = begin(sql.LevelReadCommitted)
+	assert.Error(t, suite.Second(s.begin().Reserve(ctx, s.Store, order("given up", "sale", 1))))
 	store := s.open(t, s.o)
-	if err := store.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.Reserve(t.Context(), store, order("closed", "sale", 1)); !errors.Is(err, dblock.ErrClosed) {
-		t.Errorf("a Store that is closed: %v", err)
-	}
+	require.NoError(t, store.Close(t.Context()))
+	assert.ErrorIs(t, suite.Second(s.begin().Reserve(t.Context(), store, order("closed", "sale", 1))), dblock.ErrClosed)
 	s.wantsBooks(t, "sale", 5, 0, 0)
 }
 
-// endedByAStatement has a statement of the caller's end the transaction, which the driver does not know: the order is not
-// acknowledged.
-func (s *env) endedByAStatement(t *testing.T, begin begins) {
-	t.Helper()
-	s.stock(t, "ended", 5)
-	tx := begin(sql.LevelReadCommitted)
-	if err := tx.Exec(t.Context(), "ROLLBACK"); err != nil {
-		t.Fatal(err)
+// aCallersTxCountsNoExpiredHold has a buyer whose holds have expired order as much again in a caller's
+// transaction. What that sweeps comes back if it is rolled back. The control is a hold that another
+// transaction has locked: it counts.
+func aCallersTxCountsNoExpiredHold(t *testing.T, s *callers) {
+	s.keepsBooks(t)
+	s.stock(t, "sale", 100)
+	s.stock(t, "other", 100)
+	hold := func(key string) inventory.Request {
+		r := withLimit(key, "sale")
+		r.Buyer = "ann"
+		return r
 	}
-	var invalid *inventory.InvalidError
-	res, err := tx.Reserve(t.Context(), s.Store, order("ended", "ended", 1))
-	if !errors.Is(err, dblock.ErrTxEnded) && (!errors.As(err, &invalid) || invalid.Field != "tx") {
-		t.Errorf("in a transaction that a statement has ended: %+v, %v", res, err)
+	require.NoError(t, suite.Second(s.ReserveAll(t.Context(), inventory.Cart{
+		Key: "a", Buyer: "ann", Hold: time.Hour, Lines: []inventory.Line{{SKU: "other", Qty: 1}, {SKU: "sale", Qty: 1, Limit: 2}},
+	})))
+	s.sells(t, hold("b"))
+	s.isDue(t, "a", "b")
+	release := s.lockRows(t, "SELECT 1 FROM dblock_reservation WHERE reservation_key = 'b' FOR UPDATE")
+	lines := []inventory.Line{{SKU: "sale", Qty: 2, Limit: 2}, {SKU: "gift", Qty: 1, Unstocked: true}}
+	cart := inventory.Cart{Key: "cart", Buyer: "ann", Lines: lines}
+	tx := s.begin()
+	assert.ErrorIs(t, suite.Second(tx.cart(cart)), inventory.ErrLimitExceeded, "beside a hold that is locked")
+	tx.rollback()
+	release()
+	for _, name := range []string{"rolled back", "committed"} {
+		tx := s.begin()
+		tx.sells(hold(name + " c"))
+		tx.sells(hold(name + " d"))
+		tx.refuses(hold(name+" e"), inventory.ErrLimitExceeded)
+		if name == "committed" {
+			tx.commit()
+			s.wantsBooks(t, "other", 100, 0, 0)
+		} else {
+			tx.rollback()
+			s.wantsBooks(t, "other", 99, 1, 0)
+		}
+		s.wantsBooks(t, "sale", 98, 2, 0)
 	}
-	_ = tx.Rollback(t.Context())
+	s.isDue(t, "committed c", "committed d")
+	tx = s.begin()
+	assert.NoError(t, suite.Second(tx.cart(cart)))
+	tx.commit()
+	s.wantsBooks(t, "sale", 98, 0, 2)
+	s.balanced(t)
+}
+
+// aSweepThatFailsLeavesTheRefusal has the sweep of a buyer's expired hold fail with a lock timeout: the
+// order is refused for the limit, and the transaction goes on. The control is the same order once the
+// sweep passes.
+func aSweepThatFailsLeavesTheRefusal(t *testing.T, s *callers) {
+	s.stock(t, "sale", 10)
+	hold := perBuyer("hold", "sale", "ann", 1)
+	hold.Hold = time.Hour
+	s.sells(t, hold)
+	s.isDue(t, "hold")
+	drop := s.env.refuses(t, "BEFORE UPDATE", "dblock_reservation", "NEW.sku = 'sale'", lockTimeout, "busy")
+	tx := s.begin()
+	tx.refuses(perBuyer("again", "sale", "ann", 1), inventory.ErrLimitExceeded)
+	tx.sells(perBuyer("other", "sale", "bob", 1))
+	tx.commit()
+	drop()
+	tx = s.begin()
+	tx.sells(perBuyer("again", "sale", "ann", 1))
+	tx.commit()
+	s.wantsBooks(t, "sale", 8, 0, 2)
+	s.sound(t)
 }

@@ -269,7 +269,7 @@ type told struct {
 // crowd sends the requests at the same time and returns the last result of each.
 func crowd(ctx context.Context, store *inventory.Store, reqs []inventory.Request) []told {
 	answers := make([]told, len(reqs))
-	suite.Together(len(reqs), func(i int) {
+	suite.Crowd(len(reqs), func(i int) {
 		res, err := reserve(ctx, store, reqs[i])
 		answers[i] = told{reqs[i], res, err}
 	})
@@ -303,7 +303,7 @@ func sellsTo(t *testing.T, store *inventory.Store, reqs []inventory.Request) {
 func (s *env) doAtOnce(t *testing.T, stores []*inventory.Store, ops []op, check func(op, reply)) {
 	t.Helper()
 	replies := make([]reply, len(ops))
-	suite.Together(len(ops), func(i int) { replies[i] = ops[i].do(t.Context(), stores[i%len(stores)]) })
+	suite.Crowd(len(ops), func(i int) { replies[i] = ops[i].do(t.Context(), stores[i%len(stores)]) })
 	for i, d := range ops {
 		check(d, replies[i])
 	}

@@ -5,27 +5,30 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/anishathalye/porcupine"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
+	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/inventory"
 )
 
-// The steps of an env's history: what buyers were told must make sense in one order, in which the stock never is below none.
+// The steps of a history of buyers: their answers must make sense in one order, in which no SKU ever has
+// fewer than no units.
 const (
 	took     suite.What = "took"      // a number of units
 	cameBack suite.What = "came back" // a number of units
 	tooFew   suite.What = "too few"   // fewer units were left than that number
 )
 
-// counter is how much is left of an SKU.
+// counter is the state of an SKU: how many units are left.
 type counter struct{ left int }
 
 func (c counter) Next(s suite.Step) []suite.State {
@@ -41,77 +44,83 @@ func (c counter) Next(s suite.Step) []suite.State {
 }
 
 const (
-	tellerSKUs  = 24
-	tellerStock = 12 // of each
-	tellers     = 16
+	buyerSKUs  = 24
+	buyerStock = 12 // of each
+	buyerCount = 16
 )
 
-// buyerLog is what happens in one round of an env: buyers who order, confirm, cancel and let expire, and ask again until they
-// know.
-type buyerLog struct {
+// buyers order, confirm, cancel and let holds expire. They repeat each call until its answer is definite.
+type buyers struct {
 	h    *suite.History
+	s    *env
 	name string
 
 	// forgets: a crash of the server may lose what others have read, as InnoDB shows a commit before it is on the disk.
 	forgets bool
 
-	mu    sync.Mutex
-	doers []worker // some may be gone
-	n     int
+	mu      sync.Mutex
+	workers []worker // some may be gone
+	n       int
 }
 
-func (s *env) newTale(t *testing.T, name string, doers []worker) *buyerLog {
+func (s *env) buyers(t *testing.T, name string, workers ...worker) *buyers {
 	t.Helper()
-	x := &buyerLog{h: &suite.History{Began: time.Now()}, name: name, doers: doers}
-	for i := range tellerSKUs {
-		s.stock(t, x.sku(i), tellerStock)
+	x := &buyers{h: &suite.History{Began: time.Now()}, s: s, name: name, workers: workers}
+	for i := range buyerSKUs {
+		s.stock(t, x.sku(i), buyerStock)
 	}
 	return x
 }
 
-func (x *buyerLog) sku(i int) string { return fmt.Sprintf("%s, SKU %d", x.name, i) }
+func (x *buyers) sku(i int) string { return fmt.Sprintf("%s, SKU %d", x.name, i) }
 
-// tell has buyers come until ctx ends.
-func (x *buyerLog) tell(ctx context.Context, t *testing.T, seed uint64) {
-	var buyers sync.WaitGroup
-	for client := range tellers {
-		random := rand.New(rand.NewPCG(seed, uint64(client)))
-		buyers.Go(func() {
-			for ctx.Err() == nil && !t.Failed() {
-				x.buy(t, client, random)
-			}
-		})
-	}
-	buyers.Wait()
+// buy has buyers come until ctx ends.
+func (x *buyers) buy(ctx context.Context, t *testing.T, seed uint64) {
+	suite.Crowd(buyerCount, func(i int) {
+		b := &buyer{x, t, i, rand.New(rand.NewPCG(seed, uint64(i)))}
+		for ctx.Err() == nil && !t.Failed() {
+			b.buy()
+		}
+	})
 }
 
-// any is one of those who can do something.
-func (x *buyerLog) any(random *rand.Rand) worker {
+func (x *buyers) any(random *rand.Rand) worker {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.doers[random.IntN(len(x.doers))]
+	return x.workers[random.IntN(len(x.workers))]
 }
 
-func (x *buyerLog) newKey() string {
+func (x *buyers) newKey() string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.n++
 	return fmt.Sprintf("%s, order %d", x.name, x.n)
 }
 
-// answer is the definite one to an op that was done over and over, and when the last try of it began.
+// buyer is one of them.
+type buyer struct {
+	*buyers
+	t      *testing.T
+	number int
+	random *rand.Rand
+}
+
+func (b *buyer) note(from int64, what suite.What, sku string, units int64) {
+	b.h.Note(b.number, from, b.h.Now(), suite.Step{What: what, Key: sku, Permits: int(units)})
+}
+
+// answer is the definite reply to an op, and when its last try began.
 type answer struct {
 	reply
 	began int64
-	doubt bool // a try before may yet take effect
+	doubt bool // an earlier try may yet take effect
 }
 
-// until does an op until the answer is definite.
-// What may be forgotten is asked for again when it is on the disk.
-func (x *buyerLog) until(t *testing.T, random *rand.Rand, d op) (a answer) {
-	for first := x.forgets; !t.Failed(); {
-		a.began = x.h.Now()
-		r, err := x.any(random)(t.Context(), d)
+// until repeats an op until the answer is definite, and on the disk.
+func (b *buyer) until(d op) (a answer) {
+	for first := b.forgets; !b.t.Failed(); {
+		a.began = b.h.Now()
+		r, err := b.any(b.random)(b.t.Context(), d)
 		if err == nil && (r.Kind == "" || kinds[r.Kind] != nil) {
 			if r.Replayed && first {
 				first = false
@@ -124,7 +133,7 @@ func (x *buyerLog) until(t *testing.T, random *rand.Rand, d op) (a answer) {
 		a.doubt = a.doubt || err != nil || strings.Contains(r.Kind, dblock.ErrOutcomeUnknown.Error())
 		busy := strings.Contains(r.Kind, dblock.ErrBusy.Error()) || strings.Contains(r.Kind, dblock.ErrUnavailable.Error())
 		if !a.doubt && !busy {
-			t.Errorf("%s: an error of no kind: %s", d.Request.Key, r.Kind)
+			b.t.Errorf("%s: an error of no kind: %s", d.Request.Key, r.Kind)
 		}
 		time.Sleep(rand.N(10 * time.Millisecond))
 	}
@@ -132,92 +141,86 @@ func (x *buyerLog) until(t *testing.T, random *rand.Rand, d op) (a answer) {
 }
 
 // buy is one order, and what becomes of it.
-func (x *buyerLog) buy(t *testing.T, client int, random *rand.Rand) {
-	r := inventory.Request{Key: x.newKey(), SKU: x.sku(random.IntN(tellerSKUs)), Buyer: "b", Qty: 1 + random.Int64N(3)}
-	switch random.IntN(4) {
+func (b *buyer) buy() {
+	r := inventory.Request{Key: b.newKey(), SKU: b.sku(b.random.IntN(buyerSKUs)), Buyer: "b", Qty: 1 + b.random.Int64N(3)}
+	switch b.random.IntN(4) {
 	case 0: // it is sold at once
 	case 1:
-		r.Hold = time.Duration(1+random.IntN(40)) * time.Millisecond
+		r.Hold = time.Duration(1+b.random.IntN(40)) * time.Millisecond
 	default:
 		r.Hold = time.Hour
 	}
-	n := int(r.Qty)
-	from := x.h.Now()
-	got := x.order(t, client, random, r)
-	if got.Kind != "" && got.Kind != isExpired {
-		if random.IntN(8) == 0 {
-			x.restock(t, client, random, r.SKU)
+	from := b.h.Now()
+	if got := b.order(r); got.Kind != "" && got.Kind != isExpired {
+		if b.random.IntN(8) == 0 {
+			a := inventory.Adjustment{ID: b.newKey(), SKU: r.SKU, Delta: 1 + b.random.Int64N(3)}
+			from = b.h.Now()
+			b.until(op{What: toRestock, Adjustment: a})
+			b.note(from, cameBack, r.SKU, a.Delta)
 		}
 		return
 	}
-	x.h.Note(client, from, x.h.Now(), suite.Step{What: took, Key: r.SKU, Permits: n})
-	if r.Hold == 0 || r.Hold == time.Hour && random.IntN(8) == 0 {
+	b.note(from, took, r.SKU, r.Qty)
+	if r.Hold == 0 || r.Hold == time.Hour && b.random.IntN(8) == 0 {
 		return
 	}
-	began := x.h.Now()
-	if r.Hold < time.Hour {
-		began = from // a sweeper may have been there before
+	if r.Hold == time.Hour { // else a sweeper may have been there before
+		from = b.h.Now()
 	}
-	if random.IntN(3) == 0 {
-		if c := x.until(t, random, onKey(toConfirm, r.Key)); c.Kind == "" {
-			return
-		}
+	if b.random.IntN(3) == 0 && b.until(onKey(toConfirm, r.Key)).Kind == "" {
+		return
 	}
-	c := x.until(t, random, onKey(toCancel, r.Key))
-	if c.Kind != "" || c.State != inventory.Cancelled && c.State != inventory.Expired {
-		t.Errorf("%s was held, and cancelled: %+v", r.Key, c)
+	if c := b.until(onKey(toCancel, r.Key)); c.Kind != "" || c.State != inventory.Cancelled && c.State != inventory.Expired {
+		b.t.Errorf("%s was held, and cancelled: %+v", r.Key, c)
 	}
-	x.h.Note(client, began, x.h.Now(), suite.Step{What: cameBack, Key: r.SKU, Permits: n})
-	if random.IntN(4) == 0 {
-		x.until(t, random, op{What: toSweep, Most: 100})
+	b.note(from, cameBack, r.SKU, r.Qty)
+	if b.random.IntN(4) == 0 {
+		b.until(op{What: toSweep, Most: 100})
 	}
 }
 
 // order sends an order until it is known what became of it, now and then twice at once.
-func (x *buyerLog) order(t *testing.T, client int, random *rand.Rand, r inventory.Request) (got answer) {
+func (b *buyer) order(r inventory.Request) (got answer) {
 	d := op{What: toReserve, Request: r}
-	var twin answer
-	var both sync.WaitGroup
-	twice := random.IntN(3) == 0
-	if twice {
-		other := rand.New(rand.NewPCG(random.Uint64(), 0))
-		both.Go(func() { twin = x.until(t, other, d) })
+	answers := make([]answer, 1, 2)
+	if b.random.IntN(3) == 0 {
+		answers = answers[:2]
 	}
-	got = x.until(t, random, d)
-	both.Wait()
-	for _, a := range []answer{got, twin} {
-		if a.Kind == isSoldOut && a.Detail != "as before" {
-			x.h.Note(client, a.began, x.h.Now(), suite.Step{What: tooFew, Key: r.SKU, Permits: int(r.Qty)})
+	twin := *b
+	twin.random = rand.New(rand.NewPCG(b.random.Uint64(), 0))
+	suite.Crowd(len(answers), func(i int) { answers[i] = []*buyer{b, &twin}[i].until(d) })
+	doubt := false
+	for _, a := range answers {
+		if doubt = doubt || a.doubt; a.Kind == isSoldOut && a.Detail != "as before" {
+			b.note(a.began, tooFew, r.SKU, r.Qty)
 		}
 	}
-	if twice && got.Kind == isSoldOut && twin.Kind != isSoldOut {
-		return twin
+	for _, got = range answers {
+		if got.Kind != isSoldOut {
+			return got
+		}
 	}
-	if got.Kind != isSoldOut || !got.doubt && !twin.doubt {
+	if !doubt {
 		return got
 	}
-	// A try whose answer was lost may yet sell it: make sure that it never will, or learn that it has.
-	from := x.h.Now()
-	end := x.until(t, random, onKey(toCancel, r.Key))
-	switch {
+	// A try whose answer was lost may yet sell it: make sure that it never does, or learn that it has.
+	from := b.h.Now()
+	switch end := b.until(onKey(toCancel, r.Key)); {
 	case end.Kind == isConfirmed:
 		got.Kind = ""
 	case end.SKU != "" && end.State != inventory.Refused:
-		x.h.Note(client, 0, x.h.Now(), suite.Step{What: took, Key: r.SKU, Permits: int(r.Qty)})
-		x.h.Note(client, from, x.h.Now(), suite.Step{What: cameBack, Key: r.SKU, Permits: int(r.Qty)})
+		b.note(0, took, r.SKU, r.Qty)
+		b.note(from, cameBack, r.SKU, r.Qty)
 	}
 	return got
 }
 
-// withEnd is the history with what the books say in the end: so much can be taken of each SKU, and no more.
-func (x *buyerLog) withEnd(t *testing.T, s *env, beside map[string]int64) *suite.History {
+// withEnd is the history with what the books say in the end, and some units beside: so many can be taken of
+// each SKU, and no more.
+func (x *buyers) withEnd(t *testing.T, beside map[string]int64) *suite.History {
 	t.Helper()
-	books, err := s.Audit(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
 	var end []suite.Step
-	for _, b := range books {
+	for _, b := range suite.Must(x.s.Audit(t.Context()))(t) {
 		if left := b.Available + beside[b.SKU]; strings.HasPrefix(b.SKU, x.name) {
 			end = append(end, suite.Step{What: took, Key: b.SKU, Permits: int(left)}, suite.Step{What: tooFew, Key: b.SKU, Permits: 1})
 		}
@@ -225,29 +228,32 @@ func (x *buyerLog) withEnd(t *testing.T, s *env, beside map[string]int64) *suite
 	return &suite.History{Began: x.h.Began, Steps: x.h.And(end...)}
 }
 
-// isTrue tells whether the log makes sense.
-func (x *buyerLog) isTrue(t *testing.T, s *env) bool {
+// isRight reports whether the history makes sense.
+func (x *buyers) isRight(t *testing.T) bool {
 	t.Helper()
 	for swept := 1; swept > 0; {
-		var err error
-		if swept, err = s.Sweep(t.Context(), 1000); err != nil {
-			t.Fatal(err)
-		}
+		swept = suite.Must(x.s.Sweep(t.Context(), 1000))(t)
 	}
-	h := x.withEnd(t, s, nil)
+	h := x.withEnd(t, nil)
 	t.Logf("%s: %v", x.name, h)
-	return h.IsRight(t, counter{tellerStock})
+	return h.IsRight(t, counter{buyerStock})
 }
 
-// liesAreNoticed is the control: one step that never was, or one that is left out. Only the SKU that it is about is looked at.
-func (x *buyerLog) liesAreNoticed(t *testing.T, s *env) {
+// end checks the history and the books. The controls are histories of one SKU with a step more, or less.
+func (x *buyers) end(t *testing.T) {
 	t.Helper()
-	at := slices.IndexFunc(x.h.Steps, func(o porcupine.Operation) bool { return o.Input.(suite.Step).What == cameBack })
-	if at < 0 {
-		t.Error("nothing has ever come back: this shows nothing")
+	if t.Failed() {
 		return
 	}
-	sku := x.h.Steps[at].Input.(suite.Step).Key
+	for _, table := range []string{"dblock_reservation", "dblock_quota", "dblock_stock"} { // waits for what is still under way
+		x.s.lockRows(t, "SELECT 1 FROM "+table+" FOR UPDATE")()
+	}
+	if !x.isRight(t) {
+		t.Errorf("no Store would have answered so:\n%s", x.withEnd(t, nil).Wrong(counter{buyerStock}))
+	}
+	back, at, found := x.h.First(func(s suite.Step) bool { return s.What == cameBack })
+	require.True(t, found, "something came back")
+	sku := back.Key
 	of := func(steps []porcupine.Operation, but int) (some []porcupine.Operation) {
 		for i, o := range steps {
 			if o.Input.(suite.Step).Key == sku && i != but {
@@ -256,46 +262,103 @@ func (x *buyerLog) liesAreNoticed(t *testing.T, s *env) {
 		}
 		return some
 	}
-	all := -1
-	x.h.ForgeriesAreNoticed(t, counter{tellerStock}, map[string][]porcupine.Operation{
-		"a unit that nobody was told of":     of(x.withEnd(t, s, map[string]int64{sku: 1}).Steps, all),
-		"a unit that is gone":                of(x.withEnd(t, s, map[string]int64{sku: -1}).Steps, all),
-		"a refusal where there is enough":    of(x.h.And(suite.Step{What: cameBack, Key: sku, Permits: 3}, suite.Step{What: tooFew, Key: sku, Permits: 3}), all),
-		"a sale of more than there ever was": of(x.h.And(suite.Step{What: took, Key: sku, Permits: math.MaxInt32}), all),
-		"units that came back are left out":  of(x.withEnd(t, s, nil).Steps, at),
+	x.h.ForgeriesAreNoticed(t, counter{buyerStock}, map[string][]porcupine.Operation{
+		"a unit too many":                    of(x.withEnd(t, map[string]int64{sku: 1}).Steps, -1),
+		"a unit too few":                     of(x.withEnd(t, map[string]int64{sku: -1}).Steps, -1),
+		"a refusal of enough":                of(x.h.And(suite.Step{What: cameBack, Key: sku, Permits: 3}, suite.Step{What: tooFew, Key: sku, Permits: 3}), -1),
+		"a sale of more than there ever was": of(x.h.And(suite.Step{What: took, Key: sku, Permits: math.MaxInt32}), -1),
+		"units that came back are left out":  of(x.withEnd(t, nil).Steps, at),
 	})
+	x.s.balanced(t)
 }
 
-// theTaleNotices is the control of the control: an env without its guards tells what makes no sense.
+// theTaleNotices is the control of the control: the history of a database without its guards makes no sense.
 func theTaleNotices(t *testing.T, e Inventory) {
-	for name, sabotage := range controls {
+	for name, control := range controls {
 		if name == "limits that are not counted" {
-			continue // nobody has one here
+			continue // no buyer has one here
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := e.env(t, inventory.Options{})
-			x := s.newTale(t, "tale", []worker{doneBy(s.Store), doneBy(s.open(t, s.o))})
-			sabotage(t, s)
+			s := e.env(t, patient(inventory.Merge))
+			x := s.buyers(t, "tale", doneBy(s.Store), doneBy(s.open(t, s.o)))
+			control(t, s)
 			for seed := range uint64(20) {
 				ctx, stop := context.WithTimeout(t.Context(), time.Second)
-				x.tell(ctx, t, seed)
+				x.buy(ctx, t, seed)
 				stop()
-				if !x.isTrue(t, s) {
+				if !x.isRight(t) {
 					return
 				}
 			}
-			t.Error("the history made sense: the test of histories could not fail")
+			t.Error("the history makes sense")
 		})
 	}
 }
 
-// tellsNoLies is a log in peace.
+// tellsNoLies is a history without faults.
 func tellsNoLies(t *testing.T, s *env) {
 	s.keepsBooks(t)
-	x := s.newTale(t, "tale", []worker{doneBy(s.Store), doneBy(s.open(t, s.o))})
+	x := s.buyers(t, "tale", doneBy(s.Store), doneBy(s.open(t, s.o)))
 	ctx, stop := context.WithTimeout(t.Context(), 2*time.Second)
 	defer stop()
-	x.tell(ctx, t, suite.SeedOf(t))
-	s.ends(t, x)
+	x.buy(ctx, t, suite.SeedOf(t))
+	x.end(t)
+}
+
+// tellsNoLiesUnderFaults has one history after the other while the server is killed, frozen and cut off,
+// answers are lost, and processes that wait for an answer are killed, and replaced.
+func (s *env) tellsNoLiesUnderFaults(t *testing.T, n *suite.FaultInjector, seed uint64, lasts time.Duration) {
+	t.Helper()
+	var workers []worker
+	var dialers []*faultconn.Dialer
+	for _, strategy := range []inventory.Strategy{inventory.Merge, inventory.Merge, inventory.Direct, inventory.SkipLocked} {
+		dialers = append(dialers, &faultconn.Dialer{})
+		store := s.openOn(t, dialers[len(dialers)-1], inventory.Options{Strategy: strategy, Timeout: suite.ChaosTimeout})
+		workers = append(workers, doneBy(store))
+	}
+	var processes [2]*process
+	for i := range processes {
+		processes[i] = s.startProcess(t, inventory.Options{Timeout: suite.ChaosTimeout})
+		workers = append(workers, processes[i].do)
+	}
+	strike := func(ctx context.Context, i int, x *buyers) {
+		switch i % 4 {
+		case 0:
+			n.Counts["lose answers"]++
+			for _, d := range dialers {
+				d.Arm(1+n.Random.IntN(8), faultconn.CutAfter, nil)
+			}
+		case 1:
+			n.Counts["kill -9 a client"]++
+			which := n.Random.IntN(len(processes))
+			processes[which].kill()
+			processes[which] = s.startProcess(t, inventory.Options{Timeout: suite.ChaosTimeout})
+			x.mu.Lock()
+			defer x.mu.Unlock()
+			workers[len(dialers)+which] = processes[which].do // those of x, too
+		default:
+			what, err := n.Strike(ctx)
+			assert.NoError(t, err, what)
+			n.Counts[what]++
+		}
+	}
+	s.keepsBooks(t)
+	end := time.Now().Add(lasts)
+	for round := uint64(0); !t.Failed() && time.Now().Before(end); round++ {
+		x := s.buyers(t, fmt.Sprintf("tale %d", round), workers...)
+		x.forgets = !s.Postgres()
+		ctx, stop := context.WithTimeout(t.Context(), min(chaosRound, time.Until(end)))
+		bought := make(chan struct{})
+		go func() {
+			defer close(bought)
+			x.buy(ctx, t, seed+round)
+		}()
+		for i := 0; n.Lull(ctx, 400*time.Millisecond); i++ {
+			strike(ctx, i, x)
+		}
+		<-bought
+		stop()
+		x.end(t)
+	}
 }

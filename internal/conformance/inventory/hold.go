@@ -1,26 +1,33 @@
 package inventory
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/inventory"
 )
 
-// aHeldOrderGoesItsWay takes one through every state, and every way that it does not go.
+// aHeldOrderGoesItsWay takes holds through every state, and tries every change that is not possible.
 func aHeldOrderGoesItsWay(t *testing.T, s *env) {
 	s.keepsBooks(t)
 	s.stock(t, "sale", 10)
+	is := func(state inventory.State, replayed bool) reply {
+		return reply{State: state, SKU: "sale", Qty: 1, Replayed: replayed, Ends: state == inventory.Held}
+	}
+	reserves := func(key string, want reply) {
+		t.Helper()
+		s.wants(t, op{What: toReserve, Request: held(key, "sale")}, want)
+	}
 	for _, key := range []string{"confirmed", "cancelled", "expired", "swept"} {
-		s.wants(t, op{What: toReserve, Request: held(key, "sale")}, reply{State: inventory.Held, SKU: "sale", Qty: 1, Ends: true})
-		s.wants(t, op{What: toReserve, Request: held(key, "sale")}, reply{State: inventory.Held, SKU: "sale", Qty: 1, Ends: true, Replayed: true})
+		reserves(key, is(inventory.Held, false))
+		reserves(key, is(inventory.Held, true))
 	}
 	s.wantsBooks(t, "sale", 6, 4, 0)
-	is := func(state inventory.State, replayed bool) reply {
-		return reply{State: state, SKU: "sale", Qty: 1, Replayed: replayed}
-	}
 	for _, replayed := range []bool{false, true} {
 		s.wants(t, onKey(toConfirm, "confirmed"), is(inventory.Sold, replayed))
 		s.wants(t, onKey(toCancel, "cancelled"), is(inventory.Cancelled, replayed))
@@ -29,13 +36,13 @@ func aHeldOrderGoesItsWay(t *testing.T, s *env) {
 	s.wants(t, op{What: toSweep, Most: 10}, reply{Qty: 1})
 	s.wants(t, op{What: toSweep, Most: 10}, reply{})
 	s.isDue(t, "expired")
-	for key, kind := range map[string]string{"cancelled": isCancelled, "expired": isExpired, "swept": isExpired, "confirmed": isConfirmed, "none": isNotFound} {
+	for key, kind := range map[string]string{
+		"cancelled": isCancelled, "expired": isExpired, "swept": isExpired, "confirmed": isConfirmed, "none": isNotFound,
+	} {
 		if key != "confirmed" {
 			s.wants(t, onKey(toConfirm, key), reply{Kind: kind})
 		}
-		d := onKey(toExtend, key)
-		d.Request.Hold = time.Hour
-		s.wants(t, d, reply{Kind: kind})
+		s.wants(t, op{What: toExtend, Request: held(key, "")}, reply{Kind: kind})
 	}
 	s.wants(t, onKey(toCancel, "confirmed"), reply{Kind: isConfirmed})
 	s.wants(t, onKey(toLookUp, "expired"), is(inventory.Expired, false))
@@ -44,14 +51,10 @@ func aHeldOrderGoesItsWay(t *testing.T, s *env) {
 	s.wantsBooks(t, "sale", 9, 0, 1)
 	s.wants(t, onKey(toCancel, "expired"), is(inventory.Expired, true))
 	s.wants(t, onKey(toCancel, "swept"), is(inventory.Expired, true))
-	for key, want := range map[string]reply{
-		"confirmed": is(inventory.Sold, true),
-		"cancelled": {State: inventory.Cancelled, SKU: "sale", Qty: 1, Replayed: true, Kind: isCancelled},
-		"expired":   {State: inventory.Expired, SKU: "sale", Qty: 1, Replayed: true, Kind: isExpired},
-		"swept":     {State: inventory.Expired, SKU: "sale", Qty: 1, Replayed: true, Kind: isExpired},
-	} {
-		s.wants(t, op{What: toReserve, Request: held(key, "sale")}, want)
-	}
+	reserves("confirmed", is(inventory.Sold, true))
+	reserves("cancelled", reply{State: inventory.Cancelled, SKU: "sale", Qty: 1, Replayed: true, Kind: isCancelled})
+	reserves("expired", reply{State: inventory.Expired, SKU: "sale", Qty: 1, Replayed: true, Kind: isExpired})
+	reserves("swept", reply{State: inventory.Expired, SKU: "sale", Qty: 1, Replayed: true, Kind: isExpired})
 	s.wantsBooks(t, "sale", 9, 0, 1)
 	s.balanced(t)
 }
@@ -68,70 +71,52 @@ func aCancelledKeyIsNeverSold(t *testing.T, s *env) {
 		s.wants(t, op{What: toReserve, Request: r},
 			reply{State: inventory.Cancelled, SKU: r.SKU, Qty: r.Qty, Replayed: true, Kind: isCancelled})
 	}
-	cart := op{What: toCart, Request: inventory.Request{Key: "k"}, Lines: []inventory.Line{{SKU: "other", Qty: 1}, {SKU: "sale", Qty: 2}}}
+	cart := cartOf("k", inventory.Line{SKU: "other", Qty: 1}, inventory.Line{SKU: "sale", Qty: 2})
 	s.wants(t, cart, reply{State: inventory.Cancelled, Lines: cart.Lines, Replayed: true, Kind: isCancelled})
 	s.wants(t, onKey(toConfirm, "k"), reply{Kind: isCancelled})
-	var reqs []inventory.Request
-	for i := range 100 {
-		reqs = append(reqs, order(fmt.Sprintf("order-%d", i), "sale", 1))
-		if i%2 == 0 {
-			s.wants(t, onKey(toCancel, reqs[i].Key), reply{State: inventory.Cancelled})
-		}
+	reqs := ordersFor(100, "sale")
+	for i := 0; i < len(reqs); i += 2 {
+		s.wants(t, onKey(toCancel, reqs[i].Key), reply{State: inventory.Cancelled})
 	}
 	for i, a := range crowd(t.Context(), s.Store, reqs) {
-		var is *inventory.StateError
-		if i%2 == 0 && (!errors.As(a.err, &is) || is.State != inventory.Cancelled || is.Key != a.req.Key) || i%2 == 1 && a.err != nil {
-			t.Errorf("%s: %v", a.req.Key, a.err)
+		if i%2 == 1 {
+			assert.NoError(t, a.err, a.req.Key)
+			continue
 		}
+		is := suite.As[*inventory.StateError](t, a.err)
+		assert.True(t, is.State == inventory.Cancelled && is.Key == a.req.Key, "%s: %v", a.req.Key, a.err)
 	}
 	s.wantsBooks(t, "sale", 50, 0, 50)
 	s.balanced(t)
 }
 
-// holdsAsLongAsItSays has the database's own clock let holds run out, and others be held on.
+// holdsAsLongAsItSays has holds end by the database's own clock, and others extended.
 func holdsAsLongAsItSays(t *testing.T, s *env) {
 	s.stock(t, "sale", 10)
-	brief := held("brief", "sale")
-	brief.Hold = time.Microsecond
-	if _, err := s.Reserve(t.Context(), brief); err != nil {
-		t.Fatal(err)
+	holds := func(key string, hold time.Duration) (inventory.Reservation, error) {
+		r := held(key, "sale")
+		r.Hold = hold
+		return s.Reserve(t.Context(), r)
 	}
+	require.NoError(t, suite.Second(holds("brief", time.Microsecond)))
 	began := time.Now()
-	res, err := s.Reserve(t.Context(), held("long", "sale"))
-	if err != nil || res.ExpiresAt.Before(began.Add(time.Hour)) || res.ExpiresAt.After(time.Now().Add(time.Hour)) {
-		t.Errorf("held for an hour from now: until %v, %v", res.ExpiresAt, err)
+	endsWithin := func(res inventory.Reservation, least, most time.Duration) {
+		t.Helper()
+		assert.False(t, res.ExpiresAt.Before(began.Add(least)) || res.ExpiresAt.After(time.Now().Add(most)), "it ends at %v", res.ExpiresAt)
 	}
-	least := 3 * time.Hour
-	for _, hold := range []time.Duration{3 * time.Hour, time.Minute} { // it does not get shorter
-		if res, err = s.Extend(t.Context(), "long", hold); err != nil || res.State != inventory.Held ||
-			res.ExpiresAt.Before(began.Add(least)) || res.ExpiresAt.After(time.Now().Add(3*time.Hour)) {
-			t.Errorf("held for three hours from now: until %v, %v", res.ExpiresAt, err)
-		}
-		least -= time.Minute // what is left is told as of when it was asked for, which may have been long before
-	}
-	if got, err := s.Lookup(t.Context(), "long"); err != nil || got.ExpiresAt.After(time.Now().Add(3*time.Hour)) ||
-		got.ExpiresAt.Before(began.Add(2*time.Hour)) {
-		t.Errorf("looked up: %+v, %v", got, err)
-	}
-	if n, err := s.Sweep(t.Context(), 10); err != nil || n != 1 {
-		t.Errorf("swept %d, %v: one has run out", n, err)
-	}
+	endsWithin(suite.Must(holds("long", time.Hour))(t), time.Hour, time.Hour)
+	endsWithin(suite.Must(s.Extend(t.Context(), "long", 3*time.Hour))(t), 3*time.Hour, 3*time.Hour)
+	res := suite.Must(s.Extend(t.Context(), "long", time.Minute))(t) // it does not get shorter
+	assert.Equal(t, inventory.Held, res.State)
+	endsWithin(res, 2*time.Hour, 3*time.Hour) // what is left counts from when it was asked for, which may have been long before
+	endsWithin(suite.Must(s.Lookup(t.Context(), "long"))(t), 2*time.Hour, 3*time.Hour)
+	assert.Equal(t, 1, suite.Must(s.Sweep(t.Context(), 10))(t), "one has ended")
 	s.wants(t, onKey(toConfirm, "brief"), reply{Kind: isExpired})
 	s.wantsBooks(t, "sale", 9, 1, 0)
-	most := held("most", "sale")
-	most.Hold = inventory.MaxHold
-	if _, err := s.Reserve(t.Context(), most); err != nil {
-		t.Error(err)
-	}
-	for _, hold := range []time.Duration{-1, time.Nanosecond, time.Second + 1, inventory.MaxHold + time.Microsecond} {
-		r := held("bad", "sale")
-		r.Hold = hold
-		if _, err := s.Reserve(t.Context(), r); !errors.Is(err, inventory.ErrInvalid) {
-			t.Errorf("a hold of %v: %v", hold, err)
-		}
-		if _, err := s.Extend(t.Context(), "long", hold); !errors.Is(err, inventory.ErrInvalid) {
-			t.Errorf("extended by %v: %v", hold, err)
-		}
+	assert.NoError(t, suite.Second(holds("most", inventory.MaxHold)))
+	for _, bad := range []time.Duration{-1, time.Nanosecond, time.Second + 1, inventory.MaxHold + time.Microsecond} {
+		assert.ErrorIs(t, suite.Second(holds("bad", bad)), inventory.ErrInvalid, bad)
+		assert.ErrorIs(t, suite.Second(s.Extend(t.Context(), "long", bad)), inventory.ErrInvalid, bad)
 	}
 	s.sound(t)
 }
@@ -141,34 +126,23 @@ func whatComesBackIsForSale(t *testing.T, s *env) {
 	s.keepsBooks(t)
 	other := s.open(t, s.o)
 	s.stock(t, "sale", 2)
-	left := func(n int64) reply {
-		return reply{State: inventory.Refused, SKU: "sale", Qty: 1, Kind: isSoldOut, Detail: "sale, left " + inWords(n)}
-	}
-	sells := func(key string) {
+	soldOut := func() {
 		t.Helper()
-		s.wants(t, op{What: toReserve, Request: held(key, "sale")}, reply{State: inventory.Held, SKU: "sale", Qty: 1, Ends: true})
+		s.wants(t, op{What: toReserve, Request: held("late", "sale")},
+			reply{State: inventory.Refused, SKU: "sale", Qty: 1, Kind: isSoldOut, Detail: "sale, left 0"})
 	}
-	sells("a")
-	sells("b")
-	s.wants(t, op{What: toReserve, Request: held("c", "sale")}, left(0))
+	s.sells(t, held("a", "sale"))
+	s.sells(t, held("b", "sale"))
+	soldOut()
 	for i, comesBack := range []func() error{
-		func() error { _, err := s.Cancel(t.Context(), "a"); return err },
-		func() error { _, err := other.Cancel(t.Context(), "c0"); return err },
-		func() error {
-			_, err := other.Restock(t.Context(), inventory.Adjustment{ID: "more", SKU: "sale", Delta: 1})
-			return err
-		},
-		func() error {
-			s.isDue(t, "b")
-			_, err := other.Sweep(t.Context(), 10)
-			return err
-		},
+		func() error { return suite.Second(s.Cancel(t.Context(), "a")) },
+		func() error { return suite.Second(other.Cancel(t.Context(), "c0")) },
+		func() error { return restock(t, other, "more", "sale", 1) },
+		func() error { s.isDue(t, "b"); return suite.Second(other.Sweep(t.Context(), 10)) },
 	} {
-		if err := comesBack(); err != nil {
-			t.Fatal(err)
-		}
-		sells(fmt.Sprintf("c%d", i))
-		s.wants(t, op{What: toReserve, Request: held("late", "sale")}, left(0))
+		require.NoError(t, comesBack())
+		s.sells(t, held(fmt.Sprintf("c%d", i), "sale"))
+		soldOut()
 	}
 	s.wantsBooks(t, "sale", 0, 3, 0)
 	s.balanced(t)

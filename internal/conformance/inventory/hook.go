@@ -4,20 +4,45 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/inventory"
 )
 
-// ownRows is a hook that writes a row of its owner's for each order.
+// hookedOn makes the owner's table, and a Store with a hook.
+func (s *env) hookedOn(t *testing.T, dsn string, dialer *faultconn.Dialer, o inventory.Options, hook Hook) *inventory.Store {
+	t.Helper()
+	s.ownsOrders(t)
+	store, closePool, err := s.e.OpenHooked(t.Context(), dsn, dialer, o, hook)
+	require.NoError(t, err)
+	t.Cleanup(closePool)
+	return store
+}
+
+func (s *env) hooked(t *testing.T, hook Hook) *inventory.Store {
+	t.Helper()
+	return s.hookedOn(t, s.dsn, &faultconn.Dialer{}, s.o, hook)
+}
+
+// ownsOrders makes the owner's table of orders.
+func (s *env) ownsOrders(t *testing.T) {
+	t.Helper()
+	s.Exec(t, "CREATE TABLE IF NOT EXISTS own_order (order_key varchar(200) NOT NULL PRIMARY KEY, n int NOT NULL)")
+}
+
+// ownRows is a hook that writes a row for each order into the owner's table.
 func ownRows(_ context.Context, exec func(string) error, granted []inventory.Reservation) error {
 	values := make([]string, len(granted))
 	for i, r := range granted {
@@ -26,34 +51,14 @@ func ownRows(_ context.Context, exec func(string) error, granted []inventory.Res
 	return exec("INSERT INTO own_order (order_key, n) VALUES " + strings.Join(values, ", "))
 }
 
-// hooked makes the table of the owner's, and a Store with a hook.
-func (s *env) hooked(t *testing.T, dialer *faultconn.Dialer, o inventory.Options, hook Hook) *inventory.Store {
-	t.Helper()
-	return s.hookedOn(t, s.dsn, dialer, o, hook)
-}
-
-// hookedOn is hooked with a DSN of its own.
-func (s *env) hookedOn(t *testing.T, dsn string, dialer *faultconn.Dialer, o inventory.Options, hook Hook) *inventory.Store {
-	t.Helper()
-	s.exec(t, "CREATE TABLE IF NOT EXISTS own_order (order_key varchar(200) NOT NULL PRIMARY KEY, n int NOT NULL)")
-	store, closePool, err := s.e.OpenHooked(t.Context(), dsn, dialer, o, hook)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(closePool)
-	return store
-}
-
-// wantsOwnRows fails where an order has no row of the owner's, or the other way round.
+// wantsOwnRows fails if an order has no row of the owner's, or the reverse.
 func (s *env) wantsOwnRows(t *testing.T) {
 	t.Helper()
-	for _, fault := range s.ownRowsAmiss(t, "") {
-		t.Error(fault)
-	}
+	assert.Empty(t, s.ownRowsAmiss(t, ""))
 	s.sound(t)
 }
 
-// ownRowsAmiss is where the rows of the owner's and the orders whose keys begin so differ.
+// ownRowsAmiss compares the owner's rows with the orders whose keys begin so.
 func (s *env) ownRowsAmiss(t *testing.T, prefix string) (faults []string) {
 	t.Helper()
 	for what, query := range map[string]string{
@@ -62,19 +67,19 @@ func (s *env) ownRowsAmiss(t *testing.T, prefix string) (faults []string) {
 		"rows of the owner's without an order": `SELECT count(*) FROM own_order o WHERE o.order_key LIKE '%s%%'
 			AND NOT EXISTS (SELECT 1 FROM dblock_reservation r WHERE r.reservation_key = o.order_key AND r.state IN (1, 2))`,
 	} {
-		if n := s.count(t, fmt.Sprintf(query, prefix)); n != 0 {
+		if n := s.countf(t, query, prefix); n != 0 {
 			faults = append(faults, fmt.Sprintf("%d %s", n, what))
 		}
 	}
 	return faults
 }
 
-// writesTheOwnersRows sells orders and carts of every kind with a hook, which gets each of them once, whole, and as it is sold.
+// writesTheOwnersRows sells orders and carts of every kind with a hook, which gets each once, whole, and as it is sold.
 func writesTheOwnersRows(t *testing.T, s *env) {
 	s.keepsBooks(t)
 	var mu sync.Mutex
 	calls := map[string][]inventory.Reservation{}
-	store := s.hooked(t, &faultconn.Dialer{}, inventory.Options{Timeout: time.Minute}, func(ctx context.Context, exec func(string) error, granted []inventory.Reservation) error {
+	store := s.hooked(t, func(ctx context.Context, exec func(string) error, granted []inventory.Reservation) error {
 		mu.Lock()
 		defer mu.Unlock()
 		for _, r := range granted {
@@ -86,107 +91,184 @@ func writesTheOwnersRows(t *testing.T, s *env) {
 	s.stock(t, "other", 100)
 	lines := []inventory.Line{{SKU: "other", Qty: 2}, {SKU: "sale", Qty: 1}}
 	cart := inventory.Cart{Key: "cart", Buyer: "ann", Lines: lines}
-	if _, err := store.ReserveAll(t.Context(), cart); err != nil {
-		t.Error(err)
-	}
-	hold := held("held", "sale")
-	hold.Limit = 5
-	if _, err := store.Reserve(t.Context(), hold); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, suite.Second(store.ReserveAll(t.Context(), cart)))
+	require.NoError(t, suite.Second(store.Reserve(t.Context(), withLimit("held", "sale"))))
 	s.sells(t, order("sold without the hook", "sale", 1))
 	reqs := append(append(ordersFor(97, "sale"), ordersOf("late", 40, "sale")...), order("sold without the hook", "sale", 1))
-	sold := map[string]bool{}
-	for _, a := range append(crowd(t.Context(), store, reqs), crowd(t.Context(), store, reqs)...) {
-		switch {
-		case a.err == nil:
-			sold[a.req.Key] = true
-		case !errors.Is(a.err, inventory.ErrSoldOut):
-			t.Errorf("%s: %v", a.req.Key, a.err)
-		}
-	}
-	if len(sold) != 98 {
-		t.Errorf("%d were sold, want 98", len(sold))
-	}
-	if r, err := store.ReserveAll(t.Context(), cart); err != nil || !r.Replayed {
-		t.Errorf("the cart again: %+v, %v", r, err)
-	}
-	want := inventory.Reservation{Key: "cart", Buyer: "ann", Lines: lines, State: inventory.Sold}
-	if diff := cmp.Diff([]inventory.Reservation{want}, calls["cart"]); diff != "" {
-		t.Errorf("the cart that the hook got (-want +got):\n%s", diff)
-	}
-	if got := calls["held"]; len(got) != 1 || got[0].State != inventory.Held || time.Until(got[0].ExpiresAt) < time.Minute {
-		t.Errorf("what is held, as the hook got it: %+v", got)
+	sold := soldIn(t, store, reqs)
+	assert.Len(t, sold, 98)
+	assert.Equal(t, slices.Sorted(maps.Keys(sold)), slices.Sorted(maps.Keys(soldIn(t, store, reqs))), "sent again")
+	again, err := store.ReserveAll(t.Context(), cart)
+	assert.True(t, err == nil && again.Replayed, "the cart again: %+v, %v", again, err)
+	assert.Equal(t, []inventory.Reservation{{Key: "cart", Buyer: "ann", Lines: lines, State: inventory.Sold}}, calls["cart"])
+	if got := calls["held"]; assert.Len(t, got, 1) {
+		assert.Equal(t, inventory.Held, got[0].State)
+		assert.Greater(t, time.Until(got[0].ExpiresAt), time.Minute)
 	}
 	for key := range calls {
-		if strings.HasPrefix(key, "late") && !sold[key] && len(calls[key]) != 0 {
-			t.Errorf("%s was refused, and passed to the hook", key)
-		}
+		assert.True(t, sold[key].Key != "" || key == "cart" || key == "held", "%s was refused, and passed to the hook", key)
 	}
-	if len(calls["sold without the hook"]) != 0 {
-		t.Error("what was recorded before was passed to the hook")
-	}
-	s.exec(t, "INSERT INTO own_order (order_key, n) VALUES ('sold without the hook', 1)")
+	assert.Empty(t, calls["sold without the hook"], "recorded before, and passed to the hook")
+	s.Exec(t, "INSERT INTO own_order (order_key, n) VALUES ('sold without the hook', 1)")
 	s.wantsOwnRows(t)
 	s.balanced(t)
 }
 
-// aHookFailsForOneOrder has a hook fail for some orders of a crowd, in every way: those are refused alone, and the reason is told.
+// aHookFailsForOneOrder has a hook fail for some orders of a crowd, in every way: they are refused alone, with the reason.
 func aHookFailsForOneOrder(t *testing.T, s *env) {
-	store := s.hooked(t, &faultconn.Dialer{}, inventory.Options{Timeout: time.Minute}, failsForSome)
-	s.exec(t, "INSERT INTO own_order (order_key, n) VALUES ('order-50', 1)")
+	store := s.hooked(t, func(ctx context.Context, exec func(string) error, granted []inventory.Reservation) error {
+		if err := ownRows(ctx, exec, granted); err != nil {
+			return err
+		}
+		for _, r := range granted {
+			switch r.Key {
+			case "order-10":
+				return errors.New("no such customer")
+			case "order-20":
+				panic("out of memory, says the hook")
+			case "order-30":
+				return exec("INSERT INTO own_order (order_key, n) VALUES ('order-30, too', NULL)")
+			case "order-40":
+				return exec("INSERT INTO nonsense (order_key) VALUES ('order-40')")
+			case "order-60":
+				return suite.NoHostError
+			case "order-70":
+				runtime.Goexit()
+			}
+		}
+		return nil
+	})
+	s.Exec(t, "INSERT INTO own_order (order_key, n) VALUES ('order-50', 1)")
 	s.stock(t, "sale", 1000)
 	why := map[string]string{
-		"order-10": "no such customer", "order-20": "out of memory, says the hook", "order-30": "null", "order-40": "nonsense", "order-50": "uplicate", "order-60": "HostError",
+		"order-10": "no such customer", "order-20": "out of memory, says the hook", "order-30": "null",
+		"order-40": "nonsense", "order-50": "uplicate", "order-60": "HostError",
 		"order-70": "runtime.Goexit",
 	}
-	for _, a := range crowd(t.Context(), store, ordersFor(200, "sale")) {
-		want := why[a.req.Key]
-		switch {
-		case want == "" && a.err != nil:
-			t.Errorf("%s failed for another's sake: %v", a.req.Key, a.err)
-		case want != "" && (!errors.Is(a.err, inventory.ErrRejected) || !strings.Contains(a.err.Error(), want)):
-			t.Errorf("%s: got %v, want ErrRejected and %q", a.req.Key, a.err, want)
+	answers := crowd(t.Context(), store, ordersFor(200, "sale"))
+	for key := range why { // alone, on the caller's goroutine
+		answers = append(answers, told{req: order(key, "sale", 1), err: suite.Second(store.Reserve(t.Context(), order(key, "sale", 1)))})
+	}
+	for _, a := range answers {
+		if want := why[a.req.Key]; want == "" {
+			assert.NoError(t, a.err, a.req.Key)
+		} else {
+			assert.ErrorIs(t, a.err, inventory.ErrRejected, a.req.Key)
+			assert.ErrorContains(t, a.err, want, a.req.Key)
 		}
 	}
-	for key, want := range why { // alone, on the caller's goroutine
-		if _, err := store.Reserve(t.Context(), order(key, "sale", 1)); !errors.Is(err, inventory.ErrRejected) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s alone: %v", key, err)
-		}
-	}
-	if _, err := store.Reserve(t.Context(), order("after", "sale", 1)); err != nil {
-		t.Errorf("after all that: %v", err)
-	}
-	if err := store.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
-	s.exec(t, "DELETE FROM own_order WHERE order_key = 'order-50'")
-	if b := s.balance(t, "sale"); b.Sold != 194 {
-		t.Errorf("%+v", b)
-	}
+	require.NoError(t, suite.Second(store.Reserve(t.Context(), order("after", "sale", 1))))
+	assert.NoError(t, store.Close(t.Context()))
+	s.Exec(t, "DELETE FROM own_order WHERE order_key = 'order-50'")
+	s.wantsBooks(t, "sale", 806, 0, 194)
 	s.wantsOwnRows(t)
 }
 
-// failsForSome is ownRows for all but a few.
-func failsForSome(ctx context.Context, exec func(string) error, granted []inventory.Reservation) error {
-	if err := ownRows(ctx, exec, granted); err != nil {
-		return err
-	}
-	for _, r := range granted {
-		switch r.Key {
-		case "order-10":
-			return errors.New("no such customer")
-		case "order-20":
-			panic("out of memory, says the hook")
-		case "order-60":
-			return suite.NoHostError
-		case "order-70":
-			runtime.Goexit()
-		case "order-30":
-			return exec("INSERT INTO own_order (order_key, n) VALUES ('order-30, too', NULL)")
-		case "order-40":
-			return exec("INSERT INTO nonsense (order_key) VALUES ('order-40')")
+// aHookIsRunAgain has the hooks of two Stores lock the owner's rows crosswise: the victim of the deadlock runs again, and no caller
+// gets an error.
+func aHookIsRunAgain(t *testing.T, s *env) {
+	var victims atomic.Int64
+	var locked sync.WaitGroup
+	locked.Add(2)
+	crosswise := func(first, second string) Hook {
+		meet := sync.OnceFunc(func() {
+			locked.Done()
+			locked.Wait()
+		})
+		return func(ctx context.Context, exec func(string) error, granted []inventory.Reservation) error {
+			for _, row := range []string{first, second} {
+				if err := exec("UPDATE own_order SET n = n + 1 WHERE order_key = '" + row + "'"); err != nil {
+					victims.Add(1)
+					return err
+				}
+				meet() // each has its first row
+			}
+			return ownRows(ctx, exec, granted)
 		}
 	}
+	stores := []*inventory.Store{s.hooked(t, crosswise("x", "y")), s.hooked(t, crosswise("y", "x"))}
+	s.Exec(t, "INSERT INTO own_order (order_key, n) VALUES ('x', 0), ('y', 0)")
+	s.stock(t, "sale-0", 10)
+	s.stock(t, "sale-1", 10)
+	suite.Crowd(2, func(i int) {
+		sku := fmt.Sprint("sale-", i)
+		assert.NoError(t, suite.Second(stores[i].Reserve(t.Context(), order(sku, sku, 1))))
+	})
+	assert.NotZero(t, victims.Load())
+	s.Exec(t, "DELETE FROM own_order WHERE order_key IN ('x', 'y')")
+	s.wantsOwnRows(t)
+}
+
+// aHookThatKeepsItsErrorsIsFound has hooks return nil although their transaction has failed or ended: nothing is sold.
+func aHookThatKeepsItsErrorsIsFound(t *testing.T, s *env) {
+	for name, spoil := range map[string]func(exec func(string) error) error{
+		"ended":  func(exec func(string) error) error { return exec("ROLLBACK") },
+		"failed": func(exec func(string) error) error { return s.fails(t, exec) },
+	} {
+		store := s.hooked(t, func(_ context.Context, exec func(string) error, _ []inventory.Reservation) error { return spoil(exec) })
+		s.stock(t, name, 10)
+		assert.ErrorIs(t, suite.Second(store.Reserve(t.Context(), order(name, name, 1))), inventory.ErrRejected, name)
+		assert.ErrorIs(t, suite.Second(s.Lookup(t.Context(), name)), inventory.ErrNotFound, name)
+		s.wantsBooks(t, name, 10, 0, 0)
+	}
+}
+
+// fails makes a hook's transaction fail without an error: on MySQL and MariaDB it is the victim of a deadlock.
+func (s *env) fails(t *testing.T, exec func(string) error) error {
+	if s.Postgres() {
+		_ = exec("SELECT 1 FROM nonsense")
+		return nil
+	}
+	if err := exec("INSERT INTO own_order (order_key, n) VALUES ('mine', 0)"); err != nil {
+		return err
+	}
+	tx, err := s.db.BeginTx(t.Context(), nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }()
+	theirs := "('theirs 0', 0)" // the transaction that has written more is not the victim
+	for i := range 20 {
+		theirs += fmt.Sprintf(", ('theirs %d', 0)", i+1)
+	}
+	if _, err := tx.ExecContext(t.Context(), "INSERT INTO own_order (order_key, n) VALUES "+theirs); err != nil {
+		return err
+	}
+	waits := make(chan struct{})
+	go func() {
+		defer close(waits)
+		_, _ = tx.ExecContext(t.Context(), "INSERT INTO own_order (order_key, n) VALUES ('mine', 0)")
+	}()
+	s.waitsForARow(t)
+	_ = exec("INSERT INTO own_order (order_key, n) VALUES ('theirs 1', 0)")
+	<-waits
 	return nil
+}
+
+// aHookCutAnywhere breaks the connection of an order with a hook at every call on the wire: no order lacks its row of the owner's, and
+// the reverse, and the same order sent again exists once.
+func aHookCutAnywhere(t *testing.T, s *env) {
+	s.stock(t, "sale", 100_000)
+	s.ownsOrders(t)
+	suite.Everywhere(t, []suite.Cut{{Mode: faultconn.CutBefore}, {Mode: faultconn.CutAfter}}, func(c suite.Cut, k int) (bool, error) {
+		x, err := s.openCut(t, c, k, s.o, ownRows)
+		if err != nil {
+			return false, err
+		}
+		defer x.end()
+		if _, err := x.Reserve(t.Context(), order(x.Key()+", to warm up", "sale", 1)); err != nil {
+			return false, err
+		}
+		x.Arm()
+		_, err = x.Reserve(t.Context(), order(x.Key(), "sale", 1))
+		struck := x.Heal()
+		again, againErr := x.Reserve(t.Context(), order(x.Key(), "sale", 1))
+		if againErr == nil && err == nil && !again.Replayed {
+			againErr = fmt.Errorf("%s is sold twice", x.Key())
+		}
+		return struck, errors.Join(err, againErr)
+	})
+	s.wantsOwnRows(t)
+	s.Exec(t, "INSERT INTO own_order (order_key, n) VALUES ('forged', 1)")
+	assert.Len(t, s.ownRowsAmiss(t, ""), 1, "the control is a row without its order")
 }
