@@ -1,43 +1,173 @@
 package lock
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
+	"github.com/dblock-go/dblock/internal/devdb"
+	"github.com/dblock-go/dblock/internal/faultconn"
 )
 
-// quorumRun is two processes whose callers use the locks of a Quorum. The operating system judges
-// whether two are in a section at once.
-type quorumRun struct {
-	sites []site
-	env   []string
-	all   [2]*suite.Child
-	read  sync.WaitGroup
+// A process that uses a Quorum is this test binary again. Its callers hand one key on, and one of
+// them keeps another key.
+const (
+	quorumNodes = "DBLOCK_TEST_QUORUM_NODES" // one a line: kind and DSN
+	quorumDir   = "DBLOCK_TEST_QUORUM_DIR"   // of the sections
+	quorumOne   = "DBLOCK_TEST_QUORUM_ONE"   // set: one node is enough
 
-	mu    sync.Mutex
-	turns map[*suite.Child]int64
-	met   []int64 // when a caller found another one in its section
-	late  []lateSection
-	lost  []string // of the locks that are kept
-	stood []string // for how long a process stood still
-	bad   []string
+	quorumCallers = 6
+	quorumKept    = "kept"
+	quorumTurns   = 20 // that show that a process makes progress
+)
+
+// quorumProcess is such a process.
+type quorumProcess struct {
+	sections sections
+	nodes    []Leases
+	q        *dblock.Quorum // nil: one node is enough
+	turns    atomic.Int64   // that were granted
 }
 
-func newQuorumRun(t *testing.T, sites []site, more ...string) *quorumRun {
-	t.Helper()
-	var nodes []string
-	for _, s := range sites {
-		nodes = append(nodes, string(s.kind)+" "+s.dsn)
+// quorumMain runs the process, until the test kills it.
+func quorumMain() {
+	if os.Getenv(quorumNodes) != "" {
+		fmt.Println("error", runQuorumProcess(context.Background()))
+		os.Exit(1)
 	}
-	r := &quorumRun{sites: sites, turns: make(map[*suite.Child]int64)}
-	r.env = append(append(os.Environ(), quorumNodes+"="+strings.Join(nodes, "\n"), quorumDir+"="+t.TempDir()), more...)
+}
+
+func runQuorumProcess(ctx context.Context) error {
+	p := &quorumProcess{sections: sections{os.Getenv(quorumDir)}}
+	for line := range strings.SplitSeq(os.Getenv(quorumNodes), "\n") {
+		kind, dsn, _ := strings.Cut(line, " ")
+		l, _, err := node{devdb.Kind(kind), dsn, nil}.open(ctx, &faultconn.Dialer{})
+		if err != nil {
+			return err
+		}
+		p.nodes = append(p.nodes, l)
+	}
+	if os.Getenv(quorumOne) == "" {
+		var err error
+		if p.q, err = quorumOf(p.nodes, quorumTTL/4); err != nil {
+			return err
+		}
+		go func() {
+			for {
+				p.turn(ctx, quorumKept, time.Hour)
+			}
+		}()
+	}
+	fmt.Println("ready")
+	for range quorumCallers {
+		go func() {
+			for {
+				p.turn(ctx, "k", rand.N(5*time.Millisecond))
+			}
+		}()
+	}
+	for {
+		began := time.Now()
+		time.Sleep(quorumTTL / 40)
+		if time.Since(began) > quorumTTL/8 { // it sends no heartbeats meanwhile
+			fmt.Println("stalled", time.Since(began))
+		}
+		fmt.Println("turns", p.turns.Load())
+	}
+}
+
+// acquire waits for a key, of which a Quorum grants one lock at a time.
+func (p *quorumProcess) acquire(ctx context.Context, key string) (*dblock.Lock, error) {
+	if p.q != nil {
+		return p.q.Acquire(ctx, key, dblock.WithLabel(strconv.Itoa(os.Getpid())))
+	}
+	for ; ; time.Sleep(time.Millisecond) {
+		for _, n := range p.nodes {
+			if lock, err := n.TryAcquire(ctx, key); err == nil || ctx.Err() != nil {
+				return lock, err
+			}
+		}
+	}
+}
+
+// turn acquires a key, and is in its section while the lock is valid, for a time at most.
+func (p *quorumProcess) turn(ctx context.Context, key string, stays time.Duration) {
+	waits, cancel := context.WithTimeout(ctx, 2*quorumTTL)
+	defer cancel()
+	lock, err := p.acquire(waits, key)
+	if err != nil {
+		if !isAny(err, dblock.ErrNotAcquired, dblock.ErrUnavailable) {
+			fmt.Println("error", err)
+		}
+		return
+	}
+	defer func() { _ = lock.Release(ctx) }()
+	if key != quorumKept {
+		p.turns.Add(1)
+	}
+	valid := lock.ValidUntil()
+	inside, err := p.sections.enter(exclusionOp{keys: []string{key}})
+	entered := time.Now()
+	if err != nil {
+		if errors.Is(err, errOverlap) && entered.Before(valid) && entered.Before(lock.ValidUntil()) {
+			fmt.Println("overlap", entered.UnixNano())
+		}
+		return
+	}
+	for now := entered; now.Sub(entered) < stays && now.Before(valid) && lock.Context().Err() == nil; now = time.Now() {
+		time.Sleep(min(time.Millisecond, stays))
+		if next := lock.ValidUntil(); !next.IsZero() {
+			valid = next
+		}
+	}
+	inside.leave()
+	if left := time.Now(); left.After(valid) {
+		fmt.Println("late", valid.UnixNano(), left.UnixNano())
+	}
+	if why := context.Cause(lock.Context()); why != nil && key == quorumKept {
+		fmt.Println("lost", why)
+	}
+}
+
+// quorumRun is the processes of a test. Locks of the operating system show whether two callers meet.
+type quorumRun struct {
+	ctx  context.Context
+	env  []string
+	all  []*suite.Child
+	read sync.WaitGroup
+
+	mu            sync.Mutex
+	turns         map[*suite.Child]int64
+	overlaps      []int64 // the times at which a caller met another one
+	late          []lateSection
+	lost, stalled []string // kept locks that were lost, and stalls of processes
+	other         []string
+}
+
+func newQuorumRun(t *testing.T, nodes []node, processes int, more ...string) *quorumRun {
+	t.Helper()
+	var lines []string
+	for _, n := range nodes {
+		lines = append(lines, string(n.kind)+" "+n.dsn)
+	}
+	r := &quorumRun{ctx: t.Context(), turns: make(map[*suite.Child]int64), all: make([]*suite.Child, processes)}
+	r.env = append(os.Environ(), quorumNodes+"="+strings.Join(lines, "\n"), quorumDir+"="+t.TempDir())
+	r.env = append(r.env, more...)
 	t.Cleanup(r.end)
 	for i := range r.all {
 		r.start(t, i)
@@ -48,80 +178,80 @@ func newQuorumRun(t *testing.T, sites []site, more ...string) *quorumRun {
 // start starts a process, in the place of one that was killed.
 func (r *quorumRun) start(t *testing.T, i int) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd := exec.CommandContext(r.ctx, os.Args[0])
 	cmd.Env = r.env
 	c := suite.StartChild(t, cmd)
 	r.all[i] = c
 	c.Says(t, "ready")
 	r.read.Go(func() {
 		for c.Lines.Scan() {
-			r.hear(c, c.Lines.Text())
+			r.note(c, c.Lines.Text())
 		}
 	})
 }
 
-func (r *quorumRun) hear(c *suite.Child, line string) {
+func (r *quorumRun) note(c *suite.Child, line string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	word, rest, _ := strings.Cut(line, " ")
-	var s lateSection
-	var n int64
+	var from, to int64
+	_, _ = fmt.Sscan(rest, &from, &to)
 	switch word {
 	case "turns":
-		_, _ = fmt.Sscan(rest, &n)
-		r.turns[c] = n
+		r.turns[c] = from
 	case "overlap":
-		_, _ = fmt.Sscan(rest, &s.key, &n)
-		r.met = append(r.met, n)
+		r.overlaps = append(r.overlaps, from)
 	case "late":
-		_, _ = fmt.Sscan(rest, &s.key, &s.from, &s.to)
-		r.late = append(r.late, s)
+		r.late = append(r.late, lateSection{from: from, to: to})
 	case "lost":
 		r.lost = append(r.lost, rest)
 	case "stalled":
-		r.stood = append(r.stood, rest)
+		r.stalled = append(r.stalled, rest)
 	default:
-		r.bad = append(r.bad, line)
+		r.other = append(r.other, line)
 	}
 }
 
-// grows waits until processes, or all, have had some more turns.
-func (r *quorumRun) grows(t *testing.T, when string, which ...*suite.Child) {
-	t.Helper()
-	if len(which) == 0 {
-		which = r.all[:]
-	}
-	before := make(map[*suite.Child]int64)
-	r.mu.Lock()
-	for _, c := range which {
-		before[c] = r.turns[c]
-	}
-	r.mu.Unlock()
-	began := time.Now()
-	for _, c := range which {
-		for {
-			r.mu.Lock()
-			n := r.turns[c] - before[c]
-			r.mu.Unlock()
-			if n >= quorumTurns {
-				break
-			}
-			if time.Since(began) > time.Minute {
-				t.Fatalf("%s: a process has had %d turns", when, n)
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
-	}
-	t.Logf("%s: %d turns of each process in %v", when, quorumTurns, time.Since(began).Round(time.Millisecond))
-}
-
-// takeStalls returns for how long processes stood still since the last call.
-func (r *quorumRun) takeStalls() []string {
+func (r *quorumRun) turnsOf(c *suite.Child) int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	stood := r.stood
-	r.stood = nil
-	return stood
+	return r.turns[c]
+}
+
+// makeProgress waits until each of the processes has had some more turns.
+func (r *quorumRun) makeProgress(t *testing.T, when string, processes ...*suite.Child) {
+	t.Helper()
+	for _, c := range processes {
+		until := r.turnsOf(c) + quorumTurns
+		suite.Until(t, "a process makes progress, "+when, func() bool { return r.turnsOf(c) >= until })
+	}
+}
+
+// keeps waits until one process has the kept lock on all nodes. It forgets what was lost before.
+func (r *quorumRun) keeps(t *testing.T, nodes []Leases) {
+	t.Helper()
+	suite.Until(t, "a process has the kept lock on all nodes", func() bool {
+		has := make(map[string]int)
+		for _, l := range nodes {
+			if holder, err := l.Holder(t.Context(), quorumKept); err == nil {
+				has[holder.Holder.Label]++
+			}
+		}
+		return slices.ContainsFunc(r.all, func(c *suite.Child) bool { return has[strconv.Itoa(c.Process.Pid)] == len(nodes) })
+	})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lost, r.stalled = nil, nil
+}
+
+// keptIt fails if a kept lock was lost, and no process stood still.
+func (r *quorumRun) keptIt(t *testing.T, when string) {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.stalled) == 0 {
+		assert.Empty(t, r.lost, when)
+	}
 }
 
 func (r *quorumRun) end() {
@@ -133,97 +263,91 @@ func (r *quorumRun) end() {
 	r.read.Wait()
 }
 
-// overlaps counts the times at which two were in a section, except where one of them was late.
-func (r *quorumRun) overlaps() (n int) {
-	for _, at := range r.met {
-		if !excused(r.late, at) {
-			n++
-		}
-	}
-	return n
+// overlapped counts the overlaps that no late holder excuses.
+func (r *quorumRun) overlapped() int {
+	return len(slices.DeleteFunc(slices.Clone(r.overlaps), func(at int64) bool { return excused(r.late, at) }))
 }
 
-// keeps waits until one living process has the kept lock on all nodes. A process that waits for it
-// has it on single nodes for moments.
-func (r *quorumRun) keeps(t *testing.T, looks []Leases) {
-	t.Helper()
-	ctx := suite.Soon(t)
-	for {
-		has := make(map[string]int)
-		for _, l := range looks {
-			if holder, err := l.Holder(ctx, quorumKept); err == nil {
-				has[holder.Holder.Label]++
-			}
-		}
-		for _, c := range r.all {
-			if has[strconv.Itoa(c.Process.Pid)] == len(looks) {
-				return
-			}
-		}
-		if ctx.Err() != nil {
-			t.Fatalf("no process has the kept lock on all nodes: %v", has)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-}
-
-// TestFaultsOfQuorumProcesses restarts each of three servers in turn, for longer than a lock lasts,
-// and kills a process meanwhile. Callers of a process hand a lock on. No two of them meet, and a
-// lock that is kept outlives the restarts.
-func TestFaultsOfQuorumProcesses(t *testing.T) {
+// TestQuorumFaults crashes and freezes three servers. No two callers are in a section at once.
+func TestQuorumFaults(t *testing.T) {
 	t.Parallel()
-	sites := sitesOfTheirOwn(t)
-	if len(sites) < 3 {
+	nodes := nodesOfTheirOwn(t)
+	if len(nodes) < 3 {
 		t.Log("no servers to kill")
 		return
 	}
-	looks := []Leases{sites[0].leases(t), sites[1].leases(t), sites[2].leases(t)}
-	r := newQuorumRun(t, sites)
-	r.grows(t, "all are up")
-	rounds, lost := 1, 0
+	leases := leasesOf(t, nodes)
+	r := newQuorumRun(t, nodes, 2)
+	r.makeProgress(t, "all are up", r.all...)
+	rounds := 1
 	if os.Getenv(suite.EnvSoak) != "" {
 		rounds = 10
 	}
-	for n := range rounds * len(sites) {
-		i, name := n%len(sites), fmt.Sprint("node ", n%len(sites))
-		r.keeps(t, looks)
-		r.takeStalls()
-		must(t, sites[i].server.Kill())
-		time.Sleep(quorumTTL) // what it had granted has ended
-		r.grows(t, name+" is down")
-		must(t, sites[i].server.Restart(t.Context()))
-		grantsAgain(t, looks[i])
-		r.keeps(t, looks)
-		stalls := r.takeStalls()
-		r.mu.Lock()
-		switch {
-		case len(stalls) > 0: // a process that stands still sends no heartbeats
-			t.Logf("%s was restarted while processes stood still: %q", name, stalls)
-			lost = len(r.lost)
-		case len(r.lost) > lost:
-			t.Errorf("%s was restarted: %q", name, r.lost[lost:])
-			lost = len(r.lost)
+	if !t.Run("TestFaultsOfQuorumProcesses", func(t *testing.T) {
+		for n := range rounds * len(nodes) {
+			r.oneIsDown(t, nodes, leases, n)
 		}
-		r.mu.Unlock()
-		must(t, sites[i].server.Freeze())
-		r.all[n%2].Kill()
-		r.grows(t, name+" is frozen, and a process was killed", r.all[1-n%2])
-		must(t, sites[i].server.Thaw())
-		r.start(t, n%2)
+	}) {
+		return
 	}
+	r.twoAreDown(t, nodes)
 	r.end()
-	if n := r.overlaps(); n > 0 || len(r.bad) > 0 {
-		t.Errorf("%d overlaps; %q", n, r.bad)
-	}
+	assert.Zero(t, r.overlapped(), "callers that met")
+	assert.Empty(t, r.other)
 }
 
-// TestFaultsControlQuorumOfOne is the same where one node is enough.
+// oneIsDown restarts a server, which is down for longer than a lock lasts, and a kept lock outlives
+// that. Then it kills a process while the server is frozen.
+func (r *quorumRun) oneIsDown(t *testing.T, nodes []node, leases []Leases, n int) {
+	t.Helper()
+	i := n % len(nodes)
+	s, name := nodes[i].server, fmt.Sprint("node ", i)
+	r.keeps(t, leases)
+	require.NoError(t, s.Kill())
+	time.Sleep(quorumTTL) // what it had granted has ended
+	r.makeProgress(t, name+" is down", r.all...)
+	require.NoError(t, s.Restart(t.Context()))
+	suite.Until(t, name+" grants again", func() bool {
+		lock, err := leases[i].Acquire(t.Context(), "grants again")
+		if err == nil {
+			_ = lock.Release(t.Context())
+		}
+		return err == nil
+	})
+	r.keptIt(t, name+" was restarted")
+	r.keeps(t, leases)
+	require.NoError(t, s.Freeze())
+	r.all[n%2].Kill()
+	r.makeProgress(t, name+" is frozen, and a process was killed", r.all[1-n%2])
+	require.NoError(t, s.Thaw())
+	r.start(t, n%2)
+}
+
+// twoAreDown: nothing is granted. A caller may be at work when the second server goes down.
+func (r *quorumRun) twoAreDown(t *testing.T, nodes []node) {
+	t.Helper()
+	require.NoError(t, nodes[0].server.Kill())
+	require.NoError(t, nodes[1].server.Freeze())
+	time.Sleep(quorumTTL / 4) // what was granted before has been heard
+	granted := func() int64 { return r.turnsOf(r.all[0]) + r.turnsOf(r.all[1]) }
+	before := granted()
+	time.Sleep(2 * quorumTTL)
+	assert.LessOrEqual(t, granted()-before, int64(1), "turns with two of three down")
+	require.NoError(t, errors.Join(nodes[1].server.Thaw(), nodes[0].server.Restart(t.Context())))
+	r.makeProgress(t, "all are up again", r.all...)
+}
+
+// TestFaultsControlQuorumOfOne is the same with one node enough: callers of two processes meet, and
+// so do those of one.
 func TestFaultsControlQuorumOfOne(t *testing.T) {
 	t.Parallel()
-	r := newQuorumRun(t, sharedSites(t), quorumOne+"=1")
-	r.grows(t, "one is enough")
-	r.end()
-	if r.overlaps() == 0 {
-		t.Error("no overlap: the judge sees nothing")
+	for name, processes := range map[string]int{"Processes": 2, "TestFaultsControlOneOfThree": 1} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newQuorumRun(t, sharedNodes(t), processes, quorumOne+"=1")
+			r.makeProgress(t, "one is enough", r.all...)
+			r.end()
+			assert.NotZero(t, r.overlapped(), "no overlap: the sections show nothing")
+		})
 	}
 }

@@ -3,244 +3,204 @@ package lock
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
-	"math/rand/v2"
-	"os"
 	"slices"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/internal/devdb"
+	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/internal/testdb"
 	"github.com/dblock-go/dblock/mysqllock"
 	"github.com/dblock-go/dblock/pglock"
 )
 
-// What is tested here takes several engines at once. Tests of one engine are called by its room.
+// The tests of quorums take several engines at once, so that no driver's tests can run them.
 
-const (
-	quorumTTL       = 2 * time.Second
-	quorumProcesses = 4
-	quorumTurns     = 20 // while a node is down
-)
-
-// beliefs are the times in which processes believed to have the key.
-type beliefs struct {
-	turns atomic.Int64
-	mu    sync.Mutex
-	all   []belief
+func TestMain(m *testing.M) {
+	quorumMain()
+	testdb.Main(m)
 }
 
-type belief struct{ from, to time.Time }
+const quorumTTL = 2 * time.Second
 
-// hold works under a lock for a while, and notes for how long it was trusted.
-func (b *beliefs) hold(lock *dblock.Lock) {
-	held := belief{from: time.Now()}
-	held.to = held.from
-	for leave := held.from.Add(rand.N(30 * time.Millisecond)); ; time.Sleep(time.Millisecond) {
-		until, now := lock.ValidUntil(), time.Now()
-		if lock.Context().Err() != nil || !now.Before(until) || now.After(leave) {
+// node is the database of a quorum's node.
+type node struct {
+	kind   devdb.Kind
+	dsn    string
+	server *devdb.Server // nil, if other tests use it
+}
+
+// open opens leases with a pool of their own, whose connections the dialer breaks.
+func (n node) open(ctx context.Context, dialer *faultconn.Dialer) (l Leases, closePool func(), err error) {
+	if n.kind == devdb.Postgres {
+		cfg, err := pgxpool.ParseConfig(n.dsn)
+		if err != nil {
+			return nil, nil, err
+		}
+		cfg.ConnConfig.DialFunc = dialer.DialContext
+		pool, err := pgxpool.NewWithConfig(ctx, cfg)
+		if err != nil {
+			return nil, nil, err
+		}
+		l, err := pglock.NewLease(ctx, pool, pglock.LeaseOptions{TTL: quorumTTL})
+		return l, pool.Close, err
+	}
+	cfg, err := mysql.ParseDSN(n.dsn)
+	if err != nil {
+		return nil, nil, err
+	}
+	cfg.DialFunc, cfg.Logger = dialer.DialContext, &mysql.NopLogger{}
+	connector, err := mysql.NewConnector(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	db := sql.OpenDB(connector)
+	db.SetMaxOpenConns(8)
+	l, err = mysqllock.NewLease(ctx, db, mysqllock.LeaseOptions{TTL: quorumTTL})
+	return l, func() { _ = db.Close() }, err
+}
+
+// leases opens the leases of a process, which the test closes at its end.
+func (n node) leases(t *testing.T) Leases {
+	t.Helper()
+	l, closePool, err := n.open(t.Context(), &faultconn.Dialer{})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		closeWithin(l, 10*time.Second)
+		closePool()
+	})
+	return l
+}
+
+func leasesOf(t *testing.T, nodes []node) (leases []Leases) {
+	t.Helper()
+	for _, n := range nodes {
+		leases = append(leases, n.leases(t))
+	}
+	return leases
+}
+
+// nodesOfTheirOwn are three durable servers, of as many engines as there are; fewer if none can be
+// killed.
+func nodesOfTheirOwn(t *testing.T) (nodes []node) {
+	t.Helper()
+	kinds := devdb.Available(t.Context())
+	for i := 0; len(nodes) < 3 && i < 3*len(kinds); i++ {
+		kind := kinds[i%len(kinds)]
+		if server, dsn, _ := suite.ServerOfItsOwn(t, kind); server != nil {
+			t.Logf("node %d: %s %s", len(nodes), kind, server.Version)
+			nodes = append(nodes, node{kind, dsn, server})
+		}
+	}
+	return nodes
+}
+
+// sharedNodes are three databases on the servers that tests share.
+func sharedNodes(t *testing.T) (nodes []node) {
+	t.Helper()
+	kinds := testdb.Engines()
+	for i := range 3 {
+		kind := kinds[i%len(kinds)]
+		nodes = append(nodes, node{kind: kind, dsn: testdb.Migrated(t, kind)})
+	}
+	return nodes
+}
+
+// durable is a node that claims to be durable: the servers that tests share are not.
+type durable struct{ Leases }
+
+func (durable) Caps() dblock.Caps { return dblock.Caps{Durable: true} }
+
+func quorumOf(nodes []Leases, timeout time.Duration) (*dblock.Quorum, error) {
+	var lockers []dblock.Locker
+	for _, n := range nodes {
+		lockers = append(lockers, durable{n})
+	}
+	return dblock.NewQuorum(lockers, dblock.QuorumOptions{NodeTimeout: timeout})
+}
+
+// TestFaultsOfQuorumExpireIn cuts two of three nodes off while a lock's end is set: no other process
+// acquires the key before the lock has ended.
+func TestFaultsOfQuorumExpireIn(t *testing.T) {
+	t.Parallel()
+	nodes := sharedNodes(t)
+	other := suite.Must(quorumOf(leasesOf(t, nodes), 0))(t)
+	t.Cleanup(func() { _ = other.Close(context.Background()) })
+	modes := []faultconn.Mode{faultconn.CutBefore, faultconn.CutAfter, faultconn.Stall, faultconn.Late}
+	var struck atomic.Int64
+	suite.Crowd(len(modes), func(i int) {
+		for k := 1; k <= 4; k++ {
+			struck.Add(quorumExpires(t, nodes, other, modes[i], k))
+		}
+	})
+	assert.Positive(t, struck.Load(), "nodes that were cut off")
+}
+
+// quorumExpires is one trial, and returns how many nodes were cut off.
+func quorumExpires(t *testing.T, nodes []node, other *dblock.Quorum, mode faultconn.Mode, k int) (struck int64) {
+	var dialers [3]faultconn.Dialer
+	var leases []Leases
+	for i, n := range nodes {
+		l, closePool, err := n.open(t.Context(), &dialers[i])
+		if !assert.NoError(t, err) {
+			return 0
+		}
+		defer func() {
+			closeWithin(l, 5*time.Second)
+			dialers[i].CloseAll()
+			closePool()
+		}()
+		leases = append(leases, l)
+	}
+	q, err := quorumOf(leases, quorumTTL/8)
+	if !assert.NoError(t, err) {
+		return 0
+	}
+	key := fmt.Sprint(mode, " ", k)
+	lock, err := q.Acquire(suite.Soon(t), key)
+	if !assert.NoError(t, err) {
+		return 0
+	}
+	for i := range dialers[:2] {
+		dialers[i].Arm(k, mode, nil)
+	}
+	err = lock.ExpireIn(t.Context(), 300*time.Millisecond)
+	for i := range dialers[:2] {
+		if dialers[i].Disarm() {
+			struck++
+		}
+		dialers[i].Release()
+	}
+	assert.True(t, err == nil || isAny(err, dblock.ErrLost, dblock.ErrOutcomeUnknown, dblock.ErrUnavailable), "%v", err)
+	for end := time.Now().Add(time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if next, err := other.TryAcquire(t.Context(), key); err == nil {
+			assert.Error(t, lock.Context().Err(), "%s: two processes have the key", key)
+			_ = next.Release(t.Context())
 			break
 		}
-		held.to = now
 	}
-	b.mu.Lock()
-	b.all = append(b.all, held)
-	b.mu.Unlock()
-	b.turns.Add(1)
+	_ = lock.Release(t.Context())
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	_ = q.Close(ctx)
+	return struck
 }
 
-// overlaps counts how often two believed so at once.
-func (b *beliefs) overlaps() (n int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	slices.SortFunc(b.all, func(x, y belief) int { return x.from.Compare(y.from) })
-	var last time.Time
-	for _, held := range b.all {
-		if held.from.Before(last) {
-			n++
-		}
-		if held.to.After(last) {
-			last = held.to
-		}
-	}
-	return n
-}
-
-// work takes the key, over and over.
-func (b *beliefs) work(ctx context.Context, t *testing.T, acquire func(context.Context) (*dblock.Lock, error)) {
-	for ctx.Err() == nil {
-		waits, cancel := context.WithTimeout(ctx, quorumTTL)
-		lock, err := acquire(waits)
-		cancel()
-		switch {
-		case err == nil:
-			b.hold(lock)
-			_ = lock.Release(ctx)
-		case ctx.Err() != nil: // what was under way then may be in doubt
-		case !errors.Is(err, dblock.ErrNotAcquired) && !errors.Is(err, dblock.ErrUnavailable):
-			t.Errorf("told %v", err)
-		}
-	}
-}
-
-// grows waits for so many more turns.
-func (b *beliefs) grows(t *testing.T, n int64, when string) {
-	t.Helper()
-	began := time.Now()
-	for until := b.turns.Load() + n; b.turns.Load() < until; time.Sleep(10 * time.Millisecond) {
-		if time.Since(began) > time.Minute {
-			t.Fatalf("%s: nothing goes on", when)
-		}
-	}
-	t.Logf("%s: %d turns in %v", when, n, time.Since(began).Round(time.Millisecond))
-}
-
-// TestQuorumFaults kills and freezes each of three servers in turn: two never hold the key at once, it goes on while two servers
-// are up, and with two down nothing is granted.
-func TestQuorumFaults(t *testing.T) {
-	t.Parallel()
-	sites := sitesOfTheirOwn(t)
-	if len(sites) < 3 {
-		t.Log("no servers to kill")
-		return
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	var b beliefs
-	var work sync.WaitGroup
-	defer work.Wait()
-	defer stop()
-	var first []Leases
-	for range quorumProcesses {
-		nodes := []Leases{sites[0].leases(t), sites[1].leases(t), sites[2].leases(t)}
-		q := quorumOf(t, nodes)
-		first = nodes
-		work.Go(func() {
-			b.work(ctx, t, func(ctx context.Context) (*dblock.Lock, error) { return q.Acquire(ctx, "k") })
-		})
-	}
-	b.grows(t, quorumTurns, "all are up")
-	rounds := 1
-	if os.Getenv(suite.EnvSoak) != "" {
-		rounds = 10
-	}
-	for range rounds {
-		for i, s := range sites {
-			b.oneIsDown(t, s.server, first[i], fmt.Sprint("node ", i))
-		}
-		b.twoAreDown(t, sites)
-	}
-	stop()
-	work.Wait()
-	if n := b.overlaps(); n > 0 {
-		t.Errorf("two believed to have the key at once, %d times", n)
-	}
-}
-
-// oneIsDown kills and freezes a node, and waits until it is back each time.
-func (b *beliefs) oneIsDown(t *testing.T, s *devdb.Server, leases Leases, name string) {
-	t.Helper()
-	down, up := s.Kill, func() error { return s.Restart(t.Context()) }
-	for _, how := range []string{"killed", "frozen"} {
-		if how == "frozen" {
-			down, up = s.Freeze, s.Thaw
-		}
-		must(t, down())
-		b.grows(t, quorumTurns, name+" "+how)
-		must(t, up())
-		grantsAgain(t, leases)
-	}
-}
-
-// twoAreDown is when nothing is granted.
-func (b *beliefs) twoAreDown(t *testing.T, sites []site) {
-	t.Helper()
-	must(t, sites[0].server.Kill())
-	must(t, sites[1].server.Freeze())
-	time.Sleep(100 * time.Millisecond) // what was granted before has been heard
-	before := b.turns.Load()
-	time.Sleep(2 * quorumTTL)
-	if n := b.turns.Load() - before; n > 1 { // one may have been at work
-		t.Errorf("two of three are down, and %d turns were granted", n)
-	}
-	must(t, errors.Join(sites[1].server.Thaw(), sites[0].server.Restart(t.Context())))
-	b.grows(t, quorumTurns, "all are up again")
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// grantsAgain waits until a node grants again.
-func grantsAgain(t *testing.T, l Leases) {
-	t.Helper()
-	ctx := suite.Soon(t)
-	for {
-		lock, err := l.Acquire(ctx, "is it back")
-		if err == nil {
-			_ = lock.Release(ctx)
-			return
-		}
-		if ctx.Err() != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// TestFaultsControlOneOfThree is the same where one node is enough.
-func TestFaultsControlOneOfThree(t *testing.T) {
-	t.Parallel()
-	sites := sharedSites(t)
-	ctx, stop := context.WithCancel(t.Context())
-	var b beliefs
-	var work sync.WaitGroup
-	defer work.Wait()
-	defer stop()
-	for range quorumProcesses {
-		nodes := []Leases{sites[0].leases(t), sites[1].leases(t), sites[2].leases(t)}
-		work.Go(func() {
-			b.work(ctx, t, func(ctx context.Context) (*dblock.Lock, error) {
-				for {
-					for _, n := range nodes {
-						if lock, err := n.TryAcquire(ctx, "k"); err == nil || ctx.Err() != nil {
-							return lock, err
-						}
-					}
-					time.Sleep(time.Millisecond)
-				}
-			})
-		})
-	}
-	b.grows(t, quorumTurns, "one is enough")
-	stop()
-	work.Wait()
-	if b.overlaps() == 0 {
-		t.Error("never two at once: the test with a majority shows nothing")
-	}
-}
-
-// TestQuorumIsRefusedByGuards: there is no token to guard with.
+// TestQuorumIsRefusedByGuards: a quorum's lock has no token to guard with.
 func TestQuorumIsRefusedByGuards(t *testing.T) {
 	t.Parallel()
-	var nodes []Leases
-	var lockers []dblock.Locker
-	for _, s := range sharedSites(t) {
-		nodes = append(nodes, s.leases(t))
-		lockers = append(lockers, promised{nodes[len(nodes)-1]})
-	}
-	q, err := dblock.NewQuorum(lockers, dblock.QuorumOptions{})
-	must(t, err)
+	nodes := leasesOf(t, sharedNodes(t))
+	q := suite.Must(quorumOf(nodes, 0))(t)
 	lock := suite.Acquire(t, q, "k")
 	for _, n := range nodes {
 		var err error
@@ -250,20 +210,14 @@ func TestQuorumIsRefusedByGuards(t *testing.T) {
 		case *mysqllock.Lease:
 			err = n.GuardedTx(t.Context(), lock, func(context.Context, *sql.Tx) error { return nil })
 		}
-		if !errors.Is(err, dblock.ErrUnsupported) {
-			t.Errorf("a %T guards with the lock of a Quorum: %v", n, err)
-		}
+		assert.ErrorIs(t, err, dblock.ErrUnsupported, "%T", n)
 	}
 	suite.Release(t, lock)
-	must(t, q.Close(suite.Soon(t)))
+	assert.NoError(t, q.Close(suite.Soon(t)))
 }
 
-// promised is a node that is said to be durable: the servers that tests share are not.
-type promised struct{ Leases }
-
-func (promised) Caps() dblock.Caps { return dblock.Caps{Durable: true} }
-
-// TestQuorumRefusesWhatForgets: a server that may lose commits in a crash is no node, and the error names the setting.
+// TestQuorumRefusesWhatForgets: a server that may lose commits in a crash is no node, and the error
+// names the setting.
 func TestQuorumRefusesWhatForgets(t *testing.T) {
 	t.Parallel()
 	for _, kind := range testdb.Engines() {
@@ -273,40 +227,34 @@ func TestQuorumRefusesWhatForgets(t *testing.T) {
 			if server == nil {
 				return
 			}
-			good := []dblock.Locker{site{kind, dsn, server}.leases(t), site{kind, dsn, server}.leases(t)}
-			refused := func(dsn, says string) {
+			n := node{kind, dsn, server}
+			good := []dblock.Locker{n.leases(t), n.leases(t)}
+			check := func(dsn, forgets string) {
 				t.Helper()
-				l := site{kind, dsn, server}.leases(t)
+				l := node{kind, dsn, server}.leases(t)
 				_, err := dblock.NewQuorum(append(slices.Clone(good), l), dblock.QuorumOptions{})
-				if says == "" && err != nil {
-					t.Errorf("%s: %v", dsn, err)
+				if forgets == "" {
+					assert.NoError(t, err, dsn)
+					return
 				}
-				if says != "" && (!errors.Is(err, dblock.ErrUnsupported) || !strings.Contains(err.Error(), "nodes[2]") ||
-					!strings.Contains(err.Error(), says)) {
-					t.Errorf("%s: %v, want it to name %s", dsn, err, says)
-				}
+				assert.ErrorIs(t, err, dblock.ErrUnsupported)
+				assert.ErrorContains(t, err, "nodes[2]")
+				assert.ErrorContains(t, err, forgets)
 			}
-			refused(dsn, "")
+			check(dsn, "")
 			if kind == devdb.Postgres {
-				refused(suite.AppendQuery(dsn, "synchronous_commit=local"), "")
-				refused(suite.AppendQuery(dsn, "synchronous_commit=off"), "synchronous_commit = off")
+				check(suite.AppendQuery(dsn, "synchronous_commit=local"), "")
+				check(suite.AppendQuery(dsn, "synchronous_commit=off"), "synchronous_commit = off")
 				return
 			}
-			admin := suite.Connect(t, kind, server.AdminDSN())
-			_, err := admin.ExecContext(t.Context(), "SET GLOBAL innodb_flush_log_at_trx_commit = 2")
-			must(t, err)
-			refused(dsn, "innodb_flush_log_at_trx_commit = 2")
-			_, err = admin.ExecContext(t.Context(), "SET GLOBAL innodb_flush_log_at_trx_commit = 1")
-			must(t, err)
-			_, err = admin.ExecContext(t.Context(), "SET GLOBAL sync_binlog = 0")
-			must(t, err)
+			admin := suite.OpenDB(t, kind, server.AdminDSN())
+			admin.Exec(t, "SET GLOBAL innodb_flush_log_at_trx_commit = 2")
+			check(dsn, "innodb_flush_log_at_trx_commit = 2")
+			admin.Exec(t, "SET GLOBAL innodb_flush_log_at_trx_commit = 1")
+			admin.Exec(t, "SET GLOBAL sync_binlog = 0")
 			var logs bool
-			must(t, db.QueryRowContext(t.Context(), "SELECT @@log_bin").Scan(&logs))
-			if logs {
-				refused(dsn, "sync_binlog = 0")
-			} else {
-				refused(dsn, "")
-			}
+			require.NoError(t, db.QueryRowContext(t.Context(), "SELECT @@log_bin").Scan(&logs))
+			check(dsn, map[bool]string{true: "sync_binlog = 0"}[logs])
 		})
 	}
 }
