@@ -33,24 +33,22 @@ func (e Tx) use(ctx context.Context, x *answers.Trial) error {
 		ctx, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
 		err := pool.Run(ctx, TxOptions{Attempts: 3}, func(tx Statements) error {
-			if err := tx.Lock(1); err != nil {
+			err := tx.Lock(1)
+			if err == nil && tx.Named != nil {
+				err = tx.Named(x.Key)
+			}
+			if err != nil {
 				return err
 			}
-			if tx.Named != nil {
-				if err := tx.Named(x.Key); err != nil {
-					return err
-				}
-			}
-			v, err := tx.Int("SELECT v FROM t WHERE id = 1")
+			v, err := tx.Int(get1)
 			if err != nil {
 				return err
 			}
 			return tx.Exec(fmt.Sprintf("UPDATE t SET v = %d WHERE id = 1", v+1))
 		})
-		switch {
-		case err == nil:
+		if err == nil {
 			acknowledged++
-		case errors.Is(err, dblock.ErrOutcomeUnknown):
+		} else if errors.Is(err, dblock.ErrOutcomeUnknown) {
 			unknown++
 		}
 		return err
@@ -60,11 +58,11 @@ func (e Tx) use(ctx context.Context, x *answers.Trial) error {
 	}
 	x.Heal()
 	err = x.Again(ctx, "a transaction", once)
-	var v int
 	if x.Lied {
 		return err
 	}
-	if err := x.DB.QueryRowContext(ctx, "SELECT v FROM t WHERE id = 1").Scan(&v); err != nil {
+	var v int
+	if err := x.DB.QueryRowContext(ctx, get1).Scan(&v); err != nil {
 		return err
 	}
 	if v < acknowledged || v > acknowledged+unknown {

@@ -10,8 +10,7 @@
 //   - CountsOnOneRow: Concurrent updates of one row lose none.
 //   - IsACASRegister: What callers see of a row is linearizable.
 //   - ControlIsNoCASRegister: Without the version it is not.
-//   - OneAttemptInACallersTx: In a caller's transaction a conflict is returned after one
-//     attempt.
+//   - OneAttemptInACallersTx: In a caller's transaction a conflict is returned after one attempt.
 //   - EscalatesAndGetsThrough: With Escalate a besieged update locks the row and succeeds.
 //   - ControlGivesUpWithoutTheLock: Without Escalate it gives up.
 //   - DoWritesAllOrNothing: Do writes all rows or none.
@@ -30,17 +29,15 @@
 //   - AtAnyIsolation: A stale write never succeeds, at any isolation level.
 //   - CountsStatements: Each call costs the documented statements.
 //   - TimesGrow: A time version grows although the clock does not.
-//   - Recreated: A row that was deleted and inserted again is another one, except for integers.
+//   - Recreated: A row that is deleted and inserted again is another one, except for integers.
 //   - NamesAreTakenAsTheyAre: Names with quotes and keywords are taken literally.
 //   - RefusesBadInput: Bad input is refused without a statement.
 //   - RefusesBadTables: An unfit table is refused before a write, with what to do.
 //   - AltersAsTold: A column that is altered as the error says is accepted.
-//   - RefusesBadVersions: A row with the version 0 or NULL is not written, and the error says
-//     why.
+//   - RefusesBadVersions: A row with the version 0 or NULL is not written, with the reason.
 //   - NonUniqueKey: A key of two rows writes neither.
 //   - ChecksOnce: A passed check of a table is kept, a failed one is not.
-//   - Altered: After a column got another type, a write stores the value, or fails once and
-//     then stores it.
+//   - Altered: With a column's new type a write stores the value, or fails once and then does.
 //   - AlteredVersion: An expected value is never cut to the old type of an altered column.
 //   - AlteredFacts: A table is refused for what it can no longer do.
 //   - Columns: Only the named columns are compared, NULL as a value and texts by byte.
@@ -58,16 +55,15 @@
 //   - ManyTypes: Each row gets its own values, in columns of all types.
 //   - ManyWritesTheSame: UpdateMany writes what Update writes, and refuses what it refuses.
 //   - ManyNeverDeadlock: Concurrent calls for the same rows never deadlock.
-//   - ManyInTransactions: The caller commits, and a refused call leaves its transaction usable.
+//   - ManyInTransactions: The caller commits; a refused call leaves its transaction usable.
 //   - IncrementsOneRow: Concurrent increments of a row lose none.
 //   - IncrementsMany: Concurrent increments of three rows change all or none.
 //   - ControlIncrementsAreLost: Without the version increments are lost.
 //   - IncrementsByColumns: Increments by the balance itself lose none.
 //   - ARepeatIsWrittenOnce: A repeated write of unknown outcome is written once.
 //   - AWriteCutAnywhere: The answer of each write is true wherever its connection breaks.
-//   - ControlARepeatIsTakenForOthers: A caller that repeats after every error meets its own
-//     write as a conflict.
-//   - IncrementsThousandRows: Concurrent UpdateMany of 1,000 rows loses no increment.
+//   - ControlARepeatIsTakenForOthers: A repeat after every error meets its own write.
+//   - IncrementsThousandRows: Concurrent updates of 1,000 rows lose no increment.
 //
 // # RunTx
 //
@@ -79,8 +75,7 @@
 //   - KeepsInvariants: SERIALIZABLE keeps an invariant over two rows.
 //   - ControlBreaksInvariants: A lower level breaks it.
 //   - LosesNoUpdates: Concurrent read-and-write functions lose no update.
-//   - PinsItsIsolation: The isolation level is the one asked for, whatever the session's
-//     default.
+//   - PinsItsIsolation: The isolation level is the one asked for, not the session's default.
 //   - LeaksNoIsolation: The next user of the connection has its own level.
 //   - WritesWhateverTheDefault: A session that is read-only by default writes.
 //   - RefusesWrites: A read-only transaction refuses writes.
@@ -91,6 +86,5 @@
 //   - PoolsNoBrokenConnection: A connection that was killed is not given out again.
 //   - ALockTimeoutIsItsCaller's: A lock timeout is returned as it is, after one attempt.
 //   - TxRefusesWhatMakesNoSense: Bad options are refused.
-//   - ACommitCutAnywhere: The answer is true wherever the connection breaks, and an unknown
-//     outcome is not repeated.
+//   - ACommitCutAnywhere: The answer is true wherever the connection breaks; no unknown is repeated.
 package optimistic

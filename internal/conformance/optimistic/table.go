@@ -3,20 +3,22 @@ package optimistic
 import (
 	"context"
 	"database/sql"
-	"errors"
-	"reflect"
+	"fmt"
+	"strconv"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/faultconn"
-	"github.com/dblock-go/dblock/internal/testdb"
 	"github.com/dblock-go/dblock/optimistic"
 )
 
-// OptTables is an engine room's optimistic.Table.
+// OptTables is a driver's optimistic.Table.
 type OptTables[DB any] struct {
 	Kind devdb.Kind
 
@@ -39,23 +41,29 @@ type OptTx[DB any] struct {
 	Commit, Rollback func() error
 }
 
+type (
+	set    = optimistic.Set
+	values = optimistic.Values
+	change = optimistic.Change[int64]
+)
+
 // Run runs the suite.
 func (e OptTables[DB]) Run(t *testing.T) {
-	e.run(t, map[string]func(*testing.T, *bank[DB]){
-		"Contract":                 tableContract[DB],
-		"InTransactions":           tableInTransactions[DB],
-		"AtAnyIsolation":           tableAtAnyIsolation[DB],
-		"CountsStatements":         tableCountsStatements[DB],
+	e.run(t, map[string]func(*testing.T, *tables[DB]){
+		"Contract":                 contract[DB],
+		"InTransactions":           inTransactions[DB],
+		"AtAnyIsolation":           atAnyIsolation[DB],
+		"CountsStatements":         countsStatements[DB],
 		"TimesGrow":                timesGrow[DB],
-		"Recreated":                recreatedRows[DB],
-		"NamesAreTakenAsTheyAre":   tableNames[DB],
-		"RefusesBadInput":          tableRefusesBadInput[DB],
-		"RefusesBadTables":         tableRefusesBadTables[DB],
-		"AltersAsTold":             tableAltersAsTold[DB],
-		"RefusesBadVersions":       tableRefusesBadVersions[DB],
+		"Recreated":                recreated[DB],
+		"NamesAreTakenAsTheyAre":   namesAreTakenAsTheyAre[DB],
+		"RefusesBadInput":          refusesBadInput[DB],
+		"RefusesBadTables":         refusesBadTables[DB],
+		"AltersAsTold":             altersAsTold[DB],
+		"RefusesBadVersions":       refusesBadVersions[DB],
 		"NonUniqueKey":             nonUniqueKey[DB],
-		"ChecksOnce":               tableChecksOnce[DB],
-		"Altered":                  tableAltered[DB],
+		"ChecksOnce":               checksOnce[DB],
+		"Altered":                  altered[DB],
 		"AlteredVersion":           alteredVersion[DB],
 		"AlteredFacts":             alteredFacts[DB],
 		"Columns":                  columnsCompare[DB],
@@ -71,179 +79,168 @@ func (e OptTables[DB]) Run(t *testing.T) {
 		"Many":                     manyRows[DB],
 		"ManyBadInput":             manyBadInput[DB],
 		"ManyTypes":                manyTypes[DB],
-		"ManyWritesTheSame":        manyWritesTheSame[DB],
+		"ManyWritesTheSame":        func(t *testing.T, b *tables[DB]) { manyWritesTheSame(t, b, 2) },
 		"ManyNeverDeadlock":        manyNeverDeadlock[DB],
 		"ManyInTransactions":       manyInTransactions[DB],
-		"IncrementsOneRow":         incrementsOneRow[DB],
+		"IncrementsOneRow":         func(t *testing.T, b *tables[DB]) { incrementsRows(t, b, 1) },
 		"IncrementsMany":           incrementsMany[DB],
 		"ControlIncrementsAreLost": controlIncrementsAreLost[DB],
 		"IsACASRegister":           tableIsACASRegister[DB],
-		"IncrementsByColumns":      incrementsOfColumns[DB],
+		"IncrementsByColumns":      incrementsByColumns[DB],
 		"ARepeatIsWrittenOnce":     aRepeatIsWrittenOnce[DB],
 	})
 }
 
 // RunFaults runs the tests of faults and crowds.
 func (e OptTables[DB]) RunFaults(t *testing.T) {
-	e.run(t, map[string]func(*testing.T, *bank[DB]){
-		"AWriteCutAnywhere":              tableWritesCutAnywhere[DB],
+	e.run(t, map[string]func(*testing.T, *tables[DB]){
+		"AWriteCutAnywhere":              aWriteCutAnywhere[DB],
 		"ControlARepeatIsTakenForOthers": controlARepeatIsTakenForOthers[DB],
-		"IncrementsThousandRows":         incrementsThousandRows[DB],
+		"IncrementsThousandRows":         func(t *testing.T, b *tables[DB]) { incrementsRows(t, b, 1000) },
 	})
 }
 
-func (e OptTables[DB]) run(t *testing.T, tests map[string]func(*testing.T, *bank[DB])) {
+func (e OptTables[DB]) run(t *testing.T, tests map[string]func(*testing.T, *tables[DB])) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			test(t, e.bank(t, 16))
+			test(t, e.tables(t))
 		})
 	}
 }
 
-// RunWith works over connections with other settings than the usual: each gives the same answers.
+// RunWith runs with other settings of connections than the usual: each gives the same answers.
 func (e OptTables[DB]) RunWith(t *testing.T, settings map[string]func(t *testing.T, dsn string) string) {
 	for name, setting := range settings {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := e.bank(t, 16)
-			b.open(t, setting(t, b.dsn), 16)
-			tableContract(t, b)
+			b := e.tables(t)
+			b.open(t, setting(t, b.DSN))
+			contract(t, b)
 			columnsCompare(t, b)
 			columnsOfAllTypes(t, b)
 			columnsEqualValues(t, b)
 			upserts(t, b)
 			manyRows(t, b)
-			tableAltered(t, b)
-			manyWritesTheSame(t, b)
-			tableAtAnyIsolation(t, b)
+			altered(t, b)
+			manyWritesTheSame(t, b, 5)
+			atAnyIsolation(t, b)
 		})
 	}
 }
 
-// bank is a database with a table of accounts, which have a version of each kind.
-type bank[DB any] struct {
+// tables is a database with a table of accounts, which have a version of each kind.
+type tables[DB any] struct {
+	*suite.DB
 	e     OptTables[DB]
-	dsn   string
-	sql   *sql.DB
 	db    DB
 	begin func(context.Context, sql.IsolationLevel) (OptTx[DB], error)
 }
 
-func (b *bank[DB]) postgres() bool { return b.e.Kind == devdb.Postgres }
+func (e OptTables[DB]) tables(t *testing.T) *tables[DB] {
+	t.Helper()
+	b := &tables[DB]{DB: suite.NewDB(t, e.Kind), e: e}
+	b.open(t, b.DSN)
+	b.fresh(t, "account", 10)
+	return b
+}
+
+func (b *tables[DB]) open(t *testing.T, dsn string) {
+	t.Helper()
+	db, begin, closePool, err := b.e.Open(dsn, &faultconn.Dialer{}, 16)
+	require.NoError(t, err)
+	t.Cleanup(closePool)
+	b.db, b.begin = db, begin
+}
 
 // by is the text for Postgres, or for the others.
-func (b *bank[DB]) by(postgres, others string) string {
-	if b.postgres() {
+func (b *tables[DB]) by(postgres, others string) string {
+	if b.Postgres() {
 		return postgres
 	}
 	return others
 }
 
-func (e OptTables[DB]) bank(t *testing.T, conns int) *bank[DB] {
-	t.Helper()
-	b := &bank[DB]{e: e, dsn: testdb.DSN(t, e.Kind)}
-	b.sql = suite.Connect(t, e.Kind, b.dsn)
-	b.open(t, b.dsn, conns)
-	b.fresh(t, "account", 10)
-	return b
-}
-
 // fresh makes a table of accounts 1 to n, each with a balance of 0.
-func (b *bank[DB]) fresh(t *testing.T, table string, n int) {
+func (b *tables[DB]) fresh(t *testing.T, table string, n int) {
 	t.Helper()
-	b.exec(t, "DROP TABLE IF EXISTS "+table)
-	b.exec(t, "CREATE TABLE "+table+" (id BIGINT PRIMARY KEY, balance BIGINT NOT NULL, note VARCHAR(40), version BIGINT NOT NULL DEFAULT 1, "+
+	b.Exec(t, "DROP TABLE IF EXISTS "+table)
+	b.Exec(t, "CREATE TABLE "+table+" (id BIGINT PRIMARY KEY, balance BIGINT NOT NULL, note VARCHAR(40), version BIGINT NOT NULL DEFAULT 1, "+
 		b.by("changed TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp(), tag UUID NOT NULL DEFAULT gen_random_uuid())",
 			"changed DATETIME(6) NOT NULL DEFAULT '2020-01-01 00:00:00', tag BINARY(16) NOT NULL DEFAULT '0123456789abcdef')"))
-	for i := range n {
-		b.row(t, table, int64(i+1))
-	}
+	b.insert(t, table, 1, n)
 }
 
-func (b *bank[DB]) row(t *testing.T, table string, id int64) {
+// insert inserts accounts with the balance 0.
+func (b *tables[DB]) insert(t *testing.T, table string, from, to int) {
 	t.Helper()
-	b.exec(t, "INSERT INTO "+table+" (id, balance) VALUES ("+itoa(id)+", 0)")
-}
-
-func (b *bank[DB]) open(t *testing.T, dsn string, conns int) {
-	t.Helper()
-	db, begin, closePool, err := b.e.Open(dsn, &faultconn.Dialer{}, conns)
-	if err != nil {
-		t.Fatal(err)
+	text := ""
+	for id := from; id <= to; id++ {
+		text += fmt.Sprintf(", (%d, 0)", id)
 	}
-	t.Cleanup(closePool)
-	b.db, b.begin = db, begin
-}
-
-func (b *bank[DB]) exec(t *testing.T, statement string) {
-	t.Helper()
-	if _, err := b.sql.ExecContext(t.Context(), statement); err != nil {
-		t.Fatalf("%v in %.200s", err, statement)
-	}
-}
-
-func (b *bank[DB]) number(t *testing.T, query string) (n int64) {
-	t.Helper()
-	if err := b.sql.QueryRowContext(t.Context(), query).Scan(&n); err != nil {
-		t.Fatalf("%v in %s", err, query)
-	}
-	return n
+	b.Exec(t, "INSERT INTO "+table+" (id, balance) VALUES "+text[2:])
 }
 
 // tx is a transaction that is rolled back at the end of the test, if it is open by then.
-func (b *bank[DB]) tx(t *testing.T, level sql.IsolationLevel) OptTx[DB] {
+func (b *tables[DB]) tx(t *testing.T, level sql.IsolationLevel) OptTx[DB] {
 	t.Helper()
-	tx, err := b.begin(t.Context(), level)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := must(b.begin(t.Context(), level))(t)
 	t.Cleanup(func() { _ = tx.Rollback() })
 	return tx
 }
 
-func (b *bank[DB]) ints(t *testing.T, table string) *optimistic.Table[int64, DB] {
+func (b *tables[DB]) ints(t *testing.T, table string) *optimistic.Table[int64, DB] {
 	t.Helper()
-	return sure(b.e.Int(table, "id", optimistic.Int("version")))(t)
+	return must(b.e.Int(table, "id", optimistic.Int("version")))(t)
 }
 
-func (b *bank[DB]) columns(t *testing.T, table string, columns ...string) *optimistic.Table[optimistic.Values, DB] {
+func (b *tables[DB]) times(t *testing.T, table, column string) *optimistic.Table[time.Time, DB] {
 	t.Helper()
-	return sure(b.e.Values(table, "id", optimistic.Columns(columns...)))(t)
+	return must(b.e.Time(table, "id", optimistic.Timestamp(column)))(t)
 }
 
-func sure[T any](v T, err error) func(*testing.T) T {
-	return func(t *testing.T) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
+func (b *tables[DB]) tags(t *testing.T, table, column string) *optimistic.Table[[16]byte, DB] {
+	t.Helper()
+	return must(b.e.UUID(table, "id", optimistic.UUID(column)))(t)
 }
+
+func (b *tables[DB]) columns(t *testing.T, table string, columns ...string) *optimistic.Table[values, DB] {
+	t.Helper()
+	return must(b.e.Values(table, "id", optimistic.Columns(columns...)))(t)
+}
+
+// is fails unless a query returns a number.
+func (b *tables[DB]) is(t *testing.T, want int64, query string) {
+	t.Helper()
+	assert.Equal(t, want, b.Count(t, query), query)
+}
+
+func must[T any](v T, err error) func(testing.TB) T { return suite.Must(v, err) }
+
+func errOf[T any](_ T, err error) error { return err }
+
+func itoa(n int64) string { return strconv.FormatInt(n, 10) }
 
 // conflicts fails unless err is a conflict with a row at this version.
 func conflicts(t *testing.T, what string, err error, expected, actual any) {
 	t.Helper()
-	var conflict *optimistic.ConflictError
-	if !errors.As(err, &conflict) || !errors.Is(err, optimistic.ErrConflict) || errors.Is(err, dblock.ErrConflict) {
-		t.Fatalf("%s: %v, want a conflict", what, err)
-	}
-	if !reflect.DeepEqual(conflict.Expected, expected) || !reflect.DeepEqual(conflict.Actual, actual) {
-		t.Fatalf("%s: expected %v, actual %v: want %v, %v", what, conflict.Expected, conflict.Actual, expected, actual)
-	}
+	require.ErrorIs(t, err, optimistic.ErrConflict, what)
+	require.NotErrorIs(t, err, dblock.ErrConflict, what)
+	conflict := suite.As[*optimistic.ConflictError](t, err)
+	require.Equal(t, []any{expected, actual}, []any{conflict.Expected, conflict.Actual}, what)
 }
 
 func missing(t *testing.T, what string, err error) {
 	t.Helper()
-	if !errors.As(err, new(*optimistic.NotFoundError)) || !errors.Is(err, optimistic.ErrNotFound) {
-		t.Fatalf("%s: %v, want no such row", what, err)
-	}
+	require.ErrorIs(t, err, optimistic.ErrNotFound, what)
+	suite.As[*optimistic.NotFoundError](t, err)
 }
 
-func badInput(t *testing.T, what string, err error) {
+// badInput fails unless err is about input, and says some texts.
+func badInput(t *testing.T, what string, err error, says ...string) {
 	t.Helper()
-	if !errors.As(err, new(*dblock.InvalidError)) {
-		t.Errorf("%s: %v, want a *dblock.InvalidError", what, err)
+	assert.ErrorAs(t, err, new(*dblock.InvalidError), what)
+	for _, text := range says {
+		assert.ErrorContains(t, err, text, what)
 	}
 }

@@ -7,165 +7,141 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/optimistic"
 )
 
 // alteration is another type for a column, and a value that only this type can hold.
 type alteration struct {
-	old, new string
-	before   any
-	value    any
-	stored   string // value, as the server shows it
+	old, new      string
+	before, value any
+	stored        string // value, as the server shows it
 }
 
-// tableAltered: a Table that is in use when a column gets another type writes what it is given, or
-// returns an error and then writes what it is given.
-func tableAltered[DB any](t *testing.T, b *bank[DB]) {
-	b.exec(t, "DROP TABLE IF EXISTS altered")
+// altered: a Table that is in use when a column gets another type writes what it is given, or returns an error and then writes
+// what it is given.
+func altered[DB any](t *testing.T, b *tables[DB]) {
+	b.Exec(t, "DROP TABLE IF EXISTS altered")
 	var columns, changes []string
-	var writes []map[string]alteredWrite
 	all := b.alterations()
 	for i, a := range all {
 		c := fmt.Sprintf("c%d", i)
 		columns = append(columns, c+" "+a.old+" NULL")
 		changes = append(changes, b.by("ALTER "+c+" TYPE "+strings.ReplaceAll(a.new, "USING c", "USING "+c), "MODIFY "+c+" "+a.new+" NULL"))
 	}
-	b.exec(t, "CREATE TABLE altered (id BIGINT PRIMARY KEY, version BIGINT NOT NULL DEFAULT 1, "+strings.Join(columns, ", ")+")")
-	b.exec(t, "INSERT INTO altered (id) VALUES (1)")
+	b.Exec(t, "CREATE TABLE altered (id BIGINT PRIMARY KEY, version BIGINT NOT NULL DEFAULT 1, "+strings.Join(columns, ", ")+")")
+	b.Exec(t, "INSERT INTO altered (id) VALUES (1)")
+	calls := alteredCalls(t, b)
 	for i, a := range all {
-		writes = append(writes, altered(t, b, fmt.Sprintf("c%d", i)))
-		for call, write := range writes[i] {
+		for name, write := range calls {
 			for range 2 {
-				require.NoError(t, write(t, a.before), a.old+": "+call)
+				require.NoError(t, write(t, fmt.Sprintf("c%d", i), a.before), a.old+": "+name)
 			}
 		}
 	}
-	b.exec(t, "ALTER TABLE altered "+strings.Join(changes, ", "))
+	b.Exec(t, "ALTER TABLE altered "+strings.Join(changes, ", "))
 	for i, a := range all {
-		for call, write := range writes[i] {
-			b.writesAltered(t, fmt.Sprintf("c%d", i), call, a, write)
+		for name, write := range calls {
+			what, column := a.old+" to "+a.new+": "+name, fmt.Sprintf("c%d", i)
+			if write(t, column, a.value) != nil { // the table is looked at anew
+				require.NoError(t, write(t, column, a.value), what)
+			}
+			id := "1"
+			if name == "Upsert" {
+				id = "11"
+			}
+			query := "SELECT " + b.by(column+"::text", "CAST("+column+" AS BINARY)") + " FROM altered WHERE id = " + id
+			assert.Equal(t, a.stored, b.Text(t, query), what)
+			b.Exec(t, "UPDATE altered SET "+column+" = NULL")
 		}
 	}
 }
 
-type alteredWrite func(t *testing.T, value any) error
-
-// altered are the calls that write a column, each by a Table of its own. They write the row 1, and
-// Upsert inserts the row 11.
-func altered[DB any](t *testing.T, b *bank[DB], column string) map[string]alteredWrite {
+// alteredCalls are the calls that write a column of the row 1, each by a Table of its own for each column. Upsert inserts the row 11.
+func alteredCalls[DB any](t *testing.T, b *tables[DB]) map[string]func(t *testing.T, column string, value any) error {
 	t.Helper()
-	update, many, upsert, blind := b.ints(t, "altered"), b.ints(t, "altered"), b.ints(t, "altered"), b.ints(t, "altered")
-	version := func(t *testing.T) int64 {
+	tables := map[string]*optimistic.Table[int64, DB]{}
+	table := func(t *testing.T, call, column string) *optimistic.Table[int64, DB] {
 		t.Helper()
-		return b.number(t, "SELECT version FROM altered WHERE id = 1")
-	}
-	return map[string]alteredWrite{
-		"Update": func(t *testing.T, value any) error {
-			return suite.Second(update.Update(t.Context(), b.db, 1, version(t), optimistic.Set{column: value}))
-		},
-		"UpdateMany": func(t *testing.T, value any) error {
-			changes := []change{{Key: 1, Expected: version(t), Set: optimistic.Set{column: value}}}
-			return suite.Second(many.UpdateMany(t.Context(), b.db, changes, optimistic.AllOrNothing))
-		},
-		"Upsert": func(t *testing.T, value any) error {
-			b.exec(t, "DELETE FROM altered WHERE id = 11")
-			return suite.Second(upsert.Upsert(t.Context(), b.db, 11, optimistic.Absent[int64](), optimistic.Set{column: value}))
-		},
-		"Any": func(t *testing.T, value any) error {
-			return suite.Second(blind.Any().Update(t.Context(), b.db, 1, optimistic.Set{column: value}))
-		},
-	}
-}
-
-// writesAltered writes after the column got its new type, at most twice.
-func (b *bank[DB]) writesAltered(t *testing.T, column, call string, a alteration, write alteredWrite) {
-	t.Helper()
-	what, row := a.old+" to "+a.new+": "+call, "1"
-	if call == "Upsert" {
-		row = "11"
-	}
-	if write(t, a.value) != nil { // the table is looked at anew
-		if err := write(t, a.value); err != nil {
-			t.Errorf("%s again: %v", what, err)
-			return
+		if tables[call+column] == nil {
+			tables[call+column] = b.ints(t, "altered")
 		}
+		return tables[call+column]
 	}
-	var stored string
-	query := "SELECT " + b.by(column+"::text", "CAST("+column+" AS BINARY)") + " FROM altered WHERE id = " + row
-	require.NoError(t, b.sql.QueryRowContext(t.Context(), query).Scan(&stored), query)
-	if stored != a.stored {
-		t.Errorf("%s wrote %q, want %q", what, stored, a.stored)
+	version := func(t *testing.T) int64 { return b.Count(t, "SELECT version FROM altered WHERE id = 1") }
+	return map[string]func(t *testing.T, column string, value any) error{
+		"Update": func(t *testing.T, column string, value any) error {
+			return errOf(table(t, "Update", column).Update(t.Context(), b.db, 1, version(t), set{column: value}))
+		},
+		"UpdateMany": func(t *testing.T, column string, value any) error {
+			changes := []change{{Key: 1, Expected: version(t), Set: set{column: value}}}
+			return errOf(table(t, "UpdateMany", column).UpdateMany(t.Context(), b.db, changes, optimistic.AllOrNothing))
+		},
+		"Upsert": func(t *testing.T, column string, value any) error {
+			b.Exec(t, "DELETE FROM altered WHERE id = 11")
+			return errOf(table(t, "Upsert", column).Upsert(t.Context(), b.db, 11, optimistic.Absent[int64](), set{column: value}))
+		},
+		"Any": func(t *testing.T, column string, value any) error {
+			return errOf(table(t, "Any", column).Any().Update(t.Context(), b.db, 1, set{column: value}))
+		},
 	}
-	b.exec(t, "UPDATE altered SET "+column+" = NULL")
 }
 
-// alteredVersion: where a compared column or a key gets another type, an expected value is compared
-// as a whole. Cut to the old type it would be equal to what another writer has stored.
-func alteredVersion[DB any](t *testing.T, b *bank[DB]) {
+// alteredVersion: if a compared column or a key gets another type, an expected value is compared as a whole. Cut to the old
+// type it would be equal to what another writer has stored.
+func alteredVersion[DB any](t *testing.T, b *tables[DB]) {
 	ctx := t.Context()
-	b.exec(t, "CREATE TABLE dated (id INT PRIMARY KEY, at DATE, n INT)")
-	b.exec(t, "INSERT INTO dated VALUES (1, '2024-02-29', 0)")
+	b.Exec(t, "CREATE TABLE dated (id INT PRIMARY KEY, at DATE, n INT)")
+	b.Exec(t, "INSERT INTO dated VALUES (1, '2024-02-29', 0)")
 	update, many, remove := b.columns(t, "dated", "at"), b.columns(t, "dated", "at"), b.columns(t, "dated", "at")
-	read, set := values{"at": "2024-02-29 10:11:12"}, optimistic.Set{"n": 1}
+	read, one := values{"at": "2024-02-29 10:11:12"}, set{"n": 1}
+	names := []string{"Update", "UpdateMany", "Delete"}
 	calls := map[string]func(values) error{
-		"Update": func(v values) error { return suite.Second(update.Update(ctx, b.db, 1, v, set)) },
+		"Update": func(v values) error { return errOf(update.Update(ctx, b.db, 1, v, one)) },
 		"UpdateMany": func(v values) error {
-			return suite.Second(many.UpdateMany(ctx, b.db, []optimistic.Change[values]{{Key: 1, Expected: v, Set: set}}, optimistic.AllOrNothing))
+			return errOf(many.UpdateMany(ctx, b.db, []optimistic.Change[values]{{Key: 1, Expected: v, Set: one}}, optimistic.AllOrNothing))
 		},
 		"Delete": func(v values) error { return remove.Delete(ctx, b.db, 1, v) },
 	}
-	for call, write := range calls {
-		for range 2 {
-			if err := write(values{"at": "2024-03-01"}); !errors.Is(err, optimistic.ErrConflict) {
-				t.Errorf("%s: %v", call, err)
-			}
-		}
+	for _, name := range append(names, names...) {
+		assert.ErrorIs(t, calls[name](values{"at": "2024-03-01"}), optimistic.ErrConflict, name)
 	}
-	b.exec(t, b.by("ALTER TABLE dated ALTER at TYPE TIMESTAMP, ALTER id TYPE BIGINT", "ALTER TABLE dated MODIFY at DATETIME(6), MODIFY id BIGINT"))
-	for _, call := range []string{"Update", "UpdateMany", "Delete"} {
-		for range 2 {
-			if err := calls[call](read); !errors.Is(err, optimistic.ErrConflict) && !errors.Is(err, dblock.ErrConflict) {
-				t.Errorf("%s at another time of the same day: %v", call, err)
-			}
-		}
+	b.Exec(t, b.by("ALTER TABLE dated ALTER at TYPE TIMESTAMP, ALTER id TYPE BIGINT", "ALTER TABLE dated MODIFY at DATETIME(6), MODIFY id BIGINT"))
+	for _, name := range []string{"Update", "Update", "UpdateMany", "UpdateMany", "Delete", "Delete"} {
+		err := calls[name](read)
+		assert.True(t, errors.Is(err, optimistic.ErrConflict) || errors.Is(err, dblock.ErrConflict), "%s at another time of the day: %v", name, err)
 	}
-	if n := b.number(t, "SELECT count(*) FROM dated WHERE n = 0"); n != 1 {
-		t.Errorf("%d rows are as they were", n)
-	}
-	b.exec(t, "UPDATE dated SET at = '2024-02-29 10:11:12'")
-	for _, call := range []string{"Update", "UpdateMany", "Delete"} {
-		require.NoError(t, calls[call](read), call)
+	b.is(t, 1, "SELECT count(*) FROM dated WHERE n = 0")
+	b.Exec(t, "UPDATE dated SET at = '2024-02-29 10:11:12'")
+	for _, name := range names {
+		require.NoError(t, calls[name](read), name)
 	}
 }
 
 // alteredFacts: a Table refuses what the table could not do before it was altered only once.
-func alteredFacts[DB any](t *testing.T, b *bank[DB]) {
+func alteredFacts[DB any](t *testing.T, b *tables[DB]) {
 	ctx := t.Context()
-	b.exec(t, "CREATE TABLE grown (id INT PRIMARY KEY, version SMALLINT NOT NULL)")
-	b.exec(t, "INSERT INTO grown VALUES (1, 32767)")
+	b.Exec(t, "CREATE TABLE grown (id INT PRIMARY KEY, version SMALLINT NOT NULL)")
+	b.Exec(t, "INSERT INTO grown VALUES (1, 32767)")
 	table := b.ints(t, "grown")
-	calls := map[string]func() error{
-		"Touch":  func() error { return suite.Second(table.Touch(ctx, b.db, 1, 32767)) },
-		"Update": func() error { return suite.Second(table.Update(ctx, b.db, 1, 32768, optimistic.Set{"note": "x"})) },
-	}
-	for _, alter := range []struct{ call, change string }{
-		{"Touch", b.by("ALTER version TYPE BIGINT", "MODIFY version BIGINT NOT NULL")}, {"Update", "ADD COLUMN note VARCHAR(5)"},
-	} {
-		badInput(t, alter.call, calls[alter.call]())
-		b.exec(t, "ALTER TABLE grown "+alter.change)
-		require.NoError(t, calls[alter.call](), alter.call)
-	}
+	touch := func() error { return errOf(table.Touch(ctx, b.db, 1, 32767)) }
+	badInput(t, "touch", touch())
+	b.Exec(t, "ALTER TABLE grown "+b.by("ALTER version TYPE BIGINT", "MODIFY version BIGINT NOT NULL"))
+	require.NoError(t, touch())
+	update := func() error { return errOf(table.Update(ctx, b.db, 1, 32768, set{"note": "x"})) }
+	badInput(t, "update", update())
+	b.Exec(t, "ALTER TABLE grown ADD COLUMN note VARCHAR(5)")
+	require.NoError(t, update())
 }
 
 // alterations are wider types for columns, for which the values need no rounding.
-func (b *bank[DB]) alterations() []alteration {
+func (b *tables[DB]) alterations() []alteration {
 	at := time.Date(2024, 2, 29, 1, 2, 3, 456789000, time.UTC)
 	day := time.Date(2024, 2, 29, 0, 0, 0, 0, time.UTC)
-	if b.postgres() {
+	if b.Postgres() {
 		return []alteration{
 			{"varchar(5)", "text", "short", "longer than five", "longer than five"},
 			{"varchar(5)", "varchar(50)", "short", "longer than five", "longer than five"},

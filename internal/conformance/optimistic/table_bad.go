@@ -3,11 +3,11 @@ package optimistic
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dblock-go/dblock"
@@ -16,321 +16,288 @@ import (
 	"github.com/dblock-go/dblock/optimistic"
 )
 
-func tableNames[DB any](t *testing.T, b *bank[DB]) {
+func namesAreTakenAsTheyAre[DB any](t *testing.T, b *tables[DB]) {
 	ctx, q := t.Context(), b.by(`"`, "`")
-	other := b.by("odd ; schema", b.databaseName(t))
-	if b.postgres() {
-		b.exec(t, `CREATE SCHEMA "odd ; schema"`)
+	other := "odd ; schema"
+	if b.Postgres() {
+		b.Exec(t, `CREATE SCHEMA "odd ; schema"`)
+	} else {
+		other = b.Text(t, "SELECT DATABASE()")
 	}
 	name := func(s string) string { return q + strings.ReplaceAll(s, q, q+q) + q }
 	const table, key, version, value = "a \"b\" `c` 'd'", "the \"key\" `k`", "the `version` \"v\"", "WHERE \"x\" = `y` ? $1"
-	b.exec(t, "CREATE TABLE "+name(other)+"."+name(table)+" ("+name(key)+" VARCHAR(20) PRIMARY KEY, "+name(version)+
+	b.Exec(t, "CREATE TABLE "+name(other)+"."+name(table)+" ("+name(key)+" VARCHAR(20) PRIMARY KEY, "+name(version)+
 		" BIGINT NOT NULL DEFAULT 1, "+name(value)+" VARCHAR(20))")
-	odd := sure(b.e.Int(other+"."+table, key, optimistic.Int(version)))(t)
-	require.NoError(t, odd.Check(ctx, b.db), "check")
-	v := sure(odd.Upsert(ctx, b.db, "o'k\\", optimistic.Absent[int64](), optimistic.Set{value: "'; --"}))(t)
-	v = sure(odd.Update(ctx, b.db, "o'k\\", v, optimistic.Set{value: "\" ` '"}))(t)
-	v = sure(odd.Touch(ctx, b.db, "o'k\\", v))(t)
-	sure(odd.UpdateMany(ctx, b.db, []optimistic.Change[int64]{{Key: "o'k\\", Expected: v, Set: optimistic.Set{value: "x"}}}, optimistic.EachRow))(t)
-	require.NoError(t, odd.Delete(ctx, b.db, "o'k\\", v+1), "delete")
-	both := sure(b.e.Values(other+"."+table, key, optimistic.Columns(value)))(t)
-	sure(both.Upsert(ctx, b.db, "k", optimistic.Absent[optimistic.Values](), optimistic.Set{value: "x"}))(t)
-	sure(both.Update(ctx, b.db, "k", optimistic.Values{value: "x"}, optimistic.Set{value: "y"}))(t)
+	odd := must(b.e.Int(other+"."+table, key, optimistic.Int(version)))(t)
+	require.NoError(t, odd.Check(ctx, b.db))
+	v := must(odd.Upsert(ctx, b.db, "o'k\\", optimistic.Absent[int64](), set{value: "'; --"}))(t)
+	v = must(odd.Update(ctx, b.db, "o'k\\", v, set{value: "\" ` '"}))(t)
+	v = must(odd.Touch(ctx, b.db, "o'k\\", v))(t)
+	must(odd.UpdateMany(ctx, b.db, []change{{Key: "o'k\\", Expected: v, Set: set{value: "x"}}}, optimistic.EachRow))(t)
+	require.NoError(t, odd.Delete(ctx, b.db, "o'k\\", v+1))
+	both := must(b.e.Values(other+"."+table, key, optimistic.Columns(value)))(t)
+	must(both.Upsert(ctx, b.db, "k", optimistic.Absent[values](), set{value: "x"}))(t)
+	must(both.Update(ctx, b.db, "k", values{value: "x"}, set{value: "y"}))(t)
 }
 
-func (b *bank[DB]) databaseName(t *testing.T) (name string) {
-	t.Helper()
-	if err := b.sql.QueryRowContext(t.Context(), b.by("SELECT current_database()", "SELECT DATABASE()")).Scan(&name); err != nil {
-		t.Fatal(err)
-	}
-	return name
-}
-
-func tableRefusesBadInput[DB any](t *testing.T, b *bank[DB]) {
-	ctx := t.Context()
+func refusesBadInput[DB any](t *testing.T, b *tables[DB]) {
+	ctx, version := t.Context(), optimistic.Int("version")
 	for name, err := range map[string]error{
-		"no table":       suite.Second(b.e.Int("", "id", optimistic.Int("version"))),
-		"two dots":       suite.Second(b.e.Int("a.b.c", "id", optimistic.Int("version"))),
-		"NUL":            suite.Second(b.e.Int("a\x00", "id", optimistic.Int("version"))),
-		"a long name":    suite.Second(b.e.Int(strings.Repeat("a", 64), "id", optimistic.Int("version"))),
-		"no key":         suite.Second(b.e.Int("account", "", optimistic.Int("version"))),
-		"no version":     suite.Second(b.e.Int("account", "id", optimistic.Int(""))),
-		"the zero token": suite.Second(b.e.Int("account", "id", optimistic.Token[int64]{})),
-		"no columns":     suite.Second(b.e.Values("account", "id", optimistic.Columns())),
-		"twice":          suite.Second(b.e.Values("account", "id", optimistic.Columns("note", "note"))),
-		"the key":        suite.Second(b.e.Values("account", "id", optimistic.Columns("note", "id"))),
+		"no table":       errOf(b.e.Int("", "id", version)),
+		"two dots":       errOf(b.e.Int("a.b.c", "id", version)),
+		"NUL":            errOf(b.e.Int("a\x00", "id", version)),
+		"a long name":    errOf(b.e.Int(strings.Repeat("a", 64), "id", version)),
+		"no key":         errOf(b.e.Int("account", "", version)),
+		"no version":     errOf(b.e.Int("account", "id", optimistic.Int(""))),
+		"the zero token": errOf(b.e.Int("account", "id", optimistic.Token[int64]{})),
+		"no columns":     errOf(b.e.Values("account", "id", optimistic.Columns())),
+		"twice":          errOf(b.e.Values("account", "id", optimistic.Columns("note", "note"))),
+		"the key":        errOf(b.e.Values("account", "id", optimistic.Columns("note", "id"))),
 	} {
 		badInput(t, name, err)
 	}
-	table := b.ints(t, "account")
-	set := optimistic.Set{"balance": 5}
+	table, five := b.ints(t, "account"), set{"balance": 5}
 	// A statement of two columns, which is kept, is not taken for one of a column whose name looks like both.
-	sure(table.Any().Update(ctx, b.db, 10, optimistic.Set{"balance": 0, "note": nil}))(t)
-	require.NoError(t, table.Any().Delete(ctx, b.db, 10), "delete")
+	must(table.Any().Update(ctx, b.db, 10, set{"balance": 0, "note": nil}))(t)
+	require.NoError(t, table.Any().Delete(ctx, b.db, 10))
 	var none *int64
-	for name, of := range map[string]struct {
-		key     any
-		version int64
-		set     optimistic.Set
-	}{
-		"nil key":             {nil, 1, set},
-		"nil pointer":         {none, 1, set},
-		"nil bytes":           {[]byte(nil), 1, set},
-		"key with NUL":        {"a\x00", 1, set},
-		"float key":           {1.0, 1, set},
-		"version 0":           {1, 0, set},
-		"version below 0":     {1, -1, set},
-		"empty set":           {1, 1, optimistic.Set{}},
-		"nil set":             {1, 1, nil},
-		"unknown column":      {1, 1, optimistic.Set{"nothing": 1}},
-		"column without name": {1, 1, optimistic.Set{"": 1}},
-		"quotes":              {1, 1, optimistic.Set{"balance\" = 7, \"note": 1}},
-		"backticks":           {1, 1, optimistic.Set{"balance` = 7, `note": 1}},
-		"NUL in a column":     {1, 1, optimistic.Set{"balance\x00": 1}},
-		"columns with NUL":    {1, 1, optimistic.Set{"balance\x00note": 1}},
-		"columns in one":      {1, 1, optimistic.Set{"balance\x04note": 1}},
-		"the key":             {1, 1, optimistic.Set{"id": 7}},
-		"the version":         {1, 1, optimistic.Set{"version": 7}},
+	bad := map[string]change{
+		"nil key":         {Key: nil, Expected: 1, Set: five},
+		"nil pointer":     {Key: none, Expected: 1, Set: five},
+		"nil bytes":       {Key: []byte(nil), Expected: 1, Set: five},
+		"key with NUL":    {Key: "a\x00", Expected: 1, Set: five},
+		"float key":       {Key: 1.0, Expected: 1, Set: five},
+		"version 0":       {Key: 1, Expected: 0, Set: five},
+		"version below 0": {Key: 1, Expected: -1, Set: five},
+		"empty set":       {Key: 1, Expected: 1, Set: set{}},
+		"nil set":         {Key: 1, Expected: 1},
+	}
+	for _, column := range []string{
+		"nothing", "", "balance\" = 7, \"note", "balance` = 7, `note", "balance\x00", "balance\x00note", "balance\x04note", "id", "version",
 	} {
-		_, err := table.Update(ctx, b.db, of.key, of.version, of.set)
-		badInput(t, name, err)
-		_, err = table.UpdateMany(ctx, b.db, []optimistic.Change[int64]{{Key: of.key, Expected: of.version, Set: of.set}}, optimistic.EachRow)
-		badInput(t, name+" of many", err)
+		bad["the column "+column] = change{Key: 1, Expected: 1, Set: set{column: 7}}
 	}
-	b.refusesOtherTokens(t, set)
-	if n := b.number(t, "SELECT count(*) FROM account WHERE balance <> 0 OR version <> 1 OR note IS NOT NULL"); n != 0 {
-		t.Errorf("%d rows were written", n)
-	}
-}
-
-// refusesOtherTokens is about what other tokens than integers take for a version, and Upsert; and about what MySQL compares.
-func (b *bank[DB]) refusesOtherTokens(t *testing.T, set optimistic.Set) {
-	ctx, table := t.Context(), b.ints(t, "account")
-	if !b.postgres() { // there VERSION would be a column of its own
-		_, err := table.Update(ctx, b.db, 1, 1, optimistic.Set{"VERSION": 7})
-		badInput(t, "the version in upper case", err)
+	if !b.Postgres() { // there VERSION would be a column of its own, and keys are compared by type
+		bad["the version in upper case"] = change{Key: 1, Expected: 1, Set: set{"VERSION": 7}}
 		for _, key := range []any{"1", "1 or so", true, []byte("1")} {
-			_, err = table.Update(ctx, b.db, key, 1, set)
-			badInput(t, "a key of another type", err)
+			badInput(t, "a key of another type", errOf(table.Update(ctx, b.db, key, 1, five)))
 		}
 	}
-	_, err := table.Upsert(ctx, b.db, 1, optimistic.Expected[int64]{}, set)
-	badInput(t, "nothing expected", err)
-	_, err = table.Upsert(ctx, b.db, 1, optimistic.At(int64(0)), set)
-	badInput(t, "upsert at 0", err)
-	_, err = table.Upsert(ctx, b.db, 100, optimistic.Absent[int64](), nil)
-	badInput(t, "upsert of nothing", err)
-	times := sure(b.e.Time("account", "id", optimistic.Timestamp("changed")))(t)
+	for name, c := range bad {
+		badInput(t, name, errOf(table.Update(ctx, b.db, c.Key, c.Expected, c.Set)))
+		badInput(t, name+" of many", errOf(table.UpdateMany(ctx, b.db, []change{c}, optimistic.EachRow)))
+	}
+	badInput(t, "nothing expected", errOf(table.Upsert(ctx, b.db, 1, optimistic.Expected[int64]{}, five)))
+	badInput(t, "upsert at 0", errOf(table.Upsert(ctx, b.db, 1, optimistic.At(int64(0)), five)))
+	badInput(t, "upsert of nothing", errOf(table.Upsert(ctx, b.db, 100, optimistic.Absent[int64](), nil)))
+	times, columns := b.times(t, "account", "changed"), b.columns(t, "account", "balance", "note")
 	for _, v := range []time.Time{{}, time.Date(999, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(10001, 1, 1, 0, 0, 0, 0, time.UTC)} {
 		badInput(t, v.String(), times.Delete(ctx, b.db, 1, v))
 	}
-	columns := b.columns(t, "account", "balance", "note")
-	for _, v := range []optimistic.Values{nil, {}, {"balance": 0}, {"balance": 0, "id": 1}, {"balance": 0, "note": nil, "id": 1}} {
-		_, err := columns.Update(ctx, b.db, 1, v, set)
-		badInput(t, "columns", err)
+	for _, v := range []values{nil, {}, {"balance": 0}, {"balance": 0, "id": 1}, {"balance": 0, "note": nil, "id": 1}} {
+		badInput(t, "columns", errOf(columns.Update(ctx, b.db, 1, v, five)))
 	}
-	_, err = columns.Touch(ctx, b.db, 1, optimistic.Values{"balance": 0, "note": nil})
-	badInput(t, "touch of columns", err)
+	badInput(t, "touch of columns", errOf(columns.Touch(ctx, b.db, 1, values{"balance": 0, "note": nil})))
+	b.is(t, 0, "SELECT count(*) FROM account WHERE balance <> 0 OR version <> 1 OR note IS NOT NULL")
 }
 
-// tableRefusesBadTables: what is wrong with a table is said before anything is written, with what to do.
-func tableRefusesBadTables[DB any](t *testing.T, b *bank[DB]) {
+// refusesBadTables: what is wrong with a table is said before anything is written, with what to do.
+func refusesBadTables[DB any](t *testing.T, b *tables[DB]) {
 	ctx := t.Context()
-	b.exec(t, "CREATE TABLE odd (id BIGINT PRIMARY KEY, nullable BIGINT DEFAULT 1, label VARCHAR(20) NOT NULL, half DOUBLE PRECISION, doc JSON, "+
+	b.Exec(t, "CREATE TABLE odd (id BIGINT PRIMARY KEY, nullable BIGINT DEFAULT 1, label VARCHAR(20) NOT NULL, half DOUBLE PRECISION, doc JSON, "+
 		b.by("second TIMESTAMPTZ(0) NOT NULL, milli TIMESTAMP(3) NOT NULL)", "second DATETIME NOT NULL, milli DATETIME(3) NOT NULL)"))
-	b.exec(t, "CREATE VIEW seen AS SELECT * FROM account")
-	float := "half"
-	for name, of := range map[string]struct {
-		err  error
-		says string
-	}{
-		"no table":       {b.ints(t, "nothing").Check(ctx, b.db), "no table"},
-		"no schema":      {b.ints(t, "nowhere.nothing").Check(ctx, b.db), "no table"},
-		"no key":         {sure(b.e.Int("account", "nokey", optimistic.Int("version")))(t).Check(ctx, b.db), "no column"},
-		"no version":     {sure(b.e.Int("account", "id", optimistic.Int("nover")))(t).Check(ctx, b.db), "ALTER TABLE"},
-		"nullable":       {sure(b.e.Int("odd", "id", optimistic.Int("nullable")))(t).Check(ctx, b.db), "NOT NULL"},
-		"text":           {sure(b.e.Int("odd", "id", optimistic.Int("label")))(t).Check(ctx, b.db), "BIGINT"},
-		"no UUID":        {sure(b.e.UUID("odd", "id", optimistic.UUID("label")))(t).Check(ctx, b.db), "ALTER TABLE"},
-		"seconds":        {sure(b.e.Time("odd", "id", optimistic.Timestamp("second")))(t).Check(ctx, b.db), "0 digits of a second"},
-		"milliseconds":   {sure(b.e.Time("odd", "id", optimistic.Timestamp("milli")))(t).Check(ctx, b.db), "3 digits of a second"},
-		"a view":         {sure(b.e.Int("seen", "id", optimistic.Int("version")))(t).Check(ctx, b.db), ""},
-		"key not unique": {sure(b.e.Int("account", "balance", optimistic.Int("version")))(t).Check(ctx, b.db), "unique index"},
-		"floats":         {b.columns(t, "odd", "label", float).Check(ctx, b.db), "exactly"},
-		"no such column": {b.columns(t, "odd", "label", "nothing").Check(ctx, b.db), "no column"},
+	b.Exec(t, "CREATE VIEW seen AS SELECT * FROM account")
+	ints := func(table, key, column string) error {
+		return must(b.e.Int(table, key, optimistic.Int(column)))(t).Check(ctx, b.db)
+	}
+	for says, errs := range map[string][]error{
+		"no table":             {ints("nothing", "id", "version"), ints("nowhere.nothing", "id", "version")},
+		"no column":            {ints("account", "nokey", "version"), b.columns(t, "odd", "label", "nothing").Check(ctx, b.db)},
+		"ALTER TABLE":          {ints("account", "id", "nover"), b.tags(t, "odd", "label").Check(ctx, b.db)},
+		"NOT NULL":             {ints("odd", "id", "nullable")},
+		"BIGINT":               {ints("odd", "id", "label")},
+		"0 digits of a second": {b.times(t, "odd", "second").Check(ctx, b.db)},
+		"3 digits of a second": {b.times(t, "odd", "milli").Check(ctx, b.db)},
+		"":                     {ints("seen", "id", "version")},
+		"unique index":         {ints("account", "balance", "version")},
+		"exactly":              {b.columns(t, "odd", "label", "half").Check(ctx, b.db)},
 	} {
-		badInput(t, name, of.err)
-		if of.err != nil && !strings.Contains(of.err.Error(), of.says) {
-			t.Errorf("%s: %v does not say %q", name, of.err, of.says)
+		for _, err := range errs {
+			badInput(t, says, err, says)
 		}
 	}
-	if b.e.Kind != devdb.MariaDB { // where JSON is a text, and compared as one
+	if b.Kind != devdb.MariaDB { // where JSON is a text, and compared as one
 		badInput(t, "JSON", b.columns(t, "odd", "doc").Check(ctx, b.db))
 	}
-	if !b.postgres() {
-		b.exec(t, "CREATE TABLE zoned (id BIGINT PRIMARY KEY, at TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6))")
-		badInput(t, "TIMESTAMP", sure(b.e.Time("zoned", "id", optimistic.Timestamp("at")))(t).Check(ctx, b.db))
+	if !b.Postgres() {
+		b.Exec(t, "CREATE TABLE zoned (id BIGINT PRIMARY KEY, at TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6))")
+		badInput(t, "TIMESTAMP", b.times(t, "zoned", "at").Check(ctx, b.db))
 		badInput(t, "TIMESTAMP", b.columns(t, "zoned", "at").Check(ctx, b.db))
 		b.refusesOtherEngines(t)
 		return
 	}
-	b.exec(t, "CREATE TABLE parted (id BIGINT PRIMARY KEY, balance BIGINT NOT NULL, version BIGINT NOT NULL DEFAULT 1) PARTITION BY HASH (id)")
-	b.exec(t, "CREATE TABLE parted_0 PARTITION OF parted FOR VALUES WITH (MODULUS 1, REMAINDER 0)")
+	b.Exec(t, "CREATE TABLE parted (id BIGINT PRIMARY KEY, balance BIGINT NOT NULL, version BIGINT NOT NULL DEFAULT 1) PARTITION BY HASH (id)")
+	b.Exec(t, "CREATE TABLE parted_0 PARTITION OF parted FOR VALUES WITH (MODULUS 1, REMAINDER 0)")
 	parted := b.ints(t, "parted")
-	v := sure(parted.Upsert(ctx, b.db, 1, optimistic.Absent[int64](), optimistic.Set{"balance": 1}))(t)
-	sure(parted.Update(ctx, b.db, 1, v, optimistic.Set{"balance": 1}))(t)
-	b.exec(t, "CREATE TABLE heir () INHERITS (account)")
-	badInput(t, "inherited", b.ints(t, "account").Check(ctx, b.db))
-	b.exec(t, "CREATE TABLE part (id BIGINT, version BIGINT NOT NULL DEFAULT 1, UNIQUE (id, version))")
-	b.exec(t, "CREATE UNIQUE INDEX part_some ON part (id) WHERE version > 5")
-	badInput(t, "partial", b.ints(t, "part").Check(ctx, b.db))
-	b.exec(t, "CREATE TABLE later (id BIGINT UNIQUE DEFERRABLE, version BIGINT NOT NULL DEFAULT 1)")
-	badInput(t, "deferrable", b.ints(t, "later").Check(ctx, b.db))
+	v := must(parted.Upsert(ctx, b.db, 1, optimistic.Absent[int64](), set{"balance": 1}))(t)
+	must(parted.Update(ctx, b.db, 1, v, set{"balance": 1}))(t)
+	b.Exec(t, "CREATE TABLE heir () INHERITS (account)")
+	badInput(t, "inherited", ints("account", "id", "version"))
+	b.Exec(t, "CREATE TABLE part (id BIGINT, version BIGINT NOT NULL DEFAULT 1, UNIQUE (id, version))")
+	b.Exec(t, "CREATE UNIQUE INDEX part_some ON part (id) WHERE version > 5")
+	badInput(t, "partial", ints("part", "id", "version"))
+	b.Exec(t, "CREATE TABLE later (id BIGINT UNIQUE DEFERRABLE, version BIGINT NOT NULL DEFAULT 1)")
+	badInput(t, "deferrable", ints("later", "id", "version"))
 }
 
 // refusesOtherEngines: a table that rolls nothing back and locks no row is refused by each call.
-func (b *bank[DB]) refusesOtherEngines(t *testing.T) {
+func (b *tables[DB]) refusesOtherEngines(t *testing.T) {
 	t.Helper()
+	ctx, one := t.Context(), set{"balance": 1}
 	for _, engine := range []string{"MyISAM", "MEMORY"} {
-		b.exec(t, "CREATE TABLE in_"+engine+" (id BIGINT PRIMARY KEY, version BIGINT NOT NULL DEFAULT 1, balance INT NOT NULL DEFAULT 0) ENGINE="+engine)
-		b.exec(t, "INSERT INTO in_"+engine+" (id) VALUES (1), (2)")
-		table, set := b.ints(t, "in_"+engine), optimistic.Set{"balance": 1}
-		_, update := table.Update(t.Context(), b.db, 1, 1, set)
-		_, many := table.UpdateMany(t.Context(), b.db, []optimistic.Change[int64]{{Key: 1, Expected: 1, Set: set}}, optimistic.EachRow)
-		for call, err := range map[string]error{"Check": table.Check(t.Context(), b.db), "Update": update, "UpdateMany": many} {
-			badInput(t, engine+": "+call, err)
-			if err != nil && !strings.Contains(err.Error(), "ENGINE=InnoDB") {
-				t.Errorf("%s: %s: %v does not say what to do", engine, call, err)
-			}
+		b.Exec(t, "CREATE TABLE in_"+engine+" (id BIGINT PRIMARY KEY, version BIGINT NOT NULL DEFAULT 1, balance INT NOT NULL DEFAULT 0) ENGINE="+engine)
+		b.insert(t, "in_"+engine, 1, 2)
+		table := b.ints(t, "in_"+engine)
+		for call, err := range map[string]error{
+			"Check": table.Check(ctx, b.db), "Update": errOf(table.Update(ctx, b.db, 1, 1, one)),
+			"UpdateMany": errOf(table.UpdateMany(ctx, b.db, []change{{Key: 1, Expected: 1, Set: one}}, optimistic.EachRow)),
+		} {
+			badInput(t, engine+": "+call, err, "ENGINE=InnoDB")
 		}
 	}
 }
 
-// tableAltersAsTold: a column made as the error says is good for use.
-func tableAltersAsTold[DB any](t *testing.T, b *bank[DB]) {
-	ctx := t.Context()
-	b.exec(t, "CREATE TABLE plain (id BIGINT PRIMARY KEY)")
+// altersAsTold: a column made as the error says is good for use.
+func altersAsTold[DB any](t *testing.T, b *tables[DB]) {
+	b.Exec(t, "CREATE TABLE plain (id BIGINT PRIMARY KEY)")
 	for column, check := range map[string]func(context.Context, DB) error{
-		"number": sure(b.e.Int("plain", "id", optimistic.Int("number")))(t).Check,
-		"at":     sure(b.e.Time("plain", "id", optimistic.Timestamp("at")))(t).Check,
-		"tag":    sure(b.e.UUID("plain", "id", optimistic.UUID("tag")))(t).Check,
+		"number": must(b.e.Int("plain", "id", optimistic.Int("number")))(t).Check,
+		"at":     b.times(t, "plain", "at").Check,
+		"tag":    b.tags(t, "plain", "tag").Check,
 	} {
-		err := check(ctx, b.db)
+		err := check(t.Context(), b.db)
 		badInput(t, column, err)
 		_, definition, told := strings.Cut(err.Error(), "ALTER TABLE and add it, ")
-		if !told {
-			t.Fatalf("%v does not tell what to add", err)
-		}
-		b.exec(t, "ALTER TABLE plain ADD COLUMN "+column+" "+definition)
-		require.NoError(t, check(ctx, b.db), definition)
+		require.True(t, told, err)
+		b.Exec(t, "ALTER TABLE plain ADD COLUMN "+column+" "+definition)
+		require.NoError(t, check(t.Context(), b.db), definition)
 	}
 }
 
-// tableRefusesBadVersions: a row that has 0 or NULL for its version is written by nobody, and the error says why.
-func tableRefusesBadVersions[DB any](t *testing.T, b *bank[DB]) {
-	ctx := t.Context()
-	set := optimistic.Set{"balance": 5}
-	ints := b.ints(t, "account")
-	require.NoError(t, ints.Check(ctx, b.db), "check")
+// refusesBadVersions: a row that has 0 or NULL for its version is never written, and the error says why.
+func refusesBadVersions[DB any](t *testing.T, b *tables[DB]) {
+	ctx, five, ints := t.Context(), set{"balance": 5}, b.ints(t, "account")
+	require.NoError(t, ints.Check(ctx, b.db))
 	for _, bad := range []string{"0", "-3", "NULL"} {
 		if bad == "NULL" { // altered after the table was checked
-			b.exec(t, b.by("ALTER TABLE account ALTER version DROP NOT NULL", "ALTER TABLE account MODIFY version BIGINT NULL"))
+			b.Exec(t, b.by("ALTER TABLE account ALTER version DROP NOT NULL", "ALTER TABLE account MODIFY version BIGINT NULL"))
 		}
-		b.exec(t, "UPDATE account SET version = "+bad+" WHERE id = 1")
-		_, err := ints.Update(ctx, b.db, 1, 1, set)
-		badInput(t, bad, err)
-		_, err = ints.Version(ctx, b.db, 1)
-		badInput(t, bad, err)
+		b.Exec(t, "UPDATE account SET version = "+bad+" WHERE id = 1")
+		badInput(t, bad, errOf(ints.Update(ctx, b.db, 1, 1, five)))
+		badInput(t, bad, errOf(ints.Version(ctx, b.db, 1)))
 		badInput(t, bad, ints.Delete(ctx, b.db, 1, 7))
-		_, err = ints.UpdateMany(ctx, b.db, []optimistic.Change[int64]{{Key: 1, Expected: 1, Set: set}}, optimistic.AllOrNothing)
-		badInput(t, bad+" of many", err)
-		_, err = ints.Any().Update(ctx, b.db, 1, set)
-		badInput(t, bad+", blindly", err)
+		badInput(t, bad, errOf(ints.UpdateMany(ctx, b.db, []change{{Key: 1, Expected: 1, Set: five}}, optimistic.AllOrNothing)))
+		badInput(t, bad, errOf(ints.Any().Update(ctx, b.db, 1, five)))
 	}
-	tags := sure(b.e.UUID("account", "id", optimistic.UUID("tag")))(t)
-	b.exec(t, "UPDATE account SET tag = "+b.by("'00000000-0000-0000-0000-000000000000'", "REPEAT(CHAR(0), 16)")+" WHERE id = 1")
-	_, err := tags.Update(ctx, b.db, 1, [16]byte{1}, set)
-	badInput(t, "the nil UUID", err)
-	if n := b.number(t, "SELECT balance FROM account WHERE id = 1"); n != 0 {
-		t.Errorf("the balance is %d", n)
-	}
+	b.Exec(t, "UPDATE account SET tag = "+b.by("'00000000-0000-0000-0000-000000000000'", "REPEAT(CHAR(0), 16)")+" WHERE id = 1")
+	badInput(t, "the nil UUID", errOf(b.tags(t, "account", "tag").Update(ctx, b.db, 1, [16]byte{1}, five)))
+	b.is(t, 0, "SELECT balance FROM account WHERE id = 1")
 
-	b.exec(t, "CREATE TABLE small (id BIGINT PRIMARY KEY, balance INT, version SMALLINT NOT NULL)")
-	b.exec(t, "INSERT INTO small VALUES (1, 0, 32766)")
+	b.Exec(t, "CREATE TABLE small (id BIGINT PRIMARY KEY, balance INT, version SMALLINT NOT NULL)")
+	b.Exec(t, "INSERT INTO small VALUES (1, 0, 32766)")
 	small := b.ints(t, "small")
-	last := sure(small.Update(ctx, b.db, 1, 32766, set))(t)
-	_, err = small.Update(ctx, b.db, 1, last, set)
-	badInput(t, "the last version", err)
+	last := must(small.Update(ctx, b.db, 1, 32766, five))(t)
+	badInput(t, "the last version", errOf(small.Update(ctx, b.db, 1, last, five)))
 }
 
 // nonUniqueKey: a key of two rows writes neither.
-func nonUniqueKey[DB any](t *testing.T, b *bank[DB]) {
-	ctx := t.Context()
-	b.exec(t, "CREATE TABLE twin (id BIGINT, balance BIGINT NOT NULL, version BIGINT NOT NULL DEFAULT 1)")
-	b.exec(t, "CREATE INDEX twin_id ON twin (id)")
-	b.exec(t, "INSERT INTO twin VALUES (1, 0, 1), (1, 0, 1), (2, 0, 1)")
+func nonUniqueKey[DB any](t *testing.T, b *tables[DB]) {
+	ctx, five := t.Context(), set{"balance": 5}
+	b.Exec(t, "CREATE TABLE twin (id BIGINT, balance BIGINT NOT NULL, version BIGINT NOT NULL DEFAULT 1)")
+	b.Exec(t, "CREATE INDEX twin_id ON twin (id)")
+	b.Exec(t, "INSERT INTO twin VALUES (1, 0, 1), (1, 0, 1), (2, 0, 1)")
 	twin := b.ints(t, "twin")
-	set := optimistic.Set{"balance": 5}
-	_, err := twin.Update(ctx, b.db, 1, 1, set)
-	var many *optimistic.TooManyError
-	if !errors.As(err, &many) || !errors.Is(err, optimistic.ErrTooMany) || many.Rows < 2 {
-		t.Errorf("a key of two rows: %v", err)
+	for what, err := range map[string]error{
+		"update": errOf(twin.Update(ctx, b.db, 1, 1, five)), "delete": twin.Delete(ctx, b.db, 1, 1),
+		"many":    errOf(twin.UpdateMany(ctx, b.db, []change{{Key: 1, Expected: 1, Set: five}}, optimistic.EachRow)),
+		"blindly": errOf(twin.Any().Update(ctx, b.db, 1, five)),
+	} {
+		assert.ErrorIs(t, err, optimistic.ErrTooMany, what)
+		assert.GreaterOrEqual(t, suite.As[*optimistic.TooManyError](t, err).Rows, int64(2), what)
 	}
-	if err := twin.Delete(ctx, b.db, 1, 1); !errors.Is(err, optimistic.ErrTooMany) {
-		t.Errorf("delete: %v", err)
-	}
-	_, err = twin.UpdateMany(ctx, b.db, []optimistic.Change[int64]{{Key: 1, Expected: 1, Set: set}}, optimistic.EachRow)
-	if !errors.Is(err, optimistic.ErrTooMany) {
-		t.Errorf("many: %v", err)
-	}
-	_, err = twin.Any().Update(ctx, b.db, 1, set)
-	if !errors.Is(err, optimistic.ErrTooMany) {
-		t.Errorf("blindly: %v", err)
-	}
-	_, err = twin.Update(ctx, b.db, 2, 1, set) // of one row today
-	badInput(t, "a key that is not unique", err)
-	if n := b.number(t, "SELECT count(*) FROM twin WHERE balance = 0 AND version = 1"); n != 3 {
-		t.Errorf("%d rows of 3 are as they were", n)
-	}
-	b.exec(t, "DELETE FROM twin WHERE id = 1")
-	b.exec(t, "CREATE UNIQUE INDEX twin_one ON twin (id)")
-	sure(twin.Update(ctx, b.db, 2, 1, set))(t)
+	badInput(t, "a key that is not unique, of one row today", errOf(twin.Update(ctx, b.db, 2, 1, five)))
+	b.is(t, 3, "SELECT count(*) FROM twin WHERE balance = 0 AND version = 1")
+	b.Exec(t, "DELETE FROM twin WHERE id = 1")
+	b.Exec(t, "CREATE UNIQUE INDEX twin_one ON twin (id)")
+	must(twin.Update(ctx, b.db, 2, 1, five))(t)
 
 	// An index that is dropped while it is relied on is told by the rows that were hit.
-	b.exec(t, b.by("DROP INDEX twin_one", "DROP INDEX twin_one ON twin"))
-	b.exec(t, "INSERT INTO twin VALUES (2, 0, 2)")
+	b.Exec(t, b.by("DROP INDEX twin_one", "DROP INDEX twin_one ON twin"))
+	b.Exec(t, "INSERT INTO twin VALUES (2, 0, 2)")
 	tx := b.tx(t, sql.LevelReadCommitted)
-	if _, err = twin.Update(ctx, tx.DB, 2, 2, set); !errors.Is(err, optimistic.ErrTooMany) {
-		t.Errorf("after the index was dropped: %v", err)
-	}
-	require.NoError(t, tx.Rollback(), "rollback")
-	if _, err = twin.Update(ctx, b.db, 2, 2, set); !errors.Is(err, optimistic.ErrTooMany) {
-		t.Errorf("the next one: %v", err)
-	}
+	assert.ErrorIs(t, errOf(twin.Update(ctx, tx.DB, 2, 2, five)), optimistic.ErrTooMany, "after the index was dropped")
+	require.NoError(t, tx.Rollback())
+	assert.ErrorIs(t, errOf(twin.Update(ctx, b.db, 2, 2, five)), optimistic.ErrTooMany, "the next one")
 }
 
-// tableChecksOnce: a failed check is not kept, and one that was passed is.
-func tableChecksOnce[DB any](t *testing.T, b *bank[DB]) {
-	ctx := t.Context()
-	table := b.ints(t, "soon")
-	_, err := table.Version(ctx, b.db, 1)
-	badInput(t, "before it was made", err)
+// checksOnce: a failed check is not kept, and one that was passed is.
+func checksOnce[DB any](t *testing.T, b *tables[DB]) {
+	ctx, table, other := t.Context(), b.ints(t, "soon"), b.ints(t, "account")
+	badInput(t, "before it was made", errOf(table.Version(ctx, b.db, 1)))
 	b.fresh(t, "soon", 1)
-	if v := sure(table.Version(ctx, b.db, 1))(t); v != 1 {
-		t.Fatalf("it is at %d", v)
-	}
-	other := b.ints(t, "account")
+	assert.EqualValues(t, 1, must(table.Version(ctx, b.db, 1))(t))
 	tx := b.tx(t, sql.LevelReadCommitted)
-	require.NoError(t, tx.Rollback(), "rollback")
-	if err := other.Check(ctx, tx.DB); err == nil || errors.Is(err, dblock.ErrInvalid) {
-		t.Fatalf("in a transaction that has ended: %v", err)
-	}
-	require.NoError(t, other.Check(ctx, b.db), "check after a failed one")
+	require.NoError(t, tx.Rollback())
+	err := other.Check(ctx, tx.DB)
+	assert.Error(t, err, "in a transaction that has ended")
+	assert.NotErrorIs(t, err, dblock.ErrInvalid)
+	require.NoError(t, other.Check(ctx, b.db), "after a failed one")
 
 	// A table that was altered is looked at anew after an error.
-	b.exec(t, "ALTER TABLE soon DROP COLUMN version")
-	if _, err := table.Update(ctx, b.db, 1, 1, optimistic.Set{"balance": 1}); err == nil {
-		t.Fatal("written without a version")
-	}
-	_, err = table.Update(ctx, b.db, 1, 1, optimistic.Set{"balance": 1})
-	badInput(t, "after it was altered", err)
+	b.Exec(t, "ALTER TABLE soon DROP COLUMN version")
+	require.Error(t, errOf(table.Update(ctx, b.db, 1, 1, set{"balance": 1})))
+	badInput(t, "after it was altered", errOf(table.Update(ctx, b.db, 1, 1, set{"balance": 1})))
+}
+
+// versionsFromZero: rows at version 0, as Rails and Hibernate insert them, are written like others.
+func versionsFromZero[DB any](t *testing.T, b *tables[DB]) {
+	ctx, one, absent := t.Context(), set{"balance": 1}, optimistic.Absent[int64]()
+	b.Exec(t, "CREATE TABLE article (id BIGINT PRIMARY KEY, balance BIGINT NOT NULL, lock_version INT NOT NULL DEFAULT 0)")
+	b.insert(t, "article", 1, 6)
+	table := must(b.e.Int("article", "id", optimistic.IntFromZero("lock_version")))(t)
+	assert.EqualValues(t, 0, must(table.Version(ctx, b.db, 1))(t))
+	assert.EqualValues(t, 1, must(table.Update(ctx, b.db, 1, 0, one))(t))
+	conflicts(t, "a stale update", errOf(table.Update(ctx, b.db, 1, 0, one)), int64(0), int64(1))
+	conflicts(t, "a stale delete", table.Delete(ctx, b.db, 1, 0), int64(0), int64(1))
+	missing(t, "an update of no row", errOf(table.Update(ctx, b.db, 77, 0, one)))
+	assert.EqualValues(t, 1, must(table.Touch(ctx, b.db, 2, 0))(t))
+	require.NoError(t, table.Delete(ctx, b.db, 3, 0))
+	assert.EqualValues(t, 1, must(table.Any().Update(ctx, b.db, 4, one))(t))
+	assert.EqualValues(t, 0, must(table.Upsert(ctx, b.db, 10, absent, one))(t))
+	conflicts(t, "a second insert", errOf(table.Upsert(ctx, b.db, 10, absent, one)), absent, int64(0))
+	assert.EqualValues(t, 1, must(table.Upsert(ctx, b.db, 10, optimistic.At(int64(0)), one))(t))
+	assert.EqualValues(t, 0, must(table.Any().Upsert(ctx, b.db, 11, one))(t))
+	outcomes := must(table.UpdateMany(ctx, b.db, []change{{Key: 1, Set: one}, {Key: 5, Set: one}}, optimistic.EachRow))(t)
+	conflicts(t, "a stale one of many", outcomes[0].Err, int64(0), int64(1))
+	assert.Equal(t, []any{nil, int64(1)}, []any{outcomes[1].Err, outcomes[1].Version})
+
+	badInput(t, "a version below 0", errOf(table.Update(ctx, b.db, 6, -1, one)))
+	b.Exec(t, "UPDATE article SET lock_version = -1 WHERE id = 6")
+	badInput(t, "a row below 0", errOf(table.Any().Update(ctx, b.db, 6, one)))
+	b.Exec(t, "UPDATE article SET lock_version = 0 WHERE id = 6")
+	ones := must(b.e.Int("article", "id", optimistic.Int("lock_version")))(t)
+	badInput(t, "the version 0", errOf(ones.Update(ctx, b.db, 6, 0, one)), "IntFromZero")
+	badInput(t, "a row at 0", errOf(ones.Update(ctx, b.db, 6, 1, one)), "IntFromZero")
+	b.Exec(t, "CREATE TABLE bare (id BIGINT PRIMARY KEY)")
+	badInput(t, "no version", must(b.e.Int("bare", "id", optimistic.IntFromZero("lock_version")))(t).Check(ctx, b.db), "DEFAULT 0")
+	b.is(t, 0, "SELECT balance FROM article WHERE id = 6")
+
+	won := make(chan int64, 8)
+	suite.Crowd(8, func(i int) {
+		if _, err := table.Update(ctx, b.db, 6, 0, set{"balance": 100 + i}); err == nil {
+			won <- int64(100 + i)
+		}
+	})
+	require.Len(t, won, 1, "writers at version 0 that succeeded")
+	b.is(t, <-won, "SELECT balance FROM article WHERE id = 6 AND lock_version = 1")
 }

@@ -4,224 +4,219 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"reflect"
-	"strconv"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dblock-go/dblock"
-
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/optimistic"
 )
 
-func itoa(n int64) string { return strconv.FormatInt(n, 10) }
-
-// tableContract goes through what is promised of every version.
-func tableContract[DB any](t *testing.T, b *bank[DB]) {
+// contract goes through what is promised of every kind of version.
+func contract[DB any](t *testing.T, b *tables[DB]) {
 	b.fresh(t, "account", 10)
-	contractOf(t, b, sure(b.e.Int("account", "id", optimistic.Int("version")))(t))
-	b.fresh(t, "account", 10)
-	contractOf(t, b, sure(b.e.Time("account", "id", optimistic.Timestamp("changed")))(t))
-	b.fresh(t, "account", 10)
-	contractOf(t, b, sure(b.e.UUID("account", "id", optimistic.UUID("tag")))(t))
-	if b.postgres() {
-		b.exec(t, "ALTER TABLE account ALTER changed TYPE TIMESTAMP(6)")
-		b.exec(t, "DELETE FROM account")
-		b.row(t, "account", 1)
-		b.row(t, "account", 2)
-		contractOf(t, b, sure(b.e.Time("account", "id", optimistic.Timestamp("changed")))(t))
+	contractOf(t, b, b.ints(t, "account"))
+	b.insert(t, "account", 1, 2)
+	contractOf(t, b, b.times(t, "account", "changed"))
+	b.insert(t, "account", 1, 2)
+	contractOf(t, b, b.tags(t, "account", "tag"))
+	if b.Postgres() {
+		b.Exec(t, "ALTER TABLE account ALTER changed TYPE TIMESTAMP(6)")
+		b.insert(t, "account", 1, 2)
+		contractOf(t, b, b.times(t, "account", "changed"))
 		return
 	}
-	b.fresh(t, "account", 10)
-	b.exec(t, "ALTER TABLE account MODIFY tag CHAR(36) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT '0A2F6B4E-7C1D-4E2F-8A3B-1C2D3E4F5A6B'")
-	b.exec(t, "UPDATE account SET tag = DEFAULT")
-	if b.e.Kind == devdb.MariaDB {
-		contractOf(t, b, sure(b.e.UUID("account", "id", optimistic.UUID("tag")))(t))
-		b.fresh(t, "account", 10)
-		b.exec(t, "ALTER TABLE account DROP COLUMN tag, ADD COLUMN tag UUID NOT NULL DEFAULT '0A2F6B4E-7C1D-4E2F-8A3B-1C2D3E4F5A6B'")
+	const text = "CHAR(36) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
+	types := map[devdb.Kind][]string{devdb.MySQL: {text}, devdb.MariaDB: {text, "UUID"}}
+	for _, typ := range types[b.Kind] {
+		b.Exec(t, "ALTER TABLE account DROP COLUMN tag, ADD COLUMN tag "+typ+" NOT NULL DEFAULT '0A2F6B4E-7C1D-4E2F-8A3B-1C2D3E4F5A6B'")
+		b.insert(t, "account", 1, 2)
+		contractOf(t, b, b.tags(t, "account", "tag"))
 	}
-	contractOf(t, b, sure(b.e.UUID("account", "id", optimistic.UUID("tag")))(t))
 }
 
-func contractOf[V, DB any](t *testing.T, b *bank[DB], table *optimistic.Table[V, DB]) {
+// contractOf writes the accounts 1 and 2, and deletes them.
+func contractOf[V, DB any](t *testing.T, b *tables[DB], table *optimistic.Table[V, DB]) {
 	t.Helper()
 	ctx := t.Context()
-	was := sure(table.Version(ctx, b.db, 1))(t)
-	now := sure(table.Update(ctx, b.db, 1, was, optimistic.Set{"balance": 10, "note": "a 'note' \\"}))(t)
-	if reflect.DeepEqual(was, now) {
-		t.Fatalf("the version is %v still", now)
-	}
-	if read := sure(table.Version(ctx, b.db, int64(1)))(t); !reflect.DeepEqual(read, now) {
-		t.Fatalf("the version is %v, was told as %v", read, now)
-	}
-	_, err := table.Update(ctx, b.db, 1, was, optimistic.Set{"balance": 20})
-	conflicts(t, "a stale update", err, was, now)
-	_, err = table.Touch(ctx, b.db, 1, was)
-	conflicts(t, "a stale touch", err, was, now)
+	was := must(table.Version(ctx, b.db, 1))(t)
+	now := must(table.Update(ctx, b.db, 1, was, set{"balance": 10, "note": "a 'note' \\"}))(t)
+	require.NotEqual(t, was, now)
+	require.Equal(t, now, must(table.Version(ctx, b.db, int64(1)))(t))
+	conflicts(t, "a stale update", errOf(table.Update(ctx, b.db, 1, was, set{"balance": 20})), was, now)
+	conflicts(t, "a stale touch", errOf(table.Touch(ctx, b.db, 1, was)), was, now)
 	conflicts(t, "a stale delete", table.Delete(ctx, b.db, 1, was), was, now)
-	if n := b.number(t, "SELECT balance FROM account WHERE id = 1"); n != 10 {
-		t.Fatalf("the balance is %d", n)
-	}
-	_, err = table.Update(ctx, b.db, 77, was, optimistic.Set{"balance": 20})
-	missing(t, "an update of no row", err)
-	_, err = table.Version(ctx, b.db, 77)
-	missing(t, "the version of no row", err)
+	b.is(t, 10, "SELECT balance FROM account WHERE id = 1")
+	missing(t, "an update of no row", errOf(table.Update(ctx, b.db, 77, was, set{"balance": 20})))
+	missing(t, "the version of no row", errOf(table.Version(ctx, b.db, 77)))
 
-	touched := sure(table.Touch(ctx, b.db, 1, now))(t)
-	_, err = table.Update(ctx, b.db, 1, now, optimistic.Set{"note": nil})
-	conflicts(t, "an update after a touch", err, now, touched)
-	noted := sure(table.Update(ctx, b.db, 1, touched, optimistic.Set{"note": nil}))(t)
-	if n := b.number(t, "SELECT count(*) FROM account WHERE id = 1 AND note IS NULL"); n != 1 {
-		t.Fatal("the note is not NULL")
-	}
+	touched := must(table.Touch(ctx, b.db, 1, now))(t)
+	conflicts(t, "an update after a touch", errOf(table.Update(ctx, b.db, 1, now, set{"note": nil})), now, touched)
+	noted := must(table.Update(ctx, b.db, 1, touched, set{"note": nil}))(t)
+	b.is(t, 1, "SELECT count(*) FROM account WHERE id = 1 AND note IS NULL")
 
 	var zero V
-	_, err = table.Update(ctx, b.db, 1, zero, optimistic.Set{"balance": 20})
-	badInput(t, "the zero version", err)
-	blind := sure(table.Any().Update(ctx, b.db, 1, optimistic.Set{"balance": 30}))(t)
+	badInput(t, "the zero version", errOf(table.Update(ctx, b.db, 1, zero, set{"balance": 20})))
+	blind := must(table.Any().Update(ctx, b.db, 1, set{"balance": 30}))(t)
 	conflicts(t, "a delete after a blind write", table.Delete(ctx, b.db, 1, noted), noted, blind)
-	blind = sure(table.Any().Touch(ctx, b.db, 1))(t)
-	require.NoError(t, table.Delete(ctx, b.db, 1, blind), "a delete")
+	blind = must(table.Any().Touch(ctx, b.db, 1))(t)
+	require.NoError(t, table.Delete(ctx, b.db, 1, blind))
 	missing(t, "a second delete", table.Delete(ctx, b.db, 1, blind))
 	missing(t, "a blind delete", table.Any().Delete(ctx, b.db, 1))
-	require.NoError(t, table.Any().Delete(ctx, b.db, 2), "a blind delete")
-	_, err = table.Any().Update(ctx, b.db, 2, optimistic.Set{"balance": 30})
-	missing(t, "a blind update", err)
+	require.NoError(t, table.Any().Delete(ctx, b.db, 2))
+	missing(t, "a blind update", errOf(table.Any().Update(ctx, b.db, 2, set{"balance": 30})))
 }
 
-func tableInTransactions[DB any](t *testing.T, b *bank[DB]) {
+func inTransactions[DB any](t *testing.T, b *tables[DB]) {
 	ctx, table := t.Context(), b.ints(t, "account")
 	tx := b.tx(t, sql.LevelReadCommitted)
-	two := sure(table.Update(ctx, tx.DB, 1, 1, optimistic.Set{"balance": 5}))(t)
-	_, err := table.Update(ctx, tx.DB, 1, 1, optimistic.Set{"balance": 6})
-	conflicts(t, "after a write of its own", err, int64(1), two)
-	sure(table.Update(ctx, tx.DB, 1, two, optimistic.Set{"balance": 7}))(t)
-	require.NoError(t, tx.Rollback(), "rollback")
-	if v := sure(table.Version(ctx, b.db, 1))(t); v != 1 {
-		t.Fatalf("the version is %d after a rollback", v)
-	}
-	_, err = table.Update(ctx, tx.DB, 1, 1, optimistic.Set{"balance": 6})
-	if err == nil || errors.Is(err, optimistic.ErrConflict) || errors.Is(err, dblock.ErrOutcomeUnknown) {
-		t.Fatalf("in a transaction that has ended: %v", err)
-	}
+	two := must(table.Update(ctx, tx.DB, 1, 1, set{"balance": 5}))(t)
+	conflicts(t, "after a write of its own", errOf(table.Update(ctx, tx.DB, 1, 1, set{"balance": 6})), int64(1), two)
+	must(table.Update(ctx, tx.DB, 1, two, set{"balance": 7}))(t)
+	require.NoError(t, tx.Rollback())
+	assert.EqualValues(t, 1, must(table.Version(ctx, b.db, 1))(t), "after a rollback")
+	err := errOf(table.Update(ctx, tx.DB, 1, 1, set{"balance": 6}))
+	assert.Error(t, err, "in a transaction that has ended")
+	assert.NotErrorIs(t, err, optimistic.ErrConflict)
+	assert.NotErrorIs(t, err, dblock.ErrOutcomeUnknown)
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
-	if _, err = table.Update(ended, b.db, 1, 1, optimistic.Set{"balance": 6}); !errors.Is(err, context.Canceled) {
-		t.Fatalf("with a context that has ended: %v", err)
-	}
+	assert.ErrorIs(t, errOf(table.Update(ended, b.db, 1, 1, set{"balance": 6})), context.Canceled)
 }
 
-// tableAtAnyIsolation reads a row, has somebody else write it, and writes: that must never pass for a success.
-func tableAtAnyIsolation[DB any](t *testing.T, b *bank[DB]) {
-	ctx := t.Context()
+// atAnyIsolation reads a row, has another session write it, and writes: that must never pass for a success.
+func atAnyIsolation[DB any](t *testing.T, b *tables[DB]) {
+	ctx, table := t.Context(), b.ints(t, "account")
+	b.fresh(t, "account", 2)
 	for _, level := range []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable} {
-		for name, mine := range map[string]func(*optimistic.Table[int64, DB], DB, int64) error{
-			"update": func(table *optimistic.Table[int64, DB], db DB, v int64) error {
-				_, err := table.Update(ctx, db, 1, v, optimistic.Set{"balance": 2})
-				return err
-			},
-			"delete": func(table *optimistic.Table[int64, DB], db DB, v int64) error { return table.Delete(ctx, db, 1, v) },
-			"many": func(table *optimistic.Table[int64, DB], db DB, v int64) error {
-				_, err := table.UpdateMany(ctx, db, []optimistic.Change[int64]{{Key: 1, Expected: v, Set: optimistic.Set{"balance": 2}}},
-					optimistic.AllOrNothing)
-				return err
+		for name, mine := range map[string]func(DB) error{
+			"update": func(db DB) error { return errOf(table.Update(ctx, db, 1, 1, set{"balance": 2})) },
+			"delete": func(db DB) error { return table.Delete(ctx, db, 1, 1) },
+			"many": func(db DB) error {
+				return errOf(table.UpdateMany(ctx, db, []change{{Key: 1, Expected: 1, Set: set{"balance": 2}}}, optimistic.AllOrNothing))
 			},
 		} {
-			b.fresh(t, "account", 2)
-			table := b.ints(t, "account")
+			b.Exec(t, "UPDATE account SET balance = 0, version = 1")
 			tx := b.tx(t, level)
 			// Another row is read, so that no lock on this one keeps the other writer out, and what tx sees of it is fixed.
-			sure(table.Version(ctx, tx.DB, 2))(t)
-			sure(table.Update(ctx, tx.DB, 2, 1, optimistic.Set{"balance": 1}))(t)
-			sure(table.Update(ctx, b.db, 1, 1, optimistic.Set{"balance": 1}))(t)
-			err := mine(table, tx.DB, 1)
-			if !errors.Is(err, optimistic.ErrConflict) && !errors.Is(err, dblock.ErrConflict) {
-				t.Errorf("%s at %v: %v", name, level, err)
-			}
+			must(table.Version(ctx, tx.DB, 2))(t)
+			must(table.Update(ctx, tx.DB, 2, 1, set{"balance": 1}))(t)
+			must(table.Update(ctx, b.db, 1, 1, set{"balance": 1}))(t)
+			err := mine(tx.DB)
+			assert.True(t, errors.Is(err, optimistic.ErrConflict) || errors.Is(err, dblock.ErrConflict), "%s at %v: %v", name, level, err)
 			_ = tx.Rollback()
-			if n := b.number(t, "SELECT balance FROM account WHERE id = 1"); n != 1 {
-				t.Errorf("%s at %v: the balance is %d", name, level, n)
-			}
+			b.is(t, 1, "SELECT balance FROM account WHERE id = 1")
 		}
 	}
 }
 
-func tableCountsStatements[DB any](t *testing.T, b *bank[DB]) {
-	ctx, table := t.Context(), b.ints(t, "account")
-	require.NoError(t, table.Check(ctx, b.db), "check")
+func countsStatements[DB any](t *testing.T, b *tables[DB]) {
+	ctx, table, one := t.Context(), b.ints(t, "account"), set{"balance": 1}
+	require.NoError(t, table.Check(ctx, b.db))
 	tx := b.tx(t, sql.LevelReadCommitted)
 	db, sent := b.e.Counted(tx.DB)
-	count := func(what string, want int64, run func()) {
+	count := func(what string, want int64, run func() error) {
 		t.Helper()
 		before := sent()
-		if run(); sent()-before != want {
-			t.Errorf("%s took %d statements, not %d", what, sent()-before, want)
+		if err := run(); want == 1 {
+			require.NoError(t, err, what)
 		}
+		assert.Equal(t, want, sent()-before, "statements of %s", what)
 	}
-	count("check", 0, func() { require.NoError(t, table.Check(ctx, db)) })
-	count("update", 1, func() { sure(table.Update(ctx, db, 1, 1, optimistic.Set{"balance": 1}))(t) })
-	count("conflict", 2, func() { _, _ = table.Update(ctx, db, 1, 1, optimistic.Set{"balance": 1}) })
-	count("no row", 2, func() { _, _ = table.Update(ctx, db, 99, 1, optimistic.Set{"balance": 1}) })
-	count("bad input", 0, func() { _, _ = table.Update(ctx, db, 1, 0, optimistic.Set{"balance": 1}) })
-	count("touch", 1, func() { sure(table.Touch(ctx, db, 1, 2))(t) })
-	count("insert", 1, func() { sure(table.Upsert(ctx, db, 20, optimistic.Absent[int64](), optimistic.Set{"balance": 1}))(t) })
-	count("delete", 1, func() { require.NoError(t, table.Delete(ctx, db, 1, 3)) })
-	changes := []optimistic.Change[int64]{
-		{Key: 3, Expected: 1, Set: optimistic.Set{"balance": 1}}, {Key: 2, Expected: 1, Set: optimistic.Set{"balance": 1}},
-	}
+	count("check", 0, func() error { require.NoError(t, table.Check(ctx, db)); return nil })
+	count("update", 1, func() error { return errOf(table.Update(ctx, db, 1, 1, one)) })
+	count("conflict", 2, func() error { return errOf(table.Update(ctx, db, 1, 1, one)) })
+	count("no row", 2, func() error { return errOf(table.Update(ctx, db, 99, 1, one)) })
+	count("bad input", 0, func() error { return errOf(table.Update(ctx, db, 1, 0, one)) })
+	count("touch", 1, func() error { return errOf(table.Touch(ctx, db, 1, 2)) })
+	count("insert", 1, func() error { return errOf(table.Upsert(ctx, db, 20, optimistic.Absent[int64](), one)) })
+	count("delete", 1, func() error { return table.Delete(ctx, db, 1, 3) })
+	changes := []change{{Key: 3, Expected: 1, Set: one}, {Key: 2, Expected: 1, Set: one}}
 	many := int64(2)
-	if b.postgres() {
+	if b.Postgres() {
 		many = 1
 	}
-	count("many", many, func() { sure(table.UpdateMany(ctx, db, changes, optimistic.AllOrNothing))(t) })
-	count("many that conflict", 1, func() { _, _ = table.UpdateMany(ctx, db, changes, optimistic.AllOrNothing) })
+	count("many", many, func() error { must(table.UpdateMany(ctx, db, changes, optimistic.AllOrNothing))(t); return nil })
+	before := sent()
+	require.ErrorIs(t, errOf(table.UpdateMany(ctx, db, changes, optimistic.AllOrNothing)), optimistic.ErrConflict)
+	assert.EqualValues(t, 1, sent()-before, "statements of many that conflict")
 }
 
-// timesGrow: where the clock has not moved on, or was set back, the version is one microsecond later than the last.
-func timesGrow[DB any](t *testing.T, b *bank[DB]) {
-	ctx := t.Context()
-	table := sure(b.e.Time("account", "id", optimistic.Timestamp("changed")))(t)
-	b.exec(t, "UPDATE account SET changed = '2120-03-04 05:06:07.000009"+b.by("+00'", "'"))
-	was := sure(table.Version(ctx, b.db, 1))(t)
-	if want := time.Date(2120, 3, 4, 5, 6, 7, 9000, time.UTC); !was.Equal(want) || was.Location() != time.UTC {
-		t.Fatalf("the version is %v, want %v", was, want)
-	}
-	now := sure(table.Update(ctx, b.db, 1, was.Add(999).In(time.FixedZone("odd", 5*3600+1800)), optimistic.Set{"balance": 1}))(t)
-	if now.Sub(was) != time.Microsecond {
-		t.Fatalf("it is %v after %v", now, was)
-	}
-	outcomes := sure(table.UpdateMany(ctx, b.db, []optimistic.Change[time.Time]{{Key: 1, Expected: now, Set: optimistic.Set{"balance": 2}}},
+// timesGrow: if the clock has not moved on, or was set back, the version is one microsecond later than the last.
+func timesGrow[DB any](t *testing.T, b *tables[DB]) {
+	ctx, table := t.Context(), b.times(t, "account", "changed")
+	b.Exec(t, "UPDATE account SET changed = '2120-03-04 05:06:07.000009"+b.by("+00'", "'"))
+	was := must(table.Version(ctx, b.db, 1))(t)
+	require.Equal(t, time.Date(2120, 3, 4, 5, 6, 7, 9000, time.UTC), was)
+	now := must(table.Update(ctx, b.db, 1, was.Add(999).In(time.FixedZone("odd", 5*3600+1800)), set{"balance": 1}))(t)
+	require.Equal(t, was.Add(time.Microsecond), now)
+	outcomes := must(table.UpdateMany(ctx, b.db, []optimistic.Change[time.Time]{{Key: 1, Expected: now, Set: set{"balance": 2}}},
 		optimistic.AllOrNothing))(t)
-	if got := outcomes[0].Version; got.Sub(now) != time.Microsecond || !sure(table.Version(ctx, b.db, 1))(t).Equal(got) {
-		t.Fatalf("of many it is %v after %v", got, now)
-	}
-	b.exec(t, "UPDATE account SET changed = '2020-03-04 05:06:07"+b.by("+00'", "'"))
-	was = sure(table.Version(ctx, b.db, 2))(t)
-	now = sure(table.Touch(ctx, b.db, 2, was))(t)
-	if away := time.Since(now); away.Abs() > time.Hour {
-		t.Fatalf("the server's clock is away by %v", away)
-	}
-	inserted := sure(table.Upsert(ctx, b.db, 50, optimistic.Absent[time.Time](), optimistic.Set{"balance": 1}))(t)
-	if read := sure(table.Version(ctx, b.db, 50))(t); !read.Equal(inserted) {
-		t.Fatalf("inserted at %v, told as %v", read, inserted)
-	}
+	require.Equal(t, now.Add(time.Microsecond), outcomes[0].Version)
+	require.Equal(t, outcomes[0].Version, must(table.Version(ctx, b.db, 1))(t))
+	b.Exec(t, "UPDATE account SET changed = '2020-03-04 05:06:07"+b.by("+00'", "'"))
+	was = must(table.Version(ctx, b.db, 2))(t)
+	assert.WithinDuration(t, time.Now(), must(table.Touch(ctx, b.db, 2, was))(t), time.Hour, "the server's clock")
+	inserted := must(table.Upsert(ctx, b.db, 50, optimistic.Absent[time.Time](), set{"balance": 1}))(t)
+	assert.Equal(t, inserted, must(table.Version(ctx, b.db, 50))(t))
 }
 
-// recreatedRows: a row that was deleted and made anew is another one. Integers begin at 1 again, and do not tell.
-func recreatedRows[DB any](t *testing.T, b *bank[DB]) {
-	ctx := t.Context()
-	tags := sure(b.e.UUID("account", "id", optimistic.UUID("tag")))(t)
-	was := sure(tags.Touch(ctx, b.db, 1, sure(tags.Version(ctx, b.db, 1))(t)))(t)
-	require.NoError(t, tags.Delete(ctx, b.db, 1, was), "delete")
-	now := sure(tags.Upsert(ctx, b.db, 1, optimistic.Absent[[16]byte](), optimistic.Set{"balance": 1}))(t)
-	_, err := tags.Update(ctx, b.db, 1, was, optimistic.Set{"balance": 2})
-	conflicts(t, "UUID", err, was, now)
+// recreated: a row that was deleted and inserted again is another one. Integers begin at 1 again, and do not tell.
+func recreated[DB any](t *testing.T, b *tables[DB]) {
+	ctx, tags, ints := t.Context(), b.tags(t, "account", "tag"), b.ints(t, "account")
+	was := must(tags.Touch(ctx, b.db, 1, must(tags.Version(ctx, b.db, 1))(t)))(t)
+	require.NoError(t, tags.Delete(ctx, b.db, 1, was))
+	now := must(tags.Upsert(ctx, b.db, 1, optimistic.Absent[[16]byte](), set{"balance": 1}))(t)
+	conflicts(t, "UUID", errOf(tags.Update(ctx, b.db, 1, was, set{"balance": 2})), was, now)
+	require.NoError(t, ints.Delete(ctx, b.db, 2, 1))
+	b.insert(t, "account", 2, 2)
+	must(ints.Update(ctx, b.db, 2, 1, set{"balance": 2}))(t)
+}
 
-	ints := b.ints(t, "account")
-	require.NoError(t, ints.Delete(ctx, b.db, 2, 1), "delete")
-	b.row(t, "account", 2)
-	sure(ints.Update(ctx, b.db, 2, 1, optimistic.Set{"balance": 2}))(t)
+func upserts[DB any](t *testing.T, b *tables[DB]) {
+	ctx, table, none, five := t.Context(), b.ints(t, "account"), optimistic.Absent[int64](), set{"balance": 5}
+	b.fresh(t, "account", 2)
+	assert.EqualValues(t, 1, must(table.Upsert(ctx, b.db, 30, none, five))(t))
+	conflicts(t, "a second insert", errOf(table.Upsert(ctx, b.db, 30, none, set{"balance": 6})), none, int64(1))
+	v := must(table.Upsert(ctx, b.db, 30, optimistic.At(int64(1)), set{"balance": 7}))(t)
+	conflicts(t, "a stale one", errOf(table.Upsert(ctx, b.db, 30, optimistic.At(int64(1)), set{"balance": 8})), int64(1), v)
+	missing(t, "one that was deleted", errOf(table.Upsert(ctx, b.db, 31, optimistic.At(int64(1)), five)))
+	assert.EqualValues(t, 1, must(table.Any().Upsert(ctx, b.db, 32, five))(t))
+	assert.EqualValues(t, 2, must(table.Any().Upsert(ctx, b.db, 32, five))(t))
+	b.is(t, 12, "SELECT sum(balance) FROM account")
+	tags := b.tags(t, "account", "tag")
+	tag := must(tags.Upsert(ctx, b.db, 33, optimistic.Absent[[16]byte](), five))(t)
+	require.NoError(t, tags.Delete(ctx, b.db, 33, tag))
+	columns := b.columns(t, "account", "balance", "note")
+	badInput(t, "some of the columns", errOf(columns.Upsert(ctx, b.db, 34, optimistic.Absent[values](), five)))
+	row := must(columns.Upsert(ctx, b.db, 34, optimistic.Absent[values](), set{"balance": 5, "note": "x"}))(t)
+	require.NoError(t, columns.Delete(ctx, b.db, 34, row))
+}
+
+// upsertAnotherIndex: a row that another unique index refuses is another row, and is left alone.
+func upsertAnotherIndex[DB any](t *testing.T, b *tables[DB]) {
+	ctx, table, none := t.Context(), b.ints(t, "account"), optimistic.Absent[int64]()
+	b.Exec(t, "CREATE UNIQUE INDEX account_note ON account (note)")
+	must(table.Update(ctx, b.db, 1, 1, set{"note": "mine"}))(t)
+	same := set{"balance": 9, "note": "mine"}
+	for _, err := range []error{
+		errOf(table.Upsert(ctx, b.db, 40, none, same)), errOf(table.Any().Upsert(ctx, b.db, 40, same)),
+	} {
+		assert.Error(t, err, "by another index")
+		assert.NotErrorIs(t, err, optimistic.ErrConflict)
+	}
+	conflicts(t, "by the key", errOf(table.Upsert(ctx, b.db, 2, none, set{"balance": 9, "note": "other"})), none, int64(1))
+	b.is(t, 0, "SELECT count(*) FROM account WHERE balance = 9 OR id = 40")
+	if b.Postgres() {
+		return
+	}
+	b.Exec(t, "CREATE TABLE counted (id BIGINT AUTO_INCREMENT PRIMARY KEY, balance BIGINT, changed DATETIME(6) NOT NULL, version BIGINT NOT NULL)")
+	err := errOf(b.ints(t, "counted").Upsert(ctx, b.db, 0, none, set{"balance": 9, "changed": "2020-01-01"}))
+	badInput(t, "0 in AUTO_INCREMENT", err)
+	times := b.times(t, "counted", "changed")
+	got := must(times.Any().Upsert(ctx, b.db, 17, set{"balance": 9, "version": 1}))(t)
+	assert.Equal(t, got, must(times.Version(ctx, b.db, 17))(t))
 }

@@ -4,24 +4,34 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/optimistic"
 )
 
-// manyWritesTheSame: whatever the type of a column and the Go type of a value, UpdateMany writes what Update
-// writes, or refuses what it refuses; also if the rows of one call have values of different Go types.
-func manyWritesTheSame[DB any](t *testing.T, b *bank[DB]) {
+// manyWritesTheSame: whatever the type of a column and the Go type of a value, UpdateMany writes what Update writes, or
+// refuses what it refuses; also if the rows of one call have values of different Go types. A column gets one of so many values,
+// drawn by the test's name, and always NULL and the greatest number. Under DBLOCK_SOAK it gets all of them.
+func manyWritesTheSame[DB any](t *testing.T, b *tables[DB], oneOf int) {
+	first := int(suite.SeedOf(t) % uint64(oneOf))
+	if os.Getenv(suite.EnvSoak) != "" {
+		oneOf = 1
+	}
 	types, given := b.columnTypes(), sampleValues()
-	b.exec(t, "DROP TABLE IF EXISTS single, several, mixed")
-	b.exec(t, b.by("DROP TYPE IF EXISTS mood CASCADE", "DO 1"))
-	b.exec(t, b.by("CREATE TYPE mood AS ENUM ('good', 'bad', '5', '1')", "DO 1"))
+	b.Exec(t, "DROP TABLE IF EXISTS single, several, mixed")
+	if b.Postgres() {
+		b.Exec(t, "DROP TYPE IF EXISTS mood CASCADE")
+		b.Exec(t, "CREATE TYPE mood AS ENUM ('good', 'bad', '5', '1')")
+	}
 	var columns, rows []string
 	for i, typ := range types {
 		columns = append(columns, fmt.Sprintf("c%d %s NULL", i, typ))
@@ -30,62 +40,63 @@ func manyWritesTheSame[DB any](t *testing.T, b *bank[DB]) {
 		rows = append(rows, fmt.Sprintf("(%d, 1)", i))
 	}
 	for _, table := range []string{"single", "several", "mixed"} {
-		b.exec(t, "CREATE TABLE "+table+" (id BIGINT PRIMARY KEY, version BIGINT NOT NULL, "+strings.Join(columns, ", ")+")")
-		b.exec(t, "INSERT INTO "+table+" (id, version) VALUES "+strings.Join(rows, ", "))
+		b.Exec(t, "CREATE TABLE "+table+" (id BIGINT PRIMARY KEY, version BIGINT NOT NULL, "+strings.Join(columns, ", ")+")")
+		b.Exec(t, "INSERT INTO "+table+" (id, version) VALUES "+strings.Join(rows, ", "))
 	}
 	for i, typ := range types {
-		b.writesColumn(t, fmt.Sprintf("c%d", i), typ, given)
+		b.writesColumn(t, fmt.Sprintf("c%d", i), typ, given, func(id int) bool { return id == null || id == greatest || (id+i+first)%oneOf == 0 })
 	}
 }
 
 // writesColumn writes each value by Update and by UpdateMany, and all that were taken by one UpdateMany.
-func (b *bank[DB]) writesColumn(t *testing.T, column, typ string, given []any) {
+func (b *tables[DB]) writesColumn(t *testing.T, column, typ string, given []any, chosen func(id int) bool) {
 	t.Helper()
 	ctx := t.Context()
 	single, several, mixed := b.ints(t, "single"), b.ints(t, "several"), b.ints(t, "mixed")
 	for _, table := range []string{"single", "several", "mixed"} {
-		b.exec(t, "UPDATE "+table+" SET version = 1")
+		b.Exec(t, "UPDATE "+table+" SET version = 1")
 	}
-	db, done := b.db, func() error { return nil }
-	if !b.postgres() { // there an error ends no transaction, and without one each write takes seven statements
+	db, commit := b.db, func() error { return nil }
+	if !b.Postgres() { // there an error ends no transaction, and without one each write takes seven statements
 		tx := b.tx(t, sql.LevelReadCommitted)
-		db, done = tx.DB, tx.Commit
+		db, commit = tx.DB, tx.Commit
 	}
 	var taken []change
 	for id, value := range given {
-		if !b.means(typ, value) {
+		if !chosen(id) || !b.means(typ, value) {
 			continue
 		}
-		c := change{Key: id, Expected: 1, Set: optimistic.Set{column: value}}
-		_, one := single.Update(ctx, db, id, 1, c.Set)
-		_, many := several.UpdateMany(ctx, db, []change{c}, optimistic.AllOrNothing)
-		if (one == nil) != (many == nil) {
-			t.Errorf("%s = %T %v: Update: %v; UpdateMany: %v", typ, value, value, one, many)
-		} else if one == nil {
+		c := change{Key: id, Expected: 1, Set: set{column: value}}
+		one := errOf(single.Update(ctx, db, id, 1, c.Set))
+		many := errOf(several.UpdateMany(ctx, db, []change{c}, optimistic.AllOrNothing))
+		if one == nil && many == nil {
 			taken = append(taken, c)
 		}
+		assert.Equal(t, one == nil, many == nil, "%s = %T %v: Update: %v; UpdateMany: %v", typ, value, value, one, many)
 	}
-	if _, err := mixed.UpdateMany(ctx, db, taken, optimistic.AllOrNothing); err != nil {
-		t.Errorf("%s: values of different Go types: %v", typ, err)
+	if len(taken) > 0 {
+		assert.NoError(t, errOf(mixed.UpdateMany(ctx, db, taken, optimistic.AllOrNothing)), "%s: values of different Go types", typ)
 	}
-	require.NoError(t, done(), "commit")
+	require.NoError(t, commit())
+	stored := func(table string) []string {
+		return b.Texts(t, "SELECT COALESCE("+b.by(column+"::text", "HEX("+column+")")+", 'NULL') FROM "+table+" ORDER BY id")
+	}
+	one, many, among := stored("single"), stored("several"), stored("mixed")
 	for _, c := range taken {
-		id := itoa(int64(c.Key.(int)))
-		one, many, among := b.stored(t, "single", column, id), b.stored(t, "several", column, id), b.stored(t, "mixed", column, id)
-		if one != many || one != among {
-			t.Errorf("%s = %T %v: Update wrote %q, UpdateMany %q, among others %q", typ, c.Set[column], c.Set[column], one, many, among)
-		}
+		id, value := c.Key.(int), c.Set[column]
+		assert.Equal(t, one[id], many[id], "%s = %T %v: by Update and by UpdateMany", typ, value, value)
+		assert.Equal(t, one[id], among[id], "%s = %T %v: by Update and among others", typ, value, value)
 	}
 }
 
 // means tells whether a value means anything in a column of a type. What the servers make of the others
 // depends on how they are sent.
-func (b *bank[DB]) means(typ string, value any) bool {
+func (b *tables[DB]) means(typ string, value any) bool {
 	_, isFloat := value.(float64)
 	text, isText := value.(string)
 	bytes, isBytes := value.([]byte)
 	switch {
-	case b.postgres():
+	case b.Postgres():
 		return typ != "mood" || !isBytes
 	case strings.HasPrefix(typ, "DATE"), strings.HasPrefix(typ, "TIME"):
 		return !isFloat
@@ -98,8 +109,8 @@ func (b *bank[DB]) means(typ string, value any) bool {
 }
 
 // columnTypes are the types of columns that values are written to.
-func (b *bank[DB]) columnTypes() []string {
-	if b.postgres() {
+func (b *tables[DB]) columnTypes() []string {
+	if b.Postgres() {
 		return []string{
 			"smallint", "int", "bigint", "numeric(50,0)", "numeric(10,2)", "numeric", "real", "double precision", "varchar(5)", "char(5)",
 			"text", "bytea", "date", "timestamp(0)", "timestamptz", "time", "interval", "boolean", "uuid", "json", "jsonb", "bit(8)", "mood",
@@ -111,13 +122,16 @@ func (b *bank[DB]) columnTypes() []string {
 		"VARCHAR(5) CHARACTER SET latin1", "VARBINARY(40)", "BINARY(5)", "BLOB", "BIT(1)", "BIT(8)", "BIT(64)", "DATE", "DATETIME", "DATETIME(6)",
 		"TIMESTAMP(3)", "TIME(3)", "YEAR", "ENUM('good', 'bad', '5', '1')", "SET('good', 'bad', '5', '1')", "JSON",
 	}
-	if b.e.Kind == devdb.MariaDB {
+	if b.Kind == devdb.MariaDB {
 		types = append(types, "UUID", "INET6")
 	}
 	return types
 }
 
-// sampleValues are values of all Go types that are written; the first is NULL.
+// The places of two of the sampleValues.
+const null, greatest = 0, 5
+
+// sampleValues are values of all Go types that are written.
 func sampleValues() []any {
 	return []any{
 		nil, int64(1), 5, uint64(200), int64(-1), uint64(1<<63 + 5), 0.5, 1e20, true, false, "5", "1", "good", "good,bad", "x", "toolong", "äö",
@@ -127,14 +141,4 @@ func sampleValues() []any {
 		json.RawMessage(`[1, 2]`), map[string]int{"a": 1}, []string{"good", "b,\"c'"}, []int32{1, 2}, []int32{}, [][]byte{{1}, nil}, [][]int32{{1}, {2}},
 		[16]byte{1, 2, 3}, time.Date(2024, 2, 29, 1, 2, 3, 456789000, time.UTC), time.Duration(90) * time.Second,
 	}
-}
-
-// stored is what a row has in a column, as the server shows it.
-func (b *bank[DB]) stored(t *testing.T, table, column, id string) (text string) {
-	t.Helper()
-	err := b.sql.QueryRowContext(t.Context(), "SELECT COALESCE("+b.by(column+"::text", "HEX("+column+")")+", 'NULL') FROM "+table+" WHERE id = "+id).Scan(&text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
 }
