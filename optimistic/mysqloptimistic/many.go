@@ -198,11 +198,15 @@ func (b *batch) update(places []int) (string, []any) {
 	each := func(c engine.Column, value func(i int) any) {
 		var text strings.Builder
 		fmt.Fprintf(&text, "CASE %s", key)
+		null := " WHEN ? THEN NULL"
+		if slices.ContainsFunc(places, func(i int) bool { return kindOf(value(i)) == unsigned }) {
+			null = " WHEN ? THEN CAST(NULL AS UNSIGNED)" // beside a plain NULL MariaDB takes great numbers for negative ones
+		}
 		for _, i := range places {
 			args = append(args, b.rows[i].Key)
 			v := value(i)
 			if kindOf(v) == 0 {
-				text.WriteString(" WHEN ? THEN NULL")
+				text.WriteString(null)
 				continue
 			}
 			text.WriteString(" WHEN ? THEN " + typed(kindOf(v)))
