@@ -29,6 +29,11 @@
 //   - WaitersOutliveASession: A waiter goes on with another connection after its own was ended.
 //   - CostsFewRoundTrips: Acquisitions, refusals, releases and shared holds cost one statement each.
 //   - ADeadOneIsFreedAtOnce: The locks of a process that died are free at once.
+//   - ReadersShare: Readers of two processes hold a key together, and a writer waits for them.
+//   - WaitsForReaders: A writer that waits keeps new readers out; when it gives up they may come.
+//   - AWriterIsLetIn: A writer gets its turn although readers come and go without a gap.
+//   - ReadersDontUpgrade: A reader that asks for the exclusive lock below its own is refused.
+//   - ReadersDontWait: Readers of one process all hold a key before one of them ends.
 //   - ReadersTryBesideAWriter: Tries of readers are refused at once while a writer waits.
 //   - ReadersHearOfAWriter: Readers that wait for a writer learn of its release.
 //   - LostReadersAreNotReleased: Readers of one process that lost their connection learn of it.
