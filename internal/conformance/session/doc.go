@@ -1,5 +1,4 @@
-// Package session holds the suite of the locks that a server keeps for a connection. It runs the
-// promises of leases that these locks share, too.
+// Package session holds the suite of the locks that a server keeps for a connection.
 //
 // # Promises
 //
@@ -39,6 +38,14 @@
 //   - LostReadersAreNotReleased: Readers of one process that lost their connection learn of it.
 //   - AWriterInLineIsLetIn: Readers of one process keep no writer out that waits at the server.
 //   - HoldsNoSnapshot: A waiting call keeps no snapshot, so VACUUM goes on.
+//
+// # As leases do, with waits in the process and at the server
+//
+//   - ReadersShare: Readers of several processes hold a key at once, and exclude writers.
+//   - WaitsForReaders: A writer waits for readers, and keeps others from coming in.
+//   - AWriterIsLetIn: A writer gets the key although readers come and go.
+//   - ReadersDontUpgrade: A reader that asks for the exclusive lock below its own is refused.
+//   - ReadersDontWait: Readers of one process all hold a key before one of them ends.
 //
 // # Under faults
 //
