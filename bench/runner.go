@@ -16,13 +16,6 @@ import (
 // happens meanwhile on log. Where a scenario fails, the rounds until then are printed, and the error
 // is returned.
 func Run(ctx context.Context, f Flags, all []Scenario, out, log io.Writer) error {
-	return run(ctx, f, all, out, log, devdb.Start)
-}
-
-// startServer starts a server, as devdb.Start does.
-type startServer func(context.Context, devdb.Kind, devdb.Options) (*devdb.Server, error)
-
-func run(ctx context.Context, f Flags, all []Scenario, out, log io.Writer, start startServer) error {
 	if f.List {
 		return list(out, all)
 	}
@@ -33,7 +26,7 @@ func run(ctx context.Context, f Flags, all []Scenario, out, log io.Writer, start
 	if f.Threads > 0 {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(f.Threads))
 	}
-	r := &runner{f: f, out: out, log: log, start: start}
+	r := &runner{f: f, out: out, log: log}
 	err = r.engines(ctx, chosen)
 	if f.JSON {
 		err = errors.Join(err, r.printJSON())
@@ -45,7 +38,6 @@ func run(ctx context.Context, f Flags, all []Scenario, out, log io.Writer, start
 type runner struct {
 	f        Flags
 	out, log io.Writer
-	start    startServer
 	results  []result // of all engines, for JSON
 }
 

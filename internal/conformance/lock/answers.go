@@ -9,7 +9,6 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/answers"
-	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/internal/faultconn"
 )
 
@@ -58,7 +57,7 @@ func (e Lease) use(ctx context.Context, x *answers.Trial, mode string) error {
 		}
 	}
 	defer closePool()
-	suite.Crowd(x.Crowd, func(i int) {
+	together(x.Crowd, func(i int) {
 		for range x.Crowd - 1 {
 			e.acquireAndRelease(ctx, x, l, mode, i)
 		}

@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/queue"
@@ -36,16 +38,12 @@ type member struct {
 
 // groupLog counts what runs together, and what runs before earlier jobs of its group and producer.
 type groupLog struct {
-	mu       sync.Mutex
-	running  map[string]int
-	most     map[string]int
-	next     map[string]int // N of the next job, by group and producer
-	done     map[string]int
-	disorder int
-	over     int // more than limit were running
-	limit    int
-	together int                      // the first jobs of a group wait until so many run
-	gather   map[string]chan struct{} // by group: closed once they do
+	mu              sync.Mutex
+	limit, together int                      // the first jobs of a group wait until so many run together
+	gather          map[string]chan struct{} // by group: closed once they do
+	running, most   map[string]int           // by group
+	next, done      map[string]int           // by group and producer: N of the next job, and how many were done
+	over, disorder  int                      // jobs beside limit others, and out of order
 }
 
 func newGroupLog(limit, together int) *groupLog {
@@ -105,23 +103,18 @@ func (d *env) runGroups(t *testing.T, l *groupLog, change func(*queue.Task)) {
 	t.Helper()
 	const producers, each = 10, 10
 	queues := d.processes(t, func(q *queue.Queue) { handle(t, q, "note", l.handle) })
-	var producing sync.WaitGroup
-	for p := range producers {
-		producing.Go(func() {
-			for n := 0; n < each; n += 2 {
-				var tasks []queue.Task
-				for i := range 2 * groups {
-					g := fmt.Sprint((p + i) % groups)
-					m := member{Group: g, Producer: fmt.Sprint(p), N: n + i/groups}
-					tasks = append(tasks, queue.Task{Kind: "note", Args: m, Group: g})
-					change(&tasks[i])
-				}
-				_, err := queues[p%len(queues)].EnqueueMany(suite.Soon(t), tasks)
-				assert.NoError(t, err)
+	suite.Together(producers, func(p int) {
+		for n := 0; n < each; n += 2 {
+			var tasks []queue.Task
+			for i := range 2 * groups {
+				g := fmt.Sprint((p + i) % groups)
+				m := member{Group: g, Producer: fmt.Sprint(p), N: n + i/groups}
+				tasks = append(tasks, queue.Task{Kind: "note", Args: m, Group: g})
+				change(&tasks[i])
 			}
-		})
-	}
-	producing.Wait()
+			produce(t, queues[p%len(queues)], tasks...)
+		}
+	})
 	d.empty(t)
 	assert.Len(t, l.done, groups*producers)
 	for by, n := range l.done {
@@ -164,9 +157,8 @@ func controlALimitThatIsRaised(t *testing.T, d *env) {
 // Three jobs of a group run together, and each end admits the next one. A delayed job is admitted
 // once it is due.
 func aGroupIsLetInOneByOne(t *testing.T, d *env) {
-	q, h := d.open(t, queue.Options{}), newHolder()
-	handle(t, q, "note", h.handle)
-	work(t, q, queue.WorkerOptions{Promote: 10 * time.Millisecond, Poll: time.Minute})
+	h := newHolder()
+	q := d.process(t, queue.Options{}, queue.WorkerOptions{Promote: 10 * time.Millisecond, Poll: time.Minute}, h.handle)
 	tasks := repeat(8, queue.Task{Kind: "note", Group: "g", AtMost: 3})
 	for n := range tasks {
 		tasks[n].Priority = int16(-n)
@@ -193,13 +185,11 @@ func aRaisedLimitLetsTheFirstIn(t *testing.T, d *env) {
 	const waiting, late, limit = 40, 4, 3
 	q, began := d.open(t, queue.Options{}), make(chan int, waiting+late)
 	handle(t, q, "note", record(began))
-	for n := range waiting + late {
-		task := queue.Task{Kind: "note", Args: n, Group: "g"}
-		if n >= waiting {
-			task.AtMost = limit
-		}
-		enqueue(t, q, task)
+	tasks := repeat(waiting+late, queue.Task{Kind: "note", Group: "g"})
+	for n := waiting; n < len(tasks); n++ {
+		tasks[n].AtMost = limit
 	}
+	enqueue(t, q, tasks...)
 	work(t, q, queue.WorkerOptions{Concurrency: 1, Exchanges: 1})
 	for n := range waiting + late { // admitted jobs begin in any order
 		assert.Less(t, wait(t, began, "a job"), n+limit)
@@ -208,21 +198,19 @@ func aRaisedLimitLetsTheFirstIn(t *testing.T, d *env) {
 }
 
 func groupsGoOnWhateverEndsTheirJobs(t *testing.T, d *env) {
-	q, done := d.open(t, queue.Options{}), make(chan int, 10)
+	done := make(chan int, 10)
 	ends := [][]error{ // of each job's attempts
 		{nil}, {queue.Discard(errBadDay)}, {queue.Cancel(errBadDay)}, {errBadDay, errBadDay},
 		{queue.Snooze(time.Millisecond), nil}, {nil},
 	}
 	runs := make([]int, len(ends)) // one job runs at a time
-	handle(t, q, "note", func(_ context.Context, job queue.Job[int]) error {
+	q := d.process(t, queue.Options{}, quickly, func(_ context.Context, job queue.Job[int]) error {
 		n := job.Args
-		runs[n]++
-		if runs[n] == len(ends[n]) {
+		if runs[n]++; runs[n] == len(ends[n]) {
 			done <- n
 		}
 		return ends[n][runs[n]-1]
 	})
-	work(t, q, queue.WorkerOptions{Backoff: fast, Promote: 10 * time.Millisecond})
 	enqueueMany(t, q, repeat(len(ends), queue.Task{Kind: "note", Group: "g", MaxAttempts: 2}))
 	var order []int
 	for range ends {
@@ -230,4 +218,100 @@ func groupsGoOnWhateverEndsTheirJobs(t *testing.T, d *env) {
 	}
 	assert.True(t, slices.IsSorted(order), "%v", order)
 	d.empty(t)
+}
+
+// promote promotes so many due jobs.
+func promote(t *testing.T, q *queue.Queue, want int) {
+	t.Helper()
+	n, err := q.Promote(suite.Soon(t))
+	require.NoError(t, err)
+	assert.Equal(t, want, n, "promoted jobs")
+}
+
+// overdue writes rows of dblock_queue_scheduled alone, of jobs that were due an hour ago.
+func (d *env) overdue(t *testing.T, jobs int, group string) {
+	t.Helper()
+	row := d.sql("now() - interval '1 hour', gen_random_uuid()",
+		"UTC_TIMESTAMP(6) - INTERVAL 1 HOUR, UNHEX(REPLACE(UUID(), '-', ''))")
+	ten := "(SELECT 0 AS d" + strings.Repeat(" UNION ALL SELECT 1", 9) + ")"
+	d.exec(t, fmt.Sprintf("INSERT INTO dblock_queue_scheduled (run_at, job_id, queue, priority, group_key) "+
+		"SELECT %s, 'default', 0, NULLIF('%s', '') FROM %s a, %[3]s b, %[3]s c, %[3]s d, %[3]s e LIMIT %[4]d",
+		row, group, ten, jobs))
+}
+
+const dueBacklog = 20_000
+
+// An urgent job that comes due is ready before most jobs that wait for their promotion.
+func anUrgentJobDoesNotWaitForABacklog(t *testing.T, d *env) {
+	q := d.open(t, queue.Options{})
+	d.overdue(t, dueBacklog, "")
+	enqueue(t, q, queue.Task{Kind: "note", Args: 1, Priority: -1, Delay: time.Microsecond})
+	promote(t, q, dueBacklog+1)
+	d.urgentIsFirst(t)
+}
+
+// An urgent job came due in the same moment as many others, and is the last one in their order.
+func anUrgentJobOfTheSameTimeIsFirst(t *testing.T, d *env) {
+	q := d.open(t, queue.Options{})
+	d.overdue(t, dueBacklog, "")
+	last := "SELECT * FROM (SELECT job_id FROM dblock_queue_scheduled ORDER BY run_at DESC, job_id DESC LIMIT 1) l"
+	d.exec(t, "UPDATE dblock_queue_scheduled SET priority = -1 WHERE job_id = ("+last+")")
+	promote(t, q, dueBacklog)
+	d.urgentIsFirst(t)
+}
+
+func (d *env) urgentIsFirst(t *testing.T) {
+	t.Helper()
+	before := d.count(t, "SELECT count(*) FROM dblock_queue_ready r WHERE r.ready_at < "+
+		"(SELECT u.ready_at FROM dblock_queue_ready u WHERE u.priority = -1)")
+	assert.LessOrEqual(t, before, int64(dueBacklog/4), "jobs that are ready before the urgent one")
+}
+
+// A locked group has more due jobs than one look takes. Jobs of other groups behind them are
+// promoted.
+func aLockedGroupHidesNoOthers(t *testing.T, d *env) {
+	const backlog, others = 25_000, 3
+	q := d.open(t, queue.Options{})
+	enqueue(t, q, queue.Task{Kind: "note", Group: "locked"}) // so that the group has a row
+	d.overdue(t, backlog, "locked")
+	d.exec(t, "INSERT INTO dblock_queue_job "+
+		"(job_id, queue, kind, priority, max_attempts, payload, group_key, group_most) "+
+		"SELECT job_id, queue, 'note', priority, 1, '', group_key, 1 FROM dblock_queue_scheduled")
+	tx := d.lock(t, lockedGroup)
+	for n := range others {
+		enqueue(t, q, queue.Task{Kind: "note", Group: fmt.Sprint(n), Delay: time.Microsecond})
+	}
+	promote(t, q, others)
+	d.rows(t, "ready", 1+others)
+	require.NoError(t, tx.Rollback())
+	promote(t, q, backlog)
+}
+
+// A hundred locked groups have due jobs. Jobs without a group, and of other groups, are promoted.
+func lockedGroupsDelayNoOthers(t *testing.T, d *env) {
+	const locked = 100
+	q := d.open(t, queue.Options{})
+	tasks := repeat(locked, queue.Task{Kind: "note"})
+	for n := range tasks {
+		tasks[n].Group = fmt.Sprint("locked ", n)
+	}
+	enqueueMany(t, q, tasks) // so that the groups have rows
+	for n := range tasks {
+		tasks[n].Delay = time.Microsecond
+	}
+	enqueueMany(t, q, tasks)
+	tx := d.lock(t, "dblock_queue_key")
+	for n := range 3 {
+		enqueue(t, q, queue.Task{Kind: "note", Delay: time.Microsecond},
+			queue.Task{Kind: "note", Group: fmt.Sprint(n), Delay: time.Microsecond})
+		promote(t, q, 2)
+	}
+	d.rows(t, "scheduled", locked)
+	require.NoError(t, tx.Rollback())
+	promoted := 0
+	suite.Until(t, "the jobs of the groups are promoted", func() bool {
+		promoted += suite.Must(q.Promote(suite.Soon(t)))(t)
+		return promoted >= locked
+	})
+	d.rows(t, "blocked", locked)
 }

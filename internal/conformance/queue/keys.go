@@ -49,9 +49,8 @@ func aUniqueKeyHasOneJob(t *testing.T, d *env) {
 
 // Every end of a job frees its key. A failed attempt, a snooze and a delay do not.
 func aUniqueKeyIsFreeOnceItsJobEnds(t *testing.T, d *env) {
-	q, h := d.open(t, queue.Options{}), newHolder()
-	handle(t, q, "note", h.handle)
-	work(t, q, queue.WorkerOptions{Backoff: fast, Promote: 10 * time.Millisecond})
+	h := newHolder()
+	q := d.process(t, queue.Options{}, quickly, h.handle)
 	task := queue.Task{Kind: "note", Args: 1, Unique: "key", MaxAttempts: 3, Delay: 1}
 	for _, ends := range [][]error{
 		{nil}, {errBadDay, errBadDay, nil}, {queue.Discard(errBadDay)}, {queue.Cancel(errBadDay)},
@@ -72,8 +71,7 @@ func uniqueKeysInTransactions(t *testing.T, d *env) {
 	q := d.open(t, queue.Options{})
 	task := queue.Task{Kind: "note", Args: 1, Unique: "key", Group: "g"}
 	for _, commit := range []bool{false, true} {
-		tx := d.openTx(t)
-		made := suite.Must(d.e.EnqueueTx(t.Context(), q, tx, task))(t)
+		tx, made := d.beginWith(t, q, task)
 		again, err := d.e.EnqueueTx(t.Context(), q, tx, task)
 		require.Len(t, again, 1)
 		duplicateOf(t, again[0], err, made[0], "key")
@@ -105,46 +103,33 @@ const twoAlive = "SELECT count(*) FROM (SELECT queue, unique_key FROM dblock_que
 func uniqueJobsAreExact(t *testing.T, d *env) {
 	const producers, each, keys = 16, 10, 5
 	var did once
-	queues := d.processes(t, func(q *queue.Queue) {
-		handle(t, q, "note", func(_ context.Context, job queue.Job[int]) error {
-			if job.Attempt == 1 && job.ID[15]%5 == 0 {
-				return errBadDay
-			}
-			did.did(job.ID)
-			return nil
-		})
-	})
+	queues := d.processes(t, func(q *queue.Queue) { handle(t, q, "note", did.handleLater) })
 	var mu sync.Mutex
 	var made, named []queue.ID
-	var producing sync.WaitGroup
-	for p := range producers {
-		producing.Go(func() {
-			for n := range each {
-				ids, err := queues[p%len(queues)].EnqueueMany(suite.Soon(t), []queue.Task{
-					{Kind: "note", Args: n, Unique: fmt.Sprint((p + n) % keys)},
-					{Kind: "note", Args: n, Unique: fmt.Sprint((p * n) % keys)},
-				})
-				dup := &queue.DuplicateError{}
-				if err != nil && !assert.ErrorAs(t, err, &dup) {
-					return
-				}
-				mu.Lock()
-				taken := map[int]bool{}
-				for _, x := range dup.Duplicates {
-					taken[x.Task] = true
-					named = append(named, x.Job)
-				}
-				for i, id := range ids {
-					if !taken[i] {
-						made = append(made, id)
-					}
-				}
-				mu.Unlock()
-				assert.Zero(t, d.count(t, twoAlive), "keys with two jobs")
+	suite.Together(producers, func(p int) {
+		for n := range each {
+			ids, err := queues[p%len(queues)].EnqueueMany(suite.Soon(t), []queue.Task{
+				{Kind: "note", Args: n, Unique: fmt.Sprint((p + n) % keys)},
+				{Kind: "note", Args: n, Unique: fmt.Sprint((p * n) % keys)},
+			})
+			dup := &queue.DuplicateError{}
+			if err != nil && !assert.ErrorAs(t, err, &dup) {
+				return
 			}
-		})
-	}
-	producing.Wait()
+			mu.Lock()
+			for _, x := range dup.Duplicates {
+				named = append(named, x.Job)
+				ids[x.Task] = queue.ID{}
+			}
+			for _, id := range ids {
+				if id != (queue.ID{}) {
+					made = append(made, id)
+				}
+			}
+			mu.Unlock()
+			assert.Zero(t, d.count(t, twoAlive), "keys with two jobs")
+		}
+	})
 	d.empty(t)
 	did.exactly(t, made)
 	for _, id := range named {
@@ -152,6 +137,14 @@ func uniqueJobsAreExact(t *testing.T, d *env) {
 	}
 	assert.NotEmpty(t, named, "the test shows nothing")
 	assert.Greater(t, len(made), keys, "the test shows nothing")
+}
+
+// handleLater is handle for jobs of which some fail in their first attempt.
+func (o *once) handleLater(ctx context.Context, job queue.Job[int]) error {
+	if job.Attempt == 1 && job.ID[15]%5 == 0 {
+		return errBadDay
+	}
+	return o.handle(ctx, job)
 }
 
 func controlWithoutItsRowAKeyHasTwo(t *testing.T, d *env) {
@@ -226,8 +219,7 @@ func (d *env) killWithKeys(
 	var mu sync.Mutex
 	done = make(map[int][]int)
 	for range 2 {
-		w := d.open(t, queue.Options{})
-		handle(t, w, "note", func(_ context.Context, job queue.Job[int]) error {
+		d.process(t, queue.Options{}, rescues, func(_ context.Context, job queue.Job[int]) error {
 			mu.Lock()
 			defer mu.Unlock()
 			g, n := job.Args/100, job.Args%100
@@ -235,7 +227,6 @@ func (d *env) killWithKeys(
 			assert.Equal(t, n == 0 && g < killedGroups, job.Attempt == 2, "attempt %d of job %d", job.Attempt, job.Args)
 			return nil
 		})
-		work(t, w, queue.WorkerOptions{Rescue: 100 * time.Millisecond})
 	}
 	d.empty(t)
 	return done
@@ -248,10 +239,8 @@ func keysSurviveLostReplies(t *testing.T, d *env) {
 	assert.Zero(t, l.over, "jobs beside another one")
 	assert.Zero(t, l.disorder, "jobs out of order")
 	d.rows(t, "dead", 0)
-	q := d.open(t, queue.Options{})
+	q := d.process(t, queue.Options{}, queue.WorkerOptions{}, nop)
 	enqueue(t, q, queue.Task{Kind: "note", Args: 1, Group: "0", Unique: "0"})
-	handle(t, q, "note", nop)
-	work(t, q, queue.WorkerOptions{})
 	d.empty(t)
 }
 

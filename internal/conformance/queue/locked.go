@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -27,6 +28,13 @@ func (d *env) begin(t *testing.T, isolation sql.IsolationLevel) *sql.Tx {
 	tx := suite.Must(d.db.BeginTx(context.Background(), &sql.TxOptions{Isolation: isolation}))(t)
 	t.Cleanup(func() { _ = tx.Rollback() })
 	return tx
+}
+
+// beginWith begins a transaction and enqueues in it.
+func (d *env) beginWith(t *testing.T, q *queue.Queue, tasks ...queue.Task) (*sql.Tx, []queue.ID) {
+	t.Helper()
+	tx := d.openTx(t)
+	return tx, suite.Must(d.e.EnqueueTx(t.Context(), q, tx, tasks...))(t)
 }
 
 // lock locks rows, and no gaps, until the transaction ends.
@@ -59,12 +67,9 @@ func (o *once) all(jobs []queue.ID) bool {
 // standing counts the jobs that have not ended.
 func (d *env) standing(t *testing.T, jobs []queue.ID) (n int) {
 	t.Helper()
-	stand := make(map[string]bool)
-	for _, id := range suite.ValuesOf[string](t, &suite.DB{DB: d.db}, "SELECT job_id FROM dblock_queue_job") {
-		stand[id] = true
-	}
+	stand := suite.ValuesOf[string](t, &suite.DB{DB: d.db}, "SELECT job_id FROM dblock_queue_job")
 	for _, id := range jobs {
-		if stand[string(id[:])] || stand[id.String()] {
+		if slices.Contains(stand, d.sql(id.String(), string(id[:]))) {
 			n++
 		}
 	}
@@ -77,21 +82,26 @@ func (d *env) ended(t *testing.T, jobs []queue.ID) {
 	suite.Until(t, "all of these jobs have ended", func() bool { return d.standing(t, jobs) == 0 })
 }
 
+// processHeld is process, with a holder for jobs of kind held.
+func (d *env) processHeld(
+	t *testing.T, o queue.Options, wo queue.WorkerOptions, fn func(context.Context, queue.Job[int]) error,
+) (*queue.Queue, *holder) {
+	t.Helper()
+	q, h := d.process(t, o, wo, fn), newHolder()
+	handle(t, q, "held", h.handle)
+	return q, h
+}
+
 // An open transaction has enqueued to a group and with a unique key, and has locked another key.
 // Jobs of that group and with that key end. Jobs without keys, of other groups and with other keys
 // are enqueued, promoted and run meanwhile.
 func anOpenTransactionStopsNobody(t *testing.T, d *env) {
 	const each = 50
-	q, h := d.open(t, queue.Options{Timeout: time.Minute}), newHolder()
 	var did once
-	handle(t, q, "held", h.handle)
-	handle(t, q, "note", did.handle)
-	work(t, q, queue.WorkerOptions{Promote: 20 * time.Millisecond, Backoff: fast})
+	q, h := d.processHeld(t, queue.Options{Timeout: time.Minute}, quickly, did.handle)
 	waits := enqueue(t, q, queue.Task{Kind: "held", Group: "locked"}, queue.Task{Kind: "held", Unique: "locked"})
 	h.has(t, 2)
-	tx := d.openTx(t)
-	suite.Must(d.e.EnqueueTx(t.Context(), q, tx, queue.Task{Kind: "note", Group: "locked"},
-		queue.Task{Kind: "note", Unique: "taken"}))(t)
+	tx, _ := d.beginWith(t, q, queue.Task{Kind: "note", Group: "locked"}, queue.Task{Kind: "note", Unique: "taken"})
 	suite.Must(tx.ExecContext(t.Context(), "SELECT job_id FROM "+lockedKey+" FOR UPDATE"))(t)
 	// These are due before all others, and their group is locked.
 	enqueue(t, q, repeat(3, queue.Task{Kind: "note", Group: "locked", Delay: time.Microsecond})...)
@@ -107,9 +117,8 @@ func anOpenTransactionStopsNobody(t *testing.T, d *env) {
 			})
 		}
 	}
-	var mu sync.Mutex
-	var made []queue.ID
-	suite.Together(4, func(p int) {
+	all := make([][]queue.ID, 4)
+	suite.Together(len(all), func(p int) {
 		for n := range each {
 			task := queue.Task{Kind: "note", Args: n}
 			switch p {
@@ -120,13 +129,10 @@ func anOpenTransactionStopsNobody(t *testing.T, d *env) {
 			case 3:
 				task.Delay, task.Group = time.Millisecond, []string{"", fmt.Sprint("late", n%5)}[n%2]
 			}
-			id, err := q.Enqueue(suite.Soon(t), task)
-			assert.NoError(t, err, "a task beside the transaction")
-			mu.Lock()
-			made = append(made, id)
-			mu.Unlock()
+			all[p] = append(all[p], produce(t, q, task)...)
 		}
 	})
+	made := slices.Concat(all...)
 	d.ended(t, made)
 	assert.True(t, did.all(made), "each job ran")
 	assert.Equal(t, 2, d.standing(t, waits), "jobs whose keys are locked")
@@ -143,10 +149,8 @@ func waitsForAUniqueKeyAlone(t *testing.T, d *env) {
 	var txs []*sql.Tx
 	var first []queue.ID
 	for n := range keys {
-		tx := d.openTx(t)
-		task := queue.Task{Kind: "note", Args: n, Unique: fmt.Sprint(n)}
-		first = append(first, suite.Must(d.e.EnqueueTx(t.Context(), q, tx, task))(t)...)
-		txs = append(txs, tx)
+		tx, made := d.beginWith(t, q, queue.Task{Kind: "note", Unique: fmt.Sprint(n)})
+		txs, first = append(txs, tx), append(first, made...)
 	}
 	type answer struct {
 		key int
@@ -185,18 +189,10 @@ func waitsForAUniqueKeyAlone(t *testing.T, d *env) {
 // run, and those of the group once its count is right.
 func aWrongCountStopsNoOthers(t *testing.T, d *env) {
 	var did once
-	trouble := make(chan struct{})
-	said := sync.OnceFunc(func() { close(trouble) })
+	trouble := make(chan string, 1000)
 	o := queue.Options{Timeout: time.Minute}
-	o.Observer.Trouble = func(doing string, _ error) {
-		if doing == "recording the end of a job" {
-			said()
-		}
-	}
-	q, h := d.open(t, o), newHolder()
-	handle(t, q, "held", h.handle)
-	handle(t, q, "note", did.handle)
-	work(t, q, queue.WorkerOptions{Backoff: fast})
+	o.Observer.Trouble = func(doing string, _ error) { trouble <- doing }
+	q, h := d.processHeld(t, o, queue.WorkerOptions{}, did.handle)
 	wrong := enqueue(t, q, queue.Task{Kind: "held", Group: "wrong"}, queue.Task{Kind: "note", Group: "wrong"})
 	h.has(t, 1)
 	d.exec(t, "UPDATE dblock_queue_key SET taken = 0 WHERE group_key = 'wrong'")
@@ -209,7 +205,8 @@ func aWrongCountStopsNoOthers(t *testing.T, d *env) {
 	d.ended(t, made)
 	did.exactly(t, made)
 	assert.Equal(t, 2, d.standing(t, wrong), "jobs of the group")
-	wait(t, trouble, "the report")
+	for wait(t, trouble, "the report") != "recording the end of a job" {
+	}
 	d.exec(t, "UPDATE dblock_queue_key SET taken = 1 WHERE group_key = 'wrong'")
 	d.empty(t)
 }
@@ -217,23 +214,18 @@ func aWrongCountStopsNoOthers(t *testing.T, d *env) {
 // The rows of three jobs are locked when they end: one is done, one dies, one is retried. Other
 // jobs begin, end and fail meanwhile. The three end once the lock is released.
 func aLockedJobStopsNoEnds(t *testing.T, d *env) {
-	q, h := d.open(t, queue.Options{Timeout: time.Minute}), newHolder()
-	failOdd := func(_ context.Context, job queue.Job[int]) error {
+	o := queue.Options{Timeout: time.Minute}
+	q, h := d.processHeld(t, o, quickly, func(_ context.Context, job queue.Job[int]) error {
 		if job.Args%2 == 1 && job.Attempt == 1 {
 			return errBadDay
 		}
 		return nil
-	}
-	handle(t, q, "held", func(ctx context.Context, job queue.Job[int]) error {
-		_ = h.handle(ctx, job)
-		return failOdd(ctx, job)
 	})
-	handle(t, q, "note", failOdd)
-	work(t, q, queue.WorkerOptions{Promote: 20 * time.Millisecond, Backoff: fast})
-	locked := enqueue(t, q, queue.Task{Kind: "held", Args: 0}, queue.Task{Kind: "held", Args: 1, MaxAttempts: 1},
-		queue.Task{Kind: "held", Args: 1})
+	locked := enqueue(t, q, queue.Task{Kind: "held"}, queue.Task{Kind: "held"}, queue.Task{Kind: "held"})
 	h.has(t, len(locked))
 	tx := d.lock(t, "dblock_queue_job")
+	h.end <- errBadDay
+	h.end <- queue.Discard(errBadDay)
 	close(h.end)
 	d.ended(t, enqueue(t, q, repeat(100, queue.Task{Kind: "note"})...))
 	assert.Equal(t, len(locked), d.standing(t, locked), "locked jobs")
@@ -245,10 +237,7 @@ func aLockedJobStopsNoEnds(t *testing.T, d *env) {
 // and later jobs run meanwhile. The server keeps no session for a statement whose caller has left.
 func aLockedJobStopsNoEndsOfItsMessage(t *testing.T, d *env) {
 	const others = 50
-	q, h := d.open(t, queue.Options{Timeout: 3 * time.Second}), newHolder()
-	handle(t, q, "held", h.handle)
-	handle(t, q, "note", nop)
-	work(t, q, queue.WorkerOptions{Exchanges: 1})
+	q, h := d.processHeld(t, queue.Options{Timeout: 3 * time.Second}, queue.WorkerOptions{Exchanges: 1}, nop)
 	made := enqueueMany(t, q, repeat(others+1, queue.Task{Kind: "held"}))
 	h.has(t, len(made))
 	tx := d.lock(t, "dblock_queue_job ORDER BY job_id LIMIT 1")
@@ -275,12 +264,9 @@ func aLockedJobStopsNoEndsOfItsMessage(t *testing.T, d *env) {
 // sessions counts the sessions in the database but for the test's own.
 func (d *env) sessions(t *testing.T) int64 {
 	t.Helper()
-	query := "SELECT count(*) FROM information_schema.processlist WHERE db = DATABASE()"
-	if d.e.Kind == devdb.Postgres {
-		query = "SELECT count(*) FROM pg_stat_activity " +
-			"WHERE datname = current_database() AND backend_type = 'client backend'"
-	}
-	return d.count(t, query) - int64(d.db.Stats().OpenConnections)
+	return d.count(t, "SELECT count(*) FROM "+
+		d.sql("pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend'",
+			"information_schema.processlist WHERE db = DATABASE()")) - int64(d.db.Stats().OpenConnections)
 }
 
 // An open transaction has a group and a unique key locked. Calls of several keys that need one of
@@ -288,9 +274,8 @@ func (d *env) sessions(t *testing.T) int64 {
 func aCallOfSeveralKeysStopsNobody(t *testing.T, d *env) {
 	const others, each = 20, 3
 	q := d.open(t, queue.Options{Timeout: time.Minute})
-	tx := d.openTx(t)
-	suite.Must(d.e.EnqueueTx(t.Context(), q, tx, queue.Task{Kind: "note", Group: "m-locked"},
-		queue.Task{Kind: "note", Unique: "m-locked"}))(t)
+	tx, _ := d.beginWith(t, q, queue.Task{Kind: "note", Group: "m-locked"},
+		queue.Task{Kind: "note", Unique: "m-locked"})
 	calls := [][]queue.Task{
 		{{Kind: "note", Group: "a-first"}, {Kind: "note", Group: "m-locked"}},
 		{{Kind: "note", Group: "m-locked"}, {Kind: "note", Group: "z-last"}},

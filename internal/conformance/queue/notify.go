@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -54,25 +53,19 @@ func unpolled(t *testing.T, done <-chan int) (args int) {
 }
 
 // listeners are the connections that listen: this is their last statement.
-const listeners = " FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'listen \"dblock_queue%'"
-
-const countListeners = "SELECT count(*)" + listeners
+const (
+	listeners      = " FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'listen \"dblock_queue%'"
+	countListeners = "SELECT count(*)" + listeners
+)
 
 // worker opens a Queue that works, and waits until it has asked for jobs and, if it can, listens.
 func (d *env) worker(t *testing.T, o queue.Options, wo queue.WorkerOptions, done chan<- int) *queue.Queue {
 	t.Helper()
-	asked := make(chan struct{})
-	ask := sync.OnceFunc(func() { close(asked) })
-	o.Observer.Claimed = func(string, int, time.Duration) { ask() }
-	listens, before := d.e.Kind == devdb.Postgres && !o.PollOnly, int64(0)
-	if listens {
-		before = d.count(t, countListeners)
-	}
-	q := d.open(t, o)
-	handle(t, q, "note", record(done))
-	work(t, q, wo)
-	if listens {
-		d.until(t, countListeners, before+1)
+	asked := make(chan int, 10_000)
+	o.Observer.Claimed = func(_ string, jobs int, _ time.Duration) { asked <- jobs }
+	q := d.process(t, o, wo, record(done))
+	if d.e.Kind == devdb.Postgres && !o.PollOnly { // it is the only one that listens
+		d.until(t, countListeners, 1)
 	}
 	wait(t, asked, "the first claim")
 	return q
@@ -120,8 +113,7 @@ func isFrom(t *testing.T, payload, kind, about string) {
 
 func (d *env) enqueueTx(t *testing.T, q *queue.Queue, end func(*sql.Tx) error, tasks ...queue.Task) {
 	t.Helper()
-	tx := d.openTx(t)
-	suite.Must(d.e.EnqueueTx(t.Context(), q, tx, tasks...))(t)
+	tx, _ := d.beginWith(t, q, tasks...)
 	require.NoError(t, end(tx))
 }
 
@@ -129,32 +121,28 @@ func wakesOtherProcesses(t *testing.T, d *env) {
 	done := make(chan int, 10)
 	d.worker(t, queue.Options{}, rarely, done)
 	q, ctx := d.open(t, queue.Options{}), t.Context()
-	for n, enqueues := range []func(queue.Task){
-		func(task queue.Task) { enqueue(t, q, task) },
-		func(task queue.Task) { enqueueMany(t, q, []queue.Task{{Kind: "x", Queue: "other"}, task}) },
-		func(task queue.Task) {
-			task.Unique, task.Group = "u", "g"
-			enqueue(t, q, task)
-		},
-		func(task queue.Task) { d.enqueueTx(t, q, (*sql.Tx).Commit, task) },
-		func(task queue.Task) {
-			task.Unique, task.Group = "v", "h"
-			d.enqueueTx(t, q, (*sql.Tx).Commit, task)
-		},
-		func(task queue.Task) {
+	note := queue.Task{Kind: "note"}
+	keyed := queue.Task{Kind: "note", Unique: "u", Group: "g"}
+	for _, enqueues := range []func(){
+		func() { enqueue(t, q, note) },
+		func() { enqueueMany(t, q, []queue.Task{{Kind: "x", Queue: "other"}, note}) },
+		func() { enqueue(t, q, keyed) },
+		func() { d.enqueueTx(t, q, (*sql.Tx).Commit, note) },
+		func() { d.enqueueTx(t, q, (*sql.Tx).Commit, keyed) },
+		func() {
 			require.NoError(t, q.Pause(ctx, ""))
-			enqueue(t, q, task)
+			enqueue(t, q, note)
 			require.NoError(t, q.Resume(ctx, ""))
 		},
-		func(task queue.Task) {
-			task.Delay = time.Hour
-			id := enqueue(t, q, task)[0]
+		func() {
+			id := enqueue(t, q, queue.Task{Kind: "note", Delay: time.Hour})[0]
 			require.NoError(t, q.Discard(ctx, id, "for now"))
 			require.NoError(t, q.Retry(ctx, id))
 		},
 	} {
-		enqueues(queue.Task{Kind: "note", Args: n})
-		assert.Equal(t, n, unpolled(t, done))
+		enqueues()
+		unpolled(t, done)
+		d.until(t, "SELECT count(*) FROM dblock_queue_unique", 0)
 	}
 }
 
@@ -301,13 +289,11 @@ func manyShareWhatTheyHear(t *testing.T, d *env) {
 	o.Observer.Claimed = func(string, int, time.Duration) { claims.Add(1) }
 	done := make(chan int, jobs)
 	for range processes {
-		q := d.open(t, o)
-		handle(t, q, "note", func(_ context.Context, job queue.Job[int]) error {
+		d.process(t, o, rarely, func(_ context.Context, job queue.Job[int]) error {
 			did.did(job.ID)
 			done <- job.Args
 			return nil
 		})
-		work(t, q, rarely)
 	}
 	d.until(t, countListeners, processes)
 	q := d.open(t, queue.Options{})
@@ -322,23 +308,18 @@ func manyShareWhatTheyHear(t *testing.T, d *env) {
 	assert.Less(t, claims.Load(), int64(processes*jobs))
 }
 
-// logLines counts the lines of a log that have a text.
-type logLines struct {
-	with string
-	n    atomic.Int64
-}
+// saidToPoll counts the lines of a log that say that workers poll.
+type saidToPoll struct{ atomic.Int64 }
 
-func (l *logLines) Write(line []byte) (int, error) {
-	if strings.Contains(string(line), l.with) {
-		l.n.Add(1)
-	}
+func (l *saidToPoll) Write(line []byte) (int, error) {
+	l.Add(int64(strings.Count(string(line), "when they poll")))
 	return len(line), nil
 }
 
 // Behind a pooler in transaction mode no notification arrives. The log says so once, and the worker
 // polls.
 func worksBehindAPooler(t *testing.T, d *env) {
-	log := &logLines{with: "when they poll"}
+	log := &saidToPoll{}
 	pooled := &env{d.e, testdb.Pooled(t, d.dsn), d.db}
 	q := pooled.open(t, queue.Options{Log: slog.New(slog.NewTextHandler(log, nil))})
 	other, done := d.open(t, queue.Options{}), make(chan int, 10)
@@ -347,9 +328,9 @@ func worksBehindAPooler(t *testing.T, d *env) {
 		stop := work(t, q, queue.WorkerOptions{Queue: fmt.Sprint(n)})
 		enqueue(t, other, queue.Task{Kind: "note", Queue: fmt.Sprint(n), Args: n})
 		assert.Equal(t, n, wait(t, done, "a job that is polled for"))
-		suite.Until(t, "it is logged", func() bool { return log.n.Load() > 0 })
+		suite.Until(t, "it is logged", func() bool { return log.Load() > 0 })
 		assert.NoError(t, stop())
 	}
-	assert.EqualValues(t, 1, log.n.Load())
+	assert.EqualValues(t, 1, log.Load())
 	assert.Zero(t, d.count(t, countListeners))
 }

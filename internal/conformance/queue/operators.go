@@ -12,7 +12,6 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
-	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/queue"
 )
 
@@ -24,6 +23,17 @@ func record(to chan<- int) func(context.Context, queue.Job[int]) error {
 		to <- job.Args
 		return nil
 	}
+}
+
+// process opens a Queue and runs its jobs of kind note.
+func (d *env) process(
+	t *testing.T, o queue.Options, wo queue.WorkerOptions, fn func(context.Context, queue.Job[int]) error,
+) *queue.Queue {
+	t.Helper()
+	q := d.open(t, o)
+	handle(t, q, "note", fn)
+	work(t, q, wo)
+	return q
 }
 
 // rests checks that no job of a paused queue runs before resume, and that jobs of another queue
@@ -101,13 +111,10 @@ func countsJobs(t *testing.T, d *env) {
 // highest one. Timeout is shorter than one round trip for each priority.
 func countsJobsOfManyPriorities(t *testing.T, d *env) {
 	const priorities = 60_000
-	id := "%016d"
-	if d.e.Kind == devdb.Postgres {
-		id = "%032d"
-	}
+	row := d.sql("('q', %d, '%032d')", "('q', %d, '%016d')")
 	rows := make([]string, priorities)
 	for i := range rows {
-		rows[i] = fmt.Sprintf("('q', %d, '"+id+"')", i-priorities/2, i)
+		rows[i] = fmt.Sprintf(row, i-priorities/2, i)
 	}
 	d.exec(t, "INSERT INTO dblock_queue_ready (queue, priority, job_id) VALUES "+strings.Join(rows, ", "),
 		"UPDATE dblock_queue_ready SET ready_at = ready_at - INTERVAL '2' HOUR "+
@@ -125,12 +132,9 @@ func readsAreNeverUnknown(t *testing.T, d *env) {
 	q, ctx := d.open(t, queue.Options{Timeout: 100 * time.Millisecond}), t.Context()
 	conn := suite.Must(d.db.Conn(ctx))(t)
 	defer func() { _ = conn.Close() }()
-	lock, unlock := "BEGIN; LOCK TABLE dblock_queue_job, dblock_queue_ready, dblock_queue_dead", "ROLLBACK"
-	if d.e.Kind != devdb.Postgres {
-		lock = "LOCK TABLES dblock_queue_job WRITE, dblock_queue_ready WRITE, dblock_queue_dead WRITE"
-		unlock = "UNLOCK TABLES"
-	}
-	for statement := range strings.SplitSeq(lock, "; ") {
+	for statement := range strings.SplitSeq(d.sql(
+		"BEGIN; LOCK TABLE dblock_queue_job, dblock_queue_ready, dblock_queue_dead",
+		"LOCK TABLES dblock_queue_job WRITE, dblock_queue_ready WRITE, dblock_queue_dead WRITE"), "; ") {
 		suite.Must(conn.ExecContext(ctx, statement))(t)
 	}
 	for name, err := range map[string]error{
@@ -142,7 +146,7 @@ func readsAreNeverUnknown(t *testing.T, d *env) {
 	} {
 		assert.Contains(t, []error{dblock.ErrBusy, dblock.ErrUnavailable}, classOf(err), "%s: %v", name, err)
 	}
-	suite.Must(conn.ExecContext(ctx, unlock))(t)
+	suite.Must(conn.ExecContext(ctx, d.sql("ROLLBACK", "UNLOCK TABLES")))(t)
 }
 
 func listsAndShowsJobs(t *testing.T, d *env) {

@@ -29,6 +29,9 @@ func (d *env) killed(t *testing.T, q *queue.Queue, tasks ...queue.Task) []queue.
 	return made
 }
 
+// rescues is a worker that rescues jobs often.
+var rescues = queue.WorkerOptions{Rescue: 100 * time.Millisecond}
+
 func inAnHour(int, error) time.Duration { return time.Hour }
 
 // A job whose process was killed waits as one that failed.
@@ -74,7 +77,7 @@ func aRescuePassesLockedKeys(t *testing.T, d *env) {
 	d.exec(t, "UPDATE dblock_queue_key SET taken = 1 WHERE queue = 'default' AND group_key = 'wrong'")
 	var did once
 	handle(t, q, "note", did.handle)
-	work(t, q, queue.WorkerOptions{Rescue: 100 * time.Millisecond})
+	work(t, q, rescues)
 	d.empty(t)
 	did.exactly(t, made[len(made)-1:])
 	d.rows(t, "dead", 15)
@@ -142,9 +145,8 @@ func aSlowServerRescuesStepByStep(t *testing.T, d *env) {
 	q := d.open(t, queue.Options{Timeout: 300 * time.Millisecond})
 	handle(t, q, "note", nop, queue.Backoff(inAnHour))
 	suite.Until(t, "all jobs are rescued", func() bool {
-		if _, _, err := q.Rescue(suite.Soon(t)); err != nil {
-			t.Log(err)
-		}
+		_, _, err := q.Rescue(suite.Soon(t))
+		t.Log(err)
 		return d.count(t, "SELECT count(*) FROM dblock_queue_claim") == 0
 	})
 	for table, want := range map[string]int{
@@ -162,9 +164,7 @@ func aSlowServerPrunesStepByStep(t *testing.T, d *env) {
 		"SELECT '2020-01-01', s.job_id, s.queue, 'note', 0, 1, 1, s.run_at FROM dblock_queue_scheduled s")
 	d.slow(t, "DELETE ON dblock_queue_history")
 	suite.Until(t, "old history is deleted", func() bool {
-		if _, err := q.PruneHistory(suite.Soon(t)); err != nil {
-			t.Log(err)
-		}
+		t.Log(q.PruneHistory(suite.Soon(t)))
 		return d.count(t, "SELECT count(*) FROM dblock_queue_history") == 0
 	})
 }
@@ -208,4 +208,81 @@ func aRestartStrandsNoJob(t *testing.T, d *env) {
 	d.drained(t)
 	t.Logf("%d runs of %d jobs", handled.Load(), jobs)
 	assert.Zero(t, rescued.Load(), "jobs that were rescued")
+}
+
+// A worker that stops hands back jobs that have not begun, and jobs that it had to interrupt.
+// Neither costs an attempt.
+func handsBackWhatWasNotBegun(t *testing.T, d *env) {
+	const jobs, handlers = 20, 2
+	q, h := d.open(t, queue.Options{}), newHolder()
+	stopped := make(chan error, jobs)
+	handle(t, q, "note", func(ctx context.Context, job queue.Job[int]) error {
+		err := h.obey(ctx, job)
+		if err != nil {
+			stopped <- err
+		}
+		return err
+	})
+	enqueueMany(t, q, repeat(jobs, queue.Task{Kind: "note"}))
+	stop := work(t, q, queue.WorkerOptions{Concurrency: handlers, Ahead: 10, Grace: 100 * time.Millisecond})
+	h.has(t, handlers)
+	h.end <- nil
+	h.has(t, 1)
+	assert.NoError(t, stop())
+	for range handlers {
+		assert.ErrorIs(t, wait(t, stopped, "a job that is interrupted"), queue.ErrStopped)
+	}
+	for table, want := range map[string]int{
+		"job": jobs - 1, "ready": jobs - 1, "claim": 0, "job WHERE attempt > 0": 0, "scheduled": 0,
+	} {
+		d.rows(t, table, want)
+	}
+	var did once
+	d.process(t, queue.Options{}, queue.WorkerOptions{}, did.handle)
+	d.empty(t)
+	assert.Equal(t, jobs-1, did.done())
+}
+
+// Close returns soon after its context has ended, also while a worker runs. The process leaves in
+// the background. Without a bound Close would wait for the TTL, an hour.
+func aQueueClosesOnAFrozenServer(t *testing.T, d *env) {
+	d, server := d.onAServerOfItsOwn(t)
+	if server == nil {
+		return // it was given, and may serve others
+	}
+	for _, working := range []bool{true, false} {
+		q, done := d.open(t, queue.Options{TTL: time.Hour}), make(chan int, 1)
+		handle(t, q, "note", record(done))
+		stop := work(t, q, queue.WorkerOptions{})
+		enqueue(t, q, queue.Task{Kind: "note", Args: 1})
+		wait(t, done, "the job")
+		d.empty(t)
+		if !working {
+			require.NoError(t, stop())
+		}
+		require.NoError(t, server.Freeze())
+		closed := make(chan error, 1)
+		go func() { closed <- closeIn(q, suite.FrozenDeadline) }()
+		select {
+		case err := <-closed:
+			assert.Error(t, err)
+		case <-time.After(30 * time.Second):
+			assert.Fail(t, "it is not closed", "with a worker: %t", working)
+		}
+		require.NoError(t, server.Thaw())
+		_ = stop()
+		d.until(t, suite.Members, 0)
+	}
+}
+
+func leavesThoseWhoIgnoreTheirEnd(t *testing.T, d *env) {
+	q, h := d.open(t, queue.Options{}), newHolder()
+	handle(t, q, "note", h.handle)
+	stop := work(t, q, queue.WorkerOptions{Grace: -1})
+	enqueue(t, q, queue.Task{Kind: "note", Args: 1})
+	h.has(t, 1)
+	assert.ErrorIs(t, stop(), queue.ErrStillRunning)
+	assert.NoError(t, closeIn(q, time.Minute))
+	rescue(t, d.open(t, queue.Options{}), 1, 0)
+	h.end <- nil
 }

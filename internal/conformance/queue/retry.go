@@ -62,14 +62,14 @@ func oneOfManyEndsAJob(t *testing.T, d *env) {
 	suite.Together(4, func(n int) {
 		for _, id := range made {
 			if n%2 == 0 {
-				was, err := q.Cancel(ctx, id)
-				if err != nil {
+				switch was, err := q.Cancel(ctx, id); {
+				case err != nil:
 					assert.ErrorIs(t, err, queue.ErrNoJob, "cancel")
-				} else if was != queue.Claimed {
-					cancelled.Add(1)
-				}
-				if err == nil && was == queue.Dead {
+				case was == queue.Dead:
 					discarded.Add(-1)
+					fallthrough
+				case was != queue.Claimed:
+					cancelled.Add(1)
 				}
 			} else if err := q.Discard(ctx, id, "no more"); err == nil {
 				discarded.Add(1)
@@ -131,9 +131,7 @@ func retryAllPassesTakenKeys(t *testing.T, d *env) {
 	enqueueMany(t, q, taken)
 	assert.Equal(t, free-1, suite.Must(q.RetryAll(suite.Soon(t), ""))(t))
 	d.rows(t, "dead", manyDead+1)
-	next := d.open(t, queue.Options{})
-	handle(t, next, "note", nop)
-	work(t, next, queue.WorkerOptions{})
+	d.process(t, queue.Options{}, queue.WorkerOptions{}, nop)
 	d.empty(t)
 }
 
@@ -153,8 +151,7 @@ func retryBesideAnOpenTransaction(t *testing.T, d *env) {
 			keyed = r.ID
 		}
 	}
-	tx := d.openTx(t)
-	suite.Must(d.e.EnqueueTx(t.Context(), q, tx, queue.Task{Kind: "note", Args: 4, Unique: "key"}))(t)
+	tx, _ := d.beginWith(t, q, queue.Task{Kind: "note", Args: 4, Unique: "key"})
 	assert.Equal(t, 2, suite.Must(q.RetryAll(suite.Soon(t), ""))(t), "beside the transaction")
 	answer := make(chan error, 1)
 	go func() { answer <- q.Retry(suite.Soon(t), keyed) }()

@@ -13,7 +13,6 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
-	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/queue"
 )
 
@@ -28,7 +27,6 @@ type HandlerTx interface {
 // TxHandler is a handler whose effects are in its transaction.
 type TxHandler func(ctx context.Context, tx HandlerTx, job queue.Job[int]) error
 
-// handleTx registers a handler.
 func handleTx(t *testing.T, d *env, q *queue.Queue, kind string, fn TxHandler, opts ...queue.HandlerOption) {
 	t.Helper()
 	require.NoError(t, d.e.HandleTx(q, kind, fn, opts...))
@@ -37,6 +35,7 @@ func handleTx(t *testing.T, d *env, q *queue.Queue, kind string, fn TxHandler, o
 // handleEffect registers a handler that writes the effect of its job, and then does what then does.
 func (d *env) handleEffect(t *testing.T, q *queue.Queue, then TxHandler, opts ...queue.HandlerOption) {
 	t.Helper()
+	d.effects(t)
 	handleTx(t, d, q, "effect", func(ctx context.Context, tx HandlerTx, job queue.Job[int]) error {
 		if err := tx.Do(ctx, effectOf(job.Info)); err != nil {
 			return err
@@ -45,10 +44,27 @@ func (d *env) handleEffect(t *testing.T, q *queue.Queue, then TxHandler, opts ..
 	}, opts...)
 }
 
-// handleTx is handle for handleEffect.
-func (h *holder) handleTx(ctx context.Context, _ HandlerTx, job queue.Job[int]) error { return h.handle(ctx, job) }
+// runEffects opens a process that runs the jobs of handleEffect.
+func (d *env) runEffects(t *testing.T, o queue.Options, wo queue.WorkerOptions, then TxHandler) *queue.Queue {
+	t.Helper()
+	q := d.open(t, o)
+	d.handleEffect(t, q, then)
+	work(t, q, wo)
+	return q
+}
 
 func noMore(context.Context, HandlerTx, queue.Job[int]) error { return nil }
+
+// handleTx is handle for handleEffect.
+func (h *holder) handleTx(ctx context.Context, _ HandlerTx, job queue.Job[int]) error {
+	return h.handle(ctx, job)
+}
+
+// ignoreTx waits until the test ends the job or its context ends, and returns nil.
+func (h *holder) ignoreTx(ctx context.Context, _ HandlerTx, job queue.Job[int]) error {
+	_ = h.obey(ctx, job)
+	return nil
+}
 
 // effectOf is the effect of a job: a row, which may exist twice.
 func effectOf(job queue.Info) string {
@@ -60,12 +76,14 @@ const countEffects = "SELECT count(*) FROM suite_effect"
 // effects makes the table.
 func (d *env) effects(t *testing.T) {
 	t.Helper()
-	d.exec(t, "CREATE TABLE suite_effect (job CHAR(36) NOT NULL, attempt INT NOT NULL)")
+	d.exec(t, "CREATE TABLE IF NOT EXISTS suite_effect (job CHAR(36) NOT NULL, attempt INT NOT NULL)")
 }
 
-// effective checks that each of some jobs has had its effect once, and no other job any.
+// effective waits for the end of all jobs. Each of some jobs has had its effect once, and no other
+// job any.
 func (d *env) effective(t *testing.T, jobs ...queue.ID) {
 	t.Helper()
+	d.empty(t)
 	var want []string
 	for _, id := range jobs {
 		want = append(want, id.String())
@@ -86,31 +104,26 @@ var quickly = queue.WorkerOptions{
 }
 
 func effectsAndEndsAreOne(t *testing.T, d *env) {
-	d.effects(t)
-	recorded := make(chan int, 200)
 	var o queue.Options
+	recorded := make(chan int, 200)
 	o.Observer.Recorded = func(_ string, jobs int, _ time.Duration) { recorded <- jobs }
-	q := d.open(t, o)
-	for _, q := range []*queue.Queue{q, d.open(t, o)} {
-		d.handleEffect(t, q, func(_ context.Context, _ HandlerTx, job queue.Job[int]) error {
-			switch {
-			case job.Args == 0:
-				return queue.Discard(errBadDay)
-			case job.Args == 1:
-				return queue.Cancel(errBadDay)
-			case job.Args == 2 && job.Attempt == 1:
-				panic(errBadDay)
-			case job.Args == 3 && time.Since(job.EnqueuedAt) < 100*time.Millisecond:
-				return queue.Snooze(20 * time.Millisecond)
-			case job.Args%3 == 2 && job.Attempt < 3:
-				return errBadDay
-			}
-			return nil
-		})
-		work(t, q, quickly)
+	then := func(_ context.Context, _ HandlerTx, job queue.Job[int]) error {
+		switch {
+		case job.Args == 0:
+			return queue.Discard(errBadDay)
+		case job.Args == 1:
+			return queue.Cancel(errBadDay)
+		case job.Args == 2 && job.Attempt == 1:
+			panic(errBadDay)
+		case job.Args == 3 && time.Since(job.EnqueuedAt) < 100*time.Millisecond:
+			return queue.Snooze(20 * time.Millisecond)
+		case job.Args%3 == 2 && job.Attempt < 3:
+			return errBadDay
+		}
+		return nil
 	}
-	made := enqueueMany(t, q, repeat(60, queue.Task{Kind: "effect"}))
-	d.empty(t)
+	d.runEffects(t, o, quickly, then)
+	made := enqueueMany(t, d.runEffects(t, o, quickly, then), repeat(60, queue.Task{Kind: "effect"}))
 	d.effective(t, made[2:]...)
 	d.rows(t, "dead", 1)
 	for n := 0; n < len(made)-1; { // but for the job that is dead
@@ -118,41 +131,34 @@ func effectsAndEndsAreOne(t *testing.T, d *env) {
 	}
 }
 
-// Each job enqueues the next one of its chain in every attempt. The next one exists if the job has
-// ended.
+// Each attempt enqueues the next job of its chain. That job exists if the job before it has ended.
 func effectsOfChainsOfJobs(t *testing.T, d *env) {
-	d.effects(t)
 	const chains, long = 5, 10
-	q := d.open(t, queue.Options{})
-	var mu sync.Mutex
-	var all []queue.ID
-	d.handleEffect(t, q, func(ctx context.Context, tx HandlerTx, job queue.Job[int]) error {
+	ended := make(chan queue.ID, 2*chains*long)
+	q := d.runEffects(t, queue.Options{}, quickly, func(ctx context.Context, tx HandlerTx, job queue.Job[int]) error {
+		var err error
 		if job.Args < long-1 {
-			if _, err := tx.Enqueue(ctx, queue.Task{Kind: "effect", Args: job.Args + 1}); err != nil {
-				return err
-			}
+			_, err = tx.Enqueue(ctx, queue.Task{Kind: "effect", Args: job.Args + 1})
 		}
-		if job.Attempt < 2 {
+		if err == nil && job.Attempt < 2 {
 			return errBadDay
 		}
-		mu.Lock()
-		defer mu.Unlock()
-		all = append(all, job.ID)
-		return nil
+		ended <- job.ID
+		return err
 	})
-	work(t, q, quickly)
 	enqueueMany(t, q, slices.Repeat([]queue.Task{{Kind: "effect"}}, chains))
 	d.empty(t)
-	assert.Len(t, all, chains*long)
+	var all []queue.ID
+	for range chains * long {
+		all = append(all, wait(t, ended, "a job"))
+	}
 	d.effective(t, all...)
 }
 
 // The end frees unique keys and admits the next job of the group, also if the job has enqueued it.
 func effectsInGroups(t *testing.T, d *env) {
-	d.effects(t)
-	q := d.open(t, queue.Options{})
-	done, made := make(chan int, 10), make(chan queue.ID, 10)
-	d.handleEffect(t, q, func(ctx context.Context, tx HandlerTx, job queue.Job[int]) error {
+	ended := make(chan queue.Job[int], 10)
+	then := func(ctx context.Context, tx HandlerTx, job queue.Job[int]) error {
 		if job.Args == 1 {
 			if _, err := tx.Enqueue(ctx, queue.Task{Kind: "effect", Args: 5, Group: "g", Unique: "5"}); err != nil {
 				return err
@@ -161,48 +167,38 @@ func effectsInGroups(t *testing.T, d *env) {
 		if job.Attempt == 1 && job.Args%2 == 1 {
 			return errBadDay
 		}
-		done <- job.Args
-		made <- job.ID
+		ended <- job
 		return nil
-	})
-	for n := range 5 {
-		enqueue(t, q, queue.Task{Kind: "effect", Args: n, Group: "g", Unique: fmt.Sprint(n)})
 	}
-	work(t, q, quickly)
+	tasks := repeat(5, queue.Task{Kind: "effect", Group: "g"})
+	for n := range tasks {
+		tasks[n].Unique = fmt.Sprint(n)
+	}
+	enqueue(t, d.open(t, queue.Options{}), tasks...)
+	q := d.runEffects(t, queue.Options{}, quickly, then)
 	var ids []queue.ID
 	for n := range 6 {
-		assert.Equal(t, n, wait(t, done, "a job"))
-		ids = append(ids, <-made)
+		job := wait(t, ended, "a job")
+		assert.Equal(t, n, job.Args)
+		ids = append(ids, job.ID)
 	}
-	d.empty(t)
 	d.effective(t, ids...)
 	enqueue(t, q, queue.Task{Kind: "effect", Args: 7, Group: "g", Unique: "0"})
 	d.empty(t)
 }
 
 func effectsAndHistory(t *testing.T, d *env) {
-	d.effects(t)
-	q := d.open(t, queue.Options{History: 1})
-	d.handleEffect(t, q, noMore)
-	work(t, q, queue.WorkerOptions{})
+	q := d.runEffects(t, queue.Options{History: 1}, queue.WorkerOptions{}, noMore)
 	id := enqueue(t, q, queue.Task{Kind: "effect"})[0]
-	d.empty(t)
 	d.effective(t, id)
 	assert.Equal(t, queue.Finished, suite.Must(q.Show(suite.Soon(t), id))(t).State)
 }
 
-// The middleware turns a success into a failure, and a panic into a success. Only what both say is
-// done has an effect: of the panic there is none.
+// The middleware turns a success into a failure, and a panic into a success. The panic has no
+// effect.
 func effectsAndMiddleware(t *testing.T, d *env) {
-	d.effects(t)
-	q := d.open(t, queue.Options{})
-	d.handleEffect(t, q, func(_ context.Context, _ HandlerTx, job queue.Job[int]) error {
-		if job.Args == 1 {
-			panic(errBadDay)
-		}
-		return nil
-	})
-	around := func(ctx context.Context, job queue.Info, next queue.Next) (err error) {
+	wo := quickly
+	wo.Middleware = []queue.Middleware{func(ctx context.Context, job queue.Info, next queue.Next) (err error) {
 		defer func() {
 			if recover() != nil {
 				err = nil
@@ -212,76 +208,100 @@ func effectsAndMiddleware(t *testing.T, d *env) {
 			return err
 		}
 		return errBadDay
-	}
-	wo := quickly
-	wo.Middleware = []queue.Middleware{around}
-	work(t, q, wo)
+	}}
+	q := d.runEffects(t, queue.Options{}, wo, func(_ context.Context, _ HandlerTx, job queue.Job[int]) error {
+		if job.Args == 1 {
+			panic(errBadDay)
+		}
+		return nil
+	})
 	made := enqueue(t, q, repeat(2, queue.Task{Kind: "effect"})...)
-	d.empty(t)
 	d.effective(t, made[0])
 	assert.EqualValues(t, 2, d.count(t, "SELECT attempt FROM suite_effect"))
 }
 
 // A handler returns nil after its timeout.
 func effectsInTime(t *testing.T, d *env) {
-	d.effects(t)
 	o, dead := observeDead()
 	q := d.open(t, o)
-	d.handleEffect(t, q, func(ctx context.Context, _ HandlerTx, _ queue.Job[int]) error {
-		<-ctx.Done()
-		return nil
-	}, queue.Timeout(time.Second))
+	d.handleEffect(t, q, newHolder().ignoreTx, queue.Timeout(time.Second))
 	work(t, q, queue.WorkerOptions{})
 	enqueue(t, q, queue.Task{Kind: "effect", MaxAttempts: 1})
 	assert.ErrorIs(t, wait(t, dead, "the end"), queue.ErrTimeout)
-	d.empty(t)
 	d.effective(t)
 }
 
-// pair makes two rows, and a function that updates them in opposite orders for jobs 0 and 1. Both
-// jobs have their first row before one wants its second, so that they deadlock.
-func (d *env) pair(t *testing.T) (update func(ctx context.Context, tx HandlerTx, job, nth int) error, meet func()) {
+// A handler returns nil although its job is cancelled.
+func effectsOfTheCancelled(t *testing.T, d *env) {
+	dropped, h := make(drops, 1), newHolder()
+	q := d.runEffects(t, queue.Options{Observer: dropped.observer(t)}, queue.WorkerOptions{}, h.ignoreTx)
+	id := enqueue(t, q, queue.Task{Kind: "effect"})[0]
+	h.has(t, 1)
+	cancel(t, q, id, queue.Claimed)
+	assert.Equal(t, id, wait(t, dropped, "its end").ID)
+	d.effective(t)
+}
+
+// A worker that stops lets handlers commit while Grace lasts. It rolls others back, at no cost of
+// an attempt.
+func effectsAtTheEndOfWork(t *testing.T, d *env) {
+	for left, grace := range []time.Duration{time.Minute, -1} {
+		q, h := d.open(t, queue.Options{}), newHolder()
+		d.handleEffect(t, q, h.ignoreTx)
+		stop := work(t, q, queue.WorkerOptions{Grace: grace})
+		enqueue(t, q, queue.Task{Kind: "effect"})
+		assert.Equal(t, 1, h.has(t, 1)[0].Attempt)
+		stopped := make(chan error, 1)
+		go func() { stopped <- stop() }()
+		if grace > 0 {
+			close(h.end)
+		}
+		assert.NoError(t, wait(t, stopped, "the end of work"))
+		d.rows(t, "job", left)
+		assert.EqualValues(t, 1, d.count(t, countEffects), "grace %v", grace)
+	}
+	assert.Zero(t, d.count(t, "SELECT attempt FROM dblock_queue_job"))
+}
+
+// deadlock makes two rows. first and second update them, in opposite orders for jobs 0 and 1. Both
+// jobs have their first row before one that meets goes on.
+func (d *env) deadlock(t *testing.T) (update func(ctx context.Context, tx HandlerTx, row int) error, meet func()) {
 	t.Helper()
 	d.exec(t, "CREATE TABLE suite_row (n INT PRIMARY KEY, times INT NOT NULL)",
 		"INSERT INTO suite_row VALUES (0, 0), (1, 0)")
 	var both sync.WaitGroup
 	both.Add(2)
-	update = func(ctx context.Context, tx HandlerTx, job, nth int) error {
-		return tx.Do(ctx, fmt.Sprintf("UPDATE suite_row SET times = times + 1 WHERE n = %d", (job+nth)%2))
-	}
-	return update, func() { both.Done(); both.Wait() }
+	return func(ctx context.Context, tx HandlerTx, row int) error {
+		return tx.Do(ctx, fmt.Sprintf("UPDATE suite_row SET times = times + 1 WHERE n = %d", row))
+	}, func() { both.Done(); both.Wait() }
 }
 
 const countUpdates = "SELECT sum(times) FROM suite_row"
 
 // Two handlers deadlock, and run again at once. One always conflicts, and runs five times.
 func effectsOfConflicts(t *testing.T, d *env) {
-	d.effects(t)
 	o, dead := observeDead()
-	q := d.open(t, o)
-	update, meet := d.pair(t)
+	update, meet := d.deadlock(t)
 	var mu sync.Mutex
 	runs := make([]int, 3)
-	d.handleEffect(t, q, func(ctx context.Context, tx HandlerTx, job queue.Job[int]) error {
+	q := d.runEffects(t, o, queue.WorkerOptions{}, func(ctx context.Context, tx HandlerTx, job queue.Job[int]) error {
 		mu.Lock()
 		runs[job.Args]++
-		n := runs[job.Args]
+		first := runs[job.Args] == 1
 		mu.Unlock()
 		if job.Args == 2 {
 			return tx.Do(ctx, d.conflict())
 		}
-		if err := update(ctx, tx, job.Args, 0); err != nil {
+		if err := update(ctx, tx, job.Args); err != nil {
 			return err
 		}
-		if n == 1 {
+		if first {
 			meet()
 		}
-		return update(ctx, tx, job.Args, 1)
+		return update(ctx, tx, 1-job.Args)
 	})
-	work(t, q, queue.WorkerOptions{Concurrency: 3})
 	made := enqueueMany(t, q, repeat(3, queue.Task{Kind: "effect", MaxAttempts: 1}))
 	assert.ErrorIs(t, wait(t, dead, "the job that always conflicts"), dblock.ErrConflict)
-	d.empty(t)
 	d.effective(t, made[:2]...)
 	assert.EqualValues(t, 4, d.count(t, countUpdates))
 	// The victim may take its first row again before the other job gets it. Then they deadlock
@@ -293,28 +313,22 @@ func effectsOfConflicts(t *testing.T, d *env) {
 
 // conflict is a statement that always conflicts.
 func (d *env) conflict() string {
-	if d.e.Kind == devdb.Postgres {
-		return "DO $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '40001'; END $$"
-	}
-	return "SIGNAL SQLSTATE '40001'"
+	return d.sql("DO $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '40001'; END $$", "SIGNAL SQLSTATE '40001'")
 }
 
 // The victim of a deadlock ignores it and returns nil. Its job does not end without its effect.
 func effectsOfASwallowedDeadlock(t *testing.T, d *env) {
-	d.effects(t)
 	o, dead := observeDead()
-	q := d.open(t, o)
-	update, meet := d.pair(t)
-	d.handleEffect(t, q, func(ctx context.Context, tx HandlerTx, job queue.Job[int]) error {
-		if err := update(ctx, tx, job.Args, 0); err != nil {
+	update, meet := d.deadlock(t)
+	q := d.runEffects(t, o, queue.WorkerOptions{}, func(ctx context.Context, tx HandlerTx, job queue.Job[int]) error {
+		if err := update(ctx, tx, job.Args); err != nil {
 			return err
 		}
 		meet()
-		_ = update(ctx, tx, job.Args, 1)
+		_ = update(ctx, tx, 1-job.Args)
 		return nil
 	})
 	enqueueMany(t, q, repeat(2, queue.Task{Kind: "effect", MaxAttempts: 1}))
-	work(t, q, queue.WorkerOptions{})
 	assert.ErrorIs(t, wait(t, dead, "the victim"), dblock.ErrTxEnded)
 	d.empty(t)
 	assert.EqualValues(t, 1, d.count(t, countEffects))

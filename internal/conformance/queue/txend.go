@@ -15,6 +15,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/internal/devdb"
+	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/queue"
 )
 
@@ -31,96 +32,49 @@ func refusesBadTxHandlers(t *testing.T, d *env) {
 	}
 }
 
-// A worker that stops lets handlers commit while Grace lasts. It rolls others back, at no cost of
-// an attempt.
-func effectsAtTheEndOfWork(t *testing.T, d *env) {
-	d.effects(t)
-	for left, grace := range []time.Duration{time.Minute, -1} {
-		q, h := d.open(t, queue.Options{}), newHolder()
-		d.handleEffect(t, q, func(ctx context.Context, _ HandlerTx, job queue.Job[int]) error {
-			_ = h.obey(ctx, job)
-			return nil
-		})
-		stop := work(t, q, queue.WorkerOptions{Grace: grace})
-		enqueue(t, q, queue.Task{Kind: "effect"})
-		assert.Equal(t, 1, h.has(t, 1)[0].Attempt)
-		stopped := make(chan error, 1)
-		go func() { stopped <- stop() }()
-		if grace > 0 {
-			close(h.end)
-		}
-		assert.NoError(t, wait(t, stopped, "the end of work"))
-		d.rows(t, "job", left)
-		assert.EqualValues(t, 1, d.count(t, countEffects), "grace %v", grace)
-	}
-	assert.Zero(t, d.count(t, "SELECT attempt FROM dblock_queue_job"))
-}
-
 // Handlers end their transaction, or go on after it has ended. The attempt fails with ErrTxEnded.
 // What a handler committed on MySQL and MariaDB exists, and its job does not end with it.
 func effectsOfHandlersThatEndTheirTx(t *testing.T, d *env) {
-	d.effects(t)
-	postgres := d.e.Kind == devdb.Postgres
 	o, dead := observeDead()
-	q := d.open(t, o)
-	committed := 1
-	if postgres { // it refuses Commit
-		committed = 0
+	committed, refuses := 1, false
+	last := func(ctx context.Context, tx HandlerTx) error { return tx.Do(ctx, "CREATE TABLE suite_more (n INT)") }
+	if d.e.Kind == devdb.Postgres { // it refuses Commit, and the last case is an error that is not returned
+		committed, refuses = 0, true
+		last = func(ctx context.Context, tx HandlerTx) error { _ = tx.Do(ctx, "SELECT nothing"); return nil }
 	}
 	refused := func(err error) error { // drops the refusal
-		if postgres != errors.Is(err, dblock.ErrInvalid) {
+		if refuses != errors.Is(err, dblock.ErrInvalid) {
 			return fmt.Errorf("it says %w", err)
 		}
 		return nil
 	}
-	do := func(s string) TxHandler {
-		return func(ctx context.Context, tx HandlerTx, _ queue.Job[int]) error { return tx.Do(ctx, s) }
-	}
 	cases := []struct {
-		what  string
-		then  TxHandler // after the effect
-		left  int       // effects that exist
-		other bool      // it is of the other engine
+		then func(ctx context.Context, tx HandlerTx) error // after the effect
+		left int                                           // effects that exist
 	}{
-		{"Commit", func(ctx context.Context, tx HandlerTx, _ queue.Job[int]) error {
-			return refused(tx.Commit(ctx))
-		}, committed, false},
-		{"Rollback", func(ctx context.Context, tx HandlerTx, _ queue.Job[int]) error {
-			return refused(tx.Rollback(ctx))
-		}, 0, false},
-		{"COMMIT", do("COMMIT"), 1, false},
-		{"ROLLBACK", do("ROLLBACK"), 0, false},
-		{"an error that is not returned", func(ctx context.Context, tx HandlerTx, _ queue.Job[int]) error {
-			_ = tx.Do(ctx, "SELECT nothing")
-			return nil
-		}, 0, !postgres},
-		{"CREATE TABLE", do("CREATE TABLE suite_more (n INT)"), 1, postgres},
+		{func(ctx context.Context, tx HandlerTx) error { return refused(tx.Commit(ctx)) }, committed},
+		{func(ctx context.Context, tx HandlerTx) error { return refused(tx.Rollback(ctx)) }, 0},
+		{func(ctx context.Context, tx HandlerTx) error { return tx.Do(ctx, "COMMIT") }, 1},
+		{func(ctx context.Context, tx HandlerTx) error { return tx.Do(ctx, "ROLLBACK") }, 0},
+		{last, committed},
 	}
-	d.handleEffect(t, q, func(ctx context.Context, tx HandlerTx, job queue.Job[int]) error {
-		return cases[job.Args].then(ctx, tx, job)
+	q := d.runEffects(t, o, queue.WorkerOptions{}, func(ctx context.Context, tx HandlerTx, job queue.Job[int]) error {
+		return cases[job.Args].then(ctx, tx)
 	})
-	work(t, q, queue.WorkerOptions{})
 	for n, c := range cases {
-		if c.other {
-			continue
-		}
 		before := d.count(t, countEffects)
 		enqueue(t, q, queue.Task{Kind: "effect", Args: n, MaxAttempts: 1})
-		assert.ErrorIs(t, wait(t, dead, "the end"), dblock.ErrTxEnded, c.what)
-		assert.EqualValues(t, c.left, d.count(t, countEffects)-before, "effects of %s", c.what)
+		assert.ErrorIs(t, wait(t, dead, "the end"), dblock.ErrTxEnded, "case %d", n)
+		assert.EqualValues(t, c.left, d.count(t, countEffects)-before, "effects of case %d", n)
 	}
 	d.empty(t)
-	d.rows(t, "dead", len(cases)-1)
+	d.rows(t, "dead", len(cases))
 }
 
 func keptTransactionsAreOfNoUse(t *testing.T, d *env) {
-	d.effects(t)
-	q := d.open(t, queue.Options{})
 	var kept HandlerTx
-	d.handleEffect(t, q, func(_ context.Context, tx HandlerTx, _ queue.Job[int]) error {
-		kept = tx
-		return nil
-	})
+	q := d.open(t, queue.Options{})
+	d.handleEffect(t, q, func(_ context.Context, tx HandlerTx, _ queue.Job[int]) error { kept = tx; return nil })
 	stop := work(t, q, queue.WorkerOptions{})
 	id := enqueue(t, q, queue.Task{Kind: "effect"})[0]
 	d.empty(t)
@@ -130,25 +84,6 @@ func keptTransactionsAreOfNoUse(t *testing.T, d *env) {
 	assert.Error(t, kept.Commit(t.Context()))
 	assert.Error(t, kept.Rollback(t.Context()))
 	d.effective(t, id)
-	d.empty(t)
-}
-
-// A cancelled job has no effect, although its handler returns nil.
-func effectsOfTheCancelled(t *testing.T, d *env) {
-	d.effects(t)
-	dropped, h := make(drops, 1), newHolder()
-	q := d.open(t, queue.Options{Observer: dropped.observer(t)})
-	d.handleEffect(t, q, func(ctx context.Context, _ HandlerTx, job queue.Job[int]) error {
-		_ = h.obey(ctx, job)
-		return nil
-	})
-	work(t, q, queue.WorkerOptions{})
-	id := enqueue(t, q, queue.Task{Kind: "effect"})[0]
-	h.has(t, 1)
-	cancel(t, q, id, queue.Claimed)
-	assert.Equal(t, id, wait(t, dropped, "its end").ID)
-	d.empty(t)
-	d.effective(t)
 }
 
 // The pool has fewer connections than there are jobs. A job without a connection does not begin,
@@ -156,12 +91,11 @@ func effectsOfTheCancelled(t *testing.T, d *env) {
 func effectsWithoutConnections(t *testing.T, d *env) {
 	d.effects(t)
 	const patient, hasty = 40, 10
-	waiting, open := make(chan struct{}), make(chan struct{})
-	said := sync.OnceFunc(func() { close(waiting) })
+	waiting, open := make(chan string, 1000), make(chan struct{})
 	o := queue.Options{TTL: time.Hour}
 	o.Observer.Trouble = func(doing string, _ error) {
 		if doing == "beginning a transaction for a job" {
-			said()
+			waiting <- doing
 		}
 	}
 	q := d.open(t, o)
@@ -179,85 +113,222 @@ func effectsWithoutConnections(t *testing.T, d *env) {
 	work(t, q, queue.WorkerOptions{Concurrency: patient + hasty, Promote: 10 * time.Millisecond})
 	wait(t, waiting, "a job without a connection")
 	close(open)
-	d.empty(t)
 	d.effective(t, made...)
 }
 
-// endings is a worker whose jobs end in their transactions, each in its last attempt.
-type endings struct {
-	*queue.Queue
-	d      *env
-	events chan string // the reports, and the deaths
-	made   []queue.ID
-}
-
-// endings begins jobs, and lets their handlers return after lock.
-func (d *env) endings(t *testing.T, tasks []queue.Task, lock func()) *endings {
+// endings runs jobs that end in their transactions, each in its last attempt. Their handlers return
+// after lock. putOff waits until so many ends were put off.
+func (d *env) endings(
+	t *testing.T, lock func(), tasks ...queue.Task,
+) (q *queue.Queue, made []queue.ID, putOff func(times int)) {
 	t.Helper()
-	d.effects(t)
-	e, h := &endings{d: d, events: make(chan string, 1000)}, newHolder()
+	h, events := newHolder(), make(chan string, 1000)
 	release := sync.OnceFunc(func() { close(h.end) })
 	t.Cleanup(release)
 	o := queue.Options{Timeout: time.Second} // no end waits for so long
-	o.Observer.Trouble = func(doing string, _ error) { e.events <- doing }
-	o.Observer.Dead = func(_ queue.Info, err error) { e.events <- "died: " + err.Error() }
-	e.Queue = d.open(t, o)
-	d.handleEffect(t, e.Queue, func(ctx context.Context, _ HandlerTx, job queue.Job[int]) error {
+	o.Observer.Trouble = func(doing string, _ error) { events <- doing }
+	o.Observer.Dead = func(_ queue.Info, err error) { events <- "died: " + err.Error() }
+	q = d.open(t, o)
+	d.handleEffect(t, q, func(ctx context.Context, _ HandlerTx, job queue.Job[int]) error {
 		assert.Equal(t, 1, job.Attempt)
 		return h.handle(ctx, job)
 	}, queue.Backoff(func(int, error) time.Duration { return 0 }))
-	work(t, e.Queue, queue.WorkerOptions{Promote: 20 * time.Millisecond, Concurrency: 10})
+	work(t, q, queue.WorkerOptions{Promote: 20 * time.Millisecond, Concurrency: 10})
 	for _, task := range tasks {
 		task.Kind, task.MaxAttempts = "effect", 1
-		e.made = append(e.made, enqueue(t, e.Queue, task)...)
+		made = append(made, enqueue(t, q, task)...)
 	}
 	h.has(t, len(tasks))
 	lock()
 	release()
-	return e
-}
-
-// putOff waits until ends were put off so many times.
-func (e *endings) putOff(t *testing.T, times int) {
-	t.Helper()
-	for range times {
-		for what := ""; !strings.HasPrefix(what, "ending a job"); {
-			what = wait(t, e.events, "an end that is put off")
-			require.NotContains(t, what, "died")
+	return q, made, func(times int) {
+		for times > 0 {
+			event := wait(t, events, "an end that is put off")
+			require.NotContains(t, event, "died")
+			if strings.HasPrefix(event, "ending a job") {
+				times--
+			}
 		}
 	}
-}
-
-// end checks that each job has had its effect once, with the first attempt.
-func (e *endings) end(t *testing.T) {
-	t.Helper()
-	e.d.empty(t)
-	e.d.effective(t, e.made...)
-	e.d.rows(t, "dead", 0)
 }
 
 // The rows of a group and of a unique key are locked when their jobs end. Both are put off, at no
 // cost of an attempt, and other jobs end meanwhile. Both have their effects once the rows are free.
 func effectsOfLockedKeys(t *testing.T, d *env) {
 	release := func() error { return nil }
-	e := d.endings(t, []queue.Task{{Group: "locked"}, {Unique: "locked"}}, func() {
-		release = d.lock(t, lockedGroup, lockedKey).Rollback
-	})
-	e.putOff(t, 4) // each runs again
-	others := enqueue(t, e.Queue, queue.Task{Kind: "effect"}, queue.Task{Kind: "effect", Group: "other"},
+	lock := func() { release = d.lock(t, lockedGroup, lockedKey).Rollback }
+	q, made, putOff := d.endings(t, lock, queue.Task{Group: "locked"}, queue.Task{Unique: "locked"})
+	putOff(4) // each runs again
+	others := enqueue(t, q, queue.Task{Kind: "effect"}, queue.Task{Kind: "effect", Group: "other"},
 		queue.Task{Kind: "effect", Unique: "other"})
 	d.ended(t, others)
-	assert.Equal(t, 2, d.standing(t, e.made), "jobs whose keys are locked")
+	assert.Equal(t, 2, d.standing(t, made), "jobs whose keys are locked")
 	require.NoError(t, release())
-	e.made = append(e.made, others...)
-	e.end(t)
+	d.effective(t, append(made, others...)...)
+	d.rows(t, "dead", 0)
 }
 
 // Each end of a job conflicts. The handler runs again at once, and then the job is put off.
 func effectsOfEndsThatGiveWay(t *testing.T, d *env) {
 	drop := d.trigger(t, "DELETE ON dblock_queue_job", "RAISE 'no' USING ERRCODE = '40P01'", d.conflict())
-	e := d.endings(t, []queue.Task{{}}, func() {})
-	e.putOff(t, 2)
+	_, made, putOff := d.endings(t, func() {}, queue.Task{})
+	putOff(2)
 	drop()
-	e.end(t)
+	d.effective(t, made...)
+	d.rows(t, "dead", 0)
+}
+
+// cutOff is a process that gets no reply to the end of its one job. It stands still before it looks
+// for the job, or sends the end again.
+type cutOff struct {
+	job     queue.ID
+	ends    chan string // what the observer hears of the job
+	unknown chan error
+	wake    chan struct{}
+}
+
+// cutOff strikes the commit of a job's first attempt, with HandleTx or with Handle.
+func (d *env) cutOff(t *testing.T, inTx bool, mode faultconn.Mode, attempts int) *cutOff {
+	t.Helper()
+	d.effects(t)
+	c := &cutOff{ends: make(chan string, 10), unknown: make(chan error, 10), wake: make(chan struct{})}
+	asleep := make(chan struct{})
+	o := queue.Options{TTL: time.Hour, Timeout: time.Minute, PollOnly: true}
+	o.Observer.Finished = func(queue.Info, time.Duration) {
+		if inTx { // else it is called before the end is sent
+			c.ends <- "finished"
+		}
+	}
+	o.Observer.Recorded = func(string, int, time.Duration) { c.ends <- "recorded" }
+	o.Observer.Lost = func(string, int) { c.ends <- "lost" }
+	o.Observer.Trouble = func(doing string, err error) {
+		if strings.HasPrefix(doing, "committing") || strings.HasPrefix(doing, "exchanging") {
+			close(asleep)
+			<-c.wake
+		}
+		if suite.IsUnknown(err) && strings.HasPrefix(doing, "looking") {
+			c.unknown <- err
+		}
+	}
+	dialer := new(faultconn.Dialer)
+	q := d.openOn(t, dialer, o)
+	if inTx {
+		d.handleEffect(t, q, func(context.Context, HandlerTx, queue.Job[int]) error {
+			dialer.ArmAt(d.commit(), 1, mode) // nothing else commits
+			return nil
+		})
+	} else {
+		handle(t, q, "effect", func(_ context.Context, job queue.Job[int]) error {
+			at, mode := d.commit(), mode
+			if d.e.Kind == devdb.Postgres { // it commits in the message that has the job
+				at = string(job.ID[:])
+				if mode == faultconn.CutBefore { // the driver would know that nothing was sent
+					mode = faultconn.Late
+				}
+			}
+			dialer.ArmAt(at, 1, mode)
+			return nil
+		})
+	}
+	c.job = enqueue(t, q, queue.Task{Kind: "effect", MaxAttempts: attempts})[0]
+	work(t, q, queue.WorkerOptions{Concurrency: 1, Ahead: -1, Exchanges: 1, Rescue: -1, Promote: -1})
+	wait(t, asleep, "an end without a reply")
+	return c
+}
+
+// goesOn has the process look for its job, and checks what its observer hears first.
+func (c *cutOff) goesOn(t *testing.T, want string) {
+	t.Helper()
+	close(c.wake)
+	assert.Equal(t, want, wait(t, c.ends, "the end of the job"))
+}
+
+// othersEnd has another process end the job of a process that was declared dead.
+func (d *env) othersEnd(t *testing.T, other *queue.Queue) {
+	t.Helper()
+	d.handleEffect(t, other, noMore, queue.Backoff(func(int, error) time.Duration { return 0 }))
+	d.evict(t)
+	suite.Until(t, "the job is rescued", func() bool { // a rescue passes over a claim that is locked
+		_, _, err := other.Rescue(t.Context())
+		require.NoError(t, err)
+		return d.count(t, "SELECT count(*) FROM dblock_queue_claim") == 0
+	})
+	work(t, other, queue.WorkerOptions{Poll: 10 * time.Millisecond, Rescue: -1})
+	d.empty(t)
+}
+
+// each runs a test for each of some cases, with a database of its own.
+func each[T any](t *testing.T, d *env, cases map[string]T, test func(t *testing.T, d *env, c T)) {
+	t.Helper()
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, d.e.env(t), c)
+		})
+	}
+}
+
+// A commit that rolled back is not recorded, however another process has ended the job since.
+func effectsOfAJobThatOthersEnded(t *testing.T, d *env) {
+	type end struct {
+		attempts, effects int
+		cancel            bool
+	}
+	each(t, d, map[string]end{"Buried": {1, 0, false}, "Elsewhere": {2, 1, false}, "Cancelled": {2, 0, true}},
+		func(t *testing.T, d *env, end end) {
+			c, other := d.cutOff(t, true, faultconn.CutBefore, end.attempts), d.open(t, queue.Options{})
+			if end.cancel {
+				cancel(t, other, c.job, queue.Claimed)
+			}
+			d.othersEnd(t, other)
+			c.goesOn(t, "lost")
+			wait(t, c.unknown, "the unknown outcome")
+			assert.EqualValues(t, end.effects, d.count(t, countEffects))
+		})
+}
+
+// controlAJobThatOthersEnded puts the process's row back. A commit that rolled back counts as
+// recorded, and so does the end of a job of Handle.
+func controlAJobThatOthersEnded(t *testing.T, d *env) {
+	each(t, d, map[string]bool{"true": true, "false": false}, func(t *testing.T, d *env, inTx bool) {
+		c := d.cutOff(t, inTx, faultconn.CutBefore, 1)
+		d.exec(t, "CREATE TABLE suite_member AS SELECT * FROM dblock_member")
+		d.othersEnd(t, d.open(t, queue.Options{}))
+		d.exec(t, "INSERT INTO dblock_member SELECT * FROM suite_member")
+		c.goesOn(t, "recorded")
+		assert.Zero(t, d.count(t, countEffects))
+	})
+}
+
+// A commit that took place is recorded while the process has its row. Without it the outcome is
+// unknown.
+func effectsOfACommitWithoutAnAnswer(t *testing.T, d *env) {
+	each(t, d, map[string]string{"Alive": "recorded", "Gone": "lost"}, func(t *testing.T, d *env, want string) {
+		c := d.cutOff(t, true, faultconn.CutAfter, 1)
+		d.until(t, countEffects, 1)
+		if want == "lost" {
+			d.evict(t)
+		}
+		c.goesOn(t, want)
+		if want == "lost" {
+			wait(t, c.unknown, "the unknown outcome")
+		}
+		d.effective(t, c.job)
+	})
+}
+
+// An end was not recorded, and another process has buried the job since. The end that is sent again
+// is not recorded.
+func endsOfAJobThatOthersEnded(t *testing.T, d *env) {
+	c := d.cutOff(t, false, faultconn.CutBefore, 1)
+	d.othersEnd(t, d.open(t, queue.Options{}))
+	c.goesOn(t, "lost")
+	d.rows(t, "dead", 1)
+}
+
+// An end was recorded before it is sent again.
+func endsSentAgain(t *testing.T, d *env) {
+	c := d.cutOff(t, false, faultconn.CutAfter, 1)
+	d.until(t, "SELECT count(*) FROM dblock_queue_job", 0)
+	c.goesOn(t, "recorded")
 }

@@ -12,24 +12,22 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/queue"
 )
 
-// zombieWorker is a worker that has a job, and does not know that it was declared dead.
+// zombieWorker has a job, and does not know that it was declared dead.
 type zombieWorker struct {
 	*holder
 	lost chan int // how many of its ends were refused
 }
 
 // zombie has a worker begin a job. The handler that register makes calls handle.
-func (d *env) zombie(t *testing.T, register func(q *queue.Queue, z *zombieWorker)) *zombieWorker {
+func (d *env) zombie(t *testing.T, ttl time.Duration, register func(q *queue.Queue, z *zombieWorker)) *zombieWorker {
 	t.Helper()
-	d.effects(t)
 	z := &zombieWorker{newHolder(), make(chan int, 10)}
-	o := queue.Options{TTL: time.Hour}
+	o := queue.Options{TTL: ttl}
 	o.Observer.Lost = func(_ string, n int) { z.lost <- n }
 	q := d.open(t, o)
 	register(q, z)
@@ -42,14 +40,13 @@ func (d *env) zombie(t *testing.T, register func(q *queue.Queue, z *zombieWorker
 // zombieTx is a zombie that has written its effect, and not committed.
 func (d *env) zombieTx(t *testing.T) *zombieWorker {
 	t.Helper()
-	return d.zombie(t, func(q *queue.Queue, z *zombieWorker) {
-		d.handleEffect(t, q, z.handleTx)
-	})
+	return d.zombie(t, time.Hour, func(q *queue.Queue, z *zombieWorker) { d.handleEffect(t, q, z.handleTx) })
 }
 
-// refused waits until the zombie's end is refused.
+// refused ends the zombie's job, and waits until that is refused.
 func (z *zombieWorker) refused(t *testing.T) {
 	t.Helper()
+	z.end <- nil
 	assert.Equal(t, 1, wait(t, z.lost, "the refusal"))
 }
 
@@ -67,26 +64,23 @@ func (d *env) successor(t *testing.T) *holder {
 
 // A zombie has no effect, and is refused, before its successor has ended and after it.
 func aZombiesEffectsRollBack(t *testing.T, d *env) {
-	for _, first := range []string{"the zombie", "the successor"} {
-		t.Run(first, func(t *testing.T) {
-			d := d.e.env(t)
-			z := d.zombieTx(t)
-			s := d.successor(t)
-			if first == "the successor" {
-				s.end <- nil
-				d.until(t, "SELECT count(*) FROM dblock_queue_job", 0)
-			}
-			z.end <- nil
+	cases := map[string]bool{"the zombie": true, "the successor": false}
+	each(t, d, cases, func(t *testing.T, d *env, zombieFirst bool) {
+		z := d.zombieTx(t)
+		s := d.successor(t)
+		if zombieFirst {
 			z.refused(t)
-			if first == "the zombie" {
-				assert.Zero(t, d.count(t, countEffects))
-				s.end <- nil
-			}
-			d.empty(t)
-			assert.EqualValues(t, 1, d.count(t, countEffects))
-			assert.EqualValues(t, 2, d.count(t, "SELECT attempt FROM suite_effect"))
-		})
-	}
+			assert.Zero(t, d.count(t, countEffects))
+			s.end <- nil
+		} else {
+			s.end <- nil
+			d.until(t, "SELECT count(*) FROM dblock_queue_job", 0)
+			z.refused(t)
+		}
+		d.empty(t)
+		assert.EqualValues(t, 1, d.count(t, countEffects))
+		assert.EqualValues(t, 2, d.count(t, "SELECT attempt FROM suite_effect"))
+	})
 }
 
 // controlAZombiesEffects puts the rows of the claim and of the job back. There are two effects.
@@ -94,8 +88,7 @@ func controlAZombiesEffects(t *testing.T, d *env) {
 	z := d.zombieTx(t)
 	d.exec(t, "CREATE TABLE suite_claim AS SELECT * FROM dblock_queue_claim",
 		"CREATE TABLE suite_job AS SELECT * FROM dblock_queue_job")
-	s := d.successor(t)
-	s.end <- nil
+	d.successor(t).end <- nil
 	d.until(t, countEffects, 1)
 	d.exec(t, "INSERT INTO dblock_queue_claim SELECT * FROM suite_claim",
 		"INSERT INTO dblock_queue_job SELECT * FROM suite_job")
@@ -103,10 +96,10 @@ func controlAZombiesEffects(t *testing.T, d *env) {
 	d.until(t, countEffects, 2)
 }
 
-// controlEffectsApartFromTheEnd commits the effect apart from the job's end. The refusal of the end
-// comes too late.
+// controlEffectsApartFromTheEnd commits the effect apart from the job's end. The refusal comes too
+// late.
 func controlEffectsApartFromTheEnd(t *testing.T, d *env) {
-	z := d.zombie(t, func(q *queue.Queue, z *zombieWorker) {
+	z := d.zombie(t, time.Hour, func(q *queue.Queue, z *zombieWorker) {
 		handle(t, q, "effect", func(ctx context.Context, job queue.Job[int]) error {
 			err := z.handle(ctx, job)
 			d.exec(t, effectOf(job.Info))
@@ -114,7 +107,6 @@ func controlEffectsApartFromTheEnd(t *testing.T, d *env) {
 		})
 	})
 	s := d.successor(t)
-	z.end <- nil
 	z.refused(t)
 	s.end <- nil
 	d.until(t, countEffects, 2)
@@ -123,39 +115,30 @@ func controlEffectsApartFromTheEnd(t *testing.T, d *env) {
 
 // A process whose context has ended with ErrLost does not try to commit.
 func aToldZombiesEffectsRollBack(t *testing.T, d *env) {
-	d.effects(t)
-	z, causes := &zombieWorker{newHolder(), make(chan int, 10)}, make(chan error, 1)
-	o := queue.Options{TTL: 3 * time.Second}
-	o.Observer.Lost = func(_ string, n int) { z.lost <- n }
-	q := d.open(t, o)
-	d.handleEffect(t, q, func(ctx context.Context, _ HandlerTx, job queue.Job[int]) error {
-		z.began <- job.Info
-		<-ctx.Done()
-		causes <- context.Cause(ctx)
-		return <-z.end
+	causes := make(chan error, 1)
+	z := d.zombie(t, 3*time.Second, func(q *queue.Queue, z *zombieWorker) {
+		d.handleEffect(t, q, func(ctx context.Context, _ HandlerTx, job queue.Job[int]) error {
+			z.began <- job.Info
+			<-ctx.Done()
+			causes <- context.Cause(ctx)
+			return <-z.end
+		})
 	})
-	made := enqueue(t, q, queue.Task{Kind: "effect"})
-	work(t, q, queue.WorkerOptions{Concurrency: 1, Ahead: -1, Rescue: -1})
-	z.has(t, 1)
 	s := d.successor(t)
 	assert.ErrorIs(t, wait(t, causes, "the end of the context"), dblock.ErrLost)
-	z.end <- nil
 	z.refused(t)
 	s.end <- nil
 	d.empty(t)
-	d.effective(t, made...)
+	assert.EqualValues(t, 1, d.count(t, countEffects))
 }
 
 func effectsOfTheKilled(t *testing.T, d *env) {
 	d.effects(t)
-	q := d.open(t, queue.Options{})
-	made := enqueueMany(t, q, repeat(10, queue.Task{Kind: "effect"}))
+	made := enqueueMany(t, d.open(t, queue.Options{}), repeat(10, queue.Task{Kind: "effect"}))
 	victim := d.startWorker(t)
 	victim.Says(t, "wrote")
 	victim.Kill()
-	d.handleEffect(t, q, noMore)
-	work(t, q, queue.WorkerOptions{Rescue: 100 * time.Millisecond})
-	d.empty(t)
+	d.runEffects(t, queue.Options{}, queue.WorkerOptions{Rescue: 100 * time.Millisecond}, noMore)
 	d.effective(t, made...)
 }
 
@@ -244,7 +227,6 @@ func effectsCutAnywhere(t *testing.T, d *env) {
 	c := d.cutWorker(t, 0, func(n int) (int, faultconn.Mode) {
 		return n/6 + 1, []faultconn.Mode{faultconn.CutBefore, faultconn.CutAfter}[n%2]
 	}, func(*cutWorker, string) {})
-	d.empty(t)
 	d.effective(t, made...)
 	d.rows(t, "history", len(made))
 	lost, landed := c.commits(t)
@@ -261,78 +243,12 @@ func effectsOfACommitThatComesLate(t *testing.T, d *env) {
 	d.effects(t)
 	made := d.cutJobs(t, 3*points)
 	late := func(n int) (int, faultconn.Mode) { return n/3 + 1, faultconn.Late }
-	c := d.cutWorker(t, time.Second, late, func(c *cutWorker, doing string) {
+	c := d.cutWorker(t, 400*time.Millisecond, late, func(c *cutWorker, doing string) {
 		if !strings.HasPrefix(doing, "committing") { // the worker has looked for it, or others have waited
 			go c.dialer.Release()
 		}
 	})
-	d.empty(t)
 	d.effective(t, made...)
 	_, landed := c.commits(t)
 	assert.Positive(t, landed)
-}
-
-// cutOff is a process that gets no reply to the end of its one job. It stands still before it looks
-// for the job, or sends the end again.
-type cutOff struct {
-	job     queue.ID
-	ends    chan string // what the observer hears of the job
-	unknown chan error
-	wake    chan struct{}
-}
-
-// cutOff strikes the commit of a job's first attempt, with HandleTx or with Handle.
-func (d *env) cutOff(t *testing.T, inTx bool, mode faultconn.Mode, attempts int) *cutOff {
-	t.Helper()
-	d.effects(t)
-	c := &cutOff{ends: make(chan string, 10), unknown: make(chan error, 10), wake: make(chan struct{})}
-	asleep := make(chan struct{})
-	o := queue.Options{TTL: time.Hour, Timeout: time.Minute, PollOnly: true}
-	o.Observer.Finished = func(queue.Info, time.Duration) {
-		if inTx { // else it is called before the end is sent
-			c.ends <- "finished"
-		}
-	}
-	o.Observer.Recorded = func(string, int, time.Duration) { c.ends <- "recorded" }
-	o.Observer.Lost = func(string, int) { c.ends <- "lost" }
-	o.Observer.Trouble = func(doing string, err error) {
-		if strings.HasPrefix(doing, "committing") || strings.HasPrefix(doing, "exchanging") {
-			close(asleep)
-			<-c.wake
-		}
-		if suite.IsUnknown(err) && strings.HasPrefix(doing, "looking") {
-			c.unknown <- err
-		}
-	}
-	dialer := new(faultconn.Dialer)
-	q := d.openOn(t, dialer, o)
-	if inTx {
-		d.handleEffect(t, q, func(context.Context, HandlerTx, queue.Job[int]) error {
-			dialer.ArmAt(d.commit(), 1, mode) // nothing else commits
-			return nil
-		})
-	} else {
-		handle(t, q, "effect", func(_ context.Context, job queue.Job[int]) error {
-			at, mode := d.commit(), mode
-			if d.e.Kind == devdb.Postgres { // it commits in the message that has the job
-				at = string(job.ID[:])
-				if mode == faultconn.CutBefore { // the driver would know that nothing was sent
-					mode = faultconn.Late
-				}
-			}
-			dialer.ArmAt(at, 1, mode)
-			return nil
-		})
-	}
-	c.job = enqueue(t, q, queue.Task{Kind: "effect", MaxAttempts: attempts})[0]
-	work(t, q, queue.WorkerOptions{Concurrency: 1, Ahead: -1, Exchanges: 1, Rescue: -1, Promote: -1})
-	wait(t, asleep, "an end without a reply")
-	return c
-}
-
-// goesOn has the process look for its job, and checks what its observer hears first.
-func (c *cutOff) goesOn(t *testing.T, want string) {
-	t.Helper()
-	close(c.wake)
-	assert.Equal(t, want, wait(t, c.ends, "the end of the job"))
 }

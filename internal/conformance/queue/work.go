@@ -3,7 +3,6 @@ package queue
 import (
 	"context"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,40 +14,40 @@ import (
 	"github.com/dblock-go/dblock/queue"
 )
 
+// produce enqueues with one call, in any goroutine.
+func produce(t *testing.T, q *queue.Queue, tasks ...queue.Task) []queue.ID {
+	t.Helper()
+	made, err := q.EnqueueMany(suite.Soon(t), tasks)
+	assert.NoError(t, err)
+	return made
+}
+
 func eachJobIsDoneOnce(t *testing.T, d *env) {
-	const producers, each, bulk = 8, 50, 2000
+	const processes, producers, each, bulk = 3, 8, 50, 2000
 	var did once
 	var queues []*queue.Queue
-	for range 3 {
+	var stops []func() error
+	for range processes {
 		q := d.open(t, queue.Options{})
 		handle(t, q, "note", did.handle)
-		queues = append(queues, q)
+		queues, stops = append(queues, q), append(stops, work(t, q, queue.WorkerOptions{Batch: 70}))
 	}
-	var mu sync.Mutex
-	var all []queue.ID
-	var producing sync.WaitGroup
-	for range producers {
-		producing.Go(func() {
-			for n := range each {
-				id, err := queues[n%len(queues)].Enqueue(suite.Soon(t), queue.Task{Kind: "note", Args: n})
-				assert.NoError(t, err)
-				mu.Lock()
-				all = append(all, id)
-				mu.Unlock()
-			}
-		})
-	}
-	var stops []func() error
-	for _, q := range queues {
-		stops = append(stops, work(t, q, queue.WorkerOptions{Batch: 70}))
-	}
-	made := enqueueMany(t, queues[0], repeat(bulk, queue.Task{Kind: "note"}))
-	producing.Wait()
+	var made []queue.ID
+	all := make([][]queue.ID, producers)
+	suite.Together(producers+1, func(p int) {
+		if p == producers {
+			made = produce(t, queues[0], repeat(bulk, queue.Task{Kind: "note"})...)
+			return
+		}
+		for range each {
+			all[p] = append(all[p], produce(t, queues[p%processes], queue.Task{Kind: "note"})...)
+		}
+	})
 	d.empty(t)
 	for _, stop := range stops {
 		assert.NoError(t, stop())
 	}
-	did.exactly(t, append(all, made...))
+	did.exactly(t, slices.Concat(append(all, made)...))
 	grow := slices.IsSortedFunc(made, func(a, b queue.ID) int { return slices.Compare(a[:], b[:]) })
 	assert.True(t, grow, "the ids of one call grow")
 }
@@ -70,8 +69,9 @@ func tellsWhatIsRecorded(t *testing.T, d *env) {
 			close(all)
 		}
 	}
-	q := d.open(t, o)
-	handle(t, q, "note", func(_ context.Context, job queue.Job[int]) error {
+	enqueueMany(t, d.open(t, queue.Options{}), repeat(jobs, queue.Task{Kind: "note"}))
+	wo := queue.WorkerOptions{Batch: 20, Backoff: fast, Promote: 10 * time.Millisecond}
+	d.process(t, o, wo, func(_ context.Context, job queue.Job[int]) error {
 		switch {
 		case job.Args%7 == 0 && job.Attempt == 1:
 			return errBadDay
@@ -80,8 +80,6 @@ func tellsWhatIsRecorded(t *testing.T, d *env) {
 		}
 		return nil
 	})
-	enqueue(t, q, repeat(jobs, queue.Task{Kind: "note"})...)
-	work(t, q, queue.WorkerOptions{Batch: 20, Backoff: fast, Promote: 10 * time.Millisecond})
 	wait(t, all, "the last end")
 	d.empty(t)
 	assert.EqualValues(t, jobs, recorded.Load())
@@ -89,38 +87,24 @@ func tellsWhatIsRecorded(t *testing.T, d *env) {
 
 // Many workers claim, and many producers enqueue small batches.
 func manyClaimersAndProducersAgree(t *testing.T, d *env) {
+	const producers, batches = 4, 60
 	var did once
 	trouble := make(chan error, 1000)
 	var o queue.Options
 	o.Observer.Trouble = func(_ string, err error) { trouble <- err }
-	var all []queue.ID
-	var mu sync.Mutex
-	var producing sync.WaitGroup
-	for n := range 4 {
-		q := d.open(t, o)
-		handle(t, q, "note", func(_ context.Context, job queue.Job[int]) error {
-			if job.Attempt == 1 && job.ID[15]%10 == 0 {
-				return errBadDay
-			}
-			did.did(job.ID)
-			return nil
-		})
-		wo := quickly
-		wo.Batch, wo.Exchanges, wo.Concurrency, wo.Poll = 20, 3, 20, 0
-		work(t, q, wo)
-		producing.Go(func() {
-			for range 60 {
-				made, err := q.EnqueueMany(suite.Soon(t), slices.Repeat([]queue.Task{{Kind: "note", Args: n + 1}}, 10))
-				assert.NoError(t, err)
-				mu.Lock()
-				all = append(all, made...)
-				mu.Unlock()
-			}
-		})
+	wo := queue.WorkerOptions{Batch: 20, Exchanges: 3, Concurrency: 20, Backoff: fast, Promote: 10 * time.Millisecond}
+	var queues []*queue.Queue
+	for range producers {
+		queues = append(queues, d.process(t, o, wo, did.handleLater))
 	}
-	producing.Wait()
+	all := make([][]queue.ID, producers)
+	suite.Together(producers, func(p int) {
+		for range batches {
+			all[p] = append(all[p], produce(t, queues[p], repeat(10, queue.Task{Kind: "note"})...)...)
+		}
+	})
 	d.empty(t)
-	did.exactly(t, all)
+	did.exactly(t, slices.Concat(all...))
 	for range len(trouble) {
 		assert.NoError(t, <-trouble)
 	}
@@ -154,12 +138,13 @@ func aLoneJobIsDoneAtOnce(t *testing.T, d *env) {
 // One exchange at a time claims jobs, since two overtake each other.
 func lowerPrioritiesFirst(t *testing.T, d *env) {
 	const jobs = 12
-	q, done := d.open(t, queue.Options{}), make(chan int, jobs)
-	handle(t, q, "note", record(done))
-	for n := range jobs {
-		enqueue(t, q, queue.Task{Kind: "note", Args: n, Priority: int16(-n % 3)})
+	done := make(chan int, jobs)
+	tasks := repeat(jobs, queue.Task{Kind: "note"})
+	for n := range tasks {
+		tasks[n].Priority = int16(-n % 3)
 	}
-	work(t, q, queue.WorkerOptions{Concurrency: 1, Exchanges: 1})
+	enqueue(t, d.open(t, queue.Options{}), tasks...)
+	d.process(t, queue.Options{}, queue.WorkerOptions{Concurrency: 1, Exchanges: 1}, record(done))
 	var got []int
 	for range jobs {
 		got = append(got, wait(t, done, "a job"))
@@ -168,16 +153,14 @@ func lowerPrioritiesFirst(t *testing.T, d *env) {
 }
 
 func delayedJobsWait(t *testing.T, d *env) {
-	q, done := d.open(t, queue.Options{}), make(chan int, 10)
-	start := time.Now()
-	handle(t, q, "note", func(_ context.Context, job queue.Job[int]) error {
+	done, start := make(chan int, 10), time.Now()
+	q := d.process(t, queue.Options{}, quickly, func(_ context.Context, job queue.Job[int]) error {
 		delay := time.Duration(job.Args) * time.Millisecond
 		assert.GreaterOrEqual(t, time.Since(start), delay)
 		assert.GreaterOrEqual(t, job.ReadyAt.Sub(job.EnqueuedAt), delay-50*time.Millisecond)
 		done <- job.Args
 		return nil
 	})
-	work(t, q, queue.WorkerOptions{Promote: 10 * time.Millisecond})
 	enqueue(t, q, queue.Task{Kind: "note", Args: -1, Delay: time.Hour})
 	for _, ms := range []int{400, 100, 0} {
 		enqueue(t, q, queue.Task{Kind: "note", Args: ms, Delay: time.Duration(ms) * time.Millisecond})
@@ -192,11 +175,7 @@ func delayedJobsWait(t *testing.T, d *env) {
 }
 
 func middlewareIsAround(t *testing.T, d *env) {
-	q, said := d.open(t, queue.Options{}), make(chan string, 10)
-	handle(t, q, "note", func(ctx context.Context, _ queue.Job[int]) error {
-		said <- "handler " + ctx.Value(said).(string)
-		return nil
-	})
+	said := make(chan string, 10)
 	around := func(name string) queue.Middleware {
 		return func(ctx context.Context, job queue.Info, next queue.Next) error {
 			said <- name + " " + job.Kind
@@ -205,7 +184,11 @@ func middlewareIsAround(t *testing.T, d *env) {
 			return err
 		}
 	}
-	work(t, q, queue.WorkerOptions{Middleware: []queue.Middleware{around("outer"), around("inner")}})
+	wo := queue.WorkerOptions{Middleware: []queue.Middleware{around("outer"), around("inner")}}
+	q := d.process(t, queue.Options{}, wo, func(ctx context.Context, _ queue.Job[int]) error {
+		said <- "handler " + ctx.Value(said).(string)
+		return nil
+	})
 	enqueue(t, q, queue.Task{Kind: "note", Args: 1})
 	for _, want := range []string{
 		"outer note", "inner note", "handler inside inner", "inner is left", "outer is left",

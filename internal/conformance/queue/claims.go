@@ -3,11 +3,16 @@ package queue
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"fmt"
+	"runtime"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+	"weak"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -45,8 +50,7 @@ func (d *env) findsLateJobs(t *testing.T, late int, o queue.WorkerOptions) {
 	handle(t, q, "late", record(found))
 	txs := make([]*sql.Tx, late)
 	for i := range txs {
-		txs[i] = d.openTx(t)
-		suite.Must(d.e.EnqueueTx(t.Context(), q, txs[i], queue.Task{Kind: "late", Args: i}))(t)
+		txs[i], _ = d.beginWith(t, q, queue.Task{Kind: "late"})
 	}
 	const backlog = 1000 // more than the worker has at a time
 	enqueueMany(t, q, repeat(backlog, queue.Task{Kind: "backlog"}))
@@ -69,10 +73,7 @@ func (d *env) findsLateJobs(t *testing.T, late int, o queue.WorkerOptions) {
 // again, so that its jobs do not wait for the heartbeat after 20 minutes. Each claim is struck at
 // another call.
 func findsAClaimThatComesLate(t *testing.T, d *env) {
-	points := 8
-	if d.e.Kind != devdb.Postgres {
-		points = 20
-	}
+	points := map[bool]int{true: 8, false: 20}[d.e.Kind == devdb.Postgres]
 	host := d.open(t, queue.Options{})
 	for k := 1; k <= points; k++ {
 		enqueue(t, host, queue.Task{Queue: struckQueue, Kind: "note", Args: k})
@@ -184,5 +185,152 @@ func payloadsMayTakeLongerThanTimeout(t *testing.T, d *env) {
 	stop := work(t, q, queue.WorkerOptions{})
 	d.empty(t)
 	did.exactly(t, all)
+	assert.NoError(t, stop())
+}
+
+// weakCodec is JSON. It has weak pointers to the payloads that were decoded.
+type weakCodec struct {
+	mu   sync.Mutex
+	seen []weak.Pointer[byte]
+}
+
+func (*weakCodec) Encode(v any) ([]byte, error) { return json.Marshal(v) }
+
+func (c *weakCodec) Decode(data []byte, v any) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.seen = append(c.seen, weak.Make(&data[0]))
+	return json.Unmarshal(data, v)
+}
+
+// kept counts the payloads that are in memory.
+func (c *weakCodec) kept() (n int) {
+	runtime.GC()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range c.seen {
+		if p.Value() != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// Many jobs of a claim end, and one goes on. The payloads of the others are freed.
+func aLongJobKeepsNoPayloads(t *testing.T, d *env) {
+	const jobs = 60
+	payloads := &weakCodec{}
+	q := d.open(t, queue.Options{Codec: payloads})
+	h := newHolder()
+	handle(t, q, "note", func(_ context.Context, job queue.Job[string]) error {
+		h.began <- job.Info
+		return <-h.end
+	})
+	tasks := repeat(jobs, queue.Task{Kind: "note"})
+	for i := range tasks {
+		tasks[i].Args = strings.Repeat("x", 10_000)
+	}
+	enqueueMany(t, q, tasks)
+	work(t, q, queue.WorkerOptions{Concurrency: jobs})
+	h.has(t, jobs)
+	require.EqualValues(t, 1, d.count(t, "SELECT count(DISTINCT claim_id) FROM dblock_queue_claim"), "claims")
+	assert.Greater(t, payloads.kept(), jobs/2, "payloads in memory while the jobs run")
+	for range jobs - 1 {
+		h.end <- nil
+	}
+	d.until(t, "SELECT count(*) FROM dblock_queue_job", 1)
+	suite.Until(t, "the payloads are freed", func() bool { return payloads.kept() <= 1 })
+	close(h.end)
+	d.empty(t)
+}
+
+// pausePoint is a place between the claim of a job and its handler.
+type pausePoint struct {
+	args any
+	last bool   // it is the jobs' last attempt, so that its beginning is recorded before
+	text string // of the statement before which the queue is paused
+	by   string // else what pauses it: "codec" or "middleware"
+	inTx bool   // the handler has a transaction, whose statements come after the middleware
+}
+
+// A queue is paused at each place between the claim of a job and its handler. Once Pause has returned,
+// no job begins. The jobs keep their places, and have had no attempt.
+func aPausedJobDoesNotBegin(t *testing.T, d *env) {
+	each(t, d, map[string]pausePoint{
+		"payloads are read":         {args: strings.Repeat("x", 64<<10), text: "name: ReadPayloads"},
+		"a beginning is recorded":   {last: true, text: "name: BeginJobs"},
+		"arguments are decoded":     {by: "codec"},
+		"a middleware takes long":   {last: true, by: "middleware"},
+		"a transaction begins":      {last: true, text: d.sql("begin", "SAVEPOINT dblock_queue_job"), inTx: true},
+		"a middleware, before a tx": {by: "middleware", inTx: true},
+	}, func(t *testing.T, d *env, at pausePoint) { at.check(t, d) })
+}
+
+// pausingCodec pauses a queue when it decodes.
+type pausingCodec struct {
+	queue.JSON
+	pause func()
+}
+
+func (c pausingCodec) Decode(data []byte, into any) error {
+	c.pause()
+	return c.JSON.Decode(data, into)
+}
+
+func (at pausePoint) check(t *testing.T, d *env) {
+	const jobs = 8
+	dialer, begun := &faultconn.Dialer{}, make(chan int, jobs) // attempts
+	q := d.openOn(t, dialer, queue.Options{})
+	var paused atomic.Bool // and not resumed
+	pause := sync.OnceFunc(func() {
+		assert.NoError(t, q.Pause(context.Background(), ""))
+		paused.Store(true)
+	})
+	begin := func(job queue.Info) error {
+		assert.False(t, paused.Load(), "a job begins after the pause")
+		begun <- job.Attempt
+		return nil
+	}
+	wo, late := queue.WorkerOptions{Rescue: -1, Promote: -1}, at.inTx && at.text != ""
+	if late { // another job may begin meanwhile
+		wo.Concurrency = 1
+	}
+	wo.Middleware = []queue.Middleware{func(ctx context.Context, _ queue.Info, next queue.Next) error {
+		if at.by == "middleware" {
+			pause()
+		}
+		if late {
+			dialer.HookAt(at.text, pause)
+		}
+		_ = next(ctx)
+		return nil // which would end the job
+	}}
+	var opts []queue.HandlerOption
+	if at.by == "codec" {
+		opts = append(opts, queue.DecodeWith(pausingCodec{pause: pause}))
+	}
+	if at.inTx {
+		handleTx(t, d, q, "note", func(_ context.Context, _ HandlerTx, job queue.Job[int]) error {
+			return begin(job.Info)
+		}, opts...)
+	} else {
+		handle(t, q, "note", func(_ context.Context, job queue.Job[any]) error { return begin(job.Info) }, opts...)
+	}
+	task := queue.Task{Kind: "note", Args: at.args, MaxAttempts: map[bool]int{true: 1, false: 0}[at.last]}
+	made := enqueueMany(t, q, slices.Repeat([]queue.Task{task}, jobs))
+	if at.text != "" && !late {
+		dialer.HookAt(at.text, pause)
+	}
+	stop := work(t, q, wo)
+	suite.Until(t, "the queue is paused", func() bool { return paused.Load() || len(begun) > 0 })
+	(&stranded{q: q, rest: made}).ready(t)
+	d.until(t, "SELECT count(*) FROM dblock_queue_claim", 0)
+	d.until(t, "SELECT count(*) FROM dblock_queue_job WHERE begun > attempt", 0)
+	paused.Store(false)
+	require.NoError(t, q.Resume(suite.Soon(t), ""))
+	for range jobs {
+		assert.Equal(t, 1, wait(t, begun, "a job that begins after the pause"))
+	}
+	d.empty(t)
 	assert.NoError(t, stop())
 }
