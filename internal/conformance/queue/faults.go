@@ -1,40 +1,34 @@
 package queue
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/internal/devdb"
+	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/queue"
 )
 
-const (
-	workers    = 8               // processes
-	strikeEach = 2 * time.Second // that one of them is killed
-	backlog    = 100             // no more is enqueued while so many wait
-)
-
-// soakTime is for how long a test of faults goes on: for as long as DBLOCK_SOAK says, where it does.
-func soakTime(t *testing.T, short time.Duration) time.Duration {
+// faultsLast is how long a test of faults goes on: as long as DBLOCK_SOAK says, if it is set.
+func faultsLast(t *testing.T, short time.Duration) time.Duration {
 	t.Helper()
-	soak := os.Getenv(suite.EnvSoak)
-	if soak == "" {
-		return short
-	}
-	lasts, err := time.ParseDuration(soak)
-	if err != nil {
-		t.Fatalf("%s: %v", suite.EnvSoak, err)
-	}
-	return lasts
+	return suite.Must(time.ParseDuration(cmp.Or(os.Getenv(suite.EnvSoak), short.String())))(t)
 }
 
-// runWorkersFaults has workers and their server suffer, each test by itself on the machine.
+// runWorkersFaults runs the faults of workers and their server, each test alone on the machine.
 func (e Queue) runWorkersFaults(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -51,7 +45,7 @@ func (e Queue) runWorkersFaults(t *testing.T) {
 	}
 }
 
-// onAServerOfItsOwn is an env on a server that may be killed. Where the server is given it stays where it is, and server is nil.
+// onAServerOfItsOwn returns an env on a server that may be killed. If there is none, it returns d, and no server.
 func (d *env) onAServerOfItsOwn(t *testing.T) (own *env, server *devdb.Server) {
 	t.Helper()
 	server, dsn, db := suite.ServerOfItsOwn(t, d.e.Kind)
@@ -61,146 +55,60 @@ func (d *env) onAServerOfItsOwn(t *testing.T) (own *env, server *devdb.Server) {
 	return &env{d.e, dsn, db}, server
 }
 
-// Eight processes do jobs of 5 to 20 ms for 10 s, or as long as DBLOCK_SOAK says, while one of them is killed every 2 s, others stand still
-// for longer than the TTL, replies get lost, and the server is killed once. Then all is done, and judged.
+// Eight processes run jobs of 5 to 20 ms for 6 s, or as long as DBLOCK_SOAK says. One of them is killed every 2 s, others
+// freeze for longer than the TTL, replies get lost, and the server is killed once. In the end all jobs are done, and the
+// histories of producers and workers are checked.
 func survivesFaults(t *testing.T, d *env) {
-	lasts := soakTime(t, 10*time.Second)
+	lasts := faultsLast(t, 6*time.Second)
 	d, server := d.onAServerOfItsOwn(t)
-	c := d.crew(t, howFaulty, workers)
+	c := d.fleet(t, howFaulty)
 	ctx, stop := context.WithTimeout(t.Context(), lasts)
 	defer stop()
-	var told teller
+	made := ledger{jobs: make(map[string]*enqueued)}
 	var work sync.WaitGroup
 	for p := range 3 {
-		work.Go(func() { told.produce(ctx, t, d, p) })
+		work.Go(func() { made.produce(ctx, t, d, p) })
 	}
 	c.strike(ctx, t, server, lasts)
 	work.Wait()
 	d.drained(t)
-	d.until(t, "SELECT count(*) FROM dblock_queue_claim", 0) // of those who were killed when they had no jobs any more
-	l := newWorkLog(faultyTTL, told.jobs, c.stop(t), d.deadJobs(t))
-	for i, fault := range l.check() {
-		if i < 20 {
-			t.Error(fault)
-		}
-	}
+	d.until(t, "SELECT count(*) FROM dblock_queue_claim", 0) // of processes that were killed when they had no jobs any more
+	h := newHistory(made.jobs, c.stop(t), d.deadJobs(t))
+	wrong := h.check()
+	assert.Empty(t, wrong[:min(20, len(wrong))])
 	d.empty(t)
-	t.Logf("%d duplicates refused; %s", told.duplicates, l.tally())
-	rare := len(l.dead) == 0 || told.duplicates == 0 // on a machine that gets little done
-	if l.mishaps[everybody] == nil && server != nil || rare && os.Getenv(suite.EnvSoak) != "" {
-		t.Error("something did not happen at all: this shows too little")
+	t.Logf("%d duplicates refused; %s", made.duplicates, h.tally())
+	assert.True(t, server == nil || h.faults[everybody] != nil, "the server was never down: this shows too little")
+	if os.Getenv(suite.EnvSoak) != "" { // else rare on a machine that gets little done
+		assert.NotEmpty(t, h.dead)
+		assert.Positive(t, made.duplicates)
 	}
-	if n := d.count(t, "SELECT count(*) FROM dblock_queue_history h JOIN dblock_queue_dead d ON d.job_id = h.job_id WHERE h.outcome = 3"); n < int64(len(l.dead)) {
-		t.Errorf("of %d dead jobs history knows %d", len(l.dead), n)
-	}
+	known := d.count(t, "SELECT count(*) FROM dblock_queue_history h JOIN dblock_queue_dead d ON d.job_id = h.job_id WHERE h.outcome = 3")
+	assert.GreaterOrEqual(t, int(known), len(h.dead), "dead jobs in history")
 }
 
 // strike kills a worker every 2 s, freezes others, and kills the server in the middle.
-func (c *crew) strike(ctx context.Context, t *testing.T, server *devdb.Server, lasts time.Duration) {
-	tick := time.NewTicker(strikeEach / 2)
-	defer tick.Stop()
+func (c *fleet) strike(ctx context.Context, t *testing.T, server *devdb.Server, lasts time.Duration) {
 	half := time.Now().Add(lasts / 2)
 	var thaws sync.WaitGroup
-	defer func() {
-		thaws.Wait()
-		c.thawed()
-	}()
-	for n := 1; ; n++ {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		c.thawed()
+	for n := 1; suite.SleepFor(ctx, time.Second); n++ {
+		c.noteThawed()
 		switch {
 		case n%2 == 0:
-			c.killOne(t)
+			c.kill(t)
 		case n%4 == 1:
-			if h := c.freezeOne(); h != nil {
-				thaws.Go(func() { c.thaw(h) })
-			}
+			c.freeze(&thaws)
 		}
 		if server != nil && time.Now().After(half) {
-			c.killServer(t, server)
+			from := suite.Uptime()
+			assert.NoError(t, server.Kill())
+			assert.NoError(t, server.Restart(context.WithoutCancel(t.Context())))
+			c.suffered(everybody, down, from, suite.Uptime())
 			server = nil
 		}
 	}
-}
-
-func (c *crew) killOne(t *testing.T) {
-	h := c.any()
-	if h == nil {
-		return
-	}
-	from := suite.Uptime()
-	h.Kill()
-	h.killed = true
-	c.befell(h.n, wasKilled, from, suite.Uptime())
-	c.hire(t)
-}
-
-// freezeOne stops a process that has jobs. It is to be thawed.
-func (c *crew) freezeOne() *workman {
-	for range 30 {
-		h := c.any()
-		if h == nil {
-			return nil
-		}
-		since := suite.Uptime()
-		_ = suite.Suspend(h.Process)
-		if c.claims(h) > 0 {
-			h.frozen, h.since, h.over = true, since, make(chan struct{})
-			return h
-		}
-		_ = suite.Resume(h.Process)
-	}
-	return nil
-}
-
-// claims is how many a living process has; less than none: nobody knows.
-func (c *crew) claims(h *workman) (n int) {
-	query := "SELECT count(*) FROM dblock_queue_claim c JOIN dblock_member m ON m.member_id = c.member_id WHERE m.label = 'worker %d'"
-	if err := c.d.db.QueryRowContext(context.Background(), fmt.Sprintf(query, h.n)).Scan(&n); err != nil {
-		return -1 // the server is down
-	}
-	return n
-}
-
-// thaw has it go on once it was taken for dead, and others had time to begin its jobs.
-func (c *crew) thaw(h *workman) {
-	defer close(h.over)
-	late := time.Now().Add(5 * faultyTTL)
-	for time.Sleep(faultyTTL); c.claims(h) != 0 && time.Now().Before(late); time.Sleep(20 * time.Millisecond) {
-	}
-	time.Sleep(faultyTTL / 4)
-	_ = suite.Resume(h.Process)
-	h.until = suite.Uptime()
-}
-
-// thawed takes note of those who have gone on.
-func (c *crew) thawed() {
-	for _, h := range c.all {
-		if !h.frozen {
-			continue
-		}
-		select {
-		case <-h.over:
-			h.frozen = false
-			c.befell(h.n, wasFrozen, h.since, h.until)
-		default:
-		}
-	}
-}
-
-func (c *crew) killServer(t *testing.T, server *devdb.Server) {
-	from := suite.Uptime()
-	if err := server.Kill(); err != nil {
-		t.Error(err)
-	}
-	if err := server.Restart(context.WithoutCancel(t.Context())); err != nil {
-		t.Error(err)
-	}
-	c.befell(everybody, wasDown, from, suite.Uptime())
+	thaws.Wait()
+	c.noteThawed()
 }
 
 // drained waits until all jobs have ended.
@@ -208,39 +116,160 @@ func (d *env) drained(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	for n := -1; n != 0; {
-		if err := d.db.QueryRowContext(ctx, "SELECT count(*) FROM dblock_queue_job").Scan(&n); err != nil {
-			t.Fatalf("%d jobs have not ended: %v", n, err)
-		}
-		time.Sleep(20 * time.Millisecond)
+	for n := -1; n != 0; suite.SleepFor(ctx, 20*time.Millisecond) {
+		require.NoError(t, d.db.QueryRowContext(ctx, "SELECT count(*) FROM dblock_queue_job").Scan(&n), "%d jobs have not ended", n)
 	}
 }
 
-// deadJobs are the last errors of those that were given up.
+// deadJobs are the last errors of dead jobs.
 func (d *env) deadJobs(t *testing.T) map[string]string {
 	t.Helper()
-	rows, err := d.db.QueryContext(t.Context(), "SELECT job_id, last_error FROM dblock_queue_dead")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = rows.Close() }()
 	dead := make(map[string]string)
-	for rows.Next() {
-		var raw []byte
-		var last string
-		if err := rows.Scan(&raw, &last); err != nil {
-			t.Fatal(err)
-		}
-		var id queue.ID
-		if len(raw) == len(id) {
-			copy(id[:], raw)
-		} else if id, err = queue.ParseID(strings.ToLower(string(raw))); err != nil {
-			t.Fatal(err)
-		}
-		dead[id.String()] = last
-	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
+	id := d.sql("job_id", "INSERT(INSERT(INSERT(INSERT(LOWER(HEX(job_id)), 9, 0, '-'), 14, 0, '-'), 19, 0, '-'), 24, 0, '-')")
+	for _, line := range d.suiteDB().Texts(t, "SELECT CONCAT("+id+", ' ', last_error) FROM dblock_queue_dead") {
+		job, last, _ := strings.Cut(line, " ")
+		dead[job] = last
 	}
 	return dead
+}
+
+// Two workers freeze while they have jobs, until others have begun these. What they end then is refused and counted.
+func aZombieIsRefused(t *testing.T, d *env) {
+	h := d.freezeUntil(t, howZombie, func(h *history) bool { return len(h.zombies()) > 0 })
+	assert.Empty(t, h.check(), h.tally())
+}
+
+// The same without a check whose the jobs are: the history shows it.
+func controlWithoutTheFence(t *testing.T, d *env) {
+	said := func(h *history) string { return strings.Join(h.check(), "; ") }
+	h := d.freezeUntil(t, howNoFence, func(h *history) bool { return strings.Contains(said(h), "that had begun once more") })
+	t.Logf("%s: %s", said(h), h.tally())
+}
+
+// freezeUntil has eight workers run plain jobs, and freezes two of them, until it is enough.
+func (d *env) freezeUntil(t *testing.T, how string, enough func(*history) bool) (h *history) {
+	t.Helper()
+	q := d.open(t, queue.Options{})
+	for range 10 {
+		c := d.fleet(t, how)
+		made := ledger{jobs: make(map[string]*enqueued)}
+		ctx, stop := context.WithCancel(t.Context())
+		var thaws, work sync.WaitGroup
+		work.Go(func() {
+			for suite.SleepFor(ctx, rand.N(20*time.Millisecond)) {
+				if d.fewWaitIn(ctx) {
+					tasks, jobs := repeat(20, queue.Task{Kind: "note"}), make([]*enqueued, 20)
+					for i := range jobs {
+						jobs[i] = &enqueued{max: 25}
+					}
+					ids, err := q.EnqueueMany(context.WithoutCancel(ctx), tasks)
+					made.take(t, jobs, ids, err)
+				}
+			}
+		})
+		d.until(t, fmt.Sprintf("SELECT LEAST(%d, count(DISTINCT member_id)) FROM dblock_queue_claim", processes), processes)
+		c.freeze(&thaws)
+		c.freeze(&thaws)
+		thaws.Wait()
+		c.noteThawed()
+		stop()
+		work.Wait()
+		d.drained(t)
+		if h = newHistory(made.jobs, c.stop(t), d.deadJobs(t)); enough(h) {
+			return h
+		}
+	}
+	require.Fail(t, "no zombie has ended a job", h.tally())
+	return nil
+}
+
+// ledger is what producers know of their jobs.
+type ledger struct {
+	mu         sync.Mutex
+	jobs       map[string]*enqueued
+	duplicates int
+}
+
+// produce enqueues jobs of all sorts, over connections that are cut now and then.
+func (l *ledger) produce(ctx context.Context, t *testing.T, d *env, producer int) {
+	dialer := new(faultconn.Dialer)
+	q, closePool, err := d.e.OpenOn(t.Context(), d.dsn, dialer, queue.Options{TTL: faultyTTL, Timeout: 3 * time.Second})
+	if !assert.NoError(t, err) {
+		return
+	}
+	defer closePool()
+	defer func() { _ = closeIn(q, time.Minute) }()
+	seqs := make(map[string]int)
+	for n := 0; suite.SleepFor(ctx, 10*time.Millisecond+rand.N(20*time.Millisecond)); n++ {
+		if !d.fewWaitIn(ctx) {
+			continue
+		}
+		if n%10 == 0 {
+			dialer.Arm(1+rand.N(20), faultconn.CutAfter, nil)
+		}
+		tasks, jobs := mixedTasks(fmt.Sprint(producer, "/"), n%4 == 0, seqs)
+		made, err := q.EnqueueMany(context.WithoutCancel(ctx), tasks)
+		l.take(t, jobs, made, err)
+	}
+}
+
+// take notes what a producer knows after its call.
+func (l *ledger) take(t *testing.T, jobs []*enqueued, made []queue.ID, err error) {
+	var dup *queue.DuplicateError
+	switch {
+	case err == nil, errors.As(err, &dup), errors.Is(err, dblock.ErrOutcomeUnknown):
+	case errors.Is(err, dblock.ErrUnavailable), errors.Is(err, dblock.ErrBusy):
+		return // nothing is enqueued
+	default:
+		t.Errorf("enqueue: %v", err)
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if dup != nil {
+		l.duplicates += len(dup.Duplicates)
+		for _, x := range dup.Duplicates {
+			jobs[x.Task] = nil
+		}
+	}
+	for i, j := range jobs {
+		if j != nil {
+			j.sure = !errors.Is(err, dblock.ErrOutcomeUnknown)
+			l.jobs[made[i].String()] = j
+		}
+	}
+}
+
+// mixedTasks are ten tasks: one is delayed, one has few attempts and, with keys, most have keys.
+func mixedTasks(groups string, keys bool, seqs map[string]int) (tasks []queue.Task, jobs []*enqueued) {
+	tasks = repeat(10, queue.Task{Kind: "note", MaxAttempts: 25})
+	for i := range tasks {
+		task, j := &tasks[i], &enqueued{limit: 1}
+		switch {
+		case i == 0:
+			task.Delay = rand.N(300 * time.Millisecond)
+		case i == 1:
+			task.MaxAttempts = 2
+		case !keys:
+		case i < 5:
+			task.Group = groups + fmt.Sprint(rand.N(3))
+			seqs[task.Group]++
+			j.seq = seqs[task.Group]
+		case i < 7:
+			task.Group, task.AtMost, j.limit = "three", 3, 3
+		case i < 9:
+			task.Unique = fmt.Sprint(rand.N(5))
+		}
+		j.max, j.group, j.unique = task.MaxAttempts, task.Group, task.Unique
+		jobs = append(jobs, j)
+	}
+	return tasks, jobs
+}
+
+// fewWaitIn reports whether so few jobs wait that a producer goes on. Rescued jobs begin soon then.
+func (d *env) fewWaitIn(ctx context.Context) bool {
+	var few bool
+	err := d.db.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM (SELECT 1 FROM dblock_queue_ready LIMIT 100) r) < 100
+		AND (SELECT count(*) FROM (SELECT 1 FROM dblock_queue_blocked LIMIT 100) b) < 100`).Scan(&few)
+	return err == nil && few
 }

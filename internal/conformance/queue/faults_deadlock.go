@@ -1,133 +1,131 @@
 package queue
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/internal/devdb"
+	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/queue"
 )
 
-// isDeadlock knows a deadlock by what both servers say, however it is wrapped.
-func isDeadlock(err error) bool {
-	return err != nil && (strings.Contains(err.Error(), "40P01") || strings.Contains(err.Error(), "Error 1213"))
+// saysDeadlock knows a deadlock by what the servers say of it.
+func saysDeadlock(text string) bool {
+	return strings.Contains(text, "40P01") || strings.Contains(text, "Error 1213")
 }
 
-// Eight claimers and four producers, for 5 s or as long as DBLOCK_SOAK says, with jobs of all sorts, on a server that is theirs alone: no
-// deadlock reaches those who enqueue, nor an observer or the log.
+// Eight workers and four producers, for 3 s or as long as DBLOCK_SOAK says, with jobs of all sorts, on a server of their
+// own. No deadlock reaches a producer, an observer or the log.
 func nobodyMeetsADeadlock(t *testing.T, d *env) {
-	lasts := soakTime(t, 5*time.Second)
+	lasts := faultsLast(t, 3*time.Second)
 	d, server := d.onAServerOfItsOwn(t)
-	before, counted := d.deadlocks(t, server)
+	before := d.deadlocks(t, server)
 	var did once
-	heard := newListener()
-	var queues []*queue.Queue
-	for range 4 {
-		q, closePool, err := d.e.Open(t.Context(), d.dsn, queue.Options{Log: slog.New(heard), Observer: queue.Observer{Trouble: heard.trouble}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer closePool()
-		defer func() { _ = q.Close(context.Background()) }()
-		handle(t, q, "note", func(_ context.Context, job queue.Job[int]) error {
-			did.did(job.ID)
-			_, err := sayAtRandom()
-			return err
-		})
-		for range 2 {
-			work(t, q, queue.WorkerOptions{Batch: 20, Exchanges: 3, Concurrency: 20, Backoff: fast, Promote: 10 * time.Millisecond, Rescue: 50 * time.Millisecond})
-		}
-		queues = append(queues, q)
-	}
+	var reports safeBuffer
+	o := queue.Options{Log: slog.New(slog.NewTextHandler(&reports, &slog.HandlerOptions{Level: slog.LevelDebug}))}
+	o.Observer.Trouble = func(doing string, err error) { _, _ = fmt.Fprintf(&reports, "%s: %v\n", doing, err) }
 	ctx, stop := context.WithTimeout(t.Context(), lasts)
 	defer stop()
 	var producing sync.WaitGroup
-	for p := range 4 {
-		producing.Go(func() { produceMixed(ctx, t, d, queues[p], p) })
+	var queues []*queue.Queue
+	for range 4 {
+		q := d.open(t, o)
+		handle(t, q, "note", func(_ context.Context, job queue.Job[int]) error {
+			did.did(job.ID)
+			return suite.Second(sayAtRandom())
+		})
+		for range 2 {
+			work(t, q, queue.WorkerOptions{Batch: 20, Exchanges: 3, Concurrency: 20, Backoff: fast, Promote: 10 * time.Millisecond,
+				Rescue: 50 * time.Millisecond})
+		}
+		queues = append(queues, q)
+	}
+	for p, q := range queues {
+		producing.Go(func() { produceMixed(ctx, t, d, q, p) })
 	}
 	producing.Wait()
 	d.drained(t)
 	for _, q := range queues {
-		if err := q.Close(suite.Soon(t)); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, q.Close(suite.Soon(t)))
 	}
 	d.empty(t)
-	if err := heard.any(isDeadlock); err != nil {
-		t.Errorf("a deadlock was told of: %v", err)
+	for line := range strings.Lines(reports.String()) {
+		assert.False(t, saysDeadlock(line), "a deadlock was reported: %s", line)
 	}
-	after, _ := d.deadlocks(t, server)
-	t.Logf("%d jobs, %d deadlocks that were repeated inside, and counted: %v; heard of: %v", did.done(), after-before, counted, heard.any(nil))
+	t.Logf("%d jobs; deadlocks that were repeated inside: %d", did.done(), d.deadlocks(t, server)-before)
 	d.deadlocksAreNoticed(t, server)
+}
+
+// safeBuffer is a buffer that goroutines share.
+type safeBuffer struct {
+	mu sync.Mutex
+	bytes.Buffer
+}
+
+func (b *safeBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.Buffer.Write(p)
 }
 
 // produceMixed enqueues jobs of all sorts, in an order of keys of its own.
 func produceMixed(ctx context.Context, t *testing.T, d *env, q *queue.Queue, producer int) {
 	for n := 0; ctx.Err() == nil; n++ {
-		if !d.wants(ctx) {
+		if !d.fewWaitIn(ctx) {
 			time.Sleep(time.Millisecond)
 			continue
 		}
-		tasks, _ := someTasks("", n%2 == 0, make(map[string]int)) // all producers to the same groups
+		tasks, _ := mixedTasks("", n%2 == 0, make(map[string]int)) // all producers to the same groups
 		rand.Shuffle(len(tasks), func(i, j int) { tasks[i], tasks[j] = tasks[j], tasks[i] })
-		if _, err := q.EnqueueMany(context.WithoutCancel(ctx), tasks); err != nil && !errors.Is(err, queue.ErrDuplicate) {
+		_, err := q.EnqueueMany(context.WithoutCancel(ctx), tasks)
+		if err != nil && !errors.Is(err, queue.ErrDuplicate) {
 			t.Errorf("producer %d: %v", producer, err)
 			return
 		}
 	}
 }
 
-// deadlocks is how many the server has met; counted: it counts them, and is nobody else's.
-func (d *env) deadlocks(t *testing.T, server *devdb.Server) (n int64, counted bool) {
+// deadlocks is how many a server of its own has counted.
+func (d *env) deadlocks(t *testing.T, server *devdb.Server) (n int64) {
 	t.Helper()
 	if server == nil {
-		return 0, false
+		return 0
 	}
-	query := map[devdb.Kind]string{
+	db := suite.OpenDB(t, d.e.Kind, d.dsn) // a session of Postgres reports what it has counted when it ends, or later
+	defer func() { _ = db.Close() }()
+	return db.Count(t, map[devdb.Kind]string{
 		devdb.Postgres: "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()",
 		devdb.MySQL:    "SELECT COUNT FROM information_schema.INNODB_METRICS WHERE NAME = 'lock_deadlocks'",
 		devdb.MariaDB:  "SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = 'Innodb_deadlocks'",
-	}[d.e.Kind]
-	db, err := sql.Open(suite.DriverOf(d.e.Kind), d.dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = db.Close() }()
-	if err := db.QueryRowContext(t.Context(), query).Scan(&n); err != nil {
-		t.Fatal(err)
-	}
-	return n, true
+	}[d.e.Kind])
 }
 
-// deadlocksAreNoticed is the control: one that is made is known by its error, and counted.
+// deadlocksAreNoticed is the control: a deadlock is known by its error, and counted.
 func (d *env) deadlocksAreNoticed(t *testing.T, server *devdb.Server) {
-	before, counted := d.deadlocks(t, server)
-	d.exec(t, "CREATE TABLE suite_lock (id INT PRIMARY KEY)")
-	d.exec(t, "INSERT INTO suite_lock VALUES (0), (1)")
+	before := d.deadlocks(t, server)
+	d.exec(t, "CREATE TABLE suite_lock (id INT PRIMARY KEY)", "INSERT INTO suite_lock VALUES (0), (1)")
 	lock := func(tx *sql.Tx, id int) error {
-		_, err := tx.ExecContext(suite.Soon(t), fmt.Sprintf("UPDATE suite_lock SET id = id WHERE id = %d", id))
-		return err
+		return suite.Second(tx.ExecContext(suite.Soon(t), fmt.Sprintf("UPDATE suite_lock SET id = id WHERE id = %d", id)))
 	}
-	var txs [2]*sql.Tx
-	for i := range txs {
-		tx, err := d.db.BeginTx(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if txs[i] = tx; lock(tx, i) != nil {
-			t.Fatalf("row %d is not locked", i)
-		}
-	}
+	txs := []*sql.Tx{d.openTx(t), d.openTx(t)}
 	ends := make(chan error, 2)
+	for i, tx := range txs {
+		require.NoError(t, lock(tx, i))
+	}
 	for i, tx := range txs {
 		go func() {
 			err := lock(tx, 1-i)
@@ -135,62 +133,83 @@ func (d *env) deadlocksAreNoticed(t *testing.T, server *devdb.Server) {
 			ends <- err
 		}()
 	}
-	if one, other := wait(t, ends, "a deadlock"), wait(t, ends, "who won"); !isDeadlock(one) && !isDeadlock(other) {
-		t.Errorf("%v, and %v: no deadlock would be noticed", one, other)
+	both := fmt.Sprint(wait(t, ends, "deadlock"), wait(t, ends, "other transaction"))
+	assert.True(t, saysDeadlock(both), "no deadlock would be noticed: %s", both)
+	if server != nil {
+		suite.Until(t, "the server has counted the deadlock", func() bool { return d.deadlocks(t, server) > before })
 	}
-	if counted {
-		for ctx := suite.Soon(t); ctx.Err() == nil; {
-			if n, _ := d.deadlocks(t, server); n > before {
-				return
-			}
+}
+
+const slowTTL = 2 * time.Second
+
+// Two processes run jobs of 200 KiB over a network of 5 MB/s. Timeout is as short as 5 payloads take, and shorter than a
+// claim. Now and then all connections of one are cut. Each job is done, and none stays claimed without being begun for
+// longer than the TTL and 5 s. The server's own table says what is claimed, the handlers say what has begun.
+func aSlowNetworkStrandsNoJob(t *testing.T, d *env) {
+	const payload, backlog = 200 << 10, 50
+	lasts := faultsLast(t, 3*time.Second)
+	w := unbegun{since: make(map[queue.ID]time.Time)}
+	var dialers []*faultconn.Dialer
+	for range 2 {
+		dialer := &faultconn.Dialer{Rate: 5 << 20}
+		q := d.openOn(t, dialer, queue.Options{Timeout: 200 * time.Millisecond, TTL: slowTTL})
+		handle(t, q, "large", func(_ context.Context, job queue.Job[string]) error {
+			assert.Len(t, job.Args, payload)
+			w.begun.did(job.ID)
+			return nil
+		})
+		work(t, q, queue.WorkerOptions{Promote: 100 * time.Millisecond, Rescue: 500 * time.Millisecond})
+		dialers = append(dialers, dialer)
+	}
+	host := d.open(t, queue.Options{})
+	var all []queue.ID
+	end, cut := time.Now().Add(lasts), time.Now().Add(time.Second)
+	for n := 0; ; n++ {
+		left := d.count(t, "SELECT count(*) FROM dblock_queue_job")
+		if time.Now().After(end) && left == 0 {
+			break
 		}
-		t.Error("the server has not counted the deadlock")
-	}
-}
-
-// listener keeps the errors that were told of.
-type listener struct {
-	slog.Handler
-	mu   *sync.Mutex
-	errs *[]error
-}
-
-func newListener() listener {
-	return listener{slog.DiscardHandler, new(sync.Mutex), new([]error)}
-}
-
-func (l listener) trouble(doing string, err error) { l.hear(fmt.Errorf("%s: %w", doing, err)) }
-
-func (l listener) hear(err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	*l.errs = append(*l.errs, err)
-}
-
-func (l listener) Enabled(context.Context, slog.Level) bool { return true }
-
-func (l listener) Handle(_ context.Context, r slog.Record) error {
-	text := r.Message
-	r.Attrs(func(a slog.Attr) bool {
-		text += " " + a.String()
-		return true
-	})
-	l.hear(errors.New(text))
-	return nil
-}
-
-func (l listener) WithAttrs([]slog.Attr) slog.Handler { return l }
-
-func (l listener) WithGroup(string) slog.Handler { return l }
-
-// any is the first error that is such a one.
-func (l listener) any(is func(error) bool) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, err := range *l.errs {
-		if is == nil || is(err) {
-			return err
+		require.WithinRange(t, time.Now(), time.Time{}, end.Add(2*time.Minute), "%d jobs are left", left)
+		if time.Now().Before(end) && left < backlog {
+			all = append(all, enqueue(t, host, queue.Task{Kind: "large", Args: strings.Repeat(string(rune('A'+n%26)), payload)})...)
+		} else {
+			time.Sleep(20 * time.Millisecond)
 		}
+		if time.Now().After(cut) {
+			dialers[n%2].CloseAll()
+			cut = time.Now().Add(time.Second)
+		}
+		w.look(t, d)
 	}
-	return nil
+	assert.NoError(t, w.begun.check(all, false))
+	t.Logf("%d jobs; the longest stayed claimed without being begun for %v", len(all), w.longest)
+	assert.True(t, len(all) >= backlog || os.Getenv(suite.EnvSoak) == "", "few jobs were done: this shows too little")
+	d.empty(t)
+}
+
+// unbegun is since when jobs are claimed that have not begun.
+type unbegun struct {
+	begun   once
+	since   map[queue.ID]time.Time
+	longest time.Duration
+}
+
+// look asks the server which jobs are claimed.
+func (w *unbegun) look(t *testing.T, d *env) {
+	t.Helper()
+	claimed := suite.ValuesOf[[]byte](t, d.suiteDB(),
+		d.sql("SELECT uuid_send(unnest(job_ids)) FROM dblock_queue_claim", "SELECT job_id FROM dblock_queue_claim"))
+	now, since := time.Now(), make(map[queue.ID]time.Time)
+	for _, raw := range claimed {
+		id := queue.ID(raw)
+		if w.begun.all([]queue.ID{id}) {
+			continue
+		}
+		if since[id] = now; !w.since[id].IsZero() {
+			since[id] = w.since[id]
+		}
+		w.longest = max(w.longest, now.Sub(since[id]))
+		require.Less(t, now.Sub(since[id]), slowTTL+5*time.Second, "job %v is claimed, and has not begun", id)
+	}
+	w.since = since
 }

@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
@@ -19,39 +20,39 @@ import (
 	"github.com/dblock-go/dblock/queue"
 )
 
-// Workers that write down what they do are told where, and more, by their environment.
+// The environment of worker processes that write a log.
 const (
-	workerLog  = "DBLOCK_TEST_WORKER_LOG"
-	workerN    = "DBLOCK_TEST_WORKER_N"
-	workerHow  = "DBLOCK_TEST_WORKER_HOW" // one of those below
-	howFaulty  = "faulty"                 // handlers fail at random, and connections are cut
-	howZombie  = "zombie"                 // handlers do their jobs, come what may
-	howNoFence = "no fence"               // the same, and the statement that ends jobs asks nobody whose they are
+	workerLog = "DBLOCK_TEST_WORKER_LOG"
+	workerN   = "DBLOCK_TEST_WORKER_N"
+	workerHow = "DBLOCK_TEST_WORKER_HOW" // one of:
+
+	howFaulty  = "faulty"   // handlers fail at random, and connections are cut
+	howZombie  = "zombie"   // handlers complete their jobs, whatever happens
+	howNoFence = "no fence" // the same, and the statement that ends jobs does not check whose they are
 )
 
 const (
 	faultyTTL = 2 * time.Second
-	eachTime  = 5 * time.Millisecond // at least, and up to four times as much: how long a job takes
+	jobTakes  = 5 * time.Millisecond // at least, and up to four times as long
 )
 
-// workAndWrite works until its test has it stop, or kills it.
+// workAndWrite works until its test stops it, or kills it.
 func (e Queue) workAndWrite(dsn string) error {
-	path := os.Getenv(workerLog)
+	how := os.Getenv(workerHow)
 	n, err := strconv.Atoi(os.Getenv(workerN))
 	if err != nil {
 		return err
 	}
-	log, err := newWorkFile(path, n)
+	log, err := newEventLog(os.Getenv(workerLog), n)
 	if err != nil {
 		return err
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	how := os.Getenv(workerHow)
 	dialer := new(faultconn.Dialer)
 	q, err := e.openReachable(ctx, dsn, how, dialer, queue.Options{
 		TTL: faultyTTL, Timeout: 3 * time.Second, Label: fmt.Sprint("worker ", n), History: 1,
-		Observer: queue.Observer{Lost: func(_ string, jobs int) { log.note(workEvent{What: itWasLost, N: jobs}) }},
+		Observer: queue.Observer{Lost: func(_ string, jobs int) { log.note(event{What: endsRefused, N: jobs}) }},
 	})
 	if err != nil {
 		return err
@@ -62,27 +63,25 @@ func (e Queue) workAndWrite(dsn string) error {
 	go func() {
 		suite.WaitToGoOn()
 		stop()
-		time.Sleep(20 * time.Second)
+		time.Sleep(time.Minute)
 		os.Exit(1) // it could not end
 	}()
+	o := queue.WorkerOptions{
+		Concurrency: 4, Batch: 20, Poll: 50 * time.Millisecond, Promote: 50 * time.Millisecond, Rescue: 200 * time.Millisecond,
+		Grace: 2 * time.Second, Backoff: func(int, error) time.Duration { return rand.N(100 * time.Millisecond) },
+	}
 	if how == howFaulty {
 		defer log.cutNowAndThen(dialer)()
 	}
-	ahead := 0
 	if how != howFaulty || n%2 == 0 {
-		ahead = -1 // all that it has it has begun, so that what is refused are ends of handlers alone
+		o.Ahead = -1 // it has begun all jobs that it has: only ends of handlers are refused
 	}
-	err = q.Work(ctx, queue.WorkerOptions{
-		Concurrency: 4, Batch: 20, Ahead: ahead, Poll: 50 * time.Millisecond, Promote: 50 * time.Millisecond, Rescue: 200 * time.Millisecond, Grace: 2 * time.Second,
-		Backoff: func(int, error) time.Duration { return rand.N(100 * time.Millisecond) },
-	})
-	leave, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	left := q.Close(leave)
-	if errors.Is(left, dblock.ErrUnavailable) || errors.Is(left, dblock.ErrOutcomeUnknown) { // its connection was cut, too
-		left = nil
+	err = q.Work(ctx, o)
+	closed := closeIn(q, 30*time.Second)
+	if errors.Is(closed, dblock.ErrUnavailable) || errors.Is(closed, dblock.ErrOutcomeUnknown) { // its connection was cut, too
+		closed = nil
 	}
-	return errors.Join(err, left)
+	return errors.Join(err, closed)
 }
 
 // openReachable waits for the server as well.
@@ -100,24 +99,24 @@ func (e Queue) openReachable(ctx context.Context, dsn, how string, dialer *fault
 	}
 }
 
-// handler works for a while, and says one thing or another.
-func (f *workFile) handler(how string) func(context.Context, queue.Job[int]) error {
+// handler works for a while, and returns one thing or another.
+func (l *eventLog) handler(how string) func(context.Context, queue.Job[int]) error {
 	return func(ctx context.Context, job queue.Job[int]) error {
-		e := workEvent{What: itBegan, Job: job.ID.String(), Attempt: job.Attempt}
-		f.note(e)
-		time.Sleep(eachTime + rand.N(3*eachTime))
+		e := event{What: runBegan, Job: job.ID.String(), Attempt: job.Attempt}
+		l.note(e)
+		time.Sleep(jobTakes + rand.N(3*jobTakes))
 		if how != howFaulty && job.Attempt > 1 {
-			time.Sleep(2 * faultyTTL) // till after the zombie goes on
+			time.Sleep(2 * faultyTTL) // until after the zombie goes on
 		}
 		if errors.Is(context.Cause(ctx), dblock.ErrLost) {
-			f.note(workEvent{What: itWasGone})
+			l.note(event{What: claimLost})
 		}
 		said, err := saysDone, error(nil)
 		if how == howFaulty {
 			said, err = sayAtRandom()
 		}
-		e.What, e.Said = itEnded, said
-		f.note(e)
+		e.What, e.Said = runEnded, said
+		l.note(e)
 		return err
 	}
 }
@@ -138,8 +137,8 @@ func sayAtRandom() (said string, err error) {
 	return saysDone, nil
 }
 
-// cutNowAndThen has replies get lost until it is ended, by when each cut that struck is written down.
-func (f *workFile) cutNowAndThen(dialer *faultconn.Dialer) (end func()) {
+// cutNowAndThen loses replies until end is called. By then each cut that struck is written down.
+func (l *eventLog) cutNowAndThen(dialer *faultconn.Dialer) (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var cuts sync.WaitGroup
 	cuts.Go(func() {
@@ -148,7 +147,7 @@ func (f *workFile) cutNowAndThen(dialer *faultconn.Dialer) (end func()) {
 			dialer.Arm(1+rand.N(60), faultconn.CutAfter, nil)
 			suite.SleepFor(ctx, 200*time.Millisecond)
 			if dialer.Disarm() {
-				f.note(workEvent{What: itWasCut, From: from})
+				l.note(event{What: cut, From: from})
 			}
 		}
 	})
@@ -158,104 +157,147 @@ func (f *workFile) cutNowAndThen(dialer *faultconn.Dialer) (end func()) {
 	}
 }
 
-// crew is the worker processes of a test.
-type crew struct {
+// fleet is the worker processes of a test.
+type fleet struct {
 	d      *env
 	how    string
 	folder string
-	all    []*workman
-	log    *workFile // of whoever strikes them
+	all    []*process
+	log    *eventLog // of the test
 }
 
-// workman is one of them.
-type workman struct {
+type process struct {
 	*suite.Child
-	n      int
-	killed bool // or has ended
-
-	frozen       bool
+	n            int
+	ended        bool
+	thawed       chan struct{} // of a frozen process, else nil. Closed: it goes on, and until is known
 	since, until time.Duration
-	over         chan struct{} // closed: until is known
 }
 
-func (d *env) crew(t *testing.T, how string, size int) *crew {
+const processes = 8
+
+func (d *env) fleet(t *testing.T, how string) *fleet {
 	t.Helper()
-	c := &crew{d: d, how: how, folder: t.TempDir()}
-	log, err := newWorkFile(filepath.Join(c.folder, "strikes"), everybody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.log = log
+	c := &fleet{d: d, how: how, folder: t.TempDir()}
+	c.log = suite.Must(newEventLog(c.path(everybody), everybody))(t)
 	t.Cleanup(func() {
-		for _, h := range c.all {
-			h.Kill() // nothing, where it has ended
+		for _, p := range c.all {
+			p.Kill() // nothing, if it has ended
 		}
-		_ = log.file.Close()
+		_ = c.log.file.Close()
 	})
-	for range size {
-		c.hire(t)
+	for range processes {
+		c.start(t)
 	}
 	return c
 }
 
-func (c *crew) path(n int) string { return filepath.Join(c.folder, fmt.Sprint("worker ", n)) }
+func (c *fleet) path(n int) string { return filepath.Join(c.folder, strconv.Itoa(n)) }
 
-// hire starts one more process.
-func (c *crew) hire(t *testing.T) {
+// start starts one more process.
+func (c *fleet) start(t *testing.T) {
 	t.Helper()
-	h := &workman{n: len(c.all)}
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), workerDSN+"="+c.d.dsn, workerKind+"="+string(c.d.e.Kind), workerMode+"="+modeLog, workerLog+"="+c.path(h.n),
-		workerN+"="+strconv.Itoa(h.n), workerHow+"="+c.how)
-	h.Child = suite.StartChild(t, cmd)
-	c.all = append(c.all, h)
+	n := len(c.all)
+	cmd := c.d.workerCommand(context.Background(), workerMode+"="+modeLog, workerLog+"="+c.path(n), workerN+"="+strconv.Itoa(n),
+		workerHow+"="+c.how)
+	c.all = append(c.all, &process{Child: suite.StartChild(t, cmd), n: n})
 }
 
-// any is one that works, at random; nil: none does.
-func (c *crew) any() *workman {
+// any is a process that works, at random, or nil.
+func (c *fleet) any() *process {
 	for _, i := range rand.Perm(len(c.all)) {
-		if h := c.all[i]; !h.frozen && !h.killed {
-			return h
+		if p := c.all[i]; p.thawed == nil && !p.ended {
+			return p
 		}
 	}
 	return nil
 }
 
-// befell writes down what befell a worker, from when till when.
-func (c *crew) befell(worker int, what string, from, to time.Duration) {
-	(&workFile{c.log.file, worker}).note(workEvent{What: what, From: from, At: to})
+func (c *fleet) kill(t *testing.T) {
+	p := c.any()
+	if p == nil {
+		return
+	}
+	from := suite.Uptime()
+	p.Kill()
+	p.ended = true
+	c.suffered(p.n, killed, from, suite.Uptime())
+	c.start(t)
 }
 
-// stop ends all that were not killed, as a service is ended, and reads what all have written.
-func (c *crew) stop(t *testing.T) (events []workEvent) {
-	t.Helper()
-	for _, h := range c.all {
-		if !h.killed {
-			_ = h.In.Close()
+// freeze stops a process that has jobs, and thaws it once it was taken for dead and others had time to begin its jobs.
+func (c *fleet) freeze(thaws *sync.WaitGroup) {
+	for range 30 {
+		p := c.any()
+		if p == nil {
+			return
 		}
-	}
-	for _, h := range c.all {
-		if h.killed {
+		since := suite.Uptime()
+		_ = suite.Suspend(p.Process)
+		if c.claims(p) <= 0 {
+			_ = suite.Resume(p.Process)
 			continue
 		}
-		if err := h.Wait(); err != nil {
-			t.Errorf("worker %d ended with %v", h.n, err)
-		}
-		h.killed = true
+		p.since, p.thawed = since, make(chan struct{})
+		thaws.Go(func() {
+			defer close(p.thawed)
+			late := time.Now().Add(5 * faultyTTL)
+			for time.Sleep(faultyTTL); c.claims(p) != 0 && time.Now().Before(late); time.Sleep(20 * time.Millisecond) {
+			}
+			time.Sleep(faultyTTL / 4)
+			_ = suite.Resume(p.Process)
+			p.until = suite.Uptime()
+		})
+		return
 	}
-	for _, path := range append([]string{filepath.Join(c.folder, "strikes")}, c.paths()...) {
-		some, err := readWork(path)
-		if err != nil && !errors.Is(err, os.ErrNotExist) { // it was killed before it began
-			t.Error(err)
+}
+
+// claims returns how many claims a living process has, or -1 if the server is down.
+func (c *fleet) claims(p *process) (n int) {
+	query := "SELECT count(*) FROM dblock_queue_claim c JOIN dblock_member m ON m.member_id = c.member_id WHERE m.label = 'worker %d'"
+	if err := c.d.db.QueryRowContext(context.Background(), fmt.Sprintf(query, p.n)).Scan(&n); err != nil {
+		return -1
+	}
+	return n
+}
+
+// noteThawed writes down which processes were frozen and go on.
+func (c *fleet) noteThawed() {
+	for _, p := range c.all {
+		select {
+		case <-p.thawed:
+			c.suffered(p.n, frozen, p.since, p.until)
+			p.thawed = nil
+		default:
+		}
+	}
+}
+
+// suffered writes down what happened to a worker.
+func (c *fleet) suffered(worker int, what string, from, to time.Duration) {
+	(&eventLog{c.log.file, worker}).note(event{What: what, From: from, At: to})
+}
+
+// stop ends all processes, as a service is ended, and returns what all have written.
+func (c *fleet) stop(t *testing.T) (events []event) {
+	t.Helper()
+	for _, p := range c.all {
+		if !p.ended {
+			_ = p.In.Close()
+		}
+	}
+	for _, p := range c.all {
+		if !p.ended {
+			assert.NoError(t, p.Wait(), "worker %d", p.n)
+			p.ended = true
+		}
+	}
+	for n := everybody; n < len(c.all); n++ {
+		some, err := readEvents(c.path(n))
+		if !errors.Is(err, os.ErrNotExist) { // it was killed before it began
+			assert.NoError(t, err)
 		}
 		events = append(events, some...)
 	}
 	return events
-}
-
-func (c *crew) paths() (all []string) {
-	for n := range c.all {
-		all = append(all, c.path(n))
-	}
-	return all
 }
