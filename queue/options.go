@@ -183,6 +183,11 @@ func (o WorkerOptions) withDefaults(ttl time.Duration) (WorkerOptions, error) {
 			return o, &dblock.InvalidError{Field: "WorkerOptions." + every.field, Reason: fmt.Sprintf("%v is not within %v to %v", every.is, every.least, every.most)}
 		}
 	}
+	for i, m := range o.Middleware {
+		if m == nil {
+			return o, &dblock.InvalidError{Field: fmt.Sprintf("WorkerOptions.Middleware[%d]", i), Reason: "it is nil"}
+		}
+	}
 	o.Timeout, o.Grace = cmp.Or(o.Timeout, time.Minute), max(cmp.Or(o.Grace, 10*time.Second), 0)
 	if o.Backoff == nil {
 		o.Backoff = defaultBackoff

@@ -162,6 +162,7 @@ func TestUsageErrors(t *testing.T) {
 		"--engine must be one of": {"migrate", "sql", "--engine", "oracle"},
 		"--format plain only":     {"migrate", "sql", "--engine=mysql", "--format=goose", "--down"},
 		"--lock-timeout":          {"migrate", "up", "--database=x", "--lock-timeout=soon"},
+		"--limit: 0":              {"queue", "list", "--database=x", "--limit=0"},
 		"unknown flag":            {"migrate", "up", "--databse=u:s3cret@tcp(h)/x"},
 	} {
 		invoke(t, "", args...).wantFailure(t, 2, text)

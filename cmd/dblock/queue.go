@@ -211,6 +211,14 @@ func shownJobOf(r queue.Record) shownJob {
 	}
 }
 
+// Validate refuses a limit that would mean the default.
+func (c *queueListCmd) Validate() error {
+	if c.Limit < 1 {
+		return fmt.Errorf("--limit: %d is not within 1 to 1,000", c.Limit)
+	}
+	return nil
+}
+
 // Run lists jobs.
 func (c *queueListCmd) Run(ctx context.Context, s streams) error {
 	state, err := queue.ParseState(c.State)

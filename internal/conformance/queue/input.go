@@ -116,6 +116,7 @@ func refusesBadWorkers(t *testing.T, d *env) {
 		"a rare poll":        {Poll: time.Hour},
 		"too many exchanges": {Exchanges: 17},
 		"a rare promotion":   {Promote: time.Hour},
+		"a nil middleware":   {Middleware: []queue.Middleware{nil}},
 	} {
 		assert.ErrorIs(t, q.Work(t.Context(), o), dblock.ErrInvalid, what)
 	}
