@@ -39,7 +39,7 @@ type trial struct {
 }
 
 func (b *board) open(ctx context.Context, chosen []Scenario) (err error) {
-	b.server, err = devdb.Start(ctx, b.kind, devdb.Options{Durable: true, Logf: b.logf})
+	b.server, err = b.start(ctx, b.kind, devdb.Options{Durable: true, Logf: b.logf})
 	if err != nil {
 		return err
 	}

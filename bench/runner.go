@@ -16,6 +16,13 @@ import (
 // happens meanwhile on log. Where a scenario fails, the rounds until then are printed, and the error
 // is returned.
 func Run(ctx context.Context, f Flags, all []Scenario, out, log io.Writer) error {
+	return run(ctx, f, all, out, log, devdb.Start)
+}
+
+// startServer starts a server, as devdb.Start does.
+type startServer func(context.Context, devdb.Kind, devdb.Options) (*devdb.Server, error)
+
+func run(ctx context.Context, f Flags, all []Scenario, out, log io.Writer, start startServer) error {
 	if f.List {
 		return list(out, all)
 	}
@@ -26,7 +33,7 @@ func Run(ctx context.Context, f Flags, all []Scenario, out, log io.Writer) error
 	if f.Threads > 0 {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(f.Threads))
 	}
-	r := &runner{f: f, out: out, log: log}
+	r := &runner{f: f, out: out, log: log, start: start}
 	err = r.engines(ctx, chosen)
 	if f.JSON {
 		err = errors.Join(err, r.printJSON())
@@ -38,6 +45,7 @@ func Run(ctx context.Context, f Flags, all []Scenario, out, log io.Writer) error
 type runner struct {
 	f        Flags
 	out, log io.Writer
+	start    startServer
 	results  []result // of all engines, for JSON
 }
 

@@ -38,8 +38,16 @@ func (f fakeLoad) Round(_ context.Context, n int) (Round, error) {
 
 func fine(*Env, int) error { return nil }
 
-// short runs scenarios for a moment on one engine.
+// short runs scenarios for a moment on the tests' server of an engine.
 func short(t *testing.T, kind devdb.Kind, f Flags, all ...Scenario) (out, log string, err error) {
+	t.Helper()
+	return shortOn(t, kind, f, func(ctx context.Context, kind devdb.Kind, _ devdb.Options) (*devdb.Server, error) {
+		return devdb.Attach(ctx, kind, testdb.Server(t, kind).AdminDSN(), "testdb", nil)
+	}, all...)
+}
+
+// shortOn runs scenarios for a moment on a server that is started for them.
+func shortOn(t *testing.T, kind devdb.Kind, f Flags, start startServer, all ...Scenario) (out, log string, err error) {
 	t.Helper()
 	if len(f.Scenarios) == 0 {
 		for _, s := range all {
@@ -52,7 +60,7 @@ func short(t *testing.T, kind devdb.Kind, f Flags, all ...Scenario) (out, log st
 		t.Fatal(err)
 	}
 	var o, l strings.Builder
-	err = Run(t.Context(), f, all, &o, &l)
+	err = run(t.Context(), f, all, &o, &l, start)
 	return o.String(), l.String(), err
 }
 
@@ -69,7 +77,7 @@ func TestEveryRoundOfEveryScenario(t *testing.T) {
 	for _, kind := range testdb.Engines() {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
-			out, _, err := short(t, kind, Flags{JSON: true, Warmup: Seconds(time.Millisecond), Rounds: 4}, fake("a/one", fine), fake("a/two", fine))
+			out, _, err := shortOn(t, kind, Flags{JSON: true, Warmup: Seconds(time.Millisecond), Rounds: 4}, devdb.Start, fake("a/one", fine), fake("a/two", fine))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -139,7 +147,7 @@ func TestFaultsOfAKilledServer(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			out, _, err := short(t, kind, Flags{JSON: true, Rounds: 50}, killer, merge[0])
+			out, _, err := shortOn(t, kind, Flags{JSON: true, Rounds: 50}, devdb.Start, killer, merge[0])
 			if err == nil {
 				t.Fatal("nobody noticed")
 			}

@@ -8,7 +8,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -18,8 +17,6 @@ import (
 	"github.com/dblock-go/dblock/internal/orders"
 	"github.com/dblock-go/dblock/inventory"
 )
-
-const orderClients = 64 // that send orders at once
 
 // orderFile reads a morning's real trade.
 func orderFile(t *testing.T) orders.File {
@@ -41,7 +38,7 @@ func replaysARealOrderFile(t *testing.T, s *env) {
 		require.NoError(t, suite.Second(store.Restock(t.Context(), a)))
 	}
 	replay := func() orders.Report {
-		return suite.Must(orders.Replay(t.Context(), store, lines, orderClients, func() {}))(t)
+		return suite.Must(orders.Replay(t.Context(), store, lines, 64, func() {}))(t)
 	}
 	first := replay()
 	assert.True(t, first.Seen == 0 && first.Accepted > 0 && first.SoldOut > 0 && first.Returned > 0, "%+v", first)
@@ -93,9 +90,7 @@ func (s *env) sellsInvoices(t *testing.T, times int64) (refused, all int) {
 		}
 		shuffle(of, seed)
 		for _, some := range [][]op{stock, of} {
-			for i, r := range s.doByClients(t, store, some) {
-				ops[some[i].id()], replies[some[i].id()] = some[i], r
-			}
+			s.doAtOnce(t, []*inventory.Store{store}, some, func(d op, r reply) { ops[d.id()], replies[d.id()] = d, r })
 		}
 	}
 	m, ids := newModel(true), s.inOrderOfCommits(t, replies)
@@ -163,25 +158,4 @@ func (s *env) inOrderOfCommits(t *testing.T, replies map[string]reply) []string 
 		inTx := cmp.Or(cmp.Compare(replies[a].Kind, replies[b].Kind), cmp.Compare(a, b))
 		return cmp.Or(cmp.Compare(last[txOf[a]], last[txOf[b]]), inTx)
 	})
-}
-
-// doByClients does all ops, a few at a time, and returns the reply to each.
-func (s *env) doByClients(t *testing.T, store *inventory.Store, ops []op) []reply {
-	t.Helper()
-	replies := make([]reply, len(ops))
-	next := make(chan int)
-	var clients sync.WaitGroup
-	for range orderClients {
-		clients.Go(func() {
-			for i := range next {
-				replies[i] = ops[i].do(t.Context(), store)
-			}
-		})
-	}
-	for i := range ops {
-		next <- i
-	}
-	close(next)
-	clients.Wait()
-	return replies
 }

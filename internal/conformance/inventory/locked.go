@@ -2,9 +2,10 @@ package inventory
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
+	"errors"
 	"fmt"
-	"net/url"
 	"testing"
 	"time"
 
@@ -45,17 +46,15 @@ func (s *env) lockSKUs(t *testing.T, skus []string) (letGo func()) {
 	return s.lockRows(t, each(skus, "SELECT 1 FROM dblock_stock WHERE sku = '%s' FOR UPDATE")...)
 }
 
-// openKeys records orders of another SKU under some keys, in a transaction that stays open until
-// letGo is called.
-func (s *env) openKeys(t *testing.T, keys []string) (letGo func()) {
+// openKeys records orders of another SKU under the keys "open-0" and so on until letGo is called.
+func (s *env) openKeys(t *testing.T, n int) (letGo func()) {
 	t.Helper()
-	return s.lockRows(t, each(keys, insertOrder+"('%s', 'cold', '', 1, 2)")...)
+	return s.lockRows(t, each(named("open", n), insertOrder+"('%s', 'cold', '', 1, 2)")...)
 }
 
-func named(name string, n int) []string {
-	names := make([]string, n)
-	for i := range names {
-		names[i] = fmt.Sprintf("%s-%d", name, i)
+func named(name string, n int) (names []string) {
+	for i := range n {
+		names = append(names, fmt.Sprintf("%s-%d", name, i))
 	}
 	return names
 }
@@ -64,13 +63,9 @@ func named(name string, n int) []string {
 // session waits.
 func (s *env) waiting(t *testing.T, reqs []inventory.Request) (answers func() []told) {
 	t.Helper()
-	got := make(chan []told, 1)
-	go func() { got <- crowd(t.Context(), s.Store, reqs) }()
+	got := suite.Begin(func() ([]told, error) { return crowd(t.Context(), s.Store, reqs), nil })
 	s.waitsForARow(t)
-	return func() []told {
-		t.Helper()
-		return suite.Wait(t, got, "orders that wait")
-	}
+	return func() []told { return suite.Must(got())(t) }
 }
 
 // lockedSKUsLeaveTheRest has a transaction lock some SKUs, for which orders wait. All others are
@@ -90,9 +85,7 @@ func lockedSKUsLeaveTheRest(locked, waiters int) func(t *testing.T, s *env) {
 			free = append(free, ordersOf("crowd "+sku, 10, sku)...)
 		}
 		sellsTo(t, s.Store, free)
-		for _, sku := range named("held", locked) {
-			assert.Zero(t, s.countf(t, "SELECT count(*) FROM dblock_reservation WHERE sku = '%s'", sku), "sold though locked")
-		}
+		assert.Zero(t, s.Count(t, "SELECT count(*) FROM dblock_reservation WHERE sku LIKE 'held-%'"), "sold though locked")
 		letGo()
 		assert.Equal(t, map[string]int{"sold": len(late)}, outcomes(answers()))
 		s.sound(t)
@@ -147,12 +140,10 @@ func keysOpenElsewhereStallNobody(open int) func(t *testing.T, s *env) {
 		const rounds, size = 8, 40
 		units := int64(rounds*(size+1) + open)
 		s.stock(t, "hot", units)
-		keys := named("open", open)
-		letGo := s.openKeys(t, keys)
+		letGo := s.openKeys(t, open)
 		waited := make(chan []told, rounds)
 		for round := range rounds {
-			reqs := ordersOf("open", open, "hot")
-			go func() { waited <- crowd(t.Context(), s.Store, reqs) }()
+			go func() { waited <- crowd(t.Context(), s.Store, ordersOf("open", open, "hot")) }()
 			sellsTo(t, s.Store, ordersOf(fmt.Sprint("round ", round), size, "hot"))
 			s.sells(t, order(fmt.Sprint("alone ", round), "hot", 1))
 		}
@@ -175,10 +166,14 @@ func keysOpenElsewhereStallNobody(open int) func(t *testing.T, s *env) {
 func keysOpenElsewhereLockNoStock(t *testing.T, s *env) {
 	const open, free, rounds = 50, 20, 3
 	dialer := &faultconn.Dialer{Watch: "Stock :many"} // of LockStock and LockFreeStock, by the names in their comments
-	store := s.hookedOn(t, s.unprepared(t), dialer, s.o, ownRows)
+	dsn := s.dsn
+	if s.Postgres() {
+		dsn = suite.AppendQuery(dsn, "default_query_exec_mode=exec") // each statement is sent with its text
+	}
+	store := s.hookedOn(t, dsn, dialer, s.o, ownRows)
 	s.stock(t, "hot", rounds*(open+free))
 	reqs := ordersOf("open", rounds*open, "hot")
-	letGo := s.openKeys(t, named("open", rounds*open))
+	letGo := s.openKeys(t, rounds*open)
 	waited := make(chan []told, rounds)
 	for round := range rounds {
 		before := dialer.Watched()
@@ -195,15 +190,200 @@ func keysOpenElsewhereLockNoStock(t *testing.T, s *env) {
 	s.wantsOwnRows(t)
 }
 
-// unprepared is the env's DSN for a driver that sends each statement with its text.
-func (s *env) unprepared(t *testing.T) string {
+// latched opens a Store that refuses from memory what was sold out a moment ago: for longer than
+// its test lasts.
+func (s *env) latched(t *testing.T) *inventory.Store {
 	t.Helper()
-	if !s.Postgres() {
-		return s.dsn
+	return s.open(t, inventory.Options{Latch: 10 * time.Second, Timeout: time.Minute})
+}
+
+// refusal is the refusal of an order that is sold out, or nil.
+func refusal(store *inventory.Store, r inventory.Request) (out *inventory.SoldOutError) {
+	_, err := store.Reserve(context.Background(), r)
+	errors.As(err, &out)
+	return out
+}
+
+// isLatched waits until a Store refuses orders of a sold-out SKU from memory.
+func isLatched(t *testing.T, store *inventory.Store, sku string) {
+	t.Helper()
+	suite.Until(t, "it refuses from memory", func() bool {
+		out := refusal(store, order("latch "+rand.Text(), sku, 1))
+		require.NotNil(t, out, "an order of what is sold out")
+		return out.Latched
+	})
+}
+
+// aLatchRefusesWithoutLocks locks the row of an SKU that is sold out. Orders are refused
+// nonetheless, and what was sold is known.
+func aLatchRefusesWithoutLocks(t *testing.T, s *env) {
+	store := s.latched(t)
+	s.stock(t, "sale", 3)
+	s.sells(t, order("sold elsewhere", "sale", 1))
+	sellsIn(t, store, order("sold", "sale", 1))
+	sellsIn(t, store, order("sold, too", "sale", 1))
+	isLatched(t, store, "sale")
+	unlock := s.hold(t, store, "sale")
+	for i := range 100 {
+		r := order(fmt.Sprintf("late-%d", i), "sale", 1)
+		r.Limit, r.Hold = int64(i%3), time.Duration(i%2)*time.Hour
+		require.Equal(t, &inventory.SoldOutError{Key: r.Key, SKU: "sale", Wanted: 1, Latched: true}, refusal(store, r))
 	}
-	u := suite.Must(url.Parse(s.dsn))(t)
-	query := u.Query()
-	query.Set("default_query_exec_mode", "exec")
-	u.RawQuery = query.Encode()
-	return u.String()
+	for _, key := range []string{"sold", "sold, too", "sold elsewhere"} {
+		gets(t, store, order(key, "sale", 1), "replayed")
+	}
+	unlock()
+	sellsIn(t, store, inventory.Request{Key: "gift", SKU: "sale", Qty: 1, Unstocked: true})
+	s.sound(t)
+}
+
+// aLatchLooksKeysUp has another Store record keys while this one knows the SKU to be sold out. Each
+// key gets its recorded answer.
+func aLatchLooksKeysUp(t *testing.T, s *env) {
+	store := s.latched(t)
+	s.stock(t, "sale", 1)
+	s.stock(t, "other", 1)
+	s.sells(t, order("sold", "sale", 1))
+	isLatched(t, store, "sale")
+	s.restock(t, "elsewhere", "sale", 1)
+	s.sells(t, order("sold elsewhere", "sale", 1))
+	s.sells(t, order("other", "other", 1))
+	require.NoError(t, suite.Second(s.Cancel(t.Context(), "cancelled")))
+	gets(t, store, order("sold elsewhere", "sale", 1), "replayed")
+	gets(t, store, order("sold", "sale", 2), isReused)
+	gets(t, store, order("other", "sale", 1), isReused)
+	gets(t, store, order("cancelled", "sale", 1), isCancelled)
+	assert.True(t, refusal(store, order("late", "sale", 1)).Latched, "the control: the latch has ended")
+	s.sound(t)
+}
+
+// aLatchEndsWithWhatComesIn has units come in by each way. Those of its own Store are for sale at
+// once, those of another a little later.
+func aLatchEndsWithWhatComesIn(t *testing.T, s *env) {
+	store, brief := s.latched(t), s.open(t, inventory.Options{Latch: 200 * time.Millisecond, Timeout: time.Minute})
+	s.stock(t, "sale", 2)
+	hold := held("held", "sale")
+	s.sells(t, hold)
+	s.sells(t, order("sold", "sale", 1))
+	for name, comesIn := range map[string]func() error{
+		"restock": func() error { return restock(t, store, "restock", "sale", 1) },
+		"cancel":  func() error { return suite.Second(store.Cancel(t.Context(), hold.Key)) },
+		"sweep": func() error {
+			s.isDue(t, hold.Key)
+			return suite.Second(store.Sweep(t.Context(), 10))
+		},
+		"repair": func() error {
+			s.execf(t, "UPDATE dblock_reservation SET state = 3 WHERE reservation_key = '%s'", hold.Key)
+			return suite.Second(store.Repair(t.Context(), "sale"))
+		},
+	} {
+		isLatched(t, store, "sale")
+		require.NoError(t, comesIn(), name)
+		hold = held("after a "+name, "sale")
+		sellsIn(t, store, hold)
+	}
+	isLatched(t, brief, "sale")
+	s.restock(t, "elsewhere", "sale", 1)
+	suite.Until(t, "what came in elsewhere is sold", func() bool {
+		return refusal(brief, order("brief "+rand.Text(), "sale", 1)) == nil
+	})
+	records := s.open(t, inventory.Options{Latch: 10 * time.Second, RecordRefusals: true})
+	for i := range 50 {
+		out := refusal(records, order(fmt.Sprintf("recorded %d", i), "sale", 1))
+		require.False(t, out.Latched, "a Store that records refusals")
+	}
+	s.sound(t)
+}
+
+// aLatchKnowsCarts refuses a cart of which one line is sold out, and knows one that was sold.
+func aLatchKnowsCarts(t *testing.T, s *env) {
+	store := s.latched(t)
+	s.stock(t, "sale", 1)
+	s.stock(t, "other", 10)
+	lines := []inventory.Line{{SKU: "other", Qty: 1}, {SKU: "sale", Qty: 1}}
+	s.wants(t, cartOf("sold", lines...), reply{State: inventory.Sold, Lines: lines})
+	isLatched(t, store, "sale")
+	_, err := store.ReserveAll(t.Context(), inventory.Cart{Key: "late", Lines: lines})
+	want := inventory.SoldOutError{Key: "late", SKU: "sale", Wanted: 1, Latched: true}
+	assert.Equal(t, want, *suite.As[*inventory.SoldOutError](t, err))
+	assert.True(t, cartOf("sold", lines...).do(t.Context(), store).Replayed)
+	assert.Equal(t, inventory.Sold, cartOf("rest", lines[0]).do(t.Context(), store).State)
+	s.wantsBooks(t, "other", 8, 0, 2)
+	s.sound(t)
+}
+
+// aRefusalWaitsForNoLock orders more than is left beside a transaction that has locked the row. The
+// control is what the Store has not seen: units that came in by another Store are sold.
+func aRefusalWaitsForNoLock(t *testing.T, s *env) {
+	store := s.open(t, s.o)
+	s.stock(t, "sale", 7)
+	s.stock(t, "other", 1)
+	sold := order("sold elsewhere", "sale", 4)
+	s.sells(t, sold)
+	tooMany := func(key string) {
+		t.Helper()
+		want := &inventory.SoldOutError{Key: key, SKU: "sale", Wanted: 4, Available: 3}
+		require.Equal(t, want, refusal(store, order(key, "sale", 4)))
+	}
+	tooMany("the first shows what is left")
+	unlock := s.hold(t, store, "sale")
+	for i := range 10 {
+		tooMany(fmt.Sprint("too many ", i))
+	}
+	gets(t, store, sold, "replayed")
+	unlock()
+	lines := []inventory.Line{{SKU: "sale", Qty: 4}, {SKU: "other", Qty: 1}}
+	_, err := store.ReserveAll(t.Context(), inventory.Cart{Key: "cart", Lines: lines})
+	short := []inventory.Shortage{{SKU: "sale", Wanted: 4, Available: 3}}
+	assert.Equal(t, short, suite.As[*inventory.SoldOutError](t, err).Short)
+	s.restock(t, "elsewhere", "sale", 1)
+	sellsIn(t, store, order("too many 0", "sale", 4))
+	s.sound(t)
+}
+
+// aRefusalInAHundredCostsFewTrips counts the round trips of crowds of a hundred orders, one of
+// which is not sold, beside those of crowds that are sold. A batch that decided its orders again,
+// or one by one, would take many more. On Postgres a trigger counts the writes of limits: one an
+// order.
+func aRefusalInAHundredCostsFewTrips(t *testing.T, s *env) {
+	const waves, size = 10, 100
+	writes := func() int64 { return 0 }
+	if s.Postgres() {
+		s.Exec(t, `CREATE SEQUENCE quota_writes`)
+		s.Exec(t, `CREATE FUNCTION counted() RETURNS trigger LANGUAGE plpgsql AS
+			$$ BEGIN PERFORM nextval('quota_writes'); RETURN NULL; END $$`)
+		s.Exec(t, `CREATE TRIGGER counted AFTER INSERT OR UPDATE ON dblock_quota FOR EACH ROW EXECUTE FUNCTION counted()`)
+		writes = func() int64 { return s.Count(t, "SELECT last_value FROM quota_writes") }
+	}
+	for want, make := range map[string]func(r *inventory.Request, sold inventory.Request){
+		isSoldOut:  func(r *inventory.Request, _ inventory.Request) { r.Qty = inventory.MaxQty },
+		"replayed": func(r *inventory.Request, sold inventory.Request) { *r = sold },
+		isLimited:  func(r *inventory.Request, sold inventory.Request) { r.Buyer = sold.Buyer },
+	} {
+		dialer := &faultconn.Dialer{}
+		store := s.openOn(t, dialer, s.o)
+		s.stock(t, want, 4*waves*size)
+		trips, before := [2]int{}, writes()
+		for wave := range 2 * waves {
+			reqs := ordersOf(fmt.Sprint(want, wave), size+1, want)
+			if want == isLimited {
+				for i := range reqs {
+					reqs[i].Limit = 1
+				}
+			}
+			sold, reqs := reqs[size], reqs[:size]
+			s.sells(t, sold) // by another process
+			wants := map[string]int{"sold": size}
+			if wave%2 == 1 {
+				make(&reqs[size/2], sold)
+				wants = map[string]int{"sold": size - 1, want: 1}
+			}
+			dialer.Arm(0, 0, nil)
+			assert.Equal(t, wants, outcomes(crowd(t.Context(), store, reqs)), want)
+			trips[wave%2] += dialer.Writes()
+		}
+		assert.LessOrEqual(t, writes()-before, int64(2*waves*(size+1)*5/4), "%s: writes of limits", want)
+		assert.LessOrEqual(t, trips[1], 3*trips[0], "%s: round trips", want)
+	}
+	s.sound(t)
 }

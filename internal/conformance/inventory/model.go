@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 
 	"github.com/dblock-go/dblock/inventory"
 )
@@ -24,7 +23,7 @@ type modelOrder struct {
 	buyer string
 	lines []inventory.Line // none: the key was cancelled before its order
 	state inventory.State
-	due   int64  // a hold has expired at that moment and is not swept; 0: none has
+	due   int64  // it expired at that moment, and is not swept; 0: it is swept, or has not expired
 	kind  string // of its refusal
 }
 
@@ -55,33 +54,24 @@ func (m *model) do(d op) reply {
 	if o == nil {
 		return reply{Kind: isNotFound}
 	}
-	switch is := o.is(); {
-	case d.What == toLookUp, d.What == toExtend && is == inventory.Held:
-	case confirms && is == inventory.Held:
+	switch isHeld, isSold := o.state == inventory.Held, o.state == inventory.Sold; {
+	case d.What == toLookUp, d.What == toExtend && isHeld:
+	case confirms && isHeld:
 		o.state = inventory.Sold
-	case cancels && is == inventory.Held:
+	case cancels && isHeld:
 		o.state = inventory.Cancelled
 	case cancels && o.due > 0:
-		o.expire()
-	case confirms && is == inventory.Sold, cancels && is != inventory.Sold:
+		o.due = 0
+	case confirms && isSold, cancels && !isSold:
 		return o.reply(true)
 	default:
-		return reply{Kind: kindOfState[is]}
+		return reply{Kind: kindOfState[o.state]}
 	}
 	return o.reply(false)
 }
 
-func (o *modelOrder) is() inventory.State {
-	if o.due > 0 {
-		return inventory.Expired
-	}
-	return o.state
-}
-
-func (o *modelOrder) expire() { o.state, o.due = inventory.Expired, 0 }
-
 func (o *modelOrder) reply(replayed bool) reply {
-	r := reply{State: o.is(), Replayed: replayed, Ends: o.is() == inventory.Held}
+	r := reply{State: o.state, Replayed: replayed, Ends: o.state == inventory.Held}
 	if len(o.lines) == 1 {
 		r.SKU, r.Qty = o.lines[0].SKU, o.lines[0].Qty
 	} else {
@@ -179,13 +169,11 @@ func (m *model) refuse(buyer string, lines []inventory.Line) (kind, detail strin
 	return kind, detail
 }
 
-func inWords(n int64) string { return strconv.FormatInt(n, 10) }
-
-// each calls f with each line of an SKU that is held or sold.
+// each calls f with each line of an SKU that is held or sold, or expired and not swept.
 func (m *model) each(sku string, f func(o *modelOrder, l inventory.Line)) {
 	for _, o := range m.orders {
 		for _, l := range o.lines {
-			if l.SKU == sku && (o.state == inventory.Held || o.state == inventory.Sold) {
+			if l.SKU == sku && (o.state == inventory.Held || o.state == inventory.Sold || o.due > 0) {
 				f(o, l)
 			}
 		}
@@ -207,10 +195,10 @@ func (m *model) balance(sku string) inventory.Balance {
 	m.each(sku, func(o *modelOrder, l inventory.Line) {
 		switch {
 		case l.Unstocked:
-		case o.state == inventory.Held:
-			b.Held += l.Qty
-		default:
+		case o.state == inventory.Sold:
 			b.Sold += l.Qty
+		default:
+			b.Held += l.Qty
 		}
 	})
 	b.Available = b.Restocked - b.Held - b.Sold
@@ -228,12 +216,12 @@ func (m *model) books() (all []inventory.Balance) {
 // expire ends a hold, and returns the moment of its end. It returns 0 if the order is not held.
 func (m *model) expire(key string) int64 {
 	o := m.orders[key]
-	if o == nil || o.is() != inventory.Held {
+	if o == nil || o.state != inventory.Held {
 		return 0
 	}
 	m.moment++
-	o.due = m.moment
-	return o.due
+	o.state, o.due = inventory.Expired, m.moment
+	return m.moment
 }
 
 // sweep sweeps expired holds of a buyer, or of any, the oldest first. It returns how many.
@@ -247,7 +235,7 @@ func (m *model) sweep(most int, buyer string) int {
 	slices.SortFunc(due, func(a, b *modelOrder) int { return cmp.Compare(a.due, b.due) })
 	due = due[:min(most, len(due))]
 	for _, o := range due {
-		o.expire()
+		o.due = 0
 	}
 	return len(due)
 }

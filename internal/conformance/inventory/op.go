@@ -269,12 +269,6 @@ func (s *env) startProcess(t *testing.T, o inventory.Options) *process {
 	return &process{cmd, rpc.NewClient(pipes{out, in}), func() { _ = cmd.Process.Kill(); end() }}
 }
 
-func (s *env) startDoer(t *testing.T, o inventory.Options) (do worker, kill func()) {
-	t.Helper()
-	p := s.startProcess(t, o)
-	return p.do, p.kill
-}
-
 func (p *process) do(ctx context.Context, d op) (reply, error) {
 	var answer Answer
 	select {

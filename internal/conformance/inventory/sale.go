@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
@@ -18,35 +18,33 @@ import (
 )
 
 // sale has a crowd of buyers who order one unit each, once.
-func (s *env) sale(t *testing.T, name string, units int64, buyers int, seed uint64) sale.Result {
+func (s *env) sale(t *testing.T, name string, units, buyers int, seed uint64) sale.Result {
 	t.Helper()
-	crowd := sale.Sale{Name: name, Buyers: buyers, Stock: units, Seed: seed}
+	crowd := sale.Sale{Name: name, Buyers: buyers, Stock: int64(units), Seed: seed}
 	r := suite.Must(crowd.Run(t.Context(), s.Store, func() {}))(t)
 	assert.NoError(t, r.Check(s.o.Strategy), name)
 	assert.Equal(t, r.Sold, r.Balance.Sold, name)
+	s.sound(t)
 	return r
 }
 
 func sellsExactlyItsStock(t *testing.T, s *env) {
 	units := s.size(1600)
-	assert.EqualValues(t, units, s.sale(t, "sale", int64(units), units, 1).Sold)
-	s.sound(t)
+	assert.EqualValues(t, units, s.sale(t, "sale", units, units, 1).Sold)
 }
 
 func tellsTheRestSoldOut(t *testing.T, s *env) {
 	units := s.size(800)
-	r := s.sale(t, "sale", int64(units), 10*units, 2)
+	r := s.sale(t, "sale", units, 10*units, 2)
 	assert.EqualValues(t, units, r.Sold)
 	assert.EqualValues(t, 9*units, r.SoldOut)
-	s.sound(t)
 }
 
-// controlOversells is the control: a crowd of code that reads and then writes, as CAS without its
-// comparison.
+// controlOversells is the control: a crowd of code that reads and then writes.
 func controlOversells(t *testing.T, e Inventory) {
-	const buyers, units = 16, 10
+	const buyers = 16
 	s := e.env(t, inventory.Options{})
-	s.stock(t, "sale", units)
+	s.stock(t, "sale", 10)
 	var readers sync.WaitGroup
 	readers.Add(buyers)
 	suite.Crowd(buyers, func(i int) {
@@ -67,17 +65,14 @@ func controlOversells(t *testing.T, e Inventory) {
 	assert.NotZero(t, b.Drift(), "the tests of selling exactly the stock cannot fail")
 }
 
-// mayRefuse returns the units that are sold. A refusal says how many were left: fewer than the
-// order wants.
+// mayRefuse returns the units that are sold. A refused order wants more than were left.
 func mayRefuse(t *testing.T, answers []told) (sold int64) {
 	t.Helper()
 	for _, a := range answers {
+		var out *inventory.SoldOutError
 		if a.err == nil {
 			sold += a.req.Qty
-			continue
-		}
-		var out *inventory.SoldOutError
-		if assert.ErrorAs(t, a.err, &out, a.req.Key) {
+		} else if assert.ErrorAs(t, a.err, &out, a.req.Key) {
 			assert.Less(t, out.Available, a.req.Qty, a.req.Key)
 		}
 	}
@@ -86,9 +81,9 @@ func mayRefuse(t *testing.T, answers []told) (sold int64) {
 
 func sellsEveryUnitOfMixedQuantities(t *testing.T, s *env) {
 	random := rand.New(rand.NewPCG(3, 0))
-	reqs := ordersOf("small", 100, "sale") // so that the last unit finds a buyer
-	for i := range s.size(600) {
-		reqs = append(reqs, order(fmt.Sprintf("order-%d", i), "sale", 1+random.Int64N(5)))
+	reqs := ordersFor(100+s.size(600), "sale")
+	for i := range reqs[100:] { // the others are for one unit, so that the last one finds a buyer
+		reqs[100+i].Qty = 1 + random.Int64N(5)
 	}
 	units := int64(s.size(1000))
 	s.stock(t, "sale", units)
@@ -99,12 +94,11 @@ func sellsEveryUnitOfMixedQuantities(t *testing.T, s *env) {
 
 func aSoldOutSKUDoesNotStopTheRest(t *testing.T, s *env) {
 	const each = 125
-	var reqs []inventory.Request
+	reqs := ordersOf("unknown", each, "unknown")
 	for sku, units := range map[string]int64{"plenty": 1000, "none": 0, "few": 5} {
 		s.stock(t, sku, units)
 		reqs = append(reqs, ordersOf(sku, each, sku)...)
 	}
-	reqs = append(reqs, ordersOf("unknown", each, "unknown")...)
 	rand.Shuffle(len(reqs), func(i, j int) { reqs[i], reqs[j] = reqs[j], reqs[i] })
 	want := map[string]int{"sold": each + 5, isSoldOut: 2*each - 5, isUnknownSKU: each}
 	assert.Equal(t, want, outcomes(crowd(t.Context(), s.Store, reqs)))
@@ -121,9 +115,9 @@ func manySKUsAtOnceNeverDeadlock(t *testing.T, s *env) {
 		s.stock(t, sku, int64(len(stores)*each))
 	}
 	suite.Crowd(len(stores), func(p int) {
-		var reqs []inventory.Request
-		for i := range skus * each {
-			reqs = append(reqs, order(fmt.Sprintf("order-%d-%d", p, i), fmt.Sprintf("sku-%d", (i*7+p)%skus), 1))
+		reqs := ordersOf(fmt.Sprint("process ", p), skus*each, "")
+		for i := range reqs {
+			reqs[i].SKU = fmt.Sprintf("sku-%d", (i*7+p)%skus)
 		}
 		sellsTo(t, stores[p], reqs)
 	})
@@ -135,12 +129,7 @@ func manySKUsAtOnceNeverDeadlock(t *testing.T, s *env) {
 
 func aCancelledCallerGetsADefiniteEnd(t *testing.T, s *env) {
 	s.stock(t, "sale", 2000)
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	assert.ErrorIs(t, suite.Second(s.Reserve(ended, order("ended", "sale", 1))), context.Canceled)
-	assert.ErrorIs(t, suite.Second(s.Lookup(t.Context(), "ended")), inventory.ErrNotFound)
 	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
 	reqs := ordersFor(1000, "sale")
 	got := make([]error, len(reqs))
 	suite.Crowd(len(reqs), func(i int) {
@@ -149,6 +138,8 @@ func aCancelledCallerGetsADefiniteEnd(t *testing.T, s *env) {
 			cancel()
 		}
 	})
+	assert.ErrorIs(t, suite.Second(s.Reserve(ctx, order("late", "sale", 1))), context.Canceled)
+	assert.ErrorIs(t, suite.Second(s.Lookup(t.Context(), "late")), inventory.ErrNotFound)
 	// An order of the same key waits for what the server still does with it.
 	for i, a := range crowd(t.Context(), s.Store, reqs) {
 		assert.NoError(t, a.err, a.req.Key)
@@ -163,14 +154,13 @@ func aCancelledCallerGetsADefiniteEnd(t *testing.T, s *env) {
 // that was confirmed, and no other.
 func refusesOrdersOnceClosed(t *testing.T, s *env) {
 	s.stock(t, "sale", 2000)
-	store := s.open(t, s.o)
-	answers := make(chan []told)
-	go func() { answers <- crowd(t.Context(), store, ordersFor(1000, "sale")) }()
-	for range 2 { // the second time there is nothing left to do
-		assert.NoError(t, store.Close(t.Context()))
-	}
-	books, sold := s.balance(t, "sale"), int64(0)
-	for _, a := range <-answers {
+	store, ctx := s.open(t, s.o), t.Context()
+	orders := suite.Begin(func() ([]told, error) { return crowd(ctx, store, ordersFor(1000, "sale")), nil })
+	assert.NoError(t, store.Close(ctx))
+	assert.NoError(t, store.Close(ctx), "the second time")
+	books := s.balance(t, "sale")
+	sold := int64(0)
+	for _, a := range suite.Must(orders())(t) {
 		if a.err == nil {
 			sold++
 		} else {
@@ -178,7 +168,6 @@ func refusesOrdersOnceClosed(t *testing.T, s *env) {
 		}
 	}
 	assert.Equal(t, sold, books.Sold)
-	ctx := t.Context()
 	for name, err := range map[string]error{
 		"Reserve":    suite.Second(store.Reserve(ctx, order("late", "sale", 1))),
 		"Confirm":    suite.Second(store.Confirm(ctx, "late")),
@@ -191,7 +180,132 @@ func refusesOrdersOnceClosed(t *testing.T, s *env) {
 		"Repair":     suite.Second(store.Repair(ctx, "sale")),
 		"Rebalance":  store.Rebalance(ctx, "sale", 1),
 	} {
-		require.ErrorIs(t, err, dblock.ErrClosed, name)
+		assert.ErrorIs(t, err, dblock.ErrClosed, name)
 	}
 	s.sound(t)
+}
+
+func answersARepeatedKeyAsBefore(t *testing.T, s *env) {
+	s.stock(t, "sale", 10)
+	want := inventory.Reservation{Key: "k", SKU: "sale", Buyer: "buyer of k", Qty: 3, State: inventory.Sold}
+	for range 2 {
+		assert.Equal(t, want, suite.Must(s.Reserve(t.Context(), order("k", "sale", 3)))(t))
+		want.Replayed = true
+	}
+	s.wantsBooks(t, "sale", 7, 0, 3)
+}
+
+func sellsAKeyOnceHoweverOftenSent(t *testing.T, s *env) {
+	const keys = 50
+	s.stock(t, "sale", 1000)
+	reqs := ordersFor(s.size(400), "sale")
+	for i := range reqs {
+		reqs[i] = reqs[i%keys]
+	}
+	got := inEach(t.Context(), reqs, s.Store, s.open(t, s.o))
+	assert.Equal(t, map[string]int{"sold": keys, "replayed": 2*len(reqs) - keys}, outcomes(got))
+	s.wantsBooks(t, "sale", 1000-keys, 0, keys)
+	s.sound(t)
+}
+
+func refusesAKeyWithOtherContents(t *testing.T, s *env) {
+	s.stock(t, "sale", 10)
+	s.stock(t, "other", 10)
+	s.sells(t, order("k", "sale", 1))
+	for name, r := range map[string]inventory.Request{
+		"other SKU":      {Key: "k", SKU: "other", Buyer: "buyer of k", Qty: 1},
+		"unknown SKU":    {Key: "k", SKU: "nonsense", Buyer: "buyer of k", Qty: 1},
+		"other quantity": {Key: "k", SKU: "sale", Buyer: "buyer of k", Qty: 2},
+		"too many":       {Key: "k", SKU: "sale", Buyer: "buyer of k", Qty: 2000},
+		"other buyer":    {Key: "k", SKU: "sale", Buyer: "ann", Qty: 1},
+		"no buyer":       {Key: "k", SKU: "sale", Qty: 1},
+	} {
+		_, err := s.Reserve(t.Context(), r)
+		assert.ErrorIs(t, err, inventory.ErrKeyReused, name)
+		assert.ErrorAs(t, err, new(*inventory.KeyReusedError), name)
+	}
+	reqs := ordersFor(40, "sale") // the same key for two SKUs at once
+	for i := range reqs {
+		reqs[i].Key, reqs[i].SKU, reqs[i].Buyer = "race", []string{"sale", "other"}[i%2], ""
+	}
+	want := map[string]int{"sold": 1, "replayed": 19, isReused: 20}
+	assert.Equal(t, want, outcomes(crowd(t.Context(), s.Store, reqs)))
+	s.sound(t)
+}
+
+func recordsRefusalsWhenAsked(t *testing.T, s *env) {
+	o := s.o
+	o.RecordRefusals = true
+	store := s.open(t, o)
+	s.stock(t, "sale", 1)
+	plain := op{What: toReserve, Request: order("plain", "sale", 2)}
+	recorded := op{What: toReserve, Request: order("recorded", "sale", 2)}
+	refused := reply{State: inventory.Refused, SKU: "sale", Qty: 2, Kind: isSoldOut, Detail: left("sale", 1)}
+	s.wants(t, plain, refused)
+	assert.Equal(t, refused, recorded.do(t.Context(), store))
+	assert.EqualValues(t, 2, refusal(s.Store, plain.Request).Wanted)
+	s.restock(t, "more", "sale", 100)
+	refused.Replayed, refused.Detail = true, "as before"
+	assert.Equal(t, refused, recorded.do(t.Context(), store))
+	s.wants(t, plain, reply{State: inventory.Sold, SKU: "sale", Qty: 2})
+	s.wantsBooks(t, "sale", 99, 0, 2)
+	s.sound(t)
+}
+
+func restocksOnce(t *testing.T, s *env) {
+	for _, c := range []struct {
+		id, sku string
+		delta   int64
+		want    reply
+	}{
+		{"delivery", "sale", 10, reply{}},
+		{"delivery", "sale", 10, reply{Replayed: true}},
+		{"delivery", "sale", 10, reply{Replayed: true}},
+		{"delivery", "sale", 11, reply{Kind: isReused}},
+		{"delivery", "other", 10, reply{Kind: isReused}},
+		{"write-off", "sale", -4, reply{}},
+		{"too much", "sale", -7, reply{Kind: isSoldOut, Detail: left("sale", 6)}},
+		{"write-off of nothing", "nonsense", -1, reply{Kind: isUnknownSKU, Detail: "nonsense"}},
+		{"known, but empty", "empty", 0, reply{}},
+	} {
+		s.wants(t, restocks(inventory.Adjustment{ID: c.id, SKU: c.sku, Delta: c.delta}), c.want)
+	}
+	out := suite.As[*inventory.SoldOutError](t, restock(t, s.Store, "too much", "sale", -7))
+	assert.EqualValues(t, 7, out.Wanted)
+	gets(t, s.Store, order("k", "empty", 1), isSoldOut)
+	suite.Crowd(40, func(i int) { // the first changes of a new SKU, each of them twice
+		assert.NoError(t, restock(t, s.Store, fmt.Sprintf("race-%d", i%20), "race", 1))
+	})
+	for sku, units := range map[string]int64{"sale": 6, "empty": 0, "race": 20} {
+		s.wantsBooks(t, sku, units, 0, 0)
+	}
+	s.sound(t)
+}
+
+func findsWhatIsRecorded(t *testing.T, s *env) {
+	const sku = "Größe ' \" \\ ; --"
+	s.stock(t, sku, 10)
+	odd := inventory.Request{Key: "Ünïcode 🔒 ' \" \\ ; -- ? $1 %", SKU: sku, Buyer: "O'Brien\n\t", Qty: 10}
+	s.sells(t, odd)
+	want := inventory.Reservation{Key: odd.Key, SKU: odd.SKU, Buyer: odd.Buyer, Qty: 10, State: inventory.Sold}
+	assert.Equal(t, want, suite.Must(s.Lookup(t.Context(), odd.Key))(t))
+	s.wants(t, onKey(toLookUp, strings.ToUpper(odd.Key)), reply{Kind: isNotFound})
+	gets(t, s.Store, order("k", "GRÖSSE", 1), isUnknownSKU)
+	key, sku255, buyer := strings.Repeat("k", 255), strings.Repeat("s", 255), strings.Repeat("b", 255)
+	s.stock(t, sku255[:200], 1) // its adjustment's ID is longer than the SKU
+	s.restock(t, "longest", sku255, inventory.MaxQty)
+	s.sells(t, inventory.Request{Key: key, SKU: sku255, Buyer: buyer, Qty: 1})
+	s.sound(t)
+}
+
+func auditFindsTampering(t *testing.T, s *env) {
+	s.stock(t, "sale", 10)
+	s.stock(t, "other", 5)
+	s.sells(t, order("k", "sale", 4))
+	s.sound(t)
+	s.Exec(t, "UPDATE dblock_stock SET available = available + 2 WHERE sku = 'sale' AND bucket = 0")
+	assert.EqualValues(t, -2, s.balance(t, "sale").Drift(), "two units are added")
+	s.Exec(t, "DELETE FROM dblock_reservation WHERE sku = 'sale'")
+	assert.EqualValues(t, 2, s.balance(t, "sale").Drift(), "an order for four is deleted, too")
+	assert.Zero(t, s.balance(t, "other").Drift())
 }

@@ -6,179 +6,121 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 )
 
-// acquiresAll takes sets of keys, all of each or nothing.
 func acquiresAll(t *testing.T, p Place) {
 	a, b := p.process(t, LeaseOptions{}), p.process(t, LeaseOptions{})
-	fresh, err := a.AcquireAll(suite.Soon(t), []string{"k3", "k1", "k2"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	fences := fresh.Fences()
-	if _, one := fresh.Fence(); one || len(fences) != 3 || !slices.Equal(fresh.Keys(), []string{"k1", "k2", "k3"}) || fresh.Key() != "k1" {
-		t.Errorf("it holds %v with %+v", fresh.Keys(), fences)
-	}
+	set := acquireSet(t, a, []string{"k3", "k1", "k2"})
+	fences := set.Fences()
+	require.Len(t, fences, 3)
+	assert.Equal(t, []string{"k1", "k2", "k3"}, set.Keys())
+	assert.Equal(t, "k1", set.Key())
 	for i, f := range fences {
-		if f.Key != fresh.Keys()[i] || f.Token == 0 || f.Handle != fences[0].Handle {
-			t.Errorf("a fence of %+v", f)
-		}
+		assert.Equal(t, set.Keys()[i], f.Key)
+		assert.Equal(t, fences[0].Handle, f.Handle)
+		assert.NotZero(t, f.Token)
 	}
-	if err := p.Check(t.Context(), a, fresh); err != nil {
-		t.Error(err)
-	}
+	_, one := set.Fence()
+	assert.False(t, one)
+	assert.NoError(t, p.Check(t.Context(), a, set))
 	for _, keys := range [][]string{{"k2", "k4"}, {"k4", "k1"}, {"k3"}} {
 		for _, l := range []Leases{a, b} {
-			_, err := l.TryAcquireAll(t.Context(), keys)
 			var held *dblock.HeldError
-			if !errors.As(err, &held) || !slices.Contains(fresh.Keys(), held.Key) {
-				t.Errorf("%v: %v", keys, err)
-			}
+			require.ErrorAs(t, suite.Second(l.TryAcquireAll(t.Context(), keys)), &held)
+			assert.Contains(t, set.Keys(), held.Key)
 		}
 	}
-	suite.Release(t, suite.Acquire(t, b, "k4")) // it is free
-	got := make(chan *dblock.Lock, 1)
-	go func() {
-		lock, err := b.AcquireAll(suite.Soon(t), []string{"k4", "k2"})
-		if err != nil {
-			t.Error(err)
-		}
-		got <- lock
-	}()
-	suite.Release(t, fresh)
-	second := <-got
-	if second == nil {
-		return
-	}
-	for _, f := range second.Fences() {
-		if f.Key == "k2" && f.Token <= fences[1].Token {
-			t.Errorf("token %d after %d", f.Token, fences[1].Token)
-		}
-	}
-	suite.Release(t, suite.Acquire(t, a, "k1"))
-	suite.Release(t, second)
-	if err := p.Check(t.Context(), b, second); err == nil {
-		t.Error("a set that was given back passes a guard")
-	}
+	suite.IsFree(t, b, "k4")
+	ctx := suite.Soon(t)
+	second := suite.Begin(func() (*dblock.Lock, error) { return b.AcquireAll(ctx, []string{"k4", "k2"}) })
+	suite.Release(t, set)
+	next := suite.Must(second())(t)
+	assert.Greater(t, next.Fences()[0].Token, fences[1].Token, "k2")
+	suite.IsFree(t, a, "k1")
+	suite.Release(t, next)
+	assert.Error(t, p.Check(t.Context(), b, next))
 }
 
-// refusesBadSets checks the keys, and waits for no set of its own.
 func refusesBadSets(t *testing.T, p Place) {
 	l := p.process(t, LeaseOptions{})
+	acquire := func(ctx context.Context, keys []string, opts ...dblock.Option) error {
+		lock, err := l.AcquireAll(ctx, keys, opts...)
+		if err == nil {
+			suite.Release(t, lock)
+		}
+		return err
+	}
 	for name, keys := range map[string][]string{
 		"empty": {}, "twice": {"a", "b", "a"}, "an empty key": {"a", ""}, "NUL": {"a\x00"}, "too many": make([]string, dblock.MaxSetKeys+1),
 	} {
-		var invalid *dblock.InvalidError
-		if _, err := l.AcquireAll(t.Context(), keys); !errors.As(err, &invalid) {
-			t.Errorf("%s: %v", name, err)
-		}
+		assert.ErrorAs(t, acquire(t.Context(), keys), new(*dblock.InvalidError), name)
 	}
 	for _, o := range []dblock.Option{dblock.WithShared(), dblock.WithPermits(1, 1)} {
-		if _, err := l.AcquireAll(t.Context(), []string{"a", "b"}, o); !errors.Is(err, dblock.ErrInvalid) {
-			t.Errorf("another mode: %v", err)
-		}
+		assert.ErrorIs(t, acquire(t.Context(), []string{"a", "b"}, o), dblock.ErrInvalid, "another mode")
 	}
 	keys := make([]string, 257)
 	for i := range keys {
 		keys[i] = fmt.Sprint("k", i)
 	}
 	data := dblock.WithData(make([]byte, dblock.MaxDataBytes))
-	if _, err := l.AcquireAll(t.Context(), keys, data); !errors.Is(err, dblock.ErrInvalid) {
-		t.Errorf("data of more than 16 MiB: %v", err)
-	}
-	if lock, err := l.AcquireAll(t.Context(), keys[1:], data); err != nil {
-		t.Errorf("data of 16 MiB: %v", err)
-	} else {
-		suite.Release(t, lock)
+	assert.ErrorIs(t, acquire(t.Context(), keys, data), dblock.ErrInvalid, "data of more than 16 MiB")
+	assert.NoError(t, acquire(t.Context(), keys[1:], data), "data of 16 MiB")
+
+	deadlocks := func(err error, key string) {
+		t.Helper()
+		var deadlock *dblock.DeadlockError
+		if assert.ErrorAs(t, err, &deadlock) {
+			assert.Equal(t, key, deadlock.Key)
+		}
 	}
 	one := suite.Acquire(t, l, "a")
-	var deadlock *dblock.DeadlockError
-	if _, err := l.AcquireAll(one.Context(), []string{"b", "a"}); !errors.As(err, &deadlock) || deadlock.Key != "a" {
-		t.Errorf("below one of its keys: %v", err)
-	}
+	deadlocks(acquire(one.Context(), []string{"b", "a"}), "a")
 	suite.Release(t, one)
-	both, err := l.AcquireAll(t.Context(), []string{"b", "a"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := l.Acquire(both.Context(), "b"); !errors.As(err, &deadlock) || deadlock.Key != "b" {
-		t.Errorf("one of them below itself: %v", err)
-	}
-	again, err := l.AcquireAll(both.Context(), []string{"a", "b"}, dblock.WithReentrant())
-	if err != nil {
-		t.Fatal(err)
-	}
-	suite.Release(t, again)
+	both := acquireSet(t, l, []string{"b", "a"})
+	deadlocks(suite.Second(l.Acquire(both.Context(), "b")), "b")
+	assert.NoError(t, acquire(both.Context(), []string{"a", "b"}, dblock.WithReentrant()))
 	suite.Release(t, both)
 }
 
-// allAreLost loses a set with one of its keys, and with its member.
+// allAreLost loses a set with one of its keys, with its member, and with its end.
 func allAreLost(t *testing.T, p Place) {
 	a, b := p.process(t, LeaseOptions{}), p.process(t, LeaseOptions{})
-	all, err := a.AcquireAll(t.Context(), []string{"x", "y", "z"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := b.ForceRelease(t.Context(), "y", all.Fences()[1].Token); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Check(t.Context(), a, all); !errors.Is(err, dblock.ErrFenced) {
-		t.Errorf("a set that lacks one: %v", err)
-	}
-	if err := all.ExpireIn(t.Context(), time.Hour); !errors.Is(err, dblock.ErrLost) {
-		t.Errorf("a set that lacks one: %v", err)
-	}
-	suite.IsLost(t, all, dblock.Stolen)
-	again, err := b.AcquireAll(suite.Soon(t), []string{"x", "y", "z"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := acquireSet(t, a, []string{"x", "y", "z"})
+	require.NoError(t, b.ForceRelease(t.Context(), "y", set.Fences()[1].Token))
+	assert.ErrorIs(t, p.Check(t.Context(), a, set), dblock.ErrFenced)
+	assert.ErrorIs(t, set.ExpireIn(t.Context(), time.Hour), dblock.ErrLost)
+	suite.IsLost(t, set, dblock.Stolen)
+
+	again := acquireSet(t, b, []string{"x", "y", "z"})
 	p.ForgetMembers(t)
-	c := p.process(t, LeaseOptions{})
-	mixed, err := c.TryAcquireAll(t.Context(), []string{"fresh", "x"})
-	if err != nil {
-		t.Fatalf("a key of the dead, and one that nobody has locked before: %v", err)
-	}
+	mixed, err := p.process(t, LeaseOptions{}).TryAcquireAll(t.Context(), []string{"fresh", "x"})
+	require.NoError(t, err, "a key of the dead, and one without a row")
 	suite.Release(t, mixed)
-	after, err := a.AcquireAll(suite.Soon(t), []string{"z", "y"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Check(t.Context(), b, again); err == nil {
-		t.Error("a set of which another one has a part passes a guard")
-	}
+	after := acquireSet(t, a, []string{"z", "y"})
+	assert.Error(t, p.Check(t.Context(), b, again))
 	_ = again.Release(t.Context()) // it learns of it by its next heartbeat
 	suite.Release(t, after)
-	short, err := a.AcquireAll(suite.Soon(t), []string{"x", "y"}, dblock.WithMaxHold(50*time.Millisecond))
-	if err != nil {
-		t.Fatal(err)
-	}
-	suite.IsLost(t, short, dblock.Ended)
+	suite.IsLost(t, acquireSet(t, a, []string{"x", "y"}, dblock.WithMaxHold(50*time.Millisecond)), dblock.Ended)
 }
 
-// setsAmongReaders waits for readers of one of its keys.
 func setsAmongReaders(t *testing.T, p Place) {
 	a, b := p.process(t, LeaseOptions{}), p.process(t, LeaseOptions{})
 	reads := suite.Acquire(t, a, "y", dblock.WithShared())
-	if _, err := b.TryAcquireAll(t.Context(), []string{"x", "y"}); !errors.Is(err, dblock.ErrNotAcquired) {
-		t.Errorf("beside a reader: %v", err)
-	}
-	suite.Release(t, suite.Acquire(t, a, "x"))
+	assert.ErrorIs(t, suite.Second(b.TryAcquireAll(t.Context(), []string{"x", "y"})), dblock.ErrNotAcquired)
+	suite.IsFree(t, a, "x")
 	suite.Release(t, reads)
-	both, err := b.AcquireAll(suite.Soon(t), []string{"x", "y"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := a.TryAcquire(t.Context(), "y", dblock.WithShared()); !errors.Is(err, dblock.ErrNotAcquired) {
-		t.Errorf("a reader of one of a set: %v", err)
-	}
+	both := acquireSet(t, b, []string{"x", "y"})
+	assert.ErrorIs(t, suite.Second(a.TryAcquire(t.Context(), "y", dblock.WithShared())), dblock.ErrNotAcquired)
 	suite.Release(t, both)
 }
 
@@ -187,149 +129,83 @@ func setsAmongReaders(t *testing.T, p Place) {
 func aSetIsReleasedAtOnce(t *testing.T, v *env) {
 	a, b := v.process(t, LeaseOptions{}), v.process(t, LeaseOptions{})
 	keys := []string{"s1", "s2", "s3"}
-	lock, err := a.AcquireAll(suite.Soon(t), keys)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tx, err := v.db.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = tx.Rollback() }()
-	if _, err := tx.ExecContext(t.Context(), "SELECT 1 FROM dblock_lease WHERE lease_key = 's3' FOR UPDATE"); err != nil {
-		t.Fatal(err)
-	}
+	lock := acquireSet(t, a, keys)
+	unlock := v.Locked(t, "SELECT 1 FROM dblock_lease WHERE lease_key = 's3' FOR UPDATE")
 	suite.Release(t, lock)
-	const held = "SELECT COUNT(*) FROM dblock_lease WHERE lease_key IN ('s1', 's2', 's3') AND handle IS NOT NULL"
 	for until := time.Now().Add(300 * time.Millisecond); time.Now().Before(until) && !t.Failed(); {
-		if n := v.count(t, held); n != int64(len(keys)) {
-			t.Errorf("%d keys of a set of %d are held, and the others are free", n, len(keys))
-		}
+		assert.EqualValues(t, 3, v.Count(t, "SELECT COUNT(*) FROM dblock_lease WHERE lease_key IN ('s1', 's2', 's3') AND handle IS NOT NULL"))
 	}
-	if err := tx.Rollback(); err != nil {
-		t.Fatal(err)
-	}
-	next, err := b.AcquireAll(suite.Soon(t), keys)
-	if err != nil {
-		t.Fatal(err)
-	}
-	suite.Release(t, next)
+	unlock()
+	suite.Release(t, acquireSet(t, b, keys))
 }
 
-const (
-	setKeys      = 64
-	setSize      = 8
-	setProcesses = 16
-)
-
-// setsNeverDeadlock has many processes acquire random sets, in random order, some of whose keys others have, while
-// somebody else looks on.
+// setsNeverDeadlock has many processes acquire random sets in random order, while snapshots show which keys are held.
 func setsNeverDeadlock(t *testing.T, v *env) {
+	const keys, size, processes, enough = 64, 8, 16, 100 // sets in a short run
 	own, server := v.onAServerOfItsOwn(t)
 	before := own.deadlocks(t)
-	const enough = 100 // in a short run
-	soak := os.Getenv(suite.EnvSoak) != ""
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
+	var holders [keys]atomic.Bool
+	var acquired atomic.Int64
+	seen := 0
+	use := func(l Leases) {
+		var names []string
+		some := rand.Perm(keys)[:size]
+		for _, k := range some {
+			names = append(names, fmt.Sprint("k", k))
+		}
+		lock, err := l.AcquireAll(ctx, names)
+		if errors.Is(err, dblock.ErrNotAcquired) || ctx.Err() != nil && errors.Is(err, dblock.ErrOutcomeUnknown) || !assert.NoError(t, err) {
+			return
+		}
+		acquired.Add(1)
+		for _, k := range some {
+			assert.True(t, holders[k].CompareAndSwap(false, true), "k%d is held by two processes", k)
+		}
+		time.Sleep(rand.N(2 * time.Millisecond))
+		for _, k := range some {
+			holders[k].Store(false)
+		}
+		suite.Release(t, lock)
+	}
 	var crowd sync.WaitGroup
-	var mu sync.Mutex
-	holders := make(map[string]int)
-	acquired := 0
-	for i := range setProcesses {
+	for range processes {
+		l, closePool, err := own.OpenLeases(t.Context(), LeaseOptions{TTL: time.Minute, Poll: 20 * time.Millisecond})
+		require.NoError(t, err)
 		crowd.Go(func() {
-			l, closePool, err := v.e.Open(t.Context(), own.dsn, LeaseOptions{TTL: time.Minute, Poll: 20 * time.Millisecond})
-			if err != nil {
-				t.Error(err)
-				return
-			}
 			defer closePool()
-			defer func() {
-				if err := l.Close(context.WithoutCancel(ctx)); err != nil {
-					t.Error(err)
-				}
-			}()
 			for ctx.Err() == nil {
-				lock, err := l.AcquireAll(ctx, someOf(setKeys, setSize))
-				if errors.Is(err, dblock.ErrNotAcquired) || ctx.Err() != nil && errors.Is(err, dblock.ErrOutcomeUnknown) {
-					continue
-				}
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				mu.Lock()
-				if acquired++; acquired == enough && !soak {
-					stop()
-				}
-				for _, key := range lock.Keys() {
-					if by, held := holders[key]; held {
-						t.Errorf("%q is held by process %d and %d", key, by, i)
-					}
-					holders[key] = i
-				}
-				mu.Unlock()
-				time.Sleep(rand.N(2 * time.Millisecond))
-				mu.Lock()
-				for _, key := range lock.Keys() {
-					delete(holders, key)
-				}
-				mu.Unlock()
-				suite.Release(t, lock)
+				use(l)
 			}
+			assert.NoError(t, l.Close(suite.Soon(t)))
 		})
 	}
-	seen := own.lookForParts(t, ctx)
-	crowd.Wait()
-	t.Logf("%d sets of %d keys acquired; %d seen, each of them whole", acquired, setSize, seen)
-	if acquired < enough || seen == 0 {
-		t.Error("hardly anything was acquired, or seen: this shows nothing")
-	}
-	own.deadlock(t)
-	if n := own.deadlocks(t) - before; n != 1 && server != nil {
-		t.Errorf("the server saw %d deadlocks, want the one made on purpose", n)
-	}
-}
-
-// someOf draws keys, in random order.
-func someOf(keys, n int) []string {
-	some := make([]string, n)
-	for i, k := range rand.Perm(keys)[:n] {
-		some[i] = fmt.Sprint("k", k)
-	}
-	return some
-}
-
-// lookForParts reads again and again who holds what, in one snapshot each time.
-func (v *env) lookForParts(t *testing.T, ctx context.Context) (seen int) {
 	for ctx.Err() == nil {
-		rows, err := v.db.QueryContext(t.Context(), "SELECT COUNT(*) FROM dblock_lease WHERE handle IS NOT NULL GROUP BY handle")
-		if err != nil {
-			t.Fatal(err)
+		for _, n := range suite.ValuesOf[int](t, own.DB, "SELECT COUNT(*) FROM dblock_lease WHERE handle IS NOT NULL GROUP BY handle") {
+			seen++
+			assert.Equal(t, size, n, "keys of a set")
 		}
-		for rows.Next() {
-			var n int
-			if err := rows.Scan(&n); err != nil {
-				t.Error(err)
-			}
-			if seen++; n != setSize {
-				t.Errorf("a set with %d keys of %d", n, setSize)
-			}
-		}
-		if err := rows.Close(); err != nil {
-			t.Error(err)
+		if acquired.Load() >= enough && seen > 0 && os.Getenv(suite.EnvSoak) == "" {
+			stop()
 		}
 	}
-	return seen
+	crowd.Wait()
+	assert.GreaterOrEqual(t, acquired.Load(), int64(enough))
+	assert.NotZero(t, seen)
+	own.deadlock(t)
+	if server != nil {
+		assert.EqualValues(t, 1, own.deadlocks(t)-before, "deadlocks, with the one made on purpose")
+	}
 }
 
-// controlHoldsAPart takes the keys one by one: what looks on sees parts.
+// controlHoldsAPart acquires keys one by one: a snapshot shows parts.
 func controlHoldsAPart(t *testing.T, v *env) {
 	l := v.process(t, LeaseOptions{})
 	for _, key := range []string{"a", "b"} {
 		lock := suite.Acquire(t, l, key)
 		defer suite.Release(t, lock)
 	}
-	if n := v.count(t, "SELECT MIN(n) FROM (SELECT COUNT(*) AS n FROM dblock_lease WHERE handle IS NOT NULL GROUP BY handle) parts"); n != 1 {
-		t.Errorf("keys taken one by one look like a set of %d", n)
-	}
+	const smallest = "SELECT MIN(n) FROM (SELECT COUNT(*) AS n FROM dblock_lease WHERE handle IS NOT NULL GROUP BY handle) parts"
+	assert.EqualValues(t, 1, v.Count(t, smallest))
 }

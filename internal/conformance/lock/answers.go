@@ -9,6 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/answers"
+	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/internal/faultconn"
 )
 
@@ -57,7 +58,7 @@ func (e Lease) use(ctx context.Context, x *answers.Trial, mode string) error {
 		}
 	}
 	defer closePool()
-	together(x.Crowd, func(i int) {
+	suite.Crowd(x.Crowd, func(i int) {
 		for range x.Crowd - 1 {
 			e.acquireAndRelease(ctx, x, l, mode, i)
 		}

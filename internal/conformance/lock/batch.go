@@ -12,7 +12,6 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
-	"github.com/dblock-go/dblock/internal/devdb"
 )
 
 // largeBatchesAreSplit acquires locks with as much data as is allowed, beside small ones. Together they do not fit into one
@@ -51,7 +50,7 @@ func oneBadRowFailsAlone(t *testing.T, v *env) {
 	for i := 0; i < n; i += 2 { // half of the rows exist before
 		isFree(t, l, key(i))
 	}
-	v.exec(t, fmt.Sprintf("UPDATE dblock_lease SET token = %d WHERE lease_key = '%s'", int64(math.MaxInt64), key(bad)))
+	v.Exec(t, fmt.Sprintf("UPDATE dblock_lease SET token = %d WHERE lease_key = '%s'", int64(math.MaxInt64), key(bad)))
 	isRefused := func(err error) {
 		t.Helper()
 		require.Error(t, err)
@@ -67,7 +66,7 @@ func oneBadRowFailsAlone(t *testing.T, v *env) {
 	}
 	isRefused(suite.Second(l.TryAcquireAll(suite.Soon(t), []string{key(bad - 1), key(bad)})))
 	suite.Release(t, suite.Acquire(t, l, "permits", dblock.WithPermits(2, 2)))
-	v.exec(t, fmt.Sprintf("UPDATE dblock_permit SET token = %d WHERE slot = 1", int64(math.MaxInt64)))
+	v.Exec(t, fmt.Sprintf("UPDATE dblock_permit SET token = %d WHERE slot = 1", int64(math.MaxInt64)))
 	suite.Release(t, suite.Acquire(t, l, "permits", dblock.WithPermits(1, 2)))
 	isRefused(suite.Second(l.TryAcquire(suite.Soon(t), key(bad), dblock.WithShared())))
 }
@@ -78,7 +77,7 @@ func aTokenAheadOfTheClock(t *testing.T, v *env) {
 	keys := []string{"a", "b", "c"}
 	isFree(t, l, keys...)
 	ahead := time.Now().Add(time.Hour).UnixMicro()
-	v.exec(t, fmt.Sprintf("UPDATE dblock_lease SET token = %d WHERE lease_key <> 'c'", ahead))
+	v.Exec(t, fmt.Sprintf("UPDATE dblock_lease SET token = %d WHERE lease_key <> 'c'", ahead))
 	set := suite.Must(l.TryAcquireAll(suite.Soon(t), keys))(t)
 	for _, f := range set.Fences()[:2] {
 		assert.Greater(t, f.Token, ahead, f.Key)
@@ -95,8 +94,8 @@ func aTokenAheadOfTheClock(t *testing.T, v *env) {
 func aBadRowStopsNoOther(t *testing.T, v *env) {
 	l, other := v.process(t, LeaseOptions{}), v.process(t, LeaseOptions{})
 	two := dblock.WithPermits(1, 2)
-	v.exec(t, "ALTER TABLE dblock_semaphore DROP CONSTRAINT dblock_semaphore_positive")
-	v.exec(t, "INSERT INTO dblock_semaphore (lease_key, permits) VALUES ('none', 0)")
+	v.Exec(t, "ALTER TABLE dblock_semaphore DROP CONSTRAINT dblock_semaphore_positive")
+	v.Exec(t, "INSERT INTO dblock_semaphore (lease_key, permits) VALUES ('none', 0)")
 	tries := func(l Leases, key string, want error, opts ...dblock.Option) {
 		t.Helper()
 		assert.ErrorIs(t, suite.Second(l.TryAcquire(suite.Soon(t), key, opts...)), want, key)
@@ -104,7 +103,7 @@ func aBadRowStopsNoOther(t *testing.T, v *env) {
 	tries(l, "none", dblock.ErrLimit, two)
 	require.NoError(t, l.SetPermits(suite.Soon(t), "none", 2))
 	suite.Release(t, suite.Acquire(t, l, "none", two))
-	if v.e.Kind != devdb.Postgres {
+	if !v.Postgres() {
 		return // which alone has times that are not finite
 	}
 	lasting := dblock.WithoutRenewal(time.Minute)
@@ -115,12 +114,12 @@ func aBadRowStopsNoOther(t *testing.T, v *env) {
 		defer func() { _ = lock.Release(t.Context()) }()
 	}
 	for _, table := range []string{"lease", "reader", "permit"} {
-		v.exec(t, fmt.Sprintf("ALTER TABLE dblock_%[1]s DROP CONSTRAINT dblock_%[1]s_finite", table))
+		v.Exec(t, fmt.Sprintf("ALTER TABLE dblock_%[1]s DROP CONSTRAINT dblock_%[1]s_finite", table))
 	}
-	v.exec(t, "UPDATE dblock_lease SET held_until = 'infinity' WHERE lease_key = 'for ever'")
-	v.exec(t, "UPDATE dblock_lease SET changed_at = '-infinity' WHERE lease_key = 'always'")
-	v.exec(t, "UPDATE dblock_reader SET held_until = 'infinity'")
-	v.exec(t, "UPDATE dblock_permit SET held_until = 'infinity' WHERE handle IS NOT NULL")
+	v.Exec(t, "UPDATE dblock_lease SET held_until = 'infinity' WHERE lease_key = 'for ever'")
+	v.Exec(t, "UPDATE dblock_lease SET changed_at = '-infinity' WHERE lease_key = 'always'")
+	v.Exec(t, "UPDATE dblock_reader SET held_until = 'infinity'")
+	v.Exec(t, "UPDATE dblock_permit SET held_until = 'infinity' WHERE handle IS NOT NULL")
 	assert.Len(t, suite.Must(l.Held(t.Context()))(t), 5)
 	for _, key := range []string{"for ever", "always", "read"} {
 		tries(other, key, dblock.ErrNotAcquired)
@@ -138,7 +137,7 @@ func acquireTogether(t *testing.T, l Leases, n int, of func(i int) (key string, 
 	t.Helper()
 	ctx := suite.Soon(t)
 	var mu sync.Mutex
-	together(n, func(i int) {
+	suite.Crowd(n, func(i int) {
 		key, opts := of(i)
 		lock, err := l.TryAcquire(ctx, key, opts...)
 		mu.Lock()
@@ -154,5 +153,5 @@ func acquireTogether(t *testing.T, l Leases, n int, of func(i int) (key string, 
 
 func releaseTogether(t *testing.T, locks []*dblock.Lock) {
 	t.Helper()
-	together(len(locks), func(i int) { suite.Release(t, locks[i]) })
+	suite.Crowd(len(locks), func(i int) { suite.Release(t, locks[i]) })
 }

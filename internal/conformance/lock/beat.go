@@ -130,7 +130,7 @@ func (b *lateBeats) grow(t *testing.T) {
 func heartbeatsReachAllLockers(t *testing.T, v *env) {
 	var late, lateOther lateBeats
 	var dialer faultconn.Dialer
-	l, other, closePool, err := v.e.OpenPair(t.Context(), v.dsn, &dialer, late.options(), lateOther.options())
+	l, other, closePool, err := v.e.OpenPair(t.Context(), v.DSN, &dialer, late.options(), lateOther.options())
 	require.NoError(t, err)
 	defer closePool()
 	isFree(t, l, "k") // it joins

@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,18 +13,15 @@ import (
 	"github.com/dblock-go/dblock/internal/devdb"
 )
 
-// The processes that tests start, to kill or to stop them, are this test binary again, told by its environment what
-// to do.
+// The processes that tests start, to kill or to stop them, are this test binary again. Its environment says what to do.
 const (
 	holderDSN  = "DBLOCK_TEST_HOLDER"
 	holderKind = "DBLOCK_TEST_HOLDER_KIND"
 	holderMode = "DBLOCK_TEST_HOLDER_MODE" // one of those below
-	holderData = "DBLOCK_TEST_HOLDER_DATA" // the database that is written to, where it is another one
+	holderData = "DBLOCK_TEST_HOLDER_DATA" // the database that is written to, if it is another one
 	holderKey  = "DBLOCK_TEST_HOLDER_KEY"
 	holderTTL  = "DBLOCK_TEST_HOLDER_TTL"
-)
 
-const (
 	guardedWrites    = "guarded"
 	unguardedWrites  = "unguarded"
 	raisedWrites     = "raised"
@@ -37,39 +35,37 @@ const (
 	churns           = "churns"
 	churnsFairly     = "churns with tickets"
 	releasesWhenTold = "releases when told"
-
 	excludesRandomly = "excludes randomly"
 	entersUnasked    = "enters unasked"
 )
 
 // Main does what a test has started this process for, and then never returns. Call it first in TestMain.
 func (e Lease) Main() {
-	dsn := os.Getenv(holderDSN)
+	dsn, mode, ctx := os.Getenv(holderDSN), os.Getenv(holderMode), context.Background()
 	if dsn == "" {
 		return
 	}
 	e.Kind = devdb.Kind(os.Getenv(holderKind))
-	mode := os.Getenv(holderMode)
 	var err error
 	switch mode {
 	case guardedWrites, unguardedWrites, raisedWrites:
 		err = e.countUntilKilled(dsn, mode)
 	case holdsCrowd:
-		err = e.holdCrowdUntilKilled(dsn)
+		err = e.holdCrowd(ctx, dsn)
 	case waitsFairly:
-		err = e.waitFairly(dsn)
+		err = e.waitFairly(ctx, dsn)
 	case staysInGuard, staysUnbounded:
 		err = e.writeWhenTold(dsn, mode)
 	case guardedTerms, unguardedTerms:
-		err = e.campaignUntilKilled(dsn, mode)
+		err = e.campaign(ctx, dsn, mode == guardedTerms)
 	case countsOnIt:
-		err = e.countOn(dsn)
+		err = e.countOn(ctx, dsn)
 	case churns, churnsFairly:
-		err = e.churnAsTold(dsn, mode)
+		err = e.churn(ctx, dsn, mode == churnsFairly)
 	case releasesWhenTold:
 		err = e.releaseWhenTold(dsn, os.Getenv(holderKey))
 	case excludesRandomly, entersUnasked:
-		err = e.excludeAtRandom(dsn, mode == entersUnasked)
+		err = e.excludeAtRandom(ctx, dsn, mode == entersUnasked)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "holder:", err)
@@ -77,26 +73,26 @@ func (e Lease) Main() {
 	os.Exit(1)
 }
 
-// startHolder starts a process that works under a lock.
-func (v *env) startHolder(t *testing.T, ctx context.Context, mode string) *suite.Child {
-	t.Helper()
-	return v.startHolderOf(t, ctx, mode, v.dsn)
-}
-
-// startHolderOf starts one that writes to another database.
-func (v *env) startHolderOf(t *testing.T, ctx context.Context, mode, data string) *suite.Child {
+// startHolder starts a process in one of the modes, which is killed at the end of the test. With holderData it writes to
+// another database.
+func (v *env) startHolder(t *testing.T, ctx context.Context, mode string, environment ...string) *suite.Child {
 	t.Helper()
 	cmd := exec.CommandContext(ctx, os.Args[0])
-	cmd.Env = append(os.Environ(), holderDSN+"="+v.dsn, holderKind+"="+string(v.e.Kind), holderMode+"="+mode, holderData+"="+data)
-	return suite.StartChild(t, cmd)
+	cmd.Env = append(os.Environ(), holderDSN+"="+v.DSN, holderKind+"="+string(v.Kind), holderMode+"="+mode, holderData+"="+v.DSN)
+	cmd.Env = append(cmd.Env, environment...)
+	c := suite.StartChild(t, cmd)
+	t.Cleanup(c.Kill)
+	return c
 }
 
-func (e Lease) countOn(dsn string) error {
+// connect opens a pool in a process that a test has started.
+func (e Lease) connect(dsn string) (*sql.DB, error) { return sql.Open(suite.DriverOf(e.Kind), dsn) }
+
+func (e Lease) countOn(ctx context.Context, dsn string) error {
 	ttl, err := time.ParseDuration(os.Getenv(holderTTL))
 	if err != nil {
 		return err
 	}
-	ctx := context.Background()
 	l, _, err := e.Open(ctx, dsn, LeaseOptions{TTL: ttl})
 	if err != nil {
 		return err
@@ -109,4 +105,10 @@ func (e Lease) toCountOn(cmd *exec.Cmd, dsn, key string, ttl time.Duration) *exe
 	cmd.Env = append(os.Environ(), holderDSN+"="+dsn, holderKind+"="+string(e.Kind), holderMode+"="+countsOnIt,
 		holderKey+"="+key, holderTTL+"="+ttl.String())
 	return cmd
+}
+
+// startHolderOf starts a process that writes to another database.
+func (v *env) startHolderOf(t *testing.T, ctx context.Context, mode, data string) *suite.Child {
+	t.Helper()
+	return v.startHolder(t, ctx, mode, holderData+"="+data)
 }

@@ -80,7 +80,7 @@ func (v *env) goThroughCrashes(t *testing.T, of func(c *crashes, exclusive bool)
 		strikes, rounds = 10, 20
 	}
 	n := &suite.FaultInjector{
-		DB: own.db, Kind: v.e.Kind, Server: server, Counts: map[string]int{},
+		DB: own.DB.DB, Kind: v.Kind, Server: server, Counts: map[string]int{},
 		Random: rand.New(rand.NewPCG(suite.SeedOf(t), 0)),
 	}
 	c := own.newCrashes(t)
@@ -160,8 +160,8 @@ type crashes struct {
 
 func (v *env) newCrashes(t *testing.T) *crashes {
 	t.Helper()
-	v.exec(t, "CREATE TABLE guarded (lease_key VARCHAR(100) PRIMARY KEY, n BIGINT)")
-	v.exec(t, "CREATE TABLE seen (id BIGINT PRIMARY KEY, n BIGINT)")
+	v.Exec(t, "CREATE TABLE guarded (lease_key VARCHAR(100) PRIMARY KEY, n BIGINT)")
+	v.Exec(t, "CREATE TABLE seen (id BIGINT PRIMARY KEY, n BIGINT)")
 	c := &crashes{v: v, answers: map[string]int{}}
 	for i := range crashProcesses {
 		dialer := &faultconn.Dialer{}
@@ -210,7 +210,7 @@ func (c *crashes) round(
 // seen unused is in use if its row has changed since.
 func (c *crashes) sweep(ctx context.Context) {
 	for ctx.Err() == nil {
-		_, _ = c.v.db.ExecContext(ctx, "UPDATE dblock_lease SET changed_at = '2000-01-01' WHERE handle IS NULL")
+		_, _ = c.v.DB.ExecContext(ctx, "UPDATE dblock_lease SET changed_at = '2000-01-01' WHERE handle IS NULL")
 		n, _ := c.all[0].Sweep(ctx)
 		c.swept.Add(n)
 		time.Sleep(rand.N(50 * time.Millisecond))
@@ -220,7 +220,7 @@ func (c *crashes) sweep(ctx context.Context) {
 // evict declares one process after the other dead.
 func (c *crashes) evict(ctx context.Context) {
 	for ctx.Err() == nil {
-		_, _ = c.v.db.ExecContext(ctx, fmt.Sprintf("DELETE FROM dblock_member WHERE label = 'process %d'", rand.N(crashProcesses)))
+		_, _ = c.v.DB.ExecContext(ctx, fmt.Sprintf("DELETE FROM dblock_member WHERE label = 'process %d'", rand.N(crashProcesses)))
 		time.Sleep(rand.N(20 * time.Millisecond))
 	}
 }
@@ -229,7 +229,7 @@ func (c *crashes) evict(ctx context.Context) {
 func (c *crashes) updates(guard bool) crashTest {
 	return crashTest{
 		keys: 12, works: suite.Updated, each: 15,
-		begin:  func(t *testing.T, key string) { c.v.exec(t, fmt.Sprintf("INSERT INTO guarded VALUES ('%s', 0)", key)) },
+		begin:  func(t *testing.T, key string) { c.v.Exec(t, fmt.Sprintf("INSERT INTO guarded VALUES ('%s', 0)", key)) },
 		use:    func(u *crashCaller) { u.update(2*crashTTL, guard) },
 		model:  func(exclusive bool) suite.State { return suite.GuardedValue{Exclusive: exclusive} },
 		forged: (*suite.History).ForgedUpdates,

@@ -83,7 +83,7 @@ func (u *crashCaller) write(lock *dblock.Lock, guard bool) {
 	s := suite.Step{Key: u.key, Token: f.Token, Now: u.value.Add(1)}
 	where := fmt.Sprintf(" WHERE lease_key = '%s'", u.key)
 	began := u.h.Now()
-	if err := u.v.db.QueryRowContext(u.ctx, "SELECT n FROM guarded"+where).Scan(&s.Was); err != nil {
+	if err := u.v.DB.QueryRowContext(u.ctx, "SELECT n FROM guarded"+where).Scan(&s.Was); err != nil {
 		return
 	}
 	time.Sleep(rand.N(20 * time.Millisecond))
@@ -92,7 +92,7 @@ func (u *crashCaller) write(lock *dblock.Lock, guard bool) {
 	if guard {
 		err = u.v.e.Guarded(u.ctx, u.l, lock, statement, func() {})
 	} else {
-		_, err = u.v.db.ExecContext(context.WithoutCancel(u.ctx), statement)
+		_, err = u.v.DB.ExecContext(context.WithoutCancel(u.ctx), statement)
 	}
 	switch {
 	case err == nil:
@@ -124,7 +124,7 @@ func (u *crashCaller) read(lock *dblock.Lock) {
 		return // what it saw does not count
 	}
 	ended := u.h.Now()
-	if err := u.v.db.QueryRowContext(u.ctx, fmt.Sprintf("SELECT n FROM seen WHERE id = %d", id)).Scan(&s.Was); err == nil {
+	if err := u.v.DB.QueryRowContext(u.ctx, fmt.Sprintf("SELECT n FROM seen WHERE id = %d", id)).Scan(&s.Was); err == nil {
 		u.note(suite.Read, began, ended, s)
 	}
 }

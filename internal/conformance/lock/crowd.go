@@ -9,6 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/internal/devdb"
@@ -17,7 +21,7 @@ import (
 
 const crowdTTL = 6 * time.Second // a statement may take half of it, on a machine that is busy with other tests
 
-// crowdSize is how many leases a process holds that dies.
+// crowdSize is how many leases a process holds, or callers wait.
 func crowdSize() int {
 	if os.Getenv(suite.EnvSoak) != "" {
 		return 10_000
@@ -25,33 +29,20 @@ func crowdSize() int {
 	return 2_000
 }
 
-// holdAll acquires so many leases at once.
-func holdAll(ctx context.Context, l dblock.Locker, n int) ([]*dblock.Lock, error) {
-	locks, errs := make([]*dblock.Lock, n), make(chan error, n)
-	var all sync.WaitGroup
-	for i := range locks {
-		all.Go(func() {
-			var err error
-			if locks[i], err = l.Acquire(ctx, fmt.Sprint("k", i)); err != nil {
-				errs <- err
-			}
-		})
-	}
-	all.Wait()
-	select {
-	case err := <-errs:
-		return nil, fmt.Errorf("%d of %d were not acquired: %w", len(errs)+1, n, err)
-	default:
-		return locks, nil
-	}
+// holdCrowd acquires crowdSize leases at once.
+func holdCrowd(ctx context.Context, l dblock.Locker) ([]*dblock.Lock, error) {
+	locks, errs := make([]*dblock.Lock, crowdSize()), make([]error, crowdSize())
+	suite.Crowd(len(locks), func(i int) { locks[i], errs[i] = l.Acquire(ctx, fmt.Sprint("k", i)) })
+	return locks, errors.Join(errs...)
 }
 
-func (e Lease) holdCrowdUntilKilled(dsn string) error {
-	l, _, err := e.Open(context.Background(), dsn, LeaseOptions{TTL: crowdTTL})
+// holdCrowd is the process that is killed.
+func (e Lease) holdCrowd(ctx context.Context, dsn string) error {
+	l, _, err := e.Open(ctx, dsn, LeaseOptions{TTL: crowdTTL})
 	if err != nil {
 		return err
 	}
-	if _, err := holdAll(context.Background(), l, crowdSize()); err != nil {
+	if _, err := holdCrowd(ctx, l); err != nil {
 		return err
 	}
 	fmt.Println("held")
@@ -59,54 +50,31 @@ func (e Lease) holdCrowdUntilKilled(dsn string) error {
 	return nil
 }
 
-// takesOverACrowd kills -9 a process that holds thousands of leases: all are another's when its time is up.
 func takesOverACrowd(t *testing.T, v *env) {
 	holder := v.startHolder(t, suite.Soon(t), holdsCrowd)
 	holder.Says(t, "held")
-	l := v.abandoned(t, LeaseOptions{})
+	l := v.abandoned(t, &faultconn.Dialer{}, LeaseOptions{})
 	holder.Kill()
-	began := time.Now()
-	if _, err := holdAll(suite.Soon(t), l, crowdSize()); err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("%d leases of a killed process were all taken over %v after its end, of a TTL of %v", crowdSize(), time.Since(began), crowdTTL)
+	suite.Must(holdCrowd(suite.Soon(t), l))(t)
 }
 
-// closeFreesACrowd closes a Locker whose users hold thousands of leases and give none back: as it leaves, all are free in one
-// statement.
+// closeFreesACrowd closes a Locker whose users hold thousands of leases and give none back.
 func closeFreesACrowd(t *testing.T, v *env) {
 	var dialer faultconn.Dialer
-	l, closePool, err := v.e.OpenOn(t.Context(), v.dsn, &dialer, LeaseOptions{TTL: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer closePool()
-	if _, err := holdAll(suite.Soon(t), l, crowdSize()); err != nil {
-		t.Fatal(err)
-	}
-	next := v.abandoned(t, LeaseOptions{})
-	_, err = next.TryAcquire(t.Context(), "k0")
-	suite.IsHeld(t, err, "k0")
+	l, next := v.abandoned(t, &dialer, LeaseOptions{TTL: time.Hour}), v.abandoned(t, &faultconn.Dialer{}, LeaseOptions{})
+	suite.Must(holdCrowd(suite.Soon(t), l))(t)
+	suite.IsTaken(t, next, "k0")
 	dialer.Arm(0, 0, nil)
 	closeNow(t, l)
-	calls := dialer.Calls()
-	if calls > 50 { // a statement is two, and the end of a connection some more
-		t.Errorf("%d calls on the network", calls)
-	}
-	began := time.Now()
-	if _, err := holdAll(suite.Soon(t), next, crowdSize()); err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("Close freed %d leases in %d calls on the network, and another process had all after %v", crowdSize(), calls, time.Since(began))
+	assert.LessOrEqual(t, dialer.Calls(), 50, "calls on the network: a statement is two, and the end of a connection some more")
+	suite.Must(holdCrowd(suite.Soon(t), next))(t)
 }
 
 // abandoned is a process whose users give no lock back.
-func (v *env) abandoned(t *testing.T, o LeaseOptions) Leases {
+func (v *env) abandoned(t *testing.T, dialer *faultconn.Dialer, o LeaseOptions) Leases {
 	t.Helper()
-	l, closePool, err := v.e.Open(t.Context(), v.dsn, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l, closePool, err := v.e.OpenOn(t.Context(), v.DSN, dialer, o)
+	require.NoError(t, err)
 	t.Cleanup(func() {
 		closeNow(t, l)
 		closePool()
@@ -114,58 +82,137 @@ func (v *env) abandoned(t *testing.T, o LeaseOptions) Leases {
 	return l
 }
 
-// closeNow does not wait for those who hold locks.
+// closeNow does not wait for the callers that hold locks.
 func closeNow(t *testing.T, l Leases) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	cancel()
-	if err := l.Close(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("closed with locks in use: %v", err)
-	}
+	assert.ErrorIs(t, l.Close(ctx), context.Canceled)
 }
 
-// aCrowdCostsOneRow holds thousands of leases: a heartbeat changes one row.
+// aCrowdCostsOneRow counts the rows that the heartbeats of thousands of leases change.
 func aCrowdCostsOneRow(t *testing.T, v *env) {
-	l := v.abandoned(t, LeaseOptions{TTL: crowdTTL})
-	locks, err := holdAll(suite.Soon(t), l, crowdSize())
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := v.abandoned(t, &faultconn.Dialer{}, LeaseOptions{TTL: crowdTTL})
+	locks := suite.Must(holdCrowd(suite.Soon(t), l))(t)
 	v.countChanges(t, "dblock_lease", "dblock_member")
-	beats := v.count(t, "SELECT max(beat) FROM dblock_member")
-	for ctx := suite.Soon(t); v.count(t, "SELECT max(beat) FROM dblock_member") < beats+2; {
-		if ctx.Err() != nil {
-			t.Fatal("no heartbeat")
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	beats = v.count(t, "SELECT max(beat) FROM dblock_member") - beats
-	changes := v.count(t, "SELECT n FROM changes")
-	t.Logf("%d heartbeats of %d leases changed %d rows", beats, crowdSize(), changes)
-	if changes < beats || changes > beats+1 { // one may have come between the two looks
-		t.Errorf("%d rows were changed by %d heartbeats", changes, beats)
-	}
+	const beat, changes = "SELECT max(beat) FROM dblock_member", "SELECT n FROM changes"
+	before := v.Count(t, beat)
+	suite.Until(t, "two heartbeats have come", func() bool { return v.Count(t, beat) >= before+2 })
+	beats := v.Count(t, beat) - before
+	n := v.Count(t, changes)
+	assert.True(t, n == beats || n == beats+1, "%d rows in %d heartbeats", n, beats) // one may have come between the two looks
 	suite.Release(t, locks[0])
-	if v.count(t, "SELECT n FROM changes") <= changes {
-		t.Error("a release changed nothing: this shows nothing")
-	}
+	assert.Greater(t, v.Count(t, changes), n, "a release changed nothing: this shows nothing")
 }
 
 // countChanges counts every row of these tables that is changed from now on, in a table of its own.
 func (v *env) countChanges(t *testing.T, tables ...string) {
 	t.Helper()
-	v.exec(t, "CREATE TABLE changes (n BIGINT)")
-	v.exec(t, "INSERT INTO changes VALUES (0)")
-	if v.e.Kind == devdb.Postgres {
-		v.exec(t, `CREATE FUNCTION changed() RETURNS trigger LANGUAGE plpgsql AS
-			'BEGIN UPDATE changes SET n = n + 1; RETURN NULL; END'`)
+	v.Exec(t, "CREATE TABLE changes (n BIGINT)")
+	v.Exec(t, "INSERT INTO changes VALUES (0)")
+	do := "UPDATE changes SET n = n + 1"
+	if v.Postgres() {
+		v.Exec(t, "CREATE FUNCTION changed() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN "+do+"; RETURN NULL; END'")
+		do = "EXECUTE FUNCTION changed()"
 	}
 	for _, table := range tables {
 		for _, event := range []string{"INSERT", "UPDATE", "DELETE"} {
-			do := "UPDATE changes SET n = n + 1"
-			if v.e.Kind == devdb.Postgres {
-				do = "EXECUTE FUNCTION changed()"
-			}
-			v.exec(t, fmt.Sprintf("CREATE TRIGGER %s_%s AFTER %s ON %s FOR EACH ROW %s", table, event, event, table, do))
+			v.Exec(t, fmt.Sprintf("CREATE TRIGGER %s_%s AFTER %s ON %s FOR EACH ROW %s", table, event, event, table, do))
 		}
 	}
+}
+
+// servesACrowdOnce has thousands of calls wait for one key in one process.
+func servesACrowdOnce(t *testing.T, v *env) {
+	var dialer faultconn.Dialer
+	l := v.processOn(t, &dialer, LeaseOptions{TTL: time.Hour, Poll: time.Minute})
+	first := suite.Acquire(t, l, "k")
+	var crowd sync.WaitGroup
+	for range crowdSize() {
+		crowd.Go(func() {
+			if lock, err := l.Acquire(suite.Soon(t), "k"); assert.NoError(t, err) {
+				suite.Release(t, lock)
+			}
+		})
+	}
+	time.Sleep(time.Second) // nothing shows that a caller stands in line; a late one sends a statement of its own
+	dialer.Arm(0, 0, nil)
+	suite.Release(t, first)
+	crowd.Wait()
+	assert.LessOrEqual(t, dialer.Writes(), crowdSize()*105/100, "round trips of %d waiters", crowdSize())
+}
+
+// costsFewRoundTrips counts what a lone caller's calls send. MySQL has a bound set and set back before a row is made.
+func costsFewRoundTrips(t *testing.T, v *env) {
+	c := v.newCosts(t)
+	for _, key := range []string{"warm", "other warm"} { // connections are made, statements prepared
+		suite.IsFree(t, c.l, key)
+		suite.IsFree(t, c.l, key)
+	}
+	for _, key := range c.keys {
+		c.pair("a fresh key", key)
+		c.pair("a known key", key)
+	}
+	fresh := 2
+	if v.Kind == devdb.MySQL {
+		fresh = 5
+	}
+	c.are(t, map[string][2]int{"a fresh key": {fresh, 1}, "a known key": {1, 1}})
+}
+
+// modesCostFewRoundTrips does the same for readers and permits, without other callers for the key.
+func modesCostFewRoundTrips(t *testing.T, v *env) {
+	c := v.newCosts(t)
+	for _, key := range c.keys {
+		suite.IsFree(t, c.l, key)
+		c.pair("a first reader", key, dblock.WithShared())
+		c.pair("a reader", key, dblock.WithShared())
+		c.pair("a writer after readers", key)
+		c.pair("a writer", key)
+		c.pair("first permits", key, dblock.WithPermits(1, 3))
+		c.pair("permits", key, dblock.WithPermits(3, 3))
+	}
+	want := map[string][2]int{
+		"a first reader": {1, 1}, "a reader": {1, 1}, "a writer after readers": {5, 1}, "a writer": {1, 1},
+		"first permits": {4, 1}, "permits": {1, 1},
+	}
+	if !v.Postgres() { // what takes several statements there is sent step by step
+		want["a first reader"], want["a writer after readers"] = [2]int{4, 1}, [2]int{6, 1}
+		want["first permits"], want["permits"] = [2]int{6, 2}, [2]int{1, 2}
+	}
+	if v.Kind == devdb.MySQL {
+		want["first permits"], want["a writer after readers"] = [2]int{10, 2}, [2]int{5, 1}
+	}
+	c.are(t, want)
+}
+
+// costs counts the round trips of an acquisition and of its release. Of several such pairs the cheapest counts: something
+// may go on beside the others.
+type costs struct {
+	l     Leases
+	keys  []string
+	pair  func(what, key string, opts ...dblock.Option)
+	least map[string]int
+}
+
+func (v *env) newCosts(t *testing.T) *costs {
+	t.Helper()
+	var dialer faultconn.Dialer
+	c := &costs{l: v.processOn(t, &dialer, LeaseOptions{TTL: time.Hour, Poll: time.Minute}), keys: []string{"a", "b", "c", "d", "e"}}
+	least, trips := suite.LeastTrips(&dialer)
+	c.least = least
+	c.pair = func(what, key string, opts ...dblock.Option) {
+		var lock *dblock.Lock
+		trips(what, func() { lock = suite.Acquire(t, c.l, key, opts...) })
+		trips(what+", released", func() { suite.Release(t, lock) })
+	}
+	return c
+}
+
+func (c *costs) are(t *testing.T, want map[string][2]int) {
+	t.Helper()
+	flat := map[string]int{}
+	for what, n := range want {
+		flat[what], flat[what+", released"] = n[0], n[1]
+	}
+	assert.Empty(t, cmp.Diff(flat, c.least))
 }

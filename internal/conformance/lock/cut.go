@@ -58,7 +58,7 @@ func (v *env) cutBeside(t *testing.T, other Leases, mode string, cuts []suite.Cu
 		x := &cutLeases{t: t, other: other, mode: mode}
 		x.Begin(t.Context(), c, first+(k-1)*nth)
 		o := LeaseOptions{TTL: cutTTL, Poll: 50 * time.Millisecond}
-		if x.Leases, x.closePool, err = v.e.OpenOn(t.Context(), v.dsn, &x.Dialer, o); err != nil {
+		if x.Leases, x.closePool, err = v.e.OpenOn(t.Context(), v.DSN, &x.Dialer, o); err != nil {
 			return false, err
 		}
 		struck, err = trial(x)
@@ -218,9 +218,9 @@ func (v *env) allIsFree(t *testing.T, p part) {
 	l := v.process(t, LeaseOptions{})
 	for _, table := range []string{"dblock_lease", "dblock_reader", "dblock_permit"} {
 		held := " FROM " + table + " WHERE handle IS NOT NULL AND lease_key NOT LIKE 'warm%'" // they are released at the very end
-		for v.count(t, "SELECT count(*)"+held) > 0 {
+		for v.Count(t, "SELECT count(*)"+held) > 0 {
 			var key string
-			if v.db.QueryRowContext(t.Context(), "SELECT lease_key"+held+" LIMIT 1").Scan(&key) == nil {
+			if v.DB.QueryRowContext(t.Context(), "SELECT lease_key"+held+" LIMIT 1").Scan(&key) == nil {
 				require.NoError(t, isFreeSoon(t, l, key, nil, p))
 			}
 		}
@@ -264,7 +264,7 @@ func aWaitForReadersCutAnywhere(t *testing.T, v *env) {
 func (v *env) waitsOrEnds(t *testing.T, key string, w *waiter) (ended bool) {
 	query := fmt.Sprintf("SELECT count(*) FROM dblock_lease WHERE lease_key = '%s' AND handle IS NOT NULL", key)
 	for ctx, n := suite.Soon(t), 0; ; {
-		err := v.db.QueryRowContext(ctx, query).Scan(&n)
+		err := v.DB.QueryRowContext(ctx, query).Scan(&n)
 		select {
 		case <-w.done:
 			return true
@@ -363,8 +363,8 @@ func aLeaseCloseCutAnywhere(t *testing.T, v *env) {
 			dialer.Arm(k, mode, nil)
 			require.NoError(t, l.Close(suite.Soon(t)), "%v call %d", mode, k)
 			struck = dialer.Disarm()
-			assert.Zero(t, v.count(t, suite.Members), "%v call %d: the process has not left", mode, k)
-			v.exec(t, "DELETE FROM dblock_member")
+			assert.Zero(t, v.Count(t, suite.Members), "%v call %d: the process has not left", mode, k)
+			v.Exec(t, "DELETE FROM dblock_member")
 		}
 	}
 }

@@ -2,7 +2,6 @@ package lock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -10,198 +9,164 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 )
 
 const (
-	candidates  = 5
-	termStrikes = 3               // in a short run
-	termEvery   = 3 * time.Second // in a long one
-	soakTerms   = 2 * time.Minute / termEvery
+	termTTL = 2 * time.Second
+
+	// lateWrites counts the writes of a leader after a later one's.
+	lateWrites = "SELECT count(*) FROM (SELECT token, max(token) OVER (ORDER BY n) AS latest FROM terms) t WHERE token < latest"
 )
 
-// leadersFollowInOrder kills and stops whoever leads, again and again: another one leads soon, and no leader writes
-// after a later one has.
+// leadersFollowInOrder kills and stops the leader, again and again.
 func leadersFollowInOrder(t *testing.T, v *env) {
-	n, every := termStrikes, time.Duration(0)
+	strikes := 3
 	if os.Getenv(suite.EnvSoak) != "" {
-		n, every = int(soakTerms), termEvery
+		strikes = 40
 	}
-	c := v.newCampaign(t, guardedTerms)
-	for i := range n {
-		struck := time.Now()
-		kill := i%2 == 1
-		took := c.strike(t, kill)
-		if t.Logf("killed %v: the next one led after %v, of a TTL of %v", kill, took, termTTL); took > termTTL+time.Second {
-			t.Errorf("nobody led for %v", took)
-		}
-		time.Sleep(time.Until(struck.Add(every)))
+	c := v.newCandidates(t, guardedTerms)
+	for i := range strikes {
+		c.strike(t, i%2 == 1)
 	}
-	writes, terms, late := c.end(t)
-	t.Logf("%d strikes, %d terms, %d writes", n, terms, writes)
-	if late > 0 || terms < n { // the first one may have been struck before it had written
-		t.Errorf("%d writes of a leader after a later one's, %d terms", late, terms)
-	}
+	time.Sleep(termTTL / 2) // the last one that was stopped goes on, too
+	assert.Zero(t, v.Count(t, lateWrites))
+	// The first leader may have been struck before it had written.
+	assert.GreaterOrEqual(t, v.Count(t, "SELECT count(DISTINCT token) FROM terms"), int64(strikes))
 }
 
 // controlLeadersMeet is the same program without the guard.
 func controlLeadersMeet(t *testing.T, v *env) {
-	for range 3 {
-		c := v.newCampaign(t, unguardedTerms)
-		for range 2 {
-			c.strike(t, false)
-		}
-		if _, _, late := c.end(t); late > 0 {
-			t.Logf("%d writes of a leader after a later one's", late)
+	c := v.newCandidates(t, unguardedTerms)
+	for range 6 {
+		c.strike(t, false)
+		time.Sleep(termTTL / 2)
+		if v.Count(t, lateWrites) > 0 {
 			return
 		}
 	}
 	t.Error("no leader has written after a later one: the test with the guard shows nothing")
 }
 
-// campaign is candidates in processes of their own.
-type campaign struct {
-	v       *env
-	mode    string
-	ctx     context.Context
-	stop    context.CancelFunc
-	leads   chan line // each
-	writes  chan line // those that somebody waits for
-	all     []*suite.Child
-	readers sync.WaitGroup
+// candidates are processes that campaign.
+type candidates struct {
+	v      *env
+	mode   string
+	leads  chan term // each
+	writes chan term // dropped unless the test waits for one
 }
 
-// line is what a candidate has said.
-type line struct {
+// term is what a candidate has said that it leads, or is about to write.
+type term struct {
 	by    *suite.Child
 	token int64
-	at    time.Time
 }
 
-func (v *env) newCampaign(t *testing.T, mode string) *campaign {
+func (v *env) newCandidates(t *testing.T, mode string) *candidates {
 	t.Helper()
-	v.exec(t, "DROP TABLE IF EXISTS terms")
-	v.exec(t, "CREATE TABLE terms (n BIGINT PRIMARY KEY, token BIGINT)")
-	c := &campaign{v: v, mode: mode, leads: make(chan line, 10_000), writes: make(chan line)}
-	c.ctx, c.stop = context.WithTimeout(t.Context(), 5*time.Minute)
-	for range candidates {
+	v.Exec(t, "CREATE TABLE terms (n BIGINT PRIMARY KEY, token BIGINT)")
+	c := &candidates{v: v, mode: mode, leads: make(chan term, 10_000), writes: make(chan term)}
+	for range 5 {
 		c.start(t)
 	}
 	return c
 }
 
-func (c *campaign) start(t *testing.T) {
+func (c *candidates) start(t *testing.T) {
 	t.Helper()
-	child := c.v.startHolder(t, c.ctx, c.mode)
-	c.all = append(c.all, child)
-	c.readers.Go(func() {
+	child := c.v.startHolder(t, t.Context(), c.mode)
+	go func() {
 		for child.Lines.Scan() {
-			said := line{by: child, at: time.Now()}
 			var what string
-			if _, err := fmt.Sscan(child.Lines.Text(), &what, &said.token); err != nil {
-				continue
-			}
-			if what == "leads" {
+			said := term{by: child}
+			if _, err := fmt.Sscan(child.Lines.Text(), &what, &said.token); err == nil && what == "leads" {
 				c.leads <- said
-				continue
-			}
-			select {
-			case c.writes <- said:
-			default: // nobody is to be struck now
+			} else if err == nil {
+				select {
+				case c.writes <- said:
+				default:
+				}
 			}
 		}
-	})
+	}()
 }
 
-// writer waits for a leader, of a term after that one, that is about to write.
-func (c *campaign) writer(t *testing.T, after int64) line {
+// next waits for a term after the one of token.
+func next(t *testing.T, terms <-chan term, token int64) (s term) {
 	t.Helper()
-	for {
-		select {
-		case w := <-c.writes:
-			if w.token > after {
-				return w
-			}
-		case <-c.ctx.Done():
-			t.Fatal("nobody writes")
-		}
+	for s.token <= token {
+		s = suite.Wait(t, terms, "a leader")
 	}
+	return s
 }
 
-// strike kills the leader that is about to write, or stops it until another one has written; it tells how long nobody led.
-func (c *campaign) strike(t *testing.T, kill bool) (took time.Duration) {
+// strike kills the leader that is about to write, or stops it until another one has written.
+func (c *candidates) strike(t *testing.T, kill bool) {
 	t.Helper()
-	struck := c.writer(t, 0)
-	began := time.Now()
+	struck := next(t, c.writes, 0)
 	if kill {
 		_ = struck.by.Process.Kill()
 	} else {
 		_ = suite.Suspend(struck.by.Process)
 	}
-	for next := (line{}); next.token <= struck.token; {
-		select {
-		case next = <-c.leads:
-			took = next.at.Sub(began)
-		case <-c.ctx.Done():
-			t.Fatal("nobody leads")
-		}
-	}
-	c.writer(t, c.writer(t, struck.token).token-1) // it is about to write once more, and so has written
+	next(t, c.leads, struck.token)
+	next(t, c.writes, next(t, c.writes, struck.token).token-1) // it is about to write once more, and so has written
 	if kill {
 		c.start(t)
 	} else {
-		time.Sleep(time.Until(began.Add(termTTL * 3 / 2)))
 		_ = suite.Resume(struck.by.Process)
 	}
-	return took
 }
 
-// end ends all candidates, and counts what was written: writes, terms, and writes of a term after those of a later one.
-func (c *campaign) end(t *testing.T) (writes, terms, late int) {
-	t.Helper()
-	time.Sleep(termTTL / 2) // the last one that was stopped goes on, too
-	c.stop()
-	for _, child := range c.all {
-		child.Kill()
-	}
-	c.readers.Wait()
-	rows, err := c.v.db.QueryContext(t.Context(), "SELECT token FROM terms ORDER BY n")
+// campaign is a candidate that writes its token behind all that was written before, over and over, while it leads. It
+// says when it leads, and when it is about to write.
+func (e Lease) campaign(ctx context.Context, dsn string, guard bool) error {
+	db, err := e.connect(dsn)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
-	defer func() { _ = rows.Close() }()
-	var last int64
-	for ; rows.Next(); writes++ {
-		var token int64
-		if err := rows.Scan(&token); err != nil {
-			t.Fatal(err)
-		}
-		switch {
-		case token > last:
-			terms, last = terms+1, token
-		case token < last:
-			late++
-		}
+	l, _, err := e.Open(ctx, dsn, LeaseOptions{TTL: termTTL, Poll: 20 * time.Millisecond})
+	if err != nil {
+		return err
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
+	c, err := dblock.NewElector(l, "leader", dblock.ElectorOptions{})
+	if err != nil {
+		return err
 	}
-	return writes, terms, late
+	for { // a session that the server has ended ends Run: that is fn's own error
+		err := c.Run(ctx, func(ctx context.Context, term dblock.Fence) (err error) {
+			fmt.Println("leads", term.Token)
+			lock, _ := dblock.LockOf(ctx)
+			for write := fmt.Sprintf("INSERT INTO terms SELECT COALESCE(MAX(n), 0) + 1, %d FROM terms", term.Token); ctx.Err() == nil && err == nil; {
+				fmt.Println("writes", term.Token)
+				time.Sleep(20 * time.Millisecond)
+				if guard {
+					err = e.Guarded(ctx, l, lock, write, func() {})
+				} else {
+					_, _ = db.ExecContext(context.WithoutCancel(ctx), write) // beside another leader's it may fail
+				}
+			}
+			return err
+		})
+		fmt.Fprintln(os.Stderr, "candidate:", err) // a pause has consequences; what counts is what was written
+	}
 }
 
-// counted counts how often somebody began to wait.
-type counted struct {
+// countedLeases counts how many acquisitions have begun.
+type countedLeases struct {
 	Leases
 	n atomic.Int64
 }
 
-func (c *counted) Acquire(ctx context.Context, key string, opts ...dblock.Option) (*dblock.Lock, error) {
+func (c *countedLeases) Acquire(ctx context.Context, key string, opts ...dblock.Option) (*dblock.Lock, error) {
 	c.n.Add(1)
 	return c.Leases.Acquire(ctx, key, opts...)
 }
 
-// aResignationHandsOver has the leader resign: one in another process leads, and shows its address.
+// aResignationHandsOver has the leader resign while the other process waits.
 func aResignationHandsOver(t *testing.T, v *env) {
 	type leader struct {
 		i    int
@@ -209,55 +174,36 @@ func aResignationHandsOver(t *testing.T, v *env) {
 	}
 	ctx, stop := context.WithCancel(suite.Soon(t))
 	leads := make(chan leader, 100)
-	var all [2]*dblock.Elector
-	var campaigns [2]*counted
+	var electors [2]*dblock.Elector
+	var leases [2]*countedLeases
 	var terms [2]int64
 	var runs sync.WaitGroup
-	for i := range all {
-		var err error
-		campaigns[i] = &counted{Leases: v.process(t, LeaseOptions{})}
-		if all[i], err = dblock.NewElector(campaigns[i], "leader", dblock.ElectorOptions{
+	for i := range electors {
+		leases[i] = &countedLeases{Leases: v.process(t, LeaseOptions{})}
+		electors[i] = suite.Must(dblock.NewElector(leases[i], "leader", dblock.ElectorOptions{
 			Data: fmt.Append(nil, "address ", i), Failed: func(err error) { t.Errorf("candidate %d: %v", i, err) },
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		runs.Go(func() {
-			err := all[i].Run(ctx, func(ctx context.Context, term dblock.Fence) error {
+			assert.ErrorIs(t, electors[i].Run(ctx, func(ctx context.Context, term dblock.Fence) error {
 				leads <- leader{i, term}
 				<-ctx.Done()
 				return nil
-			})
-			if !errors.Is(err, context.Canceled) {
-				t.Errorf("Run returned %v", err)
-			}
+			}), context.Canceled)
 		})
 	}
 	defer runs.Wait()
 	defer stop()
-	now := <-leads
+	now := suite.Wait(t, leads, "a leader")
 	for range 5 {
 		terms[now.i]++
-		for other := 1 - now.i; campaigns[other].n.Load() == terms[other] && ctx.Err() == nil; {
-			time.Sleep(time.Millisecond) // it stands back yet
-		}
-		if err := all[now.i].Resign(ctx); err != nil {
-			t.Error(err)
-			return
-		}
-		var next leader
-		select {
-		case next = <-leads:
-		case <-ctx.Done():
-			t.Error("nobody leads")
-			return
-		}
-		if next.i == now.i || next.term.Token <= now.term.Token {
-			t.Errorf("after %v leads %v", now, next)
-		}
-		h, err := all[now.i].Leader(ctx)
-		if err != nil || h.Fence != next.term || string(h.Data) != fmt.Sprint("address ", next.i) {
-			t.Errorf("shown: %+v, %v", h, err)
-		}
-		now = next
+		suite.Until(t, "the other one waits", func() bool { return leases[1-now.i].n.Load() > terms[1-now.i] })
+		assert.NoError(t, electors[now.i].Resign(ctx))
+		before := now
+		now = suite.Wait(t, leads, "a leader")
+		assert.Equal(t, 1-before.i, now.i)
+		assert.Greater(t, now.term.Token, before.term.Token)
+		h := suite.Must(electors[before.i].Leader(ctx))(t)
+		assert.Equal(t, now.term, h.Fence)
+		assert.Equal(t, fmt.Sprint("address ", now.i), string(h.Data))
 	}
 }

@@ -3,7 +3,6 @@ package lock
 import (
 	"context"
 	"database/sql"
-	"sync"
 	"testing"
 	"time"
 
@@ -13,7 +12,6 @@ import (
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/faultconn"
-	"github.com/dblock-go/dblock/internal/testdb"
 )
 
 // LeasePlace is where processes share their leases: a database, or a server in memory.
@@ -90,30 +88,34 @@ func (p Place) untilTickets(t *testing.T, n int) {
 	suite.Until(t, "all calls wait with a ticket", func() bool { return p.Tickets(t) == n })
 }
 
-// env is the fixture of tests on a database: a migrated database and a connection to it.
+// env is the fixture of tests on a database with dblock's tables.
 type env struct {
+	*suite.DB
 	e   Lease
-	dsn string
-	db  *sql.DB
+	dsn string  // as DSN
+	db  *sql.DB // as DB
 }
 
 var _ LeasePlace = (*env)(nil)
 
 func (e Lease) env(t *testing.T) *env {
 	t.Helper()
-	v := &env{e: e, dsn: testdb.Migrated(t, e.Kind)}
-	v.db = suite.Connect(t, e.Kind, v.dsn)
-	return v
+	return e.envOn(suite.Migrated(t, e.Kind))
 }
+
+func (e Lease) envOn(db *suite.DB) *env { return &env{DB: db, e: e, dsn: db.DSN, db: db.DB} }
+
+// as is v for the user of a DSN.
+func (v *env) as(dsn string) *env { return v.e.envOn(&suite.DB{DB: v.DB.DB, Kind: v.Kind, DSN: dsn}) }
 
 // onAServerOfItsOwn is an env on a server that no other test uses. If the server is given, it is v, and server is nil.
 func (v *env) onAServerOfItsOwn(t *testing.T) (own *env, server *devdb.Server) {
 	t.Helper()
-	server, dsn, db := suite.ServerOfItsOwn(t, v.e.Kind)
+	server, db := suite.OwnServer(t, v.Kind)
 	if server == nil {
 		return v, nil
 	}
-	return &env{e: v.e, dsn: dsn, db: db}, server
+	return v.e.envOn(db), server
 }
 
 // process is that of Place.
@@ -134,35 +136,19 @@ func (v *env) processOn(t *testing.T, dialer *faultconn.Dialer, o LeaseOptions) 
 	return l
 }
 
-func (v *env) exec(t *testing.T, statement string) {
-	t.Helper()
-	suite.Must(v.db.ExecContext(t.Context(), statement))(t)
-}
+func (v *env) exec(t *testing.T, statement string) { t.Helper(); v.Exec(t, statement) }
 
-func (v *env) count(t *testing.T, query string) (n int64) {
-	t.Helper()
-	require.NoError(t, v.db.QueryRowContext(t.Context(), query).Scan(&n), query)
-	return n
-}
-
-// until waits until the query returns n.
-func (v *env) until(t *testing.T, query string, n int64) {
-	t.Helper()
-	suite.Until(t, query, func() bool { return v.count(t, query) == n })
-}
+func (v *env) count(t *testing.T, query string) int64 { t.Helper(); return v.Count(t, query) }
 
 func (v *env) untilTickets(t *testing.T, n int) {
 	t.Helper()
 	Place{LeasePlace: v}.untilTickets(t, n)
 }
 
-// lockRows runs a SELECT … FOR UPDATE in a transaction that unlock ends.
+// lockRows is Locked.
 func (v *env) lockRows(t *testing.T, query string) (unlock func()) {
 	t.Helper()
-	tx := suite.Must(v.db.BeginTx(t.Context(), nil))(t)
-	t.Cleanup(func() { _ = tx.Rollback() })
-	suite.Must(tx.ExecContext(t.Context(), query))(t)
-	return func() { require.NoError(t, tx.Rollback()) }
+	return v.Locked(t, query)
 }
 
 func (v *env) OpenLeases(ctx context.Context, o LeaseOptions) (Leases, func(), error) {
@@ -211,7 +197,7 @@ func token(t *testing.T, lock *dblock.Lock) int64 {
 func isHeld(t *testing.T, l Leases, keys ...string) {
 	t.Helper()
 	for _, key := range keys {
-		suite.IsHeld(t, suite.Second(l.TryAcquire(t.Context(), key)), key)
+		suite.IsTaken(t, l, key)
 	}
 }
 
@@ -219,7 +205,7 @@ func isHeld(t *testing.T, l Leases, keys ...string) {
 func isFree(t *testing.T, l Leases, keys ...string) {
 	t.Helper()
 	for _, key := range keys {
-		suite.Release(t, suite.Acquire(t, l, key))
+		suite.IsFree(t, l, key)
 	}
 }
 
@@ -259,16 +245,5 @@ func (w *waiter) refused() error {
 	return w.err
 }
 
-// together makes n calls at the same time, and waits for all.
-func together(n int, call func(i int)) {
-	var all sync.WaitGroup
-	start := make(chan struct{})
-	for i := range n {
-		all.Go(func() {
-			<-start
-			call(i)
-		})
-	}
-	close(start)
-	all.Wait()
-}
+// together is suite.Crowd.
+func together(n int, call func(i int)) { suite.Crowd(n, call) }

@@ -1,42 +1,40 @@
 package lock
 
 import (
-	"context"
+	"cmp"
+	"errors"
 	"fmt"
 	"os"
-	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 )
 
-const exclusionProcesses = 3
-
 // excludesAtRandom has callers of several processes acquire few keys in every way at once: modes, sets, fair or not, tried
-// or waited for, with contexts that end early, and with every end that a lock can have. The operating system judges
-// whether two of them meet. Afterwards every key is free. One process has a crowd besides, on one key of its fair Locker:
-// one grant must not be given to several calls that share a statement.
+// or waited for, with contexts that end early, and with every end that a lock can have. Locks of the operating system show
+// whether two of them meet. Afterwards every key is free.
 func excludesAtRandom(t *testing.T, v *env) {
 	overlaps, acquired := v.excludeAtRandom(t, excludesRandomly)
-	for _, line := range overlaps {
-		t.Error(line)
+	assert.Empty(t, overlaps)
+	assert.NotContains(t, acquired[:], int64(0), "acquired by mode")
+	l := v.process(t, LeaseOptions{TTL: exclusionTTL})
+	for i := range exclusionKeys { // while the processes live that have used them
+		suite.IsFree(t, l, fmt.Sprint("k", i))
 	}
-	for mode, n := range acquired {
-		if n == 0 {
-			t.Errorf("nothing was acquired in mode %d: this shows nothing", mode)
-		}
-	}
-	t.Logf("acquired by mode: %v", acquired)
 }
 
 // controlEntersUnasked is excludesAtRandom with callers that take a refusal for a grant.
 func controlEntersUnasked(t *testing.T, v *env) {
-	if overlaps, acquired := v.excludeAtRandom(t, entersUnasked); len(overlaps) == 0 {
-		t.Errorf("no overlap among %v acquisitions: the judge sees nothing", acquired)
-	}
+	overlaps, acquired := v.excludeAtRandom(t, entersUnasked)
+	assert.NotEmpty(t, overlaps, "among %v acquisitions", acquired)
 }
 
 // lateSection is the time for which a holder stayed in a section after the end of its lock. Others may enter then.
@@ -45,30 +43,23 @@ type lateSection struct {
 	from, to int64
 }
 
-// excludeAtRandom runs the processes, and returns what the checker saw, and how much was acquired in each mode.
+func excused(late []lateSection, at int64) bool {
+	return slices.ContainsFunc(late, func(s lateSection) bool { return s.from <= at && at <= s.to })
+}
+
+// excludeAtRandom returns the overlaps that no late holder excuses, and how much was acquired in each mode.
 func (v *env) excludeAtRandom(t *testing.T, mode string) (overlaps []string, acquired [3]int64) {
-	lasts := 2 * time.Second
-	if soak := os.Getenv(suite.EnvSoak); soak != "" {
-		lasts = time.Minute
-		if d, err := time.ParseDuration(soak); err == nil {
-			lasts = d
-		}
+	lasts := cmp.Or(os.Getenv(suite.EnvSoak), "2s")
+	if _, err := time.ParseDuration(lasts); err != nil {
+		lasts = "1m"
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), lasts+time.Minute)
-	defer cancel()
-	dir := t.TempDir()
+	dir, crowd := t.TempDir(), "k0" // one process has a crowd besides, on one key of its fair Locker
 	var mu sync.Mutex
-	var met []string
 	var late []lateSection
 	var all sync.WaitGroup
-	crowd := "k0" // of one process
-	for range exclusionProcesses {
-		cmd := exec.CommandContext(ctx, os.Args[0])
-		cmd.Env = append(os.Environ(), holderDSN+"="+v.dsn, holderKind+"="+string(v.e.Kind), holderMode+"="+mode,
-			exclusionDir+"="+dir, exclusionFor+"="+lasts.String(), exclusionCrowd+"="+crowd)
+	for range 3 {
+		c := v.startHolder(t, t.Context(), mode, exclusionDir+"="+dir, exclusionFor+"="+lasts, exclusionCrowd+"="+crowd)
 		crowd = ""
-		c := suite.StartChild(t, cmd)
-		t.Cleanup(c.Kill)
 		all.Go(func() {
 			for c.Lines.Scan() {
 				line := c.Lines.Text()
@@ -76,10 +67,10 @@ func (v *env) excludeAtRandom(t *testing.T, mode string) (overlaps []string, acq
 				mu.Lock()
 				switch word {
 				case "overlap":
-					met = append(met, line)
+					overlaps = append(overlaps, line)
 				case "late":
 					var s lateSection
-					_, _ = fmt.Sscan(rest, &s.key, &s.from, &s.to)
+					_, _ = fmt.Sscan(rest, &s.from, &s.to)
 					late = append(late, s)
 				case "error":
 					t.Error(line)
@@ -99,42 +90,70 @@ func (v *env) excludeAtRandom(t *testing.T, mode string) (overlaps []string, acq
 		})
 	}
 	all.Wait()
-	for _, line := range met {
-		var key string
+	return slices.DeleteFunc(overlaps, func(line string) bool {
 		var at int64
-		_, _ = fmt.Sscan(strings.TrimPrefix(line, "overlap "), &key, &at)
-		if !excused(late, at) {
-			overlaps = append(overlaps, line)
-		}
-	}
-	if mode == excludesRandomly {
-		v.allAreFree(t)
-	}
-	return overlaps, acquired
+		_, _ = fmt.Sscanf(line, "overlap %d", &at)
+		return excused(late, at)
+	}), acquired
 }
 
-// excused tells whether a holder was late at that time.
-func excused(late []lateSection, at int64) bool {
-	for _, s := range late {
-		if s.from <= at && at <= s.to {
-			return true
-		}
+// sections are critical sections: entering one locks its files without waiting. If that fails, another holder is inside.
+type sections struct{ dir string }
+
+var errOverlap = errors.New("another holder is in the section")
+
+// section is the files of one that was entered.
+type section []*os.File
+
+func (s section) leave() {
+	for _, f := range s {
+		_ = f.Close()
 	}
-	return false
 }
 
-// allAreFree acquires every key, while the processes live that have used them.
-func (v *env) allAreFree(t *testing.T) {
-	l := v.process(t, LeaseOptions{TTL: exclusionTTL})
-	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
-	defer cancel()
-	for i := range exclusionKeys {
-		o := exclusionOp{keys: []string{fmt.Sprint("k", i)}, wait: 40 * time.Second}
-		lock, err := o.acquire(ctx, l)
-		if err != nil {
-			t.Errorf("a key that nobody uses: %v", err)
-			continue
-		}
-		suite.Release(t, lock)
+// enter enters the section of a lock: of all its keys, or of as many permits as it holds.
+func (j sections) enter(o exclusionOp) (s section, err error) {
+	if o.mode == dblock.Permits {
+		return j.enterPermits(o.keys[0], o.permits)
 	}
+	for _, key := range o.keys {
+		if err := j.lock(&s, key, o.mode == dblock.Shared, false); err != nil {
+			s.leave()
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// lock adds a locked file to a section.
+func (j sections) lock(s *section, name string, shared, wait bool) error {
+	f, err := os.OpenFile(filepath.Join(j.dir, name), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	locked, err := suite.Flock(f, shared, wait)
+	if err != nil || !locked {
+		return errors.Join(err, f.Close(), errOverlap)
+	}
+	*s = append(*s, f)
+	return nil
+}
+
+// enterPermits locks n of a semaphore's files. One process at a time looks for them, so that a free one stays free.
+func (j sections) enterPermits(key string, n int) (s section, err error) {
+	var turn section
+	if err := j.lock(&turn, key+".turn", false, true); err != nil {
+		return nil, err
+	}
+	defer turn.leave()
+	for i := 0; i < exclusionLimit && len(s) < n; i++ {
+		if err = j.lock(&s, fmt.Sprint(key, ".permit", i), false, false); err != nil && !errors.Is(err, errOverlap) {
+			break
+		}
+	}
+	if len(s) < n {
+		s.leave()
+		return nil, err
+	}
+	return s, nil
 }

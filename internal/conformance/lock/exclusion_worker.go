@@ -20,23 +20,19 @@ const (
 	exclusionFor   = "DBLOCK_TEST_EXCLUSION_FOR"
 	exclusionCrowd = "DBLOCK_TEST_EXCLUSION_CROWD" // the key of the process's crowd; empty: it has none
 
-	exclusionTTL     = 5 * time.Second
-	exclusionCallers = 8  // of each process
-	exclusionInCrowd = 12 // callers of a crowd
-	exclusionKeys    = 3
-	exclusionLimit   = 3 // permits of a semaphore
+	exclusionTTL   = 5 * time.Second
+	exclusionKeys  = 3
+	exclusionLimit = 3 // permits of a semaphore
 )
 
-// exclusionOp is what a caller does once, drawn at random.
+// exclusionOp is what a caller does once.
 type exclusionOp struct {
-	keys    []string
-	mode    dblock.Mode
-	permits int
-	fair    bool
-	try     bool
-	wait    time.Duration // what the context allows
-	hold    time.Duration // by WithMaxHold; 0: none
-	end     int
+	keys      []string
+	mode      dblock.Mode
+	permits   int
+	fair, try bool
+	wait      time.Duration // what the context allows
+	end       int
 }
 
 const (
@@ -44,20 +40,19 @@ const (
 	endsByForce
 	endsByExpireIn
 	endsByItself // with WithMaxHold
-	exclusionEnds
 )
 
 func drawExclusionOp() exclusionOp {
-	key := fmt.Sprint("k", rand.IntN(exclusionKeys))
+	i := rand.IntN(exclusionKeys)
 	o := exclusionOp{
-		keys: []string{key}, try: rand.IntN(2) == 0, wait: time.Duration(rand.ExpFloat64() * float64(50*time.Millisecond)),
-		fair: rand.IntN(2) == 0,
+		keys: []string{fmt.Sprint("k", i)}, try: rand.IntN(2) == 0, fair: rand.IntN(2) == 0,
+		wait: time.Duration(rand.ExpFloat64() * float64(50*time.Millisecond)),
 	}
 	if rand.IntN(4) == 0 {
 		o.wait += 2 * time.Second
 	}
 	if rand.IntN(4) == 0 {
-		o.end = rand.IntN(exclusionEnds)
+		o.end = rand.IntN(endsByItself + 1)
 	}
 	if !o.fair {
 		switch rand.IntN(4) {
@@ -66,32 +61,25 @@ func drawExclusionOp() exclusionOp {
 		case 1:
 			o.mode, o.permits = dblock.Permits, 1+rand.IntN(2)
 		case 2:
-			o.keys = o.keys[:0]
-			for _, i := range rand.Perm(exclusionKeys)[:2] {
-				o.keys = append(o.keys, fmt.Sprint("k", i))
-			}
+			o.keys = append(o.keys, fmt.Sprint("k", (i+1+rand.IntN(exclusionKeys-1))%exclusionKeys))
 		}
 	}
-	switch {
-	case o.end == endsByItself:
-		o.hold = 100 * time.Millisecond
-	case o.end == endsByForce && (o.mode != dblock.Exclusive || len(o.keys) > 1):
+	if o.end == endsByForce && (o.mode != dblock.Exclusive || len(o.keys) > 1) {
 		o.end = endsByRelease // readers have one token
 	}
 	return o
 }
 
-// drawCrowdOp draws what a caller of a crowd does: it tries or waits for one key of the process's fair Locker. Calls that
-// arrive while a statement is under way share the next one. A waiter's ticket refuses all tries, so most callers try.
+// drawCrowdOp draws what a caller of a crowd does with one key of the process's fair Locker. Calls that arrive while a
+// statement is under way share the next one: one grant must not be given to several of them. A waiter's ticket refuses all
+// tries, so most callers try.
 func drawCrowdOp(key string) exclusionOp {
-	o := exclusionOp{keys: []string{key}, fair: true, try: rand.IntN(16) > 0, wait: time.Second}
-	if !o.try {
-		o.wait = time.Duration(rand.ExpFloat64() * float64(10*time.Millisecond))
+	if rand.IntN(16) > 0 {
+		return exclusionOp{keys: []string{key}, fair: true, try: true, wait: time.Second}
 	}
-	return o
+	return exclusionOp{keys: []string{key}, fair: true, wait: time.Duration(rand.ExpFloat64() * float64(10*time.Millisecond))}
 }
 
-// acquire asks for what an op wants.
 func (o exclusionOp) acquire(ctx context.Context, l Leases) (*dblock.Lock, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.wait)
 	defer cancel()
@@ -102,18 +90,17 @@ func (o exclusionOp) acquire(ctx context.Context, l Leases) (*dblock.Lock, error
 	case dblock.Permits:
 		opts = append(opts, dblock.WithPermits(o.permits, exclusionLimit))
 	}
-	if o.hold > 0 {
-		opts = append(opts, dblock.WithMaxHold(o.hold))
+	if o.end == endsByItself {
+		opts = append(opts, dblock.WithMaxHold(100*time.Millisecond))
 	}
-	switch {
-	case len(o.keys) > 1 && o.try:
-		return l.TryAcquireAll(ctx, o.keys, opts...)
-	case len(o.keys) > 1:
-		return l.AcquireAll(ctx, o.keys, opts...)
-	case o.try:
-		return l.TryAcquire(ctx, o.keys[0], opts...)
+	all, one := l.AcquireAll, l.Acquire
+	if o.try {
+		all, one = l.TryAcquireAll, l.TryAcquire
 	}
-	return l.Acquire(ctx, o.keys[0], opts...)
+	if len(o.keys) > 1 {
+		return all(ctx, o.keys, opts...)
+	}
+	return one(ctx, o.keys[0], opts...)
 }
 
 // finish ends a lock as an op says. A lock that is lost was forced, or has ended by itself.
@@ -132,15 +119,20 @@ func (o exclusionOp) finish(ctx context.Context, l Leases, lock *dblock.Lock) er
 			<-lock.Context().Done()
 		}
 	}
-	err = errors.Join(err, lock.Release(ctx))
-	if errors.Is(err, dblock.ErrLost) || errors.Is(err, dblock.ErrNotHeld) || errors.Is(err, dblock.ErrOutcomeUnknown) ||
-		errors.Is(err, dblock.ErrBusy) {
-		return nil
+	return except(errors.Join(err, lock.Release(ctx)), dblock.ErrLost, dblock.ErrNotHeld, dblock.ErrOutcomeUnknown, dblock.ErrBusy)
+}
+
+// except returns nil for errors of these kinds.
+func except(err error, kinds ...error) error {
+	for _, kind := range kinds {
+		if errors.Is(err, kind) {
+			return nil
+		}
 	}
 	return err
 }
 
-// exclusionProcess is a process of the test: its callers share Lockers, some of them fair.
+// exclusionProcess is a process of the test: its callers share Lockers.
 type exclusionProcess struct {
 	checker  sections
 	plain    [2]Leases // of one pool
@@ -149,9 +141,8 @@ type exclusionProcess struct {
 	acquired [3]atomic.Int64
 }
 
-// excludeAtRandom has callers acquire at random until their time is up, and says what the checker saw.
-func (e Lease) excludeAtRandom(dsn string, control bool) error {
-	ctx := context.Background()
+// excludeAtRandom has callers acquire at random until their time is up, and says what they saw.
+func (e Lease) excludeAtRandom(ctx context.Context, dsn string, control bool) error {
 	o := LeaseOptions{TTL: exclusionTTL, Poll: 100 * time.Millisecond}
 	lasts, err := time.ParseDuration(os.Getenv(exclusionFor))
 	if err != nil {
@@ -165,7 +156,6 @@ func (e Lease) excludeAtRandom(dsn string, control bool) error {
 	if p.fair, _, err = e.Open(ctx, dsn, o); err != nil {
 		return err
 	}
-	fmt.Println("ready")
 	until := time.Now().Add(lasts)
 	var callers sync.WaitGroup
 	run := func(n int, draw func() exclusionOp) {
@@ -177,9 +167,9 @@ func (e Lease) excludeAtRandom(dsn string, control bool) error {
 			})
 		}
 	}
-	run(exclusionCallers, drawExclusionOp)
+	run(8, drawExclusionOp)
 	if key := os.Getenv(exclusionCrowd); key != "" {
-		run(exclusionInCrowd, func() exclusionOp { return drawCrowdOp(key) })
+		run(12, func() exclusionOp { return drawCrowdOp(key) })
 	}
 	callers.Wait()
 	fmt.Println("done", p.acquired[0].Load(), p.acquired[1].Load(), p.acquired[2].Load())
@@ -194,14 +184,10 @@ func (p *exclusionProcess) once(ctx context.Context, o exclusionOp) {
 		l = p.fair
 	}
 	lock, err := o.acquire(ctx, l)
-	switch {
-	case err == nil:
-	case p.control && errors.Is(err, dblock.ErrNotAcquired):
-		lock = nil
-	case errors.Is(err, dblock.ErrNotAcquired), errors.Is(err, dblock.ErrOutcomeUnknown), errors.Is(err, dblock.ErrBusy):
-		return
-	default:
-		fmt.Printf("error %+v: %v\n", o, err)
+	if e := except(err, dblock.ErrNotAcquired, dblock.ErrOutcomeUnknown, dblock.ErrBusy); e != nil {
+		fmt.Printf("error %+v: %v\n", o, e)
+	}
+	if err != nil && !(p.control && errors.Is(err, dblock.ErrNotAcquired)) {
 		return
 	}
 	valid := time.Now().Add(time.Minute)
@@ -216,12 +202,12 @@ func (p *exclusionProcess) once(ctx context.Context, o exclusionOp) {
 		time.Sleep(time.Duration(rand.IntN(3)) * time.Millisecond)
 		inside.leave()
 		if left := time.Now(); left.After(valid) {
-			fmt.Println("late", o.keys[0], valid.UnixNano(), left.UnixNano())
+			fmt.Println("late", valid.UnixNano(), left.UnixNano())
 		}
 	case !errors.Is(err, errOverlap):
 		fmt.Println("error", err)
 	case entered.Before(valid):
-		fmt.Println("overlap", o.keys[0], entered.UnixNano(), fmt.Sprintf("%+v", o))
+		fmt.Println("overlap", entered.UnixNano(), fmt.Sprintf("%+v", o))
 	}
 	if lock != nil {
 		if err := o.finish(ctx, l, lock); err != nil {

@@ -13,14 +13,13 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
-	"github.com/dblock-go/dblock/internal/devdb"
 )
 
 // expiresAllOrNothing locks the row of one of two keys: ExpireIn writes nothing then, and neither key is free at its end.
 func expiresAllOrNothing(t *testing.T, v *env) {
 	a, b := v.process(t, LeaseOptions{}), v.process(t, LeaseOptions{})
 	lock := acquireSet(t, a, []string{"s1", "s2"})
-	unlock := v.lockRows(t, "SELECT 1 FROM dblock_lease WHERE lease_key = 's2' FOR UPDATE")
+	unlock := v.Locked(t, "SELECT 1 FROM dblock_lease WHERE lease_key = 's2' FOR UPDATE")
 	const d = 100 * time.Millisecond
 	err := lock.ExpireIn(t.Context(), d)
 	assert.True(t, errors.Is(err, dblock.ErrBusy) || errors.Is(err, dblock.ErrLost), err)
@@ -36,7 +35,7 @@ func endsBeforeTheServer(t *testing.T, v *env) {
 	const d, margin = 30 * time.Second, 2 * time.Second
 	l := v.process(t, LeaseOptions{TTL: 2 * time.Minute, Margin: margin})
 	left := "EXTRACT(epoch FROM held_until - clock_timestamp()) * 1000"
-	if v.e.Kind != devdb.Postgres {
+	if !v.Postgres() {
 		left = "TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), held_until) / 1000"
 	}
 	for table, mode := range map[string]dblock.Option{
@@ -50,7 +49,7 @@ func endsBeforeTheServer(t *testing.T, v *env) {
 			if how == "moved" {
 				require.NoError(t, lock.ExpireIn(t.Context(), d))
 			}
-			server := v.count(t, fmt.Sprintf("SELECT round(%s) FROM %s WHERE lease_key = '%s' AND handle IS NOT NULL", left, table, key))
+			server := v.Count(t, fmt.Sprintf("SELECT round(%s) FROM %s WHERE lease_key = '%s' AND handle IS NOT NULL", left, table, key))
 			own := time.Until(lock.ValidUntil()) // measured later: it only gets less
 			assert.GreaterOrEqual(t, time.Duration(server)*time.Millisecond-own, margin-time.Second, key)
 			assert.NoError(t, context.Cause(lock.Context()), key)

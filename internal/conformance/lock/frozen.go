@@ -3,73 +3,53 @@ package lock
 import (
 	"context"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
+	"github.com/dblock-go/dblock/internal/faultconn"
 )
 
-const frozenLocks = 50
+// frozenWithin is how long a call may take while the server is frozen. A call that waits for the server's answer waits for
+// half of the TTL.
+const frozenWithin = 30 * time.Second
 
-// aFrozenServerHoldsNoCaller: while the server answers nothing, releases return soon, and acquisitions at their
-// deadlines. All is free soon after the server answers again.
+// aFrozenServerHoldsNoCaller freezes the server while locks are held. All is free soon after it answers again.
 func aFrozenServerHoldsNoCaller(t *testing.T, v *env) {
 	own, server := v.onAServerOfItsOwn(t)
 	if server == nil {
 		return // it was given, and may serve others
 	}
-	l, end, err := own.OpenLeases(t.Context(), LeaseOptions{TTL: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer end()
-	locks := make([]*dblock.Lock, frozenLocks)
+	l := own.processOn(t, &faultconn.Dialer{}, LeaseOptions{TTL: churnTTL})
+	locks := make([]*dblock.Lock, 50)
 	for i := range locks {
 		locks[i] = suite.Acquire(t, l, fmt.Sprint("key ", i))
 	}
-	if err := server.Freeze(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, server.Freeze())
 	inTime := func(what string, call func()) {
 		began := time.Now()
 		call()
-		if took := time.Since(began); took > suite.FrozenWithin {
-			t.Errorf("%s took %v", what, took.Round(time.Millisecond))
-		}
+		assert.LessOrEqual(t, time.Since(began), frozenWithin, what)
 	}
 	inTime("a release", func() { _ = locks[0].Release(t.Context()) })
-	inTime("releases", func() { releaseAtOnce(t, locks[1:]) })
-	for _, how := range []func(context.Context, string, ...dblock.Option) (*dblock.Lock, error){l.TryAcquire, l.Acquire} {
+	inTime("releases", func() { suite.Crowd(49, func(i int) { _ = locks[1+i].Release(t.Context()) }) })
+	for _, acquire := range []func(context.Context, string, ...dblock.Option) (*dblock.Lock, error){l.TryAcquire, l.Acquire} {
 		inTime("an acquisition", func() {
 			ctx, cancel := context.WithTimeout(t.Context(), suite.FrozenDeadline)
 			defer cancel()
-			if lock, err := how(ctx, "another"); err == nil {
-				t.Errorf("acquired %q of a frozen server", lock.Key())
-			}
+			assert.Error(t, suite.Second(acquire(ctx, "another")))
 		})
 	}
-	if err := server.Thaw(); err != nil {
-		t.Fatal(err)
-	}
-	if left := own.untilNothingHeld(t, churnFreeShort); left != "" {
-		t.Errorf("after the server answered %s", left)
-	}
-	if err := l.Close(suite.Soon(t)); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, server.Thaw())
+	assert.Empty(t, own.untilNothingHeld(t, churnFree))
+	assert.NoError(t, l.Close(suite.Soon(t)))
 }
 
-func releaseAtOnce(t *testing.T, locks []*dblock.Lock) {
-	var all sync.WaitGroup
-	for _, lock := range locks {
-		all.Go(func() { _ = lock.Release(t.Context()) })
-	}
-	all.Wait()
-}
-
-// aCloseOfAFrozenServer: Close returns soon after its context has ended. The process leaves in the background.
+// aCloseOfAFrozenServer closes a Locker with locks in use. The process leaves in the background.
 func aCloseOfAFrozenServer(t *testing.T, v *env) {
 	own, server := v.onAServerOfItsOwn(t)
 	if server == nil {
@@ -77,31 +57,18 @@ func aCloseOfAFrozenServer(t *testing.T, v *env) {
 	}
 	for name, within := range map[string]time.Duration{"an ended context": -1, "a short one": suite.FrozenDeadline} {
 		l, end, err := own.OpenLeases(t.Context(), LeaseOptions{TTL: time.Hour})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for i := range 3 {
 			suite.Acquire(t, l, fmt.Sprint("key ", i))
 		}
-		if err := server.Freeze(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, server.Freeze())
 		ctx, cancel := context.WithTimeout(t.Context(), within)
 		began := time.Now()
-		err = l.Close(ctx)
-		took := time.Since(began)
+		assert.Error(t, l.Close(ctx), name)
+		assert.LessOrEqual(t, time.Since(began), frozenWithin, name)
 		cancel()
-		if err := server.Thaw(); err != nil {
-			t.Fatal(err)
-		}
-		if err == nil || took > suite.FrozenWithin {
-			t.Errorf("%s: closed after %v: %v", name, took.Round(time.Millisecond), err)
-		}
-		for late := suite.Soon(t); own.count(t, "SELECT count(*) FROM dblock_member") > 0; time.Sleep(time.Millisecond) {
-			if late.Err() != nil {
-				t.Fatalf("%s: the process has not left", name)
-			}
-		}
+		require.NoError(t, server.Thaw())
+		own.Until(t, suite.Members, 0)
 		end()
 	}
 }

@@ -20,7 +20,7 @@ import (
 
 // locksWithTheDocumentedGrants makes every call as a user with the rights of docs/grants.md.
 func locksWithTheDocumentedGrants(t *testing.T, v *env) {
-	a, b := (&env{v.e, suite.ServiceUser(t, v.e.Kind, v.dsn, v.db), v.db}).two(t)
+	a, b := v.as(v.ServiceUser(t)).two(t)
 	lock := suite.Acquire(t, a, "k")
 	assert.NoError(t, v.Check(t.Context(), a, lock))
 	waiter := suite.Waiter(t, b, "k")
@@ -37,7 +37,7 @@ func locksWithTheDocumentedGrants(t *testing.T, v *env) {
 // operatorsOfLocksNeedTheirGrants makes the calls of the commands locks, unlock and permits.
 func operatorsOfLocksNeedTheirGrants(t *testing.T, v *env) {
 	dsn, name := suite.GrantedUser(t, v.e.Kind, v.dsn, v.db, schema.PostgresOperatorGrants, schema.MySQLOperatorGrants)
-	operator, service := (&env{v.e, dsn, v.db}).process(t, LeaseOptions{}), v.process(t, LeaseOptions{})
+	operator, service := v.as(dsn).process(t, LeaseOptions{}), v.process(t, LeaseOptions{})
 	ofLocks := func(table string) bool {
 		return !strings.HasPrefix(table, "dblock_queue") && table != "dblock_session_key" && !suite.OfStock(table)
 	}
@@ -162,7 +162,7 @@ func (e Lease) RunReadOnly(t *testing.T) {
 	if s == nil {
 		return
 	}
-	l := (&env{e, s.DSN, s.DB}).process(t, LeaseOptions{TTL: 6 * time.Second})
+	l := e.envOn(&suite.DB{DB: s.DB, Kind: e.Kind, DSN: s.DSN}).process(t, LeaseOptions{TTL: 6 * time.Second})
 	kept, released := suite.Acquire(t, l, "kept"), suite.Acquire(t, l, "released")
 	s.Become(t, true)
 	suite.SaysReadOnly(t, `"free"`, suite.Second(l.TryAcquire(t.Context(), "free")))

@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -170,4 +171,44 @@ func forceReleaseWantsTheToken(t *testing.T, p Place) {
 	}
 	assert.ErrorIs(t, suite.Second(a.TryAcquire(t.Context(), "k")), dblock.ErrNotAcquired)
 	suite.Release(t, next)
+}
+
+// nothingWorksAfterClose calls every method of a closed Locker.
+func nothingWorksAfterClose(t *testing.T, p Place) {
+	a, b := p.process(t, LeaseOptions{}), p.process(t, LeaseOptions{})
+	lock := suite.Acquire(t, b, "k")
+	assert.NoError(t, a.Close(t.Context()))
+	ctx, keys := t.Context(), []string{"x", "y"}
+	for name, err := range map[string]error{
+		"Acquire":       suite.Second(a.Acquire(ctx, "k")),
+		"TryAcquire":    suite.Second(a.TryAcquire(ctx, "free")),
+		"AcquireAll":    suite.Second(a.AcquireAll(ctx, keys)),
+		"TryAcquireAll": suite.Second(a.TryAcquireAll(ctx, keys)),
+		"Held":          suite.Second(a.Held(ctx)),
+		"Holder":        suite.Second(a.Holder(ctx, "k")),
+		"ForceRelease":  a.ForceRelease(ctx, "k", lock.Fences()[0].Token),
+		"SetPermits":    a.SetPermits(ctx, "s", 2),
+		"Sweep":         suite.Second(a.Sweep(ctx)),
+		"RunSweeper":    a.RunSweeper(ctx, time.Second),
+	} {
+		assert.ErrorIs(t, err, dblock.ErrClosed, name)
+	}
+	suite.Release(t, lock)
+}
+
+func anEndedContextSendsNothing(t *testing.T, p Place) {
+	l := p.process(t, LeaseOptions{})
+	suite.IsFree(t, l, "k")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, err := range map[string]error{
+		"Held":         suite.Second(l.Held(ctx)),
+		"Holder":       suite.Second(l.Holder(ctx, "k")),
+		"ForceRelease": l.ForceRelease(ctx, "k", 1),
+		"SetPermits":   l.SetPermits(ctx, "s", 2),
+		"Sweep":        suite.Second(l.Sweep(ctx)),
+	} {
+		assert.ErrorIs(t, err, context.Canceled, name)
+		assert.NotErrorIs(t, err, dblock.ErrOutcomeUnknown, name)
+	}
 }

@@ -184,7 +184,7 @@ func (o *outage) lose(t *testing.T) {
 func (o *outage) isFreed(t *testing.T, v *env) {
 	t.Helper()
 	o.dialer.Accept()
-	v.until(t, leftDetached, 0)
+	v.Until(t, leftDetached, 0)
 	o.end()
 }
 

@@ -16,7 +16,7 @@ func (e Lease) runCut(t *testing.T) { suite.RunCut(t, e.Kind, e.aNetworkFallsSil
 // aNetworkFallsSilent: within the TTL another process acquires the lease of a holder that was cut off. The holder counts on it no longer.
 func (e Lease) aNetworkFallsSilent(t *testing.T) error {
 	near, far := testdb.OwnNear(t, e.Kind)
-	v := &env{e: e, dsn: near, db: suite.Connect(t, e.Kind, near)}
+	v := e.envOn(suite.OpenDB(t, e.Kind, near))
 	if _, err := migrations.Up(t.Context(), v.db, migrations.Options{}); err != nil {
 		t.Fatal(err)
 	}

@@ -117,7 +117,7 @@ func (v *env) deadlock(t *testing.T) {
 	require.EqualValues(t, 1, refused.Load(), "transactions that were refused for a deadlock")
 	if v.e.Kind == devdb.Postgres {
 		v.db.SetMaxIdleConns(0)
-		v.until(t, `SELECT count(*) FROM pg_stat_activity
+		v.Until(t, `SELECT count(*) FROM pg_stat_activity
 			WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'`, 0)
 	}
 }

@@ -204,11 +204,11 @@ func lockedWaitersStallNoOthers(t *testing.T, v *env) {
 		})
 	}
 	const waited = "SELECT count(*) FROM dblock_lease_waiter WHERE lease_key LIKE '"
-	v.until(t, waited+"locked%'", 2)
+	v.Until(t, waited+"locked%'", 2)
 	tx := v.txAt(t, sql.LevelReadCommitted, "SELECT lease_key FROM dblock_lease_waiter FOR UPDATE") // rows, and no gaps
 	endFirst()
 	began, waiter := time.Now(), suite.Waiter(t, b, "free")
-	v.until(t, waited+"free'", 1)
+	v.Until(t, waited+"free'", 1)
 	suite.Release(t, third)
 	suite.Release(t, waiter())
 	assert.Less(t, time.Since(began), 8*time.Second, "a wait for another key, beside locked rows")

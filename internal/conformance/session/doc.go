@@ -1,5 +1,4 @@
-// Package session holds the suite of the locks that a server keeps for a connection. It runs the
-// promises of leases that these locks share, too.
+// Package session holds the suite of the locks that a server keeps for a connection.
 //
 // # Promises
 //
@@ -29,11 +28,24 @@
 //   - WaitersOutliveASession: A waiter goes on with another connection after its own was ended.
 //   - CostsFewRoundTrips: Acquisitions, refusals, releases and shared holds cost one statement each.
 //   - ADeadOneIsFreedAtOnce: The locks of a process that died are free at once.
+//   - ReadersShare: Readers of two processes hold a key together, and a writer waits for them.
+//   - WaitsForReaders: A writer that waits keeps new readers out; when it gives up they may come.
+//   - AWriterIsLetIn: A writer gets its turn although readers come and go without a gap.
+//   - ReadersDontUpgrade: A reader that asks for the exclusive lock below its own is refused.
+//   - ReadersDontWait: Readers of one process all hold a key before one of them ends.
 //   - ReadersTryBesideAWriter: Tries of readers are refused at once while a writer waits.
 //   - ReadersHearOfAWriter: Readers that wait for a writer learn of its release.
 //   - LostReadersAreNotReleased: Readers of one process that lost their connection learn of it.
 //   - AWriterInLineIsLetIn: Readers of one process keep no writer out that waits at the server.
 //   - HoldsNoSnapshot: A waiting call keeps no snapshot, so VACUUM goes on.
+//
+// # As leases do, with waits in the process and at the server
+//
+//   - ReadersShare: Readers of several processes hold a key at once, and exclude writers.
+//   - WaitsForReaders: A writer waits for readers, and keeps others from coming in.
+//   - AWriterIsLetIn: A writer gets the key although readers come and go.
+//   - ReadersDontUpgrade: A reader that asks for the exclusive lock below its own is refused.
+//   - ReadersDontWait: Readers of one process all hold a key before one of them ends.
 //
 // # Under faults
 //
