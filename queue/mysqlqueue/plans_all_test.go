@@ -36,7 +36,7 @@ var values = map[string]string{
 // fillTheRest is what the other statements find.
 func fillTheRest(t *testing.T, db *sql.DB) {
 	t.Helper()
-	const some = " FROM dblock_queue_ready r LIMIT 100000"
+	const some = " FROM dblock_queue_ready r LIMIT 20000"
 	for _, statement := range []string{
 		"INSERT INTO dblock_queue_job (job_id, queue, kind, priority, max_attempts, payload) SELECT r.job_id, r.queue, 'k', 0, 1, ''",
 		"INSERT INTO dblock_queue_scheduled (run_at, job_id, queue, priority) SELECT r.ready_at, r.job_id, r.queue, 0",

@@ -12,7 +12,7 @@ import (
 	"github.com/dblock-go/dblock/internal/testdb"
 )
 
-// TestPlans: with a million jobs a claim takes the first ones of the key, without a sort, and locks no others: a second claimer gets the next.
+// TestPlans: with a hundred thousand jobs a claim takes the first ones of the key, without a sort, and locks no others: a second claimer gets the next.
 func TestPlans(t *testing.T) {
 	t.Parallel()
 	for _, kind := range family() {
@@ -21,7 +21,7 @@ func TestPlans(t *testing.T) {
 			db := testdb.MigratedMySQL(t, kind)
 			digits := "(SELECT 0 AS d" + strings.Repeat(" UNION ALL SELECT 1", 9) + ")"
 			exec(t, db, "INSERT INTO dblock_queue_ready (queue, priority, job_id) SELECT 'default', 0, UNHEX(REPLACE(UUID(), '-', '')) FROM "+
-				digits+" a CROSS JOIN "+digits+" b CROSS JOIN "+digits+" c CROSS JOIN "+digits+" d CROSS JOIN "+digits+" e CROSS JOIN "+digits+" f")
+				digits+" a CROSS JOIN "+digits+" b CROSS JOIN "+digits+" c CROSS JOIN "+digits+" d CROSS JOIN "+digits+" e")
 			member := []byte("0123456789abcdef")
 			exec(t, db, mysqltext.Text("INSERT INTO dblock_member (member_id, label, expires_at) VALUES (?, '', '2999-01-01')", member))
 			claim := func(id string) string {

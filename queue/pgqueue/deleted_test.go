@@ -17,7 +17,7 @@ import (
 
 // tooMany deleted rows are so many that a statement which passes over all of them takes longer than the Options.Timeout of hasty.
 // Many are passed over in time.
-const tooMany, many = 300_000, 50_000
+const tooMany, many = 120_000, 50_000
 
 // behindDeleted is a database where an old snapshot keeps the server from cleaning up rows that were deleted: those that insert makes, a
 // statement with the number of rows as its argument.
