@@ -315,7 +315,7 @@ func operatorsOfJobsNeedTheirGrants(t *testing.T, d *env) {
 	operator, service := (&env{d.e, as, d.db}).open(t, queue.Options{History: 1}), d.open(t, queue.Options{})
 	h := newHolder()
 	handle(t, service, "long", h.obey)
-	work(t, service, queue.WorkerOptions{Queue: "long"})
+	work(t, service, queue.WorkerOptions{Queue: "long", Grace: -1}) // the last job runs to the end of the test
 	n, long := 0, queue.ID{} // a running job, until it is cancelled
 	ofJobs := func(table string) bool { return strings.HasPrefix(table, "dblock_queue") }
 	suite.EachGrantIsNeeded(t, d.e.Kind, d.db, name, ofJobs, func() error {
