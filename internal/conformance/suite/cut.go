@@ -1,9 +1,9 @@
 package suite
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,27 +11,25 @@ import (
 	"github.com/dblock-go/dblock/internal/faultconn"
 )
 
-// A cut is one kind of disturbance; it is put at the first call on the wire, the second, and so
-// on, until a trial passes that none was left for, and in which nobody was told of any trouble.
+// A Cut is one kind of disturbance. It is put at the first call on the wire, the second, and so on, until a trial passes that
+// none was left for.
 type Cut struct {
 	Mode faultconn.Mode
 	Cold bool // the pool's connections are dead to begin with, so that dialling is cut as well
 }
 
 const (
-	CutTimeout = time.Second // Options.Timeout where a trial has to wait for it
+	CutTimeout = time.Second // Options.Timeout if a trial has to wait for it
 	cutWave    = 8           // trials at once
-	SlowWave   = 24          // the same, where they mostly wait
+	slowWave   = 24          // the same, if they mostly wait
 	CutPoints  = 400         // more than any protocol here has: the trials would never end
 )
 
 // Slow tells that the disturbance ends with a timeout only.
 func (c Cut) Slow() bool { return c.Mode == faultconn.Stall || c.Mode == faultconn.Late }
 
-// Cancels tells that it is the caller who gives up.
-func (c Cut) Cancels() bool {
-	return c.Mode == faultconn.HookBefore || c.Mode == faultconn.HookAfter
-}
+// Cancels tells that the caller gives up.
+func (c Cut) Cancels() bool { return c.Mode == faultconn.HookBefore || c.Mode == faultconn.HookAfter }
 
 func (c Cut) String() string {
 	if c.Cold {
@@ -43,8 +41,7 @@ func (c Cut) String() string {
 func Cuts(cold ...bool) (all []Cut) {
 	for _, cold := range cold {
 		for _, mode := range []faultconn.Mode{
-			faultconn.CutBefore, faultconn.CutAfter, faultconn.Stall, faultconn.Late,
-			faultconn.HookBefore, faultconn.HookAfter,
+			faultconn.CutBefore, faultconn.CutAfter, faultconn.Stall, faultconn.Late, faultconn.HookBefore, faultconn.HookAfter,
 		} {
 			all = append(all, Cut{mode, cold})
 		}
@@ -56,56 +53,92 @@ func Cuts(cold ...bool) (all []Cut) {
 // share one line and the quick ones another, so that the waits overlap with work.
 func Everywhere(t *testing.T, all []Cut, trial func(c Cut, k int) (disturbed bool, err error)) {
 	var points atomic.Int64
-	line := func(slow bool, wave int) {
+	Crowd(2, func(i int) {
 		for _, c := range all {
-			if c.Slow() != slow {
+			if c.Slow() != (i == 0) {
 				continue
 			}
-			n, err := pointsOf(c, wave, trial)
+			n, err := pointsOf(c, []int{slowWave, cutWave}[i], trial)
 			if err != nil {
 				t.Errorf("%v: %v", c, err)
 			}
 			t.Logf("%v: %d points", c, n)
 			points.Add(int64(n))
 		}
-	}
-	var lines sync.WaitGroup
-	lines.Go(func() { line(true, SlowWave) })
-	lines.Go(func() { line(false, cutWave) })
-	lines.Wait()
+	})
 	if points.Load() == 0 {
-		t.Error("nothing was ever struck: this test shows nothing")
+		t.Error("no call was ever struck: this test shows nothing")
 	}
-	t.Logf("%d points in all", points.Load())
 }
 
 // pointsOf runs one cut's trials in waves and returns how many were disturbed.
 func pointsOf(c Cut, wave int, trial func(Cut, int) (bool, error)) (points int, err error) {
 	for first := 1; first < CutPoints; first += wave {
-		disturbed, errs := make([]bool, wave), make([]error, wave)
-		var wg sync.WaitGroup
-		for i := range wave {
-			wg.Go(func() {
-				for range 3 { // what nobody has disturbed may still be late on a machine that is busy; not three times
-					if disturbed[i], errs[i] = trial(c, first+i); disturbed[i] || errs[i] == nil {
-						break
-					}
+		var struck atomic.Int64
+		errs := make([]error, wave)
+		Crowd(wave, func(i int) {
+			var disturbed bool
+			for range 3 { // a trial that is not disturbed may still be late on a machine that is busy; not three times
+				if disturbed, errs[i] = trial(c, first+i); disturbed || errs[i] == nil {
+					break
 				}
-				if errs[i] != nil {
-					errs[i] = fmt.Errorf("at call %d: %w", first+i, errs[i])
-				}
-			})
-		}
-		wg.Wait()
-		before := points
-		for _, d := range disturbed {
-			if d {
-				points++
 			}
-		}
-		if err := errors.Join(errs...); err != nil || points-before < wave {
+			if errs[i] != nil {
+				errs[i] = fmt.Errorf("at call %d: %w", first+i, errs[i])
+			}
+			if disturbed {
+				struck.Add(1)
+			}
+		})
+		points += int(struck.Load())
+		if err := errors.Join(errs...); err != nil || int(struck.Load()) < wave {
 			return points, err
 		}
 	}
 	return points, errors.New("no trial was ever left undisturbed")
+}
+
+// Trial is what a trial of Everywhere is run with: a dialer whose connections the cut strikes, and
+// the context of the caller, which GiveUp ends.
+type Trial struct {
+	Cut    Cut
+	Dialer faultconn.Dialer
+	Ctx    context.Context
+	GiveUp context.CancelFunc
+
+	k int
+}
+
+// Begin prepares a trial of the cut at call k.
+func (x *Trial) Begin(ctx context.Context, c Cut, k int) {
+	x.Cut, x.k = c, k
+	x.Ctx, x.GiveUp = context.WithCancel(ctx)
+}
+
+// Key is a key that no other trial of a test has.
+func (x *Trial) Key() string { return fmt.Sprintf("%v %d", x.Cut, x.k) }
+
+// Arm is called when the trial's own statements are the next ones.
+func (x *Trial) Arm() {
+	if x.Cut.Cold {
+		x.Dialer.CloseAll()
+	}
+	x.Dialer.Arm(x.k, x.Cut.Mode, x.GiveUp)
+}
+
+// Heal ends the disturbance: what is late arrives. The process lives on.
+func (x *Trial) Heal() (struck bool) {
+	struck = x.Dialer.Disarm()
+	x.Dialer.Release()
+	return struck
+}
+
+// CloseBy ends the process: by closes it, or gives up after 5 s, as its connections may be stalled.
+func (x *Trial) CloseBy(ctx context.Context, by func(context.Context) error, closePool func()) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	_ = by(ctx)
+	x.Dialer.CloseAll()
+	x.GiveUp()
+	closePool()
 }

@@ -12,18 +12,12 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
+	"github.com/stretchr/testify/assert"
 
 	"github.com/dblock-go/dblock"
 )
 
-// Grows waits for so many more steps of a kind.
-func (h *History) Grows(ctx context.Context, w What, n int) {
-	for until := h.Count(w) + n; h.Count(w) < until && ctx.Err() == nil; {
-		time.Sleep(5 * time.Millisecond)
-	}
-}
-
-// A history is what each caller asked for, what it was told, and when. It is right if there is an order of
+// A History is what each caller asked for, what it was told, and when. It is right if there is an order of
 // its steps, one that the times allow, in which each of them is what a lock would do.
 type History struct {
 	Began time.Time
@@ -68,6 +62,27 @@ func (h *History) Note(client int, from, to int64, s Step) {
 	h.Steps = append(h.Steps, porcupine.Operation{ClientId: client, Input: s, Call: from, Return: to})
 }
 
+// Grows waits for so many more steps of a kind.
+func (h *History) Grows(ctx context.Context, w What, n int) {
+	for until := h.Count(w) + n; h.Count(w) < until && ctx.Err() == nil; {
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func (h *History) counts() map[What]int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	seen := make(map[What]int)
+	for _, s := range h.Steps {
+		seen[s.Input.(Step).What]++
+	}
+	return seen
+}
+
+func (h *History) Count(w What) (n int) { return h.counts()[w] }
+
+func (h *History) String() string { return fmt.Sprintf("%d steps: %v", len(h.Steps), h.counts()) }
+
 // State is what a key is in; next are the states that a step may lead to, none: it cannot have happened.
 type State interface{ Next(s Step) []State }
 
@@ -88,13 +103,12 @@ func modelOf(first State) porcupine.Model {
 	return m.ToModel()
 }
 
-func byKey(steps []porcupine.Operation) [][]porcupine.Operation {
+func byKey(steps []porcupine.Operation) (all [][]porcupine.Operation) {
 	keys := make(map[string][]porcupine.Operation)
 	for _, s := range steps {
 		key := s.Input.(Step).Key
 		keys[key] = append(keys[key], s)
 	}
-	var all [][]porcupine.Operation
 	for _, steps := range keys {
 		all = append(all, steps)
 	}
@@ -105,21 +119,8 @@ func byKey(steps []porcupine.Operation) [][]porcupine.Operation {
 func (h *History) IsRight(t *testing.T, first State) bool {
 	t.Helper()
 	got := porcupine.CheckOperationsTimeout(modelOf(first), h.Steps, time.Minute)
-	if got == porcupine.Unknown {
-		t.Errorf("no order was found in a minute, nor that there is none, for %d steps", len(h.Steps))
-	}
+	assert.NotEqual(t, porcupine.Unknown, got, "no order of %d steps was found in a minute, nor that there is none", len(h.Steps))
 	return got == porcupine.Ok
-}
-
-func (h *History) Count(w What) (n int) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, s := range h.Steps {
-		if s.Input.(Step).What == w {
-			n++
-		}
-	}
-	return n
 }
 
 // First is the first step of a kind that was noted, and where; false: there is none.
@@ -143,13 +144,9 @@ func (h *History) And(more ...Step) []porcupine.Operation {
 // ForgeriesAreNoticed is the control: histories with one step that no lock would have done are wrong.
 func (h *History) ForgeriesAreNoticed(t *testing.T, first State, forged map[string][]porcupine.Operation) {
 	t.Helper()
-	if len(forged) == 0 {
-		t.Error("too little has happened: this shows nothing")
-	}
+	assert.NotEmpty(t, forged, "too little has happened: this shows nothing")
 	for name, steps := range forged {
-		if (&History{Began: h.Began, Steps: steps}).IsRight(t, first) {
-			t.Errorf("%s went unnoticed: this test could not fail", name)
-		}
+		assert.False(t, (&History{Began: h.Began, Steps: steps}).IsRight(t, first), "%s went unnoticed: this test could not fail", name)
 	}
 }
 
@@ -169,14 +166,4 @@ func (h *History) Wrong(first State) string {
 		return all.String()
 	}
 	return ""
-}
-
-func (h *History) String() string {
-	seen := make(map[What]int)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, s := range h.Steps {
-		seen[s.Input.(Step).What]++
-	}
-	return fmt.Sprintf("%d steps: %v", len(h.Steps), seen)
 }

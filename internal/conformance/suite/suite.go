@@ -14,15 +14,15 @@ import (
 	"github.com/dblock-go/dblock/internal/faultconn"
 )
 
-// EnvSoak is set for tests of faults that take longer.
-const EnvSoak = "DBLOCK_SOAK"
+const (
+	EnvSoak = "DBLOCK_SOAK" // set for tests of faults that take longer
+	envSeed = "DBLOCK_SEED" // of a test that draws at random, to repeat a run
+)
 
 // Definite tells that an error promises that nothing was written.
 func Definite(err error) bool { return err != nil && !IsUnknown(err) }
 
 func IsUnknown(err error) bool { return errors.Is(err, dblock.ErrOutcomeUnknown) }
-
-const envSeed = "DBLOCK_SEED" // of a test that draws at random, to repeat a run
 
 // SeedOf returns the seed of a test and prints it. A test draws the same each time; a soak draws anew.
 func SeedOf(t *testing.T) uint64 {
@@ -34,10 +34,7 @@ func SeedOf(t *testing.T) uint64 {
 		seed = uint64(time.Now().UnixNano())
 	}
 	if given := os.Getenv(envSeed); given != "" {
-		var err error
-		if seed, err = strconv.ParseUint(given, 10, 64); err != nil {
-			t.Fatalf("%s: %v", envSeed, err)
-		}
+		seed = Must(strconv.ParseUint(given, 10, 64))(t)
 	}
 	t.Logf("the same again: %s=%d", envSeed, seed)
 	return seed
@@ -65,7 +62,15 @@ func Must[T any](v T, err error) func(testing.TB) T {
 	}
 }
 
+// Second returns the error of a call.
 func Second[T any](_ T, err error) error { return err }
+
+// As returns the error of type E in err, or ends the test.
+func As[E error](t testing.TB, err error) (as E) {
+	t.Helper()
+	require.ErrorAs(t, err, &as)
+	return as
+}
 
 // HostError is an error of a host, whose methods take no nil pointer.
 type HostError struct {

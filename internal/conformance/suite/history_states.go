@@ -87,6 +87,12 @@ func (v GuardedValue) update(s Step) []State {
 	return nil
 }
 
+// with is the step with some fields changed.
+func (s Step) with(change func(s *Step)) Step {
+	change(&s)
+	return s
+}
+
 // ForgedUpdates are histories of writers with one step that no lock would have done.
 func (h *History) ForgedUpdates(exclusive bool) map[string][]porcupine.Operation {
 	grant, _, some := h.First(func(s Step) bool { return s.What == Granted && s.Mode == dblock.Exclusive })
@@ -94,22 +100,17 @@ func (h *History) ForgedUpdates(exclusive bool) map[string][]porcupine.Operation
 	if !some || !wrote {
 		return nil
 	}
-	lost, old, latest := slices.Clone(h.Steps), grant, Step{What: Granted, Key: grant.Key, Token: math.MaxInt64}
-	next := latest
-	next.Token--
-	old.Token--
-	overtaken := write
-	overtaken.Token = 1
-	write.Was = -1
-	lost[at].Input = write
+	lost := slices.Clone(h.Steps)
+	lost[at].Input = write.with(func(s *Step) { s.Was = -1 })
 	forged := map[string][]porcupine.Operation{
 		"a token for the second time":         h.And(grant),
-		"a token smaller than the one before": h.And(old),
-		"an update by an older holder":        h.And(overtaken),
+		"a token smaller than the one before": h.And(grant.with(func(s *Step) { s.Token-- })),
+		"an update by an older holder":        h.And(write.with(func(s *Step) { s.Token = 1 })),
 		"an update of what was not read":      lost,
 	}
 	if exclusive {
-		forged["two at once"] = h.And(next, latest)
+		latest := Step{What: Granted, Key: grant.Key, Token: math.MaxInt64}
+		forged["two at once"] = h.And(latest.with(func(s *Step) { s.Token-- }), latest)
 	}
 	return forged
 }
@@ -122,25 +123,64 @@ func (h *History) ForgedReads(exclusive bool) map[string][]porcupine.Operation {
 	if !some || !looked || forged == nil {
 		return nil
 	}
-	writer := Step{What: Granted, Key: enter.Key, Token: math.MaxInt64 - 1}
-	early, late := enter, enter
-	early.Token, late.Token = writer.Token-1, writer.Token+1
-	stale := slices.Clone(h.Steps)
-	look.Was = -1
-	stale[at].Input = look
 	write, _, _ := h.First(func(s Step) bool { return s.What == Updated })
-	look.Key, look.Token, look.Was = write.Key, 1, 0 // of a key that nobody has written to it would be right
-	leaves := writer
-	leaves.What = Left
-	forged["a reader with a writer's token"] = h.And(writer, leaves, Step{What: Granted, Key: enter.Key, Mode: dblock.Shared, Token: writer.Token})
-	forged["a reader with a token older than a writer's"] = h.And(writer, leaves, early)
-	forged["a writer with the readers' token"] = h.And(late, Step{What: Left, Key: late.Key, Mode: dblock.Shared, Token: late.Token},
-		Step{What: Granted, Key: late.Key, Token: late.Token})
+	stale := slices.Clone(h.Steps)
+	stale[at].Input = look.with(func(s *Step) { s.Was = -1 })
+	const token = math.MaxInt64 - 1
+	grant := Step{What: Granted, Key: enter.Key, Token: token}
+	leave := grant.with(func(s *Step) { s.What = Left })
+	reader := func(token int64) Step { return enter.with(func(s *Step) { s.Token = token }) }
+	late := reader(token + 1)
+	forged["a reader with a writer's token"] = h.And(grant, leave, grant.with(func(s *Step) { s.Mode = dblock.Shared }))
+	forged["a reader with a token older than a writer's"] = h.And(grant, leave, reader(token-1))
+	forged["a writer with the readers' token"] = h.And(late, late.with(func(s *Step) { s.What = Left }),
+		grant.with(func(s *Step) { s.Token++ }))
 	forged["a read of what was never written"] = stale
-	forged["a read by one from before a writer"] = h.And(look)
+	// Of a key without a write it would be right.
+	forged["a read by one from before a writer"] = h.And(look.with(func(s *Step) { s.Key, s.Token, s.Was = write.Key, 1, 0 }))
 	if exclusive {
-		forged["a writer beside a reader"] = h.And(early, writer)
-		forged["a reader beside a writer"] = h.And(writer, late)
+		forged["a writer beside a reader"] = h.And(reader(token-1), grant)
+		forged["a reader beside a writer"] = h.And(grant, late)
 	}
 	return forged
+}
+
+// Permitted is the state of a semaphore. Who asks names the number of permits that it knows, which must be the
+// semaphore's at some time while it asks. What it gets must fit into that number with all that is held then, also
+// where there were more before.
+type Permitted struct {
+	Limit, held int
+}
+
+func (p Permitted) Next(s Step) []State {
+	switch {
+	case s.What == Believed && p.Limit == s.Limit:
+	case s.What == Granted && p.held+s.Permits <= s.Limit:
+		p.held += s.Permits
+	case s.What == Left && p.held >= s.Permits:
+		p.held -= s.Permits
+	case s.What == Limited:
+		p.Limit = s.Limit
+	case s.What == Doubtful:
+		return []State{p, Permitted{Limit: s.Limit, held: p.held}}
+	default:
+		return nil
+	}
+	return []State{p}
+}
+
+// ForgedPermits are histories with one step that no semaphore would have done.
+func (h *History) ForgedPermits() map[string][]porcupine.Operation {
+	grant, _, some := h.First(func(s Step) bool { return s.What == Granted })
+	if !some {
+		return nil
+	}
+	all := Step{What: Granted, Key: grant.Key, Permits: 3, Limit: 3}
+	return map[string][]porcupine.Operation{
+		"one permit too many":            h.And(all, all.with(func(s *Step) { s.Permits = 1 })),
+		"one beside more than there are": h.And(all, all.with(func(s *Step) { s.Permits, s.Limit = 1, 2 })),
+		"a permit given back twice":      h.And(grant.with(func(s *Step) { s.What = Left })),
+		"a number that it never had":     h.And(Step{What: Believed, Key: grant.Key, Limit: dblock.MaxPermits}),
+		"more than all":                  h.And(Step{What: Granted, Key: grant.Key, Permits: 4, Limit: 3}),
+	}
 }

@@ -1,0 +1,234 @@
+package suite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/devdb"
+	"github.com/dblock-go/dblock/migrations"
+)
+
+const (
+	Members = "SELECT count(*) FROM dblock_member"
+
+	// ChaosTimeout is the Options.Timeout of callers beside injected faults.
+	ChaosTimeout = 2 * time.Second
+
+	// FrozenDeadline is that of calls while the server is frozen.
+	FrozenDeadline = 100 * time.Millisecond
+
+	// FrozenWithin is how long a call may take while the server is frozen: a release waits 1 s, an acquisition until its
+	// deadline. The rest is for a busy machine. Without a bound of its own a release took half of the TTL, three times.
+	FrozenWithin = 4 * time.Second
+)
+
+// OwnServer starts a server that no other test uses and that syncs its commits, with a database that has dblock's tables.
+// If the server is given from outside, and cannot be killed, both are nil.
+func OwnServer(t *testing.T, kind devdb.Kind) (*devdb.Server, *DB) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	server, err := devdb.Start(ctx, kind, devdb.Options{Durable: true})
+	if err != nil && !errors.As(err, new(*devdb.NotFoundError)) {
+		require.NoError(t, err)
+	}
+	if err != nil || server.PID() == 0 {
+		t.Logf("no %s server to kill and freeze: only its sessions are", kind)
+		return nil, nil
+	}
+	t.Cleanup(func() { assert.NoError(t, server.Close()) })
+	dsn, _, err := server.CreateDatabase(ctx)
+	require.NoError(t, err)
+	db := OpenDB(t, kind, dsn)
+	db.SetMaxIdleConns(0) // one that was idle may be dead
+	require.NoError(t, Second(migrations.Up(ctx, db.DB, migrations.Options{})))
+	return server, db
+}
+
+// ServerOfItsOwn is OwnServer for suites that have no DB yet.
+func ServerOfItsOwn(t *testing.T, kind devdb.Kind) (server *devdb.Server, dsn string, db *sql.DB) {
+	t.Helper()
+	server, d := OwnServer(t, kind)
+	if server == nil {
+		return nil, "", nil
+	}
+	return server, d.DSN, d.DB
+}
+
+// ReadOnlyServer is a MySQL or MariaDB server of its own that becomes read-only and back.
+type ReadOnlyServer struct {
+	own *DB
+	DB  *sql.DB
+	DSN string // of a user that may not write while it is read-only
+}
+
+func NewReadOnlyServer(t *testing.T, kind devdb.Kind) *ReadOnlyServer {
+	t.Helper()
+	server, db := OwnServer(t, kind)
+	if server == nil {
+		return nil
+	}
+	cfg := Must(mysql.ParseDSN(db.DSN))(t)
+	db.Exec(t, "CREATE USER app IDENTIFIED BY 'app'")
+	db.Exec(t, "GRANT ALL ON "+cfg.DBName+".* TO app")
+	cfg.User, cfg.Passwd = "app", "app"
+	return &ReadOnlyServer{db, db.DB, cfg.FormatDSN()}
+}
+
+// Become waits for the commits and the statements under way, as each server does.
+func (s *ReadOnlyServer) Become(t *testing.T, readOnly bool) {
+	t.Helper()
+	switch {
+	case !readOnly:
+		s.own.Exec(t, "SET GLOBAL read_only = OFF")
+	case s.own.Kind == devdb.MySQL:
+		s.own.Exec(t, "SET GLOBAL super_read_only = ON")
+	default:
+		s.own.Exec(t, "SET GLOBAL read_only = ON")
+	}
+}
+
+// SaysReadOnly fails unless err says that nothing was written to what, why, and what to do.
+func SaysReadOnly(t *testing.T, what string, err error) {
+	t.Helper()
+	assert.ErrorIs(t, err, dblock.ErrUnavailable, what)
+	assert.NotErrorIs(t, err, dblock.ErrOutcomeUnknown, what)
+	assert.ErrorContains(t, err, what)
+	assert.ErrorContains(t, err, "read-only: connect to the primary", what)
+}
+
+// FaultInjector does to a server what happens to servers.
+type FaultInjector struct {
+	DB     *sql.DB
+	Kind   devdb.Kind
+	Server *devdb.Server // nil: it can only end sessions
+	Random *rand.Rand
+	Counts map[string]int
+}
+
+// Rage injects one fault after the other until ctx ends, and leaves a healthy server.
+func (n *FaultInjector) Rage(ctx context.Context) error {
+	for n.Lull(ctx, 400*time.Millisecond) {
+		what, err := n.Strike(ctx)
+		if err != nil {
+			return fmt.Errorf("no fault was injected: cannot %s: %w", what, err)
+		}
+		n.Counts[what]++
+	}
+	return nil
+}
+
+// Strike injects one fault, drawn at random. It ends what it began, also if ctx ends.
+func (n *FaultInjector) Strike(ctx context.Context) (what string, err error) {
+	dice := n.Random.IntN(4)
+	switch {
+	case n.Server == nil || dice < 2:
+		return "end all sessions", (&DB{DB: n.DB, Kind: n.Kind}).EndSessions(context.WithoutCancel(ctx))
+	case dice == 2:
+		return "kill -9", n.Crash(ctx)
+	}
+	if err := n.Server.Freeze(); err != nil {
+		return "freeze", err
+	}
+	n.Lull(ctx, ChaosTimeout*3/2) // now and then for longer than calls wait
+	return "freeze", n.Server.Thaw()
+}
+
+// Crash kills the server, and starts it again.
+func (n *FaultInjector) Crash(ctx context.Context) error {
+	if err := n.Server.Kill(); err != nil {
+		return err
+	}
+	n.Lull(ctx, 200*time.Millisecond)
+	return n.Server.Restart(context.WithoutCancel(ctx))
+}
+
+// Lull lets some time pass, at random; false: ctx has ended.
+func (n *FaultInjector) Lull(ctx context.Context, most time.Duration) bool {
+	return SleepFor(ctx, time.Duration(n.Random.Int64N(int64(most))))
+}
+
+// IsDifferent reports whether an error says that tables of the right version lack an object.
+func IsDifferent(err error, object string) bool {
+	var wrong *dblock.SchemaError
+	return errors.As(err, &wrong) && wrong.Have == wrong.Want && errors.Is(err, dblock.ErrSchema) &&
+		strings.Contains(strings.Join(wrong.Differences, "\n"), object+" is missing") && strings.Contains(err.Error(), "dblock migrate up")
+}
+
+// RefusesUnsafeTables opens over a table on which a nil error would not be a committed write: of another storage engine on
+// MySQL and MariaDB, on Postgres with a trigger or a rule that may skip rows. The controls are safe, and opened.
+func RefusesUnsafeTables(t *testing.T, kind devdb.Kind, table string, exec func(string), open func() error) {
+	t.Helper()
+	on, skip := " ON "+table, " FOR EACH ROW EXECUTE FUNCTION skip_row()"
+	list := [][3]string{ // do, undo, and what the error says
+		{"ALTER TABLE " + table + " ENGINE = MyISAM", "ALTER TABLE " + table + " ENGINE = InnoDB", "the storage engine MyISAM instead of InnoDB"},
+	}
+	if kind == devdb.Postgres {
+		exec("CREATE FUNCTION skip_row() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'")
+		list = [][3]string{
+			{"CREATE TRIGGER skips BEFORE INSERT" + on + skip, "DROP TRIGGER skips" + on, `the trigger "skips"`},
+			{"CREATE TRIGGER skips BEFORE UPDATE OR DELETE" + on + skip, "DROP TRIGGER skips" + on, `the trigger "skips"`},
+			{"CREATE RULE skips AS ON INSERT TO " + table + " DO INSTEAD NOTHING", "DROP RULE skips" + on, `the rule "skips"`},
+		}
+		exec("CREATE TRIGGER audits AFTER INSERT OR UPDATE OR DELETE" + on + skip)
+		exec("CREATE TRIGGER counts BEFORE INSERT" + on + " EXECUTE FUNCTION skip_row()")
+		exec("CREATE TRIGGER sleeps BEFORE INSERT" + on + skip)
+		exec("ALTER TABLE " + table + " DISABLE TRIGGER sleeps")
+	}
+	for _, u := range list {
+		assert.NoError(t, open(), "the control of %s", u[2])
+		exec(u[0])
+		if wrong := As[*dblock.SchemaError](t, open()); assert.Len(t, wrong.Differences, 1, u[0]) {
+			assert.True(t, strings.HasPrefix(wrong.Differences[0], "table "+table+" has "+u[2]), wrong.Differences[0])
+		}
+		exec(u[1])
+	}
+}
+
+// RefusesBadSessions opens over connections that commit nothing by themselves, read what is not committed, or leave out rows.
+// Only MySQL and MariaDB have them. On Postgres it opens over databases of other encodings.
+func RefusesBadSessions(t *testing.T, kind devdb.Kind, dsn string, open func(dsn string) error) error {
+	isolation := map[devdb.Kind]string{devdb.MySQL: "transaction_isolation", devdb.MariaDB: "tx_isolation"}[kind]
+	if isolation == "" {
+		return refusesOtherEncodings(t, dsn, open)
+	}
+	for setting, word := range map[string]string{
+		"autocommit=0": "autocommit", isolation + "=%27READ-UNCOMMITTED%27": "READ UNCOMMITTED",
+		"sql_select_limit=1000000": "sql_select_limit", "sql_select_limit=3": "sql_select_limit", "sql_select_limit=0": "sql_select_limit",
+		"completion_type=1": "completion_type", "completion_type=2": "completion_type", "sql_safe_updates=1": "sql_safe_updates",
+	} {
+		if err := open(AppendQuery(dsn, setting)); !errors.Is(err, dblock.ErrUnsupported) || !strings.Contains(err.Error(), word) {
+			return fmt.Errorf("with %s: %w; want ErrUnsupported that names it", setting, err)
+		}
+	}
+	return nil
+}
+
+// refusesOtherEncodings opens over databases without tables, which are refused for their encodings. The control is refused for
+// its tables.
+func refusesOtherEncodings(t *testing.T, dsn string, open func(dsn string) error) (wrong error) {
+	u := Must(url.Parse(dsn))(t)
+	db, own := OpenDB(t, devdb.Postgres, dsn), strings.TrimPrefix(u.Path, "/")
+	for encoding, want := range map[string]error{"LATIN1": dblock.ErrUnsupported, "SQL_ASCII": dblock.ErrUnsupported, "UTF8": dblock.ErrSchema} {
+		name := own + "_" + strings.ToLower(encoding)
+		db.Exec(t, `CREATE DATABASE "`+name+`" ENCODING '`+encoding+`' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0`)
+		u.Path = "/" + name
+		if err := open(u.String()); !errors.Is(err, want) || want == dblock.ErrUnsupported && !strings.Contains(err.Error(), "is "+encoding+",") {
+			wrong = errors.Join(wrong, fmt.Errorf("with the encoding %s: %w; want %w", encoding, err, want))
+		}
+		db.Exec(t, `DROP DATABASE "`+name+`" WITH (FORCE)`)
+	}
+	return wrong
+}
