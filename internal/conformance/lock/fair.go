@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -9,9 +10,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
+	"github.com/dblock-go/dblock/internal/faultconn"
 )
 
 // servesInOrder has calls of several processes wait, one after the other; every fourth gives up. A holder that could hand
@@ -152,4 +155,198 @@ func fairCrowdIsServed(t *testing.T, p Place) {
 			}
 		})
 	}
+}
+
+const fairWaiters = 25 // of each process
+
+// servesTheLivingInOrder has calls of eight processes wait, and kills two of them.
+func servesTheLivingInOrder(t *testing.T, v *env) {
+	const processes, killed = 8, 2
+	number, handle := "SERIAL", "replace(handle::text, '-', '')"
+	if !v.Postgres() {
+		number, handle = "INT AUTO_INCREMENT", "lower(hex(handle))"
+	}
+	v.Exec(t, "CREATE TABLE served (n "+number+" PRIMARY KEY, handle VARCHAR(64))")
+	v.Exec(t, "CREATE TABLE waited (ticket BIGINT, handle VARCHAR(64))")
+	l := v.process(t, LeaseOptions{Fair: true, TTL: 3 * time.Second})
+	held := suite.Acquire(t, l, "k")
+	var children []*suite.Child
+	for range processes {
+		children = append(children, v.startHolder(t, t.Context(), waitsFairly))
+	}
+	v.untilTickets(t, processes*fairWaiters)
+	v.Exec(t, "INSERT INTO waited SELECT ticket, "+handle+" FROM dblock_ticket")
+	for _, c := range children[:killed] {
+		c.Kill()
+	}
+	suite.Release(t, held)
+	v.Until(t, "SELECT count(*) FROM served", (processes-killed)*fairWaiters)
+	const order = " FROM (SELECT w.ticket, lag(w.ticket) OVER (ORDER BY s.n) AS prior FROM served s JOIN waited w ON w.handle = s.handle) o"
+	assert.EqualValues(t, (processes-killed)*fairWaiters, v.Count(t, "SELECT count(*)"+order))
+	assert.Zero(t, v.Count(t, "SELECT count(*)"+order+" WHERE ticket <= prior"))
+}
+
+// waitFairly is what the processes of servesTheLivingInOrder do: each call notes that it was served.
+func (e Lease) waitFairly(ctx context.Context, dsn string) error {
+	l, _, err := e.Open(ctx, dsn, LeaseOptions{Fair: true, TTL: 3 * time.Second})
+	if err != nil {
+		return err
+	}
+	db, err := e.connect(dsn)
+	if err != nil {
+		return err
+	}
+	errs := make([]error, fairWaiters)
+	suite.Crowd(fairWaiters, func(i int) {
+		lock, err := l.Acquire(ctx, "k")
+		if err == nil {
+			f, _ := lock.Fence()
+			_, err = db.ExecContext(ctx, fmt.Sprintf("INSERT INTO served (handle) VALUES ('%x')", f.Handle))
+			err = errors.Join(err, lock.Release(ctx))
+		}
+		errs[i] = err
+	})
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	suite.WaitToGoOn()
+	return nil
+}
+
+// costsOneGrantEach counts the round trips of grants by ticket.
+func costsOneGrantEach(t *testing.T, v *env) {
+	const processes, each = 4, 25
+	dialers := make([]faultconn.Dialer, processes)
+	var all []Leases
+	for i := range dialers {
+		all = append(all, v.processOn(t, &dialers[i], LeaseOptions{Fair: true, TTL: time.Hour, Poll: time.Second}))
+	}
+	first := suite.Acquire(t, all[0], "k")
+	var calls sync.WaitGroup
+	for i := range processes * each {
+		calls.Go(func() {
+			if lock, err := all[i%processes].Acquire(suite.Soon(t), "k"); assert.NoError(t, err) {
+				suite.Release(t, lock)
+			}
+		})
+	}
+	v.untilTickets(t, processes*each)
+	for i := range dialers {
+		dialers[i].Arm(0, 0, nil)
+	}
+	began := time.Now()
+	suite.Release(t, first)
+	calls.Wait()
+	trips, took := 0, time.Since(began)
+	for i := range dialers {
+		trips += dialers[i].Writes()
+	}
+	polls := processes * int(took/time.Second+1)
+	if !v.Postgres() {
+		polls *= 100 // a waiter that nothing wakes asks 100 times a second at most
+	}
+	assert.LessOrEqual(t, trips, 6*processes*each+polls, "round trips of %d grants in %v", processes*each, took)
+}
+
+// whoGivesUpIsServed has a call give up while a transaction that is still open grants it the key.
+func whoGivesUpIsServed(t *testing.T, v *env) {
+	a, dialer := v.process(t, LeaseOptions{Fair: true}), &faultconn.Dialer{Watch: "Tickets :execrows"} // of the statements that withdraw
+	b := v.processOn(t, dialer, LeaseOptions{Fair: true})
+	held := suite.Acquire(t, a, "k")
+	ctx, giveUp := context.WithCancel(suite.Soon(t))
+	w := startWaiter(ctx, b, "k")
+	v.untilTickets(t, 1)
+	served, commit := v.serveByHand(t, "token = token + 1, held_until = NULL", "handle IS NOT NULL")
+	require.True(t, served)
+	giveUp()
+	if err := w.refused(); !errors.Is(err, dblock.ErrOutcomeUnknown) { // the ticket may stand before its answer has arrived
+		suite.IsHeld(t, err, "k")
+	}
+	suite.Until(t, "a withdrawal has met the locked ticket", func() bool {
+		if v.Postgres() {
+			return v.Count(t, suite.RowWaits(v.Kind)) > 0
+		}
+		return dialer.Watched() >= 2 // it fails at once, and is sent again
+	})
+	commit()
+	isFree(t, a, "k")
+	_ = held.Release(t.Context()) // it knows of nothing
+}
+
+// servedTooLate has a call learn that it was served when its time is up already.
+func servedTooLate(t *testing.T, v *env) {
+	const hold = 500 * time.Millisecond
+	a, b := v.process(t, LeaseOptions{Fair: true}), v.process(t, LeaseOptions{Fair: true})
+	held := suite.Acquire(t, a, "k")
+	w := startWaiter(suite.Soon(t), b, "k", dblock.WithMaxHold(hold))
+	v.untilTickets(t, 1)
+	served, commit := v.serveByHand(t, "token = token + 1, held_until = '2000-01-01'", "handle IS NOT NULL")
+	require.True(t, served)
+	commit()
+	lock := w.acquired(t)
+	assert.LessOrEqual(t, time.Until(lock.ValidUntil()), hold)
+	_ = lock.Release(t.Context())
+	_ = held.Release(t.Context()) // it knows of nothing
+}
+
+// serveByHand grants the key to its only waiter, in a transaction that is open until commit.
+func (v *env) serveByHand(t *testing.T, set, where string) (served bool, commit func()) {
+	t.Helper()
+	tx := suite.Must(v.DB.BeginTx(t.Context(), nil))(t)
+	t.Cleanup(func() { _ = tx.Rollback() })
+	r := suite.Must(tx.ExecContext(t.Context(), "UPDATE dblock_lease SET "+set+
+		", handle = (SELECT q.handle FROM dblock_ticket q), member_id = (SELECT q.member_id FROM dblock_ticket q) WHERE lease_key = 'k' AND "+where))(t)
+	suite.Must(tx.ExecContext(t.Context(), "DELETE FROM dblock_ticket"))(t)
+	if suite.Must(r.RowsAffected())(t) != 1 {
+		require.NoError(t, tx.Rollback())
+		return false, nil
+	}
+	return true, func() { require.NoError(t, tx.Commit()) }
+}
+
+// aWaiterServedBesideReaders grants a key to a waiting call while a reader holds it, as a process of an older version may.
+// The call gives the key back, waits again, and acquires it after the reader.
+func aWaiterServedBesideReaders(t *testing.T, v *env) {
+	reader := suite.Acquire(t, v.process(t, LeaseOptions{}), "k", dblock.WithShared())
+	w := startWaiter(suite.Soon(t), v.process(t, LeaseOptions{Fair: true}), "k")
+	suite.Until(t, "the waiter was served", func() bool {
+		v.untilTickets(t, 1)
+		served, commit := v.serveByHand(t, "token = token", "shared AND handle IS NULL") // not while another writer has the row
+		if served {
+			commit()
+		}
+		return served
+	})
+	suite.Until(t, "the call waits again", func() bool {
+		select {
+		case <-w.done:
+			t.Fatal("the key was acquired beside a reader")
+		default:
+		}
+		return v.Tickets(t) == 1
+	})
+	suite.Release(t, reader)
+	suite.Release(t, w.acquired(t))
+}
+
+// aWaitingWriterDied kills a writer that has made itself the holder of a key and waits for a reader.
+func aWaitingWriterDied(t *testing.T, v *env) {
+	l := v.process(t, LeaseOptions{})
+	dies := func() bool { // unless another writer has the row: its member does not exist
+		return suite.Must(suite.Must(v.DB.ExecContext(t.Context(), `UPDATE dblock_lease
+			SET handle = (SELECT r.handle FROM dblock_reader r WHERE r.lease_key = 'k'),
+			    member_id = (SELECT r.handle FROM dblock_reader r WHERE r.lease_key = 'k')
+			WHERE lease_key = 'k' AND shared AND handle IS NULL`))(t).RowsAffected())(t) == 1
+	}
+	reader := suite.Acquire(t, l, "k", dblock.WithShared())
+	w := startWaiter(suite.Soon(t), v.process(t, LeaseOptions{Fair: true}), "k")
+	v.untilTickets(t, 1)
+	suite.Until(t, "a writer has died", dies)
+	suite.Release(t, reader)
+	suite.Release(t, w.acquired(t))
+
+	reader = suite.Acquire(t, l, "k", dblock.WithShared())
+	suite.Until(t, "a writer has died", dies)
+	suite.Release(t, reader)
+	suite.Release(t, acquireSet(t, l, []string{"j", "k"}))
 }
