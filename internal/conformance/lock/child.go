@@ -27,7 +27,6 @@ const (
 	raisedWrites     = "raised"
 	holdsCrowd       = "crowd"
 	staysInGuard     = "in a guarded transaction"
-	staysUnbounded   = "in one that nothing bounds"
 	waitsFairly      = "waits with a ticket"
 	guardedTerms     = "guarded terms"
 	unguardedTerms   = "unguarded terms"
@@ -49,21 +48,19 @@ func (e Lease) Main() {
 	var err error
 	switch mode {
 	case guardedWrites, unguardedWrites, raisedWrites:
-		err = e.countUntilKilled(dsn, mode)
+		err = e.countUntilKilled(ctx, dsn, mode)
 	case holdsCrowd:
 		err = e.holdCrowd(ctx, dsn)
 	case waitsFairly:
 		err = e.waitFairly(ctx, dsn)
-	case staysInGuard, staysUnbounded:
-		err = e.writeWhenTold(dsn, mode)
+	case staysInGuard, releasesWhenTold:
+		err = e.holdUntilTold(ctx, dsn, mode)
 	case guardedTerms, unguardedTerms:
 		err = e.campaign(ctx, dsn, mode == guardedTerms)
 	case countsOnIt:
 		err = e.countOn(ctx, dsn)
 	case churns, churnsFairly:
 		err = e.churn(ctx, dsn, mode == churnsFairly)
-	case releasesWhenTold:
-		err = e.releaseWhenTold(dsn, os.Getenv(holderKey))
 	case excludesRandomly, entersUnasked:
 		err = e.excludeAtRandom(ctx, dsn, mode == entersUnasked)
 	}
@@ -105,10 +102,4 @@ func (e Lease) toCountOn(cmd *exec.Cmd, dsn, key string, ttl time.Duration) *exe
 	cmd.Env = append(os.Environ(), holderDSN+"="+dsn, holderKind+"="+string(e.Kind), holderMode+"="+countsOnIt,
 		holderKey+"="+key, holderTTL+"="+ttl.String())
 	return cmd
-}
-
-// startHolderOf starts a process that writes to another database.
-func (v *env) startHolderOf(t *testing.T, ctx context.Context, mode, data string) *suite.Child {
-	t.Helper()
-	return v.startHolder(t, ctx, mode, holderData+"="+data)
 }

@@ -19,8 +19,8 @@ import (
 // written makes a table, and returns a statement that writes to it and a count of its rows.
 func (v *env) written(t *testing.T) (write string, count func() int64) {
 	t.Helper()
-	v.exec(t, "CREATE TABLE written (n INT)")
-	return "INSERT INTO written VALUES (1)", func() int64 { return v.count(t, "SELECT count(*) FROM written") }
+	v.Exec(t, "CREATE TABLE written (n INT)")
+	return "INSERT INTO written VALUES (1)", func() int64 { return v.Count(t, "SELECT count(*) FROM written") }
 }
 
 // aGuardFencesOff: a process that lost the lease writes nothing.
@@ -152,7 +152,7 @@ func fenceTx(
 // fence runs Raise or CheckRaised in a transaction of its own.
 func (v *env) fence(t *testing.T, check fenceCheck, lock *dblock.Lock, resource string) error {
 	t.Helper()
-	return fenceTx(t.Context(), v.db, lock, check, resource, func(*sql.Tx) error { return nil })
+	return fenceTx(t.Context(), v.DB.DB, lock, check, resource, func(*sql.Tx) error { return nil })
 }
 
 // aRaisedFenceKeepsOthersOut: once the next holder has raised its fence, the one before it writes

@@ -14,7 +14,6 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/internal/devdb"
-	"github.com/dblock-go/dblock/internal/schema"
 	"github.com/dblock-go/dblock/migrations"
 )
 
@@ -36,48 +35,48 @@ func locksWithTheDocumentedGrants(t *testing.T, v *env) {
 
 // operatorsOfLocksNeedTheirGrants makes the calls of the commands locks, unlock and permits.
 func operatorsOfLocksNeedTheirGrants(t *testing.T, v *env) {
-	dsn, name := suite.GrantedUser(t, v.e.Kind, v.dsn, v.db, schema.PostgresOperatorGrants, schema.MySQLOperatorGrants)
-	operator, service := v.as(dsn).process(t, LeaseOptions{}), v.process(t, LeaseOptions{})
+	service := v.process(t, LeaseOptions{})
 	ofLocks := func(table string) bool {
 		return !strings.HasPrefix(table, "dblock_queue") && table != "dblock_session_key" && !suite.OfStock(table)
 	}
 	n := 0
-	suite.EachGrantIsNeeded(t, v.e.Kind, v.db, name, ofLocks, func() error {
-		n++
-		ctx, key := t.Context(), fmt.Sprint(n)
-		locks := []*dblock.Lock{
-			suite.Acquire(t, service, "one "+key), suite.Acquire(t, service, "readers "+key, dblock.WithShared()),
-			suite.Acquire(t, service, "permits "+key, dblock.WithPermits(1, 2)),
+	v.OperatorNeedsEachGrant(t, ofLocks, func(dsn string) func() error {
+		operator := v.as(dsn).process(t, LeaseOptions{})
+		return func() error {
+			n++
+			ctx, key := t.Context(), fmt.Sprint(n)
+			locks := []*dblock.Lock{
+				suite.Acquire(t, service, "one "+key), suite.Acquire(t, service, "readers "+key, dblock.WithShared()),
+				suite.Acquire(t, service, "permits "+key, dblock.WithPermits(1, 2)),
+			}
+			errs := []error{
+				suite.Second(operator.Held(ctx)), suite.Second(operator.Holder(ctx, "one "+key)),
+				operator.SetPermits(ctx, "permits "+key, 3), operator.SetPermits(ctx, "new permits "+key, 3),
+			}
+			for _, lock := range locks {
+				errs = append(errs, operator.ForceRelease(ctx, lock.Key(), token(t, lock)))
+				_ = lock.Release(ctx) // lost, unless the operator was refused
+			}
+			return errors.Join(errs...)
 		}
-		errs := []error{
-			suite.Second(operator.Held(ctx)), suite.Second(operator.Holder(ctx, "one "+key)),
-			operator.SetPermits(ctx, "permits "+key, 3), operator.SetPermits(ctx, "new permits "+key, 3),
-		}
-		for _, lock := range locks {
-			errs = append(errs, operator.ForceRelease(ctx, lock.Key(), token(t, lock)))
-			_ = lock.Release(ctx) // lost, unless the operator was refused
-		}
-		return errors.Join(errs...)
 	})
 }
 
 // locksInASchema has tables outside the connection's path.
 func locksInASchema(t *testing.T, v *env) {
 	name := "elsewhere"
-	if v.e.Kind != devdb.Postgres { // databases are the server's
-		var database string
-		require.NoError(t, v.db.QueryRowContext(t.Context(), "SELECT DATABASE()").Scan(&database))
-		name = database + "_e"
-		v.exec(t, "CREATE DATABASE "+name)
-		t.Cleanup(func() { _, _ = v.db.ExecContext(context.WithoutCancel(t.Context()), "DROP DATABASE "+name) })
+	if v.Kind != devdb.Postgres { // databases are the server's
+		name = v.Text(t, "SELECT DATABASE()") + "_e"
+		v.Exec(t, "CREATE DATABASE "+name)
+		t.Cleanup(func() { _, _ = v.ExecContext(context.WithoutCancel(t.Context()), "DROP DATABASE "+name) })
 	}
-	suite.Must(migrations.Up(t.Context(), v.db, migrations.Options{Schema: name}))(t)
+	suite.Must(migrations.Up(t.Context(), v.DB.DB, migrations.Options{Schema: name}))(t)
 	l, other := v.process(t, LeaseOptions{Schema: name}), v.process(t, LeaseOptions{})
 	lock, there := suite.Acquire(t, l, "k"), suite.Acquire(t, other, "k")
 	assert.NoError(t, v.Check(t.Context(), l, lock))
 	assert.ErrorIs(t, v.Check(t.Context(), other, lock), dblock.ErrFenced, "a guard in the other schema")
-	assert.EqualValues(t, 1, v.count(t, "SELECT count(*) FROM "+name+".dblock_lease"))
-	_, _, err := v.e.Open(t.Context(), v.dsn, LeaseOptions{Schema: "a\x00"})
+	assert.EqualValues(t, 1, v.Count(t, "SELECT count(*) FROM "+name+".dblock_lease"))
+	_, _, err := v.e.Open(t.Context(), v.DSN, LeaseOptions{Schema: "a\x00"})
 	assert.ErrorIs(t, err, dblock.ErrInvalid, "a schema with NUL")
 	assert.NoError(t, suite.Second(l.Sweep(t.Context())))
 	assert.Len(t, suite.Must(l.Held(t.Context()))(t), 1)
@@ -95,18 +94,18 @@ func leasesCheckTheTables(t *testing.T, v *env) {
 		}
 		return err
 	}
-	assert.NoError(t, suite.RefusesBadSessions(t, v.e.Kind, v.dsn, open))
-	assert.NoError(t, open(v.dsn), "the control")
+	assert.NoError(t, suite.RefusesBadSessions(t, v.Kind, v.DSN, open))
+	assert.NoError(t, open(v.DSN), "the control")
 	drop := "DROP INDEX dblock_queue_dead_when"
-	if v.e.Kind != devdb.Postgres {
+	if v.Kind != devdb.Postgres {
 		drop += " ON dblock_queue_dead"
 	}
 	for _, change := range []struct{ statement, object string }{
 		{drop, "dblock_queue_dead.dblock_queue_dead_when"},
 		{"ALTER TABLE dblock_lease DROP COLUMN shared", "dblock_lease.shared"},
 	} {
-		v.exec(t, change.statement)
-		err := open(v.dsn)
+		v.Exec(t, change.statement)
+		err := open(v.DSN)
 		assert.True(t, suite.IsDifferent(err, change.object), "without %s: %v", change.object, err)
 	}
 }
@@ -118,22 +117,21 @@ func (e Lease) RunWith(t *testing.T, settings map[string]func(t *testing.T, dsn 
 			t.Parallel()
 			v := e.env(t)
 			usual := v.process(t, LeaseOptions{})
-			v.dsn = setting(t, v.dsn)
-			v.locksAsUsual(t, v.process(t, LeaseOptions{}), usual)
+			v.locksAsUsual(t, v.as(setting(t, v.DSN)).process(t, LeaseOptions{}), usual)
 		})
 	}
 }
 
 // locksAsUsual makes the calls of a Locker over unusual connections, beside a usual one.
 func (v *env) locksAsUsual(t *testing.T, l, usual Leases) {
-	v.exec(t, "CREATE TABLE notes (n INT)")
+	v.Exec(t, "CREATE TABLE notes (n INT)")
 	for _, key := range []string{"fresh", "fresh", "other", "Fresh", "fresh "} {
 		lock := suite.Acquire(t, l, key, dblock.WithLabel("läbel"), dblock.WithData([]byte{0, 1, 0xff}))
 		assert.Equal(t, "läbel", suite.IsTaken(t, usual, key).Holder.Label, key)
 		assert.NoError(t, v.e.Guarded(t.Context(), l, lock, "INSERT INTO notes VALUES (1)", func() {}), key)
 		suite.Release(t, lock)
 	}
-	assert.EqualValues(t, 5, v.count(t, "SELECT count(*) FROM notes"))
+	assert.EqualValues(t, 5, v.Count(t, "SELECT count(*) FROM notes"))
 
 	lock := suite.Acquire(t, l, "handed to and fro")
 	for n := range 10 {
@@ -150,7 +148,7 @@ func (v *env) locksAsUsual(t *testing.T, l, usual Leases) {
 	next := suite.Acquire(t, usual, "stolen")
 	err := v.e.Guarded(t.Context(), l, stolen, "INSERT INTO notes VALUES (2)", func() {})
 	assert.True(t, isAny(err, dblock.ErrFenced, dblock.ErrLost), "a guarded write without the lock: %v", err)
-	assert.Zero(t, v.count(t, "SELECT count(*) FROM notes WHERE n = 2"))
+	assert.Zero(t, v.Count(t, "SELECT count(*) FROM notes WHERE n = 2"))
 	_ = stolen.Release(t.Context())
 	suite.Release(t, next)
 	assert.NoError(t, suite.Second(l.Sweep(t.Context())))

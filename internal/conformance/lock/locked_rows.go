@@ -39,69 +39,71 @@ func (v *env) tx(t *testing.T, statement string) *sql.Tx {
 
 func (v *env) txAt(t *testing.T, level sql.IsolationLevel, statement string) *sql.Tx {
 	t.Helper()
-	tx := suite.Must(v.db.BeginTx(t.Context(), &sql.TxOptions{Isolation: level}))(t)
+	tx := suite.Must(v.BeginTx(t.Context(), &sql.TxOptions{Isolation: level}))(t)
 	t.Cleanup(func() { _ = tx.Rollback() })
 	suite.Must(tx.ExecContext(t.Context(), statement))(t)
 	return tx
 }
 
+// eachRowLock runs a test with each lock of a key's row, which another transaction has. The process
+// belongs to the test.
+func (v *env) eachRowLock(
+	t *testing.T, name, key string, fair bool, with dblock.Option, test func(*testing.T, *env, Leases, *sql.Tx),
+) {
+	for _, row := range rowLocks {
+		t.Run(name+" "+row.name, func(t *testing.T) {
+			t.Parallel()
+			v := v.e.env(t)
+			l := v.process(t, LeaseOptions{TTL: lockedTTL, Fair: fair})
+			if row.there {
+				suite.IsFree(t, l, key, with)
+			}
+			test(t, v, l, v.tx(t, fmt.Sprintf(row.statement, key)))
+		})
+	}
+}
+
 // aLockedRowIsWaitedFor has another transaction lock the row of a key. A call that waits for the
 // key waits until that transaction ends, and keys beside it are acquired.
 func aLockedRowIsWaitedFor(t *testing.T, v *env) {
+	const n, locked = 40, "17"
 	for name, with := range map[string]dblock.Option{"exclusive": dblock.WithLabel(""), "shared": dblock.WithShared()} {
-		for _, row := range rowLocks {
-			t.Run(name+" "+row.name, func(t *testing.T) {
-				t.Parallel()
-				v := v.e.env(t)
-				l, other := v.process(t, LeaseOptions{TTL: lockedTTL}), v.process(t, LeaseOptions{TTL: lockedTTL})
-				const n, locked = 40, "17"
-				if row.there {
-					suite.IsFree(t, l, locked, with)
-				}
-				tx := v.tx(t, fmt.Sprintf(row.statement, locked))
-				ends := waitsForTx(t, tx.Commit, func(ctx context.Context) (*dblock.Lock, error) {
-					return other.Acquire(ctx, locked, with)
-				})
-				for range 2 {
-					locks, errs := acquireTogether(t, l, n, func(i int) (string, []dblock.Option) {
-						return fmt.Sprint(i), []dblock.Option{with}
-					})
-					assert.Len(t, locks, n-1)
-					if assert.Len(t, errs, 1) {
-						assert.ErrorIs(t, errs[0], dblock.ErrBusy)
-						assert.NotErrorIs(t, errs[0], dblock.ErrNotAcquired)
-						assert.NotContains(t, errs[0].Error(), "held by")
-					}
-					releaseTogether(t, locks)
-				}
-				ends()
+		v.eachRowLock(t, name, locked, false, with, func(t *testing.T, v *env, l Leases, tx *sql.Tx) {
+			other := v.process(t, LeaseOptions{TTL: lockedTTL})
+			ends := waitsForTx(t, tx.Commit, func(ctx context.Context) (*dblock.Lock, error) {
+				return other.Acquire(ctx, locked, with)
 			})
-		}
+			for range 2 {
+				locks, errs := acquireTogether(t, l, n, func(i int) (string, []dblock.Option) {
+					return fmt.Sprint(i), []dblock.Option{with}
+				})
+				assert.Len(t, locks, n-1)
+				if assert.Len(t, errs, 1) {
+					assert.ErrorIs(t, errs[0], dblock.ErrBusy)
+					assert.NotErrorIs(t, errs[0], dblock.ErrNotAcquired)
+					assert.NotContains(t, errs[0].Error(), "held by")
+				}
+				releaseTogether(t, locks)
+			}
+			ends()
+		})
 	}
 }
 
 // aLockedSetIsWaitedFor does the same for a set, and for calls that wait with tickets.
 func aLockedSetIsWaitedFor(t *testing.T, v *env) {
 	for _, fair := range []bool{false, true} {
-		for _, row := range rowLocks {
-			t.Run(fmt.Sprint(row.name, " fair ", fair), func(t *testing.T) {
-				t.Parallel()
-				v := v.e.env(t)
-				l := v.process(t, LeaseOptions{TTL: lockedTTL, Fair: fair})
-				if row.there {
-					suite.IsFree(t, l, "k")
+		name := fmt.Sprint("fair ", fair)
+		v.eachRowLock(t, name, "k", fair, dblock.WithLabel(""), func(t *testing.T, v *env, l Leases, tx *sql.Tx) {
+			ends := waitsForTx(t, tx.Commit, func(ctx context.Context) (*dblock.Lock, error) {
+				if fair {
+					return l.Acquire(ctx, "k")
 				}
-				tx := v.tx(t, fmt.Sprintf(row.statement, "k"))
-				ends := waitsForTx(t, tx.Commit, func(ctx context.Context) (*dblock.Lock, error) {
-					if fair {
-						return l.Acquire(ctx, "k")
-					}
-					return l.AcquireAll(ctx, []string{"a", "k", "z"})
-				})
-				suite.IsFree(t, l, "other")
-				ends()
+				return l.AcquireAll(ctx, []string{"a", "k", "z"})
 			})
-		}
+			suite.IsFree(t, l, "other")
+			ends()
+		})
 	}
 }
 
@@ -135,7 +137,7 @@ func lockedPermitsAreWaitedFor(t *testing.T, v *env) {
 // aLockedGapIsWaitedFor has another transaction lock the gap in which a key's row would be. Only
 // MySQL and MariaDB lock gaps.
 func aLockedGapIsWaitedFor(t *testing.T, v *env) {
-	if v.e.Kind == devdb.Postgres {
+	if v.Kind == devdb.Postgres {
 		return
 	}
 	l := v.process(t, LeaseOptions{TTL: time.Second}) // less than twice the shortest bound of a wait that MySQL has
@@ -180,7 +182,7 @@ func oneLockedRowStallsNobody(t *testing.T, v *env) {
 	const update = "UPDATE dblock_lease SET label = '' WHERE lease_key IN ('locked', 'waits')"
 	err := v.e.Guarded(t.Context(), holder, lock, "SELECT 1", func() {
 		v.ForgetMembers(t) // so that others ask for its row
-		go func() { control <- suite.Second(v.db.ExecContext(t.Context(), update)) }()
+		go func() { control <- suite.Second(v.ExecContext(t.Context(), update)) }()
 		v.acquireBesideALockedRow(t)
 		assert.Empty(t, control, "a statement that waits for its rows has ended: this shows nothing")
 	})

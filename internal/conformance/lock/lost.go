@@ -62,10 +62,10 @@ func aForgottenGrantIsLost(t *testing.T, v *env) {
 		suite.Acquire(t, l, "exclusive"), suite.Acquire(t, l, "reader", dblock.WithShared()),
 		suite.Acquire(t, l, "permits", dblock.WithPermits(2, 3)), suite.Acquire(t, l, "row"),
 	}
-	v.exec(t, "UPDATE dblock_lease SET handle = NULL, member_id = NULL WHERE lease_key = 'exclusive'")
-	v.exec(t, "DELETE FROM dblock_lease WHERE lease_key = 'row'")
-	v.exec(t, "DELETE FROM dblock_reader")
-	v.exec(t, "UPDATE dblock_permit SET handle = NULL, member_id = NULL WHERE slot = 1")
+	v.Exec(t, "UPDATE dblock_lease SET handle = NULL, member_id = NULL WHERE lease_key = 'exclusive'")
+	v.Exec(t, "DELETE FROM dblock_lease WHERE lease_key = 'row'")
+	v.Exec(t, "DELETE FROM dblock_reader")
+	v.Exec(t, "UPDATE dblock_permit SET handle = NULL, member_id = NULL WHERE slot = 1")
 	for _, lock := range locks {
 		suite.IsLost(t, lock, dblock.Stolen)
 	}
@@ -83,7 +83,7 @@ func aCrowdIsVerified(t *testing.T, v *env) {
 		}
 		locks = append(locks, suite.Must(l.AcquireAll(suite.Soon(t), keys))(t))
 	}
-	v.exec(t, "UPDATE dblock_lease SET handle = NULL, member_id = NULL WHERE lease_key = '"+locks[stolen].Keys()[57]+"'")
+	v.Exec(t, "UPDATE dblock_lease SET handle = NULL, member_id = NULL WHERE lease_key = '"+locks[stolen].Keys()[57]+"'")
 	suite.IsLost(t, locks[stolen], dblock.Stolen)
 	for i, lock := range locks {
 		if i != stolen {
@@ -97,14 +97,14 @@ func aCrowdIsVerified(t *testing.T, v *env) {
 // one keeps what it holds, and goes on.
 func aSiblingOutlivesAnother(t *testing.T, v *env) {
 	o := LeaseOptions{TTL: 2 * time.Second, Poll: 50 * time.Millisecond}
-	a, b, closePool, err := v.e.OpenPair(t.Context(), v.dsn, &faultconn.Dialer{}, o, o)
+	a, b, closePool, err := v.e.OpenPair(t.Context(), v.DSN, &faultconn.Dialer{}, o, o)
 	require.NoError(t, err)
 	defer closePool()
 	other := v.process(t, LeaseOptions{})
 	suite.IsFree(t, other, "joined")
 	released, kept := suite.Acquire(t, a, "released"), suite.Acquire(t, b, "kept")
 	suite.Release(t, released)
-	assert.EqualValues(t, 2, v.count(t, suite.Members), "members: that of both, and another process's")
+	assert.EqualValues(t, 2, v.Count(t, suite.Members), "members: that of both, and another process's")
 	for range 3 {
 		assert.NoError(t, a.Close(t.Context()))
 	}
@@ -117,7 +117,7 @@ func aSiblingOutlivesAnother(t *testing.T, v *env) {
 	suite.Release(t, kept)
 	suite.Release(t, waiter())
 	assert.NoError(t, b.Close(t.Context()))
-	assert.EqualValues(t, 1, v.count(t, suite.Members), "members: another process's")
+	assert.EqualValues(t, 1, v.Count(t, suite.Members), "members: another process's")
 }
 
 // aReleaseBesideClose closes a Locker while its locks are released. Another Locker of the pool keeps
@@ -126,7 +126,7 @@ func aReleaseBesideClose(t *testing.T, v *env) {
 	const rounds, locks = 8, 200
 	o := LeaseOptions{TTL: time.Hour}
 	for range rounds {
-		l, other, closePool, err := v.e.OpenPair(t.Context(), v.dsn, &faultconn.Dialer{}, o, o)
+		l, other, closePool, err := v.e.OpenPair(t.Context(), v.DSN, &faultconn.Dialer{}, o, o)
 		require.NoError(t, err)
 		held, errs := acquireTogether(t, l, locks, func(i int) (string, []dblock.Option) {
 			return fmt.Sprint("key ", i), nil
@@ -161,7 +161,7 @@ type outage struct {
 func (v *env) openOutage(t *testing.T) *outage {
 	t.Helper()
 	o := &outage{}
-	l, closePool, err := v.e.OpenOn(t.Context(), v.dsn, &o.dialer, LeaseOptions{TTL: time.Second})
+	l, closePool, err := v.e.OpenOn(t.Context(), v.DSN, &o.dialer, LeaseOptions{TTL: time.Second})
 	require.NoError(t, err)
 	o.Leases, o.kept = l, suite.Acquire(t, l, "kept")
 	o.end = func() {
@@ -197,7 +197,7 @@ func aReleaseInALongOutage(t *testing.T, v *env) {
 	o.dialer.Refuse()
 	suite.Release(t, detached)
 	o.lose(t)
-	assert.EqualValues(t, 1, v.count(t, leftDetached), "the key is free during the outage: this shows nothing")
+	assert.EqualValues(t, 1, v.Count(t, leftDetached), "the key is free during the outage: this shows nothing")
 	o.isFreed(t, v)
 }
 
@@ -210,7 +210,7 @@ func anAcquireInALongOutage(t *testing.T, v *env) {
 		o.dialer.Arm(1+k%8, faultconn.HookBefore, func() { // before an answer is read, or a request is written
 			for began := time.Now(); time.Since(began) < 200*time.Millisecond; time.Sleep(time.Millisecond) {
 				var n int
-				if err := v.db.QueryRowContext(context.Background(), leftDetached).Scan(&n); n > 0 || err != nil {
+				if err := v.QueryRowContext(context.Background(), leftDetached).Scan(&n); n > 0 || err != nil {
 					o.dialer.Refuse()
 					return
 				}
@@ -223,14 +223,14 @@ func anAcquireInALongOutage(t *testing.T, v *env) {
 		} else {
 			o.lose(t)
 		}
-		if err != nil && v.count(t, leftDetached) == 1 {
+		if err != nil && v.Count(t, leftDetached) == 1 {
 			assert.ErrorIs(t, err, dblock.ErrOutcomeUnknown)
 			o.isFreed(t, v)
 			return
 		}
 		_ = o.kept.Release(t.Context())
 		o.end()
-		v.exec(t, "DELETE FROM dblock_lease")
+		v.Exec(t, "DELETE FROM dblock_lease")
 	}
 	t.Error("no grant was without an answer: this shows nothing")
 }

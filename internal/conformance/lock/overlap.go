@@ -23,14 +23,14 @@ import (
 func overlapsWithoutDeadlocks(t *testing.T, v *env) {
 	const processes, callers = 8, 3
 	own, server := v.onAServerOfItsOwn(t)
-	own.exec(t, "CREATE TABLE written (n INT)")
+	own.Exec(t, "CREATE TABLE written (n INT)")
 	rounds := 40
 	if os.Getenv(suite.EnvSoak) != "" {
 		rounds = 1_000
 	}
 	before := own.deadlocks(t)
 	suite.Crowd(processes, func(int) {
-		l, closePool, err := v.e.Open(t.Context(), own.dsn, LeaseOptions{TTL: time.Minute})
+		l, closePool, err := v.e.Open(t.Context(), own.DSN, LeaseOptions{TTL: time.Minute})
 		if !assert.NoError(t, err) {
 			return
 		}
@@ -42,7 +42,7 @@ func overlapsWithoutDeadlocks(t *testing.T, v *env) {
 		assert.NoError(t, l.Close(t.Context()))
 		closePool() // on Postgres a session reports its deadlocks when it ends
 	})
-	assert.Positive(t, own.count(t, "SELECT count(*) FROM written"), "guarded writes")
+	assert.Positive(t, own.Count(t, "SELECT count(*) FROM written"), "guarded writes")
 	own.hasOneDeadlock(t, before, server)
 }
 
@@ -74,10 +74,10 @@ func (v *env) acquireSome(t *testing.T, l Leases) {
 // deadlocks returns how many the server has counted, in this database if it tells them apart.
 func (v *env) deadlocks(t *testing.T) int64 {
 	t.Helper()
-	if v.e.Kind == devdb.Postgres {
-		return v.count(t, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")
+	if v.Kind == devdb.Postgres {
+		return v.Count(t, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")
 	}
-	return v.count(t, "SELECT count FROM information_schema.innodb_metrics WHERE name = 'lock_deadlocks'")
+	return v.Count(t, "SELECT count FROM information_schema.innodb_metrics WHERE name = 'lock_deadlocks'")
 }
 
 // hasOneDeadlock makes a deadlock, and fails if the server counts others. A server of other tests
@@ -93,14 +93,14 @@ func (v *env) hasOneDeadlock(t *testing.T, before int64, own *devdb.Server) {
 // deadlock makes a deadlock, and waits until it is counted.
 func (v *env) deadlock(t *testing.T) {
 	t.Helper()
-	v.exec(t, "CREATE TABLE two (id INT PRIMARY KEY, n INT)")
-	v.exec(t, "INSERT INTO two VALUES (1, 0), (2, 0)")
+	v.Exec(t, "CREATE TABLE two (id INT PRIMARY KEY, n INT)")
+	v.Exec(t, "INSERT INTO two VALUES (1, 0), (2, 0)")
 	const update = "UPDATE two SET n = 1 WHERE id = %d"
 	var first sync.WaitGroup
 	first.Add(2)
 	var refused atomic.Int64
 	suite.Crowd(2, func(i int) {
-		tx, err := v.db.BeginTx(t.Context(), nil)
+		tx, err := v.BeginTx(t.Context(), nil)
 		if err == nil {
 			defer func() { _ = tx.Rollback() }()
 			_, err = tx.ExecContext(t.Context(), fmt.Sprintf(update, 1+i))
@@ -115,8 +115,8 @@ func (v *env) deadlock(t *testing.T) {
 		}
 	})
 	require.EqualValues(t, 1, refused.Load(), "transactions that were refused for a deadlock")
-	if v.e.Kind == devdb.Postgres {
-		v.db.SetMaxIdleConns(0)
+	if v.Kind == devdb.Postgres {
+		v.SetMaxIdleConns(0)
 		v.Until(t, `SELECT count(*) FROM pg_stat_activity
 			WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'`, 0)
 	}
@@ -145,7 +145,7 @@ func aRefusalWritesNothing(t *testing.T, v *env) {
 	assert.NotZero(t, own.logged(t, func() { suite.IsFree(t, b, "another key") }), "the control: what a grant wrote")
 	own.countChanges(t, "dblock_lease", "dblock_member", "dblock_lease_waiter")
 	refuse()
-	assert.Zero(t, own.count(t, "SELECT n FROM changes"), "rows that refusals changed")
+	assert.Zero(t, own.Count(t, "SELECT n FROM changes"), "rows that refusals changed")
 	suite.Release(t, lock)
 }
 
@@ -159,8 +159,8 @@ func (v *env) logged(t *testing.T, f func()) int64 {
 			"WHERE variable_name = 'Innodb_lsn_current'",
 		devdb.MySQL: "SELECT variable_value FROM performance_schema.global_status " +
 			"WHERE variable_name = 'Innodb_log_write_requests'",
-	}[v.e.Kind]
-	before := v.count(t, position)
+	}[v.Kind]
+	before := v.Count(t, position)
 	f()
-	return v.count(t, position) - before
+	return v.Count(t, position) - before
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"strings"
 	"sync"
 	"testing"
@@ -17,7 +16,6 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
-	"github.com/dblock-go/dblock/internal/devdb"
 )
 
 const (
@@ -29,9 +27,8 @@ const (
 
 // countUntilKilled adds one to a counter again and again, each time under the lock: it reads, waits,
 // and writes. It writes a line when it has read, and one when its write is acknowledged.
-func (e Lease) countUntilKilled(dsn, mode string) error {
-	ctx := context.Background()
-	db, err := sql.Open(suite.DriverOf(e.Kind), os.Getenv(holderData))
+func (e Lease) countUntilKilled(ctx context.Context, dsn, mode string) error {
+	db, err := e.connect(os.Getenv(holderData))
 	if err != nil {
 		return err
 	}
@@ -115,59 +112,63 @@ type counterLine struct {
 	text string
 }
 
+func (v *env) makeCounter(t *testing.T) {
+	t.Helper()
+	v.Exec(t, "DROP TABLE IF EXISTS counter")
+	v.Exec(t, "CREATE TABLE counter (n INT)")
+	v.Exec(t, "INSERT INTO counter VALUES (0)")
+}
+
 // pauseHolders stops a holder after it has read, until another one has written. It returns how many
 // writes were acknowledged, and the counter.
 func (v *env) pauseHolders(t *testing.T, mode string, data *env, n int) (written, counted int64) {
 	t.Helper()
-	data.exec(t, "DROP TABLE IF EXISTS counter")
-	data.exec(t, "CREATE TABLE counter (n INT)")
-	data.exec(t, "INSERT INTO counter VALUES (0)")
+	data.makeCounter(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	lines := make(chan counterLine)
-	var readers sync.WaitGroup
+	var reading sync.WaitGroup
 	var all []*suite.Child
 	for range holders {
-		c := v.startHolderOf(t, ctx, mode, data.dsn)
+		c := v.startHolder(t, ctx, mode, holderData+"="+data.DSN)
 		all = append(all, c)
-		readers.Go(func() {
+		reading.Go(func() {
 			for c.Lines.Scan() {
 				lines <- counterLine{c, strings.TrimSpace(c.Lines.Text())}
 			}
 		})
 	}
-	next := func(until <-chan time.Time) (line counterLine) {
-		select {
-		case line = <-lines:
-			if line.text == "written" {
-				written++
+	// next returns the first line that is wanted, or none if it takes too long.
+	next := func(within time.Duration, wanted func(counterLine) bool) (line counterLine) {
+		late := time.After(within)
+		for {
+			select {
+			case line = <-lines:
+				if line.text == "written" {
+					written++
+				}
+				if wanted(line) {
+					return line
+				}
+			case <-late:
+				return counterLine{}
 			}
-		case <-until:
-		case <-ctx.Done():
-			t.Fatal("no holder works")
 		}
-		return line
 	}
 	for range n {
-		paused := next(nil)
-		for paused.text != "read" {
-			paused = next(nil)
-		}
-		_ = suite.Suspend(paused.by.Process)
-		after := time.After(3 * pauseTTL) // it may have stopped inside a transaction that keeps others out
-		for line := next(after); line.text != "" && (line.text != "written" || line.by == paused.by); {
-			line = next(after)
-		}
-		_ = suite.Resume(paused.by.Process)
-		for line := next(nil); line.text != "read" || line.by != paused.by; { // it has tried to write
-			line = next(nil)
-		}
+		paused := next(time.Minute, func(l counterLine) bool { return l.text == "read" }).by
+		require.NotNil(t, paused, "no holder works")
+		_ = suite.Suspend(paused.Process)
+		// It may have stopped inside a transaction that keeps others out.
+		next(3*pauseTTL, func(l counterLine) bool { return l.text == "written" && l.by != paused })
+		_ = suite.Resume(paused.Process)
+		next(time.Minute, func(l counterLine) bool { return l.by == paused && l.text == "read" }) // it has tried to write
 	}
 	for _, c := range all {
 		_ = c.Process.Kill()
 	}
 	go func() {
-		readers.Wait()
+		reading.Wait()
 		close(lines)
 	}()
 	for line := range lines {
@@ -175,16 +176,12 @@ func (v *env) pauseHolders(t *testing.T, mode string, data *env, n int) (written
 			written++
 		}
 	}
-	for _, c := range all {
-		_ = c.Wait()
-	}
-	return written, data.count(t, "SELECT n FROM counter")
+	return written, data.Count(t, "SELECT n FROM counter")
 }
 
 // takesOverFromTheKilled kills a holder: a waiter has the lock when the holder's time has ended.
 func takesOverFromTheKilled(t *testing.T, v *env) {
-	v.exec(t, "CREATE TABLE counter (n INT)")
-	v.exec(t, "INSERT INTO counter VALUES (0)")
+	v.makeCounter(t)
 	holder := v.startHolder(t, suite.Soon(t), guardedWrites)
 	holder.Says(t, "read") // it holds the key
 	_ = suite.Suspend(holder.Process)
@@ -192,135 +189,84 @@ func takesOverFromTheKilled(t *testing.T, v *env) {
 	suite.IsFree(t, v.process(t, LeaseOptions{}), "counter")
 }
 
-// releaseWhenTold holds a lease, and releases it when the test closes its input. Its last line says
-// what Release returned.
-func (e Lease) releaseWhenTold(dsn, key string) error {
-	ctx := context.Background()
-	l, _, err := e.Open(ctx, dsn, LeaseOptions{TTL: pauseTTL})
+// holdUntilTold holds a lease, writes inside a guarded transaction if the mode says so, and ends when
+// the test closes its input. Its last line says whether the commit or the release found it lost.
+func (e Lease) holdUntilTold(ctx context.Context, dsn, mode string) error {
+	l, _, err := e.Open(ctx, dsn, LeaseOptions{TTL: 2 * time.Second})
 	if err != nil {
 		return err
 	}
-	lock, err := l.Acquire(ctx, key)
+	lock, err := l.Acquire(ctx, os.Getenv(holderKey))
 	if err != nil {
 		return err
 	}
-	fmt.Println("holds")
-	suite.WaitToGoOn()
-	if err := lock.Release(ctx); errors.Is(err, dblock.ErrLost) {
-		fmt.Println("lost")
+	wait := func() {
+		fmt.Println("holds")
+		suite.WaitToGoOn()
+	}
+	if mode == staysInGuard {
+		err = e.Guarded(ctx, l, lock, "INSERT INTO written VALUES (1)", wait)
 	} else {
-		fmt.Println("released", err)
+		wait()
+		err = lock.Release(ctx)
+	}
+	switch {
+	case errors.Is(err, dblock.ErrLost):
+		fmt.Println("lost")
+	case err != nil:
+		fmt.Println("refused", err)
+	default:
+		fmt.Println("done")
 	}
 	return nil
+}
+
+// startStopped starts a process that holds a key, and stops it. resume makes it go on, and returns its
+// last line.
+func (v *env) startStopped(t *testing.T, mode, key string) (resume func() string) {
+	t.Helper()
+	c := v.startHolder(t, suite.Soon(t), mode, holderKey+"="+key)
+	c.Says(t, "holds")
+	require.NoError(t, suite.Suspend(c.Process))
+	return func() string {
+		_ = c.In.Close()
+		require.NoError(t, suite.Resume(c.Process))
+		c.Lines.Scan()
+		return c.Lines.Text()
+	}
 }
 
 // aPauseBeforeARelease stops processes until another process has their keys. Their next call is
 // Release, which says that the lock was lost.
 func aPauseBeforeARelease(t *testing.T, v *env) {
-	const processes = 4
 	l := v.process(t, LeaseOptions{})
-	var children []*suite.Child
-	for i := range processes {
-		cmd := exec.CommandContext(suite.Soon(t), os.Args[0])
-		cmd.Env = append(os.Environ(), holderDSN+"="+v.dsn, holderKind+"="+string(v.e.Kind),
-			holderMode+"="+releasesWhenTold, holderKey+"="+fmt.Sprint("k", i))
-		c := suite.StartChild(t, cmd)
-		t.Cleanup(c.Kill)
-		c.Says(t, "holds")
-		require.NoError(t, suite.Suspend(c.Process))
-		children = append(children, c)
+	resume := map[string]func() string{}
+	for _, key := range []string{"k1", "k2", "k3", "k4"} {
+		resume[key] = v.startStopped(t, releasesWhenTold, key)
 	}
-	for i, c := range children {
-		next := suite.Acquire(t, l, fmt.Sprint("k", i))
-		_ = c.In.Close()
-		require.NoError(t, suite.Resume(c.Process))
-		c.Says(t, "lost")
+	for key, resume := range resume {
+		next := suite.Acquire(t, l, key)
+		assert.Equal(t, "lost", resume())
 		suite.Release(t, next)
 	}
 }
 
-const stopTTL = 2 * time.Second
-
-// writeWhenTold holds a lease, writes inside a guarded transaction, and commits when the test closes
-// its input. Its last line says what the commit returned.
-func (e Lease) writeWhenTold(dsn, mode string) error {
-	ctx := context.Background()
-	l, _, err := e.Open(ctx, dsn, LeaseOptions{TTL: stopTTL})
-	if err != nil {
-		return err
-	}
-	lock, err := l.Acquire(ctx, mode)
-	if err != nil {
-		return err
-	}
-	write := fmt.Sprintf("INSERT INTO written VALUES ('%s')", mode)
-	inside := func() {
-		fmt.Println("inside")
-		suite.WaitToGoOn()
-	}
-	if mode == staysInGuard {
-		err = e.Guarded(ctx, l, lock, write, inside)
-	} else {
-		err = e.inUnboundedTx(ctx, dsn, lock, write, inside)
-	}
-	if err != nil {
-		fmt.Println("refused")
-	} else {
-		fmt.Println("committed")
-	}
-	return nil
-}
-
-// inUnboundedTx guards a transaction by hand, and nothing ends it.
-func (e Lease) inUnboundedTx(ctx context.Context, dsn string, lock *dblock.Lock, write string, inside func()) error {
-	db, err := sql.Open(suite.DriverOf(e.Kind), dsn)
-	if err != nil {
-		return err
-	}
-	tx, err := db.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	share := "FOR SHARE"
-	if e.Kind != devdb.Postgres {
-		share = "LOCK IN SHARE MODE"
-	}
-	var token int64
-	query := fmt.Sprintf("SELECT token FROM dblock_lease WHERE lease_key = '%s' %s", lock.Key(), share)
-	if err := tx.QueryRowContext(ctx, query).Scan(&token); err != nil {
-		return err
-	}
-	if _, err := tx.ExecContext(ctx, write); err != nil {
-		return err
-	}
-	inside()
-	return tx.Commit()
-}
-
-// endsWhoStopsInAGuard stops processes inside transactions that keep others out. The server ends the
-// guarded transaction, and its commit comes too late. The control is one that nothing bounds: its
-// lease is not taken over.
+// endsWhoStopsInAGuard stops a process inside a guarded transaction, which keeps others out. The server
+// ends the transaction, and its commit comes too late. The control is a transaction that nothing
+// bounds: the lease of its dead holder is not taken over.
 func endsWhoStopsInAGuard(t *testing.T, v *env) {
-	v.exec(t, "CREATE TABLE written (by_mode VARCHAR(40))")
-	children := map[string]*suite.Child{}
-	for _, mode := range []string{staysInGuard, staysUnbounded} {
-		c := v.startHolder(t, t.Context(), mode)
-		t.Cleanup(c.Kill)
-		c.Says(t, "inside")
-		require.NoError(t, suite.Suspend(c.Process))
-		children[mode] = c
-	}
+	_, written := v.written(t)
+	resume := v.startStopped(t, staysInGuard, "guarded")
 	l := v.process(t, LeaseOptions{})
-	next := suite.Acquire(t, l, staysInGuard)
-	for end := time.Now().Add(stopTTL); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		require.Error(t, suite.Second(l.TryAcquire(t.Context(), staysUnbounded)), "the control")
-	}
-	for mode, says := range map[string]string{staysInGuard: "refused", staysUnbounded: "committed"} {
-		_ = children[mode].In.Close()
-		require.NoError(t, suite.Resume(children[mode].Process))
-		children[mode].Says(t, says)
-	}
-	assert.Zero(t, v.count(t, "SELECT count(*) FROM written WHERE by_mode = '"+staysInGuard+"'"))
+	dead := suite.Acquire(t, l, "unbounded")
+	unlock := v.Locked(t, "SELECT token FROM dblock_lease WHERE lease_key = 'unbounded' FOR UPDATE")
+	v.ExpireMembers(t)
+	next := suite.Acquire(t, l, "guarded")
+	assert.Error(t, suite.Second(v.process(t, LeaseOptions{}).TryAcquire(t.Context(), "unbounded")), "the control")
+	assert.NotEqual(t, "done", resume())
+	assert.Zero(t, written())
 	suite.Release(t, next)
-	suite.IsFree(t, l, staysUnbounded)
+	unlock()
+	suite.IsFree(t, l, "unbounded")
+	_ = dead.Release(t.Context())
 }

@@ -238,15 +238,14 @@ var readCommitted = map[devdb.Kind]string{
 // larger number is under way at the server. With what is granted later it must fit the smaller one.
 func fewerPermitsCountOneUnderWay(t *testing.T, v *env) {
 	const before, after = 5, 3
-	v.dsn += readCommitted[v.e.Kind]
-	l, other := v.two(t)
+	l, other := v.as(v.DSN + readCommitted[v.Kind]).two(t)
 	most := suite.Acquire(t, l, "k", dblock.WithPermits(before-1, before))
 	sleeping := v.slowPermit(t, before)
 	ctx := suite.Soon(t)
 	underWay := suite.Begin(func() (*dblock.Lock, error) {
 		return other.TryAcquire(ctx, "k", dblock.WithPermits(1, before))
 	})
-	suite.Until(t, "the acquisition is under way", func() bool { return v.count(t, sleeping) > 0 })
+	suite.Until(t, "the acquisition is under way", func() bool { return v.Count(t, sleeping) > 0 })
 	var set sync.WaitGroup
 	set.Go(func() { assert.NoError(t, l.SetPermits(ctx, "k", after)) })
 	time.Sleep(200 * time.Millisecond) // it waits for the acquisition
@@ -272,12 +271,12 @@ func (v *env) slowPermit(t *testing.T, slot int) (sleeping string) {
 	t.Helper()
 	const update = "BEFORE UPDATE ON dblock_permit FOR EACH ROW "
 	which := fmt.Sprintf("new.slot = %d AND new.handle IS NOT NULL", slot)
-	if v.e.Kind == devdb.Postgres {
-		v.exec(t, "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(1); RETURN new; END'")
-		v.exec(t, "CREATE TRIGGER slow "+update+"WHEN ("+which+") EXECUTE FUNCTION slow()")
+	if v.Kind == devdb.Postgres {
+		v.Exec(t, "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(1); RETURN new; END'")
+		v.Exec(t, "CREATE TRIGGER slow "+update+"WHEN ("+which+") EXECUTE FUNCTION slow()")
 		return "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'"
 	}
-	v.exec(t, "CREATE TRIGGER slow "+update+"IF "+which+" THEN SET @slept = SLEEP(1); END IF")
+	v.Exec(t, "CREATE TRIGGER slow "+update+"IF "+which+" THEN SET @slept = SLEEP(1); END IF")
 	return "SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE() AND state = 'User sleep'"
 }
 

@@ -37,7 +37,7 @@ const quorumTTL = 2 * time.Second
 type node struct {
 	kind   devdb.Kind
 	dsn    string
-	server *devdb.Server // nil, if other tests use it
+	server *devdb.Server // nil: other tests use it
 }
 
 // open opens leases with a pool of their own, whose connections the dialer breaks.

@@ -114,7 +114,7 @@ func (v *env) longestHeld(t *testing.T, over <-chan struct{}) (longest func() ti
 				return
 			case <-time.After(50 * time.Millisecond):
 			}
-			rows, err := v.db.QueryContext(t.Context(), held)
+			rows, err := v.QueryContext(t.Context(), held)
 			if !assert.NoError(t, err) {
 				return
 			}

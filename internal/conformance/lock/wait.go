@@ -170,7 +170,7 @@ func aReleaseBesideAWait(t *testing.T, v *env) {
 			ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second)
 			defer cancel()
 			acquired := suite.Begin(func() (*dblock.Lock, error) { return b.Acquire(ctx, "k", c.wanted...) })
-			suite.Until(t, "the wait is noted", func() bool { return v.count(t, c.waits) > 0 })
+			suite.Until(t, "the wait is noted", func() bool { return v.Count(t, c.waits) > 0 })
 			time.Sleep(50 * time.Millisecond) // by then it has asked once more
 			assert.NoError(t, tx.Commit())
 			suite.Release(t, suite.Must(acquired())(t))
@@ -262,7 +262,7 @@ func (v *env) crowded(t *testing.T, key string) (median, most time.Duration) {
 		})
 	})
 	waiting := fmt.Sprintf("SELECT count(*) FROM dblock_lease_waiter WHERE lease_key = '%s'", key)
-	suite.Until(t, "the other processes wait", func() bool { return v.count(t, waiting) >= processes-1 })
+	suite.Until(t, "the other processes wait", func() bool { return v.Count(t, waiting) >= processes-1 })
 	suite.Release(t, held)
 	crowd()
 	slices.Sort(waits)
