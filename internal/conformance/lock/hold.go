@@ -96,11 +96,8 @@ func endsWhenItsTimeIsUp(t *testing.T, p Place) {
 // endedFor fails unless err says for which reason a lock has ended.
 func endedFor(t *testing.T, err error, want dblock.Reason) {
 	t.Helper()
-	var lost *dblock.LostError
-	if assert.ErrorAs(t, err, &lost) {
-		assert.Equal(t, want, lost.Reason)
-		assert.ErrorIs(t, err, dblock.ErrLost)
-	}
+	assert.ErrorIs(t, err, dblock.ErrLost)
+	assert.Equal(t, want, suite.As[*dblock.LostError](t, err).Reason)
 }
 
 func lastsWithoutItsProcess(t *testing.T, p Place) {

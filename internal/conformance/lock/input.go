@@ -17,12 +17,10 @@ func neverWaitsForItself(t *testing.T, p Place) {
 	l := p.process(t, LeaseOptions{})
 	lock := suite.Acquire(t, l, "k")
 	_, err := l.Acquire(lock.Context(), "k")
-	var deadlock *dblock.DeadlockError
-	if assert.ErrorAs(t, err, &deadlock) {
-		assert.ErrorIs(t, err, dblock.ErrDeadlock)
-		assert.Equal(t, "k", deadlock.Key)
-		assert.Contains(t, deadlock.Where, "suite/locks.go:")
-	}
+	assert.ErrorIs(t, err, dblock.ErrDeadlock)
+	deadlock := suite.As[*dblock.DeadlockError](t, err)
+	assert.Equal(t, "k", deadlock.Key)
+	assert.Contains(t, deadlock.Where, "suite/locks.go:")
 	child := suite.Must(l.Acquire(lock.Context(), "k", dblock.WithReentrant()))(t)
 	assert.Equal(t, token(t, lock), token(t, child))
 	suite.Release(t, lock)
@@ -46,11 +44,8 @@ func keysAreBytes(t *testing.T, p Place) {
 	}
 	for _, key := range []string{"", "a\x00b", "\xff", long + "k"} {
 		_, err := l.TryAcquire(t.Context(), key)
-		var invalid *dblock.InvalidError
-		if assert.ErrorAs(t, err, &invalid, "%.9q", key) {
-			assert.ErrorIs(t, err, dblock.ErrInvalid)
-			assert.Equal(t, "key", invalid.Field)
-		}
+		assert.ErrorIs(t, err, dblock.ErrInvalid)
+		assert.Equal(t, "key", suite.As[*dblock.InvalidError](t, err).Field)
 	}
 }
 

@@ -43,19 +43,16 @@ func permitsAreLimited(t *testing.T, p Place) {
 func refusesOtherLimits(t *testing.T, p Place) {
 	l := p.process(t, LeaseOptions{})
 	for _, bad := range [][2]int{{1, 0}, {0, 1}, {3, 2}, {-1, 2}, {1, -1}, {1, dblock.MaxPermits + 1}} {
-		var invalid *dblock.InvalidError
-		assert.ErrorAs(t, suite.Second(l.Acquire(t.Context(), "k", dblock.WithPermits(bad[0], bad[1]))), &invalid, bad)
+		_, err := l.Acquire(t.Context(), "k", dblock.WithPermits(bad[0], bad[1]))
+		assert.ErrorIs(t, err, dblock.ErrInvalid, bad)
 	}
 	for _, bad := range []int{0, -1, dblock.MaxPermits + 1} {
 		assert.ErrorIs(t, l.SetPermits(t.Context(), "k", bad), dblock.ErrInvalid, bad)
 	}
 	suite.IsFree(t, l, "k", dblock.WithPermits(1, 2))
 	_, err := l.Acquire(t.Context(), "k", dblock.WithPermits(1, 3))
-	var limit *dblock.LimitError
-	if assert.ErrorAs(t, err, &limit) {
-		assert.ErrorIs(t, err, dblock.ErrLimit)
-		assert.Equal(t, dblock.LimitError{Key: "k", Stored: 2, Asked: 3}, *limit)
-	}
+	assert.ErrorIs(t, err, dblock.ErrLimit)
+	assert.Equal(t, dblock.LimitError{Key: "k", Stored: 2, Asked: 3}, *suite.As[*dblock.LimitError](t, err))
 	suite.IsFree(t, l, "k", dblock.WithPermits(2, 2))
 	outer := suite.Acquire(t, l, "k", dblock.WithPermits(1, 2))
 	_, err = l.Acquire(outer.Context(), "k", dblock.WithPermits(1, 2))
@@ -117,15 +114,11 @@ func showsPermits(t *testing.T, p Place) {
 	l := p.process(t, LeaseOptions{Label: "process"})
 	two := suite.Acquire(t, l, "k", dblock.WithPermits(2, 5))
 	held := suite.Must(l.Held(t.Context()))(t)
-	if assert.Len(t, held, 1) {
-		h := held[0]
-		assert.Equal(t, "k", h.Key)
-		assert.Equal(t, dblock.Permits, h.Mode)
-		assert.Equal(t, 2, h.Permits)
-		assert.Equal(t, 5, h.Limit)
-		assert.Equal(t, token(t, two), h.Fence.Token)
-		assert.Equal(t, "process", h.Holder.Label)
-	}
+	require.Len(t, held, 1)
+	h := held[0]
+	assert.Equal(t, []any{"k", dblock.Permits, 2, 5}, []any{h.Key, h.Mode, h.Permits, h.Limit})
+	assert.Equal(t, fence(t, two), h.Fence)
+	assert.Equal(t, "process", h.Holder.Label)
 	assert.NoError(t, l.ForceRelease(t.Context(), "k", token(t, two)))
 	suite.IsFree(t, l, "k", dblock.WithPermits(5, 5))
 	endedFor(t, two.Release(t.Context()), dblock.Stolen)

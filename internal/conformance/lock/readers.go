@@ -130,11 +130,8 @@ func ReadersDontUpgrade(t *testing.T, p Place) {
 	outer := suite.Acquire(t, l, "k", dblock.WithShared())
 	for _, opts := range [][]dblock.Option{{}, {dblock.WithReentrant()}, {dblock.WithShared()}} {
 		_, err := l.Acquire(outer.Context(), "k", opts...)
-		var deadlock *dblock.DeadlockError
-		if assert.ErrorAs(t, err, &deadlock) {
-			assert.ErrorIs(t, err, dblock.ErrDeadlock)
-			assert.Equal(t, dblock.Shared, deadlock.Mode)
-		}
+		assert.ErrorIs(t, err, dblock.ErrDeadlock)
+		assert.Equal(t, dblock.Shared, suite.As[*dblock.DeadlockError](t, err).Mode)
 	}
 	inner := suite.Must(l.Acquire(outer.Context(), "k", dblock.WithShared(), dblock.WithReentrant()))(t)
 	suite.Release(t, outer)

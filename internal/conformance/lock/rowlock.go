@@ -145,8 +145,6 @@ func (v *rowEnv) within(ctx context.Context, fn func(RowTx) error) error {
 // isRowHeld fails unless err says that rows are locked.
 func isRowHeld(t *testing.T, err error) *dblock.HeldError {
 	t.Helper()
-	var held *dblock.HeldError
-	require.ErrorAs(t, err, &held)
 	require.ErrorIs(t, err, dblock.ErrNotAcquired)
-	return held
+	return suite.As[*dblock.HeldError](t, err)
 }

@@ -163,10 +163,8 @@ func rowsRefuseBadInput(t *testing.T, v *rowEnv) {
 		"UNION":            claim(free+" UNION "+free, 1, usual),
 		"GROUP BY":         claim("SELECT sold FROM seat GROUP BY sold", 1, usual),
 	} {
-		var invalid *dblock.InvalidError
-		if assert.ErrorAs(t, err, &invalid, name) {
-			assert.NotEmpty(t, invalid.Reason, name)
-		}
+		require.ErrorIs(t, err, dblock.ErrInvalid, name)
+		assert.NotEmpty(t, suite.As[*dblock.InvalidError](t, err).Reason, name)
 	}
 }
 

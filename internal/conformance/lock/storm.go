@@ -45,11 +45,10 @@ func aStormOfTickets(t *testing.T, v *env) {
 }
 
 // storm lasts until each patient caller has had the key three times, and a second at least. Then the
-// tables must hold nothing. The TTL is long: no heartbeat frees what was abandoned.
+// tables must hold nothing. The TTL is long: what was abandoned would keep the key from all others.
 func (v *env) storm(t *testing.T, s *storm) {
 	const grants, lasts = 3, time.Second
 	began, over := time.Now(), make(chan struct{})
-	longest := v.longestHeld(t, over)
 	var calls, patient sync.WaitGroup
 	for _, callers := range []int{40, 10} {
 		l := v.process(t, LeaseOptions{TTL: time.Hour, Fair: s.fair})
@@ -71,7 +70,6 @@ func (v *env) storm(t *testing.T, s *storm) {
 	close(over)
 	calls.Wait()
 	assert.Empty(t, v.untilNothingHeld(t, leftFree), "after the storm")
-	assert.Less(t, longest(), 30*time.Second, "the longest time for which one acquisition kept the key")
 	assert.Less(t, s.got.Load(), s.calls.Load(), "no call was cut off: the storm shows nothing")
 }
 
@@ -96,45 +94,5 @@ func (s *storm) callUntil(t *testing.T, l Leases, over <-chan struct{}) {
 		if !assert.True(t, refused, "%v", err) {
 			return
 		}
-	}
-}
-
-// longestHeld watches the tables until over. The function that it returns says for how long they
-// showed one acquisition.
-func (v *env) longestHeld(t *testing.T, over <-chan struct{}) (longest func() time.Duration) {
-	t.Helper()
-	const held = `SELECT handle FROM dblock_lease WHERE handle IS NOT NULL UNION ALL
-		SELECT handle FROM dblock_reader UNION ALL SELECT handle FROM dblock_permit WHERE handle IS NOT NULL`
-	var most time.Duration
-	wait := suite.Beside(func() {
-		since := make(map[string]time.Time)
-		for {
-			select {
-			case <-over:
-				return
-			case <-time.After(50 * time.Millisecond):
-			}
-			rows, err := v.QueryContext(t.Context(), held)
-			if !assert.NoError(t, err) {
-				return
-			}
-			now, still := time.Now(), make(map[string]time.Time)
-			for rows.Next() {
-				var handle []byte
-				assert.NoError(t, rows.Scan(&handle))
-				first, seen := since[string(handle)]
-				if !seen {
-					first = now
-				}
-				still[string(handle)] = first
-				most = max(most, now.Sub(first))
-			}
-			assert.NoError(t, rows.Err())
-			since = still
-		}
-	})
-	return func() time.Duration {
-		wait()
-		return most
 	}
 }
