@@ -23,7 +23,7 @@ import (
 
 func TestBatchesOfManySKUsNeverDeadlock(t *testing.T) {
 	t.Parallel()
-	const processes, skus, buyers, each = 4, 12, 48, 25
+	const processes, skus, buyers, each = 4, 12, 48, 10
 	pool, stores := openProcesses(t, make([][]pginventory.Option, processes)...)
 	for sku := range skus {
 		name := fmt.Sprint("sku-", sku)
@@ -55,7 +55,7 @@ func TestBatchesOfManySKUsNeverDeadlock(t *testing.T) {
 // crosswise in an order that a buyer sends twice at once.
 func TestTheSameOrdersFromTwoProcessesNeverDeadlock(t *testing.T) {
 	t.Parallel()
-	const processes, buyers, each = 3, 32, 40
+	const processes, buyers, each = 3, 32, 15
 	pool, stores := openProcesses(t, make([][]pginventory.Option, processes)...)
 	if _, err := stores[0].Restock(t.Context(), inventory.Adjustment{ID: "1", SKU: "sku", Delta: 1e6}); err != nil {
 		t.Fatal(err)
@@ -160,7 +160,7 @@ func deadlocks(t *testing.T, url string, endSessions func()) (n int64) {
 // they are sold, and sweeps meet in several processes.
 func TestCartsAndLimitsNeverDeadlock(t *testing.T) {
 	t.Parallel()
-	const processes, skus, buyers, each = 3, 8, 24, 8
+	const processes, skus, buyers, each = 3, 8, 24, 3
 	pool, stores := openProcesses(t, make([][]pginventory.Option, processes)...)
 	for sku := range skus {
 		name := fmt.Sprint("sku-", sku)
@@ -237,7 +237,7 @@ func TestCancelsOfOrdersUnderWayNeverDeadlock(t *testing.T) {
 	var crowd sync.WaitGroup
 	for b := range 32 {
 		crowd.Go(func() {
-			for i := range 40 {
+			for i := range 12 {
 				var all sync.WaitGroup
 				key := fmt.Sprintf("%d-%d", b, i)
 				all.Go(func() { sell(key, b) })
@@ -258,7 +258,7 @@ func TestCancelsOfOrdersUnderWayNeverDeadlock(t *testing.T) {
 // on the short way and, in one with a hook, on the other: some of a batch have a quota and others get one.
 func TestBuyersWhoComeAgainNeverDeadlock(t *testing.T) {
 	t.Parallel()
-	const callers, each, limit = 64, 60, 6
+	const callers, each, limit = 64, 20, 6
 	hook := pginventory.WithHook(func(context.Context, pginventory.HookTx, []inventory.Reservation) error { return nil })
 	pool, stores := openProcesses(t, nil, nil, []pginventory.Option{hook})
 	if _, err := stores[0].Restock(t.Context(), inventory.Adjustment{ID: "1", SKU: "sku", Delta: 1e6}); err != nil {

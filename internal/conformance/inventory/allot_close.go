@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -128,8 +129,7 @@ func closesBesideASilentSweep(t *testing.T, s *env) {
 		if !assert.NoError(t, err) {
 			return
 		}
-		defer closePool()
-		defer d.CloseAll() // the pool would wait for the silent ones
+		defer suite.ClosePool(d, closePool)
 		silent, swept, closed := make(chan struct{}), make(chan struct{}), make(chan struct{})
 		d.Arm(k+1, faultconn.HookBefore, func() {
 			d.Arm(1, faultconn.Stall, nil)
@@ -161,7 +161,8 @@ func closesBesideASilentSweep(t *testing.T, s *env) {
 }
 
 // closesWithoutAServer closes Stores that have allotments while the server is frozen, and after it was
-// killed. Close ends, and its error says so. Then a sweep returns what was left.
+// killed. Close ends, and its error says so. Then a sweep returns what was left. In a soak Close has no
+// bound but its own.
 func closesWithoutAServer(t *testing.T, e Inventory) {
 	s, server := e.envOfItsOwn(t)
 	if server == nil {
@@ -173,8 +174,13 @@ func closesWithoutAServer(t *testing.T, e Inventory) {
 	first, second := s.open(t, o), s.open(t, o)
 	sold := s.allot(t, first, "sale") + s.allot(t, second, "sale")
 	closes := func(store *inventory.Store) error {
+		ctx, cancel := context.WithCancel(context.Background())
+		if os.Getenv(suite.EnvSoak) == "" {
+			ctx, cancel = context.WithTimeout(ctx, 2*frozenTimeout)
+		}
+		defer cancel()
 		ended := make(chan error, 1)
-		go func() { ended <- store.Close(context.Background()) }()
+		go func() { ended <- store.Close(ctx) }()
 		return suite.Wait(t, ended, "Close")
 	}
 	require.NoError(t, server.Freeze())

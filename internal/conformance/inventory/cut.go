@@ -45,9 +45,8 @@ func (s *env) openCut(t *testing.T, c suite.Cut, k int, o inventory.Options, hoo
 // end ends the trial: what is late arrives, and nothing of the Store's is left on the server.
 func (x *cutStore) end() (struck bool) {
 	struck = x.Heal()
-	x.Dialer.CloseAll() // a pool would wait for a server that is stalled
 	x.GiveUp()
-	x.closePool()
+	suite.ClosePool(&x.Dialer, x.closePool)
 	return struck
 }
 
@@ -104,9 +103,9 @@ func (s *env) honest(t *testing.T, d op, told error, want reply) error {
 // Cuts runs the tests of cut orders alone, for a driver in another mode than its usual one.
 func (e Inventory) Cuts(t *testing.T) {
 	for _, strategy := range []inventory.Strategy{inventory.Merge, inventory.SkipLocked} {
-		t.Run("AnOrder/"+strategy.String(), func(t *testing.T) { anOrderCutAnywhere(t, e.env(t, patient(strategy))) })
+		t.Run("AnOrder/"+strategy.String(), func(t *testing.T) { anOrderCutAnywhere(t, e.env(t, inventory.Options{Strategy: strategy})) })
 	}
-	t.Run("ABatch", func(t *testing.T) { aBatchCutAnywhere(t, e.env(t, patient(inventory.Merge))) })
+	t.Run("ABatch", func(t *testing.T) { aBatchCutAnywhere(t, e.env(t, inventory.Options{})) })
 }
 
 // anOrderCutAnywhere sells one order a trial, each of an SKU of its own.

@@ -79,7 +79,7 @@ func lockedSKUsLeaveTheRest(locked, waiters int) func(t *testing.T, s *env) {
 		}
 		letGo := s.lockSKUs(t, named("held", locked))
 		answers := s.waiting(t, late)
-		for _, sku := range named("free", 20) {
+		for _, sku := range named("free", 5) { // each waits for a slot
 			s.stock(t, sku, 20)
 			s.sells(t, order("alone "+sku, sku, 1))
 			free = append(free, ordersOf("crowd "+sku, 10, sku)...)

@@ -138,7 +138,24 @@ func (x *Trial) CloseBy(ctx context.Context, by func(context.Context) error, clo
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	_ = by(ctx)
-	x.Dialer.CloseAll()
 	x.GiveUp()
-	closePool()
+	ClosePool(&x.Dialer, closePool)
+}
+
+// ClosePool closes a pool with connections of a dialer, which may be stalled: the pool would wait for
+// these, and for those that it opens meanwhile to cancel statements.
+func ClosePool(d *faultconn.Dialer, closePool func()) {
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		closePool()
+	}()
+	for {
+		d.CloseAll()
+		select {
+		case <-closed:
+			return
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
 }
