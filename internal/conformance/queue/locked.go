@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -120,16 +121,12 @@ func anOpenTransactionStopsNobody(t *testing.T, d *env) {
 	all := make([][]queue.ID, 4)
 	suite.Together(len(all), func(p int) {
 		for n := range each {
-			task := queue.Task{Kind: "note", Args: n}
-			switch p {
-			case 1:
-				task.Group = fmt.Sprint(n % 7)
-			case 2:
-				task.Unique = fmt.Sprint(n)
-			case 3:
-				task.Delay, task.Group = time.Millisecond, []string{"", fmt.Sprint("late", n%5)}[n%2]
-			}
-			all[p] = append(all[p], produce(t, q, task)...)
+			all[p] = append(all[p], produce(t, q, []queue.Task{
+				{Kind: "note"},
+				{Kind: "note", Group: fmt.Sprint(n % 7)},
+				{Kind: "note", Unique: fmt.Sprint(n)},
+				{Kind: "note", Delay: time.Millisecond, Group: []string{"", fmt.Sprint("late", n%5)}[n%2]},
+			}[p])...)
 		}
 	})
 	made := slices.Concat(all...)
@@ -152,36 +149,33 @@ func waitsForAUniqueKeyAlone(t *testing.T, d *env) {
 		tx, made := d.beginWith(t, q, queue.Task{Kind: "note", Unique: fmt.Sprint(n)})
 		txs, first = append(txs, tx), append(first, made...)
 	}
-	type answer struct {
-		key int
-		id  queue.ID
-		err error
-	}
-	answers := make(chan answer, callers)
+	won := make([]atomic.Int32, keys)
+	var answers atomic.Int32
+	var waiting sync.WaitGroup
 	for n := range callers {
-		go func() {
-			id, err := q.Enqueue(suite.Soon(t), queue.Task{Kind: "note", Args: n, Unique: fmt.Sprint(n % keys)})
-			answers <- answer{n % keys, id, err}
-		}()
+		key := n % keys
+		waiting.Go(func() {
+			id, err := q.Enqueue(suite.Soon(t), queue.Task{Kind: "note", Args: n, Unique: fmt.Sprint(key)})
+			answers.Add(1)
+			if err == nil {
+				won[key].Add(1)
+			} else if assert.ErrorIs(t, err, queue.ErrDuplicate) && key%2 == 0 {
+				assert.Equal(t, first[key], id, "the job that has the key")
+			}
+		})
 	}
 	for n := range 20 {
 		enqueue(t, q, queue.Task{Kind: "note"}, queue.Task{Kind: "note", Group: "other"},
 			queue.Task{Kind: "note", Unique: fmt.Sprint("other", n)})
 	}
-	assert.Empty(t, answers, "callers that did not wait")
+	assert.Zero(t, answers.Load(), "callers that did not wait")
 	for n, tx := range txs {
 		require.NoError(t, []func() error{tx.Commit, tx.Rollback}[n%2]())
 	}
-	won := make([]int, keys)
-	for range callers {
-		got := wait(t, answers, "a caller")
-		if got.err == nil {
-			won[got.key]++
-		} else if assert.ErrorIs(t, got.err, queue.ErrDuplicate) && got.key%2 == 0 {
-			assert.Equal(t, first[got.key], got.id, "the job that has the key")
-		}
+	waiting.Wait()
+	for key := range won {
+		assert.EqualValues(t, key%2, won[key].Load(), "a key is free after a rollback only")
 	}
-	assert.Equal(t, []int{0, 1, 0, 1, 0, 1}, won, "a key is free after a rollback only")
 	assert.Zero(t, d.count(t, twoAlive), "keys with two jobs")
 }
 

@@ -90,10 +90,10 @@ func countsJobs(t *testing.T, d *env) {
 	require.NoError(t, q.Discard(t.Context(), dead, "no more"))
 	d.exec(t, "UPDATE dblock_queue_ready SET ready_at = ready_at - INTERVAL '2' HOUR WHERE priority = 7")
 	s := suite.Must(q.Stats(t.Context()))(t)
-	for i := range s.Queues {
-		old := s.Queues[i].Oldest > 2*time.Hour && s.Queues[i].Oldest < 3*time.Hour
-		assert.Equal(t, s.Queues[i].Ready > 0, old, "age of the oldest job: %v", s.Queues[i].Oldest)
-		assert.Less(t, s.Queues[i].Paused, time.Duration(0))
+	for i, of := range s.Queues {
+		old := of.Oldest > 2*time.Hour && of.Oldest < 3*time.Hour
+		assert.Equal(t, of.Ready > 0, old, "age of the oldest job: %v", of.Oldest)
+		assert.Negative(t, of.Paused)
 		s.Queues[i].Oldest, s.Queues[i].Paused = 0, 0
 	}
 	assert.Equal(t, []queue.QueueStats{

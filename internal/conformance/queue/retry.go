@@ -200,13 +200,13 @@ func historyKeepsReasons(t *testing.T, d *env) {
 		state  queue.State
 		reason string
 	}
+	cancelled := end{queue.Cancelled, queue.ErrCancelled.Error()}
 	want := map[queue.ID]end{
-		waiting[0]: {queue.Cancelled, queue.ErrCancelled.Error()},
-		waiting[1]: {queue.Cancelled, queue.ErrCancelled.Error()},
-		made[0]:    {queue.Finished, ""},
-		made[1]:    {queue.Cancelled, odd.Error()},
-		made[2]:    {queue.GivenUp, "order 7: " + odd.Error()},
-		made[3]:    {queue.GivenUp, odd.Error()},
+		waiting[0]: cancelled, waiting[1]: cancelled,
+		made[0]: {queue.Finished, ""},
+		made[1]: {queue.Cancelled, odd.Error()},
+		made[2]: {queue.GivenUp, "order 7: " + odd.Error()},
+		made[3]: {queue.GivenUp, odd.Error()},
 	}
 	listed, shown := map[queue.ID]end{}, map[queue.ID]end{}
 	for _, name := range []string{"default", "waits"} {

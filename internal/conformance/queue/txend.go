@@ -218,15 +218,12 @@ func (d *env) cutOff(t *testing.T, inTx bool, mode faultconn.Mode, attempts int)
 			return nil
 		})
 	} else {
+		if d.e.Kind == devdb.Postgres && mode == faultconn.CutBefore { // the driver would know that nothing was sent
+			mode = faultconn.Late
+		}
 		handle(t, q, "effect", func(_ context.Context, job queue.Job[int]) error {
-			at, mode := d.commit(), mode
-			if d.e.Kind == devdb.Postgres { // it commits in the message that has the job
-				at = string(job.ID[:])
-				if mode == faultconn.CutBefore { // the driver would know that nothing was sent
-					mode = faultconn.Late
-				}
-			}
-			dialer.ArmAt(at, 1, mode)
+			// On Postgres the message that has the job commits.
+			dialer.ArmAt(d.sql(string(job.ID[:]), d.commit()), 1, mode)
 			return nil
 		})
 	}

@@ -236,10 +236,7 @@ func effectsCutAnywhere(t *testing.T, d *env) {
 
 // A commit reaches the server when its worker has looked for it. The worker's answer waits for it.
 func effectsOfACommitThatComesLate(t *testing.T, d *env) {
-	points := 10
-	if d.e.Kind != devdb.Postgres {
-		points = 18
-	}
+	points := map[bool]int{true: 10, false: 18}[d.e.Kind == devdb.Postgres]
 	d.effects(t)
 	made := d.cutJobs(t, 3*points)
 	late := func(n int) (int, faultconn.Mode) { return n/3 + 1, faultconn.Late }
