@@ -162,7 +162,7 @@ var (
 	}
 	others = map[string]func(*testing.T, Inventory){
 		"ALockedSKULeavesTheRestDirect":        on(lockedSKUsLeaveTheRest(1, 50), small(inventory.Direct)),
-		"LockedSKUsLeaveTheRestDirect":         on(lockedSKUsLeaveTheRest(40, 5), small(inventory.Direct)),
+		"LockedSKUsLeaveTheRestDirect":         on(lockedSKUsLeaveTheRest(16, 3), small(inventory.Direct)),
 		"AKeyOpenElsewhereStallsNobodyDirect":  on(keysOpenElsewhereStallNobody(1), small(inventory.Direct)),
 		"RebalancesInACrowd":                   on(rebalancesInACrowd, small(inventory.SkipLocked)),
 		"LevelsWhatRunsDry":                    on(levelsWhatRunsDry, small(inventory.SkipLocked)),

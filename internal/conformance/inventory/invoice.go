@@ -75,7 +75,7 @@ func invoices(t *testing.T, name string) (stock, ops []op) {
 	return stock, ops
 }
 
-// sellsInvoices sells them three times, in different orders, with so many times half the stock.
+// sellsInvoices sells them three times, in different orders, with a multiple of half the stock.
 // The replies and the books are those of the model in the order of commits.
 func (s *env) sellsInvoices(t *testing.T, times int64) (refused, all int) {
 	t.Helper()

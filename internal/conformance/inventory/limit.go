@@ -14,7 +14,7 @@ import (
 	"github.com/dblock-go/dblock/inventory"
 )
 
-// perBuyer is an order for one unit, of which its buyer may have so many.
+// perBuyer is an order for one unit, of which its buyer may have as many as the limit.
 func perBuyer(key, sku, buyer string, limit int64) inventory.Request {
 	return inventory.Request{Key: key, SKU: sku, Buyer: buyer, Qty: 1, Limit: limit}
 }
@@ -282,7 +282,7 @@ func anSKUComesIntoBeingAmongItsOrders(t *testing.T, s *env) {
 }
 
 // LimitsNeedTheirConstraints is the control: without one of the constraints, the database sells
-// more than the limit to a buyer who is new to the process.
+// more than the limit to a buyer that is new to the process.
 func (e Inventory) LimitsNeedTheirConstraints(t *testing.T) {
 	for _, constraint := range []string{"", "dblock_quota_pkey", "dblock_quota_used"} {
 		s := e.env(t, inventory.Options{})

@@ -59,15 +59,6 @@ func named(name string, n int) (names []string) {
 	return names
 }
 
-// waiting sends requests that have to wait for the rows of another transaction. It returns when a
-// session waits.
-func (s *env) waiting(t *testing.T, reqs []inventory.Request) (answers func() []told) {
-	t.Helper()
-	got := suite.Begin(func() ([]told, error) { return crowd(t.Context(), s.Store, reqs), nil })
-	s.waitsForARow(t)
-	return func() []told { return suite.Must(got())(t) }
-}
-
 // lockedSKUsLeaveTheRest has a transaction lock some SKUs, for which orders wait. All others are
 // sold meanwhile, and those that wait when it ends.
 func lockedSKUsLeaveTheRest(locked, waiters int) func(t *testing.T, s *env) {
@@ -78,7 +69,8 @@ func lockedSKUsLeaveTheRest(locked, waiters int) func(t *testing.T, s *env) {
 			late = append(late, ordersOf("late "+sku, waiters, sku)...)
 		}
 		letGo := s.lockSKUs(t, named("held", locked))
-		answers := s.waiting(t, late)
+		waiting := suite.Begin(func() ([]told, error) { return crowd(t.Context(), s.Store, late), nil })
+		s.waitsForARow(t)
 		for _, sku := range named("free", 5) { // each waits for a slot
 			s.stock(t, sku, 20)
 			s.sells(t, order("alone "+sku, sku, 1))
@@ -87,21 +79,9 @@ func lockedSKUsLeaveTheRest(locked, waiters int) func(t *testing.T, s *env) {
 		sellsTo(t, s.Store, free)
 		assert.Zero(t, s.Count(t, "SELECT count(*) FROM dblock_reservation WHERE sku LIKE 'held-%'"), "sold though locked")
 		letGo()
-		assert.Equal(t, map[string]int{"sold": len(late)}, outcomes(answers()))
+		assert.Equal(t, map[string]int{"sold": len(late)}, outcomes(suite.Must(waiting())(t)))
 		s.sound(t)
 	}
-}
-
-const storePool = 64 // connections of a Store in these tests
-
-// sessions counts the server's sessions in the env's database that are not the test's own.
-func (s *env) sessions(t *testing.T) int64 {
-	t.Helper()
-	query := "SELECT count(*) FROM information_schema.processlist WHERE db = DATABASE()"
-	if s.Postgres() {
-		query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend'"
-	}
-	return s.Count(t, query) - int64(s.db.Stats().OpenConnections)
 }
 
 // sessionsStayWithinThePool has callers give up soon on SKUs that are locked, again and again. The
@@ -113,8 +93,11 @@ func sessionsStayWithinThePool(t *testing.T, s *env) {
 		s.stock(t, sku, 1)
 	}
 	letGo := s.lockSKUs(t, skus)
-	most := int64(0)
-	for i := range 10 {
+	query, most := "SELECT count(*) FROM information_schema.processlist WHERE db = DATABASE()", int64(0)
+	if s.Postgres() {
+		query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend'"
+	}
+	for i := range 6 {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		var late []inventory.Request
 		for _, sku := range skus {
@@ -125,10 +108,10 @@ func sessionsStayWithinThePool(t *testing.T, s *env) {
 			assert.NotErrorIs(t, a.err, inventory.ErrSoldOut, a.req.Key)
 		}
 		cancel()
-		most = max(most, s.sessions(t))
+		most = max(most, s.Count(t, query)-int64(s.db.Stats().OpenConnections)) // without the test's own
 	}
 	sellsTo(t, s.Store, ordersOf("free", 20, "free"))
-	assert.LessOrEqual(t, most, int64(storePool), "sessions of the server")
+	assert.LessOrEqual(t, most, int64(64), "sessions of the server, of a pool of 64")
 	letGo()
 }
 
@@ -164,7 +147,7 @@ func keysOpenElsewhereStallNobody(open int) func(t *testing.T, s *env) {
 // open key with the stock locked. A search of the open keys under that lock would take about twice
 // as many.
 func keysOpenElsewhereLockNoStock(t *testing.T, s *env) {
-	const open, free, rounds = 50, 20, 3
+	const open, free, rounds = 50, 20, 2
 	dialer := &faultconn.Dialer{Watch: "Stock :many"} // of LockStock and LockFreeStock, by the names in their comments
 	dsn := s.dsn
 	if s.Postgres() {

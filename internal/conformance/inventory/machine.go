@@ -150,7 +150,7 @@ func (c *checker) step(ctx context.Context, d op, do worker) error {
 	return nil
 }
 
-// expire ends a hold so many seconds after a day long ago.
+// expire ends a hold, at a second of a day long ago.
 func (s *env) expire(ctx context.Context, key string, moment int64) error {
 	at := time.Date(2000, 1, 1, 0, 0, int(moment), 0, time.UTC).Format("2006-01-02 15:04:05")
 	if s.Postgres() {

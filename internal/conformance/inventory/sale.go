@@ -17,7 +17,7 @@ import (
 	"github.com/dblock-go/dblock/inventory"
 )
 
-// sale has a crowd of buyers who order one unit each, once.
+// sale has a crowd of buyers order one unit each, once.
 func (s *env) sale(t *testing.T, name string, units, buyers int, seed uint64) sale.Result {
 	t.Helper()
 	crowd := sale.Sale{Name: name, Buyers: buyers, Stock: int64(units), Seed: seed}
@@ -110,7 +110,7 @@ func aSoldOutSKUDoesNotStopTheRest(t *testing.T, s *env) {
 func manySKUsAtOnceNeverDeadlock(t *testing.T, s *env) {
 	const skus = 20
 	stores := []*inventory.Store{s.Store, s.open(t, s.o), s.open(t, s.o), s.open(t, s.o)}
-	each := s.size(60)
+	each := s.size(32)
 	for _, sku := range named("sku", skus) {
 		s.stock(t, sku, int64(len(stores)*each))
 	}
