@@ -48,7 +48,7 @@ func oneBadRowFailsAlone(t *testing.T, v *env) {
 	l := v.process(t, LeaseOptions{})
 	key := func(i int) string { return fmt.Sprint("k", i) }
 	for i := 0; i < n; i += 2 { // half of the rows exist before
-		isFree(t, l, key(i))
+		suite.IsFree(t, l, key(i))
 	}
 	v.Exec(t, fmt.Sprintf("UPDATE dblock_lease SET token = %d WHERE lease_key = '%s'", int64(math.MaxInt64), key(bad)))
 	isRefused := func(err error) {
@@ -75,7 +75,9 @@ func oneBadRowFailsAlone(t *testing.T, v *env) {
 func aTokenAheadOfTheClock(t *testing.T, v *env) {
 	l := v.process(t, LeaseOptions{})
 	keys := []string{"a", "b", "c"}
-	isFree(t, l, keys...)
+	for _, key := range keys {
+		suite.IsFree(t, l, key)
+	}
 	ahead := time.Now().Add(time.Hour).UnixMicro()
 	v.Exec(t, fmt.Sprintf("UPDATE dblock_lease SET token = %d WHERE lease_key <> 'c'", ahead))
 	set := suite.Must(l.TryAcquireAll(suite.Soon(t), keys))(t)

@@ -359,7 +359,7 @@ func aLeaseCloseCutAnywhere(t *testing.T, v *env) {
 		for k, struck := 1, true; struck; k++ {
 			var dialer faultconn.Dialer
 			l := v.processOn(t, &dialer, LeaseOptions{TTL: time.Hour})
-			isFree(t, l, "key")
+			suite.IsFree(t, l, "key")
 			dialer.Arm(k, mode, nil)
 			require.NoError(t, l.Close(suite.Soon(t)), "%v call %d", mode, k)
 			struck = dialer.Disarm()

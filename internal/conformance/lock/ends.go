@@ -134,13 +134,13 @@ func heartbeatsReachAllLockers(t *testing.T, v *env) {
 	l, other, closePool, err := v.e.OpenPair(t.Context(), v.DSN, &dialer, late.options(), lateOther.options())
 	require.NoError(t, err)
 	defer closePool()
-	isFree(t, l, "k") // it joins
+	suite.IsFree(t, l, "k") // it joins
 	dialer.Refuse()
 	late.grow(t)
 	suite.Until(t, "the other one reports them, too", func() bool { return lateOther.calls.Load() > 0 && lateOther.lines.Load() > 0 })
 	dialer.Accept()
 	require.NoError(t, other.Close(suite.Soon(t)))
-	isFree(t, l, "k")
+	suite.IsFree(t, l, "k")
 	closed := lateOther.calls.Load()
 	dialer.Refuse()
 	late.grow(t)
@@ -193,7 +193,8 @@ func expiresAllOrNothing(t *testing.T, v *env) {
 	assert.True(t, errors.Is(err, dblock.ErrBusy) || errors.Is(err, dblock.ErrLost), err)
 	unlock()
 	time.Sleep(2 * d)
-	isHeld(t, b, "s1", "s2")
+	suite.IsTaken(t, b, "s1")
+	suite.IsTaken(t, b, "s2")
 	_ = lock.Release(t.Context()) // the lock has ended for its own process, as the server was slow to refuse
 }
 

@@ -2,7 +2,6 @@ package lock
 
 import (
 	"context"
-	"database/sql"
 	"testing"
 	"time"
 
@@ -91,9 +90,7 @@ func (p Place) untilTickets(t *testing.T, n int) {
 // env is the fixture of tests on a database with dblock's tables.
 type env struct {
 	*suite.DB
-	e   Lease
-	dsn string  // as DSN
-	db  *sql.DB // as DB
+	e Lease
 }
 
 var _ LeasePlace = (*env)(nil)
@@ -103,7 +100,7 @@ func (e Lease) env(t *testing.T) *env {
 	return e.envOn(suite.Migrated(t, e.Kind))
 }
 
-func (e Lease) envOn(db *suite.DB) *env { return &env{DB: db, e: e, dsn: db.DSN, db: db.DB} }
+func (e Lease) envOn(db *suite.DB) *env { return &env{db, e} }
 
 // as is v for the user of a DSN.
 func (v *env) as(dsn string) *env { return v.e.envOn(&suite.DB{DB: v.DB.DB, Kind: v.Kind, DSN: dsn}) }
@@ -127,7 +124,7 @@ func (v *env) process(t *testing.T, o LeaseOptions) Leases {
 // processOn opens the Locker of a process on the dialer, with these options only. The test closes it at its end.
 func (v *env) processOn(t *testing.T, dialer *faultconn.Dialer, o LeaseOptions) Leases {
 	t.Helper()
-	l, closePool, err := v.e.OpenOn(t.Context(), v.dsn, dialer, o)
+	l, closePool, err := v.e.OpenOn(t.Context(), v.DSN, dialer, o)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		closeWithin(l, 10*time.Second)
@@ -136,48 +133,38 @@ func (v *env) processOn(t *testing.T, dialer *faultconn.Dialer, o LeaseOptions) 
 	return l
 }
 
-func (v *env) exec(t *testing.T, statement string) { t.Helper(); v.Exec(t, statement) }
-
-func (v *env) count(t *testing.T, query string) int64 { t.Helper(); return v.Count(t, query) }
-
 func (v *env) untilTickets(t *testing.T, n int) {
 	t.Helper()
 	Place{LeasePlace: v}.untilTickets(t, n)
 }
 
-// lockRows is Locked.
-func (v *env) lockRows(t *testing.T, query string) (unlock func()) {
-	t.Helper()
-	return v.Locked(t, query)
-}
-
 func (v *env) OpenLeases(ctx context.Context, o LeaseOptions) (Leases, func(), error) {
-	return v.e.Open(ctx, v.dsn, o)
+	return v.e.Open(ctx, v.DSN, o)
 }
 
 func (v *env) Check(ctx context.Context, l Leases, lock *dblock.Lock) error {
 	return v.e.Guarded(ctx, l, lock, "SELECT 1", func() {})
 }
 
-func (v *env) ForgetMembers(t *testing.T) { v.exec(t, "DELETE FROM dblock_member") }
+func (v *env) ForgetMembers(t *testing.T) { v.Exec(t, "DELETE FROM dblock_member") }
 
 func (v *env) ExpireMembers(t *testing.T) {
-	v.exec(t, "UPDATE dblock_member SET expires_at = '2000-01-01'")
+	v.Exec(t, "UPDATE dblock_member SET expires_at = '2000-01-01'")
 }
 
-func (v *env) AgeLeases(t *testing.T) { v.exec(t, "UPDATE dblock_lease SET changed_at = '2000-01-01'") }
+func (v *env) AgeLeases(t *testing.T) { v.Exec(t, "UPDATE dblock_lease SET changed_at = '2000-01-01'") }
 
 func (v *env) Tickets(t *testing.T) int {
 	query := "SELECT count(*) FROM dblock_ticket"
-	if v.e.Kind != devdb.Postgres {
+	if v.Kind != devdb.Postgres {
 		query += " WHERE NOT served"
 	}
-	return int(v.count(t, query))
+	return int(v.Count(t, query))
 }
 
 func (v *env) Rows(t *testing.T) (members, leases, waiters int) {
-	return int(v.count(t, "SELECT count(*) FROM dblock_member")), int(v.count(t, "SELECT count(*) FROM dblock_lease")),
-		int(v.count(t, "SELECT count(*) FROM dblock_lease_waiter"))
+	return int(v.Count(t, "SELECT count(*) FROM dblock_member")), int(v.Count(t, "SELECT count(*) FROM dblock_lease")),
+		int(v.Count(t, "SELECT count(*) FROM dblock_lease_waiter"))
 }
 
 // fence is that of a lock of one key.
@@ -191,22 +178,6 @@ func fence(t *testing.T, lock *dblock.Lock) dblock.Fence {
 func token(t *testing.T, lock *dblock.Lock) int64 {
 	t.Helper()
 	return fence(t, lock).Token
-}
-
-// isHeld fails unless another holder has each key.
-func isHeld(t *testing.T, l Leases, keys ...string) {
-	t.Helper()
-	for _, key := range keys {
-		suite.IsTaken(t, l, key)
-	}
-}
-
-// isFree acquires and releases each key, and waits for it if it has to.
-func isFree(t *testing.T, l Leases, keys ...string) {
-	t.Helper()
-	for _, key := range keys {
-		suite.IsFree(t, l, key)
-	}
 }
 
 // acquireSet acquires several keys at once.
@@ -244,6 +215,3 @@ func (w *waiter) refused() error {
 	<-w.done
 	return w.err
 }
-
-// together is suite.Crowd.
-func together(n int, call func(i int)) { suite.Crowd(n, call) }

@@ -45,7 +45,7 @@ func servesInOrder(t *testing.T, p Place) {
 		p.untilTickets(t, i+1)
 	}
 	for _, l := range processes {
-		isHeld(t, l, "k")
+		suite.IsTaken(t, l, "k")
 	}
 	giveUp()
 	for _, w := range leave {
@@ -61,7 +61,7 @@ func servesInOrder(t *testing.T, p Place) {
 	}
 	assert.Len(t, order, waiting-leaving)
 	assert.IsIncreasing(t, order)
-	isFree(t, processes[1], "k")
+	suite.IsFree(t, processes[1], "k")
 	assert.Zero(t, p.Tickets(t))
 }
 
@@ -117,7 +117,7 @@ func fairAmongOthers(t *testing.T, p Place) {
 	_ = second.Release(t.Context()) // it learns of it by its next heartbeat
 	suite.Release(t, third)
 	ends := suite.Acquire(t, a, "k", dblock.WithMaxHold(50*time.Millisecond))
-	isFree(t, b, "k")
+	suite.IsFree(t, b, "k")
 	suite.IsLost(t, ends, dblock.Ended)
 }
 
@@ -269,7 +269,7 @@ func whoGivesUpIsServed(t *testing.T, v *env) {
 		return dialer.Watched() >= 2 // it fails at once, and is sent again
 	})
 	commit()
-	isFree(t, a, "k")
+	suite.IsFree(t, a, "k")
 	_ = held.Release(t.Context()) // it knows of nothing
 }
 

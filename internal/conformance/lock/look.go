@@ -50,7 +50,7 @@ func showsOneHolder(t *testing.T, p Place) {
 	}
 	noHolder("k", dblock.ErrNotHeld)
 	noHolder("", dblock.ErrInvalid)
-	isFree(t, l, "near")
+	suite.IsFree(t, l, "near")
 	for _, data := range []string{"", "\x00\xff"} {
 		lock := suite.Acquire(t, l, "k", dblock.WithData([]byte(data)))
 		want := dblock.HeldLock{Fence: fence(t, lock), Holder: dblock.Holder{Label: "worker 7"}, Data: []byte(data)}
@@ -125,9 +125,9 @@ func sweepsNoReadersAway(t *testing.T, p Place) {
 	reads := suite.Acquire(t, a, "k", dblock.WithShared())
 	p.AgeLeases(t)
 	assert.NoError(t, suite.Second(b.Sweep(t.Context())))
-	isHeld(t, b, "k")
+	suite.IsTaken(t, b, "k")
 	suite.Release(t, reads)
-	isFree(t, b, "k")
+	suite.IsFree(t, b, "k")
 }
 
 func tellsTheObserver(t *testing.T, p Place) {
@@ -147,7 +147,7 @@ func tellsTheObserver(t *testing.T, p Place) {
 		Lost:     func(key string, _ time.Duration, why dblock.Reason) { note("lost %s: %s", key, why) },
 	}})
 	lock := suite.Acquire(t, l, "k")
-	isHeld(t, l, "k")
+	suite.IsTaken(t, l, "k")
 	suite.Release(t, lock)
 	suite.IsLost(t, suite.Acquire(t, l, "short", dblock.WithMaxHold(200*time.Millisecond)), dblock.Ended)
 	want := "acquired k, not acquired k: true, released k, acquired short, lost short: " + string(dblock.Ended)
