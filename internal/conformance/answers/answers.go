@@ -17,11 +17,12 @@ import (
 	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/internal/devdb"
-	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/internal/faultwire"
 	"github.com/dblock-go/dblock/internal/testdb"
 	"github.com/dblock-go/dblock/inventory"
@@ -40,12 +41,10 @@ const (
 	// take: a lock that is left behind stays for as long as its process sends heartbeats.
 	TTL      = time.Second
 	Patience = 15 * time.Second
-
-	sampleSize = 6 // answers that a short run replaces, one in a trial
 )
 
-// User is one kind of use. It uses what it opens on x.dsn, passes each error that a caller gets to x.told, and calls
-// x.heal before it checks that all works again.
+// User is one kind of use. It uses what it opens on x.DSN, passes each error that a caller gets to x.Told, and calls
+// x.Heal before it checks that all works again.
 type User struct {
 	Name string
 	Use  func(ctx context.Context, x *Trial) error
@@ -72,90 +71,66 @@ type Trial struct {
 // Run runs all users in a child process, which a panic ends.
 func Run(t *testing.T, kind devdb.Kind, users []User) {
 	t.Helper()
-	dsn := os.Getenv(answersDSN)
-	if dsn != "" && os.Getenv(answersKind) == string(kind) {
-		useAll(t, kind, dsn, users)
+	if dsn := os.Getenv(answersDSN); dsn != "" && os.Getenv(answersKind) == string(kind) {
+		db := suite.OpenDB(t, kind, dsn)
+		for _, user := range users {
+			t.Run(user.Name, func(t *testing.T) {
+				t.Parallel()
+				useAll(t, db, user)
+			})
+		}
 		return
 	}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	dsn = testdb.Migrated(t, kind)
-	var pattern []string
-	for _, part := range strings.Split(t.Name(), "/") {
-		pattern = append(pattern, "^"+part+"$")
-	}
-	cmd := exec.CommandContext(t.Context(), self, "-test.run="+strings.Join(pattern, "/"), "-test.timeout=10m")
-	cmd.Env = append(os.Environ(), answersDSN+"="+dsn, answersKind+"="+string(kind))
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("%v:\n%s", err, out)
-	}
+	pattern := "^" + strings.ReplaceAll(t.Name(), "/", "$/^") + "$"
+	cmd := exec.CommandContext(t.Context(), suite.Must(os.Executable())(t), "-test.run="+pattern, "-test.timeout=10m")
+	cmd.Env = append(os.Environ(), answersDSN+"="+testdb.Migrated(t, kind), answersKind+"="+string(kind))
+	out, err := cmd.CombinedOutput()
+	assert.NoError(t, err, "%s", out)
 }
 
-func useAll(t *testing.T, kind devdb.Kind, dsn string, users []User) {
-	db, err := suite.ConnectOn(kind, dsn, &faultconn.Dialer{})
-	if err != nil {
-		t.Fatal(err)
+// useAll replaces one answer after the other, and then a fifth of all.
+func useAll(t *testing.T, db *suite.DB, user User) {
+	all, seed, soak := answersOf(db.Kind), suite.SeedOf(t), os.Getenv(suite.EnvSoak) != ""
+	random := rand.New(rand.NewPCG(seed, seed))
+	trial := func(name string) *Trial {
+		return &Trial{kind: db.Kind, DB: db.DB, Near: db.DSN, Key: user.Name + " " + name, Crowd: 2}
 	}
-	t.Cleanup(func() { _ = db.Close() })
-	soak := os.Getenv("DBLOCK_SOAK") != ""
-	for _, user := range users {
-		t.Run(user.Name, func(t *testing.T) {
-			t.Parallel()
-			all := answersOf(kind)
-			seed := suite.SeedOf(t)
-			random := rand.New(rand.NewPCG(seed, seed))
-			first := trialOf(kind, dsn, db, user.Name+" undisturbed")
-			if err := first.run(t, user, nil); err != nil {
-				t.Fatalf("undisturbed: %v", err)
+	undisturbed := trial("undisturbed")
+	require.NoError(t, undisturbed.run(t, user, nil))
+	for _, k := range sample(random, undisturbed.asked+1, soak) {
+		a := all[random.IntN(len(all))]
+		x := trial(fmt.Sprint(k, a))
+		x.Lied = a.Rows != 0
+		err := x.run(t, user, func(n int) *faultwire.Answer {
+			if n == k {
+				return &a
 			}
-			for _, k := range sample(random, first.asked+1, soak) {
-				a := all[random.IntN(len(all))]
-				x := trialOf(kind, dsn, db, fmt.Sprintf("%s %d %v", user.Name, k, a))
-				x.Lied = a.Rows != 0
-				err := x.run(t, user, func(n int) *faultwire.Answer {
-					if n == k {
-						return &a
-					}
-					return nil
-				})
-				if err != nil {
-					t.Errorf("answer %d is %v, to %q: %v", k, a, x.struck, err)
-				}
-			}
-			useInAStorm(t, trialOf(kind, dsn, db, user.Name+" storm"), user, all, seed)
+			return nil
 		})
+		assert.NoError(t, err, "answer %d is %v, to %q", k, a, x.struck)
 	}
-}
-
-// useInAStorm replaces a fifth of all answers.
-func useInAStorm(t *testing.T, x *Trial, user User, all []faultwire.Answer, seed uint64) {
-	random := rand.New(rand.NewPCG(seed, 1))
 	rounds := 2
-	if os.Getenv("DBLOCK_SOAK") != "" {
+	if soak {
 		rounds = 40
 	}
-	key := x.Key
+	random = rand.New(rand.NewPCG(seed, 1))
+	truths := slices.DeleteFunc(slices.Clone(all), func(a faultwire.Answer) bool { return a.Rows != 0 })
 	for round := range rounds {
-		x.Key, x.Crowd, x.Lied = fmt.Sprintf("%s %d", key, round), 5, round%2 == 1
-		all := all
-		if !x.Lied {
-			all = slices.DeleteFunc(slices.Clone(all), func(a faultwire.Answer) bool { return a.Rows != 0 })
+		x, some := trial(fmt.Sprint("storm ", round)), truths
+		if x.Crowd, x.Lied = 5, round%2 == 1; x.Lied {
+			some = all
 		}
 		err := x.run(t, user, func(int) *faultwire.Answer { // the proxy calls it with its lock held
 			if random.IntN(5) > 0 {
 				return nil
 			}
-			return &all[random.IntN(len(all))]
+			return &some[random.IntN(len(some))]
 		})
-		if err != nil {
-			t.Errorf("in a storm, round %d: %v; the answers to %q", round, err, x.struck)
-		}
+		assert.NoError(t, err, "in a storm, round %d; the answers to %q", round, x.struck)
 	}
 }
 
-// sample picks some of the answers, in order: a soak takes each of them several times.
+// sample picks six of the answers, in order: a soak takes each of them several times.
 func sample(random *rand.Rand, asked int, soak bool) (at []int) {
 	if soak {
 		for k := range asked {
@@ -163,15 +138,11 @@ func sample(random *rand.Rand, asked int, soak bool) (at []int) {
 		}
 		return at
 	}
-	for _, k := range random.Perm(asked)[:min(asked, sampleSize)] {
+	for _, k := range random.Perm(asked)[:min(asked, 6)] {
 		at = append(at, k+1)
 	}
 	slices.Sort(at)
 	return at
-}
-
-func trialOf(kind devdb.Kind, dsn string, db *sql.DB, key string) *Trial {
-	return &Trial{kind: kind, DB: db, Near: dsn, Key: key, Crowd: 2}
 }
 
 // run has a user use a proxy of its own.
@@ -181,7 +152,6 @@ func (x *Trial) run(t *testing.T, user User, decide func(int) *faultwire.Answer)
 		return err
 	}
 	defer x.proxy.Close()
-	x.errs, x.asked, x.struck = nil, 0, nil
 	x.proxy.Decide(decide)
 	ctx, cancel := context.WithTimeout(t.Context(), 4*Patience)
 	defer cancel()
@@ -221,7 +191,7 @@ func (x *Trial) Heal() {
 func (x *Trial) Again(ctx context.Context, what string, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
-	for {
+	for ; ; Pause(ctx, 10*time.Millisecond) {
 		err := do(ctx)
 		if err == nil {
 			return nil
@@ -229,34 +199,23 @@ func (x *Trial) Again(ctx context.Context, what string, do func(context.Context)
 		if ctx.Err() != nil {
 			return fmt.Errorf("%s does not work any more: %w", what, err)
 		}
-		Pause(ctx, 10*time.Millisecond)
 	}
 }
 
 // Free waits until a query counts nothing.
 func (x *Trial) Free(ctx context.Context, query string, args ...any) error {
-	began := time.Now()
-	for {
+	for began := time.Now(); ; Pause(ctx, 10*time.Millisecond) {
 		var n int
-		if err := x.DB.QueryRowContext(ctx, query, args...).Scan(&n); err != nil {
+		if err := x.DB.QueryRowContext(ctx, query, args...).Scan(&n); err != nil || n == 0 {
 			return err
-		}
-		if n == 0 {
-			return nil
 		}
 		if time.Since(began) > Patience {
 			return fmt.Errorf("%d are still held after %v: %s %q", n, time.Since(began), query, args)
 		}
-		Pause(ctx, 10*time.Millisecond)
 	}
 }
 
-func Pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
-}
+func Pause(ctx context.Context, d time.Duration) { suite.SleepFor(ctx, d) }
 
 // through is a DSN by way of a proxy.
 func through(kind devdb.Kind, dsn string) (string, *faultwire.Proxy, error) {
@@ -296,12 +255,8 @@ var documented = []error{
 
 // isDocumented accepts the server's own error, too, which an error without a class of its own wraps.
 func isDocumented(err error) bool {
-	for _, class := range documented {
-		if errors.Is(err, class) {
-			return true
-		}
-	}
-	return errors.As(err, new(*pgconn.PgError)) || errors.As(err, new(*mysql.MySQLError))
+	return slices.ContainsFunc(documented, func(class error) bool { return errors.Is(err, class) }) ||
+		errors.As(err, new(*pgconn.PgError)) || errors.As(err, new(*mysql.MySQLError))
 }
 
 // answersOf are the answers that replace the server's own.
@@ -319,38 +274,38 @@ func answersOf(kind devdb.Kind) []faultwire.Answer {
 		}
 		return all
 	}
-	for _, e := range []struct {
-		number, state string
-		rollsBack     bool
-	}{
-		{"1205", "HY000", false}, {"1213", "40001", true}, {"1317", "70100", false}, {"3024", "HY000", false}, {"1969", "70100", false},
-		{"1020", "HY000", true}, {"1290", "HY000", false}, {"1047", "08S01", false}, {"1180", "HY000", true}, {"1146", "42S02", false},
-		{"3058", "HY000", false}, {"3101", "40000", true}, {"1040", "08004", false}, {"1105", "HY000", false}, {"0", "00000", false},
-	} {
-		all = append(all, faultwire.Answer{Code: e.number, State: e.state, RollsBack: e.rollsBack})
+	for _, e := range strings.Fields("1205:HY000 1317:70100 3024:HY000 1969:70100 1290:HY000 1047:08S01 1146:42S02 3058:HY000 1040:08004 1105:HY000 0:00000") {
+		code, state, _ := strings.Cut(e, ":")
+		all = append(all, faultwire.Answer{Code: code, State: state})
+	}
+	for _, e := range strings.Fields("1213:40001 1020:HY000 1180:HY000 3101:40000") {
+		code, state, _ := strings.Cut(e, ":")
+		all = append(all, faultwire.Answer{Code: code, State: state, RollsBack: true})
 	}
 	all = append(all, faultwire.Answer{Code: "4031", State: "HY000", Fatal: true})
-	for _, e := range [][2]string{{"1053", "08S01"}, {"1927", "70100"}, {"3169", "HY000"}, {"1317", "70100"}} {
-		fatal := e[0] != "1317"
-		all = append(all, faultwire.Answer{Code: e[0], State: e[1], Fatal: fatal}, faultwire.Answer{Code: e[0], State: e[1], Fatal: fatal, After: true})
+	for _, e := range strings.Fields("1053:08S01 1927:70100 3169:HY000 1317:70100") {
+		code, state, _ := strings.Cut(e, ":")
+		a := faultwire.Answer{Code: code, State: state, Fatal: code != "1317"}
+		after := a
+		after.After = true
+		all = append(all, a, after)
 	}
 	return all
 }
 
 // IsFree looks for what a live process of the server's tables still has.
-func (x *Trial) IsFree(ctx context.Context) error {
+func (x *Trial) IsFree(ctx context.Context) (err error) {
 	now, mark := "UTC_TIMESTAMP(6)", "?"
 	if x.kind == devdb.Postgres {
 		now, mark = "clock_timestamp()", "$1"
 	}
-	var errs []error
 	for _, table := range []string{"dblock_lease", "dblock_reader", "dblock_permit", "dblock_ticket"} {
 		held := "r.handle IS NOT NULL"
 		if table == "dblock_ticket" && x.kind != devdb.Postgres { // there a ticket that was served is deleted
 			held = "NOT r.served"
 		}
-		errs = append(errs, x.Free(ctx, fmt.Sprintf("SELECT count(*) FROM %s r JOIN dblock_member m ON m.member_id = r.member_id"+
+		err = errors.Join(err, x.Free(ctx, fmt.Sprintf("SELECT count(*) FROM %s r JOIN dblock_member m ON m.member_id = r.member_id"+
 			" WHERE %s AND m.expires_at > %s AND r.lease_key LIKE %s", table, held, now, mark), x.Key+"%"))
 	}
-	return errors.Join(errs...)
+	return err
 }

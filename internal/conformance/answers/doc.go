@@ -4,13 +4,10 @@
 //
 // # Promises
 //
-//   - Verdicts: Each error of a real server has the same class on every engine, also where it
-//     is wrapped.
-//   - Run: Whatever a server answers, no goroutine panics, errors are documented, and released
-//     locks are free.
+//   - Verdicts: Each error of a real server has the same class on every engine, also wrapped.
+//   - Run: Any answer of a server: no panic, documented errors, and released locks are free.
 //   - OneAtATimeMigrates: Of concurrent migrations one runs at a time.
 //   - ControlMeets: Without the lock they meet.
-//   - ItsNameExcludes: Migrations with the same name exclude each other, those with others do
-//     not.
+//   - ItsNameExcludes: Migrations exclude each other if they have the same name.
 //   - RefusesWhatMakesNoSense: A bad name or timeout is refused.
 package answers

@@ -4,8 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/fstest"
@@ -13,18 +13,21 @@ import (
 
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/internal/testdb"
+	"github.com/dblock-go/dblock/migrations"
 )
 
 // SessionLocker is goose's.
 type SessionLocker = lock.SessionLocker
 
-// Migrations is an engine room whose MigrationLocker is under test.
+// Migrations is a driver's MigrationLocker.
 type Migrations struct {
 	Kind   devdb.Kind
 	Locker func(name string, timeout time.Duration) (SessionLocker, error)
@@ -38,10 +41,10 @@ func (m Migrations) Run(t *testing.T) {
 	t.Run("RefusesWhatMakesNoSense", m.refusesWhatMakesNoSense)
 }
 
-const migrators = 4
-
-// race has some processes run the same migration at once, and returns the errors of those that failed.
-func (m Migrations) race(t *testing.T, options ...goose.ProviderOption) (failed []error) {
+// race has some processes run the same migration at once. It does first what looks idle: Up looks for the version table before it
+// locks, and makes it there. On MySQL and MariaDB, without transactions, others then find it without its first row. GetDBVersion
+// makes it under the lock.
+func (m Migrations) race(t *testing.T, locker SessionLocker) error {
 	dsn := testdb.DSN(t, m.Kind)
 	dialect := goose.DialectMySQL
 	if m.Kind == devdb.Postgres {
@@ -49,51 +52,29 @@ func (m Migrations) race(t *testing.T, options ...goose.ProviderOption) (failed 
 	}
 	create := "-- +goose Up\nCREATE TABLE shop (id int PRIMARY KEY);\nINSERT INTO shop VALUES (1);\n"
 	files := fstest.MapFS{"00001_shop.sql": {Data: []byte(create)}}
-	var mu sync.Mutex
-	var wg sync.WaitGroup
-	for range migrators {
-		wg.Go(func() {
-			db, err := suite.ConnectOn(m.Kind, dsn, &faultconn.Dialer{})
-			if err == nil {
-				defer func() { _ = db.Close() }()
-				err = migrateUp(t.Context(), dialect, db, files, options)
-			}
-			if err != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				failed = append(failed, err)
-			}
-		})
+	errs := make([]error, 4)
+	pools := make([]*suite.DB, len(errs))
+	for i := range pools {
+		pools[i] = suite.OpenDB(t, m.Kind, dsn)
 	}
-	wg.Wait()
-	return failed
-}
-
-// migrateUp does first what looks idle: Up looks for the version table before it locks, and makes it there. On MySQL and MariaDB,
-// where that is no transaction, others then find it without its first row. GetDBVersion makes it under the lock.
-func migrateUp(ctx context.Context, dialect goose.Dialect, db *sql.DB, files fstest.MapFS, options []goose.ProviderOption) error {
-	p, err := goose.NewProvider(dialect, db, files, options...)
-	if err != nil {
-		return err
-	}
-	if _, err := p.GetDBVersion(ctx); err != nil {
-		return err
-	}
-	_, err = p.Up(ctx)
-	return err
+	suite.Crowd(len(errs), func(i int) {
+		p, err := goose.NewProvider(dialect, pools[i].DB, files, goose.WithSessionLocker(locker))
+		if err == nil {
+			_, err = p.GetDBVersion(t.Context())
+		}
+		if err == nil {
+			_, err = p.Up(t.Context())
+		}
+		errs[i] = err
+	})
+	return errors.Join(errs...)
 }
 
 func (m Migrations) oneAtATimeMigrates(t *testing.T) {
-	l, err := m.Locker("shop", time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if failed := m.race(t, goose.WithSessionLocker(l)); failed != nil {
-		t.Errorf("%d of %d failed: %v", len(failed), migrators, errors.Join(failed...))
-	}
+	assert.NoError(t, m.race(t, suite.Must(m.Locker("shop", time.Minute))(t)))
 }
 
-// unlocked lets everybody in, and the first waits there for the second. Those who come later may find nothing to migrate.
+// unlocked lets all in, and the first waits there for the second. Those who come later may find nothing to migrate.
 type unlocked struct {
 	in   atomic.Int32
 	both chan struct{}
@@ -114,42 +95,65 @@ func (u *unlocked) SessionLock(ctx context.Context, _ *sql.Conn) error {
 
 func (*unlocked) SessionUnlock(context.Context, *sql.Conn) error { return nil }
 
-// controlMeets: without the lock two are in at once, where with it nobody would ever come to meet the first.
-func (m Migrations) controlMeets(t *testing.T) {
-	m.race(t, goose.WithSessionLocker(&unlocked{both: make(chan struct{})})) // that it ends is the proof; who fails then is chance
-}
+// controlMeets: without the lock two are in at once. That it ends is the proof; which of them fails then is chance.
+func (m Migrations) controlMeets(t *testing.T) { _ = m.race(t, &unlocked{both: make(chan struct{})}) }
 
-// itsNameExcludes: and a timeout is Busy.
+// itsNameExcludes: and a timeout is ErrBusy.
 func (m Migrations) itsNameExcludes(t *testing.T) {
-	l, err := m.Locker("shop 3", 20*time.Millisecond)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l, ctx := suite.Must(m.Locker("shop 3", 20*time.Millisecond))(t), t.Context()
 	s := newSessions(t, m.Kind, testdb.DSN(t, m.Kind))
-	if err := l.SessionLock(t.Context(), s.a); err != nil {
-		t.Fatal(err)
-	}
-	if err := l.SessionLock(t.Context(), s.b); !errors.Is(err, dblock.ErrBusy) {
-		t.Errorf("the second got %v, want ErrBusy", err)
-	}
-	if err := l.SessionUnlock(t.Context(), s.a); err != nil {
-		t.Error(err)
-	}
-	if err := l.SessionLock(t.Context(), s.b); err != nil {
-		t.Error(err)
-	}
-	if err := l.SessionUnlock(t.Context(), s.b); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, l.SessionLock(ctx, s.a))
+	assert.ErrorIs(t, l.SessionLock(ctx, s.b), dblock.ErrBusy)
+	assert.NoError(t, l.SessionUnlock(ctx, s.a))
+	assert.NoError(t, l.SessionLock(ctx, s.b))
+	assert.NoError(t, l.SessionUnlock(ctx, s.b))
 }
 
 func (m Migrations) refusesWhatMakesNoSense(t *testing.T) {
 	for _, name := range []string{"", "\xff", "a\x00b", strings.Repeat("n", 256)} {
-		if _, err := m.Locker(name, 0); !errors.As(err, new(*dblock.InvalidError)) {
-			t.Errorf("the name %.10q: %v", name, err)
+		assert.ErrorAs(t, suite.Second(m.Locker(name, 0)), new(*dblock.InvalidError), "%.10q", name)
+	}
+	assert.ErrorAs(t, suite.Second(m.Locker("shop", -1)), new(*dblock.InvalidError))
+}
+
+// RunMigrationAnswers replaces the server's answers while a schema is migrated.
+func RunMigrationAnswers(t *testing.T, kind devdb.Kind) {
+	Run(t, kind, []User{{"migrations", func(ctx context.Context, x *Trial) error { return useMigrations(ctx, x, kind) }}})
+}
+
+var schemas atomic.Int64
+
+func useMigrations(ctx context.Context, x *Trial, kind devdb.Kind) error {
+	name := fmt.Sprintf("answers_%d_%d", time.Now().UnixNano(), schemas.Add(1))
+	create, drop := "CREATE DATABASE "+name, "DROP DATABASE "+name
+	if kind == devdb.Postgres {
+		create, drop = "CREATE SCHEMA "+name, "DROP SCHEMA "+name+" CASCADE"
+	}
+	if _, err := x.DB.ExecContext(ctx, create); err != nil {
+		return err
+	}
+	defer func() { _, _ = x.DB.ExecContext(context.WithoutCancel(ctx), drop) }()
+	db, err := suite.ConnectOn(kind, x.DSN, &faultconn.Dialer{})
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	o := migrations.Options{Schema: name}
+	bounded, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	x.Told(suite.Second(migrations.Up(bounded, db, o)))
+	x.Told(suite.Second(migrations.Status(bounded, db, o)))
+	x.Heal()
+	return x.Again(ctx, "migrating", func(ctx context.Context) error {
+		if _, err := migrations.Up(ctx, db, o); err != nil {
+			return err
 		}
-	}
-	if _, err := m.Locker("shop", -1); !errors.As(err, new(*dblock.InvalidError)) {
-		t.Errorf("a negative timeout: %v", err)
-	}
+		all, err := migrations.Status(ctx, db, o)
+		for _, m := range all {
+			if !m.Applied {
+				err = errors.Join(err, fmt.Errorf("%d is not applied", m.Version))
+			}
+		}
+		return err
+	})
 }

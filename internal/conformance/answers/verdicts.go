@@ -6,119 +6,101 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/fault"
-	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/internal/testdb"
 )
 
-// Verdicts is an engine room whose judgement of errors is under test.
+// Verdicts is a driver's judgement of errors.
 type Verdicts struct {
 	Kind                                 devdb.Kind
 	Retryable, IsLockTimeout, IsDeadlock func(error) bool
 	Of                                   func(error) fault.Fault
 }
 
-// verdict is what an engine room says of an error: to those who use it, and to dblock itself where nothing was written.
+// verdict is what a driver says of an error: to its users, and to dblock itself if nothing was written.
 type verdict struct {
 	Retryable, LockTimeout, Deadlock bool
 	Fault                            fault.Fault
 }
 
-// mishap provokes an error. It is given two sessions, outside transactions, and the table t(id, v) with rows 1 and 2.
-type mishap struct {
+// errorCase provokes an error. It is given two sessions, outside transactions, and the table t(id, v) with rows 1 and 2.
+type errorCase struct {
+	name    string
 	provoke func(*sessions) error
 	want    verdict
-	on      []devdb.Kind // where not everywhere
+	on      []devdb.Kind // nil: all
 }
 
-// mishaps: the same error for the same thing, on every engine.
-var mishaps = map[string]mishap{
-	"deadlock":              {provoke: deadlocked, want: verdict{Retryable: true, Deadlock: true, Fault: fault.Retry}},
-	"serialization failure": {provoke: writesSkewed, want: verdict{Retryable: true, Fault: fault.Retry}, on: []devdb.Kind{devdb.Postgres}},
-	// InnoDB keeps SERIALIZABLE by locks: what can't be in order waits in a circle.
-	"serialization deadlock": {
-		provoke: writesSkewed, want: verdict{Retryable: true, Deadlock: true, Fault: fault.Retry}, on: []devdb.Kind{devdb.MySQL, devdb.MariaDB},
-	},
-	"stale snapshot":        {provoke: wroteStale, want: verdict{Retryable: true, Fault: fault.Retry}, on: []devdb.Kind{devdb.Postgres, devdb.MariaDB}},
-	"NOWAIT":                {provoke: notWaited, want: verdict{LockTimeout: true, Fault: fault.Busy}},
-	"lock timeout":          {provoke: waitedTooLong, want: verdict{LockTimeout: true, Fault: fault.Busy}},
-	"statement timeout":     {provoke: ranTooLong, want: verdict{Fault: fault.Busy}},
-	"duplicate key":         {provoke: each("INSERT INTO t VALUES (1, 1)"), want: verdict{Fault: fault.Duplicate}},
-	"CHECK":                 {provoke: each("UPDATE t SET v = -1 WHERE id = 1"), want: verdict{Fault: fault.Poison}},
-	"missing table":         {provoke: each("SELECT 1 FROM missing"), want: verdict{Fault: fault.NoSchema}},
-	"read-only transaction": {provoke: wroteReadOnly, want: verdict{Fault: fault.Unreachable}},
-	"killed connection":     {provoke: killed, want: verdict{Fault: fault.Unreachable}},
-	"named locks": {
-		provoke: deadlockedByName, want: verdict{Retryable: true, Deadlock: true, Fault: fault.Retry}, on: []devdb.Kind{devdb.Postgres, devdb.MariaDB},
-	},
+var (
+	conflict = verdict{Retryable: true, Fault: fault.Retry}
+	deadlock = verdict{Retryable: true, Deadlock: true, Fault: fault.Retry}
+	waited   = verdict{LockTimeout: true, Fault: fault.Busy}
+
+	others = []devdb.Kind{devdb.MySQL, devdb.MariaDB}
+)
+
+// errorCases: the same error for the same thing, on every engine.
+var errorCases = []errorCase{
+	{"deadlock", deadlocked, deadlock, nil},
+	{"serialization failure", writesSkewed, conflict, []devdb.Kind{devdb.Postgres}},
+	{"serialization deadlock", writesSkewed, deadlock, others}, // InnoDB keeps SERIALIZABLE by locks: what can't be in order waits in a circle
+	{"stale snapshot", wroteStale, conflict, []devdb.Kind{devdb.Postgres, devdb.MariaDB}},
+	{"NOWAIT", notWaited, waited, nil},
+	{"lock timeout", waitedTooLong, waited, nil},
+	{"statement timeout", ranTooLong, verdict{Fault: fault.Busy}, nil},
+	{"duplicate key", each("INSERT INTO t VALUES (1, 1)"), verdict{Fault: fault.Duplicate}, nil},
+	{"CHECK", each("UPDATE t SET v = -1 WHERE id = 1"), verdict{Fault: fault.Poison}, nil},
+	{"missing table", each("SELECT 1 FROM missing"), verdict{Fault: fault.NoSchema}, nil},
+	{"read-only transaction", wroteReadOnly, verdict{Fault: fault.Unreachable}, nil},
+	{"killed connection", killed, verdict{Fault: fault.Unreachable}, nil},
+	{"named locks", deadlockedByName, deadlock, []devdb.Kind{devdb.Postgres, devdb.MariaDB}},
 	// For MySQL nothing is rolled back: dblock's own statements are not to be sent again for it.
-	"named locks on MySQL": {
-		provoke: deadlockedByName, want: verdict{Retryable: true, Deadlock: true, Fault: fault.Other}, on: []devdb.Kind{devdb.MySQL},
-	},
+	{"named locks on MySQL", deadlockedByName, verdict{Retryable: true, Deadlock: true, Fault: fault.Other}, []devdb.Kind{devdb.MySQL}},
 }
 
-// Run provokes every mishap on a real server.
+// Run provokes every error on a real server.
 func (v Verdicts) Run(t *testing.T) {
 	dsn := testdb.DSN(t, v.Kind)
-	for name, m := range mishaps {
-		if m.on != nil && !slices.Contains(m.on, v.Kind) {
+	for _, c := range errorCases {
+		if c.on != nil && !slices.Contains(c.on, v.Kind) {
 			continue
 		}
-		t.Run(name, func(t *testing.T) {
-			s := newSessions(t, v.Kind, dsn)
-			err := m.provoke(s)
-			if err == nil {
-				t.Fatal("nothing happened")
+		t.Run(c.name, func(t *testing.T) {
+			err := c.provoke(newSessions(t, v.Kind, dsn))
+			require.Error(t, err)
+			for _, err := range []error{err, fmt.Errorf("a service: %w", errors.Join(errors.New("another"), err))} {
+				assert.Equal(t, c.want, v.of(err), "%v", err)
 			}
-			v.check(t, err, m.want)
-			v.check(t, fmt.Errorf("a service: %w", errors.Join(errors.New("another"), err)), m.want)
-			v.refusesFinal(t, err)
+			swapped := v // the control: a driver that takes one for the other is seen
+			swapped.Retryable, swapped.IsLockTimeout = v.IsLockTimeout, v.Retryable
+			if c.want.Retryable != c.want.LockTimeout {
+				assert.NotEqual(t, c.want, swapped.of(err))
+			}
+			// What is fenced off, lost or unknown is never run again, whatever is to blame.
+			for _, final := range []error{dblock.ErrFenced, dblock.ErrLost, dblock.ErrOutcomeUnknown} {
+				assert.False(t, v.Retryable(fmt.Errorf("%w: %w", final, err)), "%v", final)
+			}
 		})
 	}
-	t.Run("of dblock's own", v.ofOurOwn)
-}
-
-func (v Verdicts) check(t *testing.T, err error, want verdict) {
-	t.Helper()
-	if got := v.of(err); got != want {
-		t.Errorf("%+v, want %+v: %v", got, want, err)
-	}
-	// The control: an engine room that takes one for the other is seen.
-	swapped := v
-	swapped.Retryable, swapped.IsLockTimeout = v.IsLockTimeout, v.Retryable
-	if want.Retryable != want.LockTimeout && swapped.of(err) == want {
-		t.Errorf("the wrong verdicts pass, too: %v", err)
-	}
+	t.Run("of dblock's own", func(t *testing.T) {
+		assert.True(t, v.Retryable(fmt.Errorf("a service: %w", dblock.ErrConflict)))
+		for _, err := range []error{nil, context.Canceled, dblock.ErrBusy, dblock.ErrUnavailable, dblock.ErrDeadlock} {
+			assert.False(t, v.Retryable(err) || v.IsLockTimeout(err) || v.IsDeadlock(err), "%v", err)
+		}
+	})
 }
 
 func (v Verdicts) of(err error) verdict {
 	return verdict{v.Retryable(err), v.IsLockTimeout(err), v.IsDeadlock(err), v.Of(fault.NoWrite(err))}
-}
-
-// refusesFinal: what is fenced off, lost or unknown is never run again, whatever is to blame.
-func (v Verdicts) refusesFinal(t *testing.T, err error) {
-	t.Helper()
-	for _, final := range []error{dblock.ErrFenced, dblock.ErrLost, dblock.ErrOutcomeUnknown} {
-		if v.Retryable(fmt.Errorf("%w: %w", final, err)) {
-			t.Errorf("it would run again after %v: %v", final, err)
-		}
-	}
-}
-
-func (v Verdicts) ofOurOwn(t *testing.T) {
-	if !v.Retryable(fmt.Errorf("a service: %w", dblock.ErrConflict)) {
-		t.Error("ErrConflict is not Retryable")
-	}
-	for _, err := range []error{nil, context.Canceled, dblock.ErrBusy, dblock.ErrUnavailable, dblock.ErrDeadlock} {
-		if v.Retryable(err) || v.IsLockTimeout(err) || v.IsDeadlock(err) {
-			t.Errorf("%v: no server said so, and a verdict is true", err)
-		}
-	}
 }
 
 // sessions are two of one database.
@@ -129,34 +111,23 @@ type sessions struct {
 }
 
 func newSessions(t *testing.T, kind devdb.Kind, dsn string) *sessions {
-	db, err := suite.ConnectOn(kind, dsn, &faultconn.Dialer{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = db.Close() })
-	s := &sessions{T: t, kind: kind}
-	for _, c := range []**sql.Conn{&s.a, &s.b} {
-		if *c, err = db.Conn(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = (*c).Close() })
-	}
+	t.Helper()
+	db := suite.OpenDB(t, kind, dsn)
+	s := &sessions{t, kind, suite.Must(db.Conn(t.Context()))(t), suite.Must(db.Conn(t.Context()))(t)}
+	t.Cleanup(func() { _, _ = s.a.Close(), s.b.Close() })
 	s.must(s.a, "DROP TABLE IF EXISTS t", "CREATE TABLE t (id int PRIMARY KEY, v int NOT NULL, CHECK (v >= 0))",
 		"INSERT INTO t VALUES (1, 0), (2, 0)")
 	return s
 }
 
 func (s *sessions) exec(c *sql.Conn, query string) error {
-	_, err := c.ExecContext(s.Context(), query)
-	return err
+	return suite.Second(c.ExecContext(s.Context(), query))
 }
 
 func (s *sessions) must(c *sql.Conn, queries ...string) {
 	s.Helper()
 	for _, query := range queries {
-		if err := s.exec(c, query); err != nil {
-			s.Fatalf("%s: %v", query, err)
-		}
+		require.NoError(s, s.exec(c, query), query)
 	}
 }
 
@@ -175,4 +146,116 @@ func (s *sessions) begin(isolation string) {
 			s.must(c, "SET TRANSACTION ISOLATION LEVEL "+isolation, "START TRANSACTION")
 		}
 	}
+}
+
+const (
+	add1 = "UPDATE t SET v = v + 1 WHERE id = 1"
+	add2 = "UPDATE t SET v = v + 1 WHERE id = 2"
+)
+
+// each is a case of one statement.
+func each(query string) func(*sessions) error {
+	return func(s *sessions) error { return s.exec(s.a, query) }
+}
+
+// together runs a statement in each session at once, one of which must fail; rollback lets the other go on.
+func (s *sessions) together(a, b, rollback string) error {
+	type outcome struct {
+		of  *sql.Conn
+		err error
+	}
+	ends := make(chan outcome, 2)
+	for c, query := range map[*sql.Conn]string{s.a: a, s.b: b} {
+		go func() { ends <- outcome{c, s.exec(c, query)} }()
+	}
+	first := <-ends
+	if first.err != nil {
+		s.must(first.of, rollback)
+		<-ends
+		return first.err
+	}
+	return (<-ends).err
+}
+
+func deadlocked(s *sessions) error {
+	s.begin("READ COMMITTED")
+	s.must(s.a, add1)
+	s.must(s.b, add2)
+	return s.together(add2, add1, "ROLLBACK")
+}
+
+// writesSkewed: each reads what the other writes, so that neither was before the other.
+func writesSkewed(s *sessions) error {
+	s.begin("SERIALIZABLE")
+	s.must(s.a, "SELECT sum(v) FROM t")
+	s.must(s.b, "SELECT sum(v) FROM t")
+	if err := s.together(add1, add2, "ROLLBACK"); err != nil {
+		return err
+	}
+	s.must(s.a, "COMMIT")
+	return s.exec(s.b, "COMMIT")
+}
+
+// wroteStale: the row has changed since the transaction has first read.
+func wroteStale(s *sessions) error {
+	if s.kind == devdb.MariaDB {
+		s.must(s.a, "SET innodb_snapshot_isolation = ON")
+	}
+	s.begin("REPEATABLE READ")
+	s.must(s.a, "SELECT v FROM t WHERE id = 1")
+	s.must(s.b, "UPDATE t SET v = 7 WHERE id = 1", "COMMIT")
+	return s.exec(s.a, add1)
+}
+
+func notWaited(s *sessions) error {
+	s.begin("READ COMMITTED")
+	s.must(s.a, add1)
+	return s.exec(s.b, "SELECT v FROM t WHERE id = 1 FOR UPDATE NOWAIT")
+}
+
+func waitedTooLong(s *sessions) error {
+	inSeconds := "SET innodb_lock_wait_timeout = 1"
+	s.must(s.b, s.on("SET lock_timeout = '10ms'", inSeconds, inSeconds))
+	s.begin("READ COMMITTED")
+	s.must(s.a, add1)
+	return s.exec(s.b, add1)
+}
+
+// ranTooLong: SLEEP alone is ended without an error.
+func ranTooLong(s *sessions) error {
+	if s.kind == devdb.Postgres {
+		s.must(s.a, "SET statement_timeout = '50ms'")
+	}
+	return s.exec(s.a, s.on("SELECT pg_sleep(60)",
+		"SELECT /*+ MAX_EXECUTION_TIME(50) */ 1 FROM t WHERE SLEEP(60)",
+		"SET STATEMENT max_statement_time = 0.05 FOR SELECT 1 FROM t WHERE SLEEP(60)"))
+}
+
+func wroteReadOnly(s *sessions) error {
+	s.must(s.a, "START TRANSACTION READ ONLY")
+	return s.exec(s.a, add1)
+}
+
+func killed(s *sessions) error {
+	id := "SELECT CONNECTION_ID()"
+	var n int64
+	require.NoError(s, s.a.QueryRowContext(s.Context(), s.on("SELECT pg_backend_pid()", id, id)).Scan(&n))
+	s.must(s.b, s.on("SELECT pg_terminate_backend(", "KILL ", "KILL ")+strconv.FormatInt(n, 10)+s.on(")", "", ""))
+	for { // the kill is asked for, and comes when the server gets to it
+		if err := s.exec(s.a, "SELECT 1"); err != nil {
+			return err
+		}
+	}
+}
+
+// deadlockedByName: by locks that belong to a session, which no rollback releases.
+func deadlockedByName(s *sessions) error {
+	take := func(name string) string {
+		get := "SELECT GET_LOCK('" + name + "', 60) FROM t WHERE id = 1"
+		return s.on("SELECT pg_advisory_lock("+name+")", get, get)
+	}
+	s.must(s.a, take("1"))
+	s.must(s.b, take("2"))
+	release := "SELECT RELEASE_ALL_LOCKS()"
+	return s.together(take("2"), take("1"), s.on("SELECT pg_advisory_unlock_all()", release, release))
 }
