@@ -23,6 +23,7 @@ func (l *Locker) atOnce(ctx context.Context, r dblock.Request) (*dblock.Lock, *d
 // askBeside asks the database for what several may have at once: the lock, or who keeps it from being granted.
 func (l *Locker) askBeside(ctx context.Context, r dblock.Request) (*dblock.Lock, *dblock.HeldError, error) {
 	var gone member.ID
+	made := 0
 	for n := 1; ; n++ {
 		got, err := l.once(ctx, r, func(a *Ask) { a.Gone = gone })
 		if err != nil {
@@ -34,7 +35,10 @@ func (l *Locker) askBeside(ctx context.Context, r dblock.Request) (*dblock.Lock,
 			lock, err := l.grant(ctx, nil, got, r)
 			return lock, nil, err
 		case r.Mode == dblock.Permits && !answer.MemberGone && answer.Stored != r.Limit:
-			if err := l.semaphore(ctx, r, answer.Stored, n); err != nil {
+			if made++; answer.Stored != 0 || made > tries { // one that was made has no permits: its row is bad
+				return nil, nil, &dblock.LimitError{Key: r.Key, Stored: answer.Stored, Asked: r.Limit}
+			}
+			if err := l.makeSemaphore(ctx, r); err != nil {
 				return nil, nil, err
 			}
 			continue
@@ -55,11 +59,8 @@ func (l *Locker) askBeside(ctx context.Context, r dblock.Request) (*dblock.Lock,
 	}
 }
 
-// semaphore makes a request's semaphore if there is none. n counts the asks.
-func (l *Locker) semaphore(ctx context.Context, r dblock.Request, stored, n int) error {
-	if stored != 0 || n >= tries { // one that was made has no permits: its row is bad
-		return &dblock.LimitError{Key: r.Key, Stored: stored, Asked: r.Limit}
-	}
+// makeSemaphore makes a request's semaphore if there is none.
+func (l *Locker) makeSemaphore(ctx context.Context, r dblock.Request) error {
 	bound, cancel := context.WithTimeout(ctx, l.bound())
 	defer cancel()
 	if err := l.engine.MakeSemaphore(bound, r.Key, r.Limit); err != nil {

@@ -88,8 +88,6 @@ func (s *session) ping() {
 		s.lose(dblock.Closed)
 		return
 	}
-	ctx, cancel := context.WithDeadline(s.ctx, s.trustedUntil())
-	defer cancel()
 	if late := s.l.o.Observer.HeartbeatLate; late != nil {
 		timer := time.AfterFunc(s.l.o.IdleTimeout/3, func() {
 			late(time.Until(s.trustedUntil()), errors.New("dblock: a ping of the connection of session locks is not answered"))
@@ -97,17 +95,21 @@ func (s *session) ping() {
 		defer timer.Stop()
 	}
 	closed := false
-	err := s.use(ctx, func() error {
+	err := s.use(s.ctx, func() error {
+		// Not before it has the turn: the statement that it waits for may prolong the trust. A driver closes the connection,
+		// and so frees the locks, when ctx ends.
+		ctx, cancel := context.WithDeadline(s.ctx, s.trustedUntil())
+		defer cancel()
 		sent := time.Now()
 		err := s.conn.Ping(ctx)
-		closed = s.conn.Closed()
+		closed = s.conn.Closed() || ctx.Err() != nil
 		if err == nil {
 			s.trust(sent)
 		}
 		return err
 	})
 	switch {
-	case err != nil && (closed || ctx.Err() != nil):
+	case err != nil && (closed || s.ctx.Err() != nil):
 		s.lose(dblock.Disconnected)
 	case err != nil:
 		s.sleep(s.l.o.IdleTimeout / 30)
