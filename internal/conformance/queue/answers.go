@@ -14,7 +14,8 @@ import (
 	"github.com/dblock-go/dblock/queue"
 )
 
-// RunAnswers replaces the server's answers while jobs of each sort are enqueued, done and looked at.
+// RunAnswers replaces the server's answers while jobs of each sort are enqueued, done and looked
+// at.
 func (e Queue) RunAnswers(t *testing.T) {
 	answers.Run(t, e.Kind, []answers.User{{Name: "worker", Use: e.use}})
 }
@@ -103,7 +104,8 @@ func goesOn(ctx context.Context, x *answers.Trial, q *queue.Queue, last *atomic.
 	return err
 }
 
-// enqueueAll enqueues jobs of each sort and asks after them. It returns one that is not due for an hour.
+// enqueueAll enqueues jobs of each sort and asks after them. It returns one that is not due for an
+// hour.
 func enqueueAll(ctx context.Context, x *answers.Trial, q *queue.Queue) (late queue.ID) {
 	job := func(n int) queue.Task { return queue.Task{Kind: "job", Args: n, Queue: x.Key} }
 	tasks := []queue.Task{job(2), job(3), job(4), job(5), job(6)}

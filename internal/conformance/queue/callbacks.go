@@ -28,8 +28,8 @@ type unwrapped struct{ *suite.HostError }
 
 func (unwrapped) Error() string { return "it panics when it is unwrapped" }
 
-// hostEnds is how a function of the host ends. With modeHostExits those that dblock calls on its own goroutines call
-// runtime.Goexit, as t.FailNow does.
+// hostEnds is how a function of the host ends. With modeHostExits those that dblock calls on its
+// own goroutines call runtime.Goexit, as t.FailNow does.
 func hostEnds(value any) {
 	if os.Getenv(workerMode) == modeHostExits {
 		runtime.Goexit()
@@ -94,7 +94,8 @@ func (c hostCodec) Decode(data []byte, into any) error {
 	return json.Unmarshal(data, into)
 }
 
-// hostile are the arguments of jobs whose handlers, or what is around them, do wrong. Each of them dies, with such a text.
+// hostile are the arguments of jobs whose handlers, or what is around them, do wrong. Each of them
+// dies, with such a text.
 var hostile = map[string]string{
 	"returns": "HostError", "wraps": "HostError", "unwraps": "unwrapped", "panics": "HostError", "panics with": "HostError",
 	"discards": "HostError", "middleware": "HostError", "middleware dies": "the middleware",
@@ -138,8 +139,8 @@ func aroundHostile(ctx context.Context, job queue.Info, next queue.Next) error {
 
 const mostFine = 20
 
-// workAmidPanics works until each function of the observer that can be called was called, and the jobs that are fine are
-// done. Then it prints that.
+// workAmidPanics works until each function of the observer that can be called was called, and the
+// jobs that are fine are done. Then it prints that.
 func (e Queue) workAmidPanics(dsn string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -233,8 +234,9 @@ func hostileKind(what string) string {
 	return "hostile"
 }
 
-// Functions of the host panic, and return a nil pointer as an error. The process lives, each job that does so dies with a
-// reason, and all other work goes on. It runs in a child process, which a panic would end.
+// Functions of the host panic, and return a nil pointer as an error. The process lives, each job
+// that does so dies with a reason, and all other work goes on. It runs in a child process, which a
+// panic would end.
 func theHostMayPanic(t *testing.T, d *env) { hostEndsBy(t, d, modeHostPanics) }
 
 // The same if the observers, the backoffs and the log end their goroutines.

@@ -71,7 +71,8 @@ func keyed(kind string) []queue.Task {
 	return tasks
 }
 
-// Jobs that end, in whichever way, before their worker has learned that they are cancelled, never begin again.
+// Jobs that end, in whichever way, before their worker has learned that they are cancelled, never
+// begin again.
 func cancelsForGood(t *testing.T, d *env) {
 	dropped := make(drops, 1000)
 	q := d.open(t, queue.Options{PollOnly: true, History: 1, Observer: dropped.observer(t)})
@@ -174,8 +175,8 @@ func cancelsWhatIsNotKnown(t *testing.T, d *env) {
 	dropped.of(t, all, "note")
 }
 
-// A request and the end of an attempt meet. If the end has the claim, the request waits for it, and finds the job where it
-// is then. If the request has the claim, the end waits for it.
+// A request and the end of an attempt meet. If the end has the claim, the request waits for it, and
+// finds the job where it is then. If the request has the claim, the end waits for it.
 func cancelsWhatIsEnding(t *testing.T, d *env) {
 	q := d.open(t, queue.Options{PollOnly: true, History: 1, Timeout: time.Minute})
 	other := d.open(t, queue.Options{PollOnly: true, History: 1, Timeout: time.Minute})

@@ -82,7 +82,8 @@ func (d *env) onPromotion(t *testing.T, statement string) {
 		"CREATE TRIGGER on_promotion AFTER DELETE ON dblock_queue_scheduled FOR EACH ROW EXECUTE FUNCTION on_promotion()")
 }
 
-// The server refuses what one process promotes. Another process is elected, and the scheduled jobs run.
+// The server refuses what one process promotes. Another process is elected, and the scheduled jobs
+// run.
 func aProcessThatFailsIsReplaced(t *testing.T, d *env) {
 	if d.suiteDB().Postgres() {
 		d.onPromotion(t, "RAISE 'not by you'")
@@ -104,9 +105,9 @@ func aProcessThatFailsIsReplaced(t *testing.T, d *env) {
 	d.empty(t)
 }
 
-// Each statement of the elected process fails, but only after Options.Timeout: on Postgres a trigger sleeps, elsewhere
-// handlers have all connections of the pool. Another process is elected, after fewer failures than if they were quick, and
-// the scheduled jobs run.
+// Each statement of the elected process fails, but only after Options.Timeout: on Postgres a
+// trigger sleeps, elsewhere handlers have all connections of the pool. Another process is elected,
+// after fewer failures than if they were quick, and the scheduled jobs run.
 func aProcessThatFailsSlowlyGoes(t *testing.T, d *env) {
 	const most = 4 // two elections, if the other process is not yet a candidate
 	s, slow := newElections(), d

@@ -20,7 +20,8 @@ import (
 	"github.com/dblock-go/dblock/queue"
 )
 
-// The worker processes that tests kill are this test binary again. The environment says what they do.
+// The worker processes that tests kill are this test binary again. The environment says what they
+// do.
 const (
 	workerDSN  = "DBLOCK_TEST_WORKER"
 	workerKind = "DBLOCK_TEST_WORKER_KIND"
@@ -33,7 +34,8 @@ const (
 	modeLog        = "log"         // it writes a log: see faults_worker.go
 )
 
-// Main does what a test has started this process for, and then never returns. Call it first in TestMain.
+// Main does what a test has started this process for, and then never returns. Call it first in
+// TestMain.
 func (e Queue) Main() {
 	dsn := os.Getenv(workerDSN)
 	if dsn == "" {
@@ -146,7 +148,8 @@ func buriesWhatKillsItsWorkers(t *testing.T, d *env) {
 	d.rows(t, "history WHERE outcome = 3 AND attempt = 1", 1)
 }
 
-// A handler ends its process. Its job, which had no other attempt, is dead. What was claimed with it runs elsewhere.
+// A handler ends its process. Its job, which had no other attempt, is dead. What was claimed with
+// it runs elsewhere.
 func anExitIsACrash(t *testing.T, d *env) {
 	const jobs = 10
 	q := d.open(t, queue.Options{})
@@ -164,7 +167,8 @@ func anExitIsACrash(t *testing.T, d *env) {
 	d.rows(t, "dead WHERE last_error LIKE '%worker is gone%'", 1)
 }
 
-// A handler that ignores its timeout keeps its job, which no other process gets. Others are done meanwhile, and its result counts.
+// A handler that ignores its timeout keeps its job, which no other process gets. Others are done
+// meanwhile, and its result counts.
 func aHandlerMayIgnoreItsTime(t *testing.T, d *env) {
 	q, other := d.open(t, queue.Options{TTL: time.Second}), d.open(t, queue.Options{})
 	late, end := make(chan error, 1), make(chan error)
@@ -200,8 +204,8 @@ func cutMode(n int) faultconn.Mode {
 	return faultconn.CutAfter
 }
 
-// Connections break before or after whichever statement. Each job is done and nothing is left behind. None is done
-// twice, as its process lives and finds out what became of each statement.
+// Connections break before or after whichever statement. Each job is done and nothing is left
+// behind. None is done twice, as its process lives and finds out what became of each statement.
 func lostRepliesLoseNothing(t *testing.T, d *env) {
 	dialer := new(faultconn.Dialer)
 	var troubles, lost atomic.Int32
@@ -233,8 +237,9 @@ func lostRepliesLoseNothing(t *testing.T, d *env) {
 	d.rows(t, "dead", 0)
 }
 
-// Many jobs of one call take several messages. Wherever the connection is cut, all of them are enqueued, or none. A caller
-// without an error has all, and an error that says that nothing was written is right.
+// Many jobs of one call take several messages. Wherever the connection is cut, all of them are
+// enqueued, or none. A caller without an error has all, and an error that says that nothing was
+// written is right.
 func bulksSurviveLostReplies(t *testing.T, d *env) {
 	const each = 1200
 	dialer := new(faultconn.Dialer)

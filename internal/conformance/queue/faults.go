@@ -45,7 +45,8 @@ func (e Queue) runWorkersFaults(t *testing.T) {
 	}
 }
 
-// onAServerOfItsOwn returns an env on a server that may be killed. If there is none, it returns d, and no server.
+// onAServerOfItsOwn returns an env on a server that may be killed. If there is none, it returns d,
+// and no server.
 func (d *env) onAServerOfItsOwn(t *testing.T) (own *env, server *devdb.Server) {
 	t.Helper()
 	server, dsn, db := suite.ServerOfItsOwn(t, d.e.Kind)
@@ -55,9 +56,10 @@ func (d *env) onAServerOfItsOwn(t *testing.T) (own *env, server *devdb.Server) {
 	return &env{d.e, dsn, db}, server
 }
 
-// Eight processes run jobs of 5 to 20 ms for 6 s, or as long as DBLOCK_SOAK says. One of them is killed every 2 s, others
-// freeze for longer than the TTL, replies get lost, and the server is killed once. In the end all jobs are done, and the
-// histories of producers and workers are checked.
+// Eight processes run jobs of 5 to 20 ms for 6 s, or as long as DBLOCK_SOAK says. One of them is
+// killed every 2 s, others freeze for longer than the TTL, replies get lost, and the server is
+// killed once. In the end all jobs are done, and the histories of producers and workers are
+// checked.
 func survivesFaults(t *testing.T, d *env) {
 	lasts := faultsLast(t, 6*time.Second)
 	d, server := d.onAServerOfItsOwn(t)
@@ -133,7 +135,8 @@ func (d *env) deadJobs(t *testing.T) map[string]string {
 	return dead
 }
 
-// Two workers freeze while they have jobs, until others have begun these. What they end then is refused and counted.
+// Two workers freeze while they have jobs, until others have begun these. What they end then is
+// refused and counted.
 func aZombieIsRefused(t *testing.T, d *env) {
 	h := d.freezeUntil(t, howZombie, func(h *history) bool { return len(h.zombies()) > 0 })
 	assert.Empty(t, h.check(), h.tally())

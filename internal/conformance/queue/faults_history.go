@@ -39,7 +39,8 @@ const (
 // underWay is how long, at most, the end of a job is on its way to the database of a busy machine.
 const underWay = 2 * time.Second
 
-// Faults after which a job may run again, and those after which it may run elsewhere while it still runs.
+// Faults after which a job may run again, and those after which it may run elsewhere while it still
+// runs.
 var (
 	repeats = []string{killed, frozen, down, cut, endsRefused, claimLost}
 	evicts  = []string{frozen, down, endsRefused, claimLost}
@@ -57,7 +58,8 @@ type event struct {
 	N       int    `json:",omitempty"`
 }
 
-// eventLog is the log of one process. Each event is one write, so that a killed process has written it, or nothing.
+// eventLog is the log of one process. Each event is one write, so that a killed process has written
+// it, or nothing.
 type eventLog struct {
 	file   *os.File
 	worker int
@@ -101,7 +103,8 @@ type enqueued struct {
 	seq           int // its number in a group of limit 1
 }
 
-// run is one call of a handler. said is empty if it never returned; its end is then that of its process.
+// run is one call of a handler. said is empty if it never returned; its end is then that of its
+// process.
 type run struct {
 	job             string
 	worker, attempt int
@@ -178,7 +181,8 @@ func (h *history) suffered(worker int, from, to time.Duration, what []string) bo
 	})
 }
 
-// excused reports whether one of some faults happened to the worker of a run before its end can have been recorded.
+// excused reports whether one of some faults happened to the worker of a run before its end can
+// have been recorded.
 func (h *history) excused(r *run, what []string) bool {
 	return h.suffered(r.worker, r.begin, r.end+underWay, what)
 }
@@ -208,7 +212,8 @@ func (h *history) check() (wrong []string) {
 	return wrong
 }
 
-// checkJob: a job is done, or dead for a reason. What has ended does not run again, unless a fault happened to its worker.
+// checkJob: a job is done, or dead for a reason. What has ended does not run again, unless a fault
+// happened to its worker.
 func (h *history) checkJob(id string, report func(string, ...any)) {
 	j, runs := h.jobs[id], h.runs[id]
 	last, dead := h.dead[id]
@@ -236,8 +241,9 @@ func (h *history) checkJob(id string, report func(string, ...any)) {
 	}
 }
 
-// zombies counts, by worker, the ends that must have been refused: the job had begun once more before, as another attempt,
-// so the claim was lost. Ends are left out whose worker was killed before it could count, or that may have got no reply.
+// zombies counts, by worker, the ends that must have been refused: the job had begun once more
+// before, as another attempt, so the claim was lost. Ends are left out whose worker was killed
+// before it could count, or that may have got no reply.
 func (h *history) zombies() map[int]int {
 	n := make(map[int]int)
 	for _, r := range h.all {
@@ -250,7 +256,8 @@ func (h *history) zombies() map[int]int {
 	return n
 }
 
-// checkKeys: of the workers that have not lost their claims, never more jobs run at once than a key allows.
+// checkKeys: of the workers that have not lost their claims, never more jobs run at once than a key
+// allows.
 func (h *history) checkKeys(report func(string, ...any)) {
 	now := make(map[string][]*run)
 	runs := func(key string, limit int, r *run) {
@@ -273,7 +280,8 @@ func (h *history) checkKeys(report func(string, ...any)) {
 	}
 }
 
-// checkOrder: in a group of limit 1, no job begins after a later one has, except in a worker that has lost its claim.
+// checkOrder: in a group of limit 1, no job begins after a later one has, except in a worker that
+// has lost its claim.
 func (h *history) checkOrder(report func(string, ...any)) {
 	groups := make(map[string][]string)
 	for id, j := range h.jobs {
@@ -297,15 +305,6 @@ func (h *history) checkOrder(report func(string, ...any)) {
 
 // tally is what there was of everything.
 func (h *history) tally() string {
-	said, faults := make(map[string]int), make(map[string]int)
-	for _, r := range h.all {
-		said[cmp.Or(r.said, "nothing, killed")]++
-	}
-	for _, all := range h.faults {
-		for _, f := range all {
-			faults[f.what]++
-		}
-	}
-	return fmt.Sprintf("%d jobs, %d runs %v, %d dead; faults %v; ends refused by worker %v, of which had to be %v",
-		len(h.jobs), len(h.all), said, len(h.dead), faults, h.refused, h.zombies())
+	return fmt.Sprintf("%d jobs, %d runs, %d dead; faults of workers %v; ends refused by worker %v, of which had to be %v",
+		len(h.jobs), len(h.all), len(h.dead), h.faults, h.refused, h.zombies())
 }

@@ -225,7 +225,8 @@ func (c *fleet) kill(t *testing.T) {
 	c.start(t)
 }
 
-// freeze stops a process that has jobs, and thaws it once it was taken for dead and others had time to begin its jobs.
+// freeze stops a process that has jobs, and thaws it once it was taken for dead and others had time
+// to begin its jobs.
 func (c *fleet) freeze(thaws *sync.WaitGroup) {
 	for range 30 {
 		p := c.any()

@@ -10,7 +10,8 @@ import (
 	"github.com/dblock-go/dblock/queue"
 )
 
-// OpenOn makes a Queue on the database of dsn, whose connections the dialer makes. closePool ends these.
+// OpenOn makes a Queue on the database of dsn, whose connections the dialer makes. closePool ends
+// these.
 type OpenOn func(ctx context.Context, dsn string, dialer *faultconn.Dialer, o queue.Options) (
 	q *queue.Queue, closePool func(), err error)
 
@@ -23,7 +24,8 @@ type Queue struct {
 
 	OpenOn OpenOn
 
-	// OpenUnfenced opens a Queue for a control: its statement that ends jobs does not check whose they are.
+	// OpenUnfenced opens a Queue for a control: its statement that ends jobs does not check whose
+	// they are.
 	OpenUnfenced OpenOn
 
 	EnqueueTx func(ctx context.Context, q *queue.Queue, tx *sql.Tx, tasks ...queue.Task) ([]queue.ID, error)

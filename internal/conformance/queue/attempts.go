@@ -12,9 +12,99 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/queue"
 )
+
+// stranded is a worker that has claimed ahead, and whose handlers block.
+type stranded struct {
+	*holder
+	q    *queue.Queue
+	rest []queue.ID // jobs behind those that block
+	did  once       // of them
+}
+
+// strand has a worker run many quick jobs, so that it claims ahead, and then block. Other jobs are
+// behind these.
+func (d *env) strand(t *testing.T) *stranded {
+	t.Helper()
+	const quick, handlers, rest = 600, 4, 40
+	s := &stranded{q: d.open(t, queue.Options{}), holder: newHolder()}
+	handle(t, s.q, "quick", nop)
+	handle(t, s.q, "block", s.handle)
+	handle(t, s.q, "rest", s.did.handle)
+	tasks := slices.Concat(repeat(quick, queue.Task{Kind: "quick"}), repeat(handlers, queue.Task{Kind: "block", Priority: 1}),
+		repeat(rest, queue.Task{Kind: "rest", Priority: 2}))
+	s.rest = enqueueMany(t, s.q, tasks)[quick+handlers:]
+	work(t, s.q, queue.WorkerOptions{Concurrency: handlers, Exchanges: 1}) // two overtake each other
+	s.has(t, handlers)
+	return s
+}
+
+// ready waits until all jobs behind those that block are ready, in their order. They have had no
+// attempt.
+func (s *stranded) ready(t *testing.T) {
+	t.Helper()
+	suite.Until(t, "the jobs are ready in their order", func() bool {
+		var order []queue.ID
+		for _, r := range suite.Must(s.q.List(suite.Soon(t), queue.Filter{}))(t) {
+			order = append(order, r.ID)
+			assert.Zero(t, r.Attempts, "attempts of job %v", r.ID)
+		}
+		return slices.Equal(order, s.rest)
+	})
+	assert.Zero(t, s.did.done(), "jobs that began")
+}
+
+// Jobs that wait for handlers which block are handed back, and another process runs them meanwhile.
+func handsBackWhatIsStranded(t *testing.T, d *env) {
+	s := d.strand(t)
+	s.ready(t)
+	other := d.open(t, queue.Options{})
+	done := make(chan queue.ID, 1000)
+	handle(t, other, "rest", func(_ context.Context, job queue.Job[int]) error {
+		assert.Equal(t, 1, job.Attempt)
+		done <- job.ID
+		return nil
+	})
+	work(t, other, queue.WorkerOptions{})
+	for range s.rest {
+		wait(t, done, "job of a worker that blocks")
+	}
+	close(s.end)
+	d.empty(t)
+	assert.Zero(t, s.did.done()+len(done), "jobs that were done twice")
+}
+
+// Jobs of a paused queue that have not begun are handed back, at once in the process that pauses
+// it.
+func handsBackWhatIsPaused(t *testing.T, d *env) {
+	s := d.strand(t)
+	require.NoError(t, s.q.Pause(suite.Soon(t), ""))
+	close(s.end)
+	s.ready(t)
+	d.until(t, "SELECT count(*) FROM dblock_queue_claim", 0)
+	require.NoError(t, s.q.Resume(suite.Soon(t), ""))
+	d.empty(t)
+	s.did.exactly(t, s.rest)
+}
+
+// Another process pauses the queue. A worker hands back the jobs that it has claimed and not begun.
+// It begins none until another process resumes the queue.
+func aPauseReachesOtherProcesses(t *testing.T, d *env) {
+	s := d.strand(t)
+	other := d.open(t, queue.Options{})
+	require.NoError(t, other.Pause(suite.Soon(t), ""))
+	s.ready(t)
+	close(s.end)
+	d.until(t, "SELECT count(*) FROM dblock_queue_claim", 0)
+	s.rest = append(s.rest, enqueue(t, other, queue.Task{Kind: "rest", Args: -1, Priority: 2})...)
+	s.ready(t)
+	require.NoError(t, other.Resume(suite.Soon(t), ""))
+	d.empty(t)
+	s.did.exactly(t, s.rest)
+}
 
 const (
 	quickKind = "quick" // its jobs end at once, so that the process claims ahead
@@ -23,8 +113,8 @@ const (
 
 var retriesAtOnce = queue.Backoff(func(int, error) time.Duration { return 0 })
 
-// A killed process had begun some jobs, and had claimed others ahead. A job dies of that if its last
-// attempt had begun, and never runs again. All others run.
+// A killed process had begun some jobs, and had claimed others ahead. A job dies of that if its
+// last attempt had begun, and never runs again. All others run.
 func aJobThatNeverBeganNeverDies(t *testing.T, d *env) {
 	const jobs, handlers, victims = 600, 20, 8
 	q := d.open(t, queue.Options{})
@@ -183,9 +273,9 @@ func (d *env) beginsAndDies(t *testing.T, q *queue.Queue, jobs, attempt int) {
 	require.NoError(t, q.Resume(suite.Soon(t), ""))
 }
 
-// Another transaction has locked the row of a job whose last attempt is to begin. The last attempts of
-// other jobs begin and end meanwhile. That of the locked job begins once the lock is released. Each is
-// recorded before it begins.
+// Another transaction has locked the row of a job whose last attempt is to begin. The last attempts
+// of other jobs begin and end meanwhile. That of the locked job begins once the lock is released.
+// Each is recorded before it begins.
 func aLockedJobStopsNoBeginnings(t *testing.T, d *env) {
 	const others = 20
 	q, held := d.open(t, queue.Options{}), newHolder()
@@ -205,5 +295,100 @@ func aLockedJobStopsNoBeginnings(t *testing.T, d *env) {
 	assert.Empty(t, held.began, "more have begun")
 	require.NoError(t, tx.Rollback())
 	assert.Equal(t, locked, held.has(t, 1)[0].ID)
+	d.empty(t)
+}
+
+// evictedWorker is a process that has a job, and that the others take for dead.
+type evictedWorker struct {
+	lost   chan int   // how many of its ends were refused
+	causes chan error // why its handlers' contexts ended
+	thaw   chan error // what its handler returns
+	next   *holder    // the process that has the job now
+}
+
+// evicted has a worker begin the one job that there is. Then the worker is evicted, and
+// another process begins the job. The two of around, if given, are called before and after that. In
+// the end the zombie knows it.
+func (d *env) evicted(t *testing.T, around ...func()) *evictedWorker {
+	t.Helper()
+	z := &evictedWorker{lost: make(chan int, 10), causes: make(chan error, 10), thaw: make(chan error), next: newHolder()}
+	q := d.open(t, queue.Options{TTL: time.Second, Observer: queue.Observer{Lost: func(_ string, n int) { z.lost <- n }}})
+	began := make(chan queue.ID, 1)
+	handle(t, q, "note", func(ctx context.Context, job queue.Job[int]) error {
+		began <- job.ID
+		<-ctx.Done()
+		z.causes <- context.Cause(ctx)
+		return <-z.thaw
+	})
+	enqueue(t, q, queue.Task{Kind: "note", Args: 1})
+	work(t, q, queue.WorkerOptions{Concurrency: 1, Ahead: -1, Rescue: -1})
+	wait(t, began, "job")
+	if len(around) > 0 {
+		around[0]()
+	}
+	d.evict(t)
+	other := d.open(t, queue.Options{})
+	rescue(t, other, 1, 0)
+	handle(t, other, "note", z.next.handle)
+	work(t, other, queue.WorkerOptions{Rescue: -1}) // the control puts a claim back
+	assert.Equal(t, 2, z.next.has(t, 1)[0].Attempt)
+	if len(around) > 0 {
+		around[1]()
+	}
+	assert.ErrorIs(t, wait(t, z.causes, "end of the zombie's context"), dblock.ErrLost)
+	return z
+}
+
+func aZombieFinishesNothing(t *testing.T, d *env) {
+	z := d.evicted(t)
+	z.thaw <- nil
+	assert.Equal(t, 1, wait(t, z.lost, "refusal"))
+	d.rows(t, "job", 1)
+	z.next.end <- nil
+	d.empty(t)
+}
+
+// The claim is still there, as if it had never been taken away: the zombie ends another process's
+// job.
+func controlAZombieFinishes(t *testing.T, d *env) {
+	z := d.evicted(t, func() { d.exec(t, "CREATE TABLE suite_claim AS SELECT * FROM dblock_queue_claim") },
+		func() { d.exec(t, "INSERT INTO dblock_queue_claim SELECT * FROM suite_claim") })
+	z.thaw <- nil
+	d.until(t, "SELECT count(*) FROM dblock_queue_job", 0)
+	z.next.end <- nil
+}
+
+// A zombie neither delays nor buries the job that failed in it.
+func aZombieMovesNothing(t *testing.T, d *env) {
+	for what, says := range map[string]error{
+		"Snoozed": queue.Snooze(time.Hour), "Discarded": queue.Discard(errBadDay), "Failed": errBadDay,
+	} {
+		t.Run(what, func(t *testing.T) {
+			d := d.e.env(t)
+			z := d.evicted(t)
+			z.thaw <- says
+			assert.Equal(t, 1, wait(t, z.lost, "refusal"))
+			for _, table := range []string{"scheduled", "dead", "ready"} {
+				d.rows(t, table, 0)
+			}
+			z.next.end <- nil
+			d.empty(t)
+		})
+	}
+}
+
+// A heartbeat keeps a job for longer than the TTL.
+func theLivingKeepTheirJobs(t *testing.T, d *env) {
+	q, other, held := d.open(t, queue.Options{TTL: time.Second}), d.open(t, queue.Options{}), newHolder()
+	handle(t, q, "note", held.obey)
+	work(t, q, queue.WorkerOptions{Rescue: -1})
+	enqueue(t, q, queue.Task{Kind: "note", Args: 1})
+	held.has(t, 1)
+	first := d.count(t, "SELECT max(beat) FROM dblock_member")
+	for d.count(t, "SELECT max(beat) FROM dblock_member") < first+5 { // nearly two TTLs
+		rescue(t, other, 0, 0)
+		time.Sleep(10 * time.Millisecond)
+	}
+	held.end <- nil
 	d.empty(t)
 }
