@@ -93,7 +93,9 @@ func cancelledJobsLeaveTheirPlaces(t *testing.T, d *env) {
 		id      queue.ID
 		was     queue.State
 		blocked int
-	}{{made[3], queue.Scheduled, 3}, {made[1], queue.Blocked, 2}, {snoozed, queue.Scheduled, 1}, {made[0], queue.Ready, 0}} {
+	}{
+		{made[3], queue.Scheduled, 3}, {made[1], queue.Blocked, 2}, {snoozed, queue.Scheduled, 1}, {made[0], queue.Ready, 0},
+	} {
 		cancel(t, q, step.id, step.was)
 		d.rows(t, "blocked", step.blocked)
 		d.rows(t, "key WHERE taken = 1", 1)

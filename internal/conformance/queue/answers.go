@@ -99,7 +99,8 @@ func goesOn(ctx context.Context, x *answers.Trial, q *queue.Queue, last *atomic.
 		}))
 	}
 	for _, table := range []string{"job", "ready", "scheduled"} {
-		err = errors.Join(err, x.Free(ctx, fmt.Sprintf("SELECT count(*) FROM dblock_queue_%s WHERE queue = '%s'", table, x.Key)))
+		left := fmt.Sprintf("SELECT count(*) FROM dblock_queue_%s WHERE queue = '%s'", table, x.Key)
+		err = errors.Join(err, x.Free(ctx, left))
 	}
 	return err
 }

@@ -34,8 +34,8 @@ func (d *env) strand(t *testing.T) *stranded {
 	handle(t, s.q, "quick", nop)
 	handle(t, s.q, "block", s.handle)
 	handle(t, s.q, "rest", s.did.handle)
-	tasks := slices.Concat(repeat(quick, queue.Task{Kind: "quick"}), repeat(handlers, queue.Task{Kind: "block", Priority: 1}),
-		repeat(rest, queue.Task{Kind: "rest", Priority: 2}))
+	tasks := slices.Concat(repeat(quick, queue.Task{Kind: "quick"}),
+		repeat(handlers, queue.Task{Kind: "block", Priority: 1}), repeat(rest, queue.Task{Kind: "rest", Priority: 2}))
 	s.rest = enqueueMany(t, s.q, tasks)[quick+handlers:]
 	work(t, s.q, queue.WorkerOptions{Concurrency: handlers, Exchanges: 1}) // two overtake each other
 	s.has(t, handlers)
@@ -220,10 +220,8 @@ func anAttemptCountsFromItsBeginning(t *testing.T, d *env) {
 	const deaths, most = 4, 4
 	q := d.open(t, queue.Options{})
 	handle(t, q, "note", nop, retriesAtOnce)
-	tasks := []queue.Task{{Kind: "note", Args: 0}, {Kind: "note", Args: 1, Unique: "u"}, {Kind: "note", Args: 2, Group: "g"}}
-	for i := range tasks {
-		tasks[i].MaxAttempts = most
-	}
+	tasks := repeat(3, queue.Task{Kind: "note", MaxAttempts: most})
+	tasks[1].Unique, tasks[2].Group = "u", "g"
 	enqueue(t, q, tasks...)
 	attempts := func() int64 { return d.count(t, "SELECT max(attempt) FROM dblock_queue_job") }
 	for last := range int64(most - 1) { // deaths before a beginning, and one after it

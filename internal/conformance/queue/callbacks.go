@@ -97,8 +97,8 @@ func (c hostCodec) Decode(data []byte, into any) error {
 // hostile are the arguments of jobs whose handlers, or what is around them, do wrong. Each of them
 // dies, with such a text.
 var hostile = map[string]string{
-	"returns": "HostError", "wraps": "HostError", "unwraps": "unwrapped", "panics": "HostError", "panics with": "HostError",
-	"discards": "HostError", "middleware": "HostError", "middleware dies": "the middleware",
+	"returns": "HostError", "wraps": "HostError", "unwraps": "unwrapped", "panics": "HostError",
+	"panics with": "HostError", "discards": "HostError", "middleware": "HostError", "middleware dies": "the middleware",
 	"decode panics": "the codec", "decode fails": "HostError",
 }
 

@@ -80,7 +80,8 @@ func cancelsForGood(t *testing.T, d *env) {
 	held := newHolder()
 	var tasks []queue.Task
 	for kind, err := range map[string]error{
-		"fails": errBadDay, "snoozes": queue.Snooze(time.Millisecond), "discards": queue.Discard(errBadDay), "stays": context.Canceled,
+		"fails": errBadDay, "snoozes": queue.Snooze(time.Millisecond), "discards": queue.Discard(errBadDay),
+		"stays": context.Canceled,
 	} {
 		handle(t, q, kind, func(ctx context.Context, job queue.Job[int]) error {
 			_ = held.handle(ctx, job)
@@ -186,7 +187,8 @@ func cancelsWhatIsEnding(t *testing.T, d *env) {
 	for i, lock := range []string{
 		d.sql("SELECT job_id FROM dblock_queue_job FOR UPDATE",
 			"SELECT job_id FROM dblock_queue_scheduled FOR UPDATE"), // there an end waits for no row of a job, but for a gap
-		"INSERT INTO dblock_queue_cancel (member_id, job_id) SELECT m.member_id, j.job_id FROM dblock_member m CROSS JOIN dblock_queue_job j",
+		`INSERT INTO dblock_queue_cancel (member_id, job_id)
+			SELECT m.member_id, j.job_id FROM dblock_member m CROSS JOIN dblock_queue_job j`,
 	} {
 		id := enqueue(t, other, queue.Task{Kind: "note", Args: i})[0]
 		held.has(t, 1)

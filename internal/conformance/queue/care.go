@@ -193,8 +193,10 @@ func historyIsKept(t *testing.T, d *env) {
 		return nil
 	})
 	all := []queue.Record{
-		{State: queue.Finished, Attempts: 1, Payload: []byte(`"finish"`)}, {State: queue.Cancelled, Attempts: 1, Payload: []byte(`"cancel"`)},
-		{State: queue.Dead, Attempts: 1, Payload: []byte(`"discard"`)}, {State: queue.Finished, Attempts: 2, Payload: []byte(`"again"`)},
+		{State: queue.Finished, Attempts: 1, Payload: []byte(`"finish"`)},
+		{State: queue.Cancelled, Attempts: 1, Payload: []byte(`"cancel"`)},
+		{State: queue.Dead, Attempts: 1, Payload: []byte(`"discard"`)},
+		{State: queue.Finished, Attempts: 2, Payload: []byte(`"again"`)},
 	}
 	var made []queue.ID
 	for _, of := range all {
@@ -221,7 +223,8 @@ func historyIsKept(t *testing.T, d *env) {
 	d.exec(t, "UPDATE dblock_queue_history SET day = day - INTERVAL '3' DAY")
 	next := d.open(t, queue.Options{History: 1})
 	work(t, next, queue.WorkerOptions{Queue: "other"})
-	assert.Zero(t, suite.Must(d.open(t, queue.Options{}).PruneHistory(t.Context()))(t), "pruned by a process that keeps none")
+	keepsNone := d.open(t, queue.Options{})
+	assert.Zero(t, suite.Must(keepsNone.PruneHistory(t.Context()))(t), "pruned")
 }
 
 func noHistoryByDefault(t *testing.T, d *env) {

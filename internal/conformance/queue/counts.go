@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -21,7 +22,8 @@ import (
 func (d *env) schedule(t *testing.T, prefix string, n, jobs int) {
 	t.Helper()
 	d.exec(t, fmt.Sprintf("INSERT INTO dblock_queue_scheduled (run_at, job_id, queue, priority) "+
-		d.sql("SELECT now() + interval '1 hour', gen_random_uuid(), '%[1]s' || n %% %[2]d, 0 FROM generate_series(1, %[3]d) n",
+		d.sql("SELECT now() + interval '1 hour', gen_random_uuid(), '%[1]s' || n %% %[2]d, 0 "+
+			"FROM generate_series(1, %[3]d) n",
 			"SELECT TIMESTAMPADD(HOUR, 1, UTC_TIMESTAMP(6)), UNHEX(SUBSTRING(SHA2(CONCAT('%[1]s', n), 256), 1, 32)), "+
 				"CONCAT('%[1]s', n %% %[2]d), 0 FROM "+numbers+" i WHERE n < %[3]d"), prefix, n, jobs))
 }
@@ -99,10 +101,10 @@ func tellsRetriesApart(t *testing.T, d *env) {
 }
 
 // numbers is a table of the n from 0 to 99,999 on MySQL and MariaDB.
-var numbers = strings.ReplaceAll("(SELECT 10000 * a.d + 1000 * b.d + 100 * c.d + 10 * e.d + f.d AS n FROM D a, D b, D c, D e, D f)",
-	"D", "(SELECT 0 AS d"+
-		" UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4"+
-		" UNION ALL SELECT 5 UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9)")
+var numbers = strings.ReplaceAll("(SELECT 10000 * a.d + 1000 * b.d + 100 * c.d + 10 * e.d + f.d AS n "+
+	"FROM D a, D b, D c, D e, D f)", "D", "(SELECT 0 AS d"+
+	" UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4"+
+	" UNION ALL SELECT 5 UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9)")
 
 // Jobs have times that dblock never writes, and ready rows of no job are before them. The jobs are
 // done at once, the rows are removed, and that is reported.
@@ -120,8 +122,8 @@ func aBadRowStopsNoQueue(t *testing.T, d *env) {
 	if d.e.Kind == devdb.Postgres {
 		d.exec(t, "ALTER TABLE dblock_queue_job DROP CONSTRAINT dblock_queue_job_bounds", // the rows here are older than it
 			"ALTER TABLE dblock_queue_ready DROP CONSTRAINT dblock_queue_ready_finite",
-			`UPDATE dblock_queue_job SET enqueued_at = CASE
-				WHEN job_id = (SELECT min(job_id::text)::uuid FROM dblock_queue_job) THEN 'infinity'::timestamptz ELSE '-infinity' END`,
+			`UPDATE dblock_queue_job SET enqueued_at = CASE WHEN job_id::text = (SELECT min(job_id::text) FROM dblock_queue_job)
+				THEN 'infinity'::timestamptz ELSE '-infinity' END`,
 			"UPDATE dblock_queue_ready SET ready_at = 'infinity' WHERE priority = 1",
 			`INSERT INTO dblock_queue_ready (queue, priority, ready_at, job_id)
 				SELECT 'default', 0, '2000-01-01', gen_random_uuid() FROM generate_series(1, 10000)`)
@@ -148,7 +150,8 @@ func (d *env) execLax(t *testing.T, statements ...string) {
 	t.Helper()
 	conn := suite.Must(d.db.Conn(t.Context()))(t)
 	defer func() { _ = conn.Close() }()
-	for _, statement := range append(append([]string{"SET SESSION sql_mode = ''"}, statements...), "SET SESSION sql_mode = DEFAULT") {
+	lax, strict := []string{"SET SESSION sql_mode = ''"}, []string{"SET SESSION sql_mode = DEFAULT"}
+	for _, statement := range slices.Concat(lax, statements, strict) {
 		_, err := conn.ExecContext(t.Context(), statement)
 		require.NoError(t, err, statement)
 	}
@@ -160,8 +163,9 @@ func (d *env) spoil(t *testing.T, table, column, where string) {
 	t.Helper()
 	table = "dblock_queue" + table
 	if d.e.Kind == devdb.Postgres {
-		d.exec(t, fmt.Sprintf(`UPDATE %[1]s SET %[2]s = CASE WHEN EXISTS (SELECT 1 FROM %[1]s o WHERE o.ctid < %[1]s.ctid AND o.%[3]s)
-			THEN 'infinity'::timestamptz ELSE '-infinity' END WHERE %[3]s`, table, column, where))
+		d.exec(t, fmt.Sprintf(`UPDATE %[1]s SET %[2]s = CASE
+			WHEN EXISTS (SELECT 1 FROM %[1]s o WHERE o.ctid < %[1]s.ctid AND o.%[3]s) THEN 'infinity'::timestamptz
+			ELSE '-infinity' END WHERE %[3]s`, table, column, where))
 		return
 	}
 	d.execLax(t, "UPDATE "+table+" SET "+column+" = '0000-00-00' WHERE "+where)

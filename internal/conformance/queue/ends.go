@@ -47,7 +47,9 @@ func triesAgainUntilItIsDone(t *testing.T, d *env) {
 func givesUpAfterTheLastAttempt(t *testing.T, d *env) {
 	dead := make(chan queue.Info, 1)
 	q := d.open(t, queue.Options{Observer: queue.Observer{Dead: func(job queue.Info, _ error) { dead <- job }}})
-	handle(t, q, "note", func(context.Context, queue.Job[string]) error { return errors.New("worse\x00 \xff than ever") }, retriesAtOnce)
+	handle(t, q, "note", func(context.Context, queue.Job[string]) error {
+		return errors.New("worse\x00 \xff than ever")
+	}, retriesAtOnce)
 	work(t, q, queue.WorkerOptions{})
 	id := enqueue(t, q, queue.Task{Kind: "note", Args: "x", MaxAttempts: 2})[0]
 	got := wait(t, dead, "dead job")
@@ -149,9 +151,11 @@ func theReasonIsKeptWhole(t *testing.T, d *env) {
 	observer, seen := observeEnds()
 	q := d.open(t, queue.Options{Observer: observer})
 	for kind, decision := range map[string]func(error) error{"discard": queue.Discard, "cancel": queue.Cancel} {
-		handle(t, q, kind, func(context.Context, queue.Job[string]) error { return fmt.Errorf("order 7: %w", decision(errBadDay)) })
+		err := fmt.Errorf("order 7: %w", decision(errBadDay))
+		handle(t, q, kind, func(context.Context, queue.Job[string]) error { return err })
 	}
-	waits := enqueue(t, q, queue.Task{Kind: "ready"}, queue.Task{Kind: "later", Delay: time.Hour}, queue.Task{Kind: "given up"})
+	later := queue.Task{Kind: "later", Delay: time.Hour}
+	waits := enqueue(t, q, queue.Task{Kind: "ready"}, later, queue.Task{Kind: "given up"})
 	cancel(t, q, waits[0], queue.Ready)
 	cancel(t, q, waits[1], queue.Scheduled)
 	assert.NoError(t, q.Discard(t.Context(), waits[2], "too late"))
@@ -173,11 +177,14 @@ func anUndecodableJobFailsAlone(t *testing.T, d *env) {
 	q := d.open(t, queue.Options{})
 	done := make(chan int, 10)
 	handle(t, q, "number", record(done))
-	enqueue(t, q, queue.Task{Kind: "number", Args: 1}, queue.Task{Kind: "number", Args: "two", MaxAttempts: 1}, queue.Task{Kind: "number", Args: 3})
+	for _, args := range []any{1, "two", 3} {
+		enqueue(t, q, queue.Task{Kind: "number", Args: args, MaxAttempts: 1})
+	}
 	work(t, q, queue.WorkerOptions{Concurrency: 1})
 	assert.ElementsMatch(t, []int{1, 3}, []int{wait(t, done, "job"), wait(t, done, "job")})
 	d.empty(t)
-	assert.Contains(t, d.text(t, "SELECT last_error FROM dblock_queue_dead"), "can't be decoded: of kind \"number\", into int")
+	last := d.text(t, "SELECT last_error FROM dblock_queue_dead")
+	assert.Contains(t, last, `can't be decoded: of kind "number", into int`)
 }
 
 // A job of a kind that its process does not know waits for a process that does. It costs no

@@ -261,7 +261,7 @@ func (o *once) check(all []queue.ID, exactly bool) error {
 		}
 	}
 	if lost > 0 || exactly && twice > 0 || len(o.times) != len(all) {
-		return fmt.Errorf("of %d jobs %d were not done, %d more than once; %d in all were", len(all), lost, twice, len(o.times))
+		return fmt.Errorf("of %d jobs %d were not done, %d more than once; %d were done", len(all), lost, twice, len(o.times))
 	}
 	return nil
 }

@@ -74,7 +74,7 @@ func survivesFaults(t *testing.T, d *env) {
 	c.strike(ctx, t, server, lasts)
 	work.Wait()
 	d.drained(t)
-	d.until(t, "SELECT count(*) FROM dblock_queue_claim", 0) // of processes that were killed when they had no jobs any more
+	d.until(t, "SELECT count(*) FROM dblock_queue_claim", 0) // of processes that were killed without jobs
 	h := newHistory(made.jobs, c.stop(t), d.deadJobs(t))
 	wrong := h.check()
 	assert.Empty(t, wrong[:min(20, len(wrong))])
@@ -85,7 +85,8 @@ func survivesFaults(t *testing.T, d *env) {
 		assert.NotEmpty(t, h.dead)
 		assert.Positive(t, made.duplicates)
 	}
-	known := d.count(t, "SELECT count(*) FROM dblock_queue_history h JOIN dblock_queue_dead d ON d.job_id = h.job_id WHERE h.outcome = 3")
+	known := d.count(t, `SELECT count(*) FROM dblock_queue_history h
+		JOIN dblock_queue_dead d ON d.job_id = h.job_id WHERE h.outcome = 3`)
 	assert.GreaterOrEqual(t, int(known), len(h.dead), "dead jobs in history")
 }
 
@@ -119,7 +120,8 @@ func (d *env) drained(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	for n := -1; n != 0; suite.SleepFor(ctx, 20*time.Millisecond) {
-		require.NoError(t, d.db.QueryRowContext(ctx, "SELECT count(*) FROM dblock_queue_job").Scan(&n), "%d jobs have not ended", n)
+		err := d.db.QueryRowContext(ctx, "SELECT count(*) FROM dblock_queue_job").Scan(&n)
+		require.NoError(t, err, "%d jobs have not ended", n)
 	}
 }
 
@@ -127,7 +129,8 @@ func (d *env) drained(t *testing.T) {
 func (d *env) deadJobs(t *testing.T) map[string]string {
 	t.Helper()
 	dead := make(map[string]string)
-	id := d.sql("job_id", "INSERT(INSERT(INSERT(INSERT(LOWER(HEX(job_id)), 9, 0, '-'), 14, 0, '-'), 19, 0, '-'), 24, 0, '-')")
+	id := d.sql("job_id",
+		"INSERT(INSERT(INSERT(INSERT(LOWER(HEX(job_id)), 9, 0, '-'), 14, 0, '-'), 19, 0, '-'), 24, 0, '-')")
 	for _, line := range d.suiteDB().Texts(t, "SELECT CONCAT("+id+", ' ', last_error) FROM dblock_queue_dead") {
 		job, last, _ := strings.Cut(line, " ")
 		dead[job] = last
@@ -144,9 +147,10 @@ func aZombieIsRefused(t *testing.T, d *env) {
 
 // The same without a check whose the jobs are: the history shows it.
 func controlWithoutTheFence(t *testing.T, d *env) {
-	said := func(h *history) string { return strings.Join(h.check(), "; ") }
-	h := d.freezeUntil(t, howNoFence, func(h *history) bool { return strings.Contains(said(h), "that had begun once more") })
-	t.Logf("%s: %s", said(h), h.tally())
+	h := d.freezeUntil(t, howNoFence, func(h *history) bool {
+		return strings.Contains(fmt.Sprint(h.check()), "that had begun once more")
+	})
+	t.Log(h.check(), h.tally())
 }
 
 // freezeUntil has eight workers run plain jobs, and freezes two of them, until it is enough.

@@ -145,7 +145,8 @@ func aSlowNetworkStrandsNoJob(t *testing.T, d *env) {
 		}
 		require.WithinRange(t, time.Now(), time.Time{}, end.Add(2*time.Minute), "%d jobs are left", left)
 		if time.Now().Before(end) && left < backlog {
-			all = append(all, enqueue(t, host, queue.Task{Kind: "large", Args: strings.Repeat(string(rune('A'+n%26)), payload)})...)
+			large := strings.Repeat(string(rune('A'+n%26)), payload)
+			all = append(all, enqueue(t, host, queue.Task{Kind: "large", Args: large})...)
 		} else {
 			time.Sleep(20 * time.Millisecond)
 		}

@@ -134,7 +134,8 @@ type history struct {
 }
 
 func newHistory(jobs map[string]*enqueued, events []event, dead map[string]string) *history {
-	h := &history{jobs: jobs, runs: make(map[string][]*run), faults: make(map[int][]fault), refused: make(map[int]int), dead: dead}
+	h := &history{jobs: jobs, dead: dead, runs: make(map[string][]*run)}
+	h.faults, h.refused = make(map[int][]fault), make(map[int]int)
 	slices.SortStableFunc(events, func(a, b event) int { return cmp.Compare(a.At, b.At) })
 	open := make(map[string]*run)
 	for _, e := range events {
@@ -204,7 +205,8 @@ func (h *history) check() (wrong []string) {
 	zombies := h.zombies()
 	for _, worker := range slices.Sorted(maps.Keys(zombies)) {
 		if n := zombies[worker]; h.refused[worker] < n {
-			report("worker %d has ended %d jobs that had begun once more, and was refused %d times", worker, n, h.refused[worker])
+			report("worker %d has ended %d jobs that had begun once more, and was refused %d times",
+				worker, n, h.refused[worker])
 		}
 	}
 	h.checkKeys(report)
@@ -232,7 +234,8 @@ func (h *history) checkJob(id string, report func(string, ...any)) {
 		for _, later := range runs[i+1:] {
 			again := later.begin < r.end || r.finished() || r.said == saysDiscard
 			if again && !h.excused(r, repeats) && !h.excused(later, evicts) {
-				report("job %s ran in worker %d after worker %d (%q), and nothing happened to either", id, later.worker, r.worker, r.said)
+				report("job %s ran in worker %d after worker %d (%q), and nothing happened to either",
+					id, later.worker, r.worker, r.said)
 			}
 		}
 	}

@@ -67,8 +67,9 @@ func (e Queue) workAndWrite(dsn string) error {
 		os.Exit(1) // it could not end
 	}()
 	o := queue.WorkerOptions{
-		Concurrency: 4, Batch: 20, Poll: 50 * time.Millisecond, Promote: 50 * time.Millisecond, Rescue: 200 * time.Millisecond,
-		Grace: 2 * time.Second, Backoff: func(int, error) time.Duration { return rand.N(100 * time.Millisecond) },
+		Concurrency: 4, Batch: 20, Poll: 50 * time.Millisecond, Promote: 50 * time.Millisecond,
+		Rescue: 200 * time.Millisecond, Grace: 2 * time.Second,
+		Backoff: func(int, error) time.Duration { return rand.N(100 * time.Millisecond) },
 	}
 	if how == howFaulty {
 		defer log.cutNowAndThen(dialer)()
@@ -78,14 +79,15 @@ func (e Queue) workAndWrite(dsn string) error {
 	}
 	err = q.Work(ctx, o)
 	closed := closeIn(q, 30*time.Second)
-	if errors.Is(closed, dblock.ErrUnavailable) || errors.Is(closed, dblock.ErrOutcomeUnknown) { // its connection was cut, too
-		closed = nil
+	if errors.Is(closed, dblock.ErrUnavailable) || errors.Is(closed, dblock.ErrOutcomeUnknown) {
+		closed = nil // its connection was cut, too
 	}
 	return errors.Join(err, closed)
 }
 
 // openReachable waits for the server as well.
-func (e Queue) openReachable(ctx context.Context, dsn, how string, dialer *faultconn.Dialer, o queue.Options) (*queue.Queue, error) {
+func (e Queue) openReachable(ctx context.Context, dsn, how string, dialer *faultconn.Dialer, o queue.Options) (
+	*queue.Queue, error) {
 	open := e.OpenOn
 	if how == howNoFence {
 		open = e.OpenUnfenced
@@ -198,8 +200,8 @@ func (c *fleet) path(n int) string { return filepath.Join(c.folder, strconv.Itoa
 func (c *fleet) start(t *testing.T) {
 	t.Helper()
 	n := len(c.all)
-	cmd := c.d.workerCommand(context.Background(), workerMode+"="+modeLog, workerLog+"="+c.path(n), workerN+"="+strconv.Itoa(n),
-		workerHow+"="+c.how)
+	cmd := c.d.workerCommand(context.Background(), workerMode+"="+modeLog, workerLog+"="+c.path(n),
+		workerN+"="+strconv.Itoa(n), workerHow+"="+c.how)
 	c.all = append(c.all, &process{Child: suite.StartChild(t, cmd), n: n})
 }
 
@@ -255,7 +257,8 @@ func (c *fleet) freeze(thaws *sync.WaitGroup) {
 
 // claims returns how many claims a living process has, or -1 if the server is down.
 func (c *fleet) claims(p *process) (n int) {
-	query := "SELECT count(*) FROM dblock_queue_claim c JOIN dblock_member m ON m.member_id = c.member_id WHERE m.label = 'worker %d'"
+	query := `SELECT count(*) FROM dblock_queue_claim c
+		JOIN dblock_member m ON m.member_id = c.member_id WHERE m.label = 'worker %d'`
 	if err := c.d.db.QueryRowContext(context.Background(), fmt.Sprintf(query, p.n)).Scan(&n); err != nil {
 		return -1
 	}
