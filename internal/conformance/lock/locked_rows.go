@@ -32,12 +32,7 @@ var rowLocks = []struct {
 }
 
 // tx begins a transaction with a statement. The test rolls it back at its end.
-func (v *env) tx(t *testing.T, statement string) *sql.Tx {
-	t.Helper()
-	return v.txAt(t, sql.LevelDefault, statement)
-}
-
-func (v *env) txAt(t *testing.T, level sql.IsolationLevel, statement string) *sql.Tx {
+func (v *env) tx(t *testing.T, level sql.IsolationLevel, statement string) *sql.Tx {
 	t.Helper()
 	tx := suite.Must(v.BeginTx(t.Context(), &sql.TxOptions{Isolation: level}))(t)
 	t.Cleanup(func() { _ = tx.Rollback() })
@@ -58,7 +53,7 @@ func (v *env) eachRowLock(
 			if row.there {
 				suite.IsFree(t, l, key, with)
 			}
-			test(t, v, l, v.tx(t, fmt.Sprintf(row.statement, key)))
+			test(t, v, l, v.tx(t, sql.LevelDefault, fmt.Sprintf(row.statement, key)))
 		})
 	}
 }
@@ -125,7 +120,8 @@ func lockedPermitsAreWaitedFor(t *testing.T, v *env) {
 			if !slices.Contains([]string{"made", "its first made"}, name) {
 				suite.IsFree(t, l, "k", one)
 			}
-			ends := waitsForTx(t, v.tx(t, statement).Rollback, func(ctx context.Context) (*dblock.Lock, error) {
+			tx := v.tx(t, sql.LevelDefault, statement)
+			ends := waitsForTx(t, tx.Rollback, func(ctx context.Context) (*dblock.Lock, error) {
 				return l.Acquire(ctx, "k", one)
 			})
 			suite.IsFree(t, l, "other", one)
@@ -142,7 +138,7 @@ func aLockedGapIsWaitedFor(t *testing.T, v *env) {
 	}
 	l := v.process(t, LeaseOptions{TTL: time.Second}) // less than twice the shortest bound of a wait that MySQL has
 	suite.IsFree(t, l, "other")
-	tx := v.tx(t, "SELECT token FROM dblock_lease WHERE token > 0 FOR UPDATE")
+	tx := v.tx(t, sql.LevelDefault, "SELECT token FROM dblock_lease WHERE token > 0 FOR UPDATE")
 	ends := waitsForTx(t, tx.Commit, func(ctx context.Context) (*dblock.Lock, error) { return l.Acquire(ctx, "k") })
 	ends()
 }

@@ -18,8 +18,8 @@ import (
 // stolenTTL is a TTL of whose third a busy machine has time to read what it holds.
 const stolenTTL = 8 * time.Second
 
-// aStolenLockIsLost force-releases what a live process holds, in every mode. Its context ends within
-// the TTL while another process holds the key, and its release says so.
+// aStolenLockIsLost force-releases what a live process holds, in every mode. Its context ends
+// within the TTL while another process holds the key, and its release says so.
 func aStolenLockIsLost(t *testing.T, p Place) {
 	a, b := p.process(t, LeaseOptions{TTL: stolenTTL}), p.process(t, LeaseOptions{})
 	all := dblock.WithPermits(2, 2)
@@ -54,8 +54,8 @@ func aStolenLockIsLost(t *testing.T, p Place) {
 	suite.Release(t, kept)
 }
 
-// aForgottenGrantIsLost takes grants out of the tables, as a failover does to a replica that has not
-// received them. The member's row is there, and heartbeats go on.
+// aForgottenGrantIsLost takes grants out of the tables, as a failover does to a replica that has
+// not received them. The member's row is there, and heartbeats go on.
 func aForgottenGrantIsLost(t *testing.T, v *env) {
 	l := v.process(t, LeaseOptions{TTL: stolenTTL})
 	locks := []*dblock.Lock{
@@ -93,8 +93,8 @@ func aCrowdIsVerified(t *testing.T, v *env) {
 	}
 }
 
-// aSiblingOutlivesAnother closes one of two Lockers that share a pool, and so a heartbeat. The other
-// one keeps what it holds, and goes on.
+// aSiblingOutlivesAnother closes one of two Lockers that share a pool, and so a heartbeat. The
+// other one keeps what it holds, and goes on.
 func aSiblingOutlivesAnother(t *testing.T, v *env) {
 	o := LeaseOptions{TTL: 2 * time.Second, Poll: 50 * time.Millisecond}
 	a, b, closePool, err := v.e.OpenPair(t.Context(), v.DSN, &faultconn.Dialer{}, o, o)
@@ -120,8 +120,8 @@ func aSiblingOutlivesAnother(t *testing.T, v *env) {
 	assert.EqualValues(t, 1, v.Count(t, suite.Members), "members: another process's")
 }
 
-// aReleaseBesideClose closes a Locker while its locks are released. Another Locker of the pool keeps
-// the heartbeat alive, so that a key that is not released stays held for an hour.
+// aReleaseBesideClose closes a Locker while its locks are released. Another Locker of the pool
+// keeps the heartbeat alive, so that a key that is not released stays held for an hour.
 func aReleaseBesideClose(t *testing.T, v *env) {
 	const rounds, locks = 8, 200
 	o := LeaseOptions{TTL: time.Hour}
@@ -145,8 +145,8 @@ func aReleaseBesideClose(t *testing.T, v *env) {
 	}
 }
 
-// leftFree bounds how long a busy machine needs to release what a process no longer uses. A lock that
-// is forgotten stays for an hour.
+// leftFree bounds how long a busy machine needs to release what a process no longer uses. A lock
+// that is forgotten stays for an hour.
 const leftFree = 30 * time.Second
 
 // outage is a process that loses its server for longer than its TTL. It holds one key with its
@@ -176,8 +176,8 @@ func (o *outage) lose(t *testing.T) {
 
 const leftDetached = "SELECT count(*) FROM dblock_lease WHERE lease_key = 'detached' AND handle IS NOT NULL"
 
-// aReleaseInALongOutage releases a lock that no member keeps while the server is away. Afterwards the
-// process releases it at the server.
+// aReleaseInALongOutage releases a lock that no member keeps while the server is away. Afterwards
+// the process releases it at the server.
 func aReleaseInALongOutage(t *testing.T, v *env) {
 	o := v.openOutage(t)
 	detached := suite.Acquire(t, o, "detached", dblock.WithoutRenewal(time.Hour))
@@ -223,9 +223,9 @@ func anAcquireInALongOutage(t *testing.T, v *env) {
 	t.Error("no grant was without an answer: this shows nothing")
 }
 
-// aSilentWireEndsWaitsAsDocumented: callers wait while connections fall silent, one after the other.
-// Only ErrOutcomeUnknown and ErrUnavailable may end a wait before its context does, and a repeated
-// call gets the lock.
+// aSilentWireEndsWaitsAsDocumented: callers wait while connections fall silent, one after the
+// other. Only ErrOutcomeUnknown and ErrUnavailable may end a wait before its context does, and a
+// repeated call gets the lock.
 func aSilentWireEndsWaitsAsDocumented(t *testing.T, v *env) {
 	const callers, silences = 8, 3
 	dialer := &faultconn.Dialer{}

@@ -23,8 +23,8 @@ const (
 	naiveSteps   = 150 // grants in each of them
 )
 
-// naive is a lock that is written by hand, with statements for each mode. A grant is a transaction at
-// READ COMMITTED, each of whose statements must change a row.
+// naive is a lock that is written by hand, with statements for each mode. A grant is a transaction
+// at READ COMMITTED, each of whose statements must change a row.
 type naive struct {
 	first suite.State
 	modes []dblock.Mode // of its callers
@@ -53,9 +53,9 @@ func naivePermits() naive {
 	}}
 }
 
-// naiveWriters count readers in a sub-select of the statement that grants. The statement may wait for
-// a reader's lock on the row, and goes on with the count from before. On MySQL and MariaDB such a
-// count locks and is a new one, so that it is a statement of its own.
+// naiveWriters count readers in a sub-select of the statement that grants. The statement may wait
+// for a reader's lock on the row, and goes on with the count from before. On MySQL and MariaDB such
+// a count locks and is a new one, so that it is a statement of its own.
 func naiveWriters(kind devdb.Kind) naive {
 	reader, writer := naiveReader+"WHERE holder IS NULL FOR SHARE", []string{naiveWriter + " AND " + naiveHolders + " = 0"}
 	if kind != devdb.Postgres {
@@ -85,8 +85,8 @@ func controlReadersDontLook(t *testing.T, v *env) {
 	v.isWrong(t, naiveReaders(naiveReader, naiveWriters(v.Kind).of[dblock.Exclusive].enter), false)
 }
 
-// isWrong uses the lock until its history is wrong. If mends is set, a lock on one row at first makes
-// it right: then the lock is wrong, and not its use in this test.
+// isWrong uses the lock until its history is wrong. If mends is set, a lock on one row at first
+// makes it right: then the lock is wrong, and not its use in this test.
 func (v *env) isWrong(t *testing.T, n naive, mends bool) {
 	t.Helper()
 	v.Exec(t, "CREATE TABLE naive (holder BIGINT, token BIGINT NOT NULL, locked BIGINT)")

@@ -13,8 +13,8 @@ import (
 
 func (e Lease) runCut(t *testing.T) { suite.RunCut(t, e.Kind, e.aNetworkFallsSilent) }
 
-// aNetworkFallsSilent: within the TTL another process acquires the lease of a holder that was cut off,
-// which does not count on it any more.
+// aNetworkFallsSilent: within the TTL another process acquires the lease of a holder that was cut
+// off, which does not count on it any more.
 func (e Lease) aNetworkFallsSilent(t *testing.T) error {
 	near, far := testdb.OwnNear(t, e.Kind)
 	v := e.envOn(suite.OpenDB(t, e.Kind, near))

@@ -18,8 +18,9 @@ import (
 	"github.com/dblock-go/dblock/internal/devdb"
 )
 
-// overlapsWithoutDeadlocks has processes acquire overlapping keys at once, in each mode, some of the
-// holders inside guarded transactions. The server counts deadlocks, also those that dblock hides.
+// overlapsWithoutDeadlocks has processes acquire overlapping keys at once, in each mode, some of
+// the holders inside guarded transactions. The server counts deadlocks, also those that dblock
+// hides.
 func overlapsWithoutDeadlocks(t *testing.T, v *env) {
 	const processes, callers = 8, 3
 	own, server := v.onAServerOfItsOwn(t)
@@ -46,8 +47,8 @@ func overlapsWithoutDeadlocks(t *testing.T, v *env) {
 	own.hasOneDeadlock(t, before, server)
 }
 
-// acquireSome tries to acquire some keys at once, so that they share statements, and releases at once
-// what it got.
+// acquireSome tries to acquire some keys at once, so that they share statements, and releases at
+// once what it got.
 func (v *env) acquireSome(t *testing.T, l Leases) {
 	const keys, most = 12, 5
 	anyMode := func() []dblock.Option {
@@ -122,9 +123,9 @@ func (v *env) deadlock(t *testing.T) {
 	}
 }
 
-// aRefusalWritesNothing tries to acquire a held key on a server of its own: the server's log does not
-// grow, and no row changes. A server writes a little by itself, so that one of many short periods in
-// which it writes nothing is enough.
+// aRefusalWritesNothing tries to acquire a held key on a server of its own: the server's log does
+// not grow, and no row changes. A server writes a little by itself, so that one of many short
+// periods in which it writes nothing is enough.
 func aRefusalWritesNothing(t *testing.T, v *env) {
 	own, server := v.onAServerOfItsOwn(t)
 	a, b := own.process(t, LeaseOptions{TTL: time.Hour}), own.process(t, LeaseOptions{TTL: time.Hour})

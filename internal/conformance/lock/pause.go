@@ -25,8 +25,8 @@ const (
 	holders    = 3
 )
 
-// countUntilKilled adds one to a counter again and again, each time under the lock: it reads, waits,
-// and writes. It writes a line when it has read, and one when its write is acknowledged.
+// countUntilKilled adds one to a counter again and again, each time under the lock: it reads,
+// waits, and writes. It writes a line when it has read, and one when its write is acknowledged.
 func (e Lease) countUntilKilled(ctx context.Context, dsn, mode string) error {
 	db, err := e.connect(os.Getenv(holderData))
 	if err != nil {
@@ -160,7 +160,7 @@ func (v *env) pauseHolders(t *testing.T, mode string, data *env, n int) (written
 		require.NotNil(t, paused, "no holder works")
 		_ = suite.Suspend(paused.Process)
 		// It may have stopped inside a transaction that keeps others out.
-		next(3*pauseTTL, func(l counterLine) bool { return l.text == "written" && l.by != paused })
+		next(2*pauseTTL, func(l counterLine) bool { return l.text == "written" && l.by != paused })
 		_ = suite.Resume(paused.Process)
 		next(time.Minute, func(l counterLine) bool { return l.by == paused && l.text == "read" }) // it has tried to write
 	}
@@ -189,8 +189,9 @@ func takesOverFromTheKilled(t *testing.T, v *env) {
 	suite.IsFree(t, v.process(t, LeaseOptions{}), "counter")
 }
 
-// holdUntilTold holds a lease, writes inside a guarded transaction if the mode says so, and ends when
-// the test closes its input. Its last line says whether the commit or the release found it lost.
+// holdUntilTold holds a lease, writes inside a guarded transaction if the mode says so, and ends
+// when the test closes its input. Its last line says whether the commit or the release found it
+// lost.
 func (e Lease) holdUntilTold(ctx context.Context, dsn, mode string) error {
 	l, _, err := e.Open(ctx, dsn, LeaseOptions{TTL: 2 * time.Second})
 	if err != nil {
@@ -221,8 +222,8 @@ func (e Lease) holdUntilTold(ctx context.Context, dsn, mode string) error {
 	return nil
 }
 
-// startStopped starts a process that holds a key, and stops it. resume makes it go on, and returns its
-// last line.
+// startStopped starts a process that holds a key, and stops it. resume makes it go on, and returns
+// its last line.
 func (v *env) startStopped(t *testing.T, mode, key string) (resume func() string) {
 	t.Helper()
 	c := v.startHolder(t, suite.Soon(t), mode, holderKey+"="+key)
@@ -251,9 +252,9 @@ func aPauseBeforeARelease(t *testing.T, v *env) {
 	}
 }
 
-// endsWhoStopsInAGuard stops a process inside a guarded transaction, which keeps others out. The server
-// ends the transaction, and its commit comes too late. The control is a transaction that nothing
-// bounds: the lease of its dead holder is not taken over.
+// endsWhoStopsInAGuard stops a process inside a guarded transaction, which keeps others out. The
+// server ends the transaction, and its commit comes too late. The control is a transaction that
+// nothing bounds: the lease of its dead holder is not taken over.
 func endsWhoStopsInAGuard(t *testing.T, v *env) {
 	_, written := v.written(t)
 	resume := v.startStopped(t, staysInGuard, "guarded")

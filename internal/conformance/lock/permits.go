@@ -177,15 +177,15 @@ func aWaitForPermitsEnds(t *testing.T, p Place) {
 	suite.IsFree(t, l, "k", one)
 }
 
-// freesAllPermits releases permits one of whose rows another transaction has locked, as a guard does
-// that is about to lock them all.
+// freesAllPermits releases permits one of whose rows another transaction has locked, as a guard
+// does that is about to lock them all.
 func freesAllPermits(t *testing.T, v *env) {
 	l := v.process(t, LeaseOptions{})
 	all := dblock.WithPermits(3, 3)
 	held := suite.Acquire(t, l, "k", all)
-	tx := v.tx(t, "SELECT slot FROM dblock_permit WHERE lease_key = 'k' AND slot = 2 FOR UPDATE")
+	unlock := v.Locked(t, "SELECT slot FROM dblock_permit WHERE lease_key = 'k' AND slot = 2 FOR UPDATE")
 	suite.Release(t, held)
-	require.NoError(t, tx.Rollback())
+	unlock()
 	suite.IsFree(t, l, "k", all)
 }
 
@@ -227,8 +227,9 @@ var readCommitted = map[devdb.Kind]string{
 	devdb.MariaDB: "?tx_isolation=%27READ-COMMITTED%27", devdb.MySQL: "?transaction_isolation=%27READ-COMMITTED%27",
 }
 
-// fewerPermitsCountOneUnderWay lowers the number of permits while an acquisition that began under the
-// larger number is under way at the server. With what is granted later it must fit the smaller one.
+// fewerPermitsCountOneUnderWay lowers the number of permits while an acquisition that began under
+// the larger number is under way at the server. With what is granted later it must fit the smaller
+// one.
 func fewerPermitsCountOneUnderWay(t *testing.T, v *env) {
 	const before, after = 5, 3
 	l, other := v.as(v.DSN + readCommitted[v.Kind]).two(t)

@@ -129,8 +129,8 @@ func quorumOf(nodes []Leases, timeout time.Duration) (*dblock.Quorum, error) {
 	return dblock.NewQuorum(lockers, dblock.QuorumOptions{NodeTimeout: timeout})
 }
 
-// TestFaultsOfQuorumExpireIn cuts two of three nodes off while a lock's end is set: no other process
-// acquires the key before the lock has ended.
+// TestFaultsOfQuorumExpireIn cuts two of three nodes off while a lock's end is set: no other
+// process acquires the key before the lock has ended.
 func TestFaultsOfQuorumExpireIn(t *testing.T) {
 	t.Parallel()
 	nodes := sharedNodes(t)

@@ -44,7 +44,8 @@ func ReadersShare(t *testing.T, p Place) {
 	}
 }
 
-// WaitsForReaders: a writer that waits keeps new readers out. When it gives up, they may come again.
+// WaitsForReaders: a writer that waits keeps new readers out. When it gives up, they may come
+// again.
 func WaitsForReaders(t *testing.T, p Place) {
 	a, b := p.two(t)
 	shared := dblock.WithShared()
@@ -62,7 +63,7 @@ func WaitsForReaders(t *testing.T, p Place) {
 	writer := suite.Waiter(t, b, "k")
 	KeptOut(t, a, "k")
 	var writing atomic.Bool
-	next := suite.Waiter(t, a, "k", shared) // it may come before the writer, who is not in the server's queue yet
+	next := suite.Waiter(t, a, "k", shared) // it may come before the writer, if that is not queued yet
 	nextDone := suite.Beside(func() {
 		lock := next()
 		assert.False(t, writing.Load(), "a reader beside a writer")
@@ -124,7 +125,8 @@ func AWriterIsLetIn(t *testing.T, p Place) {
 	}
 }
 
-// ReadersDontUpgrade: a reader that asks for the exclusive lock below its own would wait for itself.
+// ReadersDontUpgrade: a reader that asks for the exclusive lock below its own would wait for
+// itself.
 func ReadersDontUpgrade(t *testing.T, p Place) {
 	l := p.process(t, LeaseOptions{})
 	outer := suite.Acquire(t, l, "k", dblock.WithShared())
@@ -164,8 +166,8 @@ func ReadersDontWait(t *testing.T, p Place) {
 	readers()
 }
 
-// deadGiveWay: holders that die, or whose time ends, do not keep another process out. opts are those
-// of a holder, whole are those of a caller that any holder keeps out.
+// deadGiveWay: holders that die, or whose time ends, do not keep another process out. opts are
+// those of a holder, whole are those of a caller that any holder keeps out.
 func deadGiveWay(t *testing.T, p Place, opts, whole []dblock.Option) {
 	t.Helper()
 	a, b := p.two(t)
@@ -199,7 +201,8 @@ func deadReadersGiveWay(t *testing.T, p Place) {
 	_ = writer.Release(t.Context())
 }
 
-// aDeadWriterLeavesReaders: a writer dies while it waits for readers. The next one waits for them, too.
+// aDeadWriterLeavesReaders: a writer dies while it waits for readers. The next one waits for them,
+// too.
 func aDeadWriterLeavesReaders(t *testing.T, p Place) {
 	a, b := p.two(t)
 	c := p.process(t, LeaseOptions{})
@@ -268,7 +271,8 @@ func showsReaders(t *testing.T, p Place) {
 }
 
 // readersStayOneCrowd: of writers that wait for a reader one gives up and one dies. Later readers
-// have the reader's token, and pass the fence together. A writer that is let in fences them all off.
+// have the reader's token, and pass the fence together. A writer that is let in fences them all
+// off.
 func readersStayOneCrowd(t *testing.T, v *env) {
 	a, b := v.two(t)
 	first := suite.Acquire(t, a, "k", dblock.WithShared(), dblock.WithoutRenewal(time.Hour))
@@ -296,8 +300,8 @@ func readersStayOneCrowd(t *testing.T, v *env) {
 	suite.Release(t, writer)
 }
 
-// aWriterLeavesNoTrace: after a writer waited, and was served or gave up, readers of another process
-// get the key at once, and not when the writer's mark has ended, which lasts for a second.
+// aWriterLeavesNoTrace: after a writer waited, and was served or gave up, readers of another
+// process get the key at once, and not when the writer's mark has ended, which lasts for a second.
 func aWriterLeavesNoTrace(t *testing.T, v *env) {
 	reader, writer := v.two(t)
 	later := v.process(t, LeaseOptions{})

@@ -18,7 +18,8 @@ import (
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 )
 
-// Recipes are what docs/recipes.md promises of concurrent callers. Each has a control without the lock.
+// Recipes are what docs/recipes.md promises of concurrent callers. Each has a control without the
+// lock.
 type Recipes struct {
 	RowLocks
 
@@ -76,7 +77,8 @@ func (v *rowEnv) callers(t *testing.T, call func(ctx context.Context, tx RowTx) 
 	})
 }
 
-// callersAndRollbacks make a call twice, each in a transaction of its own; the first one is rolled back.
+// callersAndRollbacks make a call twice, each in a transaction of its own; the first one is rolled
+// back.
 func (v *rowEnv) callersAndRollbacks(t *testing.T, call func(ctx context.Context, tx RowTx) error) {
 	t.Helper()
 	ctx := suite.Soon(t)
@@ -202,8 +204,8 @@ func controlTeamsGrowTooLarge(t *testing.T, v *rowEnv) {
 	assert.Greater(t, v.Count(t, countMembers), int64(teamLimit))
 }
 
-// aSnapshotIsOlderThanTheLock: at REPEATABLE READ a transaction that has read before counts what was
-// there then, though it has the lock. At READ COMMITTED it counts what is there.
+// aSnapshotIsOlderThanTheLock: at REPEATABLE READ a transaction that has read before counts what
+// was there then, though it has the lock. At READ COMMITTED it counts what is there.
 func aSnapshotIsOlderThanTheLock(t *testing.T, v *rowEnv, lock LockGroup) {
 	ctx := suite.Soon(t)
 	for _, level := range []sql.IsolationLevel{sql.LevelRepeatableRead, sql.LevelReadCommitted} {

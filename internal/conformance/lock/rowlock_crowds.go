@@ -18,7 +18,8 @@ import (
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 )
 
-// lockTogether has callers lock rows of a table at once, again and again, in transactions of their own.
+// lockTogether has callers lock rows of a table at once, again and again, in transactions of their
+// own.
 func (v *rowEnv) lockTogether(t *testing.T, callers, rounds int, table string, keys func(caller int) []int64) {
 	t.Helper()
 	ctx := suite.Soon(t)
@@ -48,8 +49,8 @@ func oppositeOrdersNeverMeet(t *testing.T, v *rowEnv) {
 	v.lockTogether(t, 2, 60, "seat", func(caller int) []int64 { return [][]int64{forth, back}[caller] })
 }
 
-// controlSingleLocksMeet: rows that are locked one by one in opposite orders deadlock, and the error
-// of one transaction is a conflict.
+// controlSingleLocksMeet: rows that are locked one by one in opposite orders deadlock, and the
+// error of one transaction is a conflict.
 func controlSingleLocksMeet(t *testing.T, v *rowEnv) {
 	txs := []RowTx{v.tx(t), v.tx(t)}
 	for i, tx := range txs {
@@ -131,8 +132,8 @@ func locksNoOtherRows(t *testing.T, v *rowEnv) {
 	}
 }
 
-// claimsAreDifferent: concurrent claims have no row in common, are in the query's order, and end with
-// their transactions.
+// claimsAreDifferent: concurrent claims have no row in common, are in the query's order, and end
+// with their transactions.
 func claimsAreDifferent(t *testing.T, v *rowEnv) {
 	const free = "SELECT id FROM seat WHERE sold = 0 ORDER BY id -- for update; limit 1"
 	a, b, c := v.tx(t), v.tx(t), v.tx(t)
@@ -159,8 +160,8 @@ const (
 	saleSeats  = 1_500
 )
 
-// sellsEachSeatOnce: all buyers claim at once, and some roll back. A buyer that finds no seat is done:
-// the last one at work has found all that there were.
+// sellsEachSeatOnce: all buyers claim at once, and some roll back. A buyer that finds no seat is
+// done: the last one at work has found all that there were.
 func sellsEachSeatOnce(t *testing.T, v *rowEnv) {
 	tickets, sold := v.sell(t, saleSeats, 20, func(ctx context.Context, tx RowTx, n int) ([]int64, error) {
 		return tx.Claim(ctx, dblock.RowLock{}, n, "SELECT id FROM seat WHERE sold = 0 ORDER BY id")
@@ -206,7 +207,7 @@ func (v *rowEnv) sell(t *testing.T, seats, most int, claim claimFunc) (tickets, 
 
 var errRolledBack = errors.New("the buyer changes its mind")
 
-// buy sells some seats to a buyer, who rolls back now and then.
+// buy sells some seats to a buyer. Now and then it rolls back.
 func (v *rowEnv) buy(ctx context.Context, buyer, n int, claim claimFunc) (bought int, err error) {
 	err = v.within(ctx, func(tx RowTx) error {
 		ids, err := claim(ctx, tx, n)

@@ -14,9 +14,9 @@ import (
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 )
 
-// storm is callers of two processes that acquire one key with deadlines of 0.1 to 5 ms. Most of them
-// leave without an answer. Meanwhile one patient caller of each process acquires the key against all
-// others, in a mode that any of them keeps out.
+// storm is callers of two processes that acquire one key with deadlines of 0.1 to 5 ms. Most of
+// them leave without an answer. Meanwhile one patient caller of each process acquires the key
+// against all others, in a mode that any of them keeps out.
 type storm struct {
 	fair               bool
 	impatient, patient func() []dblock.Option
@@ -44,8 +44,9 @@ func aStormOfTickets(t *testing.T, v *env) {
 	v.storm(t, &storm{fair: true, impatient: exclusively, patient: exclusively})
 }
 
-// storm lasts until each patient caller has had the key three times, and a second at least. Then the
-// tables must hold nothing. The TTL is long: what was abandoned would keep the key from all others.
+// storm lasts until each patient caller has had the key three times, and a second at least. Then
+// the tables must hold nothing. The TTL is long: what was abandoned would keep the key from all
+// others.
 func (v *env) storm(t *testing.T, s *storm) {
 	const grants, lasts = 3, time.Second
 	began, over := time.Now(), make(chan struct{})

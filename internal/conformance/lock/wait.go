@@ -166,7 +166,7 @@ func aReleaseBesideAWait(t *testing.T, v *env) {
 			o := LeaseOptions{Fair: name == "fair", Poll: time.Minute}
 			a, b := v.process(t, o), v.process(t, o)
 			held := suite.Acquire(t, a, "k", c.held...)
-			tx := v.tx(t, c.release)
+			tx := v.tx(t, sql.LevelDefault, c.release)
 			ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second)
 			defer cancel()
 			acquired := suite.Begin(func() (*dblock.Lock, error) { return b.Acquire(ctx, "k", c.wanted...) })
@@ -205,7 +205,7 @@ func lockedWaitersStallNoOthers(t *testing.T, v *env) {
 	}
 	const waited = "SELECT count(*) FROM dblock_lease_waiter WHERE lease_key LIKE '"
 	v.Until(t, waited+"locked%'", 2)
-	tx := v.txAt(t, sql.LevelReadCommitted, "SELECT lease_key FROM dblock_lease_waiter FOR UPDATE") // rows, and no gaps
+	tx := v.tx(t, sql.LevelReadCommitted, "SELECT lease_key FROM dblock_lease_waiter FOR UPDATE") // rows, and no gaps
 	endFirst()
 	began, waiter := time.Now(), suite.Waiter(t, b, "free")
 	v.Until(t, waited+"free'", 1)

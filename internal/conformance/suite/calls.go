@@ -91,7 +91,8 @@ func Beside(f func()) (wait func()) {
 	return func() { <-done }
 }
 
-// Crowd calls f(0) to f(n-1) in a goroutine each, begun at the same time, and returns when all calls have returned.
+// Crowd calls f(0) to f(n-1) in a goroutine each, begun at the same time, and returns when all
+// calls have returned.
 func Crowd(n int, f func(i int)) {
 	var all sync.WaitGroup
 	gate := make(chan struct{})
