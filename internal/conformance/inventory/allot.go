@@ -16,11 +16,11 @@ import (
 	"github.com/dblock-go/dblock/inventory"
 )
 
-// wantsAllotted fails unless so many units of the SKU "sale" are shared, and so many in allotments.
+// wantsAllotted fails unless these units of the SKU "sale" are shared, and in allotments.
 func (s *env) wantsAllotted(t *testing.T, available, allotted int64) {
 	t.Helper()
 	b := s.balance(t, "sale")
-	assert.Equal(t, [3]int64{available, allotted, 0}, [3]int64{b.Available, b.Allotted, b.Drift()}, "available, allotted, drift")
+	assert.Equal(t, []int64{available, allotted, 0}, []int64{b.Available, b.Allotted, b.Drift()})
 }
 
 // allotted is how many units of an SKU are in allotments.
@@ -35,17 +35,20 @@ func (s *env) allotments(t *testing.T) int64 {
 	return s.Count(t, "SELECT count(*) FROM dblock_stock WHERE bucket >= 1048576")
 }
 
-// sellsFromAllotments has several processes with allotments sell an SKU to the last unit, and counts
-// how often the shared row is written.
+// sellsFromAllotments has several processes with allotments sell an SKU to the last unit, and
+// counts how often the shared row is written.
 func sellsFromAllotments(t *testing.T, s *env) {
 	const stores, units, allotted = 4, 2000, 100
 	s.stock(t, "a", units)
 	s.Exec(t, "CREATE TABLE stock_write (bucket int)")
 	if s.Postgres() {
-		s.Exec(t, "CREATE FUNCTION stock_write() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO stock_write VALUES (0); RETURN NULL; END'")
-		s.Exec(t, "CREATE TRIGGER stock_write AFTER UPDATE ON dblock_stock FOR EACH ROW WHEN (new.bucket = 0) EXECUTE FUNCTION stock_write()")
+		s.Exec(t, `CREATE FUNCTION stock_write() RETURNS trigger LANGUAGE plpgsql AS
+			'BEGIN INSERT INTO stock_write VALUES (0); RETURN NULL; END'`)
+		s.Exec(t, `CREATE TRIGGER stock_write AFTER UPDATE ON dblock_stock FOR EACH ROW
+			WHEN (new.bucket = 0) EXECUTE FUNCTION stock_write()`)
 	} else {
-		s.Exec(t, "CREATE TRIGGER stock_write AFTER UPDATE ON dblock_stock FOR EACH ROW IF new.bucket = 0 THEN INSERT INTO stock_write VALUES (0); END IF")
+		s.Exec(t, `CREATE TRIGGER stock_write AFTER UPDATE ON dblock_stock FOR EACH ROW
+			IF new.bucket = 0 THEN INSERT INTO stock_write VALUES (0); END IF`)
 	}
 	writes := func() int64 { return s.Count(t, "SELECT count(*) FROM stock_write") }
 	var all []*inventory.Store
@@ -105,8 +108,8 @@ func allotmentsAreStock(t *testing.T, s *env) {
 	s.balanced(t)
 }
 
-// allotmentsKnowHoldsAndLimits has several Stores with allotments hold and sell for buyers with limits,
-// with what is cancelled sold again, to the last unit.
+// allotmentsKnowHoldsAndLimits has several Stores with allotments hold and sell for buyers with
+// limits, with what is cancelled sold again, to the last unit.
 func allotmentsKnowHoldsAndLimits(t *testing.T, s *env) {
 	s.keepsBooks(t)
 	const buyers, limit = 60, 3
@@ -133,8 +136,8 @@ func allotmentsKnowHoldsAndLimits(t *testing.T, s *env) {
 		}
 	})
 	assert.Equal(t, buyers*limit, granted)
-	s.doAtOnce(t, stores, cancels, func(d op, r reply) { assert.Equal(t, inventory.Cancelled, r.State, "%s: %+v", d.Request.Key, r) })
-	s.doAtOnce(t, stores, again, func(d op, r reply) { assert.Equal(t, inventory.Sold, r.State, "%s: %+v", d.Request.Key, r) })
+	s.doAtOnce(t, stores, cancels, func(_ op, r reply) { assert.Equal(t, inventory.Cancelled, r.State, r) })
+	s.doAtOnce(t, stores, again, func(_ op, r reply) { assert.Equal(t, inventory.Sold, r.State, r) })
 	s.wantsBooks(t, "sale", 0, 0, buyers*limit)
 	s.balanced(t)
 }
@@ -185,8 +188,8 @@ func seesWhatIsAllottedMeanwhile(t *testing.T, s *env) {
 	s.sound(t)
 }
 
-// takesAnotherAllotment has a process lose its lease, and another process get it, while both sell on:
-// the first one takes another allotment.
+// takesAnotherAllotment has a process lose its lease, and another process get it, while both sell
+// on: the first one takes another allotment.
 func takesAnotherAllotment(t *testing.T, s *env) {
 	s.keepsBooks(t)
 	s.stock(t, "sale", 100_000)
@@ -208,8 +211,8 @@ func takesAnotherAllotment(t *testing.T, s *env) {
 	s.balanced(t)
 }
 
-// sellsWhatTheDeadHaveLeft kills a process that has an allotment. Other processes sell its units at once,
-// and a sweep returns them once the process counts as dead, not before.
+// sellsWhatTheDeadHaveLeft kills a process that has an allotment. Other processes sell its units at
+// once, and a sweep returns them once the process counts as dead, not before.
 func sellsWhatTheDeadHaveLeft(t *testing.T, s *env) {
 	s.keepsBooks(t)
 	s.stock(t, "sale", 300)
@@ -242,9 +245,9 @@ func (p *process) sells(t *testing.T, key string) {
 	require.Equal(t, inventory.Sold, r.State, "%s: %+v", key, r)
 }
 
-// allotmentsSurviveProcesses has 8 processes sell one SKU. One is killed, and one is stopped, counted as
-// dead and resumed. A sweep beside the sale returns what both have left. Then there is a buyer for each
-// unit that is left, and none is refused.
+// allotmentsSurviveProcesses has 8 processes sell one SKU. One is killed, and one is stopped,
+// counted as dead and resumed. A sweep beside the sale returns what both have left. Then there is a
+// buyer for each unit that is left, and none is refused.
 func allotmentsSurviveProcesses(t *testing.T, s *env) {
 	const processes, each, stock = 8, 40, 1600
 	s.keepsBooks(t)
@@ -275,7 +278,8 @@ func allotmentsSurviveProcesses(t *testing.T, s *env) {
 	s.Exec(t, `DELETE FROM dblock_member WHERE member_id IN (
 		SELECT l.member_id FROM dblock_lease l WHERE l.lease_key IN ('dblock allotment 0', 'dblock allotment 1'))`)
 	require.NoError(t, suite.Second(s.openClosed(t, s.o).Sweep(t.Context(), 10)))
-	assert.Zero(t, s.Count(t, "SELECT sum(available) FROM dblock_stock WHERE bucket IN (1048576, 1048577)"), "units of dead processes")
+	ofTheDead := s.Count(t, "SELECT sum(available) FROM dblock_stock WHERE bucket IN (1048576, 1048577)")
+	assert.Zero(t, ofTheDead)
 	b := s.balance(t, "sale")
 	left := b.Available + b.Allotted
 	require.GreaterOrEqual(t, left, int64(100))
@@ -290,7 +294,7 @@ func allotmentsSurviveProcesses(t *testing.T, s *env) {
 	s.balanced(t)
 }
 
-// sellsOneByOne has processes send so many orders for a unit each at the same time. None is refused.
+// sellsOneByOne has processes send orders for a unit each at the same time. None is refused.
 func (s *env) sellsOneByOne(t *testing.T, name string, by []*process, orders int) {
 	t.Helper()
 	suite.Crowd(orders, func(i int) {

@@ -27,8 +27,8 @@ func (s *env) leaveAllotment(t *testing.T, number int, sku string) {
 }
 
 // aLeftAllotmentStopsNoSweep has one SKU of a dead process's allotment locked or refused, or the
-// allotment's lease locked, or the table of leases missing. A hold on another SKU is swept by the same
-// call, and the other SKUs and allotments are returned. That one is returned afterwards.
+// allotment's lease locked, or the table of leases missing. A hold on another SKU is swept by the
+// same call, and the other SKUs and allotments are returned. That one is returned afterwards.
 func aLeftAllotmentStopsNoSweep(t *testing.T, s *env) {
 	for name, c := range map[string]struct {
 		begin func(s *env, t *testing.T) (end func())
@@ -84,8 +84,8 @@ func aLeftAllotmentStopsNoSweep(t *testing.T, s *env) {
 	}
 }
 
-// allot sells units of an SKU until the Store has an allotment of it: on a busy machine the first try
-// may take too long. It returns how many it sold.
+// allot sells units of an SKU until the Store has an allotment of it: on a busy machine the first
+// try may take too long. It returns how many it sold.
 func (s *env) allot(t *testing.T, store *inventory.Store, sku string) (sold int64) {
 	t.Helper()
 	before := s.allotments(t)
@@ -97,8 +97,8 @@ func (s *env) allot(t *testing.T, store *inventory.Store, sku string) (sold int6
 	return sold
 }
 
-// closesBesideALockedSKU closes a Store with allotments of three SKUs, the first of which is locked:
-// the others are returned, and the error names the one.
+// closesBesideALockedSKU closes a Store with allotments of three SKUs, the first of which is
+// locked: the others are returned, and the error names the one.
 func closesBesideALockedSKU(t *testing.T, s *env) {
 	store := s.open(t, inventory.Options{Allotment: 5, Timeout: frozenTimeout})
 	skus := named("sale", 3)
@@ -117,8 +117,9 @@ func closesBesideALockedSKU(t *testing.T, s *env) {
 	s.sound(t)
 }
 
-// closesBesideASilentSweep has the network fall silent at each of the first calls of a Store's first
-// Sweep, which opens its Locker. Close ends with its context, and the Sweep after Options.Timeout.
+// closesBesideASilentSweep has the network fall silent at each of the first calls of a Store's
+// first Sweep, which opens its Locker. Close ends with its context, and the Sweep after
+// Options.Timeout.
 func closesBesideASilentSweep(t *testing.T, s *env) {
 	const silentCalls = 12
 	s.stock(t, "sale", 1000)
@@ -160,9 +161,9 @@ func closesBesideASilentSweep(t *testing.T, s *env) {
 	})
 }
 
-// closesWithoutAServer closes Stores that have allotments while the server is frozen, and after it was
-// killed. Close ends, and its error says so. Then a sweep returns what was left. In a soak Close has no
-// bound but its own.
+// closesWithoutAServer closes Stores that have allotments while the server is frozen, and after it
+// was killed. Close ends, and its error says so. Then a sweep returns what was left. In a soak
+// Close has no bound but its own.
 func closesWithoutAServer(t *testing.T, e Inventory) {
 	s, server := e.envOfItsOwn(t)
 	if server == nil {

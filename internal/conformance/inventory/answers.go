@@ -12,7 +12,8 @@ import (
 	"github.com/dblock-go/dblock/inventory"
 )
 
-// RunAnswers replaces the server's answers while a Store sells, by each kind of conversation with the server.
+// RunAnswers replaces the server's answers while a Store sells, by each kind of conversation with
+// the server.
 func (e Inventory) RunAnswers(t *testing.T) {
 	users := []answers.User{{Name: "allotments", Use: func(ctx context.Context, x *answers.Trial) error {
 		return e.use(ctx, x, inventory.Options{Allotment: 3})

@@ -26,11 +26,12 @@ func withLimit(key, sku string) inventory.Request {
 // refusesChanges has a trigger refuse changes of the reservations of the buyer "banned".
 func (s *env) refusesChanges(t *testing.T, sqlState string) (drop func()) {
 	t.Helper()
-	return s.refuses(t, "BEFORE UPDATE", "dblock_reservation", "OLD.buyer = 'banned' AND NEW.state <> OLD.state", sqlState, "banned")
+	changes := "OLD.buyer = 'banned' AND NEW.state <> OLD.state"
+	return s.refuses(t, "BEFORE UPDATE", "dblock_reservation", changes, sqlState, "banned")
 }
 
-// aRefusedChangeFailsAlone has a trigger refuse three changes among three hundred, with the state of a
-// RAISE without one, of a key that is taken, and of a class that the server does not know.
+// aRefusedChangeFailsAlone has a trigger refuse three changes among three hundred, with the state
+// of a RAISE without one, of a key that is taken, and of a class that the server does not know.
 func aRefusedChangeFailsAlone(t *testing.T, s *env) {
 	for _, state := range []string{"45000", "23505", "ZX001"} {
 		t.Run(state, func(t *testing.T) {
@@ -69,8 +70,9 @@ func assertBanned(t *testing.T, r inventory.Request, err error) {
 	assert.ErrorContains(t, err, "banned")
 }
 
-// aRefusedRowDoesNotStopTheSweep has a trigger refuse two of those that expired first: the others are
-// swept, however few at once, an error names the first, and both are swept once the trigger is gone.
+// aRefusedRowDoesNotStopTheSweep has a trigger refuse two of those that expired first: the others
+// are swept, however few at once, an error names the first, and both are swept once the trigger is
+// gone.
 func aRefusedRowDoesNotStopTheSweep(t *testing.T, s *env) {
 	s.stock(t, "sale", 100)
 	drop := s.refusesChanges(t, "45000")
@@ -102,13 +104,14 @@ func aRefusedRowDoesNotStopTheSweep(t *testing.T, s *env) {
 	s.sound(t)
 }
 
-// lockedRows are what a change of the reservation "slow" needs, and another transaction can have locked.
+// lockedRows are what a change of the reservation "slow" needs, and another transaction can have
+// locked.
 var lockedRows = map[string]string{
 	"the reservation":   "SELECT 1 FROM dblock_reservation WHERE reservation_key = 'slow' FOR UPDATE",
 	"one of its lines":  "SELECT 1 FROM dblock_reservation WHERE reservation_key = 'slow' AND line = 1 FOR UPDATE",
 	"its stock":         "SELECT 1 FROM dblock_stock WHERE sku = 'locked' FOR UPDATE",
 	"its buyer's limit": "SELECT 1 FROM dblock_quota WHERE sku = 'locked' FOR UPDATE",
-	"its key":           "INSERT INTO dblock_reservation (reservation_key, sku, buyer, qty, state) VALUES ('slow', 'other', '', 1, 2)",
+	"its key":           fmt.Sprintf(insertSale, "slow", "other"),
 }
 
 // aLockedRowStallsNoOtherChange has another transaction lock what one change needs: others go on
@@ -163,15 +166,18 @@ func (s *env) changes(ctx context.Context, what, key string) (err error) {
 		d.Request.Hold = 2 * time.Hour
 		return suite.Second(d.once(ctx, s.Store))
 	}
-	for state := inventory.Held; err == nil && state != inventory.Expired; { // as recorded: Lookup says so before the sweep
+	// Lookup says that it is expired before the sweep, too.
+	recorded := "SELECT state FROM dblock_reservation WHERE reservation_key = '" + key + "'"
+	for state := inventory.Held; err == nil && state != inventory.Expired; {
 		if _, err = s.Sweep(ctx, 3); err == nil {
-			err = s.db.QueryRowContext(ctx, "SELECT state FROM dblock_reservation WHERE reservation_key = '"+key+"'").Scan(&state)
+			err = s.db.QueryRowContext(ctx, recorded).Scan(&state)
 		}
 	}
 	return err
 }
 
-// whatStaysLockedIsBusy has a transaction hold the row for longer than a caller waits: nothing is written.
+// whatStaysLockedIsBusy has a transaction hold the row for longer than a caller waits: nothing is
+// written.
 func whatStaysLockedIsBusy(t *testing.T, s *env) {
 	s.stock(t, "locked", 10)
 	s.sells(t, held("slow", "locked"))

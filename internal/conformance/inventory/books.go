@@ -15,7 +15,8 @@ import (
 // The books have to balance at every commit. Triggers record by how much each statement changes an
 // account, and in which transaction: the changes of one transaction must add up to nothing.
 
-// entries are what a row of a table adds to accounts: to that of its SKU, and to that of its buyer's limit.
+// entries are what a row of a table adds to accounts: to that of its SKU, and to that of its
+// buyer's limit.
 var entries = []struct{ table, name, account, adds string }{
 	{"dblock_stock", "''", "%[1]s.sku", "-%[1]s.available"},
 	{"dblock_adjustment", "%[1]s.adjustment_id", "%[1]s.sku", "%[1]s.delta"},
@@ -26,8 +27,8 @@ var entries = []struct{ table, name, account, adds string }{
 	{"dblock_quota", "''", "concat(%[1]s.sku, '/', %[1]s.buyer)", "-%[1]s.used"},
 }
 
-// keepsBooks records all that is written from now on. seq grows with each entry: if transactions wait for
-// each other's rows, it is the order of their commits.
+// keepsBooks records all that is written from now on. seq grows with each entry: if transactions
+// wait for each other's rows, it is the order of their commits.
 func (s *env) keepsBooks(t *testing.T) {
 	t.Helper()
 	// On MariaDB a table with system versioning records the transaction of each row.
@@ -51,10 +52,12 @@ func (s *env) keepsBooks(t *testing.T) {
 				IF TG_OP <> 'INSERT' THEN %[2]s END IF;
 				IF TG_OP <> 'DELETE' THEN %[3]s END IF;
 				RETURN NULL; END $$`, table, old[table], new[table])
-			s.execf(t, "CREATE TRIGGER suite_%[1]s AFTER INSERT OR UPDATE OR DELETE ON %[1]s FOR EACH ROW EXECUTE FUNCTION suite_%[1]s()", table)
+			s.execf(t, `CREATE TRIGGER suite_%[1]s AFTER INSERT OR UPDATE OR DELETE ON %[1]s
+				FOR EACH ROW EXECUTE FUNCTION suite_%[1]s()`, table)
 			continue
 		}
-		for event, body := range map[string]string{"INSERT": new[table], "UPDATE": old[table] + new[table], "DELETE": old[table]} {
+		bodies := map[string]string{"INSERT": new[table], "UPDATE": old[table] + new[table], "DELETE": old[table]}
+		for event, body := range bodies {
 			s.execf(t, "CREATE TRIGGER suite_%[1]s_%[2]s AFTER %[2]s ON %[1]s FOR EACH ROW BEGIN\n%[3]sEND", table, event, body)
 		}
 	}
@@ -74,7 +77,8 @@ func (s *env) entry(row, account, name, adds string) string {
 // unbalanced are the transactions that left an account off: transaction, account and by how much.
 func (s *env) unbalanced(t *testing.T) [][]string {
 	t.Helper()
-	return s.query(t, "SELECT tx, account, sum(adds) FROM suite_entry GROUP BY tx, account HAVING sum(adds) <> 0 ORDER BY tx")
+	return s.query(t, `SELECT tx, account, sum(adds) FROM suite_entry
+		GROUP BY tx, account HAVING sum(adds) <> 0 ORDER BY tx`)
 }
 
 // balanced fails if the books were ever off.
@@ -86,8 +90,8 @@ func (s *env) balanced(t *testing.T) {
 	s.sound(t)
 }
 
-// booksAreOffWhereTheyAre is the control: transactions that are wrong until the next one only, which the
-// tables do not show in the end.
+// booksAreOffWhereTheyAre is the control: transactions that are wrong until the next one only,
+// which the tables do not show in the end.
 func booksAreOffWhereTheyAre(t *testing.T, s *env) {
 	s.keepsBooks(t)
 	s.stock(t, "sale", 10)
@@ -100,7 +104,7 @@ func booksAreOffWhereTheyAre(t *testing.T, s *env) {
 			"UPDATE dblock_stock SET available = available + 1 WHERE sku = 'sale'",
 		},
 		"an order that takes no stock": {
-			"INSERT INTO dblock_reservation (reservation_key, sku, buyer, qty, state) VALUES ('forged', 'sale', '', 1, 2)",
+			fmt.Sprintf(insertSale, "forged", "sale"),
 			"DELETE FROM dblock_reservation WHERE reservation_key = 'forged'",
 		},
 		"a delivery that never came": {
@@ -120,7 +124,8 @@ func booksAreOffWhereTheyAre(t *testing.T, s *env) {
 	s.sound(t)
 }
 
-// controls take one protection out of a database: what the tests compare the Store's answers with must find each.
+// controls take one protection out of a database: what the tests compare the Store's answers with
+// must find each.
 var controls = map[string]func(*testing.T, *env){
 	"stock that does not fall": func(t *testing.T, s *env) {
 		s.before(t, "UPDATE", "dblock_stock", "NEW.available < OLD.available", "NEW.available = OLD.available")
@@ -150,7 +155,8 @@ func (s *env) before(t *testing.T, event, table, where, set string) {
 	t.Helper()
 	name := fmt.Sprintf("suite_before_%s_%s", table, event)
 	if s.Postgres() {
-		s.execf(t, "CREATE FUNCTION %s() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF %s THEN %s; END IF; RETURN NEW; END $$", name, where, set)
+		s.execf(t, `CREATE FUNCTION %s() RETURNS trigger LANGUAGE plpgsql AS $$
+			BEGIN IF %s THEN %s; END IF; RETURN NEW; END $$`, name, where, set)
 		s.execf(t, "CREATE TRIGGER %[1]s BEFORE %[2]s ON %[3]s FOR EACH ROW EXECUTE FUNCTION %[1]s()", name, event, table)
 		return
 	}

@@ -24,8 +24,8 @@ func (s *env) wantBuckets(t *testing.T, sku string, want ...int64) {
 	assert.Equal(t, rows, s.query(t, "SELECT bucket, available FROM dblock_stock WHERE sku = '"+sku+"' ORDER BY bucket"))
 }
 
-// sellsAcrossBuckets sells an SKU whose stock is in 8 buckets to the last unit, also in quantities that no
-// bucket has. A refusal is right for all buckets together.
+// sellsAcrossBuckets sells an SKU whose stock is in 8 buckets to the last unit, also in quantities
+// that no bucket has. A refusal is right for all buckets together.
 func sellsAcrossBuckets(t *testing.T, s *env) {
 	s.o.Buckets = 8
 	store := s.open(t, s.o)
@@ -99,10 +99,11 @@ func spreadsWhatComesIn(t *testing.T, s *env) {
 	s.sound(t)
 }
 
-// passesOverLockedBuckets has a batch of several SKUs meet an SKU of which a bucket is locked: it passes
-// over that, sells the others, and refuses no order for it.
+// passesOverLockedBuckets has a batch of several SKUs meet an SKU of which a bucket is locked: it
+// passes over that, sells the others, and refuses no order for it.
 func passesOverLockedBuckets(t *testing.T, e Inventory) {
-	s := e.env(t, inventory.Options{Buckets: 4, MaxInFlight: 1, Timeout: time.Minute}) // so that orders queue behind one that waits
+	o := inventory.Options{Buckets: 4, MaxInFlight: 1, Timeout: time.Minute} // orders queue behind one that waits
+	s := e.env(t, o)
 	for sku, units := range map[string]int64{"gate": 4, "free": 100, "few": 4, "none": 0} {
 		s.stock(t, sku, units)
 	}

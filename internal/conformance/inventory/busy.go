@@ -20,8 +20,8 @@ import (
 	"github.com/dblock-go/dblock/inventory"
 )
 
-// reserve sends an order as callers of the strategy do: if it does not wait for others, they send it
-// again as long as it is refused as busy.
+// reserve sends an order as callers of the strategy do: if it does not wait for others, they send
+// it again as long as it is refused as busy.
 func reserve(ctx context.Context, store *inventory.Store, r inventory.Request) (inventory.Reservation, error) {
 	for {
 		res, err := store.Reserve(ctx, r)
@@ -32,8 +32,8 @@ func reserve(ctx context.Context, store *inventory.Store, r inventory.Request) (
 	}
 }
 
-// sellsAllToThoseWhoComeAgain has more buyers than units, in two Stores. Refused as busy they ask again,
-// and so every unit is sold, whatever the strategy.
+// sellsAllToThoseWhoComeAgain has more buyers than units, in two Stores. Refused as busy they ask
+// again, and so every unit is sold, whatever the strategy.
 func sellsAllToThoseWhoComeAgain(t *testing.T, s *env) {
 	units := s.size(300)
 	s.stock(t, "sale", int64(units))
@@ -47,7 +47,8 @@ func sellsAllToThoseWhoComeAgain(t *testing.T, s *env) {
 	s.sound(t)
 }
 
-// neverSaysSoldOutForBusy has each buyer ask once: units may stay unsold, and none of them is called sold out.
+// neverSaysSoldOutForBusy has each buyer ask once: units may stay unsold, and none of them is
+// called sold out.
 func neverSaysSoldOutForBusy(t *testing.T, s *env) {
 	const buyers = 400
 	for _, units := range []int64{buyers, 50} {
@@ -61,8 +62,8 @@ func neverSaysSoldOutForBusy(t *testing.T, s *env) {
 	s.sound(t)
 }
 
-// refusesAtOnceWhatIsHeld has another transaction hold the stock for as long as the test runs: the order
-// is refused meanwhile, nothing is written, and sent again afterwards it is sold.
+// refusesAtOnceWhatIsHeld has another transaction hold the stock for as long as the test runs: the
+// order is refused meanwhile, nothing is written, and sent again afterwards it is sold.
 func refusesAtOnceWhatIsHeld(t *testing.T, s *env) {
 	s.stock(t, "held", 64)
 	s.stock(t, "none", 0)
@@ -88,16 +89,18 @@ func (s *env) isBusy(t *testing.T, key string, err error) {
 	assert.ErrorIs(t, suite.Second(s.Lookup(t.Context(), key)), inventory.ErrNotFound)
 }
 
-// hold has a transaction hold all stock of an SKU, in the way that the Store's strategy excludes, until
-// release is called.
+// hold has a transaction hold all stock of an SKU, in the way that the Store's strategy excludes,
+// until release is called.
 func (s *env) hold(t *testing.T, store *inventory.Store, sku string) (release func()) {
 	t.Helper()
 	if store.Strategy() != inventory.Advisory {
 		return s.lockSKUs(t, []string{sku})
 	}
 	// A seller has the advisory lock and waits for its key, which this transaction writes.
-	letGo := s.lockRows(t, "INSERT INTO dblock_reservation (reservation_key, sku, buyer, qty, state) VALUES ('holder', '"+sku+"', '', 1, 2)")
-	holder := suite.Begin(func() (inventory.Reservation, error) { return store.Reserve(t.Context(), order("holder", sku, 1)) })
+	letGo := s.lockRows(t, fmt.Sprintf(insertSale, "holder", sku))
+	holder := suite.Begin(func() (inventory.Reservation, error) {
+		return store.Reserve(t.Context(), order("holder", sku, 1))
+	})
 	s.Until(t, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted AND "+
 		"database = (SELECT oid FROM pg_database WHERE datname = current_database())", 1)
 	return func() {

@@ -84,14 +84,15 @@ func (tx *callerTx) rollback() {
 	require.NoError(tx.s.t, tx.Rollback(tx.s.t.Context()))
 }
 
-// reservesInACallersTx sells orders and carts in callers' transactions: they exist with what else these
-// write, or not at all.
+// reservesInACallersTx sells orders and carts in callers' transactions: they exist with what else
+// these write, or not at all.
 func reservesInACallersTx(t *testing.T, s *callers) {
 	s.keepsBooks(t)
 	s.ownsOrders(t)
 	s.stock(t, "sale", 10)
 	s.stock(t, "other", 10)
-	lines := []inventory.Line{{SKU: "sale", Qty: 2}, {SKU: "other", Qty: 1, Limit: 3}, {SKU: "gift", Qty: 1, Unstocked: true}}
+	gift := inventory.Line{SKU: "gift", Qty: 1, Unstocked: true}
+	lines := []inventory.Line{{SKU: "sale", Qty: 2}, {SKU: "other", Qty: 1, Limit: 3}, gift}
 	for _, name := range []string{"rolled back", "committed"} {
 		tx := s.begin()
 		tx.sells(order(name, "sale", 1))
@@ -117,7 +118,8 @@ func reservesInACallersTx(t *testing.T, s *callers) {
 	s.balanced(t)
 }
 
-// aCallersTxOutlivesARefusal has orders refused in every way: the transaction goes on and is committed.
+// aCallersTxOutlivesARefusal has orders refused in every way: the transaction goes on and is
+// committed.
 func aCallersTxOutlivesARefusal(t *testing.T, s *callers) {
 	s.keepsBooks(t)
 	s.stock(t, "sale", 5)
@@ -148,8 +150,9 @@ func aCallersTxOutlivesARefusal(t *testing.T, s *callers) {
 	s.balanced(t)
 }
 
-// aCallersTxMeetsOthers sends the same orders in callers' transactions and to a Store at the same time:
-// each is sold once and limits hold. A transaction that waits longer than it may gets ErrBusy.
+// aCallersTxMeetsOthers sends the same orders in callers' transactions and to a Store at the same
+// time: each is sold once and limits hold. A transaction that waits longer than it may gets
+// ErrBusy.
 func aCallersTxMeetsOthers(t *testing.T, s *callers) {
 	s.keepsBooks(t)
 	const keys, limit = 24, 3
@@ -202,8 +205,8 @@ func aCallersTxMeetsOthers(t *testing.T, s *callers) {
 	s.balanced(t)
 }
 
-// inTx reserves in a transaction that is run again after a conflict: a Store that sells the same key
-// writes the order first and then takes the stock.
+// inTx reserves in a transaction that is run again after a conflict: a Store that sells the same
+// key writes the order first and then takes the stock.
 func (s *callers) inTx(ctx context.Context, r inventory.Request) (inventory.Reservation, error) {
 	for {
 		tx, err := s.of(ctx, s.dsn, sql.LevelReadCommitted)
@@ -220,8 +223,8 @@ func (s *callers) inTx(ctx context.Context, r inventory.Request) (inventory.Rese
 	}
 }
 
-// aCallersTxNeverSellsOnWhatItSawFirst has a transaction read before others sell, at every level: its
-// order meets a conflict, or gets the answer that is right by then.
+// aCallersTxNeverSellsOnWhatItSawFirst has a transaction read before others sell, at every level:
+// its order meets a conflict, or gets the answer that is right by then.
 func aCallersTxNeverSellsOnWhatItSawFirst(t *testing.T, s *callers) {
 	s.keepsBooks(t)
 	for _, level := range []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable} {
@@ -261,7 +264,8 @@ func aCallersTxNeverSellsOnWhatItSawFirst(t *testing.T, s *callers) {
 	s.balanced(t)
 }
 
-// aCallersTxThatIsNone has ended or is read-only, or its caller gives up, or its Store is closed: nothing is sold.
+// aCallersTxThatIsNone has ended or is read-only, or its caller gives up, or its Store is closed:
+// nothing is sold.
 func aCallersTxThatIsNone(t *testing.T, s *callers) {
 	s.stock(t, "sale", 5)
 	s.stock(t, "by a statement", 5) // where the server commits each statement by itself then, one is sold
@@ -272,8 +276,8 @@ func aCallersTxThatIsNone(t *testing.T, s *callers) {
 		}
 		res, err := tx.order(order(how, sku, 1))
 		var invalid *inventory.InvalidError
-		isInvalid := errors.As(err, &invalid) && invalid.Field == "tx"
-		assert.True(t, isInvalid || how == "by a statement" && errors.Is(err, dblock.ErrTxEnded), "%s: %+v, %v", how, res, err)
+		is := errors.As(err, &invalid) && invalid.Field == "tx" || how == sku && errors.Is(err, dblock.ErrTxEnded)
+		assert.True(t, is, "%s: %+v, %v", how, res, err)
 	}
 	tx := s.begin()
 	tx.commit()
@@ -303,9 +307,9 @@ func aCallersTxThatIsNone(t *testing.T, s *callers) {
 	s.wantsBooks(t, "sale", 5, 0, 0)
 }
 
-// aCallersTxCountsNoExpiredHold has a buyer whose holds have expired order as much again in a caller's
-// transaction. What that sweeps comes back if it is rolled back. The control is a hold that another
-// transaction has locked: it counts.
+// aCallersTxCountsNoExpiredHold has a buyer whose holds have expired order as much again in a
+// caller's transaction. What that sweeps comes back if it is rolled back. The control is a hold
+// that another transaction has locked: it counts.
 func aCallersTxCountsNoExpiredHold(t *testing.T, s *callers) {
 	s.keepsBooks(t)
 	s.stock(t, "sale", 100)
@@ -315,13 +319,13 @@ func aCallersTxCountsNoExpiredHold(t *testing.T, s *callers) {
 		r.Buyer = "ann"
 		return r
 	}
-	require.NoError(t, suite.Second(s.ReserveAll(t.Context(), inventory.Cart{
-		Key: "a", Buyer: "ann", Hold: time.Hour, Lines: []inventory.Line{{SKU: "other", Qty: 1}, {SKU: "sale", Qty: 1, Limit: 2}},
-	})))
+	lines := []inventory.Line{{SKU: "other", Qty: 1}, {SKU: "sale", Qty: 1, Limit: 2}}
+	a := inventory.Cart{Key: "a", Buyer: "ann", Hold: time.Hour, Lines: lines}
+	require.NoError(t, suite.Second(s.ReserveAll(t.Context(), a)))
 	s.sells(t, hold("b"))
 	s.isDue(t, "a", "b")
 	release := s.lockRows(t, "SELECT 1 FROM dblock_reservation WHERE reservation_key = 'b' FOR UPDATE")
-	lines := []inventory.Line{{SKU: "sale", Qty: 2, Limit: 2}, {SKU: "gift", Qty: 1, Unstocked: true}}
+	lines = []inventory.Line{{SKU: "sale", Qty: 2, Limit: 2}, {SKU: "gift", Qty: 1, Unstocked: true}}
 	cart := inventory.Cart{Key: "cart", Buyer: "ann", Lines: lines}
 	tx := s.begin()
 	assert.ErrorIs(t, suite.Second(tx.cart(cart)), inventory.ErrLimitExceeded, "beside a hold that is locked")
@@ -349,9 +353,9 @@ func aCallersTxCountsNoExpiredHold(t *testing.T, s *callers) {
 	s.balanced(t)
 }
 
-// aSweepThatFailsLeavesTheRefusal has the sweep of a buyer's expired hold fail with a lock timeout: the
-// order is refused for the limit, and the transaction goes on. The control is the same order once the
-// sweep passes.
+// aSweepThatFailsLeavesTheRefusal has the sweep of a buyer's expired hold fail with a lock timeout:
+// the order is refused for the limit, and the transaction goes on. The control is the same order
+// once the sweep passes.
 func aSweepThatFailsLeavesTheRefusal(t *testing.T, s *callers) {
 	s.stock(t, "sale", 10)
 	hold := perBuyer("hold", "sale", "ann", 1)

@@ -34,7 +34,8 @@ func aCartIsSoldWholeOrNotAtAll(t *testing.T, s *env) {
 	s.stock(t, "a", 5)
 	s.stock(t, "b", 5)
 	gift := inventory.Line{SKU: "gift", Qty: 1, Unstocked: true}
-	whole := cartOf("whole", inventory.Line{SKU: "b", Qty: 2}, gift, inventory.Line{SKU: "a", Qty: 1}, inventory.Line{SKU: "b", Qty: 1})
+	b := func(qty int64) inventory.Line { return inventory.Line{SKU: "b", Qty: qty} }
+	whole := cartOf("whole", b(2), gift, inventory.Line{SKU: "a", Qty: 1}, b(1))
 	lines := []inventory.Line{{SKU: "a", Qty: 1}, {SKU: "b", Qty: 3}, gift}
 	s.wants(t, whole, reply{State: inventory.Sold, Lines: lines})
 	s.wants(t, whole, reply{State: inventory.Sold, Lines: lines, Replayed: true})
@@ -52,13 +53,14 @@ func aCartIsSoldWholeOrNotAtAll(t *testing.T, s *env) {
 		{isUnknownSKU, "nonsense", []inventory.Line{{SKU: "a", Qty: 1}, {SKU: "nonsense", Qty: 3}}},
 		{isLimited, "b, used 0", []inventory.Line{{SKU: "a", Qty: 1}, {SKU: "b", Qty: 2, Limit: 1}}},
 	} {
-		s.wants(t, cartOf(c.detail, c.lines...), reply{State: inventory.Refused, Lines: unlimited(c.lines), Kind: c.kind, Detail: c.detail})
+		refused := reply{State: inventory.Refused, Lines: unlimited(c.lines), Kind: c.kind, Detail: c.detail}
+		s.wants(t, cartOf(c.detail, c.lines...), refused)
 		s.wants(t, onKey(toLookUp, c.detail), reply{Kind: isNotFound})
 	}
 	s.wantsBooks(t, "a", 4, 0, 1)
 	holds := func(key string) {
 		t.Helper()
-		cart := heldCart(key, inventory.Line{SKU: "b", Qty: 2}, inventory.Line{SKU: "a", Qty: 2, Limit: 2}, gift)
+		cart := heldCart(key, b(2), inventory.Line{SKU: "a", Qty: 2, Limit: 2}, gift)
 		lines = []inventory.Line{{SKU: "a", Qty: 2}, {SKU: "b", Qty: 2}, gift}
 		s.wants(t, cart, reply{State: inventory.Held, Lines: lines, Ends: true})
 	}
@@ -86,7 +88,8 @@ func aKeyIsOfOneOrderOrOneCart(t *testing.T, s *env) {
 	for _, d := range []op{
 		cartOf("an order", a, b), cartOf("an order", b), cartOf("one line", a, a), cartOf("a cart", a),
 		cartOf("a cart", a, inventory.Line{SKU: "b", Qty: 2}), cartOf("a cart", a, b, inventory.Line{SKU: "c", Qty: 1}),
-		cartOf("a cart", a, inventory.Line{SKU: "b", Qty: 1, Unstocked: true}), orderOf("a cart", "a", 1), orderOf("a cart", "b", 2000),
+		cartOf("a cart", a, inventory.Line{SKU: "b", Qty: 1, Unstocked: true}),
+		orderOf("a cart", "a", 1), orderOf("a cart", "b", 2000),
 	} {
 		s.wants(t, d, reply{Kind: isReused})
 	}
@@ -106,8 +109,8 @@ func aKeyIsOfOneOrderOrOneCart(t *testing.T, s *env) {
 	s.sound(t)
 }
 
-// cartsCrosswise sends carts of 8 of 20 SKUs at once to two Stores, each in an order of its own, beside
-// orders for one of these: no caller meets a deadlock.
+// cartsCrosswise sends carts of 8 of 20 SKUs at once to two Stores, each in an order of its own,
+// beside orders for one of these: no caller meets a deadlock.
 func cartsCrosswise(t *testing.T, s *env) {
 	s.keepsBooks(t)
 	const carts, most = 64, 8
@@ -187,8 +190,8 @@ func refusesBadCarts(t *testing.T, s *env) {
 	assert.Zero(t, s.Count(t, "SELECT count(*) FROM dblock_reservation"))
 }
 
-// aLoneCartWaitsForItsRows has another transaction hold one of them. The cart delays no other order, and
-// so it is not refused.
+// aLoneCartWaitsForItsRows has another transaction hold one of them. The cart delays no other
+// order, and so it is not refused.
 func aLoneCartWaitsForItsRows(t *testing.T, s *env) {
 	s.stock(t, "a", 10)
 	s.stock(t, "b", 10)
@@ -208,7 +211,8 @@ func aLoneCartWaitsForItsRows(t *testing.T, s *env) {
 	s.sound(t)
 }
 
-// sendsCarts sends carts of some of the SKUs at random, for one unit of each, at the same time. All are sold.
+// sendsCarts sends carts of some of the SKUs at random, for one unit of each, at the same time. All
+// are sold.
 func sendsCarts(t *testing.T, store *inventory.Store, carts, lines int, skus []string) {
 	suite.Crowd(carts, func(i int) {
 		c := inventory.Cart{Key: fmt.Sprintf("cart-%d", i)}
@@ -219,7 +223,8 @@ func sendsCarts(t *testing.T, store *inventory.Store, carts, lines int, skus []s
 	})
 }
 
-// cartsWeighTheirLines has carts share statements: one carries as many lines as one of orders carries orders.
+// cartsWeighTheirLines has carts share statements: one carries as many lines as one of orders
+// carries orders.
 func cartsWeighTheirLines(t *testing.T, s *env) {
 	const carts, most = 80, 40
 	skus := named("sku", 60)
@@ -229,7 +234,7 @@ func cartsWeighTheirLines(t *testing.T, s *env) {
 	var statements, largest atomic.Int64
 	o := s.o
 	o.MaxBatch = most
-	store := s.hookedOn(t, s.dsn, &faultconn.Dialer{}, o, func(_ context.Context, _ func(string) error, granted []inventory.Reservation) error {
+	hook := func(_ context.Context, _ func(string) error, granted []inventory.Reservation) error {
 		n := int64(0)
 		for _, r := range granted {
 			n += int64(len(r.Lines))
@@ -238,14 +243,16 @@ func cartsWeighTheirLines(t *testing.T, s *env) {
 		}
 		statements.Add(1)
 		return nil
-	})
+	}
+	store := s.hookedOn(t, s.dsn, &faultconn.Dialer{}, o, hook)
 	sendsCarts(t, store, carts, 10, skus)
 	assert.LessOrEqual(t, largest.Load(), int64(most), "lines in a statement")
 	assert.Less(t, statements.Load(), int64(carts), "carts share statements")
 	s.sound(t)
 }
 
-// aCrowdOfCartsIsSold sends many carts at once that have SKUs in common: none is refused because of others.
+// aCrowdOfCartsIsSold sends many carts at once that have SKUs in common: none is refused because of
+// others.
 func aCrowdOfCartsIsSold(t *testing.T, s *env) {
 	const carts, lines = 256, 20
 	var stock, ledger []string

@@ -30,8 +30,9 @@ const (
 	againTimeout = 3 * time.Minute // how long a healthy server may take to answer everything
 )
 
-// SurvivesFaults sells on a server of its own that is killed, frozen and cut off from its clients, for 4 s
-// or as long as DBLOCK_SOAK says. It sells with a hook then, and as long again with a history of the buyers.
+// SurvivesFaults sells on a server of its own that is killed, frozen and cut off from its clients,
+// for 4 s or as long as DBLOCK_SOAK says. It sells with a hook then, and as long again with a
+// history of the buyers.
 func (e Inventory) SurvivesFaults(t *testing.T) {
 	lasts := 4 * time.Second
 	if soak := os.Getenv(suite.EnvSoak); soak != "" {
@@ -42,7 +43,8 @@ func (e Inventory) SurvivesFaults(t *testing.T) {
 		answersWhileFrozen(t, s, server)
 	}
 	seed := suite.SeedOf(t)
-	n := &suite.FaultInjector{DB: s.db, Kind: e.Kind, Server: server, Random: rand.New(rand.NewPCG(seed, 0)), Counts: map[string]int{}}
+	random := rand.New(rand.NewPCG(seed, 0))
+	n := &suite.FaultInjector{DB: s.db, Kind: e.Kind, Server: server, Random: random, Counts: map[string]int{}}
 	stores := map[string]*inventory.Store{}
 	for _, strategy := range []inventory.Strategy{inventory.Merge, inventory.Direct, inventory.SkipLocked, inventory.CAS} {
 		stores[strategy.String()] = s.open(t, inventory.Options{Strategy: strategy, Timeout: suite.ChaosTimeout})
@@ -60,25 +62,27 @@ func (e Inventory) SurvivesFaults(t *testing.T) {
 	t.Logf("injected: %v", n.Counts)
 }
 
-// hooksUnderFaults sells with a hook until the server was killed meanwhile, and in a long run for a quarter
-// of its time: each order that is sold has its row of the owner's, and no other has one.
+// hooksUnderFaults sells with a hook until the server was killed meanwhile, and in a long run for a
+// quarter of its time: each order that is sold has its row of the owner's, and no other has one.
 func (s *env) hooksUnderFaults(t *testing.T, n *suite.FaultInjector, seed uint64, lasts time.Duration) {
 	t.Helper()
 	store := s.hookedOn(t, s.dsn, &faultconn.Dialer{}, inventory.Options{Timeout: suite.ChaosTimeout}, ownRows)
 	kills, end := n.Counts["kill -9"], time.Now().Add(lasts/4)
-	for round := uint64(0); round == 0 || time.Now().Before(end) || n.Server != nil && n.Counts["kill -9"] == kills; round++ {
+	goesOn := func() bool { return time.Now().Before(end) || n.Server != nil && n.Counts["kill -9"] == kills }
+	for round := uint64(0); round == 0 || goesOn(); round++ {
 		c := newChaos(s, map[string]*inventory.Store{"hooked": store}, fmt.Sprintf("hooked %d", round), seed+round)
 		c.run(t, n, hookRound)
 		if !assert.Empty(t, s.ownRowsAmiss(t, c.name)) || t.Failed() {
 			return
 		}
 	}
-	s.Exec(t, "DELETE FROM own_order WHERE order_key = (SELECT o.order_key FROM (SELECT min(order_key) AS order_key FROM own_order) o)")
+	s.execf(t, "DELETE FROM own_order WHERE order_key = '%s'", s.Text(t, "SELECT min(order_key) FROM own_order"))
 	s.Exec(t, "INSERT INTO own_order (order_key, n) VALUES ('hooked and forged', 1)")
 	assert.Len(t, s.ownRowsAmiss(t, "hooked"), 2, "the control is an order without its row and a row without an order")
 }
 
-// chaos is one round: sellers send new orders and old ones again, of an SKU with plenty of units and of a scarce one.
+// chaos is one round: sellers send new orders and old ones again, of an SKU with plenty of units
+// and of a scarce one.
 type chaos struct {
 	s      *env
 	stores map[string]*inventory.Store
@@ -177,8 +181,8 @@ func (c *chaos) send(t *testing.T, store *inventory.Store, r inventory.Request) 
 	return true
 }
 
-// sendAllAgain sends every order to every Store until the answer is final; to those that refuse most as
-// busy, an eighth of them.
+// sendAllAgain sends every order to every Store until the answer is final; to those that refuse
+// most as busy, an eighth of them.
 func (c *chaos) sendAllAgain(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), againTimeout)
 	defer cancel()
@@ -243,8 +247,8 @@ func (c *chaos) check(t *testing.T) (faults []string) {
 	return faults
 }
 
-// checkNotices is the control: the books and the answers are forged in every way that a fault could, and
-// check has to find each.
+// checkNotices is the control: the books and the answers are forged in every way that a fault
+// could, and check has to find each.
 func (c *chaos) checkNotices(t *testing.T) {
 	var sold, refused string
 	for _, r := range c.orders {
@@ -266,7 +270,7 @@ func (c *chaos) checkNotices(t *testing.T) {
 			change("UPDATE dblock_stock SET available = available - 1 WHERE sku = '%s' AND bucket = 0", c.plenty()),
 		},
 		"a sale without an answer": {
-			change("INSERT INTO dblock_reservation (reservation_key, sku, buyer, qty, state) VALUES ('forged', '%s', '', 1, 2)", c.plenty()),
+			change(insertSale, "forged", c.plenty()),
 			change("DELETE FROM dblock_reservation WHERE reservation_key = 'forged'"),
 		},
 		"a sale anew twice":     {func() { c.told[sold].fresh += 2 }, func() { c.told[sold].fresh -= 2 }},
@@ -291,13 +295,14 @@ func (c *chaos) tell(key string, n int) {
 const (
 	frozenTimeout = time.Second // Options.Timeout
 
-	// A call waits for the one before it and then for its own statement, each with a rollback of up to a
-	// second. The rest is for a machine that is busy with other tests.
+	// A call waits for the one before it and then for its own statement, each with a rollback of up
+	// to a second. The rest is for a machine that is busy with other tests.
 	frozenBound = 2*(frozenTimeout+time.Second) + 30*time.Second
 )
 
-// answersWhileFrozen sends calls of every kind to a frozen server: they end in time, and what they say
-// stays true when it goes on. The callers' contexts never end. The control is a call without a bound.
+// answersWhileFrozen sends calls of every kind to a frozen server: they end in time, and what they
+// say stays true when it goes on. The callers' contexts never end. The control is a call without a
+// bound.
 func answersWhileFrozen(t *testing.T, s *env, server *devdb.Server) {
 	s.stock(t, "frozen", 1000)
 	type frozenCall struct {
@@ -308,12 +313,14 @@ func answersWhileFrozen(t *testing.T, s *env, server *devdb.Server) {
 	var calls []frozenCall
 	for _, strategy := range s.e.strategies() {
 		store := s.open(t, inventory.Options{Strategy: strategy, Timeout: frozenTimeout})
-		for i := range 20 {
-			calls = append(calls, frozenCall{d: op{What: toReserve, Request: order(fmt.Sprintf("frozen %v %d", strategy, i), "frozen", 1)}, store: store})
-		}
 		a := inventory.Adjustment{ID: "frozen " + strategy.String(), SKU: "frozen", Delta: 1}
-		calls = append(calls, frozenCall{d: onKey(toLookUp, "frozen"), store: store}, frozenCall{d: op{What: toRestock, Adjustment: a}, store: store},
-			frozenCall{d: op{What: "audit"}, store: store})
+		ops := []op{onKey(toLookUp, "frozen"), {What: toRestock, Adjustment: a}, {What: "audit"}}
+		for _, r := range ordersOf("frozen "+strategy.String(), 20, "frozen") {
+			ops = append(ops, op{What: toReserve, Request: r})
+		}
+		for _, d := range ops {
+			calls = append(calls, frozenCall{d: d, store: store})
+		}
 	}
 	require.NoError(t, server.Freeze())
 	control, ended := make(chan error, 1), make(chan struct{})

@@ -50,8 +50,8 @@ func (x *cutStore) end() (struck bool) {
 	return struck
 }
 
-// excused returns an error that the cut does not excuse. A single cut connection excuses none. A timeout
-// as short as that of the slow cuts can also pass on a machine that is busy.
+// excused returns an error that the cut does not excuse. A single cut connection excuses none. A
+// timeout as short as that of the slow cuts can also pass on a machine that is busy.
 func (x *cutStore) excused(struck bool, err error) error {
 	switch {
 	case err == nil:
@@ -66,7 +66,8 @@ func (x *cutStore) excused(struck bool, err error) error {
 	return fmt.Errorf("an error without need: %w", err)
 }
 
-// cut does an op in a Store of its own, which the cut strikes, and compares the result with what is recorded.
+// cut does an op in a Store of its own, which the cut strikes, and compares the result with what is
+// recorded.
 func (s *env) cut(t *testing.T, c suite.Cut, k int, d op, want reply) (disturbed bool, err error) {
 	x, err := s.openCut(t, c, k, s.o, nil)
 	if err != nil {
@@ -84,8 +85,9 @@ func (s *env) cut(t *testing.T, c suite.Cut, k int, d op, want reply) (disturbed
 	return disturbed, errors.Join(err, s.honest(t, d, told, want))
 }
 
-// honest does an op again in a Store that nothing disturbs, which waits for what the server still does
-// with it, and compares that with the error of the first time. Of want only State and Kind count.
+// honest does an op again in a Store that nothing disturbs, which waits for what the server still
+// does with it, and compares that with the error of the first time. Of want only State and Kind
+// count.
 func (s *env) honest(t *testing.T, d op, told error, want reply) error {
 	again := d.do(t.Context(), s.Store)
 	switch {
@@ -103,7 +105,9 @@ func (s *env) honest(t *testing.T, d op, told error, want reply) error {
 // Cuts runs the tests of cut orders alone, for a driver in another mode than its usual one.
 func (e Inventory) Cuts(t *testing.T) {
 	for _, strategy := range []inventory.Strategy{inventory.Merge, inventory.SkipLocked} {
-		t.Run("AnOrder/"+strategy.String(), func(t *testing.T) { anOrderCutAnywhere(t, e.env(t, inventory.Options{Strategy: strategy})) })
+		t.Run("AnOrder/"+strategy.String(), func(t *testing.T) {
+			anOrderCutAnywhere(t, e.env(t, inventory.Options{Strategy: strategy}))
+		})
 	}
 	t.Run("ABatch", func(t *testing.T) { aBatchCutAnywhere(t, e.env(t, inventory.Options{})) })
 }
@@ -123,8 +127,8 @@ func anOrderCutAnywhere(t *testing.T, s *env) {
 	s.sound(t)
 }
 
-// anAdjustmentCutAnywhere restocks an SKU that is known, and one that is new, and writes off more than
-// there is, which ends in a rollback.
+// anAdjustmentCutAnywhere restocks an SKU that is known, and one that is new, and writes off more
+// than there is, which ends in a rollback.
 func anAdjustmentCutAnywhere(t *testing.T, s *env) {
 	for _, c := range []struct {
 		name                 string
@@ -200,8 +204,8 @@ func aMoveCutAnywhere(t *testing.T, s *env) {
 	s.balanced(t)
 }
 
-// waiter is a context that reports the first wait for its end: a Store waits once it has the call in its
-// queue, or in flight.
+// waiter is a context that reports the first wait for its end: a Store waits once it has the call
+// in its queue, or in flight.
 type waiter struct {
 	context.Context
 	once  sync.Once
@@ -217,8 +221,9 @@ func (w *waiter) Done() <-chan struct{} {
 
 const batchStock = 100
 
-// aBatchCutAnywhere has 20 orders for two SKUs queue behind one that waits for the row of the first, and
-// so share a statement. One of them was sold before, and one asks for more than there is.
+// aBatchCutAnywhere has 20 orders for two SKUs queue behind one that waits for the row of the
+// first, and so share a statement. One of them was sold before, and one asks for more than there
+// is.
 func aBatchCutAnywhere(t *testing.T, s *env) {
 	suite.Everywhere(t, suite.Cuts(false), func(c suite.Cut, k int) (bool, error) {
 		name := fmt.Sprintf("%v %d", c, k)
@@ -228,8 +233,8 @@ func aBatchCutAnywhere(t *testing.T, s *env) {
 		for i := range 18 {
 			orders = append(orders, order(fmt.Sprintf("%s %d", name, i), skus[i%2], 1))
 		}
-		err := errors.Join(restock(t, s.Store, skus[0], skus[0], batchStock), restock(t, s.Store, skus[1], skus[1], batchStock),
-			suite.Second(s.Reserve(t.Context(), replay)))
+		err := errors.Join(restock(t, s.Store, skus[0], skus[0], batchStock),
+			restock(t, s.Store, skus[1], skus[1], batchStock), suite.Second(s.Reserve(t.Context(), replay)))
 		if err != nil {
 			return false, err
 		}
@@ -274,14 +279,16 @@ func aBatchCutAnywhere(t *testing.T, s *env) {
 // givesUp reports whether the caller of the i-th order gives up when the trial says so.
 func givesUp(i int) bool { return i%2 == 1 }
 
-// sendsBatch sends the orders behind a lock of the first one's stock, and returns the error of each.
+// sendsBatch sends the orders behind a lock of the first one's stock, and returns the error of
+// each.
 func (s *env) sendsBatch(t *testing.T, x *cutStore, orders []inventory.Request) ([]error, error) {
 	tx, err := s.db.BeginTx(t.Context(), nil)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = tx.Rollback() }()
-	if _, err := tx.ExecContext(t.Context(), "SELECT 1 FROM dblock_stock WHERE sku = '"+orders[0].SKU+"' FOR UPDATE"); err != nil {
+	stock := "SELECT 1 FROM dblock_stock WHERE sku = '" + orders[0].SKU + "' FOR UPDATE"
+	if _, err := tx.ExecContext(t.Context(), stock); err != nil {
 		return nil, err
 	}
 	told := make([]error, len(orders))
@@ -303,11 +310,12 @@ func (s *env) sendsBatch(t *testing.T, x *cutStore, orders []inventory.Request) 
 	return told, err
 }
 
-// controlSellsTwice shows that the cuts find what they are for: they strike code that makes a new key for
-// each attempt, and takes an error for "nothing was written".
+// controlSellsTwice shows that the cuts find what they are for: they strike code that makes a new
+// key for each attempt, and takes an error for "nothing was written".
 func controlSellsTwice(t *testing.T, s *env) {
 	var twice, late atomic.Int64
-	suite.Everywhere(t, []suite.Cut{{Mode: faultconn.CutBefore}, {Mode: faultconn.CutAfter}, {Mode: faultconn.Late}}, func(c suite.Cut, k int) (bool, error) {
+	cuts := []suite.Cut{{Mode: faultconn.CutBefore}, {Mode: faultconn.CutAfter}, {Mode: faultconn.Late}}
+	suite.Everywhere(t, cuts, func(c suite.Cut, k int) (bool, error) {
 		sku := fmt.Sprintf("%v %d", c, k)
 		var dialer faultconn.Dialer
 		db, err := suite.ConnectOn(s.e.Kind, s.dsn, &dialer)
@@ -352,11 +360,11 @@ func naiveSale(ctx context.Context, db *sql.DB, sku string) error {
 		return err
 	}
 	defer func() { _ = tx.Rollback() }()
-	_, err = tx.ExecContext(ctx, "INSERT INTO dblock_reservation (reservation_key, sku, buyer, qty, state) VALUES ('"+rand.Text()+"', '"+sku+"', '', 1, 2)")
-	if err != nil {
+	if _, err := tx.ExecContext(ctx, fmt.Sprintf(insertSale, rand.Text(), sku)); err != nil {
 		return err
 	}
-	res, err := tx.ExecContext(ctx, "UPDATE dblock_stock SET available = available - 1 WHERE sku = '"+sku+"' AND available >= 1")
+	take := "UPDATE dblock_stock SET available = available - 1 WHERE sku = '" + sku + "' AND available >= 1"
+	res, err := tx.ExecContext(ctx, take)
 	if err != nil {
 		return err
 	}

@@ -10,24 +10,20 @@
 //   - TellsTheRestSoldOut: Buyers beyond the stock get ErrSoldOut.
 //   - ALockedSKUDoesNotStallTheRest: A locked row of one SKU delays no other SKU.
 //   - NeverSaysSoldOutForBusy: Busy is never reported as sold out.
-//   - RefusesAtOnceWhatIsHeld: A strategy that never waits refuses a locked row at once, and
-//     writes nothing.
+//   - RefusesAtOnceWhatIsHeld: A strategy that never waits refuses a locked row, writing nothing.
 //   - RefusesWhatOthersChange: An order whose row keeps changing is refused after a few tries.
 //   - AnswersARepeatedKeyAsBefore: A repeated key gets its first answer.
 //   - SellsAKeyOnceHoweverOftenSent: A key is sold once, however often it is sent.
 //   - RefusesAKeyWithOtherContents: A key with other contents is ErrKeyReused.
 //   - ASoldOutSKUDoesNotStopTheRest: A sold-out SKU stops no other order of its batch.
-//   - RecordsRefusalsWhenAsked: With RecordRefusals a refusal is the answer to its key for
-//     ever.
+//   - RecordsRefusalsWhenAsked: With RecordRefusals a refusal is the answer to its key for ever.
 //   - FindsWhatIsRecorded: Lookup returns what is recorded of a key.
 //   - RefusesBadInput: Bad input is refused without a statement.
 //   - APoisonedOrderFailsAlone: An order that a trigger refuses fails alone.
 //   - APoisonedOrderFailsAloneBesideLimits: The same in batches of every kind.
 //   - ManySKUsAtOnceNeverDeadlock: Orders of many SKUs never deadlock.
-//   - ACancelledCallerGetsADefiniteEnd: An order whose caller gives up is recorded or not, and
-//     its answer is true.
-//   - RefusesOrdersOnceClosed: Close ends a sale, and each order that was confirmed is
-//     recorded.
+//   - ACancelledCallerGetsADefiniteEnd: The answer is true, though the caller gives up.
+//   - RefusesOrdersOnceClosed: Close ends a sale, and each order that was confirmed is recorded.
 //   - ReplaysARealOrderFile: A real order file, sent twice, is sold once.
 //   - AnswersAsTheModelDoes: Random calls in several Stores get the answers of the model.
 //   - AnswersAsTheModelDoesFromAllotments: The same for stock in allotments.
@@ -37,8 +33,7 @@
 //   - TheTaleNotices: Without the guards the history of buyers makes no sense.
 //   - TellsNoLies: The history of buyers has an order in which each answer is right.
 //   - SellsRealInvoices: Real invoices leave the stock that a sale one by one leaves.
-//   - SellsScarceInvoices: With half the stock, each result is that of a sale in the order of
-//     commits.
+//   - SellsScarceInvoices: With half the stock, results are those of the order of commits.
 //   - TheOrderOfCommitsMatters: In the order of sending, results differ.
 //   - PassesOverLockedBuckets: A batch of several SKUs passes over a locked bucket.
 //
@@ -57,8 +52,7 @@
 //   - ChecksTheSchema: A Store opens only over whole tables that roll back and skip no row.
 //   - UsesASchemaOfTheHostsChoice: A Store works in a schema outside the connection's path.
 //   - RunsWithTheDocumentedGrants: Every call works with the rights of docs/grants.md.
-//   - OperatorsOfStockNeedTheirGrants: Audit and Lookup need each documented right on the
-//     tables of stock.
+//   - OperatorsOfStockNeedTheirGrants: Audit and Lookup need each documented right on stock.
 //   - SessionsStayWithinThePool: A Store uses no more connections than it may.
 //
 // # Holds, limits and carts
@@ -69,16 +63,13 @@
 //   - WhatComesBackIsForSale: Restocked, cancelled and expired units are sold again.
 //   - ABuyerGetsNoMoreThanTheLimit: Concurrent orders of a buyer keep the limit.
 //   - ControlExceedsLimits: Without the database's count they exceed it.
-//   - ALimitCountsWhatIsHeldAndSold: A limit counts held and sold units, and changes of it
-//     work.
+//   - ALimitCountsWhatIsHeldAndSold: A limit counts held and sold units, and changes of it work.
 //   - ALimitCountsNoExpiredHold: A limit counts no expired hold, swept or not.
-//   - ALimitCountsNoExpiredHoldBehindOthers: The same behind thousands of expired holds of
-//     others.
+//   - ALimitCountsNoExpiredHoldBehindOthers: The same behind thousands of expired holds of others.
 //   - ALimitNeedsABuyer: A limit without a buyer is refused.
 //   - AStoreKnowsNoMoreThanTheBooks: A Store's memory never contradicts another Store's writes.
 //   - AStoreAnswersNothingFromMemory: What is gone from the books was never sold.
-//   - AnSKUComesIntoBeingAmongItsOrders: Orders beside the first restock of an SKU are sold or
-//     use nothing.
+//   - AnSKUComesIntoBeingAmongItsOrders: Orders beside the first restock use its stock or none.
 //   - WhatNeedsNoStockIsLimited: A limit holds for an SKU without stock.
 //   - ACartIsSoldWholeOrNotAtAll: A cart is sold whole or not at all.
 //   - AKeyIsOfOneOrderOrOneCart: A key of an order is refused for a cart, and the reverse.
@@ -119,8 +110,7 @@
 //   - AllotmentsKnowHoldsAndLimits: Holds and limits work with shares.
 //   - TakesAnotherAllotment: An empty share is filled again.
 //   - AllotmentsSurviveProcesses: Killed and stopped processes lose no unit.
-//   - ClosesWithoutAServer: Close without a server ends in time, and says what it could not
-//     return.
+//   - ClosesWithoutAServer: Close without a server ends in time, and says what it could not return.
 //   - ALeftAllotmentStopsNoSweep: A share that was left behind stops no sweep.
 //   - ClosesBesideALockedSKU: Close returns the shares beside a locked SKU.
 //   - ClosesBesideASilentSweep: Close returns beside a sweep that gets no answer.
@@ -134,25 +124,19 @@
 //   - WritesTheOwnersRows: A hook's rows exist if, and only if, the order is sold.
 //   - AHookFailsForOneOrder: A hook that fails fails one order.
 //   - AHookIsRunAgain: A hook runs again with its batch.
-//   - AHookThatKeepsItsErrorsIsFound: A hook that ignores errors of its statements does not
-//     commit.
+//   - AHookThatKeepsItsErrorsIsFound: A hook that ignores errors of its statements does not commit.
 //   - AHookCutAnywhere: The answer is true wherever the connection breaks, with a hook.
 //   - ReservesInACallersTx: Orders in a caller's transaction exist with what else it writes.
 //   - ACallersTxOutlivesARefusal: A refusal leaves the transaction usable.
-//   - ACallersTxMeetsOthers: Orders by transactions and by Stores together keep keys and
-//     limits.
-//   - ACallersTxNeverSellsOnWhatItSawFirst: An old snapshot sells no unit that is gone, at
-//     every level.
+//   - ACallersTxMeetsOthers: Orders by transactions and by Stores together keep keys and limits.
+//   - ACallersTxNeverSellsOnWhatItSawFirst: An old snapshot sells no unit that is gone.
 //   - ACallersTxCountsNoExpiredHold: Limits count no expired hold there.
-//   - ASweepThatFailsLeavesTheRefusal: A sweep that fails leaves the refusal, and the
-//     transaction usable.
-//   - ACallersTxThatIsNone: An ended transaction or a closed Store is refused without a
-//     statement.
+//   - ASweepThatFailsLeavesTheRefusal: A sweep that fails leaves the transaction usable.
+//   - ACallersTxThatIsNone: An ended transaction or a closed Store is refused without a statement.
 //
 // # Under faults
 //
-//   - SurvivesAKilledSeller: The orders of a killed process are sold once when they are sent
-//     again.
+//   - SurvivesAKilledSeller: The orders of a killed process are sold once when they are sent again.
 //   - AnOrderCutAnywhere: The answer of an order is true wherever its connection breaks.
 //   - AnAdjustmentCutAnywhere: The same for an adjustment.
 //   - AMoveCutAnywhere: The same for a move between buckets.
@@ -160,6 +144,5 @@
 //   - AnOrder: The same for each strategy, when a pool has another mode of queries.
 //   - ABatch: The same for a batch.
 //   - SaysWhenTheServerIsDown: Without a server the error is ErrUnavailable.
-//   - SurvivesFaults: Books and answers are right while the server is killed, frozen and cut
-//     off.
+//   - SurvivesFaults: Books and answers are right while the server is killed, frozen and cut off.
 package inventory

@@ -88,7 +88,8 @@ func (s *env) openOn(t *testing.T, dialer *faultconn.Dialer, o inventory.Options
 	return store
 }
 
-// openClosed is open for a Store that is closed before the test ends, as one with an allotment has to be.
+// openClosed is open for a Store that is closed before the test ends, as one with an allotment has
+// to be.
 func (s *env) openClosed(t *testing.T, o inventory.Options) *inventory.Store {
 	t.Helper()
 	store := s.open(t, o)
@@ -130,20 +131,26 @@ func (s *env) query(t *testing.T, query string) (all [][]string) {
 	return all
 }
 
+// insertSale inserts an order for one unit by hand, under a key and of an SKU.
+const insertSale = `INSERT INTO dblock_reservation (reservation_key, sku, buyer, qty, state)
+	VALUES ('%s', '%s', '', 1, 2)`
+
 // sqlText is a text between quotes.
 func sqlText(s string) string { return strings.ReplaceAll(s, "'", "''") }
 
 // lockTimeout is the SQLSTATE with which refuses raises the server's own lock timeout.
 const lockTimeout = "55P03"
 
-// refuses has a trigger ("BEFORE UPDATE") of the table's owner raise an error for rows that meet a condition, until drop is called.
+// refuses has a trigger of the table's owner raise an error for rows that meet a condition, until
+// drop is called. It fires when ("BEFORE UPDATE") a row is written.
 func (s *env) refuses(t *testing.T, when, table, condition, sqlState, message string) (drop func()) {
 	t.Helper()
 	name := strings.ToLower("refuse_" + strings.ReplaceAll(when, " ", "_") + "_" + table)
 	if s.e.Kind == devdb.Postgres {
-		s.execf(t, "CREATE FUNCTION %s() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION '%s' USING ERRCODE = '%s'; END $$",
-			name, message, sqlState)
-		s.execf(t, "CREATE TRIGGER %[1]s %[2]s ON %[3]s FOR EACH ROW WHEN (%[4]s) EXECUTE FUNCTION %[1]s()", name, when, table, condition)
+		s.execf(t, `CREATE FUNCTION %s() RETURNS trigger LANGUAGE plpgsql AS $$
+			BEGIN RAISE EXCEPTION '%s' USING ERRCODE = '%s'; END $$`, name, message, sqlState)
+		s.execf(t, "CREATE TRIGGER %[1]s %[2]s ON %[3]s FOR EACH ROW WHEN (%[4]s) EXECUTE FUNCTION %[1]s()",
+			name, when, table, condition)
 		return func() { s.execf(t, "DROP TRIGGER %s ON %s", name, table) }
 	}
 	signal := fmt.Sprintf("SIGNAL SQLSTATE '%s' SET MESSAGE_TEXT = '%s'", sqlState, message)
@@ -217,8 +224,9 @@ func (s *env) sound(t *testing.T) {
 		}
 	}
 	for what, query := range map[string]string{
-		"orders lack a line, are in the books twice, or have lines in different states": `SELECT count(*) FROM (SELECT 1 FROM dblock_reservation
-			GROUP BY reservation_key HAVING count(*) <> max(line) + 1 OR count(DISTINCT line) <> count(*) OR min(state) <> max(state)) b`,
+		"orders lack a line, are in the books twice, or have lines in different states": `SELECT count(*) FROM (
+			SELECT 1 FROM dblock_reservation GROUP BY reservation_key
+			HAVING count(*) <> max(line) + 1 OR count(DISTINCT line) <> count(*) OR min(state) <> max(state)) b`,
 		"buyers' limits count something else than what they have": `SELECT count(*) FROM (
 			SELECT b.sku, b.buyer FROM (
 				SELECT q.sku, q.buyer, q.used AS n FROM dblock_quota q
@@ -276,7 +284,8 @@ func crowd(ctx context.Context, store *inventory.Store, reqs []inventory.Request
 	return answers
 }
 
-// soldIn sends the requests at the same time, fails on each error that is not ErrSoldOut, and returns the orders that are sold, by key.
+// soldIn sends the requests at the same time and returns the orders that are sold, by key. It fails
+// on each error that is not ErrSoldOut.
 func soldIn(t *testing.T, store *inventory.Store, reqs []inventory.Request) map[string]inventory.Reservation {
 	t.Helper()
 	sold := map[string]inventory.Reservation{}

@@ -73,7 +73,8 @@ func sellerOrders(s inventory.Strategy) int {
 	return 900
 }
 
-// Main sells and exits if this process is a seller that a test has started. Call it first in TestMain.
+// Main sells and exits if this process is a seller that a test has started. Call it first in
+// TestMain.
 func (e Inventory) Main() {
 	dsn := os.Getenv(sellerDSN)
 	if dsn == "" {
@@ -117,7 +118,8 @@ func (e Inventory) sellUntilKilled(dsn, name string) error {
 	}
 }
 
-// survivesAKilledSeller kills -9 a process while it sells, and has another one send the same orders.
+// survivesAKilledSeller kills -9 a process while it sells, and has another one send the same
+// orders.
 func survivesAKilledSeller(t *testing.T, s *env) {
 	orders := sellerOrders(s.o.Strategy)
 	s.stock(t, "sale", int64(orders)+100)
@@ -133,7 +135,7 @@ func survivesAKilledSeller(t *testing.T, s *env) {
 			replayed++
 		}
 	}
-	assert.True(t, 0 < replayed && replayed < orders, "the seller had sold %d of %d orders when it was killed", replayed, orders)
+	assert.True(t, 0 < replayed && replayed < orders, "%d of %d were sold when the seller was killed", replayed, orders)
 	s.wantsBooks(t, "sale", 100, 0, int64(orders))
 	s.sound(t)
 }

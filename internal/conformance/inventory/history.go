@@ -20,8 +20,8 @@ import (
 	"github.com/dblock-go/dblock/inventory"
 )
 
-// The steps of a history of buyers: their answers must make sense in one order, in which no SKU ever has
-// fewer than no units.
+// The steps of a history of buyers: their answers must make sense in one order, in which no SKU
+// ever has fewer than no units.
 const (
 	took     suite.What = "took"      // a number of units
 	cameBack suite.What = "came back" // a number of units
@@ -49,13 +49,15 @@ const (
 	buyerCount = 16
 )
 
-// buyers order, confirm, cancel and let holds expire. They repeat each call until its answer is definite.
+// buyers order, confirm, cancel and let holds expire. They repeat each call until its answer is
+// definite.
 type buyers struct {
 	h    *suite.History
 	s    *env
 	name string
 
-	// forgets: a crash of the server may lose what others have read, as InnoDB shows a commit before it is on the disk.
+	// forgets: a crash of the server may lose what others have read, as InnoDB shows a commit
+	// before it is on the disk.
 	forgets bool
 
 	mu      sync.Mutex
@@ -106,7 +108,11 @@ type buyer struct {
 }
 
 func (b *buyer) note(from int64, what suite.What, sku string, units int64) {
-	b.h.Note(b.number, from, b.h.Now(), suite.Step{What: what, Key: sku, Permits: int(units)})
+	b.h.Note(b.number, from, b.h.Now(), step(what, sku, units))
+}
+
+func step(what suite.What, sku string, units int64) suite.Step {
+	return suite.Step{What: what, Key: sku, Permits: int(units)}
 }
 
 // answer is the definite reply to an op, and when its last try began.
@@ -170,7 +176,8 @@ func (b *buyer) buy() {
 	if b.random.IntN(3) == 0 && b.until(onKey(toConfirm, r.Key)).Kind == "" {
 		return
 	}
-	if c := b.until(onKey(toCancel, r.Key)); c.Kind != "" || c.State != inventory.Cancelled && c.State != inventory.Expired {
+	c := b.until(onKey(toCancel, r.Key))
+	if c.Kind != "" || c.State != inventory.Cancelled && c.State != inventory.Expired {
 		b.t.Errorf("%s was held, and cancelled: %+v", r.Key, c)
 	}
 	b.note(from, cameBack, r.SKU, r.Qty)
@@ -203,7 +210,8 @@ func (b *buyer) order(r inventory.Request) (got answer) {
 	if !doubt {
 		return got
 	}
-	// A try whose answer was lost may yet sell it: make sure that it never does, or learn that it has.
+	// A try whose answer was lost may yet sell it: make sure that it never does, or learn that it
+	// has.
 	from := b.h.Now()
 	switch end := b.until(onKey(toCancel, r.Key)); {
 	case end.Kind == isConfirmed:
@@ -215,14 +223,14 @@ func (b *buyer) order(r inventory.Request) (got answer) {
 	return got
 }
 
-// withEnd is the history with what the books say in the end, and some units beside: so many can be taken of
-// each SKU, and no more.
+// withEnd is the history with what the books say in the end: all units that are left, and some
+// beside, can be taken of each SKU, and no more.
 func (x *buyers) withEnd(t *testing.T, beside map[string]int64) *suite.History {
 	t.Helper()
 	var end []suite.Step
 	for _, b := range suite.Must(x.s.Audit(t.Context()))(t) {
 		if left := b.Available + beside[b.SKU]; strings.HasPrefix(b.SKU, x.name) {
-			end = append(end, suite.Step{What: took, Key: b.SKU, Permits: int(left)}, suite.Step{What: tooFew, Key: b.SKU, Permits: 1})
+			end = append(end, step(took, b.SKU, left), step(tooFew, b.SKU, 1))
 		}
 	}
 	return &suite.History{Began: x.h.Began, Steps: x.h.And(end...)}
@@ -239,13 +247,15 @@ func (x *buyers) isRight(t *testing.T) bool {
 	return h.IsRight(t, counter{buyerStock})
 }
 
-// end checks the history and the books. The controls are histories of one SKU with a step more, or less.
+// end checks the history and the books. The controls are histories of one SKU with a step more, or
+// less.
 func (x *buyers) end(t *testing.T) {
 	t.Helper()
 	if t.Failed() {
 		return
 	}
-	for _, table := range []string{"dblock_reservation", "dblock_quota", "dblock_stock"} { // waits for what is still under way
+	// This waits for what is still under way.
+	for _, table := range []string{"dblock_reservation", "dblock_quota", "dblock_stock"} {
 		x.s.lockRows(t, "SELECT 1 FROM "+table+" FOR UPDATE")()
 	}
 	if !x.isRight(t) {
@@ -265,14 +275,15 @@ func (x *buyers) end(t *testing.T) {
 	x.h.ForgeriesAreNoticed(t, counter{buyerStock}, map[string][]porcupine.Operation{
 		"a unit too many":                    of(x.withEnd(t, map[string]int64{sku: 1}).Steps, -1),
 		"a unit too few":                     of(x.withEnd(t, map[string]int64{sku: -1}).Steps, -1),
-		"a refusal of enough":                of(x.h.And(suite.Step{What: cameBack, Key: sku, Permits: 3}, suite.Step{What: tooFew, Key: sku, Permits: 3}), -1),
-		"a sale of more than there ever was": of(x.h.And(suite.Step{What: took, Key: sku, Permits: math.MaxInt32}), -1),
+		"a refusal of enough":                of(x.h.And(step(cameBack, sku, 3), step(tooFew, sku, 3)), -1),
+		"a sale of more than there ever was": of(x.h.And(step(took, sku, math.MaxInt32)), -1),
 		"units that came back are left out":  of(x.withEnd(t, nil).Steps, at),
 	})
 	x.s.balanced(t)
 }
 
-// theTaleNotices is the control of the control: the history of a database without its guards makes no sense.
+// theTaleNotices is the control of the control: the history of a database without its guards makes
+// no sense.
 func theTaleNotices(t *testing.T, e Inventory) {
 	for name, control := range controls {
 		if name == "limits that are not counted" {
@@ -306,13 +317,13 @@ func tellsNoLies(t *testing.T, s *env) {
 	x.end(t)
 }
 
-// tellsNoLiesUnderFaults has one history after the other while the server is killed, frozen and cut off,
-// answers are lost, and processes that wait for an answer are killed, and replaced.
+// tellsNoLiesUnderFaults has one history after the other while the server is killed, frozen and cut
+// off, answers are lost, and processes that wait for an answer are killed, and replaced.
 func (s *env) tellsNoLiesUnderFaults(t *testing.T, n *suite.FaultInjector, seed uint64, lasts time.Duration) {
 	t.Helper()
 	var workers []worker
 	var dialers []*faultconn.Dialer
-	for _, strategy := range []inventory.Strategy{inventory.Merge, inventory.Merge, inventory.Direct, inventory.SkipLocked} {
+	for _, strategy := range append(ways, inventory.Merge) {
 		dialers = append(dialers, &faultconn.Dialer{})
 		store := s.openOn(t, dialers[len(dialers)-1], inventory.Options{Strategy: strategy, Timeout: suite.ChaosTimeout})
 		workers = append(workers, doneBy(store))

@@ -22,7 +22,9 @@ import (
 )
 
 // hookedOn makes the owner's table, and a Store with a hook.
-func (s *env) hookedOn(t *testing.T, dsn string, dialer *faultconn.Dialer, o inventory.Options, hook Hook) *inventory.Store {
+func (s *env) hookedOn(
+	t *testing.T, dsn string, dialer *faultconn.Dialer, o inventory.Options, hook Hook,
+) *inventory.Store {
 	t.Helper()
 	s.ownsOrders(t)
 	store, closePool, err := s.e.OpenHooked(t.Context(), dsn, dialer, o, hook)
@@ -62,8 +64,8 @@ func (s *env) wantsOwnRows(t *testing.T) {
 func (s *env) ownRowsAmiss(t *testing.T, prefix string) (faults []string) {
 	t.Helper()
 	for what, query := range map[string]string{
-		"orders without a row of the owner's": `SELECT count(*) FROM dblock_reservation r WHERE r.state IN (1, 2) AND r.line = 0
-			AND r.reservation_key LIKE '%s%%' AND NOT EXISTS (SELECT 1 FROM own_order o WHERE o.order_key = r.reservation_key)`,
+		"orders without a row of the owner's": `SELECT count(*) FROM dblock_reservation r
+			WHERE r.state IN (1, 2) AND r.line = 0 AND r.reservation_key LIKE '%s%%' AND NOT EXISTS (SELECT 1 FROM own_order o WHERE o.order_key = r.reservation_key)`,
 		"rows of the owner's without an order": `SELECT count(*) FROM own_order o WHERE o.order_key LIKE '%s%%'
 			AND NOT EXISTS (SELECT 1 FROM dblock_reservation r WHERE r.reservation_key = o.order_key AND r.state IN (1, 2))`,
 	} {
@@ -74,7 +76,8 @@ func (s *env) ownRowsAmiss(t *testing.T, prefix string) (faults []string) {
 	return faults
 }
 
-// writesTheOwnersRows sells orders and carts of every kind with a hook, which gets each once, whole, and as it is sold.
+// writesTheOwnersRows sells orders and carts of every kind with a hook, which gets each once,
+// whole, and as it is sold.
 func writesTheOwnersRows(t *testing.T, s *env) {
 	s.keepsBooks(t)
 	var mu sync.Mutex
@@ -94,13 +97,15 @@ func writesTheOwnersRows(t *testing.T, s *env) {
 	require.NoError(t, suite.Second(store.ReserveAll(t.Context(), cart)))
 	require.NoError(t, suite.Second(store.Reserve(t.Context(), withLimit("held", "sale"))))
 	s.sells(t, order("sold without the hook", "sale", 1))
-	reqs := append(append(ordersFor(97, "sale"), ordersOf("late", 40, "sale")...), order("sold without the hook", "sale", 1))
+	reqs := append(ordersFor(97, "sale"), ordersOf("late", 40, "sale")...)
+	reqs = append(reqs, order("sold without the hook", "sale", 1))
 	sold := soldIn(t, store, reqs)
 	assert.Len(t, sold, 98)
 	assert.Equal(t, slices.Sorted(maps.Keys(sold)), slices.Sorted(maps.Keys(soldIn(t, store, reqs))), "sent again")
 	again, err := store.ReserveAll(t.Context(), cart)
 	assert.True(t, err == nil && again.Replayed, "the cart again: %+v, %v", again, err)
-	assert.Equal(t, []inventory.Reservation{{Key: "cart", Buyer: "ann", Lines: lines, State: inventory.Sold}}, calls["cart"])
+	want := inventory.Reservation{Key: "cart", Buyer: "ann", Lines: lines, State: inventory.Sold}
+	assert.Equal(t, []inventory.Reservation{want}, calls["cart"])
 	if got := calls["held"]; assert.Len(t, got, 1) {
 		assert.Equal(t, inventory.Held, got[0].State)
 		assert.Greater(t, time.Until(got[0].ExpiresAt), time.Minute)
@@ -114,7 +119,8 @@ func writesTheOwnersRows(t *testing.T, s *env) {
 	s.balanced(t)
 }
 
-// aHookFailsForOneOrder has a hook fail for some orders of a crowd, in every way: they are refused alone, with the reason.
+// aHookFailsForOneOrder has a hook fail for some orders of a crowd, in every way: they are refused
+// alone, with the reason.
 func aHookFailsForOneOrder(t *testing.T, s *env) {
 	store := s.hooked(t, func(ctx context.Context, exec func(string) error, granted []inventory.Reservation) error {
 		if err := ownRows(ctx, exec, granted); err != nil {
@@ -147,7 +153,8 @@ func aHookFailsForOneOrder(t *testing.T, s *env) {
 	}
 	answers := crowd(t.Context(), store, ordersFor(200, "sale"))
 	for key := range why { // alone, on the caller's goroutine
-		answers = append(answers, told{req: order(key, "sale", 1), err: suite.Second(store.Reserve(t.Context(), order(key, "sale", 1)))})
+		r := order(key, "sale", 1)
+		answers = append(answers, told{req: r, err: suite.Second(store.Reserve(t.Context(), r))})
 	}
 	for _, a := range answers {
 		if want := why[a.req.Key]; want == "" {
@@ -164,8 +171,8 @@ func aHookFailsForOneOrder(t *testing.T, s *env) {
 	s.wantsOwnRows(t)
 }
 
-// aHookIsRunAgain has the hooks of two Stores lock the owner's rows crosswise: the victim of the deadlock runs again, and no caller
-// gets an error.
+// aHookIsRunAgain has the hooks of two Stores lock the owner's rows crosswise: the victim of the
+// deadlock runs again, and no caller gets an error.
 func aHookIsRunAgain(t *testing.T, s *env) {
 	var victims atomic.Int64
 	var locked sync.WaitGroup
@@ -199,13 +206,16 @@ func aHookIsRunAgain(t *testing.T, s *env) {
 	s.wantsOwnRows(t)
 }
 
-// aHookThatKeepsItsErrorsIsFound has hooks return nil although their transaction has failed or ended: nothing is sold.
+// aHookThatKeepsItsErrorsIsFound has hooks return nil although their transaction has failed or
+// ended: nothing is sold.
 func aHookThatKeepsItsErrorsIsFound(t *testing.T, s *env) {
 	for name, spoil := range map[string]func(exec func(string) error) error{
 		"ended":  func(exec func(string) error) error { return exec("ROLLBACK") },
 		"failed": func(exec func(string) error) error { return s.fails(t, exec) },
 	} {
-		store := s.hooked(t, func(_ context.Context, exec func(string) error, _ []inventory.Reservation) error { return spoil(exec) })
+		store := s.hooked(t, func(_ context.Context, exec func(string) error, _ []inventory.Reservation) error {
+			return spoil(exec)
+		})
 		s.stock(t, name, 10)
 		assert.ErrorIs(t, suite.Second(store.Reserve(t.Context(), order(name, name, 1))), inventory.ErrRejected, name)
 		assert.ErrorIs(t, suite.Second(s.Lookup(t.Context(), name)), inventory.ErrNotFound, name)
@@ -213,7 +223,8 @@ func aHookThatKeepsItsErrorsIsFound(t *testing.T, s *env) {
 	}
 }
 
-// fails makes a hook's transaction fail without an error: on MySQL and MariaDB it is the victim of a deadlock.
+// fails makes a hook's transaction fail without an error: on MySQL and MariaDB it is the victim of
+// a deadlock.
 func (s *env) fails(t *testing.T, exec func(string) error) error {
 	if s.Postgres() {
 		_ = exec("SELECT 1 FROM nonsense")
@@ -245,12 +256,13 @@ func (s *env) fails(t *testing.T, exec func(string) error) error {
 	return nil
 }
 
-// aHookCutAnywhere breaks the connection of an order with a hook at every call on the wire: no order lacks its row of the owner's, and
-// the reverse, and the same order sent again exists once.
+// aHookCutAnywhere breaks the connection of an order with a hook at every call on the wire: no
+// order lacks its row of the owner's, or the reverse, and the same order sent again exists once.
 func aHookCutAnywhere(t *testing.T, s *env) {
 	s.stock(t, "sale", 100_000)
 	s.ownsOrders(t)
-	suite.Everywhere(t, []suite.Cut{{Mode: faultconn.CutBefore}, {Mode: faultconn.CutAfter}}, func(c suite.Cut, k int) (bool, error) {
+	cuts := []suite.Cut{{Mode: faultconn.CutBefore}, {Mode: faultconn.CutAfter}}
+	suite.Everywhere(t, cuts, func(c suite.Cut, k int) (bool, error) {
 		x, err := s.openCut(t, c, k, s.o, ownRows)
 		if err != nil {
 			return false, err
