@@ -30,21 +30,22 @@ import (
 	"github.com/dblock-go/dblock/queue"
 )
 
-// These tests replace answers of a real server by errors of any code and by rows that no statement returns. Whatever the
-// server says, no goroutine may panic, each call returns a documented error, and what was released is free in the end.
+// These tests replace answers of a real server by errors of any code and by rows that no statement
+// returns. Whatever the server says, no goroutine may panic, each call returns a documented error,
+// and what was released is free in the end.
 
 const (
 	answersDSN  = "DBLOCK_TEST_ANSWERS"
 	answersKind = "DBLOCK_TEST_ANSWERS_KIND"
 
-	// TTL is short, so that heartbeats are among the answers. Patience is far longer than what a call may
-	// take: a lock that is left behind stays for as long as its process sends heartbeats.
+	// TTL is short, so that heartbeats are among the answers. Patience is far longer than what a
+	// call may take: a lock that is left behind stays for as long as its process sends heartbeats.
 	TTL      = time.Second
 	Patience = 15 * time.Second
 )
 
-// User is one kind of use. It uses what it opens on x.DSN, passes each error that a caller gets to x.Told, and calls
-// x.Heal before it checks that all works again.
+// User is one kind of use. It uses what it opens on x.DSN, passes each error that a caller gets to
+// x.Told, and calls x.Heal before it checks that all works again.
 type User struct {
 	Name string
 	Use  func(ctx context.Context, x *Trial) error
@@ -187,7 +188,8 @@ func (x *Trial) Heal() {
 	}
 }
 
-// Again repeats what must work now, as connections may still be broken of which the client does not know yet.
+// Again repeats what must work now, as connections may still be broken of which the client does not
+// know yet.
 func (x *Trial) Again(ctx context.Context, what string, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
@@ -253,7 +255,8 @@ var documented = []error{
 	queue.ErrCancelled,
 }
 
-// isDocumented accepts the server's own error, too, which an error without a class of its own wraps.
+// isDocumented accepts the server's own error, too, which an error without a class of its own
+// wraps.
 func isDocumented(err error) bool {
 	return slices.ContainsFunc(documented, func(class error) bool { return errors.Is(err, class) }) ||
 		errors.As(err, new(*pgconn.PgError)) || errors.As(err, new(*mysql.MySQLError))

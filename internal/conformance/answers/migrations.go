@@ -41,9 +41,9 @@ func (m Migrations) Run(t *testing.T) {
 	t.Run("RefusesWhatMakesNoSense", m.refusesWhatMakesNoSense)
 }
 
-// race has some processes run the same migration at once. It does first what looks idle: Up looks for the version table before it
-// locks, and makes it there. On MySQL and MariaDB, without transactions, others then find it without its first row. GetDBVersion
-// makes it under the lock.
+// race has some processes run the same migration at once. It does first what looks idle: Up looks
+// for the version table before it locks, and makes it there. On MySQL and MariaDB, without
+// transactions, others then find it without its first row. GetDBVersion makes it under the lock.
 func (m Migrations) race(t *testing.T, locker SessionLocker) error {
 	dsn := testdb.DSN(t, m.Kind)
 	dialect := goose.DialectMySQL
@@ -74,7 +74,8 @@ func (m Migrations) oneAtATimeMigrates(t *testing.T) {
 	assert.NoError(t, m.race(t, suite.Must(m.Locker("shop", time.Minute))(t)))
 }
 
-// unlocked lets all in, and the first waits there for the second. Those who come later may find nothing to migrate.
+// unlocked lets all in, and the first waits there for the second. Those who come later may find
+// nothing to migrate.
 type unlocked struct {
 	in   atomic.Int32
 	both chan struct{}
@@ -95,7 +96,8 @@ func (u *unlocked) SessionLock(ctx context.Context, _ *sql.Conn) error {
 
 func (*unlocked) SessionUnlock(context.Context, *sql.Conn) error { return nil }
 
-// controlMeets: without the lock two are in at once. That it ends is the proof; which of them fails then is chance.
+// controlMeets: without the lock two are in at once. That it ends is the proof; which of them fails
+// then is chance.
 func (m Migrations) controlMeets(t *testing.T) { _ = m.race(t, &unlocked{both: make(chan struct{})}) }
 
 // itsNameExcludes: and a timeout is ErrBusy.

@@ -26,13 +26,15 @@ type Verdicts struct {
 	Of                                   func(error) fault.Fault
 }
 
-// verdict is what a driver says of an error: to its users, and to dblock itself if nothing was written.
+// verdict is what a driver says of an error: to its users, and to dblock itself if nothing was
+// written.
 type verdict struct {
 	Retryable, LockTimeout, Deadlock bool
 	Fault                            fault.Fault
 }
 
-// errorCase provokes an error. It is given two sessions, outside transactions, and the table t(id, v) with rows 1 and 2.
+// errorCase provokes an error. It is given two sessions, outside transactions, and the table t(id,
+// v) with rows 1 and 2.
 type errorCase struct {
 	name    string
 	provoke func(*sessions) error
@@ -158,7 +160,8 @@ func each(query string) func(*sessions) error {
 	return func(s *sessions) error { return s.exec(s.a, query) }
 }
 
-// together runs a statement in each session at once, one of which must fail; rollback lets the other go on.
+// together runs a statement in each session at once, one of which must fail; rollback lets the
+// other go on.
 func (s *sessions) together(a, b, rollback string) error {
 	type outcome struct {
 		of  *sql.Conn

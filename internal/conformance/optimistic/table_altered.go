@@ -21,8 +21,8 @@ type alteration struct {
 	stored        string // value, as the server shows it
 }
 
-// altered: a Table that is in use when a column gets another type writes what it is given, or returns an error and then writes
-// what it is given.
+// altered: a Table that is in use when a column gets another type writes what it is given, or
+// returns an error and then writes what it is given.
 func altered[DB any](t *testing.T, b *tables[DB]) {
 	b.Exec(t, "DROP TABLE IF EXISTS altered")
 	var columns, changes []string
@@ -60,7 +60,8 @@ func altered[DB any](t *testing.T, b *tables[DB]) {
 	}
 }
 
-// alteredCalls are the calls that write a column of the row 1, each by a Table of its own for each column. Upsert inserts the row 11.
+// alteredCalls are the calls that write a column of the row 1, each by a Table of its own for each
+// column. Upsert inserts the row 11.
 func alteredCalls[DB any](t *testing.T, b *tables[DB]) map[string]func(t *testing.T, column string, value any) error {
 	t.Helper()
 	tables := map[string]*optimistic.Table[int64, DB]{}
@@ -90,8 +91,8 @@ func alteredCalls[DB any](t *testing.T, b *tables[DB]) map[string]func(t *testin
 	}
 }
 
-// alteredVersion: if a compared column or a key gets another type, an expected value is compared as a whole. Cut to the old
-// type it would be equal to what another writer has stored.
+// alteredVersion: if a compared column or a key gets another type, an expected value is compared as
+// a whole. Cut to the old type it would be equal to what another writer has stored.
 func alteredVersion[DB any](t *testing.T, b *tables[DB]) {
 	ctx := t.Context()
 	b.Exec(t, "CREATE TABLE dated (id INT PRIMARY KEY, at DATE, n INT)")

@@ -57,7 +57,8 @@ func refusesBadInput[DB any](t *testing.T, b *tables[DB]) {
 		badInput(t, name, err)
 	}
 	table, five := b.ints(t, "account"), set{"balance": 5}
-	// A statement of two columns, which is kept, is not taken for one of a column whose name looks like both.
+	// A statement of two columns, which is kept, is not taken for one of a column whose name looks
+	// like both.
 	must(table.Any().Update(ctx, b.db, 10, set{"balance": 0, "note": nil}))(t)
 	require.NoError(t, table.Any().Delete(ctx, b.db, 10))
 	var none *int64
@@ -184,7 +185,8 @@ func altersAsTold[DB any](t *testing.T, b *tables[DB]) {
 	}
 }
 
-// refusesBadVersions: a row that has 0 or NULL for its version is never written, and the error says why.
+// refusesBadVersions: a row that has 0 or NULL for its version is never written, and the error says
+// why.
 func refusesBadVersions[DB any](t *testing.T, b *tables[DB]) {
 	ctx, five, ints := t.Context(), set{"balance": 5}, b.ints(t, "account")
 	require.NoError(t, ints.Check(ctx, b.db))

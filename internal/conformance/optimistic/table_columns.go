@@ -43,7 +43,8 @@ func columnsCompare[DB any](t *testing.T, b *tables[DB]) {
 	require.NoError(t, table.Delete(ctx, b.db, 1, blind))
 }
 
-// writesEqualValues: a write of the values that are there is a success, and a stale one is none, however the server counts.
+// writesEqualValues: a write of the values that are there is a success, and a stale one is none,
+// however the server counts.
 func writesEqualValues[DB any](t *testing.T, b *tables[DB], table *optimistic.Table[values, DB], db DB, key int) {
 	t.Helper()
 	ctx := t.Context()
@@ -70,7 +71,8 @@ func columnsEqualValues[DB any](t *testing.T, b *tables[DB]) {
 	assert.Equal(t, []optimistic.Verdict{optimistic.Updated, optimistic.Conflicted}, []optimistic.Verdict{outcomes[0].Verdict, outcomes[1].Verdict})
 }
 
-// columnsOfAllTypes: what was read can be given back as it is expected, and what is told of a write, too.
+// columnsOfAllTypes: what was read can be given back as it is expected, and what is told of a
+// write, too.
 func columnsOfAllTypes[DB any](t *testing.T, b *tables[DB]) {
 	ctx := t.Context()
 	b.Exec(t, "DROP TABLE IF EXISTS every")
@@ -110,8 +112,8 @@ func columnsOfAllTypes[DB any](t *testing.T, b *tables[DB]) {
 	}
 }
 
-// audited makes a fresh table of accounts. Each write inserts rows into a table that numbers its rows by itself, before and
-// after the write. The numbers begin at from.
+// audited makes a fresh table of accounts. Each write inserts rows into a table that numbers its
+// rows by itself, before and after the write. The numbers begin at from.
 func (b *tables[DB]) audited(t *testing.T, from string) {
 	t.Helper()
 	b.fresh(t, "account", 3)
@@ -131,7 +133,8 @@ func (b *tables[DB]) audited(t *testing.T, from string) {
 	}
 }
 
-// triggersLeaveVersions: a write tells the version that the row has, whatever a trigger inserts elsewhere.
+// triggersLeaveVersions: a write tells the version that the row has, whatever a trigger inserts
+// elsewhere.
 func triggersLeaveVersions[DB any](t *testing.T, b *tables[DB]) {
 	for _, from := range []string{"1", "1700000000000000"} { // the latter might pass for a time, in microseconds
 		b.audited(t, from)
@@ -188,7 +191,8 @@ func triggersLeaveColumns[DB any](t *testing.T, b *tables[DB]) {
 	missing(t, "after the delete", errOf(table.Update(ctx, b.db, 1, values{"balance": int64(7), "note": nil}, set{"balance": int64(7)})))
 }
 
-// blindWritesOfOneRow: each of many writes that take any version returns a version of its own, with triggers.
+// blindWritesOfOneRow: each of many writes that take any version returns a version of its own, with
+// triggers.
 func blindWritesOfOneRow[DB any](t *testing.T, b *tables[DB]) {
 	const workers, each = 8, 15
 	b.audited(t, "1")

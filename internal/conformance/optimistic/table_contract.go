@@ -87,7 +87,8 @@ func inTransactions[DB any](t *testing.T, b *tables[DB]) {
 	assert.ErrorIs(t, errOf(table.Update(ended, b.db, 1, 1, set{"balance": 6})), context.Canceled)
 }
 
-// atAnyIsolation reads a row, has another session write it, and writes: that must never pass for a success.
+// atAnyIsolation reads a row, has another session write it, and writes: that must never pass for a
+// success.
 func atAnyIsolation[DB any](t *testing.T, b *tables[DB]) {
 	ctx, table := t.Context(), b.ints(t, "account")
 	b.fresh(t, "account", 2)
@@ -101,7 +102,8 @@ func atAnyIsolation[DB any](t *testing.T, b *tables[DB]) {
 		} {
 			b.Exec(t, "UPDATE account SET balance = 0, version = 1")
 			tx := b.tx(t, level)
-			// Another row is read, so that no lock on this one keeps the other writer out, and what tx sees of it is fixed.
+			// Another row is read, so that no lock on this one keeps the other writer out, and what
+			// tx sees of it is fixed.
 			must(table.Version(ctx, tx.DB, 2))(t)
 			must(table.Update(ctx, tx.DB, 2, 1, set{"balance": 1}))(t)
 			must(table.Update(ctx, b.db, 1, 1, set{"balance": 1}))(t)
@@ -145,7 +147,8 @@ func countsStatements[DB any](t *testing.T, b *tables[DB]) {
 	assert.EqualValues(t, 1, sent()-before, "statements of many that conflict")
 }
 
-// timesGrow: if the clock has not moved on, or was set back, the version is one microsecond later than the last.
+// timesGrow: if the clock has not moved on, or was set back, the version is one microsecond later
+// than the last.
 func timesGrow[DB any](t *testing.T, b *tables[DB]) {
 	ctx, table := t.Context(), b.times(t, "account", "changed")
 	b.Exec(t, "UPDATE account SET changed = '2120-03-04 05:06:07.000009"+b.by("+00'", "'"))
@@ -164,7 +167,8 @@ func timesGrow[DB any](t *testing.T, b *tables[DB]) {
 	assert.Equal(t, inserted, must(table.Version(ctx, b.db, 50))(t))
 }
 
-// recreated: a row that was deleted and inserted again is another one. Integers begin at 1 again, and do not tell.
+// recreated: a row that was deleted and inserted again is another one. Integers begin at 1 again,
+// and do not tell.
 func recreated[DB any](t *testing.T, b *tables[DB]) {
 	ctx, tags, ints := t.Context(), b.tags(t, "account", "tag"), b.ints(t, "account")
 	was := must(tags.Touch(ctx, b.db, 1, must(tags.Version(ctx, b.db, 1))(t)))(t)

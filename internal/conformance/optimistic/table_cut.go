@@ -16,8 +16,8 @@ import (
 	"github.com/dblock-go/dblock/optimistic"
 )
 
-// tableWrite is a call that writes the row id with version 1 and, of UpdateMany, the next one. It is atomic. The query counts how
-// often it has written.
+// tableWrite is a call that writes the row id with version 1 and, of UpdateMany, the next one. It
+// is atomic. The query counts how often it has written.
 type tableWrite[DB any] struct {
 	count string
 	run   func(ctx context.Context, db DB, id int64) error
@@ -45,8 +45,9 @@ func tableWrites[DB any](t *testing.T, b *tables[DB]) map[string]tableWrite[DB] 
 	}
 }
 
-// aWriteCutAnywhere: a write that returns nil is written, once. One that returns a conflict, or another error, is not. If the outcome
-// is unknown it is either, whole. There is no conflict, for there is no other writer.
+// aWriteCutAnywhere: a write that returns nil is written, once. One that returns a conflict, or
+// another error, is not. If the outcome is unknown it is either, whole. There is no conflict, for
+// there is no other writer.
 func aWriteCutAnywhere[DB any](t *testing.T, b *tables[DB]) {
 	for name, w := range tableWrites(t, b) {
 		t.Run(name, func(t *testing.T) {
@@ -91,7 +92,8 @@ func checkCut(told error, n float64, disturbed bool) error {
 	return nil
 }
 
-// cutTable is for one trial: two rows of its own, and a pool of one connection on a dialer that strikes.
+// cutTable is for one trial: two rows of its own, and a pool of one connection on a dialer that
+// strikes.
 type cutTable[DB any] struct {
 	id     int64
 	dialer faultconn.Dialer
@@ -137,8 +139,8 @@ func (b *tables[DB]) written(t *testing.T, count string, id int64) (n float64, e
 	return n, err
 }
 
-// aRepeatIsWrittenOnce: the same write with the same version may be sent again after an unknown outcome, until the answer is
-// that it is written, or a conflict.
+// aRepeatIsWrittenOnce: the same write with the same version may be sent again after an unknown
+// outcome, until the answer is that it is written, or a conflict.
 func aRepeatIsWrittenOnce[DB any](t *testing.T, b *tables[DB]) {
 	w := tableWrites(t, b)["Update"]
 	suite.Everywhere(t, []suite.Cut{{Mode: faultconn.CutBefore}, {Mode: faultconn.CutAfter}}, func(c suite.Cut, k int) (struck bool, err error) {
@@ -163,7 +165,8 @@ func aRepeatIsWrittenOnce[DB any](t *testing.T, b *tables[DB]) {
 	})
 }
 
-// controlARepeatIsTakenForOthers: a caller that repeats a write whatever its error meets its own write as a conflict.
+// controlARepeatIsTakenForOthers: a caller that repeats a write whatever its error meets its own
+// write as a conflict.
 func controlARepeatIsTakenForOthers[DB any](t *testing.T, b *tables[DB]) {
 	w := tableWrites(t, b)["Update"]
 	for k := 1; ; k++ {

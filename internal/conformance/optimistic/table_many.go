@@ -95,7 +95,8 @@ func manyBadInput[DB any](t *testing.T, b *tables[DB]) {
 	must(named.UpdateMany(ctx, b.db, []change{{Key: "B", Expected: 1, Set: five}, {Key: "A", Expected: 1, Set: five}}, optimistic.AllOrNothing))(t)
 }
 
-// manyTypes: each row gets its own value in columns of all types, NULL among them; by keys of texts and of UUIDs.
+// manyTypes: each row gets its own value in columns of all types, NULL among them; by keys of texts
+// and of UUIDs.
 func manyTypes[DB any](t *testing.T, b *tables[DB]) {
 	ctx := t.Context()
 	if b.Postgres() {
@@ -161,7 +162,8 @@ func manyNeverDeadlock[DB any](t *testing.T, b *tables[DB]) {
 	})
 }
 
-// manyInTransactions: the caller commits, and a call that is refused leaves the transaction ready for use.
+// manyInTransactions: the caller commits, and a call that is refused leaves the transaction ready
+// for use.
 func manyInTransactions[DB any](t *testing.T, b *tables[DB]) {
 	ctx, table, five := t.Context(), b.ints(t, "account"), set{"balance": 5}
 	tx := b.tx(t, sql.LevelReadCommitted)

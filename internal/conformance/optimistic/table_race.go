@@ -18,7 +18,8 @@ import (
 
 const workers = 64
 
-// increments has workers add one to balances, each so often. once reads a row and writes it; Do repeats it.
+// increments has workers add one to balances, each so often. once reads a row and writes it; Do
+// repeats it.
 func (b *tables[DB]) increments(t *testing.T, times int, once func(worker, i int) error) {
 	t.Helper()
 	b.SetMaxOpenConns(16)
@@ -87,7 +88,8 @@ func incrementsByColumns[DB any](t *testing.T, b *tables[DB]) {
 	b.is(t, workers*times, "SELECT balance FROM account WHERE id = 1")
 }
 
-// controlIncrementsAreLost: with the version out of the condition, which Any does, two that read the same lose one increment.
+// controlIncrementsAreLost: with the version out of the condition, which Any does, two that read
+// the same lose one increment.
 func controlIncrementsAreLost[DB any](t *testing.T, b *tables[DB]) {
 	one, _, err := b.addsOne(t, 1)
 	require.NoError(t, err)
@@ -114,13 +116,15 @@ func upsertRace[DB any](t *testing.T, b *tables[DB]) {
 	}
 }
 
-// versionStep is a read of a row's version, or a write of one that was at was. After a conflict it was at another.
+// versionStep is a read of a row's version, or a write of one that was at was. After a conflict it
+// was at another.
 type versionStep struct {
 	write, conflict bool
 	was, now        int64 // of a read, both are what it saw
 }
 
-// versionRegister is the model of a row: a write succeeds if, and only if, the row is at the version expected.
+// versionRegister is the model of a row: a write succeeds if, and only if, the row is at the
+// version expected.
 var versionRegister = porcupine.Model{
 	Init: func() any { return int64(1) },
 	Step: func(state, input, _ any) (bool, any) {
@@ -136,8 +140,8 @@ var versionRegister = porcupine.Model{
 	},
 }
 
-// tableIsACASRegister: what callers see of one row could have come from one after another; and with the version out of the
-// condition it could not.
+// tableIsACASRegister: what callers see of one row could have come from one after another; and with
+// the version out of the condition it could not.
 func tableIsACASRegister[DB any](t *testing.T, b *tables[DB]) {
 	ctx, table := t.Context(), b.ints(t, "account")
 	honest := b.versionHistory(t, table, 1, func(v int64) (int64, error) { return table.Update(ctx, b.db, 1, v, set{"note": "x"}) })

@@ -18,9 +18,10 @@ import (
 	"github.com/dblock-go/dblock/optimistic"
 )
 
-// manyWritesTheSame: whatever the type of a column and the Go type of a value, UpdateMany writes what Update writes, or
-// refuses what it refuses; also if the rows of one call have values of different Go types. A column gets one of so many values,
-// drawn by the test's name, and always NULL and the greatest number. Under DBLOCK_SOAK it gets all of them.
+// manyWritesTheSame: whatever the type of a column and the Go type of a value, UpdateMany writes
+// what Update writes, or refuses what it refuses; also if the rows of one call have values of
+// different Go types. A column gets one of so many values, drawn by the test's name, and always
+// NULL and the greatest number. Under DBLOCK_SOAK it gets all of them.
 func manyWritesTheSame[DB any](t *testing.T, b *tables[DB], oneOf int) {
 	first := int(suite.SeedOf(t) % uint64(oneOf))
 	if os.Getenv(suite.EnvSoak) != "" {
@@ -48,7 +49,8 @@ func manyWritesTheSame[DB any](t *testing.T, b *tables[DB], oneOf int) {
 	}
 }
 
-// writesColumn writes each value by Update and by UpdateMany, and all that were taken by one UpdateMany.
+// writesColumn writes each value by Update and by UpdateMany, and all that were taken by one
+// UpdateMany.
 func (b *tables[DB]) writesColumn(t *testing.T, column, typ string, given []any, chosen func(id int) bool) {
 	t.Helper()
 	ctx := t.Context()
@@ -89,8 +91,8 @@ func (b *tables[DB]) writesColumn(t *testing.T, column, typ string, given []any,
 	}
 }
 
-// means tells whether a value means anything in a column of a type. What the servers make of the others
-// depends on how they are sent.
+// means tells whether a value means anything in a column of a type. What the servers make of the
+// others depends on how they are sent.
 func (b *tables[DB]) means(typ string, value any) bool {
 	_, isFloat := value.(float64)
 	text, isText := value.(string)

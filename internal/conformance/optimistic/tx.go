@@ -180,7 +180,8 @@ func txRefusesWhatMakesNoSense(t *testing.T, b *txs) {
 	assert.ErrorIs(t, b.run(t.Context(), TxOptions{}, nil), dblock.ErrInvalid)
 }
 
-// cross has two lock the rows in opposite orders, once: the first time each has its first row before it asks for its second.
+// cross has two lock the rows in opposite orders, once: the first time each has its first row
+// before it asks for its second.
 func (b *txs) cross(
 	t *testing.T, lock func(tx Statements, id int) error, o TxOptions, fn func(tx Statements, err error) error,
 ) [2]error {
@@ -245,7 +246,8 @@ func givesUpWithTheConflict(t *testing.T, b *txs) {
 	b.is(t, 1)
 }
 
-// skew has two give up one row each, if the rows' sum says that the other stays: what each decides by, the other changes.
+// skew has two give up one row each, if the rows' sum says that the other stays: what each decides
+// by, the other changes.
 func (b *txs) skew(t *testing.T, isolation sql.IsolationLevel) (left int64) {
 	meet := meeting()
 	errs := two(func(n int) error {
@@ -301,7 +303,8 @@ func aSwallowedConflict(t *testing.T, b *txs) {
 	assert.Equal(t, 4+after, b.Count(t, sum))
 }
 
-// controlSwallows: the plain way of database/sql reports success on MySQL, where half of it is written.
+// controlSwallows: the plain way of database/sql reports success on MySQL, where half of it is
+// written.
 func controlSwallows(t *testing.T, b *txs) {
 	if b.Postgres() {
 		return // its drivers see it by the answer to COMMIT

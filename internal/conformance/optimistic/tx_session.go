@@ -12,7 +12,8 @@ import (
 	"github.com/dblock-go/dblock/internal/faultconn"
 )
 
-// sees tells whether a transaction that reads twice sees what another session writes in between: not in REPEATABLE READ.
+// sees tells whether a transaction that reads twice sees what another session writes in between:
+// not in REPEATABLE READ.
 func (b *txs) sees(t *testing.T, tx Statements) (changes bool) {
 	t.Helper()
 	first := must(tx.Int(get1))(t)
@@ -46,7 +47,8 @@ func pinsItsIsolation(t *testing.T, b *txs) {
 	}
 }
 
-// leaksNoIsolation: the next user of the connection has its own, whatever became of the transaction.
+// leaksNoIsolation: the next user of the connection has its own, whatever became of the
+// transaction.
 func leaksNoIsolation(t *testing.T, b *txs) {
 	failed := errors.New("failed")
 	for session, changes := range map[string]bool{"ISOLATION LEVEL READ COMMITTED": true, "ISOLATION LEVEL REPEATABLE READ": false} {
@@ -121,8 +123,8 @@ func poolsNoBrokenConnection(t *testing.T, b *txs) {
 	b.is(t, 2)
 }
 
-// aCommitCutAnywhere: a transaction that returns nil is written, one that returns an error is not, and one whose outcome is
-// unknown is never run again.
+// aCommitCutAnywhere: a transaction that returns nil is written, one that returns an error is not,
+// and one whose outcome is unknown is never run again.
 func aCommitCutAnywhere(t *testing.T, b *txs) {
 	run := b.open(t, 1).Run
 	var outcomes unknownOutcomes

@@ -236,7 +236,8 @@ func updatesFromZero(t *testing.T, l *updates) {
 	assert.Equal(t, int64(0), suite.As[*optimistic.ConflictError](t, err).Expected)
 }
 
-// crowd has callers add 1 to rows, as the n-th call says, with the option that lets each of them through.
+// crowd has callers add 1 to rows, as the n-th call says, with the option that lets each of them
+// through.
 func (l *updates) crowd(t *testing.T, callers, each int, rowOf func(n int64) int64) (calls int64) {
 	var n atomic.Int64
 	suite.Crowd(callers, func(int) {
@@ -277,7 +278,8 @@ func updatesAsUsual(t *testing.T, l *updates) {
 	_, attempts, err := l.disturbed(t, false, 99, optimistic.Attempts(3))
 	assert.ErrorIs(t, err, optimistic.ErrConflict)
 	assert.Equal(t, 3, attempts)
-	// A change that is none still has a new version, or a driver would report that no row has changed.
+	// A change that is none still has a new version, or a driver would report that no row has
+	// changed.
 	assert.NoError(t, errOf(l.pool.Update(t.Context(), Change{ID: 2, Mutate: add(0)})), "a row that stays as it is")
 	oneAttemptInACallersTx(t, l)
 	doWritesAllOrNothing(t, l)
@@ -303,8 +305,8 @@ func takesNoMoreRoundTrips(t *testing.T, l *updates) {
 	assert.GreaterOrEqual(t, byHand, 2)
 }
 
-// oneAttemptInACallersTx: two have read the row before either writes it, in transactions of their own. One of them can't
-// have it, and dblock does not repeat what is the caller's.
+// oneAttemptInACallersTx: two have read the row before either writes it, in transactions of their
+// own. One of them can't have it, and dblock does not repeat what is the caller's.
 func oneAttemptInACallersTx(t *testing.T, l *updates) {
 	for _, level := range []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable} {
 		before, meet := l.row(t, 1), meeting()
@@ -415,8 +417,8 @@ func doRollsBackAPanic(t *testing.T, l *updates) {
 	l.is(t, 1, 100, 1)
 }
 
-// nestedInOppositeOrders: two updates that each hold the lock of their row, and update the other's row within, don't wait for
-// each other for ever. Both are written.
+// nestedInOppositeOrders: two updates that each hold the lock of their row, and update the other's
+// row within, don't wait for each other for ever. Both are written.
 func nestedInOppositeOrders(t *testing.T, l *updates) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()

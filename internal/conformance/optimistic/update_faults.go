@@ -20,7 +20,8 @@ import (
 	"github.com/dblock-go/dblock/optimistic"
 )
 
-// overtaken is the kind of a step that was told of a conflict: what it had read was no longer there.
+// overtaken is the kind of a step that was told of a conflict: what it had read was no longer
+// there.
 const overtaken suite.What = "overtaken"
 
 // casRegister is an account's balance, of which each is written once.
@@ -36,7 +37,8 @@ func (r casRegister) Next(s suite.Step) []suite.State {
 	return nil
 }
 
-// swap notes an update of account 1 to a balance that no other writes. between runs when it has read, and has not written.
+// swap notes an update of account 1 to a balance that no other writes. between runs when it has
+// read, and has not written.
 func (l *updates) swap(t *testing.T, h *suite.History, client int, to int64, blind bool, between func()) {
 	var was, loaded int64
 	from := h.Now()
@@ -84,14 +86,16 @@ func isACASRegister(t *testing.T, l *updates) {
 	})
 }
 
-// controlIsNoCASRegister: with the version left out of the WHERE, two that have read the same both write.
+// controlIsNoCASRegister: with the version left out of the WHERE, two that have read the same both
+// write.
 func controlIsNoCASRegister(t *testing.T, l *updates) {
 	h := &suite.History{Began: time.Now()}
 	l.swapsMeet(t, h, true)
 	assert.False(t, h.IsRight(t, casRegister{100}))
 }
 
-// cutUpdate is for one trial: an account of its own, and a pool of one connection on a dialer that strikes.
+// cutUpdate is for one trial: an account of its own, and a pool of one connection on a dialer that
+// strikes.
 type cutUpdate struct {
 	l      *updates
 	id     int64
@@ -170,7 +174,8 @@ func (x *cutUpdate) times(t *testing.T) (n float64, err error) {
 	return n, x.l.QueryRowContext(t.Context(), query).Scan(&n)
 }
 
-// cutAnywhere: an update that returns nil is written once. One that returns an error is not, unless the outcome is unknown.
+// cutAnywhere: an update that returns nil is written once. One that returns an error is not, unless
+// the outcome is unknown.
 func (l *updates) cutAnywhere(t *testing.T, opt func(*cutUpdate) optimistic.Option) {
 	var outcomes unknownOutcomes
 	suite.Everywhere(t, suite.Cuts(false), func(c suite.Cut, k int) (struck bool, err error) {

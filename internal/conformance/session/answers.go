@@ -13,7 +13,8 @@ import (
 	"github.com/dblock-go/dblock/internal/faultconn"
 )
 
-// RunAnswers replaces the server's answers while session locks are in use, with waits in the process and at the server.
+// RunAnswers replaces the server's answers while session locks are in use, with waits in the
+// process and at the server.
 func (e Session) RunAnswers(t *testing.T) {
 	var users []answers.User
 	for name, o := range map[string]SessionOptions{"in turn": {}, "at the server": {ServerQueue: true}} {
@@ -73,8 +74,8 @@ func (e Session) use(ctx context.Context, x *answers.Trial, o SessionOptions) er
 	return err
 }
 
-// useOnce is one call of the n-th caller: the first is of the other process, the third reads, the fourth does not wait,
-// and the fifth has a key of its own.
+// useOnce is one call of the n-th caller: the first is of the other process, the third reads, the
+// fourth does not wait, and the fifth has a key of its own.
 func (e Session) useOnce(ctx context.Context, x *answers.Trial, l, other dblock.Locker, n int) {
 	ctx, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
 	defer cancel()

@@ -135,7 +135,8 @@ func rawKeysAreTheServers(t *testing.T, s *env) {
 	}
 }
 
-// rawWaitsLeaveOthersAlone: a waiter takes nothing that another program could ask for, and asks seldom.
+// rawWaitsLeaveOthersAlone: a waiter takes nothing that another program could ask for, and asks
+// seldom.
 func rawWaitsLeaveOthersAlone(t *testing.T, s *env) {
 	if !s.Postgres() {
 		return // a raw name is one name, and has no second form

@@ -11,8 +11,8 @@ import (
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 )
 
-// cutIdle is the shortest time-out, so that a connection that stalls is given up soon. cutPatience is until when all
-// must go on again.
+// cutIdle is the shortest time-out, so that a connection that stalls is given up soon. cutPatience
+// is until when all must go on again.
 const (
 	cutIdle     = time.Second
 	cutPatience = time.Minute
@@ -65,8 +65,8 @@ func (x *cutProcess) goesOn(t *testing.T, others ...dblock.Locker) error {
 	return nil
 }
 
-// cutAnywhere cuts a call of one process beside another one. What the call returns must be true, and afterwards each
-// process gets the key.
+// cutAnywhere cuts a call of one process beside another one. What the call returns must be true,
+// and afterwards each process gets the key.
 func (s *env) cutAnywhere(t *testing.T, call func(x *cutProcess, other dblock.Locker, key string) (struck bool, told error)) {
 	o := SessionOptions{Poll: 50 * time.Millisecond}
 	other := s.process(t, o)
@@ -84,7 +84,8 @@ func (s *env) cutAnywhere(t *testing.T, call func(x *cutProcess, other dblock.Lo
 	})
 }
 
-// acquireCutAnywhere: an acquisition that returns a lock has it. One that returns an error has not, for good.
+// acquireCutAnywhere: an acquisition that returns a lock has it. One that returns an error has not,
+// for good.
 func acquireCutAnywhere(t *testing.T, s *env) {
 	s.cutAnywhere(t, func(x *cutProcess, other dblock.Locker, key string) (struck bool, told error) {
 		x.Arm()
@@ -103,8 +104,8 @@ func acquireCutAnywhere(t *testing.T, s *env) {
 	})
 }
 
-// ended tells that the holder was told of its loss. A strike may come after the answer, at a read of the driver's own:
-// then the holder is told a moment later.
+// ended tells that the holder was told of its loss. A strike may come after the answer, at a read
+// of the driver's own: then the holder is told a moment later.
 func ended(lock *dblock.Lock, struck bool) bool {
 	if struck {
 		suite.SleepFor(lock.Context(), cutIdle)
@@ -144,7 +145,8 @@ func waitCutAnywhere(t *testing.T, s *env) {
 	})
 }
 
-// openCutAnywhere cuts the making of a Locker: it says that the server can't be reached, and leaves nothing.
+// openCutAnywhere cuts the making of a Locker: it says that the server can't be reached, and leaves
+// nothing.
 func openCutAnywhere(t *testing.T, s *env) {
 	suite.Everywhere(t, suite.Cuts(false), func(c suite.Cut, k int) (bool, error) {
 		x := &cutProcess{}

@@ -21,8 +21,9 @@ import (
 	"github.com/dblock-go/dblock/internal/faultconn"
 )
 
-// cancelsRaceGrants has callers give up in the moment in which they may be granted the lock, and release under contexts that
-// have ended. In the end the server has no lock, as after every test of the suite.
+// cancelsRaceGrants has callers give up in the moment in which they may be granted the lock, and
+// release under contexts that have ended. In the end the server has no lock, as after every test of
+// the suite.
 func cancelsRaceGrants(t *testing.T, s *env) {
 	const callers = 8
 	trials := 2_000
@@ -53,8 +54,8 @@ func cancelsRaceGrants(t *testing.T, s *env) {
 	assert.NotZero(t, gaveUp.Load(), "given up")
 }
 
-// controlCancelsLeak does the same as it is often written by hand: a connection of the pool, the server's function, and a
-// deferred release under the same context.
+// controlCancelsLeak does the same as it is often written by hand: a connection of the pool, the
+// server's function, and a deferred release under the same context.
 func controlCancelsLeak(t *testing.T, s *env) {
 	pool := suite.OpenDB(t, s.Kind, s.DSN)
 	lock, unlock := "SELECT GET_LOCK('naive', 1)", "SELECT RELEASE_LOCK('naive')"
@@ -107,8 +108,8 @@ func aReleaseBesideTheDead(t *testing.T, s *env) {
 // frozenIdle is after how long the server frees what a frozen process has.
 const frozenIdle = 2 * time.Second
 
-// aFrozenHolderIsFreed stops the process that has the lock: the server frees it, and when the process goes on it never counts
-// on the lock again.
+// aFrozenHolderIsFreed stops the process that has the lock: the server frees it, and when the
+// process goes on it never counts on the lock again.
 func aFrozenHolderIsFreed(t *testing.T, s *env) {
 	other := s.process(t, quick)
 	c := suite.StartChild(t, s.e.toCountOn(exec.CommandContext(suite.Soon(t), os.Args[0]), s.DSN, "k", SessionOptions{IdleTimeout: frozenIdle}))
@@ -124,8 +125,8 @@ func aFrozenHolderIsFreed(t *testing.T, s *env) {
 	suite.Release(t, next)
 }
 
-// aBlackHoleIsFreed takes the network away without a word, on both sides or from the server to the client: another process has
-// the lock soon, and by then its holder does not count on it any more.
+// aBlackHoleIsFreed takes the network away without a word, on both sides or from the server to the
+// client: another process has the lock soon, and by then its holder does not count on it any more.
 func aBlackHoleIsFreed(t *testing.T, s *env) {
 	var dialer faultconn.Dialer
 	l := s.processOn(t, &dialer, SessionOptions{IdleTimeout: frozenIdle})
@@ -142,8 +143,9 @@ func aBlackHoleIsFreed(t *testing.T, s *env) {
 	}
 }
 
-// aSilentServerKeepsNoCaller has the network fall silent. A call ends with its deadline, and a release soon: it says that the lock
-// may have been lost. Without bounds of their own both would wait for half of the idle time-out.
+// aSilentServerKeepsNoCaller has the network fall silent. A call ends with its deadline, and a
+// release soon: it says that the lock may have been lost. Without bounds of their own both would
+// wait for half of the idle time-out.
 func aSilentServerKeepsNoCaller(t *testing.T, s *env) {
 	const idle, soon = 4 * time.Minute, 30 * time.Second
 	var dialer faultconn.Dialer
@@ -174,7 +176,8 @@ const (
 	childLine = "DBLOCK_TEST_SESSION_LINE" // set: it waits at the server
 )
 
-// Main does what a test has started this process for, and then never returns. Call it first in TestMain.
+// Main does what a test has started this process for, and then never returns. Call it first in
+// TestMain.
 func (e Session) Main() {
 	if dsn := os.Getenv(childDSN); dsn != "" {
 		e.Kind = devdb.Kind(os.Getenv(childKind))
@@ -193,7 +196,8 @@ func (e Session) countOn(dsn string) error {
 	return suite.CountOn(ctx, l, os.Getenv(childKey))
 }
 
-// toCountOn has the process of a command count on a key, with the IdleTimeout and the ServerQueue of the options.
+// toCountOn has the process of a command count on a key, with the IdleTimeout and the ServerQueue
+// of the options.
 func (e Session) toCountOn(cmd *exec.Cmd, dsn, key string, o SessionOptions) *exec.Cmd {
 	cmd.Env = append(os.Environ(), childDSN+"="+dsn, childKind+"="+string(e.Kind), childKey+"="+key, childIdle+"="+o.IdleTimeout.String())
 	if o.ServerQueue {

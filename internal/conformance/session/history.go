@@ -51,8 +51,8 @@ func (n *sections) len() int {
 	return len(n.all)
 }
 
-// beside counts the sections that began during another process's, and those that overlap it although their release
-// returned nil.
+// beside counts the sections that began during another process's, and those that overlap it
+// although their release returned nil.
 func (n *sections) beside(other section) (begun, kept int) {
 	for _, a := range n.all {
 		if !a.from.Before(other.from) && a.from.Before(other.to) {
@@ -65,7 +65,8 @@ func (n *sections) beside(other section) (begun, kept int) {
 	return begun, kept
 }
 
-// overlaps are the longest between two sections that lost nothing, and between two of which one did. Readers may overlap.
+// overlaps are the longest between two sections that lost nothing, and between two of which one
+// did. Readers may overlap.
 func (n *sections) overlaps() (never, afterLoss time.Duration) {
 	slices.SortFunc(n.all, func(a, b section) int { return a.from.Compare(b.from) })
 	for i, a := range n.all {
@@ -87,8 +88,9 @@ func (n *sections) overlaps() (never, afterLoss time.Duration) {
 	return never, afterLoss
 }
 
-// excludesThroughKills has processes compete for few keys while the server ends their connections: two count on a key at once
-// only if the release of one of them says that the lock was lost, and for no longer than it takes to find that out.
+// excludesThroughKills has processes compete for few keys while the server ends their connections:
+// two count on a key at once only if the release of one of them says that the lock was lost, and
+// for no longer than it takes to find that out.
 func excludesThroughKills(t *testing.T, s *env) {
 	const idle = 3 * time.Second
 	noticed := idle / 3 // until then a holder does not hear of the loss
@@ -164,7 +166,8 @@ func (m mutex) Next(s suite.Step) []suite.State {
 	return []suite.State{m}
 }
 
-// isLinearizable: there is an order of all grants and releases in which each is what a lock would do.
+// isLinearizable: there is an order of all grants and releases in which each is what a lock would
+// do.
 func isLinearizable(t *testing.T, s *env) {
 	h := suite.History{Began: time.Now()}
 	procs := []dblock.Locker{s.process(t, quick), s.process(t, quick), s.process(t, quick)}

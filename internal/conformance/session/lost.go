@@ -18,7 +18,8 @@ import (
 	"github.com/dblock-go/dblock/internal/faultconn"
 )
 
-// aDeadOneIsFreedAtOnce closes the connections of a process, as its death does: no idle time-out passes.
+// aDeadOneIsFreedAtOnce closes the connections of a process, as its death does: no idle time-out
+// passes.
 func aDeadOneIsFreedAtOnce(t *testing.T, s *env) {
 	var dialer faultconn.Dialer
 	a, b := s.processOn(t, &dialer, SessionOptions{IdleTimeout: time.Hour}), s.process(t, SessionOptions{})
@@ -32,8 +33,9 @@ func aDeadOneIsFreedAtOnce(t *testing.T, s *env) {
 	}
 }
 
-// aLostLockIsNotReleased ends the connection of a holder and has another process take the lock. The holder releases before its
-// process can notice the loss by itself: Release says that the lock was lost, with and without waiters of the same process.
+// aLostLockIsNotReleased ends the connection of a holder and has another process take the lock. The
+// holder releases before its process can notice the loss by itself: Release says that the lock was
+// lost, with and without waiters of the same process.
 func aLostLockIsNotReleased(t *testing.T, s *env) {
 	modes := [][]dblock.Option{nil}
 	if s.Postgres() {
@@ -66,7 +68,8 @@ func (s *env) loseAndRelease(t *testing.T, a, b dblock.Locker, crowd int, mode .
 	waiters.Wait()
 }
 
-// takenFromHolder ends the connection that has k, and fails unless each release of it says that the lock was lost.
+// takenFromHolder ends the connection that has k, and fails unless each release of it says that the
+// lock was lost.
 func (s *env) takenFromHolder(t *testing.T, b dblock.Locker, locks ...*dblock.Lock) {
 	t.Helper()
 	s.endHolder(t, "k")
@@ -91,8 +94,9 @@ func lostReadersAreNotReleased(t *testing.T, s *env) {
 	s.takenFromHolder(t, b, readers...)
 }
 
-// noHandOverWhenDead ends the connection of a process whose callers hand a lock over, and has another process take the
-// lock. Until that one releases it the first process begins no critical section, but for one that was granted before.
+// noHandOverWhenDead ends the connection of a process whose callers hand a lock over, and has
+// another process take the lock. Until that one releases it the first process begins no critical
+// section, but for one that was granted before.
 func noHandOverWhenDead(t *testing.T, s *env) {
 	var ours sections
 	a, b := s.process(t, quick), s.process(t, quick)
@@ -129,8 +133,9 @@ func noHandOverWhenDead(t *testing.T, s *env) {
 	assert.Equal(t, []int{2, 2}, []int{begun, kept})
 }
 
-// interruptedHandOvers interrupts the statements of a session while its callers hand locks over and another process asks for
-// the same locks. No answer of the server may end the process, and all callers make progress.
+// interruptedHandOvers interrupts the statements of a session while its callers hand locks over and
+// another process asks for the same locks. No answer of the server may end the process, and all
+// callers make progress.
 func interruptedHandOvers(t *testing.T, s *env) {
 	for name, o := range map[string]SessionOptions{"polling": quick, "at the server": atServer} {
 		a, b := s.process(t, o), s.process(t, o)
@@ -163,8 +168,8 @@ func isDoubt(err error) bool {
 	return errors.Is(err, dblock.ErrBusy) || errors.Is(err, dblock.ErrUnavailable) || errors.Is(err, dblock.ErrLost)
 }
 
-// interrupt interrupts the statements of a process's session again and again, while calls run that count their locks and end
-// with their context. Another lock of the session lives on.
+// interrupt interrupts the statements of a process's session again and again, while calls run that
+// count their locks and end with their context. Another lock of the session lives on.
 func (s *env) interrupt(t *testing.T, l dblock.Locker, key string, calls func(ctx context.Context), had *atomic.Int64) {
 	t.Helper()
 	kept := suite.Acquire(t, l, key)
@@ -189,8 +194,8 @@ func (s *env) interrupt(t *testing.T, l dblock.Locker, key string, calls func(ct
 	suite.Release(t, kept)
 }
 
-// doubtEndsNoOtherLock acquires and releases while the statements are interrupted. Each lock that is granted is one that no other
-// process can have, and in the end none is left.
+// doubtEndsNoOtherLock acquires and releases while the statements are interrupted. Each lock that
+// is granted is one that no other process can have, and in the end none is left.
 func doubtEndsNoOtherLock(t *testing.T, s *env) {
 	a, other := s.process(t, SessionOptions{}), s.process(t, SessionOptions{})
 	var had atomic.Int64
@@ -211,8 +216,8 @@ func doubtEndsNoOtherLock(t *testing.T, s *env) {
 	}, &had)
 }
 
-// aKilledSessionIsLost has the server end the connection that many locks share: all of them are lost, on Postgres because the
-// connection says so, elsewhere by a ping. Locks can be had again.
+// aKilledSessionIsLost has the server end the connection that many locks share: all of them are
+// lost, on Postgres because the connection says so, elsewhere by a ping. Locks can be had again.
 func aKilledSessionIsLost(t *testing.T, s *env) {
 	idle := time.Hour
 	if !s.Postgres() {

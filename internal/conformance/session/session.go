@@ -23,12 +23,12 @@ import (
 type Session struct {
 	Kind devdb.Kind
 
-	// Open makes a Locker on the database of dsn, as a process would: with a pool that closePool ends. Its
-	// connections are the dialer's; nil: the usual ones.
+	// Open makes a Locker on the database of dsn, as a process would: with a pool that closePool
+	// ends. Its connections are the dialer's; nil: the usual ones.
 	Open func(ctx context.Context, dsn string, dialer *faultconn.Dialer, o SessionOptions) (l dblock.Locker, closePool func(), err error)
 
-	// Names returns what the server calls a key, and the mark of its waiters: arguments of GET_LOCK. On Postgres
-	// the first is a number, and there is no mark.
+	// Names returns what the server calls a key, and the mark of its waiters: arguments of
+	// GET_LOCK. On Postgres the first is a number, and there is no mark.
 	Names func(database, key string) (lock, mark string)
 }
 
@@ -113,7 +113,8 @@ func (e Session) run(t *testing.T, tests map[string]func(*testing.T, *env)) {
 	}
 }
 
-// runContract runs what leases and session locks promise alike, with waits in the process and at the server.
+// runContract runs what leases and session locks promise alike, with waits in the process and at
+// the server.
 func (e Session) runContract(t *testing.T) {
 	if e.Kind != devdb.Postgres {
 		return // it has no readers
@@ -156,8 +157,8 @@ type env struct {
 
 func (e Session) env(db *suite.DB) *env { return &env{DB: db, e: e, keys: map[string]bool{}} }
 
-// process returns a Locker as a process of its own would have it. Once the test has ended no lock may be left, and it
-// must close without an error.
+// process returns a Locker as a process of its own would have it. Once the test has ended no lock
+// may be left, and it must close without an error.
 func (s *env) process(t *testing.T, o SessionOptions) dblock.Locker {
 	t.Helper()
 	return s.processOn(t, nil, o)

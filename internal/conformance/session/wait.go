@@ -43,7 +43,8 @@ func aLeaverIsNoTrouble(t *testing.T, s *env) {
 	isHeardOf(t, lock, next)
 }
 
-// triesAfterARelease: what was released can be had at once, whatever the process has to tidy up after a wait.
+// triesAfterARelease: what was released can be had at once, whatever the process has to tidy up
+// after a wait.
 func triesAfterARelease(t *testing.T, s *env) {
 	a, b := s.process(t, SessionOptions{}), s.process(t, SessionOptions{})
 	for range 20 {
@@ -85,7 +86,8 @@ func servedInLine(t *testing.T, s *env) {
 	assert.True(t, slices.IsSorted(order), "served in the order %v", order)
 }
 
-// leavesTheLine has a call give up at the server: the next one is served. More calls than there may be connections are refused.
+// leavesTheLine has a call give up at the server: the next one is served. More calls than there may
+// be connections are refused.
 func leavesTheLine(t *testing.T, s *env) {
 	a := s.process(t, SessionOptions{})
 	b := s.process(t, SessionOptions{ServerQueue: true, MaxConns: 3}) // one is shared
@@ -126,8 +128,8 @@ func theLineEndsWithConns(t *testing.T, s *env) {
 	suite.IsFree(t, b, "k")
 }
 
-// theServerQueueWaitsOn ends the connection and the statement of a call that waits at the server, more often than a call
-// that fails tries again.
+// theServerQueueWaitsOn ends the connection and the statement of a call that waits at the server,
+// more often than a call that fails tries again.
 func theServerQueueWaitsOn(t *testing.T, s *env) {
 	a, b := s.process(t, SessionOptions{}), s.process(t, SessionOptions{ServerQueue: true})
 	lock := suite.Acquire(t, a, "k")
@@ -146,7 +148,8 @@ func theServerQueueWaitsOn(t *testing.T, s *env) {
 	suite.Release(t, next())
 }
 
-// waitersOutliveASession ends the connection of a process that waits: it hears of the release on another one.
+// waitersOutliveASession ends the connection of a process that waits: it hears of the release on
+// another one.
 func waitersOutliveASession(t *testing.T, s *env) {
 	a, b := s.process(t, SessionOptions{}), s.process(t, SessionOptions{Poll: time.Minute, IdleTimeout: 3 * time.Second})
 	lock, mine := suite.Acquire(t, a, "k"), suite.Acquire(t, b, "mine")
@@ -189,7 +192,8 @@ func readersHearOfAWriter(t *testing.T, s *env) {
 	}
 }
 
-// aWriterInLineIsLetIn: readers of one process that come and go don't keep out writers that wait at the server.
+// aWriterInLineIsLetIn: readers of one process that come and go don't keep out writers that wait at
+// the server.
 func aWriterInLineIsLetIn(t *testing.T, s *env) {
 	a, b := s.process(t, atServer), s.process(t, atServer)
 	ctx, stop := context.WithCancel(suite.Soon(t))
@@ -217,7 +221,8 @@ func aWriterInLineIsLetIn(t *testing.T, s *env) {
 	readers.Wait()
 }
 
-// holdsNoSnapshot: a call that waits does not keep VACUUM from its work. The control is one that waits at the server.
+// holdsNoSnapshot: a call that waits does not keep VACUUM from its work. The control is one that
+// waits at the server.
 func holdsNoSnapshot(t *testing.T, s *env) {
 	const held = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = $1 AND backend_xmin IS NOT NULL"
 	lock := suite.Acquire(t, s.process(t, SessionOptions{}), "k")
@@ -273,7 +278,8 @@ func manyLocksFewConns(t *testing.T, s *env) {
 	closeMany(t, l, locks)
 }
 
-// moreThanItMay takes locks until a process may have no more: it is told so, and nothing that it has ends.
+// moreThanItMay takes locks until a process may have no more: it is told so, and nothing that it
+// has ends.
 func moreThanItMay(t *testing.T, s *env) {
 	l := s.process(t, SessionOptions{MaxConns: 1})
 	most := 10_000

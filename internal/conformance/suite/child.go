@@ -70,8 +70,8 @@ func (c *Child) Kill() {
 // WaitToGoOn waits in the process itself until its test has it go on, or is gone.
 func WaitToGoOn() { _, _ = io.Copy(io.Discard, os.Stdin) }
 
-// CountOn has a process hold a lock until it is lost, say when it counted on it last and when its context had ended, and acquire
-// it again. It ends with the test's pipe.
+// CountOn has a process hold a lock until it is lost, say when it counted on it last and when its
+// context had ended, and acquire it again. It ends with the test's pipe.
 func CountOn(ctx context.Context, l dblock.Locker, key string) error {
 	go func() {
 		WaitToGoOn()

@@ -11,8 +11,8 @@ import (
 	"github.com/dblock-go/dblock/internal/faultconn"
 )
 
-// A Cut is one kind of disturbance. It is put at the first call on the wire, the second, and so on, until a trial passes that
-// none was left for.
+// A Cut is one kind of disturbance. It is put at the first call on the wire, the second, and so on,
+// until a trial passes that none was left for.
 type Cut struct {
 	Mode faultconn.Mode
 	Cold bool // the pool's connections are dead to begin with, so that dialling is cut as well
@@ -142,8 +142,8 @@ func (x *Trial) CloseBy(ctx context.Context, by func(context.Context) error, clo
 	ClosePool(&x.Dialer, closePool)
 }
 
-// ClosePool closes a pool with connections of a dialer, which may be stalled: the pool would wait for
-// these, and for those that it opens meanwhile to cancel statements.
+// ClosePool closes a pool with connections of a dialer, which may be stalled: the pool would wait
+// for these, and for those that it opens meanwhile to cancel statements.
 func ClosePool(d *faultconn.Dialer, closePool func()) {
 	closed := make(chan struct{})
 	go func() {

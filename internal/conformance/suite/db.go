@@ -121,7 +121,8 @@ func (d *DB) Until(t *testing.T, query string, want int64, args ...any) {
 // UntilRowWaits waits until so many sessions wait for a row's lock.
 func (d *DB) UntilRowWaits(t *testing.T, want int64) { t.Helper(); d.Until(t, RowWaits(d.Kind), want) }
 
-// Locked runs a statement in a transaction that keeps its row locks until release is called, or the test ends.
+// Locked runs a statement in a transaction that keeps its row locks until release is called, or the
+// test ends.
 func (d *DB) Locked(t *testing.T, statement string, args ...any) (release func()) {
 	t.Helper()
 	tx := Must(d.BeginTx(context.WithoutCancel(t.Context()), nil))(t)
@@ -162,7 +163,8 @@ func (d *DB) ServiceUser(t *testing.T) (dsn string) {
 	return dsn
 }
 
-// User makes a user with the grants of the database's engine, and returns its DSN and its quoted name.
+// User makes a user with the grants of the database's engine, and returns its DSN and its quoted
+// name.
 func (d *DB) User(t *testing.T, postgres, others func(in, user string) []string) (dsn, name string) {
 	t.Helper()
 	var created string
@@ -193,16 +195,17 @@ func (d *DB) User(t *testing.T, postgres, others func(in, user string) []string)
 	return dsn, name
 }
 
-// OperatorNeedsEachGrant runs commands that do all that an operator does with the tables of a prefix, as the user of dsn.
-// They succeed with the documented grants, and are refused without any one of them.
+// OperatorNeedsEachGrant runs commands that do all that an operator does with the tables of a
+// prefix, as the user of dsn. They succeed with the documented grants, and are refused without any
+// one of them.
 func (d *DB) OperatorNeedsEachGrant(t *testing.T, ofThese func(table string) bool, commands func(dsn string) func() error) {
 	t.Helper()
 	dsn, name := d.User(t, schema.PostgresOperatorGrants, schema.MySQLOperatorGrants)
 	EachGrantIsNeeded(t, d.Kind, d.DB, name, ofThese, commands(dsn))
 }
 
-// EachGrantIsNeeded runs commands that do all that an operator does with some tables. They succeed with
-// the documented grants, and are refused without any one of them.
+// EachGrantIsNeeded runs commands that do all that an operator does with some tables. They succeed
+// with the documented grants, and are refused without any one of them.
 func EachGrantIsNeeded(t *testing.T, kind devdb.Kind, db *sql.DB, name string, ofThese func(table string) bool, commands func() error) {
 	t.Helper()
 	require.NoError(t, commands(), "with all grants")

@@ -8,7 +8,8 @@ import (
 	"syscall"
 )
 
-// Flock locks the open file f, shared or exclusively, and returns whether it did. With wait it waits for other holders.
+// Flock locks the open file f, shared or exclusively, and returns whether it did. With wait it
+// waits for other holders.
 func Flock(f *os.File, shared, wait bool) (bool, error) {
 	how := syscall.LOCK_EX
 	if shared {

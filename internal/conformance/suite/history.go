@@ -17,8 +17,8 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// A History is what each caller asked for, what it was told, and when. It is right if there is an order of
-// its steps, one that the times allow, in which each of them is what a lock would do.
+// A History is what each caller asked for, what it was told, and when. It is right if there is an
+// order of its steps, one that the times allow, in which each of them is what a lock would do.
 type History struct {
 	Began time.Time
 	mu    sync.Mutex
@@ -39,8 +39,8 @@ const (
 	Doubtful What = "doubtful" // the same, and the answer was lost
 )
 
-// Step is one of them. A call that was refused, or that is not known to have been granted, is none: all it may have
-// done is to let the token grow.
+// Step is one of them. A call that was refused, or that is not known to have been granted, is none:
+// all it may have done is to let the token grow.
 type Step struct {
 	What     What
 	Key      string
@@ -83,7 +83,8 @@ func (h *History) Count(w What) (n int) { return h.counts()[w] }
 
 func (h *History) String() string { return fmt.Sprintf("%d steps: %v", len(h.Steps), h.counts()) }
 
-// State is what a key is in; next are the states that a step may lead to, none: it cannot have happened.
+// State is what a key is in; next are the states that a step may lead to, none: it cannot have
+// happened.
 type State interface{ Next(s Step) []State }
 
 // modelOf is of keys that all begin in the same state.
@@ -141,7 +142,8 @@ func (h *History) And(more ...Step) []porcupine.Operation {
 	return steps
 }
 
-// ForgeriesAreNoticed is the control: histories with one step that no lock would have done are wrong.
+// ForgeriesAreNoticed is the control: histories with one step that no lock would have done are
+// wrong.
 func (h *History) ForgeriesAreNoticed(t *testing.T, first State, forged map[string][]porcupine.Operation) {
 	t.Helper()
 	assert.NotEmpty(t, forged, "too little has happened: this shows nothing")

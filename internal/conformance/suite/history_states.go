@@ -9,8 +9,9 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// GuardedValue is the state of a key that guards a value. Where members are declared dead, a lock may be granted before its
-// holder knows; then exclusive is false, nobody is counted, and all rests on tokens and guards.
+// GuardedValue is the state of a key that guards a value. Where members are declared dead, a lock
+// may be granted before its holder knows; then exclusive is false, nobody is counted, and all rests
+// on tokens and guards.
 type GuardedValue struct {
 	Exclusive bool
 	token     int64 // the largest
@@ -39,8 +40,8 @@ func (v GuardedValue) Next(s Step) []State {
 	return nil
 }
 
-// enter lets a reader in. Readers have one token, larger than that of the last writer; it may grow while they read, by one who
-// gave up waiting for them.
+// enter lets a reader in. Readers have one token, larger than that of the last writer; it may grow
+// while they read, by one who gave up waiting for them.
 func (v GuardedValue) enter(s Step) []State {
 	if s.Token < v.token || s.Token <= v.writer || v.Exclusive && v.held {
 		return nil
@@ -145,9 +146,9 @@ func (h *History) ForgedReads(exclusive bool) map[string][]porcupine.Operation {
 	return forged
 }
 
-// Permitted is the state of a semaphore. Who asks names the number of permits that it knows, which must be the
-// semaphore's at some time while it asks. What it gets must fit into that number with all that is held then, also
-// where there were more before.
+// Permitted is the state of a semaphore. Who asks names the number of permits that it knows, which
+// must be the semaphore's at some time while it asks. What it gets must fit into that number with
+// all that is held then, also where there were more before.
 type Permitted struct {
 	Limit, held int
 }

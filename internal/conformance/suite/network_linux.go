@@ -13,7 +13,8 @@ import (
 )
 
 const (
-	// CutBound is the IdleTimeout, or the TTL, of who is cut off. A tenth of it before its end the holder is told.
+	// CutBound is the IdleTimeout, or the TTL, of who is cut off. A tenth of it before its end the
+	// holder is told.
 	CutBound = 3 * time.Second
 
 	forever = 24 * time.Hour // of the control
@@ -40,8 +41,9 @@ func RunCut(t *testing.T, kind devdb.Kind, test func(*testing.T) error) {
 	})
 }
 
-// Silence is what a test of it needs: processes at the far end of a wire, with a lock each. That of the control is kept for
-// ever, so that it shows that nothing but the bound frees the other one: neither end of a connection hears that it is cut.
+// Silence is what a test of it needs: processes at the far end of a wire, with a lock each. That of
+// the control is kept for ever, so that it shows that nothing but the bound frees the other one:
+// neither end of a connection hears that it is cut.
 type Silence struct {
 	Far             *testdb.Far
 	Holder, control *Child
@@ -92,8 +94,8 @@ func Take(t *testing.T, l dblock.Locker, key string) <-chan Taken {
 	return got
 }
 
-// Check fails where the lock was free too late, or too early for who had it. It returns false where the machine was so busy that it was
-// lost before the cut.
+// Check fails where the lock was free too late, or too early for who had it. It returns false where
+// the machine was so busy that it was lost before the cut.
 func (n *Silence) Check(t *testing.T, freed time.Duration, why dblock.Reason) (atTheCut bool) {
 	t.Helper()
 	last, ended := n.Holder.Counted(t, &dblock.LostError{Key: "k", Reason: why})
@@ -111,7 +113,8 @@ func (n *Silence) Check(t *testing.T, freed time.Duration, why dblock.Reason) (a
 	return true
 }
 
-// Follows has a process at the far end acquire a lock that another one has, when the wire is whole again.
+// Follows has a process at the far end acquire a lock that another one has, when the wire is whole
+// again.
 func Follows(t *testing.T, c *Child, next *dblock.Lock) {
 	t.Helper()
 	if next.Context().Err() != nil {

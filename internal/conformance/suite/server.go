@@ -28,14 +28,11 @@ const (
 
 	// FrozenDeadline is that of calls while the server is frozen.
 	FrozenDeadline = 100 * time.Millisecond
-
-	// FrozenWithin is how long a call may take while the server is frozen: a release waits 1 s, an acquisition until its
-	// deadline. The rest is for a busy machine. Without a bound of its own a release took half of the TTL, three times.
-	FrozenWithin = 4 * time.Second
 )
 
-// OwnServer starts a server that no other test uses and that syncs its commits, with a database that has dblock's tables.
-// If the server is given from outside, and cannot be killed, both are nil.
+// OwnServer starts a server that no other test uses and that syncs its commits, with a database
+// that has dblock's tables. If the server is given from outside, and cannot be killed, both are
+// nil.
 func OwnServer(t *testing.T, kind devdb.Kind) (*devdb.Server, *DB) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
@@ -167,8 +164,9 @@ func IsDifferent(err error, object string) bool {
 		strings.Contains(strings.Join(wrong.Differences, "\n"), object+" is missing") && strings.Contains(err.Error(), "dblock migrate up")
 }
 
-// RefusesUnsafeTables opens over a table on which a nil error would not be a committed write: of another storage engine on
-// MySQL and MariaDB, on Postgres with a trigger or a rule that may skip rows. The controls are safe, and opened.
+// RefusesUnsafeTables opens over a table on which a nil error would not be a committed write: of
+// another storage engine on MySQL and MariaDB, on Postgres with a trigger or a rule that may skip
+// rows. The controls are safe, and opened.
 func RefusesUnsafeTables(t *testing.T, kind devdb.Kind, table string, exec func(string), open func() error) {
 	t.Helper()
 	on, skip := " ON "+table, " FOR EACH ROW EXECUTE FUNCTION skip_row()"
@@ -197,8 +195,9 @@ func RefusesUnsafeTables(t *testing.T, kind devdb.Kind, table string, exec func(
 	}
 }
 
-// RefusesBadSessions opens over connections that commit nothing by themselves, read what is not committed, or leave out rows.
-// Only MySQL and MariaDB have them. On Postgres it opens over databases of other encodings.
+// RefusesBadSessions opens over connections that commit nothing by themselves, read what is not
+// committed, or leave out rows. Only MySQL and MariaDB have them. On Postgres it opens over
+// databases of other encodings.
 func RefusesBadSessions(t *testing.T, kind devdb.Kind, dsn string, open func(dsn string) error) error {
 	isolation := map[devdb.Kind]string{devdb.MySQL: "transaction_isolation", devdb.MariaDB: "tx_isolation"}[kind]
 	if isolation == "" {
@@ -216,8 +215,8 @@ func RefusesBadSessions(t *testing.T, kind devdb.Kind, dsn string, open func(dsn
 	return nil
 }
 
-// refusesOtherEncodings opens over databases without tables, which are refused for their encodings. The control is refused for
-// its tables.
+// refusesOtherEncodings opens over databases without tables, which are refused for their encodings.
+// The control is refused for its tables.
 func refusesOtherEncodings(t *testing.T, dsn string, open func(dsn string) error) (wrong error) {
 	u := Must(url.Parse(dsn))(t)
 	db, own := OpenDB(t, devdb.Postgres, dsn), strings.TrimPrefix(u.Path, "/")

@@ -24,7 +24,8 @@ func Definite(err error) bool { return err != nil && !IsUnknown(err) }
 
 func IsUnknown(err error) bool { return errors.Is(err, dblock.ErrOutcomeUnknown) }
 
-// SeedOf returns the seed of a test and prints it. A test draws the same each time; a soak draws anew.
+// SeedOf returns the seed of a test and prints it. A test draws the same each time; a soak draws
+// anew.
 func SeedOf(t *testing.T) uint64 {
 	t.Helper()
 	hash := fnv.New64a()
@@ -40,7 +41,8 @@ func SeedOf(t *testing.T) uint64 {
 	return seed
 }
 
-// LeastTrips counts the round trips of calls that are made several times, of which the one counts that made the fewest.
+// LeastTrips counts the round trips of calls that are made several times, of which the one counts
+// that made the fewest.
 func LeastTrips(dialer *faultconn.Dialer) (least map[string]int, trips func(what string, call func())) {
 	least = make(map[string]int)
 	return least, func(what string, call func()) {

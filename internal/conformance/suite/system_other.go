@@ -15,5 +15,6 @@ func Resume(*os.Process) error { return errors.ErrUnsupported }
 
 var begun = time.Now()
 
-// Uptime is this process's own clock: no test suspends a process here, so none compares it with another's.
+// Uptime is this process's own clock: no test suspends a process here, so none compares it with
+// another's.
 func Uptime() time.Duration { return time.Since(begun) }
