@@ -39,7 +39,6 @@ func controlEntersUnasked(t *testing.T, v *env) {
 
 // lateSection is the time for which a holder stayed in a section after the end of its lock. Others may enter then.
 type lateSection struct {
-	key      string
 	from, to int64
 }
 
