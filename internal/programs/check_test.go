@@ -111,6 +111,9 @@ func text(p any) string {
 	return string(b)
 }
 
+// oneOf draws one of some values.
+func oneOf[T any](t *rapid.T, label string, of ...T) T { return rapid.SampledFrom(of).Draw(t, label) }
+
 // once draws the program of a seed and runs it. If it fails rapid looks for a smaller one that
 // fails in the same way.
 func (c *checker[P]) once(seed uint64) {
@@ -134,6 +137,9 @@ func (c *checker[P]) once(seed uint64) {
 func (c *checker[P]) property(t *rapid.T) {
 	p := c.draw(t)
 	tries, kind := 1, ""
+	if c.failed != nil && time.Since(c.at) > shrinkFor && text(p) != text(c.smallest) {
+		return // rapid would go on for longer
+	}
 	if c.failed != nil {
 		tries, kind = triesToShrink, c.failed.kind
 		if text(p) == text(c.smallest) {

@@ -35,6 +35,7 @@ const (
 var keyOf = map[string]string{
 	"dblock_lease": "lease_key", "dblock_reader": "lease_key", "dblock_permit": "lease_key", "dblock_ticket": "lease_key",
 	"dblock_lease_waiter": "lease_key", "dblock_member": "",
+	"dblock_stock": "sku", "dblock_reservation": "sku", "dblock_quota": "sku", "dblock_adjustment": "sku",
 }
 
 var lockTables = []string{"dblock_lease", "dblock_reader", "dblock_permit", "dblock_ticket", "dblock_lease_waiter", "dblock_member"}
@@ -42,14 +43,14 @@ var lockTables = []string{"dblock_lease", "dblock_reader", "dblock_permit", "dbl
 func drawFaults(t *rapid.T, tables []string) []fault {
 	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) fault {
 		f := fault{
-			What:  rapid.SampledFrom([]string{interrupts, kills, locksRow, locksTable}).Draw(t, "what"),
-			Every: rapid.SampledFrom([]time.Duration{3 * time.Millisecond, 20 * time.Millisecond, 100 * time.Millisecond}).Draw(t, "every"),
-			Times: rapid.SampledFrom([]int{1, 5, 100}).Draw(t, "times"),
+			What:  oneOf(t, "what", interrupts, kills, locksRow, locksTable),
+			Every: oneOf(t, "every", 3*time.Millisecond, 20*time.Millisecond, 100*time.Millisecond),
+			Times: oneOf(t, "times", 1, 5, 100),
 			Key:   rapid.IntRange(0, 2).Draw(t, "key"),
 		}
 		if f.What == locksRow || f.What == locksTable {
 			f.Table = rapid.SampledFrom(tables).Draw(t, "table")
-			f.Lasts = rapid.SampledFrom([]time.Duration{5 * time.Millisecond, 50 * time.Millisecond, 300 * time.Millisecond}).Draw(t, "lasts")
+			f.Lasts = oneOf(t, "lasts", 5*time.Millisecond, 50*time.Millisecond, 300*time.Millisecond)
 		}
 		return f
 	}), 1, 3).Draw(t, "faults")

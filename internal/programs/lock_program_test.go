@@ -65,6 +65,8 @@ const (
 	byClose    = "close"  // its Locker is closed while the lock is used
 )
 
+var lockEnds = []string{byRelease, byRelease, byExpireIn, byItself, byForce, byClose}
+
 const (
 	lockKeys   = 3
 	lockLimit  = 3 // permits of a semaphore
@@ -88,18 +90,29 @@ type lockStep struct {
 	Again    bool          `json:",omitempty"` // the lock is acquired once more below itself
 	End      string
 	After    time.Duration `json:",omitempty"` // what ExpireIn gives
+	Within   time.Duration `json:",omitempty"` // what its context allows
+	Twice    bool          `json:",omitempty"` // another ExpireIn beside it gives more
+}
+
+// lockChoice is what the steps of a program have. It is little: what happens seldom between all
+// kinds of steps happens often between two.
+type lockChoice struct {
+	kinds, ends []string
+	keys        int
 }
 
 func drawLocks(kind devdb.Kind, faults bool) func(*rapid.T) lockProgram {
 	return func(t *rapid.T) lockProgram {
 		kinds := slices.DeleteFunc(slices.Clone(lockKinds), func(k string) bool { return k == advised && kind != devdb.Postgres })
-		// A program has few kinds: what happens seldom between all of them happens often between
-		// two.
-		some := rapid.SliceOfNDistinct(rapid.SampledFrom(kinds), 1, 3, rapid.ID[string]).Draw(t, "kinds")
+		some := lockChoice{
+			kinds: rapid.SliceOfNDistinct(rapid.SampledFrom(kinds), 1, 3, rapid.ID[string]).Draw(t, "kinds"),
+			ends:  rapid.SliceOfNDistinct(rapid.SampledFrom(lockEnds), 1, 3, rapid.ID[string]).Draw(t, "ends"),
+			keys:  rapid.IntRange(1, lockKeys).Draw(t, "keys"),
+		}
 		step := rapid.Custom(func(t *rapid.T) lockStep { return drawLockStep(t, kind, some) })
 		callers := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) lockCaller {
 			return lockCaller{
-				Copies: rapid.SampledFrom([]int{1, 1, 2, 4, 8, 16}).Draw(t, "copies"),
+				Copies: oneOf(t, "copies", 1, 1, 2, 4, 8, 16),
 				Steps:  rapid.SliceOfN(step, 1, 3).Draw(t, "steps"),
 			}
 		}), 1, 4)
@@ -113,16 +126,16 @@ func drawLocks(kind devdb.Kind, faults bool) func(*rapid.T) lockProgram {
 	}
 }
 
-func drawLockStep(t *rapid.T, kind devdb.Kind, kinds []string) lockStep {
+func drawLockStep(t *rapid.T, kind devdb.Kind, some lockChoice) lockStep {
 	s := lockStep{
-		Lock:   rapid.SampledFrom(kinds).Draw(t, "lock"),
+		Lock:   rapid.SampledFrom(some.kinds).Draw(t, "lock"),
 		Locker: rapid.IntRange(0, 1).Draw(t, "locker"),
-		Keys:   []int{rapid.IntRange(0, lockKeys-1).Draw(t, "key")},
-		Mode:   rapid.SampledFrom([]dblock.Mode{dblock.Exclusive, dblock.Exclusive, dblock.Shared, dblock.Permits}).Draw(t, "mode"),
+		Keys:   []int{rapid.IntRange(0, some.keys-1).Draw(t, "key")},
+		Mode:   oneOf(t, "mode", dblock.Exclusive, dblock.Exclusive, dblock.Shared, dblock.Permits),
 		Try:    rapid.Bool().Draw(t, "try"),
-		Wait:   rapid.SampledFrom([]time.Duration{time.Second, 100 * time.Millisecond, 20 * time.Millisecond, time.Millisecond}).Draw(t, "wait"),
-		Work:   rapid.SampledFrom([]time.Duration{0, time.Millisecond, 3 * time.Millisecond, 30 * time.Millisecond, 150 * time.Millisecond}).Draw(t, "work"),
-		End:    rapid.SampledFrom([]string{byRelease, byRelease, byRelease, byExpireIn, byItself, byForce, byClose}).Draw(t, "end"),
+		Wait:   oneOf(t, "wait", time.Second, 100*time.Millisecond, 20*time.Millisecond, time.Millisecond),
+		Work:   oneOf(t, "work", 0, time.Millisecond, 3*time.Millisecond, 30*time.Millisecond, 150*time.Millisecond),
+		End:    rapid.SampledFrom(some.ends).Draw(t, "end"),
 		Guard:  rapid.IntRange(0, 3).Draw(t, "guard") == 3,
 		Again:  rapid.IntRange(0, 7).Draw(t, "again") == 7,
 	}
@@ -130,8 +143,10 @@ func drawLockStep(t *rapid.T, kind devdb.Kind, kinds []string) lockStep {
 		s.Keys = rapid.SliceOfNDistinct(rapid.IntRange(0, lockKeys-1), 2, 2, rapid.ID[int]).Draw(t, "keys")
 	}
 	s.Permits = rapid.IntRange(1, lockLimit).Draw(t, "permits")
-	s.After = rapid.SampledFrom([]time.Duration{20 * time.Millisecond, 5 * time.Millisecond, 80 * time.Millisecond}).Draw(t, "after")
-	s.Hold = rapid.SampledFrom([]time.Duration{60 * time.Millisecond, 150 * time.Millisecond}).Draw(t, "hold")
+	s.After = oneOf(t, "after", 20*time.Millisecond, 5*time.Millisecond, 80*time.Millisecond)
+	s.Within = oneOf(t, "within", time.Second, 3*time.Millisecond, time.Millisecond, 300*time.Microsecond)
+	s.Twice = rapid.Bool().Draw(t, "twice")
+	s.Hold = oneOf(t, "hold", 60*time.Millisecond, 150*time.Millisecond)
 	s.Detached = rapid.Bool().Draw(t, "detached")
 	return s.fitted(kind)
 }
@@ -170,7 +185,7 @@ func (s lockStep) fitted(kind devdb.Kind) lockStep {
 		s.Hold, s.Detached = 0, false
 	}
 	if s.End != byExpireIn {
-		s.After = 0
+		s.After, s.Within, s.Twice = 0, 0, false
 	}
 	s.Guard = s.Guard && leases
 	s.Again = s.Again && !own && s.Lock != elector

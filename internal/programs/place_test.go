@@ -10,6 +10,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/testdb"
+	"github.com/dblock-go/dblock/inventory"
 	"github.com/dblock-go/dblock/queue"
 )
 
@@ -27,6 +28,7 @@ type place struct {
 
 	lease, session, quorum dblock.Locker // those of the judge
 	jobs                   *queue.Queue
+	store                  *inventory.Store
 }
 
 var runs atomic.Int64
@@ -56,6 +58,10 @@ func openPlace(t *testing.T, kind devdb.Kind) *place {
 		t.Fatal(err)
 	}
 	p.closeLater(t, p.jobs)
+	if p.store, err = openStore(t.Context(), s, storeOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	p.closeLater(t, p.store)
 	p.exec(t, "CREATE TABLE tally (id INT PRIMARY KEY, n BIGINT NOT NULL)")
 	p.exec(t, "CREATE TABLE effect (task VARCHAR(100) NOT NULL)")
 	return p

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -36,6 +37,7 @@ type job struct {
 	Run     string // begins each name of this run
 	Process int
 	Control string          // the protection that is removed; empty: none
+	Killed  time.Duration   // after so long; 0: never
 	Program json.RawMessage // of the process
 }
 
@@ -67,7 +69,9 @@ func work() error {
 	if err != nil {
 		return err
 	}
-	open := map[string]func(context.Context, job) (client, error){"lock": openLocks, "queue": openQueue}[j.What]
+	open := map[string]func(context.Context, job) (client, error){
+		"lock": openLocks, "queue": openQueue, "inventory": openInventory,
+	}[j.What]
 	c, err := open(context.Background(), j)
 	if err != nil {
 		return err
@@ -117,6 +121,7 @@ type process struct {
 	word   map[string]chan struct{}
 	logs   []log
 	ended  chan struct{}
+	killed atomic.Bool // as the program says
 }
 
 // start starts a process.
@@ -195,6 +200,11 @@ func (p *process) lastWords() string {
 	return string(b)
 }
 
+func (p *process) kill() {
+	p.killed.Store(true)
+	_ = p.cmd.Process.Kill()
+}
+
 // runAll runs the processes of a program with something beside them, and calls settled when all
 // callers have returned and all processes live. It returns their logs, those of each process by
 // itself.
@@ -212,7 +222,7 @@ func runAll(v *verdict, jobs []job, beside func(ctx context.Context), settled fu
 	}
 	reach := func(word string) bool {
 		for i, p := range all {
-			if p.says(ctx, word) {
+			if p.says(ctx, word) || p.killed.Load() {
 				continue
 			}
 			if ctx.Err() != nil {
@@ -227,8 +237,11 @@ func runAll(v *verdict, jobs []job, beside func(ctx context.Context), settled fu
 		return true
 	}
 	if v.kind == "" && reach("ready") {
-		for _, p := range all {
+		for i, p := range all {
 			_, _ = p.in.Write([]byte("go\n"))
+			if after := jobs[i].Killed; after > 0 {
+				defer time.AfterFunc(after, p.kill).Stop()
+			}
 		}
 		faults, stop := context.WithCancel(ctx)
 		var nearby sync.WaitGroup

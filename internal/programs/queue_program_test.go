@@ -70,13 +70,13 @@ func drawQueue(faults bool) func(*rapid.T) queueProgram {
 		steps := rapid.SliceOfN(rapid.Custom(drawQueueStep), 1, 3)
 		callers := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) queueCaller {
 			return queueCaller{
-				Copies: rapid.SampledFrom([]int{1, 2, 4}).Draw(t, "copies"),
-				Times:  rapid.SampledFrom([]int{1, 2, 4}).Draw(t, "times"),
+				Copies: oneOf(t, "copies", 1, 2, 4),
+				Times:  oneOf(t, "times", 1, 2, 4),
 				Steps:  steps.Draw(t, "steps"),
 			}
 		}), 1, 2)
 		p := queueProgram{Processes: rapid.SliceOfN(rapid.Custom(func(t *rapid.T) queueProcess {
-			return queueProcess{Handlers: rapid.SampledFrom([]int{1, 4, 20}).Draw(t, "handlers"), Callers: callers.Draw(t, "callers")}
+			return queueProcess{Handlers: oneOf(t, "handlers", 1, 4, 20), Callers: callers.Draw(t, "callers")}
 		}), 1, 3).Draw(t, "processes")}
 		if faults {
 			p.Faults = drawFaults(t, queueTables)
@@ -87,17 +87,17 @@ func drawQueue(faults bool) func(*rapid.T) queueProgram {
 
 func drawQueueStep(t *rapid.T) queueStep {
 	s := queueStep{
-		Do:       rapid.SampledFrom([]string{enqueues, enqueues, many, inTx, cancels, pauses, closes}).Draw(t, "do"),
+		Do:       oneOf(t, "do", enqueues, enqueues, many, inTx, cancels, pauses, closes),
 		Rollback: rapid.IntRange(0, 3).Draw(t, "rollback") == 3,
 		Job: queueJob{
 			Group:    rapid.IntRange(0, 3).Draw(t, "group"),
 			Unique:   max(rapid.IntRange(-3, 3).Draw(t, "unique"), 0),
 			Tx:       rapid.Bool().Draw(t, "tx"),
 			Fails:    max(rapid.IntRange(-2, 3).Draw(t, "fails"), 0),
-			How:      rapid.SampledFrom([]string{returns, panics, timesOut, discards}).Draw(t, "how"),
+			How:      oneOf(t, "how", returns, panics, timesOut, discards),
 			Attempts: rapid.IntRange(2, 3).Draw(t, "attempts"),
-			Work:     rapid.SampledFrom([]time.Duration{0, time.Millisecond, 5 * time.Millisecond}).Draw(t, "work"),
-			Delay:    rapid.SampledFrom([]time.Duration{0, 0, 30 * time.Millisecond}).Draw(t, "delay"),
+			Work:     oneOf(t, "work", 0, time.Millisecond, 5*time.Millisecond),
+			Delay:    oneOf(t, "delay", 0, 0, 30*time.Millisecond),
 		},
 	}
 	if s.Job.Group == 1 { // one after the other: each takes as long as it fails

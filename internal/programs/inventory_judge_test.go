@@ -1,0 +1,217 @@
+package programs
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/dblock-go/dblock/inventory"
+)
+
+// inventoryLog is what is known of a program's orders in the end.
+type inventoryLog struct {
+	ops      []inventoryOp
+	rows     []orderRow
+	changes  map[string]inventory.Line // adjustments, by ID
+	effects  map[string]int            // of hooks, by key
+	drifts   []string
+	failures []failure
+	faults   bool
+}
+
+// orderRow is a row of the table of reservations.
+type orderRow struct {
+	Key, SKU, Buyer string
+	Bucket          int
+	Qty             int64
+	State           inventory.State
+	Limited         bool
+}
+
+// inTable is what the table says of an order in the end, as if it were a call.
+const inTable = "the table"
+
+// never is when a call returns whose answer did not come: it may take effect at any time.
+const never = math.MaxInt64
+
+// readInventory reads the logs of all processes. A call that has no end is one whose process was
+// killed.
+func readInventory(logs [][]log) (all inventoryLog, err error) {
+	type id struct {
+		process int
+		op      int64
+	}
+	ops := map[id]inventoryOp{}
+	for _, lines := range logs {
+		for _, l := range lines {
+			switch l.Word {
+			case "call", "end":
+				var o inventoryOp
+				err = json.Unmarshal(l.Data, &o)
+				if l.Word == "call" {
+					o.Answer, o.Returned = unresolved, never
+				} else if o.Answer == unresolved {
+					o.Returned = never
+				}
+				ops[id{o.Process, o.ID}] = o
+			case "drift":
+				all.drifts, err = added(all.drifts, l)
+			case "error":
+				all.failures, err = added(all.failures, l)
+			}
+			if err != nil {
+				return all, err
+			}
+		}
+	}
+	for _, o := range ops {
+		all.ops = append(all.ops, o)
+	}
+	slices.SortFunc(all.ops, func(a, b inventoryOp) int { return cmp.Compare(a.Called, b.Called) })
+	return all, nil
+}
+
+// contentsOf are the contents of an order, as the table and the answers name them.
+func contentsOf(lines []inventory.Line) string {
+	sums := map[string]int64{}
+	for _, l := range lines {
+		sums[l.SKU] += l.Qty
+	}
+	var words []string
+	for sku, n := range sums {
+		words = append(words, fmt.Sprint(n, " ", sku))
+	}
+	slices.Sort(words)
+	return strings.Join(words, ", ")
+}
+
+// judgeInventory judges what the processes have logged, and what is in the tables.
+func judgeInventory(v *verdict, all inventoryLog) {
+	v.stats = map[string]int{}
+	byKey := map[string][]inventoryOp{}
+	for _, o := range all.ops {
+		if v.stats[o.Answer]++; o.Do == restocks {
+			all.judgeRestock(v, o)
+			continue
+		}
+		byKey[o.Key] = append(byKey[o.Key], o)
+	}
+	final := map[string]*inventoryOp{}
+	for _, r := range all.rows {
+		o := final[r.Key]
+		if o == nil {
+			o = &inventoryOp{Do: inTable, Key: r.Key, Buyer: r.Buyer, Called: never, Returned: never}
+			o.Answer, o.State = granted, r.State
+			final[r.Key] = o
+		}
+		if r.SKU != "" {
+			o.Lines = append(o.Lines, inventory.Line{SKU: r.SKU, Qty: r.Qty})
+		}
+		if o.State != r.State || o.Buyer != r.Buyer {
+			v.add("order", "the rows of %s differ: %+v, %+v", r.Key, o, r)
+		}
+		if byKey[r.Key] == nil {
+			v.add("order", "the order %+v was never sent", r)
+		}
+	}
+	for key, ops := range byKey {
+		end := final[key]
+		if end == nil {
+			end = &inventoryOp{Do: inTable, Key: key, Answer: notFound, Called: never, Returned: never}
+		}
+		end.Got = contentsOf(end.Lines)
+		judgeOrder(v, append(ops, *end), all.faults)
+		all.judgeEffect(v, ops, *end)
+	}
+	judgeRefusals(v, all)
+	for _, d := range all.drifts {
+		v.add("books", "%s", d)
+	}
+	for _, f := range all.failures {
+		v.add("error", "%s: %s", f.Call, f.Error)
+	}
+}
+
+// judgeRestock compares a change of the stock with the table.
+func (all *inventoryLog) judgeRestock(v *verdict, o inventoryOp) {
+	is, found := all.changes[o.Key]
+	same := found && is == o.Lines[0]
+	again := slices.ContainsFunc(all.ops, func(other inventoryOp) bool {
+		another := other.ID != o.ID || other.Process != o.Process
+		return another && other.Do == restocks && other.Key == o.Key && other.Answer != nothing
+	})
+	switch {
+	case o.Answer == granted && !same, o.Answer == isReused && (!found || same),
+		o.Answer != granted && o.Answer != unresolved && same && !again,
+		o.Answer == granted && o.Replayed && !again && !all.faults:
+		v.add("restock", "it is recorded as %+v: %+v", is, o)
+	}
+}
+
+// judgeEffect says whether the hooks have written a row for each order of their Stores.
+func (all *inventoryLog) judgeEffect(v *verdict, ops []inventoryOp, end inventoryOp) {
+	hooked, plain := false, false
+	for _, o := range ops {
+		if o.orders() {
+			hooked, plain = hooked || o.Hook, plain || !o.Hook
+		}
+	}
+	n, was := all.effects[end.Key], end.Got != "" && end.State != inventory.Refused
+	if n > 1 || n == 1 && (!was || !hooked) || n == 0 && was && !plain {
+		v.add("hook", "%d rows of hooks: %+v", n, end)
+	}
+}
+
+// orders tells that the call is an order, not a change of one.
+func (o *inventoryOp) orders() bool { return o.Do == reserves || o.Do == carts }
+
+// judgeOrder judges all calls of one key.
+func judgeOrder(v *verdict, calls []inventoryOp, faults bool) {
+	var ops []porcupine.Operation
+	note := func(o inventoryOp) {
+		ops = append(ops, porcupine.Operation{ClientId: len(ops), Input: o, Call: o.Called, Return: o.Returned})
+	}
+	for _, o := range calls {
+		if o.Answer == nothing {
+			continue
+		}
+		o.Faults = faults
+		note(o)
+		found := o.Answer == isCancelled || o.Answer == isExpired || o.Answer == granted && o.Replayed
+		if faults && o.orders() && found { // its connection may have been lost: it finds what it has written itself
+			o.Answer = unresolved
+			note(o)
+		}
+	}
+	switch porcupine.CheckOperationsTimeout(orderModel, ops, 10*time.Second) {
+	case porcupine.Illegal:
+		v.add("order", "no order could have been answered so:\n%s", showOps(calls))
+	case porcupine.Unknown:
+		v.add("unjudged", "no history was found for %q in time, nor that there is none, for %d calls", calls[0].Key, len(ops))
+	}
+}
+
+func showOps(ops []inventoryOp) string {
+	ops = slices.DeleteFunc(slices.Clone(ops), func(o inventoryOp) bool { return o.Answer == nothing })
+	slices.SortStableFunc(ops, func(a, b inventoryOp) int { return cmp.Compare(a.Called, b.Called) })
+	var lines []string
+	for _, o := range ops[:min(len(ops), 25)] {
+		since := func(at int64) string {
+			if at == never || at == 0 {
+				return "?"
+			}
+			return time.Duration(at - ops[0].Called).String()
+		}
+		sent := fmt.Sprintf("%d/%d %s, %v to %v, of %s: %s, hold %v", o.Process, o.ID, o.Do, since(o.Called),
+			since(o.Returned), o.Buyer, contentsOf(o.Lines), o.Hold)
+		lines = append(lines, fmt.Sprintf("  %s: %q, %v, %s, until %v, replayed %v, %v", sent, o.Answer, o.State, o.Got,
+			since(o.Until), o.Replayed, o.Short))
+	}
+	return strings.Join(lines, "\n")
+}
