@@ -125,7 +125,6 @@ type inventoryClient struct {
 	program inventoryProcess
 	server  server
 	ids     atomic.Int64
-	sweeper context.CancelFunc
 
 	mu      sync.Mutex
 	stores  []*inventory.Store

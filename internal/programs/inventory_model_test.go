@@ -67,11 +67,7 @@ func (s orderState) until(o *inventoryOp) orderState {
 // next are the states after a call. There is none where the answer is untrue.
 func (s orderState) next(o *inventoryOp) []orderState {
 	if o.Answer == unresolved {
-		var all []orderState
-		for _, after := range s.after(o) {
-			all = append(all, after)
-		}
-		return append(all, s)
+		return append(s.after(o), s)
 	}
 	if o.Answer == granted && s.contents != "" && o.Got != "" && o.Got != s.contents {
 		return nil

@@ -2,7 +2,6 @@ package programs
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -137,7 +136,7 @@ const (
 
 // judgeBooks looks at the books. It sees nothing where a fault has hit its connection.
 func (p *place) judgeBooks(ctx context.Context, v *verdict, run string) {
-	_ = p.each(ctx, fmt.Sprintf(booksSQL, run), func(rows *sql.Rows) error {
+	_ = p.each(ctx, fmt.Sprintf(booksSQL, run), func(rows rowScanner) error {
 		var sku string
 		var left, taken, came int64
 		err := rows.Scan(&sku, &left, &taken, &came)
@@ -150,7 +149,7 @@ func (p *place) judgeBooks(ctx context.Context, v *verdict, run string) {
 	if p.kind == devdb.Postgres {
 		clock = "clock_timestamp()"
 	}
-	_ = p.each(ctx, fmt.Sprintf(limitsSQL, run, clock), func(rows *sql.Rows) error {
+	_ = p.each(ctx, fmt.Sprintf(limitsSQL, run, clock), func(rows rowScanner) error {
 		var who string
 		var used, counts, alive int64
 		err := rows.Scan(&who, &used, &counts, &alive)
@@ -161,7 +160,10 @@ func (p *place) judgeBooks(ctx context.Context, v *verdict, run string) {
 	})
 }
 
-func (p *place) each(ctx context.Context, query string, row func(*sql.Rows) error) error {
+// rowScanner is a row that a query has returned.
+type rowScanner interface{ Scan(to ...any) error }
+
+func (p *place) each(ctx context.Context, query string, row func(rowScanner) error) error {
 	rows, err := p.db.QueryContext(ctx, query)
 	if err != nil {
 		return err
@@ -216,7 +218,7 @@ func (p *place) readTables(run string, all *inventoryLog) error {
 	changes := "SELECT adjustment_id, sku, delta FROM dblock_adjustment WHERE sku LIKE '%s-%%'"
 	effects := "SELECT task, count(*) FROM effect WHERE task LIKE '%s-%%' GROUP BY task"
 	return errors.Join(
-		p.each(ctx, fmt.Sprintf(orders, run), func(rows *sql.Rows) error {
+		p.each(ctx, fmt.Sprintf(orders, run), func(rows rowScanner) error {
 			var r orderRow
 			err := rows.Scan(&r.Key, &r.SKU, &r.Bucket, &r.Buyer, &r.Qty, &r.State, &r.Limited)
 			if !strings.HasPrefix(r.Key, run+"-last-") {
@@ -224,14 +226,14 @@ func (p *place) readTables(run string, all *inventoryLog) error {
 			}
 			return err
 		}),
-		p.each(ctx, fmt.Sprintf(changes, run), func(rows *sql.Rows) error {
+		p.each(ctx, fmt.Sprintf(changes, run), func(rows rowScanner) error {
 			var id string
 			var l inventory.Line
 			err := rows.Scan(&id, &l.SKU, &l.Qty)
 			all.changes[id] = l
 			return err
 		}),
-		p.each(ctx, fmt.Sprintf(effects, run), func(rows *sql.Rows) error {
+		p.each(ctx, fmt.Sprintf(effects, run), func(rows rowScanner) error {
 			var key string
 			var n int
 			err := rows.Scan(&key, &n)

@@ -20,7 +20,7 @@ func TestJudgesLocks(t *testing.T) {
 	shared := func(h *hold) { h.Mode = dblock.Shared }
 	lost := func(why dblock.Reason) func(*hold) { return func(h *hold) { h.Lost = string(why) } }
 	permits := func(n int) func(*hold) {
-		return func(h *hold) { h.Mode, h.Permits, h.Space = dblock.Permits, n, "permits" }
+		return func(h *hold) { h.Mode, h.Permits, h.Limit, h.Space = dblock.Permits, n, lockLimit, "permits" }
 	}
 	met := func(h *hold) { h.Met, h.MetIn = h.Granted, "lease k" }
 	token := func(n int64) func(*hold) { return func(h *hold) { h.Tokens = []int64{n} } }
@@ -37,9 +37,15 @@ func TestJudgesLocks(t *testing.T) {
 		"two holders":                    {lockLog{holds: []hold{a, beside}}, "exclusion"},
 		"the same grant to two":          {lockLog{holds: []hold{a, with(beside, token(10))}}, "exclusion"},
 		"a reader beside a writer":       {lockLog{holds: []hold{a, with(beside, shared)}}, "exclusion"},
-		"too many permits":               {lockLog{holds: []hold{with(a, permits(2)), with(beside, permits(2))}}, "exclusion"},
-		"a token that falls":             {lockLog{holds: []hold{a, with(after, token(9))}}, "exclusion"},
-		"met by the operating system":    {lockLog{holds: []hold{a, with(after, met)}}, "exclusion"},
+		"too many permits":               {lockLog{holds: []hold{with(a, permits(2)), with(beside, permits(2))}}, "permits"},
+		"more permits than were set": {
+			lockLog{holds: []hold{with(a, permits(1))}, sizes: []resizing{{Name: "permits k", Limit: 1, Called: 1, Returned: 2}}}, "permits",
+		},
+		"as many permits as were set": {
+			lockLog{holds: []hold{with(a, permits(1))}, sizes: []resizing{{Name: "permits k", Limit: lockLimit, Called: 1, Returned: 2}}}, "",
+		},
+		"a token that falls":          {lockLog{holds: []hold{a, with(after, token(9))}}, "exclusion"},
+		"met by the operating system": {lockLog{holds: []hold{a, with(after, met)}}, "exclusion"},
 		"before its time was up": {
 			lockLog{holds: []hold{with(with(a, lost(dblock.Ended)), func(h *hold) { h.Valid = 40 }), beside}}, "exclusion",
 		},
@@ -56,6 +62,29 @@ func TestJudgesLocks(t *testing.T) {
 		}
 		judgeLocks(&v, c.log, final)
 		if v.kind != c.want {
+			t.Errorf("%s: the judge says %q, want %q: %s", name, v.kind, c.want, &v)
+		}
+	}
+}
+
+// TestJudgesFair shows the judge the order of grants.
+func TestJudgesFair(t *testing.T) {
+	t.Parallel()
+	granted := func(handle string, called, token int64) hold {
+		return hold{Names: []string{"k"}, Handle: handle, Called: called, Tokens: []int64{token}}
+	}
+	waits := []ticketSample{{at: 10, wait: map[string][]string{"k": {"a", "gone", "b"}}}}
+	for name, c := range map[string]struct {
+		holds []hold
+		want  string
+	}{
+		"in order":             {[]hold{granted("a", 1, 20), granted("b", 2, 21), granted("c", 11, 22)}, ""},
+		"a later ticket first": {[]hold{granted("a", 1, 21), granted("b", 2, 20)}, "order"},
+		"a later caller first": {[]hold{granted("a", 1, 20), granted("b", 2, 22), granted("c", 11, 21)}, "order"},
+		"a caller beside":      {[]hold{granted("a", 1, 20), granted("b", 2, 22), granted("c", 9, 21)}, ""},
+	} {
+		var v verdict
+		if judgeFair(&v, c.holds, waits); v.kind != c.want {
 			t.Errorf("%s: the judge says %q, want %q: %s", name, v.kind, c.want, &v)
 		}
 	}

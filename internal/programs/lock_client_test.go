@@ -21,6 +21,8 @@ type hold struct {
 	Names    []string
 	Mode     dblock.Mode
 	Permits  int     `json:",omitempty"`
+	Limit    int     `json:",omitempty"` // of the semaphore
+	Handle   string  `json:",omitempty"` // of a fair lock
 	Tokens   []int64 `json:",omitempty"` // of each name
 	Called   int64   // the acquisition
 	Granted  int64
@@ -37,6 +39,14 @@ type hold struct {
 type count struct {
 	ID      int
 	Unknown bool
+}
+
+// resizing is a SetPermits.
+type resizing struct {
+	Name             string
+	Limit            int
+	Called, Returned int64
+	Unknown          bool
 }
 
 // failure is an error that no documentation names for its call.
@@ -185,7 +195,8 @@ func (c *lockClient) names(keys []int) []string {
 
 // once takes a step.
 func (c *lockClient) once(id int, s lockStep) {
-	h := hold{Client: id, Space: s.space(), Names: c.names(s.Keys), Mode: s.Mode, Permits: s.Permits, Called: now()}
+	h := hold{Client: id, Space: s.space(), Names: c.names(s.Keys), Mode: s.Mode, Permits: s.Permits, Limit: s.Limit}
+	h.Called = now()
 	switch s.Lock {
 	case row, claim, advised:
 		c.inTx(s, h)
@@ -202,6 +213,10 @@ func (c *lockClient) once(id int, s lockStep) {
 		c.campaign(l, s, h)
 		return
 	}
+	if s.Resizes {
+		resize(ctx, l, s, h.Names[0])
+		h.Called = now()
+	}
 	lock, err := acquire(ctx, l, s, h.Names)
 	switch {
 	case err == nil:
@@ -214,6 +229,7 @@ func (c *lockClient) once(id int, s lockStep) {
 		say("hold", h)
 	case errors.Is(err, dblock.ErrClosed):
 		time.Sleep(time.Millisecond)
+	case errors.Is(err, dblock.ErrLimit) && s.Limit != lockLimit:
 	default:
 		documented("acquire", err, dblock.ErrNotAcquired, dblock.ErrOutcomeUnknown, dblock.ErrUnavailable, dblock.ErrOverloaded, dblock.ErrBusy)
 	}
@@ -225,7 +241,7 @@ func acquire(ctx context.Context, l dblock.Locker, s lockStep, names []string) (
 	case dblock.Shared:
 		opts = append(opts, dblock.WithShared())
 	case dblock.Permits:
-		opts = append(opts, dblock.WithPermits(s.Permits, lockLimit))
+		opts = append(opts, dblock.WithPermits(s.Permits, s.Limit))
 	}
 	switch {
 	case s.Detached:

@@ -22,6 +22,7 @@ type leases interface {
 	AcquireAll(ctx context.Context, keys []string, opts ...dblock.Option) (*dblock.Lock, error)
 	TryAcquireAll(ctx context.Context, keys []string, opts ...dblock.Option) (*dblock.Lock, error)
 	ForceRelease(ctx context.Context, key string, token int64) error
+	SetPermits(ctx context.Context, key string, limit int) error
 }
 
 // tx is a transaction of the program's own.
@@ -31,6 +32,7 @@ type tx interface {
 	lockRows(ctx context.Context, ids []int, o dblock.RowLock) (locked []int, err error)
 	claim(ctx context.Context, n int, query string) ([]int, error)
 	advise(ctx context.Context, wait time.Duration, shared bool, keys []string) error
+	fence(ctx context.Context, f dblock.Fence, resource string, raise bool) error
 }
 
 // server is what a process opens on a database.
@@ -135,6 +137,13 @@ func (t pgTx) advise(ctx context.Context, wait time.Duration, shared bool, names
 	return pglock.LockTx(ctx, t.tx, wait, keys...)
 }
 
+func (t pgTx) fence(ctx context.Context, f dblock.Fence, resource string, raise bool) error {
+	if raise {
+		return pglock.Guards{}.Raise(ctx, t.tx, f, resource)
+	}
+	return pglock.Guards{}.CheckRaised(ctx, t.tx, f, resource)
+}
+
 type myServer struct{ db *sql.DB }
 
 func (s myServer) close() { _ = s.db.Close() }
@@ -197,4 +206,11 @@ func (t myTx) claim(ctx context.Context, n int, query string) ([]int, error) {
 
 func (t myTx) advise(context.Context, time.Duration, bool, []string) error {
 	return errors.ErrUnsupported
+}
+
+func (t myTx) fence(ctx context.Context, f dblock.Fence, resource string, raise bool) error {
+	if raise {
+		return mysqllock.Guards{}.Raise(ctx, t.tx, f, resource)
+	}
+	return mysqllock.Guards{}.CheckRaised(ctx, t.tx, f, resource)
 }

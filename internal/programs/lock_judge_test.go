@@ -17,6 +17,7 @@ import (
 type lockLog struct {
 	holds    []hold
 	counts   []count
+	sizes    []resizing
 	failures []failure
 }
 
@@ -28,6 +29,8 @@ func readLocks(logs [][]log) (all lockLog, err error) {
 				all.holds, err = added(all.holds, l)
 			case "count":
 				all.counts, err = added(all.counts, l)
+			case "limit":
+				all.sizes, err = added(all.sizes, l)
 			case "error":
 				all.failures, err = added(all.failures, l)
 			}
@@ -99,7 +102,7 @@ func (k keyState) next(s step) (keyState, bool) {
 		}
 		k.token = s.token
 	}
-	return k, k.writers >= 0 && k.readers >= 0 && k.permits >= 0 && k.writers <= 1 && k.permits <= lockLimit &&
+	return k, k.writers >= 0 && k.readers >= 0 && k.permits >= 0 && k.writers <= 1 && k.permits <= mostPermits &&
 		(k.writers == 0 || k.readers == 0)
 }
 
@@ -121,6 +124,7 @@ func judgeLocks(v *verdict, all lockLog, final map[int]int64) {
 	}
 	for name, holds := range byKey {
 		judgeKey(v, name, holds)
+		judgePermits(v, name, holds, all.sizes)
 	}
 	least, most := map[int]int64{}, map[int]int64{}
 	for _, c := range all.counts {

@@ -68,10 +68,11 @@ const (
 var lockEnds = []string{byRelease, byRelease, byExpireIn, byItself, byForce, byClose}
 
 const (
-	lockKeys   = 3
-	lockLimit  = 3 // permits of a semaphore
-	lockTTL    = 10 * time.Second
-	sessionTTL = 3 * time.Second
+	lockKeys    = 3
+	lockLimit   = 3 // permits of a semaphore, unless the program changes them
+	mostPermits = 4 // of one whose permits a program changes
+	lockTTL     = 10 * time.Second
+	sessionTTL  = 3 * time.Second
 )
 
 // lockStep is one use of a lock.
@@ -86,7 +87,10 @@ type lockStep struct {
 	Hold     time.Duration `json:",omitempty"` // with WithMaxHold
 	Detached bool          `json:",omitempty"` // with WithoutRenewal instead
 	Work     time.Duration // how long the lock is used
+	Limit    int           `json:",omitempty"` // of the semaphore
+	Resizes  bool          `json:",omitempty"` // SetPermits gives the semaphore this limit first
 	Guard    bool          `json:",omitempty"` // a GuardedTx counts
+	Raise    bool          `json:",omitempty"` // two transactions count, with Raise and CheckRaised
 	Again    bool          `json:",omitempty"` // the lock is acquired once more below itself
 	End      string
 	After    time.Duration `json:",omitempty"` // what ExpireIn gives
@@ -99,6 +103,7 @@ type lockStep struct {
 type lockChoice struct {
 	kinds, ends []string
 	keys        int
+	resizes     bool // semaphores
 }
 
 func drawLocks(kind devdb.Kind, faults bool) func(*rapid.T) lockProgram {
@@ -108,6 +113,8 @@ func drawLocks(kind devdb.Kind, faults bool) func(*rapid.T) lockProgram {
 			kinds: rapid.SliceOfNDistinct(rapid.SampledFrom(kinds), 1, 3, rapid.ID[string]).Draw(t, "kinds"),
 			ends:  rapid.SliceOfNDistinct(rapid.SampledFrom(lockEnds), 1, 3, rapid.ID[string]).Draw(t, "ends"),
 			keys:  rapid.IntRange(1, lockKeys).Draw(t, "keys"),
+
+			resizes: rapid.Bool().Draw(t, "resizes"),
 		}
 		step := rapid.Custom(func(t *rapid.T) lockStep { return drawLockStep(t, kind, some) })
 		callers := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) lockCaller {
@@ -142,6 +149,10 @@ func drawLockStep(t *rapid.T, kind devdb.Kind, some lockChoice) lockStep {
 	if rapid.IntRange(0, 3).Draw(t, "set") == 3 {
 		s.Keys = rapid.SliceOfNDistinct(rapid.IntRange(0, lockKeys-1), 2, 2, rapid.ID[int]).Draw(t, "keys")
 	}
+	s.Raise = rapid.IntRange(0, 3).Draw(t, "raise") == 3
+	if s.Limit = lockLimit; some.resizes {
+		s.Limit, s.Resizes = rapid.IntRange(2, mostPermits).Draw(t, "limit"), rapid.Bool().Draw(t, "resizes")
+	}
 	s.Permits = rapid.IntRange(1, lockLimit).Draw(t, "permits")
 	s.After = oneOf(t, "after", 20*time.Millisecond, 5*time.Millisecond, 80*time.Millisecond)
 	s.Within = oneOf(t, "within", time.Second, 3*time.Millisecond, time.Millisecond, 300*time.Microsecond)
@@ -169,8 +180,9 @@ func (s lockStep) fitted(kind devdb.Kind) lockStep {
 		s.Keys = s.Keys[:1]
 	}
 	slices.Sort(s.Keys)
+	s.Permits = min(s.Permits, s.Limit)
 	if s.Mode != dblock.Permits {
-		s.Permits = 0
+		s.Permits, s.Limit, s.Resizes = 0, 0, false
 	}
 	own := s.Lock == row || s.Lock == claim || s.Lock == advised // they end with their transaction
 	switch {
@@ -188,6 +200,7 @@ func (s lockStep) fitted(kind devdb.Kind) lockStep {
 		s.After, s.Within, s.Twice = 0, 0, false
 	}
 	s.Guard = s.Guard && leases
+	s.Raise = s.Raise && leases && s.Mode == dblock.Exclusive
 	s.Again = s.Again && !own && s.Lock != elector
 	return s
 }

@@ -44,17 +44,21 @@ func TestControlLocks(t *testing.T) {
 // A run has numbers of its own: those that leases protect, and rows that are locked.
 func tallyOf(run string, key int) int {
 	n, _ := strconv.Atoi(strings.TrimPrefix(run, "r"))
-	return 10*n + key
+	return tallies*n + key
 }
 
-func rowOf(run string, key int) int { return tallyOf(run, 5+key) }
+// tallies is how many numbers a run has.
+const tallies = 3 * lockKeys
+
+func rowOf(run string, key int) int    { return tallyOf(run, lockKeys+key) }
+func raisedOf(run string, key int) int { return tallyOf(run, 2*lockKeys+key) }
 
 // runLocks runs a program once.
 func (p *place) runLocks(t *testing.T, prog lockProgram, control string) (v verdict) {
 	run := fmt.Sprint("r", runs.Add(1))
 	var values []string
-	for k := range lockKeys {
-		values = append(values, fmt.Sprintf("(%d, 0), (%d, 0)", tallyOf(run, k), rowOf(run, k)))
+	for k := range tallies {
+		values = append(values, fmt.Sprintf("(%d, 0)", tallyOf(run, k)))
 	}
 	p.exec(t, "INSERT INTO tally VALUES "+strings.Join(values, ", "))
 	dir := t.TempDir()
@@ -67,7 +71,14 @@ func (p *place) runLocks(t *testing.T, prog lockProgram, control string) (v verd
 		jobs = append(jobs, job{What: "lock", Kind: p.kind, DSN: p.dsn, Dir: dir, Run: run, Process: i, Control: control, Program: text})
 	}
 	s := &saboteur{kind: p.kind, db: p.db, run: run}
-	logs := runAll(&v, jobs, func(ctx context.Context) { s.strike(ctx, prog.Faults) }, func(ctx context.Context) {
+	var tickets []ticketSample
+	logs := runAll(&v, jobs, func(ctx context.Context) {
+		if prog.isFair() {
+			tickets = p.watchTickets(ctx, run)
+		} else {
+			s.strike(ctx, prog.Faults)
+		}
+	}, func(ctx context.Context) {
 		p.allAreFree(ctx, &v, run, prog)
 	})
 	all, err := readLocks(logs)
@@ -87,6 +98,12 @@ func (p *place) runLocks(t *testing.T, prog lockProgram, control string) (v verd
 	stuck := v
 	v = verdict{stats: v.stats}
 	judgeLocks(&v, all, p.numbers(t, run))
+	judgeFair(&v, all.holds, tickets)
+	for _, s := range tickets {
+		for _, handles := range s.wait {
+			v.stats["tickets"] += len(handles)
+		}
+	}
 	if stuck.kind != "" {
 		v.add(stuck.kind, "%s", &stuck)
 	}
@@ -96,7 +113,7 @@ func (p *place) runLocks(t *testing.T, prog lockProgram, control string) (v verd
 // numbers are those that a run has counted.
 func (p *place) numbers(t *testing.T, run string) map[int]int64 {
 	rows, err := p.db.QueryContext(context.Background(),
-		fmt.Sprintf("SELECT id, n FROM tally WHERE id >= %d AND id < %d", tallyOf(run, 0), tallyOf(run, 10)))
+		fmt.Sprintf("SELECT id, n FROM tally WHERE id >= %d AND id < %d", tallyOf(run, 0), tallyOf(run, tallies)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,6 +165,9 @@ func (p *place) isFree(ctx context.Context, v *verdict, space, name string) {
 	switch space {
 	case "permits":
 		opts = append(opts, dblock.WithPermits(lockLimit, lockLimit))
+		for ctx.Err() == nil && l.(leases).SetPermits(ctx, name, lockLimit) != nil {
+			time.Sleep(time.Millisecond)
+		}
 	case session:
 		l = p.session
 	case quorum:

@@ -3,6 +3,7 @@ package programs
 import (
 	"cmp"
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"sync"
@@ -15,6 +16,9 @@ import (
 func (c *lockClient) use(lock *dblock.Lock, l dblock.Locker, s lockStep, h *hold) {
 	for _, f := range lock.Fences() {
 		h.Tokens = append(h.Tokens, f.Token)
+		if s.Lock == fair {
+			h.Handle = hex.EncodeToString(f.Handle[:])
+		}
 	}
 	work := s.Work
 	h.Granted = now()
@@ -30,6 +34,9 @@ func (c *lockClient) use(lock *dblock.Lock, l dblock.Locker, s lockStep, h *hold
 	}
 	if s.Guard {
 		c.guarded(lock, l, s)
+	}
+	if s.Raise {
+		c.raised(lock, s)
 	}
 	if s.Again {
 		c.again(lock, l, s, h.Names)
@@ -70,6 +77,9 @@ func (c *lockClient) enter(h *hold) section {
 	limit := 0
 	if h.Permits > 0 {
 		limit = lockLimit
+		if h.Limit != lockLimit {
+			limit = mostPermits
+		}
 	}
 	inside, err := c.sections.enter(sectionsOf(h), h.Mode == dblock.Shared, h.Permits, limit)
 	var failed *enterError
@@ -164,6 +174,60 @@ func (c *lockClient) guarded(lock *dblock.Lock, l dblock.Locker, s lockStep) {
 		for _, k := range s.Keys {
 			say("count", count{c.tally(k), unknown})
 		}
+	}
+}
+
+// raised counts in two transactions, below the fence of a resource that each holder raises. The
+// second one fails if another holder has begun since.
+func (c *lockClient) raised(lock *dblock.Lock, s lockStep) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	fences := lock.Fences()
+	read := make([]int64, len(fences))
+	err := c.server.run(ctx, func(ctx context.Context, t tx) (err error) {
+		for i, f := range fences {
+			if err = t.fence(ctx, f, f.Key, true); err == nil {
+				read[i], err = t.number(ctx, fmt.Sprintf("SELECT n FROM tally WHERE id = %d", raisedOf(c.Run, s.Keys[i])))
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return
+	}
+	time.Sleep(s.Work / 2)
+	err = c.server.run(ctx, func(ctx context.Context, t tx) error {
+		for i, f := range fences {
+			if err := t.fence(ctx, f, f.Key, false); err != nil {
+				return err
+			}
+			update := fmt.Sprintf("UPDATE tally SET n = %d WHERE id = %d", read[i]+1, raisedOf(c.Run, s.Keys[i]))
+			if err := t.exec(ctx, update); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if errors.Is(err, dblock.ErrFenced) {
+		return
+	}
+	for _, k := range s.Keys {
+		say("count", count{raisedOf(c.Run, k), err != nil})
+	}
+}
+
+// resize gives a semaphore the number of permits that the step asks for.
+func resize(ctx context.Context, l dblock.Locker, s lockStep, name string) {
+	r := resizing{Name: "permits " + name, Limit: s.Limit, Called: now()}
+	err := l.(leases).SetPermits(ctx, name, s.Limit)
+	r.Returned, r.Unknown = now(), errors.Is(err, dblock.ErrOutcomeUnknown)
+	documented("SetPermits", err, dblock.ErrBusy, dblock.ErrUnavailable, dblock.ErrOutcomeUnknown, dblock.ErrClosed,
+		context.DeadlineExceeded)
+	if err == nil || r.Unknown {
+		say("limit", r)
 	}
 }
 
