@@ -293,9 +293,9 @@ func aSecondCloseWaits(t *testing.T, d *env) {
 	enqueue(t, q, queue.Task{Kind: "note", Args: 1})
 	held.has(t, 1)
 	first := closes(t, q)
-	over, cancel := context.WithCancelCause(t.Context())
-	cancel(errBadDay)
-	assert.ErrorIs(t, q.Close(over), errBadDay, "a second close whose context has ended, beside a handler")
+	over, cancel := context.WithTimeoutCause(t.Context(), 20*time.Millisecond, errBadDay)
+	defer cancel()
+	assert.ErrorIs(t, q.Close(over), errBadDay, "a second close whose context ends while the handler runs")
 	second := make(chan error, 1)
 	go func() {
 		err := closeIn(q, time.Minute)
