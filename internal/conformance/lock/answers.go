@@ -13,7 +13,8 @@ import (
 	"github.com/dblock-go/dblock/internal/faultconn"
 )
 
-// answersModes are the modes of leases, each with its own statements; "fair" has a Locker of its own.
+// answersModes are the modes of leases, each with its own statements; "fair" has a Locker of its
+// own.
 var answersModes = map[string][]dblock.Option{
 	"exclusive": {dblock.WithData([]byte("data"))},
 	"shared":    {dblock.WithShared()},
@@ -38,7 +39,9 @@ func acquireIn(ctx context.Context, l Leases, mode, key string) (*dblock.Lock, e
 func (e Lease) RunAnswers(t *testing.T) {
 	var users []answers.User
 	for mode := range answersModes {
-		users = append(users, answers.User{Name: mode, Use: func(ctx context.Context, x *answers.Trial) error { return e.use(ctx, x, mode) }})
+		users = append(users, answers.User{Name: mode, Use: func(ctx context.Context, x *answers.Trial) error {
+			return e.use(ctx, x, mode)
+		}})
 	}
 	answers.Run(t, e.Kind, users)
 }
@@ -47,7 +50,8 @@ func (e Lease) use(ctx context.Context, x *answers.Trial, mode string) error {
 	var l Leases
 	var closePool func()
 	open := func(ctx context.Context) (err error) {
-		l, closePool, err = e.OpenOn(ctx, x.DSN, &faultconn.Dialer{}, LeaseOptions{TTL: answers.TTL, Poll: 20 * time.Millisecond, Fair: mode == "fair"})
+		o := LeaseOptions{TTL: answers.TTL, Poll: 20 * time.Millisecond, Fair: mode == "fair"}
+		l, closePool, err = e.OpenOn(ctx, x.DSN, &faultconn.Dialer{}, o)
 		return err
 	}
 	if err := open(ctx); err != nil {
@@ -87,7 +91,8 @@ func (e Lease) use(ctx context.Context, x *answers.Trial, mode string) error {
 	return err
 }
 
-// acquireAndRelease uses one lock; caller 0 guards a transaction with it, caller 1 moves its end, caller 3 has another key.
+// acquireAndRelease uses one lock; caller 0 guards a transaction with it, caller 1 moves its end,
+// caller 3 has another key.
 func (e Lease) acquireAndRelease(ctx context.Context, x *answers.Trial, l Leases, mode string, caller int) {
 	ctx, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
 	defer cancel()

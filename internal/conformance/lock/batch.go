@@ -14,8 +14,8 @@ import (
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 )
 
-// largeBatchesAreSplit acquires locks with as much data as is allowed, beside small ones. Together they do not fit into one
-// statement of a server with a common max_allowed_packet.
+// largeBatchesAreSplit acquires locks with as much data as is allowed, beside small ones. Together
+// they do not fit into one statement of a server with a common max_allowed_packet.
 func largeBatchesAreSplit(t *testing.T, v *env) {
 	const n = 400
 	l := v.process(t, LeaseOptions{})
@@ -41,8 +41,8 @@ func largeBatchesAreSplit(t *testing.T, v *env) {
 	assert.Empty(t, suite.Must(l.Held(t.Context()))(t))
 }
 
-// oneBadRowFailsAlone has a row whose token cannot grow. Its acquisition fails for certain, and what shares its statements
-// is acquired.
+// oneBadRowFailsAlone has a row whose token cannot grow. Its acquisition fails for certain, and
+// what shares its statements is acquired.
 func oneBadRowFailsAlone(t *testing.T, v *env) {
 	const n, bad = 60, 30
 	l := v.process(t, LeaseOptions{})
@@ -71,7 +71,8 @@ func oneBadRowFailsAlone(t *testing.T, v *env) {
 	isRefused(suite.Second(l.TryAcquire(suite.Soon(t), key(bad), dblock.WithShared())))
 }
 
-// aTokenAheadOfTheClock has rows whose tokens are ahead of the server's clock, as after the clock was set back.
+// aTokenAheadOfTheClock has rows whose tokens are ahead of the server's clock, as after the clock
+// was set back.
 func aTokenAheadOfTheClock(t *testing.T, v *env) {
 	l := v.process(t, LeaseOptions{})
 	keys := []string{"a", "b", "c"}
@@ -91,8 +92,8 @@ func aTokenAheadOfTheClock(t *testing.T, v *env) {
 	suite.Release(t, suite.Acquire(t, l, "a", dblock.WithShared()))
 }
 
-// aBadRowStopsNoOther has rows that dblock never writes: they are older than the constraints against them. A call for such
-// a key is answered, and calls for other keys work.
+// aBadRowStopsNoOther has rows that dblock never writes: they are older than the constraints
+// against them. A call for such a key is answered, and calls for other keys work.
 func aBadRowStopsNoOther(t *testing.T, v *env) {
 	l, other := v.process(t, LeaseOptions{}), v.process(t, LeaseOptions{})
 	two := dblock.WithPermits(1, 2)
@@ -110,7 +111,8 @@ func aBadRowStopsNoOther(t *testing.T, v *env) {
 	}
 	lasting := dblock.WithoutRenewal(time.Minute)
 	for key, opts := range map[string][]dblock.Option{
-		"well": nil, "for ever": {lasting}, "always": {lasting}, "read": {dblock.WithShared(), lasting}, "permit": {two, lasting},
+		"well": nil, "for ever": {lasting}, "always": {lasting},
+		"read": {dblock.WithShared(), lasting}, "permit": {two, lasting},
 	} {
 		lock := suite.Acquire(t, l, key, opts...)
 		defer func() { _ = lock.Release(t.Context()) }()

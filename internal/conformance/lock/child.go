@@ -13,7 +13,8 @@ import (
 	"github.com/dblock-go/dblock/internal/devdb"
 )
 
-// The processes that tests start, to kill or to stop them, are this test binary again. Its environment says what to do.
+// The processes that tests start, to kill or to stop them, are this test binary again. Its
+// environment says what to do.
 const (
 	holderDSN  = "DBLOCK_TEST_HOLDER"
 	holderKind = "DBLOCK_TEST_HOLDER_KIND"
@@ -38,7 +39,8 @@ const (
 	entersUnasked    = "enters unasked"
 )
 
-// Main does what a test has started this process for, and then never returns. Call it first in TestMain.
+// Main does what a test has started this process for, and then never returns. Call it first in
+// TestMain.
 func (e Lease) Main() {
 	dsn, mode, ctx := os.Getenv(holderDSN), os.Getenv(holderMode), context.Background()
 	if dsn == "" {
@@ -70,12 +72,13 @@ func (e Lease) Main() {
 	os.Exit(1)
 }
 
-// startHolder starts a process in one of the modes, which is killed at the end of the test. With holderData it writes to
-// another database.
+// startHolder starts a process in one of the modes, which is killed at the end of the test. With
+// holderData it writes to another database.
 func (v *env) startHolder(t *testing.T, ctx context.Context, mode string, environment ...string) *suite.Child {
 	t.Helper()
 	cmd := exec.CommandContext(ctx, os.Args[0])
-	cmd.Env = append(os.Environ(), holderDSN+"="+v.DSN, holderKind+"="+string(v.Kind), holderMode+"="+mode, holderData+"="+v.DSN)
+	cmd.Env = append(os.Environ(), holderDSN+"="+v.DSN, holderKind+"="+string(v.Kind), holderMode+"="+mode,
+		holderData+"="+v.DSN)
 	cmd.Env = append(cmd.Env, environment...)
 	c := suite.StartChild(t, cmd)
 	t.Cleanup(c.Kill)

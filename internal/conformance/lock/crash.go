@@ -19,8 +19,9 @@ import (
 	"github.com/dblock-go/dblock/internal/faultconn"
 )
 
-// Processes use locks while their server is killed, frozen and cut off from them, answers get lost, and unused leases are
-// swept away. In later rounds their members are declared dead as well. A model judges the history.
+// Processes use locks while their server is killed, frozen and cut off from them, answers get lost,
+// and unused leases are swept away. In later rounds their members are declared dead as well. A
+// model judges the history.
 
 const (
 	crashProcesses = 16
@@ -46,18 +47,19 @@ func keepsItsWordThroughCrashes(t *testing.T, v *env) {
 	v.goThroughCrashes(t, func(c *crashes, _ bool) crashTest { return c.updates(true) })
 }
 
-// readersAndWritersThroughCrashes has readers look at values under a guard and writers update them, some of which give up
-// while they wait.
+// readersAndWritersThroughCrashes has readers look at values under a guard and writers update them,
+// some of which give up while they wait.
 func readersAndWritersThroughCrashes(t *testing.T, v *env) {
 	v.goThroughCrashes(t, func(c *crashes, _ bool) crashTest {
 		o := c.updates(true)
-		o.keys, o.works, o.each, o.use, o.forged = 4, suite.Read, 20, (*crashCaller).readOrWrite, (*suite.History).ForgedReads
+		o.keys, o.works, o.each = 4, suite.Read, 20
+		o.use, o.forged = (*crashCaller).readOrWrite, (*suite.History).ForgedReads
 		return o
 	})
 }
 
-// permitsThroughCrashes has processes take permits while their number changes. If members are declared dead, only permits
-// under a guard have to fit.
+// permitsThroughCrashes has processes take permits while their number changes. If members are
+// declared dead, only permits under a guard have to fit.
 func permitsThroughCrashes(t *testing.T, v *env) {
 	v.goThroughCrashes(t, func(c *crashes, exclusive bool) crashTest {
 		o := crashTest{
@@ -87,7 +89,8 @@ func (v *env) goThroughCrashes(t *testing.T, of func(c *crashes, exclusive bool)
 	for round := range rounds {
 		exclusive := round < rounds/2 // a member that is declared dead learns of it a heartbeat later
 		o := of(c, exclusive)
-		h := c.round(t, fmt.Sprint("round ", round), o, !exclusive, strikes, func(ctx context.Context, i int) error { return c.strike(ctx, n, i) })
+		h := c.round(t, fmt.Sprint("round ", round), o, !exclusive, strikes,
+			func(ctx context.Context, i int) error { return c.strike(ctx, n, i) })
 		t.Logf("members live %v: %v", exclusive, h)
 		if !h.IsRight(t, o.model(exclusive)) {
 			t.Errorf("members live %v: no lock would have answered so:\n%s", exclusive, h.Wrong(o.model(exclusive)))
@@ -107,7 +110,7 @@ func (v *env) goThroughCrashes(t *testing.T, of func(c *crashes, exclusive bool)
 			if err == nil {
 				suite.Release(t, lock)
 			}
-			require.NoError(t, except(err, dblock.ErrOutcomeUnknown)) // the pool may have connections yet that were ended
+			require.NoError(t, except(err, dblock.ErrOutcomeUnknown)) // of a connection that was ended
 			return err == nil
 		})
 	}
@@ -135,7 +138,8 @@ func (c *crashes) strike(ctx context.Context, n *suite.FaultInjector, i int) err
 func controlLosesUpdates(t *testing.T, v *env) {
 	c := v.newCrashes(t)
 	for try := range 20 {
-		h := c.round(t, fmt.Sprint("try ", try), c.updates(false), true, 4, func(context.Context, int) error { return nil })
+		h := c.round(t, fmt.Sprint("try ", try), c.updates(false), true, 4,
+			func(context.Context, int) error { return nil })
 		if t.Log(h); !h.IsRight(t, suite.GuardedValue{}) {
 			return
 		}
@@ -167,7 +171,8 @@ func (v *env) newCrashes(t *testing.T) *crashes {
 	return c
 }
 
-// round has all processes use the keys of a round, and strikes each time when enough was done since the time before.
+// round has all processes use the keys of a round, and strikes each time when enough was done since
+// the time before.
 func (c *crashes) round(
 	t *testing.T, name string, o crashTest, evict bool, strikes int, strike func(ctx context.Context, i int) error,
 ) *suite.History {
@@ -201,8 +206,8 @@ func (c *crashes) round(
 	return h
 }
 
-// sweep makes what is free look old, and has it swept away. Only when that is done is it made old again: what a sweep has
-// seen unused is in use if its row has changed since.
+// sweep makes what is free look old, and has it swept away. Only when that is done is it made old
+// again: what a sweep has seen unused is in use if its row has changed since.
 func (c *crashes) sweep(ctx context.Context) {
 	for ctx.Err() == nil {
 		_, _ = c.v.DB.ExecContext(ctx, "UPDATE dblock_lease SET changed_at = '2000-01-01' WHERE handle IS NULL")
@@ -215,12 +220,14 @@ func (c *crashes) sweep(ctx context.Context) {
 // evict declares one process after the other dead.
 func (c *crashes) evict(ctx context.Context) {
 	for ctx.Err() == nil {
-		_, _ = c.v.DB.ExecContext(ctx, fmt.Sprintf("DELETE FROM dblock_member WHERE label = 'process %d'", rand.N(crashProcesses)))
+		one := fmt.Sprintf("DELETE FROM dblock_member WHERE label = 'process %d'", rand.N(crashProcesses))
+		_, _ = c.v.DB.ExecContext(ctx, one)
 		time.Sleep(rand.N(20 * time.Millisecond))
 	}
 }
 
-// updates are of values by one caller at a time, which reads, waits, and writes a value that no other caller writes.
+// updates are of values by one caller at a time, which reads, waits, and writes a value that no
+// other caller writes.
 func (c *crashes) updates(guard bool) crashTest {
 	return crashTest{
 		keys: 12, works: suite.Updated, each: 15,

@@ -118,11 +118,13 @@ func (u *crashCaller) read(lock *dblock.Lock) {
 	s := suite.Step{Key: u.key, Mode: f.Mode, Token: f.Token}
 	id, began := u.value.Add(1), u.h.Now()
 	statement := fmt.Sprintf("INSERT INTO seen SELECT %d, n FROM guarded WHERE lease_key = '%s'", id, u.key)
-	if err := u.v.e.Guarded(u.ctx, u.l, lock, statement, func() { time.Sleep(rand.N(5 * time.Millisecond)) }); err != nil {
+	wait := func() { time.Sleep(rand.N(5 * time.Millisecond)) }
+	if err := u.v.e.Guarded(u.ctx, u.l, lock, statement, wait); err != nil {
 		return // what it saw does not count
 	}
 	ended := u.h.Now()
-	if err := u.v.DB.QueryRowContext(u.ctx, fmt.Sprintf("SELECT n FROM seen WHERE id = %d", id)).Scan(&s.Was); err == nil {
+	row := u.v.DB.QueryRowContext(u.ctx, fmt.Sprintf("SELECT n FROM seen WHERE id = %d", id))
+	if row.Scan(&s.Was) == nil {
 		u.note(suite.Read, began, ended, s)
 	}
 }
@@ -154,7 +156,8 @@ func (u *crashCaller) changeLimit() {
 	}
 }
 
-// guardedPermits guards a transaction by permits. They are held while that is open, even if their member is declared dead.
+// guardedPermits guards a transaction by permits. They are held while that is open, even if their
+// member is declared dead.
 func (u *crashCaller) guardedPermits() {
 	s := suite.Step{Key: u.key, Mode: dblock.Permits, Permits: 1 + rand.N(firstLimit), Limit: firstLimit}
 	lock := u.acquire(time.Second, dblock.WithPermits(s.Permits, firstLimit))
@@ -180,5 +183,6 @@ func (u *crashCaller) guardedPermits() {
 
 // answered fails an error of no documented kind.
 func (u *crashCaller) answered(err error) {
-	assert.NoError(u.t, except(err, dblock.ErrOutcomeUnknown, dblock.ErrNotAcquired, dblock.ErrBusy, dblock.ErrUnavailable, dblock.ErrLimit))
+	assert.NoError(u.t, except(err, dblock.ErrOutcomeUnknown, dblock.ErrNotAcquired, dblock.ErrBusy,
+		dblock.ErrUnavailable, dblock.ErrLimit))
 }

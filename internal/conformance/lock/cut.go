@@ -21,8 +21,8 @@ import (
 const (
 	cutTTL = 3 * time.Second // long enough for a busy machine to keep a member alive
 
-	// cutFree is after how long at the latest a key is free while the process lives whose call got no answer. Without its
-	// list of unresolved operations the key would be held for ever.
+	// cutFree is after how long at the latest a key is free while the process lives whose call got
+	// no answer. Without its list of unresolved operations the key would be held for ever.
 	cutFree = 30 * time.Second
 )
 
@@ -40,7 +40,8 @@ func (x *cutLeases) Key() string { return x.mode + x.Trial.Key() }
 
 type cutTrial func(x *cutLeases) (struck bool, err error)
 
-// cutEverywhere runs a trial for each cut at each call on the wire, or in a short run at every nth call only.
+// cutEverywhere runs a trial for each cut at each call on the wire, or in a short run at every nth
+// call only.
 func (v *env) cutEverywhere(t *testing.T, cuts []suite.Cut, nth int, trial cutTrial) {
 	v.cutBeside(t, v.process(t, LeaseOptions{}), "", cuts, nth, trial)
 }
@@ -124,7 +125,8 @@ func warm(p part, trial cutTrial) cutTrial {
 	}
 }
 
-// acquire cuts an acquisition. Its answer is true, and what was left behind is given back while the process lives.
+// acquire cuts an acquisition. Its answer is true, and what was left behind is given back while the
+// process lives.
 func (x *cutLeases) acquire(p part) (struck bool, err error) {
 	x.Arm()
 	lock, told := x.TryAcquire(x.Ctx, x.Key(), p.some...)
@@ -156,7 +158,8 @@ func (v *env) cutReleases(t *testing.T, p part) {
 	v.allIsFree(t, p)
 }
 
-// held acquires the lock that a trial disturbs. On a busy machine a statement may take longer than it is waited for.
+// held acquires the lock that a trial disturbs. On a busy machine a statement may take longer than
+// it is waited for.
 func held(p part, trial func(x *cutLeases, lock *dblock.Lock) (bool, error)) cutTrial {
 	return func(x *cutLeases) (bool, error) {
 		for ctx := suite.Soon(x.t); ; {
@@ -164,14 +167,15 @@ func held(p part, trial func(x *cutLeases, lock *dblock.Lock) (bool, error)) cut
 			if err == nil {
 				return trial(x, lock)
 			}
-			if ctx.Err() != nil || !suite.IsUnknown(err) && !errors.Is(err, dblock.ErrBusy) && !errors.Is(err, dblock.ErrNotAcquired) {
+			if ctx.Err() != nil || except(err, dblock.ErrOutcomeUnknown, dblock.ErrBusy, dblock.ErrNotAcquired) != nil {
 				return false, err
 			}
 		}
 	}
 }
 
-// isNotHeldTwice fails if another process has the key while lock is held. If lock was lost, others may have it.
+// isNotHeldTwice fails if another process has the key while lock is held. If lock was lost, others
+// may have it.
 func (x *cutLeases) isNotHeldTwice(lock *dblock.Lock, p part) error {
 	next, err := x.other.TryAcquire(x.t.Context(), lock.Key(), p.whole...)
 	if err != nil {
@@ -196,7 +200,8 @@ func (x *cutLeases) isFreeSoon(told error, p part) error {
 	return isFreeSoon(x.t, x.other, x.Key(), told, p)
 }
 
-// isFreeSoon acquires the key as another process. After an error that says that nothing was written it is free at once.
+// isFreeSoon acquires the key as another process. After an error that says that nothing was written
+// it is free at once.
 func isFreeSoon(t *testing.T, other Leases, key string, told error, p part) error {
 	acquire := other.Acquire
 	if suite.Definite(told) && !errors.Is(told, dblock.ErrLost) {
@@ -211,13 +216,13 @@ func isFreeSoon(t *testing.T, other Leases, key string, told error, p part) erro
 	return next.Release(t.Context())
 }
 
-// allIsFree acquires all that is held when the processes that were cut are gone. What arrived last may have been granted
-// to a dead one, and gives way.
+// allIsFree acquires all that is held when the processes that were cut are gone. What arrived last
+// may have been granted to a dead one, and gives way.
 func (v *env) allIsFree(t *testing.T, p part) {
 	t.Helper()
 	l := v.process(t, LeaseOptions{})
 	for _, table := range []string{"dblock_lease", "dblock_reader", "dblock_permit"} {
-		held := " FROM " + table + " WHERE handle IS NOT NULL AND lease_key NOT LIKE 'warm%'" // they are released at the very end
+		held := " FROM " + table + " WHERE handle IS NOT NULL AND lease_key NOT LIKE 'warm%'" // released last
 		for v.Count(t, "SELECT count(*)"+held) > 0 {
 			var key string
 			if v.DB.QueryRowContext(t.Context(), "SELECT lease_key"+held+" LIMIT 1").Scan(&key) == nil {
@@ -227,8 +232,9 @@ func (v *env) allIsFree(t *testing.T, p part) {
 	}
 }
 
-// aWaitForReadersCutAnywhere: a writer makes itself the holder, waits until the readers are gone, and takes the key.
-// Wherever that is cut, it has the key alone or keeps others out for a short time only.
+// aWaitForReadersCutAnywhere: a writer makes itself the holder, waits until the readers are gone,
+// and takes the key. Wherever that is cut, it has the key alone or keeps others out for a short
+// time only.
 func aWaitForReadersCutAnywhere(t *testing.T, v *env) {
 	v.cutEverywhere(t, suite.Cuts(false), 1, warm(exclusive, func(x *cutLeases) (struck bool, err error) {
 		key := x.Key()
@@ -276,8 +282,8 @@ func (v *env) waitsOrEnds(t *testing.T, key string, w *waiter) (ended bool) {
 	}
 }
 
-// anExpireInCutAnywhere moves the end of a lock while the network breaks: no other process acquires the key before the lock
-// has ended.
+// anExpireInCutAnywhere moves the end of a lock while the network breaks: no other process acquires
+// the key before the lock has ended.
 func anExpireInCutAnywhere(t *testing.T, v *env) {
 	ofPart := func(p part) cutTrial {
 		return held(p, func(x *cutLeases, lock *dblock.Lock) (bool, error) { return x.expires(lock, p) })
@@ -285,7 +291,8 @@ func anExpireInCutAnywhere(t *testing.T, v *env) {
 	other := v.process(t, LeaseOptions{})
 	modes := map[string]cutTrial{
 		"exclusive": ofPart(exclusive), "shared": ofPart(aReader), "term": (*cutLeases).leadAndExpire,
-		"permits": ofPart(part{some: []dblock.Option{dblock.WithPermits(2, 2)}, whole: []dblock.Option{dblock.WithPermits(1, 2)}}),
+		"permits": ofPart(part{some: []dblock.Option{dblock.WithPermits(2, 2)},
+			whole: []dblock.Option{dblock.WithPermits(1, 2)}}),
 		"set": func(x *cutLeases) (bool, error) {
 			lock, err := x.AcquireAll(suite.Soon(t), []string{x.Key(), x.Key() + " too"})
 			if err != nil {

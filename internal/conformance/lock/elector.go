@@ -19,7 +19,8 @@ const (
 	termTTL = 2 * time.Second
 
 	// lateWrites counts the writes of a leader after a later one's.
-	lateWrites = "SELECT count(*) FROM (SELECT token, max(token) OVER (ORDER BY n) AS latest FROM terms) t WHERE token < latest"
+	lateWrites = "SELECT count(*) FROM (" +
+		"SELECT token, max(token) OVER (ORDER BY n) AS latest FROM terms) t WHERE token < latest"
 )
 
 // leadersFollowInOrder kills and stops the leader, again and again.
@@ -121,8 +122,8 @@ func (c *candidates) strike(t *testing.T, kill bool) {
 	}
 }
 
-// campaign is a candidate that writes its token behind all that was written before, over and over, while it leads. It
-// says when it leads, and when it is about to write.
+// campaign is a candidate that writes its token behind all that was written before, over and over,
+// while it leads. It says when it leads, and when it is about to write.
 func (e Lease) campaign(ctx context.Context, dsn string, guard bool) error {
 	db, err := e.connect(dsn)
 	if err != nil {
@@ -140,7 +141,8 @@ func (e Lease) campaign(ctx context.Context, dsn string, guard bool) error {
 		err := c.Run(ctx, func(ctx context.Context, term dblock.Fence) (err error) {
 			fmt.Println("leads", term.Token)
 			lock, _ := dblock.LockOf(ctx)
-			for write := fmt.Sprintf("INSERT INTO terms SELECT COALESCE(MAX(n), 0) + 1, %d FROM terms", term.Token); ctx.Err() == nil && err == nil; {
+			write := fmt.Sprintf("INSERT INTO terms SELECT COALESCE(MAX(n), 0) + 1, %d FROM terms", term.Token)
+			for ctx.Err() == nil && err == nil {
 				fmt.Println("writes", term.Token)
 				time.Sleep(20 * time.Millisecond)
 				if guard {

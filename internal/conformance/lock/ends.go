@@ -126,8 +126,8 @@ func (b *lateBeats) grow(t *testing.T) {
 	suite.Until(t, "late heartbeats are reported", func() bool { return b.calls.Load() > calls && b.lines.Load() > lines })
 }
 
-// heartbeatsReachAllLockers: each Locker of a pool and TTL reports late heartbeats to its Observer and its Log, until it is
-// closed.
+// heartbeatsReachAllLockers: each Locker of a pool and TTL reports late heartbeats to its Observer
+// and its Log, until it is closed.
 func heartbeatsReachAllLockers(t *testing.T, v *env) {
 	var late, lateOther lateBeats
 	var dialer faultconn.Dialer
@@ -137,7 +137,9 @@ func heartbeatsReachAllLockers(t *testing.T, v *env) {
 	suite.IsFree(t, l, "k") // it joins
 	dialer.Refuse()
 	late.grow(t)
-	suite.Until(t, "the other one reports them, too", func() bool { return lateOther.calls.Load() > 0 && lateOther.lines.Load() > 0 })
+	suite.Until(t, "the other one reports them, too", func() bool {
+		return lateOther.calls.Load() > 0 && lateOther.lines.Load() > 0
+	})
 	dialer.Accept()
 	require.NoError(t, other.Close(suite.Soon(t)))
 	suite.IsFree(t, l, "k")
@@ -160,8 +162,8 @@ func (h blockedLog) Handle(context.Context, slog.Record) error {
 	return nil
 }
 
-// aBlockedHostKeepsNoLock: a process whose Log and Observer block loses its server. When another process has the keys, all
-// its locks have ended.
+// aBlockedHostKeepsNoLock: a process whose Log and Observer block loses its server. When another
+// process has the keys, all its locks have ended.
 func aBlockedHostKeepsNoLock(t *testing.T, v *env) {
 	host := blockedLog{slog.NewTextHandler(io.Discard, nil), make(chan struct{})}
 	var dialer faultconn.Dialer
@@ -183,7 +185,8 @@ func aBlockedHostKeepsNoLock(t *testing.T, v *env) {
 	}
 }
 
-// expiresAllOrNothing locks the row of one of two keys: ExpireIn writes nothing then, and neither key is free at its end.
+// expiresAllOrNothing locks the row of one of two keys: ExpireIn writes nothing then, and neither
+// key is free at its end.
 func expiresAllOrNothing(t *testing.T, v *env) {
 	a, b := v.process(t, LeaseOptions{}), v.process(t, LeaseOptions{})
 	lock := acquireSet(t, a, []string{"s1", "s2"})
@@ -198,8 +201,8 @@ func expiresAllOrNothing(t *testing.T, v *env) {
 	_ = lock.Release(t.Context()) // the lock has ended for its own process, as the server was slow to refuse
 }
 
-// endsBeforeTheServer compares the end that a process believes in with the one that the server has, in each mode and for
-// each way to set it.
+// endsBeforeTheServer compares the end that a process believes in with the one that the server has,
+// in each mode and for each way to set it.
 func endsBeforeTheServer(t *testing.T, v *env) {
 	const d, margin = 30 * time.Second, 2 * time.Second
 	l := v.process(t, LeaseOptions{TTL: 2 * time.Minute, Margin: margin})
@@ -218,7 +221,8 @@ func endsBeforeTheServer(t *testing.T, v *env) {
 			if how == "moved" {
 				require.NoError(t, lock.ExpireIn(t.Context(), d))
 			}
-			server := v.Count(t, fmt.Sprintf("SELECT round(%s) FROM %s WHERE lease_key = '%s' AND handle IS NOT NULL", left, table, key))
+			query := "SELECT round(%s) FROM %s WHERE lease_key = '%s' AND handle IS NOT NULL"
+			server := v.Count(t, fmt.Sprintf(query, left, table, key))
 			own := time.Until(lock.ValidUntil()) // measured later: it only gets less
 			assert.GreaterOrEqual(t, time.Duration(server)*time.Millisecond-own, margin-time.Second, key)
 			assert.NoError(t, context.Cause(lock.Context()), key)

@@ -105,7 +105,8 @@ func (e Lease) envOn(db *suite.DB) *env { return &env{db, e} }
 // as is v for the user of a DSN.
 func (v *env) as(dsn string) *env { return v.e.envOn(&suite.DB{DB: v.DB.DB, Kind: v.Kind, DSN: dsn}) }
 
-// onAServerOfItsOwn is an env on a server that no other test uses. If the server is given, it is v, and server is nil.
+// onAServerOfItsOwn is an env on a server that no other test uses. If the server is given, it is v,
+// and server is nil.
 func (v *env) onAServerOfItsOwn(t *testing.T) (own *env, server *devdb.Server) {
 	t.Helper()
 	server, db := suite.OwnServer(t, v.Kind)
@@ -121,7 +122,8 @@ func (v *env) process(t *testing.T, o LeaseOptions) Leases {
 	return Place{LeasePlace: v}.process(t, o)
 }
 
-// processOn opens the Locker of a process on the dialer, with these options only. The test closes it at its end.
+// processOn opens the Locker of a process on the dialer, with these options only. The test closes
+// it at its end.
 func (v *env) processOn(t *testing.T, dialer *faultconn.Dialer, o LeaseOptions) Leases {
 	t.Helper()
 	l, closePool, err := v.e.OpenOn(t.Context(), v.DSN, dialer, o)

@@ -18,9 +18,10 @@ import (
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 )
 
-// excludesAtRandom has callers of several processes acquire few keys in every way at once: modes, sets, fair or not, tried
-// or waited for, with contexts that end early, and with every end that a lock can have. Locks of the operating system show
-// whether two of them meet. Afterwards every key is free.
+// excludesAtRandom has callers of several processes acquire few keys in every way at once: modes,
+// sets, fair or not, tried or waited for, with contexts that end early, and with every end that a
+// lock can have. Locks of the operating system show whether two of them meet. Afterwards every key
+// is free.
 func excludesAtRandom(t *testing.T, v *env) {
 	overlaps, acquired := v.excludeAtRandom(t, excludesRandomly)
 	assert.Empty(t, overlaps)
@@ -37,16 +38,16 @@ func controlEntersUnasked(t *testing.T, v *env) {
 	assert.NotEmpty(t, overlaps, "among %v acquisitions", acquired)
 }
 
-// lateSection is the time for which a holder stayed in a section after the end of its lock. Others may enter then.
-type lateSection struct {
-	from, to int64
-}
+// lateSection is the time for which a holder stayed in a section after the end of its lock. Others
+// may enter then.
+type lateSection struct{ from, to int64 }
 
 func excused(late []lateSection, at int64) bool {
 	return slices.ContainsFunc(late, func(s lateSection) bool { return s.from <= at && at <= s.to })
 }
 
-// excludeAtRandom returns the overlaps that no late holder excuses, and how much was acquired in each mode.
+// excludeAtRandom returns the overlaps that no late holder excuses, and how much was acquired in
+// each mode.
 func (v *env) excludeAtRandom(t *testing.T, mode string) (overlaps []string, acquired [3]int64) {
 	lasts := cmp.Or(os.Getenv(suite.EnvSoak), "2s")
 	if _, err := time.ParseDuration(lasts); err != nil {
@@ -96,7 +97,8 @@ func (v *env) excludeAtRandom(t *testing.T, mode string) (overlaps []string, acq
 	}), acquired
 }
 
-// sections are critical sections: entering one locks its files without waiting. If that fails, another holder is inside.
+// sections are critical sections: entering one locks its files without waiting. If that fails,
+// another holder is inside.
 type sections struct{ dir string }
 
 var errOverlap = errors.New("another holder is in the section")
@@ -138,7 +140,8 @@ func (j sections) lock(s *section, name string, shared, wait bool) error {
 	return nil
 }
 
-// enterPermits locks n of a semaphore's files. One process at a time looks for them, so that a free one stays free.
+// enterPermits locks n of a semaphore's files. One process at a time looks for them, so that a free
+// one stays free.
 func (j sections) enterPermits(key string, n int) (s section, err error) {
 	var turn section
 	if err := j.lock(&turn, key+".turn", false, true); err != nil {

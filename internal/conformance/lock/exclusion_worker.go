@@ -70,14 +70,15 @@ func drawExclusionOp() exclusionOp {
 	return o
 }
 
-// drawCrowdOp draws what a caller of a crowd does with one key of the process's fair Locker. Calls that arrive while a
-// statement is under way share the next one: one grant must not be given to several of them. A waiter's ticket refuses all
-// tries, so most callers try.
+// drawCrowdOp draws what a caller of a crowd does with one key of the process's fair Locker. Calls
+// that arrive while a statement is under way share the next one: one grant must not be given to
+// several of them. A waiter's ticket refuses all tries, so most callers try.
 func drawCrowdOp(key string) exclusionOp {
 	if rand.IntN(16) > 0 {
 		return exclusionOp{keys: []string{key}, fair: true, try: true, wait: time.Second}
 	}
-	return exclusionOp{keys: []string{key}, fair: true, wait: time.Duration(rand.ExpFloat64() * float64(10*time.Millisecond))}
+	return exclusionOp{keys: []string{key}, fair: true,
+		wait: time.Duration(rand.ExpFloat64() * float64(10*time.Millisecond))}
 }
 
 func (o exclusionOp) acquire(ctx context.Context, l Leases) (*dblock.Lock, error) {
@@ -119,7 +120,8 @@ func (o exclusionOp) finish(ctx context.Context, l Leases, lock *dblock.Lock) er
 			<-lock.Context().Done()
 		}
 	}
-	return except(errors.Join(err, lock.Release(ctx)), dblock.ErrLost, dblock.ErrNotHeld, dblock.ErrOutcomeUnknown, dblock.ErrBusy)
+	err = errors.Join(err, lock.Release(ctx))
+	return except(err, dblock.ErrLost, dblock.ErrNotHeld, dblock.ErrOutcomeUnknown, dblock.ErrBusy)
 }
 
 // except returns nil for errors of these kinds.

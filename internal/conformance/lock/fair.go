@@ -17,8 +17,8 @@ import (
 	"github.com/dblock-go/dblock/internal/faultconn"
 )
 
-// servesInOrder has calls of several processes wait, one after the other; every fourth gives up. A holder that could hand
-// over to its own process does not.
+// servesInOrder has calls of several processes wait, one after the other; every fourth gives up. A
+// holder that could hand over to its own process does not.
 func servesInOrder(t *testing.T, p Place) {
 	const waiting, leaving = 12, 3
 	var processes []Leases
@@ -65,7 +65,8 @@ func servesInOrder(t *testing.T, p Place) {
 	assert.Zero(t, p.Tickets(t))
 }
 
-// controlOvertakes is servesInOrder without tickets. It is unknown when the second caller waits, so this is tried again.
+// controlOvertakes is servesInOrder without tickets. It is unknown when the second caller waits, so
+// this is tried again.
 func controlOvertakes(t *testing.T, p Place) {
 	a, b := p.process(t, LeaseOptions{}), p.process(t, LeaseOptions{})
 	for range 20 {
@@ -121,7 +122,8 @@ func fairAmongOthers(t *testing.T, p Place) {
 	suite.IsLost(t, ends, dblock.Ended)
 }
 
-// fairCrowdIsExclusive has callers of one process, whose calls share statements, try one key while its holder releases it.
+// fairCrowdIsExclusive has callers of one process, whose calls share statements, try one key while
+// its holder releases it.
 func fairCrowdIsExclusive(t *testing.T, p Place) {
 	l := p.process(t, LeaseOptions{Fair: true})
 	for range 10 {
@@ -181,12 +183,14 @@ func servesTheLivingInOrder(t *testing.T, v *env) {
 	}
 	suite.Release(t, held)
 	v.Until(t, "SELECT count(*) FROM served", (processes-killed)*fairWaiters)
-	const order = " FROM (SELECT w.ticket, lag(w.ticket) OVER (ORDER BY s.n) AS prior FROM served s JOIN waited w ON w.handle = s.handle) o"
+	const order = ` FROM (SELECT w.ticket, lag(w.ticket) OVER (ORDER BY s.n) AS prior
+		FROM served s JOIN waited w ON w.handle = s.handle) o`
 	assert.EqualValues(t, (processes-killed)*fairWaiters, v.Count(t, "SELECT count(*)"+order))
 	assert.Zero(t, v.Count(t, "SELECT count(*)"+order+" WHERE ticket <= prior"))
 }
 
-// waitFairly is what the processes of servesTheLivingInOrder do: each call notes that it was served.
+// waitFairly is what the processes of servesTheLivingInOrder do: each call notes that it was
+// served.
 func (e Lease) waitFairly(ctx context.Context, dsn string) error {
 	l, _, err := e.Open(ctx, dsn, LeaseOptions{Fair: true, TTL: 3 * time.Second})
 	if err != nil {
@@ -250,7 +254,8 @@ func costsOneGrantEach(t *testing.T, v *env) {
 
 // whoGivesUpIsServed has a call give up while a transaction that is still open grants it the key.
 func whoGivesUpIsServed(t *testing.T, v *env) {
-	a, dialer := v.process(t, LeaseOptions{Fair: true}), &faultconn.Dialer{Watch: "Tickets :execrows"} // of the statements that withdraw
+	a := v.process(t, LeaseOptions{Fair: true})
+	dialer := &faultconn.Dialer{Watch: "Tickets :execrows"} // of the statements that withdraw
 	b := v.processOn(t, dialer, LeaseOptions{Fair: true})
 	held := suite.Acquire(t, a, "k")
 	ctx, giveUp := context.WithCancel(suite.Soon(t))
@@ -259,7 +264,7 @@ func whoGivesUpIsServed(t *testing.T, v *env) {
 	served, commit := v.serveByHand(t, "token = token + 1, held_until = NULL", "handle IS NOT NULL")
 	require.True(t, served)
 	giveUp()
-	if err := w.refused(); !errors.Is(err, dblock.ErrOutcomeUnknown) { // the ticket may stand before its answer has arrived
+	if err := w.refused(); !errors.Is(err, dblock.ErrOutcomeUnknown) { // the ticket had no answer yet
 		suite.IsHeld(t, err, "k")
 	}
 	suite.Until(t, "a withdrawal has met the locked ticket", func() bool {
@@ -295,7 +300,8 @@ func (v *env) serveByHand(t *testing.T, set, where string) (served bool, commit 
 	tx := suite.Must(v.DB.BeginTx(t.Context(), nil))(t)
 	t.Cleanup(func() { _ = tx.Rollback() })
 	r := suite.Must(tx.ExecContext(t.Context(), "UPDATE dblock_lease SET "+set+
-		", handle = (SELECT q.handle FROM dblock_ticket q), member_id = (SELECT q.member_id FROM dblock_ticket q) WHERE lease_key = 'k' AND "+where))(t)
+		`, handle = (SELECT q.handle FROM dblock_ticket q), member_id = (SELECT q.member_id FROM dblock_ticket q)
+		WHERE lease_key = 'k' AND `+where))(t)
 	suite.Must(tx.ExecContext(t.Context(), "DELETE FROM dblock_ticket"))(t)
 	if suite.Must(r.RowsAffected())(t) != 1 {
 		require.NoError(t, tx.Rollback())
@@ -304,14 +310,15 @@ func (v *env) serveByHand(t *testing.T, set, where string) (served bool, commit 
 	return true, func() { require.NoError(t, tx.Commit()) }
 }
 
-// aWaiterServedBesideReaders grants a key to a waiting call while a reader holds it, as a process of an older version may.
-// The call gives the key back, waits again, and acquires it after the reader.
+// aWaiterServedBesideReaders grants a key to a waiting call while a reader holds it, as a process
+// of an older version may. The call gives the key back, waits again, and acquires it after the
+// reader.
 func aWaiterServedBesideReaders(t *testing.T, v *env) {
 	reader := suite.Acquire(t, v.process(t, LeaseOptions{}), "k", dblock.WithShared())
 	w := startWaiter(suite.Soon(t), v.process(t, LeaseOptions{Fair: true}), "k")
 	suite.Until(t, "the waiter was served", func() bool {
 		v.untilTickets(t, 1)
-		served, commit := v.serveByHand(t, "token = token", "shared AND handle IS NULL") // not while another writer has the row
+		served, commit := v.serveByHand(t, "token = token", "shared AND handle IS NULL")
 		if served {
 			commit()
 		}
@@ -329,7 +336,8 @@ func aWaiterServedBesideReaders(t *testing.T, v *env) {
 	suite.Release(t, w.acquired(t))
 }
 
-// aWaitingWriterDied kills a writer that has made itself the holder of a key and waits for a reader.
+// aWaitingWriterDied kills a writer that has made itself the holder of a key and waits for a
+// reader.
 func aWaitingWriterDied(t *testing.T, v *env) {
 	l := v.process(t, LeaseOptions{})
 	dies := func() bool { // unless another writer has the row: its member does not exist

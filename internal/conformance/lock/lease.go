@@ -226,7 +226,8 @@ func (e Lease) RunFaults(t *testing.T) {
 	})
 }
 
-// RunLeases runs the contract in memory. A test runs in a bubble of testing/synctest, where waits take no time.
+// RunLeases runs the contract in memory. A test runs in a bubble of testing/synctest, where waits
+// take no time.
 func RunLeases(t *testing.T, at func(t *testing.T) LeasePlace) {
 	for name, test := range contract {
 		t.Run(name, func(t *testing.T) {

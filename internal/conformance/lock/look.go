@@ -19,7 +19,8 @@ import (
 func showsWhoHoldsWhat(t *testing.T, p Place) {
 	l := p.process(t, LeaseOptions{Label: "worker 7"})
 	b := suite.Acquire(t, l, "b")
-	a := suite.Acquire(t, l, "a", dblock.WithLabel("by hand"), dblock.WithMaxHold(time.Hour), dblock.WithData([]byte{0, 255}))
+	a := suite.Acquire(t, l, "a", dblock.WithLabel("by hand"), dblock.WithMaxHold(time.Hour),
+		dblock.WithData([]byte{0, 255}))
 	held := suite.Must(l.Held(t.Context()))(t)
 	require.Len(t, held, 2)
 	shows(t, held[0], dblock.HeldLock{Fence: fence(t, a), Holder: dblock.Holder{Label: "by hand"}, Data: held[0].Data})
@@ -41,7 +42,8 @@ func shows(t *testing.T, h, want dblock.HeldLock) {
 		[]any{h.Fence, h.Holder.Label, h.Mode, h.Permits, h.Limit, string(h.Data)})
 }
 
-// showsOneHolder looks at one key with and without data, before and after its locks, and after the death of its holder.
+// showsOneHolder looks at one key with and without data, before and after its locks, and after the
+// death of its holder.
 func showsOneHolder(t *testing.T, p Place) {
 	l, other := p.process(t, LeaseOptions{Label: "worker 7"}), p.process(t, LeaseOptions{})
 	noHolder := func(key string, want error) {
