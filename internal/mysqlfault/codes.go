@@ -84,3 +84,6 @@ const handlerDeadlock = " error 149 "
 // serializationFailure is the SQLSTATE of what gave way to others, whatever its number:
 // https://dev.mysql.com/doc/mysql-errors/8.4/en/error-message-elements.html.
 const serializationFailure = "40001"
+
+// classUser is of the SQLSTATEs that are left to SIGNAL.
+const classUser = "45"

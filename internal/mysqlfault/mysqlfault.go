@@ -29,6 +29,9 @@ func Of(err error) fault.Fault {
 		if isConflict(server) {
 			return fault.Retry
 		}
+		if string(server.SQLState[:2]) == classUser {
+			return fault.Poison // a trigger's SIGNAL, with whatever number
+		}
 		return ofNumber(server.Number, safe)
 	case errors.Is(err, mysql.ErrPktTooLarge): // the driver refuses to send more than its maxAllowedPacket
 		return fault.Poison

@@ -1,5 +1,7 @@
 package pgfault
 
+import "strings"
+
 // SQLSTATEs that are told apart in dblock, by class, from
 // https://www.postgresql.org/docs/current/errcodes-appendix.html#ERRCODES-TABLE.
 const (
@@ -12,6 +14,7 @@ const (
 
 	// Class 22: data exception.
 	classData       = "22"
+	classProcedure  = "P0" // a trigger's RAISE, and what else its code ends with
 	InvalidDatetime = "22007"
 	InvalidEncoding = "22021"
 	InvalidText     = "22P02"
@@ -56,5 +59,8 @@ const (
 	classSystem = "58"
 
 	// Class P0: PL/pgSQL error.
-	raiseException = "P0001" // a trigger's RAISE
 )
+
+// classes are those that Postgres uses.
+var classes = strings.Fields("00 01 02 03 08 09 0A 0B 0F 0L 0P 0Z 20 21 22 23 24 25 26 27 28 2B 2D 2F 34 38 39 3B 3D 3F 40 42 44 " +
+	"53 54 55 57 58 72 F0 HV P0 XX")

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -98,8 +99,6 @@ func ofCode(code string, safe bool) fault.Fault {
 		return fault.NoSchema
 	case ReadOnlyTransaction, tooManyConnections:
 		return fault.Unreachable
-	case raiseException:
-		return fault.Poison
 	case OutOfMemory:
 		return fault.Full
 	}
@@ -108,7 +107,7 @@ func ofCode(code string, safe bool) fault.Fault {
 
 func ofClass(class string, safe bool) fault.Fault {
 	switch class {
-	case classData, classIntegrity:
+	case classData, classIntegrity, classProcedure:
 		return fault.Poison
 	case classResources:
 		return fault.Unreachable
@@ -117,9 +116,11 @@ func ofClass(class string, safe bool) fault.Fault {
 			return fault.Unreachable
 		}
 		return fault.Lost
-	default:
-		return fault.Other
 	}
+	if !slices.Contains(classes, class) { // a trigger has chosen it
+		return fault.Poison
+	}
+	return fault.Other
 }
 
 // endsSession tells that the server has closed the connection, with whatever code: by transaction_timeout, for example.

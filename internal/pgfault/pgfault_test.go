@@ -24,3 +24,17 @@ func TestUnavailable(t *testing.T) {
 		}
 	}
 }
+
+// TestRaised: what a trigger raises is one row's fault, with whatever SQLSTATE.
+func TestRaised(t *testing.T) {
+	t.Parallel()
+	for code, want := range map[string]fault.Fault{
+		"P0001": fault.Poison, "P0002": fault.Poison, "45000": fault.Poison, "MY001": fault.Poison, "23514": fault.Poison,
+		"42501": fault.Other, "XX000": fault.Other, "40001": fault.Retry,
+	} {
+		err := faultwire.PostgresError([]byte("SERROR\x00VERROR\x00C" + code + "\x00Mno\x00\x00"))
+		if got := pgfault.Of(err); got != want {
+			t.Errorf("%s is of class %v, want %v", code, got, want)
+		}
+	}
+}

@@ -164,7 +164,7 @@ func (s *env) refuses(t *testing.T, when, table, condition, sqlState, message st
 // poison has a trigger refuse every order of the buyer "banned".
 func (s *env) poison(t *testing.T) {
 	t.Helper()
-	s.refuses(t, "BEFORE INSERT", "dblock_reservation", "NEW.buyer = 'banned'", "P0001", "banned")
+	s.refuses(t, "BEFORE INSERT", "dblock_reservation", "NEW.buyer = 'banned'", "45001", "banned")
 }
 
 // waitsForARow waits until a session of the database waits for a row lock.
