@@ -216,7 +216,7 @@ func (c *queueListCmd) Validate() error {
 	if c.Limit < 1 {
 		return fmt.Errorf("--limit: %d is not within 1 to 1,000", c.Limit)
 	}
-	return nil
+	return c.queueFlag.Validate()
 }
 
 // Run lists jobs.

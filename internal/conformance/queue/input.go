@@ -310,7 +310,7 @@ func operatorsOfJobsNeedTheirGrants(t *testing.T, d *env) {
 	h := newHolder()
 	handle(t, service, "long", h.obey)
 	work(t, service, queue.WorkerOptions{Queue: "long", Grace: -1}) // the last job runs to the end of the test
-	n, long := 0, queue.ID{} // a running job, until it is cancelled
+	n, long := 0, queue.ID{}                                        // a running job, until it is cancelled
 	ofJobs := func(table string) bool { return strings.HasPrefix(table, "dblock_queue") }
 	suite.EachGrantIsNeeded(t, d.e.Kind, d.db, name, ofJobs, func() error {
 		n++
