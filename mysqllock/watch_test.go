@@ -101,8 +101,11 @@ func TestALongWaitIsWatched(t *testing.T) {
 		for name, o := range map[string]LeaseOptions{"watched": {Poll: time.Minute}, "control": {Poll: time.Minute, Watch: -1}} {
 			r.Run(name, func(t *testing.T) {
 				t.Parallel()
-				r := r
+				r := r // its context may be over by now: this may have waited for other tests
 				r.T = t
+				ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+				t.Cleanup(cancel)
+				r.ctx = ctx
 				w := r.waiter(r.dsn, 8, o)
 				lock := r.hold(holder.Lease, name)
 				got := r.waits(w, name)
