@@ -11,7 +11,8 @@
 //
 //   - Never oversold: units sold and held + units left = units restocked, at every commit. Audit shows it.
 //   - No buyer has more than an order's Limit, whatever runs at the same time.
-//   - What is held is confirmed, cancelled or expires, and stays so; whoever comes too late is told which.
+//   - What is held is confirmed, cancelled or expires, and stays so; whoever comes too late is told which. A Lookup, or
+//     an order that is sent again, may find a hold expired while a Confirm or Extend that came in time is being committed.
 //   - Never told sold out while what you ask for is left. The Store returns ErrSoldOut only after it
 //     has read all of the SKU's stock, under its row locks or in one statement that began after the
 //     call. (With Options.Latch that read may be a moment older.)

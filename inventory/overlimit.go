@@ -17,12 +17,20 @@ func (s *Store) decidedAgain(ctx context.Context, o order, got outcome, refused 
 	if !isOverLimit(refused) {
 		return got, refused
 	}
-	looked := got
+	looked, err := got, error(nil)
 	if !looked.looked {
-		looked, _ = s.looks.Do(ctx, o)
+		looked, err = s.looks.Do(ctx, o)
+		if isOverLimit(err) {
+			err = nil
+		}
 	}
 	due := s.without(looked.due)
-	_, err := s.expire(ctx, due, s.o.Timeout) // what can't be swept goes on counting
+	if err == nil {
+		_, err = s.expire(ctx, due, s.o.Timeout) // what can't be swept goes on counting
+	}
+	if err != nil && ctx.Err() != nil { // whether it is over its limit was not found out
+		return outcome{}, &ended{context.Cause(ctx), errors.New("the expired holds of its buyer were not swept: nothing was sold")}
+	}
 	o.swept = true
 	if s.o.RecordRefusals || err == nil && (len(due) > 0 || looked.passed) {
 		return s.decided(ctx, o)

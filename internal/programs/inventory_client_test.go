@@ -42,7 +42,6 @@ type inventoryOp struct {
 	Replayed bool                 `json:",omitempty"`
 	Short    []inventory.Shortage `json:",omitempty"`
 	Used     int64                `json:",omitempty"` // of a buyer's limit
-	Late     bool                 `json:",omitempty"` // its context has ended
 }
 
 // Answers to calls.
@@ -86,7 +85,7 @@ func answerOf(err error) string {
 
 // end notes how a call has ended.
 func (o *inventoryOp) end(ctx context.Context, r inventory.Reservation, err error) {
-	o.Returned, o.Answer, o.Late = now(), answerOf(err), ctx.Err() != nil
+	o.Returned, o.Answer = now(), answerOf(err)
 	if err == nil {
 		o.State, o.Got, o.Replayed = r.State, contentsOf(r.Lines), r.Replayed
 		if r.SKU != "" {

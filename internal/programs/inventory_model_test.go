@@ -156,13 +156,22 @@ func (s orderState) ordered(o *inventoryOp) []orderState {
 	case isCancelled:
 		return only(s, s.state == inventory.Cancelled && (same || s.contents == ""))
 	case isExpired:
-		return only(s.to(inventory.Expired), same && s.due(o))
+		return s.readAsExpired(o, same)
 	case isReused:
 		return only(s, s.contents != "" && !same)
 	case isUnknown:
 		return only(s, none)
 	}
 	return nil
+}
+
+// readAsExpired are the states after a call that only reads has found an expired hold. A change that
+// began in time, and is being committed, may still confirm or extend the hold.
+func (s orderState) readAsExpired(o *inventoryOp, is bool) []orderState {
+	if s.state == inventory.Held {
+		return append(only(s, is && s.due(o)), only(s.to(inventory.Expired), is && s.due(o))...)
+	}
+	return only(s, is && s.due(o))
 }
 
 // changed are the states after the answer to a change of an order.
@@ -230,7 +239,7 @@ func (s orderState) seen(o *inventoryOp) []orderState {
 		}
 		return only(s, s.held(o))
 	case o.State == inventory.Expired:
-		return only(s.to(inventory.Expired), s.due(o))
+		return s.readAsExpired(o, true)
 	}
 	return only(s, s.state == o.State)
 }

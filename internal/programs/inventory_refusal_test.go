@@ -104,11 +104,11 @@ func (j *refusalJudge) leastLeft(sku string, from, to int64) (n int64) {
 }
 
 // mostUsed is what counted against a buyer's limit at most, at any moment of a call. What has
-// expired does not count, but an order that meets locked rows, or has no time left, may not have
+// expired does not count, but an order that meets locked rows may not have
 // found it.
 func (j *refusalJudge) mostUsed(sku string, o inventoryOp) (n int64) {
 	for _, r := range j.rows {
-		if r.SKU == sku && r.Buyer == o.Buyer && r.Limited && j.may(r, o.Called, o.Returned, !o.Tx && !o.Late && !j.faults) {
+		if r.SKU == sku && r.Buyer == o.Buyer && r.Limited && j.may(r, o.Called, o.Returned, !o.Tx && !j.faults) {
 			n += r.Qty
 		}
 	}
