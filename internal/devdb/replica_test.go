@@ -1,3 +1,5 @@
+//go:build unix && !solaris && !aix
+
 package devdb
 
 import (
