@@ -347,10 +347,18 @@ func TestFaultsControlQuorumOfOne(t *testing.T) {
 	for name, processes := range map[string]int{"Processes": 2, "TestFaultsControlOneOfThree": 1} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newQuorumRun(t, sharedNodes(t), processes, quorumOne+"=1")
-			r.makeProgress(t, "one is enough", r.all...)
-			r.end()
-			assert.NotZero(t, r.overlapped(), "no overlap: the sections show nothing")
+			meet := func() bool {
+				r := newQuorumRun(t, sharedNodes(t), processes, quorumOne+"=1")
+				r.makeProgress(t, "one is enough", r.all...)
+				r.end()
+				return r.overlapped() > 0
+			}
+			for range 10 { // whether they meet in a run is left to chance
+				if meet() {
+					return
+				}
+			}
+			t.Error("no overlap in 10 runs: the sections show nothing")
 		})
 	}
 }
