@@ -198,7 +198,7 @@ func endedBeside(t *testing.T, dsn, ending string, env []string) string {
 	t.Helper()
 	proxy := newProxy(t, dsn)
 	h := hold(t, proxy.dsn, env, ending, ttlOf(ending), lockHolder)
-	next := inItsOwnSession(process(t.Context(), dsn, "lock", "--ttl=2s", ending, "--", "sh", "-c", lockTaker, h.file))
+	next := inItsOwnSession(process(t.Context(), dsn, "lock", "--ttl=30s", ending, "--", "sh", "-c", lockTaker, h.file))
 	var said strings.Builder
 	next.Stdout = &said
 	if err := next.Start(); err != nil {
