@@ -29,7 +29,10 @@ func StartReplica(ctx context.Context, primary *Server) (*Server, error) {
 		if err != nil {
 			return nil, err
 		}
-		return s, errors.Join(confirmStandby(ctx, primary), ctx.Err())
+		if err := confirmStandby(ctx, primary); err != nil {
+			return nil, errors.Join(fmt.Errorf("have the primary wait for its standby: %w", err), s.Close())
+		}
+		return s, nil
 	}
 	if primary.local == nil {
 		return nil, primary.notOurs("replicate")
@@ -158,10 +161,11 @@ func replicaState(ctx context.Context, db *sql.DB) (state string, err error) {
 		return "", errors.Join(errors.New("this server is no replica"), rows.Err())
 	}
 	at := slices.IndexFunc(columns, func(name string) bool { return strings.HasSuffix(name, "_SQL_Running_State") })
-	if err := rows.Scan(into...); err != nil || at < 0 {
-		return "", err
+	if at < 0 {
+		return "", fmt.Errorf("SHOW REPLICA STATUS has no state of the thread that applies the log: %q", columns)
 	}
-	return values[at].String, nil
+	err = rows.Scan(into...)
+	return values[at].String, err
 }
 
 func (s *Server) execMySQL(ctx context.Context, statements ...string) error {

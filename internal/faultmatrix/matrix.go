@@ -98,7 +98,7 @@ type lane struct {
 func (m *Matrix) lanes(kind Kind, only *regexp.Regexp, runs int) []lane {
 	shared := lane{workers: parallel}
 	own := lane{workers: 1, o: devdb.Options{Durable: true}}
-	pairs := lane{workers: 1, o: devdb.Options{Durable: true, Replicated: true}, each: true}
+	pairs := lane{workers: 1, o: devdb.Options{Replicated: true}, each: true}
 	for range runs {
 		for _, f := range Faults() {
 			if !only.MatchString(f.Name) || !f.has(kind) {
