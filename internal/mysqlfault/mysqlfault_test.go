@@ -23,3 +23,14 @@ func TestUnavailable(t *testing.T) {
 		}
 	}
 }
+
+// TestSignalled: what a trigger signals is one row's fault, with whatever number.
+func TestSignalled(t *testing.T) {
+	t.Parallel()
+	for _, number := range []uint16{1644, 5001, 31001} {
+		err := faultwire.MySQLError(number, "45001", "banned")
+		if got := mysqlfault.Of(err); got != fault.Poison {
+			t.Errorf("%v is of class %v, want poison", err, got)
+		}
+	}
+}
