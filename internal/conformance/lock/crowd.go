@@ -133,7 +133,7 @@ func servesACrowdOnce(t *testing.T, v *env) {
 			}
 		})
 	}
-	time.Sleep(time.Second) // nothing shows that a caller stands in line; a late one sends a statement of its own
+	time.Sleep(time.Second) // no table shows a caller that waits in the process; one that comes late sends its own statement
 	dialer.Arm(0, 0, nil)
 	suite.Release(t, first)
 	crowd.Wait()

@@ -271,7 +271,7 @@ func whoGivesUpIsServed(t *testing.T, v *env) {
 		if v.Postgres() {
 			return v.Count(t, suite.RowWaits(v.Kind)) > 0
 		}
-		return dialer.Watched() >= 2 // it fails at once, and is sent again
+		return dialer.Watched() >= 2 // it fails, and is sent again immediately
 	})
 	commit()
 	suite.IsFree(t, a, "k")

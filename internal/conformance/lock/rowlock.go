@@ -19,7 +19,7 @@ import (
 type RowLocks struct {
 	Kind devdb.Kind
 
-	// Open opens a pool of so many connections; begin begins transactions on it.
+	// Open opens a pool of conns connections; begin begins transactions on it.
 	Open func(dsn string, conns int, level sql.IsolationLevel) (
 		begin func(context.Context) (RowTx, error), closePool func(), err error)
 

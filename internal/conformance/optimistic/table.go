@@ -22,7 +22,7 @@ import (
 type OptTables[DB any] struct {
 	Kind devdb.Kind
 
-	// Open opens a pool of so many connections to the database of dsn, all of the dialer's; begin
+	// Open opens a pool of conns connections to the database of dsn, all of the dialer's; begin
 	// begins transactions of it.
 	Open func(dsn string, dialer *faultconn.Dialer, conns int) (
 		db DB, begin func(context.Context, sql.IsolationLevel) (OptTx[DB], error), closePool func(), err error)

@@ -22,7 +22,7 @@ import (
 type Tx struct {
 	Kind devdb.Kind
 
-	// Open makes a pool of so many connections, all of the dialer's.
+	// Open makes a pool of conns connections, all of the dialer's.
 	Open func(ctx context.Context, dsn string, dialer *faultconn.Dialer, conns int) (TxPool, error)
 }
 

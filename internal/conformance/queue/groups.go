@@ -103,7 +103,7 @@ func (d *env) runGroups(t *testing.T, l *groupLog, change func(*queue.Task)) {
 	t.Helper()
 	const producers, each = 10, 10
 	queues := d.processes(t, func(q *queue.Queue) { handle(t, q, "note", l.handle) })
-	suite.Together(producers, func(p int) {
+	suite.Crowd(producers, func(p int) {
 		for n := 0; n < each; n += 2 {
 			var tasks []queue.Task
 			for i := range 2 * groups {

@@ -107,7 +107,7 @@ func uniqueJobsAreExact(t *testing.T, d *env) {
 	queues := d.processes(t, func(q *queue.Queue) { handle(t, q, "note", did.handleLater) })
 	var mu sync.Mutex
 	var made, named []queue.ID
-	suite.Together(producers, func(p int) {
+	suite.Crowd(producers, func(p int) {
 		for n := range each {
 			ids, err := queues[p%len(queues)].EnqueueMany(suite.Soon(t), []queue.Task{
 				{Kind: "note", Args: n, Unique: fmt.Sprint((p + n) % keys)},

@@ -119,7 +119,7 @@ func anOpenTransactionStopsNobody(t *testing.T, d *env) {
 		}
 	}
 	all := make([][]queue.ID, 4)
-	suite.Together(len(all), func(p int) {
+	suite.Crowd(len(all), func(p int) {
 		for n := range each {
 			all[p] = append(all[p], produce(t, q, []queue.Task{
 				{Kind: "note"},

@@ -220,7 +220,7 @@ func aBurstIsToldAFewTimes(t *testing.T, d *env) {
 	const producers, each = 20, 50
 	l, q := d.listen(t), d.open(t, queue.Options{})
 	began := time.Now()
-	suite.Together(producers, func(int) {
+	suite.Crowd(producers, func(int) {
 		for range each {
 			assert.NoError(t, suite.Second(q.Enqueue(suite.Soon(t), queue.Task{Kind: "x"})))
 		}

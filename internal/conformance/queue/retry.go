@@ -59,7 +59,7 @@ func oneOfManyEndsAJob(t *testing.T, d *env) {
 	made := enqueueMany(t, q, tasks)
 	work(t, q, queue.WorkerOptions{Batch: 1, Concurrency: 1, Promote: 10 * time.Millisecond})
 	var cancelled, discarded atomic.Int64
-	suite.Together(4, func(n int) {
+	suite.Crowd(4, func(n int) {
 		for _, id := range made {
 			if n%2 == 0 {
 				switch was, err := q.Cancel(ctx, id); {

@@ -34,7 +34,7 @@ func eachJobIsDoneOnce(t *testing.T, d *env) {
 	}
 	var made []queue.ID
 	all := make([][]queue.ID, producers)
-	suite.Together(producers+1, func(p int) {
+	suite.Crowd(producers+1, func(p int) {
 		if p == producers {
 			made = produce(t, queues[0], repeat(bulk, queue.Task{Kind: "note"})...)
 			return
@@ -98,7 +98,7 @@ func manyClaimersAndProducersAgree(t *testing.T, d *env) {
 		queues = append(queues, d.process(t, o, wo, did.handleLater))
 	}
 	all := make([][]queue.ID, producers)
-	suite.Together(producers, func(p int) {
+	suite.Crowd(producers, func(p int) {
 		for range batches {
 			all[p] = append(all[p], produce(t, queues[p], repeat(10, queue.Task{Kind: "note"})...)...)
 		}

@@ -106,9 +106,6 @@ func Crowd(n int, f func(i int)) {
 	all.Wait()
 }
 
-// Together is Crowd.
-func Together(n int, f func(i int)) { Crowd(n, f) }
-
 // RowWaits counts the sessions that wait for a row's lock, in the database that it is asked in.
 func RowWaits(kind devdb.Kind) string {
 	if kind == devdb.Postgres {
