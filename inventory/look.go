@@ -30,7 +30,7 @@ func (s *Store) look(ctx context.Context, orders []order, _ bool) ([]answer, err
 			}
 			books.Skipped = func(string) bool { return false }
 			d = newDecision(books, mode{})
-			if buyers = s.overLimit(orders, d, due); len(buyers) == 0 {
+			if buyers = s.unswept(orders, d, due); len(buyers) == 0 {
 				return nil
 			}
 		}

@@ -50,9 +50,9 @@ func isOverLimit(err error) bool {
 	return errors.As(err, &limit) && !limit.Replayed
 }
 
-// overLimit lists the buyers whose orders are over their limit, and whose expired holds were not read
+// unswept lists the buyers whose orders are over their limit, and whose expired holds were not read
 // before that was found. Others may have swept those meanwhile: the orders have to be looked at again.
-func (s *Store) overLimit(orders []order, d decision, due map[string][]string) (buyers []string) {
+func (s *Store) unswept(orders []order, d decision, due map[string][]string) (buyers []string) {
 	for i := range orders {
 		buyer := orders[i].Buyer
 		if _, read := due[buyer]; read {
