@@ -16,10 +16,10 @@ func Scenarios() []Scenario {
 	return slices.Concat(claims(), handovers(), isolations(), leases(), optimists(), queues(), sessions(), seckill(), limits())
 }
 
-// list names every scenario, and those that only --sql has.
+// list names every scenario, and those that only --file has.
 func list(out io.Writer, all []Scenario) error {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	for _, s := range append(slices.Clone(all), SQLScenario("FILE", nil, ""), PgbenchScenario("FILE", "", nil)) {
+	for _, s := range slices.Concat(all, scripts(scriptFlags{file: "FILE.sql"}), scripts(scriptFlags{file: "FILE.lua"})) {
 		on := joined(s.Engines)
 		if on == "" {
 			on = "any engine"
@@ -43,8 +43,8 @@ func find(all []Scenario, name string) ([]Scenario, error) {
 		return found, nil
 	}
 	switch {
-	case name == "sql" || name == "pgbench":
-		return nil, fmt.Errorf("scenario %q runs a script: give its file with --sql", name)
+	case isScript(name):
+		return nil, fmt.Errorf("scenario %q runs a script: give its file with --file", name)
 	case strings.ContainsAny(name, "*?["):
 		return nil, fmt.Errorf("no scenario fits %q; --list names all", name)
 	default:

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/devdb"
-	"github.com/dblock-go/dblock/internal/pgscript"
 )
 
 // Flags are those of the command, with the tags that kong reads.
@@ -28,13 +27,10 @@ type Flags struct {
 	Progress  Seconds           `short:"P" placeholder:"SECONDS" help:"Print a line on stderr every so often while a round runs."`
 	Rate      float64           `short:"R" placeholder:"N" help:"Operations a second of all callers together, at random moments; latencies count from the moment that an operation was due. Default: each caller goes on when its last operation has ended."`
 	Seed      uint64            `default:"1" help:"For whatever is random."`
-	SQL       string            `name:"sql" placeholder:"FILE" help:"Run this pgbench script, as the scenario sql; the scenario pgbench runs it with pgbench."`
-	Setup     string            `placeholder:"FILE" help:"SQL to run once before the script of --sql, for its tables."`
-	Define    map[string]string `short:"D" mapsep:"none" placeholder:"NAME=VALUE" help:"Define a variable of the script; may be given several times."`
+	File      string            `placeholder:"FILE" help:"Script to run with another benchmark program, beside the scenarios: pgbench on Postgres, mariadb-slap or mysqlslap on MariaDB and MySQL; for a file that ends in .lua, sysbench."`
+	Setup     string            `placeholder:"FILE" help:"SQL to run once before the script of --file, for its tables."`
+	Define    map[string]string `short:"D" mapsep:"none" placeholder:"NAME=VALUE" help:"Define a variable of a script of pgbench, or an option of one of sysbench; may be given several times."`
 	JSON      bool              `name:"json" help:"Print one JSON array, an element for each round of a scenario."`
-
-	script  *pgscript.Script
-	prepare string // what Setup holds
 }
 
 // Seconds is a duration that can be given as a bare number of seconds, as to pgbench.
@@ -59,7 +55,7 @@ const (
 	maxTime    = Seconds(24 * time.Hour)
 )
 
-// Check refuses what makes no sense, before any server is started, and reads the script.
+// Check refuses what makes no sense, before any server is started.
 func (f *Flags) Check(all []Scenario) error {
 	switch {
 	case f.List:
@@ -88,34 +84,25 @@ func (f *Flags) Check(all []Scenario) error {
 			return fmt.Errorf("--engine: there is no %q; there are postgres, mariadb and mysql", name)
 		}
 	}
-	if err := f.readScript(); err != nil {
+	if err := f.checkFiles(); err != nil {
 		return err
 	}
 	_, err := f.choose(all)
 	return err
 }
 
-// readScript reads the files of --sql and --setup, so that a bad line is told at once.
-func (f *Flags) readScript() error {
-	if f.SQL == "" {
-		if f.Setup != "" || len(f.Define) > 0 {
-			return errors.New("--setup and --define go with --sql")
+// checkFiles refuses files that cannot be read.
+func (f *Flags) checkFiles() error {
+	if f.File == "" && (f.Setup != "" || len(f.Define) > 0) {
+		return errors.New("--setup and --define go with --file")
+	}
+	for flag, file := range map[string]string{"--file": f.File, "--setup": f.Setup} {
+		if file == "" {
+			continue
 		}
-		return nil
-	}
-	text, err := os.ReadFile(f.SQL)
-	if err != nil {
-		return fmt.Errorf("--sql: %w", err)
-	}
-	if f.script, err = pgscript.Parse(f.SQL, string(text), f.Define); err != nil {
-		return fmt.Errorf("--sql: %w", err)
-	}
-	if f.Setup != "" {
-		text, err := os.ReadFile(f.Setup)
-		if err != nil {
-			return fmt.Errorf("--setup: %w", err)
+		if _, err := os.ReadFile(file); err != nil {
+			return fmt.Errorf("%s: %w", flag, err)
 		}
-		f.prepare = string(text)
 	}
 	return nil
 }
@@ -123,14 +110,17 @@ func (f *Flags) readScript() error {
 // choose returns the scenarios that were named, in that order.
 func (f *Flags) choose(all []Scenario) ([]Scenario, error) {
 	names := f.Scenarios
-	if f.script != nil {
-		all = append(slices.Clone(all), SQLScenario(f.SQL, f.script, f.prepare), PgbenchScenario(f.SQL, f.prepare, f.Define))
+	if f.File != "" {
+		of := scripts(scriptFlags{f.File, f.Setup, f.Define})
+		all = slices.Concat(all, of)
 		if len(names) == 0 {
-			names = []string{"sql"}
+			for _, s := range of {
+				names = append(names, s.Name)
+			}
 		}
 	}
 	if len(names) == 0 {
-		return nil, errors.New("which scenario? --list names all, and --sql FILE is one")
+		return nil, errors.New("which scenario? --list names all, and --file FILE runs a script")
 	}
 	var chosen []Scenario
 	for _, name := range names {

@@ -3,16 +3,20 @@ package bench
 import (
 	"bytes"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/testdb"
@@ -21,49 +25,73 @@ import (
 // hasPgbench tells whether both Postgres and pgbench are there to test with.
 func hasPgbench(t *testing.T) bool {
 	t.Helper()
-	if !hasPostgres() {
+	if !slices.Contains(testdb.Engines(), devdb.Postgres) {
 		return false
 	}
-	if _, err := findPgbench(testdb.Server(t, devdb.Postgres).Source); err != nil {
-		t.Log(err)
+	if _, err := findProgram(append([]string{testdb.Server(t, devdb.Postgres).Source}, pgbenchFolders...), []string{"pgbench"}); err != nil {
+		t.Log("pgbench: ", err)
 		return false
 	}
 	return true
 }
 
-// openPgbenchOn writes the script into a file, and opens it on a database of the test's own.
-func openPgbenchOn(t *testing.T, script, setup string, clients int) (*Env, Workload) {
+// openScript writes the files, and opens the scenario of that name on a database of the test's own.
+func openScript(t *testing.T, kind devdb.Kind, name, file, script, setup string, clients int) (*Env, Workload) {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "my script.sql")
-	if err := os.WriteFile(file, []byte(script), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	env := &Env{
-		Kind: devdb.Postgres, Server: testdb.Server(t, devdb.Postgres), DSN: testdb.PostgresURL(t),
+		Kind: kind, Server: testdb.Server(t, kind), DSN: testdb.DSN(t, kind),
 		Clients: clients, Conns: clients, Seed: 7, Dir: t.TempDir(),
 	}
-	w, err := PgbenchScenario(file, setup, nil).Open(t.Context(), env)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := writeScript(t, file, script, setup)
+	all := scripts(f)
+	i := slices.IndexFunc(all, func(s Scenario) bool { return s.Name == name })
+	require.NotEqual(t, -1, i, name)
+	w, err := all[i].Open(t.Context(), env)
+	require.NoError(t, err)
 	t.Cleanup(func() {
-		if err := w.Close(); err != nil {
-			t.Error(err)
-		}
-		if left, err := os.ReadDir(env.Dir); len(left) > 0 || err != nil {
-			t.Errorf("it left files: %v, %v", left, err)
-		}
+		assert.NoError(t, w.Close())
+		left, err := os.ReadDir(env.Dir)
+		assert.NoError(t, err)
+		assert.Empty(t, left, "files are left")
 	})
 	return env, w
 }
 
-func runPgbench(ctx context.Context, t *testing.T, w Workload, d time.Duration) (Sample, error) {
+func writeScript(t *testing.T, file, script, setup string) scriptFlags {
+	t.Helper()
+	f := scriptFlags{file: filepath.Join(t.TempDir(), file)}
+	require.NoError(t, os.WriteFile(f.file, []byte(script), 0o600))
+	if setup != "" {
+		f.setup = filepath.Join(t.TempDir(), "setup.sql")
+		require.NoError(t, os.WriteFile(f.setup, []byte(setup), 0o600))
+	}
+	return f
+}
+
+func openPgbenchOn(t *testing.T, script, setup string, clients int) (*Env, Workload) {
+	t.Helper()
+	return openScript(t, devdb.Postgres, "pgbench", "my script.sql", script, setup, clients)
+}
+
+func runScript(ctx context.Context, t *testing.T, w Workload, d time.Duration) (Sample, error) {
 	t.Helper()
 	round, err := w.Round(ctx, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return round.Run(ctx, d)
+}
+
+// ask gets one number from the database.
+func ask(t *testing.T, env *Env, query string) (n int64) {
+	t.Helper()
+	driver := "mysql"
+	if env.Kind == devdb.Postgres {
+		driver = "pgx"
+	}
+	db, err := sql.Open(driver, env.DSN)
+	require.NoError(t, err)
+	defer func() { _ = db.Close() }()
+	require.NoError(t, db.QueryRowContext(t.Context(), query).Scan(&n), query)
+	return n
 }
 
 func TestPgbenchIsMeasured(t *testing.T) {
@@ -71,14 +99,13 @@ func TestPgbenchIsMeasured(t *testing.T) {
 	if !hasPgbench(t) {
 		return
 	}
-	env, w := openPgbenchOn(t, "INSERT INTO done VALUES (:client_id)", "CREATE TABLE done (client int)", 3)
-	s, err := runPgbench(t.Context(), t, w, 1500*time.Millisecond)
+	env, w := openPgbenchOn(t, "INSERT INTO done VALUES (:client_id)", "CREATE TABLE done (client int);\nVACUUM done;", 3)
+	s, err := runScript(t.Context(), t, w, 1500*time.Millisecond)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &sqlRun{t: t, env: env}
-	r.want("SELECT count(*) FROM done", s.OK)
-	r.want("SELECT count(DISTINCT client) FROM done", 3)
+	assert.Equal(t, s.OK, ask(t, env, "SELECT count(*) FROM done"))
+	assert.EqualValues(t, 3, ask(t, env, "SELECT count(DISTINCT client) FROM done"))
 	if s.Elapsed > 30*time.Second || s.perSecond() <= 0 || len(s.Failed) > 0 {
 		t.Errorf("got %+v", s)
 	}
@@ -98,14 +125,14 @@ SELECT n FROM t;
 UPDATE t SET n = n + 1;
 COMMIT;
 `, "CREATE TABLE t (n bigint); INSERT INTO t VALUES (0);", 4)
-	s, err := runPgbench(t.Context(), t, w, time.Second)
+	s, err := runScript(t.Context(), t, w, time.Second)
 	if !w.(*pgbench).detailed {
 		return // up to version 14, it does not go on after one
 	}
 	if err != nil || s.Failed["serialization"] == 0 {
 		t.Errorf("got %+v, %v", s, err)
 	}
-	(&sqlRun{t: t, env: env}).want("SELECT n FROM t", s.OK)
+	assert.Equal(t, s.OK, ask(t, env, "SELECT n FROM t"))
 }
 
 func TestPgbenchSaysWhatIsWrong(t *testing.T) {
@@ -118,38 +145,37 @@ func TestPgbenchSaysWhatIsWrong(t *testing.T) {
 		"SELECT * FROM missing;\n":    `relation "missing" does not exist`,
 	} {
 		_, w := openPgbenchOn(t, script, "", 2)
-		if _, err := runPgbench(t.Context(), t, w, time.Second); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := runScript(t.Context(), t, w, time.Second); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, want %s", script, err, want)
 		}
 	}
-	env := &Env{Kind: devdb.Postgres, DSN: testdb.PostgresURL(t)}
-	if _, err := PgbenchScenario(filepath.Join(t.TempDir(), "missing"), "", nil).Open(t.Context(), env); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("got %v", err)
+	env := &Env{Kind: devdb.Postgres, DSN: testdb.PostgresURL(t), Clients: 1, Dir: t.TempDir()}
+	open := func(f scriptFlags) error {
+		_, err := scripts(f)[0].Open(t.Context(), env)
+		return err
 	}
+	assert.ErrorIs(t, open(scriptFlags{file: filepath.Join(t.TempDir(), "missing")}), os.ErrNotExist)
+	assert.ErrorContains(t, open(writeScript(t, "a.sql", "SELECT 1;", "SELECT 1;\nVACUUMS;")), `syntax error at or near "VACUUMS"`)
 }
 
-func TestPgbenchIsLookedFor(t *testing.T) {
+func TestProgramsAreLookedFor(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("PATH", dir)
-	places := pgbenchPlaces
-	t.Cleanup(func() { pgbenchPlaces = places })
-	pgbenchPlaces = []string{filepath.Join(dir, "postgresql-*")}
-	if _, err := findPgbench("DBLOCK_POSTGRES_URL"); !errors.Is(err, errNoPgbench) {
-		t.Errorf("got %v", err)
-	}
+	folders := []string{filepath.Join(dir, "server"), filepath.Join(dir, "postgresql-*")}
+	names := []string{"pgbench"}
+	_, err := findProgram(folders, names)
+	assert.ErrorIs(t, err, exec.ErrNotFound)
 	// From the place that is looked at last, to the one before all.
 	for _, sub := range []string{"", "postgresql-9", "postgresql-17", "server"} {
 		path := filepath.Join(dir, sub, "pgbench")
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte("#!/bin/sh\n"), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if got, err := findPgbench(filepath.Join(dir, "server")); got != path || err != nil {
-			t.Errorf("got %s, %v, want %s", got, err, path)
-		}
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\n"), 0o700))
+		found, err := findProgram(folders, names)
+		assert.NoError(t, err)
+		assert.Equal(t, path, found)
 	}
+	_, err = newProgram(&Env{}, scriptFlags{}, nil, "install it", "nonesuch", "another")
+	assert.EqualError(t, err, "nonesuch or another is not installed: install it")
 }
 
 func TestReportsOfPgbench(t *testing.T) {
@@ -213,52 +239,4 @@ func TestLogsOfPgbench(t *testing.T) {
 			t.Errorf("%q: got %v", text, err)
 		}
 	}
-}
-
-// TestExpressionsAreThoseOfPgbench has both evaluate the same, and write it down as text.
-func TestExpressionsAreThoseOfPgbench(t *testing.T) {
-	t.Parallel()
-	if !hasPgbench(t) {
-		return
-	}
-	const setup = "CREATE TABLE done (n int PRIMARY KEY, x text);"
-	var script strings.Builder
-	for n, expr := range []string{
-		"1 + 2 * 3", "(1 + 2) * 3", "10 - 2 - 3", "100 / 10 / 5", "2 * -3", "- - 4", "-+4", "7 / 2", "-7 / 2", "7 % 3",
-		"-7 % 3", "7 % -3", "7.6 % 3", "5 / -1", "5 % -1", "7 / 2.0", "1.0 / 3", "1 / 0.0", "-1 / 0.0", "0.0 / 0.0", "2 + 1.0", ".5 + 1.",
-		"1e3", "1.5E-2", "1e20", "123456789.123456789", "1e15", "1e16", "0.0001", "0.00001", "-0.0", "9223372036854775807",
-		"-9223372036854775808", "-9223372036854775808 % -1", "3037000499 * 3037000499", "abs(-3)", "abs(-3.5)", "ABS(3)",
-		"greatest(1, 3, 2)", "greatest(1, 2.5)", "greatest(3, 2.5)", "least(4)", "least(4, 2, 8, 3, 5)", "least(4, 2.0)",
-		"int(2.5)", "int(3.5)", "int(-2.7)", "double(3) / 2", "mod(7, 3)", "pi()", "sqrt(2)", "ln(exp(2))", "power(2, 10)",
-		"pow(2, 0.5)", ":scale * 5", ":client_id", "random(5, 5)", "random(4.6, 5.2)", "1 + \\\n 2",
-	} {
-		fmt.Fprintf(&script, "\\set x %s\nINSERT INTO done VALUES (%d, :x) ON CONFLICT DO NOTHING;\n", expr, n)
-	}
-	theirs, w := openPgbenchOn(t, script.String(), setup, 1)
-	if _, err := runPgbench(t.Context(), t, w, time.Second); err != nil {
-		t.Fatal(err)
-	}
-	ours := openScript(t, devdb.Postgres, script.String(), setup, &Env{})
-	ours.do(1)
-	if diff := cmp.Diff(table(t, theirs.DSN), table(t, ours.env.DSN)); diff != "" {
-		t.Errorf("pgbench -, ours +:\n%s", diff)
-	}
-}
-
-func table(t *testing.T, dsn string) []string {
-	t.Helper()
-	conn, err := pgx.Connect(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(context.Background())
-	rows, err := conn.Query(t.Context(), "SELECT n || ': ' || x FROM done ORDER BY n")
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil || len(lines) == 0 {
-		t.Fatalf("%d lines, %v", len(lines), err)
-	}
-	return lines
 }

@@ -13,7 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
+	"github.com/go-sql-driver/mysql"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // The program and a shell that it started hold a pipe, which ends with the last of them.
@@ -30,7 +32,7 @@ func TestPgbenchEndsWithItsContext(t *testing.T) {
 	ctx, end := context.WithCancelCause(t.Context())
 	result := make(chan error, 1)
 	go func() {
-		_, err := runPgbench(ctx, t, w, time.Hour)
+		_, err := runScript(ctx, t, w, time.Hour)
 		result <- err
 	}()
 	pipe, err := os.Open(path) // waits until the shell has it open
@@ -62,15 +64,12 @@ echo "tps = 1.0 (without initial connection time)"
 func TestPgbenchGetsTimeToConnect(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "pgbench")
-	run := func(program string) (Sample, error) {
-		if err := os.WriteFile(path, []byte(program), 0o700); err != nil {
+	run := func(text string) (Sample, error) {
+		if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		server, err := pgx.ParseConfig("postgres://user@127.0.0.1:1/database")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return runPgbench(t.Context(), t, &pgbench{env: &Env{Clients: 1, Dir: t.TempDir()}, path: path, server: server}, time.Millisecond)
+		p := &pgbench{program: &program{env: &Env{Clients: 1, Dir: t.TempDir()}, path: path}}
+		return runScript(t.Context(), t, p, time.Millisecond)
 	}
 	if s, err := run(slowPgbench); s.OK != 4 || s.Latency.P50 != 1.5 || err != nil {
 		t.Errorf("got %+v, %v", s, err)
@@ -78,4 +77,48 @@ func TestPgbenchGetsTimeToConnect(t *testing.T) {
 	if s, err := run(strings.ReplaceAll(slowPgbench, "-ge 4", "-ge 1000")); !errors.Is(err, errNothingDone) {
 		t.Errorf("got %+v, %v", s, err)
 	}
+}
+
+// A program that writes what sysbench 1.0.20 writes, after it has looked at its options.
+const someSysbench = `#!/bin/sh
+test "$*" = "--config-file=options.cnf script.lua run" || { echo "FATAL: unknown arguments: $*"; exit 1; }
+grep -q '^mysql-password=secret$' options.cnf || { echo "FATAL: no password in options.cnf"; exit 1; }
+grep -q '^rows=10$' options.cnf || { echo "FATAL: script.lua:3: no rows"; exit 1; }
+cat <<END
+SQL statistics:
+    queries performed:
+        total:                           410
+    transactions:                        100    (49.90 per sec.)
+    ignored errors:                      5      (2.49 per sec.)
+General statistics:
+    total time:                          2.0040s
+    total number of events:              100
+Latency (ms):
+         min:                                    1.21
+         avg:                                   20.02
+         max:                                  120.50
+         99th percentile:                       61.08
+         sum:                                 2002.00
+END
+`
+
+func TestSysbenchIsMeasured(t *testing.T) {
+	t.Parallel()
+	f := writeScript(t, "orders.lua", "function event() end", "")
+	path := filepath.Join(t.TempDir(), "sysbench")
+	require.NoError(t, os.WriteFile(path, []byte(someSysbench), 0o700))
+	config, err := mysql.ParseDSN("user:secret@tcp(127.0.0.1:1)/database")
+	require.NoError(t, err)
+	s := &sysbench{program: &program{scriptFlags: f, env: &Env{Clients: 1, Dir: t.TempDir()}, path: path}, config: config}
+	_, err = runScript(t.Context(), t, s, time.Second)
+	assert.ErrorContains(t, err, f.file+":3: no rows")
+	s.defined = map[string]string{"rows": "10"}
+	sample, err := runScript(t.Context(), t, s, time.Second)
+	require.NoError(t, err)
+	assert.Equal(t, Sample{
+		OK: 100, Failed: map[string]int64{"ignored_error": 5}, Elapsed: 2004 * time.Millisecond,
+		Latency: Latency{Mean: 20.02, P99: 61.08, Max: 120.5},
+	}, sample)
+	_, err = readSysbench("Latency (ms):\n")
+	assert.ErrorIs(t, err, errNoEvents)
 }

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -82,11 +83,20 @@ func (b *board) table(done []*entry) {
 	_, _ = fmt.Fprintln(t, "scenario\tconns\ttps\tleast\tmost\tratio\tleast\tmost\tfailed\tp50 ms\tp99 ms\tstatements\tlog B\tallocs\t")
 	for _, e := range done {
 		s := summarize(e.results)
-		_, _ = fmt.Fprintf(t, "%s\t%d\t%.0f\t%.0f\t%.0f\t%.2f\t%.2f\t%.2f\t%.1f%%\t%.2f\t%.2f\t%.2f\t%.0f\t%.0f\t\n",
+		_, _ = fmt.Fprintf(t, "%s\t%d\t%.0f\t%.0f\t%.0f\t%.2f\t%.2f\t%.2f\t%.1f%%\t%s\t%s\t%s\t%s\t%s\t\n",
 			e.Name, e.env.Conns, s.rate.median, s.rate.least, s.rate.most, s.ratio.median, s.ratio.least, s.ratio.most,
-			s.failedPercent(), s.latency.P50, s.latency.P99, s.cost.Statements, s.cost.LogBytes, s.cost.Allocs)
+			s.failedPercent(), known(2, s.latency.P50), known(2, s.latency.P99), known(2, s.cost.Statements),
+			known(0, s.cost.LogBytes), known(0, s.cost.Allocs))
 	}
 	_ = t.Flush()
+}
+
+// known is a number with some decimals, or a dash for 0: what is not known is 0.
+func known(decimals int, x float64) string {
+	if x == 0 {
+		return "-"
+	}
+	return strconv.FormatFloat(x, 'f', decimals, 64)
 }
 
 // summary is all rounds of a scenario.

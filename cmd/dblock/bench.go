@@ -16,7 +16,7 @@ interleaved, round by round, and each is held against the first within the same 
 
   dblock bench seckill/advisory seckill/direct seckill/merge --clients 2000 --rounds 5
   dblock bench 'limit/*' --engine postgres
-  dblock bench pgbench sql --sql select.sql --setup tables.sql --clients 20
+  dblock bench seckill/merge pgbench --file orders.sql --setup tables.sql
 
 Servers come from DBLOCK_POSTGRES_URL and DBLOCK_MYSQL_DSN (databases of its own are made there, and
 dropped), or else from the binaries on this machine (DBLOCK_POSTGRES_BIN, DBLOCK_MYSQLD).
