@@ -20,6 +20,9 @@
 // does. What such a parent left on the disk is removed by the next Start of the same user, which
 // knows a dead folder by its free file lock.
 //
+// If DBLOCK_TEMPLATES names a folder, Start keeps there what an installer made, and starts the next
+// server on a copy. The tests set it.
+//
 // Durable servers keep the server's own safe defaults, so that a benchmark's commits reach the
 // disk; Redis, whose defaults are not safe, syncs before it answers. The others give durability up
 // for speed, which is right for tests: they still survive a kill -9 of the server, only not a loss

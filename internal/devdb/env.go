@@ -17,6 +17,7 @@ const (
 	envEtcd        = "DBLOCK_ETCD"
 	envPgBouncer   = "DBLOCK_PGBOUNCER"
 	envServersDir  = "DBLOCK_SERVERS_DIR"
+	envTemplates   = "DBLOCK_TEMPLATES"
 )
 
 func postgresURL() string { return os.Getenv(envPostgresURL) }

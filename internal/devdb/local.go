@@ -3,7 +3,6 @@ package devdb
 import (
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"math/big"
@@ -85,11 +84,10 @@ func (disposable) stop(l *local) error           { return l.proc.kill() }
 func (disposable) cleanUp(*local)                {}
 
 func (l *local) startNew(ctx context.Context, s *Server) error {
-	b := make([]byte, 12)
-	if _, err := rand.Read(b); err != nil {
+	var err error
+	if l.password, err = newPassword(); err != nil {
 		return err
 	}
-	l.password = hex.EncodeToString(b)
 	data := l.dir.join(dataName)
 	if err := os.Mkdir(data, 0o700); err != nil {
 		return err
@@ -100,7 +98,6 @@ func (l *local) startNew(ctx context.Context, s *Server) error {
 	if err := l.engine.initialize(ctx, l); err != nil {
 		return err
 	}
-	var err error
 	for range 10 {
 		if l.port, err = freePort(); err != nil {
 			return err

@@ -35,14 +35,14 @@ func (mysqlEngine) initialize(ctx context.Context, l *local) error {
 	}
 	data, temp := "--datadir="+l.dir.join(dataName), "--tmpdir="+folder
 	if l.bin.kind == MySQL {
-		return l.runTool(ctx, l.bin.daemon, []string{
+		return l.install(ctx, l.bin.daemon, []string{
 			"--no-defaults", "--initialize-insecure", data, temp, "--innodb-flush-method=nosync",
 			"--innodb-redo-log-capacity=8M", "--skip-log-bin", "--secure-file-priv=NULL",
 		})
 	}
-	return l.runTool(ctx, l.bin.install, []string{
+	return l.install(ctx, l.bin.install, []string{
 		"--no-defaults", data, temp, "--auth-root-authentication-method=normal", "--skip-test-db",
-		"--skip-name-resolve", "--innodb-log-file-size=" + mariadbLogSize(l), "--innodb-flush-method=nosync",
+		"--skip-name-resolve", "--innodb-log-file-size=8M", "--innodb-flush-method=nosync",
 	})
 }
 
@@ -103,7 +103,7 @@ func mariadbSizes(durable bool) []string {
 	}
 }
 
-// mariadbLogSize is given at the making too: another size at the start would make it anew.
+// mariadbLogSize differs from the installer's if the server is durable: the first start makes the log anew.
 func mariadbLogSize(l *local) string {
 	if l.durable {
 		return "256M"

@@ -33,7 +33,7 @@ func (postgresEngine) initialize(ctx context.Context, l *local) error {
 	if !l.durable {
 		args = append(args, "--wal-segsize=1") // a smaller folder
 	}
-	return l.runTool(ctx, l.bin.install, args)
+	return l.install(ctx, l.bin.install, args)
 }
 
 func (postgresEngine) args(l *local) []string {

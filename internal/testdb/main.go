@@ -24,6 +24,10 @@ func Main(m *testing.M, kinds ...devdb.Kind) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+	if err := useTemplates(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	fmt.Fprintln(os.Stderr, "testdb: engines under test:", join(engines))
 	if len(kinds) > 0 && !slices.ContainsFunc(kinds, func(k devdb.Kind) bool { return slices.Contains(engines, k) }) {
 		fmt.Fprintln(os.Stderr, "testdb: this package is about", join(kinds)+": nothing to run")
