@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/dblock-go/dblock"
 )
 
 // slack is how much later than its deadline a call may return.
@@ -64,6 +66,8 @@ func check(all []op, t tables, control bool) (v violations) {
 // section is a time in which a worker counts on a key.
 type section struct {
 	key, id  string
+	mode     dblock.Mode
+	permits  int
 	from, to time.Duration
 }
 
@@ -73,7 +77,7 @@ func sectionsOf(ops, machine []op) (all []section) {
 	for _, o := range ops {
 		if o.Kind == opLeave || o.Kind == opSection {
 			left[o.ID] = true
-			all = append(all, section{o.Key, o.ID, o.Begin, o.End})
+			all = append(all, section{o.Key, o.ID, o.Mode, o.Permits, o.Begin, o.End})
 		}
 	}
 	for _, o := range ops {
@@ -82,45 +86,51 @@ func sectionsOf(ops, machine []op) (all []section) {
 		}
 		for _, k := range machine {
 			if k.Kind == opKill && k.Worker == o.Worker {
-				all = append(all, section{o.Key, o.ID, o.Begin, k.End})
+				all = append(all, section{o.Key, o.ID, o.Mode, o.Permits, o.Begin, k.End})
 			}
 		}
 	}
 	return slices.DeleteFunc(all, func(s section) bool { return s.to <= s.from })
 }
 
-// checkExclusion counts the sections that begin while another one of the key lasts.
+// checkExclusion counts the sections that begin while another one of the key lasts, unless both are
+// of readers, and those that begin with more permits than there are.
 func checkExclusion(v *violations, ops, machine []op) {
 	all := sectionsOf(ops, machine)
 	slices.SortFunc(all, func(a, b section) int { return cmp.Compare(a.from, b.from) })
-	last := make(map[string]section)
+	open := make(map[string][]section)
 	for _, s := range all {
-		before, has := last[s.key]
-		if has && s.from < before.to {
-			v.add(Exclusion, "%s: section %s began %v before the end of section %s", s.key, s.id, before.to-s.from, before.id)
+		beside := slices.DeleteFunc(open[s.key], func(o section) bool { return o.to <= s.from })
+		permits := s.permits
+		for _, o := range beside {
+			permits += o.permits
+			if s.mode != o.mode || s.mode == dblock.Exclusive {
+				v.add(Exclusion, "%s: section %s began %v before the end of section %s", s.key, s.id, o.to-s.from, o.id)
+			}
 		}
-		if !has || s.to > before.to {
-			last[s.key] = s
+		if permits > permitLimit {
+			v.add(Exclusion, "%s: section %s began with %d permits of %d", s.key, s.id, permits, permitLimit)
 		}
+		open[s.key] = append(beside, s)
 	}
 }
 
 // checkFences counts the grants whose token is not larger than that of a grant which returned
-// before they were asked for.
+// before they were asked for. Readers may share a token. Permits have tokens in no order.
 func checkFences(v *violations, ops []op) {
 	byKey := make(map[string][]op)
 	for _, o := range ops {
-		if o.Kind == opGrant && o.Outcome == done && o.Key != controlKey {
+		if o.Kind == opGrant && o.Outcome == done && o.Key != controlKey && o.Mode != dblock.Permits {
 			byKey[o.Key] = append(byKey[o.Key], o)
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(byKey)) {
-		seen := make(map[int64]string)
+		seen := make(map[int64]op)
 		for _, o := range byKey[key] {
-			if id, has := seen[o.Token]; has {
-				v.add(FenceGrows, "%s: grants %s and %s have the token %d", key, id, o.ID, o.Token)
+			if other, has := seen[o.Token]; has && (o.Mode != dblock.Shared || other.Mode != dblock.Shared) {
+				v.add(FenceGrows, "%s: grants %s and %s have the token %d", key, other.ID, o.ID, o.Token)
 			}
-			seen[o.Token] = o.ID
+			seen[o.Token] = o
 			for _, before := range byKey[key] {
 				if before.End < o.Begin && before.Token > o.Token {
 					v.add(FenceGrows, "%s: grant %s has the token %d, after %d of %s", key, o.ID, o.Token, before.Token, before.ID)
@@ -136,7 +146,7 @@ func checkEffects(v *violations, ops []op, t tables) {
 	for _, o := range ops {
 		var there bool
 		switch o.Kind {
-		case opWrite:
+		case opWrite, opRead:
 			there = t.writes[o.ID]
 		case opEnqueue:
 			n := t.effects[o.ID]

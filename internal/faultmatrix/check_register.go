@@ -7,14 +7,22 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
+
+	"github.com/dblock-go/dblock"
 )
 
-// register is the state of a key whose lock guards a value: the largest token, and the value.
-// Leases may be granted before an older holder knows, so that all rests on tokens and guards.
-type register struct{ token, value int64 }
+// register is the state of a key whose lock guards a value: the largest token, whether readers have
+// it, and the value. Leases may be granted before an older holder knows, so that all rests on tokens
+// and guards.
+type register struct {
+	token  int64
+	shared bool
+	value  int64
+}
 
-// registerModel has grants, writes and reads. A grant has a larger token. A write is by the holder
-// of the largest token, and of the value that it has read.
+// registerModel has grants, writes and reads. A grant has a larger token; readers may share one. A
+// write is by the holder of the largest token, and of the value that it has read. A reader's read is
+// under the largest token, too.
 var registerModel = porcupine.Model{
 	Partition: func(all []porcupine.Operation) [][]porcupine.Operation {
 		byKey := make(map[string][]porcupine.Operation)
@@ -33,9 +41,12 @@ var registerModel = porcupine.Model{
 		r, o := state.(register), input.(op)
 		switch o.Kind {
 		case opGrant:
-			return o.Token > r.token, register{o.Token, r.value}
+			shared := o.Mode == dblock.Shared
+			return o.Token > r.token || o.Token == r.token && shared && r.shared, register{o.Token, shared, r.value}
 		case opWrite:
-			return o.Token == r.token && o.Was == r.value, register{r.token, o.Now}
+			return o.Token == r.token && o.Was == r.value, register{r.token, r.shared, o.Now}
+		case opRead:
+			return o.Token == r.token && r.shared && o.Now == r.value, r
 		default:
 			return o.Now == r.value, r
 		}
@@ -54,7 +65,7 @@ func checkRegister(v *violations, ops []op, t tables) {
 		until := o.End
 		switch {
 		case o.Kind == opGrant && o.Outcome == done && t.guards(o.Key):
-		case o.Kind == opWrite && t.writes[o.ID]:
+		case (o.Kind == opWrite || o.Kind == opRead) && t.writes[o.ID]:
 			if o.Outcome != done {
 				until = math.MaxInt64 - 1 // the server may commit it later
 			}

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/dblock-go/dblock"
 )
 
 const ms = time.Millisecond
@@ -11,8 +13,8 @@ const ms = time.Millisecond
 // right is a history in which each promise is kept.
 func right() ([]op, tables) {
 	t := tables{
-		writes: map[string]bool{"w1": true, "w2": true, "w3": true}, effects: map[string]int{"j1": 1, "j2": 1}, dead: map[string]bool{"j3": true},
-		standing: map[string]bool{"j5": true}, orders: map[string]bool{"o1": true, "o2": true}, values: map[string]int64{"lock-0": 3},
+		writes: map[string]bool{"w1": true, "w2": true, "w3": true, "r1": true}, effects: map[string]int{"j1": 1, "j2": 1}, dead: map[string]bool{"j3": true},
+		standing: map[string]bool{"j5": true}, orders: map[string]bool{"o1": true, "o2": true}, values: map[string]int64{"lock-0": 3, "readers": 0},
 	}
 	return []op{
 		{Kind: opGrant, ID: "g1", Key: "lock-0", Token: 1, Begin: 0, End: 10 * ms, Limit: callLimit, Outcome: done},
@@ -24,6 +26,13 @@ func right() ([]op, tables) {
 		{Kind: opEnter, Worker: 1, ID: "g2", Key: "lock-0", Begin: 40 * ms},
 		{Kind: opWrite, Worker: 1, ID: "w3", Key: "lock-0", Token: 5, Was: 2, Now: 3, Begin: 41 * ms, End: 50 * ms, Outcome: done},
 		{Kind: opKill, Worker: 1, Begin: 60 * ms, End: 60 * ms},
+		{Kind: opGrant, ID: "r1", Key: "readers", Mode: dblock.Shared, Token: 6, Begin: 60 * ms, End: 70 * ms, Outcome: done},
+		{Kind: opRead, ID: "r1", Key: "readers", Mode: dblock.Shared, Token: 6, Begin: 71 * ms, End: 72 * ms, Outcome: done},
+		{Kind: opLeave, ID: "r1", Key: "readers", Mode: dblock.Shared, Begin: 70 * ms, End: 80 * ms},
+		{Kind: opGrant, ID: "r2", Key: "readers", Mode: dblock.Shared, Token: 6, Begin: 71 * ms, End: 72 * ms, Outcome: done},
+		{Kind: opLeave, ID: "r2", Key: "readers", Mode: dblock.Shared, Begin: 72 * ms, End: 80 * ms},
+		{Kind: opLeave, ID: "p1", Key: "permits", Mode: dblock.Permits, Permits: 2, Begin: 70 * ms, End: 80 * ms},
+		{Kind: opLeave, ID: "p2", Key: "permits", Mode: dblock.Permits, Permits: 1, Begin: 72 * ms, End: 80 * ms},
 		{Kind: opWrite, ID: "w4", Key: "lock-0", Token: 1, Begin: 50 * ms, End: 51 * ms, Outcome: refused, Err: "fenced"},
 		{Kind: opEnqueue, ID: "j1", Outcome: done},
 		{Kind: opEnqueue, ID: "j2", Outcome: unknown},
@@ -57,6 +66,15 @@ func TestCheckers(t *testing.T) {
 		"a session beside another": {Exclusion, func(ops []op, _ tables) []op {
 			return append(ops, op{Kind: opSection, ID: "a", Key: sessionKey, Begin: 1, End: 3}, op{Kind: opSection, ID: "b", Key: sessionKey, Begin: 2, End: 4})
 		}},
+		"a writer beside a reader": {Exclusion, func(ops []op, _ tables) []op {
+			return append(ops, op{Kind: opLeave, ID: "a", Key: "readers", Begin: 79 * ms, End: 90 * ms})
+		}},
+		"too many permits": {Exclusion, with("p2", opLeave, func(o *op) { o.Permits = 2 })},
+		"a token of a reader and a writer": {FenceGrows, func(ops []op, _ tables) []op {
+			return append(ops, op{Kind: opGrant, ID: "g3", Key: "k", Token: 5, Mode: dblock.Shared, Begin: 0, End: 2, Outcome: done},
+				op{Kind: opGrant, ID: "g4", Key: "k", Token: 5, Begin: 1, End: 3, Outcome: done})
+		}},
+		"a read of another value": {GuardedWrite, with("r1", opRead, func(o *op) { o.Now = 2 })},
 		"a smaller token": {FenceGrows, func(ops []op, _ tables) []op {
 			return append(ops, op{Kind: opGrant, ID: "g3", Key: "k", Token: 5, Begin: 1, End: 2, Outcome: done},
 				op{Kind: opGrant, ID: "g4", Key: "k", Token: 4, Begin: 3, End: 4, Outcome: done})

@@ -21,7 +21,10 @@ const (
 // forcer is a lease's manager, with what an operator needs.
 type forcer interface {
 	dblock.Locker
+	AcquireAll(ctx context.Context, keys []string, opts ...dblock.Option) (*dblock.Lock, error)
+	TryAcquireAll(ctx context.Context, keys []string, opts ...dblock.Option) (*dblock.Lock, error)
 	ForceRelease(ctx context.Context, key string, token int64) error
+	Sweep(ctx context.Context) (int64, error)
 	Held(ctx context.Context) ([]dblock.HeldLock, error)
 	Holder(ctx context.Context, key string) (dblock.HeldLock, error)
 }
@@ -39,6 +42,7 @@ type work func(ctx context.Context, tx querier) error
 type client struct {
 	pool     *sql.DB // the host's, which dblock uses, too
 	leases   forcer
+	fair     forcer // whose callers wait with tickets
 	operator forcer
 	sessions dblock.Locker // nil where the server's own locks are refused
 	queue    *queue.Queue
@@ -79,7 +83,7 @@ func (c *client) close(ctx context.Context) error {
 	if c.store != nil {
 		errs = append(errs, c.store.Close(ctx))
 	}
-	for _, l := range []dblock.Locker{c.leases, c.operator, c.sessions} {
+	for _, l := range []dblock.Locker{c.leases, c.fair, c.operator, c.sessions} {
 		if l != nil {
 			errs = append(errs, l.Close(ctx))
 		}

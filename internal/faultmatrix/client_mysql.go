@@ -37,6 +37,11 @@ func openMySQL(ctx context.Context, cfg config) (_ *client, err error) {
 		return nil, err
 	}
 	c.leases = leases
+	fair, err := mysqllock.NewLease(ctx, pool, mysqllock.LeaseOptions{TTL: ttl, Fair: true})
+	if err != nil {
+		return nil, err
+	}
+	c.fair = fair
 	operator, err := mysqllock.NewLease(ctx, pool, mysqllock.LeaseOptions{TTL: longTTL})
 	if err != nil {
 		return nil, err

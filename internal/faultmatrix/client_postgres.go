@@ -37,6 +37,11 @@ func openPostgres(ctx context.Context, cfg config) (_ *client, err error) {
 		return nil, err
 	}
 	c.leases = leases
+	fair, err := pglock.NewLease(ctx, pool, pglock.LeaseOptions{TTL: ttl, Fair: true})
+	if err != nil {
+		return nil, err
+	}
+	c.fair = fair
 	operator, err := pglock.NewLease(ctx, pool, pglock.LeaseOptions{TTL: longTTL})
 	if err != nil {
 		return nil, err

@@ -161,8 +161,8 @@ func (e *env) makeTables(ctx context.Context, app string) error {
 		"CREATE TABLE matrix_effect (job varchar(64) NOT NULL)",
 		"INSERT INTO matrix_value VALUES ('" + controlKey + "', 0)",
 	}
-	for n := range leaseKeys {
-		statements = append(statements, fmt.Sprintf("INSERT INTO matrix_value VALUES ('%s', 0)", leaseKey(n)))
+	for _, key := range leaseKeys {
+		statements = append(statements, fmt.Sprintf("INSERT INTO matrix_value VALUES ('%s', 0)", key))
 	}
 	for sku, units := range map[string]int{plentySKU: plenty, scarceSKU: scarce, controlSKU: plenty} {
 		statements = append(statements, fmt.Sprintf("INSERT INTO dblock_stock (sku, bucket, available) VALUES ('%s', 0, %d)", sku, units),

@@ -42,7 +42,7 @@ func TestFaultsOfAGuardedTxHaveNames(t *testing.T) {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
 			e, c := clientBehindAnswers(t, kind)
-			lock, err := c.operator.Acquire(t.Context(), leaseKey(0)) // whose heartbeats are seldom
+			lock, err := c.operator.Acquire(t.Context(), leaseKeys[0]) // whose heartbeats are seldom
 			if err != nil {
 				t.Fatal(err)
 			}

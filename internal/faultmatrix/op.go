@@ -22,6 +22,7 @@ const (
 	opSection = "section" // a section of a session lock, known with its release
 	opWriting = "writing" // a write that is about to commit: a killed process logs no more of it
 	opWrite   = "write"
+	opRead    = "read" // of what a shared lock protects; Now is the value
 	opOrder   = "order"
 	opEnqueue = "enqueue"
 	opCall    = "call"  // any other
@@ -47,6 +48,8 @@ type op struct {
 	ID         string `json:",omitempty"`
 	Key        string `json:",omitempty"`
 	Token      int64  `json:",omitempty"`
+	Mode       dblock.Mode
+	Permits    int `json:",omitempty"`
 	Was, Now   int64
 	Begin, End time.Duration
 	Limit      time.Duration // what its context allowed; 0: the call is not judged

@@ -141,8 +141,8 @@ func (e *env) drain(ctx context.Context, t *tables) {
 
 // findLeaks has another process acquire each key, while the control still holds its own.
 func (e *env) findLeaks(ctx context.Context, t *tables) {
-	const patience = 10 * time.Second
-	ctx, cancel := context.WithTimeout(ctx, 4*patience)
+	const patience = 20 * time.Second
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(len(leaseKeys)+3)*patience)
 	defer cancel()
 	leak := func(key string, err error) {
 		t.leaks = append(t.leaks, fmt.Sprintf("%s can't be acquired: %v", key, err))
@@ -152,13 +152,13 @@ func (e *env) findLeaks(ctx context.Context, t *tables) {
 		leak("nothing", err)
 		return
 	}
-	acquire := func(l dblock.Locker, key string) {
+	acquire := func(l dblock.Locker, key string, opts ...dblock.Option) {
 		ctx, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
 		var err error
 		soon(ctx, patience, func() bool { // a busy machine may need more than one try
 			var lock *dblock.Lock
-			if lock, err = l.Acquire(ctx, key); err == nil {
+			if lock, err = l.Acquire(ctx, key, opts...); err == nil {
 				_ = lock.Release(ctx)
 			}
 			return err == nil
@@ -167,9 +167,10 @@ func (e *env) findLeaks(ctx context.Context, t *tables) {
 			leak(key, err)
 		}
 	}
-	for n := range leaseKeys {
-		acquire(c.leases, leaseKey(n))
+	for _, key := range leaseKeys {
+		acquire(c.leases, key)
 	}
+	acquire(c.leases, permitKey, dblock.WithPermits(permitLimit, permitLimit))
 	if c.sessions != nil {
 		acquire(c.sessions, sessionKey)
 	}

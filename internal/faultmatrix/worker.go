@@ -47,7 +47,7 @@ func startWorker(ctx context.Context, cfg config) (*worker, error) {
 	}
 	w := &worker{n: cfg.N, log: log, jobs: make(chan error, 1)}
 	for {
-		try, cancel := context.WithTimeout(ctx, 5*time.Second)
+		try, cancel := context.WithTimeout(ctx, 20*time.Second) // a busy machine opens connections slowly
 		w.c, err = openClient(try, cfg)
 		cancel()
 		if err == nil {
@@ -78,8 +78,10 @@ func (w *worker) begin() error {
 			Timeout: time.Second, Grace: time.Second, Backoff: func(int, error) time.Duration { return rand.N(50 * time.Millisecond) },
 		})
 	}()
-	w.loop(w.useLease)
-	w.loop(w.useLease)
+	for range 4 {
+		w.loop(w.useLease)
+	}
+	w.loop(w.sweep)
 	w.loop(w.enterUnasked)
 	if w.c.sessions != nil {
 		w.loop(w.useSession)
