@@ -46,6 +46,7 @@ type op struct {
 	label    string
 	keys     []string
 	set, try bool
+	detached bool // its process does not keep it
 	opts     []dblock.Option
 	mode     dblock.Mode
 	permits  int
@@ -132,6 +133,13 @@ func (sc *scenario) plan(d *dice, name string) plan {
 	if d.permille(150) {
 		p.dies = append(p.dies, sc.span(d, 2*sc.ttl))
 	}
+	for _, program := range p.programs {
+		for i := range program {
+			if o := &program[i]; o.detached && len(p.dies) == 0 { // nothing but its release frees it
+				o.opts = append(o.opts, dblock.WithoutRenewal(time.Hour))
+			}
+		}
+	}
 	return p
 }
 
@@ -169,7 +177,7 @@ func (sc *scenario) op(d *dice, fair bool, label string) op {
 	case 0:
 		o.opts = append(o.opts, dblock.WithMaxHold(own))
 	case 1:
-		o.opts = append(o.opts, dblock.WithoutRenewal(own))
+		o.detached, o.opts = true, append(o.opts, dblock.WithoutRenewal(own))
 	case 2:
 		o.expireIn = own
 	}

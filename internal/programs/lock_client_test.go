@@ -1,10 +1,13 @@
 package programs
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -62,6 +65,7 @@ type lockerID struct {
 type lockClient struct {
 	job
 	program  lockProcess
+	before   int // goroutines
 	server   server
 	sections sections
 
@@ -71,7 +75,7 @@ type lockClient struct {
 }
 
 func openLocks(ctx context.Context, j job) (client, error) {
-	c := &lockClient{job: j, sections: sections{j.Dir}, lockers: map[lockerID]dblock.Locker{}}
+	c := &lockClient{job: j, before: runtime.NumGoroutine(), sections: sections{j.Dir}, lockers: map[lockerID]dblock.Locker{}}
 	err := json.Unmarshal(j.Program, &c.program)
 	if err != nil {
 		return nil, err
@@ -162,10 +166,16 @@ func (c *lockClient) close() {
 		_ = c.closers[i](ctx)
 	}
 	c.server.close()
+	for until := time.Now().Add(freeWithin); runtime.NumGoroutine() > c.before; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(until) {
+			say("error", failure{"Close", fmt.Sprintf("%d goroutines are left, of %d", runtime.NumGoroutine(), c.before)})
+			return
+		}
+	}
 }
 
 func (c *lockClient) run() {
-	until := time.Now().Add(lockLasts)
+	until := time.Now().Add(cmp.Or(c.program.Lasts, lockLasts))
 	var all sync.WaitGroup
 	id := c.Process * 1000
 	for _, caller := range c.program.Callers {
@@ -251,6 +261,10 @@ func acquire(ctx context.Context, l dblock.Locker, s lockStep, names []string) (
 	}
 	if len(names) > 1 {
 		all := l.(leases)
+		if s.Locker == 1 { // the order does not matter
+			names = slices.Clone(names)
+			slices.Reverse(names)
+		}
 		if s.Try {
 			return all.TryAcquireAll(ctx, names, opts...)
 		}

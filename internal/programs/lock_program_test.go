@@ -16,7 +16,10 @@ type lockProgram struct {
 	Faults    []fault `json:",omitempty"`
 }
 
-type lockProcess struct{ Callers []lockCaller }
+type lockProcess struct {
+	Callers []lockCaller
+	Lasts   time.Duration `json:",omitempty"` // for how long its callers begin steps; 0: lockLasts
+}
 
 // lockCaller is some callers that take the same steps, again and again until the program's time is
 // up.
@@ -124,12 +127,31 @@ func drawLocks(kind devdb.Kind, faults bool) func(*rapid.T) lockProgram {
 			}
 		}), 1, 4)
 		p := lockProgram{Processes: rapid.SliceOfN(rapid.Custom(func(t *rapid.T) lockProcess {
-			return lockProcess{callers.Draw(t, "callers")}
+			return lockProcess{Callers: callers.Draw(t, "callers")}
 		}), 1, 4).Draw(t, "processes")}
 		if faults {
 			p.Faults = drawFaults(t, lockTables)
 		}
 		return p
+	}
+}
+
+// drawDense draws a program of leases that many callers use for a moment: it has thousands of grants.
+func drawDense(kind devdb.Kind) func(*rapid.T) lockProgram {
+	return func(t *rapid.T) lockProgram {
+		ends := append(slices.Repeat([]string{byRelease}, 12), byForce, byExpireIn, byItself)
+		some := lockChoice{kinds: []string{lease, lease, lease, fair}, ends: ends, keys: lockKeys}
+		step := rapid.Custom(func(t *rapid.T) lockStep {
+			s := drawLockStep(t, kind, some)
+			s.Work, s.Wait = oneOf(t, "work", 0, time.Millisecond, 2*time.Millisecond), oneOf(t, "wait", 5*time.Millisecond, time.Second)
+			return s
+		})
+		caller := rapid.Custom(func(t *rapid.T) lockCaller {
+			return lockCaller{Copies: 1, Steps: rapid.SliceOfN(step, 8, 8).Draw(t, "steps")}
+		})
+		return lockProgram{Processes: rapid.SliceOfN(rapid.Custom(func(t *rapid.T) lockProcess {
+			return lockProcess{Callers: rapid.SliceOfN(caller, 8, 8).Draw(t, "callers"), Lasts: 2 * time.Second}
+		}), 3, 3).Draw(t, "processes")}
 	}
 }
 

@@ -16,21 +16,28 @@ import (
 // TestLocks runs random programs of locks.
 func TestLocks(t *testing.T) {
 	eachEngine(t, func(t *testing.T, p *place) {
-		check(t, 2*time.Second, drawLocks(p.kind, false), func(prog lockProgram) verdict { return p.runLocks(t, prog, "") })
+		check(t, 5*time.Second, drawLocks(p.kind, false), func(prog lockProgram) verdict { return p.runLocks(t, prog, "") })
+	})
+}
+
+// TestLocksDense runs programs of leases with thousands of grants.
+func TestLocksDense(t *testing.T) {
+	eachEngine(t, func(t *testing.T, p *place) {
+		check(t, time.Second, drawDense(p.kind), func(prog lockProgram) verdict { return p.runLocks(t, prog, "") })
 	})
 }
 
 // TestLocksFaults runs random programs of locks with faults.
 func TestLocksFaults(t *testing.T) {
 	eachEngine(t, func(t *testing.T, p *place) {
-		check(t, 10*time.Second, drawLocks(p.kind, true), func(prog lockProgram) verdict { return p.runLocks(t, prog, "") })
+		check(t, 20*time.Second, drawLocks(p.kind, true), func(prog lockProgram) verdict { return p.runLocks(t, prog, "") })
 	})
 }
 
 // TestControlLocks has callers take a refusal for a grant: the judges notice.
 func TestControlLocks(t *testing.T) {
 	s := lockStep{Lock: lease, Keys: []int{0}, Try: true, Wait: time.Second, Work: 3 * time.Millisecond, End: byRelease}
-	crowd := lockProcess{[]lockCaller{{Copies: 4, Steps: []lockStep{s}}}}
+	crowd := lockProcess{Callers: []lockCaller{{Copies: 4, Steps: []lockStep{s}}}}
 	for _, kind := range testdb.Engines()[:1] {
 		v := openPlace(t, kind).runLocks(t, lockProgram{Processes: []lockProcess{crowd, crowd}}, "takes a refusal for a grant")
 		for _, by := range []string{"by the operating system", "no lock would have given"} {
@@ -70,6 +77,7 @@ func (p *place) runLocks(t *testing.T, prog lockProgram, control string) (v verd
 		}
 		jobs = append(jobs, job{What: "lock", Kind: p.kind, DSN: p.dsn, Dir: dir, Run: run, Process: i, Control: control, Program: text})
 	}
+	members, deadlocks := p.count(t, membersQuery), p.deadlocks(t)
 	s := &saboteur{kind: p.kind, db: p.db, run: run}
 	var tickets []ticketSample
 	logs := runAll(&v, jobs, func(ctx context.Context) {
@@ -94,6 +102,12 @@ func (p *place) runLocks(t *testing.T, prog lockProgram, control string) (v verd
 	}
 	if v.kind == "ended" || v.kind == "hang" {
 		return v
+	}
+	if v.kind == "" && len(prog.Faults) == 0 {
+		p.judgeLeftovers(t, &v, run, members)
+		if n := p.deadlocks(t) - deadlocks; n > 0 && prog.isOfLeases() {
+			v.add("deadlock", "the server counts %d deadlocks", n)
+		}
 	}
 	stuck := v
 	v = verdict{stats: v.stats}
