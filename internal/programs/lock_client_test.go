@@ -216,6 +216,7 @@ func (c *lockClient) once(id int, s lockStep) {
 	defer cancel()
 	l, err := c.locker(ctx, s)
 	if err != nil {
+		documented("open", err, dblock.ErrUnavailable, dblock.ErrOverloaded, dblock.ErrBusy, context.DeadlineExceeded)
 		time.Sleep(5 * time.Millisecond) // the faults do not let it be opened now
 		return
 	}
@@ -231,7 +232,7 @@ func (c *lockClient) once(id int, s lockStep) {
 	switch {
 	case err == nil:
 		c.use(lock, l, s, &h)
-		h.end(lock.Release(context.Background()))
+		h.end(lock.Release(ctx)) // which has ended by now, at times
 		say("hold", h)
 	case c.Control != "" && errors.Is(err, dblock.ErrNotAcquired):
 		c.section(s, &h, nil, time.Minute) // the control takes a refusal for a grant

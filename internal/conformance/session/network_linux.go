@@ -1,6 +1,7 @@
 package session
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"testing"
@@ -68,5 +69,8 @@ func (e Session) aNetworkFallsSilent(t *testing.T) error {
 
 func (e Session) startFar(t *testing.T, far *testdb.Far, dsn, key string, o SessionOptions) *suite.Child {
 	t.Helper()
-	return suite.StartChild(t, e.toCountOn(far.Command(t.Context(), os.Args[0]), dsn, key, o))
+	cmd := far.Command(t.Context(), os.Args[0])
+	text := suite.Must(json.Marshal(counting{e.Kind, dsn, key, o}))(t)
+	cmd.Env = append(os.Environ(), childEnv+"="+string(text))
+	return suite.StartChild(t, cmd)
 }

@@ -43,20 +43,6 @@ func aLeaverIsNoTrouble(t *testing.T, s *env) {
 	isHeardOf(t, lock, next)
 }
 
-// triesAfterARelease: what was released can be had at once, whatever the process has to tidy up
-// after a wait.
-func triesAfterARelease(t *testing.T, s *env) {
-	a, b := s.process(t, SessionOptions{}), s.process(t, SessionOptions{})
-	for range 20 {
-		first := suite.Acquire(t, a, "k")
-		next := suite.Waiter(t, b, "k")
-		s.untilWaiters(t, "k", 1)
-		suite.Release(t, first)
-		suite.Release(t, next())
-		suite.Release(t, suite.Must(b.TryAcquire(t.Context(), "k"))(t))
-	}
-}
-
 // servedInLine: the server's queue serves its waiters in order, whatever process they are of.
 func servedInLine(t *testing.T, s *env) {
 	const calls = 9
@@ -148,35 +134,6 @@ func theServerQueueWaitsOn(t *testing.T, s *env) {
 	suite.Release(t, next())
 }
 
-// waitersOutliveASession ends the connection of a process that waits: it hears of the release on
-// another one.
-func waitersOutliveASession(t *testing.T, s *env) {
-	a, b := s.process(t, SessionOptions{}), s.process(t, SessionOptions{Poll: time.Minute, IdleTimeout: 3 * time.Second})
-	lock, mine := suite.Acquire(t, a, "k"), suite.Acquire(t, b, "mine")
-	next := suite.Waiter(t, b, "k")
-	s.untilWaiters(t, "k", 1)
-	s.endHolder(t, "mine")
-	suite.IsLost(t, mine, dblock.Disconnected)
-	s.untilWaiters(t, "k", 1)
-	isHeardOf(t, lock, next)
-}
-
-// readersTryBesideAWriter: while a writer waits, readers are refused without a wait.
-func readersTryBesideAWriter(t *testing.T, s *env) {
-	a, b := s.process(t, SessionOptions{}), s.process(t, SessionOptions{})
-	reads := suite.Acquire(t, a, "k", dblock.WithShared())
-	ctx, giveUp := context.WithCancel(suite.Soon(t))
-	gone := waiting(ctx, b, "k")
-	locksuite.KeptOut(t, a, "k")
-	for range 3 {
-		assert.Nil(t, suite.IsTaken(t, a, "k", dblock.WithShared()).Wait)
-	}
-	giveUp()
-	suite.IsHeld(t, gone(), "k")
-	suite.IsFree(t, a, "k", dblock.WithShared())
-	suite.Release(t, reads)
-}
-
 // readersHearOfAWriter: readers that wait for a writer that itself had to wait hear of its release.
 func readersHearOfAWriter(t *testing.T, s *env) {
 	a, b := s.process(t, pollsLate), s.process(t, pollsLate)
@@ -190,35 +147,6 @@ func readersHearOfAWriter(t *testing.T, s *env) {
 		s.untilWaiters(t, "k", 2)
 		isHeardOf(t, writes, reader)
 	}
-}
-
-// aWriterInLineIsLetIn: readers of one process that come and go don't keep out writers that wait at
-// the server.
-func aWriterInLineIsLetIn(t *testing.T, s *env) {
-	a, b := s.process(t, atServer), s.process(t, atServer)
-	ctx, stop := context.WithCancel(suite.Soon(t))
-	var readers sync.WaitGroup
-	for range 4 {
-		readers.Go(func() {
-			for ctx.Err() == nil {
-				lock, err := a.Acquire(ctx, "k", dblock.WithShared())
-				if err == nil {
-					time.Sleep(5 * time.Millisecond)
-					suite.Release(t, lock)
-				} else if ctx.Err() == nil && !errors.Is(err, dblock.ErrNotAcquired) {
-					assert.NoError(t, err)
-				}
-			}
-		})
-	}
-	suite.Crowd(3, func(int) { // more than one may wait
-		lock, err := b.Acquire(ctx, "k")
-		if assert.NoError(t, err, "a writer") {
-			suite.Release(t, lock)
-		}
-	})
-	stop()
-	readers.Wait()
 }
 
 // holdsNoSnapshot: a call that waits does not keep VACUUM from its work. The control is one that
