@@ -95,7 +95,8 @@ func UUID(column string) Token[[16]byte] {
 // Columns is for tables without a version: a row is written only if these columns still have the values they were read with, NULL
 // like any other. What a write does not change in them nobody notices, and neither a change that was taken back; so name all
 // columns that your decision depends on, and use a version where you can. Columns of floats and of JSON can't be compared exactly,
-// and are refused. Texts are compared byte by byte, whatever their collation.
+// and are refused, and so is a DECIMAL with more than 35 digits before the point on MySQL and MariaDB. Texts are compared byte by
+// byte, whatever their collation.
 //
 // The new version that a write returns has the values that were set. On Postgres they are as the server has stored them; on MySQL
 // and MariaDB as they were given: one that the server rounds or cuts is a conflict at the next write, and has to be read again.

@@ -60,7 +60,7 @@ func TestColumnsWithAlias(t *testing.T) {
 	for _, kind := range family() {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
-			tables(kind).RunWith(t, map[string]func(*testing.T, string) string{"alias": suite.Appended("columnsWithAlias=true")})
+			driver(kind).RunWith(t, map[string]func(*testing.T, string) string{"alias": suite.Appended("columnsWithAlias=true")})
 		})
 	}
 }

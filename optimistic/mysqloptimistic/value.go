@@ -34,7 +34,9 @@ func columnOf(line map[string]string) engine.Column {
 	}
 	switch name {
 	case "decimal":
-		c.Class = engine.Decimal
+		if precision, scale := digitsOf(rest); precision-scale <= wholeDigits {
+			c.Class = engine.Decimal
+		}
 	case "char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum":
 		c.Class = engine.Text
 	case "binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob":
@@ -51,6 +53,19 @@ func columnOf(line map[string]string) engine.Column {
 		c.Class = engine.Identifier
 	}
 	return c
+}
+
+// wholeDigits is how many digits before the point a number may have that the server compares with
+// no loss, as it compares all numbers at the greatest scale.
+const wholeDigits = 65 - 30
+
+// digitsOf reads "12,2)", the end of decimal(12,2).
+func digitsOf(rest string) (precision, scale int) {
+	digits, _, _ := strings.Cut(rest, ")")
+	before, after, _ := strings.Cut(digits, ",")
+	precision, _ = strconv.Atoi(before)
+	scale, _ = strconv.Atoi(after)
+	return precision, scale
 }
 
 func refused(field, format string, args ...any) error {

@@ -58,12 +58,11 @@ func (e Tx) Run(t *testing.T) {
 	e.run(t, map[string]func(*testing.T, *txs){
 		"CommitsOrRollsBack":        commitsOrRollsBack,
 		"APanicRollsBack":           aPanicRollsBack,
-		"RunsAgainAfterADeadlock":   runsAgainAfterADeadlock,
-		"RunsAgainAfterLocksMet":    runsAgainAfterLocksMet,
+		"RunsAgainAfterADeadlock":   func(t *testing.T, b *txs) { b.runsAgain(t, addsTo, "") },
+		"RunsAgainAfterLocksMet":    func(t *testing.T, b *txs) { b.runsAgain(t, Statements.lock, "UPDATE t SET v = v + 1") },
 		"GivesUpWithTheConflict":    givesUpWithTheConflict,
 		"KeepsInvariants":           func(t *testing.T, b *txs) { assert.EqualValues(t, 1, b.skew(t, sql.LevelSerializable)) },
 		"ControlBreaksInvariants":   func(t *testing.T, b *txs) { assert.EqualValues(t, 0, b.skew(t, sql.LevelReadCommitted)) },
-		"LosesNoUpdates":            losesNoUpdates,
 		"PinsItsIsolation":          pinsItsIsolation,
 		"LeaksNoIsolation":          leaksNoIsolation,
 		"WritesWhateverTheDefault":  writesWhateverTheDefault,
@@ -198,32 +197,24 @@ func (b *txs) cross(
 	})
 }
 
+func (tx Statements) lock(id int) error { return tx.Lock(id) }
+
 func addsTo(tx Statements, id int) error { return tx.Exec(map[int]string{1: add1, 2: add2}[id]) }
 
-func runsAgainAfterADeadlock(t *testing.T, b *txs) {
+// runsAgain: a deadlock is one if the server says so, or what locks rows. Each run that locks both
+// rows then runs a statement.
+func (b *txs) runsAgain(t *testing.T, lock func(Statements, int) error, then string) {
+	t.Helper()
 	var runs, retries atomic.Int64
-	errs := b.cross(t, addsTo, TxOptions{OnRetry: func(int, error) { retries.Add(1) }}, func(_ Statements, err error) error {
-		runs.Add(1)
+	errs := b.cross(t, lock, TxOptions{OnRetry: func(int, error) { retries.Add(1) }}, func(tx Statements, err error) error {
+		if runs.Add(1); err == nil && then != "" {
+			err = tx.Exec(then)
+		}
 		return err
 	})
 	require.NoError(t, errors.Join(errs[:]...))
 	assert.Equal(t, runs.Load()-2, retries.Load())
 	assert.NotZero(t, retries.Load())
-	assert.EqualValues(t, 6, b.Count(t, sum))
-}
-
-// runsAgainAfterLocksMet: a deadlock is one if the server says so, or what locks rows.
-func runsAgainAfterLocksMet(t *testing.T, b *txs) {
-	var runs atomic.Int64
-	errs := b.cross(t, func(tx Statements, id int) error { return tx.Lock(id) }, TxOptions{}, func(tx Statements, err error) error {
-		runs.Add(1)
-		if err != nil {
-			return err
-		}
-		return errors.Join(tx.Exec(add1), tx.Exec(add2))
-	})
-	require.NoError(t, errors.Join(errs[:]...))
-	assert.GreaterOrEqual(t, runs.Load(), int64(3))
 	assert.EqualValues(t, 6, b.Count(t, sum))
 }
 
@@ -264,23 +255,6 @@ func (b *txs) skew(t *testing.T, isolation sql.IsolationLevel) (left int64) {
 	})
 	require.NoError(t, errors.Join(errs[:]...))
 	return b.Count(t, sum)
-}
-
-// losesNoUpdates: a crowd reads, and writes what it has read and one more.
-func losesNoUpdates(t *testing.T, b *txs) {
-	const callers, each = 4, 5
-	suite.Crowd(callers, func(int) {
-		for range each {
-			assert.NoError(t, b.run(t.Context(), TxOptions{Isolation: sql.LevelSerializable, Attempts: 1000}, func(tx Statements) error {
-				v, err := tx.Int(get1)
-				if err != nil {
-					return err
-				}
-				return tx.Exec(fmt.Sprintf("UPDATE t SET v = %d WHERE id = 1", v+1))
-			}))
-		}
-	})
-	b.is(t, 1+callers*each)
 }
 
 // aSwallowedConflict: it is an error, never a success. On MySQL the server writes what comes after.

@@ -3,6 +3,7 @@ package optimistic
 import (
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/optimistic"
@@ -22,7 +24,7 @@ import (
 // what Update writes, or refuses what it refuses; also if the rows of one call have values of
 // different Go types. A column gets one of so many values, drawn by the test's name, and always
 // NULL and the greatest number. Under DBLOCK_SOAK it gets all of them.
-func manyWritesTheSame[DB any](t *testing.T, b *tables[DB], oneOf int) {
+func manyWritesTheSame[DB any](t *testing.T, b *env[DB], oneOf int) {
 	first := int(suite.SeedOf(t) % uint64(oneOf))
 	if os.Getenv(suite.EnvSoak) != "" {
 		oneOf = 1
@@ -51,7 +53,7 @@ func manyWritesTheSame[DB any](t *testing.T, b *tables[DB], oneOf int) {
 
 // writesColumn writes each value by Update and by UpdateMany, and all that were taken by one
 // UpdateMany.
-func (b *tables[DB]) writesColumn(t *testing.T, column, typ string, given []any, chosen func(id int) bool) {
+func (b *env[DB]) writesColumn(t *testing.T, column, typ string, given []any, chosen func(id int) bool) {
 	t.Helper()
 	ctx := t.Context()
 	single, several, mixed := b.ints(t, "single"), b.ints(t, "several"), b.ints(t, "mixed")
@@ -79,6 +81,7 @@ func (b *tables[DB]) writesColumn(t *testing.T, column, typ string, given []any,
 	if len(taken) > 0 {
 		assert.NoError(t, errOf(mixed.UpdateMany(ctx, db, taken, optimistic.AllOrNothing)), "%s: values of different Go types", typ)
 	}
+	b.comparesColumn(t, db, column, typ, taken)
 	require.NoError(t, commit())
 	stored := func(table string) []string {
 		return b.Texts(t, "SELECT COALESCE("+b.by(column+"::text", "HEX("+column+")")+", 'NULL') FROM "+table+" ORDER BY id")
@@ -91,9 +94,34 @@ func (b *tables[DB]) writesColumn(t *testing.T, column, typ string, given []any,
 	}
 }
 
+// comparesColumn: what was read from a column, and what a write has returned, can be given back as
+// expected; and NULL is expected in vain, unless it is there. Some types can't be compared.
+func (b *env[DB]) comparesColumn(t *testing.T, db DB, column, typ string, taken []change) {
+	t.Helper()
+	ctx, table := t.Context(), b.columns(t, "single", column)
+	if errors.Is(table.Check(ctx, db), dblock.ErrInvalid) {
+		return
+	}
+	for _, c := range taken {
+		what := fmt.Sprintf("%s = %T %v", typ, c.Set[column], c.Set[column])
+		read := must(table.Version(ctx, db, c.Key))(t)
+		if read[column] == nil && c.Set[column] != nil {
+			continue // a date such as 0000-00-00, which is read as NULL
+		}
+		told, err := table.Update(ctx, db, c.Key, read, set{"version": 7})
+		if !assert.NoError(t, err, what) {
+			continue
+		}
+		assert.NoError(t, errOf(table.Update(ctx, db, c.Key, told, set{"version": 8})), what)
+		if null := (values{column: nil}); read[column] != nil {
+			conflicts(t, what, errOf(table.Update(ctx, db, c.Key, null, set{"version": 9})), null, read)
+		}
+	}
+}
+
 // means tells whether a value means anything in a column of a type. What the servers make of the
 // others depends on how they are sent.
-func (b *tables[DB]) means(typ string, value any) bool {
+func (b *env[DB]) means(typ string, value any) bool {
 	_, isFloat := value.(float64)
 	text, isText := value.(string)
 	bytes, isBytes := value.([]byte)
@@ -111,7 +139,7 @@ func (b *tables[DB]) means(typ string, value any) bool {
 }
 
 // columnTypes are the types of columns that values are written to.
-func (b *tables[DB]) columnTypes() []string {
+func (b *env[DB]) columnTypes() []string {
 	if b.Postgres() {
 		return []string{
 			"smallint", "int", "bigint", "numeric(50,0)", "numeric(10,2)", "numeric", "real", "double precision", "varchar(5)", "char(5)",

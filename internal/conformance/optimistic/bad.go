@@ -16,7 +16,7 @@ import (
 	"github.com/dblock-go/dblock/optimistic"
 )
 
-func namesAreTakenAsTheyAre[DB any](t *testing.T, b *tables[DB]) {
+func namesAreTakenAsTheyAre[DB any](t *testing.T, b *env[DB]) {
 	ctx, q := t.Context(), b.by(`"`, "`")
 	other := "odd ; schema"
 	if b.Postgres() {
@@ -40,7 +40,7 @@ func namesAreTakenAsTheyAre[DB any](t *testing.T, b *tables[DB]) {
 	must(both.Update(ctx, b.db, "k", values{value: "x"}, set{value: "y"}))(t)
 }
 
-func refusesBadInput[DB any](t *testing.T, b *tables[DB]) {
+func refusesBadInput[DB any](t *testing.T, b *env[DB]) {
 	ctx, version := t.Context(), optimistic.Int("version")
 	for name, err := range map[string]error{
 		"no table":       errOf(b.e.Int("", "id", version)),
@@ -99,11 +99,26 @@ func refusesBadInput[DB any](t *testing.T, b *tables[DB]) {
 		badInput(t, "columns", errOf(columns.Update(ctx, b.db, 1, v, five)))
 	}
 	badInput(t, "touch of columns", errOf(columns.Touch(ctx, b.db, 1, values{"balance": 0, "note": nil})))
+	badInput(t, "some of the columns", errOf(columns.Upsert(ctx, b.db, 34, optimistic.Absent[values](), five)))
+	badInput(t, "blindly, some of the columns", errOf(columns.Any().Update(ctx, b.db, 1, five)))
+	badInput(t, "the nil UUID", b.tags(t, "account", "tag").Delete(ctx, b.db, 1, [16]byte{}))
+	one := change{Key: 1, Expected: 1, Set: five}
+	for name, changes := range map[string][]change{
+		"none":            nil,
+		"a key twice":     {one, {Key: int64(1), Expected: 1, Set: five}},
+		"other columns":   {one, {Key: 2, Expected: 1, Set: set{"note": "x"}}},
+		"more columns":    {one, {Key: 2, Expected: 1, Set: set{"balance": 5, "note": "x"}}},
+		"too many":        make([]change, optimistic.MaxChanges+1),
+		"version 0 later": {one, {Key: 2, Set: five}},
+	} {
+		badInput(t, name, errOf(table.UpdateMany(ctx, b.db, changes, optimistic.EachRow)))
+	}
+	badInput(t, "no mode", errOf(table.UpdateMany(ctx, b.db, []change{one}, 0)))
 	b.is(t, 0, "SELECT count(*) FROM account WHERE balance <> 0 OR version <> 1 OR note IS NOT NULL")
 }
 
 // refusesBadTables: what is wrong with a table is said before anything is written, with what to do.
-func refusesBadTables[DB any](t *testing.T, b *tables[DB]) {
+func refusesBadTables[DB any](t *testing.T, b *env[DB]) {
 	ctx := t.Context()
 	b.Exec(t, "CREATE TABLE odd (id BIGINT PRIMARY KEY, nullable BIGINT DEFAULT 1, label VARCHAR(20) NOT NULL, half DOUBLE PRECISION, doc JSON, "+
 		b.by("second TIMESTAMPTZ(0) NOT NULL, milli TIMESTAMP(3) NOT NULL)", "second DATETIME NOT NULL, milli DATETIME(3) NOT NULL)"))
@@ -152,12 +167,12 @@ func refusesBadTables[DB any](t *testing.T, b *tables[DB]) {
 }
 
 // refusesOtherEngines: a table that rolls nothing back and locks no row is refused by each call.
-func (b *tables[DB]) refusesOtherEngines(t *testing.T) {
+func (b *env[DB]) refusesOtherEngines(t *testing.T) {
 	t.Helper()
 	ctx, one := t.Context(), set{"balance": 1}
 	for _, engine := range []string{"MyISAM", "MEMORY"} {
 		b.Exec(t, "CREATE TABLE in_"+engine+" (id BIGINT PRIMARY KEY, version BIGINT NOT NULL DEFAULT 1, balance INT NOT NULL DEFAULT 0) ENGINE="+engine)
-		b.insert(t, "in_"+engine, 1, 2)
+		b.insert(t, "in_"+engine, 2)
 		table := b.ints(t, "in_"+engine)
 		for call, err := range map[string]error{
 			"Check": table.Check(ctx, b.db), "Update": errOf(table.Update(ctx, b.db, 1, 1, one)),
@@ -169,7 +184,7 @@ func (b *tables[DB]) refusesOtherEngines(t *testing.T) {
 }
 
 // altersAsTold: a column made as the error says is good for use.
-func altersAsTold[DB any](t *testing.T, b *tables[DB]) {
+func altersAsTold[DB any](t *testing.T, b *env[DB]) {
 	b.Exec(t, "CREATE TABLE plain (id BIGINT PRIMARY KEY)")
 	for column, check := range map[string]func(context.Context, DB) error{
 		"number": must(b.e.Int("plain", "id", optimistic.Int("number")))(t).Check,
@@ -187,7 +202,7 @@ func altersAsTold[DB any](t *testing.T, b *tables[DB]) {
 
 // refusesBadVersions: a row that has 0 or NULL for its version is never written, and the error says
 // why.
-func refusesBadVersions[DB any](t *testing.T, b *tables[DB]) {
+func refusesBadVersions[DB any](t *testing.T, b *env[DB]) {
 	ctx, five, ints := t.Context(), set{"balance": 5}, b.ints(t, "account")
 	require.NoError(t, ints.Check(ctx, b.db))
 	for _, bad := range []string{"0", "-3", "NULL"} {
@@ -210,10 +225,21 @@ func refusesBadVersions[DB any](t *testing.T, b *tables[DB]) {
 	small := b.ints(t, "small")
 	last := must(small.Update(ctx, b.db, 1, 32766, five))(t)
 	badInput(t, "the last version", errOf(small.Update(ctx, b.db, 1, last, five)))
+
+	// Rails and Hibernate insert rows at version 0.
+	one, zero := must(b.e.Int("account", "id", optimistic.Int("lock_version")))(t), must(b.e.Int("account", "id", optimistic.IntFromZero("lock_version")))(t)
+	badInput(t, "the version 0", errOf(one.Update(ctx, b.db, 6, 0, five)), "IntFromZero")
+	badInput(t, "a row at 0", errOf(one.Update(ctx, b.db, 6, 1, five)), "IntFromZero")
+	badInput(t, "a version below 0", errOf(zero.Update(ctx, b.db, 6, -1, five)))
+	b.Exec(t, "UPDATE account SET lock_version = -1 WHERE id = 6")
+	badInput(t, "a row below 0", errOf(zero.Any().Update(ctx, b.db, 6, five)))
+	b.is(t, 0, "SELECT balance FROM account WHERE id = 6")
+	b.Exec(t, "CREATE TABLE bare (id BIGINT PRIMARY KEY)")
+	badInput(t, "no version", must(b.e.Int("bare", "id", optimistic.IntFromZero("lock_version")))(t).Check(ctx, b.db), "DEFAULT 0")
 }
 
 // nonUniqueKey: a key of two rows writes neither.
-func nonUniqueKey[DB any](t *testing.T, b *tables[DB]) {
+func nonUniqueKey[DB any](t *testing.T, b *env[DB]) {
 	ctx, five := t.Context(), set{"balance": 5}
 	b.Exec(t, "CREATE TABLE twin (id BIGINT, balance BIGINT NOT NULL, version BIGINT NOT NULL DEFAULT 1)")
 	b.Exec(t, "CREATE INDEX twin_id ON twin (id)")
@@ -243,7 +269,7 @@ func nonUniqueKey[DB any](t *testing.T, b *tables[DB]) {
 }
 
 // checksOnce: a failed check is not kept, and one that was passed is.
-func checksOnce[DB any](t *testing.T, b *tables[DB]) {
+func checksOnce[DB any](t *testing.T, b *env[DB]) {
 	ctx, table, other := t.Context(), b.ints(t, "soon"), b.ints(t, "account")
 	badInput(t, "before it was made", errOf(table.Version(ctx, b.db, 1)))
 	b.fresh(t, "soon", 1)
@@ -259,47 +285,4 @@ func checksOnce[DB any](t *testing.T, b *tables[DB]) {
 	b.Exec(t, "ALTER TABLE soon DROP COLUMN version")
 	require.Error(t, errOf(table.Update(ctx, b.db, 1, 1, set{"balance": 1})))
 	badInput(t, "after it was altered", errOf(table.Update(ctx, b.db, 1, 1, set{"balance": 1})))
-}
-
-// versionsFromZero: rows at version 0, as Rails and Hibernate insert them, are written like others.
-func versionsFromZero[DB any](t *testing.T, b *tables[DB]) {
-	ctx, one, absent := t.Context(), set{"balance": 1}, optimistic.Absent[int64]()
-	b.Exec(t, "CREATE TABLE article (id BIGINT PRIMARY KEY, balance BIGINT NOT NULL, lock_version INT NOT NULL DEFAULT 0)")
-	b.insert(t, "article", 1, 6)
-	table := must(b.e.Int("article", "id", optimistic.IntFromZero("lock_version")))(t)
-	assert.EqualValues(t, 0, must(table.Version(ctx, b.db, 1))(t))
-	assert.EqualValues(t, 1, must(table.Update(ctx, b.db, 1, 0, one))(t))
-	conflicts(t, "a stale update", errOf(table.Update(ctx, b.db, 1, 0, one)), int64(0), int64(1))
-	conflicts(t, "a stale delete", table.Delete(ctx, b.db, 1, 0), int64(0), int64(1))
-	missing(t, "an update of no row", errOf(table.Update(ctx, b.db, 77, 0, one)))
-	assert.EqualValues(t, 1, must(table.Touch(ctx, b.db, 2, 0))(t))
-	require.NoError(t, table.Delete(ctx, b.db, 3, 0))
-	assert.EqualValues(t, 1, must(table.Any().Update(ctx, b.db, 4, one))(t))
-	assert.EqualValues(t, 0, must(table.Upsert(ctx, b.db, 10, absent, one))(t))
-	conflicts(t, "a second insert", errOf(table.Upsert(ctx, b.db, 10, absent, one)), absent, int64(0))
-	assert.EqualValues(t, 1, must(table.Upsert(ctx, b.db, 10, optimistic.At(int64(0)), one))(t))
-	assert.EqualValues(t, 0, must(table.Any().Upsert(ctx, b.db, 11, one))(t))
-	outcomes := must(table.UpdateMany(ctx, b.db, []change{{Key: 1, Set: one}, {Key: 5, Set: one}}, optimistic.EachRow))(t)
-	conflicts(t, "a stale one of many", outcomes[0].Err, int64(0), int64(1))
-	assert.Equal(t, []any{nil, int64(1)}, []any{outcomes[1].Err, outcomes[1].Version})
-
-	badInput(t, "a version below 0", errOf(table.Update(ctx, b.db, 6, -1, one)))
-	b.Exec(t, "UPDATE article SET lock_version = -1 WHERE id = 6")
-	badInput(t, "a row below 0", errOf(table.Any().Update(ctx, b.db, 6, one)))
-	b.Exec(t, "UPDATE article SET lock_version = 0 WHERE id = 6")
-	ones := must(b.e.Int("article", "id", optimistic.Int("lock_version")))(t)
-	badInput(t, "the version 0", errOf(ones.Update(ctx, b.db, 6, 0, one)), "IntFromZero")
-	badInput(t, "a row at 0", errOf(ones.Update(ctx, b.db, 6, 1, one)), "IntFromZero")
-	b.Exec(t, "CREATE TABLE bare (id BIGINT PRIMARY KEY)")
-	badInput(t, "no version", must(b.e.Int("bare", "id", optimistic.IntFromZero("lock_version")))(t).Check(ctx, b.db), "DEFAULT 0")
-	b.is(t, 0, "SELECT balance FROM article WHERE id = 6")
-
-	won := make(chan int64, 8)
-	suite.Crowd(8, func(i int) {
-		if _, err := table.Update(ctx, b.db, 6, 0, set{"balance": 100 + i}); err == nil {
-			won <- int64(100 + i)
-		}
-	})
-	require.Len(t, won, 1, "writers at version 0 that succeeded")
-	b.is(t, <-won, "SELECT balance FROM article WHERE id = 6 AND lock_version = 1")
 }

@@ -23,7 +23,7 @@ type alteration struct {
 
 // altered: a Table that is in use when a column gets another type writes what it is given, or
 // returns an error and then writes what it is given.
-func altered[DB any](t *testing.T, b *tables[DB]) {
+func altered[DB any](t *testing.T, b *env[DB]) {
 	b.Exec(t, "DROP TABLE IF EXISTS altered")
 	var columns, changes []string
 	all := b.alterations()
@@ -62,7 +62,7 @@ func altered[DB any](t *testing.T, b *tables[DB]) {
 
 // alteredCalls are the calls that write a column of the row 1, each by a Table of its own for each
 // column. Upsert inserts the row 11.
-func alteredCalls[DB any](t *testing.T, b *tables[DB]) map[string]func(t *testing.T, column string, value any) error {
+func alteredCalls[DB any](t *testing.T, b *env[DB]) map[string]func(t *testing.T, column string, value any) error {
 	t.Helper()
 	tables := map[string]*optimistic.Table[int64, DB]{}
 	table := func(t *testing.T, call, column string) *optimistic.Table[int64, DB] {
@@ -93,7 +93,7 @@ func alteredCalls[DB any](t *testing.T, b *tables[DB]) map[string]func(t *testin
 
 // alteredVersion: if a compared column or a key gets another type, an expected value is compared as
 // a whole. Cut to the old type it would be equal to what another writer has stored.
-func alteredVersion[DB any](t *testing.T, b *tables[DB]) {
+func alteredVersion[DB any](t *testing.T, b *env[DB]) {
 	ctx := t.Context()
 	b.Exec(t, "CREATE TABLE dated (id INT PRIMARY KEY, at DATE, n INT)")
 	b.Exec(t, "INSERT INTO dated VALUES (1, '2024-02-29', 0)")
@@ -123,7 +123,7 @@ func alteredVersion[DB any](t *testing.T, b *tables[DB]) {
 }
 
 // alteredFacts: a Table refuses what the table could not do before it was altered only once.
-func alteredFacts[DB any](t *testing.T, b *tables[DB]) {
+func alteredFacts[DB any](t *testing.T, b *env[DB]) {
 	ctx := t.Context()
 	b.Exec(t, "CREATE TABLE grown (id INT PRIMARY KEY, version SMALLINT NOT NULL)")
 	b.Exec(t, "INSERT INTO grown VALUES (1, 32767)")
@@ -139,7 +139,7 @@ func alteredFacts[DB any](t *testing.T, b *tables[DB]) {
 }
 
 // alterations are wider types for columns, for which the values need no rounding.
-func (b *tables[DB]) alterations() []alteration {
+func (b *env[DB]) alterations() []alteration {
 	at := time.Date(2024, 2, 29, 1, 2, 3, 456789000, time.UTC)
 	day := time.Date(2024, 2, 29, 0, 0, 0, 0, time.UTC)
 	if b.Postgres() {

@@ -1,0 +1,115 @@
+package optimistic
+
+import (
+	"database/sql"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/optimistic"
+)
+
+// atAnyIsolation reads a row, has another session write it, and writes: that must never pass for a
+// success.
+func atAnyIsolation[DB any](t *testing.T, b *env[DB]) {
+	ctx, table := t.Context(), b.ints(t, "account")
+	b.fresh(t, "account", 2)
+	for _, level := range []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable} {
+		for name, mine := range map[string]func(DB) error{
+			"update": func(db DB) error { return errOf(table.Update(ctx, db, 1, 1, set{"balance": 2})) },
+			"delete": func(db DB) error { return table.Delete(ctx, db, 1, 1) },
+			"many": func(db DB) error {
+				return errOf(table.UpdateMany(ctx, db, []change{{Key: 1, Expected: 1, Set: set{"balance": 2}}}, optimistic.AllOrNothing))
+			},
+		} {
+			b.Exec(t, "UPDATE account SET balance = 0, version = 1")
+			tx := b.tx(t, level)
+			// Another row is read, so that no lock on this one keeps the other writer out, and what
+			// tx sees of it is fixed.
+			must(table.Version(ctx, tx.DB, 2))(t)
+			must(table.Update(ctx, tx.DB, 2, 1, set{"balance": 1}))(t)
+			must(table.Update(ctx, b.db, 1, 1, set{"balance": 1}))(t)
+			err := mine(tx.DB)
+			assert.True(t, errors.Is(err, optimistic.ErrConflict) || errors.Is(err, dblock.ErrConflict), "%s at %v: %v", name, level, err)
+			_ = tx.Rollback()
+			b.is(t, 1, "SELECT balance FROM account WHERE id = 1")
+		}
+	}
+}
+
+func countsStatements[DB any](t *testing.T, b *env[DB]) {
+	ctx, table, one := t.Context(), b.ints(t, "account"), set{"balance": 1}
+	require.NoError(t, table.Check(ctx, b.db))
+	tx := b.tx(t, sql.LevelReadCommitted)
+	db, sent := b.e.Counted(tx.DB)
+	count := func(what string, want int64, run func() error) {
+		t.Helper()
+		before := sent()
+		if err := run(); want == 1 {
+			require.NoError(t, err, what)
+		}
+		assert.Equal(t, want, sent()-before, "statements of %s", what)
+	}
+	count("check", 0, func() error { require.NoError(t, table.Check(ctx, db)); return nil })
+	count("update", 1, func() error { return errOf(table.Update(ctx, db, 1, 1, one)) })
+	count("conflict", 2, func() error { return errOf(table.Update(ctx, db, 1, 1, one)) })
+	count("no row", 2, func() error { return errOf(table.Update(ctx, db, 99, 1, one)) })
+	count("bad input", 0, func() error { return errOf(table.Update(ctx, db, 1, 0, one)) })
+	count("touch", 1, func() error { return errOf(table.Touch(ctx, db, 1, 2)) })
+	count("insert", 1, func() error { return errOf(table.Upsert(ctx, db, 20, optimistic.Absent[int64](), one)) })
+	count("delete", 1, func() error { return table.Delete(ctx, db, 1, 3) })
+	changes := []change{{Key: 3, Expected: 1, Set: one}, {Key: 2, Expected: 1, Set: one}}
+	many := int64(2)
+	if b.Postgres() {
+		many = 1
+	}
+	count("many", many, func() error { must(table.UpdateMany(ctx, db, changes, optimistic.AllOrNothing))(t); return nil })
+	before := sent()
+	require.ErrorIs(t, errOf(table.UpdateMany(ctx, db, changes, optimistic.AllOrNothing)), optimistic.ErrConflict)
+	assert.EqualValues(t, 1, sent()-before, "statements of many that conflict")
+}
+
+// timesGrow: if the clock has not moved on, or was set back, the version is one microsecond later
+// than the last.
+func timesGrow[DB any](t *testing.T, b *env[DB]) {
+	ctx, table := t.Context(), b.times(t, "account", "changed")
+	b.Exec(t, "UPDATE account SET changed = '2120-03-04 05:06:07.000009"+b.by("+00'", "'"))
+	was := must(table.Version(ctx, b.db, 1))(t)
+	require.Equal(t, time.Date(2120, 3, 4, 5, 6, 7, 9000, time.UTC), was)
+	now := must(table.Update(ctx, b.db, 1, was.Add(999).In(time.FixedZone("odd", 5*3600+1800)), set{"balance": 1}))(t)
+	require.Equal(t, was.Add(time.Microsecond), now)
+	outcomes := must(table.UpdateMany(ctx, b.db, []optimistic.Change[time.Time]{{Key: 1, Expected: now, Set: set{"balance": 2}}},
+		optimistic.AllOrNothing))(t)
+	require.Equal(t, now.Add(time.Microsecond), outcomes[0].Version)
+	b.Exec(t, "UPDATE account SET changed = '2020-03-04 05:06:07"+b.by("+00'", "'"))
+	assert.WithinDuration(t, time.Now(), must(table.Any().Touch(ctx, b.db, 2))(t), time.Hour, "the server's clock")
+}
+
+// upsertAnotherIndex: a row that another unique index refuses is another row, and is left alone.
+func upsertAnotherIndex[DB any](t *testing.T, b *env[DB]) {
+	ctx, table, none := t.Context(), b.ints(t, "account"), optimistic.Absent[int64]()
+	b.Exec(t, "CREATE UNIQUE INDEX account_note ON account (note)")
+	must(table.Update(ctx, b.db, 1, 1, set{"note": "mine"}))(t)
+	same := set{"balance": 9, "note": "mine"}
+	for _, err := range []error{
+		errOf(table.Upsert(ctx, b.db, 40, none, same)), errOf(table.Any().Upsert(ctx, b.db, 40, same)),
+	} {
+		assert.Error(t, err, "by another index")
+		assert.NotErrorIs(t, err, optimistic.ErrConflict)
+	}
+	conflicts(t, "by the key", errOf(table.Upsert(ctx, b.db, 2, none, set{"balance": 9, "note": "other"})), none, int64(1))
+	b.is(t, 0, "SELECT count(*) FROM account WHERE balance = 9 OR id = 40")
+	if b.Postgres() {
+		return
+	}
+	b.Exec(t, "CREATE TABLE counted (id BIGINT AUTO_INCREMENT PRIMARY KEY, balance BIGINT, changed DATETIME(6) NOT NULL, version BIGINT NOT NULL)")
+	err := errOf(b.ints(t, "counted").Upsert(ctx, b.db, 0, none, set{"balance": 9, "changed": "2020-01-01"}))
+	badInput(t, "0 in AUTO_INCREMENT", err)
+	times := b.times(t, "counted", "changed")
+	got := must(times.Any().Upsert(ctx, b.db, 17, set{"balance": 9, "version": 1}))(t)
+	assert.Equal(t, got, must(times.Version(ctx, b.db, 17))(t))
+}
