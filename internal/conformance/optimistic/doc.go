@@ -22,7 +22,7 @@
 //   - CountsStatements: Each call costs the documented statements.
 //   - TimesGrow: A time version grows although the clock does not.
 //   - NamesAreTakenAsTheyAre: Names with quotes and keywords are taken literally.
-//   - RefusesBadInput: Bad input is refused without a statement.
+//   - RefusesBadInput: Columns and keys that do not fit the table are refused.
 //   - RefusesBadTables: An unfit table is refused before a write, with what to do.
 //   - AltersAsTold: A column that is altered as the error says is accepted.
 //   - RefusesBadVersions: A row whose version cannot be one is not written, with the reason.
@@ -80,6 +80,6 @@
 //
 // # Judged elsewhere
 //
-// Package optimistic tests what no driver has a part in: Diagnose tells stale from gone, and versions
+// Package optimistic tests what no driver has a part in: bad input is refused without a statement, Diagnose tells stale from gone, and versions
 // of a caller's own queries may begin at 0. RunTx rolls back a panic (APanicRollsBack), also of Do.
 package optimistic
