@@ -16,6 +16,7 @@
 //   - LeavesTheLine: Waiters that give up at the server leave nothing, and the next are served.
 //   - TheLineEndsWithConns: A lock from the server's queue ends with its own connection alone.
 //   - TheServerQueueWaitsOn: A waiter at the server outlives its connection and its statement.
+//   - ALostLockIsNotReleased: A holder without its connection releases nothing of the next one.
 //   - InterruptedHandOvers: Callers go on, and no lock is lost or left, amid interrupts.
 //   - CostsFewRoundTrips: Acquisitions, refusals, releases and shared holds cost one statement each.
 //   - ADeadOneIsFreedAtOnce: The locks of a process that died are free at once.

@@ -32,6 +32,30 @@ func aDeadOneIsFreedAtOnce(t *testing.T, s *env) {
 	}
 }
 
+// aLostLockIsNotReleased ends the connection of a holder and has another process take the lock. The
+// holder releases before its process can notice the loss by itself: Release says that it was lost.
+func aLostLockIsNotReleased(t *testing.T, s *env) {
+	b := s.process(t, quick)
+	lose := func(locks ...*dblock.Lock) {
+		t.Helper()
+		s.endHolder(t, "k")
+		theirs := suite.Acquire(t, b, "k")
+		for _, lock := range locks {
+			assert.ErrorIs(t, lock.Release(t.Context()), dblock.ErrLost, "another process has the lock")
+		}
+		suite.Release(t, theirs)
+	}
+	a := s.process(t, quick)
+	for range 5 {
+		lose(suite.Acquire(t, a, "k"))
+	}
+	lose(s.servedAtServer(t, b, s.process(t, SessionOptions{ServerQueue: true})))
+	if s.Postgres() {
+		shared := dblock.WithShared()
+		lose(suite.Acquire(t, a, "k", shared), suite.Acquire(t, a, "k", shared), suite.Acquire(t, a, "k", shared))
+	}
+}
+
 // interruptedHandOvers interrupts the statements of a session while its callers hand locks over and
 // another process asks for the same locks. No answer of the server may end the process, and all
 // callers make progress.

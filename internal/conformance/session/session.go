@@ -60,6 +60,7 @@ func (e Session) Run(t *testing.T) {
 		"LeavesTheLine":            leavesTheLine,
 		"TheLineEndsWithConns":     theLineEndsWithConns,
 		"TheServerQueueWaitsOn":    theServerQueueWaitsOn,
+		"ALostLockIsNotReleased":   aLostLockIsNotReleased,
 		"InterruptedHandOvers":     interruptedHandOvers,
 		"CostsFewRoundTrips":       costsFewRoundTrips,
 		"ADeadOneIsFreedAtOnce":    aDeadOneIsFreedAtOnce,

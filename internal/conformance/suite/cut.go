@@ -133,15 +133,6 @@ func (x *Trial) Heal() (struck bool) {
 	return struck
 }
 
-// CloseBy ends the process: by closes it, or gives up after 5 s, as its connections may be stalled.
-func (x *Trial) CloseBy(ctx context.Context, by func(context.Context) error, closePool func()) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-	defer cancel()
-	_ = by(ctx)
-	x.GiveUp()
-	ClosePool(&x.Dialer, closePool)
-}
-
 // ClosePool closes a pool with connections of a dialer, which may be stalled: the pool would wait
 // for these, and for those that it opens meanwhile to cancel statements.
 func ClosePool(d *faultconn.Dialer, closePool func()) {
