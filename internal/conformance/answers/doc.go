@@ -8,6 +8,8 @@
 //   - Run: Any answer of a server: no panic, documented errors, and released locks are free.
 //   - OneAtATimeMigrates: Of concurrent migrations one runs at a time.
 //   - ControlMeets: Without the lock they meet.
-//   - ItsNameExcludes: Migrations exclude each other if they have the same name.
 //   - RefusesWhatMakesNoSense: A bad name or timeout is refused.
+//
+// TestOneSessionAtATime of internal/migratelock judges that migrations of the same name exclude
+// each other, and that a timeout is ErrBusy.
 package answers

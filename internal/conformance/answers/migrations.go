@@ -14,7 +14,6 @@ import (
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
@@ -37,7 +36,6 @@ type Migrations struct {
 func (m Migrations) Run(t *testing.T) {
 	t.Run("OneAtATimeMigrates", m.oneAtATimeMigrates)
 	t.Run("ControlMeets", m.controlMeets)
-	t.Run("ItsNameExcludes", m.itsNameExcludes)
 	t.Run("RefusesWhatMakesNoSense", m.refusesWhatMakesNoSense)
 }
 
@@ -99,17 +97,6 @@ func (*unlocked) SessionUnlock(context.Context, *sql.Conn) error { return nil }
 // controlMeets: without the lock two are in at once. That it ends is the proof; which of them fails
 // then is chance.
 func (m Migrations) controlMeets(t *testing.T) { _ = m.race(t, &unlocked{both: make(chan struct{})}) }
-
-// itsNameExcludes: and a timeout is ErrBusy.
-func (m Migrations) itsNameExcludes(t *testing.T) {
-	l, ctx := suite.Must(m.Locker("shop 3", 20*time.Millisecond))(t), t.Context()
-	s := newSessions(t, m.Kind, testdb.DSN(t, m.Kind))
-	require.NoError(t, l.SessionLock(ctx, s.a))
-	assert.ErrorIs(t, l.SessionLock(ctx, s.b), dblock.ErrBusy)
-	assert.NoError(t, l.SessionUnlock(ctx, s.a))
-	assert.NoError(t, l.SessionLock(ctx, s.b))
-	assert.NoError(t, l.SessionUnlock(ctx, s.b))
-}
 
 func (m Migrations) refusesWhatMakesNoSense(t *testing.T) {
 	for _, name := range []string{"", "\xff", "a\x00b", strings.Repeat("n", 256)} {

@@ -48,7 +48,8 @@
 // By TestLocks and TestLocksFaults of internal/programs, which draw session locks with and without
 // the server's queue: grants and releases have an order in which each is what a lock would do, also
 // when connections are ended and statements interrupted. A Release that returns nil means that the
-// lock was held until then, shared or alone. A process that lost its connection hands nothing over.
+// lock was held until then, shared or alone. A process that lost its connection hands nothing over;
+// that, and that a statement whose answer was lost leaves nothing, TestSeeds of internal/locksim judges.
 // A caller that gives up, also at the moment of the grant, leaves nothing. A release under an ended
 // context takes place. Close frees what the process holds and ends its waits. Errors are those
 // that are documented, also when a Locker is opened.

@@ -118,9 +118,6 @@ func (d *DB) Until(t *testing.T, query string, want int64, args ...any) {
 	}
 }
 
-// UntilRowWaits waits until so many sessions wait for a row's lock.
-func (d *DB) UntilRowWaits(t *testing.T, want int64) { t.Helper(); d.Until(t, RowWaits(d.Kind), want) }
-
 // Locked runs a statement in a transaction that keeps its row locks until release is called, or the
 // test ends.
 func (d *DB) Locked(t *testing.T, statement string, args ...any) (release func()) {
