@@ -145,6 +145,7 @@ func checkCut(told error, n float64, disturbed bool) error {
 		return fmt.Errorf("told %w: it was written %v times", told, n)
 	case told != nil && !disturbed:
 		return fmt.Errorf("undisturbed, and yet: %w", told)
+	case errors.Is(told, context.Canceled), errors.Is(told, context.DeadlineExceeded): // before a conflict was repeated
 	case errors.Is(told, optimistic.ErrConflict), errors.Is(told, optimistic.ErrNotFound):
 		return fmt.Errorf("there is no other writer, and yet: %w", told)
 	}
