@@ -12,7 +12,6 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
-	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/faultconn"
 )
 
@@ -67,7 +66,6 @@ const childEnv = "DBLOCK_TEST_SESSION"
 
 // counting is a process that counts on a key.
 type counting struct {
-	Kind     devdb.Kind
 	DSN, Key string
 	Options  SessionOptions
 }
@@ -82,7 +80,6 @@ func (e Session) Main() {
 	var c counting
 	err := json.Unmarshal([]byte(text), &c)
 	if err == nil {
-		e.Kind = c.Kind
 		var l dblock.Locker
 		if l, _, err = e.Open(context.Background(), c.DSN, nil, c.Options); err == nil {
 			err = suite.CountOn(context.Background(), l, c.Key)

@@ -70,7 +70,7 @@ func (e Session) aNetworkFallsSilent(t *testing.T) error {
 func (e Session) startFar(t *testing.T, far *testdb.Far, dsn, key string, o SessionOptions) *suite.Child {
 	t.Helper()
 	cmd := far.Command(t.Context(), os.Args[0])
-	text := suite.Must(json.Marshal(counting{e.Kind, dsn, key, o}))(t)
+	text := suite.Must(json.Marshal(counting{dsn, key, o}))(t)
 	cmd.Env = append(os.Environ(), childEnv+"="+string(text))
 	return suite.StartChild(t, cmd)
 }
