@@ -233,6 +233,28 @@ func tellsTheObserver(t *testing.T, s *env) {
 	}, time.Minute, time.Millisecond)
 }
 
+func (s *env) closeGivesBack(t *testing.T, o SessionOptions) {
+	a, b := s.process(t, o), s.process(t, o)
+	lock, blocker := suite.Acquire(t, a, "mine"), suite.Acquire(t, b, "k")
+	waits := waiting(context.Background(), a, "k")
+	s.untilWaiters(t, "k", 1)
+	closed := suite.Begin(func() (any, error) { return nil, a.Close(context.Background()) })
+	suite.IsLost(t, lock, dblock.Closed)
+	assert.NoError(t, suite.Second(closed()))
+	assert.ErrorIs(t, waits(), dblock.ErrClosed, "a call that waited")
+	assert.ErrorIs(t, suite.Second(a.TryAcquire(t.Context(), "mine")), dblock.ErrClosed)
+	suite.IsFree(t, b, "mine")
+	suite.Release(t, blocker)
+
+	gone := s.process(t, o)
+	kept := suite.Acquire(t, gone, "kept")
+	dead, cancel := context.WithCancel(t.Context())
+	cancel()
+	assert.ErrorIs(t, gone.Close(dead), context.Canceled, "with a lock in use and no time")
+	suite.IsFree(t, b, "kept")
+	assert.ErrorIs(t, kept.Release(t.Context()), dblock.ErrLost)
+}
+
 // costsFewRoundTrips counts what calls send.
 func costsFewRoundTrips(t *testing.T, s *env) {
 	var dialer faultconn.Dialer

@@ -9,6 +9,8 @@
 //   - RawKeysAreTheServers: A raw key excludes exactly what the server excludes for other programs.
 //   - RawWaitsLeaveOthersAlone: A waiter for a raw key takes no other key, and polls seldom.
 //   - TellsTheObserver: The Observer hears of each acquisition, wait, release and loss.
+//   - CloseGivesBack: Close frees what the process holds.
+//   - CloseInLine: Close ends the waits of the process.
 //   - ALeaverIsNoTrouble: When the first waiter gives up, the next one gets the lock.
 //   - ManyLocksFewConns: One process holds 5,000 locks on a few connections.
 //   - MoreThanItMay: A process at the server's limit is refused, and loses nothing.
@@ -51,7 +53,7 @@
 // lock was held until then, shared or alone. A process that lost its connection hands nothing over;
 // that, and that a statement whose answer was lost leaves nothing, TestSeeds of internal/locksim judges.
 // A caller that gives up, also at the moment of the grant, leaves nothing. A release under an ended
-// context takes place. Close frees what the process holds and ends its waits. Errors are those
+// context takes place. Errors are those
 // that are documented, also when a Locker is opened.
 //
 // By internal/faultmatrix: the answers of acquisitions and releases are true if a connection breaks

@@ -53,6 +53,8 @@ func (e Session) Run(t *testing.T) {
 		"RawKeysAreTheServers":     rawKeysAreTheServers,
 		"RawWaitsLeaveOthersAlone": rawWaitsLeaveOthersAlone,
 		"TellsTheObserver":         tellsTheObserver,
+		"CloseGivesBack":           func(t *testing.T, s *env) { s.closeGivesBack(t, SessionOptions{}) },
+		"CloseInLine":              func(t *testing.T, s *env) { s.closeGivesBack(t, atServer) },
 		"ALeaverIsNoTrouble":       aLeaverIsNoTrouble,
 		"ManyLocksFewConns":        manyLocksFewConns,
 		"MoreThanItMay":            moreThanItMay,
