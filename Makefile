@@ -57,7 +57,7 @@ soak: ## the tests of faults again and again, for as long as asked: SOAK=10m
 	@scripts/servers.sh
 	GO=$(GO) scripts/soak.sh $(or $(SOAK),10m)
 
-bench: ## every strategy of selling, held against direct, and the limits of the machine: BENCH="--rounds 5"
+bench: ## every way of selling, held against direct, and the limits of the machine: BENCH="--rounds 5"
 	@scripts/servers.sh
 	$(GO) run ./cmd/dblock bench seckill/direct 'seckill/*' --clients 2000 $(BENCH)
 	$(GO) run ./cmd/dblock bench 'limit/*' $(BENCH)

@@ -11,53 +11,51 @@ import (
 	"github.com/dblock-go/dblock/inventory/pginventory"
 )
 
-// seckill is the hot SKU of a flash sale, with every strategy of package inventory.
+// seckill is the hot SKU of a flash sale, sold by package inventory and in plain SQL.
 func seckill() []Scenario {
-	var all []Scenario
-	for _, strategy := range inventory.Strategies() {
-		all = append(all, SaleScenario("seckill/"+strategy.String(), "one hot SKU: "+how[strategy],
-			enginesOf(strategy), connsOf(strategy),
-			func(ctx context.Context, env *Env) (Seller, error) {
-				return newStore(ctx, env, inventory.Options{Strategy: strategy})
-			}))
+	all := []Scenario{
+		seckillScenario("merge", "orders that queue share the next statement", mergedConns, inventory.Options{}),
+		seckillScenario("direct", "a conditional UPDATE an order", directConns, inventory.Options{Direct: true}),
+	}
+	for _, p := range plainSales {
+		s := SaleScenario("seckill/"+p.Name, "one hot SKU, in plain SQL: "+p.About, nil, directConns,
+			func(ctx context.Context, env *Env) (Seller, error) { return newShop(ctx, env, inventory.Options{}, &p) })
+		if p.onMySQL == nil {
+			s.Engines = []devdb.Kind{devdb.Postgres}
+		}
+		all = append(all, s)
 	}
 	return slices.Concat(all, shops(), refusals())
 }
 
-// how a strategy sells, in a line.
-var how = map[inventory.Strategy]string{
-	inventory.Merge:      "orders that queue share the next statement",
-	inventory.Direct:     "a conditional UPDATE an order",
-	inventory.ForUpdate:  "SELECT FOR UPDATE, the order, UPDATE",
-	inventory.NoWait:     "FOR UPDATE NOWAIT, or the buyer is refused",
-	inventory.SkipLocked: "FOR UPDATE SKIP LOCKED over 16 buckets, or the buyer is refused",
-	inventory.CAS:        "UPDATE if nobody was faster, 5 attempts, or the buyer is refused",
-	inventory.Advisory:   "UPDATE by whoever has pg_try_advisory_xact_lock, or the buyer is refused",
+func seckillScenario(name, about string, conns []int, o inventory.Options) Scenario {
+	return SaleScenario("seckill/"+name, "one hot SKU: "+about, nil, conns,
+		func(ctx context.Context, env *Env) (Seller, error) { return newStore(ctx, env, o) })
 }
 
-func enginesOf(s inventory.Strategy) []devdb.Kind {
-	if s == inventory.Advisory {
-		return []devdb.Kind{devdb.Postgres}
-	}
-	return nil
-}
-
-// connsOf lists the numbers of connections to try. Merged orders share a few, and more change
+// The numbers of connections to try. Merged orders share a few, and more change
 // nothing.
-func connsOf(s inventory.Strategy) []int {
-	if s == inventory.Merge {
-		return []int{4}
-	}
-	return []int{2, 4, 16, 64}
-}
+var (
+	mergedConns = []int{4}
+	directConns = []int{2, 4, 16, 64}
+)
 
 // store is a Seller on an inventory.Store.
 type store struct {
 	*inventory.Store
+	shop interface { // the Store, or a PlainShop
+		Restock(context.Context, inventory.Adjustment) (replayed bool, err error)
+		Reserve(context.Context, inventory.Request) (inventory.Reservation, error)
+	}
 	closePool func() error
 }
 
 func newStore(ctx context.Context, env *Env, o inventory.Options) (*store, error) {
+	return newShop(ctx, env, o, nil)
+}
+
+// newShop makes a store that sells by a PlainSale, unless that is nil.
+func newShop(ctx context.Context, env *Env, o inventory.Options, by *PlainSale) (*store, error) {
 	o.MaxInFlight = env.Conns
 	if env.Kind == devdb.Postgres {
 		pool, err := env.Postgres(ctx)
@@ -65,23 +63,31 @@ func newStore(ctx context.Context, env *Env, o inventory.Options) (*store, error
 			return nil, err
 		}
 		s, err := pginventory.New(ctx, pool, o)
-		return &store{s, func() error { pool.Close(); return nil }}, err
+		all := &store{s, s, func() error { pool.Close(); return nil }}
+		if by != nil {
+			all.shop = by.OnPostgres(s, pool)
+		}
+		return all, err
 	}
 	db, err := env.MySQL(ctx)
 	if err != nil {
 		return nil, err
 	}
 	s, err := mysqlinventory.New(ctx, db, o)
-	return &store{s, db.Close}, err
+	all := &store{s, s, db.Close}
+	if by != nil {
+		all.shop = by.OnMySQL(s, db)
+	}
+	return all, err
 }
 
 func (s *store) Stock(ctx context.Context, sku string, units int64) error {
-	_, err := s.Restock(ctx, inventory.Adjustment{ID: "stock of " + sku, SKU: sku, Delta: units})
+	_, err := s.shop.Restock(ctx, inventory.Adjustment{ID: "stock of " + sku, SKU: sku, Delta: units})
 	return err
 }
 
 func (s *store) Sell(ctx context.Context, key, sku, buyer string) error {
-	_, err := s.Reserve(ctx, inventory.Request{Key: key, SKU: sku, Buyer: buyer, Qty: 1})
+	_, err := s.shop.Reserve(ctx, inventory.Request{Key: key, SKU: sku, Buyer: buyer, Qty: 1})
 	return err
 }
 

@@ -30,8 +30,8 @@ func shops() []Scenario {
 // randomOneByOne is what seckill/random is measured by, at its best number of connections.
 func randomOneByOne() Scenario {
 	s := shopScenario("seckill/randomdirect", "a conditional UPDATE an order, 100,000 SKUs at random",
-		atRandom(inventory.Options{Strategy: inventory.Direct}))
-	s.Conns = connsOf(inventory.Direct)
+		atRandom(inventory.Options{Direct: true}))
+	s.Conns = directConns
 	return s
 }
 
@@ -40,7 +40,7 @@ type shopper func(id int) Op
 
 func shopScenario(name, about string, open func(context.Context, *Env) (*shopWorkload, error)) Scenario {
 	return Scenario{
-		Name: name, About: about, Conns: connsOf(inventory.Merge),
+		Name: name, About: about, Conns: mergedConns,
 		Open: func(ctx context.Context, env *Env) (Workload, error) { return open(ctx, env) },
 	}
 }

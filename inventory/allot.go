@@ -179,9 +179,11 @@ func (s *Store) giveBack(ctx context.Context, units engine.Units) (free bool, er
 			if free = at > 0 && have[0].Number == 0; !free || have[at].Left == 0 {
 				return false, nil
 			}
-			return moveUnits(ctx, tx, units.SKU, []engine.Units{
-				{SKU: units.SKU, Qty: -have[at].Left}, {SKU: units.SKU, Bucket: units.Bucket, Qty: have[at].Left},
-			})
+			err = tx.TakeStock(ctx, []engine.Units{{SKU: units.SKU, Bucket: units.Bucket, Qty: have[at].Left}})
+			if err == nil {
+				err = tx.AddStock(ctx, []engine.Units{{SKU: units.SKU, Qty: have[at].Left}})
+			}
+			return err == nil, err
 		})
 	})
 	if err != nil {

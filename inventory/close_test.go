@@ -52,7 +52,7 @@ func (l slowLocker) Close(context.Context) error {
 func TestCloseBesideAnOpening(t *testing.T) {
 	t.Parallel()
 	e := opensSlowly{opening: make(chan struct{}), open: make(chan struct{}), closed: make(chan struct{})}
-	s, err := New(e, Options{Strategy: ForUpdate})
+	s, err := New(e, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -41,24 +41,12 @@
 //
 // With Request.Hold the units are set aside until Confirm, Cancel or, when the time is up, Sweep. With Request.Limit a buyer gets so
 // many at most. ReserveAll sells a cart, all or none. The engine rooms have ReserveTx, which sells in a transaction of yours, and
-// WithHook, by which your own rows are written in the same commit. Rebalance, Audit and Repair are for the one who looks after it.
+// WithHook, by which your own rows are written in the same commit. Audit and Repair are for the one who looks after it.
 //
-// # Strategies
+// # Merged or direct
 //
-// Options.Strategy says how a Store sells. All of them give the guarantees above; they differ in
-// speed, and in what they do with a buyer who meets another one:
-//
-//   - Merge, the default, lets orders that arrive while a statement is in flight share the next one,
-//     and so is not bound by the disk's flushes a second on one hot row. Direct runs one conditional
-//     UPDATE an order, ForUpdate locks the row, looks, and writes. Under these three buyers wait for
-//     each other, and whoever asks once gets a unit while there is one.
-//   - NoWait, SkipLocked, CAS and Advisory (Postgres only) refuse whoever meets another buyer, with
-//     dblock.ErrBusy: nothing was written, and the same order may be sent again. In a crowd that asks
-//     once they leave units unsold, most of them under NoWait and Advisory. They are here for those
-//     who know them, and to be measured beside the others; `dblock demo` shows both.
-//
-// Strategy.SellsAll tells the two kinds apart. Stores with different strategies can sell the same SKU
-// at the same time. Under SkipLocked what comes in is spread over several rows, see Options.Buckets;
-// the other strategies but Merge and ForUpdate look into the first of them, and leave what they do
-// not find there to the slower way that reads all.
+// Orders that arrive while a statement is in flight share the next one, so sales of one hot row are not bound by the flushes of the
+// disk. A lone order waits for no other. Options.Direct has each order run one conditional UPDATE of its own. Both give the guarantees
+// above, and both may sell the same SKU at the same time. The ways that refuse a buyer who meets another one, and leave units unsold,
+// are not in this package: `dblock demo` and `dblock bench` run them in plain SQL beside these two.
 package inventory

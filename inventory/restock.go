@@ -29,7 +29,7 @@ func (s *Store) Restock(ctx context.Context, a Adjustment) (replayed bool, err e
 	err = s.retry(ctx, attempt{}, func(ctx context.Context, _ attempt) error {
 		replayed, verdict = false, nil
 		err := s.engine.Adjust(ctx, func(tx engine.AdjustTx) (commit bool, err error) {
-			verdict, err = adjust(ctx, tx, change, s.o.Buckets)
+			verdict, err = adjust(ctx, tx, change)
 			return verdict == nil, err
 		})
 		if err == nil || s.fault(err) != fault.Duplicate {
@@ -56,16 +56,14 @@ func (s *Store) Restock(ctx context.Context, a Adjustment) (replayed bool, err e
 }
 
 // adjust is the transaction of one adjustment; its verdict says why nothing is to be written. The
-// ledger comes first: its key decides whether there is anything to do. Most stock is one row, which
-// takes one statement.
-func adjust(ctx context.Context, tx engine.AdjustTx, a engine.Adjustment, buckets int) (verdict, err error) {
+// ledger comes first: its key decides whether there is anything to do. Most changes are of
+// one row, which takes one statement.
+func adjust(ctx context.Context, tx engine.AdjustTx, a engine.Adjustment) (verdict, err error) {
 	if err := tx.InsertAdjustment(ctx, a); err != nil {
 		return nil, err
 	}
-	if buckets == 1 {
-		if done, err := tx.AdjustStock(ctx, a); done || err != nil {
-			return nil, err
-		}
+	if done, err := tx.AdjustStock(ctx, a); done || err != nil {
+		return nil, err
 	}
 	have, err := tx.LockStock(ctx, a.SKU)
 	if err != nil {
@@ -80,10 +78,7 @@ func adjust(ctx context.Context, tx engine.AdjustTx, a engine.Adjustment, bucket
 	case a.Delta < 0:
 		return nil, tx.TakeStock(ctx, taken(a.SKU, have, -a.Delta))
 	}
-	if units := spread(a.SKU, have, buckets, a.Delta); len(units) > 0 {
-		return nil, tx.AddStock(ctx, units)
-	}
-	return nil, nil
+	return nil, tx.AddStock(ctx, []engine.Units{{SKU: a.SKU, Qty: a.Delta}})
 }
 
 func describe(a engine.Adjustment) string {

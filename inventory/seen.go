@@ -12,8 +12,7 @@ import (
 // sell and restock too. It only chooses the way of an order: one that asks for more than that is
 // looked at (see Store.look), and a batch that does is decided under the row lock.
 type seen struct {
-	spread bool         // the short way sells from every bucket, and not from the first alone
-	own    atomic.Int32 // the bucket that it sells from otherwise
+	own atomic.Int32 // the bucket that the short way sells from
 
 	mu    sync.Mutex
 	stock map[string]sight
@@ -144,20 +143,18 @@ func (s *seen) noteAll(books engine.Books, plan engine.Plan) {
 	for sku, buckets := range books.Stock {
 		var left int64
 		for _, b := range buckets {
-			if s.inReach(b.Number) {
+			if b.Number == s.own.Load() {
 				left += b.Left
 			}
 		}
 		for _, u := range plan.Take {
-			if u.SKU == sku && s.inReach(u.Bucket) {
+			if u.SKU == sku && u.Bucket == s.own.Load() {
 				left -= u.Qty
 			}
 		}
 		s.note(sku, left)
 	}
 }
-
-func (s *seen) inReach(bucket int32) bool { return s.spread || bucket == s.own.Load() }
 
 // forget is for when stock came in.
 func (s *seen) forget(sku string) {

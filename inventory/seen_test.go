@@ -12,27 +12,19 @@ import (
 
 func TestSeenFollowsWhatIsLeft(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
-		spread bool
-		left   int64 // of "a", once 3 are taken from bucket 0 and 1 from bucket 1
-	}{
-		"the first bucket": {false, 2},
-		"all buckets":      {true, 5},
-	} {
-		s := seen{spread: c.spread}
-		if s.tooFew(req("1", "a", 1)) {
-			t.Errorf("%s: too few before anything was seen", name)
-		}
-		s.noteAll(engine.Books{Stock: map[string][]engine.Bucket{
-			"a": {{Left: 5}, {Number: 1, Left: 4}}, "b": {{Left: 1}},
-		}}, engine.Plan{Take: []engine.Units{{SKU: "a", Qty: 3}, {SKU: "a", Bucket: 1, Qty: 1}, {SKU: "b", Qty: 1}}})
-		if s.tooFew(req("2", "a", c.left)) || !s.tooFew(req("3", "a", c.left+1)) || !s.tooFew(req("4", "b", 1)) {
-			t.Errorf("%s: %v", name, s.stock)
-		}
-		s.forget("b")
-		if s.tooFew(req("5", "b", 1)) {
-			t.Errorf("%s: too few of what was restocked", name)
-		}
+	var s seen
+	if s.tooFew(req("1", "a", 1)) {
+		t.Error("too few before anything was seen")
+	}
+	s.noteAll(engine.Books{Stock: map[string][]engine.Bucket{
+		"a": {{Left: 5}, {Number: 1, Left: 4}}, "b": {{Left: 1}},
+	}}, engine.Plan{Take: []engine.Units{{SKU: "a", Qty: 3}, {SKU: "a", Bucket: 1, Qty: 1}, {SKU: "b", Qty: 1}}})
+	if s.tooFew(req("2", "a", 2)) || !s.tooFew(req("3", "a", 3)) || !s.tooFew(req("4", "b", 1)) {
+		t.Errorf("not what is left in the first bucket: %v", s.stock)
+	}
+	s.forget("b")
+	if s.tooFew(req("5", "b", 1)) {
+		t.Error("too few of what was restocked")
 	}
 }
 
@@ -95,7 +87,7 @@ func TestSeenIsBounded(t *testing.T) {
 
 func TestSlotsBoundAndRefuse(t *testing.T) {
 	t.Parallel()
-	s := newSlots(1, 0, 1)
+	s := newSlots(1, 1)
 	if err := s.enter(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// slots bounds how many statements are in flight where none are merged. The pool would do so too, but its
+// slots bounds how many statements are in flight with Options.Direct. The pool would do so too, but its
 // line is not ours: what is merged needs a connection as well, and would wait behind everybody.
 type slots struct {
 	free    chan struct{}
@@ -18,9 +18,8 @@ type slots struct {
 	closing sync.Mutex
 	closed  atomic.Bool
 
-	perSKU int // of one SKU; 0: as many as there are
-	mu     sync.Mutex
-	skus   map[string]*skuSlots
+	mu   sync.Mutex
+	skus map[string]*skuSlots
 }
 
 // skuSlots are the slots of an SKU that some caller has or waits for.
@@ -29,19 +28,17 @@ type skuSlots struct {
 	users int
 }
 
-func newSlots(n, perSKU, mayWait int) *slots {
-	return &slots{free: make(chan struct{}, n), most: int64(mayWait), perSKU: perSKU, skus: make(map[string]*skuSlots)}
+func newSlots(n, mayWait int) *slots {
+	return &slots{free: make(chan struct{}, n), most: int64(mayWait), skus: make(map[string]*skuSlots)}
 }
 
-// enterFor waits for a slot of an SKU's, which is had before any of those for all.
+// enterFor waits for a slot of an SKU's, which is had before any of those for all. While one order is flushed to the disk, others wait
+// for the row, and more than a few would only take the slots of other SKUs.
 func (s *slots) enterFor(ctx context.Context, sku string) (leave func(), err error) {
-	if s.perSKU == 0 {
-		return func() {}, nil
-	}
 	s.mu.Lock()
 	own := s.skus[sku]
 	if own == nil {
-		own = &skuSlots{free: make(chan struct{}, s.perSKU)}
+		own = &skuSlots{free: make(chan struct{}, directPerSKU)}
 		s.skus[sku] = own
 	}
 	own.users++

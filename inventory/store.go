@@ -22,12 +22,10 @@ type Store struct {
 	confirms, returns *changes      // what touches no stock, and what gives it back
 	sweeps, apart     *changes      // what has expired, and what waits for rows that are locked
 	later             later[string] // what has expired and could not be swept
-	slots             *slots        // of all strategies but Merge
-	way               engine.Sell   // of a single order
+	slots             *slots        // of orders that are sold directly
 	seen              seen
 	allotments        allotments
 	latches           *latches
-	levelling         atomic.Bool
 	caution           atomic.Int64 // batches yet to look up what is recorded; negative: none
 	strangers         atomic.Int64 // batches yet that do not take unknown buyers for new ones; negative: none
 	unused            atomic.Int64 // the same of batches that have read the limits of unknown buyers: some gave back all they had
@@ -38,18 +36,14 @@ type Store struct {
 	calls  sync.WaitGroup // those that no merge.Queue carries, and what goes on behind the callers' backs
 }
 
-// New makes a Store on an engine; dblock.ErrUnsupported where that lacks the strategy. It is for the engine rooms: outside this module there are none.
+// New makes a Store on an engine. It is for the engine rooms: outside this module there are none.
 func New(e engine.Engine, o Options) (*Store, error) {
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{engine: e, o: o, known: newKnown(), slots: newSlots(o.MaxInFlight, o.perSKU(), o.MaxQueue)}
-	s.seen.spread = o.Strategy == SkipLocked
+	s := &Store{engine: e, o: o, known: newKnown(), slots: newSlots(o.MaxInFlight, o.MaxQueue)}
 	s.allotments.own = &s.seen.own
-	if s.way, err = s.wayOf(o.Strategy); err != nil {
-		return nil, err
-	}
 	s.latches = newLatches(o.Latch)
 	s.ending, s.end = context.WithCancel(context.Background())
 	s.confirms, s.returns, s.sweeps, s.apart = s.newChanges(false), s.newChanges(true), s.newChanges(true), s.newApart()
@@ -76,10 +70,10 @@ func (s *Store) newQueue(run func(context.Context, []order, bool) ([]answer, err
 
 // mergedInFlight is how many statements of the queue are in flight at once.
 func (s *Store) mergedInFlight() int {
-	if s.o.Strategy == Merge {
-		return s.o.MaxInFlight
+	if s.o.Direct {
+		return mergedInFlight // Options.MaxInFlight is for those that are not merged
 	}
-	return mergedInFlight // Options.MaxInFlight is for those that are not merged
+	return s.o.MaxInFlight
 }
 
 // waiters is how many statements wait for locks at once. Half of the pool is left to others.
@@ -104,8 +98,7 @@ func (s *Store) perSKU() int {
 // dblock.ErrOutcomeUnknown.
 //
 // Errors: ErrSoldOut, ErrLimitExceeded, ErrKeyReused, ErrCancelled and ErrExpired (of what is recorded under the key), ErrUnknownSKU,
-// ErrInvalid, ErrRejected, and of dblock ErrOverloaded, ErrBusy, ErrUnavailable, ErrOutcomeUnknown, ErrSchema, ErrClosed. Under a Strategy
-// that does not wait (see SellsAll) dblock.ErrBusy is an everyday answer: send the same order again.
+// ErrInvalid, ErrRejected, and of dblock ErrOverloaded, ErrBusy, ErrUnavailable, ErrOutcomeUnknown, ErrSchema, ErrClosed.
 func (s *Store) Reserve(ctx context.Context, r Request) (Reservation, error) {
 	if err := r.validate(); err != nil {
 		return Reservation{}, err
@@ -113,8 +106,8 @@ func (s *Store) Reserve(ctx context.Context, r Request) (Reservation, error) {
 	return s.reserve(ctx, order{Request: r})
 }
 
-// ReserveAll is Reserve for several SKUs under one key: all lines or none. Two carts never deadlock, whatever their order. Under
-// a Strategy other than Merge it waits as under Merge.
+// ReserveAll is Reserve for several SKUs under one key: all lines or none. Two carts never deadlock, whatever their order. Options.Direct
+// makes no difference to it.
 func (s *Store) ReserveAll(ctx context.Context, c Cart) (Reservation, error) {
 	o, err := c.order()
 	if err != nil {
@@ -138,16 +131,11 @@ func (s *Store) decided(ctx context.Context, o order) (outcome, error) {
 	switch _, sold := s.latched(&o, time.Now()); {
 	case sold:
 		return s.lookedAt(ctx, o)
-	case o.open:
-		return s.merged(ctx, o)
-	case s.o.Strategy == Merge:
-		return s.merged(ctx, o)
+	case s.o.Direct && !o.open:
+		return s.outright(ctx, o)
 	}
-	return s.outright(ctx, o)
+	return s.merged(ctx, o)
 }
-
-// Strategy is how the Store sells.
-func (s *Store) Strategy() Strategy { return s.o.Strategy }
 
 // Lookup returns what is recorded under key: ErrNotFound where nothing is.
 //

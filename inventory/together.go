@@ -138,7 +138,7 @@ func (s *Store) all(ctx context.Context, batch engine.Orders, takes engine.Takes
 func (s *Store) mayGoTogether(orders []order) bool {
 	first := orders[0]
 	switch {
-	case s.o.Strategy != Merge || s.engine.Hooked() || first.lines != nil || first.Unstocked:
+	case s.o.Direct || s.engine.Hooked() || first.lines != nil || first.Unstocked:
 		return false
 	case len(orders) == 1 && first.Limit == 0:
 		return true

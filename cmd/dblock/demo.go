@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"slices"
 
-	toolkit "github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/bench"
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/sale"
 	"github.com/dblock-go/dblock/inventory"
@@ -18,7 +18,7 @@ type demoCmd struct {
 	Buyers   int      `default:"2000" help:"Buyers of one sale, each of whom tries once to buy one unit."`
 	Stock    int64    `default:"800" help:"Units of one sale."`
 	Rounds   int      `default:"3" help:"Sales of each strategy, in turn."`
-	Strategy []string `help:"Strategies: merge, direct, forupdate, nowait, skiplocked, cas, advisory (Postgres only). Default: all that the server has."`
+	Strategy []string `help:"Strategies: merge, direct, and in plain SQL forupdate, nowait, skiplocked, cas, advisory (Postgres only). Default: all that the server has."`
 	Engine   []string `help:"Servers: postgres, mariadb, mysql. Default: each that is found."`
 	Seed     uint64   `default:"1" help:"Decides who comes first."`
 	Orders   string   `type:"existingfile" placeholder:"FILE.csv" help:"Replay the order lines of this file instead (columns InvoiceNo, StockCode, Quantity, CustomerID), with half the stock that they order."`
@@ -32,7 +32,8 @@ type demoCmd struct {
 // Help is what `dblock demo --help` says beside the flags.
 func (demoCmd) Help() string {
 	return `Runs a flash sale on a throwaway server of each kind that is found, with durable settings, and prints
-for each strategy what was sold, which sales were lost, how fast, and whether the books balance.
+for each strategy what was sold, which sales were lost, how fast, and whether the books balance. The
+strategies merge and direct are dblock's. The others are written by hand, to compare them.
 
 Servers come from DBLOCK_POSTGRES_URL and DBLOCK_MYSQL_DSN (a database of its own is made there, and
 dropped), or else from the binaries on this machine (DBLOCK_POSTGRES_BIN, DBLOCK_MYSQLD).
@@ -75,27 +76,45 @@ func (c *demoCmd) Validate() error {
 			return fmt.Errorf("--engine: there is no %q; there are postgres, mariadb and mysql", name)
 		}
 	}
-	strategies, err := c.strategies()
-	if err == nil && c.Orders != "" && len(c.Strategy) > 0 && len(strategies) > 1 {
-		// the second one would find all of its orders seen
+	strategies, err := c.strategies(devdb.Postgres)
+	if err != nil || c.Orders == "" || len(c.Strategy) == 0 {
+		return err
+	}
+	if len(strategies) > 1 { // the second one would find all of its orders seen
 		return errors.New("--orders: give one --strategy, not several")
 	}
-	return err
+	if strategies[0].plain != nil {
+		return errors.New("--orders: the --strategy is merge or direct")
+	}
+	return nil
 }
 
-// strategies puts direct first, which the others are held against, and merge last.
-func (c *demoCmd) strategies() ([]inventory.Strategy, error) {
-	if len(c.Strategy) == 0 {
-		all := inventory.Strategies()
-		return append(all[1:], all[0]), nil
+// strategy is a way to sell: a Store with options, or plain SQL.
+type strategy struct {
+	name     string
+	sellsAll bool // it refuses no buyer as busy
+	options  inventory.Options
+	plain    *bench.PlainSale
+}
+
+// strategies are those that a kind of server has, or those that were chosen. It puts direct first, which the others are held against, and
+// merge last.
+func (c *demoCmd) strategies(kind devdb.Kind) ([]strategy, error) {
+	all := []strategy{{name: "direct", sellsAll: true, options: inventory.Options{Direct: true}}}
+	for _, p := range bench.PlainSales(kind) {
+		all = append(all, strategy{name: p.Name, sellsAll: p.SellsAll, plain: &p})
 	}
-	var chosen []inventory.Strategy
+	all = append(all, strategy{name: "merge", sellsAll: true})
+	if len(c.Strategy) == 0 {
+		return all, nil
+	}
+	var chosen []strategy
 	for _, name := range c.Strategy {
-		s, err := inventory.ParseStrategy(name)
-		if err != nil {
-			return nil, fmt.Errorf("--strategy: %w", err)
+		i := slices.IndexFunc(all, func(s strategy) bool { return s.name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("--strategy: %s has no %q", kind, name)
 		}
-		chosen = append(chosen, s)
+		chosen = append(chosen, all[i])
 	}
 	return chosen, nil
 }
@@ -162,17 +181,13 @@ func (c *demoCmd) Run(ctx context.Context, std streams) error {
 // sales runs the rounds of all strategies in turn, so that whatever slows the machine down for a
 // while slows all of them.
 func (c *demoCmd) sales(ctx context.Context, s *shop, std streams) ([]any, error) {
-	strategies, err := c.strategies()
+	strategies, err := c.strategies(s.server.Kind)
 	if err != nil {
 		return nil, err
 	}
 	var lines []*saleLine
 	for _, strategy := range strategies {
-		store, err := s.store(ctx, inventory.Options{Strategy: strategy})
-		if errors.Is(err, toolkit.ErrUnsupported) && len(c.Strategy) == 0 {
-			_, _ = fmt.Fprintf(std.err, "%s has no strategy %s: left out\n", s.server.Kind, strategy)
-			continue
-		}
+		store, err := s.sells(ctx, strategy)
 		if err != nil {
 			return nil, err
 		}
@@ -182,7 +197,7 @@ func (c *demoCmd) sales(ctx context.Context, s *shop, std streams) ([]any, error
 	for round := range c.Rounds + 1 { // the first one warms up connections and is not counted
 		for _, l := range lines {
 			this := sale.Sale{
-				Name:   fmt.Sprintf("sale-%d-%s-%d", c.Seed, l.strategy, round),
+				Name:   fmt.Sprintf("sale-%d-%s-%d", c.Seed, l.strategy.name, round),
 				Buyers: c.Buyers, Stock: c.Stock, Seed: c.Seed + uint64(round),
 			}
 			result, err := this.Run(ctx, l.store, bar.tick)

@@ -17,8 +17,8 @@ import (
 
 // saleLine is one strategy's line of the demo's table.
 type saleLine struct {
-	store    *inventory.Store
-	strategy inventory.Strategy
+	store    sale.Shop
+	strategy strategy
 	results  []sale.Result
 	latency  *hdrhistogram.Histogram // of all rounds
 	alone    time.Duration           // median of a single buyer's orders
@@ -75,7 +75,7 @@ func median(xs []float64) float64 {
 // direct returns the line that the others are held against, or nil.
 func direct(lines []*saleLine) *saleLine {
 	for _, l := range lines {
-		if l.strategy == inventory.Direct {
+		if l.strategy.name == "direct" {
 			return l
 		}
 	}
@@ -86,8 +86,8 @@ func checkLines(lines []*saleLine) error {
 	var wrong []error
 	for _, l := range lines {
 		for round, r := range l.results {
-			if err := r.Check(l.strategy); err != nil {
-				wrong = append(wrong, fmt.Errorf("%s, round %d: %w", l.strategy, round+1, err))
+			if err := r.Check(l.strategy.sellsAll); err != nil {
+				wrong = append(wrong, fmt.Errorf("%s, round %d: %w", l.strategy.name, round+1, err))
 			}
 		}
 	}
@@ -101,14 +101,14 @@ func aloneInTurn(ctx context.Context, lines []*saleLine) error {
 	took := make([]*hdrhistogram.Histogram, len(lines))
 	for i, l := range lines {
 		took[i] = sale.Histogram()
-		sku := "alone-" + l.strategy.String()
+		sku := "alone-" + l.strategy.name
 		if _, err := l.store.Restock(ctx, inventory.Adjustment{ID: sku, SKU: sku, Delta: orders}); err != nil {
 			return err
 		}
 	}
 	for n := range orders {
 		for i, l := range lines {
-			sku := "alone-" + l.strategy.String()
+			sku := "alone-" + l.strategy.name
 			start := time.Now()
 			_, err := l.store.Reserve(ctx, inventory.Request{Key: fmt.Sprintf("%s-%d", sku, n), SKU: sku, Qty: 1})
 			if err != nil {
@@ -142,7 +142,7 @@ func (c *demoCmd) printSales(out io.Writer, s *shop, lines []*saleLine) {
 		if base != nil {
 			ratio = twoDigits(l.ratio(base))
 		}
-		row(l.strategy, l.sum(func(r sale.Result) int64 { return r.Balance.Sold }), c.Stock*int64(len(l.results)),
+		row(l.strategy.name, l.sum(func(r sale.Result) int64 { return r.Balance.Sold }), c.Stock*int64(len(l.results)),
 			l.sum(func(r sale.Result) int64 { return r.Busy }),
 			l.sum(func(r sale.Result) int64 { return r.LostSales }),
 			l.sum(func(r sale.Result) int64 { return r.Oversold }),
@@ -203,14 +203,14 @@ func saleResults(c *demoCmd, s *shop, lines []*saleLine) []any {
 	base := direct(lines)
 	for _, l := range lines {
 		r := saleResult{
-			Engine: string(s.server.Kind), Server: s.server.Version, Strategy: l.strategy.String(),
+			Engine: string(s.server.Kind), Server: s.server.Version, Strategy: l.strategy.name,
 			Buyers: c.Buyers, Stock: c.Stock, Rounds: len(l.results), Seed: c.Seed,
 			Sold:       l.sum(func(r sale.Result) int64 { return r.Balance.Sold }),
 			SoldOut:    l.sum(func(r sale.Result) int64 { return r.SoldOut }),
 			Busy:       l.sum(func(r sale.Result) int64 { return r.Busy }),
 			Failed:     l.sum(func(r sale.Result) int64 { return r.Failed }),
 			LostSales:  l.sum(func(r sale.Result) int64 { return r.LostSales }),
-			SellsAll:   l.strategy.SellsAll(),
+			SellsAll:   l.strategy.sellsAll,
 			Oversold:   l.sum(func(r sale.Result) int64 { return r.Oversold }),
 			Unrecorded: l.sum(func(r sale.Result) int64 { return r.Unrecorded }),
 			SoldPerS:   l.rate(),

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"text/tabwriter"
 
 	"github.com/dblock-go/dblock/internal/orders"
@@ -49,14 +50,9 @@ func (c *demoCmd) replays() (func(context.Context, *shop, streams) ([]any, error
 	if len(file.Lines) == 0 {
 		return nil, fmt.Errorf("%s: no line of it is an order; %d are bad", c.Orders, len(file.Bad))
 	}
-	strategy := inventory.Merge
-	if len(c.Strategy) > 0 {
-		if strategy, err = inventory.ParseStrategy(c.Strategy[0]); err != nil {
-			return nil, err
-		}
-	}
+	direct := slices.Equal(c.Strategy, []string{"direct"})
 	return func(ctx context.Context, s *shop, std streams) ([]any, error) {
-		result, err := c.replay(ctx, s, file, strategy, std.err)
+		result, err := c.replay(ctx, s, file, direct, std.err)
 		if !c.JSON {
 			result.print(std.out)
 		}
@@ -67,13 +63,13 @@ func (c *demoCmd) replays() (func(context.Context, *shop, streams) ([]any, error
 // replay stocks half of what the file orders and sends it as often as was asked. Refusals are
 // recorded, so that a line's answer never changes, whatever is returned meanwhile.
 func (c *demoCmd) replay(
-	ctx context.Context, s *shop, file orders.File, strategy inventory.Strategy, progress io.Writer,
+	ctx context.Context, s *shop, file orders.File, direct bool, progress io.Writer,
 ) (result replayResult, err error) {
 	result = replayResult{
-		Engine: string(s.server.Kind), Server: s.server.Version, Strategy: strategy.String(),
+		Engine: string(s.server.Kind), Server: s.server.Version, Strategy: map[bool]string{false: "merge", true: "direct"}[direct],
 		File: c.Orders, Lines: len(file.Lines) + len(file.Bad), Bad: file.Bad,
 	}
-	store, err := s.store(ctx, inventory.Options{Strategy: strategy, RecordRefusals: true})
+	store, err := s.store(ctx, inventory.Options{Direct: direct, RecordRefusals: true})
 	if err != nil {
 		return result, err
 	}

@@ -9,7 +9,9 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/dblock-go/dblock/bench"
 	"github.com/dblock-go/dblock/internal/devdb"
+	"github.com/dblock-go/dblock/internal/sale"
 	"github.com/dblock-go/dblock/inventory"
 	"github.com/dblock-go/dblock/inventory/mysqlinventory"
 	"github.com/dblock-go/dblock/inventory/pginventory"
@@ -27,6 +29,7 @@ type shop struct {
 	server *devdb.Server
 	dsn    string // of the database
 	store  func(context.Context, inventory.Options) (*inventory.Store, error)
+	plain  func(*bench.PlainSale, *inventory.Store) sale.Shop
 	queue  func(context.Context, queue.Options) (*queue.Queue, error)
 	undo   []func() error // what is to be closed, the last first
 }
@@ -72,6 +75,7 @@ func (s *shop) openPostgres(ctx context.Context, dsn string) error {
 	s.store = func(ctx context.Context, o inventory.Options) (*inventory.Store, error) {
 		return pginventory.New(ctx, pool, o)
 	}
+	s.plain = func(by *bench.PlainSale, store *inventory.Store) sale.Shop { return by.OnPostgres(store, pool) }
 	s.queue = func(ctx context.Context, o queue.Options) (*queue.Queue, error) { return pgqueue.New(ctx, pool, o) }
 	_, err = migrations.Up(ctx, pool, migrations.Options{})
 	return err
@@ -88,9 +92,19 @@ func (s *shop) openMySQL(ctx context.Context, dsn string) error {
 	s.store = func(ctx context.Context, o inventory.Options) (*inventory.Store, error) {
 		return mysqlinventory.New(ctx, db, o)
 	}
+	s.plain = func(by *bench.PlainSale, store *inventory.Store) sale.Shop { return by.OnMySQL(store, db) }
 	s.queue = func(ctx context.Context, o queue.Options) (*queue.Queue, error) { return mysqlqueue.New(ctx, db, o) }
 	_, err = migrations.Up(ctx, db, migrations.Options{})
 	return err
+}
+
+// sells returns what sells by a strategy.
+func (s *shop) sells(ctx context.Context, by strategy) (sale.Shop, error) {
+	store, err := s.store(ctx, by.options)
+	if err != nil || by.plain == nil {
+		return store, err
+	}
+	return s.plain(by.plain, store), nil
 }
 
 func (s *shop) close() error {

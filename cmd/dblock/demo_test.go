@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/dblock-go/dblock/bench"
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/orders"
 	"github.com/dblock-go/dblock/internal/sale"
@@ -34,10 +36,7 @@ func TestDemoSells(t *testing.T) {
 	got := demo[saleResult](t, "--buyers", "60", "--stock", "25", "--rounds", "2", "--seed", "7")
 	want := 0
 	for _, kind := range testdb.Engines() {
-		want += len(inventory.Strategies())
-		if kind != devdb.Postgres {
-			want-- // no advisory
-		}
+		want += 2 + len(bench.PlainSales(kind))
 	}
 	if len(got) != want {
 		t.Fatalf("%d results, want %d", len(got), want)
@@ -56,11 +55,9 @@ func TestDemoPrintsATable(t *testing.T) {
 	t.Parallel()
 	kind := string(testdb.Engines()[0])
 	r := invoke(t, "", "demo", "--engine", kind, "--buyers", "10", "--stock", "20", "--rounds", "1")
-	words := []string{"strategy", "told busy", "lost sales", "oversold", "sold/s", "The books balance"}
-	for _, s := range inventory.Strategies() {
-		if s != inventory.Advisory || kind == string(devdb.Postgres) {
-			words = append(words, s.String())
-		}
+	words := []string{"strategy", "told busy", "lost sales", "oversold", "sold/s", "The books balance", "merge", "direct"}
+	for _, s := range bench.PlainSales(devdb.Kind(kind)) {
+		words = append(words, s.Name)
 	}
 	for _, word := range words {
 		if r.code != 0 || !strings.Contains(r.out, word) {
@@ -94,10 +91,14 @@ func TestDemoFailsWhenTheBooksAreOff(t *testing.T) {
 func TestDemoHoldsStrategiesToTheirPromise(t *testing.T) {
 	t.Parallel()
 	lost := sale.Result{Sold: 4, Busy: 1, LostSales: 1, Balance: inventory.Balance{Restocked: 5, Sold: 4, Available: 1}}
-	for _, s := range inventory.Strategies() {
+	all, err := (&demoCmd{}).strategies(devdb.Postgres)
+	if err != nil || len(all) != 7 {
+		t.Fatalf("%v, %v", all, err)
+	}
+	for _, s := range all {
 		err := checkLines([]*saleLine{{strategy: s, results: []sale.Result{lost}}})
-		if s.SellsAll() != (err != nil) {
-			t.Errorf("%v: %v", s, err)
+		if promised := slices.Contains([]string{"merge", "direct", "forupdate"}, s.name); promised != (err != nil) {
+			t.Errorf("%v: %v", s.name, err)
 		}
 	}
 }
@@ -105,14 +106,14 @@ func TestDemoHoldsStrategiesToTheirPromise(t *testing.T) {
 func TestDemoHelpListsTheStrategies(t *testing.T) {
 	t.Parallel()
 	r := invoke(t, "", "demo", "--help")
-	for _, s := range inventory.Strategies() {
-		if r.code != 0 || !strings.Contains(r.out, s.String()) {
-			t.Errorf("exit %d, no %v in %q", r.code, s, r.out)
+	for _, s := range bench.PlainSales(devdb.Postgres) {
+		if r.code != 0 || !strings.Contains(r.out, s.Name) {
+			t.Errorf("exit %d, no %v in %q", r.code, s.Name, r.out)
 		}
 	}
 }
 
-// TestDemoWhereAStrategyIsMissing: one that was not asked for is left out, with a line; one that
+// TestDemoWhereAStrategyIsMissing: one that was not asked for is left out; one that
 // was is refused.
 func TestDemoWhereAStrategyIsMissing(t *testing.T) {
 	t.Parallel()
@@ -121,11 +122,11 @@ func TestDemoWhereAStrategyIsMissing(t *testing.T) {
 			continue // it has all
 		}
 		all := invoke(t, "", "demo", "--engine", string(kind), "--buyers", "5", "--stock", "5", "--rounds", "1")
-		if all.code != 0 || strings.Contains(all.out, "advisory") || !strings.Contains(all.err, "no strategy advisory") {
+		if all.code != 0 || strings.Contains(all.out, "advisory") {
 			t.Errorf("exit %d, stdout %q, stderr %q", all.code, all.out, all.err)
 		}
 		named := invoke(t, "", "demo", "--engine", string(kind), "--strategy", "advisory")
-		if named.code != exitFailed || named.out != "" || !strings.Contains(named.err, "not supported by this database") {
+		if named.code != exitFailed || named.out != "" || !strings.Contains(named.err, "has no \"advisory\"") {
 			t.Errorf("exit %d, stdout %q, stderr %q", named.code, named.out, named.err)
 		}
 	}
@@ -135,7 +136,7 @@ func TestDemoReplaysOrders(t *testing.T) {
 	t.Parallel()
 	const file = "../../internal/orders/testdata/online_retail_2010-12-01.csv"
 	results := demo[replayResult](t, "--orders", file)
-	results = append(results, demo[replayResult](t, "--orders", file, "--strategy", "nowait")...)
+	results = append(results, demo[replayResult](t, "--orders", file, "--strategy", "direct")...)
 	for _, r := range results {
 		first, second := r.Passes[0], r.Passes[1]
 		if r.Lines != 999 || len(r.Bad) != 0 || first.Accepted+first.SoldOut+first.Returned != 999 || first.Seen != 0 {
@@ -195,6 +196,7 @@ func TestDemoRefusesNonsense(t *testing.T) {
 		{"--orders nowhere.csv", exitUsage, "nowhere.csv"},
 		{"--", exitUsage, "no command behind --"},
 		{"--json -- true", exitUsage, "a command goes with none"},
+		{"--orders main.go --strategy nowait", exitUsage, "merge or direct"},
 		{"--orders main.go", exitFailed, "InvoiceNo"},
 	} {
 		invoke(t, "", append([]string{"demo"}, strings.Fields(c.args)...)...).wantFailure(t, c.code, c.says)

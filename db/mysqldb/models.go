@@ -25,10 +25,3 @@ type DblockQueueUnique struct {
 	UniqueKey []byte
 	JobID     []byte
 }
-
-type DblockStock struct {
-	Sku       []byte
-	Bucket    int32
-	Available int64
-	Epoch     int64
-}

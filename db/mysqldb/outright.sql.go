@@ -9,85 +9,6 @@ import (
 	"context"
 )
 
-const BucketsWith = `-- name: BucketsWith :one
-SELECT COUNT(*) AS buckets
-FROM dblock_stock s
-WHERE s.sku = ? AND s.available >= ?
-`
-
-func (q *Queries) BucketsWith(ctx context.Context, db DBTX, sku []byte, least int64) (int64, error) {
-	row := db.QueryRowContext(ctx, BucketsWith, sku, least)
-	var buckets int64
-	err := row.Scan(&buckets)
-	return buckets, err
-}
-
-const HoldFreeBefore = `-- name: HoldFreeBefore :many
-SELECT s.bucket
-FROM dblock_stock s
-WHERE s.sku = ? AND s.bucket < ? AND s.available >= ?
-ORDER BY s.bucket
-LIMIT 1
-FOR UPDATE SKIP LOCKED
-`
-
-func (q *Queries) HoldFreeBefore(ctx context.Context, db DBTX, sku []byte, firstBucket int32, least int64) ([]int32, error) {
-	rows, err := db.QueryContext(ctx, HoldFreeBefore, sku, firstBucket, least)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []int32
-	for rows.Next() {
-		var bucket int32
-		if err := rows.Scan(&bucket); err != nil {
-			return nil, err
-		}
-		items = append(items, bucket)
-	}
-	if err := rows.Close(); err != nil {
-		return nil, err
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const HoldFreeFrom = `-- name: HoldFreeFrom :many
-SELECT s.bucket
-FROM dblock_stock s
-WHERE s.sku = ? AND s.bucket >= ? AND s.available >= ?
-ORDER BY s.bucket
-LIMIT 1
-FOR UPDATE SKIP LOCKED
-`
-
-// A bucket that is free and has enough, from one on that the caller draws, or all would begin with
-// the same. The primary key is read in its order: sorted, every bucket that is read would be locked.
-func (q *Queries) HoldFreeFrom(ctx context.Context, db DBTX, sku []byte, firstBucket int32, least int64) ([]int32, error) {
-	rows, err := db.QueryContext(ctx, HoldFreeFrom, sku, firstBucket, least)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []int32
-	for rows.Next() {
-		var bucket int32
-		if err := rows.Scan(&bucket); err != nil {
-			return nil, err
-		}
-		items = append(items, bucket)
-	}
-	if err := rows.Close(); err != nil {
-		return nil, err
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const HoldNoWait = `-- name: HoldNoWait :many
 SELECT s.bucket
 FROM dblock_stock s
@@ -118,74 +39,16 @@ func (q *Queries) HoldNoWait(ctx context.Context, db DBTX, sku []byte, least int
 	return items, nil
 }
 
-const SeeStock = `-- name: SeeStock :one
-SELECT s.available, s.epoch
-FROM dblock_stock s
-WHERE s.sku = ? AND s.bucket = 0
-`
-
-type SeeStockRow struct {
-	Available int64
-	Epoch     int64
-}
-
-// available falls with each sale, and epoch grows whenever it rises: a row in which both are the
-// same has not changed.
-func (q *Queries) SeeStock(ctx context.Context, db DBTX, sku []byte) (SeeStockRow, error) {
-	row := db.QueryRowContext(ctx, SeeStock, sku)
-	var i SeeStockRow
-	err := row.Scan(&i.Available, &i.Epoch)
-	return i, err
-}
-
 const TakeOne = `-- name: TakeOne :execrows
 
 UPDATE dblock_stock s
 SET s.available = s.available - ?
-WHERE s.sku = ? AND s.bucket = ? AND s.available >= ?
+WHERE s.sku = ? AND s.bucket = 0 AND s.available >= ?
 `
-
-type TakeOneParams struct {
-	Qty    int64
-	Sku    []byte
-	Bucket int32
-	Least  int64
-}
 
 // Each order is sold in a transaction of its own; no statement here writes to two tables.
-func (q *Queries) TakeOne(ctx context.Context, db DBTX, arg TakeOneParams) (int64, error) {
-	result, err := db.ExecContext(ctx, TakeOne,
-		arg.Qty,
-		arg.Sku,
-		arg.Bucket,
-		arg.Least,
-	)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected()
-}
-
-const TakeSeen = `-- name: TakeSeen :execrows
-UPDATE dblock_stock s
-SET s.available = ?
-WHERE s.sku = ? AND s.bucket = 0 AND s.available = ? AND s.epoch = ?
-`
-
-type TakeSeenParams struct {
-	LeftAfter     int64
-	Sku           []byte
-	SeenAvailable int64
-	SeenEpoch     int64
-}
-
-func (q *Queries) TakeSeen(ctx context.Context, db DBTX, arg TakeSeenParams) (int64, error) {
-	result, err := db.ExecContext(ctx, TakeSeen,
-		arg.LeftAfter,
-		arg.Sku,
-		arg.SeenAvailable,
-		arg.SeenEpoch,
-	)
+func (q *Queries) TakeOne(ctx context.Context, db DBTX, qty int64, sku []byte, least int64) (int64, error) {
+	result, err := db.ExecContext(ctx, TakeOne, qty, sku, least)
 	if err != nil {
 		return 0, err
 	}

@@ -159,27 +159,28 @@ func (q *Queries) KnownLines(ctx context.Context, db DBTX, reservationKeys [][]b
 }
 
 const LockBucket = `-- name: LockBucket :many
-SELECT s.sku, s.bucket, s.available, s.epoch
+SELECT s.sku, s.bucket, s.available
 FROM dblock_stock s FORCE INDEX (PRIMARY)
 WHERE s.sku = ? AND s.bucket = ?
 FOR UPDATE
 `
 
-func (q *Queries) LockBucket(ctx context.Context, db DBTX, sku []byte, bucket int32) ([]DblockStock, error) {
+type LockBucketRow struct {
+	Sku       []byte
+	Bucket    int32
+	Available int64
+}
+
+func (q *Queries) LockBucket(ctx context.Context, db DBTX, sku []byte, bucket int32) ([]LockBucketRow, error) {
 	rows, err := db.QueryContext(ctx, LockBucket, sku, bucket)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []DblockStock
+	var items []LockBucketRow
 	for rows.Next() {
-		var i DblockStock
-		if err := rows.Scan(
-			&i.Sku,
-			&i.Bucket,
-			&i.Available,
-			&i.Epoch,
-		); err != nil {
+		var i LockBucketRow
+		if err := rows.Scan(&i.Sku, &i.Bucket, &i.Available); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -359,7 +360,7 @@ func (q *Queries) LockFreeReservations(ctx context.Context, db DBTX, reservation
 }
 
 const LockFreeStock = `-- name: LockFreeStock :many
-SELECT s.sku, s.bucket, s.available, s.epoch
+SELECT s.sku, s.bucket, s.available
 FROM (
     SELECT CAST(? AS BINARY) AS sku
 ) ask
@@ -368,22 +369,23 @@ ORDER BY s.sku, s.bucket
 FOR UPDATE SKIP LOCKED
 `
 
+type LockFreeStockRow struct {
+	Sku       []byte
+	Bucket    int32
+	Available int64
+}
+
 // The same as LockStock, but a row that is locked is left out: it would stall the other SKUs of the batch.
-func (q *Queries) LockFreeStock(ctx context.Context, db DBTX, sku interface{}) ([]DblockStock, error) {
+func (q *Queries) LockFreeStock(ctx context.Context, db DBTX, sku interface{}) ([]LockFreeStockRow, error) {
 	rows, err := db.QueryContext(ctx, LockFreeStock, sku)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []DblockStock
+	var items []LockFreeStockRow
 	for rows.Next() {
-		var i DblockStock
-		if err := rows.Scan(
-			&i.Sku,
-			&i.Bucket,
-			&i.Available,
-			&i.Epoch,
-		); err != nil {
+		var i LockFreeStockRow
+		if err := rows.Scan(&i.Sku, &i.Bucket, &i.Available); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -529,7 +531,7 @@ func (q *Queries) LockReservations(ctx context.Context, db DBTX, reservationKey 
 }
 
 const LockStock = `-- name: LockStock :many
-SELECT s.sku, s.bucket, s.available, s.epoch
+SELECT s.sku, s.bucket, s.available
 FROM (
     SELECT CAST(? AS BINARY) AS sku
 ) ask
@@ -538,21 +540,22 @@ ORDER BY s.sku, s.bucket
 FOR UPDATE
 `
 
-func (q *Queries) LockStock(ctx context.Context, db DBTX, sku interface{}) ([]DblockStock, error) {
+type LockStockRow struct {
+	Sku       []byte
+	Bucket    int32
+	Available int64
+}
+
+func (q *Queries) LockStock(ctx context.Context, db DBTX, sku interface{}) ([]LockStockRow, error) {
 	rows, err := db.QueryContext(ctx, LockStock, sku)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []DblockStock
+	var items []LockStockRow
 	for rows.Next() {
-		var i DblockStock
-		if err := rows.Scan(
-			&i.Sku,
-			&i.Bucket,
-			&i.Available,
-			&i.Epoch,
-		); err != nil {
+		var i LockStockRow
+		if err := rows.Scan(&i.Sku, &i.Bucket, &i.Available); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -176,7 +176,7 @@ func (q *Queries) KnownLines(ctx context.Context, db DBTX, reservationKeys []str
 }
 
 const LockBucket = `-- name: LockBucket :many
-SELECT s.sku, s.bucket, s.available, s.epoch
+SELECT s.sku, s.bucket, s.available
 FROM dblock_stock s
 WHERE s.sku = ANY ($1::text[]) AND s.bucket = $2
 ORDER BY s.sku
@@ -187,7 +187,6 @@ type LockBucketRow struct {
 	Sku       string
 	Bucket    int32
 	Available int64
-	Epoch     int64
 }
 
 func (q *Queries) LockBucket(ctx context.Context, db DBTX, skus []string, bucket int32) ([]LockBucketRow, error) {
@@ -199,12 +198,7 @@ func (q *Queries) LockBucket(ctx context.Context, db DBTX, skus []string, bucket
 	var items []LockBucketRow
 	for rows.Next() {
 		var i LockBucketRow
-		if err := rows.Scan(
-			&i.Sku,
-			&i.Bucket,
-			&i.Available,
-			&i.Epoch,
-		); err != nil {
+		if err := rows.Scan(&i.Sku, &i.Bucket, &i.Available); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -216,7 +210,7 @@ func (q *Queries) LockBucket(ctx context.Context, db DBTX, skus []string, bucket
 }
 
 const LockFreeBucket = `-- name: LockFreeBucket :many
-SELECT s.sku, s.bucket, s.available, s.epoch
+SELECT s.sku, s.bucket, s.available
 FROM dblock_stock s
 WHERE s.sku = ANY ($1::text[]) AND s.bucket = $2
 ORDER BY s.sku
@@ -227,7 +221,6 @@ type LockFreeBucketRow struct {
 	Sku       string
 	Bucket    int32
 	Available int64
-	Epoch     int64
 }
 
 // The same, but a row that is locked is left out.
@@ -240,12 +233,7 @@ func (q *Queries) LockFreeBucket(ctx context.Context, db DBTX, skus []string, bu
 	var items []LockFreeBucketRow
 	for rows.Next() {
 		var i LockFreeBucketRow
-		if err := rows.Scan(
-			&i.Sku,
-			&i.Bucket,
-			&i.Available,
-			&i.Epoch,
-		); err != nil {
+		if err := rows.Scan(&i.Sku, &i.Bucket, &i.Available); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -353,7 +341,7 @@ func (q *Queries) LockFreeReservations(ctx context.Context, db DBTX, reservation
 }
 
 const LockFreeStock = `-- name: LockFreeStock :many
-SELECT s.sku, s.bucket, s.available, s.epoch
+SELECT s.sku, s.bucket, s.available
 FROM dblock_stock s
 WHERE s.sku = ANY ($1::text[])
 ORDER BY s.sku, s.bucket
@@ -364,7 +352,6 @@ type LockFreeStockRow struct {
 	Sku       string
 	Bucket    int32
 	Available int64
-	Epoch     int64
 }
 
 // The same as LockStock, but a row that is locked is left out: it would stall the other SKUs of the batch.
@@ -377,12 +364,7 @@ func (q *Queries) LockFreeStock(ctx context.Context, db DBTX, skus []string) ([]
 	var items []LockFreeStockRow
 	for rows.Next() {
 		var i LockFreeStockRow
-		if err := rows.Scan(
-			&i.Sku,
-			&i.Bucket,
-			&i.Available,
-			&i.Epoch,
-		); err != nil {
+		if err := rows.Scan(&i.Sku, &i.Bucket, &i.Available); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -491,7 +473,7 @@ func (q *Queries) LockReservations(ctx context.Context, db DBTX, reservationKeys
 }
 
 const LockStock = `-- name: LockStock :many
-SELECT s.sku, s.bucket, s.available, s.epoch
+SELECT s.sku, s.bucket, s.available
 FROM dblock_stock s
 WHERE s.sku = ANY ($1::text[])
 ORDER BY s.sku, s.bucket
@@ -502,7 +484,6 @@ type LockStockRow struct {
 	Sku       string
 	Bucket    int32
 	Available int64
-	Epoch     int64
 }
 
 func (q *Queries) LockStock(ctx context.Context, db DBTX, skus []string) ([]LockStockRow, error) {
@@ -514,12 +495,7 @@ func (q *Queries) LockStock(ctx context.Context, db DBTX, skus []string) ([]Lock
 	var items []LockStockRow
 	for rows.Next() {
 		var i LockStockRow
-		if err := rows.Scan(
-			&i.Sku,
-			&i.Bucket,
-			&i.Available,
-			&i.Epoch,
-		); err != nil {
+		if err := rows.Scan(&i.Sku, &i.Bucket, &i.Available); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

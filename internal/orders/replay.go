@@ -6,13 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
-	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/inventory"
 )
 
@@ -91,7 +88,7 @@ func (r *Report) send(ctx context.Context, store *inventory.Store, l Line) error
 		}
 		return nil
 	}
-	res, err := reserve(ctx, store, inventory.Request{Key: l.Key, SKU: l.SKU, Buyer: l.Buyer, Qty: l.Qty})
+	res, err := store.Reserve(ctx, inventory.Request{Key: l.Key, SKU: l.SKU, Buyer: l.Buyer, Qty: l.Qty})
 	switch {
 	case err != nil && !errors.Is(err, inventory.ErrSoldOut):
 		return err
@@ -103,27 +100,6 @@ func (r *Report) send(ctx context.Context, store *inventory.Store, l Line) error
 		r.Accepted++
 	}
 	return nil
-}
-
-// Busy is no end under a strategy that does not wait: the line is sent again.
-const (
-	busyTries = 1000
-	busyPause = 10 * time.Millisecond // at most
-)
-
-func reserve(ctx context.Context, store *inventory.Store, r inventory.Request) (res inventory.Reservation, err error) {
-	for range busyTries {
-		res, err = store.Reserve(ctx, r)
-		if store.Strategy().SellsAll() || !errors.Is(err, dblock.ErrBusy) {
-			return res, err
-		}
-		select {
-		case <-time.After(rand.N(busyPause)):
-		case <-ctx.Done():
-			return res, err
-		}
-	}
-	return res, err
 }
 
 func (r *Report) add(o Report) {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -134,7 +133,7 @@ type inventoryClient struct {
 // openStore opens a Store. A hook writes a row for each order that is granted.
 func openStore(ctx context.Context, s server, o storeOptions) (*inventory.Store, error) {
 	options := inventory.Options{
-		Strategy: o.Strategy, Buckets: o.Buckets, Allotment: o.Allotment, Latch: o.Latch, RecordRefusals: o.Records,
+		Direct: o.Direct, Allotment: o.Allotment, Latch: o.Latch, RecordRefusals: o.Records,
 		Timeout: 2 * time.Second,
 	}
 	if my, ok := s.(myServer); ok {
@@ -247,9 +246,6 @@ func (c *inventoryClient) once(s inventoryStep) {
 		documented("Sweep", err, inventoryRefusals...)
 	case restocks:
 		c.restock(ctx, store, s)
-	case rebalances:
-		err := store.Rebalance(ctx, nameOf(c.Run, s.SKU), int(s.Qty))
-		documented("Rebalance", err, append(slices.Clone(inventoryRefusals), inventory.ErrUnknownSKU)...)
 	case audits:
 		books, err := store.Audit(ctx, nameOf(c.Run, 0), nameOf(c.Run, 1), nameOf(c.Run, 2))
 		documented("Audit", err, inventoryRefusals...)

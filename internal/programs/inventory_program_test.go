@@ -4,9 +4,6 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
-
-	"github.com/dblock-go/dblock/internal/devdb"
-	"github.com/dblock-go/dblock/inventory"
 )
 
 // inventoryProgram is a program of an inventory.
@@ -25,8 +22,7 @@ type inventoryProcess struct {
 
 // storeOptions are those of a Store. All Stores of a program sell the same SKUs.
 type storeOptions struct {
-	Strategy  inventory.Strategy
-	Buckets   int           `json:",omitempty"`
+	Direct    bool          `json:",omitempty"`
 	Allotment int64         `json:",omitempty"`
 	Latch     time.Duration `json:",omitempty"`
 	Records   bool          `json:",omitempty"` // RecordRefusals
@@ -51,7 +47,6 @@ const (
 	looks      = "lookup"
 	sweeps     = "sweep"
 	restocks   = "restock"
-	rebalances = "rebalance"
 	audits     = "audit"
 	repairs    = "repair"
 	reopens    = "close"
@@ -59,7 +54,7 @@ const (
 
 // inventorySteps are all of them.
 var inventorySteps = []string{
-	carts, reservesTx, cartsTx, repeats, confirms, aborts, extends, looks, sweeps, restocks, rebalances, audits, repairs,
+	carts, reservesTx, cartsTx, repeats, confirms, aborts, extends, looks, sweeps, restocks, audits, repairs,
 	reopens,
 }
 
@@ -91,7 +86,7 @@ type inventoryStep struct {
 
 var inventoryTables = []string{"dblock_stock", "dblock_reservation", "dblock_quota", "dblock_adjustment"}
 
-func drawInventory(kind devdb.Kind, faults bool) func(*rapid.T) inventoryProgram {
+func drawInventory(faults bool) func(*rapid.T) inventoryProgram {
 	return func(t *rapid.T) inventoryProgram {
 		// A program has few kinds of steps, so that what happens seldom between all happens often.
 		some := append([]string{reserves},
@@ -104,7 +99,7 @@ func drawInventory(kind devdb.Kind, faults bool) func(*rapid.T) inventoryProgram
 				Steps:  rapid.SliceOfN(step, 1, 4).Draw(t, "steps"),
 			}
 		}), 1, 2)
-		stores := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) storeOptions { return drawStore(t, kind) }), 1, 2)
+		stores := rapid.SliceOfN(rapid.Custom(drawStore), 1, 2)
 		process := rapid.Custom(func(t *rapid.T) inventoryProcess {
 			p := inventoryProcess{
 				Stores: stores.Draw(t, "stores"), Sweeps: rapid.IntRange(0, 2).Draw(t, "sweeps") == 2,
@@ -126,22 +121,15 @@ func drawInventory(kind devdb.Kind, faults bool) func(*rapid.T) inventoryProgram
 	}
 }
 
-func drawStore(t *rapid.T, kind devdb.Kind) storeOptions {
+func drawStore(t *rapid.T) storeOptions {
 	o := storeOptions{
-		Strategy: rapid.SampledFrom([]inventory.Strategy{
-			inventory.Merge, inventory.Merge, inventory.Merge, inventory.Direct, inventory.Direct, inventory.ForUpdate,
-			inventory.NoWait, inventory.SkipLocked, inventory.CAS, inventory.Advisory,
-		}).Draw(t, "strategy"),
-		Buckets:   oneOf(t, "buckets", 0, 0, 3),
+		Direct:    rapid.IntRange(0, 2).Draw(t, "direct") == 2,
 		Allotment: oneOf[int64](t, "allotment", 0, 0, 2, 10),
 		Latch:     oneOf(t, "latch", 0, 0, 10*time.Millisecond),
 		Records:   rapid.IntRange(0, 3).Draw(t, "records") == 3,
 		Hook:      rapid.IntRange(0, 3).Draw(t, "hook") == 3,
 	}
-	if o.Strategy == inventory.Advisory && kind != devdb.Postgres {
-		o.Strategy = inventory.Direct
-	}
-	if o.Strategy != inventory.Merge {
+	if o.Direct {
 		o.Allotment = 0
 	}
 	return o

@@ -19,7 +19,7 @@ import (
 func TestInventory(t *testing.T) {
 	eachEngine(t, func(t *testing.T, p *place) {
 		run := func(prog inventoryProgram) verdict { return p.runInventory(t, prog, "") }
-		check(t, 2*time.Second, drawInventory(p.kind, false), run)
+		check(t, 2*time.Second, drawInventory(false), run)
 	})
 }
 
@@ -27,7 +27,7 @@ func TestInventory(t *testing.T) {
 func TestInventoryFaults(t *testing.T) {
 	eachEngine(t, func(t *testing.T, p *place) {
 		run := func(prog inventoryProgram) verdict { return p.runInventory(t, prog, "") }
-		check(t, 10*time.Second, drawInventory(p.kind, true), run)
+		check(t, 10*time.Second, drawInventory(true), run)
 	})
 }
 

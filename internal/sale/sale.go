@@ -17,6 +17,13 @@ import (
 	"github.com/dblock-go/dblock/inventory"
 )
 
+// Shop sells. An *inventory.Store is one.
+type Shop interface {
+	Restock(context.Context, inventory.Adjustment) (replayed bool, err error)
+	Reserve(context.Context, inventory.Request) (inventory.Reservation, error)
+	Audit(ctx context.Context, skus ...string) ([]inventory.Balance, error)
+}
+
 // Sale is one sale: every buyer tries once to buy one unit.
 type Sale struct {
 	Name   string // prefix of the orders' keys and name of the SKU
@@ -46,7 +53,7 @@ func Histogram() *hdrhistogram.Histogram { return hdrhistogram.New(1, time.Minut
 
 // Run stocks the SKU, lets the buyers in at once, and audits the books. done is called after each
 // answer.
-func (s Sale) Run(ctx context.Context, store *inventory.Store, done func()) (Result, error) {
+func (s Sale) Run(ctx context.Context, store Shop, done func()) (Result, error) {
 	stock := inventory.Adjustment{ID: s.Name, SKU: s.Name, Delta: s.Stock}
 	if _, err := store.Restock(ctx, stock); err != nil {
 		return Result{}, err
@@ -68,7 +75,7 @@ func (s Sale) Run(ctx context.Context, store *inventory.Store, done func()) (Res
 }
 
 // open lets the buyers in.
-func (s Sale) open(ctx context.Context, store *inventory.Store, r *Result, done func()) {
+func (s Sale) open(ctx context.Context, store Shop, r *Result, done func()) {
 	var mu sync.Mutex
 	var buyers sync.WaitGroup
 	gate := make(chan struct{})
@@ -113,9 +120,9 @@ func (r *Result) count(err error, at time.Duration) {
 }
 
 // Check says what is wrong with the result of a sale, or nil: every unit is accounted for, none
-// was sold twice, and nobody was told that it is sold out while one was left. A strategy that
-// promises to sell all must not have refused anybody as busy either.
-func (r Result) Check(promised inventory.Strategy) error {
+// was sold twice, and no buyer was told that it is sold out while one was left. A Shop that promises to sell
+// all must not have refused a buyer as busy either.
+func (r Result) Check(sellsAll bool) error {
 	switch {
 	case r.Oversold > 0:
 		return fmt.Errorf("%d units were sold that there never were", r.Oversold)
@@ -123,7 +130,7 @@ func (r Result) Check(promised inventory.Strategy) error {
 		return fmt.Errorf("%d sales were confirmed to buyers and are not in the books", r.Unrecorded)
 	case r.SoldOut > 0 && r.Balance.Available > 0:
 		return fmt.Errorf("%d units were left while %d buyers were told that it is sold out", r.Balance.Available, r.SoldOut)
-	case r.Busy > 0 && promised.SellsAll():
+	case r.Busy > 0 && sellsAll:
 		return fmt.Errorf("%d buyers were refused as busy, and %d units were left", r.Busy, r.Balance.Available)
 	case r.Balance.Drift() != 0:
 		return fmt.Errorf("the books are off by %d units", r.Balance.Drift())

@@ -20,21 +20,21 @@ func TestCheck(t *testing.T) {
 		"got no answer":   func(r *Result) { r.Failed, r.Failure = 1, errors.New("down") },
 		"the first: dow":  func(r *Result) { r.Failed, r.Failure = 1, errors.New("down") },
 	} {
-		for _, promised := range inventory.Strategies() {
+		for _, sellsAll := range []bool{false, true} {
 			r := good
 			spoil(&r)
-			wants(t, r.Check(promised), want)
+			wants(t, r.Check(sellsAll), want)
 		}
 	}
 }
 
-// TestCheckHoldsAStrategyToItsPromise: who is refused as busy is a lost sale under every strategy,
-// and a fault only where it was promised that nobody is.
-func TestCheckHoldsAStrategyToItsPromise(t *testing.T) {
+// TestCheckHoldsAShopToItsPromise: a buyer who is refused as busy is a lost sale in every shop,
+// and a fault only if the shop promises to sell all.
+func TestCheckHoldsAShopToItsPromise(t *testing.T) {
 	t.Parallel()
 	lost := Result{Sold: 5, Busy: 3, LostSales: 2, Balance: inventory.Balance{Restocked: 7, Sold: 5, Available: 2}}
-	wants(t, lost.Check(inventory.Direct), "refused as busy")
-	wants(t, lost.Check(inventory.NoWait), "")
+	wants(t, lost.Check(true), "refused as busy")
+	wants(t, lost.Check(false), "")
 }
 
 func wants(t *testing.T, err error, want string) {

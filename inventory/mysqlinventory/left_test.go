@@ -17,7 +17,7 @@ func TestAWaitThatWasLeftCountsInThePool(t *testing.T) {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
 			_, db := shop(t, kind)
-			store, err := mysqlinventory.New(t.Context(), db, inventory.Options{Strategy: inventory.Direct})
+			store, err := mysqlinventory.New(t.Context(), db, inventory.Options{Direct: true})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -123,10 +123,10 @@ func readQuotas(ctx context.Context, on mysqldb.DBTX, query string, quotas []eng
 // lockStock locks the buckets of SKUs with the given statement.
 func lockStock(ctx context.Context, on mysqldb.DBTX, query string, skus []string, stock map[string][]engine.Bucket) error {
 	return askAll(ctx, on, query, skus, textArgs, func(rows *sql.Rows) error {
-		var r mysqldb.DblockStock
-		err := rows.Scan(&r.Sku, &r.Bucket, &r.Available, &r.Epoch)
+		var r mysqldb.LockStockRow
+		err := rows.Scan(&r.Sku, &r.Bucket, &r.Available)
 		sku := string(r.Sku)
-		stock[sku] = append(stock[sku], engine.Bucket{Number: r.Bucket, Left: r.Available, Epoch: r.Epoch})
+		stock[sku] = append(stock[sku], engine.Bucket{Number: r.Bucket, Left: r.Available})
 		return err
 	})
 }
@@ -326,7 +326,7 @@ func blobs(texts []string) [][]byte {
 func (d *database) lockBucket(ctx context.Context, on mysqldb.DBTX, sku string, number int32, stock map[string][]engine.Bucket) error {
 	rows, err := d.q.LockBucket(ctx, on, []byte(sku), number)
 	for _, r := range rows {
-		stock[sku] = append(stock[sku], engine.Bucket{Number: r.Bucket, Left: r.Available, Epoch: r.Epoch})
+		stock[sku] = append(stock[sku], engine.Bucket{Number: r.Bucket, Left: r.Available})
 	}
 	return err
 }

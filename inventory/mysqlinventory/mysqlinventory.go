@@ -29,7 +29,7 @@ import (
 // server for its version and for that of the tables.
 //
 // Errors: dblock.ErrSchema, dblock.ErrServerTooOld, dblock.ErrUnavailable, inventory.ErrInvalid, and
-// dblock.ErrUnsupported for inventory.Advisory.
+// dblock.ErrUnsupported for settings of the server that it refuses.
 func New(ctx context.Context, db *sql.DB, o inventory.Options, more ...Option) (*inventory.Store, error) {
 	if err := schema.CheckMySQLName(o.Schema); err != nil {
 		return nil, &inventory.InvalidError{Field: "Options.Schema", Reason: err.Error()}
@@ -65,7 +65,7 @@ var _ engine.Engine = (*database)(nil)
 
 // Ways are the ways to sell outright, each a file.
 func (d *database) Ways() engine.Ways {
-	return engine.Ways{Together: together, New: sellNew, Direct: d.direct, NoWait: d.noWait, SkipLocked: d.skipLocked, CAS: d.cas, Advisory: advisory}
+	return engine.Ways{Together: together, New: sellNew, Direct: d.direct}
 }
 
 // Connections is what the pool is limited to.

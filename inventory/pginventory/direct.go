@@ -8,30 +8,18 @@ import (
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
+// direct sells in one statement, in autocommit.
 func (d *database) direct(ctx context.Context, r engine.Row) (engine.Verdict, error) {
-	return d.outright(ctx, func(on pgdb.DBTX) (engine.Verdict, error) {
-		n, err := d.q.SellOne(ctx, on, pgdb.SellOneParams{
-			ReservationKey: r.Key, Sku: r.SKU, Buyer: r.Buyer, Qty: r.Qty, State: r.State, HoldUs: r.Hold.Microseconds(), LockTimeout: lockTimeout(ctx), KeyTimeout: keyTimeout,
-		})
-		return soldIf(n == 1, engine.TooFew), orKeyOpen(err)
-	})
-}
-
-// outright sells on a connection of its own, in autocommit.
-func (d *database) outright(
-	ctx context.Context, sell func(pgdb.DBTX) (engine.Verdict, error),
-) (engine.Verdict, error) {
 	conn, err := d.pool.Acquire(ctx)
 	if err != nil {
 		return engine.TooFew, fault.NoWrite(err)
 	}
 	defer conn.Release()
-	return sell(d.on(conn))
-}
-
-func soldIf(sold bool, otherwise engine.Verdict) engine.Verdict {
-	if sold {
-		return engine.Sold
+	n, err := d.q.SellOne(ctx, d.on(conn), pgdb.SellOneParams{
+		ReservationKey: r.Key, Sku: r.SKU, Buyer: r.Buyer, Qty: r.Qty, State: r.State, HoldUs: r.Hold.Microseconds(), LockTimeout: lockTimeout(ctx), KeyTimeout: keyTimeout,
+	})
+	if n == 1 {
+		return engine.Sold, orKeyOpen(err)
 	}
-	return otherwise
+	return engine.TooFew, orKeyOpen(err)
 }

@@ -158,7 +158,7 @@ func (d *database) lockStock(ctx context.Context, on pgdb.DBTX, skus []string) (
 		}
 		stock := make(map[string][]engine.Bucket, len(skus))
 		for _, r := range rows {
-			stock[r.Sku] = append(stock[r.Sku], engine.Bucket{Number: r.Bucket, Left: r.Available, Epoch: r.Epoch})
+			stock[r.Sku] = append(stock[r.Sku], engine.Bucket{Number: r.Bucket, Left: r.Available})
 		}
 		known, err := d.q.KnownBuckets(ctx, on, skus)
 		more := func(k pgdb.KnownBucketsRow) bool { return int64(len(stock[k.Sku])) < k.Buckets }
@@ -181,7 +181,7 @@ func (d *database) queueQuotas(batch *pgx.Batch, query string, quotas []engine.Q
 func (d *database) queueStock(batch *pgx.Batch, query string, stock map[string][]engine.Bucket, args ...any) {
 	batch.Queue(d.sql(query), args...).Query(func(rows pgx.Rows) error {
 		return each(rows, func(r pgdb.LockStockRow) {
-			stock[r.Sku] = append(stock[r.Sku], engine.Bucket{Number: r.Bucket, Left: r.Available, Epoch: r.Epoch})
+			stock[r.Sku] = append(stock[r.Sku], engine.Bucket{Number: r.Bucket, Left: r.Available})
 		})
 	})
 }

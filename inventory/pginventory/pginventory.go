@@ -50,7 +50,7 @@ var _ engine.Engine = (*database)(nil)
 
 // Ways are the ways to sell outright, each a file.
 func (d *database) Ways() engine.Ways {
-	return engine.Ways{Together: d.together, New: d.new, Direct: d.direct, NoWait: d.noWait, SkipLocked: d.skipLocked, CAS: d.cas, Advisory: d.advisory}
+	return engine.Ways{Together: d.together, New: d.new, Direct: d.direct}
 }
 
 // Connections is what the pool is limited to.

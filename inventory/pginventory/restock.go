@@ -55,7 +55,7 @@ func (t adjustTx) LockFreeStock(ctx context.Context, sku string) ([]engine.Bucke
 	rows, err := t.d.q.LockFreeStock(ctx, t.on, []string{sku})
 	have := make([]engine.Bucket, len(rows))
 	for i, r := range rows {
-		have[i] = engine.Bucket{Number: r.Bucket, Left: r.Available, Epoch: r.Epoch}
+		have[i] = engine.Bucket{Number: r.Bucket, Left: r.Available}
 	}
 	return have, err
 }

@@ -35,7 +35,7 @@ FROM (
 STRAIGHT_JOIN dblock_quota q FORCE INDEX (PRIMARY) ON q.sku = ask.sku AND q.buyer = ask.buyer;
 
 -- name: LockStock :many
-SELECT s.sku, s.bucket, s.available, s.epoch
+SELECT s.sku, s.bucket, s.available
 FROM (
     SELECT CAST(sqlc.arg(sku) AS BINARY) AS sku
 ) ask
@@ -44,7 +44,7 @@ ORDER BY s.sku, s.bucket
 FOR UPDATE;
 
 -- name: LockBucket :many
-SELECT s.sku, s.bucket, s.available, s.epoch
+SELECT s.sku, s.bucket, s.available
 FROM dblock_stock s FORCE INDEX (PRIMARY)
 WHERE s.sku = sqlc.arg(sku) AND s.bucket = sqlc.arg(bucket)
 FOR UPDATE;
@@ -71,7 +71,7 @@ FOR UPDATE SKIP LOCKED;
 
 -- The same as LockStock, but a row that is locked is left out: it would stall the other SKUs of the batch.
 -- name: LockFreeStock :many
-SELECT s.sku, s.bucket, s.available, s.epoch
+SELECT s.sku, s.bucket, s.available
 FROM (
     SELECT CAST(sqlc.arg(sku) AS BINARY) AS sku
 ) ask

@@ -45,14 +45,14 @@ CROSS JOIN LATERAL (
 ) q;
 
 -- name: LockStock :many
-SELECT s.sku, s.bucket, s.available, s.epoch
+SELECT s.sku, s.bucket, s.available
 FROM dblock_stock s
 WHERE s.sku = ANY (sqlc.arg(skus)::text[])
 ORDER BY s.sku, s.bucket
 FOR NO KEY UPDATE;
 
 -- name: LockBucket :many
-SELECT s.sku, s.bucket, s.available, s.epoch
+SELECT s.sku, s.bucket, s.available
 FROM dblock_stock s
 WHERE s.sku = ANY (sqlc.arg(skus)::text[]) AND s.bucket = sqlc.arg(bucket)
 ORDER BY s.sku
@@ -60,7 +60,7 @@ FOR NO KEY UPDATE;
 
 -- The same, but a row that is locked is left out.
 -- name: LockFreeBucket :many
-SELECT s.sku, s.bucket, s.available, s.epoch
+SELECT s.sku, s.bucket, s.available
 FROM dblock_stock s
 WHERE s.sku = ANY (sqlc.arg(skus)::text[]) AND s.bucket = sqlc.arg(bucket)
 ORDER BY s.sku
@@ -68,7 +68,7 @@ FOR NO KEY UPDATE SKIP LOCKED;
 
 -- The same as LockStock, but a row that is locked is left out: it would stall the other SKUs of the batch.
 -- name: LockFreeStock :many
-SELECT s.sku, s.bucket, s.available, s.epoch
+SELECT s.sku, s.bucket, s.available
 FROM dblock_stock s
 WHERE s.sku = ANY (sqlc.arg(skus)::text[])
 ORDER BY s.sku, s.bucket

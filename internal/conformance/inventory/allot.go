@@ -70,13 +70,12 @@ func sellsFromAllotments(t *testing.T, s *env) {
 	s.sound(t)
 }
 
-// allotmentsAreStock sells, restocks, writes off and rebalances beside an allotment.
+// allotmentsAreStock sells, restocks and writes off beside an allotment.
 func allotmentsAreStock(t *testing.T, s *env) {
 	s.keepsBooks(t)
 	s.stock(t, "sale", 100)
 	s.stock(t, "other", 1)
 	store := s.open(t, inventory.Options{Allotment: 40})
-	spread := s.open(t, inventory.Options{Strategy: inventory.SkipLocked, Buckets: 3})
 	sell := func(key string, qty int64) error {
 		return suite.Second(store.Reserve(t.Context(), order(key, "sale", qty)))
 	}
@@ -87,9 +86,7 @@ func allotmentsAreStock(t *testing.T, s *env) {
 	}{
 		{"the first order", func() error { return sell("one", 1) }, 60, 39},
 		{"a delivery", func() error { return restock(t, s.Store, "up", "sale", 20) }, 80, 39},
-		{"four buckets", func() error { return s.Rebalance(t.Context(), "sale", 4) }, 80, 39},
-		{"one bucket", func() error { return s.Rebalance(t.Context(), "sale", 1) }, 80, 39},
-		{"a delivery to buckets", func() error { return restock(t, spread, "spread", "sale", 30) }, 110, 39},
+		{"another delivery", func() error { return restock(t, s.Store, "more", "sale", 30) }, 110, 39},
 		{"a write-off takes what is shared first", func() error { return restock(t, s.Store, "down", "sale", -10) }, 100, 39},
 		{"a write-off of more", func() error { return restock(t, s.Store, "far down", "sale", -110) }, 0, 29},
 		{"a write-off of allotted units", func() error { return restock(t, s.Store, "all but 3", "sale", -26) }, 0, 3},

@@ -18,9 +18,10 @@ func (e Inventory) RunAnswers(t *testing.T) {
 	users := []answers.User{{Name: "allotments", Use: func(ctx context.Context, x *answers.Trial) error {
 		return e.use(ctx, x, inventory.Options{Allotment: 3})
 	}}}
-	for _, strategy := range ways {
-		users = append(users, answers.User{Name: strategy.String(), Use: func(ctx context.Context, x *answers.Trial) error {
-			return e.use(ctx, x, inventory.Options{Strategy: strategy, MaxInFlight: 4})
+	for name, way := range ways {
+		way.MaxInFlight = 4
+		users = append(users, answers.User{Name: name, Use: func(ctx context.Context, x *answers.Trial) error {
+			return e.use(ctx, x, way)
 		}})
 	}
 	answers.Run(t, e.Kind, users)

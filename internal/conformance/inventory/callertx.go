@@ -29,7 +29,7 @@ func ofCallers(test func(*testing.T, *callers)) func(*testing.T, Inventory) {
 		for name, begin := range e.Callers {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				test(t, &callers{e.env(t, patient(inventory.Merge)), t, begin})
+				test(t, &callers{e.env(t, patient(merged)), t, begin})
 			})
 		}
 	}

@@ -195,7 +195,7 @@ func refusesBadCarts(t *testing.T, s *env) {
 func aLoneCartWaitsForItsRows(t *testing.T, s *env) {
 	s.stock(t, "a", 10)
 	s.stock(t, "b", 10)
-	release := s.hold(t, s.Store, "b")
+	release := s.lockSKUs(t, []string{"b"})
 	ended := make(chan error, 1)
 	go func() {
 		cart := inventory.Cart{Key: "k", Lines: []inventory.Line{{SKU: "a", Qty: 1}, {SKU: "b", Qty: 1}}}

@@ -46,8 +46,9 @@ func (e Inventory) SurvivesFaults(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	n := &suite.FaultInjector{DB: s.db, Kind: e.Kind, Server: server, Random: random, Counts: map[string]int{}}
 	stores := map[string]*inventory.Store{}
-	for _, strategy := range []inventory.Strategy{inventory.Merge, inventory.Direct, inventory.SkipLocked, inventory.CAS} {
-		stores[strategy.String()] = s.open(t, inventory.Options{Strategy: strategy, Timeout: suite.ChaosTimeout})
+	for way, o := range ways {
+		o.Timeout = suite.ChaosTimeout
+		stores[way] = s.open(t, o)
 	}
 	end := time.Now().Add(lasts)
 	for round := uint64(0); !t.Failed() && time.Now().Before(end); round++ {
@@ -181,22 +182,17 @@ func (c *chaos) send(t *testing.T, store *inventory.Store, r inventory.Request) 
 	return true
 }
 
-// sendAllAgain sends every order to every Store until the answer is final; to those that refuse
-// most as busy, an eighth of them.
+// sendAllAgain sends every order to every Store until the answer is final.
 func (c *chaos) sendAllAgain(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), againTimeout)
 	defer cancel()
 	var senders sync.WaitGroup
 	for _, store := range c.stores {
-		step := 8
-		if store.Strategy().SellsAll() {
-			step = 1
-		}
 		var next atomic.Int64
 		for range 64 {
 			senders.Go(func() {
 				for {
-					i := int(next.Add(int64(step))) - step
+					i := int(next.Add(1)) - 1
 					if i >= len(c.orders) {
 						return
 					}
@@ -311,11 +307,12 @@ func answersWhileFrozen(t *testing.T, s *env, server *devdb.Server) {
 		err   error
 	}
 	var calls []frozenCall
-	for _, strategy := range s.e.strategies() {
-		store := s.open(t, inventory.Options{Strategy: strategy, Timeout: frozenTimeout})
-		a := inventory.Adjustment{ID: "frozen " + strategy.String(), SKU: "frozen", Delta: 1}
+	for way, o := range ways {
+		o.Timeout = frozenTimeout
+		store := s.open(t, o)
+		a := inventory.Adjustment{ID: "frozen " + way, SKU: "frozen", Delta: 1}
 		ops := []op{onKey(toLookUp, "frozen"), {What: toRestock, Adjustment: a}, {What: "audit"}}
-		for _, r := range ordersOf("frozen "+strategy.String(), 20, "frozen") {
+		for _, r := range ordersOf("frozen "+way, 20, "frozen") {
 			ops = append(ops, op{What: toReserve, Request: r})
 		}
 		for _, d := range ops {

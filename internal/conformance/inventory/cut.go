@@ -104,10 +104,8 @@ func (s *env) honest(t *testing.T, d op, told error, want reply) error {
 
 // Cuts runs the tests of cut orders alone, for a driver in another mode than its usual one.
 func (e Inventory) Cuts(t *testing.T) {
-	for _, strategy := range []inventory.Strategy{inventory.Merge, inventory.SkipLocked} {
-		t.Run("AnOrder/"+strategy.String(), func(t *testing.T) {
-			anOrderCutAnywhere(t, e.env(t, inventory.Options{Strategy: strategy}))
-		})
+	for name, way := range ways {
+		t.Run("AnOrder/"+name, func(t *testing.T) { anOrderCutAnywhere(t, e.env(t, way)) })
 	}
 	t.Run("ABatch", func(t *testing.T) { aBatchCutAnywhere(t, e.env(t, inventory.Options{})) })
 }

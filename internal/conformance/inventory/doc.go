@@ -1,17 +1,12 @@
-// Package inventory holds the suite of reservations and stock. Most promises are tested of each
-// strategy.
+// Package inventory holds the suite of reservations and stock. Most promises of sales are tested
+// merged and with Options.Direct.
 //
 // # Sales
 //
-//   - SellsAllToThoseWhoComeAgain: With more buyers than units every unit is sold, once.
 //   - SellsEveryUnitOfMixedQuantities: Orders of mixed quantities sell every unit.
-//   - SellsAcrossBuckets: Stock in several buckets is sold to the last unit.
 //   - SellsExactlyItsStock: A crowd is sold exactly the stock.
 //   - TellsTheRestSoldOut: Buyers beyond the stock get ErrSoldOut.
 //   - ALockedSKUDoesNotStallTheRest: A locked row of one SKU delays no other SKU.
-//   - NeverSaysSoldOutForBusy: Busy is never reported as sold out.
-//   - RefusesAtOnceWhatIsHeld: A strategy that never waits refuses a locked row, writing nothing.
-//   - RefusesWhatOthersChange: An order whose row keeps changing is refused after a few tries.
 //   - AnswersARepeatedKeyAsBefore: A repeated key gets its first answer.
 //   - SellsAKeyOnceHoweverOftenSent: A key is sold once, however often it is sent.
 //   - RefusesAKeyWithOtherContents: A key with other contents is ErrKeyReused.
@@ -40,15 +35,10 @@
 // # Stock and books
 //
 //   - RestocksOnce: A repeated adjustment changes the stock once.
-//   - RestocksOnceInBuckets: The same with buckets.
-//   - SpreadsWhatComesIn: New stock is spread over the buckets.
 //   - AuditFindsTampering: Audit finds rows that were changed by hand.
 //   - RepairsWhatIsOff: Concurrent repairs correct wrong books once.
 //   - RepairsInACrowd: Repair beside a sale leaves right books.
-//   - RebalancesInACrowd: Rebalance beside a sale leaves right books.
-//   - LevelsWhatRunsDry: A bucket that runs dry gets units of others.
 //   - BooksAreOffWhereTheyAre: The checker finds books that were wrong for one transaction.
-//   - RefusesWhatTheDatabaseLacks: A strategy that the server lacks is refused.
 //   - ChecksTheSchema: A Store opens only over whole tables that roll back and skip no row.
 //   - UsesASchemaOfTheHostsChoice: A Store works in a schema outside the connection's path.
 //   - RunsWithTheDocumentedGrants: Every call works with the rights of docs/grants.md.
@@ -141,7 +131,7 @@
 //   - AnAdjustmentCutAnywhere: The same for an adjustment.
 //   - AMoveCutAnywhere: The same for a move between buckets.
 //   - ABatchCutAnywhere: The same for a batch.
-//   - AnOrder: The same for each strategy, when a pool has another mode of queries.
+//   - AnOrder: The same, merged and direct, when a pool has another mode of queries.
 //   - ABatch: The same for a batch.
 //   - SaysWhenTheServerIsDown: Without a server the error is ErrUnavailable.
 //   - SurvivesFaults: Books and answers are right while the server is killed, frozen and cut off.

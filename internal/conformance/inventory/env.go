@@ -278,7 +278,7 @@ type told struct {
 func crowd(ctx context.Context, store *inventory.Store, reqs []inventory.Request) []told {
 	answers := make([]told, len(reqs))
 	suite.Crowd(len(reqs), func(i int) {
-		res, err := reserve(ctx, store, reqs[i])
+		res, err := store.Reserve(ctx, reqs[i])
 		answers[i] = told{reqs[i], res, err}
 	})
 	return answers

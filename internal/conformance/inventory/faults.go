@@ -61,17 +61,12 @@ func aLockedSKUDoesNotStallTheRest(t *testing.T, s *env) {
 
 // The seller that is killed is this test binary with these variables in its environment.
 const (
-	sellerDSN      = "DBLOCK_TEST_SELLER"
-	sellerStrategy = "DBLOCK_TEST_SELLER_STRATEGY"
+	sellerDSN = "DBLOCK_TEST_SELLER"
+	sellerWay = "DBLOCK_TEST_SELLER_WAY"
 )
 
-// sellerOrders is how many orders the seller has: if most are refused at first, fewer take as long.
-func sellerOrders(s inventory.Strategy) int {
-	if s.SellsAll() {
-		return 3000
-	}
-	return 900
-}
+// sellerOrders is how many orders the seller has.
+const sellerOrders = 3000
 
 // Main sells and exits if this process is a seller that a test has started. Call it first in
 // TestMain.
@@ -86,23 +81,19 @@ func (e Inventory) Main() {
 			os.Exit(0)
 		}
 	} else {
-		err = e.sellUntilKilled(dsn, os.Getenv(sellerStrategy))
+		err = e.sellUntilKilled(dsn, os.Getenv(sellerWay))
 	}
 	fmt.Fprintln(os.Stderr, "seller:", err)
 	os.Exit(1)
 }
 
 // sellUntilKilled sells the orders over and over, and writes a line when the first one is sold.
-func (e Inventory) sellUntilKilled(dsn, name string) error {
-	strategy, err := inventory.ParseStrategy(name)
+func (e Inventory) sellUntilKilled(dsn, way string) error {
+	store, _, err := e.Open(context.Background(), dsn, small(ways[way]))
 	if err != nil {
 		return err
 	}
-	store, _, err := e.Open(context.Background(), dsn, small(strategy))
-	if err != nil {
-		return err
-	}
-	reqs := ordersFor(sellerOrders(strategy), "sale")
+	reqs := ordersFor(sellerOrders, "sale")
 	go func() {
 		for err := error(inventory.ErrNotFound); err != nil; {
 			_, err = store.Lookup(context.Background(), reqs[0].Key)
@@ -121,10 +112,10 @@ func (e Inventory) sellUntilKilled(dsn, name string) error {
 // survivesAKilledSeller kills -9 a process while it sells, and has another one send the same
 // orders.
 func survivesAKilledSeller(t *testing.T, s *env) {
-	orders := sellerOrders(s.o.Strategy)
+	const orders = sellerOrders
 	s.stock(t, "sale", int64(orders)+100)
 	cmd := exec.CommandContext(suite.Soon(t), os.Args[0])
-	cmd.Env = append(os.Environ(), sellerDSN+"="+s.dsn, sellerStrategy+"="+s.o.Strategy.String())
+	cmd.Env = append(os.Environ(), sellerDSN+"="+s.dsn, sellerWay+"="+map[bool]string{false: "merge", true: "direct"}[s.o.Direct])
 	seller := suite.StartChild(t, cmd)
 	seller.Says(t, "selling")
 	seller.Kill()

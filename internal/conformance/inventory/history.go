@@ -291,7 +291,7 @@ func theTaleNotices(t *testing.T, e Inventory) {
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := e.env(t, patient(inventory.Merge))
+			s := e.env(t, patient(merged))
 			x := s.buyers(t, "tale", doneBy(s.Store), doneBy(s.open(t, s.o)))
 			control(t, s)
 			for seed := range uint64(20) {
@@ -323,9 +323,10 @@ func (s *env) tellsNoLiesUnderFaults(t *testing.T, n *suite.FaultInjector, seed 
 	t.Helper()
 	var workers []worker
 	var dialers []*faultconn.Dialer
-	for _, strategy := range append(ways, inventory.Merge) {
+	for _, o := range []inventory.Options{merged, merged, direct} {
 		dialers = append(dialers, &faultconn.Dialer{})
-		store := s.openOn(t, dialers[len(dialers)-1], inventory.Options{Strategy: strategy, Timeout: suite.ChaosTimeout})
+		o.Timeout = suite.ChaosTimeout
+		store := s.openOn(t, dialers[len(dialers)-1], o)
 		workers = append(workers, doneBy(store))
 	}
 	var processes [2]*process

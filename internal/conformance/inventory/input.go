@@ -65,16 +65,13 @@ func refusesBadInput(t *testing.T, s *env) {
 		t.Errorf("look-up of an empty key: %v", err)
 	}
 	for name, o := range map[string]inventory.Options{
-		"unknown strategy":  {Strategy: 99},
+		"direct allotment":  {Direct: true, Allotment: 1},
 		"negative timeout":  {Timeout: -1},
 		"negative queue":    {MaxQueue: -1},
 		"long queue":        {MaxQueue: math.MaxInt},
 		"large flight":      {MaxInFlight: math.MaxInt},
 		"batch of a crowd":  {MaxBatch: 1 << 20},
 		"negative flight":   {MaxInFlight: -1},
-		"negative buckets":  {Buckets: -1},
-		"too many buckets":  {Buckets: 1025},
-		"negative strategy": {Strategy: -1},
 		"schema with a dot": {Schema: "a.b"},
 	} {
 		if _, _, err := s.e.Open(t.Context(), s.dsn, o); !errors.Is(err, inventory.ErrInvalid) {
@@ -151,10 +148,9 @@ func usesASchemaOfTheHostsChoice(t *testing.T, e Inventory) {
 	if _, _, err := e.Open(t.Context(), s.dsn, inventory.Options{}); !errors.Is(err, dblock.ErrSchema) {
 		t.Errorf("the tables stand where nobody looks, and yet: %v", err)
 	}
-	for _, strategy := range e.strategies() {
-		s.o.Strategy, s.o.MaxInFlight = strategy, small(strategy).MaxInFlight
+	for sku, way := range ways {
+		s.o.Direct, s.o.MaxInFlight = way.Direct, small(way).MaxInFlight
 		s.Store = s.open(t, s.o)
-		sku := strategy.String()
 		s.stock(t, sku, 50)
 		for _, a := range crowd(t.Context(), s.Store, ordersOf(sku, 80, sku)) {
 			if a.err != nil && !errors.Is(a.err, inventory.ErrSoldOut) {
@@ -171,13 +167,13 @@ func usesASchemaOfTheHostsChoice(t *testing.T, e Inventory) {
 func runsWithTheDocumentedGrants(t *testing.T, e Inventory) {
 	s := e.env(t, inventory.Options{})
 	dsn := suite.ServiceUser(t, e.Kind, s.dsn, s.db)
-	for _, strategy := range e.strategies() {
-		store, closePool, err := e.Open(t.Context(), dsn, inventory.Options{Strategy: strategy, MaxInFlight: small(strategy).MaxInFlight, RecordRefusals: true})
+	for sku, o := range ways {
+		o.MaxInFlight, o.RecordRefusals = small(o).MaxInFlight, true
+		store, closePool, err := e.Open(t.Context(), dsn, o)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(closePool)
-		sku := strategy.String()
 		if _, err := store.Restock(t.Context(), inventory.Adjustment{ID: sku, SKU: sku, Delta: 50}); err != nil {
 			t.Fatal(err)
 		}

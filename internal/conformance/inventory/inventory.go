@@ -3,12 +3,9 @@ package inventory
 import (
 	"context"
 	"database/sql"
-	"os"
-	"slices"
 	"testing"
 	"time"
 
-	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/inventory"
@@ -49,19 +46,14 @@ type CallerTx struct {
 	Close      func() // ends the connection
 }
 
-// The tests of strategies.
+// The tests of both ways to sell.
 var (
 	ofAll = map[string]func(*testing.T, *env){
-		"SellsAllToThoseWhoComeAgain":     sellsAllToThoseWhoComeAgain,
-		"SellsEveryUnitOfMixedQuantities": sellsEveryUnitOfMixedQuantities,
-		"SellsAcrossBuckets":              sellsAcrossBuckets,
-		"AnswersARepeatedKeyAsBefore":     answersARepeatedKeyAsBefore,
-		"SellsAKeyOnceHoweverOftenSent":   sellsAKeyOnceHoweverOftenSent,
-		"FindsWhatIsRecorded":             findsWhatIsRecorded,
-		"ManySKUsAtOnceNeverDeadlock":     manySKUsAtOnceNeverDeadlock,
-	}
-	// What follows from a statement's result is decided in code that strategies share: those of ways run it.
-	ofWays = map[string]func(*testing.T, *env){
+		"SellsEveryUnitOfMixedQuantities":  sellsEveryUnitOfMixedQuantities,
+		"AnswersARepeatedKeyAsBefore":      answersARepeatedKeyAsBefore,
+		"SellsAKeyOnceHoweverOftenSent":    sellsAKeyOnceHoweverOftenSent,
+		"FindsWhatIsRecorded":              findsWhatIsRecorded,
+		"ManySKUsAtOnceNeverDeadlock":      manySKUsAtOnceNeverDeadlock,
 		"RefusesAKeyWithOtherContents":     refusesAKeyWithOtherContents,
 		"ASoldOutSKUDoesNotStopTheRest":    aSoldOutSKUDoesNotStopTheRest,
 		"RecordsRefusalsWhenAsked":         recordsRefusalsWhenAsked,
@@ -72,23 +64,14 @@ var (
 		"ReplaysARealOrderFile":            replaysARealOrderFile,
 		"AnswersAsTheModelDoes":            answersAsTheModelDoes,
 	}
-	ofThoseThatSellAll = map[string]func(*testing.T, *env){
+	ofPatient = map[string]func(*testing.T, *env){
 		"SellsExactlyItsStock":          sellsExactlyItsStock,
 		"TellsTheRestSoldOut":           tellsTheRestSoldOut,
 		"ALockedSKUDoesNotStallTheRest": aLockedSKUDoesNotStallTheRest,
 	}
-	ofThoseThatRefuse = map[string]func(*testing.T, *env){
-		"NeverSaysSoldOutForBusy": neverSaysSoldOutForBusy,
-	}
-	ofThoseThatNeverWait = map[string]func(*testing.T, *env){
-		"RefusesAtOnceWhatIsHeld": refusesAtOnceWhatIsHeld,
-	}
-	ofCAS = map[string]func(*testing.T, *env){
-		"RefusesWhatOthersChange": refusesWhatOthersChange,
-	}
 )
 
-// The tests of what does not depend on the strategy.
+// The tests of what does not depend on the way.
 var (
 	ofMerge = map[string]func(*testing.T, *env){
 		"AHeldOrderGoesItsWay":                  aHeldOrderGoesItsWay,
@@ -157,17 +140,13 @@ var (
 		"ControlSellsTwice":                     controlSellsTwice,
 		"AnswersAsTheModelDoesFromAllotments":   answersAsTheModelDoesFromAllotments,
 		"RestocksOnce":                          restocksOnce,
-		"SpreadsWhatComesIn":                    spreadsWhatComesIn,
 		"AuditFindsTampering":                   auditFindsTampering,
 	}
 	others = map[string]func(*testing.T, Inventory){
-		"ALockedSKULeavesTheRestDirect":        on(lockedSKUsLeaveTheRest(1, 50), small(inventory.Direct)),
-		"LockedSKUsLeaveTheRestDirect":         on(lockedSKUsLeaveTheRest(16, 3), small(inventory.Direct)),
-		"AKeyOpenElsewhereStallsNobodyDirect":  on(keysOpenElsewhereStallNobody(1), small(inventory.Direct)),
-		"RebalancesInACrowd":                   on(rebalancesInACrowd, small(inventory.SkipLocked)),
-		"LevelsWhatRunsDry":                    on(levelsWhatRunsDry, small(inventory.SkipLocked)),
+		"ALockedSKULeavesTheRestDirect":        on(lockedSKUsLeaveTheRest(1, 50), small(direct)),
+		"LockedSKUsLeaveTheRestDirect":         on(lockedSKUsLeaveTheRest(16, 3), small(direct)),
+		"AKeyOpenElsewhereStallsNobodyDirect":  on(keysOpenElsewhereStallNobody(1), small(direct)),
 		"SessionsStayWithinThePool":            on(sessionsStayWithinThePool, inventory.Options{}),
-		"RestocksOnceInBuckets":                on(restocksOnce, inventory.Options{Buckets: 16}),
 		"ClosesWithoutAServer":                 closesWithoutAServer,
 		"ReservesInACallersTx":                 ofCallers(reservesInACallersTx),
 		"ACallersTxOutlivesARefusal":           ofCallers(aCallersTxOutlivesARefusal),
@@ -181,7 +160,6 @@ var (
 		"PassesOverLockedBuckets":              passesOverLockedBuckets,
 		"TheModelNotices":                      theModelNotices,
 		"TheTaleNotices":                       theTaleNotices,
-		"RefusesWhatTheDatabaseLacks":          refusesWhatTheDatabaseLacks,
 		"ChecksTheSchema":                      checksTheSchema,
 		"UsesASchemaOfTheHostsChoice":          usesASchemaOfTheHostsChoice,
 		"RunsWithTheDocumentedGrants":          runsWithTheDocumentedGrants,
@@ -189,48 +167,21 @@ var (
 	}
 )
 
-// One strategy of each conversation with the server stands for the others, and a soak takes them all. Direct is one
-// statement, and on MySQL a transaction that only writes. SkipLocked has a row come back, as NoWait, CAS and Advisory
-// do in their ways. Merge and ForUpdate read and then write, as batches do. Adjustments know no strategy, only how
-// many buckets there are.
-var (
-	ways           = []inventory.Strategy{inventory.Merge, inventory.Direct, inventory.SkipLocked}
-	cutAdjustments = []inventory.Strategy{inventory.Merge, inventory.SkipLocked}
-)
+// ways are how a Store sells, by name.
+var ways = map[string]inventory.Options{"merge": merged, "direct": direct}
 
-func isOneOf(these []inventory.Strategy, strategy inventory.Strategy) bool {
-	return slices.Contains(these, strategy) || os.Getenv(suite.EnvSoak) != ""
-}
-
-// strategies are those that the driver has.
-func (e Inventory) strategies() []inventory.Strategy {
-	return slices.DeleteFunc(inventory.Strategies(), func(s inventory.Strategy) bool {
-		return s == inventory.Advisory && e.Kind != devdb.Postgres
-	})
-}
+var merged, direct = inventory.Options{}, inventory.Options{Direct: true}
 
 // Run runs the suite.
 func (e Inventory) Run(t *testing.T) {
-	for _, strategy := range e.strategies() {
-		t.Run(strategy.String(), func(t *testing.T) {
+	for name, way := range ways {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			e.run(t, ofAll, small(strategy))
-			if isOneOf(ways, strategy) {
-				e.run(t, ofWays, small(strategy))
-			}
-			switch {
-			case strategy.SellsAll():
-				e.run(t, ofThoseThatSellAll, patient(strategy))
-			case strategy == inventory.CAS:
-				e.run(t, ofThoseThatRefuse, patient(strategy))
-				e.run(t, ofCAS, small(strategy))
-			default:
-				e.run(t, ofThoseThatRefuse, patient(strategy))
-				e.run(t, ofThoseThatNeverWait, small(strategy))
-			}
+			e.run(t, ofAll, small(way))
+			e.run(t, ofPatient, patient(way))
 		})
 	}
-	e.run(t, ofMerge, patient(inventory.Merge))
+	e.run(t, ofMerge, patient(merged))
 	for name, test := range others {
 		t.Run(name, func(t *testing.T) { t.Parallel(); test(t, e) })
 	}
@@ -238,21 +189,19 @@ func (e Inventory) Run(t *testing.T) {
 
 // RunFaults runs the tests of faults.
 func (e Inventory) RunFaults(t *testing.T) {
-	for _, strategy := range e.strategies() {
-		t.Run(strategy.String(), func(t *testing.T) {
+	for name, way := range ways {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			e.run(t, map[string]func(*testing.T, *env){"SurvivesAKilledSeller": survivesAKilledSeller}, small(strategy))
-			if isOneOf(ways, strategy) {
-				e.run(t, map[string]func(*testing.T, *env){"AnOrderCutAnywhere": anOrderCutAnywhere}, small(strategy))
-			}
-			if isOneOf(cutAdjustments, strategy) {
-				e.run(t, map[string]func(*testing.T, *env){"AnAdjustmentCutAnywhere": anAdjustmentCutAnywhere}, small(strategy))
-			}
+			e.run(t, map[string]func(*testing.T, *env){
+				"SurvivesAKilledSeller": survivesAKilledSeller,
+				"AnOrderCutAnywhere":    anOrderCutAnywhere,
+			}, small(way))
 		})
 	}
 	e.run(t, map[string]func(*testing.T, *env){
-		"AMoveCutAnywhere":  aMoveCutAnywhere,
-		"ABatchCutAnywhere": aBatchCutAnywhere,
+		"AMoveCutAnywhere":        aMoveCutAnywhere,
+		"AnAdjustmentCutAnywhere": anAdjustmentCutAnywhere,
+		"ABatchCutAnywhere":       aBatchCutAnywhere,
 	}, inventory.Options{}) // what callers leave behind ends with the default Timeout
 	t.Run("SaysWhenTheServerIsDown", func(t *testing.T) { t.Parallel(); saysWhenTheServerIsDown(t, e) })
 }
@@ -269,23 +218,23 @@ func on(test func(*testing.T, *env), o inventory.Options) func(*testing.T, Inven
 }
 
 // patient has orders wait for as long as a busy machine may take: the tests of that bound set their own.
-func patient(strategy inventory.Strategy) inventory.Options {
-	return inventory.Options{Strategy: strategy, Timeout: time.Minute}
+func patient(o inventory.Options) inventory.Options {
+	o.Timeout = time.Minute
+	return o
 }
 
 // small also bounds how many connections a Store opens, which take longer than most tests do.
-func small(strategy inventory.Strategy) inventory.Options {
-	o := patient(strategy)
-	if strategy != inventory.Merge {
+func small(o inventory.Options) inventory.Options {
+	if o.Direct {
 		o.MaxInFlight = 12
 	}
-	return o
+	return patient(o)
 }
 
 // size is how many orders are enough where n are for batches: orders that are sold one by one meet in a smaller crowd.
 func (s *env) size(n int) int {
-	if s.o.Strategy == inventory.Merge {
-		return n
+	if s.o.Direct {
+		return n / 4
 	}
-	return n / 4
+	return n
 }

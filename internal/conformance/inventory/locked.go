@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -206,7 +207,7 @@ func aLatchRefusesWithoutLocks(t *testing.T, s *env) {
 	sellsIn(t, store, order("sold", "sale", 1))
 	sellsIn(t, store, order("sold, too", "sale", 1))
 	isLatched(t, store, "sale")
-	unlock := s.hold(t, store, "sale")
+	unlock := s.lockSKUs(t, []string{"sale"})
 	for i := range 100 {
 		r := order(fmt.Sprintf("late-%d", i), "sale", 1)
 		r.Limit, r.Hold = int64(i%3), time.Duration(i%2)*time.Hour
@@ -309,7 +310,7 @@ func aRefusalWaitsForNoLock(t *testing.T, s *env) {
 		require.Equal(t, want, refusal(store, order(key, "sale", 4)))
 	}
 	tooMany("the first shows what is left")
-	unlock := s.hold(t, store, "sale")
+	unlock := s.lockSKUs(t, []string{"sale"})
 	for i := range 10 {
 		tooMany(fmt.Sprint("too many ", i))
 	}
@@ -368,5 +369,38 @@ func aRefusalInAHundredCostsFewTrips(t *testing.T, s *env) {
 		assert.LessOrEqual(t, writes()-before, int64(2*waves*(size+1)*5/4), "%s: writes of limits", want)
 		assert.LessOrEqual(t, trips[1], 3*trips[0], "%s: round trips", want)
 	}
+	s.sound(t)
+}
+
+// passesOverLockedBuckets has a batch of several SKUs meet an SKU of which a bucket is locked: it
+// passes over that, sells the others, and refuses no order for it.
+func passesOverLockedBuckets(t *testing.T, e Inventory) {
+	o := inventory.Options{MaxInFlight: 1, Timeout: time.Minute} // orders queue behind one that waits
+	s := e.env(t, o)
+	for sku, units := range map[string]int64{"gate": 4, "free": 100, "few": 4, "none": 0} {
+		s.stock(t, sku, units)
+	}
+	s.Exec(t, "UPDATE dblock_stock SET available = 3 WHERE sku = 'few'")
+	s.Exec(t, "INSERT INTO dblock_stock (sku, bucket, available) VALUES ('few', 3, 1)")
+	// After a refusal the batch looks up what is recorded, and so can refuse.
+	soldOut := func(err error) { t.Helper(); assert.ErrorIs(t, err, inventory.ErrSoldOut) }
+	soldOut(suite.Second(s.Reserve(t.Context(), order("before", "none", 1))))
+	openGate := s.lockSKUs(t, []string{"gate"})
+	release := s.lockRows(t, "SELECT 1 FROM dblock_stock WHERE sku = 'few' AND bucket = 3 FOR UPDATE")
+	ends := map[string]func() (inventory.Reservation, error){}
+	for _, key := range []string{"gate", "free", "none", "few-1", "few-2", "few-3", "few-4"} {
+		sku, _, _ := strings.Cut(key, "-")
+		w := newWaiter(t.Context())
+		ends[key] = suite.Begin(func() (inventory.Reservation, error) { return s.Reserve(w, order(key, sku, 1)) })
+		<-w.waits
+	}
+	openGate()
+	for _, key := range []string{"gate", "free", "few-1", "few-2", "few-3"} {
+		assert.NoError(t, suite.Second(ends[key]()), key)
+	}
+	soldOut(suite.Second(ends["none"]()))
+	release()
+	assert.NoError(t, suite.Second(ends["few-4"]()))
+	soldOut(suite.Second(s.Reserve(t.Context(), order("few-5", "few", 1))))
 	s.sound(t)
 }

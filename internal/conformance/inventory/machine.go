@@ -18,7 +18,6 @@ import (
 
 const (
 	modelSteps    = 600 // half of them by one caller, and half by several at once
-	modestSteps   = 150 // with a strategy that refuses
 	soakSteps     = 10_000
 	soakProcesses = 3
 	modelCallers  = 8
@@ -30,10 +29,7 @@ const (
 // answersAsTheModelDoes does random ops in several Stores; a soak, in several processes.
 func answersAsTheModelDoes(t *testing.T, s *env) {
 	steps := modelSteps
-	if !s.o.Strategy.SellsAll() {
-		steps = modestSteps
-	}
-	s.o.RecordRefusals = s.o.Strategy == inventory.Direct
+	s.o.RecordRefusals = s.o.Direct
 	workers := []worker{doneBy(s.open(t, s.o)), doneBy(s.open(t, s.o))}
 	if os.Getenv(suite.EnvSoak) != "" {
 		steps = soakSteps

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/rpc"
 	"os"
 	"os/exec"
@@ -129,21 +128,16 @@ func inEach(ctx context.Context, reqs []inventory.Request, stores ...*inventory.
 	answers := make([]told, len(stores)*len(reqs))
 	suite.Crowd(len(answers), func(i int) {
 		r := reqs[i%len(reqs)]
-		res, err := reserve(ctx, stores[i/len(reqs)], r)
+		res, err := stores[i/len(reqs)].Reserve(ctx, r)
 		answers[i] = told{r, res, err}
 	})
 	return answers
 }
 
-// do runs an op in a Store. It repeats an op that a strategy refuses as busy.
+// do runs an op in a Store.
 func (d op) do(ctx context.Context, store *inventory.Store) reply {
-	for {
-		r, err := d.once(ctx, store)
-		if !errors.Is(err, dblock.ErrBusy) || store.Strategy().SellsAll() || ctx.Err() != nil {
-			return r.with(err)
-		}
-		time.Sleep(rand.N(5 * time.Millisecond))
-	}
+	r, err := d.once(ctx, store)
+	return r.with(err)
 }
 
 func (d op) once(ctx context.Context, store *inventory.Store) (r reply, err error) {

@@ -144,14 +144,14 @@ func theLastUnitIsSold(t *testing.T, s *env) {
 	s.stock(t, "sale", units)
 	suite.Crowd(len(reqs), func(i int) {
 		r, store := reqs[i], stores[i%2]
-		_, err := reserve(t.Context(), store, r)
+		_, err := store.Reserve(t.Context(), r)
 		switch i % 4 {
 		case 1:
 			err = errors.Join(err, suite.Second(store.Confirm(t.Context(), r.Key)))
 		case 3:
 			err = errors.Join(err, suite.Second(store.Cancel(t.Context(), r.Key)))
 			r.Key, r.Hold = r.Key+" again", 0
-			err = errors.Join(err, suite.Second(reserve(t.Context(), store, r)))
+			err = errors.Join(err, suite.Second(store.Reserve(t.Context(), r)))
 		}
 		assert.NoError(t, err, r.Key)
 	})

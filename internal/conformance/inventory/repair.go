@@ -1,15 +1,11 @@
 package inventory
 
 import (
-	"errors"
 	"fmt"
-	"slices"
-	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/inventory"
 )
@@ -117,66 +113,5 @@ func repairsInACrowd(t *testing.T, s *env) {
 	assert.Zero(t, quotas)
 	assert.EqualValues(t, len(stores)*orders, s.balance(t, "sale").Sold)
 	assert.Empty(t, suite.Must(s.Repair(t.Context()))(t), "wrong in the end")
-	s.sound(t)
-}
-
-// rows are the units in each row of an SKU that is no allotment.
-func (s *env) rows(t *testing.T, sku string) []string {
-	t.Helper()
-	return s.Texts(t, "SELECT available FROM dblock_stock WHERE bucket < 1048576 AND sku = '"+sku+"' ORDER BY bucket")
-}
-
-// rebalancesInACrowd spreads stock over rows and gathers it again beside a crowd of orders. The
-// books are right at each commit, and all is sold.
-func rebalancesInACrowd(t *testing.T, s *env) {
-
-	assert.NoError(t, restock(t, s.open(t, patient(inventory.Merge)), "few", "few", 20))
-	for _, c := range []struct {
-		buckets int
-		want    []string
-	}{
-		{2, []string{"10", "10"}}, {3, []string{"20", "0"}}, {1, []string{"20", "0"}},
-	} {
-		assert.NoError(t, s.Rebalance(t.Context(), "few", c.buckets))
-		assert.Equal(t, c.want, s.rows(t, "few"), "in %d rows", c.buckets)
-	}
-	for _, bad := range []int{0, -1, 1025} {
-		assert.ErrorIs(t, s.Rebalance(t.Context(), "few", bad), inventory.ErrInvalid, bad)
-	}
-	assert.ErrorIs(t, s.Rebalance(t.Context(), "nonsense", 2), inventory.ErrUnknownSKU)
-	s.keepsBooks(t)
-	const units = 400
-	s.stock(t, "sale", units)
-	var over atomic.Bool
-	sold := suite.Begin(func() ([]told, error) {
-		defer over.Store(true)
-		return crowd(t.Context(), s.Store, ordersFor(units, "sale")), nil
-	})
-	for i := 0; !over.Load(); i++ {
-		err := s.Rebalance(t.Context(), "sale", []int{16, 1, 4, 32}[i%4])
-		assert.True(t, err == nil || errors.Is(err, dblock.ErrBusy), err)
-	}
-	assert.Equal(t, map[string]int{"sold": units}, outcomes(suite.Must(sold())(t)))
-	s.wantsBooks(t, "sale", 0, 0, units)
-	s.balanced(t)
-}
-
-// levelsWhatRunsDry sells from rows of which none has enough for the order. It is sold, and the
-// rows are levelled, or put together if they would have too few.
-func levelsWhatRunsDry(t *testing.T, s *env) {
-	s.stock(t, "many", 16*30)
-	s.stock(t, "few", 16*10)
-	for sku, qty := range map[string]int64{"many": 100, "few": 40} {
-		_, err := reserve(t.Context(), s.Store, order(sku, sku, qty))
-		assert.NoError(t, err, sku)
-		suite.Until(t, "the rows of "+sku+" are level", func() bool {
-			rows := s.rows(t, sku)
-			slices.Sort(rows)
-			if sku == "few" {
-				return s.rows(t, sku)[0] == "120"
-			}
-			return rows[0] == "23" && rows[len(rows)-1] == "24"
-		})
-	}
 	s.sound(t)
 }

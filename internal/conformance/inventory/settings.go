@@ -23,12 +23,12 @@ func (e Inventory) RunWith(t *testing.T, settings map[string]string) {
 			t.Parallel()
 			s := e.env(t, inventory.Options{})
 			s.dsn = suite.AppendQuery(s.dsn, setting)
-			for _, strategy := range e.strategies() {
-				t.Run(strategy.String(), func(t *testing.T) {
-					s.o = small(strategy)
+			for way, o := range ways {
+				t.Run(way, func(t *testing.T) {
+					s.o = small(o)
 					s.o.MaxInFlight = min(s.o.MaxInFlight, 4) // each opens a connection, which takes longer than an order
 					s.Store = s.open(t, s.o)
-					s.sellsAsUsual(t, strategy.String())
+					s.sellsAsUsual(t, way)
 				})
 			}
 		})
@@ -75,8 +75,8 @@ func (e Inventory) RunReadOnly(t *testing.T) {
 		return
 	}
 	db := &suite.DB{DB: server.DB, Kind: e.Kind, DSN: server.DSN}
-	for _, strategy := range []inventory.Strategy{inventory.Merge, inventory.Direct, inventory.ForUpdate} {
-		e.envOn(t, db, inventory.Options{Strategy: strategy}).sellsReadOnly(t, server, "sku-"+strategy.String())
+	for way, o := range ways {
+		e.envOn(t, db, o).sellsReadOnly(t, server, "sku-"+way)
 	}
 }
 

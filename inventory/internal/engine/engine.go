@@ -35,7 +35,6 @@ const FirstAllotment int32 = 1 << 20
 type Bucket struct {
 	Number int32
 	Left   int64
-	Epoch  int64 // grows whenever units come in
 }
 
 // Quota is what a buyer may take of an SKU.
@@ -190,13 +189,9 @@ type Verdict int
 const (
 	TooFew Verdict = iota // nothing was written: too few are left where it looked, or the SKU is unknown; Transact will say
 	Sold
-	Taken     // nothing was written: there is enough, as far as can be seen, and somebody else holds or has just changed it
 	OverLimit // nothing was written: a buyer would have more than the limit
 	NotNew    // nothing was written: a buyer had taken some before
 )
-
-// Sell sells one order in a transaction of its own, in the fewest round trips.
-type Sell func(ctx context.Context, row Row) (Verdict, error)
 
 // Orders are orders for one SKU, sorted by key, no key twice.
 type Orders struct {
@@ -228,19 +223,13 @@ type SellTogether func(ctx context.Context, o Orders) (v Verdict, left int64, er
 // returns the keys of those it has not sold.
 type SellNew func(ctx context.Context, o Orders) (v Verdict, unsold []string, left int64, err error)
 
-// Ways are the ways to sell outright. All but SkipLocked, Together and New sell from bucket 0. One that the database
-// lacks is nil.
+// Ways are the ways to sell outright. One that the database lacks is nil.
 type Ways struct {
 	Together SellTogether // a batch in one round trip, all or none
 	New      SellNew      // so much of a batch as is new, in one statement
 
-	Direct   Sell // one conditional UPDATE
-	NoWait   Sell // a lock that is refused at once
-	CAS      Sell // a row that has not changed since it was read, in one attempt
-	Advisory Sell // one conditional UPDATE, by whoever has the SKU's advisory lock
-
-	// SkipLocked sells from the first free bucket that has enough, beginning with the given one.
-	SkipLocked func(ctx context.Context, row Row, first int32) (Verdict, error)
+	// Direct sells one order from bucket 0, by one conditional UPDATE.
+	Direct func(ctx context.Context, row Row) (Verdict, error)
 }
 
 type briefly struct{}
