@@ -8,7 +8,6 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
-	inventorysuite "github.com/dblock-go/dblock/internal/conformance/inventory"
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/testdb"
 	"github.com/dblock-go/dblock/inventory"
@@ -41,7 +40,6 @@ func storeOn(ctx context.Context, cfg *mysql.Config, o inventory.Options, more .
 }
 
 func TestMain(m *testing.M) {
-	inventorysuite.Inventory{Open: open, OpenOn: openOn}.Main()
 	testdb.Main(m, devdb.MariaDB, devdb.MySQL)
 }
 

@@ -2,14 +2,12 @@ package mysqlinventory_test
 
 import (
 	"context"
-	"testing"
 
 	"github.com/go-sql-driver/mysql"
 
 	inventorysuite "github.com/dblock-go/dblock/internal/conformance/inventory"
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/faultconn"
-	"github.com/dblock-go/dblock/internal/testdb"
 	"github.com/dblock-go/dblock/inventory"
 )
 
@@ -24,17 +22,6 @@ func openOn(
 	cfg.DialFunc = dialer.DialContext
 	cfg.Logger = &mysql.NopLogger{} // connections are cut on purpose
 	return storeOn(ctx, cfg, o)
-}
-
-// TestLastingFaults runs for as long as DBLOCK_SOAK says. The kind stands in the name of
-// its subtest and not above it, where `go test -run` could not pick it out.
-func TestLastingFaults(t *testing.T) {
-	t.Parallel()
-	for _, kind := range testdb.Engines() {
-		if kind != devdb.Postgres {
-			t.Run("SurvivesFaultsOn "+string(kind), func(t *testing.T) { on(kind).SurvivesFaults(t) })
-		}
-	}
 }
 
 func on(kind devdb.Kind) inventorysuite.Inventory {

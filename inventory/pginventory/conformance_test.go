@@ -42,7 +42,6 @@ func storeOn(ctx context.Context, cfg *pgxpool.Config, o inventory.Options, more
 }
 
 func TestMain(m *testing.M) {
-	engine.Main()
 	testdb.Main(m, devdb.Postgres)
 }
 

@@ -55,9 +55,3 @@ func TestFaultsInOtherQueryModes(t *testing.T) {
 		})
 	}
 }
-
-// TestLastingFaults runs for as long as DBLOCK_SOAK says.
-func TestLastingFaults(t *testing.T) {
-	t.Parallel()
-	t.Run("SurvivesFaultsOnPostgres", func(t *testing.T) { engine.SurvivesFaults(t) })
-}

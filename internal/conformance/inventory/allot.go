@@ -4,7 +4,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -72,7 +71,6 @@ func sellsFromAllotments(t *testing.T, s *env) {
 
 // allotmentsAreStock sells, restocks and writes off beside an allotment.
 func allotmentsAreStock(t *testing.T, s *env) {
-	s.keepsBooks(t)
 	s.stock(t, "sale", 100)
 	s.stock(t, "other", 1)
 	store := s.open(t, inventory.Options{Allotment: 40})
@@ -102,41 +100,7 @@ func allotmentsAreStock(t *testing.T, s *env) {
 		assert.NoError(t, step.do(), step.what)
 		s.wantsAllotted(t, step.available, step.allotted)
 	}
-	s.balanced(t)
-}
-
-// allotmentsKnowHoldsAndLimits has several Stores with allotments hold and sell for buyers with
-// limits, with what is cancelled sold again, to the last unit.
-func allotmentsKnowHoldsAndLimits(t *testing.T, s *env) {
-	s.keepsBooks(t)
-	const buyers, limit = 60, 3
-	s.stock(t, "sale", buyers*limit)
-	o := inventory.Options{Allotment: 25, Timeout: time.Minute}
-	stores := []*inventory.Store{s.openClosed(t, o), s.openClosed(t, o), s.Store}
-	var orders, cancels, again []op
-	for i := range buyers * (limit + 2) {
-		r := perBuyer(fmt.Sprintf("order-%d", i), "sale", fmt.Sprintf("buyer-%d", i%buyers), limit)
-		r.Hold = time.Duration(i/buyers%2) * time.Hour
-		orders = append(orders, op{What: toReserve, Request: r})
-	}
-	granted := 0
-	s.doAtOnce(t, stores, orders, func(d op, r reply) {
-		switch {
-		case r.Kind == "" && !r.Replayed:
-			granted++
-			if d.Request.Hold > 0 {
-				cancels = append(cancels, onKey(toCancel, d.Request.Key))
-				again = append(again, op{What: toReserve, Request: order("again "+d.Request.Key, "sale", 1)})
-			}
-		case r.Kind != isLimited:
-			t.Errorf("%s: %+v", d.Request.Key, r)
-		}
-	})
-	assert.Equal(t, buyers*limit, granted)
-	s.doAtOnce(t, stores, cancels, func(_ op, r reply) { assert.Equal(t, inventory.Cancelled, r.State, r) })
-	s.doAtOnce(t, stores, again, func(_ op, r reply) { assert.Equal(t, inventory.Sold, r.State, r) })
-	s.wantsBooks(t, "sale", 0, 0, buyers*limit)
-	s.balanced(t)
+	s.sound(t)
 }
 
 // seesWhatIsAllottedMeanwhile has calls wait for stock that moves to a new allotment meanwhile. The
@@ -188,7 +152,6 @@ func seesWhatIsAllottedMeanwhile(t *testing.T, s *env) {
 // takesAnotherAllotment has a process lose its lease, and another process get it, while both sell
 // on: the first one takes another allotment.
 func takesAnotherAllotment(t *testing.T, s *env) {
-	s.keepsBooks(t)
 	s.stock(t, "sale", 100_000)
 	o := inventory.Options{Allotment: 10, Timeout: time.Minute}
 	first, second := s.openClosed(t, o), s.openClosed(t, o)
@@ -205,97 +168,5 @@ func takesAnotherAllotment(t *testing.T, s *env) {
 		sell(first, fmt.Sprint("on ", n))
 		return s.allotments(t) > 1
 	})
-	s.balanced(t)
-}
-
-// sellsWhatTheDeadHaveLeft kills a process that has an allotment. Other processes sell its units at
-// once, and a sweep returns them once the process counts as dead, not before.
-func sellsWhatTheDeadHaveLeft(t *testing.T, s *env) {
-	s.keepsBooks(t)
-	s.stock(t, "sale", 300)
-	dead := s.startProcess(t, inventory.Options{Allotment: 100, Timeout: time.Minute})
-	dead.sells(t, "first")
-	dead.kill()
-	s.wantsAllotted(t, 200, 99)
-	s.sells(t, order("of stock and allotment", "sale", 250))
-	s.wantsAllotted(t, 0, 49)
-	sweeper := s.openClosed(t, s.o)
-	sweep := func() { assert.NoError(t, suite.Second(sweeper.Sweep(t.Context(), 10))) }
-	sweep()
-	s.wantsAllotted(t, 0, 49)
-	s.Exec(t, "DELETE FROM dblock_member")
-	sweep()
-	s.wantsAllotted(t, 49, 0)
-	for _, r := range ordersOf("rest", 49, "sale") {
-		s.sells(t, r)
-	}
-	s.wants(t, op{What: toReserve, Request: order("late", "sale", 1)},
-		reply{State: inventory.Refused, SKU: "sale", Qty: 1, Kind: isSoldOut, Detail: "sale, left 0"})
-	s.balanced(t)
-}
-
-// sells has the process sell one unit of "sale".
-func (p *process) sells(t *testing.T, key string) {
-	t.Helper()
-	r, err := p.do(t.Context(), op{What: toReserve, Request: order(key, "sale", 1)})
-	require.NoError(t, err)
-	require.Equal(t, inventory.Sold, r.State, "%s: %+v", key, r)
-}
-
-// allotmentsSurviveProcesses has 8 processes sell one SKU. One is killed, and one is stopped,
-// counted as dead and resumed. A sweep beside the sale returns what both have left. Then there is a
-// buyer for each unit that is left, and none is refused.
-func allotmentsSurviveProcesses(t *testing.T, s *env) {
-	const processes, each, stock = 8, 40, 1600
-	s.keepsBooks(t)
-	s.stock(t, "sale", stock)
-	var all []*process
-	for p := range processes { // one after the other, so that their allotments have their numbers
-		all = append(all, s.startProcess(t, inventory.Options{Allotment: 50, Timeout: time.Minute}))
-		all[p].sells(t, fmt.Sprintf("first of %d", p))
-	}
-	killed, stopped, alive := all[0], all[1], all[2:]
-	kill := sync.OnceFunc(killed.kill)
-	of := func(p, i int) inventory.Request { return order(fmt.Sprintf("%d-%d", p, i), "sale", int64(1+i%5)) }
-	suite.Crowd(processes*each, func(n int) {
-		p, i := n%processes, n/processes
-		r, err := all[p].do(t.Context(), op{What: toReserve, Request: of(p, i)})
-		switch {
-		case all[p] != killed:
-			assert.True(t, err == nil && r.State == inventory.Sold, "%d-%d: %+v, %v", p, i, r, err)
-		case err == nil:
-			kill()
-		}
-	})
-	for i := range each { // what got no reply is sent to another process
-		assert.NoError(t, suite.Second(s.Reserve(t.Context(), of(0, i))))
-	}
-	stopped.sells(t, "before the stop")
-	require.NoError(t, suite.Suspend(stopped.cmd.Process))
-	s.Exec(t, `DELETE FROM dblock_member WHERE member_id IN (
-		SELECT l.member_id FROM dblock_lease l WHERE l.lease_key IN ('dblock allotment 0', 'dblock allotment 1'))`)
-	require.NoError(t, suite.Second(s.openClosed(t, s.o).Sweep(t.Context(), 10)))
-	ofTheDead := s.Count(t, "SELECT sum(available) FROM dblock_stock WHERE bucket IN (1048576, 1048577)")
-	assert.Zero(t, ofTheDead)
-	b := s.balance(t, "sale")
-	left := b.Available + b.Allotted
-	require.GreaterOrEqual(t, left, int64(100))
-	s.sellsOneByOne(t, "while one is stopped", alive, int(left/2))
-	_ = suite.Resume(stopped.cmd.Process)
-	s.sellsOneByOne(t, "all", all[1:], int(left-left/2))
-	for p, process := range all[1:] {
-		r, err := process.do(t.Context(), op{What: toReserve, Request: order(fmt.Sprintf("late %d", p), "sale", 1)})
-		assert.True(t, err == nil && r.Kind == isSoldOut, "all is sold, and process %d says %+v, %v", p, r, err)
-	}
-	s.wantsBooks(t, "sale", 0, 0, stock)
-	s.balanced(t)
-}
-
-// sellsOneByOne has processes send orders for a unit each at the same time. None is refused.
-func (s *env) sellsOneByOne(t *testing.T, name string, by []*process, orders int) {
-	t.Helper()
-	suite.Crowd(orders, func(i int) {
-		r, err := by[i%len(by)].do(t.Context(), op{What: toReserve, Request: order(fmt.Sprintf("%s %d", name, i), "sale", 1)})
-		assert.True(t, err == nil && r.State == inventory.Sold, "%s: %+v, %v", name, r, err)
-	})
+	s.sound(t)
 }

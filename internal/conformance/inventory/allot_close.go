@@ -18,6 +18,9 @@ import (
 	"github.com/dblock-go/dblock/inventory"
 )
 
+// frozenTimeout is the Options.Timeout of Stores that get no answer.
+const frozenTimeout = time.Second
+
 // leaveAllotment puts 3 of 10 units of an SKU into the allotment of a process that is gone.
 func (s *env) leaveAllotment(t *testing.T, number int, sku string) {
 	t.Helper()

@@ -84,44 +84,9 @@ func (tx *callerTx) rollback() {
 	require.NoError(tx.s.t, tx.Rollback(tx.s.t.Context()))
 }
 
-// reservesInACallersTx sells orders and carts in callers' transactions: they exist with what else
-// these write, or not at all.
-func reservesInACallersTx(t *testing.T, s *callers) {
-	s.keepsBooks(t)
-	s.ownsOrders(t)
-	s.stock(t, "sale", 10)
-	s.stock(t, "other", 10)
-	gift := inventory.Line{SKU: "gift", Qty: 1, Unstocked: true}
-	lines := []inventory.Line{{SKU: "sale", Qty: 2}, {SKU: "other", Qty: 1, Limit: 3}, gift}
-	for _, name := range []string{"rolled back", "committed"} {
-		tx := s.begin()
-		tx.sells(order(name, "sale", 1))
-		tx.sells(withLimit(name+" held", "sale"))
-		r, err := tx.cart(inventory.Cart{Key: name + " cart", Buyer: "ann", Lines: lines})
-		assert.True(t, err == nil && !r.Replayed && r.State == inventory.Sold, "%+v, %v", r, err)
-		r, err = tx.order(order(name, "sale", 1))
-		assert.True(t, err == nil && r.Replayed, "the same order in the same transaction: %+v, %v", r, err)
-		tx.exec("INSERT INTO own_order (order_key, n) VALUES ('" + name + "', 1)")
-		assert.ErrorIs(t, suite.Second(s.Lookup(t.Context(), name)), inventory.ErrNotFound, "before the commit")
-		if name == "committed" {
-			tx.commit()
-		} else {
-			tx.rollback()
-		}
-	}
-	s.wantsBooks(t, "sale", 6, 1, 3)
-	s.wantsBooks(t, "other", 9, 0, 1)
-	assert.Equal(t, []string{"committed"}, s.Texts(t, "SELECT order_key FROM own_order"))
-	again, err := s.Reserve(t.Context(), order("committed", "sale", 1))
-	assert.True(t, err == nil && again.Replayed, "the same order elsewhere: %+v, %v", again, err)
-	assert.NoError(t, suite.Second(s.Confirm(t.Context(), "committed held")))
-	s.balanced(t)
-}
-
 // aCallersTxOutlivesARefusal has orders refused in every way: the transaction goes on and is
 // committed.
 func aCallersTxOutlivesARefusal(t *testing.T, s *callers) {
-	s.keepsBooks(t)
 	s.stock(t, "sale", 5)
 	s.sells(t, order("before", "sale", 1))
 	require.NoError(t, suite.Second(s.Cancel(t.Context(), "cancelled")))
@@ -147,43 +112,13 @@ func aCallersTxOutlivesARefusal(t *testing.T, s *callers) {
 	assert.True(t, err == nil && r.Replayed, "what was sold before: %+v, %v", r, err)
 	tx.commit()
 	s.wantsBooks(t, "sale", 1, 0, 4)
-	s.balanced(t)
+	s.sound(t)
 }
 
-// aCallersTxMeetsOthers sends the same orders in callers' transactions and to a Store at the same
-// time: each is sold once and limits hold. A transaction that waits longer than it may gets
-// ErrBusy.
+// aCallersTxMeetsOthers has a transaction wait longer than it may for another one, for the stock and for a limit. It gets ErrBusy, and
+// goes on.
 func aCallersTxMeetsOthers(t *testing.T, s *callers) {
-	s.keepsBooks(t)
-	const keys, limit = 24, 3
-	s.stock(t, "sale", keys)
-	answers := make([]told, 2*keys)
-	suite.Crowd(2*keys, func(i int) {
-		r := inventory.Request{Key: fmt.Sprintf("order-%d", i/2), SKU: "sale", Qty: 1}
-		if i/2%2 == 1 {
-			r.Buyer, r.Limit = "ann", limit
-		}
-		send := s.Reserve
-		if i%2 == 0 {
-			send = s.inTx
-		}
-		res, err := send(t.Context(), r)
-		answers[i] = told{r, res, err}
-	})
-	fresh, limited := map[string]int{}, 0
-	for _, a := range answers {
-		switch {
-		case a.err == nil && !a.res.Replayed:
-			fresh[a.req.Key]++
-			assert.Equal(t, 1, fresh[a.req.Key], a.req.Key)
-		case errors.Is(a.err, inventory.ErrLimitExceeded):
-			limited++
-		default:
-			assert.NoError(t, a.err, a.req.Key)
-		}
-	}
-	assert.Len(t, fresh, keys/2+limit)
-	assert.Equal(t, 2*(keys/2-limit), limited)
+	s.stock(t, "sale", 6)
 	bound := "SET innodb_lock_wait_timeout = 1"
 	if s.Postgres() {
 		bound = "SET LOCAL lock_timeout = '100ms'"
@@ -202,31 +137,12 @@ func aCallersTxMeetsOthers(t *testing.T, s *callers) {
 		second.sells(named("second"))
 		second.commit()
 	}
-	s.balanced(t)
-}
-
-// inTx reserves in a transaction that is run again after a conflict: a Store that sells the same
-// key writes the order first and then takes the stock.
-func (s *callers) inTx(ctx context.Context, r inventory.Request) (inventory.Reservation, error) {
-	for {
-		tx, err := s.of(ctx, s.dsn, sql.LevelReadCommitted)
-		if err != nil {
-			return inventory.Reservation{}, err
-		}
-		res, err := tx.Reserve(ctx, s.Store, r)
-		if !errors.Is(err, dblock.ErrConflict) {
-			defer tx.Close()
-			return res, errors.Join(err, tx.Commit(ctx))
-		}
-		_ = tx.Rollback(ctx)
-		tx.Close()
-	}
+	s.sound(t)
 }
 
 // aCallersTxNeverSellsOnWhatItSawFirst has a transaction read before others sell, at every level:
 // its order meets a conflict, or gets the answer that is right by then.
 func aCallersTxNeverSellsOnWhatItSawFirst(t *testing.T, s *callers) {
-	s.keepsBooks(t)
 	for _, level := range []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable} {
 		for _, meanwhile := range []string{"the order itself", "another one", "nothing"} {
 			sku := fmt.Sprintf("%v, %s", level, meanwhile)
@@ -261,7 +177,7 @@ func aCallersTxNeverSellsOnWhatItSawFirst(t *testing.T, s *callers) {
 			s.wantsBooks(t, sku, 0, 0, 1)
 		}
 	}
-	s.balanced(t)
+	s.sound(t)
 }
 
 // aCallersTxThatIsNone has ended or is read-only, or its caller gives up, or its Store is closed:
@@ -311,7 +227,6 @@ func aCallersTxThatIsNone(t *testing.T, s *callers) {
 // caller's transaction. What that sweeps comes back if it is rolled back. The control is a hold
 // that another transaction has locked: it counts.
 func aCallersTxCountsNoExpiredHold(t *testing.T, s *callers) {
-	s.keepsBooks(t)
 	s.stock(t, "sale", 100)
 	s.stock(t, "other", 100)
 	hold := func(key string) inventory.Request {
@@ -350,7 +265,7 @@ func aCallersTxCountsNoExpiredHold(t *testing.T, s *callers) {
 	assert.NoError(t, suite.Second(tx.cart(cart)))
 	tx.commit()
 	s.wantsBooks(t, "sale", 98, 0, 2)
-	s.balanced(t)
+	s.sound(t)
 }
 
 // aSweepThatFailsLeavesTheRefusal has the sweep of a buyer's expired hold fail with a lock timeout:

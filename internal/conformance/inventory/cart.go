@@ -2,7 +2,6 @@ package inventory
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -30,7 +29,6 @@ func heldCart(key string, lines ...inventory.Line) op {
 
 // aCartIsSoldWholeOrNotAtAll also adds up lines of one SKU, and repeats a cart.
 func aCartIsSoldWholeOrNotAtAll(t *testing.T, s *env) {
-	s.keepsBooks(t)
 	s.stock(t, "a", 5)
 	s.stock(t, "b", 5)
 	gift := inventory.Line{SKU: "gift", Qty: 1, Unstocked: true}
@@ -72,7 +70,7 @@ func aCartIsSoldWholeOrNotAtAll(t *testing.T, s *env) {
 	s.isDue(t, "due")
 	s.wants(t, op{What: toSweep, Most: 5}, reply{Qty: 1})
 	s.wantsBooks(t, "b", 2, 0, 3)
-	s.balanced(t)
+	s.sound(t)
 }
 
 // aKeyIsOfOneOrderOrOneCart uses keys of orders for carts, and the reverse.
@@ -93,64 +91,7 @@ func aKeyIsOfOneOrderOrOneCart(t *testing.T, s *env) {
 	} {
 		s.wants(t, d, reply{Kind: isReused})
 	}
-	errs := make([]error, 80) // an order and a cart with the same key, at once: one of them has it
-	suite.Crowd(len(errs), func(i int) {
-		key := fmt.Sprintf("race %d", i/2)
-		if i%2 == 0 {
-			errs[i] = suite.Second(s.Reserve(t.Context(), order(key, "a", 1)))
-		} else {
-			errs[i] = suite.Second(s.ReserveAll(t.Context(), inventory.Cart{Key: key, Lines: []inventory.Line{b, a}}))
-		}
-	})
-	for i := 0; i < len(errs); i += 2 {
-		assert.NotEqual(t, errs[i] == nil, errs[i+1] == nil, "race %d: %v", i/2, errs[i:i+2])
-		assert.ErrorIs(t, errors.Join(errs[i:i+2]...), inventory.ErrKeyReused)
-	}
 	s.sound(t)
-}
-
-// cartsCrosswise sends carts of 8 of 20 SKUs at once to two Stores, each in an order of its own,
-// beside orders for one of these: no caller meets a deadlock.
-func cartsCrosswise(t *testing.T, s *env) {
-	s.keepsBooks(t)
-	const carts, most = 64, 8
-	skus := named("sku", 20)
-	random := rand.New(rand.NewPCG(7, 0))
-	wanted := make(map[string]int64)
-	var first, second []op
-	for i := range carts {
-		d := cartOf(fmt.Sprintf("cart %d", i))
-		for _, n := range random.Perm(len(skus))[:most] {
-			d.Lines = append(d.Lines, inventory.Line{SKU: skus[n], Qty: 1 + random.Int64N(3), Limit: 100 * int64(i%2)})
-			wanted[skus[n]] += d.Lines[len(d.Lines)-1].Qty
-		}
-		if d.Request.Buyer = fmt.Sprint("buyer ", i%5); i%4 == 0 {
-			d.Request.Hold = time.Hour
-			second = append(second, onKey(toCancel, d.Request.Key))
-		} else { // beside others that take what comes back
-			again := d
-			again.Request.Key += " again"
-			second = append(second, again)
-		}
-		single := op{What: toReserve, Request: order(fmt.Sprintf("order %d", i), d.Lines[0].SKU, 1)}
-		first = append(first, d, single)
-		wanted[single.Request.SKU]++
-	}
-	for _, sku := range skus {
-		s.stock(t, sku, wanted[sku]+1)
-	}
-	stores := []*inventory.Store{s.Store, s.open(t, s.o)}
-	s.doAtOnce(t, stores, first, func(d op, r reply) {
-		assert.True(t, r.Kind == "" && !r.Replayed, "%s: %+v", d.Request.Key, r)
-	})
-	s.doAtOnce(t, stores, second, func(d op, r reply) {
-		ok := r.Kind == "" || r.Kind == isSoldOut
-		if d.What == toCancel {
-			ok = r.State == inventory.Cancelled
-		}
-		assert.True(t, ok, "%s: %+v", d.Request.Key, r)
-	})
-	s.balanced(t)
 }
 
 // refusesBadCarts sends nothing of them.

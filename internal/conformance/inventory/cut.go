@@ -6,11 +6,9 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 
@@ -123,83 +121,6 @@ func anOrderCutAnywhere(t *testing.T, s *env) {
 		assert.True(t, b.Sold == 2 && b.Available == 8, "one order for 2 of 10, sent again until sold: %+v", b)
 	}
 	s.sound(t)
-}
-
-// anAdjustmentCutAnywhere restocks an SKU that is known, and one that is new, and writes off more
-// than there is, which ends in a rollback.
-func anAdjustmentCutAnywhere(t *testing.T, s *env) {
-	for _, c := range []struct {
-		name                 string
-		before, delta, after int64
-		want                 reply
-	}{
-		{"delivery", 10, 5, 15, reply{}},
-		{"first delivery", 0, 5, 5, reply{}},
-		{"write-off of too much", 10, -11, 10, reply{Kind: isSoldOut}},
-	} {
-		suite.Everywhere(t, suite.Cuts(false), func(cut suite.Cut, k int) (bool, error) {
-			name := fmt.Sprintf("%s, %v %d", c.name, cut, k)
-			if c.before > 0 {
-				if err := restock(t, s.Store, "before "+name, name, c.before); err != nil {
-					return false, err
-				}
-			}
-			a := inventory.Adjustment{ID: name, SKU: name, Delta: c.delta}
-			disturbed, err := s.cut(t, cut, k, op{What: toRestock, Adjustment: a}, c.want)
-			books, auditErr := s.Audit(t.Context(), name)
-			if len(books) != 1 || books[0].Available != c.after || books[0].Restocked != c.after {
-				err = errors.Join(err, auditErr, fmt.Errorf("%d of it are to be left: %+v", c.after, books))
-			}
-			return disturbed, err
-		})
-	}
-	s.sound(t)
-}
-
-// cutMoves are the changes of a cart.
-var cutMoves = []struct {
-	what   string
-	before inventory.State // its state before; 0: it does not exist
-	want   inventory.State
-	slowly bool // also with the cuts that take seconds; a soak tries them on all
-}{
-	{toCart, 0, inventory.Held, true},
-	{toConfirm, inventory.Held, inventory.Sold, false},
-	{toCancel, inventory.Held, inventory.Cancelled, true},
-	{toCancel, inventory.Expired, inventory.Expired, false},
-	{toCancel, 0, inventory.Cancelled, false},
-	{toExtend, inventory.Held, inventory.Held, false},
-}
-
-// aMoveCutAnywhere makes each change of a cart of its own, a trial each.
-func aMoveCutAnywhere(t *testing.T, s *env) {
-	s.keepsBooks(t)
-	s.stock(t, "a", 1e6)
-	s.stock(t, "b", 1e6)
-	for _, m := range cutMoves {
-		all := suite.Cuts(false)
-		if !m.slowly && os.Getenv(suite.EnvSoak) == "" {
-			all = []suite.Cut{{Mode: faultconn.CutBefore}, {Mode: faultconn.CutAfter}, {Mode: faultconn.HookAfter}}
-		}
-		suite.Everywhere(t, all, func(c suite.Cut, k int) (_ bool, err error) {
-			key := fmt.Sprintf("%s of what is %v, %v %d", m.what, m.before, c, k)
-			cart := heldCart(key, inventory.Line{SKU: "a", Qty: 2, Limit: 5}, inventory.Line{SKU: "b", Qty: 1})
-			if m.before != 0 {
-				_, err = cart.once(t.Context(), s.Store)
-			}
-			if err == nil && m.before == inventory.Expired {
-				err = s.expire(t.Context(), key, 1)
-			}
-			if err != nil {
-				return false, err
-			}
-			if cart.What = m.what; m.what == toExtend {
-				cart.Request.Hold = 2 * time.Hour
-			}
-			return s.cut(t, c, k, cart, reply{State: m.want})
-		})
-	}
-	s.balanced(t)
 }
 
 // waiter is a context that reports the first wait for its end: a Store waits once it has the call

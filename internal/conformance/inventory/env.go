@@ -215,6 +215,16 @@ func (s *env) isDue(t *testing.T, keys ...string) {
 	}
 }
 
+// expire ends a hold, at a second of a day long ago.
+func (s *env) expire(ctx context.Context, key string, moment int64) error {
+	at := time.Date(2000, 1, 1, 0, 0, int(moment), 0, time.UTC).Format("2006-01-02 15:04:05")
+	if s.Postgres() {
+		at += "+00"
+	}
+	return suite.Second(s.db.ExecContext(ctx, fmt.Sprintf(
+		"UPDATE dblock_reservation SET expires_at = '%s' WHERE reservation_key = '%s' AND state = 1", at, key)))
+}
+
 // sound fails where the books of any SKU don't balance, or an order is in them twice.
 func (s *env) sound(t *testing.T) {
 	t.Helper()

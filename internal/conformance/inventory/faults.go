@@ -1,12 +1,8 @@
 package inventory
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"io"
-	"os"
-	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -59,74 +55,34 @@ func aLockedSKUDoesNotStallTheRest(t *testing.T, s *env) {
 	s.sound(t)
 }
 
-// The seller that is killed is this test binary with these variables in its environment.
-const (
-	sellerDSN = "DBLOCK_TEST_SELLER"
-	sellerWay = "DBLOCK_TEST_SELLER_WAY"
-)
-
-// sellerOrders is how many orders the seller has.
-const sellerOrders = 3000
-
-// Main sells and exits if this process is a seller that a test has started. Call it first in
-// TestMain.
-func (e Inventory) Main() {
-	dsn := os.Getenv(sellerDSN)
-	if dsn == "" {
-		return
-	}
-	var err error
-	if options := os.Getenv(sellerOptions); options != "" {
-		if err = e.doWhatIsAsked(dsn, options); errors.Is(err, io.EOF) {
-			os.Exit(0)
+// aPoisonedOrderFailsAloneBesideLimits has the host's trigger refuse one buyer, in batches of any
+// kind.
+func aPoisonedOrderFailsAloneBesideLimits(t *testing.T, s *env) {
+	s.stock(t, "sale", 1000)
+	s.stock(t, "other", 1000)
+	s.poison(t)
+	var ops []op
+	for i, r := range ordersFor(240, "sale") {
+		r.Buyer, r.Limit, r.Hold = fmt.Sprint("buyer ", i%60), int64(i%2)*100, time.Duration(i%3)*time.Hour
+		if i%60 == 42 {
+			r.Buyer = "banned"
 		}
-	} else {
-		err = e.sellUntilKilled(dsn, os.Getenv(sellerWay))
-	}
-	fmt.Fprintln(os.Stderr, "seller:", err)
-	os.Exit(1)
-}
-
-// sellUntilKilled sells the orders over and over, and writes a line when the first one is sold.
-func (e Inventory) sellUntilKilled(dsn, way string) error {
-	store, _, err := e.Open(context.Background(), dsn, small(ways[way]))
-	if err != nil {
-		return err
-	}
-	reqs := ordersFor(sellerOrders, "sale")
-	go func() {
-		for err := error(inventory.ErrNotFound); err != nil; {
-			_, err = store.Lookup(context.Background(), reqs[0].Key)
+		d := op{What: toReserve, Request: r}
+		if i%5 == 0 {
+			d.What, d.Lines = toCart, []inventory.Line{{SKU: "sale", Qty: 1, Limit: r.Limit}, {SKU: "other", Qty: 1}}
 		}
-		fmt.Println("selling")
-	}()
-	for first := 0; ; first = (first + 300) % len(reqs) {
-		for _, a := range crowd(context.Background(), store, reqs[first:first+300]) {
-			if a.err != nil {
-				return a.err
-			}
-		}
+		ops = append(ops, d)
 	}
-}
-
-// survivesAKilledSeller kills -9 a process while it sells, and has another one send the same
-// orders.
-func survivesAKilledSeller(t *testing.T, s *env) {
-	const orders = sellerOrders
-	s.stock(t, "sale", int64(orders)+100)
-	cmd := exec.CommandContext(suite.Soon(t), os.Args[0])
-	cmd.Env = append(os.Environ(), sellerDSN+"="+s.dsn, sellerWay+"="+map[bool]string{false: "merge", true: "direct"}[s.o.Direct])
-	seller := suite.StartChild(t, cmd)
-	seller.Says(t, "selling")
-	seller.Kill()
-	replayed := 0
-	for _, a := range crowd(t.Context(), s.Store, ordersFor(orders, "sale")) {
-		assert.NoError(t, a.err, a.req.Key)
-		if a.res.Replayed {
-			replayed++
+	s.doAtOnce(t, []*inventory.Store{s.Store}, ops, func(d op, r reply) {
+		rejected := strings.Contains(r.Kind, inventory.ErrRejected.Error()) && strings.Contains(r.Kind, "banned")
+		if d.Request.Buyer != "banned" {
+			assert.Empty(t, r.Kind, d.Request.Key)
+		} else {
+			assert.True(t, rejected, "%s: %+v", d.Request.Key, r)
 		}
-	}
-	assert.True(t, 0 < replayed && replayed < orders, "%d of %d were sold when the seller was killed", replayed, orders)
-	s.wantsBooks(t, "sale", 100, 0, int64(orders))
+	})
+	b := s.balance(t, "sale")
+	assert.EqualValues(t, 236, b.Sold+b.Held)
+	assert.Zero(t, s.Count(t, "SELECT count(*) FROM dblock_quota WHERE buyer = 'banned' AND used > 0"))
 	s.sound(t)
 }

@@ -32,54 +32,7 @@ func (s *env) exceeds(t *testing.T, r inventory.Request, used int64) {
 	assert.NotErrorIs(t, err, inventory.ErrSoldOut, r.Key)
 }
 
-// aBuyerGetsNoMoreThanTheLimit sends orders of one buyer at once, each to two Stores.
-func aBuyerGetsNoMoreThanTheLimit(t *testing.T, s *env) {
-	s.keepsBooks(t)
-	s.stock(t, "sale", 1000)
-	other := s.open(t, s.o)
-	for _, limit := range []int{1, 3, 7} {
-		for _, r := range []inventory.Request{{Hold: time.Hour}, {}, {Unstocked: true}} {
-			r.SKU, r.Limit = "sale", int64(limit)
-			r.Buyer = fmt.Sprintf("limit %d, hold %v, unstocked %v", limit, r.Hold, r.Unstocked)
-			got := s.buysAtOnce(t, r, s.Store, other)
-			assert.Equal(t, map[string]int{"new": limit, "replayed": limit, isLimited: 80 - 2*limit}, got, r.Buyer)
-		}
-	}
-	s.balanced(t)
-}
-
-// buysAtOnce sends 40 orders of a buyer beside 10 of others, and returns the buyer's outcomes.
-func (s *env) buysAtOnce(t *testing.T, r inventory.Request, stores ...*inventory.Store) map[string]int {
-	t.Helper()
-	reqs := ordersOf(r.Buyer, 50, r.SKU)
-	for i := range reqs {
-		reqs[i].Limit, reqs[i].Hold, reqs[i].Unstocked = r.Limit, r.Hold, r.Unstocked
-		if i%5 > 0 {
-			reqs[i].Buyer = r.Buyer
-		}
-	}
-	got := outcomes(slices.DeleteFunc(inEach(t.Context(), reqs, stores...), func(a told) bool {
-		others := a.req.Buyer != r.Buyer
-		assert.True(t, !others || a.err == nil, "%s: %v", a.req.Key, a.err)
-		return others
-	}))
-	got["new"] = got["held"] + got["sold"]
-	delete(got, "held")
-	delete(got, "sold")
-	return got
-}
-
-// controlExceedsLimits is the control: if the database does not count, the same crowd gets more.
-func controlExceedsLimits(t *testing.T, e Inventory) {
-	s := e.env(t, inventory.Options{})
-	s.stock(t, "sale", 1000)
-	controls["limits that are not counted"](t, s)
-	got := s.buysAtOnce(t, inventory.Request{SKU: "sale", Buyer: "ann", Limit: 3}, s.Store)
-	assert.Greater(t, got["new"], 3, "the test of limits cannot fail")
-}
-
 func aLimitCountsWhatIsHeldAndSold(t *testing.T, s *env) {
-	s.keepsBooks(t)
 	s.stock(t, "sale", 100)
 	ann := func(key string, limit int64) inventory.Request { return perBuyer(key, "sale", "ann", limit) }
 	for i := range 3 {
@@ -105,13 +58,12 @@ func aLimitCountsWhatIsHeldAndSold(t *testing.T, s *env) {
 	big.Qty = 2
 	s.exceeds(t, big, 4)
 	s.wantsBooks(t, "sale", 94, 0, 6)
-	s.balanced(t)
+	s.sound(t)
 }
 
 // aLimitCountsNoExpiredHold has buyers whose holds have expired order as much again, before any
 // sweep. The Store knows of the holds, or does not.
 func aLimitCountsNoExpiredHold(t *testing.T, s *env) {
-	s.keepsBooks(t)
 	s.stock(t, "sale", 1000)
 	strict := s.o
 	strict.RecordRefusals = true
@@ -154,7 +106,7 @@ func aLimitCountsNoExpiredHold(t *testing.T, s *env) {
 			assert.Equal(t, replayed, res.Replayed, name)
 		}
 	}
-	s.balanced(t)
+	s.sound(t)
 }
 
 // aLimitCountsNoExpiredHoldBehindOthers has thousands of other holds expire before the buyer's.
@@ -202,7 +154,6 @@ func whatNeedsNoStockIsLimited(t *testing.T, s *env) {
 
 // aStoreKnowsNoMoreThanTheBooks has two Stores. Each does what the other cannot know.
 func aStoreKnowsNoMoreThanTheBooks(t *testing.T, s *env) {
-	s.keepsBooks(t)
 	s.stock(t, "sale", 1000)
 	here, there := s.Store, s.open(t, s.o)
 
@@ -223,7 +174,7 @@ func aStoreKnowsNoMoreThanTheBooks(t *testing.T, s *env) {
 			s.getsInACrowd(t, store, r, isReused)
 		}
 	}
-	s.balanced(t)
+	s.sound(t)
 }
 
 // aStoreAnswersNothingFromMemory deletes what was sold, as a server does that loses it.

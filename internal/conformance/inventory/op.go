@@ -2,23 +2,14 @@ package inventory
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/rpc"
-	"os"
-	"os/exec"
-	"sync"
+	"slices"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
-	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
-	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/inventory"
 )
 
@@ -193,82 +184,11 @@ func (r reply) with(err error) reply {
 
 func left(sku string, units int64) string { return fmt.Sprintf("%s, left %d", sku, units) }
 
-// worker does an op somewhere: in a Store of this process or of another one.
-type worker func(ctx context.Context, d op) (reply, error)
-
-func doneBy(store *inventory.Store) worker {
-	return func(ctx context.Context, d op) (reply, error) { return d.do(ctx, store), nil }
-}
-
-const sellerOptions = "DBLOCK_TEST_SELLER_OPTIONS" // those of a process that does ops
-
-// Doer does ops for another process, over its standard input and output.
-type Doer struct{ store *inventory.Store }
-
-type Asked struct{ Op op }
-
-type Answer struct{ Reply reply }
-
-func (d Doer) Do(asked Asked, answer *Answer) error {
-	answer.Reply = asked.Op.do(context.Background(), d.store)
-	return nil
-}
-
-// pipes are a process's standard input and output.
-type pipes struct {
-	io.Reader
-	io.WriteCloser
-}
-
-// doWhatIsAsked does ops until its input ends. Its driver logs no connection that is cut.
-func (e Inventory) doWhatIsAsked(dsn, options string) error {
-	var o inventory.Options
-	if err := json.Unmarshal([]byte(options), &o); err != nil {
-		return err
+// unlimited are lines as they are recorded: without their limit.
+func unlimited(lines []inventory.Line) []inventory.Line {
+	lines = slices.Clone(lines)
+	for i := range lines {
+		lines[i].Limit = 0
 	}
-	store, closePool, err := e.OpenOn(context.Background(), dsn, &faultconn.Dialer{}, o)
-	for errors.Is(err, dblock.ErrUnavailable) { // the server will be back
-		time.Sleep(10 * time.Millisecond)
-		store, closePool, err = e.OpenOn(context.Background(), dsn, &faultconn.Dialer{}, o)
-	}
-	if err == nil {
-		defer closePool()
-		err = rpc.Register(Doer{store})
-	}
-	if err != nil {
-		return err
-	}
-	rpc.ServeConn(pipes{os.Stdin, os.Stdout})
-	return io.EOF
-}
-
-// process is a process that does ops, as its test sees it.
-type process struct {
-	cmd    *exec.Cmd
-	client *rpc.Client
-	kill   func() // kill -9
-}
-
-// startProcess starts a process that lives as long as the test, or until it is killed.
-func (s *env) startProcess(t *testing.T, o inventory.Options) *process {
-	t.Helper()
-	options := suite.Must(json.Marshal(o))(t)
-	cmd := exec.CommandContext(t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), sellerDSN+"="+s.dsn, sellerOptions+"="+string(options))
-	cmd.Stderr = os.Stderr
-	in, out := suite.Must(cmd.StdinPipe())(t), suite.Must(cmd.StdoutPipe())(t)
-	require.NoError(t, cmd.Start())
-	end := sync.OnceFunc(func() { _ = cmd.Wait() }) // it may say that it was killed
-	t.Cleanup(func() { _ = in.Close(); end() })
-	return &process{cmd, rpc.NewClient(pipes{out, in}), func() { _ = cmd.Process.Kill(); end() }}
-}
-
-func (p *process) do(ctx context.Context, d op) (reply, error) {
-	var answer Answer
-	select {
-	case call := <-p.client.Go("Doer.Do", Asked{d}, &answer, make(chan *rpc.Call, 1)).Done:
-		return answer.Reply, call.Error
-	case <-ctx.Done():
-		return reply{}, context.Cause(ctx)
-	}
+	return lines
 }

@@ -65,33 +65,6 @@ func controlOversells(t *testing.T, e Inventory) {
 	assert.NotZero(t, b.Drift(), "the tests of selling exactly the stock cannot fail")
 }
 
-// mayRefuse returns the units that are sold. A refused order wants more than were left.
-func mayRefuse(t *testing.T, answers []told) (sold int64) {
-	t.Helper()
-	for _, a := range answers {
-		var out *inventory.SoldOutError
-		if a.err == nil {
-			sold += a.req.Qty
-		} else if assert.ErrorAs(t, a.err, &out, a.req.Key) {
-			assert.Less(t, out.Available, a.req.Qty, a.req.Key)
-		}
-	}
-	return sold
-}
-
-func sellsEveryUnitOfMixedQuantities(t *testing.T, s *env) {
-	random := rand.New(rand.NewPCG(3, 0))
-	reqs := ordersFor(100+s.size(600), "sale")
-	for i := range reqs[100:] { // the others are for one unit, so that the last one finds a buyer
-		reqs[100+i].Qty = 1 + random.Int64N(5)
-	}
-	units := int64(s.size(1000))
-	s.stock(t, "sale", units)
-	assert.Equal(t, units, mayRefuse(t, crowd(t.Context(), s.Store, reqs)))
-	s.wantsBooks(t, "sale", 0, 0, units)
-	s.sound(t)
-}
-
 func aSoldOutSKUDoesNotStopTheRest(t *testing.T, s *env) {
 	const each = 125
 	reqs := ordersOf("unknown", each, "unknown")
@@ -104,26 +77,6 @@ func aSoldOutSKUDoesNotStopTheRest(t *testing.T, s *env) {
 	assert.Equal(t, want, outcomes(crowd(t.Context(), s.Store, reqs)))
 	s.wantsBooks(t, "plenty", 1000-each, 0, each)
 	s.wantsBooks(t, "few", 0, 0, 5)
-	s.sound(t)
-}
-
-func manySKUsAtOnceNeverDeadlock(t *testing.T, s *env) {
-	const skus = 20
-	stores := []*inventory.Store{s.Store, s.open(t, s.o), s.open(t, s.o), s.open(t, s.o)}
-	each := s.size(32)
-	for _, sku := range named("sku", skus) {
-		s.stock(t, sku, int64(len(stores)*each))
-	}
-	suite.Crowd(len(stores), func(p int) {
-		reqs := ordersOf(fmt.Sprint("process ", p), skus*each, "")
-		for i := range reqs {
-			reqs[i].SKU = fmt.Sprintf("sku-%d", (i*7+p)%skus)
-		}
-		sellsTo(t, stores[p], reqs)
-	})
-	for _, sku := range named("sku", skus) {
-		s.wantsBooks(t, sku, 0, 0, int64(len(stores)*each))
-	}
 	s.sound(t)
 }
 
@@ -192,19 +145,6 @@ func answersARepeatedKeyAsBefore(t *testing.T, s *env) {
 		want.Replayed = true
 	}
 	s.wantsBooks(t, "sale", 7, 0, 3)
-}
-
-func sellsAKeyOnceHoweverOftenSent(t *testing.T, s *env) {
-	const keys = 50
-	s.stock(t, "sale", 1000)
-	reqs := ordersFor(s.size(400), "sale")
-	for i := range reqs {
-		reqs[i] = reqs[i%keys]
-	}
-	got := inEach(t.Context(), reqs, s.Store, s.open(t, s.o))
-	assert.Equal(t, map[string]int{"sold": keys, "replayed": 2*len(reqs) - keys}, outcomes(got))
-	s.wantsBooks(t, "sale", 1000-keys, 0, keys)
-	s.sound(t)
 }
 
 func refusesAKeyWithOtherContents(t *testing.T, s *env) {

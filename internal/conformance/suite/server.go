@@ -115,18 +115,6 @@ type FaultInjector struct {
 	Counts map[string]int
 }
 
-// Rage injects one fault after the other until ctx ends, and leaves a healthy server.
-func (n *FaultInjector) Rage(ctx context.Context) error {
-	for n.Lull(ctx, 400*time.Millisecond) {
-		what, err := n.Strike(ctx)
-		if err != nil {
-			return fmt.Errorf("no fault was injected: cannot %s: %w", what, err)
-		}
-		n.Counts[what]++
-	}
-	return nil
-}
-
 // Strike injects one fault, drawn at random. It ends what it began, also if ctx ends.
 func (n *FaultInjector) Strike(ctx context.Context) (what string, err error) {
 	dice := n.Random.IntN(4)
