@@ -19,10 +19,6 @@ DBLOCK_SOAK=seeds "${GO:-go}" test -count=1 -timeout 0 -run TestSeedsFaults -v .
 while round=$((round + 1)); do
 	echo "soak: round $round, $(($(date +%s) - begin)) of $seconds s"
 	DBLOCK_SOAK=${each}s "${GO:-go}" test -p 1 -count=1 -timeout 0 -run Faults ./...
-	for package in pg mysql; do
-		DBLOCK_SOAK=${each}s "${GO:-go}" test -count=1 -timeout 0 \
-			-run 'TestConformance$/.*(/.*)?/AnswersAsTheModelDoes' ./inventory/${package}inventory
-	done
 	[ $(($(date +%s) - begin)) -ge "$seconds" ] && break
 done
 echo "soak: $round rounds in $(($(date +%s) - begin)) s"

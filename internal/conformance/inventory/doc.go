@@ -14,7 +14,6 @@
 //   - RefusesBadInput: Bad input is refused without a statement.
 //   - APoisonedOrderFailsAlone: An order that a trigger refuses fails alone.
 //   - APoisonedOrderFailsAloneBesideLimits: The same in batches of every kind.
-//   - ACancelledCallerGetsADefiniteEnd: The answer is true, though the caller gives up.
 //   - RefusesOrdersOnceClosed: Close ends a sale, and each order that was confirmed is recorded.
 //   - ReplaysARealOrderFile: A real order file, sent twice, is sold once.
 //   - ControlSellsTwice: The usual code by hand sells a key twice.

@@ -97,38 +97,14 @@ func (s *env) openClosed(t *testing.T, o inventory.Options) *inventory.Store {
 	return store
 }
 
-func (s *env) exec(t *testing.T, statement string) { t.Helper(); s.Exec(t, statement) }
-
 func (s *env) execf(t *testing.T, format string, args ...any) {
 	t.Helper()
 	s.Exec(t, fmt.Sprintf(format, args...))
 }
 
-func (s *env) count(t *testing.T, query string) int64 { t.Helper(); return s.Count(t, query) }
-
 func (s *env) countf(t *testing.T, format string, args ...any) int64 {
 	t.Helper()
 	return s.Count(t, fmt.Sprintf(format, args...))
-}
-
-// query returns rows as texts of their columns.
-func (s *env) query(t *testing.T, query string) (all [][]string) {
-	t.Helper()
-	rows, err := s.db.QueryContext(t.Context(), query)
-	require.NoError(t, err, query)
-	defer rows.Close()
-	columns, err := rows.Columns()
-	require.NoError(t, err)
-	for rows.Next() {
-		row, into := make([]string, len(columns)), make([]any, len(columns))
-		for i := range row {
-			into[i] = &row[i]
-		}
-		require.NoError(t, rows.Scan(into...), query)
-		all = append(all, row)
-	}
-	require.NoError(t, rows.Err())
-	return all
 }
 
 // insertSale inserts an order for one unit by hand, under a key and of an SKU.
@@ -158,7 +134,7 @@ func (s *env) refuses(t *testing.T, when, table, condition, sqlState, message st
 		signal = "SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1205, MESSAGE_TEXT = '" + message + "'"
 	}
 	s.execf(t, "CREATE TRIGGER %s %s ON %s FOR EACH ROW IF %s THEN %s; END IF", name, when, table, condition, signal)
-	return func() { s.exec(t, "DROP TRIGGER "+name) }
+	return func() { s.Exec(t, "DROP TRIGGER "+name) }
 }
 
 // poison has a trigger refuse every order of the buyer "banned".
@@ -174,7 +150,7 @@ func (s *env) waitsForARow(t *testing.T) {
 		if s.e.Kind != devdb.Postgres {
 			time.Sleep(150 * time.Millisecond) // InnoDB does not update what is read more often than every 100 ms
 		}
-		return s.count(t, suite.RowWaits(s.e.Kind)) > 0
+		return s.Count(t, suite.RowWaits(s.e.Kind)) > 0
 	})
 }
 
@@ -243,7 +219,7 @@ func (s *env) sound(t *testing.T) {
 				UNION ALL SELECT r.sku, r.buyer, -r.qty FROM dblock_reservation r WHERE r.limited AND r.state IN (1, 2)
 			) b GROUP BY b.sku, b.buyer HAVING sum(b.n) <> 0) c`,
 	} {
-		assert.Zero(t, s.count(t, query), what)
+		assert.Zero(t, s.Count(t, query), what)
 	}
 }
 

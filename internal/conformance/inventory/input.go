@@ -78,7 +78,7 @@ func refusesBadInput(t *testing.T, s *env) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
-	if b := s.balance(t, "sale"); b.Available != 10 || s.count(t, "SELECT count(*) FROM dblock_reservation") != 0 {
+	if b := s.balance(t, "sale"); b.Available != 10 || s.Count(t, "SELECT count(*) FROM dblock_reservation") != 0 {
 		t.Errorf("bad input was written: %+v", b)
 	}
 }
@@ -101,26 +101,26 @@ func checksTheSchema(t *testing.T, e Inventory) {
 	}
 	s := e.env(t, inventory.Options{})
 	s.stock(t, "sale", 10)
-	s.exec(t, "INSERT INTO dblock_schema_version (version_id, is_applied) VALUES (999, true)")
+	s.Exec(t, "INSERT INTO dblock_schema_version (version_id, is_applied) VALUES (999, true)")
 	if _, _, err := e.Open(t.Context(), s.dsn, s.o); !errors.As(err, &wrong) || wrong.Have != 999 {
 		t.Errorf("a newer schema: %v", err)
 	}
-	s.exec(t, "DELETE FROM dblock_schema_version WHERE version_id = 999")
-	suite.RefusesUnsafeTables(t, e.Kind, "dblock_stock", func(statement string) { t.Helper(); s.exec(t, statement) },
+	s.Exec(t, "DELETE FROM dblock_schema_version WHERE version_id = 999")
+	suite.RefusesUnsafeTables(t, e.Kind, "dblock_stock", func(statement string) { t.Helper(); s.Exec(t, statement) },
 		func() error { return s.opens(t) })
-	s.exec(t, "ALTER TABLE dblock_reservation DROP COLUMN limited")
+	s.Exec(t, "ALTER TABLE dblock_reservation DROP COLUMN limited")
 	if _, _, err := e.Open(t.Context(), s.dsn, s.o); !suite.IsDifferent(err, "dblock_reservation.limited") {
 		t.Errorf("a column is missing: %v", err)
 	}
 	if err := suite.RefusesBadSessions(t, e.Kind, s.dsn, func(dsn string) error { _, _, err := e.Open(t.Context(), dsn, s.o); return err }); err != nil {
 		t.Error(err)
 	}
-	s.exec(t, "DELETE FROM dblock_schema_version WHERE version_id > 0")
+	s.Exec(t, "DELETE FROM dblock_schema_version WHERE version_id > 0")
 	if _, _, err := e.Open(t.Context(), s.dsn, s.o); !errors.As(err, &wrong) || wrong.Have != 0 {
 		t.Errorf("an older schema: %v", err)
 	}
 	for _, table := range schema.Tables() {
-		s.exec(t, "DROP TABLE "+table)
+		s.Exec(t, "DROP TABLE "+table)
 	}
 	if _, err := s.Reserve(t.Context(), order("k", "sale", 1)); !errors.Is(err, dblock.ErrSchema) {
 		t.Errorf("tables that went away: %v", err)

@@ -51,7 +51,7 @@ func repairsWhatIsOff(t *testing.T, s *env) {
 			s.sells(t, held("held", "sale"))
 			s.sells(t, held("held, too", "sale"))
 			assert.Empty(t, suite.Must(s.Repair(t.Context()))(t), "nothing is wrong yet")
-			s.exec(t, d.statement)
+			s.Exec(t, d.statement)
 			sum, n := inventory.Repair{}, 0
 			for _, r := range s.repairsTwice(t) {
 				assert.Equal(t, "sale", r.Before.SKU)

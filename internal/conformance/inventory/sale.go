@@ -1,7 +1,6 @@
 package inventory
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -77,29 +76,6 @@ func aSoldOutSKUDoesNotStopTheRest(t *testing.T, s *env) {
 	assert.Equal(t, want, outcomes(crowd(t.Context(), s.Store, reqs)))
 	s.wantsBooks(t, "plenty", 1000-each, 0, each)
 	s.wantsBooks(t, "few", 0, 0, 5)
-	s.sound(t)
-}
-
-func aCancelledCallerGetsADefiniteEnd(t *testing.T, s *env) {
-	s.stock(t, "sale", 2000)
-	ctx, cancel := context.WithCancel(t.Context())
-	reqs := ordersFor(1000, "sale")
-	got := make([]error, len(reqs))
-	suite.Crowd(len(reqs), func(i int) {
-		_, got[i] = s.Reserve(ctx, reqs[i])
-		if i == 100 {
-			cancel()
-		}
-	})
-	assert.ErrorIs(t, suite.Second(s.Reserve(ctx, order("late", "sale", 1))), context.Canceled)
-	assert.ErrorIs(t, suite.Second(s.Lookup(t.Context(), "late")), inventory.ErrNotFound)
-	// An order of the same key waits for what the server still does with it.
-	for i, a := range crowd(t.Context(), s.Store, reqs) {
-		assert.NoError(t, a.err, a.req.Key)
-		if !suite.IsUnknown(got[i]) {
-			assert.Equal(t, got[i] == nil, a.res.Replayed, "%s: %v", a.req.Key, got[i])
-		}
-	}
 	s.sound(t)
 }
 
