@@ -27,9 +27,9 @@
 // The tables come from package migrations (`dblock migrate up`), the grants that a service needs
 // from docs/grants.md. No option of the DSN matters: not parseTime, loc, clientFoundRows,
 // interpolateParams or multiStatements, nor sql_mode, time_zone or an isolation of READ COMMITTED or above. NewLease
-// refuses autocommit=0, READ UNCOMMITTED, a sql_select_limit, sql_safe_updates and a completion_type
-// other than NO_CHAIN. The host returns connections to the pool without an open transaction and with
-// autocommit on: a lock that is acquired on another connection is not committed, and two may hold it. On MySQL a binary log has to have
+// refuses autocommit=0, READ UNCOMMITTED, a sql_select_limit, sql_safe_updates, a timestamp and a
+// completion_type other than NO_CHAIN. The host returns connections to the pool without an open transaction,
+// without a timestamp and with autocommit on: a lock that is acquired on another connection is not committed, and two may hold it. On MySQL a binary log has to have
 // binlog_format ROW or MIXED, as a lease's row is made at READ UNCOMMITTED. A lease is as durable as
 // the server's innodb_flush_log_at_trx_commit and sync_binlog say.
 package mysqllock

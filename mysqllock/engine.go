@@ -44,6 +44,10 @@ func (e *engine) close() { e.heart.close() }
 
 // check makes sure that server and tables are what the statements here were written for.
 func (e *engine) check(ctx context.Context) error {
+	var err error
+	if e.schema, err = mysqlschema.Home(ctx, e.pool, e.schema); err != nil {
+		return err
+	}
 	server, err := mysqlschema.Check(ctx, e.pool, e.schema)
 	if err != nil {
 		return err

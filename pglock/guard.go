@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/dblock-go/dblock"
@@ -77,6 +78,11 @@ func (g Guards) CheckRaised(ctx context.Context, tx Tx, f dblock.Fence, resource
 
 // exec runs a statement on dblock's tables, which it names with their schema: tx may have temporary tables of the same names.
 func (g Guards) exec(ctx context.Context, tx Tx, query string, args ...any) (pgconn.CommandTag, error) {
+	if on, ok := tx.(interface{ Conn() *pgx.Conn }); ok {
+		if err := pgschema.CheckClientEncoding(on.Conn().PgConn().ParameterStatus("client_encoding")); err != nil {
+			return pgconn.CommandTag{}, err
+		}
+	}
 	home, err := pgschema.Home(ctx, tx, g.Schema)
 	if err != nil {
 		return pgconn.CommandTag{}, err

@@ -16,6 +16,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/pgfault"
+	"github.com/dblock-go/dblock/internal/pgtx"
 	"github.com/dblock-go/dblock/internal/retry"
 )
 
@@ -126,7 +127,7 @@ func checkTxArgs(pool TxBeginner, fn func(pgx.Tx) error) error {
 
 // runTx is one attempt.
 func runTx(ctx context.Context, pool TxBeginner, modes pgx.TxOptions, fn func(pgx.Tx) error) error {
-	begun, err := pool.BeginTx(ctx, modes)
+	begun, err := pool.BeginTx(ctx, pgtx.Marked(modes))
 	if err != nil {
 		return errBegin(ctx, err)
 	}
@@ -170,6 +171,8 @@ func (t *ownTx) stands(ctx context.Context, conn *pgx.Conn) error {
 		return fmt.Errorf("%w: its function committed it or rolled it back: leave that to RunTx", dblock.ErrTxEnded)
 	case ctx.Err() != nil: // to try would cost the connection
 		return errNotCommitted(ctx, ctx.Err())
+	case conn != nil && !conn.IsClosed() && conn.PgConn().TxStatus() == 'E':
+		return fmt.Errorf("%w: a statement failed and its error was not returned, so that nothing was written: return it", dblock.ErrTxEnded)
 	case conn != nil && conn.IsClosed():
 		return fmt.Errorf("%w: the connection was lost before the commit, nothing was written", dblock.ErrUnavailable)
 	default:
@@ -219,6 +222,9 @@ func errCommit(ctx context.Context, err error, cut bool) error {
 			dblock.ErrOutcomeUnknown)
 	case err == nil || pgfault.IsConflict(err):
 		return err
+	case pgtx.Ended(err):
+		return fmt.Errorf("%w: its function ended it and began another one, which is rolled back; what it wrote before may be committed: "+
+			"leave that to RunTx", dblock.ErrTxEnded)
 	case errors.Is(err, pgx.ErrTxCommitRollback):
 		return fmt.Errorf("%w: a statement failed and its error was not returned, so that nothing was written: return it: %w",
 			dblock.ErrTxEnded, err)

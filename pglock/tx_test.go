@@ -81,8 +81,42 @@ func TestRunTxOfAFailedStatement(t *testing.T) {
 		_, _ = tx.Exec(t.Context(), "SELECT 1/0")
 		return nil
 	})
-	if !errors.Is(err, dblock.ErrTxEnded) || !errors.Is(err, pgx.ErrTxCommitRollback) {
+	if !errors.Is(err, dblock.ErrTxEnded) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestRunTxBegunAnew: the transaction that is there at the end is not the one that was begun.
+func TestRunTxBegunAnew(t *testing.T) {
+	t.Parallel()
+	pool := testdb.Postgres(t)
+	if _, err := pool.Exec(t.Context(), "CREATE TABLE t (name text)"); err != nil {
+		t.Fatal(err)
+	}
+	for _, anew := range []string{"ROLLBACK AND CHAIN", "COMMIT AND CHAIN", "ROLLBACK; BEGIN"} {
+		err := pglock.RunTx(t.Context(), pool, pglock.TxOptions{}, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(t.Context(), anew); err != nil {
+				return err
+			}
+			_, err := tx.Exec(t.Context(), "INSERT INTO t VALUES ($1)", anew)
+			return err
+		})
+		if !errors.Is(err, dblock.ErrTxEnded) {
+			t.Errorf("%s: %v", anew, err)
+		}
+	}
+	var rows int
+	if err := pool.QueryRow(t.Context(), "SELECT count(*) FROM t").Scan(&rows); err != nil || rows != 0 {
+		t.Errorf("%d rows, %v", rows, err)
+	}
+	for _, o := range []pglock.TxOptions{{Isolation: pgx.Serializable, ReadOnly: true, Deferrable: true}, {Isolation: pgx.RepeatableRead}} {
+		err := pglock.RunTx(t.Context(), pool, o, func(tx pgx.Tx) error {
+			_, err := tx.Exec(t.Context(), "SET TRANSACTION READ ONLY; SELECT 1")
+			return err
+		})
+		if err != nil {
+			t.Errorf("%+v: %v", o, err)
+		}
 	}
 }
 

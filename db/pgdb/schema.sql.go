@@ -58,17 +58,19 @@ func (q *Queries) SchemaVersion(ctx context.Context, db DBTX) (int64, error) {
 }
 
 const ServerVersion = `-- name: ServerVersion :one
-SELECT pg_catalog.current_setting('server_version')::text AS version, pg_catalog.current_setting('server_encoding')::text AS encoding
+SELECT pg_catalog.current_setting('server_version')::text AS version, pg_catalog.current_setting('server_encoding')::text AS encoding,
+    pg_catalog.current_setting('client_encoding')::text AS client_encoding
 `
 
 type ServerVersionRow struct {
-	Version  string
-	Encoding string
+	Version        string
+	Encoding       string
+	ClientEncoding string
 }
 
 func (q *Queries) ServerVersion(ctx context.Context, db DBTX) (ServerVersionRow, error) {
 	row := db.QueryRow(ctx, ServerVersion)
 	var i ServerVersionRow
-	err := row.Scan(&i.Version, &i.Encoding)
+	err := row.Scan(&i.Version, &i.Encoding, &i.ClientEncoding)
 	return i, err
 }

@@ -4,6 +4,7 @@ package mysqlschema
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"strings"
 
@@ -23,6 +24,19 @@ func On(conn mysqltext.Conn, name string) mysqltext.Inline {
 
 // SQL puts the tables of a statement into the database of that name.
 func SQL(query, name string) string { return schema.Qualify(query, name, schema.QuoteMySQL) }
+
+// Home returns name or, if it is empty, the database that the connection uses by default. Statements name it: a host may send USE
+// on a connection of its pool, and nothing sets that back when the connection returns to the pool.
+func Home(ctx context.Context, conn mysqltext.Conn, name string) (string, error) {
+	if name != "" {
+		return name, nil
+	}
+	var home sql.NullString // NULL: Check says what is missing
+	if err := conn.QueryRowContext(ctx, "SELECT DATABASE() LIMIT 1").Scan(&home); err != nil {
+		return "", Unavailable(err)
+	}
+	return home.String, nil
+}
 
 // Check makes sure that server, session settings and tables are what the statements were written for, with the tables in the
 // database of that name. It returns which server it is: "MySQL" or "MariaDB". conn is a connection or a pool: the connections of
@@ -98,7 +112,18 @@ func checkSettings(ctx context.Context, on mysqldb.DBTX) error {
 		return fmt.Errorf("%w: the connections read at READ UNCOMMITTED, so a sale that is rolled back would be answered as sold: "+
 			"take it out of the DSN and of the server's settings, and set it for the transactions that want it", dblock.ErrUnsupported)
 	}
-	return nil
+	return checkClock(ctx, on)
+}
+
+// checkClock refuses a session whose clock stands still. The server reads the clock of a statement from the variable timestamp if
+// it is set, and that of SYSDATE from its machine. A statement evaluates SYSDATE well within a second of its beginning.
+func checkClock(ctx context.Context, on mysqldb.DBTX) error {
+	seconds, err := new(mysqldb.Queries).ClockStandsFor(ctx, on)
+	if err == nil && seconds > 0 {
+		err = fmt.Errorf("%w: the connections have a timestamp, so the server's clock stands still for them, and leases of others seem to "+
+			"have ended: take timestamp out of the DSN and of the server's settings", dblock.ErrUnsupported)
+	}
+	return err
 }
 
 // Unavailable says that the server could not be asked.

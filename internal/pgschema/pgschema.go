@@ -92,6 +92,9 @@ func Check(ctx context.Context, db pgdb.DBTX, name string) error {
 	if err := schema.PostgresEncoding(server.Encoding); err != nil {
 		return err
 	}
+	if err := CheckClientEncoding(server.ClientEncoding); err != nil {
+		return err
+	}
 	have, err := q.SchemaVersion(ctx, on)
 	if err != nil && pgfault.Of(err) != fault.NoSchema {
 		return unavailable(err)
@@ -104,6 +107,16 @@ func Check(ctx context.Context, db pgdb.DBTX, name string) error {
 		return unavailable(err)
 	}
 	return schema.CheckObjects(differences)
+}
+
+// CheckClientEncoding refuses a session whose texts the server converts: the driver always sends UTF-8, so names other than ASCII
+// would be stored as others.
+func CheckClientEncoding(encoding string) error {
+	if encoding == "UTF8" {
+		return nil
+	}
+	return fmt.Errorf("%w: the connections have client_encoding = %s, but the driver sends UTF8: take client_encoding out of the "+
+		"connection string, and out of what ALTER ROLE and ALTER DATABASE have set", dblock.ErrUnsupported, encoding)
 }
 
 // unavailable says that the server could not be asked.

@@ -3,7 +3,6 @@
 package schema
 
 import (
-	"regexp"
 	"strings"
 
 	"github.com/dblock-go/dblock"
@@ -41,9 +40,14 @@ func passing(table string) bool {
 	return false
 }
 
-// tables matches each of dblock's table names as a whole word. Names of constraints and indexes
-// also begin with dblock_, but must not be qualified, unless an index is dropped.
-var tables = regexp.MustCompile(`\b(` + strings.Join(append(Tables(), VersionTable, dropIndex+`\w+`), "|") + `)\b`)
+// isTable has the names of all tables.
+var isTable = func() map[string]bool {
+	is := map[string]bool{VersionTable: true}
+	for _, table := range Tables() {
+		is[table] = true
+	}
+	return is
+}()
 
 const dropIndex = "DROP INDEX "
 
@@ -69,11 +73,32 @@ func Qualify(sql, name string, quote func(string) string) string {
 	if name == "" {
 		return sql
 	}
+	const begin = "dblock_" // of each name
 	prefix := quote(name) + "."
-	return tables.ReplaceAllStringFunc(sql, func(found string) string {
-		if index, ok := strings.CutPrefix(found, dropIndex); ok {
-			return dropIndex + prefix + index
+	var b strings.Builder
+	written := 0
+	for at := 0; ; {
+		i := strings.Index(sql[at:], begin)
+		if i < 0 {
+			b.WriteString(sql[written:])
+			return b.String()
 		}
-		return prefix + found
-	})
+		i += at
+		at = i + len(begin)
+		for at < len(sql) && isWord(sql[at]) {
+			at++
+		}
+		if i > 0 && isWord(sql[i-1]) {
+			continue
+		}
+		if isTable[sql[i:at]] || strings.HasSuffix(sql[:i], dropIndex) {
+			b.WriteString(sql[written:i])
+			b.WriteString(prefix)
+			written = i
+		}
+	}
+}
+
+func isWord(c byte) bool {
+	return c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 }

@@ -5,7 +5,7 @@
 // from docs/grants.md. Transactions run in READ COMMITTED, which wants binlog_format ROW or MIXED.
 // No option of the DSN matters: not parseTime, loc, clientFoundRows, interpolateParams or
 // multiStatements, nor sql_mode and time_zone. New refuses autocommit=0, READ UNCOMMITTED, a
-// sql_select_limit, sql_safe_updates and a completion_type other than NO_CHAIN. The host returns connections
+// sql_select_limit, sql_safe_updates, a timestamp and a completion_type other than NO_CHAIN. The host returns connections
 // to the pool without an open transaction and with autocommit on: what is written on another connection is not
 // committed. A sale is as durable as the server's innodb_flush_log_at_trx_commit and
 // sync_binlog say. InnoDB shows a commit to others before it is on
@@ -37,6 +37,10 @@ func New(ctx context.Context, db *sql.DB, o inventory.Options, more ...Option) (
 	d := &database{pool: mysqltx.NewPool(db), schema: o.Schema}
 	for _, option := range more {
 		option(d)
+	}
+	var err error
+	if d.schema, err = mysqlschema.Home(ctx, d.pool, d.schema); err != nil {
+		return nil, err
 	}
 	server, err := mysqlschema.Check(ctx, d.pool, d.schema)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/pgfault"
+	"github.com/dblock-go/dblock/internal/pgtx"
 	"github.com/dblock-go/dblock/inventory"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
@@ -47,6 +48,7 @@ const inTransaction = 'T'
 func (d *database) runHook(ctx context.Context, conn *pgxpool.Conn, batch *pgx.Batch, plan engine.Plan) error {
 	began := time.Now()
 	ctx = engine.Patiently(ctx)
+	batch.Queue(pgtx.Mark)
 	batch.Queue("select pg_catalog.set_config('lock_timeout', $1, true)", lockTimeout(ctx))
 	for _, setting := range asTheOwners {
 		batch.Queue(setting)

@@ -12,6 +12,8 @@ import (
 
 	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/pgtx"
+	"github.com/dblock-go/dblock/inventory"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
@@ -247,7 +249,13 @@ func (d *database) write(ctx context.Context, conn *pgxpool.Conn, plan engine.Pl
 	if err := d.runHook(ctx, conn, &batch, plan); err != nil {
 		return fault.NoWrite(err)
 	}
-	return commit(ctx, conn, &pgx.Batch{})
+	var end pgx.Batch
+	end.Queue(pgtx.Check)
+	err := commit(ctx, conn, &end)
+	if pgtx.Ended(err) {
+		return inventory.ErrHookEnded
+	}
+	return err
 }
 
 // commit sends a batch and a commit behind it.

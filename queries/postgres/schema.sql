@@ -4,7 +4,8 @@ FROM dblock_schema_version v
 WHERE v.is_applied;
 
 -- name: ServerVersion :one
-SELECT pg_catalog.current_setting('server_version')::text AS version, pg_catalog.current_setting('server_encoding')::text AS encoding;
+SELECT pg_catalog.current_setting('server_version')::text AS version, pg_catalog.current_setting('server_encoding')::text AS encoding,
+    pg_catalog.current_setting('client_encoding')::text AS client_encoding;
 
 -- What decides whether a commit of this session survives a crash of the server.
 -- name: Durability :one

@@ -6,6 +6,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/pgtx"
 	"github.com/dblock-go/dblock/queue"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
@@ -40,7 +41,7 @@ var _ engine.Beginner[pgx.Tx] = (*database)(nil)
 
 // Begin uses the host's pool: its sessions are as the handlers want them.
 func (d *database) Begin(ctx context.Context) (pgx.Tx, engine.Work, error) {
-	tx, err := d.host.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite})
+	tx, err := d.host.BeginTx(ctx, pgtx.Marked(pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}))
 	if err != nil {
 		return nil, nil, fault.NoWrite(err)
 	}

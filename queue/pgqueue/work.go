@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/pgtx"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
@@ -30,6 +31,7 @@ func (w *work) End(ctx context.Context, x *engine.Exchange) (ours bool, err erro
 	}
 	var batch pgx.Batch
 	var ended int
+	batch.Queue(pgtx.Check)
 	batch.Queue(freshPlans)
 	if x.LocksKeys() {
 		batch.Queue(waitForRows(x))
@@ -37,11 +39,16 @@ func (w *work) End(ctx context.Context, x *engine.Exchange) (ours bool, err erro
 	w.d.queueKept(&batch, x)
 	w.d.queueKeys(&batch, x)
 	w.d.queueFinished(&batch, x, &ended)
-	if err := w.tx.SendBatch(ctx, &batch).Close(); err != nil {
+	if err := w.tx.SendBatch(ctx, &batch).Close(); pgtx.Ended(err) {
+		return false, errEndedByHandler
+	} else if err != nil {
 		return false, err
 	}
 	return ended == len(x.Finished), nil
 }
+
+var errEndedByHandler = fmt.Errorf("%w: the handler has sent a statement that ended it: what it wrote till then may be there: leave that to HandleTx",
+	dblock.ErrTxEnded)
 
 // stands takes the transaction back from the handler, and tells why it can't be committed.
 func (w *work) stands() error {
@@ -53,7 +60,7 @@ func (w *work) stands() error {
 	case conn.IsClosed():
 		return fmt.Errorf("%w: the connection was lost before the commit", dblock.ErrUnavailable)
 	case conn.TxStatus() == 'I': // the server would take what follows, statement by statement
-		return fmt.Errorf("%w: the handler has sent a statement that ended it: what it wrote till then may be there: leave that to HandleTx", dblock.ErrTxEnded)
+		return errEndedByHandler
 	case conn.TxStatus() == 'E':
 		return fmt.Errorf("%w: a statement of the handler failed and its error was not returned, so that nothing was written: return it", dblock.ErrTxEnded)
 	}

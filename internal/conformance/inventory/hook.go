@@ -210,6 +210,7 @@ func aHookIsRunAgain(t *testing.T, s *env) {
 func aHookThatKeepsItsErrorsIsFound(t *testing.T, s *env) {
 	for name, spoil := range map[string]func(exec func(string) error) error{
 		"ended":  func(exec func(string) error) error { return exec("ROLLBACK") },
+		"anew":   func(exec func(string) error) error { return exec("ROLLBACK AND CHAIN") },
 		"failed": func(exec func(string) error) error { return s.fails(t, exec) },
 	} {
 		store := s.hooked(t, func(_ context.Context, exec func(string) error, _ []inventory.Reservation) error {

@@ -58,6 +58,11 @@ func effectsOfHandlersThatEndTheirTx(t *testing.T, d *env) {
 		{func(ctx context.Context, tx HandlerTx) error { return tx.Do(ctx, "ROLLBACK") }, 0},
 		{last, committed},
 	}
+	if d.e.Kind == devdb.Postgres {
+		cases = append(cases, cases[0], cases[0])
+		cases[5].then = func(ctx context.Context, tx HandlerTx) error { return tx.Do(ctx, "ROLLBACK AND CHAIN") }
+		cases[6].then, cases[6].left = func(ctx context.Context, tx HandlerTx) error { return tx.Do(ctx, "COMMIT AND CHAIN") }, 1
+	}
 	q := d.runEffects(t, o, queue.WorkerOptions{}, func(ctx context.Context, tx HandlerTx, job queue.Job[int]) error {
 		return cases[job.Args].then(ctx, tx)
 	})

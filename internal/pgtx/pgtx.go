@@ -1,0 +1,48 @@
+// Package pgtx notices that a function of the host's has ended the transaction that dblock gave it.
+//
+// The protocol tells that a session is in a transaction, and not in which one. After ROLLBACK AND CHAIN, or a ROLLBACK and a BEGIN, it
+// is in another one: what was written before is gone or committed, and locks are released. So dblock's transactions begin with a
+// setting that ends with them, and check it before they commit.
+package pgtx
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+const (
+	// Mark is the first statement of a transaction.
+	Mark = "set local dblock.transaction = 'begun'"
+
+	// Check fails if the transaction is not the one that Mark began. See Ended.
+	Check = "select case when pg_catalog.current_setting('dblock.transaction', true) is distinct from 'begun'::text" +
+		" then pg_catalog.current_setting('" + noSetting + "') end"
+
+	noSetting = "dblock.transaction_was_ended"
+)
+
+// Ended tells that Check has failed, and with it the transaction.
+func Ended(err error) bool {
+	var server *pgconn.PgError
+	const undefinedObject = "42704"
+	return errors.As(err, &server) && server.Code == undefinedObject && strings.Contains(server.Message, noSetting)
+}
+
+// Marked returns the options with which pgx sends Mark when the transaction begins, and Check before it commits, without a round trip
+// more.
+func Marked(o pgx.TxOptions) pgx.TxOptions {
+	begin := "begin"
+	if o.IsoLevel != "" {
+		begin += " isolation level " + string(o.IsoLevel)
+	}
+	if o.AccessMode != "" {
+		begin += " " + string(o.AccessMode)
+	}
+	if o.DeferrableMode != "" {
+		begin += " " + string(o.DeferrableMode)
+	}
+	return pgx.TxOptions{BeginQuery: begin + "; " + Mark, CommitQuery: Check + "; commit"}
+}
