@@ -3,10 +3,12 @@ package programs
 import (
 	"encoding/json"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/queue"
 )
 
 // TestJudgesLocks shows the judge histories that are right, and one that is wrong in each way.
@@ -103,12 +105,25 @@ func TestJudgesQueue(t *testing.T) {
 	good := queueJob{Task: "a", How: returns, Attempts: 2}
 	tx, bad := good, good
 	tx.Tx, bad.Fails = true, 2
+	at := int64(0)
 	did := func(j queueJob, words ...string) (lines []log) {
 		for _, w := range words {
-			lines = append(lines, line(w, jobEvent{Job: j, ID: "1"}))
+			at += 10
+			lines = append(lines, line(w, jobEvent{Job: j, ID: map[string]string{"a": "1", "b": "2"}[j.Task], Called: at, At: at + 5, Was: map[string]queue.State{cancels: queue.Ready}[w]}))
 		}
 		return lines
 	}
+	later, snoozed, dropped, late := good, bad, bad, good
+	later.Task, snoozed.How, dropped.How, late.Delay = "b", snoozes, drops, time.Second
+	first := func(change func(*queueJob)) [][]log {
+		a, b := good, later
+		change(&a)
+		change(&b)
+		return [][]log{append(did(a, "enqueued"), did(b, "enqueued", "begin", "success")...), did(a, "begin", "success")}
+	}
+	grouped, keyed := func(j *queueJob) { j.Group = 1 }, func(j *queueJob) { j.Unique = 1 }
+	met := append(did(good, "enqueued", "success"), line("begin", jobEvent{Job: good, Met: "job 1", By: []int{1}}))
+	evicted := []log{line("evicted", jobEvent{})}
 	dead := map[string]bool{"1": true}
 	for name, c := range map[string]struct {
 		log  queueLog
@@ -117,7 +132,22 @@ func TestJudgesQueue(t *testing.T) {
 		"done":                 {queueLog{lines: [][]log{did(good, "enqueued", "begin", "success")}}, ""},
 		"done in another one":  {queueLog{lines: [][]log{did(good, "enqueued"), did(good, "begin", "success")}}, ""},
 		"dead":                 {queueLog{lines: [][]log{did(bad, "enqueued", "begin", "begin")}, dead: dead}, ""},
-		"cancelled":            {queueLog{lines: [][]log{did(good, "enqueued", "cancelled")}}, ""},
+		"cancelled":            {queueLog{lines: [][]log{did(good, "enqueued", cancels)}}, ""},
+		"snoozed":              {queueLog{lines: [][]log{did(snoozed, "enqueued", "begin", "begin", "success")}}, ""},
+		"dropped":              {queueLog{lines: [][]log{did(dropped, "enqueued", "begin")}}, ""},
+		"given up":             {queueLog{lines: [][]log{did(good, "enqueued", givesUp)}, dead: dead}, ""},
+		"in any order":         {queueLog{lines: first(func(*queueJob) {})}, ""},
+		"of a killed process":  {queueLog{lines: [][]log{did(good, "begin", "success")}}, ""},
+		"beside a zombie":      {queueLog{lines: [][]log{met, evicted}}, ""},
+		"out of order":         {queueLog{lines: first(grouped)}, "order"},
+		"two of a key":         {queueLog{lines: first(keyed)}, "key"},
+		"too early":            {queueLog{lines: [][]log{did(late, "enqueued", "begin", "success")}}, "early"},
+		"begins once more":     {queueLog{lines: [][]log{did(good, "enqueued", cancels, "begin")}}, "cancelled"},
+		"cancelled and dead":   {queueLog{lines: [][]log{did(good, "enqueued", cancels)}, dead: dead}, "cancelled"},
+		"given up and lost":    {queueLog{lines: [][]log{did(good, "enqueued", givesUp)}}, "lost"},
+		"given up and done":    {queueLog{lines: [][]log{did(good, "enqueued", "success", givesUp)}, dead: dead}, "twice"},
+		"dead, never begun":    {queueLog{lines: [][]log{did(good, "enqueued")}, dead: dead, faults: true}, "attempts"},
+		"a deadlock":           {queueLog{lines: [][]log{{line("deadlock", jobEvent{})}}}, "error"},
 		"an effect":            {queueLog{lines: [][]log{did(tx, "enqueued", "begin", "success")}, effects: map[string]int{"a": 1}}, ""},
 		"twice after a fault":  {queueLog{lines: [][]log{did(good, "enqueued", "success", "success")}, faults: true}, ""},
 		"lost":                 {queueLog{lines: [][]log{did(good, "enqueued")}}, "lost"},
@@ -131,10 +161,11 @@ func TestJudgesQueue(t *testing.T) {
 			queueLog{lines: [][]log{{line("enqueued", jobEvent{Job: good, Refused: true})}, did(good, "begin", "success")}}, "refused",
 		},
 		"two attempts at once": {
-			queueLog{lines: [][]log{append(did(good, "enqueued", "success"), line("begin", jobEvent{Job: good, Met: "job 1"}))}}, "at once",
+			queueLog{lines: [][]log{met}}, "at once",
 		},
 	} {
 		var v verdict
+		c.log.zombies = map[int]bool{}
 		if judgeQueue(&v, c.log); v.kind != c.want {
 			t.Errorf("%s: the judge says %q, want %q: %s", name, v.kind, c.want, &v)
 		}

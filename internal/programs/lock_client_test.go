@@ -75,7 +75,7 @@ type lockClient struct {
 }
 
 func openLocks(ctx context.Context, j job) (client, error) {
-	c := &lockClient{job: j, before: runtime.NumGoroutine(), sections: sections{j.Dir}, lockers: map[lockerID]dblock.Locker{}}
+	c := &lockClient{job: j, before: runtime.NumGoroutine(), sections: sections{j.Dir, j.Process}, lockers: map[lockerID]dblock.Locker{}}
 	err := json.Unmarshal(j.Program, &c.program)
 	if err != nil {
 		return nil, err

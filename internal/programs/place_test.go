@@ -54,7 +54,7 @@ func openPlace(t *testing.T, kind devdb.Kind) *place {
 		t.Fatal(err)
 	}
 	p.closeLater(t, p.quorum)
-	if p.jobs, err = openQueueOn(t.Context(), s); err != nil {
+	if p.jobs, err = openQueueOn(t.Context(), s, queue.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	p.closeLater(t, p.jobs)

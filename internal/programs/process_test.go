@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/testdb"
 )
@@ -38,6 +39,7 @@ type job struct {
 	Process int
 	Control string          // the protection that is removed; empty: none
 	Killed  time.Duration   // after so long; 0: never
+	Frozen  time.Duration   // after so long, for frozenFor; 0: never
 	Program json.RawMessage // of the process
 }
 
@@ -205,6 +207,15 @@ func (p *process) kill() {
 	_ = p.cmd.Process.Kill()
 }
 
+// frozenFor is longer than queueTTL.
+const frozenFor = queueTTL + time.Second
+
+func (p *process) freeze() {
+	_ = suite.Suspend(p.cmd.Process)
+	time.Sleep(frozenFor)
+	_ = suite.Resume(p.cmd.Process)
+}
+
 // runAll runs the processes of a program with something beside them, and calls settled when all
 // callers have returned and all processes live. It returns their logs, those of each process by
 // itself.
@@ -241,6 +252,9 @@ func runAll(v *verdict, jobs []job, beside func(ctx context.Context), settled fu
 			_, _ = p.in.Write([]byte("go\n"))
 			if after := jobs[i].Killed; after > 0 {
 				defer time.AfterFunc(after, p.kill).Stop()
+			}
+			if after := jobs[i].Frozen; after > 0 {
+				defer time.AfterFunc(after, p.freeze).Stop()
 			}
 		}
 		faults, stop := context.WithCancel(ctx)

@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,13 +21,18 @@ import (
 	"github.com/dblock-go/dblock/queue/pgqueue"
 )
 
-// jobEvent is a line about a job: it was enqueued, is cancelled, begins, or succeeds.
+// jobEvent is a line about a job: it was enqueued, is cancelled or given up, begins, or succeeds.
 type jobEvent struct {
-	Job     queueJob
-	ID      string
-	Unknown bool   `json:",omitempty"` // of an enqueue, or a cancel
-	Refused bool   `json:",omitempty"` // of an enqueue
-	Met     string `json:",omitempty"` // a section in which another attempt runs
+	Job        queueJob
+	ID         string
+	Called, At int64       // of a call: when it returned
+	Unknown    bool        `json:",omitempty"` // of an enqueue
+	Refused    bool        `json:",omitempty"` // of an enqueue
+	Met        string      `json:",omitempty"` // a section in which another attempt runs
+	By         []int       `json:",omitempty"` // the processes that may run it
+	Was        queue.State `json:",omitempty"` // before Cancel
+
+	process int // that has logged it
 }
 
 // queueClient is a process of a queueProgram.
@@ -43,15 +50,25 @@ type queueClient struct {
 	closing sync.Mutex
 }
 
-func openQueueOn(ctx context.Context, s server) (*queue.Queue, error) {
+func openQueueOn(ctx context.Context, s server, o queue.Options) (*queue.Queue, error) {
 	if my, ok := s.(myServer); ok {
-		return mysqlqueue.New(ctx, my.db, queue.Options{})
+		return mysqlqueue.New(ctx, my.db, o)
 	}
-	return pgqueue.New(ctx, s.(pgServer).pool, queue.Options{})
+	return pgqueue.New(ctx, s.(pgServer).pool, o)
+}
+
+// deadlocks is a log that takes notice of deadlocks.
+type deadlocks struct{}
+
+func (deadlocks) Write(text []byte) (int, error) {
+	if strings.Contains(string(text), "40P01") || strings.Contains(string(text), "Error 1213") {
+		say("deadlock", failure{"log", string(text)})
+	}
+	return len(text), nil
 }
 
 func openQueue(ctx context.Context, j job) (client, error) {
-	c := &queueClient{job: j, sections: sections{j.Dir}}
+	c := &queueClient{job: j, sections: sections{j.Dir, j.Process}}
 	err := json.Unmarshal(j.Program, &c.program)
 	if err == nil {
 		c.server, err = openServer(ctx, j.Kind, j.DSN)
@@ -64,7 +81,10 @@ func openQueue(ctx context.Context, j job) (client, error) {
 
 // open makes a Queue, with a worker.
 func (c *queueClient) open(ctx context.Context) error {
-	q, err := openQueueOn(ctx, c.server)
+	o := queue.Options{TTL: c.program.TTL, Log: slog.New(slog.NewTextHandler(deadlocks{}, &slog.HandlerOptions{Level: slog.LevelDebug}))}
+	o.Observer.Trouble = func(doing string, err error) { _, _ = fmt.Fprintf(deadlocks{}, "%s: %v", doing, err) }
+	o.Observer.Lost = func(string, int) { say("evicted", nil) }
+	q, err := openQueueOn(ctx, c.server, o)
 	if err != nil {
 		return err
 	}
@@ -132,16 +152,24 @@ func (c *queueClient) run() {
 
 // attempt is what a handler does.
 func (c *queueClient) attempt(ctx context.Context, job queue.Job[queueJob], effect func() error) error {
-	e := jobEvent{Job: job.Args, ID: job.ID.String()}
+	e := jobEvent{Job: job.Args, ID: job.ID.String(), At: now()}
 	inside, met := c.enter(job.Args, e.ID)
-	e.Met = met
+	if met != nil {
+		e.Met, e.By = met.Error(), met.by
+	}
 	say("begin", e)
 	select {
 	case <-ctx.Done():
 	case <-time.After(job.Args.Work):
 	}
+	if errors.Is(context.Cause(ctx), dblock.ErrLost) {
+		say("evicted", nil)
+	}
 	inside.leave()
-	if job.Attempt > job.Args.Fails {
+	if job.Args.How == snoozes && job.Args.Fails > 0 && time.Since(job.EnqueuedAt) < snoozesFor {
+		return queue.Snooze(5 * time.Millisecond)
+	}
+	if job.Attempt > job.Args.Fails || job.Args.How == snoozes {
 		err := effect()
 		if err == nil {
 			say("success", e)
@@ -156,12 +184,16 @@ func (c *queueClient) attempt(ctx context.Context, job queue.Job[queueJob], effe
 		return ctx.Err()
 	case discards:
 		return queue.Discard(errors.New("as the program says"))
+	case drops:
+		return queue.Cancel(errors.New("as the program says"))
 	}
 	return errors.New("as the program says")
 }
 
+const snoozesFor = 40 * time.Millisecond
+
 // enter enters the sections of a job, its key and its group; met is one that another attempt is in.
-func (c *queueClient) enter(j queueJob, id string) (all section, met string) {
+func (c *queueClient) enter(j queueJob, id string) (all section, met *enterError) {
 	names := []string{"job " + id}
 	if j.Unique > 0 {
 		names = append(names, fmt.Sprint(c.Run, " unique ", j.Unique))
@@ -172,25 +204,25 @@ func (c *queueClient) enter(j queueJob, id string) (all section, met string) {
 		group, err = c.sections.enter([]string{fmt.Sprint(c.Run, " group ", j.Group)}, false, 1, j.Group)
 		all = append(all, group...)
 	}
-	if err != nil {
-		met = err.Error()
+	if err != nil && !errors.As(err, &met) {
+		met = &enterError{err: err}
 	}
 	return all, met
 }
 
 func (c *queueClient) task(j queueJob) (queueJob, queue.Task) {
 	j.Task = fmt.Sprintf("%s-%d-%d", c.Run, c.Process, c.tasks.Add(1))
-	t := queue.Task{Kind: "plain", Args: j, Queue: c.Run, Delay: j.Delay, MaxAttempts: j.Attempts}
+	t := queue.Task{Kind: "plain", Args: j, Queue: c.Run, Delay: j.Delay, MaxAttempts: j.Attempts, Priority: j.Priority}
 	switch {
 	case j.Tx:
 		t.Kind = "tx"
 	case j.How == timesOut:
 		t.Kind = timesOut
 	}
-	if j.Unique > 0 {
+	if j.Unique > 0 && c.Control == "" {
 		t.Unique = fmt.Sprint("u", j.Unique)
 	}
-	if j.Group > 0 {
+	if j.Group > 0 && c.Control == "" {
 		t.Group, t.AtMost = fmt.Sprint("g", j.Group), j.Group
 	}
 	return j, t
@@ -204,8 +236,8 @@ func (c *queueClient) once(s queueStep) {
 	q := c.queue
 	c.mu.Unlock()
 	switch s.Do {
-	case cancels:
-		c.cancel(ctx, q)
+	case cancels, givesUp:
+		c.cancel(ctx, q, s.Do)
 	case pauses:
 		if documented("Pause", q.Pause(ctx, c.Run), refusals...); rand.IntN(2) == 0 {
 			time.Sleep(3 * time.Millisecond)
@@ -231,8 +263,17 @@ func (c *queueClient) enqueue(ctx context.Context, q *queue.Queue, s queueStep) 
 	}
 	jobs, tasks := make([]queueJob, n), make([]queue.Task, n)
 	for i := range n {
-		jobs[i], tasks[i] = c.task(s.Job)
+		j := s.Job
+		if k := i; s.Do == many {
+			if s.Rollback {
+				k = n - 1 - i
+			}
+			j.Group = (j.Group + k) % 4
+			j.Unique = min(j.Unique, 1) * (1 + (j.Unique+k)%3)
+		}
+		jobs[i], tasks[i] = c.task(j)
 	}
+	called := now()
 	ids, err := make([]queue.ID, n), error(nil)
 	switch s.Do {
 	case enqueues:
@@ -256,7 +297,7 @@ func (c *queueClient) enqueue(ctx context.Context, q *queue.Queue, s queueStep) 
 		documented("enqueue", err, refusals...)
 	}
 	for i, j := range jobs {
-		e := jobEvent{Job: j, Unknown: unknown, Refused: err != nil && !unknown || refused[i]}
+		e := jobEvent{Job: j, Called: called, At: now(), Unknown: unknown, Refused: err != nil && !unknown || refused[i]}
 		if err == nil && !e.Refused {
 			e.ID = ids[i].String()
 			c.mu.Lock()
@@ -291,7 +332,7 @@ func (c *queueClient) enqueueTx(ctx context.Context, q *queue.Queue, s queueStep
 	return ids, err
 }
 
-func (c *queueClient) cancel(ctx context.Context, q *queue.Queue) {
+func (c *queueClient) cancel(ctx context.Context, q *queue.Queue, how string) {
 	c.mu.Lock()
 	if len(c.ids) == 0 {
 		c.mu.Unlock()
@@ -299,12 +340,18 @@ func (c *queueClient) cancel(ctx context.Context, q *queue.Queue) {
 	}
 	id := c.ids[len(c.ids)-1-rand.IntN(min(4, len(c.ids)))]
 	c.mu.Unlock()
-	_, err := q.Cancel(ctx, id)
-	if errors.Is(err, queue.ErrNoJob) {
+	e, err := jobEvent{ID: id.String()}, error(nil)
+	if how == cancels {
+		e.Was, err = q.Cancel(ctx, id)
+	} else {
+		err = q.Discard(ctx, id, "as the program says")
+	}
+	if errors.Is(err, queue.ErrNoJob) || errors.Is(err, queue.ErrState) {
 		return
 	}
-	documented("Cancel", err, refusals...)
-	say("cancelled", jobEvent{ID: id.String()})
+	documented(how, err, refusals...)
+	e.At, e.Unknown = now(), err != nil
+	say(how, e)
 }
 
 // reopen closes the Queue beside all that uses it, and opens another one.

@@ -16,7 +16,13 @@ type queueProgram struct {
 type queueProcess struct {
 	Handlers int
 	Callers  []queueCaller
+	TTL      time.Duration `json:",omitempty"` // 0: the default
+	Killed   time.Duration `json:",omitempty"` // after so long; 0: never
+	Frozen   time.Duration `json:",omitempty"` // after so long; 0: never
 }
+
+// queueTTL is the TTL of programs whose processes are killed or frozen.
+const queueTTL = 2 * time.Second
 
 type queueCaller struct {
 	Copies, Times int
@@ -26,9 +32,10 @@ type queueCaller struct {
 // What a step does.
 const (
 	enqueues = "enqueue"
-	many     = "many"  // EnqueueMany
+	many     = "many"  // EnqueueMany, of various jobs
 	inTx     = "in tx" // EnqueueTx
 	cancels  = "cancel"
+	givesUp  = "give up" // Discard
 	pauses   = "pause"
 	closes   = "close"
 )
@@ -39,11 +46,13 @@ const (
 	panics   = "panic"
 	timesOut = "timeout"
 	discards = "discard"
+	drops    = "drop"   // queue.Cancel
+	snoozes  = "snooze" // for a while, at no cost of an attempt
 )
 
 type queueStep struct {
 	Do       string
-	Rollback bool `json:",omitempty"` // of EnqueueTx
+	Rollback bool `json:",omitempty"` // of EnqueueTx; of many: the other way round
 	Job      queueJob
 }
 
@@ -58,14 +67,27 @@ type queueJob struct {
 	Attempts int
 	Work     time.Duration
 	Delay    time.Duration `json:",omitempty"`
+	Priority int16         `json:",omitempty"`
 }
 
 // dies tells that none of the job's attempts succeeds.
-func (j queueJob) dies() bool { return j.Fails >= j.Attempts || j.Fails > 0 && j.How == discards }
+func (j queueJob) dies() bool {
+	return j.How != snoozes && !j.drops() && (j.Fails >= j.Attempts || j.Fails > 0 && j.How == discards)
+}
+
+// drops tells that the job's first attempt cancels it.
+func (j queueJob) drops() bool { return j.Fails > 0 && j.How == drops }
 
 var queueTables = []string{"dblock_queue_job", "dblock_queue_ready", "dblock_queue_claim", "dblock_queue_key", "dblock_queue_unique", "dblock_member"}
 
-func drawQueue(faults bool) func(*rapid.T) queueProgram {
+// What happens to the processes of a program.
+const (
+	calm = iota
+	serverFaults
+	processFaults // all processes but the first one may be killed or frozen
+)
+
+func drawQueue(with int) func(*rapid.T) queueProgram {
 	return func(t *rapid.T) queueProgram {
 		steps := rapid.SliceOfN(rapid.Custom(drawQueueStep), 1, 3)
 		callers := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) queueCaller {
@@ -75,11 +97,25 @@ func drawQueue(faults bool) func(*rapid.T) queueProgram {
 				Steps:  steps.Draw(t, "steps"),
 			}
 		}), 1, 2)
+		fewest := 1
+		if with == processFaults {
+			fewest = 2
+		}
 		p := queueProgram{Processes: rapid.SliceOfN(rapid.Custom(func(t *rapid.T) queueProcess {
 			return queueProcess{Handlers: oneOf(t, "handlers", 1, 4, 20), Callers: callers.Draw(t, "callers")}
-		}), 1, 3).Draw(t, "processes")}
-		if faults {
+		}), fewest, 3).Draw(t, "processes")}
+		if with == serverFaults {
 			p.Faults = drawFaults(t, queueTables)
+		}
+		for i := range p.Processes {
+			one := &p.Processes[i]
+			if with == processFaults {
+				one.TTL = queueTTL
+			}
+			if with == processFaults && i > 0 {
+				after := oneOf(t, "after", 20*time.Millisecond, 60*time.Millisecond, 150*time.Millisecond)
+				*oneOf(t, "end", &one.Killed, &one.Frozen) = after
+			}
 		}
 		return p
 	}
@@ -87,17 +123,18 @@ func drawQueue(faults bool) func(*rapid.T) queueProgram {
 
 func drawQueueStep(t *rapid.T) queueStep {
 	s := queueStep{
-		Do:       oneOf(t, "do", enqueues, enqueues, many, inTx, cancels, pauses, closes),
+		Do:       oneOf(t, "do", enqueues, enqueues, many, inTx, cancels, givesUp, pauses, closes),
 		Rollback: rapid.IntRange(0, 3).Draw(t, "rollback") == 3,
 		Job: queueJob{
 			Group:    rapid.IntRange(0, 3).Draw(t, "group"),
 			Unique:   max(rapid.IntRange(-3, 3).Draw(t, "unique"), 0),
 			Tx:       rapid.Bool().Draw(t, "tx"),
 			Fails:    max(rapid.IntRange(-2, 3).Draw(t, "fails"), 0),
-			How:      oneOf(t, "how", returns, panics, timesOut, discards),
+			How:      oneOf(t, "how", returns, panics, timesOut, discards, drops, snoozes),
 			Attempts: rapid.IntRange(2, 3).Draw(t, "attempts"),
 			Work:     oneOf(t, "work", 0, time.Millisecond, 5*time.Millisecond),
 			Delay:    oneOf(t, "delay", 0, 0, 30*time.Millisecond),
+			Priority: int16(rapid.IntRange(-1, 1).Draw(t, "priority")),
 		},
 	}
 	if s.Job.Group == 1 { // one after the other: each takes as long as it fails

@@ -1,27 +1,53 @@
 package programs
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/dblock-go/dblock/internal/testdb"
 	"github.com/dblock-go/dblock/queue"
 )
 
 // TestQueue runs random programs of jobs.
 func TestQueue(t *testing.T) {
 	eachEngine(t, func(t *testing.T, p *place) {
-		check(t, 2*time.Second, drawQueue(false), func(prog queueProgram) verdict { return p.runQueue(t, prog) })
+		check(t, 2*time.Second, drawQueue(calm), func(prog queueProgram) verdict { return p.runQueue(t, prog, "") })
 	})
 }
 
 // TestQueueFaults runs random programs of jobs with faults.
 func TestQueueFaults(t *testing.T) {
 	eachEngine(t, func(t *testing.T, p *place) {
-		check(t, 10*time.Second, drawQueue(true), func(prog queueProgram) verdict { return p.runQueue(t, prog) })
+		check(t, 10*time.Second, drawQueue(serverFaults), func(prog queueProgram) verdict { return p.runQueue(t, prog, "") })
 	})
+}
+
+// TestQueueEndsFaults runs random programs of jobs whose processes are killed, and frozen for longer
+// than the TTL.
+func TestQueueEndsFaults(t *testing.T) {
+	eachEngine(t, func(t *testing.T, p *place) {
+		check(t, 10*time.Second, drawQueue(processFaults), func(prog queueProgram) verdict { return p.runQueue(t, prog, "") })
+	})
+}
+
+// TestControlQueue has jobs run without their groups and keys: the judges notice.
+func TestControlQueue(t *testing.T) {
+	s := queueStep{Do: many, Job: queueJob{Group: 1, Unique: 1, How: returns, Fails: 1, Attempts: 2, Work: 3 * time.Millisecond}}
+	crowd := queueProcess{Handlers: 20, Callers: []queueCaller{{Copies: 4, Times: 4, Steps: []queueStep{s}}}}
+	for _, kind := range testdb.Engines()[:1] {
+		v := openPlace(t, kind).runQueue(t, queueProgram{Processes: []queueProcess{crowd, crowd}}, "no groups and no keys")
+		for _, by := range []string{"at once: ", "order: ", "key: "} {
+			if !strings.Contains(strings.Join(v.lines, "\n"), "\n"+by) {
+				t.Errorf("%q is not in the verdict of %d lines", by, len(v.lines))
+			}
+		}
+	}
 }
 
 // jobsEndWithin is after how long at the latest all jobs have ended, on a busy machine.
@@ -33,20 +59,25 @@ type queueLog struct {
 	dead    map[string]bool // IDs
 	effects map[string]int  // of tasks, in the database
 	faults  bool
+	zombies map[int]bool // processes that were frozen, or that were told that they had lost a claim
 }
 
-func (p *place) runQueue(t *testing.T, prog queueProgram) (v verdict) {
+func (p *place) runQueue(t *testing.T, prog queueProgram, control string) (v verdict) {
 	run := fmt.Sprint("r", runs.Add(1))
 	dir := t.TempDir()
 	var jobs []job
+	all := queueLog{dead: map[string]bool{}, effects: map[string]int{}, faults: len(prog.Faults) > 0, zombies: map[int]bool{}}
 	for i, process := range prog.Processes {
 		b, err := json.Marshal(process)
 		if err != nil {
 			t.Fatal(err)
 		}
-		jobs = append(jobs, job{What: "queue", Kind: p.kind, DSN: p.dsn, Dir: dir, Run: run, Process: i, Program: b})
+		all.faults, all.zombies[i] = all.faults || process.TTL > 0, process.Frozen > 0
+		jobs = append(jobs, job{
+			What: "queue", Kind: p.kind, DSN: p.dsn, Dir: dir, Run: run, Process: i, Control: control, Program: b,
+			Killed: process.Killed, Frozen: process.Frozen,
+		})
 	}
-	all := queueLog{dead: map[string]bool{}, effects: map[string]int{}, faults: len(prog.Faults) > 0}
 	s := &saboteur{kind: p.kind, db: p.db, run: run}
 	var ended verdict
 	all.lines = runAll(&v, jobs, func(ctx context.Context) { s.strike(ctx, prog.Faults) }, func(ctx context.Context) {
@@ -123,71 +154,140 @@ func (p *place) allEnd(ctx context.Context, v *verdict, run string) {
 
 // fate is what became of a job.
 type fate struct {
-	enqueued          jobEvent
-	cancelled         bool
-	begins, successes int
+	enqueued            jobEvent
+	ended               []jobEvent // by Cancel and Discard
+	gaveUp, cancelled   bool
+	begins              []jobEvent // but those in zombies
+	attempts, successes int
 }
 
 // judgeQueue judges what the processes have logged, and what is in the tables.
 func judgeQueue(v *verdict, all queueLog) {
-	fates, cancelled := map[string]*fate{}, map[string]bool{}
+	fates, ended := map[string]*fate{}, map[string][]jobEvent{}
+	var order []*fate // as they were enqueued, by process
 	var failures []failure
-	of := func(task string) *fate {
-		if fates[task] == nil {
-			fates[task] = &fate{}
+	of := func(j queueJob) *fate {
+		if fates[j.Task] == nil {
+			// A process that was killed may have enqueued it.
+			fates[j.Task] = &fate{enqueued: jobEvent{Job: j, Unknown: true}}
 		}
-		return fates[task]
+		return fates[j.Task]
 	}
 	v.stats = map[string]int{}
-	for _, lines := range all.lines {
+	for process, lines := range all.lines {
 		for _, l := range lines {
-			if v.stats[l.Word]++; l.Word == "error" {
+			switch v.stats[l.Word]++; {
+			case l.Word == "evicted":
+				all.zombies[process] = true
+			case l.Word == "error", l.Word == "deadlock" && !all.faults:
 				failures, _ = added(failures, l)
+			}
+		}
+	}
+	for process, lines := range all.lines {
+		for _, l := range lines {
+			if l.Word == "error" || l.Word == "deadlock" || l.Word == "evicted" {
 				continue
 			}
 			var e jobEvent
 			if err := json.Unmarshal(l.Data, &e); err != nil {
 				v.add("broken", "%s: %v", l.Data, err)
 			}
+			e.process = process
 			switch l.Word {
 			case "enqueued":
-				of(e.Job.Task).enqueued = e
-			case "cancelled":
-				cancelled[e.ID] = true
+				of(e.Job).enqueued = e
+				order = append(order, of(e.Job))
+			case cancels, givesUp:
+				ended[e.ID] = append(ended[e.ID], e)
 			case "begin":
-				of(e.Job.Task).begins++
-				if e.Met != "" {
+				f, zombie := of(e.Job), all.zombies[process]
+				if f.attempts++; !zombie {
+					f.begins = append(f.begins, e)
+				}
+				if e.Met != "" && !zombie && !slices.ContainsFunc(e.By, func(p int) bool { return all.zombies[p] }) {
 					v.add("at once", "an attempt of job %s begins, %+v: %s", e.ID, e.Job, e.Met)
 				}
 			case "success":
-				of(e.Job.Task).successes++
+				of(e.Job).successes++
 			}
 		}
 	}
 	for task, f := range fates {
-		f.cancelled = cancelled[f.enqueued.ID]
+		f.ended = ended[f.enqueued.ID]
 		f.judge(v, task, all)
 	}
+	judgeJobOrder(v, order)
 	for _, f := range failures {
 		v.add("error", "%s: %s", f.Call, f.Error)
+	}
+}
+
+// judgeJobOrder judges jobs that one call, or a later call, has enqueued after others. In a group of one
+// none begins before these, and none with a key is enqueued while another one has it.
+func judgeJobOrder(v *verdict, all []*fate) {
+	for i, a := range all {
+		for k, b := range all {
+			x, y := a.enqueued, b.enqueued
+			sameCall := x.process == y.process && x.Called == y.Called && i < k
+			if x.Unknown || x.Refused || y.Unknown || y.Refused || !sameCall && x.At >= y.Called {
+				continue
+			}
+			for _, begin := range a.begins {
+				if x.Job.Unique > 0 && x.Job.Unique == y.Job.Unique && begin.At > y.At {
+					v.add("key", "%+v begins after %+v got its key", x.Job, y.Job)
+				}
+				ordered := x.Job.Group == 1 && y.Job.Group == 1 && x.Job.Delay == 0 && y.Job.Delay == 0
+				if ordered && len(b.begins) > 0 && begin.At > b.begins[0].At {
+					v.add("order", "%+v begins after the later %+v", x.Job, y.Job)
+				}
+			}
+		}
 	}
 }
 
 func (f *fate) judge(v *verdict, task string, all queueLog) {
 	e, j := f.enqueued, f.enqueued.Job
 	dead, effects := all.dead[e.ID], all.effects[task]
-	what := fmt.Sprintf("%d attempts, %d successes, %d effects, dead: %v: %+v", f.begins, f.successes, effects, dead, j)
+	what := fmt.Sprintf("%d attempts, %d successes, %d effects, dead: %v: %+v", f.attempts, f.successes, effects, dead, j)
+	slices.SortFunc(f.begins, func(a, b jobEvent) int { return cmp.Compare(a.At, b.At) })
+	for _, end := range f.ended {
+		late := 0
+		for _, begin := range f.begins {
+			if begin.At > end.At {
+				late++
+			}
+		}
+		f.gaveUp, f.cancelled = f.gaveUp || end.Was == 0, f.cancelled || end.Was > 0 || end.Unknown
+		if end.Was == queue.Claimed {
+			late-- // it may have been about to begin
+		}
+		if late > 0 && !end.Unknown {
+			v.add("cancelled", "%s was %v when it was cancelled or given up, and then began %d times: %s", task, end.Was, late, what)
+		}
+	}
+	early := len(f.begins) > 0 && f.begins[0].At < e.Called+int64(j.Delay-time.Millisecond)
 	switch {
 	case effects > 1:
 		v.add("twice", "the effects of %s are there more than once: %s", task, what)
-	case e.Unknown || f.cancelled:
-	case e.Refused && f.begins > 0:
+	case e.Unknown:
+	case early:
+		v.add("early", "%s began before its delay was over: %s", task, what)
+	case e.Refused && f.attempts > 0:
 		v.add("refused", "%s was not enqueued, and runs: %s", task, what)
 	case e.Refused:
-	case f.successes == 0 && !dead:
+	case f.cancelled && dead:
+		v.add("cancelled", "%s was cancelled, and is dead: %s", task, what)
+	case f.cancelled, j.drops():
+	case f.gaveUp && !dead, !f.gaveUp && f.successes == 0 && !dead:
 		v.add("lost", "%s is lost: %s", task, what)
-	case j.dies() && (f.successes > 0 || !dead):
+	case f.gaveUp && f.successes > 0 && !all.faults:
+		v.add("twice", "%s was given up, and is done: %s", task, what)
+	case f.gaveUp:
+	case j.dies() && (f.successes > 0 || !dead) && (j.How != discards || !all.faults):
 		v.add("attempts", "%s should be dead: %s", task, what)
+	case dead && f.attempts == 0:
+		v.add("attempts", "%s is dead, and never began: %s", task, what)
 	case j.dies(), all.faults && dead: // an attempt may fail for a killed connection
 	case dead:
 		v.add("attempts", "%s should not be dead: %s", task, what)

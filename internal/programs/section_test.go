@@ -10,8 +10,12 @@ import (
 )
 
 // sections are critical sections that the operating system judges. To enter one is to lock its
-// files without waiting. If that fails another holder is inside.
-type sections struct{ dir string }
+// files without waiting. If that fails another holder is inside. A file has the process of its last
+// holder.
+type sections struct {
+	dir     string
+	process int
+}
 
 var errOverlap = errors.New("another holder is in the section")
 
@@ -33,15 +37,16 @@ func (j sections) enter(names []string, shared bool, permits, limit int) (sectio
 	for _, name := range names {
 		if err := j.lock(&s, name, shared); err != nil {
 			s.leave()
-			return nil, &enterError{name, err}
+			return nil, &enterError{name, j.holders(name), err}
 		}
 	}
 	return s, nil
 }
 
-// enterError names the section that could not be entered.
+// enterError names the section that could not be entered, and the processes that were in it.
 type enterError struct {
 	name string
+	by   []int
 	err  error
 }
 
@@ -58,7 +63,18 @@ func (j sections) lock(s *section, name string, shared bool) error {
 		return errors.Join(err, f.Close(), errOverlap)
 	}
 	*s = append(*s, f)
-	return nil
+	_, err = f.WriteAt([]byte{byte(j.process)}, 0)
+	return err
+}
+
+// holders are the processes that were the last ones in some files.
+func (j sections) holders(files ...string) (processes []int) {
+	for _, name := range files {
+		if b, err := os.ReadFile(filepath.Join(j.dir, name)); err == nil && len(b) > 0 {
+			processes = append(processes, int(b[0]))
+		}
+	}
+	return processes
 }
 
 // enterPermits locks as many of a semaphore's files as there are permits. One process at a time
@@ -73,15 +89,17 @@ func (j sections) enterPermits(name string, permits, limit int) (section, error)
 		return nil, err
 	}
 	var s section
+	var files []string
 	for n := 0; n < limit && len(s) < permits; n++ {
-		if err := j.lock(&s, fmt.Sprint(name, ".", n), false); err != nil && !errors.Is(err, errOverlap) {
+		files = append(files, fmt.Sprint(name, ".", n))
+		if err := j.lock(&s, files[n], false); err != nil && !errors.Is(err, errOverlap) {
 			s.leave()
 			return nil, err
 		}
 	}
 	if len(s) < permits {
 		s.leave()
-		return nil, &enterError{name, errOverlap}
+		return nil, &enterError{name, j.holders(files...), errOverlap}
 	}
 	return s, nil
 }
