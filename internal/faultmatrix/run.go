@@ -106,8 +106,8 @@ func soon(ctx context.Context, limit time.Duration, is func() bool) bool {
 	}
 }
 
-// drain waits until all jobs have ended and no claim is left. A job that has no place any more never
-// ends, however long it waits.
+// drain waits until all jobs have ended and no claim, key or place of a group is left. A job that has
+// no place any more never ends, however long it waits.
 func (e *env) drain(ctx context.Context, t *tables) {
 	claimed := "c.job_id = j.job_id"
 	if e.kind == devdb.Postgres {
@@ -115,7 +115,8 @@ func (e *env) drain(ctx context.Context, t *tables) {
 	}
 	// One statement has one snapshot, in which each job has a place.
 	jobs := "SELECT count(*), count(CASE WHEN NOT EXISTS (SELECT 1 FROM dblock_queue_ready r WHERE r.job_id = j.job_id) AND NOT EXISTS " +
-		"(SELECT 1 FROM dblock_queue_scheduled s WHERE s.job_id = j.job_id) AND NOT EXISTS (SELECT 1 FROM dblock_queue_claim c WHERE " + claimed +
+		"(SELECT 1 FROM dblock_queue_scheduled s WHERE s.job_id = j.job_id) AND NOT EXISTS (SELECT 1 FROM dblock_queue_blocked b WHERE " +
+		"b.job_id = j.job_id) AND NOT EXISTS (SELECT 1 FROM dblock_queue_claim c WHERE " + claimed +
 		") THEN 1 END) FROM dblock_queue_job j"
 	left, nowhere := -1, 0
 	ended := soon(ctx, 30*time.Second, func() bool {
@@ -124,18 +125,19 @@ func (e *env) drain(ctx context.Context, t *tables) {
 	})
 	switch {
 	case nowhere > 0:
-		t.lost = append(t.lost, fmt.Sprintf("%d of %d jobs are neither ready, nor scheduled, nor claimed", nowhere, left))
+		t.lost = append(t.lost, fmt.Sprintf("%d of %d jobs are neither ready, nor scheduled, nor blocked, nor claimed", nowhere, left))
 	case !ended:
 		where, err := e.texts(ctx, "SELECT concat('ready ', (SELECT count(*) FROM dblock_queue_ready), ', scheduled ', (SELECT count(*) FROM "+
 			"dblock_queue_scheduled), ', claims ', (SELECT count(*) FROM dblock_queue_claim), ', attempt ', coalesce(max(attempt), 0)) FROM dblock_queue_job")
 		t.lost = append(t.lost, fmt.Sprintf("%d jobs have not ended: %q %v", left, where, err))
 	}
 	free := soon(ctx, 10*time.Second, func() bool {
-		err := e.admin.QueryRowContext(ctx, "SELECT count(*) FROM dblock_queue_claim").Scan(&left)
+		err := e.admin.QueryRowContext(ctx, "SELECT (SELECT count(*) FROM dblock_queue_claim) + (SELECT count(*) FROM dblock_queue_unique) + "+
+			"(SELECT coalesce(sum(taken), 0) FROM dblock_queue_key)").Scan(&left)
 		return err == nil && left == 0
 	})
 	if !free {
-		t.leaks = append(t.leaks, fmt.Sprintf("%d claims are left", left))
+		t.leaks = append(t.leaks, fmt.Sprintf("%d claims, unique keys and places of groups are left", left))
 	}
 }
 

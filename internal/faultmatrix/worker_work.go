@@ -80,16 +80,22 @@ func (w *worker) orderUnkeyed() {
 // errBadMapping is what the control makes of an unknown outcome.
 var errBadMapping = fmt.Errorf("%w: taken for a refusal", errFunc)
 
-// enqueue hands in a job, and one of the control.
+// enqueue hands in a job, which may have a group or a unique key, and one of the control.
 func (w *worker) enqueue() {
 	for _, control := range []bool{false, true} {
 		o := op{Kind: opEnqueue, Control: control, ID: w.newID()}
-		kind, wait := jobKind, limit()
-		if control {
-			o.ID, kind, wait = controlPrefix+o.ID, controlJobKind, callLimit
+		task, wait := queue.Task{Kind: jobKind, MaxAttempts: 1000}, limit()
+		switch key := rand.IntN(8); {
+		case control:
+			o.ID, task.Kind, wait = controlPrefix+o.ID, controlJobKind, callLimit
+		case key < 2:
+			task.Group, task.AtMost = fmt.Sprint(key), 1+key
+		case key < 4:
+			task.Unique = fmt.Sprint(key)
 		}
+		task.Args = o.ID
 		_ = w.call(&o, wait, func(ctx context.Context) error {
-			_, err := w.c.queue.Enqueue(ctx, queue.Task{Kind: kind, Args: o.ID, MaxAttempts: 1000})
+			_, err := w.c.queue.Enqueue(ctx, task)
 			return err
 		})
 	}
