@@ -14,7 +14,7 @@ import (
 )
 
 // TestPromisesAreListed compares the promises in each suite's package doc with the names of its tests: the keys of its tables
-// of tests, the subtests and the top-level tests.
+// of tests, methods that are tests, the subtests and the top-level tests.
 func TestPromisesAreListed(t *testing.T) {
 	t.Parallel()
 	for _, dir := range []string{"lock", "session", "queue", "inventory", "optimistic", "answers"} {
@@ -66,7 +66,8 @@ func testsOf(t *testing.T, dir string) (tests, texts map[string]bool) {
 				texts[n.Name.Name] = true
 			case *ast.FuncDecl:
 				texts[n.Name.Name] = true
-				if name := n.Name.Name; strings.HasPrefix(name, "Test") && name != "TestMain" && strings.HasSuffix(file, "_test.go") {
+				name := n.Name.Name
+				if strings.HasPrefix(name, "Test") && name != "TestMain" && strings.HasSuffix(file, "_test.go") || isMethod(n) && isTest(n.Type) {
 					tests[name] = true
 				}
 			case *ast.BasicLit:
@@ -92,6 +93,15 @@ func testsOf(t *testing.T, dir string) (tests, texts map[string]bool) {
 		})
 	}
 	return tests, texts
+}
+
+// isMethod tells an exported method of a type that is not: suites find their tests among these.
+func isMethod(f *ast.FuncDecl) bool {
+	if f.Recv == nil || !f.Name.IsExported() {
+		return false
+	}
+	of, ok := f.Recv.List[0].Type.(*ast.Ident)
+	return ok && !of.IsExported()
 }
 
 // isTest tells a test of a table by its parameters: *testing.T, or the fixture alone.

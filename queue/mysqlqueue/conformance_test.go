@@ -18,7 +18,7 @@ import (
 )
 
 func on(kind devdb.Kind) queuesuite.Queue {
-	return queuesuite.Queue{Kind: kind, Open: open, OpenOn: openOn, OpenUnfenced: openUnfenced, EnqueueTx: mysqlqueue.EnqueueTx, HandleTx: handleTx}
+	return queuesuite.Queue{Kind: kind, Open: open, OpenOn: openOn, EnqueueTx: mysqlqueue.EnqueueTx, HandleTx: handleTx}
 }
 
 func open(ctx context.Context, dsn string, o queue.Options) (*queue.Queue, func(), error) {

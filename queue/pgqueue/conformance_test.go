@@ -16,23 +16,13 @@ import (
 	"github.com/dblock-go/dblock/queue/pgqueue"
 )
 
-var engine = queuesuite.Queue{Kind: devdb.Postgres, Open: open, OpenOn: openOn, OpenUnfenced: openUnfenced, EnqueueTx: enqueueTx, HandleTx: handleTx}
+var engine = queuesuite.Queue{Kind: devdb.Postgres, Open: open, OpenOn: openOn, EnqueueTx: enqueueTx, HandleTx: handleTx}
 
 func open(ctx context.Context, dsn string, o queue.Options) (*queue.Queue, func(), error) {
 	return openOn(ctx, dsn, nil, o)
 }
 
 func openOn(ctx context.Context, dsn string, dialer *faultconn.Dialer, o queue.Options) (*queue.Queue, func(), error) {
-	return openBy(ctx, dsn, dialer, o, pgqueue.New)
-}
-
-func openUnfenced(ctx context.Context, dsn string, dialer *faultconn.Dialer, o queue.Options) (*queue.Queue, func(), error) {
-	return openBy(ctx, dsn, dialer, o, pgqueue.NewUnfenced)
-}
-
-func openBy(
-	ctx context.Context, dsn string, dialer *faultconn.Dialer, o queue.Options, make func(context.Context, *pgxpool.Pool, queue.Options) (*queue.Queue, error),
-) (*queue.Queue, func(), error) {
 	cfg, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
 		return nil, nil, err
@@ -44,7 +34,7 @@ func openBy(
 	if err != nil {
 		return nil, nil, err
 	}
-	q, err := make(ctx, pool, o)
+	q, err := pgqueue.New(ctx, pool, o)
 	if err != nil {
 		pool.Close()
 		return nil, nil, err

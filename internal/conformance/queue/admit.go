@@ -42,7 +42,7 @@ func (d *env) claimsWaitForAGroup(t *testing.T) {
 
 // A delayed job of a group that does not exist is cancelled or discarded. Before that transaction
 // commits, another job of the group is enqueued. That one is still counted: the next one waits.
-func endsOfDelayedJobsTakeNoPlaces(t *testing.T, d *env) {
+func (mainTests) EndsOfDelayedJobsTakeNoPlaces(t *testing.T, d *env) {
 	q := d.open(t, queue.Options{Timeout: time.Minute})
 	d.claimsWaitForAGroup(t)
 	asleep := d.sql("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'",
@@ -77,40 +77,13 @@ func endsOfDelayedJobsTakeNoPlaces(t *testing.T, d *env) {
 	d.rows(t, "ready", 2)
 }
 
-// Cancel of a job that has a place in its group admits the next one: of a ready job, and of one
-// that is snoozed. Cancel of one without a place admits none.
-func cancelledJobsLeaveTheirPlaces(t *testing.T, d *env) {
-	q := d.open(t, queue.Options{})
-	handle(t, q, "snoozes", func(context.Context, queue.Job[int]) error { return queue.Snooze(time.Hour) })
-	stop := work(t, q, queue.WorkerOptions{Promote: -1})
-	snoozed := enqueue(t, q, queue.Task{Kind: "snoozes", Args: 1, Group: "g"})[0]
-	d.until(t, "SELECT count(*) FROM dblock_queue_scheduled", 1)
-	require.NoError(t, stop())
-	tasks := repeat(4, queue.Task{Kind: "x", Group: "g"})
-	tasks[3].Delay = time.Hour
-	made := enqueue(t, q, tasks...)
-	for _, step := range []struct {
-		id      queue.ID
-		was     queue.State
-		blocked int
-	}{
-		{made[3], queue.Scheduled, 3}, {made[1], queue.Blocked, 2}, {snoozed, queue.Scheduled, 1}, {made[0], queue.Ready, 0},
-	} {
-		cancel(t, q, step.id, step.was)
-		d.rows(t, "blocked", step.blocked)
-		d.rows(t, "key WHERE taken = 1", 1)
-	}
-	cancel(t, q, made[2], queue.Ready)
-	d.empty(t)
-}
-
 // commit is what a driver sends to commit, and no other statement has.
 func (d *env) commit() string { return d.sql("Q\x00\x00\x00\x0bcommit\x00", "\x03COMMIT") }
 
 // A job dies, and the answer to that is lost. Before its worker sends the end again, the job is
 // retried and has its unique key and its place again. The end that is sent again takes neither
 // away.
-func aBurialSentTwiceFreesNoKeys(t *testing.T, d *env) {
+func (mainTests) ABurialSentTwiceFreesNoKeys(t *testing.T, d *env) {
 	other := d.open(t, queue.Options{PollOnly: true})
 	made := enqueueMany(t, other, []queue.Task{{Kind: "holds", Args: 1}, {Kind: "dies", Args: 2, Unique: "u", Group: "g"}})
 	dialer := new(faultconn.Dialer)
@@ -129,7 +102,7 @@ func aBurialSentTwiceFreesNoKeys(t *testing.T, d *env) {
 		revived <- err
 	}
 	q := d.openOn(t, dialer, o)
-	first, again := newHolder(), newHolder()
+	first, again := newHolder(t), newHolder(t)
 	handle(t, q, "holds", first.handle)
 	handle(t, q, "dies", func(ctx context.Context, job queue.Job[int]) error {
 		if lost.Load() {
@@ -174,7 +147,7 @@ func (d *env) fewWait(t *testing.T, q *queue.Queue) (sessions int64) {
 // An open transaction has a group and unique keys locked. Many callers cancel and discard jobs of
 // the group, and retry dead jobs with these keys. They wait with two connections at most, and other
 // tasks are enqueued and cancelled meanwhile.
-func lockedKeysHoldFewConnections(t *testing.T, d *env) {
+func (mainTests) LockedKeysHoldFewConnections(t *testing.T, d *env) {
 	const each = 30
 	q := d.open(t, queue.Options{Timeout: time.Minute, PollOnly: true})
 	made := enqueueMany(t, q, repeat(2*each+1, queue.Task{Kind: "x", Group: "g"}))
@@ -213,7 +186,7 @@ func lockedKeysHoldFewConnections(t *testing.T, d *env) {
 // The commits of several handlers' transactions get no answer, and the transactions stay open on
 // the server. Their jobs are looked for with two connections at most, and other tasks are enqueued
 // meanwhile.
-func lostCommitsHoldFewConnections(t *testing.T, d *env) {
+func (faultTests) LostCommitsHoldFewConnections(t *testing.T, d *env) {
 	const jobs = 4
 	d.effects(t)
 	dialer := new(faultconn.Dialer)

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"fmt"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -30,7 +29,7 @@ type stranded struct {
 func (d *env) strand(t *testing.T) *stranded {
 	t.Helper()
 	const quick, handlers, rest = 600, 4, 40
-	s := &stranded{q: d.open(t, queue.Options{}), holder: newHolder()}
+	s := &stranded{q: d.open(t, queue.Options{}), holder: newHolder(t)}
 	handle(t, s.q, "quick", nop)
 	handle(t, s.q, "block", s.handle)
 	handle(t, s.q, "rest", s.did.handle)
@@ -58,7 +57,7 @@ func (s *stranded) ready(t *testing.T) {
 }
 
 // Jobs that wait for handlers which block are handed back, and another process runs them meanwhile.
-func handsBackWhatIsStranded(t *testing.T, d *env) {
+func (mainTests) HandsBackWhatIsStranded(t *testing.T, d *env) {
 	s := d.strand(t)
 	s.ready(t)
 	other := d.open(t, queue.Options{})
@@ -77,22 +76,9 @@ func handsBackWhatIsStranded(t *testing.T, d *env) {
 	assert.Zero(t, s.did.done()+len(done), "jobs that were done twice")
 }
 
-// Jobs of a paused queue that have not begun are handed back, at once in the process that pauses
-// it.
-func handsBackWhatIsPaused(t *testing.T, d *env) {
-	s := d.strand(t)
-	require.NoError(t, s.q.Pause(suite.Soon(t), ""))
-	close(s.end)
-	s.ready(t)
-	d.until(t, "SELECT count(*) FROM dblock_queue_claim", 0)
-	require.NoError(t, s.q.Resume(suite.Soon(t), ""))
-	d.empty(t)
-	s.did.exactly(t, s.rest)
-}
-
 // Another process pauses the queue. A worker hands back the jobs that it has claimed and not begun.
 // It begins none until another process resumes the queue.
-func aPauseReachesOtherProcesses(t *testing.T, d *env) {
+func (mainTests) APauseReachesOtherProcesses(t *testing.T, d *env) {
 	s := d.strand(t)
 	other := d.open(t, queue.Options{})
 	require.NoError(t, other.Pause(suite.Soon(t), ""))
@@ -106,87 +92,22 @@ func aPauseReachesOtherProcesses(t *testing.T, d *env) {
 	s.did.exactly(t, s.rest)
 }
 
-const (
-	quickKind = "quick" // its jobs end at once, so that the process claims ahead
-	aheadKind = "ahead" // its jobs never end: each prints its number and its attempt
-)
-
 var retriesAtOnce = queue.Backoff(func(int, error) time.Duration { return 0 })
-
-// A killed process had begun some jobs, and had claimed others ahead. A job dies of that if its
-// last attempt had begun, and never runs again. All others run.
-func aJobThatNeverBeganNeverDies(t *testing.T, d *env) {
-	const jobs, handlers, victims = 600, 20, 8
-	q := d.open(t, queue.Options{})
-	var mu sync.Mutex
-	last, ran := make([]int, jobs), make([]int, jobs) // how often the last attempt began: in killed processes, and here
-	handle(t, q, quickKind, nop, retriesAtOnce)
-	handle(t, q, aheadKind, func(_ context.Context, job queue.Job[int]) error {
-		mu.Lock()
-		defer mu.Unlock()
-		ran[job.Args]++
-		return nil
-	}, retriesAtOnce)
-	tasks := repeat(jobs, queue.Task{Kind: aheadKind})
-	for i := range tasks {
-		tasks[i].MaxAttempts = 1 + i%2
-		if i%10 >= 8 {
-			tasks[i].Unique = fmt.Sprint(i)
-		}
-	}
-	enqueueMany(t, q, tasks)
-	kills := 0
-	for n := 0; kills < 3 && n < victims; n++ {
-		enqueueMany(t, q, repeat(2000, queue.Task{Kind: quickKind, Priority: -1}))
-		victim := d.startWorker(t)
-		for range handlers {
-			var i, attempt int
-			require.True(t, victim.Lines.Scan(), "the process has ended")
-			_, err := fmt.Sscanf(victim.Lines.Text(), "ahead %d %d", &i, &attempt)
-			require.NoError(t, err, victim.Lines.Text())
-			if attempt == tasks[i].MaxAttempts {
-				last[i]++
-			}
-		}
-		stats := suite.Must(q.Stats(suite.Soon(t)))(t)
-		victim.Kill()
-		d.evict(t)
-		_, _, err := q.Rescue(suite.Soon(t))
-		require.NoError(t, err)
-		if stats.Queues[0].Claimed > handlers {
-			kills++
-		}
-	}
-	work(t, q, queue.WorkerOptions{})
-	d.empty(t)
-	mu.Lock()
-	defer mu.Unlock()
-	begun, wrong := 0, []int(nil)
-	for i := range tasks {
-		begun += last[i]
-		if last[i]+ran[i] != 1 {
-			wrong = append(wrong, i)
-		}
-	}
-	assert.Empty(t, wrong, "jobs whose last attempt did not begin once")
-	d.rows(t, "dead", begun)
-	assert.Positive(t, kills, "processes that had claimed ahead")
-}
 
 // A process is taken for dead while jobs wait in it that it claimed ahead. When their last attempts
 // are to begin, it is refused: others run them. (A claim that was on its way meanwhile may be the
 // process's still. Its jobs are not run by others. On a busy machine, jobs that wait may have been
 // handed back before: then only the job that is held is rescued.)
-func aBeginningProvesItsClaim(t *testing.T, d *env) {
+func (mainTests) ABeginningProvesItsClaim(t *testing.T, d *env) {
 	const quick, jobs = 500, 50
 	lost := make(chan int, jobs)
 	zombie := d.open(t, queue.Options{TTL: time.Hour, Observer: queue.Observer{Lost: func(_ string, n int) { lost <- n }}})
-	held := newHolder()
+	held := newHolder(t)
 	var did once
-	handle(t, zombie, quickKind, nop)
+	handle(t, zombie, "quick", nop)
 	handle(t, zombie, "held", held.handle)
 	handle(t, zombie, "note", did.handle)
-	tasks := slices.Concat(repeat(quick, queue.Task{Kind: quickKind}), repeat(1, queue.Task{Kind: "held", Priority: 1}),
+	tasks := slices.Concat(repeat(quick, queue.Task{Kind: "quick"}), repeat(1, queue.Task{Kind: "held", Priority: 1}),
 		repeat(jobs, queue.Task{Kind: "note", Priority: 2, MaxAttempts: 1}))
 	made := enqueueMany(t, zombie, tasks)
 	q := d.open(t, queue.Options{})
@@ -195,7 +116,7 @@ func aBeginningProvesItsClaim(t *testing.T, d *env) {
 	require.NoError(t, q.Pause(suite.Soon(t), "")) // the other process does not know of it yet
 	d.evict(t)
 	handle(t, q, "held", nop)
-	handle(t, q, quickKind, nop)
+	handle(t, q, "quick", nop)
 	handle(t, q, "note", did.handle)
 	suite.Until(t, "the job that is held is rescued", func() bool {
 		_, dead, err := q.Rescue(suite.Soon(t)) // it passes over a claim that the worker writes to
@@ -214,14 +135,20 @@ func aBeginningProvesItsClaim(t *testing.T, d *env) {
 }
 
 // Processes die again and again with jobs that they claimed and did not begin. Of each job's
-// attempts one is lost at most; the others count from their beginnings. The control forgets that
+// attempts one is lost at most, and never the last; the others count from their beginnings. The control forgets that
 // beginnings are recorded: then more are lost.
-func anAttemptCountsFromItsBeginning(t *testing.T, d *env) {
+func (mainTests) AnAttemptCountsFromItsBeginning(t *testing.T, d *env) {
 	const deaths, most = 4, 4
 	q := d.open(t, queue.Options{})
 	handle(t, q, "note", nop, retriesAtOnce)
 	tasks := repeat(3, queue.Task{Kind: "note", MaxAttempts: most})
 	tasks[1].Unique, tasks[2].Group = "u", "g"
+	last := enqueue(t, q, queue.Task{Kind: "note", MaxAttempts: 1})[0]
+	for range deaths {
+		d.claimsForTheDead(t)
+		rescue(t, q, 1, 0) // a job that never began never dies
+	}
+	cancel(t, q, last, queue.Ready)
 	enqueue(t, q, tasks...)
 	attempts := func() int64 { return d.count(t, "SELECT max(attempt) FROM dblock_queue_job") }
 	for last := range int64(most - 1) { // deaths before a beginning, and one after it
@@ -255,7 +182,7 @@ func (d *env) claimsForTheDead(t *testing.T) {
 // beginsAndDies has another process begin all jobs, as the given attempt, and be taken for dead.
 func (d *env) beginsAndDies(t *testing.T, q *queue.Queue, jobs, attempt int) {
 	t.Helper()
-	zombie, held := d.open(t, queue.Options{TTL: time.Hour}), newHolder()
+	zombie, held := d.open(t, queue.Options{TTL: time.Hour}), newHolder(t)
 	handle(t, zombie, "note", held.handle)
 	stop := work(t, zombie, queue.WorkerOptions{Concurrency: jobs, Rescue: -1, Promote: -1})
 	for _, job := range held.has(t, jobs) {
@@ -274,9 +201,9 @@ func (d *env) beginsAndDies(t *testing.T, q *queue.Queue, jobs, attempt int) {
 // Another transaction has locked the row of a job whose last attempt is to begin. The last attempts
 // of other jobs begin and end meanwhile. That of the locked job begins once the lock is released.
 // Each is recorded before it begins.
-func aLockedJobStopsNoBeginnings(t *testing.T, d *env) {
+func (mainTests) ALockedJobStopsNoBeginnings(t *testing.T, d *env) {
 	const others = 20
-	q, held := d.open(t, queue.Options{}), newHolder()
+	q, held := d.open(t, queue.Options{}), newHolder(t)
 	handle(t, q, "note", held.handle)
 	locked := enqueue(t, q, queue.Task{Kind: "note", Args: 0, MaxAttempts: 1})[0]
 	tx := suite.Must(d.db.BeginTx(context.Background(), &sql.TxOptions{Isolation: sql.LevelReadCommitted}))(t)
@@ -296,31 +223,30 @@ func aLockedJobStopsNoBeginnings(t *testing.T, d *env) {
 	d.empty(t)
 }
 
-// evictedWorker is a process that has a job, and that the others take for dead.
-type evictedWorker struct {
-	lost   chan int   // how many of its ends were refused
-	causes chan error // why its handlers' contexts ended
-	thaw   chan error // what its handler returns
-	next   *holder    // the process that has the job now
+// zombie is a process that has a job and was declared dead.
+type zombie struct {
+	*holder
+	lost chan int // how many of its ends were refused
+	next *holder  // the process that has the job now
 }
 
-// evicted has a worker begin the one job that there is. Then the worker is evicted, and
-// another process begins the job. The two of around, if given, are called before and after that. In
-// the end the zombie knows it.
-func (d *env) evicted(t *testing.T, around ...func()) *evictedWorker {
+// zombie has a worker begin the one job that there is. Then the worker is evicted, and another
+// process begins the job. The two of around, if given, are called before and after that. In the end
+// the zombie knows it.
+func (d *env) zombie(t *testing.T, around ...func()) *zombie {
 	t.Helper()
-	z := &evictedWorker{lost: make(chan int, 10), causes: make(chan error, 10), thaw: make(chan error), next: newHolder()}
+	z := &zombie{newHolder(t), make(chan int, 10), newHolder(t)}
 	q := d.open(t, queue.Options{TTL: time.Second, Observer: queue.Observer{Lost: func(_ string, n int) { z.lost <- n }}})
-	began := make(chan queue.ID, 1)
+	causes := make(chan error, 10)
 	handle(t, q, "note", func(ctx context.Context, job queue.Job[int]) error {
-		began <- job.ID
+		z.began <- job.Info
 		<-ctx.Done()
-		z.causes <- context.Cause(ctx)
-		return <-z.thaw
+		causes <- context.Cause(ctx)
+		return z.held(z.test)
 	})
 	enqueue(t, q, queue.Task{Kind: "note", Args: 1})
 	work(t, q, queue.WorkerOptions{Concurrency: 1, Ahead: -1, Rescue: -1})
-	wait(t, began, "job")
+	z.has(t, 1)
 	if len(around) > 0 {
 		around[0]()
 	}
@@ -333,51 +259,39 @@ func (d *env) evicted(t *testing.T, around ...func()) *evictedWorker {
 	if len(around) > 0 {
 		around[1]()
 	}
-	assert.ErrorIs(t, wait(t, z.causes, "end of the zombie's context"), dblock.ErrLost)
+	assert.ErrorIs(t, wait(t, causes, "end of the zombie's context"), dblock.ErrLost)
 	return z
 }
 
-func aZombieFinishesNothing(t *testing.T, d *env) {
-	z := d.evicted(t)
-	z.thaw <- nil
-	assert.Equal(t, 1, wait(t, z.lost, "refusal"))
-	d.rows(t, "job", 1)
-	z.next.end <- nil
-	d.empty(t)
+// A zombie neither ends nor delays nor buries its job.
+func (mainTests) AZombieFinishesNothing(t *testing.T, d *env) {
+	each(t, d, map[string]error{
+		"Done": nil, "Snoozed": queue.Snooze(time.Hour), "Discarded": queue.Discard(errBadDay), "Failed": errBadDay,
+	}, func(t *testing.T, d *env, says error) {
+		z := d.zombie(t)
+		z.end <- says
+		assert.Equal(t, 1, wait(t, z.lost, "refusal"))
+		for table, want := range map[string]int{"job": 1, "scheduled": 0, "dead": 0, "ready": 0} {
+			d.rows(t, table, want)
+		}
+		z.next.end <- nil
+		d.empty(t)
+	})
 }
 
 // The claim is still there, as if it had never been taken away: the zombie ends another process's
 // job.
-func controlAZombieFinishes(t *testing.T, d *env) {
-	z := d.evicted(t, func() { d.exec(t, "CREATE TABLE suite_claim AS SELECT * FROM dblock_queue_claim") },
+func (mainTests) ControlAZombieFinishes(t *testing.T, d *env) {
+	z := d.zombie(t, func() { d.exec(t, "CREATE TABLE suite_claim AS SELECT * FROM dblock_queue_claim") },
 		func() { d.exec(t, "INSERT INTO dblock_queue_claim SELECT * FROM suite_claim") })
-	z.thaw <- nil
+	z.end <- nil
 	d.until(t, "SELECT count(*) FROM dblock_queue_job", 0)
 	z.next.end <- nil
 }
 
-// A zombie neither delays nor buries the job that failed in it.
-func aZombieMovesNothing(t *testing.T, d *env) {
-	for what, says := range map[string]error{
-		"Snoozed": queue.Snooze(time.Hour), "Discarded": queue.Discard(errBadDay), "Failed": errBadDay,
-	} {
-		t.Run(what, func(t *testing.T) {
-			d := d.e.env(t)
-			z := d.evicted(t)
-			z.thaw <- says
-			assert.Equal(t, 1, wait(t, z.lost, "refusal"))
-			for _, table := range []string{"scheduled", "dead", "ready"} {
-				d.rows(t, table, 0)
-			}
-			z.next.end <- nil
-			d.empty(t)
-		})
-	}
-}
-
 // A heartbeat keeps a job for longer than the TTL.
-func theLivingKeepTheirJobs(t *testing.T, d *env) {
-	q, other, held := d.open(t, queue.Options{TTL: time.Second}), d.open(t, queue.Options{}), newHolder()
+func (mainTests) TheLivingKeepTheirJobs(t *testing.T, d *env) {
+	q, other, held := d.open(t, queue.Options{TTL: time.Second}), d.open(t, queue.Options{}), newHolder(t)
 	handle(t, q, "note", held.obey)
 	work(t, q, queue.WorkerOptions{Rescue: -1})
 	enqueue(t, q, queue.Task{Kind: "note", Args: 1})
@@ -389,4 +303,33 @@ func theLivingKeepTheirJobs(t *testing.T, d *env) {
 	}
 	held.end <- nil
 	d.empty(t)
+}
+
+// A handler that ignores its timeout keeps its job, which no other process gets. Others are done
+// meanwhile, and its result counts.
+func (mainTests) AHandlerMayIgnoreItsTime(t *testing.T, d *env) {
+	q, other := d.open(t, queue.Options{TTL: time.Second}), d.open(t, queue.Options{})
+	late, end := make(chan error, 1), make(chan error)
+	var did once
+	handle(t, q, "note", func(ctx context.Context, job queue.Job[int]) error {
+		did.did(job.ID)
+		if job.Args > 0 {
+			return nil
+		}
+		<-ctx.Done()
+		late <- context.Cause(ctx)
+		return <-end
+	}, queue.Timeout(20*time.Millisecond))
+	work(t, q, queue.WorkerOptions{Concurrency: 2})
+	made := enqueue(t, q, queue.Task{Kind: "note", Args: 0})
+	assert.ErrorIs(t, wait(t, late, "end of its time"), queue.ErrTimeout)
+	for n := range 20 {
+		made = append(made, enqueue(t, q, queue.Task{Kind: "note", Args: n + 1})...)
+	}
+	d.until(t, "SELECT count(*) FROM dblock_queue_job", 1)
+	rescue(t, other, 0, 0)
+	end <- nil
+	d.empty(t)
+	did.exactly(t, made)
+	d.rows(t, "dead", 0)
 }

@@ -72,13 +72,14 @@ func keyed(kind string) []queue.Task {
 }
 
 // Jobs that end, in whichever way, before their worker has learned that they are cancelled, never
-// begin again.
-func cancelsForGood(t *testing.T, d *env) {
+// begin again. So it is with jobs that a worker hands back as it ends.
+func (mainTests) CancelsForGood(t *testing.T, d *env) {
 	dropped := make(drops, 1000)
 	q := d.open(t, queue.Options{PollOnly: true, History: 1, Observer: dropped.observer(t)})
 	other := d.open(t, queue.Options{PollOnly: true, History: 1})
-	held := newHolder()
-	var tasks []queue.Task
+	held, back := newHolder(t), newHolder(t)
+	tasks := keyed("back")
+	handle(t, q, "back", func(ctx context.Context, job queue.Job[int]) error { return back.obey(ctx, job) })
 	for kind, err := range map[string]error{
 		"fails": errBadDay, "snoozes": queue.Snooze(time.Millisecond), "discards": queue.Discard(errBadDay),
 		"stays": context.Canceled,
@@ -90,35 +91,22 @@ func cancelsForGood(t *testing.T, d *env) {
 		tasks = append(tasks, keyed(kind)...)
 	}
 	made := enqueue(t, other, tasks...)
-	work(t, q, queue.WorkerOptions{Backoff: fast, Promote: 10 * time.Millisecond})
-	held.has(t, len(made))
+	stop := work(t, q, queue.WorkerOptions{Backoff: fast, Promote: 10 * time.Millisecond, Grace: -1})
+	back.has(t, 9)
+	held.has(t, len(made)-9)
 	cancelAll(t, other, made)
 	close(held.end)
+	ended := len(made) - 9 // the others may have learned of it
+	d.until(t, fmt.Sprintf("SELECT LEAST(%d, count(*)) FROM dblock_queue_history", ended), int64(ended))
+	assert.NoError(t, stop())
 	d.cancelled(t, len(made))
-	dropped.of(t, made, "fails", "snoozes", "discards", "stays")
+	dropped.of(t, made, "back", "fails", "snoozes", "discards", "stays")
 	assert.Empty(t, held.began, "jobs began again")
 	d.until(t, "SELECT count(*) FROM dblock_queue_cancel", 0)
 }
 
-// So it is with jobs that a worker hands back as it ends.
-func cancelsWhatIsHandedBack(t *testing.T, d *env) {
-	q := d.open(t, queue.Options{PollOnly: true, History: 1})
-	other := d.open(t, queue.Options{PollOnly: true, History: 1})
-	held := newHolder()
-	handle(t, q, "note", func(ctx context.Context, job queue.Job[int]) error {
-		_ = held.obey(ctx, job)
-		return ctx.Err()
-	})
-	made := enqueue(t, other, keyed("note")...)
-	stop := work(t, q, queue.WorkerOptions{Grace: -1})
-	held.has(t, len(made))
-	cancelAll(t, other, made)
-	assert.NoError(t, stop())
-	d.cancelled(t, len(made))
-}
-
 // So it is with jobs whose process dies, before it has learned of it or after that.
-func cancelsWhatIsRescued(t *testing.T, d *env) {
+func (mainTests) CancelsWhatIsRescued(t *testing.T, d *env) {
 	dropped := make(drops, 1000)
 	other := d.open(t, queue.Options{PollOnly: true, History: 1, Observer: dropped.observer(t)})
 	tasks := keyed("note")
@@ -132,11 +120,10 @@ func cancelsWhatIsRescued(t *testing.T, d *env) {
 	dropped.of(t, made, "note")
 
 	q := d.open(t, queue.Options{PollOnly: true})
-	causes, end := make(chan error, 100), make(chan struct{})
-	held := newHolder()
+	causes, held, stays := make(chan error, 100), newHolder(t), newHolder(t)
 	handle(t, q, "note", func(ctx context.Context, job queue.Job[int]) error {
 		causes <- held.obey(ctx, job)
-		<-end
+		_ = stays.handle(ctx, job)
 		return ctx.Err()
 	})
 	more := enqueue(t, other, keyed("note")...)
@@ -150,38 +137,15 @@ func cancelsWhatIsRescued(t *testing.T, d *env) {
 	rescue(t, other, 0, 0)
 	d.cancelled(t, len(made)+len(more))
 	dropped.of(t, more, "note")
-	close(end)
-}
-
-// So it is with jobs of a claim that the worker does not know of, and gives back.
-func cancelsWhatIsNotKnown(t *testing.T, d *env) {
-	dropped := make(drops, 1000)
-	q := d.open(t, queue.Options{PollOnly: true, TTL: 3 * time.Second, Observer: dropped.observer(t)})
-	other := d.open(t, queue.Options{PollOnly: true, Observer: dropped.observer(t)})
-	held := newHolder()
-	var did once
-	handle(t, q, "first", held.handle)
-	handle(t, q, "note", did.handle)
-	work(t, q, queue.WorkerOptions{Concurrency: 1, Ahead: -1})
-	enqueue(t, other, queue.Task{Kind: "first", Args: 0})
-	held.has(t, 1)
-	all := enqueue(t, other, keyed("note")...)
-	d.claimAll(t)
-	for _, id := range all {
-		suite.Must(other.Cancel(suite.Soon(t), id))(t) // it may have been given back
-	}
-	close(held.end)
-	d.empty(t)
-	assert.Zero(t, did.done(), "cancelled jobs that began")
-	dropped.of(t, all, "note")
+	close(stays.end)
 }
 
 // A request and the end of an attempt meet. If the end has the claim, the request waits for it, and
 // finds the job where it is then. If the request has the claim, the end waits for it.
-func cancelsWhatIsEnding(t *testing.T, d *env) {
+func (mainTests) CancelsWhatIsEnding(t *testing.T, d *env) {
 	q := d.open(t, queue.Options{PollOnly: true, History: 1, Timeout: time.Minute})
 	other := d.open(t, queue.Options{PollOnly: true, History: 1, Timeout: time.Minute})
-	held := newHolder()
+	held := newHolder(t)
 	handle(t, q, "note", held.handle)
 	work(t, q, queue.WorkerOptions{Promote: -1, Backoff: func(int, error) time.Duration { return time.Hour }})
 	for i, lock := range []string{

@@ -2,7 +2,10 @@ package queue
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -50,7 +53,7 @@ var promotesOften = queue.WorkerOptions{Promote: 10 * time.Millisecond}
 var soonDue = queue.Task{Kind: "note", Args: 1, Delay: time.Millisecond}
 
 // One process at a time is elected. When its worker ends another one is, at once.
-func oneAtATimeLooksAfterQueues(t *testing.T, d *env) {
+func (mainTests) OneAtATimeLooksAfterQueues(t *testing.T, d *env) {
 	const processes = 3
 	s := newElections()
 	stops := make([]func() error, processes)
@@ -68,12 +71,6 @@ func oneAtATimeLooksAfterQueues(t *testing.T, d *env) {
 	assert.Equal(t, 1, s.most, "elected at once")
 }
 
-// asServiceUser is the env whose connections are another user's than the others.
-func (d *env) asServiceUser(t *testing.T) *env {
-	t.Helper()
-	return &env{d.e, d.suiteDB().ServiceUser(t), d.db}
-}
-
 // onPromotion runs a PL/pgSQL statement when the service user promotes a job.
 func (d *env) onPromotion(t *testing.T, statement string) {
 	t.Helper()
@@ -84,7 +81,7 @@ func (d *env) onPromotion(t *testing.T, statement string) {
 
 // The server refuses what one process promotes. Another process is elected, and the scheduled jobs
 // run.
-func aProcessThatFailsIsReplaced(t *testing.T, d *env) {
+func (mainTests) AProcessThatFailsIsReplaced(t *testing.T, d *env) {
 	if d.suiteDB().Postgres() {
 		d.onPromotion(t, "RAISE 'not by you'")
 	} else {
@@ -92,7 +89,7 @@ func aProcessThatFailsIsReplaced(t *testing.T, d *env) {
 			"IF USER() LIKE 'svc%' THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not by you'; END IF")
 	}
 	s := newElections()
-	for i, of := range []*env{d.asServiceUser(t), d} {
+	for i, of := range []*env{{d.e, d.suiteDB().ServiceUser(t), d.db}, d} {
 		q := of.open(t, queue.Options{Observer: s.of(i)})
 		handle(t, q, "note", nop)
 		work(t, q, promotesOften)
@@ -108,7 +105,7 @@ func aProcessThatFailsIsReplaced(t *testing.T, d *env) {
 // Each statement of the elected process fails, but only after Options.Timeout: on Postgres a
 // trigger sleeps, elsewhere handlers have all connections of the pool. Another process is elected,
 // after fewer failures than if they were quick, and the scheduled jobs run.
-func aProcessThatFailsSlowlyGoes(t *testing.T, d *env) {
+func (mainTests) AProcessThatFailsSlowlyGoes(t *testing.T, d *env) {
 	const most = 4 // two elections, if the other process is not yet a candidate
 	s, slow := newElections(), d
 	var failures atomic.Int32
@@ -121,10 +118,10 @@ func aProcessThatFailsSlowlyGoes(t *testing.T, d *env) {
 	}
 	if d.suiteDB().Postgres() {
 		d.onPromotion(t, "PERFORM pg_sleep(60)")
-		slow = d.asServiceUser(t)
+		slow = &env{d.e, d.suiteDB().ServiceUser(t), d.db}
 	}
 	q := slow.open(t, queue.Options{TTL: time.Second, Timeout: 2 * time.Second, Observer: observer})
-	held := newHolder()
+	held := newHolder(t)
 	handleTx(t, d, q, "hold", func(ctx context.Context, _ HandlerTx, job queue.Job[int]) error {
 		return held.handle(ctx, job)
 	}, queue.Timeout(-1))
@@ -148,7 +145,7 @@ func aProcessThatFailsSlowlyGoes(t *testing.T, d *env) {
 }
 
 // The lease of the elected process is deleted: two are elected, and that is noticed.
-func controlTwoLookAfterQueues(t *testing.T, d *env) {
+func (mainTests) ControlTwoLookAfterQueues(t *testing.T, d *env) {
 	s := newElections()
 	for i := range 2 {
 		work(t, d.open(t, queue.Options{Observer: s.of(i)}), promotesOften)
@@ -158,82 +155,77 @@ func controlTwoLookAfterQueues(t *testing.T, d *env) {
 	assert.Equal(t, 2, s.most, "elected at once")
 }
 
-// The elected process is killed: scheduled jobs still run.
-func theNextLooksAfterThem(t *testing.T, d *env) {
-	victim := d.startWorker(t, modeElected)
-	victim.Says(t, "promote true")
-	s, done := newElections(), make(chan int, 10)
-	q := d.open(t, queue.Options{TTL: time.Second, Observer: s.of(0)})
-	handle(t, q, "later", record(done))
-	work(t, q, queue.WorkerOptions{Queue: "later"})
-	later := queue.Task{Kind: "later", Queue: "later", Args: 1, Delay: time.Millisecond}
-	enqueue(t, q, later)
-	wait(t, done, "job that another process promotes")
-	assert.Empty(t, s.elected, "two are elected at once")
-	victim.Kill()
-	enqueue(t, q, later)
-	wait(t, done, "job that the next process promotes")
-	wait(t, s.elected, "election")
-}
-
-// What has ended is kept, in the transaction that ends it, for as long as configured.
-func historyIsKept(t *testing.T, d *env) {
+// What has ended is kept for as long as configured, with the reason why a job was cancelled or
+// discarded. A job has its last end. By default none is kept.
+func (mainTests) HistoryIsKept(t *testing.T, d *env) {
 	q := d.open(t, queue.Options{History: 2})
-	handle(t, q, "note", func(_ context.Context, job queue.Job[string]) error {
-		switch job.Args {
-		case "cancel":
-			return queue.Cancel(errBadDay)
-		case "discard":
-			return queue.Discard(errBadDay)
-		case "again":
-			if job.Attempt == 1 {
-				return errBadDay
+	odd := errors.New("it's \\ 100 % \"gone\" – " + strings.Repeat("é", 600))
+	for kind, err := range map[string]error{
+		"does": nil, "drops": queue.Cancel(odd), "fails": odd,
+		"discards": fmt.Errorf("order 7: %w", queue.Discard(odd)),
+	} {
+		handle(t, q, kind, func(context.Context, queue.Job[int]) error { return err }, retriesAtOnce)
+	}
+	d.handleEffect(t, q, noMore)
+	waiting := enqueue(t, q, repeat(2, queue.Task{Kind: "drops", Queue: "waits"})...)
+	cancel(t, q, waiting[0], queue.Ready)
+	require.NoError(t, q.Discard(t.Context(), waiting[1], "no more"))
+	require.NoError(t, q.Retry(t.Context(), waiting[1]))
+	cancel(t, q, waiting[1], queue.Ready)
+	made := enqueue(t, q, queue.Task{Kind: "does", Args: 7}, queue.Task{Kind: "drops"}, queue.Task{Kind: "discards"},
+		queue.Task{Kind: "fails", MaxAttempts: 2}, queue.Task{Kind: "effect"})
+	assert.ErrorIs(t, suite.Second(q.Cancel(t.Context(), waiting[1])), queue.ErrNoJob)
+	stop := work(t, q, queue.WorkerOptions{})
+	d.empty(t)
+	assert.NoError(t, stop())
+	for _, id := range made[2:4] {
+		assert.Equal(t, queue.Dead, suite.Must(q.Show(t.Context(), id))(t).State)
+		cancel(t, q, id, queue.Dead)
+	}
+	type end struct {
+		state    queue.State
+		attempts int
+		reason   string
+	}
+	want := map[queue.ID]end{
+		waiting[0]: {queue.Cancelled, 0, queue.ErrCancelled.Error()},
+		waiting[1]: {queue.Cancelled, 0, queue.ErrCancelled.Error()},
+		made[0]:    {queue.Finished, 1, ""},
+		made[1]:    {queue.Cancelled, 1, odd.Error()},
+		made[2]:    {queue.GivenUp, 1, "order 7: " + odd.Error()},
+		made[3]:    {queue.GivenUp, 2, odd.Error()},
+		made[4]:    {queue.Finished, 1, ""},
+	}
+	endOf := func(r queue.Record) end {
+		if slices.Contains(waiting, r.ID) {
+			r.Attempts = 0 // history has one attempt of a job that is cancelled while it waits
+		}
+		return end{r.State, r.Attempts, r.LastError}
+	}
+	listed, shown := map[queue.ID]end{}, map[queue.ID]end{}
+	for _, name := range []string{"default", "waits"} {
+		for _, state := range []queue.State{queue.Finished, queue.Cancelled, queue.GivenUp} {
+			for _, r := range suite.Must(q.List(t.Context(), queue.Filter{Queue: name, State: state}))(t) {
+				listed[r.ID] = endOf(r)
 			}
 		}
-		return nil
-	})
-	all := []queue.Record{
-		{State: queue.Finished, Attempts: 1, Payload: []byte(`"finish"`)},
-		{State: queue.Cancelled, Attempts: 1, Payload: []byte(`"cancel"`)},
-		{State: queue.Dead, Attempts: 1, Payload: []byte(`"discard"`)},
-		{State: queue.Finished, Attempts: 2, Payload: []byte(`"again"`)},
 	}
-	var made []queue.ID
-	for _, of := range all {
-		made = append(made, enqueue(t, q, queue.Task{Kind: "note", Args: string(of.Payload[1 : len(of.Payload)-1])})...)
-	}
-	work(t, q, queue.WorkerOptions{Backoff: fast})
-	d.empty(t)
-	for i, want := range all {
-		r := suite.Must(q.Show(t.Context(), made[i]))(t)
-		got := queue.Record{State: r.State, Attempts: r.Attempts, Payload: r.Payload}
-		assert.Equal(t, want, got)
-		assert.Equal(t, "note", r.Kind)
+	for id := range want {
+		r := suite.Must(q.Show(t.Context(), id))(t)
+		shown[id] = endOf(r)
 		assert.NotZero(t, r.EnqueuedAt)
 		assert.False(t, r.At.Before(r.EnqueuedAt), "%+v", r)
+		assert.Equal(t, id == made[0], string(r.Payload) == "7", "payload")
 	}
-	for state, want := range map[queue.State]int{queue.Finished: 2, queue.Cancelled: 1, queue.GivenUp: 1} {
-		list := suite.Must(q.List(t.Context(), queue.Filter{State: state}))(t)
-		require.Len(t, list, want)
-		assert.Equal(t, state, list[0].State)
-	}
+	assert.Equal(t, want, listed)
+	assert.Equal(t, want, shown)
 	d.exec(t, "UPDATE dblock_queue_history SET day = day - INTERVAL '3' DAY WHERE outcome = 1")
 	assert.EqualValues(t, 2, suite.Must(q.PruneHistory(t.Context()))(t), "pruned")
-	d.until(t, "SELECT count(*) FROM dblock_queue_history", 2)
+	d.until(t, "SELECT count(*) FROM dblock_queue_history", int64(len(want)-2))
 	d.exec(t, "UPDATE dblock_queue_history SET day = day - INTERVAL '3' DAY")
-	next := d.open(t, queue.Options{History: 1})
-	work(t, next, queue.WorkerOptions{Queue: "other"})
-	keepsNone := d.open(t, queue.Options{})
-	assert.Zero(t, suite.Must(keepsNone.PruneHistory(t.Context()))(t), "pruned")
-}
-
-func noHistoryByDefault(t *testing.T, d *env) {
-	q := d.open(t, queue.Options{})
-	handle(t, q, "note", nop)
-	made := enqueue(t, q, queue.Task{Kind: "note", Args: 1})
-	work(t, q, queue.WorkerOptions{})
+	none := d.process(t, queue.Options{}, queue.WorkerOptions{}, nop)
+	assert.Zero(t, suite.Must(none.PruneHistory(t.Context()))(t), "pruned")
+	id := enqueue(t, none, queue.Task{Kind: "note"})[0]
 	d.empty(t)
-	d.rows(t, "history", 0)
-	_, err := q.Show(t.Context(), made[0])
-	assert.ErrorIs(t, err, queue.ErrNoJob)
+	assert.ErrorIs(t, suite.Second(none.Show(t.Context(), id)), queue.ErrNoJob)
 }

@@ -25,11 +25,11 @@ import (
 
 // A job that was committed late stands before jobs that were claimed long ago. It is found although
 // there are always more later jobs than a claim takes.
-func findsWhatWasCommittedLate(t *testing.T, d *env) {
+func (faultTests) FindsWhatWasCommittedLate(t *testing.T, d *env) {
 	d.findsLateJobs(t, 1, queue.WorkerOptions{Concurrency: 2, Batch: 2, Ahead: -1, Exchanges: 1})
 }
 
-func findsLateJobsBesideABacklog(t *testing.T, d *env) {
+func (mainTests) FindsLateJobsBesideABacklog(t *testing.T, d *env) {
 	d.findsLateJobs(t, 5, queue.WorkerOptions{Concurrency: 8})
 }
 
@@ -72,7 +72,7 @@ func (d *env) findsLateJobs(t *testing.T, late int, o queue.WorkerOptions) {
 // A claim reaches the server, or commits, after its worker has looked for it. The worker looks
 // again, so that its jobs do not wait for the heartbeat after 20 minutes. Each claim is struck at
 // another call.
-func findsAClaimThatComesLate(t *testing.T, d *env) {
+func (faultTests) FindsAClaimThatComesLate(t *testing.T, d *env) {
 	points := map[bool]int{true: 8, false: 20}[d.e.Kind == devdb.Postgres]
 	host := d.open(t, queue.Options{})
 	for k := 1; k <= points; k++ {
@@ -115,20 +115,27 @@ func (d *env) findsAClaim(t *testing.T, k int) {
 }
 
 // A claim is recorded for a living worker when no statement of the claim is under way any more. The
-// worker finds it with a heartbeat, and the jobs run.
-func findsAClaimThatItDoesNotKnow(t *testing.T, d *env) {
+// worker finds it with a heartbeat, and the jobs run, but for those that were cancelled.
+func (mainTests) FindsAClaimThatItDoesNotKnow(t *testing.T, d *env) {
+	dropped := make(drops, 1000)
+	o := queue.Options{PollOnly: true, TTL: time.Second, Observer: dropped.observer(t)}
+	q, other, held := d.open(t, o), d.open(t, o), newHolder(t)
 	var did once
-	q, h := d.open(t, queue.Options{TTL: time.Second}), newHolder()
-	handle(t, q, "first", h.handle)
+	handle(t, q, "first", held.handle)
 	handle(t, q, "note", did.handle)
+	handle(t, q, "run", did.handle)
 	stop := work(t, q, queue.WorkerOptions{Concurrency: 1, Ahead: -1})
-	enqueue(t, q, queue.Task{Kind: "first", Args: 0})
-	h.has(t, 1)
-	all := enqueue(t, q, repeat(2, queue.Task{Kind: "note"})...)
+	enqueue(t, other, queue.Task{Kind: "first", Args: 0})
+	held.has(t, 1)
+	all, gone := enqueue(t, other, keyed("run")...), enqueue(t, other, keyed("note")...)
 	d.claimAll(t)
-	close(h.end)
+	for _, id := range gone {
+		suite.Must(other.Cancel(suite.Soon(t), id))(t) // it may have been given back
+	}
+	close(held.end)
 	d.empty(t)
 	did.exactly(t, all)
+	dropped.of(t, gone, "note")
 	assert.NoError(t, stop())
 }
 
@@ -151,10 +158,10 @@ func (d *env) claimAll(t *testing.T) {
 }
 
 // Work returns while the database takes no ends of jobs, and says so. The Queue records them later.
-func recordsWhatIsLeftAfterWork(t *testing.T, d *env) {
+func (mainTests) RecordsWhatIsLeftAfterWork(t *testing.T, d *env) {
 	const jobs = 3
 	enqueueMany(t, d.open(t, queue.Options{}), repeat(jobs, queue.Task{Kind: "note"}))
-	q, h := d.open(t, queue.Options{Timeout: 300 * time.Millisecond}), newHolder()
+	q, h := d.open(t, queue.Options{Timeout: 300 * time.Millisecond}), newHolder(t)
 	handle(t, q, "note", h.handle)
 	stop := work(t, q, queue.WorkerOptions{Concurrency: jobs, Promote: -1, Rescue: -1})
 	h.has(t, jobs)
@@ -167,7 +174,7 @@ func recordsWhatIsLeftAfterWork(t *testing.T, d *env) {
 }
 
 // The payloads of the jobs take longer to read than Timeout. Each job runs once, with its payload.
-func payloadsMayTakeLongerThanTimeout(t *testing.T, d *env) {
+func (mainTests) PayloadsMayTakeLongerThanTimeout(t *testing.T, d *env) {
 	const jobs, size = 25, 200 << 10
 	var tasks []queue.Task
 	for n := range jobs {
@@ -217,11 +224,11 @@ func (c *weakCodec) kept() (n int) {
 }
 
 // Many jobs of a claim end, and one goes on. The payloads of the others are freed.
-func aLongJobKeepsNoPayloads(t *testing.T, d *env) {
+func (mainTests) ALongJobKeepsNoPayloads(t *testing.T, d *env) {
 	const jobs = 60
 	payloads := &weakCodec{}
 	q := d.open(t, queue.Options{Codec: payloads})
-	h := newHolder()
+	h := newHolder(t)
 	handle(t, q, "note", func(_ context.Context, job queue.Job[string]) error {
 		h.began <- job.Info
 		return <-h.end
@@ -255,7 +262,7 @@ type pausePoint struct {
 
 // A queue is paused at each place between the claim of a job and its handler. Once Pause has returned,
 // no job begins. The jobs keep their places, and have had no attempt.
-func aPausedJobDoesNotBegin(t *testing.T, d *env) {
+func (mainTests) APausedJobDoesNotBegin(t *testing.T, d *env) {
 	each(t, d, map[string]pausePoint{
 		"payloads are read":         {args: strings.Repeat("x", 64<<10), text: "name: ReadPayloads"},
 		"a beginning is recorded":   {last: true, text: "name: BeginJobs"},

@@ -28,13 +28,15 @@ func (d *env) schedule(t *testing.T, prefix string, n, jobs int) {
 				"CONCAT('%[1]s', n %% %[2]d), 0 FROM "+numbers+" i WHERE n < %[3]d"), prefix, n, jobs))
 }
 
-// There are 25 queues with 3,000 scheduled jobs each, and one with so many that counting stops.
-// None is counted less for the others, and none is left out.
-func countsEachQueueApart(t *testing.T, d *env) {
+// There are 25 queues with 3,000 scheduled jobs each, and one with so many that counting stops. None
+// is counted less for the others, and none is left out. The scheduled jobs of a queue that are behind
+// those are listed in the order of their times.
+func (mainTests) CountsEachQueueApart(t *testing.T, d *env) {
 	const queues, each = 25, 3000
 	d.schedule(t, "q", queues, queues*each)
 	d.schedule(t, "z", 1, 10_500)
-	stats := suite.Must(d.open(t, queue.Options{}).Stats(t.Context()))(t)
+	q := d.open(t, queue.Options{})
+	stats := suite.Must(q.Stats(t.Context()))(t)
 	assert.Len(t, stats.Queues, queues+1)
 	for _, q := range stats.Queues {
 		want := each
@@ -43,22 +45,12 @@ func countsEachQueueApart(t *testing.T, d *env) {
 		}
 		assert.Equal(t, want, q.Scheduled, "scheduled jobs of queue %s", q.Queue)
 	}
-}
-
-// The scheduled jobs of a queue are behind more than 10,000 of another one. They are listed in the
-// order of their times.
-func listsBehindOtherQueues(t *testing.T, d *env) {
-	q := d.open(t, queue.Options{})
-	d.schedule(t, "z", 1, 10_500)
-	var want []queue.ID
-	made := make(map[int]queue.ID)
-	for _, hours := range []int{5, 2, 3, 4, 6} {
-		made[hours] = enqueue(t, q, queue.Task{Kind: "x", Delay: time.Duration(hours) * time.Hour})[0]
+	made := make([]queue.ID, 5)
+	for i, n := range []int{3, 0, 1, 2, 4} {
+		made[n] = enqueue(t, q, queue.Task{Kind: "x", Args: i, Delay: time.Duration(n+2) * time.Hour})[0]
 	}
-	for hours := 2; hours <= 6; hours++ {
-		want = append(want, made[hours])
-	}
-	assert.Equal(t, want, idsOf(suite.Must(q.List(t.Context(), queue.Filter{State: queue.Scheduled}))(t)))
+	listed := suite.Must(q.List(t.Context(), queue.Filter{State: queue.Scheduled}))(t)
+	assert.Equal(t, made, idsOf(listed), "ListsBehindOtherQueues")
 }
 
 func idsOf(list []queue.Record) (ids []queue.ID) {
@@ -70,7 +62,7 @@ func idsOf(list []queue.Record) (ids []queue.ID) {
 
 // Of four jobs one failed, the process of one was killed, one was snoozed, and one is delayed. The
 // first two are retrying.
-func tellsRetriesApart(t *testing.T, d *env) {
+func (mainTests) TellsRetriesApart(t *testing.T, d *env) {
 	q := d.open(t, queue.Options{})
 	handle(t, q, "note", func(context.Context, queue.Job[int]) error { return errors.New("not now") },
 		queue.Backoff(func(int, error) time.Duration { return time.Hour }))
@@ -108,7 +100,7 @@ var numbers = strings.ReplaceAll("(SELECT 10000 * a.d + 1000 * b.d + 100 * c.d +
 
 // Jobs have times that dblock never writes, and ready rows of no job are before them. The jobs are
 // done at once, the rows are removed, and that is reported.
-func aBadRowStopsNoQueue(t *testing.T, d *env) {
+func (mainTests) ABadRowStopsNoQueue(t *testing.T, d *env) {
 	var reported atomic.Int64
 	q := d.open(t, queue.Options{Observer: queue.Observer{Trouble: func(_ string, err error) {
 		if strings.Contains(err.Error(), "no job") {
@@ -173,7 +165,7 @@ func (d *env) spoil(t *testing.T, table, column, where string) {
 
 // Bad times are wherever a job may be. Maintenance, lists and counts go on, and the other jobs are
 // done.
-func badTimesStopNoQueue(t *testing.T, d *env) {
+func (mainTests) BadTimesStopNoQueue(t *testing.T, d *env) {
 	q := d.open(t, queue.Options{History: 1})
 	if d.e.Kind == devdb.Postgres { // the rows here are older than these
 		d.exec(t, "ALTER TABLE dblock_queue_job DROP CONSTRAINT dblock_queue_job_bounds",
@@ -181,7 +173,7 @@ func badTimesStopNoQueue(t *testing.T, d *env) {
 			"ALTER TABLE dblock_queue_scheduled DROP CONSTRAINT dblock_queue_scheduled_finite")
 	}
 	var did once
-	held := newHolder()
+	held := newHolder(t)
 	handle(t, q, "note", did.handle)
 	handle(t, q, "discard", func(context.Context, queue.Job[int]) error { return queue.Discard(errBadDay) })
 	handle(t, q, "hold", held.handle)

@@ -20,192 +20,105 @@ import (
 	"github.com/dblock-go/dblock/queue"
 )
 
-func triesAgainUntilItIsDone(t *testing.T, d *env) {
-	failed := make(chan queue.Info, 10)
-	q := d.open(t, queue.Options{Observer: queue.Observer{Failed: func(job queue.Info, err error, again time.Duration) {
-		assert.ErrorIs(t, err, errBadDay)
+// Jobs end in their last attempts, for the reasons that their handlers give, or while they wait.
+// Observers hear of it, and the dead keep the reason. The other jobs are done.
+func (mainTests) EachEndHasItsReason(t *testing.T, d *env) {
+	heard := make(chan []string, 100)
+	clean := strings.NewReplacer("\x00", "\uFFFD", "\xff", "\uFFFD").Replace
+	hear := func(how string) func(queue.Info, error) {
+		return func(job queue.Info, err error) { heard <- []string{job.Kind, how, clean(err.Error())} }
+	}
+	var o queue.Options
+	o.Observer.Dead, o.Observer.Cancelled = hear("dead"), hear("cancelled")
+	o.Observer.Failed = func(job queue.Info, err error, again time.Duration) {
 		assert.Equal(t, time.Millisecond, again)
-		failed <- job
-	}}})
-	done := make(chan int, 10)
-	handle(t, q, "note", func(_ context.Context, job queue.Job[string]) error {
-		if job.Attempt < 3 {
-			return errBadDay
-		}
-		done <- job.Attempt
-		return nil
-	})
-	work(t, q, queue.WorkerOptions{Backoff: fast, Promote: 10 * time.Millisecond})
-	enqueue(t, q, queue.Task{Kind: "note"})
-	assert.Equal(t, 3, wait(t, done, "third attempt"))
-	for n := 1; n <= 2; n++ {
-		assert.Equal(t, n, wait(t, failed, "observer").Attempt)
+		hear("failed")(job, err)
 	}
-	d.empty(t)
-}
-
-func givesUpAfterTheLastAttempt(t *testing.T, d *env) {
-	dead := make(chan queue.Info, 1)
-	q := d.open(t, queue.Options{Observer: queue.Observer{Dead: func(job queue.Info, _ error) { dead <- job }}})
-	handle(t, q, "note", func(context.Context, queue.Job[string]) error {
-		return errors.New("worse\x00 \xff than ever")
-	}, retriesAtOnce)
-	work(t, q, queue.WorkerOptions{})
-	id := enqueue(t, q, queue.Task{Kind: "note", Args: "x", MaxAttempts: 2})[0]
-	got := wait(t, dead, "dead job")
-	assert.Equal(t, id, got.ID)
-	assert.Equal(t, 2, got.Attempt)
-	d.empty(t)
-	d.rows(t, "dead WHERE attempt = 2", 1)
-	assert.Equal(t, "worse\uFFFD \uFFFD than ever", d.text(t, "SELECT last_error FROM dblock_queue_dead"))
-	assert.Equal(t, `"x"`, d.text(t, "SELECT payload FROM dblock_queue_dead"))
-}
-
-// Panics and exits are errors of one job. The other jobs of the batch are done.
-func handlersMayDoWhatTheyLike(t *testing.T, d *env) {
-	q := d.open(t, queue.Options{})
-	var fine once
-	handle(t, q, "note", func(ctx context.Context, job queue.Job[int]) error {
-		switch job.Args {
-		case 3:
-			panic(errBadDay)
-		case 5:
-			runtime.Goexit()
-		case 7:
-			panic("too bad")
-		}
-		return fine.handle(ctx, job)
-	})
-	enqueue(t, q, repeat(10, queue.Task{Kind: "note", MaxAttempts: 1})...)
-	stop := work(t, q, queue.WorkerOptions{Concurrency: 1})
-	d.empty(t)
-	assert.NoError(t, stop())
-	assert.Equal(t, 7, fine.done())
-	d.rows(t, "dead", 3)
-	for _, want := range []string{"a bad day", "runtime.Goexit", "too bad"} {
-		d.rows(t, "dead WHERE last_error LIKE '%"+want+"%'", 1)
+	q := d.open(t, o)
+	order := func(decision error) error { return fmt.Errorf("order 7: %w", decision) }
+	worse := errors.New("worse\x00 \xff than ever")
+	ends := map[string]struct {
+		fn        func(context.Context) error
+		how, says string
+	}{
+		"fails":     {func(context.Context) error { return worse }, "dead", clean(worse.Error())},
+		"takes":     {func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, "dead", "its timeout of 50ms"},
+		"panics":    {func(context.Context) error { panic(errBadDay) }, "dead", "a bad day"},
+		"shouts":    {func(context.Context) error { panic("too bad") }, "dead", "too bad"},
+		"exits":     {func(context.Context) error { runtime.Goexit(); return nil }, "dead", "runtime.Goexit"},
+		"discards":  {func(context.Context) error { return order(queue.Discard(errBadDay)) }, "dead", "order 7: a bad day"},
+		"cancels":   {func(context.Context) error { return order(queue.Cancel(errBadDay)) }, "cancelled", "7: a bad day"},
+		"decodes":   {func(context.Context) error { return nil }, "dead", `can't be decoded: of kind "decodes", into int`},
+		"ready":     {nil, "cancelled", queue.ErrCancelled.Error()},
+		"scheduled": {nil, "cancelled", queue.ErrCancelled.Error()},
+		"given up":  {nil, "dead", "too late"},
 	}
-	d.rows(t, "dead WHERE last_error LIKE '%queue/ends.go%'", 2) // they have a stack
-}
-
-func aHandlerHasItsTime(t *testing.T, d *env) {
-	q := d.open(t, queue.Options{})
-	causes := make(chan error, 1)
-	handle(t, q, "note", func(ctx context.Context, _ queue.Job[string]) error {
-		<-ctx.Done()
-		causes <- context.Cause(ctx)
-		return ctx.Err()
-	}, queue.Timeout(50*time.Millisecond))
-	work(t, q, queue.WorkerOptions{Timeout: -1})
-	enqueue(t, q, queue.Task{Kind: "note", MaxAttempts: 1})
-	assert.ErrorIs(t, wait(t, causes, "end of its time"), queue.ErrTimeout)
-	d.empty(t)
-	assert.Contains(t, d.text(t, "SELECT last_error FROM dblock_queue_dead"), "longer than its timeout of 50ms")
-}
-
-func putsOffWhatIsSnoozed(t *testing.T, d *env) {
-	q := d.open(t, queue.Options{})
-	done := make(chan int, 1)
-	times := 0
-	handle(t, q, "note", func(_ context.Context, job queue.Job[string]) error {
-		if times++; times < 4 {
-			return queue.Snooze(20 * time.Millisecond)
-		}
-		done <- job.Attempt
-		return nil
-	})
-	work(t, q, queue.WorkerOptions{Concurrency: 1, Promote: 10 * time.Millisecond})
-	enqueue(t, q, queue.Task{Kind: "note", MaxAttempts: 1})
-	assert.Equal(t, 1, wait(t, done, "job"))
-	d.empty(t)
-}
-
-// observeEnds returns an observer of jobs that are dead or cancelled, and what it hears.
-func observeEnds() (queue.Observer, chan string) {
-	seen := make(chan string, 4)
-	return queue.Observer{
-		Dead:      func(job queue.Info, err error) { seen <- job.Kind + " is dead: " + err.Error() },
-		Cancelled: func(job queue.Info, err error) { seen <- job.Kind + " is cancelled: " + err.Error() },
-	}, seen
-}
-
-func discardsAndCancels(t *testing.T, d *env) {
-	observer, seen := observeEnds()
-	q := d.open(t, queue.Options{Observer: observer})
-	handle(t, q, "discard", func(context.Context, queue.Job[string]) error { return queue.Discard(errBadDay) })
-	handle(t, q, "cancel", func(context.Context, queue.Job[string]) error { return queue.Cancel(errBadDay) })
-	stop := work(t, q, queue.WorkerOptions{Concurrency: 1})
-	enqueue(t, q, queue.Task{Kind: "discard"}, queue.Task{Kind: "cancel"})
-	for _, want := range []string{"discard is dead: a bad day", "cancel is cancelled: a bad day"} {
-		assert.Equal(t, want, wait(t, seen, want))
-	}
-	d.empty(t)
-	assert.NoError(t, stop())
-	d.rows(t, "dead", 1)
-	d.rows(t, "dead WHERE kind = 'discard' AND last_error = 'a bad day'", 1)
-}
-
-// The text around a decision is kept with it, and observers hear of jobs that are ended while they
-// wait.
-func theReasonIsKeptWhole(t *testing.T, d *env) {
-	observer, seen := observeEnds()
-	q := d.open(t, queue.Options{Observer: observer})
-	for kind, decision := range map[string]func(error) error{"discard": queue.Discard, "cancel": queue.Cancel} {
-		err := fmt.Errorf("order 7: %w", decision(errBadDay))
-		handle(t, q, kind, func(context.Context, queue.Job[string]) error { return err })
-	}
-	later := queue.Task{Kind: "later", Delay: time.Hour}
-	waits := enqueue(t, q, queue.Task{Kind: "ready"}, later, queue.Task{Kind: "given up"})
+	waits := enqueue(t, q, queue.Task{Kind: "ready"}, queue.Task{Kind: "scheduled", Delay: time.Hour},
+		queue.Task{Kind: "given up"})
 	cancel(t, q, waits[0], queue.Ready)
 	cancel(t, q, waits[1], queue.Scheduled)
 	assert.NoError(t, q.Discard(t.Context(), waits[2], "too late"))
-	work(t, q, queue.WorkerOptions{})
-	for _, want := range []string{
-		"ready is cancelled: " + queue.ErrCancelled.Error(), "later is cancelled: " + queue.ErrCancelled.Error(),
-		"given up is dead: too late", "discard is dead: order 7: a bad day", "cancel is cancelled: order 7: a bad day",
-	} {
-		if strings.HasSuffix(want, "day") {
-			enqueue(t, q, queue.Task{Kind: strings.Fields(want)[0]})
+	var fine once
+	handle(t, q, "note", fine.handle)
+	made := enqueue(t, q, repeat(5, queue.Task{Kind: "note"})...)
+	for kind, end := range ends {
+		if end.fn == nil {
+			continue
 		}
-		assert.Equal(t, want, wait(t, seen, want))
+		task, opts := queue.Task{Kind: kind, Args: 1, MaxAttempts: 1}, []queue.HandlerOption(nil)
+		switch kind {
+		case "fails":
+			task.MaxAttempts = 2
+		case "takes":
+			opts = append(opts, queue.Timeout(50*time.Millisecond))
+		case "decodes":
+			task.Args = "two"
+		}
+		handle(t, q, kind, func(ctx context.Context, _ queue.Job[int]) error { return end.fn(ctx) }, opts...)
+		enqueue(t, q, task)
+	}
+	stop := work(t, q, queue.WorkerOptions{Concurrency: 3, Backoff: fast})
+	for range 1 + len(ends) {
+		got := wait(t, heard, "an end")
+		want := ends[got[0]]
+		if got[1] != "failed" {
+			assert.Equal(t, want.how, got[1], got[0])
+		}
+		assert.Contains(t, got[2], want.says, got[0])
 	}
 	d.empty(t)
-	d.rows(t, "dead WHERE kind = 'discard' AND last_error = 'order 7: a bad day'", 1)
-}
-
-func anUndecodableJobFailsAlone(t *testing.T, d *env) {
-	q := d.open(t, queue.Options{})
-	done := make(chan int, 10)
-	handle(t, q, "number", record(done))
-	for _, args := range []any{1, "two", 3} {
-		enqueue(t, q, queue.Task{Kind: "number", Args: args, MaxAttempts: 1})
+	assert.NoError(t, stop())
+	fine.exactly(t, made)
+	for kind, end := range ends {
+		if end.how == "dead" {
+			assert.Contains(t, d.text(t, "SELECT last_error FROM dblock_queue_dead WHERE kind = '"+kind+"'"), end.says)
+		}
 	}
-	work(t, q, queue.WorkerOptions{Concurrency: 1})
-	assert.ElementsMatch(t, []int{1, 3}, []int{wait(t, done, "job"), wait(t, done, "job")})
-	d.empty(t)
-	last := d.text(t, "SELECT last_error FROM dblock_queue_dead")
-	assert.Contains(t, last, `can't be decoded: of kind "number", into int`)
+	d.rows(t, "dead", 8)
+	d.rows(t, "dead WHERE kind = 'fails' AND attempt = 2", 1)
+	d.rows(t, "dead WHERE last_error LIKE '%queue/ends.go%'", 2) // panics have a stack
+	assert.Equal(t, "1", d.text(t, "SELECT payload FROM dblock_queue_dead WHERE kind = 'fails'"))
 }
 
 // A job of a kind that its process does not know waits for a process that does. It costs no
-// attempt, and other jobs are done. Observer.Trouble hears of the kind once in a while.
-func anUnknownKindWaits(t *testing.T, d *env) {
+// attempt, and other jobs are done. Observer.Trouble hears of the kind once in a while. With a process
+// for each kind all jobs are done.
+func (mainTests) AnUnknownKindWaits(t *testing.T, d *env) {
 	began, troubles, snoozed := time.Now(), make(chan error, 1000), make(chan time.Duration, 1000)
 	q := d.open(t, queue.Options{Observer: queue.Observer{
 		Trouble: func(_ string, err error) { troubles <- err },
 		Snoozed: func(_ queue.Info, again time.Duration) { snoozed <- again },
 	}})
-	done := make(chan int, 10)
+	done := make(chan int, 100)
 	handle(t, q, "number", record(done))
 	enqueue(t, q, queue.Task{Kind: "unknown", Args: 1, MaxAttempts: 1},
 		queue.Task{Kind: "unknown", Args: 2, MaxAttempts: 1, Group: "g"}, queue.Task{Kind: "number", Args: 3})
-	stop := work(t, q, queue.WorkerOptions{Concurrency: 1})
+	work(t, q, queue.WorkerOptions{Concurrency: 1})
 	assert.Equal(t, 3, wait(t, done, "job"))
 	d.until(t, "SELECT count(*) FROM dblock_queue_scheduled", 2)
 	for range 2 {
 		assert.Positive(t, wait(t, snoozed, "job that is put off"))
 	}
-	assert.NoError(t, stop())
 	reports := 0
 	for len(troubles) > 0 {
 		if err := <-troubles; errors.Is(err, queue.ErrUnknownKind) {
@@ -219,31 +132,18 @@ func anUnknownKindWaits(t *testing.T, d *env) {
 	knows := d.open(t, queue.Options{})
 	handle(t, knows, "unknown", nop)
 	work(t, knows, queue.WorkerOptions{})
-	d.empty(t)
-	d.rows(t, "dead", 0)
-}
-
-// Two processes know one kind each. All jobs of both kinds run, with one attempt.
-func eachKindFindsItsProcess(t *testing.T, d *env) {
-	const jobs = 40
-	var did once
-	made := enqueueMany(t, d.open(t, queue.Options{}), append(repeat(jobs, queue.Task{Kind: "a", MaxAttempts: 1}),
-		repeat(jobs, queue.Task{Kind: "b", MaxAttempts: 1})...))
-	for _, kind := range []string{"a", "b"} {
-		q := d.open(t, queue.Options{})
-		handle(t, q, kind, did.handle)
-		work(t, q, queue.WorkerOptions{})
+	for _, kind := range []string{"number", "unknown"} {
+		enqueueMany(t, knows, repeat(20, queue.Task{Kind: kind, MaxAttempts: 1}))
 	}
 	d.empty(t)
-	did.exactly(t, made)
 	d.rows(t, "dead", 0)
 }
 
 // Close lets handlers go on for Grace, and the Queue serves them until then: a last attempt that
 // enqueues does not kill its job.
-func handlersMayEnqueueDuringClose(t *testing.T, d *env) {
+func (mainTests) HandlersMayEnqueueDuringClose(t *testing.T, d *env) {
 	for _, kind := range []string{"plain", "tx"} {
-		q, held := d.open(t, queue.Options{}), newHolder()
+		q, held := d.open(t, queue.Options{}), newHolder(t)
 		handle(t, q, "plain", func(ctx context.Context, job queue.Job[int]) error {
 			_ = held.handle(ctx, job)
 			_, keyed := q.Enqueue(ctx, queue.Task{Kind: "follows", Unique: "plain"})
@@ -262,7 +162,7 @@ func handlersMayEnqueueDuringClose(t *testing.T, d *env) {
 		closed := closes(t, q)
 		close(held.end)
 		assert.NoError(t, errors.Join(wait(t, closed, "close"), wait(t, worked, "end of work")), kind)
-		assert.Empty(t, d.deadJobs(t), kind)
+		d.rows(t, "dead", 0)
 	}
 	d.rows(t, "job WHERE kind = 'follows'", 4)
 	d.rows(t, "job WHERE kind <> 'follows'", 0)
@@ -281,8 +181,8 @@ func closes(t *testing.T, q *queue.Queue) <-chan error {
 	return closed
 }
 
-func aSecondCloseWaits(t *testing.T, d *env) {
-	q, held := d.open(t, queue.Options{}), newHolder()
+func (mainTests) ASecondCloseWaits(t *testing.T, d *env) {
+	q, held := d.open(t, queue.Options{}), newHolder(t)
 	var done atomic.Bool
 	handle(t, q, "note", func(ctx context.Context, job queue.Job[int]) error {
 		err := held.handle(ctx, job)
@@ -309,7 +209,7 @@ func aSecondCloseWaits(t *testing.T, d *env) {
 }
 
 // Each method but Close returns ErrClosed and does nothing else.
-func aClosedQueueRefusesAllCalls(t *testing.T, d *env) {
+func (mainTests) AClosedQueueRefusesAllCalls(t *testing.T, d *env) {
 	q := d.open(t, queue.Options{History: 1})
 	require.NoError(t, q.Close(suite.Soon(t)))
 	of := reflect.ValueOf(q)
@@ -335,7 +235,7 @@ func aClosedQueueRefusesAllCalls(t *testing.T, d *env) {
 
 // The connection of each call that Close makes is cut. The process leaves by another connection, at
 // once.
-func aCloseCutAnywhere(t *testing.T, d *env) {
+func (faultTests) ACloseCutAnywhere(t *testing.T, d *env) {
 	for _, mode := range []faultconn.Mode{faultconn.CutBefore, faultconn.CutAfter} {
 		for k, struck := 1, true; struck; k++ {
 			dialer := new(faultconn.Dialer)

@@ -181,27 +181,36 @@ func (d *env) evict(t *testing.T) {
 	d.exec(t, "DELETE FROM dblock_member")
 }
 
-// holder is a handler that holds its jobs until the test ends them.
+// holder is a handler that holds its jobs until the test ends them, or has ended.
 type holder struct {
 	began chan queue.Info
 	end   chan error // ends one job; closed, it ends all
+	test  context.Context
 }
 
-func newHolder() *holder { return &holder{make(chan queue.Info, 10_000), make(chan error)} }
+func newHolder(t *testing.T) *holder {
+	return &holder{make(chan queue.Info, 10_000), make(chan error), t.Context()}
+}
 
 func (h *holder) handle(_ context.Context, job queue.Job[int]) error {
 	h.began <- job.Info
-	return <-h.end
+	return h.held(h.test)
 }
 
 // obey is handle for jobs that end with their contexts, too.
 func (h *holder) obey(ctx context.Context, job queue.Job[int]) error {
 	h.began <- job.Info
+	return h.held(ctx)
+}
+
+func (h *holder) held(ctx context.Context) error {
 	select {
 	case err := <-h.end:
 		return err
 	case <-ctx.Done():
 		return context.Cause(ctx)
+	case <-h.test.Done():
+		return h.test.Err()
 	}
 }
 
@@ -270,3 +279,11 @@ var errBadDay = errors.New("a bad day")
 
 // fast retries at once.
 func fast(int, error) time.Duration { return time.Millisecond }
+
+// handleLater is handle for jobs of which some fail in their first attempt.
+func (o *once) handleLater(ctx context.Context, job queue.Job[int]) error {
+	if job.Attempt == 1 && job.ID[15]%5 == 0 {
+		return errBadDay
+	}
+	return o.handle(ctx, job)
+}

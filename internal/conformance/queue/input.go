@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 	"testing"
 	"time"
@@ -21,37 +20,20 @@ import (
 	"github.com/dblock-go/dblock/queue"
 )
 
-func enqueuesInATransaction(t *testing.T, d *env) {
-	done := make(chan int, 10)
-	q := d.process(t, queue.Options{}, quickly, record(done))
-	for n, commit := range []bool{false, true} {
-		tx := d.openTx(t)
-		task := queue.Task{Kind: "note", Args: n}
-		made, err := d.e.EnqueueTx(t.Context(), q, tx, task, queue.Task{Kind: "note", Args: n, Delay: 1}, task)
-		require.NoError(t, err)
-		assert.Len(t, made, 3)
-		_, err = d.e.EnqueueTx(t.Context(), q, tx, task, queue.Task{})
-		assert.ErrorIs(t, err, dblock.ErrInvalid, "a bad task")
-		made, err = d.e.EnqueueTx(t.Context(), q, tx)
-		assert.NoError(t, err, "no tasks")
-		assert.Empty(t, made, "no tasks")
-		require.NoError(t, map[bool]func() error{true: tx.Commit, false: tx.Rollback}[commit]())
-		_, err = d.e.EnqueueTx(t.Context(), q, tx, task)
-		assert.Error(t, err, "a transaction that has ended")
-	}
-	for range 3 {
-		assert.Equal(t, 1, wait(t, done, "a job"), "transaction 0 was rolled back")
-	}
-	d.empty(t)
-}
-
-func enqueuesAllOrNone(t *testing.T, d *env) {
+func (mainTests) EnqueuesAllOrNone(t *testing.T, d *env) {
 	q := d.open(t, queue.Options{})
 	tasks := []queue.Task{{Kind: "note", Args: 1}, {Kind: "note", Args: make(chan int)}, {Kind: "note", Args: 3}}
 	made, err := q.EnqueueMany(t.Context(), tasks)
 	assert.ErrorIs(t, err, dblock.ErrInvalid)
 	assert.ErrorContains(t, err, "note")
 	assert.Nil(t, made)
+	tx := d.openTx(t)
+	task := queue.Task{Kind: "note", Args: 1}
+	assert.Empty(t, suite.Must(d.e.EnqueueTx(t.Context(), q, tx))(t), "no tasks")
+	_, err = d.e.EnqueueTx(t.Context(), q, tx, task, queue.Task{})
+	assert.ErrorIs(t, err, dblock.ErrInvalid, "a bad task")
+	require.NoError(t, tx.Commit())
+	assert.Error(t, suite.Second(d.e.EnqueueTx(t.Context(), q, tx, task)), "a transaction that has ended")
 	d.rows(t, "job", 0)
 	assert.Nil(t, enqueueMany(t, q, nil))
 	tasks = repeat(9, queue.Task{Kind: "note"})
@@ -60,75 +42,6 @@ func enqueuesAllOrNone(t *testing.T, d *env) {
 	}
 	assert.Len(t, enqueueMany(t, q, tasks), 9, "9 MiB")
 	d.rows(t, "ready", 9)
-}
-
-func refusesBadTasks(t *testing.T, d *env) {
-	q := d.open(t, queue.Options{})
-	long := strings.Repeat("x", queue.MaxNameBytes+1)
-	for what, task := range map[string]queue.Task{
-		"no kind":                    {},
-		"a long kind":                {Kind: long},
-		"a kind with NUL":            {Kind: "a\x00b"},
-		"a kind that is not UTF-8":   {Kind: "a\xff"},
-		"a long queue":               {Kind: "k", Queue: long},
-		"a negative delay":           {Kind: "k", Delay: -1},
-		"a delay for ever":           {Kind: "k", Delay: math.MaxInt64},
-		"no attempts":                {Kind: "k", MaxAttempts: -1},
-		"too many attempts":          {Kind: "k", MaxAttempts: math.MaxInt16 + 2},
-		"a long unique key":          {Kind: "k", Unique: long + long},
-		"a group with NUL":           {Kind: "k", Group: "a\x00b"},
-		"a negative limit":           {Kind: "k", Group: "a", AtMost: -1},
-		"a limit without a group":    {Kind: "k", AtMost: 2},
-		"too high a limit":           {Kind: "k", Group: "a", AtMost: queue.MaxAtMost + 1},
-		"10 MB":                      {Kind: "k", Args: strings.Repeat("x", 10_000_000)},
-		"a value that JSON does not": {Kind: "k", Args: math.Inf(1)},
-	} {
-		id, err := q.Enqueue(t.Context(), task)
-		var invalid *dblock.InvalidError
-		if assert.ErrorAs(t, err, &invalid, what) {
-			assert.NotEmpty(t, invalid.Field, what)
-		}
-		assert.Zero(t, id, what)
-	}
-	handle(t, q, "k", nop)
-	for what, err := range map[string]error{
-		"too many tasks": suite.Second(q.EnqueueMany(t.Context(), make([]queue.Task, queue.MaxTasks+1))),
-		"two handlers":   queue.Handle(q, "k", nop),
-		"no kind":        queue.Handle(q, "", nop),
-		"no handler":     queue.Handle[int](q, "other", nil),
-		"a nil option":   queue.Handle(q, "other", nop, nil),
-		"an id":          suite.Second(queue.ParseID("4711")),
-	} {
-		assert.ErrorIs(t, err, dblock.ErrInvalid, what)
-	}
-	d.rows(t, "job", 0)
-}
-
-func refusesBadWorkers(t *testing.T, d *env) {
-	q := d.open(t, queue.Options{})
-	for what, o := range map[string]queue.WorkerOptions{
-		"a long queue":       {Queue: strings.Repeat("x", queue.MaxNameBytes+1)},
-		"no handlers":        {Concurrency: -1},
-		"too many handlers":  {Concurrency: 1 << 20},
-		"a negative batch":   {Batch: -1},
-		"a large batch":      {Batch: 5001},
-		"a negative poll":    {Poll: -1},
-		"a rare poll":        {Poll: time.Hour},
-		"too many exchanges": {Exchanges: 17},
-		"a rare promotion":   {Promote: time.Hour},
-		"a nil middleware":   {Middleware: []queue.Middleware{nil}},
-	} {
-		assert.ErrorIs(t, q.Work(t.Context(), o), dblock.ErrInvalid, what)
-	}
-	for what, o := range map[string]queue.Options{
-		"a short TTL":     {TTL: time.Millisecond},
-		"a short timeout": {Timeout: time.Millisecond},
-		"a schema":        {Schema: "a\x00"},
-		"a label":         {Label: strings.Repeat("x", 256)},
-		"a queue":         {MaxQueue: -1},
-	} {
-		assert.ErrorIs(t, d.opens(d.dsn, o), dblock.ErrInvalid, what)
-	}
 }
 
 // opens returns the error of opening a Queue.
@@ -141,41 +54,7 @@ func (d *env) opens(dsn string, o queue.Options) error {
 	return closeIn(q, time.Minute)
 }
 
-func refusesBadQuestions(t *testing.T, d *env) {
-	q, ctx := d.open(t, queue.Options{}), t.Context()
-	long := strings.Repeat("q", queue.MaxNameBytes+1)
-	for what, err := range map[string]error{
-		"pause":        q.Pause(ctx, long),
-		"resume":       q.Resume(ctx, "a\x00"),
-		"list a queue": suite.Second(q.List(ctx, queue.Filter{Queue: long})),
-		"list a state": suite.Second(q.List(ctx, queue.Filter{State: 99})),
-		"list many":    suite.Second(q.List(ctx, queue.Filter{Limit: 1001})),
-		"purge an age": suite.Second(q.Purge(ctx, "", -1)),
-		"purge":        suite.Second(q.Purge(ctx, long, 0)),
-		"retry":        suite.Second(q.RetryAll(ctx, long)),
-		"parse":        suite.Second(queue.ParseState("moving")),
-		"history":      d.opens(d.dsn, queue.Options{History: -1}),
-	} {
-		assert.ErrorIs(t, err, dblock.ErrInvalid, what)
-	}
-	assert.ErrorIs(t, q.Discard(ctx, queue.ID{1}, "x"), queue.ErrNoJob)
-}
-
-func queueRefusesOnceClosed(t *testing.T, d *env) {
-	q := d.open(t, queue.Options{})
-	handle(t, q, "note", nop)
-	stop := work(t, q, queue.WorkerOptions{})
-	enqueue(t, q, queue.Task{Kind: "note", Args: 1})
-	d.empty(t)
-	require.NoError(t, closeIn(q, time.Minute))
-	assert.NoError(t, stop())
-	assert.Zero(t, d.count(t, suite.Members))
-	assert.ErrorIs(t, suite.Second(q.Enqueue(t.Context(), queue.Task{Kind: "note", Args: 1})), dblock.ErrClosed)
-	assert.ErrorIs(t, q.Work(t.Context(), queue.WorkerOptions{}), dblock.ErrClosed)
-	assert.NoError(t, closeIn(q, time.Minute), "a second close")
-}
-
-func queueChecksTheTables(t *testing.T, d *env) {
+func (mainTests) ChecksTheTables(t *testing.T, d *env) {
 	q := d.open(t, queue.Options{})
 	d.exec(t, "INSERT INTO dblock_schema_version (version_id, is_applied) VALUES (999, true)")
 	var wrong *dblock.SchemaError
@@ -192,6 +71,7 @@ func queueChecksTheTables(t *testing.T, d *env) {
 	assert.NoError(t, suite.RefusesBadSessions(t, d.e.Kind, d.dsn, openAt))
 	d.exec(t, "DROP TABLE dblock_queue_ready")
 	assert.ErrorIs(t, suite.Second(q.Enqueue(t.Context(), queue.Task{Kind: "k", Args: 1})), dblock.ErrSchema)
+	assert.ErrorIs(t, d.opens(d.dsn, queue.Options{Schema: "a\x00"}), dblock.ErrInvalid)
 }
 
 // RunWith runs every statement over connections with unusual settings. A setting makes one DSN of
@@ -214,7 +94,7 @@ func (e Queue) RunReadOnly(t *testing.T) {
 	if s == nil {
 		return
 	}
-	d, h := &env{e, s.DSN, s.DB}, newHolder()
+	d, h := &env{e, s.DSN, s.DB}, newHolder(t)
 	q := d.open(t, queue.Options{TTL: 3 * time.Second})
 	handle(t, q, "note", h.handle)
 	stop := work(t, q, queue.WorkerOptions{})
@@ -234,7 +114,7 @@ func (e Queue) RunReadOnly(t *testing.T) {
 }
 
 // queuesInASchema has the tables in a schema where the connection does not look by itself.
-func queuesInASchema(t *testing.T, d *env) {
+func (mainTests) UsesASchemaOfTheHostsChoice(t *testing.T, d *env) {
 	name := "elsewhere"
 	if d.e.Kind != devdb.Postgres { // databases are the server's
 		name = d.text(t, "SELECT DATABASE()") + "_e"
@@ -248,7 +128,7 @@ func queuesInASchema(t *testing.T, d *env) {
 	assert.EqualValues(t, 1, d.count(t, "SELECT count(*) FROM "+name+".dblock_queue_dead"))
 }
 
-func queuesWithTheDocumentedGrants(t *testing.T, d *env) {
+func (mainTests) RunsWithTheDocumentedGrants(t *testing.T, d *env) {
 	d.everything(t, &env{d.e, suite.ServiceUser(t, d.e.Kind, d.dsn, d.db), d.db}, queue.Options{})
 }
 
@@ -304,10 +184,10 @@ func (d *env) everything(t *testing.T, as *env, o queue.Options) {
 }
 
 // operatorsOfJobsNeedTheirGrants does what the commands of dblock queue do.
-func operatorsOfJobsNeedTheirGrants(t *testing.T, d *env) {
+func (mainTests) OperatorsOfJobsNeedTheirGrants(t *testing.T, d *env) {
 	as, name := suite.GrantedUser(t, d.e.Kind, d.dsn, d.db, schema.PostgresOperatorGrants, schema.MySQLOperatorGrants)
 	operator, service := (&env{d.e, as, d.db}).open(t, queue.Options{History: 1}), d.open(t, queue.Options{})
-	h := newHolder()
+	h := newHolder(t)
 	handle(t, service, "long", h.obey)
 	work(t, service, queue.WorkerOptions{Queue: "long", Grace: -1}) // the last job runs to the end of the test
 	n, long := 0, queue.ID{}                                        // a running job, until it is cancelled

@@ -88,7 +88,7 @@ func (d *env) processHeld(
 	t *testing.T, o queue.Options, wo queue.WorkerOptions, fn func(context.Context, queue.Job[int]) error,
 ) (*queue.Queue, *holder) {
 	t.Helper()
-	q, h := d.process(t, o, wo, fn), newHolder()
+	q, h := d.process(t, o, wo, fn), newHolder(t)
 	handle(t, q, "held", h.handle)
 	return q, h
 }
@@ -96,7 +96,7 @@ func (d *env) processHeld(
 // An open transaction has enqueued to a group and with a unique key, and has locked another key.
 // Jobs of that group and with that key end. Jobs without keys, of other groups and with other keys
 // are enqueued, promoted and run meanwhile.
-func anOpenTransactionStopsNobody(t *testing.T, d *env) {
+func (mainTests) AnOpenTransactionStopsNobody(t *testing.T, d *env) {
 	const each = 50
 	var did once
 	q, h := d.processHeld(t, queue.Options{Timeout: time.Minute}, quickly, did.handle)
@@ -121,12 +121,14 @@ func anOpenTransactionStopsNobody(t *testing.T, d *env) {
 	all := make([][]queue.ID, 4)
 	suite.Crowd(len(all), func(p int) {
 		for n := range each {
-			all[p] = append(all[p], produce(t, q, []queue.Task{
+			id, err := q.Enqueue(suite.Soon(t), []queue.Task{
 				{Kind: "note"},
 				{Kind: "note", Group: fmt.Sprint(n % 7)},
 				{Kind: "note", Unique: fmt.Sprint(n)},
 				{Kind: "note", Delay: time.Millisecond, Group: []string{"", fmt.Sprint("late", n%5)}[n%2]},
-			}[p])...)
+			}[p])
+			assert.NoError(t, err)
+			all[p] = append(all[p], id)
 		}
 	})
 	made := slices.Concat(all...)
@@ -140,14 +142,18 @@ func anOpenTransactionStopsNobody(t *testing.T, d *env) {
 
 // Many callers want unique keys that open transactions have taken. Tasks with other keys and
 // without keys are enqueued meanwhile.
-func waitsForAUniqueKeyAlone(t *testing.T, d *env) {
+func (mainTests) WaitsForAUniqueKeyAlone(t *testing.T, d *env) {
 	const keys, callers = 6, 60
 	q := d.open(t, queue.Options{Timeout: time.Minute})
 	var txs []*sql.Tx
 	var first []queue.ID
 	for n := range keys {
-		tx, made := d.beginWith(t, q, queue.Task{Kind: "note", Unique: fmt.Sprint(n)})
+		task := queue.Task{Kind: "note", Unique: fmt.Sprint(n)}
+		tx, made := d.beginWith(t, q, task)
 		txs, first = append(txs, tx), append(first, made...)
+		again, err := d.e.EnqueueTx(t.Context(), q, tx, task)
+		require.Len(t, again, 1)
+		duplicateOf(t, again[0], err, made[0], task.Unique)
 	}
 	won := make([]atomic.Int32, keys)
 	var answers atomic.Int32
@@ -181,7 +187,7 @@ func waitsForAUniqueKeyAlone(t *testing.T, d *env) {
 
 // The count of one group is wrong, so that the server refuses the end of its job. All other jobs
 // run, and those of the group once its count is right.
-func aWrongCountStopsNoOthers(t *testing.T, d *env) {
+func (mainTests) AWrongCountStopsNoOthers(t *testing.T, d *env) {
 	var did once
 	trouble := make(chan string, 1000)
 	o := queue.Options{Timeout: time.Minute}
@@ -205,54 +211,46 @@ func aWrongCountStopsNoOthers(t *testing.T, d *env) {
 	d.empty(t)
 }
 
-// The rows of three jobs are locked when they end: one is done, one dies, one is retried. Other
-// jobs begin, end and fail meanwhile. The three end once the lock is released.
-func aLockedJobStopsNoEnds(t *testing.T, d *env) {
-	o := queue.Options{Timeout: time.Minute}
-	q, h := d.processHeld(t, o, quickly, func(_ context.Context, job queue.Job[int]) error {
-		if job.Args%2 == 1 && job.Attempt == 1 {
-			return errBadDay
-		}
-		return nil
-	})
-	locked := enqueue(t, q, queue.Task{Kind: "held"}, queue.Task{Kind: "held"}, queue.Task{Kind: "held"})
-	h.has(t, len(locked))
-	tx := d.lock(t, "dblock_queue_job")
-	h.end <- errBadDay
-	h.end <- queue.Discard(errBadDay)
-	close(h.end)
-	d.ended(t, enqueue(t, q, repeat(100, queue.Task{Kind: "note"})...))
-	assert.Equal(t, len(locked), d.standing(t, locked), "locked jobs")
-	require.NoError(t, tx.Rollback())
-	d.ended(t, locked)
-}
-
-// One message has the ends of a job whose row is locked, and of 50 others. The others are recorded
-// and later jobs run meanwhile. The server keeps no session for a statement whose caller has left.
-func aLockedJobStopsNoEndsOfItsMessage(t *testing.T, d *env) {
-	const others = 50
-	q, h := d.processHeld(t, queue.Options{Timeout: 3 * time.Second}, queue.WorkerOptions{Exchanges: 1}, nop)
-	made := enqueueMany(t, q, repeat(others+1, queue.Task{Kind: "held"}))
+// One message has the ends of three jobs whose rows are locked, which are done, dead and retried, and
+// of 50 others. The others are recorded, and later jobs run and fail meanwhile. The server keeps no
+// session for a statement whose caller has left. The three end once the lock is released.
+func (mainTests) ALockedJobStopsNoEnds(t *testing.T, d *env) {
+	const locked, others = 3, 50
+	wo := queue.WorkerOptions{Exchanges: 1, Backoff: fast, Promote: 10 * time.Millisecond}
+	var did once
+	q, h := d.processHeld(t, queue.Options{Timeout: 3 * time.Second}, wo, did.handleLater)
+	tasks := repeat(locked+others, queue.Task{Kind: "held"})
+	for i, end := range []error{nil, queue.Discard(errBadDay), errBadDay} {
+		tasks[i].Kind = fmt.Sprint("locked ", i)
+		handle(t, q, tasks[i].Kind, func(ctx context.Context, job queue.Job[int]) error {
+			if job.Attempt > 1 {
+				return nil
+			}
+			_ = h.handle(ctx, job)
+			return end
+		})
+	}
+	made := enqueueMany(t, q, tasks)
 	h.has(t, len(made))
-	tx := d.lock(t, "dblock_queue_job ORDER BY job_id LIMIT 1")
+	tx := d.lock(t, fmt.Sprint("dblock_queue_job ORDER BY job_id LIMIT ", locked))
 	close(h.end)
 	began, most := time.Now(), int64(0)
-	suite.Until(t, "the other ends of the message are recorded", func() bool {
-		most = max(most, d.sessions(t))
-		return d.standing(t, made) == 1
-	})
+	ended := func(what string, jobs []queue.ID, but int) {
+		suite.Until(t, what, func() bool {
+			most = max(most, d.sessions(t))
+			return d.standing(t, jobs) == but
+		})
+	}
+	ended("the other ends of the message are recorded", made, locked)
 	assert.Less(t, time.Since(began), 40*time.Second, "the server gives up after 50 s")
-	later := enqueue(t, q, repeat(others, queue.Task{Kind: "note"})...)
-	suite.Until(t, "later jobs have ended", func() bool {
-		most = max(most, d.sessions(t))
-		return d.standing(t, later) == 0
-	})
-	assert.Equal(t, 1, d.standing(t, made), "the locked job")
+	ended("later jobs have ended", enqueue(t, q, repeat(others, queue.Task{Kind: "note"})...), 0)
+	assert.Equal(t, locked, d.standing(t, made[:locked]), "locked jobs")
 	if d.e.Kind != devdb.Postgres {
 		assert.LessOrEqual(t, most, int64(16), "sessions of a pool of 16")
 	}
 	require.NoError(t, tx.Rollback())
 	d.empty(t)
+	d.rows(t, "dead", 1)
 }
 
 // sessions counts the sessions in the database but for the test's own.
@@ -265,7 +263,7 @@ func (d *env) sessions(t *testing.T) int64 {
 
 // An open transaction has a group and a unique key locked. Calls of several keys that need one of
 // them wait. Calls with keys that sort before it and after it pass meanwhile.
-func aCallOfSeveralKeysStopsNobody(t *testing.T, d *env) {
+func (mainTests) ACallOfSeveralKeysStopsNobody(t *testing.T, d *env) {
 	const others, each = 20, 3
 	q := d.open(t, queue.Options{Timeout: time.Minute})
 	tx, _ := d.beginWith(t, q, queue.Task{Kind: "note", Group: "m-locked"},

@@ -22,22 +22,6 @@ import (
 	"github.com/dblock-go/dblock/queue"
 )
 
-// RunHerald runs the tests of engines that notify other processes of jobs.
-func (e Queue) RunHerald(t *testing.T) {
-	e.run(t, map[string]func(*testing.T, *env){
-		"WakesOtherProcesses":       wakesOtherProcesses,
-		"TellsOfJobsInTransactions": tellsOfJobsInTransactions,
-		"TellsWhoeverIsToCancel":    tellsWhoeverIsToCancel,
-		"QuietOnesTellNobody":       quietOnesTellNobody,
-		"ABurstIsToldAFewTimes":     aBurstIsToldAFewTimes,
-		"ListensAgain":              listensAgain,
-		"ListensWhileItWorks":       listensWhileItWorks,
-		"SchemasDontHearEachOther":  schemasDontHearEachOther,
-		"ManyShareWhatTheyHear":     manyShareWhatTheyHear,
-		"WorksBehindAPooler":        worksBehindAPooler,
-	})
-}
-
 // The next poll of such a worker is half a minute away at least.
 var rarely = queue.WorkerOptions{Poll: time.Minute}
 
@@ -117,7 +101,7 @@ func (d *env) enqueueTx(t *testing.T, q *queue.Queue, end func(*sql.Tx) error, t
 	require.NoError(t, end(tx))
 }
 
-func wakesOtherProcesses(t *testing.T, d *env) {
+func (heraldTests) WakesOtherProcesses(t *testing.T, d *env) {
 	done := make(chan int, 10)
 	d.worker(t, queue.Options{}, rarely, done)
 	q, ctx := d.open(t, queue.Options{}), t.Context()
@@ -147,7 +131,7 @@ func wakesOtherProcesses(t *testing.T, d *env) {
 }
 
 // A process with PollOnly learns of other processes' jobs when it polls, and of its own at once.
-func pollOnlyIsToldOfNothing(t *testing.T, d *env) {
+func (mainTests) PollOnlyIsToldOfNothing(t *testing.T, d *env) {
 	quiet, loud := make(chan int, 21), make(chan int, 10)
 	wo := queue.WorkerOptions{Poll: time.Minute, Queue: "quiet", Promote: -1, Rescue: -1}
 	q := d.worker(t, queue.Options{PollOnly: true}, wo, quiet)
@@ -167,7 +151,7 @@ func pollOnlyIsToldOfNothing(t *testing.T, d *env) {
 	}
 }
 
-func tellsOfJobsInTransactions(t *testing.T, d *env) {
+func (heraldTests) TellsOfJobsInTransactions(t *testing.T, d *env) {
 	l, q := d.listen(t), d.open(t, queue.Options{})
 	for _, task := range []queue.Task{{Kind: "x"}, {Kind: "x", Unique: "u"}, {Kind: "x", Group: "g"}} {
 		task.Queue = "rolled back"
@@ -183,8 +167,8 @@ func tellsOfJobsInTransactions(t *testing.T, d *env) {
 	assert.Empty(t, l.rest(t))
 }
 
-func tellsWhoeverIsToCancel(t *testing.T, d *env) {
-	q, other, h := d.open(t, queue.Options{}), d.open(t, queue.Options{}), newHolder()
+func (heraldTests) TellsWhoeverIsToCancel(t *testing.T, d *env) {
+	q, other, h := d.open(t, queue.Options{}), d.open(t, queue.Options{}), newHolder(t)
 	ended := make(chan error, 1)
 	handle(t, q, "long", func(ctx context.Context, job queue.Job[int]) error {
 		err := h.obey(ctx, job)
@@ -201,7 +185,7 @@ func tellsWhoeverIsToCancel(t *testing.T, d *env) {
 	assert.ErrorIs(t, wait(t, ended, "the end of the context"), queue.ErrCancelled)
 }
 
-func quietOnesTellNobody(t *testing.T, d *env) {
+func (heraldTests) QuietOnesTellNobody(t *testing.T, d *env) {
 	l := d.listen(t)
 	silent, quiet := d.open(t, queue.Options{PollOnly: true}), d.open(t, queue.Options{QuietTx: true})
 	for name, q := range map[string]*queue.Queue{"silent": silent, "quiet": quiet} {
@@ -216,7 +200,7 @@ func quietOnesTellNobody(t *testing.T, d *env) {
 }
 
 // A process notifies of a queue once a millisecond at most, as docs/queue.md says.
-func aBurstIsToldAFewTimes(t *testing.T, d *env) {
+func (heraldTests) ABurstIsToldAFewTimes(t *testing.T, d *env) {
 	const producers, each = 20, 50
 	l, q := d.listen(t), d.open(t, queue.Options{})
 	began := time.Now()
@@ -234,7 +218,7 @@ func aBurstIsToldAFewTimes(t *testing.T, d *env) {
 }
 
 // Its connection is cut. A process listens on another one, and looks for what it missed.
-func listensAgain(t *testing.T, d *env) {
+func (heraldTests) ListensAgain(t *testing.T, d *env) {
 	done, troubles := make(chan int, 10), make(chan string, 10)
 	var o queue.Options
 	o.Observer.Trouble = func(doing string, _ error) { troubles <- doing }
@@ -253,7 +237,7 @@ func listensAgain(t *testing.T, d *env) {
 
 // Workers of one process share one connection. A process without workers, or with PollOnly, has
 // none.
-func listensWhileItWorks(t *testing.T, d *env) {
+func (heraldTests) ListensWhileItWorks(t *testing.T, d *env) {
 	d.worker(t, queue.Options{PollOnly: true}, rarely, nil)
 	q := d.open(t, queue.Options{})
 	for range 2 {
@@ -269,7 +253,7 @@ func listensWhileItWorks(t *testing.T, d *env) {
 }
 
 // The tables have the channel, whether their schema is named or found by the connection's path.
-func schemasDontHearEachOther(t *testing.T, d *env) {
+func (heraldTests) SchemasDontHearEachOther(t *testing.T, d *env) {
 	suite.Must(migrations.Up(t.Context(), d.db, migrations.Options{Schema: "else where"}))(t)
 	l := d.listen(t)
 	there, here := d.open(t, queue.Options{Schema: "else where"}), d.open(t, queue.Options{Schema: "public"})
@@ -281,7 +265,7 @@ func schemasDontHearEachOther(t *testing.T, d *env) {
 }
 
 // All processes are notified of each job. It runs once, and they do not all claim each time.
-func manyShareWhatTheyHear(t *testing.T, d *env) {
+func (heraldTests) ManyShareWhatTheyHear(t *testing.T, d *env) {
 	const processes, jobs = 8, 150
 	var did once
 	var claims atomic.Int64
@@ -318,7 +302,7 @@ func (l *saidToPoll) Write(line []byte) (int, error) {
 
 // Behind a pooler in transaction mode no notification arrives. The log says so once, and the worker
 // polls.
-func worksBehindAPooler(t *testing.T, d *env) {
+func (heraldTests) WorksBehindAPooler(t *testing.T, d *env) {
 	log := &saidToPoll{}
 	pooled := &env{d.e, testdb.Pooled(t, d.dsn), d.db}
 	q := pooled.open(t, queue.Options{Log: slog.New(slog.NewTextHandler(log, nil))})

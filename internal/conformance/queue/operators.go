@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -36,49 +37,34 @@ func (d *env) process(
 	return q
 }
 
-// rests checks that no job of a paused queue runs before resume, and that jobs of another queue
-// run.
-func (d *env) rests(t *testing.T, q *queue.Queue, resume func()) {
-	t.Helper()
-	done := make(chan int, 10)
-	handle(t, q, "note", record(done))
-	work(t, q, queue.WorkerOptions{Poll: 10 * time.Millisecond})
-	work(t, q, queue.WorkerOptions{Queue: "other"})
-	enqueue(t, q, queue.Task{Kind: "note", Args: 1}, queue.Task{Kind: "note", Args: 2, Queue: "other"})
-	assert.Equal(t, 2, wait(t, done, "the job of the other queue"))
-	resume()
-	assert.Equal(t, 1, wait(t, done, "the job of the queue that was paused"))
-}
-
-func aPausedQueueRests(t *testing.T, d *env) {
-	d.exec(t, "INSERT INTO dblock_queue (queue, paused_at) VALUES ('default', CURRENT_TIMESTAMP), ('other', NULL)")
-	d.rests(t, d.open(t, queue.Options{}), func() {
-		d.exec(t, "UPDATE dblock_queue SET paused_at = NULL WHERE queue = 'default'")
-	})
-}
-
-func pausesAndResumes(t *testing.T, d *env) {
-	q := d.open(t, queue.Options{})
-	for range 2 { // a second call changes nothing
+// No job of a paused queue runs before it is resumed, and jobs of another queue run. A second call
+// changes nothing.
+func (mainTests) PausesAndResumes(t *testing.T, d *env) {
+	q, done := d.open(t, queue.Options{}), make(chan int, 10)
+	for range 2 {
 		require.NoError(t, q.Pause(t.Context(), ""))
 	}
 	s := suite.Must(q.Stats(t.Context()))(t)
 	require.Len(t, s.Queues, 1)
 	assert.Equal(t, "default", s.Queues[0].Queue)
 	assert.GreaterOrEqual(t, s.Queues[0].Paused, time.Duration(0))
-	d.rests(t, q, func() {
-		for range 2 {
-			require.NoError(t, q.Resume(t.Context(), "default"))
-		}
-	})
+	handle(t, q, "note", record(done))
+	work(t, q, queue.WorkerOptions{Poll: 10 * time.Millisecond})
+	work(t, q, queue.WorkerOptions{Queue: "other"})
+	enqueue(t, q, queue.Task{Kind: "note", Args: 1}, queue.Task{Kind: "note", Args: 2, Queue: "other"})
+	assert.Equal(t, 2, wait(t, done, "the job of the other queue"))
+	for range 2 {
+		require.NoError(t, q.Resume(t.Context(), "default"))
+	}
+	assert.Equal(t, 1, wait(t, done, "the job of the queue that was paused"))
 	assert.Zero(t, d.count(t, "SELECT count(*) FROM dblock_queue"), "rows of queues")
 }
 
-func countsJobs(t *testing.T, d *env) {
+func (mainTests) CountsJobs(t *testing.T, d *env) {
 	metrics := make(chan queue.Stats, 100)
 	q := d.open(t, queue.Options{Observer: queue.Observer{Stats: func(s queue.Stats) { metrics <- s }}})
 	assert.Empty(t, suite.Must(q.Stats(t.Context()))(t).Queues)
-	h := newHolder()
+	h := newHolder(t)
 	handle(t, q, "hold", h.handle)
 	work(t, q, queue.WorkerOptions{Queue: "b", Stats: 100 * time.Millisecond})
 	enqueue(t, q, queue.Task{Kind: "hold", Queue: "b"})
@@ -109,7 +95,7 @@ func countsJobs(t *testing.T, d *env) {
 
 // A queue has nearly as many priorities as there can be. The job that has waited longest has the
 // highest one. Timeout is shorter than one round trip for each priority.
-func countsJobsOfManyPriorities(t *testing.T, d *env) {
+func (mainTests) CountsJobsOfManyPriorities(t *testing.T, d *env) {
 	const priorities = 60_000
 	row := d.sql("('q', %d, '%032d')", "('q', %d, '%016d')")
 	rows := make([]string, priorities)
@@ -127,7 +113,7 @@ func countsJobsOfManyPriorities(t *testing.T, d *env) {
 }
 
 // A lock keeps reads from their answers.
-func readsAreNeverUnknown(t *testing.T, d *env) {
+func (mainTests) ReadsAreNeverUnknown(t *testing.T, d *env) {
 	job := enqueue(t, d.open(t, queue.Options{}), queue.Task{Kind: "x"})[0]
 	q, ctx := d.open(t, queue.Options{Timeout: 100 * time.Millisecond}), t.Context()
 	conn := suite.Must(d.db.Conn(ctx))(t)
@@ -149,8 +135,8 @@ func readsAreNeverUnknown(t *testing.T, d *env) {
 	suite.Must(conn.ExecContext(ctx, d.sql("ROLLBACK", "UNLOCK TABLES")))(t)
 }
 
-func listsAndShowsJobs(t *testing.T, d *env) {
-	q, h := d.open(t, queue.Options{Label: "a test"}), newHolder()
+func (mainTests) ListsAndShowsJobs(t *testing.T, d *env) {
+	q, h := d.open(t, queue.Options{Label: "a test"}), newHolder(t)
 	handle(t, q, "hold", h.handle)
 	work(t, q, queue.WorkerOptions{Queue: "work"})
 	made := enqueue(t, q, queue.Task{Kind: "hold", Queue: "work", Args: 1})
@@ -184,21 +170,8 @@ func listsAndShowsJobs(t *testing.T, d *env) {
 	h.end <- nil
 }
 
-func cancelsWhatWaits(t *testing.T, d *env) {
-	q := d.open(t, queue.Options{History: 1})
-	made := enqueue(t, q, queue.Task{Kind: "x"}, queue.Task{Kind: "x", Delay: time.Hour}, queue.Task{Kind: "x"})
-	require.NoError(t, q.Discard(t.Context(), made[2], "no more"))
-	for i, state := range []queue.State{queue.Ready, queue.Scheduled, queue.Dead} {
-		cancel(t, q, made[i], state)
-		assert.ErrorIs(t, suite.Second(q.Cancel(t.Context(), made[i])), queue.ErrNoJob)
-	}
-	d.empty(t)
-	d.rows(t, "dead", 0)
-	assert.Len(t, suite.Must(q.List(t.Context(), queue.Filter{State: queue.Cancelled}))(t), 2)
-}
-
 // A job is blocked in a group without a row. Cancel writes none.
-func cancelOfBlockedJobs(t *testing.T, d *env) {
+func (mainTests) CancelOfBlockedJobs(t *testing.T, d *env) {
 	q := d.open(t, queue.Options{})
 	blocked := enqueue(t, q, queue.Task{Kind: "x", Delay: time.Hour})[0]
 	d.exec(t, "UPDATE dblock_queue_job SET group_key = 'g'",
@@ -217,7 +190,7 @@ func cancelOfBlockedJobs(t *testing.T, d *env) {
 
 // A running job learns of its cancellation from its context, and a job that has not begun never
 // begins. A job that ignores its context is done.
-func cancelsWhatRuns(t *testing.T, d *env) {
+func (mainTests) CancelsWhatRuns(t *testing.T, d *env) {
 	dropped := make(drops, 10)
 	q, other := d.open(t, queue.Options{Observer: dropped.observer(t)}), d.open(t, queue.Options{})
 	began, causes := make(chan queue.ID, 10), make(chan error, 10)
@@ -253,4 +226,123 @@ func cancelsWhatRuns(t *testing.T, d *env) {
 	d.until(t, "SELECT count(*) FROM dblock_queue_cancel", 0)
 	d.rows(t, "dead", 0)
 	assert.Empty(t, began)
+}
+
+func (mainTests) DiscardsRetriesAndPurges(t *testing.T, d *env) {
+	q, ctx := d.open(t, queue.Options{}), t.Context()
+	made := enqueue(t, q, queue.Task{Kind: "note", Args: 1, Queue: "q"},
+		queue.Task{Kind: "note", Args: 2, Queue: "q", Delay: time.Hour})
+	for _, id := range made {
+		assert.ErrorIs(t, q.Retry(ctx, id), queue.ErrState, "it is not dead")
+		require.NoError(t, q.Discard(ctx, id, "no\x00 more"))
+		assert.ErrorIs(t, q.Discard(ctx, id, "once more"), queue.ErrState)
+	}
+	d.empty(t)
+	r := suite.Must(q.Show(ctx, made[0]))(t)
+	assert.Contains(t, r.LastError, "more")
+	assert.Equal(t, queue.Dead, r.State)
+	assert.Zero(t, suite.Must(q.Purge(ctx, "q", time.Hour))(t), "jobs that died an hour ago")
+	require.NoError(t, q.Retry(ctx, made[0]))
+	assert.Equal(t, 1, suite.Must(q.RetryAll(ctx, "q"))(t))
+	done := make(chan int, 10)
+	handle(t, q, "note", func(_ context.Context, job queue.Job[int]) error {
+		assert.Equal(t, []int{1, 25}, []int{job.Attempt, job.MaxAttempts})
+		done <- job.Args
+		return queue.Discard(errBadDay)
+	})
+	work(t, q, queue.WorkerOptions{Queue: "q"})
+	assert.Equal(t, 3, wait(t, done, "a job")+wait(t, done, "the other job"))
+	d.empty(t)
+	assert.Equal(t, 2, suite.Must(q.Purge(ctx, "q", 0))(t))
+	assert.ErrorIs(t, q.Retry(ctx, made[0]), queue.ErrNoJob)
+	assert.ErrorIs(t, q.Discard(ctx, made[0], "x"), queue.ErrNoJob)
+}
+
+const manyDead = 1200 // more than one page of a list
+
+func doomed(context.Context, queue.Job[int]) error { return queue.Discard(errBadDay) }
+
+// die enqueues jobs that their handler discards, and waits until all are dead.
+func (d *env) die(t *testing.T, q *queue.Queue, tasks []queue.Task) (stop func() error) {
+	t.Helper()
+	before := d.count(t, "SELECT count(*) FROM dblock_queue_dead")
+	enqueueMany(t, q, tasks)
+	stop = work(t, q, queue.WorkerOptions{})
+	d.until(t, "SELECT count(*) FROM dblock_queue_dead", before+int64(len(tasks)))
+	return stop
+}
+
+// Jobs die again as soon as they are retried. One call retries each once.
+func (mainTests) RetryAllEnds(t *testing.T, d *env) {
+	q := d.open(t, queue.Options{})
+	handle(t, q, "note", doomed)
+	d.die(t, q, repeat(manyDead, queue.Task{Kind: "note"}))
+	assert.Equal(t, manyDead, suite.Must(q.RetryAll(suite.Soon(t), ""))(t))
+}
+
+// Dead jobs whose unique keys are taken hide no jobs that died before them. Of several dead jobs
+// with one key the last one is retried.
+func (mainTests) RetryAllPassesTakenKeys(t *testing.T, d *env) {
+	const free = 5
+	q := d.open(t, queue.Options{})
+	handle(t, q, "note", doomed)
+	frees := repeat(free, queue.Task{Kind: "note"})
+	for i := 1; i < free; i++ {
+		frees[i].Group = fmt.Sprint(i % 3)
+		if i > 1 {
+			frees[i].Unique = fmt.Sprint("free ", i%2)
+		}
+	}
+	for i := range frees { // one after the other, so that their keys are free again
+		require.NoError(t, d.die(t, q, frees[i:i+1])())
+	}
+	taken := repeat(manyDead, queue.Task{Kind: "note"})
+	for i := range taken {
+		taken[i].Unique = fmt.Sprint(i)
+	}
+	require.NoError(t, d.die(t, q, taken)())
+	enqueueMany(t, q, taken)
+	assert.Equal(t, free-1, suite.Must(q.RetryAll(suite.Soon(t), ""))(t))
+	d.rows(t, "dead", manyDead+1)
+	d.process(t, queue.Options{}, queue.WorkerOptions{}, nop)
+	d.empty(t)
+}
+
+// An open transaction has enqueued with the unique key of a dead job. Other dead jobs are retried.
+// After its commit the key is another job's.
+func (mainTests) RetryBesideAnOpenTransaction(t *testing.T, d *env) {
+	q := d.open(t, queue.Options{})
+	handle(t, q, "note", doomed)
+	tasks := repeat(3, queue.Task{Kind: "note"})
+	tasks[1].Unique = "key"
+	require.NoError(t, d.die(t, q, tasks)())
+	var keyed queue.ID
+	dead := suite.Must(q.List(t.Context(), queue.Filter{State: queue.Dead}))(t)
+	require.Len(t, dead, 3)
+	for _, r := range dead {
+		if suite.Must(q.Show(t.Context(), r.ID))(t).UniqueKey != "" {
+			keyed = r.ID
+		}
+	}
+	tx, _ := d.beginWith(t, q, queue.Task{Kind: "note", Args: 4, Unique: "key"})
+	assert.Equal(t, 2, suite.Must(q.RetryAll(suite.Soon(t), ""))(t), "beside the transaction")
+	answer := make(chan error, 1)
+	go func() { answer <- q.Retry(suite.Soon(t), keyed) }()
+	suite.Until(t, "the retry waits for the transaction, or does not", func() bool {
+		time.Sleep(150 * time.Millisecond) // InnoDB's tables are as of the last 100 ms
+		return len(answer) > 0 || d.count(t, suite.RowWaits(d.e.Kind)) > 0
+	})
+	require.NoError(t, tx.Commit())
+	assert.Contains(t, []error{dblock.ErrBusy, dblock.ErrConflict}, classOf(wait(t, answer, "the retry")))
+	assert.ErrorIs(t, q.Retry(t.Context(), keyed), dblock.ErrConflict)
+}
+
+// classOf returns which class of dblock's errors an error has.
+func classOf(err error) error {
+	for _, class := range []error{dblock.ErrBusy, dblock.ErrUnavailable, dblock.ErrConflict} {
+		if errors.Is(err, class) {
+			return class
+		}
+	}
+	return err
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,15 +15,15 @@ import (
 	"github.com/dblock-go/dblock/queue"
 )
 
-// killed kills a process that has begun jobs of these tasks.
+// killed enqueues tasks, whose jobs a process begins that is then declared dead. It stands still until
+// the test ends.
 func (d *env) killed(t *testing.T, q *queue.Queue, tasks ...queue.Task) []queue.ID {
 	t.Helper()
-	made := enqueue(t, q, tasks...)
-	victim := d.startWorker(t)
-	for range tasks {
-		victim.Says(t, "began")
-	}
-	victim.Kill()
+	made := enqueueMany(t, q, tasks)
+	gone, h := d.open(t, queue.Options{TTL: time.Hour}), newHolder(t)
+	handle(t, gone, "note", h.handle)
+	work(t, gone, queue.WorkerOptions{Concurrency: len(tasks), Ahead: -1, Promote: -1, Rescue: -1})
+	h.has(t, len(tasks))
 	d.evict(t)
 	return made
 }
@@ -32,31 +31,10 @@ func (d *env) killed(t *testing.T, q *queue.Queue, tasks ...queue.Task) []queue.
 // rescues is a worker that rescues jobs often.
 var rescues = queue.WorkerOptions{Rescue: 100 * time.Millisecond}
 
-func inAnHour(int, error) time.Duration { return time.Hour }
-
-// A job whose process was killed waits as one that failed.
-func aRescueHasABackoff(t *testing.T, d *env) {
-	const jobs = 10
-	q, asked := d.open(t, queue.Options{}), make(chan int, jobs)
-	handle(t, q, "note", nop, queue.Backoff(func(attempt int, _ error) time.Duration {
-		asked <- attempt
-		return time.Hour
-	}))
-	d.killed(t, q, repeat(jobs, queue.Task{Kind: "note"})...)
-	rescue(t, q, jobs, 0)
-	d.rows(t, "ready", 0)
-	d.rows(t, "scheduled", jobs)
-	d.rows(t, "job WHERE attempt = 1", jobs)
-	for range jobs {
-		assert.Equal(t, 1, wait(t, asked, "the backoff"))
-	}
-	d.until(t, "SELECT count(*) FROM dblock_queue_claim", 0)
-}
-
 // Jobs had their last attempt with a process that was killed. The rows of a group and of a unique
 // key are locked, and the count of another group is wrong. All other jobs are dead, and these once
 // they can be.
-func aRescuePassesLockedKeys(t *testing.T, d *env) {
+func (mainTests) ARescuePassesLockedKeys(t *testing.T, d *env) {
 	q := d.open(t, queue.Options{Timeout: 5 * time.Second})
 	tasks := []queue.Task{{Group: "locked"}, {Unique: "locked"}, {Group: "wrong"}}
 	for n := range 4 {
@@ -84,11 +62,14 @@ func aRescuePassesLockedKeys(t *testing.T, d *env) {
 }
 
 // The server refuses to reschedule jobs of a claim, and buries others. The claim keeps the former,
-// and the next rescue moves them.
-func aRescueThatFailsKeepsItsClaims(t *testing.T, d *env) {
+// and the next rescue moves them. They wait as jobs that failed.
+func (mainTests) ARescueThatFailsKeepsItsClaims(t *testing.T, d *env) {
 	const jobs = 10
-	q := d.open(t, queue.Options{})
-	handle(t, q, "note", nop, queue.Backoff(inAnHour))
+	q, asked := d.open(t, queue.Options{}), make(chan int, 2*jobs)
+	handle(t, q, "note", nop, queue.Backoff(func(attempt int, _ error) time.Duration {
+		asked <- attempt
+		return time.Hour
+	}))
 	d.killed(t, q, everyOtherDies(jobs)...)
 	drop := d.trigger(t, "INSERT ON dblock_queue_scheduled", "RAISE 'not now'",
 		"SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not now'")
@@ -97,6 +78,12 @@ func aRescueThatFailsKeepsItsClaims(t *testing.T, d *env) {
 	assert.Equal(t, []int{0, jobs / 2}, []int{again, dead})
 	drop()
 	rescue(t, q, jobs/2, 0)
+	d.rows(t, "ready", 0)
+	d.rows(t, "scheduled", jobs/2)
+	d.rows(t, "job WHERE attempt = 1", jobs/2)
+	for range jobs / 2 {
+		assert.Equal(t, 1, wait(t, asked, "the backoff"))
+	}
 	d.until(t, "SELECT count(*) FROM dblock_queue_claim", 0)
 }
 
@@ -131,19 +118,13 @@ func (d *env) slow(t *testing.T, event string) {
 
 // Options.Timeout cuts off the statements of a rescue, since the server is slow. Smaller statements
 // rescue all jobs.
-func aSlowServerRescuesStepByStep(t *testing.T, d *env) {
+func (faultTests) ASlowServerRescuesStepByStep(t *testing.T, d *env) {
 	const jobs = 200
-	gone, h := d.open(t, queue.Options{TTL: time.Hour}), newHolder()
-	defer close(h.end)
-	handle(t, gone, "note", h.handle)
-	enqueueMany(t, gone, everyOtherDies(jobs))
-	work(t, gone, queue.WorkerOptions{Concurrency: jobs, Promote: -1, Rescue: -1})
-	h.has(t, jobs)
-	d.evict(t)
+	d.killed(t, d.open(t, queue.Options{}), everyOtherDies(jobs)...)
 	d.slow(t, "INSERT ON dblock_queue_scheduled")
 	d.slow(t, "INSERT ON dblock_queue_dead")
 	q := d.open(t, queue.Options{Timeout: 300 * time.Millisecond})
-	handle(t, q, "note", nop, queue.Backoff(inAnHour))
+	handle(t, q, "note", nop, queue.Backoff(func(int, error) time.Duration { return time.Hour }))
 	suite.Until(t, "all jobs are rescued", func() bool {
 		_, _, err := q.Rescue(suite.Soon(t))
 		t.Log(err)
@@ -156,7 +137,7 @@ func aSlowServerRescuesStepByStep(t *testing.T, d *env) {
 	}
 }
 
-func aSlowServerPrunesStepByStep(t *testing.T, d *env) {
+func (faultTests) ASlowServerPrunesStepByStep(t *testing.T, d *env) {
 	q := d.open(t, queue.Options{Timeout: 300 * time.Millisecond, History: 1})
 	d.overdue(t, 200, "")
 	d.exec(t, "INSERT INTO dblock_queue_history "+
@@ -169,52 +150,11 @@ func aSlowServerPrunesStepByStep(t *testing.T, d *env) {
 	})
 }
 
-// The server is killed and restarted while processes drain a queue. All jobs run. No process is
-// declared dead, since the TTL is an hour: claims and ends without a reply are resolved before.
-func aRestartStrandsNoJob(t *testing.T, d *env) {
-	const jobs, before = 2000, 500
-	d, server := d.onAServerOfItsOwn(t)
-	var handled, rescued atomic.Int64
-	middle := make(chan struct{})
-	o := queue.Options{TTL: time.Hour}
-	o.Observer.Rescued = func(again, dead int) { rescued.Add(int64(again + dead)) }
-	tasks := repeat(jobs, queue.Task{Kind: "note"})
-	for i := 0; i < jobs; i += 20 {
-		tasks[i].Group, tasks[i+1].Unique = fmt.Sprint(i%100), fmt.Sprint(i)
-	}
-	for i := range 2 {
-		q, closePool, err := d.e.Open(t.Context(), d.dsn, o)
-		require.NoError(t, err)
-		t.Cleanup(func() {
-			_ = closeIn(q, time.Minute) // the connection of the heartbeats may have ended with the server
-			closePool()
-		})
-		if i == 0 {
-			enqueueMany(t, q, tasks)
-		}
-		handle(t, q, "note", func(context.Context, queue.Job[int]) error {
-			if handled.Add(1) == before {
-				close(middle)
-			}
-			return nil
-		})
-		work(t, q, queue.WorkerOptions{})
-	}
-	wait(t, middle, "the jobs that run before the server is killed")
-	if server != nil {
-		require.NoError(t, server.Kill())
-		require.NoError(t, server.Restart(context.WithoutCancel(t.Context())))
-	}
-	d.drained(t)
-	t.Logf("%d runs of %d jobs", handled.Load(), jobs)
-	assert.Zero(t, rescued.Load(), "jobs that were rescued")
-}
-
 // A worker that stops hands back jobs that have not begun, and jobs that it had to interrupt.
 // Neither costs an attempt.
-func handsBackWhatWasNotBegun(t *testing.T, d *env) {
+func (mainTests) HandsBackWhatWasNotBegun(t *testing.T, d *env) {
 	const jobs, handlers = 20, 2
-	q, h := d.open(t, queue.Options{}), newHolder()
+	q, h := d.open(t, queue.Options{}), newHolder(t)
 	stopped := make(chan error, jobs)
 	handle(t, q, "note", func(ctx context.Context, job queue.Job[int]) error {
 		err := h.obey(ctx, job)
@@ -245,11 +185,12 @@ func handsBackWhatWasNotBegun(t *testing.T, d *env) {
 
 // Close returns soon after its context has ended, also while a worker runs. The process leaves in
 // the background. Without a bound Close would wait for the TTL, an hour.
-func aQueueClosesOnAFrozenServer(t *testing.T, d *env) {
-	d, server := d.onAServerOfItsOwn(t)
+func (faultTests) AQueueClosesOnAFrozenServer(t *testing.T, d *env) {
+	server, dsn, db := suite.ServerOfItsOwn(t, d.e.Kind)
 	if server == nil {
 		return // it was given, and may serve others
 	}
+	d = &env{d.e, dsn, db}
 	for _, working := range []bool{true, false} {
 		q, done := d.open(t, queue.Options{TTL: time.Hour}), make(chan int, 1)
 		handle(t, q, "note", record(done))
@@ -275,8 +216,8 @@ func aQueueClosesOnAFrozenServer(t *testing.T, d *env) {
 	}
 }
 
-func leavesThoseWhoIgnoreTheirEnd(t *testing.T, d *env) {
-	q, h := d.open(t, queue.Options{}), newHolder()
+func (mainTests) LeavesThoseWhoIgnoreTheirEnd(t *testing.T, d *env) {
+	q, h := d.open(t, queue.Options{}), newHolder(t)
 	handle(t, q, "note", h.handle)
 	stop := work(t, q, queue.WorkerOptions{Grace: -1})
 	enqueue(t, q, queue.Task{Kind: "note", Args: 1})

@@ -3,7 +3,6 @@ package queue
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -89,7 +88,7 @@ func (d *env) effective(t *testing.T, jobs ...queue.ID) {
 		want = append(want, id.String())
 	}
 	got := suite.ValuesOf[string](t, &suite.DB{DB: d.db}, "SELECT job FROM suite_effect")
-	assert.ElementsMatch(t, want, got, "effects; dead are %v", d.deadJobs(t))
+	assert.ElementsMatch(t, want, got, "effects")
 }
 
 // observeDead sends the error of each job that dies.
@@ -103,60 +102,8 @@ var quickly = queue.WorkerOptions{
 	Backoff: fast, Promote: 10 * time.Millisecond, Poll: 10 * time.Millisecond, Concurrency: 4,
 }
 
-func effectsAndEndsAreOne(t *testing.T, d *env) {
-	var o queue.Options
-	recorded := make(chan int, 200)
-	o.Observer.Recorded = func(_ string, jobs int, _ time.Duration) { recorded <- jobs }
-	then := func(_ context.Context, _ HandlerTx, job queue.Job[int]) error {
-		switch {
-		case job.Args == 0:
-			return queue.Discard(errBadDay)
-		case job.Args == 1:
-			return queue.Cancel(errBadDay)
-		case job.Args == 2 && job.Attempt == 1:
-			panic(errBadDay)
-		case job.Args == 3 && time.Since(job.EnqueuedAt) < 100*time.Millisecond:
-			return queue.Snooze(20 * time.Millisecond)
-		case job.Args%3 == 2 && job.Attempt < 3:
-			return errBadDay
-		}
-		return nil
-	}
-	d.runEffects(t, o, quickly, then)
-	made := enqueueMany(t, d.runEffects(t, o, quickly, then), repeat(60, queue.Task{Kind: "effect"}))
-	d.effective(t, made[2:]...)
-	d.rows(t, "dead", 1)
-	for n := 0; n < len(made)-1; { // but for the job that is dead
-		n += wait(t, recorded, "the jobs that are recorded")
-	}
-}
-
-// Each attempt enqueues the next job of its chain. That job exists if the job before it has ended.
-func effectsOfChainsOfJobs(t *testing.T, d *env) {
-	const chains, long = 5, 10
-	ended := make(chan queue.ID, 2*chains*long)
-	q := d.runEffects(t, queue.Options{}, quickly, func(ctx context.Context, tx HandlerTx, job queue.Job[int]) error {
-		var err error
-		if job.Args < long-1 {
-			_, err = tx.Enqueue(ctx, queue.Task{Kind: "effect", Args: job.Args + 1})
-		}
-		if err == nil && job.Attempt < 2 {
-			return errBadDay
-		}
-		ended <- job.ID
-		return err
-	})
-	enqueueMany(t, q, slices.Repeat([]queue.Task{{Kind: "effect"}}, chains))
-	d.empty(t)
-	var all []queue.ID
-	for range chains * long {
-		all = append(all, wait(t, ended, "a job"))
-	}
-	d.effective(t, all...)
-}
-
 // The end frees unique keys and admits the next job of the group, also if the job has enqueued it.
-func effectsInGroups(t *testing.T, d *env) {
+func (mainTests) EffectsInGroups(t *testing.T, d *env) {
 	ended := make(chan queue.Job[int], 10)
 	then := func(ctx context.Context, tx HandlerTx, job queue.Job[int]) error {
 		if job.Args == 1 {
@@ -187,16 +134,9 @@ func effectsInGroups(t *testing.T, d *env) {
 	d.empty(t)
 }
 
-func effectsAndHistory(t *testing.T, d *env) {
-	q := d.runEffects(t, queue.Options{History: 1}, queue.WorkerOptions{}, noMore)
-	id := enqueue(t, q, queue.Task{Kind: "effect"})[0]
-	d.effective(t, id)
-	assert.Equal(t, queue.Finished, suite.Must(q.Show(suite.Soon(t), id))(t).State)
-}
-
 // The middleware turns a success into a failure, and a panic into a success. The panic has no
 // effect.
-func effectsAndMiddleware(t *testing.T, d *env) {
+func (mainTests) EffectsAndMiddleware(t *testing.T, d *env) {
 	wo := quickly
 	wo.Middleware = []queue.Middleware{func(ctx context.Context, job queue.Info, next queue.Next) (err error) {
 		defer func() {
@@ -221,10 +161,10 @@ func effectsAndMiddleware(t *testing.T, d *env) {
 }
 
 // A handler returns nil after its timeout.
-func effectsInTime(t *testing.T, d *env) {
+func (mainTests) EffectsInTime(t *testing.T, d *env) {
 	o, dead := observeDead()
 	q := d.open(t, o)
-	d.handleEffect(t, q, newHolder().ignoreTx, queue.Timeout(time.Second))
+	d.handleEffect(t, q, newHolder(t).ignoreTx, queue.Timeout(time.Second))
 	work(t, q, queue.WorkerOptions{})
 	enqueue(t, q, queue.Task{Kind: "effect", MaxAttempts: 1})
 	assert.ErrorIs(t, wait(t, dead, "the end"), queue.ErrTimeout)
@@ -232,8 +172,8 @@ func effectsInTime(t *testing.T, d *env) {
 }
 
 // A handler returns nil although its job is cancelled.
-func effectsOfTheCancelled(t *testing.T, d *env) {
-	dropped, h := make(drops, 1), newHolder()
+func (mainTests) EffectsOfTheCancelled(t *testing.T, d *env) {
+	dropped, h := make(drops, 1), newHolder(t)
 	q := d.runEffects(t, queue.Options{Observer: dropped.observer(t)}, queue.WorkerOptions{}, h.ignoreTx)
 	id := enqueue(t, q, queue.Task{Kind: "effect"})[0]
 	h.has(t, 1)
@@ -244,9 +184,9 @@ func effectsOfTheCancelled(t *testing.T, d *env) {
 
 // A worker that stops lets handlers commit while Grace lasts. It rolls others back, at no cost of
 // an attempt.
-func effectsAtTheEndOfWork(t *testing.T, d *env) {
+func (mainTests) EffectsAtTheEndOfWork(t *testing.T, d *env) {
 	for left, grace := range []time.Duration{time.Minute, -1} {
-		q, h := d.open(t, queue.Options{}), newHolder()
+		q, h := d.open(t, queue.Options{}), newHolder(t)
 		d.handleEffect(t, q, h.ignoreTx)
 		stop := work(t, q, queue.WorkerOptions{Grace: grace})
 		enqueue(t, q, queue.Task{Kind: "effect"})
@@ -279,7 +219,7 @@ func (d *env) deadlock(t *testing.T) (update func(ctx context.Context, tx Handle
 const countUpdates = "SELECT sum(times) FROM suite_row"
 
 // Two handlers deadlock, and run again at once. One always conflicts, and runs five times.
-func effectsOfConflicts(t *testing.T, d *env) {
+func (mainTests) EffectsOfConflicts(t *testing.T, d *env) {
 	o, dead := observeDead()
 	update, meet := d.deadlock(t)
 	var mu sync.Mutex
@@ -317,7 +257,7 @@ func (d *env) conflict() string {
 }
 
 // The victim of a deadlock ignores it and returns nil. Its job does not end without its effect.
-func effectsOfASwallowedDeadlock(t *testing.T, d *env) {
+func (mainTests) EffectsOfASwallowedDeadlock(t *testing.T, d *env) {
 	o, dead := observeDead()
 	update, meet := d.deadlock(t)
 	q := d.runEffects(t, o, queue.WorkerOptions{}, func(ctx context.Context, tx HandlerTx, job queue.Job[int]) error {

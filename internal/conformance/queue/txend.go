@@ -19,7 +19,7 @@ import (
 	"github.com/dblock-go/dblock/queue"
 )
 
-func refusesBadTxHandlers(t *testing.T, d *env) {
+func (mainTests) RefusesBadTxHandlers(t *testing.T, d *env) {
 	q := d.open(t, queue.Options{})
 	handleTx(t, d, q, "taken", noMore)
 	for what, err := range map[string]error{
@@ -34,7 +34,7 @@ func refusesBadTxHandlers(t *testing.T, d *env) {
 
 // Handlers end their transaction, or go on after it has ended. The attempt fails with ErrTxEnded.
 // What a handler committed on MySQL and MariaDB exists, and its job does not end with it.
-func effectsOfHandlersThatEndTheirTx(t *testing.T, d *env) {
+func (mainTests) EffectsOfHandlersThatEndTheirTx(t *testing.T, d *env) {
 	o, dead := observeDead()
 	committed, refuses := 1, false
 	last := func(ctx context.Context, tx HandlerTx) error { return tx.Do(ctx, "CREATE TABLE suite_more (n INT)") }
@@ -76,7 +76,7 @@ func effectsOfHandlersThatEndTheirTx(t *testing.T, d *env) {
 	d.rows(t, "dead", len(cases))
 }
 
-func keptTransactionsAreOfNoUse(t *testing.T, d *env) {
+func (mainTests) KeptTransactionsAreOfNoUse(t *testing.T, d *env) {
 	var kept HandlerTx
 	q := d.open(t, queue.Options{})
 	d.handleEffect(t, q, func(_ context.Context, tx HandlerTx, _ queue.Job[int]) error { kept = tx; return nil })
@@ -93,7 +93,7 @@ func keptTransactionsAreOfNoUse(t *testing.T, d *env) {
 
 // The pool has fewer connections than there are jobs. A job without a connection does not begin,
 // and has had no attempt.
-func effectsWithoutConnections(t *testing.T, d *env) {
+func (mainTests) EffectsWithoutConnections(t *testing.T, d *env) {
 	d.effects(t)
 	const patient, hasty = 40, 10
 	waiting, open := make(chan string, 1000), make(chan struct{})
@@ -127,7 +127,7 @@ func (d *env) endings(
 	t *testing.T, lock func(), tasks ...queue.Task,
 ) (q *queue.Queue, made []queue.ID, putOff func(times int)) {
 	t.Helper()
-	h, events := newHolder(), make(chan string, 1000)
+	h, events := newHolder(t), make(chan string, 1000)
 	release := sync.OnceFunc(func() { close(h.end) })
 	t.Cleanup(release)
 	o := queue.Options{Timeout: time.Second} // no end waits for so long
@@ -159,7 +159,7 @@ func (d *env) endings(
 
 // The rows of a group and of a unique key are locked when their jobs end. Both are put off, at no
 // cost of an attempt, and other jobs end meanwhile. Both have their effects once the rows are free.
-func effectsOfLockedKeys(t *testing.T, d *env) {
+func (mainTests) EffectsOfLockedKeys(t *testing.T, d *env) {
 	release := func() error { return nil }
 	lock := func() { release = d.lock(t, lockedGroup, lockedKey).Rollback }
 	q, made, putOff := d.endings(t, lock, queue.Task{Group: "locked"}, queue.Task{Unique: "locked"})
@@ -174,7 +174,7 @@ func effectsOfLockedKeys(t *testing.T, d *env) {
 }
 
 // Each end of a job conflicts. The handler runs again at once, and then the job is put off.
-func effectsOfEndsThatGiveWay(t *testing.T, d *env) {
+func (mainTests) EffectsOfEndsThatGiveWay(t *testing.T, d *env) {
 	drop := d.trigger(t, "DELETE ON dblock_queue_job", "RAISE 'no' USING ERRCODE = '40P01'", d.conflict())
 	_, made, putOff := d.endings(t, func() {}, queue.Task{})
 	putOff(2)
@@ -238,13 +238,6 @@ func (d *env) cutOff(t *testing.T, inTx bool, mode faultconn.Mode, attempts int)
 	return c
 }
 
-// goesOn has the process look for its job, and checks what its observer hears first.
-func (c *cutOff) goesOn(t *testing.T, want string) {
-	t.Helper()
-	close(c.wake)
-	assert.Equal(t, want, wait(t, c.ends, "the end of the job"))
-}
-
 // othersEnd has another process end the job of a process that was declared dead.
 func (d *env) othersEnd(t *testing.T, other *queue.Queue) {
 	t.Helper()
@@ -270,67 +263,57 @@ func each[T any](t *testing.T, d *env, cases map[string]T, test func(t *testing.
 	}
 }
 
-// A commit that rolled back is not recorded, however another process has ended the job since.
-func effectsOfAJobThatOthersEnded(t *testing.T, d *env) {
-	type end struct {
-		attempts, effects int
-		cancel            bool
-	}
-	each(t, d, map[string]end{"Buried": {1, 0, false}, "Elsewhere": {2, 1, false}, "Cancelled": {2, 0, true}},
-		func(t *testing.T, d *env, end end) {
-			c, other := d.cutOff(t, true, faultconn.CutBefore, end.attempts), d.open(t, queue.Options{})
-			if end.cancel {
-				cancel(t, other, c.job, queue.Claimed)
-			}
-			d.othersEnd(t, other)
-			c.goesOn(t, "lost")
-			wait(t, c.unknown, "the unknown outcome")
-			assert.EqualValues(t, end.effects, d.count(t, countEffects))
-		})
+// lostEnd is an end of a job that got no reply.
+type lostEnd struct {
+	inTx          bool // of HandleTx, else of Handle
+	mode          faultconn.Mode
+	attempts      int
+	then          string // what happens to the process before it looks for the job, or sends the end again
+	want          string // what it says of the job
+	effects, dead int
 }
 
-// controlAJobThatOthersEnded puts the process's row back. A commit that rolled back counts as
-// recorded, and so does the end of a job of Handle.
-func controlAJobThatOthersEnded(t *testing.T, d *env) {
-	each(t, d, map[string]bool{"true": true, "false": false}, func(t *testing.T, d *env, inTx bool) {
-		c := d.cutOff(t, inTx, faultconn.CutBefore, 1)
-		d.exec(t, "CREATE TABLE suite_member AS SELECT * FROM dblock_member")
-		d.othersEnd(t, d.open(t, queue.Options{}))
-		d.exec(t, "INSERT INTO dblock_member SELECT * FROM suite_member")
-		c.goesOn(t, "recorded")
-		assert.Zero(t, d.count(t, countEffects))
-	})
-}
-
-// A commit that took place is recorded while the process has its row. Without it the outcome is
-// unknown.
-func effectsOfACommitWithoutAnAnswer(t *testing.T, d *env) {
-	each(t, d, map[string]string{"Alive": "recorded", "Gone": "lost"}, func(t *testing.T, d *env, want string) {
-		c := d.cutOff(t, true, faultconn.CutAfter, 1)
-		d.until(t, countEffects, 1)
-		if want == "lost" {
+// An end that another process has made impossible, or that was recorded before, is known for what it
+// is. A commit that rolled back is never recorded, however another process has ended the job since. One
+// that took place is recorded while the process has its row; without it the outcome is unknown. An end
+// of Handle that was not recorded is not recorded when it is sent again. The controls put the process's
+// row back: then an end that was not recorded counts as recorded.
+func (mainTests) EndsWithoutAnAnswer(t *testing.T, d *env) {
+	const before, after, others, gone, back = faultconn.CutBefore, faultconn.CutAfter, "others", "gone", "back"
+	each(t, d, map[string]lostEnd{
+		"EffectsOfAJobThatOthersEnded/Buried":    {true, before, 1, others, "lost", 0, 1},
+		"EffectsOfAJobThatOthersEnded/Elsewhere": {true, before, 2, others, "lost", 1, 0},
+		"EffectsOfAJobThatOthersEnded/Cancelled": {true, before, 2, "cancel", "lost", 0, 0},
+		"EffectsOfACommitWithoutAnAnswer/Alive":  {true, after, 1, "", "recorded", 1, 0},
+		"EffectsOfACommitWithoutAnAnswer/Gone":   {true, after, 1, gone, "lost", 1, 0},
+		"EndsOfAJobThatOthersEnded":              {false, before, 1, others, "lost", 0, 1},
+		"EndsSentAgain":                          {false, after, 1, "", "recorded", 0, 0},
+		"ControlAJobThatOthersEnded/InTx":        {true, before, 1, back, "recorded", 0, 1},
+		"ControlAJobThatOthersEnded/Plain":       {false, before, 1, back, "recorded", 0, 1},
+	}, func(t *testing.T, d *env, end lostEnd) {
+		c, other := d.cutOff(t, end.inTx, end.mode, end.attempts), d.open(t, queue.Options{})
+		if end.mode == after {
+			d.until(t, "SELECT count(*) FROM dblock_queue_job", 0) // it takes place
+		}
+		switch end.then {
+		case gone:
 			d.evict(t)
+		case "cancel":
+			cancel(t, other, c.job, queue.Claimed)
+			d.othersEnd(t, other)
+		case others:
+			d.othersEnd(t, other)
+		case back:
+			d.exec(t, "CREATE TABLE suite_member AS SELECT * FROM dblock_member")
+			d.othersEnd(t, other)
+			d.exec(t, "DELETE FROM dblock_member", "INSERT INTO dblock_member SELECT * FROM suite_member")
 		}
-		c.goesOn(t, want)
-		if want == "lost" {
+		close(c.wake)
+		assert.Equal(t, end.want, wait(t, c.ends, "the end of the job"))
+		if end.inTx && end.want == "lost" {
 			wait(t, c.unknown, "the unknown outcome")
 		}
-		d.effective(t, c.job)
+		assert.EqualValues(t, end.effects, d.count(t, countEffects))
+		d.rows(t, "dead", end.dead)
 	})
-}
-
-// An end was not recorded, and another process has buried the job since. The end that is sent again
-// is not recorded.
-func endsOfAJobThatOthersEnded(t *testing.T, d *env) {
-	c := d.cutOff(t, false, faultconn.CutBefore, 1)
-	d.othersEnd(t, d.open(t, queue.Options{}))
-	c.goesOn(t, "lost")
-	d.rows(t, "dead", 1)
-}
-
-// An end was recorded before it is sent again.
-func endsSentAgain(t *testing.T, d *env) {
-	c := d.cutOff(t, false, faultconn.CutAfter, 1)
-	d.until(t, "SELECT count(*) FROM dblock_queue_job", 0)
-	c.goesOn(t, "recorded")
 }
