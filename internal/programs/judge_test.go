@@ -134,6 +134,7 @@ func TestJudgesQueue(t *testing.T) {
 		"dead":                 {queueLog{lines: [][]log{did(bad, "enqueued", "begin", "begin")}, dead: dead}, ""},
 		"cancelled":            {queueLog{lines: [][]log{did(good, "enqueued", cancels)}}, ""},
 		"snoozed":              {queueLog{lines: [][]log{did(snoozed, "enqueued", "begin", "begin", "success")}}, ""},
+		"a snooze that costs":  {queueLog{lines: [][]log{append(did(snoozed, "enqueued"), line("begin", jobEvent{Job: snoozed, ID: "1", At: 1000, Attempt: 2}))}}, "attempts"},
 		"dropped":              {queueLog{lines: [][]log{did(dropped, "enqueued", "begin")}}, ""},
 		"given up":             {queueLog{lines: [][]log{did(good, "enqueued", givesUp)}, dead: dead}, ""},
 		"in any order":         {queueLog{lines: first(func(*queueJob) {})}, ""},

@@ -31,6 +31,7 @@ type jobEvent struct {
 	Met        string      `json:",omitempty"` // a section in which another attempt runs
 	By         []int       `json:",omitempty"` // the processes that may run it
 	Was        queue.State `json:",omitempty"` // before Cancel
+	Attempt    int         `json:",omitempty"`
 
 	process int // that has logged it
 }
@@ -152,7 +153,7 @@ func (c *queueClient) run() {
 
 // attempt is what a handler does.
 func (c *queueClient) attempt(ctx context.Context, job queue.Job[queueJob], effect func() error) error {
-	e := jobEvent{Job: job.Args, ID: job.ID.String(), At: now()}
+	e := jobEvent{Job: job.Args, ID: job.ID.String(), At: now(), Attempt: job.Attempt}
 	inside, met := c.enter(job.Args, e.ID)
 	if met != nil {
 		e.Met, e.By = met.Error(), met.by

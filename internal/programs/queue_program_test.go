@@ -133,7 +133,7 @@ func drawQueueStep(t *rapid.T) queueStep {
 			How:      oneOf(t, "how", returns, panics, timesOut, discards, drops, snoozes),
 			Attempts: rapid.IntRange(2, 3).Draw(t, "attempts"),
 			Work:     oneOf(t, "work", 0, time.Millisecond, 5*time.Millisecond),
-			Delay:    oneOf(t, "delay", 0, 0, 30*time.Millisecond),
+			Delay:    oneOf(t, "delay", 0, 0, 30*time.Millisecond, 100*time.Millisecond),
 			Priority: int16(rapid.IntRange(-1, 1).Draw(t, "priority")),
 		},
 	}

@@ -159,6 +159,7 @@ type fate struct {
 	gaveUp, cancelled   bool
 	begins              []jobEvent // but those in zombies
 	attempts, successes int
+	last                int // the number of the last attempt
 }
 
 // judgeQueue judges what the processes have logged, and what is in the tables.
@@ -202,6 +203,7 @@ func judgeQueue(v *verdict, all queueLog) {
 				ended[e.ID] = append(ended[e.ID], e)
 			case "begin":
 				f, zombie := of(e.Job), all.zombies[process]
+				f.last = max(f.last, e.Attempt)
 				if f.attempts++; !zombie {
 					f.begins = append(f.begins, e)
 				}
@@ -258,11 +260,15 @@ func (f *fate) judge(v *verdict, task string, all queueLog) {
 				late++
 			}
 		}
-		f.gaveUp, f.cancelled = f.gaveUp || end.Was == 0, f.cancelled || end.Was > 0 || end.Unknown
+		if end.Unknown {
+			e.Unknown = true // so is what becomes of the job
+			continue
+		}
+		f.gaveUp, f.cancelled = f.gaveUp || end.Was == 0, f.cancelled || end.Was > 0
 		if end.Was == queue.Claimed {
 			late-- // it may have been about to begin
 		}
-		if late > 0 && !end.Unknown {
+		if late > 0 {
 			v.add("cancelled", "%s was %v when it was cancelled or given up, and then began %d times: %s", task, end.Was, late, what)
 		}
 	}
@@ -271,6 +277,8 @@ func (f *fate) judge(v *verdict, task string, all queueLog) {
 	case effects > 1:
 		v.add("twice", "the effects of %s are there more than once: %s", task, what)
 	case e.Unknown:
+	case j.How == snoozes && f.last > 1 && !all.faults:
+		v.add("attempts", "a snooze of %s cost an attempt: %s", task, what)
 	case early:
 		v.add("early", "%s began before its delay was over: %s", task, what)
 	case e.Refused && f.attempts > 0:

@@ -129,6 +129,8 @@ const (
 	hostMode   = "DBLOCK_TEST_QUEUE_HOST_MODE"
 	hostPanics = "host panics" // the host's functions panic
 	hostExits  = "host exits"  // or end their goroutines
+
+	mostFine = 20
 )
 
 // Main does what a test has started this process for, and then never returns. Call it first in
@@ -140,8 +142,6 @@ func (e Queue) Main() {
 		os.Exit(1)
 	}
 }
-
-const mostFine = 20
 
 func hostileKind(what string) string {
 	if strings.HasPrefix(what, "middleware") {

@@ -154,9 +154,8 @@
 //   - "twice": a job is done once, and one of many callers ends it.
 //   - "attempts": a job that fails is tried again, and a snooze, a pause or a worker's end costs no
 //     attempt.
-//   - "early": a delayed job waits.
 //   - "at once": a group never runs more jobs than its limit, and a key has one job.
-//   - "order": jobs of a group run in order.
+//   - "order" and "early": jobs of a group run in order, and a delayed job waits.
 //   - "key": a key is free once its job ends, and not before.
 //   - "cancelled": a cancelled job never begins again.
 //   - "stuck": every end, also of a waiting job, leaves the group's count right.
@@ -169,8 +168,7 @@
 // TestFaultsMatrix of internal/faultmatrix judges jobs with a transaction, groups and keys. Each
 // row has its control.
 //
-//   - "nothing lost" of each fault: broken connections, slow networks and killed servers lose no
-//     job.
+//   - "nothing lost" of each fault: broken connections and killed servers lose no job.
 //   - "nothing twice" of "process frozen past the TTL": a zombie's effects roll back.
 //   - "nothing twice" of "process killed": the effects of a killed worker do not exist.
 //   - "nothing twice" of "reply lost", "reply lost at COMMIT", "connection cut before a call" and
