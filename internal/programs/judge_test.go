@@ -137,6 +137,7 @@ func TestJudgesQueue(t *testing.T) {
 		"a snooze that costs":  {queueLog{lines: [][]log{append(did(snoozed, "enqueued"), line("begin", jobEvent{Job: snoozed, ID: "1", At: 1000, Attempt: 2}))}}, "attempts"},
 		"dropped":              {queueLog{lines: [][]log{did(dropped, "enqueued", "begin")}}, ""},
 		"given up":             {queueLog{lines: [][]log{did(good, "enqueued", givesUp)}, dead: dead}, ""},
+		"killed as it asked":   {queueLog{lines: [][]log{did(good, "enqueued", "asks")}}, ""},
 		"in any order":         {queueLog{lines: first(func(*queueJob) {})}, ""},
 		"of a killed process":  {queueLog{lines: [][]log{did(good, "begin", "success")}}, ""},
 		"beside a zombie":      {queueLog{lines: [][]log{met, evicted}}, ""},

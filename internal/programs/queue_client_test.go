@@ -342,6 +342,8 @@ func (c *queueClient) cancel(ctx context.Context, q *queue.Queue, how string) {
 	id := c.ids[len(c.ids)-1-rand.IntN(min(4, len(c.ids)))]
 	c.mu.Unlock()
 	e, err := jobEvent{ID: id.String()}, error(nil)
+	say("asks", e)
+	defer say("answered", e) // unless the process is killed
 	if how == cancels {
 		e.Was, err = q.Cancel(ctx, id)
 	} else {

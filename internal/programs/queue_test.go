@@ -164,7 +164,7 @@ type fate struct {
 
 // judgeQueue judges what the processes have logged, and what is in the tables.
 func judgeQueue(v *verdict, all queueLog) {
-	fates, ended := map[string]*fate{}, map[string][]jobEvent{}
+	fates, ended, open := map[string]*fate{}, map[string][]jobEvent{}, map[string]int{}
 	var order []*fate // as they were enqueued, by process
 	var failures []failure
 	of := func(j queueJob) *fate {
@@ -201,6 +201,10 @@ func judgeQueue(v *verdict, all queueLog) {
 				order = append(order, of(e.Job))
 			case cancels, givesUp:
 				ended[e.ID] = append(ended[e.ID], e)
+			case "asks":
+				open[e.ID]++
+			case "answered":
+				open[e.ID]--
 			case "begin":
 				f, zombie := of(e.Job), all.zombies[process]
 				f.last = max(f.last, e.Attempt)
@@ -217,6 +221,7 @@ func judgeQueue(v *verdict, all queueLog) {
 	}
 	for task, f := range fates {
 		f.ended = ended[f.enqueued.ID]
+		f.enqueued.Unknown = f.enqueued.Unknown || open[f.enqueued.ID] > 0 // a killed process may have cancelled it
 		f.judge(v, task, all)
 	}
 	judgeJobOrder(v, order)
