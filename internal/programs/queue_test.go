@@ -17,7 +17,7 @@ import (
 // TestQueue runs random programs of jobs.
 func TestQueue(t *testing.T) {
 	eachEngine(t, func(t *testing.T, p *place) {
-		check(t, 2*time.Second, drawQueue(calm), func(prog queueProgram) verdict { return p.runQueue(t, prog, "") })
+		check(t, 5*time.Second, drawQueue(calm), func(prog queueProgram) verdict { return p.runQueue(t, prog, "") })
 	})
 }
 

@@ -121,8 +121,7 @@ func aroundHostile(ctx context.Context, job queue.Info, next queue.Next) error {
 	return err
 }
 
-// The processes that panics of the host would end are this test binary again. The environment says
-// what they do.
+// A process that the host's functions may end is this test binary again, with these variables.
 const (
 	hostDSN    = "DBLOCK_TEST_QUEUE_HOST"
 	hostKind   = "DBLOCK_TEST_QUEUE_HOST_KIND"
