@@ -128,7 +128,7 @@ func (mainTests) AnUnknownKindWaits(t *testing.T, d *env) {
 	}
 	assert.Positive(t, reports)
 	assert.LessOrEqual(t, reports, 1+int(time.Since(began)/time.Minute))
-	d.rows(t, "job WHERE attempt = 0 AND last_error IS NULL", 2)
+	d.rows(t, "job WHERE kind = 'unknown' AND attempt = 0 AND last_error IS NULL", 2)
 	knows := d.open(t, queue.Options{})
 	handle(t, knows, "unknown", nop)
 	work(t, knows, queue.WorkerOptions{})
