@@ -54,11 +54,6 @@ func (d *env) runEffects(t *testing.T, o queue.Options, wo queue.WorkerOptions, 
 
 func noMore(context.Context, HandlerTx, queue.Job[int]) error { return nil }
 
-// handleTx is handle for handleEffect.
-func (h *holder) handleTx(ctx context.Context, _ HandlerTx, job queue.Job[int]) error {
-	return h.handle(ctx, job)
-}
-
 // ignoreTx waits until the test ends the job or its context ends, and returns nil.
 func (h *holder) ignoreTx(ctx context.Context, _ HandlerTx, job queue.Job[int]) error {
 	_ = h.obey(ctx, job)
