@@ -123,16 +123,22 @@ func answered(row pgx.Row) error {
 	return busyOrSoldOut(enough)
 }
 
+// postgresCAS has its connection from the look to the write: so no more orders race than there are connections.
 func postgresCAS(ctx context.Context, pool *pgxpool.Pool, r inventory.Request) error {
 	return swapped(ctx, func() error {
+		conn, err := pool.Acquire(ctx)
+		if err != nil {
+			return err
+		}
+		defer conn.Release()
 		var left int64
-		if err := pool.QueryRow(ctx, seeStock, r.SKU).Scan(&left); err != nil {
+		if err := conn.QueryRow(ctx, seeStock, r.SKU).Scan(&left); err != nil {
 			return err
 		}
 		if left < r.Qty {
 			return inventory.ErrSoldOut
 		}
-		tag, err := pool.Exec(ctx, swapPostgres, r.Key, r.SKU, r.Buyer, r.Qty, left)
+		tag, err := conn.Exec(ctx, swapPostgres, r.Key, r.SKU, r.Buyer, r.Qty, left)
 		if err == nil && tag.RowsAffected() == 0 {
 			err = dblock.ErrBusy
 		}
