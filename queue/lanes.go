@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/merge"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
@@ -116,7 +115,7 @@ func (q *Queue) insertKeyed(ctx context.Context, calls []keyedCall, again bool) 
 		}
 		open = append(open, &all[i])
 	}
-	q.insertCalls(ctx, open, wait)
+	q.insertCalls(ctx, open, wait, new(merge.Trial))
 	answers := make([]merge.Answer[[]engine.Duplicate], len(calls))
 	for i := range all {
 		answers[i] = all[i].Answer
@@ -125,7 +124,7 @@ func (q *Queue) insertKeyed(ctx context.Context, calls []keyedCall, again bool) 
 }
 
 // insertCalls runs one statement, and more if that fails because of some of the calls.
-func (q *Queue) insertCalls(ctx context.Context, calls []*keyedAnswer, wait time.Duration) {
+func (q *Queue) insertCalls(ctx context.Context, calls []*keyedAnswer, wait time.Duration, trial *merge.Trial) {
 	if len(calls) == 0 {
 		return
 	}
@@ -139,8 +138,8 @@ func (q *Queue) insertCalls(ctx context.Context, calls []*keyedAnswer, wait time
 	dups, err := q.insert(ctx, jobs, wait)
 	var locked *keyLockedError
 	isLocked := errors.As(err, &locked)
-	switch {
-	case err != nil && len(calls) > 1 && (isLocked || q.fault(err) == fault.Poison):
+	switch isOnes := func(err error) bool { return isLocked || q.isOnes(err) }; {
+	case trial.Divides(len(calls), err, isOnes, q.mayBeOnes):
 		slices.SortStableFunc(calls, func(a, b *keyedAnswer) int { return cmp.Compare(a.lane, b.lane) })
 		half := divide(calls, isLocked)
 		if half == len(calls) {
@@ -149,8 +148,8 @@ func (q *Queue) insertCalls(ctx context.Context, calls []*keyedAnswer, wait time
 			}
 			return
 		}
-		q.insertCalls(ctx, calls[:half], wait)
-		q.insertCalls(ctx, calls[half:], wait)
+		q.insertCalls(ctx, calls[:half], wait, trial)
+		q.insertCalls(ctx, calls[half:], wait, trial)
 	case isLocked:
 		calls[0].waits()
 	default:
