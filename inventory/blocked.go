@@ -143,16 +143,10 @@ func meetsOpenKey(err error) bool {
 	return errors.As(err, &blocked) && engine.IsKeyOpen(err)
 }
 
-// isOnes tells that one request of a batch has caused an error.
-func (s *Store) isOnes(err error) bool {
+// mayBeOnes tells that one order of a batch may have caused an error.
+func (s *Store) mayBeOnes(err error) bool {
 	var blocked *blockedError
 	return errors.As(err, &blocked) || s.fault(err) == fault.Poison
-}
-
-// mayBeOnes tells that one request of a batch may have caused an error. A retry that ran out of time is not divided.
-func (s *Store) mayBeOnes(err error) bool {
-	var end *ended
-	return !errors.As(err, &end) && fault.MayBeOnes(err, s.fault(err))
 }
 
 // unblocked has an order wait in a lane of its own that was alone when it was blocked. A batch is halved until it is.

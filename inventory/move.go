@@ -91,12 +91,11 @@ const (
 func (s *Store) newChanges(ends bool) *changes {
 	return merge.New(merge.Options[change, changed]{
 		Run: func(ctx context.Context, batch []change, _ bool) ([]merge.Answer[changed], error) {
-			return s.moveTogether(ctx, batch)
+			return s.move(ctx, batch)
 		},
 		Key:         func(change) string { return "" },
 		Ends:        func(change) bool { return ends },
-		Poison:      s.isOnes,
-		Suspect:     s.mayBeOnes,
+		Poison:      func(err error) bool { return s.fault(err) == fault.Poison },
 		MaxBatch:    s.o.MaxBatch,
 		MaxQueue:    s.o.MaxQueue,
 		MaxInFlight: mergedInFlight,
@@ -111,8 +110,7 @@ func (s *Store) newApart() *changes {
 		Run:         s.moveApart,
 		Key:         func(c change) string { return c.lane },
 		Ends:        func(change) bool { return true },
-		Poison:      s.isOnes,
-		Suspect:     s.mayBeOnes,
+		Poison:      func(err error) bool { return s.fault(err) == fault.Poison },
 		MaxBatch:    s.o.MaxBatch,
 		MaxInFlight: apartInFlight,
 		Apart:       true,
@@ -155,19 +153,9 @@ func isVerdict(err error) bool {
 	return errors.As(err, &state) || errors.Is(err, ErrNotFound)
 }
 
-// moveTogether makes changes that wait for nothing. One that meets a conflict time and again, when it is alone, goes apart.
-func (s *Store) moveTogether(ctx context.Context, batch []change) ([]merge.Answer[changed], error) {
-	answers, err := s.move(ctx, batch, true)
-	var blocked *blockedError
-	if errors.As(err, &blocked) && len(batch) == 1 {
-		return []merge.Answer[changed]{{Value: changed{apart: apart{forAll, "key " + batch[0].key}}}}, nil
-	}
-	return answers, err
-}
-
 // moveApart makes changes that wait for the same rows. Those that are still locked are waited for again, behind others.
 func (s *Store) moveApart(ctx context.Context, batch []change, _ bool) ([]merge.Answer[changed], error) {
-	answers, err := s.move(ctx, batch, len(batch) > 1)
+	answers, err := s.move(ctx, batch)
 	var end *ended
 	if errors.As(err, &end) && end.as == dblock.ErrBusy {
 		answers = make([]merge.Answer[changed], len(batch))
@@ -180,10 +168,10 @@ func (s *Store) moveApart(ctx context.Context, batch []change, _ bool) ([]merge.
 }
 
 // move makes all changes of a batch but those that find rows locked for which they do not wait. Running it again is safe: what was
-// committed is found so. If it is shared, conflicts that do not end are an error, a *blockedError.
-func (s *Store) move(ctx context.Context, batch []change, shared bool) (answers []merge.Answer[changed], err error) {
+// committed is found so.
+func (s *Store) move(ctx context.Context, batch []change) (answers []merge.Answer[changed], err error) {
 	var moves engine.Moves
-	err = s.retry(ctx, attempt{shared: shared}, func(ctx context.Context, this attempt) (err error) {
+	err = s.retry(ctx, attempt{}, func(ctx context.Context, this attempt) (err error) {
 		sent := false
 		err = s.engine.Move(ctx, func(tx engine.MoveTx) (err error) {
 			moves, answers, err = locked(ctx, tx, batch)

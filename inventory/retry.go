@@ -11,14 +11,11 @@ import (
 	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/merge"
 	"github.com/dblock-go/dblock/internal/schema"
-	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
 const (
 	firstPause  = 5 * time.Millisecond   // before the second attempt, at most
 	longestStep = 250 * time.Millisecond // pauses double up to this
-	sharedTries = 4                      // after conflicts, of a statement for several: one of them may cause them
-	awaitTries  = 8                      // after a key was taken, of an order that has waited for its key
 	dialTries   = 3                      // while nothing was ever sent; a pool may hold several dead connections
 )
 
@@ -42,7 +39,6 @@ type attempt struct {
 	own       bool   // from this process's allotment
 	assumeNew bool   // without looking up what is recorded
 	doubt     bool   // one before it may have been committed, or may yet be
-	shared    bool   // others wait for it, of which some may be decided apart
 }
 
 // retry runs what until it says yes or no, within Options.Timeout. An attempt whose connection
@@ -62,12 +58,6 @@ func (s *Store) retry(parent context.Context, this attempt, what func(context.Co
 		case fault.Retry, fault.Duplicate:
 			if !this.doubt && s.blocks(ctx, err, this) {
 				return &blockedError{err}
-			}
-			if !this.doubt && n+1 >= sharedTries && this.shared {
-				return &blockedError{err}
-			}
-			if !this.doubt && n+1 >= awaitTries && this.awaits && is == fault.Duplicate && !engine.IsKeyOpen(err) {
-				return &hookError{err} // the key that is taken is not the order's, which would be found recorded
 			}
 		case fault.Lost:
 			this.doubt, this.brief, this.free = true, false, false

@@ -227,9 +227,6 @@ func (w *worker) unsent(m *message, err error, late bool) {
 	if apart {
 		tell = len(m.ends) == 1 && m.ends[0].apart.rests%restsToTell == restsToTell-1
 		back = w.setApart(m, locked)
-		if !locked {
-			w.slows(err)
-		}
 	}
 	w.ends = append(back, w.ends...)
 	w.notClosed(m)

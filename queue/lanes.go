@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/merge"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
@@ -115,7 +116,7 @@ func (q *Queue) insertKeyed(ctx context.Context, calls []keyedCall, again bool) 
 		}
 		open = append(open, &all[i])
 	}
-	q.insertCalls(ctx, open, wait, new(merge.Trial))
+	q.insertCalls(ctx, open, wait)
 	answers := make([]merge.Answer[[]engine.Duplicate], len(calls))
 	for i := range all {
 		answers[i] = all[i].Answer
@@ -124,7 +125,7 @@ func (q *Queue) insertKeyed(ctx context.Context, calls []keyedCall, again bool) 
 }
 
 // insertCalls runs one statement, and more if that fails because of some of the calls.
-func (q *Queue) insertCalls(ctx context.Context, calls []*keyedAnswer, wait time.Duration, trial *merge.Trial) {
+func (q *Queue) insertCalls(ctx context.Context, calls []*keyedAnswer, wait time.Duration) {
 	if len(calls) == 0 {
 		return
 	}
@@ -138,8 +139,8 @@ func (q *Queue) insertCalls(ctx context.Context, calls []*keyedAnswer, wait time
 	dups, err := q.insert(ctx, jobs, wait)
 	var locked *keyLockedError
 	isLocked := errors.As(err, &locked)
-	switch isOnes := func(err error) bool { return isLocked || q.isOnes(err) }; {
-	case trial.Divides(len(calls), err, isOnes, q.mayBeOnes):
+	switch {
+	case err != nil && len(calls) > 1 && (isLocked || q.fault(err) == fault.Poison):
 		slices.SortStableFunc(calls, func(a, b *keyedAnswer) int { return cmp.Compare(a.lane, b.lane) })
 		half := divide(calls, isLocked)
 		if half == len(calls) {
@@ -148,8 +149,8 @@ func (q *Queue) insertCalls(ctx context.Context, calls []*keyedAnswer, wait time
 			}
 			return
 		}
-		q.insertCalls(ctx, calls[:half], wait, trial)
-		q.insertCalls(ctx, calls[half:], wait, trial)
+		q.insertCalls(ctx, calls[:half], wait)
+		q.insertCalls(ctx, calls[half:], wait)
 	case isLocked:
 		calls[0].waits()
 	default:

@@ -69,8 +69,7 @@ func New(e engine.Engine, o Options) (*Queue, error) {
 	q.inserts = merge.New(merge.Options[[]engine.Insert, []engine.Duplicate]{
 		Run:      q.insertMerged,
 		Key:      func([]engine.Insert) string { return "" },
-		Poison:   q.isOnes,
-		Suspect:  q.mayBeOnes,
+		Poison:   func(err error) bool { return q.fault(err) == fault.Poison },
 		MaxBatch: maxMerged, MaxQueue: o.MaxQueue, PerKey: 2,
 	})
 	q.keyed, q.begins = q.newKeyed(), q.newBegins()
@@ -169,12 +168,6 @@ func (q *Queue) fault(err error) fault.Fault {
 	}
 	return q.engine.Fault(err)
 }
-
-// isOnes tells that one request of a batch has caused an error.
-func (q *Queue) isOnes(err error) bool { return q.fault(err) == fault.Poison }
-
-// mayBeOnes tells that one request of a batch may have caused an error.
-func (q *Queue) mayBeOnes(err error) bool { return fault.MayBeOnes(err, q.fault(err)) }
 
 // explain puts an error of the engine into dblock's words.
 func (q *Queue) explain(err error, what string) error {

@@ -280,7 +280,7 @@ func (r *rescue) endApart(ctx context.Context, jobs []lastEnd) error {
 			}
 		}
 	case ctx.Err() != nil:
-	case !locked && !r.q.mayBeOnes(err):
+	case !locked && r.q.fault(err) != fault.Poison:
 		return err
 	case len(jobs) > 1:
 		half := len(jobs) / 2

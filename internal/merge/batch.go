@@ -141,7 +141,7 @@ func (q *Queue[Q, A]) take(l *lane[Q, A], b *batch[Q, A]) (full bool) {
 // execute runs one statement and hands out its answers.
 func (q *Queue[Q, A]) execute(b batch[Q, A]) {
 	t := turn[Q, A]{q: q, lanes: b.lanes}
-	skipped := q.run(withTurn(context.Background(), &t), b.calls, new(Trial))
+	skipped := q.run(withTurn(context.Background(), &t), b.calls)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, l := range b.lanes {
@@ -174,7 +174,7 @@ func (q *Queue[Q, A]) settle(t *turn[Q, A]) {
 
 // run executes calls in one statement, or, when one of them poisons it, in halves. It returns
 // those that were skipped.
-func (q *Queue[Q, A]) run(ctx context.Context, calls []*call[Q, A], trial *Trial) (skipped []*call[Q, A]) {
+func (q *Queue[Q, A]) run(ctx context.Context, calls []*call[Q, A]) (skipped []*call[Q, A]) {
 	reqs := make([]Q, len(calls))
 	again := false
 	for i, c := range calls {
@@ -182,9 +182,9 @@ func (q *Queue[Q, A]) run(ctx context.Context, calls []*call[Q, A], trial *Trial
 		again = again || c.alone
 	}
 	answers, err := q.send(ctx, reqs, again)
-	if trial.Divides(len(calls), err, q.o.Poison, q.o.Suspect) {
+	if err != nil && len(calls) > 1 && q.o.Poison(err) {
 		half := len(calls) / 2
-		return append(q.run(ctx, calls[:half], trial), q.run(ctx, calls[half:], trial)...)
+		return append(q.run(ctx, calls[:half]), q.run(ctx, calls[half:])...)
 	}
 	for i, c := range calls {
 		switch {

@@ -25,11 +25,8 @@ type Options[Q, A any] struct {
 	// Ends tells requests that give something back. They are never refused. Default: none does.
 	Ends func(Q) bool
 
-	// Poison tells errors that one request of a batch has caused. Default: none.
+	// Poison tells errors that one request of a batch may have caused. Default: none.
 	Poison func(error) bool
-
-	// Suspect tells errors that one request of a batch may have caused, or none: see Trial. Default: none.
-	Suspect func(error) bool
 
 	// Weight is how much a request adds to a statement, and MaxWeight is how much one statement takes, for example
 	// in bytes. A request that is heavier has a statement of its own. Default: the number of requests is the only
@@ -101,9 +98,6 @@ func New[Q, A any](o Options[Q, A]) *Queue[Q, A] {
 	}
 	if o.Poison == nil {
 		o.Poison = func(error) bool { return false }
-	}
-	if o.Suspect == nil {
-		o.Suspect = func(error) bool { return false }
 	}
 	o.MaxBatch = cmp.Or(o.MaxBatch, 1024)
 	o.MaxQueue = cmp.Or(o.MaxQueue, 65536)

@@ -8,13 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"regexp"
 	"strings"
 
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/dblock-go/dblock/internal/fault"
-	"github.com/dblock-go/dblock/internal/schema"
 )
 
 // Of tells what an error means.
@@ -33,9 +31,6 @@ func Of(err error) fault.Fault {
 		}
 		if string(server.SQLState[:2]) == classUser {
 			return fault.Poison // a trigger's SIGNAL, with whatever number
-		}
-		if isOfOthers(server) {
-			return fault.Poison
 		}
 		return ofNumber(server.Number, safe)
 	case errors.Is(err, mysql.ErrPktTooLarge): // the driver refuses to send more than its maxAllowedPacket
@@ -162,22 +157,4 @@ func ofNumber(number uint16, safe bool) fault.Fault {
 	default:
 		return fault.Other
 	}
-}
-
-// IsTaken tells that a unique or primary key has the value already, of whatever table.
-func IsTaken(err error) bool { return Number(err) == duplicateEntry }
-
-// ownKey is how the text of duplicateEntry names a key of dblock's. MySQL says 'table.key', MariaDB 'key': there a primary key may be
-// of any table.
-var ownKey = regexp.MustCompile(`'(` + schema.Prefix + `\w+\.)?(PRIMARY|ticket|` + schema.Prefix + `\w+)'[^']*$`)
-
-// isOfOthers tells that a missing table, or a key that is taken, is none of dblock's: a trigger or a constraint of the owner's names it.
-func isOfOthers(err *mysql.MySQLError) bool {
-	switch err.Number {
-	case NoSuchTable:
-		return !strings.Contains(err.Message, schema.Prefix)
-	case duplicateEntry:
-		return !ownKey.MatchString(err.Message)
-	}
-	return false
 }

@@ -34,23 +34,3 @@ func TestSignalled(t *testing.T) {
 		}
 	}
 }
-
-// TestOfOthers: a table that is missing, or a key that is taken, is dblock's own if it has the name of such.
-func TestOfOthers(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]fault.Fault{
-		"Table 'db.audit' doesn't exist": fault.Poison, "Table 'db.dblock_stock' doesn't exist": fault.NoSchema,
-	} {
-		if got := mysqlfault.Of(faultwire.MySQLError(1146, "42S02", text)); got != want {
-			t.Errorf("%s: it is of class %v, want %v", text, got, want)
-		}
-	}
-	for key, want := range map[string]fault.Fault{
-		"audit.PRIMARY": fault.Poison, "what": fault.Poison, "dblock_reservation.owners": fault.Poison, "audit.ticket": fault.Poison,
-		"dblock_reservation.PRIMARY": fault.Duplicate, "PRIMARY": fault.Duplicate, "ticket": fault.Duplicate, "dblock_fair.ticket": fault.Duplicate,
-	} {
-		if got := mysqlfault.Of(faultwire.MySQLError(1062, "23000", "Duplicate entry 'a'dblock_x'' for key '"+key+"'")); got != want {
-			t.Errorf("key %s: it is of class %v, want %v", key, got, want)
-		}
-	}
-}

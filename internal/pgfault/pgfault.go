@@ -6,12 +6,10 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/dblock-go/dblock/internal/fault"
-	"github.com/dblock-go/dblock/internal/schema"
 )
 
 // Of tells what an error means.
@@ -27,14 +25,9 @@ func Of(err error) fault.Fault {
 	}
 	var server *pgconn.PgError
 	if errors.As(err, &server) && server.Code != "" {
-		is := ofCode(server, safe)
-		switch {
-		case endsSession(server):
-			if is == fault.Other {
-				return ofClass(classConnection, safe)
-			}
-		case is != fault.Retry && is != fault.Busy && isOfFunction(server):
-			return fault.Poison
+		is := ofCode(server.Code, safe)
+		if is == fault.Other && endsSession(server) {
+			return ofClass(classConnection, safe)
 		}
 		return is
 	}
@@ -94,24 +87,15 @@ func Code(err error) string {
 
 // ofCode sorts what the server itself said. After most of it the transaction is rolled back for
 // certain; a shutdown may come while a commit waits for a replica.
-func ofCode(err *pgconn.PgError, safe bool) fault.Fault {
-	code := err.Code
+func ofCode(code string, safe bool) fault.Fault {
 	switch code {
 	case serializationFailure, deadlockDetected:
 		return fault.Retry
 	case uniqueViolation:
-		if !strings.HasPrefix(err.ConstraintName, schema.Prefix) {
-			return fault.Poison
-		}
 		return fault.Duplicate
 	case lockNotAvailable, queryCanceled:
 		return fault.Busy
-	case UndefinedTable:
-		if !strings.Contains(err.Message, schema.Prefix) {
-			return fault.Poison
-		}
-		return fault.NoSchema
-	case InvalidSchemaName:
+	case UndefinedTable, InvalidSchemaName:
 		return fault.NoSchema
 	case ReadOnlyTransaction, tooManyConnections:
 		return fault.Unreachable
@@ -143,10 +127,4 @@ func ofClass(class string, safe bool) fault.Fault {
 func endsSession(err *pgconn.PgError) bool {
 	severity := cmp.Or(err.SeverityUnlocalized, err.Severity)
 	return severity == "FATAL" || severity == "PANIC"
-}
-
-// isOfFunction tells that a function has caused an error: the server names it where the error came from. Statements of dblock call
-// none of the owner's, but triggers and constraints do. The text is in the server's language, and names a trigger's function as name().
-func isOfFunction(err *pgconn.PgError) bool {
-	return strings.Contains(err.Where, "()") || strings.Contains(err.Where, "function ")
 }

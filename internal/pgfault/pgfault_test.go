@@ -38,28 +38,3 @@ func TestRaised(t *testing.T) {
 		}
 	}
 }
-
-// TestOfOthers: what a trigger's function ends with is one row's fault, with whatever SQLSTATE, and so is a table or a constraint that is
-// none of dblock's. Where transactions meet, or the session ends, no row is to blame.
-func TestOfOthers(t *testing.T) {
-	t.Parallel()
-	const in, own = "\x00WPL/pgSQL function audit() line 3 at SQL statement", "\x00Wwhile locking tuple (0,1) in relation \"dblock_stock\""
-	for fields, want := range map[string]fault.Fault{
-		"C23505\x00naudit_pkey" + in: fault.Poison, "C42P01\x00Mrelation \"audit\" does not exist" + in: fault.Poison, "CXX000" + in: fault.Poison,
-		"C25006" + in: fault.Poison, "C57P01" + in: fault.Poison, "C08006" + in: fault.Poison, "C53200" + in: fault.Poison, "C53300" + in: fault.Poison,
-		"C08006\x00WPL/pgSQL-Funktion audit() Zeile 3 bei RAISE": fault.Poison,
-		"C23505\x00nowners_key":                                  fault.Poison, "C42P01\x00Mrelation \"audit\" does not exist": fault.Poison,
-		"C23505\x00ndblock_reservation_pkey": fault.Duplicate, "C42P01\x00Mrelation \"s.dblock_stock\" does not exist": fault.NoSchema,
-		"C40001" + in: fault.Retry, "C40P01" + in: fault.Retry, "C55P03" + in: fault.Busy, "C57014" + in: fault.Busy, "C40P01" + own: fault.Retry,
-		"C25006" + own: fault.Unreachable,
-	} {
-		err := faultwire.PostgresError([]byte("SERROR\x00VERROR\x00" + fields + "\x00\x00"))
-		if got := pgfault.Of(err); got != want {
-			t.Errorf("%q is of class %v, want %v", fields, got, want)
-		}
-	}
-	ended := faultwire.PostgresError([]byte("SFATAL\x00VFATAL\x00C57P01\x00Mno" + in + "\x00\x00"))
-	if got := pgfault.Of(ended); got != fault.Lost {
-		t.Errorf("a session that was ended in a trigger is of class %v, want lost", got)
-	}
-}

@@ -35,7 +35,7 @@ func (r room) Write(ctx context.Context, db DB, p *engine.Plan, w engine.Write) 
 		w.Next = later(now, w.Expected)
 	}
 	rows, last, err := execute(ctx, db, p, w)
-	if w.Stmt.Op == engine.Insert && mysqlfault.IsTaken(err) { // the index is in the text alone
+	if w.Stmt.Op == engine.Insert && mysqlfault.Of(err) == fault.Duplicate { // the index is in the text alone
 		return 0, engine.Raw{}, &engine.TakenError{Err: err}
 	}
 	if err != nil {

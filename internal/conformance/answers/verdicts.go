@@ -59,11 +59,9 @@ var errorCases = []errorCase{
 	{"NOWAIT", notWaited, waited, nil},
 	{"lock timeout", waitedTooLong, waited, nil},
 	{"statement timeout", ranTooLong, verdict{Fault: fault.Busy}, nil},
-	{"duplicate key", each("INSERT INTO t VALUES (1, 1)"), verdict{Fault: fault.Poison}, []devdb.Kind{devdb.Postgres, devdb.MySQL}},
-	{"duplicate key on MariaDB", each("INSERT INTO t VALUES (1, 1)"), verdict{Fault: fault.Duplicate}, []devdb.Kind{devdb.MariaDB}}, // its text names no table
+	{"duplicate key", each("INSERT INTO t VALUES (1, 1)"), verdict{Fault: fault.Duplicate}, nil},
 	{"CHECK", each("UPDATE t SET v = -1 WHERE id = 1"), verdict{Fault: fault.Poison}, nil},
-	{"missing table", each("SELECT 1 FROM dblock_missing"), verdict{Fault: fault.NoSchema}, nil},
-	{"missing table of others", each("SELECT 1 FROM missing"), verdict{Fault: fault.Poison}, nil},
+	{"missing table", each("SELECT 1 FROM missing"), verdict{Fault: fault.NoSchema}, nil},
 	{"read-only transaction", wroteReadOnly, verdict{Fault: fault.Unreachable}, nil},
 	{"killed connection", killed, verdict{Fault: fault.Unreachable}, nil},
 	{"named locks", deadlockedByName, deadlock, []devdb.Kind{devdb.Postgres, devdb.MariaDB}},
