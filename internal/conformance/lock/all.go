@@ -3,6 +3,10 @@ package lock
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -135,27 +139,79 @@ func aSetIsReleasedAtOnce(t *testing.T, v *env) {
 	suite.Release(t, acquireSet(t, b, keys))
 }
 
-// aSetIsSeenWhole takes snapshots while a process acquires and releases a set. The control is keys
-// that are acquired one by one.
-func aSetIsSeenWhole(t *testing.T, v *env) {
-	const enough, sizes = 50, "SELECT COUNT(*) FROM dblock_lease WHERE handle IS NOT NULL GROUP BY handle"
-	l, keys := v.process(t, LeaseOptions{}), []string{"a", "b", "c", "d"}
-	ctx, stop := context.WithCancel(t.Context())
-	uses := suite.Beside(func() {
-		for ctx.Err() == nil {
-			suite.Release(t, acquireSet(t, l, keys))
+// setsNeverDeadlock has many processes acquire random sets in random order, while snapshots show
+// which keys are held.
+func setsNeverDeadlock(t *testing.T, v *env) {
+	const keys, size, processes, enough = 64, 8, 16, 100 // sets in a short run
+	own, server := v.onAServerOfItsOwn(t)
+	before := own.deadlocks(t)
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	var holders [keys]atomic.Bool
+	var acquired atomic.Int64
+	seen := 0
+	use := func(l Leases) {
+		var names []string
+		some := rand.Perm(keys)[:size]
+		for _, k := range some {
+			names = append(names, fmt.Sprint("k", k))
 		}
-	})
-	for seen := 0; seen < enough && !t.Failed(); {
-		for _, n := range suite.ValuesOf[int](t, v.DB, sizes) {
+		lock, err := l.AcquireAll(ctx, names)
+		if ctx.Err() != nil {
+			err = except(err, dblock.ErrOutcomeUnknown)
+		}
+		if assert.NoError(t, except(err, dblock.ErrNotAcquired)); lock == nil {
+			return
+		}
+		acquired.Add(1)
+		for _, k := range some {
+			assert.True(t, holders[k].CompareAndSwap(false, true), "k%d is held by two processes", k)
+		}
+		time.Sleep(rand.N(2 * time.Millisecond))
+		for _, k := range some {
+			holders[k].Store(false)
+		}
+		suite.Release(t, lock)
+	}
+	var crowd sync.WaitGroup
+	for range processes {
+		l, closePool, err := own.OpenLeases(t.Context(), LeaseOptions{TTL: time.Minute, Poll: 20 * time.Millisecond})
+		require.NoError(t, err)
+		crowd.Go(func() {
+			defer closePool()
+			for ctx.Err() == nil {
+				use(l)
+			}
+			assert.NoError(t, l.Close(suite.Soon(t)))
+		})
+	}
+	for ctx.Err() == nil {
+		const sizes = "SELECT COUNT(*) FROM dblock_lease WHERE handle IS NOT NULL GROUP BY handle"
+		for _, n := range suite.ValuesOf[int](t, own.DB, sizes) {
 			seen++
-			assert.Equal(t, len(keys), n, "keys of a set")
+			assert.Equal(t, size, n, "keys of a set")
+		}
+		if acquired.Load() >= enough && seen > 0 && os.Getenv(suite.EnvSoak) == "" {
+			stop()
 		}
 	}
-	stop()
-	uses()
-	for _, key := range keys {
-		defer suite.Release(t, suite.Acquire(t, l, key))
+	crowd.Wait()
+	assert.GreaterOrEqual(t, acquired.Load(), int64(enough))
+	assert.NotZero(t, seen)
+	own.deadlock(t)
+	if server != nil {
+		assert.EqualValues(t, 1, own.deadlocks(t)-before, "deadlocks, with the one made on purpose")
 	}
-	assert.Contains(t, suite.ValuesOf[int](t, v.DB, sizes), 1, "the control")
+}
+
+// controlHoldsAPart acquires keys one by one: a snapshot shows parts.
+func controlHoldsAPart(t *testing.T, v *env) {
+	l := v.process(t, LeaseOptions{})
+	for _, key := range []string{"a", "b"} {
+		lock := suite.Acquire(t, l, key)
+		defer suite.Release(t, lock)
+	}
+	const smallest = "SELECT MIN(n) FROM (" +
+		"SELECT COUNT(*) AS n FROM dblock_lease WHERE handle IS NOT NULL GROUP BY handle) parts"
+	assert.EqualValues(t, 1, v.Count(t, smallest))
 }

@@ -19,20 +19,58 @@ import (
 	"github.com/dblock-go/dblock/internal/faultconn"
 )
 
-// aCloseCutAnywhere: Close frees all, whichever of its calls on the network breaks.
-func aCloseCutAnywhere(t *testing.T, v *env) {
-	for _, mode := range []faultconn.Mode{faultconn.CutBefore, faultconn.CutAfter} {
-		for k, struck := 1, true; struck; k++ {
-			var dialer faultconn.Dialer
-			l := v.processOn(t, &dialer, LeaseOptions{TTL: time.Hour})
-			suite.IsFree(t, l, "key")
-			dialer.Arm(k, mode, nil)
-			require.NoError(t, l.Close(suite.Soon(t)), "%v call %d", mode, k)
-			struck = dialer.Disarm()
-			assert.Zero(t, v.Count(t, suite.Members), "%v call %d: the process has not left", mode, k)
-			v.Exec(t, "DELETE FROM dblock_member")
+// beatCuts are those that strike what no caller waits for.
+func beatCuts(cold bool) (all []suite.Cut) {
+	for _, c := range suite.Cuts(cold) {
+		if !c.Cancels() {
+			all = append(all, c)
 		}
 	}
+	return all
+}
+
+// aJoinCutAnywhere cuts the first acquisition of a process, which joins with it.
+func aJoinCutAnywhere(t *testing.T, v *env) {
+	v.cutEverywhere(t, beatCuts(true), 4, func(x *cutLeases) (bool, error) {
+		struck, err := x.acquire(exclusive)
+		return struck, errors.Join(err, x.goesOn())
+	})
+}
+
+// aBeatCutAnywhere cuts heartbeats.
+func aBeatCutAnywhere(t *testing.T, v *env) {
+	v.cutEverywhere(t, beatCuts(false), 2, held(exclusive, func(x *cutLeases, lock *dblock.Lock) (bool, error) {
+		x.Arm()
+		beats(t, lock)
+		struck := x.Heal()
+		beats(t, lock)
+		if err := x.isNotHeldTwice(lock, exclusive); err != nil {
+			return struck, err
+		}
+		told := lock.Release(t.Context())
+		if told != nil && (!struck || !errors.Is(told, dblock.ErrLost)) {
+			return struck, fmt.Errorf("struck %v, and yet: %w", struck, told)
+		}
+		return struck, errors.Join(x.isFreeSoon(told, exclusive), x.goesOn())
+	}))
+}
+
+// aLeaveCutAnywhere cuts a Close with a lock in use.
+func aLeaveCutAnywhere(t *testing.T, v *env) {
+	v.cutEverywhere(t, beatCuts(false), 2, held(exclusive, func(x *cutLeases, lock *dblock.Lock) (bool, error) {
+		x.GiveUp() // no caller waits for its users
+		x.Arm()
+		reset := time.AfterFunc(cutTTL, x.Dialer.CloseAll) // a pool waits long for a server that is stalled
+		told := x.Close(x.Ctx)
+		reset.Stop()
+		struck := x.Heal()
+		if lock.Context().Err() == nil || !errors.Is(told, context.Canceled) {
+			return struck, fmt.Errorf("closed with a lock in use: %w", told)
+		}
+		err := x.isFreeSoon(nil, exclusive)
+		_ = lock.Release(t.Context())
+		return struck, err
+	}))
 }
 
 // beats waits until a heartbeat is confirmed to the lock's process, or the lock is lost.
@@ -46,6 +84,21 @@ func beats(t *testing.T, lock *dblock.Lock) {
 			t.Errorf("%q is neither kept nor lost", lock.Key())
 			return
 		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// goesOn acquires another key.
+func (x *cutLeases) goesOn() error {
+	for ctx := suite.Soon(x.t); ; {
+		lock, err := x.Acquire(ctx, "another one, "+x.Key())
+		switch {
+		case err == nil:
+			if err := lock.Release(x.t.Context()); !errors.Is(err, dblock.ErrLost) {
+				return err
+			}
+		case ctx.Err() != nil || !errors.Is(err, dblock.ErrOutcomeUnknown) && !errors.Is(err, dblock.ErrUnavailable):
+			return fmt.Errorf("the process does not go on: %w", err)
 		}
 	}
 }
@@ -114,7 +167,7 @@ func (h blockedLog) Handle(context.Context, slog.Record) error {
 func aBlockedHostKeepsNoLock(t *testing.T, v *env) {
 	host := blockedLog{slog.NewTextHandler(io.Discard, nil), make(chan struct{})}
 	var dialer faultconn.Dialer
-	l := v.processOn(t, &dialer, LeaseOptions{TTL: 3 * time.Second, Log: slog.New(host), Observer: dblock.Observer{
+	l := v.processOn(t, &dialer, LeaseOptions{TTL: cutTTL, Log: slog.New(host), Observer: dblock.Observer{
 		Lost:          func(string, time.Duration, dblock.Reason) { <-host.until },
 		HeartbeatLate: func(time.Duration, error) { <-host.until },
 	}})

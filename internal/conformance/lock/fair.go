@@ -3,7 +3,9 @@ package lock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -118,6 +120,101 @@ func fairAmongOthers(t *testing.T, p Place) {
 	ends := suite.Acquire(t, a, "k", dblock.WithMaxHold(50*time.Millisecond))
 	suite.IsFree(t, b, "k")
 	suite.IsLost(t, ends, dblock.Ended)
+}
+
+// fairCrowdIsExclusive has callers of one process, whose calls share statements, try one key while
+// its holder releases it.
+func fairCrowdIsExclusive(t *testing.T, p Place) {
+	l := p.process(t, LeaseOptions{Fair: true})
+	for range 10 {
+		held := suite.Acquire(t, l, "k")
+		var holders atomic.Int64
+		suite.Crowd(17, func(i int) {
+			if i == 0 {
+				suite.Release(t, held)
+				return
+			}
+			lock, err := l.TryAcquire(suite.Soon(t), "k")
+			if err != nil {
+				assert.ErrorIs(t, err, dblock.ErrNotAcquired)
+				return
+			}
+			assert.EqualValues(t, 1, holders.Add(1), "callers hold the key")
+			assert.NoError(t, p.Check(t.Context(), l, lock))
+			holders.Add(-1)
+			suite.Release(t, lock)
+		})
+	}
+}
+
+// fairCrowdIsServed has callers of one process wait for a key that has no row yet.
+func fairCrowdIsServed(t *testing.T, p Place) {
+	l := p.process(t, LeaseOptions{Fair: true})
+	for round := range 4 {
+		suite.Crowd(5, func(int) {
+			if lock, err := l.Acquire(suite.Soon(t), fmt.Sprint("fresh", round)); assert.NoError(t, err) {
+				suite.Release(t, lock)
+			}
+		})
+	}
+}
+
+const fairWaiters = 25 // of each process
+
+// servesTheLivingInOrder has calls of eight processes wait, and kills two of them.
+func servesTheLivingInOrder(t *testing.T, v *env) {
+	const processes, killed = 8, 2
+	number, handle := "SERIAL", "replace(handle::text, '-', '')"
+	if !v.Postgres() {
+		number, handle = "INT AUTO_INCREMENT", "lower(hex(handle))"
+	}
+	v.Exec(t, "CREATE TABLE served (n "+number+" PRIMARY KEY, handle VARCHAR(64))")
+	v.Exec(t, "CREATE TABLE waited (ticket BIGINT, handle VARCHAR(64))")
+	l := v.process(t, LeaseOptions{Fair: true, TTL: 3 * time.Second})
+	held := suite.Acquire(t, l, "k")
+	var children []*suite.Child
+	for range processes {
+		children = append(children, v.startHolder(t, t.Context(), waitsFairly))
+	}
+	v.untilTickets(t, processes*fairWaiters)
+	v.Exec(t, "INSERT INTO waited SELECT ticket, "+handle+" FROM dblock_ticket")
+	for _, c := range children[:killed] {
+		c.Kill()
+	}
+	suite.Release(t, held)
+	v.Until(t, "SELECT count(*) FROM served", (processes-killed)*fairWaiters)
+	const order = ` FROM (SELECT w.ticket, lag(w.ticket) OVER (ORDER BY s.n) AS prior
+		FROM served s JOIN waited w ON w.handle = s.handle) o`
+	assert.EqualValues(t, (processes-killed)*fairWaiters, v.Count(t, "SELECT count(*)"+order))
+	assert.Zero(t, v.Count(t, "SELECT count(*)"+order+" WHERE ticket <= prior"))
+}
+
+// waitFairly is what the processes of servesTheLivingInOrder do: each call notes that it was
+// served.
+func (e Lease) waitFairly(ctx context.Context, dsn string) error {
+	l, _, err := e.Open(ctx, dsn, LeaseOptions{Fair: true, TTL: 3 * time.Second})
+	if err != nil {
+		return err
+	}
+	db, err := e.connect(dsn)
+	if err != nil {
+		return err
+	}
+	errs := make([]error, fairWaiters)
+	suite.Crowd(fairWaiters, func(i int) {
+		lock, err := l.Acquire(ctx, "k")
+		if err == nil {
+			f, _ := lock.Fence()
+			_, err = db.ExecContext(ctx, fmt.Sprintf("INSERT INTO served (handle) VALUES ('%x')", f.Handle))
+			err = errors.Join(err, lock.Release(ctx))
+		}
+		errs[i] = err
+	})
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	suite.WaitToGoOn()
+	return nil
 }
 
 // costsOneGrantEach counts the round trips of grants by ticket.

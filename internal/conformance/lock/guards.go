@@ -3,6 +3,9 @@ package lock
 import (
 	"context"
 	"database/sql"
+	"os"
+	"runtime"
+	"strconv"
 	"testing"
 	"time"
 
@@ -96,6 +99,32 @@ func aGuardedTxOfAnEndedLockIsLost(t *testing.T, v *env) {
 	suite.IsLost(t, ended, dblock.Ended)
 	endedFor(t, guarded(ended, func() {}), dblock.Ended)
 	assert.Error(t, ended.Bind(t.Context()).Err(), "a context that is bound to an ended lock")
+}
+
+// aGuardedTxLeavesNothingBehind runs guarded transactions under one lock. DBLOCK_GUARDED says how
+// many. If it is set, and no other test runs, the heap must not grow.
+func aGuardedTxLeavesNothingBehind(t *testing.T, v *env) {
+	l := v.process(t, LeaseOptions{})
+	lock := suite.Acquire(t, l, "k")
+	run := func(n int) {
+		for range n {
+			require.NoError(t, v.Check(t.Context(), l, lock))
+		}
+	}
+	heap := func() int64 {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	run(100)
+	before := heap()
+	if n, _ := strconv.Atoi(os.Getenv("DBLOCK_GUARDED")); n > 0 {
+		run(n)
+		assert.LessOrEqual(t, heap()-before, int64(1<<20))
+	}
+	suite.Release(t, lock)
 }
 
 // fenceCheck is a function of the driver's Guards, for a resource.

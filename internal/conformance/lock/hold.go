@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -80,9 +81,8 @@ func endsWhenItsTimeIsUp(t *testing.T, p Place) {
 	long := suite.Acquire(t, a, "long", dblock.WithMaxHold(time.Hour))
 	assert.NoError(t, long.ExpireIn(t.Context(), 2*time.Hour))
 	assert.LessOrEqual(t, time.Until(long.ValidUntil()), time.Hour, "ExpireIn beyond WithMaxHold")
-	if next, err := b.TryAcquire(t.Context(), "capped"); err == nil {
+	if _, err := b.TryAcquire(t.Context(), "capped"); err == nil {
 		assert.Error(t, capped.Context().Err(), "acquired by another process")
-		suite.Release(t, next)
 	}
 	for _, lock := range []*dblock.Lock{capped, bounded} {
 		next := suite.Acquire(t, b, lock.Key())
@@ -106,9 +106,9 @@ func lastsWithoutItsProcess(t *testing.T, p Place) {
 	kept := suite.Acquire(t, a, "kept by its process")
 	p.ForgetMembers(t) // a is dead, as far as b can see
 	suite.IsFree(t, b, "kept by its process")
-	if next, err := b.TryAcquire(t.Context(), "k"); err == nil {
-		assert.False(t, time.Now().Before(lock.ValidUntil()), "acquired before its end")
-		suite.Release(t, next)
+	_, err := b.TryAcquire(t.Context(), "k")
+	if time.Now().Before(lock.ValidUntil()) {
+		assert.ErrorIs(t, err, dblock.ErrNotAcquired)
 	}
 	suite.IsFree(t, b, "k")
 	suite.IsLost(t, lock, dblock.Ended)
@@ -155,4 +155,67 @@ func closeGivesBack(t *testing.T, p Place) {
 	suite.Release(t, blocker)
 	members, _, _ := p.Rows(t)
 	assert.Equal(t, 1, members, "members: b's")
+}
+
+// manyProcessesNeverMeet counts the callers inside, and compares their tokens.
+func manyProcessesNeverMeet(t *testing.T, p Place) {
+	const processes, callers, rounds, keys = 3, 6, 20, 2
+	var inside [keys]occupancy
+	var all []Leases
+	for range processes {
+		all = append(all, p.process(t, LeaseOptions{Poll: 10 * time.Millisecond}))
+	}
+	suite.Crowd(processes*callers, func(i int) {
+		key := i / processes % keys
+		for range rounds {
+			lock, err := all[i%processes].Acquire(t.Context(), fmt.Sprint("k", key))
+			if !assert.NoError(t, err) {
+				return
+			}
+			f, _ := lock.Fence()
+			assert.NoError(t, inside[key].enter(f.Token))
+			inside[key].leave()
+			suite.Release(t, lock)
+		}
+	})
+	for i := range inside {
+		assert.Equal(t, processes*callers/keys*rounds, inside[i].entered)
+	}
+}
+
+// controlMeets enters a section without a lock.
+func controlMeets(t *testing.T, _ Place) {
+	var s occupancy
+	assert.NoError(t, s.enter(1))
+	assert.Error(t, s.enter(2), "two callers are inside")
+	s.leave()
+	s.leave()
+	assert.Error(t, s.enter(2), "the token has not grown")
+}
+
+// occupancy counts the callers inside a section.
+type occupancy struct {
+	mu              sync.Mutex
+	inside, entered int
+	token           int64
+}
+
+// enter fails if another caller is inside, or if the token has not grown.
+func (s *occupancy) enter(token int64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.inside++
+	s.entered++
+	before := s.token
+	s.token = max(s.token, token)
+	if s.inside > 1 || token <= before {
+		return fmt.Errorf("%d callers are inside, with the token %d after %d", s.inside, token, before)
+	}
+	return nil
+}
+
+func (s *occupancy) leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.inside--
 }

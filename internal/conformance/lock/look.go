@@ -121,6 +121,17 @@ func sweepsWhatNobodyUses(t *testing.T, p Place) {
 	suite.Release(t, lasting)
 }
 
+// sweepsNoReadersAway has readers hold a key for longer than unused keys are kept.
+func sweepsNoReadersAway(t *testing.T, p Place) {
+	a, b := p.process(t, LeaseOptions{}), p.process(t, LeaseOptions{})
+	reads := suite.Acquire(t, a, "k", dblock.WithShared())
+	p.AgeLeases(t)
+	assert.NoError(t, suite.Second(b.Sweep(t.Context())))
+	suite.IsTaken(t, b, "k")
+	suite.Release(t, reads)
+	suite.IsFree(t, b, "k")
+}
+
 func tellsTheObserver(t *testing.T, p Place) {
 	var mu sync.Mutex
 	var events []string

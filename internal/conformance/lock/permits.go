@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -107,6 +108,55 @@ func fewerPermitsAreFewer(t *testing.T, p Place) {
 
 func theDeadGivePermitsBack(t *testing.T, p Place) {
 	deadGiveWay(t, p, []dblock.Option{dblock.WithPermits(1, 3)}, []dblock.Option{dblock.WithPermits(3, 3)})
+}
+
+func showsPermits(t *testing.T, p Place) {
+	l := p.process(t, LeaseOptions{Label: "process"})
+	two := suite.Acquire(t, l, "k", dblock.WithPermits(2, 5))
+	held := suite.Must(l.Held(t.Context()))(t)
+	require.Len(t, held, 1)
+	h := held[0]
+	assert.Equal(t, []any{"k", dblock.Permits, 2, 5}, []any{h.Key, h.Mode, h.Permits, h.Limit})
+	assert.Equal(t, fence(t, two), h.Fence)
+	assert.Equal(t, "process", h.Holder.Label)
+	assert.NoError(t, l.ForceRelease(t.Context(), "k", token(t, two)))
+	suite.IsFree(t, l, "k", dblock.WithPermits(5, 5))
+	endedFor(t, two.Release(t.Context()), dblock.Stolen)
+}
+
+// neverMoreThanPermitted counts the permits that callers of several processes hold at once. The
+// control enters without permits.
+func neverMoreThanPermitted(t *testing.T, p Place) {
+	const limit, processes, callers, rounds = 3, 4, 5, 10
+	var within, most atomic.Int64
+	enter := func(n int) {
+		now := within.Add(int64(n))
+		for was := most.Load(); now > was && !most.CompareAndSwap(was, now); was = most.Load() {
+		}
+	}
+	var all []Leases
+	for range processes {
+		all = append(all, p.process(t, LeaseOptions{}))
+	}
+	suite.Crowd(processes*callers, func(i int) {
+		n := 1 + i%2
+		for range rounds {
+			lock, err := all[i%processes].Acquire(t.Context(), "k", dblock.WithPermits(n, limit))
+			if !assert.NoError(t, err) {
+				return
+			}
+			enter(n)
+			time.Sleep(time.Millisecond)
+			within.Add(-int64(n))
+			suite.Release(t, lock)
+		}
+	})
+	assert.LessOrEqual(t, most.Load(), int64(limit))
+	most.Store(0)
+	for range limit + 1 {
+		enter(1)
+	}
+	assert.Greater(t, most.Load(), int64(limit), "the control")
 }
 
 func aWaitForPermitsEnds(t *testing.T, p Place) {

@@ -51,6 +51,8 @@ func (r RowLocks) Run(t *testing.T) {
 		"OppositeOrdersNeverMeet":   oppositeOrdersNeverMeet,
 		"ControlSingleLocksMeet":    controlSingleLocksMeet,
 		"ClaimsAreDifferent":        claimsAreDifferent,
+		"SellsEachSeatOnce":         sellsEachSeatOnce,
+		"ControlSellsSeatsTwice":    controlSellsSeatsTwice,
 		"EndsWithRollbackAndCommit": rowLocksEnd,
 		"TablesWithoutRowLocks":     tablesWithoutRowLocks,
 		"PartitionsNeverMeet":       partitionsNeverMeet,

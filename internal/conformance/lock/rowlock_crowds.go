@@ -1,11 +1,14 @@
 package lock
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -147,4 +150,86 @@ func claimsAreDifferent(t *testing.T, v *rowEnv) {
 	claims(c, "SELECT id FROM seat WHERE sold = 5 ORDER BY id")
 	require.NoError(t, b.Rollback(t.Context()))
 	require.NoError(t, c.Rollback(t.Context()))
+}
+
+// claimFunc chooses at most n free seats.
+type claimFunc func(ctx context.Context, tx RowTx, n int) ([]int64, error)
+
+const (
+	saleBuyers = 32
+	saleSeats  = 1_500
+)
+
+// sellsEachSeatOnce: all buyers claim at once, and some roll back. A buyer that finds no seat is
+// done: the last one at work has found all that there were.
+func sellsEachSeatOnce(t *testing.T, v *rowEnv) {
+	tickets, sold := v.sell(t, saleSeats, 20, func(ctx context.Context, tx RowTx, n int) ([]int64, error) {
+		return tx.Claim(ctx, dblock.RowLock{}, n, "SELECT id FROM seat WHERE sold = 0 ORDER BY id")
+	})
+	assert.EqualValues(t, saleSeats, tickets)
+	assert.EqualValues(t, saleSeats, sold)
+	assert.Zero(t, v.Count(t, "SELECT count(*) FROM seat WHERE sold = 0"))
+}
+
+// controlSellsSeatsTwice reads the seats without a lock; one by one, as several would deadlock.
+func controlSellsSeatsTwice(t *testing.T, v *rowEnv) {
+	const query = "SELECT cast(id AS CHAR(9)) FROM seat WHERE sold = 0 ORDER BY id LIMIT 1"
+	tickets, sold := v.sell(t, 200, 1, func(ctx context.Context, tx RowTx, _ int) ([]int64, error) {
+		text, err := tx.Text(ctx, query)
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		id, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
+		return []int64{id}, err
+	})
+	assert.Greater(t, tickets, sold, "the test with the lock shows nothing")
+}
+
+// sell has buyers buy until they find no seat. It counts the tickets, and the seats on them.
+func (v *rowEnv) sell(t *testing.T, seats, most int, claim claimFunc) (tickets, sold int64) {
+	t.Helper()
+	v.fill(t, seats)
+	v.open(t, v.DSN, saleBuyers, sql.LevelReadCommitted)
+	ctx := suite.Soon(t)
+	suite.Crowd(saleBuyers, func(buyer int) {
+		for {
+			bought, err := v.buy(ctx, buyer, 1+rand.N(most), claim)
+			if !assert.NoError(t, err) || bought == 0 {
+				return
+			}
+		}
+	})
+	return v.Count(t, "SELECT count(*) FROM ticket"), v.Count(t, "SELECT count(DISTINCT seat) FROM ticket")
+}
+
+var errRolledBack = errors.New("the buyer changes its mind")
+
+// buy sells some seats to a buyer. Now and then it rolls back.
+func (v *rowEnv) buy(ctx context.Context, buyer, n int, claim claimFunc) (bought int, err error) {
+	err = v.within(ctx, func(tx RowTx) error {
+		ids, err := claim(ctx, tx, n)
+		bought = len(ids)
+		if err != nil || len(ids) == 0 {
+			return err
+		}
+		if rand.N(8) == 0 {
+			return errRolledBack
+		}
+		var list, rows []string
+		for _, id := range ids {
+			list = append(list, strconv.FormatInt(id, 10))
+			rows = append(rows, fmt.Sprintf("(%d, %d)", id, buyer))
+		}
+		if err := tx.Exec(ctx, "UPDATE seat SET sold = 1 WHERE id IN ("+strings.Join(list, ", ")+")"); err != nil {
+			return err
+		}
+		return tx.Exec(ctx, "INSERT INTO ticket VALUES "+strings.Join(rows, ", "))
+	})
+	if errors.Is(err, errRolledBack) {
+		err = nil
+	}
+	return bought, err
 }

@@ -2,6 +2,7 @@ package suite
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -28,10 +29,14 @@ type History struct {
 type What string
 
 const (
-	Granted What = "granted"
-	Left    What = "left"    // the caller will not use the lock any more
-	Updated What = "updated" // the value, from what was read under the lock
-	Read    What = "read"    // the value, under a lock that is shared
+	Granted  What = "granted"
+	Left     What = "left"     // the caller will not use the lock any more
+	Updated  What = "updated"  // the value, from what was read under the lock
+	Unknown  What = "unknown"  // an update whose answer was lost
+	Read     What = "read"     // the value, under a lock that is shared
+	Believed What = "believed" // a semaphore had that number of permits when some were asked for
+	Limited  What = "limited"  // it was given that number
+	Doubtful What = "doubtful" // the same, and the answer was lost
 )
 
 // Step is one of them. A call that was refused, or that is not known to have been granted, is none:
@@ -42,7 +47,8 @@ type Step struct {
 	Mode     dblock.Mode
 	Token    int64
 	Was, Now int64
-	Permits  int
+
+	Permits, Limit int
 }
 
 // Never is when a step ended that may yet take effect.
@@ -54,6 +60,13 @@ func (h *History) Note(client int, from, to int64, s Step) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.Steps = append(h.Steps, porcupine.Operation{ClientId: client, Input: s, Call: from, Return: to})
+}
+
+// Grows waits for so many more steps of a kind.
+func (h *History) Grows(ctx context.Context, w What, n int) {
+	for until := h.Count(w) + n; h.Count(w) < until && ctx.Err() == nil; {
+		time.Sleep(5 * time.Millisecond)
+	}
 }
 
 func (h *History) counts() map[What]int {
