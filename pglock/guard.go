@@ -79,8 +79,10 @@ func (g Guards) CheckRaised(ctx context.Context, tx Tx, f dblock.Fence, resource
 // exec runs a statement on dblock's tables, which it names with their schema: tx may have temporary tables of the same names.
 func (g Guards) exec(ctx context.Context, tx Tx, query string, args ...any) (pgconn.CommandTag, error) {
 	if on, ok := tx.(interface{ Conn() *pgx.Conn }); ok {
-		if err := pgschema.CheckClientEncoding(on.Conn().PgConn().ParameterStatus("client_encoding")); err != nil {
-			return pgconn.CommandTag{}, err
+		if conn := on.Conn(); conn != nil {
+			if err := pgschema.CheckClientEncoding(conn.PgConn().ParameterStatus("client_encoding")); err != nil {
+				return pgconn.CommandTag{}, err
+			}
 		}
 	}
 	home, err := pgschema.Home(ctx, tx, g.Schema)

@@ -172,7 +172,7 @@ func (t *ownTx) stands(ctx context.Context, conn *pgx.Conn) error {
 	case ctx.Err() != nil: // to try would cost the connection
 		return errNotCommitted(ctx, ctx.Err())
 	case conn != nil && !conn.IsClosed() && conn.PgConn().TxStatus() == 'E':
-		return fmt.Errorf("%w: a statement failed and its error was not returned, so that nothing was written: return it", dblock.ErrTxEnded)
+		return errFailed(pgx.ErrTxCommitRollback)
 	case conn != nil && conn.IsClosed():
 		return fmt.Errorf("%w: the connection was lost before the commit, nothing was written", dblock.ErrUnavailable)
 	default:
@@ -213,6 +213,11 @@ func errUnwritten(what string, err error) error {
 	return fmt.Errorf("%w: %s, nothing was written: %w", class, what, err)
 }
 
+// errFailed is for a transaction that failed while its fn returned nil.
+func errFailed(err error) error {
+	return fmt.Errorf("%w: a statement failed and its error was not returned, so that nothing was written: return it: %w", dblock.ErrTxEnded, err)
+}
+
 // errCommit says what became of a transaction whose fn has returned nil.
 func errCommit(ctx context.Context, err error, cut bool) error {
 	var server *pgconn.PgError
@@ -226,8 +231,7 @@ func errCommit(ctx context.Context, err error, cut bool) error {
 		return fmt.Errorf("%w: its function ended it and began another one, which is rolled back; what it wrote before may be committed: "+
 			"leave that to RunTx", dblock.ErrTxEnded)
 	case errors.Is(err, pgx.ErrTxCommitRollback):
-		return fmt.Errorf("%w: a statement failed and its error was not returned, so that nothing was written: return it: %w",
-			dblock.ErrTxEnded, err)
+		return errFailed(err)
 	case pgfault.NeverSent(err) && ctx.Err() != nil:
 		return errNotCommitted(ctx, err)
 	case pgfault.NeverSent(err):

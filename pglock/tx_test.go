@@ -81,7 +81,7 @@ func TestRunTxOfAFailedStatement(t *testing.T) {
 		_, _ = tx.Exec(t.Context(), "SELECT 1/0")
 		return nil
 	})
-	if !errors.Is(err, dblock.ErrTxEnded) {
+	if !errors.Is(err, dblock.ErrTxEnded) || !errors.Is(err, pgx.ErrTxCommitRollback) {
 		t.Errorf("got %v", err)
 	}
 }
