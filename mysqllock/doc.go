@@ -29,7 +29,8 @@
 // interpolateParams or multiStatements, nor sql_mode, time_zone or an isolation of READ COMMITTED or above. NewLease
 // refuses autocommit=0, READ UNCOMMITTED, a sql_select_limit, sql_safe_updates, a timestamp and a
 // completion_type other than NO_CHAIN. The host returns connections to the pool without an open transaction,
-// without a timestamp and with autocommit on: a lock that is acquired on another connection is not committed, and two may hold it. On MySQL a binary log has to have
+// without a timestamp and with autocommit on. A lock that is acquired on another connection is not committed,
+// and two may hold it. If the host sends USE, the options name the Schema. On MySQL a binary log has to have
 // binlog_format ROW or MIXED, as a lease's row is made at READ UNCOMMITTED. A lease is as durable as
 // the server's innodb_flush_log_at_trx_commit and sync_binlog say.
 package mysqllock

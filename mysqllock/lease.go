@@ -30,7 +30,8 @@ type LeaseOptions struct {
 	// Label says for people who holds what this process holds, as WithLabel does for one lock.
 	Label string
 
-	// Schema is the database that holds dblock's tables. Default: the one that the pool is connected to.
+	// Schema is the database that holds dblock's tables. Default: the one that a connection of the pool uses when NewLease is called.
+	// Name it if your code sends USE.
 	Schema string
 
 	// Watch is how often the server looks, on behalf of a process, at the keys that it waits for: in one statement

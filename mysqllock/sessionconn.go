@@ -141,7 +141,7 @@ func (e *sessionEngine) Note(ctx context.Context, keys map[session.ID]string) er
 	for id, key := range keys {
 		args = append(args, []byte(id), []byte(e.namespace), []byte(key))
 	}
-	on := mysqlschema.On(e.pool, e.schema)
+	on := mysqlschema.On(e.pool, e.database)
 	if _, err := on.ExecContext(ctx, mysqltext.Rows(mysqldb.NoteSessionKeys, len(keys)), args...); err != nil {
 		return err
 	}

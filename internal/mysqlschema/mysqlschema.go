@@ -25,8 +25,9 @@ func On(conn mysqltext.Conn, name string) mysqltext.Inline {
 // SQL puts the tables of a statement into the database of that name.
 func SQL(query, name string) string { return schema.Qualify(query, name, schema.QuoteMySQL) }
 
-// Home returns name or, if it is empty, the database that the connection uses by default. Statements name it: a host may send USE
-// on a connection of its pool, and nothing sets that back when the connection returns to the pool.
+// Home returns name or, if it is empty, the database that the connection uses. Statements name it:
+// a host may send USE on a connection of its pool, and nothing sets that back when the connection
+// returns to the pool.
 func Home(ctx context.Context, conn mysqltext.Conn, name string) (string, error) {
 	if name != "" {
 		return name, nil
@@ -115,8 +116,8 @@ func checkSettings(ctx context.Context, on mysqldb.DBTX) error {
 	return checkClock(ctx, on)
 }
 
-// checkClock refuses a session whose clock stands still. The server reads the clock of a statement from the variable timestamp if
-// it is set, and that of SYSDATE from its machine. A statement evaluates SYSDATE well within a second of its beginning.
+// checkClock refuses a session whose clock stands still. If the variable timestamp is set, it is the
+// clock of each statement; SYSDATE reads that of the machine.
 func checkClock(ctx context.Context, on mysqldb.DBTX) error {
 	seconds, err := new(mysqldb.Queries).ClockStandsFor(ctx, on)
 	if err == nil && seconds > 0 {

@@ -1,8 +1,9 @@
 // Package pgtx notices that a function of the host's has ended the transaction that dblock gave it.
 //
-// The protocol tells that a session is in a transaction, and not in which one. After ROLLBACK AND CHAIN, or a ROLLBACK and a BEGIN, it
-// is in another one: what was written before is gone or committed, and locks are released. So dblock's transactions begin with a
-// setting that ends with them, and check it before they commit.
+// The protocol tells that a session is in a transaction, and not in which one. After ROLLBACK AND
+// CHAIN, or a ROLLBACK and a BEGIN, it is in another one: what was written before is gone or
+// committed, and locks are released. So dblock's transactions begin with a setting that ends with
+// them, and check it before they commit.
 package pgtx
 
 import (
@@ -31,8 +32,8 @@ func Ended(err error) bool {
 	return errors.As(err, &server) && server.Code == undefinedObject && strings.Contains(server.Message, noSetting)
 }
 
-// Marked returns the options with which pgx sends Mark when the transaction begins, and Check before it commits, without a round trip
-// more.
+// Marked returns the options with which pgx sends Mark when the transaction begins, and Check before
+// it commits. It costs no round trip.
 func Marked(o pgx.TxOptions) pgx.TxOptions {
 	begin := "begin"
 	if o.IsoLevel != "" {

@@ -6,8 +6,8 @@
 // No option of the DSN matters: not parseTime, loc, clientFoundRows, interpolateParams or
 // multiStatements, nor sql_mode and time_zone. New refuses autocommit=0, READ UNCOMMITTED, a
 // sql_select_limit, sql_safe_updates, a timestamp and a completion_type other than NO_CHAIN. The host returns connections
-// to the pool without an open transaction and with autocommit on: what is written on another connection is not
-// committed. A sale is as durable as the server's innodb_flush_log_at_trx_commit and
+// to the pool without an open transaction, without a timestamp and with autocommit on: what is written on another
+// connection is not committed. If the host sends USE, the options name the Schema. A sale is as durable as the server's innodb_flush_log_at_trx_commit and
 // sync_binlog say. InnoDB shows a commit to others before it is on
 // the disk: if the server crashes in that moment, a reservation that was answered as Replayed may be lost.
 package mysqlinventory

@@ -5,7 +5,8 @@
 // in READ COMMITTED, which wants binlog_format ROW or MIXED. No option of the DSN matters: not parseTime, loc, clientFoundRows,
 // interpolateParams or multiStatements, nor sql_mode and time_zone. New refuses autocommit=0, READ UNCOMMITTED, a
 // sql_select_limit, sql_safe_updates, a timestamp and a completion_type other than NO_CHAIN. The host returns connections to the pool
-// without an open transaction and with autocommit on: what is written on another connection is not committed.
+// without an open transaction, without a timestamp and with autocommit on: what is written on another connection is not committed.
+// If the host sends USE, the options name the Schema.
 // A job is as durable as the server's innodb_flush_log_at_trx_commit and sync_binlog say.
 package mysqlqueue
 
