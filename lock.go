@@ -158,7 +158,8 @@ func (l *Lock) validUntil() (time.Time, Reason) {
 // Ended, unless it is released before. This process ends it earlier than the database does, by
 // LeaseOptions.Margin and at most by a quarter of d.
 //
-// Errors: ErrLost (also after Release), ErrInvalid, ErrUnsupported. ErrBusy and ErrUnavailable:
+// Errors: ErrLost (also after Release, and if the lock ended while the server had not replied:
+// this process counts d from the call on), ErrInvalid, ErrUnsupported. ErrBusy and ErrUnavailable:
 // nothing was written, the end is what it was, as it is if ctx had ended before: the error is ctx's
 // then. ErrOutcomeUnknown: the lock ends d from now at the latest, and no later call moves that end
 // out.

@@ -38,13 +38,12 @@ func (h *hold) ExpireIn(ctx context.Context, d time.Duration) error {
 		h.mu.Unlock()
 		return fmt.Errorf("%w: the end of %q: %w", dblock.ErrOutcomeUnknown, h.key(), err)
 	case err != nil:
-		h.moveTo(before)
+		if why := h.moveTo(before); why != "" {
+			return &dblock.LostError{Key: h.key(), Reason: why}
+		}
 		return h.l.explain(err, h.key())
 	case !ours:
-		why := dblock.Stolen
-		if !before.IsZero() && clock.Past(h.l.o.Clock.Now(), before) {
-			why = dblock.Ended
-		}
+		why := h.goneReason(before)
 		h.lose(why)()
 		return &dblock.LostError{Key: h.key(), Reason: why}
 	}
@@ -91,10 +90,20 @@ func (h *hold) moveIn(sent time.Time, d time.Duration) (before time.Time, bounde
 	return before, d, nil
 }
 
-func (h *hold) moveTo(until time.Time) {
+// moveTo moves the local end to until. It returns the reason if the hold has ended before.
+func (h *hold) moveTo(until time.Time) (ended dblock.Reason) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.endAt(until)
+	return h.why
+}
+
+// goneReason is the reason for which the server no longer has a hold whose local end is until.
+func (h *hold) goneReason(until time.Time) dblock.Reason {
+	if !until.IsZero() && clock.Past(h.l.o.Clock.Now(), until) {
+		return dblock.Ended
+	}
+	return dblock.Stolen
 }
 
 // endAt ends the hold at a moment of its own; zero: at none. h.mu is held.

@@ -168,6 +168,27 @@ func TestExpireInRefused(t *testing.T) {
 	})
 }
 
+// TestExpireInEndsWhileRefused: the lock ended while the server had not replied, and the error says so.
+func TestExpireInEndsWhileRefused(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memlease.Server) {
+		p := newProcess(s)
+		lock := with(dblock.WithMaxHold(time.Hour))(t, p.locker(t, lease.Options{}))
+		p.disturb(func(_ context.Context, call string, run func() error) error {
+			if call != "ExpireIn" {
+				return run()
+			}
+			time.Sleep(300 * time.Millisecond)
+			return &memlease.Failure{As: fault.Busy, Err: errors.New("locked")}
+		})
+		err := lock.ExpireIn(t.Context(), 100*time.Millisecond)
+		var lost *dblock.LostError
+		if !errors.As(err, &lost) || lost.Reason != dblock.Ended || lock.Context().Err() == nil {
+			t.Errorf("%v, and the context's error is %v", err, lock.Context().Err())
+		}
+		_ = lock.Release(t.Context())
+	})
+}
+
 // TestEndsAMarginEarlier: the margin of a lock that ends by time is the member's, and a quarter of a short hold.
 func TestEndsAMarginEarlier(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memlease.Server) {

@@ -191,15 +191,17 @@ func (h *hold) Release(ctx context.Context, _ bool) {
 		}
 	}
 	held := h.held()
+	var why dblock.Reason
 	if stolen {
-		h.tell(dblock.Stolen)
+		why = h.goneReason(h.EndsAt())
+		h.tell(why)
 	}
 	h.l.vacate(h)
 	h.l.drop(h)
 	released := h.l.o.Observer.Released
 	switch {
 	case stolen:
-		h.tellLost(dblock.Stolen)()
+		h.tellLost(why)()
 	case stood && released != nil:
 		released(h.key(), held)
 	}
