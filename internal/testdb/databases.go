@@ -3,10 +3,12 @@ package testdb
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"testing"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dblock-go/dblock/internal/devdb"
@@ -29,10 +31,19 @@ const (
 // the Go driver without any options on MariaDB and MySQL. It is dropped when the test ends.
 func DSN(tb testing.TB, kind devdb.Kind) string {
 	tb.Helper()
-	server := Server(tb, kind)
+	return created(tb, Server(tb, kind).CreateDatabase)
+}
+
+// created returns the DSN of the database that create creates. It is dropped when the test ends.
+func created(tb testing.TB, create func(context.Context) (string, func(context.Context) error, error)) (dsn string) {
+	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), databaseTimeout)
 	defer cancel()
-	dsn, drop, err := server.CreateDatabase(ctx)
+	var drop func(context.Context) error
+	err := onceAdmitted(ctx, func() (err error) {
+		dsn, drop, err = create(ctx)
+		return err
+	})
 	if err != nil {
 		tb.Fatalf("testdb: %v", err)
 	}
@@ -44,10 +55,32 @@ func dropAtEnd(tb testing.TB, drop func(context.Context) error) {
 	tb.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), databaseTimeout)
 		defer cancel()
-		if err := drop(ctx); err != nil {
+		if err := onceAdmitted(ctx, func() error { return drop(ctx) }); err != nil {
 			tb.Errorf("testdb: %v", err)
 		}
 	})
+}
+
+// onceAdmitted repeats fn while the server has too many connections: other tests have them.
+func onceAdmitted(ctx context.Context, fn func() error) error {
+	for {
+		err := fn()
+		if !hasTooManyConnections(err) || ctx.Err() != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+func hasTooManyConnections(err error) bool {
+	if my := (*mysql.MySQLError)(nil); errors.As(err, &my) {
+		return my.Number == 1040
+	}
+	pg := (*pgconn.PgError)(nil)
+	return errors.As(err, &pg) && pg.Code == "53300"
 }
 
 // PostgresURL is DSN for Postgres.

@@ -29,15 +29,12 @@ func Migrated(tb testing.TB, kind devdb.Kind) string {
 		tb.Fatalf("testdb: %v", o.err)
 	}
 	if kind == devdb.Postgres {
-		dsn, drop, err := server.CopyDatabase(ctx, o.dsn)
-		if err != nil {
-			tb.Fatalf("testdb: %v", err)
-		}
-		dropAtEnd(tb, drop)
-		return dsn
+		return created(tb, func(ctx context.Context) (string, func(context.Context) error, error) {
+			return server.CopyDatabase(ctx, o.dsn)
+		})
 	}
 	dsn := DSN(tb, kind)
-	if err := runScript(ctx, dsn, o.script); err != nil {
+	if err := onceAdmitted(ctx, func() error { return runScript(ctx, dsn, o.script) }); err != nil {
 		tb.Fatalf("testdb: copy the tables: %v", err)
 	}
 	return dsn
