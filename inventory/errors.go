@@ -39,7 +39,8 @@ var (
 	ErrInvalid = errors.New("inventory: invalid request")
 
 	// ErrRejected: the database refused this one request, by a trigger or a constraint of its
-	// owner's, say. It wraps the driver's error; nothing was written.
+	// owner's, say. It wraps the driver's error; nothing was written. The exception is a hook that
+	// has ended its transaction: the error is also dblock.ErrOutcomeUnknown.
 	ErrRejected = errors.New("inventory: rejected by the database")
 )
 

@@ -36,8 +36,12 @@ func CallHook(hook func() error) (err error) {
 	return err
 }
 
-// ErrHookEnded: a hook has ended the transaction, or has kept from us that a statement of its failed, and so did the transaction.
-var ErrHookEnded error = &hookError{errors.New("the hook's transaction has failed, or was ended, and the hook has returned no error")}
+var (
+	// ErrHookEnded: the transaction of a hook has ended. It is not known whether it was committed.
+	ErrHookEnded error = &hookError{errors.New("the hook has returned no error, and its transaction has ended")}
+	// ErrHookSwallowed: a statement of a hook has failed, and so has the transaction.
+	ErrHookSwallowed error = &hookError{errors.New("the hook has returned no error, and one of its statements has failed")}
+)
 
 // HookFailed is for the hooks of the engine rooms: one order of the batch may be to blame, unless the database said that nobody
 // is, or the connection is gone. A key of the owner's that is taken is not one of ours, nor is a table that is missing.

@@ -134,6 +134,10 @@ func (s *Store) explain(err error, what string) error {
 	case fault.Full:
 		return fmt.Errorf("%w: %s: the server has no room for more locks, nothing was written: %w", dblock.ErrOverloaded, what, err)
 	case fault.Poison:
+		if errors.Is(err, ErrHookEnded) {
+			return fmt.Errorf("%w: %w: %s: send the same key again to learn whether it was committed: %w",
+				ErrRejected, dblock.ErrOutcomeUnknown, what, err)
+		}
 		return fmt.Errorf("%w: %s: nothing was written: %w", ErrRejected, what, err)
 	default:
 		return err

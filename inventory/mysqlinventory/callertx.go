@@ -20,8 +20,9 @@ import (
 // the stock stays locked till tx ends, even after a refusal: everybody else who wants that SKU waits, so reserve last, and end soon. tx
 // has its own bounds for waiting (innodb_lock_wait_timeout). A refusal writes nothing.
 //
-// Begin tx at READ COMMITTED. At REPEATABLE READ and above, an order that somebody else has recorded since tx first read is
-// dblock.ErrConflict, as is an SKU that was sold from on MariaDB with innodb_snapshot_isolation.
+// Begin tx at READ COMMITTED. At REPEATABLE READ and above the server also locks gaps between rows: orders of other SKUs and
+// buyers may wait until tx ends, even after a refusal. An order that another process has recorded since tx first read is
+// dblock.ErrConflict then, as is an SKU that was sold from on MariaDB with innodb_snapshot_isolation.
 //
 // Errors: those of Store.Reserve, and dblock.ErrConflict after a deadlock or a failed serialization: roll tx back and run it
 // again. Two transactions that reserve several SKUs one by one can deadlock; with ReserveAllTx they can't. dblock.ErrTxEnded if a

@@ -41,8 +41,11 @@ func WithHook(hook Hook) Option { return func(d *database) { d.hook = hook } }
 // Hooked tells that there is a hook.
 func (d *database) Hooked() bool { return d.hook != nil }
 
-// inTransaction is what the server says of a session whose transaction can be committed.
-const inTransaction = 'T'
+// What the server says of a session: inTransaction if its transaction can be committed.
+const (
+	inTransaction = 'T'
+	inFailed      = 'E' // a statement has failed: nothing will be committed
+)
 
 // runHook sends what is written so far and has the owner write what is theirs.
 func (d *database) runHook(ctx context.Context, conn *pgxpool.Conn, batch *pgx.Batch, plan engine.Plan) error {
@@ -64,6 +67,8 @@ func (d *database) runHook(ctx context.Context, conn *pgxpool.Conn, batch *pgx.B
 	switch {
 	case err == nil && conn.Conn().PgConn().TxStatus() == inTransaction:
 		return nil
+	case err == nil && conn.Conn().PgConn().TxStatus() == inFailed:
+		return inventory.ErrHookSwallowed
 	case err == nil:
 		return inventory.ErrHookEnded
 	case pgfault.Code(err) == "" && !conn.Conn().IsClosed() && ctx.Err() == nil: // the hook's own
