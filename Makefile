@@ -7,11 +7,17 @@ SQLC = $(GO) tool -modfile=tools/go.mod sqlc
 EXAMPLES = examples/optimistic
 EXAMPLES_SQLC = cd $(EXAMPLES) && $(GO) tool -modfile=../../tools/go.mod sqlc
 
+# ent generates its code before the examples are compiled. It is not committed.
+ENT := $(EXAMPLES)/ent/client.go
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-faults faults-report test-race fuzz soak bench peers generate verify lint cross matrix
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+$(ENT): $(EXAMPLES)/ent/schema/account.go $(EXAMPLES)/go.mod
+	cd $(EXAMPLES) && $(GO) tool ent generate ./ent/schema
 
 demo: ## a flash sale on a real Postgres and a real MariaDB or MySQL; installs what is missing
 	@scripts/servers.sh
@@ -29,17 +35,17 @@ PACKAGES := ./pglock ./mysqllock ./queue/pgqueue ./queue/mysqlqueue ./inventory/
 TOGETHER := -p 2 -parallel 4 -timeout 30m
 FAULTS := -p 2 -parallel 2 -timeout 30m -run Faults
 
-test: ## what each package promises, on Postgres and one server of the MySQL family; installs what is missing
+test: $(ENT) ## what each package promises, on Postgres and one server of the MySQL family; installs what is missing
 	@scripts/servers.sh
 	$(GO_TEST) $(TOGETHER) -count=1 -skip Faults $(PACKAGES)
 	cd $(EXAMPLES) && $(GO_TEST) $(TOGETHER) -count=1 -skip Faults ./...
 
-test-faults: ## the tests with Faults in their names: cuts, kills, freezes, silent networks, crowds
+test-faults: $(ENT) ## the tests with Faults in their names: cuts, kills, freezes, silent networks, crowds
 	@scripts/servers.sh
 	$(GO_TEST) $(FAULTS) -count=1 $(PACKAGES)
 	cd $(EXAMPLES) && $(GO_TEST) $(FAULTS) -count=1 ./...
 
-test-race: ## both of these under the race detector; needs a C compiler
+test-race: $(ENT) ## both of these under the race detector; needs a C compiler
 	@scripts/servers.sh
 	CGO_ENABLED=1 $(GO) test -p 1 -parallel 2 -timeout 30m -race -count=1 ./...
 	cd $(EXAMPLES) && CGO_ENABLED=1 $(GO) test -p 1 -parallel 2 -timeout 30m -race -count=1 ./...
@@ -67,21 +73,19 @@ peers: ## a moment of every benchmark against other locks and queues; installs R
 	@scripts/servers.sh peers
 	cd bench/peers && $(GO_TEST) -count=1 ./...
 
-generate: ## db/ from queries/ and migrations/, the list of objects, and what the examples have generated
+generate: ## db/ and the examples' queries, and the list of objects, from queries/ and migrations/
 	$(SQLC) generate
 	$(EXAMPLES_SQLC) generate
-	cd $(EXAMPLES) && $(GO) tool ent generate ./ent/schema
 	DBLOCK_WRITE_OBJECTS=1 $(GO) test -count=1 -run 'TestObjects$$' ./migrations
 
 verify: ## db/ and the examples are up to date, and every query of db/ prepares on every server found
 	@scripts/servers.sh
 	$(SQLC) diff
 	$(EXAMPLES_SQLC) diff
-	scripts/verify-ent.sh $(EXAMPLES)
 	$(GO) test -count=1 -run 'TestObjects$$' ./migrations
 	$(GO) run ./internal/withdb $(SQLC) vet
 
-lint: ## format, vet, static checks, tidy modules
+lint: $(ENT) ## format, vet, static checks, tidy modules
 	@test -z "$$(gofmt -l .)" || { echo "not formatted by gofmt:"; gofmt -l .; exit 1; }
 	$(GO) vet ./...
 	$(GO) tool -modfile=tools/go.mod staticcheck ./...
