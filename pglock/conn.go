@@ -28,7 +28,7 @@ const ownConns = 4
 var sessions = map[string]string{
 	"default_transaction_isolation": "read committed", "default_transaction_read_only": "off",
 
-	"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "datestyle": "ISO", "client_encoding": "UTF8", "enable_hashjoin": "off", "enable_mergejoin": "off",
+	"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "datestyle": "ISO", "client_encoding": "UTF8", "bytea_output": "hex", "enable_hashjoin": "off", "enable_mergejoin": "off",
 	"jit": "off", // what such a plan costs looks worth compiling: half a second, for a row
 }
 

@@ -18,6 +18,7 @@ func TestSettings(t *testing.T) {
 		"no timeouts":                   suite.Appended("lock_timeout=0&statement_timeout=0"),
 		"simple protocol":               suite.Appended("default_query_exec_mode=simple_protocol"),
 		"dates of another style":        suite.Appended("default_query_exec_mode=simple_protocol&DateStyle=German"),
+		"bytes of another style":        suite.Appended("default_query_exec_mode=simple_protocol&bytea_output=escape"),
 		"exec":                          suite.Appended("default_query_exec_mode=exec"),
 		"describe exec":                 suite.Appended("default_query_exec_mode=describe_exec"),
 		"cache describe":                suite.Appended("default_query_exec_mode=cache_describe"),

@@ -25,7 +25,7 @@ var sessions = map[string]string{
 	"default_transaction_isolation": "read committed", "default_transaction_read_only": "off",
 
 	"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "enable_bitmapscan": "off",
-	"datestyle": "ISO", "client_encoding": "UTF8", "enable_hashjoin": "off", "enable_mergejoin": "off", "jit": "off",
+	"datestyle": "ISO", "client_encoding": "UTF8", "bytea_output": "hex", "enable_hashjoin": "off", "enable_mergejoin": "off", "jit": "off",
 }
 
 // open makes an engine with pools of its own.
