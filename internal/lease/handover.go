@@ -32,8 +32,7 @@ func (l *Locker) handOver(ctx context.Context, h *hold) (handed, certain bool) {
 	if !h.life.Alive() {
 		return false, true
 	}
-	next := l.nextInLine(h)
-	if next == nil {
+	if l.nextInLine(h, false) == nil {
 		return false, true
 	}
 	if l.hadItsTurn(h) && l.waits.others(ctx, h.key(), h.life) {
@@ -42,18 +41,20 @@ func (l *Locker) handOver(ctx context.Context, h *hold) (handed, certain bool) {
 		l.mu.Unlock()
 		return false, true
 	}
+	next := l.nextInLine(h, true) // others() has taken a round trip: the waiter may have left since
+	if next == nil {
+		return false, true
+	}
 	g := reply{ask: l.asked(next.request), life: h.life, sent: l.o.Clock.Now()}.given()
 	g.ask.Instead, g.ask.Contended = h.fences[0].Handle, false
-	l.mu.Lock()
-	next.asked = true
-	l.mu.Unlock()
 	answer, err := l.acquires[dblock.Exclusive].Do(ctx, ask{g.ask, h.life})
-	if err != nil && l.mayStand(err) && !errors.Is(err, merge.ErrLeft) {
+	unresolved := err != nil && l.mayStand(err)
+	if unresolved && !errors.Is(err, merge.ErrLeft) {
 		l.doubt(h.life, g.back())
 	}
 	if err != nil || answer.Token == 0 {
 		l.mu.Lock()
-		next.asked = false
+		next.asked = unresolved
 		l.mu.Unlock()
 		return false, err == nil
 	}
@@ -64,8 +65,9 @@ func (l *Locker) handOver(ctx context.Context, h *hold) (handed, certain bool) {
 	return true, true
 }
 
-// nextInLine is who stands behind a hold. Until it has its turn it does not know what becomes of it.
-func (l *Locker) nextInLine(h *hold) *place {
+// nextInLine returns the place behind a hold; nil if there is none that the lock can be handed to. If ask is true, the
+// place is marked: from now on its caller cannot know whether it is granted the lock.
+func (l *Locker) nextInLine(h *hold, ask bool) *place {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed || h.place == nil {
@@ -75,7 +77,9 @@ func (l *Locker) nextInLine(h *hold) *place {
 	if len(of.places) < 2 || of.places[1].request.Mode != dblock.Exclusive {
 		return nil
 	}
-	return of.places[1]
+	next := of.places[1]
+	next.asked = next.asked || ask
+	return next
 }
 
 // hadItsTurn tells whether this process has had the key for long enough, and begins its next turn.

@@ -29,7 +29,7 @@ type place struct {
 	waits   bool
 	turn    chan struct{} // closed when its turn has come; what follows does not change any more then. Nil: it always had
 	given   *given        // what the one before has handed over
-	asked   bool          // the one before is about to hand over
+	asked   bool          // the hold before is being handed over to it, or the server has not replied to that
 	pending *given        // what was granted to this one, and is to be held when the readers have gone
 	taken   bool          // by a hold, which leaves it when it ends
 	begun   bool          // its turn has come
@@ -117,12 +117,23 @@ func (l *Locker) turn(ctx context.Context, p *place) error {
 	case first: // it came at the same moment, and what was handed over with it is ours
 		return nil
 	case asked:
-		return fmt.Errorf("%w: the wait for the lock of %q ended while it was handed over; it goes on to the next one",
-			dblock.ErrOutcomeUnknown, p.request.Key)
+		return errHandedOver(p)
 	case ctx.Err() == nil:
 		return errNotSent()
 	}
 	return ended(l.lastSeen(p.request), context.Cause(ctx))
+}
+
+func errHandedOver(p *place) error {
+	return fmt.Errorf("%w: the wait for the lock of %q ended while it was handed over; it goes on to the next one",
+		dblock.ErrOutcomeUnknown, p.request.Key)
+}
+
+// wasAsked reports that a hand-over to p is under way, or has no reply.
+func (l *Locker) wasAsked(p *place) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return p.asked
 }
 
 func (l *Locker) lastSeen(r dblock.Request) *dblock.HeldError {

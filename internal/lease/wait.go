@@ -3,6 +3,7 @@ package lease
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/dblock-go/dblock"
@@ -37,7 +38,11 @@ func (l *Locker) wait(ctx context.Context, r dblock.Request) (*dblock.Lock, erro
 			return nil, ended(l.lastSeen(r), err)
 		}
 	}
-	return l.poll(ctx, place, r)
+	lock, err := l.poll(ctx, place, r)
+	if errors.Is(err, dblock.ErrNotAcquired) && l.wasAsked(place) {
+		err = fmt.Errorf("%w: %w", errHandedOver(place), context.Cause(ctx))
+	}
+	return lock, err
 }
 
 // poll asks for the key until it is granted, as often as it is worth it.
