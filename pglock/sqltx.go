@@ -3,6 +3,7 @@ package pglock
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"strconv"
@@ -12,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/fault"
 )
 
 // Tx is a transaction: a pgx.Tx, or what SQLTx makes of a *sql.Tx. A pool is none, as it has no Rollback: what is locked
@@ -60,8 +62,11 @@ func withMode(args []any) []any {
 	return append([]any{pgx.QueryExecModeCacheDescribe}, args...)
 }
 
-// ofDriver tells of a driver that took our option for an argument.
+// ofDriver names a closed connection, and a driver that took our option for an argument.
 func ofDriver(ctx context.Context, err error) error {
+	if errors.Is(err, driver.ErrBadConn) {
+		return fault.NoWrite(fmt.Errorf("the transaction's connection is closed: %w", err))
+	}
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) && ctx.Err() == nil && !errors.Is(err, sql.ErrTxDone) && !notEncoded(err) {
 		return fmt.Errorf("%w: a *sql.Tx of another driver than pgx's stdlib, or a broken connection: %w", dblock.ErrUnsupported, err)

@@ -3,6 +3,7 @@ package mysqlinventory
 import (
 	"context"
 	"database/sql"
+	"sync"
 	"time"
 
 	"github.com/dblock-go/dblock/internal/fault"
@@ -44,7 +45,9 @@ func (d *database) runHook(ctx context.Context, conn *sql.Conn, plan engine.Plan
 	if _, err := conn.ExecContext(ctx, "SAVEPOINT dblock_hook"); err != nil {
 		return err
 	}
-	err := inventory.CallHook(func() error { return d.hook(ctx, conn, granted) })
+	tx := &hookTx{Conn: conn}
+	err := inventory.CallHook(func() error { return d.hook(ctx, tx, granted) })
+	tx.closeRows()
 	switch {
 	case err == nil:
 		return d.afterHook(ctx, conn)
@@ -52,6 +55,32 @@ func (d *database) runHook(ctx context.Context, conn *sql.Conn, plan engine.Plan
 		return inventory.HookFailed(err, fault.Other)
 	}
 	return inventory.HookFailed(err, d.Fault(err))
+}
+
+// hookTx is a transaction that knows the rows it has returned. The connection takes no other statement while rows are open.
+type hookTx struct {
+	*sql.Conn
+	mu   sync.Mutex
+	rows []*sql.Rows
+}
+
+func (t *hookTx) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	rows, err := t.Conn.QueryContext(ctx, query, args...)
+	if err == nil {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.rows = append(t.rows, rows)
+	}
+	return rows, err
+}
+
+// closeRows closes the rows that the hook has left open.
+func (t *hookTx) closeRows() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, rows := range t.rows {
+		_ = rows.Close()
+	}
 }
 
 // afterHook looks whether the transaction still stands: a deadlock rolls all of it back, and a hook that does not look at its errors

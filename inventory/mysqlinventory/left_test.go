@@ -45,3 +45,32 @@ func TestAWaitThatWasLeftCountsInThePool(t *testing.T) {
 		})
 	}
 }
+
+// TestAHookMayLeaveRowsOpen: the driver takes no other statement on a connection with open rows.
+func TestAHookMayLeaveRowsOpen(t *testing.T) {
+	t.Parallel()
+	for _, kind := range family() {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			_, db := shop(t, kind)
+			store, err := mysqlinventory.New(t.Context(), db, inventory.Options{}, mysqlinventory.WithHook(
+				func(ctx context.Context, tx mysqlinventory.HookTx, _ []inventory.Reservation) error {
+					rows, err := tx.QueryContext(ctx, "SELECT 1 UNION ALL SELECT 2")
+					if err == nil && !rows.Next() {
+						t.Error("no rows")
+					}
+					return err
+				}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := store.Reserve(t.Context(), inventory.Request{Key: "order", SKU: "sku", Qty: 1}); err != nil {
+				t.Error(err)
+			}
+			var sold int
+			if err := db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM dblock_reservation").Scan(&sold); err != nil || sold != 1 {
+				t.Errorf("%d orders, %v", sold, err)
+			}
+		})
+	}
+}

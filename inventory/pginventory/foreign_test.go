@@ -5,13 +5,16 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/testdb"
 	"github.com/dblock-go/dblock/inventory"
 	seam "github.com/dblock-go/dblock/inventory/internal/engine"
 	"github.com/dblock-go/dblock/inventory/pginventory"
 	"github.com/dblock-go/dblock/migrations"
+	"github.com/dblock-go/dblock/pglock"
 )
 
 // TestForeignTx has a transaction of another engine's, and none at all.
@@ -37,4 +40,28 @@ func TestForeignTx(t *testing.T) {
 	if _, err := pginventory.ReserveTx(t.Context(), store, nil, r); !errors.Is(err, inventory.ErrInvalid) {
 		t.Error(err)
 	}
+}
+
+// TestClosedTx has a transaction of database/sql whose connection was terminated.
+func TestClosedTx(t *testing.T) {
+	t.Parallel()
+	pool := testdb.MigratedPostgres(t)
+	store, err := pginventory.New(t.Context(), pool, inventory.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := stdlib.OpenDBFromPool(pool)
+	t.Cleanup(func() { _ = db.Close() })
+	tx, err := db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.ExecContext(t.Context(), "SELECT pg_catalog.pg_terminate_backend(pg_catalog.pg_backend_pid())"); err == nil {
+		t.Fatal("the session goes on")
+	}
+	_, err = pginventory.ReserveTx(t.Context(), store, pglock.SQLTx(tx), inventory.Request{Key: "k", SKU: "sale", Qty: 1})
+	if !errors.Is(err, dblock.ErrUnavailable) || errors.Is(err, dblock.ErrUnsupported) {
+		t.Error(err)
+	}
+	_ = tx.Rollback()
 }
