@@ -3,6 +3,7 @@ package pglock
 import (
 	"context"
 	"fmt"
+	"math"
 	"strconv"
 	"time"
 
@@ -32,14 +33,40 @@ type Guards struct {
 // take it over before. It comes first in the transaction that writes what the lease protects. What is held shared is
 // checked in the same way, nobody has it for itself then; and so are permits.
 //
-// Errors: dblock.ErrFenced where the lease is not ours any more: roll back. Others are pgx's.
+// Errors: dblock.ErrFenced if the lease is not ours any more: roll back. dblock.ErrConflict if tx is REPEATABLE READ or
+// SERIALIZABLE and began before the lease was granted, so that it cannot see it: roll back and begin again. A shared
+// lease that tx does not see is always ErrConflict there. Others are pgx's.
 func (g Guards) Guard(ctx context.Context, tx Tx, f dblock.Fence) error {
 	idle := g.IdleTimeout
 	if idle <= 0 {
 		idle = 10 * time.Second
 	}
 	tag, err := g.exec(ctx, tx, guards[f.Mode], strconv.FormatInt(max(1, min(idle, maxWait).Milliseconds()), 10), f.Key, f.Token, id(f.Handle))
-	return fenced(tag, err, fmt.Sprintf("lease %q with token %d", f.Key, f.Token))
+	what := fmt.Sprintf("lease %q with token %d", f.Key, f.Token)
+	if err == nil && tag.RowsAffected() == 0 {
+		switch before, err := beganBefore(ctx, tx, f); {
+		case err != nil:
+			return err
+		case before:
+			return fmt.Errorf("%w: the transaction began before %s was granted and does not see it: roll back and begin again",
+				dblock.ErrConflict, what)
+		}
+	}
+	return fenced(tag, err, what)
+}
+
+// beganBefore reports that a transaction sees the database as it was before a lock was granted. A shared lock may have the
+// token of a lock before it.
+func beganBefore(ctx context.Context, tx Tx, f dblock.Fence) (before bool, err error) {
+	token := f.Token
+	if f.Mode == dblock.Shared {
+		token = math.MaxInt64
+	}
+	rows, err := tx.Query(ctx, pgdb.BeganBefore, token)
+	if err != nil {
+		return false, err
+	}
+	return pgx.CollectOneRow(rows, pgx.RowTo[bool])
 }
 
 // guards are the statements by mode; their arguments are the same.

@@ -11,6 +11,21 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
+const BeganBefore = `-- name: BeganBefore :one
+SELECT (pg_catalog.current_setting('transaction_isolation') IN ('repeatable read', 'serializable')
+    AND pg_catalog.date_part('epoch', pg_catalog.transaction_timestamp()) * 1000000::double precision
+        < $1::bigint::double precision)::boolean AS began_before
+`
+
+// Of a transaction that sees one state of the database throughout: whether it began before the lock was granted, so that it
+// may not see the lock. A token is the time in microseconds at which the lock was granted, or later.
+func (q *Queries) BeganBefore(ctx context.Context, db DBTX, token int64) (bool, error) {
+	row := db.QueryRow(ctx, BeganBefore, token)
+	var began_before bool
+	err := row.Scan(&began_before)
+	return began_before, err
+}
+
 const CheckRaised = `-- name: CheckRaised :execrows
 SELECT 1 FROM dblock_fence f
 WHERE f.resource = $1 AND f.token = $2 AND f.handle = $3

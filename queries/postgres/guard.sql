@@ -34,6 +34,13 @@ FROM ours
 GROUP BY ours.together, ours.guards
 HAVING count(*) = ours.together;
 
+-- Of a transaction that sees one state of the database throughout: whether it began before the lock was granted, so that it
+-- may not see the lock. A token is the time in microseconds at which the lock was granted, or later.
+-- name: BeganBefore :one
+SELECT (pg_catalog.current_setting('transaction_isolation') IN ('repeatable read', 'serializable')
+    AND pg_catalog.date_part('epoch', pg_catalog.transaction_timestamp()) * 1000000::double precision
+        < sqlc.arg(token)::bigint::double precision)::boolean AS began_before;
+
 -- Ends the guarded transactions of a member that is gone for good, if the server waits for their client in the middle of a
 -- statement: the client has stopped reading a result, or sending one. No timeout of the server ends these.
 -- name: EndStuckGuards :many
