@@ -26,6 +26,7 @@ var waits = map[string]func(ctx context.Context, l *lease.Locker) (*dblock.Lock,
 	"AcquireAll": func(ctx context.Context, l *lease.Locker) (*dblock.Lock, error) {
 		return l.AcquireAll(ctx, []string{key, "k2"})
 	},
+	"Join":    func(ctx context.Context, l *lease.Locker) (*dblock.Lock, error) { return l.Acquire(ctx, key) },
 	"InTurn":  func(ctx context.Context, l *lease.Locker) (*dblock.Lock, error) { return l.Acquire(ctx, key) },
 	"Enqueue": func(ctx context.Context, l *lease.Locker) (*dblock.Lock, error) { return l.Acquire(ctx, key) },
 	"SeeTurn": func(ctx context.Context, l *lease.Locker) (*dblock.Lock, error) { return l.Acquire(ctx, key) },
@@ -38,8 +39,8 @@ func TestErrorsThatEndAWait(t *testing.T) {
 		for as, ends := range map[fault.Fault]error{
 			fault.Busy: nil, fault.Retry: nil, fault.Unreachable: dblock.ErrUnavailable, fault.Lost: dblock.ErrOutcomeUnknown,
 		} {
-			if call == "SeeTurn" && as == fault.Lost {
-				continue // a statement that only reads leaves no doubt
+			if (call == "SeeTurn" || call == "Join") && as == fault.Lost {
+				continue // a statement that only reads, or joins, leaves no doubt about the lock
 			}
 			t.Run(call, func(t *testing.T) {
 				bubble(t, func(t *testing.T, s *memlease.Server) {
@@ -53,7 +54,7 @@ func TestErrorsThatEndAWait(t *testing.T) {
 func testErrorAmidAWait(
 	t *testing.T, s *memlease.Server, call string, wait func(context.Context, *lease.Locker) (*dblock.Lock, error), as fault.Fault, ends error,
 ) {
-	fair := call == "InTurn" || call == "Enqueue" || call == "SeeTurn"
+	fair := call == "Join" || call == "InTurn" || call == "Enqueue" || call == "SeeTurn"
 	p := newProcess(s)
 	l := p.locker(t, lease.Options{Fair: fair})
 	var before *dblock.Lock

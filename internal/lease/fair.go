@@ -71,7 +71,7 @@ func (l *Locker) tryInTurn(ctx context.Context, r dblock.Request) (*dblock.Lock,
 // waitInTurn waits with a ticket, unless the key is free and nobody else does.
 func (l *Locker) waitInTurn(ctx context.Context, r dblock.Request) (*dblock.Lock, error) {
 	lock, _, err := l.tryInTurn(ctx, r)
-	if lock != nil || err != nil && !busy(ctx, err) {
+	if lock != nil || err != nil && !busy(err) {
 		return lock, err
 	}
 	began := l.o.Clock.Now()
@@ -99,8 +99,11 @@ func (l *Locker) takeTicket(ctx context.Context, r dblock.Request) (*turn, error
 	for n := 1; ; n++ {
 		life, err := l.member.Life(ctx)
 		if err != nil {
-			if !l.again(ctx, err, n) {
-				return nil, l.unjoined(ctx, err, r)
+			if l.again(ctx, err, n) {
+				continue
+			}
+			if err := l.pauseIfBusy(ctx, r, l.unjoined(ctx, err, r)); err != nil {
+				return nil, err
 			}
 			continue
 		}
@@ -130,13 +133,21 @@ func (l *Locker) takeTicket(ctx context.Context, r dblock.Request) (*turn, error
 		if l.again(ctx, err, n) {
 			continue
 		}
-		if err = l.unanswered(ctx, err, r); !busy(ctx, err) {
+		if err := l.pauseIfBusy(ctx, r, l.unanswered(ctx, err, r)); err != nil {
 			return nil, err
 		}
-		if err := l.sleep(ctx, l.o.DeafPoll); err != nil {
-			return nil, ended(l.lastSeen(r), err)
-		}
 	}
+}
+
+// pauseIfBusy pauses after an error that does not end a wait. It returns any other error.
+func (l *Locker) pauseIfBusy(ctx context.Context, r dblock.Request, err error) error {
+	if !busy(err) {
+		return err
+	}
+	if err := l.sleep(ctx, l.o.DeafPoll); err != nil {
+		return ended(l.lastSeen(r), err)
+	}
+	return nil
 }
 
 // runTickets is one statement for each life.
@@ -164,7 +175,7 @@ func (l *Locker) awaitTurn(ctx context.Context, r dblock.Request, t *turn, began
 		refused := &dblock.HeldError{Key: r.Key}
 		if rung || l.isFirst(r.Key, t) {
 			state, err := l.seeTurn(ctx, r, t)
-			if err != nil && !busy(ctx, err) {
+			if err != nil && !busy(err) {
 				return nil, err
 			}
 			switch {

@@ -18,7 +18,7 @@ func (l *Locker) wait(ctx context.Context, r dblock.Request) (*dblock.Lock, erro
 	}
 	if r.Mode != dblock.Exclusive {
 		lock, _, err := l.atOnce(ctx, r)
-		if lock != nil || err != nil && !errors.Is(err, dblock.ErrNotAcquired) && !busy(ctx, err) {
+		if lock != nil || err != nil && !errors.Is(err, dblock.ErrNotAcquired) && !busy(err) {
 			return lock, err
 		}
 	}
@@ -52,7 +52,7 @@ func (l *Locker) poll(ctx context.Context, place *place, r dblock.Request) (*dbl
 	defer func() { l.stopWaiting(told) }()
 	for {
 		lock, refused, err := l.askFor(ctx, place, r)
-		if busy(ctx, err) {
+		if busy(err) {
 			refused, err = l.lastSeen(r), nil
 		}
 		if lock != nil || err != nil {
@@ -74,8 +74,8 @@ func (l *Locker) poll(ctx context.Context, place *place, r dblock.Request) (*dbl
 
 // busy reports whether a wait goes on after an error: nothing was written, because a transaction kept a row locked, or
 // no answer or connection came in time.
-func busy(ctx context.Context, err error) bool {
-	return errors.Is(err, dblock.ErrBusy) && !errors.Is(err, dblock.ErrOutcomeUnknown) && ctx.Err() == nil
+func busy(err error) bool {
+	return errors.Is(err, dblock.ErrBusy) && !errors.Is(err, dblock.ErrOutcomeUnknown)
 }
 
 // askFor asks for whatever a place is for.
