@@ -84,6 +84,9 @@ const defaultPoll = time.Second
 // pool, and one more waits for notifications. Their sessions are READ COMMITTED and plan each statement once,
 // whatever the host's do, where no pooler forbids it. It asks the server for its version and for that of the tables.
 //
+// Connections of its own call BeforeConnect and AfterConnect of pool, not PrepareConn, BeforeAcquire and AfterRelease. Their
+// contexts, which a tracer sees too, have no values of the caller's.
+//
 // Errors: dblock.ErrInvalid, dblock.ErrSchema, dblock.ErrServerTooOld, dblock.ErrUnavailable.
 func NewLease(ctx context.Context, pool *pgxpool.Pool, o LeaseOptions) (*Lease, error) {
 	if pool == nil {

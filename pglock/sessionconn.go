@@ -18,6 +18,7 @@ import (
 	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/pgfault"
+	"github.com/dblock-go/dblock/internal/pgpool"
 	"github.com/dblock-go/dblock/internal/pgschema"
 	"github.com/dblock-go/dblock/internal/pgserver"
 	"github.com/dblock-go/dblock/internal/session"
@@ -70,29 +71,24 @@ const sessionChannel = "dblock_session"
 
 // Open connects as the host's pool does.
 func (e *sessionEngine) Open(ctx context.Context, heard func(session.ID)) (session.Conn, error) {
-	cfg := e.host.Config()
-	if cfg.BeforeConnect != nil {
-		if err := cfg.BeforeConnect(ctx, cfg.ConnConfig); err != nil {
-			return nil, err
+	conn, err := pgpool.Connect(ctx, e.host, func(cfg *pgx.ConnConfig) {
+		cfg.OnNotification = func(_ *pgconn.PgConn, n *pgconn.Notification) {
+			if key, err := strconv.ParseInt(n.Payload, 10, 64); err == nil && n.Channel == sessionChannel {
+				heard(idOf(key))
+			}
 		}
-	}
-	cfg.ConnConfig.OnNotification = func(_ *pgconn.PgConn, n *pgconn.Notification) {
-		if key, err := strconv.ParseInt(n.Payload, 10, 64); err == nil && n.Channel == sessionChannel {
-			heard(idOf(key))
+		// A deadline in the past interrupts a read, and leaves the connection as it was.
+		cfg.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
+			return &pgconn.DeadlineContextWatcherHandler{Conn: c.Conn()}
 		}
-	}
-	// A deadline in the past interrupts a read, and leaves the connection as it was.
-	cfg.ConnConfig.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
-		return &pgconn.DeadlineContextWatcherHandler{Conn: c.Conn()}
-	}
-	if e.label != "" {
-		cfg.ConnConfig.RuntimeParams["application_name"] = e.label
-	}
-	conn, err := pgx.ConnectConfig(ctx, cfg.ConnConfig)
+		if e.label != "" {
+			cfg.RuntimeParams["application_name"] = e.label
+		}
+	})
 	if err != nil {
 		return nil, err
 	}
-	c := &sessionConn{conn: conn, q: e.q, tracer: cfg.ConnConfig.Tracer}
+	c := &sessionConn{conn: conn, q: e.q, tracer: conn.Config().Tracer}
 	if err := e.prepare(ctx, c); err != nil {
 		c.Close()
 		return nil, err

@@ -13,6 +13,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/internal/pgpool"
 	"github.com/dblock-go/dblock/internal/pgserver"
 )
 
@@ -26,13 +27,7 @@ const heardWithin = 5 * time.Second
 //
 // Errors: dblock.ErrUnsupported where there is a pooler and nothing came; the driver's.
 func Listen(ctx context.Context, pool *pgxpool.Pool, channel string, ready func(), heard func(payload string)) error {
-	cfg := pool.Config()
-	if cfg.BeforeConnect != nil {
-		if err := cfg.BeforeConnect(ctx, cfg.ConnConfig); err != nil {
-			return err
-		}
-	}
-	conn, err := pgx.ConnectConfig(ctx, cfg.ConnConfig)
+	conn, err := pgpool.Connect(ctx, pool, func(*pgx.ConnConfig) {})
 	if err != nil {
 		return err
 	}

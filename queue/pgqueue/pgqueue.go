@@ -14,6 +14,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/internal/pgpool"
 	"github.com/dblock-go/dblock/internal/pgschema"
 	"github.com/dblock-go/dblock/internal/schema"
 	"github.com/dblock-go/dblock/queue"
@@ -25,6 +26,9 @@ import (
 // through one more, so that nothing keeps them waiting. A process that works has up to 5 more, of a pglock.Lease: with it one process at
 // a time is elected to look after the queues; and one on which it listens, unless Options.PollOnly is set. It asks the server for its
 // version and for that of the tables.
+//
+// Connections of its own call BeforeConnect and AfterConnect of pool, not PrepareConn, BeforeAcquire and AfterRelease. Their
+// contexts, which a tracer sees too, have no values of the caller's.
 //
 // Errors: dblock.ErrInvalid, dblock.ErrSchema, dblock.ErrServerTooOld, dblock.ErrUnavailable.
 func New(ctx context.Context, pool *pgxpool.Pool, o queue.Options) (*queue.Queue, error) {
@@ -82,8 +86,8 @@ func (d *database) Exhausted() bool {
 }
 
 func (d *database) Close() {
-	closeWithin(d.heart)
-	closeWithin(d.pool)
+	pgpool.Close(d.heart)
+	pgpool.Close(d.pool)
 }
 
 func id(of member.ID) pgtype.UUID { return pgtype.UUID{Bytes: of, Valid: true} }

@@ -1,0 +1,104 @@
+// Package pgpool opens connections of dblock's own, as the host's pool does.
+package pgpool
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/dblock-go/dblock/internal/callback"
+	"github.com/dblock-go/dblock/internal/pgfault"
+)
+
+// sessions begin with these parameters. They have the server plan each statement once, by its keys. Left to itself it plans
+// anew each time, which costs a single caller more than the rest of the statement. It also reads small tables whole, which a
+// plan that is kept must not do as they grow. No statement gains by more than READ COMMITTED.
+var sessions = map[string]string{
+	"default_transaction_isolation": "read committed", "default_transaction_read_only": "off",
+
+	"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off",
+	"jit": "off", // the cost of such a plan looks worth compiling: half a second, for one row
+
+	"datestyle": "ISO", "client_encoding": "UTF8", "bytea_output": "hex",
+}
+
+// Open opens a pool with the host's settings. More are parameters of its sessions besides those that all have.
+//
+// The hooks that a host runs for each of its own calls are left out: PrepareConn, BeforeAcquire and AfterRelease. BeforeConnect
+// and AfterConnect run. If one panics, the connection fails.
+func Open(ctx context.Context, host *pgxpool.Pool, conns int32, more map[string]string) (*pgxpool.Pool, error) {
+	parameters := maps.Clone(sessions)
+	maps.Copy(parameters, more)
+	pool, err := open(ctx, host, conns, parameters)
+	if pgfault.RefusesParameters(err) { // a pooler: to set them later would set them for its other clients
+		return open(ctx, host, conns, nil)
+	}
+	return pool, err
+}
+
+func open(ctx context.Context, host *pgxpool.Pool, conns int32, parameters map[string]string) (*pgxpool.Pool, error) {
+	cfg := host.Config()
+	cfg.MaxConns, cfg.MinConns, cfg.MinIdleConns = conns, 0, 0
+	cfg.PrepareConn, cfg.BeforeAcquire, cfg.AfterRelease = nil, nil, nil
+	cfg.BeforeConnect = safe("BeforeConnect", cfg.BeforeConnect)
+	cfg.AfterConnect = safe("AfterConnect", cfg.AfterConnect)
+	own := cfg.ConnConfig.RuntimeParams
+	maps.DeleteFunc(own, func(name, _ string) bool { return parameters[strings.ToLower(name)] != "" })
+	maps.Copy(own, parameters)
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := pool.Ping(ctx); err != nil {
+		pool.Close()
+		return nil, err
+	}
+	return pool, nil
+}
+
+// Connect opens one connection as the host's pool does, after change has changed its settings.
+func Connect(ctx context.Context, host *pgxpool.Pool, change func(*pgx.ConnConfig)) (*pgx.Conn, error) {
+	cfg := host.Config()
+	if before := safe("BeforeConnect", cfg.BeforeConnect); before != nil {
+		if err := before(ctx, cfg.ConnConfig); err != nil {
+			return nil, err
+		}
+	}
+	change(cfg.ConnConfig)
+	return pgx.ConnectConfig(ctx, cfg.ConnConfig)
+}
+
+// safe returns a hook that fails if the host's panics. It is called on goroutines of dblock's own, and the contexts there have
+// none of the host's values.
+func safe[T any](name string, hook func(context.Context, T) error) func(context.Context, T) error {
+	if hook == nil {
+		return nil
+	}
+	return func(ctx context.Context, conn T) (err error) {
+		if failed := callback.Try(func() { err = hook(ctx, conn) }); failed != nil {
+			return fmt.Errorf("the pool's %s for a connection of dblock's own: %w", name, failed)
+		}
+		return err
+	}
+}
+
+// longestClose is for how long a pool's end is waited for: over a network that is silent it takes pgx 15 s.
+const longestClose = 5 * time.Second
+
+// Close closes a pool. It does not wait for long.
+func Close(pool *pgxpool.Pool) {
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		pool.Close()
+	}()
+	select {
+	case <-closed:
+	case <-time.After(longestClose):
+	}
+}

@@ -1,0 +1,50 @@
+package pgpool_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dblock-go/dblock/internal/devdb"
+	"github.com/dblock-go/dblock/internal/pgpool"
+	"github.com/dblock-go/dblock/internal/testdb"
+)
+
+func TestMain(m *testing.M) { testdb.Main(m, devdb.Postgres) }
+
+type tenant struct{}
+
+// TestHooks: hooks that need a value of the caller's context panic without it.
+func TestHooks(t *testing.T) {
+	t.Parallel()
+	asked := func(ctx context.Context) { _ = ctx.Value(tenant{}).(string) }
+	for name, set := range map[string]func(*pgxpool.Config){
+		"PrepareConn": func(cfg *pgxpool.Config) {
+			cfg.PrepareConn = func(ctx context.Context, _ *pgx.Conn) (bool, error) { asked(ctx); return true, nil }
+		},
+		"BeforeConnect": func(cfg *pgxpool.Config) {
+			cfg.BeforeConnect = func(ctx context.Context, _ *pgx.ConnConfig) error { asked(ctx); return nil }
+		},
+		"AfterConnect": func(cfg *pgxpool.Config) {
+			cfg.AfterConnect = func(ctx context.Context, _ *pgx.Conn) error { asked(ctx); return nil }
+		},
+	} {
+		cfg, err := pgxpool.ParseConfig(testdb.PostgresURL(t))
+		require.NoError(t, err)
+		set(cfg)
+		host, err := pgxpool.NewWithConfig(t.Context(), cfg)
+		require.NoError(t, err)
+		t.Cleanup(host.Close)
+		own, err := pgpool.Open(t.Context(), host, 1, nil)
+		if name == "PrepareConn" {
+			require.NoError(t, err)
+			own.Close()
+			continue
+		}
+		assert.ErrorContains(t, err, "the pool's "+name)
+	}
+}
