@@ -52,8 +52,8 @@ type SchemaError struct {
 	Want int64 // version this program needs
 
 	// Differences says what the tables lack of their version, or have otherwise: columns, indexes and CHECKs. It also says what
-	// makes a table unsafe: on MySQL and MariaDB another storage engine than InnoDB. On Postgres it is row security that applies
-	// to the user, a BEFORE trigger for each row, and a rule that replaces writes. Empty if the versions differ.
+	// makes a table unsafe: on MySQL and MariaDB another storage engine than InnoDB. On Postgres it is UNLOGGED, row security that
+	// applies to the user, a BEFORE trigger for each row, and a rule that replaces writes. Empty if the versions differ.
 	Differences []string
 }
 

@@ -57,7 +57,7 @@ func tables(f Facts) []Finding {
 		if table, whole := strings.CutPrefix(what, "table "); whole && f.misses(strings.TrimSuffix(table, " is missing")) {
 			continue
 		}
-		if strings.Contains(what, " has the storage engine ") {
+		if strings.Contains(what, " has the storage engine ") || strings.Contains(what, " has the persistence ") {
 			continue // said above
 		}
 		list = append(list, finding(Problem, what, "run `"+migrateUp+"`, which creates what is missing and names what it does not alter"))

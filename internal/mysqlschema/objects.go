@@ -26,7 +26,8 @@ UNION ALL SELECT 'index', TABLE_NAME, INDEX_NAME, SEQ_IN_INDEX, CONCAT(IF(NON_UN
 FROM information_schema.STATISTICS WHERE ` + where + `
 UNION ALL SELECT IF(CONSTRAINT_TYPE = 'CHECK', 'check', 'other'), TABLE_NAME, CONSTRAINT_NAME, 0, 'valid'
 FROM information_schema.TABLE_CONSTRAINTS WHERE ` + where + `
-UNION ALL SELECT 'unsafe', TABLE_NAME, 'engine', 0, CONCAT('the storage engine ', ENGINE, ' instead of InnoDB')
+UNION ALL SELECT 'unsafe', TABLE_NAME, 'engine', 0, CONCAT('the storage engine ', ENGINE,
+    ' instead of InnoDB: ALTER TABLE ', TABLE_NAME, ' ENGINE = InnoDB')
 FROM information_schema.TABLES WHERE ` + where + ` AND TABLE_TYPE <> 'VIEW' AND ENGINE <> 'InnoDB'
 LIMIT 1000000` // else a session's sql_select_limit bounds it
 }

@@ -12,7 +12,7 @@ const InvalidIndex = "invalid"
 
 // ObjectsQuery reads the objects of dblock's tables beside the version table of that qualified name. Every user may read them.
 const ObjectsQuery = `WITH t AS (
-    SELECT c.oid, c.relname::text AS name FROM pg_catalog.pg_class c
+    SELECT c.oid, c.relname::text AS name, c.relpersistence AS kept FROM pg_catalog.pg_class c
     WHERE c.relnamespace = (SELECT v.relnamespace FROM pg_catalog.pg_class v WHERE v.oid = pg_catalog.to_regclass($1::text)::oid)
       AND c.relkind IN ('r'::"char", 'p'::"char", 'v'::"char", 'm'::"char", 'f'::"char")
       AND pg_catalog.starts_with(c.relname::text, 'dblock_'::text)
@@ -35,6 +35,11 @@ FROM t JOIN pg_catalog.pg_index i ON i.indrelid = t.oid JOIN pg_catalog.pg_class
 UNION ALL
 SELECT 'check'::text, t.name, k.conname::text, CASE WHEN k.convalidated THEN 'valid'::text ELSE 'not valid'::text END
 FROM t JOIN pg_catalog.pg_constraint k ON k.conrelid = t.oid WHERE k.contype = 'c'::"char"
+UNION ALL
+SELECT 'unsafe'::text, t.name, 'persistence'::text, CASE t.kept WHEN 'u'::"char" THEN
+    'the persistence UNLOGGED, so a crash of the server empties it: ALTER TABLE '::text || t.oid::pg_catalog.regclass::text || ' SET LOGGED'::text
+    ELSE 'the persistence TEMPORARY, so other sessions do not see it: name another schema'::text END
+FROM t WHERE t.kept <> 'p'::"char"
 UNION ALL
 SELECT 'unsafe'::text, t.name, 'row security'::text, 'row security that applies to this user: disable it, or give the user BYPASSRLS'::text
 FROM t WHERE pg_catalog.row_security_active(t.oid)

@@ -95,7 +95,8 @@ func leasesCheckTheTables(t *testing.T, v *env) {
 		return err
 	}
 	assert.NoError(t, suite.RefusesBadSessions(t, v.Kind, v.DSN, open))
-	assert.NoError(t, open(v.DSN), "the control")
+	suite.RefusesUnsafeTables(t, v.Kind, "dblock_lease", func(statement string) { t.Helper(); v.Exec(t, statement) },
+		func() error { return open(v.DSN) })
 	drop := "DROP INDEX dblock_queue_dead_when"
 	if v.Kind != devdb.Postgres {
 		drop += " ON dblock_queue_dead"
