@@ -67,7 +67,7 @@ func (r *run) look(ctx context.Context) error {
 func (r *run) expected(ctx context.Context, version int64) (schema.Shape, error) {
 	want := schema.Expected(string(r.engine), version)
 	if r.engine == MySQL {
-		if err := mysqlschema.Forget(ctx, r.conn, r.schema, want, r.there); err != nil {
+		if err := mysqlschema.Forget(ctx, r.conn, r.schema, r.server, want, r.there); err != nil {
 			return nil, fmt.Errorf("dblock: looking at the tables: %w", err)
 		}
 	}

@@ -25,6 +25,7 @@ type target struct {
 	engine Engine
 	db     *sql.DB
 	schema string // never empty: what the connection's setting means was asked once
+	server string // "MySQL" or "MariaDB", if the engine is MySQL
 	direct bool   // no pooler between, as far as can be told
 	close  func() error
 }
@@ -74,7 +75,7 @@ func (t *target) look(ctx context.Context) error {
 		err = schema.PostgresServer(rest)
 	} else {
 		t.engine = MySQL
-		_, err = schema.MySQLServer(version)
+		t.server, err = schema.MySQLServer(version)
 	}
 	if err != nil {
 		return err

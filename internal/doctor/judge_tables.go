@@ -48,7 +48,7 @@ func tables(f Facts) []Finding {
 		case f.postgres() && t.Storage != "permanent":
 			list = append(list, finding(Problem, t.Name+" is "+t.Storage+": a crash empties it, and tokens begin again",
 				"ALTER TABLE "+f.qualified(t.Name)+" SET LOGGED"))
-		case !f.postgres() && !strings.EqualFold(t.Storage, "InnoDB"):
+		case !f.postgres() && t.Storage != "" && !strings.EqualFold(t.Storage, "InnoDB"): // a view has none
 			list = append(list, finding(Problem, t.Name+" is kept by "+t.Storage+", which has no transactions and no row locks as dblock needs them",
 				"ALTER TABLE "+f.qualified(t.Name)+" ENGINE = InnoDB"))
 		}

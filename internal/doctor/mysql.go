@@ -67,7 +67,8 @@ func mysqlFacts(ctx context.Context, conn *sql.Conn, name string) (Facts, error)
 	case s.Group:
 		f.Cluster = "a member of a replication group"
 	}
-	_, f.TooOld = schema.MySQLServer(s.Version)
+	server, tooOld := schema.MySQLServer(s.Version)
+	f.TooOld = tooOld
 	var label string
 	if err := conn.QueryRowContext(ctx, "SHOW GLOBAL STATUS LIKE 'Threads_connected'").Scan(&label, &f.Connections); err != nil {
 		return Facts{}, err
@@ -78,7 +79,7 @@ func mysqlFacts(ctx context.Context, conn *sql.Conn, name string) (Facts, error)
 	if f.Schema == "" {
 		return f, nil
 	}
-	return f, f.tablesMySQL(ctx, conn)
+	return f, f.tablesMySQL(ctx, conn, server)
 }
 
 // readAllRows has the session read all rows, and returns the sql_select_limit that it had.
@@ -92,7 +93,7 @@ func readAllRows(ctx context.Context, conn *sql.Conn) (limit string, err error) 
 	return limit, err
 }
 
-func (f *Facts) tablesMySQL(ctx context.Context, conn *sql.Conn) error {
+func (f *Facts) tablesMySQL(ctx context.Context, conn *sql.Conn, server string) error {
 	var q mysqldb.Queries
 	have, err := q.SchemaVersion(ctx, mysqlschema.On(conn, f.Schema))
 	switch {
@@ -113,7 +114,7 @@ func (f *Facts) tablesMySQL(ctx context.Context, conn *sql.Conn) error {
 	}
 	f.setTables(seen)
 	if f.current() {
-		f.Differ, err = mysqlschema.Differences(ctx, conn, f.Schema, f.Have)
+		f.Differ, err = mysqlschema.Differences(ctx, conn, f.Schema, server, f.Have)
 	}
 	return err
 }

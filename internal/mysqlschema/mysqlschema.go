@@ -65,7 +65,7 @@ func Check(ctx context.Context, conn mysqltext.Conn, name string) (server string
 	if err := schema.Check(have); err != nil {
 		return server, err
 	}
-	differences, err := Differences(ctx, conn, name, have)
+	differences, err := Differences(ctx, conn, name, server, have)
 	if err != nil {
 		return server, Unavailable(err)
 	}

@@ -22,13 +22,15 @@ func objectsIn(database string) string {
     IF(IS_NULLABLE = 'YES', '', ' not null'), IF(NULLIF(COLUMN_DEFAULT, 'NULL') IS NULL, '', ' default'),
     IF(EXTRA LIKE '%auto_increment%', ' auto_increment', ''))
 FROM information_schema.COLUMNS WHERE ` + where + `
-UNION ALL SELECT 'index', TABLE_NAME, INDEX_NAME, SEQ_IN_INDEX, CONCAT(IF(NON_UNIQUE, '', 'unique '), COALESCE(COLUMN_NAME, 'expression'))
+UNION ALL SELECT 'index', TABLE_NAME, INDEX_NAME, SEQ_IN_INDEX, CONCAT(IF(NON_UNIQUE, '', 'unique '), COALESCE(COLUMN_NAME, 'expression'),
+    IF(SUB_PART IS NULL, '', CONCAT('(', SUB_PART, ')')))
 FROM information_schema.STATISTICS WHERE ` + where + `
-UNION ALL SELECT IF(CONSTRAINT_TYPE = 'CHECK', 'check', 'other'), TABLE_NAME, CONSTRAINT_NAME, 0, 'valid'
+UNION ALL SELECT IF(CONSTRAINT_TYPE = 'CHECK', 'check', 'other'), TABLE_NAME, CONSTRAINT_NAME, 0,
+    CONCAT('valid' /*!80016 , IF(ENFORCED = 'NO', ', but not enforced', '') */)
 FROM information_schema.TABLE_CONSTRAINTS WHERE ` + where + `
-UNION ALL SELECT 'unsafe', TABLE_NAME, 'engine', 0, CONCAT('the storage engine ', ENGINE,
-    ' instead of InnoDB: ALTER TABLE ', TABLE_NAME, ' ENGINE = InnoDB')
-FROM information_schema.TABLES WHERE ` + where + ` AND TABLE_TYPE <> 'VIEW' AND ENGINE <> 'InnoDB'
+UNION ALL SELECT 'unsafe', TABLE_NAME, 'engine', 0, IF(TABLE_TYPE = 'VIEW', 'a view in its place, whose keys are not known: drop it',
+    CONCAT('the storage engine ', ENGINE, ' instead of InnoDB: ALTER TABLE ', TABLE_NAME, ' ENGINE = InnoDB'))
+FROM information_schema.TABLES WHERE ` + where + ` AND (TABLE_TYPE = 'VIEW' OR ENGINE <> 'InnoDB')
 LIMIT 1000000` // else a session's sql_select_limit bounds it
 }
 
@@ -71,51 +73,115 @@ func Objects(ctx context.Context, conn mysqltext.Conn, name string) (schema.Shap
 }
 
 // Differences says what dblock's tables lack of their version, or have otherwise. What the user may not see is not judged.
-func Differences(ctx context.Context, conn mysqltext.Conn, name string, version int64) ([]string, error) {
+func Differences(ctx context.Context, conn mysqltext.Conn, name, server string, version int64) ([]string, error) {
 	have, err := Objects(ctx, conn, name)
 	if err != nil {
 		return nil, err
 	}
 	want := schema.Expected(schema.MySQL, version)
-	if err := Forget(ctx, conn, name, want, have); err != nil {
+	if err := Forget(ctx, conn, name, server, want, have); err != nil {
 		return nil, err
 	}
 	return want.Differences(have), nil
 }
 
-// Forget deletes from want what may be there and the user may not see.
-func Forget(ctx context.Context, conn mysqltext.Conn, name string, want, have schema.Shape) (err error) {
-	unsure := map[string][]string{} // tables with columns that are not seen
+// Forget deletes from want what may be there and the user may not see. server is schema.MySQLServer's.
+func Forget(ctx context.Context, conn mysqltext.Conn, name, server string, want, have schema.Shape) (err error) {
+	on := On(conn, name)
+	columns := map[string][]string{} // that are not seen
 	for _, o := range want.Missing(have) {
 		if o.Kind == schema.Column {
-			unsure[o.Table] = append(unsure[o.Table], schema.QuoteMySQL(o.Name))
+			columns[o.Table] = append(columns[o.Table], schema.QuoteMySQL(o.Name))
 		}
 	}
-	gone := map[string]bool{}
-	for table, columns := range unsure {
-		if gone[table], err = confirm(ctx, On(conn, name), table, columns); err != nil {
+	unsure := map[string]bool{}
+	for table, list := range columns {
+		gone, err := confirm(ctx, on, table, list)
+		if err != nil {
 			return err
 		}
+		unsure[table] = !gone
 	}
-	maps.DeleteFunc(want, func(o schema.Object, _ string) bool { return hidden(o, have, unsure, gone) })
-	return nil
+	maps.DeleteFunc(want, func(o schema.Object, _ string) bool { return unsure[o.Table] })
+	if server == schema.MariaDB {
+		return forgetHidden(ctx, on, want, have)
+	}
+	return nil // MySQL shows all indexes and constraints of a table of which it shows a column
 }
 
-// hidden reports whether an object may be there and the user lacks the privilege to see it. Each table has a primary key:
-// a user that does not see it sees no index, or no constraint.
-func hidden(o schema.Object, have schema.Shape, unsure map[string][]string, gone map[string]bool) bool {
-	if unsure[o.Table] != nil && !gone[o.Table] {
-		return true
+// forgetHidden deletes indexes and CHECKs that the user does not see. MariaDB shows no index to a user that may only read
+// some columns, and no constraint to one with privileges on the table alone. A user that sees the primary key, as an index
+// or as a constraint, sees the others. Else the definition of the table tells.
+func forgetHidden(ctx context.Context, on mysqldb.DBTX, want, have schema.Shape) error {
+	hidden := map[string][]schema.Object{}
+	for _, o := range want.Missing(have) {
+		key := schema.Object{Table: o.Table, Kind: schema.Index, Name: primary}
+		if o.Kind == schema.Limit {
+			key.Kind = schema.Other
+		}
+		if o.Kind != schema.Column && have.HasTable(o.Table) && !have.Has(key) {
+			hidden[o.Table] = append(hidden[o.Table], o)
+		}
 	}
-	switch primary := (schema.Object{Table: o.Table, Name: "PRIMARY"}); o.Kind {
-	case schema.Index:
-		primary.Kind = schema.Index
-		return have.HasTable(o.Table) && !have.Has(primary)
-	case schema.Limit:
-		primary.Kind = schema.Other
-		return have.HasTable(o.Table) && !have.Has(primary)
+	if len(hidden) == 0 {
+		return nil
 	}
-	return false
+	definitions, err := definitionsOf(ctx, on, slices.Sorted(maps.Keys(hidden)))
+	for table, list := range hidden {
+		for _, o := range list {
+			if text, seen := definitions[table]; !seen || strings.Contains(text, clause(o)) {
+				delete(want, o)
+			}
+		}
+	}
+	return err
+}
+
+const primary = "PRIMARY" // the index of each table's primary key
+
+// clause begins the definition of an index or a CHECK in a CREATE TABLE without quotes.
+func clause(o schema.Object) string {
+	switch {
+	case o.Kind == schema.Limit:
+		return "CONSTRAINT " + o.Name + " CHECK "
+	case o.Name == primary:
+		return "PRIMARY KEY "
+	}
+	return "KEY " + o.Name + " "
+}
+
+// definitionsOf returns the CREATE TABLE of tables in one round trip, without quotes: which ones MariaDB writes is a setting.
+// A table is left out if the user may not see its definition. So are those after it, and views.
+func definitionsOf(ctx context.Context, on mysqldb.DBTX, tables []string) (map[string]string, error) {
+	rows, err := on.QueryContext(ctx, "BEGIN NOT ATOMIC SHOW CREATE TABLE "+strings.Join(tables, "; SHOW CREATE TABLE ")+"; END")
+	if err != nil {
+		return nil, ifLost(err)
+	}
+	defer rows.Close()
+	unquoted := strings.NewReplacer("`", "", `"`, "")
+	definitions := map[string]string{}
+	for more := true; more; more = rows.NextResultSet() {
+		columns, err := rows.Columns()
+		if err != nil {
+			return nil, err
+		}
+		for rows.Next() && len(columns) == 2 { // a view has more
+			var table, text string
+			if err := rows.Scan(&table, &text); err != nil {
+				return nil, err
+			}
+			definitions[table] = unquoted.Replace(text)
+		}
+	}
+	return definitions, ifLost(rows.Err())
+}
+
+// ifLost returns an error that is not the server's answer.
+func ifLost(err error) error {
+	if mysqlfault.Number(err) != 0 {
+		return nil
+	}
+	return err
 }
 
 // confirm reports whether the server says that the table or a column does not exist. To a user without a privilege it says
@@ -128,8 +194,6 @@ func confirm(ctx context.Context, on mysqldb.DBTX, table string, columns []strin
 	switch mysqlfault.Number(err) {
 	case mysqlfault.NoSuchTable, mysqlfault.NoSuchColumn:
 		return true, nil
-	case 0:
-		return false, err
 	}
-	return false, nil
+	return false, ifLost(err)
 }

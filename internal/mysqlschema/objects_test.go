@@ -6,14 +6,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/go-sql-driver/mysql"
-
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/mysqlschema"
 	"github.com/dblock-go/dblock/internal/schema"
 	"github.com/dblock-go/dblock/internal/testdb"
-	"github.com/dblock-go/dblock/migrations"
 )
 
 func TestMain(m *testing.M) { testdb.Main(m) }
@@ -28,36 +25,18 @@ func TestWhatAUserDoesNotSeeIsNotMissing(t *testing.T) {
 		}
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
-			ctx, dsn := t.Context(), testdb.DSN(t, kind)
-			admin := open(t, dsn)
-			if _, err := migrations.Up(ctx, admin, migrations.Options{}); err != nil {
-				t.Fatal(err)
-			}
-			cfg, err := mysql.ParseDSN(dsn)
-			if err != nil {
-				t.Fatal(err)
-			}
-			database := cfg.DBName
-			user := database[max(0, len(database)-30):] + "_p"
-			account := schema.QuoteMySQLAccount(user)
-			exec := func(statement string) {
-				t.Helper()
-				if _, err := admin.ExecContext(ctx, statement); err != nil {
-					t.Fatalf("%s: %v", statement, err)
+			ctx := t.Context()
+			admin, service, exec := installed(t, kind, func(_, user string) (grants []string) {
+				for _, right := range []string{"SELECT ON dblock_schema_version", "SELECT, INSERT, UPDATE, DELETE ON dblock_lease",
+					"SELECT ON dblock_reservation", "SELECT (sku) ON dblock_stock"} {
+					grants = append(grants, "GRANT "+right+" TO "+schema.QuoteMySQLAccount(user))
 				}
-			}
-			exec("CREATE USER " + account + " IDENTIFIED BY 'Only-f0r-a-test'")
-			t.Cleanup(func() {
-				if _, err := open(t, dsn).Exec("DROP USER " + account); err != nil {
-					t.Error(err)
-				}
+				return grants
 			})
-			for _, right := range []string{"SELECT ON dblock_schema_version", "SELECT, INSERT, UPDATE, DELETE ON dblock_lease",
-				"SELECT ON dblock_reservation", "SELECT (sku) ON dblock_stock"} {
-				exec("GRANT " + right + " TO " + account)
+			var database string
+			if err := admin.QueryRowContext(ctx, "SELECT DATABASE()").Scan(&database); err != nil {
+				t.Fatal(err)
 			}
-			cfg.User, cfg.Passwd = user, "Only-f0r-a-test"
-			service := open(t, cfg.FormatDSN())
 			if _, err := mysqlschema.Check(ctx, service, ""); err != nil {
 				t.Errorf("as a user of a few rights: %v", err)
 			}
@@ -66,7 +45,7 @@ func TestWhatAUserDoesNotSeeIsNotMissing(t *testing.T) {
 			}
 			exec("ALTER TABLE dblock_lease DROP COLUMN shared")
 			exec("ALTER TABLE dblock_quota DROP CONSTRAINT dblock_quota_used")
-			_, err = mysqlschema.Check(ctx, service, "")
+			_, err := mysqlschema.Check(ctx, service, "")
 			var wrong *dblock.SchemaError
 			if !errors.As(err, &wrong) || len(wrong.Differences) != 1 || !strings.Contains(wrong.Differences[0], "dblock_lease.shared") {
 				t.Errorf("a column of a table that is seen is missing: %v", err)

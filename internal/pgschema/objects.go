@@ -26,14 +26,16 @@ FROM t JOIN pg_catalog.pg_attribute a ON a.attrelid = t.oid JOIN pg_catalog.pg_t
 LEFT JOIN pg_catalog.pg_collation o ON o.oid = a.attcollation
 WHERE a.attnum > 0::smallint AND NOT a.attisdropped
 UNION ALL
-SELECT 'index'::text, t.name, c.relname::text, COALESCE(CASE WHEN NOT i.indisvalid THEN 'invalid'::text ELSE
+SELECT 'index'::text, t.name, c.relname::text, COALESCE(CASE WHEN NOT (i.indisvalid AND i.indisready) THEN 'invalid'::text ELSE
     CASE WHEN i.indisunique THEN 'unique '::text ELSE ''::text END || (
         SELECT pg_catalog.string_agg(pg_catalog.replace(pg_catalog.pg_get_indexdef(i.indexrelid, k, true), '"'::text, ''::text), ', '::text ORDER BY k)
         FROM pg_catalog.generate_series(1, i.indnkeyatts::integer) k
-    ) || CASE WHEN i.indpred IS NULL THEN ''::text ELSE ' partial'::text END END, ''::text)
+    ) || CASE WHEN i.indpred IS NULL THEN ''::text ELSE ' partial'::text END
+    || CASE WHEN i.indimmediate OR NOT i.indisunique THEN ''::text ELSE ' deferrable'::text END END, ''::text)
 FROM t JOIN pg_catalog.pg_index i ON i.indrelid = t.oid JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid
 UNION ALL
-SELECT 'check'::text, t.name, k.conname::text, CASE WHEN k.convalidated THEN 'valid'::text ELSE 'not valid'::text END
+SELECT 'check'::text, t.name, k.conname::text, CASE WHEN k.convalidated THEN 'valid'::text
+    WHEN pg_catalog.pg_get_constraintdef(k.oid) LIKE '%NOT ENFORCED'::text THEN 'not enforced'::text ELSE 'not valid'::text END
 FROM t JOIN pg_catalog.pg_constraint k ON k.conrelid = t.oid WHERE k.contype = 'c'::"char"
 UNION ALL
 SELECT 'unsafe'::text, t.name, 'persistence'::text, CASE t.kept WHEN 'u'::"char" THEN

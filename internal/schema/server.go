@@ -78,6 +78,9 @@ func PostgresEncoding(encoding string) error {
 // UseUTF8 is what to do if PostgresEncoding refuses a database.
 const UseUTF8 = "create a database with ENCODING 'UTF8' TEMPLATE template0 and move the data there"
 
+// MariaDB is what MySQLServer calls that server.
+const MariaDB = "MariaDB"
+
 // MySQLServer checks the version of a server of the MySQL family, as VERSION() gives it, and tells
 // which of the two it is: "MySQL" or "MariaDB". The name is also right where err is a
 // *dblock.ServerVersionError.
@@ -85,7 +88,7 @@ func MySQLServer(version string) (name string, err error) {
 	name, oldest, need := "MySQL", oldestMySQL, "8.0.16"
 	number := version
 	if strings.Contains(version, "MariaDB") {
-		name, oldest, need = "MariaDB", oldestMariaDB, "10.6"
+		name, oldest, need = MariaDB, oldestMariaDB, "10.6"
 		// Old replication clients refused a server above 5, so MariaDB may put this in front.
 		number = strings.TrimPrefix(version, "5.5.5-")
 	}

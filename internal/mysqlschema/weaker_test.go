@@ -1,0 +1,117 @@
+package mysqlschema_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/devdb"
+	"github.com/dblock-go/dblock/internal/mysqlschema"
+	"github.com/dblock-go/dblock/internal/schema"
+	"github.com/dblock-go/dblock/internal/testdb"
+	"github.com/dblock-go/dblock/migrations"
+)
+
+// TestWeakerConstraintsAreRefused: a key or a CHECK of the right name excludes less than that of the migrations, or is gone. The
+// owner and a service with the documented grants are refused, and Up names it.
+func TestWeakerConstraintsAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, kind := range testdb.Engines() {
+		if kind == devdb.Postgres {
+			continue // see package pgschema
+		}
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			weakerConstraintsAreRefused(t, kind)
+		})
+	}
+}
+
+func weakerConstraintsAreRefused(t *testing.T, kind devdb.Kind) {
+	owner, service, exec := installed(t, kind, schema.MySQLServiceGrants)
+	const (
+		alter   = "ALTER TABLE dblock_quota "
+		noKey   = alter + "DROP PRIMARY KEY"
+		key     = noKey + ", ADD PRIMARY KEY (sku, buyer)"
+		noCheck = alter + "DROP CONSTRAINT dblock_quota_used"
+		check   = alter + "ADD CONSTRAINT dblock_quota_used CHECK (used BETWEEN 0 AND most)"
+
+		keyIs, checkIs, whole = "index dblock_quota.PRIMARY is ", "check dblock_quota.dblock_quota_used is ", ` instead of "unique sku, buyer"`
+	)
+	cases := [][]string{ // weaken, mend, and the differences
+		{noKey, alter + "ADD PRIMARY KEY (sku, buyer)", keyIs + "missing"},
+		{noKey + ", ADD INDEX own (sku, buyer)", alter + "DROP INDEX own, ADD PRIMARY KEY (sku, buyer)", keyIs + "missing"},
+		{noKey + ", DROP CONSTRAINT dblock_quota_used", check + ", ADD PRIMARY KEY (sku, buyer)", checkIs + "missing", keyIs + "missing"},
+		{noKey + ", ADD PRIMARY KEY (sku(4), buyer)", key, keyIs + `"unique sku(4), buyer"` + whole},
+		{noKey + ", ADD PRIMARY KEY (sku, buyer, used)", key, keyIs + `"unique sku, buyer, used"` + whole},
+		{noCheck, check, checkIs + "missing"},
+	}
+	if kind == devdb.MySQL {
+		cases = append(cases, []string{alter + "ALTER CHECK dblock_quota_used NOT ENFORCED", alter + "ALTER CHECK dblock_quota_used ENFORCED",
+			checkIs + `"valid, but not enforced" instead of "valid"`})
+	}
+	for _, c := range cases {
+		weaken, mend, want := c[0], c[1], c[2:]
+		exec(weaken)
+		for user, db := range map[string]*sql.DB{"the owner": owner, "the service": service} {
+			_, err := mysqlschema.Check(t.Context(), db, "")
+			var wrong *dblock.SchemaError
+			if !errors.As(err, &wrong) || !slices.Equal(wrong.Differences, want) {
+				t.Errorf("%s, as %s: %v, want %q", weaken, user, err, want)
+			}
+		}
+		_, err := migrations.Up(t.Context(), owner, migrations.Options{})
+		for _, difference := range want {
+			if !errors.Is(err, dblock.ErrSchema) || !strings.Contains(err.Error(), difference) {
+				t.Errorf("%s: Up: %v, want %q", weaken, err, difference)
+			}
+		}
+		exec(mend)
+	}
+	if _, err := mysqlschema.Check(t.Context(), service, ""); err != nil {
+		t.Errorf("the control: %v", err)
+	}
+	exec("RENAME TABLE dblock_fence TO own")
+	exec("CREATE VIEW dblock_fence AS SELECT * FROM own")
+	for user, db := range map[string]*sql.DB{"the owner": owner, "the service": service} {
+		const want = "table dblock_fence has a view in its place"
+		if _, err := mysqlschema.Check(t.Context(), db, ""); !errors.Is(err, dblock.ErrSchema) || !strings.Contains(err.Error(), want) {
+			t.Errorf("a view, as %s: %v", user, err)
+		}
+	}
+}
+
+// installed makes a database with dblock's tables, and an account with some grants. exec runs a statement as the owner.
+func installed(t *testing.T, kind devdb.Kind, grants func(database, account string) []string) (owner, service *sql.DB, exec func(string)) {
+	t.Helper()
+	dsn := testdb.DSN(t, kind)
+	owner = open(t, dsn)
+	if _, err := migrations.Up(t.Context(), owner, migrations.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	exec = func(statement string) {
+		t.Helper()
+		if _, err := owner.ExecContext(context.WithoutCancel(t.Context()), statement); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+	cfg, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	user := cfg.DBName[max(0, len(cfg.DBName)-30):] + "_p"
+	account := schema.QuoteMySQLAccount(user)
+	exec("CREATE USER " + account + " IDENTIFIED BY 'Only-f0r-a-test'")
+	t.Cleanup(func() { exec("DROP USER " + account) })
+	for _, grant := range grants(cfg.DBName, user) {
+		exec(grant)
+	}
+	cfg.User, cfg.Passwd = user, "Only-f0r-a-test"
+	return owner, open(t, cfg.FormatDSN()), exec
+}

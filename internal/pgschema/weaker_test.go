@@ -1,0 +1,59 @@
+package pgschema_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/pgschema"
+	"github.com/dblock-go/dblock/internal/testdb"
+)
+
+// TestWeakerConstraintsAreRefused: a key or a CHECK of the right name excludes less than that of the migrations.
+func TestWeakerConstraintsAreRefused(t *testing.T) {
+	t.Parallel()
+	pool, ctx := testdb.MigratedPostgres(t), t.Context()
+	const (
+		noKey   = "ALTER TABLE dblock_quota DROP CONSTRAINT dblock_quota_pkey"
+		noCheck = "ALTER TABLE dblock_quota DROP CONSTRAINT dblock_quota_used"
+		key     = "index dblock_quota.dblock_quota_pkey is "
+		check   = "check dblock_quota.dblock_quota_used is "
+	)
+	cases := map[string]string{
+		noKey: key + "missing",
+		noKey + ", ADD CONSTRAINT dblock_quota_pkey PRIMARY KEY (sku, buyer) DEFERRABLE":              key + `"unique sku, buyer deferrable" instead of "unique sku, buyer"`,
+		noKey + ", ADD CONSTRAINT dblock_quota_pkey UNIQUE (sku, buyer) INITIALLY DEFERRED":           key + `"unique sku, buyer deferrable" instead of "unique sku, buyer"`,
+		noKey + "; CREATE UNIQUE INDEX dblock_quota_pkey ON dblock_quota (sku, buyer) WHERE used = 0": key + `"unique sku, buyer partial" instead of "unique sku, buyer"`,
+		noKey + "; CREATE INDEX dblock_quota_pkey ON dblock_quota (sku, buyer)":                       key + `"sku, buyer" instead of "unique sku, buyer"`,
+		noCheck: check + "missing",
+		noCheck + ", ADD CONSTRAINT dblock_quota_used CHECK (used >= 0) NOT VALID": check + `"not valid" instead of "valid"`,
+	}
+	var version int
+	if err := pool.QueryRow(ctx, "SELECT current_setting('server_version_num')::int").Scan(&version); err != nil {
+		t.Fatal(err)
+	}
+	if version >= 180000 {
+		cases["ALTER TABLE dblock_lease DROP CONSTRAINT dblock_lease_finite, ADD CONSTRAINT dblock_lease_finite CHECK (true) NOT ENFORCED"] =
+			`check dblock_lease.dblock_lease_finite is "not enforced" instead of "not valid"`
+	}
+	for weaken, want := range cases {
+		tx, err := pool.Begin(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tx.Exec(ctx, weaken); err != nil {
+			t.Fatalf("%s: %v", weaken, err)
+		}
+		var wrong *dblock.SchemaError
+		if _, err := pgschema.Find(ctx, tx, ""); !errors.As(err, &wrong) || !slices.Equal(wrong.Differences, []string{want}) {
+			t.Errorf("%s: %v, want %q", weaken, err, want)
+		}
+		if err := tx.Rollback(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := pgschema.Find(ctx, pool, ""); err != nil {
+		t.Errorf("the control: %v", err)
+	}
+}
