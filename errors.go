@@ -51,9 +51,10 @@ type SchemaError struct {
 	Have int64 // version found in the database; 0 when there are no tables
 	Want int64 // version this program needs
 
-	// Differences says what the tables lack of their version, or have otherwise: columns, indexes and CHECKs. It also says what
-	// makes a table unsafe: on MySQL and MariaDB another storage engine than InnoDB. On Postgres it is UNLOGGED, row security that
-	// applies to the user, a BEFORE trigger for each row, and a rule that replaces writes. Empty if the versions differ.
+	// Differences says what the tables lack of their version, or have otherwise: columns, indexes
+	// and CHECKs. It also says what makes a table unsafe: a BEFORE trigger for each row; on MySQL and
+	// MariaDB another storage engine than InnoDB; on Postgres UNLOGGED, row security that applies to
+	// the user, and a rule that replaces writes. Empty if the versions differ.
 	Differences []string
 }
 

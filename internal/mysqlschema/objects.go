@@ -15,7 +15,9 @@ import (
 // objectsIn reads the objects of dblock's tables, an index column by column. The schema is an expression. Servers that fold
 // names keep them in lower case.
 func objectsIn(database string) string {
-	where := "TABLE_SCHEMA = IF(@@lower_case_table_names = 1, LOWER(" + database + "), " + database + ") AND TABLE_NAME LIKE 'dblock|_%' ESCAPE '|'"
+	in := "_SCHEMA = IF(@@lower_case_table_names = 1, LOWER(" + database + "), " + database + ")"
+	const ours = " LIKE 'dblock|_%' ESCAPE '|'"
+	where := "TABLE" + in + " AND TABLE_NAME" + ours
 	return `SELECT 'column', TABLE_NAME, COLUMN_NAME, 0, CONCAT(DATA_TYPE,
     IF(COALESCE(CHARACTER_MAXIMUM_LENGTH, NULLIF(DATETIME_PRECISION, 0)) IS NULL, '',
         CONCAT('(', COALESCE(CHARACTER_MAXIMUM_LENGTH, DATETIME_PRECISION), ')')),
@@ -31,6 +33,9 @@ FROM information_schema.TABLE_CONSTRAINTS WHERE ` + where + `
 UNION ALL SELECT 'unsafe', TABLE_NAME, 'engine', 0, IF(TABLE_TYPE = 'VIEW', 'a view in its place, whose keys are not known: drop it',
     CONCAT('the storage engine ', ENGINE, ' instead of InnoDB: ALTER TABLE ', TABLE_NAME, ' ENGINE = InnoDB'))
 FROM information_schema.TABLES WHERE ` + where + ` AND (TABLE_TYPE = 'VIEW' OR ENGINE <> 'InnoDB')
+UNION ALL SELECT 'unsafe', EVENT_OBJECT_TABLE, CONCAT('trigger ', TRIGGER_NAME), 0, CONCAT('the trigger "', TRIGGER_NAME,
+    '", which runs before each row is written and can change the row: make it AFTER')
+FROM information_schema.TRIGGERS WHERE TRIGGER` + in + ` AND EVENT_OBJECT_TABLE` + ours + ` AND ACTION_TIMING = 'BEFORE'
 LIMIT 1000000` // else a session's sql_select_limit bounds it
 }
 
@@ -38,7 +43,7 @@ LIMIT 1000000` // else a session's sql_select_limit bounds it
 func Objects(ctx context.Context, conn mysqltext.Conn, name string) (schema.Shape, error) {
 	database, args := "DATABASE()", []any(nil)
 	if name != "" {
-		database, args = "_utf8mb4 ?", slices.Repeat([]any{[]byte(name)}, 8)
+		database, args = "_utf8mb4 ?", slices.Repeat([]any{[]byte(name)}, 10)
 	}
 	rows, err := mysqltext.Inline{Conn: conn}.QueryContext(ctx, objectsIn(database), args...)
 	if err != nil {

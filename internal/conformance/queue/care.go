@@ -85,7 +85,7 @@ func (mainTests) AProcessThatFailsIsReplaced(t *testing.T, d *env) {
 	if d.suiteDB().Postgres() {
 		d.onPromotion(t, "RAISE 'not by you'")
 	} else {
-		d.exec(t, "CREATE TRIGGER refuse BEFORE DELETE ON dblock_queue_scheduled FOR EACH ROW "+
+		d.exec(t, "CREATE TRIGGER refuse AFTER DELETE ON dblock_queue_scheduled FOR EACH ROW "+
 			"IF USER() LIKE 'svc%' THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not by you'; END IF")
 	}
 	s := newElections()

@@ -101,7 +101,7 @@ func (d *env) trigger(t *testing.T, event, postgres, mysql string) (drop func())
 	t.Helper()
 	name := "suite_" + strings.ToLower(strings.ReplaceAll(event, " ", "_"))
 	if d.e.Kind != devdb.Postgres {
-		d.exec(t, fmt.Sprintf("CREATE TRIGGER %s BEFORE %s FOR EACH ROW %s", name, event, mysql))
+		d.exec(t, fmt.Sprintf("CREATE TRIGGER %s AFTER %s FOR EACH ROW %s", name, event, mysql))
 		return func() { t.Helper(); d.exec(t, "DROP TRIGGER "+name) }
 	}
 	d.exec(t, fmt.Sprintf("CREATE FUNCTION %s() RETURNS trigger LANGUAGE plpgsql AS "+

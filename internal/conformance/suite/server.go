@@ -153,15 +153,20 @@ func IsDifferent(err error, object string) bool {
 }
 
 // RefusesUnsafeTables opens over a table on which a nil error would not be a committed write: of
-// another storage engine on MySQL and MariaDB, on Postgres without a write-ahead log, or with a
-// trigger or a rule that may skip rows. The controls are safe, and opened.
+// another storage engine, or with a trigger that may change rows, on MySQL and MariaDB; on Postgres
+// without a write-ahead log, or with a trigger or a rule that may skip rows. The controls are safe,
+// and opened.
 func RefusesUnsafeTables(t *testing.T, kind devdb.Kind, table string, exec func(string), open func() error) {
 	t.Helper()
-	on, skip := " ON "+table, " FOR EACH ROW EXECUTE FUNCTION skip_row()"
+	on, change, skip := " ON "+table, " FOR EACH ROW SET @changed = 1", " FOR EACH ROW EXECUTE FUNCTION skip_row()"
 	list := [][3]string{ // do, undo, and what the error says
 		{"ALTER TABLE " + table + " ENGINE = MyISAM", "ALTER TABLE " + table + " ENGINE = InnoDB", "the storage engine MyISAM instead of InnoDB"},
+		{"CREATE TRIGGER changes BEFORE INSERT" + on + change, "DROP TRIGGER changes", `the trigger "changes"`},
+		{"CREATE TRIGGER changes BEFORE UPDATE" + on + change, "DROP TRIGGER changes", `the trigger "changes"`},
 	}
-	if kind == devdb.Postgres {
+	if kind != devdb.Postgres {
+		exec("CREATE TRIGGER audits AFTER UPDATE" + on + change)
+	} else {
 		exec("CREATE FUNCTION skip_row() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'")
 		list = [][3]string{
 			{"CREATE TRIGGER skips BEFORE INSERT" + on + skip, "DROP TRIGGER skips" + on, `the trigger "skips"`},
