@@ -64,7 +64,8 @@ func (e *SchemaError) Error() string {
 		return fmt.Sprintf("dblock: the database's dblock tables are not those of version %d: %s: run `dblock migrate up`, which creates what is missing and names what to alter",
 			e.Have, some(e.Differences))
 	case e.Have == 0:
-		return fmt.Sprintf("dblock: the database has no dblock tables (version %d is needed): run `dblock migrate up`", e.Want)
+		return fmt.Sprintf("dblock: the database has no dblock tables, or dblock_schema_version records no version of them "+
+			"(version %d is needed): run `dblock migrate up`", e.Want)
 	case e.Have < e.Want:
 		return fmt.Sprintf("dblock: the database's dblock tables have version %d, older than %d: run `dblock migrate up`", e.Have, e.Want)
 	default:

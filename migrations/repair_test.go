@@ -2,6 +2,7 @@ package migrations_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -102,6 +103,27 @@ func TestUpNamesUnsafeTables(t *testing.T) {
 		e.wantDump("Up", before)
 		e.exec(makeSafe)
 		e.wantApplied(migrations.Options{})
+	})
+}
+
+// TestUpWithoutRecords: the table of versions was dropped, and the others are there. Up records them again on MySQL and
+// MariaDB. On Postgres, where a cut-off run leaves no such tables, its error has the statement that does.
+func TestUpWithoutRecords(t *testing.T) {
+	each(t, func(e env) {
+		e.up(migrations.Options{})
+		e.exec("DROP TABLE dblock_schema_version")
+		_, err := migrations.Up(e.Context(), e.db, migrations.Options{})
+		if e.engine == migrations.Postgres {
+			_, insert, found := strings.Cut(fmt.Sprint(err), "run up again: ")
+			if !errors.Is(err, dblock.ErrSchema) || !found || !strings.Contains(err.Error(), "dblock_schema_version records no version") {
+				e.Fatalf("got %v, want ErrSchema with a statement", err)
+			}
+			e.exec(insert)
+		} else {
+			e.must(err)
+		}
+		e.wantApplied(migrations.Options{})
+		e.wantVersions(schema.VersionTable, everyVersion())
 	})
 }
 

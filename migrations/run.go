@@ -133,6 +133,9 @@ func (r *run) refuseForeign() error {
 			if r.engine == MySQL && len(want) > 0 && len(differences) == 0 {
 				continue
 			}
+			if err := r.unrecorded(); err != nil {
+				return err
+			}
 			why := ""
 			if len(differences) > 0 {
 				why = ": " + strings.Join(differences, ", ")
@@ -140,6 +143,26 @@ func (r *run) refuseForeign() error {
 			return fmt.Errorf("%w: table %s of %q was not made by dblock%s: rename it, or name another schema for dblock's tables",
 				dblock.ErrSchema, s.table, r.schema, why)
 		}
+	}
+	return nil
+}
+
+// unrecorded returns an error if the tables are those of a version, and no version is recorded.
+func (r *run) unrecorded() error {
+	if len(r.recorded) > 0 {
+		return nil
+	}
+	for version := schema.Version; version > 0; version-- {
+		if len(schema.Expected(string(r.engine), version).Differences(r.there)) > 0 {
+			continue
+		}
+		rows := make([]string, version)
+		for i := range rows {
+			rows[i] = fmt.Sprintf("(%d, true)", i+1)
+		}
+		return fmt.Errorf("%w: the tables of version %d are in %q, and %s records no version: it was dropped or emptied. "+
+			"If the tables are dblock's, restore its rows, and run up again: INSERT INTO %s (version_id, is_applied) VALUES %s",
+			dblock.ErrSchema, version, r.schema, schema.VersionTable, r.versionTable(), strings.Join(rows, ", "))
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/doctor"
 	"github.com/dblock-go/dblock/internal/schema"
@@ -157,6 +158,26 @@ func TestDoctorOnTables(t *testing.T) {
 		wantFinding(t, diagnose(t, database), "schema", doctor.Problem, "older than")
 		change(t, database, "INSERT INTO dblock_schema_version (version_id, is_applied) VALUES (99, true)")
 		wantFinding(t, diagnose(t, database), "schema", doctor.Problem, "newer than")
+		change(t, database, "DROP TABLE dblock_schema_version")
+		wantFinding(t, diagnose(t, database), "schema", doctor.Problem, "dblock_schema_version records no version of them")
+	})
+}
+
+// TestDoctorOnSettingsThatAreRefused names settings of the DSN that constructors refuse.
+func TestDoctorOnSettingsThatAreRefused(t *testing.T) {
+	each(t, func(t *testing.T, kind devdb.Kind, database string) {
+		invoke(t, "", "migrate", "up", database).want(t, 0, "")
+		setting, check, text := "timestamp=1700000000", "clock", "take timestamp out"
+		if kind == devdb.Postgres {
+			setting, check, text = "client_encoding=LATIN1", "charset", "client_encoding = LATIN1"
+		}
+		before := diagnose(t, database)
+		r := diagnose(t, suite.AppendQuery(database, setting))
+		wantFinding(t, r, check, doctor.Problem, text)
+		wantFinding(t, r, "tables", doctor.OK, "")
+		if r.Problems != before.Problems+1 {
+			t.Errorf("%d problems, want one more than %d: %+v", r.Problems, before.Problems, r.Findings)
+		}
 	})
 }
 

@@ -165,10 +165,25 @@ func pausing(ctx context.Context, f queueFlags, s streams, name string, pause bo
 		if err := set(ctx, name); err != nil {
 			return err
 		}
+		empty, err := isEmpty(ctx, q, name)
 		if f.JSON {
-			return printJSON(s.out, map[string]any{"queue": name, "paused": pause})
+			return errors.Join(err, printJSON(s.out, map[string]any{"queue": name, "paused": pause, "empty": empty}))
 		}
-		_, err := fmt.Fprintf(s.out, "%s %s\n", printable(name), says)
-		return err
+		if empty {
+			says += "; note: it has no jobs, so check its name if you expect some"
+		}
+		_, printed := fmt.Fprintf(s.out, "%s %s\n", printable(name), says)
+		return errors.Join(err, printed)
 	})
+}
+
+// isEmpty reports whether a queue has no jobs, which a mistyped name shows.
+func isEmpty(ctx context.Context, q *queue.Queue, name string) (bool, error) {
+	for _, state := range []queue.State{queue.Ready, queue.Claimed, queue.Scheduled, queue.Retrying, queue.Blocked, queue.Dead} {
+		jobs, err := q.List(ctx, queue.Filter{Queue: name, State: state, Limit: 1})
+		if err != nil || len(jobs) > 0 {
+			return false, err
+		}
+	}
+	return true, nil
 }

@@ -34,7 +34,9 @@ func TestQueue(t *testing.T) {
 		q("stats").want(t, 0, "QUEUE")
 		id := enqueueOne(t, database, queue.Task{Kind: "by \x1b[31mhand", Args: "ann"})
 		later := enqueueOne(t, database, queue.Task{Kind: "later", Queue: "other", Delay: time.Hour})
-		q("pause", "other").want(t, 0, "other is paused")
+		q("pause", "other").want(t, 0, "other is paused\n")
+		q("pause", "othre").want(t, 0, "othre is paused; note: it has no jobs")
+		q("resume", "othre", "--json").want(t, 0, `"empty":true`)
 		var stats shownStats
 		if err := json.Unmarshal([]byte(q("stats", "--json").out), &stats); err != nil || len(stats.Queues) != 2 || stats.Queues[0].Ready != 1 ||
 			stats.Queues[1].Scheduled != 1 || !stats.Queues[1].Paused || stats.Queues[0].Paused {

@@ -97,4 +97,8 @@ func TestDoctorWarnsOfSharedSchemas(t *testing.T) {
 	change(t, database, "GRANT CREATE ON SCHEMA public TO PUBLIC")
 	wantFinding(t, diagnose(t, "--schema=app", database), "search_path", doctor.Warning, `REVOKE CREATE ON SCHEMA "public" FROM PUBLIC`)
 	wantFinding(t, diagnose(t, database), "search_path", doctor.Warning, `PUBLIC may create objects in the schema "public"`)
+	odd := testdb.PostgresURL(t)
+	change(t, odd, `CREATE SCHEMA "a, ""b"`, `GRANT CREATE ON SCHEMA "a, ""b" TO PUBLIC`,
+		`DO $$BEGIN EXECUTE format('ALTER DATABASE %I SET search_path = "a, ""b", public', current_database()); END$$`)
+	wantFinding(t, diagnose(t, "--database="+odd), "search_path", doctor.Warning, `the schema "a, \"b"`)
 }

@@ -21,6 +21,8 @@ type Facts struct {
 	ReadOnly     bool  // transactions of the session are read-only by default
 	SessionLocks error // why locks of a session don't exclude there, or nil
 
+	ClientEncoding string // Postgres: that of the connections
+
 	Prepares    bool          // the DSN has the driver prepare statements by name
 	ReadTimeout time.Duration // of the DSN
 
@@ -33,6 +35,7 @@ type Facts struct {
 	Creators  []Creator // Postgres: other roles that may create objects on the search_path
 	Ahead     time.Duration
 	Within    time.Duration // what Ahead may be off by
+	Stands    bool          // MySQL: the clock of the session's statements stands still
 	Isolation string
 	Settings  map[string]string // by the server's name, as it shows them
 

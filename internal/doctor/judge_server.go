@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/mysqlserver"
+	"github.com/dblock-go/dblock/internal/pgschema"
 	"github.com/dblock-go/dblock/internal/schema"
 )
 
@@ -67,7 +68,7 @@ func charset(f Facts) []Finding {
 	name := f.Settings["character_set_client"]
 	switch {
 	case f.postgres():
-		return encoding(f.Settings["server_encoding"])
+		return encoding(f.Settings["server_encoding"], f.ClientEncoding)
 	case slices.Contains(mysqlserver.Unsafe, name):
 		return []Finding{finding(Problem, "connections use "+name+": a quote or a backslash can be the second byte of a character",
 			"with interpolateParams=true values in your own queries can become SQL, and names that are not ASCII end early: set charset=utf8mb4 in the DSN")}
@@ -75,13 +76,18 @@ func charset(f Facts) []Finding {
 	return []Finding{fine("connections use " + name)}
 }
 
-// encoding is about a database on Postgres.
-func encoding(name string) []Finding {
-	if schema.PostgresEncoding(name) == nil {
-		return []Finding{fine("the encoding of the database is " + name)}
+// encoding is about a database on Postgres, and about connections to it.
+func encoding(server, client string) []Finding {
+	var list []Finding
+	if schema.PostgresEncoding(server) != nil {
+		list = append(list, finding(Problem, "the encoding of the database is "+server+": it cannot store every name and text",
+			"leases, queues and sales are refused: "+schema.UseUTF8))
 	}
-	return []Finding{finding(Problem, "the encoding of the database is "+name+": it cannot store every name and text",
-		"leases, queues and sales are refused: "+schema.UseUTF8)}
+	if pgschema.CheckClientEncoding(client) != nil {
+		list = append(list, finding(Problem, "connections have client_encoding = "+client+", but the driver sends UTF8: the server would store other texts",
+			"sales and guards are refused: take client_encoding out of the connection string, and out of what ALTER ROLE and ALTER DATABASE have set"))
+	}
+	return orFine(list, "the encoding of the database is "+server)
 }
 
 func pooler(f Facts) []Finding {
@@ -116,6 +122,9 @@ const clockWrong = time.Second
 func clock(f Facts) []Finding {
 	found := differ(f.Ahead, f.Within)
 	switch {
+	case f.Stands:
+		return []Finding{finding(Problem, "the session has a timestamp: the server's clock stands still for its statements",
+			"leases, queues and sales are refused: take timestamp out of the DSN and of the server's settings")}
 	case f.Ahead.Abs()-f.Within > clockWrong:
 		return []Finding{finding(Problem, found, "one of the two is wrong. The server's decides how long leases last, and a step of it ends them early "+
 			"or late: have both follow NTP, and slew rather than step the server's")}

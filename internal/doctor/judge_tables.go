@@ -16,6 +16,9 @@ func tablesVersion(f Facts) []Finding {
 		return []Finding{finding(Problem, "the connection is in no schema or database", "name one in the DSN, or with --schema")}
 	case f.Unread != nil:
 		return []Finding{finding(Problem, "the tables' version can't be read: "+oneLine(f.Unread), "give the user what docs/grants.md lists")}
+	case f.Have == 0 && f.hasTables():
+		return []Finding{finding(Problem, "dblock's tables are there"+f.in()+", and "+schema.VersionTable+" records no version of them",
+			"restore it from a backup, or run `"+migrateUp+"`, which records the version or says how to")}
 	case f.Have == 0:
 		return []Finding{finding(Problem, "there are no dblock tables"+f.in(), "run `"+migrateUp+"`, or name their schema with --schema; "+
 			"if they are there, the user lacks what docs/grants.md lists")}
@@ -27,6 +30,11 @@ func tablesVersion(f Facts) []Finding {
 			"update the program, or run the newer program's `dblock migrate down`")}
 	}
 	return []Finding{fine(fmt.Sprintf("version %d%s", f.Have, f.in()))}
+}
+
+// hasTables reports whether tables beside the one with the version were found.
+func (f Facts) hasTables() bool {
+	return slices.ContainsFunc(f.Tables, func(t Table) bool { return !t.Missing && t.Name != schema.VersionTable })
 }
 
 func (f Facts) in() string { return fmt.Sprintf(" in %q", f.Schema) }

@@ -23,7 +23,8 @@ func healthyPostgres() Facts {
 			"idle_in_transaction_session_timeout": "60000", "idle_session_timeout": "0", "synchronous_standby_names": "",
 			"server_encoding": "UTF8",
 		},
-		Connections: 10, MaxConnections: 97, Locks: 10, LockCapacity: 6400,
+		ClientEncoding: "UTF8",
+		Connections:    10, MaxConnections: 97, Locks: 10, LockCapacity: 6400,
 	}
 	f.setTables(kept("permanent"))
 	for i := range f.Tables {
@@ -120,8 +121,9 @@ func TestJudgePostgres(t *testing.T) {
 	t.Parallel()
 	refused := fmt.Errorf("%w: session locks: there is a pooler: connect directly", dblock.ErrUnsupported)
 	judgeEach(t, healthyPostgres, map[string]judged{
-		"encoding": {set("server_encoding", "LATIN1"), []string{"problem charset"}, "ENCODING 'UTF8'"},
-		"too old":  {func(f *Facts) { f.TooOld = schema.PostgresServer("13.4") }, []string{"problem server"}, "13.4 is too old: 14"},
+		"encoding":          {set("server_encoding", "LATIN1"), []string{"problem charset"}, "ENCODING 'UTF8'"},
+		"client's encoding": {func(f *Facts) { f.ClientEncoding = "LATIN1" }, []string{"problem charset"}, "take client_encoding out"},
+		"too old":           {func(f *Facts) { f.TooOld = schema.PostgresServer("13.4") }, []string{"problem server"}, "13.4 is too old: 14"},
 		"foreign": {
 			func(f *Facts) { f.Known, f.Product, f.SessionLocks = false, "CockroachDB", refused }, []string{"problem server", "note session_locks"}, "CockroachDB",
 		},
@@ -199,6 +201,7 @@ func TestJudgeMySQL(t *testing.T) {
 			func(f *Facts) { f.Tables[0].Lacks = []string{"UPDATE"} }, []string{"problem grants"},
 			"GRANT UPDATE ON `app`." + schema.Tables()[0] + " TO 'u'@'%'",
 		},
+		"a clock that stands":      {func(f *Facts) { f.Stands, f.Ahead = true, -time.Hour }, []string{"problem clock"}, "take timestamp out"},
 		"character set":            {set("character_set_client", "gbk"), []string{"problem charset"}, "charset=utf8mb4"},
 		"log":                      {set("innodb_flush_log_at_trx_commit", "2"), []string{"problem durability"}, "= 2"},
 		"binary log":               {set("sync_binlog", "0"), []string{"problem durability"}, "sync_binlog = 1"},

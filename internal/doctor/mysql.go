@@ -73,6 +73,11 @@ func mysqlFacts(ctx context.Context, conn *sql.Conn, name string) (Facts, error)
 	if err := conn.QueryRowContext(ctx, "SHOW GLOBAL STATUS LIKE 'Threads_connected'").Scan(&label, &f.Connections); err != nil {
 		return Facts{}, err
 	}
+	stands, err := new(mysqldb.Queries).ClockStandsFor(ctx, conn)
+	if err != nil {
+		return Facts{}, err
+	}
+	f.Stands = stands > 0
 	if f.Schema == "" {
 		f.Schema = s.Database
 	}

@@ -19,6 +19,8 @@ import (
 	"github.com/dblock-go/dblock/internal/schema"
 )
 
+const clientEncoding = "client_encoding"
+
 // closing is for how long the end of a connection is waited for.
 const closing = 5 * time.Second
 
@@ -34,6 +36,14 @@ func Postgres(ctx context.Context, config *pgx.ConnConfig, name string) Report {
 	if err != nil {
 		return unreachable(enginePostgres, target, err)
 	}
+	encoding := conn.PgConn().ParameterStatus(clientEncoding)
+	if pgschema.CheckClientEncoding(encoding) != nil {
+		_ = conn.Close(ctx)
+		config.RuntimeParams[clientEncoding] = "UTF8" // else pgx sends no statement with arguments
+		if conn, err = pgx.ConnectConfig(ctx, config); err != nil {
+			return unreachable(enginePostgres, target, err)
+		}
+	}
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closing)
 		defer cancel()
@@ -43,7 +53,7 @@ func Postgres(ctx context.Context, config *pgx.ConnConfig, name string) Report {
 	if err != nil {
 		return unreachable(enginePostgres, target, err)
 	}
-	f.Target, f.Prepares = target, prepares
+	f.Target, f.Prepares, f.ClientEncoding = target, prepares, encoding
 	return Judge(f)
 }
 
@@ -85,24 +95,28 @@ func postgresFacts(ctx context.Context, conn *pgx.Conn, name string) (Facts, err
 	return f, f.tablesPostgres(ctx, conn, name)
 }
 
-// creatorsPostgres reads the session's default search_path: the path in use may have been set since.
-const creatorsPostgres = `SELECT n.nspname::text, CASE a.grantee WHEN 0::oid THEN 'PUBLIC'::text ELSE pg_catalog.pg_get_userbyid(a.grantee)::text END
-FROM pg_catalog.pg_settings s, pg_catalog.pg_namespace n, LATERAL pg_catalog.aclexplode(n.nspacl) a
-WHERE s.name = 'search_path'::text AND n.nspname::text IN (
-    SELECT CASE e.name WHEN '"$user"'::text THEN current_user::text ELSE pg_catalog.btrim(e.name, '"'::text) END
-    FROM (SELECT pg_catalog.btrim(e, ' '::text) FROM pg_catalog.regexp_split_to_table(s.reset_val, ','::text) e) e(name))
+// creatorsPostgres has the server read the session's default search_path, for the transaction that both
+// statements are: the path in use may have been set since.
+const creatorsPostgres = `SELECT pg_catalog.set_config('search_path'::text, s.reset_val, true)
+FROM pg_catalog.pg_settings s WHERE s.name = 'search_path'::text;
+SELECT n.nspname::text, CASE a.grantee WHEN 0::oid THEN 'PUBLIC'::text ELSE pg_catalog.pg_get_userbyid(a.grantee)::text END
+FROM pg_catalog.pg_namespace n, LATERAL pg_catalog.aclexplode(n.nspacl) a
+WHERE n.nspname = ANY (pg_catalog.current_schemas(false))
   AND a.privilege_type = 'CREATE'::text AND a.grantee <> n.nspowner
   AND (a.grantee = 0::oid OR NOT EXISTS (
       SELECT FROM pg_catalog.pg_roles r WHERE r.oid = a.grantee AND (r.rolsuper OR r.rolname = current_user)))
 ORDER BY 1, 2`
 
 // creators returns the roles that could plant an operator or a function for this user's statements to find.
-func creators(ctx context.Context, conn *pgx.Conn) ([]Creator, error) {
-	rows, err := conn.Query(ctx, creatorsPostgres)
+func creators(ctx context.Context, conn *pgx.Conn) (list []Creator, err error) {
+	results, err := conn.PgConn().Exec(ctx, creatorsPostgres).ReadAll()
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(rows, pgx.RowToStructByPos[Creator])
+	for _, row := range results[len(results)-1].Rows {
+		list = append(list, Creator{string(row[0]), string(row[1])})
+	}
+	return list, nil
 }
 
 // countPostgres reads what everybody may see: of pg_stat_activity that is less.
