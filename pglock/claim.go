@@ -19,7 +19,7 @@ import (
 // commit.
 //
 // Errors are those of LockRow, but for ErrNoRows and HeldError; an *dblock.InvalidError for a query that already has a LIMIT,
-// a lock or a semicolon, or is no SELECT.
+// a lock or a semicolon, is no SELECT, or has a sub-select or no table in its FROM.
 func Claim[T any](
 	ctx context.Context, tx Tx, o dblock.RowLock, n int, row pgx.RowToFunc[T], query string, args ...any,
 ) ([]T, error) {

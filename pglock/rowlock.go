@@ -23,8 +23,9 @@ import (
 //
 // Errors: pgx.ErrNoRows, which is sql.ErrNoRows too, where there is no such row; a *dblock.HeldError (ErrNotAcquired) where
 // it was not had in time, and by SkipLocked; dblock.ErrConflict after a deadlock, and at REPEATABLE READ and above where
-// the row has changed since tx began, or if column had another type in the call before; dblock.ErrUnavailable where tx may not write; dblock.ErrUnsupported for a table that is foreign
-// or has a foreign one among its partitions or, as a view, its tables; an *dblock.InvalidError. A refusal by
+// the row has changed since tx began, or if column had another type in the call before; dblock.ErrUnavailable where tx may not write;
+// dblock.ErrUnsupported for a table that is foreign or has a foreign one among its partitions or, as a view, its tables, and for a
+// view with a UNION, a CTE, a function or VALUES; an *dblock.InvalidError. A refusal by
 // NoWait, SkipLocked or a bound of Wait leaves tx as it was, ready for use; after others it has to be rolled back. Others
 // are pgx's.
 func LockRow[K any](ctx context.Context, tx Tx, table, column string, key K, o dblock.RowLock) error {

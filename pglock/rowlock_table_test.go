@@ -37,6 +37,38 @@ func TestRowLocksOfOneName(t *testing.T) {
 	lockEach(t, here, "public", "one_name", nil)
 }
 
+// TestRowLocksOfViews: the server locks the rows of a view only where they come from tables.
+func TestRowLocksOfViews(t *testing.T) {
+	t.Parallel()
+	pool := testdb.Postgres(t)
+	execute(t, pool, `CREATE TABLE seat (id BIGINT PRIMARY KEY, hall TEXT); INSERT INTO seat VALUES (1, 'a');
+		CREATE TABLE hall (name TEXT PRIMARY KEY); INSERT INTO hall VALUES ('a');
+		CREATE FUNCTION seats() RETURNS SETOF seat LANGUAGE sql AS 'SELECT * FROM seat'`)
+	for definition, lockable := range map[string]bool{
+		"SELECT id FROM seat WHERE hall = 'a'":                                    true,
+		"SELECT s.id FROM seat s JOIN hall h ON h.name = s.hall":                  true,
+		"SELECT id FROM (SELECT id FROM seat) s":                                  true,
+		"SELECT id FROM seat WHERE EXISTS (SELECT 1 FROM hall WHERE name = hall)": true,
+		"WITH s AS (SELECT id FROM seat) SELECT id FROM s":                        false,
+		"WITH s AS MATERIALIZED (SELECT id FROM seat) SELECT id FROM s":           false,
+		"SELECT id FROM seat UNION ALL SELECT id + 100 FROM seat":                 false,
+		"SELECT id FROM (SELECT id FROM seat UNION SELECT 2) s":                   false,
+		"SELECT id FROM seats()":                                                  false,
+		"SELECT column1 AS id FROM (VALUES (1::bigint)) v":                        false,
+	} {
+		execute(t, pool, "CREATE VIEW inner_view AS SELECT * FROM ("+definition+") v(id); CREATE VIEW direct_view AS "+definition+
+			"; CREATE VIEW outer_view AS SELECT id FROM inner_view")
+		for _, name := range []string{"direct_view", "outer_view"} {
+			want := dblock.ErrUnsupported
+			if lockable {
+				want = nil
+			}
+			lockEach(t, pool, "public", name, want)
+		}
+		execute(t, pool, "DROP VIEW outer_view, inner_view, direct_view")
+	}
+}
+
 // lockEach locks row 1 of a table by each call along a search_path.
 func lockEach(t *testing.T, pool *pgxpool.Pool, path, table string, want error) {
 	t.Helper()

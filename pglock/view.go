@@ -12,9 +12,11 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// tableFacts reads a foreign table among some tables, their partitions and heirs, and the tables of
-// views. The server accepts FOR UPDATE there, without a word: postgres_fdw leaves NOWAIT and SKIP
-// LOCKED out, and others lock nothing. Of a column of the first table it reads the schema that has
+// tableFacts reads a relation whose rows can't be locked among some tables, their partitions and heirs,
+// views and their tables. The server accepts FOR UPDATE there and returns no error. Of a foreign table
+// postgres_fdw leaves NOWAIT and SKIP LOCKED out, and other wrappers lock nothing. Of a view nothing is
+// locked in a UNION, a CTE, a function or VALUES. A view's rule shows these as setOperations, cteList
+// and range table entries (rtekind) other than relations, sub-selects and joins. Of a column of the first table it reads the schema that has
 // the operators of its type, below its domains. The operators of arrays, enums, ranges and rows are
 // those of pg_catalog.
 const tableFacts = `WITH RECURSIVE part AS (
@@ -34,7 +36,10 @@ const tableFacts = `WITH RECURSIVE part AS (
     UNION ALL
     SELECT t.typbasetype FROM base JOIN pg_catalog.pg_type t ON t.oid = base.type AND t.typtype = 'd'
 )
-SELECT (SELECT c.relname::text FROM part JOIN pg_catalog.pg_class c ON c.oid = part.id WHERE c.relkind = 'f' ORDER BY c.relname LIMIT 1),
+SELECT (SELECT c.relname::text FROM part JOIN pg_catalog.pg_class c ON c.oid = part.id
+        WHERE c.relkind = 'f' OR c.relkind = 'v' AND EXISTS (SELECT FROM pg_catalog.pg_rewrite w
+            WHERE w.ev_class = c.oid AND w.ev_action::text ~ ':setOperations [{]|:cteList [(]|:rtekind [3-9]'::text)
+        ORDER BY c.relname LIMIT 1),
     (SELECT CASE WHEN t.typcategory = 'A' OR t.typtype IN ('c', 'e', 'm', 'r') THEN 'pg_catalog'::text
             ELSE pg_catalog.quote_ident(n.nspname::text) END
         FROM base
@@ -52,7 +57,7 @@ type view struct {
 }
 
 // facts are a row of tableFacts.
-type facts struct{ Foreign, Home *string }
+type facts struct{ Unlockable, Home *string }
 
 // viewOf looks at a table. Where tx has batches and the operator of the column is known from another call, the look goes with the
 // statement that locks.
@@ -88,11 +93,11 @@ func (v *view) read(answer pgx.Rows) (err error) {
 
 // lockable refuses tables of which some rows can't be locked.
 func (v *view) lockable() error {
-	if v.found.Foreign == nil {
+	if v.found.Unlockable == nil {
 		return nil
 	}
-	return fmt.Errorf("%w: rows of %s can't be locked: it is a foreign table, or has one: lock them where they are",
-		dblock.ErrUnsupported, *v.found.Foreign)
+	return fmt.Errorf("%w: rows of %s can't be locked: it is a foreign table, or a view of more than tables: lock the rows of its tables",
+		dblock.ErrUnsupported, *v.found.Unlockable)
 }
 
 // keep keeps the operator with its schema: a search along the search_path could choose one that another role has made for the type.

@@ -13,15 +13,12 @@ type Dialect struct {
 	Backslash bool // escapes in strings
 	Dollar    bool // $tag$ quotes
 	Hash      bool // begins a comment
-
-	// Nested: a lock of the whole query does not reach into sub-selects in its FROM.
-	Nested bool
 }
 
 // The dialects.
 var (
 	Postgres = Dialect{Dollar: true}
-	MySQL    = Dialect{Backslash: true, Hash: true, Nested: true}
+	MySQL    = Dialect{Backslash: true, Hash: true}
 )
 
 // CheckQuery refuses a SELECT to which LIMIT and a lock can't be added. What else is wrong with it the server says.
@@ -48,12 +45,16 @@ func (d Dialect) CheckQuery(query string) error {
 			return refused(reason)
 		}
 	}
-	if _, nested := d.Tables(query); nested && d.Nested {
+	switch tables, nested := d.Tables(query); {
+	case nested:
 		return refused(notNested)
+	case len(tables) == 0:
+		return refused("its FROM has no table: there are no rows to lock")
 	}
 	return nil
 }
 
+// notNested: MySQL locks no rows of a sub-select. Postgres locks none of a UNION, a CTE, a function or VALUES within one.
 const notNested = "its lock would not reach the rows of a sub-select in its FROM"
 
 // objection says what is wrong with a word at the query's own level.
@@ -78,7 +79,7 @@ func (d Dialect) objection(before, word, next string) string {
 			return word + " makes other rows of those that would be locked"
 		}
 	case "(":
-		if d.Nested && (before == "FROM" || before == "JOIN") {
+		if before == "FROM" || before == "JOIN" {
 			return notNested
 		}
 	}
