@@ -52,6 +52,9 @@ func writes(f Facts) []Finding {
 	case !f.postgres() && on(f.Settings["sql_safe_updates"]):
 		return []Finding{finding(Problem, "the session has sql_safe_updates on: the server may refuse any UPDATE with error 1175",
 			"leases, queues and sales are refused: take sql_safe_updates out of the DSN and of the server's settings")}
+	case f.Settings["check_constraint_checks"] == "OFF":
+		return []Finding{finding(Problem, "the session has check_constraint_checks off: stock can go below zero",
+			"leases, queues and sales are refused: take check_constraint_checks out of the DSN and of the server's settings")}
 	case on(f.Settings["log_bin"]) && f.Settings["binlog_format"] == "STATEMENT":
 		return []Finding{finding(Problem, "the binary log has binlog_format = STATEMENT: the server refuses writes at READ COMMITTED with error 1665",
 			"leases, queues and sales are refused, and guarded transactions fail: set binlog_format = ROW; open sessions keep the old value")}

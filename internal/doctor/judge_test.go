@@ -188,6 +188,7 @@ func TestJudgeMySQL(t *testing.T) {
 		"a limit of rows":     {set("sql_select_limit", "1000"), []string{"problem writes"}, "take sql_select_limit out"},
 		"a chain":             {set("completion_type", "CHAIN"), []string{"problem writes"}, "take completion_type out"},
 		"safe updates":        {set("sql_safe_updates", "ON"), []string{"problem writes"}, "take sql_safe_updates out"},
+		"no checks":           {set("check_constraint_checks", "OFF"), []string{"problem writes"}, "take check_constraint_checks out"},
 		"autocommit off":      {set("autocommit", "OFF"), []string{"problem writes"}, "autocommit=0"},
 		"a column of another": {func(f *Facts) { f.Differ = []string{`column a.b is "int" instead of "bigint"`} }, []string{"problem tables"}, "column a.b"},
 		"a table that is not seen": {

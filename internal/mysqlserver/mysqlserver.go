@@ -49,7 +49,7 @@ var read = []string{
 	"wsrep_on", "wsrep_provider", "group_replication_group_name", "pseudo_thread_id",
 	"transaction_isolation", "tx_isolation", "autocommit",
 	"wait_timeout", "innodb_lock_wait_timeout", "lock_wait_timeout", "max_execution_time", "max_statement_time", "idle_transaction_timeout",
-	"innodb_flush_log_at_trx_commit", "completion_type", "sql_safe_updates", "log_bin", "binlog_format", "sync_binlog", "innodb_doublewrite", "max_connections", "max_user_connections",
+	"innodb_flush_log_at_trx_commit", "completion_type", "sql_safe_updates", "check_constraint_checks", "log_bin", "binlog_format", "sync_binlog", "innodb_doublewrite", "max_connections", "max_user_connections",
 	"default_storage_engine", "character_set_client",
 }
 
