@@ -12,7 +12,7 @@ const InvalidIndex = "invalid"
 
 // ObjectsQuery reads the objects of dblock's tables beside the version table of that qualified name. Every user may read them.
 const ObjectsQuery = `WITH t AS (
-    SELECT c.oid, c.relname::text AS name, c.relpersistence AS kept FROM pg_catalog.pg_class c
+    SELECT c.oid, c.relname::text AS name, c.relpersistence AS kept, c.relkind AS kind FROM pg_catalog.pg_class c
     WHERE c.relnamespace = (SELECT v.relnamespace FROM pg_catalog.pg_class v WHERE v.oid = pg_catalog.to_regclass($1::text)::oid)
       AND c.relkind IN ('r'::"char", 'p'::"char", 'v'::"char", 'm'::"char", 'f'::"char")
       AND pg_catalog.starts_with(c.relname::text, 'dblock_'::text)
@@ -42,6 +42,10 @@ SELECT 'unsafe'::text, t.name, 'persistence'::text, CASE t.kept WHEN 'u'::"char"
     'the persistence UNLOGGED, so a crash of the server empties it: ALTER TABLE '::text || t.oid::pg_catalog.regclass::text || ' SET LOGGED'::text
     ELSE 'the persistence TEMPORARY, so other sessions do not see it: name another schema'::text END
 FROM t WHERE t.kept <> 'p'::"char"
+UNION ALL
+SELECT 'unsafe'::text, t.name, 'partitions'::text, CASE WHEN t.kind = 'p'::"char" THEN 'partitions'::text ELSE 'inheritance'::text END ||
+    ', so a ctid names several of its rows: make it one table'::text
+FROM t WHERE t.kind = 'p'::"char" OR EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE i.inhparent = t.oid)
 UNION ALL
 SELECT 'unsafe'::text, t.name, 'row security'::text, 'row security that applies to this user: disable it, or give the user BYPASSRLS'::text
 FROM t WHERE pg_catalog.row_security_active(t.oid)

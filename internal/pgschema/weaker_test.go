@@ -10,6 +10,10 @@ import (
 	"github.com/dblock-go/dblock/internal/testdb"
 )
 
+func several(what string) string {
+	return what + ", so a ctid names several of its rows: make it one table"
+}
+
 // TestWeakerConstraintsAreRefused: a key or a CHECK of the right name excludes less than that of the migrations.
 func TestWeakerConstraintsAreRefused(t *testing.T) {
 	t.Parallel()
@@ -26,6 +30,10 @@ func TestWeakerConstraintsAreRefused(t *testing.T) {
 		noKey + ", ADD CONSTRAINT dblock_quota_pkey UNIQUE (sku, buyer) INITIALLY DEFERRED":           key + `"unique sku, buyer deferrable" instead of "unique sku, buyer"`,
 		noKey + "; CREATE UNIQUE INDEX dblock_quota_pkey ON dblock_quota (sku, buyer) WHERE used = 0": key + `"unique sku, buyer partial" instead of "unique sku, buyer"`,
 		noKey + "; CREATE INDEX dblock_quota_pkey ON dblock_quota (sku, buyer)":                       key + `"sku, buyer" instead of "unique sku, buyer"`,
+		`ALTER TABLE dblock_quota RENAME TO was; ALTER INDEX dblock_quota_pkey RENAME TO was_pkey;
+			CREATE TABLE dblock_quota (LIKE was INCLUDING DEFAULTS INCLUDING CONSTRAINTS) PARTITION BY HASH (sku);
+			ALTER TABLE dblock_quota ADD CONSTRAINT dblock_quota_pkey PRIMARY KEY (sku, buyer)`: "table dblock_quota has " + several("partitions"),
+		"CREATE TABLE archive () INHERITS (dblock_quota)": "table dblock_quota has " + several("inheritance"),
 		noCheck: check + "missing",
 		noCheck + ", ADD CONSTRAINT dblock_quota_used CHECK (used >= 0) NOT VALID": check + `"not valid" instead of "valid"`,
 	}

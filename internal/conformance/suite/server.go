@@ -154,8 +154,8 @@ func IsDifferent(err error, object string) bool {
 
 // RefusesUnsafeTables opens over a table on which a nil error would not be a committed write: of
 // another storage engine, or with a trigger that may change rows, on MySQL and MariaDB; on Postgres
-// without a write-ahead log, or with a trigger or a rule that may skip rows. The controls are safe,
-// and opened.
+// without a write-ahead log, of several tables, or with a trigger or a rule that may skip rows. The
+// controls are safe, and opened.
 func RefusesUnsafeTables(t *testing.T, kind devdb.Kind, table string, exec func(string), open func() error) {
 	t.Helper()
 	on, change, skip := " ON "+table, " FOR EACH ROW SET @changed = 1", " FOR EACH ROW EXECUTE FUNCTION skip_row()"
@@ -172,6 +172,7 @@ func RefusesUnsafeTables(t *testing.T, kind devdb.Kind, table string, exec func(
 			{"CREATE TRIGGER skips BEFORE INSERT" + on + skip, "DROP TRIGGER skips" + on, `the trigger "skips"`},
 			{"CREATE TRIGGER skips BEFORE UPDATE OR DELETE" + on + skip, "DROP TRIGGER skips" + on, `the trigger "skips"`},
 			{"ALTER TABLE " + table + " SET UNLOGGED", "ALTER TABLE " + table + " SET LOGGED", "the persistence UNLOGGED"},
+			{"CREATE TABLE archive () INHERITS (" + table + ")", "DROP TABLE archive", "inheritance"},
 			{"CREATE RULE skips AS ON INSERT TO " + table + " DO INSTEAD NOTHING", "DROP RULE skips" + on, `the rule "skips"`},
 		}
 		exec("CREATE TRIGGER audits AFTER INSERT OR UPDATE OR DELETE" + on + skip)
