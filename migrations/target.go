@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/dblock-go/dblock/db/pgdb"
+	"github.com/dblock-go/dblock/internal/pgschema"
 	"github.com/dblock-go/dblock/internal/schema"
 )
 
@@ -101,7 +102,14 @@ func (t *target) lookPostgres(ctx context.Context, conn *sql.Conn) error {
 			return fmt.Errorf("dblock: looking for the schema: %w", err)
 		}
 	}
-	var err error
+	var version, encoding, clientEncoding, untrusted string
+	err := conn.QueryRowContext(ctx, pgdb.ServerVersion, t.schema).Scan(&version, &encoding, &clientEncoding, &untrusted)
+	if err != nil {
+		return fmt.Errorf("dblock: looking for the owners of the tables: %w", err)
+	}
+	if err := pgschema.CheckOwners(untrusted); err != nil {
+		return err
+	}
 	t.direct, err = direct(ctx, conn)
 	return err
 }

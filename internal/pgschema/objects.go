@@ -56,9 +56,9 @@ FROM t JOIN pg_catalog.pg_trigger g ON g.tgrelid = t.oid
 WHERE NOT g.tgisinternal AND g.tgenabled NOT IN ('D'::"char", 'R'::"char") AND (g.tgtype::integer & 3) = 3
 UNION ALL
 SELECT 'unsafe'::text, t.name, 'rule '::text || w.rulename::text, pg_catalog.format(
-    'the rule "%s", which replaces a write: drop it'::text, w.rulename)
+    'the rule "%s": drop it'::text, w.rulename)
 FROM t JOIN pg_catalog.pg_rewrite w ON w.ev_class = t.oid
-WHERE w.is_instead AND w.ev_type <> '1'::"char" AND w.ev_enabled <> 'D'::"char"`
+WHERE w.ev_type <> '1'::"char" AND w.ev_enabled <> 'D'::"char"`
 
 // Rows are what ObjectsQuery returns, by any driver.
 type Rows interface {

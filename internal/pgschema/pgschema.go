@@ -82,7 +82,7 @@ func Find(ctx context.Context, db pgdb.DBTX, name string) (string, error) {
 func Check(ctx context.Context, db pgdb.DBTX, name string) error {
 	var q pgdb.Queries
 	on := On(db, name)
-	server, err := q.ServerVersion(ctx, on)
+	server, err := q.ServerVersion(ctx, on, name)
 	if err != nil {
 		return unavailable(err)
 	}
@@ -93,6 +93,9 @@ func Check(ctx context.Context, db pgdb.DBTX, name string) error {
 		return err
 	}
 	if err := CheckClientEncoding(server.ClientEncoding); err != nil {
+		return err
+	}
+	if err := CheckOwners(server.Untrusted); err != nil {
 		return err
 	}
 	have, err := q.SchemaVersion(ctx, on)
@@ -107,6 +110,15 @@ func Check(ctx context.Context, db pgdb.DBTX, name string) error {
 		return unavailable(err)
 	}
 	return schema.CheckObjects(differences)
+}
+
+// CheckOwners refuses tables of a role that has fewer rights than the session. untrusted names one; empty: there is none.
+func CheckOwners(untrusted string) error {
+	if untrusted == "" {
+		return nil
+	}
+	return fmt.Errorf("%w: %s, and this session is a superuser's: a trigger of that role's would run with its rights: connect as that role, "+
+		"or give the table to a superuser or to the owner of the schema", dblock.ErrSchema, untrusted)
 }
 
 // CheckClientEncoding refuses a session whose texts the server converts: the driver always sends UTF-8, so names other than ASCII

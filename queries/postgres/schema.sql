@@ -3,9 +3,24 @@ SELECT coalesce(max(v.version_id), 0)::bigint AS version
 FROM dblock_schema_version v
 WHERE v.is_applied;
 
+-- untrusted is a table of dblock's whose owner could use this session's rights: the session is a superuser's, and the owner,
+-- who can put triggers on the table, is neither a superuser nor the owner of the schema or of the database.
 -- name: ServerVersion :one
 SELECT pg_catalog.current_setting('server_version')::text AS version, pg_catalog.current_setting('server_encoding')::text AS encoding,
-    pg_catalog.current_setting('client_encoding')::text AS client_encoding;
+    pg_catalog.current_setting('client_encoding')::text AS client_encoding,
+    COALESCE((
+        SELECT pg_catalog.format('table %s belongs to role "%s"'::text, c.relname, r.rolname)
+        FROM pg_catalog.pg_class c
+        JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+        JOIN pg_catalog.pg_roles r ON r.oid = c.relowner
+        JOIN pg_catalog.pg_database d ON d.datname = pg_catalog.current_database()
+        WHERE n.nspname = sqlc.arg(schema_name)::text::name AND pg_catalog.starts_with(c.relname::text, 'dblock_'::text)
+          AND c.relkind IN ('r'::"char", 'p'::"char", 'v'::"char", 'm'::"char", 'f'::"char")
+          AND pg_catalog.current_setting('is_superuser') = 'on'::text
+          AND NOT r.rolsuper AND c.relowner <> n.nspowner AND c.relowner <> d.datdba
+        ORDER BY c.relname
+        LIMIT 1
+    ), ''::text)::text AS untrusted;
 
 -- What decides whether a commit of this session survives a crash of the server.
 -- name: Durability :one
