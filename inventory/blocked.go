@@ -123,10 +123,19 @@ func waitFor(answers []answer, lane string) bool {
 	return lane != ""
 }
 
-// blockedError is how a brief attempt ends where some lock was not had, of which it is not known whose order wants it.
-type blockedError struct{ error }
+// blockedError is how an attempt ends that is not to hold others up: some lock was not had, or the
+// attempt has met one conflict after the other. It is not known whose order is to blame.
+type blockedError struct {
+	error
+	contested bool // by conflicts, which may as well be of all
+}
 
 func (e *blockedError) Unwrap() error { return e.error }
+
+func isBlocked(err error) bool {
+	var blocked *blockedError
+	return errors.As(err, &blocked)
+}
 
 // blocks tells that an error ends an attempt in this way. A hook waits as long as it likes.
 func (s *Store) blocks(ctx context.Context, err error, this attempt) bool {
@@ -143,16 +152,22 @@ func meetsOpenKey(err error) bool {
 	return errors.As(err, &blocked) && engine.IsKeyOpen(err)
 }
 
-// mayBeOnes tells that one order of a batch may have caused an error.
-func (s *Store) mayBeOnes(err error) bool {
+// ofBatch tells what an error means to a batch. One that ran out of time is not divided.
+func (s *Store) ofBatch(err error) fault.Fault {
 	var blocked *blockedError
-	return errors.As(err, &blocked) || s.fault(err) == fault.Poison
+	var end *ended
+	switch {
+	case errors.As(err, &blocked) && !blocked.contested:
+		return fault.Poison
+	case errors.As(err, &end):
+		return fault.Lost
+	}
+	return s.fault(err)
 }
 
 // unblocked has an order wait in a lane of its own that was alone when it was blocked. A batch is halved until it is.
 func unblocked(orders []order, answers []answer, err error) ([]answer, error) {
-	var blocked *blockedError
-	if errors.As(err, &blocked) && len(orders) == 1 {
+	if isBlocked(err) && len(orders) == 1 {
 		return []answer{{Alone: true, Behind: behindKey(orders[0].Key)}}, nil
 	}
 	return answers, err

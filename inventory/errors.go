@@ -41,6 +41,7 @@ var (
 	// ErrRejected: the database refused this one request, by a trigger or a constraint of its
 	// owner's, say. It wraps the driver's error; nothing was written. The exception is a hook that
 	// has ended its transaction: the error is also dblock.ErrOutcomeUnknown.
+	// A trigger that ends with a conflict or a timeout is dblock.ErrBusy, as others may be the reason.
 	ErrRejected = errors.New("inventory: rejected by the database")
 )
 

@@ -91,11 +91,11 @@ const (
 func (s *Store) newChanges(ends bool) *changes {
 	return merge.New(merge.Options[change, changed]{
 		Run: func(ctx context.Context, batch []change, _ bool) ([]merge.Answer[changed], error) {
-			return s.move(ctx, batch)
+			return s.moveTogether(ctx, batch)
 		},
 		Key:         func(change) string { return "" },
 		Ends:        func(change) bool { return ends },
-		Poison:      func(err error) bool { return s.fault(err) == fault.Poison },
+		Fault:       s.ofBatch,
 		MaxBatch:    s.o.MaxBatch,
 		MaxQueue:    s.o.MaxQueue,
 		MaxInFlight: mergedInFlight,
@@ -110,7 +110,7 @@ func (s *Store) newApart() *changes {
 		Run:         s.moveApart,
 		Key:         func(c change) string { return c.lane },
 		Ends:        func(change) bool { return true },
-		Poison:      func(err error) bool { return s.fault(err) == fault.Poison },
+		Fault:       s.ofBatch,
 		MaxBatch:    s.o.MaxBatch,
 		MaxInFlight: apartInFlight,
 		Apart:       true,
@@ -153,25 +153,42 @@ func isVerdict(err error) bool {
 	return errors.As(err, &state) || errors.Is(err, ErrNotFound)
 }
 
-// moveApart makes changes that wait for the same rows. Those that are still locked are waited for again, behind others.
-func (s *Store) moveApart(ctx context.Context, batch []change, _ bool) ([]merge.Answer[changed], error) {
-	answers, err := s.move(ctx, batch)
-	var end *ended
-	if errors.As(err, &end) && end.as == dblock.ErrBusy {
-		answers = make([]merge.Answer[changed], len(batch))
-		for i, c := range batch {
-			answers[i].Value.apart = c.apart
-		}
-		return answers, nil
+// moveTogether makes changes that wait for nothing. One that is blocked when it is alone goes
+// apart.
+func (s *Store) moveTogether(ctx context.Context, batch []change) ([]merge.Answer[changed], error) {
+	answers, err := s.move(ctx, batch, attempt{shared: true})
+	if isBlocked(err) && len(batch) == 1 {
+		return waiting(batch, apart{forAll, "key " + batch[0].key}), nil
 	}
 	return answers, err
 }
 
+// moveApart makes changes that wait for the same rows. Those that are still locked are waited for again, behind others.
+func (s *Store) moveApart(ctx context.Context, batch []change, _ bool) ([]merge.Answer[changed], error) {
+	several := len(batch) > 1
+	answers, err := s.move(ctx, batch, attempt{shared: several, awaits: !several})
+	var end *ended
+	if errors.As(err, &end) && end.as == dblock.ErrBusy || isBlocked(err) && !several {
+		return waiting(batch, batch[0].apart), nil
+	}
+	return answers, err
+}
+
+// waiting answers that the changes of a batch were not made, and have to wait.
+func waiting(batch []change, a apart) []merge.Answer[changed] {
+	answers := make([]merge.Answer[changed], len(batch))
+	for i := range answers {
+		answers[i].Value.apart = a
+	}
+	return answers
+}
+
 // move makes all changes of a batch but those that find rows locked for which they do not wait. Running it again is safe: what was
-// committed is found so.
-func (s *Store) move(ctx context.Context, batch []change) (answers []merge.Answer[changed], err error) {
+// committed is found so. A trigger of the host's waits briefly for locks of its own, as the rows
+// are locked meanwhile.
+func (s *Store) move(ctx context.Context, batch []change, first attempt) (answers []merge.Answer[changed], err error) {
 	var moves engine.Moves
-	err = s.retry(ctx, attempt{}, func(ctx context.Context, this attempt) (err error) {
+	err = s.retry(ctx, first, func(ctx context.Context, this attempt) (err error) {
 		sent := false
 		err = s.engine.Move(ctx, func(tx engine.MoveTx) (err error) {
 			moves, answers, err = locked(ctx, tx, batch)
@@ -179,7 +196,7 @@ func (s *Store) move(ctx context.Context, batch []change) (answers []merge.Answe
 				return err
 			}
 			sent = true
-			return tx.Write(ctx, moves)
+			return tx.Write(engine.Briefly(ctx), moves)
 		})
 		if is := s.fault(err); err != nil && sent && (is != fault.Duplicate || len(moves.Insert) == 0) {
 			return HookFailed(err, is) // one of them may be to blame
@@ -189,6 +206,11 @@ func (s *Store) move(ctx context.Context, batch []change) (answers []merge.Answe
 		}
 		return err
 	})
+	var end *ended
+	var trigger *hookBusy
+	if errors.As(err, &end) && end.as == dblock.ErrBusy && errors.As(err, &trigger) {
+		err = &blockedError{err, false}
+	}
 	if err != nil {
 		return nil, err
 	}

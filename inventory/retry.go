@@ -11,11 +11,14 @@ import (
 	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/merge"
 	"github.com/dblock-go/dblock/internal/schema"
+	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
 const (
 	firstPause  = 5 * time.Millisecond   // before the second attempt, at most
 	longestStep = 250 * time.Millisecond // pauses double up to this
+	sharedTries = 4                      // after conflicts that one of a batch may cause
+	awaitTries  = 8                      // after a key was taken, of one that has waited for its key
 	dialTries   = 3                      // while nothing was ever sent; a pool may hold several dead connections
 )
 
@@ -39,6 +42,7 @@ type attempt struct {
 	own       bool   // from this process's allotment
 	assumeNew bool   // without looking up what is recorded
 	doubt     bool   // one before it may have been committed, or may yet be
+	shared    bool   // it holds others up, or may go on apart: conflicts end it
 }
 
 // retry runs what until it says yes or no, within Options.Timeout. An attempt whose connection
@@ -56,8 +60,14 @@ func (s *Store) retry(parent context.Context, this attempt, what func(context.Co
 		is := s.fault(err)
 		switch is {
 		case fault.Retry, fault.Duplicate:
-			if !this.doubt && s.blocks(ctx, err, this) {
-				return &blockedError{err}
+			switch {
+			case this.doubt:
+			case s.blocks(ctx, err, this):
+				return &blockedError{err, false}
+			case this.shared && n+1 >= sharedTries:
+				return &blockedError{err, true}
+			case this.awaits && n+1 >= awaitTries && is == fault.Duplicate && !engine.IsKeyOpen(err):
+				return &hookError{err} // it is not the order's own key, which would be found recorded
 			}
 		case fault.Lost:
 			this.doubt, this.brief, this.free = true, false, false
@@ -69,7 +79,7 @@ func (s *Store) retry(parent context.Context, this attempt, what func(context.Co
 			}
 		case fault.Busy:
 			if !this.doubt && s.blocks(ctx, err, this) {
-				return &blockedError{err}
+				return &blockedError{err, false}
 			}
 			if !this.doubt {
 				return outOfTime(parent, false, is, err)
@@ -129,6 +139,8 @@ func (s *Store) explain(err error, what string) error {
 		return fmt.Errorf("%w: %s: nothing was written: %w", end.as, what, end.cause)
 	}
 	switch s.fault(err) {
+	case fault.Retry, fault.Duplicate:
+		return fmt.Errorf("%w: %s: nothing was written: %w", dblock.ErrBusy, what, err)
 	case fault.NoSchema:
 		return fmt.Errorf("%s: %w: %w", what, &dblock.SchemaError{Want: schema.Version}, err)
 	case fault.Full:

@@ -63,6 +63,7 @@ func (s *Store) sellAll(ctx context.Context, orders []order, again bool) ([]answ
 // settle decides a batch with the stock locked and the books read, unless all of it can be sold
 // outright. Running it again is safe: what was committed is found recorded.
 func (s *Store) settle(ctx context.Context, orders []order, first attempt) (answers []answer, err error) {
+	first.shared = !first.awaits
 	err = s.retry(ctx, first, func(ctx context.Context, this attempt) (err error) {
 		if this.brief {
 			ctx = engine.Briefly(ctx)

@@ -51,6 +51,6 @@ func (*engine) Fault(err error) fault.Fault {
 	case errors.Is(err, mysqltext.ErrTooLong):
 		return fault.Poison
 	default:
-		return mysqlfault.Of(err)
+		return mysqlfault.OfOwn(err)
 	}
 }

@@ -5,23 +5,39 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
+	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/mysqlfault"
 )
 
 // makeMissing inserts the rows of keys that have none, in the order of the keys. If another transaction has locked the place
-// of a row, the batch is halved while there is time to wait for each half, so that one locked place delays few keys. An error
-// is the answer of those that were in the failed statement.
+// of a row, the batch is halved while there is time to wait for each half, so that one locked place
+// delays few keys. Any other error is the answer of those that were in the failed statement, once
+// the batch was divided by a fault.Trial.
 func (e *engine) makeMissing(ctx context.Context, by lease.By, asks []lease.Ask, missing []int, answers []lease.Answer) {
-	if len(missing) == 0 {
-		return
+	if len(missing) > 0 {
+		e.makeDivided(ctx, by, asks, missing, answers, new(fault.Trial))
 	}
+}
+
+func (e *engine) makeDivided(
+	ctx context.Context, by lease.By, asks []lease.Ask, missing []int, answers []lease.Answer, trial *fault.Trial,
+) {
 	fresh := pick(asks, missing)
 	token, made, err := e.makeRows(ctx, by, fresh)
 	locked := mysqlfault.IsLocked(err)
-	if half := len(missing) / 2; locked && half > 0 && e.hasTime(ctx) {
-		e.makeMissing(ctx, by, asks, missing[:half], answers)
-		e.makeMissing(ctx, by, asks, missing[half:], answers)
+	first := 0
+	switch {
+	case locked && e.hasTime(ctx):
+		first = len(missing) / 2
+	case err != nil && !locked:
+		first = trial.Split(len(missing), e.Fault(err))
+	case err == nil:
+		trial.Worked()
+	}
+	if first > 0 {
+		e.makeDivided(ctx, by, asks, missing[:first], answers, trial)
+		e.makeDivided(ctx, by, asks, missing[first:], answers, trial)
 		return
 	}
 	got := counted(fresh, token)

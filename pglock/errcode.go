@@ -25,5 +25,5 @@ func (*engine) Fault(err error) fault.Fault {
 	if locked := (*batchLocked)(nil); errors.As(err, &locked) {
 		return fault.Poison
 	}
-	return pgfault.Of(err)
+	return pgfault.OfOwn(err)
 }

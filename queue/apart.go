@@ -9,15 +9,22 @@ import (
 // An exchange carries ends of many jobs, and a claim. It waits only briefly for the rows of unique keys, groups and jobs. If another
 // transaction has such a row locked, the ends of jobs with keys go apart: into messages of their own, without a claim, of half as many
 // ends each time, until an end that can't be recorded is alone. It rests, and is sent again. If no job has a key, all ends go apart. So
-// it is with ends that the server refuses: a group whose count is wrong, for example.
+// it is with ends that the server refuses: a group whose count is wrong, for example, or a trigger
+// of the host's that fails for one of them. An error that may be the server's instead makes the
+// messages fewer, as long as no end is recorded.
 const (
 	firstRest   = 10 * time.Millisecond
 	longestRest = 250 * time.Millisecond
 	restsToTell = 8 // after so many rests Observer.Trouble is told
+
+	conflictsToPart = 3  // after so many conflicts, or timeouts, ends go apart
+	failsToPause    = 16 // after so many errors in a row the next message waits
 )
 
 // apart is how an end is sent that did not go with others.
 type apart struct {
+	conflicts int // for how many it was not recorded
+
 	share int       // how many ends its message has at most; 0: it goes with all others
 	rests int       // how often it was alone and could not be recorded
 	until time.Time // it rests until then
@@ -46,8 +53,29 @@ func (w *worker) goesApart(m *message, err error) (apart, locked bool) {
 	if len(m.ends) == 0 {
 		return false, false
 	}
-	locked = w.q.engine.IsLocked(err)
-	return locked || w.q.fault(err) == fault.Poison, locked
+	if locked = w.q.engine.IsLocked(err); locked {
+		return true, true
+	}
+	switch is := w.q.fault(err); {
+	case is == fault.Busy && w.q.engine.Exhausted():
+		return false, false
+	case is != fault.Retry && is != fault.Busy:
+		return is.MayBeOnes(), false
+	}
+	for i := range m.ends {
+		a := &m.ends[i].apart
+		a.conflicts++
+		apart = apart || a.conflicts >= conflictsToPart
+	}
+	return apart, false
+}
+
+// slows has the next message wait, if many have failed in a row for errors that may be the
+// server's. w.mu is held.
+func (w *worker) slows(err error) {
+	if w.failing++; w.failing > failsToPause && w.q.fault(err) != fault.Poison {
+		w.notUntil = time.Now().Add(failPause(w.failing - failsToPause))
+	}
 }
 
 // composeApart makes a message of ends that go apart; nil: none is due before so long. One such message is under way at a time. w.mu is held.

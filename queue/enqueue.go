@@ -30,8 +30,10 @@ const (
 
 // Enqueue has a task be done. Calls that come while another one is under way share a statement.
 //
-// Errors: dblock.ErrInvalid, ErrOverloaded, ErrBusy, ErrUnavailable, ErrSchema and ErrClosed, after which nothing is enqueued;
-// ErrOutcomeUnknown where no answer came and the job was not found either: it is enqueued, or was and is done, or is not. A
+// Errors: dblock.ErrInvalid, ErrOverloaded, ErrBusy, ErrConflict, ErrUnavailable, ErrSchema and
+// ErrClosed, after which nothing is enqueued, and the server's where a trigger or a constraint of
+// the host's refuses the task; ErrOutcomeUnknown where no answer came and the job was not found
+// either: it is enqueued, or was and is done, or is not. A
 // *DuplicateError where another job has Task.Unique: the ID is that one's then.
 func (q *Queue) Enqueue(ctx context.Context, t Task) (ID, error) {
 	made, err := q.EnqueueMany(ctx, []Task{t})

@@ -141,6 +141,7 @@ func (w *worker) confirmed(m *message, jobs []engine.Job, void int, took time.Du
 	}
 	w.rate.note(now, ran)
 	if m.Ask != nil {
+		w.refused = 0
 		if m.hinted {
 			w.hints.got(len(jobs))
 		}
@@ -227,6 +228,9 @@ func (w *worker) unsent(m *message, err error, late bool) {
 	if apart {
 		tell = len(m.ends) == 1 && m.ends[0].apart.rests%restsToTell == restsToTell-1
 		back = w.setApart(m, locked)
+		if !locked {
+			w.slows(err)
+		}
 	}
 	w.ends = append(back, w.ends...)
 	w.notClosed(m)
@@ -240,7 +244,12 @@ func (w *worker) unsent(m *message, err error, late bool) {
 	case m.Ask != nil:
 		w.marks.forget() // what it would have claimed may stand before them
 	}
+	pass := m.Ask != nil && len(m.ends) == 0 && w.claimFailed(m, is)
+	again := is == fault.Retry && w.refused < conflictsToPart || apart
 	w.mu.Unlock()
+	if pass {
+		w.passOver()
+	}
 	if m.Ask != nil {
 		w.q.claims.drop(m.Ask.Claim)
 		if unknown {
@@ -250,7 +259,7 @@ func (w *worker) unsent(m *message, err error, late bool) {
 	if tell && apart {
 		w.q.trouble("recording the end of a job", err)
 	}
-	if is == fault.Retry || apart {
+	if again {
 		w.signal()
 		return
 	}
@@ -288,10 +297,15 @@ func (w *worker) landed(m *message) {
 func (w *worker) failed(doing string, err error) {
 	w.mu.Lock()
 	w.failing++
-	w.notUntil = time.Now().Add(jitter(min(10*time.Millisecond<<min(w.failing, 10), time.Second)))
+	w.notUntil = time.Now().Add(failPause(w.failing))
 	w.mu.Unlock()
 	w.q.trouble(doing, err)
 	w.signal()
+}
+
+// failPause is how long the next message waits after so many errors in a row.
+func failPause(failed int) time.Duration {
+	return jitter(min(10*time.Millisecond<<min(failed, 10), time.Second))
 }
 
 // jitter is d, give or take a half.

@@ -71,7 +71,7 @@ func (w *worker) form() (m *message, wait time.Duration) {
 		m.of = w.now
 	}
 	if most > 0 && m.of == w.now && !m.again {
-		m.Ask = &engine.Ask{Claim: w.q.ids.next(1)[0], Queue: w.o.Queue, Most: most, Inline: w.inline(), From: w.marks.from(now), Beat: m.of.life.Beat()}
+		m.Ask = &engine.Ask{Claim: w.q.ids.next(1)[0], Queue: w.o.Queue, Most: most, Inline: w.inline(), From: w.marks.from(now), Not: w.passing(now), Beat: m.of.life.Beat()}
 		w.q.claims.add(m.Ask.Claim)
 		w.asking++
 		w.coming += most

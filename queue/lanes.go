@@ -116,7 +116,7 @@ func (q *Queue) insertKeyed(ctx context.Context, calls []keyedCall, again bool) 
 		}
 		open = append(open, &all[i])
 	}
-	q.insertCalls(ctx, open, wait)
+	q.insertCalls(ctx, open, wait, new(fault.Trial))
 	answers := make([]merge.Answer[[]engine.Duplicate], len(calls))
 	for i := range all {
 		answers[i] = all[i].Answer
@@ -125,7 +125,7 @@ func (q *Queue) insertKeyed(ctx context.Context, calls []keyedCall, again bool) 
 }
 
 // insertCalls runs one statement, and more if that fails because of some of the calls.
-func (q *Queue) insertCalls(ctx context.Context, calls []*keyedAnswer, wait time.Duration) {
+func (q *Queue) insertCalls(ctx context.Context, calls []*keyedAnswer, wait time.Duration, trial *fault.Trial) {
 	if len(calls) == 0 {
 		return
 	}
@@ -138,35 +138,35 @@ func (q *Queue) insertCalls(ctx context.Context, calls []*keyedAnswer, wait time
 	}
 	dups, err := q.insert(ctx, jobs, wait)
 	var locked *keyLockedError
-	isLocked := errors.As(err, &locked)
+	first := 0
 	switch {
-	case err != nil && len(calls) > 1 && (isLocked || q.fault(err) == fault.Poison):
+	case err == nil:
+		trial.Worked()
+	case errors.As(err, &locked):
 		slices.SortStableFunc(calls, func(a, b *keyedAnswer) int { return cmp.Compare(a.lane, b.lane) })
-		half := divide(calls, isLocked)
-		if half == len(calls) {
+		if first = divide(calls); first == len(calls) {
 			for _, c := range calls {
 				c.waits()
 			}
 			return
 		}
-		q.insertCalls(ctx, calls[:half], wait)
-		q.insertCalls(ctx, calls[half:], wait)
-	case isLocked:
-		calls[0].waits()
 	default:
-		for _, c := range calls {
-			c.Value, c.Err = dups, err // each looks for its own duplicates
-		}
+		first = trial.Split(len(calls), q.fault(err))
+	}
+	if first > 0 {
+		q.insertCalls(ctx, calls[:first], wait, trial)
+		q.insertCalls(ctx, calls[first:], wait, trial)
+		return
+	}
+	for _, c := range calls {
+		c.Value, c.Err = dups, err // each looks for its own duplicates
 	}
 }
 
 // divide returns where calls are divided, which are sorted by their lanes: in the middle, or beside it, so that calls stay together that
 // have the same keys. It returns their number if they all do.
-func divide(calls []*keyedAnswer, byKey bool) int {
+func divide(calls []*keyedAnswer) int {
 	half := len(calls) / 2
-	if !byKey {
-		return half
-	}
 	for i := range len(calls) {
 		at := half - i/2 // beside the middle, on either side in turn
 		if i%2 == 1 {

@@ -114,7 +114,7 @@ func TestCallsAreDividedByTheirKeys(t *testing.T) {
 		for _, c := range calls {
 			all = append(all, &keyedAnswer{keyedCall: c})
 		}
-		if at := divide(all, true); at != want {
+		if at := divide(all); at != want {
 			t.Errorf("%d calls are divided at %d, want %d", len(calls), at, want)
 		}
 	}

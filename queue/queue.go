@@ -69,7 +69,7 @@ func New(e engine.Engine, o Options) (*Queue, error) {
 	q.inserts = merge.New(merge.Options[[]engine.Insert, []engine.Duplicate]{
 		Run:      q.insertMerged,
 		Key:      func([]engine.Insert) string { return "" },
-		Poison:   func(err error) bool { return q.fault(err) == fault.Poison },
+		Fault:    q.fault,
 		MaxBatch: maxMerged, MaxQueue: o.MaxQueue, PerKey: 2,
 	})
 	q.keyed, q.begins = q.newKeyed(), q.newBegins()

@@ -228,7 +228,7 @@ func (r *rescue) last() error {
 	n := r.q.step(givingUp, min(len(r.apart), rescueStep))
 	for some := range slices.Chunk(r.apart, n) {
 		if ctx.Err() == nil {
-			err = errors.Join(err, r.endApart(ctx, some))
+			err = errors.Join(err, r.endApart(ctx, some, new(fault.Trial)))
 		}
 	}
 	r.q.stepped(givingUp, n, time.Since(began), ctx.Err() != nil)
@@ -244,8 +244,9 @@ func (r *rescue) last() error {
 
 const givingUp = "giving up jobs whose worker is gone"
 
-// endApart gives up or drops some jobs together, or in halves if a key is locked, or has an error of its own.
-func (r *rescue) endApart(ctx context.Context, jobs []lastEnd) error {
+// endApart gives up or drops some jobs together, or in parts if a key is locked, or one may have an
+// error of its own.
+func (r *rescue) endApart(ctx context.Context, jobs []lastEnd, trial *fault.Trial) error {
 	x := &engine.Exchange{}
 	for _, j := range jobs {
 		if j.dropped {
@@ -260,13 +261,22 @@ func (r *rescue) endApart(ctx context.Context, jobs []lastEnd) error {
 		return err
 	})
 	locked := r.q.gaveWay(err)
+	first := 0
+	switch {
+	case err == nil:
+		trial.Worked()
+	case locked:
+		first = len(jobs) / 2
+	default:
+		first = trial.Split(len(jobs), r.q.fault(err))
+	}
 	switch {
 	case len(cancelled) > 0:
 		asked := setOf(cancelled)
 		for i := range jobs {
 			jobs[i].dropped = jobs[i].dropped || asked[jobs[i].Job]
 		}
-		return r.endApart(ctx, jobs)
+		return r.endApart(ctx, jobs, trial)
 	case err == nil:
 		for _, j := range jobs {
 			if r.open[j.Claim]--; r.open[j.Claim] == 0 {
@@ -280,11 +290,10 @@ func (r *rescue) endApart(ctx context.Context, jobs []lastEnd) error {
 			}
 		}
 	case ctx.Err() != nil:
-	case !locked && r.q.fault(err) != fault.Poison:
+	case first > 0:
+		return errors.Join(r.endApart(ctx, jobs[:first], trial), r.endApart(ctx, jobs[first:], trial))
+	case !locked && (len(jobs) > 1 || !r.q.fault(err).MayBeOnes()):
 		return err
-	case len(jobs) > 1:
-		half := len(jobs) / 2
-		return errors.Join(r.endApart(ctx, jobs[:half]), r.endApart(ctx, jobs[half:]))
 	case !locked:
 		r.q.trouble("giving up a job whose worker is gone", err)
 	}

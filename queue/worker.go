@@ -61,6 +61,8 @@ type worker struct {
 	bytes       int           // of a payload, lately
 	piece       int           // bytes of payloads that are read at once
 	marks       marks
+	refused     int                // claims in a row
+	passed      map[engine.ID]pass // jobs that can't be claimed
 	forgot      time.Time
 	left        time.Time           // when a job was left to other processes
 	claims      map[*claim]struct{} // that have jobs whose end was not confirmed

@@ -105,6 +105,7 @@ FROM dblock_queue_ready r FORCE INDEX (PRIMARY)
 WHERE r.queue = ? AND r.ready_at > CAST('1970-01-01' AS DATETIME(6))
   AND (r.priority < ? OR r.priority > ?
        OR r.priority = ? AND r.ready_at >= TIMESTAMPADD(MICROSECOND, CAST(? AS SIGNED), CAST('1970-01-01' AS DATETIME(6))))
+  AND r.job_id NOT IN (/*SLICE:passed*/?)
   AND (SELECT COUNT(*) FROM dblock_member m
        WHERE m.member_id = ? AND m.beat <= CAST(? AS SIGNED) + 1 AND m.expires_at > +UTC_TIMESTAMP(6)) > 0
   AND (SELECT COUNT(*) FROM dblock_queue p WHERE p.queue = ? AND p.paused_at IS NOT NULL) = 0
@@ -119,6 +120,7 @@ type ClaimJobsParams struct {
 	Queue    []byte
 	Priority int16
 	FromUs   int64
+	Passed   [][]byte
 	Beat     int64
 	Limit    int32
 }
@@ -128,19 +130,28 @@ type ClaimJobsParams struct {
 // for good, nor where the queue is paused. The conditions are counts, as a server would make a join of EXISTS, and lock those rows, too.
 // A row whose time is zero is left: in strict mode the server would refuse the whole claim. Of one priority it looks at what became ready from a time on alone: rows before it were taken, and can't be purged yet.
 func (q *Queries) ClaimJobs(ctx context.Context, db DBTX, arg ClaimJobsParams) (int64, error) {
-	result, err := db.ExecContext(ctx, ClaimJobs,
-		arg.MemberID,
-		arg.ClaimID,
-		arg.Queue,
-		arg.Priority,
-		arg.Priority,
-		arg.Priority,
-		arg.FromUs,
-		arg.MemberID,
-		arg.Beat,
-		arg.Queue,
-		arg.Limit,
-	)
+	query := ClaimJobs
+	var queryParams []interface{}
+	queryParams = append(queryParams, arg.MemberID)
+	queryParams = append(queryParams, arg.ClaimID)
+	queryParams = append(queryParams, arg.Queue)
+	queryParams = append(queryParams, arg.Priority)
+	queryParams = append(queryParams, arg.Priority)
+	queryParams = append(queryParams, arg.Priority)
+	queryParams = append(queryParams, arg.FromUs)
+	if len(arg.Passed) > 0 {
+		for _, v := range arg.Passed {
+			queryParams = append(queryParams, v)
+		}
+		query = strings.Replace(query, "/*SLICE:passed*/?", strings.Repeat(",?", len(arg.Passed))[1:], 1)
+	} else {
+		query = strings.Replace(query, "/*SLICE:passed*/?", "NULL", 1)
+	}
+	queryParams = append(queryParams, arg.MemberID)
+	queryParams = append(queryParams, arg.Beat)
+	queryParams = append(queryParams, arg.Queue)
+	queryParams = append(queryParams, arg.Limit)
+	result, err := db.ExecContext(ctx, query, queryParams...)
 	if err != nil {
 		return 0, err
 	}

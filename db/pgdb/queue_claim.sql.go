@@ -97,20 +97,21 @@ WITH head AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT r.ctid AS place FROM dblock_queue_ready r
         WHERE r.queue = $5 AND (r.priority, r.ready_at) >= (s.priority, s.ready_at) AND r.priority <= s.last
+          AND r.job_id <> ALL ($6::uuid[])
           AND EXISTS (SELECT 1 FROM dblock_member m
-                      WHERE m.member_id = $6 AND m.beat <= $7::bigint + 1 AND m.expires_at > clock_timestamp())
+                      WHERE m.member_id = $7 AND m.beat <= $8::bigint + 1 AND m.expires_at > clock_timestamp())
           AND NOT EXISTS (SELECT 1 FROM dblock_queue p WHERE p.queue = $5 AND p.paused_at IS NOT NULL)
         ORDER BY r.queue, r.priority, r.ready_at, r.job_id
-        LIMIT $8
+        LIMIT $9
         FOR UPDATE OF r SKIP LOCKED
     ) h
-    LIMIT $8
+    LIMIT $9
 ), taken AS (
     DELETE FROM dblock_queue_ready t WHERE t.ctid = ANY (ARRAY(SELECT h.place FROM head h))
     RETURNING t.job_id, t.priority, t.ready_at
 ), claim AS (
     INSERT INTO dblock_queue_claim (claim_id, member_id, queue, job_ids)
-    SELECT $9, $6, $5, pg_catalog.array_agg(n.job_id) FROM taken n HAVING count(*) > 0
+    SELECT $10, $7, $5, pg_catalog.array_agg(n.job_id) FROM taken n HAVING count(*) > 0
 )
 SELECT n.job_id, j.kind, n.priority, COALESCE(j.attempt, 0)::smallint AS attempt, COALESCE(j.max_attempts, 0)::smallint AS max_attempts, j.enqueued_at, n.ready_at,
        COALESCE(octet_length(j.payload), 0)::int AS bytes, CASE WHEN octet_length(j.payload) <= $1::int THEN j.payload END AS payload,
@@ -124,6 +125,7 @@ type ClaimJobsParams struct {
 	FromTimes      []time.Time
 	ToPriorities   []int16
 	Queue          string
+	Passed         []pgtype.UUID
 	MemberID       pgtype.UUID
 	Beat           int64
 	Most           int32
@@ -156,6 +158,7 @@ func (q *Queries) ClaimJobs(ctx context.Context, db DBTX, arg ClaimJobsParams) (
 		arg.FromTimes,
 		arg.ToPriorities,
 		arg.Queue,
+		arg.Passed,
 		arg.MemberID,
 		arg.Beat,
 		arg.Most,

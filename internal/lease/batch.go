@@ -21,6 +21,7 @@ type runAsks[A any] func(ctx context.Context, by By, asks []Ask) ([]merge.Answer
 type acquire func(ctx context.Context, by By, asks []Ask) ([]Answer, error)
 
 // byLife runs one statement of a queue, or one for each life if the process has just joined again.
+// Asks that share an error, which may be of one of them, are asked again apart.
 func byLife[A any](ctx context.Context, l *Locker, batch []ask, run runAsks[A]) ([]merge.Answer[A], error) {
 	answers := make([]merge.Answer[A], len(batch))
 	lives := make(map[*member.Life][]int)
@@ -43,6 +44,9 @@ func byLife[A any](ctx context.Context, l *Locker, batch []ask, run runAsks[A]) 
 				answers[i].Err = err
 			} else {
 				answers[i] = got[n]
+			}
+			if failed := answers[i].Err; failed != nil && len(batch) > 1 && l.engine.Fault(failed).MayBeOnes() {
+				answers[i] = merge.Answer[A]{Alone: true}
 			}
 		}
 	}

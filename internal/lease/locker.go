@@ -55,18 +55,17 @@ func New[E Engine](of *Share[E], o Options) *Locker {
 	e := of.Engine
 	l := &Locker{engine: e, member: of.Member, waits: of.waits, reconciler: of.reconciler, o: o, lines: make(map[string]*line), turns: make(map[string][]*turn), holds: make(map[*hold]struct{})}
 	l.ending, l.end = context.WithCancelCause(context.Background())
-	poison := func(err error) bool { return e.Fault(err) == fault.Poison }
-	l.acquires[dblock.Exclusive] = l.acquiring(dblock.Exclusive, poison, eachKeyOnce(e.Acquire))
-	l.acquires[dblock.Shared] = l.acquiring(dblock.Shared, poison, checked(e.AcquireShared))
-	l.acquires[dblock.Permits] = l.acquiring(dblock.Permits, poison, checked(e.AcquirePermits))
-	l.inTurn = l.acquiring(dblock.Exclusive, poison, eachKeyOnce(e.Acquire))
+	l.acquires[dblock.Exclusive] = l.acquiring(dblock.Exclusive, eachKeyOnce(e.Acquire))
+	l.acquires[dblock.Shared] = l.acquiring(dblock.Shared, checked(e.AcquireShared))
+	l.acquires[dblock.Permits] = l.acquiring(dblock.Permits, checked(e.AcquirePermits))
+	l.inTurn = l.acquiring(dblock.Exclusive, eachKeyOnce(e.Acquire))
 	l.tickets = merge.New(merge.Options[ask, int64]{
-		Run: l.runTickets, Key: func(a ask) string { return a.Key }, Poison: poison, Weight: askWeight, MaxWeight: maxWeight(e), MaxQueue: o.MaxQueue,
+		Run: l.runTickets, Key: func(a ask) string { return a.Key }, Fault: e.Fault, Weight: askWeight, MaxWeight: maxWeight(e), MaxQueue: o.MaxQueue,
 		MaxBatch: o.MaxBatch, MaxInFlight: o.MaxInFlight, Patience: o.patience,
 		Late: func(a ask, got merge.Answer[int64]) { l.late(dblock.Exclusive, a, got.Value != 0, got.Err) },
 	})
 	l.release = merge.New(merge.Options[returning, Returned]{
-		Run: l.runRelease, Key: func(b returning) string { return b.Key }, Ends: func(returning) bool { return true }, Poison: poison,
+		Run: l.runRelease, Key: func(b returning) string { return b.Key }, Ends: func(returning) bool { return true }, Fault: e.Fault,
 		Weight: returning.weight, MaxWeight: maxWeight(e),
 		MaxBatch: o.MaxBatch, MaxInFlight: o.MaxInFlight, Patience: o.patience,
 	})
@@ -75,14 +74,15 @@ func New[E Engine](of *Share[E], o Options) *Locker {
 }
 
 // acquiring makes a queue of acquisitions.
-func (l *Locker) acquiring(mode dblock.Mode, poison func(error) bool, run runAsks[Answer]) *merge.Queue[ask, Answer] {
+func (l *Locker) acquiring(mode dblock.Mode, run runAsks[Answer]) *merge.Queue[ask, Answer] {
 	return merge.New(merge.Options[ask, Answer]{
 		Run: func(ctx context.Context, batch []ask, _ bool) ([]merge.Answer[Answer], error) {
 			return byLife(ctx, l, batch, run)
 		},
 		Key: func(a ask) string { return a.Key }, Ends: func(a ask) bool { return a.Instead != Handle{} },
 		Late:   func(a ask, got merge.Answer[Answer]) { l.late(mode, a, got.Value.Token != 0, got.Err) },
-		Poison: poison, Weight: askWeight, MaxWeight: maxWeight(l.engine), MaxQueue: l.o.MaxQueue, MaxBatch: l.o.MaxBatch, MaxInFlight: l.o.MaxInFlight, Patience: l.o.patience,
+		Fault:  l.engine.Fault,
+		Weight: askWeight, MaxWeight: maxWeight(l.engine), MaxQueue: l.o.MaxQueue, MaxBatch: l.o.MaxBatch, MaxInFlight: l.o.MaxInFlight, Patience: l.o.patience,
 	})
 }
 

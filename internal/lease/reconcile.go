@@ -10,7 +10,6 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/clock"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/merge"
 )
@@ -69,7 +68,7 @@ func newReconciler(e Engine, m *member.Member, c clock.Clock) *reconciler {
 	r := &reconciler{engine: e, member: m, clock: c, open: make(map[*operation]struct{})}
 	r.queue = merge.New(merge.Options[*operation, Returned]{
 		Run: r.run, Key: func(o *operation) string { return o.Key }, Ends: func(*operation) bool { return true },
-		Poison: func(err error) bool { return e.Fault(err) == fault.Poison },
+		Fault:  e.Fault,
 		Weight: func(o *operation) int { return o.weight() }, MaxWeight: maxWeight(e), MaxInFlight: inFlight, Patience: patience,
 	})
 	m.Listen(member.Listener{Confirmed: r.confirmed})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/fault"
 )
 
 // batch is what one statement carries.
@@ -141,7 +142,7 @@ func (q *Queue[Q, A]) take(l *lane[Q, A], b *batch[Q, A]) (full bool) {
 // execute runs one statement and hands out its answers.
 func (q *Queue[Q, A]) execute(b batch[Q, A]) {
 	t := turn[Q, A]{q: q, lanes: b.lanes}
-	skipped := q.run(withTurn(context.Background(), &t), b.calls)
+	skipped := q.run(withTurn(context.Background(), &t), b.calls, new(fault.Trial))
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, l := range b.lanes {
@@ -172,9 +173,9 @@ func (q *Queue[Q, A]) settle(t *turn[Q, A]) {
 	q.drained()
 }
 
-// run executes calls in one statement, or, when one of them poisons it, in halves. It returns
-// those that were skipped.
-func (q *Queue[Q, A]) run(ctx context.Context, calls []*call[Q, A]) (skipped []*call[Q, A]) {
+// run executes calls in one statement, or in several after an error that may be of some of them. It
+// returns those that were skipped.
+func (q *Queue[Q, A]) run(ctx context.Context, calls []*call[Q, A], trial *fault.Trial) (skipped []*call[Q, A]) {
 	reqs := make([]Q, len(calls))
 	again := false
 	for i, c := range calls {
@@ -182,9 +183,13 @@ func (q *Queue[Q, A]) run(ctx context.Context, calls []*call[Q, A]) (skipped []*
 		again = again || c.alone
 	}
 	answers, err := q.send(ctx, reqs, again)
-	if err != nil && len(calls) > 1 && q.o.Poison(err) {
-		half := len(calls) / 2
-		return append(q.run(ctx, calls[:half]), q.run(ctx, calls[half:])...)
+	switch {
+	case err != nil:
+		if first := trial.Split(len(calls), q.o.Fault(err)); first > 0 {
+			return append(q.run(ctx, calls[:first], trial), q.run(ctx, calls[first:], trial)...)
+		}
+	case decides(answers):
+		trial.Worked()
 	}
 	for i, c := range calls {
 		switch {
@@ -204,6 +209,11 @@ func (q *Queue[Q, A]) run(ctx context.Context, calls []*call[Q, A]) (skipped []*
 		}
 	}
 	return skipped
+}
+
+// decides tells whether any request is answered, and not to be asked again.
+func decides[A any](answers []Answer[A]) bool {
+	return slices.ContainsFunc(answers, func(a Answer[A]) bool { return !a.Alone })
 }
 
 // send runs one statement, and checks that it answers each request.

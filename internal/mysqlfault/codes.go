@@ -70,6 +70,7 @@ const (
 	incorrectStringValue  = 1366 // ER_TRUNCATED_WRONG_VALUE_FOR_FIELD
 	dataTooLong           = 1406 // ER_DATA_TOO_LONG
 	triggerCausedConflict = 1442 // ER_CANT_UPDATE_USED_TABLE_IN_SF_OR_TRG
+	rowIsReferenced       = 1451 // ER_ROW_IS_REFERENCED_2
 	constraintFails       = 1452 // ER_NO_REFERENCED_ROW_2
 	unhandledUserSignal   = 1644 // ER_SIGNAL_EXCEPTION: a trigger's SIGNAL
 	valueOutOfRange       = 1690 // ER_DATA_OUT_OF_RANGE

@@ -8,11 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"regexp"
 	"strings"
 
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/schema"
 )
 
 // Of tells what an error means.
@@ -45,6 +47,46 @@ func Of(err error) fault.Fault {
 		return fault.Unreachable
 	}
 }
+
+// OfOwn is Of for an error of dblock's own statements. A unique key of the host's that it names is
+// thus one that a trigger, or an index, of one row has met. A table of the host's is one of a
+// trigger, which fails for all rows: the server opens all tables of a trigger at once.
+func OfOwn(err error) fault.Fault {
+	var server *mysql.MySQLError
+	if !errors.As(err, &server) || !namesOthers(server) {
+		return Of(err)
+	}
+	if server.Number == NoSuchTable {
+		return fault.Other
+	}
+	return fault.Poison
+}
+
+// How the text of an error names a table and a key, in any of the server's languages. What stands
+// before the key may have quotes in it.
+var (
+	namedTable = regexp.MustCompile(`^[^']*'(?:[^']*\.)?([^'.]*)'`)
+	namedKey   = regexp.MustCompile(`'(?:([^'.]*)\.)?([^'.]*)'[^']*$`)
+)
+
+// namesOthers tells that an error names a table, or a unique key, that is not dblock's. Of a key
+// that is taken MySQL names 'table.key', and MariaDB 'key': there a primary key may be of any
+// table.
+func namesOthers(err *mysql.MySQLError) bool {
+	switch err.Number {
+	case NoSuchTable:
+		name := namedTable.FindStringSubmatch(err.Message)
+		return name != nil && !strings.HasPrefix(name[1], schema.Prefix)
+	case duplicateEntry:
+		name := namedKey.FindStringSubmatch(err.Message)
+		isOthers := name != nil && name[1] != "" && !strings.HasPrefix(name[1], schema.Prefix)
+		return isOthers || name != nil && name[2] != "PRIMARY" && name[2] != ticketKey
+	}
+	return false
+}
+
+// ticketKey is the one unique key of dblock's that is no primary key.
+const ticketKey = "ticket"
 
 // NeverSent tells that nothing of a statement reached the server.
 func NeverSent(err error) bool {
@@ -152,7 +194,7 @@ func ofNumber(number uint16, safe bool) fault.Fault {
 		}
 		return fault.Lost
 	case checkViolated, checkViolatedMariaDB, outOfRange, dataTooLong, valueOutOfRange, unhandledUserSignal,
-		constraintFails, cannotBeNull, fieldHasNoDefault, incorrectStringValue, packetTooLarge, triggerCausedConflict:
+		constraintFails, rowIsReferenced, cannotBeNull, fieldHasNoDefault, incorrectStringValue, packetTooLarge, triggerCausedConflict:
 		return fault.Poison
 	default:
 		return fault.Other

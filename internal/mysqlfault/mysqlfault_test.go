@@ -34,3 +34,32 @@ func TestSignalled(t *testing.T) {
 		}
 	}
 }
+
+// TestOfOwn: a table that is missing, or a key that is taken, is dblock's own if it has the name of
+// such. A text that names none decides nothing.
+func TestOfOwn(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]fault.Fault{
+		"Table 'db.audit' doesn't exist":        fault.Other,
+		"Table 'dblock_x.audit' doesn't exist":  fault.Other,
+		"Table 'db.dblock_stock' doesn't exist": fault.NoSchema,
+		"no such table":                         fault.NoSchema,
+	} {
+		err := faultwire.MySQLError(1146, "42S02", text)
+		if got := mysqlfault.OfOwn(err); got != want {
+			t.Errorf("%s: it is of class %v, want %v", text, got, want)
+		}
+	}
+	for key, want := range map[string]fault.Fault{
+		"audit.PRIMARY": fault.Poison, "what": fault.Poison, "dblock_reservation.owners": fault.Poison,
+		"audit.ticket": fault.Poison, "dblock_reservation.PRIMARY": fault.Duplicate,
+		"PRIMARY": fault.Duplicate, "ticket": fault.Duplicate, "dblock_ticket.ticket": fault.Duplicate,
+	} {
+		for _, end := range []string{"'", "' taken"} {
+			err := faultwire.MySQLError(1062, "23000", "Duplicate entry 'it's' for key '"+key+end)
+			if got := mysqlfault.OfOwn(err); got != want {
+				t.Errorf("key %s: it is of class %v, want %v", key, got, want)
+			}
+		}
+	}
+}

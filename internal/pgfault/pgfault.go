@@ -6,10 +6,12 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/schema"
 )
 
 // Of tells what an error means.
@@ -39,6 +41,22 @@ func Of(err error) fault.Fault {
 	default:
 		return fault.Unreachable
 	}
+}
+
+// OfOwn is Of for an error of dblock's own statements, which call no functions of the host's. A
+// function that the error came from is thus of a trigger, and what it ends with is one row's, as is
+// what a unique index of the host's refuses. Conflicts and timeouts stay what they are.
+func OfOwn(err error) fault.Fault {
+	is := Of(err)
+	var server *pgconn.PgError
+	if !errors.As(err, &server) || errors.As(err, new(*pgconn.ConnectError)) || endsSession(server) {
+		return is
+	}
+	isOthers := server.Code == uniqueViolation && !isOwnKey(server.ConstraintName)
+	if isOthers || isOfFunction(server) && is != fault.Retry && is != fault.Busy {
+		return fault.Poison
+	}
+	return is
 }
 
 // NeverSent tells that nothing of a statement reached the server. pgconn says so too of a connection
@@ -127,4 +145,16 @@ func ofClass(class string, safe bool) fault.Fault {
 func endsSession(err *pgconn.PgError) bool {
 	severity := cmp.Or(err.SeverityUnlocalized, err.Severity)
 	return severity == "FATAL" || severity == "PANIC"
+}
+
+// isOfFunction tells that an error came from a function in a procedural language, as the server
+// says in any of its languages: PL/pgSQL function audit() line 3 at RAISE.
+func isOfFunction(err *pgconn.PgError) bool {
+	return strings.Contains(err.Where, "PL/") && strings.Contains(err.Where, "()")
+}
+
+// isOwnKey tells that a constraint is the primary key of one of dblock's tables. They have no other
+// unique indexes.
+func isOwnKey(constraint string) bool {
+	return strings.HasPrefix(constraint, schema.Prefix) && strings.HasSuffix(constraint, "_pkey")
 }

@@ -38,3 +38,30 @@ func TestRaised(t *testing.T) {
 		}
 	}
 }
+
+// TestOfOwn: what a function, or a unique index of the host's, has refused of a statement of
+// dblock's is one row's fault, with whatever SQLSTATE. Where transactions meet, or the session
+// ends, no row is to blame.
+func TestOfOwn(t *testing.T) {
+	t.Parallel()
+	const in = "\x00WPL/pgSQL function audit() line 3 at RAISE"
+	const own = "\x00Wwhile locking tuple (0,1) in relation \"dblock_stock\""
+	for fields, want := range map[string]fault.Fault{
+		"C23505\x00naudit_pkey" + in: fault.Poison, "C42P01" + in: fault.Poison, "CXX000" + in: fault.Poison,
+		"C25006" + in: fault.Poison, "C57P01" + in: fault.Poison, "C08006" + in: fault.Poison,
+		"C53300" + in: fault.Poison, "C08006\x00WPL/pgSQL-Funktion audit() Zeile 3 bei RAISE": fault.Poison,
+		"C23505\x00nowners_key": fault.Poison, "C23505\x00ndblock_reservation_buyer_key": fault.Poison,
+		"C23505\x00ndblock_reservation_pkey": fault.Duplicate, "C42P01": fault.NoSchema, "C08006": fault.Lost,
+		"C40001" + in: fault.Retry, "C40P01" + in: fault.Retry, "C55P03" + in: fault.Busy,
+		"C57014" + in: fault.Busy, "C40P01" + own: fault.Retry, "C25006" + own: fault.Unreachable,
+	} {
+		err := faultwire.PostgresError([]byte("SERROR\x00VERROR\x00" + fields + "\x00Mno\x00\x00"))
+		if got := pgfault.OfOwn(err); got != want {
+			t.Errorf("%q is of class %v, want %v", fields, got, want)
+		}
+	}
+	ended := faultwire.PostgresError([]byte("SFATAL\x00VFATAL\x00C57P01\x00Mno" + in + "\x00\x00"))
+	if got := pgfault.OfOwn(ended); got != fault.Lost {
+		t.Errorf("a session that was ended in a trigger is of class %v, want lost", got)
+	}
+}

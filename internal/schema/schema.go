@@ -15,6 +15,10 @@ const Version int64 = 11
 // state is never touched.
 const VersionTable = "dblock_schema_version"
 
+// Prefix begins the names of dblock's tables, and of their constraints and indexes but for some of
+// MySQL's.
+const Prefix = "dblock_"
+
 // Tables are the tables that the migrations create, without VersionTable. Services read and write
 // them.
 func Tables() []string {

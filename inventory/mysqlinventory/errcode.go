@@ -23,7 +23,7 @@ func (d *database) Fault(err error) fault.Fault {
 	case errors.Is(err, mysqltext.ErrTooLong): // half of the batch may fit
 		return fault.Poison
 	}
-	return mysqlfault.Of(err)
+	return mysqlfault.OfOwn(err)
 }
 
 // errKeyTaken says that somebody else has recorded an order of the same key.

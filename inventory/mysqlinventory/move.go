@@ -67,7 +67,7 @@ func (t *moveTx) Returns(ctx context.Context, m engine.Moves, waitQuotas, waitSt
 
 func (t *moveTx) Write(ctx context.Context, m engine.Moves) error {
 	t.written = true
-	return writeMoves(ctx, t.on, m)
+	return t.d.waited(ctx, writeMoves(ctx, t.d.bounded(ctx, t.on), m))
 }
 
 // briefly bounds a SELECT that waits for rows. MySQL reads the hint, and MariaDB the comment that begins with M.

@@ -29,5 +29,5 @@ func (d *database) Fault(err error) fault.Fault {
 	if engine.IsKeyOpen(err) {
 		return fault.Duplicate
 	}
-	return pgfault.Of(err)
+	return pgfault.OfOwn(err)
 }

@@ -78,7 +78,7 @@ func (t *moveTx) Returns(ctx context.Context, m engine.Moves, waitQuotas, waitSt
 func (t *moveTx) Write(ctx context.Context, m engine.Moves) error {
 	t.sent = true
 	var batch pgx.Batch
-	batch.Queue("select pg_catalog.set_config('lock_timeout', $1, true)", lockTimeout(ctx)) // of triggers of the owner's
+	batch.Queue("select pg_catalog.set_config('lock_timeout', $1, true)", lockTimeout(ctx)) // of triggers of the host's
 	if len(m.Set) > 0 {
 		keys, states, holds := setColumns(m.Set)
 		batch.Queue(t.d.sql(pgdb.SetReservations), keys, states, holds)

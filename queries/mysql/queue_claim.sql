@@ -9,6 +9,7 @@ FROM dblock_queue_ready r FORCE INDEX (PRIMARY)
 WHERE r.queue = sqlc.arg(queue) AND r.ready_at > CAST('1970-01-01' AS DATETIME(6))
   AND (r.priority < sqlc.arg(priority) OR r.priority > sqlc.arg(priority)
        OR r.priority = sqlc.arg(priority) AND r.ready_at >= TIMESTAMPADD(MICROSECOND, CAST(sqlc.arg(from_us) AS SIGNED), CAST('1970-01-01' AS DATETIME(6))))
+  AND r.job_id NOT IN (sqlc.slice(passed))
   AND (SELECT COUNT(*) FROM dblock_member m
        WHERE m.member_id = sqlc.arg(member_id) AND m.beat <= CAST(sqlc.arg(beat) AS SIGNED) + 1 AND m.expires_at > +UTC_TIMESTAMP(6)) > 0
   AND (SELECT COUNT(*) FROM dblock_queue p WHERE p.queue = sqlc.arg(queue) AND p.paused_at IS NOT NULL) = 0

@@ -11,6 +11,7 @@ WITH head AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT r.ctid AS place FROM dblock_queue_ready r
         WHERE r.queue = sqlc.arg(queue) AND (r.priority, r.ready_at) >= (s.priority, s.ready_at) AND r.priority <= s.last
+          AND r.job_id <> ALL (sqlc.arg(passed)::uuid[])
           AND EXISTS (SELECT 1 FROM dblock_member m
                       WHERE m.member_id = sqlc.arg(member_id) AND m.beat <= sqlc.arg(beat)::bigint + 1 AND m.expires_at > clock_timestamp())
           AND NOT EXISTS (SELECT 1 FROM dblock_queue p WHERE p.queue = sqlc.arg(queue) AND p.paused_at IS NOT NULL)

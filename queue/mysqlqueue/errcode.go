@@ -13,5 +13,5 @@ func (*database) Fault(err error) fault.Fault {
 	if errors.Is(err, mysqltext.ErrTooLong) { // of one row: others are not to blame
 		return fault.Poison
 	}
-	return mysqlfault.Of(err)
+	return mysqlfault.OfOwn(err)
 }

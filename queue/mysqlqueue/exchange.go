@@ -248,8 +248,12 @@ func (e *exchange) claim(x *engine.Exchange, got *engine.Exchanged) error {
 		return nil
 	}
 	priority, us := span(a.From)
+	passed := [][]byte{make([]byte, len(engine.ID{}))} // of no job: the list must not be empty
+	for _, id := range a.Not {
+		passed = append(passed, id[:])
+	}
 	n, err := e.d.q.ClaimJobs(e.ctx, e.on, mysqldb.ClaimJobsParams{
-		MemberID: e.me[:], ClaimID: a.Claim[:], Queue: []byte(a.Queue), Beat: a.Beat, Limit: int32(a.Most), Priority: priority, FromUs: us,
+		MemberID: e.me[:], ClaimID: a.Claim[:], Queue: []byte(a.Queue), Passed: passed, Beat: a.Beat, Limit: int32(a.Most), Priority: priority, FromUs: us,
 	})
 	if err != nil || n == 0 {
 		return err

@@ -25,7 +25,8 @@ func TestPlans(t *testing.T) {
 			member := []byte("0123456789abcdef")
 			exec(t, db, mysqltext.Text("INSERT INTO dblock_member (member_id, label, expires_at) VALUES (?, '', '2999-01-01')", member))
 			claim := func(id string) string {
-				return mysqltext.Text(mysqldb.ClaimJobs, member, []byte(id), []byte("default"), int16(0), int16(0), int16(0), int64(1), member, int64(0), []byte("default"), int32(100))
+				return mysqltext.Text(mysqldb.ClaimJobs, member, []byte(id), []byte("default"), int16(0), int16(0), int16(0), int64(1),
+					make([]byte, 16), member, int64(0), []byte("default"), int32(100))
 			}
 			if plan := explain(t, db, claim("1")); !strings.Contains(plan, "r PRIMARY") || strings.Contains(plan, "filesort") {
 				t.Errorf("the claim is run so:\n%s", plan)

@@ -6,4 +6,4 @@ import (
 )
 
 // Fault tells what an error means.
-func (*database) Fault(err error) fault.Fault { return pgfault.Of(err) }
+func (*database) Fault(err error) fault.Fault { return pgfault.OfOwn(err) }

@@ -48,7 +48,7 @@ func (d *database) Exchange(ctx context.Context, x *engine.Exchange) (got engine
 	}
 	if a := x.Ask; a != nil {
 		s := spans(a.From)
-		batch.Queue(d.claim, int32(a.Inline), s.priorities, s.times, s.lasts, a.Queue, me, a.Beat, int32(a.Most), uuid(a.Claim)).Query(func(rows pgx.Rows) (err error) {
+		batch.Queue(d.claim, int32(a.Inline), s.priorities, s.times, s.lasts, a.Queue, uuids(a.Not), me, a.Beat, int32(a.Most), uuid(a.Claim)).Query(func(rows pgx.Rows) (err error) {
 			got.Jobs, got.Void, err = jobs(rows, a)
 			return err
 		})

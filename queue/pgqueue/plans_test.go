@@ -48,7 +48,7 @@ func TestPlans(t *testing.T) {
 			}
 			planAll(t, d)
 			const id, ids = "'00000000-0000-0000-0000-000000000001'", "'{00000000-0000-0000-0000-000000000001}'"
-			claim := plan(t, d, d.claim, "2000", "'{-32768,0,1}'", "'{-infinity,2020-01-01,-infinity}'", "'{-1,0,32767}'", "'default'", id, "1", "500", id)
+			claim := plan(t, d, d.claim, "2000", "'{-32768,0,1}'", "'{-infinity,2020-01-01,-infinity}'", "'{-1,0,32767}'", "'default'", "'{}'", id, "1", "500", id)
 			if !strings.Contains(claim, "Index Scan using dblock_queue_ready_pkey") && !strings.Contains(claim, "Index Only Scan using dblock_queue_ready_pkey") {
 				t.Errorf("the claim does not read its index:\n%s", claim)
 			}

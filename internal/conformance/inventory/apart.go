@@ -13,6 +13,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
+	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/inventory"
 )
 
@@ -58,6 +59,144 @@ func aRefusedChangeFailsAlone(t *testing.T, s *env) {
 			s.sound(t)
 		})
 	}
+}
+
+// aRefusalOfAnyKindIsOneOrders has a trigger refuse one order of a crowd, then one sale, one
+// cancellation and one expiry among those of a crowd, with each kind of error that a trigger has.
+func aRefusalOfAnyKindIsOneOrders(t *testing.T, s *env) {
+	refusals, waits := s.Refusals(t)
+	s.stock(t, "sale", 10_000)
+	o := s.o
+	o.Timeout = 5 * time.Second // that of a conflict that stays
+	store := s.open(t, o)
+	for name, statement := range suite.Both(refusals, waits) {
+		want := inventory.ErrRejected
+		if waits[name] != "" {
+			want = dblock.ErrBusy
+		}
+		isOnes := func(r inventory.Request, err error) {
+			if r.Buyer != "banned" {
+				assert.NoError(t, err, "%s: %s", name, r.Key)
+			} else if name != "a primary key" { // on MariaDB it is refused after a while, or busy
+				assert.ErrorIs(t, err, want, "%s: %s", name, r.Key)
+			} else {
+				assert.Error(t, err, r.Key)
+			}
+		}
+		reqs := ordersOf(name, 80, "sale")
+		for i := range reqs {
+			if reqs[i].Hold = time.Hour; i/4 == 5 {
+				reqs[i].Buyer = "banned"
+			}
+		}
+		drop := s.Trigger(t, "AFTER INSERT", "dblock_reservation", "NEW.buyer = 'banned'", statement)
+		for _, a := range crowd(t.Context(), store, reqs) {
+			isOnes(a.req, a.err)
+		}
+		drop()
+		sellsTo(t, store, reqs[20:24])
+		if waits[name] != "" && name != suite.Conflict { // one that takes its time is enough
+			continue
+		}
+		drop = s.Trigger(t, "AFTER UPDATE", "dblock_reservation", "OLD.buyer = 'banned' AND NEW.state <> OLD.state", statement)
+		var due []string
+		suite.Crowd(len(reqs), func(i int) {
+			switch key := reqs[i].Key; i % 4 {
+			case 0:
+				isOnes(reqs[i], suite.Second(store.Confirm(t.Context(), key)))
+			case 1:
+				isOnes(reqs[i], suite.Second(store.Cancel(t.Context(), key)))
+			}
+		})
+		for i := 2; i < len(reqs); i += 4 {
+			due = append(due, reqs[i].Key)
+		}
+		s.isDue(t, due...)
+		swept := 0
+		suite.Until(t, name+": all others are swept", func() bool {
+			n, _ := store.Sweep(t.Context(), 100)
+			swept += n
+			return swept >= len(due)-1
+		})
+		drop()
+		suite.Until(t, name+": the last one is swept", func() bool {
+			n, _ := store.Sweep(t.Context(), 100)
+			swept += n
+			return swept >= len(due)
+		})
+	}
+	s.sound(t)
+}
+
+// aUniqueIndexRefusesItsOrdersAlone has an index of the host's that is unique refuse three orders of a
+// crowd.
+func aUniqueIndexRefusesItsOrdersAlone(t *testing.T, s *env) {
+	s.Exec(t, "CREATE UNIQUE INDEX owners ON dblock_reservation (buyer)")
+	s.stock(t, "sale", 1000)
+	reqs, refused := ordersFor(80, "sale"), 0
+	for i := 20; i < 24; i++ {
+		reqs[i].Buyer = "banned"
+	}
+	for _, a := range crowd(t.Context(), s.Store, reqs) {
+		if a.req.Buyer == "banned" && a.err != nil {
+			assert.ErrorIs(t, a.err, inventory.ErrRejected)
+			refused++
+		} else {
+			assert.NoError(t, a.err, a.req.Key)
+		}
+	}
+	assert.Equal(t, 3, refused)
+	s.wantsBooks(t, "sale", 1000-77, 0, 77)
+	s.sound(t)
+}
+
+// aLockOfATriggerIsOneOrders has a trigger wait for a locked row for the buyer "banned": others are
+// sold, and their changes are made, meanwhile. Those of the buyer follow. On MySQL a trigger that
+// waits keeps the stock locked for a second each time, so the buyer's orders are of another SKU
+// there.
+func aLockOfATriggerIsOneOrders(t *testing.T, s *env) {
+	s.Exec(t, "CREATE TABLE audit (id INT PRIMARY KEY, note INT)")
+	s.Exec(t, "INSERT INTO audit VALUES (1, 1)")
+	sku := map[bool]string{true: "other", false: "sale"}[s.e.Kind == devdb.MySQL]
+	s.stock(t, "sale", 1000)
+	s.stock(t, "other", 1000)
+	reqs := ordersFor(80, "sale")
+	for i := range reqs {
+		if reqs[i].Hold = time.Hour; i/4 == 5 {
+			reqs[i].Buyer, reqs[i].SKU = "banned", sku
+		}
+	}
+	calls := map[string]func(i int) error{
+		"INSERT": func(i int) error { return suite.Second(s.Reserve(t.Context(), reqs[i])) },
+		"UPDATE": func(i int) error {
+			if i%2 == 0 {
+				return suite.Second(s.Confirm(t.Context(), reqs[i].Key))
+			}
+			return suite.Second(s.Cancel(t.Context(), reqs[i].Key))
+		},
+	}
+	for _, event := range []string{"INSERT", "UPDATE"} {
+		s.Trigger(t, "AFTER "+event, "dblock_reservation", "NEW.buyer = 'banned'",
+			"UPDATE audit SET note = note + 1 WHERE id = 1")
+		release := s.Locked(t, "SELECT 1 FROM audit WHERE id = 1 FOR UPDATE")
+		others, all := make(chan error, len(reqs)), make(chan error, len(reqs))
+		for i := range reqs {
+			go func() {
+				err := calls[event](i)
+				if all <- err; reqs[i].Buyer != "banned" {
+					others <- err
+				}
+			}()
+		}
+		for range len(reqs) - 4 {
+			assert.NoError(t, suite.Wait(t, others, event+" of another buyer"))
+		}
+		release()
+		for range reqs {
+			assert.NoError(t, suite.Wait(t, all, event))
+		}
+	}
+	s.sound(t)
 }
 
 // assertBanned fails unless err is the trigger's for the buyer "banned", and nil for others.

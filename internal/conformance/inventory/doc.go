@@ -56,6 +56,10 @@
 // # Locks of other transactions
 //
 //   - ARefusedChangeFailsAlone: Changes that a trigger refuses fail alone.
+//   - ARefusalOfAnyKindIsOneOrders: A trigger that fails for one order, with whatever error, fails
+//     that order, or its change, alone.
+//   - AUniqueIndexRefusesItsOrdersAlone: Orders that an index of the host's refuses fail alone.
+//   - ALockOfATriggerIsOneOrders: A trigger that waits for a lock delays its own order alone.
 //   - ARefusedRowDoesNotStopTheSweep: A row that a trigger refuses stops no sweep.
 //   - ALockedRowStallsNoOtherChange: A locked row delays its own change alone.
 //   - WhatStaysLockedIsBusy: A row that stays locked is ErrBusy, and nothing is written.

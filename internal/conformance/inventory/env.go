@@ -121,20 +121,11 @@ const lockTimeout = "55P03"
 // drop is called. It fires when ("BEFORE UPDATE") a row is written.
 func (s *env) refuses(t *testing.T, when, table, condition, sqlState, message string) (drop func()) {
 	t.Helper()
-	name := strings.ToLower("refuse_" + strings.ReplaceAll(when, " ", "_") + "_" + table)
-	if s.e.Kind == devdb.Postgres {
-		s.execf(t, `CREATE FUNCTION %s() RETURNS trigger LANGUAGE plpgsql AS $$
-			BEGIN RAISE EXCEPTION '%s' USING ERRCODE = '%s'; END $$`, name, message, sqlState)
-		s.execf(t, "CREATE TRIGGER %[1]s %[2]s ON %[3]s FOR EACH ROW WHEN (%[4]s) EXECUTE FUNCTION %[1]s()",
-			name, when, table, condition)
-		return func() { s.execf(t, "DROP TRIGGER %s ON %s", name, table) }
+	raise := suite.Raise(s.e.Kind, sqlState, message)
+	if sqlState == lockTimeout && !s.Postgres() {
+		raise = "SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1205, MESSAGE_TEXT = '" + message + "'"
 	}
-	signal := fmt.Sprintf("SIGNAL SQLSTATE '%s' SET MESSAGE_TEXT = '%s'", sqlState, message)
-	if sqlState == lockTimeout {
-		signal = "SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1205, MESSAGE_TEXT = '" + message + "'"
-	}
-	s.execf(t, "CREATE TRIGGER %s %s ON %s FOR EACH ROW IF %s THEN %s; END IF", name, when, table, condition, signal)
-	return func() { s.Exec(t, "DROP TRIGGER "+name) }
+	return s.Trigger(t, when, table, condition, raise)
 }
 
 // poison has a trigger refuse every order of the buyer "banned".

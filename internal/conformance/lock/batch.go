@@ -159,3 +159,46 @@ func releaseTogether(t *testing.T, locks []*dblock.Lock) {
 	t.Helper()
 	suite.Crowd(len(locks), func(i int) { suite.Release(t, locks[i]) })
 }
+
+// aRefusalOfAnyKindIsOneKeys has a trigger refuse one key of a crowd, when its row is made,
+// acquired and released, with each kind of error that a trigger has. The other keys are acquired
+// and released. The last release follows when the trigger is gone.
+func aRefusalOfAnyKindIsOneKeys(t *testing.T, v *env) {
+	refusals, waits := v.Refusals(t)
+	l, other := v.process(t, LeaseOptions{}), v.process(t, LeaseOptions{})
+	for name, statement := range suite.Both(refusals, waits) {
+		for mode, opts := range map[string][]dblock.Option{"alone": nil, "shared": {dblock.WithShared()}} {
+			const n, banned = 40, 17
+			key := func(i int) string { return fmt.Sprint(name, " ", mode, i) }
+			refuses := func(event, row string) (drop func()) {
+				is := fmt.Sprintf("%s.lease_key = '%s'", row, key(banned))
+				return v.Trigger(t, "AFTER "+event, "dblock_lease", is, statement)
+			}
+			acquire := func(refused int) []*dblock.Lock {
+				locks, errs := acquireTogether(t, l, n, func(i int) (string, []dblock.Option) { return key(i), opts })
+				assert.Len(t, errs, refused, "%s, %s", name, mode)
+				assert.Len(t, locks, n-refused, "%s, %s", name, mode)
+				return locks
+			}
+			drop := refuses("INSERT", "NEW")
+			releaseTogether(t, acquire(1))
+			drop()
+			releaseTogether(t, acquire(0))
+			drop = refuses("UPDATE", "OLD")
+			if mode == "alone" { // readers of a key that is open to them change no lease
+				releaseTogether(t, acquire(1))
+			}
+			drop()
+			locks := acquire(0)
+			drop = refuses("UPDATE", "OLD")
+			releaseTogether(t, locks)
+			for i := range n {
+				if i != banned {
+					suite.IsFree(t, other, key(i))
+				}
+			}
+			drop()
+			suite.Release(t, suite.Acquire(t, other, key(banned)))
+		}
+	}
+}

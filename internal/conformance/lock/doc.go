@@ -100,6 +100,7 @@
 //   - LockedPermitsAreWaitedFor: Permits whose rows are locked are waited for.
 //   - LockedWaitersStallNoOthers: Locked rows of waiters delay no other process.
 //   - FewerPermitsCountOneUnderWay: A smaller limit counts an acquisition that is under way.
+//   - ARefusalOfAnyKindIsOneKeys: A key that a trigger refuses, with whatever error, fails alone.
 //   - OneBadRowFailsAlone: A row whose token cannot grow fails alone in its batch.
 //   - ABadRowStopsNoOther: Rows that dblock never writes stop no other key.
 //   - LargeBatchesAreSplit: Locks with much data are acquired and released beside small ones.

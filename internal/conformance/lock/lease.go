@@ -161,6 +161,7 @@ func (e Lease) Run(t *testing.T) {
 		"LockedWaitersStallNoOthers":      lockedWaitersStallNoOthers,
 		"FewerPermitsCountOneUnderWay":    fewerPermitsCountOneUnderWay,
 		"OneBadRowFailsAlone":             oneBadRowFailsAlone,
+		"ARefusalOfAnyKindIsOneKeys":      aRefusalOfAnyKindIsOneKeys,
 		"ABadRowStopsNoOther":             aBadRowStopsNoOther,
 		"LargeBatchesAreSplit":            largeBatchesAreSplit,
 		"ATokenAheadOfTheClock":           aTokenAheadOfTheClock,

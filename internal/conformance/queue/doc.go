@@ -59,6 +59,9 @@
 //     rollback frees it.
 //   - ACallOfSeveralKeysStopsNobody: A call of several keys that waits for one stops no other.
 //   - LockedGroupsDelayNoOthers: A hundred locked groups delay no other group.
+//   - ARefusedTaskFailsAlone: A task that a trigger refuses, with whatever error, fails alone.
+//   - ARefusedEndFailsAlone: An end that a trigger refuses stops no other, and is recorded later.
+//   - ARefusedClaimStopsNoOthers: A job that a trigger keeps from being claimed stops no other.
 //   - AWrongCountStopsNoOthers: A wrong count of one group stops no other.
 //
 // # Maintenance

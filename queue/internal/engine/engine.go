@@ -91,6 +91,7 @@ type Ask struct {
 	// Inline is up to how many bytes the payload of a job comes with it.
 	Inline int
 	From   []Mark // where to begin, in the order of priorities; nil: at the start
+	Not    []ID   // jobs that are passed over
 	Beat   int64  // the member's last: once it has beaten twice more nothing is claimed
 }
 

@@ -1,0 +1,76 @@
+package suite
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/dblock-go/dblock/internal/devdb"
+)
+
+// Trigger has a trigger of the host's run a statement, in PL/pgSQL or in MySQL's language, for each
+// row that meets a condition, until drop is called. It fires when ("AFTER UPDATE") a row is
+// written.
+func (d *DB) Trigger(t *testing.T, when, table, condition, statement string) (drop func()) {
+	t.Helper()
+	name := strings.ToLower(strings.ReplaceAll(when, " ", "_") + "_" + table)
+	if !d.Postgres() {
+		d.Exec(t, fmt.Sprintf("CREATE TRIGGER %s %s ON %s FOR EACH ROW IF %s THEN %s; END IF",
+			name, when, table, condition, statement))
+		return func() { t.Helper(); d.Exec(t, "DROP TRIGGER "+name) }
+	}
+	d.Exec(t, fmt.Sprintf("CREATE FUNCTION %s() RETURNS trigger LANGUAGE plpgsql AS "+
+		"$$ BEGIN %s; RETURN COALESCE(NEW, OLD); END $$", name, statement))
+	d.Exec(t, fmt.Sprintf("CREATE TRIGGER %[1]s %[2]s ON %[3]s FOR EACH ROW WHEN (%[4]s) EXECUTE FUNCTION %[1]s()",
+		name, when, table, condition))
+	return func() { t.Helper(); d.Exec(t, "DROP FUNCTION "+name+" CASCADE") }
+}
+
+// Raise is a statement of a trigger that ends with an SQLSTATE.
+func Raise(kind devdb.Kind, state, message string) string {
+	if kind == devdb.Postgres {
+		return fmt.Sprintf("RAISE EXCEPTION '%s' USING ERRCODE = '%s'", message, state)
+	}
+	return fmt.Sprintf("SIGNAL SQLSTATE '%s' SET MESSAGE_TEXT = '%s'", state, message)
+}
+
+// Conflict is the SQLSTATE of a failed serialization.
+const Conflict = "40001"
+
+// Refusals are statements with which a trigger refuses a row, by name, and the errors that end with
+// it. They need a table, which is made here. Those in waits are conflicts and timeouts.
+func (d *DB) Refusals(t *testing.T) (refusals, waits map[string]string) {
+	t.Helper()
+	d.Exec(t, "CREATE TABLE audit (id INT PRIMARY KEY, note INT UNIQUE)")
+	d.Exec(t, "INSERT INTO audit VALUES (1, 1)")
+	states := []string{"08000", "23000", "42000", "ZX001"}
+	refusals = map[string]string{"a unique index": "INSERT INTO audit VALUES (2, 1)"}
+	waits = map[string]string{Conflict: Raise(d.Kind, Conflict, "no")}
+	if d.Postgres() {
+		states = []string{"08006", "23505", "25006", "40002", "53300", "57P01", "XX000", "ZX001"}
+		refusals["a primary key"] = "INSERT INTO audit VALUES (1, 2)"
+		refusals["a missing table"] = "INSERT INTO missing VALUES (1)"
+		maps.Copy(waits, map[string]string{
+			"55P03": Raise(d.Kind, "55P03", "no"), "57014": Raise(d.Kind, "57014", "no"),
+		})
+	} else {
+		waits["a lock timeout"] = "SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1205, MESSAGE_TEXT = 'no'"
+		if d.Kind == devdb.MySQL {
+			refusals["a primary key"] = "INSERT INTO audit VALUES (1, 2)"
+		} else { // its text names no table
+			waits["a primary key"] = "INSERT INTO audit VALUES (1, 2)"
+		}
+	}
+	for _, state := range states {
+		refusals[state] = Raise(d.Kind, state, "no")
+	}
+	return refusals, waits
+}
+
+// Both are the entries of two maps.
+func Both(a, b map[string]string) map[string]string {
+	all := maps.Clone(a)
+	maps.Copy(all, b)
+	return all
+}

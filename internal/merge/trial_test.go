@@ -1,0 +1,57 @@
+package merge
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/dblock-go/dblock/internal/fault"
+)
+
+// TestSuspects has requests fail with an error that may be the server's: some, or all of them.
+func TestSuspects(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		bad          []int
+		failed, most int // requests, and statements
+	}{{[]int{13}, 1, 20}, {[]int{0, 1, 2, 3, 99}, 5, 40}, {nil, 101, 20}} {
+		synctest.Test(t, func(t *testing.T) {
+			refused := errors.New("the server refuses it")
+			statements, held := 0, make(chan struct{})
+			r := &rig{Queue: New(Options[order, int]{
+				Key:   func(o order) string { return o.key },
+				Fault: func(error) fault.Fault { return fault.Other },
+				Run: func(_ context.Context, batch []order, _ bool) ([]Answer[int], error) {
+					if statements++; statements == 1 {
+						<-held
+					}
+					isBad := func(o order) bool { return c.bad == nil || slices.Contains(c.bad, o.n) }
+					if slices.ContainsFunc(batch, isBad) {
+						return nil, refused
+					}
+					return echo(batch), nil
+				},
+			})}
+			var ends []chan error
+			for n := range 101 {
+				ends = append(ends, r.do(t.Context(), "a", n))
+			}
+			close(held)
+			failed := 0
+			for n, end := range ends {
+				if err := <-end; err != nil {
+					failed++
+					if c.bad != nil && !slices.Contains(c.bad, n) {
+						t.Errorf("request %d failed with others: %v", n, err)
+					}
+				}
+			}
+			if failed != c.failed || statements > c.most {
+				t.Errorf("%d requests failed, want %d; %d statements, want at most %d",
+					failed, c.failed, statements, c.most)
+			}
+		})
+	}
+}
