@@ -17,6 +17,11 @@ var (
 	// ErrNotFound: there is no such row. Nothing was written. The error is a *NotFoundError.
 	ErrNotFound = errors.New("optimistic: no such row")
 
+	// ErrSuppressed: the row has the version expected, and the server did not write it. A trigger
+	// of the host's has suppressed the write, or a rule or a row-level policy. Nothing was written.
+	// It is not tried again. The error is a *SuppressedError.
+	ErrSuppressed = errors.New("optimistic: the server suppressed the write")
+
 	// ErrTooMany: the statement hit more than one row, so its key is not unique or its condition is too wide. Roll back: outside
 	// of a transaction the rows are written. The error is a *TooManyError.
 	ErrTooMany = errors.New("optimistic: more than one row was hit")
@@ -93,6 +98,20 @@ func (e *NotFoundError) Error() string {
 
 // Is makes errors.Is(err, ErrNotFound) true.
 func (e *NotFoundError) Is(target error) bool { return target == ErrNotFound }
+
+// SuppressedError says which row the server did not write. It matches ErrSuppressed.
+type SuppressedError struct {
+	Table string
+	Key   any
+}
+
+func (e *SuppressedError) Error() string {
+	return fmt.Sprintf("optimistic: a trigger, a rule or a policy suppressed the write of %s; nothing was written: look for it in the database",
+		Row{Table: e.Table, Key: e.Key}.name())
+}
+
+// Is makes errors.Is(err, ErrSuppressed) true.
+func (e *SuppressedError) Is(target error) bool { return target == ErrSuppressed }
 
 // TooManyError says which statement hit more rows than one. It matches ErrTooMany.
 type TooManyError struct {

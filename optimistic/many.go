@@ -33,9 +33,10 @@ const (
 	Updated    Verdict = iota + 1 // it was written
 	Conflicted                    // the row has changed since it was read
 	Missing                       // there is no such row
+	Suppressed                    // the server did not write it: see ErrSuppressed
 )
 
-// String is "updated", "conflicted" or "missing".
+// String is "updated", "conflicted", "missing" or "suppressed".
 func (v Verdict) String() string {
 	switch v {
 	case Updated:
@@ -44,6 +45,8 @@ func (v Verdict) String() string {
 		return "conflicted"
 	case Missing:
 		return "missing"
+	case Suppressed:
+		return "suppressed"
 	}
 	return "unknown"
 }
@@ -53,7 +56,7 @@ type Outcome[V any] struct {
 	Key     any
 	Verdict Verdict
 	Version V     // of an updated row the new one, of a conflicted one that which it has
-	Err     error // a *ConflictError or *NotFoundError; nil for an updated row
+	Err     error // a *ConflictError, *NotFoundError or *SuppressedError; nil for an updated row
 }
 
 // MaxChanges is how many rows one UpdateMany takes. A statement takes 65,535 parameters besides, which on MySQL and MariaDB many
@@ -66,7 +69,9 @@ const MaxChanges = dblock.MaxSetKeys
 //
 // With AllOrNothing nothing is written if one of the rows has changed or is missing: there are no outcomes then, and the error
 // joins those of all such rows, so that errors.Is finds ErrConflict and ErrNotFound. With EachRow the error is nil in that
-// case, and the outcomes tell.
+// case, and the outcomes tell. If a trigger suppresses the write of a row, AllOrNothing writes
+// nothing and returns a *SuppressedError of one such row. A transaction of db's is to be rolled
+// back then.
 //
 // On Postgres it is one statement. On MySQL and MariaDB it is two, one that locks and reads, and one that writes where there is
 // something to write. It writes by more statements if the values of a column have several Go types, or if one statement exceeds
@@ -96,7 +101,10 @@ func (t *Table[V, DB]) UpdateMany(ctx context.Context, db DB, changes []Change[V
 		return nil, err
 	}
 	found, ambiguous, err := t.e.Many(ctx, db, p, s, rows)
+	var suppressed *engine.SuppressedError
 	switch {
+	case errors.As(err, &suppressed):
+		return nil, &SuppressedError{Table: t.spec.Table, Key: changes[suppressed.Place].Key}
 	case err != nil && errors.Is(err, dblock.ErrInvalid):
 		return nil, err
 	case err != nil:
@@ -166,6 +174,7 @@ func identity(key any) any { return fmt.Sprint(shown(key)) }
 func (t *Table[V, DB]) outcomes(changes []Change[V], found []engine.Found, mode Mode) ([]Outcome[V], error) {
 	outcomes := make([]Outcome[V], len(changes))
 	var refused []error
+	var suppressed error
 	for i, f := range found {
 		o := &outcomes[i]
 		o.Key = changes[i].Key
@@ -176,6 +185,8 @@ func (t *Table[V, DB]) outcomes(changes []Change[V], found []engine.Found, mode 
 		case !f.Exists:
 			o.Verdict, o.Err = Missing, &NotFoundError{Table: t.spec.Table, Key: o.Key}
 		case f.Held:
+			o.Verdict, o.Err = Suppressed, &SuppressedError{Table: t.spec.Table, Key: o.Key}
+			suppressed = o.Err
 			continue
 		default:
 			if o.Err = t.sound(o.Key, f.Version, f.Void); o.Err == nil {
@@ -186,8 +197,13 @@ func (t *Table[V, DB]) outcomes(changes []Change[V], found []engine.Found, mode 
 		}
 		refused = append(refused, o.Err)
 	}
-	if mode == AllOrNothing && len(refused) > 0 {
+	switch {
+	case mode == EachRow:
+		return outcomes, nil
+	case len(refused) > 0: // and the others were not written for that
 		return nil, errors.Join(refused...)
+	case suppressed != nil:
+		return nil, suppressed
 	}
 	return outcomes, nil
 }

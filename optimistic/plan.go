@@ -176,7 +176,7 @@ func IsDefinite(err error) bool {
 		return true
 	}
 	for _, kind := range []error{
-		ErrConflict, ErrNotFound, ErrTooMany, sql.ErrNoRows, dblock.ErrUnavailable, dblock.ErrOutcomeUnknown, dblock.ErrOverloaded,
+		ErrConflict, ErrNotFound, ErrSuppressed, ErrTooMany, sql.ErrNoRows, dblock.ErrUnavailable, dblock.ErrOutcomeUnknown, dblock.ErrOverloaded,
 		dblock.ErrBusy, dblock.ErrConflict, dblock.ErrTxEnded, dblock.ErrClosed, dblock.ErrUnsupported, dblock.ErrInvalid,
 	} {
 		if errors.Is(err, kind) {

@@ -29,12 +29,14 @@ import (
 // what was asked. There a service has to be restarted if the type of its key or its version changes to
 // another kind, such as from a number to a text.
 //
-// Errors of all methods: a *ConflictError (ErrConflict) with the version that the row has now; a *NotFoundError (ErrNotFound); a
-// *TooManyError (ErrTooMany) where the key is of several rows; a *dblock.InvalidError for bad arguments, before anything is
-// sent, and for a table that will not do; in all of these nothing was written. dblock.ErrConflict where the server
-// rolled back for the sake of others, such as at REPEATABLE READ; dblock.ErrBusy where a lock or a connection did not
-// come in time; dblock.ErrUnavailable where no server was reached that takes writes; dblock.ErrOutcomeUnknown where the connection
-// was lost under way: read the row to learn whether it was written. Others are the server's.
+// Errors of all methods: a *ConflictError (ErrConflict) with the version that the row has now; a
+// *NotFoundError (ErrNotFound); a *SuppressedError (ErrSuppressed); a *TooManyError (ErrTooMany)
+// where the key is of several rows; a *dblock.InvalidError for bad arguments, before anything is
+// sent, and for a table that will not do; in all of these nothing was written. dblock.ErrConflict
+// where the server rolled back for the sake of others, such as at REPEATABLE READ; dblock.ErrBusy
+// where a lock or a connection did not come in time; dblock.ErrUnavailable where no server was
+// reached that takes writes; dblock.ErrOutcomeUnknown where the connection was lost under way:
+// read the row to learn whether it was written. Others are the server's.
 type Table[V, DB any] struct {
 	e     engine.Engine[DB]
 	spec  engine.Spec
@@ -156,6 +158,9 @@ func (t *Table[V, DB]) begin(ctx context.Context, db DB, key any) (*engine.Plan,
 func (t *Table[V, DB]) wrong(ctx context.Context, key any, wrote bool, err error) error {
 	if errors.As(err, new(*TooManyError)) || errors.Is(err, ErrConflict) {
 		return err
+	}
+	if errors.As(err, new(*engine.SuppressedError)) {
+		return &SuppressedError{Table: t.spec.Table, Key: key}
 	}
 	err = t.e.Wrong(ctx, Row{Table: t.spec.Table, Key: key}.name(), wrote, err)
 	if errors.Is(err, engine.ErrAltered) {

@@ -12,7 +12,8 @@ import (
 // there a *NotFoundError: it is not made anew unseen, as somebody has deleted it.
 //
 // Only a row with the same key is a conflict: where another unique index refuses the row, that is the server's error. On MySQL and
-// MariaDB a key of 0 in an AUTO_INCREMENT column is refused, as the server would make up another. Where columns are compared
+// MariaDB a key of 0 in an AUTO_INCREMENT column is refused, as the server would make up another,
+// and so is a key that the column would not keep as it is. Where columns are compared
 // (Columns), set has to have a value for each of them to insert a row.
 func (t *Table[V, DB]) Upsert(ctx context.Context, db DB, key any, expected Expected[V], set Set) (V, error) {
 	switch expected.kind {
@@ -63,9 +64,10 @@ func (t *Table[V, DB]) insert(ctx context.Context, db DB, key any, set Set) (ver
 		case exists:
 			e.Actual = t.token.pack(actual)
 			return version, e
-		case taken == nil:
-			return version, e
 		}
+	}
+	if taken == nil {
+		return version, &SuppressedError{Table: t.spec.Table, Key: key}
 	}
 	return version, t.wrong(ctx, key, true, taken.Err) // another unique index refuses it
 }

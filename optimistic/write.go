@@ -2,6 +2,7 @@ package optimistic
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/dblock-go/dblock/optimistic/internal/engine"
@@ -70,11 +71,18 @@ func (t *Table[V, DB]) write(ctx context.Context, db DB, op engine.Op, key any, 
 		w.Next.U = newUUID()
 	}
 	rows, raw, err := t.e.Write(ctx, db, p, w)
+	if err == nil && rows == 0 {
+		err = t.missed(ctx, db, p, key, dbKey, expected, blind)
+		if !errors.Is(err, ErrSuppressed) {
+			return next, err
+		}
+		if rows, raw, err = t.e.Write(ctx, db, p, w); err == nil && rows == 0 { // it may have changed twice
+			return next, t.missed(ctx, db, p, key, dbKey, expected, blind)
+		}
+	}
 	switch {
 	case err != nil:
 		return next, t.wrong(ctx, key, true, err)
-	case rows == 0:
-		return next, t.missed(ctx, db, p, key, dbKey, expected, blind)
 	case rows > 1: // the index was dropped since it was looked for
 		t.forget()
 		return next, &TooManyError{Table: t.spec.Table, Key: key, Rows: rows}
@@ -112,7 +120,8 @@ func (t *Table[V, DB]) expect(p *engine.Plan, r *engine.Raw) (err error) {
 	return nil
 }
 
-// missed says why a statement hit no row.
+// missed says why a statement hit no row. If the row is as it was expected, the write was
+// suppressed, unless the row has become so after the statement.
 func (t *Table[V, DB]) missed(ctx context.Context, db DB, p *engine.Plan, key, dbKey any, expected V, blind bool) error {
 	raw, exists, err := t.read(ctx, db, p, dbKey, true)
 	switch {
@@ -122,8 +131,8 @@ func (t *Table[V, DB]) missed(ctx context.Context, db DB, p *engine.Plan, key, d
 		return &NotFoundError{Table: t.spec.Table, Key: key}
 	}
 	e := t.conflict(key, expected, raw)
-	if blind { // the row came after the statement
-		e.Expected = nil
+	if blind || identity(e.Expected) == identity(e.Actual) {
+		return &SuppressedError{Table: t.spec.Table, Key: key}
 	}
 	return e
 }

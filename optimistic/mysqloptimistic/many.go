@@ -72,9 +72,35 @@ func (b *batch) run(ctx context.Context, db DB) error {
 			if err := few(args); err != nil {
 				return err
 			}
-			if _, err := mysqlserver.Exec(ctx, db, text, args...); err != nil {
+			result, err := mysqlserver.Exec(ctx, db, text, args...)
+			if err != nil {
 				return err
 			}
+			n, err := result.RowsAffected()
+			if err == nil && n < int64(len(some)) && b.p.Kind != engine.Columns { // these may become what they are
+				err = b.suppressed(ctx, db, some)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// suppressed finds the rows that were not written, as they have their old versions.
+func (b *batch) suppressed(ctx context.Context, db DB, places []int) error {
+	now := batch{p: b.p, s: b.s, rows: b.rows, found: make([]engine.Found, len(b.rows))}
+	if _, err := now.look(ctx, db); err != nil {
+		return err
+	}
+	for _, i := range places {
+		switch {
+		case !now.found[i].Held:
+		case b.s.Op == engine.ManyAll:
+			return &engine.SuppressedError{Place: i, Err: errors.New("the server wrote fewer rows than there are")}
+		default:
+			b.found[i] = now.found[i]
 		}
 	}
 	return nil

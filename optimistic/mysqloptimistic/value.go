@@ -107,6 +107,27 @@ func (room) Key(c engine.Column, key any) (any, error) {
 	return nil, refused("key", "a %T is not of the type %s of the column %q", key, c.Type, c.Name)
 }
 
+// keeps tells that a column is sure to keep a key as it is, whatever the settings of the session.
+func keeps(c engine.Column, key any) bool {
+	name, rest, _ := strings.Cut(c.Type, "(")
+	length, _ := digitsOf(rest)
+	switch k := key.(type) {
+	case int64:
+		if strings.Contains(c.Type, "unsigned") {
+			return k >= 0 && uint64(k) <= c.Max
+		}
+		return k >= -int64(c.Max)-1 && (k < 0 || uint64(k) <= c.Max) //nolint:gosec // Max is that of an int64
+	case uint64:
+		return k <= c.Max
+	case []byte:
+		return name == "varbinary" && len(k) <= length || name == "binary" && len(k) == length
+	case string:
+		plain := !strings.ContainsFunc(k, func(r rune) bool { return r <= ' ' || r > '~' })
+		return plain && (name == "char" || name == "varchar") && len(k) <= length
+	}
+	return false
+}
+
 // plainOf is a value of a few types.
 func plainOf(field string, value any) (any, error) {
 	switch v := value.(type) {

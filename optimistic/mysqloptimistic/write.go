@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -34,6 +35,9 @@ func (r room) Write(ctx context.Context, db DB, p *engine.Plan, w engine.Write) 
 		}
 		w.Next = later(now, w.Expected)
 	}
+	if w.Stmt.Op == engine.Insert && !keeps(p.KeyColumn, w.Key) {
+		return insertKept(ctx, db, p, w)
+	}
 	rows, last, err := execute(ctx, db, p, w)
 	if w.Stmt.Op == engine.Insert && mysqlfault.Of(err) == fault.Duplicate { // the index is in the text alone
 		return 0, engine.Raw{}, &engine.TakenError{Err: err}
@@ -47,6 +51,35 @@ func (r room) Write(ctx context.Context, db DB, p *engine.Plan, w engine.Write) 
 		if rows = 1; last == 0 {
 			rows, err = unchanged(ctx, db, p, w)
 		}
+	}
+	return rows, nextOf(p, w), err
+}
+
+// insertKept inserts a row, and refuses a key that the column has not kept. Without strict mode the
+// server cuts what it can't keep.
+func insertKept(ctx context.Context, db DB, p *engine.Plan, w engine.Write) (rows int64, next engine.Raw, err error) {
+	const savepoint = "dblock_upsert"
+	err = underRowLock(ctx, db, func(db DB) error {
+		if _, err := db.ExecContext(ctx, "SAVEPOINT "+savepoint); err != nil {
+			return fault.NoWrite(err)
+		}
+		var err error
+		if rows, _, err = execute(ctx, db, p, w); err != nil {
+			return err
+		}
+		kept, err := isAt(ctx, db, p, w, "")
+		if kept {
+			return nil
+		}
+		if err == nil {
+			err = refused("key", "the column %q is of the type %s, and would have kept another value; nothing was written",
+				p.KeyColumn.Name, p.KeyColumn.Type)
+		}
+		_, failed := db.ExecContext(ctx, "ROLLBACK TO SAVEPOINT "+savepoint)
+		return errors.Join(err, fault.NoWrite(failed))
+	})
+	if mysqlfault.Of(err) == fault.Duplicate {
+		err = &engine.TakenError{Err: err}
 	}
 	return rows, nextOf(p, w), err
 }

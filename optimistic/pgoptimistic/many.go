@@ -55,13 +55,18 @@ func many(p *engine.Plan, op engine.Op, set []engine.Column, single []bool, rows
 	if p.Kind != engine.Columns {
 		columns, values = append(columns, quoted(p.Token[0].Name)), append(values, bump(p, given))
 	}
-	all := ""
+	all, lacking := "", "false"
 	if op == engine.ManyAll {
 		all = " AND (SELECT count(*) FROM held WHERE held.same) = (SELECT count(*) FROM want)"
+		lacking = fmt.Sprintf("CASE WHEN h.same AND NOT (SELECT yes FROM twice)%s THEN %s ELSE false END",
+			all, raised("w.place"))
 	}
+	versions := read(p)
 	var was, became, olds, news []string
-	for i, expr := range read(p) {
+	for i, expr := range versions {
 		was, olds = append(was, fmt.Sprintf("%s AS r%d", expr, i)), append(olds, fmt.Sprintf("h.r%d", i))
+	}
+	for i, expr := range written(p, versions, condition, "w.place") {
 		became, news = append(became, fmt.Sprintf("%s AS r%d", expr, i)), append(news, fmt.Sprintf("d.r%d", i))
 	}
 	k := "t." + quoted(p.Key)
@@ -76,13 +81,13 @@ func many(p *engine.Plan, op engine.Op, set []engine.Column, single []bool, rows
   WHERE %s AND h.same AND NOT (SELECT yes FROM twice)%s
   RETURNING w.place, %s
 )
-SELECT w.place, h.place IS NOT NULL, coalesce(h.same, false), d.place IS NOT NULL, (SELECT yes FROM twice), %s, %s
+SELECT w.place, h.place IS NOT NULL, coalesce(h.same, false), CASE WHEN d.place IS NOT NULL THEN true ELSE %s END, (SELECT yes FROM twice), %s, %s
 FROM want AS w LEFT JOIN held AS h ON h.place = w.place LEFT JOIN done AS d ON d.place = w.place`,
 		strings.Join(arrays, ", "), strings.Join(names, ", "), unaltered(p, set),
 		k, condition, strings.Join(was, ", "), p.From, hasKey(p, key), k,
 		p.From, assigned(columns, values),
 		hasKey(p, "h.key"), all,
-		strings.Join(became, ", "),
+		strings.Join(became, ", "), lacking,
 		strings.Join(olds, ", "), strings.Join(news, ", "))
 }
 
@@ -135,11 +140,8 @@ func (room) Many(ctx context.Context, db DB, p *engine.Plan, s *engine.Stmt, row
 		if f.Version, f.Void, err = rawOf(p, versions); err != nil {
 			return nil, false, err
 		}
-		if f.Written && p.Kind == engine.UUID {
-			f.Version.U = rows[place].Next.U
-		}
 	}
-	return found, ambiguous, answer.Err()
+	return found, ambiguous, ofTrigger(answer.Err())
 }
 
 // statement is that of several rows, with its arguments. Arrays are kept as texts; a column whose values make

@@ -106,10 +106,11 @@ func (room) Text(p *engine.Plan, op engine.Op, set []engine.Column) string {
 	}
 	n := 1 // parameters
 	param := func() string { n++; return "$" + strconv.Itoa(n) }
-	where := hasKey(p, "$1")
+	where, kept := hasKey(p, "$1"), ""
 	switch {
 	case op == engine.Update || op == engine.Delete:
-		where += " AND " + matches(p, func(int) string { return param() })
+		kept = matches(p, func(int) string { return param() })
+		where += " AND " + kept
 	case op == engine.UpdateAny && p.Kind == engine.Int:
 		where += fmt.Sprintf(" AND t.%s %s %d", quoted(p.Token[0].Name), in(p.Token[0], ">="), p.First) // what is lower is no version
 	}
@@ -136,9 +137,13 @@ func (room) Text(p *engine.Plan, op engine.Op, set []engine.Column) string {
 	}
 	back := read(p)
 	if op == engine.Insert {
-		back[0] = fmt.Sprintf("CASE WHEN %s THEN %s END", guard, back[0])
+		back[0] = fmt.Sprintf("CASE WHEN %s THEN CASE WHEN %s THEN %s ELSE %s END END",
+			guard, hasKey(p, "$1"), back[0], suppressed("0", p))
 		return fmt.Sprintf("INSERT INTO %s AS t (%s, %s) VALUES ($1, %s) ON CONFLICT (%s) DO NOTHING RETURNING %s",
 			p.From, quoted(p.Key), strings.Join(names, ", "), strings.Join(values, ", "), quoted(p.Key), strings.Join(back, ", "))
+	}
+	if op == engine.Update {
+		back = written(p, back, kept, "0")
 	}
 	return fmt.Sprintf("UPDATE %s AS t SET %s WHERE %s RETURNING %s", p.From, assigned(names, values), where, strings.Join(back, ", "))
 }
@@ -174,4 +179,34 @@ func unaltered(p *engine.Plan, set []engine.Column) string {
 
 func literal(text string) string {
 	return "E'" + strings.NewReplacer(`'`, `''`, `\`, `\\`).Replace(text) + "'"
+}
+
+// suppressedMark is in the error of a statement that a trigger kept from writing a row. The place
+// of the row follows, and a full stop.
+const suppressedMark = "dblock: a trigger suppressed the write of row "
+
+// raised is a truth value that fails with suppressedMark. The statement writes nothing then.
+func raised(place string) string {
+	return fmt.Sprintf("pg_catalog.concat('%s', %s, '.')::bool", suppressedMark, place)
+}
+
+// suppressed is raised of the type that a version is read in.
+func suppressed(place string, p *engine.Plan) string {
+	typ := "text"
+	switch p.Kind {
+	case engine.Int, engine.Timestamp:
+		typ = "bigint"
+	case engine.Columns:
+		typ = p.Token[0].Declared
+	}
+	return raised(place) + "::text::" + typ
+}
+
+// written are the expressions that a version is read by of a row that was written just now. If it
+// has the version that it had, a trigger has put the old row in the place of the new one.
+func written(p *engine.Plan, read []string, kept, place string) []string {
+	if p.Kind == engine.Columns { // to set what is there already changes none
+		return read
+	}
+	return []string{fmt.Sprintf("CASE WHEN %s THEN %s ELSE %s END", kept, suppressed(place, p), read[0])}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -103,4 +104,19 @@ func isAltered(err error) bool {
 	}
 	return server.Code == "22P02" && strings.Contains(server.Message, alteredMark) ||
 		server.Code == "0A000" && server.Routine == "RevalidateCachedQuery"
+}
+
+// ofTrigger marks the error of a statement that failed because of suppressed.
+func ofTrigger(err error) error {
+	var server *pgconn.PgError
+	if !errors.As(err, &server) || server.Code != pgfault.InvalidText {
+		return err
+	}
+	_, place, found := strings.Cut(server.Message, suppressedMark)
+	place, _, _ = strings.Cut(place, ".")
+	n, failed := strconv.Atoi(place)
+	if !found || failed != nil {
+		return err
+	}
+	return &engine.SuppressedError{Place: max(n-1, 0), Err: err}
 }

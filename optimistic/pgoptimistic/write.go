@@ -34,16 +34,13 @@ func (room) Write(ctx context.Context, db DB, p *engine.Plan, w engine.Write) (i
 		switch p.Kind {
 		case engine.Int, engine.Timestamp:
 			err = rows.Scan(&next.N) // never NULL: it was written just now
-		case engine.Columns:
-			next.Values, err = rows.Values()
+		default:
+			next, _, err = version(p, rows)
 		}
 		if err != nil {
 			return 0, next, err
 		}
 	}
 	rows.Close()
-	if p.Kind == engine.UUID {
-		next.U = w.Next.U
-	}
-	return rows.CommandTag().RowsAffected(), next, rows.Err()
+	return rows.CommandTag().RowsAffected(), next, ofTrigger(rows.Err())
 }

@@ -131,6 +131,17 @@ func (e *TakenError) Unwrap() error { return e.Err }
 // than Look found.
 var ErrAltered = errors.New("the type of a column has changed")
 
+// SuppressedError is of a statement that wrote nothing, because a trigger kept a row from being
+// written.
+type SuppressedError struct {
+	Place int // of the row, if there are several
+	Err   error
+}
+
+func (e *SuppressedError) Error() string { return e.Err.Error() }
+
+func (e *SuppressedError) Unwrap() error { return e.Err }
+
 // Row is one of several that are to be written.
 type Row struct {
 	Key      any
@@ -143,7 +154,7 @@ type Row struct {
 type Found struct {
 	Exists  bool
 	Written bool
-	Held    bool // it could have been written, and was not for the sake of others
+	Held    bool // it could have been written, and was not: for the sake of others, or it was suppressed
 	Version Raw  // what it was written with, or what was found
 	Void    bool // that is NULL
 }
