@@ -37,7 +37,7 @@ var rooms = [][]string{
 	{"inventory", "queue", "optimistic"},
 	{"inventory/internal/engine", "queue/internal/engine", "optimistic/internal/engine", "internal/lease", "internal/session",
 		"internal/pglisten"},
-	{"internal/member", "internal/pgtx", "internal/pgschema", "internal/mysqlschema", "internal/mysqltx", "internal/retry"},
+	{"internal/member", "internal/pgpool", "internal/pgtx", "internal/pgschema", "internal/mysqlschema", "internal/mysqltx", "internal/retry"},
 	{"internal/mysqltext"},
 	{"db/pgdb", "db/mysqldb", "internal/migratelock", "internal/devdb", "internal/pgfault", "internal/mysqlfault"},
 	{"internal/pgserver", "internal/mysqlserver", "internal/rowlock", "internal/merge", "internal/schema", "internal/faultconn", "internal/faultwire"},
@@ -49,7 +49,7 @@ var rooms = [][]string{
 // drivers says which rooms may import a database driver, and which one.
 var drivers = map[string][]string{
 	"github.com/jackc/pgx/": {
-		"db/pgdb", "internal/pgfault", "internal/pgtx", "internal/pgserver", "internal/pglisten", "internal/doctor", "internal/pgschema", "inventory/pginventory", "queue/pgqueue", "optimistic/pgoptimistic", "pglock", "migrations", "internal/migratelock", "internal/devdb", "internal/faultmatrix", "internal/faultwire",
+		"db/pgdb", "internal/pgfault", "internal/pgpool", "internal/pgtx", "internal/pgserver", "internal/pglisten", "internal/doctor", "internal/pgschema", "inventory/pginventory", "queue/pgqueue", "optimistic/pgoptimistic", "pglock", "migrations", "internal/migratelock", "internal/devdb", "internal/faultmatrix", "internal/faultwire",
 		"internal/testdb", "cmd/dblock", "internal/withdb", "bench",
 		"internal/conformance/answers", "internal/conformance/suite", "internal/conformance/queue",
 	},
