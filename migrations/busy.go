@@ -129,7 +129,7 @@ func lockTimeout(ctx context.Context, on database.DBTxConn, d time.Duration, tra
 // settle sets what the run needs of the session, which is the host's: restore sets it back, or ends the connection.
 func (r *run) settle(ctx context.Context) (restore func(), err error) {
 	var back string
-	var was, wait, rowWait, limit string
+	var was, wait, rowWait, limit, mode, safe string
 	if r.engine == Postgres {
 		err = r.conn.QueryRowContext(ctx, "SELECT pg_catalog.current_setting('lock_timeout')").Scan(&was)
 		if err == nil {
@@ -137,10 +137,12 @@ func (r *run) settle(ctx context.Context) (restore func(), err error) {
 			err = lockTimeout(ctx, r.conn, r.patience(), false)
 		}
 	} else if err = r.conn.QueryRowContext(ctx, "SELECT CAST(@@autocommit AS SIGNED), CAST(@@lock_wait_timeout AS SIGNED), "+
-		"CAST(@@innodb_lock_wait_timeout AS SIGNED), CAST(@@sql_select_limit AS CHAR) LIMIT 1").Scan(&was, &wait, &rowWait, &limit); err == nil {
-		const set = "SET SESSION autocommit = %s, SESSION lock_wait_timeout = %s, SESSION innodb_lock_wait_timeout = %s, SESSION sql_select_limit = %s"
-		back = fmt.Sprintf(set, was, wait, rowWait, limit)
-		_, err = r.conn.ExecContext(ctx, fmt.Sprintf(set, "1", "1", "1", mysqlserver.AllRows))
+		"CAST(@@innodb_lock_wait_timeout AS SIGNED), CAST(@@sql_select_limit AS CHAR), CONCAT('-', @@sql_mode), "+
+		"CAST(@@sql_safe_updates AS SIGNED) LIMIT 1").Scan(&was, &wait, &rowWait, &limit, &mode, &safe); err == nil {
+		const set = "SET SESSION autocommit = %s, SESSION lock_wait_timeout = %s, SESSION innodb_lock_wait_timeout = %s, " +
+			"SESSION sql_select_limit = %s, SESSION sql_mode = '%s', SESSION sql_safe_updates = %s"
+		back = fmt.Sprintf(set, was, wait, rowWait, limit, mode[1:], safe)
+		_, err = r.conn.ExecContext(ctx, fmt.Sprintf(set, "1", "1", "1", mysqlserver.AllRows, "STRICT_TRANS_TABLES", "0"))
 	}
 	return func() {
 		if back == "" {

@@ -15,12 +15,12 @@ import (
 //
 // query is a SELECT on the table itself, without LIMIT and without a lock, which are added: "SELECT id, price FROM seat
 // WHERE sold = 0 ORDER BY id". An index must serve both its WHERE and its ORDER BY: (sold, id). args are for its question
-// marks; scan reads a row. n is 1 to dblock.MaxSetKeys. A claim ends with tx: write who has the row before you commit.
-// Begin tx at READ COMMITTED: at REPEATABLE READ, the default, gaps between rows are locked as well, and keep out who
+// marks; scan reads a row. n is 1 to dblock.MaxSetKeys. A claim ends with tx: write into the row itself who has
+// it before you commit, and have query read that. Begin tx at READ COMMITTED: at REPEATABLE READ, the default, gaps between rows are locked as well, and keep out who
 // inserts.
 //
 // Errors are those of LockRow, but for ErrNoRows and HeldError; an *dblock.InvalidError for a query that already has a LIMIT,
-// a lock or a semicolon, or is no SELECT. The tables and the plan are looked at the first time that a text is seen.
+// a lock or a semicolon, is no SELECT, or has a sub-select in or behind its FROM, an aggregate or no table. The tables and the plan are looked at the first time that a text is seen.
 func Claim[T any](
 	ctx context.Context, tx *sql.Tx, o dblock.RowLock, n int, scan func(*sql.Rows) (T, error), query string, args ...any,
 ) ([]T, error) {

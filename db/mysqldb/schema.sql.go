@@ -54,7 +54,7 @@ func (q *Queries) SchemaVersion(ctx context.Context, db DBTX) (int64, error) {
 }
 
 const ServerVersion = `-- name: ServerVersion :one
-SELECT CONCAT(VERSION(), '') AS version
+SELECT CONCAT(VERSION()) AS version
 `
 
 func (q *Queries) ServerVersion(ctx context.Context, db DBTX) (string, error) {

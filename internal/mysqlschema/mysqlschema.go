@@ -77,7 +77,7 @@ const readUncommitted = "READ-UNCOMMITTED"
 // checkSettings refuses settings of the session with which dblock's statements are not committed, fail, read what others
 // have not committed, or read a part of the rows.
 func checkSettings(ctx context.Context, on mysqldb.DBTX) error {
-	rows, err := on.QueryContext(ctx, "SHOW SESSION VARIABLES WHERE Variable_name IN ('sql_select_limit', 'autocommit', 'completion_type', 'sql_safe_updates', 'check_constraint_checks', 'log_bin', 'binlog_format', 'transaction_isolation', 'tx_isolation')")
+	rows, err := on.QueryContext(ctx, "SHOW SESSION VARIABLES WHERE Variable_name IN ('sql_select_limit', 'autocommit', 'completion_type', 'sql_safe_updates', 'check_constraint_checks', 'sql_mode', 'sql_big_selects', 'log_bin', 'binlog_format', 'transaction_isolation', 'tx_isolation')")
 	if err != nil {
 		return err
 	}
@@ -106,6 +106,12 @@ func checkSettings(ctx context.Context, on mysqldb.DBTX) error {
 	case settings["sql_safe_updates"] == "ON":
 		return fmt.Errorf("%w: the connections have sql_safe_updates on, so the server may refuse any UPDATE with error 1175: "+
 			"take sql_safe_updates out of the DSN and of the server's settings", dblock.ErrUnsupported)
+	case strings.Contains(settings["sql_mode"], "EMPTY_STRING_IS_NULL"): // MariaDB's
+		return fmt.Errorf("%w: the connections have EMPTY_STRING_IS_NULL in their sql_mode, so empty texts are lost: "+
+			"take it out of the DSN and of the server's settings", dblock.ErrUnsupported)
+	case settings["sql_big_selects"] == "OFF":
+		return fmt.Errorf("%w: the connections have sql_big_selects off, so statements with large estimates fail: "+
+			"take sql_big_selects and max_join_size out of the DSN and of the server's settings", dblock.ErrUnsupported)
 	case settings["check_constraint_checks"] == "OFF": // MariaDB's
 		return fmt.Errorf("%w: the connections have check_constraint_checks off, so stock can go below zero: "+
 			"take check_constraint_checks out of the DSN and of the server's settings", dblock.ErrUnsupported)

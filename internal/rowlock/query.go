@@ -48,6 +48,8 @@ func (d Dialect) CheckQuery(query string) error {
 	switch tables, nested := d.Tables(query); {
 	case nested:
 		return refused(notNested)
+	case d.selectsBehindFrom(query):
+		return refused("the server judges a sub-select behind FROM by rows as they were before the lock: state in the row itself whether it is free")
 	case len(tables) == 0:
 		return refused("its FROM has no table: there are no rows to lock")
 	}
@@ -72,8 +74,12 @@ func (d Dialect) objection(before, word, next string) string {
 		}
 	case "LIMIT", "FETCH", "OFFSET":
 		return "it has a " + word + " of its own: leave that out, the number is an argument"
-	case "UNION", "INTERSECT", "EXCEPT", "GROUP", "HAVING", "INTO":
+	case "UNION", "INTERSECT", "EXCEPT", "GROUP", "HAVING", "INTO", "OVER", "SQL_CALC_FOUND_ROWS":
 		return word + " makes other rows of those that would be locked"
+	case "COUNT", "SUM", "MIN", "MAX", "AVG", "GROUP_CONCAT", "JSON_ARRAYAGG", "JSON_OBJECTAGG", "BIT_AND", "BIT_OR", "BIT_XOR":
+		if next == "(" {
+			return word + " makes other rows of those that would be locked"
+		}
 	case "DISTINCT":
 		if before == "SELECT" {
 			return word + " makes other rows of those that would be locked"
@@ -84,6 +90,32 @@ func (d Dialect) objection(before, word, next string) string {
 		}
 	}
 	return ""
+}
+
+// selectsBehindFrom reports a sub-select in WHERE or ORDER BY. Postgres re-checks the conditions of a row that it had to wait for or that
+// has changed, but not with later rows of other tables. MySQL reads other tables as they were when the transaction began.
+func (d Dialect) selectsBehindFrom(query string) bool {
+	depth, behind := 0, false
+	for s := query; s != ""; {
+		n := d.skip(s)
+		if n > 0 {
+			s = s[n:]
+			continue
+		}
+		n = max(1, word(s))
+		switch w := strings.ToUpper(s[:n]); {
+		case w == "(":
+			depth++
+		case w == ")":
+			depth--
+		case w == "FROM" && depth == 0:
+			behind = true
+		case w == "SELECT" && behind:
+			return true
+		}
+		s = s[n:]
+	}
+	return false
 }
 
 func refused(reason string) error { return &dblock.InvalidError{Field: "query", Reason: reason} }

@@ -82,6 +82,9 @@ func CheckClaim(o dblock.RowLock, n int) error {
 	if o.Wait != 0 && o.Wait != dblock.SkipLocked {
 		return &dblock.InvalidError{Field: "RowLock.Wait", Reason: "a claim passes over what is locked, and never waits: leave it out"}
 	}
+	if o.Strength == dblock.ForShare || o.Strength == dblock.ForKeyShare {
+		return &dblock.InvalidError{Field: "RowLock.Strength", Reason: "two claims would have the same rows in a shared strength: leave it out"}
+	}
 	if n < 1 || n > dblock.MaxSetKeys {
 		return &dblock.InvalidError{Field: "n", Reason: fmt.Sprintf("%d is not 1 to %d", n, dblock.MaxSetKeys)}
 	}

@@ -4,7 +4,7 @@ FROM dblock_schema_version v
 WHERE v.is_applied;
 
 -- name: ServerVersion :one
-SELECT CONCAT(VERSION(), '') AS version;
+SELECT CONCAT(VERSION()) AS version;
 
 -- What decides whether a commit survives a crash of the server.
 -- name: Durability :one

@@ -222,10 +222,6 @@ func tablesWithoutRowLocks(t *testing.T, v *rowEnv) {
 			}
 		}
 	}
-	if !v.Postgres() { // a sub-select locks no rows
-		const query = "SELECT id FROM seat WHERE id IN (SELECT id FROM in_myisam) ORDER BY id"
-		require.NoError(t, suite.Second(v.tx(t).Claim(ctx, dblock.RowLock{Scan: true}, 1, query)))
-	}
 }
 
 // unlockable makes tables without row locks, each with a word of the error.
