@@ -11,7 +11,8 @@ import (
 // Next is the rest of what is to be done for a job: the handler, in the end.
 type Next func(ctx context.Context) error
 
-// Middleware is called for each job and calls next, once or not at all. If the queue is paused or the worker stops before the handler
+// Middleware is called for each job and calls next, once or not at all. If it returns
+// before next does, the job ends when the handler has returned. If the queue is paused or the worker stops before the handler
 // is called, next returns an error. Then the job is handed back, whatever the middleware returns.
 type Middleware func(ctx context.Context, job Info, next Next) error
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"github.com/dblock-go/dblock/internal/callback"
@@ -98,10 +99,28 @@ func (r *run) limit() time.Duration {
 	return r.w.o.Timeout
 }
 
-// call calls the handler, through what is around it.
+// errOver is what next returns once the middlewares have returned.
+var errOver = errors.New("queue: the middleware has returned: the job has ended")
+
+// call calls the handler through the middlewares. It returns after the handler has, even if a middleware does not wait for it: the
+// handler may use the job's transaction until then.
 func (r *run) call(ctx context.Context) error {
 	around := r.w.o.Middleware
-	next := func(ctx context.Context) error { return callback.Sound(r.h.run(ctx, r)) }
+	var handling sync.Mutex
+	over := false
+	next := func(ctx context.Context) error {
+		handling.Lock()
+		defer handling.Unlock()
+		if over {
+			return errOver
+		}
+		return callback.Sound(r.h.run(ctx, r))
+	}
+	defer func() {
+		handling.Lock()
+		defer handling.Unlock()
+		over = true
+	}()
 	for i := len(around) - 1; i >= 0; i-- {
 		inner, m := next, around[i]
 		next = func(ctx context.Context) error { return m(ctx, r.info, inner) }

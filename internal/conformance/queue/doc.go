@@ -104,6 +104,7 @@
 //   - EffectsInGroups: The end frees keys and admits the next job of the group. A follow-up exists
 //     if its job has ended.
 //   - EffectsAndMiddleware: Middleware decides whether the transaction commits.
+//   - EffectsAndImpatientMiddleware: A job ends after its handler, also if a middleware returns before it.
 //   - EffectsInTime: A handler that returns after its timeout has no effect.
 //   - EffectsOfConflicts: Handlers with conflicts run again at once, a bounded number of times.
 //   - EffectsOfTheCancelled: A cancelled job has no effect.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -153,6 +154,37 @@ func (mainTests) EffectsAndMiddleware(t *testing.T, d *env) {
 	made := enqueue(t, q, repeat(2, queue.Task{Kind: "effect"})...)
 	d.effective(t, made[0])
 	assert.EqualValues(t, 2, d.count(t, "SELECT attempt FROM suite_effect"))
+}
+
+// The middleware returns before the handler does. The job ends after the handler, and has no effect.
+func (mainTests) EffectsAndImpatientMiddleware(t *testing.T, d *env) {
+	wo := quickly
+	left, handled := make(chan struct{}), new(atomic.Bool)
+	wo.Middleware = []queue.Middleware{func(ctx context.Context, _ queue.Info, next queue.Next) error {
+		begun := make(chan struct{})
+		go func() { _ = next(context.WithValue(ctx, left, begun)) }()
+		<-begun
+		close(left)
+		return errBadDay
+	}}
+	o, dead := observeDead()
+	buried := o.Observer.Dead
+	o.Observer.Dead = func(info queue.Info, err error) {
+		assert.True(t, handled.Load(), "the handler had returned when the job ended")
+		buried(info, err)
+	}
+	d.runEffects(t, o, wo, func(ctx context.Context, tx HandlerTx, _ queue.Job[int]) error {
+		close(ctx.Value(left).(chan struct{}))
+		<-left
+		for range 20 {
+			assert.NoError(t, tx.Do(t.Context(), "SELECT 1"))
+		}
+		handled.Store(true)
+		return nil
+	})
+	enqueue(t, d.open(t, queue.Options{}), queue.Task{Kind: "effect", MaxAttempts: 1})
+	assert.ErrorIs(t, wait(t, dead, "the end"), errBadDay)
+	d.effective(t)
 }
 
 // A handler returns nil after its timeout.
