@@ -114,6 +114,8 @@ func (d *database) statementsOfBatches() map[string]batchStatement {
 		"KeyHolders":     {text: pgdb.KeyHolders, args: args(each("default"), taken)},
 		"OpenGroups":     {text: pgdb.OpenGroups, args: args(each("default"), array(func(i int) string { return fmt.Sprintf("g%d", i) }), each("1"))},
 		"PlaceJobs":      {text: pgdb.PlaceJobs, args: args(jobs, each("default"), groups, each("0"))},
+		"ClaimJobs": {text: d.claim, args: args("2000", "'{0}'", "'{-infinity}'", "'{32767}'", "'default'", jobs, heir, "1", fmt.Sprint(batchOf),
+			"'"+batchID(newPrefix, 0)+"'")},
 		"FinishJobs":     {text: d.finish, args: args(claims, batchMember, jobs, of)},
 		"DeferJobs":      {text: d.postpone, args: args(claims, batchMember, jobs, of, each("1"), each("x"), each("1"), each("now"), each("true"))},
 		"BuryJobs":       {text: d.bury, args: args(claims, batchMember, jobs, of, each("1"), each("x"))},
@@ -163,6 +165,7 @@ func fillBatch(t *testing.T, host *pgxpool.Pool) {
 	const others = "generate_series(1, 10000) n"
 	batch := fmt.Sprintf("generate_series(0, %d) n", batchOf-1)
 	for _, statement := range []string{
+		"INSERT INTO dblock_member (member_id, label, beat, expires_at) VALUES (" + heir + ", '', 1, now() + interval '1 hour')",
 		`INSERT INTO dblock_queue_job (job_id, queue, kind, priority, max_attempts, payload)
 		 SELECT gen_random_uuid(), 'default', 'k', 0, 1, '' FROM ` + others,
 		`INSERT INTO dblock_queue_key (queue, group_key, most, taken) SELECT 'default', n::text, 1, 1 FROM ` + others,

@@ -84,7 +84,7 @@ func TestClaimPassesNothingOver(t *testing.T) {
 				times = append(times, at.Format("2006-01-02 15:04:05Z"))
 			}
 			list := func(v any) string { return strings.ReplaceAll(strings.Trim(fmt.Sprint(v), "[]"), " ", ",") }
-			args := fmt.Sprintf("2000, '{%s}', '{%s}', '{%s}', 'default', '%s', 1, 100, '%s'", list(s.priorities), strings.Join(times, ","), list(s.lasts), member, member)
+			args := fmt.Sprintf("2000, '{%s}', '{%s}', '{%s}', 'default', '{}', '%s', 1, 100, '%s'", list(s.priorities), strings.Join(times, ","), list(s.lasts), member, member)
 			return tx.QueryRow(ctx, "EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) EXECUTE suite("+args+")", pgx.QueryExecModeSimpleProtocol).Scan(&plan)
 		})
 		if err != nil {
