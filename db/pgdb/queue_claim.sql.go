@@ -116,7 +116,10 @@ WITH head AS MATERIALIZED (
 SELECT n.job_id, j.kind, n.priority, COALESCE(j.attempt, 0)::smallint AS attempt, COALESCE(j.max_attempts, 0)::smallint AS max_attempts, j.enqueued_at, n.ready_at,
        COALESCE(octet_length(j.payload), 0)::int AS bytes, CASE WHEN octet_length(j.payload) <= $1::int THEN j.payload END AS payload,
        (j.unique_key IS NOT NULL OR j.group_key IS NOT NULL)::boolean AS keyed, (j.begun IS NOT NULL)::boolean AS recorded
-FROM taken n LEFT JOIN dblock_queue_job j ON j.job_id = n.job_id
+FROM taken n LEFT JOIN LATERAL (
+    SELECT x.kind, x.attempt, x.max_attempts, x.enqueued_at, x.payload, x.unique_key, x.group_key, x.begun
+    FROM dblock_queue_job x WHERE x.job_id = n.job_id LIMIT 1
+) j ON true
 `
 
 type ClaimJobsParams struct {
@@ -134,11 +137,11 @@ type ClaimJobsParams struct {
 
 type ClaimJobsRow struct {
 	JobID       pgtype.UUID
-	Kind        *string
+	Kind        string
 	Priority    int16
 	Attempt     int16
 	MaxAttempts int16
-	EnqueuedAt  *time.Time
+	EnqueuedAt  time.Time
 	ReadyAt     time.Time
 	Bytes       int32
 	Payload     interface{}

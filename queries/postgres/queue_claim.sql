@@ -30,7 +30,10 @@ WITH head AS MATERIALIZED (
 SELECT n.job_id, j.kind, n.priority, COALESCE(j.attempt, 0)::smallint AS attempt, COALESCE(j.max_attempts, 0)::smallint AS max_attempts, j.enqueued_at, n.ready_at,
        COALESCE(octet_length(j.payload), 0)::int AS bytes, CASE WHEN octet_length(j.payload) <= sqlc.arg(inline)::int THEN j.payload END AS payload,
        (j.unique_key IS NOT NULL OR j.group_key IS NOT NULL)::boolean AS keyed, (j.begun IS NOT NULL)::boolean AS recorded
-FROM taken n LEFT JOIN dblock_queue_job j ON j.job_id = n.job_id;
+FROM taken n LEFT JOIN LATERAL (
+    SELECT x.kind, x.attempt, x.max_attempts, x.enqueued_at, x.payload, x.unique_key, x.group_key, x.begun
+    FROM dblock_queue_job x WHERE x.job_id = n.job_id LIMIT 1
+) j ON true;
 
 -- Payloads that were too large to come with their claim.
 -- name: ReadPayloads :many
