@@ -44,7 +44,8 @@ func Open(ctx context.Context, host *pgxpool.Pool, conns int32, more map[string]
 func open(ctx context.Context, host *pgxpool.Pool, conns int32, parameters map[string]string) (*pgxpool.Pool, error) {
 	cfg := host.Config()
 	cfg.MaxConns, cfg.MinConns, cfg.MinIdleConns = conns, 0, 0
-	cfg.PrepareConn, cfg.BeforeAcquire, cfg.AfterRelease = nil, nil, nil
+	cfg.PrepareConn, cfg.AfterRelease = nil, nil
+	cfg.BeforeAcquire = nil //lint:ignore SA1019 a host may still set it
 	cfg.BeforeConnect = safe("BeforeConnect", cfg.BeforeConnect)
 	cfg.AfterConnect = safe("AfterConnect", cfg.AfterConnect)
 	own := cfg.ConnConfig.RuntimeParams
