@@ -63,7 +63,7 @@ func poolOf(cfg *mysql.Config) (*sql.DB, error) {
 
 func leaseOn(ctx context.Context, db *sql.DB, o locksuite.LeaseOptions) (locksuite.Leases, error) {
 	return mysqllock.NewLease(ctx, db, mysqllock.LeaseOptions{
-		TTL: o.TTL, Margin: o.Margin, Poll: o.Poll, Label: o.Label, Fair: o.Fair, Schema: o.Schema, Observer: o.Observer, Log: o.Log,
+		TTL: o.TTL, Margin: o.Margin, Poll: o.Poll, Label: o.Label, Fair: o.Fair, Schema: o.Schema, Observer: o.Observer,
 	})
 }
 

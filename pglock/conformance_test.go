@@ -57,7 +57,7 @@ func leasesOn(ctx context.Context, cfg *pgxpool.Config, o locksuite.LeaseOptions
 
 func leaseOn(ctx context.Context, pool *pgxpool.Pool, o locksuite.LeaseOptions) (locksuite.Leases, error) {
 	return pglock.NewLease(ctx, pool, pglock.LeaseOptions{
-		TTL: o.TTL, Margin: o.Margin, Poll: o.Poll, Label: o.Label, Fair: o.Fair, Schema: o.Schema, Observer: o.Observer, Log: o.Log,
+		TTL: o.TTL, Margin: o.Margin, Poll: o.Poll, Label: o.Label, Fair: o.Fair, Schema: o.Schema, Observer: o.Observer,
 	})
 }
 

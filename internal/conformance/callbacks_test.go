@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"os/exec"
 	"reflect"
@@ -15,8 +16,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblocktest"
+	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/retry"
 	"github.com/dblock-go/dblock/internal/session"
@@ -106,18 +110,11 @@ func callsAll(t *testing.T, funcs any) {
 	t.Helper()
 	v := reflect.ValueOf(funcs)
 	for i := range v.NumField() {
-		func() {
-			defer func() {
-				if p := recover(); p != nil {
-					t.Errorf("%T.%s is not guarded: %v", funcs, v.Type().Field(i).Name, p)
-				}
-			}()
-			args := make([]reflect.Value, v.Field(i).Type().NumIn())
-			for n := range args {
-				args[n] = reflect.Zero(v.Field(i).Type().In(n))
-			}
-			v.Field(i).Call(args)
-		}()
+		args := make([]reflect.Value, v.Field(i).Type().NumIn())
+		for n := range args {
+			args[n] = reflect.Zero(v.Field(i).Type().In(n))
+		}
+		assert.NotPanics(t, func() { v.Field(i).Call(args) }, "%T.%s", funcs, v.Type().Field(i).Name)
 	}
 }
 
@@ -127,44 +124,25 @@ func TestEachFunctionOfTheHostIsGuarded(t *testing.T) {
 	for _, host := range hosts {
 		callables(reflect.TypeOf(host), found)
 	}
-	for name := range found {
-		if guarded[name] == "" {
-			t.Errorf("%s is called, and nothing shows that a panic of its ends nothing", name)
-		}
-	}
-	for name := range guarded {
-		if !found[name] {
-			t.Errorf("there is no %s", name)
-		}
-	}
+	assert.ElementsMatch(t, slices.Collect(maps.Keys(found)), slices.Collect(maps.Keys(guarded)),
+		"functions that are called, and those whose panics are shown to end nothing")
 	calls := make(map[string]int)
 	count := func(name string) { calls[name]++ }
 	log := slog.New(badLog{})
-	q, err := queue.Options{Observer: allPanic[queue.Observer](count), Log: log}.WithDefaults()
-	if err != nil {
-		t.Fatal(err)
-	}
+	q := suite.Must(queue.Options{Observer: allPanic[queue.Observer](count), Log: log}.WithDefaults())(t)
 	callsAll(t, q.Observer)
 	locks := allPanic[dblock.Observer](count)
 	callsAll(t, locks.Guarded(log))
-	l, err := lease.Options{Observer: locks, Log: log}.WithDefaults("Options", time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := suite.Must(lease.Options{Observer: locks, Log: log}.WithDefaults("Options", time.Second))(t)
 	callsAll(t, l.Observer)
-	s, err := session.Options{Observer: locks, Log: log}.WithDefaults("Options", time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := suite.Must(session.Options{Observer: locks, Log: log}.WithDefaults("Options", time.Second))(t)
 	callsAll(t, s.Observer)
 	for _, log := range []*slog.Logger{q.Log, s.Log} {
 		log.Error("to a handler that panics")
 	}
 	for _, of := range []reflect.Type{reflect.TypeFor[queue.Observer](), reflect.TypeFor[dblock.Observer]()} {
 		for i := range of.NumField() {
-			if name := of.Field(i).Name; calls[name] == 0 {
-				t.Errorf("%v.%s was not passed on", of, name)
-			}
+			assert.NotZero(t, calls[of.Field(i).Name], "%v.%s was not passed on", of, of.Field(i).Name)
 		}
 	}
 }
@@ -181,9 +159,8 @@ func TestTheHostOfLocksMayPanic(t *testing.T) {
 	for _, how := range []string{"panic", "exit"} {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestTheHostOfLocksMayPanic$", "-test.timeout=1m")
 		cmd.Env = append(os.Environ(), hostOfLocks+"="+how)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Errorf("%s: %v:\n%s", how, err, out)
-		}
+		out, err := cmd.CombinedOutput()
+		assert.NoError(t, err, "%s:\n%s", how, out)
 	}
 }
 
@@ -214,102 +191,68 @@ func locksAmidPanics(t *testing.T) {
 	var nodes []dblock.Locker
 	var hosts []*dblocktest.Locker
 	for range 3 {
-		l, err := dblocktest.NewServer(nil).NewLocker(dblocktest.Options{Observer: observer, TTL: time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := suite.Must(dblocktest.NewServer(nil).NewLocker(dblocktest.Options{Observer: observer, TTL: time.Second}))(t)
 		t.Cleanup(func() { _ = l.Close(context.Background()) })
 		nodes, hosts = append(nodes, l), append(hosts, l)
 	}
-	q, err := dblock.NewQuorum(nodes, dblock.QuorumOptions{Observer: observer})
-	if err != nil {
-		t.Fatal(err)
-	}
+	q := suite.Must(dblock.NewQuorum(nodes, dblock.QuorumOptions{Observer: observer}))(t)
 	t.Cleanup(func() { _ = q.Close(context.Background()) })
 	for _, l := range []dblock.Locker{nodes[0], q} {
-		lock := get(t, l, "k")
-		if _, err := l.TryAcquire(t.Context(), "k"); err == nil {
-			t.Error("acquired twice")
-		}
-		if err := lock.Release(t.Context()); err != nil {
-			t.Error(err)
-		}
-		lock = get(t, l, "k")
+		lock := suite.Acquire(t, l, "k")
+		suite.IsTaken(t, l, "k")
+		suite.Release(t, lock)
+		lock = suite.Acquire(t, l, "k")
 		for _, host := range hosts {
 			host.Evict()
 		}
 		<-lock.Context().Done()
 		_ = lock.Release(t.Context())
-		if err := get(t, l, "k").Release(t.Context()); err != nil {
-			t.Error(err)
-		}
+		suite.IsFree(t, l, "k")
 	}
 	leadsAmidPanics(t, nodes[1])
 	for _, name := range []string{"Acquired", "NotAcquired", "Released", "Lost"} {
-		if !slices.Contains(calls, name) {
-			t.Errorf("%s was not called", name)
-		}
+		assert.Contains(t, calls, name)
 	}
 	retriesAmidPanics(t)
 }
 
-func get(t *testing.T, l dblock.Locker, key string) *dblock.Lock {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	lock, err := l.Acquire(ctx, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return lock
-}
-
 func leadsAmidPanics(t *testing.T, l dblock.Locker) {
 	told := 0
-	e, err := dblock.NewElector(l, "lead", dblock.ElectorOptions{Failed: func(error) { told++; hostEnds("failed") }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := suite.Must(dblock.NewElector(l, "lead", dblock.ElectorOptions{Failed: func(error) { told++; hostEnds("failed") }}))(t)
 	terms := 0
-	err = e.Run(t.Context(), func(context.Context, dblock.Fence) error {
+	err := e.Run(t.Context(), func(context.Context, dblock.Fence) error {
 		if terms++; terms == 1 {
 			return dblock.ErrFenced
 		}
 		return noError
 	})
-	if err == nil || !strings.Contains(err.Error(), "typedNil") || terms != 2 || told != 1 {
-		t.Errorf("%d terms, told %d times: %v", terms, told, err)
-	}
+	assert.ErrorContains(t, err, "typedNil")
+	assert.Equal(t, []int{2, 1}, []int{terms, told})
 }
 
 func retriesAmidPanics(t *testing.T) {
 	conflicts := func(err error) bool { return errors.Is(err, dblock.ErrConflict) }
-	tries := 0
-	once := func() error {
-		if tries++; tries < 3 {
-			return fmt.Errorf("%w, says the test", dblock.ErrConflict)
-		}
-		return nil
-	}
 	o := retry.Options{Attempts: 5, OnRetry: func(int, error) { hostEnds("on retry") }}
-	if err := retry.Run(t.Context(), o, conflicts, once); err != nil || tries != 3 {
-		t.Errorf("%d tries, %v", tries, err)
-	}
-	if err := retry.Run(t.Context(), o, conflicts, func() error { return noError }); err == nil || !strings.Contains(err.Error(), "typedNil") {
-		t.Error(err)
-	}
-	tries = 0
 	opts := []optimistic.Option{
-		optimistic.OnConflict(func(error, int) { hostEnds("on conflict") }), optimistic.RetryIf(func(error) bool { hostEnds("retry if"); return true }),
+		optimistic.OnConflict(func(error, int) { hostEnds("on conflict") }),
+		optimistic.RetryIf(func(error) bool { hostEnds("retry if"); return true }),
 	}
-	if err := optimistic.Do(t.Context(), func(context.Context, int) error { return once() }, opts...); err != nil || tries != 3 {
-		t.Errorf("%d tries, %v", tries, err)
+	for _, run := range []func(once func() error) error{
+		func(once func() error) error { return retry.Run(t.Context(), o, conflicts, once) },
+		func(once func() error) error {
+			return optimistic.Do(t.Context(), func(context.Context, int) error { return once() }, opts...)
+		},
+	} {
+		tries := 0
+		assert.NoError(t, run(func() error {
+			if tries++; tries < 3 {
+				return fmt.Errorf("%w, says the test", dblock.ErrConflict)
+			}
+			return nil
+		}))
+		assert.Equal(t, 3, tries)
+		assert.ErrorContains(t, run(func() error { return noError }), "typedNil")
 	}
 	bad := errors.New("of no kind")
-	if err := optimistic.Do(t.Context(), func(context.Context, int) error { return bad }, opts...); !errors.Is(err, bad) {
-		t.Error(err)
-	}
-	if err := optimistic.Do(t.Context(), func(context.Context, int) error { return noError }, opts...); err == nil || !strings.Contains(err.Error(), "typedNil") {
-		t.Error(err)
-	}
+	assert.ErrorIs(t, optimistic.Do(t.Context(), func(context.Context, int) error { return bad }, opts...), bad)
 }

@@ -19,8 +19,10 @@ func TestPromisesAreListed(t *testing.T) {
 	t.Parallel()
 	for _, dir := range []string{"lock", "session", "queue", "inventory", "optimistic", "answers"} {
 		tests, texts := testsOf(t, dir)
-		_, common := testsOf(t, "suite")
-		maps.Copy(texts, common)
+		for _, common := range []string{"suite", "lock"} { // session locks have tests of leases
+			_, more := testsOf(t, common)
+			maps.Copy(texts, more)
+		}
 		doc := parseFile(t, filepath.Join(dir, "doc.go")).Doc.Text()
 		listed := map[string]bool{}
 		for _, m := range regexp.MustCompile(`(?m)^ +- ([A-Z][\w']+): [^:]+\.$`).FindAllStringSubmatch(joined(doc), -1) {
@@ -100,8 +102,12 @@ func isMethod(f *ast.FuncDecl) bool {
 	if f.Recv == nil || !f.Name.IsExported() {
 		return false
 	}
-	of, ok := f.Recv.List[0].Type.(*ast.Ident)
-	return ok && !of.IsExported()
+	of := f.Recv.List[0].Type
+	if generic, ok := of.(*ast.IndexExpr); ok {
+		of = generic.X
+	}
+	name, ok := of.(*ast.Ident)
+	return ok && !name.IsExported()
 }
 
 // isTest tells a test of a table by its parameters: *testing.T, or the fixture alone.

@@ -69,10 +69,12 @@ func openClient(ctx context.Context, c config) (*client, error) {
 	return openMySQL(ctx, c)
 }
 
-var (
-	queueOptions = queue.Options{TTL: ttl, Timeout: time.Second}
-	storeOptions = inventory.Options{Timeout: 2 * time.Second}
-)
+var queueOptions = queue.Options{TTL: ttl, Timeout: time.Second}
+
+// storeOptions are of the Store of a worker: every other one sells order by order.
+func storeOptions(c config) inventory.Options {
+	return inventory.Options{Timeout: 2 * time.Second, Direct: c.N%2 == 1}
+}
 
 // close gives everything back. Its errors are those of a database that is not there.
 func (c *client) close(ctx context.Context) error {

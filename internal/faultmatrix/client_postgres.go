@@ -57,7 +57,7 @@ func openPostgres(ctx context.Context, cfg config) (_ *client, err error) {
 	if c.queue, err = pgqueue.New(ctx, pool, queueOptions); err != nil {
 		return nil, err
 	}
-	if c.store, err = pginventory.New(ctx, pool, storeOptions); err != nil {
+	if c.store, err = pginventory.New(ctx, pool, storeOptions(cfg)); err != nil {
 		return nil, err
 	}
 	c.guarded = func(ctx context.Context, lock *dblock.Lock, fn work) error {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/dblock-go/dblock/inventory"
@@ -35,9 +36,18 @@ func limit() time.Duration {
 	return callLimit
 }
 
-// order buys a unit. A customer clicks twice, and one without a definite answer sends the same
-// order again.
+// order has some customers buy at once, whose orders share statements.
 func (w *worker) order() {
+	var all sync.WaitGroup
+	for range 1 + rand.IntN(6) {
+		all.Go(w.buy)
+	}
+	all.Wait()
+}
+
+// buy buys a unit. A customer clicks twice, and one without a definite answer sends the same order
+// again.
+func (w *worker) buy() {
 	o := op{Kind: opOrder, ID: w.newID()}
 	o.Key = o.ID
 	sku := plentySKU

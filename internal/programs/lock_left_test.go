@@ -26,18 +26,28 @@ func (p *place) judgeLeftovers(t *testing.T, v *verdict, run string, members int
 		most  int64
 	}{
 		"members": {membersQuery, max(members, 1)},
-		"waiters": {"SELECT count(*) FROM dblock_lease_waiter", 0},
 		"tickets": {"SELECT count(*) FROM dblock_ticket WHERE lease_key LIKE '" + run + "-%'" + served, 0},
 		"readers": {"SELECT count(*) FROM dblock_reader", 0},
 		"permits": {"SELECT count(*) FROM dblock_permit WHERE handle IS NOT NULL", 0},
 	} {
-		n := p.count(t, c.query)
-		for until := time.Now().Add(freeWithin); n > c.most && time.Now().Before(until); n = p.count(t, c.query) {
-			time.Sleep(5 * time.Millisecond)
-		}
-		if n > c.most {
-			v.add("left", "%d %s are left, of %d", n, what, c.most)
-		}
+		p.judgeCount(t, v, what, c.query, c.most)
+	}
+}
+
+// judgeWaiters looks for waits of living processes whose callers have returned. What a process has
+// waited for counts no more once it has left.
+func (p *place) judgeWaiters(t *testing.T, v *verdict) {
+	p.judgeCount(t, v, "waiters", "SELECT count(*) FROM dblock_lease_waiter w JOIN dblock_member m ON m.member_id = w.member_id", 0)
+}
+
+// judgeCount waits until a query counts no more than that.
+func (p *place) judgeCount(t *testing.T, v *verdict, what, query string, most int64) {
+	n := p.count(t, query)
+	for until := time.Now().Add(freeWithin); n > most && time.Now().Before(until); n = p.count(t, query) {
+		time.Sleep(5 * time.Millisecond)
+	}
+	if n > most {
+		v.add("left", "%d %s are left, of %d", n, what, most)
 	}
 }
 

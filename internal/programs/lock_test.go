@@ -87,7 +87,9 @@ func (p *place) runLocks(t *testing.T, prog lockProgram, control string) (v verd
 			s.strike(ctx, prog.Faults)
 		}
 	}, func(ctx context.Context) {
-		p.allAreFree(ctx, &v, run, prog)
+		if p.allAreFree(ctx, &v, run, prog); v.kind == "" && len(prog.Faults) == 0 {
+			p.judgeWaiters(t, &v)
+		}
 	})
 	all, err := readLocks(logs)
 	if err != nil {

@@ -22,7 +22,7 @@ func TestSuppressedWrites(t *testing.T) {
 	for _, kind := range family() {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
-			db, ctx := suite.Connect(t, kind, testdb.DSN(t, kind)), t.Context()
+			db, ctx := suite.NewDB(t, kind).DB, t.Context()
 			for _, text := range []string{
 				"CREATE TABLE account (id INT PRIMARY KEY, n INT NOT NULL, version BIGINT NOT NULL DEFAULT 1)",
 				"INSERT INTO account (id, n) VALUES (1, 0), (2, 0), (5, 0)",

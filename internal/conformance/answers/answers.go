@@ -175,6 +175,24 @@ func (x *Trial) Told(err error) {
 	}
 }
 
+// Open opens what is used, also if the first try meets a replaced answer.
+func (x *Trial) Open(ctx context.Context, open func(context.Context) error) error {
+	err := open(ctx)
+	if err == nil {
+		return nil
+	}
+	x.Told(err)
+	x.Heal()
+	return x.Again(ctx, "opening", open)
+}
+
+// Close closes what was used.
+func (x *Trial) Close(ctx context.Context, end func(context.Context) error) {
+	ctx, cancel := context.WithTimeout(ctx, Patience)
+	defer cancel()
+	x.Told(end(ctx))
+}
+
 // Heal ends the disturbance.
 func (x *Trial) Heal() {
 	asked, struck := x.proxy.Disarm()

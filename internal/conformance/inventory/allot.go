@@ -34,9 +34,9 @@ func (s *env) allotments(t *testing.T) int64 {
 	return s.Count(t, "SELECT count(*) FROM dblock_stock WHERE bucket >= 1048576")
 }
 
-// sellsFromAllotments has several processes with allotments sell an SKU to the last unit, and
+// SellsFromAllotments has several processes with allotments sell an SKU to the last unit, and
 // counts how often the shared row is written.
-func sellsFromAllotments(t *testing.T, s *env) {
+func (mergeTests) SellsFromAllotments(t *testing.T, s *env) {
 	const stores, units, allotted = 4, 2000, 100
 	s.stock(t, "a", units)
 	s.Exec(t, "CREATE TABLE stock_write (bucket int)")
@@ -69,8 +69,8 @@ func sellsFromAllotments(t *testing.T, s *env) {
 	s.sound(t)
 }
 
-// allotmentsAreStock sells, restocks and writes off beside an allotment.
-func allotmentsAreStock(t *testing.T, s *env) {
+// AllotmentsAreStock sells, restocks and writes off beside an allotment.
+func (mergeTests) AllotmentsAreStock(t *testing.T, s *env) {
 	s.stock(t, "sale", 100)
 	s.stock(t, "other", 1)
 	store := s.open(t, inventory.Options{Allotment: 40})
@@ -103,9 +103,9 @@ func allotmentsAreStock(t *testing.T, s *env) {
 	s.sound(t)
 }
 
-// seesWhatIsAllottedMeanwhile has calls wait for stock that moves to a new allotment meanwhile. The
+// SeesWhatIsAllottedMeanwhile has calls wait for stock that moves to a new allotment meanwhile. The
 // test makes that allotment by hand, to be as slow as it takes.
-func seesWhatIsAllottedMeanwhile(t *testing.T, s *env) {
+func (mergeTests) SeesWhatIsAllottedMeanwhile(t *testing.T, s *env) {
 	for name, call := range map[string]func() error{
 		"a cart": func() error {
 			lines := []inventory.Line{{SKU: "a cart", Qty: 7}, {SKU: "other", Qty: 1}}
@@ -119,7 +119,7 @@ func seesWhatIsAllottedMeanwhile(t *testing.T, s *env) {
 		"a write-off": func() error { return restock(t, s.Store, "off", "a write-off", -7) },
 		"a transaction": func() error {
 			for _, begin := range s.e.Callers { // any form
-				tx, err := begin(t.Context(), s.dsn, sql.LevelReadCommitted)
+				tx, err := begin(t.Context(), s.DSN, sql.LevelReadCommitted)
 				if err != nil {
 					return err
 				}
@@ -132,7 +132,7 @@ func seesWhatIsAllottedMeanwhile(t *testing.T, s *env) {
 	} {
 		s.stock(t, name, 10)
 		s.restock(t, "other "+name, "other", 1)
-		tx := suite.Must(s.db.BeginTx(t.Context(), nil))(t)
+		tx := suite.Must(s.DB.DB.BeginTx(t.Context(), nil))(t)
 		for _, statement := range []string{
 			"UPDATE dblock_stock SET available = 0, epoch = epoch + 1 WHERE bucket = 0 AND sku = '" + name + "'",
 			"INSERT INTO dblock_stock (sku, bucket, available) VALUES ('" + name + "', 1048576, 10)",
@@ -149,9 +149,9 @@ func seesWhatIsAllottedMeanwhile(t *testing.T, s *env) {
 	s.sound(t)
 }
 
-// takesAnotherAllotment has a process lose its lease, and another process get it, while both sell
+// TakesAnotherAllotment has a process lose its lease, and another process get it, while both sell
 // on: the first one takes another allotment.
-func takesAnotherAllotment(t *testing.T, s *env) {
+func (mergeTests) TakesAnotherAllotment(t *testing.T, s *env) {
 	s.stock(t, "sale", 100_000)
 	o := inventory.Options{Allotment: 10, Timeout: time.Minute}
 	first, second := s.openClosed(t, o), s.openClosed(t, o)

@@ -29,10 +29,10 @@ func (s *env) leaveAllotment(t *testing.T, number int, sku string) {
 	s.execf(t, "INSERT INTO dblock_stock (sku, bucket, available) VALUES ('%s', %d, 3)", sku, 1048576+number)
 }
 
-// aLeftAllotmentStopsNoSweep has one SKU of a dead process's allotment locked or refused, or the
+// ALeftAllotmentStopsNoSweep has one SKU of a dead process's allotment locked or refused, or the
 // allotment's lease locked, or the table of leases missing. A hold on another SKU is swept by the
 // same call, and the other SKUs and allotments are returned. That one is returned afterwards.
-func aLeftAllotmentStopsNoSweep(t *testing.T, s *env) {
+func (mergeTests) ALeftAllotmentStopsNoSweep(t *testing.T, s *env) {
 	for name, c := range map[string]struct {
 		begin func(s *env, t *testing.T) (end func())
 		stays string // SKUs that stay in allotments meanwhile
@@ -42,13 +42,13 @@ func aLeftAllotmentStopsNoSweep(t *testing.T, s *env) {
 		"control": {func(*env, *testing.T) func() { return func() {} }, "", nil, ""},
 		"stock":   {func(s *env, t *testing.T) func() { return s.lockSKUs(t, []string{"bad"}) }, "bad", nil, ""},
 		"bucket": {func(s *env, t *testing.T) func() {
-			return s.lockRows(t, "SELECT 1 FROM dblock_stock WHERE sku = 'bad' AND bucket = 1048580 FOR UPDATE")
+			return s.Locked(t, "SELECT 1 FROM dblock_stock WHERE sku = 'bad' AND bucket = 1048580 FOR UPDATE")
 		}, "bad", nil, ""},
 		"lease": {func(s *env, t *testing.T) func() {
-			return s.lockRows(t, "SELECT 1 FROM dblock_lease WHERE lease_key = 'dblock allotment 4' FOR UPDATE")
+			return s.Locked(t, "SELECT 1 FROM dblock_lease WHERE lease_key = 'dblock allotment 4' FOR UPDATE")
 		}, "bad beside", dblock.ErrBusy, ""},
 		"trigger": {func(s *env, t *testing.T) func() {
-			return s.refuses(t, "AFTER UPDATE", "dblock_stock", "NEW.sku = 'bad'", "P0001", "frozen")
+			return s.Trigger(t, "AFTER UPDATE", "dblock_stock", "NEW.sku = 'bad'", suite.Raise(s.Kind, "P0001", "frozen"))
 		}, "bad", inventory.ErrRejected, `"bad"`},
 		"all leases": {func(s *env, t *testing.T) func() {
 			s.Exec(t, "ALTER TABLE dblock_lease RENAME TO hidden")
@@ -100,9 +100,9 @@ func (s *env) allot(t *testing.T, store *inventory.Store, sku string) (sold int6
 	return sold
 }
 
-// closesBesideALockedSKU closes a Store with allotments of three SKUs, the first of which is
+// ClosesBesideALockedSKU closes a Store with allotments of three SKUs, the first of which is
 // locked: the others are returned, and the error names the one.
-func closesBesideALockedSKU(t *testing.T, s *env) {
+func (mergeTests) ClosesBesideALockedSKU(t *testing.T, s *env) {
 	store := s.open(t, inventory.Options{Allotment: 5, Timeout: frozenTimeout})
 	skus := named("sale", 3)
 	for _, sku := range skus {
@@ -120,16 +120,16 @@ func closesBesideALockedSKU(t *testing.T, s *env) {
 	s.sound(t)
 }
 
-// closesBesideASilentSweep has the network fall silent at each of the first calls of a Store's
+// ClosesBesideASilentSweep has the network fall silent at each of the first calls of a Store's
 // first Sweep, which opens its Locker. Close ends with its context, and the Sweep after
 // Options.Timeout.
-func closesBesideASilentSweep(t *testing.T, s *env) {
+func (mergeTests) ClosesBesideASilentSweep(t *testing.T, s *env) {
 	const silentCalls = 12
 	s.stock(t, "sale", 1000)
 	s.allot(t, s.openClosed(t, inventory.Options{Allotment: 5}), "sale")
 	suite.Crowd(silentCalls, func(k int) {
 		d := &faultconn.Dialer{}
-		store, closePool, err := s.e.OpenOn(t.Context(), s.dsn, d, inventory.Options{Timeout: suite.CutTimeout})
+		store, closePool, err := s.e.OpenOn(t.Context(), s.DSN, d, inventory.Options{Timeout: suite.CutTimeout})
 		if !assert.NoError(t, err) {
 			return
 		}
@@ -164,10 +164,10 @@ func closesBesideASilentSweep(t *testing.T, s *env) {
 	})
 }
 
-// closesWithoutAServer closes Stores that have allotments while the server is frozen, and after it
+// ClosesWithoutAServer closes Stores that have allotments while the server is frozen, and after it
 // was killed. Close ends, and its error says so. Then a sweep returns what was left. In a soak
 // Close has no bound but its own.
-func closesWithoutAServer(t *testing.T, e Inventory) {
+func (ownTests) ClosesWithoutAServer(t *testing.T, e Inventory) {
 	s, server := e.envOfItsOwn(t)
 	if server == nil {
 		t.Log("this server cannot be killed: nothing is shown")

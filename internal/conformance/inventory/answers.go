@@ -29,17 +29,14 @@ func (e Inventory) RunAnswers(t *testing.T) {
 
 func (e Inventory) use(ctx context.Context, x *answers.Trial, o inventory.Options) error {
 	o.Timeout = time.Second
-	s, closePool, err := e.OpenOn(ctx, x.DSN, &faultconn.Dialer{}, o)
+	var s *inventory.Store
+	var closePool func()
+	err := x.Open(ctx, func(ctx context.Context) (err error) {
+		s, closePool, err = e.OpenOn(ctx, x.DSN, &faultconn.Dialer{}, o)
+		return err
+	})
 	if err != nil {
-		x.Told(err)
-		x.Heal()
-		err := x.Again(ctx, "opening", func(ctx context.Context) (err error) {
-			s, closePool, err = e.OpenOn(ctx, x.DSN, &faultconn.Dialer{}, o)
-			return err
-		})
-		if err != nil {
-			return err
-		}
+		return err
 	}
 	defer closePool()
 	stock := inventory.Adjustment{ID: x.Key, SKU: x.Key, Delta: 100}
@@ -55,9 +52,7 @@ func (e Inventory) use(ctx context.Context, x *answers.Trial, o inventory.Option
 		}
 		return suite.Second(s.Reserve(ctx, inventory.Request{Key: x.Key + "/last", SKU: x.Key, Qty: 1}))
 	})
-	closing, cancel := context.WithTimeout(ctx, answers.Patience)
-	defer cancel()
-	x.Told(s.Close(closing))
+	x.Close(ctx, s.Close)
 	if x.Lied || err != nil {
 		return err
 	}

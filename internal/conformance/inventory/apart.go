@@ -24,46 +24,12 @@ func withLimit(key, sku string) inventory.Request {
 	return r
 }
 
-// refusesChanges has a trigger refuse changes of the reservations of the buyer "banned".
-func (s *env) refusesChanges(t *testing.T, sqlState string) (drop func()) {
-	t.Helper()
-	changes := "OLD.buyer = 'banned' AND NEW.state <> OLD.state"
-	return s.refuses(t, "BEFORE UPDATE", "dblock_reservation", changes, sqlState, "banned")
-}
+// banned are changes of the reservations of the buyer "banned".
+const banned = "OLD.buyer = 'banned' AND NEW.state <> OLD.state"
 
-// aRefusedChangeFailsAlone has a trigger refuse three changes among three hundred, with the state
-// of a RAISE without one, of a key that is taken, and of a class that the server does not know.
-func aRefusedChangeFailsAlone(t *testing.T, s *env) {
-	for _, state := range []string{"45000", "23505", "ZX001"} {
-		t.Run(state, func(t *testing.T) {
-			t.Parallel()
-			s := s.another(t)
-			s.stock(t, "sale", 1000)
-			s.refusesChanges(t, state)
-			reqs := ordersFor(300, "sale")
-			for i := range reqs {
-				reqs[i].Hold = time.Hour
-				if i%100 == 42 {
-					reqs[i].Buyer = "banned"
-				}
-			}
-			sellsTo(t, s.Store, reqs)
-			suite.Crowd(len(reqs), func(i int) {
-				change := s.Cancel
-				if i%2 == 1 {
-					change = s.Confirm
-				}
-				assertBanned(t, reqs[i], suite.Second(change(t.Context(), reqs[i].Key)))
-			})
-			s.wantsBooks(t, "sale", 1000-153, 3, 150)
-			s.sound(t)
-		})
-	}
-}
-
-// aRefusalOfAnyKindIsOneOrders has a trigger refuse one order of a crowd, then one sale, one
+// ARefusalOfAnyKindIsOneOrders has a trigger refuse one order of a crowd, then one sale, one
 // cancellation and one expiry among those of a crowd, with each kind of error that a trigger has.
-func aRefusalOfAnyKindIsOneOrders(t *testing.T, s *env) {
+func (mergeTests) ARefusalOfAnyKindIsOneOrders(t *testing.T, s *env) {
 	refusals, waits := s.Refusals(t)
 	s.stock(t, "sale", 10_000)
 	o := s.o
@@ -98,7 +64,7 @@ func aRefusalOfAnyKindIsOneOrders(t *testing.T, s *env) {
 		if waits[name] != "" && name != suite.Conflict { // one that takes its time is enough
 			continue
 		}
-		drop = s.Trigger(t, "AFTER UPDATE", "dblock_reservation", "OLD.buyer = 'banned' AND NEW.state <> OLD.state", statement)
+		drop = s.Trigger(t, "AFTER UPDATE", "dblock_reservation", banned, statement)
 		var due []string
 		suite.Crowd(len(reqs), func(i int) {
 			switch key := reqs[i].Key; i % 4 {
@@ -128,9 +94,9 @@ func aRefusalOfAnyKindIsOneOrders(t *testing.T, s *env) {
 	s.sound(t)
 }
 
-// aUniqueIndexRefusesItsOrdersAlone has an index of the host's that is unique refuse three orders of a
+// AUniqueIndexRefusesItsOrdersAlone has an index of the host's that is unique refuse three orders of a
 // crowd.
-func aUniqueIndexRefusesItsOrdersAlone(t *testing.T, s *env) {
+func (mergeTests) AUniqueIndexRefusesItsOrdersAlone(t *testing.T, s *env) {
 	s.Exec(t, "CREATE UNIQUE INDEX owners ON dblock_reservation (buyer)")
 	s.stock(t, "sale", 1000)
 	reqs, refused := ordersFor(80, "sale"), 0
@@ -150,14 +116,14 @@ func aUniqueIndexRefusesItsOrdersAlone(t *testing.T, s *env) {
 	s.sound(t)
 }
 
-// aLockOfATriggerIsOneOrders has a trigger wait for a locked row for the buyer "banned": others are
+// ALockOfATriggerIsOneOrders has a trigger wait for a locked row for the buyer "banned": others are
 // sold, and their changes are made, meanwhile. Those of the buyer follow. On MySQL a trigger that
 // waits keeps the stock locked for a second each time, so the buyer's orders are of another SKU
 // there.
-func aLockOfATriggerIsOneOrders(t *testing.T, s *env) {
+func (mergeTests) ALockOfATriggerIsOneOrders(t *testing.T, s *env) {
 	s.Exec(t, "CREATE TABLE audit (id INT PRIMARY KEY, note INT)")
 	s.Exec(t, "INSERT INTO audit VALUES (1, 1)")
-	sku := map[bool]string{true: "other", false: "sale"}[s.e.Kind == devdb.MySQL]
+	sku := map[bool]string{true: "other", false: "sale"}[s.Kind == devdb.MySQL]
 	s.stock(t, "sale", 1000)
 	s.stock(t, "other", 1000)
 	reqs := ordersFor(80, "sale")
@@ -199,22 +165,12 @@ func aLockOfATriggerIsOneOrders(t *testing.T, s *env) {
 	s.sound(t)
 }
 
-// assertBanned fails unless err is the trigger's for the buyer "banned", and nil for others.
-func assertBanned(t *testing.T, r inventory.Request, err error) {
-	if r.Buyer != "banned" {
-		assert.NoError(t, err, r.Key)
-		return
-	}
-	assert.ErrorIs(t, err, inventory.ErrRejected, r.Key)
-	assert.ErrorContains(t, err, "banned")
-}
-
-// aRefusedRowDoesNotStopTheSweep has a trigger refuse two of those that expired first: the others
+// ARefusedRowDoesNotStopTheSweep has a trigger refuse two of those that expired first: the others
 // are swept, however few at once, an error names the first, and both are swept once the trigger is
 // gone.
-func aRefusedRowDoesNotStopTheSweep(t *testing.T, s *env) {
+func (mergeTests) ARefusedRowDoesNotStopTheSweep(t *testing.T, s *env) {
 	s.stock(t, "sale", 100)
-	drop := s.refusesChanges(t, "45000")
+	drop := s.Trigger(t, "BEFORE UPDATE", "dblock_reservation", banned, suite.Raise(s.Kind, "45000", "banned"))
 	var keys []string
 	for i := range 20 {
 		r := held(fmt.Sprintf("held-%d", i), "sale")
@@ -250,12 +206,12 @@ var lockedRows = map[string]string{
 	"one of its lines":  "SELECT 1 FROM dblock_reservation WHERE reservation_key = 'slow' AND line = 1 FOR UPDATE",
 	"its stock":         "SELECT 1 FROM dblock_stock WHERE sku = 'locked' FOR UPDATE",
 	"its buyer's limit": "SELECT 1 FROM dblock_quota WHERE sku = 'locked' FOR UPDATE",
-	"its key":           fmt.Sprintf(insertSale, "slow", "other"),
+	"its key":           insertOrder + "('slow', 'other', '', 1, 2)",
 }
 
-// aLockedRowStallsNoOtherChange has another transaction lock what one change needs: others go on
+// ALockedRowStallsNoOtherChange has another transaction lock what one change needs: others go on
 // meanwhile, and that one is made when the transaction has ended.
-func aLockedRowStallsNoOtherChange(t *testing.T, s *env) {
+func (mergeTests) ALockedRowStallsNoOtherChange(t *testing.T, s *env) {
 	for rows, statement := range lockedRows {
 		for _, what := range []string{toCancel, toConfirm, toSweep} {
 			isNew := rows == "its key"
@@ -279,7 +235,7 @@ func aLockedRowStallsNoOtherChange(t *testing.T, s *env) {
 				for i := range others {
 					s.sells(t, withLimit(fmt.Sprintf("order-%d", i), "other"))
 				}
-				release := s.lockRows(t, statement)
+				release := s.Locked(t, statement)
 				slow := suite.Begin(func() (any, error) { return nil, s.changes(t.Context(), what, "slow") })
 				suite.Crowd(3, func(n int) { // one after the other, so that the slow one is among them
 					for i := range others / 3 {
@@ -309,21 +265,21 @@ func (s *env) changes(ctx context.Context, what, key string) (err error) {
 	recorded := "SELECT state FROM dblock_reservation WHERE reservation_key = '" + key + "'"
 	for state := inventory.Held; err == nil && state != inventory.Expired; {
 		if _, err = s.Sweep(ctx, 3); err == nil {
-			err = s.db.QueryRowContext(ctx, recorded).Scan(&state)
+			err = s.DB.DB.QueryRowContext(ctx, recorded).Scan(&state)
 		}
 	}
 	return err
 }
 
-// whatStaysLockedIsBusy has a transaction hold the row for longer than a caller waits: nothing is
+// WhatStaysLockedIsBusy has a transaction hold the row for longer than a caller waits: nothing is
 // written.
-func whatStaysLockedIsBusy(t *testing.T, s *env) {
+func (mergeTests) WhatStaysLockedIsBusy(t *testing.T, s *env) {
 	s.stock(t, "locked", 10)
 	s.sells(t, held("slow", "locked"))
 	o := s.o
 	o.Timeout = 200 * time.Millisecond
 	store := s.open(t, o)
-	release := s.lockRows(t, lockedRows["its stock"])
+	release := s.Locked(t, lockedRows["its stock"])
 	err := suite.Second(store.Cancel(t.Context(), "slow"))
 	assert.ErrorIs(t, err, dblock.ErrBusy)
 	assert.ErrorContains(t, err, "nothing was written")

@@ -20,19 +20,7 @@ import (
 type callers struct {
 	*env
 	t  *testing.T
-	of func(ctx context.Context, dsn string, level sql.IsolationLevel) (*CallerTx, error)
-}
-
-// ofCallers runs a test with every form of a caller's transaction.
-func ofCallers(test func(*testing.T, *callers)) func(*testing.T, Inventory) {
-	return func(t *testing.T, e Inventory) {
-		for name, begin := range e.Callers {
-			t.Run(name, func(t *testing.T) {
-				t.Parallel()
-				test(t, &callers{e.env(t, patient(merged)), t, begin})
-			})
-		}
-	}
+	of Begin
 }
 
 // begin begins a transaction at READ COMMITTED.
@@ -40,7 +28,7 @@ func (s *callers) begin() *callerTx { return s.beginAt(sql.LevelReadCommitted) }
 
 func (s *callers) beginAt(level sql.IsolationLevel) *callerTx {
 	s.t.Helper()
-	tx := suite.Must(s.of(s.t.Context(), s.dsn, level))(s.t)
+	tx := suite.Must(s.of(s.t.Context(), s.DSN, level))(s.t)
 	s.t.Cleanup(tx.Close)
 	return &callerTx{tx, s}
 }
@@ -84,9 +72,9 @@ func (tx *callerTx) rollback() {
 	require.NoError(tx.s.t, tx.Rollback(tx.s.t.Context()))
 }
 
-// aCallersTxOutlivesARefusal has orders refused in every way: the transaction goes on and is
+// ACallersTxOutlivesARefusal has orders refused in every way: the transaction goes on and is
 // committed.
-func aCallersTxOutlivesARefusal(t *testing.T, s *callers) {
+func (callerTests) ACallersTxOutlivesARefusal(t *testing.T, s *callers) {
 	s.stock(t, "sale", 5)
 	s.sells(t, order("before", "sale", 1))
 	require.NoError(t, suite.Second(s.Cancel(t.Context(), "cancelled")))
@@ -115,9 +103,9 @@ func aCallersTxOutlivesARefusal(t *testing.T, s *callers) {
 	s.sound(t)
 }
 
-// aCallersTxMeetsOthers has a transaction wait longer than it may for another one, for the stock and for a limit. It gets ErrBusy, and
+// ACallersTxMeetsOthers has a transaction wait longer than it may for another one, for the stock and for a limit. It gets ErrBusy, and
 // goes on.
-func aCallersTxMeetsOthers(t *testing.T, s *callers) {
+func (callerTests) ACallersTxMeetsOthers(t *testing.T, s *callers) {
 	s.stock(t, "sale", 6)
 	bound := "SET innodb_lock_wait_timeout = 1"
 	if s.Postgres() {
@@ -140,9 +128,9 @@ func aCallersTxMeetsOthers(t *testing.T, s *callers) {
 	s.sound(t)
 }
 
-// aCallersTxNeverSellsOnWhatItSawFirst has a transaction read before others sell, at every level:
+// ACallersTxNeverSellsOnWhatItSawFirst has a transaction read before others sell, at every level:
 // its order meets a conflict, or gets the answer that is right by then.
-func aCallersTxNeverSellsOnWhatItSawFirst(t *testing.T, s *callers) {
+func (callerTests) ACallersTxNeverSellsOnWhatItSawFirst(t *testing.T, s *callers) {
 	for _, level := range []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable} {
 		for _, meanwhile := range []string{"the order itself", "another one", "nothing"} {
 			sku := fmt.Sprintf("%v, %s", level, meanwhile)
@@ -180,9 +168,9 @@ func aCallersTxNeverSellsOnWhatItSawFirst(t *testing.T, s *callers) {
 	s.sound(t)
 }
 
-// aCallersTxThatIsNone has ended or is read-only, or its caller gives up, or its Store is closed:
+// ACallersTxThatIsNone has ended or is read-only, or its caller gives up, or its Store is closed:
 // nothing is sold.
-func aCallersTxThatIsNone(t *testing.T, s *callers) {
+func (callerTests) ACallersTxThatIsNone(t *testing.T, s *callers) {
 	s.stock(t, "sale", 5)
 	s.stock(t, "by a statement", 5) // where the server commits each statement by itself then, one is sold
 	ended := func(tx *callerTx, how string) {
@@ -223,10 +211,10 @@ func aCallersTxThatIsNone(t *testing.T, s *callers) {
 	s.wantsBooks(t, "sale", 5, 0, 0)
 }
 
-// aCallersTxCountsNoExpiredHold has a buyer whose holds have expired order as much again in a
+// ACallersTxCountsNoExpiredHold has a buyer whose holds have expired order as much again in a
 // caller's transaction. What that sweeps comes back if it is rolled back. The control is a hold
 // that another transaction has locked: it counts.
-func aCallersTxCountsNoExpiredHold(t *testing.T, s *callers) {
+func (callerTests) ACallersTxCountsNoExpiredHold(t *testing.T, s *callers) {
 	s.stock(t, "sale", 100)
 	s.stock(t, "other", 100)
 	hold := func(key string) inventory.Request {
@@ -239,7 +227,7 @@ func aCallersTxCountsNoExpiredHold(t *testing.T, s *callers) {
 	require.NoError(t, suite.Second(s.ReserveAll(t.Context(), a)))
 	s.sells(t, hold("b"))
 	s.isDue(t, "a", "b")
-	release := s.lockRows(t, "SELECT 1 FROM dblock_reservation WHERE reservation_key = 'b' FOR UPDATE")
+	release := s.Locked(t, "SELECT 1 FROM dblock_reservation WHERE reservation_key = 'b' FOR UPDATE")
 	lines = []inventory.Line{{SKU: "sale", Qty: 2, Limit: 2}, {SKU: "gift", Qty: 1, Unstocked: true}}
 	cart := inventory.Cart{Key: "cart", Buyer: "ann", Lines: lines}
 	tx := s.begin()
@@ -268,16 +256,16 @@ func aCallersTxCountsNoExpiredHold(t *testing.T, s *callers) {
 	s.sound(t)
 }
 
-// aSweepThatFailsLeavesTheRefusal has the sweep of a buyer's expired hold fail with a lock timeout:
+// ASweepThatFailsLeavesTheRefusal has the sweep of a buyer's expired hold fail with a lock timeout:
 // the order is refused for the limit, and the transaction goes on. The control is the same order
 // once the sweep passes.
-func aSweepThatFailsLeavesTheRefusal(t *testing.T, s *callers) {
+func (callerTests) ASweepThatFailsLeavesTheRefusal(t *testing.T, s *callers) {
 	s.stock(t, "sale", 10)
 	hold := perBuyer("hold", "sale", "ann", 1)
 	hold.Hold = time.Hour
 	s.sells(t, hold)
 	s.isDue(t, "hold")
-	drop := s.env.refuses(t, "BEFORE UPDATE", "dblock_reservation", "NEW.sku = 'sale'", lockTimeout, "busy")
+	drop := s.Trigger(t, "BEFORE UPDATE", "dblock_reservation", "NEW.sku = 'sale'", suite.LockTimeout(s.Kind))
 	tx := s.begin()
 	tx.refuses(perBuyer("again", "sale", "ann", 1), inventory.ErrLimitExceeded)
 	tx.sells(perBuyer("other", "sale", "bob", 1))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -27,8 +26,8 @@ func heldCart(key string, lines ...inventory.Line) op {
 	return d
 }
 
-// aCartIsSoldWholeOrNotAtAll also adds up lines of one SKU, and repeats a cart.
-func aCartIsSoldWholeOrNotAtAll(t *testing.T, s *env) {
+// ACartIsSoldWholeOrNotAtAll also adds up lines of one SKU, and repeats a cart.
+func (mergeTests) ACartIsSoldWholeOrNotAtAll(t *testing.T, s *env) {
 	s.stock(t, "a", 5)
 	s.stock(t, "b", 5)
 	gift := inventory.Line{SKU: "gift", Qty: 1, Unstocked: true}
@@ -73,8 +72,8 @@ func aCartIsSoldWholeOrNotAtAll(t *testing.T, s *env) {
 	s.sound(t)
 }
 
-// aKeyIsOfOneOrderOrOneCart uses keys of orders for carts, and the reverse.
-func aKeyIsOfOneOrderOrOneCart(t *testing.T, s *env) {
+// AKeyIsOfOneOrderOrOneCart uses keys of orders for carts, and the reverse.
+func (mergeTests) AKeyIsOfOneOrderOrOneCart(t *testing.T, s *env) {
 	s.stock(t, "a", 100)
 	s.stock(t, "b", 100)
 	a, b := inventory.Line{SKU: "a", Qty: 1}, inventory.Line{SKU: "b", Qty: 1}
@@ -94,8 +93,8 @@ func aKeyIsOfOneOrderOrOneCart(t *testing.T, s *env) {
 	s.sound(t)
 }
 
-// refusesBadCarts sends nothing of them.
-func refusesBadCarts(t *testing.T, s *env) {
+// RefusesBadCarts sends nothing of them.
+func (mergeTests) RefusesBadCarts(t *testing.T, s *env) {
 	s.stock(t, "a", 10)
 	line := inventory.Line{SKU: "a", Qty: 1}
 	var many []inventory.Line
@@ -131,9 +130,9 @@ func refusesBadCarts(t *testing.T, s *env) {
 	assert.Zero(t, s.Count(t, "SELECT count(*) FROM dblock_reservation"))
 }
 
-// aLoneCartWaitsForItsRows has another transaction hold one of them. The cart delays no other
+// ALoneCartWaitsForItsRows has another transaction hold one of them. The cart delays no other
 // order, and so it is not refused.
-func aLoneCartWaitsForItsRows(t *testing.T, s *env) {
+func (mergeTests) ALoneCartWaitsForItsRows(t *testing.T, s *env) {
 	s.stock(t, "a", 10)
 	s.stock(t, "b", 10)
 	release := s.lockSKUs(t, []string{"b"})
@@ -152,21 +151,9 @@ func aLoneCartWaitsForItsRows(t *testing.T, s *env) {
 	s.sound(t)
 }
 
-// sendsCarts sends carts of some of the SKUs at random, for one unit of each, at the same time. All
-// are sold.
-func sendsCarts(t *testing.T, store *inventory.Store, carts, lines int, skus []string) {
-	suite.Crowd(carts, func(i int) {
-		c := inventory.Cart{Key: fmt.Sprintf("cart-%d", i)}
-		for _, n := range rand.Perm(len(skus))[:lines] {
-			c.Lines = append(c.Lines, inventory.Line{SKU: skus[n], Qty: 1})
-		}
-		assert.NoError(t, suite.Second(store.ReserveAll(t.Context(), c)))
-	})
-}
-
-// cartsWeighTheirLines has carts share statements: one carries as many lines as one of orders
-// carries orders.
-func cartsWeighTheirLines(t *testing.T, s *env) {
+// CartsWeighTheirLines has carts share statements: one carries as many lines as one of orders
+// carries orders. None is refused because of others.
+func (mergeTests) CartsWeighTheirLines(t *testing.T, s *env) {
 	const carts, most = 80, 40
 	skus := named("sku", 60)
 	for _, sku := range skus {
@@ -185,26 +172,15 @@ func cartsWeighTheirLines(t *testing.T, s *env) {
 		statements.Add(1)
 		return nil
 	}
-	store := s.hookedOn(t, s.dsn, &faultconn.Dialer{}, o, hook)
-	sendsCarts(t, store, carts, 10, skus)
+	store := s.hookedOn(t, s.DSN, &faultconn.Dialer{}, o, hook)
+	suite.Crowd(carts, func(i int) {
+		c := inventory.Cart{Key: fmt.Sprintf("cart-%d", i)}
+		for _, n := range rand.Perm(len(skus))[:10] {
+			c.Lines = append(c.Lines, inventory.Line{SKU: skus[n], Qty: 1})
+		}
+		assert.NoError(t, suite.Second(store.ReserveAll(t.Context(), c)))
+	})
 	assert.LessOrEqual(t, largest.Load(), int64(most), "lines in a statement")
 	assert.Less(t, statements.Load(), int64(carts), "carts share statements")
-	s.sound(t)
-}
-
-// aCrowdOfCartsIsSold sends many carts at once that have SKUs in common: none is refused because of
-// others.
-func aCrowdOfCartsIsSold(t *testing.T, s *env) {
-	const carts, lines = 256, 20
-	var stock, ledger []string
-	skus := named("sku", 2000)
-	for _, sku := range skus {
-		stock = append(stock, fmt.Sprintf("('%s', 0, %d)", sku, carts))
-		ledger = append(ledger, fmt.Sprintf("('%s', '%s', %d)", sku, sku, carts))
-	}
-	s.Exec(t, "INSERT INTO dblock_stock (sku, bucket, available) VALUES "+strings.Join(stock, ", "))
-	s.Exec(t, "INSERT INTO dblock_adjustment (adjustment_id, sku, delta) VALUES "+strings.Join(ledger, ", "))
-	sendsCarts(t, s.Store, carts, lines, skus)
-	assert.EqualValues(t, carts*lines, s.Count(t, "SELECT count(*) FROM dblock_reservation WHERE state = 2"))
 	s.sound(t)
 }

@@ -3,8 +3,7 @@
 //
 // # Sales
 //
-//   - SellsExactlyItsStock: A crowd is sold exactly the stock.
-//   - TellsTheRestSoldOut: Buyers beyond the stock get ErrSoldOut.
+//   - SellsExactlyItsStock: A crowd is sold exactly the stock, and the others get ErrSoldOut.
 //   - ALockedSKUDoesNotStallTheRest: A locked row of one SKU delays no other SKU.
 //   - AnswersARepeatedKeyAsBefore: A repeated key gets its first answer.
 //   - RefusesAKeyWithOtherContents: A key with other contents is ErrKeyReused.
@@ -12,12 +11,9 @@
 //   - RecordsRefusalsWhenAsked: With RecordRefusals a refusal is the answer to its key for ever.
 //   - FindsWhatIsRecorded: Lookup returns what is recorded of a key.
 //   - RefusesBadInput: Bad input is refused without a statement.
-//   - APoisonedOrderFailsAlone: An order that a trigger refuses fails alone.
-//   - APoisonedOrderFailsAloneBesideLimits: The same in batches of every kind.
+//   - APoisonedOrderFailsAlone: An order that a trigger refuses fails alone, in batches of each kind.
 //   - RefusesOrdersOnceClosed: Close ends a sale, and each order that was confirmed is recorded.
 //   - ReplaysARealOrderFile: A real order file, sent twice, is sold once.
-//   - ControlSellsTwice: The usual code by hand sells a key twice.
-//   - ControlOversells: The usual code by hand sells more than the stock.
 //   - PassesOverLockedBuckets: A batch of several SKUs passes over a locked bucket.
 //
 // # Stock and books
@@ -44,18 +40,15 @@
 //   - ALimitNeedsABuyer: A limit without a buyer is refused.
 //   - AStoreKnowsNoMoreThanTheBooks: A Store's memory never contradicts another Store's writes.
 //   - AStoreAnswersNothingFromMemory: What is gone from the books was never sold.
-//   - AnSKUComesIntoBeingAmongItsOrders: Orders beside the first restock use its stock or none.
 //   - WhatNeedsNoStockIsLimited: A limit holds for an SKU without stock.
 //   - ACartIsSoldWholeOrNotAtAll: A cart is sold whole or not at all.
 //   - AKeyIsOfOneOrderOrOneCart: A key of an order is refused for a cart, and the reverse.
 //   - RefusesBadCarts: A bad cart is refused without a statement.
 //   - ALoneCartWaitsForItsRows: A cart that waits for a row delays no other order.
-//   - ACrowdOfCartsIsSold: A crowd of carts is sold.
-//   - CartsWeighTheirLines: A batch counts the lines of a cart.
+//   - CartsWeighTheirLines: A batch counts the lines of a cart, and a crowd of carts is sold.
 //
 // # Locks of other transactions
 //
-//   - ARefusedChangeFailsAlone: Changes that a trigger refuses fail alone.
 //   - ARefusalOfAnyKindIsOneOrders: A trigger that fails for one order, with whatever error, fails
 //     that order, or its change, alone.
 //   - AUniqueIndexRefusesItsOrdersAlone: Orders that an index of the host's refuses fail alone.
@@ -64,12 +57,9 @@
 //   - ALockedRowStallsNoOtherChange: A locked row delays its own change alone.
 //   - WhatStaysLockedIsBusy: A row that stays locked is ErrBusy, and nothing is written.
 //   - ARefusalWaitsForNoLock: An order for more than is left waits for no lock.
-//   - FiveLockedSKUsLeaveTheRest: Five locked SKUs delay no others.
-//   - FortyLockedSKUsLeaveTheRest: Nor do forty.
-//   - ALockedSKULeavesTheRestDirect: Nor does one with Direct.
-//   - LockedSKUsLeaveTheRestDirect: Nor do several with Direct.
-//   - AKeyOpenElsewhereStallsNobody: A key in an open transaction delays no other order.
-//   - KeysOpenElsewhereStallNobody: Nor do several.
+//   - LockedSKUsLeaveTheRest: Locked SKUs, more than statements run at once, delay no others.
+//   - LockedSKUsLeaveTheRestDirect: Nor do they with Direct.
+//   - KeysOpenElsewhereStallNobody: Keys in an open transaction delay no other order.
 //   - AKeyOpenElsewhereStallsNobodyDirect: Nor does one with Direct.
 //   - KeysOpenElsewhereLockNoStock: Orders that wait for such keys lock no stock.
 //   - ARefusalInAHundredCostsFewTrips: A refusal in a batch costs few statements.
@@ -85,9 +75,7 @@
 //   - ClosesBesideALockedSKU: Close returns the shares beside a locked SKU.
 //   - ClosesBesideASilentSweep: Close returns beside a sweep that gets no answer.
 //   - ALatchRefusesWithoutLocks: A known sold-out SKU is refused without a lock.
-//   - ALatchLooksKeysUp: A repeated key still gets its answer then.
 //   - ALatchEndsWithWhatComesIn: New units end that state.
-//   - ALatchKnowsCarts: It holds for carts.
 //
 // # Hooks and callers' transactions
 //
@@ -105,9 +93,7 @@
 // # Under faults
 //
 //   - AnOrderCutAnywhere: The answer of an order is true wherever its connection breaks.
-//   - ABatchCutAnywhere: The same for a batch.
 //   - AnOrder: The same, merged and direct, when a pool has another mode of queries.
-//   - ABatch: The same for a batch.
 //   - SaysWhenTheServerIsDown: Without a server the error is ErrUnavailable.
 //
 // # Judged elsewhere
@@ -116,8 +102,8 @@
 // controls are TestControlInventory and the tests of the judge.
 //
 //   - Each answer to orders, carts, confirmations, cancellations, extensions and look-ups of a key is right in one order of the calls
-//     (judgeOrder): a key is sold once, races of a hold with its end, its cancellation and sweeps have one result, in Stores, in
-//     transactions of the caller and from allotments.
+//     (judgeOrder): a key is sold once, races of a hold with its end, its cancellation and sweeps have one result, in Stores, with
+//     Options.Latch and without, in transactions of the caller and from allotments.
 //   - No order is refused though enough was left, or though its buyer was under the limit (judgeRefusals). Each unit that is left in the
 //     end is for sale, also from the allotment of a killed process (allIsSold).
 //   - Stock, reservations, deliveries and limits balance, and no buyer exceeds a limit, in each snapshot while the processes run and in
@@ -125,5 +111,8 @@
 //   - A delivery changes the stock once (judgeRestock). A hook's row exists if, and only if, its order does (judgeEffect).
 //   - All of this while connections are ended, statements are cancelled, rows and tables are locked, and processes are killed.
 //
-// TestFaultsMatrix of internal/faultmatrix sells under each of its faults, with frozen, killed and silent servers among them.
+// TestFaultsMatrix of internal/faultmatrix sells under each of its faults, with frozen, killed and
+// silent servers among them, merged and with Options.Direct. Orders of one statement, of which some
+// repeat a key and some ask for more than is left, have true answers wherever their connection
+// breaks. Its control, orderUnkeyed, sells a key twice.
 package inventory

@@ -2,10 +2,8 @@ package inventory
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -26,9 +24,7 @@ type env struct {
 	e Inventory
 	o inventory.Options
 
-	dsn    string  // suite.DB's
-	db     *sql.DB // suite.DB's
-	crowds int     // how many were sent
+	crowds int // how many were sent
 }
 
 func (e Inventory) env(t *testing.T, o inventory.Options) *env {
@@ -38,7 +34,7 @@ func (e Inventory) env(t *testing.T, o inventory.Options) *env {
 
 func (e Inventory) envOn(t *testing.T, db *suite.DB, o inventory.Options) *env {
 	t.Helper()
-	s := &env{DB: db, e: e, o: o, dsn: db.DSN, db: db.DB}
+	s := &env{DB: db, e: e, o: o}
 	s.Store = s.open(t, o)
 	return s
 }
@@ -59,21 +55,16 @@ func (e Inventory) envOfItsOwn(t *testing.T) (s *env, server *devdb.Server) {
 	server, db := suite.OwnServer(t, e.Kind)
 	if server == nil {
 		s = e.env(t, inventory.Options{})
-		s.db.SetMaxIdleConns(0)
+		s.DB.DB.SetMaxIdleConns(0)
 		return s, nil
 	}
 	return e.envOn(t, db, inventory.Options{}), server
 }
 
-func (e Inventory) connect(t *testing.T, dsn string) *sql.DB {
-	t.Helper()
-	return suite.Connect(t, e.Kind, dsn)
-}
-
 // open makes a further Store on the same database, as another process would.
 func (s *env) open(t *testing.T, o inventory.Options) *inventory.Store {
 	t.Helper()
-	store, closePool, err := s.e.Open(t.Context(), s.dsn, o)
+	store, closePool, err := s.e.Open(t.Context(), s.DSN, o)
 	require.NoError(t, err)
 	t.Cleanup(closePool)
 	return store
@@ -82,7 +73,7 @@ func (s *env) open(t *testing.T, o inventory.Options) *inventory.Store {
 // openOn is open with connections of the dialer's.
 func (s *env) openOn(t *testing.T, dialer *faultconn.Dialer, o inventory.Options) *inventory.Store {
 	t.Helper()
-	store, closePool, err := s.e.OpenOn(t.Context(), s.dsn, dialer, o)
+	store, closePool, err := s.e.OpenOn(t.Context(), s.DSN, dialer, o)
 	require.NoError(t, err)
 	t.Cleanup(closePool)
 	return store
@@ -107,41 +98,14 @@ func (s *env) countf(t *testing.T, format string, args ...any) int64 {
 	return s.Count(t, fmt.Sprintf(format, args...))
 }
 
-// insertSale inserts an order for one unit by hand, under a key and of an SKU.
-const insertSale = `INSERT INTO dblock_reservation (reservation_key, sku, buyer, qty, state)
-	VALUES ('%s', '%s', '', 1, 2)`
-
-// sqlText is a text between quotes.
-func sqlText(s string) string { return strings.ReplaceAll(s, "'", "''") }
-
-// lockTimeout is the SQLSTATE with which refuses raises the server's own lock timeout.
-const lockTimeout = "55P03"
-
-// refuses has a trigger of the table's owner raise an error for rows that meet a condition, until
-// drop is called. It fires when ("BEFORE UPDATE") a row is written.
-func (s *env) refuses(t *testing.T, when, table, condition, sqlState, message string) (drop func()) {
-	t.Helper()
-	raise := suite.Raise(s.e.Kind, sqlState, message)
-	if sqlState == lockTimeout && !s.Postgres() {
-		raise = "SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1205, MESSAGE_TEXT = '" + message + "'"
-	}
-	return s.Trigger(t, when, table, condition, raise)
-}
-
-// poison has a trigger refuse every order of the buyer "banned".
-func (s *env) poison(t *testing.T) {
-	t.Helper()
-	s.refuses(t, "BEFORE INSERT", "dblock_reservation", "NEW.buyer = 'banned'", "45001", "banned")
-}
-
 // waitsForARow waits until a session of the database waits for a row lock.
 func (s *env) waitsForARow(t *testing.T) {
 	t.Helper()
 	suite.Until(t, "a session waits for a row", func() bool {
-		if s.e.Kind != devdb.Postgres {
+		if s.Kind != devdb.Postgres {
 			time.Sleep(150 * time.Millisecond) // InnoDB does not update what is read more often than every 100 ms
 		}
-		return s.Count(t, suite.RowWaits(s.e.Kind)) > 0
+		return s.Count(t, suite.RowWaits(s.Kind)) > 0
 	})
 }
 
@@ -188,7 +152,7 @@ func (s *env) expire(ctx context.Context, key string, moment int64) error {
 	if s.Postgres() {
 		at += "+00"
 	}
-	return suite.Second(s.db.ExecContext(ctx, fmt.Sprintf(
+	return suite.Second(s.DB.DB.ExecContext(ctx, fmt.Sprintf(
 		"UPDATE dblock_reservation SET expires_at = '%s' WHERE reservation_key = '%s' AND state = 1", at, key)))
 }
 

@@ -13,24 +13,9 @@ import (
 	"github.com/dblock-go/dblock/inventory"
 )
 
-// aPoisonedOrderFailsAlone has a trigger of the owner's refuse one buyer.
-func aPoisonedOrderFailsAlone(t *testing.T, s *env) {
-	s.stock(t, "sale", 1000)
-	s.poison(t)
-	reqs := ordersFor(300, "sale")
-	for i := 42; i < len(reqs); i += 100 {
-		reqs[i].Buyer = "banned"
-	}
-	for _, a := range crowd(t.Context(), s.Store, reqs) {
-		assertBanned(t, a.req, a.err)
-	}
-	s.wantsBooks(t, "sale", 703, 0, 297)
-	s.sound(t)
-}
-
-// aLockedSKUDoesNotStallTheRest has another transaction hold one SKU: its orders wait, and those of
+// ALockedSKUDoesNotStallTheRest has another transaction hold one SKU: its orders wait, and those of
 // another SKU are sold meanwhile. An order whose time is up is ErrBusy, and is not sold.
-func aLockedSKUDoesNotStallTheRest(t *testing.T, s *env) {
+func (patientTests) ALockedSKUDoesNotStallTheRest(t *testing.T, s *env) {
 	s.stock(t, "locked", 50)
 	s.stock(t, "free", 150)
 	release := s.lockSKUs(t, []string{"locked"})
@@ -55,12 +40,11 @@ func aLockedSKUDoesNotStallTheRest(t *testing.T, s *env) {
 	s.sound(t)
 }
 
-// aPoisonedOrderFailsAloneBesideLimits has the host's trigger refuse one buyer, in batches of any
-// kind.
-func aPoisonedOrderFailsAloneBesideLimits(t *testing.T, s *env) {
+// APoisonedOrderFailsAlone has the host's trigger refuse one buyer, in batches of any kind.
+func (tests) APoisonedOrderFailsAlone(t *testing.T, s *env) {
 	s.stock(t, "sale", 1000)
 	s.stock(t, "other", 1000)
-	s.poison(t)
+	s.Trigger(t, "BEFORE INSERT", "dblock_reservation", "NEW.buyer = 'banned'", suite.Raise(s.Kind, "45001", "banned"))
 	var ops []op
 	for i, r := range ordersFor(240, "sale") {
 		r.Buyer, r.Limit, r.Hold = fmt.Sprint("buyer ", i%60), int64(i%2)*100, time.Duration(i%3)*time.Hour

@@ -12,9 +12,9 @@ import (
 	"github.com/dblock-go/dblock/inventory"
 )
 
-// aHeldOrderGoesItsWay takes holds through every state, and tries every change that is not
+// AHeldOrderGoesItsWay takes holds through every state, and tries every change that is not
 // possible.
-func aHeldOrderGoesItsWay(t *testing.T, s *env) {
+func (mergeTests) AHeldOrderGoesItsWay(t *testing.T, s *env) {
 	s.stock(t, "sale", 10)
 	is := func(state inventory.State, replayed bool) reply {
 		return reply{State: state, SKU: "sale", Qty: 1, Replayed: replayed, Ends: state == inventory.Held}
@@ -59,8 +59,8 @@ func aHeldOrderGoesItsWay(t *testing.T, s *env) {
 	s.sound(t)
 }
 
-// aCancelledKeyIsNeverSold cancels orders that have not come yet.
-func aCancelledKeyIsNeverSold(t *testing.T, s *env) {
+// ACancelledKeyIsNeverSold cancels orders that have not come yet.
+func (mergeTests) ACancelledKeyIsNeverSold(t *testing.T, s *env) {
 	s.stock(t, "sale", 100)
 	s.stock(t, "other", 100)
 	s.wants(t, onKey(toCancel, "k"), reply{State: inventory.Cancelled})
@@ -91,8 +91,8 @@ func aCancelledKeyIsNeverSold(t *testing.T, s *env) {
 	s.sound(t)
 }
 
-// holdsAsLongAsItSays has holds end by the database's own clock, and others extended.
-func holdsAsLongAsItSays(t *testing.T, s *env) {
+// HoldsAsLongAsItSays has holds end by the database's own clock, and others extended.
+func (mergeTests) HoldsAsLongAsItSays(t *testing.T, s *env) {
 	s.stock(t, "sale", 10)
 	holds := func(key string, hold time.Duration) (inventory.Reservation, error) {
 		r := held(key, "sale")
@@ -123,8 +123,8 @@ func holdsAsLongAsItSays(t *testing.T, s *env) {
 	s.sound(t)
 }
 
-// whatComesBackIsForSale restocks, cancels and sweeps while it is sold out.
-func whatComesBackIsForSale(t *testing.T, s *env) {
+// WhatComesBackIsForSale restocks, cancels and sweeps while it is sold out.
+func (mergeTests) WhatComesBackIsForSale(t *testing.T, s *env) {
 	other := s.open(t, s.o)
 	s.stock(t, "sale", 2)
 	soldOut := func() {

@@ -36,7 +36,7 @@ func (s *env) hookedOn(
 
 func (s *env) hooked(t *testing.T, hook Hook) *inventory.Store {
 	t.Helper()
-	return s.hookedOn(t, s.dsn, &faultconn.Dialer{}, s.o, hook)
+	return s.hookedOn(t, s.DSN, &faultconn.Dialer{}, s.o, hook)
 }
 
 // ownsOrders makes the owner's table of orders.
@@ -49,7 +49,7 @@ func (s *env) ownsOrders(t *testing.T) {
 func ownRows(_ context.Context, exec func(string) error, granted []inventory.Reservation) error {
 	values := make([]string, len(granted))
 	for i, r := range granted {
-		values[i] = fmt.Sprintf("('%s', %d)", sqlText(r.Key), max(1, len(r.Lines)))
+		values[i] = fmt.Sprintf("('%s', %d)", strings.ReplaceAll(r.Key, "'", "''"), max(1, len(r.Lines)))
 	}
 	return exec("INSERT INTO own_order (order_key, n) VALUES " + strings.Join(values, ", "))
 }
@@ -77,9 +77,9 @@ func (s *env) ownRowsAmiss(t *testing.T, prefix string) (faults []string) {
 	return faults
 }
 
-// writesTheOwnersRows sells orders and carts of every kind with a hook, which gets each once,
+// WritesTheOwnersRows sells orders and carts of every kind with a hook, which gets each once,
 // whole, and as it is sold.
-func writesTheOwnersRows(t *testing.T, s *env) {
+func (mergeTests) WritesTheOwnersRows(t *testing.T, s *env) {
 	var mu sync.Mutex
 	calls := map[string][]inventory.Reservation{}
 	store := s.hooked(t, func(ctx context.Context, exec func(string) error, granted []inventory.Reservation) error {
@@ -119,9 +119,9 @@ func writesTheOwnersRows(t *testing.T, s *env) {
 	s.sound(t)
 }
 
-// aHookFailsForOneOrder has a hook fail for some orders of a crowd, in every way: they are refused
+// AHookFailsForOneOrder has a hook fail for some orders of a crowd, in every way: they are refused
 // alone, with the reason.
-func aHookFailsForOneOrder(t *testing.T, s *env) {
+func (mergeTests) AHookFailsForOneOrder(t *testing.T, s *env) {
 	store := s.hooked(t, func(ctx context.Context, exec func(string) error, granted []inventory.Reservation) error {
 		if err := ownRows(ctx, exec, granted); err != nil {
 			return err
@@ -171,9 +171,9 @@ func aHookFailsForOneOrder(t *testing.T, s *env) {
 	s.wantsOwnRows(t)
 }
 
-// aHookIsRunAgain has the hooks of two Stores lock the owner's rows crosswise: the victim of the
+// AHookIsRunAgain has the hooks of two Stores lock the owner's rows crosswise: the victim of the
 // deadlock runs again, and no caller gets an error.
-func aHookIsRunAgain(t *testing.T, s *env) {
+func (mergeTests) AHookIsRunAgain(t *testing.T, s *env) {
 	var victims atomic.Int64
 	var locked sync.WaitGroup
 	locked.Add(2)
@@ -206,9 +206,9 @@ func aHookIsRunAgain(t *testing.T, s *env) {
 	s.wantsOwnRows(t)
 }
 
-// aHookThatKeepsItsErrorsIsFound has hooks return nil although their transaction has failed or
+// AHookThatKeepsItsErrorsIsFound has hooks return nil although their transaction has failed or
 // ended: nothing is sold.
-func aHookThatKeepsItsErrorsIsFound(t *testing.T, s *env) {
+func (mergeTests) AHookThatKeepsItsErrorsIsFound(t *testing.T, s *env) {
 	for name, spoil := range map[string]func(exec func(string) error) error{
 		"ended":  func(exec func(string) error) error { return exec("ROLLBACK") },
 		"anew":   func(exec func(string) error) error { return exec("ROLLBACK AND CHAIN") },
@@ -237,7 +237,7 @@ func (s *env) fails(t *testing.T, exec func(string) error) error {
 	if err := exec("INSERT INTO own_order (order_key, n) VALUES ('mine', 0)"); err != nil {
 		return err
 	}
-	tx, err := s.db.BeginTx(t.Context(), nil)
+	tx, err := s.DB.DB.BeginTx(t.Context(), nil)
 	if err != nil {
 		return err
 	}

@@ -1,13 +1,14 @@
 package inventory
 
 import (
-	"errors"
 	"math"
 	"net"
 	"strings"
 	"testing"
 
 	"github.com/go-sql-driver/mysql"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
@@ -18,11 +19,9 @@ import (
 	"github.com/dblock-go/dblock/migrations"
 )
 
-func refusesBadInput(t *testing.T, s *env) {
+func (tests) RefusesBadInput(t *testing.T, s *env) {
 	for _, sku := range []string{"", "a\x00", "\xff"} {
-		if _, err := s.Audit(t.Context(), sku); !errors.Is(err, inventory.ErrInvalid) {
-			t.Errorf("Audit of %q: %v", sku, err)
-		}
+		assert.ErrorIs(t, suite.Second(s.Audit(t.Context(), sku)), inventory.ErrInvalid, "Audit of %q", sku)
 	}
 	s.stock(t, "sale", 10)
 	for name, c := range map[string]struct {
@@ -46,9 +45,7 @@ func refusesBadInput(t *testing.T, s *env) {
 		"NUL in the buyer":  {inventory.Request{Key: "k", SKU: "sale", Buyer: "\x00", Qty: 1}, inventory.ErrInvalid},
 		"no UTF-8 in buyer": {inventory.Request{Key: "k", SKU: "sale", Buyer: "\xc3", Qty: 1}, inventory.ErrInvalid},
 	} {
-		if _, err := s.Reserve(t.Context(), c.req); !errors.Is(err, c.want) {
-			t.Errorf("%s: got %v, want %v", name, err, c.want)
-		}
+		assert.ErrorIs(t, suite.Second(s.Reserve(t.Context(), c.req)), c.want, name)
 	}
 	for name, a := range map[string]inventory.Adjustment{
 		"empty ID":     {SKU: "sale", Delta: 1},
@@ -57,13 +54,9 @@ func refusesBadInput(t *testing.T, s *env) {
 		"huge delta":   {ID: "k", SKU: "sale", Delta: inventory.MaxQty + 1},
 		"no UTF-8 SKU": {ID: "k", SKU: "\xff", Delta: 1},
 	} {
-		if _, err := s.Restock(t.Context(), a); !errors.Is(err, inventory.ErrInvalid) {
-			t.Errorf("%s: got %v", name, err)
-		}
+		assert.ErrorIs(t, suite.Second(s.Restock(t.Context(), a)), inventory.ErrInvalid, name)
 	}
-	if _, err := s.Lookup(t.Context(), ""); !errors.Is(err, inventory.ErrInvalid) {
-		t.Errorf("look-up of an empty key: %v", err)
-	}
+	assert.ErrorIs(t, suite.Second(s.Lookup(t.Context(), "")), inventory.ErrInvalid, "an empty key")
 	for name, o := range map[string]inventory.Options{
 		"direct allotment":  {Direct: true, Allotment: 1},
 		"negative timeout":  {Timeout: -1},
@@ -74,18 +67,15 @@ func refusesBadInput(t *testing.T, s *env) {
 		"negative flight":   {MaxInFlight: -1},
 		"schema with a dot": {Schema: "a.b"},
 	} {
-		if _, _, err := s.e.Open(t.Context(), s.dsn, o); !errors.Is(err, inventory.ErrInvalid) {
-			t.Errorf("%s: got %v", name, err)
-		}
+		assert.ErrorIs(t, s.opens(t, s.DSN, o), inventory.ErrInvalid, name)
 	}
-	if b := s.balance(t, "sale"); b.Available != 10 || s.Count(t, "SELECT count(*) FROM dblock_reservation") != 0 {
-		t.Errorf("bad input was written: %+v", b)
-	}
+	s.wantsBooks(t, "sale", 10, 0, 0)
+	assert.Zero(t, s.Count(t, "SELECT count(*) FROM dblock_reservation"))
 }
 
 // opens reports whether a Store can be opened.
-func (s *env) opens(t *testing.T) error {
-	store, closePool, err := s.e.Open(t.Context(), s.dsn, s.o)
+func (s *env) opens(t *testing.T, dsn string, o inventory.Options) error {
+	store, closePool, err := s.e.Open(t.Context(), dsn, o)
 	if err == nil {
 		err = store.Close(t.Context())
 		closePool()
@@ -93,125 +83,85 @@ func (s *env) opens(t *testing.T) error {
 	return err
 }
 
-func checksTheSchema(t *testing.T, e Inventory) {
-	var wrong *dblock.SchemaError
-	if _, _, err := e.Open(t.Context(), testdb.DSN(t, e.Kind), inventory.Options{}); !errors.As(err, &wrong) || wrong.Have != 0 ||
-		!errors.Is(err, dblock.ErrSchema) || !strings.Contains(err.Error(), "dblock migrate up") {
-		t.Errorf("an empty database: %v", err)
-	}
+func (ownTests) ChecksTheSchema(t *testing.T, e Inventory) {
 	s := e.env(t, inventory.Options{})
+	hasVersion := func(dsn string, version int64) {
+		t.Helper()
+		err := s.opens(t, dsn, s.o)
+		assert.ErrorIs(t, err, dblock.ErrSchema)
+		assert.ErrorContains(t, err, "dblock migrate up")
+		assert.Equal(t, version, suite.As[*dblock.SchemaError](t, err).Have)
+	}
+	hasVersion(testdb.DSN(t, e.Kind), 0)
 	s.stock(t, "sale", 10)
 	s.Exec(t, "INSERT INTO dblock_schema_version (version_id, is_applied) VALUES (999, true)")
-	if _, _, err := e.Open(t.Context(), s.dsn, s.o); !errors.As(err, &wrong) || wrong.Have != 999 {
-		t.Errorf("a newer schema: %v", err)
-	}
+	assert.EqualValues(t, 999, suite.As[*dblock.SchemaError](t, s.opens(t, s.DSN, s.o)).Have)
 	s.Exec(t, "DELETE FROM dblock_schema_version WHERE version_id = 999")
 	suite.RefusesUnsafeTables(t, e.Kind, "dblock_stock", func(statement string) { t.Helper(); s.Exec(t, statement) },
-		func() error { return s.opens(t) })
+		func() error { return s.opens(t, s.DSN, s.o) })
 	s.Exec(t, "ALTER TABLE dblock_reservation DROP COLUMN limited")
-	if _, _, err := e.Open(t.Context(), s.dsn, s.o); !suite.IsDifferent(err, "dblock_reservation.limited") {
-		t.Errorf("a column is missing: %v", err)
-	}
-	if err := suite.RefusesBadSessions(t, e.Kind, s.dsn, func(dsn string) error { _, _, err := e.Open(t.Context(), dsn, s.o); return err }); err != nil {
-		t.Error(err)
-	}
+	err := s.opens(t, s.DSN, s.o)
+	assert.True(t, suite.IsDifferent(err, "dblock_reservation.limited"), "%v", err)
+	assert.NoError(t, suite.RefusesBadSessions(t, e.Kind, s.DSN, func(dsn string) error { return s.opens(t, dsn, s.o) }))
 	s.Exec(t, "DELETE FROM dblock_schema_version WHERE version_id > 0")
-	if _, _, err := e.Open(t.Context(), s.dsn, s.o); !errors.As(err, &wrong) || wrong.Have != 0 {
-		t.Errorf("an older schema: %v", err)
-	}
+	hasVersion(s.DSN, 0)
 	for _, table := range schema.Tables() {
 		s.Exec(t, "DROP TABLE "+table)
 	}
-	if _, err := s.Reserve(t.Context(), order("k", "sale", 1)); !errors.Is(err, dblock.ErrSchema) {
-		t.Errorf("tables that went away: %v", err)
-	}
-	if _, err := s.Audit(t.Context()); !errors.Is(err, dblock.ErrSchema) {
-		t.Errorf("tables that went away: %v", err)
-	}
+	assert.ErrorIs(t, suite.Second(s.Reserve(t.Context(), order("k", "sale", 1))), dblock.ErrSchema, "no tables")
+	assert.ErrorIs(t, suite.Second(s.Audit(t.Context())), dblock.ErrSchema, "no tables")
 }
 
-// usesASchemaOfTheHostsChoice names one that needs quoting, on the same server.
-func usesASchemaOfTheHostsChoice(t *testing.T, e Inventory) {
-	s := &env{e: e, dsn: testdb.DSN(t, e.Kind)}
-	s.db = e.connect(t, s.dsn)
-	s.o.Schema = "shop's ? $1 \"stock\" "
-	if e.Kind != devdb.Postgres { // a database of its own: one that the server drops with the test
-		cfg, err := mysql.ParseDSN(testdb.DSN(t, e.Kind))
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.o.Schema = cfg.DBName
-	}
-	if _, err := migrations.Up(t.Context(), s.db, migrations.Options{Schema: s.o.Schema}); err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := e.Open(t.Context(), s.dsn, inventory.Options{}); !errors.Is(err, dblock.ErrSchema) {
-		t.Errorf("the tables stand where nobody looks, and yet: %v", err)
-	}
+// sellsInEachWay sells 50 units to 80 buyers in each way, in Stores with these options on the
+// database of dsn.
+func (s *env) sellsInEachWay(t *testing.T, dsn string, o inventory.Options) {
+	t.Helper()
 	for sku, way := range ways {
-		s.o.Direct, s.o.MaxInFlight = way.Direct, small(way).MaxInFlight
-		s.Store = s.open(t, s.o)
-		s.stock(t, sku, 50)
-		for _, a := range crowd(t.Context(), s.Store, ordersOf(sku, 80, sku)) {
-			if a.err != nil && !errors.Is(a.err, inventory.ErrSoldOut) {
-				t.Errorf("%s: %v", a.req.Key, a.err)
-			}
-		}
-		if b := s.balance(t, sku); b.Drift() != 0 || b.Sold != 50 {
-			t.Errorf("%+v", b)
-		}
+		o.Direct, o.MaxInFlight = way.Direct, small(way).MaxInFlight
+		store, closePool, err := s.e.Open(t.Context(), dsn, o)
+		require.NoError(t, err)
+		t.Cleanup(closePool)
+		require.NoError(t, restock(t, store, sku, sku, 50))
+		reqs := ordersOf(sku, 80, sku)
+		assert.Len(t, soldIn(t, store, reqs), 50, sku)
+		assert.NoError(t, suite.Second(store.Lookup(t.Context(), reqs[0].Key)))
+		books := suite.Must(store.Audit(t.Context(), sku))(t)
+		assert.Equal(t, []inventory.Balance{{SKU: sku, Restocked: 50, Sold: 50}}, books)
 	}
 }
 
-// runsWithTheDocumentedGrants sells as a user that has what docs/grants.md gives it, and no more.
-func runsWithTheDocumentedGrants(t *testing.T, e Inventory) {
+// UsesASchemaOfTheHostsChoice names one that needs quoting, on the same server.
+func (ownTests) UsesASchemaOfTheHostsChoice(t *testing.T, e Inventory) {
+	s := &env{DB: suite.NewDB(t, e.Kind), e: e}
+	o := inventory.Options{Schema: "shop's ? $1 \"stock\" ", RecordRefusals: true}
+	if !s.Postgres() { // a database of its own: one that the server drops with the test
+		o.Schema = suite.Must(mysql.ParseDSN(testdb.DSN(t, e.Kind)))(t).DBName
+	}
+	suite.Must(migrations.Up(t.Context(), s.DB.DB, migrations.Options{Schema: o.Schema}))(t)
+	assert.ErrorIs(t, s.opens(t, s.DSN, inventory.Options{}), dblock.ErrSchema, "tables elsewhere")
+	s.sellsInEachWay(t, s.DSN, o)
+}
+
+// RunsWithTheDocumentedGrants sells as a user that has what docs/grants.md gives it, and no more.
+func (ownTests) RunsWithTheDocumentedGrants(t *testing.T, e Inventory) {
 	s := e.env(t, inventory.Options{})
-	dsn := suite.ServiceUser(t, e.Kind, s.dsn, s.db)
-	for sku, o := range ways {
-		o.MaxInFlight, o.RecordRefusals = small(o).MaxInFlight, true
-		store, closePool, err := e.Open(t.Context(), dsn, o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(closePool)
-		if _, err := store.Restock(t.Context(), inventory.Adjustment{ID: sku, SKU: sku, Delta: 50}); err != nil {
-			t.Fatal(err)
-		}
-		reqs := ordersOf(sku, 80, sku)
-		for _, a := range crowd(t.Context(), store, reqs) {
-			if a.err != nil && !errors.Is(a.err, inventory.ErrSoldOut) {
-				t.Errorf("%s: %v", a.req.Key, a.err)
-			}
-		}
-		if _, err := store.Lookup(t.Context(), reqs[0].Key); err != nil {
-			t.Error(err)
-		}
-		if _, err := store.Audit(t.Context()); err != nil {
-			t.Error(err)
-		}
-		if b := s.balance(t, sku); b.Sold != 50 {
-			t.Errorf("%+v", b)
-		}
-	}
-	if _, err := e.connect(t, dsn).ExecContext(t.Context(), "DELETE FROM dblock_reservation"); err == nil {
-		t.Error("the user may delete what was sold: it has more than was granted")
-	}
+	dsn := s.ServiceUser(t)
+	s.sellsInEachWay(t, dsn, inventory.Options{RecordRefusals: true})
+	_, err := suite.OpenDB(t, e.Kind, dsn).ExecContext(t.Context(), "DELETE FROM dblock_reservation")
+	assert.Error(t, err, "it has more than was granted")
 	s.sound(t)
 }
 
-func saysWhenTheServerIsDown(t *testing.T, e Inventory) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+func (faultTests) SaysWhenTheServerIsDown(t *testing.T, e Inventory) {
+	listener := suite.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	addr := listener.Addr().String()
 	_ = listener.Close()
 	dsn := "root:hush@tcp(" + addr + ")/shop"
 	if e.Kind == devdb.Postgres {
 		dsn = "postgres://postgres:hush@" + addr + "/shop"
 	}
-	_, _, err = e.Open(t.Context(), dsn, inventory.Options{})
-	if !errors.Is(err, dblock.ErrUnavailable) || !strings.Contains(err.Error(), addr) || strings.Contains(err.Error(), "hush") {
-		t.Errorf("got %v", err)
-	}
+	_, _, err := e.Open(t.Context(), dsn, inventory.Options{})
+	assert.ErrorIs(t, err, dblock.ErrUnavailable)
+	assert.ErrorContains(t, err, addr)
+	assert.NotContains(t, err.Error(), "hush")
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/inventory"
@@ -30,8 +31,11 @@ type Inventory struct {
 	) (store *inventory.Store, closePool func(), err error)
 
 	// Callers begin transactions on connections of their own, in every form that ReserveTx takes, by name.
-	Callers map[string]func(ctx context.Context, dsn string, level sql.IsolationLevel) (*CallerTx, error)
+	Callers map[string]Begin
 }
+
+// Begin begins a transaction on a connection of its own.
+type Begin = func(ctx context.Context, dsn string, level sql.IsolationLevel) (*CallerTx, error)
 
 // Hook is a hook of any driver, with a way to run a statement in its transaction.
 type Hook = func(ctx context.Context, exec func(statement string) error, granted []inventory.Reservation) error
@@ -46,102 +50,16 @@ type CallerTx struct {
 	Close      func() // ends the connection
 }
 
-// The tests of both ways to sell.
-var (
-	ofAll = map[string]func(*testing.T, *env){
-		"AnswersARepeatedKeyAsBefore":   answersARepeatedKeyAsBefore,
-		"FindsWhatIsRecorded":           findsWhatIsRecorded,
-		"RefusesAKeyWithOtherContents":  refusesAKeyWithOtherContents,
-		"ASoldOutSKUDoesNotStopTheRest": aSoldOutSKUDoesNotStopTheRest,
-		"RecordsRefusalsWhenAsked":      recordsRefusalsWhenAsked,
-		"RefusesBadInput":               refusesBadInput,
-		"APoisonedOrderFailsAlone":      aPoisonedOrderFailsAlone,
-		"RefusesOrdersOnceClosed":       refusesOrdersOnceClosed,
-		"ReplaysARealOrderFile":         replaysARealOrderFile,
-	}
-	ofPatient = map[string]func(*testing.T, *env){
-		"SellsExactlyItsStock":          sellsExactlyItsStock,
-		"TellsTheRestSoldOut":           tellsTheRestSoldOut,
-		"ALockedSKUDoesNotStallTheRest": aLockedSKUDoesNotStallTheRest,
-	}
-)
-
-// The tests of what does not depend on the way.
-var (
-	ofMerge = map[string]func(*testing.T, *env){
-		"AHeldOrderGoesItsWay":                  aHeldOrderGoesItsWay,
-		"ACancelledKeyIsNeverSold":              aCancelledKeyIsNeverSold,
-		"HoldsAsLongAsItSays":                   holdsAsLongAsItSays,
-		"WhatComesBackIsForSale":                whatComesBackIsForSale,
-		"ALimitCountsWhatIsHeldAndSold":         aLimitCountsWhatIsHeldAndSold,
-		"ALimitCountsNoExpiredHold":             aLimitCountsNoExpiredHold,
-		"ALimitCountsNoExpiredHoldBehindOthers": aLimitCountsNoExpiredHoldBehindOthers,
-		"ALimitNeedsABuyer":                     aLimitNeedsABuyer,
-		"AStoreKnowsNoMoreThanTheBooks":         aStoreKnowsNoMoreThanTheBooks,
-		"AStoreAnswersNothingFromMemory":        aStoreAnswersNothingFromMemory,
-		"AnSKUComesIntoBeingAmongItsOrders":     anSKUComesIntoBeingAmongItsOrders,
-		"WhatNeedsNoStockIsLimited":             whatNeedsNoStockIsLimited,
-		"ACartIsSoldWholeOrNotAtAll":            aCartIsSoldWholeOrNotAtAll,
-		"AKeyIsOfOneOrderOrOneCart":             aKeyIsOfOneOrderOrOneCart,
-		"RefusesBadCarts":                       refusesBadCarts,
-		"APoisonedOrderFailsAloneBesideLimits":  aPoisonedOrderFailsAloneBesideLimits,
-		"ALoneCartWaitsForItsRows":              aLoneCartWaitsForItsRows,
-		"ARefusedChangeFailsAlone":              aRefusedChangeFailsAlone,
-		"ARefusalOfAnyKindIsOneOrders":          aRefusalOfAnyKindIsOneOrders,
-		"ALockOfATriggerIsOneOrders":            aLockOfATriggerIsOneOrders,
-		"AUniqueIndexRefusesItsOrdersAlone":     aUniqueIndexRefusesItsOrdersAlone,
-		"ARefusedRowDoesNotStopTheSweep":        aRefusedRowDoesNotStopTheSweep,
-		"ALockedRowStallsNoOtherChange":         aLockedRowStallsNoOtherChange,
-		"WhatStaysLockedIsBusy":                 whatStaysLockedIsBusy,
-		"ARefusalWaitsForNoLock":                aRefusalWaitsForNoLock,
-		"SellsFromAllotments":                   sellsFromAllotments,
-		"SeesWhatIsAllottedMeanwhile":           seesWhatIsAllottedMeanwhile,
-		"AllotmentsAreStock":                    allotmentsAreStock,
-		"TakesAnotherAllotment":                 takesAnotherAllotment,
-		"ALeftAllotmentStopsNoSweep":            aLeftAllotmentStopsNoSweep,
-		"ClosesBesideALockedSKU":                closesBesideALockedSKU,
-		"ClosesBesideASilentSweep":              closesBesideASilentSweep,
-		"FiveLockedSKUsLeaveTheRest":            lockedSKUsLeaveTheRest(5, 5),
-		"FortyLockedSKUsLeaveTheRest":           lockedSKUsLeaveTheRest(40, 5),
-		"AKeyOpenElsewhereStallsNobody":         keysOpenElsewhereStallNobody(1),
-		"KeysOpenElsewhereStallNobody":          keysOpenElsewhereStallNobody(20),
-		"KeysOpenElsewhereLockNoStock":          keysOpenElsewhereLockNoStock,
-		"ARefusalInAHundredCostsFewTrips":       aRefusalInAHundredCostsFewTrips,
-		"ACrowdOfCartsIsSold":                   aCrowdOfCartsIsSold,
-		"CartsWeighTheirLines":                  cartsWeighTheirLines,
-		"ALatchRefusesWithoutLocks":             aLatchRefusesWithoutLocks,
-		"ALatchLooksKeysUp":                     aLatchLooksKeysUp,
-		"ALatchEndsWithWhatComesIn":             aLatchEndsWithWhatComesIn,
-		"ALatchKnowsCarts":                      aLatchKnowsCarts,
-		"RepairsWhatIsOff":                      repairsWhatIsOff,
-		"RepairsInACrowd":                       repairsInACrowd,
-		"WritesTheOwnersRows":                   writesTheOwnersRows,
-		"AHookFailsForOneOrder":                 aHookFailsForOneOrder,
-		"AHookIsRunAgain":                       aHookIsRunAgain,
-		"AHookThatKeepsItsErrorsIsFound":        aHookThatKeepsItsErrorsIsFound,
-		"ControlSellsTwice":                     controlSellsTwice,
-		"RestocksOnce":                          restocksOnce,
-		"AuditFindsTampering":                   auditFindsTampering,
-	}
-	others = map[string]func(*testing.T, Inventory){
-		"ALockedSKULeavesTheRestDirect":        on(lockedSKUsLeaveTheRest(1, 50), small(direct)),
-		"LockedSKUsLeaveTheRestDirect":         on(lockedSKUsLeaveTheRest(16, 3), small(direct)),
-		"AKeyOpenElsewhereStallsNobodyDirect":  on(keysOpenElsewhereStallNobody(1), small(direct)),
-		"SessionsStayWithinThePool":            on(sessionsStayWithinThePool, inventory.Options{}),
-		"ClosesWithoutAServer":                 closesWithoutAServer,
-		"ACallersTxOutlivesARefusal":           ofCallers(aCallersTxOutlivesARefusal),
-		"ACallersTxMeetsOthers":                ofCallers(aCallersTxMeetsOthers),
-		"ACallersTxNeverSellsOnWhatItSawFirst": ofCallers(aCallersTxNeverSellsOnWhatItSawFirst),
-		"ACallersTxCountsNoExpiredHold":        ofCallers(aCallersTxCountsNoExpiredHold),
-		"ASweepThatFailsLeavesTheRefusal":      ofCallers(aSweepThatFailsLeavesTheRefusal),
-		"ACallersTxThatIsNone":                 ofCallers(aCallersTxThatIsNone),
-		"ControlOversells":                     controlOversells,
-		"PassesOverLockedBuckets":              passesOverLockedBuckets,
-		"ChecksTheSchema":                      checksTheSchema,
-		"UsesASchemaOfTheHostsChoice":          usesASchemaOfTheHostsChoice,
-		"RunsWithTheDocumentedGrants":          runsWithTheDocumentedGrants,
-		"OperatorsOfStockNeedTheirGrants":      operatorsOfStockNeedTheirGrants,
-	}
+// The tests of doc.go are methods of these types.
+type (
+	tests        struct{} // of both ways to sell
+	patientTests struct{} // the same, with an Options.Timeout of a minute for each
+	mergeTests   struct{} // of what does not depend on the way
+	directTests  struct{}
+	callerTests  struct{} // of callers' transactions
+	ownTests     struct{} // of what opens Stores by itself
+	cutTests     struct{}
+	faultTests   struct{}
 )
 
 // ways are how a Store sells, by name.
@@ -151,45 +69,34 @@ var merged, direct = inventory.Options{}, inventory.Options{Direct: true}
 
 // Run runs the suite.
 func (e Inventory) Run(t *testing.T) {
-	for name, way := range ways {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			e.run(t, ofAll, small(way))
-			e.run(t, ofPatient, patient(way))
+	suite.Each(t, ways, func(t *testing.T, way inventory.Options) {
+		suite.RunEach(t, tests{}, e.with(small(way)))
+		suite.RunEach(t, patientTests{}, e.with(patient(way)))
+	})
+	suite.RunEach(t, mergeTests{}, e.with(patient(merged)))
+	suite.RunEach(t, directTests{}, e.with(small(direct)))
+	suite.Each(t, e.Callers, func(t *testing.T, begin Begin) {
+		suite.RunEach(t, callerTests{}, func(t *testing.T) *callers {
+			return &callers{e.env(t, patient(merged)), t, begin}
 		})
-	}
-	e.run(t, ofMerge, patient(merged))
-	for name, test := range others {
-		t.Run(name, func(t *testing.T) { t.Parallel(); test(t, e) })
-	}
+	})
+	suite.RunEach(t, ownTests{}, e.itself)
 }
 
 // RunFaults runs the tests of faults.
 func (e Inventory) RunFaults(t *testing.T) {
-	for name, way := range ways {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			e.run(t, map[string]func(*testing.T, *env){
-				"AnOrderCutAnywhere": anOrderCutAnywhere,
-			}, small(way))
-		})
-	}
-	e.run(t, map[string]func(*testing.T, *env){
-		"ABatchCutAnywhere": aBatchCutAnywhere,
-	}, inventory.Options{}) // what callers leave behind ends with the default Timeout
-	t.Run("SaysWhenTheServerIsDown", func(t *testing.T) { t.Parallel(); saysWhenTheServerIsDown(t, e) })
+	suite.Each(t, ways, func(t *testing.T, way inventory.Options) {
+		suite.RunEach(t, cutTests{}, e.with(small(way)))
+	})
+	suite.RunEach(t, faultTests{}, e.itself)
 }
 
-func (e Inventory) run(t *testing.T, tests map[string]func(*testing.T, *env), o inventory.Options) {
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) { t.Parallel(); test(t, e.env(t, o)) })
-	}
+// with makes the fixture of a test of one Store.
+func (e Inventory) with(o inventory.Options) func(*testing.T) *env {
+	return func(t *testing.T) *env { return e.env(t, o) }
 }
 
-// on is a test of one Store.
-func on(test func(*testing.T, *env), o inventory.Options) func(*testing.T, Inventory) {
-	return func(t *testing.T, e Inventory) { test(t, e.env(t, o)) }
-}
+func (e Inventory) itself(*testing.T) Inventory { return e }
 
 // patient has orders wait for as long as a busy machine may take: the tests of that bound set their own.
 func patient(o inventory.Options) inventory.Options {

@@ -22,8 +22,8 @@ func orderFile(t *testing.T) orders.File {
 	return file
 }
 
-// replaysARealOrderFile sends it twice, with half the stock that it takes.
-func replaysARealOrderFile(t *testing.T, s *env) {
+// ReplaysARealOrderFile sends it twice, with half the stock that it takes.
+func (tests) ReplaysARealOrderFile(t *testing.T, s *env) {
 	lines := orderFile(t).Lines
 	s.o.RecordRefusals = true
 	store := s.open(t, s.o)

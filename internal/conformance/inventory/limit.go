@@ -2,7 +2,6 @@ package inventory
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -32,7 +31,7 @@ func (s *env) exceeds(t *testing.T, r inventory.Request, used int64) {
 	assert.NotErrorIs(t, err, inventory.ErrSoldOut, r.Key)
 }
 
-func aLimitCountsWhatIsHeldAndSold(t *testing.T, s *env) {
+func (mergeTests) ALimitCountsWhatIsHeldAndSold(t *testing.T, s *env) {
 	s.stock(t, "sale", 100)
 	ann := func(key string, limit int64) inventory.Request { return perBuyer(key, "sale", "ann", limit) }
 	for i := range 3 {
@@ -61,9 +60,9 @@ func aLimitCountsWhatIsHeldAndSold(t *testing.T, s *env) {
 	s.sound(t)
 }
 
-// aLimitCountsNoExpiredHold has buyers whose holds have expired order as much again, before any
+// ALimitCountsNoExpiredHold has buyers whose holds have expired order as much again, before any
 // sweep. The Store knows of the holds, or does not.
-func aLimitCountsNoExpiredHold(t *testing.T, s *env) {
+func (mergeTests) ALimitCountsNoExpiredHold(t *testing.T, s *env) {
 	s.stock(t, "sale", 1000)
 	strict := s.o
 	strict.RecordRefusals = true
@@ -109,8 +108,8 @@ func aLimitCountsNoExpiredHold(t *testing.T, s *env) {
 	s.sound(t)
 }
 
-// aLimitCountsNoExpiredHoldBehindOthers has thousands of other holds expire before the buyer's.
-func aLimitCountsNoExpiredHoldBehindOthers(t *testing.T, s *env) {
+// ALimitCountsNoExpiredHoldBehindOthers has thousands of other holds expire before the buyer's.
+func (mergeTests) ALimitCountsNoExpiredHoldBehindOthers(t *testing.T, s *env) {
 	s.stock(t, "sale", 10)
 	order := func(key string) inventory.Request { return heldPerBuyer(key, "sale", "ann", 2) }
 	s.sells(t, order("a"))
@@ -129,7 +128,7 @@ func aLimitCountsNoExpiredHoldBehindOthers(t *testing.T, s *env) {
 	s.wantsBooks(t, "sale", 8, 2, 0)
 }
 
-func aLimitNeedsABuyer(t *testing.T, s *env) {
+func (mergeTests) ALimitNeedsABuyer(t *testing.T, s *env) {
 	s.stock(t, "sale", 10)
 	gets(t, s.Store, perBuyer("no buyer", "sale", "", 1), isInvalid)
 	gets(t, s.Store, perBuyer("a negative limit", "sale", "ann", -1), isInvalid)
@@ -137,8 +136,8 @@ func aLimitNeedsABuyer(t *testing.T, s *env) {
 	s.wantsBooks(t, "sale", 10, 0, 0)
 }
 
-// whatNeedsNoStockIsLimited has a coupon without stock that each buyer may use once.
-func whatNeedsNoStockIsLimited(t *testing.T, s *env) {
+// WhatNeedsNoStockIsLimited has a coupon without stock that each buyer may use once.
+func (mergeTests) WhatNeedsNoStockIsLimited(t *testing.T, s *env) {
 	coupon := perBuyer("k", "coupon", "ann", 1)
 	coupon.Unstocked = true
 	s.sells(t, coupon)
@@ -152,8 +151,8 @@ func whatNeedsNoStockIsLimited(t *testing.T, s *env) {
 	s.sound(t)
 }
 
-// aStoreKnowsNoMoreThanTheBooks has two Stores. Each does what the other cannot know.
-func aStoreKnowsNoMoreThanTheBooks(t *testing.T, s *env) {
+// AStoreKnowsNoMoreThanTheBooks has two Stores. Each does what the other cannot know.
+func (mergeTests) AStoreKnowsNoMoreThanTheBooks(t *testing.T, s *env) {
 	s.stock(t, "sale", 1000)
 	here, there := s.Store, s.open(t, s.o)
 
@@ -177,8 +176,8 @@ func aStoreKnowsNoMoreThanTheBooks(t *testing.T, s *env) {
 	s.sound(t)
 }
 
-// aStoreAnswersNothingFromMemory deletes what was sold, as a server does that loses it.
-func aStoreAnswersNothingFromMemory(t *testing.T, s *env) {
+// AStoreAnswersNothingFromMemory deletes what was sold, as a server does that loses it.
+func (mergeTests) AStoreAnswersNothingFromMemory(t *testing.T, s *env) {
 	s.stock(t, "sale", 1000)
 	first, second := perBuyer("ann 1", "sale", "ann", 1), perBuyer("ann 2", "sale", "ann", 1)
 	s.sells(t, first)
@@ -205,31 +204,6 @@ func (s *env) getsInACrowd(t *testing.T, store *inventory.Store, r inventory.Req
 	got := crowd(t.Context(), store, reqs)
 	assert.Equal(t, want, got[30].outcome(), r.Key)
 	assert.Equal(t, map[string]int{"sold": 30}, outcomes(got[:30]), r.Key)
-}
-
-// anSKUComesIntoBeingAmongItsOrders compares the books with the outcomes of orders beside the
-// first restock.
-func anSKUComesIntoBeingAmongItsOrders(t *testing.T, s *env) {
-	stores := []*inventory.Store{s.Store, s.open(t, s.o), s.open(t, s.o), s.open(t, s.o)}
-	for _, sku := range named("sku", 20) {
-		var got [4][3]told
-		begun := suite.Begin(func() (any, error) {
-			suite.Crowd(len(got), func(i int) {
-				for k := range got[i] {
-					r := perBuyer(fmt.Sprint(sku, "/", i, "/", k), sku, fmt.Sprint(sku, "/", i), 2)
-					res, err := stores[i].Reserve(t.Context(), r)
-					got[i][k] = told{r, res, err}
-				}
-			})
-			return nil, nil
-		})
-		s.stock(t, sku, 100)
-		suite.Must(begun())(t)
-		n := outcomes(slices.Concat(got[0][:], got[1][:], got[2][:], got[3][:]))
-		assert.Equal(t, 12, n["sold"]+n[isUnknownSKU]+n[isLimited], n)
-		s.wantsBooks(t, sku, int64(100-n["sold"]), 0, int64(n["sold"]))
-	}
-	s.sound(t)
 }
 
 // LimitsNeedTheirConstraints is the control: without one of the constraints, the database sells

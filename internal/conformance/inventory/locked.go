@@ -3,7 +3,6 @@ package inventory
 import (
 	"context"
 	"crypto/rand"
-	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
@@ -18,19 +17,6 @@ import (
 	"github.com/dblock-go/dblock/inventory"
 )
 
-// lockRows locks rows in another transaction until letGo is called.
-func (s *env) lockRows(t *testing.T, statements ...string) (letGo func()) {
-	t.Helper()
-	tx := suite.Must(s.db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelReadCommitted}))(t)
-	for _, statement := range statements {
-		require.NoError(t, suite.Second(tx.ExecContext(t.Context(), statement)))
-	}
-	return func() {
-		t.Helper()
-		assert.NoError(t, tx.Rollback())
-	}
-}
-
 // each has a statement for each name: a statement that reads the whole table would lock all of it.
 func each(names []string, format string) (statements []string) {
 	for _, name := range names {
@@ -44,13 +30,13 @@ const insertOrder = "INSERT INTO dblock_reservation (reservation_key, sku, buyer
 
 func (s *env) lockSKUs(t *testing.T, skus []string) (letGo func()) {
 	t.Helper()
-	return s.lockRows(t, each(skus, "SELECT 1 FROM dblock_stock WHERE sku = '%s' FOR UPDATE")...)
+	return s.Locked(t, each(skus, "SELECT 1 FROM dblock_stock WHERE sku = '%s' FOR UPDATE")...)
 }
 
 // openKeys records orders of another SKU under the keys "open-0" and so on until letGo is called.
 func (s *env) openKeys(t *testing.T, n int) (letGo func()) {
 	t.Helper()
-	return s.lockRows(t, each(named("open", n), insertOrder+"('%s', 'cold', '', 1, 2)")...)
+	return s.Locked(t, each(named("open", n), insertOrder+"('%s', 'cold', '', 1, 2)")...)
 }
 
 func named(name string, n int) (names []string) {
@@ -60,34 +46,41 @@ func named(name string, n int) (names []string) {
 	return names
 }
 
-// lockedSKUsLeaveTheRest has a transaction lock some SKUs, for which orders wait. All others are
-// sold meanwhile, and those that wait when it ends.
-func lockedSKUsLeaveTheRest(locked, waiters int) func(t *testing.T, s *env) {
-	return func(t *testing.T, s *env) {
-		var late, free []inventory.Request
-		for _, sku := range named("held", locked) {
-			s.stock(t, sku, int64(waiters))
-			late = append(late, ordersOf("late "+sku, waiters, sku)...)
-		}
-		letGo := s.lockSKUs(t, named("held", locked))
-		waiting := suite.Begin(func() ([]told, error) { return crowd(t.Context(), s.Store, late), nil })
-		s.waitsForARow(t)
-		for _, sku := range named("free", 5) { // each waits for a slot
-			s.stock(t, sku, 20)
-			s.sells(t, order("alone "+sku, sku, 1))
-			free = append(free, ordersOf("crowd "+sku, 10, sku)...)
-		}
-		sellsTo(t, s.Store, free)
-		assert.Zero(t, s.Count(t, "SELECT count(*) FROM dblock_reservation WHERE sku LIKE 'held-%'"), "sold though locked")
-		letGo()
-		assert.Equal(t, map[string]int{"sold": len(late)}, outcomes(suite.Must(waiting())(t)))
-		s.sound(t)
-	}
+func (mergeTests) LockedSKUsLeaveTheRest(t *testing.T, s *env) {
+	s.lockedSKUsLeaveTheRest(t, 40, 5)
 }
 
-// sessionsStayWithinThePool has callers give up soon on SKUs that are locked, again and again. The
+func (directTests) LockedSKUsLeaveTheRestDirect(t *testing.T, s *env) {
+	s.lockedSKUsLeaveTheRest(t, 16, 3)
+}
+
+// lockedSKUsLeaveTheRest has a transaction lock some SKUs, for which orders wait. All others are
+// sold meanwhile, and those that wait when it ends.
+func (s *env) lockedSKUsLeaveTheRest(t *testing.T, locked, waiters int) {
+	var late, free []inventory.Request
+	for _, sku := range named("held", locked) {
+		s.stock(t, sku, int64(waiters))
+		late = append(late, ordersOf("late "+sku, waiters, sku)...)
+	}
+	letGo := s.lockSKUs(t, named("held", locked))
+	waiting := suite.Begin(func() ([]told, error) { return crowd(t.Context(), s.Store, late), nil })
+	s.waitsForARow(t)
+	for _, sku := range named("free", 5) { // each waits for a slot
+		s.stock(t, sku, 20)
+		s.sells(t, order("alone "+sku, sku, 1))
+		free = append(free, ordersOf("crowd "+sku, 10, sku)...)
+	}
+	sellsTo(t, s.Store, free)
+	assert.Zero(t, s.Count(t, "SELECT count(*) FROM dblock_reservation WHERE sku LIKE 'held-%'"), "sold though locked")
+	letGo()
+	assert.Equal(t, map[string]int{"sold": len(late)}, outcomes(suite.Must(waiting())(t)))
+	s.sound(t)
+}
+
+// SessionsStayWithinThePool has callers give up soon on SKUs that are locked, again and again. The
 // server keeps no session for each of them.
-func sessionsStayWithinThePool(t *testing.T, s *env) {
+func (ownTests) SessionsStayWithinThePool(t *testing.T, e Inventory) {
+	s := e.env(t, inventory.Options{})
 	skus := named("held", 20)
 	s.stock(t, "free", 20)
 	for _, sku := range skus {
@@ -109,48 +102,54 @@ func sessionsStayWithinThePool(t *testing.T, s *env) {
 			assert.NotErrorIs(t, a.err, inventory.ErrSoldOut, a.req.Key)
 		}
 		cancel()
-		most = max(most, s.Count(t, query)-int64(s.db.Stats().OpenConnections)) // without the test's own
+		most = max(most, s.Count(t, query)-int64(s.DB.DB.Stats().OpenConnections)) // without the test's own
 	}
 	sellsTo(t, s.Store, ordersOf("free", 20, "free"))
 	assert.LessOrEqual(t, most, int64(64), "sessions of the server, of a pool of 64")
 	letGo()
 }
 
+func (mergeTests) KeysOpenElsewhereStallNobody(t *testing.T, s *env) {
+	s.keysOpenElsewhereStallNobody(t, 20)
+}
+
+func (directTests) AKeyOpenElsewhereStallsNobodyDirect(t *testing.T, s *env) {
+	s.keysOpenElsewhereStallNobody(t, 1)
+}
+
 // keysOpenElsewhereStallNobody sends orders of a hot SKU under keys that an open transaction
 // records for another SKU. They wait. All others of the hot SKU are sold meanwhile, however often
 // the open keys are sent again.
-func keysOpenElsewhereStallNobody(open int) func(t *testing.T, s *env) {
-	return func(t *testing.T, s *env) {
-		const rounds, size = 8, 40
-		units := int64(rounds*(size+1) + open)
-		s.stock(t, "hot", units)
-		letGo := s.openKeys(t, open)
-		waited := make(chan []told, rounds)
-		for round := range rounds {
-			go func() { waited <- crowd(t.Context(), s.Store, ordersOf("open", open, "hot")) }()
-			sellsTo(t, s.Store, ordersOf(fmt.Sprint("round ", round), size, "hot"))
-			s.sells(t, order(fmt.Sprint("alone ", round), "hot", 1))
-		}
-		assert.Empty(t, waited, "orders that did not wait for their keys")
-		letGo()
-		var answers []told
-		for range rounds {
-			answers = append(answers, suite.Wait(t, waited, "orders that wait")...)
-		}
-		assert.Equal(t, map[string]int{"sold": open, "replayed": (rounds - 1) * open}, outcomes(answers))
-		s.wantsBooks(t, "hot", 0, 0, units)
-		s.sound(t)
+func (s *env) keysOpenElsewhereStallNobody(t *testing.T, open int) {
+	const rounds, size = 8, 40
+	units := int64(rounds*(size+1) + open)
+	s.stock(t, "hot", units)
+	letGo := s.openKeys(t, open)
+	waited := make(chan []told, rounds)
+	for round := range rounds {
+		go func() { waited <- crowd(t.Context(), s.Store, ordersOf("open", open, "hot")) }()
+		sellsTo(t, s.Store, ordersOf(fmt.Sprint("round ", round), size, "hot"))
+		s.sells(t, order(fmt.Sprint("alone ", round), "hot", 1))
 	}
+	assert.Empty(t, waited, "orders that did not wait for their keys")
+	letGo()
+	var answers []told
+	for range rounds {
+		answers = append(answers, suite.Wait(t, waited, "orders that wait")...)
+	}
+	assert.Equal(t, map[string]int{"sold": open, "replayed": (rounds - 1) * open}, outcomes(answers))
+	s.wantsBooks(t, "hot", 0, 0, units)
+	s.sound(t)
 }
 
-// keysOpenElsewhereLockNoStock sends such orders to a Store with a hook, which decides with the
+// KeysOpenElsewhereLockNoStock sends such orders to a Store with a hook, which decides with the
 // stock locked. It counts the statements that lock stock: one an order at most, which meets its
 // open key with the stock locked. A search of the open keys under that lock would take about twice
 // as many.
-func keysOpenElsewhereLockNoStock(t *testing.T, s *env) {
+func (mergeTests) KeysOpenElsewhereLockNoStock(t *testing.T, s *env) {
 	const open, free, rounds = 50, 20, 2
 	dialer := &faultconn.Dialer{Watch: "Stock :many"} // of LockStock and LockFreeStock, by the names in their comments
-	dsn := s.dsn
+	dsn := s.DSN
 	if s.Postgres() {
 		dsn = suite.AppendQuery(dsn, "default_query_exec_mode=exec") // each statement is sent with its text
 	}
@@ -198,9 +197,9 @@ func isLatched(t *testing.T, store *inventory.Store, sku string) {
 	})
 }
 
-// aLatchRefusesWithoutLocks locks the row of an SKU that is sold out. Orders are refused
+// ALatchRefusesWithoutLocks locks the row of an SKU that is sold out. Orders are refused
 // nonetheless, and what was sold is known.
-func aLatchRefusesWithoutLocks(t *testing.T, s *env) {
+func (mergeTests) ALatchRefusesWithoutLocks(t *testing.T, s *env) {
 	store := s.latched(t)
 	s.stock(t, "sale", 3)
 	s.sells(t, order("sold elsewhere", "sale", 1))
@@ -221,29 +220,9 @@ func aLatchRefusesWithoutLocks(t *testing.T, s *env) {
 	s.sound(t)
 }
 
-// aLatchLooksKeysUp has another Store record keys while this one knows the SKU to be sold out. Each
-// key gets its recorded answer.
-func aLatchLooksKeysUp(t *testing.T, s *env) {
-	store := s.latched(t)
-	s.stock(t, "sale", 1)
-	s.stock(t, "other", 1)
-	s.sells(t, order("sold", "sale", 1))
-	isLatched(t, store, "sale")
-	s.restock(t, "elsewhere", "sale", 1)
-	s.sells(t, order("sold elsewhere", "sale", 1))
-	s.sells(t, order("other", "other", 1))
-	require.NoError(t, suite.Second(s.Cancel(t.Context(), "cancelled")))
-	gets(t, store, order("sold elsewhere", "sale", 1), "replayed")
-	gets(t, store, order("sold", "sale", 2), isReused)
-	gets(t, store, order("other", "sale", 1), isReused)
-	gets(t, store, order("cancelled", "sale", 1), isCancelled)
-	assert.True(t, refusal(store, order("late", "sale", 1)).Latched, "the control: the latch has ended")
-	s.sound(t)
-}
-
-// aLatchEndsWithWhatComesIn has units come in by each way. Those of its own Store are for sale at
+// ALatchEndsWithWhatComesIn has units come in by each way. Those of its own Store are for sale at
 // once, those of another a little later.
-func aLatchEndsWithWhatComesIn(t *testing.T, s *env) {
+func (mergeTests) ALatchEndsWithWhatComesIn(t *testing.T, s *env) {
 	store, brief := s.latched(t), s.open(t, inventory.Options{Latch: 200 * time.Millisecond, Timeout: time.Minute})
 	s.stock(t, "sale", 2)
 	hold := held("held", "sale")
@@ -279,26 +258,9 @@ func aLatchEndsWithWhatComesIn(t *testing.T, s *env) {
 	s.sound(t)
 }
 
-// aLatchKnowsCarts refuses a cart of which one line is sold out, and knows one that was sold.
-func aLatchKnowsCarts(t *testing.T, s *env) {
-	store := s.latched(t)
-	s.stock(t, "sale", 1)
-	s.stock(t, "other", 10)
-	lines := []inventory.Line{{SKU: "other", Qty: 1}, {SKU: "sale", Qty: 1}}
-	s.wants(t, cartOf("sold", lines...), reply{State: inventory.Sold, Lines: lines})
-	isLatched(t, store, "sale")
-	_, err := store.ReserveAll(t.Context(), inventory.Cart{Key: "late", Lines: lines})
-	want := inventory.SoldOutError{Key: "late", SKU: "sale", Wanted: 1, Latched: true}
-	assert.Equal(t, want, *suite.As[*inventory.SoldOutError](t, err))
-	assert.True(t, cartOf("sold", lines...).do(t.Context(), store).Replayed)
-	assert.Equal(t, inventory.Sold, cartOf("rest", lines[0]).do(t.Context(), store).State)
-	s.wantsBooks(t, "other", 8, 0, 2)
-	s.sound(t)
-}
-
-// aRefusalWaitsForNoLock orders more than is left beside a transaction that has locked the row. The
+// ARefusalWaitsForNoLock orders more than is left beside a transaction that has locked the row. The
 // control is what the Store has not seen: units that came in by another Store are sold.
-func aRefusalWaitsForNoLock(t *testing.T, s *env) {
+func (mergeTests) ARefusalWaitsForNoLock(t *testing.T, s *env) {
 	store := s.open(t, s.o)
 	s.stock(t, "sale", 7)
 	s.stock(t, "other", 1)
@@ -325,11 +287,11 @@ func aRefusalWaitsForNoLock(t *testing.T, s *env) {
 	s.sound(t)
 }
 
-// aRefusalInAHundredCostsFewTrips counts the round trips of crowds of a hundred orders, one of
+// ARefusalInAHundredCostsFewTrips counts the round trips of crowds of a hundred orders, one of
 // which is not sold, beside those of crowds that are sold. A batch that decided its orders again,
 // or one by one, would take many more. On Postgres a trigger counts the writes of limits: one an
 // order.
-func aRefusalInAHundredCostsFewTrips(t *testing.T, s *env) {
+func (mergeTests) ARefusalInAHundredCostsFewTrips(t *testing.T, s *env) {
 	const waves, size = 10, 100
 	writes := func() int64 { return 0 }
 	if s.Postgres() {
@@ -372,9 +334,9 @@ func aRefusalInAHundredCostsFewTrips(t *testing.T, s *env) {
 	s.sound(t)
 }
 
-// passesOverLockedBuckets has a batch of several SKUs meet an SKU of which a bucket is locked: it
+// PassesOverLockedBuckets has a batch of several SKUs meet an SKU of which a bucket is locked: it
 // passes over that, sells the others, and refuses no order for it.
-func passesOverLockedBuckets(t *testing.T, e Inventory) {
+func (ownTests) PassesOverLockedBuckets(t *testing.T, e Inventory) {
 	o := inventory.Options{MaxInFlight: 1, Timeout: time.Minute} // orders queue behind one that waits
 	s := e.env(t, o)
 	for sku, units := range map[string]int64{"gate": 4, "free": 100, "few": 4, "none": 0} {
@@ -386,7 +348,7 @@ func passesOverLockedBuckets(t *testing.T, e Inventory) {
 	soldOut := func(err error) { t.Helper(); assert.ErrorIs(t, err, inventory.ErrSoldOut) }
 	soldOut(suite.Second(s.Reserve(t.Context(), order("before", "none", 1))))
 	openGate := s.lockSKUs(t, []string{"gate"})
-	release := s.lockRows(t, "SELECT 1 FROM dblock_stock WHERE sku = 'few' AND bucket = 3 FOR UPDATE")
+	release := s.Locked(t, "SELECT 1 FROM dblock_stock WHERE sku = 'few' AND bucket = 3 FOR UPDATE")
 	ends := map[string]func() (inventory.Reservation, error){}
 	for _, key := range []string{"gate", "free", "none", "few-1", "few-2", "few-3", "few-4"} {
 		sku, _, _ := strings.Cut(key, "-")

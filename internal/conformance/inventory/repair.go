@@ -10,11 +10,13 @@ import (
 	"github.com/dblock-go/dblock/inventory"
 )
 
-// drifts make the books of "sale" wrong: its stock is 50, its orders come to 10. Why is a part.
-var drifts = map[string]struct {
+type drift struct {
 	statement string
 	want      inventory.Repair
-}{
+}
+
+// drifts make the books of "sale" wrong: its stock is 50, its orders come to 10. Why is a part.
+var drifts = map[string]drift{
 	"stock too low": {"UPDATE dblock_stock SET available = available - 7 WHERE sku = 'sale' AND bucket = 0",
 		inventory.Repair{Moved: 7, Why: "7 units left the stock"}},
 	"stock too high": {"UPDATE dblock_stock SET available = available + 7 WHERE sku = 'sale' AND bucket = 0",
@@ -34,45 +36,42 @@ var drifts = map[string]struct {
 	"a quota of none":  {"INSERT INTO dblock_quota VALUES ('sale', 'zoe', 2, 2)", inventory.Repair{Quotas: 1}},
 }
 
-// repairsWhatIsOff has two processes repair wrong books at once: it is done once.
-func repairsWhatIsOff(t *testing.T, s *env) {
-	for name, d := range drifts {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := s.another(t)
-			s.stock(t, "sale", 50)
-			s.stock(t, "other", 5)
-			for _, buyer := range []string{"ann", "bob"} {
-				r := perBuyer("of "+buyer, "sale", buyer, 3)
-				r.Qty = 2
-				s.sells(t, r)
-			}
-			s.sells(t, order("plain", "sale", 4))
-			s.sells(t, held("held", "sale"))
-			s.sells(t, held("held, too", "sale"))
-			assert.Empty(t, suite.Must(s.Repair(t.Context()))(t), "nothing is wrong yet")
-			s.Exec(t, d.statement)
-			sum, n := inventory.Repair{}, 0
-			for _, r := range s.repairsTwice(t) {
-				assert.Equal(t, "sale", r.Before.SKU)
-				assert.True(t, r.Why == "" || r.Before.Drift() != 0, "%+v", r)
-				sum.Moved, sum.Oversold = sum.Moved+r.Moved, max(sum.Oversold, r.Oversold)
-				sum.Quotas, sum.Why, n = sum.Quotas+r.Quotas, sum.Why+r.Why, n+1
-			}
-			assert.Contains(t, []int{1, 2}, n, "one can repair the stock, and the other the quotas")
-			assert.Contains(t, sum.Why, d.want.Why)
-			sum.Why = d.want.Why
-			assert.Equal(t, d.want, sum)
-			if d.want.Oversold > 0 {
-				b := s.balance(t, "sale")
-				assert.Zero(t, b.Available)
-				assert.Equal(t, -d.want.Oversold, b.Drift())
-				return
-			}
-			assert.Empty(t, suite.Must(s.Repair(t.Context(), "sale", "other"))(t), "repaired twice")
-			s.sound(t)
-		})
-	}
+// RepairsWhatIsOff has two processes repair wrong books at once: it is done once.
+func (mergeTests) RepairsWhatIsOff(t *testing.T, s *env) {
+	suite.Each(t, drifts, func(t *testing.T, d drift) {
+		s := s.another(t)
+		s.stock(t, "sale", 50)
+		s.stock(t, "other", 5)
+		for _, buyer := range []string{"ann", "bob"} {
+			r := perBuyer("of "+buyer, "sale", buyer, 3)
+			r.Qty = 2
+			s.sells(t, r)
+		}
+		s.sells(t, order("plain", "sale", 4))
+		s.sells(t, held("held", "sale"))
+		s.sells(t, held("held, too", "sale"))
+		assert.Empty(t, suite.Must(s.Repair(t.Context()))(t), "nothing is wrong yet")
+		s.Exec(t, d.statement)
+		sum, n := inventory.Repair{}, 0
+		for _, r := range s.repairsTwice(t) {
+			assert.Equal(t, "sale", r.Before.SKU)
+			assert.True(t, r.Why == "" || r.Before.Drift() != 0, "%+v", r)
+			sum.Moved, sum.Oversold = sum.Moved+r.Moved, max(sum.Oversold, r.Oversold)
+			sum.Quotas, sum.Why, n = sum.Quotas+r.Quotas, sum.Why+r.Why, n+1
+		}
+		assert.Contains(t, []int{1, 2}, n, "one can repair the stock, and the other the quotas")
+		assert.Contains(t, sum.Why, d.want.Why)
+		sum.Why = d.want.Why
+		assert.Equal(t, d.want, sum)
+		if d.want.Oversold > 0 {
+			b := s.balance(t, "sale")
+			assert.Zero(t, b.Available)
+			assert.Equal(t, -d.want.Oversold, b.Drift())
+			return
+		}
+		assert.Empty(t, suite.Must(s.Repair(t.Context(), "sale", "other"))(t), "repaired twice")
+		s.sound(t)
+	})
 }
 
 func (s *env) repairsTwice(t *testing.T) []inventory.Repair {
@@ -83,9 +82,9 @@ func (s *env) repairsTwice(t *testing.T) []inventory.Repair {
 	return append(suite.Must(first())(t), second...)
 }
 
-// repairsInACrowd repairs the books of an SKU beside a crowd of orders, with limits and allotments.
+// RepairsInACrowd repairs the books of an SKU beside a crowd of orders, with limits and allotments.
 // What was right is not repaired.
-func repairsInACrowd(t *testing.T, s *env) {
+func (mergeTests) RepairsInACrowd(t *testing.T, s *env) {
 	const orders, rounds = 400, 10
 	s.stock(t, "sale", 10_000)
 	stores := []*inventory.Store{s.Store, s.openClosed(t, inventory.Options{Allotment: 50, Timeout: s.o.Timeout})}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,55 +15,19 @@ import (
 	"github.com/dblock-go/dblock/inventory"
 )
 
-// sale has a crowd of buyers order one unit each, once.
-func (s *env) sale(t *testing.T, name string, units, buyers int, seed uint64) sale.Result {
-	t.Helper()
-	crowd := sale.Sale{Name: name, Buyers: buyers, Stock: int64(units), Seed: seed}
-	r := suite.Must(crowd.Run(t.Context(), s.Store, func() {}))(t)
-	assert.NoError(t, r.Check(true), name)
-	assert.Equal(t, r.Sold, r.Balance.Sold, name)
-	s.sound(t)
-	return r
+// SellsExactlyItsStock has crowds of buyers order one unit each, once: as many as there are units,
+// and more.
+func (patientTests) SellsExactlyItsStock(t *testing.T, s *env) {
+	for more, units := range map[int]int{0: s.size(1600), 9: s.size(800)} {
+		crowd := sale.Sale{Name: fmt.Sprint("sale ", more), Buyers: units * (more + 1), Stock: int64(units), Seed: uint64(more)}
+		r := suite.Must(crowd.Run(t.Context(), s.Store, func() {}))(t)
+		assert.NoError(t, r.Check(true))
+		assert.Equal(t, []int64{int64(units), int64(units), int64(more * units)}, []int64{r.Sold, r.Balance.Sold, r.SoldOut})
+		s.sound(t)
+	}
 }
 
-func sellsExactlyItsStock(t *testing.T, s *env) {
-	units := s.size(1600)
-	assert.EqualValues(t, units, s.sale(t, "sale", units, units, 1).Sold)
-}
-
-func tellsTheRestSoldOut(t *testing.T, s *env) {
-	units := s.size(800)
-	r := s.sale(t, "sale", units, 10*units, 2)
-	assert.EqualValues(t, units, r.Sold)
-	assert.EqualValues(t, 9*units, r.SoldOut)
-}
-
-// controlOversells is the control: a crowd of code that reads and then writes.
-func controlOversells(t *testing.T, e Inventory) {
-	const buyers = 16
-	s := e.env(t, inventory.Options{})
-	s.stock(t, "sale", 10)
-	var readers sync.WaitGroup
-	readers.Add(buyers)
-	suite.Crowd(buyers, func(i int) {
-		var n int64
-		err := s.db.QueryRowContext(t.Context(), "SELECT available FROM dblock_stock WHERE sku = 'sale'").Scan(&n)
-		readers.Done()
-		readers.Wait()
-		assert.NoError(t, err)
-		for _, statement := range []string{
-			fmt.Sprintf(insertOrder+"('%d', 'sale', '', 1, 2)", i),
-			fmt.Sprintf("UPDATE dblock_stock SET available = %d WHERE sku = 'sale'", n-1),
-		} {
-			assert.NoError(t, suite.Second(s.db.ExecContext(t.Context(), statement)))
-		}
-	})
-	b := s.balance(t, "sale")
-	assert.EqualValues(t, buyers, b.Sold)
-	assert.NotZero(t, b.Drift(), "the tests of selling exactly the stock cannot fail")
-}
-
-func aSoldOutSKUDoesNotStopTheRest(t *testing.T, s *env) {
+func (tests) ASoldOutSKUDoesNotStopTheRest(t *testing.T, s *env) {
 	const each = 125
 	reqs := ordersOf("unknown", each, "unknown")
 	for sku, units := range map[string]int64{"plenty": 1000, "none": 0, "few": 5} {
@@ -79,9 +42,9 @@ func aSoldOutSKUDoesNotStopTheRest(t *testing.T, s *env) {
 	s.sound(t)
 }
 
-// refusesOrdersOnceClosed closes a Store amid a sale. When Close returns, the books have each order
+// RefusesOrdersOnceClosed closes a Store amid a sale. When Close returns, the books have each order
 // that was confirmed, and no other.
-func refusesOrdersOnceClosed(t *testing.T, s *env) {
+func (tests) RefusesOrdersOnceClosed(t *testing.T, s *env) {
 	s.stock(t, "sale", 2000)
 	store, ctx := s.open(t, s.o), t.Context()
 	orders := suite.Begin(func() ([]told, error) { return crowd(ctx, store, ordersFor(1000, "sale")), nil })
@@ -113,7 +76,7 @@ func refusesOrdersOnceClosed(t *testing.T, s *env) {
 	s.sound(t)
 }
 
-func answersARepeatedKeyAsBefore(t *testing.T, s *env) {
+func (tests) AnswersARepeatedKeyAsBefore(t *testing.T, s *env) {
 	s.stock(t, "sale", 10)
 	want := inventory.Reservation{Key: "k", SKU: "sale", Buyer: "buyer of k", Qty: 3, State: inventory.Sold}
 	for range 2 {
@@ -123,7 +86,7 @@ func answersARepeatedKeyAsBefore(t *testing.T, s *env) {
 	s.wantsBooks(t, "sale", 7, 0, 3)
 }
 
-func refusesAKeyWithOtherContents(t *testing.T, s *env) {
+func (tests) RefusesAKeyWithOtherContents(t *testing.T, s *env) {
 	s.stock(t, "sale", 10)
 	s.stock(t, "other", 10)
 	s.sells(t, order("k", "sale", 1))
@@ -148,7 +111,7 @@ func refusesAKeyWithOtherContents(t *testing.T, s *env) {
 	s.sound(t)
 }
 
-func recordsRefusalsWhenAsked(t *testing.T, s *env) {
+func (tests) RecordsRefusalsWhenAsked(t *testing.T, s *env) {
 	o := s.o
 	o.RecordRefusals = true
 	store := s.open(t, o)
@@ -167,7 +130,7 @@ func recordsRefusalsWhenAsked(t *testing.T, s *env) {
 	s.sound(t)
 }
 
-func restocksOnce(t *testing.T, s *env) {
+func (mergeTests) RestocksOnce(t *testing.T, s *env) {
 	for _, c := range []struct {
 		id, sku string
 		delta   int64
@@ -197,7 +160,7 @@ func restocksOnce(t *testing.T, s *env) {
 	s.sound(t)
 }
 
-func findsWhatIsRecorded(t *testing.T, s *env) {
+func (tests) FindsWhatIsRecorded(t *testing.T, s *env) {
 	const sku = "Größe ' \" \\ ; --"
 	s.stock(t, sku, 10)
 	odd := inventory.Request{Key: "Ünïcode 🔒 ' \" \\ ; -- ? $1 %", SKU: sku, Buyer: "O'Brien\n\t", Qty: 10}
@@ -213,7 +176,7 @@ func findsWhatIsRecorded(t *testing.T, s *env) {
 	s.sound(t)
 }
 
-func auditFindsTampering(t *testing.T, s *env) {
+func (mergeTests) AuditFindsTampering(t *testing.T, s *env) {
 	s.stock(t, "sale", 10)
 	s.stock(t, "other", 5)
 	s.sells(t, order("k", "sale", 4))

@@ -22,7 +22,7 @@ func (e Inventory) RunWith(t *testing.T, settings map[string]string) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := e.env(t, inventory.Options{})
-			s.dsn = suite.AppendQuery(s.dsn, setting)
+			s.DSN = suite.AppendQuery(s.DSN, setting)
 			for way, o := range ways {
 				t.Run(way, func(t *testing.T) {
 					s.o = small(o)
@@ -54,13 +54,13 @@ func (s *env) sellsAsUsual(t *testing.T, sku string) {
 	s.sound(t)
 }
 
-// operatorsOfStockNeedTheirGrants audits, and looks up an order.
-func operatorsOfStockNeedTheirGrants(t *testing.T, e Inventory) {
+// OperatorsOfStockNeedTheirGrants audits, and looks up an order.
+func (ownTests) OperatorsOfStockNeedTheirGrants(t *testing.T, e Inventory) {
 	s := e.env(t, inventory.Options{})
 	s.stock(t, "lamp", 5)
 	s.sells(t, order("order", "lamp", 1))
 	s.OperatorNeedsEachGrant(t, suite.OfStock, func(dsn string) func() error {
-		s.dsn = dsn
+		s.DSN = dsn
 		operator := s.open(t, inventory.Options{})
 		return func() error {
 			return errors.Join(suite.Second(operator.Audit(t.Context())), suite.Second(operator.Lookup(t.Context(), "order")))
@@ -74,9 +74,8 @@ func (e Inventory) RunReadOnly(t *testing.T) {
 	if server == nil {
 		return
 	}
-	db := &suite.DB{DB: server.DB, Kind: e.Kind, DSN: server.DSN}
 	for way, o := range ways {
-		e.envOn(t, db, o).sellsReadOnly(t, server, "sku-"+way)
+		e.envOn(t, server.DB, o).sellsReadOnly(t, server, "sku-"+way)
 	}
 }
 

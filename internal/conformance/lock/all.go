@@ -3,10 +3,6 @@ package lock
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
-	"os"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,7 +13,7 @@ import (
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 )
 
-func acquiresAll(t *testing.T, p Place) {
+func (contract) AcquiresAll(t *testing.T, p Place) {
 	a, b := p.process(t, LeaseOptions{}), p.process(t, LeaseOptions{})
 	set := acquireSet(t, a, []string{"k3", "k1", "k2"})
 	fences := set.Fences()
@@ -50,7 +46,7 @@ func acquiresAll(t *testing.T, p Place) {
 	assert.Error(t, p.Check(t.Context(), b, next))
 }
 
-func refusesBadSets(t *testing.T, p Place) {
+func (contract) RefusesBadSets(t *testing.T, p Place) {
 	l := p.process(t, LeaseOptions{})
 	acquire := func(ctx context.Context, keys []string, opts ...dblock.Option) error {
 		lock, err := l.AcquireAll(ctx, keys, opts...)
@@ -92,8 +88,8 @@ func refusesBadSets(t *testing.T, p Place) {
 	suite.Release(t, both)
 }
 
-// allAreLost loses a set with one of its keys, with its member, and with its end.
-func allAreLost(t *testing.T, p Place) {
+// AllAreLost loses a set with one of its keys, with its member, and with its end.
+func (contract) AllAreLost(t *testing.T, p Place) {
 	a, b := p.process(t, LeaseOptions{}), p.process(t, LeaseOptions{})
 	set := acquireSet(t, a, []string{"x", "y", "z"})
 	require.NoError(t, b.ForceRelease(t.Context(), "y", set.Fences()[1].Token))
@@ -113,7 +109,7 @@ func allAreLost(t *testing.T, p Place) {
 	suite.IsLost(t, acquireSet(t, a, []string{"x", "y"}, dblock.WithMaxHold(50*time.Millisecond)), dblock.Ended)
 }
 
-func setsAmongReaders(t *testing.T, p Place) {
+func (contract) SetsAmongReaders(t *testing.T, p Place) {
 	a, b := p.process(t, LeaseOptions{}), p.process(t, LeaseOptions{})
 	reads := suite.Acquire(t, a, "y", dblock.WithShared())
 	assert.ErrorIs(t, suite.Second(b.TryAcquireAll(t.Context(), []string{"x", "y"})), dblock.ErrNotAcquired)
@@ -124,9 +120,9 @@ func setsAmongReaders(t *testing.T, p Place) {
 	suite.Release(t, both)
 }
 
-// aSetIsReleasedAtOnce releases a set while another transaction has locked the row of its last key.
+// ASetIsReleasedAtOnce releases a set while another transaction has locked the row of its last key.
 // No key of the set is free before that transaction ends. All are free after it.
-func aSetIsReleasedAtOnce(t *testing.T, v *env) {
+func (leaseTests) ASetIsReleasedAtOnce(t *testing.T, v *env) {
 	a, b := v.process(t, LeaseOptions{}), v.process(t, LeaseOptions{})
 	keys := []string{"s1", "s2", "s3"}
 	lock := acquireSet(t, a, keys)
@@ -139,79 +135,27 @@ func aSetIsReleasedAtOnce(t *testing.T, v *env) {
 	suite.Release(t, acquireSet(t, b, keys))
 }
 
-// setsNeverDeadlock has many processes acquire random sets in random order, while snapshots show
-// which keys are held.
-func setsNeverDeadlock(t *testing.T, v *env) {
-	const keys, size, processes, enough = 64, 8, 16, 100 // sets in a short run
-	own, server := v.onAServerOfItsOwn(t)
-	before := own.deadlocks(t)
-	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
-	defer stop()
-	var holders [keys]atomic.Bool
-	var acquired atomic.Int64
-	seen := 0
-	use := func(l Leases) {
-		var names []string
-		some := rand.Perm(keys)[:size]
-		for _, k := range some {
-			names = append(names, fmt.Sprint("k", k))
+// ASetIsSeenWhole takes snapshots while a process acquires and releases a set. The control is keys
+// that are acquired one by one.
+func (leaseTests) ASetIsSeenWhole(t *testing.T, v *env) {
+	const enough, sizes = 50, "SELECT COUNT(*) FROM dblock_lease WHERE handle IS NOT NULL GROUP BY handle"
+	l, keys := v.process(t, LeaseOptions{}), []string{"a", "b", "c", "d"}
+	ctx, stop := context.WithCancel(t.Context())
+	uses := suite.Beside(func() {
+		for ctx.Err() == nil {
+			suite.Release(t, acquireSet(t, l, keys))
 		}
-		lock, err := l.AcquireAll(ctx, names)
-		if ctx.Err() != nil {
-			err = except(err, dblock.ErrOutcomeUnknown)
-		}
-		if assert.NoError(t, except(err, dblock.ErrNotAcquired)); lock == nil {
-			return
-		}
-		acquired.Add(1)
-		for _, k := range some {
-			assert.True(t, holders[k].CompareAndSwap(false, true), "k%d is held by two processes", k)
-		}
-		time.Sleep(rand.N(2 * time.Millisecond))
-		for _, k := range some {
-			holders[k].Store(false)
-		}
-		suite.Release(t, lock)
-	}
-	var crowd sync.WaitGroup
-	for range processes {
-		l, closePool, err := own.OpenLeases(t.Context(), LeaseOptions{TTL: time.Minute, Poll: 20 * time.Millisecond})
-		require.NoError(t, err)
-		crowd.Go(func() {
-			defer closePool()
-			for ctx.Err() == nil {
-				use(l)
-			}
-			assert.NoError(t, l.Close(suite.Soon(t)))
-		})
-	}
-	for ctx.Err() == nil {
-		const sizes = "SELECT COUNT(*) FROM dblock_lease WHERE handle IS NOT NULL GROUP BY handle"
-		for _, n := range suite.ValuesOf[int](t, own.DB, sizes) {
+	})
+	for seen := 0; seen < enough && !t.Failed(); {
+		for _, n := range suite.ValuesOf[int](t, v.DB, sizes) {
 			seen++
-			assert.Equal(t, size, n, "keys of a set")
-		}
-		if acquired.Load() >= enough && seen > 0 && os.Getenv(suite.EnvSoak) == "" {
-			stop()
+			assert.Equal(t, len(keys), n, "keys of a set")
 		}
 	}
-	crowd.Wait()
-	assert.GreaterOrEqual(t, acquired.Load(), int64(enough))
-	assert.NotZero(t, seen)
-	own.deadlock(t)
-	if server != nil {
-		assert.EqualValues(t, 1, own.deadlocks(t)-before, "deadlocks, with the one made on purpose")
+	stop()
+	uses()
+	for _, key := range keys {
+		defer suite.Release(t, suite.Acquire(t, l, key))
 	}
-}
-
-// controlHoldsAPart acquires keys one by one: a snapshot shows parts.
-func controlHoldsAPart(t *testing.T, v *env) {
-	l := v.process(t, LeaseOptions{})
-	for _, key := range []string{"a", "b"} {
-		lock := suite.Acquire(t, l, key)
-		defer suite.Release(t, lock)
-	}
-	const smallest = "SELECT MIN(n) FROM (" +
-		"SELECT COUNT(*) AS n FROM dblock_lease WHERE handle IS NOT NULL GROUP BY handle) parts"
-	assert.EqualValues(t, 1, v.Count(t, smallest))
+	assert.Contains(t, suite.ValuesOf[int](t, v.DB, sizes), 1, "the control")
 }

@@ -54,12 +54,8 @@ func (e Lease) use(ctx context.Context, x *answers.Trial, mode string) error {
 		l, closePool, err = e.OpenOn(ctx, x.DSN, &faultconn.Dialer{}, o)
 		return err
 	}
-	if err := open(ctx); err != nil {
-		x.Told(err)
-		x.Heal()
-		if err := x.Again(ctx, "opening", open); err != nil {
-			return err
-		}
+	if err := x.Open(ctx, open); err != nil {
+		return err
 	}
 	defer closePool()
 	suite.Crowd(x.Crowd, func(i int) {
@@ -85,9 +81,7 @@ func (e Lease) use(ctx context.Context, x *answers.Trial, mode string) error {
 	if !x.Lied {
 		err = errors.Join(err, x.IsFree(ctx))
 	}
-	closing, cancel := context.WithTimeout(ctx, answers.Patience)
-	defer cancel()
-	x.Told(l.Close(closing))
+	x.Close(ctx, l.Close)
 	return err
 }
 
@@ -118,11 +112,11 @@ func (e Lease) acquireAndRelease(ctx context.Context, x *answers.Trial, l Leases
 }
 
 // RunAnswers replaces the server's answers while rows are locked.
-func (e RowLocks) RunAnswers(t *testing.T) {
-	answers.Run(t, e.Kind, []answers.User{{Name: "rows", Use: e.use}})
+func (r RowLocks) RunAnswers(t *testing.T) {
+	answers.Run(t, r.Kind, []answers.User{{Name: "rows", Use: r.use}})
 }
 
-func (e RowLocks) use(ctx context.Context, x *answers.Trial) error {
+func (r RowLocks) use(ctx context.Context, x *answers.Trial) error {
 	for _, statement := range []string{
 		"CREATE TABLE IF NOT EXISTS seat (id BIGINT PRIMARY KEY, sold INT NOT NULL)",
 		"DELETE FROM seat", "INSERT INTO seat VALUES (1, 0), (2, 0), (3, 0)",
@@ -131,7 +125,7 @@ func (e RowLocks) use(ctx context.Context, x *answers.Trial) error {
 			return err
 		}
 	}
-	begin, closePool, err := e.Open(x.DSN, 4, sql.LevelReadCommitted)
+	begin, closePool, err := r.Open(x.DSN, 4, sql.LevelReadCommitted)
 	if err != nil {
 		return err
 	}
@@ -143,7 +137,7 @@ func (e RowLocks) use(ctx context.Context, x *answers.Trial) error {
 		if err != nil {
 			return err // the driver's
 		}
-		err = tx.LockRow(ctx, "seat", "id", 1, dblock.RowLock{Wait: e.Bound})
+		err = tx.LockRow(ctx, "seat", "id", 1, dblock.RowLock{Wait: r.Bound})
 		told(err)
 		if err == nil {
 			_, err = tx.LockRows(ctx, "seat", "id", []int64{1, 2, 3}, dblock.RowLock{Wait: dblock.SkipLocked})

@@ -2,93 +2,41 @@ package lock
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"os"
 	"os/exec"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/internal/devdb"
 )
 
-// The processes that tests start, to kill or to stop them, are this test binary again. Its
+// The processes that tests start, to stop them or to cut them off, are this test binary again. Its
 // environment says what to do.
 const (
 	holderDSN  = "DBLOCK_TEST_HOLDER"
 	holderKind = "DBLOCK_TEST_HOLDER_KIND"
-	holderMode = "DBLOCK_TEST_HOLDER_MODE" // one of those below
-	holderData = "DBLOCK_TEST_HOLDER_DATA" // the database that is written to, if it is another one
 	holderKey  = "DBLOCK_TEST_HOLDER_KEY"
 	holderTTL  = "DBLOCK_TEST_HOLDER_TTL"
 
-	guardedWrites    = "guarded"
-	unguardedWrites  = "unguarded"
-	raisedWrites     = "raised"
-	holdsCrowd       = "crowd"
-	staysInGuard     = "in a guarded transaction"
-	waitsFairly      = "waits with a ticket"
-	guardedTerms     = "guarded terms"
-	unguardedTerms   = "unguarded terms"
-	countsOnIt       = "counts on it"
-	churns           = "churns"
-	churnsFairly     = "churns with tickets"
-	releasesWhenTold = "releases when told"
-	excludesRandomly = "excludes randomly"
-	entersUnasked    = "enters unasked"
+	guardedKey = "guarded" // a process that holds this key stays in a guarded transaction
 )
 
 // Main does what a test has started this process for, and then never returns. Call it first in
 // TestMain.
 func (e Lease) Main() {
-	dsn, mode, ctx := os.Getenv(holderDSN), os.Getenv(holderMode), context.Background()
-	if dsn == "" {
-		return
+	if dsn := os.Getenv(holderDSN); dsn != "" {
+		e.Kind = devdb.Kind(os.Getenv(holderKind))
+		fmt.Println("ended:", e.hold(context.Background(), dsn))
+		os.Exit(1)
 	}
-	e.Kind = devdb.Kind(os.Getenv(holderKind))
-	var err error
-	switch mode {
-	case guardedWrites, unguardedWrites, raisedWrites:
-		err = e.countUntilKilled(ctx, dsn, mode)
-	case holdsCrowd:
-		err = e.holdCrowd(ctx, dsn)
-	case waitsFairly:
-		err = e.waitFairly(ctx, dsn)
-	case staysInGuard, releasesWhenTold:
-		err = e.holdUntilTold(ctx, dsn, mode)
-	case guardedTerms, unguardedTerms:
-		err = e.campaign(ctx, dsn, mode == guardedTerms)
-	case countsOnIt:
-		err = e.countOn(ctx, dsn)
-	case churns, churnsFairly:
-		err = e.churn(ctx, dsn, mode == churnsFairly)
-	case excludesRandomly, entersUnasked:
-		err = e.excludeAtRandom(ctx, dsn, mode == entersUnasked)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "holder:", err)
-	}
-	os.Exit(1)
 }
 
-// startHolder starts a process in one of the modes, which is killed at the end of the test. With
-// holderData it writes to another database.
-func (v *env) startHolder(t *testing.T, ctx context.Context, mode string, environment ...string) *suite.Child {
-	t.Helper()
-	cmd := exec.CommandContext(ctx, os.Args[0])
-	cmd.Env = append(os.Environ(), holderDSN+"="+v.DSN, holderKind+"="+string(v.Kind), holderMode+"="+mode,
-		holderData+"="+v.DSN)
-	cmd.Env = append(cmd.Env, environment...)
-	c := suite.StartChild(t, cmd)
-	t.Cleanup(c.Kill)
-	return c
-}
-
-// connect opens a pool in a process that a test has started.
-func (e Lease) connect(dsn string) (*sql.DB, error) { return sql.Open(suite.DriverOf(e.Kind), dsn) }
-
-func (e Lease) countOn(ctx context.Context, dsn string) error {
+func (e Lease) hold(ctx context.Context, dsn string) error {
 	ttl, err := time.ParseDuration(os.Getenv(holderTTL))
 	if err != nil {
 		return err
@@ -97,12 +45,48 @@ func (e Lease) countOn(ctx context.Context, dsn string) error {
 	if err != nil {
 		return err
 	}
-	return suite.CountOn(ctx, l, os.Getenv(holderKey))
+	key := os.Getenv(holderKey)
+	if key != guardedKey {
+		return suite.CountOn(ctx, l, key)
+	}
+	lock, err := l.Acquire(ctx, key)
+	if err != nil {
+		return err
+	}
+	return e.Guarded(ctx, l, lock, "INSERT INTO written VALUES (1)", func() {
+		fmt.Println("holds")
+		suite.WaitToGoOn()
+	})
 }
 
-// toCountOn has the process of a command count on a key, on the database of dsn.
-func (e Lease) toCountOn(cmd *exec.Cmd, dsn, key string, ttl time.Duration) *exec.Cmd {
-	cmd.Env = append(os.Environ(), holderDSN+"="+dsn, holderKind+"="+string(e.Kind), holderMode+"="+countsOnIt,
-		holderKey+"="+key, holderTTL+"="+ttl.String())
+// toHold has the process of a command hold a key, on the database of dsn.
+func (e Lease) toHold(cmd *exec.Cmd, dsn, key string, ttl time.Duration) *exec.Cmd {
+	cmd.Env = append(os.Environ(), holderDSN+"="+dsn, holderKind+"="+string(e.Kind), holderKey+"="+key, holderTTL+"="+ttl.String())
 	return cmd
+}
+
+// EndsWhoStopsInAGuard stops a process inside a guarded transaction, which keeps others out. The
+// server ends the transaction, and its commit comes too late. The control is a transaction that
+// nothing bounds: the lease of its dead holder is not taken over.
+func (leaseTests) EndsWhoStopsInAGuard(t *testing.T, v *env) {
+	_, written := v.written(t)
+	c := suite.StartChild(t, v.e.toHold(exec.CommandContext(t.Context(), os.Args[0]), v.DSN, guardedKey, 2*time.Second))
+	t.Cleanup(c.Kill)
+	c.Says(t, "holds")
+	require.NoError(t, suite.Suspend(c.Process))
+	l := v.process(t, LeaseOptions{})
+	dead := suite.Acquire(t, l, "unbounded")
+	unlock := v.Locked(t, "SELECT token FROM dblock_lease WHERE lease_key = 'unbounded' FOR UPDATE")
+	v.ExpireMembers(t)
+	next := suite.Acquire(t, l, guardedKey)
+	assert.Error(t, suite.Second(v.process(t, LeaseOptions{}).TryAcquire(t.Context(), "unbounded")), "the control")
+	_ = c.In.Close()
+	require.NoError(t, suite.Resume(c.Process))
+	require.True(t, c.Lines.Scan(), "the process is gone")
+	assert.NotEqual(t, "ended: <nil>", c.Lines.Text())
+	assert.Zero(t, written())
+	suite.Release(t, next)
+	unlock()
+	suite.IsFree(t, l, "unbounded")
+	_ = dead.Release(t.Context())
 }

@@ -1,11 +1,8 @@
 package lock
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"os"
-	"sync"
 	"testing"
 	"time"
 
@@ -29,69 +26,35 @@ func crowdSize() int {
 }
 
 // holdCrowd acquires crowdSize leases at once.
-func holdCrowd(ctx context.Context, l dblock.Locker) ([]*dblock.Lock, error) {
-	locks, errs := make([]*dblock.Lock, crowdSize()), make([]error, crowdSize())
-	suite.Crowd(len(locks), func(i int) { locks[i], errs[i] = l.Acquire(ctx, fmt.Sprint("k", i)) })
-	return locks, errors.Join(errs...)
-}
-
-// holdCrowd is the process that is killed.
-func (e Lease) holdCrowd(ctx context.Context, dsn string) error {
-	l, _, err := e.Open(ctx, dsn, LeaseOptions{TTL: crowdTTL})
-	if err != nil {
-		return err
-	}
-	if _, err := holdCrowd(ctx, l); err != nil {
-		return err
-	}
-	fmt.Println("held")
-	suite.WaitToGoOn()
-	return nil
-}
-
-func takesOverACrowd(t *testing.T, v *env) {
-	holder := v.startHolder(t, suite.Soon(t), holdsCrowd)
-	holder.Says(t, "held")
-	l := v.abandoned(t, &faultconn.Dialer{}, LeaseOptions{})
-	holder.Kill()
-	suite.Must(holdCrowd(suite.Soon(t), l))(t)
-}
-
-// closeFreesACrowd closes a Locker whose users hold thousands of leases and give none back.
-func closeFreesACrowd(t *testing.T, v *env) {
-	var dialer faultconn.Dialer
-	l, next := v.abandoned(t, &dialer, LeaseOptions{TTL: time.Hour}), v.abandoned(t, &faultconn.Dialer{}, LeaseOptions{})
-	suite.Must(holdCrowd(suite.Soon(t), l))(t)
-	suite.IsTaken(t, next, "k0")
-	dialer.Arm(0, 0, nil)
-	closeNow(t, l)
-	assert.LessOrEqual(t, dialer.Calls(), 50, "calls on the network; a statement is two")
-	suite.Must(holdCrowd(suite.Soon(t), next))(t)
-}
-
-// abandoned is a process whose users give no lock back.
-func (v *env) abandoned(t *testing.T, dialer *faultconn.Dialer, o LeaseOptions) Leases {
+func holdCrowd(t *testing.T, l Leases) []*dblock.Lock {
 	t.Helper()
-	l, closePool, err := v.e.OpenOn(t.Context(), v.DSN, dialer, o)
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		closeNow(t, l)
-		closePool()
-	})
-	return l
+	locks, errs := acquireTogether(t, l, crowdSize(), func(i int) (string, []dblock.Option) { return fmt.Sprint("k", i), nil })
+	require.Empty(t, errs)
+	return locks
 }
 
-// closeNow does not wait for the callers that hold locks.
-func closeNow(t *testing.T, l Leases) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	cancel()
-	assert.ErrorIs(t, l.Close(ctx), context.Canceled)
-}
-
-// aCrowdCostsOneRow counts the rows that the heartbeats of thousands of leases change.
-func aCrowdCostsOneRow(t *testing.T, v *env) {
-	l := v.abandoned(t, &faultconn.Dialer{}, LeaseOptions{TTL: crowdTTL})
-	locks := suite.Must(holdCrowd(suite.Soon(t), l))(t)
+// ACrowdOfLeases has processes hold thousands of leases, one after the other. One lock is taken
+// away, and is lost alone. A heartbeat changes one row. Close frees all in one statement. All that
+// a dead process had is acquired.
+func (faultTests) ACrowdOfLeases(t *testing.T, v *env) {
+	var dialer faultconn.Dialer
+	open := func(dialer *faultconn.Dialer, o LeaseOptions) Leases {
+		l, closePool, err := v.e.OpenOn(t.Context(), v.DSN, dialer, o)
+		require.NoError(t, err)
+		t.Cleanup(func() {
+			closeWithin(l, 0) // its users give nothing back
+			closePool()
+		})
+		return l
+	}
+	l, next := open(&dialer, LeaseOptions{TTL: crowdTTL}), open(&faultconn.Dialer{}, LeaseOptions{TTL: time.Hour})
+	locks := holdCrowd(t, l)
+	stolen := locks[len(locks)/2]
+	require.NoError(t, next.ForceRelease(t.Context(), stolen.Key(), token(t, stolen)))
+	suite.IsLost(t, stolen, dblock.Stolen)
+	for _, lock := range locks {
+		assert.True(t, lock == stolen || lock.Context().Err() == nil, "%s is lost, too", lock.Key())
+	}
 	v.countChanges(t, "dblock_lease", "dblock_member")
 	const beat, changes = "SELECT max(beat) FROM dblock_member", "SELECT n FROM changes"
 	before := v.Count(t, beat)
@@ -101,6 +64,14 @@ func aCrowdCostsOneRow(t *testing.T, v *env) {
 	assert.Contains(t, []int64{beats, beats + 1}, n, "rows changed; one may have come between the looks")
 	suite.Release(t, locks[0])
 	assert.Greater(t, v.Count(t, changes), n, "a release changed nothing: this shows nothing")
+
+	suite.IsTaken(t, next, locks[1].Key())
+	dialer.Arm(0, 0, nil)
+	closeWithin(l, 0)
+	assert.LessOrEqual(t, dialer.Calls(), 50, "calls on the network; a statement is two")
+	holdCrowd(t, next)
+	v.ExpireMembers(t)
+	holdCrowd(t, open(&faultconn.Dialer{}, LeaseOptions{TTL: time.Hour}))
 }
 
 // countChanges counts every row of these tables that is changed from now on, in a table of its own.
@@ -120,29 +91,9 @@ func (v *env) countChanges(t *testing.T, tables ...string) {
 	}
 }
 
-// servesACrowdOnce has thousands of calls wait for one key in one process.
-func servesACrowdOnce(t *testing.T, v *env) {
-	var dialer faultconn.Dialer
-	l := v.processOn(t, &dialer, LeaseOptions{TTL: time.Hour, Poll: time.Minute})
-	first := suite.Acquire(t, l, "k")
-	var crowd sync.WaitGroup
-	for range crowdSize() {
-		crowd.Go(func() {
-			if lock, err := l.Acquire(suite.Soon(t), "k"); assert.NoError(t, err) {
-				suite.Release(t, lock)
-			}
-		})
-	}
-	time.Sleep(time.Second) // no table shows a caller that waits in the process; one that comes late sends its own statement
-	dialer.Arm(0, 0, nil)
-	suite.Release(t, first)
-	crowd.Wait()
-	assert.LessOrEqual(t, dialer.Writes(), crowdSize()*105/100, "round trips of %d waiters", crowdSize())
-}
-
-// costsFewRoundTrips counts what a lone caller's calls send. MySQL has a bound set and set back
+// CostsFewRoundTrips counts what a lone caller's calls send. MySQL has a bound set and set back
 // before a row is made.
-func costsFewRoundTrips(t *testing.T, v *env) {
+func (leaseTests) CostsFewRoundTrips(t *testing.T, v *env) {
 	fresh := 2
 	if v.Kind == devdb.MySQL {
 		fresh = 5
@@ -154,8 +105,8 @@ func costsFewRoundTrips(t *testing.T, v *env) {
 	})
 }
 
-// modesCostFewRoundTrips does the same for readers and permits, without other callers for the key.
-func modesCostFewRoundTrips(t *testing.T, v *env) {
+// ModesCostFewRoundTrips does the same for readers and permits, without other callers for the key.
+func (leaseTests) ModesCostFewRoundTrips(t *testing.T, v *env) {
 	want := map[string][2]int{
 		"a first reader": {1, 1}, "a reader": {1, 1}, "a writer after readers": {5, 1}, "a writer": {1, 1},
 		"first permits": {4, 1}, "permits": {1, 1},

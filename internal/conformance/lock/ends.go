@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"log/slog"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,58 +16,20 @@ import (
 	"github.com/dblock-go/dblock/internal/faultconn"
 )
 
-// beatCuts are those that strike what no caller waits for.
-func beatCuts(cold bool) (all []suite.Cut) {
-	for _, c := range suite.Cuts(cold) {
-		if !c.Cancels() {
-			all = append(all, c)
+// ACloseCutAnywhere: Close frees all, whichever of its calls on the network breaks.
+func (faultTests) ACloseCutAnywhere(t *testing.T, v *env) {
+	for _, mode := range []faultconn.Mode{faultconn.CutBefore, faultconn.CutAfter} {
+		for k, struck := 1, true; struck; k++ {
+			var dialer faultconn.Dialer
+			l := v.processOn(t, &dialer, LeaseOptions{TTL: time.Hour})
+			suite.IsFree(t, l, "key")
+			dialer.Arm(k, mode, nil)
+			require.NoError(t, l.Close(suite.Soon(t)), "%v call %d", mode, k)
+			struck = dialer.Disarm()
+			assert.Zero(t, v.Count(t, suite.Members), "%v call %d: the process has not left", mode, k)
+			v.Exec(t, "DELETE FROM dblock_member")
 		}
 	}
-	return all
-}
-
-// aJoinCutAnywhere cuts the first acquisition of a process, which joins with it.
-func aJoinCutAnywhere(t *testing.T, v *env) {
-	v.cutEverywhere(t, beatCuts(true), 4, func(x *cutLeases) (bool, error) {
-		struck, err := x.acquire(exclusive)
-		return struck, errors.Join(err, x.goesOn())
-	})
-}
-
-// aBeatCutAnywhere cuts heartbeats.
-func aBeatCutAnywhere(t *testing.T, v *env) {
-	v.cutEverywhere(t, beatCuts(false), 2, held(exclusive, func(x *cutLeases, lock *dblock.Lock) (bool, error) {
-		x.Arm()
-		beats(t, lock)
-		struck := x.Heal()
-		beats(t, lock)
-		if err := x.isNotHeldTwice(lock, exclusive); err != nil {
-			return struck, err
-		}
-		told := lock.Release(t.Context())
-		if told != nil && (!struck || !errors.Is(told, dblock.ErrLost)) {
-			return struck, fmt.Errorf("struck %v, and yet: %w", struck, told)
-		}
-		return struck, errors.Join(x.isFreeSoon(told, exclusive), x.goesOn())
-	}))
-}
-
-// aLeaveCutAnywhere cuts a Close with a lock in use.
-func aLeaveCutAnywhere(t *testing.T, v *env) {
-	v.cutEverywhere(t, beatCuts(false), 2, held(exclusive, func(x *cutLeases, lock *dblock.Lock) (bool, error) {
-		x.GiveUp() // no caller waits for its users
-		x.Arm()
-		reset := time.AfterFunc(cutTTL, x.Dialer.CloseAll) // a pool waits long for a server that is stalled
-		told := x.Close(x.Ctx)
-		reset.Stop()
-		struck := x.Heal()
-		if lock.Context().Err() == nil || !errors.Is(told, context.Canceled) {
-			return struck, fmt.Errorf("closed with a lock in use: %w", told)
-		}
-		err := x.isFreeSoon(nil, exclusive)
-		_ = lock.Release(t.Context())
-		return struck, err
-	}))
 }
 
 // beats waits until a heartbeat is confirmed to the lock's process, or the lock is lost.
@@ -88,106 +47,9 @@ func beats(t *testing.T, lock *dblock.Lock) {
 	}
 }
 
-// goesOn acquires another key.
-func (x *cutLeases) goesOn() error {
-	for ctx := suite.Soon(x.t); ; {
-		lock, err := x.Acquire(ctx, "another one, "+x.Key())
-		switch {
-		case err == nil:
-			if err := lock.Release(x.t.Context()); !errors.Is(err, dblock.ErrLost) {
-				return err
-			}
-		case ctx.Err() != nil || !errors.Is(err, dblock.ErrOutcomeUnknown) && !errors.Is(err, dblock.ErrUnavailable):
-			return fmt.Errorf("the process does not go on: %w", err)
-		}
-	}
-}
-
-// lateBeats counts how often a Locker reports late heartbeats.
-type lateBeats struct{ calls, lines atomic.Int64 }
-
-func (b *lateBeats) options() LeaseOptions {
-	return LeaseOptions{
-		TTL: 6 * time.Second, Log: slog.New(slog.NewTextHandler(b, nil)),
-		Observer: dblock.Observer{HeartbeatLate: func(time.Duration, error) { b.calls.Add(1) }},
-	}
-}
-
-// Write counts a line of the log.
-func (b *lateBeats) Write(line []byte) (int, error) {
-	b.lines.Add(1)
-	return len(line), nil
-}
-
-// grow waits for more calls and more lines.
-func (b *lateBeats) grow(t *testing.T) {
-	t.Helper()
-	calls, lines := b.calls.Load(), b.lines.Load()
-	suite.Until(t, "late heartbeats are reported", func() bool { return b.calls.Load() > calls && b.lines.Load() > lines })
-}
-
-// heartbeatsReachAllLockers: each Locker of a pool and TTL reports late heartbeats to its Observer
-// and its Log, until it is closed.
-func heartbeatsReachAllLockers(t *testing.T, v *env) {
-	var late, lateOther lateBeats
-	var dialer faultconn.Dialer
-	l, other, closePool, err := v.e.OpenPair(t.Context(), v.DSN, &dialer, late.options(), lateOther.options())
-	require.NoError(t, err)
-	defer closePool()
-	suite.IsFree(t, l, "k") // it joins
-	dialer.Refuse()
-	late.grow(t)
-	suite.Until(t, "the other one reports them, too", func() bool {
-		return lateOther.calls.Load() > 0 && lateOther.lines.Load() > 0
-	})
-	dialer.Accept()
-	require.NoError(t, other.Close(suite.Soon(t)))
-	suite.IsFree(t, l, "k")
-	closed := lateOther.calls.Load()
-	dialer.Refuse()
-	late.grow(t)
-	dialer.Accept()
-	assert.Equal(t, closed, lateOther.calls.Load())
-	_ = l.Close(suite.Soon(t)) // its connection may be one of those that were closed
-}
-
-// blockedLog is the handler of a Log that blocks, as standard error does into a pipe that is full.
-type blockedLog struct {
-	slog.Handler
-	until chan struct{}
-}
-
-func (h blockedLog) Handle(context.Context, slog.Record) error {
-	<-h.until
-	return nil
-}
-
-// aBlockedHostKeepsNoLock: a process whose Log and Observer block loses its server. When another
-// process has the keys, all its locks have ended.
-func aBlockedHostKeepsNoLock(t *testing.T, v *env) {
-	host := blockedLog{slog.NewTextHandler(io.Discard, nil), make(chan struct{})}
-	var dialer faultconn.Dialer
-	l := v.processOn(t, &dialer, LeaseOptions{TTL: cutTTL, Log: slog.New(host), Observer: dblock.Observer{
-		Lost:          func(string, time.Duration, dblock.Reason) { <-host.until },
-		HeartbeatLate: func(time.Duration, error) { <-host.until },
-	}})
-	defer func() {
-		close(host.until)
-		dialer.Accept()
-	}()
-	other := v.process(t, LeaseOptions{})
-	locks := []*dblock.Lock{suite.Acquire(t, l, "a"), suite.Acquire(t, l, "b"), suite.Acquire(t, l, "c")}
-	dialer.Refuse()
-	for _, lock := range locks {
-		next := suite.Acquire(t, other, lock.Key())
-		suite.IsLost(t, lock, dblock.Expired)
-		suite.Release(t, next)
-	}
-}
-
-// expiresAllOrNothing locks the row of one of two keys: ExpireIn writes nothing then, and neither
+// ExpiresAllOrNothing locks the row of one of two keys: ExpireIn writes nothing then, and neither
 // key is free at its end.
-func expiresAllOrNothing(t *testing.T, v *env) {
+func (leaseTests) ExpiresAllOrNothing(t *testing.T, v *env) {
 	a, b := v.process(t, LeaseOptions{}), v.process(t, LeaseOptions{})
 	lock := acquireSet(t, a, []string{"s1", "s2"})
 	unlock := v.Locked(t, "SELECT 1 FROM dblock_lease WHERE lease_key = 's2' FOR UPDATE")
@@ -201,9 +63,9 @@ func expiresAllOrNothing(t *testing.T, v *env) {
 	_ = lock.Release(t.Context()) // the lock has ended for its own process, as the server was slow to refuse
 }
 
-// endsBeforeTheServer compares the end that a process believes in with the one that the server has,
+// EndsBeforeTheServer compares the end that a process believes in with the one that the server has,
 // in each mode and for each way to set it.
-func endsBeforeTheServer(t *testing.T, v *env) {
+func (leaseTests) EndsBeforeTheServer(t *testing.T, v *env) {
 	const d, margin = 30 * time.Second, 2 * time.Second
 	l := v.process(t, LeaseOptions{TTL: 2 * time.Minute, Margin: margin})
 	left := "EXTRACT(epoch FROM held_until - clock_timestamp()) * 1000"

@@ -103,7 +103,7 @@ func (e Lease) env(t *testing.T) *env {
 func (e Lease) envOn(db *suite.DB) *env { return &env{db, e} }
 
 // as is v for the user of a DSN.
-func (v *env) as(dsn string) *env { return v.e.envOn(&suite.DB{DB: v.DB.DB, Kind: v.Kind, DSN: dsn}) }
+func (v *env) as(dsn string) *env { return v.e.envOn(v.As(dsn)) }
 
 // onAServerOfItsOwn is an env on a server that no other test uses. If the server is given, it is v,
 // and server is nil.

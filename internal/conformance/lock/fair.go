@@ -3,9 +3,7 @@ package lock
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,9 +15,9 @@ import (
 	"github.com/dblock-go/dblock/internal/faultconn"
 )
 
-// servesInOrder has calls of several processes wait, one after the other; every fourth gives up. A
+// ServesInOrder has calls of several processes wait, one after the other; every fourth gives up. A
 // holder that could hand over to its own process does not.
-func servesInOrder(t *testing.T, p Place) {
+func (contract) ServesInOrder(t *testing.T, p Place) {
 	const waiting, leaving = 12, 3
 	var processes []Leases
 	for range 3 {
@@ -65,37 +63,8 @@ func servesInOrder(t *testing.T, p Place) {
 	assert.Zero(t, p.Tickets(t))
 }
 
-// controlOvertakes is servesInOrder without tickets. It is unknown when the second caller waits, so
-// this is tried again.
-func controlOvertakes(t *testing.T, p Place) {
-	a, b := p.process(t, LeaseOptions{}), p.process(t, LeaseOptions{})
-	for range 20 {
-		held := suite.Acquire(t, a, "k")
-		served := make(chan string, 2)
-		var calls sync.WaitGroup
-		wait := func(name string, l Leases) {
-			calls.Go(func() {
-				if lock, err := l.Acquire(suite.Soon(t), "k"); assert.NoError(t, err) {
-					served <- name
-					suite.Release(t, lock)
-				}
-			})
-		}
-		wait("first", b)
-		suite.Until(t, "the first one waits", func() bool { _, _, waiters := p.Rows(t); return waiters > 0 })
-		wait("second", a)
-		time.Sleep(50 * time.Millisecond)
-		suite.Release(t, held)
-		calls.Wait()
-		if <-served == "second" {
-			return
-		}
-	}
-	t.Error("the first caller was always served first: this shows nothing")
-}
-
-// fairAmongOthers refuses what a fair Locker lacks, takes over from the dead, and keeps deadlines.
-func fairAmongOthers(t *testing.T, p Place) {
+// FairAmongOthers refuses what a fair Locker lacks, takes over from the dead, and keeps deadlines.
+func (contract) FairAmongOthers(t *testing.T, p Place) {
 	a, b := p.process(t, LeaseOptions{Fair: true}), p.process(t, LeaseOptions{Fair: true})
 	assert.True(t, a.Caps().Fair && !a.Caps().Shared && !a.Caps().Permits)
 	for _, o := range []dblock.Option{dblock.WithShared(), dblock.WithPermits(1, 2)} {
@@ -122,103 +91,8 @@ func fairAmongOthers(t *testing.T, p Place) {
 	suite.IsLost(t, ends, dblock.Ended)
 }
 
-// fairCrowdIsExclusive has callers of one process, whose calls share statements, try one key while
-// its holder releases it.
-func fairCrowdIsExclusive(t *testing.T, p Place) {
-	l := p.process(t, LeaseOptions{Fair: true})
-	for range 10 {
-		held := suite.Acquire(t, l, "k")
-		var holders atomic.Int64
-		suite.Crowd(17, func(i int) {
-			if i == 0 {
-				suite.Release(t, held)
-				return
-			}
-			lock, err := l.TryAcquire(suite.Soon(t), "k")
-			if err != nil {
-				assert.ErrorIs(t, err, dblock.ErrNotAcquired)
-				return
-			}
-			assert.EqualValues(t, 1, holders.Add(1), "callers hold the key")
-			assert.NoError(t, p.Check(t.Context(), l, lock))
-			holders.Add(-1)
-			suite.Release(t, lock)
-		})
-	}
-}
-
-// fairCrowdIsServed has callers of one process wait for a key that has no row yet.
-func fairCrowdIsServed(t *testing.T, p Place) {
-	l := p.process(t, LeaseOptions{Fair: true})
-	for round := range 4 {
-		suite.Crowd(5, func(int) {
-			if lock, err := l.Acquire(suite.Soon(t), fmt.Sprint("fresh", round)); assert.NoError(t, err) {
-				suite.Release(t, lock)
-			}
-		})
-	}
-}
-
-const fairWaiters = 25 // of each process
-
-// servesTheLivingInOrder has calls of eight processes wait, and kills two of them.
-func servesTheLivingInOrder(t *testing.T, v *env) {
-	const processes, killed = 8, 2
-	number, handle := "SERIAL", "replace(handle::text, '-', '')"
-	if !v.Postgres() {
-		number, handle = "INT AUTO_INCREMENT", "lower(hex(handle))"
-	}
-	v.Exec(t, "CREATE TABLE served (n "+number+" PRIMARY KEY, handle VARCHAR(64))")
-	v.Exec(t, "CREATE TABLE waited (ticket BIGINT, handle VARCHAR(64))")
-	l := v.process(t, LeaseOptions{Fair: true, TTL: 3 * time.Second})
-	held := suite.Acquire(t, l, "k")
-	var children []*suite.Child
-	for range processes {
-		children = append(children, v.startHolder(t, t.Context(), waitsFairly))
-	}
-	v.untilTickets(t, processes*fairWaiters)
-	v.Exec(t, "INSERT INTO waited SELECT ticket, "+handle+" FROM dblock_ticket")
-	for _, c := range children[:killed] {
-		c.Kill()
-	}
-	suite.Release(t, held)
-	v.Until(t, "SELECT count(*) FROM served", (processes-killed)*fairWaiters)
-	const order = ` FROM (SELECT w.ticket, lag(w.ticket) OVER (ORDER BY s.n) AS prior
-		FROM served s JOIN waited w ON w.handle = s.handle) o`
-	assert.EqualValues(t, (processes-killed)*fairWaiters, v.Count(t, "SELECT count(*)"+order))
-	assert.Zero(t, v.Count(t, "SELECT count(*)"+order+" WHERE ticket <= prior"))
-}
-
-// waitFairly is what the processes of servesTheLivingInOrder do: each call notes that it was
-// served.
-func (e Lease) waitFairly(ctx context.Context, dsn string) error {
-	l, _, err := e.Open(ctx, dsn, LeaseOptions{Fair: true, TTL: 3 * time.Second})
-	if err != nil {
-		return err
-	}
-	db, err := e.connect(dsn)
-	if err != nil {
-		return err
-	}
-	errs := make([]error, fairWaiters)
-	suite.Crowd(fairWaiters, func(i int) {
-		lock, err := l.Acquire(ctx, "k")
-		if err == nil {
-			f, _ := lock.Fence()
-			_, err = db.ExecContext(ctx, fmt.Sprintf("INSERT INTO served (handle) VALUES ('%x')", f.Handle))
-			err = errors.Join(err, lock.Release(ctx))
-		}
-		errs[i] = err
-	})
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
-	suite.WaitToGoOn()
-	return nil
-}
-
-// costsOneGrantEach counts the round trips of grants by ticket.
-func costsOneGrantEach(t *testing.T, v *env) {
+// CostsOneGrantEach counts the round trips of grants by ticket.
+func (leaseTests) CostsOneGrantEach(t *testing.T, v *env) {
 	const processes, each = 4, 25
 	dialers := make([]faultconn.Dialer, processes)
 	var all []Leases
@@ -252,8 +126,8 @@ func costsOneGrantEach(t *testing.T, v *env) {
 	assert.LessOrEqual(t, trips, 6*processes*each+polls, "round trips of %d grants in %v", processes*each, took)
 }
 
-// whoGivesUpIsServed has a call give up while a transaction that is still open grants it the key.
-func whoGivesUpIsServed(t *testing.T, v *env) {
+// WhoGivesUpIsServed has a call give up while a transaction that is still open grants it the key.
+func (leaseTests) WhoGivesUpIsServed(t *testing.T, v *env) {
 	a := v.process(t, LeaseOptions{Fair: true})
 	dialer := &faultconn.Dialer{Watch: "Tickets :execrows"} // of the statements that withdraw
 	b := v.processOn(t, dialer, LeaseOptions{Fair: true})
@@ -278,8 +152,8 @@ func whoGivesUpIsServed(t *testing.T, v *env) {
 	_ = held.Release(t.Context()) // it knows of nothing
 }
 
-// servedTooLate has a call learn that it was served when its time is up already.
-func servedTooLate(t *testing.T, v *env) {
+// ServedTooLate has a call learn that it was served when its time is up already.
+func (faultTests) ServedTooLate(t *testing.T, v *env) {
 	const hold = 500 * time.Millisecond
 	a, b := v.process(t, LeaseOptions{Fair: true}), v.process(t, LeaseOptions{Fair: true})
 	held := suite.Acquire(t, a, "k")
@@ -310,10 +184,10 @@ func (v *env) serveByHand(t *testing.T, set, where string) (served bool, commit 
 	return true, func() { require.NoError(t, tx.Commit()) }
 }
 
-// aWaiterServedBesideReaders grants a key to a waiting call while a reader holds it, as a process
+// AWaiterServedBesideReaders grants a key to a waiting call while a reader holds it, as a process
 // of an older version may. The call gives the key back, waits again, and acquires it after the
 // reader.
-func aWaiterServedBesideReaders(t *testing.T, v *env) {
+func (leaseTests) AWaiterServedBesideReaders(t *testing.T, v *env) {
 	reader := suite.Acquire(t, v.process(t, LeaseOptions{}), "k", dblock.WithShared())
 	w := startWaiter(suite.Soon(t), v.process(t, LeaseOptions{Fair: true}), "k")
 	suite.Until(t, "the waiter was served", func() bool {
@@ -336,9 +210,9 @@ func aWaiterServedBesideReaders(t *testing.T, v *env) {
 	suite.Release(t, w.acquired(t))
 }
 
-// aWaitingWriterDied kills a writer that has made itself the holder of a key and waits for a
+// AWaitingWriterDied kills a writer that has made itself the holder of a key and waits for a
 // reader.
-func aWaitingWriterDied(t *testing.T, v *env) {
+func (leaseTests) AWaitingWriterDied(t *testing.T, v *env) {
 	l := v.process(t, LeaseOptions{})
 	dies := func() bool { // unless another writer has the row: its member does not exist
 		return suite.Must(suite.Must(v.DB.ExecContext(t.Context(), `UPDATE dblock_lease

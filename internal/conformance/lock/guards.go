@@ -3,9 +3,6 @@ package lock
 import (
 	"context"
 	"database/sql"
-	"os"
-	"runtime"
-	"strconv"
 	"testing"
 	"time"
 
@@ -23,8 +20,8 @@ func (v *env) written(t *testing.T) (write string, count func() int64) {
 	return "INSERT INTO written VALUES (1)", func() int64 { return v.Count(t, "SELECT count(*) FROM written") }
 }
 
-// aGuardFencesOff: a process that lost the lease writes nothing.
-func aGuardFencesOff(t *testing.T, v *env) {
+// AGuardFencesOff: a process that lost the lease writes nothing.
+func (leaseTests) AGuardFencesOff(t *testing.T, v *env) {
 	write, count := v.written(t)
 	a, b := v.two(t)
 	lock := suite.Acquire(t, a, "k")
@@ -38,9 +35,9 @@ func aGuardFencesOff(t *testing.T, v *env) {
 	_ = lock.Release(t.Context())
 }
 
-// aGuardKeepsOthersOut: no process takes the lease over while a guarded transaction is open, though
+// AGuardKeepsOthersOut: no process takes the lease over while a guarded transaction is open, though
 // the holder's member is gone.
-func aGuardKeepsOthersOut(t *testing.T, v *env) {
+func (leaseTests) AGuardKeepsOthersOut(t *testing.T, v *env) {
 	write, _ := v.written(t)
 	a, b := v.two(t)
 	lock := suite.Acquire(t, a, "k")
@@ -54,8 +51,8 @@ func aGuardKeepsOthersOut(t *testing.T, v *env) {
 	_ = lock.Release(t.Context())
 }
 
-// aRefusedGuardEndsTheLock: the holder learns of it at once, long before the next heartbeat.
-func aRefusedGuardEndsTheLock(t *testing.T, v *env) {
+// ARefusedGuardEndsTheLock: the holder learns of it at once, long before the next heartbeat.
+func (leaseTests) ARefusedGuardEndsTheLock(t *testing.T, v *env) {
 	a, b := v.process(t, LeaseOptions{TTL: time.Hour}), v.process(t, LeaseOptions{})
 	for _, opts := range [][]dblock.Option{nil, {dblock.WithShared()}, {dblock.WithPermits(1, 2)}} {
 		lock := suite.Acquire(t, a, "k", opts...)
@@ -67,9 +64,9 @@ func aRefusedGuardEndsTheLock(t *testing.T, v *env) {
 	}
 }
 
-// neverCommitsWhatIsLost loses the lock inside a guarded transaction. The outcome is known, because
+// NeverCommitsWhatIsLost loses the lock inside a guarded transaction. The outcome is known, because
 // the commit is never sent.
-func neverCommitsWhatIsLost(t *testing.T, v *env) {
+func (leaseTests) NeverCommitsWhatIsLost(t *testing.T, v *env) {
 	write, count := v.written(t)
 	l := v.process(t, LeaseOptions{TTL: 2 * time.Second})
 	for range 2 {
@@ -84,8 +81,8 @@ func neverCommitsWhatIsLost(t *testing.T, v *env) {
 	assert.Zero(t, count())
 }
 
-// aGuardedTxOfAnEndedLockIsLost: the error says that the lock was lost or released.
-func aGuardedTxOfAnEndedLockIsLost(t *testing.T, v *env) {
+// AGuardedTxOfAnEndedLockIsLost: the error says that the lock was lost or released.
+func (leaseTests) AGuardedTxOfAnEndedLockIsLost(t *testing.T, v *env) {
 	l := v.process(t, LeaseOptions{})
 	guarded := func(lock *dblock.Lock, within func()) error {
 		return v.e.Guarded(t.Context(), l, lock, "SELECT 1", within)
@@ -99,32 +96,6 @@ func aGuardedTxOfAnEndedLockIsLost(t *testing.T, v *env) {
 	suite.IsLost(t, ended, dblock.Ended)
 	endedFor(t, guarded(ended, func() {}), dblock.Ended)
 	assert.Error(t, ended.Bind(t.Context()).Err(), "a context that is bound to an ended lock")
-}
-
-// aGuardedTxLeavesNothingBehind runs guarded transactions under one lock. DBLOCK_GUARDED says how
-// many. If it is set, and no other test runs, the heap must not grow.
-func aGuardedTxLeavesNothingBehind(t *testing.T, v *env) {
-	l := v.process(t, LeaseOptions{})
-	lock := suite.Acquire(t, l, "k")
-	run := func(n int) {
-		for range n {
-			require.NoError(t, v.Check(t.Context(), l, lock))
-		}
-	}
-	heap := func() int64 {
-		runtime.GC()
-		runtime.GC()
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		return int64(m.HeapAlloc)
-	}
-	run(100)
-	before := heap()
-	if n, _ := strconv.Atoi(os.Getenv("DBLOCK_GUARDED")); n > 0 {
-		run(n)
-		assert.LessOrEqual(t, heap()-before, int64(1<<20))
-	}
-	suite.Release(t, lock)
 }
 
 // fenceCheck is a function of the driver's Guards, for a resource.
@@ -155,9 +126,9 @@ func (v *env) fence(t *testing.T, check fenceCheck, lock *dblock.Lock, resource 
 	return fenceTx(t.Context(), v.DB.DB, lock, check, resource, func(*sql.Tx) error { return nil })
 }
 
-// aRaisedFenceKeepsOthersOut: once the next holder has raised its fence, the one before it writes
+// ARaisedFenceKeepsOthersOut: once the next holder has raised its fence, the one before it writes
 // nothing, in whatever database that is.
-func aRaisedFenceKeepsOthersOut(t *testing.T, v *env) {
+func (leaseTests) ARaisedFenceKeepsOthersOut(t *testing.T, v *env) {
 	l := v.process(t, LeaseOptions{})
 	old := suite.Acquire(t, l, "k")
 	suite.Release(t, old)
@@ -190,9 +161,9 @@ func aRaisedFenceKeepsOthersOut(t *testing.T, v *env) {
 	suite.Release(t, next)
 }
 
-// readersRaiseTogether: two readers raise a fence, and both pass until a writer raises it. Permits
+// ReadersRaiseTogether: two readers raise a fence, and both pass until a writer raises it. Permits
 // cannot, as several holders have them at once.
-func readersRaiseTogether(t *testing.T, v *env) {
+func (leaseTests) ReadersRaiseTogether(t *testing.T, v *env) {
 	a, b := v.two(t)
 	first, second := suite.Acquire(t, a, "k", dblock.WithShared()), suite.Acquire(t, b, "k", dblock.WithShared())
 	for _, check := range []fenceCheck{v.e.Raise, v.e.CheckRaised, v.e.Raise, v.e.CheckRaised} {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -32,7 +31,7 @@ func isAny(err error, targets ...error) bool {
 	return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
 }
 
-func excludes(t *testing.T, p Place) {
+func (contract) Excludes(t *testing.T, p Place) {
 	a, b := p.two(t)
 	first := suite.Acquire(t, a, "k", dblock.WithLabel("nightly run"))
 	held := suite.IsTaken(t, b, "k")
@@ -43,6 +42,7 @@ func excludes(t *testing.T, p Place) {
 		assert.True(t, 0 < d && d <= time.Minute, "held for another %v", d)
 	}
 	suite.IsFree(t, b, "another key")
+	suite.IsTaken(t, a, "k")
 	suite.Release(t, first)
 	suite.Release(t, first) // a second release returns what the first one did
 	assert.Error(t, first.Context().Err())
@@ -52,16 +52,8 @@ func excludes(t *testing.T, p Place) {
 	suite.Release(t, second)
 }
 
-func excludesWithinAProcess(t *testing.T, p Place) {
-	l := p.process(t, LeaseOptions{})
-	lock := suite.Acquire(t, l, "k")
-	suite.IsTaken(t, l, "k")
-	suite.Release(t, lock)
-	suite.Release(t, suite.Must(l.TryAcquire(t.Context(), "k"))(t))
-}
-
-// keepsWhatIsInUse: the key is held for longer than the TTL.
-func keepsWhatIsInUse(t *testing.T, p Place) {
+// KeepsWhatIsInUse: the key is held for longer than the TTL.
+func (contract) KeepsWhatIsInUse(t *testing.T, p Place) {
 	const ttl = 4 * time.Second
 	a, b := p.process(t, LeaseOptions{TTL: ttl}), p.process(t, LeaseOptions{})
 	lock := suite.Acquire(t, a, "k")
@@ -73,7 +65,7 @@ func keepsWhatIsInUse(t *testing.T, p Place) {
 	suite.Release(t, lock)
 }
 
-func endsWhenItsTimeIsUp(t *testing.T, p Place) {
+func (contract) EndsWhenItsTimeIsUp(t *testing.T, p Place) {
 	a, b := p.two(t)
 	capped := suite.Acquire(t, a, "capped", dblock.WithMaxHold(300*time.Millisecond))
 	bounded := suite.Acquire(t, a, "bounded")
@@ -81,8 +73,9 @@ func endsWhenItsTimeIsUp(t *testing.T, p Place) {
 	long := suite.Acquire(t, a, "long", dblock.WithMaxHold(time.Hour))
 	assert.NoError(t, long.ExpireIn(t.Context(), 2*time.Hour))
 	assert.LessOrEqual(t, time.Until(long.ValidUntil()), time.Hour, "ExpireIn beyond WithMaxHold")
-	if _, err := b.TryAcquire(t.Context(), "capped"); err == nil {
+	if next, err := b.TryAcquire(t.Context(), "capped"); err == nil {
 		assert.Error(t, capped.Context().Err(), "acquired by another process")
+		suite.Release(t, next)
 	}
 	for _, lock := range []*dblock.Lock{capped, bounded} {
 		next := suite.Acquire(t, b, lock.Key())
@@ -100,22 +93,22 @@ func endedFor(t *testing.T, err error, want dblock.Reason) {
 	assert.Equal(t, want, suite.As[*dblock.LostError](t, err).Reason)
 }
 
-func lastsWithoutItsProcess(t *testing.T, p Place) {
+func (contract) LastsWithoutItsProcess(t *testing.T, p Place) {
 	a, b := p.two(t)
 	lock := suite.Acquire(t, a, "k", dblock.WithoutRenewal(1500*time.Millisecond))
 	kept := suite.Acquire(t, a, "kept by its process")
 	p.ForgetMembers(t) // a is dead, as far as b can see
 	suite.IsFree(t, b, "kept by its process")
-	_, err := b.TryAcquire(t.Context(), "k")
-	if time.Now().Before(lock.ValidUntil()) {
-		assert.ErrorIs(t, err, dblock.ErrNotAcquired)
+	if next, err := b.TryAcquire(t.Context(), "k"); err == nil {
+		assert.False(t, time.Now().Before(lock.ValidUntil()), "acquired before its end")
+		suite.Release(t, next)
 	}
 	suite.IsFree(t, b, "k")
 	suite.IsLost(t, lock, dblock.Ended)
 	_ = kept.Release(t.Context())
 }
 
-func takesOverFromTheDead(t *testing.T, p Place) {
+func (contract) TakesOverFromTheDead(t *testing.T, p Place) {
 	a, b := p.process(t, LeaseOptions{TTL: 10 * time.Second}), p.process(t, LeaseOptions{})
 	lock := suite.Acquire(t, a, "k")
 	suite.IsTaken(t, b, "k")
@@ -127,7 +120,7 @@ func takesOverFromTheDead(t *testing.T, p Place) {
 	suite.Release(t, next)
 }
 
-func aLostMemberLosesAll(t *testing.T, p Place) {
+func (contract) ALostMemberLosesAllAndJoinsAnew(t *testing.T, p Place) {
 	l := p.process(t, LeaseOptions{TTL: 5 * time.Second})
 	var locks []*dblock.Lock
 	for i := range 20 {
@@ -142,7 +135,7 @@ func aLostMemberLosesAll(t *testing.T, p Place) {
 	}
 }
 
-func closeGivesBack(t *testing.T, p Place) {
+func (contract) CloseGivesBack(t *testing.T, p Place) {
 	a, b := p.two(t)
 	lock, blocker := suite.Acquire(t, a, "k"), suite.Acquire(t, b, "busy")
 	waits := suite.Begin(func() (*dblock.Lock, error) { return a.Acquire(context.Background(), "busy") })
@@ -155,67 +148,4 @@ func closeGivesBack(t *testing.T, p Place) {
 	suite.Release(t, blocker)
 	members, _, _ := p.Rows(t)
 	assert.Equal(t, 1, members, "members: b's")
-}
-
-// manyProcessesNeverMeet counts the callers inside, and compares their tokens.
-func manyProcessesNeverMeet(t *testing.T, p Place) {
-	const processes, callers, rounds, keys = 3, 6, 20, 2
-	var inside [keys]occupancy
-	var all []Leases
-	for range processes {
-		all = append(all, p.process(t, LeaseOptions{Poll: 10 * time.Millisecond}))
-	}
-	suite.Crowd(processes*callers, func(i int) {
-		key := i / processes % keys
-		for range rounds {
-			lock, err := all[i%processes].Acquire(t.Context(), fmt.Sprint("k", key))
-			if !assert.NoError(t, err) {
-				return
-			}
-			f, _ := lock.Fence()
-			assert.NoError(t, inside[key].enter(f.Token))
-			inside[key].leave()
-			suite.Release(t, lock)
-		}
-	})
-	for i := range inside {
-		assert.Equal(t, processes*callers/keys*rounds, inside[i].entered)
-	}
-}
-
-// controlMeets enters a section without a lock.
-func controlMeets(t *testing.T, _ Place) {
-	var s occupancy
-	assert.NoError(t, s.enter(1))
-	assert.Error(t, s.enter(2), "two callers are inside")
-	s.leave()
-	s.leave()
-	assert.Error(t, s.enter(2), "the token has not grown")
-}
-
-// occupancy counts the callers inside a section.
-type occupancy struct {
-	mu              sync.Mutex
-	inside, entered int
-	token           int64
-}
-
-// enter fails if another caller is inside, or if the token has not grown.
-func (s *occupancy) enter(token int64) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.inside++
-	s.entered++
-	before := s.token
-	s.token = max(s.token, token)
-	if s.inside > 1 || token <= before {
-		return fmt.Errorf("%d callers are inside, with the token %d after %d", s.inside, token, before)
-	}
-	return nil
-}
-
-func (s *occupancy) leave() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.inside--
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 )
 
-func neverWaitsForItself(t *testing.T, p Place) {
+func (contract) NeverWaitsForItself(t *testing.T, p Place) {
 	l := p.process(t, LeaseOptions{})
 	lock := suite.Acquire(t, l, "k")
 	_, err := l.Acquire(lock.Context(), "k")
@@ -36,7 +36,7 @@ func neverWaitsForItself(t *testing.T, p Place) {
 	assert.ErrorIs(t, err, dblock.ErrDeadlock, "below Do")
 }
 
-func keysAreBytes(t *testing.T, p Place) {
+func (contract) KeysAreBytes(t *testing.T, p Place) {
 	l := p.process(t, LeaseOptions{})
 	long := strings.Repeat("k", dblock.MaxKeyBytes)
 	for _, key := range []string{"a", "A", "a ", " a", "\u00e1", "a\u0301", "a\t", "'; --", long, "%"} {
@@ -49,7 +49,7 @@ func keysAreBytes(t *testing.T, p Place) {
 	}
 }
 
-func refusesWhatMakesNoSense(t *testing.T, p Place) {
+func (contract) RefusesWhatMakesNoSense(t *testing.T, p Place) {
 	l := p.process(t, LeaseOptions{})
 	for name, o := range map[string]dblock.Option{
 		"WithMaxHold":    dblock.WithMaxHold(0),
@@ -71,8 +71,8 @@ func refusesWhatMakesNoSense(t *testing.T, p Place) {
 	}
 }
 
-// holdsForAnyTime: an end is refused, or the lock has it.
-func holdsForAnyTime(t *testing.T, p Place) {
+// HoldsForAnyTime: an end is refused, or the lock has it.
+func (contract) HoldsForAnyTime(t *testing.T, p Place) {
 	l := p.process(t, LeaseOptions{})
 	for _, d := range []time.Duration{math.MinInt64, -1, 0, 1, time.Millisecond - 1} {
 		assert.ErrorIs(t, suite.Second(l.TryAcquire(t.Context(), "k", dblock.WithMaxHold(d))), dblock.ErrInvalid, d)
@@ -95,8 +95,8 @@ func holdsForAnyTime(t *testing.T, p Place) {
 
 const ofThisProcess = "another caller of this process"
 
-// errorsSayWhatIsKnown: the error of a refused call names a holder only if one is known.
-func errorsSayWhatIsKnown(t *testing.T, p Place) {
+// ErrorsSayWhatIsKnown: the error of a refused call names a holder only if one is known.
+func (contract) ErrorsSayWhatIsKnown(t *testing.T, p Place) {
 	a, b := p.process(t, LeaseOptions{Label: "process a"}), p.process(t, LeaseOptions{Label: "process b"})
 	says := func(what string, err error, want, not string) {
 		t.Helper()

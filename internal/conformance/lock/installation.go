@@ -17,8 +17,8 @@ import (
 	"github.com/dblock-go/dblock/migrations"
 )
 
-// locksWithTheDocumentedGrants makes every call as a user with the rights of docs/grants.md.
-func locksWithTheDocumentedGrants(t *testing.T, v *env) {
+// RunsWithTheDocumentedGrants makes every call as a user with the rights of docs/grants.md.
+func (leaseTests) RunsWithTheDocumentedGrants(t *testing.T, v *env) {
 	a, b := v.as(v.ServiceUser(t)).two(t)
 	lock := suite.Acquire(t, a, "k")
 	assert.NoError(t, v.Check(t.Context(), a, lock))
@@ -33,8 +33,8 @@ func locksWithTheDocumentedGrants(t *testing.T, v *env) {
 	_ = next.Release(t.Context())
 }
 
-// operatorsOfLocksNeedTheirGrants makes the calls of the commands locks, unlock and permits.
-func operatorsOfLocksNeedTheirGrants(t *testing.T, v *env) {
+// OperatorsOfLocksNeedTheirGrants makes the calls of the commands locks, unlock and permits.
+func (leaseTests) OperatorsOfLocksNeedTheirGrants(t *testing.T, v *env) {
 	service := v.process(t, LeaseOptions{})
 	ofLocks := func(table string) bool {
 		return !strings.HasPrefix(table, "dblock_queue") && table != "dblock_session_key" && !suite.OfStock(table)
@@ -62,8 +62,8 @@ func operatorsOfLocksNeedTheirGrants(t *testing.T, v *env) {
 	})
 }
 
-// locksInASchema has tables outside the connection's path.
-func locksInASchema(t *testing.T, v *env) {
+// UsesASchemaOfTheHostsChoice has tables outside the connection's path.
+func (leaseTests) UsesASchemaOfTheHostsChoice(t *testing.T, v *env) {
 	name := "elsewhere"
 	if v.Kind != devdb.Postgres { // databases are the server's
 		name = v.Text(t, "SELECT DATABASE()") + "_e"
@@ -84,8 +84,8 @@ func locksInASchema(t *testing.T, v *env) {
 	suite.Release(t, there)
 }
 
-// leasesCheckTheTables opens over whole tables and connections that commit, and over no others.
-func leasesCheckTheTables(t *testing.T, v *env) {
+// ChecksTheTables opens over whole tables and connections that commit, and over no others.
+func (leaseTests) ChecksTheTables(t *testing.T, v *env) {
 	open := func(dsn string) error {
 		l, closePool, err := v.e.Open(t.Context(), dsn, LeaseOptions{})
 		if err == nil {
@@ -112,15 +112,12 @@ func leasesCheckTheTables(t *testing.T, v *env) {
 }
 
 // RunWith locks over connections with unusual settings. A setting makes a DSN from another one.
-func (e Lease) RunWith(t *testing.T, settings map[string]func(t *testing.T, dsn string) string) {
-	for name, setting := range settings {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			v := e.env(t)
-			usual := v.process(t, LeaseOptions{})
-			v.locksAsUsual(t, v.as(setting(t, v.DSN)).process(t, LeaseOptions{}), usual)
-		})
-	}
+func (e Lease) RunWith(t *testing.T, settings map[string]suite.Setting) {
+	suite.Each(t, settings, func(t *testing.T, setting suite.Setting) {
+		v := e.env(t)
+		usual := v.process(t, LeaseOptions{})
+		v.locksAsUsual(t, v.as(setting(t, v.DSN)).process(t, LeaseOptions{}), usual)
+	})
 }
 
 // locksAsUsual makes the calls of a Locker over unusual connections, beside a usual one.
@@ -161,7 +158,7 @@ func (e Lease) RunReadOnly(t *testing.T) {
 	if s == nil {
 		return
 	}
-	l := e.envOn(&suite.DB{DB: s.DB, Kind: e.Kind, DSN: s.DSN}).process(t, LeaseOptions{TTL: 6 * time.Second})
+	l := e.envOn(s.DB).process(t, LeaseOptions{TTL: 6 * time.Second})
 	kept, released := suite.Acquire(t, l, "kept"), suite.Acquire(t, l, "released")
 	s.Become(t, true)
 	suite.SaysReadOnly(t, `"free"`, suite.Second(l.TryAcquire(t.Context(), "free")))

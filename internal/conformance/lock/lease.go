@@ -3,12 +3,12 @@ package lock
 import (
 	"context"
 	"database/sql"
-	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/faultconn"
 )
@@ -41,7 +41,6 @@ type LeaseOptions struct {
 	Label, Schema     string
 	Fair              bool
 	Observer          dblock.Observer
-	Log               *slog.Logger
 }
 
 // Leases is what the drivers' Lease is.
@@ -57,201 +56,37 @@ type Leases interface {
 	SetPermits(ctx context.Context, key string, limit int) error
 }
 
-// contract is what leases promise on a database and in memory.
-var contract = map[string]func(*testing.T, Place){
-	"Excludes":                        excludes,
-	"ExcludesWithinAProcess":          excludesWithinAProcess,
-	"ServesThoseWhoWaitInLine":        servesThoseWhoWaitInLine,
-	"WakesAnotherProcess":             wakesAnotherProcess,
-	"AWaitEndsWithItsContext":         aWaitEndsWithItsContext,
-	"KeepsWhatIsInUse":                keepsWhatIsInUse,
-	"EndsWhenItsTimeIsUp":             endsWhenItsTimeIsUp,
-	"LastsWithoutItsProcess":          lastsWithoutItsProcess,
-	"TakesOverFromTheDead":            takesOverFromTheDead,
-	"NeverWaitsForItself":             neverWaitsForItself,
-	"KeysAreBytes":                    keysAreBytes,
-	"RefusesWhatMakesNoSense":         refusesWhatMakesNoSense,
-	"ShowsWhoHoldsWhat":               showsWhoHoldsWhat,
-	"ShowsOneHolder":                  showsOneHolder,
-	"ShowsOneOfSeveral":               showsOneOfSeveral,
-	"CloseGivesBack":                  closeGivesBack,
-	"NothingWorksAfterClose":          nothingWorksAfterClose,
-	"AnEndedContextSendsNothing":      anEndedContextSendsNothing,
-	"ErrorsSayWhatIsKnown":            errorsSayWhatIsKnown,
-	"SweepsWhatNobodyUses":            sweepsWhatNobodyUses,
-	"ManyProcessesNeverMeet":          manyProcessesNeverMeet,
-	"ControlMeets":                    controlMeets,
-	"TellsTheObserver":                tellsTheObserver,
-	"ForceReleaseWantsTheToken":       forceReleaseWantsTheToken,
-	"OneSweepsAtATime":                oneSweepsAtATime,
-	"SweepsNoReadersAway":             sweepsNoReadersAway,
-	"AStolenLockIsLost":               aStolenLockIsLost,
-	"ALostMemberLosesAllAndJoinsAnew": aLostMemberLosesAll,
-	"HoldsForAnyTime":                 holdsForAnyTime,
-	"AcquiresAll":                     acquiresAll,
-	"RefusesBadSets":                  refusesBadSets,
-	"AllAreLost":                      allAreLost,
-	"SetsAmongReaders":                setsAmongReaders,
-	"ServesInOrder":                   servesInOrder,
-	"ControlOvertakes":                controlOvertakes,
-	"FairAmongOthers":                 fairAmongOthers,
-	"FairCrowdIsExclusive":            fairCrowdIsExclusive,
-	"FairCrowdIsServed":               fairCrowdIsServed,
-	"ReadersShare":                    ReadersShare,
-	"WaitsForReaders":                 WaitsForReaders,
-	"AWriterIsLetIn":                  AWriterIsLetIn,
-	"DeadReadersGiveWay":              deadReadersGiveWay,
-	"ADeadWriterLeavesReaders":        aDeadWriterLeavesReaders,
-	"ReadersDontUpgrade":              ReadersDontUpgrade,
-	"ReadersDontWait":                 ReadersDontWait,
-	"GuardsReaders":                   guardsReaders,
-	"ShowsReaders":                    showsReaders,
-	"ASweepLeavesReaders":             aSweepLeavesReaders,
-	"PermitsAreLimited":               permitsAreLimited,
-	"RefusesOtherLimits":              refusesOtherLimits,
-	"ChangesItsPermits":               changesItsPermits,
-	"FewerPermitsAreFewer":            fewerPermitsAreFewer,
-	"TheDeadGivePermitsBack":          theDeadGivePermitsBack,
-	"ShowsPermits":                    showsPermits,
-	"NeverMoreThanPermitted":          neverMoreThanPermitted,
-	"AWaitForPermitsEnds":             aWaitForPermitsEnds,
-	"EachModeKeepsItsPromises":        eachModeKeepsItsPromises,
-}
+// The tests of doc.go are methods of these types. What leases promise on a database and in memory is
+// the contract. Session locks promise their readers the same.
+type (
+	contract    struct{ readerTests }
+	readerTests struct{}
+	leaseTests  struct{}
+	faultTests  struct{}
+)
+
+// Readers are the tests of readers.
+func Readers() map[string]func(*testing.T, Place) { return suite.Tests[Place](readerTests{}) }
 
 // Run runs the suite.
 func (e Lease) Run(t *testing.T) {
-	e.runContract(t)
-	e.run(t, map[string]func(*testing.T, *env){
-		"AGuardFencesOff":                 aGuardFencesOff,
-		"AGuardKeepsOthersOut":            aGuardKeepsOthersOut,
-		"ExpiresAllOrNothing":             expiresAllOrNothing,
-		"EndsBeforeTheServer":             endsBeforeTheServer,
-		"AForgottenGrantIsLost":           aForgottenGrantIsLost,
-		"AGuardedTxOfAnEndedLockIsLost":   aGuardedTxOfAnEndedLockIsLost,
-		"AGuardedTxLeavesNothingBehind":   aGuardedTxLeavesNothingBehind,
-		"ARefusedGuardEndsTheLock":        aRefusedGuardEndsTheLock,
-		"ABlockedHostKeepsNoLock":         aBlockedHostKeepsNoLock,
-		"UsesASchemaOfTheHostsChoice":     locksInASchema,
-		"ChecksTheTables":                 leasesCheckTheTables,
-		"CostsFewRoundTrips":              costsFewRoundTrips,
-		"ARaisedFenceKeepsOthersOut":      aRaisedFenceKeepsOthersOut,
-		"RunsWithTheDocumentedGrants":     locksWithTheDocumentedGrants,
-		"OperatorsOfLocksNeedTheirGrants": operatorsOfLocksNeedTheirGrants,
-		"EndsWhoStopsInAGuard":            endsWhoStopsInAGuard,
-		"LosesNothingElsewhere":           losesNothingElsewhere,
-		"NeverCommitsWhatIsLost":          neverCommitsWhatIsLost,
-		"OneLockedRowStallsNobody":        oneLockedRowStallsNobody,
-		"ARefusalWritesNothing":           aRefusalWritesNothing,
-		"ASiblingOutlivesAnother":         aSiblingOutlivesAnother,
-		"ASetIsReleasedAtOnce":            aSetIsReleasedAtOnce,
-		"ControlHoldsAPart":               controlHoldsAPart,
-		"AResignationHandsOver":           aResignationHandsOver,
-		"ModesCostFewRoundTrips":          modesCostFewRoundTrips,
-		"ReadersRaiseTogether":            readersRaiseTogether,
-		"CostsOneGrantEach":               costsOneGrantEach,
-		"WhoGivesUpIsServed":              whoGivesUpIsServed,
-		"AReleaseBesideAWait":             aReleaseBesideAWait,
-		"FreesAllPermits":                 freesAllPermits,
-		"AWriterLeavesNoTrace":            aWriterLeavesNoTrace,
-		"ManyPermitsTakeLittleTime":       manyPermitsTakeLittleTime,
-		"ALockedRowIsWaitedFor":           aLockedRowIsWaitedFor,
-		"ALockedSetIsWaitedFor":           aLockedSetIsWaitedFor,
-		"ALockedGapIsWaitedFor":           aLockedGapIsWaitedFor,
-		"LockedPermitsAreWaitedFor":       lockedPermitsAreWaitedFor,
-		"LockedWaitersStallNoOthers":      lockedWaitersStallNoOthers,
-		"FewerPermitsCountOneUnderWay":    fewerPermitsCountOneUnderWay,
-		"OneBadRowFailsAlone":             oneBadRowFailsAlone,
-		"ARefusalOfAnyKindIsOneKeys":      aRefusalOfAnyKindIsOneKeys,
-		"ABadRowStopsNoOther":             aBadRowStopsNoOther,
-		"LargeBatchesAreSplit":            largeBatchesAreSplit,
-		"ATokenAheadOfTheClock":           aTokenAheadOfTheClock,
-		"AWaiterServedBesideReaders":      aWaiterServedBesideReaders,
-		"AWaitingWriterDied":              aWaitingWriterDied,
-		"AReleaseBesideClose":             aReleaseBesideClose,
-		"HeartbeatsReachAllLockers":       heartbeatsReachAllLockers,
-	})
+	suite.RunEach(t, contract{}, func(t *testing.T) Place { return Place{LeasePlace: e.env(t)} })
+	suite.RunEach(t, leaseTests{}, e.env)
 }
 
 // RunFaults runs the tests of faults and crowds.
 func (e Lease) RunFaults(t *testing.T) {
 	e.runCut(t)
-	e.run(t, map[string]func(*testing.T, *env){
-		"AnAcquireCutAnywhere":            anAcquireCutAnywhere,
-		"AReleaseCutAnywhere":             aReleaseCutAnywhere,
-		"ACloseCutAnywhere":               aLeaseCloseCutAnywhere,
-		"ASilentWireEndsWaits":            aSilentWireEndsWaitsAsDocumented,
-		"AnExpireInCutAnywhere":           anExpireInCutAnywhere,
-		"ACrowdIsVerified":                aCrowdIsVerified,
-		"APauseBeforeARelease":            aPauseBeforeARelease,
-		"AReaderCutAnywhere":              aReaderCutAnywhere,
-		"AReadersEndCutAnywhere":          aReadersEndCutAnywhere,
-		"AWaitForReadersCutAnywhere":      aWaitForReadersCutAnywhere,
-		"APermitCutAnywhere":              aPermitCutAnywhere,
-		"APermitsEndCutAnywhere":          aPermitsEndCutAnywhere,
-		"LosesNothingToAPause":            losesNothingToAPause,
-		"ControlLosesToAPause":            controlLosesToAPause,
-		"ServesACrowdOnce":                servesACrowdOnce,
-		"TakesOverFromTheKilled":          takesOverFromTheKilled,
-		"KeepsItsWordThroughCrashes":      keepsItsWordThroughCrashes,
-		"ReadersAndWritersThroughCrashes": readersAndWritersThroughCrashes,
-		"PermitsThroughCrashes":           permitsThroughCrashes,
-		"ControlCountsInASubSelect":       controlCountsInASubSelect,
-		"ControlWriterCountsInASubSelect": controlWriterCountsInASubSelect,
-		"ControlReadersDontLook":          controlReadersDontLook,
-		"ControlLosesUpdates":             controlLosesUpdates,
-		"TakesOverACrowd":                 takesOverACrowd,
-		"CloseFreesACrowd":                closeFreesACrowd,
-		"ACrowdCostsOneRow":               aCrowdCostsOneRow,
-		"AJoinCutAnywhere":                aJoinCutAnywhere,
-		"ABeatCutAnywhere":                aBeatCutAnywhere,
-		"ALeaveCutAnywhere":               aLeaveCutAnywhere,
-		"ServesTheLivingInOrder":          servesTheLivingInOrder,
-		"SetsNeverDeadlock":               setsNeverDeadlock,
-		"LeadersFollowInOrder":            leadersFollowInOrder,
-		"ControlLeadersMeet":              controlLeadersMeet,
-		"NobodyStarves":                   nobodyStarves,
-		"ReadersStayOneCrowd":             readersStayOneCrowd,
-		"ServedTooLate":                   servedTooLate,
-		"ExcludesAtRandom":                excludesAtRandom,
-		"ControlEntersUnasked":            controlEntersUnasked,
-		"AChurnLeavesNothing":             aChurnLeavesNothing,
-		"AFrozenServerHoldsNoCaller":      aFrozenServerHoldsNoCaller,
-		"ACloseOfAFrozenServer":           aCloseOfAFrozenServer,
-		"AFairChurnLeavesNothing":         aFairChurnLeavesNothing,
-		"AStormOfReaders":                 aStormOfReaders,
-		"AStormOnPermits":                 aStormOnPermits,
-		"AStormOfTickets":                 aStormOfTickets,
-		"AReleaseInALongOutage":           aReleaseInALongOutage,
-		"AnAcquireInALongOutage":          anAcquireInALongOutage,
-		"OverlapsWithoutDeadlocks":        overlapsWithoutDeadlocks,
-	})
+	suite.RunEach(t, faultTests{}, e.env)
 }
 
 // RunLeases runs the contract in memory. A test runs in a bubble of testing/synctest, where waits
 // take no time.
 func RunLeases(t *testing.T, at func(t *testing.T) LeasePlace) {
-	for name, test := range contract {
+	for name, test := range suite.Tests[Place](contract{}) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) { test(t, Place{LeasePlace: at(t), bubble: true}) })
-		})
-	}
-}
-
-func (e Lease) run(t *testing.T, tests map[string]func(*testing.T, *env)) {
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			test(t, e.env(t))
-		})
-	}
-}
-
-func (e Lease) runContract(t *testing.T) {
-	for name, test := range contract {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			test(t, Place{LeasePlace: e.env(t)})
 		})
 	}
 }

@@ -31,15 +31,6 @@ var rowLocks = []struct {
 	{"deleted", "DELETE FROM dblock_lease WHERE lease_key = '%s'", true},
 }
 
-// tx begins a transaction with a statement. The test rolls it back at its end.
-func (v *env) tx(t *testing.T, level sql.IsolationLevel, statement string) *sql.Tx {
-	t.Helper()
-	tx := suite.Must(v.BeginTx(t.Context(), &sql.TxOptions{Isolation: level}))(t)
-	t.Cleanup(func() { _ = tx.Rollback() })
-	suite.Must(tx.ExecContext(t.Context(), statement))(t)
-	return tx
-}
-
 // eachRowLock runs a test with each lock of a key's row, which another transaction has. The process
 // belongs to the test.
 func (v *env) eachRowLock(
@@ -53,14 +44,14 @@ func (v *env) eachRowLock(
 			if row.there {
 				suite.IsFree(t, l, key, with)
 			}
-			test(t, v, l, v.tx(t, sql.LevelDefault, fmt.Sprintf(row.statement, key)))
+			test(t, v, l, v.Tx(t, sql.LevelDefault, fmt.Sprintf(row.statement, key)))
 		})
 	}
 }
 
-// aLockedRowIsWaitedFor has another transaction lock the row of a key. A call that waits for the
+// ALockedRowIsWaitedFor has another transaction lock the row of a key. A call that waits for the
 // key waits until that transaction ends, and keys beside it are acquired.
-func aLockedRowIsWaitedFor(t *testing.T, v *env) {
+func (leaseTests) ALockedRowIsWaitedFor(t *testing.T, v *env) {
 	const n, locked = 40, "17"
 	for name, with := range map[string]dblock.Option{"exclusive": dblock.WithLabel(""), "shared": dblock.WithShared()} {
 		v.eachRowLock(t, name, locked, false, with, func(t *testing.T, v *env, l Leases, tx *sql.Tx) {
@@ -85,8 +76,8 @@ func aLockedRowIsWaitedFor(t *testing.T, v *env) {
 	}
 }
 
-// aLockedSetIsWaitedFor does the same for a set, and for calls that wait with tickets.
-func aLockedSetIsWaitedFor(t *testing.T, v *env) {
+// ALockedSetIsWaitedFor does the same for a set, and for calls that wait with tickets.
+func (leaseTests) ALockedSetIsWaitedFor(t *testing.T, v *env) {
 	for _, fair := range []bool{false, true} {
 		name := fmt.Sprint("fair ", fair)
 		v.eachRowLock(t, name, "k", fair, dblock.WithLabel(""), func(t *testing.T, v *env, l Leases, tx *sql.Tx) {
@@ -102,8 +93,8 @@ func aLockedSetIsWaitedFor(t *testing.T, v *env) {
 	}
 }
 
-// lockedPermitsAreWaitedFor does the same for a semaphore.
-func lockedPermitsAreWaitedFor(t *testing.T, v *env) {
+// LockedPermitsAreWaitedFor does the same for a semaphore.
+func (leaseTests) LockedPermitsAreWaitedFor(t *testing.T, v *env) {
 	one := dblock.WithPermits(1, 1)
 	for name, statement := range map[string]string{
 		"made":           "INSERT INTO dblock_semaphore (lease_key, permits) VALUES ('k', 1)",
@@ -120,7 +111,7 @@ func lockedPermitsAreWaitedFor(t *testing.T, v *env) {
 			if !slices.Contains([]string{"made", "its first made"}, name) {
 				suite.IsFree(t, l, "k", one)
 			}
-			tx := v.tx(t, sql.LevelDefault, statement)
+			tx := v.Tx(t, sql.LevelDefault, statement)
 			ends := waitsForTx(t, tx.Rollback, func(ctx context.Context) (*dblock.Lock, error) {
 				return l.Acquire(ctx, "k", one)
 			})
@@ -130,15 +121,15 @@ func lockedPermitsAreWaitedFor(t *testing.T, v *env) {
 	}
 }
 
-// aLockedGapIsWaitedFor has another transaction lock the gap in which a key's row would be. Only
+// ALockedGapIsWaitedFor has another transaction lock the gap in which a key's row would be. Only
 // MySQL and MariaDB lock gaps.
-func aLockedGapIsWaitedFor(t *testing.T, v *env) {
+func (leaseTests) ALockedGapIsWaitedFor(t *testing.T, v *env) {
 	if v.Kind == devdb.Postgres {
 		return
 	}
 	l := v.process(t, LeaseOptions{TTL: time.Second}) // less than twice the shortest bound of a wait that MySQL has
 	suite.IsFree(t, l, "other")
-	tx := v.tx(t, sql.LevelDefault, "SELECT token FROM dblock_lease WHERE token > 0 FOR UPDATE")
+	tx := v.Tx(t, sql.LevelDefault, "SELECT token FROM dblock_lease WHERE token > 0 FOR UPDATE")
 	ends := waitsForTx(t, tx.Commit, func(ctx context.Context) (*dblock.Lock, error) { return l.Acquire(ctx, "k") })
 	ends()
 }
@@ -168,9 +159,9 @@ func waitsForTx(t *testing.T, end func() error, call func(context.Context) (*dbl
 	}
 }
 
-// oneLockedRowStallsNobody keeps one lease under a guard. Statements that ask for it go on with the
+// OneLockedRowStallsNobody keeps one lease under a guard. Statements that ask for it go on with the
 // other keys that they carry. The control is a statement that waits for its rows.
-func oneLockedRowStallsNobody(t *testing.T, v *env) {
+func (leaseTests) OneLockedRowStallsNobody(t *testing.T, v *env) {
 	holder := v.process(t, LeaseOptions{})
 	lock := suite.Acquire(t, holder, "locked")
 	suite.IsFree(t, holder, "waits")

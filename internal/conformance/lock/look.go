@@ -2,10 +2,7 @@ package lock
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,7 +13,7 @@ import (
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 )
 
-func showsWhoHoldsWhat(t *testing.T, p Place) {
+func (contract) ShowsWhoHoldsWhat(t *testing.T, p Place) {
 	l := p.process(t, LeaseOptions{Label: "worker 7"})
 	b := suite.Acquire(t, l, "b")
 	a := suite.Acquire(t, l, "a", dblock.WithLabel("by hand"), dblock.WithMaxHold(time.Hour),
@@ -42,61 +39,53 @@ func shows(t *testing.T, h, want dblock.HeldLock) {
 		[]any{h.Fence, h.Holder.Label, h.Mode, h.Permits, h.Limit, string(h.Data)})
 }
 
-// showsOneHolder looks at one key with and without data, before and after its locks, and after the
-// death of its holder.
-func showsOneHolder(t *testing.T, p Place) {
+// ShowsOneHolder looks at a key of each mode: before its locks, with one of several, after them, and
+// after the death of its holder.
+func (contract) ShowsOneHolder(t *testing.T, p Place) {
 	l, other := p.process(t, LeaseOptions{Label: "worker 7"}), p.process(t, LeaseOptions{})
 	noHolder := func(key string, want error) {
 		t.Helper()
 		assert.ErrorIs(t, suite.Second(other.Holder(t.Context(), key)), want)
 	}
-	noHolder("k", dblock.ErrNotHeld)
 	noHolder("", dblock.ErrInvalid)
 	suite.IsFree(t, l, "near")
-	for _, data := range []string{"", "\x00\xff"} {
-		lock := suite.Acquire(t, l, "k", dblock.WithData([]byte(data)))
-		want := dblock.HeldLock{Fence: fence(t, lock), Holder: dblock.Holder{Label: "worker 7"}, Data: []byte(data)}
-		shows(t, suite.Must(other.Holder(t.Context(), "k"))(t), want)
-		suite.Release(t, lock)
-		noHolder("k", dblock.ErrNotHeld)
+	of := dblock.Holder{Label: "worker 7"}
+	keys := map[string]dblock.HeldLock{
+		"alone": {Holder: of}, "readers": {Holder: of, Mode: dblock.Shared},
+		"permits": {Holder: of, Mode: dblock.Permits, Permits: 2, Limit: 5},
 	}
-	lock := suite.Acquire(t, l, "k")
-	defer func() { _ = lock.Release(t.Context()) }() // lost, if its process has learned of it
-	p.ExpireMembers(t)
-	noHolder("k", dblock.ErrNotHeld)
-}
-
-// showsOneOfSeveral looks at keys that readers and permits hold.
-func showsOneOfSeveral(t *testing.T, p Place) {
-	l, other := p.process(t, LeaseOptions{Label: "worker 7"}), p.process(t, LeaseOptions{})
-	data := []byte{0, 255}
-	keys := map[string]dblock.Option{"readers": dblock.WithShared(), "permits": dblock.WithPermits(2, 5)}
-	for key, mode := range keys {
-		want := dblock.HeldLock{Holder: dblock.Holder{Label: "worker 7"}, Data: data, Mode: dblock.Shared}
-		if key == "permits" {
-			want.Mode, want.Permits, want.Limit = dblock.Permits, 2, 5
+	for key, want := range keys {
+		noHolder(key, dblock.ErrNotHeld)
+		opts := map[string][]dblock.Option{"readers": {dblock.WithShared()}, "permits": {dblock.WithPermits(2, 5)}}[key]
+		for _, data := range []string{"", "\x00\xff"} {
+			with := append(opts, dblock.WithData([]byte(data)))
+			locks := []*dblock.Lock{suite.Acquire(t, l, key, with...)}
+			if key != "alone" {
+				locks = append(locks, suite.Acquire(t, l, key, with...))
+			}
+			h := suite.Must(other.Holder(t.Context(), key))(t)
+			if want.Fence, want.Data = fence(t, locks[0]), []byte(data); h.Fence != want.Fence {
+				want.Fence = fence(t, locks[len(locks)-1])
+			}
+			shows(t, h, want)
+			for len(locks) > 0 {
+				suite.Release(t, locks[0])
+				if locks = locks[1:]; len(locks) > 0 {
+					assert.Equal(t, fence(t, locks[0]), suite.Must(other.Holder(t.Context(), key))(t).Fence)
+				}
+			}
+			noHolder(key, dblock.ErrNotHeld)
 		}
-		first := suite.Acquire(t, l, key, mode, dblock.WithData(data))
-		second := suite.Acquire(t, l, key, mode, dblock.WithData(data), dblock.WithLabel("worker 7"))
-		h := suite.Must(other.Holder(t.Context(), key))(t)
-		if want.Fence = fence(t, second); h.Fence == fence(t, first) {
-			want.Fence = h.Fence
-		}
-		shows(t, h, want)
-		suite.Release(t, first)
-		assert.Equal(t, fence(t, second), suite.Must(other.Holder(t.Context(), key))(t).Fence)
-		suite.Release(t, second)
-		assert.ErrorIs(t, suite.Second(other.Holder(t.Context(), key)), dblock.ErrNotHeld)
-		lost := suite.Acquire(t, l, key, mode)
-		defer func() { _ = lost.Release(t.Context()) }()
+		lost := suite.Acquire(t, l, key, opts...)
+		defer func() { _ = lost.Release(t.Context()) }() // lost, if its process has learned of it
 	}
 	p.ExpireMembers(t)
 	for key := range keys {
-		assert.ErrorIs(t, suite.Second(other.Holder(t.Context(), key)), dblock.ErrNotHeld)
+		noHolder(key, dblock.ErrNotHeld)
 	}
 }
 
-func sweepsWhatNobodyUses(t *testing.T, p Place) {
+func (contract) SweepsWhatNobodyUses(t *testing.T, p Place) {
 	l := p.process(t, LeaseOptions{})
 	used, lasting := suite.Acquire(t, l, "used"), suite.Acquire(t, l, "lasting", dblock.WithoutRenewal(time.Hour))
 	var last int64 // token of what is swept
@@ -121,62 +110,18 @@ func sweepsWhatNobodyUses(t *testing.T, p Place) {
 	suite.Release(t, lasting)
 }
 
-// sweepsNoReadersAway has readers hold a key for longer than unused keys are kept.
-func sweepsNoReadersAway(t *testing.T, p Place) {
-	a, b := p.process(t, LeaseOptions{}), p.process(t, LeaseOptions{})
-	reads := suite.Acquire(t, a, "k", dblock.WithShared())
-	p.AgeLeases(t)
-	assert.NoError(t, suite.Second(b.Sweep(t.Context())))
-	suite.IsTaken(t, b, "k")
-	suite.Release(t, reads)
-	suite.IsFree(t, b, "k")
-}
-
-func tellsTheObserver(t *testing.T, p Place) {
-	var mu sync.Mutex
-	var events []string
-	note := func(format string, args ...any) {
-		mu.Lock()
-		defer mu.Unlock()
-		events = append(events, fmt.Sprintf(format, args...))
-	}
-	l := p.process(t, LeaseOptions{Observer: dblock.Observer{
-		Acquired: func(key string, _ time.Duration) { note("acquired %s", key) },
-		NotAcquired: func(key string, _ time.Duration, err error) {
-			note("not acquired %s: %v", key, errors.Is(err, dblock.ErrNotAcquired))
-		},
-		Released: func(key string, _ time.Duration) { note("released %s", key) },
-		Lost:     func(key string, _ time.Duration, why dblock.Reason) { note("lost %s: %s", key, why) },
-	}})
+func (contract) TellsTheObserver(t *testing.T, p Place) {
+	observer, hears := suite.Hears()
+	l := p.process(t, LeaseOptions{Observer: observer})
 	lock := suite.Acquire(t, l, "k")
 	suite.IsTaken(t, l, "k")
 	suite.Release(t, lock)
 	suite.IsLost(t, suite.Acquire(t, l, "short", dblock.WithMaxHold(200*time.Millisecond)), dblock.Ended)
-	want := "acquired k, not acquired k: true, released k, acquired short, lost short: " + string(dblock.Ended)
-	suite.Until(t, want, func() bool { // the Observer is called after the holder
-		mu.Lock()
-		defer mu.Unlock()
-		return strings.Join(events, ", ") == want
-	})
+	hears(t, "acquired k, not acquired k: true, released k, acquired short, lost short: "+string(dblock.Ended))
 }
 
-func forceReleaseWantsTheToken(t *testing.T, p Place) {
-	a, b := p.process(t, LeaseOptions{}), p.process(t, LeaseOptions{})
-	lock := suite.Acquire(t, a, "k")
-	assert.ErrorIs(t, b.ForceRelease(t.Context(), "k", token(t, lock)+1), dblock.ErrNotHeld)
-	assert.ErrorIs(t, b.ForceRelease(t.Context(), "another", token(t, lock)), dblock.ErrNotHeld)
-	require.NoError(t, b.ForceRelease(t.Context(), "k", token(t, lock)))
-	next := suite.Acquire(t, b, "k")
-	assert.ErrorIs(t, p.Check(t.Context(), a, lock), dblock.ErrFenced)
-	if err := lock.Release(t.Context()); err != nil { // it takes nothing from the new holder
-		assert.ErrorIs(t, err, dblock.ErrLost)
-	}
-	assert.ErrorIs(t, suite.Second(a.TryAcquire(t.Context(), "k")), dblock.ErrNotAcquired)
-	suite.Release(t, next)
-}
-
-// nothingWorksAfterClose calls every method of a closed Locker.
-func nothingWorksAfterClose(t *testing.T, p Place) {
+// NothingWorksAfterClose calls every method of a closed Locker.
+func (contract) NothingWorksAfterClose(t *testing.T, p Place) {
 	a, b := p.process(t, LeaseOptions{}), p.process(t, LeaseOptions{})
 	lock := suite.Acquire(t, b, "k")
 	assert.NoError(t, a.Close(t.Context()))
@@ -198,7 +143,7 @@ func nothingWorksAfterClose(t *testing.T, p Place) {
 	suite.Release(t, lock)
 }
 
-func anEndedContextSendsNothing(t *testing.T, p Place) {
+func (contract) AnEndedContextSendsNothing(t *testing.T, p Place) {
 	l := p.process(t, LeaseOptions{})
 	suite.IsFree(t, l, "k")
 	ctx, cancel := context.WithCancel(t.Context())

@@ -77,6 +77,8 @@ func (m modeCase) stolen(t *testing.T) (lock *dblock.Lock, key string) {
 	m.a = m.place.process(t, LeaseOptions{})
 	lock = m.held(t)
 	f := lock.Fences()[len(m.keys)-1]
+	assert.ErrorIs(t, m.b.ForceRelease(t.Context(), f.Key, f.Token+1), dblock.ErrNotHeld)
+	assert.ErrorIs(t, m.b.ForceRelease(t.Context(), "another", f.Token), dblock.ErrNotHeld)
 	require.NoError(t, m.b.ForceRelease(t.Context(), f.Key, f.Token))
 	return lock, f.Key
 }
@@ -99,6 +101,7 @@ var modeCalls = map[string]func(*testing.T, modeCase){
 	"a release of what was taken away says so": func(t *testing.T, m modeCase) {
 		lock, key := m.stolen(t)
 		next := suite.Acquire(t, m.b, key, m.whole...)
+		assert.True(t, isAny(m.place.Check(t.Context(), m.a, lock), dblock.ErrFenced, dblock.ErrLost), "a guard")
 		endedFor(t, lock.Release(t.Context()), dblock.Stolen)
 		endedFor(t, lock.Release(t.Context()), dblock.Stolen)
 		suite.Release(t, next)
@@ -204,7 +207,7 @@ var modeCalls = map[string]func(*testing.T, modeCase){
 	},
 }
 
-func eachModeKeepsItsPromises(t *testing.T, p Place) {
+func (contract) EachModeKeepsItsPromises(t *testing.T, p Place) {
 	a, b := p.process(t, LeaseOptions{Label: "a"}), p.process(t, LeaseOptions{Label: "b"})
 	assert.GreaterOrEqual(t, len(leaseModes)*len(modeCalls), 60)
 	for mode, of := range leaseModes {

@@ -21,7 +21,7 @@ func (e Lease) aNetworkFallsSilent(t *testing.T) error {
 	suite.Must(migrations.Up(t.Context(), v.DB.DB, migrations.Options{}))(t)
 	other := v.process(t, LeaseOptions{Poll: 20 * time.Millisecond})
 	n := suite.NewSilence(t, func(m *testdb.Far, key string, bound time.Duration) *suite.Child {
-		return suite.StartChild(t, e.toCountOn(m.Command(t.Context(), os.Args[0]), far, key, bound))
+		return suite.StartChild(t, e.toHold(m.Command(t.Context(), os.Args[0]), far, key, bound))
 	})
 	next := <-n.Fall(t, other)
 	if !n.Check(t, next.At, dblock.Expired) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,8 +15,8 @@ import (
 	"github.com/dblock-go/dblock/internal/devdb"
 )
 
-// permitsAreLimited: a semaphore grants its permits, and no more.
-func permitsAreLimited(t *testing.T, p Place) {
+// PermitsAreLimited: a semaphore grants its permits, and no more.
+func (contract) PermitsAreLimited(t *testing.T, p Place) {
 	a, b := p.two(t)
 	one, two, three := dblock.WithPermits(1, 3), dblock.WithPermits(2, 3), dblock.WithPermits(3, 3)
 	first, second := suite.Acquire(t, a, "k", one), suite.Acquire(t, b, "k", one)
@@ -40,7 +39,7 @@ func permitsAreLimited(t *testing.T, p Place) {
 	assert.Error(t, p.Check(t.Context(), b, all), "released permits pass a guard")
 }
 
-func refusesOtherLimits(t *testing.T, p Place) {
+func (contract) RefusesOtherLimits(t *testing.T, p Place) {
 	l := p.process(t, LeaseOptions{})
 	for _, bad := range [][2]int{{1, 0}, {0, 1}, {3, 2}, {-1, 2}, {1, -1}, {1, dblock.MaxPermits + 1}} {
 		_, err := l.Acquire(t.Context(), "k", dblock.WithPermits(bad[0], bad[1]))
@@ -60,8 +59,8 @@ func refusesOtherLimits(t *testing.T, p Place) {
 	suite.Release(t, outer)
 }
 
-// changesItsPermits raises and lowers the number of permits of a semaphore in use.
-func changesItsPermits(t *testing.T, p Place) {
+// ChangesItsPermits raises and lowers the number of permits of a semaphore in use.
+func (contract) ChangesItsPermits(t *testing.T, p Place) {
 	a, b := p.two(t)
 	oneOf := func(limit int) dblock.Option { return dblock.WithPermits(1, limit) }
 	first := suite.Acquire(t, a, "k", oneOf(1))
@@ -82,9 +81,9 @@ func changesItsPermits(t *testing.T, p Place) {
 	suite.IsFree(t, b, "new", dblock.WithPermits(2, 2))
 }
 
-// fewerPermitsAreFewer: holders of a larger number count against a smaller one, in whatever order
+// FewerPermitsAreFewer: holders of a larger number count against a smaller one, in whatever order
 // they release.
-func fewerPermitsAreFewer(t *testing.T, p Place) {
+func (contract) FewerPermitsAreFewer(t *testing.T, p Place) {
 	l := p.process(t, LeaseOptions{})
 	only := dblock.WithPermits(1, 1)
 	for last := range 3 {
@@ -106,60 +105,11 @@ func fewerPermitsAreFewer(t *testing.T, p Place) {
 	}
 }
 
-func theDeadGivePermitsBack(t *testing.T, p Place) {
+func (contract) TheDeadGivePermitsBack(t *testing.T, p Place) {
 	deadGiveWay(t, p, []dblock.Option{dblock.WithPermits(1, 3)}, []dblock.Option{dblock.WithPermits(3, 3)})
 }
 
-func showsPermits(t *testing.T, p Place) {
-	l := p.process(t, LeaseOptions{Label: "process"})
-	two := suite.Acquire(t, l, "k", dblock.WithPermits(2, 5))
-	held := suite.Must(l.Held(t.Context()))(t)
-	require.Len(t, held, 1)
-	h := held[0]
-	assert.Equal(t, []any{"k", dblock.Permits, 2, 5}, []any{h.Key, h.Mode, h.Permits, h.Limit})
-	assert.Equal(t, fence(t, two), h.Fence)
-	assert.Equal(t, "process", h.Holder.Label)
-	assert.NoError(t, l.ForceRelease(t.Context(), "k", token(t, two)))
-	suite.IsFree(t, l, "k", dblock.WithPermits(5, 5))
-	endedFor(t, two.Release(t.Context()), dblock.Stolen)
-}
-
-// neverMoreThanPermitted counts the permits that callers of several processes hold at once. The
-// control enters without permits.
-func neverMoreThanPermitted(t *testing.T, p Place) {
-	const limit, processes, callers, rounds = 3, 4, 5, 10
-	var within, most atomic.Int64
-	enter := func(n int) {
-		now := within.Add(int64(n))
-		for was := most.Load(); now > was && !most.CompareAndSwap(was, now); was = most.Load() {
-		}
-	}
-	var all []Leases
-	for range processes {
-		all = append(all, p.process(t, LeaseOptions{}))
-	}
-	suite.Crowd(processes*callers, func(i int) {
-		n := 1 + i%2
-		for range rounds {
-			lock, err := all[i%processes].Acquire(t.Context(), "k", dblock.WithPermits(n, limit))
-			if !assert.NoError(t, err) {
-				return
-			}
-			enter(n)
-			time.Sleep(time.Millisecond)
-			within.Add(-int64(n))
-			suite.Release(t, lock)
-		}
-	})
-	assert.LessOrEqual(t, most.Load(), int64(limit))
-	most.Store(0)
-	for range limit + 1 {
-		enter(1)
-	}
-	assert.Greater(t, most.Load(), int64(limit), "the control")
-}
-
-func aWaitForPermitsEnds(t *testing.T, p Place) {
+func (contract) AWaitForPermitsEnds(t *testing.T, p Place) {
 	l := p.process(t, LeaseOptions{})
 	one := dblock.WithPermits(1, 1)
 	lock := suite.Acquire(t, l, "k", one)
@@ -177,9 +127,9 @@ func aWaitForPermitsEnds(t *testing.T, p Place) {
 	suite.IsFree(t, l, "k", one)
 }
 
-// freesAllPermits releases permits one of whose rows another transaction has locked, as a guard
+// FreesAllPermits releases permits one of whose rows another transaction has locked, as a guard
 // does that is about to lock them all.
-func freesAllPermits(t *testing.T, v *env) {
+func (leaseTests) FreesAllPermits(t *testing.T, v *env) {
 	l := v.process(t, LeaseOptions{})
 	all := dblock.WithPermits(3, 3)
 	held := suite.Acquire(t, l, "k", all)
@@ -189,9 +139,9 @@ func freesAllPermits(t *testing.T, v *env) {
 	suite.IsFree(t, l, "k", all)
 }
 
-// manyPermitsTakeLittleTime acquires and releases the largest number of permits beside other locks,
+// ManyPermitsTakeLittleTime acquires and releases the largest number of permits beside other locks,
 // which live for longer than each call takes. A busy machine has a few attempts.
-func manyPermitsTakeLittleTime(t *testing.T, v *env) {
+func (leaseTests) ManyPermitsTakeLittleTime(t *testing.T, v *env) {
 	const ttl, others, attempts = 10 * time.Second, 100, 5
 	l, next := v.process(t, LeaseOptions{TTL: ttl}), v.process(t, LeaseOptions{TTL: ttl})
 	var kept []*dblock.Lock
@@ -227,10 +177,10 @@ var readCommitted = map[devdb.Kind]string{
 	devdb.MariaDB: "?tx_isolation=%27READ-COMMITTED%27", devdb.MySQL: "?transaction_isolation=%27READ-COMMITTED%27",
 }
 
-// fewerPermitsCountOneUnderWay lowers the number of permits while an acquisition that began under
+// FewerPermitsCountOneUnderWay lowers the number of permits while an acquisition that began under
 // the larger number is under way at the server. With what is granted later it must fit the smaller
 // one.
-func fewerPermitsCountOneUnderWay(t *testing.T, v *env) {
+func (leaseTests) FewerPermitsCountOneUnderWay(t *testing.T, v *env) {
 	const before, after = 5, 3
 	l, other := v.as(v.DSN + readCommitted[v.Kind]).two(t)
 	most := suite.Acquire(t, l, "k", dblock.WithPermits(before-1, before))

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -35,35 +36,37 @@ func groupRow(ctx context.Context, tx RowTx, group int64) error {
 	return tx.LockRow(ctx, "team", "id", group, dblock.RowLock{Wait: time.Minute})
 }
 
+type recipeTests struct{}
+
 // Run runs the suite.
 func (r Recipes) Run(t *testing.T) {
-	tests := map[string]func(*testing.T, *rowEnv){
-		"NumbersHaveNoGaps": numbersHaveNoGaps, "ControlNumbersComeTwice": controlNumbersComeTwice,
-		"ControlSequencesHaveGaps": controlSequencesHaveGaps, "ControlTeamsGrowTooLarge": controlTeamsGrowTooLarge,
+	suite.RunEach(t, recipeTests{}, r.env)
+	ways := map[string]LockGroup{"Row": groupRow}
+	maps.Copy(ways, r.OfGroup)
+	for name, test := range map[string]func(*testing.T, *rowEnv, LockGroup){
+		"TeamsStaySmall": teamsStaySmall, "ASnapshotIsOlderThanTheLock": aSnapshotIsOlderThanTheLock,
+	} {
+		for way, lock := range ways {
+			t.Run(name+"/"+way, func(t *testing.T) {
+				t.Parallel()
+				test(t, r.env(t), lock)
+			})
+		}
 	}
-	add := func(name string, lock LockGroup) {
-		tests["TeamsStaySmall/"+name] = func(t *testing.T, v *rowEnv) { teamsStaySmall(t, v, lock) }
-		tests["ASnapshotIsOlderThanTheLock/"+name] = func(t *testing.T, v *rowEnv) { aSnapshotIsOlderThanTheLock(t, v, lock) }
+}
+
+// env adds the tables of the recipes.
+func (r Recipes) env(t *testing.T) *rowEnv {
+	v := r.RowLocks.env(t)
+	for _, statement := range []string{
+		"CREATE TABLE counter (id BIGINT PRIMARY KEY, last BIGINT NOT NULL)", "INSERT INTO counter VALUES (1, 0)",
+		"CREATE TABLE invoice (number BIGINT NOT NULL)",
+		"CREATE TABLE team (id BIGINT PRIMARY KEY)", "INSERT INTO team VALUES (1)",
+		"CREATE TABLE member (team BIGINT NOT NULL)",
+	} {
+		v.Exec(t, statement)
 	}
-	add("Row", groupRow)
-	for name, lock := range r.OfGroup {
-		add(name, lock)
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			v := r.env(t)
-			for _, statement := range []string{
-				"CREATE TABLE counter (id BIGINT PRIMARY KEY, last BIGINT NOT NULL)", "INSERT INTO counter VALUES (1, 0)",
-				"CREATE TABLE invoice (number BIGINT NOT NULL)",
-				"CREATE TABLE team (id BIGINT PRIMARY KEY)", "INSERT INTO team VALUES (1)",
-				"CREATE TABLE member (team BIGINT NOT NULL)",
-			} {
-				v.Exec(t, statement)
-			}
-			test(t, v)
-		})
-	}
+	return v
 }
 
 const recipeCallers = 20
@@ -124,8 +127,8 @@ func drawNumber(ctx context.Context, tx RowTx, read func()) error {
 	return tx.Exec(ctx, fmt.Sprintf("INSERT INTO invoice VALUES (%d)", last+1))
 }
 
-// numbersHaveNoGaps: numbers have no gaps and no repeats, with every other transaction rolled back.
-func numbersHaveNoGaps(t *testing.T, v *rowEnv) {
+// NumbersHaveNoGaps: numbers have no gaps and no repeats, with every other transaction rolled back.
+func (recipeTests) NumbersHaveNoGaps(t *testing.T, v *rowEnv) {
 	const rounds, all = 5, 5 * recipeCallers
 	draw := func(ctx context.Context, tx RowTx) error {
 		if err := tx.LockRow(ctx, "counter", "id", 1, dblock.RowLock{}); err != nil {
@@ -142,25 +145,11 @@ func numbersHaveNoGaps(t *testing.T, v *rowEnv) {
 	assert.EqualValues(t, 1, v.Count(t, "SELECT min(number) FROM invoice"))
 }
 
-// controlNumbersComeTwice: without the lock all callers read before the first one writes.
-func controlNumbersComeTwice(t *testing.T, v *rowEnv) {
+// ControlNumbersComeTwice: without the lock all callers read before the first one writes.
+func (recipeTests) ControlNumbersComeTwice(t *testing.T, v *rowEnv) {
 	all := meet()
 	v.callers(t, func(ctx context.Context, tx RowTx) error { return drawNumber(ctx, tx, all) })
 	assert.EqualValues(t, 1, v.Count(t, "SELECT count(DISTINCT number) FROM invoice"))
-}
-
-// controlSequencesHaveGaps: a sequence does not return the number of a rollback.
-func controlSequencesHaveGaps(t *testing.T, v *rowEnv) {
-	numbered := "BIGSERIAL PRIMARY KEY"
-	if !v.Postgres() {
-		numbered = "BIGINT AUTO_INCREMENT PRIMARY KEY"
-	}
-	v.Exec(t, "CREATE TABLE voucher (number "+numbered+", buyer INT NOT NULL)")
-	draw := func(ctx context.Context, tx RowTx) error {
-		return tx.Exec(ctx, "INSERT INTO voucher (buyer) VALUES (1)")
-	}
-	v.callersAndRollbacks(t, draw)
-	assert.Greater(t, v.Count(t, "SELECT max(number) FROM voucher"), v.Count(t, "SELECT count(*) FROM voucher"))
 }
 
 const (
@@ -197,8 +186,8 @@ func teamsStaySmall(t *testing.T, v *rowEnv, lock LockGroup) {
 	assert.EqualValues(t, recipeCallers-teamLimit, refused.Load())
 }
 
-// controlTeamsGrowTooLarge: without the lock all callers count before the first one joins.
-func controlTeamsGrowTooLarge(t *testing.T, v *rowEnv) {
+// ControlTeamsGrowTooLarge: without the lock all callers count before the first one joins.
+func (recipeTests) ControlTeamsGrowTooLarge(t *testing.T, v *rowEnv) {
 	all := meet()
 	v.callers(t, func(ctx context.Context, tx RowTx) error { return suite.Second(join(ctx, tx, all)) })
 	assert.Greater(t, v.Count(t, countMembers), int64(teamLimit))

@@ -39,43 +39,21 @@ type RowTx interface {
 	Rollback(ctx context.Context) error
 }
 
+type rowTests struct{}
+
 // Run runs the suite.
 func (r RowLocks) Run(t *testing.T) {
-	for name, test := range map[string]func(*testing.T, *rowEnv){
-		"RefusalsLeaveItUsable":     refusalsLeaveItUsable,
-		"WaitsForTheirEnd":          rowsWaitForTheirEnd,
-		"StrengthsExclude":          strengthsExclude,
-		"NamesAreTakenAsTheyAre":    namesAreTakenAsTheyAre,
-		"RefusesBadInput":           rowsRefuseBadInput,
-		"SaysWhatToDo":              rowErrorsSayWhatToDo,
-		"OppositeOrdersNeverMeet":   oppositeOrdersNeverMeet,
-		"ControlSingleLocksMeet":    controlSingleLocksMeet,
-		"ClaimsAreDifferent":        claimsAreDifferent,
-		"SellsEachSeatOnce":         sellsEachSeatOnce,
-		"ControlSellsSeatsTwice":    controlSellsSeatsTwice,
-		"EndsWithRollbackAndCommit": rowLocksEnd,
-		"TablesWithoutRowLocks":     tablesWithoutRowLocks,
-		"PartitionsNeverMeet":       partitionsNeverMeet,
-		"LocksNoOtherRows":          locksNoOtherRows,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			test(t, r.env(t))
-		})
-	}
+	suite.RunEach(t, rowTests{}, r.env)
 }
 
 // RunWith locks over connections with unusual settings. A setting makes a DSN from another one.
-func (r RowLocks) RunWith(t *testing.T, settings map[string]func(t *testing.T, dsn string) string) {
-	for name, setting := range settings {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			v := r.env(t)
-			v.open(t, setting(t, v.DSN), rowConns, sql.LevelDefault)
-			refusalsLeaveItUsable(t, v)
-			claimsAreDifferent(t, v)
-		})
-	}
+func (r RowLocks) RunWith(t *testing.T, settings map[string]suite.Setting) {
+	suite.Each(t, settings, func(t *testing.T, setting suite.Setting) {
+		v := r.env(t)
+		v.open(t, setting(t, v.DSN), rowConns, sql.LevelDefault)
+		rowTests{}.RefusalsLeaveItUsable(t, v)
+		rowTests{}.ClaimsAreDifferent(t, v)
+	})
 }
 
 // rowEnv is a database with a table of seats, and a pool of transactions.

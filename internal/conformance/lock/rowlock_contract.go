@@ -17,9 +17,9 @@ import (
 
 var noWait = dblock.RowLock{Wait: dblock.NoWait}
 
-// refusalsLeaveItUsable: what was done before a refusal stays, what comes after it works, and the
+// RefusalsLeaveItUsable: what was done before a refusal stays, what comes after it works, and the
 // bound of the session's waits is what it was.
-func refusalsLeaveItUsable(t *testing.T, v *rowEnv) {
+func (rowTests) RefusalsLeaveItUsable(t *testing.T, v *rowEnv) {
 	ctx := suite.Soon(t)
 	other, tx := v.tx(t), v.tx(t)
 	require.NoError(t, other.LockRow(ctx, "seat", "id", 1, dblock.RowLock{}))
@@ -61,8 +61,8 @@ func refusalsLeaveItUsable(t *testing.T, v *rowEnv) {
 	assert.EqualValues(t, 2, v.Exec(t, "UPDATE seat SET price = 0 WHERE price = 100"), "writes")
 }
 
-// rowsWaitForTheirEnd: LockRow waits for the row, or for its context.
-func rowsWaitForTheirEnd(t *testing.T, v *rowEnv) {
+// WaitsForTheirEnd: LockRow waits for the row, or for its context.
+func (rowTests) WaitsForTheirEnd(t *testing.T, v *rowEnv) {
 	other := v.tx(t)
 	require.NoError(t, other.LockRow(t.Context(), "seat", "id", 1, dblock.RowLock{}))
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
@@ -80,8 +80,8 @@ func rowsWaitForTheirEnd(t *testing.T, v *rowEnv) {
 	}
 }
 
-// strengthsExclude: shares coexist, and an update excludes all others.
-func strengthsExclude(t *testing.T, v *rowEnv) {
+// StrengthsExclude: shares coexist, and an update excludes all others.
+func (rowTests) StrengthsExclude(t *testing.T, v *rowEnv) {
 	lock := func(id int64, s dblock.Strength, wait time.Duration) error {
 		return v.tx(t).LockRow(suite.Soon(t), "seat", "id", id, dblock.RowLock{Strength: s, Wait: wait})
 	}
@@ -100,8 +100,8 @@ func strengthsExclude(t *testing.T, v *rowEnv) {
 	}
 }
 
-// namesAreTakenAsTheyAre: quotes, blanks, keywords, and a schema before them.
-func namesAreTakenAsTheyAre(t *testing.T, v *rowEnv) {
+// NamesAreTakenAsTheyAre: quotes, blanks, keywords, and a schema before them.
+func (rowTests) NamesAreTakenAsTheyAre(t *testing.T, v *rowEnv) {
 	quote, query := "`", "SELECT DATABASE()"
 	if v.Postgres() {
 		quote, query = `"`, "SELECT current_schema()"
@@ -118,8 +118,8 @@ func namesAreTakenAsTheyAre(t *testing.T, v *rowEnv) {
 	}
 }
 
-// rowsRefuseBadInput: the transaction has ended, so that a statement would fail in another way.
-func rowsRefuseBadInput(t *testing.T, v *rowEnv) {
+// RefusesBadInput: the transaction has ended, so that a statement would fail in another way.
+func (rowTests) RefusesBadInput(t *testing.T, v *rowEnv) {
 	tx := v.tx(t)
 	require.NoError(t, tx.Rollback(t.Context()))
 	row := func(table, column string, o dblock.RowLock) error {
@@ -168,8 +168,8 @@ func rowsRefuseBadInput(t *testing.T, v *rowEnv) {
 	}
 }
 
-// rowErrorsSayWhatToDo: the error names the table, column or transaction at fault.
-func rowErrorsSayWhatToDo(t *testing.T, v *rowEnv) {
+// SaysWhatToDo: the error names the table, column or transaction at fault.
+func (rowTests) SaysWhatToDo(t *testing.T, v *rowEnv) {
 	ctx := suite.Soon(t)
 	says := func(err error, want string) {
 		t.Helper()
@@ -187,8 +187,8 @@ func rowErrorsSayWhatToDo(t *testing.T, v *rowEnv) {
 	says(suite.Second(v.tx(t).Claim(ctx, dblock.RowLock{}, 1, "SELECT id FROM stool")), "there is no such table")
 }
 
-// rowLocksEnd with their transaction.
-func rowLocksEnd(t *testing.T, v *rowEnv) {
+// EndsWithRollbackAndCommit: row locks end with their transaction.
+func (rowTests) EndsWithRollbackAndCommit(t *testing.T, v *rowEnv) {
 	for _, end := range []func(RowTx, context.Context) error{RowTx.Commit, RowTx.Rollback} {
 		tx := v.tx(t)
 		require.NoError(t, tx.LockRow(t.Context(), "seat", "id", 1, dblock.RowLock{}))
@@ -200,8 +200,8 @@ func rowLocksEnd(t *testing.T, v *rowEnv) {
 	}
 }
 
-// tablesWithoutRowLocks: a table whose rows the server cannot lock is refused before a row is read.
-func tablesWithoutRowLocks(t *testing.T, v *rowEnv) {
+// TablesWithoutRowLocks: a table whose rows the server cannot lock is refused before a row is read.
+func (rowTests) TablesWithoutRowLocks(t *testing.T, v *rowEnv) {
 	ctx := suite.Soon(t)
 	for table, why := range v.unlockable(t) {
 		for _, o := range []dblock.RowLock{{}, noWait, {Wait: dblock.SkipLocked}, {Scan: true}} {

@@ -1,14 +1,11 @@
 package lock
 
 import (
-	"context"
 	"database/sql"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -40,8 +37,8 @@ func (v *rowEnv) lockTogether(t *testing.T, callers, rounds int, table string, k
 	})
 }
 
-// oppositeOrdersNeverMeet: calls for the same rows in opposite orders never deadlock.
-func oppositeOrdersNeverMeet(t *testing.T, v *rowEnv) {
+// OppositeOrdersNeverMeet: calls for the same rows in opposite orders never deadlock.
+func (rowTests) OppositeOrdersNeverMeet(t *testing.T, v *rowEnv) {
 	v.Exec(t, "CREATE UNIQUE INDEX by_price ON seat (price, id)") // another order, which a plan could prefer
 	forth := []int64{90, 7, 33, 1, 58, 2}
 	back := slices.Clone(forth)
@@ -49,9 +46,9 @@ func oppositeOrdersNeverMeet(t *testing.T, v *rowEnv) {
 	v.lockTogether(t, 2, 60, "seat", func(caller int) []int64 { return [][]int64{forth, back}[caller] })
 }
 
-// controlSingleLocksMeet: rows that are locked one by one in opposite orders deadlock, and the
+// ControlSingleLocksMeet: rows that are locked one by one in opposite orders deadlock, and the
 // error of one transaction is a conflict.
-func controlSingleLocksMeet(t *testing.T, v *rowEnv) {
+func (rowTests) ControlSingleLocksMeet(t *testing.T, v *rowEnv) {
 	txs := []RowTx{v.tx(t), v.tx(t)}
 	for i, tx := range txs {
 		require.NoError(t, tx.LockRow(t.Context(), "seat", "id", int64(1+i), dblock.RowLock{}))
@@ -67,8 +64,8 @@ func controlSingleLocksMeet(t *testing.T, v *rowEnv) {
 	assert.Len(t, conflicts, 1)
 }
 
-// partitionsNeverMeet: calls for rows of several partitions never deadlock.
-func partitionsNeverMeet(t *testing.T, v *rowEnv) {
+// PartitionsNeverMeet: calls for rows of several partitions never deadlock.
+func (rowTests) PartitionsNeverMeet(t *testing.T, v *rowEnv) {
 	v.parts(t)
 	if !v.Postgres() { // partitions in partitions, and a row that is not there
 		o := dblock.RowLock{Wait: dblock.SkipLocked}
@@ -106,9 +103,9 @@ func (v *rowEnv) parts(t *testing.T) {
 	}
 }
 
-// locksNoOtherRows locks a part of a table, and the others are free. At REPEATABLE READ no row that
+// LocksNoOtherRows locks a part of a table, and the others are free. At REPEATABLE READ no row that
 // was read is let go.
-func locksNoOtherRows(t *testing.T, v *rowEnv) {
+func (rowTests) LocksNoOtherRows(t *testing.T, v *rowEnv) {
 	v.open(t, v.DSN, rowConns, sql.LevelRepeatableRead)
 	v.fill(t, 300)
 	for _, every := range []int64{2, 3, 5} {
@@ -132,9 +129,9 @@ func locksNoOtherRows(t *testing.T, v *rowEnv) {
 	}
 }
 
-// claimsAreDifferent: concurrent claims have no row in common, are in the query's order, and end
+// ClaimsAreDifferent: concurrent claims have no row in common, are in the query's order, and end
 // with their transactions.
-func claimsAreDifferent(t *testing.T, v *rowEnv) {
+func (rowTests) ClaimsAreDifferent(t *testing.T, v *rowEnv) {
 	const free = "SELECT id FROM seat WHERE sold = 0 ORDER BY id -- for update; limit 1"
 	a, b, c := v.tx(t), v.tx(t), v.tx(t)
 	claims := func(tx RowTx, query string, want ...int64) {
@@ -150,86 +147,4 @@ func claimsAreDifferent(t *testing.T, v *rowEnv) {
 	claims(c, "SELECT id FROM seat WHERE sold = 5 ORDER BY id")
 	require.NoError(t, b.Rollback(t.Context()))
 	require.NoError(t, c.Rollback(t.Context()))
-}
-
-// claimFunc chooses at most n free seats.
-type claimFunc func(ctx context.Context, tx RowTx, n int) ([]int64, error)
-
-const (
-	saleBuyers = 32
-	saleSeats  = 1_500
-)
-
-// sellsEachSeatOnce: all buyers claim at once, and some roll back. A buyer that finds no seat is
-// done: the last one at work has found all that there were.
-func sellsEachSeatOnce(t *testing.T, v *rowEnv) {
-	tickets, sold := v.sell(t, saleSeats, 20, func(ctx context.Context, tx RowTx, n int) ([]int64, error) {
-		return tx.Claim(ctx, dblock.RowLock{}, n, "SELECT id FROM seat WHERE sold = 0 ORDER BY id")
-	})
-	assert.EqualValues(t, saleSeats, tickets)
-	assert.EqualValues(t, saleSeats, sold)
-	assert.Zero(t, v.Count(t, "SELECT count(*) FROM seat WHERE sold = 0"))
-}
-
-// controlSellsSeatsTwice reads the seats without a lock; one by one, as several would deadlock.
-func controlSellsSeatsTwice(t *testing.T, v *rowEnv) {
-	const query = "SELECT cast(id AS CHAR(9)) FROM seat WHERE sold = 0 ORDER BY id LIMIT 1"
-	tickets, sold := v.sell(t, 200, 1, func(ctx context.Context, tx RowTx, _ int) ([]int64, error) {
-		text, err := tx.Text(ctx, query)
-		if errors.Is(err, sql.ErrNoRows) {
-			return nil, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		id, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
-		return []int64{id}, err
-	})
-	assert.Greater(t, tickets, sold, "the test with the lock shows nothing")
-}
-
-// sell has buyers buy until they find no seat. It counts the tickets, and the seats on them.
-func (v *rowEnv) sell(t *testing.T, seats, most int, claim claimFunc) (tickets, sold int64) {
-	t.Helper()
-	v.fill(t, seats)
-	v.open(t, v.DSN, saleBuyers, sql.LevelReadCommitted)
-	ctx := suite.Soon(t)
-	suite.Crowd(saleBuyers, func(buyer int) {
-		for {
-			bought, err := v.buy(ctx, buyer, 1+rand.N(most), claim)
-			if !assert.NoError(t, err) || bought == 0 {
-				return
-			}
-		}
-	})
-	return v.Count(t, "SELECT count(*) FROM ticket"), v.Count(t, "SELECT count(DISTINCT seat) FROM ticket")
-}
-
-var errRolledBack = errors.New("the buyer changes its mind")
-
-// buy sells some seats to a buyer. Now and then it rolls back.
-func (v *rowEnv) buy(ctx context.Context, buyer, n int, claim claimFunc) (bought int, err error) {
-	err = v.within(ctx, func(tx RowTx) error {
-		ids, err := claim(ctx, tx, n)
-		bought = len(ids)
-		if err != nil || len(ids) == 0 {
-			return err
-		}
-		if rand.N(8) == 0 {
-			return errRolledBack
-		}
-		var list, rows []string
-		for _, id := range ids {
-			list = append(list, strconv.FormatInt(id, 10))
-			rows = append(rows, fmt.Sprintf("(%d, %d)", id, buyer))
-		}
-		if err := tx.Exec(ctx, "UPDATE seat SET sold = 1 WHERE id IN ("+strings.Join(list, ", ")+")"); err != nil {
-			return err
-		}
-		return tx.Exec(ctx, "INSERT INTO ticket VALUES "+strings.Join(rows, ", "))
-	})
-	if errors.Is(err, errRolledBack) {
-		err = nil
-	}
-	return bought, err
 }

@@ -3,9 +3,8 @@ package lock
 import (
 	"context"
 	"database/sql"
-	"fmt"
-	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,58 +14,9 @@ import (
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 )
 
-// servesThoseWhoWaitInLine: callers are served in the order of their calls. Callers that a busy
-// machine delays may change places, so that one of three attempts must be in order.
-func servesThoseWhoWaitInLine(t *testing.T, p Place) {
-	const callers, attempts = 12, 3
-	l := p.process(t, LeaseOptions{})
-	var served []int
-	for attempt := range attempts {
-		key := fmt.Sprint("k", attempt)
-		lock := suite.Acquire(t, l, key)
-		var mu sync.Mutex
-		var all sync.WaitGroup
-		served = nil
-		for i := range callers {
-			ctx := &watched{Context: suite.Soon(t), looked: make(chan struct{})}
-			all.Go(func() {
-				lock, err := l.Acquire(ctx, key)
-				if !assert.NoError(t, err) {
-					return
-				}
-				mu.Lock()
-				served = append(served, i)
-				mu.Unlock()
-				suite.Release(t, lock)
-			})
-			<-ctx.looked
-			time.Sleep(20 * time.Millisecond) // a call may look at its context before it is in the queue
-		}
-		suite.Release(t, lock)
-		all.Wait()
-		assert.Len(t, served, callers)
-		if slices.IsSorted(served) {
-			return
-		}
-	}
-	t.Errorf("served in the order %v", served)
-}
-
-// watched is a context that shows that a call has looked whether it ends.
-type watched struct {
-	context.Context
-	once   sync.Once
-	looked chan struct{}
-}
-
-func (w *watched) Done() <-chan struct{} {
-	w.once.Do(func() { close(w.looked) })
-	return w.Context.Done()
-}
-
-// wakesAnotherProcess: a waiter learns of a release long before its poll, which is due after 30 s
+// WakesAnotherProcess: a waiter learns of a release long before its poll, which is due after 30 s
 // at the earliest.
-func wakesAnotherProcess(t *testing.T, p Place) {
+func (contract) WakesAnotherProcess(t *testing.T, p Place) {
 	a, b := p.process(t, LeaseOptions{}), p.process(t, LeaseOptions{Poll: time.Minute})
 	lock := suite.Acquire(t, a, "k")
 	waiter := suite.Waiter(t, b, "k")
@@ -79,7 +29,7 @@ func wakesAnotherProcess(t *testing.T, p Place) {
 	suite.Release(t, next)
 }
 
-func aWaitEndsWithItsContext(t *testing.T, p Place) {
+func (contract) AWaitEndsWithItsContext(t *testing.T, p Place) {
 	a, b := p.process(t, LeaseOptions{Label: "a"}), p.process(t, LeaseOptions{})
 	lock := suite.Acquire(t, a, "k")
 	for name, l := range map[string]Leases{"another process": b, "the same process": a} {
@@ -106,8 +56,8 @@ func aWaitEndsWithItsContext(t *testing.T, p Place) {
 	suite.IsFree(t, b, "k")
 }
 
-// oneSweepsAtATime: one of two processes sweeps, and the other one when that one has stopped.
-func oneSweepsAtATime(t *testing.T, p Place) {
+// OneSweepsAtATime: one of two processes sweeps, and the other one when that one has stopped.
+func (contract) OneSweepsAtATime(t *testing.T, p Place) {
 	l := p.process(t, LeaseOptions{})
 	assert.ErrorIs(t, l.RunSweeper(t.Context(), 0), dblock.ErrInvalid)
 	ctx, stop := context.WithCancel(t.Context())
@@ -143,10 +93,10 @@ func oneSweepsAtATime(t *testing.T, p Place) {
 	sweeper(first)
 }
 
-// aReleaseBesideAWait commits a release that did not see a waiter, after the waiter asked. The
+// AReleaseBesideAWait commits a release that did not see a waiter, after the waiter asked. The
 // release wakes no process. The waiter finds out before its next regular poll, which comes after
 // half a minute at the earliest.
-func aReleaseBesideAWait(t *testing.T, v *env) {
+func (leaseTests) AReleaseBesideAWait(t *testing.T, v *env) {
 	const waiters, tickets = "SELECT count(*) FROM dblock_lease_waiter", "SELECT count(*) FROM dblock_ticket"
 	const release = "UPDATE dblock_lease SET handle = NULL, member_id = NULL, held_until = NULL"
 	one := []dblock.Option{dblock.WithPermits(1, 1)}
@@ -166,7 +116,7 @@ func aReleaseBesideAWait(t *testing.T, v *env) {
 			o := LeaseOptions{Fair: name == "fair", Poll: time.Minute}
 			a, b := v.process(t, o), v.process(t, o)
 			held := suite.Acquire(t, a, "k", c.held...)
-			tx := v.tx(t, sql.LevelDefault, c.release)
+			tx := v.Tx(t, sql.LevelDefault, c.release)
 			ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second)
 			defer cancel()
 			acquired := suite.Begin(func() (*dblock.Lock, error) { return b.Acquire(ctx, "k", c.wanted...) })
@@ -179,10 +129,10 @@ func aReleaseBesideAWait(t *testing.T, v *env) {
 	}
 }
 
-// lockedWaitersStallNoOthers: another transaction has locked the rows that say that a process waits
+// LockedWaitersStallNoOthers: another transaction has locked the rows that say that a process waits
 // for two keys, and waits for these begin and end. The process still learns of the release of a
 // third key. A statement that waited for the locked rows would take 10 s.
-func lockedWaitersStallNoOthers(t *testing.T, v *env) {
+func (leaseTests) LockedWaitersStallNoOthers(t *testing.T, v *env) {
 	a := v.process(t, LeaseOptions{TTL: time.Minute})
 	b := v.process(t, LeaseOptions{TTL: time.Minute, Poll: time.Minute})
 	keys := []string{"locked 1", "locked 2"}
@@ -205,7 +155,7 @@ func lockedWaitersStallNoOthers(t *testing.T, v *env) {
 	}
 	const waited = "SELECT count(*) FROM dblock_lease_waiter WHERE lease_key LIKE '"
 	v.Until(t, waited+"locked%'", 2)
-	tx := v.tx(t, sql.LevelReadCommitted, "SELECT lease_key FROM dblock_lease_waiter FOR UPDATE") // rows, and no gaps
+	tx := v.Tx(t, sql.LevelReadCommitted, "SELECT lease_key FROM dblock_lease_waiter FOR UPDATE") // rows, and no gaps
 	endFirst()
 	began, waiter := time.Now(), suite.Waiter(t, b, "free")
 	v.Until(t, waited+"free'", 1)
@@ -220,51 +170,28 @@ func lockedWaitersStallNoOthers(t *testing.T, v *env) {
 	}
 }
 
-// nobodyStarves has the callers of several processes acquire one key again and again, without
-// tickets. None waits for more than five times the median. Which process comes next is chance, so
-// that one of three attempts must hold.
-func nobodyStarves(t *testing.T, v *env) {
-	const attempts = 3
-	var median, most time.Duration
-	for n := range attempts {
-		median, most = v.crowded(t, fmt.Sprint("k", n))
-		if t.Logf("median %v, at most %v", median, most); most <= 5*median {
-			return
-		}
-	}
-	t.Errorf("one caller waited for %v, the median is %v", most, median)
-}
-
-// crowded returns how long callers waited for a key that all of them acquire.
-func (v *env) crowded(t *testing.T, key string) (median, most time.Duration) {
-	t.Helper()
-	const processes, callers, rounds = 8, 25, 2
-	var mu sync.Mutex
-	var waits []time.Duration
-	var all []Leases
-	for range processes {
-		all = append(all, v.process(t, LeaseOptions{Poll: time.Second}))
-	}
-	held := suite.Acquire(t, all[0], key)
+// OthersGetTheirTurn has a caller of another process wait among many of the holder's own. Without
+// tickets a process serves its own for a turn, and then the others.
+func (leaseTests) OthersGetTheirTurn(t *testing.T, v *env) {
+	const own = 20
+	a, b := v.two(t)
+	held := suite.Acquire(t, a, "k")
+	other := suite.Waiter(t, b, "k")
+	v.Until(t, "SELECT count(*) FROM dblock_lease_waiter", 1)
+	ctx := suite.Soon(t)
+	var served atomic.Int64
 	crowd := suite.Beside(func() {
-		suite.Crowd(processes*callers, func(i int) {
-			for range rounds {
-				began := time.Now()
-				lock, err := all[i%processes].Acquire(t.Context(), key)
-				if !assert.NoError(t, err) {
-					return
-				}
-				mu.Lock()
-				waits = append(waits, time.Since(began))
-				mu.Unlock()
+		suite.Crowd(own, func(int) {
+			if lock, err := a.Acquire(ctx, "k"); assert.NoError(t, err) {
+				served.Add(1)
+				time.Sleep(150 * time.Millisecond)
 				suite.Release(t, lock)
 			}
 		})
 	})
-	waiting := fmt.Sprintf("SELECT count(*) FROM dblock_lease_waiter WHERE lease_key = '%s'", key)
-	suite.Until(t, "the other processes wait", func() bool { return v.Count(t, waiting) >= processes-1 })
 	suite.Release(t, held)
+	lock := other()
+	assert.Less(t, served.Load(), int64(own))
+	suite.Release(t, lock)
 	crowd()
-	slices.Sort(waits)
-	return waits[len(waits)/2], waits[len(waits)-1]
 }

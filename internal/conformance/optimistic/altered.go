@@ -21,9 +21,9 @@ type alteration struct {
 	stored        string // value, as the server shows it
 }
 
-// altered: a Table that is in use when a column gets another type writes what it is given, or
+// Altered: a Table that is in use when a column gets another type writes what it is given, or
 // returns an error and then writes what it is given.
-func altered[DB any](t *testing.T, b *env[DB]) {
+func (tests[DB]) Altered(t *testing.T, b *env[DB]) {
 	b.Exec(t, "DROP TABLE IF EXISTS altered")
 	var columns, changes []string
 	all := b.alterations()
@@ -91,9 +91,9 @@ func alteredCalls[DB any](t *testing.T, b *env[DB]) map[string]func(t *testing.T
 	}
 }
 
-// alteredVersion: if a compared column or a key gets another type, an expected value is compared as
+// AlteredVersion: if a compared column or a key gets another type, an expected value is compared as
 // a whole. Cut to the old type it would be equal to what another writer has stored.
-func alteredVersion[DB any](t *testing.T, b *env[DB]) {
+func (tests[DB]) AlteredVersion(t *testing.T, b *env[DB]) {
 	ctx := t.Context()
 	b.Exec(t, "CREATE TABLE dated (id INT PRIMARY KEY, at DATE, n INT)")
 	b.Exec(t, "INSERT INTO dated VALUES (1, '2024-02-29', 0)")
@@ -122,8 +122,8 @@ func alteredVersion[DB any](t *testing.T, b *env[DB]) {
 	}
 }
 
-// alteredFacts: a Table refuses what the table could not do before it was altered only once.
-func alteredFacts[DB any](t *testing.T, b *env[DB]) {
+// AlteredFacts: a Table refuses what the table could not do before it was Altered only once.
+func (tests[DB]) AlteredFacts(t *testing.T, b *env[DB]) {
 	ctx := t.Context()
 	b.Exec(t, "CREATE TABLE grown (id INT PRIMARY KEY, version SMALLINT NOT NULL)")
 	b.Exec(t, "INSERT INTO grown VALUES (1, 32767)")

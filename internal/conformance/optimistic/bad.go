@@ -16,7 +16,7 @@ import (
 	"github.com/dblock-go/dblock/optimistic"
 )
 
-func namesAreTakenAsTheyAre[DB any](t *testing.T, b *env[DB]) {
+func (tests[DB]) NamesAreTakenAsTheyAre(t *testing.T, b *env[DB]) {
 	ctx, q := t.Context(), b.by(`"`, "`")
 	other := "odd ; schema"
 	if b.Postgres() {
@@ -40,9 +40,9 @@ func namesAreTakenAsTheyAre[DB any](t *testing.T, b *env[DB]) {
 	must(both.Update(ctx, b.db, "k", values{value: "x"}, set{value: "y"}))(t)
 }
 
-// refusesBadInput is of what is known of the table, and of what the server would compare in its own
+// RefusesBadInput is of what is known of the table, and of what the server would compare in its own
 // way. Package optimistic tests what needs no table.
-func refusesBadInput[DB any](t *testing.T, b *env[DB]) {
+func (tests[DB]) RefusesBadInput(t *testing.T, b *env[DB]) {
 	ctx, table, five := t.Context(), b.ints(t, "account"), set{"balance": 5}
 	// A statement of two columns, which is kept, is not taken for one of a column whose name looks
 	// like both.
@@ -72,8 +72,8 @@ func refusesBadInput[DB any](t *testing.T, b *env[DB]) {
 	b.is(t, 0, "SELECT count(*) FROM account WHERE balance <> 0 OR version <> 1 AND id < 10 OR note IS NOT NULL")
 }
 
-// refusesBadTables: what is wrong with a table is said before anything is written, with what to do.
-func refusesBadTables[DB any](t *testing.T, b *env[DB]) {
+// RefusesBadTables: what is wrong with a table is said before anything is written, with what to do.
+func (tests[DB]) RefusesBadTables(t *testing.T, b *env[DB]) {
 	ctx := t.Context()
 	b.Exec(t, "CREATE TABLE odd (id BIGINT PRIMARY KEY, nullable BIGINT DEFAULT 1, label VARCHAR(20) NOT NULL, half DOUBLE PRECISION, doc JSON, "+
 		b.by("second TIMESTAMPTZ(0) NOT NULL, milli TIMESTAMP(3) NOT NULL)", "second DATETIME NOT NULL, milli DATETIME(3) NOT NULL)"))
@@ -138,8 +138,8 @@ func (b *env[DB]) refusesOtherEngines(t *testing.T) {
 	}
 }
 
-// altersAsTold: a column made as the error says is good for use.
-func altersAsTold[DB any](t *testing.T, b *env[DB]) {
+// AltersAsTold: a column made as the error says is good for use.
+func (tests[DB]) AltersAsTold(t *testing.T, b *env[DB]) {
 	b.Exec(t, "CREATE TABLE plain (id BIGINT PRIMARY KEY)")
 	for column, check := range map[string]func(context.Context, DB) error{
 		"number": must(b.e.Int("plain", "id", optimistic.Int("number")))(t).Check,
@@ -155,9 +155,9 @@ func altersAsTold[DB any](t *testing.T, b *env[DB]) {
 	}
 }
 
-// refusesBadVersions: a row that has 0 or NULL for its version is never written, and the error says
+// RefusesBadVersions: a row that has 0 or NULL for its version is never written, and the error says
 // why.
-func refusesBadVersions[DB any](t *testing.T, b *env[DB]) {
+func (tests[DB]) RefusesBadVersions(t *testing.T, b *env[DB]) {
 	ctx, five, ints := t.Context(), set{"balance": 5}, b.ints(t, "account")
 	require.NoError(t, ints.Check(ctx, b.db))
 	for _, bad := range []string{"0", "-3", "NULL"} {
@@ -193,8 +193,8 @@ func refusesBadVersions[DB any](t *testing.T, b *env[DB]) {
 	badInput(t, "no version", must(b.e.Int("bare", "id", optimistic.IntFromZero("lock_version")))(t).Check(ctx, b.db), "DEFAULT 0")
 }
 
-// nonUniqueKey: a key of two rows writes neither.
-func nonUniqueKey[DB any](t *testing.T, b *env[DB]) {
+// NonUniqueKey: a key of two rows writes neither.
+func (tests[DB]) NonUniqueKey(t *testing.T, b *env[DB]) {
 	ctx, five := t.Context(), set{"balance": 5}
 	b.Exec(t, "CREATE TABLE twin (id BIGINT, balance BIGINT NOT NULL, version BIGINT NOT NULL DEFAULT 1)")
 	b.Exec(t, "CREATE INDEX twin_id ON twin (id)")
@@ -223,8 +223,8 @@ func nonUniqueKey[DB any](t *testing.T, b *env[DB]) {
 	assert.ErrorIs(t, errOf(twin.Update(ctx, b.db, 2, 2, five)), optimistic.ErrTooMany, "the next one")
 }
 
-// checksOnce: a failed check is not kept, and one that was passed is.
-func checksOnce[DB any](t *testing.T, b *env[DB]) {
+// ChecksOnce: a failed check is not kept, and one that was passed is.
+func (tests[DB]) ChecksOnce(t *testing.T, b *env[DB]) {
 	ctx, table, other := t.Context(), b.ints(t, "soon"), b.ints(t, "account")
 	badInput(t, "before it was made", errOf(table.Version(ctx, b.db, 1)))
 	b.fresh(t, "soon", 1)

@@ -13,9 +13,9 @@ import (
 	"github.com/dblock-go/dblock/optimistic"
 )
 
-// atAnyIsolation reads a row, has another session write it, and writes: that must never pass for a
+// AtAnyIsolation reads a row, has another session write it, and writes: that must never pass for a
 // success.
-func atAnyIsolation[DB any](t *testing.T, b *env[DB]) {
+func (tests[DB]) AtAnyIsolation(t *testing.T, b *env[DB]) {
 	ctx, table := t.Context(), b.ints(t, "account")
 	b.fresh(t, "account", 2)
 	for _, level := range []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable} {
@@ -41,7 +41,7 @@ func atAnyIsolation[DB any](t *testing.T, b *env[DB]) {
 	}
 }
 
-func countsStatements[DB any](t *testing.T, b *env[DB]) {
+func (tests[DB]) CountsStatements(t *testing.T, b *env[DB]) {
 	ctx, table, one := t.Context(), b.ints(t, "account"), set{"balance": 1}
 	require.NoError(t, table.Check(ctx, b.db))
 	tx := b.tx(t, sql.LevelReadCommitted)
@@ -73,9 +73,9 @@ func countsStatements[DB any](t *testing.T, b *env[DB]) {
 	assert.EqualValues(t, 1, sent()-before, "statements of many that conflict")
 }
 
-// timesGrow: if the clock has not moved on, or was set back, the version is one microsecond later
+// TimesGrow: if the clock has not moved on, or was set back, the version is one microsecond later
 // than the last.
-func timesGrow[DB any](t *testing.T, b *env[DB]) {
+func (tests[DB]) TimesGrow(t *testing.T, b *env[DB]) {
 	ctx, table := t.Context(), b.times(t, "account", "changed")
 	b.Exec(t, "UPDATE account SET changed = '2120-03-04 05:06:07.000009"+b.by("+00'", "'"))
 	was := must(table.Version(ctx, b.db, 1))(t)
@@ -89,8 +89,8 @@ func timesGrow[DB any](t *testing.T, b *env[DB]) {
 	assert.WithinDuration(t, time.Now(), must(table.Any().Touch(ctx, b.db, 2))(t), time.Hour, "the server's clock")
 }
 
-// upsertAnotherIndex: a row that another unique index refuses is another row, and is left alone.
-func upsertAnotherIndex[DB any](t *testing.T, b *env[DB]) {
+// UpsertAnotherIndex: a row that another unique index refuses is another row, and is left alone.
+func (tests[DB]) UpsertAnotherIndex(t *testing.T, b *env[DB]) {
 	ctx, table, none := t.Context(), b.ints(t, "account"), optimistic.Absent[int64]()
 	b.Exec(t, "CREATE UNIQUE INDEX account_note ON account (note)")
 	must(table.Update(ctx, b.db, 1, 1, set{"note": "mine"}))(t)

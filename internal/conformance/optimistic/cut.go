@@ -152,10 +152,10 @@ func checkCut(told error, n float64, disturbed bool) error {
 	return nil
 }
 
-// aWriteCutAnywhere: a write that returns nil is written, once. One that returns a conflict, or
+// AWriteCutAnywhere: a write that returns nil is written, once. One that returns a conflict, or
 // another error, is not. If the outcome is unknown it is either, whole. There is no conflict, for
 // there is no other writer, or one that a repeat gets over.
-func aWriteCutAnywhere[DB any](t *testing.T, b *env[DB]) {
+func (faultTests[DB]) AWriteCutAnywhere(t *testing.T, b *env[DB]) {
 	for name, w := range cutWrites(t, b) {
 		t.Run(name, func(t *testing.T) {
 			var outcomes unknownOutcomes
@@ -189,59 +189,28 @@ func aWriteCutAnywhere[DB any](t *testing.T, b *env[DB]) {
 	}
 }
 
-// aRepeatIsWrittenOnce: the same write with the same version may be sent again after an unknown
+// ARepeatIsWrittenOnce: the same write with the same version may be sent again after an unknown
 // outcome, until the answer is that it is written, or a conflict.
-func aRepeatIsWrittenOnce[DB any](t *testing.T, b *env[DB]) {
-	b.repeated(t, "Update", isLost, func(told error, n float64, _ bool) (end bool) {
-		assert.True(t, n == 1 && (told == nil || errors.Is(told, optimistic.ErrConflict)), "told %v: it was written %v times", told, n)
-		return false
-	})
-}
-
-// controlARepeatIsTakenForOthers: a caller that repeats a write whatever its error meets its own
-// write as a conflict.
-func controlARepeatIsTakenForOthers[DB any](t *testing.T, b *env[DB]) {
-	b.repeated(t, "Update", anyError, func(told error, n float64, struck bool) (end bool) {
-		require.True(t, struck, "the test would pass if writes were repeated that may have been made")
-		return errors.Is(told, optimistic.ErrConflict) && n == 1
-	})
-}
-
-// controlWritesTwice: to try again whatever the error is writes twice, if the answer was lost.
-func controlWritesTwice[DB any](t *testing.T, b *env[DB]) {
-	b.repeated(t, "a function", anyError, func(_ error, n float64, struck bool) (end bool) {
-		require.True(t, struck, "the test would pass if unknown outcomes were repeated")
-		return n > 1
-	})
-}
-
-func anyError(err error) bool { return err != nil }
-
-// isLost tells that a connection was lost.
-func isLost(err error) bool {
-	return errors.Is(err, dblock.ErrOutcomeUnknown) || errors.Is(err, dblock.ErrUnavailable)
-}
-
-// repeated cuts each call of a write after and before it is sent, and repeats the write, until
-// check ends that or no call is left.
-func (b *env[DB]) repeated(
-	t *testing.T, write string, repeats func(told error) bool, check func(told error, n float64, struck bool) (end bool),
-) {
-	w := cutWrites(t, b)[write]
+func (tests[DB]) ARepeatIsWrittenOnce(t *testing.T, b *env[DB]) {
+	w := cutWrites(t, b)["Update"]
 	for _, mode := range []faultconn.Mode{faultconn.CutAfter, faultconn.CutBefore} {
 		for k, struck := 1, true; struck; k++ {
 			x := must(b.cutTrial(t))(t)
 			x.dialer.Arm(k, mode, nil)
 			told := w.run(t.Context(), x)
-			for n := 0; n < 3 && repeats(told); n++ {
+			for n := 0; n < 3 && isLost(told); n++ {
 				told = w.run(t.Context(), x)
 			}
 			struck = x.dialer.Disarm()
 			n := must(b.written(t, w.count, x.id))(t)
 			x.end()
-			if check(told, n, struck) {
-				return
-			}
+			assert.True(t, told == nil || errors.Is(told, optimistic.ErrConflict), "%v", told)
+			assert.EqualValues(t, 1, n, "times that it was written")
 		}
 	}
+}
+
+// isLost tells that a connection was lost.
+func isLost(err error) bool {
+	return errors.Is(err, dblock.ErrOutcomeUnknown) || errors.Is(err, dblock.ErrUnavailable)
 }

@@ -1,4 +1,4 @@
-// Package optimistic holds the suites of updates by version, of tables without generated queries,
+// Package optimistic holds the suites of Updates by version, of tables without generated queries,
 // and of RunTx.
 //
 // # Updates by a function
@@ -10,10 +10,9 @@
 //   - DoWritesAllOrNothing: Do writes all rows or none.
 //   - EscalatesAndGetsThrough: With Escalate a besieged update locks the row and succeeds.
 //   - ControlGivesUpWithoutTheLock: Without Escalate it gives up.
-//   - NestedInOppositeOrders: Nested updates in opposite orders succeed.
+//   - NestedInOppositeOrders: Nested Updates in opposite orders succeed.
 //   - TakesNoMoreRoundTrips: An update costs the two statements that it costs by hand.
-//   - CountsOnOneRow: Concurrent updates of one row lose none.
-//   - CountsOnManyRows: Concurrent updates of many rows lose none.
+//   - CountsOnRows: Concurrent Updates of one row, and of 1,000 rows, lose none.
 //
 // # Tables
 //
@@ -24,23 +23,22 @@
 //   - NamesAreTakenAsTheyAre: Names with quotes and keywords are taken literally.
 //   - RefusesBadInput: Columns and keys that do not fit the table are refused.
 //   - RefusesBadTables: An unfit table is refused before a write, with what to do.
-//   - AltersAsTold: A column that is altered as the error says is accepted.
+//   - AltersAsTold: A column that is Altered as the error says is accepted.
 //   - RefusesBadVersions: A row whose version cannot be one is not written, with the reason.
 //   - NonUniqueKey: A key of two rows writes neither.
 //   - ChecksOnce: A passed check of a table is kept, a failed one is not.
 //   - Altered: With a column's new type a write stores the value, or fails once and then does.
-//   - AlteredVersion: An expected value is never cut to the old type of an altered column.
+//   - AlteredVersion: An expected value is never cut to the old type of an Altered column.
 //   - AlteredFacts: A table is refused for what it can no longer do.
 //   - BlindWritesOfOneRow: Concurrent blind writes each return a version of their own.
 //   - UpsertAnotherIndex: A row that another unique index refuses is left alone.
 //   - UpsertRace: Of concurrent inserts one succeeds, and the others are conflicts.
 //   - ManyKeys: UpdateMany writes rows by texts and UUIDs, and refuses two keys of one row.
 //   - ManyWritesTheSame: UpdateMany writes what Update writes, and refuses what it refuses.
-//   - IncrementsOneRow: Concurrent increments of a row lose none.
+//   - IncrementsRows: Concurrent increments of a row, and of 1,000 rows, lose none.
 //   - IncrementsMany: Concurrent increments of three rows change all or none, and never deadlock.
 //   - ControlIncrementsAreLost: Without the version increments are lost.
 //   - IncrementsByColumns: Increments by the balance itself lose none.
-//   - IncrementsThousandRows: Concurrent updates of 1,000 rows lose no increment.
 //
 // The random calls of Contract are made on a pool and in transactions that commit or roll back, with
 // triggers that number rows of their own, and with these versions: integers from 1 and from 0, times,
@@ -53,8 +51,6 @@
 //   - IsACASRegister: What callers see of a row is linearizable; without the version it is not.
 //   - AWriteCutAnywhere: The answer of each write is true wherever its connection breaks.
 //   - ARepeatIsWrittenOnce: A repeated write of unknown outcome is written once.
-//   - ControlARepeatIsTakenForOthers: A repeat after every error meets its own write.
-//   - ControlWritesTwice: A repeat of a function after every error writes twice.
 //
 // # RunTx
 //
@@ -74,7 +70,7 @@
 //   - EndedByItsFunction: A function that ends its transaction itself gets an error.
 //   - EndsWithItsContext: The transaction ends with its context.
 //   - PoolsNoBrokenConnection: A connection that was killed is not given out again.
-//   - ALockTimeoutIsItsCaller's: A lock timeout is returned as it is, after one attempt.
+//   - ALockTimeoutIsItsCallers: A lock timeout is returned as it is, after one attempt.
 //   - TxRefusesWhatMakesNoSense: Bad options are refused.
 //   - ACommitCutAnywhere: The answer is true wherever the connection breaks; no unknown is repeated.
 //

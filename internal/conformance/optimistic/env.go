@@ -83,86 +83,40 @@ type (
 	change = optimistic.Change[int64]
 )
 
+// The tests of doc.go are methods of these types.
+type (
+	tests[DB any]      struct{}
+	faultTests[DB any] struct{}
+)
+
 // Run runs the suite.
-func (e Driver[DB]) Run(t *testing.T) {
-	e.run(t, map[string]func(*testing.T, *env[DB]){
-		"Contract":                     contract[DB],
-		"AtAnyIsolation":               atAnyIsolation[DB],
-		"CountsStatements":             countsStatements[DB],
-		"TimesGrow":                    timesGrow[DB],
-		"NamesAreTakenAsTheyAre":       namesAreTakenAsTheyAre[DB],
-		"RefusesBadInput":              refusesBadInput[DB],
-		"RefusesBadTables":             refusesBadTables[DB],
-		"AltersAsTold":                 altersAsTold[DB],
-		"RefusesBadVersions":           refusesBadVersions[DB],
-		"NonUniqueKey":                 nonUniqueKey[DB],
-		"ChecksOnce":                   checksOnce[DB],
-		"Altered":                      altered[DB],
-		"AlteredVersion":               alteredVersion[DB],
-		"AlteredFacts":                 alteredFacts[DB],
-		"BlindWritesOfOneRow":          blindWritesOfOneRow[DB],
-		"UpsertAnotherIndex":           upsertAnotherIndex[DB],
-		"UpsertRace":                   upsertRace[DB],
-		"ManyKeys":                     manyKeys[DB],
-		"ManyWritesTheSame":            func(t *testing.T, b *env[DB]) { manyWritesTheSame(t, b, 2) },
-		"IncrementsOneRow":             incrementsRows[DB](1),
-		"IncrementsMany":               incrementsMany[DB],
-		"IncrementsByColumns":          incrementsByColumns[DB],
-		"CountsOnOneRow":               countsOnRows[DB](1),
-		"ControlIncrementsAreLost":     controlIncrementsAreLost[DB],
-		"IsACASRegister":               isACASRegister[DB],
-		"ARepeatIsWrittenOnce":         aRepeatIsWrittenOnce[DB],
-		"Updates":                      updates[DB],
-		"EscalatesAndGetsThrough":      escalatesAndGetsThrough[DB],
-		"ControlGivesUpWithoutTheLock": controlGivesUpWithoutTheLock[DB],
-		"NestedInOppositeOrders":       nestedInOppositeOrders[DB],
-		"TakesNoMoreRoundTrips":        takesNoMoreRoundTrips[DB],
-	})
-}
+func (e Driver[DB]) Run(t *testing.T) { suite.RunEach(t, tests[DB]{}, e.usual) }
 
 // RunFaults runs the tests of faults and crowds.
-func (e Driver[DB]) RunFaults(t *testing.T) {
-	e.run(t, map[string]func(*testing.T, *env[DB]){
-		"AWriteCutAnywhere":              aWriteCutAnywhere[DB],
-		"ControlARepeatIsTakenForOthers": controlARepeatIsTakenForOthers[DB],
-		"ControlWritesTwice":             controlWritesTwice[DB],
-		"IncrementsThousandRows":         incrementsRows[DB](1000),
-		"CountsOnManyRows":               countsOnRows[DB](1000),
-	})
-}
+func (e Driver[DB]) RunFaults(t *testing.T) { suite.RunEach(t, faultTests[DB]{}, e.usual) }
 
-func (e Driver[DB]) run(t *testing.T, tests map[string]func(*testing.T, *env[DB])) {
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			test(t, e.env(t, func(_ *testing.T, dsn string) string { return dsn }))
-		})
-	}
+func (e Driver[DB]) usual(t *testing.T) *env[DB] {
+	t.Helper()
+	return e.env(t, func(_ *testing.T, dsn string) string { return dsn })
 }
 
 // RunWith runs with other settings of connections than the usual: each gives the same answers.
-func (e Driver[DB]) RunWith(t *testing.T, settings map[string]func(t *testing.T, dsn string) string) {
-	for name, setting := range settings {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := e.env(t, setting)
-			contractWith(t, b, "")
-			altered(t, b)
-			manyWritesTheSame(t, b, 5)
-			atAnyIsolation(t, b)
-			updates(t, b)
-		})
-	}
+func (e Driver[DB]) RunWith(t *testing.T, settings map[string]suite.Setting) {
+	suite.Each(t, settings, func(t *testing.T, setting suite.Setting) {
+		b := e.env(t, setting)
+		contractWith(t, b, "")
+		tests[DB]{}.Altered(t, b)
+		manyWritesTheSame(t, b, 5)
+		tests[DB]{}.AtAnyIsolation(t, b)
+		tests[DB]{}.Updates(t, b)
+	})
 }
 
 // RunUpdatesWith is RunWith for settings that Tables refuse or have been run with.
-func (e Driver[DB]) RunUpdatesWith(t *testing.T, settings map[string]func(t *testing.T, dsn string) string) {
-	for name, setting := range settings {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			updates(t, e.env(t, setting))
-		})
-	}
+func (e Driver[DB]) RunUpdatesWith(t *testing.T, settings map[string]suite.Setting) {
+	suite.Each(t, settings, func(t *testing.T, setting suite.Setting) {
+		tests[DB]{}.Updates(t, e.env(t, setting))
+	})
 }
 
 // env is a database with the accounts 1 to 10, which have a version of each kind.
@@ -175,7 +129,7 @@ type env[DB any] struct {
 	accounts Accounts
 }
 
-func (e Driver[DB]) env(t *testing.T, setting func(t *testing.T, dsn string) string) *env[DB] {
+func (e Driver[DB]) env(t *testing.T, setting suite.Setting) *env[DB] {
 	t.Helper()
 	b := &env[DB]{DB: suite.NewDB(t, e.Kind), e: e}
 	b.dsn = setting(t, b.DSN)

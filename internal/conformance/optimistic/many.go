@@ -8,9 +8,9 @@ import (
 	"github.com/dblock-go/dblock/optimistic"
 )
 
-// manyKeys writes as many rows as one call takes, by texts, and rows by UUIDs. Keys that the server
+// ManyKeys writes as many rows as one call takes, by texts, and rows by UUIDs. Keys that the server
 // takes for the same one are refused.
-func manyKeys[DB any](t *testing.T, b *env[DB]) {
+func (tests[DB]) ManyKeys(t *testing.T, b *env[DB]) {
 	ctx := t.Context()
 	if b.Postgres() {
 		b.Exec(t, `CREATE COLLATION loose (provider = icu, locale = 'und-u-ks-level2', deterministic = false)`)

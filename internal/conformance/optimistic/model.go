@@ -41,9 +41,9 @@ type model[V, DB any] struct {
 
 const modelKeys, modelSteps = 5, 30
 
-// contract makes random calls on tables with each kind of version, with and without triggers, on a
+// Contract makes random calls on tables with each kind of version, with and without triggers, on a
 // pool and in transactions. Each returns what the model says.
-func contract[DB any](t *testing.T, b *env[DB]) {
+func (tests[DB]) Contract(t *testing.T, b *env[DB]) {
 	for _, from := range []string{"", "1", "1700000000000000"} { // the latter might pass for a time, in microseconds
 		contractWith(t, b, from)
 	}

@@ -21,7 +21,7 @@ import (
 
 const workers = 64
 
-// crowdEach is how many updates each worker makes.
+// crowdEach is how many Updates each worker makes.
 func crowdEach() int {
 	if os.Getenv(suite.EnvSoak) != "" {
 		return 200
@@ -56,9 +56,9 @@ func (b *env[DB]) addsOne(t *testing.T, key int64) (c change, balance int64, err
 	return c, balance, err
 }
 
-func incrementsRows[DB any](accounts int) func(*testing.T, *env[DB]) {
-	return func(t *testing.T, b *env[DB]) {
-		table := b.ints(t, "account")
+func (tests[DB]) IncrementsRows(t *testing.T, b *env[DB]) {
+	table := b.ints(t, "account")
+	for _, accounts := range []int{1, 1000} {
 		b.increments(t, accounts, crowdEach(), 1, func(n int) error {
 			c, _, err := b.addsOne(t, int64(n%accounts+1))
 			if err == nil {
@@ -69,9 +69,9 @@ func incrementsRows[DB any](accounts int) func(*testing.T, *env[DB]) {
 	}
 }
 
-// incrementsMany: each call adds one to three rows, in one order or another: to all of them or to
+// IncrementsMany: each call adds one to three rows, in one order or another: to all of them or to
 // none. The server reports no deadlock.
-func incrementsMany[DB any](t *testing.T, b *env[DB]) {
+func (tests[DB]) IncrementsMany(t *testing.T, b *env[DB]) {
 	table := b.ints(t, "account")
 	b.increments(t, 10, 6, 3, func(n int) (err error) {
 		changes := make([]change, 3)
@@ -88,8 +88,8 @@ func incrementsMany[DB any](t *testing.T, b *env[DB]) {
 	})
 }
 
-// incrementsByColumns: by the balance itself.
-func incrementsByColumns[DB any](t *testing.T, b *env[DB]) {
+// IncrementsByColumns: by the balance itself.
+func (tests[DB]) IncrementsByColumns(t *testing.T, b *env[DB]) {
 	table := b.columns(t, "account", "balance")
 	b.increments(t, 1, 10, 1, func(int) error {
 		c, balance, err := b.addsOne(t, 1)
@@ -100,9 +100,9 @@ func incrementsByColumns[DB any](t *testing.T, b *env[DB]) {
 	})
 }
 
-// countsOnRows: by the driver's Update, with the option that lets each caller through.
-func countsOnRows[DB any](accounts int) func(*testing.T, *env[DB]) {
-	return func(t *testing.T, b *env[DB]) {
+// CountsOnRows: by the driver's Update, with the option that lets each caller through.
+func (tests[DB]) CountsOnRows(t *testing.T, b *env[DB]) {
+	for _, accounts := range []int{1, 1000} {
 		b.increments(t, accounts, crowdEach(), 1, func(n int) error {
 			id := int64(n%accounts + 1)
 			return errOf(b.accounts.Update(t.Context(), Change{ID: id, Mutate: add(1)}, b.e.Escalate(3, id)))
@@ -110,9 +110,9 @@ func countsOnRows[DB any](accounts int) func(*testing.T, *env[DB]) {
 	}
 }
 
-// controlIncrementsAreLost: with the version out of the condition, which Any does, two that read
+// ControlIncrementsAreLost: with the version out of the condition, which Any does, two that read
 // the same lose one increment.
-func controlIncrementsAreLost[DB any](t *testing.T, b *env[DB]) {
+func (tests[DB]) ControlIncrementsAreLost(t *testing.T, b *env[DB]) {
 	one, _, err := b.addsOne(t, 1)
 	require.NoError(t, err)
 	for range 2 {
@@ -121,8 +121,8 @@ func controlIncrementsAreLost[DB any](t *testing.T, b *env[DB]) {
 	b.is(t, 1, "SELECT balance FROM account WHERE id = 1")
 }
 
-// upsertRace: of many that insert a row one does, and the others meet a conflict.
-func upsertRace[DB any](t *testing.T, b *env[DB]) {
+// UpsertRace: of many that insert a row one does, and the others meet a conflict.
+func (tests[DB]) UpsertRace(t *testing.T, b *env[DB]) {
 	table := b.ints(t, "account")
 	require.NoError(t, table.Check(t.Context(), b.db))
 	for key := 100; key < 120; key++ {
@@ -138,9 +138,9 @@ func upsertRace[DB any](t *testing.T, b *env[DB]) {
 	}
 }
 
-// blindWritesOfOneRow: each of many writes that take any version returns a version of its own, with
+// BlindWritesOfOneRow: each of many writes that take any version returns a version of its own, with
 // triggers.
-func blindWritesOfOneRow[DB any](t *testing.T, b *env[DB]) {
+func (tests[DB]) BlindWritesOfOneRow(t *testing.T, b *env[DB]) {
 	const callers, each = 8, 15
 	b.audited(t, "1")
 	table := b.ints(t, "account")
@@ -184,9 +184,9 @@ var versionRegister = porcupine.Model{
 // attempt reads the version of a row, calls meet, and writes the row. read is when it had read.
 type attempt func(key int64, blind bool, meet func()) (was, now int64, read time.Time, err error)
 
-// isACASRegister: what callers see of one row could have come from one after another; and with the
+// IsACASRegister: what callers see of one row could have come from one after another; and with the
 // version out of the condition it could not.
-func isACASRegister[DB any](t *testing.T, b *env[DB]) {
+func (tests[DB]) IsACASRegister(t *testing.T, b *env[DB]) {
 	ctx, table := t.Context(), b.ints(t, "account")
 	attempts := []attempt{
 		func(key int64, blind bool, meet func()) (was, now int64, read time.Time, err error) {

@@ -20,6 +20,8 @@ import (
 	"github.com/dblock-go/dblock/optimistic"
 )
 
+func (tests[DB]) ManyWritesTheSame(t *testing.T, b *env[DB]) { manyWritesTheSame(t, b, 2) }
+
 // manyWritesTheSame: whatever the type of a column and the Go type of a value, UpdateMany writes
 // what Update writes, or refuses what it refuses; also if the rows of one call have values of
 // different Go types. A column gets one of so many values, drawn by the test's name, and always

@@ -53,46 +53,25 @@ type Statements struct {
 	Named func(key string) error // the driver's LockTx; nil if it has none
 }
 
+// The tests of doc.go are methods of these types.
+type (
+	txTests      struct{}
+	txFaultTests struct{}
+)
+
 // Run runs the suite.
-func (e Tx) Run(t *testing.T) {
-	e.run(t, map[string]func(*testing.T, *txs){
-		"CommitsOrRollsBack":        commitsOrRollsBack,
-		"APanicRollsBack":           aPanicRollsBack,
-		"RunsAgainAfterADeadlock":   func(t *testing.T, b *txs) { b.runsAgain(t, addsTo, "") },
-		"RunsAgainAfterLocksMet":    func(t *testing.T, b *txs) { b.runsAgain(t, Statements.lock, "UPDATE t SET v = v + 1") },
-		"GivesUpWithTheConflict":    givesUpWithTheConflict,
-		"KeepsInvariants":           func(t *testing.T, b *txs) { assert.EqualValues(t, 1, b.skew(t, sql.LevelSerializable)) },
-		"ControlBreaksInvariants":   func(t *testing.T, b *txs) { assert.EqualValues(t, 0, b.skew(t, sql.LevelReadCommitted)) },
-		"PinsItsIsolation":          pinsItsIsolation,
-		"LeaksNoIsolation":          leaksNoIsolation,
-		"WritesWhateverTheDefault":  writesWhateverTheDefault,
-		"RefusesWrites":             refusesWrites,
-		"ASwallowedConflict":        aSwallowedConflict,
-		"ControlSwallows":           controlSwallows,
-		"EndedByItsFunction":        endedByItsFunction,
-		"EndsWithItsContext":        endsWithItsContext,
-		"PoolsNoBrokenConnection":   poolsNoBrokenConnection,
-		"ALockTimeoutIsItsCaller's": aLockTimeoutIsItsCallers,
-		"TxRefusesWhatMakesNoSense": txRefusesWhatMakesNoSense,
-	})
-}
+func (e Tx) Run(t *testing.T) { suite.RunEach(t, txTests{}, e.env) }
 
 // RunFaults runs the tests of faults and crowds.
-func (e Tx) RunFaults(t *testing.T) {
-	e.run(t, map[string]func(*testing.T, *txs){"ACommitCutAnywhere": aCommitCutAnywhere})
-}
+func (e Tx) RunFaults(t *testing.T) { suite.RunEach(t, txFaultTests{}, e.env) }
 
-func (e Tx) run(t *testing.T, tests map[string]func(*testing.T, *txs)) {
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := &txs{DB: suite.NewDB(t, e.Kind), e: e}
-			b.Exec(t, "CREATE TABLE t (id int PRIMARY KEY, v int NOT NULL)")
-			b.Exec(t, "INSERT INTO t VALUES (1, 1), (2, 1)")
-			b.run = b.open(t, 4).Run
-			test(t, b)
-		})
-	}
+func (e Tx) env(t *testing.T) *txs {
+	t.Helper()
+	b := &txs{DB: suite.NewDB(t, e.Kind), e: e}
+	b.Exec(t, "CREATE TABLE t (id int PRIMARY KEY, v int NOT NULL)")
+	b.Exec(t, "INSERT INTO t VALUES (1, 1), (2, 1)")
+	b.run = b.open(t, 4).Run
+	return b
 }
 
 // txs is a database with the table t(id, v), rows 1 and 2 with the value 1.
@@ -122,7 +101,7 @@ const (
 
 func adds1(tx Statements) error { return tx.Exec(add1) }
 
-func commitsOrRollsBack(t *testing.T, b *txs) {
+func (txTests) CommitsOrRollsBack(t *testing.T, b *txs) {
 	require.NoError(t, b.run(t.Context(), TxOptions{}, adds1))
 	b.is(t, 2)
 	mine := errors.New("fn's own")
@@ -131,7 +110,7 @@ func commitsOrRollsBack(t *testing.T, b *txs) {
 	b.is(t, 2)
 }
 
-func aPanicRollsBack(t *testing.T, b *txs) {
+func (txTests) APanicRollsBack(t *testing.T, b *txs) {
 	run := b.open(t, 1).Run
 	assert.PanicsWithValue(t, "fn's own", func() {
 		_ = run(t.Context(), TxOptions{}, func(tx Statements) error {
@@ -143,7 +122,7 @@ func aPanicRollsBack(t *testing.T, b *txs) {
 	b.is(t, 1)
 }
 
-func refusesWrites(t *testing.T, b *txs) {
+func (txTests) RefusesWrites(t *testing.T, b *txs) {
 	err := b.run(t.Context(), TxOptions{ReadOnly: true}, adds1)
 	require.Error(t, err)
 	assert.Contains(t, strings.ReplaceAll(strings.ToLower(err.Error()), "read only", "read-only"), "read-only transaction")
@@ -155,7 +134,7 @@ func refusesWrites(t *testing.T, b *txs) {
 	}))
 }
 
-func endsWithItsContext(t *testing.T, b *txs) {
+func (txTests) EndsWithItsContext(t *testing.T, b *txs) {
 	ended := errors.New("the service stops")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	err := b.run(ctx, TxOptions{}, func(tx Statements) error {
@@ -170,7 +149,7 @@ func endsWithItsContext(t *testing.T, b *txs) {
 	require.NoError(t, b.run(t.Context(), TxOptions{}, adds1)) // the row is free
 }
 
-func txRefusesWhatMakesNoSense(t *testing.T, b *txs) {
+func (txTests) TxRefusesWhatMakesNoSense(t *testing.T, b *txs) {
 	for name, o := range map[string]TxOptions{
 		"Attempts": {Attempts: -1}, "more attempts": {Attempts: 1001}, "Isolation": {Isolation: sql.LevelLinearizable},
 	} {
@@ -201,6 +180,12 @@ func (tx Statements) lock(id int) error { return tx.Lock(id) }
 
 func addsTo(tx Statements, id int) error { return tx.Exec(map[int]string{1: add1, 2: add2}[id]) }
 
+func (txTests) RunsAgainAfterADeadlock(t *testing.T, b *txs) { b.runsAgain(t, addsTo, "") }
+
+func (txTests) RunsAgainAfterLocksMet(t *testing.T, b *txs) {
+	b.runsAgain(t, Statements.lock, "UPDATE t SET v = v + 1")
+}
+
 // runsAgain: a deadlock is one if the server says so, or what locks rows. Each run that locks both
 // rows then runs a statement.
 func (b *txs) runsAgain(t *testing.T, lock func(Statements, int) error, then string) {
@@ -218,7 +203,7 @@ func (b *txs) runsAgain(t *testing.T, lock func(Statements, int) error, then str
 	assert.EqualValues(t, 6, b.Count(t, sum))
 }
 
-func givesUpWithTheConflict(t *testing.T, b *txs) {
+func (txTests) GivesUpWithTheConflict(t *testing.T, b *txs) {
 	conflict := "SIGNAL SQLSTATE '40001'"
 	if b.Postgres() {
 		conflict = "DO $$ BEGIN RAISE SQLSTATE '40001'; END $$"
@@ -235,6 +220,14 @@ func givesUpWithTheConflict(t *testing.T, b *txs) {
 		assert.Equal(t, attempts, runs)
 	}
 	b.is(t, 1)
+}
+
+func (txTests) KeepsInvariants(t *testing.T, b *txs) {
+	assert.EqualValues(t, 1, b.skew(t, sql.LevelSerializable))
+}
+
+func (txTests) ControlBreaksInvariants(t *testing.T, b *txs) {
+	assert.EqualValues(t, 0, b.skew(t, sql.LevelReadCommitted))
 }
 
 // skew has two give up one row each, if the rows' sum says that the other stays: what each decides
@@ -257,8 +250,8 @@ func (b *txs) skew(t *testing.T, isolation sql.IsolationLevel) (left int64) {
 	return b.Count(t, sum)
 }
 
-// aSwallowedConflict: it is an error, never a success. On MySQL the server writes what comes after.
-func aSwallowedConflict(t *testing.T, b *txs) {
+// ASwallowedConflict: it is an error, never a success. On MySQL the server writes what comes after.
+func (txTests) ASwallowedConflict(t *testing.T, b *txs) {
 	b.Exec(t, "INSERT INTO t VALUES (3, 0), (4, 0)")
 	errs := b.cross(t, addsTo, TxOptions{}, func(tx Statements, err error) error {
 		if err != nil {
@@ -277,9 +270,9 @@ func aSwallowedConflict(t *testing.T, b *txs) {
 	assert.Equal(t, 4+after, b.Count(t, sum))
 }
 
-// controlSwallows: the plain way of database/sql reports success on MySQL, where half of it is
+// ControlSwallows: the plain way of database/sql reports success on MySQL, where half of it is
 // written.
-func controlSwallows(t *testing.T, b *txs) {
+func (txTests) ControlSwallows(t *testing.T, b *txs) {
 	if b.Postgres() {
 		return // its drivers see it by the answer to COMMIT
 	}

@@ -33,8 +33,8 @@ func (b *txs) session(t *testing.T, modes string) TxPool {
 	return pool
 }
 
-// pinsItsIsolation: it has what it asks for, whatever the session's default is.
-func pinsItsIsolation(t *testing.T, b *txs) {
+// PinsItsIsolation: it has what it asks for, whatever the session's default is.
+func (txTests) PinsItsIsolation(t *testing.T, b *txs) {
 	for level, changes := range map[sql.IsolationLevel]bool{
 		sql.LevelDefault: true, sql.LevelReadCommitted: true, sql.LevelRepeatableRead: false,
 	} {
@@ -47,9 +47,9 @@ func pinsItsIsolation(t *testing.T, b *txs) {
 	}
 }
 
-// leaksNoIsolation: the next user of the connection has its own, whatever became of the
+// LeaksNoIsolation: the next user of the connection has its own, whatever became of the
 // transaction.
-func leaksNoIsolation(t *testing.T, b *txs) {
+func (txTests) LeaksNoIsolation(t *testing.T, b *txs) {
 	failed := errors.New("failed")
 	for session, changes := range map[string]bool{"ISOLATION LEVEL READ COMMITTED": true, "ISOLATION LEVEL REPEATABLE READ": false} {
 		pool := b.session(t, session)
@@ -67,16 +67,16 @@ func leaksNoIsolation(t *testing.T, b *txs) {
 	}
 }
 
-// writesWhateverTheDefault: in a session that is read-only by default.
-func writesWhateverTheDefault(t *testing.T, b *txs) {
+// WritesWhateverTheDefault: in a session that is read-only by default.
+func (txTests) WritesWhateverTheDefault(t *testing.T, b *txs) {
 	pool := b.session(t, "READ ONLY")
 	assert.Error(t, pool.Plain(t.Context(), adds1), "the control")
 	require.NoError(t, pool.Run(t.Context(), TxOptions{}, adds1))
 	b.is(t, 2)
 }
 
-// endedByItsFunction: what ends the transaction within leaves no success to report.
-func endedByItsFunction(t *testing.T, b *txs) {
+// EndedByItsFunction: what ends the transaction within leaves no success to report.
+func (txTests) EndedByItsFunction(t *testing.T, b *txs) {
 	for _, end := range []string{"COMMIT", "ROLLBACK"} {
 		runs := 0
 		err := b.run(t.Context(), TxOptions{}, func(tx Statements) error { runs++; return tx.Exec(end) })
@@ -85,8 +85,8 @@ func endedByItsFunction(t *testing.T, b *txs) {
 	}
 }
 
-// aLockTimeoutIsItsCallers: it is not run again, and comes as it is.
-func aLockTimeoutIsItsCallers(t *testing.T, b *txs) {
+// ALockTimeoutIsItsCallers: it is not run again, and comes as it is.
+func (txTests) ALockTimeoutIsItsCallers(t *testing.T, b *txs) {
 	runs := 0
 	err := b.run(t.Context(), TxOptions{}, func(tx Statements) error {
 		require.NoError(t, adds1(tx))
@@ -100,8 +100,8 @@ func aLockTimeoutIsItsCallers(t *testing.T, b *txs) {
 	assert.Equal(t, 1, runs)
 }
 
-// poolsNoBrokenConnection: one that was killed under a transaction is not given out again.
-func poolsNoBrokenConnection(t *testing.T, b *txs) {
+// PoolsNoBrokenConnection: one that was killed under a transaction is not given out again.
+func (txTests) PoolsNoBrokenConnection(t *testing.T, b *txs) {
 	run := b.open(t, 1).Run
 	id := "SELECT CONNECTION_ID()"
 	if b.Postgres() {
@@ -123,9 +123,9 @@ func poolsNoBrokenConnection(t *testing.T, b *txs) {
 	b.is(t, 2)
 }
 
-// aCommitCutAnywhere: a transaction that returns nil is written, one that returns an error is not,
+// ACommitCutAnywhere: a transaction that returns nil is written, one that returns an error is not,
 // and one whose outcome is unknown is never run again.
-func aCommitCutAnywhere(t *testing.T, b *txs) {
+func (txFaultTests) ACommitCutAnywhere(t *testing.T, b *txs) {
 	run := b.open(t, 1).Run
 	var outcomes unknownOutcomes
 	for _, mode := range []faultconn.Mode{faultconn.CutBefore, faultconn.CutAfter} {

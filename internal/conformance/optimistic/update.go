@@ -60,9 +60,9 @@ func (b *env[DB]) disturbed(t *testing.T, blind bool, times int, opts ...optimis
 	return got, attempts, err
 }
 
-// updates are those by the driver's Update and Do: there is no false success, and no end of
+// Updates are those by the driver's Update and Do: there is no false success, and no end of
 // repeating, whatever the session's settings are.
-func updates[DB any](t *testing.T, b *env[DB]) {
+func (tests[DB]) Updates(t *testing.T, b *env[DB]) {
 	b.fresh(t, "account", 2)
 	suite.Crowd(8, func(caller int) {
 		for n := range 10 {
@@ -172,8 +172,8 @@ func doWritesAllOrNothing[DB any](t *testing.T, b *env[DB]) {
 	b.hasRow(t, 1, one.Balance-20, one.Version+2)
 }
 
-// takesNoMoreRoundTrips: as many as the two statements by hand.
-func takesNoMoreRoundTrips[DB any](t *testing.T, b *env[DB]) {
+// TakesNoMoreRoundTrips: as many as the two statements by hand.
+func (tests[DB]) TakesNoMoreRoundTrips(t *testing.T, b *env[DB]) {
 	var dialer faultconn.Dialer
 	on := b.e.On(b.open(t, &dialer, 1).DB)
 	trips := func(f func() error) int {
@@ -211,7 +211,7 @@ func (b *env[DB]) besieged(t *testing.T, opts ...optimistic.Option) (attempts in
 	return attempts, err
 }
 
-func escalatesAndGetsThrough[DB any](t *testing.T, b *env[DB]) {
+func (tests[DB]) EscalatesAndGetsThrough(t *testing.T, b *env[DB]) {
 	var told []int
 	attempts, err := b.besieged(t, b.e.Escalate(3, 1), optimistic.OnConflict(func(_ error, attempt int) { told = append(told, attempt) }))
 	require.NoError(t, err)
@@ -220,15 +220,15 @@ func escalatesAndGetsThrough[DB any](t *testing.T, b *env[DB]) {
 	b.hasRow(t, 1, 3001, 5)
 }
 
-func controlGivesUpWithoutTheLock[DB any](t *testing.T, b *env[DB]) {
+func (tests[DB]) ControlGivesUpWithoutTheLock(t *testing.T, b *env[DB]) {
 	attempts, err := b.besieged(t)
 	assert.ErrorIs(t, err, optimistic.ErrConflict)
 	assert.Equal(t, 10, attempts)
 }
 
-// nestedInOppositeOrders: two updates that each hold the lock of their row, and update the other's
+// NestedInOppositeOrders: two Updates that each hold the lock of their row, and update the other's
 // row within, don't wait for each other for ever. Both are written.
-func nestedInOppositeOrders[DB any](t *testing.T, b *env[DB]) {
+func (tests[DB]) NestedInOppositeOrders(t *testing.T, b *env[DB]) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	meet := meeting()

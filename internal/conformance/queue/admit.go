@@ -50,9 +50,9 @@ func (mainTests) EndsOfDelayedJobsTakeNoPlaces(t *testing.T, d *env) {
 	inGroup := queue.Task{Kind: "x", Group: "g"}
 	places := func(want int64) {
 		t.Helper()
-		assert.Equal(t, want, d.count(t, `SELECT count(*) FROM dblock_queue_ready r
+		assert.Equal(t, want, d.Count(t, `SELECT count(*) FROM dblock_queue_ready r
 			JOIN dblock_queue_job j ON j.job_id = r.job_id WHERE j.group_key IS NOT NULL`), "ready jobs of the group")
-		assert.Equal(t, want, d.count(t, "SELECT COALESCE(SUM(taken), 0) FROM dblock_queue_key"), "taken places")
+		assert.Equal(t, want, d.Count(t, "SELECT COALESCE(SUM(taken), 0) FROM dblock_queue_key"), "taken places")
 	}
 	for name, end := range map[string]func(queue.ID) error{
 		"cancel":  func(id queue.ID) error { return suite.Second(q.Cancel(suite.Soon(t), id)) },
@@ -61,9 +61,9 @@ func (mainTests) EndsOfDelayedJobsTakeNoPlaces(t *testing.T, d *env) {
 		delayed := enqueue(t, q, queue.Task{Kind: "x", Group: "g", Delay: time.Hour})[0]
 		ended := make(chan error, 1)
 		go func() { ended <- end(delayed) }()
-		d.until(t, asleep, 1) // the job is claimed, and its transaction is open
+		d.Until(t, asleep, 1) // the job is claimed, and its transaction is open
 		first := enqueue(t, q, inGroup)[0]
-		require.NoError(t, wait(t, ended, name), name)
+		require.NoError(t, suite.Wait(t, ended, name), name)
 		next := enqueue(t, q, inGroup)[0]
 		places(1)
 		cancel(t, q, next, queue.Blocked)
@@ -113,7 +113,7 @@ func (mainTests) ABurialSentTwiceFreesNoKeys(t *testing.T, d *env) {
 		return queue.Discard(errBadDay)
 	})
 	work(t, q, queue.WorkerOptions{Exchanges: 1, Promote: -1, Rescue: -1, Poll: 10 * time.Millisecond})
-	require.NoError(t, wait(t, revived, "an answer that is lost"))
+	require.NoError(t, suite.Wait(t, revived, "an answer that is lost"))
 	first.end <- nil
 	again.has(t, 1)
 	suite.Until(t, "what was sent again is recorded", func() bool { return d.standing(t, made[:1]) == 0 })
@@ -133,7 +133,7 @@ func (d *env) fewWait(t *testing.T, q *queue.Queue) (sessions int64) {
 	waits := int64(0)
 	for range 4 {
 		time.Sleep(120 * time.Millisecond) // what is read more often than every 100 ms, InnoDB does not bring up to date
-		waits = max(waits, d.count(t, suite.RowWaits(d.e.Kind)))
+		waits = max(waits, d.Count(t, suite.RowWaits(d.Kind)))
 		sessions = max(sessions, d.sessions(t))
 		for _, group := range []string{"", "other"} {
 			id := enqueue(t, q, queue.Task{Kind: "plain", Queue: "other", Group: group})[0]
@@ -177,7 +177,7 @@ func (mainTests) LockedKeysHoldFewConnections(t *testing.T, d *env) {
 	assert.Empty(t, ended, "calls did not wait for the transaction: the test shows nothing")
 	require.NoError(t, tx.Rollback())
 	for range 3 * each {
-		assert.NoError(t, wait(t, ended, "call"))
+		assert.NoError(t, suite.Wait(t, ended, "call"))
 	}
 	assert.Zero(t, d.standing(t, made[1:]), "cancelled jobs that are there")
 	assert.Equal(t, each, d.standing(t, dead), "dead jobs that were retried")
@@ -214,7 +214,7 @@ func (faultTests) LostCommitsHoldFewConnections(t *testing.T, d *env) {
 	work(t, q, queue.WorkerOptions{Concurrency: jobs, Promote: -1, Rescue: -1})
 	for range jobs {
 		turn <- struct{}{}
-		wait(t, lost, "commit that gets no answer")
+		suite.Wait(t, lost, "commit that gets no answer")
 	}
 	d.fewWait(t, q)
 	assert.Equal(t, jobs, d.standing(t, made), "jobs whose commits are under way")

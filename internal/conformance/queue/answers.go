@@ -28,12 +28,8 @@ func (e Queue) use(ctx context.Context, x *answers.Trial) error {
 		q, closePool, err = e.OpenOn(ctx, x.DSN, &faultconn.Dialer{}, o)
 		return err
 	}
-	if err := open(ctx); err != nil {
-		x.Told(err)
-		x.Heal()
-		if err := x.Again(ctx, "opening", open); err != nil {
-			return err
-		}
+	if err := x.Open(ctx, open); err != nil {
+		return err
 	}
 	defer closePool()
 	var done, last atomic.Int64
@@ -69,9 +65,7 @@ func (e Queue) use(ctx context.Context, x *answers.Trial) error {
 	}
 	stop()
 	x.Told(<-worked)
-	closing, cancel := context.WithTimeout(ctx, answers.Patience)
-	defer cancel()
-	x.Told(q.Close(closing))
+	x.Close(ctx, q.Close)
 	return err
 }
 

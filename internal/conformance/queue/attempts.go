@@ -69,7 +69,7 @@ func (mainTests) HandsBackWhatIsStranded(t *testing.T, d *env) {
 	})
 	work(t, other, queue.WorkerOptions{})
 	for range s.rest {
-		wait(t, done, "job of a worker that blocks")
+		suite.Wait(t, done, "job of a worker that blocks")
 	}
 	close(s.end)
 	d.empty(t)
@@ -84,7 +84,7 @@ func (mainTests) APauseReachesOtherProcesses(t *testing.T, d *env) {
 	require.NoError(t, other.Pause(suite.Soon(t), ""))
 	s.ready(t)
 	close(s.end)
-	d.until(t, "SELECT count(*) FROM dblock_queue_claim", 0)
+	d.Until(t, "SELECT count(*) FROM dblock_queue_claim", 0)
 	s.rest = append(s.rest, enqueue(t, other, queue.Task{Kind: "rest", Args: -1, Priority: 2})...)
 	s.ready(t)
 	require.NoError(t, other.Resume(suite.Soon(t), ""))
@@ -125,7 +125,7 @@ func (mainTests) ABeginningProvesItsClaim(t *testing.T, d *env) {
 		return suite.Must(q.Show(suite.Soon(t), made[quick]))(t).State != queue.Claimed
 	})
 	close(held.end)
-	assert.Positive(t, wait(t, lost, "end that is refused"), "lost")
+	assert.Positive(t, suite.Wait(t, lost, "end that is refused"), "lost")
 	assert.NoError(t, stop())
 	d.rows(t, "job WHERE begun = attempt + 1", 0)
 	require.NoError(t, q.Resume(suite.Soon(t), ""))
@@ -150,7 +150,7 @@ func (mainTests) AnAttemptCountsFromItsBeginning(t *testing.T, d *env) {
 	}
 	cancel(t, q, last, queue.Ready)
 	enqueue(t, q, tasks...)
-	attempts := func() int64 { return d.count(t, "SELECT max(attempt) FROM dblock_queue_job") }
+	attempts := func() int64 { return d.Count(t, "SELECT max(attempt) FROM dblock_queue_job") }
 	for last := range int64(most - 1) { // deaths before a beginning, and one after it
 		for range deaths {
 			d.claimsForTheDead(t)
@@ -206,7 +206,7 @@ func (mainTests) ALockedJobStopsNoBeginnings(t *testing.T, d *env) {
 	q, held := d.open(t, queue.Options{}), newHolder(t)
 	handle(t, q, "note", held.handle)
 	locked := enqueue(t, q, queue.Task{Kind: "note", Args: 0, MaxAttempts: 1})[0]
-	tx := suite.Must(d.db.BeginTx(context.Background(), &sql.TxOptions{Isolation: sql.LevelReadCommitted}))(t)
+	tx := suite.Must(d.DB.DB.BeginTx(context.Background(), &sql.TxOptions{Isolation: sql.LevelReadCommitted}))(t)
 	t.Cleanup(func() { _ = tx.Rollback() })
 	suite.Must(tx.ExecContext(t.Context(), "SELECT job_id FROM dblock_queue_job FOR UPDATE"))(t)
 	made := enqueue(t, q, repeat(others, queue.Task{Kind: "note", MaxAttempts: 1})...)
@@ -259,7 +259,7 @@ func (d *env) zombie(t *testing.T, around ...func()) *zombie {
 	if len(around) > 0 {
 		around[1]()
 	}
-	assert.ErrorIs(t, wait(t, causes, "end of the zombie's context"), dblock.ErrLost)
+	assert.ErrorIs(t, suite.Wait(t, causes, "end of the zombie's context"), dblock.ErrLost)
 	return z
 }
 
@@ -270,7 +270,7 @@ func (mainTests) AZombieFinishesNothing(t *testing.T, d *env) {
 	}, func(t *testing.T, d *env, says error) {
 		z := d.zombie(t)
 		z.end <- says
-		assert.Equal(t, 1, wait(t, z.lost, "refusal"))
+		assert.Equal(t, 1, suite.Wait(t, z.lost, "refusal"))
 		for table, want := range map[string]int{"job": 1, "scheduled": 0, "dead": 0, "ready": 0} {
 			d.rows(t, table, want)
 		}
@@ -285,7 +285,7 @@ func (mainTests) ControlAZombieFinishes(t *testing.T, d *env) {
 	z := d.zombie(t, func() { d.exec(t, "CREATE TABLE suite_claim AS SELECT * FROM dblock_queue_claim") },
 		func() { d.exec(t, "INSERT INTO dblock_queue_claim SELECT * FROM suite_claim") })
 	z.end <- nil
-	d.until(t, "SELECT count(*) FROM dblock_queue_job", 0)
+	d.Until(t, "SELECT count(*) FROM dblock_queue_job", 0)
 	z.next.end <- nil
 }
 
@@ -296,8 +296,8 @@ func (mainTests) TheLivingKeepTheirJobs(t *testing.T, d *env) {
 	work(t, q, queue.WorkerOptions{Rescue: -1})
 	enqueue(t, q, queue.Task{Kind: "note", Args: 1})
 	held.has(t, 1)
-	first := d.count(t, "SELECT max(beat) FROM dblock_member")
-	for d.count(t, "SELECT max(beat) FROM dblock_member") < first+5 { // nearly two TTLs
+	first := d.Count(t, "SELECT max(beat) FROM dblock_member")
+	for d.Count(t, "SELECT max(beat) FROM dblock_member") < first+5 { // nearly two TTLs
 		rescue(t, other, 0, 0)
 		time.Sleep(10 * time.Millisecond)
 	}
@@ -322,11 +322,11 @@ func (mainTests) AHandlerMayIgnoreItsTime(t *testing.T, d *env) {
 	}, queue.Timeout(20*time.Millisecond))
 	work(t, q, queue.WorkerOptions{Concurrency: 2})
 	made := enqueue(t, q, queue.Task{Kind: "note", Args: 0})
-	assert.ErrorIs(t, wait(t, late, "end of its time"), queue.ErrTimeout)
+	assert.ErrorIs(t, suite.Wait(t, late, "end of its time"), queue.ErrTimeout)
 	for n := range 20 {
 		made = append(made, enqueue(t, q, queue.Task{Kind: "note", Args: n + 1})...)
 	}
-	d.until(t, "SELECT count(*) FROM dblock_queue_job", 1)
+	d.Until(t, "SELECT count(*) FROM dblock_queue_job", 1)
 	rescue(t, other, 0, 0)
 	end <- nil
 	d.empty(t)

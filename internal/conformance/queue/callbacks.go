@@ -210,17 +210,17 @@ func hostEndsBy(t *testing.T, d *env, mode string) {
 	q := d.open(t, queue.Options{})
 	d.killed(t, q, queue.Task{Kind: "note", Args: 1}) // its job is to be rescued
 	cmd := exec.CommandContext(suite.Soon(t), os.Args[0])
-	cmd.Env = append(os.Environ(), hostDSN+"="+d.dsn, hostKind+"="+string(d.e.Kind), hostMode+"="+mode)
+	cmd.Env = append(os.Environ(), hostDSN+"="+d.DSN, hostKind+"="+string(d.Kind), hostMode+"="+mode)
 	host := suite.StartChild(t, cmd)
 	host.Says(t, "all went on")
-	d.until(t, "SELECT count(*) FROM dblock_queue_dead", int64(len(hostile)))
-	d.until(t, "SELECT count(*) FROM dblock_queue_job WHERE kind <> 'unknown'", 0)
+	d.Until(t, "SELECT count(*) FROM dblock_queue_dead", int64(len(hostile)))
+	d.Until(t, "SELECT count(*) FROM dblock_queue_job WHERE kind <> 'unknown'", 0)
 	for what, want := range hostile {
-		says := d.text(t, fmt.Sprintf("SELECT last_error FROM dblock_queue_dead WHERE kind = '%s' AND "+
+		says := d.Text(t, fmt.Sprintf("SELECT last_error FROM dblock_queue_dead WHERE kind = '%s' AND "+
 			d.sql("convert_from(payload, 'UTF8')", "payload")+" = '%q'", hostileKind(what), what))
 		assert.Contains(t, says, want, what)
 	}
 	enqueue(t, q, queue.Task{Kind: "fine", Args: 1})
-	d.until(t, "SELECT count(*) FROM dblock_queue_job WHERE kind <> 'unknown'", 0)
+	d.Until(t, "SELECT count(*) FROM dblock_queue_job WHERE kind <> 'unknown'", 0)
 	host.Kill()
 }

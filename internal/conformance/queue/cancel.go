@@ -45,7 +45,7 @@ func (c drops) of(t *testing.T, jobs []queue.ID, kinds ...string) {
 	t.Helper()
 	var heard []queue.ID
 	for range jobs {
-		job := wait(t, c, "dropped job")
+		job := suite.Wait(t, c, "dropped job")
 		heard = append(heard, job.ID)
 		assert.Equal(t, queue.DefaultQueue, job.Queue)
 		assert.Equal(t, 1, job.Attempt)
@@ -97,7 +97,7 @@ func (mainTests) CancelsForGood(t *testing.T, d *env) {
 	cancelAll(t, other, made[9:])
 	close(held.end)
 	dropped.of(t, made[9:], "fails", "snoozes", "discards", "stays")
-	d.until(t, "SELECT count(*) FROM dblock_queue_cancel", 0)
+	d.Until(t, "SELECT count(*) FROM dblock_queue_cancel", 0)
 	cancelAll(t, other, made[:9])
 	assert.NoError(t, stop())
 	d.cancelled(t, len(made))
@@ -130,7 +130,7 @@ func (mainTests) CancelsWhatIsRescued(t *testing.T, d *env) {
 	held.has(t, len(more))
 	cancelAll(t, other, more)
 	for range more {
-		assert.ErrorIs(t, wait(t, causes, "end of the context"), queue.ErrCancelled)
+		assert.ErrorIs(t, suite.Wait(t, causes, "end of the context"), queue.ErrCancelled)
 	}
 	d.evict(t)
 	rescue(t, other, 0, 0)
@@ -166,10 +166,10 @@ func (mainTests) CancelsWhatIsEnding(t *testing.T, d *env) {
 		d.untilWaiting(t, 1, func() bool { return false })
 		steps[1-i]()
 		d.untilWaiting(t, 2, func() bool {
-			return len(asked) > 0 || d.count(t, "SELECT count(*) FROM dblock_queue_scheduled") > 0
+			return len(asked) > 0 || d.Count(t, "SELECT count(*) FROM dblock_queue_scheduled") > 0
 		})
 		require.NoError(t, tx.Rollback())
-		assert.NoError(t, wait(t, asked, "answer to the request"), lock)
+		assert.NoError(t, suite.Wait(t, asked, "answer to the request"), lock)
 		d.cancelled(t, i+1)
 	}
 }
@@ -179,6 +179,6 @@ func (d *env) untilWaiting(t *testing.T, n int64, or func() bool) {
 	t.Helper()
 	suite.Until(t, "statements wait for locks", func() bool {
 		time.Sleep(150 * time.Millisecond) // what is read more often than every 100 ms, InnoDB does not bring up to date
-		return d.count(t, suite.RowWaits(d.e.Kind)) >= n || or()
+		return d.Count(t, suite.RowWaits(d.Kind)) >= n || or()
 	})
 }

@@ -63,7 +63,7 @@ func (mainTests) OneAtATimeLooksAfterQueues(t *testing.T, d *env) {
 		stops[i] = work(t, q, promotesOften)
 	}
 	for range processes {
-		first := wait(t, s.elected, "election")
+		first := suite.Wait(t, s.elected, "election")
 		enqueue(t, d.open(t, queue.Options{}), soonDue)
 		d.empty(t)
 		assert.NoError(t, stops[first]())
@@ -71,34 +71,22 @@ func (mainTests) OneAtATimeLooksAfterQueues(t *testing.T, d *env) {
 	assert.Equal(t, 1, s.most, "elected at once")
 }
 
-// onPromotion runs a PL/pgSQL statement when the service user promotes a job.
-func (d *env) onPromotion(t *testing.T, statement string) {
-	t.Helper()
-	d.exec(t, "CREATE FUNCTION on_promotion() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "+
-		"IF session_user LIKE 'service%' THEN "+statement+"; END IF; RETURN OLD; END $$",
-		"CREATE TRIGGER on_promotion AFTER DELETE ON dblock_queue_scheduled FOR EACH ROW EXECUTE FUNCTION on_promotion()")
-}
-
 // The server refuses what one process promotes. Another process is elected, and the scheduled jobs
 // run.
 func (mainTests) AProcessThatFailsIsReplaced(t *testing.T, d *env) {
-	if d.suiteDB().Postgres() {
-		d.onPromotion(t, "RAISE 'not by you'")
-	} else {
-		d.exec(t, "CREATE TRIGGER refuse AFTER DELETE ON dblock_queue_scheduled FOR EACH ROW "+
-			"IF USER() LIKE 'svc%' THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not by you'; END IF")
-	}
+	byService := d.sql("session_user LIKE 'service%'", "USER() LIKE 'svc%'")
+	d.Trigger(t, "AFTER DELETE", "dblock_queue_scheduled", byService, suite.Raise(d.Kind, "45000", "not by you"))
 	s := newElections()
-	for i, of := range []*env{{d.e, d.suiteDB().ServiceUser(t), d.db}, d} {
+	for i, of := range []*env{d.as(d.ServiceUser(t)), d} {
 		q := of.open(t, queue.Options{Observer: s.of(i)})
 		handle(t, q, "note", nop)
 		work(t, q, promotesOften)
 		if i == 0 {
-			wait(t, s.elected, "election of the process that fails")
+			suite.Wait(t, s.elected, "election of the process that fails")
 		}
 	}
 	enqueue(t, d.open(t, queue.Options{}), soonDue)
-	assert.Equal(t, 1, wait(t, s.elected, "election of another process"))
+	assert.Equal(t, 1, suite.Wait(t, s.elected, "election of another process"))
 	d.empty(t)
 }
 
@@ -116,9 +104,9 @@ func (mainTests) AProcessThatFailsSlowlyGoes(t *testing.T, d *env) {
 			failures.Add(1)
 		}
 	}
-	if d.suiteDB().Postgres() {
-		d.onPromotion(t, "PERFORM pg_sleep(60)")
-		slow = &env{d.e, d.suiteDB().ServiceUser(t), d.db}
+	if d.Postgres() {
+		d.Trigger(t, "AFTER DELETE", "dblock_queue_scheduled", "session_user LIKE 'service%'", "PERFORM pg_sleep(60)")
+		slow = d.as(d.ServiceUser(t))
 	}
 	q := slow.open(t, queue.Options{TTL: time.Second, Timeout: 2 * time.Second, Observer: observer})
 	held := newHolder(t)
@@ -128,18 +116,18 @@ func (mainTests) AProcessThatFailsSlowlyGoes(t *testing.T, d *env) {
 	often := promotesOften
 	often.Concurrency = 100
 	stop := work(t, q, often)
-	wait(t, s.elected, "election of the process that fails")
+	suite.Wait(t, s.elected, "election of the process that fails")
 	other := d.open(t, queue.Options{TTL: time.Second, Observer: s.of(1)})
-	if !d.suiteDB().Postgres() { // more than the pool has connections
+	if !d.Postgres() { // more than the pool has connections
 		enqueueMany(t, other, slices.Repeat([]queue.Task{{Kind: "hold", Args: 1}}, 40))
 	}
 	handle(t, other, "note", nop)
 	often.Queue = "other"
 	work(t, other, often)
 	enqueue(t, other, queue.Task{Kind: "note", Queue: "other", Args: 1, Delay: time.Millisecond})
-	assert.Equal(t, 1, wait(t, s.elected, "election of another process"))
+	assert.Equal(t, 1, suite.Wait(t, s.elected, "election of another process"))
 	assert.LessOrEqual(t, failures.Load(), int32(most))
-	d.until(t, "SELECT count(*) FROM dblock_queue_job WHERE kind = 'note'", 0)
+	d.Until(t, "SELECT count(*) FROM dblock_queue_job WHERE kind = 'note'", 0)
 	close(held.end)
 	assert.NoError(t, stop())
 }
@@ -149,7 +137,7 @@ func (mainTests) ControlTwoLookAfterQueues(t *testing.T, d *env) {
 	s := newElections()
 	for i := range 2 {
 		work(t, d.open(t, queue.Options{Observer: s.of(i)}), promotesOften)
-		wait(t, s.elected, "election")
+		suite.Wait(t, s.elected, "election")
 		d.exec(t, "DELETE FROM dblock_lease")
 	}
 	assert.Equal(t, 2, s.most, "elected at once")
@@ -221,7 +209,7 @@ func (mainTests) HistoryIsKept(t *testing.T, d *env) {
 	assert.Equal(t, want, shown)
 	d.exec(t, "UPDATE dblock_queue_history SET day = day - INTERVAL '3' DAY WHERE outcome = 1")
 	assert.EqualValues(t, 2, suite.Must(q.PruneHistory(t.Context()))(t), "pruned")
-	d.until(t, "SELECT count(*) FROM dblock_queue_history", int64(len(want)-2))
+	d.Until(t, "SELECT count(*) FROM dblock_queue_history", int64(len(want)-2))
 	d.exec(t, "UPDATE dblock_queue_history SET day = day - INTERVAL '3' DAY")
 	none := d.process(t, queue.Options{}, queue.WorkerOptions{}, nop)
 	assert.Zero(t, suite.Must(none.PruneHistory(t.Context()))(t), "pruned")

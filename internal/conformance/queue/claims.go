@@ -58,12 +58,12 @@ func (d *env) findsLateJobs(t *testing.T, late int, o queue.WorkerOptions) {
 	work(t, q, o)
 	for _, tx := range txs {
 		for range backlog / 10 {
-			wait(t, begun, "a job of the backlog")
+			suite.Wait(t, begun, "a job of the backlog")
 		}
 		require.NoError(t, tx.Commit())
 	}
 	for range late {
-		wait(t, found, "a job that was committed late")
+		suite.Wait(t, found, "a job that was committed late")
 	}
 	ended.Store(true)
 	d.empty(t)
@@ -73,7 +73,7 @@ func (d *env) findsLateJobs(t *testing.T, late int, o queue.WorkerOptions) {
 // again, so that its jobs do not wait for the heartbeat after 20 minutes. Each claim is struck at
 // another call.
 func (faultTests) FindsAClaimThatComesLate(t *testing.T, d *env) {
-	points := map[bool]int{true: 8, false: 20}[d.e.Kind == devdb.Postgres]
+	points := map[bool]int{true: 8, false: 20}[d.Kind == devdb.Postgres]
 	host := d.open(t, queue.Options{})
 	for k := 1; k <= points; k++ {
 		enqueue(t, host, queue.Task{Queue: struckQueue, Kind: "note", Args: k})
@@ -88,11 +88,11 @@ const struckQueue = "struck" // claims have the name
 // whose row is locked. What was struck arrives when the worker has looked for the claim.
 func (d *env) findsAClaim(t *testing.T, k int) {
 	t.Helper()
-	tx := d.lock(t, "dblock_queue_ready")
+	release := d.lock(t, "dblock_queue_ready")
 	dialer, struck, done := new(faultconn.Dialer), make(chan struct{}, 100), make(chan int)
 	o := queue.Options{TTL: time.Hour, Timeout: time.Second}
 	o.Observer.Trouble = func(string, error) { struck <- struct{}{} }
-	q, closePool, err := d.e.OpenOn(t.Context(), d.dsn, dialer, o)
+	q, closePool, err := d.e.OpenOn(t.Context(), d.DSN, dialer, o)
 	require.NoError(t, err)
 	handle(t, q, "note", record(done))
 	dialer.ArmAt(struckQueue, k, faultconn.Late)
@@ -104,9 +104,9 @@ func (d *env) findsAClaim(t *testing.T, k int) {
 	case <-time.After(300 * time.Millisecond): // a claim has fewer calls
 	}
 	time.Sleep(60 * time.Millisecond) // it is looked for at once, and then after 100 ms
-	require.NoError(t, tx.Rollback())
+	release()
 	dialer.Release()
-	assert.Equal(t, k, wait(t, done, fmt.Sprintf("job whose claim was struck at call %d", k)))
+	assert.Equal(t, k, suite.Wait(t, done, fmt.Sprintf("job whose claim was struck at call %d", k)))
 	dialer.Disarm()
 	assert.NoError(t, stop())
 	_ = closeIn(q, time.Minute) // it may be struck, too
@@ -145,7 +145,7 @@ func (d *env) claimAll(t *testing.T) {
 	claim := `INSERT INTO dblock_queue_claim (member_id, claim_id, job_id, queue, priority, ready_at)
 		SELECT c.member_id, 'a claim 16 bytes', r.job_id, r.queue, r.priority, r.ready_at
 		FROM dblock_queue_claim c CROSS JOIN dblock_queue_ready r`
-	if d.e.Kind == devdb.Postgres {
+	if d.Kind == devdb.Postgres {
 		claim = `INSERT INTO dblock_queue_claim (claim_id, member_id, queue, job_ids)
 			SELECT 'a0000000-0000-7000-8000-000000000001', c.member_id, c.queue,
 				ARRAY(SELECT r.job_id FROM dblock_queue_ready r) FROM dblock_queue_claim c`
@@ -165,10 +165,10 @@ func (mainTests) RecordsWhatIsLeftAfterWork(t *testing.T, d *env) {
 	handle(t, q, "note", h.handle)
 	stop := work(t, q, queue.WorkerOptions{Concurrency: jobs, Promote: -1, Rescue: -1})
 	h.has(t, jobs)
-	tx := d.lock(t, "dblock_queue_claim", "dblock_queue_job")
+	release := d.lock(t, "dblock_queue_claim", "dblock_queue_job")
 	close(h.end)
 	assert.ErrorIs(t, stop(), queue.ErrNotRecorded)
-	require.NoError(t, tx.Rollback())
+	release()
 	d.empty(t)
 	assert.Empty(t, h.began, "runs once more")
 }
@@ -240,12 +240,12 @@ func (mainTests) ALongJobKeepsNoPayloads(t *testing.T, d *env) {
 	enqueueMany(t, q, tasks)
 	work(t, q, queue.WorkerOptions{Concurrency: jobs})
 	h.has(t, jobs)
-	require.EqualValues(t, 1, d.count(t, "SELECT count(DISTINCT claim_id) FROM dblock_queue_claim"), "claims")
+	require.EqualValues(t, 1, d.Count(t, "SELECT count(DISTINCT claim_id) FROM dblock_queue_claim"), "claims")
 	assert.Greater(t, payloads.kept(), jobs/2, "payloads in memory while the jobs run")
 	for range jobs - 1 {
 		h.end <- nil
 	}
-	d.until(t, "SELECT count(*) FROM dblock_queue_job", 1)
+	d.Until(t, "SELECT count(*) FROM dblock_queue_job", 1)
 	suite.Until(t, "the payloads are freed", func() bool { return payloads.kept() <= 1 })
 	close(h.end)
 	d.empty(t)
@@ -331,12 +331,12 @@ func (at pausePoint) check(t *testing.T, d *env) {
 	stop := work(t, q, wo)
 	suite.Until(t, "the queue is paused", func() bool { return paused.Load() || len(begun) > 0 })
 	(&stranded{q: q, rest: made}).ready(t)
-	d.until(t, "SELECT count(*) FROM dblock_queue_claim", 0)
-	d.until(t, "SELECT count(*) FROM dblock_queue_job WHERE begun > attempt", 0)
+	d.Until(t, "SELECT count(*) FROM dblock_queue_claim", 0)
+	d.Until(t, "SELECT count(*) FROM dblock_queue_job WHERE begun > attempt", 0)
 	paused.Store(false)
 	require.NoError(t, q.Resume(suite.Soon(t), ""))
 	for range jobs {
-		assert.Equal(t, 1, wait(t, begun, "a job that begins after the pause"))
+		assert.Equal(t, 1, suite.Wait(t, begun, "a job that begins after the pause"))
 	}
 	d.empty(t)
 	assert.NoError(t, stop())

@@ -71,7 +71,7 @@ func (mainTests) TellsRetriesApart(t *testing.T, d *env) {
 	rescue(t, q, 1, 0)
 	made := enqueue(t, q, queue.Task{Kind: "note"}, queue.Task{Kind: "snooze"}, queue.Task{Kind: "note", Delay: time.Hour})
 	work(t, q, queue.WorkerOptions{})
-	d.until(t, "SELECT count(*) FROM dblock_queue_scheduled", 4)
+	d.Until(t, "SELECT count(*) FROM dblock_queue_scheduled", 4)
 	for state, want := range map[queue.State][]queue.ID{
 		queue.Retrying: {gone[0], made[0]}, queue.Scheduled: {made[1], made[2]},
 	} {
@@ -111,7 +111,7 @@ func (mainTests) ABadRowStopsNoQueue(t *testing.T, d *env) {
 	handle(t, q, "note", did.handle)
 	made := enqueue(t, q, repeat(3, queue.Task{Kind: "note"})...)
 	made = append(made, enqueue(t, q, queue.Task{Kind: "note", Args: 4, Priority: 1})...)
-	if d.e.Kind == devdb.Postgres {
+	if d.Kind == devdb.Postgres {
 		d.exec(t, "ALTER TABLE dblock_queue_job DROP CONSTRAINT dblock_queue_job_bounds", // the rows here are older than it
 			"ALTER TABLE dblock_queue_ready DROP CONSTRAINT dblock_queue_ready_finite",
 			`UPDATE dblock_queue_job SET enqueued_at = CASE WHEN job_id::text = (SELECT min(job_id::text) FROM dblock_queue_job)
@@ -140,7 +140,7 @@ func (mainTests) ABadRowStopsNoQueue(t *testing.T, d *env) {
 // execLax runs statements in a MySQL session that accepts zero dates.
 func (d *env) execLax(t *testing.T, statements ...string) {
 	t.Helper()
-	conn := suite.Must(d.db.Conn(t.Context()))(t)
+	conn := suite.Must(d.DB.DB.Conn(t.Context()))(t)
 	defer func() { _ = conn.Close() }()
 	lax, strict := []string{"SET SESSION sql_mode = ''"}, []string{"SET SESSION sql_mode = DEFAULT"}
 	for _, statement := range slices.Concat(lax, statements, strict) {
@@ -154,7 +154,7 @@ func (d *env) execLax(t *testing.T, statements ...string) {
 func (d *env) spoil(t *testing.T, table, column, where string) {
 	t.Helper()
 	table = "dblock_queue" + table
-	if d.e.Kind == devdb.Postgres {
+	if d.Kind == devdb.Postgres {
 		d.exec(t, fmt.Sprintf(`UPDATE %[1]s SET %[2]s = CASE
 			WHEN EXISTS (SELECT 1 FROM %[1]s o WHERE o.ctid < %[1]s.ctid AND o.%[3]s) THEN 'infinity'::timestamptz
 			ELSE '-infinity' END WHERE %[3]s`, table, column, where))
@@ -167,7 +167,7 @@ func (d *env) spoil(t *testing.T, table, column, where string) {
 // done.
 func (mainTests) BadTimesStopNoQueue(t *testing.T, d *env) {
 	q := d.open(t, queue.Options{History: 1})
-	if d.e.Kind == devdb.Postgres { // the rows here are older than these
+	if d.Kind == devdb.Postgres { // the rows here are older than these
 		d.exec(t, "ALTER TABLE dblock_queue_job DROP CONSTRAINT dblock_queue_job_bounds",
 			"ALTER TABLE dblock_queue_dead DROP CONSTRAINT dblock_queue_dead_bounds",
 			"ALTER TABLE dblock_queue_scheduled DROP CONSTRAINT dblock_queue_scheduled_finite")

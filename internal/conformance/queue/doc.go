@@ -58,7 +58,6 @@
 //   - WaitsForAUniqueKeyAlone: Callers that wait for a locked key keep others from no connection. A
 //     rollback frees it.
 //   - ACallOfSeveralKeysStopsNobody: A call of several keys that waits for one stops no other.
-//   - LockedGroupsDelayNoOthers: A hundred locked groups delay no other group.
 //   - ARefusedTaskFailsAlone: A task that a trigger refuses, with whatever error, fails alone.
 //   - ARefusedEndFailsAlone: An end that a trigger refuses stops no other, and is recorded later.
 //   - ARefusedClaimStopsNoOthers: A job that a trigger keeps from being claimed stops no other.
@@ -147,8 +146,9 @@
 //
 // # Judged elsewhere
 //
-// TestBadInput of package queue judges that bad tasks, bad options and bad filters are refused, and
-// TestMiddlewareIsAround that middleware runs around each handler, in order.
+// Package queue judges that bad tasks, bad options and bad filters are refused (TestBadInput), that
+// middleware runs around each handler, in order (TestMiddlewareIsAround), and that a hundred locked
+// groups delay no other group (TestLockedGroupsDelayNoOthers).
 //
 // TestQueue and TestQueueFaults of internal/programs judge these promises, the latter with
 // connections that end and rows that are locked. TestControlQueue and TestJudgesQueue are their

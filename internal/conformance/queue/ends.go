@@ -79,7 +79,7 @@ func (mainTests) EachEndHasItsReason(t *testing.T, d *env) {
 	}
 	stop := work(t, q, queue.WorkerOptions{Concurrency: 3, Backoff: fast})
 	for range 1 + len(ends) {
-		got := wait(t, heard, "an end")
+		got := suite.Wait(t, heard, "an end")
 		want := ends[got[0]]
 		if got[1] != "failed" {
 			assert.Equal(t, want.how, got[1], got[0])
@@ -91,13 +91,13 @@ func (mainTests) EachEndHasItsReason(t *testing.T, d *env) {
 	fine.exactly(t, made)
 	for kind, end := range ends {
 		if end.how == "dead" {
-			assert.Contains(t, d.text(t, "SELECT last_error FROM dblock_queue_dead WHERE kind = '"+kind+"'"), end.says)
+			assert.Contains(t, d.Text(t, "SELECT last_error FROM dblock_queue_dead WHERE kind = '"+kind+"'"), end.says)
 		}
 	}
 	d.rows(t, "dead", 8)
 	d.rows(t, "dead WHERE kind = 'fails' AND attempt = 2", 1)
 	d.rows(t, "dead WHERE last_error LIKE '%queue/ends.go%'", 2) // panics have a stack
-	assert.Equal(t, "1", d.text(t, "SELECT payload FROM dblock_queue_dead WHERE kind = 'fails'"))
+	assert.Equal(t, "1", d.Text(t, "SELECT payload FROM dblock_queue_dead WHERE kind = 'fails'"))
 }
 
 // A job of a kind that its process does not know waits for a process that does. It costs no
@@ -114,10 +114,10 @@ func (mainTests) AnUnknownKindWaits(t *testing.T, d *env) {
 	enqueue(t, q, queue.Task{Kind: "unknown", Args: 1, MaxAttempts: 1},
 		queue.Task{Kind: "unknown", Args: 2, MaxAttempts: 1, Group: "g"}, queue.Task{Kind: "number", Args: 3})
 	work(t, q, queue.WorkerOptions{Concurrency: 1})
-	assert.Equal(t, 3, wait(t, done, "job"))
-	d.until(t, "SELECT count(*) FROM dblock_queue_scheduled", 2)
+	assert.Equal(t, 3, suite.Wait(t, done, "job"))
+	d.Until(t, "SELECT count(*) FROM dblock_queue_scheduled", 2)
 	for range 2 {
-		assert.Positive(t, wait(t, snoozed, "job that is put off"))
+		assert.Positive(t, suite.Wait(t, snoozed, "job that is put off"))
 	}
 	reports := 0
 	for len(troubles) > 0 {
@@ -161,7 +161,7 @@ func (mainTests) HandlersMayEnqueueDuringClose(t *testing.T, d *env) {
 		held.has(t, 1)
 		closed := closes(t, q)
 		close(held.end)
-		assert.NoError(t, errors.Join(wait(t, closed, "close"), wait(t, worked, "end of work")), kind)
+		assert.NoError(t, errors.Join(suite.Wait(t, closed, "close"), suite.Wait(t, worked, "end of work")), kind)
 		d.rows(t, "dead", 0)
 	}
 	d.rows(t, "job WHERE kind = 'follows'", 4)
@@ -203,9 +203,9 @@ func (mainTests) ASecondCloseWaits(t *testing.T, d *env) {
 		second <- err
 	}()
 	close(held.end)
-	assert.NoError(t, wait(t, first, "close"))
-	assert.NoError(t, wait(t, second, "second close"))
-	assert.Zero(t, d.count(t, suite.Members))
+	assert.NoError(t, suite.Wait(t, first, "close"))
+	assert.NoError(t, suite.Wait(t, second, "second close"))
+	assert.Zero(t, d.Count(t, suite.Members))
 }
 
 // Each method but Close returns ErrClosed and does nothing else.
@@ -248,7 +248,7 @@ func (faultTests) ACloseCutAnywhere(t *testing.T, d *env) {
 			dialer.Arm(k, mode, nil)
 			require.NoError(t, q.Close(suite.Soon(t)), "close, %v call %d", mode, k)
 			struck = dialer.Disarm()
-			assert.Zero(t, d.count(t, suite.Members), "%v call %d: the queue is closed and its process has not left", mode, k)
+			assert.Zero(t, d.Count(t, suite.Members), "%v call %d: the queue is closed and its process has not left", mode, k)
 			d.evict(t)
 		}
 	}

@@ -2,9 +2,8 @@ package queue
 
 import (
 	"context"
-	"database/sql"
 	"errors"
-	"fmt"
+	"maps"
 	"sync"
 	"testing"
 	"time"
@@ -19,23 +18,22 @@ import (
 
 // env is a database with dblock's tables.
 type env struct {
-	e   Queue
-	dsn string
-	db  *sql.DB
+	*suite.DB
+	e Queue
 }
 
 func (e Queue) env(t *testing.T) *env {
 	t.Helper()
-	db := suite.Migrated(t, e.Kind)
-	return &env{e, db.DSN, db.DB}
+	return &env{suite.Migrated(t, e.Kind), e}
 }
 
-func (d *env) suiteDB() *suite.DB { return &suite.DB{DB: d.db, Kind: d.e.Kind, DSN: d.dsn} }
+// as is d for the user of a DSN.
+func (d *env) as(dsn string) *env { return &env{d.DB.As(dsn), d.e} }
 
 // open makes a Queue as a process of its own would have it.
 func (d *env) open(t *testing.T, o queue.Options) *queue.Queue {
 	t.Helper()
-	q, closePool, err := d.e.Open(t.Context(), d.dsn, o)
+	q, closePool, err := d.e.Open(t.Context(), d.DSN, o)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		assert.NoError(t, closeIn(q, time.Minute), "close")
@@ -47,7 +45,7 @@ func (d *env) open(t *testing.T, o queue.Options) *queue.Queue {
 // openOn is open over a dialer's connections. They may be broken in the end, so Close may fail.
 func (d *env) openOn(t *testing.T, dialer *faultconn.Dialer, o queue.Options) *queue.Queue {
 	t.Helper()
-	q, closePool, err := d.e.OpenOn(t.Context(), d.dsn, dialer, o)
+	q, closePool, err := d.e.OpenOn(t.Context(), d.DSN, dialer, o)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		dialer.Disarm()
@@ -110,17 +108,6 @@ func work(t *testing.T, q *queue.Queue, o queue.WorkerOptions) (stop func() erro
 	return stop
 }
 
-// wait waits for a value that a handler sends.
-func wait[T any](t *testing.T, from <-chan T, what string) (got T) {
-	t.Helper()
-	select {
-	case got = <-from:
-	case <-suite.Soon(t).Done():
-		require.Fail(t, "no "+what)
-	}
-	return got
-}
-
 // rescue rescues jobs: so many run again, and so many are dead.
 func rescue(t *testing.T, q *queue.Queue, again, dead int) {
 	t.Helper()
@@ -137,25 +124,16 @@ func cancel(t *testing.T, q *queue.Queue, id queue.ID, want queue.State) {
 	assert.Equal(t, want, was, "state of the cancelled job %v", id)
 }
 
-func (d *env) until(t *testing.T, query string, want int64) {
-	t.Helper()
-	d.suiteDB().Until(t, query, want)
-}
-
-func (d *env) count(t *testing.T, query string) int64 { t.Helper(); return d.suiteDB().Count(t, query) }
-
-func (d *env) text(t *testing.T, query string) string { t.Helper(); return d.suiteDB().Text(t, query) }
-
 func (d *env) exec(t *testing.T, statements ...string) {
 	t.Helper()
 	for _, statement := range statements {
-		d.suiteDB().Exec(t, statement)
+		d.Exec(t, statement)
 	}
 }
 
 // sql returns the statement of the env's engine. MariaDB's is MySQL's.
 func (d *env) sql(postgres, mysql string) string {
-	if d.suiteDB().Postgres() {
+	if d.Postgres() {
 		return postgres
 	}
 	return mysql
@@ -164,14 +142,14 @@ func (d *env) sql(postgres, mysql string) string {
 // rows asserts how many rows a table of the queue has, as in rows(t, "dead WHERE attempt = 2", 1).
 func (d *env) rows(t *testing.T, table string, want int) {
 	t.Helper()
-	assert.EqualValues(t, want, d.count(t, "SELECT count(*) FROM dblock_queue_"+table), "rows of "+table)
+	assert.EqualValues(t, want, d.Count(t, "SELECT count(*) FROM dblock_queue_"+table), "rows of "+table)
 }
 
 // empty waits until nothing is left of any job, but for the dead.
 func (d *env) empty(t *testing.T) {
 	t.Helper()
 	for _, table := range []string{"job", "ready", "scheduled", "claim", "unique", "key", "blocked"} {
-		d.until(t, "SELECT count(*) FROM dblock_queue_"+table, 0)
+		d.Until(t, "SELECT count(*) FROM dblock_queue_"+table, 0)
 	}
 }
 
@@ -218,7 +196,7 @@ func (h *holder) held(ctx context.Context) error {
 func (h *holder) has(t *testing.T, n int) (jobs []queue.Info) {
 	t.Helper()
 	for range n {
-		jobs = append(jobs, wait(t, h.began, "job that begins"))
+		jobs = append(jobs, suite.Wait(t, h.began, "job that begins"))
 	}
 	return jobs
 }
@@ -253,26 +231,13 @@ func (o *once) done() int {
 // exactly asserts that these jobs were done once each, and no others.
 func (o *once) exactly(t *testing.T, jobs []queue.ID) {
 	t.Helper()
-	assert.NoError(t, o.check(jobs, true))
-}
-
-// check fails unless each of all was done, and, if exactly, once.
-func (o *once) check(all []queue.ID, exactly bool) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	lost, twice := 0, 0
-	for _, id := range all {
-		switch n := o.times[id]; {
-		case n == 0:
-			lost++
-		case n > 1:
-			twice++
-		}
+	want := map[queue.ID]int{}
+	for _, id := range jobs {
+		want[id] = 1
 	}
-	if lost > 0 || exactly && twice > 0 || len(o.times) != len(all) {
-		return fmt.Errorf("of %d jobs %d were not done, %d more than once; %d were done", len(all), lost, twice, len(o.times))
-	}
-	return nil
+	assert.True(t, maps.Equal(want, o.times), "%d jobs were done once each: %d were done", len(jobs), len(o.times))
 }
 
 var errBadDay = errors.New("a bad day")

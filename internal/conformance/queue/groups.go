@@ -25,7 +25,7 @@ func (mainTests) ARaisedLimitLetsTheFirstIn(t *testing.T, d *env) {
 	enqueue(t, q, tasks...)
 	work(t, q, queue.WorkerOptions{Concurrency: 1, Exchanges: 1})
 	for n := range waiting + late { // admitted jobs begin in any order
-		assert.Less(t, wait(t, began, "a job"), n+limit)
+		assert.Less(t, suite.Wait(t, began, "a job"), n+limit)
 	}
 	d.empty(t)
 }
@@ -64,7 +64,7 @@ func (mainTests) AnUrgentJobDoesNotWait(t *testing.T, d *env) {
 			d.exec(t, "UPDATE dblock_queue_scheduled SET priority = -1 WHERE job_id = ("+last+")")
 		}
 		promote(t, q, dueBacklog+later)
-		before := d.count(t, "SELECT count(*) FROM dblock_queue_ready r WHERE r.ready_at < "+
+		before := d.Count(t, "SELECT count(*) FROM dblock_queue_ready r WHERE r.ready_at < "+
 			"(SELECT u.ready_at FROM dblock_queue_ready u WHERE u.priority = -1)")
 		assert.LessOrEqual(t, before, int64(dueBacklog/4), "jobs that are ready before the urgent one")
 	})
@@ -80,43 +80,14 @@ func (mainTests) ALockedGroupHidesNoOthers(t *testing.T, d *env) {
 	d.exec(t, "INSERT INTO dblock_queue_job "+
 		"(job_id, queue, kind, priority, max_attempts, payload, group_key, group_most) "+
 		"SELECT job_id, queue, 'note', priority, 1, '', group_key, 1 FROM dblock_queue_scheduled")
-	tx := d.lock(t, lockedGroup)
+	release := d.lock(t, lockedGroup)
 	for n := range others {
 		enqueue(t, q, queue.Task{Kind: "note", Group: fmt.Sprint(n), Delay: time.Microsecond})
 	}
 	promote(t, q, others)
 	d.rows(t, "ready", 1+others)
-	require.NoError(t, tx.Rollback())
+	release()
 	promote(t, q, backlog)
-}
-
-// A hundred locked groups have due jobs. Jobs without a group, and of other groups, are promoted.
-func (mainTests) LockedGroupsDelayNoOthers(t *testing.T, d *env) {
-	const locked = 100
-	q := d.open(t, queue.Options{})
-	tasks := repeat(locked, queue.Task{Kind: "note"})
-	for n := range tasks {
-		tasks[n].Group = fmt.Sprint("locked ", n)
-	}
-	enqueueMany(t, q, tasks) // so that the groups have rows
-	for n := range tasks {
-		tasks[n].Delay = time.Microsecond
-	}
-	enqueueMany(t, q, tasks)
-	tx := d.lock(t, "dblock_queue_key")
-	for n := range 3 {
-		enqueue(t, q, queue.Task{Kind: "note", Delay: time.Microsecond},
-			queue.Task{Kind: "note", Group: fmt.Sprint(n), Delay: time.Microsecond})
-		promote(t, q, 2)
-	}
-	d.rows(t, "scheduled", locked)
-	require.NoError(t, tx.Rollback())
-	promoted := 0
-	suite.Until(t, "the jobs of the groups are promoted", func() bool {
-		promoted += suite.Must(q.Promote(suite.Soon(t)))(t)
-		return promoted >= locked
-	})
-	d.rows(t, "blocked", locked)
 }
 
 // duplicateOf checks that err says that job has the key of the one task that was enqueued.

@@ -15,7 +15,6 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/internal/devdb"
-	"github.com/dblock-go/dblock/internal/schema"
 	"github.com/dblock-go/dblock/migrations"
 	"github.com/dblock-go/dblock/queue"
 )
@@ -58,34 +57,31 @@ func (mainTests) ChecksTheTables(t *testing.T, d *env) {
 	q := d.open(t, queue.Options{})
 	d.exec(t, "INSERT INTO dblock_schema_version (version_id, is_applied) VALUES (999, true)")
 	var wrong *dblock.SchemaError
-	require.ErrorAs(t, d.opens(d.dsn, queue.Options{}), &wrong)
+	require.ErrorAs(t, d.opens(d.DSN, queue.Options{}), &wrong)
 	assert.EqualValues(t, 999, wrong.Have)
 	d.exec(t, "DELETE FROM dblock_schema_version WHERE version_id = 999")
-	open := func() error { return d.opens(d.dsn, queue.Options{}) }
-	suite.RefusesUnsafeTables(t, d.e.Kind, "dblock_queue_job", func(s string) { t.Helper(); d.exec(t, s) }, open)
+	open := func() error { return d.opens(d.DSN, queue.Options{}) }
+	suite.RefusesUnsafeTables(t, d.Kind, "dblock_queue_job", func(s string) { t.Helper(); d.exec(t, s) }, open)
 	d.exec(t, "ALTER TABLE dblock_queue_job DROP COLUMN group_most")
 	if err := open(); !suite.IsDifferent(err, "dblock_queue_job.group_most") {
 		t.Errorf("a column is missing: %v", err)
 	}
 	openAt := func(dsn string) error { return d.opens(dsn, queue.Options{}) }
-	assert.NoError(t, suite.RefusesBadSessions(t, d.e.Kind, d.dsn, openAt))
+	assert.NoError(t, suite.RefusesBadSessions(t, d.Kind, d.DSN, openAt))
 	d.exec(t, "DROP TABLE dblock_queue_ready")
 	assert.ErrorIs(t, suite.Second(q.Enqueue(t.Context(), queue.Task{Kind: "k", Args: 1})), dblock.ErrSchema)
-	assert.ErrorIs(t, d.opens(d.dsn, queue.Options{Schema: "a\x00"}), dblock.ErrInvalid)
+	assert.ErrorIs(t, d.opens(d.DSN, queue.Options{Schema: "a\x00"}), dblock.ErrInvalid)
 }
 
 // RunWith runs every statement over connections with unusual settings. A setting makes one DSN of
 // another.
-func (e Queue) RunWith(t *testing.T, settings map[string]func(t *testing.T, dsn string) string) {
-	for name, setting := range settings {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			d := e.env(t)
-			d.everything(t, &env{e, setting(t, d.dsn), d.db}, queue.Options{})
-			d.empty(t)
-			d.rows(t, "dead", 1)
-		})
-	}
+func (e Queue) RunWith(t *testing.T, settings map[string]suite.Setting) {
+	suite.Each(t, settings, func(t *testing.T, setting suite.Setting) {
+		d := e.env(t)
+		d.everything(t, d.as(setting(t, d.DSN)), queue.Options{})
+		d.empty(t)
+		d.rows(t, "dead", 1)
+	})
 }
 
 // RunReadOnly enqueues and works while the server becomes read-only and back.
@@ -94,7 +90,7 @@ func (e Queue) RunReadOnly(t *testing.T) {
 	if s == nil {
 		return
 	}
-	d, h := &env{e, s.DSN, s.DB}, newHolder(t)
+	d, h := &env{s.DB, e}, newHolder(t)
 	q := d.open(t, queue.Options{TTL: 3 * time.Second})
 	handle(t, q, "note", h.handle)
 	stop := work(t, q, queue.WorkerOptions{})
@@ -109,27 +105,27 @@ func (e Queue) RunReadOnly(t *testing.T) {
 		id = h.has(t, 1)[0].ID
 		assert.Contains(t, []queue.ID{first, last}, id)
 	}
-	d.until(t, "SELECT count(*) FROM dblock_queue_job", 0)
+	d.Until(t, "SELECT count(*) FROM dblock_queue_job", 0)
 	require.NoError(t, stop())
 }
 
 // queuesInASchema has the tables in a schema where the connection does not look by itself.
 func (mainTests) UsesASchemaOfTheHostsChoice(t *testing.T, d *env) {
 	name := "elsewhere"
-	if d.e.Kind != devdb.Postgres { // databases are the server's
-		name = d.text(t, "SELECT DATABASE()") + "_e"
+	if d.Kind != devdb.Postgres { // databases are the server's
+		name = d.Text(t, "SELECT DATABASE()") + "_e"
 		d.exec(t, "CREATE DATABASE "+name)
-		t.Cleanup(func() { _, _ = d.db.ExecContext(context.WithoutCancel(t.Context()), "DROP DATABASE "+name) })
+		t.Cleanup(func() { _, _ = d.DB.DB.ExecContext(context.WithoutCancel(t.Context()), "DROP DATABASE "+name) })
 	}
-	suite.Must(migrations.Up(t.Context(), d.db, migrations.Options{Schema: name}))(t)
+	suite.Must(migrations.Up(t.Context(), d.DB.DB, migrations.Options{Schema: name}))(t)
 	d.everything(t, d, queue.Options{Schema: name})
 	d.rows(t, "job", 0)
 	d.rows(t, "dead", 0)
-	assert.EqualValues(t, 1, d.count(t, "SELECT count(*) FROM "+name+".dblock_queue_dead"))
+	assert.EqualValues(t, 1, d.Count(t, "SELECT count(*) FROM "+name+".dblock_queue_dead"))
 }
 
 func (mainTests) RunsWithTheDocumentedGrants(t *testing.T, d *env) {
-	d.everything(t, &env{d.e, suite.ServiceUser(t, d.e.Kind, d.dsn, d.db), d.db}, queue.Options{})
+	d.everything(t, d.as(d.ServiceUser(t)), queue.Options{})
 }
 
 // everything runs every statement of a service once.
@@ -171,46 +167,48 @@ func (d *env) everything(t *testing.T, as *env, o queue.Options) {
 		queue.Task{Kind: "note", Args: 1, Group: "g", AtMost: 2, Unique: "tx"})
 	work(t, q, queue.WorkerOptions{Backoff: fast, Promote: 10 * time.Millisecond, Rescue: 10 * time.Millisecond})
 	for duties := map[string]bool{}; !duties["promote"] || !duties["rescue"]; {
-		duties[wait(t, elected, "an election")] = true
+		duties[suite.Wait(t, elected, "an election")] = true
 	}
-	assert.ErrorIs(t, wait(t, dead, "the job that is discarded"), errBadDay)
+	assert.ErrorIs(t, suite.Wait(t, dead, "the job that is discarded"), errBadDay)
 	in := ""
 	if o.Schema != "" {
 		in = o.Schema + "."
 	}
-	d.until(t, "SELECT count(*) FROM "+in+"dblock_queue_job", 0)
+	d.Until(t, "SELECT count(*) FROM "+in+"dblock_queue_job", 0)
 	rescue(t, q, 0, 0)
 	promote(t, q, 0)
 }
 
 // operatorsOfJobsNeedTheirGrants does what the commands of dblock queue do.
 func (mainTests) OperatorsOfJobsNeedTheirGrants(t *testing.T, d *env) {
-	as, name := suite.GrantedUser(t, d.e.Kind, d.dsn, d.db, schema.PostgresOperatorGrants, schema.MySQLOperatorGrants)
-	operator, service := (&env{d.e, as, d.db}).open(t, queue.Options{History: 1}), d.open(t, queue.Options{})
+	service := d.open(t, queue.Options{})
 	h := newHolder(t)
 	handle(t, service, "long", h.obey)
 	work(t, service, queue.WorkerOptions{Queue: "long", Grace: -1}) // the last job runs to the end of the test
 	n, long := 0, queue.ID{}                                        // a running job, until it is cancelled
 	ofJobs := func(table string) bool { return strings.HasPrefix(table, "dblock_queue") }
-	suite.EachGrantIsNeeded(t, d.e.Kind, d.db, name, ofJobs, func() error {
-		n++
-		if long == (queue.ID{}) {
-			long = enqueue(t, service, queue.Task{Kind: "long", Args: n, Queue: "long"})[0]
-			h.has(t, 1)
-		}
-		group, key := fmt.Sprint(n), fmt.Sprint("dead", n)
-		jobs := enqueueMany(t, service, []queue.Task{
-			{Kind: "note", Unique: fmt.Sprint("ready", n)}, {Kind: "note", Delay: time.Hour},
-			{Kind: "note", Group: group}, {Kind: "note", Group: group},
-			{Kind: "note"}, {Kind: "note", Group: key, Unique: key},
-		})
-		for _, step := range queueCommands(t.Context(), operator, jobs, long) {
-			if err := step(); err != nil {
-				return err
+	d.OperatorNeedsEachGrant(t, ofJobs, func(dsn string) func() error {
+		operator := d.as(dsn).open(t, queue.Options{History: 1})
+		return func() error {
+			n++
+			if long == (queue.ID{}) {
+				long = enqueue(t, service, queue.Task{Kind: "long", Args: n, Queue: "long"})[0]
+				h.has(t, 1)
 			}
+			group, key := fmt.Sprint(n), fmt.Sprint("dead", n)
+			jobs := enqueueMany(t, service, []queue.Task{
+				{Kind: "note", Unique: fmt.Sprint("ready", n)}, {Kind: "note", Delay: time.Hour},
+				{Kind: "note", Group: group}, {Kind: "note", Group: group},
+				{Kind: "note"}, {Kind: "note", Group: key, Unique: key},
+			})
+			for _, step := range queueCommands(t.Context(), operator, jobs, long) {
+				if err := step(); err != nil {
+					return err
+				}
+			}
+			long = queue.ID{}
+			return nil
 		}
-		long = queue.ID{}
-		return nil
 	})
 }
 

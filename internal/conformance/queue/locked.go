@@ -18,18 +18,7 @@ import (
 	"github.com/dblock-go/dblock/queue"
 )
 
-// openTx begins a transaction of the test's own, which ends with the test at the latest.
-func (d *env) openTx(t *testing.T) *sql.Tx {
-	t.Helper()
-	return d.begin(t, sql.LevelDefault)
-}
-
-func (d *env) begin(t *testing.T, isolation sql.IsolationLevel) *sql.Tx {
-	t.Helper()
-	tx := suite.Must(d.db.BeginTx(context.Background(), &sql.TxOptions{Isolation: isolation}))(t)
-	t.Cleanup(func() { _ = tx.Rollback() })
-	return tx
-}
+func (d *env) openTx(t *testing.T) *sql.Tx { t.Helper(); return d.Tx(t, sql.LevelDefault) }
 
 // beginWith begins a transaction and enqueues in it.
 func (d *env) beginWith(t *testing.T, q *queue.Queue, tasks ...queue.Task) (*sql.Tx, []queue.ID) {
@@ -38,14 +27,13 @@ func (d *env) beginWith(t *testing.T, q *queue.Queue, tasks ...queue.Task) (*sql
 	return tx, suite.Must(d.e.EnqueueTx(t.Context(), q, tx, tasks...))(t)
 }
 
-// lock locks rows, and no gaps, until the transaction ends.
-func (d *env) lock(t *testing.T, rows ...string) *sql.Tx {
+// lock locks rows until release is called.
+func (d *env) lock(t *testing.T, rows ...string) (release func()) {
 	t.Helper()
-	tx := d.begin(t, sql.LevelReadCommitted)
-	for _, of := range rows {
-		suite.Must(tx.ExecContext(t.Context(), "SELECT 1 FROM "+of+" FOR UPDATE"))(t)
+	for i, of := range rows {
+		rows[i] = "SELECT 1 FROM " + of + " FOR UPDATE"
 	}
-	return tx
+	return d.Locked(t, rows...)
 }
 
 const (
@@ -68,7 +56,7 @@ func (o *once) all(jobs []queue.ID) bool {
 // standing counts the jobs that have not ended.
 func (d *env) standing(t *testing.T, jobs []queue.ID) (n int) {
 	t.Helper()
-	stand := suite.ValuesOf[string](t, &suite.DB{DB: d.db}, "SELECT job_id FROM dblock_queue_job")
+	stand := suite.ValuesOf[string](t, d.DB, "SELECT job_id FROM dblock_queue_job")
 	for _, id := range jobs {
 		if slices.Contains(stand, d.sql(id.String(), string(id[:]))) {
 			n++
@@ -182,7 +170,7 @@ func (mainTests) WaitsForAUniqueKeyAlone(t *testing.T, d *env) {
 	for key := range won {
 		assert.EqualValues(t, key%2, won[key].Load(), "a key is free after a rollback only")
 	}
-	assert.Zero(t, d.count(t, twoAlive), "keys with two jobs")
+	assert.Zero(t, d.Count(t, twoAlive), "keys with two jobs")
 }
 
 // The count of one group is wrong, so that the server refuses the end of its job. All other jobs
@@ -205,7 +193,7 @@ func (mainTests) AWrongCountStopsNoOthers(t *testing.T, d *env) {
 	d.ended(t, made)
 	did.exactly(t, made)
 	assert.Equal(t, 2, d.standing(t, wrong), "jobs of the group")
-	for wait(t, trouble, "the report") != "recording the end of a job" {
+	for suite.Wait(t, trouble, "the report") != "recording the end of a job" {
 	}
 	d.exec(t, "UPDATE dblock_queue_key SET taken = 1 WHERE group_key = 'wrong'")
 	d.empty(t)
@@ -232,7 +220,7 @@ func (mainTests) ALockedJobStopsNoEnds(t *testing.T, d *env) {
 	}
 	made := enqueueMany(t, q, tasks)
 	h.has(t, len(made))
-	tx := d.lock(t, fmt.Sprint("dblock_queue_job ORDER BY job_id LIMIT ", locked))
+	release := d.lock(t, fmt.Sprint("dblock_queue_job ORDER BY job_id LIMIT ", locked))
 	close(h.end)
 	began, most := time.Now(), int64(0)
 	ended := func(what string, jobs []queue.ID, but int) {
@@ -245,10 +233,10 @@ func (mainTests) ALockedJobStopsNoEnds(t *testing.T, d *env) {
 	assert.Less(t, time.Since(began), 40*time.Second, "the server gives up after 50 s")
 	ended("later jobs have ended", enqueue(t, q, repeat(others, queue.Task{Kind: "note"})...), 0)
 	assert.Equal(t, locked, d.standing(t, made[:locked]), "locked jobs")
-	if d.e.Kind != devdb.Postgres {
+	if d.Kind != devdb.Postgres {
 		assert.LessOrEqual(t, most, int64(16), "sessions of a pool of 16")
 	}
-	require.NoError(t, tx.Rollback())
+	release()
 	d.empty(t)
 	d.rows(t, "dead", 1)
 }
@@ -256,9 +244,9 @@ func (mainTests) ALockedJobStopsNoEnds(t *testing.T, d *env) {
 // sessions counts the sessions in the database but for the test's own.
 func (d *env) sessions(t *testing.T) int64 {
 	t.Helper()
-	return d.count(t, "SELECT count(*) FROM "+
+	return d.Count(t, "SELECT count(*) FROM "+
 		d.sql("pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend'",
-			"information_schema.processlist WHERE db = DATABASE()")) - int64(d.db.Stats().OpenConnections)
+			"information_schema.processlist WHERE db = DATABASE()")) - int64(d.DB.DB.Stats().OpenConnections)
 }
 
 // An open transaction has a group and a unique key locked. Calls of several keys that need one of
@@ -294,7 +282,7 @@ func (mainTests) ACallOfSeveralKeysStopsNobody(t *testing.T, d *env) {
 	assert.Empty(t, answers, "calls that did not wait")
 	require.NoError(t, tx.Commit())
 	for range cap(answers) {
-		if err := wait(t, answers, "a call"); err != nil {
+		if err := suite.Wait(t, answers, "a call"); err != nil {
 			assert.ErrorIs(t, err, queue.ErrDuplicate)
 		}
 	}

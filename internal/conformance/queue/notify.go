@@ -48,10 +48,10 @@ func (d *env) worker(t *testing.T, o queue.Options, wo queue.WorkerOptions, done
 	asked := make(chan int, 10_000)
 	o.Observer.Claimed = func(_ string, jobs int, _ time.Duration) { asked <- jobs }
 	q := d.process(t, o, wo, record(done))
-	if d.e.Kind == devdb.Postgres && !o.PollOnly { // it is the only one that listens
-		d.until(t, countListeners, 1)
+	if d.Kind == devdb.Postgres && !o.PollOnly { // it is the only one that listens
+		d.Until(t, countListeners, 1)
 	}
-	wait(t, asked, "the first claim")
+	suite.Wait(t, asked, "the first claim")
 	return q
 }
 
@@ -64,9 +64,9 @@ type subscription struct {
 
 func (d *env) listen(t *testing.T) *subscription {
 	t.Helper()
-	conn := suite.Must(pgx.Connect(t.Context(), d.dsn))(t)
+	conn := suite.Must(pgx.Connect(t.Context(), d.DSN))(t)
 	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
-	l := &subscription{conn, d, d.text(t, "SELECT 'dblock_queue_' || 'dblock_queue_job'::regclass::oid")}
+	l := &subscription{conn, d, d.Text(t, "SELECT 'dblock_queue_' || 'dblock_queue_job'::regclass::oid")}
 	suite.Must(conn.Exec(t.Context(), "listen "+l.channel))(t)
 	return l
 }
@@ -126,7 +126,7 @@ func (heraldTests) WakesOtherProcesses(t *testing.T, d *env) {
 	} {
 		enqueues()
 		unpolled(t, done)
-		d.until(t, "SELECT count(*) FROM dblock_queue_unique", 0)
+		d.Until(t, "SELECT count(*) FROM dblock_queue_unique", 0)
 	}
 }
 
@@ -142,7 +142,7 @@ func (mainTests) PollOnlyIsToldOfNothing(t *testing.T, d *env) {
 		enqueue(t, other, queue.Task{Kind: "note", Queue: "quiet"})
 		d.enqueueTx(t, other, (*sql.Tx).Commit, queue.Task{Kind: "note", Queue: "quiet"})
 		enqueue(t, other, queue.Task{Kind: "note"})
-		wait(t, loud, "a job that others were notified of, or polled for")
+		suite.Wait(t, loud, "a job that others were notified of, or polled for")
 	}
 	d.rows(t, "ready", 20)
 	enqueue(t, q, queue.Task{Kind: "note", Queue: "quiet"})
@@ -178,11 +178,11 @@ func (heraldTests) TellsWhoeverIsToCancel(t *testing.T, d *env) {
 	work(t, q, queue.WorkerOptions{})
 	id := enqueue(t, q, queue.Task{Kind: "long"})[0]
 	h.has(t, 1)
-	member := d.text(t, "SELECT replace(member_id::text, '-', '') FROM dblock_queue_claim")
+	member := d.Text(t, "SELECT replace(member_id::text, '-', '') FROM dblock_queue_claim")
 	l := d.listen(t)
 	cancel(t, other, id, queue.Claimed)
 	isFrom(t, l.next(t), "word", member)
-	assert.ErrorIs(t, wait(t, ended, "the end of the context"), queue.ErrCancelled)
+	assert.ErrorIs(t, suite.Wait(t, ended, "the end of the context"), queue.ErrCancelled)
 }
 
 func (heraldTests) QuietOnesTellNobody(t *testing.T, d *env) {
@@ -225,11 +225,11 @@ func (heraldTests) ListensAgain(t *testing.T, d *env) {
 	d.worker(t, o, rarely, done)
 	q := d.open(t, queue.Options{})
 	for n := range 3 {
-		d.count(t, "SELECT count(pg_terminate_backend(pid))"+listeners)
+		d.Count(t, "SELECT count(pg_terminate_backend(pid))"+listeners)
 		enqueue(t, q, queue.Task{Kind: "note", Args: n})
 		assert.Equal(t, n, unpolled(t, done), "while the connection was cut")
-		assert.Contains(t, wait(t, troubles, "the report"), "listening")
-		d.until(t, countListeners, 1)
+		assert.Contains(t, suite.Wait(t, troubles, "the report"), "listening")
+		d.Until(t, countListeners, 1)
 		enqueue(t, q, queue.Task{Kind: "note", Args: -n})
 		assert.Equal(t, -n, unpolled(t, done), "once it listens again")
 	}
@@ -243,18 +243,18 @@ func (heraldTests) ListensWhileItWorks(t *testing.T, d *env) {
 	for range 2 {
 		one := work(t, q, queue.WorkerOptions{Queue: "one"})
 		two := work(t, q, queue.WorkerOptions{Queue: "two"})
-		d.until(t, countListeners, 1)
+		d.Until(t, countListeners, 1)
 		for _, stop := range []func() error{one, two} {
-			assert.EqualValues(t, 1, d.count(t, countListeners))
+			assert.EqualValues(t, 1, d.Count(t, countListeners))
 			assert.NoError(t, stop())
 		}
-		d.until(t, countListeners, 0)
+		d.Until(t, countListeners, 0)
 	}
 }
 
 // The tables have the channel, whether their schema is named or found by the connection's path.
 func (heraldTests) SchemasDontHearEachOther(t *testing.T, d *env) {
-	suite.Must(migrations.Up(t.Context(), d.db, migrations.Options{Schema: "else where"}))(t)
+	suite.Must(migrations.Up(t.Context(), d.DB.DB, migrations.Options{Schema: "else where"}))(t)
 	l := d.listen(t)
 	there, here := d.open(t, queue.Options{Schema: "else where"}), d.open(t, queue.Options{Schema: "public"})
 	enqueue(t, there, queue.Task{Kind: "x"})
@@ -279,7 +279,7 @@ func (heraldTests) ManyShareWhatTheyHear(t *testing.T, d *env) {
 			return nil
 		})
 	}
-	d.until(t, countListeners, processes)
+	d.Until(t, countListeners, processes)
 	q := d.open(t, queue.Options{})
 	var all []queue.ID
 	for n := range jobs {
@@ -304,17 +304,17 @@ func (l *saidToPoll) Write(line []byte) (int, error) {
 // polls.
 func (heraldTests) WorksBehindAPooler(t *testing.T, d *env) {
 	log := &saidToPoll{}
-	pooled := &env{d.e, testdb.Pooled(t, d.dsn), d.db}
+	pooled := d.as(testdb.Pooled(t, d.DSN))
 	q := pooled.open(t, queue.Options{Log: slog.New(slog.NewTextHandler(log, nil))})
 	other, done := d.open(t, queue.Options{}), make(chan int, 10)
 	handle(t, q, "note", record(done))
 	for n := range 2 {
 		stop := work(t, q, queue.WorkerOptions{Queue: fmt.Sprint(n)})
 		enqueue(t, other, queue.Task{Kind: "note", Queue: fmt.Sprint(n), Args: n})
-		assert.Equal(t, n, wait(t, done, "a job that is polled for"))
+		assert.Equal(t, n, suite.Wait(t, done, "a job that is polled for"))
 		suite.Until(t, "it is logged", func() bool { return log.Load() > 0 })
 		assert.NoError(t, stop())
 	}
 	assert.EqualValues(t, 1, log.Load())
-	assert.Zero(t, d.count(t, countListeners))
+	assert.Zero(t, d.Count(t, countListeners))
 }

@@ -52,12 +52,12 @@ func (mainTests) PausesAndResumes(t *testing.T, d *env) {
 	work(t, q, queue.WorkerOptions{Poll: 10 * time.Millisecond})
 	work(t, q, queue.WorkerOptions{Queue: "other"})
 	enqueue(t, q, queue.Task{Kind: "note", Args: 1}, queue.Task{Kind: "note", Args: 2, Queue: "other"})
-	assert.Equal(t, 2, wait(t, done, "the job of the other queue"))
+	assert.Equal(t, 2, suite.Wait(t, done, "the job of the other queue"))
 	for range 2 {
 		require.NoError(t, q.Resume(t.Context(), "default"))
 	}
-	assert.Equal(t, 1, wait(t, done, "the job of the queue that was paused"))
-	assert.Zero(t, d.count(t, "SELECT count(*) FROM dblock_queue"), "rows of queues")
+	assert.Equal(t, 1, suite.Wait(t, done, "the job of the queue that was paused"))
+	assert.Zero(t, d.Count(t, "SELECT count(*) FROM dblock_queue"), "rows of queues")
 }
 
 func (mainTests) CountsJobs(t *testing.T, d *env) {
@@ -89,7 +89,7 @@ func (mainTests) CountsJobs(t *testing.T, d *env) {
 	for range len(metrics) { // from before
 		<-metrics
 	}
-	assert.NotEmpty(t, wait(t, metrics, "the metrics").Queues)
+	assert.NotEmpty(t, suite.Wait(t, metrics, "the metrics").Queues)
 	h.end <- nil
 }
 
@@ -116,7 +116,7 @@ func (mainTests) CountsJobsOfManyPriorities(t *testing.T, d *env) {
 func (mainTests) ReadsAreNeverUnknown(t *testing.T, d *env) {
 	job := enqueue(t, d.open(t, queue.Options{}), queue.Task{Kind: "x"})[0]
 	q, ctx := d.open(t, queue.Options{Timeout: 100 * time.Millisecond}), t.Context()
-	conn := suite.Must(d.db.Conn(ctx))(t)
+	conn := suite.Must(d.DB.DB.Conn(ctx))(t)
 	defer func() { _ = conn.Close() }()
 	for statement := range strings.SplitSeq(d.sql(
 		"BEGIN; LOCK TABLE dblock_queue_job, dblock_queue_ready, dblock_queue_dead",
@@ -210,7 +210,7 @@ func (mainTests) CancelsWhatRuns(t *testing.T, d *env) {
 	made := enqueueMany(t, q, repeat(3, queue.Task{Kind: "note"}))
 	told := made[:1:1]
 	for i, id := range made[:2] {
-		require.Equal(t, id, wait(t, began, "the job"))
+		require.Equal(t, id, suite.Wait(t, began, "the job"))
 		if i == 0 { // the job that has not begun
 			was := suite.Must(other.Cancel(t.Context(), made[2]))(t)
 			t.Logf("the job that has not begun was %v", was)
@@ -219,11 +219,11 @@ func (mainTests) CancelsWhatRuns(t *testing.T, d *env) {
 			}
 		}
 		cancel(t, other, id, queue.Claimed)
-		assert.ErrorIs(t, wait(t, causes, "the end of the context"), queue.ErrCancelled)
+		assert.ErrorIs(t, suite.Wait(t, causes, "the end of the context"), queue.ErrCancelled)
 	}
 	d.empty(t)
 	dropped.of(t, told, "note")
-	d.until(t, "SELECT count(*) FROM dblock_queue_cancel", 0)
+	d.Until(t, "SELECT count(*) FROM dblock_queue_cancel", 0)
 	d.rows(t, "dead", 0)
 	assert.Empty(t, began)
 }
@@ -251,7 +251,7 @@ func (mainTests) DiscardsRetriesAndPurges(t *testing.T, d *env) {
 		return queue.Discard(errBadDay)
 	})
 	work(t, q, queue.WorkerOptions{Queue: "q"})
-	assert.Equal(t, 3, wait(t, done, "a job")+wait(t, done, "the other job"))
+	assert.Equal(t, 3, suite.Wait(t, done, "a job")+suite.Wait(t, done, "the other job"))
 	d.empty(t)
 	assert.Equal(t, 2, suite.Must(q.Purge(ctx, "q", 0))(t))
 	assert.ErrorIs(t, q.Retry(ctx, made[0]), queue.ErrNoJob)
@@ -265,10 +265,10 @@ func doomed(context.Context, queue.Job[int]) error { return queue.Discard(errBad
 // die enqueues jobs that their handler discards, and waits until all are dead.
 func (d *env) die(t *testing.T, q *queue.Queue, tasks []queue.Task) (stop func() error) {
 	t.Helper()
-	before := d.count(t, "SELECT count(*) FROM dblock_queue_dead")
+	before := d.Count(t, "SELECT count(*) FROM dblock_queue_dead")
 	enqueueMany(t, q, tasks)
 	stop = work(t, q, queue.WorkerOptions{})
-	d.until(t, "SELECT count(*) FROM dblock_queue_dead", before+int64(len(tasks)))
+	d.Until(t, "SELECT count(*) FROM dblock_queue_dead", before+int64(len(tasks)))
 	return stop
 }
 
@@ -330,10 +330,10 @@ func (mainTests) RetryBesideAnOpenTransaction(t *testing.T, d *env) {
 	go func() { answer <- q.Retry(suite.Soon(t), keyed) }()
 	suite.Until(t, "the retry waits for the transaction, or does not", func() bool {
 		time.Sleep(150 * time.Millisecond) // InnoDB's tables are as of the last 100 ms
-		return len(answer) > 0 || d.count(t, suite.RowWaits(d.e.Kind)) > 0
+		return len(answer) > 0 || d.Count(t, suite.RowWaits(d.Kind)) > 0
 	})
 	require.NoError(t, tx.Commit())
-	assert.Contains(t, []error{dblock.ErrBusy, dblock.ErrConflict}, classOf(wait(t, answer, "the retry")))
+	assert.Contains(t, []error{dblock.ErrBusy, dblock.ErrConflict}, classOf(suite.Wait(t, answer, "the retry")))
 	assert.ErrorIs(t, q.Retry(t.Context(), keyed), dblock.ErrConflict)
 }
 

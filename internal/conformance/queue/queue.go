@@ -3,9 +3,9 @@ package queue
 import (
 	"context"
 	"database/sql"
-	"reflect"
 	"testing"
 
+	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/queue"
@@ -38,22 +38,10 @@ type (
 )
 
 // Run runs the suite.
-func (e Queue) Run(t *testing.T) { e.run(t, mainTests{}) }
+func (e Queue) Run(t *testing.T) { suite.RunEach(t, mainTests{}, e.env) }
 
 // RunFaults runs the tests of faults and crowds.
-func (e Queue) RunFaults(t *testing.T) { e.run(t, faultTests{}) }
+func (e Queue) RunFaults(t *testing.T) { suite.RunEach(t, faultTests{}, e.env) }
 
 // RunHerald runs the tests of engines that notify other processes of jobs.
-func (e Queue) RunHerald(t *testing.T) { e.run(t, heraldTests{}) }
-
-// run runs the methods of a type, each with an env of its own.
-func (e Queue) run(t *testing.T, tests any) {
-	of := reflect.ValueOf(tests)
-	for i := range of.NumMethod() {
-		test := of.Method(i).Interface().(func(*testing.T, *env))
-		t.Run(of.Type().Method(i).Name, func(t *testing.T) {
-			t.Parallel()
-			test(t, e.env(t))
-		})
-	}
-}
+func (e Queue) RunHerald(t *testing.T) { suite.RunEach(t, heraldTests{}, e.env) }

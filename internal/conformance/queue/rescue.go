@@ -3,7 +3,6 @@ package queue
 import (
 	"context"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -11,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dblock-go/dblock/internal/conformance/suite"
-	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/queue"
 )
 
@@ -45,12 +43,12 @@ func (mainTests) ARescuePassesLockedKeys(t *testing.T, d *env) {
 	}
 	tasks = append(tasks, queue.Task{Kind: "note", Group: "again"})
 	made := d.killed(t, q, tasks...)
-	tx := d.lock(t, lockedGroup, lockedKey)
+	release := d.lock(t, lockedGroup, lockedKey)
 	d.exec(t, "UPDATE dblock_queue_key SET taken = 0 WHERE queue = 'default' AND group_key = 'wrong'")
 	rescue(t, q, 1, 12)
 	assert.Equal(t, 3, d.standing(t, made[:3]))
 	rescue(t, q, 0, 0)
-	require.NoError(t, tx.Rollback())
+	release()
 	rescue(t, q, 0, 2)
 	d.exec(t, "UPDATE dblock_queue_key SET taken = 1 WHERE queue = 'default' AND group_key = 'wrong'")
 	var did once
@@ -71,8 +69,7 @@ func (mainTests) ARescueThatFailsKeepsItsClaims(t *testing.T, d *env) {
 		return time.Hour
 	}))
 	d.killed(t, q, everyOtherDies(jobs)...)
-	drop := d.trigger(t, "INSERT ON dblock_queue_scheduled", "RAISE 'not now'",
-		"SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not now'")
+	drop := d.Trigger(t, "AFTER INSERT", "dblock_queue_scheduled", "1 = 1", suite.Raise(d.Kind, "45000", "not now"))
 	again, dead, err := q.Rescue(suite.Soon(t))
 	assert.Error(t, err)
 	assert.Equal(t, []int{0, jobs / 2}, []int{again, dead})
@@ -82,9 +79,9 @@ func (mainTests) ARescueThatFailsKeepsItsClaims(t *testing.T, d *env) {
 	d.rows(t, "scheduled", jobs/2)
 	d.rows(t, "job WHERE attempt = 1", jobs/2)
 	for range jobs / 2 {
-		assert.Equal(t, 1, wait(t, asked, "the backoff"))
+		assert.Equal(t, 1, suite.Wait(t, asked, "the backoff"))
 	}
-	d.until(t, "SELECT count(*) FROM dblock_queue_claim", 0)
+	d.Until(t, "SELECT count(*) FROM dblock_queue_claim", 0)
 }
 
 // everyOtherDies makes tasks. Every other one has a unique key and one attempt.
@@ -96,24 +93,10 @@ func everyOtherDies(n int) []queue.Task {
 	return tasks
 }
 
-// trigger runs a statement for each row of an event: in PL/pgSQL, or MySQL's. drop ends that.
-func (d *env) trigger(t *testing.T, event, postgres, mysql string) (drop func()) {
-	t.Helper()
-	name := "suite_" + strings.ToLower(strings.ReplaceAll(event, " ", "_"))
-	if d.e.Kind != devdb.Postgres {
-		d.exec(t, fmt.Sprintf("CREATE TRIGGER %s AFTER %s FOR EACH ROW %s", name, event, mysql))
-		return func() { t.Helper(); d.exec(t, "DROP TRIGGER "+name) }
-	}
-	d.exec(t, fmt.Sprintf("CREATE FUNCTION %s() RETURNS trigger LANGUAGE plpgsql AS "+
-		"$$ BEGIN %s; RETURN NULL; END $$", name, postgres),
-		fmt.Sprintf("CREATE TRIGGER %s AFTER %s FOR EACH ROW EXECUTE FUNCTION %[1]s()", name, event))
-	return func() { t.Helper(); d.exec(t, "DROP FUNCTION "+name+" CASCADE") }
-}
-
 // slow has each row of an event take 4 ms.
-func (d *env) slow(t *testing.T, event string) {
+func (d *env) slow(t *testing.T, event, table string) {
 	t.Helper()
-	d.trigger(t, event, "PERFORM pg_sleep(0.004)", "DO SLEEP(0.004)")
+	d.Trigger(t, "AFTER "+event, table, "1 = 1", d.sql("PERFORM pg_sleep(0.004)", "DO SLEEP(0.004)"))
 }
 
 // Options.Timeout cuts off the statements of a rescue, since the server is slow. Smaller statements
@@ -121,14 +104,14 @@ func (d *env) slow(t *testing.T, event string) {
 func (faultTests) ASlowServerRescuesStepByStep(t *testing.T, d *env) {
 	const jobs = 200
 	d.killed(t, d.open(t, queue.Options{}), everyOtherDies(jobs)...)
-	d.slow(t, "INSERT ON dblock_queue_scheduled")
-	d.slow(t, "INSERT ON dblock_queue_dead")
+	d.slow(t, "INSERT", "dblock_queue_scheduled")
+	d.slow(t, "INSERT", "dblock_queue_dead")
 	q := d.open(t, queue.Options{Timeout: 300 * time.Millisecond})
 	handle(t, q, "note", nop, queue.Backoff(func(int, error) time.Duration { return time.Hour }))
 	suite.Until(t, "all jobs are rescued", func() bool {
 		_, _, err := q.Rescue(suite.Soon(t))
 		t.Log(err)
-		return d.count(t, "SELECT count(*) FROM dblock_queue_claim") == 0
+		return d.Count(t, "SELECT count(*) FROM dblock_queue_claim") == 0
 	})
 	for table, want := range map[string]int{
 		"scheduled": jobs / 2, "dead": jobs / 2, "job": jobs / 2, "unique": 0, "ready": 0,
@@ -143,10 +126,10 @@ func (faultTests) ASlowServerPrunesStepByStep(t *testing.T, d *env) {
 	d.exec(t, "INSERT INTO dblock_queue_history "+
 		"(day, job_id, queue, kind, priority, attempt, outcome, enqueued_at) "+
 		"SELECT '2020-01-01', s.job_id, s.queue, 'note', 0, 1, 1, s.run_at FROM dblock_queue_scheduled s")
-	d.slow(t, "DELETE ON dblock_queue_history")
+	d.slow(t, "DELETE", "dblock_queue_history")
 	suite.Until(t, "old history is deleted", func() bool {
 		t.Log(q.PruneHistory(suite.Soon(t)))
-		return d.count(t, "SELECT count(*) FROM dblock_queue_history") == 0
+		return d.Count(t, "SELECT count(*) FROM dblock_queue_history") == 0
 	})
 }
 
@@ -170,7 +153,7 @@ func (mainTests) HandsBackWhatWasNotBegun(t *testing.T, d *env) {
 	h.has(t, 1)
 	assert.NoError(t, stop())
 	for range handlers {
-		assert.ErrorIs(t, wait(t, stopped, "a job that is interrupted"), queue.ErrStopped)
+		assert.ErrorIs(t, suite.Wait(t, stopped, "a job that is interrupted"), queue.ErrStopped)
 	}
 	for table, want := range map[string]int{
 		"job": jobs - 1, "ready": jobs - 1, "claim": 0, "job WHERE attempt > 0": 0, "scheduled": 0,
@@ -186,17 +169,17 @@ func (mainTests) HandsBackWhatWasNotBegun(t *testing.T, d *env) {
 // Close returns soon after its context has ended, also while a worker runs. The process leaves in
 // the background. Without a bound Close would wait for the TTL, an hour.
 func (faultTests) AQueueClosesOnAFrozenServer(t *testing.T, d *env) {
-	server, dsn, db := suite.ServerOfItsOwn(t, d.e.Kind)
+	server, db := suite.OwnServer(t, d.Kind)
 	if server == nil {
 		return // it was given, and may serve others
 	}
-	d = &env{d.e, dsn, db}
+	d = &env{db, d.e}
 	for _, working := range []bool{true, false} {
 		q, done := d.open(t, queue.Options{TTL: time.Hour}), make(chan int, 1)
 		handle(t, q, "note", record(done))
 		stop := work(t, q, queue.WorkerOptions{})
 		enqueue(t, q, queue.Task{Kind: "note", Args: 1})
-		wait(t, done, "the job")
+		suite.Wait(t, done, "the job")
 		d.empty(t)
 		if !working {
 			require.NoError(t, stop())
@@ -212,7 +195,7 @@ func (faultTests) AQueueClosesOnAFrozenServer(t *testing.T, d *env) {
 		}
 		require.NoError(t, server.Thaw())
 		_ = stop()
-		d.until(t, suite.Members, 0)
+		d.Until(t, suite.Members, 0)
 	}
 }
 

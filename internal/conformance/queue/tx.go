@@ -83,7 +83,7 @@ func (d *env) effective(t *testing.T, jobs ...queue.ID) {
 	for _, id := range jobs {
 		want = append(want, id.String())
 	}
-	got := suite.ValuesOf[string](t, &suite.DB{DB: d.db}, "SELECT job FROM suite_effect")
+	got := suite.ValuesOf[string](t, d.DB, "SELECT job FROM suite_effect")
 	assert.ElementsMatch(t, want, got, "effects")
 }
 
@@ -121,7 +121,7 @@ func (mainTests) EffectsInGroups(t *testing.T, d *env) {
 	q := d.runEffects(t, queue.Options{}, quickly, then)
 	var ids []queue.ID
 	for n := range 6 {
-		job := wait(t, ended, "a job")
+		job := suite.Wait(t, ended, "a job")
 		assert.Equal(t, n, job.Args)
 		ids = append(ids, job.ID)
 	}
@@ -153,7 +153,7 @@ func (mainTests) EffectsAndMiddleware(t *testing.T, d *env) {
 	})
 	made := enqueue(t, q, repeat(2, queue.Task{Kind: "effect"})...)
 	d.effective(t, made[0])
-	assert.EqualValues(t, 2, d.count(t, "SELECT attempt FROM suite_effect"))
+	assert.EqualValues(t, 2, d.Count(t, "SELECT attempt FROM suite_effect"))
 }
 
 // The middleware returns before the handler does. The job ends after the handler, and has no effect.
@@ -183,7 +183,7 @@ func (mainTests) EffectsAndImpatientMiddleware(t *testing.T, d *env) {
 		return nil
 	})
 	enqueue(t, d.open(t, queue.Options{}), queue.Task{Kind: "effect", MaxAttempts: 1})
-	assert.ErrorIs(t, wait(t, dead, "the end"), errBadDay)
+	assert.ErrorIs(t, suite.Wait(t, dead, "the end"), errBadDay)
 	d.effective(t)
 }
 
@@ -194,7 +194,7 @@ func (mainTests) EffectsInTime(t *testing.T, d *env) {
 	d.handleEffect(t, q, newHolder(t).ignoreTx, queue.Timeout(time.Second))
 	work(t, q, queue.WorkerOptions{})
 	enqueue(t, q, queue.Task{Kind: "effect", MaxAttempts: 1})
-	assert.ErrorIs(t, wait(t, dead, "the end"), queue.ErrTimeout)
+	assert.ErrorIs(t, suite.Wait(t, dead, "the end"), queue.ErrTimeout)
 	d.effective(t)
 }
 
@@ -205,7 +205,7 @@ func (mainTests) EffectsOfTheCancelled(t *testing.T, d *env) {
 	id := enqueue(t, q, queue.Task{Kind: "effect"})[0]
 	h.has(t, 1)
 	cancel(t, q, id, queue.Claimed)
-	assert.Equal(t, id, wait(t, dropped, "its end").ID)
+	assert.Equal(t, id, suite.Wait(t, dropped, "its end").ID)
 	d.effective(t)
 }
 
@@ -223,11 +223,11 @@ func (mainTests) EffectsAtTheEndOfWork(t *testing.T, d *env) {
 		if grace > 0 {
 			close(h.end)
 		}
-		assert.NoError(t, wait(t, stopped, "the end of work"))
+		assert.NoError(t, suite.Wait(t, stopped, "the end of work"))
 		d.rows(t, "job", left)
-		assert.EqualValues(t, 1, d.count(t, countEffects), "grace %v", grace)
+		assert.EqualValues(t, 1, d.Count(t, countEffects), "grace %v", grace)
 	}
-	assert.Zero(t, d.count(t, "SELECT attempt FROM dblock_queue_job"))
+	assert.Zero(t, d.Count(t, "SELECT attempt FROM dblock_queue_job"))
 }
 
 // deadlock makes two rows. first and second update them, in opposite orders for jobs 0 and 1. Both
@@ -268,9 +268,9 @@ func (mainTests) EffectsOfConflicts(t *testing.T, d *env) {
 		return update(ctx, tx, 1-job.Args)
 	})
 	made := enqueueMany(t, q, repeat(3, queue.Task{Kind: "effect", MaxAttempts: 1}))
-	assert.ErrorIs(t, wait(t, dead, "the job that always conflicts"), dblock.ErrConflict)
+	assert.ErrorIs(t, suite.Wait(t, dead, "the job that always conflicts"), dblock.ErrConflict)
 	d.effective(t, made[:2]...)
-	assert.EqualValues(t, 4, d.count(t, countUpdates))
+	assert.EqualValues(t, 4, d.Count(t, countUpdates))
 	// The victim may take its first row again before the other job gets it. Then they deadlock
 	// again.
 	assert.GreaterOrEqual(t, runs[0]+runs[1], 3)
@@ -296,8 +296,8 @@ func (mainTests) EffectsOfASwallowedDeadlock(t *testing.T, d *env) {
 		return nil
 	})
 	enqueueMany(t, q, repeat(2, queue.Task{Kind: "effect", MaxAttempts: 1}))
-	assert.ErrorIs(t, wait(t, dead, "the victim"), dblock.ErrTxEnded)
+	assert.ErrorIs(t, suite.Wait(t, dead, "the victim"), dblock.ErrTxEnded)
 	d.empty(t)
-	assert.EqualValues(t, 1, d.count(t, countEffects))
-	assert.EqualValues(t, 2, d.count(t, countUpdates))
+	assert.EqualValues(t, 1, d.Count(t, countEffects))
+	assert.EqualValues(t, 2, d.Count(t, countUpdates))
 }

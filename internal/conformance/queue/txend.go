@@ -38,7 +38,7 @@ func (mainTests) EffectsOfHandlersThatEndTheirTx(t *testing.T, d *env) {
 	o, dead := observeDead()
 	committed, refuses := 1, false
 	last := func(ctx context.Context, tx HandlerTx) error { return tx.Do(ctx, "CREATE TABLE suite_more (n INT)") }
-	if d.e.Kind == devdb.Postgres { // it refuses Commit, and the last case is an error that is not returned
+	if d.Kind == devdb.Postgres { // it refuses Commit, and the last case is an error that is not returned
 		committed, refuses = 0, true
 		last = func(ctx context.Context, tx HandlerTx) error { _ = tx.Do(ctx, "SELECT nothing"); return nil }
 	}
@@ -58,7 +58,7 @@ func (mainTests) EffectsOfHandlersThatEndTheirTx(t *testing.T, d *env) {
 		{func(ctx context.Context, tx HandlerTx) error { return tx.Do(ctx, "ROLLBACK") }, 0},
 		{last, committed},
 	}
-	if d.e.Kind == devdb.Postgres {
+	if d.Kind == devdb.Postgres {
 		cases = append(cases, cases[0], cases[0])
 		cases[5].then = func(ctx context.Context, tx HandlerTx) error { return tx.Do(ctx, "ROLLBACK AND CHAIN") }
 		cases[6].then, cases[6].left = func(ctx context.Context, tx HandlerTx) error { return tx.Do(ctx, "COMMIT AND CHAIN") }, 1
@@ -67,10 +67,10 @@ func (mainTests) EffectsOfHandlersThatEndTheirTx(t *testing.T, d *env) {
 		return cases[job.Args].then(ctx, tx)
 	})
 	for n, c := range cases {
-		before := d.count(t, countEffects)
+		before := d.Count(t, countEffects)
 		enqueue(t, q, queue.Task{Kind: "effect", Args: n, MaxAttempts: 1})
-		assert.ErrorIs(t, wait(t, dead, "the end"), dblock.ErrTxEnded, "case %d", n)
-		assert.EqualValues(t, c.left, d.count(t, countEffects)-before, "effects of case %d", n)
+		assert.ErrorIs(t, suite.Wait(t, dead, "the end"), dblock.ErrTxEnded, "case %d", n)
+		assert.EqualValues(t, c.left, d.Count(t, countEffects)-before, "effects of case %d", n)
 	}
 	d.empty(t)
 	d.rows(t, "dead", len(cases))
@@ -116,7 +116,7 @@ func (mainTests) EffectsWithoutConnections(t *testing.T, d *env) {
 	made := enqueueMany(t, q, append(repeat(patient, queue.Task{Kind: "patient"}),
 		repeat(hasty, queue.Task{Kind: "hasty", Priority: 1})...))
 	work(t, q, queue.WorkerOptions{Concurrency: patient + hasty, Promote: 10 * time.Millisecond})
-	wait(t, waiting, "a job without a connection")
+	suite.Wait(t, waiting, "a job without a connection")
 	close(open)
 	d.effective(t, made...)
 }
@@ -148,7 +148,7 @@ func (d *env) endings(
 	release()
 	return q, made, func(times int) {
 		for times > 0 {
-			event := wait(t, events, "an end that is put off")
+			event := suite.Wait(t, events, "an end that is put off")
 			require.NotContains(t, event, "died")
 			if strings.HasPrefix(event, "ending a job") {
 				times--
@@ -160,22 +160,22 @@ func (d *env) endings(
 // The rows of a group and of a unique key are locked when their jobs end. Both are put off, at no
 // cost of an attempt, and other jobs end meanwhile. Both have their effects once the rows are free.
 func (mainTests) EffectsOfLockedKeys(t *testing.T, d *env) {
-	release := func() error { return nil }
-	lock := func() { release = d.lock(t, lockedGroup, lockedKey).Rollback }
+	release := func() {}
+	lock := func() { release = d.lock(t, lockedGroup, lockedKey) }
 	q, made, putOff := d.endings(t, lock, queue.Task{Group: "locked"}, queue.Task{Unique: "locked"})
 	putOff(4) // each runs again
 	others := enqueue(t, q, queue.Task{Kind: "effect"}, queue.Task{Kind: "effect", Group: "other"},
 		queue.Task{Kind: "effect", Unique: "other"})
 	d.ended(t, others)
 	assert.Equal(t, 2, d.standing(t, made), "jobs whose keys are locked")
-	require.NoError(t, release())
+	release()
 	d.effective(t, append(made, others...)...)
 	d.rows(t, "dead", 0)
 }
 
 // Each end of a job conflicts. The handler runs again at once, and then the job is put off.
 func (mainTests) EffectsOfEndsThatGiveWay(t *testing.T, d *env) {
-	drop := d.trigger(t, "DELETE ON dblock_queue_job", "RAISE 'no' USING ERRCODE = '40P01'", d.conflict())
+	drop := d.Trigger(t, "AFTER DELETE", "dblock_queue_job", "1 = 1", suite.Raise(d.Kind, "40001", "no"))
 	_, made, putOff := d.endings(t, func() {}, queue.Task{})
 	putOff(2)
 	drop()
@@ -225,7 +225,7 @@ func (d *env) cutOff(t *testing.T, inTx bool, mode faultconn.Mode, attempts int)
 			return nil
 		})
 	} else {
-		if d.e.Kind == devdb.Postgres && mode == faultconn.CutBefore { // the driver would know that nothing was sent
+		if d.Kind == devdb.Postgres && mode == faultconn.CutBefore { // the driver would know that nothing was sent
 			mode = faultconn.Late
 		}
 		handle(t, q, "effect", func(_ context.Context, job queue.Job[int]) error {
@@ -236,7 +236,7 @@ func (d *env) cutOff(t *testing.T, inTx bool, mode faultconn.Mode, attempts int)
 	}
 	c.job = enqueue(t, q, queue.Task{Kind: "effect", MaxAttempts: attempts})[0]
 	work(t, q, queue.WorkerOptions{Concurrency: 1, Ahead: -1, Exchanges: 1, Rescue: -1, Promote: -1})
-	wait(t, asleep, "an end without a reply")
+	suite.Wait(t, asleep, "an end without a reply")
 	return c
 }
 
@@ -248,7 +248,7 @@ func (d *env) othersEnd(t *testing.T, other *queue.Queue) {
 	suite.Until(t, "the job is rescued", func() bool { // a rescue passes over a claim that is locked
 		_, _, err := other.Rescue(t.Context())
 		require.NoError(t, err)
-		return d.count(t, "SELECT count(*) FROM dblock_queue_claim") == 0
+		return d.Count(t, "SELECT count(*) FROM dblock_queue_claim") == 0
 	})
 	work(t, other, queue.WorkerOptions{Poll: 10 * time.Millisecond, Rescue: -1})
 	d.empty(t)
@@ -257,12 +257,7 @@ func (d *env) othersEnd(t *testing.T, other *queue.Queue) {
 // each runs a test for each of some cases, with a database of its own.
 func each[T any](t *testing.T, d *env, cases map[string]T, test func(t *testing.T, d *env, c T)) {
 	t.Helper()
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			test(t, d.e.env(t), c)
-		})
-	}
+	suite.Each(t, cases, func(t *testing.T, c T) { test(t, d.e.env(t), c) })
 }
 
 // lostEnd is an end of a job that got no reply.
@@ -295,7 +290,7 @@ func (mainTests) EndsWithoutAnAnswer(t *testing.T, d *env) {
 	}, func(t *testing.T, d *env, end lostEnd) {
 		c, other := d.cutOff(t, end.inTx, end.mode, end.attempts), d.open(t, queue.Options{})
 		if end.mode == after {
-			d.until(t, "SELECT count(*) FROM dblock_queue_job", 0) // it takes place
+			d.Until(t, "SELECT count(*) FROM dblock_queue_job", 0) // it takes place
 		}
 		switch end.then {
 		case gone:
@@ -311,11 +306,11 @@ func (mainTests) EndsWithoutAnAnswer(t *testing.T, d *env) {
 			d.exec(t, "DELETE FROM dblock_member", "INSERT INTO dblock_member SELECT * FROM suite_member")
 		}
 		close(c.wake)
-		assert.Equal(t, end.want, wait(t, c.ends, "the end of the job"))
+		assert.Equal(t, end.want, suite.Wait(t, c.ends, "the end of the job"))
 		if end.inTx && end.want == "lost" {
-			wait(t, c.unknown, "the unknown outcome")
+			suite.Wait(t, c.unknown, "the unknown outcome")
 		}
-		assert.EqualValues(t, end.effects, d.count(t, countEffects))
+		assert.EqualValues(t, end.effects, d.Count(t, countEffects))
 		d.rows(t, "dead", end.dead)
 	})
 }

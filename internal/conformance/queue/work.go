@@ -25,7 +25,7 @@ func (mainTests) TellsWhatIsRecorded(t *testing.T, d *env) {
 	o.Observer.Recorded = func(name string, n int, took time.Duration) {
 		sum := recorded.Add(int64(n)) // before those that are left are counted, since others end meanwhile
 		var left int64
-		assert.NoError(t, d.db.QueryRow("SELECT count(*) FROM dblock_queue_job").Scan(&left))
+		assert.NoError(t, d.DB.DB.QueryRow("SELECT count(*) FROM dblock_queue_job").Scan(&left))
 		assert.LessOrEqual(t, left, jobs-sum, "jobs left when %d are recorded", sum)
 		assert.Equal(t, queue.DefaultQueue, name)
 		assert.Positive(t, took)
@@ -44,7 +44,7 @@ func (mainTests) TellsWhatIsRecorded(t *testing.T, d *env) {
 		}
 		return nil
 	})
-	wait(t, all, "the last end")
+	suite.Wait(t, all, "the last end")
 	d.empty(t)
 	assert.EqualValues(t, jobs, recorded.Load())
 }
@@ -60,7 +60,7 @@ func (mainTests) ALoneJobIsDoneAtOnce(t *testing.T, d *env) {
 	args := map[string]string{"name": "ann"}
 	for range 5 {
 		id := enqueue(t, q, queue.Task{Kind: "greet", Args: args, Priority: 3, MaxAttempts: 7})[0]
-		got := wait(t, done, "the job")
+		got := suite.Wait(t, done, "the job")
 		assert.False(t, got.EnqueuedAt.IsZero())
 		assert.False(t, got.ReadyAt.Before(got.EnqueuedAt.Add(-time.Second)), "%v, %v", got.ReadyAt, got.EnqueuedAt)
 		got.EnqueuedAt, got.ReadyAt = time.Time{}, time.Time{}
@@ -86,7 +86,7 @@ func (mainTests) LowerPrioritiesFirst(t *testing.T, d *env) {
 	d.process(t, queue.Options{}, queue.WorkerOptions{Concurrency: 1, Exchanges: 1}, record(done))
 	var got []int
 	for range jobs {
-		got = append(got, wait(t, done, "a job"))
+		got = append(got, suite.Wait(t, done, "a job"))
 	}
 	assert.Equal(t, []int{2, 5, 8, 11, 1, 4, 7, 10, 0, 3, 6, 9}, got)
 }
@@ -115,7 +115,7 @@ func (faultTests) BulksSurviveLostReplies(t *testing.T, d *env) {
 			}
 			// One statement, since a call without a reply may be committed between two.
 			var jobs, ready, scheduled int64
-			rows := d.text(t, "SELECT concat("+strings.Join(counts[:], ", ' ', ")+")")
+			rows := d.Text(t, "SELECT concat("+strings.Join(counts[:], ", ' ', ")+")")
 			_, scanErr := fmt.Sscan(rows, &jobs, &ready, &scheduled)
 			require.NoError(t, scanErr, rows)
 			assert.Equal(t, [2]int64{jobs / 3 * 2, jobs / 3}, [2]int64{ready, scheduled}, name)

@@ -32,12 +32,8 @@ func (e Session) use(ctx context.Context, x *answers.Trial, o SessionOptions) er
 		l, closePool, err = e.Open(ctx, x.DSN, &faultconn.Dialer{}, o)
 		return err
 	}
-	if err := open(ctx); err != nil {
-		x.Told(err)
-		x.Heal()
-		if err := x.Again(ctx, "opening", open); err != nil {
-			return err
-		}
+	if err := x.Open(ctx, open); err != nil {
+		return err
 	}
 	defer closePool()
 	other, closeOther, err := e.Open(ctx, x.Near, nil, quick)
@@ -68,9 +64,7 @@ func (e Session) use(ctx context.Context, x *answers.Trial, o SessionOptions) er
 	if !lied {
 		err = errors.Join(err, e.isFree(ctx, x))
 	}
-	closing, cancel := context.WithTimeout(ctx, answers.Patience)
-	defer cancel()
-	x.Told(l.Close(closing))
+	x.Close(ctx, l.Close)
 	return err
 }
 

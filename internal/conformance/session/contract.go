@@ -4,9 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,7 +16,7 @@ import (
 	"github.com/dblock-go/dblock/internal/faultconn"
 )
 
-func sessionsExclude(t *testing.T, s *env) {
+func (tests) SessionsExclude(t *testing.T, s *env) {
 	a, b := s.process(t, SessionOptions{}), s.process(t, SessionOptions{})
 	other := s.process(t, SessionOptions{Namespace: "another"})
 	first := suite.Acquire(t, a, "k", dblock.WithLabel("nightly run"))
@@ -44,7 +42,7 @@ func sessionsExclude(t *testing.T, s *env) {
 	}
 }
 
-func refusesWhatItLacks(t *testing.T, s *env) {
+func (tests) RefusesWhatItLacks(t *testing.T, s *env) {
 	l := s.process(t, SessionOptions{})
 	caps := l.Caps()
 	assert.NotEmpty(t, caps.NotDurable)
@@ -71,7 +69,7 @@ func refusesWhatItLacks(t *testing.T, s *env) {
 	assert.True(t, s.process(t, SessionOptions{ServerQueue: true}).Caps().Fair, "the server's queue")
 }
 
-func refusesBadOptions(t *testing.T, s *env) {
+func (tests) RefusesBadOptions(t *testing.T, s *env) {
 	bad := map[string]SessionOptions{
 		"IdleTimeout": {IdleTimeout: 999 * time.Millisecond}, "IdleTimeout, 2": {IdleTimeout: 25 * time.Hour}, "MaxConns": {MaxConns: -1},
 		"MaxConns, 2": {MaxConns: 1001}, "Poll": {Poll: time.Millisecond}, "Poll, 2": {Poll: 2 * time.Minute}, "Namespace": {Namespace: "a\x00b"},
@@ -90,7 +88,7 @@ func refusesBadOptions(t *testing.T, s *env) {
 	}
 }
 
-func refusesBadKeys(t *testing.T, s *env) {
+func (tests) RefusesBadKeys(t *testing.T, s *env) {
 	l := s.process(t, SessionOptions{Raw: true})
 	good := []string{"42", "-1", "9223372036854775807"}
 	bad := []string{"abc", "", "1.5", "9223372036854775808", " 1"}
@@ -107,8 +105,8 @@ func refusesBadKeys(t *testing.T, s *env) {
 	}
 }
 
-// rawKeysAreTheServers: what a raw key excludes is what the server excludes for two other programs.
-func rawKeysAreTheServers(t *testing.T, s *env) {
+// RawKeysAreTheServers: what a raw key excludes is what the server excludes for two other programs.
+func (tests) RawKeysAreTheServers(t *testing.T, s *env) {
 	one, two := s.program(t), s.program(t)
 	l := s.process(t, SessionOptions{Raw: true})
 	pairs := [][2]string{{"42", "42"}, {"42", "-42"}, {"42", "4294967338"}}
@@ -135,9 +133,9 @@ func rawKeysAreTheServers(t *testing.T, s *env) {
 	}
 }
 
-// rawWaitsLeaveOthersAlone: a waiter takes nothing that another program could ask for, and asks
+// RawWaitsLeaveOthersAlone: a waiter takes nothing that another program could ask for, and asks
 // seldom.
-func rawWaitsLeaveOthersAlone(t *testing.T, s *env) {
+func (tests) RawWaitsLeaveOthersAlone(t *testing.T, s *env) {
 	if !s.Postgres() {
 		return // a raw name is one name, and has no second form
 	}
@@ -203,35 +201,21 @@ func (p *program) free(t *testing.T) {
 	require.NoError(t, suite.Second(p.conn.ExecContext(t.Context(), query)))
 }
 
-func tellsTheObserver(t *testing.T, s *env) {
-	var mu sync.Mutex
-	var told []string
-	note := func(format string, args ...any) {
-		mu.Lock()
-		defer mu.Unlock()
-		told = append(told, fmt.Sprintf(format, args...))
-	}
-	l := s.process(t, SessionOptions{IdleTimeout: 3 * time.Second, Observer: dblock.Observer{
-		Acquired: func(key string, _ time.Duration) { note("acquired %s", key) },
-		NotAcquired: func(key string, _ time.Duration, err error) {
-			note("not acquired %s: %v", key, errors.Is(err, dblock.ErrNotAcquired))
-		},
-		Released: func(key string, _ time.Duration) { note("released %s", key) },
-		Lost:     func(key string, _ time.Duration, why dblock.Reason) { note("lost %s: %s", key, why) },
-	}})
+func (tests) TellsTheObserver(t *testing.T, s *env) {
+	observer, hears := suite.Hears()
+	l := s.process(t, SessionOptions{IdleTimeout: 3 * time.Second, Observer: observer})
 	lock := suite.Acquire(t, l, "k")
 	suite.IsTaken(t, l, "k")
 	suite.Release(t, lock)
 	killed := suite.Acquire(t, l, "killed")
 	s.endHolder(t, "killed")
 	suite.IsLost(t, killed, dblock.Disconnected)
-	want := "acquired k, not acquired k: true, released k, acquired killed, lost killed: " + string(dblock.Disconnected)
-	assert.EventuallyWithT(t, func(c *assert.CollectT) { // the Observer is called after the holder
-		mu.Lock()
-		defer mu.Unlock()
-		assert.Equal(c, want, strings.Join(told, ", "))
-	}, time.Minute, time.Millisecond)
+	hears(t, "acquired k, not acquired k: true, released k, acquired killed, lost killed: "+string(dblock.Disconnected))
 }
+
+func (tests) CloseGivesBack(t *testing.T, s *env) { s.closeGivesBack(t, SessionOptions{}) }
+
+func (tests) CloseInLine(t *testing.T, s *env) { s.closeGivesBack(t, atServer) }
 
 func (s *env) closeGivesBack(t *testing.T, o SessionOptions) {
 	a, b := s.process(t, o), s.process(t, o)
@@ -255,8 +239,8 @@ func (s *env) closeGivesBack(t *testing.T, o SessionOptions) {
 	assert.ErrorIs(t, kept.Release(t.Context()), dblock.ErrLost)
 }
 
-// costsFewRoundTrips counts what calls send.
-func costsFewRoundTrips(t *testing.T, s *env) {
+// CostsFewRoundTrips counts what calls send.
+func (tests) CostsFewRoundTrips(t *testing.T, s *env) {
 	var dialer faultconn.Dialer
 	l := s.processOn(t, &dialer, SessionOptions{IdleTimeout: time.Hour})
 	other := s.process(t, SessionOptions{})

@@ -18,9 +18,9 @@ import (
 // frozenIdle is after how long the server frees what a frozen process has.
 const frozenIdle = 2 * time.Second
 
-// aBlackHoleIsFreed takes the network away without a word, on both sides or from the server to the
+// ABlackHoleIsFreed takes the network away without a word, on both sides or from the server to the
 // client: another process has the lock soon, and by then its holder does not count on it any more.
-func aBlackHoleIsFreed(t *testing.T, s *env) {
+func (faultTests) ABlackHoleIsFreed(t *testing.T, s *env) {
 	var dialer faultconn.Dialer
 	l := s.processOn(t, &dialer, SessionOptions{IdleTimeout: frozenIdle})
 	other := s.process(t, quick)
@@ -36,10 +36,10 @@ func aBlackHoleIsFreed(t *testing.T, s *env) {
 	}
 }
 
-// aSilentServerKeepsNoCaller has the network fall silent. A call ends with its deadline, and a
+// ASilentServerKeepsNoCaller has the network fall silent. A call ends with its deadline, and a
 // release soon: it says that the lock may have been lost. Without bounds of their own both would
 // wait for half of the idle time-out.
-func aSilentServerKeepsNoCaller(t *testing.T, s *env) {
+func (faultTests) ASilentServerKeepsNoCaller(t *testing.T, s *env) {
 	const idle, soon = 4 * time.Minute, 30 * time.Second
 	var dialer faultconn.Dialer
 	l := s.processOn(t, &dialer, SessionOptions{IdleTimeout: idle})

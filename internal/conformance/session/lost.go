@@ -17,9 +17,9 @@ import (
 	"github.com/dblock-go/dblock/internal/faultconn"
 )
 
-// aDeadOneIsFreedAtOnce closes the connections of a process, as its death does: no idle time-out
+// ADeadOneIsFreedAtOnce closes the connections of a process, as its death does: no idle time-out
 // passes.
-func aDeadOneIsFreedAtOnce(t *testing.T, s *env) {
+func (tests) ADeadOneIsFreedAtOnce(t *testing.T, s *env) {
 	var dialer faultconn.Dialer
 	a, b := s.processOn(t, &dialer, SessionOptions{IdleTimeout: time.Hour}), s.process(t, SessionOptions{})
 	lock := suite.Acquire(t, a, "k")
@@ -32,9 +32,9 @@ func aDeadOneIsFreedAtOnce(t *testing.T, s *env) {
 	}
 }
 
-// aLostLockIsNotReleased ends the connection of a holder and has another process take the lock. The
+// ALostLockIsNotReleased ends the connection of a holder and has another process take the lock. The
 // holder releases before its process can notice the loss by itself: Release says that it was lost.
-func aLostLockIsNotReleased(t *testing.T, s *env) {
+func (tests) ALostLockIsNotReleased(t *testing.T, s *env) {
 	b := s.process(t, quick)
 	lose := func(locks ...*dblock.Lock) {
 		t.Helper()
@@ -56,10 +56,10 @@ func aLostLockIsNotReleased(t *testing.T, s *env) {
 	}
 }
 
-// interruptedHandOvers interrupts the statements of a session while its callers hand locks over and
+// InterruptedHandOvers interrupts the statements of a session while its callers hand locks over and
 // another process asks for the same locks. No answer of the server may end the process, and all
 // callers make progress.
-func interruptedHandOvers(t *testing.T, s *env) {
+func (tests) InterruptedHandOvers(t *testing.T, s *env) {
 	for name, o := range map[string]SessionOptions{"polling": quick, "at the server": atServer} {
 		a, b := s.process(t, o), s.process(t, o)
 		var had atomic.Int64
@@ -117,9 +117,9 @@ func (s *env) interrupt(t *testing.T, l dblock.Locker, key string, calls func(ct
 	suite.Release(t, kept)
 }
 
-// aKilledSessionIsLost has the server end the connection that many locks share: all of them are
+// AKilledSessionIsLost has the server end the connection that many locks share: all of them are
 // lost, on Postgres because the connection says so, elsewhere by a ping. Locks can be had again.
-func aKilledSessionIsLost(t *testing.T, s *env) {
+func (faultTests) AKilledSessionIsLost(t *testing.T, s *env) {
 	idle := time.Hour
 	if !s.Postgres() {
 		idle = 3 * time.Second

@@ -42,81 +42,37 @@ type SessionOptions struct {
 	Observer                 dblock.Observer `json:"-"`
 }
 
+// The tests of doc.go are methods of these types.
+type (
+	tests         struct{}
+	postgresTests struct{}
+	faultTests    struct{}
+)
+
 // Run runs the suite.
 func (e Session) Run(t *testing.T) {
-	e.runContract(t)
-	e.run(t, map[string]func(*testing.T, *env){
-		"SessionsExclude":          sessionsExclude,
-		"RefusesWhatItLacks":       refusesWhatItLacks,
-		"RefusesBadOptions":        refusesBadOptions,
-		"RefusesBadKeys":           refusesBadKeys,
-		"RawKeysAreTheServers":     rawKeysAreTheServers,
-		"RawWaitsLeaveOthersAlone": rawWaitsLeaveOthersAlone,
-		"TellsTheObserver":         tellsTheObserver,
-		"CloseGivesBack":           func(t *testing.T, s *env) { s.closeGivesBack(t, SessionOptions{}) },
-		"CloseInLine":              func(t *testing.T, s *env) { s.closeGivesBack(t, atServer) },
-		"ALeaverIsNoTrouble":       aLeaverIsNoTrouble,
-		"ManyLocksFewConns":        manyLocksFewConns,
-		"MoreThanItMay":            moreThanItMay,
-		"ServedInLine":             servedInLine,
-		"LeavesTheLine":            leavesTheLine,
-		"TheLineEndsWithConns":     theLineEndsWithConns,
-		"TheServerQueueWaitsOn":    theServerQueueWaitsOn,
-		"ALostLockIsNotReleased":   aLostLockIsNotReleased,
-		"InterruptedHandOvers":     interruptedHandOvers,
-		"CostsFewRoundTrips":       costsFewRoundTrips,
-		"ADeadOneIsFreedAtOnce":    aDeadOneIsFreedAtOnce,
-	})
-	if e.Kind != devdb.Postgres {
-		return
-	}
-	e.run(t, map[string]func(*testing.T, *env){
-		"ReadersHearOfAWriter": readersHearOfAWriter,
-		"HoldsNoSnapshot":      holdsNoSnapshot,
-	})
-}
-
-// RunFaults runs the tests of faults and crowds.
-func (e Session) RunFaults(t *testing.T) {
-	e.runCut(t)
-	e.run(t, map[string]func(*testing.T, *env){
-		"ABlackHoleIsFreed":          aBlackHoleIsFreed,
-		"ASilentServerKeepsNoCaller": aSilentServerKeepsNoCaller,
-		"AKilledSessionIsLost":       aKilledSessionIsLost,
-	})
-}
-
-func (e Session) run(t *testing.T, tests map[string]func(*testing.T, *env)) {
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			test(t, e.env(suite.NewDB(t, e.Kind)))
-		})
-	}
-}
-
-// runContract runs what leases and session locks promise alike, with waits in the process and at
-// the server.
-func (e Session) runContract(t *testing.T) {
+	open := func(t *testing.T) *env { return e.env(suite.NewDB(t, e.Kind)) }
+	suite.RunEach(t, tests{}, open)
 	if e.Kind != devdb.Postgres {
 		return // it has no readers
 	}
-	for name, test := range map[string]func(*testing.T, locksuite.Place){
-		"ReadersShare":       locksuite.ReadersShare,
-		"WaitsForReaders":    locksuite.WaitsForReaders,
-		"AWriterIsLetIn":     locksuite.AWriterIsLetIn,
-		"ReadersDontUpgrade": locksuite.ReadersDontUpgrade,
-		"ReadersDontWait":    locksuite.ReadersDontWait,
-	} {
+	suite.RunEach(t, postgresTests{}, open)
+	for name, test := range locksuite.Readers() { // with waits in the process and at the server
 		for suffix, o := range map[string]SessionOptions{"": {}, "InLine": atServer} {
 			t.Run(name+suffix, func(t *testing.T) {
 				t.Parallel()
-				s := e.env(suite.NewDB(t, e.Kind))
+				s := open(t)
 				s.ofLeases = o
 				test(t, locksuite.Place{LeasePlace: s})
 			})
 		}
 	}
+}
+
+// RunFaults runs the tests of faults and crowds.
+func (e Session) RunFaults(t *testing.T) {
+	e.runCut(t)
+	suite.RunEach(t, faultTests{}, func(t *testing.T) *env { return e.env(suite.NewDB(t, e.Kind)) })
 }
 
 var (

@@ -29,8 +29,8 @@ func isHeardOf(t *testing.T, lock *dblock.Lock, waiter func() *dblock.Lock) {
 	assert.Less(t, time.Since(began), 30*time.Second, "until the waiter heard of the release")
 }
 
-// aLeaverIsNoTrouble has the first waiter give up: the next one gets the lock, and hears of it.
-func aLeaverIsNoTrouble(t *testing.T, s *env) {
+// ALeaverIsNoTrouble has the first waiter give up: the next one gets the lock, and hears of it.
+func (tests) ALeaverIsNoTrouble(t *testing.T, s *env) {
 	a, b := s.process(t, SessionOptions{}), s.process(t, pollsLate)
 	lock := suite.Acquire(t, a, "k")
 	ctx, giveUp := context.WithCancel(suite.Soon(t))
@@ -43,8 +43,8 @@ func aLeaverIsNoTrouble(t *testing.T, s *env) {
 	isHeardOf(t, lock, next)
 }
 
-// servedInLine: the server's queue serves its waiters in order, whatever process they are of.
-func servedInLine(t *testing.T, s *env) {
+// ServedInLine: the server's queue serves its waiters in order, whatever process they are of.
+func (tests) ServedInLine(t *testing.T, s *env) {
 	const calls = 9
 	var procs []dblock.Locker
 	for range 3 {
@@ -72,9 +72,9 @@ func servedInLine(t *testing.T, s *env) {
 	assert.True(t, slices.IsSorted(order), "served in the order %v", order)
 }
 
-// leavesTheLine has a call give up at the server: the next one is served. More calls than there may
+// LeavesTheLine has a call give up at the server: the next one is served. More calls than there may
 // be connections are refused.
-func leavesTheLine(t *testing.T, s *env) {
+func (tests) LeavesTheLine(t *testing.T, s *env) {
 	a := s.process(t, SessionOptions{})
 	b := s.process(t, SessionOptions{ServerQueue: true, MaxConns: 3}) // one is shared
 	lock := suite.Acquire(t, a, "k")
@@ -103,7 +103,7 @@ func (s *env) servedAtServer(t *testing.T, a, b dblock.Locker) *dblock.Lock {
 	return next()
 }
 
-func theLineEndsWithConns(t *testing.T, s *env) {
+func (tests) TheLineEndsWithConns(t *testing.T, s *env) {
 	a, b := s.process(t, SessionOptions{}), s.process(t, SessionOptions{ServerQueue: true, IdleTimeout: 3 * time.Second})
 	other := suite.Acquire(t, b, "other")
 	waited := s.servedAtServer(t, a, b)
@@ -114,9 +114,9 @@ func theLineEndsWithConns(t *testing.T, s *env) {
 	suite.IsFree(t, b, "k")
 }
 
-// theServerQueueWaitsOn ends the connection and the statement of a call that waits at the server,
+// TheServerQueueWaitsOn ends the connection and the statement of a call that waits at the server,
 // more often than a call that fails tries again.
-func theServerQueueWaitsOn(t *testing.T, s *env) {
+func (tests) TheServerQueueWaitsOn(t *testing.T, s *env) {
 	a, b := s.process(t, SessionOptions{}), s.process(t, SessionOptions{ServerQueue: true})
 	lock := suite.Acquire(t, a, "k")
 	next := suite.Waiter(t, b, "k")
@@ -134,8 +134,8 @@ func theServerQueueWaitsOn(t *testing.T, s *env) {
 	suite.Release(t, next())
 }
 
-// readersHearOfAWriter: readers that wait for a writer that itself had to wait hear of its release.
-func readersHearOfAWriter(t *testing.T, s *env) {
+// ReadersHearOfAWriter: readers that wait for a writer that itself had to wait hear of its release.
+func (postgresTests) ReadersHearOfAWriter(t *testing.T, s *env) {
 	a, b := s.process(t, pollsLate), s.process(t, pollsLate)
 	for range 20 {
 		reads := suite.Acquire(t, a, "k", dblock.WithShared())
@@ -149,9 +149,9 @@ func readersHearOfAWriter(t *testing.T, s *env) {
 	}
 }
 
-// holdsNoSnapshot: a call that waits does not keep VACUUM from its work. The control is one that
+// HoldsNoSnapshot: a call that waits does not keep VACUUM from its work. The control is one that
 // waits at the server.
-func holdsNoSnapshot(t *testing.T, s *env) {
+func (postgresTests) HoldsNoSnapshot(t *testing.T, s *env) {
 	const held = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = $1 AND backend_xmin IS NOT NULL"
 	lock := suite.Acquire(t, s.process(t, SessionOptions{}), "k")
 	plain := suite.Waiter(t, s.process(t, SessionOptions{Label: "plain", Poll: time.Minute}), "k")
@@ -189,8 +189,8 @@ func closeMany(t *testing.T, l dblock.Locker, locks []*dblock.Lock) {
 	}
 }
 
-// manyLocksFewConns has one process hold 5,000 locks at once, on a few connections.
-func manyLocksFewConns(t *testing.T, s *env) {
+// ManyLocksFewConns has one process hold 5,000 locks at once, on a few connections.
+func (tests) ManyLocksFewConns(t *testing.T, s *env) {
 	const many = 5000
 	l := s.process(t, SessionOptions{})
 	locks := takeMany(t, l, many)
@@ -206,9 +206,9 @@ func manyLocksFewConns(t *testing.T, s *env) {
 	closeMany(t, l, locks)
 }
 
-// moreThanItMay takes locks until a process may have no more: it is told so, and nothing that it
+// MoreThanItMay takes locks until a process may have no more: it is told so, and nothing that it
 // has ends.
-func moreThanItMay(t *testing.T, s *env) {
+func (tests) MoreThanItMay(t *testing.T, s *env) {
 	l := s.process(t, SessionOptions{MaxConns: 1})
 	most := 10_000
 	if s.Postgres() {

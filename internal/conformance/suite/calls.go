@@ -2,6 +2,10 @@ package suite
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -12,6 +16,34 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/devdb"
 )
+
+// Tests are the exported methods of a value by their names. Each takes a fixture.
+func Tests[E any](of any) map[string]func(*testing.T, E) {
+	all, v := map[string]func(*testing.T, E){}, reflect.ValueOf(of)
+	for i := range v.NumMethod() {
+		all[v.Type().Method(i).Name] = v.Method(i).Interface().(func(*testing.T, E))
+	}
+	return all
+}
+
+// RunEach runs Tests in parallel, each with a fixture of its own.
+func RunEach[E any](t *testing.T, of any, fixture func(*testing.T) E) {
+	Each(t, Tests[E](of), func(t *testing.T, test func(*testing.T, E)) { test(t, fixture(t)) })
+}
+
+// Each runs a parallel subtest for each case.
+func Each[C any](t *testing.T, cases map[string]C, test func(t *testing.T, c C)) {
+	t.Helper()
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, c)
+		})
+	}
+}
+
+// Setting makes a DSN of another one.
+type Setting = func(t *testing.T, dsn string) string
 
 func Acquire(t *testing.T, l dblock.Locker, key string, opts ...dblock.Option) *dblock.Lock {
 	t.Helper()
@@ -55,6 +87,32 @@ func IsLost(t *testing.T, lock *dblock.Lock, want dblock.Reason) {
 		assert.Equal(t, want, lost.Reason)
 	}
 	assert.ErrorIs(t, lock.Release(t.Context()), dblock.ErrLost, "release of what was lost")
+}
+
+// Hears is an Observer, and what waits until that has heard some events.
+func Hears() (o dblock.Observer, hears func(t *testing.T, events string)) {
+	var mu sync.Mutex
+	var heard []string
+	note := func(format string, args ...any) {
+		mu.Lock()
+		defer mu.Unlock()
+		heard = append(heard, fmt.Sprintf(format, args...))
+	}
+	return dblock.Observer{
+			Acquired: func(key string, _ time.Duration) { note("acquired %s", key) },
+			NotAcquired: func(key string, _ time.Duration, err error) {
+				note("not acquired %s: %v", key, errors.Is(err, dblock.ErrNotAcquired))
+			},
+			Released: func(key string, _ time.Duration) { note("released %s", key) },
+			Lost:     func(key string, _ time.Duration, why dblock.Reason) { note("lost %s: %s", key, why) },
+		}, func(t *testing.T, events string) {
+			t.Helper()
+			Until(t, events, func() bool { // the Observer is called after the holder
+				mu.Lock()
+				defer mu.Unlock()
+				return strings.Join(heard, ", ") == events
+			})
+		}
 }
 
 // Waiter waits for a key beside the caller. The function that it returns waits for the lock.

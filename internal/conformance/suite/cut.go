@@ -1,7 +1,6 @@
 package suite
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -96,41 +95,6 @@ func pointsOf(c Cut, wave int, trial func(Cut, int) (bool, error)) (points int, 
 		}
 	}
 	return points, errors.New("no trial was ever left undisturbed")
-}
-
-// Trial is what a trial of Everywhere is run with: a dialer whose connections the cut strikes, and
-// the context of the caller, which GiveUp ends.
-type Trial struct {
-	Cut    Cut
-	Dialer faultconn.Dialer
-	Ctx    context.Context
-	GiveUp context.CancelFunc
-
-	k int
-}
-
-// Begin prepares a trial of the cut at call k.
-func (x *Trial) Begin(ctx context.Context, c Cut, k int) {
-	x.Cut, x.k = c, k
-	x.Ctx, x.GiveUp = context.WithCancel(ctx)
-}
-
-// Key is a key that no other trial of a test has.
-func (x *Trial) Key() string { return fmt.Sprintf("%v %d", x.Cut, x.k) }
-
-// Arm is called when the trial's own statements are the next ones.
-func (x *Trial) Arm() {
-	if x.Cut.Cold {
-		x.Dialer.CloseAll()
-	}
-	x.Dialer.Arm(x.k, x.Cut.Mode, x.GiveUp)
-}
-
-// Heal ends the disturbance: what is late arrives. The process lives on.
-func (x *Trial) Heal() (struck bool) {
-	struck = x.Dialer.Disarm()
-	x.Dialer.Release()
-	return struck
 }
 
 // ClosePool closes a pool with connections of a dialer, which may be stalled: the pool would wait

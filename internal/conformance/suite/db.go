@@ -1,7 +1,6 @@
 package suite
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -50,6 +49,9 @@ func OpenDB(t *testing.T, kind devdb.Kind, dsn string) *DB {
 	t.Cleanup(func() { _ = db.Close() })
 	return &DB{db, kind, dsn}
 }
+
+// As is d for the user of a DSN.
+func (d *DB) As(dsn string) *DB { return &DB{d.DB, d.Kind, dsn} }
 
 func (d *DB) Postgres() bool { return d.Kind == devdb.Postgres }
 
@@ -118,15 +120,24 @@ func (d *DB) Until(t *testing.T, query string, want int64, args ...any) {
 	}
 }
 
-// Locked runs a statement in a transaction that keeps its row locks until release is called, or the
-// test ends.
-func (d *DB) Locked(t *testing.T, statement string, args ...any) (release func()) {
+// Tx begins a transaction with statements. It ends with the test at the latest.
+func (d *DB) Tx(t *testing.T, level sql.IsolationLevel, statements ...string) *sql.Tx {
 	t.Helper()
-	tx := Must(d.BeginTx(context.WithoutCancel(t.Context()), nil))(t)
-	release = func() { _ = tx.Rollback() }
-	t.Cleanup(release)
-	require.NoError(t, Second(tx.ExecContext(t.Context(), statement, args...)), "%.300s", statement)
-	return release
+	o := &sql.TxOptions{Isolation: level}
+	tx := Must(d.BeginTx(context.WithoutCancel(t.Context()), o))(t)
+	t.Cleanup(func() { _ = tx.Rollback() })
+	for _, statement := range statements {
+		require.NoError(t, Second(tx.ExecContext(t.Context(), statement)), "%.300s", statement)
+	}
+	return tx
+}
+
+// Locked runs statements in a transaction that keeps the rows, and no gaps, until release is
+// called.
+func (d *DB) Locked(t *testing.T, statements ...string) (release func()) {
+	t.Helper()
+	tx := d.Tx(t, sql.LevelReadCommitted, statements...)
+	return func() { _ = tx.Rollback() }
 }
 
 // EndSession has the server end a session, or just the statement that it runs.
@@ -136,21 +147,6 @@ func (d *DB) EndSession(ctx context.Context, id int64, statement bool) error {
 		query = map[bool]string{false: "SELECT pg_terminate_backend(%d)", true: "SELECT pg_cancel_backend(%d)"}[statement]
 	}
 	return Second(d.ExecContext(ctx, fmt.Sprintf(query, id)))
-}
-
-// EndSessions has the server end all other sessions in the database.
-func (d *DB) EndSessions(ctx context.Context) error {
-	if d.Postgres() {
-		return Second(d.ExecContext(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-			WHERE datname = current_database() AND pid <> pg_backend_pid()`))
-	}
-	var ids sql.NullString
-	err := d.QueryRowContext(ctx, `SELECT GROUP_CONCAT(id) FROM information_schema.processlist
-		WHERE db = DATABASE() AND id <> CONNECTION_ID()`).Scan(&ids)
-	for id := range strings.SplitSeq(ids.String, ",") {
-		_, _ = d.ExecContext(ctx, "KILL "+cmp.Or(id, "0")) // it may have ended by itself
-	}
-	return err
 }
 
 // ServiceUser makes a user with the grants that are documented for a service, and returns its DSN.
@@ -198,16 +194,9 @@ func (d *DB) User(t *testing.T, postgres, others func(in, user string) []string)
 func (d *DB) OperatorNeedsEachGrant(t *testing.T, ofThese func(table string) bool, commands func(dsn string) func() error) {
 	t.Helper()
 	dsn, name := d.User(t, schema.PostgresOperatorGrants, schema.MySQLOperatorGrants)
-	EachGrantIsNeeded(t, d.Kind, d.DB, name, ofThese, commands(dsn))
-}
-
-// EachGrantIsNeeded runs commands that do all that an operator does with some tables. They succeed
-// with the documented grants, and are refused without any one of them.
-func EachGrantIsNeeded(t *testing.T, kind devdb.Kind, db *sql.DB, name string, ofThese func(table string) bool, commands func() error) {
-	t.Helper()
-	require.NoError(t, commands(), "with all grants")
-	engine, d := schema.MySQL, &DB{DB: db}
-	if kind == devdb.Postgres {
+	run, engine := commands(dsn), schema.MySQL
+	require.NoError(t, run(), "with all grants")
+	if d.Postgres() {
 		engine = schema.Postgres
 	}
 	for _, table := range schema.Tables() {
@@ -216,7 +205,7 @@ func EachGrantIsNeeded(t *testing.T, kind devdb.Kind, db *sql.DB, name string, o
 		}
 		for _, right := range schema.OperatorRights(engine, table) {
 			d.Exec(t, fmt.Sprintf("REVOKE %s ON %s FROM %s", right, table, name))
-			err := commands()
+			err := run()
 			assert.True(t, err != nil && (strings.Contains(err.Error(), "permission denied") || mysqlfault.IsDenied(err)),
 				"without %s on %s: %v", right, table, err)
 			d.Exec(t, fmt.Sprintf("GRANT %s ON %s TO %s", right, table, name))
@@ -226,22 +215,6 @@ func EachGrantIsNeeded(t *testing.T, kind devdb.Kind, db *sql.DB, name string, o
 
 func OfStock(table string) bool {
 	return slices.Contains([]string{"dblock_stock", "dblock_reservation", "dblock_adjustment", "dblock_quota"}, table)
-}
-
-// ServiceUser and the next two are of suites that have no DB yet.
-func ServiceUser(t *testing.T, kind devdb.Kind, dsn string, db *sql.DB) string {
-	t.Helper()
-	return (&DB{db, kind, dsn}).ServiceUser(t)
-}
-
-func GrantedUser(t *testing.T, kind devdb.Kind, dsn string, db *sql.DB, postgres, others func(in, user string) []string) (as, name string) {
-	t.Helper()
-	return (&DB{db, kind, dsn}).User(t, postgres, others)
-}
-
-func Connect(t *testing.T, kind devdb.Kind, dsn string) *sql.DB {
-	t.Helper()
-	return OpenDB(t, kind, dsn).DB
 }
 
 // ConnectOn opens a pool with the connections of a dialer.
@@ -264,13 +237,6 @@ func ConnectOn(kind devdb.Kind, dsn string, dialer *faultconn.Dialer) (*sql.DB, 
 		return nil, err
 	}
 	return sql.OpenDB(connector), nil
-}
-
-func DriverOf(kind devdb.Kind) string {
-	if kind == devdb.Postgres {
-		return "pgx"
-	}
-	return "mysql"
 }
 
 // AppendQuery adds a setting to the query of a DSN.

@@ -2,10 +2,8 @@ package suite
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/url"
 	"strings"
 	"testing"
@@ -22,9 +20,6 @@ import (
 
 const (
 	Members = "SELECT count(*) FROM dblock_member"
-
-	// ChaosTimeout is the Options.Timeout of callers beside injected faults.
-	ChaosTimeout = 2 * time.Second
 
 	// FrozenDeadline is that of calls while the server is frozen.
 	FrozenDeadline = 100 * time.Millisecond
@@ -54,21 +49,10 @@ func OwnServer(t *testing.T, kind devdb.Kind) (*devdb.Server, *DB) {
 	return server, db
 }
 
-// ServerOfItsOwn is OwnServer for suites that have no DB yet.
-func ServerOfItsOwn(t *testing.T, kind devdb.Kind) (server *devdb.Server, dsn string, db *sql.DB) {
-	t.Helper()
-	server, d := OwnServer(t, kind)
-	if server == nil {
-		return nil, "", nil
-	}
-	return server, d.DSN, d.DB
-}
-
 // ReadOnlyServer is a MySQL or MariaDB server of its own that becomes read-only and back.
 type ReadOnlyServer struct {
 	own *DB
-	DB  *sql.DB
-	DSN string // of a user that may not write while it is read-only
+	DB  *DB // of a user that may not write while it is read-only
 }
 
 func NewReadOnlyServer(t *testing.T, kind devdb.Kind) *ReadOnlyServer {
@@ -81,7 +65,7 @@ func NewReadOnlyServer(t *testing.T, kind devdb.Kind) *ReadOnlyServer {
 	db.Exec(t, "CREATE USER app IDENTIFIED BY 'app'")
 	db.Exec(t, "GRANT ALL ON "+cfg.DBName+".* TO app")
 	cfg.User, cfg.Passwd = "app", "app"
-	return &ReadOnlyServer{db, db.DB, cfg.FormatDSN()}
+	return &ReadOnlyServer{db, db.As(cfg.FormatDSN())}
 }
 
 // Become waits for the commits and the statements under way, as each server does.
@@ -104,45 +88,6 @@ func SaysReadOnly(t *testing.T, what string, err error) {
 	assert.NotErrorIs(t, err, dblock.ErrOutcomeUnknown, what)
 	assert.ErrorContains(t, err, what)
 	assert.ErrorContains(t, err, "read-only: connect to the primary", what)
-}
-
-// FaultInjector does to a server what happens to servers.
-type FaultInjector struct {
-	DB     *sql.DB
-	Kind   devdb.Kind
-	Server *devdb.Server // nil: it can only end sessions
-	Random *rand.Rand
-	Counts map[string]int
-}
-
-// Strike injects one fault, drawn at random. It ends what it began, also if ctx ends.
-func (n *FaultInjector) Strike(ctx context.Context) (what string, err error) {
-	dice := n.Random.IntN(4)
-	switch {
-	case n.Server == nil || dice < 2:
-		return "end all sessions", (&DB{DB: n.DB, Kind: n.Kind}).EndSessions(context.WithoutCancel(ctx))
-	case dice == 2:
-		return "kill -9", n.Crash(ctx)
-	}
-	if err := n.Server.Freeze(); err != nil {
-		return "freeze", err
-	}
-	n.Lull(ctx, ChaosTimeout*3/2) // now and then for longer than calls wait
-	return "freeze", n.Server.Thaw()
-}
-
-// Crash kills the server, and starts it again.
-func (n *FaultInjector) Crash(ctx context.Context) error {
-	if err := n.Server.Kill(); err != nil {
-		return err
-	}
-	n.Lull(ctx, 200*time.Millisecond)
-	return n.Server.Restart(context.WithoutCancel(ctx))
-}
-
-// Lull lets some time pass, at random; false: ctx has ended.
-func (n *FaultInjector) Lull(ctx context.Context, most time.Duration) bool {
-	return SleepFor(ctx, time.Duration(n.Random.Int64N(int64(most))))
 }
 
 // IsDifferent reports whether an error says that tables of the right version lack an object.

@@ -35,6 +35,14 @@ func Raise(kind devdb.Kind, state, message string) string {
 	return fmt.Sprintf("SIGNAL SQLSTATE '%s' SET MESSAGE_TEXT = '%s'", state, message)
 }
 
+// LockTimeout is a statement of a trigger that ends with the server's own lock timeout.
+func LockTimeout(kind devdb.Kind) string {
+	if kind == devdb.Postgres {
+		return Raise(kind, "55P03", "no")
+	}
+	return "SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1205, MESSAGE_TEXT = 'no'"
+}
+
 // Conflict is the SQLSTATE of a failed serialization.
 const Conflict = "40001"
 
@@ -46,21 +54,16 @@ func (d *DB) Refusals(t *testing.T) (refusals, waits map[string]string) {
 	d.Exec(t, "INSERT INTO audit VALUES (1, 1)")
 	states := []string{"08000", "23000", "42000", "ZX001"}
 	refusals = map[string]string{"a unique index": "INSERT INTO audit VALUES (2, 1)"}
-	waits = map[string]string{Conflict: Raise(d.Kind, Conflict, "no")}
+	waits = map[string]string{Conflict: Raise(d.Kind, Conflict, "no"), "a lock timeout": LockTimeout(d.Kind)}
 	if d.Postgres() {
 		states = []string{"08006", "23505", "25006", "40002", "53300", "57P01", "XX000", "ZX001"}
 		refusals["a primary key"] = "INSERT INTO audit VALUES (1, 2)"
 		refusals["a missing table"] = "INSERT INTO missing VALUES (1)"
-		maps.Copy(waits, map[string]string{
-			"55P03": Raise(d.Kind, "55P03", "no"), "57014": Raise(d.Kind, "57014", "no"),
-		})
-	} else {
-		waits["a lock timeout"] = "SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1205, MESSAGE_TEXT = 'no'"
-		if d.Kind == devdb.MySQL {
-			refusals["a primary key"] = "INSERT INTO audit VALUES (1, 2)"
-		} else { // its text names no table
-			waits["a primary key"] = "INSERT INTO audit VALUES (1, 2)"
-		}
+		waits["57014"] = Raise(d.Kind, "57014", "no")
+	} else if d.Kind == devdb.MySQL {
+		refusals["a primary key"] = "INSERT INTO audit VALUES (1, 2)"
+	} else { // its text names no table
+		waits["a primary key"] = "INSERT INTO audit VALUES (1, 2)"
 	}
 	for _, state := range states {
 		refusals[state] = Raise(d.Kind, state, "no")
