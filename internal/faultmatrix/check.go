@@ -71,13 +71,17 @@ type section struct {
 	from, to time.Duration
 }
 
-// sectionsOf puts sections together. That of a killed process ends with it.
+// sectionsOf puts sections together. That of a killed process ends with it, or before if the process had moved its end.
 func sectionsOf(ops, machine []op) (all []section) {
 	left := make(map[string]bool)
+	moved := make(map[string]time.Duration)
 	for _, o := range ops {
-		if o.Kind == opLeave || o.Kind == opSection {
+		switch o.Kind {
+		case opLeave, opSection:
 			left[o.ID] = true
 			all = append(all, section{o.Key, o.ID, o.Mode, o.Permits, o.Begin, o.End})
+		case opExpire:
+			moved[o.ID] = o.End
 		}
 	}
 	for _, o := range ops {
@@ -85,9 +89,14 @@ func sectionsOf(ops, machine []op) (all []section) {
 			continue
 		}
 		for _, k := range machine {
-			if k.Kind == opKill && k.Worker == o.Worker {
-				all = append(all, section{o.Key, o.ID, o.Mode, o.Permits, o.Begin, k.End})
+			if k.Kind != opKill || k.Worker != o.Worker {
+				continue
 			}
+			end := k.End
+			if until, has := moved[o.ID]; has {
+				end = min(end, until)
+			}
+			all = append(all, section{o.Key, o.ID, o.Mode, o.Permits, o.Begin, end})
 		}
 	}
 	return slices.DeleteFunc(all, func(s section) bool { return s.to <= s.from })

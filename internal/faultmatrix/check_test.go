@@ -25,6 +25,8 @@ func right() ([]op, tables) {
 		{Kind: opGrant, Worker: 1, ID: "g2", Key: "lock-0", Token: 5, Begin: 0, End: 40 * ms, Outcome: done},
 		{Kind: opEnter, Worker: 1, ID: "g2", Key: "lock-0", Begin: 40 * ms},
 		{Kind: opWrite, Worker: 1, ID: "w3", Key: "lock-0", Token: 5, Was: 2, Now: 3, Begin: 41 * ms, End: 50 * ms, Outcome: done},
+		{Kind: opExpire, Worker: 1, ID: "g2", Key: "lock-0", Begin: 40 * ms, End: 55 * ms},
+		{Kind: opLeave, ID: "g6", Key: "lock-0", Begin: 56 * ms, End: 58 * ms},
 		{Kind: opKill, Worker: 1, Begin: 60 * ms, End: 60 * ms},
 		{Kind: opGrant, ID: "r1", Key: "readers", Mode: dblock.Shared, Token: 6, Begin: 60 * ms, End: 70 * ms, Outcome: done},
 		{Kind: opRead, ID: "r1", Key: "readers", Mode: dblock.Shared, Token: 6, Begin: 71 * ms, End: 72 * ms, Outcome: done},
@@ -61,8 +63,9 @@ func TestCheckers(t *testing.T) {
 		breaks Promise
 		forge  func([]op, tables) []op
 	}{
-		"a section beside another":     {Exclusion, with("g1", opLeave, func(o *op) { o.End = 41 * ms })},
-		"a section of a killed worker": {Exclusion, with("g1", opEnter, func(o *op) { o.ID, o.Worker = "x", 1 })},
+		"a section beside another":       {Exclusion, with("g1", opLeave, func(o *op) { o.End = 41 * ms })},
+		"a section of a killed worker":   {Exclusion, with("g1", opEnter, func(o *op) { o.ID, o.Worker = "x", 1 })},
+		"a section before its moved end": {Exclusion, with("g2", opExpire, func(o *op) { o.End = 57 * ms })},
 		"a session beside another": {Exclusion, func(ops []op, _ tables) []op {
 			return append(ops, op{Kind: opSection, ID: "a", Key: sessionKey, Begin: 1, End: 3}, op{Kind: opSection, ID: "b", Key: sessionKey, Begin: 2, End: 4})
 		}},

@@ -138,8 +138,13 @@ func (w *worker) use(lock *dblock.Lock, grant op) {
 		entered = append(entered, enter)
 	}
 	if rand.IntN(4) == 0 { // no other caller has the key before its end, whatever becomes of the call
+		const soon = 20 * time.Millisecond
+		for _, expire := range entered {
+			expire.Kind, expire.End = opExpire, uptime()+soon
+			w.log.note(expire)
+		}
 		end := op{Kind: opCall, Key: grant.Key}
-		_ = w.call(&end, callLimit, func(ctx context.Context) error { return lock.ExpireIn(ctx, 20*time.Millisecond) })
+		_ = w.call(&end, callLimit, func(ctx context.Context) error { return lock.ExpireIn(ctx, soon) })
 		time.Sleep(rand.N(40 * time.Millisecond))
 	}
 	switch grant.Mode {
