@@ -18,6 +18,7 @@ const (
 
 	// A statement took too long, or somebody ended it.
 	queryInterrupted = 1317 // ER_QUERY_INTERRUPTED
+	unknownError     = 1105 // ER_UNKNOWN_ERROR: MySQL's, also for an UPDATE of several tables that was interrupted
 	maxStatementTime = 1969 // ER_STATEMENT_TIMEOUT, on MariaDB
 	statementTimeout = 3024 // ER_QUERY_TIMEOUT, on MySQL
 

@@ -34,6 +34,9 @@ func Of(err error) fault.Fault {
 		if string(server.SQLState[:2]) == classUser {
 			return fault.Poison // a trigger's SIGNAL, with whatever number
 		}
+		if server.Number == unknownError && strings.Contains(server.Message, "multi-table update") {
+			return ofNumber(queryInterrupted, safe)
+		}
 		return ofNumber(server.Number, safe)
 	case errors.Is(err, mysql.ErrPktTooLarge): // the driver refuses to send more than its maxAllowedPacket
 		return fault.Poison

@@ -24,6 +24,16 @@ func TestUnavailable(t *testing.T) {
 	}
 }
 
+// TestInterruptedUpdate: MySQL says of an UPDATE of several tables that was interrupted that the error is unknown.
+func TestInterruptedUpdate(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]fault.Fault{"An error occurred in multi-table update": fault.Lost, "Unknown error": fault.Other} {
+		if got := mysqlfault.Of(faultwire.MySQLError(1105, "HY000", text)); got != want {
+			t.Errorf("%q is of class %v, want %v", text, got, want)
+		}
+	}
+}
+
 // TestSignalled: what a trigger signals is one row's fault, with whatever number.
 func TestSignalled(t *testing.T) {
 	t.Parallel()
