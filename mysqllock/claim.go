@@ -15,8 +15,8 @@ import (
 //
 // query is a SELECT on the table itself, without LIMIT and without a lock, which are added: "SELECT id, price FROM seat
 // WHERE sold = 0 ORDER BY id". An index must serve both its WHERE and its ORDER BY: (sold, id). args are for its question
-// marks; scan reads a row. n is 1 to dblock.MaxSetKeys. A claim ends with tx: write into the row itself who has
-// it before you commit, and have query read that. Begin tx at READ COMMITTED: at REPEATABLE READ, the default, gaps between rows are locked as well, and keep out who
+// marks; scan reads a row. n is 1 to dblock.MaxSetKeys. A claim ends with tx: write the new holder
+// into the row itself before you commit, and have query read that. Begin tx at READ COMMITTED: at REPEATABLE READ, the default, gaps between rows are locked as well, and keep out who
 // inserts.
 //
 // Errors are those of LockRow, but for ErrNoRows and HeldError; an *dblock.InvalidError for a query that already has a LIMIT,

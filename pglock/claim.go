@@ -15,8 +15,8 @@ import (
 //
 // query is a SELECT on the table itself, without LIMIT and without a lock, which are added: "SELECT id, price FROM seat WHERE
 // buyer IS NULL ORDER BY id". args are its $1, $2, …; row is what reads a row, as pgx.RowTo, pgx.RowToStructByName; over
-// SQLTx it reads what database/sql can. n is 1 to dblock.MaxSetKeys. A claim ends with tx: write into the row itself who has it
-// before you commit, and have query read that.
+// SQLTx it reads what database/sql can. n is 1 to dblock.MaxSetKeys. A claim ends with tx: write the
+// new holder into the row itself before you commit, and have query read that.
 //
 // Errors are those of LockRow, but for ErrNoRows and HeldError; an *dblock.InvalidError for a query that already has a LIMIT,
 // a lock or a semicolon, is no SELECT, or has a sub-select in or behind its FROM, an aggregate or no table.

@@ -17,8 +17,8 @@ const (
 	longestRest = 250 * time.Millisecond
 	restsToTell = 8 // after so many rests Observer.Trouble is told
 
-	conflictsToPart = 3  // after so many conflicts, or timeouts, ends go apart
-	failsToPause    = 16 // after so many errors in a row the next message waits
+	conflictsToPart = 3  // conflicts or timeouts of an end, before ends are sent one by one
+	failsToPause    = 16 // consecutive errors, before the next message waits
 )
 
 // apart is how an end is sent that did not go with others.

@@ -303,7 +303,7 @@ func (w *worker) failed(doing string, err error) {
 	w.signal()
 }
 
-// failPause is how long the next message waits after so many errors in a row.
+// failPause is how long the next message waits after a number of consecutive errors.
 func failPause(failed int) time.Duration {
 	return jitter(min(10*time.Millisecond<<min(failed, 10), time.Second))
 }

@@ -206,8 +206,8 @@ func (tests) ManyLocksFewConns(t *testing.T, s *env) {
 	closeMany(t, l, locks)
 }
 
-// MoreThanItMay takes locks until a process may have no more: it is told so, and nothing that it
-// has ends.
+// MoreThanItMay acquires locks until a process may hold no more. The next call returns an error that
+// says so. No lock ends.
 func (tests) MoreThanItMay(t *testing.T, s *env) {
 	l := s.process(t, SessionOptions{MaxConns: 1})
 	most := 10_000
