@@ -10,6 +10,7 @@ import (
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/mysqlfault"
+	"github.com/dblock-go/dblock/internal/mysqltx"
 )
 
 // attempts is how often a statement is sent that had no chance: its connection was dead, or it was
@@ -55,14 +56,14 @@ func (e *engine) bounded(ctx context.Context, long string, statement func(mysqld
 	}
 	return e.onConn(ctx, func(conn *sql.Conn) error {
 		if _, err := conn.ExecContext(ctx, bound); err != nil {
-			discard(conn) // it may be set
+			mysqltx.Discard(conn) // it may be set
 			return fault.NoWrite(err)
 		}
 		err := statement(e.on(conn))
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		if _, failed := conn.ExecContext(ctx, unbound); failed != nil {
-			discard(conn)
+			mysqltx.Discard(conn)
 		}
 		return err
 	})

@@ -49,10 +49,10 @@ type refusingConn struct {
 	number *atomic.Int32
 }
 
-func (c refusingConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+func (c refusingConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
 	number := c.number.Load()
 	if number == 0 || !strings.HasPrefix(query, "RELEASE SAVEPOINT") {
-		return c.wire.ExecContext(ctx, query, args)
+		return c.wire.QueryContext(ctx, query, args)
 	}
 	if _, err := c.wire.ExecContext(ctx, "ROLLBACK", nil); err != nil {
 		return nil, err

@@ -13,6 +13,7 @@ import (
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/mysqlfault"
+	"github.com/dblock-go/dblock/internal/mysqltx"
 	"github.com/dblock-go/dblock/internal/schema"
 )
 
@@ -217,38 +218,31 @@ func (l *Lease) GuardedTx(ctx context.Context, lock *dblock.Lock, fn func(contex
 
 // guardedTx runs fn in a guarded transaction of a connection that the server ends once it was idle for the TTL.
 func (l *Lease) guardedTx(ctx context.Context, fences []dblock.Fence, fn func(context.Context, *sql.Tx) error) error {
-	conn, err := l.key.host.Conn(ctx)
-	if err != nil {
-		return errBegin(ctx, err)
-	}
-	defer func() { _ = conn.Close() }()
-	restore, err := boundIdle(ctx, conn, l.key.ttl)
-	if err != nil {
-		return errBegin(ctx, err)
-	}
-	defer restore()
-	return l.guardedOn(ctx, conn, fences, fn)
-}
-
-// guardedOn runs fn in a guarded transaction of a connection.
-func (l *Lease) guardedOn(ctx context.Context, conn *sql.Conn, fences []dblock.Fence, fn func(context.Context, *sql.Tx) error) error {
 	modes, err := TxOptions{}.modes()
 	if err != nil {
 		return err
 	}
-	tx, err := beginOn(ctx, conn, modes)
+	conn, err := l.key.host.Conn(ctx)
 	if err != nil {
-		discard(conn) // the modes may be set, and are for this transaction alone
 		return errBegin(ctx, err)
 	}
-	return runOn(ctx, conn, tx, func(tx *sql.Tx) error {
+	restore, err := boundIdle(ctx, conn, l.key.ttl)
+	if err != nil {
+		_ = conn.Close()
+		return errBegin(ctx, err)
+	}
+	tx, err := mysqltx.BeginOn(ctx, conn, modes)
+	if err != nil {
+		return errBegin(ctx, err)
+	}
+	return runOn(ctx, tx, func(tx *sql.Tx) error {
 		for _, f := range fences {
 			if err := l.Guard(ctx, tx, f); err != nil {
 				return errGuard(ctx, err)
 			}
 		}
 		return fn(ctx, tx)
-	})
+	}, restore)
 }
 
 // errGuard gives the error of a guard inside GuardedTx its class.
@@ -275,14 +269,14 @@ func boundIdle(ctx context.Context, conn *sql.Conn, ttl time.Duration) (restore 
 		return func() {}, nil
 	}
 	if _, err := conn.ExecContext(ctx, fmt.Sprintf("SET SESSION wait_timeout = %d", seconds)); err != nil {
-		discard(conn)
+		mysqltx.Discard(conn)
 		return nil, err
 	}
 	return func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		if _, err := conn.ExecContext(ctx, fmt.Sprintf("SET SESSION wait_timeout = %d", before)); err != nil {
-			discard(conn)
+			mysqltx.Discard(conn)
 		}
 	}, nil
 }

@@ -3,13 +3,13 @@ package mysqllock
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"time"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/mysqltext"
+	"github.com/dblock-go/dblock/internal/mysqltx"
 )
 
 // Join makes the member's row.
@@ -71,7 +71,7 @@ func (h *heart) do(ctx context.Context, on func(mysqltext.Conn) mysqldb.DBTX, st
 		}
 		err := statement(on(h.conn))
 		if err != nil {
-			discard(h.conn)
+			mysqltx.Discard(h.conn)
 		}
 		if err != nil || h.pool.Stats().MaxOpenConnections == 1 {
 			h.drop()
@@ -101,9 +101,4 @@ func (h *heart) close() {
 	h.turn <- struct{}{}
 	defer func() { <-h.turn }()
 	h.drop()
-}
-
-// discard closes a connection that the pool must not get.
-func discard(conn *sql.Conn) {
-	_ = conn.Raw(func(any) error { return driver.ErrBadConn })
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/dblock-go/dblock/internal/mysqlschema"
 	"github.com/dblock-go/dblock/internal/mysqlserver"
 	"github.com/dblock-go/dblock/internal/mysqltext"
+	"github.com/dblock-go/dblock/internal/mysqltx"
 	"github.com/dblock-go/dblock/internal/session"
 )
 
@@ -205,7 +206,7 @@ func (c *sessionConn) Closed() bool { return c.closed.Load() }
 // Close ends it. The pool never gets it back.
 func (c *sessionConn) Close() {
 	if !c.closed.Swap(true) {
-		discard(c.conn)
+		mysqltx.Discard(c.conn)
 		_ = c.conn.Close()
 	}
 }

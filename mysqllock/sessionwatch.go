@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/mysqltx"
 	"github.com/dblock-go/dblock/internal/session"
 )
 
@@ -35,7 +36,7 @@ type sessionWatch struct{ conn *sql.Conn }
 
 // Close ends the connection. A statement that was given up ends by itself, at the server, when its look is over.
 func (w *sessionWatch) Close() {
-	discard(w.conn)
+	mysqltx.Discard(w.conn)
 	_ = w.conn.Close()
 }
 

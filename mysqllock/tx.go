@@ -9,6 +9,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/mysqlfault"
+	"github.com/dblock-go/dblock/internal/mysqltx"
 	"github.com/dblock-go/dblock/internal/retry"
 )
 
@@ -39,12 +40,12 @@ type TxOptions struct {
 // transaction: RunTx sees that, by a savepoint that is gone, and can't undo it. A statement that timed out waiting for a lock
 // (IsLockTimeout) is not run again: that bound was yours.
 //
-// It takes five round trips, and what fn takes. The commit and the rollback are bounded by the DSN's readTimeout, and not by ctx:
-// database/sql gives them none.
+// It takes five round trips, and what fn takes. If ctx ends before the commit, the connection is closed. A commit that is under
+// way when ctx ends has a second more.
 //
 // Errors: fn's own, as it is, where that is no conflict; nothing was written, unless it went on after a deadlock.
 // dblock.ErrConflict where each attempt met one, with the last of the server's; nothing was written. dblock.ErrOutcomeUnknown
-// where the connection was lost while it committed: it is not run again, and may be written. dblock.ErrTxEnded where the
+// where the connection was lost, or ctx ended, while it committed: it is not run again, and may be written. dblock.ErrTxEnded where the
 // transaction had ended before: fn went on after an error that rolled it back, ran a statement that commits, such as CREATE
 // TABLE, or ended it itself; a part may be written. ctx's where it ended before the commit; nothing was written.
 // dblock.ErrUnavailable where there is no connection, or it was lost before the commit. dblock.ErrBusy where the server cancelled
@@ -87,75 +88,28 @@ func (o TxOptions) modes() (string, error) {
 
 // runTx is one attempt.
 func runTx(ctx context.Context, db *sql.DB, modes string, fn func(*sql.Tx) error) error {
-	conn, tx, err := begin(ctx, db, modes)
+	tx, err := mysqltx.Begin(ctx, db, modes)
 	if err != nil {
 		return errBegin(ctx, err)
 	}
-	defer func() { _ = conn.Close() }()
-	return runOn(ctx, conn, tx, fn)
+	return runOn(ctx, tx, fn, func() {})
 }
 
 // runOn runs fn in a transaction that begin has begun, and commits it. The commit is acknowledged only if the server
-// confirms that the transaction is open.
-func runOn(ctx context.Context, conn *sql.Conn, tx *sql.Tx, fn func(*sql.Tx) error) error {
-	committed := false
-	defer func() { // where fn panics, too
-		if !committed {
-			rollback(ctx, conn, tx)
-		}
-	}()
-	if err := fn(tx); err != nil {
+// confirms that the transaction is open. It calls after when it is over.
+func runOn(ctx context.Context, tx *mysqltx.Tx, fn func(*sql.Tx) error, after func()) error {
+	defer tx.Return(after) // where fn panics, too
+	if err := fn(tx.Tx); err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, "RELEASE SAVEPOINT "+txMark); err != nil {
+	if !tx.Keep() {
+		return errNotCommitted(ctx, ctx.Err())
+	}
+	checked, err := tx.CheckAndCommit(ctx)
+	if !checked {
 		return errUnmarked(ctx, err)
 	}
-	err := tx.Commit()
-	committed = err == nil
 	return errCommit(ctx, err)
-}
-
-// txMark is a savepoint that is there for as long as the transaction is the one that was begun.
-const txMark = "dblock_run_tx"
-
-// begin sends nothing twice that could have been written, as there is nothing: a connection that was found dead is replaced.
-func begin(ctx context.Context, db *sql.DB, modes string) (conn *sql.Conn, tx *sql.Tx, err error) {
-	for range attempts {
-		if conn, err = db.Conn(ctx); err != nil {
-			return nil, nil, err
-		}
-		if tx, err = beginOn(ctx, conn, modes); err == nil {
-			return conn, tx, nil
-		}
-		discard(conn) // the modes may be set, and are for nobody else
-		if !unsent(err) {
-			break
-		}
-	}
-	return nil, nil, err
-}
-
-func beginOn(ctx context.Context, conn *sql.Conn, modes string) (*sql.Tx, error) {
-	if _, err := conn.ExecContext(ctx, modes); err != nil {
-		return nil, err
-	}
-	tx, err := conn.BeginTx(ctx, nil)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := tx.ExecContext(ctx, "SAVEPOINT "+txMark); err != nil {
-		_ = tx.Rollback() // which gives the connection back to whoever discards it
-		return nil, err
-	}
-	return tx, nil
-}
-
-// rollback closes the connection unless the server confirms the rollback. If ctx has ended, database/sql rolls back by itself
-// and does not return the result. After a commit that failed Rollback sends nothing: the transaction may be open.
-func rollback(ctx context.Context, conn *sql.Conn, tx *sql.Tx) {
-	if err := tx.Rollback(); err != nil || ctx.Err() != nil {
-		discard(conn)
-	}
 }
 
 func errBegin(ctx context.Context, err error) error {
@@ -181,11 +135,10 @@ func errUnwritten(what string, err error) error {
 // errUnmarked says what it means that the savepoint can't be released.
 func errUnmarked(ctx context.Context, err error) error {
 	switch {
-	case errors.Is(err, sql.ErrTxDone) && ctx.Err() == nil:
-		return fmt.Errorf("%w: its function committed it or rolled it back: leave that to RunTx: %w", dblock.ErrTxEnded, err)
 	case mysqlfault.IsNoSavepoint(err):
-		return fmt.Errorf("%w: an error that rolled it back was not returned, or a statement committed it: what was sent after that "+
-			"is written (what came before a statement that commits, too): return all errors, and keep such statements out: %w",
+		return fmt.Errorf("%w: its function ended it, did not return an error that rolled it back, or sent a statement that commits: "+
+			"what was sent after that is written (what came before a commit, too): leave the end to RunTx, return all errors, and "+
+			"send no such statements: %w",
 			dblock.ErrTxEnded, err)
 	case ctx.Err() != nil:
 		return errNotCommitted(ctx, err)
@@ -199,7 +152,7 @@ func errCommit(ctx context.Context, err error) error {
 	switch {
 	case err == nil || mysqlfault.IsConflict(err):
 		return err
-	case errors.Is(err, sql.ErrTxDone), ctx.Err() != nil && errors.Is(err, ctx.Err()): // never sent
+	case errors.Is(err, sql.ErrTxDone): // never sent
 		return errNotCommitted(ctx, err)
 	}
 	switch mysqlfault.Of(err) {

@@ -16,6 +16,7 @@ import (
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/mysqlfault"
 	"github.com/dblock-go/dblock/internal/mysqltext"
+	"github.com/dblock-go/dblock/internal/mysqltx"
 )
 
 // Wait notes that a process waits for keys. Nobody is told by it; it is for people to see (List), and for a process
@@ -125,7 +126,7 @@ type watch struct {
 
 // Close ends the connection. A statement that was given up ends by itself, at the server, when its look is over.
 func (w *watch) Close() {
-	discard(w.conn)
+	mysqltx.Discard(w.conn)
 	_ = w.conn.Close()
 }
 

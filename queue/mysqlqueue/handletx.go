@@ -3,8 +3,6 @@ package mysqlqueue
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
-	"errors"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/fault"
@@ -44,23 +42,12 @@ func HandleTx[T any](q *queue.Queue, kind string, fn func(ctx context.Context, t
 
 var _ engine.Beginner[*sql.Tx] = (*database)(nil)
 
-// Begin sends nothing twice that could have been written, as there is nothing.
 func (d *database) Begin(ctx context.Context) (*sql.Tx, engine.Work, error) {
-	for n := 1; ; n++ {
-		conn, err := d.pool.Conn(ctx)
-		if err != nil {
-			return nil, nil, fault.NoWrite(err)
-		}
-		w := &work{d: d, conn: conn}
-		if err = w.begin(ctx); err == nil {
-			return w.tx, w, nil
-		}
-		mysqltx.Discard(conn)
-		_ = conn.Close()
-		if n == mysqltx.Attempts || !errors.Is(err, driver.ErrBadConn) {
-			return nil, nil, fault.NoWrite(err)
-		}
+	tx, err := mysqltx.Begin(ctx, d.pool.DB, mysqltx.ReadCommitted+", READ WRITE")
+	if err != nil {
+		return nil, nil, fault.NoWrite(err)
 	}
+	return tx.Tx, &work{d, tx}, nil
 }
 
 // Await is a transaction, so that no default of the session's can be in the way.
