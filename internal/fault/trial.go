@@ -3,8 +3,8 @@ package fault
 import "time"
 
 const (
-	mostFailed = 8           // requests that failed alone, before a Trial blames the server
-	mostTime   = time.Second // after the first error
+	mostFailed = 8                // requests that failed alone, before a Trial blames the server
+	mostTime   = 10 * time.Second // after the first error; a busy server is no reason
 )
 
 // Trial finds the requests of a shared statement that an error is of. A statement that fails is

@@ -6,17 +6,25 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/dblock-go/dblock/internal/fault"
 )
 
-// TestSuspects has requests fail with an error that may be the server's: some, or all of them.
+// TestSuspects has requests fail with an error that may be the server's: some, or all of them. The
+// server is quick, or so busy that a statement takes 400 ms.
 func TestSuspects(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		bad          []int
 		failed, most int // requests, and statements
-	}{{[]int{13}, 1, 20}, {[]int{0, 1, 2, 3, 99}, 5, 40}, {nil, 101, 20}} {
+		takes        time.Duration
+	}{
+		{[]int{13}, 1, 20, 0},
+		{[]int{0, 1, 2, 3, 99}, 5, 40, 0},
+		{[]int{0, 1, 2, 3, 99}, 5, 40, 400 * time.Millisecond},
+		{nil, 101, 20, 0},
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			refused := errors.New("the server refuses it")
 			statements, held := 0, make(chan struct{})
@@ -27,6 +35,7 @@ func TestSuspects(t *testing.T) {
 					if statements++; statements == 1 {
 						<-held
 					}
+					time.Sleep(c.takes)
 					isBad := func(o order) bool { return c.bad == nil || slices.Contains(c.bad, o.n) }
 					if slices.ContainsFunc(batch, isBad) {
 						return nil, refused
