@@ -24,6 +24,13 @@ type work struct {
 // tables that were empty. It is for this transaction, of which nothing follows but the commit.
 const freshPlans = "set local plan_cache_mode = force_custom_plan"
 
+// keepHostsWait and hostsWait keep the bound of the transaction, and restore it for the commit. A
+// COMMIT waits, too: for its turn in the server's queue of notifications.
+const (
+	keepHostsWait = "select pg_catalog.set_config('dblock.lock_timeout', pg_catalog.current_setting('lock_timeout'), true)"
+	hostsWait     = "select pg_catalog.set_config('lock_timeout', pg_catalog.current_setting('dblock.lock_timeout'), true)"
+)
+
 // End is one round trip.
 func (w *work) End(ctx context.Context, x *engine.Exchange) (ours bool, err error) {
 	if err := w.stands(); err != nil {
@@ -34,11 +41,15 @@ func (w *work) End(ctx context.Context, x *engine.Exchange) (ours bool, err erro
 	batch.Queue(pgtx.Check)
 	batch.Queue(freshPlans)
 	if x.LocksKeys() {
+		batch.Queue(keepHostsWait)
 		batch.Queue(waitForRows(x))
 	}
 	w.d.queueKept(&batch, x)
 	w.d.queueKeys(&batch, x)
 	w.d.queueFinished(&batch, x, &ended)
+	if x.LocksKeys() {
+		batch.Queue(hostsWait)
+	}
 	if err := w.tx.SendBatch(ctx, &batch).Close(); pgtx.Ended(err) {
 		return false, errEndedByHandler
 	} else if err != nil {
