@@ -46,7 +46,7 @@ func inBatch(
 ) (err error) {
 	var batch pgx.Batch
 	if view.pending {
-		batch.Queue(tableFacts, view.tables, view.column)
+		batch.Queue(tableFacts, view.args()...)
 	}
 	for _, statement := range before {
 		batch.Queue(statement)

@@ -45,16 +45,15 @@ func TestRowLocksOfViews(t *testing.T) {
 		CREATE TABLE hall (name TEXT PRIMARY KEY); INSERT INTO hall VALUES ('a');
 		CREATE FUNCTION seats() RETURNS SETOF seat LANGUAGE sql AS 'SELECT * FROM seat'`)
 	for definition, lockable := range map[string]bool{
-		"SELECT id FROM seat WHERE hall = 'a'":                                    true,
-		"SELECT s.id FROM seat s JOIN hall h ON h.name = s.hall":                  true,
-		"SELECT id FROM (SELECT id FROM seat) s":                                  true,
-		"SELECT id FROM seat WHERE EXISTS (SELECT 1 FROM hall WHERE name = hall)": true,
-		"WITH s AS (SELECT id FROM seat) SELECT id FROM s":                        false,
-		"WITH s AS MATERIALIZED (SELECT id FROM seat) SELECT id FROM s":           false,
-		"SELECT id FROM seat UNION ALL SELECT id + 100 FROM seat":                 false,
-		"SELECT id FROM (SELECT id FROM seat UNION SELECT 2) s":                   false,
-		"SELECT id FROM seats()":                                                  false,
-		"SELECT column1 AS id FROM (VALUES (1::bigint)) v":                        false,
+		"SELECT id FROM seat WHERE hall = 'a'":                          true,
+		"SELECT s.id FROM seat s JOIN hall h ON h.name = s.hall":        true,
+		"SELECT id FROM (SELECT id FROM seat) s":                        true,
+		"WITH s AS (SELECT id FROM seat) SELECT id FROM s":              false,
+		"WITH s AS MATERIALIZED (SELECT id FROM seat) SELECT id FROM s": false,
+		"SELECT id FROM seat UNION ALL SELECT id + 100 FROM seat":       false,
+		"SELECT id FROM (SELECT id FROM seat UNION SELECT 2) s":         false,
+		"SELECT id FROM seats()":                                        false,
+		"SELECT column1 AS id FROM (VALUES (1::bigint)) v":              false,
 	} {
 		execute(t, pool, "CREATE VIEW inner_view AS SELECT * FROM ("+definition+") v(id); CREATE VIEW direct_view AS "+definition+
 			"; CREATE VIEW outer_view AS SELECT id FROM inner_view")
@@ -66,6 +65,56 @@ func TestRowLocksOfViews(t *testing.T) {
 			lockEach(t, pool, "public", name, want)
 		}
 		execute(t, pool, "DROP VIEW outer_view, inner_view, direct_view")
+	}
+}
+
+// TestClaimsReadNoOtherTable: a function of the database's own, or a sub-select, may read a booking as
+// it was before the row was locked.
+func TestClaimsReadNoOtherTable(t *testing.T) {
+	t.Parallel()
+	pool := testdb.Postgres(t)
+	execute(t, pool, `CREATE TABLE seat (id BIGINT PRIMARY KEY, sold BOOLEAN DEFAULT false); INSERT INTO seat VALUES (1);
+		CREATE TABLE booking (id BIGINT);
+		CREATE FUNCTION is_free(BIGINT) RETURNS boolean LANGUAGE sql STABLE AS 'SELECT NOT EXISTS (SELECT FROM booking WHERE id = $1)';
+		CREATE FUNCTION "Free"(s seat) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RETURN is_free(s.id); END $$;
+		CREATE FUNCTION sold(n BIGINT) RETURNS boolean LANGUAGE sql AS 'SELECT true';
+		CREATE FUNCTION same(BIGINT, BIGINT) RETURNS boolean LANGUAGE sql AS 'SELECT $1 = $2 AND is_free($1)';
+		CREATE OPERATOR ==== (FUNCTION = same, LEFTARG = BIGINT, RIGHTARG = BIGINT);
+		CREATE VIEW unbooked AS SELECT id FROM seat WHERE NOT EXISTS (SELECT FROM booking b WHERE b.id = seat.id);
+		CREATE VIEW free AS SELECT id FROM seat WHERE is_free(id); CREATE VIEW outer_free AS SELECT id FROM free;
+		CREATE VIEW seats AS SELECT id, sold FROM seat WHERE abs(id) > 0`)
+	for query, want := range map[string]error{
+		"SELECT id FROM seat WHERE is_free(id)":                      dblock.ErrInvalid,
+		`SELECT id FROM seat WHERE "is_free" /* ( */ (id)`:           dblock.ErrInvalid,
+		"SELECT id FROM seat ORDER BY public.IS_FREE(id)":            dblock.ErrInvalid,
+		`SELECT id FROM seat s WHERE s."Free"`:                       dblock.ErrInvalid,
+		"SELECT id FROM seat WHERE id ==== 1":                        dblock.ErrInvalid,
+		"SELECT id FROM unbooked":                                    dblock.ErrInvalid,
+		"SELECT id FROM outer_free":                                  dblock.ErrInvalid,
+		"SELECT id FROM seats s WHERE NOT s.sold AND abs(id) = 1":    nil,
+		"SELECT id FROM seat s WHERE s.sold = (1 = 2) AND id IN (1)": nil,
+	} {
+		for name, use := range map[string]func(pgx.Tx) error{
+			"pgx": func(tx pgx.Tx) error {
+				_, err := pglock.Claim(t.Context(), tx, dblock.RowLock{}, 1, pgx.RowTo[int64], query)
+				return err
+			},
+			"database/sql": func(pgx.Tx) error {
+				db := stdlib.OpenDBFromPool(pool)
+				defer func() { _ = db.Close() }()
+				tx, err := db.BeginTx(t.Context(), nil)
+				if err != nil {
+					return err
+				}
+				defer func() { _ = tx.Rollback() }()
+				_, err = pglock.Claim(t.Context(), pglock.SQLTx(tx), dblock.RowLock{}, 1, pgx.RowTo[int64], query)
+				return err
+			},
+		} {
+			if err := pgx.BeginFunc(t.Context(), pool, use); !errors.Is(err, want) {
+				t.Errorf("%s, %s: %v, want %v", name, query, err, want)
+			}
+		}
 	}
 }
 

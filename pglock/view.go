@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/rowlock"
 )
 
 // tableFacts reads a relation whose rows can't be locked among some tables, their partitions and heirs,
@@ -18,7 +19,9 @@ import (
 // locked in a UNION, a CTE, a function or VALUES. A view's rule shows these as setOperations, cteList
 // and range table entries (rtekind) other than relations, sub-selects and joins. Of a column of the first table it reads the schema that has
 // the operators of its type, below its domains. The operators of arrays, enums, ranges and rows are
-// those of pg_catalog.
+// those of pg_catalog. Of a claim it reads a function that may read other tables: one of the database's own
+// in SQL or a procedural language, which the query calls by its name, as a column of a row, or by an
+// operator, or which a view calls.
 const tableFacts = `WITH RECURSIVE part AS (
     SELECT pg_catalog.to_regclass(want.name)::oid AS id FROM pg_catalog.unnest($1::text[]) AS want(name)
     UNION
@@ -36,6 +39,11 @@ const tableFacts = `WITH RECURSIVE part AS (
     UNION ALL
     SELECT t.typbasetype FROM base JOIN pg_catalog.pg_type t ON t.oid = base.type AND t.typtype = 'd'
 )
+, own AS (
+    SELECT p.oid, p.proname::text AS name, p.pronargs AS args, p.proargtypes[0] AS first FROM pg_catalog.pg_proc p
+    JOIN pg_catalog.pg_language l ON l.oid = p.prolang
+    WHERE p.oid >= 16384::oid AND l.lanname::text NOT IN ('internal'::text, 'c'::text)
+)
 SELECT (SELECT c.relname::text FROM part JOIN pg_catalog.pg_class c ON c.oid = part.id
         WHERE c.relkind = 'f' OR c.relkind = 'v' AND EXISTS (SELECT FROM pg_catalog.pg_rewrite w
             WHERE w.ev_class = c.oid AND w.ev_action::text ~ ':setOperations [{]|:cteList [(]|:rtekind [3-9]'::text)
@@ -44,12 +52,27 @@ SELECT (SELECT c.relname::text FROM part JOIN pg_catalog.pg_class c ON c.oid = p
             ELSE pg_catalog.quote_ident(n.nspname::text) END
         FROM base
         JOIN pg_catalog.pg_type t ON t.oid = base.type AND t.typtype <> 'd'
-        JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace)`
+        JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace),
+    CASE WHEN $3::text[] IS NOT NULL THEN (SELECT found.what FROM (
+        SELECT pg_catalog.concat('the function '::text, own.name) FROM own
+        WHERE own.name = ANY ($3::text[]) OR own.args = 1::int2 AND own.name = ANY ($4::text[]) AND own.first IN (
+            SELECT c.reltype FROM part JOIN pg_catalog.pg_class c ON c.oid = part.id)
+        UNION ALL
+        SELECT pg_catalog.concat('the operator '::text, o.oprname::text) FROM pg_catalog.pg_operator o JOIN own ON own.oid = o.oprcode::oid
+        WHERE o.oprname::text = ANY ($5::text[])
+        UNION ALL
+        SELECT pg_catalog.concat('the view '::text, c.relname::text) FROM part JOIN pg_catalog.pg_class c ON c.oid = part.id
+        JOIN pg_catalog.pg_rewrite w ON w.ev_class = c.oid
+        WHERE c.relkind = 'v' AND (w.ev_action::text ~ '[{]SUBLINK'::text OR EXISTS (
+            SELECT FROM own, pg_catalog.regexp_matches(w.ev_action::text, 'funcid ([0-9]+)'::text, 'g'::text) AS called(id)
+            WHERE own.oid = called.id[1]::oid))
+    ) AS found(what) LIMIT 1) END`
 
 // view is what is seen of tables before their rows are locked.
 type view struct {
 	tables []string
 	column string
+	claim  *rowlock.Conditions // of the query of a claim
 	equal  string // the operator that compares the column of the first table
 
 	pending bool // the statement that reads it goes with the one that locks
@@ -57,7 +80,16 @@ type view struct {
 }
 
 // facts are a row of tableFacts.
-type facts struct{ Unlockable, Home *string }
+type facts struct{ Unlockable, Home, Stale *string }
+
+// args are those of tableFacts.
+func (v *view) args() []any {
+	if v.claim == nil {
+		return []any{v.tables, v.column, nil, nil, nil}
+	}
+	text := func(names []string) []string { return append([]string{}, names...) }
+	return []any{v.tables, v.column, text(v.claim.Functions), text(v.claim.Members), text(v.claim.Operators)}
+}
 
 // viewOf looks at a table. Where tx has batches and the operator of the column is known from another call, the look goes with the
 // statement that locks.
@@ -72,7 +104,7 @@ func viewOf(ctx context.Context, tx Tx, table, column string) (*view, error) {
 
 // look asks the server.
 func (v *view) look(ctx context.Context, tx Tx) error {
-	answer, err := tx.Query(ctx, tableFacts, v.tables, v.column)
+	answer, err := tx.Query(ctx, tableFacts, v.args()...)
 	if err != nil {
 		return err
 	}
@@ -93,8 +125,11 @@ func (v *view) read(answer pgx.Rows) (err error) {
 
 // lockable refuses tables of which some rows can't be locked.
 func (v *view) lockable() error {
-	if v.found.Unlockable == nil {
+	switch {
+	case v.found.Unlockable == nil && v.found.Stale == nil:
 		return nil
+	case v.found.Unlockable == nil:
+		return &dblock.InvalidError{Field: "query", Reason: *v.found.Stale + " may read other tables: " + rowlock.StaleReason}
 	}
 	return fmt.Errorf("%w: rows of %s can't be locked: it is a foreign table, or a view of more than tables: lock the rows of its tables",
 		dblock.ErrUnsupported, *v.found.Unlockable)

@@ -48,8 +48,8 @@ func (d Dialect) CheckQuery(query string) error {
 	switch tables, nested := d.Tables(query); {
 	case nested:
 		return refused(notNested)
-	case d.selectsBehindFrom(query):
-		return refused("the server judges a sub-select behind FROM by rows as they were before the lock: state in the row itself whether it is free")
+	case d.Conditions(query).reason != "":
+		return refused(d.Conditions(query).reason)
 	case len(tables) == 0:
 		return refused("its FROM has no table: there are no rows to lock")
 	}
@@ -90,32 +90,6 @@ func (d Dialect) objection(before, word, next string) string {
 		}
 	}
 	return ""
-}
-
-// selectsBehindFrom reports a sub-select in WHERE or ORDER BY. Postgres re-checks the conditions of a row that it had to wait for or that
-// has changed, but not with later rows of other tables. MySQL reads other tables as they were when the transaction began.
-func (d Dialect) selectsBehindFrom(query string) bool {
-	depth, behind := 0, false
-	for s := query; s != ""; {
-		n := d.skip(s)
-		if n > 0 {
-			s = s[n:]
-			continue
-		}
-		n = max(1, word(s))
-		switch w := strings.ToUpper(s[:n]); {
-		case w == "(":
-			depth++
-		case w == ")":
-			depth--
-		case w == "FROM" && depth == 0:
-			behind = true
-		case w == "SELECT" && behind:
-			return true
-		}
-		s = s[n:]
-	}
-	return false
 }
 
 func refused(reason string) error { return &dblock.InvalidError{Field: "query", Reason: reason} }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/rowlock"
 )
@@ -27,6 +29,13 @@ func TestCheckQuery(t *testing.T) {
 		{"SELECT id FROM seat WHERE EXISTS (SELECT 1 FROM x LIMIT 1)", false, false},
 		{"SELECT id FROM seat WHERE id IN (select seat FROM booking)", false, false},
 		{"SELECT id FROM seat ORDER BY (SELECT 1)", false, false},
+		{"SELECT a IS DISTINCT FROM b, (SELECT 1) FROM seat", true, true},
+		{"SELECT s.id FROM seat s LEFT JOIN booking b ON b.id = s.id WHERE b.id IS NULL", false, false},
+		{"SELECT id FROM seat, (a NATURAL RIGHT /**/ OUTER JOIN b)", false, false},
+		{"SELECT id FROM seat WHERE LEFT(name, 1) = 'a'", true, true},
+		{"SELECT id FROM seat /*!50000 WHERE EXISTS (SELECT 1 FROM b) */", true, false},
+		{"SELECT id FROM seat /*M! WHERE a */", true, false},
+		{`SELECT id FROM seat WHERE U&"isfr\0065e"(id)`, false, true},
 		{"SELECT id FROM seat WHERE note = '(select)' AND selected = 1", true, true},
 		{"SELECT count(*) FROM seat", false, false},
 		{"SELECT max, counted FROM seat WHERE max = 1", true, true},
@@ -72,6 +81,20 @@ func TestCheckQuery(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestConditions(t *testing.T) {
+	t.Parallel()
+	got := rowlock.Postgres.Conditions(`SELECT f(a), g.h FROM shop.seat s WHERE IsFree (s.id) AND "Free"/* x */(id) AND s.lent ` +
+		`AND a @> b AND c = -1 -- end
+		ORDER BY lower(name)`)
+	assert.Equal(t, []string{"isfree", "Free", "lower"}, got.Functions)
+	assert.Equal(t, []string{"seat", "id", "lent"}, got.Members)
+	assert.Equal(t, []string{"@>", "=", "-"}, got.Operators)
+	got = rowlock.MySQL.Conditions("SELECT f(a) FROM seat s WHERE IsFree(s.id) AND `Free`(id) # (")
+	assert.Equal(t, []string{"IsFree", "Free"}, got.Functions)
+	assert.Equal(t, []string{"id"}, got.Members)
+	assert.Empty(t, got.Operators)
 }
 
 func FuzzCheckQuery(f *testing.F) {

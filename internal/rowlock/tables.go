@@ -92,7 +92,9 @@ func (r *reader) word(word string, top *scope) {
 		r.nested = r.nested || len(r.scopes) > 1 && !top.other
 		*top = scope{other: top.other}
 	case "FROM":
-		top.from, top.wanted = true, true
+		if before != "DISTINCT" { // IS DISTINCT FROM compares
+			top.from, top.wanted = true, true
+		}
 	case "JOIN", "STRAIGHT_JOIN":
 		top.wanted = top.from
 	case "WHERE", "GROUP", "HAVING", "WINDOW", "LIMIT", "UNION":

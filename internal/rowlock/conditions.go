@@ -1,0 +1,123 @@
+package rowlock
+
+import (
+	"slices"
+	"strings"
+)
+
+// Conditions are what a query calls in and behind its FROM. A server that has locked a row judges it
+// again, but not by later rows of other tables, which a sub-select or a function may read.
+type Conditions struct {
+	Functions []string // names before a bracket, some of which are no function's
+	Members   []string // names behind a dot: Postgres calls a function of a row so, too
+	Operators []string // of Postgres
+
+	reason string // for which it is refused; empty: none
+}
+
+// StaleReason is why a claim does not read other tables.
+const StaleReason = "the server would judge it by rows of other tables as they were before the lock: " +
+	"state in the row itself whether it is free"
+
+// Conditions reads a query.
+func (d Dialect) Conditions(query string) Conditions {
+	r := conditionReader{d: d}
+	for s := query; s != ""; {
+		s = s[r.next(s):]
+	}
+	return r.found
+}
+
+type conditionReader struct {
+	d      Dialect
+	found  Conditions
+	depth  int    // of brackets
+	behind bool   // FROM was read
+	name   string // that was read last, if nothing but comments follows it
+	word   string // the name in upper case, if it is not quoted
+	dotted bool   // a dot was read last
+}
+
+// next reads one token and returns its length.
+func (r *conditionReader) next(s string) int {
+	if s[0] == '"' || s[0] == '`' {
+		n := quotedName(s)
+		r.read(strings.ReplaceAll(s[1:max(1, n-1)], s[:1]+s[:1], s[:1]), "")
+		return n
+	}
+	if n := r.d.skip(s); n > 0 {
+		if isComment := s[0] == '-' || s[0] == '#' || s[0] == '/'; !isComment {
+			r.name, r.word, r.dotted = "", "", false
+		} else if !r.d.Dollar && (strings.HasPrefix(s, "/*!") || strings.HasPrefix(s, "/*M!")) {
+			r.refuse("the server executes a comment that begins with /*!: leave the comment signs out")
+		}
+		return n
+	}
+	if n := identifier(s); n > 0 {
+		folded := s[:n]
+		if r.d.Dollar {
+			folded = strings.ToLower(folded)
+		}
+		r.read(folded, strings.ToUpper(s[:n]))
+		return n
+	}
+	if s[0] <= ' ' {
+		return 1
+	}
+	name, word := r.name, r.word
+	r.name, r.word, r.dotted = "", "", s[0] == '.'
+	switch s[0] {
+	case '(':
+		r.depth++
+		if r.behind && name != "" {
+			r.found.Functions = append(r.found.Functions, name)
+		}
+	case ')':
+		r.depth--
+	default:
+		return max(1, r.operator(s, word))
+	}
+	return 1
+}
+
+// operator reads an operator of Postgres.
+func (r *conditionReader) operator(s, before string) int {
+	n := 0
+	for n < len(s) && strings.IndexByte("+-*/<>=~!@#%^&|`?", s[n]) >= 0 &&
+		(n == 0 || !strings.HasPrefix(s[n:], "--") && !strings.HasPrefix(s[n:], "/*")) {
+		n++
+	}
+	if !r.d.Dollar || n == 0 {
+		return 1
+	}
+	if before == "U" && s[:n] == "&" {
+		r.refuse("write names without U&")
+	}
+	if r.behind && !slices.Contains(r.found.Operators, s[:n]) {
+		r.found.Operators = append(r.found.Operators, s[:n])
+	}
+	return n
+}
+
+// read takes note of a name. A quoted one has no word.
+func (r *conditionReader) read(name, word string) {
+	before := r.word
+	if r.behind && r.dotted {
+		r.found.Members = append(r.found.Members, name)
+	}
+	r.name, r.word, r.dotted = name, word, false
+	switch {
+	case word == "FROM" && r.depth == 0 && before != "DISTINCT":
+		r.behind = true
+	case word == "SELECT" && r.behind:
+		r.refuse(StaleReason)
+	case (word == "JOIN" || word == "OUTER") && slices.Contains([]string{"LEFT", "RIGHT", "FULL"}, before):
+		r.refuse("an outer join locks no row of a table where it finds none: " + StaleReason)
+	}
+}
+
+func (r *conditionReader) refuse(reason string) {
+	if r.found.reason == "" {
+		r.found.reason = reason
+	}
+}
