@@ -39,8 +39,8 @@ func TestNoTransactionStaysOpen(t *testing.T) {
 				{"a commit without an answer", "COMMIT", executed, nil},
 				{"a refused rollback", "ROLLBACK", refused, errOwn},
 				{"a rollback that ends the connection", "ROLLBACK", ended, errOwn},
-				{"a refused release", "RELEASE SAVEPOINT dblock_run_tx", refused, nil},
-				{"a release that ends the connection", "RELEASE SAVEPOINT dblock_run_tx", ended, nil},
+				{"a refused release", "RELEASE SAVEPOINT dblock_tx", refused, nil},
+				{"a release that ends the connection", "RELEASE SAVEPOINT dblock_tx", ended, nil},
 			} {
 				written := 0
 				if c.answer.After {

@@ -81,6 +81,9 @@ func (t callerTx) below(ctx context.Context, fn func() error) error {
 		_, err = t.on.Exec(ctx, "release savepoint dblock_reserve")
 		return fault.NoWrite(err)
 	}
+	if pgfault.Code(err) == pgfault.ReadOnlyTransaction {
+		err = fmt.Errorf("%w: %w", engine.ErrTxReadOnly, err)
+	}
 	ctx, cancel := ending(ctx)
 	defer cancel()
 	for _, end := range []string{"rollback to savepoint dblock_reserve", "release savepoint dblock_reserve"} {
@@ -90,9 +93,6 @@ func (t callerTx) below(ctx context.Context, fn func() error) error {
 	}
 	if err == errNothing {
 		return nil
-	}
-	if pgfault.Code(err) == pgfault.ReadOnlyTransaction {
-		return fmt.Errorf("%w: %w", engine.ErrTxReadOnly, err)
 	}
 	return err
 }

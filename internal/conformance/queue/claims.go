@@ -268,7 +268,7 @@ func (mainTests) APausedJobDoesNotBegin(t *testing.T, d *env) {
 		"a beginning is recorded":   {last: true, text: "name: BeginJobs"},
 		"arguments are decoded":     {by: "codec"},
 		"a middleware takes long":   {last: true, by: "middleware"},
-		"a transaction begins":      {last: true, text: d.sql("begin", "SAVEPOINT dblock_queue_job"), inTx: true},
+		"a transaction begins":      {last: true, text: d.sql("begin", "SAVEPOINT dblock_tx"), inTx: true},
 		"a middleware, before a tx": {by: "middleware", inTx: true},
 	}, func(t *testing.T, d *env, at pausePoint) { at.check(t, d) })
 }
