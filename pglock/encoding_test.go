@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -42,13 +43,40 @@ func TestClientEncoding(t *testing.T) {
 	_, err = b.TryAcquire(t.Context(), "kö")
 	assert.ErrorIs(t, err, dblock.ErrNotAcquired)
 
+	fence, _ := lock.Fence()
+	refused := func(err error) {
+		t.Helper()
+		assert.ErrorIs(t, err, dblock.ErrUnsupported)
+		assert.ErrorContains(t, err, "client_encoding = LATIN1")
+	}
 	tx, err := latin.Begin(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback(t.Context()) }()
-	fence, _ := lock.Fence()
-	err = b.Guard(t.Context(), tx, fence)
-	assert.ErrorIs(t, err, dblock.ErrUnsupported)
-	assert.ErrorContains(t, err, "client_encoding = LATIN1")
+	db := stdlib.OpenDBFromPool(latin)
+	defer func() { _ = db.Close() }()
+	of, err := db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	defer func() { _ = of.Rollback() }()
+	utf8 := pool(func(c *pgxpool.Config) { c.MaxConns = 1 })
+	store, err := pginventory.New(t.Context(), utf8, inventory.Options{})
+	require.NoError(t, err)
+	defer func() { _ = store.Close(t.Context()) }()
+	for _, tx := range []pglock.Tx{tx, pglock.SQLTx(of)} {
+		refused(b.Guard(t.Context(), tx, fence))
+		refused(pglock.Guards{}.Raise(t.Context(), tx, fence, "büro"))
+		_, err := pginventory.ReserveTx(t.Context(), store, tx, inventory.Request{Key: "ö", SKU: "ä", Buyer: "b", Qty: 1})
+		refused(err)
+	}
 	_, err = pginventory.New(t.Context(), latin, inventory.Options{})
-	assert.ErrorIs(t, err, dblock.ErrUnsupported)
+	refused(err)
+
+	// The host changes the connection of its pool afterwards.
+	_, err = utf8.Exec(t.Context(), "SET client_encoding = LATIN1")
+	require.NoError(t, err)
+	_, err = store.Restock(t.Context(), inventory.Adjustment{ID: "n", SKU: "ä", Delta: 1})
+	refused(err)
+	_, err = store.Reserve(t.Context(), inventory.Request{Key: "ö", SKU: "ä", Buyer: "b", Qty: 1})
+	refused(err)
+	_, err = store.Lookup(t.Context(), "ö")
+	refused(err)
 }

@@ -17,7 +17,8 @@ import (
 	"github.com/dblock-go/dblock/internal/pgschema"
 )
 
-// Guards check fences inside transactions. The zero value is good for use.
+// Guards check fences inside transactions. The zero value is good for use. A transaction whose
+// client_encoding is not UTF8 is refused with dblock.ErrUnsupported, and nothing is sent.
 type Guards struct {
 	// Schema is where dblock's tables are. Default: the first schema on the transaction's search_path that has them. To look
 	// for it takes one more round trip.
@@ -105,18 +106,18 @@ func (g Guards) CheckRaised(ctx context.Context, tx Tx, f dblock.Fence, resource
 
 // exec runs a statement on dblock's tables, which it names with their schema: tx may have temporary tables of the same names.
 func (g Guards) exec(ctx context.Context, tx Tx, query string, args ...any) (pgconn.CommandTag, error) {
-	if on, ok := tx.(interface{ Conn() *pgx.Conn }); ok {
-		if conn := on.Conn(); conn != nil {
-			if err := pgschema.CheckClientEncoding(conn.PgConn().ParameterStatus("client_encoding")); err != nil {
-				return pgconn.CommandTag{}, err
-			}
-		}
-	}
 	home, err := pgschema.Home(ctx, tx, g.Schema)
 	if err != nil {
 		return pgconn.CommandTag{}, err
 	}
-	return tx.Exec(ctx, pgschema.SQL(query, home), args...)
+	return pgschema.OnHost(txConn{tx}, home).Exec(ctx, query, args...)
+}
+
+// txConn makes a transaction what OnHost takes. Guards only execute.
+type txConn struct{ Tx }
+
+func (txConn) QueryRow(context.Context, string, ...any) pgx.Row {
+	panic("pglock: no guard returns one row")
 }
 
 // fenced reads the answer of a guard. In REPEATABLE READ and above a row that has changed is a failed

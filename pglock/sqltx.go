@@ -14,6 +14,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/pgfault"
 )
 
 // Tx is a transaction: a pgx.Tx, or what SQLTx makes of a *sql.Tx. A pool is none, as it has no Rollback: what is locked
@@ -68,6 +69,9 @@ func ofDriver(ctx context.Context, err error) error {
 		return fault.NoWrite(fmt.Errorf("the transaction's connection is closed: %w", err))
 	}
 	var pg *pgconn.PgError
+	if errors.As(err, new(*pgfault.EncodingError)) {
+		return err
+	}
 	if !errors.As(err, &pg) && ctx.Err() == nil && !errors.Is(err, sql.ErrTxDone) && !notEncoded(err) {
 		return fmt.Errorf("%w: a *sql.Tx of another driver than pgx's stdlib, or a broken connection: %w", dblock.ErrUnsupported, err)
 	}

@@ -88,7 +88,7 @@ func encoding(server, client string) []Finding {
 	}
 	if pgschema.CheckClientEncoding(client) != nil {
 		list = append(list, finding(Problem, "connections have client_encoding = "+client+", but the driver sends UTF8: the server would store other texts",
-			"sales and guards are refused: take client_encoding out of the connection string, and out of what ALTER ROLE and ALTER DATABASE have set"))
+			"sales, guards and EnqueueTx are refused: take client_encoding out of the connection string, and out of what ALTER ROLE and ALTER DATABASE have set"))
 	}
 	return orFine(list, "the encoding of the database is "+server)
 }

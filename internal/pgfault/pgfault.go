@@ -5,11 +5,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/schema"
 )
@@ -24,6 +26,9 @@ func Of(err error) fault.Fault {
 	var refused *pgconn.ConnectError
 	if errors.As(err, &refused) {
 		return fault.Unreachable
+	}
+	if errors.As(err, new(*EncodingError)) {
+		return fault.Other
 	}
 	var server *pgconn.PgError
 	if errors.As(err, &server) && server.Code != "" {
@@ -42,6 +47,17 @@ func Of(err error) fault.Fault {
 		return fault.Unreachable
 	}
 }
+
+// EncodingError refuses a connection before a statement is sent.
+type EncodingError struct{ Encoding string }
+
+func (e *EncodingError) Error() string {
+	return fmt.Sprintf("%v: the connections have client_encoding = %s, but the driver sends UTF8: take client_encoding out of the "+
+		"connection string, and out of what SET, ALTER ROLE and ALTER DATABASE have set", dblock.ErrUnsupported, e.Encoding)
+}
+
+// Unwrap returns dblock.ErrUnsupported.
+func (e *EncodingError) Unwrap() error { return dblock.ErrUnsupported }
 
 // OfOwn is Of for an error of dblock's own statements, which call no functions of the host's. A
 // function that the error came from is thus of a trigger, and what it ends with is one row's, as is

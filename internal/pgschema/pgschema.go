@@ -121,16 +121,6 @@ func CheckOwners(untrusted string) error {
 		"or give the table to a superuser or to the owner of the schema", dblock.ErrSchema, untrusted)
 }
 
-// CheckClientEncoding refuses a session whose texts the server converts: the driver always sends UTF-8, so names other than ASCII
-// would be stored as others.
-func CheckClientEncoding(encoding string) error {
-	if encoding == "UTF8" {
-		return nil
-	}
-	return fmt.Errorf("%w: the connections have client_encoding = %s, but the driver sends UTF8: take client_encoding out of the "+
-		"connection string, and out of what ALTER ROLE and ALTER DATABASE have set", dblock.ErrUnsupported, encoding)
-}
-
 // unavailable says that the server could not be asked.
 func unavailable(err error) error {
 	if pgfault.Of(fault.NoWrite(err)) != fault.Unreachable {

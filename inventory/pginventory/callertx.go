@@ -23,8 +23,10 @@ import (
 //
 // Begin tx at READ COMMITTED; at REPEATABLE READ and above an SKU that was sold from meanwhile is a conflict.
 //
-// Errors: those of Store.Reserve, and dblock.ErrConflict after a deadlock or a failed serialization: roll tx back and run it
-// again. Two transactions that reserve several SKUs one by one can deadlock; with ReserveAllTx they can't.
+// Errors: those of Store.Reserve; dblock.ErrUnsupported if the client_encoding of tx is not UTF8, and
+// nothing was sent; and dblock.ErrConflict after a deadlock or a failed serialization: roll tx back
+// and run it again. Two transactions that reserve several SKUs one by one can deadlock; with
+// ReserveAllTx they can't.
 func ReserveTx(ctx context.Context, s *inventory.Store, tx pglock.Tx, r inventory.Request) (inventory.Reservation, error) {
 	return s.ReserveIn(ctx, engine.CallerTx{Tx: tx}, r)
 }

@@ -10,7 +10,7 @@ import (
 
 // direct sells in one statement, in autocommit.
 func (d *database) direct(ctx context.Context, r engine.Row) (engine.Verdict, error) {
-	conn, err := d.pool.Acquire(ctx)
+	conn, err := d.acquire(ctx)
 	if err != nil {
 		return engine.TooFew, fault.NoWrite(err)
 	}

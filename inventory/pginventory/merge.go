@@ -20,7 +20,7 @@ import (
 // Transact takes two round trips, whatever the size of the batch: one to lock and read, one to
 // write and commit. The hot row is locked for one turn of the client's, the inserts and a flush.
 func (d *database) Transact(ctx context.Context, ask engine.Ask, decide func(engine.Books) engine.Plan) error {
-	conn, err := d.pool.Acquire(ctx)
+	conn, err := d.acquire(ctx)
 	if err != nil {
 		return fault.NoWrite(err)
 	}
@@ -55,7 +55,7 @@ func (d *database) Look(ctx context.Context, ask engine.Ask) (engine.Books, erro
 		return each(rows, func(r pgdb.SeeUnitsRow) { books.Stock[r.Sku] = []engine.Bucket{{Left: r.Units}} })
 	})
 	d.queueKeys(&batch, pgdb.Reservations, ask.Keys, books.Recorded)
-	conn, err := d.pool.Acquire(ctx)
+	conn, err := d.acquire(ctx)
 	if err != nil {
 		return books, fault.NoWrite(err)
 	}
@@ -208,7 +208,7 @@ func row(r pgdb.ReservationsRow) engine.Row {
 
 // AwaitKeys writes the orders and takes them back, in one round trip.
 func (d *database) AwaitKeys(ctx context.Context, rows []engine.Row) error {
-	conn, err := d.pool.Acquire(ctx)
+	conn, err := d.acquire(ctx)
 	if err != nil {
 		return fault.NoWrite(err)
 	}

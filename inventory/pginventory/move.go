@@ -17,7 +17,7 @@ var lockWait = strconv.FormatInt(engine.LockWait.Milliseconds(), 10)
 
 // Move takes two round trips, as Transact does, or three if units come back.
 func (d *database) Move(ctx context.Context, fn func(engine.MoveTx) error) error {
-	conn, err := d.pool.Acquire(ctx)
+	conn, err := d.acquire(ctx)
 	if err != nil {
 		return fault.NoWrite(err)
 	}

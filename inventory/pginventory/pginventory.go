@@ -60,4 +60,4 @@ func (d *database) Connections() int { return int(d.pool.Config().MaxConns) }
 func (d *database) sql(query string) string { return pgschema.SQL(query, d.schema) }
 
 // on returns what the generated queries run on.
-func (d *database) on(db pgdb.DBTX) pgdb.DBTX { return pgschema.On(db, d.schema) }
+func (d *database) on(db pgdb.DBTX) pgdb.DBTX { return pgschema.OnHost(db, d.schema) }

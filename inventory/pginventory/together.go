@@ -64,7 +64,7 @@ func (d *database) new(ctx context.Context, o engine.Orders) (verdict engine.Ver
 
 // atOnce sells in a transaction that takes one round trip. What was sold counts once that has ended, which is when the batch is closed.
 func (d *database) atOnce(ctx context.Context, queue func(*pgx.Batch)) (engine.Verdict, error) {
-	conn, err := d.pool.Acquire(ctx)
+	conn, err := d.acquire(ctx)
 	if err != nil {
 		return engine.TooFew, fault.NoWrite(err)
 	}

@@ -16,14 +16,13 @@ const copyFrom = 1000
 
 // copier is a transaction that knows COPY: not one of database/sql.
 type copier interface {
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 	CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, rows pgx.CopyFromSource) (int64, error)
 }
 
 // copyJobs enqueues jobs without unique keys. What is ready gets its place in line in the order of the jobs, which differ by a microsecond.
 // Jobs of groups without a delay are returned: they are to be placed.
-func (d *database) copyJobs(ctx context.Context, tx copier, jobs []engine.Insert) (grouped []engine.Insert, err error) {
-	rows, err := tx.Query(ctx, pgdb.TimeToEnqueue)
+func (d *database) copyJobs(ctx context.Context, on pgdb.DBTX, tx copier, jobs []engine.Insert) (grouped []engine.Insert, err error) {
+	rows, err := on.Query(ctx, pgdb.TimeToEnqueue)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/dblock-go/dblock/db/pgdb"
+	"github.com/dblock-go/dblock/internal/pgschema"
 	"github.com/dblock-go/dblock/pglock"
 	"github.com/dblock-go/dblock/queue"
 	"github.com/dblock-go/dblock/queue/internal/engine"
@@ -24,7 +25,8 @@ import (
 // With keys it is up to four round trips. What they lock stays locked till tx ends: jobs of the same Group, or with the same Unique, are not
 // enqueued by others before, and none of the Group ends. Enqueue last, and all in one call, as two calls may deadlock with two of others.
 //
-// Errors: dblock.ErrInvalid, and nothing was sent; a *queue.DuplicateError, which is no reason to roll back; others are the
+// Errors: dblock.ErrInvalid, and nothing was sent; dblock.ErrUnsupported if the client_encoding of
+// tx is not UTF8, and nothing was sent; a *queue.DuplicateError, which is no reason to roll back; others are the
 // database's: roll tx back.
 func EnqueueTx(ctx context.Context, q *queue.Queue, tx pglock.Tx, tasks ...queue.Task) ([]queue.ID, error) {
 	return q.EnqueueIn(ctx, engine.CallerTx{Tx: tx}, tasks)
@@ -35,7 +37,7 @@ func (d *database) Insert(ctx context.Context, jobs []engine.Insert, wait time.D
 	switch {
 	case len(jobs) >= copyFrom && !haveUnique(jobs):
 		return nil, d.inPgxTx(ctx, wait, func(tx pgx.Tx) (commit bool, err error) {
-			grouped, err := d.copyJobs(ctx, tx, jobs)
+			grouped, err := d.copyJobs(ctx, d.on(tx), tx, jobs)
 			if err != nil {
 				return false, err
 			}
@@ -57,7 +59,7 @@ func (d *database) Tx(tx engine.CallerTx) (engine.Tx, bool) {
 	if !ours { // a nil one is none, either
 		return nil, false
 	}
-	return callerTx{d, caller, d.on(txConn{caller})}, true
+	return callerTx{d, caller, pgschema.OnHost(txConn{caller}, d.schema)}, true
 }
 
 type callerTx struct {
@@ -72,7 +74,7 @@ func (t callerTx) Insert(ctx context.Context, jobs []engine.Insert, tell bool) (
 		channel = t.d.channel
 	}
 	if tx, can := t.tx.(copier); can && len(jobs) >= copyFrom && !haveUnique(jobs) {
-		grouped, err := t.d.copyJobs(ctx, tx, jobs)
+		grouped, err := t.d.copyJobs(ctx, t.on, tx, jobs)
 		if err == nil {
 			err = t.d.place(ctx, t.on, grouped)
 		}
