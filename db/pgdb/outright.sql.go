@@ -182,8 +182,8 @@ WITH bound AS MATERIALIZED (
       AND bound.lock_timeout IS NOT NULL
     RETURNING s.sku, s.bucket
 )
-INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state, expires_at)
-SELECT $1, taken.sku, taken.bucket, $2, $3, $4,
+INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state, limited, expires_at)
+SELECT $1, taken.sku, taken.bucket, $2, $3, $4, false,
        CASE WHEN $5::bigint > 0 THEN clock_timestamp() + $5::bigint::float8 * interval '1 microsecond' END
 FROM taken
 WHERE pg_catalog.set_config('lock_timeout', $6, true) IS NOT NULL

@@ -21,15 +21,15 @@ func objectsIn(database string) string {
 	return `SELECT 'column', TABLE_NAME, COLUMN_NAME, 0, CONCAT(DATA_TYPE,
     IF(COALESCE(CHARACTER_MAXIMUM_LENGTH, NULLIF(DATETIME_PRECISION, 0)) IS NULL, '',
         CONCAT('(', COALESCE(CHARACTER_MAXIMUM_LENGTH, DATETIME_PRECISION), ')')),
-    IF(IS_NULLABLE = 'YES', '', ' not null'), IF(NULLIF(COLUMN_DEFAULT, 'NULL') IS NULL, '', ' default'),
-    IF(EXTRA LIKE '%auto_increment%', ' auto_increment', ''))
+    IF(IS_NULLABLE = 'YES', '', ' not null'), COALESCE(CONCAT(' default ', NULLIF(COLUMN_DEFAULT, 'NULL')), ''),
+    IF(EXTRA LIKE '%auto_increment%', ' auto_increment', ''), IF(EXTRA LIKE '%on update%', ' on update', ''))
 FROM information_schema.COLUMNS WHERE ` + where + `
 UNION ALL SELECT 'index', TABLE_NAME, INDEX_NAME, SEQ_IN_INDEX, CONCAT(IF(NON_UNIQUE, '', 'unique '), COALESCE(COLUMN_NAME, 'expression'),
     IF(SUB_PART IS NULL, '', CONCAT('(', SUB_PART, ')')))
 FROM information_schema.STATISTICS WHERE ` + where + `
-UNION ALL SELECT IF(CONSTRAINT_TYPE = 'CHECK', 'check', 'other'), TABLE_NAME, CONSTRAINT_NAME, 0,
-    CONCAT('valid' /*!80016 , IF(ENFORCED = 'NO', ', but not enforced', '') */)
-FROM information_schema.TABLE_CONSTRAINTS WHERE ` + where + `
+UNION ALL SELECT 'check', TABLE_NAME, CONSTRAINT_NAME, 0, CONCAT(CHECK_CLAUSE /*!80016 , IF(ENFORCED = 'NO', ', but not enforced', '') */)
+FROM information_schema.CHECK_CONSTRAINTS /*!80016 JOIN information_schema.TABLE_CONSTRAINTS USING (CONSTRAINT_SCHEMA, CONSTRAINT_NAME) */
+WHERE CONSTRAINT` + in + ` AND TABLE_NAME` + ours + ` /*!80016 AND CONSTRAINT_TYPE = 'CHECK' */
 UNION ALL SELECT 'unsafe', TABLE_NAME, 'engine', 0, IF(TABLE_TYPE = 'VIEW', 'a view in its place, whose keys are not known: drop it',
     CONCAT('the storage engine ', ENGINE, ' instead of InnoDB: ALTER TABLE ', TABLE_NAME, ' ENGINE = InnoDB'))
 FROM information_schema.TABLES WHERE ` + where + ` AND (TABLE_TYPE = 'VIEW' OR ENGINE <> 'InnoDB')
@@ -72,9 +72,26 @@ func Objects(ctx context.Context, conn mysqltext.Conn, name string) (schema.Shap
 		for _, p := range list[1:] {
 			is += ", " + strings.TrimPrefix(p.is, "unique ")
 		}
-		shape[o] = is
+		shape[o] = spelled(o.Kind, is)
 	}
 	return shape, rows.Err()
+}
+
+var (
+	quotes   = strings.NewReplacer("`", "", `"`, "")
+	brackets = strings.NewReplacer("(", "", ")", "")
+)
+
+// spelled takes out of a definition what servers write in different ways: the quotes, the brackets of a CHECK, and the text
+// of an empty default.
+func spelled(kind, is string) string {
+	switch kind {
+	case schema.Limit:
+		return brackets.Replace(quotes.Replace(is))
+	case schema.Column:
+		return strings.TrimSuffix(strings.TrimSuffix(strings.ReplaceAll(is, "'", ""), "0x"), " ")
+	}
+	return is
 }
 
 // Differences says what dblock's tables lack of their version, or have otherwise. What the user may not see is not judged.
@@ -115,16 +132,13 @@ func Forget(ctx context.Context, conn mysqltext.Conn, name, server string, want,
 }
 
 // forgetHidden deletes indexes and CHECKs that the user does not see. MariaDB shows no index to a user that may only read
-// some columns, and no constraint to one with privileges on the table alone. A user that sees the primary key, as an index
-// or as a constraint, sees the others. Else the definition of the table tells.
+// some columns, and no CHECK to one with privileges on the table alone. A user that sees the primary key sees the other
+// indexes. Else the definition of the table tells. have gets the CHECKs that it has.
 func forgetHidden(ctx context.Context, on mysqldb.DBTX, want, have schema.Shape) error {
 	hidden := map[string][]schema.Object{}
 	for _, o := range want.Missing(have) {
 		key := schema.Object{Table: o.Table, Kind: schema.Index, Name: primary}
-		if o.Kind == schema.Limit {
-			key.Kind = schema.Other
-		}
-		if o.Kind != schema.Column && have.HasTable(o.Table) && !have.Has(key) {
+		if have.HasTable(o.Table) && (o.Kind == schema.Limit || o.Kind == schema.Index && !have.Has(key)) {
 			hidden[o.Table] = append(hidden[o.Table], o)
 		}
 	}
@@ -134,7 +148,13 @@ func forgetHidden(ctx context.Context, on mysqldb.DBTX, want, have schema.Shape)
 	definitions, err := definitionsOf(ctx, on, slices.Sorted(maps.Keys(hidden)))
 	for table, list := range hidden {
 		for _, o := range list {
-			if text, seen := definitions[table]; !seen || strings.Contains(text, clause(o)) {
+			text, seen := definitions[table]
+			_, after, found := strings.Cut(text, clause(o))
+			switch {
+			case found && o.Kind == schema.Limit:
+				line, _, _ := strings.Cut(after, "\n")
+				have[o] = spelled(o.Kind, strings.TrimSuffix(line, ","))
+			case found || !seen:
 				delete(want, o)
 			}
 		}
@@ -163,7 +183,6 @@ func definitionsOf(ctx context.Context, on mysqldb.DBTX, tables []string) (map[s
 		return nil, ifLost(err)
 	}
 	defer rows.Close()
-	unquoted := strings.NewReplacer("`", "", `"`, "")
 	definitions := map[string]string{}
 	for more := true; more; more = rows.NextResultSet() {
 		columns, err := rows.Columns()
@@ -175,7 +194,7 @@ func definitionsOf(ctx context.Context, on mysqldb.DBTX, tables []string) (map[s
 			if err := rows.Scan(&table, &text); err != nil {
 				return nil, err
 			}
-			definitions[table] = unquoted.Replace(text)
+			definitions[table] = quotes.Replace(text)
 		}
 	}
 	return definitions, ifLost(rows.Err())

@@ -43,6 +43,8 @@ func weakerConstraintsAreRefused(t *testing.T, kind devdb.Kind) {
 		check   = alter + "ADD CONSTRAINT dblock_quota_used CHECK (used BETWEEN 0 AND most)"
 
 		keyIs, checkIs, whole = "index dblock_quota.PRIMARY is ", "check dblock_quota.dblock_quota_used is ", ` instead of "unique sku, buyer"`
+
+		add, used, of = noCheck + ", ADD CONSTRAINT dblock_quota_used CHECK ", ` instead of "used between 0 and most"`, "ALTER TABLE dblock_reservation "
 	)
 	cases := [][]string{ // weaken, mend, and the differences
 		{noKey, alter + "ADD PRIMARY KEY (sku, buyer)", keyIs + "missing"},
@@ -51,10 +53,15 @@ func weakerConstraintsAreRefused(t *testing.T, kind devdb.Kind) {
 		{noKey + ", ADD PRIMARY KEY (sku(4), buyer)", key, keyIs + `"unique sku(4), buyer"` + whole},
 		{noKey + ", ADD PRIMARY KEY (sku, buyer, used)", key, keyIs + `"unique sku, buyer, used"` + whole},
 		{noCheck, check, checkIs + "missing"},
+		{add + "(used >= 0)", add + "(used BETWEEN 0 AND most)", checkIs + `"used >= 0"` + used},
+		{of + "ALTER limited SET DEFAULT 1", of + "ALTER limited SET DEFAULT 0", "column dblock_reservation.limited is " +
+			`"tinyint not null default 1" instead of "tinyint not null default 0"`},
+		{of + "MODIFY expires_at DATETIME(6) ON UPDATE CURRENT_TIMESTAMP(6)", of + "MODIFY expires_at DATETIME(6)",
+			`column dblock_reservation.expires_at is "datetime(6) on update" instead of "datetime(6)"`},
 	}
 	if kind == devdb.MySQL {
 		cases = append(cases, []string{alter + "ALTER CHECK dblock_quota_used NOT ENFORCED", alter + "ALTER CHECK dblock_quota_used ENFORCED",
-			checkIs + `"valid, but not enforced" instead of "valid"`})
+			checkIs + `"used between 0 and most, but not enforced"` + used})
 	}
 	for _, c := range cases {
 		weaken, mend, want := c[0], c[1], c[2:]
@@ -74,8 +81,13 @@ func weakerConstraintsAreRefused(t *testing.T, kind devdb.Kind) {
 		}
 		exec(mend)
 	}
-	if _, err := mysqlschema.Check(t.Context(), service, ""); err != nil {
-		t.Errorf("the control: %v", err)
+	exec("CREATE TABLE dblock_own (own INT, CONSTRAINT dblock_quota_used UNIQUE (own))")
+	for user, db := range map[string]*sql.DB{"the owner": owner, "the service": service} {
+		for _, mode := range []string{"", "ANSI_QUOTES"} {
+			if _, err := mysqlschema.Check(t.Context(), inMode(t, db, mode), ""); err != nil {
+				t.Errorf("the control, as %s, with sql_mode %q: %v", user, mode, err)
+			}
+		}
 	}
 	exec("RENAME TABLE dblock_fence TO own")
 	exec("CREATE VIEW dblock_fence AS SELECT * FROM own")
@@ -85,6 +97,20 @@ func weakerConstraintsAreRefused(t *testing.T, kind devdb.Kind) {
 			t.Errorf("a view, as %s: %v", user, err)
 		}
 	}
+}
+
+// inMode returns a connection with a sql_mode.
+func inMode(t *testing.T, db *sql.DB, mode string) *sql.Conn {
+	t.Helper()
+	conn, err := db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	if _, err := conn.ExecContext(t.Context(), "SET sql_mode = '"+mode+"'"); err != nil {
+		t.Fatal(err)
+	}
+	return conn
 }
 
 // installed makes a database with dblock's tables, and an account with some grants. exec runs a statement as the owner.

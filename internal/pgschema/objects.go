@@ -2,6 +2,7 @@ package pgschema
 
 import (
 	"context"
+	"regexp"
 
 	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/schema"
@@ -17,25 +18,25 @@ const ObjectsQuery = `WITH t AS (
       AND c.relkind IN ('r'::"char", 'p'::"char", 'v'::"char", 'm'::"char", 'f'::"char")
       AND pg_catalog.starts_with(c.relname::text, 'dblock_'::text)
 )
-SELECT 'column'::text, t.name, a.attname::text, pg_catalog.replace(pg_catalog.replace(
-        pg_catalog.format_type(a.atttypid, a.atttypmod), '"'::text, ''::text), 'pg_catalog.'::text, ''::text)
+SELECT 'column'::text, t.name, a.attname::text, pg_catalog.format_type(a.atttypid, a.atttypmod)
     || CASE WHEN a.attcollation <> y.typcollation THEN ' collate '::text || o.collname::text ELSE ''::text END
     || CASE WHEN a.attnotnull THEN ' not null'::text ELSE ''::text END
-    || CASE WHEN a.attidentity <> ''::"char" THEN ' identity'::text WHEN a.atthasdef THEN ' default'::text ELSE ''::text END
+    || CASE WHEN a.attidentity <> ''::"char" THEN ' identity'::text
+       ELSE COALESCE(' default '::text || pg_catalog.pg_get_expr(d.adbin, d.adrelid), ''::text) END
 FROM t JOIN pg_catalog.pg_attribute a ON a.attrelid = t.oid JOIN pg_catalog.pg_type y ON y.oid = a.atttypid
 LEFT JOIN pg_catalog.pg_collation o ON o.oid = a.attcollation
+LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
 WHERE a.attnum > 0::smallint AND NOT a.attisdropped
 UNION ALL
 SELECT 'index'::text, t.name, c.relname::text, COALESCE(CASE WHEN NOT (i.indisvalid AND i.indisready) THEN 'invalid'::text ELSE
     CASE WHEN i.indisunique THEN 'unique '::text ELSE ''::text END || (
-        SELECT pg_catalog.string_agg(pg_catalog.replace(pg_catalog.pg_get_indexdef(i.indexrelid, k, true), '"'::text, ''::text), ', '::text ORDER BY k)
+        SELECT pg_catalog.string_agg(pg_catalog.pg_get_indexdef(i.indexrelid, k, true), ', '::text ORDER BY k)
         FROM pg_catalog.generate_series(1, i.indnkeyatts::integer) k
     ) || CASE WHEN i.indpred IS NULL THEN ''::text ELSE ' partial'::text END
     || CASE WHEN i.indimmediate OR NOT i.indisunique THEN ''::text ELSE ' deferrable'::text END END, ''::text)
 FROM t JOIN pg_catalog.pg_index i ON i.indrelid = t.oid JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid
 UNION ALL
-SELECT 'check'::text, t.name, k.conname::text, CASE WHEN k.convalidated THEN 'valid'::text
-    WHEN pg_catalog.pg_get_constraintdef(k.oid) LIKE '%NOT ENFORCED'::text THEN 'not enforced'::text ELSE 'not valid'::text END
+SELECT 'check'::text, t.name, k.conname::text, COALESCE(pg_catalog.pg_get_constraintdef(k.oid), ''::text)
 FROM t JOIN pg_catalog.pg_constraint k ON k.conrelid = t.oid WHERE k.contype = 'c'::"char"
 UNION ALL
 SELECT 'unsafe'::text, t.name, 'persistence'::text, CASE t.kept WHEN 'u'::"char" THEN
@@ -60,6 +61,10 @@ SELECT 'unsafe'::text, t.name, 'rule '::text || w.rulename::text, pg_catalog.for
 FROM t JOIN pg_catalog.pg_rewrite w ON w.ev_class = t.oid
 WHERE w.ev_type <> '1'::"char" AND w.ev_enabled <> 'D'::"char"`
 
+// spelling is what settings of the session, and objects that hide those of pg_catalog, add to a definition. A CHECK has
+// NO INHERIT for tables that inherit, which are refused.
+var spelling = regexp.MustCompile(`OPERATOR\(pg_catalog\.([^ )]+)\)|pg_catalog\.|"| NO INHERIT`)
+
 // Rows are what ObjectsQuery returns, by any driver.
 type Rows interface {
 	Next() bool
@@ -75,6 +80,9 @@ func ReadObjects(rows Rows) (schema.Shape, error) {
 		var is string
 		if err := rows.Scan(&o.Kind, &o.Table, &o.Name, &is); err != nil {
 			return nil, err
+		}
+		if o.Kind != schema.Unsafe {
+			is = spelling.ReplaceAllString(is, "$1")
 		}
 		if o.Table != schema.VersionTable {
 			shape[o] = is

@@ -23,7 +23,9 @@ func TestWeakerConstraintsAreRefused(t *testing.T) {
 		noCheck = "ALTER TABLE dblock_quota DROP CONSTRAINT dblock_quota_used"
 		key     = "index dblock_quota.dblock_quota_pkey is "
 		check   = "check dblock_quota.dblock_quota_used is "
+		used    = `"CHECK (((used >= 0) AND (used <= most)))"`
 	)
+	addCheck := noCheck + ", ADD CONSTRAINT dblock_quota_used CHECK "
 	cases := map[string]string{
 		noKey: key + "missing",
 		noKey + ", ADD CONSTRAINT dblock_quota_pkey PRIMARY KEY (sku, buyer) DEFERRABLE":              key + `"unique sku, buyer deferrable" instead of "unique sku, buyer"`,
@@ -34,8 +36,12 @@ func TestWeakerConstraintsAreRefused(t *testing.T) {
 			CREATE TABLE dblock_quota (LIKE was INCLUDING DEFAULTS INCLUDING CONSTRAINTS) PARTITION BY HASH (sku);
 			ALTER TABLE dblock_quota ADD CONSTRAINT dblock_quota_pkey PRIMARY KEY (sku, buyer)`: "table dblock_quota has " + several("partitions"),
 		"CREATE TABLE archive () INHERITS (dblock_quota)": "table dblock_quota has " + several("inheritance"),
-		noCheck: check + "missing",
-		noCheck + ", ADD CONSTRAINT dblock_quota_used CHECK (used >= 0) NOT VALID": check + `"not valid" instead of "valid"`,
+		noCheck:                  check + "missing",
+		addCheck + "(used >= 0)": check + `"CHECK ((used >= 0))" instead of ` + used,
+		addCheck + "(used BETWEEN 0 AND most OR true)":   check + `"CHECK ((((used >= 0) AND (used <= most)) OR true))" instead of ` + used,
+		addCheck + "(used BETWEEN 0 AND most) NOT VALID": check + `"CHECK (((used >= 0) AND (used <= most))) NOT VALID" instead of ` + used,
+		"ALTER TABLE dblock_reservation ALTER limited SET DEFAULT true": `column dblock_reservation.limited is ` +
+			`"boolean not null default true" instead of "boolean not null default false"`,
 	}
 	var version int
 	if err := pool.QueryRow(ctx, "SELECT current_setting('server_version_num')::int").Scan(&version); err != nil {
@@ -43,7 +49,7 @@ func TestWeakerConstraintsAreRefused(t *testing.T) {
 	}
 	if version >= 180000 {
 		cases["ALTER TABLE dblock_lease DROP CONSTRAINT dblock_lease_finite, ADD CONSTRAINT dblock_lease_finite CHECK (true) NOT ENFORCED"] =
-			`check dblock_lease.dblock_lease_finite is "not enforced" instead of "not valid"`
+			`check dblock_lease.dblock_lease_finite is "CHECK (true) NOT ENFORCED" instead of "CHECK (isfinite(held_until)) NOT VALID"`
 	}
 	for weaken, want := range cases {
 		tx, err := pool.Begin(ctx)
@@ -63,5 +69,43 @@ func TestWeakerConstraintsAreRefused(t *testing.T) {
 	}
 	if _, err := pgschema.Find(ctx, pool, ""); err != nil {
 		t.Errorf("the control: %v", err)
+	}
+}
+
+// TestSpellingsAreNoDifference: settings of the session, and objects of the names of pg_catalog's that its search_path finds
+// first, change how the server writes definitions. So does an owner that writes a CHECK in its own way.
+func TestSpellingsAreNoDifference(t *testing.T) {
+	t.Parallel()
+	pool, ctx := testdb.MigratedPostgres(t), t.Context()
+	const definition = "SELECT pg_catalog.pg_get_constraintdef(oid) FROM pg_catalog.pg_constraint WHERE conname = $1"
+	for prepare, want := range map[string]string{
+		"SELECT 1":                             "CHECK (((used >= 0) AND (used <= most)))", // the control
+		"SET LOCAL search_path = ''":           "CHECK (((used >= 0) AND (used <= most)))",
+		"SET LOCAL quote_all_identifiers = on": `CHECK ((("used" >= 0) AND ("used" <= "most")))`,
+		`CREATE FUNCTION isfinite(timestamptz) RETURNS bool LANGUAGE sql AS 'SELECT true';
+			CREATE FUNCTION clock_timestamp() RETURNS timestamptz LANGUAGE sql AS 'SELECT now()';
+			CREATE FUNCTION ge(bigint, int) RETURNS bool LANGUAGE sql AS 'SELECT true';
+			CREATE OPERATOR >= (leftarg = bigint, rightarg = int, function = ge);
+			SET LOCAL search_path = public, pg_catalog`: "CHECK (((used OPERATOR(pg_catalog.>=) 0) AND (used <= most)))",
+		`ALTER TABLE dblock_quota DROP CONSTRAINT dblock_quota_used,
+			ADD CONSTRAINT dblock_quota_used CHECK (used >= 0 AND used <= most) NO INHERIT`: "CHECK (((used >= 0) AND (used <= most))) NO INHERIT",
+	} {
+		tx, err := pool.Begin(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tx.Exec(ctx, prepare); err != nil {
+			t.Fatalf("%s: %v", prepare, err)
+		}
+		var text string
+		if err := tx.QueryRow(ctx, definition, "dblock_quota_used").Scan(&text); err != nil || text != want {
+			t.Errorf("the control: %s: %q, %v, want %q", prepare, text, err, want)
+		}
+		if _, err := pgschema.Find(ctx, tx, "public"); err != nil {
+			t.Errorf("%s: %v", prepare, err)
+		}
+		if err := tx.Rollback(ctx); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

@@ -17,8 +17,8 @@ WITH bound AS MATERIALIZED (
       AND bound.lock_timeout IS NOT NULL
     RETURNING s.sku, s.bucket
 )
-INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state, expires_at)
-SELECT sqlc.arg(reservation_key), taken.sku, taken.bucket, sqlc.arg(buyer), sqlc.arg(qty), sqlc.arg(state),
+INSERT INTO dblock_reservation (reservation_key, sku, bucket, buyer, qty, state, limited, expires_at)
+SELECT sqlc.arg(reservation_key), taken.sku, taken.bucket, sqlc.arg(buyer), sqlc.arg(qty), sqlc.arg(state), false,
        CASE WHEN sqlc.arg(hold_us)::bigint > 0 THEN clock_timestamp() + sqlc.arg(hold_us)::bigint::float8 * interval '1 microsecond' END
 FROM taken
 WHERE pg_catalog.set_config('lock_timeout', sqlc.arg(key_timeout), true) IS NOT NULL;
