@@ -2,6 +2,7 @@ package mysqlschema
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -39,6 +40,13 @@ FROM information_schema.TRIGGERS WHERE TRIGGER` + in + ` AND EVENT_OBJECT_TABLE`
 LIMIT 1000000` // else a session's sql_select_limit bounds it
 }
 
+// keyed are the tables into which dblock inserts with IGNORE or ON DUPLICATE KEY UPDATE. Such an insert takes a row that any
+// unique index finds for the one of its key.
+var keyed = []string{
+	"dblock_stock", "dblock_quota", "dblock_lease", "dblock_lease_waiter", "dblock_fence", "dblock_semaphore", "dblock_permit",
+	"dblock_session_key", "dblock_queue", "dblock_queue_cancel", "dblock_queue_key", "dblock_queue_unique", "dblock_queue_history",
+}
+
 // Objects reads what dblock's tables have that are in the database of that name; "" is the connection's own.
 func Objects(ctx context.Context, conn mysqltext.Conn, name string) (schema.Shape, error) {
 	database, args := "DATABASE()", []any(nil)
@@ -65,7 +73,7 @@ func Objects(ctx context.Context, conn mysqltext.Conn, name string) (schema.Shap
 			parts[o] = append(parts[o], p)
 		}
 	}
-	shape := schema.Shape{}
+	shape, known := schema.Shape{}, schema.Expected(schema.MySQL, schema.Version)
 	for o, list := range parts {
 		slices.SortFunc(list, func(a, b part) int { return a.seq - b.seq })
 		is := list[0].is
@@ -73,6 +81,10 @@ func Objects(ctx context.Context, conn mysqltext.Conn, name string) (schema.Shap
 			is += ", " + strings.TrimPrefix(p.is, "unique ")
 		}
 		shape[o] = spelled(o.Kind, is)
+		if o.Kind == schema.Index && strings.HasPrefix(is, "unique ") && !known.Has(o) && slices.Contains(keyed, o.Table) {
+			shape[schema.Object{Table: o.Table, Kind: schema.Unsafe, Name: "index " + o.Name}] = fmt.Sprintf(
+				"the unique index %q, by which a row takes the place of another: make it not unique", o.Name)
+		}
 	}
 	return shape, rows.Err()
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -81,6 +83,8 @@ func weakerConstraintsAreRefused(t *testing.T, kind devdb.Kind) {
 		}
 		exec(mend)
 	}
+	exec("CREATE UNIQUE INDEX own ON dblock_reservation (buyer)") // inserts into this table name no key
+	exec("CREATE INDEX own ON dblock_quota (buyer)")
 	exec("CREATE TABLE dblock_own (own INT, CONSTRAINT dblock_quota_used UNIQUE (own))")
 	for user, db := range map[string]*sql.DB{"the owner": owner, "the service": service} {
 		for _, mode := range []string{"", "ANSI_QUOTES"} {
@@ -96,6 +100,37 @@ func weakerConstraintsAreRefused(t *testing.T, kind devdb.Kind) {
 		if _, err := mysqlschema.Check(t.Context(), db, ""); !errors.Is(err, dblock.ErrSchema) || !strings.Contains(err.Error(), want) {
 			t.Errorf("a view, as %s: %v", user, err)
 		}
+	}
+}
+
+// TestUniqueIndexesOfOthersAreRefused: an insert with IGNORE or ON DUPLICATE KEY UPDATE takes a row that another unique index
+// finds for its own. Of tables that have such inserts, none may have one.
+func TestUniqueIndexesOfOthersAreRefused(t *testing.T) {
+	t.Parallel()
+	intoKeyed := regexp.MustCompile(`(?s)\bINTO (\w+).*\bON DUPLICATE KEY UPDATE\b|\bIGNORE INTO (\w+)|\b(?:REPLACE INTO|UPDATE IGNORE) (\w+)`)
+	tables := map[string]bool{}
+	for _, statement := range generatedStatements(t) {
+		if m := intoKeyed.FindStringSubmatch(statement); m != nil {
+			tables[m[1]+m[2]+m[3]] = true
+		}
+	}
+	for _, kind := range testdb.Engines() {
+		if kind == devdb.Postgres {
+			continue // an insert names its key
+		}
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			_, service, exec := installed(t, kind, schema.MySQLServiceGrants)
+			var want []string
+			for _, table := range slices.Sorted(maps.Keys(tables)) {
+				exec("ALTER TABLE " + table + " ADD COLUMN own INT, ADD UNIQUE INDEX own_index (own)")
+				want = append(want, "table "+table+` has the unique index "own_index", by which a row takes the place of another: make it not unique`)
+			}
+			var wrong *dblock.SchemaError
+			if _, err := mysqlschema.Check(t.Context(), service, ""); !errors.As(err, &wrong) || !slices.Equal(wrong.Differences, want) {
+				t.Errorf("%v, want %q", err, want)
+			}
+		})
 	}
 }
 
