@@ -2,6 +2,7 @@ package mysqllock
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
@@ -26,18 +27,18 @@ func (e *engine) makeDivided(
 	fresh := pick(asks, missing)
 	token, made, err := e.makeRows(ctx, by, fresh)
 	locked := mysqlfault.IsLocked(err)
-	first := 0
+	from, to := 0, 0
 	switch {
 	case locked && e.hasTime(ctx):
-		first = len(missing) / 2
+		to = len(missing) / 2
 	case err != nil && !locked:
-		first = trial.Split(len(missing), e.Fault(err))
+		from, to = trial.Split(len(missing), e.Fault(err))
 	case err == nil:
 		trial.Worked()
 	}
-	if first > 0 {
-		e.makeDivided(ctx, by, asks, missing[:first], answers, trial)
-		e.makeDivided(ctx, by, asks, missing[first:], answers, trial)
+	if to > 0 {
+		e.makeDivided(ctx, by, asks, slices.Clone(missing[from:to]), answers, trial)
+		e.makeDivided(ctx, by, asks, slices.Concat(missing[:from], missing[to:]), answers, trial)
 		return
 	}
 	got := counted(fresh, token)

@@ -138,24 +138,24 @@ func (q *Queue) insertCalls(ctx context.Context, calls []*keyedAnswer, wait time
 	}
 	dups, err := q.insert(ctx, jobs, wait)
 	var locked *keyLockedError
-	first := 0
+	from, to := 0, 0
 	switch {
 	case err == nil:
 		trial.Worked()
 	case errors.As(err, &locked):
 		slices.SortStableFunc(calls, func(a, b *keyedAnswer) int { return cmp.Compare(a.lane, b.lane) })
-		if first = divide(calls); first == len(calls) {
+		if to = divide(calls); to == len(calls) {
 			for _, c := range calls {
 				c.waits()
 			}
 			return
 		}
 	default:
-		first = trial.Split(len(calls), q.fault(err))
+		from, to = trial.Split(len(calls), q.fault(err))
 	}
-	if first > 0 {
-		q.insertCalls(ctx, calls[:first], wait, trial)
-		q.insertCalls(ctx, calls[first:], wait, trial)
+	if to > 0 {
+		q.insertCalls(ctx, slices.Clone(calls[from:to]), wait, trial)
+		q.insertCalls(ctx, slices.Concat(calls[:from], calls[to:]), wait, trial)
 		return
 	}
 	for _, c := range calls {

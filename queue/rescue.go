@@ -261,14 +261,14 @@ func (r *rescue) endApart(ctx context.Context, jobs []lastEnd, trial *fault.Tria
 		return err
 	})
 	locked := r.q.gaveWay(err)
-	first := 0
+	from, to := 0, 0
 	switch {
 	case err == nil:
 		trial.Worked()
 	case locked:
-		first = len(jobs) / 2
+		to = len(jobs) / 2
 	default:
-		first = trial.Split(len(jobs), r.q.fault(err))
+		from, to = trial.Split(len(jobs), r.q.fault(err))
 	}
 	switch {
 	case len(cancelled) > 0:
@@ -290,8 +290,9 @@ func (r *rescue) endApart(ctx context.Context, jobs []lastEnd, trial *fault.Tria
 			}
 		}
 	case ctx.Err() != nil:
-	case first > 0:
-		return errors.Join(r.endApart(ctx, jobs[:first], trial), r.endApart(ctx, jobs[first:], trial))
+	case to > 0:
+		first, others := slices.Clone(jobs[from:to]), slices.Concat(jobs[:from], jobs[to:])
+		return errors.Join(r.endApart(ctx, first, trial), r.endApart(ctx, others, trial))
 	case !locked && (len(jobs) > 1 || !r.q.fault(err).MayBeOnes()):
 		return err
 	case !locked:

@@ -9,9 +9,10 @@ const (
 
 // Trial finds the requests of a shared statement that an error is of. A statement that fails is
 // divided, and its parts are sent one after the other. An error of the class Poison divides a
-// statement until each culprit is alone. Of a MayBeOnes error a first request is sent alone. Once
-// any part has succeeded the server is well, and the rest is divided in the same way. If several
-// requests have failed and no part has succeeded, the error is the server's, and that of all.
+// statement until each culprit is alone. Of a MayBeOnes error one request is sent alone, from the
+// begin, the end or the middle in turn. Once any part has succeeded the server is well, and the rest
+// is divided in halves. If several requests have failed and no part has succeeded, the error is the
+// server's, and that of all.
 type Trial struct {
 	worked bool // a part has succeeded
 	failed int  // requests that failed alone
@@ -21,22 +22,24 @@ type Trial struct {
 // Worked takes note that a part has succeeded.
 func (t *Trial) Worked() { t.worked = true }
 
-// Split takes note that a statement for n requests has failed with an error of a class. It returns
-// how many of the requests are to be sent again first, before the others. 0: the error is of all.
-func (t *Trial) Split(n int, is Fault) int {
+// Split takes note that a statement for n requests has failed with an error of a class. The requests
+// from one to before another are to be sent again first, then the others. If there are none, the
+// error is of all.
+func (t *Trial) Split(n int, is Fault) (from, to int) {
 	switch {
 	case is == Poison, t.worked && is.MayBeOnes():
-		return n / 2
+		return 0, n / 2
 	case !is.MayBeOnes():
 	case n == 1:
 		t.failed++
 	case t.since.IsZero():
 		t.since = time.Now()
-		return 1
+		return 0, 1
 	case t.failed < mostFailed && time.Since(t.since) < mostTime:
-		return 1
+		one := []int{0, n - 1, n / 2}[t.failed%3]
+		return one, one + 1
 	}
-	return 0
+	return 0, 0
 }
 
 // MayBeOnes tells that one request of a shared statement may have caused an error of the class:

@@ -185,8 +185,9 @@ func (q *Queue[Q, A]) run(ctx context.Context, calls []*call[Q, A], trial *fault
 	answers, err := q.send(ctx, reqs, again)
 	switch {
 	case err != nil:
-		if first := trial.Split(len(calls), q.o.Fault(err)); first > 0 {
-			return append(q.run(ctx, calls[:first], trial), q.run(ctx, calls[first:], trial)...)
+		if from, to := trial.Split(len(calls), q.o.Fault(err)); to > 0 {
+			first, others := slices.Clone(calls[from:to]), slices.Concat(calls[:from], calls[to:])
+			return append(q.run(ctx, first, trial), q.run(ctx, others, trial)...)
 		}
 	case decides(answers):
 		trial.Worked()

@@ -17,5 +17,5 @@
 //     row lock, unless a statement does some of its work before it takes that. Keys share a
 //     statement; what it had to skip is asked again alone. So that little is skipped, a second statement
 //     of a key carries no other key, and there is none while the first carries others.
-//   - Calls of one key are sent in the order in which they arrived.
+//   - Calls of one key are sent in the order in which they arrived, unless their statement was divided.
 package merge

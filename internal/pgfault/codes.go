@@ -30,6 +30,9 @@ const (
 	NoTransaction       = "25P01"
 	FailedTransaction   = "25P02" // an earlier statement failed
 
+	// Class 26: invalid SQL statement name.
+	noSuchStatement = "26000" // DISCARD ALL on the connection: the driver prepares it again
+
 	// Class 3F: invalid schema name.
 	InvalidSchemaName = "3F000"
 

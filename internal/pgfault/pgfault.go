@@ -131,7 +131,7 @@ func ofCode(code string, safe bool) fault.Fault {
 		return fault.Busy
 	case UndefinedTable, InvalidSchemaName:
 		return fault.NoSchema
-	case ReadOnlyTransaction, tooManyConnections:
+	case ReadOnlyTransaction, tooManyConnections, noSuchStatement:
 		return fault.Unreachable
 	case OutOfMemory:
 		return fault.Full

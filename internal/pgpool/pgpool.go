@@ -9,10 +9,13 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/callback"
 	"github.com/dblock-go/dblock/internal/pgfault"
+	"github.com/dblock-go/dblock/internal/pgschema"
 )
 
 // sessions begin with these parameters. They have the server plan each statement once, by its keys. Left to itself it plans
@@ -30,7 +33,7 @@ var sessions = map[string]string{
 // Open opens a pool with the host's settings. More are parameters of its sessions besides those that all have.
 //
 // The hooks that a host runs for each of its own calls are left out: PrepareConn, BeforeAcquire and AfterRelease. BeforeConnect
-// and AfterConnect run. If one panics, the connection fails.
+// and AfterConnect run. If one panics, or leaves a transaction open, the connection fails.
 func Open(ctx context.Context, host *pgxpool.Pool, conns int32, more map[string]string) (*pgxpool.Pool, error) {
 	parameters := maps.Clone(sessions)
 	maps.Copy(parameters, more)
@@ -47,7 +50,12 @@ func open(ctx context.Context, host *pgxpool.Pool, conns int32, parameters map[s
 	cfg.PrepareConn, cfg.AfterRelease = nil, nil
 	cfg.BeforeAcquire = nil //lint:ignore SA1019 a host may still set it
 	cfg.BeforeConnect = safe("BeforeConnect", cfg.BeforeConnect)
-	cfg.AfterConnect = safe("AfterConnect", cfg.AfterConnect)
+	cfg.AfterConnect = clean(safe("AfterConnect", cfg.AfterConnect))
+	if cfg.ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeDescribeExec {
+		// It describes and runs a statement in two round trips. A pooler may run another client's
+		// statement in the second.
+		cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
+	}
 	own := cfg.ConnConfig.RuntimeParams
 	maps.DeleteFunc(own, func(name, _ string) bool { return parameters[strings.ToLower(name)] != "" })
 	maps.Copy(own, parameters)
@@ -86,6 +94,36 @@ func safe[T any](name string, hook func(context.Context, T) error) func(context.
 		}
 		return err
 	}
+}
+
+// clean returns an AfterConnect that fails if the host's has left what makes statements mean something
+// else.
+func clean(after func(context.Context, *pgx.Conn) error) func(context.Context, *pgx.Conn) error {
+	if after == nil {
+		return nil
+	}
+	return func(ctx context.Context, conn *pgx.Conn) error {
+		if err := after(ctx, conn); err != nil {
+			return err
+		}
+		if err := Usable(conn.PgConn()); err != nil {
+			return fmt.Errorf("after the pool's AfterConnect for a connection of dblock's own: %w", err)
+		}
+		return nil
+	}
+}
+
+// Usable refuses a connection with an open transaction or another encoding than UTF8. It does not ask
+// the server: the driver knows. What a closed connection was is no matter.
+func Usable(conn *pgconn.PgConn) error {
+	if conn.IsClosed() {
+		return nil
+	}
+	if conn.TxStatus() != 'I' {
+		return fmt.Errorf("%w: the pool's connections have an open transaction: have its hooks (AfterConnect, BeforeAcquire, AfterRelease) end theirs",
+			dblock.ErrUnsupported)
+	}
+	return pgschema.CheckClientEncoding(conn.ParameterStatus("client_encoding"))
 }
 
 // longestClose is for how long a pool's end is waited for: over a network that is silent it takes pgx 15 s.

@@ -48,3 +48,39 @@ func TestHooks(t *testing.T) {
 		assert.ErrorContains(t, err, "the pool's "+name)
 	}
 }
+
+// TestSettings: dblock's own connections do not have what would make a statement mean something else.
+func TestSettings(t *testing.T) {
+	t.Parallel()
+	for name, set := range map[string]func(*pgxpool.Config){
+		"open transaction": func(cfg *pgxpool.Config) {
+			cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+				_, err := conn.Exec(ctx, "BEGIN")
+				return err
+			}
+		},
+		"client_encoding = LATIN1": func(cfg *pgxpool.Config) {
+			cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+				_, err := conn.Exec(ctx, "SET client_encoding = 'LATIN1'")
+				return err
+			}
+		},
+		"": func(cfg *pgxpool.Config) { cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeDescribeExec },
+	} {
+		cfg, err := pgxpool.ParseConfig(testdb.PostgresURL(t))
+		require.NoError(t, err)
+		set(cfg)
+		host, err := pgxpool.NewWithConfig(t.Context(), cfg)
+		require.NoError(t, err)
+		t.Cleanup(host.Close)
+		own, err := pgpool.Open(t.Context(), host, 1, nil)
+		if name != "" {
+			assert.ErrorContains(t, err, name)
+			continue
+		}
+		require.NoError(t, err)
+		t.Cleanup(own.Close)
+		assert.Equal(t, pgx.QueryExecModeExec, own.Config().ConnConfig.DefaultQueryExecMode)
+		assert.Equal(t, pgx.QueryExecModeDescribeExec, host.Config().ConnConfig.DefaultQueryExecMode)
+	}
+}

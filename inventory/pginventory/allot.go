@@ -15,7 +15,11 @@ import (
 
 // Allot moves units in one statement.
 func (d *database) Allot(ctx context.Context, sku string, bucket int32, units int64) (int64, error) {
-	left, err := d.q.Allot(ctx, d.on(d.pool), pgdb.AllotParams{LockTimeout: lockTimeout(ctx), Units: units, Sku: sku, Bucket: bucket})
+	var left int64
+	err := d.alone(ctx, func(on pgdb.DBTX) (err error) {
+		left, err = d.q.Allot(ctx, on, pgdb.AllotParams{LockTimeout: lockTimeout(ctx), Units: units, Sku: sku, Bucket: bucket})
+		return err
+	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, nil
 	}
@@ -24,7 +28,11 @@ func (d *database) Allot(ctx context.Context, sku string, bucket int32, units in
 
 // Allotted returns what is left in allotments.
 func (d *database) Allotted(ctx context.Context) ([]engine.Units, error) {
-	rows, err := d.q.Allotted(ctx, d.on(d.pool))
+	var rows []pgdb.AllottedRow
+	err := d.alone(ctx, func(on pgdb.DBTX) (err error) {
+		rows, err = d.q.Allotted(ctx, on)
+		return err
+	})
 	units := make([]engine.Units, len(rows))
 	for i, r := range rows {
 		units[i] = engine.Units{SKU: r.Sku, Bucket: r.Bucket, Qty: r.Available}

@@ -10,7 +10,11 @@ import (
 
 // Lookup returns what is recorded under key.
 func (d *database) Lookup(ctx context.Context, key string) ([]engine.Row, error) {
-	found, err := d.q.Reservations(ctx, d.on(d.pool), []string{key})
+	var found []pgdb.ReservationsRow
+	err := d.alone(ctx, func(on pgdb.DBTX) (err error) {
+		found, err = d.q.Reservations(ctx, on, []string{key})
+		return err
+	})
 	rows := make([]engine.Row, len(found))
 	for i, r := range found {
 		rows[i] = row(r)
@@ -19,8 +23,11 @@ func (d *database) Lookup(ctx context.Context, key string) ([]engine.Row, error)
 }
 
 // Balances reads the books in one statement, and so in one snapshot.
-func (d *database) Balances(ctx context.Context, skus []string) ([]engine.Balance, error) {
-	balances, err := d.balances(ctx, d.on(d.pool), skus)
+func (d *database) Balances(ctx context.Context, skus []string) (balances []engine.Balance, err error) {
+	err = d.alone(ctx, func(on pgdb.DBTX) error {
+		balances, err = d.balances(ctx, on, skus)
+		return err
+	})
 	return balances, fault.NoWrite(err)
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/dblock-go/dblock/db/pgdb"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
@@ -12,7 +11,7 @@ import (
 func (d *database) direct(ctx context.Context, r engine.Row) (engine.Verdict, error) {
 	conn, err := d.acquire(ctx)
 	if err != nil {
-		return engine.TooFew, fault.NoWrite(err)
+		return engine.TooFew, err
 	}
 	defer conn.Release()
 	n, err := d.q.SellOne(ctx, d.on(conn), pgdb.SellOneParams{

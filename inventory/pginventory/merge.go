@@ -22,7 +22,7 @@ import (
 func (d *database) Transact(ctx context.Context, ask engine.Ask, decide func(engine.Books) engine.Plan) error {
 	conn, err := d.acquire(ctx)
 	if err != nil {
-		return fault.NoWrite(err)
+		return err
 	}
 	defer conn.Release() // which closes it where the transaction is still open
 	books, err := d.read(ctx, conn, ask)
@@ -57,7 +57,7 @@ func (d *database) Look(ctx context.Context, ask engine.Ask) (engine.Books, erro
 	d.queueKeys(&batch, pgdb.Reservations, ask.Keys, books.Recorded)
 	conn, err := d.acquire(ctx)
 	if err != nil {
-		return books, fault.NoWrite(err)
+		return books, err
 	}
 	defer conn.Release()
 	return books, fault.NoWrite(conn.SendBatch(ctx, &batch).Close())
@@ -210,7 +210,7 @@ func row(r pgdb.ReservationsRow) engine.Row {
 func (d *database) AwaitKeys(ctx context.Context, rows []engine.Row) error {
 	conn, err := d.acquire(ctx)
 	if err != nil {
-		return fault.NoWrite(err)
+		return err
 	}
 	defer conn.Release()
 	wait := awaitTimeout

@@ -19,7 +19,7 @@ var lockWait = strconv.FormatInt(engine.LockWait.Milliseconds(), 10)
 func (d *database) Move(ctx context.Context, fn func(engine.MoveTx) error) error {
 	conn, err := d.acquire(ctx)
 	if err != nil {
-		return fault.NoWrite(err)
+		return err
 	}
 	defer conn.Release() // which closes it where the transaction is still open
 	tx := &moveTx{d: d, conn: conn}
@@ -109,13 +109,21 @@ func setColumns(set []engine.Set) (keys []string, states []int16, holdsUs []int6
 
 // Due returns the keys of held reservations that have expired.
 func (d *database) Due(ctx context.Context, limit int) ([]string, error) {
-	keys, err := d.q.DueReservations(ctx, d.on(d.pool), int32(limit))
+	var keys []string
+	err := d.alone(ctx, func(on pgdb.DBTX) (err error) {
+		keys, err = d.q.DueReservations(ctx, on, int32(limit))
+		return err
+	})
 	return keys, fault.NoWrite(err)
 }
 
 // DueOf returns by buyer the keys of those that some buyers hold.
-func (d *database) DueOf(ctx context.Context, buyers []string, limit int) (map[string][]string, error) {
-	return d.dueOf(ctx, d.on(d.pool), buyers, limit)
+func (d *database) DueOf(ctx context.Context, buyers []string, limit int) (keys map[string][]string, err error) {
+	err = d.alone(ctx, func(on pgdb.DBTX) error {
+		keys, err = d.dueOf(ctx, on, buyers, limit)
+		return err
+	})
+	return keys, err
 }
 
 func (d *database) dueOf(ctx context.Context, on pgdb.DBTX, buyers []string, limit int) (map[string][]string, error) {

@@ -13,7 +13,12 @@ import (
 
 // Adjust runs fn in a transaction of its own.
 func (d *database) Adjust(ctx context.Context, fn func(engine.AdjustTx) (bool, error)) error {
-	tx, err := d.pool.BeginTx(ctx, readCommitted)
+	conn, err := d.acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	tx, err := conn.BeginTx(ctx, readCommitted)
 	if err != nil {
 		return fault.NoWrite(err)
 	}
@@ -108,7 +113,11 @@ func (t adjustTx) UncountQuotas(ctx context.Context, counts []engine.Count) erro
 
 // Adjustment returns what is recorded under id.
 func (d *database) Adjustment(ctx context.Context, id string) (engine.Adjustment, bool, error) {
-	r, err := d.q.Adjustment(ctx, d.on(d.pool), id)
+	var r pgdb.AdjustmentRow
+	err := d.alone(ctx, func(on pgdb.DBTX) (err error) {
+		r, err = d.q.Adjustment(ctx, on, id)
+		return err
+	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return engine.Adjustment{}, false, nil
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/dblock-go/dblock/db/pgdb"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/pgfault"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
@@ -66,7 +65,7 @@ func (d *database) new(ctx context.Context, o engine.Orders) (verdict engine.Ver
 func (d *database) atOnce(ctx context.Context, queue func(*pgx.Batch)) (engine.Verdict, error) {
 	conn, err := d.acquire(ctx)
 	if err != nil {
-		return engine.TooFew, fault.NoWrite(err)
+		return engine.TooFew, err
 	}
 	defer conn.Release()
 	var batch pgx.Batch
