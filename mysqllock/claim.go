@@ -20,7 +20,7 @@ import (
 // inserts.
 //
 // Errors are those of LockRow, but for ErrNoRows and HeldError; an *dblock.InvalidError for a query that already has a LIMIT,
-// a lock or a semicolon, is no SELECT, or has a sub-select in or behind its FROM, an aggregate, an outer join or no table. So is one
+// a lock or a semicolon, is no SELECT, or has a sub-select in or behind its FROM, an aggregate, or not just one table. So is one
 // that calls a stored function behind its FROM: the server would judge a row by other tables as they were before the lock. The
 // tables, the functions and the plan are looked at the first time that a text is seen.
 func Claim[T any](

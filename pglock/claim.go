@@ -19,9 +19,9 @@ import (
 // new holder into the row itself before you commit, and have query read that.
 //
 // Errors are those of LockRow, but for ErrNoRows and HeldError; an *dblock.InvalidError for a query that already has a LIMIT,
-// a lock or a semicolon, is no SELECT, or has a sub-select in or behind its FROM, an aggregate, an outer join or no table. So is one
-// that calls a function of your own behind its FROM, in SQL or a procedural language, also by an operator or in a view: the server would
-// judge a row by other tables as they were before the lock. A policy of row level security is judged so, too, and not refused.
+// a lock or a semicolon, is no SELECT, or has a sub-select in or behind its FROM, an aggregate, or not just one table. So is one
+// that calls a function of your own behind its FROM, in SQL or a procedural language, also by an operator, in a view or in a policy of
+// row level security: the server would judge a row by other tables as they were before the lock.
 func Claim[T any](
 	ctx context.Context, tx Tx, o dblock.RowLock, n int, row pgx.RowToFunc[T], query string, args ...any,
 ) ([]T, error) {

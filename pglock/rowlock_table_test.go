@@ -46,7 +46,6 @@ func TestRowLocksOfViews(t *testing.T) {
 		CREATE FUNCTION seats() RETURNS SETOF seat LANGUAGE sql AS 'SELECT * FROM seat'`)
 	for definition, lockable := range map[string]bool{
 		"SELECT id FROM seat WHERE hall = 'a'":                          true,
-		"SELECT s.id FROM seat s JOIN hall h ON h.name = s.hall":        true,
 		"SELECT id FROM (SELECT id FROM seat) s":                        true,
 		"WITH s AS (SELECT id FROM seat) SELECT id FROM s":              false,
 		"WITH s AS MATERIALIZED (SELECT id FROM seat) SELECT id FROM s": false,
@@ -73,6 +72,7 @@ func TestRowLocksOfViews(t *testing.T) {
 func TestClaimsReadNoOtherTable(t *testing.T) {
 	t.Parallel()
 	pool := testdb.Postgres(t)
+	const role = "pg_monitor" // any that is no superuser
 	execute(t, pool, `CREATE TABLE seat (id BIGINT PRIMARY KEY, sold BOOLEAN DEFAULT false); INSERT INTO seat VALUES (1);
 		CREATE TABLE booking (id BIGINT);
 		CREATE FUNCTION is_free(BIGINT) RETURNS boolean LANGUAGE sql STABLE AS 'SELECT NOT EXISTS (SELECT FROM booking WHERE id = $1)';
@@ -82,7 +82,14 @@ func TestClaimsReadNoOtherTable(t *testing.T) {
 		CREATE OPERATOR ==== (FUNCTION = same, LEFTARG = BIGINT, RIGHTARG = BIGINT);
 		CREATE VIEW unbooked AS SELECT id FROM seat WHERE NOT EXISTS (SELECT FROM booking b WHERE b.id = seat.id);
 		CREATE VIEW free AS SELECT id FROM seat WHERE is_free(id); CREATE VIEW outer_free AS SELECT id FROM free;
-		CREATE VIEW seats AS SELECT id, sold FROM seat WHERE abs(id) > 0`)
+		CREATE VIEW seats AS SELECT id, sold FROM seat WHERE abs(id) > 0;
+		CREATE VIEW booked AS SELECT s.id FROM seat s, booking b WHERE b.id = s.id;
+		CREATE VIEW joined AS SELECT s.id FROM seat s JOIN booking b USING (id);
+		CREATE TABLE hidden (id BIGINT PRIMARY KEY); INSERT INTO hidden VALUES (1); ALTER TABLE hidden ENABLE ROW LEVEL SECURITY;
+		CREATE POLICY free ON hidden USING (NOT EXISTS (SELECT FROM booking b WHERE b.id = hidden.id));
+		CREATE TABLE tenants (id BIGINT PRIMARY KEY); INSERT INTO tenants VALUES (1); ALTER TABLE tenants ENABLE ROW LEVEL SECURITY;
+		CREATE POLICY own ON tenants USING (id = current_setting('app.tenant')::bigint);
+		GRANT ALL ON ALL TABLES IN SCHEMA public TO `+role)
 	for query, want := range map[string]error{
 		"SELECT id FROM seat WHERE is_free(id)":                      dblock.ErrInvalid,
 		`SELECT id FROM seat WHERE "is_free" /* ( */ (id)`:           dblock.ErrInvalid,
@@ -91,11 +98,18 @@ func TestClaimsReadNoOtherTable(t *testing.T) {
 		"SELECT id FROM seat WHERE id ==== 1":                        dblock.ErrInvalid,
 		"SELECT id FROM unbooked":                                    dblock.ErrInvalid,
 		"SELECT id FROM outer_free":                                  dblock.ErrInvalid,
+		"SELECT id FROM booked":                                      dblock.ErrInvalid,
+		"SELECT id FROM joined":                                      dblock.ErrInvalid,
+		"SELECT id FROM hidden":                                      dblock.ErrInvalid,
+		"SELECT id FROM tenants":                                     nil,
 		"SELECT id FROM seats s WHERE NOT s.sold AND abs(id) = 1":    nil,
 		"SELECT id FROM seat s WHERE s.sold = (1 = 2) AND id IN (1)": nil,
 	} {
 		for name, use := range map[string]func(pgx.Tx) error{
 			"pgx": func(tx pgx.Tx) error {
+				if _, err := tx.Exec(t.Context(), "SET LOCAL ROLE "+role+"; SET LOCAL app.tenant = 1"); err != nil {
+					return err
+				}
 				_, err := pglock.Claim(t.Context(), tx, dblock.RowLock{}, 1, pgx.RowTo[int64], query)
 				return err
 			},
@@ -107,6 +121,9 @@ func TestClaimsReadNoOtherTable(t *testing.T) {
 					return err
 				}
 				defer func() { _ = tx.Rollback() }()
+				if _, err := tx.ExecContext(t.Context(), "SET LOCAL ROLE "+role+"; SET LOCAL app.tenant = 1"); err != nil {
+					return err
+				}
 				_, err = pglock.Claim(t.Context(), pglock.SQLTx(tx), dblock.RowLock{}, 1, pgx.RowTo[int64], query)
 				return err
 			},

@@ -21,7 +21,7 @@ import (
 // the operators of its type, below its domains. The operators of arrays, enums, ranges and rows are
 // those of pg_catalog. Of a claim it reads a function that may read other tables: one of the database's own
 // in SQL or a procedural language, which the query calls by its name, as a column of a row, or by an
-// operator, or which a view calls.
+// operator, or which a view or a policy calls.
 const tableFacts = `WITH RECURSIVE part AS (
     SELECT pg_catalog.to_regclass(want.name)::oid AS id FROM pg_catalog.unnest($1::text[]) AS want(name)
     UNION
@@ -63,8 +63,15 @@ SELECT (SELECT c.relname::text FROM part JOIN pg_catalog.pg_class c ON c.oid = p
         UNION ALL
         SELECT pg_catalog.concat('the view '::text, c.relname::text) FROM part JOIN pg_catalog.pg_class c ON c.oid = part.id
         JOIN pg_catalog.pg_rewrite w ON w.ev_class = c.oid
-        WHERE c.relkind = 'v' AND (w.ev_action::text ~ '[{]SUBLINK'::text OR EXISTS (
+        WHERE c.relkind = 'v' AND (w.ev_action::text ~ '[{]SUBLINK|[{]JOINEXPR|:fromlist [(][{]RANGETBLREF :rtindex [0-9]+[}] [{]'::text OR EXISTS (
             SELECT FROM own, pg_catalog.regexp_matches(w.ev_action::text, 'funcid ([0-9]+)'::text, 'g'::text) AS called(id)
+            WHERE own.oid = called.id[1]::oid))
+        UNION ALL
+        SELECT pg_catalog.concat('a policy of row level security on '::text, c.relname::text) FROM part
+        JOIN pg_catalog.pg_class c ON c.oid = part.id JOIN pg_catalog.pg_policy p ON p.polrelid = c.oid
+        WHERE c.relrowsecurity AND (part.id <> pg_catalog.to_regclass(($1::text[])[1])::oid OR pg_catalog.row_security_active(c.oid)) AND
+            (p.polqual::text ~ '[{]SUBLINK'::text OR EXISTS (
+            SELECT FROM own, pg_catalog.regexp_matches(p.polqual::text, 'funcid ([0-9]+)'::text, 'g'::text) AS called(id)
             WHERE own.oid = called.id[1]::oid))
     ) AS found(what) LIMIT 1) END`
 
@@ -73,7 +80,7 @@ type view struct {
 	tables []string
 	column string
 	claim  *rowlock.Conditions // of the query of a claim
-	equal  string // the operator that compares the column of the first table
+	equal  string              // the operator that compares the column of the first table
 
 	pending bool // the statement that reads it goes with the one that locks
 	found   facts

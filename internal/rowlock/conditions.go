@@ -19,6 +19,8 @@ type Conditions struct {
 const StaleReason = "the server would judge it by rows of other tables as they were before the lock: " +
 	"state in the row itself whether it is free"
 
+const notOneTable = "it reads more than one table: the rows of all would be locked, and others pass over what goes with a row of theirs"
+
 // Conditions reads a query.
 func (d Dialect) Conditions(query string) Conditions {
 	r := conditionReader{d: d}
@@ -33,6 +35,7 @@ type conditionReader struct {
 	found  Conditions
 	depth  int    // of brackets
 	behind bool   // FROM was read
+	from   bool   // its end was not
 	name   string // that was read last, if nothing but comments follows it
 	word   string // the name in upper case, if it is not quoted
 	dotted bool   // a dot was read last
@@ -74,6 +77,10 @@ func (r *conditionReader) next(s string) int {
 		}
 	case ')':
 		r.depth--
+	case ',':
+		if r.from && r.depth == 0 {
+			r.refuse(notOneTable)
+		}
 	default:
 		return max(1, r.operator(s, word))
 	}
@@ -108,11 +115,13 @@ func (r *conditionReader) read(name, word string) {
 	r.name, r.word, r.dotted = name, word, false
 	switch {
 	case word == "FROM" && r.depth == 0 && before != "DISTINCT":
-		r.behind = true
+		r.behind, r.from = true, true
+	case word == "WHERE", word == "ORDER" && before != "FOR": // USE INDEX FOR ORDER BY
+		r.from = r.from && r.depth > 0
 	case word == "SELECT" && r.behind:
 		r.refuse(StaleReason)
-	case (word == "JOIN" || word == "OUTER") && slices.Contains([]string{"LEFT", "RIGHT", "FULL"}, before):
-		r.refuse("an outer join locks no row of a table where it finds none: " + StaleReason)
+	case r.behind && (word == "JOIN" || word == "STRAIGHT_JOIN"):
+		r.refuse(notOneTable)
 	}
 }
 

@@ -212,7 +212,6 @@ func (rowTests) TablesWithoutRowLocks(t *testing.T, v *rowEnv) {
 				"LockRow":         func(tx RowTx) error { return tx.LockRow(ctx, table, "id", 1, o) },
 				"LockRows":        func(tx RowTx) error { return suite.Second(tx.LockRows(ctx, table, "id", []int64{2, 1}, o)) },
 				"Claim":           claim("SELECT id FROM " + table + " ORDER BY id"),
-				"Claim of a join": claim("SELECT s.id FROM seat s, " + table + " AS x WHERE s.id = 1 AND x.id = 1"),
 			} {
 				tx := v.tx(t)
 				err := lock(tx)
