@@ -69,7 +69,7 @@ func ofDriver(ctx context.Context, err error) error {
 		return fault.NoWrite(fmt.Errorf("the transaction's connection is closed: %w", err))
 	}
 	var pg *pgconn.PgError
-	if errors.As(err, new(*pgfault.EncodingError)) {
+	if errors.As(err, new(*pgfault.UnusableError)) {
 		return err
 	}
 	if !errors.As(err, &pg) && ctx.Err() == nil && !errors.Is(err, sql.ErrTxDone) && !notEncoded(err) {

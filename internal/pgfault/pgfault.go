@@ -27,7 +27,7 @@ func Of(err error) fault.Fault {
 	if errors.As(err, &refused) {
 		return fault.Unreachable
 	}
-	if errors.As(err, new(*EncodingError)) {
+	if errors.As(err, new(*UnusableError)) {
 		return fault.Other
 	}
 	var server *pgconn.PgError
@@ -48,16 +48,15 @@ func Of(err error) fault.Fault {
 	}
 }
 
-// EncodingError refuses a connection before a statement is sent.
-type EncodingError struct{ Encoding string }
+// UnusableError refuses a connection before a statement is sent.
+type UnusableError struct{ Reason string }
 
-func (e *EncodingError) Error() string {
-	return fmt.Sprintf("%v: the connections have client_encoding = %s, but the driver sends UTF8: take client_encoding out of the "+
-		"connection string, and out of what SET, ALTER ROLE and ALTER DATABASE have set", dblock.ErrUnsupported, e.Encoding)
+func (e *UnusableError) Error() string {
+	return fmt.Sprintf("%v: the connections have %s", dblock.ErrUnsupported, e.Reason)
 }
 
 // Unwrap returns dblock.ErrUnsupported.
-func (e *EncodingError) Unwrap() error { return dblock.ErrUnsupported }
+func (e *UnusableError) Unwrap() error { return dblock.ErrUnsupported }
 
 // OfOwn is Of for an error of dblock's own statements, which call no functions of the host's. A
 // function that the error came from is thus of a trigger, and what it ends with is one row's, as is

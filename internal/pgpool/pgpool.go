@@ -12,7 +12,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/callback"
 	"github.com/dblock-go/dblock/internal/pgfault"
 	"github.com/dblock-go/dblock/internal/pgschema"
@@ -120,8 +119,7 @@ func Usable(conn *pgconn.PgConn) error {
 		return nil
 	}
 	if conn.TxStatus() != 'I' {
-		return fmt.Errorf("%w: the pool's connections have an open transaction: have its hooks (AfterConnect, BeforeAcquire, AfterRelease) end theirs",
-			dblock.ErrUnsupported)
+		return &pgfault.UnusableError{Reason: "an open transaction: have the pool's hooks (AfterConnect, BeforeAcquire, AfterRelease) end theirs"}
 	}
 	return pgschema.CheckClientEncoding(conn.ParameterStatus("client_encoding"))
 }

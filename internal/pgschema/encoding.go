@@ -17,7 +17,8 @@ func CheckClientEncoding(encoding string) error {
 	if encoding == "UTF8" {
 		return nil
 	}
-	return &pgfault.EncodingError{Encoding: encoding}
+	return &pgfault.UnusableError{Reason: "client_encoding = " + encoding + ", but the driver sends UTF8: take client_encoding out of the " +
+		"connection string, and out of what SET, ALTER ROLE and ALTER DATABASE have set"}
 }
 
 // CheckConn is CheckClientEncoding for a connection. It takes no round trip.
@@ -62,7 +63,7 @@ func (checkUTF8) RewriteQuery(_ context.Context, conn *pgx.Conn, sql string, arg
 
 // bare takes away what pgx says around a refusal.
 func bare(err error) error {
-	var refused *pgfault.EncodingError
+	var refused *pgfault.UnusableError
 	if errors.As(err, &refused) {
 		return refused
 	}

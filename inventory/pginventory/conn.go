@@ -28,7 +28,7 @@ func (d *database) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 		_ = conn.Conn().Close(ctx)
 		conn.Release()
 		if n == mostUnusable {
-			return nil, fault.NoWrite(unusable)
+			return nil, unusable
 		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/dblock-go/dblock/internal/pgschema"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
@@ -45,19 +44,6 @@ func lockTimeout(ctx context.Context) string {
 
 // briefTimeout is, in milliseconds, longer than those who sell usually have a row, flush included.
 const briefTimeout = "50"
-
-// acquire takes a connection of the host's pool. The host may have changed its client_encoding.
-func (d *database) acquire(ctx context.Context) (*pgxpool.Conn, error) {
-	conn, err := d.pool.Acquire(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if err := pgschema.CheckConn(conn.Conn()); err != nil {
-		conn.Release()
-		return nil, err
-	}
-	return conn, nil
-}
 
 // rollback ends the transaction even where ctx has ended. Where that fails, releasing the
 // connection closes it.

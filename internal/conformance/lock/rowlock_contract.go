@@ -209,9 +209,9 @@ func (rowTests) TablesWithoutRowLocks(t *testing.T, v *rowEnv) {
 				return func(tx RowTx) error { return suite.Second(tx.Claim(ctx, dblock.RowLock{Scan: o.Scan}, 1, query)) }
 			}
 			for call, lock := range map[string]func(RowTx) error{
-				"LockRow":         func(tx RowTx) error { return tx.LockRow(ctx, table, "id", 1, o) },
-				"LockRows":        func(tx RowTx) error { return suite.Second(tx.LockRows(ctx, table, "id", []int64{2, 1}, o)) },
-				"Claim":           claim("SELECT id FROM " + table + " ORDER BY id"),
+				"LockRow":  func(tx RowTx) error { return tx.LockRow(ctx, table, "id", 1, o) },
+				"LockRows": func(tx RowTx) error { return suite.Second(tx.LockRows(ctx, table, "id", []int64{2, 1}, o)) },
+				"Claim":    claim("SELECT id FROM " + table + " ORDER BY id"),
 			} {
 				tx := v.tx(t)
 				err := lock(tx)
