@@ -120,7 +120,7 @@ func (t *target) lookMySQL(ctx context.Context, conn *sql.Conn) error {
 		return nil
 	}
 	var current sql.NullString
-	if err := conn.QueryRowContext(ctx, "SELECT DATABASE()").Scan(&current); err != nil {
+	if err := conn.QueryRowContext(ctx, "SELECT DATABASE() LIMIT 1").Scan(&current); err != nil {
 		return fmt.Errorf("dblock: looking for the database: %w", err)
 	}
 	if !current.Valid {

@@ -261,7 +261,7 @@ func errGuard(ctx context.Context, err error) error {
 // the lease for hours.
 func boundIdle(ctx context.Context, conn *sql.Conn, ttl time.Duration) (restore func(), err error) {
 	var before int64
-	if err := conn.QueryRowContext(ctx, "SELECT @@SESSION.wait_timeout").Scan(&before); err != nil {
+	if err := conn.QueryRowContext(ctx, "SELECT @@SESSION.wait_timeout LIMIT 1").Scan(&before); err != nil {
 		return nil, err
 	}
 	seconds := int64((ttl + time.Second - 1) / time.Second)

@@ -74,8 +74,10 @@ func SessionLocks(ctx context.Context, pool *sql.DB, schema string) ([]dblock.Se
 // Where servers show named locks, if they do. One that lacks the table, or does not let everybody look, says so by an error.
 var namedLocks = []string{
 	"SELECT l.OBJECT_NAME, t.PROCESSLIST_ID, l.LOCK_STATUS = 'PENDING' FROM performance_schema.metadata_locks l" +
-		" JOIN performance_schema.threads t ON t.THREAD_ID = l.OWNER_THREAD_ID WHERE l.OBJECT_TYPE = 'USER LEVEL LOCK'",
-	"SELECT l.TABLE_SCHEMA, l.THREAD_ID, FALSE FROM information_schema.METADATA_LOCK_INFO l WHERE l.LOCK_TYPE = 'User lock'",
+		" JOIN performance_schema.threads t ON t.THREAD_ID = l.OWNER_THREAD_ID WHERE l.OBJECT_TYPE = 'USER LEVEL LOCK'" +
+		" LIMIT " + mysqlserver.AllRows,
+	"SELECT l.TABLE_SCHEMA, l.THREAD_ID, FALSE FROM information_schema.METADATA_LOCK_INFO l WHERE l.LOCK_TYPE = 'User lock'" +
+		" LIMIT " + mysqlserver.AllRows,
 }
 
 // heldNames reads what the server shows.

@@ -68,7 +68,7 @@ func (w *sessionWatch) Look(ctx context.Context, ids []session.ID, d time.Durati
 		return nil, err
 	}
 	var which string
-	if err := w.conn.QueryRowContext(ctx, "SELECT CONCAT("+strings.Join(free, ", ")+") FROM (SELECT 0 AS n) step").Scan(&which); err != nil {
+	if err := w.conn.QueryRowContext(ctx, "SELECT CONCAT("+strings.Join(free, ", ")+") FROM (SELECT 0 AS n) step LIMIT 1").Scan(&which); err != nil {
 		return nil, err
 	}
 	var now []session.ID

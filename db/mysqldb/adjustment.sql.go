@@ -39,6 +39,7 @@ const Adjustment = `-- name: Adjustment :one
 SELECT a.sku, a.delta
 FROM dblock_adjustment a
 WHERE a.adjustment_id = ?
+LIMIT 1
 `
 
 type AdjustmentRow struct {
@@ -58,6 +59,7 @@ SELECT s.sku, s.bucket, s.available
 FROM dblock_stock s
 WHERE s.bucket >= 1048576 AND s.available > 0
 ORDER BY s.bucket, s.sku
+LIMIT 18446744073709551615
 `
 
 type AllottedRow struct {

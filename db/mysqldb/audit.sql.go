@@ -33,6 +33,7 @@ FROM (
 ) b
 GROUP BY b.sku
 ORDER BY b.sku
+LIMIT 18446744073709551615
 `
 
 type BalancesParams struct {
@@ -124,6 +125,7 @@ FROM (
 GROUP BY d.buyer
 HAVING SUM(d.counts) <> SUM(d.used)
 ORDER BY d.buyer
+LIMIT 18446744073709551615
 `
 
 type QuotaDriftsRow struct {

@@ -135,6 +135,7 @@ SELECT DISTINCT q.lease_key
 FROM dblock_ticket q
 JOIN dblock_member m ON m.member_id = q.member_id AND m.expires_at > +UTC_TIMESTAMP(6)
 WHERE q.lease_key IN (/*SLICE:lease_keys*/?) AND NOT q.served
+LIMIT 18446744073709551615
 `
 
 // Keys that somebody who is alive waits for.
@@ -187,6 +188,7 @@ SELECT CAST(CASE WHEN l.handle = CAST(? AS BINARY) AND NOT l.shared AND (l.held_
 FROM dblock_lease l
 LEFT JOIN dblock_member m ON m.member_id = l.member_id
 WHERE l.lease_key = ?
+LIMIT 1
 `
 
 type SeeTurnParams struct {
@@ -266,6 +268,7 @@ func (q *Queries) Serve(ctx context.Context, db DBTX, leaseKey []byte, gone inte
 const TicketsOf = `-- name: TicketsOf :many
 SELECT q.lease_key, q.ticket, q.handle FROM dblock_ticket q
 WHERE q.lease_key IN (/*SLICE:lease_keys*/?) AND q.handle IN (/*SLICE:handles*/?)
+LIMIT 18446744073709551615
 `
 
 type TicketsOfRow struct {

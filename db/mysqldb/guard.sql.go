@@ -13,6 +13,7 @@ import (
 const CheckRaised = `-- name: CheckRaised :many
 SELECT 1 AS ours FROM dblock_fence f
 WHERE f.resource = ? AND f.token = ? AND f.handle = CAST(? AS BINARY)
+LIMIT 18446744073709551615
 LOCK IN SHARE MODE
 `
 
@@ -43,6 +44,7 @@ func (q *Queries) CheckRaised(ctx context.Context, db DBTX, resource []byte, tok
 const Guard = `-- name: Guard :many
 SELECT 1 AS ours FROM dblock_lease l
 WHERE l.lease_key = ? AND l.token = ? AND l.handle = CAST(? AS BINARY)
+LIMIT 18446744073709551615
 LOCK IN SHARE MODE
 `
 
@@ -75,6 +77,7 @@ const GuardPermits = `-- name: GuardPermits :many
 SELECT p.together FROM dblock_permit p FORCE INDEX (PRIMARY)
 WHERE p.lease_key = ? AND p.slot IN (/*SLICE:slots*/?)
   AND p.token = ? AND p.handle = CAST(? AS BINARY)
+LIMIT 18446744073709551615
 LOCK IN SHARE MODE
 `
 
@@ -126,6 +129,7 @@ func (q *Queries) GuardPermits(ctx context.Context, db DBTX, arg GuardPermitsPar
 const GuardPermitsUnseen = `-- name: GuardPermitsUnseen :many
 SELECT p.together FROM dblock_permit p FORCE INDEX (PRIMARY)
 WHERE p.lease_key = ? AND p.token = ? AND p.handle = CAST(? AS BINARY)
+LIMIT 18446744073709551615
 LOCK IN SHARE MODE
 `
 
@@ -156,6 +160,7 @@ func (q *Queries) GuardPermitsUnseen(ctx context.Context, db DBTX, leaseKey []by
 const GuardShared = `-- name: GuardShared :many
 SELECT 1 AS ours FROM dblock_reader r
 WHERE r.lease_key = ? AND r.token = ? AND r.handle = ?
+LIMIT 18446744073709551615
 LOCK IN SHARE MODE
 `
 

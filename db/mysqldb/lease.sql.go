@@ -419,6 +419,7 @@ WHERE l.lease_key IN (/*SLICE:lease_keys*/?)
   AND (l.handle IS NULL OR l.held_until <= +UTC_TIMESTAMP(6) OR l.member_id IS NOT NULL AND NOT EXISTS (
       SELECT 1 FROM dblock_member m WHERE m.member_id = l.member_id
   ))
+LIMIT 18446744073709551615
 `
 
 type FreeLeasesRow struct {
@@ -462,6 +463,7 @@ func (q *Queries) FreeLeases(ctx context.Context, db DBTX, leaseKeys [][]byte) (
 
 const FreeWaitedFor = `-- name: FreeWaitedFor :many
 SELECT lease_key FROM dblock_lease_waiter WHERE lease_key IN (/*SLICE:lease_keys*/?) AND member_id = ?
+LIMIT 18446744073709551615
 FOR UPDATE SKIP LOCKED
 `
 
@@ -518,6 +520,7 @@ LEFT JOIN dblock_member m ON m.member_id = held.member_id
 WHERE (held.held_until IS NULL OR held.held_until > +UTC_TIMESTAMP(6))
   AND (held.member_id IS NULL OR m.expires_at > +UTC_TIMESTAMP(6))
 ORDER BY held.mode, held.handle
+LIMIT 18446744073709551615
 `
 
 type HoldersOfKeyRow struct {
@@ -565,6 +568,7 @@ SELECT l.lease_key, l.handle
 FROM dblock_lease l
 WHERE l.lease_key IN (/*SLICE:lease_keys*/?) AND l.handle IS NOT NULL
   AND (l.held_until IS NULL OR l.held_until > +UTC_TIMESTAMP(6))
+LIMIT 18446744073709551615
 `
 
 type HoldingLeasesRow struct {
@@ -607,7 +611,7 @@ func (q *Queries) HoldingLeases(ctx context.Context, db DBTX, leaseKeys [][]byte
 }
 
 const LastToken = `-- name: LastToken :one
-SELECT l.token FROM dblock_lease l WHERE l.lease_key = ?
+SELECT l.token FROM dblock_lease l WHERE l.lease_key = ? LIMIT 1
 `
 
 // The token of the last acquisition of a key, held or not. A row that was removed is not found.
@@ -622,6 +626,7 @@ const LeaseHandles = `-- name: LeaseHandles :many
 SELECT l.lease_key, l.token, l.handle
 FROM dblock_lease l
 WHERE l.lease_key IN (/*SLICE:lease_keys*/?)
+LIMIT 18446744073709551615
 `
 
 type LeaseHandlesRow struct {
@@ -688,6 +693,7 @@ LEFT JOIN dblock_member m ON m.member_id = held.member_id
 WHERE (held.held_until IS NULL OR held.held_until > +UTC_TIMESTAMP(6))
   AND (held.member_id IS NULL OR m.expires_at > +UTC_TIMESTAMP(6))
 ORDER BY held.lease_key, held.mode, held.handle
+LIMIT 18446744073709551615
 `
 
 type ListHeldRow struct {
@@ -755,6 +761,7 @@ LEFT JOIN dblock_member m ON m.member_id = l.member_id
 WHERE l.lease_key = ?
   AND l.handle IS NOT NULL AND NOT l.shared AND (l.held_until IS NULL OR l.held_until > +UTC_TIMESTAMP(6))
   AND (l.member_id IS NULL OR m.expires_at > +UTC_TIMESTAMP(6))
+LIMIT 1
 `
 
 type LookAtLeaseRow struct {
@@ -963,6 +970,7 @@ SELECT EXISTS (
     WHERE w.lease_key = ? AND w.member_id <> ?
       AND w.expires_at > +UTC_TIMESTAMP(6) AND m.expires_at > +UTC_TIMESTAMP(6)
 ) AS waits
+LIMIT 1
 `
 
 func (q *Queries) OthersWait(ctx context.Context, db DBTX, leaseKey []byte, memberID []byte) (bool, error) {
@@ -1135,6 +1143,7 @@ SELECT l.lease_key, l.token, l.handle, l.member_id, l.label, l.shared,
 FROM dblock_lease l
 LEFT JOIN dblock_member m ON m.member_id = l.member_id
 WHERE l.lease_key IN (/*SLICE:lease_keys*/?)
+LIMIT 18446744073709551615
 `
 
 type SeeLeasesRow struct {
@@ -1199,6 +1208,7 @@ func (q *Queries) SeeLeases(ctx context.Context, db DBTX, memberID []byte, beat 
 
 const StatementLimits = `-- name: StatementLimits :one
 SELECT CAST(@@innodb_lock_wait_timeout AS SIGNED) AS lock_wait_seconds, CAST(@@max_allowed_packet AS SIGNED) AS max_packet
+LIMIT 1
 `
 
 type StatementLimitsRow struct {
@@ -1332,6 +1342,7 @@ func (q *Queries) WaitForLeases(ctx context.Context, db DBTX, leaseKey []byte, m
 
 const WaitedFor = `-- name: WaitedFor :many
 SELECT lease_key FROM dblock_lease_waiter WHERE lease_key IN (/*SLICE:lease_keys*/?) AND member_id = ?
+LIMIT 18446744073709551615
 `
 
 // Those of a member's keys that it waits for by the table.
@@ -1398,6 +1409,7 @@ WHERE f.lease_key IN ('', /*SLICE:woken_keys*/?)
   AND (f.handle IS NULL OR f.handle IN (/*SLICE:woken_turns*/?) OR f.held_until <= +UTC_TIMESTAMP(6) OR f.member_id IS NOT NULL AND NOT EXISTS (
       SELECT 1 FROM dblock_member m WHERE m.member_id = f.member_id
   ))
+LIMIT 18446744073709551615
 `
 
 type WatchLeasesParams struct {

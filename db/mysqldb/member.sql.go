@@ -91,7 +91,7 @@ func (q *Queries) Leave(ctx context.Context, db DBTX, memberID []byte) error {
 }
 
 const MemberStands = `-- name: MemberStands :one
-SELECT COUNT(*) AS stands FROM dblock_member m WHERE m.member_id = ?
+SELECT COUNT(*) AS stands FROM dblock_member m WHERE m.member_id = ? LIMIT 1
 `
 
 // In a statement of its own, after the member was seen in something that it holds: a member is
@@ -104,7 +104,7 @@ func (q *Queries) MemberStands(ctx context.Context, db DBTX, memberID []byte) (i
 }
 
 const SeeBeat = `-- name: SeeBeat :one
-SELECT m.beat FROM dblock_member m WHERE m.member_id = ?
+SELECT m.beat FROM dblock_member m WHERE m.member_id = ? LIMIT 1
 `
 
 func (q *Queries) SeeBeat(ctx context.Context, db DBTX, memberID []byte) (int64, error) {

@@ -20,6 +20,7 @@ FROM (
     LIMIT ?
 ) due
 WHERE due.buyer IN (/*SLICE:buyers*/?)
+LIMIT 18446744073709551615
 `
 
 type DueOfRow struct {

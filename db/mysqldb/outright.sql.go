@@ -13,6 +13,7 @@ const HoldNoWait = `-- name: HoldNoWait :many
 SELECT s.bucket
 FROM dblock_stock s
 WHERE s.sku = ? AND s.bucket = 0 AND s.available >= ?
+LIMIT 18446744073709551615
 FOR UPDATE NOWAIT
 `
 

@@ -101,6 +101,7 @@ SELECT p.lease_key, p.slot, p.token, p.handle
 FROM dblock_permit p
 WHERE p.lease_key = ? AND p.handle IS NOT NULL
   AND (p.member_id IN (/*SLICE:gones*/?) OR p.held_until <= +UTC_TIMESTAMP(6))
+LIMIT 18446744073709551615
 `
 
 type EndedPermitsRow struct {
@@ -210,6 +211,7 @@ WHERE p.lease_key IN (/*SLICE:lease_keys*/?) AND p.handle IN (/*SLICE:handles*/?
   AND (p.held_until IS NULL OR p.held_until > +UTC_TIMESTAMP(6))
 GROUP BY p.lease_key, p.handle, p.together
 HAVING COUNT(*) = p.together
+LIMIT 18446744073709551615
 `
 
 type HoldingPermitsRow struct {
@@ -261,6 +263,7 @@ func (q *Queries) HoldingPermits(ctx context.Context, db DBTX, leaseKeys [][]byt
 
 const LatestPermit = `-- name: LatestPermit :one
 SELECT CAST(COALESCE(MAX(p.slot), 0) AS SIGNED) AS slot FROM dblock_permit p WHERE p.lease_key = ?
+LIMIT 1
 `
 
 func (q *Queries) LatestPermit(ctx context.Context, db DBTX, leaseKey []byte) (int64, error) {
@@ -294,6 +297,7 @@ const PermitSlots = `-- name: PermitSlots :many
 SELECT p.lease_key, p.slot, p.token, p.handle
 FROM dblock_permit p
 WHERE p.lease_key IN (/*SLICE:lease_keys*/?) AND p.handle IN (/*SLICE:handles*/?)
+LIMIT 18446744073709551615
 `
 
 type PermitSlotsRow struct {
@@ -394,6 +398,7 @@ FROM (
     GROUP BY 1, 2, 6, 7
 ) seen
 LEFT JOIN dblock_member m ON m.member_id = seen.member_id
+LIMIT 18446744073709551615
 `
 
 type SeePermitsRow struct {

@@ -90,6 +90,7 @@ UNION ALL
            AND s.job_id > ?)
  ORDER BY s.run_at, s.job_id
  LIMIT 1 OFFSET ?)
+LIMIT 18446744073709551615
 `
 
 type DueGroupsParams struct {
@@ -197,6 +198,7 @@ FROM (
 ) ask
 STRAIGHT_JOIN dblock_queue_scheduled s FORCE INDEX (PRIMARY)
 ON s.run_at = TIMESTAMPADD(MICROSECOND, ask.run_us, CAST('1970-01-01' AS DATETIME(6))) AND s.job_id = ask.job_id
+LIMIT 18446744073709551615
 FOR UPDATE SKIP LOCKED
 `
 

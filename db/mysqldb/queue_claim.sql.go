@@ -61,6 +61,7 @@ func (q *Queries) AdoptClaimed(ctx context.Context, db DBTX, arg AdoptClaimedPar
 const CancelsAmong = `-- name: CancelsAmong :many
 SELECT c.job_id FROM dblock_queue_cancel c FORCE INDEX (PRIMARY)
 WHERE c.member_id = ? AND c.job_id IN (/*SLICE:job_ids*/?)
+LIMIT 18446744073709551615
 `
 
 // Which jobs of a member, whose claims are locked, others want cancelled.
@@ -159,7 +160,7 @@ func (q *Queries) ClaimJobs(ctx context.Context, db DBTX, arg ClaimJobsParams) (
 }
 
 const Claimants = `-- name: Claimants :many
-SELECT DISTINCT c.member_id FROM dblock_queue_claim c
+SELECT DISTINCT c.member_id FROM dblock_queue_claim c LIMIT 18446744073709551615
 `
 
 // Whose claims there are.
@@ -195,6 +196,7 @@ SELECT j.job_id, j.kind, j.priority, j.attempt, j.max_attempts,
 FROM dblock_queue_claim c
 STRAIGHT_JOIN dblock_queue_job j ON j.job_id = c.job_id
 WHERE c.member_id = ? AND c.claim_id = ?
+LIMIT 18446744073709551615
 `
 
 type ClaimedJobsRow struct {
@@ -298,6 +300,7 @@ func (q *Queries) DropVoid(ctx context.Context, db DBTX, memberID []byte, claimI
 const LivingMembers = `-- name: LivingMembers :many
 SELECT m.member_id FROM dblock_member m
 WHERE m.member_id IN (/*SLICE:member_ids*/?) AND m.expires_at > +UTC_TIMESTAMP(6)
+LIMIT 18446744073709551615
 `
 
 // Which of them are alive.
@@ -338,6 +341,7 @@ const LockClaim = `-- name: LockClaim :many
 SELECT c.job_id FROM dblock_queue_claim c
 WHERE c.member_id = ? AND c.claim_id = ?
 ORDER BY c.job_id
+LIMIT 18446744073709551615
 FOR UPDATE
 `
 
@@ -371,6 +375,7 @@ SELECT j.job_id, j.queue, j.kind, j.priority, j.attempt, j.max_attempts,
        CAST(j.unique_key IS NOT NULL OR j.group_key IS NOT NULL AS SIGNED) AS keyed
 FROM dblock_queue_job j FORCE INDEX (PRIMARY)
 WHERE j.job_id IN (/*SLICE:job_ids*/?)
+LIMIT 18446744073709551615
 `
 
 type OrphanJobsRow struct {
@@ -431,6 +436,7 @@ func (q *Queries) OrphanJobs(ctx context.Context, db DBTX, jobIds [][]byte) ([]O
 
 const ReadPayloads = `-- name: ReadPayloads :many
 SELECT j.job_id, j.payload FROM dblock_queue_job j WHERE j.job_id IN (/*SLICE:job_ids*/?)
+LIMIT 18446744073709551615
 `
 
 type ReadPayloadsRow struct {
@@ -474,6 +480,7 @@ func (q *Queries) ReadPayloads(ctx context.Context, db DBTX, jobIds [][]byte) ([
 
 const RecordedClaims = `-- name: RecordedClaims :many
 SELECT DISTINCT c.claim_id FROM dblock_queue_claim c WHERE c.member_id = ?
+LIMIT 18446744073709551615
 `
 
 // The claims that are recorded for a member.

@@ -11,7 +11,9 @@ import (
 )
 
 const AwaitJob = `-- name: AwaitJob :many
-SELECT j.job_id FROM dblock_queue_job j WHERE j.job_id = ? FOR UPDATE
+SELECT j.job_id FROM dblock_queue_job j WHERE j.job_id = ?
+LIMIT 18446744073709551615
+FOR UPDATE
 `
 
 // Waits for whoever is about to end a job, and tells by a row that it has not ended.
@@ -67,6 +69,7 @@ FROM (
 ) ask
 STRAIGHT_JOIN dblock_queue_claim c FORCE INDEX (PRIMARY) ON c.member_id = ask.member_id AND c.claim_id = ask.claim_id AND c.job_id = ask.job_id
 STRAIGHT_JOIN dblock_queue_job j FORCE INDEX (PRIMARY) ON j.job_id = c.job_id
+LIMIT 18446744073709551615
 `
 
 type BegunJobsRow struct {
@@ -117,6 +120,7 @@ func (q *Queries) BuryJobs(ctx context.Context, db DBTX, jobID interface{}, atte
 
 const CountJobs = `-- name: CountJobs :one
 SELECT COUNT(*) AS standing FROM dblock_queue_job j WHERE j.job_id IN (/*SLICE:job_ids*/?)
+LIMIT 1
 `
 
 // Of jobs whose end got no answer: how many have not ended.
@@ -221,6 +225,7 @@ FROM (
 ) ask
 STRAIGHT_JOIN dblock_queue_claim c FORCE INDEX (PRIMARY)
 ON c.member_id = ? AND c.claim_id = ? AND c.job_id = ask.job_id
+LIMIT 18446744073709551615
 FOR UPDATE
 `
 

@@ -17,6 +17,7 @@ SELECT h.queue, h.kind, h.priority, h.attempt, h.outcome,
        CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', h.finished_at), 0) AS SIGNED) AS at_us, h.payload, h.reason
 FROM dblock_queue_history h FORCE INDEX (PRIMARY)
 WHERE h.day = CAST(CAST(? AS CHAR) AS DATE) AND h.job_id = ?
+LIMIT 18446744073709551615
 `
 
 type HistoryRowRow struct {
@@ -67,6 +68,7 @@ func (q *Queries) HistoryRow(ctx context.Context, db DBTX, day interface{}, jobI
 const HistorySpan = `-- name: HistorySpan :one
 SELECT CAST(COALESCE(DATE_FORMAT(MIN(h.day), '%Y-%m-%d'), '') AS BINARY) AS first, CAST(COALESCE(DATE_FORMAT(MAX(h.day), '%Y-%m-%d'), '') AS BINARY) AS last
 FROM dblock_queue_history h
+LIMIT 1
 `
 
 type HistorySpanRow struct {

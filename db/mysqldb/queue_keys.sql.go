@@ -44,6 +44,7 @@ STRAIGHT_JOIN dblock_queue_blocked b FORCE INDEX (PRIMARY)
 ON b.queue = ask.queue AND b.group_key = ask.group_key
 AND b.seq < ask.places + (SELECT MIN(x.seq) FROM dblock_queue_blocked x WHERE x.queue = ask.queue AND x.group_key = ask.group_key)
 ORDER BY b.queue, b.group_key, b.seq
+LIMIT 18446744073709551615
 `
 
 // The first of those that wait, as many as there is room for; fewer where some in between are gone.
@@ -170,6 +171,7 @@ FROM (
     SELECT CAST(? AS BINARY) AS queue, CAST(? AS BINARY) AS unique_key
 ) ask
 STRAIGHT_JOIN dblock_queue_unique u FORCE INDEX (PRIMARY) ON u.queue = ask.queue AND u.unique_key = ask.unique_key
+LIMIT 18446744073709551615
 `
 
 func (q *Queries) KeyHolders(ctx context.Context, db DBTX, queue interface{}, uniqueKey interface{}) ([]DblockQueueUnique, error) {
@@ -199,6 +201,7 @@ const KeysOfJobs = `-- name: KeysOfJobs :many
 SELECT j.job_id, j.queue, j.priority, j.unique_key, j.group_key, COALESCE(j.group_most, 0) AS group_most
 FROM dblock_queue_job j
 WHERE j.job_id IN (/*SLICE:job_ids*/?) AND (j.unique_key IS NOT NULL OR j.group_key IS NOT NULL)
+LIMIT 18446744073709551615
 `
 
 type KeysOfJobsRow struct {
@@ -296,6 +299,7 @@ FROM (
     SELECT CAST(? AS BINARY) AS queue, CAST(? AS BINARY) AS group_key
 ) ask
 STRAIGHT_JOIN dblock_queue_key k FORCE INDEX (PRIMARY) ON k.queue = ask.queue AND k.group_key = ask.group_key
+LIMIT 18446744073709551615
 FOR UPDATE
 `
 
@@ -334,6 +338,7 @@ FROM (
     SELECT CAST(? AS BINARY) AS queue, CAST(? AS BINARY) AS group_key
 ) ask
 STRAIGHT_JOIN dblock_queue_key k FORCE INDEX (PRIMARY) ON k.queue = ask.queue AND k.group_key = ask.group_key
+LIMIT 18446744073709551615
 FOR UPDATE NOWAIT
 `
 
@@ -372,6 +377,7 @@ FROM (
     SELECT CAST(? AS BINARY) AS queue, CAST(? AS BINARY) AS unique_key
 ) ask
 STRAIGHT_JOIN dblock_queue_unique u FORCE INDEX (PRIMARY) ON u.queue = ask.queue AND u.unique_key = ask.unique_key
+LIMIT 18446744073709551615
 FOR UPDATE NOWAIT
 `
 
@@ -405,6 +411,7 @@ FROM (
     SELECT CAST(? AS BINARY) AS queue, CAST(? AS BINARY) AS unique_key
 ) ask
 STRAIGHT_JOIN dblock_queue_unique u FORCE INDEX (PRIMARY) ON u.queue = ask.queue AND u.unique_key = ask.unique_key
+LIMIT 18446744073709551615
 FOR UPDATE
 `
 

@@ -91,6 +91,7 @@ func (q *Queries) ClaimOne(ctx context.Context, db DBTX, arg ClaimOneParams) err
 
 const CountBlocked = `-- name: CountBlocked :one
 SELECT COUNT(*) AS jobs FROM (SELECT b.job_id FROM dblock_queue_blocked b FORCE INDEX (PRIMARY) WHERE b.queue = ? LIMIT ?) x
+LIMIT 1
 `
 
 func (q *Queries) CountBlocked(ctx context.Context, db DBTX, queue []byte, limit int32) (int64, error) {
@@ -104,6 +105,7 @@ const CountClaimed = `-- name: CountClaimed :many
 SELECT x.queue, COUNT(*) AS jobs
 FROM (SELECT c.queue FROM dblock_queue_claim c FORCE INDEX (PRIMARY) LIMIT ?) x
 GROUP BY x.queue
+LIMIT 18446744073709551615
 `
 
 type CountClaimedRow struct {
@@ -136,6 +138,7 @@ func (q *Queries) CountClaimed(ctx context.Context, db DBTX, limit int32) ([]Cou
 
 const CountDead = `-- name: CountDead :one
 SELECT COUNT(*) AS jobs FROM (SELECT d.job_id FROM dblock_queue_dead d FORCE INDEX (dblock_queue_dead_when) WHERE d.queue = ? LIMIT ?) x
+LIMIT 1
 `
 
 func (q *Queries) CountDead(ctx context.Context, db DBTX, queue []byte, limit int32) (int64, error) {
@@ -151,6 +154,7 @@ FROM (
     SELECT s.job_id FROM dblock_queue_scheduled s FORCE INDEX (dblock_queue_scheduled_queue)
     WHERE s.queue = ? AND s.retry = ? LIMIT ?
 ) x
+LIMIT 1
 `
 
 func (q *Queries) CountLater(ctx context.Context, db DBTX, queue []byte, retry bool, limit int32) (int64, error) {
@@ -162,6 +166,7 @@ func (q *Queries) CountLater(ctx context.Context, db DBTX, queue []byte, retry b
 
 const CountReady = `-- name: CountReady :one
 SELECT COUNT(*) AS jobs FROM (SELECT r.job_id FROM dblock_queue_ready r FORCE INDEX (PRIMARY) WHERE r.queue = ? LIMIT ?) x
+LIMIT 1
 `
 
 func (q *Queries) CountReady(ctx context.Context, db DBTX, queue []byte, limit int32) (int64, error) {
@@ -176,6 +181,7 @@ SELECT d.queue, d.kind, d.priority, d.attempt, d.max_attempts,
        CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', d.enqueued_at), 0) AS SIGNED) AS enqueued_us,
        CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', d.died_at), 0) AS SIGNED) AS at_us, d.unique_key, d.group_key, d.last_error, d.payload
 FROM dblock_queue_dead d WHERE d.job_id = ?
+LIMIT 1
 `
 
 type DeadRowRow struct {
@@ -246,6 +252,7 @@ UNION ALL
 SELECT 4, CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', c.claimed_at), 0) AS SIGNED), 0, CAST(c.member_id AS BINARY), CAST(c.claim_id AS BINARY), 1
 FROM dblock_queue_claim c FORCE INDEX (PRIMARY)
 WHERE c.job_id = ?
+LIMIT 18446744073709551615
 `
 
 type FindJobParams struct {
@@ -324,6 +331,7 @@ const JobRow = `-- name: JobRow :one
 SELECT j.queue, j.kind, j.priority, j.attempt, j.max_attempts,
        CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', j.enqueued_at), 0) AS SIGNED) AS enqueued_us, j.unique_key, j.group_key, j.last_error, j.payload
 FROM dblock_queue_job j WHERE j.job_id = ?
+LIMIT 1
 `
 
 type JobRowRow struct {
@@ -361,6 +369,7 @@ const JobsOf = `-- name: JobsOf :many
 SELECT j.job_id, j.queue, j.kind, j.priority, j.attempt, j.max_attempts,
        CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', j.enqueued_at), 0) AS SIGNED) AS enqueued_us, j.last_error
 FROM dblock_queue_job j FORCE INDEX (PRIMARY) WHERE j.job_id IN (/*SLICE:job_ids*/?)
+LIMIT 18446744073709551615
 `
 
 type JobsOfRow struct {
@@ -452,6 +461,7 @@ FROM (
     SELECT c.job_id, c.claimed_at, c.member_id FROM dblock_queue_claim c FORCE INDEX (PRIMARY) WHERE c.queue = ? LIMIT ?
 ) x
 LEFT JOIN dblock_member m ON m.member_id = x.member_id
+LIMIT 18446744073709551615
 `
 
 type ListClaimedRow struct {
@@ -689,6 +699,7 @@ const LockDead = `-- name: LockDead :many
 SELECT d.job_id, d.queue, d.unique_key FROM dblock_queue_dead d FORCE INDEX (PRIMARY)
 WHERE d.job_id IN (/*SLICE:job_ids*/?)
 ORDER BY d.died_at DESC, d.job_id DESC
+LIMIT 18446744073709551615
 FOR UPDATE
 `
 
@@ -733,7 +744,7 @@ func (q *Queries) LockDead(ctx context.Context, db DBTX, jobIds [][]byte) ([]Loc
 }
 
 const MemberLabel = `-- name: MemberLabel :one
-SELECT m.label FROM dblock_member m WHERE m.member_id = ?
+SELECT m.label FROM dblock_member m WHERE m.member_id = ? LIMIT 1
 `
 
 func (q *Queries) MemberLabel(ctx context.Context, db DBTX, memberID []byte) ([]byte, error) {
@@ -752,6 +763,7 @@ FROM (
     UNION ALL SELECT MIN(s.queue) FROM dblock_queue_scheduled s WHERE s.queue > ?
     UNION ALL SELECT MIN(p.queue) FROM dblock_queue p WHERE p.queue > ?
 ) n
+LIMIT 1
 `
 
 type NextQueueParams struct {
@@ -846,6 +858,7 @@ FROM (
     ORDER BY r.queue, r.priority, r.ready_at, r.job_id
     LIMIT ?
 ) x
+LIMIT 1
 `
 
 type OldestReadyRow struct {
@@ -878,6 +891,7 @@ func (q *Queries) PauseQueue(ctx context.Context, db DBTX, queue []byte) error {
 const PausedFor = `-- name: PausedFor :many
 SELECT CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, p.paused_at, +UTC_TIMESTAMP(6)), 0) AS SIGNED) AS paused_us FROM dblock_queue p
 WHERE p.queue = ? AND p.paused_at IS NOT NULL
+LIMIT 18446744073709551615
 `
 
 func (q *Queries) PausedFor(ctx context.Context, db DBTX, queue []byte) ([]int64, error) {
@@ -1073,7 +1087,9 @@ func (q *Queries) TakeUniqueKey(ctx context.Context, db DBTX, queue []byte, uniq
 }
 
 const UniqueHolder = `-- name: UniqueHolder :many
-SELECT u.job_id FROM dblock_queue_unique u WHERE u.queue = ? AND u.unique_key = ? FOR UPDATE NOWAIT
+SELECT u.job_id FROM dblock_queue_unique u WHERE u.queue = ? AND u.unique_key = ?
+LIMIT 18446744073709551615
+FOR UPDATE NOWAIT
 `
 
 // Whose a unique key is; it does not wait for a transaction that has just taken it.

@@ -72,6 +72,7 @@ SELECT s.sku, COUNT(*) AS buckets
 FROM dblock_stock s
 WHERE s.sku IN (/*SLICE:skus*/?)
 GROUP BY s.sku
+LIMIT 18446744073709551615
 `
 
 type KnownBucketsRow struct {
@@ -117,6 +118,7 @@ SELECT r.reservation_key, COUNT(*) AS num_lines
 FROM dblock_reservation r
 WHERE r.reservation_key IN (/*SLICE:reservation_keys*/?)
 GROUP BY r.reservation_key
+LIMIT 18446744073709551615
 `
 
 type KnownLinesRow struct {
@@ -162,6 +164,7 @@ const LockBucket = `-- name: LockBucket :many
 SELECT s.sku, s.bucket, s.available
 FROM dblock_stock s FORCE INDEX (PRIMARY)
 WHERE s.sku = ? AND s.bucket = ?
+LIMIT 18446744073709551615
 FOR UPDATE
 `
 
@@ -201,6 +204,7 @@ FROM (
 ) ask
 STRAIGHT_JOIN dblock_stock s FORCE INDEX (PRIMARY) ON s.sku = ask.sku AND s.bucket = 0
 ORDER BY s.sku
+LIMIT 18446744073709551615
 FOR UPDATE
 `
 
@@ -235,6 +239,7 @@ FROM (
 ) ask
 STRAIGHT_JOIN dblock_stock s FORCE INDEX (PRIMARY) ON s.sku = ask.sku AND s.bucket = 0
 ORDER BY s.sku
+LIMIT 18446744073709551615
 FOR UPDATE SKIP LOCKED
 `
 
@@ -268,6 +273,7 @@ FROM (
     SELECT CAST(? AS BINARY) AS sku, CAST(? AS BINARY) AS buyer
 ) ask
 STRAIGHT_JOIN dblock_quota q FORCE INDEX (PRIMARY) ON q.sku = ask.sku AND q.buyer = ask.buyer
+LIMIT 18446744073709551615
 FOR UPDATE SKIP LOCKED
 `
 
@@ -310,6 +316,7 @@ FROM (
 ) ask
 STRAIGHT_JOIN dblock_reservation r FORCE INDEX (PRIMARY) ON r.reservation_key = ask.reservation_key
 ORDER BY r.reservation_key, r.line
+LIMIT 18446744073709551615
 FOR UPDATE SKIP LOCKED
 `
 
@@ -366,6 +373,7 @@ FROM (
 ) ask
 STRAIGHT_JOIN dblock_stock s FORCE INDEX (PRIMARY) ON s.sku = ask.sku
 ORDER BY s.sku, s.bucket
+LIMIT 18446744073709551615
 FOR UPDATE SKIP LOCKED
 `
 
@@ -405,6 +413,7 @@ FROM (
     SELECT CAST(? AS BINARY) AS reservation_key
 ) ask
 STRAIGHT_JOIN dblock_reservation r FORCE INDEX (PRIMARY) ON r.reservation_key = ask.reservation_key
+LIMIT 18446744073709551615
 FOR UPDATE NOWAIT
 `
 
@@ -438,6 +447,7 @@ FROM (
     SELECT CAST(? AS BINARY) AS sku, CAST(? AS BINARY) AS buyer
 ) ask
 STRAIGHT_JOIN dblock_quota q FORCE INDEX (PRIMARY) ON q.sku = ask.sku AND q.buyer = ask.buyer
+LIMIT 18446744073709551615
 FOR UPDATE
 `
 
@@ -481,6 +491,7 @@ FROM (
 ) ask
 STRAIGHT_JOIN dblock_reservation r FORCE INDEX (PRIMARY) ON r.reservation_key = ask.reservation_key
 ORDER BY r.reservation_key, r.line
+LIMIT 18446744073709551615
 FOR UPDATE
 `
 
@@ -537,6 +548,7 @@ FROM (
 ) ask
 STRAIGHT_JOIN dblock_stock s FORCE INDEX (PRIMARY) ON s.sku = ask.sku
 ORDER BY s.sku, s.bucket
+LIMIT 18446744073709551615
 FOR UPDATE
 `
 
@@ -591,6 +603,7 @@ SELECT r.reservation_key, r.line, r.sku, r.bucket, r.buyer, r.qty, r.state, r.li
 FROM dblock_reservation r
 WHERE r.reservation_key IN (/*SLICE:reservation_keys*/?)
 ORDER BY r.reservation_key, r.line
+LIMIT 18446744073709551615
 `
 
 type ReservationsRow struct {
@@ -655,6 +668,7 @@ FROM (
     SELECT CAST(? AS BINARY) AS sku, CAST(? AS BINARY) AS buyer
 ) ask
 STRAIGHT_JOIN dblock_quota q FORCE INDEX (PRIMARY) ON q.sku = ask.sku AND q.buyer = ask.buyer
+LIMIT 18446744073709551615
 `
 
 type SeeQuotasRow struct {
@@ -691,6 +705,7 @@ SELECT s.sku, CAST(SUM(s.available) AS SIGNED) AS units
 FROM dblock_stock s
 WHERE s.sku IN (/*SLICE:skus*/?)
 GROUP BY s.sku
+LIMIT 18446744073709551615
 `
 
 type SeeUnitsRow struct {

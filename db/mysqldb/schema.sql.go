@@ -10,7 +10,7 @@ import (
 )
 
 const ClockStandsFor = `-- name: ClockStandsFor :one
-SELECT CAST(ABS(TIMESTAMPDIFF(SECOND, NOW(6), SYSDATE(6))) AS SIGNED) AS seconds
+SELECT CAST(ABS(TIMESTAMPDIFF(SECOND, NOW(6), SYSDATE(6))) AS SIGNED) AS seconds LIMIT 1
 `
 
 // By how many seconds the clock of the statement differs from that of the machine: more than a moment if the session has a timestamp.
@@ -24,6 +24,7 @@ func (q *Queries) ClockStandsFor(ctx context.Context, db DBTX) (int64, error) {
 const Durability = `-- name: Durability :one
 SELECT CAST(@@innodb_flush_log_at_trx_commit AS SIGNED) AS flush_log, CAST(@@log_bin AS SIGNED) AS log_bin,
        CAST(@@sync_binlog AS SIGNED) AS sync_binlog
+LIMIT 1
 `
 
 type DurabilityRow struct {
@@ -44,6 +45,7 @@ const SchemaVersion = `-- name: SchemaVersion :one
 SELECT CAST(COALESCE(MAX(v.version_id), 0) AS SIGNED) AS version
 FROM dblock_schema_version v
 WHERE v.is_applied
+LIMIT 1
 `
 
 func (q *Queries) SchemaVersion(ctx context.Context, db DBTX) (int64, error) {
@@ -54,7 +56,7 @@ func (q *Queries) SchemaVersion(ctx context.Context, db DBTX) (int64, error) {
 }
 
 const ServerVersion = `-- name: ServerVersion :one
-SELECT CONCAT(VERSION()) AS version
+SELECT CONCAT(VERSION()) AS version LIMIT 1
 `
 
 func (q *Queries) ServerVersion(ctx context.Context, db DBTX) (string, error) {

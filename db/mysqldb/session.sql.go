@@ -22,6 +22,7 @@ const ListSessionLocks = `-- name: ListSessionLocks :many
 SELECT k.lock_id, k.namespace, k.lock_key, CAST(COALESCE(IS_USED_LOCK(k.lock_id), 0) AS SIGNED) AS conn_id
 FROM dblock_session_key k
 ORDER BY k.namespace, k.lock_key, k.lock_id
+LIMIT 18446744073709551615
 `
 
 type ListSessionLocksRow struct {

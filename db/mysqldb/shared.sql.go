@@ -107,6 +107,7 @@ const EndedReaders = `-- name: EndedReaders :many
 SELECT r.handle
 FROM dblock_reader r
 WHERE r.lease_key = ? AND (r.member_id IN (/*SLICE:gones*/?) OR r.held_until <= +UTC_TIMESTAMP(6))
+LIMIT 18446744073709551615
 `
 
 // What members that are gone for good hold of a key, and what has ended by itself, read without a lock: neither begins again.
@@ -182,6 +183,7 @@ SELECT r.lease_key, r.handle
 FROM dblock_reader r
 WHERE r.lease_key IN (/*SLICE:lease_keys*/?) AND r.handle IN (/*SLICE:handles*/?)
   AND (r.held_until IS NULL OR r.held_until > +UTC_TIMESTAMP(6))
+LIMIT 18446744073709551615
 `
 
 type HoldingReadersRow struct {
@@ -233,6 +235,7 @@ func (q *Queries) HoldingReaders(ctx context.Context, db DBTX, leaseKeys [][]byt
 
 const KeysRead = `-- name: KeysRead :many
 SELECT DISTINCT r.lease_key FROM dblock_reader r WHERE r.lease_key IN (/*SLICE:lease_keys*/?)
+LIMIT 18446744073709551615
 `
 
 func (q *Queries) KeysRead(ctx context.Context, db DBTX, leaseKeys [][]byte) ([][]byte, error) {
@@ -308,6 +311,7 @@ const ReaderHandles = `-- name: ReaderHandles :many
 SELECT r.lease_key, r.token, r.handle
 FROM dblock_reader r FORCE INDEX (PRIMARY)
 WHERE r.lease_key IN (/*SLICE:lease_keys*/?) AND r.handle IN (/*SLICE:handles*/?)
+LIMIT 18446744073709551615
 `
 
 type ReaderHandlesRow struct {

@@ -28,7 +28,7 @@ var errNull = errors.New("the server answered NULL")
 
 // tryGet is shared, 2, if the session holds the lock already: the server would grant it once more.
 const (
-	tryGet = "SELECT IF(IS_USED_LOCK(?) <=> CONNECTION_ID(), 2, GET_LOCK(?, ?))"
+	tryGet = "SELECT IF(IS_USED_LOCK(?) <=> CONNECTION_ID(), 2, GET_LOCK(?, ?)) LIMIT 1"
 	shared = 2
 )
 
@@ -67,7 +67,7 @@ func (m *MySQL) SessionLock(ctx context.Context, conn *sql.Conn) error {
 // this could not be confirmed, and that conn was closed for it.
 func (m *MySQL) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
 	return unlock(ctx, conn, m.Close, func(ctx context.Context) (bool, error) {
-		return ask(ctx, conn, "SELECT RELEASE_LOCK(?)", m.name())
+		return ask(ctx, conn, "SELECT RELEASE_LOCK(?) LIMIT 1", m.name())
 	})
 }
 

@@ -113,7 +113,7 @@ func CheckText(ctx context.Context, conn Querier, text string) error {
 	if isASCII(text) {
 		return nil
 	}
-	lines, err := Show(ctx, conn, "SELECT @@character_set_client AS charset")
+	lines, err := Show(ctx, conn, "SELECT @@character_set_client AS charset LIMIT 1")
 	if err != nil || len(lines) != 1 || !slices.Contains(Unsafe, lines[0]["charset"]) {
 		return err
 	}

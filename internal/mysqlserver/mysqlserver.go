@@ -62,10 +62,10 @@ const (
 	whoAnswers = "SELECT @@version_comment LIMIT 1"
 
 	whatIsIt = "SELECT VERSION(), CONNECTION_ID(), DATABASE(), CURRENT_USER()," +
-		" TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
+		" TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) LIMIT 1"
 
 	whoIsInTheGroup = "SELECT COUNT(*) FROM performance_schema.replication_group_members" +
-		" WHERE member_id = @@server_uuid AND member_state <> 'OFFLINE'"
+		" WHERE member_id = @@server_uuid AND member_state <> 'OFFLINE' LIMIT 1"
 )
 
 // Look asks in three round trips, and in a fourth one where group replication is set up. It writes nothing, takes no lock,

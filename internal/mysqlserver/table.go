@@ -77,7 +77,7 @@ func LookAtTable(ctx context.Context, db Conn, from string) (Table, error) {
 		return t, nil
 	}
 	// MariaDB's sql_mode NO_TABLE_OPTIONS hides the engine.
-	lines, err = ShowOf(ctx, db, "SELECT ENGINE AS named FROM information_schema.TABLES"+thisTable, names(from)...)
+	lines, err = ShowOf(ctx, db, "SELECT ENGINE AS named FROM information_schema.TABLES"+thisTable+" LIMIT 1", names(from)...)
 	if err == nil && len(lines) == 1 {
 		t.Engine = lines[0]["named"]
 	}

@@ -92,7 +92,7 @@ func (room) Look(ctx context.Context, db DB, s engine.Spec) (engine.Facts, error
 		return f, err
 	}
 	f.Index = uniqueIndex(lines, s.Key)
-	lines, err = mysqlserver.ShowOf(ctx, db, "SELECT @@max_allowed_packet AS bytes")
+	lines, err = mysqlserver.ShowOf(ctx, db, "SELECT @@max_allowed_packet AS bytes LIMIT 1")
 	if err == nil && len(lines) == 1 {
 		f.Most, err = strconv.Atoi(lines[0]["bytes"])
 	}
@@ -119,7 +119,7 @@ func uniqueIndex(lines []map[string]string, key string) (index string) {
 }
 
 func (room) Twins(ctx context.Context, db DB, p *engine.Plan, key any) (n int64, err error) {
-	text := fmt.Sprintf("SELECT COUNT(*) FROM (SELECT 1 FROM %s WHERE %s = ? LIMIT 2) AS twins", p.From, quoted(p.Key))
+	text := fmt.Sprintf("SELECT COUNT(*) FROM (SELECT 1 FROM %s WHERE %s = ? LIMIT 2) AS twins LIMIT 1", p.From, quoted(p.Key))
 	rows, err := mysqlserver.Query(ctx, db, text, key)
 	if err != nil {
 		return 0, err
@@ -138,7 +138,7 @@ func quoted(name string) string {
 
 // Read locks the row to read the latest: else a transaction at REPEATABLE READ would read it as it was at its beginning.
 func (room) Read(ctx context.Context, db DB, p *engine.Plan, key any, latest bool) (r engine.Raw, void, exists bool, err error) {
-	text := fmt.Sprintf("SELECT %s FROM %s WHERE %s = ?", strings.Join(read(p), ", "), p.From, quoted(p.Key))
+	text := fmt.Sprintf("SELECT %s FROM %s WHERE %s = ? LIMIT %s", strings.Join(read(p), ", "), p.From, quoted(p.Key), mysqlserver.AllRows)
 	if latest {
 		text += " LOCK IN SHARE MODE"
 	}

@@ -142,7 +142,7 @@ func later(now int64, version engine.Raw) engine.Raw { return engine.Raw{N: max(
 
 // clockOf reads the server's clock, in microseconds since 1970.
 func clockOf(ctx context.Context, db DB) (now int64, err error) {
-	err = db.QueryRowContext(ctx, "SELECT "+clock).Scan(&now)
+	err = db.QueryRowContext(ctx, "SELECT "+clock+" LIMIT 1").Scan(&now)
 	return now, fault.NoWrite(err)
 }
 
@@ -172,7 +172,7 @@ func writeAny(ctx context.Context, db DB, p *engine.Plan, w engine.Write) (rows 
 // lockVersion reads the version of a row and the server's clock. It locks the row, within a transaction.
 // It is not ok if there is no row, or if its version has no next one.
 func lockVersion(ctx context.Context, db DB, p *engine.Plan, key any) (r engine.Raw, now int64, ok bool, err error) {
-	text := fmt.Sprintf("SELECT %s, %s FROM %s WHERE %s = ? FOR UPDATE", clock, strings.Join(read(p), ", "), p.From, quoted(p.Key))
+	text := fmt.Sprintf("SELECT %s, %s FROM %s WHERE %s = ? LIMIT %s FOR UPDATE", clock, strings.Join(read(p), ", "), p.From, quoted(p.Key), mysqlserver.AllRows)
 	rows, err := mysqlserver.Query(ctx, db, text, key)
 	if err != nil {
 		return r, 0, false, err
@@ -197,11 +197,11 @@ func lockVersion(ctx context.Context, db DB, p *engine.Plan, key any) (r engine.
 // unchanged tells how many rows a statement has found that has changed none: 1 if the row has the values
 // expected, and those that are to be set as well.
 func unchanged(ctx context.Context, db DB, p *engine.Plan, w engine.Write) (rows int64, err error) {
-	if found, err := isAt(ctx, db, p, w, " LOCK IN SHARE MODE"); err != nil || !found {
+	if found, err := isAt(ctx, db, p, w, "LOCK IN SHARE MODE"); err != nil || !found {
 		return 0, err
 	}
 	err = underRowLock(ctx, db, func(db DB) error {
-		found, err := isAt(ctx, db, p, w, " FOR UPDATE")
+		found, err := isAt(ctx, db, p, w, "FOR UPDATE")
 		if rows = 0; err != nil || !found {
 			return err
 		}
@@ -218,7 +218,7 @@ func isAt(ctx context.Context, db DB, p *engine.Plan, w engine.Write, lock strin
 	if w.Stmt.Op == engine.Update {
 		text, args = text+" AND "+matches(p), expected(args, p, w.Expected)
 	}
-	rows, err := mysqlserver.Query(ctx, db, text+lock, args...)
+	rows, err := mysqlserver.Query(ctx, db, text+" LIMIT "+mysqlserver.AllRows+" "+lock, args...)
 	if err != nil {
 		return false, fault.NoWrite(err)
 	}

@@ -5,7 +5,8 @@ VALUES (sqlc.arg(adjustment_id), sqlc.arg(sku), sqlc.arg(delta));
 -- name: Adjustment :one
 SELECT a.sku, a.delta
 FROM dblock_adjustment a
-WHERE a.adjustment_id = sqlc.arg(adjustment_id);
+WHERE a.adjustment_id = sqlc.arg(adjustment_id)
+LIMIT 1;
 
 -- name: AdjustStock :execrows
 UPDATE dblock_stock s
@@ -22,4 +23,5 @@ ON DUPLICATE KEY UPDATE available = dblock_stock.available + VALUES(available), 
 SELECT s.sku, s.bucket, s.available
 FROM dblock_stock s
 WHERE s.bucket >= 1048576 AND s.available > 0
-ORDER BY s.bucket, s.sku;
+ORDER BY s.bucket, s.sku
+LIMIT 18446744073709551615;

@@ -22,7 +22,8 @@ FROM (
     WHERE (CAST(sqlc.arg(every) AS SIGNED) = 1 OR a.sku IN (sqlc.slice(skus)))
 ) b
 GROUP BY b.sku
-ORDER BY b.sku;
+ORDER BY b.sku
+LIMIT 18446744073709551615;
 
 -- What is to be added to quotas so that they count what is held and sold.
 -- name: QuotaDrifts :many
@@ -38,4 +39,5 @@ FROM (
 ) d
 GROUP BY d.buyer
 HAVING SUM(d.counts) <> SUM(d.used)
-ORDER BY d.buyer;
+ORDER BY d.buyer
+LIMIT 18446744073709551615;

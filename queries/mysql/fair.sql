@@ -17,14 +17,16 @@ ORDER BY ask.nth;
 
 -- name: TicketsOf :many
 SELECT q.lease_key, q.ticket, q.handle FROM dblock_ticket q
-WHERE q.lease_key IN (sqlc.slice(lease_keys)) AND q.handle IN (sqlc.slice(handles));
+WHERE q.lease_key IN (sqlc.slice(lease_keys)) AND q.handle IN (sqlc.slice(handles))
+LIMIT 18446744073709551615;
 
 -- Keys that somebody who is alive waits for.
 -- name: QueuedKeys :many
 SELECT DISTINCT q.lease_key
 FROM dblock_ticket q
 JOIN dblock_member m ON m.member_id = q.member_id AND m.expires_at > +UTC_TIMESTAMP(6)
-WHERE q.lease_key IN (sqlc.slice(lease_keys)) AND NOT q.served;
+WHERE q.lease_key IN (sqlc.slice(lease_keys)) AND NOT q.served
+LIMIT 18446744073709551615;
 
 -- Who waits for a key next: the lowest ticket whose member is alive.
 -- name: NextTicket :one
@@ -86,7 +88,8 @@ SELECT CAST(CASE WHEN l.handle = CAST(sqlc.arg(handle) AS BINARY) AND NOT l.shar
        ) AS waits
 FROM dblock_lease l
 LEFT JOIN dblock_member m ON m.member_id = l.member_id
-WHERE l.lease_key = sqlc.arg(lease_key);
+WHERE l.lease_key = sqlc.arg(lease_key)
+LIMIT 1;
 
 -- Withdraws tickets, each locked by its whole key. The driver repeats the SELECT of ask.
 -- name: DropTickets :execrows

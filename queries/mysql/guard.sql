@@ -3,12 +3,14 @@
 -- name: Guard :many
 SELECT 1 AS ours FROM dblock_lease l
 WHERE l.lease_key = sqlc.arg(lease_key) AND l.token = sqlc.arg(token) AND l.handle = CAST(sqlc.arg(handle) AS BINARY)
+LIMIT 18446744073709551615
 LOCK IN SHARE MODE;
 
 -- Guard for a key that is held shared: nobody has it for itself before the transaction ends.
 -- name: GuardShared :many
 SELECT 1 AS ours FROM dblock_reader r
 WHERE r.lease_key = sqlc.arg(lease_key) AND r.token = sqlc.arg(token) AND r.handle = sqlc.arg(handle)
+LIMIT 18446744073709551615
 LOCK IN SHARE MODE;
 
 -- Guard for permits: all those of the acquisition, or it is not ours any more. They are named, as PermitSlots found
@@ -17,12 +19,14 @@ LOCK IN SHARE MODE;
 SELECT p.together FROM dblock_permit p FORCE INDEX (PRIMARY)
 WHERE p.lease_key = sqlc.arg(lease_key) AND p.slot IN (sqlc.slice(slots))
   AND p.token = sqlc.arg(token) AND p.handle = CAST(sqlc.arg(handle) AS BINARY)
+LIMIT 18446744073709551615
 LOCK IN SHARE MODE;
 
 -- GuardPermits for a transaction whose snapshot is older than the permits.
 -- name: GuardPermitsUnseen :many
 SELECT p.together FROM dblock_permit p FORCE INDEX (PRIMARY)
 WHERE p.lease_key = sqlc.arg(lease_key) AND p.token = sqlc.arg(token) AND p.handle = CAST(sqlc.arg(handle) AS BINARY)
+LIMIT 18446744073709551615
 LOCK IN SHARE MODE;
 
 -- Whoever begins to read a resource raises its fence to its own token. The assignments run from left
@@ -39,4 +43,5 @@ ON DUPLICATE KEY UPDATE
 -- name: CheckRaised :many
 SELECT 1 AS ours FROM dblock_fence f
 WHERE f.resource = sqlc.arg(resource) AND f.token = sqlc.arg(token) AND f.handle = CAST(sqlc.arg(handle) AS BINARY)
+LIMIT 18446744073709551615
 LOCK IN SHARE MODE;

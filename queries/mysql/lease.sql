@@ -206,7 +206,8 @@ STRAIGHT_JOIN dblock_lease t FORCE INDEX (PRIMARY) ON t.lease_key = ours.lease_k
 SET t.handle = NULL, t.member_id = NULL, t.held_until = NULL, t.changed_at = +UTC_TIMESTAMP(6), t.label = '', t.data = NULL;
 
 -- name: StatementLimits :one
-SELECT CAST(@@innodb_lock_wait_timeout AS SIGNED) AS lock_wait_seconds, CAST(@@max_allowed_packet AS SIGNED) AS max_packet;
+SELECT CAST(@@innodb_lock_wait_timeout AS SIGNED) AS lock_wait_seconds, CAST(@@max_allowed_packet AS SIGNED) AS max_packet
+LIMIT 1;
 
 -- Who has what, or what is free, as one snapshot shows it: a holder's member that it lacks is gone.
 -- name: SeeLeases :many
@@ -221,7 +222,8 @@ SELECT l.lease_key, l.token, l.handle, l.member_id, l.label, l.shared,
             LEAST(COALESCE(l.held_until, m.expires_at), COALESCE(m.expires_at, l.held_until))), 0) AS SIGNED) AS remaining_us
 FROM dblock_lease l
 LEFT JOIN dblock_member m ON m.member_id = l.member_id
-WHERE l.lease_key IN (sqlc.slice(lease_keys));
+WHERE l.lease_key IN (sqlc.slice(lease_keys))
+LIMIT 18446744073709551615;
 
 -- Gives back a batch, each key once. Rows that are locked, by a guard for example, are passed over.
 -- The engine repeats the SELECT of ask.
@@ -269,7 +271,8 @@ WHERE t.lease_key = (
 -- name: LeaseHandles :many
 SELECT l.lease_key, l.token, l.handle
 FROM dblock_lease l
-WHERE l.lease_key IN (sqlc.slice(lease_keys));
+WHERE l.lease_key IN (sqlc.slice(lease_keys))
+LIMIT 18446744073709551615;
 
 -- Ends all leases of one acquisition at a moment of their own, regardless of heartbeats; or none, if not all are ours or
 -- one is locked. The driver repeats the SELECT of ask.
@@ -299,7 +302,8 @@ SET t.held_until = TIMESTAMPADD(MICROSECOND, CAST(sqlc.arg(hold_us) AS SIGNED), 
 SELECT l.lease_key, l.handle
 FROM dblock_lease l
 WHERE l.lease_key IN (sqlc.slice(lease_keys)) AND l.handle IS NOT NULL
-  AND (l.held_until IS NULL OR l.held_until > +UTC_TIMESTAMP(6));
+  AND (l.held_until IS NULL OR l.held_until > +UTC_TIMESTAMP(6))
+LIMIT 18446744073709551615;
 
 -- The engine repeats the row.
 -- name: WaitForLeases :exec
@@ -312,11 +316,13 @@ DELETE FROM dblock_lease_waiter WHERE lease_key IN (sqlc.slice(lease_keys)) AND 
 
 -- Those of a member's keys that it waits for by the table.
 -- name: WaitedFor :many
-SELECT lease_key FROM dblock_lease_waiter WHERE lease_key IN (sqlc.slice(lease_keys)) AND member_id = sqlc.arg(member_id);
+SELECT lease_key FROM dblock_lease_waiter WHERE lease_key IN (sqlc.slice(lease_keys)) AND member_id = sqlc.arg(member_id)
+LIMIT 18446744073709551615;
 
 -- The same, without those whose rows another transaction has locked.
 -- name: FreeWaitedFor :many
 SELECT lease_key FROM dblock_lease_waiter WHERE lease_key IN (sqlc.slice(lease_keys)) AND member_id = sqlc.arg(member_id)
+LIMIT 18446744073709551615
 FOR UPDATE SKIP LOCKED;
 
 -- name: OthersWait :one
@@ -325,7 +331,8 @@ SELECT EXISTS (
     JOIN dblock_member m ON m.member_id = w.member_id
     WHERE w.lease_key = sqlc.arg(lease_key) AND w.member_id <> sqlc.arg(member_id)
       AND w.expires_at > +UTC_TIMESTAMP(6) AND m.expires_at > +UTC_TIMESTAMP(6)
-) AS waits;
+) AS waits
+LIMIT 1;
 
 -- Looks at leases that are held, one step after the other with a pause before each, until one of them seems free, or
 -- to be that of a call that waits with a ticket; then those that do. It is sent at READ UNCOMMITTED, where each step
@@ -362,7 +369,8 @@ STRAIGHT_JOIN dblock_lease f FORCE INDEX (PRIMARY)
 WHERE f.lease_key IN ('', sqlc.slice(woken_keys))
   AND (f.handle IS NULL OR f.handle IN (sqlc.slice(woken_turns)) OR f.held_until <= +UTC_TIMESTAMP(6) OR f.member_id IS NOT NULL AND NOT EXISTS (
       SELECT 1 FROM dblock_member m WHERE m.member_id = f.member_id
-  ));
+  ))
+LIMIT 18446744073709551615;
 
 -- Which of these are free for whoever asks now.
 -- name: FreeLeases :many
@@ -371,7 +379,8 @@ FROM dblock_lease l
 WHERE l.lease_key IN (sqlc.slice(lease_keys))
   AND (l.handle IS NULL OR l.held_until <= +UTC_TIMESTAMP(6) OR l.member_id IS NOT NULL AND NOT EXISTS (
       SELECT 1 FROM dblock_member m WHERE m.member_id = l.member_id
-  ));
+  ))
+LIMIT 18446744073709551615;
 
 -- What is held, in whatever mode (see dblock.Mode), an acquisition each. The count of who waits is that of the key's,
 -- whatever they wait for.
@@ -399,7 +408,8 @@ FROM (
 LEFT JOIN dblock_member m ON m.member_id = held.member_id
 WHERE (held.held_until IS NULL OR held.held_until > +UTC_TIMESTAMP(6))
   AND (held.member_id IS NULL OR m.expires_at > +UTC_TIMESTAMP(6))
-ORDER BY held.lease_key, held.mode, held.handle;
+ORDER BY held.lease_key, held.mode, held.handle
+LIMIT 18446744073709551615;
 
 -- The acquisitions that hold one key. Each table is asked by its index: no other key's rows are read.
 -- name: HoldersOfKey :many
@@ -419,7 +429,8 @@ FROM (
 LEFT JOIN dblock_member m ON m.member_id = held.member_id
 WHERE (held.held_until IS NULL OR held.held_until > +UTC_TIMESTAMP(6))
   AND (held.member_id IS NULL OR m.expires_at > +UTC_TIMESTAMP(6))
-ORDER BY held.mode, held.handle;
+ORDER BY held.mode, held.handle
+LIMIT 18446744073709551615;
 
 -- One row of ListLeases, with its data.
 -- name: LookAtLease :one
@@ -433,7 +444,8 @@ FROM dblock_lease l
 LEFT JOIN dblock_member m ON m.member_id = l.member_id
 WHERE l.lease_key = sqlc.arg(lease_key)
   AND l.handle IS NOT NULL AND NOT l.shared AND (l.held_until IS NULL OR l.held_until > +UTC_TIMESTAMP(6))
-  AND (l.member_id IS NULL OR m.expires_at > +UTC_TIMESTAMP(6));
+  AND (l.member_id IS NULL OR m.expires_at > +UTC_TIMESTAMP(6))
+LIMIT 1;
 
 -- One acquisition of a key that is held shared, or of a semaphore, with its data: any of them.
 -- name: LookAtSharedOrPermits :one
@@ -459,7 +471,7 @@ LIMIT 1;
 
 -- The token of the last acquisition of a key, held or not. A row that was removed is not found.
 -- name: LastToken :one
-SELECT l.token FROM dblock_lease l WHERE l.lease_key = sqlc.arg(lease_key);
+SELECT l.token FROM dblock_lease l WHERE l.lease_key = sqlc.arg(lease_key) LIMIT 1;
 
 -- Leases that nobody has used for long, also those whose member is gone for good, read without a lock. Whoever
 -- acquires one of them from now on changes changed_at, so that SweepLeases leaves it. Where readers may be there see

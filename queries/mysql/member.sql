@@ -14,7 +14,7 @@ SET m.beat = LAST_INSERT_ID(m.beat + 1),
 WHERE m.member_id = sqlc.arg(member_id) AND m.expires_at > +UTC_TIMESTAMP(6);
 
 -- name: SeeBeat :one
-SELECT m.beat FROM dblock_member m WHERE m.member_id = sqlc.arg(member_id);
+SELECT m.beat FROM dblock_member m WHERE m.member_id = sqlc.arg(member_id) LIMIT 1;
 
 -- All that a member holds is free in this one statement.
 -- name: Leave :exec
@@ -27,7 +27,7 @@ DELETE FROM dblock_member WHERE member_id = sqlc.arg(member_id) AND expires_at <
 -- In a statement of its own, after the member was seen in something that it holds: a member is
 -- committed before anything names it, so one that is not here now is gone for good.
 -- name: MemberStands :one
-SELECT COUNT(*) AS stands FROM dblock_member m WHERE m.member_id = sqlc.arg(member_id);
+SELECT COUNT(*) AS stands FROM dblock_member m WHERE m.member_id = sqlc.arg(member_id) LIMIT 1;
 
 -- Members that expired long ago and that nobody had to evict. They are read without a lock first,
 -- and named: a scan that locks would stand in the way of heartbeats.

@@ -32,4 +32,5 @@ FROM (
     ORDER BY r.expires_at
     LIMIT ?
 ) due
-WHERE due.buyer IN (sqlc.slice(buyers));
+WHERE due.buyer IN (sqlc.slice(buyers))
+LIMIT 18446744073709551615;

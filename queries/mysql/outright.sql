@@ -9,4 +9,5 @@ WHERE s.sku = sqlc.arg(sku) AND s.bucket = 0 AND s.available >= sqlc.arg(least);
 SELECT s.bucket
 FROM dblock_stock s
 WHERE s.sku = sqlc.arg(sku) AND s.bucket = 0 AND s.available >= sqlc.arg(least)
+LIMIT 18446744073709551615
 FOR UPDATE NOWAIT;

@@ -69,10 +69,12 @@ FROM (
     WHERE s.lease_key = sqlc.arg(lease_key)
     GROUP BY 1, 2, 6, 7
 ) seen
-LEFT JOIN dblock_member m ON m.member_id = seen.member_id;
+LEFT JOIN dblock_member m ON m.member_id = seen.member_id
+LIMIT 18446744073709551615;
 
 -- name: LatestPermit :one
-SELECT CAST(COALESCE(MAX(p.slot), 0) AS SIGNED) AS slot FROM dblock_permit p WHERE p.lease_key = sqlc.arg(lease_key);
+SELECT CAST(COALESCE(MAX(p.slot), 0) AS SIGNED) AS slot FROM dblock_permit p WHERE p.lease_key = sqlc.arg(lease_key)
+LIMIT 1;
 
 -- Makes what is missing of a semaphore's permits. They stand before it, so that whoever finds it finds as many. The
 -- engine repeats the row.
@@ -91,14 +93,16 @@ ON DUPLICATE KEY UPDATE permits = VALUES(permits), changed_at = +UTC_TIMESTAMP(6
 -- name: PermitSlots :many
 SELECT p.lease_key, p.slot, p.token, p.handle
 FROM dblock_permit p
-WHERE p.lease_key IN (sqlc.slice(lease_keys)) AND p.handle IN (sqlc.slice(handles));
+WHERE p.lease_key IN (sqlc.slice(lease_keys)) AND p.handle IN (sqlc.slice(handles))
+LIMIT 18446744073709551615;
 
 -- Which permits members have that are gone for good, or whose time is up.
 -- name: EndedPermits :many
 SELECT p.lease_key, p.slot, p.token, p.handle
 FROM dblock_permit p
 WHERE p.lease_key = sqlc.arg(lease_key) AND p.handle IS NOT NULL
-  AND (p.member_id IN (sqlc.slice(gones)) OR p.held_until <= +UTC_TIMESTAMP(6));
+  AND (p.member_id IN (sqlc.slice(gones)) OR p.held_until <= +UTC_TIMESTAMP(6))
+LIMIT 18446744073709551615;
 
 -- Gives back a batch of permits. Rows that are locked, by a guard for example, are passed over. The engine repeats
 -- the SELECT of ask.
@@ -145,4 +149,5 @@ FROM dblock_permit p
 WHERE p.lease_key IN (sqlc.slice(lease_keys)) AND p.handle IN (sqlc.slice(handles))
   AND (p.held_until IS NULL OR p.held_until > +UTC_TIMESTAMP(6))
 GROUP BY p.lease_key, p.handle, p.together
-HAVING COUNT(*) = p.together;
+HAVING COUNT(*) = p.together
+LIMIT 18446744073709551615;

@@ -24,6 +24,7 @@ FROM (
 ) ask
 STRAIGHT_JOIN dblock_queue_scheduled s FORCE INDEX (PRIMARY)
 ON s.run_at = TIMESTAMPADD(MICROSECOND, ask.run_us, CAST('1970-01-01' AS DATETIME(6))) AND s.job_id = ask.job_id
+LIMIT 18446744073709551615
 FOR UPDATE SKIP LOCKED;
 
 -- The first jobs of groups whose time has come, behind one of them, and their groups.
@@ -59,7 +60,8 @@ UNION ALL
         OR s.run_at = TIMESTAMPADD(MICROSECOND, CAST(sqlc.arg(after_us) AS SIGNED), CAST('1970-01-01' AS DATETIME(6)))
            AND s.job_id > sqlc.arg(after_job))
  ORDER BY s.run_at, s.job_id
- LIMIT 1 OFFSET ?);
+ LIMIT 1 OFFSET ?)
+LIMIT 18446744073709551615;
 
 -- They are deleted by their whole key: a range would wait for what others have locked. The engine repeats the SELECT of ask.
 -- name: Unschedule :execrows

@@ -37,11 +37,13 @@ SELECT j.job_id, j.kind, j.priority, j.attempt, j.max_attempts,
        CAST(j.unique_key IS NOT NULL OR j.group_key IS NOT NULL AS SIGNED) AS keyed, CAST(j.begun IS NOT NULL AS SIGNED) AS recorded
 FROM dblock_queue_claim c
 STRAIGHT_JOIN dblock_queue_job j ON j.job_id = c.job_id
-WHERE c.member_id = sqlc.arg(member_id) AND c.claim_id = sqlc.arg(claim_id);
+WHERE c.member_id = sqlc.arg(member_id) AND c.claim_id = sqlc.arg(claim_id)
+LIMIT 18446744073709551615;
 
 -- Payloads that were too large to come with their claim.
 -- name: ReadPayloads :many
-SELECT j.job_id, j.payload FROM dblock_queue_job j WHERE j.job_id IN (sqlc.slice(job_ids));
+SELECT j.job_id, j.payload FROM dblock_queue_job j WHERE j.job_id IN (sqlc.slice(job_ids))
+LIMIT 18446744073709551615;
 
 -- The claims of a member that is gone, so many rows at a time. What a zombie is using at this moment is left for the next time.
 -- name: ClaimsOf :many
@@ -72,7 +74,8 @@ WHERE c.member_id = sqlc.arg(member_id);
 -- Which jobs of a member, whose claims are locked, others want cancelled.
 -- name: CancelsAmong :many
 SELECT c.job_id FROM dblock_queue_cancel c FORCE INDEX (PRIMARY)
-WHERE c.member_id = sqlc.arg(member_id) AND c.job_id IN (sqlc.slice(job_ids));
+WHERE c.member_id = sqlc.arg(member_id) AND c.job_id IN (sqlc.slice(job_ids))
+LIMIT 18446744073709551615;
 
 -- Those of their jobs that have not ended.
 -- name: OrphanJobs :many
@@ -80,24 +83,28 @@ SELECT j.job_id, j.queue, j.kind, j.priority, j.attempt, j.max_attempts,
        CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', j.enqueued_at), 0) AS SIGNED) AS enqueued_us, CAST(COALESCE(j.begun, -1) AS SIGNED) AS begun,
        CAST(j.unique_key IS NOT NULL OR j.group_key IS NOT NULL AS SIGNED) AS keyed
 FROM dblock_queue_job j FORCE INDEX (PRIMARY)
-WHERE j.job_id IN (sqlc.slice(job_ids));
+WHERE j.job_id IN (sqlc.slice(job_ids))
+LIMIT 18446744073709551615;
 
 -- The claims that are recorded for a member.
 -- name: RecordedClaims :many
-SELECT DISTINCT c.claim_id FROM dblock_queue_claim c WHERE c.member_id = sqlc.arg(member_id);
+SELECT DISTINCT c.claim_id FROM dblock_queue_claim c WHERE c.member_id = sqlc.arg(member_id)
+LIMIT 18446744073709551615;
 
 -- One claim of a member's own, of which it does not know whether it was made.
 -- name: LockClaim :many
 SELECT c.job_id FROM dblock_queue_claim c
 WHERE c.member_id = sqlc.arg(member_id) AND c.claim_id = sqlc.arg(claim_id)
 ORDER BY c.job_id
+LIMIT 18446744073709551615
 FOR UPDATE;
 
 -- Whose claims there are.
 -- name: Claimants :many
-SELECT DISTINCT c.member_id FROM dblock_queue_claim c;
+SELECT DISTINCT c.member_id FROM dblock_queue_claim c LIMIT 18446744073709551615;
 
 -- Which of them are alive.
 -- name: LivingMembers :many
 SELECT m.member_id FROM dblock_member m
-WHERE m.member_id IN (sqlc.slice(member_ids)) AND m.expires_at > +UTC_TIMESTAMP(6);
+WHERE m.member_id IN (sqlc.slice(member_ids)) AND m.expires_at > +UTC_TIMESTAMP(6)
+LIMIT 18446744073709551615;

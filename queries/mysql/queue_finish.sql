@@ -24,6 +24,7 @@ FROM (
 ) ask
 STRAIGHT_JOIN dblock_queue_claim c FORCE INDEX (PRIMARY)
 ON c.member_id = sqlc.arg(member_id) AND c.claim_id = sqlc.arg(claim_id) AND c.job_id = ask.job_id
+LIMIT 18446744073709551615
 FOR UPDATE;
 
 -- It waits for no row of a job that another transaction has locked. The LIMIT keeps the server from merging the inner SELECT into the DELETE.
@@ -63,7 +64,8 @@ FROM (
     SELECT CAST(sqlc.arg(member_id) AS BINARY) AS member_id, CAST(sqlc.arg(claim_id) AS BINARY) AS claim_id, CAST(sqlc.arg(job_id) AS BINARY) AS job_id
 ) ask
 STRAIGHT_JOIN dblock_queue_claim c FORCE INDEX (PRIMARY) ON c.member_id = ask.member_id AND c.claim_id = ask.claim_id AND c.job_id = ask.job_id
-STRAIGHT_JOIN dblock_queue_job j FORCE INDEX (PRIMARY) ON j.job_id = c.job_id;
+STRAIGHT_JOIN dblock_queue_job j FORCE INDEX (PRIMARY) ON j.job_id = c.job_id
+LIMIT 18446744073709551615;
 
 -- It waits for no row of a job, either. records: their beginnings are recorded from now on, and none has begun that has not ended.
 -- name: NoteAttempts :exec
@@ -111,8 +113,11 @@ SELECT j.queue, j.priority, j.job_id FROM dblock_queue_job j WHERE j.job_id IN (
 
 -- Of jobs whose end got no answer: how many have not ended.
 -- name: CountJobs :one
-SELECT COUNT(*) AS standing FROM dblock_queue_job j WHERE j.job_id IN (sqlc.slice(job_ids));
+SELECT COUNT(*) AS standing FROM dblock_queue_job j WHERE j.job_id IN (sqlc.slice(job_ids))
+LIMIT 1;
 
 -- Waits for whoever is about to end a job, and tells by a row that it has not ended.
 -- name: AwaitJob :many
-SELECT j.job_id FROM dblock_queue_job j WHERE j.job_id = sqlc.arg(job_id) FOR UPDATE;
+SELECT j.job_id FROM dblock_queue_job j WHERE j.job_id = sqlc.arg(job_id)
+LIMIT 18446744073709551615
+FOR UPDATE;

@@ -34,11 +34,13 @@ LIMIT ?;
 -- Which days there are, at most.
 -- name: HistorySpan :one
 SELECT CAST(COALESCE(DATE_FORMAT(MIN(h.day), '%Y-%m-%d'), '') AS BINARY) AS first, CAST(COALESCE(DATE_FORMAT(MAX(h.day), '%Y-%m-%d'), '') AS BINARY) AS last
-FROM dblock_queue_history h;
+FROM dblock_queue_history h
+LIMIT 1;
 
 -- name: HistoryRow :many
 SELECT h.queue, h.kind, h.priority, h.attempt, h.outcome,
        CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', h.enqueued_at), 0) AS SIGNED) AS enqueued_us,
        CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', h.finished_at), 0) AS SIGNED) AS at_us, h.payload, h.reason
 FROM dblock_queue_history h FORCE INDEX (PRIMARY)
-WHERE h.day = CAST(CAST(sqlc.arg(day) AS CHAR) AS DATE) AND h.job_id = sqlc.arg(job_id);
+WHERE h.day = CAST(CAST(sqlc.arg(day) AS CHAR) AS DATE) AND h.job_id = sqlc.arg(job_id)
+LIMIT 18446744073709551615;

@@ -13,7 +13,8 @@ SELECT u.queue, u.unique_key, u.job_id
 FROM (
     SELECT CAST(sqlc.arg(queue) AS BINARY) AS queue, CAST(sqlc.arg(unique_key) AS BINARY) AS unique_key
 ) ask
-STRAIGHT_JOIN dblock_queue_unique u FORCE INDEX (PRIMARY) ON u.queue = ask.queue AND u.unique_key = ask.unique_key;
+STRAIGHT_JOIN dblock_queue_unique u FORCE INDEX (PRIMARY) ON u.queue = ask.queue AND u.unique_key = ask.unique_key
+LIMIT 18446744073709551615;
 
 -- The same of keys that are locked, whatever the transaction has read before.
 -- name: LockedHolders :many
@@ -22,6 +23,7 @@ FROM (
     SELECT CAST(sqlc.arg(queue) AS BINARY) AS queue, CAST(sqlc.arg(unique_key) AS BINARY) AS unique_key
 ) ask
 STRAIGHT_JOIN dblock_queue_unique u FORCE INDEX (PRIMARY) ON u.queue = ask.queue AND u.unique_key = ask.unique_key
+LIMIT 18446744073709551615
 FOR UPDATE;
 
 -- name: EnqueueKeyed :exec
@@ -46,6 +48,7 @@ FROM (
     SELECT CAST(sqlc.arg(queue) AS BINARY) AS queue, CAST(sqlc.arg(group_key) AS BINARY) AS group_key
 ) ask
 STRAIGHT_JOIN dblock_queue_key k FORCE INDEX (PRIMARY) ON k.queue = ask.queue AND k.group_key = ask.group_key
+LIMIT 18446744073709551615
 FOR UPDATE;
 
 -- The same of unique keys and of groups, which does not wait.
@@ -55,6 +58,7 @@ FROM (
     SELECT CAST(sqlc.arg(queue) AS BINARY) AS queue, CAST(sqlc.arg(unique_key) AS BINARY) AS unique_key
 ) ask
 STRAIGHT_JOIN dblock_queue_unique u FORCE INDEX (PRIMARY) ON u.queue = ask.queue AND u.unique_key = ask.unique_key
+LIMIT 18446744073709551615
 FOR UPDATE NOWAIT;
 
 -- name: LockGroupsNoWait :many
@@ -63,6 +67,7 @@ FROM (
     SELECT CAST(sqlc.arg(queue) AS BINARY) AS queue, CAST(sqlc.arg(group_key) AS BINARY) AS group_key
 ) ask
 STRAIGHT_JOIN dblock_queue_key k FORCE INDEX (PRIMARY) ON k.queue = ask.queue AND k.group_key = ask.group_key
+LIMIT 18446744073709551615
 FOR UPDATE NOWAIT;
 
 -- name: CountGroups :exec
@@ -93,7 +98,8 @@ FROM (
 STRAIGHT_JOIN dblock_queue_blocked b FORCE INDEX (PRIMARY)
 ON b.queue = ask.queue AND b.group_key = ask.group_key
 AND b.seq < ask.places + (SELECT MIN(x.seq) FROM dblock_queue_blocked x WHERE x.queue = ask.queue AND x.group_key = ask.group_key)
-ORDER BY b.queue, b.group_key, b.seq;
+ORDER BY b.queue, b.group_key, b.seq
+LIMIT 18446744073709551615;
 
 -- The first of those that wait in a group, as they are now, whatever the transaction has read before.
 -- name: LockBlocked :many
@@ -123,4 +129,5 @@ WHERE u.job_id = ask.job_id;
 -- name: KeysOfJobs :many
 SELECT j.job_id, j.queue, j.priority, j.unique_key, j.group_key, COALESCE(j.group_most, 0) AS group_most
 FROM dblock_queue_job j
-WHERE j.job_id IN (sqlc.slice(job_ids)) AND (j.unique_key IS NOT NULL OR j.group_key IS NOT NULL);
+WHERE j.job_id IN (sqlc.slice(job_ids)) AND (j.unique_key IS NOT NULL OR j.group_key IS NOT NULL)
+LIMIT 18446744073709551615;

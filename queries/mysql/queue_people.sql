@@ -17,27 +17,33 @@ FROM (
     UNION ALL SELECT MIN(d.queue) FROM dblock_queue_dead d WHERE d.queue > sqlc.arg(after)
     UNION ALL SELECT MIN(s.queue) FROM dblock_queue_scheduled s WHERE s.queue > sqlc.arg(after)
     UNION ALL SELECT MIN(p.queue) FROM dblock_queue p WHERE p.queue > sqlc.arg(after)
-) n;
+) n
+LIMIT 1;
 
 -- name: CountReady :one
-SELECT COUNT(*) AS jobs FROM (SELECT r.job_id FROM dblock_queue_ready r FORCE INDEX (PRIMARY) WHERE r.queue = sqlc.arg(queue) LIMIT ?) x;
+SELECT COUNT(*) AS jobs FROM (SELECT r.job_id FROM dblock_queue_ready r FORCE INDEX (PRIMARY) WHERE r.queue = sqlc.arg(queue) LIMIT ?) x
+LIMIT 1;
 
 -- name: CountBlocked :one
-SELECT COUNT(*) AS jobs FROM (SELECT b.job_id FROM dblock_queue_blocked b FORCE INDEX (PRIMARY) WHERE b.queue = sqlc.arg(queue) LIMIT ?) x;
+SELECT COUNT(*) AS jobs FROM (SELECT b.job_id FROM dblock_queue_blocked b FORCE INDEX (PRIMARY) WHERE b.queue = sqlc.arg(queue) LIMIT ?) x
+LIMIT 1;
 
 -- name: CountDead :one
-SELECT COUNT(*) AS jobs FROM (SELECT d.job_id FROM dblock_queue_dead d FORCE INDEX (dblock_queue_dead_when) WHERE d.queue = sqlc.arg(queue) LIMIT ?) x;
+SELECT COUNT(*) AS jobs FROM (SELECT d.job_id FROM dblock_queue_dead d FORCE INDEX (dblock_queue_dead_when) WHERE d.queue = sqlc.arg(queue) LIMIT ?) x
+LIMIT 1;
 
 -- name: CountLater :one
 SELECT COUNT(*) AS jobs
 FROM (
     SELECT s.job_id FROM dblock_queue_scheduled s FORCE INDEX (dblock_queue_scheduled_queue)
     WHERE s.queue = sqlc.arg(queue) AND s.retry = sqlc.arg(retry) LIMIT ?
-) x;
+) x
+LIMIT 1;
 
 -- name: PausedFor :many
 SELECT CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, p.paused_at, +UTC_TIMESTAMP(6)), 0) AS SIGNED) AS paused_us FROM dblock_queue p
-WHERE p.queue = sqlc.arg(queue) AND p.paused_at IS NOT NULL;
+WHERE p.queue = sqlc.arg(queue) AND p.paused_at IS NOT NULL
+LIMIT 18446744073709551615;
 
 -- Of the next jobs in order, those of priorities after one: how many there are, the last priority, and how long the oldest has waited.
 -- name: OldestReady :one
@@ -48,12 +54,14 @@ FROM (
     WHERE r.queue = sqlc.arg(queue) AND r.priority > CAST(sqlc.arg(after) AS SIGNED)
     ORDER BY r.queue, r.priority, r.ready_at, r.job_id
     LIMIT ?
-) x;
+) x
+LIMIT 1;
 
 -- name: CountClaimed :many
 SELECT x.queue, COUNT(*) AS jobs
 FROM (SELECT c.queue FROM dblock_queue_claim c FORCE INDEX (PRIMARY) LIMIT ?) x
-GROUP BY x.queue;
+GROUP BY x.queue
+LIMIT 18446744073709551615;
 
 -- name: ListReady :many
 SELECT r.job_id, CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', r.ready_at), 0) AS SIGNED) AS at_us
@@ -80,7 +88,8 @@ SELECT x.job_id, CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', x.claime
 FROM (
     SELECT c.job_id, c.claimed_at, c.member_id FROM dblock_queue_claim c FORCE INDEX (PRIMARY) WHERE c.queue = sqlc.arg(queue) LIMIT ?
 ) x
-LEFT JOIN dblock_member m ON m.member_id = x.member_id;
+LEFT JOIN dblock_member m ON m.member_id = x.member_id
+LIMIT 18446744073709551615;
 
 -- Those that died before others, the last ones first. A job whose time is the zero date is passed over.
 -- name: ListDead :many
@@ -110,18 +119,21 @@ LIMIT ?;
 -- name: JobsOf :many
 SELECT j.job_id, j.queue, j.kind, j.priority, j.attempt, j.max_attempts,
        CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', j.enqueued_at), 0) AS SIGNED) AS enqueued_us, j.last_error
-FROM dblock_queue_job j FORCE INDEX (PRIMARY) WHERE j.job_id IN (sqlc.slice(job_ids));
+FROM dblock_queue_job j FORCE INDEX (PRIMARY) WHERE j.job_id IN (sqlc.slice(job_ids))
+LIMIT 18446744073709551615;
 
 -- name: JobRow :one
 SELECT j.queue, j.kind, j.priority, j.attempt, j.max_attempts,
        CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', j.enqueued_at), 0) AS SIGNED) AS enqueued_us, j.unique_key, j.group_key, j.last_error, j.payload
-FROM dblock_queue_job j WHERE j.job_id = sqlc.arg(job_id);
+FROM dblock_queue_job j WHERE j.job_id = sqlc.arg(job_id)
+LIMIT 1;
 
 -- name: DeadRow :one
 SELECT d.queue, d.kind, d.priority, d.attempt, d.max_attempts,
        CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', d.enqueued_at), 0) AS SIGNED) AS enqueued_us,
        CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', d.died_at), 0) AS SIGNED) AS at_us, d.unique_key, d.group_key, d.last_error, d.payload
-FROM dblock_queue_dead d WHERE d.job_id = sqlc.arg(job_id);
+FROM dblock_queue_dead d WHERE d.job_id = sqlc.arg(job_id)
+LIMIT 1;
 
 -- Where a job is, in one snapshot: it is in one place at a time. It became ready when it was
 -- enqueued, or later. admitted: its group, if it has one, counts it.
@@ -142,10 +154,11 @@ WHERE b.queue = sqlc.arg(queue) AND b.group_key = sqlc.arg(group_key) AND b.job_
 UNION ALL
 SELECT 4, CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', c.claimed_at), 0) AS SIGNED), 0, CAST(c.member_id AS BINARY), CAST(c.claim_id AS BINARY), 1
 FROM dblock_queue_claim c FORCE INDEX (PRIMARY)
-WHERE c.job_id = sqlc.arg(job_id);
+WHERE c.job_id = sqlc.arg(job_id)
+LIMIT 18446744073709551615;
 
 -- name: MemberLabel :one
-SELECT m.label FROM dblock_member m WHERE m.member_id = sqlc.arg(member_id);
+SELECT m.label FROM dblock_member m WHERE m.member_id = sqlc.arg(member_id) LIMIT 1;
 
 -- A job that waits is claimed by the caller that ends it, in the transaction that ends it. So all
 -- that belongs to an end is done for it, too. A job that its group has not admitted takes no place
@@ -175,11 +188,14 @@ VALUES (sqlc.arg(member_id), sqlc.arg(claim_id), sqlc.arg(job_id), sqlc.arg(queu
 SELECT d.job_id, d.queue, d.unique_key FROM dblock_queue_dead d FORCE INDEX (PRIMARY)
 WHERE d.job_id IN (sqlc.slice(job_ids))
 ORDER BY d.died_at DESC, d.job_id DESC
+LIMIT 18446744073709551615
 FOR UPDATE;
 
 -- Whose a unique key is; it does not wait for a transaction that has just taken it.
 -- name: UniqueHolder :many
-SELECT u.job_id FROM dblock_queue_unique u WHERE u.queue = sqlc.arg(queue) AND u.unique_key = sqlc.arg(unique_key) FOR UPDATE NOWAIT;
+SELECT u.job_id FROM dblock_queue_unique u WHERE u.queue = sqlc.arg(queue) AND u.unique_key = sqlc.arg(unique_key)
+LIMIT 18446744073709551615
+FOR UPDATE NOWAIT;
 
 -- name: TakeUniqueKey :execrows
 INSERT IGNORE INTO dblock_queue_unique (queue, unique_key, job_id) VALUES (sqlc.arg(queue), sqlc.arg(unique_key), sqlc.arg(job_id));

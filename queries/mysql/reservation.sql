@@ -16,6 +16,7 @@ FROM (
     SELECT CAST(sqlc.arg(sku) AS BINARY) AS sku, CAST(sqlc.arg(buyer) AS BINARY) AS buyer
 ) ask
 STRAIGHT_JOIN dblock_quota q FORCE INDEX (PRIMARY) ON q.sku = ask.sku AND q.buyer = ask.buyer
+LIMIT 18446744073709551615
 FOR UPDATE;
 
 -- The same, but a row that is locked is left out.
@@ -25,6 +26,7 @@ FROM (
     SELECT CAST(sqlc.arg(sku) AS BINARY) AS sku, CAST(sqlc.arg(buyer) AS BINARY) AS buyer
 ) ask
 STRAIGHT_JOIN dblock_quota q FORCE INDEX (PRIMARY) ON q.sku = ask.sku AND q.buyer = ask.buyer
+LIMIT 18446744073709551615
 FOR UPDATE SKIP LOCKED;
 
 -- name: SeeQuotas :many
@@ -32,7 +34,8 @@ SELECT q.sku, q.buyer, q.used
 FROM (
     SELECT CAST(sqlc.arg(sku) AS BINARY) AS sku, CAST(sqlc.arg(buyer) AS BINARY) AS buyer
 ) ask
-STRAIGHT_JOIN dblock_quota q FORCE INDEX (PRIMARY) ON q.sku = ask.sku AND q.buyer = ask.buyer;
+STRAIGHT_JOIN dblock_quota q FORCE INDEX (PRIMARY) ON q.sku = ask.sku AND q.buyer = ask.buyer
+LIMIT 18446744073709551615;
 
 -- name: LockStock :many
 SELECT s.sku, s.bucket, s.available
@@ -41,12 +44,14 @@ FROM (
 ) ask
 STRAIGHT_JOIN dblock_stock s FORCE INDEX (PRIMARY) ON s.sku = ask.sku
 ORDER BY s.sku, s.bucket
+LIMIT 18446744073709551615
 FOR UPDATE;
 
 -- name: LockBucket :many
 SELECT s.sku, s.bucket, s.available
 FROM dblock_stock s FORCE INDEX (PRIMARY)
 WHERE s.sku = sqlc.arg(sku) AND s.bucket = sqlc.arg(bucket)
+LIMIT 18446744073709551615
 FOR UPDATE;
 
 -- What comes back goes into the first bucket.
@@ -57,6 +62,7 @@ FROM (
 ) ask
 STRAIGHT_JOIN dblock_stock s FORCE INDEX (PRIMARY) ON s.sku = ask.sku AND s.bucket = 0
 ORDER BY s.sku
+LIMIT 18446744073709551615
 FOR UPDATE;
 
 -- The same, but a row that is locked is left out.
@@ -67,6 +73,7 @@ FROM (
 ) ask
 STRAIGHT_JOIN dblock_stock s FORCE INDEX (PRIMARY) ON s.sku = ask.sku AND s.bucket = 0
 ORDER BY s.sku
+LIMIT 18446744073709551615
 FOR UPDATE SKIP LOCKED;
 
 -- The same as LockStock, but a row that is locked is left out: it would stall the other SKUs of the batch.
@@ -77,6 +84,7 @@ FROM (
 ) ask
 STRAIGHT_JOIN dblock_stock s FORCE INDEX (PRIMARY) ON s.sku = ask.sku
 ORDER BY s.sku, s.bucket
+LIMIT 18446744073709551615
 FOR UPDATE SKIP LOCKED;
 
 -- What is left of each SKU in all its buckets, as committed: no row is locked.
@@ -84,13 +92,15 @@ FOR UPDATE SKIP LOCKED;
 SELECT s.sku, CAST(SUM(s.available) AS SIGNED) AS units
 FROM dblock_stock s
 WHERE s.sku IN (sqlc.slice(skus))
-GROUP BY s.sku;
+GROUP BY s.sku
+LIMIT 18446744073709551615;
 
 -- name: KnownBuckets :many
 SELECT s.sku, COUNT(*) AS buckets
 FROM dblock_stock s
 WHERE s.sku IN (sqlc.slice(skus))
-GROUP BY s.sku;
+GROUP BY s.sku
+LIMIT 18446744073709551615;
 
 -- left_us is for how many microseconds yet the reservation is held; 0 or less: it has expired, or has no end.
 -- name: Reservations :many
@@ -98,7 +108,8 @@ SELECT r.reservation_key, r.line, r.sku, r.bucket, r.buyer, r.qty, r.state, r.li
        CAST(COALESCE(TIMESTAMPDIFF(MICROSECOND, +UTC_TIMESTAMP(6), r.expires_at), 0) AS SIGNED) AS left_us
 FROM dblock_reservation r
 WHERE r.reservation_key IN (sqlc.slice(reservation_keys))
-ORDER BY r.reservation_key, r.line;
+ORDER BY r.reservation_key, r.line
+LIMIT 18446744073709551615;
 
 -- A statement's time is that of its beginning. This one may wait for a lock, so what it waited counts, too.
 -- name: LockReservations :many
@@ -110,6 +121,7 @@ FROM (
 ) ask
 STRAIGHT_JOIN dblock_reservation r FORCE INDEX (PRIMARY) ON r.reservation_key = ask.reservation_key
 ORDER BY r.reservation_key, r.line
+LIMIT 18446744073709551615
 FOR UPDATE;
 
 -- The same, but a row that is locked is left out.
@@ -122,6 +134,7 @@ FROM (
 ) ask
 STRAIGHT_JOIN dblock_reservation r FORCE INDEX (PRIMARY) ON r.reservation_key = ask.reservation_key
 ORDER BY r.reservation_key, r.line
+LIMIT 18446744073709551615
 FOR UPDATE SKIP LOCKED;
 
 -- Fails if another transaction that has not ended writes one of the reservations.
@@ -131,6 +144,7 @@ FROM (
     SELECT CAST(sqlc.arg(reservation_key) AS BINARY) AS reservation_key
 ) ask
 STRAIGHT_JOIN dblock_reservation r FORCE INDEX (PRIMARY) ON r.reservation_key = ask.reservation_key
+LIMIT 18446744073709551615
 FOR UPDATE NOWAIT;
 
 -- How many lines each reservation has, locked or not.
@@ -138,7 +152,8 @@ FOR UPDATE NOWAIT;
 SELECT r.reservation_key, COUNT(*) AS num_lines
 FROM dblock_reservation r
 WHERE r.reservation_key IN (sqlc.slice(reservation_keys))
-GROUP BY r.reservation_key;
+GROUP BY r.reservation_key
+LIMIT 18446744073709551615;
 
 -- The engine repeats the row for each line of a batch.
 -- name: InsertReservations :exec

@@ -13,4 +13,5 @@ DELETE FROM dblock_session_key WHERE noted_at < UTC_TIMESTAMP() - INTERVAL 1 DAY
 -- name: ListSessionLocks :many
 SELECT k.lock_id, k.namespace, k.lock_key, CAST(COALESCE(IS_USED_LOCK(k.lock_id), 0) AS SIGNED) AS conn_id
 FROM dblock_session_key k
-ORDER BY k.namespace, k.lock_key, k.lock_id;
+ORDER BY k.namespace, k.lock_key, k.lock_id
+LIMIT 18446744073709551615;

@@ -54,7 +54,8 @@ VALUES (sqlc.arg(lease_key), TIMESTAMPDIFF(MICROSECOND, '1970-01-01', +UTC_TIMES
 -- name: ReaderHandles :many
 SELECT r.lease_key, r.token, r.handle
 FROM dblock_reader r FORCE INDEX (PRIMARY)
-WHERE r.lease_key IN (sqlc.slice(lease_keys)) AND r.handle IN (sqlc.slice(handles));
+WHERE r.lease_key IN (sqlc.slice(lease_keys)) AND r.handle IN (sqlc.slice(handles))
+LIMIT 18446744073709551615;
 
 -- Who holds a key shared, in a statement of its own: after somebody has made itself the holder no more come, and so whoever is
 -- not seen here is none of them.
@@ -72,7 +73,8 @@ LIMIT 1000;
 -- name: EndedReaders :many
 SELECT r.handle
 FROM dblock_reader r
-WHERE r.lease_key = sqlc.arg(lease_key) AND (r.member_id IN (sqlc.slice(gones)) OR r.held_until <= +UTC_TIMESTAMP(6));
+WHERE r.lease_key = sqlc.arg(lease_key) AND (r.member_id IN (sqlc.slice(gones)) OR r.held_until <= +UTC_TIMESTAMP(6))
+LIMIT 18446744073709551615;
 
 -- Gives back a batch. Rows that are locked, by a guard for example, are passed over. The engine repeats the SELECT of ask.
 -- name: ReleaseShared :execrows
@@ -105,7 +107,8 @@ SET t.held_until = TIMESTAMPADD(MICROSECOND, CAST(sqlc.arg(hold_us) AS SIGNED), 
 SELECT r.lease_key, r.handle
 FROM dblock_reader r
 WHERE r.lease_key IN (sqlc.slice(lease_keys)) AND r.handle IN (sqlc.slice(handles))
-  AND (r.held_until IS NULL OR r.held_until > +UTC_TIMESTAMP(6));
+  AND (r.held_until IS NULL OR r.held_until > +UTC_TIMESTAMP(6))
+LIMIT 18446744073709551615;
 
 -- Keys that were shared once, and that nobody has used for long, read without a lock.
 -- name: UnusedShared :many
@@ -135,7 +138,8 @@ SET t.handle = CAST(sqlc.arg(handle) AS BINARY), t.member_id = NULL, t.held_unti
     t.label = '', t.data = NULL;
 
 -- name: KeysRead :many
-SELECT DISTINCT r.lease_key FROM dblock_reader r WHERE r.lease_key IN (sqlc.slice(lease_keys));
+SELECT DISTINCT r.lease_key FROM dblock_reader r WHERE r.lease_key IN (sqlc.slice(lease_keys))
+LIMIT 18446744073709551615;
 
 -- name: SweepClaimed :execrows
 DELETE d

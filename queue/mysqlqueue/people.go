@@ -86,8 +86,8 @@ func (d *database) Claimed(ctx context.Context, most int) (map[string]int, error
 
 // What keeps purge from what workers leave behind: MariaDB tells everybody, MySQL those who have the privilege PROCESS.
 var historyLength = []string{
-	"SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = 'INNODB_HISTORY_LIST_LENGTH'",
-	"SELECT `COUNT` FROM information_schema.INNODB_METRICS WHERE NAME = 'trx_rseg_history_len'",
+	"SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = 'INNODB_HISTORY_LIST_LENGTH' LIMIT 1",
+	"SELECT `COUNT` FROM information_schema.INNODB_METRICS WHERE NAME = 'trx_rseg_history_len' LIMIT 1",
 }
 
 // Health asks the server's views, each of which may refuse to answer.
