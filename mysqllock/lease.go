@@ -165,12 +165,13 @@ func (l *Lease) Caps() dblock.Caps {
 	return caps
 }
 
-// Close ends the contexts of all locks, waits, while ctx lives, until they are released, and leaves:
-// with the last Lease of a pool and TTL the heartbeat ends, and all that is left is free in one statement. It leaves
-// where ctx has ended, too. If the server does not answer, Close returns 1 s after ctx has ended, and the process goes on
-// leaving in the background.
+// Close ends the contexts of all locks, and waits, while ctx lives, until they are released. What is
+// still held when ctx ends is given back, too: its owner may still work. With the last Lease of a pool
+// and TTL the heartbeat ends, and all that is left is free in one statement. With another Lease in the
+// process the rest is released in the background. If the server does not answer, Close returns 1 s
+// after ctx has ended, and the process goes on leaving in the background.
 //
-// Errors: ctx's, where locks are still in use; dblock.ErrUnavailable, ErrBusy and ErrOutcomeUnknown, where the database was not there to
+// Errors: ctx's, if locks were still in use; dblock.ErrUnavailable, ErrBusy and ErrOutcomeUnknown, where the database was not there to
 // leave: what was still held is free when the TTL is over.
 func (l *Lease) Close(ctx context.Context) error {
 	return errors.Join(l.locker.Close(ctx), l.leave(ctx))

@@ -84,6 +84,54 @@ func TestCloseWhileAReleaseIsRepeated(t *testing.T) {
 	})
 }
 
+// TestCloseWithLocksInUse: what callers have not released when ctx ends is free for other processes,
+// although another Locker keeps the heartbeat. A later Release frees nothing of theirs.
+func TestCloseWithLocksInUse(t *testing.T) {
+	for name, opts := range map[string][]dblock.Option{
+		"alone": nil, "shared": {dblock.WithShared()}, "permits": {dblock.WithPermits(2, 2)}, "without heartbeats": {dblock.WithoutRenewal(time.Hour)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *memlease.Server) {
+				p := newProcess(s)
+				l, other := p.locker(t, lease.Options{}), p.locker(t, lease.Options{})
+				rival := newProcess(s).locker(t, lease.Options{})
+				held, err := l.AcquireAll(t.Context(), []string{"a", "b"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				lock, err := l.Acquire(t.Context(), key, opts...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { _, _ = lock.Release(context.Background()), held.Release(context.Background()) }) // after a failure
+				ctx, end := context.WithCancel(t.Context())
+				end()
+				if err := l.Close(ctx); !errors.Is(err, context.Canceled) {
+					t.Errorf("told %v", err)
+				}
+				time.Sleep(10 * ttl)
+				isFree(t, other)
+				mode := opts
+				if name == "shared" {
+					mode = nil
+				}
+				next, err := rival.TryAcquire(t.Context(), key, mode...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, _ = lock.Release(context.Background()), held.Release(context.Background())
+				time.Sleep(ttl)
+				fence, _ := next.Fence()
+				now, err := other.List(t.Context())
+				if err != nil || len(now) != 1 || now[0].Fence != fence {
+					t.Errorf("held: %+v, %v", now, err)
+				}
+				release(t, next)
+			})
+		})
+	}
+}
+
 // TestCloseWithADoubt: a doubt outlives its Locker.
 func TestCloseWithADoubt(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memlease.Server) {

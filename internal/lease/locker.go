@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/dblock-go/dblock"
@@ -180,7 +182,8 @@ func ended(refused *dblock.HeldError, why error) error {
 	return &told
 }
 
-// Close refuses further calls, ends the contexts of all locks, and waits until they are released.
+// Close refuses further calls, ends the contexts of all locks, and waits until they are released. When
+// ctx ends, it has the rest released in the background.
 func (l *Locker) Close(ctx context.Context) error {
 	defer l.deafen()
 	l.mu.Lock()
@@ -208,6 +211,7 @@ func (l *Locker) Close(ctx context.Context) error {
 	select {
 	case <-empty:
 	case <-ctx.Done():
+		l.takeBack()
 		return fmt.Errorf("dblock: locks are still in use: %w", context.Cause(ctx))
 	}
 	if err := l.awaitTasks(ctx); err != nil {
@@ -218,6 +222,21 @@ func (l *Locker) Close(ctx context.Context) error {
 		errs = append(errs, acquire.Close(ctx))
 	}
 	return errors.Join(append(errs, l.tickets.Close(ctx), l.release.Close(ctx))...)
+}
+
+// takeBack releases what callers still hold. Another Locker of the process may keep the member alive.
+func (l *Locker) takeBack() {
+	l.mu.Lock()
+	holds := slices.Collect(maps.Keys(l.holds))
+	l.mu.Unlock()
+	for _, h := range holds {
+		h.mu.Lock()
+		released := h.why == dblock.Released
+		h.mu.Unlock()
+		if !released {
+			l.reconciler.add(h.life, l.o.Fair, true, h.backs()...)
+		}
+	}
 }
 
 // awaitTasks waits, while ctx lives, for what runs beside the callers.
