@@ -70,7 +70,7 @@ func (leaseTests) AForgottenGrantIsLost(t *testing.T, v *env) {
 }
 
 // ASiblingOutlivesAnother closes one of two Lockers that share a pool, and so a heartbeat. The
-// other one keeps what it holds, and goes on.
+// other one keeps what it holds, and goes on. What the closed one left is free for other processes.
 func (leaseTests) ASiblingOutlivesAnother(t *testing.T, v *env) {
 	o := LeaseOptions{TTL: 2 * time.Second, Poll: 50 * time.Millisecond}
 	a, b, closePool, err := v.e.OpenPair(t.Context(), v.DSN, &faultconn.Dialer{}, o, o)
@@ -81,6 +81,12 @@ func (leaseTests) ASiblingOutlivesAnother(t *testing.T, v *env) {
 	released, kept := suite.Acquire(t, a, "released"), suite.Acquire(t, b, "kept")
 	suite.Release(t, released)
 	assert.EqualValues(t, 2, v.Count(t, suite.Members), "members: that of both, and another process's")
+	left := suite.Acquire(t, a, "left")
+	ended, end := context.WithCancel(t.Context())
+	end()
+	assert.ErrorIs(t, a.Close(ended), context.Canceled)
+	suite.Release(t, suite.Acquire(t, other, "left"))
+	_ = left.Release(t.Context())
 	for range 3 {
 		assert.NoError(t, a.Close(t.Context()))
 	}
