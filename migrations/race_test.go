@@ -76,7 +76,8 @@ type creating struct {
 }
 
 func (c creating) Write(b []byte) (int, error) {
-	if bytes.Contains(b, []byte("CREATE TABLE")) && bytes.Contains(b, []byte(schema.VersionTable)) {
+	create := bytes.Contains(b, []byte("CREATE TABLE")) && !bytes.Contains(b, []byte("SHOW CREATE TABLE"))
+	if create && bytes.Contains(b, []byte(schema.VersionTable)) {
 		if err := c.barrier(); err != nil {
 			return 0, err
 		}

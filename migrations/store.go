@@ -8,6 +8,8 @@ import (
 
 	"github.com/pressly/goose/v3/database"
 
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/mysqlserver"
 	"github.com/dblock-go/dblock/internal/schema"
 )
 
@@ -24,7 +26,24 @@ func newStore(t *target) (*store, error) {
 }
 
 func gooseStore(engine Engine, table string) (database.Store, error) {
-	return database.NewStore(database.Dialect(engine), table)
+	inner, err := database.NewStore(database.Dialect(engine), table)
+	if engine == MySQL && err == nil {
+		inner = transactional{inner}
+	}
+	return inner, err
+}
+
+// transactional makes goose's table in InnoDB, whatever default_storage_engine is.
+type transactional struct{ database.Store }
+
+func (t transactional) CreateVersionTable(ctx context.Context, db database.DBTxConn) error {
+	return t.Store.CreateVersionTable(ctx, inInnoDB{db})
+}
+
+type inInnoDB struct{ database.DBTxConn }
+
+func (db inInnoDB) ExecContext(ctx context.Context, create string, args ...any) (sql.Result, error) {
+	return db.DBTxConn.ExecContext(ctx, create+" ENGINE = InnoDB", args...)
 }
 
 // exists replaces goose's own question, which takes a quoted name for an unquoted one.
@@ -118,6 +137,8 @@ func (s *store) prepare(ctx context.Context, conn *sql.Conn) (map[int64]bool, er
 		if err := s.CreateVersionTable(ctx, tx); err != nil {
 			return nil, err
 		}
+	} else if err := s.checkEngine(ctx, tx); err != nil {
+		return nil, err
 	}
 	rows, err := s.ListMigrations(ctx, tx)
 	if err != nil {
@@ -131,6 +152,22 @@ func (s *store) prepare(ctx context.Context, conn *sql.Conn) (map[int64]bool, er
 	err = tx.Commit()
 	s.prepared = err == nil
 	return recorded(rows), err
+}
+
+// checkEngine refuses a version table of another storage engine than InnoDB: a crash could lose its rows.
+func (s *store) checkEngine(ctx context.Context, db mysqlserver.Conn) error {
+	if s.target.engine != MySQL {
+		return nil
+	}
+	name := s.target.engine.quote(s.target.schema) + "." + s.target.engine.quote(schema.VersionTable)
+	table, err := mysqlserver.LookAtTable(ctx, db, name)
+	if err != nil {
+		return fmt.Errorf("dblock: looking at %s: %w", s.Tablename(), err)
+	}
+	if reason := table.RowLocks(s.Tablename()); reason != "" {
+		return fmt.Errorf("%w: %s %s", dblock.ErrSchema, s.Tablename(), reason)
+	}
+	return nil
 }
 
 // createSchema asks first: CREATE SCHEMA IF NOT EXISTS needs the right to create one even where it
