@@ -13,7 +13,8 @@
 //
 // # What is guaranteed
 //
-// On Postgres, MySQL and MariaDB alike, at every isolation level, in a transaction of yours or without one:
+// On Postgres, MySQL and MariaDB alike, in a transaction of yours or without one, at every isolation level but
+// READ UNCOMMITTED of MySQL and MariaDB (see Isolation):
 //
 //   - A write that is told to have succeeded hit one row, which had the version expected. 64 who add to one row lose no update.
 //   - A conflict, a row that is not there, a key that is none, bad input: nothing was written.
@@ -36,7 +37,12 @@
 //
 // # Isolation
 //
-// Outside of a transaction each statement is its own, and the session's isolation does not matter. Within one at REPEATABLE READ or
+// On MySQL and MariaDB a version that is read at READ UNCOMMITTED may be rolled back. The next writer makes the same version
+// again, and a write that expects it would overwrite that one unseen. A Table and Update refuse a pool whose sessions have this
+// isolation. The transactions of Do and of an escalation have READ COMMITTED. The isolation of a *sql.Tx or a *sql.Conn that you
+// give cannot be seen: read versions in none at READ UNCOMMITTED.
+//
+// Otherwise, outside of a transaction each statement is its own, and the session's isolation does not matter. Within one at REPEATABLE READ or
 // above, or with MariaDB's innodb_snapshot_isolation, the server may refuse the write itself where the row has changed: that is
 // dblock.ErrConflict, by which the whole transaction has to be repeated. On MySQL and MariaDB without it the write hits the row as it is
 // now, and so meets the version there: a *ConflictError.

@@ -9,6 +9,7 @@ import (
 	"github.com/dblock-go/dblock"
 	optimisticsuite "github.com/dblock-go/dblock/internal/conformance/optimistic"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
+	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/internal/testdb"
 	"github.com/dblock-go/dblock/optimistic"
@@ -54,6 +55,49 @@ func TestAutocommitOff(t *testing.T) {
 			if read := plain.QueryRowContext(ctx, "SELECT balance, version FROM account").Scan(&balance, &version); err != nil || read != nil ||
 				balance != 7 || version != 2 {
 				t.Errorf("after a transaction the balance is %d at version %d, want 7 at 2: %v, %v", balance, version, err, read)
+			}
+		})
+	}
+}
+
+// TestReadUncommitted: a pool whose connections read what others have not committed is refused, because a version that is
+// read may be rolled back. Do gives its transactions an isolation of their own.
+func TestReadUncommitted(t *testing.T) {
+	t.Parallel()
+	for _, kind := range family() {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			isolation := map[devdb.Kind]string{devdb.MySQL: "transaction_isolation", devdb.MariaDB: "tx_isolation"}[kind]
+			ctx := t.Context()
+			pool, err := openOn(suite.Appended(isolation+"=%27READ-UNCOMMITTED%27")(t, testdb.DSN(t, kind)), &faultconn.Dialer{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = pool.Close() }()
+			for _, text := range []string{
+				"CREATE TABLE account (id BIGINT PRIMARY KEY, balance BIGINT NOT NULL, version BIGINT NOT NULL DEFAULT 1)",
+				"INSERT INTO account VALUES (1, 0, 1)",
+			} {
+				if _, err := pool.ExecContext(ctx, text); err != nil {
+					t.Fatal(err)
+				}
+			}
+			refusesToWrite(ctx, t, pool)
+			table, err := mysqloptimistic.NewTable("account", "id", optimistic.Int("version"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = mysqloptimistic.Do(ctx, pool, func(ctx context.Context, tx *sql.Tx, _ int) error {
+				_, err := table.Update(ctx, tx, 1, 1, optimistic.Set{"balance": 7})
+				return err
+			})
+			if err != nil {
+				t.Error(err)
+			}
+			var balance, version int64
+			if err := pool.QueryRowContext(ctx, "SELECT balance, version FROM account").Scan(&balance, &version); err != nil ||
+				balance != 7 || version != 2 {
+				t.Errorf("the balance is %d at version %d, %v; want 7 at 2", balance, version, err)
 			}
 		})
 	}
@@ -147,6 +191,10 @@ func refusesToWrite(ctx context.Context, t *testing.T, pool *sql.DB) {
 		"Check": func(table *mysqloptimistic.Table[int64]) error { return table.Check(ctx, pool) },
 		"Update": func(table *mysqloptimistic.Table[int64]) error {
 			_, err := table.Update(ctx, pool, 1, 1, set)
+			return err
+		},
+		"Version": func(table *mysqloptimistic.Table[int64]) error {
+			_, err := table.Version(ctx, pool, 1)
 			return err
 		},
 		"Delete": func(table *mysqloptimistic.Table[int64]) error { return table.Delete(ctx, pool, 1, 1) },

@@ -45,7 +45,8 @@ var checked = struct {
 }{pools: make(map[weak.Pointer[sql.DB]]bool)}
 
 // checkPool refuses a pool whose connections have autocommit off: a statement on it would be acknowledged and never be committed.
-// It also refuses one whose connections have a sql_select_limit. It asks once a pool. Other DBs are transactions, or connections
+// It also refuses one whose connections have a sql_select_limit, and one at READ UNCOMMITTED: a version that is read there may be
+// rolled back, and the next writer makes the same one. It asks once a pool. Other DBs are transactions, or connections
 // of the caller's.
 func checkPool(ctx context.Context, db DB) error {
 	pool, ok := db.(*sql.DB)
@@ -60,9 +61,8 @@ func checkPool(ctx context.Context, db DB) error {
 		return nil
 	}
 	var on bool
-	var limit, completion string
-	if err := pool.QueryRowContext(ctx, "SELECT @@autocommit, CAST(@@sql_select_limit AS CHAR), CAST(@@completion_type AS CHAR) LIMIT 1").
-		Scan(&on, &limit, &completion); err != nil {
+	var limit, completion, isolation string
+	if err := pool.QueryRowContext(ctx, settings).Scan(&on, &limit, &completion, &isolation); err != nil {
 		return fault.NoWrite(err)
 	}
 	if !on {
@@ -77,6 +77,11 @@ func checkPool(ctx context.Context, db DB) error {
 		return refused("db", "its connections have completion_type = %s, so a transaction follows each one, and later statements on the "+
 			"connection are not committed; nothing was written: take completion_type out of the DSN and of the server's settings", completion)
 	}
+	if isolation == "READ-UNCOMMITTED" {
+		return refused("db", "its connections read at READ UNCOMMITTED, so a version that is read may be rolled back, and a write that "+
+			"expects it would overwrite another one unseen; nothing was written: take it out of the DSN and of the server's settings, "+
+			"and set it for the transactions that want it")
+	}
 	checked.mu.Lock()
 	defer checked.mu.Unlock()
 	if !checked.pools[key] {
@@ -85,6 +90,10 @@ func checkPool(ctx context.Context, db DB) error {
 	}
 	return nil
 }
+
+// settings are those of the session. MySQL and MariaDB have different names for the isolation.
+const settings = "SELECT @@autocommit, CAST(@@sql_select_limit AS CHAR), CAST(@@completion_type AS CHAR), " +
+	"/*!80000 @@transaction_isolation */ /*M! @@tx_isolation */ LIMIT 1"
 
 func forgetPool(key weak.Pointer[sql.DB]) {
 	checked.mu.Lock()

@@ -138,6 +138,9 @@ func quoted(name string) string {
 
 // Read locks the row to read the latest: else a transaction at REPEATABLE READ would read it as it was at its beginning.
 func (room) Read(ctx context.Context, db DB, p *engine.Plan, key any, latest bool) (r engine.Raw, void, exists bool, err error) {
+	if err := checkPool(ctx, db); err != nil {
+		return r, false, false, err
+	}
 	text := fmt.Sprintf("SELECT %s FROM %s WHERE %s = ? LIMIT %s", strings.Join(read(p), ", "), p.From, quoted(p.Key), mysqlserver.AllRows)
 	if latest {
 		text += " LOCK IN SHARE MODE"
