@@ -47,9 +47,11 @@ type RowLock struct {
 	Scan bool
 }
 
-// LockedRows is what became of the rows that were to be locked, each by its key, in the server's order of keys.
-// Of a key that is in neither list there is no row.
+// LockedRows lists the keys that were asked for by what became of their rows. A key that is in neither list has no row.
+//
+// Each key is listed as it was given, however its row spells it: the server compares, and to it "Ann" and "ann", or 1 and
+// 1.00, may be the same. Several keys of one row are all listed. The order is the server's order of keys.
 type LockedRows[K any] struct {
 	Locked  []K
-	Skipped []K // somebody else has them locked; only under SkipLocked
+	Skipped []K // another transaction has locked their rows; only under SkipLocked
 }

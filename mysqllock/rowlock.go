@@ -55,6 +55,8 @@ func LockRow[K any](ctx context.Context, tx *sql.Tx, table, column string, key K
 //
 // If the index has all columns of the table, MySQL may lock all of its rows for a third of them: at REPEATABLE READ they stay locked.
 //
+// The result lists each key as it was given, also if its row spells it in another way. Skipped is in the order of keys.
+//
 // A refusal is of all: its *dblock.HeldError does not say which row it was. The rows before that one may stay locked until tx
 // ends, as InnoDB gives no lock back before. With SkipLocked each key that was not had takes one more round trip, which tells
 // whether there is such a row.
@@ -73,6 +75,7 @@ func LockRows[K any](
 		return rows, err
 	}
 	name := rowlock.Row(table, column, keys)
+	var locked []int
 	l := locking[K]{tx: tx, from: from, where: where, lock: lock}
 	if o.Wait > 0 {
 		l.bound = fmt.Sprintf("/*M! SET STATEMENT innodb_lock_wait_timeout = %d FOR */ ", o.Wait/time.Second)
@@ -82,7 +85,7 @@ func LockRows[K any](
 			return rows, txError(ctx, name, err)
 		}
 		err = within(ctx, tx, o.Wait, func() error {
-			rows.Locked, err = l.rows(ctx, keys)
+			locked, err = l.rows(ctx, keys)
 			return err
 		})
 		if mysqlfault.Number(err) != mysqlfault.NoSuchIndex {
@@ -97,10 +100,14 @@ func LockRows[K any](
 		return dblock.LockedRows[K]{}, rowlock.Held(name, rowlock.Bound(o.Wait))
 	case err != nil:
 		return dblock.LockedRows[K]{}, txError(ctx, name, err)
-	case o.Wait == dblock.SkipLocked && len(rows.Locked) < len(keys):
-		return rows, txError(ctx, name, l.skipped(ctx, keys, &rows))
 	}
-	return rows, nil
+	for _, i := range locked {
+		rows.Locked = append(rows.Locked, keys[i])
+	}
+	if o.Wait == dblock.SkipLocked {
+		err = txError(ctx, name, l.skipped(ctx, keys, locked, &rows))
+	}
+	return rows, err
 }
 
 // locking is the statement that locks rows, but for their keys.
@@ -114,33 +121,39 @@ type locking[K any] struct {
 // inOne is how many keys stand in one IN: of a thousand MariaDB would make a table of its own, and lose their order.
 const inOne = 500
 
-// rows locks, and returns the keys of the rows that there are. The locks are taken in the order of the index that is read, and
+// rows locks, and returns which keys the rows are of. The locks are taken in the order of the index that is read, and
 // not in that of ORDER BY: so it has to be that of the keys, on however small a table. A table's partitions have an index each, and
 // are read one after the other.
-func (l locking[K]) rows(ctx context.Context, keys []K) (locked []K, err error) {
+func (l locking[K]) rows(ctx context.Context, keys []K) (locked []int, err error) {
 	parts := []string{""}
 	if l.partitioned && len(keys) > 1 {
 		if parts, err = l.parts(ctx, keys); err != nil {
 			return nil, err
 		}
 	}
+	seen := make([]bool, len(keys))
 	for _, part := range parts {
 		query, args := l.query(keys, part)
 		answer, err := mysqlserver.Query(ctx, l.tx, l.bound+query+" "+l.lock, args...)
-		rows, err := collect(answer, err, l.key)
+		rows, err := collect(answer, err, l.marks)
 		if err != nil {
 			return nil, err
 		}
-		locked = append(locked, rows...)
+		for _, i := range slices.Concat(rows...) {
+			if !seen[i] {
+				seen[i], locked = true, append(locked, i)
+			}
+		}
 	}
 	return locked, nil
 }
 
-// query reads the rows of keys, without a lock; part is empty for all partitions. It reads a column that the index lacks: of one
-// that has all that it reads MySQL would scan the whole, for a third of its rows, and lock them.
+// query reads which of keys the rows are of, without a lock; part is empty for all partitions. It reads a column that the index
+// lacks: of one that has all that it reads MySQL would scan the whole, for a third of its rows, and lock them.
 func (l locking[K]) query(keys []K, part string) (string, []any) {
 	var query strings.Builder
-	fmt.Fprintf(&query, "SELECT %s", l.where)
+	query.WriteString("SELECT ")
+	args := mark(&query, l.where, keys)
 	if l.beside != "" {
 		fmt.Fprintf(&query, ", LENGTH(%s)", l.beside)
 	}
@@ -152,9 +165,8 @@ func (l locking[K]) query(keys []K, part string) (string, []any) {
 		fmt.Fprintf(&query, "FORCE INDEX (%s) ", l.index)
 	}
 	query.WriteString("WHERE ")
-	args := make([]any, len(keys))
 	for i := range keys {
-		args[i] = keys[i]
+		args = append(args, keys[i])
 		switch {
 		case i == 0:
 			fmt.Fprintf(&query, "%s IN (?", l.where)
@@ -168,12 +180,63 @@ func (l locking[K]) query(keys []K, part string) (string, []any) {
 	return query.String(), args
 }
 
-// key reads a row of query.
-func (l locking[K]) key(r *sql.Rows) (key K, err error) {
-	if l.beside == "" {
-		return key, r.Scan(&key)
+// inMark is how many keys are compared with a row one by one. Of more the server searches for the row's key first.
+const inMark = 32
+
+// mark writes an expression that has a character for each key: 1 for those that the row is of. Only the server can tell, as it
+// compares without regard to case, for one, and several keys may be the same to it. A point stands for inMark keys that
+// the row is not of. A key may be NULL, of a driver.Valuer.
+func mark[K any](query *strings.Builder, where string, keys []K) (args []any) {
+	if len(keys) == 1 {
+		query.WriteString("'1'")
+		return nil
 	}
-	return key, r.Scan(&key, new(sql.NullInt64))
+	list := func(term string, keys []K) {
+		query.WriteString(term + strings.Repeat(", "+term, len(keys)-1) + ")")
+		for i := range keys {
+			args = append(args, keys[i])
+		}
+	}
+	query.WriteString("CONCAT(")
+	if len(keys) <= inMark {
+		list(where+" <=> ?", keys)
+		return args
+	}
+	between := ""
+	for some := range slices.Chunk(keys, inMark) {
+		fmt.Fprintf(query, "%sIF(%s IN (", between, where)
+		list("?", some)
+		query.WriteString(", CONCAT(")
+		list(where+" <=> ?", some)
+		query.WriteString(", '.')")
+		between = ", "
+	}
+	query.WriteString(")")
+	return args
+}
+
+// marks reads a row of query.
+func (l locking[K]) marks(r *sql.Rows) (of []int, err error) {
+	var text string
+	places := []any{&text}
+	if l.beside != "" {
+		places = append(places, new(sql.NullInt64))
+	}
+	if err := r.Scan(places...); err != nil {
+		return nil, err
+	}
+	i := 0
+	for _, sign := range text {
+		if sign == '.' {
+			i += inMark
+			continue
+		}
+		if sign == '1' {
+			of = append(of, i)
+		}
+		i++
+	}
+	return of, nil
 }
 
 // parts are the partitions that keys may be in, in quotes and in the order of the table's definition. One empty name stands for all.
@@ -207,14 +270,10 @@ func (l locking[K]) parts(ctx context.Context, keys []K) ([]string, error) {
 
 // skipped tells apart, of the keys that were not had, those of rows that others have locked and those of no row. A plain
 // read would tell all at once, and wait for others at SERIALIZABLE.
-func (l locking[K]) skipped(ctx context.Context, keys []K, rows *dblock.LockedRows[K]) error {
-	had := map[any]bool{}
-	for _, key := range rows.Locked {
-		had[text(key)] = true
-	}
+func (l locking[K]) skipped(ctx context.Context, keys []K, locked []int, rows *dblock.LockedRows[K]) error {
 	l.lock = strings.TrimSuffix(l.lock, "SKIP LOCKED") + "NOWAIT"
-	for _, key := range keys {
-		if had[text(key)] {
+	for i, key := range keys {
+		if slices.Contains(locked, i) {
 			continue
 		}
 		found, err := l.rows(ctx, []K{key})
@@ -223,17 +282,12 @@ func (l locking[K]) skipped(ctx context.Context, keys []K, rows *dblock.LockedRo
 			rows.Skipped = append(rows.Skipped, key)
 		case err != nil:
 			return err
-		}
-		for _, key := range found { // it has become free, or is one that was had, and is spelled in another way
-			if !had[text(key)] {
-				rows.Locked = append(rows.Locked, key)
-			}
+		case len(found) > 0: // it has become free
+			rows.Locked = append(rows.Locked, key)
 		}
 	}
 	return nil
 }
-
-func text(key any) string { return fmt.Sprint(key) }
 
 func collect[T any](rows *mysqlserver.Rows, err error, scan func(*sql.Rows) (T, error)) ([]T, error) {
 	if err != nil {

@@ -87,6 +87,14 @@ func (t rowTx) LockRows(ctx context.Context, table, column string, keys []int64,
 	return mysqllock.LockRows(ctx, t.tx, table, column, keys, o)
 }
 
+func (t rowTx) LockTexts(ctx context.Context, table, column string, keys []string, o dblock.RowLock) (dblock.LockedRows[string], error) {
+	return mysqllock.LockRows(ctx, t.tx, table, column, keys, o)
+}
+
+func (t rowTx) LockTimes(ctx context.Context, table, column string, keys []time.Time, o dblock.RowLock) (dblock.LockedRows[time.Time], error) {
+	return mysqllock.LockRows(ctx, t.tx, table, column, keys, o)
+}
+
 func (t rowTx) Claim(ctx context.Context, o dblock.RowLock, n int, query string) ([]int64, error) {
 	return mysqllock.Claim(ctx, t.tx, o, n, one, query)
 }

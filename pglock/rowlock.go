@@ -47,6 +47,8 @@ func LockRow[K any](ctx context.Context, tx Tx, table, column string, key K, o d
 // order of their keys, so that two who lock some of the same rows, in whatever order they ask, never deadlock; unless the
 // keys themselves change, or tx has locked others of them before.
 //
+// The result lists each key as it was given, also if its row spells it in another way.
+//
 // But for SkipLocked it has all that there are, or none: a refusal undoes the rest. Its *dblock.HeldError does not say
 // which row was refused.
 func LockRows[K any](ctx context.Context, tx Tx, table, column string, keys []K, o dblock.RowLock) (dblock.LockedRows[K], error) {
@@ -67,14 +69,13 @@ func LockRows[K any](ctx context.Context, tx Tx, table, column string, keys []K,
 	if err != nil {
 		return rows, txError(ctx, name, err)
 	}
+	var locked []int64 // which of the keys
 	read := func(answer pgx.Rows) error {
-		rows.Locked, err = pgx.CollectRows(answer, pgx.RowTo[K])
+		locked, err = pgx.CollectRows(answer, pgx.RowTo[int64])
 		return err
 	}
-	// The node that locks stands above the one that sorts, so that the order of the locks is that of the keys.
-	const query = "SELECT %[1]s FROM %[2]s WHERE %[1]s %[3]s ANY($1) ORDER BY %[1]s %[4]s"
 	locking := func() error {
-		return run(ctx, tx, view, name, o.Wait, read, fmt.Sprintf(query, where, from, view.equal, lock), keys)
+		return run(ctx, tx, view, name, o.Wait, read, rowsQuery(from, where, view.equal, lock, len(keys)), keys)
 	}
 	err = locking()
 	again, err := view.after(err)
@@ -84,17 +85,52 @@ func LockRows[K any](ctx context.Context, tx Tx, table, column string, keys []K,
 	if err != nil {
 		return dblock.LockedRows[K]{}, err
 	}
-	equal := view.equal
-	if o.Wait != dblock.SkipLocked || len(rows.Locked) >= len(keys) {
+	rows.Locked, keys = divided(keys, locked)
+	if o.Wait != dblock.SkipLocked || len(keys) == 0 {
 		return rows, nil
 	}
 	// Those that were skipped are there, and were not locked. This reads, and waits for nobody.
-	left := fmt.Sprintf("SELECT %[1]s FROM %[2]s WHERE %[1]s %[3]s ANY($1) AND NOT %[1]s %[3]s ANY($2) ORDER BY %[1]s", where, from, equal)
-	answer, err := tx.Query(ctx, left, keys, append([]K{}, rows.Locked...))
+	answer, err := tx.Query(ctx, rowsQuery(from, where, view.equal, "", len(keys)), keys)
 	if err == nil {
-		rows.Skipped, err = pgx.CollectRows(answer, pgx.RowTo[K])
+		err = read(answer)
 	}
-	return rows, txError(ctx, name, err)
+	if err != nil {
+		return rows, txError(ctx, name, err)
+	}
+	rows.Skipped, _ = divided(keys, locked)
+	return rows, nil
+}
+
+// rowsQuery is a query for the rows of n keys that returns which keys they are of, counted from 1. Only the server can tell: to it
+// 1 and 1.00 are the same, for one. The node that locks stands above the one that sorts, so that the order of the locks is that of the
+// keys. COALESCE gives the keys the type of the column, also if their texts stand in the query.
+func rowsQuery(from, where, equal, lock string, n int) string {
+	const (
+		one = "SELECT 1::bigint FROM %[2]s WHERE %[1]s %[3]s ANY($1) ORDER BY %[1]s %[4]s"
+		all = "WITH found(key) AS (SELECT %[1]s FROM %[2]s WHERE %[1]s %[3]s ANY($1) ORDER BY %[1]s %[4]s) " +
+			"SELECT asked.place FROM found JOIN pg_catalog.unnest(COALESCE($1, (SELECT pg_catalog.array_agg(key) FROM found))) " +
+			"WITH ORDINALITY AS asked(key, place) ON found.key %[3]s asked.key ORDER BY found.key, asked.place"
+	)
+	if n == 1 {
+		return fmt.Sprintf(one, where, from, equal, lock)
+	}
+	return fmt.Sprintf(all, where, from, equal, lock)
+}
+
+// divided are the keys at places, in their order, each once, and the others.
+func divided[K any](keys []K, places []int64) (at, others []K) {
+	seen := make([]bool, len(keys))
+	for _, place := range places {
+		if i := place - 1; !seen[i] {
+			seen[i], at = true, append(at, keys[i])
+		}
+	}
+	for i, key := range keys {
+		if !seen[i] {
+			others = append(others, key)
+		}
+	}
+	return at, others
 }
 
 func tableOf(table, column string) (from, where string, err error) {

@@ -113,6 +113,7 @@
 //   - RefusesBadInput: Bad input is refused without a statement.
 //   - SaysWhatToDo: The error names the table, column or transaction at fault.
 //   - OppositeOrdersNeverMeet: Calls for the same rows in opposite orders never deadlock.
+//   - KeysAreReturnedAsGiven: A key is in one of the lists as it was given, however its row spells it.
 //   - ControlSingleLocksMeet: Rows locked one by one in opposite orders deadlock, a conflict.
 //   - ClaimsAreDifferent: Concurrent claims have no row in common, and end with their transactions.
 //   - EndsWithRollbackAndCommit: Row locks end with their transaction.

@@ -34,6 +34,8 @@ type RowTx interface {
 	LockRow(ctx context.Context, table, column string, key int64, o dblock.RowLock) error
 	LockText(ctx context.Context, table, column, key string, o dblock.RowLock) error
 	LockRows(ctx context.Context, table, column string, keys []int64, o dblock.RowLock) (dblock.LockedRows[int64], error)
+	LockTexts(ctx context.Context, table, column string, keys []string, o dblock.RowLock) (dblock.LockedRows[string], error)
+	LockTimes(ctx context.Context, table, column string, keys []time.Time, o dblock.RowLock) (dblock.LockedRows[time.Time], error)
 	Claim(ctx context.Context, o dblock.RowLock, n int, query string) ([]int64, error)
 	Commit(ctx context.Context) error
 	Rollback(ctx context.Context) error
