@@ -118,7 +118,7 @@ WITH me AS MATERIALIZED (
       AND NOT $13::boolean
       AND NOT EXISTS (SELECT 1 FROM dblock_lease l WHERE l.lease_key = ask.lease_key)
     ORDER BY ask.lease_key
-    ON CONFLICT DO NOTHING
+    ON CONFLICT (lease_key) DO NOTHING
     RETURNING lease_key, handle, token
 )
 SELECT taken.lease_key::text AS lease_key, taken.handle::uuid AS handle, taken.token AS granted, NULL::uuid AS holder, ''::text AS holder_label,
@@ -579,7 +579,7 @@ INSERT INTO dblock_lease (lease_key, token)
 SELECT ask.lease_key, (extract(epoch FROM clock_timestamp()) * 1000000::numeric)::bigint
 FROM (SELECT pg_catalog.unnest($1::text[]) AS lease_key) ask
 ORDER BY ask.lease_key
-ON CONFLICT DO NOTHING
+ON CONFLICT (lease_key) DO NOTHING
 `
 
 // Makes rows that are missing; nobody holds them.

@@ -247,7 +247,7 @@ func (q *Queries) HoldingPermits(ctx context.Context, db DBTX, leaseKeys []strin
 const MakePermits = `-- name: MakePermits :exec
 INSERT INTO dblock_permit (lease_key, slot)
 SELECT $1, pg_catalog.generate_series(1, $2::integer)
-ON CONFLICT DO NOTHING
+ON CONFLICT (lease_key, slot) DO NOTHING
 `
 
 // Makes what is missing of a semaphore's permits. They stand before it, so that whoever finds it finds as many.
@@ -257,7 +257,7 @@ func (q *Queries) MakePermits(ctx context.Context, db DBTX, leaseKey string, per
 }
 
 const MakeSemaphore = `-- name: MakeSemaphore :exec
-INSERT INTO dblock_semaphore (lease_key, permits) VALUES ($1, $2) ON CONFLICT DO NOTHING
+INSERT INTO dblock_semaphore (lease_key, permits) VALUES ($1, $2) ON CONFLICT (lease_key) DO NOTHING
 `
 
 func (q *Queries) MakeSemaphore(ctx context.Context, db DBTX, leaseKey string, permits int32) error {

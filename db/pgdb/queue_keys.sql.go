@@ -126,7 +126,7 @@ WITH ask AS MATERIALIZED (
 ), won AS (
     INSERT INTO dblock_queue_unique (queue, unique_key, job_id)
     SELECT a.queue, a.unique_key, a.job_id FROM ask a WHERE a.unique_key <> '' ORDER BY a.queue COLLATE "C", a.unique_key COLLATE "C"
-    ON CONFLICT DO NOTHING
+    ON CONFLICT (queue, unique_key) DO NOTHING
     RETURNING job_id
 ), todo AS MATERIALIZED (
     SELECT a.job_id, a.queue, a.kind, a.priority, a.max_attempts, a.delay_us, a.payload, a.unique_key, a.group_key, a.most

@@ -55,7 +55,7 @@ WITH me AS MATERIALIZED (
     FROM want
     WHERE NOT EXISTS (SELECT 1 FROM dblock_lease l WHERE l.lease_key = want.lease_key)
     ORDER BY want.lease_key
-    ON CONFLICT DO NOTHING
+    ON CONFLICT (lease_key) DO NOTHING
     RETURNING lease_key, token
 ), taken AS (
     INSERT INTO dblock_reader (lease_key, handle, token, member_id, held_until, label, data)

@@ -60,7 +60,7 @@ WITH me AS MATERIALIZED (
       AND NOT sqlc.arg(together)::boolean
       AND NOT EXISTS (SELECT 1 FROM dblock_lease l WHERE l.lease_key = ask.lease_key)
     ORDER BY ask.lease_key
-    ON CONFLICT DO NOTHING
+    ON CONFLICT (lease_key) DO NOTHING
     RETURNING lease_key, handle, token
 )
 SELECT taken.lease_key::text AS lease_key, taken.handle::uuid AS handle, taken.token AS granted, NULL::uuid AS holder, ''::text AS holder_label,
@@ -106,7 +106,7 @@ INSERT INTO dblock_lease (lease_key, token)
 SELECT ask.lease_key, (extract(epoch FROM clock_timestamp()) * 1000000::numeric)::bigint
 FROM (SELECT pg_catalog.unnest(sqlc.arg(lease_keys)::text[]) AS lease_key) ask
 ORDER BY ask.lease_key
-ON CONFLICT DO NOTHING;
+ON CONFLICT (lease_key) DO NOTHING;
 
 -- Gives back a batch, each key once; all that is ours of it, or nothing, where it is one acquisition's. It returns
 -- what was freed, and what was ours when it began: of that, what was not freed was locked, by a guard for example,

@@ -96,10 +96,10 @@ SELECT '', NULL, 0, 0, 0, NULL, '', 0, false, 0 WHERE NOT EXISTS (SELECT 1 FROM 
 -- name: MakePermits :exec
 INSERT INTO dblock_permit (lease_key, slot)
 SELECT sqlc.arg(lease_key), pg_catalog.generate_series(1, sqlc.arg(permits)::integer)
-ON CONFLICT DO NOTHING;
+ON CONFLICT (lease_key, slot) DO NOTHING;
 
 -- name: MakeSemaphore :exec
-INSERT INTO dblock_semaphore (lease_key, permits) VALUES (sqlc.arg(lease_key), sqlc.arg(permits)) ON CONFLICT DO NOTHING;
+INSERT INTO dblock_semaphore (lease_key, permits) VALUES (sqlc.arg(lease_key), sqlc.arg(permits)) ON CONFLICT (lease_key) DO NOTHING;
 
 -- Gives a semaphore another number of permits, and tells those who wait.
 -- name: SetPermits :one

@@ -175,7 +175,7 @@ WITH head AS MATERIALIZED (
     INSERT INTO dblock_queue_unique (queue, unique_key, job_id)
     SELECT h.queue, h.unique_key, h.job_id FROM head h WHERE h.unique_key IS NOT NULL
     ORDER BY h.queue, h.unique_key, h.died_at DESC, h.job_id DESC
-    ON CONFLICT DO NOTHING
+    ON CONFLICT (queue, unique_key) DO NOTHING
     RETURNING job_id
 ), dead AS (
     DELETE FROM dblock_queue_dead d
@@ -212,7 +212,7 @@ WITH held AS MATERIALIZED (
     WHERE c.claim_id = sqlc.arg(claim_id) AND c.member_id = sqlc.arg(member_id) AND sqlc.arg(job_id)::uuid = ANY (c.job_ids)
     FOR SHARE
 ), ask AS (
-    INSERT INTO dblock_queue_cancel (member_id, job_id) SELECT h.member_id, sqlc.arg(job_id) FROM held h ON CONFLICT DO NOTHING
+    INSERT INTO dblock_queue_cancel (member_id, job_id) SELECT h.member_id, sqlc.arg(job_id) FROM held h ON CONFLICT (member_id, job_id) DO NOTHING
 )
 SELECT count(*) > 0 AS held FROM held;
 
