@@ -38,18 +38,23 @@ func (q *Queries) BlockJobs(ctx context.Context, db DBTX, arg BlockJobsParams) e
 const BlockedHeads = `-- name: BlockedHeads :many
 SELECT b.queue, b.group_key, b.seq, b.job_id, b.priority
 FROM (
-    SELECT CAST(? AS BINARY) AS queue, CAST(? AS BINARY) AS group_key, CAST(? AS SIGNED) AS places
+    SELECT CAST(? AS BINARY) AS queue, CAST(? AS BINARY) AS group_key, CAST(? AS SIGNED) AS behind
 ) ask
 STRAIGHT_JOIN dblock_queue_blocked b FORCE INDEX (PRIMARY)
 ON b.queue = ask.queue AND b.group_key = ask.group_key
-AND b.seq < ask.places + (SELECT MIN(x.seq) FROM dblock_queue_blocked x WHERE x.queue = ask.queue AND x.group_key = ask.group_key)
+AND b.seq = ask.behind + (
+    SELECT x.seq FROM dblock_queue_blocked x FORCE INDEX (PRIMARY) WHERE x.queue = ask.queue AND x.group_key = ask.group_key
+    ORDER BY x.queue, x.group_key, x.seq LIMIT 1
+)
 ORDER BY b.queue, b.group_key, b.seq
 LIMIT 18446744073709551615
 `
 
-// The first of those that wait, as many as there is room for; fewer where some in between are gone.
-func (q *Queries) BlockedHeads(ctx context.Context, db DBTX, queue interface{}, groupKey interface{}, places int64) ([]DblockQueueBlocked, error) {
-	rows, err := db.QueryContext(ctx, BlockedHeads, queue, groupKey, places)
+// The job of a group that is so many numbers behind the first one that waits. There is no row if
+// that job is gone. The server reads these two rows only. For MIN(x.seq), or for a range of b.seq
+// that depends on a subquery, it reads all jobs of the group.
+func (q *Queries) BlockedHeads(ctx context.Context, db DBTX, queue interface{}, groupKey interface{}, behind int64) ([]DblockQueueBlocked, error) {
+	rows, err := db.QueryContext(ctx, BlockedHeads, queue, groupKey, behind)
 	if err != nil {
 		return nil, err
 	}

@@ -89,15 +89,20 @@ STRAIGHT_JOIN dblock_queue_key k FORCE INDEX (PRIMARY) ON k.queue = ask.queue AN
 INSERT INTO dblock_queue_blocked (queue, group_key, seq, job_id, priority)
 VALUES (sqlc.arg(queue), sqlc.arg(group_key), sqlc.arg(seq), sqlc.arg(job_id), sqlc.arg(priority));
 
--- The first of those that wait, as many as there is room for; fewer where some in between are gone.
+-- The job of a group that is so many numbers behind the first one that waits. There is no row if
+-- that job is gone. The server reads these two rows only. For MIN(x.seq), or for a range of b.seq
+-- that depends on a subquery, it reads all jobs of the group.
 -- name: BlockedHeads :many
 SELECT b.queue, b.group_key, b.seq, b.job_id, b.priority
 FROM (
-    SELECT CAST(sqlc.arg(queue) AS BINARY) AS queue, CAST(sqlc.arg(group_key) AS BINARY) AS group_key, CAST(sqlc.arg(places) AS SIGNED) AS places
+    SELECT CAST(sqlc.arg(queue) AS BINARY) AS queue, CAST(sqlc.arg(group_key) AS BINARY) AS group_key, CAST(sqlc.arg(behind) AS SIGNED) AS behind
 ) ask
 STRAIGHT_JOIN dblock_queue_blocked b FORCE INDEX (PRIMARY)
 ON b.queue = ask.queue AND b.group_key = ask.group_key
-AND b.seq < ask.places + (SELECT MIN(x.seq) FROM dblock_queue_blocked x WHERE x.queue = ask.queue AND x.group_key = ask.group_key)
+AND b.seq = ask.behind + (
+    SELECT x.seq FROM dblock_queue_blocked x FORCE INDEX (PRIMARY) WHERE x.queue = ask.queue AND x.group_key = ask.group_key
+    ORDER BY x.queue, x.group_key, x.seq LIMIT 1
+)
 ORDER BY b.queue, b.group_key, b.seq
 LIMIT 18446744073709551615;
 

@@ -202,7 +202,7 @@ func admit(ctx context.Context, on mysqldb.DBTX, keys []key, ended map[key]int32
 		}
 	}
 	for len(open) > 0 {
-		heads, err := blockedHeads(ctx, on, open, groups)
+		heads, err := blockedHeads(ctx, on, open, groups, ended)
 		if err != nil {
 			return err
 		}
@@ -246,15 +246,24 @@ func lockGroups(ctx context.Context, on mysqldb.DBTX, keys []key) (map[key]*mysq
 	return groups, nil
 }
 
-// blockedHeads reads who is next in groups that have room.
-func blockedHeads(ctx context.Context, on mysqldb.DBTX, keys []key, groups map[key]*mysqldb.DblockQueueKey) (heads []mysqldb.DblockQueueBlocked, err error) {
-	for some := range slices.Chunk(keys, mostAsks) {
-		places := func(k key) any { return int64(max(groups[k].Most-groups[k].Taken, 0)) }
-		first, err := readBlocked(ctx, on, mysqltext.Asks(mysqldb.BlockedHeads, len(some)), args(some, places)...)
+// blockedHeads reads the jobs that come next in groups that have room. A group in which jobs wait was
+// full until some of its jobs ended, so it has room for as many. If it has more, the caller asks again.
+func blockedHeads(
+	ctx context.Context, on mysqldb.DBTX, keys []key, groups map[key]*mysqldb.DblockQueueKey, ended map[key]int32,
+) (heads []mysqldb.DblockQueueBlocked, err error) {
+	const width = 3
+	var all []any
+	for _, k := range keys {
+		for behind := range int64(min(groups[k].Most-groups[k].Taken, max(ended[k], 1))) {
+			all = append(all, []byte(k.queue), []byte(k.name), behind)
+		}
+	}
+	for some := range mysqltext.Portions(on, mysqldb.BlockedHeads, width, mostAsks, all) {
+		next, err := readBlocked(ctx, on, mysqltext.Asks(mysqldb.BlockedHeads, len(some)/width), some...)
 		if err != nil {
 			return nil, err
 		}
-		heads = append(heads, first...)
+		heads = append(heads, next...)
 	}
 	return heads, nil
 }

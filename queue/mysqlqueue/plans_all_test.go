@@ -30,7 +30,7 @@ var (
 // values are what stands for arguments that are no bytes.
 var values = map[string]string{
 	"?": "100", "day": "'2026-01-01'", "priority": "0", "attempt": "1", "records": "1", "max_attempts": "1", "most": "1", "taken": "1", "next_seq": "1", "seq": "1",
-	"places": "1", "beat": "1", "outcome": "1", "days_ago": "-1", "group_most": "1", "delay_us": "1", "retry": "0", "admitted": "1", "run_us": "1", "at_us": "1", "after_us": "1", "ready_us": "1", "since_us": "1", "ago_us": "-1",
+	"behind": "1", "beat": "1", "outcome": "1", "days_ago": "-1", "group_most": "1", "delay_us": "1", "retry": "0", "admitted": "1", "run_us": "1", "at_us": "1", "after_us": "1", "ready_us": "1", "since_us": "1", "ago_us": "-1",
 }
 
 // fillTheRest is what the other statements find.

@@ -67,8 +67,77 @@ func TestPlans(t *testing.T) {
 					t.Errorf("%s\nis run so:\n%s", of.statement, plan)
 				}
 			}
+			readsFirstOnly(t, db)
 		})
 	}
+}
+
+// readsFirstOnly has many jobs wait in two groups, and counts the rows that the server reads for the next
+// ones. The control reads all rows of a group.
+func readsFirstOnly(t *testing.T, db *sql.DB) {
+	t.Helper()
+	const waiting, next, bound = 10_000, 10, 200
+	for _, group := range []string{"g", "h"} {
+		exec(t, db, fmt.Sprintf("INSERT INTO dblock_queue_blocked (queue, group_key, seq, job_id, priority) "+
+			"SELECT 'default', '%s', ROW_NUMBER() OVER (), j.job_id, 0 FROM dblock_queue_job j LIMIT %d", group, waiting))
+	}
+	var ask []any
+	for behind := range int64(next) {
+		ask = append(ask, []byte("default"), []byte("g"), behind, []byte("default"), []byte("h"), behind)
+	}
+	heads := mysqltext.Text(mysqltext.Asks(mysqldb.BlockedHeads, 2*next), ask...)
+	if rows, read := rowsRead(t, db, heads); rows != 2*next || read > bound {
+		t.Errorf("the next %d jobs: %d rows, for which %d are read", 2*next, rows, read)
+	}
+	locked := mysqltext.Text(mysqldb.LockBlocked, []byte("default"), []byte("g"), int64(next))
+	if rows, read := rowsRead(t, db, locked); rows != next || read > bound {
+		t.Errorf("the next %d jobs of a group: %d rows, for which %d are read", next, rows, read)
+	}
+	all := "SELECT MAX(b.job_id) FROM dblock_queue_blocked b WHERE b.queue = 'default' AND b.group_key = 'g'"
+	if _, read := rowsRead(t, db, all); read < waiting {
+		t.Errorf("the control reads only %d rows", read)
+	}
+}
+
+// rowsRead runs a query. It returns how many rows the result has, and how many the server has read for it.
+func rowsRead(t *testing.T, db *sql.DB, query string) (rows, read int) {
+	t.Helper()
+	conn, err := db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	scan := func(query string, each func(*sql.Rows) error) {
+		t.Helper()
+		found, err := conn.QueryContext(t.Context(), query)
+		if err != nil {
+			t.Fatalf("%v in %s", err, query)
+		}
+		defer func() { _ = found.Close() }()
+		for found.Next() {
+			if err := each(found); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := found.Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	handlers := func() (sum int) {
+		scan("SHOW SESSION STATUS LIKE 'Handler_read%'", func(found *sql.Rows) error {
+			var name string
+			var n int
+			err := found.Scan(&name, &n)
+			sum += n
+			return err
+		})
+		return sum
+	}
+	overhead := handlers()
+	overhead = handlers() - overhead // on MySQL, SHOW STATUS reads rows of its own
+	before := handlers()
+	scan(query, func(*sql.Rows) error { rows++; return nil })
+	return rows, handlers() - before - overhead
 }
 
 func exec(t *testing.T, db *sql.DB, statement string) {

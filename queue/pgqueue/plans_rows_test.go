@@ -184,7 +184,9 @@ func fillBatch(t *testing.T, host *pgxpool.Pool) {
 		`INSERT INTO dblock_queue_job (job_id, queue, kind, priority, max_attempts, unique_key, group_key, group_most, payload)
 		 SELECT ` + id(jobPrefix, "n") + `, 'default', 'k', 0, 1 + n % 2, 'u' || n, 'g' || n / 2, 1, '' FROM ` + batch,
 		`INSERT INTO dblock_queue_unique (queue, unique_key, job_id) SELECT 'default', 'u' || n, ` + id(jobPrefix, "n") + ` FROM ` + batch,
-		`INSERT INTO dblock_queue_key (queue, group_key, most, taken) SELECT DISTINCT 'default', 'g' || n / 2, 1, 2 FROM ` + batch,
+		`INSERT INTO dblock_queue_key (queue, group_key, most, taken) SELECT DISTINCT 'default', 'g' || n / 2, 3, 2 FROM ` + batch,
+		`INSERT INTO dblock_queue_blocked (queue, group_key, seq, job_id, priority)
+		 SELECT 'default', 'g0', -1000 - n, gen_random_uuid(), 0 FROM ` + others,
 		`INSERT INTO dblock_queue_blocked (queue, group_key, seq, job_id, priority) SELECT 'default', 'g' || n / 2, -n, gen_random_uuid(), 0 FROM ` + batch,
 		fmt.Sprintf(`INSERT INTO dblock_queue_claim (claim_id, member_id, queue, job_ids)
 		 SELECT %s, %s, 'default', array_agg(%s) FROM %s GROUP BY n %% %d`, id(claimPrefix, fmt.Sprintf("n %% %d", batchClaims)), batchMember,
