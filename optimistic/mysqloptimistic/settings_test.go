@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/dblock-go/dblock/internal/conformance/suite"
+	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/internal/testdb"
 	"github.com/dblock-go/dblock/optimistic"
@@ -52,6 +53,50 @@ func TestUpsertInAnyLanguage(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestDatesThatAreNone: a row whose date is 0000-00-00 is written if it still is, and another writer's change is a conflict.
+func TestDatesThatAreNone(t *testing.T) {
+	eachOfFamily(t, func(t *testing.T, kind devdb.Kind) {
+		ctx := t.Context()
+		pool, err := openOn(suite.Appended("sql_mode=%27%27")(t, testdb.DSN(t, kind)), &faultconn.Dialer{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = pool.Close() }()
+		execute := func(text string) {
+			if _, err := pool.ExecContext(ctx, text); err != nil {
+				t.Fatal(err)
+			}
+		}
+		execute("CREATE TABLE visit (id BIGINT PRIMARY KEY, note INT NOT NULL, day DATE NOT NULL, at DATETIME NOT NULL, ended DATETIME NULL)")
+		execute("INSERT INTO visit VALUES (1, 0, '0000-00-00', '0000-00-00', '2026-00-00')")
+		table, err := mysqloptimistic.NewTable("visit", "id", optimistic.Columns("day", "at", "ended"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		read, err := table.Version(ctx, pool, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for note := range 2 {
+			if _, err := table.Update(ctx, pool, 1, read, optimistic.Set{"note": note + 1}); err != nil {
+				t.Error(err)
+			}
+		}
+		changes := []optimistic.Change[optimistic.Values]{{Key: 1, Expected: read, Set: optimistic.Set{"note": 3}}}
+		if results, err := table.UpdateMany(ctx, pool, changes, optimistic.EachRow); err != nil || results[0].Err != nil {
+			t.Errorf("of several: %v, %v", results, err)
+		}
+		execute("UPDATE visit SET ended = NULL")
+		if _, err := table.Update(ctx, pool, 1, read, optimistic.Set{"note": 4}); !errors.Is(err, optimistic.ErrConflict) {
+			t.Errorf("after a change: %v", err)
+		}
+		var note int
+		if err := pool.QueryRowContext(ctx, "SELECT note FROM visit").Scan(&note); err != nil || note != 3 {
+			t.Errorf("note %d, %v, want 3", note, err)
+		}
+	})
 }
 
 // TestColumnsWithAlias: the driver may put the table's name before that of each column.

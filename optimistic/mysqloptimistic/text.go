@@ -11,7 +11,7 @@ import (
 // Times travel as microseconds since 1970, and as texts: so they depend on no time zone, and on no setting of the driver's.
 const (
 	epoch  = "TIMESTAMP'1970-01-01 00:00:00'"
-	micros = "TIMESTAMPDIFF(MICROSECOND, " + epoch + ", %s)"
+	micros = "TIMESTAMPDIFF(MICROSECOND, " + epoch + ", %[1]s)"
 	clock  = "TIMESTAMPDIFF(MICROSECOND, " + epoch + ", UTC_TIMESTAMP(6))"
 )
 
@@ -26,6 +26,8 @@ func read(p *engine.Plan) []string {
 		switch {
 		case p.Kind == engine.Int, p.Kind == engine.UUID, c.Class == engine.Bytes:
 			exprs[i] = column
+		case c.Class == engine.DateTime && p.Kind == engine.Columns: // 0000-00-00 is no time, and not NULL either
+			exprs[i] = fmt.Sprintf("COALESCE(CAST("+micros+" AS CHAR), CAST(%[1]s AS CHAR))", column)
 		case c.Class == engine.DateTime:
 			exprs[i] = fmt.Sprintf(micros, column)
 		default:

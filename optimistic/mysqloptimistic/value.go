@@ -278,7 +278,8 @@ func (v version) raw(p *engine.Plan) (r engine.Raw, void bool, err error) {
 	return r, false, err
 }
 
-// valueOf is a value of Columns in Go's types: int64 or uint64, a time in UTC, []byte, else a string.
+// valueOf is a value of Columns in Go's types: int64 or uint64, a time in UTC, []byte, else a string. A date without a day, such
+// as 0000-00-00, is a string.
 func valueOf(c engine.Column, b []byte) (any, error) {
 	switch c.Class {
 	case engine.Integer:
@@ -287,8 +288,9 @@ func valueOf(c engine.Column, b []byte) (any, error) {
 		}
 		return strconv.ParseUint(string(b), 10, 64)
 	case engine.DateTime:
-		n, err := strconv.ParseInt(string(b), 10, 64)
-		return time.UnixMicro(n).UTC(), err
+		if n, err := strconv.ParseInt(string(b), 10, 64); err == nil {
+			return time.UnixMicro(n).UTC(), nil
+		}
 	case engine.Bytes:
 		return append([]byte{}, b...), nil
 	}
