@@ -152,14 +152,14 @@ func meetsOpenKey(err error) bool {
 	return errors.As(err, &blocked) && engine.IsKeyOpen(err)
 }
 
-// ofBatch tells what an error means to a batch. One that ran out of time is not divided.
+// ofBatch tells what an error means to a batch. One that ran out of time is not divided, nor one whose hook has ended the transaction.
 func (s *Store) ofBatch(err error) fault.Fault {
 	var blocked *blockedError
 	var end *ended
 	switch {
 	case errors.As(err, &blocked) && !blocked.contested:
 		return fault.Poison
-	case errors.As(err, &end):
+	case errors.As(err, &end), errors.Is(err, ErrHookEnded): // an order of it may be committed, and would be found replayed
 		return fault.Lost
 	}
 	return s.fault(err)

@@ -78,10 +78,13 @@ func (s *Store) retry(parent context.Context, this attempt, what func(context.Co
 				return &ended{dblock.ErrUnavailable, err}
 			}
 		case fault.Busy:
-			if !this.doubt && s.blocks(ctx, err, this) {
+			switch {
+			case this.doubt:
+			case s.blocks(ctx, err, this):
 				return &blockedError{err, false}
-			}
-			if !this.doubt {
+			case this.shared && !s.engine.Waited(err) && !fault.Ended(ctx):
+				return &blockedError{err, true}
+			default:
 				return outOfTime(parent, false, is, err)
 			}
 		default:
@@ -139,7 +142,7 @@ func (s *Store) explain(err error, what string) error {
 		return fmt.Errorf("%w: %s: nothing was written: %w", end.as, what, end.cause)
 	}
 	switch s.fault(err) {
-	case fault.Retry, fault.Duplicate:
+	case fault.Retry, fault.Duplicate, fault.Busy:
 		return fmt.Errorf("%w: %s: nothing was written: %w", dblock.ErrBusy, what, err)
 	case fault.NoSchema:
 		return fmt.Errorf("%s: %w: %w", what, &dblock.SchemaError{Want: schema.Version}, err)

@@ -162,6 +162,12 @@ func endsSession(err *pgconn.PgError) bool {
 	return severity == "FATAL" || severity == "PANIC"
 }
 
+// IsOfFunction tells that an error of the server's came from a function in a procedural language.
+func IsOfFunction(err error) bool {
+	var server *pgconn.PgError
+	return errors.As(err, &server) && isOfFunction(server)
+}
+
 // isOfFunction tells that an error came from a function in a procedural language, as the server
 // says in any of its languages: PL/pgSQL function audit() line 3 at RAISE.
 func isOfFunction(err *pgconn.PgError) bool {

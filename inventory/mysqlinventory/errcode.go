@@ -42,3 +42,6 @@ func orKeyOpen(err error) error {
 type bounded struct{ error }
 
 func (e *bounded) Unwrap() error { return e.error }
+
+// Waited tells that a statement of dblock's own has waited for a lock. A trigger's can't be told apart.
+func (d *database) Waited(err error) bool { return errors.As(err, new(*bounded)) }

@@ -83,6 +83,7 @@
 //   - AHookFailsForOneOrder: A hook that fails fails one order.
 //   - AHookIsRunAgain: A hook runs again with its batch.
 //   - AHookThatKeepsItsErrorsIsFound: A hook that ignores errors of its statements does not commit.
+//   - AHookThatCommitsIsNoSuccess: All orders whose hook has ended their transaction are unknown.
 //   - ACallersTxOutlivesARefusal: A refusal leaves the transaction usable.
 //   - ACallersTxMeetsOthers: Orders by transactions and by Stores together keep keys and limits.
 //   - ACallersTxNeverSellsOnWhatItSawFirst: An old snapshot sells no unit that is gone.

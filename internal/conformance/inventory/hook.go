@@ -227,6 +227,32 @@ func (mergeTests) AHookThatKeepsItsErrorsIsFound(t *testing.T, s *env) {
 	}
 }
 
+// AHookThatCommitsIsNoSuccess has the hook of a crowd commit before it writes its rows, if one order
+// is among its own. An order with a nil error has its row, also if it was sent again.
+func (mergeTests) AHookThatCommitsIsNoSuccess(t *testing.T, s *env) {
+	store := s.hooked(t, func(ctx context.Context, exec func(string) error, granted []inventory.Reservation) error {
+		if slices.ContainsFunc(granted, func(r inventory.Reservation) bool { return r.Buyer == "banned" }) {
+			return exec("COMMIT AND CHAIN")
+		}
+		return ownRows(ctx, exec, granted)
+	})
+	s.stock(t, "sale", 1000)
+	reqs, unknown := ordersFor(80, "sale"), 0
+	for i := 10; i < len(reqs); i += 20 {
+		reqs[i].Buyer = "banned"
+	}
+	for _, a := range crowd(t.Context(), store, reqs) {
+		if a.err != nil {
+			assert.ErrorIs(t, a.err, dblock.ErrOutcomeUnknown)
+			unknown++
+			continue
+		}
+		n := s.Count(t, "SELECT count(*) FROM own_order WHERE order_key = '"+a.req.Key+"'")
+		assert.EqualValues(t, 1, n, a.req.Key)
+	}
+	assert.Positive(t, unknown)
+}
+
 // fails makes a hook's transaction fail without an error: on MySQL and MariaDB it is the victim of
 // a deadlock.
 func (s *env) fails(t *testing.T, exec func(string) error) error {

@@ -252,6 +252,10 @@ type Engine interface {
 	// Ways are the ways to sell outright.
 	Ways() Ways
 
+	// Waited tells of an error of fault.Busy that a statement of dblock's own has waited for a lock. Else a
+	// trigger's statement has, or the server has cancelled one.
+	Waited(err error) bool
+
 	// Connections is how many connections there may be at once; 0: no bound is known.
 	Connections() int
 
