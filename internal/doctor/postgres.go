@@ -37,7 +37,7 @@ func Postgres(ctx context.Context, config *pgx.ConnConfig, name string) Report {
 		return unreachable(enginePostgres, target, err)
 	}
 	encoding := conn.PgConn().ParameterStatus(clientEncoding)
-	if pgschema.CheckClientEncoding(encoding) != nil {
+	if pgfault.CheckClientEncoding(encoding) != nil {
 		_ = conn.Close(ctx)
 		config.RuntimeParams[clientEncoding] = "UTF8" // else pgx sends no statement with arguments
 		if conn, err = pgx.ConnectConfig(ctx, config); err != nil {

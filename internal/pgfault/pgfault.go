@@ -58,6 +58,16 @@ func (e *UnusableError) Error() string {
 // Unwrap returns dblock.ErrUnsupported.
 func (e *UnusableError) Unwrap() error { return dblock.ErrUnsupported }
 
+// CheckClientEncoding refuses a session whose texts the server converts. The driver always sends
+// UTF-8, so names other than ASCII would be stored as others.
+func CheckClientEncoding(encoding string) error {
+	if encoding == "UTF8" {
+		return nil
+	}
+	return &UnusableError{Reason: "client_encoding = " + encoding + ", but the driver sends UTF8: take client_encoding out of the " +
+		"connection string, and out of what SET, ALTER ROLE and ALTER DATABASE have set"}
+}
+
 // OfOwn is Of for an error of dblock's own statements, which call no functions of the host's. A
 // function that the error came from is thus of a trigger, and what it ends with is one row's, as is
 // what a unique index of the host's refuses. Conflicts and timeouts stay what they are.

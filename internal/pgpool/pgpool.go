@@ -14,7 +14,6 @@ import (
 
 	"github.com/dblock-go/dblock/internal/callback"
 	"github.com/dblock-go/dblock/internal/pgfault"
-	"github.com/dblock-go/dblock/internal/pgschema"
 )
 
 // sessions begin with these parameters. They have the server plan each statement once, by its keys. Left to itself it plans
@@ -121,7 +120,7 @@ func Usable(conn *pgconn.PgConn) error {
 	if conn.TxStatus() != 'I' {
 		return &pgfault.UnusableError{Reason: "an open transaction: have the pool's hooks (AfterConnect, BeforeAcquire, AfterRelease) end theirs"}
 	}
-	return pgschema.CheckClientEncoding(conn.ParameterStatus("client_encoding"))
+	return pgfault.CheckClientEncoding(conn.ParameterStatus("client_encoding"))
 }
 
 // longestClose is for how long a pool's end is waited for: over a network that is silent it takes pgx 15 s.

@@ -11,23 +11,13 @@ import (
 	"github.com/dblock-go/dblock/internal/pgfault"
 )
 
-// CheckClientEncoding refuses a session whose texts the server converts. The driver always sends
-// UTF-8, so names other than ASCII would be stored as others.
-func CheckClientEncoding(encoding string) error {
-	if encoding == "UTF8" {
-		return nil
-	}
-	return &pgfault.UnusableError{Reason: "client_encoding = " + encoding + ", but the driver sends UTF8: take client_encoding out of the " +
-		"connection string, and out of what SET, ALTER ROLE and ALTER DATABASE have set"}
-}
-
-// CheckConn is CheckClientEncoding for a connection. It takes no round trip.
+// CheckConn is pgfault.CheckClientEncoding for a connection. It takes no round trip.
 func CheckConn(conn *pgx.Conn) error {
-	return CheckClientEncoding(conn.PgConn().ParameterStatus("client_encoding"))
+	return pgfault.CheckClientEncoding(conn.PgConn().ParameterStatus("client_encoding"))
 }
 
 // OnHost is On for sessions of the host's, which may have any client_encoding, and change it. It
-// refuses a statement before it is sent, with the error of CheckClientEncoding.
+// refuses a statement before it is sent, with the error of pgfault.CheckClientEncoding.
 func OnHost(db pgdb.DBTX, name string) pgdb.DBTX { return On(onHost{db}, name) }
 
 // onHost has pgx check its connection: a pool has none yet, and database/sql does not show its own.

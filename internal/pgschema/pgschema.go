@@ -92,7 +92,7 @@ func Check(ctx context.Context, db pgdb.DBTX, name string) error {
 	if err := schema.PostgresEncoding(server.Encoding); err != nil {
 		return err
 	}
-	if err := CheckClientEncoding(server.ClientEncoding); err != nil {
+	if err := pgfault.CheckClientEncoding(server.ClientEncoding); err != nil {
 		return err
 	}
 	if err := CheckOwners(server.Untrusted); err != nil {
