@@ -29,6 +29,7 @@ const (
 	ReadOnlyTransaction = 1792 // ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION
 	readOnlyServer      = 1836 // ER_READ_ONLY_MODE
 	readOnlyMode        = 1874 // ER_INNODB_READ_ONLY
+	readOnlySchema      = 3989 // ER_SCHEMA_READ_ONLY: ALTER SCHEMA … READ ONLY = 1, on MySQL
 	connectionKilled    = 1927 // ER_CONNECTION_KILLED, on MariaDB
 	sessionKilled       = 3169 // ER_SESSION_WAS_KILLED, on MySQL
 	idleTooLong         = 4031 // ER_CLIENT_INTERACTION_TIMEOUT, on MySQL: it ended the connection before the statement came
@@ -43,6 +44,7 @@ const (
 	accountLocked       = 3118 // ER_ACCOUNT_HAS_BEEN_LOCKED
 	diskFull            = 1021 // ER_DISK_FULL
 	outOfMemory         = 1037 // ER_OUTOFMEMORY
+	outOfSortMemory     = 1038 // ER_OUT_OF_SORTMEMORY: sort_buffer_size
 	outOfResources      = 1041 // ER_OUT_OF_RESOURCES
 	tableFull           = 1114 // ER_RECORD_FILE_FULL
 	notPrepared         = 1047 // ER_UNKNOWN_COM_ERROR: a node of a cluster that is not part of it

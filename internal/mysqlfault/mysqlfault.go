@@ -113,7 +113,7 @@ func Hinted(err error) error {
 		if !strings.Contains(strings.ReplaceAll(server.Message, "_", "-"), "read-only") {
 			return err
 		}
-	case readOnlyServer, readOnlyMode:
+	case readOnlyServer, readOnlyMode, readOnlySchema:
 	default:
 		return err
 	}
@@ -188,8 +188,8 @@ func ofNumber(number uint16, safe bool) fault.Fault {
 	case NoSuchTable, UnknownDatabase:
 		return fault.NoSchema
 	case tooManyConnections, tooManyOfUser, userLimitReached, hostBlocked, hostNotPrivileged, accessDenied, noPassword, mustChangePassword,
-		passwordExpired, accountLocked, diskFull, outOfMemory, outOfResources, tableFull,
-		optionPreventsIt, ReadOnlyTransaction, readOnlyServer, readOnlyMode, idleTooLong, notPrepared:
+		passwordExpired, accountLocked, diskFull, outOfMemory, outOfSortMemory, outOfResources, tableFull,
+		optionPreventsIt, ReadOnlyTransaction, readOnlyServer, readOnlyMode, readOnlySchema, idleTooLong, notPrepared:
 		return fault.Unreachable
 	case serverShutdown, connectionKilled, sessionKilled, cantCommit:
 		if safe {

@@ -12,7 +12,7 @@ import (
 func TestUnavailable(t *testing.T) {
 	t.Parallel()
 	for number, text := range map[uint16]string{
-		1021: "Disk full", 1037: "Out of memory", 1040: "Too many connections", 1041: "Out of resources", 1045: "Access denied for user",
+		1021: "Disk full", 1037: "Out of memory", 1038: "Out of sort memory", 3989: "Schema is read only", 1040: "Too many connections", 1041: "Out of resources", 1045: "Access denied for user",
 		1114: "The table is full", 1129: "Host is blocked", 1130: "Host is not allowed to connect", 1203: "more than 'max_user_connections'",
 		1226: "User has exceeded the 'max_user_connections' resource", 1698: "Access denied for user", 1820: "You must reset your password",
 		1862: "Your password has expired", 3118: "Account is locked",

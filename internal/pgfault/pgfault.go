@@ -33,6 +33,9 @@ func Of(err error) fault.Fault {
 	var server *pgconn.PgError
 	if errors.As(err, &server) && server.Code != "" {
 		is := ofCode(server.Code, safe)
+		if server.Routine == stalePlan {
+			return fault.Unreachable
+		}
 		if is == fault.Other && endsSession(server) {
 			return ofClass(classConnection, safe)
 		}
@@ -68,7 +71,12 @@ func CheckClientEncoding(encoding string) error {
 		"connection string, and out of what SET, ALTER ROLE and ALTER DATABASE have set"}
 }
 
-// OfOwn is Of for an error of dblock's own statements, which call no functions of the host's. A
+// stalePlan is the routine of the server that refuses a prepared statement whose table was altered.
+// The driver prepares it again.
+const stalePlan = "RevalidateCachedQuery"
+
+// OfOwn is Of for an error of dblock's own statements, which call no functions of the host's. A column
+// that is not there is thus one of dblock's. A
 // function that the error came from is thus of a trigger, and what it ends with is one row's, as is
 // what a unique index of the host's refuses. Conflicts and timeouts stay what they are.
 func OfOwn(err error) fault.Fault {
@@ -80,6 +88,9 @@ func OfOwn(err error) fault.Fault {
 	isOthers := server.Code == uniqueViolation && !isOwnKey(server.ConstraintName)
 	if isOthers || isOfFunction(server) && is != fault.Retry && is != fault.Busy {
 		return fault.Poison
+	}
+	if server.Code == UndefinedColumn {
+		return fault.NoSchema
 	}
 	return is
 }

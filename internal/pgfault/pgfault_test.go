@@ -53,7 +53,8 @@ func TestOfOwn(t *testing.T) {
 		"C23505\x00nowners_key": fault.Poison, "C23505\x00ndblock_reservation_buyer_key": fault.Poison,
 		"C23505\x00ndblock_reservation_pkey": fault.Duplicate, "C42P01": fault.NoSchema, "C08006": fault.Lost,
 		"C40001" + in: fault.Retry, "C40P01" + in: fault.Retry, "C55P03" + in: fault.Busy,
-		"C57014" + in: fault.Busy, "C40P01" + own: fault.Retry, "C25006" + own: fault.Unreachable,
+		"C57014" + in: fault.Busy, "C42703": fault.NoSchema, "C42703" + in: fault.Poison, "C26000": fault.Unreachable,
+		"C0A000\x00RRevalidateCachedQuery": fault.Unreachable, "C0A000": fault.Other, "C40P01" + own: fault.Retry, "C25006" + own: fault.Unreachable,
 	} {
 		err := faultwire.PostgresError([]byte("SERROR\x00VERROR\x00" + fields + "\x00Mno\x00\x00"))
 		if got := pgfault.OfOwn(err); got != want {
