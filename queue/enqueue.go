@@ -28,7 +28,8 @@ const (
 	insertTries = 10 // after conflicts
 )
 
-// Enqueue has a task be done. Calls that come while another one is under way share a statement.
+// Enqueue has a task be done. Calls that come while another one is under way share a statement. If
+// ctx ends while a statement is under way, the call lasts about a second longer at most.
 //
 // Errors: dblock.ErrInvalid, ErrOverloaded, ErrBusy, ErrConflict, ErrUnavailable, ErrSchema and
 // ErrClosed, after which nothing is enqueued, and the server's where a trigger or a constraint of
@@ -176,7 +177,11 @@ func (q *Queue) insertDistinct(ctx context.Context, jobs []engine.Insert, wait t
 // stand tells that all jobs of a statement without an answer are there, or another one with the same unique key. None may be, though they
 // were: they are done.
 func (q *Queue) stand(ctx context.Context, jobs []engine.Insert) (dups []engine.Duplicate, stand bool) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), q.o.Timeout/2)
+	bound := q.o.Timeout / 2
+	if ctx.Err() != nil { // the caller waits no more
+		bound = min(bound, time.Second)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bound)
 	defer cancel()
 	var names []engine.ID
 	var unique []engine.Insert

@@ -22,7 +22,8 @@ import (
 //
 // Begin tx at READ COMMITTED. At REPEATABLE READ and above the server also locks gaps between rows: orders of other SKUs and
 // buyers may wait until tx ends, even after a refusal. An order that another process has recorded since tx first read is
-// dblock.ErrConflict then, as is an SKU that was sold from on MariaDB with innodb_snapshot_isolation.
+// dblock.ErrConflict then, as is an SKU that was sold from on MariaDB with innodb_snapshot_isolation. An order that was recorded before
+// is answered with the state that the snapshot of tx has: a hold that was cancelled since is still held there.
 //
 // Errors: those of Store.Reserve, and dblock.ErrConflict after a deadlock or a failed serialization: roll tx back and run it
 // again. Two transactions that reserve several SKUs one by one can deadlock; with ReserveAllTx they can't. dblock.ErrTxEnded if a

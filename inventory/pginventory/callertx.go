@@ -21,7 +21,8 @@ import (
 // and when tx commits. It is never merged, and the stock stays locked till tx ends: everybody else who wants that SKU waits, so
 // reserve last, and commit soon. tx has its own bounds for waiting (lock_timeout). A refusal leaves it as it was.
 //
-// Begin tx at READ COMMITTED; at REPEATABLE READ and above an SKU that was sold from meanwhile is a conflict.
+// Begin tx at READ COMMITTED; at REPEATABLE READ and above an SKU that was sold from meanwhile is a conflict. An order that was recorded
+// before is answered there with the state that the snapshot of tx has.
 //
 // Errors: those of Store.Reserve; dblock.ErrUnsupported if the client_encoding of tx is not UTF8, and
 // nothing was sent; and dblock.ErrConflict after a deadlock or a failed serialization: roll tx back
