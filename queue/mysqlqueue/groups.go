@@ -216,7 +216,8 @@ func admit(ctx context.Context, on mysqldb.DBTX, keys []key, ended map[key]int32
 			case !came[k] && g.Taken <= 0:
 				over = append(over, k)
 			case came[k] && g.Taken < g.Most:
-				still = append(still, k) // more may wait
+				still = append(still, k)
+				ended[k] *= 2 // more may wait, if the limit was raised by hand or jobs in between are gone
 			}
 		}
 		open = still
@@ -247,14 +248,15 @@ func lockGroups(ctx context.Context, on mysqldb.DBTX, keys []key) (map[key]*mysq
 }
 
 // blockedHeads reads the jobs that come next in groups that have room. A group in which jobs wait was
-// full until some of its jobs ended, so it has room for as many. If it has more, the caller asks again.
+// full until some of its jobs ended, so it has room for as many. If it has more, the caller asks again
+// for twice as many.
 func blockedHeads(
 	ctx context.Context, on mysqldb.DBTX, keys []key, groups map[key]*mysqldb.DblockQueueKey, ended map[key]int32,
 ) (heads []mysqldb.DblockQueueBlocked, err error) {
 	const width = 3
 	var all []any
 	for _, k := range keys {
-		for behind := range int64(min(groups[k].Most-groups[k].Taken, max(ended[k], 1))) {
+		for behind := range int64(min(groups[k].Most-groups[k].Taken, ended[k])) {
 			all = append(all, []byte(k.queue), []byte(k.name), behind)
 		}
 	}

@@ -50,6 +50,7 @@
 //   - AnUrgentJobOfTheSameTimeIsFirst: An urgent job passes those that are due in the same moment.
 //   - ALockedGroupHidesNoOthers: A locked group with many due jobs hides no other group.
 //   - ARaisedLimitLetsTheFirstIn: A raised limit admits waiting jobs in order.
+//   - AGroupWithGapsIsDone: A group goes on where jobs of it were deleted.
 //   - CancelOfBlockedJobs: Cancelling a blocked job leaves the group's count right.
 //   - EndsOfDelayedJobsTakeNoPlaces: The end of a delayed job changes no count of its group.
 //   - ABurialSentTwiceFreesNoKeys: A death that is sent twice frees no key of a later job.

@@ -30,6 +30,21 @@ func (mainTests) ARaisedLimitLetsTheFirstIn(t *testing.T, d *env) {
 	d.empty(t)
 }
 
+// Jobs that wait are deleted, and the limit of their group is raised by hand. All others are done.
+func (mainTests) AGroupWithGapsIsDone(t *testing.T, d *env) {
+	const jobs, gone = 60, 19 // seq 3 does not wait
+	q, began := d.open(t, queue.Options{}), make(chan int, jobs)
+	handle(t, q, "note", record(began))
+	enqueue(t, q, repeat(jobs, queue.Task{Kind: "note", Group: "g", AtMost: 3})...)
+	d.exec(t, "DELETE FROM dblock_queue_job WHERE job_id IN (SELECT job_id FROM dblock_queue_blocked WHERE MOD(seq, 3) = 0)",
+		"DELETE FROM dblock_queue_blocked WHERE MOD(seq, 3) = 0", "UPDATE dblock_queue_key SET most = 20")
+	work(t, q, queue.WorkerOptions{Concurrency: 20})
+	for range jobs - gone {
+		suite.Wait(t, began, "a job")
+	}
+	d.empty(t)
+}
+
 // promote promotes so many due jobs.
 func promote(t *testing.T, q *queue.Queue, want int) {
 	t.Helper()
