@@ -1,4 +1,4 @@
-package conformance_test
+package callback_test
 
 import (
 	"context"
@@ -52,8 +52,8 @@ var guarded = map[string]string{
 	"migrations.Options.Logger":      "TestUpWithAPanickingLogger of package migrations",
 }
 
-// hosts are the structs by which a host hands functions over.
-var hosts = []any{
+// optionStructs are the structs by which a host hands functions over.
+var optionStructs = []any{
 	dblock.Observer{}, dblock.ElectorOptions{}, dblock.QuorumOptions{}, dblocktest.Options{},
 	queue.Options{}, queue.WorkerOptions{}, queue.Task{}, inventory.Options{}, migrations.Options{},
 	pglock.LeaseOptions{}, pglock.SessionOptions{}, pglock.TxOptions{}, mysqllock.LeaseOptions{}, mysqllock.SessionOptions{}, mysqllock.TxOptions{},
@@ -121,7 +121,7 @@ func callsAll(t *testing.T, funcs any) {
 func TestEachFunctionOfTheHostIsGuarded(t *testing.T) {
 	t.Parallel()
 	found := make(map[string]bool)
-	for _, host := range hosts {
+	for _, host := range optionStructs {
 		callables(reflect.TypeOf(host), found)
 	}
 	assert.ElementsMatch(t, slices.Collect(maps.Keys(found)), slices.Collect(maps.Keys(guarded)),
@@ -189,11 +189,11 @@ func locksAmidPanics(t *testing.T) {
 	}
 	observer := allEnd[dblock.Observer](count, hostEnds)
 	var nodes []dblock.Locker
-	var hosts []*dblocktest.Locker
+	var optionStructs []*dblocktest.Locker
 	for range 3 {
 		l := suite.Must(dblocktest.NewServer(nil).NewLocker(dblocktest.Options{Observer: observer, TTL: time.Second}))(t)
 		t.Cleanup(func() { _ = l.Close(context.Background()) })
-		nodes, hosts = append(nodes, l), append(hosts, l)
+		nodes, optionStructs = append(nodes, l), append(optionStructs, l)
 	}
 	q := suite.Must(dblock.NewQuorum(nodes, dblock.QuorumOptions{Observer: observer}))(t)
 	t.Cleanup(func() { _ = q.Close(context.Background()) })
@@ -202,7 +202,7 @@ func locksAmidPanics(t *testing.T) {
 		suite.IsTaken(t, l, "k")
 		suite.Release(t, lock)
 		lock = suite.Acquire(t, l, "k")
-		for _, host := range hosts {
+		for _, host := range optionStructs {
 			host.Evict()
 		}
 		<-lock.Context().Done()
