@@ -36,10 +36,13 @@ func TestJudgesLocks(t *testing.T) {
 		"permits":                        {lockLog{holds: []hold{with(a, permits(2)), with(beside, permits(1))}}, ""},
 		"beside a session that was lost": {lockLog{holds: []hold{with(a, lost(dblock.Disconnected)), with(beside, met)}}, ""},
 		"beside one whose time was up":   {lockLog{holds: []hold{with(a, func(h *hold) { h.Valid = 19 }), with(beside, met)}}, ""},
-		"two holders":                    {lockLog{holds: []hold{a, beside}}, "exclusion"},
-		"the same grant to two":          {lockLog{holds: []hold{a, with(beside, token(10))}}, "exclusion"},
-		"a reader beside a writer":       {lockLog{holds: []hold{a, with(beside, shared)}}, "exclusion"},
-		"too many permits":               {lockLog{holds: []hold{with(a, permits(2)), with(beside, permits(2))}}, "permits"},
+		"one that left before that was noted": {
+			lockLog{holds: []hold{with(a, func(h *hold) { h.Valid = 19 }), with(beside, func(h *hold) { h.Met, h.MetIn = 55, "lease k" })}}, "",
+		},
+		"two holders":              {lockLog{holds: []hold{a, beside}}, "exclusion"},
+		"the same grant to two":    {lockLog{holds: []hold{a, with(beside, token(10))}}, "exclusion"},
+		"a reader beside a writer": {lockLog{holds: []hold{a, with(beside, shared)}}, "exclusion"},
+		"too many permits":         {lockLog{holds: []hold{with(a, permits(2)), with(beside, permits(2))}}, "permits"},
 		"more permits than were set": {
 			lockLog{holds: []hold{with(a, permits(1))}, sizes: []resizing{{Name: "permits k", Limit: 1, Called: 1, Returned: 2}}}, "permits",
 		},

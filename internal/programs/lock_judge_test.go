@@ -63,10 +63,10 @@ func (h *hold) trusted() int64 {
 	return h.Granted
 }
 
-// excuses tells whether the hold was used at that time although it had ended, as its caller could
-// not know yet.
-func (h *hold) excuses(at int64) bool {
-	return h.trusted() < h.Left && h.trusted() <= at && at <= h.Left
+// excuses tells whether the hold was used at some time of a try to enter, although it had ended, as its
+// caller could not know yet.
+func (h *hold) excuses(from, to int64) bool {
+	return h.trusted() < h.Left && h.trusted() <= to && from <= h.Left
 }
 
 // step is one of a key's history.
@@ -161,10 +161,10 @@ func (h *hold) tokenOf(name string) int64 {
 // could have had.
 func judgeKey(v *verdict, name string, holds []hold) {
 	for i, h := range holds {
-		if h.MetIn != name || h.excuses(h.Met) {
+		if h.MetIn != name || h.excuses(h.Granted, h.Met) {
 			continue
 		}
-		if !slices.ContainsFunc(holds, func(o hold) bool { return o.excuses(h.Met) && (o.Client != h.Client || o.Called != holds[i].Called) }) {
+		if !slices.ContainsFunc(holds, func(o hold) bool { return o.excuses(h.Granted, h.Met) && (o.Client != h.Client || o.Called != holds[i].Called) }) {
 			v.add("exclusion", "two were in the section %q, by the operating system:\n%s", name, around(holds, h.Met))
 			break
 		}

@@ -47,7 +47,8 @@ func (contract) ServesInOrder(t *testing.T, p Place) {
 	}
 	giveUp()
 	for _, w := range leave {
-		assert.ErrorIs(t, w.refused(), dblock.ErrNotAcquired)
+		err := w.refused()
+		assert.True(t, errors.Is(err, dblock.ErrNotAcquired) || suite.IsUnknown(err), "%v", err)
 	}
 	p.untilTickets(t, waiting-leaving)
 	suite.Release(t, first)

@@ -308,7 +308,7 @@ func (mainTests) TheLivingKeepTheirJobs(t *testing.T, d *env) {
 // A handler that ignores its timeout keeps its job, which no other process gets. Others are done
 // meanwhile, and its result counts.
 func (mainTests) AHandlerMayIgnoreItsTime(t *testing.T, d *env) {
-	q, other := d.open(t, queue.Options{TTL: time.Second}), d.open(t, queue.Options{})
+	q, other := d.open(t, queue.Options{TTL: 5 * time.Second}), d.open(t, queue.Options{})
 	late, end := make(chan error, 1), make(chan error)
 	var did once
 	handle(t, q, "note", func(ctx context.Context, job queue.Job[int]) error {
@@ -328,7 +328,7 @@ func (mainTests) AHandlerMayIgnoreItsTime(t *testing.T, d *env) {
 	}
 	d.Until(t, "SELECT count(*) FROM dblock_queue_job", 1)
 	rescue(t, other, 0, 0)
-	end <- nil
+	close(end)
 	d.empty(t)
 	did.exactly(t, made)
 	d.rows(t, "dead", 0)
