@@ -51,3 +51,23 @@ func checkRequest(t *testing.T, r dblock.Request, err error) {
 		}
 	}
 }
+
+// TestOptionsThatExcludeEachOther are refused in either order. One that is given twice is not.
+func TestOptionsThatExcludeEachOther(t *testing.T) {
+	t.Parallel()
+	for _, pair := range [][2]dblock.Option{
+		{dblock.WithShared(), dblock.WithPermits(1, 2)},
+		{dblock.WithMaxHold(time.Hour), dblock.WithoutRenewal(time.Hour)},
+	} {
+		for _, opts := range [][]dblock.Option{{pair[0], pair[1]}, {pair[1], pair[0]}} {
+			if _, err := dblock.NewRequest("k", opts); !errors.Is(err, dblock.ErrInvalid) {
+				t.Errorf("got %v, want ErrInvalid", err)
+			}
+		}
+		for _, o := range pair {
+			if _, err := dblock.NewRequest("k", []dblock.Option{o, o}); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}

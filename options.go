@@ -14,26 +14,42 @@ type Option func(*Request)
 
 // WithMaxHold ends the lock d after its acquisition, by the database's clock, even if the process is healthy: at least
 // 1 ms. The process itself ends it earlier, by LeaseOptions.Margin and at most by a quarter of d. Default: the lock is
-// held until it is released or its process dies.
-func WithMaxHold(d time.Duration) Option { return func(r *Request) { r.MaxHold = &d } }
+// held until it is released or its process dies. It excludes WithoutRenewal.
+func WithMaxHold(d time.Duration) Option {
+	return func(r *Request) {
+		r.clashes(r.Detached, "WithMaxHold", "WithoutRenewal")
+		r.MaxHold = &d
+	}
+}
 
 // WithoutRenewal makes the lock last for d from its acquisition, without heartbeats: it ends then even if the process
 // lives, and lasts until then even if the process dies. At least 1 ms. The process itself ends it earlier, as with
 // WithMaxHold.
 func WithoutRenewal(d time.Duration) Option {
-	return func(r *Request) { r.MaxHold, r.Detached = &d, true }
+	return func(r *Request) {
+		r.clashes(r.MaxHold != nil && !r.Detached, "WithMaxHold", "WithoutRenewal")
+		r.MaxHold, r.Detached = &d, true
+	}
 }
 
 // WithShared takes the lock beside others who take it shared, and against those who don't: a reader's lock, and what is taken
-// without it a writer's. A writer that waits is let in when those who have the lock now have gone.
-func WithShared() Option { return func(r *Request) { r.Mode = Shared } }
+// without it a writer's. A writer that waits is let in when those who have the lock now have gone. It excludes WithPermits.
+func WithShared() Option {
+	return func(r *Request) {
+		r.clashes(r.Mode == Permits, "WithShared", "WithPermits")
+		r.Mode = Shared
+	}
+}
 
 // WithPermits takes n of the permits of the semaphore that is called like the key, all of them or none; there are
 // limit of them, 1 to MaxPermits. The first acquisition makes the semaphore, and from then on the number is stored:
 // with another limit an acquisition gets a *LimitError (see SetPermits of the leases). A semaphore and a lock may be
 // called the same, and have nothing to do with each other.
 func WithPermits(n, limit int) Option {
-	return func(r *Request) { r.Mode, r.Permits, r.Limit = Permits, n, limit }
+	return func(r *Request) {
+		r.clashes(r.Mode == Shared, "WithShared", "WithPermits")
+		r.Mode, r.Permits, r.Limit = Permits, n, limit
+	}
 }
 
 // WithLabel says for people who holds the lock: at most 255 bytes of UTF-8. Default: that of the Locker.
@@ -45,7 +61,7 @@ func WithData(data []byte) Option { return func(r *Request) { r.Data = data } }
 
 // WithReentrant takes a lock once more that is held further up in the same context, instead of
 // ErrDeadlock: same Locker, key and mode. It takes no round trip, and the lock ends with the last
-// of them. It is an option because Go hands contexts to other goroutines, which are then not kept apart.
+// of them. It keeps the end, the label, the data and the limit of the first. It is an option because Go hands contexts to other goroutines, which are then not kept apart.
 func WithReentrant() Option { return func(r *Request) { r.Reentrant = true } }
 
 // Limits of what a Request takes.
@@ -72,6 +88,14 @@ type Request struct {
 	Reentrant bool
 
 	where [4]uintptr // the calls down to Acquire or TryAcquire
+	clash string     // options that exclude each other; empty: there are none
+}
+
+// clashes takes note of two options that exclude each other.
+func (r *Request) clashes(are bool, one, other string) {
+	if are {
+		r.clash = one + " and " + other + " exclude each other"
+	}
 }
 
 // NewRequest applies options, refuses what makes no sense (*InvalidError), and notes who called. It is
@@ -151,6 +175,9 @@ func chosen(opts []Option) (r Request, err error) {
 			return r, &InvalidError{fmt.Sprintf("options[%d]", i), "it is nil"}
 		}
 		o(&r)
+	}
+	if r.clash != "" {
+		return r, &InvalidError{"options", r.clash}
 	}
 	return r, nil
 }
