@@ -5,6 +5,7 @@ package mysqlschema
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -138,7 +139,7 @@ func checkClock(ctx context.Context, on mysqldb.DBTX) error {
 
 // Unavailable says that the server could not be asked.
 func Unavailable(err error) error {
-	if mysqlfault.Of(fault.NoWrite(err)) != fault.Unreachable {
+	if errors.Is(err, dblock.ErrUnsupported) || mysqlfault.Of(fault.NoWrite(err)) != fault.Unreachable {
 		return err
 	}
 	return fmt.Errorf("%w: %w", dblock.ErrUnavailable, err)
