@@ -74,6 +74,7 @@ func (leaseTests) NeverCommitsWhatIsLost(t *testing.T, v *env) {
 		err := v.e.Guarded(t.Context(), l, lock, write, func() {
 			v.ForgetMembers(t)
 			suite.Wait(t, lock.Context().Done(), "its loss")
+			assert.ErrorIs(t, lock.Release(t.Context()), dblock.ErrLost) // after which the context of the transaction has ended
 		})
 		assert.ErrorIs(t, err, dblock.ErrLost)
 		assert.NotErrorIs(t, err, dblock.ErrOutcomeUnknown)
