@@ -23,7 +23,7 @@ func openEngine(ctx context.Context, of shareKey) (*engine, func(), error) {
 	}
 	pool, err := pgpool.Open(ctx, of.host, of.conns, nil)
 	if err != nil {
-		return nil, nil, fmt.Errorf("%w: %w", dblock.ErrUnavailable, err)
+		return nil, nil, err
 	}
 	e := &engine{pool: pool}
 	if e.schema, err = pgschema.Find(ctx, pool, of.schema); err != nil {

@@ -3,6 +3,7 @@ package pgpool
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/callback"
 	"github.com/dblock-go/dblock/internal/pgfault"
 )
@@ -32,12 +34,17 @@ var sessions = map[string]string{
 //
 // The hooks that a host runs for each of its own calls are left out: PrepareConn, BeforeAcquire and AfterRelease. BeforeConnect
 // and AfterConnect run. If one panics, or leaves a transaction open, the connection fails.
+//
+// Errors: dblock.ErrUnavailable, and dblock.ErrUnsupported for connections that are unusable.
 func Open(ctx context.Context, host *pgxpool.Pool, conns int32, more map[string]string) (*pgxpool.Pool, error) {
 	parameters := maps.Clone(sessions)
 	maps.Copy(parameters, more)
 	pool, err := open(ctx, host, conns, parameters)
 	if pgfault.RefusesParameters(err) { // a pooler: to set them later would set them for its other clients
-		return open(ctx, host, conns, nil)
+		pool, err = open(ctx, host, conns, nil)
+	}
+	if err != nil && !errors.Is(err, dblock.ErrUnsupported) {
+		err = fmt.Errorf("%w: %w", dblock.ErrUnavailable, err)
 	}
 	return pool, err
 }

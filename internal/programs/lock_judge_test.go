@@ -164,7 +164,9 @@ func judgeKey(v *verdict, name string, holds []hold) {
 		if h.MetIn != name || h.excuses(h.Granted, h.Met) {
 			continue
 		}
-		if !slices.ContainsFunc(holds, func(o hold) bool { return o.excuses(h.Granted, h.Met) && (o.Client != h.Client || o.Called != holds[i].Called) }) {
+		if !slices.ContainsFunc(holds, func(o hold) bool {
+			return o.excuses(h.Granted, h.Met) && (o.Client != h.Client || o.Called != holds[i].Called)
+		}) {
 			v.add("exclusion", "two were in the section %q, by the operating system:\n%s", name, around(holds, h.Met))
 			break
 		}

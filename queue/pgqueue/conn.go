@@ -26,12 +26,12 @@ func open(ctx context.Context, host *pgxpool.Pool, schemaName string) (*database
 	}
 	pool, err := pgpool.Open(ctx, host, ownConns, sessions)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", dblock.ErrUnavailable, err)
+		return nil, err
 	}
 	heart, err := pgpool.Open(ctx, host, 1, sessions)
 	if err != nil {
 		pool.Close()
-		return nil, fmt.Errorf("%w: %w", dblock.ErrUnavailable, err)
+		return nil, err
 	}
 	d := &database{host: host, pool: pool, heart: heart, chosen: schemaName, sender: member.NewID().String()}
 	if d.schema, err = pgschema.Find(ctx, pool, schemaName); err != nil {
