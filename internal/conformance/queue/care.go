@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -92,23 +91,11 @@ func (mainTests) AProcessThatFailsIsReplaced(t *testing.T, d *env) {
 
 // Each statement of the elected process fails, but only after Options.Timeout: on Postgres a
 // trigger sleeps, elsewhere handlers have all connections of the pool. Another process is elected,
-// after fewer failures than if they were quick, and the scheduled jobs run.
+// and the scheduled jobs run.
 func (mainTests) AProcessThatFailsSlowlyGoes(t *testing.T, d *env) {
-	const most = 4 // in one election: each takes Options.Timeout
 	s, slow := newElections(), d
-	var failures atomic.Int32
 	observer := s.of(0)
-	elected := observer.Elected
-	observer.Elected = func(duty string, is bool) {
-		failures.Store(0)
-		elected(duty, is)
-	}
-	observer.Trouble = func(doing string, err error) {
-		t.Logf("%s: %v", doing, err)
-		if doing == "promoting jobs whose time has come" {
-			assert.LessOrEqual(t, failures.Add(1), int32(most))
-		}
-	}
+	observer.Trouble = func(doing string, err error) { t.Logf("%s: %v", doing, err) }
 	if d.Postgres() {
 		d.Trigger(t, "AFTER DELETE", "dblock_queue_scheduled", "session_user LIKE 'service%'", "PERFORM pg_sleep(60)")
 		slow = d.as(d.ServiceUser(t))
