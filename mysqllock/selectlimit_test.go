@@ -44,7 +44,7 @@ func TestSelectLimitOfTheHost(t *testing.T) {
 		store, err := mysqlinventory.New(ctx, db, inventory.Options{})
 		require.NoError(t, err)
 		defer func() { _ = store.Close(ctx) }()
-		limitReads(t, db, conns)
+		testdb.LimitReads(t, db, conns)
 
 		for name, opts := range map[string][]dblock.Option{
 			"alone": nil, "shared": {dblock.WithShared()}, "permits": {dblock.WithPermits(2, 3)},
@@ -109,20 +109,4 @@ func TestSelectLimitOfTheHost(t *testing.T) {
 		require.NoError(t, rows.Err())
 		assert.Equal(t, map[string]int{"x": 5, "y": 5}, books)
 	})
-}
-
-// limitReads sets sql_select_limit on all connections of a pool.
-func limitReads(t *testing.T, db *sql.DB, conns int) {
-	t.Helper()
-	all := make([]*sql.Conn, conns)
-	for i := range all {
-		conn, err := db.Conn(t.Context())
-		require.NoError(t, err)
-		_, err = conn.ExecContext(t.Context(), "SET SESSION sql_select_limit = 0")
-		require.NoError(t, err)
-		all[i] = conn
-	}
-	for _, conn := range all {
-		require.NoError(t, conn.Close())
-	}
 }

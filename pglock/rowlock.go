@@ -103,7 +103,7 @@ func LockRows[K any](ctx context.Context, tx Tx, table, column string, keys []K,
 
 // rowsQuery is a query for the rows of n keys that returns which keys they are of, counted from 1. Only the server can tell: to it
 // 1 and 1.00 are the same, for one. The node that locks stands above the one that sorts, so that the order of the locks is that of the
-// keys. COALESCE gives the keys the type of the column, also if their texts stand in the query.
+// keys. COALESCE gives the keys the type of the column, also if the query contains them as text.
 func rowsQuery(from, where, equal, lock string, n int) string {
 	const (
 		one = "SELECT 1::bigint FROM %[2]s WHERE %[1]s %[3]s ANY($1) ORDER BY %[1]s %[4]s"

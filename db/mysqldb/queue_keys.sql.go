@@ -50,7 +50,7 @@ ORDER BY b.queue, b.group_key, b.seq
 LIMIT 18446744073709551615
 `
 
-// The job of a group that is so many numbers behind the first one that waits. There is no row if
+// The waiting job of a group whose number is that of the first one plus an offset. There is no row if
 // that job is gone. The server reads these two rows only. For MIN(x.seq), or for a range of b.seq
 // that depends on a subquery, it reads all jobs of the group.
 func (q *Queries) BlockedHeads(ctx context.Context, db DBTX, queue interface{}, groupKey interface{}, behind int64) ([]DblockQueueBlocked, error) {

@@ -76,8 +76,7 @@ func CheckClientEncoding(encoding string) error {
 const stalePlan = "RevalidateCachedQuery"
 
 // OfOwn is Of for an error of dblock's own statements, which call no functions of the host's. A column
-// that is not there is thus one of dblock's. A
-// function that the error came from is thus of a trigger, and what it ends with is one row's, as is
+// that is not there is thus one of dblock's. A function that the error came from is thus of a trigger, and what it ends with is one row's, as is
 // what a unique index of the host's refuses. Conflicts and timeouts stay what they are.
 func OfOwn(err error) fault.Fault {
 	is := Of(err)

@@ -133,6 +133,21 @@ func MySQLOn(tb testing.TB, kind devdb.Kind) *sql.DB {
 	return openMySQL(tb, DSN(tb, kind))
 }
 
+// LimitReads sets sql_select_limit to 0 on all connections of a pool.
+func LimitReads(tb testing.TB, db *sql.DB, conns int) {
+	tb.Helper()
+	for range conns {
+		conn, err := db.Conn(tb.Context())
+		if err != nil {
+			tb.Fatalf("testdb: %v", err)
+		}
+		defer func() { _ = conn.Close() }() // the next one is another connection
+		if _, err := conn.ExecContext(tb.Context(), "SET SESSION sql_select_limit = 0"); err != nil {
+			tb.Fatalf("testdb: %v", err)
+		}
+	}
+}
+
 func openMySQL(tb testing.TB, dsn string) *sql.DB {
 	tb.Helper()
 	config, err := devdb.ParseMySQL(dsn)

@@ -43,5 +43,6 @@ type bounded struct{ error }
 
 func (e *bounded) Unwrap() error { return e.error }
 
-// Waited tells that a statement of dblock's own has waited for a lock. A trigger's can't be told apart.
+// Waited reports whether a statement of dblock's own waited for a lock. The server's error does not name
+// a trigger.
 func (d *database) Waited(err error) bool { return errors.As(err, new(*bounded)) }

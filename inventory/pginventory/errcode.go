@@ -32,5 +32,5 @@ func (d *database) Fault(err error) fault.Fault {
 	return pgfault.OfOwn(err)
 }
 
-// Waited tells that a statement of dblock's own has waited for a lock.
+// Waited reports whether a statement of dblock's own waited for a lock.
 func (d *database) Waited(err error) bool { return pgfault.IsLocked(err) && !pgfault.IsOfFunction(err) }

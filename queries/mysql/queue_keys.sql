@@ -89,7 +89,7 @@ STRAIGHT_JOIN dblock_queue_key k FORCE INDEX (PRIMARY) ON k.queue = ask.queue AN
 INSERT INTO dblock_queue_blocked (queue, group_key, seq, job_id, priority)
 VALUES (sqlc.arg(queue), sqlc.arg(group_key), sqlc.arg(seq), sqlc.arg(job_id), sqlc.arg(priority));
 
--- The job of a group that is so many numbers behind the first one that waits. There is no row if
+-- The waiting job of a group whose number is that of the first one plus an offset. There is no row if
 -- that job is gone. The server reads these two rows only. For MIN(x.seq), or for a range of b.seq
 -- that depends on a subquery, it reads all jobs of the group.
 -- name: BlockedHeads :many

@@ -28,7 +28,7 @@ func TestSelectLimitOfTheHost(t *testing.T) {
 			db.SetMaxIdleConns(conns)
 			q, err := mysqlqueue.New(t.Context(), db, queue.Options{History: 1})
 			require.NoError(t, err)
-			limitReads(t, db, conns)
+			testdb.LimitReads(t, db, conns)
 
 			const jobs = 30
 			ran := make(chan int, 2*jobs)
@@ -71,21 +71,5 @@ func TestSelectLimitOfTheHost(t *testing.T) {
 				assert.Zero(t, left, table)
 			}
 		})
-	}
-}
-
-// limitReads sets sql_select_limit on all connections of a pool.
-func limitReads(t *testing.T, db *sql.DB, conns int) {
-	t.Helper()
-	all := make([]*sql.Conn, conns)
-	for i := range all {
-		conn, err := db.Conn(t.Context())
-		require.NoError(t, err)
-		_, err = conn.ExecContext(t.Context(), "SET SESSION sql_select_limit = 0")
-		require.NoError(t, err)
-		all[i] = conn
-	}
-	for _, conn := range all {
-		require.NoError(t, conn.Close())
 	}
 }

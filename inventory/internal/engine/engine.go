@@ -252,8 +252,8 @@ type Engine interface {
 	// Ways are the ways to sell outright.
 	Ways() Ways
 
-	// Waited tells of an error of fault.Busy that a statement of dblock's own has waited for a lock. Else a
-	// trigger's statement has, or the server has cancelled one.
+	// Waited reports whether an error of the class fault.Busy came from a statement of dblock's own that
+	// waited for a lock. Otherwise a statement of a trigger waited, or the server cancelled a statement.
 	Waited(err error) bool
 
 	// Connections is how many connections there may be at once; 0: no bound is known.
