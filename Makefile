@@ -57,7 +57,8 @@ FAULTS_REPORT ?= --runs 3
 
 faults-report: ## docs/faults.md: each fault, each promise, each engine; FAULTS_REPORT="--runs 10 --only network"
 	@scripts/servers.sh
-	$(GO) run ./internal/faultmatrix/report --json docs/faults.json --markdown docs/faults.md $(FAULTS_REPORT)
+	$(GO_TEST) -count=1 -timeout 0 ./internal/faultmatrix -args -report -json $(CURDIR)/docs/faults.json \
+		-markdown $(CURDIR)/docs/faults.md $(FAULTS_REPORT)
 
 soak: ## the tests of faults again and again, for as long as asked: SOAK=10m
 	@scripts/servers.sh

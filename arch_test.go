@@ -21,7 +21,7 @@ const module = "github.com/dblock-go/dblock"
 // line; rooms of one line don't know each other.
 var rooms = [][]string{
 	{"cmd/dblock", "internal/withdb"},
-	{"bench", "internal/faultmatrix/report"},
+	{"bench"},
 	{"internal/conformance", "internal/faultmatrix", "internal/programs"},
 	{"internal/conformance/session", "internal/conformance/queue", "internal/conformance/inventory", "internal/conformance/optimistic"},
 	{"internal/conformance/lock"},
@@ -49,12 +49,12 @@ var rooms = [][]string{
 // drivers says which rooms may import a database driver, and which one.
 var drivers = map[string][]string{
 	"github.com/jackc/pgx/": {
-		"db/pgdb", "internal/pgfault", "internal/pgpool", "internal/pgtx", "internal/pgserver", "internal/pglisten", "internal/doctor", "internal/pgschema", "inventory/pginventory", "queue/pgqueue", "optimistic/pgoptimistic", "pglock", "migrations", "internal/migratelock", "internal/devdb", "internal/faultmatrix", "internal/faultwire",
+		"db/pgdb", "internal/pgfault", "internal/pgpool", "internal/pgtx", "internal/pgserver", "internal/pglisten", "internal/doctor", "internal/pgschema", "inventory/pginventory", "queue/pgqueue", "optimistic/pgoptimistic", "pglock", "migrations", "internal/migratelock", "internal/devdb", "internal/faultwire",
 		"internal/testdb", "cmd/dblock", "internal/withdb", "bench",
 		"internal/conformance/answers", "internal/conformance/suite", "internal/conformance/queue",
 	},
 	"github.com/go-sql-driver/": {
-		"internal/mysqlfault", "internal/doctor", "inventory/mysqlinventory", "queue/mysqlqueue", "optimistic/mysqloptimistic", "mysqllock", "migrations", "internal/migratelock", "internal/devdb", "internal/faultmatrix", "internal/faultwire",
+		"internal/mysqlfault", "internal/doctor", "inventory/mysqlinventory", "queue/mysqlqueue", "optimistic/mysqloptimistic", "mysqllock", "migrations", "internal/migratelock", "internal/devdb", "internal/faultwire",
 		"internal/testdb", "cmd/dblock", "internal/withdb", "bench",
 		"internal/conformance/answers", "internal/conformance/suite", "internal/conformance/inventory",
 	},
@@ -78,7 +78,6 @@ var heavy = map[string][]string{
 	module + "/internal/memlease":       {"dblocktest"},
 	module + "/internal/testdb":         testOnly,
 	module + "/internal/conformance":    testOnly,
-	module + "/internal/faultmatrix":    testOnly,
 	module + "/internal/faultconn":      testOnly,
 	module + "/internal/faultwire":      testOnly,
 }
@@ -87,7 +86,7 @@ var heavy = map[string][]string{
 var testOnly = []string{
 	"internal/testdb", "internal/conformance", "internal/conformance/lock", "internal/conformance/session", "internal/conformance/queue",
 	"internal/conformance/inventory", "internal/conformance/optimistic", "internal/conformance/answers", "internal/conformance/suite",
-	"internal/faultmatrix", "internal/faultmatrix/report", "internal/locksim", "internal/programs",
+	"internal/faultmatrix", "internal/locksim", "internal/programs",
 	"internal/faultconn", "internal/faultwire",
 }
 

@@ -5,5 +5,5 @@
 // of dblock judges: checkers read the log of each process, by the one clock of the machine, and
 // the server's own tables.
 //
-// docs/faults.md is made of it by `make faults-report`. Only tests and that command import it.
+// `make faults-report` makes docs/faults.md with it. All of the package is tests.
 package faultmatrix

@@ -1,14 +1,25 @@
 package faultmatrix
 
 import (
+	"flag"
+	"fmt"
+	"os"
 	"testing"
 
 	"github.com/dblock-go/dblock/internal/testdb"
 )
 
 func TestMain(m *testing.M) {
-	Main()
-	testdb.Main(m)
+	runAsWorker()
+	flag.Parse()
+	if !*reports {
+		testdb.Main(m)
+		return
+	}
+	if err := report(); err != nil {
+		fmt.Fprintln(os.Stderr, "report:", err)
+		os.Exit(1)
+	}
 }
 
 // TestFaultsMatrix runs each fault once. No promise is broken, and each control breaks its own.

@@ -48,7 +48,7 @@ func steppingProgram(ctx context.Context, dir string) (program string, err error
 		return "", err
 	}
 	program = filepath.Join(dir, "worker")
-	build := exec.CommandContext(ctx, "go", "build", "-overlay", overlay, "-o", program, "github.com/dblock-go/dblock/internal/faultmatrix/report")
+	build := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-ldflags=-w", "-overlay", overlay, "-o", program, "github.com/dblock-go/dblock/internal/faultmatrix")
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w: %s", err, out)
 	}

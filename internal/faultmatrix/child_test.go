@@ -14,9 +14,8 @@ import (
 
 const childConfig = "DBLOCK_TEST_MATRIX_WORKER"
 
-// Main is for processes that a run has started: it never returns in them. Call it first in main
-// and TestMain.
-func Main() {
+// runAsWorker does not return in a process that a run has started. TestMain calls it first.
+func runAsWorker() {
 	text := os.Getenv(childConfig)
 	if text == "" {
 		return
