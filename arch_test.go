@@ -40,8 +40,9 @@ var rooms = [][]string{
 	{"internal/member", "internal/pgpool", "internal/pgtx", "internal/pgschema", "internal/mysqlschema", "internal/mysqltx", "internal/retry"},
 	{"internal/mysqltext"},
 	{"db/pgdb", "db/mysqldb", "internal/migratelock", "internal/devdb", "internal/pgfault", "internal/mysqlfault"},
-	{"internal/pgserver", "internal/mysqlserver", "internal/rowlock", "internal/merge", "internal/schema", "internal/faultconn", "internal/faultwire"},
-	{"internal/fault"},
+	{"internal/pgserver", "internal/mysqlserver", "internal/rowlock", "internal/merge", "internal/faultconn", "internal/faultwire"},
+	{"internal/sqlerr"},
+	{"internal/schema"},
 	{"."},
 	{"internal/callback", "internal/clock", "internal/guardian", "internal/keyname", "internal/pace"},
 }

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/memlease"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // Lose takes the lock of key away from this process and tells it so, as when somebody has force-released
@@ -128,21 +128,21 @@ func (l *Locker) disturb(ctx context.Context, call string, run func() error) err
 	switch call {
 	case "Beat", "Holding":
 		if l.muted() {
-			return &memlease.Failure{As: fault.Unreachable, Err: errMuted}
+			return &memlease.Failure{As: sqlerr.Unavailable, Err: errMuted}
 		}
 		l.unresolved.Store(false)
 	case "Release", "PassOn":
 		if l.unresolved.Load() && lease.Reconciles(ctx) {
-			return &memlease.Failure{As: fault.Lost, Err: errUnresolved}
+			return &memlease.Failure{As: sqlerr.Unresolved, Err: errUnresolved}
 		}
 	case "Acquire", "AcquireShared", "AcquirePermits", "AcquireAll":
 		err := l.failure()
 		if errors.Is(err, dblock.ErrOutcomeUnknown) {
 			l.unresolved.Store(true)
-			return &memlease.Failure{As: fault.Lost, Err: errors.Join(err, run())}
+			return &memlease.Failure{As: sqlerr.Unresolved, Err: errors.Join(err, run())}
 		}
 		if err != nil { // as it is: of a fault that has a class the locker would try again, and add the class
-			return &memlease.Failure{As: fault.Other, Err: err}
+			return &memlease.Failure{As: sqlerr.Unclassified, Err: err}
 		}
 	}
 	return run()

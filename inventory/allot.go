@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
@@ -140,7 +140,7 @@ func (s *Store) unleased(parent, ctx context.Context, err error) error {
 	case ctx.Err() == nil, errors.Is(err, dblock.ErrOutcomeUnknown), errors.Is(err, dblock.ErrUnavailable):
 		return err
 	}
-	return outOfTime(parent, false, s.fault(err), err)
+	return outOfTime(parent, false, s.classify(err), err)
 }
 
 // refill takes units for a batch of one SKU, and as many more as are allotted at once. False: there are not enough, or it took too
@@ -321,7 +321,7 @@ func (s *Store) giveOwnBack(ctx context.Context, own int32) error {
 	all = slices.DeleteFunc(all, func(u engine.Units) bool { return u.Bucket != own })
 	locked, err := s.giveAllBack(ctx, all, s.o.Timeout)
 	if err == nil && len(locked) > 0 {
-		err = s.explain(outOfTime(ctx, false, fault.Busy, errStayedLocked), fmt.Sprintf("%s: %q", what, locked[0].SKU))
+		err = s.explain(outOfTime(ctx, false, sqlerr.Busy, errStayedLocked), fmt.Sprintf("%s: %q", what, locked[0].SKU))
 	}
 	return err
 }

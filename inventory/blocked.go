@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/merge"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
@@ -35,10 +35,10 @@ func (s *Store) sellBehind(ctx context.Context, orders []order, lane string) ([]
 func (s *Store) await(ctx context.Context, o *order) error {
 	for {
 		err := s.engine.AwaitKeys(ctx, o.rows(o.state())[:1])
-		switch is := s.fault(err); {
-		case err == nil, is == fault.Poison, is == fault.Other:
+		switch is := s.classify(err); {
+		case err == nil, is == sqlerr.BadInput, is == sqlerr.Unclassified:
 			return nil
-		case is != fault.Busy || engine.IsBrief(ctx) || ctx.Err() != nil:
+		case is != sqlerr.Busy || engine.IsBrief(ctx) || ctx.Err() != nil:
 			return err
 		}
 	}
@@ -86,7 +86,7 @@ func (s *Store) openKeys(ctx context.Context, orders []order) map[string]bool {
 			asked[i] = rows[key]
 		}
 		switch err := s.engine.AwaitKeys(ctx, asked); {
-		case err == nil || s.fault(err) != fault.Busy || ctx.Err() != nil:
+		case err == nil || s.classify(err) != sqlerr.Busy || ctx.Err() != nil:
 		case len(keys) == 1:
 			open[keys[0]] = true
 		default:
@@ -140,10 +140,10 @@ func isBlocked(err error) bool {
 // blocks tells that an error ends an attempt in this way. A hook waits as long as it likes.
 func (s *Store) blocks(ctx context.Context, err error, this attempt) bool {
 	if engine.IsKeyOpen(err) {
-		return !this.awaits && !fault.Ended(ctx)
+		return !this.awaits && !sqlerr.Ended(ctx)
 	}
 	var hooks *hookBusy
-	return this.brief && s.fault(err) == fault.Busy && !errors.As(err, &hooks) && !fault.Ended(ctx)
+	return this.brief && s.classify(err) == sqlerr.Busy && !errors.As(err, &hooks) && !sqlerr.Ended(ctx)
 }
 
 // meetsOpenKey tells that an attempt met a key which another transaction writes.
@@ -153,16 +153,16 @@ func meetsOpenKey(err error) bool {
 }
 
 // ofBatch tells what an error means to a batch. One that ran out of time is not divided, nor one whose hook has ended the transaction.
-func (s *Store) ofBatch(err error) fault.Fault {
+func (s *Store) ofBatch(err error) sqlerr.Class {
 	var blocked *blockedError
 	var end *ended
 	switch {
 	case errors.As(err, &blocked) && !blocked.contested:
-		return fault.Poison
+		return sqlerr.BadInput
 	case errors.As(err, &end), errors.Is(err, ErrHookEnded): // an order of it may be committed, and would be found replayed
-		return fault.Lost
+		return sqlerr.Unresolved
 	}
-	return s.fault(err)
+	return s.classify(err)
 }
 
 // unblocked has an order wait in a lane of its own that was alone when it was blocked. A batch is halved until it is.

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
@@ -19,7 +19,7 @@ type opensSlowly struct {
 	closed  chan struct{}
 }
 
-func (opensSlowly) Fault(error) fault.Fault { return fault.Other }
+func (opensSlowly) Classify(error) sqlerr.Class { return sqlerr.Unclassified }
 
 func (opensSlowly) Connections() int { return 0 }
 

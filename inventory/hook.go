@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/callback"
-	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
@@ -45,15 +45,15 @@ var (
 
 // HookFailed is for the hooks of the engine rooms: one order of the batch may be to blame, unless the database said that nobody
 // is, or the connection is gone. A key of the owner's that is taken is not one of ours, nor is a table that is missing.
-func HookFailed(err error, is fault.Fault) error {
+func HookFailed(err error, is sqlerr.Class) error {
 	var hook *hookError
 	if errors.As(err, &hook) {
 		return err
 	}
 	switch is {
-	case fault.Busy:
+	case sqlerr.Busy:
 		return &hookBusy{err}
-	case fault.Retry, fault.Unreachable, fault.Lost, fault.Full:
+	case sqlerr.Retryable, sqlerr.Unavailable, sqlerr.Unresolved, sqlerr.Overloaded:
 		return err
 	}
 	return &hookError{err}
@@ -70,10 +70,10 @@ type hookBusy struct{ error }
 func (e *hookBusy) Unwrap() error { return e.error }
 
 // fault tells what an error means, of the engine or of its owner's hook.
-func (s *Store) fault(err error) fault.Fault {
+func (s *Store) classify(err error) sqlerr.Class {
 	var hook *hookError
 	if errors.As(err, &hook) {
-		return fault.Poison
+		return sqlerr.BadInput
 	}
-	return s.engine.Fault(err)
+	return s.engine.Classify(err)
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
@@ -69,7 +69,7 @@ func (s *Store) decideIn(ctx context.Context, tx engine.Tx, o order) (answer, er
 		switch {
 		case err == nil:
 			return answers[0], nil
-		case isEnded(err) || s.fault(err) != fault.Duplicate || n == txTries:
+		case isEnded(err) || s.classify(err) != sqlerr.Duplicate || n == txTries:
 			return answer{}, err
 		}
 	}
@@ -115,10 +115,10 @@ var errOfNoUse = errors.New("inventory: to sweep this hold would not help the or
 // unlessUsable returns the error of a sweep, or nil if the caller's transaction goes on without the
 // sweep.
 func (s *Store) unlessUsable(err error) error {
-	switch is := s.fault(err); {
+	switch is := s.classify(err); {
 	case errors.Is(err, errOfNoUse):
 		return nil
-	case isEnded(err), is == fault.Retry, is == fault.Unreachable, is == fault.Lost:
+	case isEnded(err), is == sqlerr.Retryable, is == sqlerr.Unavailable, is == sqlerr.Unresolved:
 		return err
 	}
 	return nil
@@ -139,12 +139,12 @@ func (s *Store) explainIn(err error, key string) error {
 	case errors.Is(err, dblock.ErrTxEnded):
 		return fmt.Errorf("order %q: %w", key, err)
 	}
-	switch s.fault(err) {
-	case fault.Duplicate, fault.Retry:
+	switch s.classify(err) {
+	case sqlerr.Duplicate, sqlerr.Retryable:
 		return fmt.Errorf("%w: order %q: %w", dblock.ErrConflict, key, err)
-	case fault.Busy:
+	case sqlerr.Busy:
 		return fmt.Errorf("%w: order %q: nothing was written: %w", dblock.ErrBusy, key, err)
-	case fault.Unreachable, fault.Lost:
+	case sqlerr.Unavailable, sqlerr.Unresolved:
 		return fmt.Errorf("%w: order %q: nothing was written: %w", dblock.ErrUnavailable, key, err)
 	}
 	return s.explain(err, fmt.Sprintf("order %q", key))

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/merge"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
@@ -95,7 +95,7 @@ func (s *Store) newChanges(ends bool) *changes {
 		},
 		Key:         func(change) string { return "" },
 		Ends:        func(change) bool { return ends },
-		Fault:       s.ofBatch,
+		Classify:    s.ofBatch,
 		MaxBatch:    s.o.MaxBatch,
 		MaxQueue:    s.o.MaxQueue,
 		MaxInFlight: mergedInFlight,
@@ -110,7 +110,7 @@ func (s *Store) newApart() *changes {
 		Run:         s.moveApart,
 		Key:         func(c change) string { return c.lane },
 		Ends:        func(change) bool { return true },
-		Fault:       s.ofBatch,
+		Classify:    s.ofBatch,
 		MaxBatch:    s.o.MaxBatch,
 		MaxInFlight: apartInFlight,
 		Apart:       true,
@@ -131,7 +131,7 @@ func (s *Store) change(ctx context.Context, q *changes, c change, wait time.Dura
 	for n := 0; err == nil && got.waits != forNothing; n++ {
 		c.apart, c.doubt = got.apart, c.doubt || got.doubt
 		if n > 0 && !pause(waiting, n) {
-			err = outOfTime(ctx, c.doubt, fault.Busy, errStayedLocked)
+			err = outOfTime(ctx, c.doubt, sqlerr.Busy, errStayedLocked)
 			break
 		}
 		got, err = s.apart.Do(ctx, c)
@@ -198,7 +198,7 @@ func (s *Store) move(ctx context.Context, batch []change, first attempt) (answer
 			sent = true
 			return tx.Write(engine.Briefly(ctx), moves)
 		})
-		if is := s.fault(err); err != nil && sent && (is != fault.Duplicate || len(moves.Insert) == 0) {
+		if is := s.classify(err); err != nil && sent && (is != sqlerr.Duplicate || len(moves.Insert) == 0) {
 			return HookFailed(err, is) // one of them may be to blame
 		}
 		for i := range answers {

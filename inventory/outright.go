@@ -3,7 +3,7 @@ package inventory
 import (
 	"context"
 
-	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
@@ -30,17 +30,17 @@ func (s *Store) outright(ctx context.Context, o order) (outcome, error) {
 		}
 		return s.merged(ctx, o)
 	}
-	switch is := s.fault(err); is {
-	case fault.Retry, fault.Duplicate, fault.Unreachable:
+	switch is := s.classify(err); is {
+	case sqlerr.Retryable, sqlerr.Duplicate, sqlerr.Unavailable:
 		o.open = engine.IsKeyOpen(err)
 		return s.merged(ctx, o)
-	case fault.Lost:
+	case sqlerr.Unresolved:
 		answers, err := s.settle(ctx, []order{o}, attempt{doubt: true})
 		if err != nil {
 			return outcome{}, err
 		}
 		return answers[0].Value, answers[0].Err
-	case fault.Busy:
+	case sqlerr.Busy:
 		if s.waitsBriefly() && ctx.Err() == nil {
 			return s.merged(ctx, o)
 		}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
@@ -32,7 +32,7 @@ func (s *Store) Restock(ctx context.Context, a Adjustment) (replayed bool, err e
 			verdict, err = adjust(ctx, tx, change)
 			return verdict == nil, err
 		})
-		if err == nil || s.fault(err) != fault.Duplicate {
+		if err == nil || s.classify(err) != sqlerr.Duplicate {
 			return err
 		}
 		recorded, found, lookup := s.engine.Adjustment(ctx, a.ID)

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/merge"
 	"github.com/dblock-go/dblock/internal/schema"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
@@ -57,32 +57,32 @@ func (s *Store) retry(parent context.Context, this attempt, what func(context.Co
 		if err == nil {
 			return nil
 		}
-		is := s.fault(err)
+		is := s.classify(err)
 		switch is {
-		case fault.Retry, fault.Duplicate:
+		case sqlerr.Retryable, sqlerr.Duplicate:
 			switch {
 			case this.doubt:
 			case s.blocks(ctx, err, this):
 				return &blockedError{err, false}
 			case this.shared && n+1 >= sharedTries:
 				return &blockedError{err, true}
-			case this.awaits && n+1 >= awaitTries && is == fault.Duplicate && !engine.IsKeyOpen(err):
+			case this.awaits && n+1 >= awaitTries && is == sqlerr.Duplicate && !engine.IsKeyOpen(err):
 				return &hookError{err} // it is not the order's own key, which would be found recorded
 			}
-		case fault.Lost:
+		case sqlerr.Unresolved:
 			this.doubt, this.brief, this.free = true, false, false
 			merge.StandAside(ctx) // for as long as it takes
-		case fault.Unreachable:
+		case sqlerr.Unavailable:
 			unreachable++
 			if !this.doubt && unreachable == dialTries {
 				return &ended{dblock.ErrUnavailable, err}
 			}
-		case fault.Busy:
+		case sqlerr.Busy:
 			switch {
 			case this.doubt:
 			case s.blocks(ctx, err, this):
 				return &blockedError{err, false}
-			case this.shared && !s.engine.Waited(err) && !fault.Ended(ctx):
+			case this.shared && !s.engine.Waited(err) && !sqlerr.Ended(ctx):
 				return &blockedError{err, true}
 			default:
 				return outOfTime(parent, false, is, err)
@@ -100,13 +100,13 @@ func (s *Store) retry(parent context.Context, this attempt, what func(context.Co
 }
 
 // outOfTime says how a retry ends whose time has run out.
-func outOfTime(parent context.Context, doubt bool, is fault.Fault, err error) error {
+func outOfTime(parent context.Context, doubt bool, is sqlerr.Class, err error) error {
 	switch {
 	case doubt:
 		return &ended{errors.Join(dblock.ErrOutcomeUnknown, context.Cause(parent)), err}
 	case parent.Err() != nil:
 		return &ended{context.Cause(parent), err}
-	case is == fault.Unreachable:
+	case is == sqlerr.Unavailable:
 		return &ended{dblock.ErrUnavailable, err}
 	default:
 		return &ended{dblock.ErrBusy, err}
@@ -141,14 +141,14 @@ func (s *Store) explain(err error, what string) error {
 	case errors.As(err, &end):
 		return fmt.Errorf("%w: %s: nothing was written: %w", end.as, what, end.cause)
 	}
-	switch s.fault(err) {
-	case fault.Retry, fault.Duplicate, fault.Busy:
+	switch s.classify(err) {
+	case sqlerr.Retryable, sqlerr.Duplicate, sqlerr.Busy:
 		return fmt.Errorf("%w: %s: nothing was written: %w", dblock.ErrBusy, what, err)
-	case fault.NoSchema:
+	case sqlerr.NoSchema:
 		return fmt.Errorf("%s: %w: %w", what, &dblock.SchemaError{Want: schema.Version}, err)
-	case fault.Full:
+	case sqlerr.Overloaded:
 		return fmt.Errorf("%w: %s: the server has no room for more locks, nothing was written: %w", dblock.ErrOverloaded, what, err)
-	case fault.Poison:
+	case sqlerr.BadInput:
 		if errors.Is(err, ErrHookEnded) {
 			return fmt.Errorf("%w: %w: %s: send the same key again to learn whether it was committed: %w",
 				ErrRejected, dblock.ErrOutcomeUnknown, what, err)

@@ -4,8 +4,8 @@ import (
 	"context"
 	"slices"
 
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/merge"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
@@ -83,7 +83,7 @@ func (s *Store) settle(ctx context.Context, orders []order, first attempt) (answ
 				return err
 			case err != nil && s.blocks(ctx, err, this):
 				this.free = true
-			case err != nil && s.fault(err) != fault.Duplicate:
+			case err != nil && s.classify(err) != sqlerr.Duplicate:
 				return err
 			case err != nil && len(orders) > 1:
 				s.caution.Store(cautious)
@@ -100,7 +100,7 @@ func (s *Store) settle(ctx context.Context, orders []order, first attempt) (answ
 			this.free, this.assumeNew = true, false
 			answers, err = s.transact(ctx, orders, this)
 		}
-		if this.assumeNew && err != nil && s.fault(err) == fault.Duplicate {
+		if this.assumeNew && err != nil && s.classify(err) == sqlerr.Duplicate {
 			s.caution.Store(cautious)
 		}
 		if err == nil {

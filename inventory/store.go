@@ -56,7 +56,7 @@ func (s *Store) newQueue(run func(context.Context, []order, bool) ([]answer, err
 	return merge.New(merge.Options[order, outcome]{
 		Run:         run,
 		Key:         func(o order) string { return o.lane() },
-		Fault:       s.ofBatch,
+		Classify:    s.ofBatch,
 		Weight:      func(o order) int { return max(1, len(o.lines)) },
 		MaxWeight:   s.o.MaxBatch,
 		MaxBatch:    s.o.MaxBatch,

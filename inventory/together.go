@@ -7,7 +7,7 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
@@ -44,7 +44,7 @@ func (s *Store) togetherAs(ctx context.Context, orders []order, carefully bool, 
 	if !carefully {
 		verdict, err := s.all(ctx, batch, takes, strangers)
 		switch {
-		case err != nil && s.fault(err) == fault.Duplicate:
+		case err != nil && s.classify(err) == sqlerr.Duplicate:
 			if len(orders) > 1 {
 				s.caution.Store(cautious)
 			}

@@ -6,14 +6,14 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
 // sellsK1 is an engine that sells the key K1 and passes over K2.
 type sellsK1 struct{ engine.Engine }
 
-func (sellsK1) Fault(error) fault.Fault { return fault.Duplicate }
+func (sellsK1) Classify(error) sqlerr.Class { return sqlerr.Duplicate }
 
 func (sellsK1) Look(context.Context, engine.Ask) (engine.Books, error) { return engine.Books{}, nil }
 

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/mysqlfault"
 	"github.com/dblock-go/dblock/internal/mysqltx"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // attempts is how often a statement is sent that had no chance: its connection was dead, or it was
@@ -27,11 +27,11 @@ func (e *engine) onConn(ctx context.Context, statement func(*sql.Conn) error) er
 	for n := 1; ; n++ {
 		conn, err := e.pool.Conn(ctx)
 		if err != nil {
-			return fault.NoWrite(err)
+			return sqlerr.Unwritten(err)
 		}
 		err = statement(conn)
 		_ = conn.Close() // back to the pool, which drops a broken one
-		if n == attempts || !unsent(err) && e.Fault(err) != fault.Retry {
+		if n == attempts || !unsent(err) && e.Classify(err) != sqlerr.Retryable {
 			return sent(err)
 		}
 	}
@@ -57,7 +57,7 @@ func (e *engine) bounded(ctx context.Context, long string, statement func(mysqld
 	return e.onConn(ctx, func(conn *sql.Conn) error {
 		if _, err := conn.ExecContext(ctx, bound); err != nil {
 			mysqltx.Discard(conn) // it may be set
-			return fault.NoWrite(err)
+			return sqlerr.Unwritten(err)
 		}
 		err := statement(e.on(conn))
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
@@ -71,7 +71,7 @@ func (e *engine) bounded(ctx context.Context, long string, statement func(mysqld
 
 // read is once for what only reads.
 func (e *engine) read(ctx context.Context, query func(mysqldb.DBTX) error) error {
-	return fault.NoWrite(e.once(ctx, query))
+	return sqlerr.Unwritten(e.once(ctx, query))
 }
 
 // unsent tells that the driver found the connection dead before it sent anything.
@@ -80,7 +80,7 @@ func unsent(err error) bool { return errors.Is(err, driver.ErrBadConn) }
 // sent is the error of a statement, marked where nothing of it can have reached the server.
 func sent(err error) error {
 	if mysqlfault.NeverSent(err) {
-		return fault.NoWrite(err)
+		return sqlerr.Unwritten(err)
 	}
 	return err
 }

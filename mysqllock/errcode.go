@@ -3,9 +3,9 @@ package mysqllock
 import (
 	"errors"
 
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/mysqlfault"
 	"github.com/dblock-go/dblock/internal/mysqltext"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // errLocked says that somebody's transaction holds a row for too long. It is Busy.
@@ -37,19 +37,19 @@ func ofBatch(err error, size int) error {
 	return err
 }
 
-// Fault tells what an error means.
-func (*engine) Fault(err error) fault.Fault {
+// Classify tells what an error means.
+func (*engine) Classify(err error) sqlerr.Class {
 	var part *partial
 	var locked *batchLocked
 	switch {
 	case errors.As(err, &locked):
-		return fault.Poison
+		return sqlerr.BadInput
 	case errors.As(err, &part):
-		return fault.Lost
+		return sqlerr.Unresolved
 	case errors.Is(err, errLocked):
-		return fault.Busy
+		return sqlerr.Busy
 	case errors.Is(err, mysqltext.ErrTooLong):
-		return fault.Poison
+		return sqlerr.BadInput
 	default:
 		return mysqlfault.OfOwn(err)
 	}

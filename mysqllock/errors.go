@@ -4,8 +4,8 @@ import (
 	"errors"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/mysqlfault"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // Retryable tells that the whole transaction should be run again, from its first statement, as RunTx does: it gave way to
@@ -18,7 +18,7 @@ import (
 // false, whatever err wraps, for dblock.ErrFenced and dblock.ErrLost, as the lock is gone, and for dblock.ErrOutcomeUnknown,
 // as it may be written.
 func Retryable(err error) bool {
-	return !fault.IsFinal(err) && (errors.Is(err, dblock.ErrConflict) || mysqlfault.IsConflict(err))
+	return !sqlerr.IsFinal(err) && (errors.Is(err, dblock.ErrConflict) || mysqlfault.IsConflict(err))
 }
 
 // IsLockTimeout tells that a lock was not had within innodb_lock_wait_timeout, 50 s by default, or within lock_wait_timeout

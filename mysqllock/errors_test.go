@@ -11,8 +11,8 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/dblock-go/dblock/internal/conformance/answers"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/mysqlfault"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/mysqllock"
 )
 
@@ -38,16 +38,16 @@ func TestVerdictsOfClusters(t *testing.T) {
 		state  string
 		text   string
 		again  bool
-		fault  fault.Fault
+		fault  sqlerr.Class
 	}{
-		{1213, "40001", "Deadlock found when trying to get lock; try restarting transaction", true, fault.Retry},
-		{3101, "40000", "Plugin instructed the server to rollback the current transaction.", true, fault.Retry},
-		{1180, "HY000", "Got error 149 - 'Lock deadlock; Retry transaction' during COMMIT", true, fault.Retry},
-		{1180, "HY000", "Got error 149 \"Lock deadlock; Retry transaction\" during COMMIT", true, fault.Retry},
-		{1180, "HY000", "Got error 28 - 'No space left on device' during COMMIT", false, fault.Lost},
-		{1180, "HY000", "Got error 1149 - 'another' during COMMIT", false, fault.Lost},
-		{1317, "70100", "Query execution was interrupted", false, fault.Lost},
-		{9999, "40001", "whatever a proxy may call it", true, fault.Retry},
+		{1213, "40001", "Deadlock found when trying to get lock; try restarting transaction", true, sqlerr.Retryable},
+		{3101, "40000", "Plugin instructed the server to rollback the current transaction.", true, sqlerr.Retryable},
+		{1180, "HY000", "Got error 149 - 'Lock deadlock; Retry transaction' during COMMIT", true, sqlerr.Retryable},
+		{1180, "HY000", "Got error 149 \"Lock deadlock; Retry transaction\" during COMMIT", true, sqlerr.Retryable},
+		{1180, "HY000", "Got error 28 - 'No space left on device' during COMMIT", false, sqlerr.Unresolved},
+		{1180, "HY000", "Got error 1149 - 'another' during COMMIT", false, sqlerr.Unresolved},
+		{1317, "70100", "Query execution was interrupted", false, sqlerr.Unresolved},
+		{9999, "40001", "whatever a proxy may call it", true, sqlerr.Retryable},
 	} {
 		err := fmt.Errorf("a service: %w", &mysql.MySQLError{Number: c.number, SQLState: [5]byte([]byte(c.state)), Message: c.text})
 		if got := mysqllock.Retryable(err); got != c.again {
@@ -67,9 +67,9 @@ func TestVerdictOfADial(t *testing.T) {
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("the dial: %v", err)
 	}
-	for _, err := range []error{err, fault.NoWrite(err), fmt.Errorf("a service: %w", err)} {
-		if got := mysqlfault.Of(err); got != fault.Unreachable {
-			t.Errorf("it means %d, want %d: %v", got, fault.Unreachable, err)
+	for _, err := range []error{err, sqlerr.Unwritten(err), fmt.Errorf("a service: %w", err)} {
+		if got := mysqlfault.Of(err); got != sqlerr.Unavailable {
+			t.Errorf("it means %d, want %d: %v", got, sqlerr.Unavailable, err)
 		}
 	}
 }

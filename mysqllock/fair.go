@@ -7,9 +7,9 @@ import (
 	"errors"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // Enqueue is one INSERT for the batch, and one SELECT for its tickets. A release may serve a ticket, and drop it, between
@@ -258,7 +258,7 @@ func (e *engine) withdraw(ctx context.Context, backs []lease.Back) error {
 	for _, r := range rows {
 		args = append(args, r.LeaseKey, r.Ticket)
 	}
-	return fault.NoWrite(e.bounded(ctx, withoutWaiting, func(on mysqldb.DBTX) error {
+	return sqlerr.Unwritten(e.bounded(ctx, withoutWaiting, func(on mysqldb.DBTX) error {
 		_, err := on.ExecContext(ctx, repeated(mysqldb.DropTickets, len(rows)), args...)
 		return err
 	}))

@@ -4,9 +4,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // TestPassesNothingOnBesideReaders gives back a key that was granted over its readers, while a call waits with a ticket. It
@@ -51,10 +51,10 @@ func TestALockedTicketFailsAlone(t *testing.T) {
 		_, err = tx.ExecContext(r.ctx, "SELECT ticket FROM dblock_ticket FOR UPDATE")
 		r.ok(err)
 		withdrawn, released := lease.Back{Key: "locked", Handle: waits.Handle}, lease.Back{Key: "free", Handle: held.Handle}
-		if _, err := r.PassOn(r.ctx, []lease.Back{withdrawn, released}); err == nil || r.Fault(err) != fault.Poison {
+		if _, err := r.PassOn(r.ctx, []lease.Back{withdrawn, released}); err == nil || r.Classify(err) != sqlerr.BadInput {
 			r.Errorf("a batch with a locked ticket: %v, want an error that splits it", err)
 		}
-		if _, err := r.PassOn(r.ctx, []lease.Back{withdrawn}); err == nil || r.Fault(err) != fault.Busy {
+		if _, err := r.PassOn(r.ctx, []lease.Back{withdrawn}); err == nil || r.Classify(err) != sqlerr.Busy {
 			r.Errorf("the withdrawal of a locked ticket: %v, want a busy row", err)
 		}
 		got, err := r.PassOn(r.ctx, []lease.Back{released})

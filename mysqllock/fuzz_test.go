@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/faultwire"
 	"github.com/dblock-go/dblock/internal/mysqltext"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // FuzzNames: keys that differ have names that differ, in a form that no server folds or cuts. A raw name is as GET_LOCK
@@ -52,14 +52,14 @@ func FuzzVerdicts(f *testing.F) {
 	f.Add(uint16(1105), "40001", "")
 	f.Fuzz(func(t *testing.T, number uint16, state, message string) {
 		err := faultwire.MySQLError(number, state, message)
-		class := (*engine)(nil).Fault(err)
-		if class < fault.Other || class > fault.Full || class == fault.Retry && !Retryable(err) {
+		class := (*engine)(nil).Classify(err)
+		if class < sqlerr.Unclassified || class > sqlerr.Overloaded || class == sqlerr.Retryable && !Retryable(err) {
 			t.Errorf("%v is of class %d", err, class)
 		}
-		if IsDeadlock(err) && !Retryable(err) || IsLockTimeout(err) && class != fault.Busy && class != fault.Retry {
+		if IsDeadlock(err) && !Retryable(err) || IsLockTimeout(err) && class != sqlerr.Busy && class != sqlerr.Retryable {
 			t.Errorf("%v: deadlock %v, timeout %v, class %d", err, IsDeadlock(err), IsLockTimeout(err), class)
 		}
-		if (*engine)(nil).Fault(half(err, true)) != fault.Lost {
+		if (*engine)(nil).Classify(half(err, true)) != sqlerr.Unresolved {
 			t.Errorf("%v after a part was written is not unknown", err)
 		}
 		for _, final := range []error{dblock.ErrFenced, dblock.ErrLost, dblock.ErrOutcomeUnknown} {

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // over is an ask for what a member held that is gone.
@@ -79,7 +79,7 @@ func TestGuard(t *testing.T) {
 		if got := r.release(back); got[0] != (lease.Returned{Stood: true}) {
 			r.Errorf("released under a guard: %+v", got)
 		}
-		if _, err := r.ExpireIn(r.ctx, []lease.Back{back}, time.Hour); r.Fault(err) != fault.Busy {
+		if _, err := r.ExpireIn(r.ctx, []lease.Back{back}, time.Hour); r.Classify(err) != sqlerr.Busy {
 			r.Errorf("ended under a guard: %v", err)
 		}
 		if got := r.acquire(us, ask("k"))[0]; !got.Held {

@@ -3,8 +3,8 @@ package mysqllock
 import (
 	"testing"
 
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/lease"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // TestLongestStatement has a batch that is too long for the server: nothing is sent, and the error says so, so that the
@@ -22,7 +22,7 @@ func TestLongestStatement(t *testing.T) {
 			a.Data = make([]byte, 3<<10)
 			asks = append(asks, a)
 		}
-		if _, err := r.Acquire(r.ctx, us, asks); r.Fault(err) != fault.Poison {
+		if _, err := r.Acquire(r.ctx, us, asks); r.Classify(err) != sqlerr.BadInput {
 			r.Errorf("a batch that is too long: %v", err)
 		}
 		var rows int64

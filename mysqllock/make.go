@@ -6,23 +6,23 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/mysqlfault"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// makeMissing inserts the rows of keys that have none, in the order of the keys. If another transaction has locked the place
-// of a row, the batch is halved while there is time to wait for each half, so that one locked place
-// delays few keys. Any other error is the answer of those that were in the failed statement, once
-// the batch was divided by a fault.Trial.
+// makeMissing inserts the rows of keys that have none, in the order of the keys. If another
+// transaction has locked the place of a row, the batch is halved while there is time to wait for
+// each half, so that one locked place delays few keys. Any other error is the answer of those that
+// were in the failed statement, once the batch was divided by a sqlerr.Trial.
 func (e *engine) makeMissing(ctx context.Context, by lease.By, asks []lease.Ask, missing []int, answers []lease.Answer) {
 	if len(missing) > 0 {
-		e.makeDivided(ctx, by, asks, missing, answers, new(fault.Trial))
+		e.makeDivided(ctx, by, asks, missing, answers, new(sqlerr.Trial))
 	}
 }
 
 func (e *engine) makeDivided(
-	ctx context.Context, by lease.By, asks []lease.Ask, missing []int, answers []lease.Answer, trial *fault.Trial,
+	ctx context.Context, by lease.By, asks []lease.Ask, missing []int, answers []lease.Answer, trial *sqlerr.Trial,
 ) {
 	fresh := pick(asks, missing)
 	token, made, err := e.makeRows(ctx, by, fresh)
@@ -32,7 +32,7 @@ func (e *engine) makeDivided(
 	case locked && e.hasTime(ctx):
 		to = len(missing) / 2
 	case err != nil && !locked:
-		from, to = trial.Split(len(missing), e.Fault(err))
+		from, to = trial.Split(len(missing), e.Classify(err))
 	case err == nil:
 		trial.Worked()
 	}

@@ -6,10 +6,10 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/mysqltext"
 	"github.com/dblock-go/dblock/internal/mysqltx"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // Join makes the member's row.
@@ -63,11 +63,11 @@ func (h *heart) do(ctx context.Context, on func(mysqltext.Conn) mysqldb.DBTX, st
 	case h.turn <- struct{}{}:
 		defer func() { <-h.turn }()
 	case <-ctx.Done():
-		return fault.NoWrite(ctx.Err())
+		return sqlerr.Unwritten(ctx.Err())
 	}
 	for n := 1; ; n++ {
 		if err := h.connect(ctx); err != nil {
-			return fault.NoWrite(err)
+			return sqlerr.Unwritten(err)
 		}
 		err := statement(on(h.conn))
 		if err != nil {

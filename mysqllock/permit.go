@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/mysqltext"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // limited is a semaphore, and how many permits it is believed to have.
@@ -174,7 +174,7 @@ func (e *engine) MakeSemaphore(ctx context.Context, key string, limit int) error
 // SetPermits is two statements, as MakeSemaphore is.
 func (e *engine) SetPermits(ctx context.Context, key string, limit int) error {
 	if err := e.makePermits(ctx, key, limit); err != nil {
-		return fault.NoWrite(err) // permits that nobody may have yet
+		return sqlerr.Unwritten(err) // permits that nobody may have yet
 	}
 	return e.once(ctx, func(on mysqldb.DBTX) error {
 		return e.q.SetPermits(ctx, on, []byte(key), int32(limit)) //nolint:gosec // at most dblock.MaxPermits

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/lease"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // TestRace has a crowd race for few keys, some of them in batches, while a sweeper and the heartbeats
@@ -133,7 +133,7 @@ func TestAHeartbeatComesThrough(t *testing.T) {
 		}
 		short, cancel := context.WithTimeout(r.ctx, 50*time.Millisecond)
 		defer cancel()
-		if _, err := r.Acquire(short, us, []lease.Ask{ask("k")}); r.Fault(err) != fault.Busy {
+		if _, err := r.Acquire(short, us, []lease.Ask{ask("k")}); r.Classify(err) != sqlerr.Busy {
 			r.Errorf("no connection: %v", err)
 		}
 		// A connection that broke is made anew.

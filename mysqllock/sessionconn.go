@@ -15,13 +15,13 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/mysqldb"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/mysqlfault"
 	"github.com/dblock-go/dblock/internal/mysqlschema"
 	"github.com/dblock-go/dblock/internal/mysqlserver"
 	"github.com/dblock-go/dblock/internal/mysqltext"
 	"github.com/dblock-go/dblock/internal/mysqltx"
 	"github.com/dblock-go/dblock/internal/session"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // sessionEngine is the MySQL and MariaDB side of the session locks.
@@ -85,15 +85,15 @@ func (e *sessionEngine) ID(key string) (session.ID, error) {
 // Most is a bound of reason: the server has none, but for its memory.
 func (e *sessionEngine) Most() int { return 10_000 }
 
-// Fault tells what an error means.
-func (e *sessionEngine) Fault(err error) fault.Fault { return mysqlfault.Of(err) }
+// Classify tells what an error means.
+func (e *sessionEngine) Classify(err error) sqlerr.Class { return mysqlfault.Of(err) }
 
 // Open takes a connection out of the pool, for good.
 func (e *sessionEngine) Open(ctx context.Context, _ func(session.ID)) (session.Conn, error) {
 	for n := 1; ; n++ {
 		conn, err := e.pool.Conn(ctx)
 		if err != nil {
-			return nil, fault.NoWrite(err)
+			return nil, sqlerr.Unwritten(err)
 		}
 		c := &sessionConn{conn: conn, pool: e.pool, prepared: make(map[batch]*sql.Stmt)}
 		if err = e.prepare(ctx, c); err == nil {

@@ -11,9 +11,9 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/mysqlfault"
 	"github.com/dblock-go/dblock/internal/session"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // These servers take longer to read a statement than to lock what it names. So what is asked for most is prepared, in
@@ -118,7 +118,7 @@ func (c *sessionConn) prepare(ctx context.Context, b batch) (*sql.Stmt, error) {
 	}
 	statement, err := c.conn.PrepareContext(ctx, concat(slices.Repeat([]string{function}, b.n)))
 	var refused *mysql.MySQLError
-	if errors.As(err, &refused) && mysqlfault.Of(err) != fault.Unreachable { // max_prepared_stmt_count, say
+	if errors.As(err, &refused) && mysqlfault.Of(err) != sqlerr.Unavailable { // max_prepared_stmt_count, say
 		c.plain = true
 		return nil, nil
 	}
@@ -194,7 +194,7 @@ func (c *sessionConn) read(row *sql.Row, n int) ([]bool, error) {
 // failed closes the connection unless it is the server itself that says that something failed.
 func (c *sessionConn) failed(err error) error {
 	var server *mysql.MySQLError
-	if !errors.As(err, &server) || mysqlfault.Of(err) == fault.Unreachable {
+	if !errors.As(err, &server) || mysqlfault.Of(err) == sqlerr.Unavailable {
 		c.Close()
 	}
 	return err

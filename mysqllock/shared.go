@@ -9,11 +9,11 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/mysqldb"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/mysqlfault"
 	"github.com/dblock-go/dblock/internal/mysqltext"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // openings is how often readers come again at once, after a key was opened to them.
@@ -181,7 +181,7 @@ func (e *engine) open(ctx context.Context, by lease.By, asks []lease.Ask, at []i
 		return false, err
 	}
 	for key, gone := range free {
-		err := fault.NoWrite(e.once(ctx, func(on mysqldb.DBTX) error {
+		err := sqlerr.Unwritten(e.once(ctx, func(on mysqldb.DBTX) error {
 			_, err := e.q.OpenShared(ctx, on, []byte(key), gone[:])
 			return err
 		}))
@@ -245,7 +245,7 @@ func (e *engine) makeUnheld(ctx context.Context, shared bool, keys []string) err
 	if mysqlfault.IsLocked(err) && e.mariaDB {
 		return nil
 	}
-	return fault.NoWrite(err)
+	return sqlerr.Unwritten(err)
 }
 
 // Readers is one statement in a snapshot of its own.

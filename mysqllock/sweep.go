@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 const (
@@ -30,7 +30,7 @@ func (e *engine) Sweep(ctx context.Context, unused time.Duration) (removed int64
 		n, err := sweep(ctx, older)
 		removed += n
 		if err != nil {
-			return removed, fault.NoWrite(err) // no lease is granted or taken by it
+			return removed, sqlerr.Unwritten(err) // no lease is granted or taken by it
 		}
 	}
 	return removed, nil

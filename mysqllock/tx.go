@@ -7,10 +7,10 @@ import (
 	"fmt"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/mysqlfault"
 	"github.com/dblock-go/dblock/internal/mysqltx"
 	"github.com/dblock-go/dblock/internal/retry"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // TxOptions are those of RunTx. The zero value is good for use. What they say holds whatever the session's defaults are, and
@@ -123,9 +123,9 @@ func errBegin(ctx context.Context, err error) error {
 
 // errUnwritten gives an error of dblock's own statement its class. The error came before a COMMIT took effect.
 func errUnwritten(what string, err error) error {
-	class := map[fault.Fault]error{
-		fault.Unreachable: dblock.ErrUnavailable, fault.Busy: dblock.ErrBusy, fault.Full: dblock.ErrOverloaded,
-	}[mysqlfault.Of(fault.NoWrite(err))]
+	class := map[sqlerr.Class]error{
+		sqlerr.Unavailable: dblock.ErrUnavailable, sqlerr.Busy: dblock.ErrBusy, sqlerr.Overloaded: dblock.ErrOverloaded,
+	}[mysqlfault.Of(sqlerr.Unwritten(err))]
 	if class == nil {
 		return fmt.Errorf("dblock: %s: %w", what, err)
 	}
@@ -156,7 +156,7 @@ func errCommit(ctx context.Context, err error) error {
 		return errNotCommitted(ctx, err)
 	}
 	switch mysqlfault.Of(err) {
-	case fault.Lost, fault.Other:
+	case sqlerr.Unresolved, sqlerr.Unclassified:
 		return fmt.Errorf("%w: no answer came to a COMMIT: look up whether what it wrote is there: %w", dblock.ErrOutcomeUnknown, err)
 	default:
 		return errUnwritten("the server refused the commit", err)

@@ -11,12 +11,12 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/mysqldb"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/mysqlfault"
 	"github.com/dblock-go/dblock/internal/mysqltext"
 	"github.com/dblock-go/dblock/internal/mysqltx"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // Wait notes that a process waits for keys. Nobody is told by it; it is for people to see (List), and for a process
@@ -52,7 +52,7 @@ func inOrder(keys []string) [][]byte {
 func (e *engine) passing(ctx context.Context, keys [][]byte, id member.ID, statement func(mysqldb.DBTX, [][]byte) error) error {
 	err := e.bounded(ctx, withoutWaiting, func(on mysqldb.DBTX) error { return statement(on, keys) })
 	if !mysqlfault.IsLocked(err) {
-		return fault.NoWrite(err)
+		return sqlerr.Unwritten(err)
 	}
 	var there, free [][]byte
 	err = e.once(ctx, func(on mysqldb.DBTX) (err error) {
@@ -62,7 +62,7 @@ func (e *engine) passing(ctx context.Context, keys [][]byte, id member.ID, state
 		return err
 	})
 	if err != nil {
-		return fault.NoWrite(err)
+		return sqlerr.Unwritten(err)
 	}
 	has := func(list [][]byte, key []byte) bool {
 		return slices.ContainsFunc(list, func(k []byte) bool { return bytes.Equal(k, key) })
@@ -71,7 +71,7 @@ func (e *engine) passing(ctx context.Context, keys [][]byte, id member.ID, state
 	if len(keys) == 0 {
 		return nil
 	}
-	return fault.NoWrite(e.bounded(ctx, withoutWaiting, func(on mysqldb.DBTX) error { return statement(on, keys) }))
+	return sqlerr.Unwritten(e.bounded(ctx, withoutWaiting, func(on mysqldb.DBTX) error { return statement(on, keys) }))
 }
 
 // OthersWait tells whether another member that is alive waits for a key.

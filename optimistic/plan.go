@@ -10,7 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/callback"
-	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // Plan is how often an update is tried, as its options say it. It is for engine rooms.
@@ -132,7 +132,7 @@ func (p *Plan) Run(ctx context.Context, once func(ctx context.Context, attempt i
 // again tells whether it may be tried again.
 func (p *Plan) again(err error) bool {
 	switch {
-	case fault.IsFinal(err), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+	case sqlerr.IsFinal(err), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return false // it may be written, or somebody has had enough
 	case !p.nested && errors.As(err, new(*crossedError)):
 		return true

@@ -3,8 +3,8 @@ package pglock
 import (
 	"errors"
 
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/pgfault"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // batchLocked is an error of a batch that met a locked row. The batch is split to find the ask for that row.
@@ -20,10 +20,10 @@ func ofBatch(err error, size int) error {
 	return err
 }
 
-// Fault tells what an error means.
-func (*engine) Fault(err error) fault.Fault {
+// Classify tells what an error means.
+func (*engine) Classify(err error) sqlerr.Class {
 	if locked := (*batchLocked)(nil); errors.As(err, &locked) {
-		return fault.Poison
+		return sqlerr.BadInput
 	}
 	return pgfault.OfOwn(err)
 }

@@ -4,8 +4,8 @@ import (
 	"errors"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/pgfault"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // Retryable tells that the whole transaction should be run again, from its first statement, as RunTx does: the server rolled
@@ -15,7 +15,7 @@ import (
 // It is false for a lock that was not had in time (IsLockTimeout): that bound was yours. It is false, whatever err wraps, for
 // dblock.ErrFenced and dblock.ErrLost, as the lock is gone, and for dblock.ErrOutcomeUnknown, as it may be written.
 func Retryable(err error) bool {
-	return !fault.IsFinal(err) && (errors.Is(err, dblock.ErrConflict) || pgfault.IsConflict(err))
+	return !sqlerr.IsFinal(err) && (errors.Is(err, dblock.ErrConflict) || pgfault.IsConflict(err))
 }
 
 // IsLockTimeout tells that a lock was not had within lock_timeout, or at once where NOWAIT asked for that (55P03). It

@@ -8,9 +8,9 @@ import (
 
 	"github.com/jackc/pgx/v5/stdlib"
 
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/internal/testdb"
 	"github.com/dblock-go/dblock/migrations"
 )
@@ -95,10 +95,10 @@ func TestALockedTicketFailsAlone(t *testing.T) {
 	_, err = tx.ExecContext(ctx, "SELECT ticket FROM dblock_ticket FOR UPDATE")
 	ok(err)
 	withdrawn, released := lease.Back{Key: "locked", Handle: waits.Handle}, lease.Back{Key: "free", Handle: held.Handle}
-	if _, err := e.PassOn(ctx, []lease.Back{withdrawn, released}); err == nil || e.Fault(err) != fault.Poison {
+	if _, err := e.PassOn(ctx, []lease.Back{withdrawn, released}); err == nil || e.Classify(err) != sqlerr.BadInput {
 		t.Errorf("a batch with a locked ticket: %v, want an error that splits it", err)
 	}
-	if _, err := e.PassOn(ctx, []lease.Back{withdrawn}); err == nil || e.Fault(err) != fault.Busy {
+	if _, err := e.PassOn(ctx, []lease.Back{withdrawn}); err == nil || e.Classify(err) != sqlerr.Busy {
 		t.Errorf("the withdrawal of a locked ticket: %v, want a busy row", err)
 	}
 	got, err := e.PassOn(ctx, []lease.Back{released})

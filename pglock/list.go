@@ -7,8 +7,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/lease"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // List reads what is held.
@@ -52,7 +52,7 @@ func (e *engine) Look(ctx context.Context, key string) (l lease.Listed, held boo
 		return e.lookBeside(ctx, key)
 	}
 	if err != nil {
-		return l, false, fault.NoWrite(err)
+		return l, false, sqlerr.Unwritten(err)
 	}
 	return lease.Listed{
 		Key: r.LeaseKey, Token: r.Token, Handle: r.Handle.Bytes, MemberLabel: r.MemberLabel,
@@ -73,11 +73,11 @@ func (e *engine) lookBeside(ctx context.Context, key string) (l lease.Listed, he
 			Age:    duration(r.AgeUs), Waiters: r.Waiters, Data: r.Data,
 		}, true, nil
 	case !errors.Is(err, pgx.ErrNoRows):
-		return l, false, fault.NoWrite(err)
+		return l, false, sqlerr.Unwritten(err)
 	}
 	l.Key = key
 	if l.Token, err = e.q.LastToken(ctx, e.on(e.pool), key); errors.Is(err, pgx.ErrNoRows) {
 		err = nil
 	}
-	return l, false, fault.NoWrite(err)
+	return l, false, sqlerr.Unwritten(err)
 }

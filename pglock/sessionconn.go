@@ -16,12 +16,12 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/pgdb"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/pgfault"
 	"github.com/dblock-go/dblock/internal/pgpool"
 	"github.com/dblock-go/dblock/internal/pgschema"
 	"github.com/dblock-go/dblock/internal/pgserver"
 	"github.com/dblock-go/dblock/internal/session"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // sessionEngine is the Postgres side of the session locks.
@@ -63,8 +63,8 @@ func idOf(key int64) session.ID {
 // Most leaves four fifths of the server's lock table, as it is said to be, to others; it has room for about twice of that.
 func (e *sessionEngine) Most() int { return e.most }
 
-// Fault tells what an error means.
-func (e *sessionEngine) Fault(err error) fault.Fault { return pgfault.Of(err) }
+// Classify tells what an error means.
+func (e *sessionEngine) Classify(err error) sqlerr.Class { return pgfault.Of(err) }
 
 // channel of the session locks that were given back while others waited.
 const sessionChannel = "dblock_session"

@@ -13,8 +13,8 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/pgfault"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // Tx is a transaction: a pgx.Tx, or what SQLTx makes of a *sql.Tx. A pool is none, as it has no Rollback: what is locked
@@ -66,7 +66,7 @@ func withMode(args []any) []any {
 // ofDriver names a closed connection, and a driver that took our option for an argument.
 func ofDriver(ctx context.Context, err error) error {
 	if errors.Is(err, driver.ErrBadConn) {
-		return fault.NoWrite(fmt.Errorf("the transaction's connection is closed: %w", err))
+		return sqlerr.Unwritten(fmt.Errorf("the transaction's connection is closed: %w", err))
 	}
 	var pg *pgconn.PgError
 	if errors.As(err, new(*pgfault.UnusableError)) {

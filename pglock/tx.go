@@ -14,10 +14,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/pgfault"
 	"github.com/dblock-go/dblock/internal/pgtx"
 	"github.com/dblock-go/dblock/internal/retry"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // TxBeginner is a *pgxpool.Pool, a *pgxpool.Conn or a *pgx.Conn that is in no transaction.
@@ -204,9 +204,9 @@ func errBegin(ctx context.Context, err error) error {
 
 // errUnwritten gives an error of dblock's own statement its class. The error came before a COMMIT took effect.
 func errUnwritten(what string, err error) error {
-	class := map[fault.Fault]error{
-		fault.Unreachable: dblock.ErrUnavailable, fault.Busy: dblock.ErrBusy, fault.Full: dblock.ErrOverloaded,
-	}[pgfault.Of(fault.NoWrite(err))]
+	class := map[sqlerr.Class]error{
+		sqlerr.Unavailable: dblock.ErrUnavailable, sqlerr.Busy: dblock.ErrBusy, sqlerr.Overloaded: dblock.ErrOverloaded,
+	}[pgfault.Of(sqlerr.Unwritten(err))]
 	if class == nil {
 		return fmt.Errorf("dblock: %s: %w", what, err)
 	}
@@ -236,7 +236,7 @@ func errCommit(ctx context.Context, err error, cut bool) error {
 		return errNotCommitted(ctx, err)
 	case pgfault.NeverSent(err):
 		return fmt.Errorf("%w: the connection was lost before the commit, nothing was written: %w", dblock.ErrUnavailable, err)
-	case errors.As(err, &server) && server.SeverityUnlocalized == "ERROR" && pgfault.Of(err) != fault.Lost:
+	case errors.As(err, &server) && server.SeverityUnlocalized == "ERROR" && pgfault.Of(err) != sqlerr.Unresolved:
 		return errUnwritten("the server refused the commit", err)
 	default:
 		cause := context.Cause(ctx)

@@ -3,7 +3,7 @@ package queue
 import (
 	"time"
 
-	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // An exchange carries ends of many jobs, and a claim. It waits only briefly for the rows of unique keys, groups and jobs. If another
@@ -56,11 +56,11 @@ func (w *worker) goesApart(m *message, err error) (apart, locked bool) {
 	if locked = w.q.engine.IsLocked(err); locked {
 		return true, true
 	}
-	switch is := w.q.fault(err); {
-	case is == fault.Busy && w.q.engine.Exhausted():
+	switch is := w.q.classify(err); {
+	case is == sqlerr.Busy && w.q.engine.Exhausted():
 		return false, false
-	case is != fault.Retry && is != fault.Busy:
-		return is.MayBeOnes(), false
+	case is != sqlerr.Retryable && is != sqlerr.Busy:
+		return is.MayBeOfOne(), false
 	}
 	for i := range m.ends {
 		a := &m.ends[i].apart
@@ -73,7 +73,7 @@ func (w *worker) goesApart(m *message, err error) (apart, locked bool) {
 // slows has the next message wait, if many have failed in a row for errors that may be the
 // server's. w.mu is held.
 func (w *worker) slows(err error) {
-	if w.failing++; w.failing > failsToPause && w.q.fault(err) != fault.Poison {
+	if w.failing++; w.failing > failsToPause && w.q.classify(err) != sqlerr.BadInput {
 		w.notUntil = time.Now().Add(failPause(w.failing - failsToPause))
 	}
 }

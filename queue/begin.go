@@ -37,7 +37,7 @@ func (q *Queue) newBegins() *merge.Queue[beginning, beginResult] {
 		Run:   q.beginMerged,
 		Key:   func(b beginning) string { return string(b.of.life.ID[:]) },
 		Ends:  func(beginning) bool { return true }, // there are no more than handlers
-		Apart: true, Fault: q.fault,
+		Apart: true, Classify: q.classify,
 	})
 }
 

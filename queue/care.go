@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
@@ -119,7 +119,7 @@ func (q *Queue) promoteGroups(ctx context.Context) (promoted int, err error) {
 			return err
 		})
 		if failed != nil {
-			return p.promoted, errors.Join(err, q.explain(fault.NoWrite(failed), "looking for groups whose jobs are due"))
+			return p.promoted, errors.Join(err, q.explain(sqlerr.Unwritten(failed), "looking for groups whose jobs are due"))
 		}
 		var suspects []engine.Group
 		groups = slices.DeleteFunc(groups, func(g engine.Group) bool {
@@ -206,7 +206,7 @@ func (p *groupPromotion) promote(groups []engine.Group) error {
 			return err
 		})
 		locked := p.q.engine.IsLocked(err)
-		is := p.q.fault(err)
+		is := p.q.classify(err)
 		switch {
 		case err == nil && n < promoteStep:
 			p.promoted += n
@@ -214,7 +214,7 @@ func (p *groupPromotion) promote(groups []engine.Group) error {
 		case err == nil:
 			p.promoted += n
 			continue
-		case len(groups) > 1 && (locked || is == fault.Poison):
+		case len(groups) > 1 && (locked || is == sqlerr.BadInput):
 			half := len(groups) / 2
 			return errors.Join(p.promote(groups[:half]), p.promote(groups[half:]))
 		}
@@ -222,7 +222,7 @@ func (p *groupPromotion) promote(groups []engine.Group) error {
 		if locked {
 			p.waits++
 		}
-		if locked || is == fault.Retry {
+		if locked || is == sqlerr.Retryable {
 			return nil
 		}
 		return p.q.explain(err, "promoting jobs of groups")
@@ -253,7 +253,7 @@ func (q *Queue) promoteStep(ctx context.Context, since time.Duration) (n int, er
 			n, err = q.engine.Promote(ctx, since, promoteStep)
 			return err
 		})
-		if err == nil || q.fault(err) != fault.Retry {
+		if err == nil || q.classify(err) != sqlerr.Retryable {
 			break
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/retry"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
@@ -32,7 +32,7 @@ func (r *run) isConflict(err error) bool {
 	var d *discarded
 	var c *cancelled
 	decided := errors.As(err, &s) || errors.As(err, &d) || errors.As(err, &c)
-	return !decided && r.w.q.fault(err) == fault.Retry
+	return !decided && r.w.q.classify(err) == sqlerr.Retryable
 }
 
 // settle ends the transaction of a handler, of which those around it say err.
@@ -66,15 +66,15 @@ func (r *run) commit(ctx context.Context) error {
 	case errors.Is(err, dblock.ErrTxEnded):
 		return err
 	case q.gaveWay(err):
-		return &putOff{"ending a job in its handler's transaction", endAgain, fault.NoWrite(err)}
+		return &putOff{"ending a job in its handler's transaction", endAgain, sqlerr.Unwritten(err)}
 	case err != nil:
-		return q.explain(fault.NoWrite(err), "ending a job in its handler's transaction, which was rolled back")
+		return q.explain(sqlerr.Unwritten(err), "ending a job in its handler's transaction, which was rolled back")
 	case !ours:
 		r.refused = true
 		return &dblock.LostError{Key: r.w.o.Queue, Reason: dblock.Evicted}
 	}
 	err = r.work.Commit(within)
-	if err != nil && q.fault(err) != fault.Retry {
+	if err != nil && q.classify(err) != sqlerr.Retryable {
 		err = r.clearUp(err)
 	}
 	if r.committed = err == nil; r.committed && q.o.Observer.Recorded != nil {
@@ -88,8 +88,8 @@ func (q *Queue) gaveWay(err error) bool {
 	if err == nil {
 		return false
 	}
-	is := q.fault(fault.NoWrite(err))
-	return is == fault.Retry || is == fault.Busy || q.engine.IsLocked(err)
+	is := q.classify(sqlerr.Unwritten(err))
+	return is == sqlerr.Retryable || is == sqlerr.Busy || q.engine.IsLocked(err)
 }
 
 const lookingForCommit = "looking for a job whose commit got no answer"
@@ -114,7 +114,7 @@ func (r *run) clearUp(failed error) error {
 		cancel()
 		switch {
 		case err == nil && stands:
-			return q.explain(fault.NoWrite(failed), "committing a job with its transaction, which was rolled back")
+			return q.explain(sqlerr.Unwritten(failed), "committing a job with its transaction, which was rolled back")
 		case err == nil && alive:
 			return nil
 		case err == nil:

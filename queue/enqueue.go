@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/merge"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
@@ -91,7 +91,7 @@ func (q *Queue) EnqueueIn(ctx context.Context, caller engine.CallerTx, tasks []T
 	tell := !q.o.QuietTx && !q.o.PollOnly
 	dups, err := oneOfEach(jobs, func(jobs []engine.Insert) ([]engine.Duplicate, error) { return tx.Insert(ctx, jobs, tell) })
 	if err != nil {
-		return nil, q.explain(fault.NoWrite(err), "enqueuing in your transaction, which is to be rolled back")
+		return nil, q.explain(sqlerr.Unwritten(err), "enqueuing in your transaction, which is to be rolled back")
 	}
 	return made, duplicates(jobs, made, dups)
 }
@@ -158,16 +158,16 @@ func (q *Queue) insertDistinct(ctx context.Context, jobs []engine.Insert, wait t
 		if wait > 0 && q.engine.IsLocked(err) {
 			return nil, &keyLockedError{err}
 		}
-		is := q.fault(err)
-		if is == fault.Retry && n < insertTries && sleep(ctx, rand.N(time.Duration(n)*10*time.Millisecond)) {
+		is := q.classify(err)
+		if is == sqlerr.Retryable && n < insertTries && sleep(ctx, rand.N(time.Duration(n)*10*time.Millisecond)) {
 			continue
 		}
-		if is == fault.Lost {
+		if is == sqlerr.Unresolved {
 			if dups, stand := q.stand(ctx, jobs); stand {
 				return dups, nil
 			}
 		}
-		if is == fault.Poison {
+		if is == sqlerr.BadInput {
 			return nil, err // merge looks for whose it is
 		}
 		return nil, q.explain(err, "enqueuing")

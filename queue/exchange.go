@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/pace"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
@@ -215,8 +215,8 @@ func inOrder(a, b engine.Job) int {
 
 // unsent takes over an exchange that has not taken place, or of which nobody knows whether it has.
 func (w *worker) unsent(m *message, err error, late bool) {
-	is := w.q.fault(err)
-	unknown := is == fault.Lost
+	is := w.q.classify(err)
+	unknown := is == sqlerr.Unresolved
 	apart, locked := w.goesApart(m, err)
 	tell := !apart
 	w.mu.Lock()
@@ -245,7 +245,7 @@ func (w *worker) unsent(m *message, err error, late bool) {
 		w.marks.forget() // what it would have claimed may stand before them
 	}
 	pass := m.Ask != nil && len(m.ends) == 0 && w.claimFailed(m, is)
-	again := is == fault.Retry && w.refused < conflictsToPart || apart
+	again := is == sqlerr.Retryable && w.refused < conflictsToPart || apart
 	w.mu.Unlock()
 	if pass {
 		w.passOver()

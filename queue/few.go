@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // few lets a few calls at a time use the database. It is for calls that may meet locked rows, and
@@ -22,7 +22,7 @@ func (s few) do(ctx context.Context, f func() error) error {
 	select {
 	case s <- struct{}{}:
 	case <-ctx.Done():
-		return fmt.Errorf("%w: other calls wait for locked rows: %w", dblock.ErrBusy, fault.NoWrite(ctx.Err()))
+		return fmt.Errorf("%w: other calls wait for locked rows: %w", dblock.ErrBusy, sqlerr.Unwritten(ctx.Err()))
 	}
 	defer func() { <-s }()
 	return f()

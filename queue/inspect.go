@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
@@ -122,7 +122,7 @@ func (q *Queue) List(ctx context.Context, f Filter) ([]Record, error) {
 	defer cancel()
 	found, err := q.engine.List(ctx, name, engine.State(f.State), f.Limit)
 	if err != nil {
-		return nil, q.explain(fault.NoWrite(err), "listing jobs")
+		return nil, q.explain(sqlerr.Unwritten(err), "listing jobs")
 	}
 	all := make([]Record, len(found))
 	for i, r := range found {
@@ -153,7 +153,7 @@ func (q *Queue) find(ctx context.Context, id ID) (r engine.Record, err error) {
 		r, found, err = q.engine.Find(ctx, engine.ID(id))
 		switch {
 		case err != nil:
-			return r, q.explain(fault.NoWrite(err), "looking for a job")
+			return r, q.explain(sqlerr.Unwritten(err), "looking for a job")
 		case !found:
 			return r, fmt.Errorf("%w: %v has ended, or never was", ErrNoJob, id)
 		case r.State != 0:

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/merge"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
@@ -116,7 +116,7 @@ func (q *Queue) insertKeyed(ctx context.Context, calls []keyedCall, again bool) 
 		}
 		open = append(open, &all[i])
 	}
-	q.insertCalls(ctx, open, wait, new(fault.Trial))
+	q.insertCalls(ctx, open, wait, new(sqlerr.Trial))
 	answers := make([]merge.Answer[[]engine.Duplicate], len(calls))
 	for i := range all {
 		answers[i] = all[i].Answer
@@ -125,7 +125,7 @@ func (q *Queue) insertKeyed(ctx context.Context, calls []keyedCall, again bool) 
 }
 
 // insertCalls runs one statement, and more if that fails because of some of the calls.
-func (q *Queue) insertCalls(ctx context.Context, calls []*keyedAnswer, wait time.Duration, trial *fault.Trial) {
+func (q *Queue) insertCalls(ctx context.Context, calls []*keyedAnswer, wait time.Duration, trial *sqlerr.Trial) {
 	if len(calls) == 0 {
 		return
 	}
@@ -151,7 +151,7 @@ func (q *Queue) insertCalls(ctx context.Context, calls []*keyedAnswer, wait time
 			return
 		}
 	default:
-		from, to = trial.Split(len(calls), q.fault(err))
+		from, to = trial.Split(len(calls), q.classify(err))
 	}
 	if to > 0 {
 		q.insertCalls(ctx, slices.Clone(calls[from:to]), wait, trial)

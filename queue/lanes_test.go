@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
@@ -42,11 +42,11 @@ func (e *lockedGroup) Insert(_ context.Context, jobs []engine.Insert, _ time.Dur
 
 func (*lockedGroup) IsLocked(err error) bool { return errors.Is(err, errLocked) }
 
-func (*lockedGroup) Fault(err error) fault.Fault {
+func (*lockedGroup) Classify(err error) sqlerr.Class {
 	if errors.Is(err, errRefused) {
-		return fault.Poison
+		return sqlerr.BadInput
 	}
-	return fault.Other
+	return sqlerr.Unclassified
 }
 
 func callOf(groups ...string) keyedCall {

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
@@ -88,7 +88,7 @@ func (q *Queue) RetryAll(ctx context.Context, queue string) (retried int, err er
 			return err
 		})
 		if err != nil {
-			return retried, q.explain(fault.NoWrite(err), "listing dead jobs")
+			return retried, q.explain(sqlerr.Unwritten(err), "listing dead jobs")
 		}
 		if len(dead) == 0 {
 			return retried, nil
@@ -215,7 +215,7 @@ func (q *Queue) endWaiting(ctx context.Context, id ID, end func(engine.Record, *
 			return 0, err
 		case errors.Is(err, ErrState):
 			return State(r.State), err
-		case err != nil && q.fault(err) != fault.Retry:
+		case err != nil && q.classify(err) != sqlerr.Retryable:
 			return State(r.State), q.explain(err, "ending a job")
 		case err == nil && done:
 			if x != nil {

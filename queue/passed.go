@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
@@ -26,10 +26,10 @@ type pass struct {
 
 // claimFailed takes over that the server has refused a claim that came with no ends, and tells
 // whether its first job is to be passed over. w.mu is held.
-func (w *worker) claimFailed(m *message, is fault.Fault) (pass bool) {
+func (w *worker) claimFailed(m *message, is sqlerr.Class) (pass bool) {
 	w.refused++
-	isConflict := is == fault.Retry || is == fault.Busy
-	if !is.MayBeOnes() || isConflict && w.refused < conflictsToPart {
+	isConflict := is == sqlerr.Retryable || is == sqlerr.Busy
+	if !is.MayBeOfOne() || isConflict && w.refused < conflictsToPart {
 		return false
 	}
 	w.limit = max(m.Ask.Most/2, 1)

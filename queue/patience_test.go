@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
@@ -18,7 +18,7 @@ type silent struct {
 
 func (e *silent) Exhausted() bool { return e.exhausted }
 
-func (*silent) Fault(error) fault.Fault { return fault.Lost }
+func (*silent) Classify(error) sqlerr.Class { return sqlerr.Unresolved }
 
 // TestPatienceGrowsForStatementsAlone: a statement that was cut off takes twice the time and half the rows the next time. One that waited
 // for a connection takes as much as before.

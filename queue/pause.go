@@ -5,7 +5,7 @@ import (
 	"context"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // Pause stops workers from claiming jobs of a queue, until Resume: "" is the default one. Jobs that have begun go on. Jobs that were claimed
@@ -76,7 +76,7 @@ func (q *Queue) repeat(ctx context.Context, what string, f func(context.Context)
 		if err == nil {
 			return nil
 		}
-		if n == insertTries || q.fault(err) != fault.Retry {
+		if n == insertTries || q.classify(err) != sqlerr.Retryable {
 			return q.explain(err, what)
 		}
 	}

@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/merge"
 	"github.com/dblock-go/dblock/internal/schema"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
@@ -69,7 +69,7 @@ func New(e engine.Engine, o Options) (*Queue, error) {
 	q.inserts = merge.New(merge.Options[[]engine.Insert, []engine.Duplicate]{
 		Run:      q.insertMerged,
 		Key:      func([]engine.Insert) string { return "" },
-		Fault:    q.fault,
+		Classify: q.classify,
 		MaxBatch: maxMerged, MaxQueue: o.MaxQueue, PerKey: 2,
 	})
 	q.keyed, q.begins = q.newKeyed(), q.newBegins()
@@ -162,26 +162,26 @@ func (q *Queue) leave(ctx context.Context) error {
 }
 
 // fault is the engine's, but for errors that are this package's own.
-func (q *Queue) fault(err error) fault.Fault {
+func (q *Queue) classify(err error) sqlerr.Class {
 	if errors.Is(err, dblock.ErrClosed) || errors.Is(err, dblock.ErrInvalid) {
-		return fault.Other
+		return sqlerr.Unclassified
 	}
-	return q.engine.Fault(err)
+	return q.engine.Classify(err)
 }
 
 // explain puts an error of the engine into dblock's words.
 func (q *Queue) explain(err error, what string) error {
 	as := error(nil)
-	switch q.fault(err) {
-	case fault.Retry:
+	switch q.classify(err) {
+	case sqlerr.Retryable:
 		as = dblock.ErrConflict
-	case fault.Busy, fault.Full:
+	case sqlerr.Busy, sqlerr.Overloaded:
 		as = dblock.ErrBusy
-	case fault.Unreachable:
+	case sqlerr.Unavailable:
 		as = dblock.ErrUnavailable
-	case fault.Lost:
+	case sqlerr.Unresolved:
 		as = dblock.ErrOutcomeUnknown
-	case fault.NoSchema:
+	case sqlerr.NoSchema:
 		as = &dblock.SchemaError{Want: schema.Version}
 	default:
 		return fmt.Errorf("queue: %s: %w", what, err)

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
@@ -37,7 +37,7 @@ func (q *Queue) rescue(ctx context.Context, backoff func(int, error) time.Durati
 		return err
 	})
 	if err != nil {
-		return 0, 0, q.explain(fault.NoWrite(err), "looking for those who are gone")
+		return 0, 0, q.explain(sqlerr.Unwritten(err), "looking for those who are gone")
 	}
 	r := &rescue{q: q, ctx: ctx, backoff: backoff, heir: member.NewID(), open: make(map[engine.ID]int)}
 	for _, m := range suspects {
@@ -228,7 +228,7 @@ func (r *rescue) last() error {
 	n := r.q.step(givingUp, min(len(r.apart), rescueStep))
 	for some := range slices.Chunk(r.apart, n) {
 		if ctx.Err() == nil {
-			err = errors.Join(err, r.endApart(ctx, some, new(fault.Trial)))
+			err = errors.Join(err, r.endApart(ctx, some, new(sqlerr.Trial)))
 		}
 	}
 	r.q.stepped(givingUp, n, time.Since(began), ctx.Err() != nil)
@@ -246,7 +246,7 @@ const givingUp = "giving up jobs whose worker is gone"
 
 // endApart gives up or drops some jobs together, or in parts if a key is locked, or one may have an
 // error of its own.
-func (r *rescue) endApart(ctx context.Context, jobs []lastEnd, trial *fault.Trial) error {
+func (r *rescue) endApart(ctx context.Context, jobs []lastEnd, trial *sqlerr.Trial) error {
 	x := &engine.Exchange{}
 	for _, j := range jobs {
 		if j.dropped {
@@ -268,7 +268,7 @@ func (r *rescue) endApart(ctx context.Context, jobs []lastEnd, trial *fault.Tria
 	case locked:
 		to = len(jobs) / 2
 	default:
-		from, to = trial.Split(len(jobs), r.q.fault(err))
+		from, to = trial.Split(len(jobs), r.q.classify(err))
 	}
 	switch {
 	case len(cancelled) > 0:
@@ -293,7 +293,7 @@ func (r *rescue) endApart(ctx context.Context, jobs []lastEnd, trial *fault.Tria
 	case to > 0:
 		first, others := slices.Clone(jobs[from:to]), slices.Concat(jobs[:from], jobs[to:])
 		return errors.Join(r.endApart(ctx, first, trial), r.endApart(ctx, others, trial))
-	case !locked && (len(jobs) > 1 || !r.q.fault(err).MayBeOnes()):
+	case !locked && (len(jobs) > 1 || !r.q.classify(err).MayBeOfOne()):
 		return err
 	case !locked:
 		r.q.trouble("giving up a job whose worker is gone", err)

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // MaxCounted is where Stats stops counting the jobs of a queue in a state: that many are so many or more.
@@ -61,7 +61,7 @@ func (q *Queue) Stats(ctx context.Context) (Stats, error) {
 	defer cancel()
 	s, err := q.stats(ctx)
 	if err != nil {
-		return Stats{}, q.explain(fault.NoWrite(err), "counting jobs")
+		return Stats{}, q.explain(sqlerr.Unwritten(err), "counting jobs")
 	}
 	return s, nil
 }

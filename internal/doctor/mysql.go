@@ -8,12 +8,12 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/mysqlfault"
 	"github.com/dblock-go/dblock/internal/mysqlschema"
 	"github.com/dblock-go/dblock/internal/mysqlserver"
 	"github.com/dblock-go/dblock/internal/mysqltext"
 	"github.com/dblock-go/dblock/internal/schema"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // MySQL examines the server of MySQL or MariaDB that config leads to, with dblock's tables in the database of that name; ""
@@ -104,7 +104,7 @@ func (f *Facts) tablesMySQL(ctx context.Context, conn *sql.Conn, server string) 
 	switch {
 	case err == nil:
 		f.Have = have
-	case mysqlfault.Of(err) != fault.NoSchema:
+	case mysqlfault.Of(err) != sqlerr.NoSchema:
 		f.Unread = err
 	}
 	columns, seen, err := f.seenMySQL(ctx, conn)
@@ -162,7 +162,7 @@ func (f *Facts) lacksMySQL(ctx context.Context, conn *sql.Conn, name, column str
 		}
 		if mysqlfault.IsDenied(err) {
 			lacks = append(lacks, right)
-		} else if mysqlfault.Of(err) == fault.Lost {
+		} else if mysqlfault.Of(err) == sqlerr.Unresolved {
 			return nil, err
 		}
 	}

@@ -12,11 +12,11 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/dblock-go/dblock/db/pgdb"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/pgfault"
 	"github.com/dblock-go/dblock/internal/pgschema"
 	"github.com/dblock-go/dblock/internal/pgserver"
 	"github.com/dblock-go/dblock/internal/schema"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 const clientEncoding = "client_encoding"
@@ -151,7 +151,7 @@ func (f *Facts) tablesPostgres(ctx context.Context, conn *pgx.Conn, name string)
 	switch {
 	case err == nil:
 		f.Have = have
-	case pgfault.Of(err) != fault.NoSchema:
+	case pgfault.Of(err) != sqlerr.NoSchema:
 		f.Unread = err
 	}
 	rows, err := conn.Query(ctx, seenPostgres, f.Schema)

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // AcquireAll waits until it has all of several keys at once; it never has a part of them, and so keeps nobody waiting.
@@ -175,7 +175,7 @@ func (l *Locker) makeFree(ctx context.Context, r dblock.Request, keys []string) 
 	bound, cancel := context.WithTimeout(ctx, l.bound())
 	defer cancel()
 	if err := l.engine.MakeFree(bound, keys); err != nil {
-		return l.unanswered(ctx, fault.NoWrite(err), r)
+		return l.unanswered(ctx, sqlerr.Unwritten(err), r)
 	}
 	return nil
 }

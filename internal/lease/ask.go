@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/merge"
 	"github.com/dblock-go/dblock/internal/schema"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // tries is how often a call asks again at once for what nobody seems to hold: it was locked for a moment,
@@ -169,8 +169,8 @@ func (l *Locker) unjoined(ctx context.Context, err error, r dblock.Request) erro
 	case errors.Is(err, dblock.ErrClosed):
 		return err
 	case ctx.Err() != nil:
-		return ended(l.lastSeen(r), fault.Unasked(ctx))
-	case l.engine.Fault(err) == fault.Lost:
+		return ended(l.lastSeen(r), sqlerr.NotSent(ctx))
+	case l.engine.Classify(err) == sqlerr.Unresolved:
 		return fmt.Errorf("%w: lock %q: nothing was asked for: %w", dblock.ErrUnavailable, r.Key, err)
 	default:
 		return l.explain(err, r.Key)
@@ -180,7 +180,7 @@ func (l *Locker) unjoined(ctx context.Context, err error, r dblock.Request) erro
 // again tells, after a pause, whether a statement that failed is to be sent again: nothing of it was
 // written. A pool may hold several connections that died, with a server that was restarted say.
 func (l *Locker) again(ctx context.Context, err error, n int) bool {
-	if is := l.engine.Fault(err); is != fault.Retry && is != fault.Unreachable || errors.Is(err, dblock.ErrClosed) {
+	if is := l.engine.Classify(err); is != sqlerr.Retryable && is != sqlerr.Unavailable || errors.Is(err, dblock.ErrClosed) {
 		return false
 	}
 	return n < tries && l.sleep(ctx, time.Millisecond<<n) == nil
@@ -223,7 +223,7 @@ func (l *Locker) mayStand(err error) bool {
 	case errors.Is(err, merge.ErrNotSent), errors.Is(err, dblock.ErrOverloaded), errors.Is(err, dblock.ErrClosed):
 		return false // the queue refused it
 	}
-	return l.engine.Fault(err) == fault.Lost
+	return l.engine.Classify(err) == sqlerr.Unresolved
 }
 
 // unanswered puts an error into the words of package dblock.
@@ -231,7 +231,7 @@ func (l *Locker) unanswered(ctx context.Context, err error, r dblock.Request) er
 	switch {
 	case errors.Is(err, dblock.ErrOutcomeUnknown), errors.Is(err, dblock.ErrClosed), errors.Is(err, dblock.ErrOverloaded):
 		return err
-	case fault.Ended(ctx) && !l.mayStand(err):
+	case sqlerr.Ended(ctx) && !l.mayStand(err):
 		return ended(l.lastSeen(r), context.Cause(ctx))
 	default:
 		return l.explain(err, r.Key)
@@ -239,13 +239,13 @@ func (l *Locker) unanswered(ctx context.Context, err error, r dblock.Request) er
 }
 
 func (l *Locker) explain(err error, key string) error {
-	switch is := l.engine.Fault(err); is {
-	case fault.Lost:
+	switch is := l.engine.Classify(err); is {
+	case sqlerr.Unresolved:
 		return fmt.Errorf("%w: lock %q: no reply; if the lock was granted, dblock releases it: %w",
 			named(is), key, err)
-	case fault.Busy, fault.Retry, fault.Unreachable, fault.Full:
+	case sqlerr.Busy, sqlerr.Retryable, sqlerr.Unavailable, sqlerr.Overloaded:
 		return fmt.Errorf("%w: lock %q: nothing was written: %w", named(is), key, err)
-	case fault.NoSchema:
+	case sqlerr.NoSchema:
 		return fmt.Errorf("lock %q: %w: %w", key, &dblock.SchemaError{Want: schema.Version}, err)
 	default:
 		return fmt.Errorf("lock %q: %w", key, err)
@@ -253,15 +253,15 @@ func (l *Locker) explain(err error, key string) error {
 }
 
 // named is what package dblock calls a fault; nil: it has no name of its own.
-func named(is fault.Fault) error {
+func named(is sqlerr.Class) error {
 	switch is {
-	case fault.Lost:
+	case sqlerr.Unresolved:
 		return dblock.ErrOutcomeUnknown
-	case fault.Busy, fault.Retry:
+	case sqlerr.Busy, sqlerr.Retryable:
 		return dblock.ErrBusy
-	case fault.Unreachable:
+	case sqlerr.Unavailable:
 		return dblock.ErrUnavailable
-	case fault.Full:
+	case sqlerr.Overloaded:
 		return dblock.ErrOverloaded
 	default:
 		return nil

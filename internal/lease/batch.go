@@ -45,7 +45,7 @@ func byLife[A any](ctx context.Context, l *Locker, batch []ask, run runAsks[A]) 
 			} else {
 				answers[i] = got[n]
 			}
-			if failed := answers[i].Err; failed != nil && len(batch) > 1 && l.engine.Fault(failed).MayBeOnes() {
+			if failed := answers[i].Err; failed != nil && len(batch) > 1 && l.engine.Classify(failed).MayBeOfOne() {
 				answers[i] = merge.Answer[A]{Alone: true}
 			}
 		}

@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/schema"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // atOnce asks for what several may have, unless others of this process stand in line for it. Those who come meanwhile
@@ -64,7 +64,7 @@ func (l *Locker) makeSemaphore(ctx context.Context, r dblock.Request) error {
 	bound, cancel := context.WithTimeout(ctx, l.bound())
 	defer cancel()
 	if err := l.engine.MakeSemaphore(bound, r.Key, r.Limit); err != nil {
-		return l.unanswered(ctx, fault.NoWrite(err), r) // permits that nobody has
+		return l.unanswered(ctx, sqlerr.Unwritten(err), r) // permits that nobody has
 	}
 	return nil
 }
@@ -97,12 +97,12 @@ func (l *Locker) change(ctx context.Context, bound time.Duration, what string, s
 	bounded, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 	err := statement(bounded)
-	switch is := l.engine.Fault(err); {
+	switch is := l.engine.Classify(err); {
 	case err == nil:
 		return nil
-	case is == fault.Lost:
+	case is == sqlerr.Unresolved:
 		return fmt.Errorf("%w: there was no reply: %s may have been changed: %w", dblock.ErrOutcomeUnknown, what, err)
-	case is == fault.NoSchema:
+	case is == sqlerr.NoSchema:
 		return fmt.Errorf("%s: %w: %w", what, &dblock.SchemaError{Want: schema.Version}, err)
 	case named(is) != nil:
 		return fmt.Errorf("%w: %s was not changed: %w", named(is), what, err)

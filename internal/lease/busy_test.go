@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/memlease"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // waits are the ways to wait for a lease, by the call of the engine that grants it.
@@ -36,10 +36,10 @@ var waits = map[string]func(ctx context.Context, l *lease.Locker) (*dblock.Lock,
 // something was busy never ends the wait.
 func TestErrorsThatEndAWait(t *testing.T) {
 	for call, wait := range waits {
-		for as, ends := range map[fault.Fault]error{
-			fault.Busy: nil, fault.Retry: nil, fault.Unreachable: dblock.ErrUnavailable, fault.Lost: dblock.ErrOutcomeUnknown,
+		for as, ends := range map[sqlerr.Class]error{
+			sqlerr.Busy: nil, sqlerr.Retryable: nil, sqlerr.Unavailable: dblock.ErrUnavailable, sqlerr.Unresolved: dblock.ErrOutcomeUnknown,
 		} {
-			if (call == "SeeTurn" || call == "Join") && as == fault.Lost {
+			if (call == "SeeTurn" || call == "Join") && as == sqlerr.Unresolved {
 				continue // a statement that only reads, or joins, leaves no doubt about the lock
 			}
 			t.Run(call, func(t *testing.T) {
@@ -52,7 +52,7 @@ func TestErrorsThatEndAWait(t *testing.T) {
 }
 
 func testErrorAmidAWait(
-	t *testing.T, s *memlease.Server, call string, wait func(context.Context, *lease.Locker) (*dblock.Lock, error), as fault.Fault, ends error,
+	t *testing.T, s *memlease.Server, call string, wait func(context.Context, *lease.Locker) (*dblock.Lock, error), as sqlerr.Class, ends error,
 ) {
 	fair := call == "Join" || call == "InTurn" || call == "Enqueue" || call == "SeeTurn"
 	p := newProcess(s)

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/memlease"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // What a Locker held is given back where its process lives on with another one, too.
@@ -71,7 +71,7 @@ func TestCloseWhileAReleaseIsRepeated(t *testing.T) {
 		began := time.Now()
 		p.disturb(func(_ context.Context, call string, run func() error) error {
 			if call == "Release" && time.Since(began) < time.Second {
-				return &memlease.Failure{As: fault.Busy, Err: errors.New("locked")}
+				return &memlease.Failure{As: sqlerr.Busy, Err: errors.New("locked")}
 			}
 			return run()
 		})
@@ -140,7 +140,7 @@ func TestCloseWithADoubt(t *testing.T) {
 		p.disturb(func(_ context.Context, call string, run func() error) error {
 			if call == "Acquire" {
 				_ = run()
-				return &memlease.Failure{As: fault.Lost, Err: errors.New("lost")}
+				return &memlease.Failure{As: sqlerr.Unresolved, Err: errors.New("lost")}
 			}
 			return run()
 		})
@@ -158,8 +158,8 @@ func TestCloseWithADoubt(t *testing.T) {
 // TestLeaveFails: whoever leaves last is told in the words of package dblock why the database was not there.
 func TestLeaveFails(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memlease.Server) {
-		for is, want := range map[fault.Fault]error{
-			fault.Lost: dblock.ErrOutcomeUnknown, fault.Unreachable: dblock.ErrUnavailable, fault.Busy: dblock.ErrBusy, fault.Retry: dblock.ErrBusy,
+		for is, want := range map[sqlerr.Class]error{
+			sqlerr.Unresolved: dblock.ErrOutcomeUnknown, sqlerr.Unavailable: dblock.ErrUnavailable, sqlerr.Busy: dblock.ErrBusy, sqlerr.Retryable: dblock.ErrBusy,
 		} {
 			why := &memlease.Failure{As: is, Err: errors.New("no answer")}
 			if err := leaves(t, newProcess(s), why); !errors.Is(err, want) || !errors.Is(err, why) {

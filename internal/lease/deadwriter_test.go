@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/memlease"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // TestAWaitingWriterDied: a writer that has made itself the holder of a key, and waits for a
@@ -37,7 +37,7 @@ func TestAWaitingWriterDied(t *testing.T) {
 				ctx, giveUp := context.WithCancel(t.Context())
 				ended := failing(ctx, writer)
 				p.disturb(func(context.Context, string, func() error) error {
-					return &memlease.Failure{As: fault.Unreachable, Err: context.DeadlineExceeded}
+					return &memlease.Failure{As: sqlerr.Unavailable, Err: context.DeadlineExceeded}
 				})
 				giveUp()
 				if err := <-ended; err == nil {

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // Handle names one acquisition: random, never used twice.
@@ -120,7 +120,7 @@ type Listed struct {
 }
 
 // Engine is the leases of one database. Each call but Evict is one autocommit statement, or acts as
-// one, under a lock timeout. Its errors are what the driver says; Fault tells what
+// one, under a lock timeout. Its errors are what the driver says; Classify tells what
 // they mean.
 type Engine interface {
 	member.Engine
@@ -217,8 +217,8 @@ type Engine interface {
 	// LongestStatement is how many bytes a statement may have; 0: the engine knows no bound.
 	LongestStatement() int
 
-	// Fault tells what an error of this engine means.
-	Fault(err error) fault.Fault
+	// Classify tells what an error of this engine means.
+	Classify(err error) sqlerr.Class
 }
 
 // Watcher is an Engine whose server tells nobody anything unasked, but looks at keys for whoever asks it to.

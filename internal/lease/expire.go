@@ -7,7 +7,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/clock"
-	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // margin is by how much earlier than the database this process ends a hold that lasts for d.
@@ -32,7 +32,7 @@ func (h *hold) ExpireIn(ctx context.Context, d time.Duration) error {
 	defer cancel()
 	ours, err := h.l.engine.ExpireIn(ctx, h.backs(), d)
 	switch {
-	case err != nil && h.l.engine.Fault(err) == fault.Lost:
+	case err != nil && h.l.engine.Classify(err) == sqlerr.Unresolved:
 		h.mu.Lock()
 		h.most = sent.Add(d) // the statement may take effect at any time, also after one that is sent later
 		h.mu.Unlock()

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/memlease"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // acquisitions are the ways to hold a key for which other processes have to wait.
@@ -80,7 +80,7 @@ func TestExpireInWithoutAnAnswer(t *testing.T) {
 					}
 					switch calls++; calls {
 					case 1:
-						return &memlease.Failure{As: fault.Lost, Err: errors.New("lost")}
+						return &memlease.Failure{As: sqlerr.Unresolved, Err: errors.New("lost")}
 					case 2:
 						err := run()
 						_, late := p.engine.ExpireIn(t.Context(), backs, time.Second)
@@ -149,7 +149,7 @@ func TestExpireInRefused(t *testing.T) {
 		before := lock.ValidUntil()
 		p.disturb(func(_ context.Context, call string, run func() error) error {
 			if call == "ExpireIn" {
-				return &memlease.Failure{As: fault.Busy, Err: errors.New("locked")}
+				return &memlease.Failure{As: sqlerr.Busy, Err: errors.New("locked")}
 			}
 			return run()
 		})
@@ -178,7 +178,7 @@ func TestExpireInEndsWhileRefused(t *testing.T) {
 				return run()
 			}
 			time.Sleep(300 * time.Millisecond)
-			return &memlease.Failure{As: fault.Busy, Err: errors.New("locked")}
+			return &memlease.Failure{As: sqlerr.Busy, Err: errors.New("locked")}
 		})
 		err := lock.ExpireIn(t.Context(), 100*time.Millisecond)
 		var lost *dblock.LostError

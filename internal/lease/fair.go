@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/merge"
 	"github.com/dblock-go/dblock/internal/pace"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // A fair Locker serves first come, first served, across processes. Who has to wait takes a ticket; whoever gives the
@@ -226,8 +226,8 @@ func (l *Locker) seeTurn(ctx context.Context, r dblock.Request, t *turn) (turnSt
 		if err == nil {
 			return turnState{state, sent}, nil
 		}
-		if !l.again(ctx, fault.NoWrite(err), n) {
-			return turnState{}, l.unanswered(ctx, fault.NoWrite(err), r) // whatever was granted, ours is withdrawn
+		if !l.again(ctx, sqlerr.Unwritten(err), n) {
+			return turnState{}, l.unanswered(ctx, sqlerr.Unwritten(err), r) // whatever was granted, ours is withdrawn
 		}
 	}
 }

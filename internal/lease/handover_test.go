@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/memlease"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // TestACrowdIsServedInLine: one statement serves each, and a release needs none of its own.
@@ -175,7 +175,7 @@ func TestAHandOverWithoutAnAnswer(t *testing.T) {
 					if sent {
 						_ = run()
 					}
-					return &memlease.Failure{As: fault.Lost, Err: errors.New("connection lost")}
+					return &memlease.Failure{As: sqlerr.Unresolved, Err: errors.New("connection lost")}
 				})
 				began := time.Now()
 				release(t, lock)
@@ -200,7 +200,7 @@ func TestAHandOverWithoutAnAnswer(t *testing.T) {
 
 // TestAHandOverThatFails: the lock is given back, and the next one asks for itself.
 func TestAHandOverThatFails(t *testing.T) {
-	for _, is := range []fault.Fault{fault.Other, fault.Retry, fault.Busy, fault.Unreachable} {
+	for _, is := range []sqlerr.Class{sqlerr.Unclassified, sqlerr.Retryable, sqlerr.Busy, sqlerr.Unavailable} {
 		t.Run(strconv.Itoa(int(is)), func(t *testing.T) {
 			bubble(t, func(t *testing.T, s *memlease.Server) {
 				p := newProcess(s)

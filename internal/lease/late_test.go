@@ -10,10 +10,10 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/clock"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/memlease"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // leaping is a clock whose timers are late: time has passed, as in a process that was stopped, before any of them fires.
@@ -163,7 +163,7 @@ func TestABatchOfReleasesThatFailsHalfWay(t *testing.T) {
 			case 1:
 				<-goOn
 			case 3:
-				return &memlease.Failure{As: fault.Poison, Err: errors.New("poison")}
+				return &memlease.Failure{As: sqlerr.BadInput, Err: errors.New("poison")}
 			}
 			return run()
 		})

@@ -8,9 +8,9 @@ import (
 	"slices"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/schema"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // ByKey compares what is listed.
@@ -70,17 +70,17 @@ func (l *Locker) notClosed() error {
 
 // notRead explains the error of a statement that only reads: its outcome is never unknown.
 func (l *Locker) notRead(ctx context.Context, err error, what string) error {
-	is := l.engine.Fault(err)
+	is := l.engine.Classify(err)
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case is == fault.Lost, is == fault.Unreachable:
+	case is == sqlerr.Unresolved, is == sqlerr.Unavailable:
 		return fmt.Errorf("%w: %s was not read: %w", dblock.ErrUnavailable, what, err)
-	case is == fault.Busy, is == fault.Retry:
+	case is == sqlerr.Busy, is == sqlerr.Retryable:
 		return fmt.Errorf("%w: %s was not read; retry: %w", dblock.ErrBusy, what, err)
-	case is == fault.Full:
+	case is == sqlerr.Overloaded:
 		return fmt.Errorf("%w: %s was not read: %w", dblock.ErrOverloaded, what, err)
-	case is == fault.NoSchema:
+	case is == sqlerr.NoSchema:
 		return fmt.Errorf("%s: %w: %w", what, &dblock.SchemaError{Want: schema.Version}, err)
 	}
 	return fmt.Errorf("%s: %w", what, err)

@@ -10,9 +10,9 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/clock"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/merge"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // Locker is a dblock.Locker of leases. It is safe for concurrent use.
@@ -62,12 +62,12 @@ func New[E Engine](of *Share[E], o Options) *Locker {
 	l.acquires[dblock.Permits] = l.acquiring(dblock.Permits, checked(e.AcquirePermits))
 	l.inTurn = l.acquiring(dblock.Exclusive, eachKeyOnce(e.Acquire))
 	l.tickets = merge.New(merge.Options[ask, int64]{
-		Run: l.runTickets, Key: func(a ask) string { return a.Key }, Fault: e.Fault, Weight: askWeight, MaxWeight: maxWeight(e), MaxQueue: o.MaxQueue,
+		Run: l.runTickets, Key: func(a ask) string { return a.Key }, Classify: e.Classify, Weight: askWeight, MaxWeight: maxWeight(e), MaxQueue: o.MaxQueue,
 		MaxBatch: o.MaxBatch, MaxInFlight: o.MaxInFlight, Patience: o.patience,
 		Late: func(a ask, got merge.Answer[int64]) { l.late(dblock.Exclusive, a, got.Value != 0, got.Err) },
 	})
 	l.release = merge.New(merge.Options[returning, Returned]{
-		Run: l.runRelease, Key: func(b returning) string { return b.Key }, Ends: func(returning) bool { return true }, Fault: e.Fault,
+		Run: l.runRelease, Key: func(b returning) string { return b.Key }, Ends: func(returning) bool { return true }, Classify: e.Classify,
 		Weight: returning.weight, MaxWeight: maxWeight(e),
 		MaxBatch: o.MaxBatch, MaxInFlight: o.MaxInFlight, Patience: o.patience,
 	})
@@ -82,9 +82,9 @@ func (l *Locker) acquiring(mode dblock.Mode, run runAsks[Answer]) *merge.Queue[a
 			return byLife(ctx, l, batch, run)
 		},
 		Key: func(a ask) string { return a.Key }, Ends: func(a ask) bool { return a.Instead != Handle{} },
-		Late:   func(a ask, got merge.Answer[Answer]) { l.late(mode, a, got.Value.Token != 0, got.Err) },
-		Fault:  l.engine.Fault,
-		Weight: askWeight, MaxWeight: maxWeight(l.engine), MaxQueue: l.o.MaxQueue, MaxBatch: l.o.MaxBatch, MaxInFlight: l.o.MaxInFlight, Patience: l.o.patience,
+		Late:     func(a ask, got merge.Answer[Answer]) { l.late(mode, a, got.Value.Token != 0, got.Err) },
+		Classify: l.engine.Classify,
+		Weight:   askWeight, MaxWeight: maxWeight(l.engine), MaxQueue: l.o.MaxQueue, MaxBatch: l.o.MaxBatch, MaxInFlight: l.o.MaxInFlight, Patience: l.o.patience,
 	})
 }
 
@@ -126,7 +126,7 @@ func (l *Locker) observed(
 		return lock, err
 	}
 	if ctx.Err() != nil {
-		return nil, ended(l.lastSeen(r), fault.Unasked(ctx))
+		return nil, ended(l.lastSeen(r), sqlerr.NotSent(ctx))
 	}
 	began := l.o.Clock.Now()
 	lock, err = how(ctx, r)

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // Whoever wants a key for itself that readers have makes itself its holder first, so that no more of them come, and
@@ -38,11 +38,11 @@ func (l *Locker) anyReaders(ctx context.Context, p *place) (*dblock.HeldError, e
 func (l *Locker) readers(ctx context.Context, r dblock.Request) (*dblock.HeldError, error) {
 	for n := 1; ; n++ {
 		seen, err := l.seeReaders(ctx, r.Key)
-		if err != nil && l.again(ctx, fault.NoWrite(err), n) {
+		if err != nil && l.again(ctx, sqlerr.Unwritten(err), n) {
 			continue
 		}
 		if err != nil {
-			return nil, l.unanswered(ctx, fault.NoWrite(err), r)
+			return nil, l.unanswered(ctx, sqlerr.Unwritten(err), r)
 		}
 		if len(seen) == 0 {
 			return nil, nil

@@ -68,8 +68,8 @@ func newReconciler(e Engine, m *member.Member, c clock.Clock) *reconciler {
 	r := &reconciler{engine: e, member: m, clock: c, open: make(map[*operation]struct{})}
 	r.queue = merge.New(merge.Options[*operation, Returned]{
 		Run: r.run, Key: func(o *operation) string { return o.Key }, Ends: func(*operation) bool { return true },
-		Fault:  e.Fault,
-		Weight: func(o *operation) int { return o.weight() }, MaxWeight: maxWeight(e), MaxInFlight: inFlight, Patience: patience,
+		Classify: e.Classify,
+		Weight:   func(o *operation) int { return o.weight() }, MaxWeight: maxWeight(e), MaxInFlight: inFlight, Patience: patience,
 	})
 	m.Listen(member.Listener{Confirmed: r.confirmed})
 	return r

@@ -12,14 +12,14 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/clock"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/memlease"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // errNoReply is what a call says whose answer is lost.
-var errNoReply = &memlease.Failure{As: fault.Lost, Err: errors.New("no reply")}
+var errNoReply = &memlease.Failure{As: sqlerr.Unresolved, Err: errors.New("no reply")}
 
 // TestReleaseBesideClose: a lock is released also if Close ends it at the same moment. The process lives on with
 // another Locker.

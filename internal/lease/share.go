@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // Shares are what the Lockers of one pool and TTL have in common, by K: an engine, its member, and what it
@@ -96,15 +96,15 @@ func (s *Shares[K, E]) leave(ctx context.Context, key K) error {
 	})
 	switch {
 	case !done:
-		return notLeft(fault.Lost, context.Cause(ctx))
+		return notLeft(sqlerr.Unresolved, context.Cause(ctx))
 	case err != nil:
-		return notLeft(share.Engine.Fault(err), err)
+		return notLeft(share.Engine.Classify(err), err)
 	}
 	return nil
 }
 
 // notLeft puts why a member could not leave into the words of package dblock.
-func notLeft(is fault.Fault, err error) error {
+func notLeft(is sqlerr.Class, err error) error {
 	const what = "leaving: what this process still held is free when its TTL is over"
 	if as := named(is); as != nil {
 		return fmt.Errorf("%w: %s: %w", as, what, err)

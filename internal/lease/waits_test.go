@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/memlease"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // TestLockersOfOneProcessShareAWait: the server knows of it once, and one that ends leaves the other's alone.
@@ -91,7 +91,7 @@ func TestWhatIsHeldEndsWithItsProcess(t *testing.T) {
 		lock := acquire(t, dead.locker(t, lease.Options{}))
 		dead.disturb(func(_ context.Context, call string, run func() error) error {
 			if call == "Beat" {
-				return &memlease.Failure{As: fault.Unreachable, Err: errors.New("no route")}
+				return &memlease.Failure{As: sqlerr.Unavailable, Err: errors.New("no route")}
 			}
 			return run()
 		})

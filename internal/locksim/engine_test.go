@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/memlease"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // engine is a process's way to the server.
@@ -285,17 +285,17 @@ func (e engine) Lingers() time.Duration { return 0 }
 
 func (e engine) LongestStatement() int { return 0 }
 
-func (e engine) Fault(err error) fault.Fault {
+func (e engine) Classify(err error) sqlerr.Class {
 	var f *memlease.Failure
 	switch {
 	case err == nil:
-		return fault.Other
+		return sqlerr.Unclassified
 	case errors.As(err, &f):
 		return f.As
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return fault.Busy
+		return sqlerr.Busy
 	}
-	return fault.Lost
+	return sqlerr.Unresolved
 }
 
 // Listen hears of what is given back until the connection breaks. As on a real server, the end of a

@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/clock"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/memlease"
 	"github.com/dblock-go/dblock/internal/session"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // world is one simulation.
@@ -91,7 +91,7 @@ func send[R any](ctx context.Context, p *process, call, of string, run func() (R
 	w, what := p.w, p.name+" "+call+" "+of
 	p.gate(what)
 	if ctx.Err() != nil {
-		return none, &memlease.Failure{As: fault.Busy, Err: context.Cause(ctx)}
+		return none, &memlease.Failure{As: sqlerr.Busy, Err: context.Cause(ctx)}
 	}
 	f := w.fate(what)
 	restart, up := w.connection()
@@ -99,7 +99,7 @@ func send[R any](ctx context.Context, p *process, call, of string, run func() (R
 		time.Sleep(f.there % (10 * time.Millisecond))
 		p.gate(what)
 		p.note(what + ": " + errRefused.Error())
-		return none, &memlease.Failure{As: fault.Unreachable, Err: errRefused}
+		return none, &memlease.Failure{As: sqlerr.Unavailable, Err: errRefused}
 	}
 	reply := make(chan R, 1)
 	go func() {
@@ -132,7 +132,7 @@ func send[R any](ctx context.Context, p *process, call, of string, run func() (R
 	}
 	p.gate(what)
 	p.note(what + ": no answer: " + err.Error())
-	return none, &memlease.Failure{As: fault.Lost, Err: err}
+	return none, &memlease.Failure{As: sqlerr.Unresolved, Err: err}
 }
 
 // execute is a statement at the server.

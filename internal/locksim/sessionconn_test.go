@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/session"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // sessionEngine is a process's way to the server's own locks.
@@ -24,14 +24,14 @@ func (e sessionEngine) Most() int { return e.p.w.most }
 
 func (e sessionEngine) Note(context.Context, map[session.ID]string) error { return nil }
 
-func (e sessionEngine) Fault(err error) fault.Fault {
+func (e sessionEngine) Classify(err error) sqlerr.Class {
 	switch {
 	case errors.Is(err, errOdd):
-		return fault.Busy
+		return sqlerr.Busy
 	case errors.Is(err, errRefused):
-		return fault.Unreachable
+		return sqlerr.Unavailable
 	}
-	return fault.Lost
+	return sqlerr.Unresolved
 }
 
 // conn is a connection, as the server and its client see it.

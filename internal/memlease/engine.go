@@ -6,9 +6,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // Engine is one process's access to a Server.
@@ -36,9 +36,9 @@ func (e *Engine) Disturb(around Around) {
 	e.around = around
 }
 
-// Failure is an error of an Engine's that means what its Fault says.
+// Failure is an error of an Engine, of the class As.
 type Failure struct {
-	As  fault.Fault
+	As  sqlerr.Class
 	Err error
 }
 
@@ -47,18 +47,18 @@ func (f *Failure) Error() string { return f.Err.Error() }
 // Unwrap returns what went wrong.
 func (f *Failure) Unwrap() error { return f.Err }
 
-// Fault tells what an error means. A context that ended has kept the call from being sent.
-func (e *Engine) Fault(err error) fault.Fault {
+// Classify tells what an error means. A context that ended has kept the call from being sent.
+func (e *Engine) Classify(err error) sqlerr.Class {
 	var f *Failure
 	switch {
 	case err == nil:
-		return fault.Other
+		return sqlerr.Unclassified
 	case errors.As(err, &f):
 		return f.As
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return fault.Busy
+		return sqlerr.Busy
 	}
-	return fault.Lost // as the real ones: what is not known to be harmless is not
+	return sqlerr.Unresolved // as the real ones: what is not known to be harmless is not
 }
 
 // Lingers is 0: no statement waits at the server.

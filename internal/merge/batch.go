@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // batch is what one statement carries.
@@ -142,7 +142,7 @@ func (q *Queue[Q, A]) take(l *lane[Q, A], b *batch[Q, A]) (full bool) {
 // execute runs one statement and hands out its answers.
 func (q *Queue[Q, A]) execute(b batch[Q, A]) {
 	t := turn[Q, A]{q: q, lanes: b.lanes}
-	skipped := q.run(withTurn(context.Background(), &t), b.calls, new(fault.Trial))
+	skipped := q.run(withTurn(context.Background(), &t), b.calls, new(sqlerr.Trial))
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, l := range b.lanes {
@@ -175,7 +175,7 @@ func (q *Queue[Q, A]) settle(t *turn[Q, A]) {
 
 // run executes calls in one statement, or in several after an error that may be of some of them. It
 // returns those that were skipped.
-func (q *Queue[Q, A]) run(ctx context.Context, calls []*call[Q, A], trial *fault.Trial) (skipped []*call[Q, A]) {
+func (q *Queue[Q, A]) run(ctx context.Context, calls []*call[Q, A], trial *sqlerr.Trial) (skipped []*call[Q, A]) {
 	reqs := make([]Q, len(calls))
 	again := false
 	for i, c := range calls {
@@ -185,7 +185,7 @@ func (q *Queue[Q, A]) run(ctx context.Context, calls []*call[Q, A], trial *fault
 	answers, err := q.send(ctx, reqs, again)
 	switch {
 	case err != nil:
-		if from, to := trial.Split(len(calls), q.o.Fault(err)); to > 0 {
+		if from, to := trial.Split(len(calls), q.o.Classify(err)); to > 0 {
 			first, others := slices.Clone(calls[from:to]), slices.Concat(calls[:from], calls[to:])
 			return append(q.run(ctx, first, trial), q.run(ctx, others, trial)...)
 		}

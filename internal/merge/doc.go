@@ -12,7 +12,7 @@
 //   - A caller whose context ends while its call is queued was certainly not executed. Once sent,
 //     the outcome is what the database says, or dblock.ErrOutcomeUnknown. The answer then goes to Late.
 //   - An answer counts when Run has returned without an error, never before.
-//   - One bad request never fails its neighbours: the batch is divided: see fault.Trial.
+//   - One bad request never fails its neighbours: the batch is divided: see sqlerr.Trial.
 //   - PerKey statements are in flight for a key: one, as a second would only wait for the first one's
 //     row lock, unless a statement does some of its work before it takes that. Keys share a
 //     statement; what it had to skip is asked again alone. So that little is skipped, a second statement

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // Options says what a Queue merges. Run and Key are required.
@@ -26,9 +26,9 @@ type Options[Q, A any] struct {
 	// Ends tells requests that give something back. They are never refused. Default: none does.
 	Ends func(Q) bool
 
-	// Fault tells what an error of Run means. A batch is divided to find the requests that it is
-	// of: see fault.Trial. Default: it is of all.
-	Fault func(error) fault.Fault
+	// Classify tells what an error of Run means. A batch is divided to find the requests that it is
+	// of: see sqlerr.Trial. Default: it is of all.
+	Classify func(error) sqlerr.Class
 
 	// Weight is how much a request adds to a statement, and MaxWeight is how much one statement takes, for example
 	// in bytes. A request that is heavier has a statement of its own. Default: the number of requests is the only
@@ -98,8 +98,8 @@ func New[Q, A any](o Options[Q, A]) *Queue[Q, A] {
 	if o.Weight == nil || o.MaxWeight == 0 {
 		o.Weight, o.MaxWeight = func(Q) int { return 0 }, 1
 	}
-	if o.Fault == nil {
-		o.Fault = func(error) fault.Fault { return fault.Lost }
+	if o.Classify == nil {
+		o.Classify = func(error) sqlerr.Class { return sqlerr.Unresolved }
 	}
 	o.MaxBatch = cmp.Or(o.MaxBatch, 1024)
 	o.MaxQueue = cmp.Or(o.MaxQueue, 65536)

@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // order is a request of these tests: a key and a number that says when it was sent.
@@ -302,8 +302,8 @@ func TestOneBadRequestNeverFailsItsNeighbours(t *testing.T) {
 		statements := 0
 		held := make(chan struct{})
 		q := New(Options[order, int]{
-			Key:   func(o order) string { return o.key },
-			Fault: func(error) fault.Fault { return fault.Poison },
+			Key:      func(o order) string { return o.key },
+			Classify: func(error) sqlerr.Class { return sqlerr.BadInput },
 			Run: func(_ context.Context, batch []order, _ bool) ([]Answer[int], error) {
 				statements++
 				if statements == 1 {
@@ -337,7 +337,7 @@ func TestOneBadRequestNeverFailsItsNeighbours(t *testing.T) {
 func TestOtherErrorsAreNotTriedInHalves(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(func(o *Options[order, int]) {
-			o.Fault = func(error) fault.Fault { return fault.Unreachable }
+			o.Classify = func(error) sqlerr.Class { return sqlerr.Unavailable }
 		})
 		ends := []chan error{r.do(t.Context(), "a", 0), r.do(t.Context(), "a", 1), r.do(t.Context(), "a", 2)}
 		down := errors.New("server down")

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // TestSuspects has requests fail with an error that may be the server's: some, or all of them. The
@@ -29,8 +29,8 @@ func TestSuspects(t *testing.T) {
 			refused := errors.New("the server refuses it")
 			statements, held := 0, make(chan struct{})
 			r := &rig{Queue: New(Options[order, int]{
-				Key:   func(o order) string { return o.key },
-				Fault: func(error) fault.Fault { return fault.Other },
+				Key:      func(o order) string { return o.key },
+				Classify: func(error) sqlerr.Class { return sqlerr.Unclassified },
 				Run: func(_ context.Context, batch []order, _ bool) ([]Answer[int], error) {
 					if statements++; statements == 1 {
 						<-held

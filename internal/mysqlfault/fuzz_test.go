@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/faultwire"
 	"github.com/dblock-go/dblock/internal/mysqlfault"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // FuzzErrorPacket sends error packets by way of the driver. Each has one class, whatever its number and its SQLSTATE, and
@@ -22,17 +22,17 @@ func FuzzErrorPacket(f *testing.F) {
 	f.Add(uint16(1105), "", "\x00")
 	f.Fuzz(func(t *testing.T, number uint16, state, message string) {
 		err := faultwire.MySQLError(number, state, message)
-		class, unwritten := mysqlfault.Of(err), mysqlfault.Of(fault.NoWrite(err))
-		if class < fault.Other || class > fault.Full || unwritten < fault.Other || unwritten > fault.Full {
+		class, unwritten := mysqlfault.Of(err), mysqlfault.Of(sqlerr.Unwritten(err))
+		if class < sqlerr.Unclassified || class > sqlerr.Overloaded || unwritten < sqlerr.Unclassified || unwritten > sqlerr.Overloaded {
 			t.Errorf("%v is of no class: %d, %d", err, class, unwritten)
 		}
-		if unwritten == fault.Lost || mysqlfault.Of(fmt.Errorf("a service: %w", err)) != class {
+		if unwritten == sqlerr.Unresolved || mysqlfault.Of(fmt.Errorf("a service: %w", err)) != class {
 			t.Errorf("%v is %v, %v if nothing was written", err, class, unwritten)
 		}
-		if class == fault.Retry && !mysqlfault.IsConflict(err) {
+		if class == sqlerr.Retryable && !mysqlfault.IsConflict(err) {
 			t.Errorf("%v is %v, and no conflict", err, class)
 		}
-		if mysqlfault.IsLocked(err) && class != fault.Busy && class != fault.Retry {
+		if mysqlfault.IsLocked(err) && class != sqlerr.Busy && class != sqlerr.Retryable {
 			t.Errorf("%v is locked, and %v", err, class)
 		}
 		if mysqlfault.IsDeadlock(err) && !mysqlfault.IsConflict(err) || mysqlfault.Number(err) != number || mysqlfault.NeverSent(err) {

@@ -13,56 +13,46 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/schema"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // Of tells what an error means.
-func Of(err error) fault.Fault {
+func Of(err error) sqlerr.Class {
 	if err == nil {
-		return fault.Other
+		return sqlerr.Unclassified
 	}
-	var uncommitted *fault.Uncommitted
-	safe := errors.As(err, &uncommitted)
+	unwritten := sqlerr.IsUnwritten(err)
 	var server *mysql.MySQLError
 	var dial *net.OpError
 	switch {
 	case errors.As(err, &server):
-		if isConflict(server) {
-			return fault.Retry
-		}
-		if string(server.SQLState[:2]) == classUser {
-			return fault.Poison // a trigger's SIGNAL, with whatever number
-		}
-		if server.Number == unknownError && strings.Contains(server.Message, "multi-table update") {
-			return ofNumber(queryInterrupted, safe)
-		}
-		return ofNumber(server.Number, safe)
+		return ofServer(server, unwritten)
 	case errors.Is(err, mysql.ErrPktTooLarge): // the driver refuses to send more than its maxAllowedPacket
-		return fault.Poison
+		return sqlerr.BadInput
 	case errors.As(err, &dial) && dial.Op == "dial" && !errors.Is(err, context.Canceled):
-		return fault.Unreachable // nothing was sent, and nobody but the network kept it waiting
-	case !safe:
-		return fault.Lost
+		return sqlerr.Unavailable // nothing was sent, and nobody but the network kept it waiting
+	case !unwritten:
+		return sqlerr.Unresolved
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return fault.Busy // it waited too long, for a lock or for a connection
+		return sqlerr.Busy // it waited too long, for a lock or for a connection
 	default:
-		return fault.Unreachable
+		return sqlerr.Unavailable
 	}
 }
 
 // OfOwn is Of for an error of dblock's own statements. A unique key of the host's that it names is
 // thus one that a trigger, or an index, of one row has met. A table of the host's is one of a
 // trigger, which fails for all rows: the server opens all tables of a trigger at once.
-func OfOwn(err error) fault.Fault {
+func OfOwn(err error) sqlerr.Class {
 	var server *mysql.MySQLError
 	if !errors.As(err, &server) || !namesOthers(server) {
 		return Of(err)
 	}
 	if server.Number == NoSuchTable {
-		return fault.Other
+		return sqlerr.Unclassified
 	}
-	return fault.Poison
+	return sqlerr.BadInput
 }
 
 // How the text of an error names a table and a key, in any of the server's languages. What stands
@@ -147,16 +137,21 @@ func IsNoSavepoint(err error) bool {
 	return errors.As(err, &server) && server.Number == noSuchSavepoint
 }
 
-// isConflict leaves out the deadlock of named locks: the transaction stands, till its owner rolls it back.
-func isConflict(err *mysql.MySQLError) bool {
-	switch err.Number {
-	case deadlock, recordChanged, rollbackDuringCommit:
-		return true
-	case cantCommit: // the reason is in the text alone
-		return strings.Contains(err.Message, handlerDeadlock)
-	default:
-		return string(err.SQLState[:]) == serializationFailure
+// isConflict leaves out the deadlock of named locks: the transaction stands until its owner rolls
+// it back.
+func isConflict(err *mysql.MySQLError) bool { return ofServer(err, true) == sqlerr.Retryable }
+
+// ofServer returns the class of the server's own error. Of two numbers only the text tells the
+// class.
+func ofServer(err *mysql.MySQLError, unwritten bool) sqlerr.Class {
+	number := err.Number
+	switch {
+	case number == cantCommit && strings.Contains(err.Message, handlerDeadlock):
+		number = deadlock
+	case number == unknownError && strings.Contains(err.Message, "multi-table update"):
+		number = queryInterrupted
 	}
+	return sqlerr.OfNumber(number, string(err.SQLState[:]), unwritten)
 }
 
 // IsDenied tells that the user may not do that to a database, table or column.
@@ -166,40 +161,8 @@ func IsDenied(err error) bool {
 		return false
 	}
 	switch server.Number {
-	case databaseDenied, tableDenied, columnDenied:
+	case databaseDenied, NotPermitted, columnDenied:
 		return true
 	}
 	return false
-}
-
-// ofNumber sorts what the server itself said. After all of it but a lost connection and an
-// interrupted commit the transaction is rolled back for certain.
-func ofNumber(number uint16, safe bool) fault.Fault {
-	switch number {
-	case duplicateEntry:
-		return fault.Duplicate
-	case lockWaitTimeout, lockNoWait:
-		return fault.Busy
-	case queryInterrupted, statementTimeout, maxStatementTime:
-		if safe {
-			return fault.Busy
-		}
-		return fault.Lost // a commit that waited for a replica, say, and stands
-	case NoSuchTable, UnknownDatabase:
-		return fault.NoSchema
-	case tooManyConnections, tooManyOfUser, userLimitReached, hostBlocked, hostNotPrivileged, accessDenied, noPassword, mustChangePassword,
-		passwordExpired, accountLocked, diskFull, outOfMemory, outOfSortMemory, outOfResources, tableFull,
-		optionPreventsIt, ReadOnlyTransaction, readOnlyServer, readOnlyMode, readOnlySchema, idleTooLong, notPrepared:
-		return fault.Unreachable
-	case serverShutdown, connectionKilled, sessionKilled, cantCommit:
-		if safe {
-			return fault.Unreachable
-		}
-		return fault.Lost
-	case checkViolated, checkViolatedMariaDB, outOfRange, dataTooLong, valueOutOfRange, unhandledUserSignal,
-		constraintFails, rowIsReferenced, cannotBeNull, fieldHasNoDefault, incorrectStringValue, packetTooLarge, triggerCausedConflict:
-		return fault.Poison
-	default:
-		return fault.Other
-	}
 }

@@ -3,9 +3,9 @@ package mysqlfault_test
 import (
 	"testing"
 
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/faultwire"
 	"github.com/dblock-go/dblock/internal/mysqlfault"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // TestUnavailable: what a server says that takes no connection, or has no room, is worth another try later.
@@ -18,8 +18,8 @@ func TestUnavailable(t *testing.T) {
 		1862: "Your password has expired", 3118: "Account is locked",
 	} {
 		err := faultwire.MySQLError(number, "HY000", text)
-		if got := mysqlfault.Of(err); got != fault.Unreachable {
-			t.Errorf("%v is of class %v, want unreachable", err, got)
+		if got := mysqlfault.Of(err); got != sqlerr.Unavailable {
+			t.Errorf("%v is of class %v, want unavailable", err, got)
 		}
 	}
 }
@@ -27,7 +27,7 @@ func TestUnavailable(t *testing.T) {
 // TestInterruptedUpdate: MySQL says of an UPDATE of several tables that was interrupted that the error is unknown.
 func TestInterruptedUpdate(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]fault.Fault{"An error occurred in multi-table update": fault.Lost, "Unknown error": fault.Other} {
+	for text, want := range map[string]sqlerr.Class{"An error occurred in multi-table update": sqlerr.Unresolved, "Unknown error": sqlerr.Unclassified} {
 		if got := mysqlfault.Of(faultwire.MySQLError(1105, "HY000", text)); got != want {
 			t.Errorf("%q is of class %v, want %v", text, got, want)
 		}
@@ -39,8 +39,8 @@ func TestSignalled(t *testing.T) {
 	t.Parallel()
 	for _, number := range []uint16{1644, 5001, 31001} {
 		err := faultwire.MySQLError(number, "45001", "banned")
-		if got := mysqlfault.Of(err); got != fault.Poison {
-			t.Errorf("%v is of class %v, want poison", err, got)
+		if got := mysqlfault.Of(err); got != sqlerr.BadInput {
+			t.Errorf("%v is of class %v, want bad input", err, got)
 		}
 	}
 }
@@ -49,21 +49,21 @@ func TestSignalled(t *testing.T) {
 // such. A text that names none decides nothing.
 func TestOfOwn(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]fault.Fault{
-		"Table 'db.audit' doesn't exist":        fault.Other,
-		"Table 'dblock_x.audit' doesn't exist":  fault.Other,
-		"Table 'db.dblock_stock' doesn't exist": fault.NoSchema,
-		"no such table":                         fault.NoSchema,
+	for text, want := range map[string]sqlerr.Class{
+		"Table 'db.audit' doesn't exist":        sqlerr.Unclassified,
+		"Table 'dblock_x.audit' doesn't exist":  sqlerr.Unclassified,
+		"Table 'db.dblock_stock' doesn't exist": sqlerr.NoSchema,
+		"no such table":                         sqlerr.NoSchema,
 	} {
 		err := faultwire.MySQLError(1146, "42S02", text)
 		if got := mysqlfault.OfOwn(err); got != want {
 			t.Errorf("%s: it is of class %v, want %v", text, got, want)
 		}
 	}
-	for key, want := range map[string]fault.Fault{
-		"audit.PRIMARY": fault.Poison, "what": fault.Poison, "dblock_reservation.owners": fault.Poison,
-		"audit.ticket": fault.Poison, "dblock_reservation.PRIMARY": fault.Duplicate,
-		"PRIMARY": fault.Duplicate, "ticket": fault.Duplicate, "dblock_ticket.ticket": fault.Duplicate,
+	for key, want := range map[string]sqlerr.Class{
+		"audit.PRIMARY": sqlerr.BadInput, "what": sqlerr.BadInput, "dblock_reservation.owners": sqlerr.BadInput,
+		"audit.ticket": sqlerr.BadInput, "dblock_reservation.PRIMARY": sqlerr.Duplicate,
+		"PRIMARY": sqlerr.Duplicate, "ticket": sqlerr.Duplicate, "dblock_ticket.ticket": sqlerr.Duplicate,
 	} {
 		for _, end := range []string{"'", "' taken"} {
 			err := faultwire.MySQLError(1062, "23000", "Duplicate entry 'it's' for key '"+key+end)

@@ -11,11 +11,11 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/mysqldb"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/mysqlfault"
 	"github.com/dblock-go/dblock/internal/mysqlserver"
 	"github.com/dblock-go/dblock/internal/mysqltext"
 	"github.com/dblock-go/dblock/internal/schema"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // On returns what the generated queries run on. Without a name that is the database of the connection.
@@ -60,7 +60,7 @@ func Check(ctx context.Context, conn mysqltext.Conn, name string) (server string
 		return server, err
 	}
 	have, err := q.SchemaVersion(ctx, on)
-	if err != nil && mysqlfault.Of(err) != fault.NoSchema {
+	if err != nil && mysqlfault.Of(err) != sqlerr.NoSchema {
 		return server, Unavailable(err)
 	}
 	if err := schema.Check(have); err != nil {
@@ -139,7 +139,7 @@ func checkClock(ctx context.Context, on mysqldb.DBTX) error {
 
 // Unavailable says that the server could not be asked.
 func Unavailable(err error) error {
-	if errors.Is(err, dblock.ErrUnsupported) || mysqlfault.Of(fault.NoWrite(err)) != fault.Unreachable {
+	if errors.Is(err, dblock.ErrUnsupported) || mysqlfault.Of(sqlerr.Unwritten(err)) != sqlerr.Unavailable {
 		return err
 	}
 	return fmt.Errorf("%w: %w", dblock.ErrUnavailable, err)

@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/mysqlfault"
 	"github.com/dblock-go/dblock/internal/mysqltext"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // Pool is a host's.
@@ -68,14 +68,14 @@ func (p Pool) In(ctx context.Context, fn func(*sql.Conn) (commit bool, err error
 	}
 	conn, err := p.connect(ctx, begin...)
 	if err != nil {
-		return fault.NoWrite(err)
+		return sqlerr.Unwritten(err)
 	}
 	ended := false
 	defer func() { p.Return(ctx, conn, ended) }()
 	commit, err := fn(conn)
 	if err != nil || !commit {
 		ended = !hasLeft(ctx, conn) && rollback(ctx, conn)
-		return fault.NoWrite(err)
+		return sqlerr.Unwritten(err)
 	}
 	_, err = conn.ExecContext(ctx, "COMMIT")
 	ended = err == nil

@@ -7,9 +7,9 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/faultwire"
 	"github.com/dblock-go/dblock/internal/pgfault"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // FuzzErrorResponse sends error messages by way of pgx. Each has one class, whatever its fields, and none panics.
@@ -27,20 +27,20 @@ func FuzzErrorResponse(f *testing.F) {
 		if !errors.As(err, &pg) {
 			pg = new(pgconn.PgError) // pgx refuses a body that it can't read
 		}
-		class, unwritten := pgfault.Of(err), pgfault.Of(fault.NoWrite(err))
-		if class < fault.Other || class > fault.Full || unwritten < fault.Other || unwritten > fault.Full {
+		class, unwritten := pgfault.Of(err), pgfault.Of(sqlerr.Unwritten(err))
+		if class < sqlerr.Unclassified || class > sqlerr.Overloaded || unwritten < sqlerr.Unclassified || unwritten > sqlerr.Overloaded {
 			t.Errorf("%q is of no class: %d, %d", body, class, unwritten)
 		}
-		if unwritten == fault.Lost || pgfault.Of(fmt.Errorf("a service: %w", err)) != class {
+		if unwritten == sqlerr.Unresolved || pgfault.Of(fmt.Errorf("a service: %w", err)) != class {
 			t.Errorf("%q is %v, %v if nothing was written", body, class, unwritten)
 		}
-		if pg.Code != "" && pg.SeverityUnlocalized == "FATAL" && (class == fault.Other || unwritten == fault.Other) {
+		if pg.Code != "" && pg.SeverityUnlocalized == "FATAL" && (class == sqlerr.Unclassified || unwritten == sqlerr.Unclassified) {
 			t.Errorf("%q ends the session, and is %v, %v if nothing was written", body, class, unwritten)
 		}
-		if pgfault.IsConflict(err) != (class == fault.Retry) || pgfault.IsConflict(err) != (pgfault.IsDeadlock(err) || pgfault.IsUnserializable(err)) {
+		if pgfault.IsConflict(err) != (class == sqlerr.Retryable) || pgfault.IsConflict(err) != (pgfault.IsDeadlock(err) || pgfault.IsUnserializable(err)) {
 			t.Errorf("%q is %v, a conflict: %v", body, class, pgfault.IsConflict(err))
 		}
-		if pgfault.IsLocked(err) && class != fault.Busy {
+		if pgfault.IsLocked(err) && class != sqlerr.Busy {
 			t.Errorf("%q is locked, and %v", body, class)
 		}
 		if pgfault.Code(err) != pg.Code || pgfault.Violates(err, "none\x00") || pgfault.LacksValue(err, "none\x00") || pgfault.RefusesParameters(err) != (pg.Code == "08P01") {

@@ -6,48 +6,46 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/schema"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // Of tells what an error means.
-func Of(err error) fault.Fault {
+func Of(err error) sqlerr.Class {
 	if err == nil {
-		return fault.Other
+		return sqlerr.Unclassified
 	}
-	var uncommitted *fault.Uncommitted
-	safe := errors.As(err, &uncommitted) || NeverSent(err)
+	unwritten := sqlerr.IsUnwritten(err) || NeverSent(err)
 	var refused *pgconn.ConnectError
 	if errors.As(err, &refused) {
-		return fault.Unreachable
+		return sqlerr.Unavailable
 	}
 	if errors.As(err, new(*UnusableError)) {
-		return fault.Other
+		return sqlerr.Unclassified
 	}
 	var server *pgconn.PgError
 	if errors.As(err, &server) && server.Code != "" {
-		is := ofCode(server.Code, safe)
+		is := sqlerr.OfState(server.Code, unwritten)
 		if server.Routine == stalePlan {
-			return fault.Unreachable
+			return sqlerr.Unavailable
 		}
-		if is == fault.Other && endsSession(server) {
-			return ofClass(classConnection, safe)
+		if is == sqlerr.Unclassified && endsSession(server) {
+			return sqlerr.OfState(connectionException, unwritten)
 		}
 		return is
 	}
 	switch {
-	case !safe:
-		return fault.Lost
+	case !unwritten:
+		return sqlerr.Unresolved
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return fault.Busy // it waited too long, for a lock or for a connection
+		return sqlerr.Busy // it waited too long, for a lock or for a connection
 	default:
-		return fault.Unreachable
+		return sqlerr.Unavailable
 	}
 }
 
@@ -78,18 +76,18 @@ const stalePlan = "RevalidateCachedQuery"
 // OfOwn is Of for an error of dblock's own statements, which call no functions of the host's. A column
 // that is not there is thus one of dblock's. A function that the error came from is thus of a trigger, and what it ends with is one row's, as is
 // what a unique index of the host's refuses. Conflicts and timeouts stay what they are.
-func OfOwn(err error) fault.Fault {
+func OfOwn(err error) sqlerr.Class {
 	is := Of(err)
 	var server *pgconn.PgError
 	if !errors.As(err, &server) || errors.As(err, new(*pgconn.ConnectError)) || endsSession(server) {
 		return is
 	}
 	isOthers := server.Code == uniqueViolation && !isOwnKey(server.ConstraintName)
-	if isOthers || isOfFunction(server) && is != fault.Retry && is != fault.Busy {
-		return fault.Poison
+	if isOthers || isOfFunction(server) && is != sqlerr.Retryable && is != sqlerr.Busy {
+		return sqlerr.BadInput
 	}
 	if server.Code == UndefinedColumn {
-		return fault.NoSchema
+		return sqlerr.NoSchema
 	}
 	return is
 }
@@ -136,44 +134,6 @@ func Code(err error) string {
 		return pg.Code
 	}
 	return ""
-}
-
-// ofCode sorts what the server itself said. After most of it the transaction is rolled back for
-// certain; a shutdown may come while a commit waits for a replica.
-func ofCode(code string, safe bool) fault.Fault {
-	switch code {
-	case serializationFailure, deadlockDetected:
-		return fault.Retry
-	case uniqueViolation:
-		return fault.Duplicate
-	case lockNotAvailable, queryCanceled:
-		return fault.Busy
-	case UndefinedTable, InvalidSchemaName:
-		return fault.NoSchema
-	case ReadOnlyTransaction, tooManyConnections, noSuchStatement:
-		return fault.Unreachable
-	case OutOfMemory:
-		return fault.Full
-	}
-	return ofClass(code[:min(2, len(code))], safe) // a server that is not Postgres may send less than five characters
-}
-
-func ofClass(class string, safe bool) fault.Fault {
-	switch class {
-	case classData, classIntegrity, classProcedure:
-		return fault.Poison
-	case classResources:
-		return fault.Unreachable
-	case classConnection, classOperator, classSystem:
-		if safe {
-			return fault.Unreachable
-		}
-		return fault.Lost
-	}
-	if !slices.Contains(classes, class) { // a trigger has chosen it
-		return fault.Poison
-	}
-	return fault.Other
 }
 
 // endsSession tells that the server has closed the connection, with whatever code: by transaction_timeout, for example.

@@ -12,9 +12,9 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/pgdb"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/pgfault"
 	"github.com/dblock-go/dblock/internal/schema"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // On returns what the generated queries run on. Without a name the connection looks where it always does.
@@ -99,7 +99,7 @@ func Check(ctx context.Context, db pgdb.DBTX, name string) error {
 		return err
 	}
 	have, err := q.SchemaVersion(ctx, on)
-	if err != nil && pgfault.Of(err) != fault.NoSchema {
+	if err != nil && pgfault.Of(err) != sqlerr.NoSchema {
 		return unavailable(err)
 	}
 	if err := schema.Check(have); err != nil {
@@ -123,7 +123,7 @@ func CheckOwners(untrusted string) error {
 
 // unavailable says that the server could not be asked.
 func unavailable(err error) error {
-	if pgfault.Of(fault.NoWrite(err)) != fault.Unreachable {
+	if pgfault.Of(sqlerr.Unwritten(err)) != sqlerr.Unavailable {
 		return err
 	}
 	return fmt.Errorf("%w: %w", dblock.ErrUnavailable, err)

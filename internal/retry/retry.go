@@ -12,7 +12,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/callback"
-	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 const (
@@ -49,7 +49,7 @@ func Run(ctx context.Context, o Options, isConflict func(error) bool, once func(
 		err := callback.Sound(once())
 		var within *gaveUp // a RunTx in this one: that was enough
 		switch {
-		case err == nil, fault.IsFinal(err), !isConflict(err), errors.As(err, &within):
+		case err == nil, sqlerr.IsFinal(err), !isConflict(err), errors.As(err, &within):
 			return err
 		case attempt == o.Attempts:
 			return &gaveUp{attempt, err}

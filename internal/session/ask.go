@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/pace"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // prove is no step: any answer of the connection to a statement that was sent later proves that the connection lives.
@@ -50,7 +50,7 @@ func (l *Locker) try(ctx context.Context, r *dblock.Request, id ID) (*dblock.Loc
 // wait asks until it has the lock: when it is told that it was given back, and now and then.
 func (l *Locker) wait(ctx context.Context, r *dblock.Request, id ID) (*dblock.Lock, error) {
 	if ctx.Err() != nil {
-		return nil, &dblock.HeldError{Key: r.Key, Wait: fault.Unasked(ctx)}
+		return nil, &dblock.HeldError{Key: r.Key, Wait: sqlerr.NotSent(ctx)}
 	}
 	l.mu.Lock()
 	p, err := l.enter(ctx, r, id, true)
@@ -306,8 +306,8 @@ var final = []error{
 
 // again tells whether a call may ask again: its connection ended, or the server did not say.
 func (l *Locker) again(err error) bool {
-	switch l.engine.Fault(err) {
-	case fault.Retry, fault.Lost, fault.Unreachable, fault.Busy:
+	switch l.engine.Classify(err) {
+	case sqlerr.Retryable, sqlerr.Unresolved, sqlerr.Unavailable, sqlerr.Busy:
 		return !slices.ContainsFunc(final, func(last error) bool { return errors.Is(err, last) })
 	}
 	return false

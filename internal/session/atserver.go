@@ -7,14 +7,14 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // waitAtServer asks once, as others do, and then waits in the server's own line, on a connection of its own: so who comes
 // first is served first, whatever process it is of.
 func (l *Locker) waitAtServer(ctx context.Context, r *dblock.Request, id ID) (*dblock.Lock, error) {
 	if ctx.Err() != nil {
-		return nil, &dblock.HeldError{Key: r.Key, Wait: fault.Unasked(ctx)}
+		return nil, &dblock.HeldError{Key: r.Key, Wait: sqlerr.NotSent(ctx)}
 	}
 	lock, err := l.try(ctx, r, id)
 	if !errors.Is(err, dblock.ErrNotAcquired) || ctx.Err() != nil {
@@ -31,7 +31,7 @@ func (l *Locker) waitAtServer(ctx context.Context, r *dblock.Request, id ID) (*d
 			return lock, nil
 		case errors.Is(context.Cause(wait), dblock.ErrClosed):
 			return nil, errClosed()
-		case fault.Ended(wait):
+		case sqlerr.Ended(wait):
 			return nil, &dblock.HeldError{Key: r.Key, Holder: dblock.Holder{Label: "another session"}, Wait: context.Cause(wait)}
 		case queued: // however often a connection is lost in a long wait
 			failed = 0

@@ -3,7 +3,7 @@ package session
 import (
 	"context"
 
-	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // ID is what the server calls a lock by, as the engine writes it. Keys of one ID are one lock.
@@ -45,8 +45,8 @@ type Engine interface {
 	// Most is how many locks one connection may have.
 	Most() int
 
-	// Fault tells what an error means.
-	Fault(err error) fault.Fault
+	// Classify tells what an error means.
+	Classify(err error) sqlerr.Class
 
 	// Note keeps, for people, which keys the IDs stand for.
 	Note(ctx context.Context, keys map[ID]string) error

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // refusal says who has a lock that was not acquired, and what ended the wait for it.
@@ -39,12 +39,12 @@ func (l *Locker) named(key string, err error) error {
 	if isNamed(err) {
 		return err
 	}
-	switch l.engine.Fault(err) {
-	case fault.Lost, fault.Unreachable:
+	switch l.engine.Classify(err) {
+	case sqlerr.Unresolved, sqlerr.Unavailable:
 		return fmt.Errorf("%w: lock %q: nothing is locked: %w", dblock.ErrUnavailable, key, err)
-	case fault.Busy, fault.Retry:
+	case sqlerr.Busy, sqlerr.Retryable:
 		return fmt.Errorf("%w: lock %q: nothing is locked: %w", dblock.ErrBusy, key, err)
-	case fault.Full:
+	case sqlerr.Overloaded:
 		return fmt.Errorf("%w: lock %q: the server has no room for more locks (Postgres: max_locks_per_transaction); nothing is locked: %w",
 			dblock.ErrOverloaded, key, err)
 	default:

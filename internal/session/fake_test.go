@@ -13,8 +13,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/session"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -54,11 +54,11 @@ func (p process) Most() int { return p.most }
 
 func (process) Note(context.Context, map[session.ID]string) error { return nil }
 
-func (process) Fault(err error) fault.Fault {
+func (process) Classify(err error) sqlerr.Class {
 	if errors.Is(err, errGone) {
-		return fault.Lost
+		return sqlerr.Unresolved
 	}
-	return fault.Busy
+	return sqlerr.Busy
 }
 
 func (p process) Open(ctx context.Context, heard func(session.ID)) (session.Conn, error) {

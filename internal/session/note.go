@@ -3,7 +3,7 @@ package session
 import (
 	"time"
 
-	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // The server knows locks by numbers or hashes. Which keys they stand for is noted for people, of those locks alone that are
@@ -30,7 +30,7 @@ func (l *Locker) noteKeys() {
 			continue
 		}
 		err := l.engine.Note(l.ending, keys)
-		if l.engine.Fault(err) == fault.NoSchema { // session locks need no tables
+		if l.engine.Classify(err) == sqlerr.NoSchema { // session locks need no tables
 			l.o.Log.Info("dblock: the keys of session locks are not shown: the tables are missing", "error", err)
 			return
 		}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // opening is a session that is being opened, for all who need one.
@@ -31,7 +31,7 @@ func (l *Locker) open(ctx context.Context) (*session, error) {
 		return l.newSession(conn, sent), nil
 	case errors.Is(err, dblock.ErrUnsupported), errors.Is(err, dblock.ErrUnavailable), errors.Is(err, dblock.ErrServerTooOld):
 		return nil, err
-	case l.engine.Fault(fault.NoWrite(err)) == fault.Other && ctx.Err() == nil:
+	case l.engine.Classify(sqlerr.Unwritten(err)) == sqlerr.Unclassified && ctx.Err() == nil:
 		return nil, err
 	}
 	return nil, fmt.Errorf("%w: no connection for session locks: %w", dblock.ErrUnavailable, err)
@@ -50,7 +50,7 @@ func (l *Locker) sessionOf(ctx context.Context, sl *slot) (*session, error) {
 		case <-o.done:
 			err = o.err
 		case <-ctx.Done():
-			err = fault.NoWrite(context.Cause(ctx))
+			err = sqlerr.Unwritten(context.Cause(ctx))
 		}
 		l.mu.Lock()
 		if err != nil {

@@ -4,20 +4,20 @@ import (
 	"context"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
-	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
 // Lookup returns what is recorded under key.
 func (d *database) Lookup(ctx context.Context, key string) ([]engine.Row, error) {
 	found, err := d.recorded(ctx, d.on(d.pool), []string{key})
-	return found[key], fault.NoWrite(err)
+	return found[key], sqlerr.Unwritten(err)
 }
 
 // Balances reads the books in one statement, and so in one snapshot.
 func (d *database) Balances(ctx context.Context, skus []string) ([]engine.Balance, error) {
 	balances, err := d.balances(ctx, d.on(d.pool), skus)
-	return balances, fault.NoWrite(err)
+	return balances, sqlerr.Unwritten(err)
 }
 
 func (d *database) balances(ctx context.Context, on mysqldb.DBTX, skus []string) ([]engine.Balance, error) {

@@ -10,8 +10,8 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/mysqldb"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/mysqlfault"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
@@ -62,7 +62,7 @@ func (t callerTx) DueOf(ctx context.Context, buyers []string, limit int) (map[st
 }
 
 func (t callerTx) Move(ctx context.Context, fn func(engine.MoveTx) error) error {
-	return t.below(ctx, "dblock_sweep", func() error { return fault.NoWrite(fn(&moveTx{d: t.d, on: t.on})) })
+	return t.below(ctx, "dblock_sweep", func() error { return sqlerr.Unwritten(fn(&moveTx{d: t.d, on: t.on})) })
 }
 
 // below runs fn below a savepoint. Another one of the same name would replace it. After a deadlock
@@ -72,16 +72,16 @@ func (t callerTx) below(ctx context.Context, savepoint string, fn func() error) 
 		if errors.Is(err, sql.ErrTxDone) {
 			return engine.ErrTxEnded
 		}
-		return fault.NoWrite(err)
+		return sqlerr.Unwritten(err)
 	}
 	err := fn()
 	if err == nil {
 		if _, err = t.on.ExecContext(ctx, "RELEASE SAVEPOINT "+savepoint); mysqlfault.IsNoSavepoint(err) {
 			return errNoTx(err)
 		}
-		return fault.NoWrite(err)
+		return sqlerr.Unwritten(err)
 	}
-	if mysqlfault.Of(err) == fault.Retry {
+	if mysqlfault.Of(err) == sqlerr.Retryable {
 		return err
 	}
 	switch {
@@ -116,7 +116,7 @@ func (t callerTx) decide(ctx context.Context, ask engine.Ask, decide func(engine
 	for {
 		books, err := t.d.read(ctx, t.on, ask)
 		if err != nil {
-			return fault.NoWrite(err)
+			return sqlerr.Unwritten(err)
 		}
 		books.Skipped = func(string) bool { return false }
 		switch plan, again, err := decide(books); {
@@ -125,11 +125,11 @@ func (t callerTx) decide(ctx context.Context, ask engine.Ask, decide func(engine
 		case again:
 		case len(plan.Insert) == 0:
 			if err := t.isNew(ctx, ask.Keys, books); err != nil {
-				return fault.NoWrite(err)
+				return sqlerr.Unwritten(err)
 			}
 			return errNothing
 		default:
-			return fault.NoWrite(write(ctx, t.on, plan))
+			return sqlerr.Unwritten(write(ctx, t.on, plan))
 		}
 	}
 }

@@ -3,25 +3,25 @@ package mysqlinventory
 import (
 	"errors"
 
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/mysqlfault"
 	"github.com/dblock-go/dblock/internal/mysqltext"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
-// Fault tells what an error means. Whoever waited too long for the stock tries again: it is the server's bound that
-// ended, not the caller's.
-func (d *database) Fault(err error) fault.Fault {
+// Classify tells what an error means. Whoever waited too long for the stock tries again: it is the
+// server's bound that ended, not the caller's.
+func (d *database) Classify(err error) sqlerr.Class {
 	var wait *bounded
 	switch {
 	case errors.As(err, &wait):
-		return fault.Busy
+		return sqlerr.Busy
 	case errors.Is(err, errKeyTaken), engine.IsKeyOpen(err):
-		return fault.Duplicate
+		return sqlerr.Duplicate
 	case mysqlfault.IsLocked(err):
-		return fault.Retry
+		return sqlerr.Retryable
 	case errors.Is(err, mysqltext.ErrTooLong): // half of the batch may fit
-		return fault.Poison
+		return sqlerr.BadInput
 	}
 	return mysqlfault.OfOwn(err)
 }

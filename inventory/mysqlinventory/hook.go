@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/mysqlfault"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
@@ -52,9 +52,9 @@ func (d *database) runHook(ctx context.Context, conn *sql.Conn, plan engine.Plan
 	case err == nil:
 		return d.afterHook(ctx, conn)
 	case mysqlfault.Number(err) == 0 && conn.PingContext(ctx) == nil: // the hook's own
-		return inventory.HookFailed(err, fault.Other)
+		return inventory.HookFailed(err, sqlerr.Unclassified)
 	}
-	return inventory.HookFailed(err, d.Fault(err))
+	return inventory.HookFailed(err, d.Classify(err))
 }
 
 // hookTx is a transaction that knows the rows it has returned. The connection takes no other statement while rows are open.

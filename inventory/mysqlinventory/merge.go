@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/mysqlfault"
 	"github.com/dblock-go/dblock/internal/mysqltext"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
@@ -65,7 +65,7 @@ func (d *database) Look(ctx context.Context, ask engine.Ask) (engine.Books, erro
 	if err == nil {
 		books.Recorded, err = d.recorded(ctx, on, ask.Keys)
 	}
-	return books, fault.NoWrite(err)
+	return books, sqlerr.Unwritten(err)
 }
 
 // read locks the quotas and the stock and reads what is recorded. The look-up is a statement of its own after

@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/mysqltext"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
@@ -117,7 +117,7 @@ func (d *database) Due(ctx context.Context, limit int) ([]string, error) {
 	for i, key := range due {
 		keys[i] = string(key)
 	}
-	return keys, fault.NoWrite(err)
+	return keys, sqlerr.Unwritten(err)
 }
 
 // DueOf returns by buyer the keys of those that some buyers hold.
@@ -132,5 +132,5 @@ func (d *database) dueOf(ctx context.Context, on mysqldb.DBTX, buyers []string, 
 		buyer := string(r.Buyer)
 		keys[buyer] = append(keys[buyer], string(r.ReservationKey))
 	}
-	return keys, fault.NoWrite(err)
+	return keys, sqlerr.Unwritten(err)
 }

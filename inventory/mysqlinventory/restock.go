@@ -6,7 +6,7 @@ import (
 	"errors"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
-	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
@@ -88,5 +88,5 @@ func (d *database) Adjustment(ctx context.Context, id string) (engine.Adjustment
 	if errors.Is(err, sql.ErrNoRows) {
 		return engine.Adjustment{}, false, nil
 	}
-	return engine.Adjustment{ID: id, SKU: string(r.Sku), Delta: r.Delta}, err == nil, fault.NoWrite(err)
+	return engine.Adjustment{ID: id, SKU: string(r.Sku), Delta: r.Delta}, err == nil, sqlerr.Unwritten(err)
 }

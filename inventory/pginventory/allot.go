@@ -8,7 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/pgdb"
-	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 	"github.com/dblock-go/dblock/pglock"
 )
@@ -37,7 +37,7 @@ func (d *database) Allotted(ctx context.Context) ([]engine.Units, error) {
 	for i, r := range rows {
 		units[i] = engine.Units{SKU: r.Sku, Bucket: r.Bucket, Qty: r.Available}
 	}
-	return units, fault.NoWrite(err)
+	return units, sqlerr.Unwritten(err)
 }
 
 // Locker makes a Locker of leases.

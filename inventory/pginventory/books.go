@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/dblock-go/dblock/db/pgdb"
-	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
@@ -19,7 +19,7 @@ func (d *database) Lookup(ctx context.Context, key string) ([]engine.Row, error)
 	for i, r := range found {
 		rows[i] = row(r)
 	}
-	return rows, fault.NoWrite(err)
+	return rows, sqlerr.Unwritten(err)
 }
 
 // Balances reads the books in one statement, and so in one snapshot.
@@ -28,7 +28,7 @@ func (d *database) Balances(ctx context.Context, skus []string) (balances []engi
 		balances, err = d.balances(ctx, on, skus)
 		return err
 	})
-	return balances, fault.NoWrite(err)
+	return balances, sqlerr.Unwritten(err)
 }
 
 func (d *database) balances(ctx context.Context, on pgdb.DBTX, skus []string) ([]engine.Balance, error) {

@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/dblock-go/dblock/db/pgdb"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/pgfault"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 	"github.com/dblock-go/dblock/pglock"
@@ -67,7 +67,7 @@ func (t callerTx) DueOf(ctx context.Context, buyers []string, limit int) (map[st
 }
 
 func (t callerTx) Move(ctx context.Context, fn func(engine.MoveTx) error) error {
-	return t.below(ctx, func() error { return fault.NoWrite(fn(callerMoveTx{t})) })
+	return t.below(ctx, func() error { return sqlerr.Unwritten(fn(callerMoveTx{t})) })
 }
 
 // below runs fn below a savepoint. One below another is ended before that, so that the same name
@@ -77,12 +77,12 @@ func (t callerTx) below(ctx context.Context, fn func() error) error {
 		if errors.Is(err, pgx.ErrTxClosed) || errors.Is(err, sql.ErrTxDone) || pgfault.Code(err) == pgfault.NoTransaction {
 			return engine.ErrTxEnded
 		}
-		return fault.NoWrite(err)
+		return sqlerr.Unwritten(err)
 	}
 	err := fn()
 	if err == nil {
 		_, err = t.on.Exec(ctx, "release savepoint dblock_reserve")
-		return fault.NoWrite(err)
+		return sqlerr.Unwritten(err)
 	}
 	if pgfault.Code(err) == pgfault.ReadOnlyTransaction {
 		err = fmt.Errorf("%w: %w", engine.ErrTxReadOnly, err)
@@ -107,7 +107,7 @@ func (t callerTx) decide(ctx context.Context, ask engine.Ask, decide func(engine
 	for {
 		books, err := t.read(ctx, ask)
 		if err != nil {
-			return fault.NoWrite(err)
+			return sqlerr.Unwritten(err)
 		}
 		switch plan, again, err := decide(books); {
 		case err != nil:
@@ -116,7 +116,7 @@ func (t callerTx) decide(ctx context.Context, ask engine.Ask, decide func(engine
 		case len(plan.Insert) == 0:
 			return errNothing
 		default:
-			return fault.NoWrite(t.write(ctx, plan))
+			return sqlerr.Unwritten(t.write(ctx, plan))
 		}
 	}
 }

@@ -1,8 +1,8 @@
 package pginventory
 
 import (
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/pgfault"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
@@ -24,10 +24,10 @@ func orKeyOpen(err error) error {
 	return err
 }
 
-// Fault tells what an error means.
-func (d *database) Fault(err error) fault.Fault {
+// Classify tells what an error means.
+func (d *database) Classify(err error) sqlerr.Class {
 	if engine.IsKeyOpen(err) {
-		return fault.Duplicate
+		return sqlerr.Duplicate
 	}
 	return pgfault.OfOwn(err)
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/pgfault"
 	"github.com/dblock-go/dblock/internal/pgtx"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
@@ -72,7 +72,7 @@ func (d *database) runHook(ctx context.Context, conn *pgxpool.Conn, batch *pgx.B
 	case err == nil:
 		return inventory.ErrHookEnded
 	case pgfault.Code(err) == "" && !conn.Conn().IsClosed() && ctx.Err() == nil: // the hook's own
-		return inventory.HookFailed(err, fault.Other)
+		return inventory.HookFailed(err, sqlerr.Unclassified)
 	}
-	return inventory.HookFailed(err, d.Fault(err))
+	return inventory.HookFailed(err, d.Classify(err))
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dblock-go/dblock/db/pgdb"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/pgtx"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
@@ -28,7 +28,7 @@ func (d *database) Transact(ctx context.Context, ask engine.Ask, decide func(eng
 	books, err := d.read(ctx, conn, ask)
 	if err != nil {
 		rollback(ctx, conn)
-		return fault.NoWrite(err)
+		return sqlerr.Unwritten(err)
 	}
 	plan := decide(books)
 	if len(plan.Insert) == 0 {
@@ -60,7 +60,7 @@ func (d *database) Look(ctx context.Context, ask engine.Ask) (engine.Books, erro
 		return books, err
 	}
 	defer conn.Release()
-	return books, fault.NoWrite(conn.SendBatch(ctx, &batch).Close())
+	return books, sqlerr.Unwritten(conn.SendBatch(ctx, &batch).Close())
 }
 
 func newBooks(ask engine.Ask) engine.Books {
@@ -226,7 +226,7 @@ func (d *database) AwaitKeys(ctx context.Context, rows []engine.Row) error {
 	if err = conn.SendBatch(ctx, &batch).Close(); err != nil {
 		rollback(ctx, conn)
 	}
-	return fault.NoWrite(err)
+	return sqlerr.Unwritten(err)
 }
 
 // write writes the plan and commits. Once this is sent, a lost connection leaves it open whether
@@ -247,7 +247,7 @@ func (d *database) write(ctx context.Context, conn *pgxpool.Conn, plan engine.Pl
 		return orKeyOpen(commit(ctx, conn, &batch))
 	}
 	if err := d.runHook(ctx, conn, &batch, plan); err != nil {
-		return fault.NoWrite(err)
+		return sqlerr.Unwritten(err)
 	}
 	var end pgx.Batch
 	end.Queue(pgtx.Check)
@@ -269,7 +269,7 @@ func commit(ctx context.Context, conn *pgxpool.Conn, batch *pgx.Batch) error {
 		return err
 	}
 	if tag != "COMMIT" {
-		return &fault.Uncommitted{Err: errors.New("pginventory: the server answered " + tag + " to commit")}
+		return sqlerr.Unwritten(errors.New("pginventory: the server answered " + tag + " to commit"))
 	}
 	return nil
 }

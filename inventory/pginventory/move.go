@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dblock-go/dblock/db/pgdb"
-	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
@@ -49,7 +49,7 @@ func (t *moveTx) Reservations(ctx context.Context, keys []string, wait bool) (ma
 		})
 	}
 	if err := t.conn.SendBatch(ctx, &batch).Close(); err != nil {
-		return nil, nil, fault.NoWrite(err)
+		return nil, nil, sqlerr.Unwritten(err)
 	}
 	return recorded, engine.Partly(recorded, lines), nil
 }
@@ -69,7 +69,7 @@ func (t *moveTx) Returns(ctx context.Context, m engine.Moves, waitQuotas, waitSt
 		t.d.queueStock(&batch, lockBucket, stock, skus, int32(0))
 	}
 	if err := t.conn.SendBatch(ctx, &batch).Close(); err != nil {
-		return nil, nil, fault.NoWrite(err)
+		return nil, nil, sqlerr.Unwritten(err)
 	}
 	return engine.In(used), engine.In(stock), nil
 }
@@ -114,7 +114,7 @@ func (d *database) Due(ctx context.Context, limit int) ([]string, error) {
 		keys, err = d.q.DueReservations(ctx, on, int32(limit))
 		return err
 	})
-	return keys, fault.NoWrite(err)
+	return keys, sqlerr.Unwritten(err)
 }
 
 // DueOf returns by buyer the keys of those that some buyers hold.
@@ -132,5 +132,5 @@ func (d *database) dueOf(ctx context.Context, on pgdb.DBTX, buyers []string, lim
 	for _, r := range due {
 		keys[r.Buyer] = append(keys[r.Buyer], r.ReservationKey)
 	}
-	return keys, fault.NoWrite(err)
+	return keys, sqlerr.Unwritten(err)
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/dblock-go/dblock/db/pgdb"
-	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
@@ -20,7 +20,7 @@ func (d *database) Adjust(ctx context.Context, fn func(engine.AdjustTx) (bool, e
 	defer conn.Release()
 	tx, err := conn.BeginTx(ctx, readCommitted)
 	if err != nil {
-		return fault.NoWrite(err)
+		return sqlerr.Unwritten(err)
 	}
 	defer func() { // after a commit it does nothing
 		ctx, cancel := ending(ctx)
@@ -28,11 +28,11 @@ func (d *database) Adjust(ctx context.Context, fn func(engine.AdjustTx) (bool, e
 		_ = tx.Rollback(ctx)
 	}()
 	if _, err := tx.Exec(ctx, "select pg_catalog.set_config('lock_timeout', $1, true)", lockTimeout(ctx)); err != nil {
-		return fault.NoWrite(err)
+		return sqlerr.Unwritten(err)
 	}
 	commit, err := fn(adjustTx{d, d.on(tx)})
 	if err != nil || !commit {
-		return fault.NoWrite(err)
+		return sqlerr.Unwritten(err)
 	}
 	return tx.Commit(ctx)
 }
@@ -121,5 +121,5 @@ func (d *database) Adjustment(ctx context.Context, id string) (engine.Adjustment
 	if errors.Is(err, pgx.ErrNoRows) {
 		return engine.Adjustment{}, false, nil
 	}
-	return engine.Adjustment{ID: id, SKU: r.Sku, Delta: r.Delta}, err == nil, fault.NoWrite(err)
+	return engine.Adjustment{ID: id, SKU: r.Sku, Delta: r.Delta}, err == nil, sqlerr.Unwritten(err)
 }

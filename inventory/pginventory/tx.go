@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dblock-go/dblock/db/pgdb"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/pgpool"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
@@ -57,7 +57,7 @@ func (d *database) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 	for n := 1; ; n++ {
 		conn, err := d.pool.Acquire(ctx)
 		if err != nil {
-			return nil, fault.NoWrite(err)
+			return nil, sqlerr.Unwritten(err)
 		}
 		unusable := pgpool.Usable(conn.Conn().PgConn())
 		if unusable == nil {

@@ -8,8 +8,8 @@ import (
 	"weak"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/mysqlserver"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // beginnerOf is what can begin transactions, nil where db can't or may be in one. alone tells that a statement on db may be written
@@ -63,7 +63,7 @@ func checkPool(ctx context.Context, db DB) error {
 	var on bool
 	var limit, completion, isolation string
 	if err := pool.QueryRowContext(ctx, settings).Scan(&on, &limit, &completion, &isolation); err != nil {
-		return fault.NoWrite(err)
+		return sqlerr.Unwritten(err)
 	}
 	if !on {
 		return refused("db", "its connections have autocommit off, so no statement on it would be committed; nothing was written: "+

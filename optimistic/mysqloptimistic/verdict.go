@@ -9,8 +9,8 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/mysqlfault"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/optimistic"
 )
 
@@ -19,7 +19,7 @@ func unwritten(ctx context.Context, err error) error {
 	switch {
 	case optimistic.IsDefinite(err), ctx.Err() != nil:
 		return err
-	case mysqlfault.Number(err) != 0 && mysqlfault.Of(fault.NoWrite(err)) == fault.Unreachable, isBroken(err):
+	case mysqlfault.Number(err) != 0 && mysqlfault.Of(sqlerr.Unwritten(err)) == sqlerr.Unavailable, isBroken(err):
 		return fmt.Errorf("%w: nothing was written: %w", dblock.ErrUnavailable, err)
 	default:
 		return err // it may well be the caller's own
@@ -32,9 +32,9 @@ func maybeWritten(ctx context.Context, err error) error {
 		return err
 	}
 	switch faultOf(err) {
-	case fault.Unreachable:
+	case sqlerr.Unavailable:
 		return fmt.Errorf("%w: nothing was written: %w", dblock.ErrUnavailable, err)
-	case fault.Lost:
+	case sqlerr.Unresolved:
 		return fmt.Errorf("%w: no answer came to a statement that writes: read the row again to see whether it is written: %w",
 			dblock.ErrOutcomeUnknown, errors.Join(context.Cause(ctx), err))
 	default:
@@ -52,16 +52,16 @@ func (room) Wrong(ctx context.Context, what string, wrote bool, err error) error
 	}
 	known := err
 	if !wrote {
-		known = fault.NoWrite(err)
+		known = sqlerr.Unwritten(err)
 	}
 	switch faultOf(known) {
-	case fault.Retry:
+	case sqlerr.Retryable:
 		return fmt.Errorf("%w: %s: roll back, read it again and repeat the change: %w", dblock.ErrConflict, what, err)
-	case fault.Busy:
+	case sqlerr.Busy:
 		return fmt.Errorf("%w: %s: nothing was written: %w", dblock.ErrBusy, what, err)
-	case fault.Unreachable:
+	case sqlerr.Unavailable:
 		return fmt.Errorf("%w: %s: nothing was written: %w", dblock.ErrUnavailable, what, err)
-	case fault.Lost:
+	case sqlerr.Unresolved:
 		return fmt.Errorf("%w: %s: no answer came: read it to learn whether it was written: %w", dblock.ErrOutcomeUnknown, what, err)
 	default:
 		return fmt.Errorf("optimistic: %s: %w", what, err)
@@ -69,9 +69,9 @@ func (room) Wrong(ctx context.Context, what string, wrote bool, err error) error
 }
 
 // faultOf is mysqlfault.Of of a statement, and not of a commit: one that was never sent is not lost.
-func faultOf(err error) fault.Fault {
+func faultOf(err error) sqlerr.Class {
 	if mysqlfault.NeverSent(err) {
-		return fault.Unreachable
+		return sqlerr.Unavailable
 	}
 	return mysqlfault.Of(err)
 }

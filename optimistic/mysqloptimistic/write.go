@@ -8,9 +8,9 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/mysqlfault"
 	"github.com/dblock-go/dblock/internal/mysqlserver"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/mysqllock"
 	"github.com/dblock-go/dblock/optimistic/internal/engine"
 )
@@ -39,7 +39,7 @@ func (r room) Write(ctx context.Context, db DB, p *engine.Plan, w engine.Write) 
 		return insertKept(ctx, db, p, w)
 	}
 	rows, last, err := execute(ctx, db, p, w)
-	if w.Stmt.Op == engine.Insert && mysqlfault.Of(err) == fault.Duplicate { // the index is in the text alone
+	if w.Stmt.Op == engine.Insert && mysqlfault.Of(err) == sqlerr.Duplicate { // the index is in the text alone
 		return 0, engine.Raw{}, &engine.TakenError{Err: err}
 	}
 	if err != nil {
@@ -61,7 +61,7 @@ func insertKept(ctx context.Context, db DB, p *engine.Plan, w engine.Write) (row
 	const savepoint = "dblock_upsert"
 	err = underRowLock(ctx, db, func(db DB) error {
 		if _, err := db.ExecContext(ctx, "SAVEPOINT "+savepoint); err != nil {
-			return fault.NoWrite(err)
+			return sqlerr.Unwritten(err)
 		}
 		var err error
 		if rows, _, err = execute(ctx, db, p, w); err != nil {
@@ -76,9 +76,9 @@ func insertKept(ctx context.Context, db DB, p *engine.Plan, w engine.Write) (row
 				p.KeyColumn.Name, p.KeyColumn.Type)
 		}
 		_, failed := db.ExecContext(ctx, "ROLLBACK TO SAVEPOINT "+savepoint)
-		return errors.Join(err, fault.NoWrite(failed))
+		return errors.Join(err, sqlerr.Unwritten(failed))
 	})
-	if mysqlfault.Of(err) == fault.Duplicate {
+	if mysqlfault.Of(err) == sqlerr.Duplicate {
 		err = &engine.TakenError{Err: err}
 	}
 	return rows, nextOf(p, w), err
@@ -143,7 +143,7 @@ func later(now int64, version engine.Raw) engine.Raw { return engine.Raw{N: max(
 // clockOf reads the server's clock, in microseconds since 1970.
 func clockOf(ctx context.Context, db DB) (now int64, err error) {
 	err = db.QueryRowContext(ctx, "SELECT "+clock+" LIMIT 1").Scan(&now)
-	return now, fault.NoWrite(err)
+	return now, sqlerr.Unwritten(err)
 }
 
 // writeAny reads the version of a row and writes the row at that version. If another write came in
@@ -154,7 +154,7 @@ func writeAny(ctx context.Context, db DB, p *engine.Plan, w engine.Write) (rows 
 		rows, changed = 0, false
 		version, now, ok, err := lockVersion(ctx, db, p, w.Key)
 		if err != nil || !ok {
-			return fault.NoWrite(err)
+			return sqlerr.Unwritten(err)
 		}
 		w.Expected, w.Next = version, later(now, version)
 		w.Stmt = &engine.Stmt{Op: engine.Update, Text: w.Stmt.Text, Columns: w.Stmt.Columns, Names: w.Stmt.Names}
@@ -220,11 +220,11 @@ func isAt(ctx context.Context, db DB, p *engine.Plan, w engine.Write, lock strin
 	}
 	rows, err := mysqlserver.Query(ctx, db, text+" LIMIT "+mysqlserver.AllRows+" "+lock, args...)
 	if err != nil {
-		return false, fault.NoWrite(err)
+		return false, sqlerr.Unwritten(err)
 	}
 	defer func() { _ = rows.Close() }()
 	found := rows.Next()
-	return found, fault.NoWrite(rows.Err())
+	return found, sqlerr.Unwritten(rows.Err())
 }
 
 // underRowLock runs fn where the lock of a row lasts until fn has returned: in the transaction that db is, or in
@@ -243,7 +243,7 @@ func underRowLock(ctx context.Context, db DB, fn func(DB) error) error {
 		}
 		tx, err := db.BeginTx(ctx, nil)
 		if err != nil {
-			return fault.NoWrite(err)
+			return sqlerr.Unwritten(err)
 		}
 		if err = fn(tx); err == nil {
 			err = tx.Commit()
@@ -260,13 +260,13 @@ func underRowLock(ctx context.Context, db DB, fn func(DB) error) error {
 func isInTx(ctx context.Context, conn *sql.Conn) (bool, error) {
 	const mark = "dblock_in_tx"
 	if _, err := conn.ExecContext(ctx, "SAVEPOINT "+mark); err != nil {
-		return false, fault.NoWrite(err)
+		return false, sqlerr.Unwritten(err)
 	}
 	_, err := conn.ExecContext(ctx, "RELEASE SAVEPOINT "+mark)
 	if mysqlfault.IsNoSavepoint(err) {
 		return false, nil
 	}
-	return err == nil, fault.NoWrite(err)
+	return err == nil, sqlerr.Unwritten(err)
 }
 
 // became are the values expected of a row with those in their place that were set.

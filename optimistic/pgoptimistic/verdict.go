@@ -13,8 +13,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/pgfault"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/optimistic"
 	"github.com/dblock-go/dblock/optimistic/internal/engine"
 )
@@ -24,7 +24,7 @@ func unwritten(ctx context.Context, err error) error {
 	switch {
 	case optimistic.IsDefinite(err), ctx.Err() != nil:
 		return err
-	case pgfault.Code(err) != "" && pgfault.Of(fault.NoWrite(err)) == fault.Unreachable, isBroken(err):
+	case pgfault.Code(err) != "" && pgfault.Of(sqlerr.Unwritten(err)) == sqlerr.Unavailable, isBroken(err):
 		return fmt.Errorf("%w: nothing was written: %w", dblock.ErrUnavailable, err)
 	default:
 		return err // it may well be the caller's own
@@ -39,9 +39,9 @@ func maybeWritten(ctx context.Context, err error) error {
 	switch said := pgfault.Of(err); {
 	case pgfault.NeverSent(err) && ctx.Err() != nil:
 		return err
-	case said == fault.Unreachable:
+	case said == sqlerr.Unavailable:
 		return fmt.Errorf("%w: nothing was written: %w", dblock.ErrUnavailable, err)
-	case said == fault.Lost:
+	case said == sqlerr.Unresolved:
 		return fmt.Errorf("%w: no answer came to a statement that writes: read the row again to see whether it is written: %w",
 			dblock.ErrOutcomeUnknown, errors.Join(context.Cause(ctx), err))
 	default:
@@ -59,18 +59,18 @@ func (room) Wrong(ctx context.Context, what string, wrote bool, err error) error
 	}
 	known := err
 	if !wrote {
-		known = fault.NoWrite(err)
+		known = sqlerr.Unwritten(err)
 	}
 	switch pgfault.Of(known) {
-	case fault.Retry:
+	case sqlerr.Retryable:
 		return fmt.Errorf("%w: %s: roll back, read it again and repeat the change: %w", dblock.ErrConflict, what, err)
-	case fault.Busy:
+	case sqlerr.Busy:
 		return fmt.Errorf("%w: %s: nothing was written: %w", dblock.ErrBusy, what, err)
-	case fault.Unreachable:
+	case sqlerr.Unavailable:
 		return fmt.Errorf("%w: %s: nothing was written: %w", dblock.ErrUnavailable, what, err)
-	case fault.Full:
+	case sqlerr.Overloaded:
 		return fmt.Errorf("%w: %s: nothing was written: %w", dblock.ErrOverloaded, what, err)
-	case fault.Lost:
+	case sqlerr.Unresolved:
 		return fmt.Errorf("%w: %s: no answer came: read it to learn whether it was written: %w", dblock.ErrOutcomeUnknown, what, err)
 	default:
 		return fmt.Errorf("optimistic: %s: %w", what, err)

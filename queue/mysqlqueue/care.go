@@ -7,16 +7,16 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/mysqltext"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
 // Standing counts rows.
 func (d *database) Standing(ctx context.Context, jobs []engine.ID) (int, error) {
 	n, err := d.q.CountJobs(ctx, d.on(d.pool), blobs(jobs))
-	return int(n), fault.NoWrite(err)
+	return int(n), sqlerr.Unwritten(err)
 }
 
 // BeginJobs is one statement for a lone job that is recorded. Otherwise another one reads which are: some drivers count the rows that were
@@ -60,7 +60,7 @@ func (d *database) Payloads(ctx context.Context, jobs []engine.ID) (map[engine.I
 	for _, r := range rows {
 		payloads[idOf(r.JobID)] = r.Payload
 	}
-	return payloads, fault.NoWrite(err)
+	return payloads, sqlerr.Unwritten(err)
 }
 
 // Promote finds them, and moves those that it has locked.

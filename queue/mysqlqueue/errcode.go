@@ -3,15 +3,15 @@ package mysqlqueue
 import (
 	"errors"
 
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/mysqlfault"
 	"github.com/dblock-go/dblock/internal/mysqltext"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// Fault tells what an error means.
-func (*database) Fault(err error) fault.Fault {
+// Classify tells what an error means.
+func (*database) Classify(err error) sqlerr.Class {
 	if errors.Is(err, mysqltext.ErrTooLong) { // of one row: others are not to blame
-		return fault.Poison
+		return sqlerr.BadInput
 	}
 	return mysqlfault.OfOwn(err)
 }

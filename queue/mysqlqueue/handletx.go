@@ -5,8 +5,8 @@ import (
 	"database/sql"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/mysqltx"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/queue"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
@@ -45,7 +45,7 @@ var _ engine.Beginner[*sql.Tx] = (*database)(nil)
 func (d *database) Begin(ctx context.Context) (*sql.Tx, engine.Work, error) {
 	tx, err := mysqltx.Begin(ctx, d.pool.DB, mysqltx.ReadCommitted+", READ WRITE")
 	if err != nil {
-		return nil, nil, fault.NoWrite(err)
+		return nil, nil, sqlerr.Unwritten(err)
 	}
 	return tx.Tx, &work{d, tx}, nil
 }

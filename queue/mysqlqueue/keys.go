@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/mysqltext"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
@@ -125,7 +125,7 @@ func (d *database) Holders(ctx context.Context, jobs []engine.Insert) ([]engine.
 		}
 		by, err := heldBy(ctx, d.on(d.pool), mysqldb.KeyHolders, keys)
 		if err != nil {
-			return nil, fault.NoWrite(err)
+			return nil, sqlerr.Unwritten(err)
 		}
 		for i, k := range keys {
 			holders[from+i] = by[k]

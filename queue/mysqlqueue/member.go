@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/mysqltext"
 	"github.com/dblock-go/dblock/internal/mysqltx"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // Join makes the member's row.
@@ -75,13 +75,13 @@ func (h *heart) do(ctx context.Context, on func(mysqltext.Conn) mysqldb.DBTX, st
 	case h.turn <- struct{}{}:
 		defer func() { <-h.turn }()
 	case <-ctx.Done():
-		return fault.NoWrite(ctx.Err())
+		return sqlerr.Unwritten(ctx.Err())
 	}
 	for n := 1; ; n++ {
 		if h.conn == nil {
 			conn, err := h.pool.Bind(ctx)
 			if err != nil {
-				return fault.NoWrite(err)
+				return sqlerr.Unwritten(err)
 			}
 			h.conn = conn
 		}

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/mysqlfault"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
@@ -27,7 +27,7 @@ func (d *database) Resume(ctx context.Context, queue string) error {
 // IsPaused reads the note.
 func (d *database) IsPaused(ctx context.Context, queue string) (bool, error) {
 	paused, err := d.q.PausedFor(ctx, d.on(d.pool), []byte(queue))
-	return len(paused) > 0, fault.NoWrite(err)
+	return len(paused) > 0, sqlerr.Unwritten(err)
 }
 
 // NextQueue looks at the ends of five indexes.
@@ -99,7 +99,7 @@ func (d *database) Health(ctx context.Context) (engine.Health, error) {
 			h.HistoryLength = n
 			break
 		} else if ctx.Err() != nil {
-			return h, fault.NoWrite(err)
+			return h, sqlerr.Unwritten(err)
 		}
 	}
 	return h, nil
@@ -246,7 +246,7 @@ func (d *database) Cancels(ctx context.Context, m member.ID, after engine.ID) ([
 	for i, f := range found {
 		requests[i] = engine.Request{Job: idOf(f.JobID), Stands: f.Stands > 0}
 	}
-	return requests, fault.NoWrite(err)
+	return requests, sqlerr.Unwritten(err)
 }
 
 // DropCancels deletes rows by their key.
@@ -269,7 +269,7 @@ func (d *database) dropCancels(ctx context.Context, all []any) error {
 func (d *database) PruneCancels(ctx context.Context) error {
 	old, err := d.q.OldCancels(ctx, d.on(d.pool))
 	if err != nil {
-		return fault.NoWrite(err)
+		return sqlerr.Unwritten(err)
 	}
 	var all []any
 	for _, o := range old {

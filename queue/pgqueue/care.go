@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/dblock-go/dblock/db/pgdb"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
@@ -22,7 +22,7 @@ const jobsOfClaim = 125
 // Standing counts rows.
 func (d *database) Standing(ctx context.Context, jobs []engine.ID) (int, error) {
 	n, err := d.q.CountJobs(ctx, d.on(d.pool), uuids(jobs))
-	return int(n), fault.NoWrite(err)
+	return int(n), sqlerr.Unwritten(err)
 }
 
 // BeginJobs is one statement.
@@ -46,7 +46,7 @@ func (d *database) Payloads(ctx context.Context, jobs []engine.ID) (map[engine.I
 	for _, r := range rows {
 		payloads[r.JobID.Bytes] = r.Payload
 	}
-	return payloads, fault.NoWrite(err)
+	return payloads, sqlerr.Unwritten(err)
 }
 
 // Promote is one statement.
@@ -156,14 +156,14 @@ func (d *database) inPgxTx(ctx context.Context, wait time.Duration, fn func(pgx.
 	}
 	tx, err := d.pool.BeginTx(ctx, o)
 	if err != nil {
-		return fault.NoWrite(err)
+		return sqlerr.Unwritten(err)
 	}
 	commit, err := fn(tx)
 	if err != nil || !commit {
 		ctx, cancel := ending(ctx)
 		defer cancel()
 		_ = tx.Rollback(ctx) // where that fails, the connection is closed
-		return fault.NoWrite(err)
+		return sqlerr.Unwritten(err)
 	}
 	return tx.Commit(ctx)
 }

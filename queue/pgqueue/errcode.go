@@ -1,9 +1,9 @@
 package pgqueue
 
 import (
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/pgfault"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// Fault tells what an error means.
-func (*database) Fault(err error) fault.Fault { return pgfault.OfOwn(err) }
+// Classify tells what an error means.
+func (*database) Classify(err error) sqlerr.Class { return pgfault.OfOwn(err) }

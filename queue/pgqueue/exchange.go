@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
-	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
@@ -26,7 +26,7 @@ func waitForRows(x *engine.Exchange) string {
 func (d *database) Exchange(ctx context.Context, x *engine.Exchange) (got engine.Exchanged, err error) {
 	conn, err := d.pool.Acquire(ctx)
 	if err != nil {
-		return got, fault.NoWrite(err)
+		return got, sqlerr.Unwritten(err)
 	}
 	defer conn.Release() // which closes it where the transaction is still open
 	var batch pgx.Batch
@@ -68,7 +68,7 @@ func (d *database) Exchange(ctx context.Context, x *engine.Exchange) (got engine
 func (d *database) unlessCancelled(ctx context.Context, conn *pgx.Conn, batch *pgx.Batch, got *engine.Exchanged) (engine.Exchanged, error) {
 	if err := conn.SendBatch(ctx, batch).Close(); err != nil {
 		rollback(ctx, conn)
-		return engine.Exchanged{}, fault.NoWrite(err)
+		return engine.Exchanged{}, sqlerr.Unwritten(err)
 	}
 	if len(got.Cancelled) > 0 {
 		rollback(ctx, conn)

@@ -5,8 +5,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/pgtx"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/queue"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
@@ -45,7 +45,7 @@ func (d *database) Begin(ctx context.Context) (pgx.Tx, engine.Work, error) {
 	o.CommitQuery = "" // End checks
 	tx, err := d.host.BeginTx(ctx, o)
 	if err != nil {
-		return nil, nil, fault.NoWrite(err)
+		return nil, nil, sqlerr.Unwritten(err)
 	}
 	lent := &lentTx{Tx: tx}
 	return lent, &work{d, tx, lent}, nil

@@ -9,7 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/pgdb"
-	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
@@ -77,7 +77,7 @@ func (d *database) insertOnce(ctx context.Context, on pgdb.DBTX, jobs []engine.I
 // Holders reads who has unique keys.
 func (d *database) Holders(ctx context.Context, jobs []engine.Insert) ([]engine.ID, error) {
 	holders, err := d.holders(ctx, d.on(d.pool), jobs)
-	return holders, fault.NoWrite(err)
+	return holders, sqlerr.Unwritten(err)
 }
 
 func (d *database) holders(ctx context.Context, on pgdb.DBTX, jobs []engine.Insert) ([]engine.ID, error) {

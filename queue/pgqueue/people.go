@@ -10,9 +10,9 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/dblock-go/dblock/db/pgdb"
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/pgfault"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
@@ -32,7 +32,7 @@ func (d *database) Resume(ctx context.Context, queue string) error {
 // IsPaused reads the note.
 func (d *database) IsPaused(ctx context.Context, queue string) (bool, error) {
 	paused, err := d.q.IsPaused(ctx, d.on(d.pool), queue)
-	return paused, fault.NoWrite(err)
+	return paused, sqlerr.Unwritten(err)
 }
 
 // NextQueue looks at the ends of five indexes.
@@ -185,7 +185,7 @@ func (d *database) Cancels(ctx context.Context, m member.ID, after engine.ID) ([
 	for i, f := range found {
 		requests[i] = engine.Request{Job: f.JobID.Bytes, Stands: f.Stands}
 	}
-	return requests, fault.NoWrite(err)
+	return requests, sqlerr.Unwritten(err)
 }
 
 // DropCancels deletes rows.

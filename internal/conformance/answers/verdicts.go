@@ -15,7 +15,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/internal/devdb"
-	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/internal/testdb"
 )
 
@@ -23,14 +23,14 @@ import (
 type Verdicts struct {
 	Kind                                 devdb.Kind
 	Retryable, IsLockTimeout, IsDeadlock func(error) bool
-	Of                                   func(error) fault.Fault
+	Of                                   func(error) sqlerr.Class
 }
 
 // verdict is what a driver says of an error: to its users, and to dblock itself if nothing was
 // written.
 type verdict struct {
 	Retryable, LockTimeout, Deadlock bool
-	Fault                            fault.Fault
+	Class                            sqlerr.Class
 }
 
 // errorCase provokes an error. It is given two sessions, outside transactions, and the table t(id,
@@ -43,9 +43,9 @@ type errorCase struct {
 }
 
 var (
-	conflict = verdict{Retryable: true, Fault: fault.Retry}
-	deadlock = verdict{Retryable: true, Deadlock: true, Fault: fault.Retry}
-	waited   = verdict{LockTimeout: true, Fault: fault.Busy}
+	conflict = verdict{Retryable: true, Class: sqlerr.Retryable}
+	deadlock = verdict{Retryable: true, Deadlock: true, Class: sqlerr.Retryable}
+	waited   = verdict{LockTimeout: true, Class: sqlerr.Busy}
 
 	others = []devdb.Kind{devdb.MySQL, devdb.MariaDB}
 )
@@ -58,15 +58,15 @@ var errorCases = []errorCase{
 	{"stale snapshot", wroteStale, conflict, []devdb.Kind{devdb.Postgres, devdb.MariaDB}},
 	{"NOWAIT", notWaited, waited, nil},
 	{"lock timeout", waitedTooLong, waited, nil},
-	{"statement timeout", ranTooLong, verdict{Fault: fault.Busy}, nil},
-	{"duplicate key", each("INSERT INTO t VALUES (1, 1)"), verdict{Fault: fault.Duplicate}, nil},
-	{"CHECK", each("UPDATE t SET v = -1 WHERE id = 1"), verdict{Fault: fault.Poison}, nil},
-	{"missing table", each("SELECT 1 FROM missing"), verdict{Fault: fault.NoSchema}, nil},
-	{"read-only transaction", wroteReadOnly, verdict{Fault: fault.Unreachable}, nil},
-	{"killed connection", killed, verdict{Fault: fault.Unreachable}, nil},
+	{"statement timeout", ranTooLong, verdict{Class: sqlerr.Busy}, nil},
+	{"duplicate key", each("INSERT INTO t VALUES (1, 1)"), verdict{Class: sqlerr.Duplicate}, nil},
+	{"CHECK", each("UPDATE t SET v = -1 WHERE id = 1"), verdict{Class: sqlerr.BadInput}, nil},
+	{"missing table", each("SELECT 1 FROM missing"), verdict{Class: sqlerr.NoSchema}, nil},
+	{"read-only transaction", wroteReadOnly, verdict{Class: sqlerr.Unavailable}, nil},
+	{"killed connection", killed, verdict{Class: sqlerr.Unavailable}, nil},
 	{"named locks", deadlockedByName, deadlock, []devdb.Kind{devdb.Postgres, devdb.MariaDB}},
 	// For MySQL nothing is rolled back: dblock's own statements are not to be sent again for it.
-	{"named locks on MySQL", deadlockedByName, verdict{Retryable: true, Deadlock: true, Fault: fault.Other}, []devdb.Kind{devdb.MySQL}},
+	{"named locks on MySQL", deadlockedByName, verdict{Retryable: true, Deadlock: true, Class: sqlerr.Unclassified}, []devdb.Kind{devdb.MySQL}},
 }
 
 // Run provokes every error on a real server.
@@ -102,7 +102,7 @@ func (v Verdicts) Run(t *testing.T) {
 }
 
 func (v Verdicts) of(err error) verdict {
-	return verdict{v.Retryable(err), v.IsLockTimeout(err), v.IsDeadlock(err), v.Of(fault.NoWrite(err))}
+	return verdict{v.Retryable(err), v.IsLockTimeout(err), v.IsDeadlock(err), v.Of(sqlerr.Unwritten(err))}
 }
 
 // sessions are two of one database.

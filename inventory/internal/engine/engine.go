@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/fault"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // Row is one line of a reservation as the database holds it.
@@ -152,8 +152,8 @@ func Partly(recorded map[string][]Row, lines map[string]int64) map[string]bool {
 // LockWait bounds a wait of a MoveTx for one row.
 const LockWait = 50 * time.Millisecond
 
-// MoveTx is a transaction that changes reservations. A row that another transaction has locked is passed over, or waited for: then
-// an error after LockWait, fault.Busy.
+// MoveTx is a transaction that changes reservations. A row that another transaction has locked is
+// passed over, or waited for: then an error after LockWait, sqlerr.Busy.
 type MoveTx interface {
 	// Reservations locks all lines of the reservations under keys, which are sorted. It comes first. Without wait, locked holds the keys
 	// of those of which not all lines could be locked: they are not among the recorded ones.
@@ -215,8 +215,9 @@ type Takes struct {
 	Units  []int64
 }
 
-// SellTogether sells all orders or none, in a transaction of its own and one round trip, and returns
-// what is left then. It locks the stock last, when the orders are written. A key that is recorded is an error, fault.Duplicate.
+// SellTogether sells all orders or none, in a transaction of its own and one round trip, and
+// returns what is left then. It locks the stock last, when the orders are written. A key that is
+// recorded is an error, sqlerr.Duplicate.
 type SellTogether func(ctx context.Context, o Orders) (v Verdict, left int64, err error)
 
 // SellNew is SellTogether for orders of which some may be recorded, or over their buyer's limit: it sells the others, and
@@ -234,8 +235,9 @@ type Ways struct {
 
 type briefly struct{}
 
-// Briefly is a context in which statements wait no longer for a lock than the statements of others usually have it, or not at all where
-// the server can't bound a wait so closely. Then they fail as fault.Busy.
+// Briefly is a context in which statements wait no longer for a lock than the statements of others
+// usually have it, or not at all where the server can't bound a wait so closely. Then they fail as
+// sqlerr.Busy.
 func Briefly(ctx context.Context) context.Context { return context.WithValue(ctx, briefly{}, true) }
 
 // Patiently is a context that is not brief.
@@ -247,13 +249,14 @@ func IsBrief(ctx context.Context) bool {
 	return brief
 }
 
-// Engine is one database. Its errors are what the driver says; Fault tells what they mean.
+// Engine is one database. Its errors are what the driver says; Classify tells what they mean.
 type Engine interface {
 	// Ways are the ways to sell outright.
 	Ways() Ways
 
-	// Waited reports whether an error of the class fault.Busy came from a statement of dblock's own that
-	// waited for a lock. Otherwise a statement of a trigger waited, or the server cancelled a statement.
+	// Waited reports whether an error of the class sqlerr.Busy came from a statement of dblock's
+	// own that waited for a lock. Otherwise a statement of a trigger waited, or the server
+	// cancelled a statement.
 	Waited(err error) bool
 
 	// Connections is how many connections there may be at once; 0: no bound is known.
@@ -265,8 +268,9 @@ type Engine interface {
 	// Transact locks and reads what is asked for and writes what decide makes of it, all in one READ COMMITTED transaction.
 	Transact(ctx context.Context, ask Ask, decide func(Books) Plan) error
 
-	// AwaitKeys waits until no other open transaction writes the reservations of rows, which are sorted by key. It waits for about a
-	// second, or hardly at all if it is to be brief. Then the error is fault.Busy. It locks no stock and writes nothing.
+	// AwaitKeys waits until no other open transaction writes the reservations of rows, which are
+	// sorted by key. It waits for about a second, or hardly at all if it is to be brief. Then the
+	// error is sqlerr.Busy. It locks no stock and writes nothing.
 	AwaitKeys(ctx context.Context, rows []Row) error
 
 	// Tx returns a caller's transaction; false where it is not one of this engine's.
@@ -307,8 +311,8 @@ type Engine interface {
 	// Balances reads the books of the given SKUs, or of all where none is given, in one snapshot.
 	Balances(ctx context.Context, skus []string) ([]Balance, error)
 
-	// Fault tells what an error of this engine means.
-	Fault(err error) fault.Fault
+	// Classify tells what an error of this engine means.
+	Classify(err error) sqlerr.Class
 }
 
 // KeyOpen marks an error: another transaction, which has not ended, writes the reservation of one of the keys.

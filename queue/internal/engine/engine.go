@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dblock-go/dblock/internal/fault"
 	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // ID names a job or a claim: a UUID of version 7, made by the client.
@@ -172,7 +172,7 @@ type Orphan struct {
 	EnqueuedAt                     time.Time
 }
 
-// Engine is one database. Its errors are what the driver says; Fault tells what they mean.
+// Engine is one database. Its errors are what the driver says; Classify tells what they mean.
 type Engine interface {
 	member.Engine
 	People
@@ -244,8 +244,8 @@ type Engine interface {
 	// of their jobs that have not ended.
 	Adopt(ctx context.Context, gone, heir member.ID, most int) ([]ID, []Orphan, error)
 
-	// Fault tells what an error of this engine means.
-	Fault(err error) fault.Fault
+	// Classify tells what an error of this engine means.
+	Classify(err error) sqlerr.Class
 
 	// Exhausted tells that the pool has no connection left: statements wait for one.
 	Exhausted() bool

@@ -16,7 +16,8 @@ type Work interface {
 	// An error that is dblock.ErrTxEnded says that it had ended before, by the handler's doing.
 	End(ctx context.Context, x *Exchange) (ours bool, err error)
 
-	// Commit leaves open whether it took place where there is an error, unless that is fault.Retry.
+	// Commit leaves open whether it took place where there is an error, unless that is
+	// sqlerr.Retryable.
 	Commit(ctx context.Context) error
 
 	// Rollback gives the connection back, whatever has become of the transaction. It is called once, in the end, after Commit too.

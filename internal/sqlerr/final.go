@@ -1,4 +1,4 @@
-package fault
+package sqlerr
 
 import (
 	"errors"

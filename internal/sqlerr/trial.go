@@ -1,4 +1,4 @@
-package fault
+package sqlerr
 
 import "time"
 
@@ -8,11 +8,11 @@ const (
 )
 
 // Trial finds the requests of a shared statement that an error is of. A statement that fails is
-// divided, and its parts are sent one after the other. An error of the class Poison divides a
-// statement until each culprit is alone. Of a MayBeOnes error one request is sent alone, from the
-// begin, the end or the middle in turn. Once any part has succeeded the server is well, and the rest
-// is divided in halves. If several requests have failed and no part has succeeded, the error is the
-// server's, and that of all.
+// divided, and its parts are sent one after the other. An error of the class BadInput divides a
+// statement until each culprit is alone. Of a MayBeOfOne error one request is sent alone, from the
+// begin, the end or the middle in turn. Once any part has succeeded the server is well, and the
+// rest is divided in halves. If several requests have failed and no part has succeeded, the error
+// is the server's, and that of all.
 type Trial struct {
 	worked bool // a part has succeeded
 	failed int  // requests that failed alone
@@ -25,11 +25,11 @@ func (t *Trial) Worked() { t.worked = true }
 // Split takes note that a statement for n requests has failed with an error of a class. The requests
 // from one to before another are to be sent again first, then the others. If there are none, the
 // error is of all.
-func (t *Trial) Split(n int, is Fault) (from, to int) {
+func (t *Trial) Split(n int, is Class) (from, to int) {
 	switch {
-	case is == Poison, t.worked && is.MayBeOnes():
+	case is == BadInput, t.worked && is.MayBeOfOne():
 		return 0, n / 2
-	case !is.MayBeOnes():
+	case !is.MayBeOfOne():
 	case n == 1:
 		t.failed++
 	case t.since.IsZero():
@@ -40,14 +40,4 @@ func (t *Trial) Split(n int, is Fault) (from, to int) {
 		return one, one + 1
 	}
 	return 0, 0
-}
-
-// MayBeOnes tells that one request of a shared statement may have caused an error of the class:
-// the server sent it, and nothing was written. Of Poison that is certain.
-func (f Fault) MayBeOnes() bool {
-	switch f {
-	case Poison, Retry, Duplicate, Busy, Full, Other:
-		return true
-	}
-	return false
 }
