@@ -76,7 +76,7 @@ var heavy = map[string][]string{
 	"pgregory.net/rapid":                testOnly,
 	"testing":                           append([]string{"dblocktest"}, testOnly...),
 	module + "/dblocktest":              testOnly,
-	module + "/internal/memlease":       {"dblocktest"},
+	module + "/internal/memlease":       {"dblocktest", "internal/conformance/answers"},
 	module + "/internal/testdb":         testOnly,
 	module + "/internal/conformance":    testOnly,
 	module + "/internal/faultconn":      testOnly,

@@ -123,23 +123,25 @@ const (
 	mostPause  = 2 * time.Second
 )
 
-// Run campaigns, and calls fn while it leads, one term after the other, until ctx ends or fn returns of its own accord.
-// A term is the fence of its lock: its token is larger than that of each term before, and a guard that checks it in the
-// leader's transactions is what makes a leader harmless that was paused, and goes on before it knows that it has
-// lost its term. LockOf(ctx) is its lock, for GuardedTx of the engine rooms.
+// Run campaigns, and calls fn while it leads, one term after the other, until ctx ends or fn
+// returns of its own accord. A term is the fence of its lock: its token is larger than that of each
+// term before, and a guard that checks it in the leader's transactions is what makes a leader
+// harmless that was paused, and goes on before it knows that it has lost its term. LockOf(ctx) is
+// its lock, for GuardedTx of the engine rooms.
 //
-// The context that fn is given ends with its term: context.Cause is a *LostError where the term was lost, ErrResigned
-// after Resign, and ctx's cause where that has ended. Run waits for fn to return then, and gives back what it holds; fn
-// is to return soon, or others lead beside it.
+// The context that fn is given ends with its term: context.Cause is a *LostError where the term was
+// lost, ErrResigned after Resign, and ctx's cause where that has ended. Run waits for fn to return
+// then, and gives back what it holds; fn is to return soon, or others lead beside it.
 //
-// What fn returns counts only during its term: Run returns it then, also nil. Run campaigns again, whatever fn returned,
-// where the term was lost or resigned before, as errors of all kinds follow from that; and so it does where
-// fn returns ErrFenced, or the *LostError of the term, which is how it may learn first that it leads no more. Such errors
-// are told to ElectorOptions.Failed. Where fn panics, the lock is given back.
+// What fn returns counts only during its term: Run returns it then, also nil. Run campaigns again,
+// whatever fn returned, where the term was lost or resigned before, as errors of all kinds follow
+// from that; and so it does where fn returns ErrFenced, or the *LostError of the term, which is how
+// it may learn first that it leads no more. Such errors are told to ElectorOptions.Failed. Where fn
+// panics, the lock is given back.
 //
-// Errors: fn's; ctx's cause once ctx has ended; ErrInvalid where this Elector runs already; and those of Acquire
-// but for ErrUnavailable, ErrBusy, ErrOverloaded, ErrOutcomeUnknown and ErrNotAcquired, after which it tries again, at
-// first within 75 ms, later within 3 s.
+// Errors: fn's; ctx's cause once ctx has ended; ErrInvalid where this Elector runs already; and
+// those of Acquire. Run tries again, at first within 75 ms and later within 3 s, after
+// ErrUnavailable, ErrBusy, ErrConflict, ErrOverloaded, ErrOutcomeUnknown and ErrNotAcquired.
 func (e *Elector) Run(ctx context.Context, fn func(ctx context.Context, term Fence) error) error {
 	if fn == nil {
 		return &InvalidError{"fn", "it is nil"}

@@ -25,7 +25,7 @@ type candidate struct {
 
 func newCandidate(t *testing.T, s *dblocktest.Server, o dblock.ElectorOptions) *candidate {
 	t.Helper()
-	c := &candidate{fails: make(chan error, 1), terms: make(chan dblock.Fence, 100)}
+	c := &candidate{fails: make(chan error, 2), terms: make(chan dblock.Fence, 100)}
 	var err error
 	if c.locks, err = s.NewLocker(dblocktest.Options{}); err != nil {
 		t.Fatal(err)
@@ -341,9 +341,10 @@ func TestElectorResignsInFn(t *testing.T) {
 func TestElectorTriesAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *dblocktest.Server, ctx context.Context, _ func(error)) {
 		c := newCandidate(t, s, dblock.ElectorOptions{})
-		temporary := []error{dblock.ErrBusy, dblock.ErrUnavailable, dblock.ErrOutcomeUnknown, dblock.ErrOverloaded}
-		c.fails <- temporary[0]
-		for _, err := range temporary[1:] {
+		temporary := []error{dblock.ErrBusy, dblock.ErrConflict, dblock.ErrUnavailable, dblock.ErrOutcomeUnknown, dblock.ErrOverloaded}
+		c.fails <- temporary[0] // after this one and the next Acquire of a lease goes on by itself
+		c.fails <- temporary[1]
+		for _, err := range temporary[2:] {
 			c.locks.Fail(err)
 		}
 		began := time.Now()

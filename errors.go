@@ -19,12 +19,12 @@ var (
 	// ErrOverloaded: too many requests wait in this process, and nothing was sent; or the server's table of locks is full.
 	ErrOverloaded = errors.New("dblock: overloaded")
 
-	// ErrBusy: somebody else's transaction holds what is needed, for longer than the bound.
-	// Nothing was written.
+	// ErrBusy: a lock or a connection was not available within the bound. Nothing was written.
 	ErrBusy = errors.New("dblock: busy")
 
-	// ErrConflict: the server rolled the transaction back for the sake of others (a deadlock, a failed serialization), as often
-	// as RunTx ran it. Nothing was written: run it again, later, from its first statement.
+	// ErrConflict: the server rolled the transaction back for the sake of others (a deadlock, a
+	// failed serialization), as often as dblock ran it. Nothing was written. Call again later; a
+	// transaction of your own runs again from its first statement.
 	ErrConflict = errors.New("dblock: conflict with other transactions")
 
 	// ErrTxEnded: the transaction had ended before its commit: its function went on after an error that rolled it back, or

@@ -12,18 +12,20 @@ import (
 type Locker interface {
 	// Acquire waits for the lock of key while ctx lives. ctx bounds the wait and never the hold.
 	//
-	// Errors: if ctx ends the wait, a *HeldError that matches ErrNotAcquired and the context's error. Before that, these end it, and no others:
+	// Errors: if ctx ends the wait, a *HeldError that matches ErrNotAcquired and the context's
+	// error. Before that, these end it, and no others:
 	//   - ErrOutcomeUnknown: a request got no reply, also because ctx ended meanwhile. If the lock was granted, it is released within two heartbeats.
 	//   - ErrUnavailable, ErrOverloaded, ErrClosed
 	//   - ErrInvalid, ErrDeadlock, ErrLimit, ErrUnsupported, ErrSchema
 	//   - an error of the server without a name here, such as a missing grant
 	//
-	// ErrBusy does not end the wait for a lease: while another transaction keeps a row locked, or no connection is free, Acquire
-	// tries again until ctx ends. docs/locks.md has the same list.
+	// ErrBusy and ErrConflict do not end the wait for a lease: while another transaction keeps a
+	// row locked, or no connection is free, Acquire tries again until ctx ends. For a lock of a
+	// session they end it. docs/locks.md has the same list.
 	Acquire(ctx context.Context, key string, opts ...Option) (*Lock, error)
 
 	// TryAcquire never waits for a holder: where there is one it returns a *HeldError, which
-	// matches ErrNotAcquired. Other errors are those of Acquire, and ErrBusy.
+	// matches ErrNotAcquired. Other errors are those of Acquire, ErrBusy and ErrConflict.
 	TryAcquire(ctx context.Context, key string, opts ...Option) (*Lock, error)
 
 	// Caps says what this kind of lock promises.

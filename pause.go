@@ -55,7 +55,7 @@ func (b *backoff) next() time.Duration {
 
 // temporary tells that the same call may well succeed later.
 func temporary(err error) bool {
-	for _, is := range []error{ErrUnavailable, ErrBusy, ErrOutcomeUnknown, ErrOverloaded, ErrNotAcquired} {
+	for _, is := range []error{ErrUnavailable, ErrBusy, ErrConflict, ErrOutcomeUnknown, ErrOverloaded, ErrNotAcquired} {
 		if errors.Is(err, is) {
 			return true
 		}

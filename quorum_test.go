@@ -185,7 +185,7 @@ func TestQuorumNeedsAMajority(t *testing.T) {
 			nodes[i].answersAfter(0)
 			time.Sleep(2 * time.Hour)
 		}
-		for _, err := range []error{dblock.ErrUnavailable, dblock.ErrBusy, dblock.ErrOutcomeUnknown} {
+		for _, err := range []error{dblock.ErrUnavailable, dblock.ErrBusy, dblock.ErrConflict, dblock.ErrOutcomeUnknown} {
 			nodes[0].Fail(err)
 			nodes[2].Fail(err)
 			_, got := q.TryAcquire(t.Context(), "k")

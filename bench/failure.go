@@ -17,6 +17,7 @@ var kinds = []struct {
 	{inventory.ErrLimitExceeded, "over_limit"},
 	{optimistic.ErrConflict, "conflict"},
 	{dblock.ErrBusy, "busy"},
+	{dblock.ErrConflict, "deadlock"},
 	{dblock.ErrOverloaded, "overloaded"},
 }
 

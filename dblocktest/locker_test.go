@@ -230,9 +230,9 @@ func TestEvictAPausedProcess(t *testing.T) {
 
 func TestFail(t *testing.T) {
 	s, c, l := processes(t, 2, Options{})
-	for _, want := range []error{dblock.ErrUnavailable, dblock.ErrBusy, errors.New("something else")} {
+	for _, want := range []error{dblock.ErrUnavailable, dblock.ErrBusy, dblock.ErrConflict, errors.New("something else")} {
 		ask := l[0].Acquire
-		if want == dblock.ErrBusy { // after which Acquire asks again
+		if want == dblock.ErrBusy || want == dblock.ErrConflict { // after which Acquire asks again
 			ask = l[0].TryAcquire
 		}
 		l[0].Fail(want)
@@ -281,7 +281,7 @@ func TestFailOfEachMode(t *testing.T) {
 		for _, want := range classes {
 			l[0].Fail(want)
 			lock, err := try()
-			if asksAgain := name == "the waiter" && want == dblock.ErrBusy; !asksAgain {
+			if asksAgain := name == "the waiter" && (want == dblock.ErrBusy || want == dblock.ErrConflict); !asksAgain {
 				if err == nil {
 					t.Fatalf("%s: a lock, want %v", name, want)
 				}

@@ -104,14 +104,16 @@ func (l *Locker) muted() bool {
 	return l.server.clock.Now().Before(l.mute)
 }
 
-// Fail has the next call that asks the server for a lock, of whatever mode or for a set, return an error that matches err, for
-// example dblock.ErrUnavailable, and no other of dblock's errors. Called again it is the turn of the call after that. A call that
-// only this process answers, such as TryAcquire of what it holds itself, asks nobody. A call of Acquire that waits asks again
-// from time to time. It goes on waiting after dblock.ErrBusy, as on a database. Calls of one moment may ask together, and fail
-// together.
+// Fail has the next call that asks the server for a lock, of whatever mode or for a set, return an
+// error that matches err, for example dblock.ErrUnavailable, and no other of dblock's errors.
+// Called again it is the turn of the call after that. A call that only this process answers, such
+// as TryAcquire of what it holds itself, asks nobody. A call of Acquire that waits asks again from
+// time to time. It goes on waiting after dblock.ErrBusy and ErrConflict, as on a database. Calls of
+// one moment may ask together, and fail together.
 //
-// With dblock.ErrOutcomeUnknown the lock is granted where it is free, and the answer lost: the key is held
-// until the next heartbeat, by nobody who knows of it. With any other error nothing has happened.
+// With dblock.ErrOutcomeUnknown the lock is granted where it is free, and the answer lost: the key
+// is held until the next heartbeat, by nobody who knows of it. With any other error nothing has
+// happened.
 func (l *Locker) Fail(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

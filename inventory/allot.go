@@ -91,7 +91,7 @@ func (s *Store) seek(ctx context.Context) (int32, error) {
 			a.lock.Store(lock)
 			return bucket, nil
 		}
-		if ctx.Err() != nil || !errors.Is(err, dblock.ErrNotAcquired) && !errors.Is(err, dblock.ErrBusy) {
+		if ctx.Err() != nil || !errors.Is(err, dblock.ErrNotAcquired) && !sqlerr.IsContended(err) {
 			return 0, err
 		}
 	}
@@ -140,7 +140,7 @@ func (s *Store) unleased(parent, ctx context.Context, err error) error {
 	case ctx.Err() == nil, errors.Is(err, dblock.ErrOutcomeUnknown), errors.Is(err, dblock.ErrUnavailable):
 		return err
 	}
-	return outOfTime(parent, false, s.classify(err), err)
+	return outOfTime(parent, false, sqlerr.Busy, err)
 }
 
 // refill takes units for a batch of one SKU, and as many more as are allotted at once. False: there are not enough, or it took too
@@ -292,7 +292,7 @@ func bare(u engine.Units) engine.Units {
 }
 
 // isOfOne tells that an error is of one SKU, or one lease: with others it may go better.
-func isOfOne(err error) bool { return errors.Is(err, ErrRejected) || errors.Is(err, dblock.ErrBusy) }
+func isOfOne(err error) bool { return errors.Is(err, ErrRejected) || sqlerr.IsContended(err) }
 
 // closeAllotments gives back what this process has not sold. If that fails, another process's Sweep
 // does so.

@@ -6,8 +6,8 @@ import (
 )
 
 // Errors of a Store, beside those that all of dblock shares (dblock.ErrOverloaded, ErrBusy,
-// ErrUnavailable, ErrOutcomeUnknown, ErrSchema, ErrClosed). They are disjoint: match them with
-// errors.Is.
+// ErrConflict, ErrUnavailable, ErrOutcomeUnknown, ErrSchema, ErrClosed). They are disjoint: match
+// them with errors.Is.
 var (
 	// ErrSoldOut: fewer units are left than were asked for, as read from the database after the
 	// call. The error is a *SoldOutError.
@@ -41,7 +41,8 @@ var (
 	// ErrRejected: the database refused this one request, by a trigger or a constraint of its
 	// owner's, say. It wraps the driver's error; nothing was written. The exception is a hook that
 	// has ended its transaction: the error is also dblock.ErrOutcomeUnknown.
-	// A trigger that ends with a conflict or a timeout is dblock.ErrBusy, as others may be the reason.
+	// A trigger that ends with a timeout is dblock.ErrBusy, and one that ends with a conflict is
+	// dblock.ErrConflict: others may be the reason.
 	ErrRejected = errors.New("inventory: rejected by the database")
 )
 

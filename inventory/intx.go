@@ -139,13 +139,9 @@ func (s *Store) explainIn(err error, key string) error {
 	case errors.Is(err, dblock.ErrTxEnded):
 		return fmt.Errorf("order %q: %w", key, err)
 	}
-	switch s.classify(err) {
-	case sqlerr.Duplicate, sqlerr.Retryable:
-		return fmt.Errorf("%w: order %q: %w", dblock.ErrConflict, key, err)
-	case sqlerr.Busy:
-		return fmt.Errorf("%w: order %q: nothing was written: %w", dblock.ErrBusy, key, err)
-	case sqlerr.Unavailable, sqlerr.Unresolved:
-		return fmt.Errorf("%w: order %q: nothing was written: %w", dblock.ErrUnavailable, key, err)
+	what := fmt.Sprintf("order %q", key)
+	if is := s.classify(err).Harmless(); is == sqlerr.Unavailable {
+		return sqlerr.Wrap(is, err, what, "")
 	}
-	return s.explain(err, fmt.Sprintf("order %q", key))
+	return s.explain(err, what)
 }

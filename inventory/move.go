@@ -18,11 +18,12 @@ import (
 // A reservation goes from held to sold, cancelled or expired, and stays there. One that was cancelled before it was made is
 // recorded as such, so that it never comes into being.
 
-// Confirm sells what is held under key. It writes to the reservation alone, and never to the stock. A reservation that is sold
-// already is returned with Replayed set.
+// Confirm sells what is held under key. It writes to the reservation alone, and never to the stock.
+// A reservation that is sold already is returned with Replayed set.
 //
-// Errors: ErrExpired, ErrCancelled, ErrNotFound, ErrSoldOut (its order was refused, and that is recorded), ErrInvalid, ErrRejected,
-// and of dblock ErrOverloaded, ErrBusy, ErrUnavailable, ErrOutcomeUnknown (call it again), ErrSchema, ErrClosed.
+// Errors: ErrExpired, ErrCancelled, ErrNotFound, ErrSoldOut (its order was refused, and that is
+// recorded), ErrInvalid, ErrRejected, and of dblock ErrOverloaded, ErrBusy, ErrConflict,
+// ErrUnavailable, ErrOutcomeUnknown (call it again), ErrSchema, ErrClosed.
 func (s *Store) Confirm(ctx context.Context, key string) (Reservation, error) {
 	return s.change(ctx, s.confirms, change{to: Sold, key: key}, s.o.Timeout)
 }
@@ -37,12 +38,14 @@ func (s *Store) Extend(ctx context.Context, key string, d time.Duration) (Reserv
 	return s.change(ctx, s.confirms, change{to: Held, key: key, hold: d}, s.o.Timeout)
 }
 
-// Cancel gives back what is held under key, and makes sure that nothing ever will be: a key that is not known yet is recorded as
-// cancelled, and an order that comes under it later is refused with ErrCancelled. What has expired stays so, and is no error;
-// neither is what was cancelled or refused before, returned with Replayed set.
+// Cancel gives back what is held under key, and makes sure that nothing ever will be: a key that is
+// not known yet is recorded as cancelled, and an order that comes under it later is refused with
+// ErrCancelled. What has expired stays so, and is no error; neither is what was cancelled or
+// refused before, returned with Replayed set.
 //
-// Errors: ErrAlreadyConfirmed, ErrInvalid, and of dblock ErrBusy, ErrUnavailable, ErrOutcomeUnknown (call it again), ErrSchema,
-// ErrClosed, and ErrRejected. It is never refused for too many calls.
+// Errors: ErrAlreadyConfirmed, ErrInvalid, and of dblock ErrBusy, ErrConflict, ErrUnavailable,
+// ErrOutcomeUnknown (call it again), ErrSchema, ErrClosed, and ErrRejected. It is never refused for
+// too many calls.
 func (s *Store) Cancel(ctx context.Context, key string) (Reservation, error) {
 	return s.change(ctx, s.returns, change{to: Cancelled, key: key}, s.o.Timeout)
 }
@@ -61,6 +64,7 @@ type changed struct {
 	rows     []engine.Row // as they are now
 	replayed bool         // it was so before
 	apart                 // what it has to wait for; it was not made then
+	met      error        // the conflict because of which it waits; nil: rows are locked
 	doubt    bool
 }
 
@@ -128,10 +132,14 @@ func (s *Store) change(ctx context.Context, q *changes, c change, wait time.Dura
 	waiting, cancel := context.WithDeadline(ctx, began.Add(wait))
 	defer cancel()
 	got, err := q.Do(ctx, c)
+	is, why := sqlerr.Busy, errStayedLocked
 	for n := 0; err == nil && got.waits != forNothing; n++ {
 		c.apart, c.doubt = got.apart, c.doubt || got.doubt
+		if got.met != nil {
+			is, why = sqlerr.Retryable, got.met
+		}
 		if n > 0 && !pause(waiting, n) {
-			err = outOfTime(ctx, c.doubt, sqlerr.Busy, errStayedLocked)
+			err = outOfTime(ctx, c.doubt, is, why)
 			break
 		}
 		got, err = s.apart.Do(ctx, c)
@@ -158,7 +166,7 @@ func isVerdict(err error) bool {
 func (s *Store) moveTogether(ctx context.Context, batch []change) ([]merge.Answer[changed], error) {
 	answers, err := s.move(ctx, batch, attempt{shared: true})
 	if isBlocked(err) && len(batch) == 1 {
-		return waiting(batch, apart{forAll, "key " + batch[0].key}), nil
+		return s.waiting(batch, apart{forAll, "key " + batch[0].key}, err), nil
 	}
 	return answers, err
 }
@@ -167,18 +175,20 @@ func (s *Store) moveTogether(ctx context.Context, batch []change) ([]merge.Answe
 func (s *Store) moveApart(ctx context.Context, batch []change, _ bool) ([]merge.Answer[changed], error) {
 	several := len(batch) > 1
 	answers, err := s.move(ctx, batch, attempt{shared: several, awaits: !several})
-	var end *ended
-	if errors.As(err, &end) && end.as == dblock.ErrBusy || isBlocked(err) && !several {
-		return waiting(batch, batch[0].apart), nil
+	if ranOut(err) || isBlocked(err) && !several {
+		return s.waiting(batch, batch[0].apart, err), nil
 	}
 	return answers, err
 }
 
-// waiting answers that the changes of a batch were not made, and have to wait.
-func waiting(batch []change, a apart) []merge.Answer[changed] {
+// waiting answers that the changes of a batch were not made because of err, and have to wait.
+func (s *Store) waiting(batch []change, a apart, err error) []merge.Answer[changed] {
+	if s.named(err) != sqlerr.Retryable {
+		err = nil
+	}
 	answers := make([]merge.Answer[changed], len(batch))
 	for i := range answers {
-		answers[i].Value.apart = a
+		answers[i].Value.apart, answers[i].Value.met = a, err
 	}
 	return answers
 }
@@ -206,9 +216,7 @@ func (s *Store) move(ctx context.Context, batch []change, first attempt) (answer
 		}
 		return err
 	})
-	var end *ended
-	var trigger *hookBusy
-	if errors.As(err, &end) && end.as == dblock.ErrBusy && errors.As(err, &trigger) {
+	if ranOut(err) && errors.As(err, new(*hookBusy)) {
 		err = &blockedError{err, false}
 	}
 	if err != nil {

@@ -16,13 +16,14 @@ type Repair struct {
 	Quotas   int    // buyers whose use of their limit was counted wrongly
 }
 
-// Repair makes the stock of the given SKUs, or of all where none is given, what the ledger says: all adjustments, less what is held
-// and sold; and likewise what buyers have used of their limits. It returns those that were wrong, sorted by SKU. It can run while the
-// SKU is sold, and waits for its row like an order. It reads all reservations of theirs, as Audit does, and again those of an SKU that
-// is wrong.
+// Repair makes the stock of the given SKUs, or of all where none is given, what the ledger says:
+// all adjustments, less what is held and sold; and likewise what buyers have used of their limits.
+// It returns those that were wrong, sorted by SKU. It can run while the SKU is sold, and waits for
+// its row like an order. It reads all reservations of theirs, as Audit does, and again those of an
+// SKU that is wrong.
 //
-// Errors: ErrInvalid, and of dblock ErrBusy, ErrUnavailable, ErrOutcomeUnknown (call it again), ErrSchema, ErrClosed. What was repaired before
-// one of them is returned, too.
+// Errors: ErrInvalid, and of dblock ErrBusy, ErrConflict, ErrUnavailable, ErrOutcomeUnknown (call
+// it again), ErrSchema, ErrClosed. What was repaired before one of them is returned, too.
 func (s *Store) Repair(ctx context.Context, skus ...string) ([]Repair, error) {
 	leave, err := s.enter()
 	if err != nil {

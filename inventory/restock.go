@@ -13,8 +13,8 @@ import (
 // same ID it changes nothing and says replayed.
 //
 // Errors: ErrSoldOut (a negative Delta that exceeds what is left), ErrUnknownSKU, ErrKeyReused,
-// ErrInvalid, ErrRejected, and of dblock ErrBusy, ErrUnavailable, ErrOutcomeUnknown, ErrSchema,
-// ErrClosed.
+// ErrInvalid, ErrRejected, and of dblock ErrBusy, ErrConflict, ErrUnavailable, ErrOutcomeUnknown,
+// ErrSchema, ErrClosed.
 func (s *Store) Restock(ctx context.Context, a Adjustment) (replayed bool, err error) {
 	if err := a.validate(); err != nil {
 		return false, err

@@ -9,7 +9,6 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/merge"
-	"github.com/dblock-go/dblock/internal/schema"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
@@ -30,6 +29,12 @@ type ended struct {
 
 func (e *ended) Error() string   { return e.cause.Error() }
 func (e *ended) Unwrap() []error { return []error{e.as, e.cause} }
+
+// ranOut reports that a retry ended because others were in the way for all of its time.
+func ranOut(err error) bool {
+	var end *ended
+	return errors.As(err, &end) && sqlerr.IsContended(end.as)
+}
 
 // attempt is how a statement is to be tried.
 type attempt struct {
@@ -52,12 +57,16 @@ func (s *Store) retry(parent context.Context, this attempt, what func(context.Co
 	ctx, cancel := context.WithTimeout(parent, s.o.Timeout)
 	defer cancel()
 	unreachable := 0
+	var met error // the last conflict
 	for n := 0; ; n++ {
 		err := what(ctx, this)
 		if err == nil {
 			return nil
 		}
 		is := s.classify(err)
+		if s.named(err) == sqlerr.Retryable {
+			met = err
+		}
 		switch is {
 		case sqlerr.Retryable, sqlerr.Duplicate:
 			switch {
@@ -75,7 +84,7 @@ func (s *Store) retry(parent context.Context, this attempt, what func(context.Co
 		case sqlerr.Unavailable:
 			unreachable++
 			if !this.doubt && unreachable == dialTries {
-				return &ended{dblock.ErrUnavailable, err}
+				return &ended{sqlerr.Public(is), err}
 			}
 		case sqlerr.Busy:
 			switch {
@@ -84,6 +93,8 @@ func (s *Store) retry(parent context.Context, this attempt, what func(context.Co
 				return &blockedError{err, false}
 			case this.shared && !s.engine.Waited(err) && !sqlerr.Ended(ctx):
 				return &blockedError{err, true}
+			case met != nil && sqlerr.Ended(ctx): // in the midst of another attempt
+				return outOfTime(parent, false, sqlerr.Retryable, met)
 			default:
 				return outOfTime(parent, false, is, err)
 			}
@@ -93,7 +104,7 @@ func (s *Store) retry(parent context.Context, this attempt, what func(context.Co
 			}
 		}
 		if !pause(ctx, n) {
-			return outOfTime(parent, this.doubt, is, err)
+			return outOfTime(parent, this.doubt, s.named(err), err)
 		}
 		this.outright, this.own, this.assumeNew = false, false, false
 	}
@@ -106,11 +117,8 @@ func outOfTime(parent context.Context, doubt bool, is sqlerr.Class, err error) e
 		return &ended{errors.Join(dblock.ErrOutcomeUnknown, context.Cause(parent)), err}
 	case parent.Err() != nil:
 		return &ended{context.Cause(parent), err}
-	case is == sqlerr.Unavailable:
-		return &ended{dblock.ErrUnavailable, err}
-	default:
-		return &ended{dblock.ErrBusy, err}
 	}
+	return &ended{sqlerr.Public(is), err}
 }
 
 // pause waits before the next attempt, with full jitter, so that those who collided don't meet
@@ -130,6 +138,18 @@ func pause(ctx context.Context, attempt int) bool {
 	}
 }
 
+// named returns the class that a caller is told of. A lock that did not come in time is Busy, also
+// if the statement was repeated for it. A key that another order keeps taking is a conflict.
+func (s *Store) named(err error) sqlerr.Class {
+	switch is := s.classify(err); {
+	case is != sqlerr.Retryable && is != sqlerr.Duplicate:
+		return is
+	case s.engine.IsLocked(err):
+		return sqlerr.Busy
+	}
+	return sqlerr.Retryable
+}
+
 // explain puts an error of the engine into this package's words. What is in them already, and
 // what the queue says, stays as it is.
 func (s *Store) explain(err error, what string) error {
@@ -141,13 +161,9 @@ func (s *Store) explain(err error, what string) error {
 	case errors.As(err, &end):
 		return fmt.Errorf("%w: %s: nothing was written: %w", end.as, what, end.cause)
 	}
-	switch s.classify(err) {
-	case sqlerr.Retryable, sqlerr.Duplicate, sqlerr.Busy:
-		return fmt.Errorf("%w: %s: nothing was written: %w", dblock.ErrBusy, what, err)
-	case sqlerr.NoSchema:
-		return fmt.Errorf("%s: %w: %w", what, &dblock.SchemaError{Want: schema.Version}, err)
-	case sqlerr.Overloaded:
-		return fmt.Errorf("%w: %s: the server has no room for more locks, nothing was written: %w", dblock.ErrOverloaded, what, err)
+	switch is := s.named(err); is {
+	case sqlerr.Retryable, sqlerr.Busy, sqlerr.NoSchema, sqlerr.Overloaded:
+		return sqlerr.Wrap(is, err, what, "")
 	case sqlerr.BadInput:
 		if errors.Is(err, ErrHookEnded) {
 			return fmt.Errorf("%w: %w: %s: send the same key again to learn whether it was committed: %w",

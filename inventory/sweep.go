@@ -11,22 +11,26 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/pace"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // sweepBatch is how many expired reservations RunSweeper takes at once.
 const sweepBatch = 1000
 
-// Sweep gives back what was held under at most limit reservations that have expired, those first that expired first, and says
-// how many they were. Until it has come by, their units are for sale to nobody; nothing else depends on it.
+// Sweep gives back what was held under at most limit reservations that have expired, those first
+// that expired first, and says how many they were. Until it has come by, their units are for sale
+// to nobody; nothing else depends on it.
 //
-// One that the database refuses does not stop the others: Sweep goes on, returns how many it has swept and the error ErrRejected of the
-// first that was refused, and comes back to that later, after a minute at most. One that another transaction has locked comes later, too.
+// One that the database refuses does not stop the others: Sweep goes on, returns how many it has
+// swept and the error ErrRejected of the first that was refused, and comes back to that later,
+// after a minute at most. One that another transaction has locked comes later, too.
 //
-// Then it gives back the allotments of processes that are gone. Those that are locked or refused come
-// later in the same way. If there are allotments, it opens a Locker of leases, which Close closes, also
-// in a Store that has none itself.
+// Then it gives back the allotments of processes that are gone. Those that are locked or refused
+// come later in the same way. If there are allotments, it opens a Locker of leases, which Close
+// closes, also in a Store that has none itself.
 //
-// Errors: ErrInvalid, ErrRejected, and of dblock ErrBusy, ErrUnavailable, ErrOutcomeUnknown (call it again), ErrSchema, ErrClosed.
+// Errors: ErrInvalid, ErrRejected, and of dblock ErrBusy, ErrConflict, ErrUnavailable,
+// ErrOutcomeUnknown (call it again), ErrSchema, ErrClosed.
 func (s *Store) Sweep(ctx context.Context, limit int) (swept int, err error) {
 	swept, _, err = s.sweep(ctx, limit)
 	return swept, err
@@ -77,7 +81,7 @@ func (s *Store) expire(ctx context.Context, keys []string, wait time.Duration) (
 			if err == nil {
 				err = end
 			}
-		case errors.Is(end, dblock.ErrBusy) && errors.Is(end, errStayedLocked):
+		case errors.Is(end, errStayedLocked) && sqlerr.IsContended(end), errors.Is(end, dblock.ErrConflict):
 			s.later.put(keys[i])
 		default:
 			err = end

@@ -165,14 +165,15 @@ func (l *Lease) Caps() dblock.Caps {
 	return caps
 }
 
-// Close ends the contexts of all locks, and waits, while ctx lives, until they are released. What is
-// still held when ctx ends is given back, too: its owner may still work. With the last Lease of a pool
-// and TTL the heartbeat ends, and all that is left is free in one statement. With another Lease in the
-// process the rest is released in the background. If the server does not answer, Close returns 1 s
-// after ctx has ended, and the process goes on leaving in the background.
+// Close ends the contexts of all locks, and waits, while ctx lives, until they are released. What
+// is still held when ctx ends is given back, too: its owner may still work. With the last Lease of
+// a pool and TTL the heartbeat ends, and all that is left is free in one statement. With another
+// Lease in the process the rest is released in the background. If the server does not answer, Close
+// returns 1 s after ctx has ended, and the process goes on leaving in the background.
 //
-// Errors: ctx's, if locks were still in use; dblock.ErrUnavailable, ErrBusy and ErrOutcomeUnknown, where the database was not there to
-// leave: what was still held is free when the TTL is over.
+// Errors: ctx's, if locks were still in use; dblock.ErrUnavailable, ErrBusy, ErrConflict and
+// ErrOutcomeUnknown, where the database was not there to leave: what was still held is free when
+// the TTL is over.
 func (l *Lease) Close(ctx context.Context) error {
 	return errors.Join(l.locker.Close(ctx), l.leave(ctx))
 }
@@ -285,7 +286,8 @@ func boundIdle(ctx context.Context, conn *sql.Conn, ttl time.Duration) (restore 
 // Sweep removes what nobody has used for an hour: members that died, keys that are free. It is for
 // tidiness alone; nothing waits for it. It returns how many rows it removed.
 //
-// Errors: dblock.ErrClosed, dblock.ErrUnavailable, dblock.ErrBusy, dblock.ErrOutcomeUnknown, dblock.ErrSchema.
+// Errors: dblock.ErrClosed, dblock.ErrUnavailable, dblock.ErrBusy, dblock.ErrConflict,
+// dblock.ErrOutcomeUnknown, dblock.ErrSchema.
 func (l *Lease) Sweep(ctx context.Context) (removed int64, err error) { return l.locker.Sweep(ctx) }
 
 // RunSweeper sweeps every so often, at least 1 s, until ctx ends; then it returns the context's error. Call it in every
@@ -299,16 +301,18 @@ func (l *Lease) RunSweeper(ctx context.Context, every time.Duration) error {
 
 // Held lists the leases that are held now, by all processes, sorted by key.
 //
-// Errors: ctx's; dblock.ErrClosed, dblock.ErrUnavailable, dblock.ErrBusy, dblock.ErrOverloaded, dblock.ErrSchema.
+// Errors: ctx's; dblock.ErrClosed, dblock.ErrUnavailable, dblock.ErrBusy, dblock.ErrConflict,
+// dblock.ErrOverloaded, dblock.ErrSchema.
 func (l *Lease) Held(ctx context.Context) ([]dblock.HeldLock, error) { return l.locker.List(ctx) }
 
 // Holder reads who holds a key, with the data of WithData. The exclusive holder comes first, in one
 // cheap statement. Of the holders of a shared key, or of a semaphore, it returns any one, with its
-// Mode, by a second statement; Held lists all, without their data. With dblock.ErrNotHeld it returns
-// the token of the key's last acquisition, by a third statement; 0 if that is not known.
+// Mode, by a second statement; Held lists all, without their data. With dblock.ErrNotHeld it
+// returns the token of the key's last acquisition, by a third statement; 0 if that is not known.
 //
-// Errors: dblock.ErrNotHeld if no living process holds it; dblock.ErrInvalid, dblock.ErrUnavailable, dblock.ErrBusy,
-// dblock.ErrOverloaded, dblock.ErrSchema, dblock.ErrClosed; ctx's.
+// Errors: dblock.ErrNotHeld if no living process holds it; dblock.ErrInvalid,
+// dblock.ErrUnavailable, dblock.ErrBusy, dblock.ErrConflict, dblock.ErrOverloaded,
+// dblock.ErrSchema, dblock.ErrClosed; ctx's.
 func (l *Lease) Holder(ctx context.Context, key string) (dblock.HeldLock, error) {
 	return l.locker.Holder(ctx, key)
 }
@@ -322,11 +326,11 @@ func (l *Lease) ForceRelease(ctx context.Context, key string, token int64) error
 	return l.locker.ForceRelease(ctx, key, token)
 }
 
-// SetPermits gives a semaphore another number of permits, 1 to dblock.MaxPermits, and makes it where there is none.
-// Those that are held stay so; none is given out past the new number.
+// SetPermits gives a semaphore another number of permits, 1 to dblock.MaxPermits, and makes it
+// where there is none. Those that are held stay so; none is given out past the new number.
 //
-// Errors: dblock.ErrInvalid, dblock.ErrUnavailable, dblock.ErrBusy, dblock.ErrOutcomeUnknown, dblock.ErrSchema,
-// dblock.ErrClosed; ctx's where it has ended before.
+// Errors: dblock.ErrInvalid, dblock.ErrUnavailable, dblock.ErrBusy, dblock.ErrConflict,
+// dblock.ErrOutcomeUnknown, dblock.ErrSchema, dblock.ErrClosed; ctx's where it has ended before.
 func (l *Lease) SetPermits(ctx context.Context, key string, limit int) error {
 	return l.locker.SetPermits(ctx, key, limit)
 }

@@ -85,8 +85,14 @@ func (e *sessionEngine) ID(key string) (session.ID, error) {
 // Most is a bound of reason: the server has none, but for its memory.
 func (e *sessionEngine) Most() int { return 10_000 }
 
-// Classify tells what an error means.
-func (e *sessionEngine) Classify(err error) sqlerr.Class { return mysqlfault.Of(err) }
+// Classify returns the class of an error. A deadlock of named locks rolls nothing back: the call
+// may be sent again.
+func (e *sessionEngine) Classify(err error) sqlerr.Class {
+	if mysqlfault.IsDeadlock(err) {
+		return sqlerr.Retryable
+	}
+	return mysqlfault.Of(err)
+}
 
 // Open takes a connection out of the pool, for good.
 func (e *sessionEngine) Open(ctx context.Context, _ func(session.ID)) (session.Conn, error) {

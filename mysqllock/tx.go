@@ -123,13 +123,7 @@ func errBegin(ctx context.Context, err error) error {
 
 // errUnwritten gives an error of dblock's own statement its class. The error came before a COMMIT took effect.
 func errUnwritten(what string, err error) error {
-	class := map[sqlerr.Class]error{
-		sqlerr.Unavailable: dblock.ErrUnavailable, sqlerr.Busy: dblock.ErrBusy, sqlerr.Overloaded: dblock.ErrOverloaded,
-	}[mysqlfault.Of(sqlerr.Unwritten(err))]
-	if class == nil {
-		return fmt.Errorf("dblock: %s: %w", what, err)
-	}
-	return fmt.Errorf("%w: %s, nothing was written: %w", class, what, err)
+	return sqlerr.Wrap(mysqlfault.Of(sqlerr.Unwritten(err)).OfHost(), err, what, "")
 }
 
 // errUnmarked says what it means that the savepoint can't be released.

@@ -9,19 +9,17 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/mysqlfault"
 	"github.com/dblock-go/dblock/internal/rowlock"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// advice is what to do about errors that a caller's transaction or tables are to blame for, and what they count as.
-var advice = map[uint16]struct {
-	kind error // nil: none of dblock's
-	text string
-}{
-	mysqlfault.ReadOnlyTransaction: {dblock.ErrUnavailable, "the transaction is read-only: begin one that may write"},
-	mysqlfault.NoSuchTable:         {nil, "there is no such table: name its database as well, or create it"},
-	mysqlfault.UnknownDatabase:     {nil, "there is no such database"},
-	mysqlfault.NoSuchColumn:        {nil, "there is no such column in the table"},
-	mysqlfault.NotPermitted: {nil, "to lock rows takes the privilege SELECT on the table, and on MySQL one of UPDATE, DELETE " +
-		"and LOCK TABLES"},
+// advice is what to do about errors of a caller's transaction or tables.
+var advice = map[uint16]string{
+	mysqlfault.ReadOnlyTransaction: "the transaction is read-only: begin one that may write",
+	mysqlfault.NoSuchTable:         "there is no such table: name its database as well, or create it",
+	mysqlfault.UnknownDatabase:     "there is no such database",
+	mysqlfault.NoSuchColumn:        "there is no such column in the table",
+	mysqlfault.NotPermitted: "to lock rows takes the privilege SELECT on the table, and on MySQL one of UPDATE, DELETE " +
+		"and LOCK TABLES",
 }
 
 // txError says what an error means to the one whose transaction it came from. name is what was to be locked.
@@ -36,17 +34,16 @@ func txError(ctx context.Context, name string, err error) error {
 	case errors.Is(err, sql.ErrTxDone):
 		return fmt.Errorf("dblock: to lock %s: the transaction has ended: locks like this need one that is open: %w", name, err)
 	case mysqlfault.IsConflict(err):
-		return fmt.Errorf("%w: to lock %s: roll back and run the transaction again: %w", dblock.ErrConflict, name, err)
+		return sqlerr.Wrap(sqlerr.Retryable, err, "to lock "+name+": roll back and run the transaction again", "")
 	case mysqlfault.IsLocked(err):
 		return rowlock.Held(name, fmt.Errorf("by the server: %w", err))
 	}
-	a, ok := advice[mysqlfault.Number(err)]
-	switch {
-	case !ok:
-		return fmt.Errorf("dblock: to lock %s: %w", name, err)
-	case a.kind == nil:
-		return fmt.Errorf("dblock: to lock %s: %s: %w", name, a.text, err)
-	default:
-		return fmt.Errorf("%w: to lock %s: %s: %w", a.kind, name, a.text, err)
+	what, number := "to lock "+name, mysqlfault.Number(err)
+	if text := advice[number]; text != "" {
+		what += ": " + text
 	}
+	if number == 0 {
+		return sqlerr.Wrap(sqlerr.Unclassified, err, what, "")
+	}
+	return sqlerr.Wrap(mysqlfault.Of(sqlerr.Unwritten(err)).OfHost(), err, what, "")
 }

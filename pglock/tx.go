@@ -204,13 +204,7 @@ func errBegin(ctx context.Context, err error) error {
 
 // errUnwritten gives an error of dblock's own statement its class. The error came before a COMMIT took effect.
 func errUnwritten(what string, err error) error {
-	class := map[sqlerr.Class]error{
-		sqlerr.Unavailable: dblock.ErrUnavailable, sqlerr.Busy: dblock.ErrBusy, sqlerr.Overloaded: dblock.ErrOverloaded,
-	}[pgfault.Of(sqlerr.Unwritten(err))]
-	if class == nil {
-		return fmt.Errorf("dblock: %s: %w", what, err)
-	}
-	return fmt.Errorf("%w: %s, nothing was written: %w", class, what, err)
+	return sqlerr.Wrap(pgfault.Of(sqlerr.Unwritten(err)).OfHost(), err, what, "")
 }
 
 // errFailed is for a transaction that failed while its fn returned nil.

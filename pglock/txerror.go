@@ -12,16 +12,18 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/pgfault"
 	"github.com/dblock-go/dblock/internal/rowlock"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// advice is what to do about errors that a caller's transaction or tables are to blame for, and what they count as.
+// advice is what to do about errors of a caller's transaction or tables. kind is the public error
+// where the class of the error has none.
 var advice = map[string]struct {
 	kind error // nil: none of dblock's
 	text string
 }{
-	pgfault.OutOfMemory: {dblock.ErrOverloaded, "the server has no room for more locks: take fewer at once, a lock of the whole " +
+	pgfault.OutOfMemory: {nil, "take fewer at once, a lock of the whole " +
 		"instead of one a part, or raise max_locks_per_transaction; roll back"},
-	pgfault.ReadOnlyTransaction: {dblock.ErrUnavailable, "the transaction is read-only, or the server is a standby, where locks " +
+	pgfault.ReadOnlyTransaction: {nil, "the transaction is read-only, or the server is a standby, where locks " +
 		"keep nobody out of the primary: begin one that may write, on the primary"},
 	pgfault.FailedTransaction: {nil, "an earlier statement of the transaction has failed: roll it back, then begin again"},
 	pgfault.UndefinedTable:    {nil, "there is no such table where the connection looks: name its schema as well, or create it"},
@@ -49,18 +51,21 @@ func txError(ctx context.Context, key string, err error) error {
 	case errors.Is(err, pgx.ErrTxClosed), errors.Is(err, sql.ErrTxDone):
 		return fmt.Errorf("dblock: to lock %s: the transaction has ended: locks like this need one that is open: %w", key, err)
 	case pgfault.IsConflict(err):
-		return fmt.Errorf("%w: to lock %s: roll back and run the transaction again: %w", dblock.ErrConflict, key, err)
+		return sqlerr.Wrap(sqlerr.Retryable, err, "to lock "+key+": roll back and run the transaction again", "")
 	case pgfault.IsLocked(err):
 		return rowlock.Held(key, fmt.Errorf("by the session's lock_timeout, and the transaction has failed: roll it back: %w", err))
 	}
-	a, ok := advice[pgfault.Code(err)]
+	what, a := "to lock "+key, advice[pgfault.Code(err)]
+	if a.text != "" {
+		what += ": " + a.text
+	}
 	switch {
-	case !ok:
-		return fmt.Errorf("dblock: to lock %s: %w", key, err)
-	case a.kind == nil:
-		return fmt.Errorf("dblock: to lock %s: %s: %w", key, a.text, err)
+	case a.kind != nil:
+		return fmt.Errorf("%w: %s: %w", a.kind, what, err)
+	case pgfault.Code(err) == "":
+		return sqlerr.Wrap(sqlerr.Unclassified, err, what, "")
 	default:
-		return fmt.Errorf("%w: to lock %s: %s: %w", a.kind, key, a.text, err)
+		return sqlerr.Wrap(pgfault.Of(sqlerr.Unwritten(err)).OfHost(), err, what, "")
 	}
 }
 

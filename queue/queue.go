@@ -10,7 +10,6 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/merge"
-	"github.com/dblock-go/dblock/internal/schema"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
@@ -84,8 +83,8 @@ func New(e engine.Engine, o Options) (*Queue, error) {
 // waits for the first one while its own ctx lives.
 //
 // Errors: ctx's, if workers or calls still run, or the first Close does; dblock.ErrUnavailable,
-// ErrBusy and ErrOutcomeUnknown, if this process could not leave: then others have what is left
-// when the TTL is over.
+// ErrBusy, ErrConflict and ErrOutcomeUnknown, if this process could not leave: then others have
+// what is left when the TTL is over.
 func (q *Queue) Close(ctx context.Context) error {
 	q.mu.Lock()
 	first := q.closed == nil
@@ -171,22 +170,7 @@ func (q *Queue) classify(err error) sqlerr.Class {
 
 // explain puts an error of the engine into dblock's words.
 func (q *Queue) explain(err error, what string) error {
-	as := error(nil)
-	switch q.classify(err) {
-	case sqlerr.Retryable:
-		as = dblock.ErrConflict
-	case sqlerr.Busy, sqlerr.Overloaded:
-		as = dblock.ErrBusy
-	case sqlerr.Unavailable:
-		as = dblock.ErrUnavailable
-	case sqlerr.Unresolved:
-		as = dblock.ErrOutcomeUnknown
-	case sqlerr.NoSchema:
-		as = &dblock.SchemaError{Want: schema.Version}
-	default:
-		return fmt.Errorf("queue: %s: %w", what, err)
-	}
-	return fmt.Errorf("%w: %s: %w", as, what, err)
+	return sqlerr.Wrap(q.classify(err), err, what, "no answer came")
 }
 
 // trouble is told of what goes wrong behind the callers' backs.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 const (
@@ -62,7 +63,7 @@ func (w *worker) acquireIn(o *op, by way) *dblock.Lock {
 		default:
 			lock, err = l.Acquire(ctx, o.Key, opts...)
 		}
-		if ctx.Err() == nil && (errors.Is(err, dblock.ErrNotAcquired) || errors.Is(err, dblock.ErrBusy) && !by.fair) {
+		if ctx.Err() == nil && (errors.Is(err, dblock.ErrNotAcquired) || sqlerr.IsContended(err) && !by.fair) {
 			err = fmt.Errorf("a wait ended before its context: %v", err)
 		}
 		return lock, err

@@ -38,7 +38,7 @@ func (l *Locker) waitForAll(ctx context.Context, r dblock.Request) (*dblock.Lock
 	defer func() { l.stopWaiting(told) }()
 	for {
 		lock, refused, err := l.askForAll(ctx, r)
-		if busy(err) {
+		if sqlerr.IsContended(err) {
 			refused, err = &dblock.HeldError{Key: r.Key}, nil
 		}
 		if lock != nil || err != nil {

@@ -9,7 +9,6 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/merge"
-	"github.com/dblock-go/dblock/internal/schema"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
@@ -170,11 +169,8 @@ func (l *Locker) unjoined(ctx context.Context, err error, r dblock.Request) erro
 		return err
 	case ctx.Err() != nil:
 		return ended(l.lastSeen(r), sqlerr.NotSent(ctx))
-	case l.engine.Classify(err) == sqlerr.Unresolved:
-		return fmt.Errorf("%w: lock %q: nothing was asked for: %w", dblock.ErrUnavailable, r.Key, err)
-	default:
-		return l.explain(err, r.Key)
 	}
+	return sqlerr.Wrap(l.engine.Classify(err).Harmless(), err, fmt.Sprintf("lock %q: nothing was asked for", r.Key), "")
 }
 
 // again tells, after a pause, whether a statement that failed is to be sent again: nothing of it was
@@ -239,33 +235,7 @@ func (l *Locker) unanswered(ctx context.Context, err error, r dblock.Request) er
 }
 
 func (l *Locker) explain(err error, key string) error {
-	switch is := l.engine.Classify(err); is {
-	case sqlerr.Unresolved:
-		return fmt.Errorf("%w: lock %q: no reply; if the lock was granted, dblock releases it: %w",
-			named(is), key, err)
-	case sqlerr.Busy, sqlerr.Retryable, sqlerr.Unavailable, sqlerr.Overloaded:
-		return fmt.Errorf("%w: lock %q: nothing was written: %w", named(is), key, err)
-	case sqlerr.NoSchema:
-		return fmt.Errorf("lock %q: %w: %w", key, &dblock.SchemaError{Want: schema.Version}, err)
-	default:
-		return fmt.Errorf("lock %q: %w", key, err)
-	}
-}
-
-// named is what package dblock calls a fault; nil: it has no name of its own.
-func named(is sqlerr.Class) error {
-	switch is {
-	case sqlerr.Unresolved:
-		return dblock.ErrOutcomeUnknown
-	case sqlerr.Busy, sqlerr.Retryable:
-		return dblock.ErrBusy
-	case sqlerr.Unavailable:
-		return dblock.ErrUnavailable
-	case sqlerr.Overloaded:
-		return dblock.ErrOverloaded
-	default:
-		return nil
-	}
+	return sqlerr.Wrap(l.engine.Classify(err), err, fmt.Sprintf("lock %q", key), "no reply; if the lock was granted, dblock releases it")
 }
 
 // bound is how long a statement may take, with what it waits for.

@@ -7,7 +7,6 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/member"
-	"github.com/dblock-go/dblock/internal/schema"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
@@ -97,15 +96,8 @@ func (l *Locker) change(ctx context.Context, bound time.Duration, what string, s
 	bounded, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 	err := statement(bounded)
-	switch is := l.engine.Classify(err); {
-	case err == nil:
+	if err == nil {
 		return nil
-	case is == sqlerr.Unresolved:
-		return fmt.Errorf("%w: there was no reply: %s may have been changed: %w", dblock.ErrOutcomeUnknown, what, err)
-	case is == sqlerr.NoSchema:
-		return fmt.Errorf("%s: %w: %w", what, &dblock.SchemaError{Want: schema.Version}, err)
-	case named(is) != nil:
-		return fmt.Errorf("%w: %s was not changed: %w", named(is), what, err)
 	}
-	return fmt.Errorf("%s was not changed: %w", what, err)
+	return sqlerr.Wrap(l.engine.Classify(err), err, "changing "+what, "no reply; it may be changed")
 }

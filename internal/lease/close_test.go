@@ -159,7 +159,7 @@ func TestCloseWithADoubt(t *testing.T) {
 func TestLeaveFails(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memlease.Server) {
 		for is, want := range map[sqlerr.Class]error{
-			sqlerr.Unresolved: dblock.ErrOutcomeUnknown, sqlerr.Unavailable: dblock.ErrUnavailable, sqlerr.Busy: dblock.ErrBusy, sqlerr.Retryable: dblock.ErrBusy,
+			sqlerr.Unresolved: dblock.ErrOutcomeUnknown, sqlerr.Unavailable: dblock.ErrUnavailable, sqlerr.Busy: dblock.ErrBusy, sqlerr.Retryable: dblock.ErrConflict,
 		} {
 			why := &memlease.Failure{As: is, Err: errors.New("no answer")}
 			if err := leaves(t, newProcess(s), why); !errors.Is(err, want) || !errors.Is(err, why) {

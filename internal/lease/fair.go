@@ -71,7 +71,7 @@ func (l *Locker) tryInTurn(ctx context.Context, r dblock.Request) (*dblock.Lock,
 // waitInTurn waits with a ticket, unless the key is free and nobody else does.
 func (l *Locker) waitInTurn(ctx context.Context, r dblock.Request) (*dblock.Lock, error) {
 	lock, _, err := l.tryInTurn(ctx, r)
-	if lock != nil || err != nil && !busy(err) {
+	if lock != nil || err != nil && !sqlerr.IsContended(err) {
 		return lock, err
 	}
 	began := l.o.Clock.Now()
@@ -141,7 +141,7 @@ func (l *Locker) takeTicket(ctx context.Context, r dblock.Request) (*turn, error
 
 // pauseIfBusy pauses after an error that does not end a wait. It returns any other error.
 func (l *Locker) pauseIfBusy(ctx context.Context, r dblock.Request, err error) error {
-	if !busy(err) {
+	if !sqlerr.IsContended(err) {
 		return err
 	}
 	if err := l.sleep(ctx, l.o.DeafPoll); err != nil {
@@ -175,7 +175,7 @@ func (l *Locker) awaitTurn(ctx context.Context, r dblock.Request, t *turn, began
 		refused := &dblock.HeldError{Key: r.Key}
 		if rung || l.isFirst(r.Key, t) {
 			state, err := l.seeTurn(ctx, r, t)
-			if err != nil && !busy(err) {
+			if err != nil && !sqlerr.IsContended(err) {
 				return nil, err
 			}
 			switch {

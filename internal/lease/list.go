@@ -9,7 +9,6 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/member"
-	"github.com/dblock-go/dblock/internal/schema"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
@@ -70,20 +69,10 @@ func (l *Locker) notClosed() error {
 
 // notRead explains the error of a statement that only reads: its outcome is never unknown.
 func (l *Locker) notRead(ctx context.Context, err error, what string) error {
-	is := l.engine.Classify(err)
-	switch {
-	case ctx.Err() != nil:
+	if ctx.Err() != nil {
 		return context.Cause(ctx)
-	case is == sqlerr.Unresolved, is == sqlerr.Unavailable:
-		return fmt.Errorf("%w: %s was not read: %w", dblock.ErrUnavailable, what, err)
-	case is == sqlerr.Busy, is == sqlerr.Retryable:
-		return fmt.Errorf("%w: %s was not read; retry: %w", dblock.ErrBusy, what, err)
-	case is == sqlerr.Overloaded:
-		return fmt.Errorf("%w: %s was not read: %w", dblock.ErrOverloaded, what, err)
-	case is == sqlerr.NoSchema:
-		return fmt.Errorf("%s: %w: %w", what, &dblock.SchemaError{Want: schema.Version}, err)
 	}
-	return fmt.Errorf("%s: %w", what, err)
+	return sqlerr.Wrap(l.engine.Classify(err).Harmless(), err, what+" was not read", "")
 }
 
 // shown is a lease as callers see it.

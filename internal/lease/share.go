@@ -2,7 +2,6 @@ package lease
 
 import (
 	"context"
-	"fmt"
 	"sync"
 
 	"github.com/dblock-go/dblock/internal/member"
@@ -103,11 +102,8 @@ func (s *Shares[K, E]) leave(ctx context.Context, key K) error {
 	return nil
 }
 
-// notLeft puts why a member could not leave into the words of package dblock.
+// notLeft returns the error of a member that could not leave.
 func notLeft(is sqlerr.Class, err error) error {
 	const what = "leaving: what this process still held is free when its TTL is over"
-	if as := named(is); as != nil {
-		return fmt.Errorf("%w: %s: %w", as, what, err)
-	}
-	return fmt.Errorf("dblock: %s: %w", what, err)
+	return sqlerr.Wrap(is, err, what, "no reply")
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/pace"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // wait stands in line for the key, and asks once its turn has come, until it is granted.
@@ -18,7 +19,7 @@ func (l *Locker) wait(ctx context.Context, r dblock.Request) (*dblock.Lock, erro
 	}
 	if r.Mode != dblock.Exclusive {
 		lock, _, err := l.atOnce(ctx, r)
-		if lock != nil || err != nil && !errors.Is(err, dblock.ErrNotAcquired) && !busy(err) {
+		if lock != nil || err != nil && !errors.Is(err, dblock.ErrNotAcquired) && !sqlerr.IsContended(err) {
 			return lock, err
 		}
 	}
@@ -52,7 +53,7 @@ func (l *Locker) poll(ctx context.Context, place *place, r dblock.Request) (*dbl
 	defer func() { l.stopWaiting(told) }()
 	for {
 		lock, refused, err := l.askFor(ctx, place, r)
-		if busy(err) {
+		if sqlerr.IsContended(err) {
 			refused, err = l.lastSeen(r), nil
 		}
 		if lock != nil || err != nil {
@@ -70,12 +71,6 @@ func (l *Locker) poll(ctx context.Context, place *place, r dblock.Request) (*dbl
 			return nil, ended(refused, err)
 		}
 	}
-}
-
-// busy reports whether a wait goes on after an error: nothing was written, because a transaction kept a row locked, or
-// no answer or connection came in time.
-func busy(err error) bool {
-	return errors.Is(err, dblock.ErrBusy) && !errors.Is(err, dblock.ErrOutcomeUnknown)
 }
 
 // askFor asks for whatever a place is for.

@@ -137,10 +137,12 @@ func checkClock(ctx context.Context, on mysqldb.DBTX) error {
 	return err
 }
 
-// Unavailable says that the server could not be asked.
+// Unavailable returns the error of a look that failed.
 func Unavailable(err error) error {
-	if errors.Is(err, dblock.ErrUnsupported) || mysqlfault.Of(sqlerr.Unwritten(err)) != sqlerr.Unavailable {
+	is := mysqlfault.Of(sqlerr.Unwritten(err))
+	isContexts := is == sqlerr.Busy && mysqlfault.Number(err) == 0
+	if errors.Is(err, dblock.ErrUnsupported) || sqlerr.Public(is) == nil || isContexts {
 		return err
 	}
-	return fmt.Errorf("%w: %w", dblock.ErrUnavailable, err)
+	return sqlerr.Wrap(is, err, "looking for dblock's tables", "")
 }

@@ -121,10 +121,11 @@ func CheckOwners(untrusted string) error {
 		"or give the table to a superuser or to the owner of the schema", dblock.ErrSchema, untrusted)
 }
 
-// unavailable says that the server could not be asked.
+// unavailable returns the error of a look that failed.
 func unavailable(err error) error {
-	if pgfault.Of(sqlerr.Unwritten(err)) != sqlerr.Unavailable {
+	is := pgfault.Of(sqlerr.Unwritten(err))
+	if sqlerr.Public(is) == nil || is == sqlerr.Busy && pgfault.Code(err) == "" { // a context has ended
 		return err
 	}
-	return fmt.Errorf("%w: %w", dblock.ErrUnavailable, err)
+	return sqlerr.Wrap(is, err, "looking for dblock's tables", "")
 }

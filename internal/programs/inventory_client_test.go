@@ -72,7 +72,7 @@ func answerOf(err error) string {
 		{inventory.ErrCancelled, isCancelled}, {inventory.ErrExpired, isExpired},
 		{inventory.ErrAlreadyConfirmed, isConfirmed}, {inventory.ErrKeyReused, isReused},
 		{inventory.ErrUnknownSKU, isUnknown}, {inventory.ErrNotFound, notFound},
-		{dblock.ErrBusy, nothing}, {dblock.ErrOverloaded, nothing}, {dblock.ErrUnavailable, nothing},
+		{dblock.ErrBusy, nothing}, {dblock.ErrConflict, nothing}, {dblock.ErrOverloaded, nothing}, {dblock.ErrUnavailable, nothing},
 		{dblock.ErrClosed, nothing}, {context.DeadlineExceeded, nothing},
 	} {
 		if errors.Is(err, a.err) {
@@ -269,7 +269,7 @@ func (c *inventoryClient) once(s inventoryStep) {
 
 // inventoryRefusals are errors that say that nothing was done, or maybe.
 var inventoryRefusals = []error{
-	dblock.ErrOverloaded, dblock.ErrBusy, dblock.ErrUnavailable, dblock.ErrClosed, dblock.ErrOutcomeUnknown,
+	dblock.ErrOverloaded, dblock.ErrBusy, dblock.ErrConflict, dblock.ErrUnavailable, dblock.ErrClosed, dblock.ErrOutcomeUnknown,
 	context.DeadlineExceeded,
 }
 

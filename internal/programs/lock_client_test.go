@@ -216,7 +216,7 @@ func (c *lockClient) once(id int, s lockStep) {
 	defer cancel()
 	l, err := c.locker(ctx, s)
 	if err != nil {
-		documented("open", err, dblock.ErrUnavailable, dblock.ErrOverloaded, dblock.ErrBusy, context.DeadlineExceeded)
+		documented("open", err, dblock.ErrUnavailable, dblock.ErrOverloaded, dblock.ErrBusy, dblock.ErrConflict, context.DeadlineExceeded)
 		time.Sleep(5 * time.Millisecond) // the faults do not let it be opened now
 		return
 	}
@@ -242,7 +242,7 @@ func (c *lockClient) once(id int, s lockStep) {
 		time.Sleep(time.Millisecond)
 	case errors.Is(err, dblock.ErrLimit) && s.Limit != lockLimit:
 	default:
-		documented("acquire", err, dblock.ErrNotAcquired, dblock.ErrOutcomeUnknown, dblock.ErrUnavailable, dblock.ErrOverloaded, dblock.ErrBusy)
+		documented("acquire", err, dblock.ErrNotAcquired, dblock.ErrOutcomeUnknown, dblock.ErrUnavailable, dblock.ErrOverloaded, dblock.ErrBusy, dblock.ErrConflict)
 	}
 }
 

@@ -49,7 +49,7 @@ func (c *lockClient) use(lock *dblock.Lock, l dblock.Locker, s lockStep, h *hold
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		f, _ := lock.Fence()
-		documented("ForceRelease", l.(leases).ForceRelease(ctx, f.Key, f.Token), dblock.ErrNotHeld, dblock.ErrBusy, dblock.ErrClosed,
+		documented("ForceRelease", l.(leases).ForceRelease(ctx, f.Key, f.Token), dblock.ErrNotHeld, dblock.ErrBusy, dblock.ErrConflict, dblock.ErrClosed,
 			dblock.ErrUnavailable, dblock.ErrOutcomeUnknown, context.DeadlineExceeded)
 	}
 }
@@ -65,7 +65,7 @@ func expireIn(lock *dblock.Lock, s lockStep) {
 		both.Go(func() {
 			ctx, cancel := context.WithTimeout(context.Background(), s.Within)
 			defer cancel()
-			documented("ExpireIn", lock.ExpireIn(ctx, d), dblock.ErrLost, dblock.ErrBusy, dblock.ErrUnavailable,
+			documented("ExpireIn", lock.ExpireIn(ctx, d), dblock.ErrLost, dblock.ErrBusy, dblock.ErrConflict, dblock.ErrUnavailable,
 				dblock.ErrOutcomeUnknown, context.DeadlineExceeded)
 		})
 	}
@@ -150,7 +150,7 @@ func (c *lockClient) shut(l dblock.Locker, s lockStep) {
 	c.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), max(s.Wait, 10*time.Millisecond))
 	defer cancel()
-	documented("Close", l.Close(ctx), dblock.ErrUnavailable, dblock.ErrBusy, dblock.ErrOutcomeUnknown, dblock.ErrClosed, context.DeadlineExceeded)
+	documented("Close", l.Close(ctx), dblock.ErrUnavailable, dblock.ErrBusy, dblock.ErrConflict, dblock.ErrOutcomeUnknown, dblock.ErrClosed, context.DeadlineExceeded)
 }
 
 // guarded counts under a lock that is held by one. It is the guard that keeps counts right where
@@ -224,7 +224,7 @@ func resize(ctx context.Context, l dblock.Locker, s lockStep, name string) {
 	r := resizing{Name: "permits " + name, Limit: s.Limit, Called: now()}
 	err := l.(leases).SetPermits(ctx, name, s.Limit)
 	r.Returned, r.Unknown = now(), errors.Is(err, dblock.ErrOutcomeUnknown)
-	documented("SetPermits", err, dblock.ErrBusy, dblock.ErrUnavailable, dblock.ErrOutcomeUnknown, dblock.ErrClosed,
+	documented("SetPermits", err, dblock.ErrBusy, dblock.ErrConflict, dblock.ErrUnavailable, dblock.ErrOutcomeUnknown, dblock.ErrClosed,
 		context.DeadlineExceeded)
 	if err == nil || r.Unknown {
 		say("limit", r)

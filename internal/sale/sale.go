@@ -13,7 +13,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
-	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory"
 )
 
@@ -109,7 +109,7 @@ func (r *Result) count(err error, at time.Duration) {
 		r.Took = max(r.Took, at)
 	case errors.Is(err, inventory.ErrSoldOut):
 		r.SoldOut++
-	case errors.Is(err, dblock.ErrBusy):
+	case sqlerr.IsContended(err):
 		r.Busy++
 	default:
 		r.Failed++

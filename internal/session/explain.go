@@ -39,15 +39,6 @@ func (l *Locker) named(key string, err error) error {
 	if isNamed(err) {
 		return err
 	}
-	switch l.engine.Classify(err) {
-	case sqlerr.Unresolved, sqlerr.Unavailable:
-		return fmt.Errorf("%w: lock %q: nothing is locked: %w", dblock.ErrUnavailable, key, err)
-	case sqlerr.Busy, sqlerr.Retryable:
-		return fmt.Errorf("%w: lock %q: nothing is locked: %w", dblock.ErrBusy, key, err)
-	case sqlerr.Overloaded:
-		return fmt.Errorf("%w: lock %q: the server has no room for more locks (Postgres: max_locks_per_transaction); nothing is locked: %w",
-			dblock.ErrOverloaded, key, err)
-	default:
-		return fmt.Errorf("lock %q: %w", key, err)
-	}
+	what := fmt.Sprintf("lock %q: nothing is locked", key)
+	return sqlerr.Wrap(l.engine.Classify(err).Harmless(), err, what, "")
 }

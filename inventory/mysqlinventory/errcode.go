@@ -26,6 +26,9 @@ func (d *database) Classify(err error) sqlerr.Class {
 	return mysqlfault.OfOwn(err)
 }
 
+// IsLocked reports that a lock was not had in time.
+func (d *database) IsLocked(err error) bool { return mysqlfault.IsLocked(err) }
+
 // errKeyTaken says that somebody else has recorded an order of the same key.
 var errKeyTaken = errors.New("mysqlinventory: the key was recorded after the transaction first read")
 

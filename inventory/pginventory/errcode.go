@@ -34,3 +34,6 @@ func (d *database) Classify(err error) sqlerr.Class {
 
 // Waited reports whether a statement of dblock's own waited for a lock.
 func (d *database) Waited(err error) bool { return pgfault.IsLocked(err) && !pgfault.IsOfFunction(err) }
+
+// IsLocked reports that a lock was not had in time.
+func (d *database) IsLocked(err error) bool { return pgfault.IsLocked(err) }

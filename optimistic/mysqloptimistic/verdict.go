@@ -20,7 +20,7 @@ func unwritten(ctx context.Context, err error) error {
 	case optimistic.IsDefinite(err), ctx.Err() != nil:
 		return err
 	case mysqlfault.Number(err) != 0 && mysqlfault.Of(sqlerr.Unwritten(err)) == sqlerr.Unavailable, isBroken(err):
-		return fmt.Errorf("%w: nothing was written: %w", dblock.ErrUnavailable, err)
+		return sqlerr.Wrap(sqlerr.Unavailable, err, "a statement failed", "")
 	default:
 		return err // it may well be the caller's own
 	}
@@ -31,15 +31,7 @@ func maybeWritten(ctx context.Context, err error) error {
 	if optimistic.IsDefinite(err) {
 		return err
 	}
-	switch faultOf(err) {
-	case sqlerr.Unavailable:
-		return fmt.Errorf("%w: nothing was written: %w", dblock.ErrUnavailable, err)
-	case sqlerr.Unresolved:
-		return fmt.Errorf("%w: no answer came to a statement that writes: read the row again to see whether it is written: %w",
-			dblock.ErrOutcomeUnknown, errors.Join(context.Cause(ctx), err))
-	default:
-		return err
-	}
+	return wrapped(ctx, classOf(err), err)
 }
 
 // Wrong says what the error of a Table's own statement means, which is never the caller's.
@@ -54,22 +46,32 @@ func (room) Wrong(ctx context.Context, what string, wrote bool, err error) error
 	if !wrote {
 		known = sqlerr.Unwritten(err)
 	}
-	switch faultOf(known) {
-	case sqlerr.Retryable:
-		return fmt.Errorf("%w: %s: roll back, read it again and repeat the change: %w", dblock.ErrConflict, what, err)
-	case sqlerr.Busy:
-		return fmt.Errorf("%w: %s: nothing was written: %w", dblock.ErrBusy, what, err)
-	case sqlerr.Unavailable:
-		return fmt.Errorf("%w: %s: nothing was written: %w", dblock.ErrUnavailable, what, err)
-	case sqlerr.Unresolved:
-		return fmt.Errorf("%w: %s: no answer came: read it to learn whether it was written: %w", dblock.ErrOutcomeUnknown, what, err)
-	default:
-		return fmt.Errorf("optimistic: %s: %w", what, err)
+	is := classOf(known).OfHost()
+	if is == sqlerr.Retryable {
+		what += ": roll back, read it again and repeat the change"
 	}
+	return sqlerr.Wrap(is, err, what, lookAgain)
 }
 
-// faultOf is mysqlfault.Of of a statement, and not of a commit: one that was never sent is not lost.
-func faultOf(err error) sqlerr.Class {
+// wrapped puts an error into the words of package dblock if the connection is to blame. Any other
+// may be the caller's own.
+func wrapped(ctx context.Context, is sqlerr.Class, err error) error {
+	const what = "a statement that writes"
+	switch is {
+	case sqlerr.Unavailable:
+		return sqlerr.Wrap(is, err, what, "")
+	case sqlerr.Unresolved:
+		return sqlerr.Wrap(is, errors.Join(context.Cause(ctx), err), what, lookAgain)
+	}
+	return err
+}
+
+// lookAgain is the advice about a write whose outcome is unknown.
+const lookAgain = "no answer came: read the row again to see whether it is written"
+
+// classOf is mysqlfault.Of of a statement, and not of a commit: one that was never sent is not
+// unresolved.
+func classOf(err error) sqlerr.Class {
 	if mysqlfault.NeverSent(err) {
 		return sqlerr.Unavailable
 	}

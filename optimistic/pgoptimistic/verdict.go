@@ -25,7 +25,7 @@ func unwritten(ctx context.Context, err error) error {
 	case optimistic.IsDefinite(err), ctx.Err() != nil:
 		return err
 	case pgfault.Code(err) != "" && pgfault.Of(sqlerr.Unwritten(err)) == sqlerr.Unavailable, isBroken(err):
-		return fmt.Errorf("%w: nothing was written: %w", dblock.ErrUnavailable, err)
+		return sqlerr.Wrap(sqlerr.Unavailable, err, "a statement failed", "")
 	default:
 		return err // it may well be the caller's own
 	}
@@ -36,17 +36,10 @@ func maybeWritten(ctx context.Context, err error) error {
 	if optimistic.IsDefinite(err) {
 		return err
 	}
-	switch said := pgfault.Of(err); {
-	case pgfault.NeverSent(err) && ctx.Err() != nil:
-		return err
-	case said == sqlerr.Unavailable:
-		return fmt.Errorf("%w: nothing was written: %w", dblock.ErrUnavailable, err)
-	case said == sqlerr.Unresolved:
-		return fmt.Errorf("%w: no answer came to a statement that writes: read the row again to see whether it is written: %w",
-			dblock.ErrOutcomeUnknown, errors.Join(context.Cause(ctx), err))
-	default:
+	if pgfault.NeverSent(err) && ctx.Err() != nil {
 		return err
 	}
+	return wrapped(ctx, pgfault.Of(err), err)
 }
 
 // Wrong says what the error of a Table's own statement means, which is never the caller's.
@@ -61,21 +54,28 @@ func (room) Wrong(ctx context.Context, what string, wrote bool, err error) error
 	if !wrote {
 		known = sqlerr.Unwritten(err)
 	}
-	switch pgfault.Of(known) {
-	case sqlerr.Retryable:
-		return fmt.Errorf("%w: %s: roll back, read it again and repeat the change: %w", dblock.ErrConflict, what, err)
-	case sqlerr.Busy:
-		return fmt.Errorf("%w: %s: nothing was written: %w", dblock.ErrBusy, what, err)
-	case sqlerr.Unavailable:
-		return fmt.Errorf("%w: %s: nothing was written: %w", dblock.ErrUnavailable, what, err)
-	case sqlerr.Overloaded:
-		return fmt.Errorf("%w: %s: nothing was written: %w", dblock.ErrOverloaded, what, err)
-	case sqlerr.Unresolved:
-		return fmt.Errorf("%w: %s: no answer came: read it to learn whether it was written: %w", dblock.ErrOutcomeUnknown, what, err)
-	default:
-		return fmt.Errorf("optimistic: %s: %w", what, err)
+	is := pgfault.Of(known).OfHost()
+	if is == sqlerr.Retryable {
+		what += ": roll back, read it again and repeat the change"
 	}
+	return sqlerr.Wrap(is, err, what, lookAgain)
 }
+
+// wrapped puts an error into the words of package dblock if the connection is to blame. Any other
+// may be the caller's own.
+func wrapped(ctx context.Context, is sqlerr.Class, err error) error {
+	const what = "a statement that writes"
+	switch is {
+	case sqlerr.Unavailable:
+		return sqlerr.Wrap(is, err, what, "")
+	case sqlerr.Unresolved:
+		return sqlerr.Wrap(is, errors.Join(context.Cause(ctx), err), what, lookAgain)
+	}
+	return err
+}
+
+// lookAgain is the advice about a write whose outcome is unknown.
+const lookAgain = "no answer came: read the row again to see whether it is written"
 
 // isUnsent tells of an argument that pgx can't send, and of a transaction that has ended. pgx has no type for the first; whatever
 // else it may be that is not the server's, such as an error of TLS, can have come when the statement had run.

@@ -37,7 +37,10 @@ func (mergeTests) ARefusalOfAnyKindIsOneOrders(t *testing.T, s *env) {
 	store := s.open(t, o)
 	for name, statement := range suite.Both(refusals, waits) {
 		want := inventory.ErrRejected
-		if waits[name] != "" {
+		switch {
+		case name == suite.Conflict:
+			want = dblock.ErrConflict
+		case waits[name] != "":
 			want = dblock.ErrBusy
 		}
 		isOnes := func(r inventory.Request, err error) {

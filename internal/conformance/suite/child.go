@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // Child is a process that a test has started; its lines say what it does.
@@ -107,7 +108,7 @@ func acquireOnceReachable(ctx context.Context, l dblock.Locker, key string) (*db
 		case err == nil:
 			fmt.Println("held since", int64(Uptime()))
 			return lock, nil
-		case !errors.Is(err, dblock.ErrUnavailable) && !errors.Is(err, dblock.ErrOutcomeUnknown) && !errors.Is(err, dblock.ErrBusy):
+		case !errors.Is(err, dblock.ErrUnavailable) && !errors.Is(err, dblock.ErrOutcomeUnknown) && !sqlerr.IsContended(err):
 			return nil, err
 		}
 	}

@@ -313,6 +313,9 @@ type Engine interface {
 
 	// Classify tells what an error of this engine means.
 	Classify(err error) sqlerr.Class
+
+	// IsLocked reports that a lock was not had in time.
+	IsLocked(err error) bool
 }
 
 // KeyOpen marks an error: another transaction, which has not ended, writes the reservation of one of the keys.

@@ -1,0 +1,39 @@
+package mysqlqueue
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock/internal/conformance/answers"
+	"github.com/dblock-go/dblock/internal/devdb"
+	"github.com/dblock-go/dblock/queue"
+	"github.com/dblock-go/dblock/queue/internal/engine"
+)
+
+// failing is an engine whose insertions fail with err.
+type failing struct {
+	*database
+	err error
+}
+
+func (f failing) Insert(context.Context, []engine.Insert, time.Duration) ([]engine.Duplicate, error) {
+	return nil, f.err
+}
+
+// TestPublicErrors: what a server reports has the same public error as in all other packages.
+func TestPublicErrors(t *testing.T) {
+	t.Parallel()
+	answers.SameEverywhere(t, devdb.MySQL, func(err error) error {
+		o, failed := queue.Options{}.WithDefaults()
+		if failed != nil {
+			t.Fatal(failed)
+		}
+		q, failed := queue.New(failing{new(database), err}, o)
+		if failed != nil {
+			t.Fatal(failed)
+		}
+		_, got := q.Enqueue(t.Context(), queue.Task{Queue: "queue", Kind: "kind", Args: 1})
+		return got
+	})
+}
