@@ -55,7 +55,8 @@ type Task struct {
 	Group string
 
 	// AtMost is how many jobs of Group are begun at once. With 1 they are done strictly in order, one after the other. The job that
-	// came last decides for all; what it raises counts from the next end of one at the latest. Default 1; at most 100,000.
+	// came last decides for all; what it raises counts from the next end of one at the latest. What it lowers does not
+	// count for jobs that were let in before. Default 1; at most 100,000.
 	AtMost int
 }
 

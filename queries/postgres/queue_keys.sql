@@ -55,7 +55,9 @@ FROM (SELECT pg_catalog.unnest(sqlc.arg(queues)::text[]) AS queue, pg_catalog.un
 ORDER BY a.queue COLLATE "C", a.group_key COLLATE "C"
 ON CONFLICT (queue, group_key) DO UPDATE SET most = excluded.most;
 
--- Has jobs be ready, in the order of the array, as long as their groups have room and nobody waits; the others wait. The groups are locked.
+-- Makes jobs ready, in the order of the array, while their groups have room and no job of theirs waits. The others wait. The groups
+-- are locked. No job waits in a group that has no place taken: the transaction may have an old snapshot, in which jobs of a group
+-- wait that has ended since, and was made anew.
 -- name: PlaceJobs :exec
 WITH come AS MATERIALIZED (
     SELECT pg_catalog.unnest(sqlc.arg(job_ids)::uuid[]) AS job_id, pg_catalog.generate_subscripts(sqlc.arg(job_ids)::uuid[], 1) AS place,
@@ -68,7 +70,7 @@ WITH come AS MATERIALIZED (
     FROM sized s
     CROSS JOIN LATERAL (
         SELECT g.ctid::tid AS place, g.next_seq,
-               CASE WHEN EXISTS (SELECT 1 FROM dblock_queue_blocked b WHERE b.queue = s.queue AND b.group_key = s.group_key) THEN 0
+               CASE WHEN g.taken > 0 AND EXISTS (SELECT 1 FROM dblock_queue_blocked b WHERE b.queue = s.queue AND b.group_key = s.group_key) THEN 0
                     ELSE GREATEST(g.most - g.taken, 0) END AS places
         FROM dblock_queue_key g WHERE g.queue = s.queue AND g.group_key = s.group_key LIMIT 1
     ) k

@@ -28,6 +28,7 @@ func TestSettings(t *testing.T) {
 		if kind == devdb.MariaDB {
 			settings["serializable"] = set("tx_isolation", "SERIALIZABLE")
 			settings["snapshot isolation"] = suite.Appended("innodb_snapshot_isolation=ON")
+			settings["ORACLE"] = set("sql_mode", "ORACLE")
 		} else {
 			settings["serializable"] = set("transaction_isolation", "SERIALIZABLE")
 		}

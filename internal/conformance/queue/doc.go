@@ -51,6 +51,8 @@
 //   - ALockedGroupHidesNoOthers: A locked group with many due jobs hides no other group.
 //   - ARaisedLimitLetsTheFirstIn: A raised limit admits waiting jobs in order.
 //   - AGroupWithGapsIsDone: A group goes on where jobs of it were deleted.
+//   - AnOldSnapshotBlocksNoGroup: A group goes on after EnqueueTx in a transaction whose snapshot is
+//     older than the group's end, at any isolation level.
 //   - CancelOfBlockedJobs: Cancelling a blocked job leaves the group's count right.
 //   - EndsOfDelayedJobsTakeNoPlaces: The end of a delayed job changes no count of its group.
 //   - ABurialSentTwiceFreesNoKeys: A death that is sent twice frees no key of a later job.

@@ -1,6 +1,8 @@
 package queue
 
 import (
+	"context"
+	"database/sql"
 	"fmt"
 	"strings"
 	"testing"
@@ -9,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/queue"
 )
@@ -43,6 +46,55 @@ func (mainTests) AGroupWithGapsIsDone(t *testing.T, d *env) {
 		suite.Wait(t, began, "a job")
 	}
 	d.empty(t)
+}
+
+// Transactions of the host have snapshots in which jobs of a group wait. The group ends. Then each
+// transaction enqueues a job of its group, and the job is done, unless the database has refused it.
+func (mainTests) AnOldSnapshotBlocksNoGroup(t *testing.T, d *env) {
+	levels := map[string]sql.IsolationLevel{
+		"repeatable read": sql.LevelRepeatableRead, "serializable": sql.LevelSerializable, "read committed": sql.LevelReadCommitted,
+	}
+	each(t, d, levels, func(t *testing.T, d *env, level sql.IsolationLevel) {
+		const groups, others = 8, 30
+		task := func(group string, n int) queue.Task { return queue.Task{Kind: "note", Args: n, Group: group} }
+		q, done, open := d.open(t, queue.Options{}), make(chan int, others+3*groups), make(chan struct{})
+		handle(t, q, "note", func(ctx context.Context, job queue.Job[int]) error {
+			if job.Args > 0 {
+				<-open
+			}
+			done <- job.Args
+			return nil
+		})
+		for n := range others + groups {
+			enqueue(t, q, task(fmt.Sprint(n), n/others), task(fmt.Sprint(n), n/others))
+		}
+		work(t, q, queue.WorkerOptions{})
+		for range 2 * others {
+			suite.Wait(t, done, "a job")
+		}
+		d.Until(t, "SELECT count(*) FROM dblock_queue_key", groups)
+		d.exec(t, d.sql("VACUUM dblock_queue_key", "DO 0")) // rows that come have the places of others
+		var old []*sql.Tx
+		for range groups {
+			old = append(old, d.Tx(t, level, "SELECT count(*) FROM dblock_schema_version"))
+		}
+		close(open)
+		for range 2 * groups {
+			suite.Wait(t, done, "a job")
+		}
+		d.empty(t)
+		for n, tx := range old {
+			_, err := d.e.EnqueueTx(t.Context(), q, tx, task(fmt.Sprint(others+n), 2))
+			if err != nil && level != sql.LevelReadCommitted {
+				assert.ErrorIs(t, err, dblock.ErrConflict)
+				continue
+			}
+			require.NoError(t, err)
+			require.NoError(t, tx.Commit())
+			suite.Wait(t, done, "the job")
+		}
+		d.empty(t)
+	})
 }
 
 // promote promotes so many due jobs.
