@@ -98,6 +98,10 @@ func UUID(column string) Token[[16]byte] {
 // and are refused, and so is a DECIMAL with more than 35 digits before the point on MySQL and MariaDB. Texts are compared byte by
 // byte, whatever their collation.
 //
+// A DATE or DATETIME of MySQL and MariaDB has no time zone. The driver reads and sends a time.Time of it in the loc of the DSN, and so
+// does dblock. With another loc than UTC the DSN needs parseTime=true. A TIMESTAMP of Postgres without a time zone, and a DATE, are
+// compared with the clock that the time.Time shows in its own location.
+//
 // The new version that a write returns has the values that were set. On Postgres they are as the server has stored them; on MySQL
 // and MariaDB as they were given: one that the server rounds or cuts is a conflict at the next write, and has to be read again.
 func Columns(columns ...string) Token[Values] {

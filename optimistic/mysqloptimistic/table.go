@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/dblock-go/dblock/internal/mysqlserver"
 	"github.com/dblock-go/dblock/internal/rowlock"
@@ -82,6 +84,11 @@ func (room) Look(ctx context.Context, db DB, s engine.Spec) (engine.Facts, error
 		c := columnOf(line)
 		f.All[strings.ToLower(c.Name)] = c
 	}
+	if s.Kind == engine.Columns {
+		if f.Location, err = locationOf(ctx, db, s, f.All); err != nil {
+			return f, err
+		}
+	}
 	table, err := mysqlserver.LookAtTable(ctx, db, s.From)
 	if err != nil {
 		return f, err
@@ -97,6 +104,39 @@ func (room) Look(ctx context.Context, db DB, s engine.Spec) (engine.Facts, error
 		f.Most, err = strconv.Atoi(lines[0]["bytes"])
 	}
 	return f, err
+}
+
+// locationOf returns the driver's location (loc) for a table with columns of times. Only parseTime
+// shows it. Without parseTime it has to be UTC, the default.
+func locationOf(ctx context.Context, db DB, s engine.Spec, all map[string]engine.Column) (*time.Location, error) {
+	times := slices.IndexFunc(s.Columns, func(name string) bool {
+		class := all[strings.ToLower(name)].Class
+		return class == engine.Date || class == engine.DateTime
+	})
+	if times < 0 {
+		return time.UTC, nil
+	}
+	rows, err := mysqlserver.Query(ctx, db, "SELECT TIMESTAMP'2000-01-01 00:00:00', CONCAT(CAST(? AS CHAR(19)), CAST(? AS CHAR(19))) LIMIT 1",
+		time.Date(2000, 1, 1, 0, 0, 1, 0, time.UTC), time.Date(2000, 7, 1, 0, 0, 1, 0, time.UTC))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	var parsed any
+	var sent string
+	for rows.Next() {
+		if err := rows.Scan(&parsed, &sent); err != nil {
+			return nil, err
+		}
+	}
+	if at, is := parsed.(time.Time); is {
+		return at.Location(), rows.Err()
+	}
+	if sent != "2000-01-01 00:00:012000-07-01 00:00:01" && rows.Err() == nil {
+		return nil, refused("version", "the column %q of %s holds times, and the DSN has a loc without parseTime: "+
+			"add parseTime=true to the DSN, or leave out loc", s.Columns[times], s.Table)
+	}
+	return time.UTC, rows.Err()
 }
 
 // uniqueIndex is the name of one that has the whole of the key for its only column, the primary key before others.

@@ -209,7 +209,10 @@ func (room) Value(c engine.Column, value any) (any, error) {
 		case string:
 			return v, nil
 		case time.Time:
-			return instant(v.UnixMicro()), nil
+			if v.IsZero() { // the driver sends 0000-00-00, which the server casts to NULL
+				return instant(v.UnixMicro()), nil
+			}
+			return v.Truncate(time.Microsecond), nil // the driver converts it to its location, as a value that is set
 		}
 	}
 	return nil, refused("expected", "a %T (%.40v) is not of the type %s of the column %q", value, value, c.Type, c.Name)
@@ -262,7 +265,7 @@ func (v version) raw(p *engine.Plan) (r engine.Raw, void bool, err error) {
 			if b == nil {
 				continue
 			}
-			if r.Values[i], err = valueOf(p.Token[i], b); err != nil {
+			if r.Values[i], err = valueOf(p.Token[i], b, p.Location); err != nil {
 				return r, false, err
 			}
 		}
@@ -278,9 +281,9 @@ func (v version) raw(p *engine.Plan) (r engine.Raw, void bool, err error) {
 	return r, false, err
 }
 
-// valueOf is a value of Columns in Go's types: int64 or uint64, a time in UTC, []byte, else a string. A date without a day, such
-// as 0000-00-00, is a string.
-func valueOf(c engine.Column, b []byte) (any, error) {
+// valueOf is a value of Columns in Go's types: int64 or uint64, a time in the driver's location,
+// []byte, else a string. A date without a day, such as 0000-00-00, is a string.
+func valueOf(c engine.Column, b []byte, in *time.Location) (any, error) {
 	switch c.Class {
 	case engine.Integer:
 		if n, err := strconv.ParseInt(string(b), 10, 64); err == nil {
@@ -289,7 +292,8 @@ func valueOf(c engine.Column, b []byte) (any, error) {
 		return strconv.ParseUint(string(b), 10, 64)
 	case engine.DateTime:
 		if n, err := strconv.ParseInt(string(b), 10, 64); err == nil {
-			return time.UnixMicro(n).UTC(), nil
+			wall := time.UnixMicro(n).UTC()
+			return time.Date(wall.Year(), wall.Month(), wall.Day(), wall.Hour(), wall.Minute(), wall.Second(), wall.Nanosecond(), in), nil
 		}
 	case engine.Bytes:
 		return append([]byte{}, b...), nil

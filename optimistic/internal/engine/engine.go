@@ -5,6 +5,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"time"
 )
 
 // Kind is what a row's version is kept in.
@@ -79,6 +80,8 @@ type Facts struct {
 	Rows  string            // the type of its rows; empty on MySQL and MariaDB
 	Most  int               // bytes that a statement may have; 0: no bound is known
 	Odd   string            // why rows of it can't be told apart by a unique index; empty: they can
+
+	Location *time.Location // of the times that the driver of MySQL and MariaDB reads and sends
 }
 
 // Plan is a table that was found good for use.
