@@ -3,6 +3,7 @@ package inventory
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
@@ -30,21 +31,41 @@ func (s *Store) Repair(ctx context.Context, skus ...string) ([]Repair, error) {
 		return nil, err
 	}
 	defer leave()
-	books, err := s.Audit(ctx, skus...)
+	all, err := s.toRepair(ctx, skus)
 	if err != nil {
 		return nil, err
 	}
 	var repairs []Repair
-	for _, b := range books {
-		r, err := s.repair(ctx, b.SKU)
+	for _, sku := range all {
+		r, err := s.repair(ctx, sku)
 		if r.Why != "" || r.Quotas > 0 {
 			repairs = append(repairs, r)
 		}
 		if err != nil {
-			return repairs, s.explain(err, fmt.Sprintf("repair of %q", b.SKU))
+			return repairs, s.explain(err, fmt.Sprintf("repair of %q", sku))
 		}
 	}
 	return repairs, nil
+}
+
+// toRepair returns the SKUs with books, and those that have buyers' limits but no stock, sorted.
+func (s *Store) toRepair(ctx context.Context, skus []string) (all []string, err error) {
+	books, err := s.Audit(ctx, skus...)
+	if err != nil {
+		return nil, err
+	}
+	err = s.retry(ctx, attempt{}, func(ctx context.Context, _ attempt) error {
+		all, err = s.engine.LimitedSKUs(ctx, skus)
+		return err
+	})
+	if err != nil {
+		return nil, s.explain(err, "repair")
+	}
+	for _, b := range books {
+		all = append(all, b.SKU)
+	}
+	slices.Sort(all)
+	return slices.Compact(all), nil
 }
 
 func eachSKU(skus []string) error {

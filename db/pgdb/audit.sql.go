@@ -72,6 +72,37 @@ func (q *Queries) Balances(ctx context.Context, db DBTX, every bool, skus []stri
 	return items, nil
 }
 
+const LimitedSKUs = `-- name: LimitedSKUs :many
+SELECT q.sku
+FROM dblock_quota q
+WHERE $1::boolean OR q.sku = ANY ($2::text[])
+UNION
+SELECT r.sku
+FROM dblock_reservation r
+WHERE r.limited AND r.state IN (1, 2) AND ($1::boolean OR r.sku = ANY ($2::text[]))
+`
+
+// The SKUs of which buyers have limits, or of those given. They include SKUs without stock.
+func (q *Queries) LimitedSKUs(ctx context.Context, db DBTX, every bool, skus []string) ([]string, error) {
+	rows, err := db.Query(ctx, LimitedSKUs, every, skus)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var sku string
+		if err := rows.Scan(&sku); err != nil {
+			return nil, err
+		}
+		items = append(items, sku)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const QuotaDrifts = `-- name: QuotaDrifts :many
 SELECT d.buyer::text AS buyer, (sum(d.counts) - sum(d.used))::bigint AS drift, sum(d.counts)::bigint AS counts
 FROM (

@@ -81,7 +81,7 @@ const SetReservations = `-- name: SetReservations :exec
 UPDATE dblock_reservation r
 SET state = n.state, expires_at = CASE WHEN n.hold_us > 0 THEN clock_timestamp() + n.hold_us::float8 * interval '1 microsecond' END
 FROM (
-    SELECT place.row_at, a.state, a.hold_us
+    SELECT place.row_at, a.reservation_key, a.state, a.hold_us
     FROM ROWS FROM (
         pg_catalog.unnest($1::text[]), pg_catalog.unnest($2::smallint[]), pg_catalog.unnest($3::bigint[])
     ) AS a (reservation_key, state, hold_us)
@@ -89,7 +89,7 @@ FROM (
         SELECT l.ctid AS row_at FROM dblock_reservation l WHERE l.reservation_key = a.reservation_key LIMIT 1000
     ) place
 ) n
-WHERE r.ctid = n.row_at
+WHERE r.ctid = n.row_at AND (r.reservation_key = n.reservation_key) IS TRUE
 `
 
 // What becomes of reservations that exist.
@@ -103,7 +103,7 @@ const UncountQuotas = `-- name: UncountQuotas :exec
 UPDATE dblock_quota q
 SET used = greatest(0, q.used - n.qty)
 FROM (
-    SELECT place.row_at, a.qty
+    SELECT place.row_at, a.sku, a.buyer, a.qty
     FROM ROWS FROM (
         pg_catalog.unnest($1::text[]), pg_catalog.unnest($2::text[]), pg_catalog.unnest($3::bigint[])
     ) AS a (sku, buyer, qty)
@@ -111,7 +111,7 @@ FROM (
         SELECT l.ctid AS row_at FROM dblock_quota l WHERE l.sku = a.sku AND l.buyer = a.buyer LIMIT 1
     ) place
 ) n
-WHERE q.ctid = n.row_at
+WHERE q.ctid = n.row_at AND (q.sku = n.sku AND q.buyer = n.buyer) IS TRUE
 `
 
 // The rows are locked: see TakeStock.

@@ -22,7 +22,7 @@ func objectsIn(database string) string {
 	return `SELECT 'column', TABLE_NAME, COLUMN_NAME, 0, CONCAT(DATA_TYPE,
     IF(COALESCE(CHARACTER_MAXIMUM_LENGTH, NULLIF(DATETIME_PRECISION, 0)) IS NULL, '',
         CONCAT('(', COALESCE(CHARACTER_MAXIMUM_LENGTH, DATETIME_PRECISION), ')')),
-    IF(IS_NULLABLE = 'YES', '', ' not null'), COALESCE(CONCAT(' default ', NULLIF(COLUMN_DEFAULT, 'NULL')), ''),
+    IF(IS_NULLABLE = 'YES', '', ' not null'), IF(COALESCE(COLUMN_DEFAULT, 'NULL') = 'NULL', '', CONCAT(' default ', COLUMN_DEFAULT)),
     IF(EXTRA LIKE '%auto_increment%', ' auto_increment', ''), IF(EXTRA LIKE '%on update%', ' on update', ''))
 FROM information_schema.COLUMNS WHERE ` + where + `
 UNION ALL SELECT 'index', TABLE_NAME, INDEX_NAME, SEQ_IN_INDEX, CONCAT(IF(NON_UNIQUE, '', 'unique '), COALESCE(COLUMN_NAME, 'expression'),

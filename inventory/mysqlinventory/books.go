@@ -21,11 +21,7 @@ func (d *database) Balances(ctx context.Context, skus []string) ([]engine.Balanc
 }
 
 func (d *database) balances(ctx context.Context, on mysqldb.DBTX, skus []string) ([]engine.Balance, error) {
-	var every int64
-	if len(skus) == 0 {
-		every = 1
-	}
-	rows, err := d.q.Balances(ctx, on, mysqldb.BalancesParams{Every: every, Skus: blobs(skus)})
+	rows, err := d.q.Balances(ctx, on, mysqldb.BalancesParams{Every: every(skus), Skus: blobs(skus)})
 	balances := make([]engine.Balance, len(rows))
 	for i, r := range rows {
 		balances[i] = engine.Balance{
@@ -33,4 +29,22 @@ func (d *database) balances(ctx context.Context, on mysqldb.DBTX, skus []string)
 		}
 	}
 	return balances, err
+}
+
+// LimitedSKUs reads which SKUs have limits.
+func (d *database) LimitedSKUs(ctx context.Context, skus []string) ([]string, error) {
+	rows, err := d.q.LimitedSKUs(ctx, d.on(d.pool), mysqldb.LimitedSKUsParams{Every: every(skus), Skus: blobs(skus)})
+	limited := make([]string, len(rows))
+	for i, sku := range rows {
+		limited[i] = string(sku)
+	}
+	return limited, sqlerr.Unwritten(err)
+}
+
+// every is 1 if no SKUs are given, which means all of them.
+func every(skus []string) int64 {
+	if len(skus) == 0 {
+		return 1
+	}
+	return 0
 }

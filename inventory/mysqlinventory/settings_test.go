@@ -28,6 +28,7 @@ func TestNothingDependsOnTheDSN(t *testing.T) {
 			if kind == devdb.MariaDB {
 				settings["serializable"] = set("tx_isolation", "SERIALIZABLE")
 				settings["snapshot isolation"] = "innodb_snapshot_isolation=ON"
+				settings["ORACLE"] = set("sql_mode", "ORACLE")
 			} else {
 				settings["serializable"] = set("transaction_isolation", "SERIALIZABLE")
 			}

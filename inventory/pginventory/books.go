@@ -41,3 +41,12 @@ func (d *database) balances(ctx context.Context, on pgdb.DBTX, skus []string) ([
 	}
 	return balances, err
 }
+
+// LimitedSKUs reads which SKUs have limits.
+func (d *database) LimitedSKUs(ctx context.Context, skus []string) (limited []string, err error) {
+	err = d.alone(ctx, func(on pgdb.DBTX) error {
+		limited, err = d.q.LimitedSKUs(ctx, on, len(skus) == 0, skus)
+		return err
+	})
+	return limited, sqlerr.Unwritten(err)
+}

@@ -41,3 +41,14 @@ GROUP BY d.buyer
 HAVING SUM(d.counts) <> SUM(d.used)
 ORDER BY d.buyer
 LIMIT 18446744073709551615;
+
+-- The SKUs of which buyers have limits, or of those given. They include SKUs without stock.
+-- name: LimitedSKUs :many
+SELECT q.sku
+FROM dblock_quota q
+WHERE (CAST(sqlc.arg(every) AS SIGNED) = 1 OR q.sku IN (sqlc.slice(skus)))
+UNION
+SELECT r.sku
+FROM dblock_reservation r
+WHERE r.limited = true AND r.state IN (1, 2) AND (CAST(sqlc.arg(every) AS SIGNED) = 1 OR r.sku IN (sqlc.slice(skus)))
+LIMIT 18446744073709551615;

@@ -39,3 +39,13 @@ FROM (
 GROUP BY d.buyer
 HAVING sum(d.counts) <> sum(d.used)
 ORDER BY d.buyer;
+
+-- The SKUs of which buyers have limits, or of those given. They include SKUs without stock.
+-- name: LimitedSKUs :many
+SELECT q.sku
+FROM dblock_quota q
+WHERE sqlc.arg(every)::boolean OR q.sku = ANY (sqlc.arg(skus)::text[])
+UNION
+SELECT r.sku
+FROM dblock_reservation r
+WHERE r.limited AND r.state IN (1, 2) AND (sqlc.arg(every)::boolean OR r.sku = ANY (sqlc.arg(skus)::text[]));

@@ -5,7 +5,7 @@
 UPDATE dblock_reservation r
 SET state = n.state, expires_at = CASE WHEN n.hold_us > 0 THEN clock_timestamp() + n.hold_us::float8 * interval '1 microsecond' END
 FROM (
-    SELECT place.row_at, a.state, a.hold_us
+    SELECT place.row_at, a.reservation_key, a.state, a.hold_us
     FROM ROWS FROM (
         pg_catalog.unnest(sqlc.arg(reservation_keys)::text[]), pg_catalog.unnest(sqlc.arg(states)::smallint[]), pg_catalog.unnest(sqlc.arg(holds_us)::bigint[])
     ) AS a (reservation_key, state, hold_us)
@@ -13,14 +13,14 @@ FROM (
         SELECT l.ctid AS row_at FROM dblock_reservation l WHERE l.reservation_key = a.reservation_key LIMIT 1000
     ) place
 ) n
-WHERE r.ctid = n.row_at;
+WHERE r.ctid = n.row_at AND (r.reservation_key = n.reservation_key) IS TRUE;
 
 -- The rows are locked: see TakeStock.
 -- name: UncountQuotas :exec
 UPDATE dblock_quota q
 SET used = greatest(0, q.used - n.qty)
 FROM (
-    SELECT place.row_at, a.qty
+    SELECT place.row_at, a.sku, a.buyer, a.qty
     FROM ROWS FROM (
         pg_catalog.unnest(sqlc.arg(skus)::text[]), pg_catalog.unnest(sqlc.arg(buyers)::text[]), pg_catalog.unnest(sqlc.arg(qtys)::bigint[])
     ) AS a (sku, buyer, qty)
@@ -28,7 +28,7 @@ FROM (
         SELECT l.ctid AS row_at FROM dblock_quota l WHERE l.sku = a.sku AND l.buyer = a.buyer LIMIT 1
     ) place
 ) n
-WHERE q.ctid = n.row_at;
+WHERE q.ctid = n.row_at AND (q.sku = n.sku AND q.buyer = n.buyer) IS TRUE;
 
 -- A moment that is the same for all of a statement bounds the scan of the index; clock_timestamp() would read all that is held.
 -- name: DueReservations :many

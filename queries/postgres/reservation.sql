@@ -149,12 +149,13 @@ ON CONFLICT (reservation_key, line) DO NOTHING;
 
 -- Rows that this transaction has locked are written where they stand (ctid): a join by their keys may be planned to read the whole
 -- table once for each. The look-ups are those of single keys, which LIMIT keeps from becoming a join. They have to be locked by an
--- earlier statement: a row that was waited for stands elsewhere than where this one's snapshot sees it.
+-- earlier statement: a row that was waited for stands elsewhere than where this one's snapshot sees it. Each partition numbers its rows
+-- anew, so the key is compared, too; IS TRUE keeps that from being a join.
 -- name: TakeStock :exec
 UPDATE dblock_stock s
 SET available = s.available - n.qty
 FROM (
-    SELECT place.row_at, a.qty
+    SELECT place.row_at, a.sku, a.bucket, a.qty
     FROM ROWS FROM (
         pg_catalog.unnest(sqlc.arg(skus)::text[]), pg_catalog.unnest(sqlc.arg(buckets)::int[]), pg_catalog.unnest(sqlc.arg(qtys)::bigint[])
     ) AS a (sku, bucket, qty)
@@ -162,14 +163,14 @@ FROM (
         SELECT l.ctid AS row_at FROM dblock_stock l WHERE l.sku = a.sku AND l.bucket = a.bucket LIMIT 1
     ) place
 ) n
-WHERE s.ctid = n.row_at;
+WHERE s.ctid = n.row_at AND (s.sku = n.sku AND s.bucket = n.bucket) IS TRUE;
 
 -- The rows are locked: see TakeStock.
 -- name: CountQuotas :exec
 UPDATE dblock_quota q
 SET used = q.used + n.qty, most = n.most
 FROM (
-    SELECT place.row_at, a.qty, a.most
+    SELECT place.row_at, a.sku, a.buyer, a.qty, a.most
     FROM ROWS FROM (
         pg_catalog.unnest(sqlc.arg(skus)::text[]), pg_catalog.unnest(sqlc.arg(buyers)::text[]), pg_catalog.unnest(sqlc.arg(qtys)::bigint[]),
         pg_catalog.unnest(sqlc.arg(mosts)::bigint[])
@@ -178,4 +179,4 @@ FROM (
         SELECT l.ctid AS row_at FROM dblock_quota l WHERE l.sku = a.sku AND l.buyer = a.buyer LIMIT 1
     ) place
 ) n
-WHERE q.ctid = n.row_at;
+WHERE q.ctid = n.row_at AND (q.sku = n.sku AND q.buyer = n.buyer) IS TRUE;

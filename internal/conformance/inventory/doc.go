@@ -22,6 +22,7 @@
 //   - AuditFindsTampering: Audit finds rows that were changed by hand.
 //   - RepairsWhatIsOff: Concurrent repairs correct wrong books once.
 //   - RepairsInACrowd: Repair beside a sale leaves right books.
+//   - RepairsLimitsWithoutStock: Repair counts limits of SKUs that were only sold Unstocked.
 //   - ChecksTheSchema: A Store opens only over whole tables that roll back and skip no row.
 //   - UsesASchemaOfTheHostsChoice: A Store works in a schema outside the connection's path.
 //   - RunsWithTheDocumentedGrants: Every call works with the rights of docs/grants.md.

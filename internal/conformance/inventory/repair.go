@@ -74,6 +74,26 @@ func (mergeTests) RepairsWhatIsOff(t *testing.T, s *env) {
 	})
 }
 
+// RepairsLimitsWithoutStock counts again what buyers have used of their limits on an SKU that was
+// only sold without stock.
+func (mergeTests) RepairsLimitsWithoutStock(t *testing.T, s *env) {
+	r := perBuyer("coupon of ann", "coupon", "ann", 1)
+	r.Unstocked = true
+	s.sells(t, r)
+	for _, statement := range []string{"UPDATE dblock_quota SET used = 0", "DELETE FROM dblock_quota"} {
+		s.Exec(t, statement)
+		repairs := suite.Must(s.Repair(t.Context()))(t)
+		assert.Equal(t, []inventory.Repair{{Before: inventory.Balance{SKU: "coupon"}, Quotas: 1}}, repairs, statement)
+		r.Key += ", again"
+		_, err := s.Reserve(t.Context(), r)
+		assert.ErrorIs(t, err, inventory.ErrLimitExceeded, statement)
+	}
+	s.Exec(t, "UPDATE dblock_quota SET used = 0")
+	assert.Empty(t, suite.Must(s.Repair(t.Context(), "other"))(t))
+	assert.Len(t, suite.Must(s.Repair(t.Context(), "coupon", "other"))(t), 1)
+	assert.Empty(t, suite.Must(s.Repair(t.Context()))(t))
+}
+
 func (s *env) repairsTwice(t *testing.T) []inventory.Repair {
 	t.Helper()
 	other := s.open(t, s.o)

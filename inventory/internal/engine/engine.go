@@ -311,6 +311,9 @@ type Engine interface {
 	// Balances reads the books of the given SKUs, or of all where none is given, in one snapshot.
 	Balances(ctx context.Context, skus []string) ([]Balance, error)
 
+	// LimitedSKUs returns those of the given SKUs, or of all if none is given, of which buyers have limits.
+	LimitedSKUs(ctx context.Context, skus []string) ([]string, error)
+
 	// Classify tells what an error of this engine means.
 	Classify(err error) sqlerr.Class
 
