@@ -88,7 +88,7 @@ func (o TxOptions) modes() (string, error) {
 
 // runTx is one attempt.
 func runTx(ctx context.Context, db *sql.DB, modes string, fn func(*sql.Tx) error) error {
-	tx, err := mysqltx.Begin(ctx, db, modes)
+	tx, err := mysqltx.Begin(ctx, db, modes, nil)
 	if err != nil {
 		return errBegin(ctx, err)
 	}

@@ -23,17 +23,8 @@ type beginning struct {
 	place engine.Place
 }
 
-// beginResult is what became of a beginning.
-type beginResult int
-
-const (
-	beginRefused beginResult = iota // the claim is not the member's
-	beginLocked                     // another transaction has locked a row: it is not recorded
-	beginRecorded
-)
-
-func (q *Queue) newBegins() *merge.Queue[beginning, beginResult] {
-	return merge.New(merge.Options[beginning, beginResult]{
+func (q *Queue) newBegins() *merge.Queue[beginning, engine.Beginning] {
+	return merge.New(merge.Options[beginning, engine.Beginning]{
 		Run:   q.beginMerged,
 		Key:   func(b beginning) string { return string(b.of.life.ID[:]) },
 		Ends:  func(beginning) bool { return true }, // there are no more than handlers
@@ -42,41 +33,47 @@ func (q *Queue) newBegins() *merge.Queue[beginning, beginResult] {
 }
 
 // beginMerged records the beginnings of one member.
-func (q *Queue) beginMerged(ctx context.Context, all []beginning, _ bool) ([]merge.Answer[beginResult], error) {
+func (q *Queue) beginMerged(ctx context.Context, all []beginning, _ bool) ([]merge.Answer[engine.Beginning], error) {
 	places, at := make([]engine.Place, len(all)), make(map[engine.ID]int, len(all))
 	for i, b := range all {
 		places[i], at[b.place.Job] = b.place, i
 	}
-	answers := make([]merge.Answer[beginResult], len(all))
+	answers := make([]merge.Answer[engine.Beginning], len(all))
 	err := q.again(ctx, "recording that jobs begin", func(ctx context.Context) error {
 		clear(answers)
 		begun, locked, err := q.engine.BeginJobs(ctx, all[0].of.life.ID, places)
 		for _, job := range begun {
-			answers[at[job]].Value = beginRecorded
+			answers[at[job]].Value = engine.BeginRecorded
 		}
 		for _, job := range locked {
-			answers[at[job]].Value = beginLocked
+			answers[at[job]].Value = engine.BeginLocked
 		}
 		return err
 	})
 	return answers, err
 }
 
-// begin has the attempt at a job begin; false: it is not to be run, and that is noted.
+// recordsBeginning tells whether the attempt at a job that is to begin has to be recorded.
+func (t *task) recordsBeginning() bool {
+	return (t.Recorded || t.Attempt+1 >= t.MaxAttempts) && !t.cancelled.Load()
+}
+
+// begin records that the attempt at a job begins, if it has to. It returns false if the job is not
+// to be run. That is noted then.
 func (w *worker) begin(t *task) bool {
 	ctx := t.of.of.ctx
-	for n := 1; (t.Recorded || t.Attempt+1 >= t.MaxAttempts) && !t.cancelled.Load(); n++ {
-		got, err := w.q.begins.Do(ctx, beginning{t.of.of, engine.Place{Claim: t.of.id, Job: t.ID}})
-		t.begun = t.begun || got != beginLocked
+	for n := 1; t.recordsBeginning(); n++ {
+		got, err := w.q.begins.Do(ctx, beginning{t.of.of, t.place()})
+		t.begun = t.begun || got != engine.BeginLocked
 		switch {
 		case w.rests() || ctx.Err() != nil:
 			w.handBack(t)
 		case err != nil:
 			w.q.trouble(recordingABeginning, err)
 			w.ended(end{task: t, what: deferred, attempt: t.Attempt, delay: jitter(beginAgain)})
-		case got == beginRecorded:
+		case got == engine.BeginRecorded:
 			return true
-		case got == beginLocked:
+		case got == engine.BeginLocked:
 			if n%restsToTell == 0 {
 				w.q.trouble(recordingABeginning, fmt.Errorf("%w: the row of job %v is locked", dblock.ErrBusy, ID(t.ID)))
 			}
@@ -89,6 +86,8 @@ func (w *worker) begin(t *task) bool {
 	}
 	return true
 }
+
+func (t *task) place() engine.Place { return engine.Place{Claim: t.of.id, Job: t.ID} }
 
 // rests reports that no job is to begin: the queue is paused, or the worker stops.
 func (w *worker) rests() bool { return w.paused.Load() || w.stopping.Load() }

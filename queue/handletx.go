@@ -26,11 +26,10 @@ func HandleIn[T, Tx any](q *Queue, kind string, fn func(ctx context.Context, tx 
 				return err
 			}
 			r.rollback() // of a middleware that calls it again
-			tx, w, err := of.Begin(ctx)
+			tx, within, err := beginWork(ctx, r, of)
 			if err != nil {
-				return &putOff{"beginning a transaction for a job", beginAgain, err}
+				return err
 			}
-			r.work = w
 			done := false
 			defer func() { // where fn panics, too: whatever a middleware makes of that, nothing half done is committed
 				if !done {
@@ -40,11 +39,68 @@ func HandleIn[T, Tx any](q *Queue, kind string, fn func(ctx context.Context, tx 
 			if err := r.starts(); err != nil {
 				return err
 			}
-			err = fn(ctx, tx, job)
+			err = r.timed(within, func(ctx context.Context) error { return fn(ctx, tx, job) })
 			done = err == nil
 			return err
 		}
 	})
+}
+
+// beginWork begins the transaction of a job, for which it waits no longer than the job's time. It
+// then records that the attempt begins, if that has to be. So no attempt counts that got no
+// connection. The transaction ends with life, which rollback ends.
+func beginWork[Tx any](ctx context.Context, r *run, of engine.Beginner[Tx]) (tx Tx, life context.Context, err error) {
+	life, r.free = context.WithCancel(ctx)
+	inTime := func() bool { return true }
+	if limit := r.limit(); limit >= 0 {
+		inTime = time.AfterFunc(limit, r.free).Stop
+	}
+	var first *engine.Place
+	if !r.begun && r.task.recordsBeginning() {
+		place := r.task.place()
+		first = &place
+	}
+	tx, w, got, err := of.Begin(life, r.task.of.of.life.ID, first)
+	if err == nil && got == engine.BeginRecorded {
+		r.work = w
+	}
+	r.task.begun = r.task.begun || first != nil && err == nil && got != engine.BeginLocked
+	switch {
+	case !inTime() && err == nil:
+		err = &putOff{beginningWork, beginAgain, context.DeadlineExceeded}
+	case err != nil:
+		err = &putOff{beginningWork, beginAgain, err}
+	case got == engine.BeginLocked:
+		err = &putOff{recordingABeginning, beginAgain, fmt.Errorf("%w: the row of job %v is locked", dblock.ErrBusy, r.info.ID)}
+	case got == engine.BeginRefused: // to be refused, and counted, with the others of its claim
+		r.refused = true
+		err = &dblock.LostError{Key: r.w.o.Queue, Reason: dblock.Evicted}
+	default:
+		return tx, life, nil
+	}
+	r.rollback()
+	r.free()
+	return tx, life, err
+}
+
+const beginningWork = "beginning a transaction for a job"
+
+// timed calls a handler that has its transaction, and whose time begins now. The transaction ends
+// with that time.
+func (r *run) timed(life context.Context, handle func(context.Context) error) error {
+	limit := r.limit()
+	if limit < 0 {
+		return handle(life)
+	}
+	ctx, cancel := context.WithTimeoutCause(life, limit, ErrTimeout)
+	defer cancel()
+	defer context.AfterFunc(ctx, r.free)()
+	err := handle(ctx)
+	r.timedOut = context.Cause(ctx) == ErrTimeout
+	if err == nil && r.timedOut {
+		err = fmt.Errorf("queue: the job's transaction was rolled back, as its context had ended: %w", ErrTimeout)
+	}
+	return err
 }
 
 // putOff is no fault of the handler's: its transaction could not begin, or its job could not end. The job is run again after a while.
@@ -68,4 +124,5 @@ func (r *run) rollback() {
 	}
 	r.work.Rollback(context.Background())
 	r.work = nil
+	r.free()
 }

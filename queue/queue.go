@@ -23,7 +23,7 @@ type Queue struct {
 	ids     ids
 	inserts *merge.Queue[[]engine.Insert, []engine.Duplicate]
 	keyed   *merge.Queue[keyedCall, []engine.Duplicate]
-	begins  *merge.Queue[beginning, beginResult]
+	begins  *merge.Queue[beginning, engine.Beginning]
 
 	mu         sync.RWMutex
 	handlers   map[string]*handler

@@ -31,7 +31,7 @@ func (w *worker) handle() {
 		switch {
 		case h == nil:
 			w.leave(t)
-		case w.begin(t):
+		case h.inTx, w.begin(t): // a handler with a transaction begins when it has that
 			w.do(t, h)
 		}
 	}
@@ -44,6 +44,9 @@ func (w *worker) do(t *task, h *handler) {
 	r.ctx.above = t.of.of.ctx
 	if limit := r.limit(); limit >= 0 {
 		r.ctx.deadline = r.began.Add(limit)
+		if h.inTx { // the handler's time begins when it has its transaction, for which it may wait as long
+			r.ctx.deadline = r.ctx.deadline.Add(limit)
+		}
 	}
 	t.context.Store(&r.ctx)
 	returned := false
@@ -52,7 +55,7 @@ func (w *worker) do(t *task, h *handler) {
 			r.err = panicOf(recover(), debug.Stack())
 		}
 		r.rollback() // where it panicked
-		r.timedOut = r.ctx.timedOut()
+		r.timedOut = r.timedOut || r.ctx.timedOut()
 		r.ctx.end(nil)
 		if !r.unbegun {
 			t.took = max(time.Since(r.began), 1)
@@ -87,9 +90,10 @@ type run struct {
 	begun    bool // the handler was called
 	unbegun  bool // it was not, and is not to be
 
-	work      engine.Work // the handler's transaction, while it is open
-	committed bool        // the job has ended with it
-	refused   bool        // the claim was taken away: the job has not ended with it, or that can't be told
+	work      engine.Work        // the handler's transaction, while it is open
+	free      context.CancelFunc // ends the context of that
+	committed bool               // the job has ended with it
+	refused   bool               // the claim was taken away: the job has not ended with it, or that can't be told
 }
 
 func (r *run) limit() time.Duration {

@@ -64,7 +64,7 @@ func TestASilentNetworkHoldsNoTransaction(t *testing.T) {
 			db, dialer := dialed(t, kind)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			tx, err := mysqltx.Begin(ctx, db, mysqltx.ReadCommitted)
+			tx, err := mysqltx.Begin(ctx, db, mysqltx.ReadCommitted, nil)
 			require.NoError(t, err)
 			dialer.ArmAt(c.at, 1, faultconn.Stall)
 			suite.Wait(t, returns(func() { c.end(t.Context(), cancel, tx) }), "its end")

@@ -22,7 +22,10 @@ func (d *database) Standing(ctx context.Context, jobs []engine.ID) (int, error) 
 // BeginJobs is one statement for a lone job that is recorded. Otherwise another one reads which are: some drivers count the rows that were
 // found, others those that were changed.
 func (d *database) BeginJobs(ctx context.Context, m member.ID, all []engine.Place) (begun, locked []engine.ID, err error) {
-	on := d.on(d.pool)
+	return d.beginJobs(ctx, d.on(d.pool), m, all)
+}
+
+func (d *database) beginJobs(ctx context.Context, on mysqldb.DBTX, m member.ID, all []engine.Place) (begun, locked []engine.ID, err error) {
 	var args []any
 	for i := range all {
 		args = append(args, m[:], all[i].Claim[:], all[i].Job[:])

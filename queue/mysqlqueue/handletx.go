@@ -3,8 +3,10 @@ package mysqlqueue
 import (
 	"context"
 	"database/sql"
+	"errors"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
+	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/mysqltx"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/queue"
@@ -42,13 +44,34 @@ func HandleTx[T any](q *queue.Queue, kind string, fn func(ctx context.Context, t
 
 var _ engine.Beginner[*sql.Tx] = (*database)(nil)
 
-func (d *database) Begin(ctx context.Context) (*sql.Tx, engine.Work, error) {
-	tx, err := mysqltx.Begin(ctx, d.pool.DB, mysqltx.ReadCommitted+", READ WRITE")
-	if err != nil {
-		return nil, nil, sqlerr.Unwritten(err)
+// Begin records on the connection of the transaction: to wait for another one of the pool, all
+// connections of which may be those of handlers, could last for ever.
+func (d *database) Begin(ctx context.Context, m member.ID, first *engine.Place) (*sql.Tx, engine.Work, engine.Beginning, error) {
+	got := engine.BeginRecorded
+	var recording error
+	tx, err := mysqltx.Begin(ctx, d.pool.DB, mysqltx.ReadCommitted+", READ WRITE", func(conn *sql.Conn) error {
+		if first == nil {
+			return nil
+		}
+		var begun, locked []engine.ID
+		begun, locked, recording = d.beginJobs(ctx, d.on(conn), m, []engine.Place{*first})
+		if got = engine.BeginningOf(begun, locked); recording == nil && got != engine.BeginRecorded {
+			return errNotRecorded
+		}
+		return recording
+	})
+	switch {
+	case recording != nil:
+		return nil, nil, got, recording
+	case errors.Is(err, errNotRecorded):
+		return nil, nil, got, nil
+	case err != nil:
+		return nil, nil, got, sqlerr.Unwritten(err)
 	}
-	return tx.Tx, &work{d, tx}, nil
+	return tx.Tx, &work{d, tx}, got, nil
 }
+
+var errNotRecorded = errors.New("queue: the beginning of the job was not recorded")
 
 // Await is a transaction, so that no default of the session's can be in the way.
 func (d *database) Await(ctx context.Context, job engine.ID) (stands bool, err error) {

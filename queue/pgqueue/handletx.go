@@ -5,6 +5,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/pgtx"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/queue"
@@ -40,15 +41,23 @@ func HandleTx[T any](q *queue.Queue, kind string, fn func(ctx context.Context, t
 var _ engine.Beginner[pgx.Tx] = (*database)(nil)
 
 // Begin uses the host's pool: its sessions are as the handlers want them.
-func (d *database) Begin(ctx context.Context) (pgx.Tx, engine.Work, error) {
+func (d *database) Begin(ctx context.Context, m member.ID, first *engine.Place) (pgx.Tx, engine.Work, engine.Beginning, error) {
 	o := pgtx.Marked(pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite})
 	o.CommitQuery = "" // End checks
 	tx, err := d.host.BeginTx(ctx, o)
 	if err != nil {
-		return nil, nil, sqlerr.Unwritten(err)
+		return nil, nil, engine.BeginRefused, sqlerr.Unwritten(err)
 	}
 	lent := &lentTx{Tx: tx}
-	return lent, &work{d, tx, lent}, nil
+	w := &work{d, tx, lent}
+	if first != nil { // by a connection of dblock's own
+		begun, locked, err := d.BeginJobs(ctx, m, []engine.Place{*first})
+		if got := engine.BeginningOf(begun, locked); err != nil || got != engine.BeginRecorded {
+			w.Rollback(context.WithoutCancel(ctx))
+			return nil, nil, got, err
+		}
+	}
+	return lent, w, engine.BeginRecorded, nil
 }
 
 // Await is a transaction, so that no default of the session's can be in the way.

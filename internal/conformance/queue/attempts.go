@@ -198,6 +198,37 @@ func (d *env) beginsAndDies(t *testing.T, q *queue.Queue, jobs, attempt int) {
 	require.NoError(t, q.Resume(suite.Soon(t), ""))
 }
 
+// Handlers with transactions have all connections of the pool. Last attempts at other jobs wait for
+// one: they are not recorded, and their time does not pass.
+func (mainTests) ABeginningHasItsConnection(t *testing.T, d *env) {
+	const jobs, conns, limit = 40, 2, time.Hour
+	if d.Postgres() {
+		d = d.as(suite.AppendQuery(d.DSN, fmt.Sprint("pool_max_conns=", conns)))
+	}
+	q, began, end := d.open(t, queue.Options{}), make(chan time.Time, jobs), make(chan struct{})
+	handleTx(t, d, q, "note", func(ctx context.Context, _ HandlerTx, _ queue.Job[int]) error {
+		deadline, _ := ctx.Deadline()
+		began <- deadline
+		<-end
+		return nil
+	}, queue.Timeout(limit))
+	enqueue(t, q, repeat(jobs, queue.Task{Kind: "note", MaxAttempts: 1})...)
+	work(t, q, queue.WorkerOptions{Concurrency: jobs})
+	suite.Until(t, "each job that is recorded has begun", func() bool {
+		recorded := d.Count(t, "SELECT count(*) FROM dblock_queue_job WHERE begun = attempt + 1")
+		return recorded >= conns && recorded == int64(len(began))
+	})
+	calls, ended := len(began), time.Now()
+	close(end)
+	for n := range jobs {
+		deadline := suite.Wait(t, began, "a job")
+		if n >= calls && d.Postgres() {
+			assert.False(t, deadline.Before(ended.Add(limit)), "the wait for a connection counts: %v", deadline.Sub(ended))
+		}
+	}
+	d.empty(t)
+}
+
 // Another transaction has locked the row of a job whose last attempt is to begin. The last attempts
 // of other jobs begin and end meanwhile. That of the locked job begins once the lock is released.
 // Each is recorded before it begins.

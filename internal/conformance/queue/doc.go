@@ -35,6 +35,8 @@
 //   - AnAttemptCountsFromItsBeginning: An attempt counts from its beginning, not from its claim. A
 //     job that never began never dies.
 //   - ABeginningProvesItsClaim: A process that was declared dead begins no job of its old claims.
+//   - ABeginningHasItsConnection: An attempt that waits for its transaction has not begun, and loses
+//     no time.
 //   - ALockedJobStopsNoBeginnings: A locked row of a job delays no other beginning.
 //   - ALockedJobStopsNoEnds: Locked rows delay no other end, not even of the same message.
 //   - ARescuePassesLockedKeys: A rescue passes over locked groups and keys.
