@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"time"
@@ -76,7 +77,11 @@ func noHandler(kind string) error {
 // decoded is the job as its handler gets it.
 func decoded[T any](r *run) (job Job[T], err error) {
 	job.Info = r.info
-	if err := r.h.codec.Decode(r.task.Payload, &job.Args); err != nil {
+	payload := r.task.Payload
+	if _, copies := r.h.codec.(JSON); !copies { // the handler may run again, after it has changed what it got
+		payload = bytes.Clone(payload)
+	}
+	if err := r.h.codec.Decode(payload, &job.Args); err != nil {
 		return job, fmt.Errorf("%w: of kind %q, into %T: %w", ErrDecode, r.info.Kind, job.Args, err)
 	}
 	return job, nil

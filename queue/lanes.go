@@ -54,7 +54,7 @@ func newKeyedCall(jobs []engine.Insert) (c keyedCall, lanes []string) {
 	case 1:
 		c.lane = lanes[0]
 	default:
-		c.lane = fmt.Sprintf("%s and %d more: %x", lanes[0], len(lanes)-1, sha256.Sum256([]byte(strings.Join(lanes, "\x00\x00"))))
+		c.lane = fmt.Sprintf("%s, or one of %d more (%x),", lanes[0], len(lanes)-1, sha256.Sum256([]byte(strings.Join(lanes, "\x00\x00"))))
 	}
 	return c, lanes
 }
@@ -62,10 +62,10 @@ func newKeyedCall(jobs []engine.Insert) (c keyedCall, lanes []string) {
 // appendLanes adds the lanes of the keys whose rows the enqueuing of a job locks. A job for later locks no group.
 func appendLanes(lanes []string, j *engine.Insert) []string {
 	if j.Unique != "" {
-		lanes = append(lanes, "unique\x00"+j.Queue+"\x00"+j.Unique)
+		lanes = append(lanes, fmt.Sprintf("unique key %q of queue %q", j.Unique, j.Queue))
 	}
 	if j.Group != "" && j.Delay == 0 {
-		lanes = append(lanes, "group\x00"+j.Queue+"\x00"+j.Group)
+		lanes = append(lanes, fmt.Sprintf("group %q of queue %q", j.Group, j.Queue))
 	}
 	return lanes
 }
@@ -73,6 +73,7 @@ func appendLanes(lanes []string, j *engine.Insert) []string {
 func (q *Queue) newKeyed() *merge.Queue[keyedCall, []engine.Duplicate] {
 	return merge.New(merge.Options[keyedCall, []engine.Duplicate]{
 		Run:    q.insertKeyed,
+		Name:   func(lane string) string { return lane },
 		Key:    keyedCall.key,
 		Weight: func(c keyedCall) int { return weight(c.jobs) }, MaxWeight: keyedWeight,
 		MaxBatch: maxMerged, MaxQueue: q.o.MaxQueue, PerKey: keyedInFlight, MaxInFlight: keyedInFlight, Apart: true,

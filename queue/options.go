@@ -64,7 +64,7 @@ const (
 // Codec turns arguments into bytes and back. It must be safe for concurrent use.
 type Codec interface {
 	Encode(args any) ([]byte, error)
-	// Decode fills in what into points to.
+	// Decode fills in what into points to. The data is its own: it may keep or change it.
 	Decode(data []byte, into any) error
 }
 

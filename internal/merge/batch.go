@@ -199,7 +199,7 @@ func (q *Queue[Q, A]) run(ctx context.Context, calls []*call[Q, A], trial *sqler
 		case !answers[i].Alone:
 			q.deliver(c, answers[i])
 		case c.alone && time.Since(c.since) >= q.o.MaxWait:
-			q.deliver(c, Answer[A]{Err: stayedLocked(c.lane.key)})
+			q.deliver(c, Answer[A]{Err: q.stayedLocked(c.lane.key)})
 		case c.ended.Load(): // its caller has left, and nothing was decided
 		default:
 			c.behind = answers[i].Behind
@@ -270,6 +270,6 @@ func (q *Queue[Q, A]) rest(l *lane[Q, A]) {
 	})
 }
 
-func stayedLocked(key string) error {
-	return fmt.Errorf("%w: %q stayed locked; nothing was written", dblock.ErrBusy, key)
+func (q *Queue[Q, A]) stayedLocked(key string) error {
+	return fmt.Errorf("%w: %s stayed locked; nothing was written", dblock.ErrBusy, q.o.Name(key))
 }

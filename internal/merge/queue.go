@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
@@ -22,6 +23,9 @@ type Options[Q, A any] struct {
 
 	// Key names what a request contends for, for example a SKU.
 	Key func(Q) string
+
+	// Name is how an error names a key. Default: quoted.
+	Name func(key string) string
 
 	// Ends tells requests that give something back. They are never refused. Default: none does.
 	Ends func(Q) bool
@@ -91,6 +95,9 @@ type Queue[Q, A any] struct {
 func New[Q, A any](o Options[Q, A]) *Queue[Q, A] {
 	if o.Run == nil || o.Key == nil {
 		panic("merge: Run and Key are required")
+	}
+	if o.Name == nil {
+		o.Name = strconv.Quote
 	}
 	if o.Ends == nil {
 		o.Ends = func(Q) bool { return false }
@@ -226,7 +233,7 @@ func (q *Queue[Q, A]) lone(ctx context.Context, l *lane[Q, A], req Q, tell func(
 		again = q.call(req, l)
 		again.behind, again.since = answers[0].Behind, time.Now()
 	case answers[0].Alone:
-		tell(Answer[A]{Err: stayedLocked(l.key)})
+		tell(Answer[A]{Err: q.stayedLocked(l.key)})
 	default:
 		tell(answers[0])
 	}

@@ -1,0 +1,40 @@
+package queue
+
+import (
+	"testing"
+
+	"github.com/dblock-go/dblock/queue/internal/engine"
+)
+
+// raw is a Codec that hands out the bytes that it is given.
+type raw struct{}
+
+func (raw) Encode(args any) ([]byte, error) { return args.([]byte), nil }
+
+func (raw) Decode(data []byte, into any) error {
+	*into.(*[]byte) = data
+	return nil
+}
+
+// TestAPayloadIsTheHandlersOwn: a handler that runs again gets what it got at first, though it has
+// changed that in place.
+func TestAPayloadIsTheHandlersOwn(t *testing.T) {
+	t.Parallel()
+	r := &run{h: &handler{codec: raw{}}, task: &task{Job: engine.Job{Payload: []byte("secret")}}}
+	for range 2 {
+		job, err := decoded[[]byte](r)
+		if err != nil || string(job.Args) != "secret" {
+			t.Fatalf("%q, %v", job.Args, err)
+		}
+		clear(job.Args)
+	}
+}
+
+// TestLanesNameKeys: what an error shows of a key that stayed locked names it.
+func TestLanesNameKeys(t *testing.T) {
+	t.Parallel()
+	jobs := []engine.Insert{{Queue: "q", Group: "g", Unique: "u"}}
+	if _, lanes := newKeyedCall(jobs); len(lanes) != 2 || lanes[0] != `group "g" of queue "q"` || lanes[1] != `unique key "u" of queue "q"` {
+		t.Errorf("%q", lanes)
+	}
+}
