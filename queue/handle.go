@@ -78,8 +78,8 @@ func noHandler(kind string) error {
 func decoded[T any](r *run) (job Job[T], err error) {
 	job.Info = r.info
 	payload := r.task.Payload
-	if _, copies := r.h.codec.(JSON); !copies { // the handler may run again, after it has changed what it got
-		payload = bytes.Clone(payload)
+	if _, copies := r.h.codec.(JSON); !copies && (r.h.inTx || len(r.w.o.Middleware) > 0) {
+		payload = bytes.Clone(payload) // the handler may run again, after it has changed what it got
 	}
 	if err := r.h.codec.Decode(payload, &job.Args); err != nil {
 		return job, fmt.Errorf("%w: of kind %q, into %T: %w", ErrDecode, r.info.Kind, job.Args, err)

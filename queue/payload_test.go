@@ -20,7 +20,7 @@ func (raw) Decode(data []byte, into any) error {
 // changed that in place.
 func TestAPayloadIsTheHandlersOwn(t *testing.T) {
 	t.Parallel()
-	r := &run{h: &handler{codec: raw{}}, task: &task{Job: engine.Job{Payload: []byte("secret")}}}
+	r := &run{h: &handler{codec: raw{}, inTx: true}, task: &task{Job: engine.Job{Payload: []byte("secret")}}}
 	for range 2 {
 		job, err := decoded[[]byte](r)
 		if err != nil || string(job.Args) != "secret" {
