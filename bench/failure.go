@@ -15,7 +15,7 @@ var kinds = []struct {
 }{
 	{inventory.ErrSoldOut, "sold_out"},
 	{inventory.ErrLimitExceeded, "over_limit"},
-	{optimistic.ErrConflict, "conflict"},
+	{optimistic.ErrStale, "conflict"},
 	{dblock.ErrBusy, "busy"},
 	{dblock.ErrConflict, "deadlock"},
 	{dblock.ErrOverloaded, "overloaded"},

@@ -28,7 +28,8 @@ func optimists() []Scenario {
 // optimisticEscalation is after how many attempts optimistic/hot takes the lock.
 const optimisticEscalation = 3
 
-// adding adds 1 to the balance of an account. Its error is optimistic.ErrConflict where it was written by somebody else.
+// adding adds 1 to the balance of an account. Its error is optimistic.ErrStale where it was written
+// by somebody else.
 type adding func(a accounts, ctx context.Context, id int64) error
 
 // accounts is a table of them.

@@ -52,7 +52,7 @@ func (t accountsMySQL) byHand(ctx context.Context, id int64) error {
 		return err
 	}
 	result, err := t.db.ExecContext(ctx, accountSaveMySQL, balance+1, id, version)
-	return one(result, err, optimistic.ErrConflict)
+	return one(result, err, optimistic.ErrStale)
 }
 
 // one is nil where one row was changed, and none where none was.
@@ -78,7 +78,7 @@ func (t accountsMySQL) table(ctx context.Context, id int64) error {
 
 func (t accountsMySQL) naive(ctx context.Context, id int64) error {
 	for {
-		if err := t.byHand(ctx, id); err != optimistic.ErrConflict {
+		if err := t.byHand(ctx, id); err != optimistic.ErrStale {
 			return err
 		}
 	}

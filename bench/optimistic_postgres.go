@@ -51,7 +51,7 @@ func (t accountsPostgres) byHand(ctx context.Context, id int64) error {
 	}
 	tag, err := t.pool.Exec(ctx, accountSavePostgres, balance+1, id, version)
 	if err == nil && tag.RowsAffected() != 1 {
-		err = optimistic.ErrConflict
+		err = optimistic.ErrStale
 	}
 	return err
 }
@@ -67,7 +67,7 @@ func (t accountsPostgres) table(ctx context.Context, id int64) error {
 
 func (t accountsPostgres) naive(ctx context.Context, id int64) error {
 	for {
-		if err := t.byHand(ctx, id); err != optimistic.ErrConflict {
+		if err := t.byHand(ctx, id); err != optimistic.ErrStale {
 			return err
 		}
 	}

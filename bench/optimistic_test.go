@@ -68,7 +68,7 @@ func (l *ledger) written(context.Context) (balances, versions int64, err error) 
 // TestAConflictIsAFailure: it is counted, and no end of the run.
 func TestAConflictIsAFailure(t *testing.T) {
 	t.Parallel()
-	err := fmt.Errorf("tried: %w", &optimistic.ConflictError{})
+	err := fmt.Errorf("tried: %w", &optimistic.StaleError{})
 	if kind := failureKind(err); kind != "conflict" {
 		t.Errorf("counted as %q", kind)
 	}

@@ -104,7 +104,7 @@ func (d *decision) refuse(o *order) (behind string, err error) {
 			if used += d.counted[q].Qty; !free {
 				return behindQuota(q), nil
 			} else if used+l.Qty > l.Limit {
-				return "", &LimitError{Key: o.Key, SKU: l.SKU, Buyer: o.Buyer, Wanted: l.Qty, Limit: l.Limit, Used: used}
+				return "", &BuyerLimitError{Key: o.Key, SKU: l.SKU, Buyer: o.Buyer, Wanted: l.Qty, Limit: l.Limit, Used: used}
 			}
 		}
 		if left, known := d.left[l.SKU]; l.Unstocked || known && l.Qty <= left {
@@ -141,7 +141,7 @@ func (d *decision) grant(o *order) {
 
 // refusal is how a refused order is recorded, with the reason.
 func refusal(o *order, why error) []engine.Row {
-	_, limited := why.(*LimitError)
+	_, limited := why.(*BuyerLimitError)
 	rows := o.rows(Refused)
 	for i := range rows {
 		rows[i].Limited = limited
@@ -192,7 +192,7 @@ func replay(o *order, rows []engine.Row) answer {
 	case Refused:
 		a.Err = &SoldOutError{Key: o.Key, SKU: first.SKU, Wanted: first.Qty, Replayed: true}
 		if first.Limited {
-			a.Err = &LimitError{Key: o.Key, SKU: first.SKU, Buyer: o.Buyer, Wanted: first.Qty, Replayed: true}
+			a.Err = &BuyerLimitError{Key: o.Key, SKU: first.SKU, Buyer: o.Buyer, Wanted: first.Qty, Replayed: true}
 		}
 	}
 	return a

@@ -3,9 +3,11 @@ package inventory
 import (
 	"errors"
 	"fmt"
+
+	"github.com/dblock-go/dblock"
 )
 
-// Errors of a Store, beside those that all of dblock shares (dblock.ErrOverloaded, ErrBusy,
+// Errors of a Store, beside those that all of dblock shares ( ErrOverloaded, ErrBusy,
 // ErrConflict, ErrUnavailable, ErrOutcomeUnknown, ErrSchema, ErrClosed). They are disjoint: match
 // them with errors.Is.
 var (
@@ -13,7 +15,8 @@ var (
 	// call. The error is a *SoldOutError.
 	ErrSoldOut = errors.New("inventory: sold out")
 
-	// ErrLimitExceeded: the buyer would have more units than the order's Limit. The error is a *LimitError.
+	// ErrLimitExceeded: the buyer would have more units than the order's Limit. The error is a
+	// *BuyerLimitError.
 	ErrLimitExceeded = errors.New("inventory: limit exceeded")
 
 	// ErrCancelled: the reservation was cancelled, perhaps before it was made. The error is a *StateError.
@@ -33,10 +36,6 @@ var (
 
 	// ErrNotFound: nothing is recorded under the key.
 	ErrNotFound = errors.New("inventory: not found")
-
-	// ErrInvalid: the request can't be right, whatever the database holds. The error is an
-	// *InvalidError, and nothing was sent.
-	ErrInvalid = errors.New("inventory: invalid request")
 
 	// ErrRejected: the database refused this one request, by a trigger or a constraint of its
 	// owner's, say. It wraps the driver's error; nothing was written. The exception is a hook that
@@ -81,8 +80,8 @@ func (e *SoldOutError) Error() string {
 // Is makes errors.Is(err, ErrSoldOut) true.
 func (e *SoldOutError) Is(target error) bool { return target == ErrSoldOut }
 
-// LimitError says how much the buyer has.
-type LimitError struct {
+// BuyerLimitError says how much the buyer has.
+type BuyerLimitError struct {
 	Key, SKU, Buyer string
 	Wanted          int64
 	Limit           int64
@@ -90,7 +89,7 @@ type LimitError struct {
 	Replayed        bool  // it was refused before and is recorded: Used is not known
 }
 
-func (e *LimitError) Error() string {
+func (e *BuyerLimitError) Error() string {
 	if e.Replayed {
 		return fmt.Sprintf("inventory: limit exceeded: order %q for %d of %q was refused before", e.Key, e.Wanted, e.SKU)
 	}
@@ -99,7 +98,7 @@ func (e *LimitError) Error() string {
 }
 
 // Is makes errors.Is(err, ErrLimitExceeded) true.
-func (e *LimitError) Is(target error) bool { return target == ErrLimitExceeded }
+func (e *BuyerLimitError) Is(target error) bool { return target == ErrLimitExceeded }
 
 // StateError says where the reservation stands that was to become something else.
 type StateError struct {
@@ -150,15 +149,7 @@ func (e *UnknownSKUError) Error() string {
 // Is makes errors.Is(err, ErrUnknownSKU) true.
 func (e *UnknownSKUError) Is(target error) bool { return target == ErrUnknownSKU }
 
-// InvalidError says which field is wrong, and how.
-type InvalidError struct {
-	Field  string // for example "Request.Qty"
-	Reason string
+// invalid returns the error of a field that is refused. Nothing was sent.
+func invalid(field, format string, args ...any) error {
+	return &dblock.InvalidError{Field: field, Reason: fmt.Sprintf(format, args...)}
 }
-
-func (e *InvalidError) Error() string {
-	return fmt.Sprintf("inventory: invalid %s: %s", e.Field, e.Reason)
-}
-
-// Is makes errors.Is(err, ErrInvalid) true.
-func (e *InvalidError) Is(target error) bool { return target == ErrInvalid }

@@ -8,7 +8,7 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// FuzzOrders: each order is one that every engine can store, or ErrInvalid.
+// FuzzOrders: each order is one that every engine can store, or dblock.ErrInvalid.
 func FuzzOrders(f *testing.F) {
 	for _, s := range []string{"order 1", "", "\x00", "\xff", "Grüße 🔒", string(make([]byte, 256))} {
 		f.Add(s, s, s, int64(1), int64(0), int64(0), false)
@@ -22,7 +22,7 @@ func FuzzOrders(f *testing.F) {
 		for what, err := range map[string]error{
 			"request": request.validate(), "line": line.validate("Line"), "cart": cartErr, "adjustment": Adjustment{ID: key, SKU: sku, Delta: qty}.validate(),
 		} {
-			if err != nil && !errors.Is(err, ErrInvalid) {
+			if err != nil && !errors.Is(err, dblock.ErrInvalid) {
 				t.Errorf("%s: %v", what, err)
 			}
 		}

@@ -38,7 +38,7 @@ func (s *Store) reserveIn(ctx context.Context, caller engine.CallerTx, o order) 
 	case s.ending.Err() != nil:
 		return Reservation{}, fmt.Errorf("%w: nothing was sent", dblock.ErrClosed)
 	case !ours:
-		return Reservation{}, &InvalidError{"tx", "it is nil, or of another engine than the Store"}
+		return Reservation{}, invalid("tx", "it is nil, or of another engine than the Store")
 	}
 	began := time.Now()
 	a, err := s.decideIn(ctx, tx, o)
@@ -133,9 +133,9 @@ func isEnded(err error) bool {
 func (s *Store) explainIn(err error, key string) error {
 	switch {
 	case errors.Is(err, engine.ErrTxEnded):
-		return &InvalidError{"tx", fmt.Sprintf("it has ended: order %q was not sent", key)}
+		return invalid("tx", "it has ended: order %q was not sent", key)
 	case errors.Is(err, engine.ErrTxReadOnly):
-		return &InvalidError{"tx", fmt.Sprintf("it is read-only: order %q was not written", key)}
+		return invalid("tx", "it is read-only: order %q was not written", key)
 	case errors.Is(err, dblock.ErrTxEnded):
 		return fmt.Errorf("order %q: %w", key, err)
 	}

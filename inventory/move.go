@@ -22,7 +22,7 @@ import (
 // A reservation that is sold already is returned with Replayed set.
 //
 // Errors: ErrExpired, ErrCancelled, ErrNotFound, ErrSoldOut (its order was refused, and that is
-// recorded), ErrInvalid, ErrRejected, and of dblock ErrOverloaded, ErrBusy, ErrConflict,
+// recorded), ErrRejected, and of dblock ErrInvalid, ErrOverloaded, ErrBusy, ErrConflict,
 // ErrUnavailable, ErrOutcomeUnknown (call it again), ErrSchema, ErrClosed.
 func (s *Store) Confirm(ctx context.Context, key string) (Reservation, error) {
 	return s.change(ctx, s.confirms, change{to: Sold, key: key}, s.o.Timeout)
@@ -43,7 +43,7 @@ func (s *Store) Extend(ctx context.Context, key string, d time.Duration) (Reserv
 // ErrCancelled. What has expired stays so, and is no error; neither is what was cancelled or
 // refused before, returned with Replayed set.
 //
-// Errors: ErrAlreadyConfirmed, ErrInvalid, and of dblock ErrBusy, ErrConflict, ErrUnavailable,
+// Errors: ErrAlreadyConfirmed, and of dblock ErrInvalid, ErrBusy, ErrConflict, ErrUnavailable,
 // ErrOutcomeUnknown (call it again), ErrSchema, ErrClosed, and ErrRejected. It is never refused for
 // too many calls.
 func (s *Store) Cancel(ctx context.Context, key string) (Reservation, error) {

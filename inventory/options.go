@@ -2,7 +2,6 @@ package inventory
 
 import (
 	"cmp"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -77,19 +76,19 @@ const (
 func (o Options) withDefaults() (Options, error) {
 	switch {
 	case o.Timeout != 0 && (o.Timeout < minTimeout || o.Timeout > maxTimeout):
-		return o, &InvalidError{"Options.Timeout", fmt.Sprintf("%v is not within %v to %v", o.Timeout, minTimeout, maxTimeout)}
+		return o, invalid("Options.Timeout", "%v is not within %v to %v", o.Timeout, minTimeout, maxTimeout)
 	case o.Allotment < 0 || o.Allotment > MaxQty:
-		return o, &InvalidError{"Options.Allotment", fmt.Sprintf("%d is not within 0 to %d", o.Allotment, int64(MaxQty))}
+		return o, invalid("Options.Allotment", "%d is not within 0 to %d", o.Allotment, int64(MaxQty))
 	case o.Allotment > 0 && o.Direct:
-		return o, &InvalidError{"Options.Allotment", "it is for merged orders, and Direct is set"}
+		return o, invalid("Options.Allotment", "it is for merged orders, and Direct is set")
 	case o.Latch < 0 || o.Latch > maxLatch:
-		return o, &InvalidError{"Options.Latch", fmt.Sprintf("%v is not within 0 to %v", o.Latch, maxLatch)}
+		return o, invalid("Options.Latch", "%v is not within 0 to %v", o.Latch, maxLatch)
 	case o.MaxQueue < 0 || o.MaxQueue > maxQueue:
-		return o, &InvalidError{"Options.MaxQueue", fmt.Sprintf("%d is not within 0 to %d", o.MaxQueue, maxQueue)}
+		return o, invalid("Options.MaxQueue", "%d is not within 0 to %d", o.MaxQueue, maxQueue)
 	case o.MaxBatch < 0 || o.MaxBatch > maxBatch:
-		return o, &InvalidError{"Options.MaxBatch", fmt.Sprintf("%d is not within 0 to %d", o.MaxBatch, maxBatch)}
+		return o, invalid("Options.MaxBatch", "%d is not within 0 to %d", o.MaxBatch, maxBatch)
 	case o.MaxInFlight < 0 || o.MaxInFlight > maxInFlight:
-		return o, &InvalidError{"Options.MaxInFlight", fmt.Sprintf("%d is not within 0 to %d", o.MaxInFlight, maxInFlight)}
+		return o, invalid("Options.MaxInFlight", "%d is not within 0 to %d", o.MaxInFlight, maxInFlight)
 	}
 	o.Log = callback.Logger(o.Log)
 	o.Timeout = cmp.Or(o.Timeout, 10*time.Second)

@@ -8,6 +8,8 @@ import (
 	"reflect"
 	"testing"
 	"time"
+
+	"github.com/dblock-go/dblock"
 )
 
 // panics is a log's handler that panics.
@@ -37,7 +39,7 @@ func TestOptionsTakeAnyDuration(t *testing.T) {
 			var o Options
 			reflect.ValueOf(&o).Elem().FieldByIndex(f.Index).SetInt(int64(d))
 			o, err := o.withDefaults()
-			var invalid *InvalidError
+			var invalid *dblock.InvalidError
 			switch {
 			case err == nil && (o.Timeout < minTimeout || o.Timeout > maxTimeout || o.Latch < 0 || o.Latch > maxLatch):
 				t.Errorf("%s of %v: a timeout of %v, a latch of %v", f.Name, d, o.Timeout, o.Latch)

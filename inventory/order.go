@@ -31,7 +31,7 @@ func (c Cart) order() (order, error) {
 		return o, err
 	}
 	if len(c.Lines) < 1 || len(c.Lines) > MaxLines {
-		return o, &InvalidError{"Cart.Lines", fmt.Sprintf("%d lines are not within 1 to %d", len(c.Lines), MaxLines)}
+		return o, invalid("Cart.Lines", "%d lines are not within 1 to %d", len(c.Lines), MaxLines)
 	}
 	o.lines = slices.Clone(c.Lines)
 	for i, l := range o.lines {
@@ -39,7 +39,7 @@ func (c Cart) order() (order, error) {
 			return o, err
 		}
 		if l.Limit > 0 && c.Buyer == "" {
-			return o, &InvalidError{"Cart.Buyer", "it is empty, and there is a limit: nobody could be told from anybody"}
+			return o, invalid("Cart.Buyer", "it is empty, and there is a limit: nobody could be told from anybody")
 		}
 	}
 	slices.SortStableFunc(o.lines, func(a, b Line) int { return cmp.Compare(a.SKU, b.SKU) })
@@ -65,10 +65,10 @@ func addedUp(lines []Line) ([]Line, error) {
 		}
 		sum := &sums[last]
 		if sum.Limit != l.Limit || sum.Unstocked != l.Unstocked {
-			return nil, &InvalidError{"Cart.Lines", fmt.Sprintf("two lines of %q have not the same Limit and Unstocked", l.SKU)}
+			return nil, invalid("Cart.Lines", "two lines of %q have not the same Limit and Unstocked", l.SKU)
 		}
 		if sum.Qty += l.Qty; sum.Qty > MaxQty {
-			return nil, &InvalidError{"Cart.Lines", fmt.Sprintf("those of %q add up to %d, more than %d", l.SKU, sum.Qty, int64(MaxQty))}
+			return nil, invalid("Cart.Lines", "those of %q add up to %d, more than %d", l.SKU, sum.Qty, int64(MaxQty))
 		}
 	}
 	return sums, nil

@@ -46,7 +46,7 @@ func (s *Store) without(due []string) []string {
 
 // isOverLimit tells that an order was refused for its limit by what buyers have now.
 func isOverLimit(err error) bool {
-	var limit *LimitError
+	var limit *BuyerLimitError
 	return errors.As(err, &limit) && !limit.Replayed
 }
 

@@ -23,7 +23,7 @@ type Repair struct {
 // its row like an order. It reads all reservations of theirs, as Audit does, and again those of an
 // SKU that is wrong.
 //
-// Errors: ErrInvalid, and of dblock ErrBusy, ErrConflict, ErrUnavailable, ErrOutcomeUnknown (call
+// Errors: of dblock ErrInvalid, ErrBusy, ErrConflict, ErrUnavailable, ErrOutcomeUnknown (call
 // it again), ErrSchema, ErrClosed. What was repaired before one of them is returned, too.
 func (s *Store) Repair(ctx context.Context, skus ...string) ([]Repair, error) {
 	leave, err := s.enter()

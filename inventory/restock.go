@@ -13,7 +13,7 @@ import (
 // same ID it changes nothing and says replayed.
 //
 // Errors: ErrSoldOut (a negative Delta that exceeds what is left), ErrUnknownSKU, ErrKeyReused,
-// ErrInvalid, ErrRejected, and of dblock ErrBusy, ErrConflict, ErrUnavailable, ErrOutcomeUnknown,
+// ErrRejected, and of dblock ErrInvalid, ErrBusy, ErrConflict, ErrUnavailable, ErrOutcomeUnknown,
 // ErrSchema, ErrClosed.
 func (s *Store) Restock(ctx context.Context, a Adjustment) (replayed bool, err error) {
 	if err := a.validate(); err != nil {

@@ -98,7 +98,7 @@ func (s *Store) perSKU() int {
 // error is dblock.ErrOutcomeUnknown.
 //
 // Errors: ErrSoldOut, ErrLimitExceeded, ErrKeyReused, ErrCancelled and ErrExpired (of what is
-// recorded under the key), ErrUnknownSKU, ErrInvalid, ErrRejected, and of dblock ErrOverloaded,
+// recorded under the key), ErrUnknownSKU, ErrRejected, and of dblock ErrInvalid, ErrOverloaded,
 // ErrBusy, ErrConflict, ErrUnavailable, ErrOutcomeUnknown, ErrSchema, ErrClosed.
 func (s *Store) Reserve(ctx context.Context, r Request) (Reservation, error) {
 	if err := r.validate(); err != nil {
@@ -140,7 +140,7 @@ func (s *Store) decided(ctx context.Context, o order) (outcome, error) {
 
 // Lookup returns what is recorded under key: ErrNotFound where nothing is.
 //
-// Other errors: ErrInvalid, and of dblock ErrBusy, ErrConflict, ErrUnavailable, ErrSchema,
+// Other errors: of dblock ErrInvalid, ErrBusy, ErrConflict, ErrUnavailable, ErrSchema,
 // ErrClosed.
 func (s *Store) Lookup(ctx context.Context, key string) (Reservation, error) {
 	if err := text("", "key", key, 1); err != nil {
@@ -169,7 +169,7 @@ func (s *Store) Lookup(ctx context.Context, key string) (Reservation, error) {
 // Audit returns the books of the given SKUs, or of all where none is given, sorted by SKU, all
 // read at one moment. It reads all reservations of theirs: seconds, where there are millions.
 //
-// Errors: ErrInvalid, and of dblock ErrBusy, ErrConflict, ErrUnavailable, ErrSchema, ErrClosed.
+// Errors: of dblock ErrInvalid, ErrBusy, ErrConflict, ErrUnavailable, ErrSchema, ErrClosed.
 func (s *Store) Audit(ctx context.Context, skus ...string) ([]Balance, error) {
 	if err := eachSKU(skus); err != nil {
 		return nil, err

@@ -3,7 +3,6 @@ package inventory
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -29,7 +28,7 @@ const sweepBatch = 1000
 // come later in the same way. If there are allotments, it opens a Locker of leases, which Close
 // closes, also in a Store that has none itself.
 //
-// Errors: ErrInvalid, ErrRejected, and of dblock ErrBusy, ErrConflict, ErrUnavailable,
+// Errors: ErrRejected, and of dblock ErrInvalid, ErrBusy, ErrConflict, ErrUnavailable,
 // ErrOutcomeUnknown (call it again), ErrSchema, ErrClosed.
 func (s *Store) Sweep(ctx context.Context, limit int) (swept int, err error) {
 	swept, _, err = s.sweep(ctx, limit)
@@ -39,7 +38,7 @@ func (s *Store) Sweep(ctx context.Context, limit int) (swept int, err error) {
 // sweep also tells whether it has found as many as it might.
 func (s *Store) sweep(ctx context.Context, limit int) (swept int, full bool, err error) {
 	if limit < 1 || limit > maxBatch {
-		return 0, false, &InvalidError{"limit", fmt.Sprintf("%d is not within 1 to %d", limit, maxBatch)}
+		return 0, false, invalid("limit", "%d is not within 1 to %d", limit, maxBatch)
 	}
 	leave, err := s.enter()
 	if err != nil {
@@ -156,7 +155,7 @@ func (l *later[K]) now() map[K]bool {
 // and tried again. It may run in every process: none waits long for another one.
 func (s *Store) RunSweeper(ctx context.Context, every time.Duration) error {
 	if every < minTimeout {
-		return &InvalidError{"every", fmt.Sprintf("%v is shorter than %v", every, minTimeout)}
+		return invalid("every", "%v is shorter than %v", every, minTimeout)
 	}
 	for {
 		_, full, err := s.sweep(ctx, sweepBatch)

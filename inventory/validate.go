@@ -1,7 +1,6 @@
 package inventory
 
 import (
-	"fmt"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -15,7 +14,7 @@ func (r Request) validate() error {
 		return err
 	}
 	if r.Limit > 0 && r.Buyer == "" {
-		return &InvalidError{"Request.Buyer", "it is empty, and there is a limit: nobody could be told from anybody"}
+		return invalid("Request.Buyer", "it is empty, and there is a limit: nobody could be told from anybody")
 	}
 	return nil
 }
@@ -38,9 +37,9 @@ func who(key, buyer string, hold time.Duration, of string) error {
 func holdTime(field string, d time.Duration) error {
 	switch {
 	case d < time.Microsecond || d > MaxHold:
-		return &InvalidError{field, fmt.Sprintf("%v is not within 1µs to %v", d, MaxHold)}
+		return invalid(field, "%v is not within 1µs to %v", d, MaxHold)
 	case d%time.Microsecond != 0:
-		return &InvalidError{field, fmt.Sprintf("%v is not whole microseconds", d)}
+		return invalid(field, "%v is not whole microseconds", d)
 	}
 	return nil
 }
@@ -50,10 +49,10 @@ func (l Line) validate(of string) error {
 		return err
 	}
 	if l.Qty < 1 || l.Qty > MaxQty {
-		return &InvalidError{of + ".Qty", fmt.Sprintf("%d is not within 1 to %d", l.Qty, int64(MaxQty))}
+		return invalid(of+".Qty", "%d is not within 1 to %d", l.Qty, int64(MaxQty))
 	}
 	if l.Limit < 0 || l.Limit > MaxQty {
-		return &InvalidError{of + ".Limit", fmt.Sprintf("%d is not within 0 to %d", l.Limit, int64(MaxQty))}
+		return invalid(of+".Limit", "%d is not within 0 to %d", l.Limit, int64(MaxQty))
 	}
 	return nil
 }
@@ -66,7 +65,7 @@ func (a Adjustment) validate() error {
 		return err
 	}
 	if a.Delta < -MaxQty || a.Delta > MaxQty {
-		return &InvalidError{"Adjustment.Delta", fmt.Sprintf("%d is not within ±%d", a.Delta, int64(MaxQty))}
+		return invalid("Adjustment.Delta", "%d is not within ±%d", a.Delta, int64(MaxQty))
 	}
 	return nil
 }
@@ -76,13 +75,13 @@ func (a Adjustment) validate() error {
 func text(of, field, s string, least int) error {
 	switch {
 	case len(s) < least:
-		return &InvalidError{of + field, "it is empty"}
+		return invalid(of+field, "it is empty")
 	case len(s) > MaxKeyBytes:
-		return &InvalidError{of + field, fmt.Sprintf("it has %d bytes, more than %d", len(s), MaxKeyBytes)}
+		return invalid(of+field, "it has %d bytes, more than %d", len(s), MaxKeyBytes)
 	case !utf8.ValidString(s):
-		return &InvalidError{of + field, fmt.Sprintf("%q is not valid UTF-8", s)}
+		return invalid(of+field, "%q is not valid UTF-8", s)
 	case strings.ContainsRune(s, 0):
-		return &InvalidError{of + field, fmt.Sprintf("%q contains NUL", s)}
+		return invalid(of+field, "%q contains NUL", s)
 	}
 	return nil
 }

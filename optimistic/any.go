@@ -40,8 +40,9 @@ func (b Blind[V, DB]) Delete(ctx context.Context, db DB, key any) error {
 	return err
 }
 
-// Upsert writes set to the row with the key, or inserts it if there is none, and returns its new version. It takes up to three
-// statements; in the meantime the row may come and go three times, which is a *ConflictError.
+// Upsert writes set to the row with the key, or inserts it if there is none, and returns its new
+// version. It takes up to three statements; in the meantime the row may come and go three times,
+// which is a *StaleError.
 func (b Blind[V, DB]) Upsert(ctx context.Context, db DB, key any, set Set) (version V, err error) {
 	for range 3 {
 		version, err = b.Update(ctx, db, key, set)
@@ -49,7 +50,7 @@ func (b Blind[V, DB]) Upsert(ctx context.Context, db DB, key any, set Set) (vers
 			return version, err
 		}
 		version, err = b.t.insert(ctx, db, key, set)
-		if !errors.Is(err, ErrConflict) {
+		if !errors.Is(err, ErrStale) {
 			return version, err
 		}
 	}

@@ -7,18 +7,19 @@ import (
 	"time"
 )
 
-// Diagnose tells a row that has changed from one that is gone. Where err is a *ConflictError it calls current once, which reads the
-// row's token:
+// Diagnose tells a row that has changed from one that is gone. Where err is a *StaleError it calls
+// current once, which reads the row's token:
 //
 //   - no row (sql.ErrNoRows, pgx.ErrNoRows) is a *NotFoundError;
 //   - a token is put into a copy of the error, as Actual. It may be the one that was expected: then the row has come back to it, or
 //     was read before another's transaction that is under way; it is a conflict all the same;
 //   - any other error of current's is joined to the conflict.
 //
-// Any other err is returned as it is, nil too, and current is not called. current runs one statement more, after a conflict only.
-// In a transaction at REPEATABLE READ or above it sees the row as it was when that began, unless it reads with a lock.
+// Any other err is returned as it is, nil too, and current is not called. current runs one
+// statement more, after a conflict only. In a transaction at REPEATABLE READ or above it sees the
+// row as it was when that began, unless it reads with a lock.
 func Diagnose[V any](err error, current func() (V, error)) error {
-	var conflict *ConflictError
+	var conflict *StaleError
 	if !errors.As(err, &conflict) {
 		return err
 	}
@@ -42,8 +43,8 @@ func Diagnose[V any](err error, current func() (V, error)) error {
 }
 
 // amend is a copy of the conflict in err, in the place of it.
-func amend(conflict *ConflictError, err error) error {
-	if _, bare := err.(*ConflictError); bare {
+func amend(conflict *StaleError, err error) error {
+	if _, bare := err.(*StaleError); bare {
 		return conflict
 	}
 	return &amended{conflict, err}
@@ -51,7 +52,7 @@ func amend(conflict *ConflictError, err error) error {
 
 // amended is an error that somebody has put around a conflict. Whoever looks into it finds the copy first.
 type amended struct {
-	conflict *ConflictError
+	conflict *StaleError
 	err      error
 }
 

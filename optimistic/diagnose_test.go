@@ -16,12 +16,12 @@ import (
 
 func TestDiagnose(t *testing.T) {
 	t.Parallel()
-	conflict := &optimistic.ConflictError{Table: "account", Key: 17, Expected: 3}
+	conflict := &optimistic.StaleError{Table: "account", Key: 17, Expected: 3}
 	for name, err := range map[string]error{"bare": conflict, "in another": fmt.Errorf("a service: %w", conflict)} {
 		looks := 0
 		got := optimistic.Diagnose(err, func() (int64, error) { looks++; return 5, nil })
-		var found *optimistic.ConflictError
-		if !errors.As(got, &found) || found.Actual != int64(5) || found == conflict || looks != 1 || !errors.Is(got, optimistic.ErrConflict) {
+		var found *optimistic.StaleError
+		if !errors.As(got, &found) || found.Actual != int64(5) || found == conflict || looks != 1 || !errors.Is(got, optimistic.ErrStale) {
 			t.Errorf("%s: %d looks, %v", name, looks, got)
 		}
 		if !strings.Contains(got.Error(), "it is at 5;") || name == "in another" && !strings.Contains(got.Error(), "a service") {
@@ -30,16 +30,16 @@ func TestDiagnose(t *testing.T) {
 		for _, none := range []error{sql.ErrNoRows, pgx.ErrNoRows} {
 			got := optimistic.Diagnose(err, func() (int, error) { return 0, none })
 			var gone *optimistic.NotFoundError
-			if !errors.As(got, &gone) || gone.Key != 17 || gone.Table != "account" || errors.Is(got, optimistic.ErrConflict) {
+			if !errors.As(got, &gone) || gone.Key != 17 || gone.Table != "account" || errors.Is(got, optimistic.ErrStale) {
 				t.Errorf("%s: no row gave %v", name, got)
 			}
 		}
 		got = optimistic.Diagnose(err, func() (int, error) { return 0, errMine })
-		if !errors.Is(got, optimistic.ErrConflict) || !errors.Is(got, errMine) {
+		if !errors.Is(got, optimistic.ErrStale) || !errors.Is(got, errMine) {
 			t.Errorf("%s: a look that failed gave %v", name, got)
 		}
 		got = optimistic.Diagnose[int](err, nil)
-		if !errors.Is(got, optimistic.ErrConflict) || !errors.Is(got, dblock.ErrInvalid) {
+		if !errors.Is(got, optimistic.ErrStale) || !errors.Is(got, dblock.ErrInvalid) {
 			t.Errorf("%s: without a look: %v", name, got)
 		}
 	}
@@ -66,7 +66,7 @@ func TestDiagnoseOfOneThatCameBack(t *testing.T) {
 	for _, pair := range [][2]any{{3, int64(3)}, {now, now.UTC()}, {[]byte{1}, []byte{1}}} {
 		err := optimistic.Diagnose(optimistic.Rows(0, nil, optimistic.Row{Table: "account", Key: 17, Expected: pair[0]}),
 			func() (any, error) { return pair[1], nil })
-		if !errors.Is(err, optimistic.ErrConflict) || !strings.Contains(err.Error(), "come back to that, or a write of somebody else's was under way") {
+		if !errors.Is(err, optimistic.ErrStale) || !strings.Contains(err.Error(), "come back to that, or a write of somebody else's was under way") {
 			t.Errorf("%v: %v", pair, err)
 		}
 	}

@@ -2,20 +2,24 @@ package optimistic
 
 import "context"
 
-// Do calls fn until its error is none of a conflict, or as often as Attempts says, with pauses in between. attempt is 1 the first
-// time. fn reads, changes and writes anew each time; it must leave nothing written where it returns a conflict: begin a transaction
-// in it and roll that back, or let one statement do all. The engine rooms have a Do that hands one out.
+// Do calls fn until its error is none of a conflict, or as often as Attempts says, with pauses in
+// between. attempt is 1 the first time. fn reads, changes and writes anew each time; it must leave
+// nothing written where it returns a conflict: begin a transaction in it and roll that back, or let
+// one statement do all. The engine rooms have a Do that hands one out.
 //
-// A conflict is ErrConflict, or dblock.ErrConflict: the server's, as the packages of dblock report it. To have a driver's deadlocks
-// tried again say so by RetryIf(pglock.Retryable), or use an engine room. Never is one that matches dblock.ErrOutcomeUnknown,
-// dblock.ErrFenced or dblock.ErrLost, whatever else it matches, and never a context's error.
+// A conflict is ErrStale, or dblock.ErrConflict: the server's, as the packages of dblock report it.
+// To have a driver's deadlocks tried again say so by RetryIf(pglock.Retryable), or use an engine
+// room. Never is one that matches dblock.ErrOutcomeUnknown, dblock.ErrFenced or dblock.ErrLost,
+// whatever else it matches, and never a context's error.
 //
-// It can't see a transaction of the caller's: within one, at REPEATABLE READ or above, no attempt but the first can succeed. Repeat
-// such a transaction as a whole, or use an engine room, which sees it.
+// It can't see a transaction of the caller's: within one, at REPEATABLE READ or above, no attempt
+// but the first can succeed. Repeat such a transaction as a whole, or use an engine room, which
+// sees it.
 //
-// Errors: fn's own, as it is, where that is no conflict. When all attempts have met one: a *ConflictError with the number of Attempts,
-// or an error that matches dblock.ErrConflict; it wraps the last. Where ctx ended in between: an error that matches its cause and
-// the last conflict. An *dblock.InvalidError for an option, before fn is called. A panic of fn's passes through.
+// Errors: fn's own, as it is, where that is no conflict. When all attempts have met one: a
+// *StaleError with the number of Attempts, or an error that matches dblock.ErrConflict; it wraps
+// the last. Where ctx ended in between: an error that matches its cause and the last conflict. An
+// *dblock.InvalidError for an option, before fn is called. A panic of fn's passes through.
 func Do(ctx context.Context, fn func(ctx context.Context, attempt int) error, opts ...Option) error {
 	p, err := planOf(opts)
 	if err != nil {

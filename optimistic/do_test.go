@@ -69,12 +69,12 @@ func TestDoRepeatsNothingElse(t *testing.T) {
 func TestDoGivesUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		first := &optimistic.ConflictError{Table: "account", Key: 17, Expected: 3}
+		first := &optimistic.StaleError{Table: "account", Key: 17, Expected: 3}
 		for _, met := range []error{first, fmt.Errorf("a service: %w", first)} {
 			calls, told := 0, 0
 			err := optimistic.Do(t.Context(), func(context.Context, int) error { calls++; return met },
 				optimistic.OnConflict(func(error, int) { told++ }))
-			var last *optimistic.ConflictError
+			var last *optimistic.StaleError
 			if !errors.As(err, &last) || last.Attempts != 10 || calls != 10 || told != 10 || last == first || first.Attempts != 0 {
 				t.Errorf("%d calls, told %d times, %v", calls, told, err)
 			}
@@ -85,7 +85,7 @@ func TestDoGivesUp(t *testing.T) {
 		for met, kind := range map[error]error{dblock.ErrConflict: dblock.ErrConflict, errMine: errMine} {
 			err := optimistic.Do(t.Context(), func(context.Context, int) error { return met },
 				optimistic.Attempts(3), optimistic.RetryIf(func(err error) bool { return err == errMine }))
-			if !errors.Is(err, kind) || !strings.Contains(err.Error(), "3 times") || errors.Is(err, optimistic.ErrConflict) {
+			if !errors.Is(err, kind) || !strings.Contains(err.Error(), "3 times") || errors.Is(err, optimistic.ErrStale) {
 				t.Errorf("%v: %v", met, err)
 			}
 		}
@@ -140,7 +140,7 @@ func TestDoEndsWithItsContext(t *testing.T) {
 		go func() { time.Sleep(time.Second); cancel(stopped) }()
 		err := optimistic.Do(ctx, func(context.Context, int) error { calls++; return conflict() },
 			optimistic.Backoff(time.Minute, time.Minute), optimistic.Attempts(1000))
-		var last *optimistic.ConflictError
+		var last *optimistic.StaleError
 		if !errors.Is(err, stopped) || !errors.Is(err, context.Canceled) || !errors.As(err, &last) || last.Attempts != calls || calls < 1 {
 			t.Errorf("%d calls, %v", calls, err)
 		}

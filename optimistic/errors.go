@@ -10,9 +10,10 @@ import (
 
 // Errors of optimistic updates. They are disjoint: match them with errors.Is.
 var (
-	// ErrConflict: somebody else has written the row since it was read, or deleted it. Nothing was written. The error is a
-	// *ConflictError. It is not dblock.ErrConflict, by which the server rolls a transaction back for the sake of others.
-	ErrConflict = errors.New("optimistic: the row has changed since it was read")
+	// ErrStale: another caller has written the row since it was read, or deleted it. Nothing was
+	// written. The error is a *StaleError. A transaction that the server rolled back for the sake
+	// of others is dblock.ErrConflict.
+	ErrStale = errors.New("optimistic: the row has changed since it was read")
 
 	// ErrNotFound: there is no such row. Nothing was written. The error is a *NotFoundError.
 	ErrNotFound = errors.New("optimistic: no such row")
@@ -56,8 +57,8 @@ func (r Row) name() string {
 	return fmt.Sprintf("%s %v", r.Table, shown(r.Key))
 }
 
-// ConflictError says which row had changed since it was read. It matches ErrConflict.
-type ConflictError struct {
+// StaleError says which row had changed since it was read. It matches ErrStale.
+type StaleError struct {
 	Table    string
 	Key      any
 	Expected any // the token that the row was read with
@@ -65,7 +66,7 @@ type ConflictError struct {
 	Attempts int // how often it was tried; 0 where nobody counted
 }
 
-func (e *ConflictError) Error() string {
+func (e *StaleError) Error() string {
 	row := Row{Table: e.Table, Key: e.Key, Expected: e.Expected}
 	var b strings.Builder
 	fmt.Fprintf(&b, "optimistic: %s, has changed since", row)
@@ -83,8 +84,8 @@ func (e *ConflictError) Error() string {
 	return b.String()
 }
 
-// Is makes errors.Is(err, ErrConflict) true.
-func (e *ConflictError) Is(target error) bool { return target == ErrConflict }
+// Is makes errors.Is(err, ErrStale) true.
+func (e *StaleError) Is(target error) bool { return target == ErrStale }
 
 // NotFoundError says which row there is not. It matches ErrNotFound.
 type NotFoundError struct {

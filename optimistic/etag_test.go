@@ -90,7 +90,7 @@ func TestIfMatch(t *testing.T) {
 	if err := m.Check(optimistic.ETag(3), at); err != nil {
 		t.Error(err)
 	}
-	var conflict *optimistic.ConflictError
+	var conflict *optimistic.StaleError
 	if err := m.Check(optimistic.ETag(4), at); !errors.As(err, &conflict) || conflict.Actual != `"4"` || conflict.Key != 17 {
 		t.Errorf("another version: %v", err)
 	}

@@ -60,7 +60,7 @@ func ExampleRows() {
 	for _, version := range []int64{2, 3} {
 		n, err := q.DeleteAccount(ctx, 7, version)
 		err = optimistic.Rows(n, err, optimistic.Row{Table: "account", Key: 7, Expected: version})
-		fmt.Println(errors.Is(err, optimistic.ErrConflict), err == nil)
+		fmt.Println(errors.Is(err, optimistic.ErrStale), err == nil)
 	}
 	// Output:
 	// true false

@@ -86,13 +86,14 @@ func (m Match) Any() bool { return m.any }
 // Has tells whether etag, as ETag makes it, is one that the sender has seen.
 func (m Match) Has(etag string) bool { return m.any || slices.Contains(m.tags, etag) }
 
-// Check is nil where the row's etag is one that the sender has seen, and else a *ConflictError. It takes the place of none of the
-// version's checks in the UPDATE: between the two somebody else may write.
+// Check is nil where the row's etag is one that the sender has seen, and else a *StaleError. It
+// takes the place of none of the version's checks in the UPDATE: between the two somebody else may
+// write.
 func (m Match) Check(etag string, at Row) error {
 	if m.Has(etag) {
 		return nil
 	}
-	e := &ConflictError{Table: at.Table, Key: at.Key, Expected: strings.Join(slices.Concat(m.tags, m.weak), ", "), Actual: etag}
+	e := &StaleError{Table: at.Table, Key: at.Key, Expected: strings.Join(slices.Concat(m.tags, m.weak), ", "), Actual: etag}
 	if len(m.tags) == 0 && len(m.weak) > 0 {
 		return fmt.Errorf("%w (a weak tag matches nothing: send the ETag without W/, which a proxy that compresses may have added)", e)
 	}
@@ -101,11 +102,11 @@ func (m Match) Check(etag string, at Row) error {
 
 // Status is the HTTP status that an error of this package comes to:
 //
-//   - 412 (Precondition Failed) for ErrConflict
+//   - 412 (Precondition Failed) for ErrStale
 //   - 404 (Not Found) for ErrNotFound
 //   - 428 (Precondition Required) for ErrIfMatchRequired
 //   - 400 (Bad Request) for an If-Match that is malformed
-//   - 503 (Service Unavailable) for dblock.ErrUnavailable, ErrOverloaded, ErrBusy and ErrConflict: the same request may be sent again
+//   - 503 (Service Unavailable) for dblock.ErrUnavailable, ErrOverloaded, ErrBusy and ErrStale: the same request may be sent again
 //   - 500 for any other, dblock.ErrOutcomeUnknown too: a GET shows whether it was written
 //   - 200 for nil
 func Status(err error) int {
@@ -115,7 +116,7 @@ func Status(err error) int {
 		return 200
 	case errors.Is(err, dblock.ErrOutcomeUnknown):
 		return 500
-	case errors.Is(err, ErrConflict):
+	case errors.Is(err, ErrStale):
 		return 412
 	case errors.Is(err, ErrNotFound):
 		return 404

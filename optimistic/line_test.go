@@ -30,7 +30,7 @@ func TestOneAfterTheOther(t *testing.T) {
 					if attempt == 1 {
 						failed.Done()
 						failed.Wait() // all have begun before there is a line
-						return optimistic.ErrConflict
+						return optimistic.ErrStale
 					}
 					if inside.Add(1) > 1 {
 						crowded.Add(1)
@@ -59,7 +59,7 @@ func TestWhoComesLaterStandsBehind(t *testing.T) {
 	t.Parallel()
 	err := queued("behind").Run(t.Context(), func(ctx context.Context, attempt int) error {
 		if attempt == 1 {
-			return optimistic.ErrConflict
+			return optimistic.ErrStale
 		}
 		for _, row := range []any{"another", nil} {
 			ran := false
@@ -72,7 +72,7 @@ func TestWhoComesLaterStandsBehind(t *testing.T) {
 		}
 		waits, mine := impatient(t.Context()) // another caller's
 		err := queued("behind").Run(waits, func(context.Context, int) error { t.Error("it did not wait"); return nil })
-		if !errors.Is(err, mine) || !errors.Is(err, context.Canceled) || errors.Is(err, optimistic.ErrConflict) {
+		if !errors.Is(err, mine) || !errors.Is(err, context.Canceled) || errors.Is(err, optimistic.ErrStale) {
 			t.Errorf("got %v", err)
 		}
 		return nil
@@ -97,7 +97,7 @@ func TestAContextEndsInLine(t *testing.T) {
 		go func() {
 			first <- queued("ended").Run(t.Context(), func(_ context.Context, attempt int) error {
 				if attempt == 1 {
-					return optimistic.ErrConflict
+					return optimistic.ErrStale
 				}
 				close(atFront)
 				<-done
@@ -105,10 +105,10 @@ func TestAContextEndsInLine(t *testing.T) {
 			})
 		}()
 		<-atFront
-		return optimistic.ErrConflict
+		return optimistic.ErrStale
 	})
 	close(done)
-	if !errors.Is(err, mine) || !errors.Is(err, optimistic.ErrConflict) || calls != 1 {
+	if !errors.Is(err, mine) || !errors.Is(err, optimistic.ErrStale) || calls != 1 {
 		t.Errorf("%d calls, got %v", calls, err)
 	}
 	if err := <-first; err != nil {

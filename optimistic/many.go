@@ -56,27 +56,29 @@ type Outcome[V any] struct {
 	Key     any
 	Verdict Verdict
 	Version V     // of an updated row the new one, of a conflicted one that which it has
-	Err     error // a *ConflictError, *NotFoundError or *SuppressedError; nil for an updated row
+	Err     error // a *StaleError, *NotFoundError or *SuppressedError; nil for an updated row
 }
 
 // MaxChanges is how many rows one UpdateMany takes. A statement takes 65,535 parameters besides, which on MySQL and MariaDB many
 // columns may reach first: that is refused, too.
 const MaxChanges = dblock.MaxSetKeys
 
-// UpdateMany writes several rows, each if it still has the version expected, and returns an Outcome for each in their order. All
-// have to set the same columns. The rows are locked in the order of their keys first, so that two calls never deadlock, unless
-// their transactions have locked others of the rows before.
+// UpdateMany writes several rows, each if it still has the version expected, and returns an Outcome
+// for each in their order. All have to set the same columns. The rows are locked in the order of
+// their keys first, so that two calls never deadlock, unless their transactions have locked others
+// of the rows before.
 //
-// With AllOrNothing nothing is written if one of the rows has changed or is missing: there are no outcomes then, and the error
-// joins those of all such rows, so that errors.Is finds ErrConflict and ErrNotFound. With EachRow the error is nil in that
-// case, and the outcomes tell. If a trigger suppresses the write of a row, AllOrNothing writes
-// nothing and returns a *SuppressedError of one such row. A transaction of db's is to be rolled
-// back then.
+// With AllOrNothing nothing is written if one of the rows has changed or is missing: there are no
+// outcomes then, and the error joins those of all such rows, so that errors.Is finds ErrStale and
+// ErrNotFound. With EachRow the error is nil in that case, and the outcomes tell. If a trigger
+// suppresses the write of a row, AllOrNothing writes nothing and returns a *SuppressedError of one
+// such row. A transaction of db's is to be rolled back then.
 //
-// On Postgres it is one statement. On MySQL and MariaDB it is two, one that locks and reads, and one that writes where there is
-// something to write. It writes by more statements if the values of a column have several Go types, or if one statement exceeds
-// the server's max_allowed_packet. db has to be a transaction (it has Commit), or a *sql.DB, on which one is begun at READ
-// COMMITTED, and run again after a deadlock.
+// On Postgres it is one statement. On MySQL and MariaDB it is two, one that locks and reads, and
+// one that writes where there is something to write. It writes by more statements if the values of
+// a column have several Go types, or if one statement exceeds the server's max_allowed_packet. db
+// has to be a transaction (it has Commit), or a *sql.DB, on which one is begun at READ COMMITTED,
+// and run again after a deadlock.
 func (t *Table[V, DB]) UpdateMany(ctx context.Context, db DB, changes []Change[V], mode Mode) ([]Outcome[V], error) {
 	op := engine.Many
 	switch {

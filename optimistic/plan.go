@@ -136,7 +136,7 @@ func (p *Plan) again(err error) bool {
 		return false // it may be written, or somebody has had enough
 	case !p.nested && errors.As(err, new(*crossedError)):
 		return true
-	case errors.Is(err, ErrConflict), errors.Is(err, dblock.ErrConflict), p.IsConflict != nil && p.IsConflict(err):
+	case errors.Is(err, ErrStale), errors.Is(err, dblock.ErrConflict), p.IsConflict != nil && p.IsConflict(err):
 		return true
 	}
 	again := false
@@ -176,7 +176,7 @@ func IsDefinite(err error) bool {
 		return true
 	}
 	for _, kind := range []error{
-		ErrConflict, ErrNotFound, ErrSuppressed, ErrTooMany, sql.ErrNoRows, dblock.ErrUnavailable, dblock.ErrOutcomeUnknown, dblock.ErrOverloaded,
+		ErrStale, ErrNotFound, ErrSuppressed, ErrTooMany, sql.ErrNoRows, dblock.ErrUnavailable, dblock.ErrOutcomeUnknown, dblock.ErrOverloaded,
 		dblock.ErrBusy, dblock.ErrConflict, dblock.ErrTxEnded, dblock.ErrClosed, dblock.ErrUnsupported, dblock.ErrInvalid,
 	} {
 		if errors.Is(err, kind) {

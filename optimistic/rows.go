@@ -8,8 +8,9 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// Rows is what an UPDATE or DELETE with a version in its WHERE comes to, by how many rows it hit: sqlc's :execrows. It is nil for
-// one row, a *ConflictError for none, a *TooManyError for more; err, if not nil, is returned as it is. at is for the error alone.
+// Rows is what an UPDATE or DELETE with a version in its WHERE comes to, by how many rows it hit:
+// sqlc's :execrows. It is nil for one row, a *StaleError for none, a *TooManyError for more; err,
+// if not nil, is returned as it is. at is for the error alone.
 //
 //	n, err := q.UpdateAccount(ctx, params)
 //	err = optimistic.Rows(n, err, at)
@@ -24,21 +25,22 @@ func Rows(n int64, err error, at Row) error {
 	case n == 1:
 		return nil
 	case n == 0:
-		return &ConflictError{Table: at.Table, Key: at.Key, Expected: at.Expected}
+		return &StaleError{Table: at.Table, Key: at.Key, Expected: at.Expected}
 	case n > 1:
 		return &TooManyError{Table: at.Table, Key: at.Key, Rows: n}
 	}
 	return uncounted(at, fmt.Errorf("it says %d", n))
 }
 
-// One is Rows for a statement that returns the row as it has become: sqlc's :one with RETURNING. No row, which is sql.ErrNoRows or
-// pgx.ErrNoRows, is a *ConflictError; any other error is returned as it is, and the row is the zero value then.
+// One is Rows for a statement that returns the row as it has become: sqlc's :one with RETURNING. No
+// row, which is sql.ErrNoRows or pgx.ErrNoRows, is a *StaleError; any other error is returned as it
+// is, and the row is the zero value then.
 func One[T any](row T, err error, at Row) (T, error) {
 	switch {
 	case err == nil:
 		return row, nil
 	case errors.Is(err, sql.ErrNoRows): // pgx.ErrNoRows is that, too
-		err = &ConflictError{Table: at.Table, Key: at.Key, Expected: at.Expected}
+		err = &StaleError{Table: at.Table, Key: at.Key, Expected: at.Expected}
 	}
 	var none T
 	return none, err

@@ -44,8 +44,8 @@ func TestAdapters(t *testing.T) {
 		if err := adapt(0, errMine); err != errMine {
 			t.Errorf("%s: an error came as %v", name, err)
 		}
-		var conflict *optimistic.ConflictError
-		if err := adapt(0, nil); !errors.Is(err, optimistic.ErrConflict) || !errors.As(err, &conflict) ||
+		var conflict *optimistic.StaleError
+		if err := adapt(0, nil); !errors.Is(err, optimistic.ErrStale) || !errors.As(err, &conflict) ||
 			conflict.Table != "account" || conflict.Key != 17 || conflict.Expected != 3 {
 			t.Errorf("%s: no row: %v", name, err)
 		}
@@ -62,7 +62,7 @@ func TestWhatNobodyCounted(t *testing.T) {
 		"Rows":   optimistic.Rows(-1, nil, at),
 		"Result": optimistic.Result(counted{0, errMine}, nil, at),
 	} {
-		if !errors.Is(err, dblock.ErrOutcomeUnknown) || errors.Is(err, optimistic.ErrConflict) || !strings.Contains(err.Error(), "account 17") {
+		if !errors.Is(err, dblock.ErrOutcomeUnknown) || errors.Is(err, optimistic.ErrStale) || !strings.Contains(err.Error(), "account 17") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -86,7 +86,7 @@ func TestOne(t *testing.T) {
 	}
 	for _, none := range []error{sql.ErrNoRows, pgx.ErrNoRows, fmt.Errorf("a service: %w", pgx.ErrNoRows)} {
 		row, err := optimistic.One("half", none, at)
-		if row != "" || !errors.Is(err, optimistic.ErrConflict) || errors.Is(err, sql.ErrNoRows) {
+		if row != "" || !errors.Is(err, optimistic.ErrStale) || errors.Is(err, sql.ErrNoRows) {
 			t.Errorf("%v came as %q, %v", none, row, err)
 		}
 	}

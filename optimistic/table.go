@@ -14,22 +14,25 @@ import (
 	"github.com/dblock-go/dblock/optimistic/internal/engine"
 )
 
-// Table writes rows of a table of yours, each only if it still has the version it was read with. V is the Go type of the version;
-// DB is what the engine room calls so: a pool, a connection or a transaction. Make one with NewTable of pgoptimistic or
-// mysqloptimistic, once, and share it: it is safe for concurrent use.
+// Table writes rows of a table of yours, each only if it still has the version it was read with. V
+// is the Go type of the version; DB is what the engine room calls so: a pool, a connection or a
+// transaction. Make one with NewTable of pgoptimistic or mysqloptimistic, once, and share it: it is
+// safe for concurrent use.
 //
-// The version expected is a required argument, and its zero value is refused, but by IntFromZero: a row is overwritten unseen
-// through Any alone. A write is one statement, and so is atomic without a transaction. Where it hits no row, one more statement tells a conflict from a
-// row that does not exist, and nothing was written.
+// The version expected is a required argument, and its zero value is refused, but by IntFromZero: a
+// row is overwritten unseen through Any alone. A write is one statement, and so is atomic without a
+// transaction. Where it hits no row, one more statement tells a conflict from a row that does not
+// exist, and nothing was written.
 //
-// At its first use a Table asks the server for the columns and indexes of the table, once: see Check. It has the verdict of the
-// first database that it was used on. It asks again after an error that an ALTER TABLE may have caused.
-// On Postgres a statement fails with dblock.ErrConflict, and writes nothing, if the key, the version or a
-// column to set has another type than before: repeat it. MySQL and MariaDB assign values without regard to
-// what was asked. There a service has to be restarted if the type of its key or its version changes to
-// another kind, such as from a number to a text.
+// At its first use a Table asks the server for the columns and indexes of the table, once: see
+// Check. It has the verdict of the first database that it was used on. It asks again after an error
+// that an ALTER TABLE may have caused. On Postgres a statement fails with dblock.ErrConflict, and
+// writes nothing, if the key, the version or a column to set has another type than before: repeat
+// it. MySQL and MariaDB assign values without regard to what was asked. There a service has to be
+// restarted if the type of its key or its version changes to another kind, such as from a number to
+// a text.
 //
-// Errors of all methods: a *ConflictError (ErrConflict) with the version that the row has now; a
+// Errors of all methods: a *StaleError (ErrStale) with the version that the row has now; a
 // *NotFoundError (ErrNotFound); a *SuppressedError (ErrSuppressed); a *TooManyError (ErrTooMany)
 // where the key is of several rows; a *dblock.InvalidError for bad arguments, before anything is
 // sent, and for a table that will not do; in all of these nothing was written. dblock.ErrConflict
@@ -156,7 +159,7 @@ func (t *Table[V, DB]) begin(ctx context.Context, db DB, key any) (*engine.Plan,
 
 // wrong says what an error of a statement's means. A table that was altered meanwhile is looked at anew.
 func (t *Table[V, DB]) wrong(ctx context.Context, key any, wrote bool, err error) error {
-	if errors.As(err, new(*TooManyError)) || errors.Is(err, ErrConflict) {
+	if errors.As(err, new(*TooManyError)) || errors.Is(err, ErrStale) {
 		return err
 	}
 	if errors.As(err, new(*engine.SuppressedError)) {

@@ -2,12 +2,13 @@ package optimistic
 
 import "context"
 
-// Update reads a row, changes it and writes it, and does all of that again where somebody else has written the row meanwhile. It
-// returns the row as save returned it.
+// Update reads a row, changes it and writes it, and does all of that again where somebody else has
+// written the row meanwhile. It returns the row as save returned it.
 //
-// load reads the row with its version. mutate changes it, and nothing else: it runs again on what is read anew, so whatever it does
-// elsewhere it does more than once. Its error ends Update, as it is. save writes the row where it still has that version, with the
-// next one, and returns it as it has become; Rows, One, Result and Tag make the *ConflictError that says that it has not:
+// load reads the row with its version. mutate changes it, and nothing else: it runs again on what
+// is read anew, so whatever it does elsewhere it does more than once. Its error ends Update, as it
+// is. save writes the row where it still has that version, with the next one, and returns it as it
+// has become; Rows, One, Result and Tag make the *StaleError that says that it has not:
 //
 //	account, err := optimistic.Update(ctx,
 //		func(ctx context.Context) (db.Account, error) { return q.GetAccount(ctx, id) },

@@ -63,7 +63,7 @@ func TestUpdateGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := &table{row: account{17, 100, 1}, before: func(db *table) { db.row.version++ }}
 		got, err := optimistic.Update(t.Context(), db.load, add10, db.save, optimistic.Attempts(4))
-		var last *optimistic.ConflictError
+		var last *optimistic.StaleError
 		if !errors.As(err, &last) || last.Attempts != 4 || got != (account{}) || db.row.balance != 100 {
 			t.Errorf("got %v, %v, and the row is %v", got, err, db.row)
 		}

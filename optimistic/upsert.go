@@ -7,14 +7,15 @@ import (
 	"github.com/dblock-go/dblock/optimistic/internal/engine"
 )
 
-// Upsert inserts a row with the key and set where expected is Absent, and writes set to the row where it is At a version; it
-// returns the new version. A row that is there against expectation is a *ConflictError with the version it has, one that is not
-// there a *NotFoundError: it is not made anew unseen, as somebody has deleted it.
+// Upsert inserts a row with the key and set where expected is Absent, and writes set to the row
+// where it is At a version; it returns the new version. A row that is there against expectation is
+// a *StaleError with the version it has, one that is not there a *NotFoundError: it is not made
+// anew unseen, as somebody has deleted it.
 //
-// Only a row with the same key is a conflict: where another unique index refuses the row, that is the server's error. On MySQL and
-// MariaDB a key of 0 in an AUTO_INCREMENT column is refused, as the server would make up another,
-// and so is a key that the column would not keep as it is. Where columns are compared
-// (Columns), set has to have a value for each of them to insert a row.
+// Only a row with the same key is a conflict: where another unique index refuses the row, that is
+// the server's error. On MySQL and MariaDB a key of 0 in an AUTO_INCREMENT column is refused, as
+// the server would make up another, and so is a key that the column would not keep as it is. Where
+// columns are compared (Columns), set has to have a value for each of them to insert a row.
 func (t *Table[V, DB]) Upsert(ctx context.Context, db DB, key any, expected Expected[V], set Set) (V, error) {
 	switch expected.kind {
 	case present:
@@ -57,7 +58,7 @@ func (t *Table[V, DB]) insert(ctx context.Context, db DB, key any, set Set) (ver
 			return t.token.pack(raw), nil
 		}
 		actual, exists, err := t.read(ctx, db, p, dbKey, true)
-		e := &ConflictError{Table: t.spec.Table, Key: key, Expected: Absent[V]()}
+		e := &StaleError{Table: t.spec.Table, Key: key, Expected: Absent[V]()}
 		switch {
 		case err != nil:
 			return version, err

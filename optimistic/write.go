@@ -137,6 +137,6 @@ func (t *Table[V, DB]) missed(ctx context.Context, db DB, p *engine.Plan, key, d
 	return e
 }
 
-func (t *Table[V, DB]) conflict(key any, expected V, actual engine.Raw) *ConflictError {
-	return &ConflictError{Table: t.spec.Table, Key: key, Expected: expected, Actual: t.token.pack(actual)}
+func (t *Table[V, DB]) conflict(key any, expected V, actual engine.Raw) *StaleError {
+	return &StaleError{Table: t.spec.Table, Key: key, Expected: expected, Actual: t.token.pack(actual)}
 }

@@ -15,7 +15,8 @@ const (
 	MaxAtMost   = 100_000
 )
 
-// ErrDuplicate: another job has the unique key of a task. It is what a *DuplicateError is.
+// ErrDuplicate: another job has the unique key of a task, or of a dead job. Enqueue returns it as a
+// *DuplicateError.
 var ErrDuplicate = errors.New("queue: another job has this unique key")
 
 // DuplicateError: some tasks were not enqueued, as jobs with the same Task.Unique have not ended; all the others were. The IDs that

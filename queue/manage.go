@@ -14,8 +14,8 @@ import (
 
 // Retry has a dead job be run again, with all its attempts. Its id stays the same.
 //
-// Errors: ErrNoJob; ErrState if it is not dead; dblock.ErrConflict if another job has its unique key, and dblock.ErrBusy if an open
-// transaction is taking it; and those of the database.
+// Errors: ErrNoJob; ErrState if it is not dead; ErrDuplicate if another job has its unique key, and
+// dblock.ErrBusy if an open transaction is taking it; and those of the database.
 func (q *Queue) Retry(ctx context.Context, id ID) error {
 	if err := q.enter(); err != nil {
 		return err
@@ -40,7 +40,7 @@ func (q *Queue) Retry(ctx context.Context, id ID) error {
 	case err != nil:
 		return err
 	case r.State == engine.Dead:
-		return fmt.Errorf("%w: another job has the unique key %q of %v: wait until it has ended, or cancel it", dblock.ErrConflict, r.UniqueKey, id)
+		return fmt.Errorf("%w: %q, as %v has: wait until the other job has ended, or cancel it", ErrDuplicate, r.UniqueKey, id)
 	}
 	return fmt.Errorf("%w: %v is %v, not dead", ErrState, id, State(r.State))
 }

@@ -102,7 +102,7 @@ func TestDeposits(t *testing.T) {
 					for range 5 {
 						for {
 							_, err := deposit(t.Context(), 1, 1)
-							if errors.Is(err, optimistic.ErrConflict) { // ten attempts are too few for some without a lock
+							if errors.Is(err, optimistic.ErrStale) { // ten attempts are too few for some without a lock
 								continue
 							}
 							if err != nil {
@@ -198,13 +198,13 @@ func TestSqlc(t *testing.T) {
 		if other, _ := row(t, db, "2"); one != 130 || other != 70 || version != 2 {
 			t.Errorf("balances of %d and %d, version %d", one, other, version)
 		}
-		if err := touch(1, 1); !errors.Is(err, optimistic.ErrConflict) {
+		if err := touch(1, 1); !errors.Is(err, optimistic.ErrStale) {
 			t.Errorf("touched at an old version: %v", err)
 		}
 		if err := touch(1, 2); err != nil {
 			t.Error(err)
 		}
-		var conflict *optimistic.ConflictError
+		var conflict *optimistic.StaleError
 		if err := remove(1, 2); !errors.As(err, &conflict) || conflict.Actual != int64(3) {
 			t.Errorf("deleted at an old version: %v", err)
 		}

@@ -95,7 +95,7 @@ func (o *inventoryOp) end(ctx context.Context, r inventory.Reservation, err erro
 		}
 	}
 	var short *inventory.SoldOutError
-	var limit *inventory.LimitError
+	var limit *inventory.BuyerLimitError
 	switch {
 	case errors.As(err, &short):
 		o.Replayed, o.Short = short.Replayed, short.Short

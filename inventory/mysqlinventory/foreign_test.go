@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/testdb"
 	"github.com/dblock-go/dblock/inventory"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
@@ -28,10 +29,10 @@ func TestForeignTx(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := inventory.Request{Key: "k", SKU: "sale", Qty: 1}
-	if _, err := store.ReserveIn(t.Context(), engine.CallerTx{Tx: "of another engine"}, r); !errors.Is(err, inventory.ErrInvalid) {
+	if _, err := store.ReserveIn(t.Context(), engine.CallerTx{Tx: "of another engine"}, r); !errors.Is(err, dblock.ErrInvalid) {
 		t.Error(err)
 	}
-	if _, err := mysqlinventory.ReserveTx(t.Context(), store, nil, r); !errors.Is(err, inventory.ErrInvalid) {
+	if _, err := mysqlinventory.ReserveTx(t.Context(), store, nil, r); !errors.Is(err, dblock.ErrInvalid) {
 		t.Error(err)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"context"
 	"database/sql"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/mysqlschema"
 	"github.com/dblock-go/dblock/internal/mysqltext"
@@ -28,11 +29,11 @@ import (
 // New makes a Store that sells from the database of db, which stays its owner's. It asks the
 // server for its version and for that of the tables.
 //
-// Errors: dblock.ErrSchema, dblock.ErrServerTooOld, dblock.ErrUnavailable, inventory.ErrInvalid, and
+// Errors: dblock.ErrSchema, dblock.ErrServerTooOld, dblock.ErrUnavailable, dblock.ErrInvalid, and
 // dblock.ErrUnsupported for settings of the server that it refuses.
 func New(ctx context.Context, db *sql.DB, o inventory.Options, more ...Option) (*inventory.Store, error) {
 	if err := schema.CheckMySQLName(o.Schema); err != nil {
-		return nil, &inventory.InvalidError{Field: "Options.Schema", Reason: err.Error()}
+		return nil, &dblock.InvalidError{Field: "Options.Schema", Reason: err.Error()}
 	}
 	d := &database{pool: mysqltx.NewPool(db), schema: o.Schema}
 	for _, option := range more {

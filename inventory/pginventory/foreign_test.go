@@ -34,10 +34,10 @@ func TestForeignTx(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := inventory.Request{Key: "k", SKU: "sale", Qty: 1}
-	if _, err := store.ReserveIn(t.Context(), seam.CallerTx{Tx: "of another engine"}, r); !errors.Is(err, inventory.ErrInvalid) {
+	if _, err := store.ReserveIn(t.Context(), seam.CallerTx{Tx: "of another engine"}, r); !errors.Is(err, dblock.ErrInvalid) {
 		t.Error(err)
 	}
-	if _, err := pginventory.ReserveTx(t.Context(), store, nil, r); !errors.Is(err, inventory.ErrInvalid) {
+	if _, err := pginventory.ReserveTx(t.Context(), store, nil, r); !errors.Is(err, dblock.ErrInvalid) {
 		t.Error(err)
 	}
 }

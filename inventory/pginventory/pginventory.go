@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/pgschema"
 	"github.com/dblock-go/dblock/internal/schema"
@@ -21,10 +22,10 @@ import (
 // New makes a Store that sells from the database of pool, which stays its owner's. It asks the
 // server for its version and for that of the tables.
 //
-// Errors: dblock.ErrSchema, dblock.ErrServerTooOld, dblock.ErrUnavailable, inventory.ErrInvalid.
+// Errors: dblock.ErrSchema, dblock.ErrServerTooOld, dblock.ErrUnavailable, dblock.ErrInvalid.
 func New(ctx context.Context, pool *pgxpool.Pool, o inventory.Options, more ...Option) (*inventory.Store, error) {
 	if err := schema.CheckPostgresName(o.Schema); err != nil {
-		return nil, &inventory.InvalidError{Field: "Options.Schema", Reason: err.Error()}
+		return nil, &dblock.InvalidError{Field: "Options.Schema", Reason: err.Error()}
 	}
 	d := &database{pool: pool, chosen: o.Schema}
 	for _, option := range more {

@@ -44,7 +44,7 @@ func TestColumnsOnAConnection(t *testing.T) {
 			t.Errorf("%s: %v", when, err)
 		}
 		_, err := table.Update(ctx, conn, 1, optimistic.Values{"balance": 4}, optimistic.Set{"balance": 5})
-		if !errors.Is(err, optimistic.ErrConflict) {
+		if !errors.Is(err, optimistic.ErrStale) {
 			t.Errorf("%s: a stale write: %v, want a conflict", when, err)
 		}
 	}

@@ -70,7 +70,7 @@ func timesIn(t *testing.T, dsn, options string) {
 		_, err = db.ExecContext(ctx, "UPDATE meeting SET starts = starts + INTERVAL "+by)
 		require.NoError(t, err)
 		_, err = table.Update(ctx, db, 1, seen, optimistic.Set{"title": "lost"})
-		assert.ErrorIs(t, err, optimistic.ErrConflict, by)
+		assert.ErrorIs(t, err, optimistic.ErrStale, by)
 		_, err = db.ExecContext(ctx, "UPDATE meeting SET starts = starts - INTERVAL "+by)
 		require.NoError(t, err)
 	}

@@ -76,7 +76,7 @@ func updatesLongRows(t *testing.T, dsn string) {
 		}
 	}
 	changes[50].Expected = 7
-	if _, err := table.UpdateMany(t.Context(), db, changes, optimistic.AllOrNothing); !errors.Is(err, optimistic.ErrConflict) {
+	if _, err := table.UpdateMany(t.Context(), db, changes, optimistic.AllOrNothing); !errors.Is(err, optimistic.ErrStale) {
 		t.Errorf("all or nothing, with one that has changed: %v", err)
 	}
 	written(0)

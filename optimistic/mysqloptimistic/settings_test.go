@@ -40,14 +40,14 @@ func TestUpsertInAnyLanguage(t *testing.T) {
 				}
 				none, set := optimistic.Absent[int64](), optimistic.Set{"balance": 5, "name": "a"}
 				_, err = table.Upsert(ctx, pool, 1, none, optimistic.Set{"balance": 5})
-				var conflict *optimistic.ConflictError
+				var conflict *optimistic.StaleError
 				if !errors.As(err, &conflict) || conflict.Actual != int64(3) {
 					t.Errorf("a row that is there: %v, want a conflict with version 3", err)
 				}
 				if v, err := table.Any().Upsert(ctx, pool, 1, optimistic.Set{"balance": 5}); err != nil || v != 4 {
 					t.Errorf("blindly: version %d, %v, want 4", v, err)
 				}
-				if _, err := table.Upsert(ctx, pool, 2, none, set); err == nil || errors.Is(err, optimistic.ErrConflict) {
+				if _, err := table.Upsert(ctx, pool, 2, none, set); err == nil || errors.Is(err, optimistic.ErrStale) {
 					t.Errorf("a name that another row has: %v, want the server's error", err)
 				}
 			})
@@ -89,7 +89,7 @@ func TestDatesThatAreNone(t *testing.T) {
 			t.Errorf("of several: %v, %v", results, err)
 		}
 		execute("UPDATE visit SET ended = NULL")
-		if _, err := table.Update(ctx, pool, 1, read, optimistic.Set{"note": 4}); !errors.Is(err, optimistic.ErrConflict) {
+		if _, err := table.Update(ctx, pool, 1, read, optimistic.Set{"note": 4}); !errors.Is(err, optimistic.ErrStale) {
 			t.Errorf("after a change: %v", err)
 		}
 		var note int

@@ -56,7 +56,7 @@ func TestWhatIsTakenForACallersTransaction(t *testing.T) {
 	} {
 		var s stale
 		_, err := mysqloptimistic.Update(ctx, of.db, s.load, keep, s.save, optimistic.Attempts(3))
-		var conflict *optimistic.ConflictError
+		var conflict *optimistic.StaleError
 		if !errors.As(err, &conflict) || conflict.Attempts != of.want || s.loads != of.want {
 			t.Errorf("%s: %d loads, %v", name, s.loads, err)
 		}

@@ -52,7 +52,7 @@ func TestDomainsAreJudgedByTheirBaseType(t *testing.T) {
 			if err != nil {
 				t.Fatalf("domain %s over %s: %v", domain, of.base, err)
 			}
-			if _, err := table.Update(ctx, pool, 1, v, optimistic.Set{"n": 2}); !errors.Is(err, optimistic.ErrConflict) {
+			if _, err := table.Update(ctx, pool, 1, v, optimistic.Set{"n": 2}); !errors.Is(err, optimistic.ErrStale) {
 				t.Errorf("domain %s over %s: a stale update: %v", domain, of.base, err)
 			}
 			many := []optimistic.Change[time.Time]{{Key: 1, Expected: next, Set: optimistic.Set{"n": 3}}}
@@ -97,11 +97,11 @@ func TestDomainsDoNotCutValues(t *testing.T) {
 	}
 	set := optimistic.Set{"version": 2}
 	for _, stale := range []optimistic.Values{{"name": "abcd", "price": "1.23"}, {"name": "abc", "price": "1.234"}} {
-		if _, err := columns.Update(ctx, pool, 2, stale, set); !errors.Is(err, optimistic.ErrConflict) {
+		if _, err := columns.Update(ctx, pool, 2, stale, set); !errors.Is(err, optimistic.ErrStale) {
 			t.Errorf("Update at %v: %v, want a conflict", stale, err)
 		}
 		many := []optimistic.Change[optimistic.Values]{{Key: 2, Expected: stale, Set: set}}
-		if _, err := columns.UpdateMany(ctx, pool, many, optimistic.AllOrNothing); !errors.Is(err, optimistic.ErrConflict) {
+		if _, err := columns.UpdateMany(ctx, pool, many, optimistic.AllOrNothing); !errors.Is(err, optimistic.ErrStale) {
 			t.Errorf("UpdateMany at %v: %v, want a conflict", stale, err)
 		}
 	}

@@ -269,7 +269,7 @@ var documented = []error{
 	dblock.ErrClosed, dblock.ErrSchema, dblock.ErrUnsupported, dblock.ErrServerTooOld, dblock.ErrNotAcquired, dblock.ErrLost,
 	dblock.ErrFenced, dblock.ErrLimit, dblock.ErrNotHeld, inventory.ErrSoldOut, inventory.ErrRejected, inventory.ErrUnknownSKU,
 	inventory.ErrNotFound, inventory.ErrCancelled, inventory.ErrExpired, inventory.ErrAlreadyConfirmed, inventory.ErrKeyReused,
-	optimistic.ErrConflict, optimistic.ErrNotFound, queue.ErrDuplicate, queue.ErrStillRunning, queue.ErrNoJob, queue.ErrState,
+	optimistic.ErrStale, optimistic.ErrNotFound, queue.ErrDuplicate, queue.ErrStillRunning, queue.ErrNoJob, queue.ErrState,
 	queue.ErrCancelled,
 }
 

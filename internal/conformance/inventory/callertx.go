@@ -87,7 +87,7 @@ func (callerTests) ACallersTxOutlivesARefusal(t *testing.T, s *callers) {
 		{order("unknown", "nonsense", 1), inventory.ErrUnknownSKU},
 		{inventory.Request{Key: "limited", SKU: "sale", Buyer: "ann", Qty: 2, Limit: 1}, inventory.ErrLimitExceeded},
 		{order("before", "sale", 3), inventory.ErrKeyReused},
-		{order("", "sale", 1), inventory.ErrInvalid},
+		{order("", "sale", 1), dblock.ErrInvalid},
 		{order("cancelled", "sale", 1), inventory.ErrCancelled},
 	} {
 		tx.refuses(c.r, c.want)
@@ -95,7 +95,7 @@ func (callerTests) ACallersTxOutlivesARefusal(t *testing.T, s *callers) {
 			tx.sells(order(fmt.Sprintf("after %d", i), "sale", 1))
 		}
 	}
-	assert.ErrorIs(t, suite.Second(tx.cart(inventory.Cart{Key: "cart"})), inventory.ErrInvalid)
+	assert.ErrorIs(t, suite.Second(tx.cart(inventory.Cart{Key: "cart"})), dblock.ErrInvalid)
 	r, err := tx.order(order("before", "sale", 1))
 	assert.True(t, err == nil && r.Replayed, "what was sold before: %+v, %v", r, err)
 	tx.commit()
@@ -179,7 +179,7 @@ func (callerTests) ACallersTxThatIsNone(t *testing.T, s *callers) {
 			sku = how
 		}
 		res, err := tx.order(order(how, sku, 1))
-		var invalid *inventory.InvalidError
+		var invalid *dblock.InvalidError
 		is := errors.As(err, &invalid) && invalid.Field == "tx" || how == sku && errors.Is(err, dblock.ErrTxEnded)
 		assert.True(t, is, "%s: %+v, %v", how, res, err)
 	}
@@ -201,7 +201,7 @@ func (callerTests) ACallersTxThatIsNone(t *testing.T, s *callers) {
 		reader.exec("COMMIT")
 		reader.exec("START TRANSACTION READ ONLY")
 	}
-	reader.refuses(order("read-only", "sale", 1), inventory.ErrInvalid)
+	reader.refuses(order("read-only", "sale", 1), dblock.ErrInvalid)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	assert.Error(t, suite.Second(s.begin().Reserve(ctx, s.Store, order("given up", "sale", 1))))

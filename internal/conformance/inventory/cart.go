@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/inventory"
@@ -114,7 +115,7 @@ func (mergeTests) RefusesBadCarts(t *testing.T, s *env) {
 		"an odd hold":     {Key: "k", Hold: 1, Lines: []inventory.Line{line}},
 	} {
 		res, err := s.ReserveAll(t.Context(), c)
-		assert.ErrorAs(t, err, new(*inventory.InvalidError), name)
+		assert.ErrorAs(t, err, new(*dblock.InvalidError), name)
 		assert.Zero(t, res, name)
 	}
 	for name, err := range map[string]error{
@@ -125,7 +126,7 @@ func (mergeTests) RefusesBadCarts(t *testing.T, s *env) {
 		"sweep 1 << 20": suite.Second(s.Sweep(t.Context(), 1<<20)),
 		"run sweeper":   s.RunSweeper(t.Context(), time.Millisecond),
 	} {
-		assert.ErrorIs(t, err, inventory.ErrInvalid, name)
+		assert.ErrorIs(t, err, dblock.ErrInvalid, name)
 	}
 	assert.Zero(t, s.Count(t, "SELECT count(*) FROM dblock_reservation"))
 }

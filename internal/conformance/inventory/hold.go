@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/inventory"
 )
@@ -117,8 +118,8 @@ func (mergeTests) HoldsAsLongAsItSays(t *testing.T, s *env) {
 	s.wantsBooks(t, "sale", 9, 1, 0)
 	assert.NoError(t, suite.Second(holds("most", inventory.MaxHold)))
 	for _, bad := range []time.Duration{-1, time.Nanosecond, time.Second + 1, inventory.MaxHold + time.Microsecond} {
-		assert.ErrorIs(t, suite.Second(holds("bad", bad)), inventory.ErrInvalid, bad)
-		assert.ErrorIs(t, suite.Second(s.Extend(t.Context(), "long", bad)), inventory.ErrInvalid, bad)
+		assert.ErrorIs(t, suite.Second(holds("bad", bad)), dblock.ErrInvalid, bad)
+		assert.ErrorIs(t, suite.Second(s.Extend(t.Context(), "long", bad)), dblock.ErrInvalid, bad)
 	}
 	s.sound(t)
 }

@@ -21,7 +21,7 @@ import (
 
 func (tests) RefusesBadInput(t *testing.T, s *env) {
 	for _, sku := range []string{"", "a\x00", "\xff"} {
-		assert.ErrorIs(t, suite.Second(s.Audit(t.Context(), sku)), inventory.ErrInvalid, "Audit of %q", sku)
+		assert.ErrorIs(t, suite.Second(s.Audit(t.Context(), sku)), dblock.ErrInvalid, "Audit of %q", sku)
 	}
 	s.stock(t, "sale", 10)
 	for name, c := range map[string]struct {
@@ -29,21 +29,21 @@ func (tests) RefusesBadInput(t *testing.T, s *env) {
 		want error
 	}{
 		"unknown SKU":       {order("k", "nonsense", 1), inventory.ErrUnknownSKU},
-		"quantity 0":        {order("k", "sale", 0), inventory.ErrInvalid},
-		"negative quantity": {order("k", "sale", -1), inventory.ErrInvalid},
-		"huge quantity":     {order("k", "sale", inventory.MaxQty+1), inventory.ErrInvalid},
+		"quantity 0":        {order("k", "sale", 0), dblock.ErrInvalid},
+		"negative quantity": {order("k", "sale", -1), dblock.ErrInvalid},
+		"huge quantity":     {order("k", "sale", inventory.MaxQty+1), dblock.ErrInvalid},
 		"over the stock":    {order("k", "sale", 11), inventory.ErrSoldOut},
 		"most there can be": {order("k", "sale", inventory.MaxQty), inventory.ErrSoldOut},
-		"empty key":         {order("", "sale", 1), inventory.ErrInvalid},
-		"10 kB key":         {order(strings.Repeat("k", 10_000), "sale", 1), inventory.ErrInvalid},
-		"256 byte key":      {order(strings.Repeat("k", 256), "sale", 1), inventory.ErrInvalid},
-		"NUL in the key":    {order("a\x00b", "sale", 1), inventory.ErrInvalid},
-		"no UTF-8 in key":   {order("a\xffb", "sale", 1), inventory.ErrInvalid},
-		"empty SKU":         {order("k", "", 1), inventory.ErrInvalid},
-		"10 kB SKU":         {order("k", strings.Repeat("s", 10_000), 1), inventory.ErrInvalid},
-		"NUL in the SKU":    {order("k", "sa\x00le", 1), inventory.ErrInvalid},
-		"NUL in the buyer":  {inventory.Request{Key: "k", SKU: "sale", Buyer: "\x00", Qty: 1}, inventory.ErrInvalid},
-		"no UTF-8 in buyer": {inventory.Request{Key: "k", SKU: "sale", Buyer: "\xc3", Qty: 1}, inventory.ErrInvalid},
+		"empty key":         {order("", "sale", 1), dblock.ErrInvalid},
+		"10 kB key":         {order(strings.Repeat("k", 10_000), "sale", 1), dblock.ErrInvalid},
+		"256 byte key":      {order(strings.Repeat("k", 256), "sale", 1), dblock.ErrInvalid},
+		"NUL in the key":    {order("a\x00b", "sale", 1), dblock.ErrInvalid},
+		"no UTF-8 in key":   {order("a\xffb", "sale", 1), dblock.ErrInvalid},
+		"empty SKU":         {order("k", "", 1), dblock.ErrInvalid},
+		"10 kB SKU":         {order("k", strings.Repeat("s", 10_000), 1), dblock.ErrInvalid},
+		"NUL in the SKU":    {order("k", "sa\x00le", 1), dblock.ErrInvalid},
+		"NUL in the buyer":  {inventory.Request{Key: "k", SKU: "sale", Buyer: "\x00", Qty: 1}, dblock.ErrInvalid},
+		"no UTF-8 in buyer": {inventory.Request{Key: "k", SKU: "sale", Buyer: "\xc3", Qty: 1}, dblock.ErrInvalid},
 	} {
 		assert.ErrorIs(t, suite.Second(s.Reserve(t.Context(), c.req)), c.want, name)
 	}
@@ -54,9 +54,9 @@ func (tests) RefusesBadInput(t *testing.T, s *env) {
 		"huge delta":   {ID: "k", SKU: "sale", Delta: inventory.MaxQty + 1},
 		"no UTF-8 SKU": {ID: "k", SKU: "\xff", Delta: 1},
 	} {
-		assert.ErrorIs(t, suite.Second(s.Restock(t.Context(), a)), inventory.ErrInvalid, name)
+		assert.ErrorIs(t, suite.Second(s.Restock(t.Context(), a)), dblock.ErrInvalid, name)
 	}
-	assert.ErrorIs(t, suite.Second(s.Lookup(t.Context(), "")), inventory.ErrInvalid, "an empty key")
+	assert.ErrorIs(t, suite.Second(s.Lookup(t.Context(), "")), dblock.ErrInvalid, "an empty key")
 	for name, o := range map[string]inventory.Options{
 		"direct allotment":  {Direct: true, Allotment: 1},
 		"negative timeout":  {Timeout: -1},
@@ -67,7 +67,7 @@ func (tests) RefusesBadInput(t *testing.T, s *env) {
 		"negative flight":   {MaxInFlight: -1},
 		"schema with a dot": {Schema: "a.b"},
 	} {
-		assert.ErrorIs(t, s.opens(t, s.DSN, o), inventory.ErrInvalid, name)
+		assert.ErrorIs(t, s.opens(t, s.DSN, o), dblock.ErrInvalid, name)
 	}
 	s.wantsBooks(t, "sale", 10, 0, 0)
 	assert.Zero(t, s.Count(t, "SELECT count(*) FROM dblock_reservation"))

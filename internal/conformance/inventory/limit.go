@@ -26,8 +26,8 @@ func heldPerBuyer(key, sku, buyer string, limit int64) inventory.Request {
 func (s *env) exceeds(t *testing.T, r inventory.Request, used int64) {
 	t.Helper()
 	_, err := s.Reserve(t.Context(), r)
-	want := inventory.LimitError{Key: r.Key, SKU: r.SKU, Buyer: r.Buyer, Limit: r.Limit, Used: used, Wanted: r.Qty}
-	assert.Equal(t, want, *suite.As[*inventory.LimitError](t, err))
+	want := inventory.BuyerLimitError{Key: r.Key, SKU: r.SKU, Buyer: r.Buyer, Limit: r.Limit, Used: used, Wanted: r.Qty}
+	assert.Equal(t, want, *suite.As[*inventory.BuyerLimitError](t, err))
 	assert.NotErrorIs(t, err, inventory.ErrSoldOut, r.Key)
 }
 

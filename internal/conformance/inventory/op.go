@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/inventory"
 )
@@ -65,7 +66,7 @@ const (
 var kinds = map[string]error{
 	isSoldOut: inventory.ErrSoldOut, isLimited: inventory.ErrLimitExceeded, isCancelled: inventory.ErrCancelled,
 	isExpired: inventory.ErrExpired, isConfirmed: inventory.ErrAlreadyConfirmed, isReused: inventory.ErrKeyReused,
-	isUnknownSKU: inventory.ErrUnknownSKU, isNotFound: inventory.ErrNotFound, isInvalid: inventory.ErrInvalid,
+	isUnknownSKU: inventory.ErrUnknownSKU, isNotFound: inventory.ErrNotFound, isInvalid: dblock.ErrInvalid,
 }
 
 // kindOf names an error; one of no kind by its text.
@@ -164,7 +165,7 @@ func (d op) once(ctx context.Context, store *inventory.Store) (r reply, err erro
 func (r reply) with(err error) reply {
 	r.Kind = kindOf(err)
 	var out *inventory.SoldOutError
-	var limit *inventory.LimitError
+	var limit *inventory.BuyerLimitError
 	var unknown *inventory.UnknownSKUError
 	switch {
 	case errors.As(err, &out) && out.Replayed, errors.As(err, &limit) && limit.Replayed:

@@ -108,12 +108,12 @@ func (tests[DB]) AlteredVersion(t *testing.T, b *env[DB]) {
 		"Delete": func(v values) error { return remove.Delete(ctx, b.db, 1, v) },
 	}
 	for _, name := range append(names, names...) {
-		assert.ErrorIs(t, calls[name](values{"at": "2024-03-01"}), optimistic.ErrConflict, name)
+		assert.ErrorIs(t, calls[name](values{"at": "2024-03-01"}), optimistic.ErrStale, name)
 	}
 	b.Exec(t, b.by("ALTER TABLE dated ALTER at TYPE TIMESTAMP, ALTER id TYPE BIGINT", "ALTER TABLE dated MODIFY at DATETIME(6), MODIFY id BIGINT"))
 	for _, name := range []string{"Update", "Update", "UpdateMany", "UpdateMany", "Delete", "Delete"} {
 		err := calls[name](read)
-		assert.True(t, errors.Is(err, optimistic.ErrConflict) || errors.Is(err, dblock.ErrConflict), "%s at another time of the day: %v", name, err)
+		assert.True(t, errors.Is(err, optimistic.ErrStale) || errors.Is(err, dblock.ErrConflict), "%s at another time of the day: %v", name, err)
 	}
 	b.is(t, 1, "SELECT count(*) FROM dated WHERE n = 0")
 	b.Exec(t, "UPDATE dated SET at = '2024-02-29 10:11:12'")

@@ -34,7 +34,7 @@ func (tests[DB]) AtAnyIsolation(t *testing.T, b *env[DB]) {
 			must(table.Update(ctx, tx.DB, 2, 1, set{"balance": 1}))(t)
 			must(table.Update(ctx, b.db, 1, 1, set{"balance": 1}))(t)
 			err := mine(tx.DB)
-			assert.True(t, errors.Is(err, optimistic.ErrConflict) || errors.Is(err, dblock.ErrConflict), "%s at %v: %v", name, level, err)
+			assert.True(t, errors.Is(err, optimistic.ErrStale) || errors.Is(err, dblock.ErrConflict), "%s at %v: %v", name, level, err)
 			_ = tx.Rollback()
 			b.is(t, 1, "SELECT balance FROM account WHERE id = 1")
 		}
@@ -69,7 +69,7 @@ func (tests[DB]) CountsStatements(t *testing.T, b *env[DB]) {
 	}
 	count("many", many, func() error { must(table.UpdateMany(ctx, db, changes, optimistic.AllOrNothing))(t); return nil })
 	before := sent()
-	require.ErrorIs(t, errOf(table.UpdateMany(ctx, db, changes, optimistic.AllOrNothing)), optimistic.ErrConflict)
+	require.ErrorIs(t, errOf(table.UpdateMany(ctx, db, changes, optimistic.AllOrNothing)), optimistic.ErrStale)
 	assert.EqualValues(t, 1, sent()-before, "statements of many that conflict")
 }
 
@@ -99,7 +99,7 @@ func (tests[DB]) UpsertAnotherIndex(t *testing.T, b *env[DB]) {
 		errOf(table.Upsert(ctx, b.db, 40, none, same)), errOf(table.Any().Upsert(ctx, b.db, 40, same)),
 	} {
 		assert.Error(t, err, "by another index")
-		assert.NotErrorIs(t, err, optimistic.ErrConflict)
+		assert.NotErrorIs(t, err, optimistic.ErrStale)
 	}
 	conflicts(t, "by the key", errOf(table.Upsert(ctx, b.db, 2, none, set{"balance": 9, "note": "other"})), none, int64(1))
 	b.is(t, 0, "SELECT count(*) FROM account WHERE balance = 9 OR id = 40")

@@ -146,7 +146,7 @@ func checkCut(told error, n float64, disturbed bool) error {
 	case told != nil && !disturbed:
 		return fmt.Errorf("undisturbed, and yet: %w", told)
 	case errors.Is(told, context.Canceled), errors.Is(told, context.DeadlineExceeded): // before a conflict was repeated
-	case errors.Is(told, optimistic.ErrConflict), errors.Is(told, optimistic.ErrNotFound):
+	case errors.Is(told, optimistic.ErrStale), errors.Is(told, optimistic.ErrNotFound):
 		return fmt.Errorf("there is no other writer, and yet: %w", told)
 	}
 	return nil
@@ -204,7 +204,7 @@ func (tests[DB]) ARepeatIsWrittenOnce(t *testing.T, b *env[DB]) {
 			struck = x.dialer.Disarm()
 			n := must(b.written(t, w.count, x.id))(t)
 			x.end()
-			assert.True(t, told == nil || errors.Is(told, optimistic.ErrConflict), "%v", told)
+			assert.True(t, told == nil || errors.Is(told, optimistic.ErrStale), "%v", told)
 			assert.EqualValues(t, 1, n, "times that it was written")
 		}
 	}

@@ -218,9 +218,9 @@ func itoa(n int64) string { return strconv.FormatInt(n, 10) }
 // conflicts fails unless err is a conflict with a row at this version.
 func conflicts(t *testing.T, what string, err error, expected, actual any) {
 	t.Helper()
-	require.ErrorIs(t, err, optimistic.ErrConflict, what)
+	require.ErrorIs(t, err, optimistic.ErrStale, what)
 	require.NotErrorIs(t, err, dblock.ErrConflict, what)
-	conflict := suite.As[*optimistic.ConflictError](t, err)
+	conflict := suite.As[*optimistic.StaleError](t, err)
 	require.Equal(t, []any{expected, actual}, []any{conflict.Expected, conflict.Actual}, what)
 }
 

@@ -285,7 +285,7 @@ func (m *model[V, DB]) many(t *testing.T, db DB) {
 	what := fmt.Sprintf("UpdateMany in mode %v of %+v, set %+v", mode, m.rows, changes)
 	if mode == optimistic.AllOrNothing && count[optimistic.Updated] < len(changes) {
 		require.Nil(t, outcomes, what)
-		for verdict, class := range map[optimistic.Verdict]error{optimistic.Conflicted: optimistic.ErrConflict, optimistic.Missing: optimistic.ErrNotFound} {
+		for verdict, class := range map[optimistic.Verdict]error{optimistic.Conflicted: optimistic.ErrStale, optimistic.Missing: optimistic.ErrNotFound} {
 			if count[verdict] > 0 {
 				require.ErrorIs(t, err, class, what)
 			}

@@ -129,7 +129,7 @@ func (tests[DB]) UpsertRace(t *testing.T, b *env[DB]) {
 		var won atomic.Int64
 		suite.Crowd(8, func(int) {
 			if _, err := table.Upsert(t.Context(), b.db, key, optimistic.Absent[int64](), set{"balance": 1}); err != nil {
-				assert.ErrorIs(t, err, optimistic.ErrConflict)
+				assert.ErrorIs(t, err, optimistic.ErrStale)
 				return
 			}
 			won.Add(1)
@@ -232,7 +232,7 @@ func versionHistory(t *testing.T, once attempt, key int64, blind bool) (steps []
 			was, now, at, err := once(key, blind, func() { read.Done(); read.Wait() }) // so that all of them expect the same
 			note(client, from, at, versionStep{was: was, now: was})
 			note(client, at, time.Now(), versionStep{write: true, conflict: err != nil, was: was, now: now})
-			assert.True(t, err == nil || errors.Is(err, optimistic.ErrConflict), "%v", err)
+			assert.True(t, err == nil || errors.Is(err, optimistic.ErrStale), "%v", err)
 		})
 	}
 	return steps

@@ -80,7 +80,7 @@ func (tests[DB]) Updates(t *testing.T, b *env[DB]) {
 		assert.Equal(t, Account{1, before.Balance + 2010, before.Version + 3}, got)
 		assert.Equal(t, got, b.row(t, 1))
 		_, attempts, err = b.disturbed(t, false, 9, optimistic.Attempts(3))
-		conflict := suite.As[*optimistic.ConflictError](t, err)
+		conflict := suite.As[*optimistic.StaleError](t, err)
 		assert.Equal(t, []any{3, 3, int64(1)}, []any{attempts, conflict.Attempts, conflict.Key})
 		// A change that is none still has a new version, or a driver would report that no row has
 		// changed.
@@ -122,7 +122,7 @@ func oneAttemptInACallersTx[DB any](t *testing.T, b *env[DB]) {
 		assert.Equal(t, [2]int{1, 1}, attempts)
 		require.NotEqual(t, errs[0] == nil, errs[1] == nil, "%v: %v", level, errs)
 		lost := errors.Join(errs[:]...)
-		var conflict *optimistic.ConflictError
+		var conflict *optimistic.StaleError
 		assert.True(t, errors.As(lost, &conflict) && conflict.Attempts == 1 || errors.Is(lost, dblock.ErrConflict), "%v: %v", level, lost)
 		assert.ErrorContains(t, lost, "the transaction is the caller's", level)
 		b.hasRow(t, 1, before.Balance+1, before.Version+1)
@@ -161,9 +161,9 @@ func doWritesAllOrNothing[DB any](t *testing.T, b *env[DB]) {
 
 	err := b.move(t, func(int) { b.intrude(t, 2) }, optimistic.Attempts(3))
 	if b.Kind == devdb.MariaDB && strings.Contains(b.dsn, "innodb_snapshot_isolation") { // the server says it first
-		assert.True(t, errors.Is(err, dblock.ErrConflict) || errors.Is(err, optimistic.ErrConflict), "%v", err)
+		assert.True(t, errors.Is(err, dblock.ErrConflict) || errors.Is(err, optimistic.ErrStale), "%v", err)
 	} else {
-		conflict := suite.As[*optimistic.ConflictError](t, err)
+		conflict := suite.As[*optimistic.StaleError](t, err)
 		assert.Equal(t, []any{3, int64(2)}, []any{conflict.Attempts, conflict.Key})
 	}
 	b.hasRow(t, 1, one.Balance-10, one.Version+1)
@@ -222,7 +222,7 @@ func (tests[DB]) EscalatesAndGetsThrough(t *testing.T, b *env[DB]) {
 
 func (tests[DB]) ControlGivesUpWithoutTheLock(t *testing.T, b *env[DB]) {
 	attempts, err := b.besieged(t)
-	assert.ErrorIs(t, err, optimistic.ErrConflict)
+	assert.ErrorIs(t, err, optimistic.ErrStale)
 	assert.Equal(t, 10, attempts)
 }
 

@@ -333,13 +333,13 @@ func (mainTests) RetryBesideAnOpenTransaction(t *testing.T, d *env) {
 		return len(answer) > 0 || d.Count(t, suite.RowWaits(d.Kind)) > 0
 	})
 	require.NoError(t, tx.Commit())
-	assert.Contains(t, []error{dblock.ErrBusy, dblock.ErrConflict}, classOf(suite.Wait(t, answer, "the retry")))
-	assert.ErrorIs(t, q.Retry(t.Context(), keyed), dblock.ErrConflict)
+	assert.Contains(t, []error{dblock.ErrBusy, queue.ErrDuplicate}, classOf(suite.Wait(t, answer, "the retry")))
+	assert.ErrorIs(t, q.Retry(t.Context(), keyed), queue.ErrDuplicate)
 }
 
 // classOf returns which class of dblock's errors an error has.
 func classOf(err error) error {
-	for _, class := range []error{dblock.ErrBusy, dblock.ErrUnavailable, dblock.ErrConflict} {
+	for _, class := range []error{dblock.ErrBusy, dblock.ErrUnavailable, queue.ErrDuplicate} {
 		if errors.Is(err, class) {
 			return class
 		}
