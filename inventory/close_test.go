@@ -52,10 +52,11 @@ func (l slowLocker) Close(context.Context) error {
 func TestCloseBesideAnOpening(t *testing.T) {
 	t.Parallel()
 	e := opensSlowly{opening: make(chan struct{}), open: make(chan struct{}), closed: make(chan struct{})}
-	s, err := New(e, Options{})
+	o, err := Options{}.WithDefaults()
 	if err != nil {
 		t.Fatal(err)
 	}
+	s := New(e, o)
 	swept := make(chan error, 1)
 	go func() {
 		_, err := s.Sweep(context.Background(), 1)

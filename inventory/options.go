@@ -72,8 +72,10 @@ const (
 	directPerSKU   = 4  // orders for one SKU at once with Direct
 )
 
-// withDefaults fills in the defaults and refuses what makes no sense.
-func (o Options) withDefaults() (Options, error) {
+// WithDefaults returns the options with their defaults. Drivers call it.
+//
+// Errors: dblock.ErrInvalid if a value is out of range.
+func (o Options) WithDefaults() (Options, error) {
 	switch {
 	case o.Timeout != 0 && (o.Timeout < minTimeout || o.Timeout > maxTimeout):
 		return o, invalid("Options.Timeout", "%v is not within %v to %v", o.Timeout, minTimeout, maxTimeout)

@@ -36,19 +36,16 @@ type Store struct {
 	calls  sync.WaitGroup // those that no merge.Queue carries, and what goes on behind the callers' backs
 }
 
-// New makes a Store on an engine. It is for the engine rooms: outside this module there are none.
-func New(e engine.Engine, o Options) (*Store, error) {
-	o, err := o.withDefaults()
-	if err != nil {
-		return nil, err
-	}
+// New makes a Store on an engine; o has its defaults. It is for the engine rooms: outside this
+// module there are none.
+func New(e engine.Engine, o Options) *Store {
 	s := &Store{engine: e, o: o, known: newKnown(), slots: newSlots(o.MaxInFlight, o.MaxQueue)}
 	s.allotments.own = &s.seen.own
 	s.latches = newLatches(o.Latch)
 	s.ending, s.end = context.WithCancel(context.Background())
 	s.confirms, s.returns, s.sweeps, s.apart = s.newChanges(false), s.newChanges(true), s.newChanges(true), s.newApart()
 	s.queue, s.looks = s.newQueue(s.sell, s.perSKU()), s.newQueue(s.look, 1)
-	return s, nil
+	return s
 }
 
 // newQueue makes a queue of orders.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/pressly/goose/v3/lock"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/schema"
 )
 
@@ -18,20 +19,25 @@ type Applied struct {
 	Took    time.Duration // how long its statements took
 }
 
-// Up brings dblock's tables up to the version that this program needs. It returns the migrations that it applied, completed
-// or repaired: none if there was nothing to do. Every process of a service may call it at the same time.
+// Up brings dblock's tables up to the version that this program needs. It returns the migrations
+// that it applied, completed or repaired: none if there was nothing to do. Every process of a
+// service may call it at the same time.
 //
-// Up continues what a process that was killed has left, whether that was an Up or a Down. It creates tables, columns and indexes
-// again that are recorded and missing. A CHECK that is missing from a table it names, and it changes nothing that is there.
+// Up continues what a process that was killed has left, whether that was an Up or a Down. It
+// creates tables, columns and indexes again that are recorded and missing. A CHECK that is missing
+// from a table it names, and it changes nothing that is there.
 //
-// A migration waits a second at most for transactions that use its tables, lets others pass, and tries again. Up waits for its
-// table of versions in the same way. While it waits, other statements on these tables wait behind it. docs/migrations.md lists what each migration locks.
+// A migration waits a second at most for transactions that use its tables, lets others pass, and
+// tries again. Up waits for its table of versions in the same way. While it waits, other statements
+// on these tables wait behind it. docs/migrations.md lists what each migration locks.
 //
-// Errors: dblock.ErrUnavailable when the server can't be reached, dblock.ErrServerTooOld, ErrPooler, dblock.ErrBusy when
-// another process migrates, or a transaction uses a table, for longer than the LockTimeout, and dblock.ErrSchema when the
-// tables are newer than this program knows, when a table of another program has the name of one of dblock's, or when a table
-// differs from its version. The migrations before the one that fails stay. On Postgres the one that fails leaves nothing behind,
-// except for indexes of large tables; on MySQL and MariaDB it may leave a part. The next Up completes it.
+// Errors: dblock.ErrInvalid if db is nil or an option is out of range; dblock.ErrUnavailable when
+// the server can't be reached, dblock.ErrServerTooOld, ErrPooler, dblock.ErrBusy when another
+// process migrates, or a transaction uses a table, for longer than the LockTimeout, and
+// dblock.ErrSchema when the tables are newer than this program knows, when a table of another
+// program has the name of one of dblock's, or when a table differs from its version. The migrations
+// before the one that fails stay. On Postgres the one that fails leaves nothing behind, except for
+// indexes of large tables; on MySQL and MariaDB it may leave a part. The next Up completes it.
 func Up[D DB](ctx context.Context, db D, opts Options) ([]Applied, error) {
 	return change(ctx, db, opts, (*run).up)
 }
@@ -47,7 +53,7 @@ func Down[D DB](ctx context.Context, db D, opts Options) ([]Applied, error) {
 // those of Up.
 func DownTo[D DB](ctx context.Context, db D, version int64, opts Options) ([]Applied, error) {
 	if version < 0 {
-		return nil, fmt.Errorf("dblock: migrations: version %d: it must not be negative", version)
+		return nil, &dblock.InvalidError{Field: "version", Reason: fmt.Sprintf("%d is negative", version)}
 	}
 	return change(ctx, db, opts, func(r *run, ctx context.Context) error { return r.down(ctx, version) })
 }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/callback"
 	"github.com/dblock-go/dblock/internal/migratelock"
 )
@@ -29,7 +30,7 @@ type Options struct {
 
 func (o Options) withDefaults() (Options, error) {
 	if o.LockTimeout < 0 {
-		return o, fmt.Errorf("dblock: migrations: LockTimeout is %v: it must not be negative", o.LockTimeout)
+		return o, &dblock.InvalidError{Field: "Options.LockTimeout", Reason: fmt.Sprintf("%v is negative", o.LockTimeout)}
 	}
 	o.LockTimeout = cmp.Or(o.LockTimeout, migratelock.DefaultTimeout)
 	o.Logger = callback.Logger(o.Logger)

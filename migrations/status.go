@@ -22,12 +22,17 @@ type Migration struct {
 }
 
 // Status lists all migrations by version, and writes nothing: a database without tables has all of
-// them still to come. While others migrate it may already be out of date. It waits for a lock of the
-// table of versions for half a second, on MySQL and MariaDB for one second.
+// them still to come. While others migrate it may already be out of date. It waits for a lock of
+// the table of versions for half a second, on MySQL and MariaDB for one second.
 //
-// Errors: dblock.ErrUnavailable when the server can't be reached, dblock.ErrServerTooOld, and
-// dblock.ErrBusy when the table of versions is locked: it names the session, if it can. Tables that are newer than this program are no error here: they show as migrations without a name.
+// Errors: dblock.ErrInvalid, dblock.ErrUnavailable when the server can't be reached,
+// dblock.ErrServerTooOld, and dblock.ErrBusy when the table of versions is locked: it names the
+// session, if it can. Tables that are newer than this program are no error here: they show as
+// migrations without a name.
 func Status[D DB](ctx context.Context, db D, opts Options) (_ []Migration, err error) {
+	if opts, err = opts.withDefaults(); err != nil {
+		return nil, err
+	}
 	t, err := open(ctx, db, opts.Schema)
 	if err != nil {
 		return nil, err

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/pgschema"
 	"github.com/dblock-go/dblock/internal/schema"
@@ -58,7 +59,7 @@ func open[D DB](ctx context.Context, db D, schemaName string) (*target, error) {
 	return t, nil
 }
 
-var errNilDB = errors.New("dblock: migrations: the database is nil: pass an open *pgxpool.Pool or *sql.DB")
+var errNilDB = &dblock.InvalidError{Field: "db", Reason: "it is nil: pass an open *pgxpool.Pool or *sql.DB"}
 
 // look writes nothing.
 func (t *target) look(ctx context.Context) error {
@@ -82,7 +83,7 @@ func (t *target) look(ctx context.Context) error {
 		return err
 	}
 	if err := t.engine.checkName(t.schema); err != nil {
-		return err
+		return &dblock.InvalidError{Field: "Options.Schema", Reason: err.Error()}
 	}
 	if t.engine == Postgres {
 		return t.lookPostgres(ctx, conn)

@@ -17,13 +17,16 @@ import (
 	"github.com/dblock-go/dblock/internal/session"
 )
 
-// SessionLocks lists named locks that are held, by whomever: those whose keys were noted, which a Session has held for longer
-// than a second; and, as far as the server and the account's privileges show them, those of other programs: on MySQL by
-// performance_schema, on MariaDB by the plugin metadata_lock_info. Schema is the database of dblock's tables; default: that of the
-// connections.
+// SessionLocks lists named locks that are held, by whomever: those whose keys were noted, which a
+// Session has held for longer than a second; and, as far as the server and the account's privileges
+// show them, those of other programs: on MySQL by performance_schema, on MariaDB by the plugin
+// metadata_lock_info. Schema is the database of dblock's tables; default: that of the connections.
 //
-// Errors: dblock.ErrSchema, dblock.ErrUnavailable.
+// Errors: dblock.ErrInvalid, dblock.ErrSchema, dblock.ErrUnavailable.
 func SessionLocks(ctx context.Context, pool *sql.DB, schema string) ([]dblock.SessionLock, error) {
+	if pool == nil {
+		return nil, &dblock.InvalidError{Field: "pool", Reason: "it is nil"}
+	}
 	on := mysqlschema.On(pool, schema)
 	if _, err := mysqlschema.Check(ctx, pool, schema); err != nil {
 		return nil, err

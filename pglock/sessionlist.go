@@ -11,12 +11,16 @@ import (
 	"github.com/dblock-go/dblock/internal/pgschema"
 )
 
-// SessionLocks lists the advisory locks of the pool's database that are called by one number, by whomever they are held:
-// session locks, transaction locks, and those of other programs. Keys are known of those that a Session has held for longer
-// than a second. Schema is where dblock's tables are; default: the first schema on the search_path that has them.
+// SessionLocks lists the advisory locks of the pool's database that are called by one number, by
+// whomever they are held: session locks, transaction locks, and those of other programs. Keys are
+// known of those that a Session has held for longer than a second. Schema is where dblock's tables
+// are; default: the first schema on the search_path that has them.
 //
-// Errors: dblock.ErrSchema, dblock.ErrUnavailable.
+// Errors: dblock.ErrInvalid, dblock.ErrSchema, dblock.ErrUnavailable.
 func SessionLocks(ctx context.Context, pool *pgxpool.Pool, schema string) ([]dblock.SessionLock, error) {
+	if pool == nil {
+		return nil, &dblock.InvalidError{Field: "pool", Reason: "it is nil"}
+	}
 	home, err := pgschema.Find(ctx, pool, schema)
 	if err != nil {
 		return nil, err

@@ -124,7 +124,8 @@ func CheckOwners(untrusted string) error {
 // unavailable returns the error of a look that failed.
 func unavailable(err error) error {
 	is := pgfault.Of(sqlerr.Unwritten(err))
-	if sqlerr.Public(is) == nil || is == sqlerr.Busy && pgfault.Code(err) == "" { // a context has ended
+	isContexts := is == sqlerr.Busy && pgfault.Code(err) == ""
+	if sqlerr.Public(is) == nil || isContexts {
 		return err
 	}
 	return sqlerr.Wrap(is, err, "looking for dblock's tables", "")

@@ -54,11 +54,11 @@ func TestPublicErrors(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			answers.SameEverywhere(t, devdb.MySQL, func(err error) error {
-				s, failed := inventory.New(failing{new(database), err}, inventory.Options{Timeout: 50 * time.Millisecond})
+				o, failed := inventory.Options{Timeout: 50 * time.Millisecond}.WithDefaults()
 				if failed != nil {
 					t.Fatal(failed)
 				}
-				return call(s)
+				return call(inventory.New(failing{new(database), err}, o))
 			})
 		})
 	}

@@ -32,14 +32,20 @@ import (
 // Errors: dblock.ErrSchema, dblock.ErrServerTooOld, dblock.ErrUnavailable, dblock.ErrInvalid, and
 // dblock.ErrUnsupported for settings of the server that it refuses.
 func New(ctx context.Context, db *sql.DB, o inventory.Options, more ...Option) (*inventory.Store, error) {
+	if db == nil {
+		return nil, &dblock.InvalidError{Field: "db", Reason: "it is nil"}
+	}
 	if err := schema.CheckMySQLName(o.Schema); err != nil {
 		return nil, &dblock.InvalidError{Field: "Options.Schema", Reason: err.Error()}
+	}
+	o, err := o.WithDefaults()
+	if err != nil {
+		return nil, err
 	}
 	d := &database{pool: mysqltx.NewPool(db), schema: o.Schema}
 	for _, option := range more {
 		option(d)
 	}
-	var err error
 	if d.schema, err = mysqlschema.Home(ctx, d.pool, d.schema); err != nil {
 		return nil, err
 	}
@@ -53,7 +59,7 @@ func New(ctx context.Context, db *sql.DB, o inventory.Options, more ...Option) (
 		return nil, mysqlschema.Unavailable(err)
 	}
 	d.longest = int(limits.MaxPacket) - mysqltext.PacketOverhead
-	return inventory.New(d, o)
+	return inventory.New(d, o), nil
 }
 
 // database is the MySQL side of a Store.

@@ -24,18 +24,24 @@ import (
 //
 // Errors: dblock.ErrSchema, dblock.ErrServerTooOld, dblock.ErrUnavailable, dblock.ErrInvalid.
 func New(ctx context.Context, pool *pgxpool.Pool, o inventory.Options, more ...Option) (*inventory.Store, error) {
+	if pool == nil {
+		return nil, &dblock.InvalidError{Field: "pool", Reason: "it is nil"}
+	}
 	if err := schema.CheckPostgresName(o.Schema); err != nil {
 		return nil, &dblock.InvalidError{Field: "Options.Schema", Reason: err.Error()}
+	}
+	o, err := o.WithDefaults()
+	if err != nil {
+		return nil, err
 	}
 	d := &database{pool: pool, chosen: o.Schema}
 	for _, option := range more {
 		option(d)
 	}
-	var err error
 	if d.schema, err = pgschema.Find(ctx, pool, o.Schema); err != nil {
 		return nil, err
 	}
-	return inventory.New(d, o)
+	return inventory.New(d, o), nil
 }
 
 // database is the Postgres side of a Store.
