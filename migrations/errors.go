@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // ErrPooler: a pooler such as PgBouncer stands between this process and Postgres. Nothing was
@@ -19,18 +20,15 @@ import (
 var ErrPooler = errors.New("dblock: a connection pooler stands before the server, " +
 	"and the lock that keeps two migrations apart needs a session of its own: migrate on a direct connection")
 
-// What servers answer that take no writes, or where a table is missing or exists.
+// What servers answer where a table is missing or exists.
 // https://www.postgresql.org/docs/current/errcodes-appendix.html
 // https://dev.mysql.com/doc/mysql-errors/8.0/en/server-error-reference.html
 const (
-	pgReadOnlyTransaction = "25006" // a standby, or default_transaction_read_only
-	pgUniqueViolation     = "23505" // in a catalog
-	pgDuplicateSchema     = "42P06"
-	pgDuplicateTable      = "42P07"
-	myTableExists         = 1050
-	myNoSuchTable         = 1146
-	myOptionPrevents      = 1290 // --read-only, --super-read-only
-	myReadOnlyMode        = 1836
+	pgUniqueViolation = "23505" // in a catalog
+	pgDuplicateSchema = "42P06"
+	pgDuplicateTable  = "42P07"
+	myTableExists     = 1050
+	myNoSuchTable     = 1146
 )
 
 // firstContact sorts the errors from before anything was asked. A server that answers, and be it
@@ -75,17 +73,27 @@ func explain(ctx context.Context, err error) error {
 	if ended := context.Cause(ctx); ended != nil && !errors.Is(err, ended) {
 		err = fmt.Errorf("%w: %w", err, ended)
 	}
-	if readOnly(err) {
-		err = fmt.Errorf("%w: %w", dblock.ErrUnavailable, err)
+	if public := sqlerr.Public(classOf(err)); public != nil && !errors.Is(err, public) {
+		err = fmt.Errorf("%w: %w", public, err)
 	}
 	return err
 }
 
-func readOnly(err error) bool {
+// classOf returns the class of what a server reports of a statement: Unclassified if a part of a
+// migration may stand, or a table is missing.
+func classOf(err error) sqlerr.Class {
 	var pg *pgconn.PgError
 	var my *mysql.MySQLError
-	return errors.As(err, &pg) && pg.Code == pgReadOnlyTransaction ||
-		errors.As(err, &my) && (my.Number == myOptionPrevents || my.Number == myReadOnlyMode)
+	is := sqlerr.Unclassified
+	if errors.As(err, &pg) {
+		is = sqlerr.OfState(pg.Code, false)
+	} else if errors.As(err, &my) {
+		is = sqlerr.OfNumber(my.Number, string(my.SQLState[:]), false)
+	}
+	if is == sqlerr.Unresolved {
+		return sqlerr.Unclassified
+	}
+	return is.OfHost()
 }
 
 // createdMeanwhile reports that another session has created what was missing.

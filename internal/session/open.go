@@ -31,10 +31,15 @@ func (l *Locker) open(ctx context.Context) (*session, error) {
 		return l.newSession(conn, sent), nil
 	case errors.Is(err, dblock.ErrUnsupported), errors.Is(err, dblock.ErrUnavailable), errors.Is(err, dblock.ErrServerTooOld):
 		return nil, err
-	case l.engine.Classify(sqlerr.Unwritten(err)) == sqlerr.Unclassified && ctx.Err() == nil:
+	}
+	is := l.engine.Classify(sqlerr.Unwritten(err))
+	if ctx.Err() != nil { // no server has answered
+		is = sqlerr.Unavailable
+	}
+	if sqlerr.Public(is) == nil {
 		return nil, err
 	}
-	return nil, fmt.Errorf("%w: no connection for session locks: %w", dblock.ErrUnavailable, err)
+	return nil, sqlerr.Wrap(is, err, "no connection for session locks", "")
 }
 
 // sessionOf returns the session that a slot lives on, and finds one for a slot that has none: one with room, or a new one.
