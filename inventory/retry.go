@@ -70,7 +70,7 @@ func (s *Store) retry(parent context.Context, this attempt, what func(context.Co
 		switch is {
 		case sqlerr.Retryable, sqlerr.Duplicate:
 			switch {
-			case this.doubt:
+			case this.doubt, sqlerr.IsTableLocked(err): // for all of a batch alike
 			case s.blocks(ctx, err, this):
 				return &blockedError{err, false}
 			case this.shared && n+1 >= sharedTries:

@@ -54,6 +54,7 @@ func (s *Store) newQueue(run func(context.Context, []order, bool) ([]answer, err
 		Run:         run,
 		Key:         func(o order) string { return o.lane() },
 		Classify:    s.ofBatch,
+		Blocked:     isBlocked,
 		Weight:      func(o order) int { return max(1, len(o.lines)) },
 		MaxWeight:   s.o.MaxBatch,
 		MaxBatch:    s.o.MaxBatch,

@@ -30,7 +30,7 @@ func (e *engine) onConn(ctx context.Context, statement func(*sql.Conn) error) er
 			return sqlerr.Unwritten(err)
 		}
 		err = statement(conn)
-		_ = conn.Close() // back to the pool, which drops a broken one
+		mysqltx.GiveBack(ctx, conn)
 		if n == attempts || !unsent(err) && e.Classify(err) != sqlerr.Retryable {
 			return sent(err)
 		}
@@ -60,6 +60,9 @@ func (e *engine) bounded(ctx context.Context, long string, statement func(mysqld
 			return sqlerr.Unwritten(err)
 		}
 		err := statement(e.on(conn))
+		if mysqltx.HasLeft(ctx, conn) {
+			return err
+		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		if _, failed := conn.ExecContext(ctx, unbound); failed != nil {

@@ -36,8 +36,9 @@ func newEngine(db *sql.DB, schemaName string) *engine {
 // Lingers is for how long a statement may wait for a gap, once the client has given up. (MariaDB's don't wait.)
 func (e *engine) Lingers() time.Duration { return e.lockWait }
 
-// LongestStatement is the server's max_allowed_packet. The server closes a connection on which more than that arrives.
-func (e *engine) LongestStatement() int { return e.longest }
+// LongestStatement is the server's max_allowed_packet, without the bound that each statement gets. The server closes a connection on
+// which more than that arrives.
+func (e *engine) LongestStatement() int { return max(0, e.longest-len(mysqltext.TableBound)) }
 
 // close gives the heart's connection back to the pool.
 func (e *engine) close() { e.heart.close() }
@@ -69,6 +70,6 @@ func (e *engine) check(ctx context.Context) error {
 // on returns what the generated queries run on: their tables are in the database that the host chose.
 func (e *engine) on(conn mysqltext.Conn) mysqldb.DBTX {
 	on := mysqlschema.On(conn, e.schema)
-	on.Longest = e.longest
+	on.Longest, on.BoundTables = e.longest, !e.mariaDB
 	return on
 }

@@ -30,7 +30,7 @@ func (g Guards) Guard(ctx context.Context, tx *sql.Tx, f dblock.Fence) error {
 	var q mysqldb.Queries
 	var ours []int32
 	var err error
-	on := mysqlschema.On(tx, g.Schema)
+	on := mysqlschema.OnCaller(tx, g.Schema)
 	switch f.Mode {
 	case dblock.Permits:
 		ours, err = guardPermits(ctx, on, f)
@@ -82,7 +82,7 @@ func (g Guards) Raise(ctx context.Context, tx *sql.Tx, f dblock.Fence, resource 
 		return err
 	}
 	var q mysqldb.Queries
-	if err := q.Raise(ctx, mysqlschema.On(tx, g.Schema), []byte(resource), f.Token, raiser[:]); err != nil {
+	if err := q.Raise(ctx, mysqlschema.OnCaller(tx, g.Schema), []byte(resource), f.Token, raiser[:]); err != nil {
 		return err
 	}
 	return g.CheckRaised(ctx, tx, f, resource)
@@ -98,7 +98,7 @@ func (g Guards) CheckRaised(ctx context.Context, tx *sql.Tx, f dblock.Fence, res
 		return err
 	}
 	var q mysqldb.Queries
-	ours, err := q.CheckRaised(ctx, mysqlschema.On(tx, g.Schema), []byte(resource), f.Token, raiser[:])
+	ours, err := q.CheckRaised(ctx, mysqlschema.OnCaller(tx, g.Schema), []byte(resource), f.Token, raiser[:])
 	return fenced(ours, err, fmt.Sprintf("resource %q with token %d", resource, f.Token))
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/mysqlfault"
 	"github.com/dblock-go/dblock/internal/mysqlserver"
+	"github.com/dblock-go/dblock/internal/mysqltext"
 	"github.com/dblock-go/dblock/internal/rowlock"
 )
 
@@ -77,15 +78,18 @@ func LockRows[K any](
 	name := rowlock.Row(table, column, keys)
 	var locked []int
 	l := locking[K]{tx: tx, from: from, where: where, lock: lock}
+	if o.Wait == dblock.NoWait || o.Wait == dblock.SkipLocked {
+		l.bound, l.hint = "/*M! SET STATEMENT lock_wait_timeout = 1 FOR */ ", mysqltext.TableBound
+	}
 	if o.Wait > 0 {
-		l.bound = fmt.Sprintf("/*M! SET STATEMENT innodb_lock_wait_timeout = %d FOR */ ", o.Wait/time.Second)
+		l.bound = fmt.Sprintf("/*M! SET STATEMENT innodb_lock_wait_timeout = %d, lock_wait_timeout = %d FOR */ ",
+			o.Wait/time.Second, tableWait(o.Wait))
 	}
 	for range 2 {
-		if l.access, err = accessTo(ctx, tx, from, where, column, keys[0], o.Scan); err != nil {
-			return rows, txError(ctx, name, err)
-		}
-		err = within(ctx, tx, o.Wait, func() error {
-			locked, err = l.rows(ctx, keys)
+		err = within(ctx, tx, o.Wait, func() (err error) {
+			if l.access, err = accessTo(ctx, tx, from, where, column, keys[0], o.Scan); err == nil {
+				locked, err = l.rows(ctx, keys)
+			}
 			return err
 		})
 		if mysqlfault.Number(err) != mysqlfault.NoSuchIndex {
@@ -116,6 +120,7 @@ type locking[K any] struct {
 	tx                *sql.Tx
 	from, where, lock string // names are quoted
 	bound             string // of the wait on MariaDB, which takes it with the statement; see within
+	hint              string // of one that waits for no row; MariaDB passes over it
 }
 
 // inOne is how many keys stand in one IN: of a thousand MariaDB would make a table of its own, and lose their order.
@@ -152,7 +157,7 @@ func (l locking[K]) rows(ctx context.Context, keys []K) (locked []int, err error
 // lacks: of one that has all that it reads MySQL would scan the whole, for a third of its rows, and lock them.
 func (l locking[K]) query(keys []K, part string) (string, []any) {
 	var query strings.Builder
-	query.WriteString("SELECT ")
+	query.WriteString("SELECT " + l.hint)
 	args := mark(&query, l.where, keys)
 	if l.beside != "" {
 		fmt.Fprintf(&query, ", LENGTH(%s)", l.beside)
@@ -337,14 +342,17 @@ func lockClause(o dblock.RowLock) (string, error) {
 	return clause, nil
 }
 
+// tableWait is a lock_wait_timeout in seconds, of which both servers take a year at most.
+func tableWait(wait time.Duration) time.Duration { return min(wait, 365*24*time.Hour) / time.Second }
+
 // within has statements of this session wait no longer than that on MySQL, where it is a bound. MariaDB takes a
 // bound with the statement, and passes over the comments that MySQL reads.
 func within(ctx context.Context, tx *sql.Tx, wait time.Duration, statement func() error) error {
 	if wait <= 0 {
 		return statement()
 	}
-	set := fmt.Sprintf("SET @dblock_wait = @@SESSION.innodb_lock_wait_timeout /*!80000 , SESSION innodb_lock_wait_timeout = %d */",
-		wait/time.Second)
+	set := fmt.Sprintf("SET @dblock_wait = @@SESSION.innodb_lock_wait_timeout, @dblock_table_wait = @@SESSION.lock_wait_timeout "+
+		"/*!80000 , SESSION innodb_lock_wait_timeout = %d, SESSION lock_wait_timeout = %d */", wait/time.Second, tableWait(wait))
 	if _, err := tx.ExecContext(ctx, set); err != nil {
 		return err
 	}
@@ -352,7 +360,8 @@ func within(ctx context.Context, tx *sql.Tx, wait time.Duration, statement func(
 	// The connection goes back to a pool: it must not keep the bound because ctx has ended meanwhile.
 	back, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
-	_, undone := tx.ExecContext(back, "SET /*!80000 SESSION innodb_lock_wait_timeout = @dblock_wait, */ @dblock_wait = NULL")
+	_, undone := tx.ExecContext(back, "SET /*!80000 SESSION innodb_lock_wait_timeout = @dblock_wait, "+
+		"SESSION lock_wait_timeout = @dblock_table_wait, */ @dblock_wait = NULL, @dblock_table_wait = NULL")
 	if err == nil {
 		err = undone
 	}

@@ -8,6 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/testdb"
@@ -75,4 +78,44 @@ func awaitLockWait(t *testing.T, db *sql.DB, id int64) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// TestALockedTableIsHeld has another session lock the table. A bound of a row lock bounds that wait,
+// too, and afterwards the session has the host's own bound.
+func TestALockedTableIsHeld(t *testing.T) {
+	eachServer(t, func(t *testing.T, kind devdb.Kind) {
+		db := testdb.MySQLOn(t, kind)
+		do := func(on interface {
+			ExecContext(context.Context, string, ...any) (sql.Result, error)
+		}, statement string) {
+			t.Helper()
+			_, err := on.ExecContext(t.Context(), statement)
+			require.NoError(t, err)
+		}
+		do(db, "CREATE TABLE altered (id BIGINT PRIMARY KEY)")
+		do(db, "INSERT INTO altered VALUES (1)")
+		first, err := db.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		require.NoError(t, mysqllock.LockRow(t.Context(), first, "altered", "id", int64(1), dblock.RowLock{})) // which looks at the table
+		require.NoError(t, first.Rollback())
+		holder, err := db.Conn(t.Context())
+		require.NoError(t, err)
+		do(holder, "LOCK TABLES altered WRITE")
+		for _, wait := range []time.Duration{2 * time.Second, dblock.NoWait, dblock.SkipLocked} {
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			tx, err := db.BeginTx(ctx, nil)
+			require.NoError(t, err)
+			do(tx, "SET SESSION lock_wait_timeout = 77")
+			held := new(dblock.HeldError)
+			require.ErrorAs(t, mysqllock.LockRow(ctx, tx, "altered", "id", int64(1), dblock.RowLock{Wait: wait}), &held)
+			require.NoError(t, ctx.Err())
+			var left int64
+			require.NoError(t, tx.QueryRowContext(ctx, "SELECT @@SESSION.lock_wait_timeout").Scan(&left))
+			assert.EqualValues(t, 77, left)
+			require.NoError(t, tx.Rollback())
+		}
+		do(holder, "UNLOCK TABLES")
+		require.NoError(t, holder.Close())
+	})
 }

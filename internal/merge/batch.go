@@ -139,10 +139,17 @@ func (q *Queue[Q, A]) take(l *lane[Q, A], b *batch[Q, A]) (full bool) {
 	return full || len(b.calls) == q.o.MaxBatch
 }
 
+// division is how a batch is sent: in one statement, or in parts after an error.
+type division struct {
+	sqlerr.Trial
+	began time.Time
+	over  error // the time for what waits for locks is up: this is the error of all that are left
+}
+
 // execute runs one statement and hands out its answers.
 func (q *Queue[Q, A]) execute(b batch[Q, A]) {
 	t := turn[Q, A]{q: q, lanes: b.lanes}
-	skipped := q.run(withTurn(context.Background(), &t), b.calls, new(sqlerr.Trial))
+	skipped := q.run(withTurn(context.Background(), &t), q.inTime(b.calls), &division{began: time.Now()})
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, l := range b.lanes {
@@ -175,22 +182,31 @@ func (q *Queue[Q, A]) settle(t *turn[Q, A]) {
 
 // run executes calls in one statement, or in several after an error that may be of some of them. It
 // returns those that were skipped.
-func (q *Queue[Q, A]) run(ctx context.Context, calls []*call[Q, A], trial *sqlerr.Trial) (skipped []*call[Q, A]) {
+func (q *Queue[Q, A]) run(ctx context.Context, calls []*call[Q, A], d *division) (skipped []*call[Q, A]) {
+	if len(calls) == 0 {
+		return nil
+	}
 	reqs := make([]Q, len(calls))
 	again := false
 	for i, c := range calls {
 		reqs[i] = c.req
 		again = again || c.alone
 	}
-	answers, err := q.send(ctx, reqs, again)
+	answers, err := []Answer[A](nil), d.over
+	if err == nil {
+		answers, err = q.send(ctx, reqs, again)
+	}
 	switch {
-	case err != nil:
-		if from, to := trial.Split(len(calls), q.o.Classify(err)); to > 0 {
+	case err == nil && decides(answers):
+		d.Worked()
+	case err == nil, d.over != nil:
+	case q.o.MaxWait > 0 && time.Since(d.began) >= q.o.MaxWait && q.o.Blocked(err):
+		d.over = err
+	default:
+		if from, to := d.Split(len(calls), q.o.Classify(err)); to > 0 {
 			first, others := slices.Clone(calls[from:to]), slices.Concat(calls[:from], calls[to:])
-			return append(q.run(ctx, first, trial), q.run(ctx, others, trial)...)
+			return append(q.run(ctx, first, d), q.run(ctx, others, d)...)
 		}
-	case decides(answers):
-		trial.Worked()
 	}
 	for i, c := range calls {
 		switch {
@@ -204,12 +220,23 @@ func (q *Queue[Q, A]) run(ctx context.Context, calls []*call[Q, A], trial *sqler
 		default:
 			c.behind = answers[i].Behind
 			if !c.alone {
-				c.since = time.Now()
+				c.since = d.began
 			}
 			skipped = append(skipped, c)
 		}
 	}
 	return skipped
+}
+
+// inTime answers the calls that have waited for locks for too long. Their lane stood behind others meanwhile.
+func (q *Queue[Q, A]) inTime(calls []*call[Q, A]) []*call[Q, A] {
+	return slices.DeleteFunc(calls, func(c *call[Q, A]) bool {
+		late := c.alone && q.o.MaxWait > 0 && time.Since(c.since) >= q.o.MaxWait+longestRest
+		if late {
+			q.deliver(c, Answer[A]{Err: q.stayedLocked(c.lane.key)})
+		}
+		return late
+	})
 }
 
 // decides tells whether any request is answered, and not to be asked again.

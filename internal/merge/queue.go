@@ -34,6 +34,11 @@ type Options[Q, A any] struct {
 	// of: see sqlerr.Trial. Default: it is of all.
 	Classify func(error) sqlerr.Class
 
+	// Blocked tells errors of the class BadInput, or of one that MayBeOfOne, after which some request
+	// of the batch waited for a lock. Then a batch is divided for MaxWait at most, and the error is of all
+	// that are left. Default: none.
+	Blocked func(error) bool
+
 	// Weight is how much a request adds to a statement, and MaxWeight is how much one statement takes, for example
 	// in bytes. A request that is heavier has a statement of its own. Default: the number of requests is the only
 	// bound.
@@ -48,7 +53,7 @@ type Options[Q, A any] struct {
 	// Waiters is how many statements may stand aside at once, beside MaxInFlight: see StandAside. Default: none.
 	Waiters int
 
-	// MaxWait bounds for how long a request is asked again that is answered Alone, from the first such answer. Default 0:
+	// MaxWait bounds for how long a request is asked again that is answered Alone, from when it was first sent. Default 0:
 	// it is asked again once.
 	MaxWait time.Duration
 
@@ -101,6 +106,9 @@ func New[Q, A any](o Options[Q, A]) *Queue[Q, A] {
 	}
 	if o.Ends == nil {
 		o.Ends = func(Q) bool { return false }
+	}
+	if o.Blocked == nil {
+		o.Blocked = func(error) bool { return false }
 	}
 	if o.Weight == nil || o.MaxWeight == 0 {
 		o.Weight, o.MaxWeight = func(Q) int { return 0 }, 1
@@ -225,13 +233,14 @@ func (q *Queue[Q, A]) lone(ctx context.Context, l *lane[Q, A], req Q, tell func(
 		}
 		q.settle(&turn[Q, A]{lanes: []*lane[Q, A]{l}})
 	}()
+	began := time.Now()
 	answers, err := q.send(alone(ctx), []Q{req}, false)
 	switch {
 	case err != nil:
 		tell(Answer[A]{Err: err})
 	case answers[0].Alone && q.o.MaxWait > 0 && q.o.Late == nil:
 		again = q.call(req, l)
-		again.behind, again.since = answers[0].Behind, time.Now()
+		again.behind, again.since = answers[0].Behind, began
 	case answers[0].Alone:
 		tell(Answer[A]{Err: q.stayedLocked(l.key)})
 	default:

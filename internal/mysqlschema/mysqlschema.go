@@ -19,7 +19,15 @@ import (
 )
 
 // On returns what the generated queries run on. Without a name that is the database of the connection.
+// For as long as it is not known to be MariaDB, the waits for tables are bounded: there the bound is a comment.
 func On(conn mysqltext.Conn, name string) mysqltext.Inline {
+	on := OnCaller(conn, name)
+	on.BoundTables = true
+	return on
+}
+
+// OnCaller is On in a transaction of the caller's, whose waits are the caller's to bound.
+func OnCaller(conn mysqltext.Conn, name string) mysqltext.Inline {
 	return mysqltext.Inline{Conn: conn, Rewrite: func(query string) string { return SQL(query, name) }}
 }
 

@@ -17,6 +17,7 @@ import (
 	"strings"
 
 	"github.com/dblock-go/dblock/internal/mysqlfault"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // Conn is what statements are sent on: *sql.DB, *sql.Conn or *sql.Tx.
@@ -38,6 +39,10 @@ type Inline struct {
 	// Longest bounds a statement, in bytes: a longer one fails with ErrTooLong. 0: no bound. QueryRowContext, which
 	// has no error to return, sends any.
 	Longest int
+
+	// BoundTables bounds on MySQL for how long a statement waits for a table that another session has
+	// locked. Where it can only have been a table, the error is marked: see sqlerr.TableLocked.
+	BoundTables bool
 }
 
 // PacketOverhead is how much shorter a statement is than the packet that carries it, with some to spare.
@@ -74,8 +79,13 @@ func Portions(on any, query string, each, most int, args []any) iter.Seq[[]any] 
 	}
 }
 
-// LongestStatement is Longest.
-func (c Inline) LongestStatement() int { return c.Longest }
+// LongestStatement is Longest, without the bound that is added.
+func (c Inline) LongestStatement() int {
+	if c.Longest > 0 && c.BoundTables {
+		return c.Longest - len(TableBound)
+	}
+	return c.Longest
+}
 
 // LongestOn is how long a statement may be that is sent on an Inline, or on what wraps one; 0: no bound.
 func LongestOn(on any) int {
@@ -114,6 +124,9 @@ func (c Inline) QueryContext(ctx context.Context, query string, args ...any) (*s
 		return nil, fmt.Errorf("%w: %d bytes of at most %d", ErrTooLong, len(text), c.Longest)
 	}
 	rows, err := c.Conn.QueryContext(ctx, text)
+	if c.BoundTables && mysqlfault.IsLocked(err) && !waitsForRows(query) {
+		err = sqlerr.TableLocked(err)
+	}
 	return rows, mysqlfault.Hinted(err)
 }
 
@@ -126,6 +139,9 @@ func (c Inline) tooLong(text string) bool { return c.Longest > 0 && len(text) > 
 func (c Inline) text(query string, args []any) string {
 	if c.Rewrite != nil {
 		query = c.Rewrite(query)
+	}
+	if c.BoundTables {
+		query = boundTables(query)
 	}
 	return Text(query, args...)
 }

@@ -3,7 +3,7 @@
 //
 // The server goes on waiting for a lock when its client has left, for 50 s by default, and keeps the session. Here it waits for a second at
 // most, which is the shortest time that MySQL takes. MariaDB takes the bound with each statement: see Bounded. MySQL takes it for the
-// session: In sets it before a transaction and restores the host's value after it.
+// session: In sets it before a transaction and restores the host's value after it. There it bounds waits for tables, too.
 package mysqltx
 
 import (
@@ -46,8 +46,9 @@ const ReadCommitted = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
 const (
 	start = "START TRANSACTION READ WRITE"
 
-	keepBound = "SET @dblock_wait = @@SESSION.innodb_lock_wait_timeout, SESSION innodb_lock_wait_timeout = 1"
-	hostBound = "SET SESSION innodb_lock_wait_timeout = @dblock_wait"
+	keepBound = "SET @dblock_wait = @@SESSION.innodb_lock_wait_timeout, SESSION innodb_lock_wait_timeout = 1, " +
+		"@dblock_table_wait = @@SESSION.lock_wait_timeout, SESSION lock_wait_timeout = 1"
+	hostBound = "SET SESSION innodb_lock_wait_timeout = @dblock_wait, SESSION lock_wait_timeout = @dblock_table_wait"
 )
 
 // LockWait is for how long a statement waits for a lock at most.
@@ -74,7 +75,7 @@ func (p Pool) In(ctx context.Context, fn func(*sql.Conn) (commit bool, err error
 	defer func() { p.Return(ctx, conn, ended) }()
 	commit, err := fn(conn)
 	if err != nil || !commit {
-		ended = !hasLeft(ctx, conn) && rollback(ctx, conn)
+		ended = !HasLeft(ctx, conn) && rollback(ctx, conn)
 		return sqlerr.Unwritten(err)
 	}
 	_, err = conn.ExecContext(ctx, "COMMIT")
@@ -94,12 +95,8 @@ func (p Pool) Bind(ctx context.Context) (*sql.Conn, error) {
 // statement, the server may still wait for a lock; the connection counts as in use for as long.
 func (p Pool) Return(ctx context.Context, conn *sql.Conn, clean bool) {
 	switch {
-	case !clean && hasLeft(ctx, conn):
-		p.lingering.Add(1)
-		time.AfterFunc(lingers, func() {
-			_ = conn.Close()
-			p.lingering.Add(-1)
-		})
+	case !clean && HasLeft(ctx, conn):
+		p.linger(conn)
 		return
 	case !clean:
 		Discard(conn)
@@ -155,8 +152,8 @@ func rollback(ctx context.Context, conn *sql.Conn) (ended bool) {
 	return err == nil
 }
 
-// hasLeft tells that ctx has ended during a statement: then the driver has closed the connection.
-func hasLeft(ctx context.Context, conn *sql.Conn) (closed bool) {
+// HasLeft tells that ctx has ended during a statement: then the driver has closed the connection.
+func HasLeft(ctx context.Context, conn *sql.Conn) (closed bool) {
 	if ctx.Err() == nil {
 		return false
 	}

@@ -97,23 +97,24 @@ func TestWaitsEndOnTheServer(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer func() { _ = conn.Close() }()
-				bound := 0
-				if err := conn.QueryRowContext(ctx, "SELECT @@SESSION.innodb_lock_wait_timeout").Scan(&bound); err != nil || bound != 33 {
-					t.Errorf("a session of the host's waits for %d s, %v", bound, err)
+				rows, tables := 0, 0
+				err = conn.QueryRowContext(ctx, "SELECT @@SESSION.innodb_lock_wait_timeout, @@SESSION.lock_wait_timeout").Scan(&rows, &tables)
+				if err != nil || rows != 33 || tables != 44 {
+					t.Errorf("a session of the host's waits for %d s, and for tables for %d s, %v", rows, tables, err)
 				}
 			}
 		})
 	}
 }
 
-// open returns a pool in a database of its own, whose sessions wait for 33 s.
+// open returns a pool in a database of its own, whose sessions wait for 33 s, and for tables for 44 s.
 func open(t *testing.T, kind devdb.Kind) *sql.DB {
 	t.Helper()
 	dsn, mark := testdb.DSN(t, kind), "?"
 	if strings.Contains(dsn, "?") {
 		mark = "&"
 	}
-	db, err := sql.Open("mysql", dsn+mark+"innodb_lock_wait_timeout=33")
+	db, err := sql.Open("mysql", dsn+mark+"innodb_lock_wait_timeout=33&lock_wait_timeout=44")
 	if err != nil {
 		t.Fatal(err)
 	}

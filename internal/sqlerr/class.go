@@ -66,6 +66,22 @@ func Unwritten(err error) error {
 // IsUnwritten reports whether Unwritten has marked the error.
 func IsUnwritten(err error) bool { return errors.As(err, new(*unwrittenError)) }
 
+// tableLockedError marks an error of a statement that waited for a table.
+type tableLockedError struct{ error }
+
+func (e *tableLockedError) Error() string {
+	return "another session has locked the table or waits to lock it (ALTER TABLE, LOCK TABLES, FLUSH TABLES): " + e.error.Error()
+}
+
+func (e *tableLockedError) Unwrap() error { return e.error }
+
+// TableLocked marks an error of a statement that waited for a table, and not for a row: every other
+// request that needs the table would wait, too.
+func TableLocked(err error) error { return &tableLockedError{err} }
+
+// IsTableLocked reports whether TableLocked has marked the error.
+func IsTableLocked(err error) bool { return errors.As(err, new(*tableLockedError)) }
+
 // NotSent returns the error of a call whose context ended before anything was sent.
 func NotSent(ctx context.Context) error {
 	return fmt.Errorf("before the server was asked: %w", context.Cause(ctx))

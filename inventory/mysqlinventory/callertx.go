@@ -43,7 +43,7 @@ func (d *database) Tx(tx engine.CallerTx) (engine.Tx, bool) {
 	if !ours || caller == nil {
 		return nil, false
 	}
-	return callerTx{d, d.on(caller)}, true
+	return callerTx{d, d.onCaller(caller)}, true
 }
 
 type callerTx struct {

@@ -34,11 +34,14 @@ var errKeyTaken = errors.New("mysqlinventory: the key was recorded after the tra
 
 // orKeyOpen is for a statement that writes orders, and waits for nothing but their keys.
 func orKeyOpen(err error) error {
-	if mysqlfault.IsLocked(err) {
+	if isRowLocked(err) {
 		return &engine.KeyOpen{Err: err}
 	}
 	return err
 }
+
+// isRowLocked is mysqlfault.IsLocked for rows. It may have been a table if the statement waits for both.
+func isRowLocked(err error) bool { return mysqlfault.IsLocked(err) && !sqlerr.IsTableLocked(err) }
 
 // bounded says that a caller's transaction waited for a row for as long as it may, which is the caller's bound, or a statement that
 // waits briefly.

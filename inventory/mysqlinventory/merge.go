@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
-	"github.com/dblock-go/dblock/internal/mysqlfault"
 	"github.com/dblock-go/dblock/internal/mysqltext"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
@@ -210,7 +209,7 @@ func (d *database) AwaitKeys(ctx context.Context, rows []engine.Row) error {
 		} else {
 			_, err = lockReservations(ctx, on, mysqldb.LockReservations, keysOf(rows))
 		}
-		if mysqlfault.IsLocked(err) {
+		if isRowLocked(err) {
 			err = &bounded{err}
 		}
 		return false, err

@@ -84,7 +84,14 @@ func (d *database) Connections() int { return d.pool.Stats().MaxOpenConnections 
 
 // on returns what the generated queries run on.
 func (d *database) on(conn mysqltext.Conn) mysqldb.DBTX {
-	on := mysqlschema.On(conn, d.schema)
+	on := d.onCaller(conn)
+	on.BoundTables = !d.pool.MariaDB
+	return on
+}
+
+// onCaller is on in a caller's transaction, whose waits are the caller's to bound.
+func (d *database) onCaller(conn mysqltext.Conn) mysqltext.Inline {
+	on := mysqlschema.OnCaller(conn, d.schema)
 	on.Longest = d.longest
 	return on
 }

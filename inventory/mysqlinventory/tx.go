@@ -5,7 +5,6 @@ import (
 	"database/sql"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
-	"github.com/dblock-go/dblock/internal/mysqlfault"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
@@ -21,7 +20,7 @@ func (d *database) inTx(ctx context.Context, fn func(mysqldb.DBTX) (commit bool,
 
 // waited marks the error of a statement that waited for as long as it may, if that was to be brief: then it is not run again.
 func (d *database) waited(ctx context.Context, err error) error {
-	if engine.IsBrief(ctx) && d.Classify(err) == sqlerr.Retryable && mysqlfault.IsLocked(err) {
+	if engine.IsBrief(ctx) && isRowLocked(err) && d.Classify(err) == sqlerr.Retryable {
 		return &bounded{err}
 	}
 	return err

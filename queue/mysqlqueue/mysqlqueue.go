@@ -72,12 +72,16 @@ type database struct {
 
 var _ engine.Engine = (*database)(nil)
 
-// on returns what the generated queries run on. On MariaDB the server bounds for how long they wait for locks.
-func (d *database) on(conn mysqltext.Conn) mysqldb.DBTX { return d.pool.Bounded(d.onCaller(conn)) }
+// on returns what the generated queries run on. The server bounds for how long they wait for tables and, on MariaDB, for rows.
+func (d *database) on(conn mysqltext.Conn) mysqldb.DBTX {
+	on := d.onCaller(conn)
+	on.BoundTables = !d.pool.MariaDB
+	return d.pool.Bounded(on)
+}
 
 // onCaller is on in a caller's transaction, whose waits are the caller's to bound.
-func (d *database) onCaller(conn mysqltext.Conn) mysqldb.DBTX {
-	on := mysqlschema.On(conn, d.schema)
+func (d *database) onCaller(conn mysqltext.Conn) mysqltext.Inline {
+	on := mysqlschema.OnCaller(conn, d.schema)
 	on.Longest = d.longest
 	return on
 }

@@ -63,6 +63,8 @@
 //   - KeysOpenElsewhereStallNobody: Keys in an open transaction delay no other order.
 //   - AKeyOpenElsewhereStallsNobodyDirect: Nor does one with Direct.
 //   - KeysOpenElsewhereLockNoStock: Orders that wait for such keys lock no stock.
+//   - ALockedTableIsBusyInTime: Behind a locked table calls end within twice Options.Timeout, and leave
+//     no session at the server.
 //   - ARefusalInAHundredCostsFewTrips: A refusal in a batch costs few statements.
 //
 // # Allotments and memory

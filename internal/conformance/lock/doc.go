@@ -79,6 +79,7 @@
 //   - FreesAllPermits: Permits are freed although one of their rows is locked.
 //   - AWriterLeavesNoTrace: After a writer waited, readers of another process get the key at once.
 //   - ManyPermitsTakeLittleTime: The largest number of permits is acquired beside other locks.
+//   - ALockedTableLeavesNoSession: Behind a locked table calls that give up leave no session at the server.
 //   - ALockedRowIsWaitedFor: A key whose row is locked is waited for until the deadline.
 //   - ALockedSetIsWaitedFor: A set with a locked row is waited for, and so are fair waits.
 //   - ALockedGapIsWaitedFor: A row that cannot be inserted yet is waited for, on MySQL and MariaDB.

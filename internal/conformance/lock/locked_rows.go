@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -214,4 +215,17 @@ func (v *env) acquireBesideALockedRow(t *testing.T) {
 	works.Wait()
 	stop()
 	asks.Wait()
+}
+
+// ALockedTableLeavesNoSession has another session lock the table of the leases.
+func (leaseTests) ALockedTableLeavesNoSession(t *testing.T, v *env) {
+	const conns = 8
+	l := v.process(t, LeaseOptions{TTL: lockedTTL})
+	var n atomic.Int64
+	v.BehindATable(t, "dblock_lease", conns, 0, map[string]func(context.Context) error{
+		"acquire": func(ctx context.Context) error { return suite.Second(l.TryAcquire(ctx, fmt.Sprint(n.Add(1)))) },
+		"held":    func(ctx context.Context) error { return suite.Second(l.Held(ctx)) },
+		"holder":  func(ctx context.Context) error { return suite.Second(l.Holder(ctx, "x")) },
+	})
+	suite.IsFree(t, l, "x")
 }

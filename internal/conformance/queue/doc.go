@@ -60,6 +60,8 @@
 //   - ABurialSentTwiceFreesNoKeys: A death that is sent twice frees no key of a later job.
 //   - LockedKeysHoldFewConnections: Locked groups and keys keep few connections waiting.
 //   - AnOpenTransactionStopsNobody: An open transaction with a group and a key stops no other job.
+//   - ALockedTableLeavesNoSession: Behind a locked table calls end in time, and leave no session at the
+//     server.
 //   - WaitsForAUniqueKeyAlone: Callers that wait for a locked key keep others from no connection. A
 //     rollback frees it.
 //   - ACallOfSeveralKeysStopsNobody: A call of several keys that waits for one stops no other.

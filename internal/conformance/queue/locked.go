@@ -290,3 +290,16 @@ func (mainTests) ACallOfSeveralKeysStopsNobody(t *testing.T, d *env) {
 	d.rows(t, "job WHERE group_key = 'm-locked'", 1+others+2*each+1)
 	d.rows(t, "job WHERE group_key = 'z-last'", others+each)
 }
+
+// ALockedTableLeavesNoSession has another session lock the table of the jobs.
+func (mainTests) ALockedTableLeavesNoSession(t *testing.T, d *env) {
+	const timeout, conns = 2 * time.Second, 16
+	q := d.open(t, queue.Options{Timeout: timeout})
+	const divided = 2*timeout + 10*time.Second // a batch is divided for 10 s at most
+	d.BehindATable(t, "dblock_queue_job", conns, 2*divided, map[string]func(context.Context) error{
+		"enqueue": func(ctx context.Context) error { return suite.Second(q.Enqueue(ctx, queue.Task{Kind: "x"})) },
+		"show":    func(ctx context.Context) error { return suite.Second(q.Show(ctx, queue.ID{1})) },
+		"revive":  func(ctx context.Context) error { return q.Retry(ctx, queue.ID{1}) },
+	})
+	enqueue(t, q, queue.Task{Kind: "x"})
+}
