@@ -57,14 +57,14 @@ func (s *Store) retry(parent context.Context, this attempt, what func(context.Co
 	ctx, cancel := context.WithTimeout(parent, s.o.Timeout)
 	defer cancel()
 	unreachable := 0
-	var met error // the last conflict
+	var met error // the last conflict, or else the first lock that did not come in time
 	for n := 0; ; n++ {
 		err := what(ctx, this)
 		if err == nil {
 			return nil
 		}
 		is := s.classify(err)
-		if s.named(err) == sqlerr.Retryable {
+		if s.named(err) == sqlerr.Retryable || met == nil && s.engine.IsLocked(err) {
 			met = err
 		}
 		switch is {
@@ -94,7 +94,7 @@ func (s *Store) retry(parent context.Context, this attempt, what func(context.Co
 			case this.shared && !s.engine.Waited(err) && !sqlerr.Ended(ctx):
 				return &blockedError{err, true}
 			case met != nil && sqlerr.Ended(ctx): // in the midst of another attempt
-				return outOfTime(parent, false, sqlerr.Retryable, met)
+				return outOfTime(parent, false, s.named(met), met)
 			default:
 				return outOfTime(parent, false, is, err)
 			}
@@ -104,6 +104,9 @@ func (s *Store) retry(parent context.Context, this attempt, what func(context.Co
 			}
 		}
 		if !pause(ctx, n) {
+			if is == sqlerr.Unavailable && met != nil { // a connection that a wait has cost
+				err = met
+			}
 			return outOfTime(parent, this.doubt, s.named(err), err)
 		}
 		this.outright, this.own, this.assumeNew = false, false, false
