@@ -59,8 +59,8 @@
 // # Errors
 //
 // ErrStale, ErrNotFound and ErrTooMany are this package's, each with a type that names the row.
-// dblock.ErrConflict, ErrOutcomeUnknown, ErrUnavailable, ErrBusy and *dblock.InvalidError mean what
-// they mean everywhere. They are disjoint.
+// dblock.ErrConflict, ErrOutcomeUnknown, ErrUnavailable, ErrBusy, ErrOverloaded and
+// *dblock.InvalidError mean what they mean everywhere. They are disjoint.
 //
 // # Defaults
 //

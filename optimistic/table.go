@@ -38,8 +38,9 @@ import (
 // sent, and for a table that will not do; in all of these nothing was written. dblock.ErrConflict
 // where the server rolled back for the sake of others, such as at REPEATABLE READ; dblock.ErrBusy
 // where a lock or a connection did not come in time; dblock.ErrUnavailable where no server was
-// reached that takes writes; dblock.ErrOutcomeUnknown where the connection was lost under way:
-// read the row to learn whether it was written. Others are the server's.
+// reached that takes writes; dblock.ErrOverloaded where the server's table of locks is full;
+// dblock.ErrOutcomeUnknown where the connection was lost under way: read the row to learn whether
+// it was written. Others are the server's.
 type Table[V, DB any] struct {
 	e     engine.Engine[DB]
 	spec  engine.Spec
@@ -170,7 +171,9 @@ func (t *Table[V, DB]) wrong(ctx context.Context, key any, wrote bool, err error
 		t.forget()
 		return err
 	}
-	for _, usual := range []error{dblock.ErrConflict, dblock.ErrBusy, dblock.ErrUnavailable, dblock.ErrOutcomeUnknown} {
+	for _, usual := range []error{
+		dblock.ErrConflict, dblock.ErrBusy, dblock.ErrUnavailable, dblock.ErrOverloaded, dblock.ErrOutcomeUnknown,
+	} {
 		if errors.Is(err, usual) {
 			return err
 		}
