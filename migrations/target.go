@@ -1,17 +1,20 @@
 package migrations
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
 
+	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/pgdb"
+	"github.com/dblock-go/dblock/internal/pgfault"
 	"github.com/dblock-go/dblock/internal/pgschema"
 	"github.com/dblock-go/dblock/internal/schema"
 )
@@ -68,8 +71,8 @@ func (t *target) look(ctx context.Context) error {
 		return firstContact(err)
 	}
 	defer func() { _ = conn.Close() }() // goes back to its pool
-	var version string
-	if err := conn.QueryRowContext(ctx, "SELECT version()").Scan(&version); err != nil {
+	version, err := t.version(ctx, conn)
+	if err != nil {
 		return firstContact(err)
 	}
 	if rest, ok := strings.CutPrefix(version, "PostgreSQL "); ok {
@@ -91,17 +94,31 @@ func (t *target) look(ctx context.Context) error {
 	return t.lookMySQL(ctx, conn)
 }
 
+// version asks what the server is. Without a schema Postgres would look for the function on the search_path, which is not
+// checked yet. With one it fails on MySQL and MariaDB.
+func (t *target) version(ctx context.Context, conn *sql.Conn) (version string, err error) {
+	if _, is := t.db.Driver().(*mysql.MySQLDriver); !is {
+		err = conn.QueryRowContext(ctx, "SELECT pg_catalog.version()").Scan(&version)
+		if !errors.As(err, new(*mysql.MySQLError)) {
+			return version, err
+		}
+	}
+	err = conn.QueryRowContext(ctx, "SELECT version()").Scan(&version)
+	return version, err
+}
+
 // lookPostgres prefers the schema where the tables are over the one where new tables would go: a
 // "$user" schema that somebody creates later must not lead to a second set of tables.
 func (t *target) lookPostgres(ctx context.Context, conn *sql.Conn) error {
-	if t.schema == "" {
-		err := conn.QueryRowContext(ctx, pgdb.FindSchema).Scan(&t.schema)
-		if errors.Is(err, sql.ErrNoRows) {
-			return errors.New("dblock: no schema of the connection's search_path exists: name one in Options.Schema")
-		}
-		if err != nil {
-			return fmt.Errorf("dblock: looking for the schema: %w", err)
-		}
+	var found pgdb.FindSchemaRow
+	if err := conn.QueryRowContext(ctx, pgdb.FindSchema).Scan(&found.Name, &found.SearchPath); err != nil {
+		return fmt.Errorf("dblock: looking for the schema: %w", err)
+	}
+	if err := pgfault.CheckSearchPath(found.SearchPath); err != nil {
+		return err
+	}
+	if t.schema = cmp.Or(t.schema, found.Name); t.schema == "" {
+		return errors.New("dblock: no schema of the connection's search_path exists: name one in Options.Schema")
 	}
 	var version, encoding, clientEncoding, untrusted string
 	err := conn.QueryRowContext(ctx, pgdb.ServerVersion, t.schema).Scan(&version, &encoding, &clientEncoding, &untrusted)

@@ -18,7 +18,8 @@ import (
 )
 
 // Guards check fences inside transactions. The zero value is good for use. A transaction whose
-// client_encoding is not UTF8 is refused with dblock.ErrUnsupported, and nothing is sent.
+// client_encoding is not UTF8, or whose search_path names pg_catalog after another schema, is
+// refused with dblock.ErrUnsupported.
 type Guards struct {
 	// Schema is where dblock's tables are. Default: the first schema on the transaction's search_path that has them. To look
 	// for it takes one more round trip.

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/dblock-go/dblock/internal/migratelock"
+	"github.com/dblock-go/dblock/internal/pgfault"
 	"github.com/dblock-go/dblock/internal/pgserver"
 )
 
@@ -62,6 +63,9 @@ func excludes(ctx context.Context, conn *sql.Conn) error {
 		c, ok := driverConn.(interface{ Conn() *pgx.Conn }) // a *stdlib.Conn
 		if !ok {
 			return nil
+		}
+		if err := pgfault.CheckConnPath(ctx, c.Conn().PgConn()); err != nil {
+			return err
 		}
 		server, err := pgserver.Look(ctx, c.Conn())
 		if err != nil {

@@ -51,7 +51,7 @@ func (f databaseFlags) postgresConfig() (*pgx.ConnConfig, error) {
 	if config.ConnConfig.ConnectTimeout > dialTimeout && !strings.Contains(f.Database, "connect_timeout=") {
 		config.ConnConfig.ConnectTimeout = dialTimeout
 	}
-	config.ConnConfig.AfterConnect = pinned(f.Schema)
+	pin(&config.ConnConfig.Config, f.Schema)
 	return config.ConnConfig, nil
 }
 

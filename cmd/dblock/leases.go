@@ -79,7 +79,7 @@ func (f databaseFlags) postgresPool(ctx context.Context) (*pgxpool.Pool, error) 
 		return nil, err
 	}
 	config.ConnConfig.ConnectTimeout = dialTimeout
-	config.ConnConfig.AfterConnect = pinned(f.Schema)
+	pin(&config.ConnConfig.Config, f.Schema)
 	return pgxpool.NewWithConfig(ctx, config)
 }
 

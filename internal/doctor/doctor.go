@@ -64,7 +64,7 @@ var checks = []check{
 	{"schema", false, tablesVersion},
 	{"tables", false, tables},
 	{"grants", false, grants},
-	{"search_path", false, searchPath},
+	{pathCheck, false, searchPath},
 	{"durability", false, durability},
 	{"clock", false, clock},
 	{"timeouts", false, timeouts},

@@ -26,18 +26,20 @@ type Facts struct {
 	Prepares    bool          // the DSN has the driver prepare statements by name
 	ReadTimeout time.Duration // of the DSN
 
-	Schema    string // where the tables are looked for; "" where the connection's own setting names no place
-	Have      int64  // the tables' version
-	Unread    error  // why the version is not known, or nil
-	Tables    []Table
-	Differ    []string  // what the tables lack of their version, or have otherwise
-	NoUsage   bool      // Postgres: the role can't enter the schema
-	Creators  []Creator // Postgres: other roles that may create objects on the search_path
-	Ahead     time.Duration
-	Within    time.Duration // what Ahead may be off by
-	Stands    bool          // MySQL: the clock of the session's statements stands still
-	Isolation string
-	Settings  map[string]string // by the server's name, as it shows them
+	Schema   string // where the tables are looked for; "" where the connection's own setting names no place
+	Have     int64  // the tables' version
+	Unread   error  // why the version is not known, or nil
+	Tables   []Table
+	Differ   []string  // what the tables lack of their version, or have otherwise
+	NoUsage  bool      // Postgres: the role can't enter the schema
+	Creators []Creator // Postgres: other roles that may create objects on the search_path
+
+	SearchPath string // Postgres: as sessions begin with it
+	Ahead      time.Duration
+	Within     time.Duration // what Ahead may be off by
+	Stands     bool          // MySQL: the clock of the session's statements stands still
+	Isolation  string
+	Settings   map[string]string // by the server's name, as it shows them
 
 	Connections, MaxConnections int // open, and how many a service may have
 	Locks, LockCapacity         int // in the server's lock table; capacity 0 where there is no limit

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dblock-go/dblock/internal/pgfault"
 	"github.com/dblock-go/dblock/internal/schema"
 )
 
@@ -120,12 +121,21 @@ func (f Facts) account() string {
 // oneLine is an error for a table.
 func oneLine(err error) string { return strings.Join(strings.Fields(plain(err)), " ") }
 
-// searchPath reports roles that can plant operators and functions. dblock's statements name none of them; the host's may.
+const (
+	pathCheck = "search_path"
+	otherPath = "ALTER ROLE … SET search_path = …, or ALTER DATABASE … SET search_path = …, without pg_catalog: it is searched first then"
+)
+
+// searchPath reports a path along which dblock's own statements would find what other roles planted, and roles that can plant
+// operators and functions for the host's statements to find.
 func searchPath(f Facts) []Finding {
 	if !f.postgres() {
 		return nil
 	}
 	var list []Finding
+	if err := pgfault.CheckSearchPath(f.SearchPath); err != nil {
+		list = append(list, finding(Problem, oneLine(err), otherPath))
+	}
 	for _, c := range f.Creators {
 		list = append(list, finding(Warning,
 			fmt.Sprintf("%s may create objects in the schema %q, which is on the search_path: statements of this user may find an operator or a function that they planted", c.Role, c.Schema),

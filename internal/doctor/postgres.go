@@ -89,34 +89,43 @@ func postgresFacts(ctx context.Context, conn *pgx.Conn, name string) (Facts, err
 	if err := f.countPostgres(ctx, conn); err != nil {
 		return Facts{}, err
 	}
-	if f.Creators, err = creators(ctx, conn); err != nil {
+	if err := f.searchPathPostgres(ctx, conn); err != nil {
 		return Facts{}, err
 	}
 	return f, f.tablesPostgres(ctx, conn, name)
 }
 
-// creatorsPostgres has the server read the session's default search_path, for the transaction that both
-// statements are: the path in use may have been set since.
-const creatorsPostgres = `SELECT pg_catalog.set_config('search_path'::text, s.reset_val, true)
-FROM pg_catalog.pg_settings s WHERE s.name = 'search_path'::text;
-SELECT n.nspname::text, CASE a.grantee WHEN 0::oid THEN 'PUBLIC'::text ELSE pg_catalog.pg_get_userbyid(a.grantee)::text END
+const (
+	// pathPostgres is the search_path that the session began with. The one in use may have been set since.
+	pathPostgres = "SELECT s.reset_val FROM pg_catalog.pg_settings s WHERE s.name = 'search_path'::text"
+
+	creatorsPostgres = `SELECT n.nspname::text, CASE a.grantee WHEN 0::oid THEN 'PUBLIC'::text ELSE pg_catalog.pg_get_userbyid(a.grantee)::text END
 FROM pg_catalog.pg_namespace n, LATERAL pg_catalog.aclexplode(n.nspacl) a
-WHERE n.nspname = ANY (pg_catalog.current_schemas(false))
+WHERE n.nspname = ANY ($1::text[]::name[]) AND pg_catalog.has_schema_privilege(n.oid, 'USAGE'::text)
   AND a.privilege_type = 'CREATE'::text AND a.grantee <> n.nspowner
   AND (a.grantee = 0::oid OR NOT EXISTS (
       SELECT FROM pg_catalog.pg_roles r WHERE r.oid = a.grantee AND (r.rolsuper OR r.rolname = current_user)))
 ORDER BY 1, 2`
+)
 
-// creators returns the roles that could plant an operator or a function for this user's statements to find.
-func creators(ctx context.Context, conn *pgx.Conn) (list []Creator, err error) {
-	results, err := conn.PgConn().Exec(ctx, creatorsPostgres).ReadAll()
+// searchPathPostgres reads the search_path, and the roles that could plant an operator or a function for this user's
+// statements to find.
+func (f *Facts) searchPathPostgres(ctx context.Context, conn *pgx.Conn) error {
+	if err := conn.QueryRow(ctx, pathPostgres).Scan(&f.SearchPath); err != nil {
+		return err
+	}
+	names := pgfault.SplitSearchPath(f.SearchPath)
+	for i, name := range names {
+		if name == "$user" {
+			names[i] = f.User
+		}
+	}
+	rows, err := conn.Query(ctx, creatorsPostgres, names)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	for _, row := range results[len(results)-1].Rows {
-		list = append(list, Creator{string(row[0]), string(row[1])})
-	}
-	return list, nil
+	f.Creators, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Creator])
+	return err
 }
 
 // countPostgres reads what everybody may see: of pg_stat_activity that is less.

@@ -8,11 +8,18 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/dblock-go/dblock/internal/pgfault"
 )
 
 // unreachable is the report of a server that could not be asked, or not to the end.
 func unreachable(engine, target string, err error) Report {
 	r := Report{Engine: engine, Target: target}
+	var refused *pgfault.UnusableError
+	if errors.As(err, &refused) { // behind a pooler the command line cannot set another path
+		r.add(pathCheck, []Finding{finding(Problem, oneLine(refused), otherPath)})
+		return r
+	}
 	r.add(connection, []Finding{finding(Problem, oneLine(err), remedy(err))})
 	return r
 }

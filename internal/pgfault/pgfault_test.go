@@ -1,8 +1,10 @@
 package pgfault_test
 
 import (
+	"errors"
 	"testing"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/faultwire"
 	"github.com/dblock-go/dblock/internal/pgfault"
 	"github.com/dblock-go/dblock/internal/sqlerr"
@@ -64,5 +66,22 @@ func TestOfOwn(t *testing.T) {
 	ended := faultwire.PostgresError([]byte("SFATAL\x00VFATAL\x00C57P01\x00Mno" + in + "\x00\x00"))
 	if got := pgfault.OfOwn(ended); got != sqlerr.Unresolved {
 		t.Errorf("a session that was ended in a trigger is of class %v, want unresolved", got)
+	}
+}
+
+// TestCheckSearchPath: pg_catalog is searched first unless the path names it later.
+func TestCheckSearchPath(t *testing.T) {
+	t.Parallel()
+	for path, first := range map[string]bool{
+		"": true, `""`: true, `"$user", public`: true, "app": true, "pg_catalog": true, "pg_catalog, public": true,
+		" PG_Catalog ,app, pg_catalog": true, `"PG_CATALOG", app`: true, `app, "pg_catalog "`: true, `"a, ""pg_catalog"`: true,
+		`"a"",pg_catalog,"`: true, "app, my_pg_catalog": true,
+		"public, pg_catalog": false, "public,PG_CATALOG": false, "app ,\n\t pg_catalog\t": false, `"$user", public, "pg_catalog"`: false,
+		`"a, ""b",pg_catalog`: false, `"", pg_catalog`: false, `"a""",pg_catalog, x`: false, "pg_temp, pg_catalog": false, "é, Pg_catalog": false,
+	} {
+		err := pgfault.CheckSearchPath(path)
+		if (err == nil) != first || err != nil && !errors.Is(err, dblock.ErrUnsupported) {
+			t.Errorf("search_path %s: %v, want pg_catalog first: %v", path, err, first)
+		}
 	}
 }

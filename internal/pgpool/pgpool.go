@@ -76,6 +76,8 @@ func open(ctx context.Context, host *pgxpool.Pool, conns int32, parameters map[s
 }
 
 // Connect opens one connection as the host's pool does, after change has changed its settings.
+//
+// Errors: those of pgfault.CheckSearchPath, and pgx's.
 func Connect(ctx context.Context, host *pgxpool.Pool, change func(*pgx.ConnConfig)) (*pgx.Conn, error) {
 	cfg := host.Config()
 	if before := safe("BeforeConnect", cfg.BeforeConnect); before != nil {
@@ -84,7 +86,15 @@ func Connect(ctx context.Context, host *pgxpool.Pool, change func(*pgx.ConnConfi
 		}
 	}
 	change(cfg.ConnConfig)
-	return pgx.ConnectConfig(ctx, cfg.ConnConfig)
+	conn, err := pgx.ConnectConfig(ctx, cfg.ConnConfig)
+	if err != nil {
+		return nil, err
+	}
+	if err := pgfault.CheckConnPath(ctx, conn.PgConn()); err != nil {
+		_ = conn.Close(ctx)
+		return nil, err
+	}
+	return conn, nil
 }
 
 // safe returns a hook that fails if the host's panics. It is called on goroutines of dblock's own, and the contexts there have
@@ -101,20 +111,20 @@ func safe[T any](name string, hook func(context.Context, T) error) func(context.
 	}
 }
 
-// clean returns an AfterConnect that fails if the host's has left what makes statements mean something
-// else.
+// clean returns an AfterConnect that fails if the session has what makes statements mean something
+// else: from the host's AfterConnect, or as the search_path that it begins with.
 func clean(after func(context.Context, *pgx.Conn) error) func(context.Context, *pgx.Conn) error {
-	if after == nil {
-		return nil
-	}
 	return func(ctx context.Context, conn *pgx.Conn) error {
+		if after == nil {
+			return pgfault.CheckConnPath(ctx, conn.PgConn())
+		}
 		if err := after(ctx, conn); err != nil {
 			return err
 		}
 		if err := Usable(conn.PgConn()); err != nil {
 			return fmt.Errorf("after the pool's AfterConnect for a connection of dblock's own: %w", err)
 		}
-		return nil
+		return pgfault.CheckConnPath(ctx, conn.PgConn())
 	}
 }
 

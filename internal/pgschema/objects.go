@@ -2,7 +2,7 @@ package pgschema
 
 import (
 	"context"
-	"regexp"
+	"strings"
 
 	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/schema"
@@ -61,9 +61,9 @@ SELECT 'unsafe'::text, t.name, 'rule '::text || w.rulename::text, pg_catalog.for
 FROM t JOIN pg_catalog.pg_rewrite w ON w.ev_class = t.oid
 WHERE w.ev_type <> '1'::"char" AND w.ev_enabled <> 'D'::"char"`
 
-// spelling is what settings of the session, and objects that hide those of pg_catalog, add to a definition. A CHECK has
-// NO INHERIT for tables that inherit, which are refused.
-var spelling = regexp.MustCompile(`OPERATOR\(pg_catalog\.([^ )]+)\)|pg_catalog\.|"| NO INHERIT`)
+// spelling is what settings of the session add to a definition. A CHECK has NO INHERIT for tables that inherit, which are
+// refused.
+var spelling = strings.NewReplacer(`"`, "", " NO INHERIT", "")
 
 // Rows are what ObjectsQuery returns, by any driver.
 type Rows interface {
@@ -82,7 +82,7 @@ func ReadObjects(rows Rows) (schema.Shape, error) {
 			return nil, err
 		}
 		if o.Kind != schema.Unsafe {
-			is = spelling.ReplaceAllString(is, "$1")
+			is = spelling.Replace(is)
 		}
 		if o.Table != schema.VersionTable {
 			shape[o] = is

@@ -3,6 +3,7 @@
 package pgschema
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,20 +49,30 @@ func (q qualified) QueryRow(ctx context.Context, sql string, args ...any) pgx.Ro
 
 // Home returns name or, if it is empty, the schema of dblock's tables on the session's search_path. It is empty if the path has
 // no schema. Statements name it, because a session looks for a table without a schema among its temporary tables first.
+//
+// Errors: those of pgfault.CheckSearchPath, unless a name is given: then it sends nothing.
 func Home(ctx context.Context, db Querier, name string) (string, error) {
 	if name != "" {
 		return name, nil
 	}
+	return look(ctx, db)
+}
+
+// look checks the search_path, and returns the schema of dblock's tables on it.
+func look(ctx context.Context, db Querier) (string, error) {
 	rows, err := db.Query(ctx, pgdb.FindSchema)
 	if err != nil {
 		return "", err
 	}
-	defer rows.Close()
+	var found pgdb.FindSchemaRow
 	if rows.Next() {
-		err = rows.Scan(&name)
+		err = rows.Scan(&found.Name, &found.SearchPath)
 	}
 	rows.Close()
-	return name, errors.Join(err, rows.Err())
+	if err = errors.Join(err, rows.Err()); err != nil {
+		return "", err
+	}
+	return found.Name, pgfault.CheckSearchPath(found.SearchPath)
 }
 
 // Querier is a pool, a connection or a transaction.
@@ -69,12 +80,13 @@ type Querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// Find is Home and Check: constructors call it once.
+// Find checks the search_path, and is Home and Check: constructors call it once.
 func Find(ctx context.Context, db pgdb.DBTX, name string) (string, error) {
-	home, err := Home(ctx, db, name)
+	found, err := look(ctx, db)
 	if err != nil {
 		return "", unavailable(err)
 	}
+	home := cmp.Or(name, found)
 	return home, Check(ctx, db, home)
 }
 

@@ -18,8 +18,9 @@ const (
 	// Mark is the first statement of a transaction.
 	Mark = "set local dblock.transaction = 'begun'"
 
-	// Check fails if the transaction is not the one that Mark began. See Ended.
-	Check = "select case when pg_catalog.current_setting('dblock.transaction', true) is distinct from 'begun'::text" +
+	// Check fails if the transaction is not the one that Mark began. See Ended. It names what it
+	// calls with its schema, because the search_path is the host's.
+	Check = "select case when coalesce(pg_catalog.current_setting('dblock.transaction', true), '') operator(pg_catalog.<>) 'begun'" +
 		" then pg_catalog.current_setting('" + noSetting + "') end"
 
 	noSetting = "dblock.transaction_was_ended"

@@ -22,7 +22,9 @@ import (
 // New makes a Store that sells from the database of pool, which stays its owner's. It asks the
 // server for its version and for that of the tables.
 //
-// Errors: dblock.ErrSchema, dblock.ErrServerTooOld, dblock.ErrUnavailable, dblock.ErrInvalid.
+// Errors: dblock.ErrSchema, dblock.ErrServerTooOld, dblock.ErrUnavailable, dblock.ErrInvalid;
+// dblock.ErrUnsupported for a client_encoding other than UTF8, and for a search_path that names
+// pg_catalog after another schema.
 func New(ctx context.Context, pool *pgxpool.Pool, o inventory.Options, more ...Option) (*inventory.Store, error) {
 	if pool == nil {
 		return nil, &dblock.InvalidError{Field: "pool", Reason: "it is nil"}

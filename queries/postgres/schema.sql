@@ -26,12 +26,18 @@ SELECT pg_catalog.current_setting('server_version')::text AS version, pg_catalog
 -- name: Durability :one
 SELECT pg_catalog.current_setting('fsync')::text AS fsync, pg_catalog.current_setting('synchronous_commit')::text AS synchronous_commit;
 
--- The first schema on the session's search_path that has dblock's tables, or else the first one that exists. The schema of
--- temporary tables is none of them, though a session looks there first for a table without a schema.
+-- The session's search_path, and the first schema on it that has dblock's tables, or else the first one that exists. The schema
+-- of temporary tables is none of them, though a session looks there first for a table without a schema. Operators and types
+-- are qualified here, because the path may find those of another schema first. varchar is a keyword.
 -- name: FindSchema :one
-SELECT n.nspname::text AS name
-FROM pg_catalog.pg_namespace n
-LEFT JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = 'dblock_schema_version'::name
-WHERE n.nspname = ANY (pg_catalog.current_schemas(false)) AND n.oid <> pg_catalog.pg_my_temp_schema()
-ORDER BY c.oid IS NULL, pg_catalog.array_position(pg_catalog.current_schemas(false), n.nspname)
-LIMIT 1;
+SELECT COALESCE((
+    SELECT n.nspname::varchar
+    FROM pg_catalog.pg_namespace n
+    LEFT JOIN pg_catalog.pg_class c ON c.relnamespace OPERATOR(pg_catalog.=) n.oid
+        AND c.relname OPERATOR(pg_catalog.=) 'dblock_schema_version'::pg_catalog.name
+    WHERE n.nspname OPERATOR(pg_catalog.=) ANY (pg_catalog.current_schemas(false))
+      AND n.nspname OPERATOR(pg_catalog.<>) 'pg_catalog'::pg_catalog.name
+      AND n.oid OPERATOR(pg_catalog.<>) pg_catalog.pg_my_temp_schema()
+    ORDER BY c.oid IS NULL, pg_catalog.array_position(pg_catalog.current_schemas(false), n.nspname)
+    LIMIT 1
+), ''::varchar)::varchar AS name, pg_catalog.current_setting('search_path')::varchar AS search_path;

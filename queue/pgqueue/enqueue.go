@@ -27,8 +27,8 @@ import (
 // enqueued by others before, and none of the Group ends. Enqueue last, and all in one call, as two calls may deadlock with two of others.
 //
 // Errors: dblock.ErrInvalid, and nothing was sent; dblock.ErrUnsupported if the client_encoding of
-// tx is not UTF8, and nothing was sent; a *queue.DuplicateError, which is no reason to roll back; others are the
-// database's: roll tx back.
+// tx is not UTF8, or its search_path names pg_catalog after another schema; a
+// *queue.DuplicateError, which is no reason to roll back; others are the database's: roll tx back.
 func EnqueueTx(ctx context.Context, q *queue.Queue, tx pglock.Tx, tasks ...queue.Task) ([]queue.ID, error) {
 	return q.EnqueueIn(ctx, engine.CallerTx{Tx: tx}, tasks)
 }

@@ -1,0 +1,86 @@
+package pgschema
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/dblock-go/dblock/db/pgdb"
+	"github.com/dblock-go/dblock/internal/pgfault"
+	"github.com/dblock-go/dblock/internal/sqlerr"
+)
+
+// CheckPath is an argument that makes pgx refuse a statement before it is sent, with the error of
+// pgfault.CheckSearchPath. A connection is asked for its search_path once. From Postgres 18 on the
+// server reports changes, and none is asked.
+type CheckPath struct{}
+
+// RewriteQuery is what pgx calls with the connection before it sends a statement.
+func (CheckPath) RewriteQuery(ctx context.Context, conn *pgx.Conn, sql string, args []any) (string, []any, error) {
+	return sql, args, checkPath(ctx, conn.PgConn())
+}
+
+// pathKey is where a connection keeps that its path was checked.
+const pathKey = "dblock.search_path"
+
+func checkPath(ctx context.Context, conn *pgconn.PgConn) error {
+	isReported, isKnown := conn.ParameterStatus("search_path") != "", conn.CustomData()[pathKey] != nil
+	if isKnown && !isReported || conn.TxStatus() == 'E' {
+		return nil
+	}
+	if err := pgfault.CheckConnPath(ctx, conn); err != nil {
+		return sqlerr.Unwritten(err)
+	}
+	conn.CustomData()[pathKey] = true
+	return nil
+}
+
+// OnHost is On for sessions of the host's, which may have any client_encoding and search_path, and
+// change them. It refuses a statement before it is sent, with the errors of
+// pgfault.CheckClientEncoding and CheckPath.
+func OnHost(db pgdb.DBTX, name string) pgdb.DBTX { return On(onHost{db}, name) }
+
+// onHost has pgx check its connection: a pool has none yet, and database/sql does not show its own.
+type onHost struct{ pgdb.DBTX }
+
+func (h onHost) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	tag, err := h.DBTX.Exec(ctx, sql, checked(args)...)
+	return tag, bare(err)
+}
+
+func (h onHost) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	rows, err := h.DBTX.Query(ctx, sql, checked(args)...)
+	return rows, bare(err)
+}
+
+func (h onHost) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	return bareRow{h.DBTX.QueryRow(ctx, sql, checked(args)...)}
+}
+
+type bareRow struct{ pgx.Row }
+
+func (r bareRow) Scan(dest ...any) error { return bare(r.Row.Scan(dest...)) }
+
+// checked puts the check before the arguments of a statement.
+func checked(args []any) []any { return append([]any{checkHost{}}, args...) }
+
+// checkHost is CheckPath, and checks the client_encoding.
+type checkHost struct{}
+
+func (checkHost) RewriteQuery(ctx context.Context, conn *pgx.Conn, sql string, args []any) (string, []any, error) {
+	if err := pgfault.CheckClientEncoding(conn.PgConn().ParameterStatus("client_encoding")); err != nil {
+		return sql, args, err
+	}
+	return sql, args, checkPath(ctx, conn.PgConn())
+}
+
+// bare takes away what pgx says around a refusal.
+func bare(err error) error {
+	var refused *pgfault.UnusableError
+	if errors.As(err, &refused) {
+		return refused
+	}
+	return err
+}
