@@ -52,11 +52,12 @@ type SchemaError struct {
 	Want int64 // version this program needs
 
 	// Differences says what the tables lack of their version, or have otherwise: columns with their
-	// types and defaults, indexes, and CHECKs with their expressions. It also says what makes a table
-	// unsafe: a BEFORE trigger for each row; on MySQL and MariaDB another storage engine than InnoDB,
-	// and a unique index of yours on a table into which dblock inserts with IGNORE or ON DUPLICATE KEY
-	// UPDATE; on Postgres UNLOGGED, row security that applies to the user, and a rule that replaces
-	// writes. Empty if the versions differ.
+	// types and defaults, indexes, and CHECKs with their expressions. It also says what makes a
+	// table unsafe: a BEFORE trigger for each row; on MySQL and MariaDB another storage engine than
+	// InnoDB, and a unique index of yours on a table into which dblock inserts with IGNORE or ON
+	// DUPLICATE KEY UPDATE; on Postgres UNLOGGED, row security that applies to the user, a rule
+	// that replaces writes, and REPLICA IDENTITY NOTHING of a table that is published. Empty if the
+	// versions differ.
 	Differences []string
 }
 

@@ -51,6 +51,14 @@ UNION ALL
 SELECT 'unsafe'::text, t.name, 'row security'::text, 'row security that applies to this user: disable it, or give the user BYPASSRLS'::text
 FROM t WHERE pg_catalog.row_security_active(t.oid)
 UNION ALL
+SELECT 'unsafe'::text, t.name, 'replica identity'::text,
+    'REPLICA IDENTITY NOTHING and is published, so its rows can''t be updated: ALTER TABLE '::text || t.oid::pg_catalog.regclass::text
+    || ' REPLICA IDENTITY DEFAULT'::text
+FROM t JOIN pg_catalog.pg_class c ON c.oid = t.oid
+WHERE c.relreplident = 'n'::"char" AND EXISTS (
+    SELECT FROM pg_catalog.pg_publication p, LATERAL pg_catalog.pg_get_publication_tables(p.pubname::text) g
+    WHERE (p.pubupdate OR p.pubdelete) AND g.relid = t.oid)
+UNION ALL
 SELECT 'unsafe'::text, t.name, 'trigger '::text || g.tgname::text, pg_catalog.format(
     'the trigger "%s", which runs before each row is written and can skip the row: make it AFTER'::text, g.tgname)
 FROM t JOIN pg_catalog.pg_trigger g ON g.tgrelid = t.oid
@@ -61,8 +69,8 @@ SELECT 'unsafe'::text, t.name, 'rule '::text || w.rulename::text, pg_catalog.for
 FROM t JOIN pg_catalog.pg_rewrite w ON w.ev_class = t.oid
 WHERE w.ev_type <> '1'::"char" AND w.ev_enabled <> 'D'::"char"`
 
-// spelling is what settings of the session add to a definition. A CHECK has NO INHERIT for tables that inherit, which are
-// refused.
+// spelling is what settings of the session add to a definition. A CHECK has NO INHERIT for tables
+// that inherit, which are refused.
 var spelling = strings.NewReplacer(`"`, "", " NO INHERIT", "")
 
 // Rows are what ObjectsQuery returns, by any driver.

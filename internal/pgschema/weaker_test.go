@@ -36,6 +36,8 @@ func TestWeakerConstraintsAreRefused(t *testing.T) {
 			CREATE TABLE dblock_quota (LIKE was INCLUDING DEFAULTS INCLUDING CONSTRAINTS) PARTITION BY HASH (sku);
 			ALTER TABLE dblock_quota ADD CONSTRAINT dblock_quota_pkey PRIMARY KEY (sku, buyer)`: "table dblock_quota has " + several("partitions"),
 		"CREATE TABLE archive () INHERITS (dblock_quota)": "table dblock_quota has " + several("inheritance"),
+		"ALTER TABLE dblock_quota REPLICA IDENTITY NOTHING; CREATE PUBLICATION all_tables FOR ALL TABLES": "table dblock_quota has REPLICA " +
+			"IDENTITY NOTHING and is published, so its rows can't be updated: ALTER TABLE dblock_quota REPLICA IDENTITY DEFAULT",
 		noCheck:                  check + "missing",
 		addCheck + "(used >= 0)": check + `"CHECK ((used >= 0))" instead of ` + used,
 		addCheck + "(used BETWEEN 0 AND most OR true)":   check + `"CHECK ((((used >= 0) AND (used <= most)) OR true))" instead of ` + used,
@@ -72,8 +74,8 @@ func TestWeakerConstraintsAreRefused(t *testing.T) {
 	}
 }
 
-// TestSpellingsAreNoDifference: settings of the session change how the server writes definitions. So does an owner that
-// writes a CHECK in its own way.
+// TestSpellingsAreNoDifference: settings of the session change how the server writes definitions.
+// So does an owner that writes a CHECK in its own way.
 func TestSpellingsAreNoDifference(t *testing.T) {
 	t.Parallel()
 	pool, ctx := testdb.MigratedPostgres(t), t.Context()
