@@ -35,9 +35,11 @@ type Applied struct {
 // the server can't be reached, dblock.ErrServerTooOld, ErrPooler, dblock.ErrBusy when another
 // process migrates, or a transaction uses a table, for longer than the LockTimeout, and
 // dblock.ErrSchema when the tables are newer than this program knows, when a table of another
-// program has the name of one of dblock's, or when a table differs from its version. The migrations
-// before the one that fails stay. On Postgres the one that fails leaves nothing behind, except for
-// indexes of large tables; on MySQL and MariaDB it may leave a part. The next Up completes it.
+// program has the name of one of dblock's, when a table differs from its version, or, on Postgres,
+// when a table belongs to a role that docs/grants.md tells not to trust; dblock.ErrUnsupported for
+// a search_path that names pg_catalog after another schema. The migrations before the one that
+// fails stay. On Postgres the one that fails leaves nothing behind, except for indexes of large
+// tables; on MySQL and MariaDB it may leave a part. The next Up completes it.
 func Up[D DB](ctx context.Context, db D, opts Options) ([]Applied, error) {
 	return change(ctx, db, opts, (*run).up)
 }
@@ -77,6 +79,9 @@ func change[D DB](ctx context.Context, db D, opts Options, do step) (_ []Applied
 func (t *target) change(ctx context.Context, l lock.SessionLocker, opts Options, do step) ([]Applied, error) {
 	if !t.direct {
 		return nil, ErrPooler
+	}
+	if err := t.checkOwner(); err != nil {
+		return nil, err
 	}
 	s, err := newStore(t)
 	if err != nil {

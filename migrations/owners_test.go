@@ -6,7 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/testdb"
@@ -38,6 +40,64 @@ func TestTablesOfALesserRole(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestTablesOfAStranger: where PUBLIC may create tables in the schema, a role makes dblock's before
+// the one that migrates. The session has no reason to trust it, unless the role was granted CREATE
+// itself. A service may not create tables, and goes on.
+func TestTablesOfAStranger(t *testing.T) {
+	t.Parallel()
+	pool, ctx := testdb.MigratedPostgres(t), t.Context()
+	stranger, url := plantTriggers(t, pool), pool.Config().ConnString()
+	role := strings.Replace(stranger, "evil_", "migrator_", 1)
+	exec := func(statements ...string) {
+		t.Helper()
+		for _, statement := range statements {
+			if _, err := pool.Exec(ctx, statement); err != nil {
+				t.Fatalf("%s: %v", statement, err)
+			}
+		}
+	}
+	exec("REVOKE CREATE ON SCHEMA public FROM "+stranger, "GRANT CREATE ON SCHEMA public TO PUBLIC", "CREATE ROLE "+role,
+		"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO "+role)
+	t.Cleanup(func() {
+		if _, err := pool.Exec(context.Background(), "DROP OWNED BY "+role+"; DROP ROLE "+role); err != nil {
+			t.Error(err)
+		}
+	})
+	up := func() error {
+		t.Helper()
+		config, err := pgx.ParseConfig(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config.RuntimeParams["role"] = role
+		db := stdlib.OpenDB(*config)
+		defer func() { _ = db.Close() }()
+		_, err = migrations.Up(ctx, db, migrations.Options{})
+		return err
+	}
+	refused := func(what string) {
+		t.Helper()
+		if err := up(); !errors.Is(err, dblock.ErrSchema) || !strings.Contains(err.Error(), stranger) {
+			t.Errorf("%s: %v, want a refusal that names %s", what, err, stranger)
+		}
+	}
+	goesOn := func(what string) {
+		t.Helper()
+		if err := up(); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	refused("PUBLIC may create")
+	exec("GRANT CREATE ON SCHEMA public TO " + stranger)
+	goesOn("the owner may create")
+	exec("REVOKE CREATE ON SCHEMA public FROM "+stranger, "GRANT "+stranger+" TO "+role)
+	goesOn("a member of the owner")
+	exec("REVOKE " + stranger + " FROM " + role)
+	refused("no member any more")
+	exec("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
+	goesOn("a service")
 }
 
 // plantTriggers gives dblock's tables to a new role, with a trigger of the role's on each.

@@ -19,6 +19,9 @@ func (r *run) begin(ctx context.Context, on database.DBTxConn, h half) error {
 	var err error
 	switch {
 	case !found:
+		if err = r.advance(ctx, on); err != nil {
+			return err
+		}
 		_, err = on.ExecContext(ctx, fmt.Sprintf("INSERT INTO %s (version_id, is_applied) VALUES (%d, false)", r.versionTable(), h.Version))
 	case applied && h.direction == "down":
 		_, err = on.ExecContext(ctx, r.set(h.Version, false))
@@ -26,6 +29,17 @@ func (r *run) begin(ctx context.Context, on database.DBTxConn, h half) error {
 	if err == nil && (!found || h.direction == "down") {
 		r.recorded[h.Version] = false
 	}
+	return err
+}
+
+// advance brings the sequence of the ids to where the rows are: logical replication copies rows,
+// and no sequences. On MySQL and MariaDB the server does that.
+func (r *run) advance(ctx context.Context, on database.DBTxConn) error {
+	if r.engine != Postgres {
+		return nil
+	}
+	_, err := on.ExecContext(ctx, "SELECT pg_catalog.setval(pg_catalog.pg_get_serial_sequence($1::text, 'id'::text)::regclass, max(v.id)::bigint) FROM "+
+		r.versionTable()+" v", r.versionTable())
 	return err
 }
 

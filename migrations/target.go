@@ -32,6 +32,7 @@ type target struct {
 	schema string // never empty: what the connection's setting means was asked once
 	server string // "MySQL" or "MariaDB", if the engine is MySQL
 	direct bool   // no pooler between, as far as can be told
+	owner  pgdb.StrangeOwnerRow
 	close  func() error
 }
 
@@ -94,8 +95,8 @@ func (t *target) look(ctx context.Context) error {
 	return t.lookMySQL(ctx, conn)
 }
 
-// version asks what the server is. Without a schema Postgres would look for the function on the search_path, which is not
-// checked yet. With one it fails on MySQL and MariaDB.
+// version asks what the server is. Without a schema Postgres would look for the function on the
+// search_path, which is not checked yet. With one it fails on MySQL and MariaDB.
 func (t *target) version(ctx context.Context, conn *sql.Conn) (version string, err error) {
 	if _, is := t.db.Driver().(*mysql.MySQLDriver); !is {
 		err = conn.QueryRowContext(ctx, "SELECT pg_catalog.version()").Scan(&version)
@@ -128,8 +129,22 @@ func (t *target) lookPostgres(ctx context.Context, conn *sql.Conn) error {
 	if err := pgschema.CheckOwners(untrusted); err != nil {
 		return err
 	}
+	if err := conn.QueryRowContext(ctx, pgdb.StrangeOwner, t.schema).Scan(&t.owner.Stranger, &t.owner.MayCreate); err != nil {
+		return fmt.Errorf("dblock: looking for the owners of the tables: %w", err)
+	}
 	t.direct, err = direct(ctx, conn)
 	return err
+}
+
+// checkOwner refuses a stranger's tables. A session that may not create tables has to take what it
+// finds: it is that of a service, which calls Up to see that there is nothing to do.
+func (t *target) checkOwner() error {
+	if t.owner.Stranger == "" || !t.owner.MayCreate {
+		return nil
+	}
+	return fmt.Errorf("%w: %s, which neither owns the schema nor was granted CREATE on it: a trigger of that role's would run with the "+
+		"rights of every session that writes the table: connect as that role or as a member of it, give the table to the owner of the "+
+		"schema, or grant the role CREATE on the schema", dblock.ErrSchema, t.owner.Stranger)
 }
 
 func (t *target) lookMySQL(ctx context.Context, conn *sql.Conn) error {

@@ -71,6 +71,11 @@ func tables(f Facts) []Finding {
 		}
 		list = append(list, finding(Problem, what, "run `"+migrateUp+"`, which creates what is missing and names what it does not alter"))
 	}
+	if f.Stranger != "" {
+		list = append(list, finding(Warning, f.Stranger+", which neither owns the schema nor was granted CREATE on it: "+
+			"a trigger of that role's runs with the rights of every session that writes the table",
+			"if the role is to migrate, grant it CREATE ON SCHEMA "+schema.QuotePostgres(f.Schema)+"; else see what triggers it made, and ALTER TABLE … OWNER TO …"))
+	}
 	kept := "permanent"
 	if !f.postgres() {
 		kept = "InnoDB"
@@ -126,8 +131,8 @@ const (
 	otherPath = "ALTER ROLE … SET search_path = …, or ALTER DATABASE … SET search_path = …, without pg_catalog: it is searched first then"
 )
 
-// searchPath reports a path along which dblock's own statements would find what other roles planted, and roles that can plant
-// operators and functions for the host's statements to find.
+// searchPath reports a path along which dblock's own statements would find what other roles
+// planted, and roles that can plant operators and functions for the host's statements to find.
 func searchPath(f Facts) []Finding {
 	if !f.postgres() {
 		return nil

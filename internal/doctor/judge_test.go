@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/pgfault"
 	"github.com/dblock-go/dblock/internal/schema"
 )
 
@@ -130,6 +131,10 @@ func TestJudgePostgres(t *testing.T) {
 		"Citus":                {func(f *Facts) { f.Cluster = "with Citus" }, []string{"warning server"}, "same node"},
 		"standby":              {func(f *Facts) { f.Standby, f.ReadOnly = true, true }, []string{"problem writes"}, "target_session_attrs"},
 		"read-only by default": {func(f *Facts) { f.ReadOnly = true }, []string{"warning writes"}, "read-only by default"},
+		"pg_catalog is searched last": {
+			func(f *Facts) { f.SearchPath = "public, pg_catalog" }, []string{"problem search_path"}, "search_path = public, pg_catalog",
+		},
+		"a stranger's tables": {func(f *Facts) { f.Stranger = `table dblock_stock belongs to role "x"` }, []string{"warning tables"}, `role "x", which`},
 		"pooler": {
 			func(f *Facts) { f.Pooled, f.SessionLocks = true, refused }, []string{"note pooler", "note session_locks"}, "there is a pooler: connect directly",
 		},
@@ -235,5 +240,14 @@ func TestNothingPlaysWithTheTerminal(t *testing.T) {
 		if strings.ContainsRune(found.Found+found.Advice, '\x1b') {
 			t.Errorf("%q", found)
 		}
+	}
+}
+
+// TestPathThatIsRefused: the command line cannot set another path behind a pooler. It is no matter of the connection.
+func TestPathThatIsRefused(t *testing.T) {
+	t.Parallel()
+	r := unreachable(enginePostgres, "", fmt.Errorf("connecting: %w", pgfault.CheckSearchPath("public, pg_catalog")))
+	if got := worse(r); fmt.Sprint(got) != "[problem search_path]" || r.Problems != 1 {
+		t.Errorf("%v, %+v", got, r)
 	}
 }

@@ -96,7 +96,8 @@ func postgresFacts(ctx context.Context, conn *pgx.Conn, name string) (Facts, err
 }
 
 const (
-	// pathPostgres is the search_path that the session began with. The one in use may have been set since.
+	// pathPostgres is the search_path that the session began with. The one in use may have been set
+	// since.
 	pathPostgres = "SELECT s.reset_val FROM pg_catalog.pg_settings s WHERE s.name = 'search_path'::text"
 
 	creatorsPostgres = `SELECT n.nspname::text, CASE a.grantee WHEN 0::oid THEN 'PUBLIC'::text ELSE pg_catalog.pg_get_userbyid(a.grantee)::text END
@@ -108,8 +109,8 @@ WHERE n.nspname = ANY ($1::text[]::name[]) AND pg_catalog.has_schema_privilege(n
 ORDER BY 1, 2`
 )
 
-// searchPathPostgres reads the search_path, and the roles that could plant an operator or a function for this user's
-// statements to find.
+// searchPathPostgres reads the search_path, and the roles that could plant an operator or a
+// function for this user's statements to find.
 func (f *Facts) searchPathPostgres(ctx context.Context, conn *pgx.Conn) error {
 	if err := conn.QueryRow(ctx, pathPostgres).Scan(&f.SearchPath); err != nil {
 		return err
@@ -156,6 +157,11 @@ func (f *Facts) tablesPostgres(ctx context.Context, conn *pgx.Conn, name string)
 	if f.Unread = pgschema.CheckOwners(server.Untrusted); f.Unread != nil {
 		return nil // to read the version could run the role's functions
 	}
+	owner, err := q.StrangeOwner(ctx, conn, f.Schema)
+	if err != nil {
+		return err
+	}
+	f.Stranger = owner.Stranger
 	have, err := q.SchemaVersion(ctx, pgschema.On(conn, f.Schema))
 	switch {
 	case err == nil:
