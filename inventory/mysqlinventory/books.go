@@ -2,6 +2,7 @@ package mysqlinventory
 
 import (
 	"context"
+	"time"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/sqlerr"
@@ -16,8 +17,22 @@ func (d *database) Lookup(ctx context.Context, key string) ([]engine.Row, error)
 
 // Balances reads the books in one statement, and so in one snapshot.
 func (d *database) Balances(ctx context.Context, skus []string) ([]engine.Balance, error) {
-	balances, err := d.balances(ctx, d.on(d.pool), skus)
+	balances, err := d.balances(ctx, d.reads(ctx), skus)
 	return balances, sqlerr.Unwritten(err)
+}
+
+// reads returns what statements run on that read all rows: the server ends them when ctx ends. By
+// itself it reads on when its client has left.
+func (d *database) reads(ctx context.Context) mysqldb.DBTX {
+	on := d.onCaller(d.pool)
+	on.BoundTables = !d.pool.MariaDB
+	deadline, bounded := ctx.Deadline()
+	if rewrite := on.Rewrite; bounded {
+		on.Rewrite = func(query string) string {
+			return within(max(time.Until(deadline), time.Millisecond).Round(time.Millisecond), rewrite(query))
+		}
+	}
+	return on
 }
 
 func (d *database) balances(ctx context.Context, on mysqldb.DBTX, skus []string) ([]engine.Balance, error) {
@@ -33,7 +48,7 @@ func (d *database) balances(ctx context.Context, on mysqldb.DBTX, skus []string)
 
 // LimitedSKUs reads which SKUs have limits.
 func (d *database) LimitedSKUs(ctx context.Context, skus []string) ([]string, error) {
-	rows, err := d.q.LimitedSKUs(ctx, d.on(d.pool), mysqldb.LimitedSKUsParams{Every: every(skus), Skus: blobs(skus)})
+	rows, err := d.q.LimitedSKUs(ctx, d.reads(ctx), mysqldb.LimitedSKUsParams{Every: every(skus), Skus: blobs(skus)})
 	limited := make([]string, len(rows))
 	for i, sku := range rows {
 		limited[i] = string(sku)

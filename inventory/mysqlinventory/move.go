@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/mysqltext"
@@ -70,11 +71,14 @@ func (t *moveTx) Write(ctx context.Context, m engine.Moves) error {
 	return t.d.waited(ctx, writeMoves(ctx, t.d.bounded(ctx, t.on), m))
 }
 
-// briefly bounds a SELECT that waits for rows. MySQL reads the hint, and MariaDB the comment that begins with M.
-func briefly(query string) string {
+// briefly bounds a SELECT that waits for rows.
+func briefly(query string) string { return within(engine.LockWait, query) }
+
+// within bounds how long the server works on a SELECT. MySQL reads the hint, and MariaDB the comment that begins with M.
+func within(d time.Duration, query string) string {
 	begin := strings.Index(query, "\nSELECT ") + 1
 	return fmt.Sprintf("%s/*M! SET STATEMENT max_statement_time = %v FOR */ SELECT /*+ MAX_EXECUTION_TIME(%d) */ %s",
-		query[:begin], engine.LockWait.Seconds(), engine.LockWait.Milliseconds(), query[begin+len("SELECT "):])
+		query[:begin], d.Seconds(), d.Milliseconds(), query[begin+len("SELECT "):])
 }
 
 func lockReservations(ctx context.Context, on mysqldb.DBTX, query string, keys []string) (map[string][]engine.Row, error) {
