@@ -72,8 +72,9 @@ var _ dblock.Locker = (*Session)(nil)
 // NewSession makes a Session in the database of pool, of which it uses only the settings, for connections of its own. It
 // opens one, and finds out whether session locks exclude there.
 //
-// Errors: dblock.ErrInvalid, dblock.ErrUnavailable, dblock.ErrServerTooOld; dblock.ErrUnsupported behind a pooler, on a
-// standby, and on servers whose session locks don't exclude; it says what to use instead.
+// Errors: dblock.ErrInvalid, dblock.ErrUnavailable, dblock.ErrServerTooOld; dblock.ErrUnsupported
+// behind a pooler, on a standby, and on servers whose session locks don't exclude, and for a
+// search_path that names pg_catalog after another schema; it says what to use instead.
 func NewSession(ctx context.Context, pool *pgxpool.Pool, o SessionOptions) (*Session, error) {
 	if pool == nil {
 		return nil, &dblock.InvalidError{Field: "pool", Reason: "it is nil"}

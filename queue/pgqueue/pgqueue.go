@@ -30,7 +30,9 @@ import (
 // Connections of its own call BeforeConnect and AfterConnect of pool, not PrepareConn, BeforeAcquire and AfterRelease. Their
 // contexts, which a tracer sees too, have no values of the caller's.
 //
-// Errors: dblock.ErrInvalid, dblock.ErrSchema, dblock.ErrServerTooOld, dblock.ErrUnavailable.
+// Errors: dblock.ErrInvalid, dblock.ErrSchema, dblock.ErrServerTooOld, dblock.ErrUnavailable;
+// dblock.ErrUnsupported for a client_encoding other than UTF8, and for a search_path that names
+// pg_catalog after another schema.
 func New(ctx context.Context, pool *pgxpool.Pool, o queue.Options) (*queue.Queue, error) {
 	if pool == nil {
 		return nil, &dblock.InvalidError{Field: "pool", Reason: "it is nil"}
