@@ -139,7 +139,7 @@ func (s *Store) decided(ctx context.Context, o order) (outcome, error) {
 // Lookup returns what is recorded under key: ErrNotFound where nothing is.
 //
 // Other errors: of dblock ErrInvalid, ErrBusy, ErrConflict, ErrUnavailable, ErrSchema,
-// ErrClosed.
+// ErrClosed. On Postgres with a synchronous standby that does not answer, ErrOutcomeUnknown.
 func (s *Store) Lookup(ctx context.Context, key string) (Reservation, error) {
 	if err := text("", "key", key, 1); err != nil {
 		return Reservation{}, err

@@ -34,11 +34,15 @@ func (e *engine) Enqueue(ctx context.Context, by lease.By, asks []lease.Ask) ([]
 	return tickets, nil
 }
 
-// SeeTurn reads one row.
+// SeeTurn reads one row. Another process has written a grant: it counts once the synchronous
+// standbys have it.
 func (e *engine) SeeTurn(ctx context.Context, key string, handle lease.Handle, ticket int64) (lease.Turn, error) {
 	r, err := e.q.SeeTurn(ctx, e.on(e.pool), id(handle), ticket, key)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return lease.Turn{Missing: true, Waits: true}, nil
+	}
+	if err == nil && r.Granted != 0 && r.Unconfirmed {
+		err = e.q.ConfirmCommits(ctx, e.on(e.pool))
 	}
 	return lease.Turn{
 		Answer: lease.Answer{

@@ -39,20 +39,22 @@ func (q *Queries) AdjustStock(ctx context.Context, db DBTX, delta int64, sku str
 }
 
 const Adjustment = `-- name: Adjustment :one
-SELECT a.sku, a.delta
+SELECT a.sku, a.delta,
+       (pg_catalog.current_setting('synchronous_standby_names') <> ''::text)::boolean AS unconfirmed
 FROM dblock_adjustment a
 WHERE a.adjustment_id = $1
 `
 
 type AdjustmentRow struct {
-	Sku   string
-	Delta int64
+	Sku         string
+	Delta       int64
+	Unconfirmed bool
 }
 
 func (q *Queries) Adjustment(ctx context.Context, db DBTX, adjustmentID string) (AdjustmentRow, error) {
 	row := db.QueryRow(ctx, Adjustment, adjustmentID)
 	var i AdjustmentRow
-	err := row.Scan(&i.Sku, &i.Delta)
+	err := row.Scan(&i.Sku, &i.Delta, &i.Unconfirmed)
 	return i, err
 }
 

@@ -3,13 +3,3 @@
 //   sqlc v1.31.1
 
 package pgdb
-
-import (
-	"github.com/jackc/pgx/v5/pgtype"
-)
-
-type DblockQueueUnique struct {
-	Queue     string
-	UniqueKey string
-	JobID     pgtype.UUID
-}

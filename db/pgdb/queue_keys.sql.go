@@ -290,24 +290,37 @@ func (q *Queries) FreeUnique(ctx context.Context, db DBTX, arg FreeUniqueParams)
 }
 
 const KeyHolders = `-- name: KeyHolders :many
-SELECT u.queue, u.unique_key, u.job_id
+SELECT u.queue, u.unique_key, u.job_id,
+       (pg_catalog.current_setting('synchronous_standby_names') <> ''::text)::boolean AS unconfirmed
 FROM (SELECT pg_catalog.unnest($1::text[]) AS queue, pg_catalog.unnest($2::text[]) AS unique_key) a
 CROSS JOIN LATERAL (
     SELECT x.queue, x.unique_key, x.job_id FROM dblock_queue_unique x WHERE x.queue = a.queue AND x.unique_key = a.unique_key LIMIT 1
 ) u
 `
 
-// Who has some unique keys.
-func (q *Queries) KeyHolders(ctx context.Context, db DBTX, queues []string, uniqueKeys []string) ([]DblockQueueUnique, error) {
+type KeyHoldersRow struct {
+	Queue       string
+	UniqueKey   string
+	JobID       pgtype.UUID
+	Unconfirmed bool
+}
+
+// Who has some unique keys. unconfirmed: see ConfirmCommits.
+func (q *Queries) KeyHolders(ctx context.Context, db DBTX, queues []string, uniqueKeys []string) ([]KeyHoldersRow, error) {
 	rows, err := db.Query(ctx, KeyHolders, queues, uniqueKeys)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []DblockQueueUnique
+	var items []KeyHoldersRow
 	for rows.Next() {
-		var i DblockQueueUnique
-		if err := rows.Scan(&i.Queue, &i.UniqueKey, &i.JobID); err != nil {
+		var i KeyHoldersRow
+		if err := rows.Scan(
+			&i.Queue,
+			&i.UniqueKey,
+			&i.JobID,
+			&i.Unconfirmed,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

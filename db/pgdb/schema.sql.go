@@ -9,6 +9,20 @@ import (
 	"context"
 )
 
+const ConfirmCommits = `-- name: ConfirmCommits :exec
+SELECT pg_catalog.pg_logical_emit_message(true, 'dblock'::text, ''::text)
+WHERE pg_catalog.current_setting('synchronous_standby_names') <> ''::text
+`
+
+// Has the commit of this transaction wait for the synchronous standbys, if there are any. A commit
+// whose wait was cancelled is visible, and may be on no standby. A later commit that is confirmed
+// confirms it as well. A commit waits only if its transaction has written to the log: hence the
+// message. It needs no right to a table and locks nothing. Logical decoding shows it.
+func (q *Queries) ConfirmCommits(ctx context.Context, db DBTX) error {
+	_, err := db.Exec(ctx, ConfirmCommits)
+	return err
+}
+
 const Durability = `-- name: Durability :one
 SELECT pg_catalog.current_setting('fsync')::text AS fsync, pg_catalog.current_setting('synchronous_commit')::text AS synchronous_commit
 `

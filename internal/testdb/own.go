@@ -27,6 +27,13 @@ func Standby(tb testing.TB, primary *devdb.Server) *devdb.Server {
 	return alive(tb, func(ctx context.Context) (*devdb.Server, error) { return devdb.StartStandby(ctx, primary) })
 }
 
+// Replica is a synchronous replica of what Own gave for Postgres: each commit waits for it. It lives
+// as long as the test.
+func Replica(tb testing.TB, primary *devdb.Server) *devdb.Server {
+	tb.Helper()
+	return alive(tb, func(ctx context.Context) (*devdb.Server, error) { return devdb.StartReplica(ctx, primary) })
+}
+
 func alive(tb testing.TB, start func(context.Context) (*devdb.Server, error)) *devdb.Server {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), startTimeout)

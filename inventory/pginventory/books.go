@@ -10,16 +10,28 @@ import (
 
 // Lookup returns what is recorded under key.
 func (d *database) Lookup(ctx context.Context, key string) ([]engine.Row, error) {
-	var found []pgdb.ReservationsRow
+	var books engine.Books
 	err := d.alone(ctx, func(on pgdb.DBTX) (err error) {
-		found, err = d.q.Reservations(ctx, on, []string{key})
-		return err
+		if books.Recorded, books.Unconfirmed, err = d.lookUp(ctx, on, []string{key}); err != nil {
+			return sqlerr.Unwritten(err)
+		}
+		return d.confirm(ctx, on, books)
 	})
-	rows := make([]engine.Row, len(found))
-	for i, r := range found {
-		rows[i] = row(r)
+	return books.Recorded[key], err
+}
+
+// lookUp reads what is recorded.
+func (d *database) lookUp(ctx context.Context, on pgdb.DBTX, keys []string) (recorded map[string][]engine.Row, unconfirmed bool, err error) {
+	found, err := d.q.LookUpReservations(ctx, on, keys)
+	recorded = make(map[string][]engine.Row, len(keys))
+	for _, r := range found {
+		unconfirmed = r.Unconfirmed
+		recorded[r.ReservationKey] = append(recorded[r.ReservationKey], row(pgdb.ReservationsRow{
+			ReservationKey: r.ReservationKey, Line: r.Line, Sku: r.Sku, Bucket: r.Bucket, Buyer: r.Buyer, Qty: r.Qty, State: r.State,
+			Limited: r.Limited, LeftUs: r.LeftUs,
+		}))
 	}
-	return rows, sqlerr.Unwritten(err)
+	return recorded, unconfirmed, err
 }
 
 // Balances reads the books in one statement, and so in one snapshot.

@@ -114,6 +114,9 @@ func (t callerTx) decide(ctx context.Context, ask engine.Ask, decide func(engine
 			return err
 		case again:
 		case len(plan.Insert) == 0:
+			if err := t.d.confirm(ctx, t.on, books); err != nil {
+				return sqlerr.Unwritten(err)
+			}
 			return errNothing
 		default:
 			return sqlerr.Unwritten(t.write(ctx, plan))

@@ -31,15 +31,18 @@ func (d *database) Transact(ctx context.Context, ask engine.Ask, decide func(eng
 		return sqlerr.Unwritten(err)
 	}
 	plan := decide(books)
-	if len(plan.Insert) == 0 {
+	switch {
+	case len(plan.Insert) > 0:
+		err = d.write(ctx, conn, plan)
+	case books.Unconfirmed && len(books.Recorded) > 0:
+		err = rollbackAndConfirm(ctx, conn)
+	default:
 		rollback(ctx, conn) // a commit of nothing but row locks would cost a flush
-		return nil
 	}
-	if err := d.write(ctx, conn, plan); err != nil {
+	if err != nil {
 		rollback(ctx, conn)
-		return err
 	}
-	return nil
+	return err
 }
 
 // Look reads in one round trip.
@@ -49,7 +52,7 @@ func (d *database) Look(ctx context.Context, ask engine.Ask) (engine.Books, erro
 		books.Used[q] = 0
 	}
 	var batch pgx.Batch
-	batch.Queue(bound, lockTimeout(ctx))
+	queueBound(&batch, lockTimeout(ctx), &books.Unconfirmed)
 	d.queueQuotas(&batch, pgdb.SeeQuotas, ask.Quotas, books.Used)
 	batch.Queue(d.sql(pgdb.SeeUnits), ask.SKUs).Query(func(rows pgx.Rows) error {
 		return each(rows, func(r pgdb.SeeUnitsRow) { books.Stock[r.Sku] = []engine.Bucket{{Left: r.Units}} })
@@ -60,7 +63,10 @@ func (d *database) Look(ctx context.Context, ask engine.Ask) (engine.Books, erro
 		return books, err
 	}
 	defer conn.Release()
-	return books, sqlerr.Unwritten(conn.SendBatch(ctx, &batch).Close())
+	if err := conn.SendBatch(ctx, &batch).Close(); err != nil {
+		return books, sqlerr.Unwritten(err)
+	}
+	return books, d.confirm(ctx, d.on(conn), books)
 }
 
 func newBooks(ask engine.Ask) engine.Books {
@@ -81,7 +87,7 @@ func (d *database) read(ctx context.Context, conn *pgxpool.Conn, ask engine.Ask)
 	books := newBooks(ask)
 	var batch pgx.Batch
 	batch.Queue(beginReadCommitted)
-	batch.Queue(bound, lockTimeout(ctx))
+	queueBound(&batch, lockTimeout(ctx), &books.Unconfirmed)
 	if len(ask.Quotas) > 0 {
 		skus, buyers := quotaColumns(ask.Quotas)
 		batch.Queue(d.sql(pgdb.MakeQuotas), skus, buyers)
@@ -141,11 +147,7 @@ func (d *database) readLocked(ctx context.Context, on pgdb.DBTX, ask engine.Ask,
 	if books.Stock, err = d.lockStock(ctx, on, ask.SKUs); err != nil || len(ask.Keys) == 0 {
 		return books, err
 	}
-	recorded, err := d.q.Reservations(ctx, on, ask.Keys)
-	books.Recorded = make(map[string][]engine.Row)
-	for _, r := range recorded {
-		books.Recorded[r.ReservationKey] = append(books.Recorded[r.ReservationKey], row(r))
-	}
+	books.Recorded, books.Unconfirmed, err = d.lookUp(ctx, on, ask.Keys)
 	return books, err
 }
 

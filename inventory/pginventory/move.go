@@ -23,7 +23,10 @@ func (d *database) Move(ctx context.Context, fn func(engine.MoveTx) error) error
 	}
 	defer conn.Release() // which closes it where the transaction is still open
 	tx := &moveTx{d: d, conn: conn}
-	if err = fn(tx); err != nil || !tx.sent {
+	if err = fn(tx); err == nil && !tx.sent && tx.unconfirmed {
+		tx.sent, err = true, rollbackAndConfirm(ctx, conn)
+	}
+	if err != nil || !tx.sent {
 		rollback(ctx, conn)
 	}
 	return err
@@ -33,13 +36,15 @@ type moveTx struct {
 	d    *database
 	conn *pgxpool.Conn
 	sent bool // a commit
+
+	unconfirmed bool // what is recorded: see engine.Books
 }
 
 func (t *moveTx) Reservations(ctx context.Context, keys []string, wait bool) (map[string][]engine.Row, map[string]bool, error) {
 	recorded, lines := make(map[string][]engine.Row), make(map[string]int64)
 	var batch pgx.Batch
 	batch.Queue(beginReadCommitted)
-	batch.Queue(bound, lockWait)
+	queueBound(&batch, lockWait, &t.unconfirmed)
 	if wait {
 		t.d.queueKeys(&batch, pgdb.LockReservations, keys, recorded)
 	} else {
@@ -51,6 +56,7 @@ func (t *moveTx) Reservations(ctx context.Context, keys []string, wait bool) (ma
 	if err := t.conn.SendBatch(ctx, &batch).Close(); err != nil {
 		return nil, nil, sqlerr.Unwritten(err)
 	}
+	t.unconfirmed = t.unconfirmed && len(recorded) > 0
 	return recorded, engine.Partly(recorded, lines), nil
 }
 

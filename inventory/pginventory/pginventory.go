@@ -3,7 +3,8 @@
 //
 // The tables come from package migrations (`dblock migrate up`), the grants that a service needs
 // from docs/grants.md. Statements run in READ COMMITTED, whatever the database's default. A sale
-// is as durable as the connection's synchronous_commit says.
+// is as durable as the connection's synchronous_commit says. An answer from what is recorded waits
+// for synchronous standbys as a sale does.
 package pginventory
 
 import (

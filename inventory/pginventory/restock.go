@@ -115,11 +115,16 @@ func (t adjustTx) UncountQuotas(ctx context.Context, counts []engine.Count) erro
 func (d *database) Adjustment(ctx context.Context, id string) (engine.Adjustment, bool, error) {
 	var r pgdb.AdjustmentRow
 	err := d.alone(ctx, func(on pgdb.DBTX) (err error) {
-		r, err = d.q.Adjustment(ctx, on, id)
-		return err
+		if r, err = d.q.Adjustment(ctx, on, id); err != nil {
+			return sqlerr.Unwritten(err)
+		}
+		if r.Unconfirmed {
+			return d.q.ConfirmCommits(ctx, on)
+		}
+		return nil
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return engine.Adjustment{}, false, nil
 	}
-	return engine.Adjustment{ID: id, SKU: r.Sku, Delta: r.Delta}, err == nil, sqlerr.Unwritten(err)
+	return engine.Adjustment{ID: id, SKU: r.Sku, Delta: r.Delta}, err == nil, err
 }

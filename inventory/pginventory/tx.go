@@ -23,8 +23,16 @@ const beginReadCommitted = "begin isolation level read committed read write"
 // bound begins what a transaction does: it bounds its waits for locks, and has what follows look rows up by their keys, one by one.
 // The server keeps plans of what is prepared. One that reads the whole table, made while that was small, would stand still with
 // the table growing at tens of thousands of orders a second, until statistics are next taken, which may be a minute.
+// It also tells whether commits wait for synchronous standbys: see queueBound.
 const bound = "select pg_catalog.set_config('lock_timeout', $1, true), pg_catalog.set_config('enable_seqscan', 'off', true), " +
-	"pg_catalog.set_config('enable_hashjoin', 'off', true), pg_catalog.set_config('enable_mergejoin', 'off', true)"
+	"pg_catalog.set_config('enable_hashjoin', 'off', true), pg_catalog.set_config('enable_mergejoin', 'off', true), " +
+	"pg_catalog.current_setting('synchronous_standby_names') <> ''::text"
+
+// queueBound queues bound. What is read behind it is unconfirmed if commits wait for synchronous
+// standbys.
+func queueBound(batch *pgx.Batch, wait string, unconfirmed *bool) {
+	batch.Queue(bound, wait).QueryRow(func(row pgx.Row) error { return row.Scan(nil, nil, nil, nil, unconfirmed) })
+}
 
 // asTheOwners gives statements of the owner's, in the same transaction, the plans that they would have.
 var asTheOwners = []string{
@@ -79,6 +87,24 @@ func (d *database) alone(ctx context.Context, fn func(pgdb.DBTX) error) error {
 	}
 	defer conn.Release()
 	return fn(d.on(conn))
+}
+
+// confirm waits until the synchronous standbys have what is recorded, if that is unconfirmed. In a
+// caller's transaction its commit waits.
+func (d *database) confirm(ctx context.Context, on pgdb.DBTX, books engine.Books) error {
+	if !books.Unconfirmed || len(books.Recorded) == 0 {
+		return nil
+	}
+	return d.q.ConfirmCommits(ctx, on)
+}
+
+// rollbackAndConfirm is confirm for the end of a transaction that has written nothing. No row stays
+// locked while the standbys are waited for.
+func rollbackAndConfirm(ctx context.Context, conn *pgxpool.Conn) error {
+	var batch pgx.Batch
+	batch.Queue("rollback")
+	batch.Queue(pgdb.ConfirmCommits)
+	return conn.SendBatch(ctx, &batch).Close()
 }
 
 // rollback ends the transaction even where ctx has ended. Where that fails, releasing the

@@ -3,7 +3,8 @@ INSERT INTO dblock_adjustment (adjustment_id, sku, delta)
 VALUES (sqlc.arg(adjustment_id), sqlc.arg(sku), sqlc.arg(delta));
 
 -- name: Adjustment :one
-SELECT a.sku, a.delta
+SELECT a.sku, a.delta,
+       (pg_catalog.current_setting('synchronous_standby_names') <> ''::text)::boolean AS unconfirmed
 FROM dblock_adjustment a
 WHERE a.adjustment_id = sqlc.arg(adjustment_id);
 

@@ -16,7 +16,7 @@ RETURNING handle, ticket;
 
 -- What has become of a call that waits: the key is its own, or somebody else's, or free, for readers say; and whether
 -- its ticket is there, and counts. A row that readers may have is no grant: a process of an older version may have served
--- the ticket beside them.
+-- the ticket beside them. unconfirmed: see ConfirmCommits.
 -- name: SeeTurn :one
 SELECT CASE WHEN l.handle = sqlc.arg(handle) AND NOT l.shared AND (l.held_until IS NULL OR l.held_until > clock_timestamp()) THEN l.token ELSE 0 END::bigint AS granted,
        (l.handle IS NOT NULL AND (l.held_until IS NULL OR l.held_until > clock_timestamp()))::boolean AS held,
@@ -25,7 +25,8 @@ SELECT CASE WHEN l.handle = sqlc.arg(handle) AND NOT l.shared AND (l.held_until 
        COALESCE(extract(epoch FROM CASE WHEN pg_catalog.isfinite(LEAST(l.held_until, m.expires_at)) THEN LEAST(l.held_until, m.expires_at) - clock_timestamp() END) * 1000000::numeric, 0)::bigint AS remaining_us,
        COALESCE(extract(epoch FROM CASE WHEN pg_catalog.isfinite(l.held_until) THEN l.held_until - clock_timestamp() END) * 1000000::numeric, 0)::bigint AS hold_us,
        EXISTS (SELECT 1 FROM dblock_ticket q JOIN dblock_member w ON w.member_id = q.member_id AND w.expires_at > clock_timestamp()
-               WHERE q.lease_key = l.lease_key AND q.ticket = sqlc.arg(ticket) AND q.handle = sqlc.arg(handle)) AS waits
+               WHERE q.lease_key = l.lease_key AND q.ticket = sqlc.arg(ticket) AND q.handle = sqlc.arg(handle)) AS waits,
+       (pg_catalog.current_setting('synchronous_standby_names') <> ''::text)::boolean AS unconfirmed
 FROM dblock_lease l
 LEFT JOIN dblock_member m ON m.member_id = l.member_id
 WHERE l.lease_key = sqlc.arg(lease_key);

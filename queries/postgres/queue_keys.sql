@@ -38,9 +38,10 @@ WITH ask AS MATERIALIZED (
 SELECT a.job_id::uuid AS job_id FROM ask a CROSS JOIN told
 WHERE CASE WHEN told.queues < 0 OR a.unique_key = '' THEN false ELSE a.job_id NOT IN (SELECT w.job_id FROM won w) END;
 
--- Who has some unique keys.
+-- Who has some unique keys. unconfirmed: see ConfirmCommits.
 -- name: KeyHolders :many
-SELECT u.queue, u.unique_key, u.job_id
+SELECT u.queue, u.unique_key, u.job_id,
+       (pg_catalog.current_setting('synchronous_standby_names') <> ''::text)::boolean AS unconfirmed
 FROM (SELECT pg_catalog.unnest(sqlc.arg(queues)::text[]) AS queue, pg_catalog.unnest(sqlc.arg(unique_keys)::text[]) AS unique_key) a
 CROSS JOIN LATERAL (
     SELECT x.queue, x.unique_key, x.job_id FROM dblock_queue_unique x WHERE x.queue = a.queue AND x.unique_key = a.unique_key LIMIT 1

@@ -95,6 +95,16 @@ FROM dblock_reservation r
 WHERE r.reservation_key = ANY (sqlc.arg(reservation_keys)::text[])
 ORDER BY r.reservation_key, r.line;
 
+-- The same for few. unconfirmed: commits wait for synchronous standbys, which may not have the row.
+-- See ConfirmCommits.
+-- name: LookUpReservations :many
+SELECT r.reservation_key, r.line, r.sku, r.bucket, r.buyer, r.qty, r.state, r.limited,
+       coalesce(extract(epoch FROM CASE WHEN pg_catalog.isfinite(r.expires_at) THEN r.expires_at - clock_timestamp() END) * 1000000::numeric, 0)::bigint AS left_us,
+       (pg_catalog.current_setting('synchronous_standby_names') <> ''::text)::boolean AS unconfirmed
+FROM dblock_reservation r
+WHERE r.reservation_key = ANY (sqlc.arg(reservation_keys)::text[])
+ORDER BY r.reservation_key, r.line;
+
 -- LIMIT keeps keys and lines in their order, of which there are no more.
 -- name: LockReservations :many
 SELECT r.reservation_key, r.line, r.sku, r.bucket, r.buyer, r.qty, r.state, r.limited, r.left_us

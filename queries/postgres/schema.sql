@@ -53,6 +53,14 @@ SELECT COALESCE((
 -- name: Durability :one
 SELECT pg_catalog.current_setting('fsync')::text AS fsync, pg_catalog.current_setting('synchronous_commit')::text AS synchronous_commit;
 
+-- Has the commit of this transaction wait for the synchronous standbys, if there are any. A commit
+-- whose wait was cancelled is visible, and may be on no standby. A later commit that is confirmed
+-- confirms it as well. A commit waits only if its transaction has written to the log: hence the
+-- message. It needs no right to a table and locks nothing. Logical decoding shows it.
+-- name: ConfirmCommits :exec
+SELECT pg_catalog.pg_logical_emit_message(true, 'dblock'::text, ''::text)
+WHERE pg_catalog.current_setting('synchronous_standby_names') <> ''::text;
+
 -- The session's search_path, and the first schema on it that has dblock's tables, or else the first
 -- one that exists. The schema of temporary tables is none of them, though a session looks there
 -- first for a table without a schema. Operators and types are qualified here, because the path may

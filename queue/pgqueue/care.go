@@ -19,9 +19,12 @@ import (
 // jobsOfClaim is about how many jobs a claim has, for Adopt. It may have thousands.
 const jobsOfClaim = 125
 
-// Standing counts rows.
+// Standing counts rows, and waits until the synchronous standbys have them.
 func (d *database) Standing(ctx context.Context, jobs []engine.ID) (int, error) {
 	n, err := d.q.CountJobs(ctx, d.on(d.pool), uuids(jobs))
+	if err == nil && n > 0 {
+		err = d.q.ConfirmCommits(ctx, d.on(d.pool))
+	}
 	return int(n), sqlerr.Unwritten(err)
 }
 

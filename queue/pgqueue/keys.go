@@ -74,7 +74,7 @@ func (d *database) insertOnce(ctx context.Context, on pgdb.DBTX, jobs []engine.I
 	return dups, left, nil
 }
 
-// Holders reads who has unique keys.
+// Holders reads who has unique keys, and waits until the synchronous standbys have those rows.
 func (d *database) Holders(ctx context.Context, jobs []engine.Insert) ([]engine.ID, error) {
 	holders, err := d.holders(ctx, d.on(d.pool), jobs)
 	return holders, sqlerr.Unwritten(err)
@@ -86,6 +86,9 @@ func (d *database) holders(ctx context.Context, on pgdb.DBTX, jobs []engine.Inse
 		queues[i], keys[i] = jobs[i].Queue, jobs[i].Unique
 	}
 	found, err := d.q.KeyHolders(ctx, on, queues, keys)
+	if err == nil && len(found) > 0 && found[0].Unconfirmed {
+		err = d.q.ConfirmCommits(ctx, on)
+	}
 	if err != nil {
 		return nil, err
 	}

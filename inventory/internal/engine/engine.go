@@ -77,6 +77,10 @@ type Books struct {
 	Skipped  func(sku string) bool // whether somebody else has locked a row of the SKU
 	Used     map[Quota]int64       // units that count against a quota; none where somebody else has locked it
 	Recorded map[string][]Row      // reservations that exist already, by key, their lines in order
+
+	// Unconfirmed is for the driver alone: what is recorded may be on no synchronous standby, and is
+	// not answered before a later commit is confirmed.
+	Unconfirmed bool
 }
 
 // Plan is what a transaction writes. One without Insert ends it without a write.
