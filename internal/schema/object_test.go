@@ -25,6 +25,12 @@ func TestShapes(t *testing.T) {
 	if d := laxer.Differences(validated); len(d) > 0 || len(validated.Differences(laxer)) != 1 {
 		t.Errorf("a validated CHECK is a difference: %q, or one that is not is none", d)
 	}
+	renamed := schema.Object{Table: "a", Kind: schema.Limit, Name: "a_chk_1"}
+	for is, differences := range map[string]int{"n > 0": 0, "CHECK (n > 0)": 1} { // on MySQL, and on Postgres
+		if d := (schema.Shape{check: is}).Differences(schema.Shape{renamed: is}); len(d) != differences {
+			t.Errorf("%s under another name: %q", is, d)
+		}
+	}
 	unsafe := schema.Shape{{"b", schema.Unsafe, "engine"}: "no engine", {"c", schema.Unsafe, "engine"}: "no engine", {"b", schema.Column, "id"}: "bigint"}
 	if d := (schema.Shape{{"b", schema.Column, "id"}: "bigint"}).Differences(unsafe); len(d) != 1 || d[0] != "table b has no engine" {
 		t.Errorf("of an unsafe table of its own and one of others: %q", d)
