@@ -169,7 +169,7 @@ func TestDoctorOnSettingsThatAreRefused(t *testing.T) {
 		invoke(t, "", "migrate", "up", database).want(t, 0, "")
 		setting, check, text := "timestamp=1700000000", "clock", "take timestamp out"
 		if kind == devdb.Postgres {
-			setting, check, text = "client_encoding=LATIN1", "charset", "client_encoding = LATIN1"
+			setting, check, text = "client_encoding=LATIN1&standard_conforming_strings=off", "charset", "client_encoding = LATIN1"
 		}
 		before := diagnose(t, database)
 		r := diagnose(t, suite.AppendQuery(database, setting))
@@ -177,6 +177,10 @@ func TestDoctorOnSettingsThatAreRefused(t *testing.T) {
 		wantFinding(t, r, "tables", doctor.OK, "")
 		if r.Problems != before.Problems+1 {
 			t.Errorf("%d problems, want one more than %d: %+v", r.Problems, before.Problems, r.Findings)
+		}
+		if kind == devdb.Postgres {
+			simple := suite.AppendQuery(database, "standard_conforming_strings=off&default_query_exec_mode=simple_protocol")
+			wantFinding(t, diagnose(t, simple), "connection", doctor.Problem, "standard_conforming_strings=on")
 		}
 	})
 }

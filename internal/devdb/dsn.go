@@ -14,7 +14,8 @@ import (
 var (
 	errPostgresURL = errors.New("not readable as a Postgres URL: write postgres://user:password@host:5432/database " +
 		"and percent-encode special characters in the password")
-	errMySQLDSN = errors.New("not readable as a MySQL DSN: write user:password@tcp(host:3306)/database; " +
+	errPostgresHost = errors.New("names a host with an @ in it: write the @ of a user or a password as %40")
+	errMySQLDSN     = errors.New("not readable as a MySQL DSN: write user:password@tcp(host:3306)/database; " +
 		"the part after ? needs percent-encoding, the password does not")
 	errMySQLURL = errors.New("is a mysql:// URL, which the Go driver does not read: " +
 		"write user:password@tcp(host:3306)/database")
@@ -22,7 +23,8 @@ var (
 )
 
 // ParsePostgres reads a Postgres URL (or libpq's keyword=value form). The error is a *DSNError and
-// never holds the password.
+// never holds the password. An @ in the password that is not encoded ends it, and its rest would be
+// shown as a host or a database.
 func ParsePostgres(dsn string) (*pgxpool.Config, error) {
 	if strings.TrimSpace(dsn) == "" {
 		return nil, &DSNError{Err: errEmpty}
@@ -30,6 +32,14 @@ func ParsePostgres(dsn string) (*pgxpool.Config, error) {
 	c, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
 		return nil, &DSNError{Err: errPostgresURL}
+	}
+	hosts := c.ConnConfig.Host
+	for _, f := range c.ConnConfig.Fallbacks {
+		hosts += f.Host
+	}
+	url, _, _ := strings.Cut(dsn, "?")
+	if strings.Contains(hosts, "@") || strings.Contains(url, "://") && strings.Count(url, "@") > 1 {
+		return nil, &DSNError{Err: errPostgresHost}
 	}
 	return c, nil
 }

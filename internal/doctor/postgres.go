@@ -3,6 +3,7 @@ package doctor
 import (
 	"cmp"
 	"context"
+	"maps"
 	"net"
 	"slices"
 	"strconv"
@@ -19,7 +20,11 @@ import (
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-const clientEncoding = "client_encoding"
+// Without certain values of these pgx sends no statement of the simple protocol with arguments.
+const (
+	clientEncoding    = "client_encoding"
+	conformingStrings = "standard_conforming_strings"
+)
 
 // closing is for how long the end of a connection is waited for.
 const closing = 5 * time.Second
@@ -30,6 +35,7 @@ func Postgres(ctx context.Context, config *pgx.ConnConfig, name string) Report {
 	target := targetOf(config)
 	config = config.Copy()
 	prepares := config.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement
+	simple := config.DefaultQueryExecMode == pgx.QueryExecModeSimpleProtocol
 	// Nothing is prepared, so that whatever pooler there is lets all through.
 	config.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
 	conn, err := pgx.ConnectConfig(ctx, config)
@@ -37,9 +43,16 @@ func Postgres(ctx context.Context, config *pgx.ConnConfig, name string) Report {
 		return unreachable(enginePostgres, target, err)
 	}
 	encoding := conn.PgConn().ParameterStatus(clientEncoding)
+	needs := map[string]string{}
 	if pgfault.CheckClientEncoding(encoding) != nil {
+		needs[clientEncoding] = "UTF8"
+	}
+	if !simple && conn.PgConn().ParameterStatus(conformingStrings) != "on" { // else the service can't either
+		needs[conformingStrings] = "on"
+	}
+	if len(needs) > 0 {
 		_ = conn.Close(ctx)
-		config.RuntimeParams[clientEncoding] = "UTF8" // else pgx sends no statement with arguments
+		maps.Copy(config.RuntimeParams, needs)
 		if conn, err = pgx.ConnectConfig(ctx, config); err != nil {
 			return unreachable(enginePostgres, target, err)
 		}

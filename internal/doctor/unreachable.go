@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strings"
 	"syscall"
 
 	"github.com/go-sql-driver/mysql"
@@ -45,6 +46,8 @@ const (
 	unknownHost = "the host's name is not known here: correct it in the DSN"
 	notListened = "nothing listens there: is the server running, are host and port those of the DSN, and does it listen on that address " +
 		"(listen_addresses, bind_address)?"
+	conforming = "take standard_conforming_strings = off out of the DSN, and out of what ALTER ROLE and ALTER DATABASE have set, " +
+		"or take default_query_exec_mode=simple_protocol out of the DSN"
 	silent = "no answer: is there a firewall, or a server that hangs?"
 	log    = "the server's log says more"
 )
@@ -61,6 +64,8 @@ func remedy(err error) string {
 		return refusalsMySQL[my.Number]
 	case errors.As(err, &dns):
 		return unknownHost
+	case strings.Contains(err.Error(), conformingStrings):
+		return conforming
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return notListened
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
