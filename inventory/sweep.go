@@ -3,7 +3,7 @@ package inventory
 import (
 	"context"
 	"errors"
-	"slices"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,7 +35,7 @@ func (s *Store) Sweep(ctx context.Context, limit int) (swept int, err error) {
 	return swept, err
 }
 
-// sweep also tells whether it has found as many as it might.
+// sweep also tells whether there may be more that can be swept at once.
 func (s *Store) sweep(ctx context.Context, limit int) (swept int, full bool, err error) {
 	if limit < 1 || limit > maxBatch {
 		return 0, false, invalid("limit", "%d is not within 1 to %d", limit, maxBatch)
@@ -45,13 +45,13 @@ func (s *Store) sweep(ctx context.Context, limit int) (swept int, full bool, err
 		return 0, false, err
 	}
 	defer leave()
-	keys, err := s.due(ctx, limit)
+	keys, fresh, err := s.due(ctx, limit)
 	if err != nil {
 		err = s.explain(err, "sweep")
 	} else {
 		swept, err = s.expire(ctx, keys, 0)
 	}
-	return swept, len(keys) == limit && swept > 0, errors.Join(err, s.sweepAllotments(ctx))
+	return swept, len(keys) == limit && (swept > 0 || fresh), errors.Join(err, s.sweepAllotments(ctx))
 }
 
 // expire gives back what is held under keys, and says how many those are. It waits at most so long for rows that are locked. The error is
@@ -89,15 +89,27 @@ func (s *Store) expire(ctx context.Context, keys []string, wait time.Duration) (
 	return int(n.Load()), err
 }
 
-// due reads the keys of at most limit expired reservations. It leaves out those that are postponed.
-func (s *Store) due(ctx context.Context, limit int) (keys []string, err error) {
-	not := s.later.now()
+// due reads the keys of at most limit expired reservations. Those that were not postponed before come first:
+// many that stay locked, or are refused, keep others from being swept for no longer than it takes
+// to try each of them once. A quarter is left to those that were postponed. fresh tells that some were not.
+func (s *Store) due(ctx context.Context, limit int) (keys []string, fresh bool, err error) {
+	tried := s.later.tried()
+	var all []string
 	err = s.retry(ctx, attempt{}, func(ctx context.Context, _ attempt) (err error) {
-		keys, err = s.engine.Due(ctx, limit+len(not))
+		all, err = s.engine.Due(ctx, limit+len(tried))
 		return err
 	})
-	keys = slices.DeleteFunc(keys, func(key string) bool { return not[key] })
-	return keys[:min(limit, len(keys))], err
+	var again []string
+	for _, key := range all {
+		switch ready, known := tried[key]; {
+		case !known:
+			keys = append(keys, key)
+		case ready:
+			again = append(again, key)
+		}
+	}
+	keys = keys[:min(len(keys), limit-min(len(again), limit/4))]
+	return append(keys, again[:min(len(again), limit-len(keys))]...), len(keys) > 0, err
 }
 
 // later is what could not be swept, and is tried again after a while.
@@ -135,18 +147,29 @@ func (l *later[K]) done(key K) {
 	delete(l.keys, key)
 }
 
-// now are those that are not to be tried yet. It forgets those whose turn was long ago: others have swept them.
-func (l *later[K]) now() map[K]bool {
+// tried are those that were postponed. They are true if it is their turn again. It forgets those whose
+// turn was long ago: others have swept them.
+func (l *later[K]) tried() map[K]bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	not := make(map[K]bool, len(l.keys))
+	tried := make(map[K]bool, len(l.keys))
 	for key, p := range l.keys {
-		switch since := time.Since(p.until); {
-		case since < 0:
-			not[key] = true
-		case since > longestPostponed:
+		since := time.Since(p.until)
+		if since > longestPostponed {
 			delete(l.keys, key)
+			continue
 		}
+		tried[key] = since >= 0
+	}
+	return tried
+}
+
+// now are those that are not to be tried yet.
+func (l *later[K]) now() map[K]bool {
+	not := l.tried()
+	maps.DeleteFunc(not, func(_ K, ready bool) bool { return ready })
+	for key := range not {
+		not[key] = true
 	}
 	return not
 }

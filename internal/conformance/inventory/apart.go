@@ -202,6 +202,34 @@ func (mergeTests) ARefusedRowDoesNotStopTheSweep(t *testing.T, s *env) {
 	s.sound(t)
 }
 
+// ManyLockedHoldsDelayNoSweep: many holds of a locked SKU expired before one of another SKU, which is
+// swept as soon as each of those was tried once.
+func (mergeTests) ManyLockedHoldsDelayNoSweep(t *testing.T, s *env) {
+	const locked, limit = 25, 10
+	s.stock(t, "locked", locked)
+	s.stock(t, "other", 1)
+	keys := named("held", locked)
+	for _, key := range keys {
+		s.sells(t, held(key, "locked"))
+	}
+	s.sells(t, held("last", "other"))
+	s.isDue(t, append(keys, "last")...)
+	letGo := s.lockSKUs(t, []string{"locked"})
+	swept := 0
+	for range (locked+1)/(limit-limit/4) + 1 {
+		swept += suite.Must(s.Sweep(suite.Soon(t), limit))(t)
+		time.Sleep(100 * time.Millisecond) // those that were tried first may be tried again
+	}
+	assert.Equal(t, 1, swept)
+	s.wantsBooks(t, "other", 1, 0, 0)
+	letGo()
+	suite.Until(t, "all are swept", func() bool {
+		swept += suite.Must(s.Sweep(suite.Soon(t), limit))(t)
+		return swept == locked+1
+	})
+	s.sound(t)
+}
+
 // lockedRows are what a change of the reservation "slow" needs, and another transaction can have
 // locked.
 var lockedRows = map[string]string{

@@ -54,6 +54,7 @@
 //     that order, or its change, alone.
 //   - AUniqueIndexRefusesItsOrdersAlone: Orders that an index of the host's refuses fail alone.
 //   - ALockOfATriggerIsOneOrders: A trigger that waits for a lock delays its own order alone.
+//   - ManyLockedHoldsDelayNoSweep: Expired holds of a locked SKU delay no others.
 //   - ARefusedRowDoesNotStopTheSweep: A row that a trigger refuses stops no sweep.
 //   - ALockedRowStallsNoOtherChange: A locked row delays its own change alone.
 //   - WhatStaysLockedIsBusy: A row that stays locked is ErrBusy, and nothing is written.
