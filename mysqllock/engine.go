@@ -14,7 +14,7 @@ import (
 // engine is the leases of one database, which schema names; empty: that of the connections.
 type engine struct {
 	pool   *sql.DB
-	heart  heart
+	heart  *heart
 	schema string
 
 	mariaDB  bool // it can do what MySQL can't

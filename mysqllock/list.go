@@ -8,6 +8,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/mysqldb"
 	"github.com/dblock-go/dblock/internal/lease"
+	"github.com/dblock-go/dblock/internal/member"
 )
 
 // List reads what is held in one statement, and so in one snapshot.
@@ -52,6 +53,24 @@ func (e *engine) HoldersOf(ctx context.Context, key string) ([]lease.Listed, err
 		}
 	}
 	return holders, nil
+}
+
+// HeldBy reads what stands under a member, in one statement.
+func (e *engine) HeldBy(ctx context.Context, m member.ID) ([]lease.Back, error) {
+	of := sql.NullString{String: string(m[:]), Valid: true}
+	var rows []mysqldb.HeldByMemberRow
+	err := e.read(ctx, func(on mysqldb.DBTX) (err error) {
+		rows, err = e.q.HeldByMember(ctx, on, mysqldb.HeldByMemberParams{OfLeases: of, OfReaders: of, OfPermits: of, OfTickets: m[:]})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	held := make([]lease.Back, len(rows))
+	for i, r := range rows {
+		held[i] = lease.Back{Key: string(r.LeaseKey), Handle: id(r.Handle.String), Mode: dblock.Mode(r.Mode)}
+	}
+	return held, nil
 }
 
 // Look reads one lease.

@@ -3,6 +3,7 @@ package mysqllock
 import (
 	"context"
 	"database/sql"
+	"sync/atomic"
 	"time"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
@@ -43,6 +44,9 @@ func (e *engine) Leave(ctx context.Context, id member.ID) error {
 	return e.beating(ctx, func(on mysqldb.DBTX) error { return e.q.Leave(ctx, on, id[:]) })
 }
 
+// Broken counts the connections of heartbeats.
+func (e *engine) Broken() int64 { return e.heart.broken.Load() }
+
 func (e *engine) beating(ctx context.Context, statement func(mysqldb.DBTX) error) error {
 	return e.heart.do(ctx, e.on, statement)
 }
@@ -53,9 +57,11 @@ type heart struct {
 	pool *sql.DB
 	turn chan struct{} // holds one: whose turn it is to use conn; a channel, as a wait for it can end
 	conn *sql.Conn     // nil: to be made
+
+	broken atomic.Int64 // how many were dropped after an error
 }
 
-func newHeart(pool *sql.DB) heart { return heart{pool: pool, turn: make(chan struct{}, 1)} }
+func newHeart(pool *sql.DB) *heart { return &heart{pool: pool, turn: make(chan struct{}, 1)} }
 
 // do runs one autocommit statement. After any error the next one gets a connection of its own.
 func (h *heart) do(ctx context.Context, on func(mysqltext.Conn) mysqldb.DBTX, statement func(mysqldb.DBTX) error) error {
@@ -71,6 +77,7 @@ func (h *heart) do(ctx context.Context, on func(mysqltext.Conn) mysqldb.DBTX, st
 		}
 		err := statement(on(h.conn))
 		if err != nil {
+			h.broken.Add(1)
 			mysqltx.Discard(h.conn)
 		}
 		if err != nil || h.pool.Stats().MaxOpenConnections == 1 {

@@ -6,16 +6,16 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/internal/pgpool"
 )
 
 // engine is the Postgres side of the lease locks.
 type engine struct {
-	pool   *pgxpool.Pool // its own: a heartbeat never stands in line behind the host's work
+	pool   *pgpool.Pool // its own: a heartbeat never stands in line behind the host's work
 	schema string
 
 	notDurable string // the setting for which commits don't survive a crash; empty: they do

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/lease"
+	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
@@ -43,6 +44,19 @@ func (e *engine) HoldersOf(ctx context.Context, key string) ([]lease.Listed, err
 		}
 	}
 	return holders, nil
+}
+
+// HeldBy reads what stands under a member.
+func (e *engine) HeldBy(ctx context.Context, m member.ID) ([]lease.Back, error) {
+	rows, err := e.q.HeldByMember(ctx, e.on(e.pool), id(m))
+	if err != nil {
+		return nil, err
+	}
+	held := make([]lease.Back, len(rows))
+	for i, r := range rows {
+		held[i] = lease.Back{Key: r.LeaseKey, Handle: r.Handle.Bytes, Mode: dblock.Mode(r.Mode)}
+	}
+	return held, nil
 }
 
 // Look reads one lease.

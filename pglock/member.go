@@ -28,3 +28,6 @@ func (e *engine) Beat(ctx context.Context, m member.ID, ttl time.Duration) (beat
 func (e *engine) Leave(ctx context.Context, m member.ID) error {
 	return e.q.Leave(ctx, e.on(e.pool), id(m))
 }
+
+// Broken counts the pool's connections: a heartbeat takes one of them, which the pool has looked at.
+func (e *engine) Broken() int64 { return e.pool.Broken() }

@@ -28,5 +28,5 @@ func (e *engine) OthersWait(ctx context.Context, key string, m member.ID) (bool,
 
 // Listen uses a connection of its own. Where nothing is heard the poll has to do.
 func (e *engine) Listen(ctx context.Context, ready func(), wake func(key string)) error {
-	return pglisten.Listen(ctx, e.pool, channel, ready, wake)
+	return pglisten.Listen(ctx, e.pool.Pool, channel, ready, wake)
 }

@@ -502,6 +502,62 @@ func (q *Queries) FreeWaitedFor(ctx context.Context, db DBTX, leaseKeys [][]byte
 	return items, nil
 }
 
+const HeldByMember = `-- name: HeldByMember :many
+SELECT held.lease_key, CAST(held.mode AS SIGNED) AS mode, held.handle
+FROM (
+    SELECT l.lease_key, 0 AS mode, l.handle FROM dblock_lease l WHERE l.member_id = ? AND l.handle IS NOT NULL
+    UNION ALL
+    SELECT r.lease_key, 1, r.handle FROM dblock_reader r WHERE r.member_id = ?
+    UNION ALL
+    SELECT p.lease_key, 2, p.handle FROM dblock_permit p WHERE p.member_id = ? AND p.handle IS NOT NULL
+    UNION ALL
+    SELECT q.lease_key, 0, q.handle FROM dblock_ticket q WHERE q.member_id = ? AND NOT q.served
+) held
+LIMIT 18446744073709551615
+`
+
+type HeldByMemberParams struct {
+	OfLeases  sql.NullString
+	OfReaders sql.NullString
+	OfPermits sql.NullString
+	OfTickets []byte
+}
+
+type HeldByMemberRow struct {
+	LeaseKey []byte
+	Mode     int64
+	Handle   sql.NullString
+}
+
+// What a member keeps: what it holds, in whatever mode, and its tickets. No index leads to it: all rows are read, seldom.
+func (q *Queries) HeldByMember(ctx context.Context, db DBTX, arg HeldByMemberParams) ([]HeldByMemberRow, error) {
+	rows, err := db.QueryContext(ctx, HeldByMember,
+		arg.OfLeases,
+		arg.OfReaders,
+		arg.OfPermits,
+		arg.OfTickets,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []HeldByMemberRow
+	for rows.Next() {
+		var i HeldByMemberRow
+		if err := rows.Scan(&i.LeaseKey, &i.Mode, &i.Handle); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const HoldersOfKey = `-- name: HoldersOfKey :many
 SELECT CAST(held.mode AS SIGNED) AS mode, CAST(held.token AS SIGNED) AS token, held.handle, held.member_id, held.label,
        COALESCE(m.label, '') AS member_label

@@ -269,6 +269,45 @@ func (q *Queries) ExpireLeases(ctx context.Context, db DBTX, arg ExpireLeasesPar
 	return result.RowsAffected(), nil
 }
 
+const HeldByMember = `-- name: HeldByMember :many
+SELECT l.lease_key, 0::smallint AS mode, l.handle::uuid AS handle FROM dblock_lease l
+WHERE l.member_id = $1::uuid AND l.handle IS NOT NULL
+UNION ALL
+SELECT r.lease_key, 1::smallint, r.handle FROM dblock_reader r WHERE r.member_id = $1::uuid
+UNION ALL
+SELECT p.lease_key, 2::smallint, p.handle FROM dblock_permit p WHERE p.member_id = $1::uuid AND p.handle IS NOT NULL
+UNION ALL
+SELECT q.lease_key, 0::smallint, q.handle FROM dblock_ticket q WHERE q.member_id = $1::uuid
+`
+
+type HeldByMemberRow struct {
+	LeaseKey string
+	Mode     int16
+	Handle   pgtype.UUID
+}
+
+// What a member keeps: what it holds, in whatever mode, and its tickets. No index leads to it, so that a lease's changes are HOT
+// updates: all rows are read, seldom.
+func (q *Queries) HeldByMember(ctx context.Context, db DBTX, memberID pgtype.UUID) ([]HeldByMemberRow, error) {
+	rows, err := db.Query(ctx, HeldByMember, memberID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []HeldByMemberRow
+	for rows.Next() {
+		var i HeldByMemberRow
+		if err := rows.Scan(&i.LeaseKey, &i.Mode, &i.Handle); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const HoldersOfKey = `-- name: HoldersOfKey :many
 SELECT held.mode::smallint AS mode, held.token::bigint AS token, held.handle::uuid AS handle, held.member_id, held.label::text AS label,
        COALESCE(m.label, '')::text AS member_label

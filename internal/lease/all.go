@@ -114,11 +114,9 @@ func (l *Locker) onceForAll(
 			backs[i] = asks[i].back(dblock.Exclusive)
 		}
 		answers, err = l.acquireAll(ctx, life, asks)
+		l.answered(life, err, err == nil && answers[0].Token != 0, backs...)
 		if err == nil {
 			return sent, asks, answers, nil
-		}
-		if l.mayStand(err) {
-			l.doubt(life, backs...)
 		}
 		if !l.again(ctx, err, n) {
 			return reply{}, nil, nil, l.unanswered(ctx, err, r)

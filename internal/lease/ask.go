@@ -32,16 +32,17 @@ func (l *Locker) ask(ctx context.Context, p *place, r dblock.Request) (*dblock.L
 			return nil, nil, err
 		}
 		answer := got.Answer
-		p.checkPending(&answer)
+		l.checkPending(p, &answer)
 		if answer.Token != 0 {
 			l.admitReaders(p)
 		}
 		switch {
 		case answer.Token != 0 && got.ask.Over:
+			l.dropPending(p)
 			p.pending = got.given()
 			continue
 		case answer.Token != 0:
-			p.pending = nil
+			l.dropPending(p)
 			lock, err := l.grant(ctx, p, got, r)
 			return lock, nil, err
 		case answer.Shared && n < tries:
@@ -69,12 +70,20 @@ func (l *Locker) ask(ctx context.Context, p *place, r dblock.Request) (*dblock.L
 
 // checkPending notes where what was granted to p is not its own any more. Its row may also have been locked for a
 // moment, when it was asked for in the place of that.
-func (p *place) checkPending(a *Answer) {
+func (l *Locker) checkPending(p *place, a *Answer) {
 	switch {
 	case p.pending == nil || a.Token != 0:
 	case a.Held && a.Holder.Token == p.pending.Token:
 		a.Held = false
 	case a.Held || a.Shared:
+		l.dropPending(p)
+	}
+}
+
+// dropPending forgets what was granted to p: its row is another acquisition's, or its member is gone.
+func (l *Locker) dropPending(p *place) {
+	if p.pending != nil {
+		l.reconciler.handles.remove(p.pending.ask.Handle)
 		p.pending = nil
 	}
 }
@@ -150,15 +159,25 @@ func (l *Locker) once(ctx context.Context, r dblock.Request, adjust func(*Ask)) 
 			queue = l.inTurn
 		}
 		got.Answer, err = queue.Do(ctx, ask{got.ask, life})
+		l.answered(life, err, got.Token != 0, got.ask.back(r.Mode))
 		if err == nil {
 			return got, nil
-		}
-		if l.mayStand(err) && !errors.Is(err, merge.ErrLeft) { // else late sees to it
-			l.doubt(life, got.ask.back(r.Mode))
 		}
 		if !l.again(ctx, err, n) {
 			return reply{}, l.unanswered(ctx, err, r)
 		}
+	}
+}
+
+// answered takes over how a statement that asked has ended: what may have been granted is reconciled, and what was not
+// granted is forgotten. If the caller left it before, late does that.
+func (l *Locker) answered(life *member.Life, err error, granted bool, backs ...Back) {
+	switch {
+	case errors.Is(err, merge.ErrLeft):
+	case err != nil && l.mayStand(err):
+		l.doubt(life, backs...)
+	case err != nil || !granted:
+		l.reconciler.handles.remove(backs[0].Handle)
 	}
 }
 
@@ -182,7 +201,7 @@ func (l *Locker) again(ctx context.Context, err error, n int) bool {
 	return n < tries && l.sleep(ctx, time.Millisecond<<n) == nil
 }
 
-// asked makes the Ask of a request, under a handle of its own.
+// asked makes the Ask of a request, under a handle of its own, which is noted before anything is sent.
 func (l *Locker) asked(r dblock.Request) Ask {
 	a := Ask{
 		Key: r.Key, Handle: member.NewID(), Label: l.o.Label, Data: r.Data, Detached: r.Detached, Permits: r.Permits, Limit: r.Limit,
@@ -193,6 +212,7 @@ func (l *Locker) asked(r dblock.Request) Ask {
 	if r.MaxHold != nil {
 		a.Hold = *r.MaxHold
 	}
+	l.reconciler.handles.add(a.Handle)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	of := l.lines[lineOf(r)]

@@ -28,6 +28,7 @@ func (l *Locker) giveBack(ctx context.Context, life *member.Life, backs ...Back)
 		certain = certain && err == nil
 		missing = certain && (missing || lacks)
 		if err == nil && !stands(got) {
+			l.reconciler.handles.remove(backs[0].Handle)
 			return missing
 		}
 		if l.sleep(ctx, time.Millisecond<<n) != nil {
@@ -64,6 +65,8 @@ func (l *Locker) late(mode dblock.Mode, a ask, granted bool, err error) {
 		l.doubt(a.life, a.back(mode))
 	case err == nil && granted:
 		l.reconciler.add(a.life, l.o.Fair, true, a.back(mode))
+	default:
+		l.reconciler.handles.remove(a.Handle)
 	}
 }
 

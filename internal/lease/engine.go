@@ -202,6 +202,10 @@ type Engine interface {
 	// HoldersOf reads the acquisitions that hold one key, in any mode, without their ages, waiters and data.
 	HoldersOf(ctx context.Context, key string) ([]Listed, error)
 
+	// HeldBy reads what stands under a member, its tickets included: a Back for each key and handle, with Token 0. It may
+	// have one twice. What no member keeps is not in it.
+	HeldBy(ctx context.Context, id member.ID) ([]Back, error)
+
 	// Look reads one lease, with its data: the exclusive holder, or else any that holds the key shared,
 	// or permits of it; false if no living process holds it. It then returns the
 	// token of the last acquisition, or 0 if that is not known any more.

@@ -3,7 +3,6 @@ package lease
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -110,6 +109,7 @@ func (l *Locker) takeTicket(ctx context.Context, r dblock.Request) (*turn, error
 		t := &turn{reply: reply{ask: l.asked(r), life: life, sent: l.o.Clock.Now()}, rung: make(chan struct{}, 1)}
 		l.waits.await(t)
 		ticket, err := l.tickets.Do(ctx, ask{t.ask, life})
+		l.answered(life, err, ticket != 0, t.ask.back(dblock.Exclusive))
 		if err == nil && ticket != 0 {
 			l.waits.number(t, ticket)
 			l.mu.Lock()
@@ -126,9 +126,6 @@ func (l *Locker) takeTicket(ctx context.Context, r dblock.Request) (*turn, error
 				return nil, l.unanswered(ctx, err, r)
 			}
 			continue
-		}
-		if l.mayStand(err) && !errors.Is(err, merge.ErrLeft) {
-			l.doubt(life, t.ask.back(dblock.Exclusive))
 		}
 		if l.again(ctx, err, n) {
 			continue

@@ -2,11 +2,9 @@ package lease
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/merge"
 )
 
 // given is a lease that was granted, and is not held yet: the one before in line has handed it over, or readers are
@@ -49,15 +47,14 @@ func (l *Locker) handOver(ctx context.Context, h *hold) (handed, certain bool) {
 	g.ask.Instead, g.ask.Contended = h.fences[0].Handle, false
 	answer, err := l.acquires[dblock.Exclusive].Do(ctx, ask{g.ask, h.life})
 	unresolved := err != nil && l.mayStand(err)
-	if unresolved && !errors.Is(err, merge.ErrLeft) {
-		l.doubt(h.life, g.back())
-	}
+	l.answered(h.life, err, answer.Token != 0, g.back())
 	if err != nil || answer.Token == 0 {
 		l.mu.Lock()
 		next.asked = unresolved
 		l.mu.Unlock()
 		return false, err == nil
 	}
+	l.reconciler.handles.remove(g.ask.Instead) // its row is the next one's
 	g.Answer = answer
 	if !l.deliver(next, g) {
 		l.giveBack(ctx, g.life, g.back())

@@ -33,6 +33,8 @@ func bubble(t *testing.T, f func(t *testing.T, s *memlease.Server)) {
 type process struct {
 	engine *memlease.Engine
 	shares lease.Shares[int, *memlease.Engine]
+	open   int  // Lockers
+	silent bool // the server does not answer them when they close
 
 	mu    sync.Mutex
 	calls map[string]int
@@ -86,9 +88,14 @@ func (p *process) locker(t *testing.T, o lease.Options) *lease.Locker {
 	}
 	share := p.enter(t)
 	l, leave := lease.New(share, o), p.shares.Leaver(0)
+	p.open++
 	t.Cleanup(func() {
+		p.open--
 		if err := errors.Join(l.Close(context.Background()), leave(context.Background())); err != nil {
 			t.Error(err)
+		}
+		if n := lease.Known(share); n > 0 && p.open == 0 && !p.silent {
+			t.Errorf("%d handles are known still", n)
 		}
 	})
 	return l

@@ -16,7 +16,7 @@ import (
 // awaitReaders tells who still keeps p from what was granted to it; nil: nobody, or it was taken away.
 func (l *Locker) awaitReaders(ctx context.Context, p *place) (*dblock.HeldError, error) {
 	if !p.pending.life.Alive() {
-		p.pending = nil // others may have it; readers that were there may be there still
+		l.dropPending(p) // others may have it; readers that were there may be there still
 		return nil, nil
 	}
 	refused, err := l.readers(ctx, p.request)

@@ -32,6 +32,8 @@ type reconciler struct {
 	clock  clock.Clock
 	queue  *merge.Queue[*operation, Returned]
 
+	handles handles
+
 	mu     sync.Mutex
 	open   map[*operation]struct{} // those that have not ended
 	begun  int                     // all that there were
@@ -71,12 +73,13 @@ func newReconciler(e Engine, m *member.Member, c clock.Clock) *reconciler {
 		Classify: e.Classify,
 		Weight:   func(o *operation) int { return o.weight() }, MaxWeight: maxWeight(e), MaxInFlight: inFlight, Patience: patience,
 	})
-	m.Listen(member.Listener{Confirmed: r.confirmed})
+	m.Listen(member.Listener{Confirmed: r.confirmed, Recheck: r.recheck})
 	return r
 }
 
 // add begins an operation. Several backs are one set.
 func (r *reconciler) add(life *member.Life, fair, granted bool, backs ...Back) {
+	r.handles.add(backs[0].Handle)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.clock.Now()
@@ -119,6 +122,7 @@ func (r *reconciler) post(o *operation) {
 // end forgets an operation; r.mu is held.
 func (r *reconciler) end(o *operation) {
 	delete(r.open, o)
+	r.handles.remove(o.Handle)
 	o.tell()
 }
 

@@ -144,6 +144,7 @@ func TestASilentServer(t *testing.T) {
 		t.Run(call, func(t *testing.T) {
 			bubble(t, func(t *testing.T, s *memlease.Server) {
 				p := newProcess(s)
+				p.silent = true
 				l := p.locker(t, lease.Options{})
 				if call != "Join" {
 					held := acquire(t, l)

@@ -1,7 +1,7 @@
 // Package locksim simulates processes that lock, a network and a database server, on the clock of
 // testing/synctest. A seed decides everything: what the processes do, how long each message takes,
 // which messages are lost, which process stands still and when, and which process or server is
-// restarted.
+// restarted. A server that restarts forgets the releases of its last moments.
 //
 // The processes run the real core. Only what is below its Engine interfaces is simulated:
 //

@@ -89,6 +89,9 @@ func (e engine) giveBack(
 				continue
 			}
 			sent, at = append(sent, w.without.back(w, b)), append(at, i)
+			if b.Lasts == 0 { // else it ends by itself, or late
+				w.releases = append(w.releases, forgettable{w.now(), w.server.Remember(b)})
+			}
 		}
 		if locked && strings.HasPrefix(call, "ReleaseAll") {
 			for i, b := range backs {
@@ -174,6 +177,12 @@ func (e engine) Beat(ctx context.Context, id member.ID, ttl time.Duration) (int6
 		return b, fmt.Sprint(b)
 	})
 	return got.beat, got.alive, err
+}
+
+func (e engine) Broken() int64 {
+	e.p.w.mu.Lock()
+	defer e.p.w.mu.Unlock()
+	return e.p.w.broken
 }
 
 func (e engine) Leave(ctx context.Context, id member.ID) error {
@@ -266,6 +275,16 @@ func (e engine) List(ctx context.Context) ([]lease.Listed, error) {
 	return send(ctx, e.p, "List", "", func() ([]lease.Listed, string) {
 		listed, _ := e.p.w.rows.List(bg)
 		return listed, fmt.Sprint(len(listed))
+	})
+}
+
+func (e engine) HeldBy(ctx context.Context, id member.ID) ([]lease.Back, error) {
+	return send(ctx, e.p, "HeldBy", e.p.w.nameOfMember(id), func() ([]lease.Back, string) {
+		var held []lease.Back
+		if e.p.w.without != recheck && e.p.w.without != certain {
+			held, _ = e.p.w.rows.HeldBy(bg, id)
+		}
+		return held, fmt.Sprint(len(held))
 	})
 }
 

@@ -27,7 +27,9 @@ type world struct {
 	labels   map[lease.Handle]string
 	restart  chan struct{} // closed when the server ends its connections
 	down     bool
+	broken   int64         // how often it did
 	executed time.Duration // when the last statement was
+	releases []forgettable
 
 	sessions *sessions // nil: the locks are leases
 }
@@ -176,7 +178,14 @@ func (w *world) restartServer(s span) {
 	w.down = true
 	close(w.restart)
 	w.restart = make(chan struct{})
+	w.broken++
 	w.judge.note("server: ends")
+	lag := w.dice("forgets").between(0, flushed)
+	for _, r := range w.releases {
+		if w.now()-r.at < lag {
+			r.forget()
+		}
+	}
 	if w.sessions != nil {
 		w.sessions.endAll(func(*conn) bool { return true }, "restarted")
 	}
@@ -186,6 +195,15 @@ func (w *world) restartServer(s span) {
 	w.down = false
 	w.judge.note("server: begins")
 	w.mu.Unlock()
+}
+
+// flushed is after how long a server does not forget a commit.
+const flushed = 600 * time.Millisecond
+
+// forgettable is what a statement is about to release.
+type forgettable struct {
+	at     time.Duration
+	forget func()
 }
 
 func isClosed(c chan struct{}) bool {

@@ -29,4 +29,7 @@ type Engine interface {
 
 	// Leave deletes the row: all that it held is free.
 	Leave(ctx context.Context, id ID) error
+
+	// Broken counts the connections that were found broken, those of Beat at least. It does not block.
+	Broken() int64
 }

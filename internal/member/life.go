@@ -25,6 +25,7 @@ type Life struct {
 	end     clock.Timer // when trust ends
 	onEnd   map[*func(dblock.Reason) (tell func())]struct{}
 	doubts  []func(context.Context, int64) bool
+	recheck recheck
 }
 
 // Beat is the number of the last heartbeat that was confirmed.
@@ -135,6 +136,7 @@ func (l *Life) begin(sent time.Time) {
 	defer l.mu.Unlock()
 	l.trust(sent)
 	l.next = l.m.o.Clock.AfterFunc(l.m.tick(), l.heartbeat)
+	l.recheck.begin(l.m)
 }
 
 // trust notes what a heartbeat that was sent at the given time is worth; l.mu is held.
@@ -170,6 +172,7 @@ func (l *Life) heartbeat() {
 			}
 		})
 		l.settle(ctx, beat)
+		l.runRecheck()
 	}
 }
 
@@ -186,6 +189,7 @@ func (l *Life) note(sent time.Time, beat int64, err error) {
 	pause := l.m.tick()
 	remaining := l.trusted.Sub(l.m.o.Clock.Now())
 	if err == nil {
+		l.recheck.note(l.m, l.failing > 0 || beat <= l.beat)
 		l.failing = 0
 		l.beat = beat
 		l.trust(sent)
@@ -201,7 +205,7 @@ func (l *Life) note(sent time.Time, beat int64, err error) {
 				callback.Safely(of.Log, func() { of.Observer.HeartbeatLate(remaining, err) })
 			}
 		})
-		l.m.warn("dblock: a heartbeat was not confirmed", "member", l.ID.String(), "remaining", remaining, "error", err)
+		l.m.Warn("dblock: a heartbeat was not confirmed", "member", l.ID.String(), "remaining", remaining, "error", err)
 	}
 }
 
@@ -251,7 +255,7 @@ func (l *Life) finish(why dblock.Reason) (tell func()) {
 			tell()
 		}
 		if why != dblock.Closed {
-			l.m.warn("dblock: the member is lost, and all that it held", "member", l.ID.String(), "reason", string(why))
+			l.m.Warn("dblock: the member is lost, and all that it held", "member", l.ID.String(), "reason", string(why))
 		}
 	}
 }

@@ -58,6 +58,10 @@ type Listener struct {
 	Observer  dblock.Observer
 	Log       *slog.Logger // nil: none
 	Confirmed func()       // after each confirmed heartbeat; the next one does not wait for it. Nil: none
+
+	// Recheck is called after a confirmed heartbeat if the server may have forgotten commits, and about every ten
+	// minutes. An error has it called again after the next heartbeat. Nil: none.
+	Recheck func(*Life) error
 }
 
 // Member joins when it is first needed, and again after it was lost. It is safe for concurrent use.
@@ -107,8 +111,8 @@ func (m *Member) tell(f func(*Listener)) {
 	}
 }
 
-// warn writes a line to the Log of each Listener, and once to one that several share.
-func (m *Member) warn(line string, args ...any) {
+// Warn writes a line to the Log of each Listener, and once to one that several share.
+func (m *Member) Warn(line string, args ...any) {
 	written := make(map[*slog.Logger]bool)
 	m.tell(func(l *Listener) {
 		if l.Log != nil && !written[l.Log] {

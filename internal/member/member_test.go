@@ -20,6 +20,7 @@ type server struct {
 	fail    error         // what Beat and Join say
 	hang    chan struct{} // Beat waits for it, or for its context
 	joins   int
+	broken  atomic.Int64
 }
 
 func newServer() *server {
@@ -70,6 +71,8 @@ func (s *server) Leave(ctx context.Context, id ID) error {
 	delete(s.expires, id)
 	return nil
 }
+
+func (s *server) Broken() int64 { return s.broken.Load() }
 
 func (s *server) set(change func()) {
 	s.mu.Lock()

@@ -1,6 +1,7 @@
 package memlease
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -93,4 +94,39 @@ func (s *Server) Keeps(id member.ID, b lease.Back) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.ContainsFunc(s.rowsOf(b), func(g *grantRow) bool { return g.handle == b.Handle && g.member == id })
+}
+
+// Remember returns what brings back the rows of an acquisition, and its tickets, as they are now: as a server does that has
+// forgotten its release. Rows that others have had since, or whose time is up, stay as they are.
+func (s *Server) Remember(b lease.Back) (bringBack func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was := make(map[*grantRow]grantRow)
+	for _, g := range s.rowsOf(b) {
+		if g.handle == b.Handle {
+			was[g] = *g
+		}
+	}
+	tickets := slices.DeleteFunc(slices.Clone(s.tickets[b.Key]), func(t ticketRow) bool { return t.ask.Handle != b.Handle })
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.tickets[b.Key] = append(tickets, s.tickets[b.Key]...)
+		slices.SortFunc(s.tickets[b.Key], func(a, b ticketRow) int { return cmp.Compare(a.n, b.n) })
+		for g, old := range was {
+			l := s.leases[b.Key]
+			reads := b.Mode == dblock.Shared
+			if g.handle != (lease.Handle{}) || g.token != old.token || old.ended(s.clock.Now()) || reads && (l == nil || !l.shared || l.token != old.token) {
+				continue
+			}
+			old.end = nil
+			*g = old
+			if !old.until.IsZero() {
+				s.endAt(b.Key, g, old.until.Sub(s.clock.Now()))
+			}
+			if reads {
+				l.readers[b.Handle] = g
+			}
+		}
+	}
 }

@@ -115,6 +115,9 @@ func (e *Engine) Leave(ctx context.Context, id member.ID) error {
 	})
 }
 
+// Broken is 0: there are no connections.
+func (e *Engine) Broken() int64 { return 0 }
+
 // Wait notes that a process waits for keys.
 func (e *Engine) Wait(ctx context.Context, keys []string, id member.ID, ttl time.Duration) error {
 	return e.call(ctx, "Wait", func(s *Server) {

@@ -46,6 +46,36 @@ func (e *Engine) HoldersOf(ctx context.Context, key string) ([]lease.Listed, err
 	return slices.DeleteFunc(listed, func(x lease.Listed) bool { return x.Key != key }), err
 }
 
+// HeldBy reads what stands under a member.
+func (e *Engine) HeldBy(ctx context.Context, id member.ID) (held []lease.Back, err error) {
+	err = e.call(ctx, "HeldBy", func(s *Server) {
+		add := func(key string, mode dblock.Mode, g *grantRow) {
+			if g.member == id && g.handle != (lease.Handle{}) {
+				held = append(held, lease.Back{Key: key, Handle: g.handle, Mode: mode})
+			}
+		}
+		for key, l := range s.leases {
+			add(key, dblock.Exclusive, &l.grantRow)
+			for _, g := range l.readers {
+				add(key, dblock.Shared, g)
+			}
+		}
+		for key, sema := range s.semas {
+			for _, g := range sema.permits {
+				add(key, dblock.Permits, g)
+			}
+		}
+		for key, tickets := range s.tickets {
+			for _, t := range tickets {
+				if t.by.Member == id {
+					held = append(held, lease.Back{Key: key, Handle: t.ask.Handle})
+				}
+			}
+		}
+	})
+	return held, err
+}
+
 // Look reads one lease: the exclusive holder, or else one that holds the key shared, or permits.
 func (e *Engine) Look(ctx context.Context, key string) (x lease.Listed, held bool, err error) {
 	err = e.call(ctx, "Look", func(s *Server) {

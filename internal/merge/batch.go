@@ -217,6 +217,7 @@ func (q *Queue[Q, A]) run(ctx context.Context, calls []*call[Q, A], d *division)
 		case c.alone && time.Since(c.since) >= q.o.MaxWait:
 			q.deliver(c, Answer[A]{Err: q.stayedLocked(c.lane.key)})
 		case c.ended.Load(): // its caller has left, and nothing was decided
+			q.deliver(c, Answer[A]{Err: q.stayedLocked(c.lane.key)})
 		default:
 			c.behind = answers[i].Behind
 			if !c.alone {

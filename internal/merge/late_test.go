@@ -48,12 +48,14 @@ func TestALateAnswerIsReported(t *testing.T) {
 	})
 }
 
-// TestWhatIsSkippedForNobodyIsDropped: a request that is to be asked again is not, if its caller has left.
+// TestWhatIsSkippedForNobodyIsDropped: a request that is to be asked again is not, if its caller has left. Late is told that
+// nothing was written.
 func TestWhatIsSkippedForNobodyIsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		late, lateErr := 0, error(nil)
 		r := newRig(func(o *Options[order, int]) {
 			o.MaxInFlight = 1
-			o.Late = func(order, Answer[int]) { t.Error("an answer") }
+			o.Late = func(o order, got Answer[int]) { late, lateErr = o.n, got.Err }
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		first := r.do(t.Context(), "a", 1)
@@ -69,6 +71,9 @@ func TestWhatIsSkippedForNobodyIsDropped(t *testing.T) {
 		r.quiet(t)
 		if err := errors.Join(<-first, <-stays, r.Close(t.Context())); err != nil {
 			t.Error(err)
+		}
+		if late != 2 || !errors.Is(lateErr, dblock.ErrBusy) {
+			t.Errorf("late: %d, %v", late, lateErr)
 		}
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -30,13 +31,22 @@ var sessions = map[string]string{
 	"datestyle": "ISO", "client_encoding": "UTF8", "bytea_output": "hex",
 }
 
+// Pool is a pool that counts the connections which were found broken.
+type Pool struct {
+	*pgxpool.Pool
+	broken atomic.Int64
+}
+
+// Broken counts the connections that did not end because the pool closed them.
+func (p *Pool) Broken() int64 { return p.broken.Load() }
+
 // Open opens a pool with the host's settings. More are parameters of its sessions besides those that all have.
 //
 // The hooks that a host runs for each of its own calls are left out: PrepareConn, BeforeAcquire and AfterRelease. BeforeConnect
 // and AfterConnect run. If one panics, or leaves a transaction open, the connection fails.
 //
 // Errors: dblock.ErrUnavailable, and dblock.ErrUnsupported for connections that are unusable.
-func Open(ctx context.Context, host *pgxpool.Pool, conns int32, more map[string]string) (*pgxpool.Pool, error) {
+func Open(ctx context.Context, host *pgxpool.Pool, conns int32, more map[string]string) (*Pool, error) {
 	parameters := maps.Clone(sessions)
 	maps.Copy(parameters, more)
 	pool, err := open(ctx, host, conns, parameters)
@@ -49,13 +59,15 @@ func Open(ctx context.Context, host *pgxpool.Pool, conns int32, more map[string]
 	return pool, err
 }
 
-func open(ctx context.Context, host *pgxpool.Pool, conns int32, parameters map[string]string) (*pgxpool.Pool, error) {
+func open(ctx context.Context, host *pgxpool.Pool, conns int32, parameters map[string]string) (*Pool, error) {
+	var pool Pool
 	cfg := host.Config()
 	cfg.MaxConns, cfg.MinConns, cfg.MinIdleConns = conns, 0, 0
 	cfg.PrepareConn, cfg.AfterRelease = nil, nil
 	cfg.BeforeAcquire = nil //lint:ignore SA1019 a host may still set it
 	cfg.BeforeConnect = safe("BeforeConnect", cfg.BeforeConnect)
 	cfg.AfterConnect = clean(safe("AfterConnect", cfg.AfterConnect))
+	cfg.BeforeClose = pool.counting(cfg.BeforeClose)
 	if cfg.ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeDescribeExec {
 		// It describes and runs a statement in two round trips. A pooler may run another client's
 		// statement in the second.
@@ -64,15 +76,27 @@ func open(ctx context.Context, host *pgxpool.Pool, conns int32, parameters map[s
 	own := cfg.ConnConfig.RuntimeParams
 	maps.DeleteFunc(own, func(name, _ string) bool { return parameters[strings.ToLower(name)] != "" })
 	maps.Copy(own, parameters)
-	pool, err := pgxpool.NewWithConfig(ctx, cfg)
-	if err != nil {
+	var err error
+	if pool.Pool, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {
 		return nil, err
 	}
 	if err := pool.Ping(ctx); err != nil {
 		pool.Close()
 		return nil, err
 	}
-	return pool, nil
+	return &pool, nil
+}
+
+// counting returns the host's BeforeClose, which counts the broken connections.
+func (p *Pool) counting(host func(*pgx.Conn)) func(*pgx.Conn) {
+	return func(conn *pgx.Conn) {
+		if conn.IsClosed() {
+			p.broken.Add(1)
+		}
+		if host != nil {
+			host(conn)
+		}
+	}
 }
 
 // Connect opens one connection as the host's pool does, after change has changed its settings.
@@ -144,7 +168,7 @@ func Usable(conn *pgconn.PgConn) error {
 const longestClose = 5 * time.Second
 
 // Close closes a pool. It does not wait for long.
-func Close(pool *pgxpool.Pool) {
+func Close(pool *Pool) {
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)

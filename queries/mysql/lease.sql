@@ -432,6 +432,20 @@ WHERE (held.held_until IS NULL OR held.held_until > +UTC_TIMESTAMP(6))
 ORDER BY held.mode, held.handle
 LIMIT 18446744073709551615;
 
+-- What a member keeps: what it holds, in whatever mode, and its tickets. No index leads to it: all rows are read, seldom.
+-- name: HeldByMember :many
+SELECT held.lease_key, CAST(held.mode AS SIGNED) AS mode, held.handle
+FROM (
+    SELECT l.lease_key, 0 AS mode, l.handle FROM dblock_lease l WHERE l.member_id = sqlc.arg(of_leases) AND l.handle IS NOT NULL
+    UNION ALL
+    SELECT r.lease_key, 1, r.handle FROM dblock_reader r WHERE r.member_id = sqlc.arg(of_readers)
+    UNION ALL
+    SELECT p.lease_key, 2, p.handle FROM dblock_permit p WHERE p.member_id = sqlc.arg(of_permits) AND p.handle IS NOT NULL
+    UNION ALL
+    SELECT q.lease_key, 0, q.handle FROM dblock_ticket q WHERE q.member_id = sqlc.arg(of_tickets) AND NOT q.served
+) held
+LIMIT 18446744073709551615;
+
 -- One row of ListLeases, with its data.
 -- name: LookAtLease :one
 SELECT l.lease_key, l.token, l.handle, l.member_id, l.label, COALESCE(m.label, '') AS member_label, l.data,

@@ -258,6 +258,18 @@ WHERE (held.held_until IS NULL OR held.held_until > clock_timestamp())
   AND (held.member_id IS NULL OR m.expires_at > clock_timestamp())
 ORDER BY held.mode, held.handle;
 
+-- What a member keeps: what it holds, in whatever mode, and its tickets. No index leads to it, so that a lease's changes are HOT
+-- updates: all rows are read, seldom.
+-- name: HeldByMember :many
+SELECT l.lease_key, 0::smallint AS mode, l.handle::uuid AS handle FROM dblock_lease l
+WHERE l.member_id = sqlc.arg(member_id)::uuid AND l.handle IS NOT NULL
+UNION ALL
+SELECT r.lease_key, 1::smallint, r.handle FROM dblock_reader r WHERE r.member_id = sqlc.arg(member_id)::uuid
+UNION ALL
+SELECT p.lease_key, 2::smallint, p.handle FROM dblock_permit p WHERE p.member_id = sqlc.arg(member_id)::uuid AND p.handle IS NOT NULL
+UNION ALL
+SELECT q.lease_key, 0::smallint, q.handle FROM dblock_ticket q WHERE q.member_id = sqlc.arg(member_id)::uuid;
+
 -- One row of ListLeases, with its data.
 -- name: LookAtLease :one
 SELECT l.lease_key, l.token, l.handle, l.member_id, l.label, COALESCE(m.label, '')::text AS member_label, l.data,

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/dblock-go/dblock/db/mysqldb"
@@ -44,6 +45,9 @@ func (d *database) Leave(ctx context.Context, id member.ID) error {
 	return d.heart.do(ctx, d.on, func(on mysqldb.DBTX) error { return d.q.Leave(ctx, on, id[:]) })
 }
 
+// Broken counts the connections of heartbeats. In a pool of one, database/sql may have replaced it unseen.
+func (d *database) Broken() int64 { return d.heart.broken.Load() }
+
 // Evict is two statements, each in a snapshot of its own.
 func (d *database) Evict(ctx context.Context, m member.ID) (gone bool, err error) {
 	if err := d.written(ctx, func(on mysqldb.DBTX) error { return d.q.Evict(ctx, on, m[:]) }); err != nil {
@@ -65,9 +69,11 @@ type heart struct {
 	pool mysqltx.Pool
 	turn chan struct{} // holds one: whose turn it is to use conn; a channel, as a wait for it can end
 	conn *sql.Conn     // nil: to be made
+
+	broken atomic.Int64 // how many were dropped after an error
 }
 
-func newHeart(pool mysqltx.Pool) heart { return heart{pool: pool, turn: make(chan struct{}, 1)} }
+func newHeart(pool mysqltx.Pool) *heart { return &heart{pool: pool, turn: make(chan struct{}, 1)} }
 
 // do runs one autocommit statement. After any error the next one gets a connection of its own.
 func (h *heart) do(ctx context.Context, on func(mysqltext.Conn) mysqldb.DBTX, statement func(mysqldb.DBTX) error) error {
@@ -86,6 +92,9 @@ func (h *heart) do(ctx context.Context, on func(mysqltext.Conn) mysqldb.DBTX, st
 			h.conn = conn
 		}
 		err := statement(on(h.conn))
+		if err != nil {
+			h.broken.Add(1)
+		}
 		if err != nil || h.pool.Stats().MaxOpenConnections == 1 {
 			h.drop(ctx, err == nil)
 		}

@@ -62,7 +62,7 @@ func New(ctx context.Context, db *sql.DB, o queue.Options) (*queue.Queue, error)
 // database is the MySQL side of a Queue.
 type database struct {
 	pool   mysqltx.Pool
-	heart  heart
+	heart  *heart
 	schema string
 
 	longest int // bytes of a statement; 0: no bound

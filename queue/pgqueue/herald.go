@@ -44,7 +44,7 @@ func (d *database) payload(n engine.News) string {
 
 // Listen hears all but what this process itself tells, which it has acted upon.
 func (d *database) Listen(ctx context.Context, ready func(), heard func(engine.News)) error {
-	return pglisten.Listen(ctx, d.pool, d.channel, ready, func(payload string) {
+	return pglisten.Listen(ctx, d.pool.Pool, d.channel, ready, func(payload string) {
 		if n, ok := d.news(payload); ok {
 			heard(n)
 		}

@@ -42,3 +42,6 @@ func (d *database) Evict(ctx context.Context, m member.ID) (gone bool, err error
 func (d *database) Stands(ctx context.Context, m member.ID) (bool, error) {
 	return d.q.MemberStands(ctx, d.on(d.pool), id(m))
 }
+
+// Broken counts the connections of heartbeats.
+func (d *database) Broken() int64 { return d.heart.Broken() }

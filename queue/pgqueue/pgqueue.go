@@ -58,11 +58,11 @@ func New(ctx context.Context, pool *pgxpool.Pool, o queue.Options) (*queue.Queue
 // database is the Postgres side of a Queue.
 type database struct {
 	host        *pgxpool.Pool
-	pool, heart *pgxpool.Pool // its own
-	schema      string        // where the tables are
-	chosen      string        // the schema as the host gave it, perhaps none
-	channel     string        // of what processes tell each other
-	sender      string        // this one, among them
+	pool, heart *pgpool.Pool // its own
+	schema      string       // where the tables are
+	chosen      string       // the schema as the host gave it, perhaps none
+	channel     string       // of what processes tell each other
+	sender      string       // this one, among them
 	q           pgdb.Queries
 
 	claim, finish, postpone, bury, shut   string // statements, with their tables in the right schema

@@ -56,6 +56,7 @@
 //   - ExpiresAllOrNothing: ExpireIn of a set writes every row or none.
 //   - EndsBeforeTheServer: The holder's end is a margin earlier than the server's, in each way.
 //   - AForgottenGrantIsLost: A grant that a failover lost is lost for its holder as well.
+//   - AForgottenReleaseIsRepeated: A release that a failover lost is repeated, in each mode.
 //   - AGuardedTxOfAnEndedLockIsLost: GuardedTx of an ended lock says that it was lost or released.
 //   - ARefusedGuardEndsTheLock: A guard that is fenced off ends the lock before the next heartbeat.
 //   - UsesASchemaOfTheHostsChoice: Leases work in a schema outside the connection's path.

@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -100,4 +101,65 @@ func (leaseTests) ASiblingOutlivesAnother(t *testing.T, v *env) {
 	suite.Release(t, waiter())
 	assert.NoError(t, b.Close(t.Context()))
 	assert.EqualValues(t, 1, v.Count(t, suite.Members), "members: another process's")
+}
+
+// AForgottenReleaseIsRepeated puts the rows back that releases, and a call that gave up, have changed, as a server does that
+// crashed or failed over and has forgotten these commits. They are under a member that lives. When its connections have
+// ended, all is free but what it still holds.
+func (leaseTests) AForgottenReleaseIsRepeated(t *testing.T, v *env) {
+	o, dialer := LeaseOptions{TTL: stolenTTL, Poll: 50 * time.Millisecond}, &faultconn.Dialer{}
+	fairly := o
+	fairly.Fair = true
+	l, fair, closePool, err := v.e.OpenPair(t.Context(), v.DSN, dialer, o, fairly)
+	require.NoError(t, err)
+	defer closePool()
+	other := v.process(t, LeaseOptions{})
+	first := suite.Acquire(t, v.process(t, fairly), "ticket")
+	all := dblock.WithPermits(2, 2)
+	locks := []*dblock.Lock{
+		suite.Acquire(t, l, "exclusive"), suite.Acquire(t, fair, "fair"), acquireSet(t, l, []string{"s1", "s2"}),
+		suite.Acquire(t, l, "reader", dblock.WithShared()), suite.Acquire(t, l, "permits", all),
+	}
+	kept := []*dblock.Lock{suite.Acquire(t, l, "kept"), suite.Acquire(t, l, "permit", dblock.WithPermits(1, 2))}
+	ctx, giveUp := context.WithCancel(t.Context())
+	waiter := startWaiter(ctx, fair, "ticket")
+	v.untilTickets(t, 1)
+	forget := v.forgets(t, "dblock_lease", "dblock_reader", "dblock_permit", "dblock_ticket")
+	for _, lock := range locks {
+		suite.Release(t, lock)
+	}
+	giveUp()
+	<-waiter.done
+	v.untilTickets(t, 0)
+	forget()
+	suite.Release(t, first)
+	keys := map[string][]dblock.Option{"exclusive": nil, "fair": nil, "s1": nil, "s2": nil, "reader": nil, "permits": {all}, "ticket": nil}
+	for key, opts := range keys {
+		suite.IsTaken(t, other, key, opts...)
+	}
+	dialer.CloseAll()
+	for key, opts := range keys {
+		suite.Release(t, suite.Acquire(t, other, key, opts...))
+	}
+	for _, lock := range kept {
+		beats(t, lock)
+		assert.NoError(t, v.Check(t.Context(), l, lock))
+		suite.Release(t, lock)
+	}
+	assert.NoError(t, errors.Join(l.Close(t.Context()), fair.Close(t.Context())))
+}
+
+// forgets remembers the rows of tables, and returns what has the server forget all changes since.
+func (v *env) forgets(t *testing.T, tables ...string) (forget func()) {
+	t.Helper()
+	var back []string
+	for _, table := range tables {
+		v.Exec(t, "CREATE TABLE was_"+table+" AS SELECT * FROM "+table)
+		insert := "INSERT INTO " + table + " SELECT * FROM was_" + table
+		if v.Postgres() {
+			insert = "INSERT INTO " + table + " OVERRIDING SYSTEM VALUE SELECT * FROM was_" + table
+		}
+		back = append(back, "DELETE FROM "+table, insert)
+	}
+	return func() { assert.NoError(t, v.Tx(t, 0, back...).Commit()) }
 }

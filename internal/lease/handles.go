@@ -1,0 +1,80 @@
+package lease
+
+import (
+	"context"
+	"sync"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/member"
+)
+
+// A server that has forgotten its last commits, after a crash or a failover, may hold what this process has released,
+// handed over or withdrawn: the member is alive, and keeps it. So after such a heartbeat (member.Listener.Recheck) the
+// process reads what the server holds for its member, and releases what it does not know.
+//
+// That never releases what a caller has, or may yet be granted:
+//
+//   - A handle is noted before the first statement that may grant it is sent, and is never used again.
+//   - It is known until the server has confirmed that it does not stand: that it was not granted, or is released, or that its
+//     row is the next one's. What has no answer is known while the reconciler asks.
+//   - What is unknown is looked for after the rows were read, in one step. A handle that stood when they were read, and is
+//     unknown by then, was either released meanwhile, which a second release does not change, or forgotten.
+
+// handles are the acquisitions that a process knows. Its zero value has none.
+type handles struct {
+	mu    sync.Mutex
+	known map[Handle]struct{}
+}
+
+func (h *handles) add(handle Handle) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.known == nil {
+		h.known = make(map[Handle]struct{})
+	}
+	h.known[handle] = struct{}{}
+}
+
+func (h *handles) remove(handle Handle) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.known, handle)
+}
+
+// unknown returns those that are not known, by their handles. A set has one handle, and each key of it once.
+func (h *handles) unknown(backs []Back) map[Handle][]Back {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	found := make(map[Handle][]Back)
+	seen := make(map[Back]bool)
+	for _, b := range backs {
+		if _, known := h.known[b.Handle]; !known && !seen[b] {
+			seen[b] = true
+			found[b.Handle] = append(found[b.Handle], b)
+		}
+	}
+	return found
+}
+
+// recheck releases what the server holds for a life and no caller of this process knows.
+func (r *reconciler) recheck(life *member.Life) error {
+	ctx, cancel := context.WithTimeout(context.WithValue(context.Background(), reconciling{}, true), longBound)
+	defer cancel()
+	defer life.OnEnd(func(dblock.Reason) (tell func()) {
+		cancel()
+		return nil
+	})()
+	held, err := r.engine.HeldBy(ctx, life.ID)
+	if err != nil {
+		return err
+	}
+	unknown := r.handles.unknown(held)
+	for _, backs := range unknown {
+		inTurn := len(backs) == 1 && backs[0].Mode == dblock.Exclusive // others may have tickets, whatever Locker held it
+		r.add(life, inTurn, true, backs...)
+	}
+	if len(unknown) > 0 {
+		r.member.Warn("dblock: the server has forgotten releases, as after a failover; they are repeated", "locks", len(unknown))
+	}
+	return nil
+}
