@@ -159,7 +159,7 @@ func (w *worker) confirmed(m *message, jobs []engine.Job, void int, took time.Du
 	for _, c := range m.closing {
 		w.q.claims.drop(c.id)
 	}
-	c := &claim{of: m.of, open: len(jobs), tasks: tasks}
+	c := &claim{of: m.of, broken: m.broken, open: len(jobs), tasks: tasks}
 	switch {
 	case len(jobs) > 0:
 		c.id = m.Ask.Claim

@@ -18,6 +18,8 @@ type message struct {
 	hinted  bool // it asks because another process has told of jobs
 	pauses  int  // of the queue, which the worker knew of
 
+	broken int64 // connections, before it asks
+
 	patience time.Duration // how long it may take
 }
 
@@ -72,6 +74,7 @@ func (w *worker) form() (m *message, wait time.Duration) {
 	}
 	if most > 0 && m.of == w.now && !m.again {
 		m.Ask = &engine.Ask{Claim: w.q.ids.next(1)[0], Queue: w.o.Queue, Most: most, Inline: w.inline(), From: w.marks.from(now), Not: w.passing(now), Beat: m.of.life.Beat()}
+		m.broken = w.q.engine.Broken()
 		w.q.claims.add(m.Ask.Claim)
 		w.asking++
 		w.coming += most
@@ -212,6 +215,9 @@ func (m *message) add(e *end, keep bool) {
 // close says that nothing is outstanding of a claim.
 func (m *message) close(c *claim) {
 	c.closing = true
+	if len(m.Closed) == 0 || c.broken < m.Broken {
+		m.Broken = c.broken
+	}
 	m.closing = append(m.closing, c)
 	m.Closed = append(m.Closed, c.id)
 }

@@ -21,6 +21,8 @@ type claim struct {
 	id engine.ID
 	of *tenure
 
+	broken int64 // connections, before it was made
+
 	// The worker's mutex guards these.
 	tasks   []task
 	open    int  // jobs whose end has not been confirmed

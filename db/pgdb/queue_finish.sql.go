@@ -218,6 +218,17 @@ func (q *Queries) CloseClaims(ctx context.Context, db DBTX, claimIds []pgtype.UU
 	return err
 }
 
+const CloseEndedClaims = `-- name: CloseEndedClaims :exec
+DELETE FROM dblock_queue_claim c WHERE c.claim_id = ANY ($1::uuid[]) AND c.member_id = $2
+  AND NOT EXISTS (SELECT 1 FROM dblock_queue_job j WHERE j.job_id = ANY (c.job_ids))
+`
+
+// Those of them that have no job left: the server may have forgotten ends of jobs. It reads each job of a claim.
+func (q *Queries) CloseEndedClaims(ctx context.Context, db DBTX, claimIds []pgtype.UUID, memberID pgtype.UUID) error {
+	_, err := db.Exec(ctx, CloseEndedClaims, claimIds, memberID)
+	return err
+}
+
 const CountJobs = `-- name: CountJobs :one
 SELECT count(*) FROM dblock_queue_job j WHERE j.job_id = ANY ($1::uuid[])
 `

@@ -162,6 +162,11 @@ SELECT count(*) FROM job;
 -- name: CloseClaims :exec
 DELETE FROM dblock_queue_claim c WHERE c.claim_id = ANY (sqlc.arg(claim_ids)::uuid[]) AND c.member_id = sqlc.arg(member_id);
 
+-- Those of them that have no job left: the server may have forgotten ends of jobs. It reads each job of a claim.
+-- name: CloseEndedClaims :exec
+DELETE FROM dblock_queue_claim c WHERE c.claim_id = ANY (sqlc.arg(claim_ids)::uuid[]) AND c.member_id = sqlc.arg(member_id)
+  AND NOT EXISTS (SELECT 1 FROM dblock_queue_job j WHERE j.job_id = ANY (c.job_ids));
+
 -- Of jobs whose end got no answer: how many have not ended.
 -- name: CountJobs :one
 SELECT count(*) FROM dblock_queue_job j WHERE j.job_id = ANY (sqlc.arg(job_ids)::uuid[]);

@@ -39,6 +39,7 @@ func open(ctx context.Context, host *pgxpool.Pool, schemaName string) (*database
 		return nil, err
 	}
 	d.claim, d.finish, d.shut = d.sql(pgdb.ClaimJobs), d.sql(pgdb.FinishJobs), d.sql(pgdb.CloseClaims)
+	d.shutEnded = d.sql(pgdb.CloseEndedClaims)
 	d.postpone, d.bury = d.sql(pgdb.DeferJobs), d.sql(pgdb.BuryJobs)
 	d.lockClaims, d.cancelsHeld, d.lockJobs = d.sql(pgdb.LockClaims), d.sql(pgdb.CancelsHeld), d.sql(pgdb.LockJobs)
 	d.unique, d.lock, d.free, d.admit = d.sql(pgdb.FreeUnique), d.sql(pgdb.LockGroups), d.sql(pgdb.FreePlaces), d.sql(pgdb.AdmitJobs)

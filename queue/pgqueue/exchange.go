@@ -44,7 +44,11 @@ func (d *database) Exchange(ctx context.Context, x *engine.Exchange) (got engine
 	d.queueBuried(&batch, x, &got)
 	d.queueKeptDead(&batch, x)
 	if len(x.Closed) > 0 {
-		batch.Queue(d.shut, uuids(x.Closed), me)
+		shut := d.shut
+		if d.Broken() != x.Broken { // conn was taken before: a pool looks at a connection that was idle
+			shut = d.shutEnded
+		}
+		batch.Queue(shut, uuids(x.Closed), me)
 	}
 	if a := x.Ask; a != nil {
 		s := spans(a.From)

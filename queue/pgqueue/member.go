@@ -43,5 +43,5 @@ func (d *database) Stands(ctx context.Context, m member.ID) (bool, error) {
 	return d.q.MemberStands(ctx, d.on(d.pool), id(m))
 }
 
-// Broken counts the connections of heartbeats.
-func (d *database) Broken() int64 { return d.heart.Broken() }
+// Broken counts the connections of both pools.
+func (d *database) Broken() int64 { return d.heart.Broken() + d.pool.Broken() }

@@ -65,6 +65,7 @@ type database struct {
 	sender      string       // this one, among them
 	q           pgdb.Queries
 
+	shutEnded                             string
 	claim, finish, postpone, bury, shut   string // statements, with their tables in the right schema
 	lockClaims, cancelsHeld               string // before jobs are deferred or buried
 	lockJobs                              string // before jobs are deferred

@@ -124,7 +124,7 @@ func (leaseTests) AForgottenReleaseIsRepeated(t *testing.T, v *env) {
 	ctx, giveUp := context.WithCancel(t.Context())
 	waiter := startWaiter(ctx, fair, "ticket")
 	v.untilTickets(t, 1)
-	forget := v.forgets(t, "dblock_lease", "dblock_reader", "dblock_permit", "dblock_ticket")
+	forget := v.Forgets(t, "dblock_lease", "dblock_reader", "dblock_permit", "dblock_ticket")
 	for _, lock := range locks {
 		suite.Release(t, lock)
 	}
@@ -147,19 +147,4 @@ func (leaseTests) AForgottenReleaseIsRepeated(t *testing.T, v *env) {
 		suite.Release(t, lock)
 	}
 	assert.NoError(t, errors.Join(l.Close(t.Context()), fair.Close(t.Context())))
-}
-
-// forgets remembers the rows of tables, and returns what has the server forget all changes since.
-func (v *env) forgets(t *testing.T, tables ...string) (forget func()) {
-	t.Helper()
-	var back []string
-	for _, table := range tables {
-		v.Exec(t, "CREATE TABLE was_"+table+" AS SELECT * FROM "+table)
-		insert := "INSERT INTO " + table + " SELECT * FROM was_" + table
-		if v.Postgres() {
-			insert = "INSERT INTO " + table + " OVERRIDING SYSTEM VALUE SELECT * FROM was_" + table
-		}
-		back = append(back, "DELETE FROM "+table, insert)
-	}
-	return func() { assert.NoError(t, v.Tx(t, 0, back...).Commit()) }
 }

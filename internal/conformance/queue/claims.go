@@ -139,6 +139,32 @@ func (mainTests) FindsAClaimThatItDoesNotKnow(t *testing.T, d *env) {
 	assert.NoError(t, stop())
 }
 
+// Of the jobs of a claim one ends, and one is to be tried again. The server forgets both, and all connections end. When the
+// last job of the claim has ended, these two run again: no job is left in a claim that is closed.
+func (mainTests) AForgottenEndIsRepeated(t *testing.T, d *env) {
+	const jobs = 3
+	dialer, held := &faultconn.Dialer{}, newHolder(t)
+	q := d.openOn(t, dialer, queue.Options{TTL: 2 * time.Second})
+	handle(t, q, "note", held.handle)
+	tasks := repeat(jobs, queue.Task{Kind: "note"})
+	tasks[0].Unique = "k"
+	enqueueMany(t, q, tasks)
+	work(t, q, queue.WorkerOptions{Concurrency: jobs, Backoff: queue.Exponential(time.Hour, time.Hour), Rescue: -1})
+	held.has(t, jobs)
+	require.EqualValues(t, 1, d.Count(t, "SELECT count(DISTINCT claim_id) FROM dblock_queue_claim"), "claims")
+	forget := d.Forgets(t, "dblock_queue_job", "dblock_queue_claim", "dblock_queue_scheduled", "dblock_queue_unique")
+	held.end <- nil
+	held.end <- assert.AnError
+	d.Until(t, "SELECT count(*) FROM dblock_queue_scheduled", 1)
+	d.Until(t, "SELECT count(*) FROM dblock_queue_job", jobs-1)
+	forget()
+	dialer.CloseAll()
+	held.end <- nil
+	held.has(t, jobs-1)
+	close(held.end)
+	d.empty(t)
+}
+
 // claimAll records one more claim of the process that has one: of all jobs that are ready.
 func (d *env) claimAll(t *testing.T) {
 	t.Helper()

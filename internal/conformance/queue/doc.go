@@ -43,6 +43,7 @@
 //   - ARescueThatFailsKeepsItsClaims: Jobs that a rescue could not write wait for a later one.
 //   - TheLivingKeepTheirJobs: A heartbeat keeps a job for longer than the TTL.
 //   - FindsWhatWasCommittedLate: A job that was committed late runs in the place of its enqueueing.
+//   - AForgottenEndIsRepeated: A job whose end a failover lost runs again, though its claim is closed.
 //   - FindsAClaimThatComesLate: A claim that is committed after a look is found by a later one.
 //
 // # Keys and groups

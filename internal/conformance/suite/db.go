@@ -140,6 +140,24 @@ func (d *DB) Locked(t *testing.T, statements ...string) (release func()) {
 	return func() { _ = tx.Rollback() }
 }
 
+// Forgets remembers the rows of tables. It returns what puts them back, as a server does that has forgotten all commits since.
+func (d *DB) Forgets(t *testing.T, tables ...string) (forget func()) {
+	t.Helper()
+	var back []string
+	for _, table := range tables {
+		d.Exec(t, "CREATE TABLE was_"+table+" AS SELECT * FROM "+table)
+		insert := "INSERT INTO " + table + " SELECT * FROM was_" + table
+		if d.Postgres() {
+			insert = "INSERT INTO " + table + " OVERRIDING SYSTEM VALUE SELECT * FROM was_" + table
+		}
+		back = append(back, "DELETE FROM "+table, insert)
+	}
+	return func() {
+		t.Helper()
+		require.NoError(t, d.Tx(t, 0, back...).Commit())
+	}
+}
+
 // EndSession has the server end a session, or just the statement that it runs.
 func (d *DB) EndSession(ctx context.Context, id int64, statement bool) error {
 	query := map[bool]string{false: "KILL %d", true: "KILL QUERY %d"}[statement]

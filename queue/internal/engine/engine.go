@@ -113,7 +113,12 @@ type Exchange struct {
 	Deferred []Deferral
 	Buried   []Burial
 	Closed   []ID // claims of which nothing is outstanding then
-	Ask      *Ask // nil: none
+
+	// Broken is what Engine.Broken returned before the first claim of Closed was made. If it returns another number by now, the
+	// server may have forgotten ends of their jobs, after a crash or a failover: a claim that has such a job stays.
+	Broken int64
+
+	Ask *Ask // nil: none
 }
 
 // LocksKeys tells that it locks rows of unique keys and groups: those of jobs that end.
