@@ -44,7 +44,8 @@ func WithShared() Option {
 // WithPermits takes n of the permits of the semaphore that is called like the key, all of them or none; there are
 // limit of them, 1 to MaxPermits. The first acquisition makes the semaphore, and from then on the number is stored:
 // with another limit an acquisition gets a *LimitError (see SetPermits of the leases). A semaphore and a lock may be
-// called the same, and have nothing to do with each other.
+// called the same, and have nothing to do with each other. A semaphore is never removed: it is a row, and one for each
+// permit.
 func WithPermits(n, limit int) Option {
 	return func(r *Request) {
 		r.clashes(r.Mode == Shared, "WithShared", "WithPermits")
