@@ -181,6 +181,10 @@ func (l *Lock) ExpireIn(ctx context.Context, d time.Duration) error {
 // guarded transaction is still open, it is nil too: the lock has ended for this process, and the
 // release is repeated in the background until the database confirms it.
 //
+// If the server refuses the release of a lease (a right that was revoked, a trigger that raises an
+// error), the error wraps the server's. Then the lock has ended for this process, and the server
+// still has it: the release is repeated in the background, and the refusal is written to the Log.
+//
 // Errors: a *LostError (ErrLost) if the lock had been lost before. What was done under it may then
 // not have been done alone. Release compares ValidUntil with the clock, and the server's answer says
 // whether the lock was still held: of a Quorum, on a majority of the nodes. A session lock counts as lost unless the server confirms within a second
@@ -204,8 +208,8 @@ type Hold interface {
 	Check()
 
 	// Release is called once, when nobody uses the lock any more, also where it was lost before. It
-	// bounds itself.
-	Release(ctx context.Context, lost bool)
+	// bounds itself. The error is that of a server that refuses the release.
+	Release(ctx context.Context, lost bool) error
 }
 
 // LockOf returns the lock that ctx belongs to, which is that of Lock.Context, Lock.Bind, Do, or the term of an Elector: the
@@ -264,10 +268,13 @@ func (h *held) leave(ctx context.Context, l *Lock) error {
 	last, lost := len(h.refs) == 0, h.lost
 	h.mu.Unlock()
 	if last {
-		h.hold.Release(ctx, lost != nil)
+		err := h.hold.Release(ctx, lost != nil)
 		h.mu.Lock()
 		lost = h.lost // the release may have shown the loss
 		h.mu.Unlock()
+		if lost == nil {
+			return err
+		}
 	}
 	return lost
 }

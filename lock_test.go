@@ -18,7 +18,7 @@ func (idleHold) Fences() []dblock.Fence                        { return nil }
 func (idleHold) ValidUntil() time.Time                         { return time.Time{} }
 func (idleHold) ExpireIn(context.Context, time.Duration) error { return nil }
 func (idleHold) Check()                                        {}
-func (idleHold) Release(context.Context, bool)                 {}
+func (idleHold) Release(context.Context, bool) error           { return nil }
 
 // TestContextAskedForLate: a lock's context tells of its end, whether it was asked for before that or after.
 func TestContextAskedForLate(t *testing.T) {

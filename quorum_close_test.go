@@ -38,7 +38,7 @@ func (promptHold) Fences() []dblock.Fence                        { return nil }
 func (h promptHold) ValidUntil() time.Time                       { return h.until() }
 func (promptHold) ExpireIn(context.Context, time.Duration) error { return nil }
 func (promptHold) Check()                                        {}
-func (promptHold) Release(context.Context, bool)                 {}
+func (promptHold) Release(context.Context, bool) error           { return nil }
 
 func quorumOfPrompt(t *testing.T, until func() time.Time) *dblock.Quorum {
 	t.Helper()

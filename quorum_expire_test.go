@@ -42,7 +42,7 @@ func (h endHold) Fences() []dblock.Fence                        { return nil }
 func (h endHold) ValidUntil() time.Time                         { return h.until }
 func (h endHold) ExpireIn(context.Context, time.Duration) error { return h.n.expire() }
 func (h endHold) Check()                                        {}
-func (h endHold) Release(context.Context, bool)                 {}
+func (h endHold) Release(context.Context, bool) error           { return nil }
 
 // onEndNodes runs f with a lock of three endNodes.
 func onEndNodes(t *testing.T, expire func() error, f func(t *testing.T, lock *dblock.Lock)) {

@@ -295,7 +295,7 @@ func (h *quorumHold) lose(why Reason) (tell func()) {
 
 // Release hands the lock off to the next caller of this process, or gives it back on all nodes. If a majority of them did
 // not have it any more, it was lost.
-func (h *quorumHold) Release(ctx context.Context, _ bool) {
+func (h *quorumHold) Release(ctx context.Context, _ bool) error {
 	held := h.stop(Released)
 	handed := held && h.q.handOff(h)
 	stolen := false
@@ -316,6 +316,7 @@ func (h *quorumHold) Release(ctx context.Context, _ bool) {
 	case held && !stolen && o.Released != nil:
 		o.Released(h.key, lasted)
 	}
+	return nil
 }
 
 // giveBack releases what the nodes have granted, once, and forgets a hold that has ended. few tells that no majority of the

@@ -142,7 +142,10 @@ func (n *slowRelease) TryAcquire(ctx context.Context, key string, opts ...dblock
 
 type slowHold struct{ endHold }
 
-func (slowHold) Release(context.Context, bool) { time.Sleep(time.Hour) }
+func (slowHold) Release(context.Context, bool) error {
+	time.Sleep(time.Hour)
+	return nil
+}
 
 // The end of a wait is not put off by a node that takes its time to release what was of no use.
 func TestQuorumAcquireEndsInTime(t *testing.T) {

@@ -20,6 +20,8 @@ type engine struct {
 
 	notDurable string // the setting for which commits don't survive a crash; empty: they do
 
+	quiet quiet
+
 	q pgdb.Queries
 }
 

@@ -56,7 +56,9 @@ func (e *engine) SeeTurn(ctx context.Context, key string, handle lease.Handle, t
 
 // Serve is one statement.
 func (e *engine) Serve(ctx context.Context, key string, gone member.ID) (bool, error) {
-	rows, err := e.q.Serve(ctx, e.on(e.pool), key, id(gone), lockTimeout(ctx))
+	rows, err := notifying(e, func(on pgdb.DBTX) ([]pgdb.ServeRow, error) {
+		return e.q.Serve(ctx, on, key, id(gone), lockTimeout(ctx))
+	})
 	return len(rows) > 0, err
 }
 
@@ -70,7 +72,9 @@ func (e *engine) PassOn(ctx context.Context, backs []lease.Back) ([]lease.Return
 		}
 	}
 	keys, handles = keysAndHandles(backs)
-	rows, err := e.q.PassOn(ctx, e.on(e.pool), keys, handles, lockTimeout(ctx))
+	rows, err := notifying(e, func(on pgdb.DBTX) ([]pgdb.PassOnRow, error) {
+		return e.q.PassOn(ctx, on, keys, handles, lockTimeout(ctx))
+	})
 	if err != nil {
 		return nil, err
 	}

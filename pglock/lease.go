@@ -112,6 +112,7 @@ func NewLease(ctx context.Context, pool *pgxpool.Pool, o LeaseOptions) (*Lease, 
 	if err != nil {
 		return nil, err
 	}
+	s.Engine.quiet.report(s.Member.Warn)
 	return &Lease{
 		locker: lease.New(s, lo),
 		key:    key, leave: shares.Leaver(key), guards: Guards{Schema: s.Engine.schema, IdleTimeout: m.TTL},

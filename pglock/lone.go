@@ -29,8 +29,10 @@ func (e *engine) acquireOne(ctx context.Context, by lease.By, a lease.Ask) (leas
 
 // releaseOne fails as locked where somebody has the row.
 func (e *engine) releaseOne(ctx context.Context, b lease.Back) (freed bool, err error) {
-	_, err = e.q.ReleaseLease(ctx, e.on(e.pool), pgdb.ReleaseLeaseParams{
-		LeaseKey: b.Key, Handle: id(b.Handle), Token: b.Token, LockTimeout: briefly,
+	_, err = notifying(e, func(on pgdb.DBTX) (string, error) {
+		return e.q.ReleaseLease(ctx, on, pgdb.ReleaseLeaseParams{
+			LeaseKey: b.Key, Handle: id(b.Handle), Token: b.Token, LockTimeout: briefly,
+		})
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, nil

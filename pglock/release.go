@@ -31,7 +31,9 @@ type handled struct {
 
 func (e *engine) releaseMany(ctx context.Context, backs []lease.Back, together bool) ([]lease.Returned, error) {
 	keys, handles := keysAndHandles(backs)
-	rows, err := e.freed(ctx, backs[0].Mode, keys, handles, together)
+	rows, err := notifying(e, func(on pgdb.DBTX) ([]pgdb.ReleaseSharedRow, error) {
+		return e.freed(ctx, on, backs[0].Mode, keys, handles, together)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -61,16 +63,16 @@ func returned(backs []lease.Back, rows []pgdb.ReleaseSharedRow) []lease.Returned
 
 // freed runs the statement for a mode.
 func (e *engine) freed(
-	ctx context.Context, mode dblock.Mode, keys []string, handles []pgtype.UUID, together bool,
+	ctx context.Context, on pgdb.DBTX, mode dblock.Mode, keys []string, handles []pgtype.UUID, together bool,
 ) ([]pgdb.ReleaseSharedRow, error) {
 	switch mode {
 	case dblock.Shared:
-		return e.q.ReleaseShared(ctx, e.on(e.pool), keys, handles, lockTimeout(ctx))
+		return e.q.ReleaseShared(ctx, on, keys, handles, lockTimeout(ctx))
 	case dblock.Permits:
-		rows, err := e.q.ReleasePermits(ctx, e.on(e.pool), keys, handles, lockTimeout(ctx))
+		rows, err := e.q.ReleasePermits(ctx, on, keys, handles, lockTimeout(ctx))
 		return alike(rows, func(r pgdb.ReleasePermitsRow) pgdb.ReleaseSharedRow { return pgdb.ReleaseSharedRow(r) }), err
 	default:
-		rows, err := e.q.ReleaseLeases(ctx, e.on(e.pool), pgdb.ReleaseLeasesParams{
+		rows, err := e.q.ReleaseLeases(ctx, on, pgdb.ReleaseLeasesParams{
 			LeaseKeys: keys, Handles: handles, LockTimeout: lockTimeout(ctx), Together: together,
 		})
 		return alike(rows, func(r pgdb.ReleaseLeasesRow) pgdb.ReleaseSharedRow { return pgdb.ReleaseSharedRow(r) }), err

@@ -2,9 +2,16 @@ package pglock
 
 import (
 	"context"
+	"strings"
+	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/member"
+	"github.com/dblock-go/dblock/internal/pgfault"
 	"github.com/dblock-go/dblock/internal/pglisten"
 )
 
@@ -29,4 +36,74 @@ func (e *engine) OthersWait(ctx context.Context, key string, m member.ID) (bool,
 // Listen uses a connection of its own. Where nothing is heard the poll has to do.
 func (e *engine) Listen(ctx context.Context, ready func(), wake func(key string)) error {
 	return pglisten.Listen(ctx, e.pool.Pool, channel, ready, wake)
+}
+
+// quietFor is for how long statements notify nobody after the server has refused a notification.
+const quietFor = time.Minute
+
+// quiet remembers that the server refuses notifications. Waiters poll, so a notification is never
+// a reason to keep a lease. The zero value is ready for use.
+type quiet struct {
+	mu    sync.Mutex
+	until time.Time
+	warn  func(line string, args ...any) // nil: nobody reads it
+}
+
+// report sets what writes to the Log.
+func (s *quiet) report(warn func(line string, args ...any)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.warn = warn
+}
+
+func (s *quiet) is() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Now().Before(s.until)
+}
+
+// begin starts to be quiet. It writes a line unless another call has done so.
+func (s *quiet) begin(err error) {
+	s.mu.Lock()
+	now, warn := time.Now(), s.warn
+	begun := now.Before(s.until)
+	if !begun {
+		s.until = now.Add(quietFor)
+	}
+	s.mu.Unlock()
+	if !begun && warn != nil {
+		warn("dblock: the server refuses notifications, so waiters learn of a release when they poll", "error", err)
+	}
+}
+
+// notifying runs a statement that notifies. If the server refuses the notification, nothing was
+// written, and the statement is sent again without it.
+func notifying[R any](e *engine, run func(pgdb.DBTX) (R, error)) (R, error) {
+	on := e.on(e.pool)
+	if e.quiet.is() {
+		return run(unnotified{on})
+	}
+	got, err := run(on)
+	if !pgfault.RefusesNotify(err) {
+		return got, err
+	}
+	e.quiet.begin(err)
+	return run(unnotified{on})
+}
+
+// unnotified sends statements that call a function without effect in place of pg_notify.
+type unnotified struct{ pgdb.DBTX }
+
+var withoutNotify = strings.NewReplacer("pg_catalog.pg_notify(", "pg_catalog.textcat(")
+
+func (u unnotified) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	return u.DBTX.Exec(ctx, withoutNotify.Replace(sql), args...)
+}
+
+func (u unnotified) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	return u.DBTX.Query(ctx, withoutNotify.Replace(sql), args...)
+}
+
+func (u unnotified) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	return u.DBTX.QueryRow(ctx, withoutNotify.Replace(sql), args...)
 }

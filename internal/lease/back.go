@@ -2,11 +2,13 @@ package lease
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/member"
 	"github.com/dblock-go/dblock/internal/merge"
+	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // foreground is how long the end of a lock waits for the server, a hand-over included. What is not confirmed by then
@@ -18,25 +20,30 @@ const promptly = 3
 
 // giveBack releases what was granted. Where the server does not confirm it soon, or the row is locked, by a guarded
 // transaction for example, the reconciler goes on with it. missing tells that the database did not have all of it any more
-// when it was first asked. After an attempt without an answer that is not known: it may have released it.
-func (l *Locker) giveBack(ctx context.Context, life *member.Life, backs ...Back) (missing bool) {
+// when it was first asked. After an attempt without an answer that is not known: it may have released it. The error is
+// that of a server that refuses the release.
+func (l *Locker) giveBack(ctx context.Context, life *member.Life, backs ...Back) (missing bool, refused error) {
 	ctx, cancel := context.WithTimeout(ctx, foreground)
 	defer cancel()
 	certain := true
 	for n := range promptly {
 		got, lacks, err := l.gaveBack(ctx, backs)
-		certain = certain && err == nil
+		certain, refused = certain && err == nil, l.reconciler.refusal(err)
 		missing = certain && (missing || lacks)
 		if err == nil && !stands(got) {
 			l.reconciler.handles.remove(backs[0].Handle)
-			return missing
+			return missing, nil
 		}
 		if l.sleep(ctx, time.Millisecond<<n) != nil {
 			break
 		}
 	}
 	l.reconciler.add(life, l.o.Fair, true, backs...)
-	return missing
+	if refused != nil {
+		what := fmt.Sprintf("the server refuses to release %q, and is asked again in the background", backs[0].Key)
+		refused = sqlerr.Wrap(l.engine.Classify(refused), refused, what, "")
+	}
+	return missing, refused
 }
 
 func (l *Locker) gaveBack(ctx context.Context, backs []Back) (got Returned, missing bool, err error) {

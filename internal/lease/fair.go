@@ -84,7 +84,7 @@ func (l *Locker) waitInTurn(ctx context.Context, r dblock.Request) (*dblock.Lock
 			return l.grant(ctx, nil, *got, r)
 		}
 		ask := t.ask.back(dblock.Exclusive)
-		if !l.background(func() { l.giveBack(l.ending, t.life, ask) }) {
+		if !l.background(func() { _, _ = l.giveBack(l.ending, t.life, ask) }) {
 			l.doubt(t.life, ask)
 		}
 		if err != nil {

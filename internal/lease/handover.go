@@ -57,7 +57,7 @@ func (l *Locker) handOver(ctx context.Context, h *hold) (handed, certain bool) {
 	l.reconciler.handles.remove(g.ask.Instead) // its row is the next one's
 	g.Answer = answer
 	if !l.deliver(next, g) {
-		l.giveBack(ctx, g.life, g.back())
+		_, _ = l.giveBack(ctx, g.life, g.back())
 	}
 	return true, true
 }

@@ -55,7 +55,7 @@ func (l *Locker) hold(ctx context.Context, p *place, h *hold, got reply, r dbloc
 	l.mu.Lock()
 	if l.closed {
 		l.mu.Unlock()
-		l.giveBack(context.WithoutCancel(ctx), life, h.backs()...)
+		_, _ = l.giveBack(context.WithoutCancel(ctx), life, h.backs()...)
 		return nil, fmt.Errorf("%w: what was granted is given back", dblock.ErrClosed)
 	}
 	l.holds[h] = struct{}{}
@@ -173,8 +173,8 @@ func (h *hold) tellLost(why dblock.Reason) func() {
 func (h *hold) held() time.Duration { return h.l.o.Clock.Now().Sub(h.began) }
 
 // Release hands the lease over to the next one of this process, or gives it back. If the server did not have it any more,
-// it was lost.
-func (h *hold) Release(ctx context.Context, _ bool) {
+// it was lost. The error is that of a server that refuses.
+func (h *hold) Release(ctx context.Context, _ bool) (refused error) {
 	h.forget()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), foreground)
 	defer cancel()
@@ -185,7 +185,9 @@ func (h *hold) Release(ctx context.Context, _ bool) {
 	}
 	stolen := false
 	if !handed { // what was lost may still be ours at the server
-		stolen = h.l.giveBack(ctx, h.life, h.backs()...) && stood && certain
+		var missing bool
+		missing, refused = h.l.giveBack(ctx, h.life, h.backs()...)
+		stolen = missing && stood && certain
 		for _, f := range h.fences {
 			h.l.waits.ring(f.Key)
 		}
@@ -205,6 +207,7 @@ func (h *hold) Release(ctx context.Context, _ bool) {
 	case stood && released != nil:
 		released(h.key(), held)
 	}
+	return refused
 }
 
 // take has a hold keep its place in line until it ends; l.mu is held.

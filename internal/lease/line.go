@@ -163,7 +163,7 @@ func (l *Locker) leave(p *place) {
 	switch {
 	case got != nil && !l.closed: // it came too late: it goes on to the next one
 		l.tasks.Go(func() {
-			l.giveBack(l.ending, got.life, got.back())
+			_, _ = l.giveBack(l.ending, got.life, got.back())
 			l.waits.ring(p.request.Key)
 			l.mu.Lock()
 			defer l.mu.Unlock()

@@ -32,7 +32,8 @@ type reconciler struct {
 	clock  clock.Clock
 	queue  *merge.Queue[*operation, Returned]
 
-	handles handles
+	handles  handles
+	refusals refusals
 
 	mu     sync.Mutex
 	open   map[*operation]struct{} // those that have not ended
@@ -247,7 +248,12 @@ func (r *reconciler) run(ctx context.Context, batch []*operation, _ bool) ([]mer
 	}
 	ctx, cancel := context.WithTimeout(context.WithValue(ctx, reconciling{}, true), statementBound(r.member))
 	defer cancel()
-	return releaseBatch(ctx, r.engine, items)
+	answers, err := releaseBatch(ctx, r.engine, items)
+	_ = r.refusal(err)
+	for _, a := range answers {
+		_ = r.refusal(a.Err)
+	}
+	return answers, err
 }
 
 // close waits for what is under way, for as long as a caller would, after a last try of what no member keeps. The

@@ -33,5 +33,7 @@ const (
 
 	OutOfMemory = "53200" // as a rule the table of locks: max_locks_per_transaction
 
+	limitExceeded = "54000" // of COMMIT: the queue of notifications is full
+
 	lockNotAvailable = "55P03" // NOWAIT, or lock_timeout
 )

@@ -49,6 +49,16 @@ func Of(err error) sqlerr.Class {
 	}
 }
 
+// RefusesNotify reports whether the server refused a statement because of its notification: its
+// queue is full, or EXECUTE on pg_notify was revoked. Nothing was written.
+func RefusesNotify(err error) bool {
+	var server *pgconn.PgError
+	if !errors.As(err, &server) {
+		return false
+	}
+	return server.Code == limitExceeded || server.Code == NotPermitted && strings.Contains(server.Message, "pg_notify")
+}
+
 // UnusableError refuses a connection before a statement is sent.
 type UnusableError struct{ Reason string }
 

@@ -79,7 +79,7 @@ func (h *hold) lose(why dblock.Reason) (tell func()) {
 const longestRelease = time.Second
 
 // Release ends the hold. Unless the server confirms that it was held until now, the lock is lost.
-func (h *hold) Release(context.Context, bool) {
+func (h *hold) Release(context.Context, bool) error {
 	l := h.l
 	l.mu.Lock()
 	gone, told, unseen := h.gone, h.told, h.unseen
@@ -113,6 +113,7 @@ func (h *hold) Release(context.Context, bool) {
 	case !held && o.Lost != nil:
 		o.Lost(h.key, lasted, why)
 	}
+	return nil
 }
 
 // releaseShared ends a hold of a slot: the next waiter of this process gets the lock, or the server does. held tells whether
