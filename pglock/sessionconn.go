@@ -128,7 +128,7 @@ func (e *sessionEngine) prepare(ctx context.Context, c *sessionConn) error {
 		set += "pg_catalog.set_config('" + s[0] + "', '" + s[1] + "', false)"
 	}
 	if _, err := c.conn.PgConn().Exec(ctx, set+"; LISTEN "+sessionChannel).ReadAll(); err != nil {
-		return err
+		return fmt.Errorf("LISTEN (it is slow while the server's queue is full: see pg_notification_queue_usage): %w", err)
 	}
 	// So that the server sees that a client has gone which waits for a lock. Not every system has what that takes.
 	_, err = c.conn.PgConn().Exec(ctx, "SET client_connection_check_interval = 500").ReadAll()

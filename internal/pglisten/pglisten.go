@@ -20,6 +20,9 @@ import (
 // heardWithin is how long a notification may take, on however busy a server.
 const heardWithin = 5 * time.Second
 
+// listensWithin is how long a LISTEN may take.
+const listensWithin = 5 * time.Minute
+
 // Listen connects as pool does, and calls heard with the payload of each notification until ctx ends or the connection does. It calls ready
 // first: nothing that is notified from then on is missed. Both are called on this goroutine.
 //
@@ -51,6 +54,10 @@ func closeSoon(ctx context.Context, conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	_ = conn.Close(ctx)
+	select { // a statement that was under way is cancelled first
+	case <-conn.PgConn().CleanupDone():
+	case <-ctx.Done():
+	}
 }
 
 // begin listens once it has heard itself: what a pooler's sessions listen to stays, and would come to others.
@@ -81,11 +88,15 @@ func begin(ctx context.Context, pool *pgxpool.Pool, conn *pgx.Conn, channel stri
 
 // hearsItself makes sure that what another connection sends comes.
 func hearsItself(ctx context.Context, pool *pgxpool.Pool, conn *pgx.Conn, own string) error {
+	// A LISTEN reads all that is queued for other databases too. The server does not end it before, so
+	// to give up soon and to try again would only add sessions.
+	slow, stop := context.WithTimeout(ctx, listensWithin)
+	defer stop()
+	if _, err := conn.Exec(slow, "listen "+pgx.Identifier{own}.Sanitize(), pgx.QueryExecModeSimpleProtocol); err != nil {
+		return fmt.Errorf("LISTEN (it is slow while the server's queue is full: see pg_notification_queue_usage): %w", err)
+	}
 	ctx, cancel := context.WithTimeout(ctx, heardWithin)
 	defer cancel()
-	if _, err := conn.Exec(ctx, "listen "+pgx.Identifier{own}.Sanitize(), pgx.QueryExecModeSimpleProtocol); err != nil {
-		return err
-	}
 	var q pgdb.Queries
 	if err := q.NotifyNothing(ctx, pool, own); err != nil {
 		return err
