@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -184,4 +186,36 @@ func (mergeTests) CartsWeighTheirLines(t *testing.T, s *env) {
 	assert.LessOrEqual(t, largest.Load(), int64(most), "lines in a statement")
 	assert.Less(t, statements.Load(), int64(carts), "carts share statements")
 	s.sound(t)
+}
+
+// AnArchiveJobLeavesCartsWhole runs the job of docs/inventory.md for one SKU of two carts, and then for both SKUs.
+func (mergeTests) AnArchiveJobLeavesCartsWhole(t *testing.T, s *env) {
+	lines := []inventory.Line{{SKU: "frame", Qty: 1}, {SKU: "poster", Qty: 1}}
+	sold := cartOf("sold", lines...)
+	s.stock(t, "frame", 5)
+	s.stock(t, "poster", 5)
+	s.wants(t, sold, reply{State: inventory.Sold, Lines: lines})
+	s.wants(t, heldCart("held", lines...), reply{State: inventory.Held, Lines: lines, Ends: true})
+	blocks := strings.Split(string(suite.Must(os.ReadFile("../../docs/inventory.md"))(t)), "```sql\n")
+	archive := func(of string) (inTheWay int64) {
+		job := func(block string) string {
+			return strings.ReplaceAll(strings.Split(block, ";\n```")[0], "'poster', 'frame'", of)
+		}
+		inTheWay = s.countf(t, "SELECT count(*) FROM (%s) b", job(blocks[len(blocks)-2]))
+		for _, statement := range strings.Split(job(blocks[len(blocks)-1]), ";") {
+			if inTheWay == 0 {
+				s.Exec(t, statement)
+			}
+		}
+		return inTheWay
+	}
+	assert.Equal(t, int64(3), archive("'frame'"), "the lines that are held, and the poster of the other cart")
+	assert.Equal(t, int64(2), archive("'poster', 'frame'"), "the lines that are held")
+	s.isDue(t, "held")
+	s.wants(t, op{What: toSweep, Most: 5}, reply{Qty: 1})
+	s.wants(t, sold, reply{State: inventory.Sold, Lines: lines, Replayed: true})
+	s.wantsBooks(t, "poster", 4, 0, 1)
+	s.sound(t)
+	assert.Zero(t, archive("'poster', 'frame'"))
+	assert.Empty(t, suite.Must(s.Audit(t.Context()))(t))
 }

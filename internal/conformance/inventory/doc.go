@@ -46,6 +46,7 @@
 //   - AKeyIsOfOneOrderOrOneCart: A key of an order is refused for a cart, and the reverse.
 //   - RefusesBadCarts: A bad cart is refused without a statement.
 //   - ALoneCartWaitsForItsRows: A cart that waits for a row delays no other order.
+//   - AnArchiveJobLeavesCartsWhole: The archive job of the documentation takes no cart apart.
 //   - CartsWeighTheirLines: A batch counts the lines of a cart, and a crowd of carts is sold.
 //
 // # Locks of other transactions
