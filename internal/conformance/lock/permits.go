@@ -140,32 +140,19 @@ func (leaseTests) FreesAllPermits(t *testing.T, v *env) {
 }
 
 // ManyPermitsTakeLittleTime acquires and releases the largest number of permits beside other locks,
-// which live for longer than each call takes. A busy machine has a few attempts.
+// which live for longer than each call takes. A call fails that takes as long as a statement may, which
+// is 10 s here. With a cost that grows with the square it took minutes.
 func (leaseTests) ManyPermitsTakeLittleTime(t *testing.T, v *env) {
-	const ttl, others, attempts = 10 * time.Second, 100, 5
+	const ttl, others = 30 * time.Second, 100
 	l, next := v.process(t, LeaseOptions{TTL: ttl}), v.process(t, LeaseOptions{TTL: ttl})
 	var kept []*dblock.Lock
 	for i := range others {
 		kept = append(kept, suite.Acquire(t, l, fmt.Sprint("other ", i)))
 	}
 	all := dblock.WithPermits(dblock.MaxPermits, dblock.MaxPermits)
-	least := map[string]time.Duration{"acquire": time.Hour, "release": time.Hour, "acquire by the next process": time.Hour}
-	took := func(what string, call func()) {
-		began := time.Now()
-		call()
-		least[what] = min(least[what], time.Since(began))
+	for _, process := range []dblock.Locker{l, next, l} {
+		suite.Release(t, suite.Acquire(t, process, "k", all))
 	}
-	isSlow := func() bool {
-		return max(least["acquire"], least["release"], least["acquire by the next process"]) > ttl/10
-	}
-	for n := 0; n < attempts && isSlow(); n++ {
-		var lock *dblock.Lock
-		took("acquire", func() { lock = suite.Acquire(t, l, "k", all) })
-		took("release", func() { suite.Release(t, lock) })
-		took("acquire by the next process", func() { lock = suite.Acquire(t, next, "k", all) })
-		suite.Release(t, lock)
-	}
-	assert.False(t, isSlow(), "%d permits: %v", dblock.MaxPermits, least)
 	for _, lock := range kept {
 		assert.NoError(t, context.Cause(lock.Context()))
 		suite.Release(t, lock)
