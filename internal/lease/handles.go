@@ -56,10 +56,19 @@ func (h *handles) unknown(backs []Back) map[Handle][]Back {
 	return found
 }
 
-// recheck releases what the server holds for a life and no caller of this process knows.
-func (r *reconciler) recheck(life *member.Life) error {
-	ctx, cancel := context.WithTimeout(context.WithValue(context.Background(), reconciling{}, true), longBound)
+// recheck releases what the server holds for a life and no caller of this process knows. It waits as long as for any
+// statement, as a connection may be silent. After a read that took longer, which may be of large tables, it waits longer.
+func (r *reconciler) recheck(life *member.Life) (err error) {
+	bound := statementBound(r.member) << min(r.slow.Load(), 10)
+	ctx, cancel := context.WithTimeout(context.WithValue(context.Background(), reconciling{}, true), min(bound, longBound))
 	defer cancel()
+	defer func() {
+		if err == nil {
+			r.slow.Store(0)
+		} else {
+			r.slow.Add(1)
+		}
+	}()
 	defer life.OnEnd(func(dblock.Reason) (tell func()) {
 		cancel()
 		return nil

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dblock-go/dblock"
@@ -34,6 +35,7 @@ type reconciler struct {
 
 	handles  handles
 	refusals refusals
+	slow     atomic.Int64 // rechecks in a row that have failed
 
 	mu     sync.Mutex
 	open   map[*operation]struct{} // those that have not ended
