@@ -203,10 +203,11 @@ func (leaseTests) ARefusalOfAnyKindIsOneKeys(t *testing.T, v *env) {
 			drop = refuses("UPDATE", "OLD")
 			refused := releaseRefused(t, locks, key(banned))
 			assert.NotErrorIs(t, refused, dblock.ErrLost, "%s, %s", name, mode)
-			if mode == "alone" && name == "ZX001" { // no other state is as certain to last
+			if mode == "alone" && (name == "ZX001" || name == "a primary key") { // other states may pass
 				assert.ErrorContains(t, refused, "refuses to release", "%s, %s", name, mode)
 			}
-			if _, passes := waits[name]; passes {
+			// MariaDB does not say whose primary key it is. A release inserts no row, so it is the host's.
+			if _, passes := waits[name]; passes && name != "a primary key" {
 				assert.NoError(t, refused, "%s, %s", name, mode)
 			}
 			for i := range n {
