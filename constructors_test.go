@@ -1,4 +1,4 @@
-package conformance_test
+package dblock_test
 
 import (
 	"context"
@@ -51,8 +51,8 @@ func nowhere(t *testing.T) (*pgxpool.Pool, *sql.DB) {
 	return pool, db
 }
 
-// TestConstructorsRefuse: a pool that is nil, or a value out of range, is dblock.ErrInvalid in every constructor, and the
-// error names the field.
+// TestConstructorsRefuse passes each constructor a nil pool or a value out of range. The error is
+// dblock.ErrInvalid and names the field.
 func TestConstructorsRefuse(t *testing.T) {
 	t.Parallel()
 	pool, db := nowhere(t)
