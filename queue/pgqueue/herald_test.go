@@ -8,14 +8,16 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/dblock-go/dblock/internal/conformance/suite"
+	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/testdb"
 	"github.com/dblock-go/dblock/queue"
 	"github.com/dblock-go/dblock/queue/pgqueue"
 )
 
-func TestHerald(t *testing.T) {
+func TestNotifications(t *testing.T) {
 	t.Parallel()
-	engine.RunHerald(t)
+	suite.RunEach(t, notifyTests{}, func(t *testing.T) *notifyEnv { return &notifyEnv{suite.Migrated(t, devdb.Postgres)} })
 }
 
 // Jobs that are copied are told of when their transaction commits, too.

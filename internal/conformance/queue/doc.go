@@ -141,6 +141,8 @@
 //
 // # Notifications on Postgres
 //
+// TestNotifications of package pgqueue has these tests.
+//
 //   - WakesOtherProcesses: An enqueued job wakes other processes.
 //   - TellsOfJobsInTransactions: A commit wakes them, and a rollback does not.
 //   - TellsWhoeverIsToCancel: A cancellation reaches the process that runs the job.

@@ -2,7 +2,6 @@ package queue
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
@@ -163,7 +162,7 @@ func (d *env) everything(t *testing.T, as *env, o queue.Options) {
 	if _, err := q.Enqueue(t.Context(), queue.Task{Kind: "note", Args: 1, Unique: "2"}); err != nil {
 		assert.ErrorIs(t, err, queue.ErrDuplicate)
 	}
-	d.enqueueTx(t, q, (*sql.Tx).Commit, queue.Task{Kind: "note", Args: 1},
+	d.enqueueTx(t, q, queue.Task{Kind: "note", Args: 1},
 		queue.Task{Kind: "note", Args: 1, Group: "g", AtMost: 2, Unique: "tx"})
 	work(t, q, queue.WorkerOptions{Backoff: fast, Promote: 10 * time.Millisecond, Rescue: 10 * time.Millisecond})
 	for duties := map[string]bool{}; !duties["promote"] || !duties["rescue"]; {

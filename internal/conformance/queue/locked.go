@@ -27,6 +27,12 @@ func (d *env) beginWith(t *testing.T, q *queue.Queue, tasks ...queue.Task) (*sql
 	return tx, suite.Must(d.e.EnqueueTx(t.Context(), q, tx, tasks...))(t)
 }
 
+func (d *env) enqueueTx(t *testing.T, q *queue.Queue, tasks ...queue.Task) {
+	t.Helper()
+	tx, _ := d.beginWith(t, q, tasks...)
+	require.NoError(t, tx.Commit())
+}
+
 // lock locks rows until release is called.
 func (d *env) lock(t *testing.T, rows ...string) (release func()) {
 	t.Helper()

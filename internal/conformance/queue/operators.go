@@ -346,3 +346,37 @@ func classOf(err error) error {
 	}
 	return err
 }
+
+// A process with PollOnly learns of other processes' jobs when it polls, and of its own at once.
+func (mainTests) PollOnlyIsToldOfNothing(t *testing.T, d *env) {
+	quiet, loud := make(chan int, 21), make(chan int, 10)
+	worker := func(o queue.Options, wo queue.WorkerOptions, done chan<- int) *queue.Queue { // it has claimed once
+		asked := make(chan int, 10_000)
+		o.Observer.Claimed = func(_ string, jobs int, _ time.Duration) { asked <- jobs }
+		q := d.process(t, o, wo, record(done))
+		suite.Wait(t, asked, "the first claim")
+		return q
+	}
+	q := worker(queue.Options{PollOnly: true}, queue.WorkerOptions{Poll: time.Minute, Queue: "quiet", Promote: -1, Rescue: -1}, quiet)
+	worker(queue.Options{}, queue.WorkerOptions{Poll: 50 * time.Millisecond, Promote: -1, Rescue: -1}, loud)
+	if d.Postgres() { // the second one alone
+		d.Until(t, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'listen \"dblock_queue%'", 1)
+	}
+	other := d.open(t, queue.Options{})
+	for range 10 {
+		enqueue(t, other, queue.Task{Kind: "note", Queue: "quiet"})
+		d.enqueueTx(t, other, queue.Task{Kind: "note", Queue: "quiet"})
+		enqueue(t, other, queue.Task{Kind: "note"})
+		suite.Wait(t, loud, "a job that others were notified of, or polled for")
+	}
+	d.rows(t, "ready", 20)
+	enqueue(t, q, queue.Task{Kind: "note", Queue: "quiet"})
+	late := time.After(25 * time.Second) // before the next poll, which is half a minute away at least
+	for range 21 {
+		select {
+		case <-quiet:
+		case <-late:
+			require.Fail(t, "no job")
+		}
+	}
+}

@@ -32,9 +32,8 @@ type Queue struct {
 
 // The tests of doc.go are methods of these types.
 type (
-	mainTests   struct{}
-	faultTests  struct{}
-	heraldTests struct{}
+	mainTests  struct{}
+	faultTests struct{}
 )
 
 // Run runs the suite.
@@ -42,6 +41,3 @@ func (e Queue) Run(t *testing.T) { suite.RunEach(t, mainTests{}, e.env) }
 
 // RunFaults runs the tests of faults and crowds.
 func (e Queue) RunFaults(t *testing.T) { suite.RunEach(t, faultTests{}, e.env) }
-
-// RunHerald runs the tests of engines that notify other processes of jobs.
-func (e Queue) RunHerald(t *testing.T) { suite.RunEach(t, heraldTests{}, e.env) }

@@ -1,4 +1,4 @@
-package queue
+package pgqueue_test
 
 import (
 	"context"
@@ -16,25 +16,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dblock-go/dblock/internal/conformance/suite"
-	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/testdb"
 	"github.com/dblock-go/dblock/migrations"
 	"github.com/dblock-go/dblock/queue"
 )
 
+// notifyTests are the tests that the package doc of internal/conformance/queue lists.
+type notifyTests struct{}
+
 // The next poll of such a worker is half a minute away at least.
 var rarely = queue.WorkerOptions{Poll: time.Minute}
-
-// unpolled waits for a job that no poll finds.
-func unpolled(t *testing.T, done <-chan int) (args int) {
-	t.Helper()
-	select {
-	case args = <-done:
-	case <-time.After(25 * time.Second):
-		require.Fail(t, "no job")
-	}
-	return args
-}
 
 // listeners are the connections that listen: this is their last statement.
 const (
@@ -42,27 +33,14 @@ const (
 	countListeners = "SELECT count(*)" + listeners
 )
 
-// worker opens a Queue that works, and waits until it has asked for jobs and, if it can, listens.
-func (d *env) worker(t *testing.T, o queue.Options, wo queue.WorkerOptions, done chan<- int) *queue.Queue {
-	t.Helper()
-	asked := make(chan int, 10_000)
-	o.Observer.Claimed = func(_ string, jobs int, _ time.Duration) { asked <- jobs }
-	q := d.process(t, o, wo, record(done))
-	if d.Kind == devdb.Postgres && !o.PollOnly { // it is the only one that listens
-		d.Until(t, countListeners, 1)
-	}
-	suite.Wait(t, asked, "the first claim")
-	return q
-}
-
 // subscription listens as workers do.
 type subscription struct {
 	*pgx.Conn
-	d       *env
+	d       *notifyEnv
 	channel string
 }
 
-func (d *env) listen(t *testing.T) *subscription {
+func (d *notifyEnv) listen(t *testing.T) *subscription {
 	t.Helper()
 	conn := suite.Must(pgx.Connect(t.Context(), d.DSN))(t)
 	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
@@ -79,7 +57,7 @@ func (l *subscription) next(t *testing.T) string {
 // rest returns what is notified before now.
 func (l *subscription) rest(t *testing.T) (payloads []string) {
 	t.Helper()
-	l.d.exec(t, "SELECT pg_notify('"+l.channel+"', 'end')")
+	l.d.Exec(t, "SELECT pg_notify('"+l.channel+"', 'end')")
 	for p := l.next(t); p != "end"; p = l.next(t) {
 		payloads = append(payloads, p)
 	}
@@ -95,21 +73,15 @@ func isFrom(t *testing.T, payload, kind, about string) {
 	assert.True(t, found && strings.HasPrefix(from, kind+" ") && len(from) == len(kind)+1+32, payload)
 }
 
-func (d *env) enqueueTx(t *testing.T, q *queue.Queue, end func(*sql.Tx) error, tasks ...queue.Task) {
-	t.Helper()
-	tx, _ := d.beginWith(t, q, tasks...)
-	require.NoError(t, end(tx))
-}
-
-func (heraldTests) WakesOtherProcesses(t *testing.T, d *env) {
+func (notifyTests) WakesOtherProcesses(t *testing.T, d *notifyEnv) {
 	done := make(chan int, 10)
-	d.worker(t, queue.Options{}, rarely, done)
+	d.worker(t, queue.Options{}, done)
 	q, ctx := d.open(t, queue.Options{}), t.Context()
 	note := queue.Task{Kind: "note"}
 	keyed := queue.Task{Kind: "note", Unique: "u", Group: "g"}
 	for _, enqueues := range []func(){
 		func() { enqueue(t, q, note) },
-		func() { enqueueMany(t, q, []queue.Task{{Kind: "x", Queue: "other"}, note}) },
+		func() { suite.Must(q.EnqueueMany(suite.Soon(t), []queue.Task{{Kind: "x", Queue: "other"}, note}))(t) },
 		func() { enqueue(t, q, keyed) },
 		func() { d.enqueueTx(t, q, (*sql.Tx).Commit, note) },
 		func() { d.enqueueTx(t, q, (*sql.Tx).Commit, keyed) },
@@ -119,7 +91,7 @@ func (heraldTests) WakesOtherProcesses(t *testing.T, d *env) {
 			require.NoError(t, q.Resume(ctx, ""))
 		},
 		func() {
-			id := enqueue(t, q, queue.Task{Kind: "note", Delay: time.Hour})[0]
+			id := enqueue(t, q, queue.Task{Kind: "note", Delay: time.Hour})
 			require.NoError(t, q.Discard(ctx, id, "for now"))
 			require.NoError(t, q.Retry(ctx, id))
 		},
@@ -130,28 +102,7 @@ func (heraldTests) WakesOtherProcesses(t *testing.T, d *env) {
 	}
 }
 
-// A process with PollOnly learns of other processes' jobs when it polls, and of its own at once.
-func (mainTests) PollOnlyIsToldOfNothing(t *testing.T, d *env) {
-	quiet, loud := make(chan int, 21), make(chan int, 10)
-	wo := queue.WorkerOptions{Poll: time.Minute, Queue: "quiet", Promote: -1, Rescue: -1}
-	q := d.worker(t, queue.Options{PollOnly: true}, wo, quiet)
-	wo.Queue, wo.Poll = "", 50*time.Millisecond
-	d.worker(t, queue.Options{}, wo, loud)
-	other := d.open(t, queue.Options{})
-	for range 10 {
-		enqueue(t, other, queue.Task{Kind: "note", Queue: "quiet"})
-		d.enqueueTx(t, other, (*sql.Tx).Commit, queue.Task{Kind: "note", Queue: "quiet"})
-		enqueue(t, other, queue.Task{Kind: "note"})
-		suite.Wait(t, loud, "a job that others were notified of, or polled for")
-	}
-	d.rows(t, "ready", 20)
-	enqueue(t, q, queue.Task{Kind: "note", Queue: "quiet"})
-	for range 21 {
-		unpolled(t, quiet)
-	}
-}
-
-func (heraldTests) TellsOfJobsInTransactions(t *testing.T, d *env) {
+func (notifyTests) TellsOfJobsInTransactions(t *testing.T, d *notifyEnv) {
 	l, q := d.listen(t), d.open(t, queue.Options{})
 	for _, task := range []queue.Task{{Kind: "x"}, {Kind: "x", Unique: "u"}, {Kind: "x", Group: "g"}} {
 		task.Queue = "rolled back"
@@ -160,32 +111,38 @@ func (heraldTests) TellsOfJobsInTransactions(t *testing.T, d *env) {
 		d.enqueueTx(t, q, (*sql.Tx).Commit, task, queue.Task{Kind: "x", Queue: "for later", Delay: time.Hour})
 		assert.Equal(t, "jobs :"+hashOf("committed"), l.next(t))
 	}
-	tx := d.openTx(t)
-	_, err := d.e.EnqueueTx(t.Context(), q, tx, queue.Task{Kind: "x", Queue: "committed", Unique: "u"})
+	tx := d.Tx(t, sql.LevelDefault)
+	_, err := enqueueTx(t.Context(), q, tx, queue.Task{Kind: "x", Queue: "committed", Unique: "u"})
 	assert.ErrorIs(t, err, queue.ErrDuplicate)
 	require.NoError(t, tx.Commit())
 	assert.Empty(t, l.rest(t))
 }
 
-func (heraldTests) TellsWhoeverIsToCancel(t *testing.T, d *env) {
-	q, other, h := d.open(t, queue.Options{}), d.open(t, queue.Options{}), newHolder(t)
-	ended := make(chan error, 1)
-	handle(t, q, "long", func(ctx context.Context, job queue.Job[int]) error {
-		err := h.obey(ctx, job)
-		ended <- err
-		return err
-	})
+func (notifyTests) TellsWhoeverIsToCancel(t *testing.T, d *notifyEnv) {
+	q, other := d.open(t, queue.Options{}), d.open(t, queue.Options{})
+	began, ended := make(chan queue.ID, 1), make(chan error, 1)
+	require.NoError(t, queue.Handle(q, "long", func(ctx context.Context, job queue.Job[int]) error {
+		began <- job.ID
+		select {
+		case <-ctx.Done():
+		case <-t.Context().Done():
+		}
+		ended <- context.Cause(ctx)
+		return context.Cause(ctx)
+	}))
 	work(t, q, queue.WorkerOptions{})
-	id := enqueue(t, q, queue.Task{Kind: "long"})[0]
-	h.has(t, 1)
+	id := enqueue(t, q, queue.Task{Kind: "long"})
+	assert.Equal(t, id, suite.Wait(t, began, "job that begins"))
 	member := d.Text(t, "SELECT replace(member_id::text, '-', '') FROM dblock_queue_claim")
 	l := d.listen(t)
-	cancel(t, other, id, queue.Claimed)
+	was, err := other.Cancel(suite.Soon(t), id)
+	assert.NoError(t, err)
+	assert.Equal(t, queue.Claimed, was)
 	isFrom(t, l.next(t), "word", member)
 	assert.ErrorIs(t, suite.Wait(t, ended, "the end of the context"), queue.ErrCancelled)
 }
 
-func (heraldTests) QuietOnesTellNobody(t *testing.T, d *env) {
+func (notifyTests) QuietOnesTellNobody(t *testing.T, d *notifyEnv) {
 	l := d.listen(t)
 	silent, quiet := d.open(t, queue.Options{PollOnly: true}), d.open(t, queue.Options{QuietTx: true})
 	for name, q := range map[string]*queue.Queue{"silent": silent, "quiet": quiet} {
@@ -193,14 +150,14 @@ func (heraldTests) QuietOnesTellNobody(t *testing.T, d *env) {
 		d.enqueueTx(t, q, (*sql.Tx).Commit, queue.Task{Kind: "x", Unique: name})
 	}
 	enqueue(t, silent, queue.Task{Kind: "x"})
-	require.NoError(t, closeIn(silent, time.Minute)) // it would send what is left
+	closeQueue(t, silent) // it would send what is left
 	assert.Empty(t, l.rest(t))
 	enqueue(t, quiet, queue.Task{Kind: "x", Queue: "told"})
 	isFrom(t, l.next(t), "jobs", hashOf("told"))
 }
 
 // A process notifies of a queue once a millisecond at most, as docs/queue.md says.
-func (heraldTests) ABurstIsToldAFewTimes(t *testing.T, d *env) {
+func (notifyTests) ABurstIsToldAFewTimes(t *testing.T, d *notifyEnv) {
 	const producers, each = 20, 50
 	l, q := d.listen(t), d.open(t, queue.Options{})
 	began := time.Now()
@@ -209,7 +166,7 @@ func (heraldTests) ABurstIsToldAFewTimes(t *testing.T, d *env) {
 			assert.NoError(t, suite.Second(q.Enqueue(suite.Soon(t), queue.Task{Kind: "x"})))
 		}
 	})
-	require.NoError(t, closeIn(q, time.Minute))
+	closeQueue(t, q)
 	most := int(time.Since(began)/time.Millisecond) + 2
 	n := len(l.rest(t))
 	t.Logf("%d notifications of %d jobs", n, producers*each)
@@ -218,11 +175,11 @@ func (heraldTests) ABurstIsToldAFewTimes(t *testing.T, d *env) {
 }
 
 // Its connection is cut. A process listens on another one, and looks for what it missed.
-func (heraldTests) ListensAgain(t *testing.T, d *env) {
+func (notifyTests) ListensAgain(t *testing.T, d *notifyEnv) {
 	done, troubles := make(chan int, 10), make(chan string, 10)
 	var o queue.Options
 	o.Observer.Trouble = func(doing string, _ error) { troubles <- doing }
-	d.worker(t, o, rarely, done)
+	d.worker(t, o, done)
 	q := d.open(t, queue.Options{})
 	for n := range 3 {
 		d.Count(t, "SELECT count(pg_terminate_backend(pid))"+listeners)
@@ -237,8 +194,8 @@ func (heraldTests) ListensAgain(t *testing.T, d *env) {
 
 // Workers of one process share one connection. A process without workers, or with PollOnly, has
 // none.
-func (heraldTests) ListensWhileItWorks(t *testing.T, d *env) {
-	d.worker(t, queue.Options{PollOnly: true}, rarely, nil)
+func (notifyTests) ListensWhileItWorks(t *testing.T, d *notifyEnv) {
+	d.worker(t, queue.Options{PollOnly: true}, nil)
 	q := d.open(t, queue.Options{})
 	for range 2 {
 		one := work(t, q, queue.WorkerOptions{Queue: "one"})
@@ -253,27 +210,27 @@ func (heraldTests) ListensWhileItWorks(t *testing.T, d *env) {
 }
 
 // The tables have the channel, whether their schema is named or found by the connection's path.
-func (heraldTests) SchemasDontHearEachOther(t *testing.T, d *env) {
+func (notifyTests) SchemasDontHearEachOther(t *testing.T, d *notifyEnv) {
 	suite.Must(migrations.Up(t.Context(), d.DB.DB, migrations.Options{Schema: "else where"}))(t)
 	l := d.listen(t)
 	there, here := d.open(t, queue.Options{Schema: "else where"}), d.open(t, queue.Options{Schema: "public"})
 	enqueue(t, there, queue.Task{Kind: "x"})
-	require.NoError(t, closeIn(there, time.Minute))
+	closeQueue(t, there)
 	assert.Empty(t, l.rest(t))
 	enqueue(t, here, queue.Task{Kind: "x"})
 	isFrom(t, l.next(t), "jobs", hashOf("default"))
 }
 
 // All processes are notified of each job. It runs once, and they do not all claim each time.
-func (heraldTests) ManyShareWhatTheyHear(t *testing.T, d *env) {
+func (notifyTests) ManyShareWhatTheyHear(t *testing.T, d *notifyEnv) {
 	const processes, jobs = 8, 150
-	var did once
+	did := once{times: map[queue.ID]int{}}
 	var claims atomic.Int64
 	var o queue.Options
 	o.Observer.Claimed = func(string, int, time.Duration) { claims.Add(1) }
 	done := make(chan int, jobs)
 	for range processes {
-		d.process(t, o, rarely, func(_ context.Context, job queue.Job[int]) error {
+		d.process(t, o, func(_ context.Context, job queue.Job[int]) error {
 			did.did(job.ID)
 			done <- job.Args
 			return nil
@@ -283,7 +240,7 @@ func (heraldTests) ManyShareWhatTheyHear(t *testing.T, d *env) {
 	q := d.open(t, queue.Options{})
 	var all []queue.ID
 	for n := range jobs {
-		all = append(all, enqueue(t, q, queue.Task{Kind: "note", Args: n})...)
+		all = append(all, enqueue(t, q, queue.Task{Kind: "note", Args: n}))
 		unpolled(t, done)
 	}
 	d.empty(t)
@@ -302,12 +259,12 @@ func (l *saidToPoll) Write(line []byte) (int, error) {
 
 // Behind a pooler in transaction mode no notification arrives. The log says so once, and the worker
 // polls.
-func (heraldTests) WorksBehindAPooler(t *testing.T, d *env) {
+func (notifyTests) WorksBehindAPooler(t *testing.T, d *notifyEnv) {
 	log := &saidToPoll{}
-	pooled := d.as(testdb.Pooled(t, d.DSN))
+	pooled := &notifyEnv{d.As(testdb.Pooled(t, d.DSN))}
 	q := pooled.open(t, queue.Options{Log: slog.New(slog.NewTextHandler(log, nil))})
 	other, done := d.open(t, queue.Options{}), make(chan int, 10)
-	handle(t, q, "note", record(done))
+	require.NoError(t, queue.Handle(q, "note", record(done)))
 	for n := range 2 {
 		stop := work(t, q, queue.WorkerOptions{Queue: fmt.Sprint(n)})
 		enqueue(t, other, queue.Task{Kind: "note", Queue: fmt.Sprint(n), Args: n})
