@@ -86,7 +86,7 @@ func (s *Store) sweepIn(ctx context.Context, tx engine.Tx, buyer string, of []en
 	if err != nil {
 		return false, s.unlessUsable(err)
 	}
-	keys := s.without(due[buyer])
+	keys := s.without(expiredHolds{keys: due}.against(of))
 	for _, key := range keys[:min(len(keys), sweptInTx)] {
 		err := tx.Move(ctx, func(tx engine.MoveTx) error {
 			moves, _, err := locked(ctx, tx, []change{{to: Expired, key: key}})

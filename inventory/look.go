@@ -14,11 +14,12 @@ import (
 func (s *Store) look(ctx context.Context, orders []order, _ bool) ([]answer, error) {
 	var books engine.Books
 	var d decision
-	due := make(map[string][]string)
+	due := expiredHolds{of: make(map[string]bool), keys: make(map[engine.Quota][]string)}
 	ask := asked(orders)
 	var p proofs
 	err := s.retry(ctx, attempt{}, func(ctx context.Context, _ attempt) error {
-		clear(due)
+		clear(due.of)
+		clear(due.keys)
 		for buyers := s.known.overLimit(orders); ; {
 			err := s.readDue(ctx, buyers, due)
 			if err != nil {
@@ -46,7 +47,10 @@ func (s *Store) look(ctx context.Context, orders []order, _ bool) ([]answer, err
 		if answers[i], final = s.foregone(&orders[i], d); !final {
 			answers[i].Value.passed = true
 		} else if isOverLimit(answers[i].Err) {
-			answers[i].Value.due, answers[i].Value.looked = due[orders[i].Buyer], true
+			answers[i].Value.looked = true
+			if len(due.keys) > 0 {
+				answers[i].Value.due = due.against(asked(orders[i : i+1]).Quotas)
+			}
 		}
 	}
 	s.known.noteAnswers(orders, answers)

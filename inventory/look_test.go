@@ -60,7 +60,7 @@ func (s *sweptBeside) Look(context.Context, engine.Ask) (engine.Books, error) {
 	return books, nil
 }
 
-func (*sweptBeside) DueOf(context.Context, []string, int) (map[string][]string, error) {
+func (*sweptBeside) DueOf(context.Context, []string, int) (map[engine.Quota][]string, error) {
 	return nil, nil
 }
 

@@ -3,13 +3,17 @@ package inventory
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
+
+	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
 // A hold that has expired counts against its buyer's limit until it is swept. So an order that is refused for the limit has the buyer's
 // expired holds swept, and is decided once more. Until then its refusal is not recorded.
 
-// dueScan is among how many expired holds those of a buyer are looked for. No index finds them by buyer, as it would cost each sale.
+// dueScan is among how many lines of expired holds those of a buyer are looked for.
+// No index finds them by buyer, as it would cost each sale.
 const dueScan = 100_000
 
 // decidedAgain returns what becomes of an order that was decided, if it was refused for its limit and the buyer has such holds.
@@ -52,10 +56,10 @@ func isOverLimit(err error) bool {
 
 // unswept lists the buyers whose orders are over their limit, and whose expired holds were not read
 // before that was found. Others may have swept those meanwhile: the orders have to be looked at again.
-func (s *Store) unswept(orders []order, d decision, due map[string][]string) (buyers []string) {
+func (s *Store) unswept(orders []order, d decision, due expiredHolds) (buyers []string) {
 	for i := range orders {
 		buyer := orders[i].Buyer
-		if _, read := due[buyer]; read {
+		if due.of[buyer] {
 			continue
 		}
 		if a, _ := s.foregone(&orders[i], d); isOverLimit(a.Err) {
@@ -65,8 +69,24 @@ func (s *Store) unswept(orders []order, d decision, due map[string][]string) (bu
 	return buyers
 }
 
-// readDue adds the keys of the expired holds of some buyers to due, by buyer.
-func (s *Store) readDue(ctx context.Context, buyers []string, due map[string][]string) error {
+// expiredHolds are keys of expired holds, by the limits against which they count.
+type expiredHolds struct {
+	of   map[string]bool // the buyers whose holds were read
+	keys map[engine.Quota][]string
+}
+
+// against returns the keys of the holds that count against some limits. To sweep others would not help, and may have
+// to wait for stock that the order does not need.
+func (h expiredHolds) against(limits []engine.Quota) (keys []string) {
+	for _, q := range limits {
+		keys = append(keys, h.keys[q]...)
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+// readDue adds the expired holds of some buyers to due.
+func (s *Store) readDue(ctx context.Context, buyers []string, due expiredHolds) error {
 	if len(buyers) == 0 {
 		return nil
 	}
@@ -74,7 +94,8 @@ func (s *Store) readDue(ctx context.Context, buyers []string, due map[string][]s
 	buyers = slices.Compact(buyers)
 	found, err := s.engine.DueOf(ctx, buyers, dueScan)
 	for _, buyer := range buyers {
-		due[buyer] = found[buyer]
+		due.of[buyer] = true
 	}
+	maps.Copy(due.keys, found)
 	return err
 }

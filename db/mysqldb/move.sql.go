@@ -11,24 +11,25 @@ import (
 )
 
 const DueOf = `-- name: DueOf :many
-SELECT due.reservation_key, due.buyer
+SELECT due.reservation_key, due.sku, due.buyer
 FROM (
-    SELECT r.reservation_key, r.buyer
+    SELECT r.reservation_key, r.sku, r.buyer, r.limited
     FROM dblock_reservation r
-    WHERE r.state = 1 AND r.line = 0 AND r.expires_at <= +UTC_TIMESTAMP(6)
+    WHERE r.state = 1 AND r.expires_at <= +UTC_TIMESTAMP(6)
     ORDER BY r.expires_at
     LIMIT ?
 ) due
-WHERE due.buyer IN (/*SLICE:buyers*/?)
+WHERE due.limited AND due.buyer IN (/*SLICE:buyers*/?)
 LIMIT 18446744073709551615
 `
 
 type DueOfRow struct {
 	ReservationKey []byte
+	Sku            []byte
 	Buyer          []byte
 }
 
-// What of that is held by some buyers.
+// The lines of that which count against limits of some buyers.
 func (q *Queries) DueOf(ctx context.Context, db DBTX, limit int32, buyers [][]byte) ([]DueOfRow, error) {
 	query := DueOf
 	var queryParams []interface{}
@@ -49,7 +50,7 @@ func (q *Queries) DueOf(ctx context.Context, db DBTX, limit int32, buyers [][]by
 	var items []DueOfRow
 	for rows.Next() {
 		var i DueOfRow
-		if err := rows.Scan(&i.ReservationKey, &i.Buyer); err != nil {
+		if err := rows.Scan(&i.ReservationKey, &i.Sku, &i.Buyer); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -66,11 +67,14 @@ func (q *Queries) DueOf(ctx context.Context, db DBTX, limit int32, buyers [][]by
 const DueReservations = `-- name: DueReservations :many
 SELECT r.reservation_key
 FROM dblock_reservation r
-WHERE r.state = 1 AND r.line = 0 AND r.expires_at <= +UTC_TIMESTAMP(6)
+WHERE r.state = 1 AND r.expires_at <= +UTC_TIMESTAMP(6) AND (r.line = 0 OR NOT EXISTS (
+    SELECT 1 FROM dblock_reservation l WHERE l.reservation_key = r.reservation_key AND l.line < r.line
+))
 ORDER BY r.expires_at
 LIMIT ?
 `
 
+// A key is found by the first of its lines that is there: line 0 may have been deleted.
 func (q *Queries) DueReservations(ctx context.Context, db DBTX, limit int32) ([][]byte, error) {
 	rows, err := db.QueryContext(ctx, DueReservations, limit)
 	if err != nil {

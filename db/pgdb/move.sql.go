@@ -10,23 +10,24 @@ import (
 )
 
 const DueOf = `-- name: DueOf :many
-SELECT due.reservation_key, due.buyer
+SELECT due.reservation_key, due.sku, due.buyer
 FROM (
-    SELECT r.reservation_key, r.buyer
+    SELECT r.reservation_key, r.sku, r.buyer, r.limited
     FROM dblock_reservation r
-    WHERE r.state = 1 AND r.line = 0 AND r.expires_at <= statement_timestamp()
+    WHERE r.state = 1 AND r.expires_at <= statement_timestamp()
     ORDER BY r.expires_at
     LIMIT $1::int
 ) due
-WHERE due.buyer = ANY ($2::text[])
+WHERE due.limited AND due.buyer = ANY ($2::text[])
 `
 
 type DueOfRow struct {
 	ReservationKey string
+	Sku            string
 	Buyer          string
 }
 
-// What of that is held by some buyers.
+// The lines of that which count against limits of some buyers.
 func (q *Queries) DueOf(ctx context.Context, db DBTX, most int32, buyers []string) ([]DueOfRow, error) {
 	rows, err := db.Query(ctx, DueOf, most, buyers)
 	if err != nil {
@@ -36,7 +37,7 @@ func (q *Queries) DueOf(ctx context.Context, db DBTX, most int32, buyers []strin
 	var items []DueOfRow
 	for rows.Next() {
 		var i DueOfRow
-		if err := rows.Scan(&i.ReservationKey, &i.Buyer); err != nil {
+		if err := rows.Scan(&i.ReservationKey, &i.Sku, &i.Buyer); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -50,12 +51,15 @@ func (q *Queries) DueOf(ctx context.Context, db DBTX, most int32, buyers []strin
 const DueReservations = `-- name: DueReservations :many
 SELECT r.reservation_key
 FROM dblock_reservation r
-WHERE r.state = 1 AND r.line = 0 AND r.expires_at <= statement_timestamp()
+WHERE r.state = 1 AND r.expires_at <= statement_timestamp() AND (r.line = 0 OR NOT EXISTS (
+    SELECT 1 FROM dblock_reservation l WHERE l.reservation_key = r.reservation_key AND l.line < r.line
+))
 ORDER BY r.expires_at
 LIMIT $1::int
 `
 
 // A moment that is the same for all of a statement bounds the scan of the index; clock_timestamp() would read all that is held.
+// A key is found by the first of its lines that is there: line 0 may have been deleted.
 func (q *Queries) DueReservations(ctx context.Context, db DBTX, most int32) ([]string, error) {
 	rows, err := db.Query(ctx, DueReservations, most)
 	if err != nil {

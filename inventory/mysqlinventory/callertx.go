@@ -57,7 +57,7 @@ func (t callerTx) Decide(ctx context.Context, ask engine.Ask, decide func(engine
 }
 
 // DueOf reads below no savepoint: it writes nothing.
-func (t callerTx) DueOf(ctx context.Context, buyers []string, limit int) (map[string][]string, error) {
+func (t callerTx) DueOf(ctx context.Context, buyers []string, limit int) (map[engine.Quota][]string, error) {
 	return t.d.dueOf(ctx, t.on, buyers, limit)
 }
 

@@ -124,17 +124,17 @@ func (d *database) Due(ctx context.Context, limit int) ([]string, error) {
 	return keys, sqlerr.Unwritten(err)
 }
 
-// DueOf returns by buyer the keys of those that some buyers hold.
-func (d *database) DueOf(ctx context.Context, buyers []string, limit int) (map[string][]string, error) {
+// DueOf returns the keys of those that count against limits of some buyers.
+func (d *database) DueOf(ctx context.Context, buyers []string, limit int) (map[engine.Quota][]string, error) {
 	return d.dueOf(ctx, d.on(d.pool), buyers, limit)
 }
 
-func (d *database) dueOf(ctx context.Context, on mysqldb.DBTX, buyers []string, limit int) (map[string][]string, error) {
+func (d *database) dueOf(ctx context.Context, on mysqldb.DBTX, buyers []string, limit int) (map[engine.Quota][]string, error) {
 	due, err := d.q.DueOf(ctx, on, int32(limit), blobs(buyers))
-	keys := make(map[string][]string)
+	keys := make(map[engine.Quota][]string)
 	for _, r := range due {
-		buyer := string(r.Buyer)
-		keys[buyer] = append(keys[buyer], string(r.ReservationKey))
+		q := engine.Quota{SKU: string(r.Sku), Buyer: string(r.Buyer)}
+		keys[q] = append(keys[q], string(r.ReservationKey))
 	}
 	return keys, sqlerr.Unwritten(err)
 }

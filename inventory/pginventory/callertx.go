@@ -57,8 +57,8 @@ func (t callerTx) Decide(ctx context.Context, ask engine.Ask, decide func(engine
 }
 
 // DueOf reads below a savepoint: a statement timeout of the caller's must not end the transaction.
-func (t callerTx) DueOf(ctx context.Context, buyers []string, limit int) (map[string][]string, error) {
-	var due map[string][]string
+func (t callerTx) DueOf(ctx context.Context, buyers []string, limit int) (map[engine.Quota][]string, error) {
+	var due map[engine.Quota][]string
 	err := t.below(ctx, func() (err error) {
 		due, err = t.d.dueOf(ctx, t.on, buyers, limit)
 		return err

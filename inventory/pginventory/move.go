@@ -123,8 +123,8 @@ func (d *database) Due(ctx context.Context, limit int) ([]string, error) {
 	return keys, sqlerr.Unwritten(err)
 }
 
-// DueOf returns by buyer the keys of those that some buyers hold.
-func (d *database) DueOf(ctx context.Context, buyers []string, limit int) (keys map[string][]string, err error) {
+// DueOf returns the keys of those that count against limits of some buyers.
+func (d *database) DueOf(ctx context.Context, buyers []string, limit int) (keys map[engine.Quota][]string, err error) {
 	err = d.alone(ctx, func(on pgdb.DBTX) error {
 		keys, err = d.dueOf(ctx, on, buyers, limit)
 		return err
@@ -132,11 +132,12 @@ func (d *database) DueOf(ctx context.Context, buyers []string, limit int) (keys 
 	return keys, err
 }
 
-func (d *database) dueOf(ctx context.Context, on pgdb.DBTX, buyers []string, limit int) (map[string][]string, error) {
+func (d *database) dueOf(ctx context.Context, on pgdb.DBTX, buyers []string, limit int) (map[engine.Quota][]string, error) {
 	due, err := d.q.DueOf(ctx, on, int32(limit), buyers)
-	keys := make(map[string][]string)
+	keys := make(map[engine.Quota][]string)
 	for _, r := range due {
-		keys[r.Buyer] = append(keys[r.Buyer], r.ReservationKey)
+		q := engine.Quota{SKU: r.Sku, Buyer: r.Buyer}
+		keys[q] = append(keys[q], r.ReservationKey)
 	}
 	return keys, sqlerr.Unwritten(err)
 }

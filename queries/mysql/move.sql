@@ -15,22 +15,25 @@ INSERT INTO dblock_quota (sku, buyer, used, most)
 VALUES (?, ?, 0, ?)
 ON DUPLICATE KEY UPDATE used = GREATEST(0, dblock_quota.used - VALUES(most));
 
+-- A key is found by the first of its lines that is there: line 0 may have been deleted.
 -- name: DueReservations :many
 SELECT r.reservation_key
 FROM dblock_reservation r
-WHERE r.state = 1 AND r.line = 0 AND r.expires_at <= +UTC_TIMESTAMP(6)
+WHERE r.state = 1 AND r.expires_at <= +UTC_TIMESTAMP(6) AND (r.line = 0 OR NOT EXISTS (
+    SELECT 1 FROM dblock_reservation l WHERE l.reservation_key = r.reservation_key AND l.line < r.line
+))
 ORDER BY r.expires_at
 LIMIT ?;
 
--- What of that is held by some buyers.
+-- The lines of that which count against limits of some buyers.
 -- name: DueOf :many
-SELECT due.reservation_key, due.buyer
+SELECT due.reservation_key, due.sku, due.buyer
 FROM (
-    SELECT r.reservation_key, r.buyer
+    SELECT r.reservation_key, r.sku, r.buyer, r.limited
     FROM dblock_reservation r
-    WHERE r.state = 1 AND r.line = 0 AND r.expires_at <= +UTC_TIMESTAMP(6)
+    WHERE r.state = 1 AND r.expires_at <= +UTC_TIMESTAMP(6)
     ORDER BY r.expires_at
     LIMIT ?
 ) due
-WHERE due.buyer IN (sqlc.slice(buyers))
+WHERE due.limited AND due.buyer IN (sqlc.slice(buyers))
 LIMIT 18446744073709551615;

@@ -31,21 +31,24 @@ FROM (
 WHERE q.ctid = n.row_at AND (q.sku = n.sku AND q.buyer = n.buyer) IS TRUE;
 
 -- A moment that is the same for all of a statement bounds the scan of the index; clock_timestamp() would read all that is held.
+-- A key is found by the first of its lines that is there: line 0 may have been deleted.
 -- name: DueReservations :many
 SELECT r.reservation_key
 FROM dblock_reservation r
-WHERE r.state = 1 AND r.line = 0 AND r.expires_at <= statement_timestamp()
+WHERE r.state = 1 AND r.expires_at <= statement_timestamp() AND (r.line = 0 OR NOT EXISTS (
+    SELECT 1 FROM dblock_reservation l WHERE l.reservation_key = r.reservation_key AND l.line < r.line
+))
 ORDER BY r.expires_at
 LIMIT sqlc.arg(most)::int;
 
--- What of that is held by some buyers.
+-- The lines of that which count against limits of some buyers.
 -- name: DueOf :many
-SELECT due.reservation_key, due.buyer
+SELECT due.reservation_key, due.sku, due.buyer
 FROM (
-    SELECT r.reservation_key, r.buyer
+    SELECT r.reservation_key, r.sku, r.buyer, r.limited
     FROM dblock_reservation r
-    WHERE r.state = 1 AND r.line = 0 AND r.expires_at <= statement_timestamp()
+    WHERE r.state = 1 AND r.expires_at <= statement_timestamp()
     ORDER BY r.expires_at
     LIMIT sqlc.arg(most)::int
 ) due
-WHERE due.buyer = ANY (sqlc.arg(buyers)::text[]);
+WHERE due.limited AND due.buyer = ANY (sqlc.arg(buyers)::text[]);

@@ -219,3 +219,18 @@ func (mergeTests) AnArchiveJobLeavesCartsWhole(t *testing.T, s *env) {
 	assert.Zero(t, archive("'poster', 'frame'"))
 	assert.Empty(t, suite.Must(s.Audit(t.Context()))(t))
 }
+
+// ACartWithoutItsFirstLineIsSwept deletes line 0 of a cart, which then expires.
+func (mergeTests) ACartWithoutItsFirstLineIsSwept(t *testing.T, s *env) {
+	s.stock(t, "a", 10)
+	s.stock(t, "b", 10)
+	cart := heldCart("cart", inventory.Line{SKU: "a", Qty: 1}, inventory.Line{SKU: "b", Qty: 2, Limit: 2})
+	cart.Request.Buyer = "ann"
+	s.wants(t, cart, reply{State: inventory.Held, Lines: unlimited(cart.Lines), Ends: true})
+	s.Exec(t, "DELETE FROM dblock_reservation WHERE line = 0")
+	s.isDue(t, "cart")
+	s.wants(t, op{What: toSweep, Most: 10}, reply{Qty: 1})
+	s.wantsBooks(t, "b", 10, 0, 0)
+	s.wants(t, op{What: toSweep, Most: 10}, reply{})
+	assert.Zero(t, s.Count(t, "SELECT sum(used) FROM dblock_quota"))
+}

@@ -38,11 +38,13 @@
 //   - ALimitCountsWhatIsHeldAndSold: A limit counts held and sold units, and changes of it work.
 //   - ALimitCountsNoExpiredHold: A limit counts no expired hold, swept or not.
 //   - ALimitCountsNoExpiredHoldBehindOthers: The same behind thousands of expired holds of others.
+//   - ALimitWaitsForNoOtherStock: An order over its limit waits for no stock that it does not need.
 //   - ALimitNeedsABuyer: A limit without a buyer is refused.
 //   - AStoreKnowsNoMoreThanTheBooks: A Store's memory never contradicts another Store's writes.
 //   - AStoreAnswersNothingFromMemory: What is gone from the books was never sold.
 //   - WhatNeedsNoStockIsLimited: A limit holds for an SKU without stock.
 //   - ACartIsSoldWholeOrNotAtAll: A cart is sold whole or not at all.
+//   - ACartWithoutItsFirstLineIsSwept: What is left of a cart is swept.
 //   - AKeyIsOfOneOrderOrOneCart: A key of an order is refused for a cart, and the reverse.
 //   - RefusesBadCarts: A bad cart is refused without a statement.
 //   - ALoneCartWaitsForItsRows: A cart that waits for a row delays no other order.

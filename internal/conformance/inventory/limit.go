@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -58,6 +59,20 @@ func (mergeTests) ALimitCountsWhatIsHeldAndSold(t *testing.T, s *env) {
 	s.exceeds(t, big, 4)
 	s.wantsBooks(t, "sale", 94, 0, 6)
 	s.sound(t)
+}
+
+// ALimitWaitsForNoOtherStock has the buyer of an order hold something else, which has expired, and
+// whose stock is locked.
+func (patientTests) ALimitWaitsForNoOtherStock(t *testing.T, s *env) {
+	s.stock(t, "sale", 10)
+	s.stock(t, "other", 10)
+	s.sells(t, perBuyer("first", "sale", "ann", 1))
+	s.sells(t, heldPerBuyer("other", "other", "ann", 2))
+	s.isDue(t, "other")
+	defer s.lockSKUs(t, []string{"other"})()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	assert.ErrorIs(t, suite.Second(s.Reserve(ctx, perBuyer("second", "sale", "ann", 1))), inventory.ErrLimitExceeded)
 }
 
 // ALimitCountsNoExpiredHold has buyers whose holds have expired order as much again, before any

@@ -290,8 +290,9 @@ type Engine interface {
 	// Due returns the keys of so many held reservations, at most, that have expired: those first that have expired first.
 	Due(ctx context.Context, limit int) (keys []string, err error)
 
-	// DueOf returns by buyer the keys of those reservations of Due that some buyers hold. It reads all of Due.
-	DueOf(ctx context.Context, buyers []string, limit int) (map[string][]string, error)
+	// DueOf returns the keys of expired holds that count against limits of some buyers. It looks for them
+	// among limit lines, those first that expired first.
+	DueOf(ctx context.Context, buyers []string, limit int) (map[Quota][]string, error)
 
 	// Allot moves so many units of an SKU, or all that are left, from bucket 0 to another one, and returns what is in that then; 0
 	// where there was nothing to move.
@@ -355,7 +356,7 @@ type Tx interface {
 	Decide(ctx context.Context, ask Ask, decide func(Books) (plan Plan, again bool, err error)) error
 	// DueOf is that of Engine, as the transaction sees it. After an error the transaction goes on,
 	// unless the server has ended it.
-	DueOf(ctx context.Context, buyers []string, limit int) (map[string][]string, error)
+	DueOf(ctx context.Context, buyers []string, limit int) (map[Quota][]string, error)
 	// Move does what Move of Engine does, below a savepoint, and makes nothing new. It passes over every row that is locked, whatever
 	// fn asks for. An error leaves the transaction as it was. ErrTxEnded where it has ended.
 	Move(ctx context.Context, fn func(MoveTx) error) error
