@@ -12,6 +12,7 @@ import (
 	"github.com/dblock-go/dblock"
 	locksuite "github.com/dblock-go/dblock/internal/conformance/lock"
 	sessionsuite "github.com/dblock-go/dblock/internal/conformance/session"
+	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/internal/testdb"
@@ -149,6 +150,11 @@ func TestLeaseFaults(t *testing.T) {
 func TestSession(t *testing.T) {
 	t.Parallel()
 	sessions.Run(t)
+}
+
+func TestSessionWaits(t *testing.T) {
+	t.Parallel()
+	suite.RunEach(t, sessionWaitTests{}, func(t *testing.T) *suite.DB { return suite.NewDB(t, devdb.Postgres) })
 }
 
 func TestSessionFaults(t *testing.T) {

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/assert"
@@ -17,6 +16,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 	"github.com/dblock-go/dblock/internal/devdb"
+	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/internal/testdb"
 	"github.com/dblock-go/dblock/mysqllock"
 	"github.com/dblock-go/dblock/pglock"
@@ -45,16 +45,10 @@ func (n node) open(ctx context.Context) (l Leases, closePool func(), err error) 
 		l, err := pglock.NewLease(ctx, pool, pglock.LeaseOptions{TTL: quorumTTL})
 		return l, pool.Close, err
 	}
-	cfg, err := mysql.ParseDSN(n.dsn)
+	db, err := suite.ConnectOn(n.kind, n.dsn, &faultconn.Dialer{})
 	if err != nil {
 		return nil, nil, err
 	}
-	cfg.Logger = &mysql.NopLogger{}
-	connector, err := mysql.NewConnector(cfg)
-	if err != nil {
-		return nil, nil, err
-	}
-	db := sql.OpenDB(connector)
 	db.SetMaxOpenConns(8)
 	l, err = mysqllock.NewLease(ctx, db, mysqllock.LeaseOptions{TTL: quorumTTL})
 	return l, func() { _ = db.Close() }, err

@@ -45,12 +45,10 @@ func (rowTests) RefusalsLeaveItUsable(t *testing.T, v *rowEnv) {
 			usable("a refusal of several, " + wait.String())
 		}
 	}
-	rows, err := tx.LockRows(ctx, "seat", "id", []int64{999, 2, 1, 3}, dblock.RowLock{Wait: dblock.SkipLocked})
-	require.NoError(t, err)
+	rows := suite.Must(tx.LockRows(ctx, "seat", "id", []int64{999, 2, 1, 3}, dblock.RowLock{Wait: dblock.SkipLocked}))(t)
 	assert.Equal(t, dblock.LockedRows[int64]{Locked: []int64{2, 3}, Skipped: []int64{1}}, rows)
 	for _, wait := range []time.Duration{0, dblock.NoWait, v.locks.Bound} {
-		rows, err := tx.LockRows(ctx, "seat", "id", []int64{5, 999, 4}, dblock.RowLock{Wait: wait})
-		require.NoError(t, err)
+		rows := suite.Must(tx.LockRows(ctx, "seat", "id", []int64{5, 999, 4}, dblock.RowLock{Wait: wait}))(t)
 		assert.Equal(t, dblock.LockedRows[int64]{Locked: []int64{4, 5}}, rows)
 		assert.ErrorIs(t, tx.LockRow(ctx, "seat", "id", 999, dblock.RowLock{Wait: wait}), sql.ErrNoRows)
 		usable("a grant")

@@ -69,8 +69,7 @@ func (rowTests) PartitionsNeverMeet(t *testing.T, v *rowEnv) {
 	v.parts(t)
 	if !v.Postgres() { // partitions in partitions, and a row that is not there
 		o := dblock.RowLock{Wait: dblock.SkipLocked}
-		got, err := v.tx(t).LockRows(t.Context(), "sub_part", "id", []int64{12, 500, 11, 3}, o)
-		require.NoError(t, err)
+		got := suite.Must(v.tx(t).LockRows(t.Context(), "sub_part", "id", []int64{12, 500, 11, 3}, o))(t)
 		assert.ElementsMatch(t, []int64{3, 11, 12}, got.Locked)
 		assert.Nil(t, got.Skipped)
 	}
@@ -118,11 +117,9 @@ func (rowTests) LocksNoOtherRows(t *testing.T, v *rowEnv) {
 			}
 		}
 		tx, other := v.tx(t), v.tx(t)
-		got, err := tx.LockRows(t.Context(), "seat", "id", keys, dblock.RowLock{})
-		require.NoError(t, err)
+		got := suite.Must(tx.LockRows(t.Context(), "seat", "id", keys, dblock.RowLock{}))(t)
 		assert.Equal(t, keys, got.Locked)
-		beside, err := other.LockRows(t.Context(), "seat", "id", rest, dblock.RowLock{Wait: dblock.SkipLocked})
-		require.NoError(t, err)
+		beside := suite.Must(other.LockRows(t.Context(), "seat", "id", rest, dblock.RowLock{Wait: dblock.SkipLocked}))(t)
 		assert.Len(t, beside.Locked, len(rest), "free rows, with each %dth one locked", every)
 		require.NoError(t, tx.Rollback(t.Context()))
 		require.NoError(t, other.Rollback(t.Context()))
@@ -136,8 +133,7 @@ func (rowTests) ClaimsAreDifferent(t *testing.T, v *rowEnv) {
 	a, b, c := v.tx(t), v.tx(t), v.tx(t)
 	claims := func(tx RowTx, query string, want ...int64) {
 		t.Helper()
-		got, err := tx.Claim(t.Context(), dblock.RowLock{}, max(1, len(want)), query)
-		require.NoError(t, err)
+		got := suite.Must(tx.Claim(t.Context(), dblock.RowLock{}, max(1, len(want)), query))(t)
 		assert.True(t, slices.Equal(want, got), "claimed %v, want %v", got, want)
 	}
 	claims(a, free, 1, 2, 3)

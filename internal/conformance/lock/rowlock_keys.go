@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/conformance/suite"
 )
 
 // KeysAreReturnedAsGiven: each key is in one of the lists as it was given, however its row spells
@@ -34,8 +35,7 @@ func (rowTests) KeysAreReturnedAsGiven(t *testing.T, v *rowEnv) {
 	v.Exec(t, "CREATE TABLE amount (k NUMERIC(9,2) PRIMARY KEY)")
 	v.Exec(t, "INSERT INTO amount VALUES (1), (2)")
 	tx := v.tx(t)
-	numbers, err := tx.LockRows(t.Context(), "amount", "k", []int64{3, 2, 1}, dblock.RowLock{})
-	require.NoError(t, err)
+	numbers := suite.Must(tx.LockRows(t.Context(), "amount", "k", []int64{3, 2, 1}, dblock.RowLock{}))(t)
 	assert.Equal(t, dblock.LockedRows[int64]{Locked: []int64{1, 2}}, numbers)
 
 	moment := "DATETIME(6)"
@@ -46,8 +46,7 @@ func (rowTests) KeysAreReturnedAsGiven(t *testing.T, v *rowEnv) {
 	v.Exec(t, "INSERT INTO moment VALUES ('2026-01-01 10:00:00.123456')")
 	at := time.Date(2026, 1, 1, 12, 0, 0, 123456000, time.FixedZone("there", 7200))
 	times := []time.Time{at.Add(time.Hour), at}
-	when, err := tx.LockTimes(t.Context(), "moment", "k", times, dblock.RowLock{})
-	require.NoError(t, err)
+	when := suite.Must(tx.LockTimes(t.Context(), "moment", "k", times, dblock.RowLock{}))(t)
 	assert.Equal(t, dblock.LockedRows[time.Time]{Locked: times[1:]}, when)
 }
 

@@ -100,8 +100,7 @@ func (mainTests) AnOldSnapshotBlocksNoGroup(t *testing.T, d *env) {
 // promote promotes so many due jobs.
 func promote(t *testing.T, q *queue.Queue, want int) {
 	t.Helper()
-	n, err := q.Promote(suite.Soon(t))
-	require.NoError(t, err)
+	n := suite.Must(q.Promote(suite.Soon(t)))(t)
 	assert.Equal(t, want, n, "promoted jobs")
 }
 
@@ -160,8 +159,7 @@ func (mainTests) ALockedGroupHidesNoOthers(t *testing.T, d *env) {
 // duplicateOf checks that err says that job has the key of the one task that was enqueued.
 func duplicateOf(t *testing.T, id queue.ID, err error, job queue.ID, key string) {
 	t.Helper()
-	var dup *queue.DuplicateError
-	require.ErrorAs(t, err, &dup)
+	dup := suite.As[*queue.DuplicateError](t, err)
 	assert.ErrorIs(t, err, queue.ErrDuplicate)
 	assert.Equal(t, job, id)
 	assert.Equal(t, []queue.Duplicate{{Task: 0, Key: key, Job: job}}, dup.Duplicates)
@@ -177,8 +175,7 @@ func (mainTests) AUniqueKeyHasOneJob(t *testing.T, d *env) {
 		{Kind: "note", Args: 2}, {Kind: "note", Args: 3, Unique: "b"}, {Kind: "note", Args: 4, Unique: "a"},
 		{Kind: "note", Args: 5, Unique: "b", Group: "g"}, {Kind: "note", Args: 6, Unique: "a"},
 	})
-	var dup *queue.DuplicateError
-	require.ErrorAs(t, err, &dup)
+	dup := suite.As[*queue.DuplicateError](t, err)
 	assert.Equal(t, []queue.ID{made[0], made[1], a, made[1], a}, made)
 	assert.Equal(t, []queue.Duplicate{
 		{Task: 2, Key: "a", Job: a}, {Task: 3, Key: "b", Job: made[1]}, {Task: 4, Key: "a", Job: a},

@@ -67,8 +67,7 @@ func (mainTests) ALoneJobIsDoneAtOnce(t *testing.T, d *env) {
 		assert.Equal(t, queue.Job[map[string]string]{Args: args, Info: queue.Info{
 			ID: id, Kind: "greet", Queue: "default", Priority: 3, MaxAttempts: 7, Attempt: 1,
 		}}, got)
-		parsed, err := queue.ParseID(id.String())
-		require.NoError(t, err)
+		parsed := suite.Must(queue.ParseID(id.String()))(t)
 		assert.Equal(t, id, parsed)
 		d.empty(t)
 	}

@@ -133,37 +133,6 @@ func (tests) RawKeysAreTheServers(t *testing.T, s *env) {
 	}
 }
 
-// RawWaitsLeaveOthersAlone: a waiter takes nothing that another program could ask for, and asks
-// seldom.
-func (tests) RawWaitsLeaveOthersAlone(t *testing.T, s *env) {
-	if !s.Postgres() {
-		return // a raw name is one name, and has no second form
-	}
-	const poll = time.Second
-	var dialer faultconn.Dialer
-	l, closePool, err := s.e.Open(t.Context(), s.DSN, &dialer, SessionOptions{Raw: true, Poll: poll})
-	require.NoError(t, err)
-	defer closePool()
-	defer func() { _ = l.Close(context.Background()) }()
-	holder, other := s.program(t), s.program(t)
-	require.True(t, other.ask(t, "SELECT pg_try_advisory_lock(0, 43)"))
-	ctx, cancel := context.WithCancel(t.Context())
-	for _, key := range []string{"42", "43"} {
-		require.True(t, holder.try(t, key))
-		end := waiting(ctx, l, key)
-		defer func() { _ = end() }()
-	}
-	defer cancel()
-	suite.Until(t, "a waiter shows itself", func() bool {
-		return other.ask(t, "SELECT EXISTS (SELECT"+advisory+" AND objsubid = 2 AND pid <> pg_backend_pid())")
-	})
-	assert.True(t, other.ask(t, "SELECT pg_try_advisory_lock(0, 42)"), "to wait for 42 blocks another program's (0, 42)")
-	dialer.Arm(0, 0, nil)
-	began := time.Now()
-	time.Sleep(poll)
-	assert.LessOrEqual(t, dialer.Writes(), 20*int(1+time.Since(began)/poll), "messages of two waiters, that poll every second")
-}
-
 // program is another program's connection.
 type program struct {
 	s    *env

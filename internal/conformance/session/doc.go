@@ -7,7 +7,6 @@
 //   - RefusesBadOptions: Bad options are refused.
 //   - RefusesBadKeys: A raw key that the server could not have is refused.
 //   - RawKeysAreTheServers: A raw key excludes exactly what the server excludes for other programs.
-//   - RawWaitsLeaveOthersAlone: A waiter for a raw key takes no other key, and polls seldom.
 //   - TellsTheObserver: The Observer hears of each acquisition, wait, release and loss.
 //   - CloseGivesBack: Close frees what the process holds.
 //   - CloseInLine: Close ends the waits of the process.
@@ -27,6 +26,10 @@
 //   - AWriterIsLetIn: A writer gets its turn although readers come and go without a gap.
 //   - ReadersDontUpgrade: A reader that asks for the exclusive lock below its own is refused.
 //   - ReadersDontWait: Readers of one process all hold a key before one of them ends.
+//
+// # On Postgres, in TestSessionWaits of package pglock
+//
+//   - RawWaitsLeaveOthersAlone: A waiter for a raw key takes no other key, and polls seldom.
 //   - ReadersHearOfAWriter: Readers that wait for a writer learn of its release.
 //   - HoldsNoSnapshot: A waiting call keeps no snapshot, so VACUUM goes on.
 //

@@ -44,9 +44,8 @@ type SessionOptions struct {
 
 // The tests of doc.go are methods of these types.
 type (
-	tests         struct{}
-	postgresTests struct{}
-	faultTests    struct{}
+	tests      struct{}
+	faultTests struct{}
 )
 
 // Run runs the suite.
@@ -56,7 +55,6 @@ func (e Session) Run(t *testing.T) {
 	if e.Kind != devdb.Postgres {
 		return // it has no readers
 	}
-	suite.RunEach(t, postgresTests{}, open)
 	for name, test := range locksuite.Readers() { // with waits in the process and at the server
 		for suffix, o := range map[string]SessionOptions{"": {}, "InLine": atServer} {
 			t.Run(name+suffix, func(t *testing.T) {

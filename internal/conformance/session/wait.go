@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dblock-go/dblock"
-	locksuite "github.com/dblock-go/dblock/internal/conformance/lock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
 )
 
@@ -132,41 +131,6 @@ func (tests) TheServerQueueWaitsOn(t *testing.T, s *env) {
 	s.untilAtServer(t, 1)
 	suite.Release(t, lock)
 	suite.Release(t, next())
-}
-
-// ReadersHearOfAWriter: readers that wait for a writer that itself had to wait hear of its release.
-func (postgresTests) ReadersHearOfAWriter(t *testing.T, s *env) {
-	a, b := s.process(t, pollsLate), s.process(t, pollsLate)
-	for range 20 {
-		reads := suite.Acquire(t, a, "k", dblock.WithShared())
-		writer := suite.Waiter(t, b, "k")
-		locksuite.KeptOut(t, a, "k")
-		reader := suite.Waiter(t, a, "k", dblock.WithShared())
-		suite.Release(t, reads)
-		writes := writer()
-		s.untilWaiters(t, "k", 2)
-		isHeardOf(t, writes, reader)
-	}
-}
-
-// HoldsNoSnapshot: a call that waits does not keep VACUUM from its work. The control is one that
-// waits at the server.
-func (postgresTests) HoldsNoSnapshot(t *testing.T, s *env) {
-	const held = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = $1 AND backend_xmin IS NOT NULL"
-	lock := suite.Acquire(t, s.process(t, SessionOptions{}), "k")
-	plain := suite.Waiter(t, s.process(t, SessionOptions{Label: "plain", Poll: time.Minute}), "k")
-	control := suite.Waiter(t, s.process(t, SessionOptions{Label: "at the server", ServerQueue: true}), "k")
-	s.Until(t, held, 1, "at the server")
-	s.untilWaiters(t, "k", 2)
-	s.Until(t, held, 0, "plain") // a statement has one while it runs
-	suite.Release(t, lock)
-	suite.Crowd(2, func(i int) {
-		if i == 0 {
-			suite.Release(t, plain())
-		} else {
-			suite.Release(t, control())
-		}
-	})
 }
 
 // takeMany acquires the keys k0, k1, k2 …
