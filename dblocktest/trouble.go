@@ -107,12 +107,12 @@ func (l *Locker) muted() bool {
 // Fail has the next call that asks the server for a lock, of whatever mode or for a set, return an
 // error that matches err, for example dblock.ErrUnavailable, and no other of dblock's errors.
 // Called again it is the turn of the call after that. A call that only this process answers, such
-// as TryAcquire of what it holds itself, asks nobody. A call of Acquire that waits asks again from
+// as TryAcquire of what it holds itself, does not ask the server. A call of Acquire that waits asks again from
 // time to time. It goes on waiting after dblock.ErrBusy and ErrConflict, as on a database. Calls of
 // one moment may ask together, and fail together.
 //
-// With dblock.ErrOutcomeUnknown the lock is granted where it is free, and the answer lost: the key
-// is held until the next heartbeat, by nobody who knows of it. With any other error nothing has
+// With dblock.ErrOutcomeUnknown the lock is granted if it is free, and the answer is lost: the key is
+// held until the next heartbeat, and no caller knows of it. After any other error nothing has
 // happened.
 func (l *Locker) Fail(err error) {
 	l.mu.Lock()

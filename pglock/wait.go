@@ -38,7 +38,7 @@ func (e *engine) Listen(ctx context.Context, ready func(), wake func(key string)
 	return pglisten.Listen(ctx, e.pool.Pool, channel, ready, wake)
 }
 
-// quietFor is for how long statements notify nobody after the server has refused a notification.
+// quietFor is for how long statements send no notification after the server has refused one.
 const quietFor = time.Minute
 
 // quiet remembers that the server refuses notifications. Waiters poll, so a notification is never
@@ -46,7 +46,7 @@ const quietFor = time.Minute
 type quiet struct {
 	mu    sync.Mutex
 	until time.Time
-	warn  func(line string, args ...any) // nil: nobody reads it
+	warn  func(line string, args ...any) // nil: there is no Log
 }
 
 // report sets what writes to the Log.

@@ -305,7 +305,7 @@ type KeyHoldersRow struct {
 	Unconfirmed bool
 }
 
-// Who has some unique keys. unconfirmed: see ConfirmCommits.
+// Reads which jobs have some unique keys. unconfirmed: see ConfirmCommits.
 func (q *Queries) KeyHolders(ctx context.Context, db DBTX, queues []string, uniqueKeys []string) ([]KeyHoldersRow, error) {
 	rows, err := db.Query(ctx, KeyHolders, queues, uniqueKeys)
 	if err != nil {

@@ -153,7 +153,7 @@ type StrangeOwnerRow struct {
 
 // stranger is a table of dblock's whose owner this session has no reason to trust: the owner is
 // none of its own roles, has not the rights of the owner of the schema or of the database, and has
-// no right of its own to create tables in the schema, as whoever migrates has. What PUBLIC may is
+// no right of its own to create tables in the schema, as the role that migrates has. What PUBLIC may is
 // no right of its own.
 func (q *Queries) StrangeOwner(ctx context.Context, db DBTX, schemaName string) (StrangeOwnerRow, error) {
 	row := db.QueryRow(ctx, StrangeOwner, schemaName)

@@ -63,7 +63,7 @@ func (l *Locker) makeSemaphore(ctx context.Context, r dblock.Request) error {
 	bound, cancel := context.WithTimeout(ctx, l.bound())
 	defer cancel()
 	if err := l.engine.MakeSemaphore(bound, r.Key, r.Limit); err != nil {
-		return l.unanswered(ctx, sqlerr.Unwritten(err), r) // permits that nobody has
+		return l.unanswered(ctx, sqlerr.Unwritten(err), r) // what is made has no holder
 	}
 	return nil
 }

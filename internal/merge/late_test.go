@@ -48,9 +48,9 @@ func TestALateAnswerIsReported(t *testing.T) {
 	})
 }
 
-// TestWhatIsSkippedForNobodyIsDropped: a request that is to be asked again is not, if its caller has left. Late is told that
-// nothing was written.
-func TestWhatIsSkippedForNobodyIsDropped(t *testing.T) {
+// TestSkippedRequestWithoutCallerIsDropped: a skipped request is not sent again if its caller has left.
+// Late is called, and says that nothing was written.
+func TestSkippedRequestWithoutCallerIsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		late, lateErr := 0, error(nil)
 		r := newRig(func(o *Options[order, int]) {

@@ -31,7 +31,7 @@ func Of(err error) sqlerr.Class {
 	case errors.Is(err, mysql.ErrPktTooLarge): // the driver refuses to send more than its maxAllowedPacket
 		return sqlerr.BadInput
 	case errors.As(err, &dial) && dial.Op == "dial" && !errors.Is(err, context.Canceled):
-		return sqlerr.Unavailable // nothing was sent, and nobody but the network kept it waiting
+		return sqlerr.Unavailable // nothing was sent: the network alone kept it waiting
 	case !unwritten:
 		return sqlerr.Unresolved
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):

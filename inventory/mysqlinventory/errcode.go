@@ -9,8 +9,8 @@ import (
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
-// Classify tells what an error means. Whoever waited too long for the stock tries again: it is the
-// server's bound that ended, not the caller's.
+// Classify tells what an error means. A call that waited too long for the stock tries again: the
+// server's bound has ended, not the caller's.
 func (d *database) Classify(err error) sqlerr.Class {
 	var wait *bounded
 	switch {

@@ -38,7 +38,7 @@ WITH ask AS MATERIALIZED (
 SELECT a.job_id::uuid AS job_id FROM ask a CROSS JOIN told
 WHERE CASE WHEN told.queues < 0 OR a.unique_key = '' THEN false ELSE a.job_id NOT IN (SELECT w.job_id FROM won w) END;
 
--- Who has some unique keys. unconfirmed: see ConfirmCommits.
+-- Reads which jobs have some unique keys. unconfirmed: see ConfirmCommits.
 -- name: KeyHolders :many
 SELECT u.queue, u.unique_key, u.job_id,
        (pg_catalog.current_setting('synchronous_standby_names') <> ''::text)::boolean AS unconfirmed

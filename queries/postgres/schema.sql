@@ -24,7 +24,7 @@ SELECT pg_catalog.current_setting('server_version')::text AS version, pg_catalog
 
 -- stranger is a table of dblock's whose owner this session has no reason to trust: the owner is
 -- none of its own roles, has not the rights of the owner of the schema or of the database, and has
--- no right of its own to create tables in the schema, as whoever migrates has. What PUBLIC may is
+-- no right of its own to create tables in the schema, as the role that migrates has. What PUBLIC may is
 -- no right of its own.
 -- name: StrangeOwner :one
 SELECT COALESCE((
