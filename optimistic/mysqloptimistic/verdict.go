@@ -12,6 +12,7 @@ import (
 	"github.com/dblock-go/dblock/internal/mysqlfault"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/optimistic"
+	"github.com/dblock-go/dblock/optimistic/internal/engine"
 )
 
 // unwritten says what the error of a statement means that has left nothing written: it reads, or its transaction is rolled back.
@@ -31,7 +32,7 @@ func maybeWritten(ctx context.Context, err error) error {
 	if optimistic.IsDefinite(err) {
 		return err
 	}
-	return wrapped(ctx, classOf(err), err)
+	return engine.WrapCallers(ctx, classOf(err), err)
 }
 
 // Wrong says what the error of a Table's own statement means, which is never the caller's.
@@ -46,28 +47,8 @@ func (room) Wrong(ctx context.Context, what string, wrote bool, err error) error
 	if !wrote {
 		known = sqlerr.Unwritten(err)
 	}
-	is := classOf(known).OfHost()
-	if is == sqlerr.Retryable {
-		what += ": roll back, read it again and repeat the change"
-	}
-	return sqlerr.Wrap(is, err, what, lookAgain)
+	return engine.Wrap(classOf(known), what, err)
 }
-
-// wrapped puts an error into the words of package dblock if the connection is to blame. Any other
-// may be the caller's own.
-func wrapped(ctx context.Context, is sqlerr.Class, err error) error {
-	const what = "a statement that writes"
-	switch is {
-	case sqlerr.Unavailable:
-		return sqlerr.Wrap(is, err, what, "")
-	case sqlerr.Unresolved:
-		return sqlerr.Wrap(is, errors.Join(context.Cause(ctx), err), what, lookAgain)
-	}
-	return err
-}
-
-// lookAgain is the advice about a write whose outcome is unknown.
-const lookAgain = "no answer came: read the row again to see whether it is written"
 
 // classOf is mysqlfault.Of of a statement, and not of a commit: one that was never sent is not
 // unresolved.

@@ -39,7 +39,7 @@ func maybeWritten(ctx context.Context, err error) error {
 	if pgfault.NeverSent(err) && ctx.Err() != nil {
 		return err
 	}
-	return wrapped(ctx, pgfault.Of(err), err)
+	return engine.WrapCallers(ctx, pgfault.Of(err), err)
 }
 
 // Wrong says what the error of a Table's own statement means, which is never the caller's.
@@ -54,28 +54,8 @@ func (room) Wrong(ctx context.Context, what string, wrote bool, err error) error
 	if !wrote {
 		known = sqlerr.Unwritten(err)
 	}
-	is := pgfault.Of(known).OfHost()
-	if is == sqlerr.Retryable {
-		what += ": roll back, read it again and repeat the change"
-	}
-	return sqlerr.Wrap(is, err, what, lookAgain)
+	return engine.Wrap(pgfault.Of(known), what, err)
 }
-
-// wrapped puts an error into the words of package dblock if the connection is to blame. Any other
-// may be the caller's own.
-func wrapped(ctx context.Context, is sqlerr.Class, err error) error {
-	const what = "a statement that writes"
-	switch is {
-	case sqlerr.Unavailable:
-		return sqlerr.Wrap(is, err, what, "")
-	case sqlerr.Unresolved:
-		return sqlerr.Wrap(is, errors.Join(context.Cause(ctx), err), what, lookAgain)
-	}
-	return err
-}
-
-// lookAgain is the advice about a write whose outcome is unknown.
-const lookAgain = "no answer came: read the row again to see whether it is written"
 
 // isUnsent tells of an argument that pgx can't send, and of a transaction that has ended. pgx has no type for the first; whatever
 // else it may be that is not the server's, such as an error of TLS, can have come when the statement had run.
