@@ -1,8 +1,11 @@
 package inventory
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -10,6 +13,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
+	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/inventory"
 )
 
@@ -69,4 +73,80 @@ func (tests) APoisonedOrderFailsAlone(t *testing.T, s *env) {
 	assert.EqualValues(t, 236, b.Sold+b.Held)
 	assert.Zero(t, s.Count(t, "SELECT count(*) FROM dblock_quota WHERE buyer = 'banned' AND used > 0"))
 	s.sound(t)
+}
+
+// Cuts runs the test of cut orders alone, for a driver in another mode than its usual one.
+func (e Inventory) Cuts(t *testing.T) {
+	for name, way := range ways {
+		t.Run("AnOrder/"+name, func(t *testing.T) { cutTests{}.AnOrderCutAnywhere(t, e.env(t, way)) })
+	}
+}
+
+// AnOrderCutAnywhere sells one order a trial, each of an SKU of its own.
+func (cutTests) AnOrderCutAnywhere(t *testing.T, s *env) {
+	suite.Everywhere(t, suite.Cuts(false, true), func(c suite.Cut, k int) (bool, error) {
+		key := fmt.Sprintf("%v %d", c, k)
+		if err := restock(t, s.Store, key, key, 10); err != nil {
+			return false, err
+		}
+		return s.cut(t, c, k, order(key, key, 2))
+	})
+	for _, b := range suite.Must(s.Audit(t.Context()))(t) {
+		assert.True(t, b.Sold == 2 && b.Available == 8, "one order for 2 of 10, sent again until sold: %+v", b)
+	}
+	s.sound(t)
+}
+
+// cut orders in a Store of its own, which the cut strikes. Then it orders again in a Store that
+// nothing disturbs, which waits for what the server still does with the order. The two answers agree.
+func (s *env) cut(t *testing.T, c suite.Cut, k int, r inventory.Request) (disturbed bool, err error) {
+	o, d := s.o, &faultconn.Dialer{}
+	if c.Slow() {
+		o.Timeout = suite.CutTimeout
+	}
+	store, closePool, err := s.e.OpenOn(t.Context(), s.DSN, d, o)
+	if err != nil {
+		return false, err
+	}
+	ctx, giveUp := context.WithCancel(t.Context())
+	defer giveUp()
+	if c.Cold {
+		d.CloseAll()
+	}
+	d.Arm(k, c.Mode, giveUp)
+	_, told := store.Reserve(ctx, r)
+	struck := d.Disarm()
+	d.Release()
+	giveUp()
+	suite.ClosePool(d, closePool)
+	again, err := s.Reserve(t.Context(), r)
+	if told == nil && !again.Replayed || suite.Definite(told) && again.Replayed {
+		err = errors.Join(err, fmt.Errorf("told %v, and again: %+v", told, again))
+	}
+	if !excused(c, struck, told) {
+		err = errors.Join(err, fmt.Errorf("struck %v, and an error without need: %w", struck, told))
+	}
+	return struck || told != nil, err
+}
+
+// excused tells whether the cut excuses an error. A single cut connection excuses none. A timeout as
+// short as that of the slow cuts can also pass on a machine that is busy.
+func excused(c suite.Cut, struck bool, err error) bool {
+	late := suite.IsUnknown(err) || errors.Is(err, dblock.ErrBusy) || errors.Is(err, dblock.ErrUnavailable)
+	return err == nil || c.Slow() && late || struck && c.Cancels() && errors.Is(err, context.Canceled)
+}
+
+// waiter is a context that reports the first wait for its end: a Store waits once it has the call
+// in its queue, or in flight.
+type waiter struct {
+	context.Context
+	once  sync.Once
+	waits chan struct{}
+}
+
+func newWaiter(ctx context.Context) *waiter { return &waiter{Context: ctx, waits: make(chan struct{})} }
+
+func (w *waiter) Done() <-chan struct{} {
+	w.once.Do(func() { close(w.waits) })
+	return w.Context.Done()
 }

@@ -42,7 +42,7 @@ func (faultTests) ACrowdOfLeases(t *testing.T, v *env) {
 		l, closePool, err := v.e.OpenOn(t.Context(), v.DSN, dialer, o)
 		require.NoError(t, err)
 		t.Cleanup(func() {
-			closeWithin(l, 0) // its users give nothing back
+			_ = suite.CloseWithin(l, 0) // its users give nothing back
 			closePool()
 		})
 		return l
@@ -67,7 +67,7 @@ func (faultTests) ACrowdOfLeases(t *testing.T, v *env) {
 
 	suite.IsTaken(t, next, locks[1].Key())
 	dialer.Arm(0, 0, nil)
-	closeWithin(l, 0)
+	_ = suite.CloseWithin(l, 0)
 	assert.LessOrEqual(t, dialer.Calls(), 50, "calls on the network; a statement is two")
 	holdCrowd(t, next)
 	v.ExpireMembers(t)
@@ -141,22 +141,16 @@ func (v *env) costs(t *testing.T, want map[string][2]int, pairs func(l Leases, k
 	for _, key := range []string{"warm", "warm", "other", "other"} { // statements are prepared
 		suite.IsFree(t, l, key)
 	}
-	trips := func(call func()) int {
-		dialer.Arm(0, 0, nil)
-		call()
-		return dialer.Writes()
-	}
-	least := map[string][2]int{}
+	acquired, trips := suite.LeastTrips(&dialer)
+	released, tripsBack := suite.LeastTrips(&dialer)
 	for _, key := range []string{"a", "b", "c", "d", "e"} {
 		pairs(l, key, func(what, key string, opts ...dblock.Option) {
 			var lock *dblock.Lock
-			n := [2]int{trips(func() { lock = suite.Acquire(t, l, key, opts...) }),
-				trips(func() { suite.Release(t, lock) })}
-			if before, ok := least[what]; ok {
-				n = [2]int{min(n[0], before[0]), min(n[1], before[1])}
-			}
-			least[what] = n
+			trips(what, func() { lock = suite.Acquire(t, l, key, opts...) })
+			tripsBack(what, func() { suite.Release(t, lock) })
 		})
 	}
-	assert.Equal(t, want, least)
+	for what, n := range want {
+		assert.Equal(t, n, [2]int{acquired[what], released[what]}, what)
+	}
 }

@@ -69,16 +69,10 @@ func (p Place) process(t *testing.T, o LeaseOptions) Leases {
 		if q, ok := p.LeasePlace.(interface{ Quiet(*testing.T) }); ok {
 			q.Quiet(t) // all locks were released
 		}
-		closeWithin(l, 10*time.Second)
+		_ = suite.CloseWithin(l, 10*time.Second)
 		end()
 	})
 	return l
-}
-
-func closeWithin(l Leases, d time.Duration) {
-	ctx, cancel := context.WithTimeout(context.Background(), d)
-	defer cancel()
-	_ = l.Close(ctx)
 }
 
 // untilTickets waits until n calls wait with a ticket.
@@ -129,7 +123,7 @@ func (v *env) processOn(t *testing.T, dialer *faultconn.Dialer, o LeaseOptions) 
 	l, closePool, err := v.e.OpenOn(t.Context(), v.DSN, dialer, o)
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		closeWithin(l, 10*time.Second)
+		_ = suite.CloseWithin(l, 10*time.Second)
 		closePool()
 	})
 	return l

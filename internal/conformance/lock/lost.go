@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/conformance/suite"
+	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/faultconn"
 )
 
@@ -147,4 +149,98 @@ func (leaseTests) AForgottenReleaseIsRepeated(t *testing.T, v *env) {
 		suite.Release(t, lock)
 	}
 	assert.NoError(t, errors.Join(l.Close(t.Context()), fair.Close(t.Context())))
+}
+
+// ARefusalWritesNothing tries to acquire a held key on a server of its own: the server's log does
+// not grow, and no row changes. A server writes a little by itself, so that one of many short
+// periods in which it writes nothing is enough.
+func (leaseTests) ARefusalWritesNothing(t *testing.T, v *env) {
+	own, server := v.onAServerOfItsOwn(t)
+	a, b := own.process(t, LeaseOptions{TTL: time.Hour}), own.process(t, LeaseOptions{TTL: time.Hour})
+	lock := suite.Acquire(t, a, "k")
+	suite.IsFree(t, b, "another key")
+	refuse := func() {
+		for range 5 {
+			suite.IsTaken(t, b, "k")
+		}
+	}
+	least := own.logged(t, refuse)
+	for n := 1; least > 0 && n < 500; n++ {
+		least = min(least, own.logged(t, refuse))
+	}
+	if server != nil {
+		assert.Zero(t, least, "what refusals wrote to the log")
+	}
+	assert.NotZero(t, own.logged(t, func() { suite.IsFree(t, b, "another key") }), "the control: what a grant wrote")
+	own.countChanges(t, "dblock_lease", "dblock_member", "dblock_lease_waiter")
+	refuse()
+	assert.Zero(t, own.Count(t, "SELECT n FROM changes"), "rows that refusals changed")
+	suite.Release(t, lock)
+}
+
+// logged returns by how many bytes the server's log grows while f runs. MySQL, which reports its
+// position late, counts writes.
+func (v *env) logged(t *testing.T, f func()) int64 {
+	t.Helper()
+	position := map[devdb.Kind]string{
+		devdb.Postgres: "SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint",
+		devdb.MariaDB: "SELECT variable_value FROM information_schema.global_status " +
+			"WHERE variable_name = 'Innodb_lsn_current'",
+		devdb.MySQL: "SELECT variable_value FROM performance_schema.global_status " +
+			"WHERE variable_name = 'Innodb_log_write_requests'",
+	}[v.Kind]
+	before := v.Count(t, position)
+	f()
+	return v.Count(t, position) - before
+}
+
+// frozenWithin is how long a call may take while the server is frozen. A call that waits for the
+// server's answer waits for half of the TTL.
+const frozenWithin = 30 * time.Second
+
+// AFrozenServerHoldsNoCaller freezes the server while locks are held. Each call returns in time. All
+// is free soon after the server answers again, and the processes that were closed have left.
+func (faultTests) AFrozenServerHoldsNoCaller(t *testing.T, v *env) {
+	own, server := v.onAServerOfItsOwn(t)
+	if server == nil {
+		return // it was given, and may serve others
+	}
+	const crowd = 50
+	closed := make([]Leases, 2)
+	for i := range closed {
+		l, end, err := own.OpenLeases(t.Context(), LeaseOptions{TTL: time.Hour})
+		require.NoError(t, err)
+		t.Cleanup(end)
+		closed[i] = l
+		for k := range 3 {
+			suite.Acquire(t, l, fmt.Sprint("closed ", i, k))
+		}
+	}
+	l := own.processOn(t, &faultconn.Dialer{}, LeaseOptions{TTL: 10 * time.Minute})
+	locks, errs := acquireTogether(t, l, crowd, func(i int) (string, []dblock.Option) { return fmt.Sprint("key ", i), nil })
+	require.Empty(t, errs)
+	require.NoError(t, server.Freeze())
+	inTime := func(what string, call func(ctx context.Context)) {
+		ctx, cancel := context.WithTimeout(t.Context(), suite.FrozenDeadline)
+		defer cancel()
+		began := time.Now()
+		call(ctx)
+		assert.LessOrEqual(t, time.Since(began), frozenWithin, what)
+	}
+	inTime("a release", func(context.Context) { _ = locks[0].Release(t.Context()) })
+	inTime("releases", func(context.Context) {
+		suite.Crowd(crowd-1, func(i int) { _ = locks[1+i].Release(t.Context()) })
+	})
+	inTime("TryAcquire", func(ctx context.Context) { assert.Error(t, suite.Second(l.TryAcquire(ctx, "another"))) })
+	inTime("Acquire", func(ctx context.Context) { assert.Error(t, suite.Second(l.Acquire(ctx, "another"))) })
+	inTime("Close", func(ctx context.Context) { assert.Error(t, closed[0].Close(ctx)) })
+	inTime("Close with an ended context", func(ctx context.Context) {
+		ended, cancel := context.WithCancel(ctx)
+		cancel()
+		assert.Error(t, closed[1].Close(ended))
+	})
+	require.NoError(t, server.Thaw())
+	own.Until(t, "SELECT count(*) FROM dblock_lease WHERE handle IS NOT NULL AND lease_key LIKE 'key%'", 0)
+	own.Until(t, suite.Members, 1)
+	assert.NoError(t, l.Close(suite.Soon(t)))
 }

@@ -60,7 +60,7 @@ func (n node) leases(t *testing.T) Leases {
 	l, closePool, err := n.open(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		closeWithin(l, 10*time.Second)
+		_ = suite.CloseWithin(l, 10*time.Second)
 		closePool()
 	})
 	return l

@@ -109,7 +109,7 @@ func (d *env) findsAClaim(t *testing.T, k int) {
 	assert.Equal(t, k, suite.Wait(t, done, fmt.Sprintf("job whose claim was struck at call %d", k)))
 	dialer.Disarm()
 	assert.NoError(t, stop())
-	_ = closeIn(q, time.Minute) // it may be struck, too
+	_ = suite.CloseWithin(q, time.Minute) // it may be struck, too
 	dialer.Release()
 	closePool()
 }

@@ -174,7 +174,7 @@ func (mainTests) HandlersMayEnqueueDuringClose(t *testing.T, d *env) {
 func closes(t *testing.T, q *queue.Queue) <-chan error {
 	t.Helper()
 	closed := make(chan error, 1)
-	go func() { closed <- closeIn(q, time.Minute) }()
+	go func() { closed <- suite.CloseWithin(q, time.Minute) }()
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	suite.Until(t, "Close has begun", func() bool {
@@ -200,7 +200,7 @@ func (mainTests) ASecondCloseWaits(t *testing.T, d *env) {
 	assert.ErrorIs(t, q.Close(over), errBadDay, "a second close whose context ends while the handler runs")
 	second := make(chan error, 1)
 	go func() {
-		err := closeIn(q, time.Minute)
+		err := suite.CloseWithin(q, time.Minute)
 		assert.True(t, done.Load(), "it did not wait for the handler")
 		second <- err
 	}()

@@ -36,7 +36,7 @@ func (d *env) open(t *testing.T, o queue.Options) *queue.Queue {
 	q, closePool, err := d.e.Open(t.Context(), d.DSN, o)
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		assert.NoError(t, closeIn(q, time.Minute), "close")
+		assert.NoError(t, suite.CloseWithin(q, time.Minute), "close")
 		closePool()
 	})
 	return q
@@ -50,16 +50,10 @@ func (d *env) openOn(t *testing.T, dialer *faultconn.Dialer, o queue.Options) *q
 	t.Cleanup(func() {
 		dialer.Disarm()
 		dialer.Release()
-		_ = closeIn(q, time.Minute)
+		_ = suite.CloseWithin(q, time.Minute)
 		closePool()
 	})
 	return q
-}
-
-func closeIn(q *queue.Queue, limit time.Duration) error {
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	defer cancel()
-	return q.Close(ctx)
 }
 
 // handle registers a handler.

@@ -49,7 +49,7 @@ func (d *env) opens(dsn string, o queue.Options) error {
 		return err
 	}
 	defer closePool()
-	return closeIn(q, time.Minute)
+	return suite.CloseWithin(q, time.Minute)
 }
 
 func (mainTests) ChecksTheTables(t *testing.T, d *env) {

@@ -186,7 +186,7 @@ func (faultTests) AQueueClosesOnAFrozenServer(t *testing.T, d *env) {
 		}
 		require.NoError(t, server.Freeze())
 		closed := make(chan error, 1)
-		go func() { closed <- closeIn(q, suite.FrozenDeadline) }()
+		go func() { closed <- suite.CloseWithin(q, suite.FrozenDeadline) }()
 		select {
 		case err := <-closed:
 			assert.Error(t, err)
@@ -206,7 +206,7 @@ func (mainTests) LeavesThoseWhoIgnoreTheirEnd(t *testing.T, d *env) {
 	enqueue(t, q, queue.Task{Kind: "note", Args: 1})
 	h.has(t, 1)
 	assert.ErrorIs(t, stop(), queue.ErrStillRunning)
-	assert.NoError(t, closeIn(q, time.Minute))
+	assert.NoError(t, suite.CloseWithin(q, time.Minute))
 	rescue(t, d.open(t, queue.Options{}), 1, 0)
 	h.end <- nil
 }

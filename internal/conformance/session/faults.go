@@ -3,8 +3,12 @@ package session
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -87,4 +91,131 @@ func (e Session) Main() {
 	}
 	fmt.Fprintln(os.Stderr, "session:", err)
 	os.Exit(1)
+}
+
+// ADeadOneIsFreedAtOnce closes the connections of a process, as its death does: no idle time-out
+// passes.
+func (tests) ADeadOneIsFreedAtOnce(t *testing.T, s *env) {
+	var dialer faultconn.Dialer
+	a, b := s.processOn(t, &dialer, SessionOptions{IdleTimeout: time.Hour}), s.process(t, SessionOptions{})
+	lock := suite.Acquire(t, a, "k")
+	dialer.CloseAll()
+	suite.IsFree(t, b, "k")
+	if s.Postgres() { // its connection is listened to; elsewhere the next ping would tell
+		suite.IsLost(t, lock, dblock.Disconnected)
+	} else {
+		_ = lock.Release(t.Context())
+	}
+}
+
+// ALostLockIsNotReleased ends the connection of a holder and has another process take the lock. The
+// holder releases before its process can notice the loss by itself: Release says that it was lost.
+func (tests) ALostLockIsNotReleased(t *testing.T, s *env) {
+	b := s.process(t, quick)
+	lose := func(locks ...*dblock.Lock) {
+		t.Helper()
+		s.endHolder(t, "k")
+		theirs := suite.Acquire(t, b, "k")
+		for _, lock := range locks {
+			assert.ErrorIs(t, lock.Release(t.Context()), dblock.ErrLost, "another process has the lock")
+		}
+		suite.Release(t, theirs)
+	}
+	a := s.process(t, quick)
+	for range 5 {
+		lose(suite.Acquire(t, a, "k"))
+	}
+	lose(s.servedAtServer(t, b, s.process(t, SessionOptions{ServerQueue: true})))
+	if s.Postgres() {
+		shared := dblock.WithShared()
+		lose(suite.Acquire(t, a, "k", shared), suite.Acquire(t, a, "k", shared), suite.Acquire(t, a, "k", shared))
+	}
+}
+
+// InterruptedHandOvers interrupts the statements of a session while its callers hand locks over and
+// another process asks for the same locks. No answer of the server may end the process, and all
+// callers make progress.
+func (tests) InterruptedHandOvers(t *testing.T, s *env) {
+	for name, o := range map[string]SessionOptions{"polling": quick, "at the server": atServer} {
+		a, b := s.process(t, o), s.process(t, o)
+		var had atomic.Int64
+		s.interrupt(t, a, name+" kept", func(ctx context.Context) {
+			suite.Crowd(12, func(i int) {
+				l := a
+				if i%4 == 3 {
+					l = b
+				}
+				for ctx.Err() == nil {
+					lock, err := l.Acquire(ctx, fmt.Sprint(name, i%2))
+					if err == nil {
+						time.Sleep(rand.N(200 * time.Microsecond))
+						err = lock.Release(context.WithoutCancel(ctx))
+					}
+					if err == nil {
+						had.Add(1)
+					} else if ctx.Err() == nil && !isDoubt(err) {
+						assert.NoError(t, err)
+					}
+				}
+			})
+		}, &had)
+	}
+}
+
+// isDoubt tells that a statement was interrupted.
+func isDoubt(err error) bool {
+	return errors.Is(err, dblock.ErrBusy) || errors.Is(err, dblock.ErrUnavailable) || errors.Is(err, dblock.ErrLost)
+}
+
+// interrupt interrupts the statements of a process's session again and again, while calls run that
+// count their locks and end with their context. Another lock of the session lives on.
+func (s *env) interrupt(t *testing.T, l dblock.Locker, key string, calls func(ctx context.Context), had *atomic.Int64) {
+	t.Helper()
+	kept := suite.Acquire(t, l, key)
+	id := s.holder(t, key)
+	ctx, stop := context.WithCancel(suite.Soon(t))
+	var interrupts sync.WaitGroup
+	interrupts.Go(func() {
+		for n := 0; n < 200 || had.Load() < 100 && ctx.Err() == nil; n++ {
+			_ = s.EndSession(ctx, id, true)
+			time.Sleep(rand.N(4 * time.Millisecond))
+			for before := had.Load(); n%20 == 0 && had.Load() == before && ctx.Err() == nil; {
+				time.Sleep(time.Millisecond) // a connection that answers nothing but errors for a second is closed
+			}
+		}
+		stop()
+	})
+	calls(ctx)
+	interrupts.Wait()
+	assert.GreaterOrEqual(t, had.Load(), int64(100), "calls make progress")
+	assert.NoError(t, context.Cause(kept.Context()), "another lock of the session")
+	assert.Equal(t, id, s.holder(t, key))
+	suite.Release(t, kept)
+}
+
+// AKilledSessionIsLost has the server end the connection that many locks share: all of them are
+// lost, on Postgres because the connection says so, elsewhere by a ping. Locks can be had again.
+func (faultTests) AKilledSessionIsLost(t *testing.T, s *env) {
+	idle := time.Hour
+	if !s.Postgres() {
+		idle = 3 * time.Second
+	}
+	l := s.process(t, SessionOptions{IdleTimeout: idle})
+	for n := range 5 { // a busy machine may be late, and not always
+		var locks []*dblock.Lock
+		for i := range 10 {
+			locks = append(locks, suite.Acquire(t, l, fmt.Sprint(n, " ", i)))
+		}
+		began := time.Now()
+		s.endHolder(t, locks[0].Key())
+		for _, lock := range locks {
+			suite.IsLost(t, lock, dblock.Disconnected)
+		}
+		took := time.Since(began)
+		suite.IsFree(t, l, locks[0].Key())
+		if took < idle {
+			return
+		}
+	}
+	t.Errorf("never lost before the idle time-out of %v", idle)
 }

@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"context"
 	"errors"
 	"hash/fnv"
 	"os"
@@ -53,6 +54,13 @@ func LeastTrips(dialer *faultconn.Dialer) (least map[string]int, trips func(what
 			least[what] = n
 		}
 	}
+}
+
+// CloseWithin closes a Locker or a Queue, and waits for at most d.
+func CloseWithin(c interface{ Close(context.Context) error }, d time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	defer cancel()
+	return c.Close(ctx)
 }
 
 // Must returns the value of a call, or ends the test on its error: v := suite.Must(f())(t).
