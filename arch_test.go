@@ -36,11 +36,11 @@ var rooms = [][]string{
 	{"internal/sale", "internal/orders", "internal/doctor"},
 	{"inventory", "queue", "optimistic"},
 	{"inventory/internal/engine", "queue/internal/engine", "optimistic/internal/engine", "internal/lease", "internal/session",
-		"internal/pglisten"},
-	{"internal/member", "internal/pgpool", "internal/pgtx", "internal/pgschema", "internal/mysqlschema", "internal/mysqltx", "internal/retry"},
+		"internal/postgres"},
+	{"internal/member", "internal/mysqlschema", "internal/mysqltx", "internal/retry"},
 	{"internal/mysqltext"},
-	{"db/pgdb", "db/mysqldb", "internal/migratelock", "internal/devdb", "internal/pgfault", "internal/mysqlfault"},
-	{"internal/pgserver", "internal/mysqlserver", "internal/rowlock", "internal/merge", "internal/faultconn", "internal/faultwire"},
+	{"db/pgdb", "db/mysqldb", "internal/migratelock", "internal/devdb", "internal/mysqlfault"},
+	{"internal/mysqlserver", "internal/rowlock", "internal/merge", "internal/faultconn", "internal/faultwire"},
 	{"internal/sqlerr"},
 	{"internal/schema"},
 	{"."},
@@ -50,7 +50,7 @@ var rooms = [][]string{
 // drivers says which rooms may import a database driver, and which one.
 var drivers = map[string][]string{
 	"github.com/jackc/pgx/": {
-		"db/pgdb", "internal/pgfault", "internal/pgpool", "internal/pgtx", "internal/pgserver", "internal/pglisten", "internal/doctor", "internal/pgschema", "inventory/pginventory", "queue/pgqueue", "optimistic/pgoptimistic", "pglock", "migrations", "internal/migratelock", "internal/devdb", "internal/faultwire",
+		"db/pgdb", "internal/postgres", "internal/doctor", "inventory/pginventory", "queue/pgqueue", "optimistic/pgoptimistic", "pglock", "migrations", "internal/migratelock", "internal/devdb", "internal/faultwire",
 		"internal/testdb", "cmd/dblock", "internal/withdb", "bench",
 		"internal/conformance/answers", "internal/conformance/suite", "internal/conformance/queue",
 	},

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/pgfault"
+	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/inventory"
 )
 
@@ -97,7 +97,7 @@ func postgresForUpdate(ctx context.Context, pool *pgxpool.Pool, r inventory.Requ
 func postgresNoWait(ctx context.Context, pool *pgxpool.Pool, r inventory.Request) error {
 	tag, err := pool.Exec(ctx, noWaitPostgres, r.Key, r.SKU, r.Buyer, r.Qty)
 	switch {
-	case pgfault.IsLocked(err):
+	case postgres.IsLocked(err):
 		return dblock.ErrBusy
 	case err == nil && tag.RowsAffected() == 0:
 		return inventory.ErrSoldOut

@@ -13,7 +13,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/mysqlschema"
-	"github.com/dblock-go/dblock/internal/pgschema"
+	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/internal/schema"
 )
 
@@ -45,12 +45,12 @@ func (r *run) objects(ctx context.Context) (schema.Shape, error) {
 	if r.engine == MySQL {
 		return mysqlschema.Objects(ctx, r.conn, r.schema)
 	}
-	rows, err := r.conn.QueryContext(ctx, pgschema.ObjectsQuery, r.versionTable())
+	rows, err := r.conn.QueryContext(ctx, postgres.ObjectsQuery, r.versionTable())
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = rows.Close() }() // was only read
-	return pgschema.ReadObjects(rows)
+	return postgres.ReadObjects(rows)
 }
 
 // look notes what dblock's tables have. It waits for locks as long as a statement does.
@@ -213,7 +213,7 @@ func (r *run) has(o schema.Object) bool {
 }
 
 // invalid reports an index that Postgres had begun to build apart.
-func (r *run) invalid(o schema.Object) bool { return r.there[o] == pgschema.InvalidIndex }
+func (r *run) invalid(o schema.Object) bool { return r.there[o] == postgres.InvalidIndex }
 
 // done notes what a part has done.
 func (r *run) done(p part) {

@@ -14,8 +14,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/pgdb"
-	"github.com/dblock-go/dblock/internal/pgfault"
-	"github.com/dblock-go/dblock/internal/pgschema"
+	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/internal/schema"
 )
 
@@ -115,7 +114,7 @@ func (t *target) lookPostgres(ctx context.Context, conn *sql.Conn) error {
 	if err := conn.QueryRowContext(ctx, pgdb.FindSchema).Scan(&found.Name, &found.SearchPath); err != nil {
 		return fmt.Errorf("dblock: looking for the schema: %w", err)
 	}
-	if err := pgfault.CheckSearchPath(found.SearchPath); err != nil {
+	if err := postgres.CheckSearchPath(found.SearchPath); err != nil {
 		return err
 	}
 	if t.schema = cmp.Or(t.schema, found.Name); t.schema == "" {
@@ -126,7 +125,7 @@ func (t *target) lookPostgres(ctx context.Context, conn *sql.Conn) error {
 	if err != nil {
 		return fmt.Errorf("dblock: looking for the owners of the tables: %w", err)
 	}
-	if err := pgschema.CheckOwners(untrusted); err != nil {
+	if err := postgres.CheckOwners(untrusted); err != nil {
 		return err
 	}
 	if err := conn.QueryRowContext(ctx, pgdb.StrangeOwner, t.schema).Scan(&t.owner.Stranger, &t.owner.MayCreate); err != nil {

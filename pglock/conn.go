@@ -6,12 +6,11 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/pgdb"
-	"github.com/dblock-go/dblock/internal/pgpool"
-	"github.com/dblock-go/dblock/internal/pgschema"
+	"github.com/dblock-go/dblock/internal/postgres"
 )
 
 // on returns what the generated queries run on.
-func (e *engine) on(db pgdb.DBTX) pgdb.DBTX { return pgschema.On(db, e.schema) }
+func (e *engine) on(db pgdb.DBTX) pgdb.DBTX { return postgres.On(db, e.schema) }
 
 // ownConns is how many connections the leases of one pool and TTL use by default, without the one that listens.
 const ownConns = 4
@@ -21,12 +20,12 @@ func openEngine(ctx context.Context, of shareKey) (*engine, func(), error) {
 	if err := of.host.Ping(ctx); err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", dblock.ErrUnavailable, err)
 	}
-	pool, err := pgpool.Open(ctx, of.host, of.conns, nil)
+	pool, err := postgres.OpenPool(ctx, of.host, of.conns, nil)
 	if err != nil {
 		return nil, nil, err
 	}
 	e := &engine{pool: pool}
-	if e.schema, err = pgschema.Find(ctx, pool, of.schema); err != nil {
+	if e.schema, err = postgres.RequireSchema(ctx, pool, of.schema); err != nil {
 		pool.Close()
 		return nil, nil, err
 	}
@@ -34,5 +33,5 @@ func openEngine(ctx context.Context, of shareKey) (*engine, func(), error) {
 		pool.Close()
 		return nil, nil, fmt.Errorf("%w: %w", dblock.ErrUnavailable, err)
 	}
-	return e, func() { pgpool.Close(pool) }, nil
+	return e, func() { postgres.ClosePool(pool) }, nil
 }

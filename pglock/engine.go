@@ -10,12 +10,12 @@ import (
 	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/member"
-	"github.com/dblock-go/dblock/internal/pgpool"
+	"github.com/dblock-go/dblock/internal/postgres"
 )
 
 // engine is the Postgres side of the lease locks.
 type engine struct {
-	pool   *pgpool.Pool // its own: a heartbeat never stands in line behind the host's work
+	pool   *postgres.Pool // its own: a heartbeat never stands in line behind the host's work
 	schema string
 
 	notDurable string // the setting for which commits don't survive a crash; empty: they do

@@ -3,7 +3,7 @@ package pglock
 import (
 	"errors"
 
-	"github.com/dblock-go/dblock/internal/pgfault"
+	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
@@ -14,7 +14,7 @@ func (e *batchLocked) Unwrap() error { return e.error }
 
 // ofBatch is the error of a statement for a batch of that size.
 func ofBatch(err error, size int) error {
-	if size > 1 && pgfault.IsLocked(err) {
+	if size > 1 && postgres.IsLocked(err) {
 		return &batchLocked{err}
 	}
 	return err
@@ -25,5 +25,5 @@ func (*engine) Classify(err error) sqlerr.Class {
 	if locked := (*batchLocked)(nil); errors.As(err, &locked) {
 		return sqlerr.BadInput
 	}
-	return pgfault.OfOwn(err)
+	return postgres.ClassifyOwn(err)
 }

@@ -5,7 +5,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/conformance/answers"
 	"github.com/dblock-go/dblock/internal/devdb"
-	"github.com/dblock-go/dblock/internal/pgfault"
+	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/pglock"
 )
 
@@ -13,6 +13,6 @@ func TestVerdicts(t *testing.T) {
 	t.Parallel()
 	answers.Verdicts{
 		Kind: devdb.Postgres, Retryable: pglock.Retryable, IsLockTimeout: pglock.IsLockTimeout, IsDeadlock: pglock.IsDeadlock,
-		Of: pgfault.Of,
+		Of: postgres.Classify,
 	}.Run(t)
 }

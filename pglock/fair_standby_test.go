@@ -12,7 +12,7 @@ import (
 	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/member"
-	"github.com/dblock-go/dblock/internal/pgpool"
+	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/internal/testdb"
 	"github.com/dblock-go/dblock/migrations"
 )
@@ -32,7 +32,7 @@ func TestFaultsNoGrantIsAheadOfTheStandby(t *testing.T) {
 	defer pool.Close()
 	_, err = migrations.Up(ctx, pool, migrations.Options{})
 	require.NoError(t, err)
-	e := &engine{pool: &pgpool.Pool{Pool: pool}}
+	e := &engine{pool: &postgres.Pool{Pool: pool}}
 	us := lease.By{Member: member.NewID()}
 	require.NoError(t, e.Join(ctx, us.Member, "", time.Hour))
 	holder, waiter := []lease.Ask{{Key: "a", Handle: member.NewID()}}, []lease.Ask{{Key: "a", Handle: member.NewID()}}

@@ -13,8 +13,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/lease"
-	"github.com/dblock-go/dblock/internal/pgfault"
-	"github.com/dblock-go/dblock/internal/pgschema"
+	"github.com/dblock-go/dblock/internal/postgres"
 )
 
 // Guards check fences inside transactions. The zero value is good for use. A transaction whose
@@ -107,11 +106,11 @@ func (g Guards) CheckRaised(ctx context.Context, tx Tx, f dblock.Fence, resource
 
 // exec runs a statement on dblock's tables, which it names with their schema: tx may have temporary tables of the same names.
 func (g Guards) exec(ctx context.Context, tx Tx, query string, args ...any) (pgconn.CommandTag, error) {
-	home, err := pgschema.Home(ctx, tx, g.Schema)
+	home, err := postgres.FindSchema(ctx, tx, g.Schema)
 	if err != nil {
 		return pgconn.CommandTag{}, err
 	}
-	return pgschema.OnHost(txConn{tx}, home).Exec(ctx, query, args...)
+	return postgres.OnHost(txConn{tx}, home).Exec(ctx, query, args...)
 }
 
 // txConn makes a transaction what OnHost takes. Guards only execute.
@@ -124,7 +123,7 @@ func (txConn) QueryRow(context.Context, string, ...any) pgx.Row {
 // fenced reads the answer of a guard. In REPEATABLE READ and above a row that has changed is a failed
 // serialization.
 func fenced(tag pgconn.CommandTag, err error, what string) error {
-	if pgfault.IsUnserializable(err) {
+	if postgres.IsUnserializable(err) {
 		return fmt.Errorf("%w: %s: %w", dblock.ErrFenced, what, err)
 	}
 	if err == nil && tag.RowsAffected() != 1 {

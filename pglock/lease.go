@@ -13,7 +13,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/lease"
 	"github.com/dblock-go/dblock/internal/member"
-	"github.com/dblock-go/dblock/internal/pgfault"
+	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/internal/schema"
 )
 
@@ -172,7 +172,7 @@ func (l *Lease) Close(ctx context.Context) error {
 // Errors: dblock.ErrFenced if the lease is not ours any more: roll back; the lock is lost at once. Others are pgx's.
 func (l *Lease) Guard(ctx context.Context, tx Tx, f dblock.Fence) error {
 	err := l.guards.Guard(ctx, tx, f)
-	if errors.Is(err, dblock.ErrFenced) && !pgfault.IsUnserializable(err) {
+	if errors.Is(err, dblock.ErrFenced) && !postgres.IsUnserializable(err) {
 		l.locker.Fenced(f)
 	}
 	return err
@@ -203,7 +203,7 @@ func (l *Lease) GuardedTx(ctx context.Context, lock *dblock.Lock, fn func(contex
 			own = fn(ctx, tx)
 			return own
 		})
-		if own == nil && pgfault.IsConflict(err) && !errors.Is(err, dblock.ErrFenced) {
+		if own == nil && postgres.IsConflict(err) && !errors.Is(err, dblock.ErrFenced) {
 			return fmt.Errorf("%w: nothing was written under %q: %w", dblock.ErrConflict, lock.Key(), err)
 		}
 		return err

@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/pgschema"
+	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/internal/rowlock"
 )
 
@@ -144,7 +144,7 @@ func lockTx(ctx context.Context, tx Tx, statement string, wait time.Duration, ov
 		numbers[i] = strconv.FormatInt(int64(key), 10)
 	}
 	message := fmt.Sprintf(arguments, strings.Join(numbers, ","), wait.Milliseconds()) + statement + answer
-	tag, err := tx.Exec(ctx, message, pgx.QueryExecModeSimpleProtocol, pgschema.CheckPath{})
+	tag, err := tx.Exec(ctx, message, pgx.QueryExecModeSimpleProtocol, postgres.CheckPath{})
 	if err != nil {
 		return txError(ctx, "advisory locks", err)
 	}

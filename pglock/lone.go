@@ -8,7 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/lease"
-	"github.com/dblock-go/dblock/internal/pgfault"
+	"github.com/dblock-go/dblock/internal/postgres"
 )
 
 // briefly is how long what is done for a lone caller waits for a row, in milliseconds: about as long as another
@@ -21,7 +21,7 @@ func (e *engine) acquireOne(ctx context.Context, by lease.By, a lease.Ask) (leas
 		Handle: id(a.Handle), Detached: a.Detached, HoldUs: micros(a.Hold), Label: a.Label, Data: a.Data,
 		MemberID: id(by.Member), Beat: by.Beat, LockTimeout: briefly, LeaseKey: a.Key, Instead: id(a.Instead), Gone: id(a.Gone), Over: a.Over,
 	})
-	if errors.Is(err, pgx.ErrNoRows) || pgfault.IsLocked(err) {
+	if errors.Is(err, pgx.ErrNoRows) || postgres.IsLocked(err) {
 		return lease.Answer{}, nil
 	}
 	return lease.Answer{Token: r.Token, Handle: r.Handle.Bytes}, err

@@ -8,8 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/dblock-go/dblock/internal/migratelock"
-	"github.com/dblock-go/dblock/internal/pgfault"
-	"github.com/dblock-go/dblock/internal/pgserver"
+	"github.com/dblock-go/dblock/internal/postgres"
 )
 
 // MigrationOptions say what a MigrationLocker is for.
@@ -64,10 +63,10 @@ func excludes(ctx context.Context, conn *sql.Conn) error {
 		if !ok {
 			return nil
 		}
-		if err := pgfault.CheckConnPath(ctx, c.Conn().PgConn()); err != nil {
+		if err := postgres.CheckConnPath(ctx, c.Conn().PgConn()); err != nil {
 			return err
 		}
-		server, err := pgserver.Look(ctx, c.Conn())
+		server, err := postgres.Probe(ctx, c.Conn())
 		if err != nil {
 			return err
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/lease"
-	"github.com/dblock-go/dblock/internal/pgfault"
+	"github.com/dblock-go/dblock/internal/postgres"
 )
 
 // Release is one statement, whatever the size of the batch, and a cheaper one for a lone lease, unless its row is
@@ -16,7 +16,7 @@ import (
 func (e *engine) Release(ctx context.Context, backs []lease.Back) ([]lease.Returned, error) {
 	if len(backs) == 1 && backs[0].Mode == dblock.Exclusive {
 		freed, err := e.releaseOne(ctx, backs[0])
-		if !pgfault.IsLocked(err) {
+		if !postgres.IsLocked(err) {
 			return []lease.Returned{{Freed: freed}}, err
 		}
 	}

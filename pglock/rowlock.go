@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/pgfault"
+	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/internal/rowlock"
 )
 
@@ -169,7 +169,7 @@ func run(
 	}
 	before, after := guardsOf(wait)
 	err := between(ctx, tx, view, before, after, read, query, args)
-	if !pgfault.IsLocked(err) {
+	if !postgres.IsLocked(err) {
 		return txError(ctx, name, err)
 	}
 	// Settings of the transaction go back with the savepoint, too.

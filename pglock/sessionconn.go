@@ -16,10 +16,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/pgdb"
-	"github.com/dblock-go/dblock/internal/pgfault"
-	"github.com/dblock-go/dblock/internal/pgpool"
-	"github.com/dblock-go/dblock/internal/pgschema"
-	"github.com/dblock-go/dblock/internal/pgserver"
+	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/internal/session"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
@@ -64,14 +61,14 @@ func idOf(key int64) session.ID {
 func (e *sessionEngine) Most() int { return e.most }
 
 // Classify tells what an error means.
-func (e *sessionEngine) Classify(err error) sqlerr.Class { return pgfault.Of(err) }
+func (e *sessionEngine) Classify(err error) sqlerr.Class { return postgres.Classify(err) }
 
 // channel of the session locks that were given back while others waited.
 const sessionChannel = "dblock_session"
 
 // Open connects as the host's pool does.
 func (e *sessionEngine) Open(ctx context.Context, heard func(session.ID)) (session.Conn, error) {
-	conn, err := pgpool.Connect(ctx, e.host, func(cfg *pgx.ConnConfig) {
+	conn, err := postgres.Connect(ctx, e.host, func(cfg *pgx.ConnConfig) {
 		cfg.OnNotification = func(_ *pgconn.PgConn, n *pgconn.Notification) {
 			if key, err := strconv.ParseInt(n.Payload, 10, 64); err == nil && n.Channel == sessionChannel {
 				heard(idOf(key))
@@ -98,7 +95,7 @@ func (e *sessionEngine) Open(ctx context.Context, heard func(session.ID)) (sessi
 
 // prepare makes sure that session locks exclude where the connection leads, and that the server ends it when it is silent.
 func (e *sessionEngine) prepare(ctx context.Context, c *sessionConn) error {
-	server, err := pgserver.Look(ctx, c.conn)
+	server, err := postgres.Probe(ctx, c.conn)
 	if err != nil {
 		return err
 	}
@@ -149,11 +146,11 @@ func (e *sessionEngine) Note(ctx context.Context, keys map[session.ID]string) er
 	for id, name := range keys {
 		ids, names = append(ids, keyOf(id)), append(names, name)
 	}
-	home, err := pgschema.Home(ctx, e.host, e.schema)
+	home, err := postgres.FindSchema(ctx, e.host, e.schema)
 	if err != nil {
 		return err
 	}
-	on := pgschema.On(e.host, home)
+	on := postgres.On(e.host, home)
 	if err := e.q.NoteSessionKeys(ctx, on, e.namespace, ids, names); err != nil {
 		return err
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/pgdb"
-	"github.com/dblock-go/dblock/internal/pgschema"
+	"github.com/dblock-go/dblock/internal/postgres"
 )
 
 // SessionLocks lists the advisory locks of the pool's database that are called by one number, by
@@ -21,12 +21,12 @@ func SessionLocks(ctx context.Context, pool *pgxpool.Pool, schema string) ([]dbl
 	if pool == nil {
 		return nil, &dblock.InvalidError{Field: "pool", Reason: "it is nil"}
 	}
-	home, err := pgschema.Find(ctx, pool, schema)
+	home, err := postgres.RequireSchema(ctx, pool, schema)
 	if err != nil {
 		return nil, err
 	}
 	var q pgdb.Queries
-	rows, err := q.ListSessionLocks(ctx, pgschema.On(pool, home))
+	rows, err := q.ListSessionLocks(ctx, postgres.On(pool, home))
 	if err != nil {
 		return nil, err
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/pgfault"
+	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
@@ -69,7 +69,7 @@ func ofDriver(ctx context.Context, err error) error {
 		return sqlerr.Unwritten(fmt.Errorf("the transaction's connection is closed: %w", err))
 	}
 	var pg *pgconn.PgError
-	if errors.As(err, new(*pgfault.UnusableError)) {
+	if errors.As(err, new(*postgres.UnusableError)) {
 		return err
 	}
 	if !errors.As(err, &pg) && ctx.Err() == nil && !errors.Is(err, sql.ErrTxDone) && !notEncoded(err) {

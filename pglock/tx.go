@@ -14,8 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/pgfault"
-	"github.com/dblock-go/dblock/internal/pgtx"
+	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/internal/retry"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
@@ -75,7 +74,7 @@ func RunTx(ctx context.Context, pool TxBeginner, o TxOptions, fn func(pgx.Tx) er
 	if err := checkTxArgs(pool, fn); err != nil {
 		return err
 	}
-	return retry.Run(ctx, again, pgfault.IsConflict, func() error { return runTx(ctx, pool, modes, fn) })
+	return retry.Run(ctx, again, postgres.IsConflict, func() error { return runTx(ctx, pool, modes, fn) })
 }
 
 func (o TxOptions) modes() (pgx.TxOptions, error) {
@@ -127,7 +126,7 @@ func checkTxArgs(pool TxBeginner, fn func(pgx.Tx) error) error {
 
 // runTx is one attempt.
 func runTx(ctx context.Context, pool TxBeginner, modes pgx.TxOptions, fn func(pgx.Tx) error) error {
-	begun, err := pool.BeginTx(ctx, pgtx.Marked(modes))
+	begun, err := pool.BeginTx(ctx, postgres.MarkedTx(modes))
 	if err != nil {
 		return errBegin(ctx, err)
 	}
@@ -194,7 +193,7 @@ func errBegin(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return fmt.Errorf("dblock: the context ended before a transaction began: %w: %w", context.Cause(ctx), err)
-	case pgfault.Code(err) == pgfault.Unsupported:
+	case postgres.Code(err) == postgres.CodeUnsupported:
 		return fmt.Errorf("%w: a transaction could not begin: the server is a standby: connect to the primary, or set ReadOnly with "+
 			"another isolation than Serializable: %w", dblock.ErrUnavailable, err)
 	default:
@@ -204,7 +203,7 @@ func errBegin(ctx context.Context, err error) error {
 
 // errUnwritten gives an error of dblock's own statement its class. The error came before a COMMIT took effect.
 func errUnwritten(what string, err error) error {
-	return sqlerr.Wrap(pgfault.Of(sqlerr.Unwritten(err)).OfHost(), err, what, "")
+	return sqlerr.Wrap(postgres.Classify(sqlerr.Unwritten(err)).OfHost(), err, what, "")
 }
 
 // errFailed is for a transaction that failed while its fn returned nil.
@@ -219,18 +218,18 @@ func errCommit(ctx context.Context, err error, cut bool) error {
 	case err == nil && cut:
 		return fmt.Errorf("%w: the server committed the transaction, but its wait for a replica was ended: it may be lost with this server",
 			dblock.ErrOutcomeUnknown)
-	case err == nil || pgfault.IsConflict(err):
+	case err == nil || postgres.IsConflict(err):
 		return err
-	case pgtx.Ended(err):
+	case postgres.IsTxEnded(err):
 		return fmt.Errorf("%w: its function ended it and began another one, which is rolled back; what it wrote before may be committed: "+
 			"leave that to RunTx", dblock.ErrTxEnded)
 	case errors.Is(err, pgx.ErrTxCommitRollback):
 		return errFailed(err)
-	case pgfault.NeverSent(err) && ctx.Err() != nil:
+	case postgres.NeverSent(err) && ctx.Err() != nil:
 		return errNotCommitted(ctx, err)
-	case pgfault.NeverSent(err):
+	case postgres.NeverSent(err):
 		return fmt.Errorf("%w: the connection was lost before the commit, nothing was written: %w", dblock.ErrUnavailable, err)
-	case errors.As(err, &server) && server.SeverityUnlocalized == "ERROR" && pgfault.Of(err) != sqlerr.Unresolved:
+	case errors.As(err, &server) && server.SeverityUnlocalized == "ERROR" && postgres.Classify(err) != sqlerr.Unresolved:
 		return errUnwritten("the server refused the commit", err)
 	default:
 		cause := context.Cause(ctx)

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/pgfault"
+	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/internal/rowlock"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
@@ -21,20 +21,20 @@ var advice = map[string]struct {
 	kind error // nil: none of dblock's
 	text string
 }{
-	pgfault.OutOfMemory: {nil, "take fewer at once, a lock of the whole " +
+	postgres.CodeOutOfMemory: {nil, "take fewer at once, a lock of the whole " +
 		"instead of one a part, or raise max_locks_per_transaction; roll back"},
-	pgfault.ReadOnlyTransaction: {nil, "the transaction is read-only, or the server is a standby, where locks " +
+	postgres.CodeReadOnlyTransaction: {nil, "the transaction is read-only, or the server is a standby, where locks " +
 		"keep nobody out of the primary: begin one that may write, on the primary"},
-	pgfault.FailedTransaction: {nil, "an earlier statement of the transaction has failed: roll it back, then begin again"},
-	pgfault.UndefinedTable:    {nil, "there is no such table where the connection looks: name its schema as well, or create it"},
-	pgfault.InvalidSchemaName: {nil, "there is no such schema"},
-	pgfault.UndefinedColumn:   {nil, "there is no such column in the table; names are taken as they are, upper case too"},
-	pgfault.InvalidText:       {dblock.ErrInvalid, "the column's type has no such value: roll the transaction back"},
-	pgfault.InvalidDatetime:   {dblock.ErrInvalid, "the column's type has no such value: roll the transaction back"},
-	pgfault.InvalidEncoding:   {dblock.ErrInvalid, "the key is not UTF-8: roll the transaction back"},
-	pgfault.NoTransaction:     {nil, "there is no transaction: begin one, as the locks end with it"},
-	pgfault.Unsupported:       {dblock.ErrUnsupported, "rows of this query can't be locked: select from the table itself"},
-	pgfault.NotPermitted:      {nil, "to lock rows takes the privilege UPDATE on the table, besides SELECT"},
+	postgres.CodeFailedTransaction: {nil, "an earlier statement of the transaction has failed: roll it back, then begin again"},
+	postgres.CodeUndefinedTable:    {nil, "there is no such table where the connection looks: name its schema as well, or create it"},
+	postgres.CodeInvalidSchemaName: {nil, "there is no such schema"},
+	postgres.CodeUndefinedColumn:   {nil, "there is no such column in the table; names are taken as they are, upper case too"},
+	postgres.CodeInvalidText:       {dblock.ErrInvalid, "the column's type has no such value: roll the transaction back"},
+	postgres.CodeInvalidDatetime:   {dblock.ErrInvalid, "the column's type has no such value: roll the transaction back"},
+	postgres.CodeInvalidEncoding:   {dblock.ErrInvalid, "the key is not UTF-8: roll the transaction back"},
+	postgres.CodeNoTransaction:     {nil, "there is no transaction: begin one, as the locks end with it"},
+	postgres.CodeUnsupported:       {dblock.ErrUnsupported, "rows of this query can't be locked: select from the table itself"},
+	postgres.CodeNotPermitted:      {nil, "to lock rows takes the privilege UPDATE on the table, besides SELECT"},
 }
 
 // txError says what an error means to the one whose transaction it came from. key is what was to be locked.
@@ -46,26 +46,26 @@ func txError(ctx context.Context, key string, err error) error {
 		return err
 	case notEncoded(err):
 		return fmt.Errorf("%w: to lock %s: the column has another type than the key: nothing was sent: %w", dblock.ErrInvalid, key, err)
-	case ended != nil && pgfault.Code(err) == "":
+	case ended != nil && postgres.Code(err) == "":
 		return rowlock.Held(key, fmt.Errorf("%w (%w)", ended, err))
 	case errors.Is(err, pgx.ErrTxClosed), errors.Is(err, sql.ErrTxDone):
 		return fmt.Errorf("dblock: to lock %s: the transaction has ended: locks like this need one that is open: %w", key, err)
-	case pgfault.IsConflict(err):
+	case postgres.IsConflict(err):
 		return sqlerr.Wrap(sqlerr.Retryable, err, "to lock "+key+": roll back and run the transaction again", "")
-	case pgfault.IsLocked(err):
+	case postgres.IsLocked(err):
 		return rowlock.Held(key, fmt.Errorf("by the session's lock_timeout, and the transaction has failed: roll it back: %w", err))
 	}
-	what, a := "to lock "+key, advice[pgfault.Code(err)]
+	what, a := "to lock "+key, advice[postgres.Code(err)]
 	if a.text != "" {
 		what += ": " + a.text
 	}
 	switch {
 	case a.kind != nil:
 		return fmt.Errorf("%w: %s: %w", a.kind, what, err)
-	case pgfault.Code(err) == "":
+	case postgres.Code(err) == "":
 		return sqlerr.Wrap(sqlerr.Unclassified, err, what, "")
 	default:
-		return sqlerr.Wrap(pgfault.Of(sqlerr.Unwritten(err)).OfHost(), err, what, "")
+		return sqlerr.Wrap(postgres.Classify(sqlerr.Unwritten(err)).OfHost(), err, what, "")
 	}
 }
 

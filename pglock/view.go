@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/pgschema"
+	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/internal/rowlock"
 )
 
@@ -112,7 +112,7 @@ func viewOf(ctx context.Context, tx Tx, table, column string) (*view, error) {
 
 // look asks the server.
 func (v *view) look(ctx context.Context, tx Tx) error {
-	answer, err := tx.Query(ctx, tableFacts, append([]any{pgschema.CheckPath{}}, v.args()...)...)
+	answer, err := tx.Query(ctx, tableFacts, append([]any{postgres.CheckPath{}}, v.args()...)...)
 	if err != nil {
 		return err
 	}

@@ -11,8 +11,7 @@ import (
 
 	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/member"
-	"github.com/dblock-go/dblock/internal/pgfault"
-	"github.com/dblock-go/dblock/internal/pglisten"
+	"github.com/dblock-go/dblock/internal/postgres"
 )
 
 // channel is what is notified of keys that were given back while somebody waited.
@@ -35,7 +34,7 @@ func (e *engine) OthersWait(ctx context.Context, key string, m member.ID) (bool,
 
 // Listen uses a connection of its own. Where nothing is heard the poll has to do.
 func (e *engine) Listen(ctx context.Context, ready func(), wake func(key string)) error {
-	return pglisten.Listen(ctx, e.pool.Pool, channel, ready, wake)
+	return postgres.Listen(ctx, e.pool.Pool, channel, ready, wake)
 }
 
 // quietFor is for how long statements send no notification after the server has refused one.
@@ -84,7 +83,7 @@ func notifying[R any](e *engine, run func(pgdb.DBTX) (R, error)) (R, error) {
 		return run(unnotified{on})
 	}
 	got, err := run(on)
-	if !pgfault.RefusesNotify(err) {
+	if !postgres.RefusesNotify(err) {
 		return got, err
 	}
 	e.quiet.begin(err)

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/dblock-go/dblock/db/pgdb"
-	"github.com/dblock-go/dblock/internal/pgfault"
+	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/internal/schema"
 )
 
@@ -40,7 +40,7 @@ func pinSession(ctx context.Context, conn *pgconn.PgConn, schemaName string) err
 	}
 	backend, found, path := string(results[0].Rows[0][0]), string(results[1].Rows[0][0]), string(results[1].Rows[0][1])
 	if backend != strconv.FormatUint(uint64(conn.PID()), 10) {
-		return pgfault.CheckSearchPath(path)
+		return postgres.CheckSearchPath(path)
 	}
 	set := "SET search_path = pg_temp"
 	if name := cmp.Or(schemaName, found); name != "" {

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/mysqlserver"
-	"github.com/dblock-go/dblock/internal/pgfault"
+	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/internal/schema"
 )
 
@@ -86,7 +86,7 @@ func encoding(server, client string) []Finding {
 		list = append(list, finding(Problem, "the encoding of the database is "+server+": it cannot store every name and text",
 			"leases, queues and sales are refused: "+schema.UseUTF8))
 	}
-	if pgfault.CheckClientEncoding(client) != nil {
+	if postgres.CheckClientEncoding(client) != nil {
 		list = append(list, finding(Problem, "connections have client_encoding = "+client+", but the driver sends UTF8: the server would store other texts",
 			"sales, guards and EnqueueTx are refused: take client_encoding out of the connection string, and out of what ALTER ROLE and ALTER DATABASE have set"))
 	}

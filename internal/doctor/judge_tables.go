@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/dblock-go/dblock/internal/pgfault"
+	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/internal/schema"
 )
 
@@ -138,7 +138,7 @@ func searchPath(f Facts) []Finding {
 		return nil
 	}
 	var list []Finding
-	if err := pgfault.CheckSearchPath(f.SearchPath); err != nil {
+	if err := postgres.CheckSearchPath(f.SearchPath); err != nil {
 		list = append(list, finding(Problem, oneLine(err), otherPath))
 	}
 	for _, c := range f.Creators {

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/pgfault"
+	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/internal/schema"
 )
 
@@ -246,7 +246,7 @@ func TestNothingPlaysWithTheTerminal(t *testing.T) {
 // TestPathThatIsRefused: the command line cannot set another path behind a pooler. It is no matter of the connection.
 func TestPathThatIsRefused(t *testing.T) {
 	t.Parallel()
-	r := unreachable(enginePostgres, "", fmt.Errorf("connecting: %w", pgfault.CheckSearchPath("public, pg_catalog")))
+	r := unreachable(enginePostgres, "", fmt.Errorf("connecting: %w", postgres.CheckSearchPath("public, pg_catalog")))
 	if got := worse(r); fmt.Sprint(got) != "[problem search_path]" || r.Problems != 1 {
 		t.Errorf("%v, %+v", got, r)
 	}

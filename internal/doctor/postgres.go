@@ -13,9 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/dblock-go/dblock/db/pgdb"
-	"github.com/dblock-go/dblock/internal/pgfault"
-	"github.com/dblock-go/dblock/internal/pgschema"
-	"github.com/dblock-go/dblock/internal/pgserver"
+	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/internal/schema"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
@@ -44,7 +42,7 @@ func Postgres(ctx context.Context, config *pgx.ConnConfig, name string) Report {
 	}
 	encoding := conn.PgConn().ParameterStatus(clientEncoding)
 	needs := map[string]string{}
-	if pgfault.CheckClientEncoding(encoding) != nil {
+	if postgres.CheckClientEncoding(encoding) != nil {
 		needs[clientEncoding] = "UTF8"
 	}
 	if !simple && conn.PgConn().ParameterStatus(conformingStrings) != "on" { // else the service can't either
@@ -82,7 +80,7 @@ func targetOf(config *pgx.ConnConfig) string {
 }
 
 func postgresFacts(ctx context.Context, conn *pgx.Conn, name string) (Facts, error) {
-	s, err := pgserver.Look(ctx, conn)
+	s, err := postgres.Probe(ctx, conn)
 	if err != nil {
 		return Facts{}, err
 	}
@@ -95,8 +93,8 @@ func postgresFacts(ctx context.Context, conn *pgx.Conn, name string) (Facts, err
 	if !f.Known {
 		return f, nil
 	}
-	if s.Product == pgserver.Citus {
-		f.Product, f.Cluster = string(pgserver.PostgreSQL), "with Citus"
+	if s.Product == postgres.Citus {
+		f.Product, f.Cluster = string(postgres.PostgreSQL), "with Citus"
 	}
 	f.TooOld = schema.PostgresServer(f.Version)
 	if err := f.countPostgres(ctx, conn); err != nil {
@@ -128,7 +126,7 @@ func (f *Facts) searchPathPostgres(ctx context.Context, conn *pgx.Conn) error {
 	if err := conn.QueryRow(ctx, pathPostgres).Scan(&f.SearchPath); err != nil {
 		return err
 	}
-	names := pgfault.SplitSearchPath(f.SearchPath)
+	names := postgres.SplitSearchPath(f.SearchPath)
 	for i, name := range names {
 		if name == "$user" {
 			names[i] = f.User
@@ -159,7 +157,7 @@ const (
 
 func (f *Facts) tablesPostgres(ctx context.Context, conn *pgx.Conn, name string) error {
 	var err error
-	if f.Schema, err = pgschema.Home(ctx, conn, name); err != nil {
+	if f.Schema, err = postgres.FindSchema(ctx, conn, name); err != nil {
 		return err
 	}
 	var q pgdb.Queries
@@ -167,7 +165,7 @@ func (f *Facts) tablesPostgres(ctx context.Context, conn *pgx.Conn, name string)
 	if err != nil {
 		return err
 	}
-	if f.Unread = pgschema.CheckOwners(server.Untrusted); f.Unread != nil {
+	if f.Unread = postgres.CheckOwners(server.Untrusted); f.Unread != nil {
 		return nil // to read the version could run the role's functions
 	}
 	owner, err := q.StrangeOwner(ctx, conn, f.Schema)
@@ -175,11 +173,11 @@ func (f *Facts) tablesPostgres(ctx context.Context, conn *pgx.Conn, name string)
 		return err
 	}
 	f.Stranger = owner.Stranger
-	have, err := q.SchemaVersion(ctx, pgschema.On(conn, f.Schema))
+	have, err := q.SchemaVersion(ctx, postgres.On(conn, f.Schema))
 	switch {
 	case err == nil:
 		f.Have = have
-	case pgfault.Of(err) != sqlerr.NoSchema:
+	case postgres.Classify(err) != sqlerr.NoSchema:
 		f.Unread = err
 	}
 	rows, err := conn.Query(ctx, seenPostgres, f.Schema)
@@ -208,7 +206,7 @@ func (f *Facts) tablesPostgres(ctx context.Context, conn *pgx.Conn, name string)
 	if err := rows.Err(); err != nil || !f.current() {
 		return err
 	}
-	f.Differ, err = pgschema.Differences(ctx, conn, f.Schema, f.Have)
+	f.Differ, err = postgres.SchemaDifferences(ctx, conn, f.Schema, f.Have)
 	return err
 }
 

@@ -10,13 +10,13 @@ import (
 	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/dblock-go/dblock/internal/pgfault"
+	"github.com/dblock-go/dblock/internal/postgres"
 )
 
 // unreachable is the report of a server that could not be asked, or not to the end.
 func unreachable(engine, target string, err error) Report {
 	r := Report{Engine: engine, Target: target}
-	var refused *pgfault.UnusableError
+	var refused *postgres.UnusableError
 	if errors.As(err, &refused) { // behind a pooler the command line cannot set another path
 		r.add(pathCheck, []Finding{finding(Problem, oneLine(refused), otherPath)})
 		return r

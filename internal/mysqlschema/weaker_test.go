@@ -26,7 +26,7 @@ func TestWeakerConstraintsAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, kind := range testdb.Engines() {
 		if kind == devdb.Postgres {
-			continue // see package pgschema
+			continue // see package postgres
 		}
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()

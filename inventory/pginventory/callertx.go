@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/dblock-go/dblock/db/pgdb"
-	"github.com/dblock-go/dblock/internal/pgfault"
+	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
@@ -74,7 +74,7 @@ func (t callerTx) Move(ctx context.Context, fn func(engine.MoveTx) error) error 
 // will do.
 func (t callerTx) below(ctx context.Context, fn func() error) error {
 	if _, err := t.on.Exec(ctx, "savepoint dblock_reserve"); err != nil {
-		if errors.Is(err, pgx.ErrTxClosed) || errors.Is(err, sql.ErrTxDone) || pgfault.Code(err) == pgfault.NoTransaction {
+		if errors.Is(err, pgx.ErrTxClosed) || errors.Is(err, sql.ErrTxDone) || postgres.Code(err) == postgres.CodeNoTransaction {
 			return engine.ErrTxEnded
 		}
 		return sqlerr.Unwritten(err)
@@ -84,7 +84,7 @@ func (t callerTx) below(ctx context.Context, fn func() error) error {
 		_, err = t.on.Exec(ctx, "release savepoint dblock_reserve")
 		return sqlerr.Unwritten(err)
 	}
-	if pgfault.Code(err) == pgfault.ReadOnlyTransaction {
+	if postgres.Code(err) == postgres.CodeReadOnlyTransaction {
 		err = fmt.Errorf("%w: %w", engine.ErrTxReadOnly, err)
 	}
 	ctx, cancel := ending(ctx)

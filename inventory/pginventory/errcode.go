@@ -1,7 +1,7 @@
 package pginventory
 
 import (
-	"github.com/dblock-go/dblock/internal/pgfault"
+	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
@@ -18,7 +18,7 @@ const awaitTimeout = "1000"
 // orKeyOpen is for statements that wait under keyTimeout. If it was a longer wait for the stock that ended, the order finds its key free
 // and waits for the stock next.
 func orKeyOpen(err error) error {
-	if pgfault.IsLocked(err) {
+	if postgres.IsLocked(err) {
 		return &engine.KeyOpen{Err: err}
 	}
 	return err
@@ -29,11 +29,13 @@ func (d *database) Classify(err error) sqlerr.Class {
 	if engine.IsKeyOpen(err) {
 		return sqlerr.Duplicate
 	}
-	return pgfault.OfOwn(err)
+	return postgres.ClassifyOwn(err)
 }
 
 // Waited reports whether a statement of dblock's own waited for a lock.
-func (d *database) Waited(err error) bool { return pgfault.IsLocked(err) && !pgfault.IsOfFunction(err) }
+func (d *database) Waited(err error) bool {
+	return postgres.IsLocked(err) && !postgres.IsFromFunction(err)
+}
 
 // IsLocked reports that a lock was not had in time.
-func (d *database) IsLocked(err error) bool { return pgfault.IsLocked(err) }
+func (d *database) IsLocked(err error) bool { return postgres.IsLocked(err) }

@@ -8,8 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/dblock-go/dblock/internal/pgfault"
-	"github.com/dblock-go/dblock/internal/pgtx"
+	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
@@ -51,7 +50,7 @@ const (
 func (d *database) runHook(ctx context.Context, conn *pgxpool.Conn, batch *pgx.Batch, plan engine.Plan) error {
 	began := time.Now()
 	ctx = engine.Patiently(ctx)
-	batch.Queue(pgtx.Mark)
+	batch.Queue(postgres.MarkTx)
 	batch.Queue("select pg_catalog.set_config('lock_timeout', $1, true)", lockTimeout(ctx))
 	for _, setting := range asTheOwners {
 		batch.Queue(setting)
@@ -71,7 +70,7 @@ func (d *database) runHook(ctx context.Context, conn *pgxpool.Conn, batch *pgx.B
 		return inventory.ErrHookSwallowed
 	case err == nil:
 		return inventory.ErrHookEnded
-	case pgfault.Code(err) == "" && !conn.Conn().IsClosed() && ctx.Err() == nil: // the hook's own
+	case postgres.Code(err) == "" && !conn.Conn().IsClosed() && ctx.Err() == nil: // the hook's own
 		return inventory.HookFailed(err, sqlerr.Unclassified)
 	}
 	return inventory.HookFailed(err, d.Classify(err))

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dblock-go/dblock/db/pgdb"
-	"github.com/dblock-go/dblock/internal/pgtx"
+	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
@@ -252,9 +252,9 @@ func (d *database) write(ctx context.Context, conn *pgxpool.Conn, plan engine.Pl
 		return sqlerr.Unwritten(err)
 	}
 	var end pgx.Batch
-	end.Queue(pgtx.Check)
+	end.Queue(postgres.CheckTx)
 	err := commit(ctx, conn, &end)
-	if pgtx.Ended(err) {
+	if postgres.IsTxEnded(err) {
 		return inventory.ErrHookEnded
 	}
 	return err

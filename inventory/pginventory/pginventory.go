@@ -14,7 +14,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/pgdb"
-	"github.com/dblock-go/dblock/internal/pgschema"
+	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/internal/schema"
 	"github.com/dblock-go/dblock/inventory"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
@@ -41,7 +41,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, o inventory.Options, more ...O
 	for _, option := range more {
 		option(d)
 	}
-	if d.schema, err = pgschema.Find(ctx, pool, o.Schema); err != nil {
+	if d.schema, err = postgres.RequireSchema(ctx, pool, o.Schema); err != nil {
 		return nil, err
 	}
 	return inventory.New(d, o), nil
@@ -67,7 +67,7 @@ func (d *database) Ways() engine.Ways {
 func (d *database) Connections() int { return int(d.pool.Config().MaxConns) }
 
 // sql puts the tables of a statement into their schema.
-func (d *database) sql(query string) string { return pgschema.SQL(query, d.schema) }
+func (d *database) sql(query string) string { return postgres.Qualify(query, d.schema) }
 
 // on returns what the generated queries run on.
-func (d *database) on(db pgdb.DBTX) pgdb.DBTX { return pgschema.OnHost(db, d.schema) }
+func (d *database) on(db pgdb.DBTX) pgdb.DBTX { return postgres.OnHost(db, d.schema) }

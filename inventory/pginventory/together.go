@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/dblock-go/dblock/db/pgdb"
-	"github.com/dblock-go/dblock/internal/pgfault"
+	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
 
@@ -73,11 +73,11 @@ func (d *database) atOnce(ctx context.Context, queue func(*pgx.Batch)) (engine.V
 	queue(&batch)
 	err = conn.SendBatch(ctx, &batch).Close()
 	switch {
-	case pgfault.Violates(err, notNegative), pgfault.LacksValue(err, noStock), errors.Is(err, pgx.ErrNoRows):
+	case postgres.Violates(err, notNegative), postgres.LacksValue(err, noStock), errors.Is(err, pgx.ErrNoRows):
 		return engine.TooFew, nil
-	case pgfault.Violates(err, quotaUsed):
+	case postgres.Violates(err, quotaUsed):
 		return engine.OverLimit, nil
-	case pgfault.Violates(err, quotaKey):
+	case postgres.Violates(err, quotaKey):
 		return engine.NotNew, nil
 	}
 	return engine.Sold, err

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dblock-go/dblock/db/pgdb"
-	"github.com/dblock-go/dblock/internal/pgpool"
+	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/inventory/internal/engine"
 )
@@ -67,7 +67,7 @@ func (d *database) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 		if err != nil {
 			return nil, sqlerr.Unwritten(err)
 		}
-		unusable := pgpool.Usable(conn.Conn().PgConn())
+		unusable := postgres.CheckUsable(conn.Conn().PgConn())
 		if unusable == nil {
 			return conn, nil
 		}

@@ -6,7 +6,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/pgfault"
+	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/optimistic"
 	"github.com/dblock-go/dblock/pglock"
 )
@@ -34,7 +34,7 @@ func Do(ctx context.Context, pool pglock.TxBeginner, fn func(ctx context.Context
 		return &dblock.InvalidError{Field: "fn", Reason: "it is nil"}
 	}
 	e.plan.Row = e.row()
-	e.plan.IsConflict = pgfault.IsConflict
+	e.plan.IsConflict = postgres.IsConflict
 	return e.plan.Run(ctx, func(ctx context.Context, attempt int) error {
 		call := func(tx pgx.Tx) error { return fn(ctx, tx, attempt) }
 		if e.plan.Escalates(attempt) {

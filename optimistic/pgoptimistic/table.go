@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dblock-go/dblock/internal/pgschema"
+	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/internal/rowlock"
 	"github.com/dblock-go/dblock/optimistic"
 	"github.com/dblock-go/dblock/optimistic/internal/engine"
@@ -82,7 +82,7 @@ JOIN pg_class c ON c.oid = base.attrelid`
 
 func (room) Look(ctx context.Context, db DB, s engine.Spec) (engine.Facts, error) {
 	f := engine.Facts{All: map[string]engine.Column{}}
-	rows, err := db.Query(ctx, columns, pgschema.CheckPath{}, s.From)
+	rows, err := db.Query(ctx, columns, postgres.CheckPath{}, s.From)
 	if err != nil {
 		return f, err
 	}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/dblock-go/dblock/internal/pgfault"
+	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/optimistic"
 	"github.com/dblock-go/dblock/pglock"
 )
@@ -100,7 +100,7 @@ func effortOn(db DB, opts []optimistic.Option) (e effort, err error) {
 	if e.lock, err = lockOf(&e.plan); err != nil {
 		return e, err
 	}
-	e.plan.IsConflict = pgfault.IsConflict
+	e.plan.IsConflict = postgres.IsConflict
 	e.pool, e.alone, err = beginnerOf(db)
 	if e.pool == nil {
 		e.plan.CallersTx, e.plan.Lock = true, nil

@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/pgfault"
+	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/optimistic"
 	"github.com/dblock-go/dblock/optimistic/internal/engine"
@@ -24,7 +24,7 @@ func unwritten(ctx context.Context, err error) error {
 	switch {
 	case optimistic.IsDefinite(err), ctx.Err() != nil:
 		return err
-	case pgfault.Code(err) != "" && pgfault.Of(sqlerr.Unwritten(err)) == sqlerr.Unavailable, isBroken(err):
+	case postgres.Code(err) != "" && postgres.Classify(sqlerr.Unwritten(err)) == sqlerr.Unavailable, isBroken(err):
 		return sqlerr.Wrap(sqlerr.Unavailable, err, "a statement failed", "")
 	default:
 		return err // it may well be the caller's own
@@ -36,15 +36,15 @@ func maybeWritten(ctx context.Context, err error) error {
 	if optimistic.IsDefinite(err) {
 		return err
 	}
-	if pgfault.NeverSent(err) && ctx.Err() != nil {
+	if postgres.NeverSent(err) && ctx.Err() != nil {
 		return err
 	}
-	return engine.WrapCallers(ctx, pgfault.Of(err), err)
+	return engine.WrapCallers(ctx, postgres.Classify(err), err)
 }
 
 // Wrong says what the error of a Table's own statement means, which is never the caller's.
 func (room) Wrong(ctx context.Context, what string, wrote bool, err error) error {
-	if isUnsent(err) || !wrote && pgfault.Code(err) == "" && ctx.Err() == nil && !isBroken(err) {
+	if isUnsent(err) || !wrote && postgres.Code(err) == "" && ctx.Err() == nil && !isBroken(err) {
 		return fmt.Errorf("optimistic: %s: %w", what, err)
 	}
 	if isAltered(err) {
@@ -54,7 +54,7 @@ func (room) Wrong(ctx context.Context, what string, wrote bool, err error) error
 	if !wrote {
 		known = sqlerr.Unwritten(err)
 	}
-	return engine.Wrap(pgfault.Of(known), what, err)
+	return engine.Wrap(postgres.Classify(known), what, err)
 }
 
 // isUnsent tells of an argument that pgx can't send, and of a transaction that has ended. pgx has no type for the first; whatever
@@ -89,7 +89,7 @@ func isAltered(err error) bool {
 // ofTrigger marks the error of a statement that failed because of suppressed.
 func ofTrigger(err error) error {
 	var server *pgconn.PgError
-	if !errors.As(err, &server) || server.Code != pgfault.InvalidText {
+	if !errors.As(err, &server) || server.Code != postgres.CodeInvalidText {
 		return err
 	}
 	_, place, found := strings.Cut(server.Message, suppressedMark)

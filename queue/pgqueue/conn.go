@@ -9,14 +9,13 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/member"
-	"github.com/dblock-go/dblock/internal/pgpool"
-	"github.com/dblock-go/dblock/internal/pgschema"
+	"github.com/dblock-go/dblock/internal/postgres"
 )
 
 // ownConns is how many connections a Queue uses, without that of the heartbeats.
 const ownConns = 10
 
-// sessions are parameters besides those of pgpool. A bitmap would read all ready jobs of a queue before the first is claimed.
+// sessions are parameters besides those of postgres. A bitmap would read all ready jobs of a queue before the first is claimed.
 var sessions = map[string]string{"enable_bitmapscan": "off"}
 
 // open makes an engine with pools of its own.
@@ -24,17 +23,17 @@ func open(ctx context.Context, host *pgxpool.Pool, schemaName string) (*database
 	if err := host.Ping(ctx); err != nil {
 		return nil, fmt.Errorf("%w: %w", dblock.ErrUnavailable, err)
 	}
-	pool, err := pgpool.Open(ctx, host, ownConns, sessions)
+	pool, err := postgres.OpenPool(ctx, host, ownConns, sessions)
 	if err != nil {
 		return nil, err
 	}
-	heart, err := pgpool.Open(ctx, host, 1, sessions)
+	heart, err := postgres.OpenPool(ctx, host, 1, sessions)
 	if err != nil {
 		pool.Close()
 		return nil, err
 	}
 	d := &database{host: host, pool: pool, heart: heart, chosen: schemaName, sender: member.NewID().String()}
-	if d.schema, err = pgschema.Find(ctx, pool, schemaName); err != nil {
+	if d.schema, err = postgres.RequireSchema(ctx, pool, schemaName); err != nil {
 		d.Close()
 		return nil, err
 	}

@@ -6,7 +6,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/dblock-go/dblock/internal/member"
-	"github.com/dblock-go/dblock/internal/pgtx"
+	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/queue"
 	"github.com/dblock-go/dblock/queue/internal/engine"
@@ -42,7 +42,7 @@ var _ engine.Beginner[pgx.Tx] = (*database)(nil)
 
 // Begin uses the host's pool: its sessions are as the handlers want them.
 func (d *database) Begin(ctx context.Context, m member.ID, first *engine.Place) (pgx.Tx, engine.Work, engine.Beginning, error) {
-	o := pgtx.Marked(pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite})
+	o := postgres.MarkedTx(pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite})
 	o.CommitQuery = "" // End checks
 	tx, err := d.host.BeginTx(ctx, o)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/dblock-go/dblock/internal/member"
-	"github.com/dblock-go/dblock/internal/pglisten"
+	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
@@ -44,7 +44,7 @@ func (d *database) payload(n engine.News) string {
 
 // Listen hears all but what this process itself tells, which it has acted upon.
 func (d *database) Listen(ctx context.Context, ready func(), heard func(engine.News)) error {
-	return pglisten.Listen(ctx, d.pool.Pool, d.channel, ready, func(payload string) {
+	return postgres.Listen(ctx, d.pool.Pool, d.channel, ready, func(payload string) {
 		if n, ok := d.news(payload); ok {
 			heard(n)
 		}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/member"
-	"github.com/dblock-go/dblock/internal/pgfault"
+	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
@@ -151,7 +151,7 @@ func (d *database) Revive(ctx context.Context, jobs []engine.ID) (revived int, e
 }
 
 // IsLocked tells that it waited for longer.
-func (*database) IsLocked(err error) bool { return pgfault.IsLocked(err) }
+func (*database) IsLocked(err error) bool { return postgres.IsLocked(err) }
 
 // Forget deletes the row.
 func (d *database) Forget(ctx context.Context, job engine.ID) (found bool, err error) {

@@ -14,8 +14,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/member"
-	"github.com/dblock-go/dblock/internal/pgpool"
-	"github.com/dblock-go/dblock/internal/pgschema"
+	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/internal/schema"
 	"github.com/dblock-go/dblock/queue"
 	"github.com/dblock-go/dblock/queue/internal/engine"
@@ -58,11 +57,11 @@ func New(ctx context.Context, pool *pgxpool.Pool, o queue.Options) (*queue.Queue
 // database is the Postgres side of a Queue.
 type database struct {
 	host        *pgxpool.Pool
-	pool, heart *pgpool.Pool // its own
-	schema      string       // where the tables are
-	chosen      string       // the schema as the host gave it, perhaps none
-	channel     string       // of what processes tell each other
-	sender      string       // this one, among them
+	pool, heart *postgres.Pool // its own
+	schema      string         // where the tables are
+	chosen      string         // the schema as the host gave it, perhaps none
+	channel     string         // of what processes tell each other
+	sender      string         // this one, among them
 	q           pgdb.Queries
 
 	shutEnded                             string
@@ -77,10 +76,10 @@ type database struct {
 var _ engine.Engine = (*database)(nil)
 
 // on returns what the generated queries run on.
-func (d *database) on(db pgdb.DBTX) pgdb.DBTX { return pgschema.On(db, d.schema) }
+func (d *database) on(db pgdb.DBTX) pgdb.DBTX { return postgres.On(db, d.schema) }
 
 // sql puts the tables of a statement into their schema.
-func (d *database) sql(query string) string { return pgschema.SQL(query, d.schema) }
+func (d *database) sql(query string) string { return postgres.Qualify(query, d.schema) }
 
 // Exhausted looks at its own pool, not at the host's.
 func (d *database) Exhausted() bool {
@@ -89,8 +88,8 @@ func (d *database) Exhausted() bool {
 }
 
 func (d *database) Close() {
-	pgpool.Close(d.heart)
-	pgpool.Close(d.pool)
+	postgres.ClosePool(d.heart)
+	postgres.ClosePool(d.pool)
 }
 
 func id(of member.ID) pgtype.UUID { return pgtype.UUID{Bytes: of, Valid: true} }

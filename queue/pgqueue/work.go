@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/pgtx"
+	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/queue/internal/engine"
 )
 
@@ -38,7 +38,7 @@ func (w *work) End(ctx context.Context, x *engine.Exchange) (ours bool, err erro
 	}
 	var batch pgx.Batch
 	var ended int
-	batch.Queue(pgtx.Check)
+	batch.Queue(postgres.CheckTx)
 	batch.Queue(freshPlans)
 	if x.LocksKeys() {
 		batch.Queue(keepHostsWait)
@@ -50,7 +50,7 @@ func (w *work) End(ctx context.Context, x *engine.Exchange) (ours bool, err erro
 	if x.LocksKeys() {
 		batch.Queue(hostsWait)
 	}
-	if err := w.tx.SendBatch(ctx, &batch).Close(); pgtx.Ended(err) {
+	if err := w.tx.SendBatch(ctx, &batch).Close(); postgres.IsTxEnded(err) {
 		return false, errEndedByHandler
 	} else if err != nil {
 		return false, err

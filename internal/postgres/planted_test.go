@@ -1,4 +1,4 @@
-package pgschema_test
+package postgres_test
 
 import (
 	"context"
@@ -17,12 +17,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/dblock-go/dblock/internal/devdb"
 	"github.com/dblock-go/dblock/internal/testdb"
 	"github.com/dblock-go/dblock/migrations"
 )
-
-func TestMain(m *testing.M) { testdb.Main(m, devdb.Postgres) }
 
 // TestStatementsNameNothingPlanted: a role that may create objects in a schema on the search_path plants operators and
 // functions there. No statement of dblock names one. The control, a statement whose types have no exact match in

@@ -1,4 +1,4 @@
-package pgpool_test
+package postgres_test
 
 import (
 	"context"
@@ -9,12 +9,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/dblock-go/dblock/internal/devdb"
-	"github.com/dblock-go/dblock/internal/pgpool"
+	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/internal/testdb"
 )
-
-func TestMain(m *testing.M) { testdb.Main(m, devdb.Postgres) }
 
 type tenant struct{}
 
@@ -39,7 +36,7 @@ func TestHooks(t *testing.T) {
 		host, err := pgxpool.NewWithConfig(t.Context(), cfg)
 		require.NoError(t, err)
 		t.Cleanup(host.Close)
-		own, err := pgpool.Open(t.Context(), host, 1, nil)
+		own, err := postgres.OpenPool(t.Context(), host, 1, nil)
 		if name == "PrepareConn" {
 			require.NoError(t, err)
 			own.Close()
@@ -73,7 +70,7 @@ func TestSettings(t *testing.T) {
 		host, err := pgxpool.NewWithConfig(t.Context(), cfg)
 		require.NoError(t, err)
 		t.Cleanup(host.Close)
-		own, err := pgpool.Open(t.Context(), host, 1, nil)
+		own, err := postgres.OpenPool(t.Context(), host, 1, nil)
 		if name != "" {
 			assert.ErrorContains(t, err, name)
 			continue

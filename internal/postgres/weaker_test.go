@@ -1,4 +1,4 @@
-package pgschema_test
+package postgres_test
 
 import (
 	"errors"
@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/pgschema"
+	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/internal/testdb"
 )
 
@@ -62,14 +62,14 @@ func TestWeakerConstraintsAreRefused(t *testing.T) {
 			t.Fatalf("%s: %v", weaken, err)
 		}
 		var wrong *dblock.SchemaError
-		if _, err := pgschema.Find(ctx, tx, ""); !errors.As(err, &wrong) || !slices.Equal(wrong.Differences, []string{want}) {
+		if _, err := postgres.RequireSchema(ctx, tx, ""); !errors.As(err, &wrong) || !slices.Equal(wrong.Differences, []string{want}) {
 			t.Errorf("%s: %v, want %q", weaken, err, want)
 		}
 		if err := tx.Rollback(ctx); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := pgschema.Find(ctx, pool, ""); err != nil {
+	if _, err := postgres.RequireSchema(ctx, pool, ""); err != nil {
 		t.Errorf("the control: %v", err)
 	}
 }
@@ -98,7 +98,7 @@ func TestSpellingsAreNoDifference(t *testing.T) {
 		if err := tx.QueryRow(ctx, definition, "dblock_quota_used").Scan(&text); err != nil || text != want {
 			t.Errorf("the control: %s: %q, %v, want %q", prepare, text, err, want)
 		}
-		if _, err := pgschema.Find(ctx, tx, "public"); err != nil {
+		if _, err := postgres.RequireSchema(ctx, tx, "public"); err != nil {
 			t.Errorf("%s: %v", prepare, err)
 		}
 		if err := tx.Rollback(ctx); err != nil {

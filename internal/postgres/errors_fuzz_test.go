@@ -1,4 +1,4 @@
-package pgfault_test
+package postgres_test
 
 import (
 	"errors"
@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/dblock-go/dblock/internal/faultwire"
-	"github.com/dblock-go/dblock/internal/pgfault"
+	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
@@ -27,24 +27,24 @@ func FuzzErrorResponse(f *testing.F) {
 		if !errors.As(err, &pg) {
 			pg = new(pgconn.PgError) // pgx refuses a body that it can't read
 		}
-		class, unwritten := pgfault.Of(err), pgfault.Of(sqlerr.Unwritten(err))
+		class, unwritten := postgres.Classify(err), postgres.Classify(sqlerr.Unwritten(err))
 		if class < sqlerr.Unclassified || class > sqlerr.Overloaded || unwritten < sqlerr.Unclassified || unwritten > sqlerr.Overloaded {
 			t.Errorf("%q is of no class: %d, %d", body, class, unwritten)
 		}
-		if unwritten == sqlerr.Unresolved || pgfault.Of(fmt.Errorf("a service: %w", err)) != class {
+		if unwritten == sqlerr.Unresolved || postgres.Classify(fmt.Errorf("a service: %w", err)) != class {
 			t.Errorf("%q is %v, %v if nothing was written", body, class, unwritten)
 		}
 		if pg.Code != "" && pg.SeverityUnlocalized == "FATAL" && (class == sqlerr.Unclassified || unwritten == sqlerr.Unclassified) {
 			t.Errorf("%q ends the session, and is %v, %v if nothing was written", body, class, unwritten)
 		}
-		if pgfault.IsConflict(err) != (class == sqlerr.Retryable) || pgfault.IsConflict(err) != (pgfault.IsDeadlock(err) || pgfault.IsUnserializable(err)) {
-			t.Errorf("%q is %v, a conflict: %v", body, class, pgfault.IsConflict(err))
+		if postgres.IsConflict(err) != (class == sqlerr.Retryable) || postgres.IsConflict(err) != (postgres.IsDeadlock(err) || postgres.IsUnserializable(err)) {
+			t.Errorf("%q is %v, a conflict: %v", body, class, postgres.IsConflict(err))
 		}
-		if pgfault.IsLocked(err) && class != sqlerr.Busy {
+		if postgres.IsLocked(err) && class != sqlerr.Busy {
 			t.Errorf("%q is locked, and %v", body, class)
 		}
-		if pgfault.Code(err) != pg.Code || pgfault.Violates(err, "none\x00") || pgfault.LacksValue(err, "none\x00") || pgfault.RefusesParameters(err) != (pg.Code == "08P01") {
-			t.Errorf("%q has the code %q", body, pgfault.Code(err))
+		if postgres.Code(err) != pg.Code || postgres.Violates(err, "none\x00") || postgres.LacksValue(err, "none\x00") || postgres.RefusesParameters(err) != (pg.Code == "08P01") {
+			t.Errorf("%q has the code %q", body, postgres.Code(err))
 		}
 	})
 }

@@ -1,10 +1,10 @@
-package pgschema_test
+package postgres_test
 
 import (
 	"strings"
 	"testing"
 
-	"github.com/dblock-go/dblock/internal/pgschema"
+	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/internal/schema"
 	"github.com/dblock-go/dblock/internal/testdb"
 )
@@ -24,13 +24,13 @@ func TestStatementsNameTheirSchema(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	home, err := pgschema.Find(t.Context(), session, "")
+	home, err := postgres.RequireSchema(t.Context(), session, "")
 	if home != "public" || err != nil {
 		t.Fatalf("the tables are in %q, %v", home, err)
 	}
 	shadowed := 0
 	for name, statement := range generatedStatements(t) {
-		if err := explain(t.Context(), session.Conn(), pgschema.SQL(statement, home)); err != nil {
+		if err := explain(t.Context(), session.Conn(), postgres.Qualify(statement, home)); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		if explain(t.Context(), session.Conn(), statement) != nil {

@@ -1,4 +1,4 @@
-package pgfault
+package postgres
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package pgserver_test
+package postgres_test
 
 import (
 	"errors"
@@ -10,11 +10,9 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/devdb"
-	"github.com/dblock-go/dblock/internal/pgserver"
+	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/internal/testdb"
 )
-
-func TestMain(m *testing.M) { testdb.Main(m, devdb.Postgres) }
 
 func connect(t *testing.T, dsn string) *pgx.Conn {
 	t.Helper()
@@ -26,9 +24,9 @@ func connect(t *testing.T, dsn string) *pgx.Conn {
 	return conn
 }
 
-func look(t *testing.T, conn *pgx.Conn) pgserver.Server {
+func look(t *testing.T, conn *pgx.Conn) postgres.Server {
 	t.Helper()
-	s, err := pgserver.Look(t.Context(), conn)
+	s, err := postgres.Probe(t.Context(), conn)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +40,7 @@ func TestLookDirect(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := look(t, conn)
-	if s.Product != pgserver.PostgreSQL || !strings.HasPrefix(s.Version, "PostgreSQL 1") {
+	if s.Product != postgres.PostgreSQL || !strings.HasPrefix(s.Version, "PostgreSQL 1") {
 		t.Errorf("%q, %q", s.Product, s.Version)
 	}
 	if s.Pooled || s.Standby || s.ReadOnly || s.SessionLocks() != nil {

@@ -1,4 +1,4 @@
-package pgschema
+package postgres
 
 import (
 	"context"
@@ -8,12 +8,11 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/dblock-go/dblock/db/pgdb"
-	"github.com/dblock-go/dblock/internal/pgfault"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
 // CheckPath is an argument that makes pgx refuse a statement before it is sent, with the error of
-// pgfault.CheckSearchPath. A connection is asked for its search_path once. From Postgres 18 on the
+// CheckSearchPath. A connection is asked for its search_path once. From Postgres 18 on the
 // server reports changes, and none is asked.
 type CheckPath struct{}
 
@@ -30,7 +29,7 @@ func checkPath(ctx context.Context, conn *pgconn.PgConn) error {
 	if isKnown && !isReported || conn.TxStatus() == 'E' {
 		return nil
 	}
-	if err := pgfault.CheckConnPath(ctx, conn); err != nil {
+	if err := CheckConnPath(ctx, conn); err != nil {
 		return sqlerr.Unwritten(err)
 	}
 	conn.CustomData()[pathKey] = true
@@ -39,7 +38,7 @@ func checkPath(ctx context.Context, conn *pgconn.PgConn) error {
 
 // OnHost is On for sessions of the host's, which may have any client_encoding and search_path, and
 // change them. It refuses a statement before it is sent, with the errors of
-// pgfault.CheckClientEncoding and CheckPath.
+// CheckClientEncoding and CheckPath.
 func OnHost(db pgdb.DBTX, name string) pgdb.DBTX { return On(onHost{db}, name) }
 
 // onHost has pgx check its connection: a pool has none yet, and database/sql does not show its own.
@@ -70,7 +69,7 @@ func checked(args []any) []any { return append([]any{checkHost{}}, args...) }
 type checkHost struct{}
 
 func (checkHost) RewriteQuery(ctx context.Context, conn *pgx.Conn, sql string, args []any) (string, []any, error) {
-	if err := pgfault.CheckClientEncoding(conn.PgConn().ParameterStatus("client_encoding")); err != nil {
+	if err := CheckClientEncoding(conn.PgConn().ParameterStatus("client_encoding")); err != nil {
 		return sql, args, err
 	}
 	return sql, args, checkPath(ctx, conn.PgConn())
@@ -78,7 +77,7 @@ func (checkHost) RewriteQuery(ctx context.Context, conn *pgx.Conn, sql string, a
 
 // bare takes away what pgx says around a refusal.
 func bare(err error) error {
-	var refused *pgfault.UnusableError
+	var refused *UnusableError
 	if errors.As(err, &refused) {
 		return refused
 	}

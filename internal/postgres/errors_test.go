@@ -1,4 +1,4 @@
-package pgfault_test
+package postgres_test
 
 import (
 	"errors"
@@ -6,7 +6,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/faultwire"
-	"github.com/dblock-go/dblock/internal/pgfault"
+	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
@@ -18,10 +18,10 @@ func TestUnavailable(t *testing.T) {
 		"53000": sqlerr.Unavailable, "53100": sqlerr.Unavailable, "53300": sqlerr.Unavailable, "53400": sqlerr.Unavailable, "58000": sqlerr.Unresolved, "58030": sqlerr.Unresolved,
 	} {
 		err := faultwire.PostgresError([]byte("SERROR\x00VERROR\x00C" + code + "\x00Mno\x00\x00"))
-		if got := pgfault.Of(err); got != want {
+		if got := postgres.Classify(err); got != want {
 			t.Errorf("%v is of class %v, want %v", err, got, want)
 		}
-		if got := pgfault.Of(sqlerr.Unwritten(err)); got != sqlerr.Unavailable {
+		if got := postgres.Classify(sqlerr.Unwritten(err)); got != sqlerr.Unavailable {
 			t.Errorf("%v is of class %v if nothing was written, want unavailable", err, got)
 		}
 	}
@@ -35,7 +35,7 @@ func TestRaised(t *testing.T) {
 		"42501": sqlerr.Unclassified, "XX000": sqlerr.Unclassified, "40001": sqlerr.Retryable,
 	} {
 		err := faultwire.PostgresError([]byte("SERROR\x00VERROR\x00C" + code + "\x00Mno\x00\x00"))
-		if got := pgfault.Of(err); got != want {
+		if got := postgres.Classify(err); got != want {
 			t.Errorf("%s is of class %v, want %v", code, got, want)
 		}
 	}
@@ -59,12 +59,12 @@ func TestOfOwn(t *testing.T) {
 		"C0A000\x00RRevalidateCachedQuery": sqlerr.Unavailable, "C0A000": sqlerr.Unclassified, "C40P01" + own: sqlerr.Retryable, "C25006" + own: sqlerr.Unavailable,
 	} {
 		err := faultwire.PostgresError([]byte("SERROR\x00VERROR\x00" + fields + "\x00Mno\x00\x00"))
-		if got := pgfault.OfOwn(err); got != want {
+		if got := postgres.ClassifyOwn(err); got != want {
 			t.Errorf("%q is of class %v, want %v", fields, got, want)
 		}
 	}
 	ended := faultwire.PostgresError([]byte("SFATAL\x00VFATAL\x00C57P01\x00Mno" + in + "\x00\x00"))
-	if got := pgfault.OfOwn(ended); got != sqlerr.Unresolved {
+	if got := postgres.ClassifyOwn(ended); got != sqlerr.Unresolved {
 		t.Errorf("a session that was ended in a trigger is of class %v, want unresolved", got)
 	}
 }
@@ -79,7 +79,7 @@ func TestCheckSearchPath(t *testing.T) {
 		"public, pg_catalog": false, "public,PG_CATALOG": false, "app ,\n\t pg_catalog\t": false, `"$user", public, "pg_catalog"`: false,
 		`"a, ""b",pg_catalog`: false, `"", pg_catalog`: false, `"a""",pg_catalog, x`: false, "pg_temp, pg_catalog": false, "é, Pg_catalog": false,
 	} {
-		err := pgfault.CheckSearchPath(path)
+		err := postgres.CheckSearchPath(path)
 		if (err == nil) != first || err != nil && !errors.Is(err, dblock.ErrUnsupported) {
 			t.Errorf("search_path %s: %v, want pg_catalog first: %v", path, err, first)
 		}

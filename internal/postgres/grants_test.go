@@ -1,4 +1,4 @@
-package pgschema_test
+package postgres_test
 
 import (
 	"fmt"

@@ -1,6 +1,4 @@
-// Package pgschema finds dblock's tables on Postgres: it sends the generated queries to the schema that the host chose, and
-// checks that server and tables are what they were written for.
-package pgschema
+package postgres
 
 import (
 	"cmp"
@@ -13,7 +11,6 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/pgdb"
-	"github.com/dblock-go/dblock/internal/pgfault"
 	"github.com/dblock-go/dblock/internal/schema"
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
@@ -26,8 +23,8 @@ func On(db pgdb.DBTX, name string) pgdb.DBTX {
 	return qualified{db, name}
 }
 
-// SQL puts the tables of a statement into the schema of that name.
-func SQL(query, name string) string { return schema.Qualify(query, name, schema.QuotePostgres) }
+// Qualify puts the tables of a statement into the schema of that name.
+func Qualify(query, name string) string { return schema.Qualify(query, name, schema.QuotePostgres) }
 
 // qualified sends every statement with its tables qualified.
 type qualified struct {
@@ -36,30 +33,30 @@ type qualified struct {
 }
 
 func (q qualified) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
-	return q.DBTX.Exec(ctx, SQL(sql, q.name), args...)
+	return q.DBTX.Exec(ctx, Qualify(sql, q.name), args...)
 }
 
 func (q qualified) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	return q.DBTX.Query(ctx, SQL(sql, q.name), args...)
+	return q.DBTX.Query(ctx, Qualify(sql, q.name), args...)
 }
 
 func (q qualified) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
-	return q.DBTX.QueryRow(ctx, SQL(sql, q.name), args...)
+	return q.DBTX.QueryRow(ctx, Qualify(sql, q.name), args...)
 }
 
-// Home returns name or, if it is empty, the schema of dblock's tables on the session's search_path. It is empty if the path has
+// FindSchema returns name or, if it is empty, the schema of dblock's tables on the session's search_path. It is empty if the path has
 // no schema. Statements name it, because a session looks for a table without a schema among its temporary tables first.
 //
-// Errors: those of pgfault.CheckSearchPath, unless a name is given: then it sends nothing.
-func Home(ctx context.Context, db Querier, name string) (string, error) {
+// Errors: those of CheckSearchPath, unless a name is given: then it sends nothing.
+func FindSchema(ctx context.Context, db Querier, name string) (string, error) {
 	if name != "" {
 		return name, nil
 	}
-	return look(ctx, db)
+	return lookUp(ctx, db)
 }
 
-// look checks the search_path, and returns the schema of dblock's tables on it.
-func look(ctx context.Context, db Querier) (string, error) {
+// lookUp checks the search_path, and returns the schema of dblock's tables on it.
+func lookUp(ctx context.Context, db Querier) (string, error) {
 	rows, err := db.Query(ctx, pgdb.FindSchema)
 	if err != nil {
 		return "", err
@@ -72,7 +69,7 @@ func look(ctx context.Context, db Querier) (string, error) {
 	if err = errors.Join(err, rows.Err()); err != nil {
 		return "", err
 	}
-	return found.Name, pgfault.CheckSearchPath(found.SearchPath)
+	return found.Name, CheckSearchPath(found.SearchPath)
 }
 
 // Querier is a pool, a connection or a transaction.
@@ -80,18 +77,18 @@ type Querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// Find checks the search_path, and is Home and Check: constructors call it once.
-func Find(ctx context.Context, db pgdb.DBTX, name string) (string, error) {
-	found, err := look(ctx, db)
+// RequireSchema checks the search_path, and is FindSchema and CheckSchema: constructors call it once.
+func RequireSchema(ctx context.Context, db pgdb.DBTX, name string) (string, error) {
+	found, err := lookUp(ctx, db)
 	if err != nil {
 		return "", unavailable(err)
 	}
 	home := cmp.Or(name, found)
-	return home, Check(ctx, db, home)
+	return home, CheckSchema(ctx, db, home)
 }
 
-// Check makes sure that server and tables are what the statements were written for, with the tables in the schema of that name.
-func Check(ctx context.Context, db pgdb.DBTX, name string) error {
+// CheckSchema makes sure that server and tables are what the statements were written for, with the tables in the schema of that name.
+func CheckSchema(ctx context.Context, db pgdb.DBTX, name string) error {
 	var q pgdb.Queries
 	on := On(db, name)
 	server, err := q.ServerVersion(ctx, on, name)
@@ -104,20 +101,20 @@ func Check(ctx context.Context, db pgdb.DBTX, name string) error {
 	if err := schema.PostgresEncoding(server.Encoding); err != nil {
 		return err
 	}
-	if err := pgfault.CheckClientEncoding(server.ClientEncoding); err != nil {
+	if err := CheckClientEncoding(server.ClientEncoding); err != nil {
 		return err
 	}
 	if err := CheckOwners(server.Untrusted); err != nil {
 		return err
 	}
 	have, err := q.SchemaVersion(ctx, on)
-	if err != nil && pgfault.Of(err) != sqlerr.NoSchema {
+	if err != nil && Classify(err) != sqlerr.NoSchema {
 		return unavailable(err)
 	}
 	if err := schema.Check(have); err != nil {
 		return err
 	}
-	differences, err := Differences(ctx, db, name, have)
+	differences, err := SchemaDifferences(ctx, db, name, have)
 	if err != nil {
 		return unavailable(err)
 	}
@@ -135,8 +132,8 @@ func CheckOwners(untrusted string) error {
 
 // unavailable returns the error of a look that failed.
 func unavailable(err error) error {
-	is := pgfault.Of(sqlerr.Unwritten(err))
-	isContexts := is == sqlerr.Busy && pgfault.Code(err) == ""
+	is := Classify(sqlerr.Unwritten(err))
+	isContexts := is == sqlerr.Busy && Code(err) == ""
 	if sqlerr.Public(is) == nil || isContexts {
 		return err
 	}

@@ -1,5 +1,4 @@
-// Package pgpool opens connections of dblock's own, as the host's pool does.
-package pgpool
+package postgres
 
 import (
 	"context"
@@ -16,7 +15,6 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/callback"
-	"github.com/dblock-go/dblock/internal/pgfault"
 )
 
 // sessions begin with these parameters. They have the server plan each statement once, by its keys. Left to itself it plans
@@ -40,18 +38,18 @@ type Pool struct {
 // Broken counts the connections that did not end because the pool closed them.
 func (p *Pool) Broken() int64 { return p.broken.Load() }
 
-// Open opens a pool with the host's settings. More are parameters of its sessions besides those that all have.
+// OpenPool opens a pool with the host's settings. More are parameters of its sessions besides those that all have.
 //
 // The hooks that a host runs for each of its own calls are left out: PrepareConn, BeforeAcquire and AfterRelease. BeforeConnect
 // and AfterConnect run. If one panics, or leaves a transaction open, the connection fails.
 //
 // Errors: dblock.ErrUnavailable, and dblock.ErrUnsupported for connections that are unusable.
-func Open(ctx context.Context, host *pgxpool.Pool, conns int32, more map[string]string) (*Pool, error) {
+func OpenPool(ctx context.Context, host *pgxpool.Pool, conns int32, more map[string]string) (*Pool, error) {
 	parameters := maps.Clone(sessions)
 	maps.Copy(parameters, more)
-	pool, err := open(ctx, host, conns, parameters)
-	if pgfault.RefusesParameters(err) { // a pooler: to set them later would set them for its other clients
-		pool, err = open(ctx, host, conns, nil)
+	pool, err := openPool(ctx, host, conns, parameters)
+	if RefusesParameters(err) { // a pooler: to set them later would set them for its other clients
+		pool, err = openPool(ctx, host, conns, nil)
 	}
 	if err != nil && !errors.Is(err, dblock.ErrUnsupported) {
 		err = fmt.Errorf("%w: %w", dblock.ErrUnavailable, err)
@@ -59,7 +57,7 @@ func Open(ctx context.Context, host *pgxpool.Pool, conns int32, more map[string]
 	return pool, err
 }
 
-func open(ctx context.Context, host *pgxpool.Pool, conns int32, parameters map[string]string) (*Pool, error) {
+func openPool(ctx context.Context, host *pgxpool.Pool, conns int32, parameters map[string]string) (*Pool, error) {
 	var pool Pool
 	cfg := host.Config()
 	cfg.MaxConns, cfg.MinConns, cfg.MinIdleConns = conns, 0, 0
@@ -101,7 +99,7 @@ func (p *Pool) counting(host func(*pgx.Conn)) func(*pgx.Conn) {
 
 // Connect opens one connection as the host's pool does, after change has changed its settings.
 //
-// Errors: those of pgfault.CheckSearchPath, and pgx's.
+// Errors: those of CheckSearchPath, and pgx's.
 func Connect(ctx context.Context, host *pgxpool.Pool, change func(*pgx.ConnConfig)) (*pgx.Conn, error) {
 	cfg := host.Config()
 	if before := safe("BeforeConnect", cfg.BeforeConnect); before != nil {
@@ -114,7 +112,7 @@ func Connect(ctx context.Context, host *pgxpool.Pool, change func(*pgx.ConnConfi
 	if err != nil {
 		return nil, err
 	}
-	if err := pgfault.CheckConnPath(ctx, conn.PgConn()); err != nil {
+	if err := CheckConnPath(ctx, conn.PgConn()); err != nil {
 		_ = conn.Close(ctx)
 		return nil, err
 	}
@@ -140,35 +138,35 @@ func safe[T any](name string, hook func(context.Context, T) error) func(context.
 func clean(after func(context.Context, *pgx.Conn) error) func(context.Context, *pgx.Conn) error {
 	return func(ctx context.Context, conn *pgx.Conn) error {
 		if after == nil {
-			return pgfault.CheckConnPath(ctx, conn.PgConn())
+			return CheckConnPath(ctx, conn.PgConn())
 		}
 		if err := after(ctx, conn); err != nil {
 			return err
 		}
-		if err := Usable(conn.PgConn()); err != nil {
+		if err := CheckUsable(conn.PgConn()); err != nil {
 			return fmt.Errorf("after the pool's AfterConnect for a connection of dblock's own: %w", err)
 		}
-		return pgfault.CheckConnPath(ctx, conn.PgConn())
+		return CheckConnPath(ctx, conn.PgConn())
 	}
 }
 
-// Usable refuses a connection with an open transaction or another encoding than UTF8. It does not ask
+// CheckUsable refuses a connection with an open transaction or another encoding than UTF8. It does not ask
 // the server: the driver knows. What a closed connection was is no matter.
-func Usable(conn *pgconn.PgConn) error {
+func CheckUsable(conn *pgconn.PgConn) error {
 	if conn.IsClosed() {
 		return nil
 	}
 	if conn.TxStatus() != 'I' {
-		return &pgfault.UnusableError{Reason: "an open transaction: have the pool's hooks (AfterConnect, BeforeAcquire, AfterRelease) end theirs"}
+		return &UnusableError{Reason: "an open transaction: have the pool's hooks (AfterConnect, BeforeAcquire, AfterRelease) end theirs"}
 	}
-	return pgfault.CheckClientEncoding(conn.ParameterStatus("client_encoding"))
+	return CheckClientEncoding(conn.ParameterStatus("client_encoding"))
 }
 
 // longestClose is for how long a pool's end is waited for: over a network that is silent it takes pgx 15 s.
 const longestClose = 5 * time.Second
 
-// Close closes a pool. It does not wait for long.
-func Close(pool *Pool) {
+// ClosePool closes a pool. It does not wait for long.
+func ClosePool(pool *Pool) {
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)

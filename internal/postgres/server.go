@@ -1,6 +1,4 @@
-// Package pgserver looks at what is at the other end of a Postgres connection: which product, whether it takes writes,
-// whether a pooler stands between, and whether locks of a session exclude there.
-package pgserver
+package postgres
 
 import (
 	"context"
@@ -42,11 +40,11 @@ type Server struct {
 	// ClockAhead is by how much the server's clock is ahead of this machine's, give or take ClockWithin.
 	ClockAhead, ClockWithin time.Duration
 
-	// Settings of the session by name, in the units that pg_settings has: those that Look reads, where the server has them.
+	// Settings of the session by name, in the units that pg_settings has: those that Probe reads, where the server has them.
 	Settings map[string]string
 }
 
-// read are the settings that Look fetches. What a version lacks is left out.
+// read are the settings that Probe fetches. What a version lacks is left out.
 var read = []string{
 	"server_version", "server_encoding", "max_connections", "max_locks_per_transaction", "max_prepared_transactions",
 	"superuser_reserved_connections", "reserved_connections",
@@ -63,11 +61,11 @@ const (
 		" EXISTS (SELECT FROM pg_catalog.pg_extension e WHERE e.extname = 'citus')::text"
 )
 
-// Look asks in two round trips. It writes nothing, takes no lock, and needs no privilege. A statement goes as plain text, so
+// Probe asks in two round trips. It writes nothing, takes no lock, and needs no privilege. A statement goes as plain text, so
 // that it works behind any pooler; conn must not be in a transaction that has failed.
 //
 // Errors: the driver's.
-func Look(ctx context.Context, conn *pgx.Conn) (Server, error) {
+func Probe(ctx context.Context, conn *pgx.Conn) (Server, error) {
 	first, err := ask(ctx, conn, whatIsIt)
 	if err != nil {
 		return Server{}, err
@@ -163,7 +161,7 @@ func (s *Server) Number(setting string) int {
 
 // Timeout is a setting that is a time; 0, as on the server, where it is off, or where the server does not have it.
 func (s *Server) Timeout(setting string) time.Duration {
-	return time.Duration(s.Number(setting)) * time.Millisecond // the unit of all that Look reads
+	return time.Duration(s.Number(setting)) * time.Millisecond // the unit of all that Probe reads
 }
 
 func pid(text []byte) (int32, error) {

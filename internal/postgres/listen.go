@@ -1,5 +1,4 @@
-// Package pglisten hears what is notified on a channel of Postgres, on a connection of its own.
-package pglisten
+package postgres
 
 import (
 	"context"
@@ -13,8 +12,6 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/db/pgdb"
 	"github.com/dblock-go/dblock/internal/member"
-	"github.com/dblock-go/dblock/internal/pgpool"
-	"github.com/dblock-go/dblock/internal/pgserver"
 )
 
 // heardWithin is how long a notification may take, on however busy a server.
@@ -30,7 +27,7 @@ const listensWithin = 5 * time.Minute
 //
 // Errors: dblock.ErrUnsupported where there is a pooler and nothing came; the driver's.
 func Listen(ctx context.Context, pool *pgxpool.Pool, channel string, ready func(), heard func(payload string)) error {
-	conn, err := pgpool.Connect(ctx, pool, func(*pgx.ConnConfig) {})
+	conn, err := Connect(ctx, pool, func(*pgx.ConnConfig) {})
 	if err != nil {
 		return err
 	}
@@ -62,7 +59,7 @@ func closeSoon(ctx context.Context, conn *pgx.Conn) {
 
 // begin listens once it has heard itself: what a pooler's sessions listen to stays, and would come to others.
 func begin(ctx context.Context, pool *pgxpool.Pool, conn *pgx.Conn, channel string) error {
-	server, err := pgserver.Look(ctx, conn)
+	server, err := Probe(ctx, conn)
 	if err != nil {
 		return err
 	}

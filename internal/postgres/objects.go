@@ -1,4 +1,4 @@
-package pgschema
+package postgres
 
 import (
 	"context"
@@ -99,9 +99,9 @@ func ReadObjects(rows Rows) (schema.Shape, error) {
 	return shape, rows.Err()
 }
 
-// Differences says what dblock's tables in the schema of that name lack of their version, or have otherwise.
-func Differences(ctx context.Context, db pgdb.DBTX, name string, version int64) ([]string, error) {
-	rows, err := db.Query(ctx, ObjectsQuery, SQL(schema.VersionTable, name))
+// SchemaDifferences says what dblock's tables in the schema of that name lack of their version, or have otherwise.
+func SchemaDifferences(ctx context.Context, db pgdb.DBTX, name string, version int64) ([]string, error) {
+	rows, err := db.Query(ctx, ObjectsQuery, Qualify(schema.VersionTable, name))
 	if err != nil {
 		return nil, err
 	}

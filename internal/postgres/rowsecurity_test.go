@@ -1,4 +1,4 @@
-package pgschema_test
+package postgres_test
 
 import (
 	"errors"
@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/pgschema"
+	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/internal/schema"
 	"github.com/dblock-go/dblock/internal/testdb"
 )
@@ -34,20 +34,20 @@ func TestRowSecurityIsRefused(t *testing.T) {
 		}
 		return n
 	}
-	if _, err := pgschema.Find(ctx, conn, "public"); err != nil || rows() != 1 {
+	if _, err := postgres.RequireSchema(ctx, conn, "public"); err != nil || rows() != 1 {
 		t.Errorf("the control: %v", err)
 	}
 	exec("ALTER TABLE dblock_stock ENABLE ROW LEVEL SECURITY")
 	var wrong *dblock.SchemaError
-	if _, err := pgschema.Find(ctx, conn, "public"); rows() != 0 || !errors.As(err, &wrong) || len(wrong.Differences) != 1 ||
+	if _, err := postgres.RequireSchema(ctx, conn, "public"); rows() != 0 || !errors.As(err, &wrong) || len(wrong.Differences) != 1 ||
 		!strings.HasPrefix(wrong.Differences[0], "table dblock_stock has row security") {
 		t.Errorf("rows are hidden: %v", err)
 	}
-	if _, err := pgschema.Find(ctx, pool, "public"); err != nil {
+	if _, err := postgres.RequireSchema(ctx, pool, "public"); err != nil {
 		t.Errorf("the owner: %v", err)
 	}
 	exec("ALTER ROLE " + role + " BYPASSRLS")
-	if _, err := pgschema.Find(ctx, conn, "public"); err != nil || rows() != 1 {
+	if _, err := postgres.RequireSchema(ctx, conn, "public"); err != nil || rows() != 1 {
 		t.Errorf("with BYPASSRLS: %v", err)
 	}
 }

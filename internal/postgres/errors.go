@@ -1,5 +1,4 @@
-// Package pgfault tells what errors of Postgres and of pgx mean.
-package pgfault
+package postgres
 
 import (
 	"cmp"
@@ -15,8 +14,8 @@ import (
 	"github.com/dblock-go/dblock/internal/sqlerr"
 )
 
-// Of tells what an error means.
-func Of(err error) sqlerr.Class {
+// Classify tells what an error means.
+func Classify(err error) sqlerr.Class {
 	if err == nil {
 		return sqlerr.Unclassified
 	}
@@ -35,7 +34,7 @@ func Of(err error) sqlerr.Class {
 			return sqlerr.Unavailable
 		}
 		if is == sqlerr.Unclassified && endsSession(server) {
-			return sqlerr.OfState(connectionException, unwritten)
+			return sqlerr.OfState(codeConnectionException, unwritten)
 		}
 		return is
 	}
@@ -56,7 +55,7 @@ func RefusesNotify(err error) bool {
 	if !errors.As(err, &server) {
 		return false
 	}
-	return server.Code == limitExceeded || server.Code == NotPermitted && strings.Contains(server.Message, "pg_notify")
+	return server.Code == codeLimitExceeded || server.Code == CodeNotPermitted && strings.Contains(server.Message, "pg_notify")
 }
 
 // UnusableError refuses a connection before a statement is sent.
@@ -83,20 +82,20 @@ func CheckClientEncoding(encoding string) error {
 // The driver prepares it again.
 const stalePlan = "RevalidateCachedQuery"
 
-// OfOwn is Of for an error of dblock's own statements, which call no functions of the host's. A column
+// ClassifyOwn is Classify for an error of dblock's own statements, which call no functions of the host's. A column
 // that is not there is thus one of dblock's. A function that the error came from is thus of a trigger, and what it ends with is one row's, as is
 // what a unique index of the host's refuses. Conflicts and timeouts stay what they are.
-func OfOwn(err error) sqlerr.Class {
-	is := Of(err)
+func ClassifyOwn(err error) sqlerr.Class {
+	is := Classify(err)
 	var server *pgconn.PgError
 	if !errors.As(err, &server) || errors.As(err, new(*pgconn.ConnectError)) || endsSession(server) {
 		return is
 	}
-	isOthers := server.Code == uniqueViolation && !isOwnKey(server.ConstraintName)
-	if isOthers || isOfFunction(server) && is != sqlerr.Retryable && is != sqlerr.Busy {
+	isOthers := server.Code == codeUniqueViolation && !isOwnKey(server.ConstraintName)
+	if isOthers || isFromFunction(server) && is != sqlerr.Retryable && is != sqlerr.Busy {
 		return sqlerr.BadInput
 	}
-	if server.Code == UndefinedColumn {
+	if server.Code == CodeUndefinedColumn {
 		return sqlerr.NoSchema
 	}
 	return is
@@ -111,31 +110,31 @@ func NeverSent(err error) bool {
 }
 
 // IsLocked tells that a row was locked for longer than a statement would wait.
-func IsLocked(err error) bool { return Code(err) == lockNotAvailable }
+func IsLocked(err error) bool { return Code(err) == codeLockNotAvailable }
 
 // IsConflict tells that the server rolled the transaction back, or asks for it, for the sake of others: all of it may be run again.
 func IsConflict(err error) bool { return IsUnserializable(err) || IsDeadlock(err) }
 
 // IsDeadlock tells that transactions waited for each other, and this one was chosen to end.
-func IsDeadlock(err error) bool { return Code(err) == deadlockDetected }
+func IsDeadlock(err error) bool { return Code(err) == codeDeadlockDetected }
 
 // IsUnserializable tells that in REPEATABLE READ or above a row had changed.
-func IsUnserializable(err error) bool { return Code(err) == serializationFailure }
+func IsUnserializable(err error) bool { return Code(err) == codeSerializationFailure }
 
 // Violates tells that a CHECK, or a unique or primary key, of that name would not hold.
 func Violates(err error, constraint string) bool {
 	var pg *pgconn.PgError
-	return errors.As(err, &pg) && (pg.Code == checkViolation || pg.Code == uniqueViolation) && pg.ConstraintName == constraint
+	return errors.As(err, &pg) && (pg.Code == codeCheckViolation || pg.Code == codeUniqueViolation) && pg.ConstraintName == constraint
 }
 
 // LacksValue tells that a column of that name, which must not be, would be NULL.
 func LacksValue(err error, column string) bool {
 	var pg *pgconn.PgError
-	return errors.As(err, &pg) && pg.Code == notNullViolation && pg.ColumnName == column
+	return errors.As(err, &pg) && pg.Code == codeNotNullViolation && pg.ColumnName == column
 }
 
 // RefusesParameters tells that a pooler lets sessions begin only without the parameters that were asked for.
-func RefusesParameters(err error) bool { return Code(err) == protocolViolation }
+func RefusesParameters(err error) bool { return Code(err) == codeProtocolViolation }
 
 // Code is the SQLSTATE of an error of the server's, empty for others.
 func Code(err error) string {
@@ -152,15 +151,15 @@ func endsSession(err *pgconn.PgError) bool {
 	return severity == "FATAL" || severity == "PANIC"
 }
 
-// IsOfFunction tells that an error of the server's came from a function in a procedural language.
-func IsOfFunction(err error) bool {
+// IsFromFunction tells that an error of the server's came from a function in a procedural language.
+func IsFromFunction(err error) bool {
 	var server *pgconn.PgError
-	return errors.As(err, &server) && isOfFunction(server)
+	return errors.As(err, &server) && isFromFunction(server)
 }
 
-// isOfFunction tells that an error came from a function in a procedural language, as the server
+// isFromFunction tells that an error came from a function in a procedural language, as the server
 // says in any of its languages: PL/pgSQL function audit() line 3 at RAISE.
-func isOfFunction(err *pgconn.PgError) bool {
+func isFromFunction(err *pgconn.PgError) bool {
 	return strings.Contains(err.Where, "PL/") && strings.Contains(err.Where, "()")
 }
 
