@@ -13,7 +13,7 @@ import (
 
 // Scenarios returns all that dblock has, sorted by family.
 func Scenarios() []Scenario {
-	return slices.Concat(claims(), handovers(), isolations(), leases(), optimists(), queues(), sessions(), seckill(), limits())
+	return slices.Concat(claims(), handovers(), leases(), optimists(), queues(), sessions(), seckill(), limits())
 }
 
 // list names every scenario, and those that only --file has.

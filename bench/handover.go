@@ -11,9 +11,6 @@ import (
 // held is how long a holder keeps the key, and a writer pauses, so that there is somebody who waits.
 const held = 20 * time.Millisecond
 
-// heldLong is how long where whoever waits would poll seldom by then.
-const heldLong = 1500 * time.Millisecond
-
 // handovers measure how long it takes from a release in one process until another one has the key, beside
 // a single durable UPDATE.
 func handovers() []Scenario {
@@ -25,14 +22,6 @@ func handovers() []Scenario {
 		{
 			Name: "handover/lease", MaxClients: 1, Conns: []int{4}, Open: openHandovers,
 			About: "from a release in one process to the next acquisition in another that waits",
-		},
-		{
-			Name: "handover/long", MaxClients: 1, Conns: []int{4}, Open: openLongHandovers,
-			About: "the same where the other one has waited for 1.5 s",
-		},
-		{
-			Name: "handover/resign", MaxClients: 1, Conns: []int{4}, Open: openResignations,
-			About: "from the call of Resign by a leader to the start of the next one in another process",
 		},
 	}
 }
@@ -85,21 +74,12 @@ func openUpdates(ctx context.Context, env *Env) (Workload, error) {
 // between are two processes that take turns.
 type between struct {
 	lockers [2]Locker
-	held    time.Duration
 	turn    int // whose it is
 	free    func(context.Context) error
 }
 
-func openHandovers(ctx context.Context, env *Env) (Workload, error) {
-	return openBetween(ctx, env, held)
-}
-
-func openLongHandovers(ctx context.Context, env *Env) (Workload, error) {
-	return openBetween(ctx, env, heldLong)
-}
-
-func openBetween(ctx context.Context, env *Env, held time.Duration) (_ Workload, err error) {
-	b := between{held: held}
+func openHandovers(ctx context.Context, env *Env) (_ Workload, err error) {
+	b := between{}
 	for i := range b.lockers {
 		if b.lockers[i], err = openLease(ctx, env, 0, 0); err != nil {
 			return nil, errors.Join(err, b.close())
@@ -123,7 +103,7 @@ func (b *between) handOver(ctx context.Context) (took time.Duration, err error) 
 		free, err := b.lockers[1-b.turn].Lock(ctx, "ball")
 		other <- caught{free, time.Now(), err}
 	}()
-	if !sleepUntil(ctx, time.Now().Add(b.held)) {
+	if !sleepUntil(ctx, time.Now().Add(held)) {
 		return 0, context.Cause(ctx)
 	}
 	began := time.Now()

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -74,9 +73,6 @@ func limitCounts(t *testing.T, env *Env, s Scenario) {
 	defer closing(t, w)
 	const ops = 20
 	want := int64(s.clients(env.Clients) * ops)
-	if s.Name == "limit/insert" {
-		want *= bulkRows
-	}
 	for n := range 3 {
 		round, err := w.Round(t.Context(), n)
 		if err != nil {
@@ -170,62 +166,5 @@ func TestFlushTakesTheServersDiskAndLeavesNothing(t *testing.T) {
 	}
 	if _, err := newFlusher(&Env{Dir: filepath.Join(t.TempDir(), "absent")}); err == nil {
 		t.Error("a folder that is not there went unnoticed")
-	}
-}
-
-// TestEachStatementOfRowsIsACommit looks from another session, on servers that leave it to their
-// clients to commit where they can be told to.
-func TestEachStatementOfRowsIsACommit(t *testing.T) {
-	t.Parallel()
-	for _, kind := range testdb.Engines() {
-		t.Run(string(kind), func(t *testing.T) {
-			t.Parallel()
-			env := limitEnv(t, kind)
-			watcher, err := openBulk(t.Context(), env)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer closing(t, watcher)
-			if kind != devdb.Postgres {
-				env.DSN += "?autocommit=0"
-			}
-			w, err := openBulk(t.Context(), env)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer closing(t, w)
-			for n := 1; n <= 3; n++ {
-				if _, err := w.(*bulk).insert(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-				rows, err := watcher.(*bulk).count(t.Context(), bulkKey(0), bulkKey(int64(n*bulkRows)))
-				if err != nil || rows != int64(n*bulkRows) {
-					t.Errorf("after %d statements another session sees %d rows, %v", n, rows, err)
-				}
-			}
-		})
-	}
-}
-
-// TestPostgresIsToldOfEachCopy: pgx sees no statement in it.
-func TestPostgresIsToldOfEachCopy(t *testing.T) {
-	t.Parallel()
-	if !slices.Contains(testdb.Engines(), devdb.Postgres) {
-		return
-	}
-	env := limitEnv(t, devdb.Postgres)
-	w, err := openBulk(t.Context(), env)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer closing(t, w)
-	before := env.statements.Load()
-	for range 3 {
-		if _, err := w.(*bulk).insert(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if n := env.statements.Load() - before; n != 3 {
-		t.Errorf("%d statements were counted, want 3", n)
 	}
 }

@@ -16,7 +16,6 @@ func optimists() []Scenario {
 	return []Scenario{
 		optimisticScenario("optimistic/byhand", "a row for each caller: SELECT, and UPDATE … WHERE version, by hand", accounts.byHand, apart),
 		optimisticScenario("optimistic/update", "a row for each caller: the same two statements by Update", accounts.update, apart),
-		optimisticScenario("optimistic/table", "a row for each caller: SELECT by hand, and Table.Update", accounts.table, apart),
 		optimisticScenario("optimistic/hotnaive", "one row for all: by hand, and again at once until it is written", accounts.naive, together),
 		optimisticScenario("optimistic/hot", "one row for all: Update with LockRowAfter", accounts.escalating, together),
 		optimisticScenario("optimistic/hoteight", "the same with eight pools, as of eight processes", accounts.escalating, eight),
@@ -36,7 +35,6 @@ type adding func(a accounts, ctx context.Context, id int64) error
 type accounts interface {
 	byHand(ctx context.Context, id int64) error
 	update(ctx context.Context, id int64) error
-	table(ctx context.Context, id int64) error
 	naive(ctx context.Context, id int64) error
 	escalating(ctx context.Context, id int64) error
 	locked(ctx context.Context, id int64) error

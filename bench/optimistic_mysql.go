@@ -19,10 +19,7 @@ const (
 	accountAtomicMySQL = "UPDATE optimistic_account SET balance = balance + 1, version = version + 1 WHERE id = ?"
 )
 
-type accountsMySQL struct {
-	db        *sql.DB
-	versioned *mysqloptimistic.Table[int64]
-}
+type accountsMySQL struct{ db *sql.DB }
 
 func openAccountsMySQL(ctx context.Context, env *Env, create bool) (accounts, error) {
 	db, err := env.MySQL(ctx)
@@ -42,8 +39,7 @@ func openAccountsMySQL(ctx context.Context, env *Env, create bool) (accounts, er
 			return nil, errors.Join(err, db.Close())
 		}
 	}
-	versioned, err := mysqloptimistic.NewTable("optimistic_account", "id", optimistic.Int("version"))
-	return accountsMySQL{db, versioned}, err
+	return accountsMySQL{db}, nil
 }
 
 func (t accountsMySQL) byHand(ctx context.Context, id int64) error {
@@ -64,15 +60,6 @@ func one(result sql.Result, err, none error) error {
 	if err == nil && n != 1 {
 		err = none
 	}
-	return err
-}
-
-func (t accountsMySQL) table(ctx context.Context, id int64) error {
-	var balance, version int64
-	if err := t.db.QueryRowContext(ctx, accountLoadMySQL, id).Scan(&balance, &version); err != nil {
-		return err
-	}
-	_, err := t.versioned.Update(ctx, t.db, id, version, optimistic.Set{"balance": balance + 1})
 	return err
 }
 

@@ -20,10 +20,7 @@ const (
 	accountAtomicPostgres = "UPDATE optimistic_account SET balance = balance + 1, version = version + 1 WHERE id = $1"
 )
 
-type accountsPostgres struct {
-	pool      *pgxpool.Pool
-	versioned *pgoptimistic.Table[int64]
-}
+type accountsPostgres struct{ pool *pgxpool.Pool }
 
 func openAccountsPostgres(ctx context.Context, env *Env, create bool) (accounts, error) {
 	pool, err := env.Postgres(ctx)
@@ -40,8 +37,7 @@ func openAccountsPostgres(ctx context.Context, env *Env, create bool) (accounts,
 		pool.Close()
 		return nil, err
 	}
-	versioned, err := pgoptimistic.NewTable("optimistic_account", "id", optimistic.Int("version"))
-	return accountsPostgres{pool, versioned}, err
+	return accountsPostgres{pool}, nil
 }
 
 func (t accountsPostgres) byHand(ctx context.Context, id int64) error {
@@ -53,15 +49,6 @@ func (t accountsPostgres) byHand(ctx context.Context, id int64) error {
 	if err == nil && tag.RowsAffected() != 1 {
 		err = optimistic.ErrStale
 	}
-	return err
-}
-
-func (t accountsPostgres) table(ctx context.Context, id int64) error {
-	var balance, version int64
-	if err := t.pool.QueryRow(ctx, accountLoadPostgres, id).Scan(&balance, &version); err != nil {
-		return err
-	}
-	_, err := t.versioned.Update(ctx, t.pool, id, version, optimistic.Set{"balance": balance + 1})
 	return err
 }
 

@@ -60,7 +60,6 @@ func TestOnAServerOfOnesOwn(t *testing.T) {
 			t.Run("the log grows by what is committed", func(t *testing.T) { logIsCounted(t, server, dsn) })
 			t.Run("statements are counted", func(t *testing.T) { statementsAreCounted(t, server, dsn) })
 			t.Run("options of the DSN change nothing", func(t *testing.T) { optionsChangeNothing(t, server, dsn) })
-			t.Run("a round trip ends with its context", func(t *testing.T) { roundtripEnds(t, server, dsn) })
 			t.Run("free connections are counted", func(t *testing.T) { freeConnectionsAreCounted(t, server) })
 		})
 	}
@@ -178,40 +177,6 @@ func optionsChangeNothing(t *testing.T, server *devdb.Server, dsn string) {
 	if ok, _ := s.durable(); ok {
 		t.Errorf("sessions that don't wait for their commits pass for durable: %v", s.List)
 	}
-}
-
-// roundtripEnds cancels a round trip that the server doesn't answer.
-func roundtripEnds(t *testing.T, server *devdb.Server, dsn string) {
-	w, err := openRoundtrip(t.Context(), &Env{Kind: server.Kind, Server: server, DSN: dsn, Clients: 1, Conns: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	op := w.(calls).op
-	if n, err := op(t.Context()); n != 1 || err != nil {
-		t.Fatalf("%d, %v", n, err)
-	}
-	if err := server.Freeze(); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error)
-	go func() {
-		_, err := op(ctx)
-		ended <- err
-	}()
-	cancel()
-	select {
-	case err := <-ended:
-		if err == nil {
-			t.Error("a frozen server answered")
-		}
-	case <-time.After(20 * time.Second):
-		t.Error("it waits for the server for 20 s")
-	}
-	if err := server.Thaw(); err != nil {
-		t.Fatal(err)
-	}
-	_ = w.Close() // what it says of the connection that was cut off is the driver's
 }
 
 // freeConnectionsAreCounted takes the last one, as a user without privileges, and finds the next

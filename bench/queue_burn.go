@@ -16,18 +16,11 @@ func (s JobsScenario) Burn() Scenario {
 	return s.scenario(func(env *Env, jobs Jobs) Workload { return &burn{env: env, jobs: jobs, first: s.First} })
 }
 
-// Pinned is Burn while another connection holds a snapshot that is older than the jobs, as a long report or a backup does: the server
-// can't clean up behind the workers.
-func (s JobsScenario) Pinned() Scenario {
-	return s.scenario(func(env *Env, jobs Jobs) Workload { return &burn{env: env, jobs: jobs, first: s.First, pinned: true} })
-}
-
 type burn struct {
-	env    *Env
-	jobs   Jobs
-	first  int
-	pinned bool
-	rate   float64 // of the last round, in jobs a second
+	env   *Env
+	jobs  Jobs
+	first int
+	rate  float64 // of the last round, in jobs a second
 }
 
 const (
@@ -66,13 +59,6 @@ func (b *burn) Round(ctx context.Context, _ int) (Round, error) {
 }
 
 func (b *burn) run(ctx context.Context, d time.Duration) (sample Sample, err error) {
-	if b.pinned {
-		snapshot, err := pin(ctx, b.env)
-		if err != nil {
-			return sample, err
-		}
-		defer func() { err = errors.Join(err, snapshot.close()) }()
-	}
 	n := b.size(d)
 	if err := fill(ctx, b.env, b.jobs, n); err != nil {
 		return sample, err

@@ -16,41 +16,28 @@ import (
 // queueConns is more than a Queue takes by itself: 8, one for its heartbeats, and 5 for leases.
 const queueConns = 16
 
-// claimers is how many processes burn down one queue, where several do.
-const claimers = 4
-
 // queues are package queue's. Scenarios of one family are comparable: queue/… burns a backlog down.
 func queues() []Scenario {
 	own := func(name, about string, o ownOptions) JobsScenario {
-		o.workers = max(o.workers, 1)
-		conns := queueConns * o.workers
+		conns := queueConns
 		if o.apart {
-			conns += queueConns
+			conns *= 2
 		}
 		return JobsScenario{Name: name, About: about, Conns: conns, Open: func(ctx context.Context, env *Env) (Jobs, error) {
 			return openOwn(ctx, env, o)
 		}}
 	}
-	tuned := queue.WorkerOptions{Concurrency: 2000, Batch: 1000}
 	return []Scenario{
 		own("queue/burn", "a backlog of jobs that do nothing: default options", ownOptions{}).Burn(),
 		own("queue/history", "the same, and jobs that have ended are kept (Options.History)", ownOptions{history: 1}).Burn(),
-		own("queue/tuned", "the same with 2000 handlers, and 1000 jobs in a batch", ownOptions{work: tuned}).Burn(),
-		own("queue/claimers", "the same from four processes at once", ownOptions{workers: claimers}).Burn(),
-		own("queue/pinned", "as queue/burn, while another connection holds an old snapshot", ownOptions{}).Pinned(),
-		own("enqueue/many", "5000 jobs in a call of EnqueueMany, from one caller", ownOptions{}).Enqueue(),
-		own("enqueue/group", "the same, and all are of one group", ownOptions{group: "group"}).Enqueue(),
-		own("pickup/same", "300 jobs a second, one by one: from the call of Enqueue to the handler, in one process", ownOptions{}).Pickup(),
-		own("pickup/other", "the same where another process enqueues", ownOptions{apart: true}).Pickup(),
+		own("enqueue/many", "5000 jobs in a call of EnqueueMany, from one client", ownOptions{}).Enqueue(),
+		own("pickup/other", "300 jobs a second, one by one: from the call of Enqueue in one process to the handler in another", ownOptions{apart: true}).Pickup(),
 	}
 }
 
 type ownOptions struct {
-	workers int  // processes that work
 	apart   bool // what enqueues is another process
 	history int
-	group   string // of all jobs; empty: none
-	work    queue.WorkerOptions
 }
 
 // nothing is the kind of the jobs, and what they carry.
@@ -62,17 +49,15 @@ type number struct {
 
 // ownJobs are Queues on pools of their own, as processes have them.
 type ownJobs struct {
-	work     queue.WorkerOptions
-	group    string
 	enqueuer *queue.Queue
-	workers  []*queue.Queue
+	worker   *queue.Queue // it may be the same
 	told     atomic.Pointer[Told]
 	tables   onlooker
 	undo     []func() error
 }
 
 func openOwn(ctx context.Context, env *Env, o ownOptions) (_ *ownJobs, err error) {
-	j := &ownJobs{work: o.work, group: o.group}
+	j := &ownJobs{}
 	j.told.Store(&Told{Begun: func(int) {}, Ended: func(int) {}})
 	defer func() {
 		if err != nil {
@@ -83,14 +68,10 @@ func openOwn(ctx context.Context, env *Env, o ownOptions) (_ *ownJobs, err error
 		return nil, err
 	}
 	options := queue.Options{History: o.history, Observer: queue.Observer{Recorded: func(_ string, jobs int, _ time.Duration) { j.told.Load().Ended(jobs) }}}
-	for range o.workers {
-		q, err := j.process(ctx, env, options)
-		if err != nil {
-			return nil, err
-		}
-		j.workers = append(j.workers, q)
+	if j.worker, err = j.process(ctx, env, options); err != nil {
+		return nil, err
 	}
-	if j.enqueuer = j.workers[0]; o.apart {
+	if j.enqueuer = j.worker; o.apart {
 		j.enqueuer, err = j.process(ctx, env, options)
 	}
 	return j, err
@@ -147,12 +128,12 @@ func (j *ownJobs) Clean(ctx context.Context) error {
 
 func (j *ownJobs) Enqueue(ctx context.Context, first, n int) error {
 	if n == 1 {
-		_, err := j.enqueuer.Enqueue(ctx, queue.Task{Kind: nothing, Args: number{first}, Group: j.group})
+		_, err := j.enqueuer.Enqueue(ctx, queue.Task{Kind: nothing, Args: number{first}})
 		return err
 	}
 	tasks := make([]queue.Task, n)
 	for i := range tasks {
-		tasks[i] = queue.Task{Kind: nothing, Args: number{first + i}, Group: j.group}
+		tasks[i] = queue.Task{Kind: nothing, Args: number{first + i}}
 	}
 	_, err := j.enqueuer.EnqueueMany(ctx, tasks)
 	return err
@@ -160,15 +141,7 @@ func (j *ownJobs) Enqueue(ctx context.Context, first, n int) error {
 
 func (j *ownJobs) Work(ctx context.Context, told Told) error {
 	j.told.Store(&told)
-	over := make(chan error, len(j.workers))
-	for _, q := range j.workers {
-		go func() { over <- q.Work(ctx, j.work) }()
-	}
-	var errs []error
-	for range j.workers {
-		errs = append(errs, <-over)
-	}
-	return errors.Join(errs...)
+	return j.worker.Work(ctx, queue.WorkerOptions{})
 }
 
 func (j *ownJobs) Left(ctx context.Context) (int64, error) {

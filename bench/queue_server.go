@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"errors"
 
 	"github.com/jackc/pgx/v5"
 
@@ -16,22 +15,4 @@ func (e *Env) connect(ctx context.Context) (*pgx.Conn, error) {
 		return nil, err
 	}
 	return pgx.ConnectConfig(ctx, cfg.ConnConfig)
-}
-
-// pin holds a snapshot of its own until it is closed.
-func pin(ctx context.Context, env *Env) (onlooker, error) {
-	begin := []string{"SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ", "START TRANSACTION WITH CONSISTENT SNAPSHOT"}
-	if env.Kind == devdb.Postgres {
-		begin = []string{"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", "SELECT pg_current_snapshot()"}
-	}
-	o, err := look(ctx, env)
-	if err != nil {
-		return nil, err
-	}
-	for _, statement := range begin {
-		if err := o.exec(ctx, statement); err != nil {
-			return nil, errors.Join(err, o.close())
-		}
-	}
-	return o, nil
 }

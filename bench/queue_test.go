@@ -186,39 +186,3 @@ func TestBacklogsSuitTheTime(t *testing.T) {
 		}
 	}
 }
-
-// TestPinHoldsASnapshot until it is released.
-func TestPinHoldsASnapshot(t *testing.T) {
-	t.Parallel()
-	for _, kind := range testdb.Engines() {
-		t.Run(string(kind), func(t *testing.T) {
-			t.Parallel()
-			env := &Env{Kind: kind, DSN: testdb.DSN(t, kind)}
-			now, err := look(t.Context(), env)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = now.close() }()
-			if err := now.exec(t.Context(), "CREATE TABLE seen (n INT PRIMARY KEY)"); err != nil {
-				t.Fatal(err)
-			}
-			then, err := pin(t.Context(), env)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() {
-				if err := then.close(); err != nil {
-					t.Error(err)
-				}
-			}()
-			if err := now.exec(t.Context(), "INSERT INTO seen VALUES (1)"); err != nil {
-				t.Fatal(err)
-			}
-			for who, want := range map[onlooker]int64{now: 1, then: 0} {
-				if n, err := who.number(t.Context(), "SELECT count(*) FROM seen"); err != nil || n != want {
-					t.Errorf("%d, want %d: %v", n, want, err)
-				}
-			}
-		})
-	}
-}

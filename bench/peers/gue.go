@@ -25,17 +25,14 @@ const (
 
 // gueScenarios are github.com/vgarvardt/gue on pgx. Each job is one transaction, in which its handler runs.
 func gueScenarios() []bench.Scenario {
-	scenario := func(name, about string, strategy gue.PollStrategy) bench.JobsScenario {
+	scenario := func(name, about string) bench.JobsScenario {
 		return bench.JobsScenario{
-			Name: name, About: "github.com/vgarvardt/gue: " + about, Engines: []devdb.Kind{devdb.Postgres}, Conns: gueWorkers + 4, First: 1000,
-			Open: func(ctx context.Context, env *bench.Env) (bench.Jobs, error) { return openGue(ctx, env, strategy) },
+			Name: name, About: "github.com/vgarvardt/gue: " + about, Engines: []devdb.Kind{devdb.Postgres}, Conns: gueWorkers + 4, First: 1000, Open: openGue,
 		}
 	}
-	const backlog = "a backlog of jobs that do nothing, 16 workers: "
 	return []bench.Scenario{
-		scenario("queue/gue", backlog+"by priority, its default", gue.PriorityPollStrategy).Burn(),
-		scenario("queue/guerunat", backlog+"by run_at", gue.RunAtPollStrategy).Burn(),
-		scenario("enqueue/gue", "1000 jobs in a call of EnqueueBatch, from one caller", gue.PriorityPollStrategy).Enqueue(),
+		scenario("queue/gue", "a backlog of jobs that do nothing, 16 workers").Burn(),
+		scenario("enqueue/gue", "1000 jobs in a call of EnqueueBatch, from one client").Enqueue(),
 	}
 }
 
@@ -56,12 +53,11 @@ CREATE TABLE gue_jobs (
 CREATE INDEX idx_gue_jobs_selector ON gue_jobs (queue, run_at, priority)`
 
 type gueJobs struct {
-	pool     *pgxpool.Pool
-	client   *gue.Client
-	strategy gue.PollStrategy
+	pool   *pgxpool.Pool
+	client *gue.Client
 }
 
-func openGue(ctx context.Context, env *bench.Env, strategy gue.PollStrategy) (bench.Jobs, error) {
+func openGue(ctx context.Context, env *bench.Env) (bench.Jobs, error) {
 	pool, err := env.Postgres(ctx)
 	if err != nil {
 		return nil, err
@@ -75,7 +71,7 @@ func openGue(ctx context.Context, env *bench.Env, strategy gue.PollStrategy) (be
 		pool.Close()
 		return nil, err
 	}
-	return &gueJobs{pool, client, strategy}, nil
+	return &gueJobs{pool, client}, nil
 }
 
 // Work tells of ends when the table says that all are committed: gue itself tells nobody.
@@ -97,8 +93,7 @@ func (g *gueJobs) Work(ctx context.Context, told bench.Told) error {
 		}
 		return nil
 	}
-	workers, err := gue.NewWorkerPool(g.client, gue.WorkMap{"nothing": work}, gueWorkers,
-		gue.WithPoolPollInterval(guePoll), gue.WithPoolPollStrategy(g.strategy))
+	workers, err := gue.NewWorkerPool(g.client, gue.WorkMap{"nothing": work}, gueWorkers, gue.WithPoolPollInterval(guePoll))
 	if err != nil {
 		return err
 	}

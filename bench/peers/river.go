@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -32,16 +31,14 @@ func riverScenarios() []bench.Scenario {
 	const backlog, slow = "a backlog of jobs that do nothing: ", 1000
 	tuned := riverOptions{workers: 2000, cooldown: 2 * time.Millisecond, poll: 20 * time.Millisecond}
 	defaults := riverOptions{workers: 100}
-	apart, fast := defaults, defaults
-	apart.apart, fast.fast = true, true
+	fast := defaults
+	fast.fast = true
 	return []bench.Scenario{
 		scenario("queue/river", backlog+"the settings of its own benchmark, 2000 workers", 0, tuned).Burn(),
 		scenario("queue/riverdefaults", backlog+"its defaults, 100 workers", slow, defaults).Burn(),
-		scenario("queue/riverpinned", "as queue/river, while another connection holds an old snapshot", 0, tuned).Pinned(),
 		scenario("enqueue/river", "5000 jobs in a call of InsertMany, from one caller", 0, defaults).Enqueue(),
 		scenario("enqueue/rivercopy", "5000 jobs in a call of InsertManyFast, which is COPY", 0, fast).Enqueue(),
-		scenario("pickup/river", "300 jobs a second, one by one, inserted by the client that works: its defaults, 100 workers", 0, defaults).Pickup(),
-		scenario("pickup/riverother", "the same where a client on another pool inserts", 0, apart).Pickup(),
+		scenario("pickup/riverother", "300 jobs a second, one by one, inserted by a client on another pool: its defaults, 100 workers", 0, defaults).Pickup(),
 	}
 }
 
@@ -49,7 +46,6 @@ type riverOptions struct {
 	workers        int
 	cooldown, poll time.Duration // 0: its defaults
 	fast           bool          // InsertManyFast
-	apart          bool          // what inserts is another client, on another pool
 }
 
 // riverArgs is what a job carries: its number.
@@ -61,10 +57,8 @@ func (riverArgs) Kind() string { return "nothing" }
 
 type riverJobs struct {
 	riverOptions
-	pool, other *pgxpool.Pool // other: of what inserts; it may be the same
-
-	working atomic.Pointer[river.Client[pgx.Tx]]
-	idle    *river.Client[pgx.Tx] // inserts while nobody works
+	pool, inserting *pgxpool.Pool
+	inserter        *river.Client[pgx.Tx]
 }
 
 func openRiver(ctx context.Context, env *bench.Env, o riverOptions) (_ bench.Jobs, err error) {
@@ -72,7 +66,6 @@ func openRiver(ctx context.Context, env *bench.Env, o riverOptions) (_ bench.Job
 	if r.pool, err = env.Postgres(ctx); err != nil {
 		return nil, err
 	}
-	r.other = r.pool
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, r.Close())
@@ -86,14 +79,12 @@ func openRiver(ctx context.Context, env *bench.Env, o riverOptions) (_ bench.Job
 	if _, err := migrator.Migrate(ctx, rivermigrate.DirectionUp, nil); err != nil {
 		return nil, err
 	}
-	if o.apart {
-		cfg := r.pool.Config()
-		cfg.MaxConns, cfg.MinConns = 2, 2
-		if r.other, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {
-			return nil, err
-		}
+	cfg := r.pool.Config()
+	cfg.MaxConns, cfg.MinConns = 2, 2
+	if r.inserting, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {
+		return nil, err
 	}
-	r.idle, err = river.NewClient(riverpgxv5.New(r.other), &river.Config{Logger: silent()})
+	r.inserter, err = river.NewClient(riverpgxv5.New(r.inserting), &river.Config{Logger: silent()})
 	return r, err
 }
 
@@ -133,10 +124,6 @@ func (r *riverJobs) Work(ctx context.Context, told bench.Told) error {
 	if err := client.Start(context.WithoutCancel(ctx)); err != nil {
 		return err
 	}
-	if !r.apart {
-		r.working.Store(client)
-		defer r.working.Store(nil)
-	}
 	<-ctx.Done()
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
@@ -144,12 +131,8 @@ func (r *riverJobs) Work(ctx context.Context, told bench.Told) error {
 }
 
 func (r *riverJobs) Enqueue(ctx context.Context, first, n int) error {
-	client := r.working.Load()
-	if client == nil {
-		client = r.idle
-	}
 	if n == 1 {
-		_, err := client.Insert(ctx, riverArgs{first}, nil)
+		_, err := r.inserter.Insert(ctx, riverArgs{first}, nil)
 		return err
 	}
 	jobs := make([]river.InsertManyParams, n)
@@ -158,9 +141,9 @@ func (r *riverJobs) Enqueue(ctx context.Context, first, n int) error {
 	}
 	var err error
 	if r.fast {
-		_, err = client.InsertManyFast(ctx, jobs)
+		_, err = r.inserter.InsertManyFast(ctx, jobs)
 	} else {
-		_, err = client.InsertMany(ctx, jobs)
+		_, err = r.inserter.InsertMany(ctx, jobs)
 	}
 	return err
 }
@@ -176,8 +159,8 @@ func (r *riverJobs) Left(ctx context.Context) (n int64, err error) {
 }
 
 func (r *riverJobs) Close() error {
-	if r.other != r.pool {
-		r.other.Close()
+	if r.inserting != nil {
+		r.inserting.Close()
 	}
 	r.pool.Close()
 	return nil
