@@ -5,6 +5,7 @@ package postgres
 const (
 	codeConnectionException = "08000"
 	codeProtocolViolation   = "08P01"
+	codeInvalidParameter    = "22023" // a parameter has a value that the server's system does not support
 
 	// CodeUnsupported refuses to lock the rows of a join's nullable side, of an aggregate, or of a view
 	// of several tables.

@@ -133,8 +133,11 @@ func LacksValue(err error, column string) bool {
 	return errors.As(err, &pg) && pg.Code == codeNotNullViolation && pg.ColumnName == column
 }
 
-// RefusesParameters tells that a pooler lets sessions begin only without the parameters that were asked for.
-func RefusesParameters(err error) bool { return Code(err) == codeProtocolViolation }
+// RefusesParameters reports whether a pooler, or the server's system, refuses parameters of a session.
+func RefusesParameters(err error) bool {
+	code := Code(err)
+	return code == codeProtocolViolation || code == codeInvalidParameter
+}
 
 // Code is the SQLSTATE of an error of the server's, empty for others.
 func Code(err error) string {

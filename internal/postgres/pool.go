@@ -47,9 +47,17 @@ func (p *Pool) Broken() int64 { return p.broken.Load() }
 func OpenPool(ctx context.Context, host *pgxpool.Pool, conns int32, more map[string]string) (*Pool, error) {
 	parameters := maps.Clone(sessions)
 	maps.Copy(parameters, more)
-	pool, err := openPool(ctx, host, conns, parameters)
-	if RefusesParameters(err) { // a pooler: to set them later would set them for its other clients
-		pool, err = openPool(ctx, host, conns, nil)
+	// A request to cancel a statement can come before the statement. With this parameter the server
+	// notices that its client has gone. A server on Windows refuses it.
+	watched := maps.Clone(parameters)
+	watched["client_connection_check_interval"] = "500ms"
+	var pool *Pool
+	var err error
+	// A pooler refuses parameters. To set them later would set them for its other clients.
+	for _, p := range []map[string]string{watched, parameters, nil} {
+		if pool, err = openPool(ctx, host, conns, p); !RefusesParameters(err) {
+			break
+		}
 	}
 	if err != nil && !errors.Is(err, dblock.ErrUnsupported) {
 		err = fmt.Errorf("%w: %w", dblock.ErrUnavailable, err)

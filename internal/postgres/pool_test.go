@@ -2,13 +2,16 @@ package postgres_test
 
 import (
 	"context"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/dblock-go/dblock/internal/faultconn"
 	"github.com/dblock-go/dblock/internal/postgres"
 	"github.com/dblock-go/dblock/internal/testdb"
 )
@@ -80,4 +83,52 @@ func TestSettings(t *testing.T) {
 		assert.Equal(t, pgx.QueryExecModeExec, own.Config().ConnConfig.DefaultQueryExecMode)
 		assert.Equal(t, pgx.QueryExecModeDescribeExec, host.Config().ConnConfig.DefaultQueryExecMode)
 	}
+}
+
+// TestClientsThatAreGone cuts off clients whose statements wait for a table, and lets no request to
+// cancel through. The server ends the statement of dblock's own connection. The control is the
+// statement of the host's connection, which waits on.
+func TestClientsThatAreGone(t *testing.T) {
+	t.Parallel()
+	cfg, err := pgxpool.ParseConfig(testdb.PostgresURL(t))
+	require.NoError(t, err)
+	open := func(cfg *pgxpool.Config) *pgxpool.Pool {
+		pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+		require.NoError(t, err)
+		t.Cleanup(pool.Close)
+		return pool
+	}
+	other := open(cfg.Copy())
+	var dialer faultconn.Dialer
+	cfg.ConnConfig.DialFunc = dialer.DialContext
+	host := open(cfg)
+	own, err := postgres.OpenPool(t.Context(), host, 1, nil)
+	require.NoError(t, err)
+	t.Cleanup(own.Close)
+
+	_, err = other.Exec(t.Context(), "CREATE TABLE locked ()")
+	require.NoError(t, err)
+	tx, err := other.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), "LOCK TABLE locked")
+	require.NoError(t, err)
+	waiting := func() (queries []string) {
+		rows, err := other.Query(t.Context(), "SELECT query FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
+		require.NoError(t, err)
+		queries, err = pgx.CollectRows(rows, pgx.RowTo[string])
+		require.NoError(t, err)
+		return queries
+	}
+	until := func(n int) {
+		require.Eventually(t, func() bool { return len(waiting()) == n }, time.Minute, 10*time.Millisecond, "%d statements wait", n)
+	}
+	var clients sync.WaitGroup
+	clients.Go(func() { _, err := own.Exec(t.Context(), "TABLE locked -- own"); assert.Error(t, err) })
+	clients.Go(func() { _, err := host.Exec(t.Context(), "TABLE locked -- host"); assert.Error(t, err) })
+	until(2)
+	dialer.Refuse()
+	clients.Wait()
+	until(1)
+	assert.Equal(t, []string{"TABLE locked -- host"}, waiting())
+	require.NoError(t, tx.Rollback(t.Context()))
 }
